@@ -1,8 +1,7 @@
 #include "service_users.h"
 
-#include <stdio.h>
-
 #include "host/log.h"
+#include "service_access.h"
 #include "session_private.h"
 
 static void on_change(void *ctx, struct user *changed);
@@ -44,7 +43,7 @@ static void end_strangers(struct service *s)
 
 	for (session = TAILQ_FIRST(&s->sessions); session; session = next) {
 		next = TAILQ_NEXT(session, link);
-		if (!session->account && !session->is_founder)
+		if (!session->subject.user && !session->is_founder)
 			session->ops->on_kill(session->ctx,
 					      "denied users are defined now: log in");
 	}
@@ -62,37 +61,18 @@ void service_users_check_open(struct service *s)
 	s->was_open = is_open;
 }
 
-static void end_deleted(struct service *s)
-{
-	char why[NAME_LEN_MAX + 64];
-	struct session *session, *next;
-
-	for (session = TAILQ_FIRST(&s->sessions); session; session = next) {
-		next = TAILQ_NEXT(session, link);
-		if (!session->account || !session->account->is_deleted)
-			continue;
-		snprintf(why, sizeof(why), "denied user '%s' was deleted",
-			 session->account->name);
-		session->ops->on_kill(session->ctx, why);
-	}
-}
-
 static void on_change(void *ctx, struct user *changed)
 {
 	struct service *s = ctx;
 
-	s->broker->route_version++;
-	s->has_deleted |= changed->is_deleted;
+	/* In the next turn: who deletes himself is told first that it is done. */
+	service_access_recheck(s);
 	service_users_check_open(s);
 }
 
 void service_users_turn(struct service *s)
 {
 	login_turn(&s->login, s->broker->mono_ms);
-	/* Not before who deleted himself was told that it is done. */
-	if (s->has_deleted)
-		end_deleted(s);
-	s->has_deleted = false;
 }
 
 int64_t service_users_due_ms(const struct service *s)

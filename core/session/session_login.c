@@ -24,7 +24,7 @@ static void end(struct session *s)
 /* A user with a tag may look at all vhosts. */
 static int check_vhost(const struct session *s, struct slice vhost, struct error *err)
 {
-	const struct user *u = s->account;
+	const struct user *u = s->subject.user;
 
 	if (!u || u->tags || user_grant_find(u, vhost))
 		return TIDE_OK;
@@ -40,11 +40,15 @@ static int enter(struct session *s, struct slice vhost, struct error *err)
 	return rc == TIDE_OK && vhost.data ? session_set_vhost(s, vhost, err) : rc;
 }
 
+static void act_as(struct session *s, struct user *u)
+{
+	subject_set_user(&s->subject, u);
+	s->exchange_version = 0;
+}
+
 void session_login_as(struct session *s, struct user *u)
 {
-	user_ref(u);
-	user_unref(s->account);
-	s->account = u;
+	act_as(s, u);
 	session_set_user(s, slice_from(u->name));
 }
 
@@ -64,10 +68,8 @@ static void on_decided(void *ctx, struct user *user, const struct error *refusal
 		err = *refusal;
 		rc = err.code;
 	}
-	if (rc < 0) {
-		user_unref(s->account);
-		s->account = NULL;
-	}
+	if (rc < 0)
+		act_as(s, NULL);
 	user_unref(user);
 	end(s);
 	login.on_done(login.ctx, r, rc < 0 ? &err : NULL);
@@ -156,8 +158,9 @@ int session_login_start(struct session *s, const struct session_login *l, struct
 
 int session_login_check(const struct session *s, struct error *err)
 {
-	return s->account || service_users_is_open(s->service) ? TIDE_OK
-							       : refuse_stranger(err);
+	return s->subject.user || service_users_is_open(s->service)
+		       ? TIDE_OK
+		       : refuse_stranger(err);
 }
 
 void session_login_cancel(struct session *s)

@@ -62,13 +62,6 @@ static void on_done(void *ctx, struct user *user, int status, const char *text)
 	mem_free(job);
 }
 
-static int check_admin(const struct session *s, struct error *err)
-{
-	if (!s->account || user_has_tag(s->account, USER_ADMIN))
-		return TIDE_OK;
-	return error_set(err, TIDE_EDENIED, "USER needs a user with the tag admin");
-}
-
 static int check_spec(const struct user_spec *spec, struct error *err)
 {
 	if (spec->edit == USER_EDIT_PASSWORD && !spec->password.data)
@@ -105,12 +98,12 @@ int session_user_edit(struct session *s, const struct user_spec *spec, struct re
 		.tags = spec->tags,
 		.vhost = spec->vhost,
 		.patterns = { spec->configure, spec->write, spec->read },
-		.author = s->account,
+		.author = s->subject.user,
 		.on_done = on_done,
 	};
 	struct user_job *job;
 
-	if (check_admin(s, err) < 0)
+	if (session_access_check_tag(s, USER_ADMIN, "USER", err) < 0)
 		return err->code;
 	if (check_spec(spec, err) < 0 || read_limits(spec, &change, err) < 0)
 		return err->code;
@@ -122,7 +115,7 @@ int session_user_edit(struct session *s, const struct user_spec *spec, struct re
 	session_format_author(s, job->who);
 	change.ctx = job;
 	s->service->user_changes.store = s->broker->env.store;
-	s->is_founder = !s->account && spec->edit == USER_EDIT_ADD;
+	s->is_founder = !s->subject.user && spec->edit == USER_EDIT_ADD;
 	user_change_start(&s->service->user_changes, &change);
 	return TIDE_OK;
 }
@@ -140,7 +133,7 @@ static int64_t count_sessions(const struct service *service, const struct user *
 	int64_t count = 0;
 
 	TAILQ_FOREACH (s, &service->sessions, link)
-		count += s->account == u;
+		count += s->subject.user == u;
 	return count;
 }
 
@@ -149,7 +142,7 @@ int session_user_list(struct session *s, struct reply *r, struct error *err)
 	struct user *u, *next;
 	struct json j;
 
-	if (check_admin(s, err) < 0)
+	if (session_access_check_tag(s, USER_ADMIN, "USER", err) < 0)
 		return err->code;
 	reply_json(r, &j);
 	json_array_begin(&j);

@@ -161,7 +161,7 @@ describe('users', function()
     c:ok 'USER set alice max-connections=9'
     c:ok 'USER set bob tags=admin'
     c:ok 'USER set alice tags='
-    c:expect_answer('USER list', 'ERR denied USER needs a user with the tag admin')
+    c:expect_answer('USER list', "ERR denied USER needs a user with the tag admin, and user 'alice' has not")
     c:close()
   end)
 
@@ -256,6 +256,15 @@ describe('users in Redis', function()
     local peer = broker:connect()
     peer:expect_answer('DECLARE queue q', LOG_IN)
     peer:close()
+  end)
+
+  it('change while others log in, who are not ended by that', function()
+    start { alice = users.text { tags = { 'admin' } } }
+    local c, silent = users.connect(broker, 'alice'), users.stranger(broker)
+    c:ok 'USER add bob pass=b tags=monitor'
+    silent:document 'HELLO user=bob pass=b'
+    silent:close()
+    c:close()
   end)
 
   it('that Redis refuses are not there', function()
