@@ -28,6 +28,18 @@ describe('a client that reconnects', function()
     return broker:connect()
   end
 
+  it('may make a broker fail a transaction by a tag that was never given out', function()
+    local c = start()
+    c:ok 'DECLARE queue q'
+    c:ok 'BEGIN'
+    c:ok('PUB - q', 'a')
+    c:send 'ACK 9223372036854775807\r\n'
+    c:expect '^ERR not%-found tag 9223372036854775807 was never given out'
+    c:send 'COMMIT\r\n'
+    c:expect '^ERR not%-found '
+    assert.equal(0, c:stats('q').ready)
+  end)
+
   local function url() return 'tide+unix:' .. dir .. '/broker/broker.sock' end
 
   -- In the background. It writes to files, and is ended with the test.
@@ -165,6 +177,34 @@ describe('a client that reconnects', function()
     expect_output '^one\n.*two\n$'
     assert.equal('', (shell.read_file(program.out):gsub('one\n', ''):gsub('^two\n', '', 1)))
     assert.truthy(program.log():find('connected again\n', 1, true))
+  end)
+
+  it('reads a topic on, without a gap and without a repetition', function()
+    local last = 600
+    local c = start()
+    c:ok 'DECLARE topic log partitions=4'
+    local program = run('sub', ('%s sub --url %s --reconnect --from first --prefetch 7 --format %s log'):format(
+      quote(Broker.binary()), quote(url()), quote '%p\\n'))
+    local function output() return shell.read_file(program.out) end
+    local function count() return select(2, output():gsub('\n', '')) end
+    local function publish(first, past)
+      for i = first, past do c:ok(('PUB - log h:n=%d'):format(i), tostring(i)) end
+    end
+    publish(1, last // 3)
+    broker:kill9()
+    c = broker:run():connect()
+    publish(last // 3 + 1, last // 2)
+    assert(wait.poll(function() return count() > last // 3 end, 60), program.log())
+    broker:kill9_all()
+    c = broker:run():connect()
+    publish(last // 2 + 1, last)
+    assert(wait.poll(function() return count() >= last end, 60), program.log())
+    local seen = {}
+    for line in output():gmatch '%d+' do
+      assert(not seen[line], line .. ' is there twice')
+      seen[line] = true
+    end
+    for i = 1, last do assert(seen[tostring(i)], i .. ' is missing') end
   end)
 
   it('is for messages without a number', function()

@@ -284,7 +284,7 @@ static void a_transaction_is_lost_with_its_connection(void **state)
 {
 	START(FAKE_HELLO, "<SUB q s1", ">OK\r\n" MSG("s1", "1"), "<BEGIN", ">OK\r\n",
 	      "<PUB - q 1", "<a", ">OK queued\r\n", "<PUB - q 1", "<b", "!", FAKE_HELLO,
-	      "<SUB q s1", ">OK\r\n", "<BEGIN", ">OK\r\n", "<ACK 18446744073709551615",
+	      "<SUB q s1", ">OK\r\n", "<BEGIN", ">OK\r\n", "<ACK 9223372036854775807",
 	      ">ERR not-found no\r\n", "<COMMIT", ">ERR not-found no\r\n",
 	      "~PUB - q id=* 1", "<c", ">OK " ID " 1\r\n");
 	struct tidemq_msg *old;
