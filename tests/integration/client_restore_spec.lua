@@ -96,8 +96,9 @@ describe('a client that reconnects', function()
     local last = 20000
     local c = start()
     c:ok 'DECLARE queue lines'
-    local program = run('pub', ('sh -c %s'):format(quote(('seq %d | %s pub --url %s --reconnect --lines - lines'):format(
-      last, quote(Broker.binary()), quote(url())))))
+    local command = ('seq %d | %s pub --url %s --reconnect --lines - lines'):format(last, quote(Broker.binary()),
+      quote(url()))
+    local program = run('pub', 'sh -c ' .. quote(command))
     expect_some(c, 'lines', last // 10)
     broker:kill9()
     c = broker:run():connect()
