@@ -18,7 +18,8 @@ INPUT = (
     b'DATA 12\r\n{"a":"\r\nOK"}\r\n'
     b"MSG s1 1 1 - jobs id=687f6b32f9000000 ts=1795257322468 pri=9 redelivered h:note=50%25%20off"
     b" later=word flag 5\r\nhello\r\n"
-    b"@65535 MSG - - 2 ex - id=687f6b32f9000001 ts=1 partition=3 offset=42 h:b=\xff%00%0d%0a 258\r\n"
+    b"@65535 MSG - - 2 ex - id=687f6b32f9000001 ts=1 partition=3 offset=42 "
+    b"h:b=\xff%00%0d%0a 258\r\n"
     + b"\r\n" + BYTES + b"\r\n"
     b"MSG s1 2 1 - jobs id=a ts=1 0\r\n\r\n"
     b"EVT closed shutdown the broker is stopping\r\n"
@@ -80,8 +81,9 @@ class Decoding(unittest.TestCase):
         self.assertEqual(ITEMS, found)
 
     def test_what_is_no_line_of_the_protocol(self):
-        for text in (b"HTTP/1.1 400 Bad Request\r\n", b"\r\n", b"MSG s1 1\r\n", b"MSG s x y z k 1\r\n",
-                     b"DATA many\r\n", b"DATA -1\r\n", b"DATA 99999999999\r\n", b"@x OK\r\n", b"EVT\r\n",
+        for text in (b"HTTP/1.1 400 Bad Request\r\n", b"\r\n", b"MSG s1 1\r\n",
+                     b"MSG s x y z k 1\r\n", b"DATA many\r\n", b"DATA -1\r\n",
+                     b"DATA 99999999999\r\n", b"@x OK\r\n", b"EVT\r\n",
                      b"ERR\r\n", b"DATA 1\r\nabc", b"MSG s 1 1 - k 1\r\naXY"):
             with self.assertRaises(ProtocolError, msg=text):
                 decode(text)

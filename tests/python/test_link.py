@@ -22,8 +22,8 @@ class Case(unittest.TestCase):
         self.said = []
         self.clock = Clock()
         options.setdefault("on_state", lambda *said: self.said.append(said))
-        self.l = Link(url.parse(urls), Options(**options), self.clock)
-        return self.l
+        self.under_test = Link(url.parse(urls), Options(**options), self.clock)
+        return self.under_test
 
     def up(self, urls="tide://h/", **options):
         """A link that is up, and the line of its HELLO is gone."""
@@ -34,24 +34,24 @@ class Case(unittest.TestCase):
         return link
 
     def out(self):
-        return self.l.take_output().decode("latin-1").replace("\r\n", "|")
+        return self.under_test.take_output().decode("latin-1").replace("\r\n", "|")
 
     def again(self, *expected):
         """A new connection; what is sent after HELLO, in rounds, each of which is answered."""
-        self.l.connected()
+        self.under_test.connected()
         self.out()
-        self.l.feed(HELLO)
+        self.under_test.feed(HELLO)
         for lines, answer in expected:
             self.assertEqual(lines, self.out())
-            self.l.feed(answer)
+            self.under_test.feed(answer)
 
 
 class Connecting(Case):
     def test_hello_names_user_password_and_vhost(self):
         link = self.link("tide://a%20b:p%25@h/shop", name="n", heartbeat=5, prefetch=3)
         link.connected()
-        self.assertEqual("HELLO user=a%20b pass=p%25 vhost=shop name=n heartbeat=5000ms prefetch=3|",
-                         self.out())
+        self.assertEqual("HELLO user=a%20b pass=p%25 vhost=shop name=n heartbeat=5000ms "
+                         "prefetch=3|", self.out())
         self.assertFalse(link.is_up)
         link.feed(HELLO)
         self.assertTrue(link.is_up)
@@ -348,7 +348,8 @@ class Restoring(Case):
         link = self.up()
         manual, _ = link.subscribe(0, "q", "m", {"group": "g"})
         auto, _ = link.subscribe(0, "q", "a", {"group": "h", "ack": "auto"})
-        link.feed(b"OK\r\nOK\r\nMSG m 1 1 - q id=1 ts=1 1\r\na\r\nMSG a - 1 - q id=2 ts=1 1\r\nb\r\n")
+        link.feed(b"OK\r\nOK\r\nMSG m 1 1 - q id=1 ts=1 1\r\na\r\n"
+                  b"MSG a - 1 - q id=2 ts=1 1\r\nb\r\n")
         link.lost(OSError("cut"))
         self.assertIsNone(manual.take())
         self.assertEqual(b"b", auto.take().payload)
