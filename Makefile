@@ -5,10 +5,10 @@ B ?= build
 CC ?= cc
 PREFIX ?= /usr/local
 # The floors of core/, from the lowest; a floor calls itself and those before it (make lint).
-FLOORS := base host store rules/sandbox rules/api rules/engine rules/spec log shard broker schedule rollout \
-	session proto/line net client cli check audit
+FLOORS := base host tls store rules/sandbox rules/api rules/engine rules/spec access log shard broker schedule rollout \
+	session proto proto/line proto/stomp net client cli check audit
 
-PACKAGES := lua5.4 hiredis libuv jansson
+PACKAGES := lua5.4 hiredis libuv jansson openssl
 CFLAGS ?= -O2 -g
 WARNINGS := -Wall -Wextra -Wshadow -Wpointer-arith -Wstrict-prototypes -Wmissing-prototypes \
 	-Wwrite-strings -Wvla -Wformat=2 -Wundef -Wno-unused-parameter $(WERROR)
@@ -64,9 +64,9 @@ $(B)/stamp/link: FORCE
 # source leaves its archive.
 define floor_rules
 $(1)_OBJS := $$(patsubst %.c,$$(B)/obj/%.o,$$(wildcard core/$(1)/*.c))
-$$(B)/stamp/floor/$(1): FORCE
+$$(B)/stamp/floor/$(subst /,-,$(1)): FORCE
 	$$(call stamp,$$($(1)_OBJS))
-$$(B)/lib/$(1).a: $$($(1)_OBJS) $$(B)/stamp/floor/$(1)
+$$(B)/lib/$(1).a: $$($(1)_OBJS) $$(B)/stamp/floor/$(subst /,-,$(1))
 	@mkdir -p $$(@D); rm -f $$@.new
 	@ar rcs $$@.new $$($(1)_OBJS); mv $$@.new $$@
 endef

@@ -39,8 +39,9 @@ static const struct command_option rows[] = {
 		       "the rules directory"),
 	  BROKER(rules_dir) },
 	{ COMMAND_TEXT("store", "URL", "embedded",
-		       "embedded, none, redis://[user:pass@]host[:port][/db] or "
-		       "redis+unix:PATH; $TIDEMQ_STORE keeps a password out of sight"),
+		       "embedded, none, redis://[user:pass@]host[:port][/db], "
+		       "rediss:// with TLS and ?ca=FILE, or redis+unix:PATH; "
+		       "$TIDEMQ_STORE keeps a password out of sight"),
 	  BROKER(store.url) },
 	{ COMMAND_FLAG("standby",
 		       "wait while another broker holds the store, and take over when it "
@@ -175,6 +176,9 @@ static const struct command_option rows[] = {
 		       "RULES shadow and RULES replay take directories below this one "
 		       "alone"),
 	  BROKER(rules_candidates) },
+	{ COMMAND_TEXT("secrets", "DIR", "none",
+		       "tide.secret of a script reads files of this directory"),
+	  BROKER(secrets_dir) },
 	{ COMMAND_FLAG(
 		  "replay-payloads",
 		  "keep the payloads of recent publishes for RULES recent and replay"),

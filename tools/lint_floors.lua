@@ -16,7 +16,8 @@ for i, floor in ipairs(arg) do rank[floor] = i end
 -- Header name pattern -> the floors that may include it.
 local libraries = {
   ['^lua%.h$'] = '^rules/', ['^lauxlib%.h$'] = '^rules/', ['^lualib%.h$'] = '^rules/', ['^luaconf%.h$'] = '^rules/',
-  ['^hiredis'] = '^store$', ['^uthash'] = '^base$', ['^jansson%.h$'] = '^cli$ ^check$',
+  ['^hiredis'] = '^store$', ['^uthash'] = '^base$', ['^jansson%.h$'] = '^cli$ ^check$ ^access$ ^rules/api$',
+  ['^openssl/'] = '^tls$ ^access$ ^rules/api$',
   ['^tidemq/'] = '^client$ ^cli$ ^main$ ^check$',
 }
 
@@ -40,7 +41,8 @@ end
 local function floor_of(path) return path:match '^core/(.+)/[^/]+$' or 'main' end
 
 -- Floors that know these others alone: a protocol sees sessions and not what is below.
-local narrow = { ['^proto/'] = ' session host base ', ['^net$'] = ' proto/line session host base ' }
+local narrow = { ['^proto$'] = ' session host base ', ['^proto/'] = ' proto session host base ',
+  ['^net$'] = ' proto proto/line proto/stomp session host base ' }
 -- The headers of a floor that others may include: its other structs are closed.
 local doors = { session = ' session.h reply.h service.h service_rules.h ' }
 

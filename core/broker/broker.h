@@ -6,7 +6,9 @@
 
 #include <uv.h>
 
+#include "access/subject.h"
 #include "base/heap.h"
+#include "access/users.h"
 #include "base/rate.h"
 #include "base/msg.h"
 #include "base/table.h"
@@ -64,8 +66,11 @@ struct broker_config {
 			      * they are not tried */
 	const char *rules_candidates; /* candidate rules lie below it; NULL: where the
 				       * rules directory is */
-	int64_t dedupe_window_ms;     /* of queues that do not say otherwise */
-	size_t dedupe_max_bytes;      /* of all publish ids that are remembered */
+	const char *secrets_dir;      /* files that scripts may read; NULL: none */
+	bool has_stand_in_secrets; /* nobody logs in: a secret that is not there is made
+				      up */
+	int64_t dedupe_window_ms;  /* of queues that do not say otherwise */
+	size_t dedupe_max_bytes;   /* of all publish ids that are remembered */
 	unsigned transaction_messages_max; /* published and settled by one transaction */
 	size_t transaction_bytes_max;      /* that one keeps until its end */
 	size_t transactions_bytes_max;     /* that all of them keep */
@@ -103,14 +108,16 @@ struct broker {
 	struct engine *engine; /* of the active rules */
 	struct ruleset active_rules;
 	struct ruleset *candidates[RULESET_SLOTS]; /* NULL where there is none */
-	struct watcher watcher;                    /* empty: nobody looks at decisions */
-	struct dedupe *dedupe;                     /* publish ids that have been seen */
+	struct subject_env subjects; /* of sessions, and what they have begun */
+	struct watcher watcher;      /* empty: nobody looks at decisions */
+	struct dedupe *dedupe;       /* publish ids that have been seen */
 	struct journal *journal;
 	struct shared_sync shared_sync;
 	struct shard_env env;
 	struct partition_env partitions; /* of all topics */
 	struct topic_list topics;        /* all, in the order of their making */
 	struct retention *retention;
+	struct users users;
 	struct pool id_appends; /* topic_ids.h */
 	const struct topic_hooks *topic_hooks;
 	struct group_env groups;

@@ -182,14 +182,12 @@ void deal_take(struct queue *q, struct getter *g, struct entry *e)
 	struct consumer *c = &g->consumers[0];
 	struct shard *sh = e->shard;
 	double served = sh->served;
-	/* Redis has it where a refill may read it, and would bring it again. */
-	bool is_elsewhere = sh->keys && e->home != STORE_READY && !c->is_auto_ack;
 
 	c->queue = q;
 	deliver(c, e);
 	g->count++;
-	if (is_elsewhere)
-		shard_ledger(e);
+	if (!c->is_auto_ack)
+		shard_ledger_found(e);
 	/* It was not its turn. */
 	sh->served = served;
 	c->queue = NULL;

@@ -14,15 +14,19 @@
 #define FLIGHTS_MAX 64
 /* The log tells of what is held back in a topic: at most so often. */
 #define HOLD_LOG_MS (10 * 60000)
+/* Topics of which the log tells in a minute that Redis refuses them. Of the others it
+ * tells later. */
+#define REFUSALS_TOLD_MAX 10
 
 TAILQ_HEAD(retention_list, retention_topic);
 
 /* Of a topic that something was to be dropped of. By partition: a bit each. */
 struct retention_topic {
 	struct topic *topic;
-	uint64_t grown;  /* to be looked at soon: it is in retention.grown */
-	uint64_t busy;   /* Redis was asked, or the tail is being searched */
-	uint64_t missed; /* likewise, and it was to be looked at meanwhile */
+	uint64_t grown;   /* to be looked at soon: it is in retention.grown */
+	uint64_t busy;    /* Redis was asked, or the tail is being searched */
+	uint64_t missed;  /* likewise, and it was to be looked at meanwhile */
+	uint64_t refused; /* by Redis; the log says so */
 	TAILQ_ENTRY(retention_topic) grown_link;
 	struct retention_hold *holds; /* by partition; NULL: there never was one */
 	int64_t hold_logged_mono_ms;  /* 0: never */
@@ -40,7 +44,7 @@ struct retention {
 	struct retention_list grown;
 	int64_t grown_mono_ms; /* when these are looked at; 0: no time is set */
 	unsigned flights;
-	bool is_refused; /* the log says so */
+	unsigned told; /* refusals in the log since the minute began */
 };
 
 /* A question to Redis, or to the tail. */
@@ -196,31 +200,40 @@ static struct topic *land_take(struct retention_flight *f)
 	return q->topic->partitions[index] ? q->topic : NULL;
 }
 
-static void log_refusal(struct retention *r, const struct topic *t, int status,
-			const char *text)
+/* Of a topic it is said once, and once when Redis refuses no partition of it any more. */
+static void log_refusal(struct retention *r, const struct topic *t, unsigned index,
+			int status, const char *text)
 {
-	bool is_refused = status < 0;
+	struct retention_topic *state = t->retention;
+	const struct queue *q = t->queue;
+	uint64_t before = state->refused;
 
-	if (is_refused == r->is_refused)
+	if (status < 0 && (before || r->told < REFUSALS_TOLD_MAX))
+		state->refused |= bit(index);
+	else if (status == TIDE_OK)
+		state->refused &= ~bit(index);
+	if (!before == !state->refused)
 		return;
-	r->is_refused = is_refused;
-	if (is_refused)
-		log_error("topic '%s' of vhost '%s': Redis refuses to drop what its "
-			  "retention does not keep; it is asked again each minute: %s",
-			  t->queue->name, t->queue->vhost->name,
-			  text ? text : error_text(status));
-	else
-		log_info("Redis drops messages of topics again");
+	if (before) {
+		log_info("topic '%s' of vhost '%s': Redis drops its messages again",
+			 q->name, q->vhost->name);
+		return;
+	}
+	r->told++;
+	log_error("topic '%s' of vhost '%s': Redis refuses to drop what its "
+		  "retention does not keep; it is asked again each minute: %s",
+		  q->name, q->vhost->name, text ? text : error_text(status));
 }
 
 static void on_trimmed(void *ctx, int status, const char *text)
 {
 	struct retention_flight *f = ctx;
 	struct retention *r = f->retention;
+	unsigned index = f->index;
 	const struct topic *t = land_take(f);
 
 	if (t && status != TIDE_ESHUTDOWN)
-		log_refusal(r, t, status, text);
+		log_refusal(r, t, index, status, text);
 }
 
 /* What Redis has refused is asked for again. */
@@ -246,7 +259,7 @@ static void on_found(void *ctx, int status, const char *text, uint64_t offset)
 	if (!t)
 		return;
 	if (status < 0 && status != TIDE_ESHUTDOWN)
-		log_refusal(r, t, status, text);
+		log_refusal(r, t, index, status, text);
 	drop(r, t, index, status == TIDE_OK && offset > start ? offset : start);
 }
 
@@ -338,6 +351,7 @@ void retention_turn(struct broker *b)
 
 	if (minute != r->minute) {
 		r->minute = minute;
+		r->told = 0;
 		if (!r->next)
 			r->next = TAILQ_FIRST(&b->topics);
 	} else if (!r->grown_mono_ms || b->mono_ms < r->grown_mono_ms) {

@@ -35,7 +35,7 @@ static void describe(void *ctx, struct json *out)
 {
 }
 
-static const struct line_ops ops = {
+static const struct protocol_ops ops = {
 	.finish = nothing,
 	.kill = nothing,
 	.wake = nothing,
@@ -59,6 +59,7 @@ int model_open(struct model *m, const char *rules_dir, const char *lua_dir,
 				       .on_turn = nothing,
 				       .on_closed = nothing };
 	struct broker_config config;
+	struct protocol_spec spec;
 	int rc;
 
 	*m = (struct model){ .findings = f };
@@ -67,6 +68,7 @@ int model_open(struct model *m, const char *rules_dir, const char *lua_dir,
 	config.rules_dir = rules_dir;
 	config.lua_dir = lua_dir;
 	config.rules_watch = false;
+	config.has_stand_in_secrets = true;
 	uv_loop_init(&m->loop);
 	rc = service_create(&m->service, &m->loop, &config, &hooks, err);
 	while (rc == TIDE_OK && !m->is_started)
@@ -82,7 +84,8 @@ int model_open(struct model *m, const char *rules_dir, const char *lua_dir,
 	m->vhost = vhost_find(m->service->broker, SLICE("/"));
 	out_pool_init(&m->chunks);
 	out_init(&m->out, &m->chunks);
-	line_init(&m->line, m->service, &m->out, &ops, m, PAYLOAD_MAX);
+	spec = (struct protocol_spec){ m->service, &m->out, &ops, m, PAYLOAD_MAX };
+	line_protocol.init(&m->line.base, &spec);
 	return TIDE_OK;
 }
 
@@ -90,7 +93,7 @@ void model_close(struct model *m)
 {
 	struct model_place *place, *next;
 
-	line_deinit(&m->line);
+	line_protocol.deinit(&m->line.base);
 	out_deinit(&m->out);
 	close_broker(m);
 	pool_deinit(&m->chunks);
@@ -165,7 +168,7 @@ static const char *ask(struct model *m, const char *request, struct buf *answer)
 	struct iovec piece;
 
 	buf_printf(answer, "%s\r\n", request);
-	line_feed(&m->line, answer->data + answer->start, buf_len(answer));
+	line_protocol.feed(&m->line.base, answer->data + answer->start, buf_len(answer));
 	buf_clear(answer);
 	while (out_iovecs(&m->out, &piece, 1) > 0) {
 		buf_append(answer, piece.iov_base, piece.iov_len);

@@ -9,7 +9,6 @@
 /* Of one flush, and so of one append. */
 #define APPEND_BYTES_MAX ((size_t)8 << 20)
 
-#define DAY_MS (24 * 3600 * 1000)
 #define SPARE_MAX 64
 #define SPARE_WAITERS_MAX 65536
 #define SPARE_SEEN_MAX ((size_t)64 << 10)
@@ -25,6 +24,13 @@ static uint32_t day_of(int64_t ms)
 			  tm.tm_mday);
 }
 
+int64_t append_day_end_ms(int64_t ms)
+{
+	const int64_t day_ms = 24 * 3600 * 1000;
+
+	return ms - ms % day_ms + day_ms;
+}
+
 struct append *append_open(struct partition_env *env, int64_t ms)
 {
 	struct append *a = STAILQ_FIRST(&env->spare);
@@ -35,7 +41,7 @@ struct append *append_open(struct partition_env *env, int64_t ms)
 	} else {
 		a = mem_zalloc(sizeof(*a));
 	}
-	a->day_end_ms = ms - ms % DAY_MS + DAY_MS;
+	a->day_end_ms = append_day_end_ms(ms);
 	a->day = day_of(ms);
 	return a;
 }

@@ -25,6 +25,8 @@ struct append {
 	struct joint *joint; /* that it is a part of; NULL: none */
 };
 
+/* The midnight, UTC, that comes after that time. */
+int64_t append_day_end_ms(int64_t ms);
 struct append *append_open(struct partition_env *env, int64_t ms);
 void append_free_spare(struct partition_env *env);
 /* No more may be added: it is written as it is. */

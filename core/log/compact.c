@@ -11,7 +11,6 @@
 /* What one read gets, about, and at worst. */
 #define READ_BYTES ((size_t)256 << 10)
 #define READ_WORST_BYTES ((uint64_t)4 << 20)
-#define READ_ROWS_MAX 1024
 /* After a failure. */
 #define COMPACT_REST_MS 30000
 
@@ -312,12 +311,8 @@ static bool take_row(struct compact_pass *pass, const struct store_log_batch *ro
 
 static void next_day(struct compact_pass *pass)
 {
-	const struct partition *p = pass->partition;
-	uint64_t next = pass->bound;
+	uint64_t next = partition_next_day_base(pass->partition, pass->day, pass->bound);
 
-	for (unsigned i = p->day_count; i > 0 && p->days[i - 1].day > pass->day; i--)
-		if (p->days[i - 1].base < next)
-			next = p->days[i - 1].base;
 	if (pass->next < next)
 		pass->next = next;
 }
@@ -366,7 +361,9 @@ static unsigned rows_to_read(const struct compact_pass *pass)
 	rows = READ_BYTES / (pass->mean_bytes ? pass->mean_bytes : RECORD_BATCH_BYTES);
 	if (largest > 0 && rows > READ_WORST_BYTES / largest)
 		rows = READ_WORST_BYTES / largest;
-	return rows < 2 ? 2 : rows > READ_ROWS_MAX ? READ_ROWS_MAX : (unsigned)rows;
+	return rows < 2                    ? 2
+	       : rows > STORE_LOG_READ_MAX ? STORE_LOG_READ_MAX
+					   : (unsigned)rows;
 }
 
 static void read_rows(struct compact_pass *pass, const struct partition_day *day)

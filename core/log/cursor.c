@@ -5,7 +5,6 @@
 #include "host/log.h"
 #include "partition_private.h"
 
-#define READ_ROWS_MAX 1024
 /* What one read may be at worst, where batches were small so far. */
 #define READ_WORST_BYTES ((uint64_t)8 << 20)
 /* A read that fails is tried five times a second, by any number of cursors. */
@@ -162,11 +161,8 @@ static uint64_t tail_begin(const struct partition *p)
 static void end_day(struct cursor *c)
 {
 	const struct partition *p = c->partition;
-	uint64_t next = tail_begin(p);
+	uint64_t next = partition_next_day_base(p, c->read_day, tail_begin(p));
 
-	for (unsigned i = p->day_count; i > 0 && p->days[i - 1].day > c->read_day; i--)
-		if (p->days[i - 1].base < next)
-			next = p->days[i - 1].base;
 	if (c->read_offset < next)
 		c->read_offset = next;
 }
@@ -183,13 +179,8 @@ static int open_row(const struct cursor *c, const struct store_log_batch *row,
 		    struct record_batch **out)
 {
 	struct error err;
-	int rc = record_open(row->bytes, out, &err);
+	int rc = record_open_at(row->bytes, row->base, out, &err);
 
-	if (rc == TIDE_OK && (*out)->base != row->base) {
-		rc = error_set(&err, TIDE_ESTORE, "it says that its offset is %llu",
-			       (unsigned long long)(*out)->base);
-		record_batch_unref(*out);
-	}
 	if (rc == TIDE_ESTORE)
 		log_corrupt(c, row->base, &err);
 	return rc;
@@ -309,16 +300,16 @@ static unsigned rows_to_read(const struct cursor *c, const struct partition_day 
 	if (p->env->reading_bytes > READING_BYTES_MAX)
 		return least;
 	if (from <= p->position && p->position - from <= room)
-		return READ_ROWS_MAX;
+		return STORE_LOG_READ_MAX;
 	rows = room / largest;
 	guess = c->mean_bytes ? room / c->mean_bytes : 0;
 	if (guess > READ_WORST_BYTES / largest)
 		guess = READ_WORST_BYTES / largest;
 	if (guess > rows)
 		rows = guess;
-	return rows < least           ? least
-	       : rows > READ_ROWS_MAX ? READ_ROWS_MAX
-				      : (unsigned)rows;
+	return rows < least                ? least
+	       : rows > STORE_LOG_READ_MAX ? STORE_LOG_READ_MAX
+					   : (unsigned)rows;
 }
 
 /* Read what comes next, unless the tail has it. */

@@ -284,9 +284,9 @@ static bool add_rows(struct merge *m, struct record_writer *w,
 		struct record_batch *b;
 		bool is_good;
 
-		if (record_open(rows[i].bytes, &b, NULL) < 0)
+		if (record_open_at(rows[i].bytes, rows[i].base, &b, NULL) < 0)
 			return false;
-		is_good = b->base == m->pieces[first + i].base && b->base == rows[i].base;
+		is_good = b->base == m->pieces[first + i].base;
 		if (is_good && i == 0)
 			record_begin(w, b->base, b->position);
 		if (is_good)

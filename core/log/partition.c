@@ -148,6 +148,14 @@ const struct partition_day *partition_day_of(const struct partition *p, uint64_t
 	return i ? &p->days[i - 1] : NULL;
 }
 
+uint64_t partition_next_day_base(const struct partition *p, uint32_t day, uint64_t most)
+{
+	for (unsigned i = p->day_count; i > 0 && p->days[i - 1].day > day; i--)
+		if (p->days[i - 1].base < most)
+			most = p->days[i - 1].base;
+	return most;
+}
+
 /* ---- appending ------------------------------------------------------------------ */
 
 void partition_set_dirty(struct partition *p, bool is_dirty)

@@ -4,8 +4,6 @@
 #include "base/mem.h"
 #include "partition_private.h"
 
-#define DAY_MS (24 * 3600 * 1000)
-
 struct log_find {
 	struct partition_call call;
 	struct partition *partition;
@@ -209,12 +207,6 @@ void partition_find_bytes(struct partition *p, uint64_t bytes,
 	find_start(f);
 }
 
-/* Its messages are older. */
-static int64_t day_end_ms(const struct partition_day *day)
-{
-	return day->first_ms - day->first_ms % DAY_MS + DAY_MS;
-}
-
 uint64_t partition_find_age(const struct partition *p, int64_t unix_ms)
 {
 	const struct record_batch *b;
@@ -227,7 +219,7 @@ uint64_t partition_find_age(const struct partition *p, int64_t unix_ms)
 		if (b->last_ms >= unix_ms)
 			return b->base > p->start ? b->base : p->start;
 	}
-	while (i + 1 < p->day_count && day_end_ms(&p->days[i]) <= unix_ms)
+	while (i + 1 < p->day_count && append_day_end_ms(p->days[i].first_ms) <= unix_ms)
 		i++;
 	return i > 0 && p->days[i].base > p->start ? p->days[i].base : p->start;
 }

@@ -84,6 +84,9 @@ const struct partition_day *partition_last_day(const struct partition *p);
 /* Where Redis has an offset: the last day that begins at or before it; else the first. */
 const struct partition_day *partition_day_of(const struct partition *p, uint64_t offset);
 
+/* Where the first day behind this one begins, `most` at most. */
+uint64_t partition_next_day_base(const struct partition *p, uint32_t day, uint64_t most);
+
 /* Something to be done by partition_flush: a completion does not run before the call that
  * asks for it has returned. `partition` is referenced. */
 struct partition_call {

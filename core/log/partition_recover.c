@@ -73,13 +73,8 @@ static int recover_last(struct partition *p, const struct store_log_batch *last,
 {
 	struct record_batch *b;
 	struct error why;
-	int rc = record_open(last->bytes, &b, &why);
+	int rc = record_open_at(last->bytes, last->base, &b, &why);
 
-	if (rc == TIDE_OK && b->base != last->base) {
-		rc = error_set(&why, TIDE_ESTORE, "it says that its offset is %llu",
-			       (unsigned long long)b->base);
-		record_batch_unref(b);
-	}
 	if (rc == TIDE_ESTORE)
 		return recover_damaged(p, last, &why, err);
 	if (rc < 0)

@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include "base/bytes.h"
+#include "base/position.h"
 
 enum {
 	HAS_GAP = 0x01,
@@ -517,7 +518,7 @@ static const char *read_head(struct slice bytes, struct record_batch *b)
 	    !take_varint(&at, end, &count) || !take_varint(&at, end, &b->position) ||
 	    !take_varint(&at, end, &first_ms))
 		return "the head is not five numbers";
-	if (b->base > RECORD_OFFSET_MAX || span > RECORD_OFFSET_MAX - b->base)
+	if (b->base > POSITION_OFFSET_MAX || span > POSITION_OFFSET_MAX - b->base)
 		return "the offsets are out of range";
 	if (count == 0 || count > span || count > UINT32_MAX)
 		return "the count is out of range";
@@ -562,4 +563,17 @@ int record_open(struct slice bytes, struct record_batch **out, struct error *err
 	}
 	*out = b;
 	return TIDE_OK;
+}
+
+int record_open_at(struct slice bytes, uint64_t base, struct record_batch **out,
+		   struct error *err)
+{
+	int rc = record_open(bytes, out, err);
+
+	if (rc == TIDE_OK && (*out)->base != base) {
+		rc = error_set(err, TIDE_ESTORE, "it says that its offset is %llu",
+			       (unsigned long long)(*out)->base);
+		record_batch_unref(*out);
+	}
+	return rc;
 }

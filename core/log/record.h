@@ -48,8 +48,6 @@
 #define RECORD_BATCH_BYTES (64 * 1024 - 64)
 /* The version and the checksum. */
 #define RECORD_HEAD_MIN 9
-/* No offset is as large: scores of a sorted set are doubles. */
-#define RECORD_OFFSET_MAX ((uint64_t)1 << 53)
 
 struct record_batch {
 	uint32_t refs;
@@ -124,6 +122,10 @@ bool record_peek(struct slice bytes, struct record_batch *head);
  *          TIDE_ELIMIT there is no memory for them */
 TIDE_MUST_USE int record_open(struct slice bytes, struct record_batch **out,
 			      struct error *err);
+/* The same for a batch that has to begin at `base`, where it lies: TIDE_ESTORE if it says
+ * another offset. */
+TIDE_MUST_USE int record_open_at(struct slice bytes, uint64_t base,
+				 struct record_batch **out, struct error *err);
 
 /* Reads a batch from its front. It borrows the batch. */
 struct record_reader {

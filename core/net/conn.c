@@ -5,6 +5,8 @@
 
 #include "base/mem.h"
 #include "host/log.h"
+#include "proto/line/line.h"
+#include "proto/stomp/stomp.h"
 
 #define WRITE_IOVECS 64
 #define LINGER_MS 2000
@@ -55,30 +57,33 @@ static void op_describe(void *ctx, struct json *out)
 	json_member_bool(out, "held_back", !c->is_reading);
 }
 
-static const char *op_peer(void *ctx)
+static void op_facts(void *ctx, struct session_peer *out)
 {
-	return ((struct conn *)ctx)->peer;
+	const struct conn *c = ctx;
+
+	out->address = c->peer;
+	out->is_local = c->is_local;
 }
 
-static const struct line_ops ops = {
+static const struct protocol_ops ops = {
 	.finish = op_finish,
 	.kill = op_kill,
 	.wake = op_wake,
 	.can_take = op_can_take,
 	.describe = op_describe,
-	.peer = op_peer,
+	.facts = op_facts,
 };
 
 static bool may_feed(const struct conn *c)
 {
-	return c->has_session && !c->is_finishing && !c->is_closing && !c->is_full &&
-	       !c->server->is_draining && !line_is_held(&c->line);
+	return c->protocol && !c->is_finishing && !c->is_closing && !c->is_full &&
+	       !c->server->is_draining && !protocol_is_held(c->protocol);
 }
 
 static bool may_read(const struct conn *c)
 {
 	if (c->is_finishing)
-		return c->has_session && !c->is_ended && !c->is_closing &&
+		return c->protocol && !c->is_ended && !c->is_closing &&
 		       !c->server->is_draining;
 	return may_feed(c);
 }
@@ -88,11 +93,12 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
 	struct conn *c = handle->data;
 	/* What comes after the end is thrown away, and goes before nothing. */
 	size_t held = c->is_finishing ? 0 : buf_len(&c->in), len;
-	char *direct = c->has_session && held == 0 ? line_direct(&c->line, &len) : NULL;
+	char *direct =
+		c->protocol && held == 0 ? protocol_direct(c->protocol, &len) : NULL;
 
 	c->is_direct = direct != NULL;
 	/* Held back since its last read: what is not read costs nothing. */
-	if (c->has_session && !may_read(c)) {
+	if (c->protocol && !may_read(c)) {
 		*out = uv_buf_init(NULL, 0);
 		return;
 	}
@@ -100,8 +106,62 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
 		*out = uv_buf_init(direct, len < UINT32_MAX ? (unsigned)len : UINT32_MAX);
 		return;
 	}
-	/* The beginning of a cut line goes before what is read now. */
+	/* The beginning of a cut request goes before what is read now. */
 	*out = uv_buf_init(c->server->read_buf + held, SERVER_READ_BYTES);
+}
+
+static void speak(struct conn *c, const struct protocol_kind *kind)
+{
+	const struct protocol_spec spec = {
+		.service = c->server->service,
+		.out = &c->out,
+		.ops = &ops,
+		.ctx = c,
+		.payload_max = c->server->config.payload_max,
+	};
+
+	c->protocol = mem_alloc(kind->size);
+	kind->init(c->protocol, &spec);
+}
+
+static void end_session(struct conn *c)
+{
+	struct protocol *p = c->protocol;
+
+	if (!p)
+		return;
+	c->protocol = NULL;
+	p->kind->deinit(p);
+	mem_free(p);
+}
+
+/* Until the first line is there it is a connection of the line protocol. False: more must
+ * come. */
+static bool choose_protocol(struct conn *c, const char *data, size_t len)
+{
+	int claim = stomp_claim(data, len);
+
+	if (claim == TIDE_AGAIN)
+		return false;
+	c->is_settled = true;
+	if (claim) {
+		end_session(c);
+		speak(c, &stomp_protocol);
+	}
+	return true;
+}
+
+static size_t feed_protocol(struct conn *c, char *data, size_t len)
+{
+	size_t at = 0;
+
+	if (!c->is_settled) {
+		while (at < len && (data[at] == '\n' || data[at] == '\r'))
+			at++;
+		if (at == len || !choose_protocol(c, data + at, len - at))
+			return at;
+	}
+	return at + c->protocol->kind->feed(c->protocol, data + at, len - at);
 }
 
 static void stop_reading(struct conn *c)
@@ -112,7 +172,7 @@ static void stop_reading(struct conn *c)
 	uv_read_stop(&c->socket.stream);
 }
 
-/* What has come of a line whose rest the peer owes. */
+/* What has come of a request whose rest the peer owes. */
 static void count_unfinished(struct conn *c, bool is_another)
 {
 	struct server *s = c->server;
@@ -144,7 +204,7 @@ static void keep(struct conn *c, const char *data, size_t len)
 /* It goes on in the next turn with the input that it has. */
 static bool is_paused(const struct conn *c)
 {
-	return c->line.is_paused && may_feed(c);
+	return c->protocol->is_paused && may_feed(c);
 }
 
 static void after_feed(struct conn *c)
@@ -162,7 +222,7 @@ static void feed(struct conn *c, size_t len)
 
 	if (held)
 		memcpy(data, c->in.data + c->in.start, held);
-	used = line_feed(&c->line, data, held + len);
+	used = feed_protocol(c, data, held + len);
 	keep(c, data + used, held + len - used);
 	after_feed(c);
 	count_unfinished(c, used > 0);
@@ -173,7 +233,7 @@ static void on_end(struct conn *c)
 {
 	c->is_ended = true;
 	stop_reading(c);
-	session_end_waits(c->line.session);
+	session_end_waits(c->protocol->session);
 	op_finish(c);
 }
 
@@ -183,7 +243,7 @@ static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
 
 	if (nread == 0)
 		return;
-	if (nread == UV_EOF && c->has_session) {
+	if (nread == UV_EOF && c->protocol) {
 		on_end(c);
 		return;
 	}
@@ -202,7 +262,7 @@ static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
 	if (c->is_finishing)
 		return;
 	if (c->is_direct)
-		line_direct_filled(&c->line, (size_t)nread);
+		protocol_filled(c->protocol, (size_t)nread);
 	else
 		feed(c, (size_t)nread);
 	server_limit_unfinished(c->server);
@@ -226,7 +286,7 @@ static void resume(struct conn *c)
 		return;
 	if (buf_len(&c->in) && may_feed(c)) {
 		char *data = c->in.data + c->in.start;
-		size_t used = line_feed(&c->line, data, buf_len(&c->in));
+		size_t used = feed_protocol(c, data, buf_len(&c->in));
 
 		buf_consume(&c->in, used);
 		buf_shrink(&c->in);
@@ -245,8 +305,8 @@ static void after_write(struct conn *c, size_t len)
 	if (!c->is_full || c->out.bytes > c->server->config.output_low_bytes)
 		return;
 	c->is_full = false;
-	if (c->has_session)
-		session_drained(c->line.session);
+	if (c->protocol)
+		session_drained(c->protocol->session);
 	server_due(c->server, c);
 }
 
@@ -320,14 +380,6 @@ static void on_handle_closed(uv_handle_t *handle)
 	server_conn_gone(s);
 }
 
-static void end_session(struct conn *c)
-{
-	if (!c->has_session)
-		return;
-	c->has_session = false;
-	line_deinit(&c->line);
-}
-
 static void close_now(struct conn *c)
 {
 	if (c->is_closed)
@@ -379,7 +431,7 @@ void conn_serve(struct conn *c)
 	if (c->is_killed && c->out.bytes > 0)
 		conn_close(c);
 	if (c->is_finishing && !c->is_lingering && !c->is_closing && c->out.bytes == 0 &&
-	    (c->is_killed || !c->has_session || session_is_answered(c->line.session)))
+	    (c->is_killed || !c->protocol || session_is_answered(c->protocol->session)))
 		linger(c);
 	if (c->is_closing)
 		close_now(c);
@@ -388,25 +440,25 @@ void conn_serve(struct conn *c)
 void conn_drain(struct conn *c)
 {
 	stop_reading(c);
-	if (c->has_session && !c->is_finishing)
-		line_reply_event(&c->line, 0, "closed",
-				 "shutdown the broker is stopping");
+	if (c->protocol && !c->is_finishing)
+		c->protocol->kind->tell_closed(c->protocol,
+					       "shutdown the broker is stopping");
 }
 
 bool conn_is_drained(const struct conn *c)
 {
-	return c->is_lingering || !c->has_session ||
-	       (c->out.bytes == 0 && session_is_answered(c->line.session));
+	return c->is_lingering || !c->protocol ||
+	       (c->out.bytes == 0 && session_is_answered(c->protocol->session));
 }
 
 static void close_with(struct conn *c, const char *words)
 {
-	line_reply_event(&c->line, 0, "closed", words);
+	c->protocol->kind->tell_closed(c->protocol, words);
 	stop_reading(c);
 	op_finish(c);
 }
 
-void conn_give_up_line(struct conn *c)
+void conn_give_up_input(struct conn *c)
 {
 	close_with(c, "busy the rest of a line did not arrive");
 	buf_clear(&c->in);
@@ -419,15 +471,15 @@ void conn_give_up_line(struct conn *c)
 static bool is_in_the_way(struct conn *c)
 {
 	int64_t timeout_ms = c->server->config.write_timeout_ms;
-	const struct msg *m = c->line.is_counted ? c->line.msg : NULL;
+	uint64_t receiving = c->protocol->is_counted ? c->protocol->received : 0;
 
-	if (!m || m->id != c->receiving_id)
+	if (!receiving || receiving != c->receiving)
 		c->receiving_ms = 0;
 	else if (c->is_reading)
 		c->receiving_ms += SERVER_TICK_MS;
-	c->receiving_id = m ? m->id : 0;
+	c->receiving = receiving;
 	return timeout_ms && c->receiving_ms > timeout_ms &&
-	       session_publish_is_blocked(c->line.session);
+	       session_publish_is_blocked(c->protocol->session);
 }
 
 /* The socket has been full for so long, and the peer has read nothing of it. */
@@ -454,16 +506,16 @@ static void look_for_end(struct conn *c)
 	if (p.revents & (POLLHUP | POLLERR))
 		conn_close(c);
 	else
-		session_end_waits(c->line.session);
+		session_end_waits(c->protocol->session);
 }
 
 /* The peer may have gone while its requests wait. */
 static void tick_end(struct conn *c)
 {
-	if (!c->has_session || c->is_closing || c->is_reading)
+	if (!c->protocol || c->is_closing || c->is_reading)
 		return;
 	if (c->is_ended)
-		session_return_held(c->line.session);
+		session_return_held(c->protocol->session);
 	else
 		look_for_end(c);
 }
@@ -472,7 +524,7 @@ void conn_tick(struct conn *c, int64_t now_ms)
 {
 	int64_t idle_ms = c->server->config.idle_timeout_ms;
 	int64_t silent_ms = now_ms - c->last_read_ms;
-	int64_t heartbeat_ms = c->line.heartbeat_ms;
+	struct protocol *p;
 
 	if (c->is_lingering && now_ms >= c->linger_until_ms)
 		conn_close(c);
@@ -482,17 +534,18 @@ void conn_tick(struct conn *c, int64_t now_ms)
 	}
 	tick_end(c);
 	/* Input that is held back is not silence. */
-	if (!c->has_session || c->is_finishing || c->is_closing)
+	if (!c->protocol || c->is_finishing || c->is_closing)
 		return;
-	if (c->is_reading && heartbeat_ms && silent_ms > 2 * heartbeat_ms)
+	p = c->protocol;
+	if (c->is_reading && p->heartbeat_in_ms && silent_ms > 2 * p->heartbeat_in_ms)
 		close_with(c, "busy no input for two heartbeats");
 	else if (is_in_the_way(c))
 		close_with(c, "busy the rest of a payload did not arrive");
 	else if (c->is_reading && idle_ms && silent_ms > idle_ms)
 		close_with(c, "busy no input for the idle timeout");
-	else if (heartbeat_ms && c->out.bytes == 0 &&
-		 now_ms - c->last_write_ms + 1000 > heartbeat_ms)
-		line_reply_event(&c->line, 0, "heartbeat", "");
+	else if (p->heartbeat_out_ms && c->out.bytes == 0 &&
+		 now_ms - c->last_write_ms + SERVER_TICK_MS > p->heartbeat_out_ms)
+		p->kind->heartbeat(p);
 }
 
 static void refuse(struct conn *c)
@@ -526,18 +579,20 @@ void conn_accept(struct server *s, uv_stream_t *listener)
 		return;
 	}
 	snprintf(c->peer, sizeof(c->peer), is_unix ? "unix" : "?");
+	c->is_local = is_unix;
 	if (!is_unix) {
 		uv_tcp_nodelay(&c->socket.tcp, 1);
 		if (uv_tcp_getpeername(&c->socket.tcp, (struct sockaddr *)&addr, &len) ==
-		    0)
+		    0) {
 			server_format_address(&addr, c->peer);
+			c->is_local = server_is_loopback(&addr);
+		}
 	}
 	c->last_read_ms = c->last_write_ms = (int64_t)uv_now(s->loop);
 	if (s->conn_count > s->config.connections_max) {
 		refuse(c);
 		return;
 	}
-	line_init(&c->line, s->service, &c->out, &ops, c, s->config.payload_max);
-	c->has_session = true;
+	speak(c, &line_protocol);
 	start_reading(c);
 }

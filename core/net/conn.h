@@ -17,17 +17,17 @@ struct conn {
 	uv_write_t write;
 	uv_shutdown_t shutdown;
 	struct server *server;
-	struct line line;
+	struct protocol *protocol; /* NULL: none, or it has ended */
 	struct out out;
-	struct buf in; /* the beginning of a line, or input that is held back */
-	/* Of `in`, while the peer owes the rest of a line; 0: it owes none. */
+	struct buf in; /* the beginning of a request, or input that is held back */
+	/* Of `in`, while the peer owes the rest of a request; 0: it owes none. */
 	size_t unfinished_bytes;
 	TAILQ_ENTRY(conn) unfinished_link;
-	uint64_t receiving_id; /* of the message whose payload was on its way at the last
-				  tick */
-	int64_t receiving_ms;  /* how long it has been, while it was read */
-	size_t writing;        /* bytes that uv_write is at work on */
-	size_t unwritten;      /* of these, at the last tick */
+	uint64_t receiving;   /* the payload that was on its way at the last tick: its
+				 number, 0: none was */
+	int64_t receiving_ms; /* how long it has been, while it was read */
+	size_t writing;       /* bytes that uv_write is at work on */
+	size_t unwritten;     /* of these, at the last tick */
 	int64_t last_progress_ms;
 	int64_t last_read_ms; /* of the loop's clock */
 	int64_t last_write_ms;
@@ -45,7 +45,8 @@ struct conn {
 	bool is_lingering;
 	bool is_closing; /* conn_close was called */
 	bool is_closed;  /* uv_close was called */
-	bool has_session;
+	bool is_local;   /* the peer is on this machine */
+	bool is_settled; /* which protocol it speaks */
 };
 
 /* Take a connection from a listener. Over the limit it is told so and closed. */
@@ -53,8 +54,8 @@ void conn_accept(struct server *s, uv_stream_t *listener);
 void conn_close(struct conn *c);
 /* Send what was written, resume or end what is to be resumed or ended. */
 void conn_serve(struct conn *c);
-/* Close it, and give back what it keeps of a line. */
-void conn_give_up_line(struct conn *c);
+/* Close it, and give back what it keeps of a request. */
+void conn_give_up_input(struct conn *c);
 /* No more is read; what was asked is still answered. */
 void conn_drain(struct conn *c);
 bool conn_is_drained(const struct conn *c);

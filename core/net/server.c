@@ -32,7 +32,7 @@ void server_config_init(struct server_config *c)
 {
 	*c = (struct server_config){
 		.connections_max = 20000,
-		.payload_max = LINE_PAYLOAD_MAX_DEFAULT,
+		.payload_max = PROTOCOL_PAYLOAD_MAX_DEFAULT,
 		.output_high_bytes = (size_t)1 << 20,
 		.output_low_bytes = (size_t)256 << 10,
 		.unfinished_max_bytes = (size_t)64 << 20,
@@ -94,7 +94,7 @@ struct server *server_create(uv_loop_t *loop, struct service *service,
 	TAILQ_INIT(&s->due);
 	TAILQ_INIT(&s->unfinished);
 	out_pool_init(&s->chunks);
-	s->read_buf = mem_alloc(LINE_MAX_BYTES + SERVER_READ_BYTES);
+	s->read_buf = mem_alloc(PROTOCOL_UNREAD_MAX + SERVER_READ_BYTES);
 	uv_timer_init(loop, &s->timer);
 	s->timer.data = s;
 	uv_idle_init(loop, &s->idle);
@@ -123,6 +123,17 @@ void server_format_address(const struct sockaddr_storage *addr,
 	uv_ip_name((const struct sockaddr *)addr, host, sizeof(host));
 	snprintf(out, SERVER_ADDRESS_MAX, is_v6 ? "[%s]:%u" : "%s:%u", host,
 		 ntohs((uint16_t)port));
+}
+
+bool server_is_loopback(const struct sockaddr_storage *addr)
+{
+	const struct in6_addr *v6 = &((const struct sockaddr_in6 *)addr)->sin6_addr;
+	const struct in_addr *v4 = &((const struct sockaddr_in *)addr)->sin_addr;
+
+	if (addr->ss_family == AF_INET6)
+		return IN6_IS_ADDR_LOOPBACK(v6) ||
+		       (IN6_IS_ADDR_V4MAPPED(v6) && v6->s6_addr[12] == 127);
+	return addr->ss_family == AF_INET && ntohl(v4->s_addr) >> 24 == 127;
 }
 
 /* "HOST:PORT" or "[HOST]:PORT"; an empty host or * is every address. */
@@ -297,7 +308,7 @@ int server_listen(struct server *s, const char *address, char bound[SERVER_ADDRE
 void server_limit_unfinished(struct server *s)
 {
 	while (s->unfinished_bytes > s->config.unfinished_max_bytes)
-		conn_give_up_line(TAILQ_FIRST(&s->unfinished));
+		conn_give_up_input(TAILQ_FIRST(&s->unfinished));
 }
 
 void server_due(struct server *s, struct conn *c)

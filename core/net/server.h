@@ -8,7 +8,7 @@
 #include <sys/queue.h>
 #include <uv.h>
 
-#include "proto/line/line.h"
+#include "proto/protocol.h"
 
 struct conn;
 TAILQ_HEAD(conn_list, conn);
@@ -103,3 +103,5 @@ void server_conn_gone(struct server *s);
 void server_init_socket(struct server *s, union server_socket *socket, bool is_unix);
 void server_format_address(const struct sockaddr_storage *addr,
 			   char out[SERVER_ADDRESS_MAX]);
+/* It is one of this machine. */
+bool server_is_loopback(const struct sockaddr_storage *addr);

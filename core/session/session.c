@@ -1,3 +1,4 @@
+#include "service_pressure.h"
 #include "session_private.h"
 
 #include <assert.h>
@@ -19,7 +20,9 @@ struct session *session_create(struct service *service, const struct session_ops
 	s->ops = ops;
 	s->ctx = ctx;
 	s->number = ++service->last_session;
+	subject_init(&s->subject, &s->broker->subjects, SLICE("/"));
 	TAILQ_INIT(&s->exclusive);
+	TAILQ_INIT(&s->named);
 	channel_init(&s->zero, s, 0);
 	/* The default vhost is made at the start and never goes. */
 	if (vhost_open(s->broker, SLICE("/"), &s->vhost, &ignored) < 0)
@@ -52,7 +55,11 @@ void session_destroy(struct session *s)
 	drop_exclusive(s);
 	if (s->vhost)
 		vhost_leave(s->vhost);
+	if (s->service->recheck == s)
+		s->service->recheck = TAILQ_NEXT(s, link);
 	TAILQ_REMOVE(&s->service->sessions, s, link);
+	subject_deinit(&s->subject);
+	buf_deinit(&s->written_key);
 	mem_free(s->name);
 	mem_free(s->user);
 	mem_free(s);
@@ -66,11 +73,18 @@ int session_set_vhost(struct session *s, struct slice name, struct error *err)
 	if (rc < 0)
 		return rc;
 	s->exchange = NULL;
+	s->exchange_version = 0;
 	s->prepared = NULL;
+	subject_set_vhost(&s->subject, name);
 	vhost_enter(v);
 	vhost_leave(s->vhost);
 	s->vhost = v;
 	return TIDE_OK;
+}
+
+bool session_has_vhost(const struct session *s, struct slice name)
+{
+	return vhost_find(s->broker, name) != NULL;
 }
 
 void session_set_name(struct session *s, struct slice name)
@@ -89,13 +103,14 @@ void session_set_user(struct session *s, struct slice user)
 
 void session_format_author(const struct session *s, char out[SESSION_AUTHOR_MAX])
 {
-	const char *peer = s->ops->peer ? s->ops->peer(s->ctx) : NULL;
+	struct session_peer peer;
 	bool has_name = s->name && s->name[0];
 
+	s->ops->facts(s->ctx, &peer);
 	snprintf(out, SESSION_AUTHOR_MAX, "connection %llu%s%.100s%s%s%.150s",
 		 (unsigned long long)s->number, has_name ? " '" : "",
-		 has_name ? s->name : "", has_name ? "'" : "", peer ? " from " : "",
-		 peer ? peer : "");
+		 has_name ? s->name : "", has_name ? "'" : "",
+		 peer.address ? " from " : "", peer.address ? peer.address : "");
 }
 
 /* The channel behind `ch`; the first one behind NULL. */
@@ -145,7 +160,8 @@ bool session_is_held(const struct session *s, bool is_receiving)
 	return s->pending >= s->broker->config.replies_max ||
 	       s->documents >= DOCUMENTS_MAX || s->settling || s->committing ||
 	       (s->service->is_blocked && !s->transactions &&
-		(is_receiving ? !service_may_receive(s->service, s) : s->has_published));
+		(is_receiving ? !service_pressure_may_receive(s->service, s)
+			      : s->has_published));
 }
 
 static struct channel *find_channel(struct session *s, unsigned number)
@@ -208,6 +224,11 @@ void session_close_channel(struct channel *ch, struct reply *r)
 	reply_ok(r);
 }
 
+uint64_t session_route_version(const struct session *s)
+{
+	return s->broker->route_version;
+}
+
 bool session_is_answered(const struct session *s)
 {
 	return s->pending == 0;
@@ -227,5 +248,6 @@ struct session_facts session_facts(const struct session *s)
 {
 	const struct broker_config *c = &s->broker->config;
 
-	return (struct session_facts){ vhost_slice(s->vhost), c->node, c->channels_max };
+	return (struct session_facts){ vhost_slice(s->vhost), s->number, c->node,
+				       c->channels_max };
 }

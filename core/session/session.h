@@ -16,6 +16,8 @@
 struct channel;
 struct service;
 struct session;
+struct session_peer;
+struct session_transaction;
 
 struct session_ops {
 	/* A reply leaves; it is freed after the call. */
@@ -36,8 +38,17 @@ struct session_ops {
 	void (*on_kill)(void *ctx, const char *why);
 	/* What LIST connections shows of the connection: members of an object. */
 	void (*describe)(void *ctx, struct json *out);
-	/* Where it comes from; may be NULL. */
-	const char *(*peer)(void *ctx);
+	/* Where it comes from, and by what. */
+	void (*facts)(void *ctx, struct session_peer *out);
+};
+
+/* What a session knows of its connection. Texts live as long as that. */
+struct session_peer {
+	const char *address;     /* "127.0.0.1:50412", "unix"; NULL: not known */
+	const char *protocol;    /* "line" */
+	const char *certificate; /* the name in the client's, verified; NULL: none */
+	bool is_local;           /* of this machine: loopback or a Unix socket */
+	bool is_tls;
 };
 
 struct session *session_create(struct service *service, const struct session_ops *ops,
@@ -51,6 +62,8 @@ struct channel *session_channel(struct session *s, unsigned number);
 struct channel *session_closing_channel(struct session *s, unsigned number);
 TIDE_MUST_USE int session_set_vhost(struct session *s, struct slice name,
 				    struct error *err);
+/* There is a vhost of that name. */
+bool session_has_vhost(const struct session *s, struct slice name);
 void session_set_name(struct session *s, struct slice name);
 /* The user of its publishes: MSG_USER_MAX bytes at most. */
 void session_set_user(struct session *s, struct slice user);
@@ -78,6 +91,7 @@ bool session_is_spent(struct session *s, bool is_heavy);
 /* What HELLO tells. */
 struct session_facts {
 	struct slice vhost;
+	uint64_t number; /* of the connection */
 	unsigned node;
 	unsigned channels_max;
 };
@@ -104,6 +118,10 @@ struct declare_spec {
 	struct slice type; /* of an exchange */
 	const struct args *args;
 };
+/* Something of that name is there, queue or topic: it may have any options. What it is
+ * good for others may not be told. */
+bool session_define_exists(const struct session *s, enum define_kind kind,
+			   struct slice name);
 TIDE_MUST_USE int session_define_declare(struct session *s,
 					 const struct declare_spec *spec, struct reply *r,
 					 struct error *err);
@@ -128,6 +146,9 @@ TIDE_MUST_USE int session_define_bind(struct session *s, const struct bind_spec 
 				      struct reply *r, struct error *err);
 TIDE_MUST_USE int session_define_unbind(struct session *s, const struct bind_spec *spec,
 					struct reply *r, struct error *err);
+
+/* It changes when exchanges or queues come or go. */
+uint64_t session_route_version(const struct session *s);
 
 struct publish_spec {
 	struct slice exchange; /* empty: the default exchange */
@@ -165,6 +186,8 @@ struct publish_demand {
 	bool has_expected; /* a topic takes it, and each that does has it at this offset
 			    */
 	uint64_t expected;
+	/* It is part of this one; NULL: of the channel's, if that has one. */
+	struct session_transaction *transaction;
 };
 void session_publish_take(struct session *s, struct msg *m,
 			  const struct publish_demand *demand, struct reply *r);
@@ -231,17 +254,24 @@ struct settle_spec {
 	uint8_t priority;
 	const struct tag_range *ranges;
 	size_t count;
+	struct session_transaction *transaction; /* as in publish_demand */
 };
 TIDE_MUST_USE int session_settle(struct channel *ch, const struct settle_spec *spec,
 				 struct reply *r, struct error *err);
 
-/* Requests to publish and to settle are kept from BEGIN on, and take place together. */
-TIDE_MUST_USE int session_transaction_begin(struct channel *ch, struct reply *r,
-					    struct error *err);
-TIDE_MUST_USE int session_transaction_commit(struct channel *ch, struct reply *r,
-					     struct error *err);
-TIDE_MUST_USE int session_transaction_rollback(struct channel *ch, struct reply *r,
-					       struct error *err);
+/* Requests to publish and to settle are kept from BEGIN on, and take place together.
+ *
+ * Without a name it is the channel's: all that the channel publishes and settles is part
+ * of it. With a name it is the session's: what names it is part of it, on any channel. */
+TIDE_MUST_USE int session_transaction_begin(struct channel *ch, struct slice name,
+					    struct reply *r, struct error *err);
+TIDE_MUST_USE int session_transaction_commit(struct channel *ch, struct slice name,
+					     struct reply *r, struct error *err);
+TIDE_MUST_USE int session_transaction_rollback(struct channel *ch, struct slice name,
+					       struct reply *r, struct error *err);
+/* The session's transaction of that name, until its COMMIT; NULL: there is none. */
+struct session_transaction *session_transaction_find(struct session *s,
+						     struct slice name);
 /* A request that would have been part of it was refused: its COMMIT will be, too.
  * Harmless without a transaction. */
 void session_transaction_refuse(struct channel *ch, const struct error *why);
@@ -345,17 +375,25 @@ enum list_what {
 	LIST_LOCKS,
 	LIST_RULES,
 };
-void session_report_list(struct session *s, enum list_what what, struct reply *r);
-/* Of a queue or a topic; an empty name: the broker's. */
-TIDE_MUST_USE int session_report_stats(struct session *s, struct slice queue,
-				       struct reply *r, struct error *err);
-/* Of an exchange; empty: the default one. */
-TIDE_MUST_USE int session_report_exchange(struct session *s, struct slice name,
-					  struct reply *r, struct error *err);
+TIDE_MUST_USE int session_report_list(struct session *s, enum list_what what,
+				      struct reply *r, struct error *err);
+/* Of what STATS is; in the order of the words before a name. */
+enum stats_kind {
+	STATS_EXCHANGE,
+	STATS_QUEUE,
+	STATS_TOPIC,
+	STATS_ANY, /* a queue or a topic */
+};
+/* An empty name: the default exchange's; else the broker's. */
+TIDE_MUST_USE int session_report_stats(struct session *s, enum stats_kind kind,
+				       struct slice name, struct reply *r,
+				       struct error *err);
 /* The reply comes when the rules are active, or in the shadow. The session may end
  * before: the change goes on. */
-void session_rules_reload(struct session *s, struct reply *r);
-void session_rules_status(struct session *s, struct reply *r);
+TIDE_MUST_USE int session_rules_reload(struct session *s, struct reply *r,
+				       struct error *err);
+TIDE_MUST_USE int session_rules_status(struct session *s, struct reply *r,
+				       struct error *err);
 struct retry_spec {
 	struct slice name;          /* of the retry script */
 	const struct args *options; /* of the script */
@@ -366,17 +404,20 @@ struct retry_spec {
 };
 TIDE_MUST_USE int session_rules_simulate(struct session *s, const struct retry_spec *spec,
 					 struct reply *r, struct error *err);
-void session_rules_log(struct session *s, struct reply *r);
+TIDE_MUST_USE int session_rules_log(struct session *s, struct reply *r,
+				    struct error *err);
 /* @param share  of the publishes; 0 = the default */
 TIDE_MUST_USE int session_rules_shadow(struct session *s, struct slice dir, double share,
 				       struct reply *r, struct error *err);
-void session_rules_shadow_status(struct session *s, struct reply *r);
+TIDE_MUST_USE int session_rules_shadow_status(struct session *s, struct reply *r,
+					      struct error *err);
 TIDE_MUST_USE int session_rules_shadow_promote(struct session *s, struct reply *r,
 					       struct error *err);
 TIDE_MUST_USE int session_rules_shadow_drop(struct session *s, struct reply *r,
 					    struct error *err);
 #define SESSION_RECENT_MAX 1024
-void session_rules_recent(struct session *s, size_t max, struct reply *r);
+TIDE_MUST_USE int session_rules_recent(struct session *s, size_t max, struct reply *r,
+				       struct error *err);
 TIDE_MUST_USE int session_rules_replay(struct session *s, struct slice dir,
 				       struct reply *r, struct error *err);
 /* An empty hash: the generation before the active one. */
@@ -386,6 +427,7 @@ TIDE_MUST_USE int session_rules_rollback(struct session *s, struct slice hash,
 TIDE_MUST_USE int session_operate_kill(struct session *s, uint64_t number,
 				       struct reply *r, struct error *err);
 /* Take no publishes from now on, or take them again. */
-void session_operate_drain(struct session *s, bool is_on);
+TIDE_MUST_USE int session_operate_drain(struct session *s, bool is_on, struct reply *r,
+					struct error *err);
 TIDE_MUST_USE int session_explain(struct session *s, const struct publish_spec *spec,
 				  struct reply *r, struct error *err);

@@ -156,11 +156,7 @@ static int check(const struct queue *q, const struct peek_spec *spec, struct err
 		return error_set(err, TIDE_ESYNTAX,
 				 "PEEK of a topic needs partition=: '%s' has 0-%u",
 				 q->name, count - 1);
-	if (spec->partition >= (int)count)
-		return error_set(err, TIDE_ENOTFOUND,
-				 "topic '%s' has no partition %d: it has 0-%u", q->name,
-				 spec->partition, count - 1);
-	return TIDE_OK;
+	return session_topic_check_partition(q, spec->partition, err);
 }
 
 int session_peek_topic(struct queue *q, const struct peek_spec *spec, struct reply *r,

@@ -43,12 +43,7 @@ static int check_read(const struct queue *topic, const struct get_spec *spec,
 		return error_set(err, TIDE_ESYNTAX,
 				 "offset=committed needs a group: who reads without one "
 				 "commits nothing");
-	if (spec->partition >= (int64_t)topic->config.shards)
-		return error_set(err, TIDE_ENOTFOUND,
-				 "topic '%s' has no partition %lld: it has %u, from 0 on",
-				 topic->name, (long long)spec->partition,
-				 topic->config.shards);
-	return TIDE_OK;
+	return session_topic_check_partition(topic, spec->partition, err);
 }
 
 int session_pull_get(struct channel *ch, struct queue *topic, const struct get_spec *spec,

@@ -20,11 +20,7 @@ static int check_topic(const struct queue *q, const struct purge_spec *spec,
 		return error_set(err, TIDE_ESYNTAX,
 				 "before=committed: PURGE knows no group; expected "
 				 "first, last, an offset, a time or a duration");
-	if (spec->partition >= (int64_t)q->config.shards)
-		return error_set(err, TIDE_ENOTFOUND,
-				 "topic '%s' has no partition %lld: it has %u, from 0 on",
-				 q->name, (long long)spec->partition, q->config.shards);
-	return TIDE_OK;
+	return session_topic_check_partition(q, spec->partition, err);
 }
 
 int session_purge(struct session *s, const struct purge_spec *spec, struct reply *r,
@@ -32,7 +28,7 @@ int session_purge(struct session *s, const struct purge_spec *spec, struct reply
 {
 	struct queue *q;
 
-	if (session_queue_any(s, spec->queue, &q, err) < 0 ||
+	if (session_queue_any(s, USER_READ, spec->queue, &q, err) < 0 ||
 	    unusable_check(&q->definition, err) < 0)
 		return err->code;
 	if (!q->topic)

@@ -1,7 +1,17 @@
-/* SUB of topics, and SEEK: who reads what from where on. */
+/* SUB of topics: who reads what from where on. */
 #include "broker/group_seek.h"
 #include "broker/member.h"
 #include "session_private.h"
+
+int session_topic_check_partition(const struct queue *q, int64_t partition,
+				  struct error *err)
+{
+	if (partition < (int64_t)q->config.shards)
+		return TIDE_OK;
+	return error_set(err, TIDE_ENOTFOUND,
+			 "topic '%s' has no partition %lld: it has %u, from 0 on",
+			 q->name, (long long)partition, q->config.shards);
+}
 
 static int check_topic(const struct queue *q, const struct subscribe_spec *spec,
 		       struct error *err)
@@ -23,10 +33,8 @@ static int check_topic(const struct queue *q, const struct subscribe_spec *spec,
 		return error_set(err, TIDE_ESYNTAX,
 				 "from=committed needs a group: who reads without one "
 				 "commits nothing");
-	if (spec->partition >= (int64_t)q->config.shards)
-		return error_set(err, TIDE_ENOTFOUND,
-				 "topic '%s' has no partition %lld: it has %u, from 0 on",
-				 q->name, (long long)spec->partition, q->config.shards);
+	if (session_topic_check_partition(q, spec->partition, err) < 0)
+		return err->code;
 	return spec->group.data ? group_admit(q->topic, spec->group, err) : TIDE_OK;
 }
 

@@ -366,11 +366,20 @@ static void enter_ledger(struct entry *e)
 	shard_wake_by(sh, e->at_unix_ms);
 }
 
-void shard_ledger(struct entry *e)
+static void end_youth(struct entry *e)
 {
 	shard_entry_leaving(e);
 	TAILQ_REMOVE(&e->shard->young, e, link);
 	enter_ledger(e);
+}
+
+void shard_ledger_found(struct entry *e)
+{
+	/* With another rank it may be written behind the edge. */
+	bool is_before = e->home == STORE_READY && !(e->flags & ENTRY_REVISED);
+
+	if (e->shard->keys && !is_before)
+		end_youth(e);
 }
 
 void shard_touch(struct entry *e, int64_t deadline_ms)
@@ -380,7 +389,7 @@ void shard_touch(struct entry *e, int64_t deadline_ms)
 	if (!e->lane) {
 		e->at_unix_ms = deadline_ms;
 		if (deadline_ms < e->held_unix_ms + YOUNG_MS)
-			shard_ledger(e);
+			end_youth(e);
 		return;
 	}
 	shard_entry_leaving(e);
@@ -621,7 +630,7 @@ static void tick_young(struct shard *sh, unsigned *budget)
 			return;
 		}
 		(*budget)--;
-		shard_ledger(e);
+		end_youth(e);
 	}
 }
 

@@ -251,8 +251,9 @@ void shard_suspend(struct entry *e);
 void shard_resume_held(struct entry *e);
 /* Into one of the stages; `at_ms`: when it is due, or since when it is buried. */
 void shard_move(struct entry *e, enum entry_state state, int64_t at_ms);
-/* It is held for longer than a moment: the ledger names it from now on. */
-void shard_ledger(struct entry *e);
+/* It is held though it was not its turn: the ledger names it at once, unless Redis has it
+ * before the edge of the ready ones. A refill would bring it a second time. */
+void shard_ledger_found(struct entry *e);
 /* The waiter is told when Redis has it where it is now, or at once if it has. */
 void shard_wait_stored(struct entry *e, struct waiter *waiter);
 /* Its failures begin anew. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "base/position.h"
 #include "host/log.h"
 #include "resp.h"
 #include "store_private.h"
@@ -20,7 +21,6 @@ static const struct slice script_trim = SLICE(
 	"return #old\n");
 
 #define COPY_MAX UINT16_MAX
-#define OFFSET_MAX (UINT64_C(1) << 53)
 
 size_t store_dedupe_format_head(const struct store_seen *seen,
 				char out[STORE_DEDUPE_HEAD_MAX])
@@ -60,7 +60,8 @@ static bool parse_place(struct slice text, struct store_seen *out)
 	    (copy.data[0] != '+' || !slice_to_uint(slice_skip(copy, 1), COPY_MAX, &n)))
 		return false;
 	out->copy = (unsigned)n;
-	return !out->has_offset || slice_to_uint(offset, OFFSET_MAX, &out->offset);
+	return !out->has_offset ||
+	       slice_to_uint(offset, POSITION_OFFSET_MAX, &out->offset);
 }
 
 int store_dedupe_parse_member(struct slice member, struct store_seen *out)

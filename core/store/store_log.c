@@ -6,13 +6,10 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "base/position.h"
 #include "host/log.h"
 #include "resp.h"
 #include "store_private.h"
-
-/* Scores are doubles, which hold each integer up to here. */
-#define OFFSET_MAX (UINT64_C(1) << 53)
-#define READ_COUNT_MAX 1024
 
 /* The keys of a partition are named like those of a shard. */
 struct store_log *store_log_create(struct slice vhost, struct slice topic,
@@ -75,12 +72,6 @@ static struct buf *add_key_command(struct store_call *call, const char *verb,
 	resp_text(out, verb);
 	layout_resp_partition_key(out, shard_prefix(call->shard), key);
 	return out;
-}
-
-static void add_largest(struct buf *out, uint64_t largest)
-{
-	resp_text(out, "largest");
-	add_number(out, largest);
 }
 
 /* ---- append */
@@ -197,8 +188,10 @@ static void add_state(struct store_call *call, const struct store_log_append *ap
 	out = add_key_command(call, "HSET", LAYOUT_STATE, words);
 	if (append->is_new_day)
 		add_new_day(out, append);
-	if (append->largest > 0)
-		add_largest(out, append->largest);
+	if (append->largest > 0) {
+		resp_text(out, "largest");
+		add_number(out, append->largest);
+	}
 }
 
 static void add_seen(struct store_call *call, const struct store_log_append *append)
@@ -275,22 +268,29 @@ void store_log_append(struct store *s, struct store_log *log,
 	store_call_send_parts(&a->call, 0, a->parts, a->part_count);
 }
 
+/* A copy of each batch. */
+static void add_rows(struct store_call *call, uint32_t day,
+		     const struct store_log_batch *rows, size_t count)
+{
+	struct buf *out = add_day_command(call, "ZADD", day, 2 * count);
+
+	for (size_t i = 0; i < count; i++) {
+		add_score(out, rows[i].base);
+		resp_bulk(out, rows[i].bytes);
+	}
+}
+
 void store_log_join(struct store_transaction *t, struct store_log *log,
 		    const struct store_log_append *append)
 {
 	struct store_call *call = store_transaction_call(t);
-	struct buf *out;
 
 	call->shard = keys_of(log);
 	add_truncations(call, append);
 	add_state(call, append);
 	if (append->seen_count > 0)
 		add_seen(call, append);
-	out = add_day_command(call, "ZADD", append->day, 2 * (size_t)append->count);
-	for (unsigned i = 0; i < append->count; i++) {
-		add_score(out, append->batches[i].base);
-		resp_bulk(out, append->batches[i].bytes);
-	}
+	add_rows(call, append->day, append->batches, append->count);
 	call->shard = NULL;
 }
 
@@ -309,7 +309,6 @@ void store_log_replace(struct store *s, struct store_log *log,
 		       void *ctx)
 {
 	struct store_call *call = store_done_call_create(s, keys_of(log), on_done, ctx);
-	struct buf *out;
 
 	if (replace->count == 0) {
 		add_range(call, replace);
@@ -318,14 +317,7 @@ void store_log_replace(struct store *s, struct store_log *log,
 	}
 	store_call_add(call, "MULTI");
 	add_range(call, replace);
-	if (replace->largest > 0)
-		add_largest(add_key_command(call, "HSET", LAYOUT_STATE, 2),
-			    replace->largest);
-	out = add_day_command(call, "ZADD", replace->day, 2 * (size_t)replace->count);
-	for (unsigned i = 0; i < replace->count; i++) {
-		add_score(out, replace->batches[i].base);
-		resp_bulk(out, replace->batches[i].bytes);
-	}
+	add_rows(call, replace->day, replace->batches, replace->count);
 	store_call_add(call, "EXEC");
 	s->transactions++;
 	store_call_send(call, 0);
@@ -410,7 +402,7 @@ static bool read_row(const struct store_call *call, const redisReply *reply, siz
 	struct slice score = store_reply_slice(reply->element[i + 1]);
 
 	out->bytes = store_reply_slice(reply->element[i]);
-	if (slice_to_uint(score, OFFSET_MAX, &out->base))
+	if (slice_to_uint(score, POSITION_OFFSET_MAX, &out->base))
 		return true;
 	log_error("store: %slog:... has a score that is no offset: %" SLICE_FMT,
 		  call->shard->prefix, SLICE_HEAD(score, 40));
@@ -483,7 +475,8 @@ void store_log_read(struct store *s, struct store_log *log, uint32_t day, uint64
 		resp_text(out, "WITHSCORES");
 		resp_text(out, "LIMIT");
 		resp_text(out, "0");
-		add_number(out, (count < READ_COUNT_MAX ? count : READ_COUNT_MAX) - 1);
+		add_number(out,
+			   (count < STORE_LOG_READ_MAX ? count : STORE_LOG_READ_MAX) - 1);
 	}
 	store_call_send(&r->call, REDIS_REPLY_ARRAY);
 }

@@ -63,22 +63,22 @@ void store_log_join(struct store_transaction *t, struct store_log *log,
 		    const struct store_log_append *append);
 
 /* In the place of the batches of a day with offsets from `from` to `to`, both of them
- * batches, these: one MULTI ... EXEC. Their bytes are copied. With none they are removed.
- */
+ * batches, these: one MULTI ... EXEC. Their bytes are copied. None is larger than the
+ * state's bound. With none they are removed. */
 struct store_log_replace {
 	uint32_t day;
 	uint64_t from, to;
 	const struct store_log_batch *batches;
 	unsigned count;
-	uint64_t largest; /* as above */
 };
 void store_log_replace(struct store *s, struct store_log *log,
 		       const struct store_log_replace *replace, store_done_fn on_done,
 		       void *ctx);
 
 /* The batch of a day that has the offset or, where none has it, the last before it; then
- * those that follow; `count` at most (1-1024). The rows are the store's. Members whose
- * score is no offset are logged and left out. */
+ * those that follow; `count` at most, and STORE_LOG_READ_MAX. The rows are the store's.
+ * Members whose score is no offset are logged and left out. */
+#define STORE_LOG_READ_MAX 1024
 typedef void (*store_log_rows_fn)(void *ctx, int status, const char *text,
 				  const struct store_log_batch *rows, size_t count);
 void store_log_read(struct store *s, struct store_log *log, uint32_t day, uint64_t offset,

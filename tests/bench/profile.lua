@@ -42,7 +42,8 @@ end
 
 local function stop(pid)
   os.execute('kill ' .. pid)
-  while select(2, sh('kill -0 ' .. pid .. ' 2>/dev/null')) == 0 do os.execute 'sleep 0.1' end
+  local _, stopped = sh('timeout 30 tail --pid=' .. pid .. ' -f /dev/null')
+  if stopped ~= 0 then fail('the broker does not stop: ', pid) end
   os.execute('rm -rf ' .. dir)
 end
 

@@ -61,7 +61,8 @@ local function list(build)
         .. ' RABBITMQ_DIST_PORT=7488 ERL_EPMD_PORT=7487 ERL_EPMD_ADDRESS=127.0.0.1 RABBITMQ_MNESIA_BASE=%d'
         .. ' RABBITMQ_LOG_BASE=%d RABBITMQ_PID_FILE=%d/pid RABBITMQ_ENABLED_PLUGINS_FILE=%d/plugins'
         .. ' /usr/lib/rabbitmq/bin/rabbitmq-server',
-      stop = 'kill $(cat %d/pid); sleep 4; ERL_EPMD_PORT=7487 epmd -kill >/dev/null' },
+      stop = 'pid=$(cat %d/pid); kill $pid; timeout 30 tail --pid=$pid -f /dev/null;'
+        .. ' ERL_EPMD_PORT=7487 epmd -kill >/dev/null' },
     { name = 'rabbitmq-quorum', driver = 'rabbitmq', variant = 'quorum', like = 'rabbitmq',
       settings = 'quorum queue' },
     { name = 'beanstalkd', driver = 'beanstalkd', port = 7489, program = 'beanstalkd',
@@ -88,10 +89,7 @@ function Server:run()
     local _, status = sh(('bash -c "exec 3<>/dev/tcp/127.0.0.1/%d" 2>/dev/null'):format(self.port))
     -- Some listen before they can serve.
     if status == 0 and self.ready then _, status = sh(('grep -q "%s" %s/log'):format(self.ready, self.dir)) end
-    if status == 0 then
-      os.execute 'sleep 1'
-      return true
-    end
+    if status == 0 then return true end
     if select(2, sh(('kill -0 %s 2>/dev/null'):format(self.pid))) ~= 0 then break end
     os.execute 'sleep 0.1'
   end

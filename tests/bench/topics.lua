@@ -45,14 +45,25 @@ local function weigh(server)
   return tonumber(memory), tonumber((sh('du -s --block-size=1 ' .. server.dir):match '^%d+'))
 end
 
+--- The same when it no longer changes: what is written behind has been written. Some change
+--- always; they are weighed after five seconds.
+local function weigh_at_rest(server)
+  local memory, disk = weigh(server)
+  for _ = 1, 25 do
+    os.execute 'sleep 0.2'
+    local memory_before, disk_before = memory, disk
+    memory, disk = weigh(server)
+    if memory == memory_before and disk == disk_before then break end
+  end
+  return memory, disk
+end
+
 --- A load, and what the store has grown by for each message of it.
 local function load_and_weigh(server, name, count, args)
   local memory, disk = weigh(server)
   local result = server:load(name, count, args)
   if not result then return nil end
-  -- What is written behind has been written by then.
-  os.execute 'sleep 1'
-  local memory_then, disk_then = weigh(server)
+  local memory_then, disk_then = weigh_at_rest(server)
   result.memory = memory and memory_then and (memory_then - memory) / count
   result.disk = (disk_then - disk) / count
   return result

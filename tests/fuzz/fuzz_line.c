@@ -2,7 +2,7 @@
  * bytes that are in no UTF-8 text say what happens in between. Whatever they
  * send, the client library can read what the broker says. */
 #include "client/decoder.h"
-#include "proto/line/peer.h"
+#include "proto/peer.h"
 
 #include <time.h>
 
@@ -87,7 +87,7 @@ static void toggle_full(struct peer *p)
 {
 	p->is_full = !p->is_full;
 	if (!p->is_full)
-		session_drained(p->line.session);
+		session_drained(p->protocol->session);
 }
 
 static void happen(uint8_t op, unsigned *current)

@@ -2,6 +2,7 @@
 local Broker = require 'support.broker'
 local json = require 'dkjson'
 local shell = require 'support.shell'
+local verbs = require 'support.verbs'
 local wait = require 'support.wait'
 
 describe('the command line', function()
@@ -17,26 +18,9 @@ describe('the command line', function()
     queue = 'q' .. number
   end)
 
-  --- A verb that must succeed; gives its output.
-  local function tide(...)
-    local output, status = broker:cli(...)
-    assert.equal(0, status, output)
-    return output
-  end
-
-  --- A verb that must end with the status and one line that matches.
-  local function refused(status, pattern, ...)
-    local output, got = broker:cli(...)
-    assert.equal(status, got, output)
-    assert.matches(pattern, output)
-    assert.equal(1, select(2, output:gsub('\n', '\n')), output)
-  end
-
-  --- A whole command, for pipes; `tidemq` in it is the program.
-  local function run(command)
-    return shell.run(("export TIDEMQ_URL='%s'; tidemq() { '%s' \"$@\"; }; %s"):format(
-      broker:url(), Broker.binary(), command))
-  end
+  local function tide(...) return verbs.tide(broker, ...) end
+  local function refused(...) verbs.refused(broker, ...) end
+  local function run(command) return verbs.run(broker, command) end
 
   describe('pub and get', function()
     it('carry payload, headers and priority', function()

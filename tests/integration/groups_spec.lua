@@ -1,8 +1,9 @@
 -- Groups of consumers of a topic: SUB group=, ACK, NACK, TOUCH, assignment, commits, SEEK.
 local Broker = require 'support.broker'
+local topics = require 'support.topics'
 local wait = require 'support.wait'
 
-local LOST = 'is no longer held: it was settled, timed out or its queue was deleted'
+local LOST, sub, expect_payloads = topics.LOST, topics.sub, topics.expect_payloads
 
 describe('a group of a topic', function()
   local broker, c
@@ -12,32 +13,9 @@ describe('a group of a topic', function()
   before_each(function() c = broker:enter_vhost() end)
   after_each(function() c:close() end)
 
-  local function declare(options) c:ok('DECLARE topic t ' .. (options or 'partitions=1')) end
-
-  local function publish(...)
-    for _, payload in ipairs { ... } do c:ok('PUB - t', payload) end
-  end
-
-  local function sub(client, words, partitions)
-    client:send(('SUB t %s\r\n'):format(words))
-    client:expect_line 'OK'
-    client:expect_line(('EVT assigned %s %s'):format(words:match '^%S+', partitions or '0'))
-  end
-
-  local function expect_payloads(client, ...)
-    local last
-    for _, payload in ipairs { ... } do
-      last = client:expect_msg()
-      assert.equal(payload, last.payload)
-    end
-    return last
-  end
-
-  local function group(name)
-    for _, g in ipairs(c:document 'LIST groups') do
-      if g.group == name then return g end
-    end
-  end
+  local function declare(options) topics.declare(c, options) end
+  local function publish(...) topics.publish(c, ...) end
+  local function group(name) return topics.group(c, name) end
 
   local function committed(name, partition)
     local value = broker:redis_cli('HGET', ('tide:{%s/t#%d}:groups'):format(broker.vhost, partition or 0), name)

@@ -1,8 +1,9 @@
 -- GET of topics: group=, long polling, order, and reads by partition= and offset=.
 local Broker = require 'support.broker'
+local topics = require 'support.topics'
 local wait = require 'support.wait'
 
-local LOST = 'is no longer held: it was settled, timed out or its queue was deleted'
+local LOST = topics.LOST
 
 describe('GET of a topic', function()
   local broker, c
@@ -12,21 +13,13 @@ describe('GET of a topic', function()
   before_each(function() c = broker:enter_vhost() end)
   after_each(function() c:close() end)
 
-  local function declare(options) c:ok('DECLARE topic t ' .. (options or 'partitions=1')) end
-
-  local function publish(...)
-    for _, payload in ipairs { ... } do c:ok('PUB - t', payload) end
-  end
+  local function declare(options) topics.declare(c, options) end
+  local function publish(...) topics.publish(c, ...) end
 
   --- The next answer to a GET has these messages.
   local function expect_answer(client, ...)
-    local payloads, last = { ... }, nil
-    client:expect_line('OK ' .. #payloads)
-    for _, payload in ipairs(payloads) do
-      last = client:expect_msg()
-      assert.equal(payload, last.payload)
-    end
-    return last
+    client:expect_line('OK ' .. select('#', ...))
+    return topics.expect_payloads(client, ...)
   end
 
   local function pull(client, words, ...)
@@ -41,11 +34,7 @@ describe('GET of a topic', function()
     return client
   end
 
-  local function group(name)
-    for _, g in ipairs(c:document 'LIST groups') do
-      if g.group == name then return g end
-    end
-  end
+  local function group(name) return topics.group(c, name) end
 
   local function expect_waiting(name, count)
     assert(wait.poll(function() return (group(name) or {}).gets == count end), 'the number of GETs that wait')

@@ -1,5 +1,8 @@
 -- Readers of a topic: SUB without a group.
 local Broker = require 'support.broker'
+local topics = require 'support.topics'
+
+local expect_payloads = topics.expect_payloads
 
 describe('a reader of a topic', function()
   local broker, c, p
@@ -15,12 +18,7 @@ describe('a reader of a topic', function()
     p:close()
   end)
 
-  local function publish(...)
-    for _, payload in ipairs { ... } do p:ok('PUB - t', payload) end
-  end
-  local function expect_payloads(client, ...)
-    for _, payload in ipairs { ... } do assert.equal(payload, client:expect_msg().payload) end
-  end
+  local function publish(...) topics.publish(p, ...) end
 
   it('gets what comes from now on', function()
     c:ok 'DECLARE topic t partitions=1'

@@ -559,29 +559,64 @@ describe('a topic whose clock is moved', function()
     assert.equal('', broker:redis_cli('KEYS', 'tide:{*:log:*'))
   end)
 
-  it('asks Redis again for what it refused to drop, and logs that once', function()
+  --- What Redis has run of the script that drops.
+  local function calls()
+    return tonumber(broker:redis_cli('INFO', 'commandstats'):match 'cmdstat_eval:calls=(%d+)' or 0)
+  end
+
+  --- Redis refuses to drop messages of partition 0.
+  local function break_state(topic)
+    broker:redis_cli('RENAME', ('tide:{//%s#0}:log'):format(topic), 'kept-' .. topic)
+    broker:redis_cli('SET', ('tide:{//%s#0}:log'):format(topic), 'in the way')
+  end
+
+  it('asks Redis again for what it refused to drop, and logs that once for each topic', function()
     if not start() then return end
-    c:ok 'DECLARE topic t partitions=1 retention=1h'
-    publish(c, 't', 10)
-    broker:redis_cli('RENAME', 'tide:{//t#0}:log', 'kept')
-    broker:redis_cli('SET', 'tide:{//t#0}:log', 'in the way')
-    for i = 0, 3 do
-      set(2 * HOUR + i * 60)
-      local round
-      assert(wait.poll(function()
-        round = broker:redis_cli('INFO', 'commandstats'):match 'cmdstat_eval:calls=(%d+)'
-        return tonumber(round or 0) > i
-      end))
+    local REFUSED = "error topic '%s' of vhost '/': Redis refuses to drop what its retention does not keep; "
+      .. 'it is asked again each minute: '
+    for _, topic in ipairs { 't', 'u', 'v' } do
+      c:ok(('DECLARE topic %s partitions=1 retention=1h'):format(topic))
+      publish(c, topic, 10)
     end
-    broker:expect_log("error topic 't' of vhost '/': Redis refuses to drop what its retention does not keep; "
-      .. 'it is asked again each minute: ')
+    for _, topic in ipairs { 't', 'u' } do break_state(topic) end
+    local function heal(topic)
+      broker:redis_cli('DEL', ('tide:{//%s#0}:log'):format(topic))
+      broker:redis_cli('RENAME', 'kept-' .. topic, ('tide:{//%s#0}:log'):format(topic))
+    end
+    for i = 0, 3 do
+      local before = calls()
+      set(2 * HOUR + i * 60)
+      assert(wait.poll(function() return calls() >= before + 2 end))
+    end
+    broker:expect_log(REFUSED:format 't')
+    broker:expect_log(REFUSED:format 'u')
+    expect_start(c, 'v', 10)
     assert.equal(10, partition(c, 't').start)
-    broker:redis_cli('DEL', 'tide:{//t#0}:log')
-    broker:redis_cli('RENAME', 'kept', 'tide:{//t#0}:log')
+    heal 't'
     set(3 * HOUR)
-    broker:expect_log 'info  Redis drops messages of topics again'
+    broker:expect_log "info  topic 't' of vhost '/': Redis drops its messages again"
     assert.equal(0, days 't')
-    local _, count = broker:log():gsub('Redis refuses to drop', '')
-    assert.equal(1, count)
+    heal 'u'
+    set(4 * HOUR)
+    broker:expect_log "info  topic 'u' of vhost '/': Redis drops its messages again"
+    assert.equal(2, select(2, broker:log():gsub('Redis refuses to drop', '')))
+    assert.equal(2, select(2, broker:log():gsub('Redis drops', '')))
+  end)
+
+  it('logs of ten topics in a minute that Redis refuses them', function()
+    if not start() then return end
+    for i = 1, 12 do
+      c:ok(('DECLARE topic t%d partitions=1 retention=1h'):format(i))
+      publish(c, 't' .. i, 10)
+      break_state('t' .. i)
+    end
+    local function told() return select(2, broker:log():gsub('Redis refuses to drop', '')) end
+    local before = calls()
+    set(2 * HOUR)
+    assert(wait.poll(function() return calls() >= before + 12 and told() >= 10 end))
+    c:document 'STATS'
+    assert.equal(10, told())
+    set(2 * HOUR + 60)
+    assert(wait.poll(function() return told() == 12 end))
   end)
 end)

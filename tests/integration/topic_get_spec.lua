@@ -1,5 +1,6 @@
 -- GET of topics: pulls of a group, and stateless reads of a partition.
 local Broker = require 'support.broker'
+local topics = require 'support.topics'
 
 describe('GET of a topic', function()
   local broker, c, p
@@ -15,9 +16,8 @@ describe('GET of a topic', function()
     p:close()
   end)
 
-  local function publish(...)
-    for _, payload in ipairs { ... } do p:ok('PUB - t', payload) end
-  end
+  local function publish(...) topics.publish(p, ...) end
+
   local function payloads(messages)
     local words = {}
     for i, m in ipairs(messages) do words[i] = m.payload end

@@ -117,7 +117,7 @@ describe('PEEK of a topic', function()
     c:ok 'DECLARE queue q'
     for request, answer in pairs {
       ['PEEK t'] = "syntax PEEK of a topic needs partition=: 't' has 0-3",
-      ['PEEK t partition=4'] = "not-found topic 't' has no partition 4: it has 0-3",
+      ['PEEK t partition=4'] = "not-found topic 't' has no partition 4: it has 4, from 0 on",
       ['PEEK t partition=0 offset=committed'] =
         'syntax PEEK reads for no group: expected offset=first, last, an offset or a time',
       ['PEEK t partition=0 state=ready'] =

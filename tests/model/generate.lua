@@ -10,7 +10,7 @@ M.left_out = {
   OPEN = 'one channel for each client', CLOSE = 'as reconnect',
   EXPLAIN = 'a dry run: tests/integration/figures_spec.lua', LOCK = 'tests/integration/locks_spec.lua',
   UNLOCK = 'with LOCK', CHECK = 'with LOCK', KILL = 'as reconnect', DRAIN = 'for the whole broker',
-  SEEK = 'of topics: tests/chaos/log_kill_spec.lua',
+  SEEK = 'of topics: tests/chaos/support/log_life.lua',
 }
 
 local SMALL_WINDOW = 16 -- the smallest there is

@@ -42,7 +42,7 @@ static void read_args(struct request *q, const char *except, struct args *out)
 
 static void hello_document(struct line *l, struct json *j)
 {
-	struct session_facts facts = session_facts(l->session);
+	struct session_facts facts = session_facts(l->base.session);
 
 	json_object_begin(j);
 	json_member_text(j, "server", "tidemq");
@@ -50,11 +50,11 @@ static void hello_document(struct line *l, struct json *j)
 	json_member_int(j, "protocol", 1);
 	json_member_int(j, "node", facts.node);
 	json_member_string(j, "vhost", facts.vhost);
-	json_member_int(j, "heartbeat_ms", l->heartbeat_ms);
+	json_member_int(j, "heartbeat_ms", l->base.heartbeat_in_ms);
 	json_key(j, "limits");
 	json_object_begin(j);
 	json_member_int(j, "line", LINE_MAX_BYTES);
-	json_member_int(j, "payload", (int64_t)l->payload_max);
+	json_member_int(j, "payload", (int64_t)l->base.payload_max);
 	json_member_int(j, "headers", MSG_HEADERS_MAX);
 	json_member_int(j, "name", NAME_LEN_MAX);
 	json_member_int(j, "channels", facts.channels_max);
@@ -83,15 +83,15 @@ COMMAND(hello)
 	if (user.data)
 		request_check_name(q, user, "user");
 	if (q->rc == TIDE_OK && vhost.data)
-		q->rc = session_set_vhost(l->session, vhost, q->err);
+		q->rc = session_set_vhost(l->base.session, vhost, q->err);
 	if (q->rc < 0)
 		return q->rc;
 	if (name.data)
-		session_set_name(l->session, name);
+		session_set_name(l->base.session, name);
 	if (user.data)
-		session_set_user(l->session, user);
-	session_limit_channel(session_channel(l->session, 0), channel_prefetch);
-	l->heartbeat_ms = heartbeat_ms;
+		session_set_user(l->base.session, user);
+	session_limit_channel(session_channel(l->base.session, 0), channel_prefetch);
+	l->base.heartbeat_in_ms = l->base.heartbeat_out_ms = heartbeat_ms;
 	reply_json(r, &j);
 	hello_document(l, &j);
 	reply_data(r);
@@ -117,7 +117,7 @@ COMMAND(quit)
 {
 	reply_ok(r);
 	l->state = LINE_CLOSED;
-	l->ops->finish(l->ctx);
+	l->base.ops->finish(l->base.ctx);
 	return TIDE_OK;
 }
 
@@ -127,7 +127,7 @@ COMMAND(open)
 	uint32_t prefetch = (uint32_t)request_uint(q, "prefetch", limits, 0);
 	struct channel *ch;
 
-	if (q->rc < 0 || session_open(l->session, q->channel, &ch, q->err) < 0)
+	if (q->rc < 0 || session_open(l->base.session, q->channel, &ch, q->err) < 0)
 		return q->err->code;
 	session_limit_channel(ch, prefetch);
 	reply_ok(reply_create(ch, q->is_quiet));
@@ -136,7 +136,7 @@ COMMAND(open)
 
 COMMAND(close)
 {
-	struct channel *ch = session_channel(l->session, q->channel);
+	struct channel *ch = session_channel(l->base.session, q->channel);
 
 	if (q->channel == 0)
 		return error_set(q->err, TIDE_EDENIED,
@@ -197,7 +197,7 @@ COMMAND(declare)
 		read_args(q, NULL, &args);
 	if (q->rc < 0)
 		return q->rc;
-	q->rc = session_define_declare(l->session, &spec, r, q->err);
+	q->rc = session_define_declare(l->base.session, &spec, r, q->err);
 	args_deinit(&args);
 	return q->rc;
 }
@@ -224,7 +224,7 @@ COMMAND(delete)
 				 "if-empty is for queues; DELETE topic takes if-unused");
 	if (q->rc < 0)
 		return q->rc;
-	return session_define_delete(l->session, &spec, r, q->err);
+	return session_define_delete(l->base.session, &spec, r, q->err);
 }
 
 typedef int bind_fn(struct session *s, const struct bind_spec *spec, struct reply *r,
@@ -244,7 +244,7 @@ static int bind_or_unbind(struct line *l, struct request *q, struct reply *r,
 		read_args(q, "dest", &args);
 	if (q->rc < 0)
 		return q->rc;
-	q->rc = run(l->session, &spec, r, q->err);
+	q->rc = run(l->base.session, &spec, r, q->err);
 	args_deinit(&args);
 	return q->rc;
 }
@@ -322,14 +322,15 @@ COMMAND(publish)
 	if (rc == TIDE_OK && q->option_count > 0)
 		rc = read_expected(q, &l->demand);
 	if (rc == TIDE_OK)
-		rc = session_publish_prepare(l->session, &spec, &l->msg, q->err);
+		rc = session_publish_prepare(l->base.session, &spec, &l->base.msg,
+					     q->err);
 	if (rc < 0)
 		return rc;
 	l->channel = q->channel;
 	l->demand.must = request_has_flag(q, "must");
 	l->is_quiet = q->is_quiet;
-	l->filled = 0;
-	l->state = spec.payload_len ? LINE_PAYLOAD : LINE_ENDING;
+	l->base.filled = 0;
+	l->state = LINE_PAYLOAD;
 	return TIDE_OK;
 }
 
@@ -340,7 +341,7 @@ COMMAND(explain)
 
 	spec.payload = request_option(q, "payload").data;
 	spec.payload_len = request_option(q, "payload").len;
-	return rc < 0 ? rc : session_explain(l->session, &spec, r, q->err);
+	return rc < 0 ? rc : session_explain(l->base.session, &spec, r, q->err);
 }
 
 #define ACK_MODES "manual or auto"
@@ -380,8 +381,8 @@ COMMAND(subscribe)
 	spec.partition = request_int(q, "partition", 0, REQUEST_PARTITIONS_MAX - 1, -1);
 	if (q->rc < 0)
 		return q->rc;
-	return session_consume_subscribe(session_channel(l->session, q->channel), &spec,
-					 r, q->err);
+	return session_consume_subscribe(session_channel(l->base.session, q->channel),
+					 &spec, r, q->err);
 }
 
 COMMAND(unsubscribe)
@@ -390,8 +391,8 @@ COMMAND(unsubscribe)
 
 	if (q->rc < 0)
 		return q->rc;
-	return session_consume_unsubscribe(session_channel(l->session, q->channel), sid,
-					   r, q->err);
+	return session_consume_unsubscribe(session_channel(l->base.session, q->channel),
+					   sid, r, q->err);
 }
 
 static void read_queues(struct request *q, struct slice *queues, unsigned *count)
@@ -452,7 +453,7 @@ COMMAND(get)
 				 "max=, wait= and match=");
 	if (q->rc < 0)
 		return q->rc;
-	return session_consume_get(session_channel(l->session, q->channel), &spec, r,
+	return session_consume_get(session_channel(l->base.session, q->channel), &spec, r,
 				   q->err);
 }
 
@@ -490,7 +491,7 @@ static int settle(struct line *l, struct request *q, struct settle_spec *spec,
 	spec->ranges = ranges;
 	spec->count = words;
 	if (rc == TIDE_OK)
-		rc = session_settle(session_channel(l->session, q->channel), spec, r,
+		rc = session_settle(session_channel(l->base.session, q->channel), spec, r,
 				    q->err);
 	if (ranges != inline_ranges)
 		mem_free(ranges);
@@ -553,7 +554,7 @@ COMMAND(peek)
 	spec.after = request_option(q, "after");
 	if (q->rc < 0)
 		return q->rc;
-	return session_peek(l->session, &spec, r, q->err);
+	return session_peek(l->base.session, &spec, r, q->err);
 }
 
 COMMAND(redrive)
@@ -567,7 +568,8 @@ COMMAND(redrive)
 		r->is_quiet = true;
 	else
 		spec.max = request_count(q, 1, UINT64_MAX - 1, UINT64_MAX);
-	return q->rc < 0 ? q->rc : session_redrive_start(l->session, &spec, r, q->err);
+	return q->rc < 0 ? q->rc
+			 : session_redrive_start(l->base.session, &spec, r, q->err);
 }
 
 COMMAND(purge)
@@ -578,7 +580,7 @@ COMMAND(purge)
 	spec.partition = request_int(q, "partition", 0, REQUEST_PARTITIONS_MAX - 1, -1);
 	if (q->rc == TIDE_OK && before.data)
 		q->rc = position_parse(before, &spec.before, q->err);
-	return q->rc < 0 ? q->rc : session_purge(l->session, &spec, r, q->err);
+	return q->rc < 0 ? q->rc : session_purge(l->base.session, &spec, r, q->err);
 }
 
 static int kick_by_id(struct line *l, struct request *q, struct reply *r)
@@ -589,7 +591,7 @@ static int kick_by_id(struct line *l, struct request *q, struct reply *r)
 	if (q->rc == TIDE_OK && q->word_count > 1)
 		return error_set(q->err, TIDE_ESYNTAX,
 				 "KICK takes a number or id=, not both");
-	return q->rc < 0 ? q->rc : session_by_id_kick(l->session, &spec, r, q->err);
+	return q->rc < 0 ? q->rc : session_by_id_kick(l->base.session, &spec, r, q->err);
 }
 
 COMMAND(kick)
@@ -606,7 +608,7 @@ COMMAND(kick)
 		max = request_count(q, 1, UINT64_MAX - 1, UINT64_MAX);
 	if (q->rc < 0)
 		return q->rc;
-	return session_queue_kick(l->session, queue, max, r, q->err);
+	return session_queue_kick(l->base.session, queue, max, r, q->err);
 }
 
 /* In the order of enum list_what. */
@@ -620,28 +622,27 @@ COMMAND(list)
 
 	if (!request_find(LISTS, q->words[0], &what))
 		return error_set(q->err, TIDE_ESYNTAX, "LIST lists " LISTS);
-	session_report_list(l->session, (enum list_what)what, r);
-	return TIDE_OK;
+	return session_report_list(l->base.session, (enum list_what)what, r, q->err);
 }
+
+/* In the order of enum stats_kind. */
+#define STATS_KINDS "exchange, queue or topic"
 
 /* STATS exchange <name>, STATS queue <name>, STATS topic <name>, or a queue or a topic
  * alone. */
 COMMAND(stats)
 {
-	unsigned last = q->word_count ? q->word_count - 1 : 0;
-	bool is_exchange = last > 0 && slice_is(q->words[0], "exchange");
+	unsigned last = q->word_count ? q->word_count - 1 : 0, kind = STATS_ANY;
 	struct slice name = SLICE("");
 
-	if (last > 0 && !is_exchange && !slice_is(q->words[0], "queue") &&
-	    !slice_is(q->words[0], "topic"))
-		request_refuse(q, NULL, q->words[0],
-			       "exchange, queue or topic before a name");
-	if (is_exchange)
+	if (last > 0 && !request_find(STATS_KINDS, q->words[0], &kind))
+		request_refuse(q, NULL, q->words[0], STATS_KINDS " before a name");
+	if (kind == STATS_EXCHANGE)
 		name = request_word(q, last, "an exchange");
 	else if (q->word_count > 0)
-		name = request_name(q, last, "a queue");
+		name = request_name(q, last, kind == STATS_TOPIC ? "a topic" : "a queue");
 	if (q->rc < 0)
 		return q->rc;
-	return is_exchange ? session_report_exchange(l->session, name, r, q->err)
-			   : session_report_stats(l->session, name, r, q->err);
+	return session_report_stats(l->base.session, (enum stats_kind)kind, name, r,
+				    q->err);
 }

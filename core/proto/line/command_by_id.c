@@ -12,7 +12,7 @@ COMMAND(by_id_find)
 
 	if (q->rc < 0)
 		return q->rc;
-	return session_by_id_find(l->session, queue, id, r, q->err);
+	return session_by_id_find(l->base.session, queue, id, r, q->err);
 }
 
 typedef int run_fn(struct session *s, const struct by_id_spec *spec, struct reply *r,
@@ -33,7 +33,7 @@ static int run_with_ids(struct line *l, struct request *q, struct by_id_spec *sp
 		ids[i] = request_id(q, NULL, slice_cut(&rest, ' '));
 	spec->ids = ids;
 	if (q->rc == TIDE_OK)
-		q->rc = run(l->session, spec, r, q->err);
+		q->rc = run(l->base.session, spec, r, q->err);
 	mem_free(ids);
 	return q->rc;
 }

@@ -32,8 +32,8 @@ COMMAND(lock_take)
 		request.token = read_token(q, "token", token);
 	if (q->rc < 0)
 		return q->rc;
-	return session_lock_take(session_channel(l->session, q->channel), &request, r,
-				 q->err);
+	return session_lock_take(session_channel(l->base.session, q->channel), &request,
+				 r, q->err);
 }
 
 typedef int lock_fn(struct session *s, struct slice name, uint64_t token, struct reply *r,
@@ -44,7 +44,7 @@ static int with_token(struct line *l, struct request *q, struct reply *r, lock_f
 	struct slice name = request_name(q, 0, "a lock");
 	uint64_t token = read_token(q, NULL, q->words[1]);
 
-	return q->rc < 0 ? q->rc : run(l->session, name, token, r, q->err);
+	return q->rc < 0 ? q->rc : run(l->base.session, name, token, r, q->err);
 }
 
 COMMAND(lock_release)

@@ -24,7 +24,7 @@ COMMAND(pause)
 
 	read_directions(q, &spec);
 	spec.for_ms = request_duration(q, "for", limits);
-	return q->rc < 0 ? q->rc : session_pause(l->session, &spec, r, q->err);
+	return q->rc < 0 ? q->rc : session_pause(l->base.session, &spec, r, q->err);
 }
 
 COMMAND(pause_resume)
@@ -37,5 +37,5 @@ COMMAND(pause_resume)
 		q->word_count = 1;
 	}
 	read_directions(q, &spec);
-	return q->rc < 0 ? q->rc : session_pause(l->session, &spec, r, q->err);
+	return q->rc < 0 ? q->rc : session_pause(l->base.session, &spec, r, q->err);
 }

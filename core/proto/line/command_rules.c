@@ -14,14 +14,15 @@ struct rules_word {
 	unsigned words_max; /* after it */
 	unsigned words_min;
 	const char *option; /* the only one; NULL: none; "*": it looks at them itself */
-	void (*ask)(struct session *s, struct reply *r); /* of a word that stands alone */
+	/* Of a word that stands alone. */
+	int (*ask)(struct session *s, struct reply *r, struct error *err);
 	int (*run)(struct line *l, struct request *q, struct reply *r);
 };
 
 RULES_WORD(rollback)
 {
 	return session_rules_rollback(
-		l->session, q->word_count > 1 ? q->words[1] : SLICE(""), r, q->err);
+		l->base.session, q->word_count > 1 ? q->words[1] : SLICE(""), r, q->err);
 }
 
 /* A percentage: "10%", "0.5%", or the number alone. */
@@ -58,13 +59,13 @@ RULES_WORD(shadow)
 	int rc = TIDE_OK;
 
 	if (slice_is(dir, "status"))
-		session_rules_shadow_status(l->session, r);
+		rc = session_rules_shadow_status(l->base.session, r, q->err);
 	else if (slice_is(dir, "promote"))
-		rc = session_rules_shadow_promote(l->session, r, q->err);
+		rc = session_rules_shadow_promote(l->base.session, r, q->err);
 	else if (slice_is(dir, "drop"))
-		rc = session_rules_shadow_drop(l->session, r, q->err);
+		rc = session_rules_shadow_drop(l->base.session, r, q->err);
 	else if ((rc = read_share(request_option(q, "share"), &share, q->err)) == TIDE_OK)
-		rc = session_rules_shadow(l->session, dir, share, r, q->err);
+		rc = session_rules_shadow(l->base.session, dir, share, r, q->err);
 	return rc;
 }
 
@@ -72,14 +73,14 @@ RULES_WORD(recent)
 {
 	uint64_t max = request_count(q, 1, SESSION_RECENT_MAX, RECENT_DEFAULT);
 
-	if (q->rc == TIDE_OK)
-		session_rules_recent(l->session, (size_t)max, r);
-	return q->rc;
+	if (q->rc < 0)
+		return q->rc;
+	return session_rules_recent(l->base.session, (size_t)max, r, q->err);
 }
 
 RULES_WORD(replay)
 {
-	return session_rules_replay(l->session, q->words[1], r, q->err);
+	return session_rules_replay(l->base.session, q->words[1], r, q->err);
 }
 
 struct simulate_words {
@@ -131,7 +132,7 @@ RULES_WORD(simulate)
 	int rc = read_words(&in, q);
 
 	if (rc == TIDE_OK)
-		rc = session_rules_simulate(l->session, &in.spec, r, q->err);
+		rc = session_rules_simulate(l->base.session, &in.spec, r, q->err);
 	args_deinit(&in.options);
 	args_deinit(&in.queue_options);
 	return rc;
@@ -186,10 +187,8 @@ COMMAND(rules)
 		rc = check(&words[i], q);
 		if (rc < 0)
 			return rc;
-		if (words[i].run)
-			return words[i].run(l, q, r);
-		words[i].ask(l->session, r);
-		return TIDE_OK;
+		return words[i].run ? words[i].run(l, q, r)
+				    : words[i].ask(l->base.session, r, q->err);
 	}
 	return error_set(q->err, TIDE_ESYNTAX,
 			 "RULES takes reload, status, log, rollback, shadow, recent, "

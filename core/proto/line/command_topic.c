@@ -18,7 +18,7 @@ COMMAND(topic_seek)
 	spec.partition = request_int(q, "partition", 0, REQUEST_PARTITIONS_MAX - 1, -1);
 	if (q->rc < 0)
 		return q->rc;
-	return session_group_seek(l->session, &spec, r, q->err);
+	return session_group_seek(l->base.session, &spec, r, q->err);
 }
 
 COMMAND(topic_delete_group)
@@ -35,5 +35,5 @@ COMMAND(topic_delete_group)
 				 "members is never deleted");
 	if (q->rc < 0)
 		return q->rc;
-	return session_group_delete(l->session, &spec, r, q->err);
+	return session_group_delete(l->base.session, &spec, r, q->err);
 }

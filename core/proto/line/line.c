@@ -1,90 +1,30 @@
 #include "line.h"
 
-#include "base/mem.h"
+#include "base/container.h"
 #include "verb.h"
-
-/* From this size on a payload is read straight to its place. */
-#define DIRECT_BYTES 16384
-
-void line_init(struct line *l, struct service *service, struct out *out,
-	       const struct line_ops *ops, void *ctx, size_t payload_max)
-{
-	*l = (struct line){
-		.out = out, .ops = ops, .ctx = ctx, .payload_max = payload_max
-	};
-	l->session = session_create(service, &line_reply_ops, l);
-}
-
-static void uncount(struct line *l)
-{
-	if (l->is_counted)
-		session_publish_received(l->session);
-	l->is_counted = false;
-}
-
-void line_deinit(struct line *l)
-{
-	uncount(l);
-	msg_unref(l->msg);
-	l->msg = NULL;
-	l->state = LINE_CLOSED;
-	session_destroy(l->session);
-	l->session = NULL;
-}
-
-bool line_is_held(const struct line *l)
-{
-	return session_is_held(l->session, l->msg != NULL);
-}
 
 static void lose(struct line *l, unsigned channel, const struct error *err)
 {
 	line_reply_error(l, channel, err);
 	l->state = LINE_CLOSED;
-	l->ops->finish(l->ctx);
-}
-
-void line_direct_filled(struct line *l, size_t len)
-{
-	l->filled += len;
-	if (l->is_counted)
-		session_publish_receive(l->session, len);
-	if (l->filled == l->msg->payload_len)
-		l->state = LINE_ENDING;
-}
-
-static size_t fill(struct line *l, const char *data, size_t len)
-{
-	size_t wanted = l->msg->payload_len - l->filled;
-	size_t n = len < wanted ? len : wanted;
-
-	memcpy(msg_payload_room(l->msg) + l->filled, data, n);
-	line_direct_filled(l, n);
-	return n;
-}
-
-char *line_direct(struct line *l, size_t *len)
-{
-	if (l->state != LINE_PAYLOAD || l->msg->payload_len - l->filled < DIRECT_BYTES)
-		return NULL;
-	*len = l->msg->payload_len - l->filled;
-	return msg_payload_room(l->msg) + l->filled;
+	l->base.ops->finish(l->base.ctx);
 }
 
 static void publish(struct line *l)
 {
-	struct channel *ch = session_channel(l->session, l->channel);
-	struct msg *m = l->msg;
+	struct channel *ch = session_channel(l->base.session, l->channel);
+	struct msg *m = l->base.msg;
 
-	uncount(l);
-	l->msg = NULL;
+	protocol_received(&l->base);
+	l->base.msg = NULL;
 	l->state = LINE_COMMAND;
 	if (!ch) {
 		/* It was there when the line came; nothing can have closed it since. */
 		msg_unref(m);
 		return;
 	}
-	session_publish_take(l->session, m, &l->demand, reply_create(ch, l->is_quiet));
+	session_publish_take(l->base.session, m, &l->demand,
+			     reply_create(ch, l->is_quiet));
 }
 
 /* The line end after a payload: how many bytes it has, 0 when more
@@ -109,7 +49,7 @@ static size_t feed_ending(struct line *l, const char *data, size_t len)
 		lose(l, l->channel, &err);
 		return 0;
 	}
-	if (n > 0 && l->state == LINE_ENDING)
+	if (n > 0 && l->state == LINE_PAYLOAD)
 		publish(l);
 	else if (n > 0)
 		l->state = LINE_COMMAND;
@@ -131,7 +71,7 @@ static size_t feed_skip(struct line *l, size_t len)
 static void refuse_transaction(struct line *l, const struct request *q,
 			       const struct error *err)
 {
-	struct channel *ch = session_channel(l->session, q->channel);
+	struct channel *ch = session_channel(l->base.session, q->channel);
 
 	if (ch && (!q->verb || q->verb->features & VERB_TRANSACTED))
 		session_transaction_refuse(ch, err);
@@ -151,7 +91,7 @@ static void refuse(struct line *l, const struct request *q, const struct error *
 static int check_channel(struct line *l, const struct request *q, struct error *err)
 {
 	if (q->verb->features & VERB_NO_CHANNEL ||
-	    session_channel(l->session, q->channel))
+	    session_channel(l->base.session, q->channel))
 		return TIDE_OK;
 	return error_set(err, TIDE_ENOTFOUND,
 			 "channel %u is not open: send @%u OPEN first", q->channel,
@@ -165,7 +105,8 @@ static int run(struct line *l, struct request *q)
 
 	/* A publish gets its reply when its payload is there. */
 	if (!(q->verb->features & (VERB_NO_CHANNEL | VERB_PAYLOAD)))
-		r = reply_create(session_channel(l->session, q->channel), q->is_quiet);
+		r = reply_create(session_channel(l->base.session, q->channel),
+				 q->is_quiet);
 	if (q->verb->features & VERB_DOCUMENT)
 		reply_expect_document(r);
 	l->is_heavy = q->verb->features & (VERB_DOCUMENT | VERB_ANY_OPTIONS);
@@ -210,11 +151,11 @@ static void command(struct line *l, char *line, size_t len)
 	}
 	if (rc == TIDE_OK)
 		rc = check_channel(l, &q, &err);
-	if (rc == TIDE_OK && q.payload_len > l->payload_max)
+	if (rc == TIDE_OK && q.payload_len > l->base.payload_max)
 		rc = error_set(&err, TIDE_ETOOLARGE,
 			       "the payload of %llu bytes exceeds the limit of %zu and "
 			       "is skipped",
-			       (unsigned long long)q.payload_len, l->payload_max);
+			       (unsigned long long)q.payload_len, l->base.payload_max);
 	if (rc == TIDE_OK)
 		rc = run(l, &q);
 	if (rc < 0)
@@ -227,12 +168,12 @@ static bool must_wait(struct line *l, struct slice line)
 {
 	const struct verb *verb;
 
-	if (!session_publish_is_next_held(l->session))
+	if (!session_publish_is_next_held(l->base.session))
 		return false;
 	verb = request_parse_verb(line);
 	if (!verb || !(verb->features & VERB_PAYLOAD))
 		return false;
-	session_publish_begin(l->session);
+	session_publish_begin(l->base.session);
 	return true;
 }
 
@@ -260,30 +201,31 @@ static size_t feed_command(struct line *l, char *data, size_t len)
 /* One peer's requests must neither keep the loop, nor pile up answers. */
 static bool has_had_its_share(struct line *l)
 {
-	return session_is_spent(l->session, l->is_heavy) ||
-	       (l->is_heavy && !l->ops->can_take(l->ctx));
+	return session_is_spent(l->base.session, l->is_heavy) ||
+	       (l->is_heavy && !l->base.ops->can_take(l->base.ctx));
 }
 
-size_t line_feed(struct line *l, char *data, size_t len)
+static size_t feed(struct protocol *p, char *data, size_t len)
 {
+	struct line *l = container_of(p, struct line, base);
 	size_t at = 0;
 
-	l->is_paused = false;
+	l->base.is_paused = false;
 	l->is_heavy = false;
-	session_begin(l->session);
+	session_begin(l->base.session);
 	while (at < len && l->state != LINE_CLOSED) {
 		size_t n;
 
 		if (l->state == LINE_COMMAND && at > 0 && has_had_its_share(l)) {
-			l->is_paused = true;
+			l->base.is_paused = true;
 			break;
 		}
-		if (l->state == LINE_COMMAND && line_is_held(l))
+		if (l->state == LINE_COMMAND && protocol_is_held(p))
 			break;
 		if (l->state == LINE_COMMAND)
 			n = feed_command(l, data + at, len - at);
-		else if (l->state == LINE_PAYLOAD)
-			n = fill(l, data + at, len - at);
+		else if (l->state == LINE_PAYLOAD && !protocol_is_filled(p))
+			n = protocol_fill(p, data + at, len - at);
 		else if (l->state == LINE_SKIPPING)
 			n = feed_skip(l, len - at);
 		else
@@ -292,10 +234,40 @@ size_t line_feed(struct line *l, char *data, size_t len)
 			break;
 		at += n;
 	}
-	if (l->msg && !l->is_counted) {
-		l->is_counted = true;
-		session_publish_receive(l->session,
-					l->msg->bytes - l->msg->payload_len + l->filled);
-	}
+	protocol_count_payload(p);
 	return at;
 }
+
+static void init(struct protocol *p, const struct protocol_spec *spec)
+{
+	struct line *l = container_of(p, struct line, base);
+
+	*l = (struct line){ 0 };
+	protocol_init(p, &line_protocol, &line_reply_ops, spec);
+}
+
+static void deinit(struct protocol *p)
+{
+	container_of(p, struct line, base)->state = LINE_CLOSED;
+	protocol_deinit(p);
+}
+
+static void tell_closed(struct protocol *p, const char *words)
+{
+	line_reply_event(container_of(p, struct line, base), 0, "closed", words);
+}
+
+static void heartbeat(struct protocol *p)
+{
+	line_reply_event(container_of(p, struct line, base), 0, "heartbeat", "");
+}
+
+const struct protocol_kind line_protocol = {
+	.name = "line",
+	.size = sizeof(struct line),
+	.init = init,
+	.deinit = deinit,
+	.feed = feed,
+	.tell_closed = tell_closed,
+	.heartbeat = heartbeat,
+};

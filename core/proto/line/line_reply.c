@@ -44,22 +44,22 @@ static inline char *put_small(char *at, uint64_t n)
 /* A line begins in a room of `len` bytes, into which something is put up to `at`. */
 static char *begin_line(struct line *l, unsigned channel, size_t len)
 {
-	return put_channel(out_reserve(l->out, len), channel);
+	return put_channel(out_reserve(l->base.out, len), channel);
 }
 
 static void put_line(struct line *l, const char *at)
 {
-	const struct out_chunk *c = l->out->last;
+	const struct out_chunk *c = l->base.out->last;
 
-	out_grow(l->out, (size_t)(at - (c->bytes + c->end)));
+	out_grow(l->base.out, (size_t)(at - (c->bytes + c->end)));
 }
 
 /* The line ends in the text, whatever its length is. */
 static void end_line(struct line *l, const char *at, struct slice text)
 {
 	put_line(l, at);
-	out_append_slice(l->out, text);
-	out_append(l->out, "\r\n", 2);
+	out_append_slice(l->base.out, text);
+	out_append(l->base.out, "\r\n", 2);
 }
 
 /* Percent-encoded, with lower-case digits. */
@@ -145,8 +145,8 @@ static void message(struct line *l, unsigned channel, const char *sid,
 		at = PUT(at, " redelivered");
 	if (m->header_count) {
 		put_line(l, at);
-		append_headers(l->out, m);
-		at = out_reserve(l->out, LINE_SMALL + small_len);
+		append_headers(l->base.out, m);
+		at = out_reserve(l->base.out, LINE_SMALL + small_len);
 	}
 	*at++ = ' ';
 	at = decimal_put(at, m->payload_len);
@@ -158,8 +158,8 @@ static void message(struct line *l, unsigned channel, const char *sid,
 		return;
 	}
 	put_line(l, at);
-	out_append_payload(l->out, (struct msg *)m);
-	out_append(l->out, "\r\n", 2);
+	out_append_payload(l->base.out, (struct msg *)m);
+	out_append(l->base.out, "\r\n", 2);
 }
 
 static void error_line(struct line *l, unsigned channel, int code, const char *text)
@@ -228,7 +228,7 @@ static void on_reply(void *ctx, unsigned channel, struct reply *r)
 		ok(l, channel, r);
 	for (uint64_t i = 0; r->kind == REPLY_MESSAGES && i < r->count; i++)
 		message(l, channel, "-", &r->deliveries[i]);
-	l->ops->wake(l->ctx);
+	l->base.ops->wake(l->base.ctx);
 }
 
 static void on_deliver(void *ctx, unsigned channel, const char *sid,
@@ -237,7 +237,7 @@ static void on_deliver(void *ctx, unsigned channel, const char *sid,
 	struct line *l = ctx;
 
 	message(l, channel, sid, d);
-	l->ops->wake(l->ctx);
+	l->base.ops->wake(l->base.ctx);
 }
 
 void line_reply_event(struct line *l, unsigned channel, const char *what,
@@ -250,40 +250,26 @@ void line_reply_event(struct line *l, unsigned channel, const char *what,
 	if (words[0])
 		*at++ = ' ';
 	end_line(l, at, slice_from(words));
-	l->ops->wake(l->ctx);
+	l->base.ops->wake(l->base.ctx);
 }
 
 void line_reply_error(struct line *l, unsigned channel, const struct error *err)
 {
-	struct channel *ch = session_channel(l->session, channel);
+	struct channel *ch = session_channel(l->base.session, channel);
 
 	if (!ch)
-		ch = session_closing_channel(l->session, channel);
+		ch = session_closing_channel(l->base.session, channel);
 	if (ch) {
 		reply_error(reply_create(ch, false), err);
 		return;
 	}
 	error_line(l, channel, err->code, err->text);
-	l->ops->wake(l->ctx);
-}
-
-static void on_progress(void *ctx)
-{
-	struct line *l = ctx;
-
-	l->ops->wake(l->ctx);
+	l->base.ops->wake(l->base.ctx);
 }
 
 static void on_event(void *ctx, unsigned channel, const char *what, const char *words)
 {
 	line_reply_event(ctx, channel, what, words);
-}
-
-static bool can_take(void *ctx)
-{
-	struct line *l = ctx;
-
-	return l->ops->can_take(l->ctx);
 }
 
 static void on_blocked(void *ctx, bool is_blocked, const char *why)
@@ -295,7 +281,7 @@ static void on_blocked(void *ctx, bool is_blocked, const char *why)
 				 is_blocked ? why : "");
 	l->is_told_blocked = is_blocked;
 	if (!is_blocked)
-		l->ops->wake(l->ctx);
+		l->base.ops->wake(l->base.ctx);
 }
 
 static void on_kill(void *ctx, const char *why)
@@ -304,32 +290,17 @@ static void on_kill(void *ctx, const char *why)
 
 	line_reply_event(l, 0, "closed", why);
 	l->state = LINE_CLOSED;
-	l->ops->kill(l->ctx);
-}
-
-static void describe(void *ctx, struct json *out)
-{
-	struct line *l = ctx;
-
-	json_member_text(out, "protocol", "line");
-	l->ops->describe(l->ctx, out);
-}
-
-static const char *peer(void *ctx)
-{
-	struct line *l = ctx;
-
-	return l->ops->peer ? l->ops->peer(l->ctx) : NULL;
+	l->base.ops->kill(l->base.ctx);
 }
 
 const struct session_ops line_reply_ops = {
 	.on_reply = on_reply,
 	.on_deliver = on_deliver,
 	.on_event = on_event,
-	.on_progress = on_progress,
-	.can_take = can_take,
+	.on_progress = protocol_on_progress,
+	.can_take = protocol_can_take,
 	.on_blocked = on_blocked,
 	.on_kill = on_kill,
-	.describe = describe,
-	.peer = peer,
+	.describe = protocol_describe,
+	.facts = protocol_facts,
 };

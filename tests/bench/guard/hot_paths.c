@@ -76,7 +76,8 @@ static struct msg *make_msg(struct bench *b, const char *exchange, const char *k
 	struct error err;
 	struct msg *m;
 
-	must(session_publish_prepare(b->rig.line.session, &spec, &m, &err), "a message");
+	must(session_publish_prepare(b->rig.line.base.session, &spec, &m, &err),
+	     "a message");
 	memset(msg_payload_room(m), 'x', PAYLOAD_BYTES);
 	return m;
 }
@@ -623,7 +624,7 @@ static void bench_init(struct bench *b)
 	rig_ask(&b->rig, "SUB durable d prefetch=65535");
 	b->memory = rig_queue(&b->rig, "memory");
 	b->durable = rig_queue(&b->rig, "durable");
-	b->topic = exchange_find(b->rig.line.session->vhost, SLICE("orders"));
+	b->topic = exchange_find(b->rig.line.base.session->vhost, SLICE("orders"));
 	b->batch = batch_create();
 	make_requests(&b->publishes[0], "-", &memory, 1);
 	make_requests(&b->publishes[1], "-", &durable, 1);

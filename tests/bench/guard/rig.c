@@ -57,7 +57,7 @@ static void op_describe(void *ctx, struct json *out)
 {
 }
 
-static const struct line_ops ops = {
+static const struct protocol_ops ops = {
 	.finish = op_nothing,
 	.kill = op_nothing,
 	.wake = op_nothing,
@@ -98,6 +98,7 @@ void rig_init(struct rig *rig)
 {
 	struct service_hooks hooks = { rig, on_started, NULL, on_turn, on_closed };
 	struct broker_config config;
+	struct protocol_spec spec;
 	struct error err;
 
 	*rig = (struct rig){ 0 };
@@ -114,13 +115,14 @@ void rig_init(struct rig *rig)
 		uv_run(&rig->loop, UV_RUN_DEFAULT);
 	out_pool_init(&rig->chunks);
 	out_init(&rig->out, &rig->chunks);
-	line_init(&rig->line, rig->service, &rig->out, &ops, rig,
-		  LINE_PAYLOAD_MAX_DEFAULT);
+	spec = (struct protocol_spec){ rig->service, &rig->out, &ops, rig,
+				       PROTOCOL_PAYLOAD_MAX_DEFAULT };
+	line_protocol.init(&rig->line.base, &spec);
 }
 
 void rig_deinit(struct rig *rig)
 {
-	line_deinit(&rig->line);
+	line_protocol.deinit(&rig->line.base);
 	out_deinit(&rig->out);
 	service_close(rig->service, 0);
 	uv_run(&rig->loop, UV_RUN_DEFAULT);
@@ -133,7 +135,7 @@ void rig_deinit(struct rig *rig)
 
 void rig_feed(struct rig *rig, char *data, size_t len)
 {
-	if (line_feed(&rig->line, data, len) != len)
+	if (line_protocol.feed(&rig->line.base, data, len) != len)
 		fail("a request was not taken", data);
 }
 
@@ -168,7 +170,7 @@ void rig_ask(struct rig *rig, const char *line)
 
 struct queue *rig_queue(struct rig *rig, const char *name)
 {
-	struct queue *q = queue_find(rig->line.session->vhost, slice_from(name));
+	struct queue *q = queue_find(rig->line.base.session->vhost, slice_from(name));
 
 	if (!q)
 		fail("there is no queue", name);
@@ -177,5 +179,5 @@ struct queue *rig_queue(struct rig *rig, const char *name)
 
 struct channel *rig_channel(struct rig *rig)
 {
-	return session_channel(rig->line.session, 0);
+	return session_channel(rig->line.base.session, 0);
 }

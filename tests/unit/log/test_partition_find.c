@@ -113,6 +113,7 @@ static void expect_bytes(uint64_t bytes, bool is_in_memory)
 
 static void expect_all_bytes(bool is_in_memory)
 {
+	expect_bytes(0, is_in_memory);
 	expect_bytes(1, is_in_memory);
 	expect_bytes(UINT64_MAX, is_in_memory);
 	for (unsigned i = 0; i < 200; i++)

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/position.h"
 #include "failing_mem.h"
 #include "log/record.h"
 #include "record_seal.h"
@@ -314,17 +315,17 @@ static void extremes_of_numbers_come_back(void **state)
 	struct record_batch *b;
 	struct record got;
 
-	record_begin(&writer, RECORD_OFFSET_MAX - 100, UINT64_MAX);
+	record_begin(&writer, POSITION_OFFSET_MAX - 100, UINT64_MAX);
 	for (unsigned i = 0; i < COUNT(ids); i++)
-		add(RECORD_OFFSET_MAX - 50 + i, ids[i], "k", "x", times[i]);
-	b = reopen(record_finish(&writer, RECORD_OFFSET_MAX));
+		add(POSITION_OFFSET_MAX - 50 + i, ids[i], "k", "x", times[i]);
+	b = reopen(record_finish(&writer, POSITION_OFFSET_MAX));
 	assert_true(b->position == UINT64_MAX);
 	record_read(&reader, b);
 	for (unsigned i = 0; i < COUNT(ids); i++) {
 		assert_true(record_next(&reader, &got));
 		assert_true(got.msg.id == ids[i]);
 		assert_true(got.msg.ts_unix_ms == times[i]);
-		assert_true(got.offset == RECORD_OFFSET_MAX - 50 + i);
+		assert_true(got.offset == POSITION_OFFSET_MAX - 50 + i);
 	}
 	record_batch_unref(b);
 }

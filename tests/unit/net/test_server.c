@@ -1,5 +1,5 @@
 #include "check.h"
-#include "proto/line/peer.h"
+#include "proto/peer.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -485,8 +485,7 @@ static bool use_found(struct thing *t, struct entry *e, enum by_id what,
 		t->was_tried = true;
 		t->is_retry = false;
 		shard_hold(e, 1 + pick(10000));
-		if (e->home != STORE_READY)
-			shard_ledger(e);
+		shard_ledger_found(e);
 		return true;
 	case BY_ID_RETURN:
 		t->fate = FATE_WAITING;

@@ -351,12 +351,63 @@ static void what_redis_refuses_is_refused_and_nothing_else_is_lost(void **state)
 	run_seeds(2);
 }
 
+static void publish_plain(void)
+{
+	struct thing *t = &w.things[w.count++];
+	struct call *c = call_create(w.count - 1, w.count, true);
+	struct msg *m;
+
+	*t = (struct thing){ .fate = FATE_WAITING };
+	m = make_msg(id_of(t), "k", "x", 1);
+	t->priority = m->priority;
+	shard_publish(w.shard, m, 0, &c->waiter, false);
+	waiter_done(&c->waiter, TIDE_OK, NULL);
+	msg_unref(m);
+}
+
+/* It is found by its id before Redis knows that it has been delayed, and that it sorts
+ * behind the others now. */
+static void a_message_that_is_found_is_not_read_again(void **state)
+{
+	struct thing *t = &w.things[0];
+	struct entry *e;
+	struct msg *m;
+
+	begin(0);
+	w.env.window_messages = 2;
+	while (w.count < 10)
+		publish_plain();
+	settle_all();
+	e = shard_next(w.shard);
+	assert_ptr_equal(thing_of(e->id), t);
+	shard_hold(e, 100000);
+	t->rank = 1;
+	m = msg_ref(e->msg);
+	shard_revise(e, m, t->rank);
+	msg_unref(m);
+	shard_return(e, w.env.now_ms + 3000);
+	assert_true(use_found(t, e, BY_ID_HOLD, ENTRY_DELAYED));
+	check_counts();
+	settle_all();
+	check_redis(true);
+	w.is_ready = true;
+	while (count_fate(FATE_WAITING) > 0) {
+		deliver();
+		turn();
+		check_counts();
+	}
+	assert_int_equal(t->fate, FATE_HELD);
+	drain();
+	end();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_shard_does_what_the_model_does),
 		cmocka_unit_test(so_it_does_when_its_connection_is_cut),
 		cmocka_unit_test(what_redis_refuses_is_refused_and_nothing_else_is_lost),
+		cmocka_unit_test(a_message_that_is_found_is_not_read_again),
 	};
 
 	signal(SIGPIPE, SIG_IGN);

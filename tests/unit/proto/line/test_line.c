@@ -1,6 +1,6 @@
 #include "check.h"
 #include "cases.h"
-#include "peer.h"
+#include "proto/peer.h"
 #include "session/session_private.h"
 
 #define PAYLOAD_MAX 1000
@@ -505,13 +505,13 @@ static void too_many_unanswered_requests_hold_the_input_back(void **state)
 	p = peer_create(&rig, PAYLOAD_MAX);
 	assert_answer(p, "DECLARE queue q exclusive\r\n@1 OPEN\r\n", "OK\r\n@1 OK\r\n");
 	assert_answer(p, "@1 GET q wait=1h\r\n@1 PING\r\nPUB - q 1\r\nx\r\n", "");
-	assert_true(line_is_held(&p->line));
+	assert_true(protocol_is_held(p->protocol));
 	assert_int_equal(buf_len(&p->in), strlen("PUB - q 1\r\nx\r\n"));
 	/* A drain answers what waits, which lets it go on. */
 	service_drain(rig.service);
 	rig_settle(&rig);
 	rig.service->broker->is_draining = false;
-	assert_false(line_is_held(&p->line));
+	assert_false(protocol_is_held(p->protocol));
 	assert_answer(p, "", "@1 OK 0\r\n@1 OK\r\nOK <id> 1\r\n");
 	assert_int_equal(buf_len(&p->in), 0);
 	peer_destroy(p);
@@ -524,15 +524,15 @@ static void hello_is_the_first_request_or_none(void **state)
 
 	p = peer_create(&rig, PAYLOAD_MAX);
 	assert_answer(p, "\r\n\nHELLO heartbeat=30s vhost=v name=n\r\n", "DATA\r\n");
-	assert_int_equal(p->line.heartbeat_ms, 30000);
-	assert_string_equal(p->line.session->vhost->name, "v");
-	assert_string_equal(p->line.session->name, "n");
+	assert_int_equal(p->protocol->heartbeat_in_ms, 30000);
+	assert_string_equal(p->protocol->session->vhost->name, "v");
+	assert_string_equal(p->protocol->session->name, "n");
 	assert_answer(p, "HELLO\r\n", "ERR denied\r\n");
 	peer_destroy(p);
 
 	p = peer_create(&rig, PAYLOAD_MAX);
 	assert_answer(p, "HELLO heartbeat=999ms\r\n", "ERR syntax\r\n");
-	assert_int_equal(p->line.heartbeat_ms, 0);
+	assert_int_equal(p->protocol->heartbeat_in_ms, 0);
 	assert_answer(p, "HELLO\r\n", "ERR denied\r\n");
 	peer_destroy(p);
 }

@@ -1,7 +1,7 @@
 #include "check.h"
 
 #include "base/mem.h"
-#include "proto/line/out.h"
+#include "proto/out.h"
 
 static struct pool pool;
 

@@ -25,7 +25,7 @@ struct rig {
 
 struct peer {
 	struct rig *rig;
-	struct line line;
+	struct protocol *protocol;
 	struct out out;
 	struct buf in;   /* given, but not yet taken */
 	struct buf sent; /* what the broker said */
@@ -141,9 +141,10 @@ static inline void peer_op_describe(void *ctx, struct json *out)
 }
 
 /* In memory of its own: a test that fails jumps out of its function and leaves it. */
-static inline struct peer *peer_create(struct rig *rig, size_t payload_max)
+static inline struct peer *
+peer_create_of(struct rig *rig, const struct protocol_kind *kind, size_t payload_max)
 {
-	static const struct line_ops ops = {
+	static const struct protocol_ops ops = {
 		.finish = peer_op_finish,
 		.kill = peer_op_finish,
 		.wake = peer_op_nothing,
@@ -157,13 +158,21 @@ static inline struct peer *peer_create(struct rig *rig, size_t payload_max)
 	out_init(&p->out, &rig->chunks);
 	p->in = (struct buf){ 0 };
 	p->sent = (struct buf){ 0 };
-	line_init(&p->line, rig->service, &p->out, &ops, p, payload_max);
+	p->protocol = mem_alloc(kind->size);
+	kind->init(p->protocol, &(struct protocol_spec){ rig->service, &p->out, &ops, p,
+							 payload_max });
 	return p;
+}
+
+static inline struct peer *peer_create(struct rig *rig, size_t payload_max)
+{
+	return peer_create_of(rig, &line_protocol, payload_max);
 }
 
 static inline void peer_destroy(struct peer *p)
 {
-	line_deinit(&p->line);
+	p->protocol->kind->deinit(p->protocol);
+	mem_free(p->protocol);
 	out_deinit(&p->out);
 	buf_deinit(&p->in);
 	buf_deinit(&p->sent);
@@ -173,13 +182,13 @@ static inline void peer_destroy(struct peer *p)
 static inline size_t peer_feed_direct(struct peer *p, const char *data, size_t len)
 {
 	size_t room;
-	char *place = line_direct(&p->line, &room);
+	char *place = protocol_direct(p->protocol, &room);
 
 	if (!p->is_direct || !place || buf_len(&p->in) > 0)
 		return 0;
 	len = len < room ? len : room;
 	memcpy(place, data, len);
-	line_direct_filled(&p->line, len);
+	protocol_filled(p->protocol, len);
 	return len;
 }
 
@@ -197,7 +206,7 @@ static inline void peer_feed(struct peer *p, const char *data, size_t len)
 		return;
 	copy = mem_alloc(held);
 	memcpy(copy, buf_slice(&p->in).data, held);
-	used = line_feed(&p->line, copy, held);
+	used = p->protocol->kind->feed(p->protocol, copy, held);
 	mem_free(copy);
 	buf_consume(&p->in, used);
 }

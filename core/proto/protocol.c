@@ -1,0 +1,77 @@
+#include "protocol.h"
+
+void protocol_init(struct protocol *p, const struct protocol_kind *kind,
+		   const struct session_ops *ops, const struct protocol_spec *spec)
+{
+	*p = (struct protocol){
+		.kind = kind,
+		.out = spec->out,
+		.ops = spec->ops,
+		.ctx = spec->ctx,
+		.payload_max = spec->payload_max,
+	};
+	p->session = session_create(spec->service, ops, p);
+}
+
+void protocol_deinit(struct protocol *p)
+{
+	protocol_received(p);
+	msg_unref(p->msg);
+	p->msg = NULL;
+	session_destroy(p->session);
+	p->session = NULL;
+}
+
+void protocol_receive(struct protocol *p, size_t bytes)
+{
+	p->received += !p->is_counted;
+	p->is_counted = true;
+	session_publish_receive(p->session, bytes);
+}
+
+void protocol_received(struct protocol *p)
+{
+	if (p->is_counted)
+		session_publish_received(p->session);
+	p->is_counted = false;
+}
+
+char *protocol_direct(struct protocol *p, size_t *len)
+{
+	if (!p->msg || p->msg->payload_len - p->filled < PROTOCOL_DIRECT_BYTES)
+		return NULL;
+	*len = p->msg->payload_len - p->filled;
+	return msg_payload_room(p->msg) + p->filled;
+}
+
+void protocol_on_progress(void *ctx)
+{
+	struct protocol *p = ctx;
+
+	p->ops->wake(p->ctx);
+}
+
+bool protocol_can_take(void *ctx)
+{
+	struct protocol *p = ctx;
+
+	return p->ops->can_take(p->ctx);
+}
+
+void protocol_describe(void *ctx, struct json *out)
+{
+	struct protocol *p = ctx;
+
+	json_member_text(out, "protocol", p->kind->name);
+	p->ops->describe(p->ctx, out);
+}
+
+void protocol_facts(void *ctx, struct session_peer *out)
+{
+	struct protocol *p = ctx;
+
+	*out = (struct session_peer){ 0 };
+	if (p->ops->facts)
+		p->ops->facts(p->ctx, out);
+	out->protocol = p->kind->name;
+}
