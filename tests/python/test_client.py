@@ -184,7 +184,8 @@ class Guide(Case):
         with self.assertRaises(Enough):
             exec(program, {"work": work, "print": lambda *_: None})
         self.assertEqual([b"hello", b"hello"], attempts)
-        self.broker_client().delete_queue("jobs")
+        for name in ("jobs", "jobs.dead"):
+            self.broker_client().delete_queue(name)
 
     def test_the_others_are_python(self):
         for block in self.blocks():
