@@ -39,8 +39,9 @@ static const struct command_option rows[] = {
 		       "the rules directory"),
 	  BROKER(rules_dir) },
 	{ COMMAND_TEXT("store", "URL", "embedded",
-		       "embedded, none, redis://[user:pass@]host[:port][/db] or "
-		       "redis+unix:PATH; $TIDEMQ_STORE keeps a password out of sight"),
+		       "embedded, none, redis://[user:pass@]host[:port][/db], "
+		       "rediss:// with TLS and ?ca=FILE, or redis+unix:PATH; "
+		       "$TIDEMQ_STORE keeps a password out of sight"),
 	  BROKER(store.url) },
 	{ COMMAND_FLAG("standby",
 		       "wait while another broker holds the store, and take over when it "

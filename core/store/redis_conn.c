@@ -120,7 +120,10 @@ static void on_timer(uv_timer_t *timer)
 	if (c->phase == PHASE_WAITING)
 		try_connect(c);
 	else if (c->phase == PHASE_CONNECTING)
-		lose(c, false, "no connection within %lld ms",
+		lose(c, false, "no %s within %lld ms",
+		     redis_link_is_shaking(c->link)
+			     ? "answer to TLS (is it a port with TLS?)"
+			     : "connection",
 		     (long long)c->config.connect_timeout_ms);
 	else if (c->phase == PHASE_STANDBY)
 		send_holder_round(c);
@@ -545,14 +548,15 @@ static void try_connect(struct redis_conn *c)
 		.on_lost = on_link_lost,
 		.on_closed = on_part_closed,
 	};
+	struct tls_context *tls = NULL;
 	struct error err;
 	int rc;
 
-	if (c->hooks.before_connect(c->hooks.ctx, &err) < 0) {
+	if (c->hooks.before_connect(c->hooks.ctx, &tls, &err) < 0) {
 		lose(c, true, "%s", err.text);
 		return;
 	}
-	c->link = redis_link_create(c->loop, c->config.url, &ops, c);
+	c->link = redis_link_create(c->loop, c->config.url, tls, &ops, c);
 	c->open_count++;
 	enter(c, PHASE_CONNECTING, c->config.connect_timeout_ms);
 	rc = redis_link_connect(c->link);

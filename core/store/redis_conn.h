@@ -15,6 +15,7 @@
 #include "redis_holder.h"
 #include "redis_request.h"
 #include "store.h"
+#include "tls/tls_context.h"
 
 struct redis_conn;
 
@@ -32,9 +33,9 @@ struct redis_conn_config {
 
 struct redis_conn_hooks {
 	void *ctx;
-	/* Before each try to connect; an error is why there is nothing to connect
-	 * to. */
-	int (*before_connect)(void *ctx, struct error *err);
+	/* Before each try to connect: with which TLS, borrowed for the call; `*tls` is
+	 * NULL for none. An error is why there is nothing to connect to. */
+	int (*before_connect)(void *ctx, struct tls_context **tls, struct error *err);
 	/* STORE_UP, STORE_DOWN, STORE_FAILED, as in store_hooks. */
 	void (*on_state)(void *ctx, enum store_state state, const char *why);
 };

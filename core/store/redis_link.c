@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "reply_arena.h"
+#include "tls/tls.h"
 
 /* The reader's buffer above this is given back when it runs empty. */
 #define READER_KEEP_BYTES (1024 * 1024)
@@ -13,6 +14,8 @@
 /* Pieces of one system call; Linux takes no more than 1,024. */
 #define WRITE_PARTS (2 * REDIS_REQUEST_PARTS_MAX)
 #define KEEPALIVE_SECONDS 30
+/* With TLS: what is encrypted before some of it is written. */
+#define CIPHER_BYTES ((size_t)256 * 1024)
 
 struct redis_link {
 	uv_loop_t *loop;
@@ -25,7 +28,8 @@ struct redis_link {
 		uv_tcp_t tcp;
 		uv_pipe_t pipe;
 	} io;
-	bool is_connected;
+	bool is_connected; /* requests may be sent */
+	bool is_shaking;   /* connected, with TLS; before and after `is_connected` */
 	bool is_closing;
 	bool is_io_closed; /* after is_closing */
 	bool is_lost;
@@ -38,10 +42,14 @@ struct redis_link {
 	struct addrinfo *addresses;
 	struct addrinfo *address; /* the one being tried */
 	redisReader *reader;
-	struct reply_arena replies;     /* the reader's */
-	struct redis_requests requests; /* unanswered, in order */
-	struct redis_request *next;     /* the first that the kernel has not seen */
-	struct redis_request *last_written;
+	struct reply_arena replies;         /* the reader's */
+	struct redis_requests requests;     /* unanswered, in order */
+	struct redis_request *next;         /* the first that the kernel has not seen */
+	struct redis_request *last_written; /* NULL: it is marked so */
+	struct tls *tls;                    /* NULL: none */
+	struct buf cipher;                  /* of TLS; libuv has it */
+	unsigned part_first; /* with TLS: those of `parts` from here on are not */
+	unsigned part_count; /* encrypted yet, up to here */
 	uv_buf_t parts[WRITE_PARTS];
 	char input[READ_BYTES];
 };
@@ -59,6 +67,7 @@ static void open_io(struct redis_link *l)
 }
 
 struct redis_link *redis_link_create(uv_loop_t *loop, const struct redis_url *url,
+				     struct tls_context *tls,
 				     const struct redis_link_ops *ops, void *ctx)
 {
 	struct redis_link *l = mem_alloc(sizeof(*l));
@@ -72,6 +81,8 @@ struct redis_link *redis_link_create(uv_loop_t *loop, const struct redis_url *ur
 	l->reader = reply_arena_reader(&l->replies);
 	l->reader->maxbuf = READER_KEEP_BYTES;
 	TAILQ_INIT(&l->requests);
+	if (tls)
+		l->tls = tls_create_client(tls, url->at.host);
 	open_io(l);
 	return l;
 }
@@ -82,6 +93,8 @@ static void link_free(struct redis_link *l)
 		uv_freeaddrinfo(l->addresses);
 	redisReaderFree(l->reader);
 	reply_arena_deinit(&l->replies);
+	tls_destroy(l->tls);
+	buf_deinit(&l->cipher);
 	l->ops->on_closed(l->ctx);
 	mem_free(l);
 }
@@ -133,6 +146,42 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 	*buf = uv_buf_init(l->input, READ_BYTES);
 }
 
+static void feed(struct redis_link *l, const char *data, size_t len)
+{
+	if (redisReaderFeed(l->reader, data, len) != REDIS_OK)
+		link_lost(l, l->reader->errstr);
+	else
+		answer(l);
+}
+
+static int push(struct redis_link *l);
+
+/* Take the plaintext of what has come. */
+static void feed_tls(struct redis_link *l)
+{
+	char plain[TLS_RECORD_BYTES];
+	ssize_t len = TIDE_AGAIN;
+
+	while (!l->is_closing && !l->is_lost) {
+		len = tls_read(l->tls, plain, sizeof(plain));
+		if (!l->is_connected && tls_is_open(l->tls)) {
+			l->is_connected = true;
+			l->ops->on_connected(l->ctx);
+		}
+		if (len <= 0)
+			break;
+		feed(l, plain, (size_t)len);
+	}
+	if (l->is_closing || l->is_lost)
+		return;
+	if (push(l) < 0)
+		l->is_deaf = true;
+	if (len == TIDE_EMPTY)
+		link_lost(l, "Redis closed the connection");
+	else if (len != TIDE_AGAIN)
+		link_lost(l, tls_error(l->tls));
+}
+
 static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
 {
 	struct redis_link *l = stream->data;
@@ -140,16 +189,19 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
 	if (count == 0 || l->is_closing)
 		return;
 	if (count < 0) {
-		link_lost(l, count == UV_EOF ? "Redis closed the connection"
-					     : uv_strerror((int)count));
+		link_lost(l, count != UV_EOF            ? uv_strerror((int)count)
+			     : redis_link_is_shaking(l) ? "Redis closed the connection "
+							  "instead of answering to TLS"
+							: "Redis closed the connection");
 		return;
 	}
 	l->ops->on_bytes(l->ctx);
-	if (redisReaderFeed(l->reader, buf->base, (size_t)count) != REDIS_OK) {
-		link_lost(l, l->reader->errstr);
-		return;
+	if (l->tls) {
+		tls_feed(l->tls, buf->base, (size_t)count);
+		feed_tls(l);
+	} else {
+		feed(l, buf->base, (size_t)count);
 	}
-	answer(l);
 }
 
 static void on_connected(uv_connect_t *request, int status);
@@ -202,6 +254,11 @@ static void on_connected(uv_connect_t *request, int status)
 	status = uv_read_start(&l->io.stream, on_alloc, on_read);
 	if (status < 0) {
 		link_lost(l, uv_strerror(status));
+		return;
+	}
+	l->is_shaking = l->tls != NULL;
+	if (l->tls) {
+		feed_tls(l);
 		return;
 	}
 	l->is_connected = true;
@@ -274,6 +331,7 @@ static void mark_sent(struct redis_link *l, struct redis_request *last)
 		r->is_sent = true;
 		r = TAILQ_PREV(r, redis_requests, entry);
 	}
+	l->last_written = NULL;
 }
 
 /* Whoever hung up may have said why before; the end of the stream follows. */
@@ -284,6 +342,8 @@ static void write_failed(struct redis_link *l, int status)
 		link_lost(l, uv_strerror(status));
 }
 
+static int write_parts(struct redis_link *l);
+
 static void on_written(uv_write_t *request, int status)
 {
 	struct redis_link *l = request->data;
@@ -291,18 +351,24 @@ static void on_written(uv_write_t *request, int status)
 	if (l->is_closing)
 		return;
 	l->is_writing = false;
+	buf_deinit(&l->cipher);
+	/* With TLS there may be more of the same requests. */
+	if (status == 0 && l->tls)
+		status = write_parts(l);
 	if (status < 0) {
 		write_failed(l, status);
 		return;
 	}
+	if (l->is_writing)
+		return;
 	mark_sent(l, l->last_written);
 	answer(l);
 	if (!l->is_closing && !l->is_lost)
 		redis_link_flush(l);
 }
 
-/* The pieces of the next requests, whole requests only; how many pieces. */
-static unsigned gather(struct redis_link *l)
+/* The pieces of the next requests, whole requests only. */
+static void gather(struct redis_link *l)
 {
 	unsigned count = 0;
 	struct redis_request *r = l->next;
@@ -313,37 +379,101 @@ static unsigned gather(struct redis_link *l)
 		l->last_written = r;
 	}
 	l->next = r;
-	return count;
+	l->part_first = 0;
+	l->part_count = count;
+}
+
+/* `len` bytes of the parts are done with. */
+static void skip_parts(struct redis_link *l, size_t len)
+{
+	while (l->part_first < l->part_count && len >= l->parts[l->part_first].len)
+		len -= l->parts[l->part_first++].len;
+	if (l->part_first == l->part_count)
+		return;
+	l->parts[l->part_first].base += len;
+	l->parts[l->part_first].len -= len;
 }
 
 /* Write what the socket takes; libuv takes charge of the rest. */
-static int write_parts(struct redis_link *l, unsigned count)
+static int write_plain(struct redis_link *l)
 {
-	int written = uv_try_write(&l->io.stream, l->parts, count);
+	uv_buf_t *parts = l->parts;
+	int written = uv_try_write(&l->io.stream, parts, l->part_count);
+	int rc;
 
 	if (written < 0 && written != UV_EAGAIN)
 		return written;
-	size_t skip = written > 0 ? (size_t)written : 0;
-	unsigned first = 0;
-	while (first < count && skip >= l->parts[first].len)
-		skip -= l->parts[first++].len;
-	if (first == count)
+	skip_parts(l, written > 0 ? (size_t)written : 0);
+	if (l->part_first == l->part_count)
 		return TIDE_OK;
-	l->parts[first].base += skip;
-	l->parts[first].len -= skip;
 	l->write.data = l;
-	int rc = uv_write(&l->write, &l->io.stream, l->parts + first, count - first,
-			  on_written);
+	rc = uv_write(&l->write, &l->io.stream, parts + l->part_first,
+		      l->part_count - l->part_first, on_written);
 	l->is_writing = rc == 0;
 	return rc;
+}
+
+/* The same for what TLS has to send. */
+static int push(struct redis_link *l)
+{
+	struct buf *out = tls_out(l->tls);
+	uv_buf_t bytes;
+	int written, rc;
+
+	if (l->is_writing || buf_len(out) == 0)
+		return TIDE_OK;
+	bytes = uv_buf_init(out->data + out->start, (unsigned)buf_len(out));
+	written = uv_try_write(&l->io.stream, &bytes, 1);
+	if (written < 0 && written != UV_EAGAIN)
+		return written;
+	buf_consume(out, written > 0 ? (size_t)written : 0);
+	if (buf_len(out) == 0)
+		return TIDE_OK;
+	l->cipher = *out;
+	*out = (struct buf){ 0 };
+	bytes = uv_buf_init(l->cipher.data + l->cipher.start,
+			    (unsigned)buf_len(&l->cipher));
+	l->write.data = l;
+	rc = uv_write(&l->write, &l->io.stream, &bytes, 1, on_written);
+	l->is_writing = rc == 0;
+	return rc;
+}
+
+static int write_tls(struct redis_link *l)
+{
+	int rc = push(l);
+
+	while (rc == TIDE_OK && !l->is_writing && l->part_first < l->part_count) {
+		/* A uv_buf_t is a struct iovec, says libuv. */
+		ssize_t n = tls_write(l->tls, (struct iovec *)(l->parts + l->part_first),
+				      l->part_count - l->part_first, CIPHER_BYTES);
+
+		if (n < 0)
+			return (int)n;
+		skip_parts(l, (size_t)n);
+		rc = push(l);
+	}
+	return rc;
+}
+
+static int write_parts(struct redis_link *l)
+{
+	return l->tls ? write_tls(l) : write_plain(l);
+}
+
+bool redis_link_is_shaking(const struct redis_link *l)
+{
+	return l->is_shaking && !l->is_connected;
 }
 
 void redis_link_flush(struct redis_link *l)
 {
 	while (l->next && l->is_connected && !l->is_writing && !l->is_deaf &&
 	       !l->is_closing && !l->is_lost) {
-		int rc = write_parts(l, gather(l));
+		int rc;
 
+		gather(l);
+		rc = write_parts(l);
 		if (rc < 0)
 			write_failed(l, rc);
 		else if (!l->is_writing)

@@ -1,5 +1,6 @@
 /* redis_link.h: one connection to Redis, from the first SYN to the close: a
- * libuv stream for the bytes and hiredis's reader for the replies.
+ * libuv stream for the bytes, TLS if it is asked for, and hiredis's reader for the
+ * replies.
  *
  * A link lives once. When it is lost it says why, once, and is of no more use;
  * redis_conn takes the unanswered requests and makes another one.
@@ -15,6 +16,7 @@
 #include "base/error.h"
 #include "redis_request.h"
 #include "redis_url.h"
+#include "tls/tls_context.h"
 
 struct redis_link;
 
@@ -30,11 +32,14 @@ struct redis_link_ops {
 	void (*on_closed)(void *ctx);
 };
 
-/* `url` and `ops` must outlive the link. */
+/* `url` and `ops` must outlive the link. `tls` may be NULL. */
 struct redis_link *redis_link_create(uv_loop_t *loop, const struct redis_url *url,
+				     struct tls_context *tls,
 				     const struct redis_link_ops *ops, void *ctx);
 /* Begin; a failure is on_lost's, or the returned one when it is immediate. */
 TIDE_MUST_USE int redis_link_connect(struct redis_link *l);
+/* Connected, but TLS is not agreed upon yet. */
+bool redis_link_is_shaking(const struct redis_link *l);
 /* Put the request behind those that are waiting; redis_link_flush writes. */
 void redis_link_send(struct redis_link *l, struct redis_request *r);
 void redis_link_flush(struct redis_link *l);

@@ -40,6 +40,50 @@ static int parse_tcp(struct slice text, struct redis_url *out, struct error *err
 	return rc < 0 || db.len == 0 ? rc : parse_db(db, out, err);
 }
 
+static int parse_file(struct slice option, struct redis_url *out, struct error *err)
+{
+	struct slice name = slice_cut(&option, '=');
+
+	if (option.len == 0)
+		return error_set(err, TIDE_ESYNTAX,
+				 "the option '%" SLICE_FMT "' needs the path of a file",
+				 SLICE_ARG(name));
+	if (slice_is(name, "ca"))
+		return url_decode(option, "path of ca", &out->ca, err);
+	if (slice_is(name, "cert"))
+		return url_decode(option, "path of cert", &out->cert, err);
+	if (slice_is(name, "key"))
+		return url_decode(option, "path of key", &out->key, err);
+	return error_set(err, TIDE_ESYNTAX,
+			 "the option '%" SLICE_FMT "' is not one of ca, cert, key",
+			 SLICE_ARG(name));
+}
+
+/* A password may have a ? of its own. */
+static struct slice cut_query(struct slice *text)
+{
+	const char *at = memrchr(text->data, '@', text->len);
+	size_t skip = at ? (size_t)(at - text->data) : 0;
+	struct slice query = slice_skip(*text, skip);
+	struct slice before = slice_cut(&query, '?');
+
+	text->len = skip + before.len;
+	return query;
+}
+
+static int parse_tls(struct slice text, struct redis_url *out, struct error *err)
+{
+	struct slice query = cut_query(&text);
+	int rc = parse_tcp(text, out, err);
+
+	out->is_tls = true;
+	while (rc == TIDE_OK && query.len > 0)
+		rc = parse_file(slice_cut(&query, '&'), out, err);
+	if (rc == TIDE_OK && !out->cert != !out->key)
+		rc = error_set(err, TIDE_ESYNTAX, "cert and key belong together");
+	return rc;
+}
+
 static int parse_unix(struct slice text, struct redis_url *out, struct error *err)
 {
 	size_t path_max = sizeof(((struct sockaddr_un *)0)->sun_path) - 1;
@@ -69,7 +113,8 @@ static int parse_unix(struct slice text, struct redis_url *out, struct error *er
 
 static int parse(struct slice text, struct redis_url *out, struct error *err)
 {
-	static const char tcp[] = "redis://", unix_scheme[] = "redis+unix:";
+	static const char tcp[] = "redis://", tls[] = "rediss://";
+	static const char unix_scheme[] = "redis+unix:";
 
 	if (slice_is(text, "none"))
 		return TIDE_OK;
@@ -85,12 +130,14 @@ static int parse(struct slice text, struct redis_url *out, struct error *err)
 		out->kind = REDIS_URL_UNIX;
 		return parse_unix(slice_skip(text, strlen(unix_scheme)), out, err);
 	}
-	if (slice_has_prefix(text, "rediss:"))
-		return error_set(err, TIDE_ESYNTAX,
-				 "TLS to Redis (rediss:) is not supported");
-	return error_set(err, TIDE_ESYNTAX,
-			 "give embedded, none, redis://[user:password@]host[:port][/db] "
-			 "or redis+unix:[user:password@]/path[?db=N]");
+	if (slice_has_prefix(text, tls)) {
+		out->kind = REDIS_URL_TCP;
+		return parse_tls(slice_skip(text, strlen(tls)), out, err);
+	}
+	return error_set(
+		err, TIDE_ESYNTAX,
+		"give embedded, none, redis://[user:password@]host[:port][/db], "
+		"rediss:// (with TLS) or redis+unix:[user:password@]/path[?db=N]");
 }
 
 int redis_url_parse(const char *text, struct redis_url *out, struct error *err)
@@ -109,5 +156,8 @@ int redis_url_parse(const char *text, struct redis_url *out, struct error *err)
 void redis_url_deinit(struct redis_url *url)
 {
 	url_deinit(&url->at);
+	mem_free(url->ca);
+	mem_free(url->cert);
+	mem_free(url->key);
 	*url = (struct redis_url){ .kind = REDIS_URL_NONE };
 }

@@ -2,9 +2,10 @@
  *
  *   embedded | none
  *   redis://[user:password@]host[:port][/db]     an IPv6 address in [ ]
+ *   rediss://…[/db][?ca=FILE][&cert=FILE&key=FILE]   the same with TLS
  *   redis+unix:[user:password@]/path[?db=N]
  *
- * User, password, host and path are percent-decoded. */
+ * User, password, host, path and files are percent-decoded. */
 #pragma once
 
 #include "base/url.h"
@@ -18,6 +19,9 @@ struct redis_url {
 	enum redis_url_kind kind;
 	struct url at; /* no user: the user "default" of Redis */
 	unsigned db;
+	/* With TLS: files for tls_context.h; NULL: not given. */
+	bool is_tls;
+	char *ca, *cert, *key;
 };
 
 /* On failure nothing has to be freed, and `err` never shows the password. */

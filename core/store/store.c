@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "host/log.h"
 #include "resp.h"
 
 #define FREE_BATCHES_MAX 8
@@ -266,10 +267,38 @@ static void tell_state(void *ctx, enum store_state state, const char *why)
 	s->hooks.on_state(s->hooks.ctx, state, why);
 }
 
-static int before_connect(void *ctx, struct error *err)
+/* Other files may lie there by now. What the system trusts is read once: it takes long.
+ */
+static int read_tls_files(struct store *s, struct error *err)
+{
+	const struct tls_files files = { s->url.cert, s->url.key, s->url.ca };
+	struct tls_context *fresh;
+	int rc;
+
+	if (s->tls && !files.ca)
+		return TIDE_OK;
+	rc = tls_context_create_client(&files, &fresh, err);
+	if (rc < 0 && s->tls) {
+		log_debug("store: %s; the files read before are used", err->text);
+		return TIDE_OK;
+	}
+	if (rc < 0)
+		return rc;
+	tls_context_unref(s->tls);
+	s->tls = fresh;
+	return TIDE_OK;
+}
+
+static int before_connect(void *ctx, struct tls_context **tls, struct error *err)
 {
 	struct store *s = ctx;
+	int rc;
 
+	if (s->url.is_tls) {
+		rc = read_tls_files(s, err);
+		*tls = s->tls;
+		return rc;
+	}
 	/* A Redis that dies while the broker stops is not started again. */
 	if (!s->child || s->is_closing)
 		return TIDE_OK;
@@ -326,6 +355,7 @@ static void store_free(struct store *s)
 		batch_destroy(b);
 	}
 	redis_url_deinit(&s->url);
+	tls_context_unref(s->tls);
 	mem_free(s);
 }
 

@@ -47,7 +47,7 @@ enum store_state {
 
 struct store_config {
 	/* "embedded", "none", "redis://[user:pass@]host[:port][/db]",
-	 * "redis+unix:[user:pass@]/path[?db=N]" */
+	 * "rediss://" with TLS, "redis+unix:[user:pass@]/path[?db=N]" */
 	const char *url;
 	const char *data_dir;   /* of the embedded Redis; exists */
 	enum store_fsync fsync; /* of the embedded Redis; an other one has its own */

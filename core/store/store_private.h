@@ -15,6 +15,7 @@ struct store {
 	struct store_config config; /* its texts are not kept */
 	struct store_hooks hooks;
 	struct redis_url url;
+	struct tls_context *tls; /* of rediss:// */
 	char address[256];
 	enum store_state state;
 	struct redis_child *child; /* embedded, else NULL */

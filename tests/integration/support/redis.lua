@@ -7,21 +7,36 @@
 ---
 --- It is ended with the test process, however that ends.
 local shell = require 'support.shell'
+local socket = require 'socket'
 local wait = require 'support.wait'
 
 ---@class Redis
 ---@field dir string
 ---@field url string for --store
 ---@field path string of its socket
+---@field tls_url string? for --store, with TLS
 local Redis = {}
 Redis.__index = Redis
 
 local quote = shell.quote
+
+--- redis-server takes no port 0: one that was free a moment ago.
+---@return integer
+function Redis.free_port()
+  local server = assert(socket.bind('127.0.0.1', 0))
+  local _, port = server:getsockname()
+  server:close()
+  return port
+end
+
 local root = shell.line 'pwd'
 
+--- With `certs` it listens with TLS as well, and `tls_url` is where. It asks for a certificate when they have one
+--- of a `client`.
 ---@param args string[]? more arguments for redis-server
+---@param certs Certs?
 ---@return Redis
-function Redis.start(args)
+function Redis.start(args, certs)
   local self = setmetatable({}, Redis)
   self.dir = shell.make_dir 'tidemq-redis'
   self.script = ('TIDE_TEST_DIR=%s exec bash %s/tests/integration/support/process.sh '):format(
@@ -31,6 +46,15 @@ function Redis.start(args)
   self.url = 'redis+unix:' .. self.path
   local words = { 'redis-server', '--port', 0, '--unixsocket', self.path, '--dir', self.dir,
     '--appendonly', 'yes', '--appendfsync', 'no', '--save', '' }
+  if certs then
+    local port = Redis.free_port()
+    self.tls_url = ('rediss://localhost:%d?ca=%s'):format(port, certs:cert 'ca')
+    for _, word in ipairs { '--tls-port', port, '--tls-cert-file', certs:cert 'server', '--tls-key-file',
+      certs:key 'server', '--tls-ca-cert-file', certs:cert 'ca', '--bind', '127.0.0.1', '--tls-auth-clients',
+      shell.read_file(certs:cert 'client') and 'yes' or 'no' } do
+      words[#words + 1] = word
+    end
+  end
   for _, word in ipairs(args or {}) do words[#words + 1] = word end
   for i, word in ipairs(words) do words[i] = quote(word) end
   shell.write_file(self.dir .. '/command', 'exec ' .. table.concat(words, ' ') .. '\n')

@@ -69,13 +69,44 @@ static void good_urls_are_taken_apart(void **state)
 	}
 }
 
+static void a_url_with_tls_names_files(void **state)
+{
+	struct redis_url url;
+	struct error err;
+
+	assert_int_equal(redis_url_parse("rediss://u:p?q@h:7/2?ca=/a%20b&cert=c&key=k",
+					 &url, &err),
+			 TIDE_OK);
+	assert_true(url.is_tls);
+	assert_int_equal(url.kind, REDIS_URL_TCP);
+	assert_string_equal(url.at.host, "h");
+	assert_int_equal(url.at.port, 7);
+	assert_string_equal(url.at.password, "p?q");
+	assert_int_equal(url.db, 2);
+	assert_string_equal(url.ca, "/a b");
+	assert_string_equal(url.cert, "c");
+	assert_string_equal(url.key, "k");
+	redis_url_deinit(&url);
+	assert_int_equal(redis_url_parse("rediss://h", &url, &err), TIDE_OK);
+	assert_true(url.is_tls);
+	assert_int_equal(url.at.port, 6379);
+	assert_null(url.ca);
+	redis_url_deinit(&url);
+}
+
 static void bad_urls_are_refused_and_say_why(void **state)
 {
 	static const char *const cases[][2] = {
 		{ "", "--store: give embedded, none" },
 		{ "Embedded", "--store: give embedded, none" },
 		{ "http://h", "--store: give embedded, none" },
-		{ "rediss://h", "TLS" },
+		{ "rediss:h", "--store: give embedded, none" },
+		{ "rediss://h?ca", "the option 'ca' needs the path of a file" },
+		{ "rediss://h?db=1", "the option 'db' is not one of ca, cert, key" },
+		{ "rediss://h/x?ca=/a", "database" },
+		{ "rediss://h?cert=/a", "cert and key belong together" },
+		{ "rediss://u:secret@h?key=/a&ca=/b", "cert and key belong together" },
+		{ "redis://h?ca=/a", "database" },
 		{ "redis://", "no host" },
 		{ "redis://:7", "no host" },
 		{ "redis:///1", "no host" },
@@ -125,6 +156,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(good_urls_are_taken_apart),
+		cmocka_unit_test(a_url_with_tls_names_files),
 		cmocka_unit_test(bad_urls_are_refused_and_say_why),
 		cmocka_unit_test(overlong_socket_path_is_refused),
 	};
