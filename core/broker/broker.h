@@ -6,6 +6,7 @@
 
 #include <uv.h>
 
+#include "access/subject.h"
 #include "base/heap.h"
 #include "access/users.h"
 #include "base/rate.h"
@@ -106,8 +107,9 @@ struct broker {
 	struct engine *engine; /* of the active rules */
 	struct ruleset active_rules;
 	struct ruleset *candidates[RULESET_SLOTS]; /* NULL where there is none */
-	struct watcher watcher;                    /* empty: nobody looks at decisions */
-	struct dedupe *dedupe;                     /* publish ids that have been seen */
+	struct subject_env subjects; /* of sessions, and what they have begun */
+	struct watcher watcher;      /* empty: nobody looks at decisions */
+	struct dedupe *dedupe;       /* publish ids that have been seen */
 	struct journal *journal;
 	struct shared_sync shared_sync;
 	struct shard_env env;

@@ -81,12 +81,11 @@ static void write_table_login(struct json *j, const struct session *s, struct sl
 		write_table(j, "password", "its password is asked");
 }
 
-void session_simulate_login(struct session *s, const struct simulate_login *what,
-			    struct reply *r)
+int session_simulate_login(struct session *s, const struct simulate_login *what, struct reply *r, struct error *err)
 {
 	struct decision_context context = dry;
 	struct slice vhost = vhost_of(s, what->vhost);
-	const char *protocol = what->protocol.data ? what->protocol.data : "tidemq";
+	const char *protocol = what->protocol.data ? what->protocol.data : "line";
 	const struct auth_login login = {
 		.user = what->user,
 		.password = what->password,
@@ -100,15 +99,18 @@ void session_simulate_login(struct session *s, const struct simulate_login *what
 		.context = &context,
 	};
 	struct auth_decision d;
-	struct error err;
+	struct error why;
 	struct json j;
-	int rc = auth_authenticate(s->broker->engine, &login, &d, &err);
+	int rc = session_access_check_tag(s, USER_ADMIN, "RULES", err);
 
+	if (rc < 0)
+		return rc;
+	rc = auth_authenticate(s->broker->engine, &login, &d, &why);
 	reply_json(r, &j);
 	json_object_begin(&j);
 	json_member_string(&j, "vhost", vhost);
 	if (rc < 0 || d.verdict != AUTH_NONE)
-		write_script(&j, rc, &d, &err);
+		write_script(&j, rc, &d, &why);
 	if (rc == TIDE_OK && d.has_identity)
 		write_identity(&j, &d.identity);
 	else if (rc == TIDE_OK && d.verdict != AUTH_DENY)
@@ -117,6 +119,7 @@ void session_simulate_login(struct session *s, const struct simulate_login *what
 	reply_data(r);
 	if (rc == TIDE_OK)
 		auth_decision_deinit(&d);
+	return TIDE_OK;
 }
 
 static unsigned tags_of(const struct user *u)
@@ -146,8 +149,7 @@ static void write_table_access(struct json *j, const struct user *u,
 		json_member_text(j, "pattern", grant->patterns[action].text);
 }
 
-void session_simulate_access(struct session *s, const struct simulate_access *what,
-			     struct reply *r)
+int session_simulate_access(struct session *s, const struct simulate_access *what, struct reply *r, struct error *err)
 {
 	struct decision_context context = dry;
 	struct slice vhost = vhost_of(s, what->vhost);
@@ -163,10 +165,13 @@ void session_simulate_access(struct session *s, const struct simulate_access *wh
 		.context = &context,
 	};
 	struct auth_decision d;
-	struct error err;
+	struct error why;
 	struct json j;
-	int rc = auth_authorize(s->broker->engine, &question, &d, &err);
+	int rc = session_access_check_tag(s, USER_ADMIN, "RULES", err);
 
+	if (rc < 0)
+		return rc;
+	rc = auth_authorize(s->broker->engine, &question, &d, &why);
 	reply_json(r, &j);
 	json_object_begin(&j);
 	json_member_string(&j, "user", what->user);
@@ -175,9 +180,10 @@ void session_simulate_access(struct session *s, const struct simulate_access *wh
 	json_member_text(&j, "kind", what->kind);
 	json_member_string(&j, "name", what->name);
 	if (rc < 0 || d.verdict != AUTH_NONE)
-		write_script(&j, rc, &d, &err);
+		write_script(&j, rc, &d, &why);
 	else
 		write_table_access(&j, u, what, vhost);
 	json_object_end(&j);
 	reply_data(r);
+	return TIDE_OK;
 }

@@ -305,7 +305,7 @@ function broker.queue(name) end
 ---@field is_local boolean
 ---@field is_tls boolean
 ---@field certificate string?  common name of the verified client certificate
----@field protocol "tidemq"|"stomp"
+---@field protocol "line"|"stomp"
 
 ---A user that a script makes for one login. Patterns are POSIX extended regular expressions for
 ---the vhost of the login; one that is left out matches nothing.

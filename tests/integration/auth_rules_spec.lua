@@ -279,7 +279,7 @@ describe('rules/auth', function()
       assert.equal('there is no such user', ask 'kind=queue name=jobs'.reason)
       assert.equal('auth/a.lua:3: no', ask 'kind=queue name=fails'.error)
       assert.is_nil(c:document 'RULES status'.counters.asked)
-      assert.matches('VERDICT +deny', (broker:cli('rules', 'simulate', 'access', 'user=bob', 'action=write',
+      assert.matches('verdict +deny', (broker:cli('rules', 'simulate', 'access', 'user=bob', 'action=write',
         'kind=lock', 'name=x')))
     end)
 

@@ -23,7 +23,7 @@ struct auth_login {
 	struct slice name;        /* that the client gives its connection */
 	struct slice address;     /* without the port; a breaker is kept for each */
 	struct slice certificate; /* common name of the one that was verified */
-	const char *protocol;     /* "tidemq", "stomp" */
+	const char *protocol;     /* "line", "stomp" */
 	bool is_tls;
 	bool is_local;                    /* from this machine */
 	struct decision_context *context; /* NULL: live */
@@ -53,6 +53,9 @@ struct auth_decision {
 	struct auth_identity identity;
 };
 void auth_decision_deinit(struct auth_decision *d);
+
+/* The address of a peer, "127.0.0.1:50412", without the port; of a Unix socket no data. */
+struct slice auth_address(const char *peer);
 
 /* Does any script of the active generation have such a function? */
 bool auth_has_authenticate(const struct engine *e);
