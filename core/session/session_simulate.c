@@ -81,7 +81,8 @@ static void write_table_login(struct json *j, const struct session *s, struct sl
 		write_table(j, "password", "its password is asked");
 }
 
-int session_simulate_login(struct session *s, const struct simulate_login *what, struct reply *r, struct error *err)
+int session_simulate_login(struct session *s, const struct simulate_login *what,
+			   struct reply *r, struct error *err)
 {
 	struct decision_context context = dry;
 	struct slice vhost = vhost_of(s, what->vhost);
@@ -149,7 +150,8 @@ static void write_table_access(struct json *j, const struct user *u,
 		json_member_text(j, "pattern", grant->patterns[action].text);
 }
 
-int session_simulate_access(struct session *s, const struct simulate_access *what, struct reply *r, struct error *err)
+int session_simulate_access(struct session *s, const struct simulate_access *what,
+			    struct reply *r, struct error *err)
 {
 	struct decision_context context = dry;
 	struct slice vhost = vhost_of(s, what->vhost);

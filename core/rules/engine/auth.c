@@ -26,18 +26,6 @@ void auth_decision_deinit(struct auth_decision *d)
 	}
 }
 
-struct slice auth_address(const char *peer)
-{
-	const char *colon = peer ? strrchr(peer, ':') : NULL;
-	struct slice host = { peer, colon ? (size_t)(colon - peer) : 0 };
-
-	if (!colon)
-		return (struct slice){ 0 };
-	if (host.len > 2 && host.data[0] == '[' && colon[-1] == ']')
-		host = (struct slice){ peer + 1, host.len - 2 };
-	return host;
-}
-
 bool auth_has_authenticate(const struct engine *e)
 {
 	return e->current && e->current->authenticate_count > 0;

@@ -54,9 +54,6 @@ struct auth_decision {
 };
 void auth_decision_deinit(struct auth_decision *d);
 
-/* The address of a peer, "127.0.0.1:50412", without the port; of a Unix socket no data. */
-struct slice auth_address(const char *peer);
-
 /* Does any script of the active generation have such a function? */
 bool auth_has_authenticate(const struct engine *e);
 bool auth_has_authorize(const struct engine *e);
