@@ -239,6 +239,16 @@ int server_check_address(uv_loop_t *loop, const char *address, struct error *err
 		    : resolve(loop, address, &addr, err);
 }
 
+bool server_is_exposed(uv_loop_t *loop, const char *address)
+{
+	const char *host = strncmp(address, "tls:", 4) == 0 ? address + 4 : address;
+	struct sockaddr_storage addr;
+	struct error ignored;
+
+	return !unix_path(address) &&
+	       (resolve(loop, host, &addr, &ignored) < 0 || !server_is_loopback(&addr));
+}
+
 /* Who may connect to a socket: before it listens nobody can. */
 static int set_owner(const struct server *s, const char *path, struct error *err)
 {

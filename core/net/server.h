@@ -85,6 +85,10 @@ TIDE_MUST_USE int server_listen(struct server *s, const char *address,
 TIDE_MUST_USE int server_check_address(uv_loop_t *loop, const char *address,
 				       struct error *err);
 
+/* Others than this machine can reach the address, which server_check_address has taken;
+ * it may block. */
+bool server_is_exposed(uv_loop_t *loop, const char *address);
+
 /* The end of a loop turn. */
 void server_turn(struct server *s);
 

@@ -31,10 +31,14 @@ void service_users_deinit(struct service *s)
 	login_deinit(&s->login);
 }
 
+bool service_users_has_any(const struct service *s)
+{
+	return users_count(&s->broker->users) > 0 || service_users_scripts(s);
+}
+
 bool service_users_is_open(const struct service *s)
 {
-	return !s->broker->config.must_log_in && users_count(&s->broker->users) == 0 &&
-	       !service_users_scripts(s);
+	return !s->broker->config.must_log_in && !service_users_has_any(s);
 }
 
 struct engine *service_users_scripts(const struct service *s)
