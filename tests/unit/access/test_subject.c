@@ -200,14 +200,30 @@ static void a_copy_outlives_its_original(void **state)
 
 	subject_init(&s, &env, SLICE("/"));
 	subject_set_user(&s, u);
-	subject_set_peer(&s, "127.0.0.1:5");
+	subject_set_address(&s, "127.0.0.1:5");
 	subject_copy(&copy, &s);
 	subject_deinit(&s);
 	user_unref(u);
-	assert_string_equal(copy.peer, "127.0.0.1:5");
+	assert_string_equal(copy.address, "127.0.0.1");
 	assert_string_equal(ask(&copy, USER_WRITE, SUBJECT_EXCHANGE, "x"), "");
 	assert_string_not_equal(ask(&copy, USER_WRITE, SUBJECT_EXCHANGE, "y"), "");
 	subject_deinit(&copy);
+}
+
+static void an_address_has_no_port(void **state)
+{
+	struct subject s;
+
+	subject_init(&s, &env, SLICE("/"));
+	subject_set_address(&s, "[2001:db8::1]:50412");
+	assert_string_equal(s.address, "2001:db8::1");
+	subject_set_address(&s, "10.0.0.1:50412");
+	assert_string_equal(s.address, "10.0.0.1");
+	subject_set_address(&s, "unix");
+	assert_null(s.address);
+	subject_set_address(&s, NULL);
+	assert_null(s.address);
+	subject_deinit(&s);
 }
 
 int main(void)
@@ -222,6 +238,7 @@ int main(void)
 		cmocka_unit_test(a_deleted_user_may_do_nothing),
 		cmocka_unit_test(tags_are_asked_for),
 		cmocka_unit_test(a_copy_outlives_its_original),
+		cmocka_unit_test(an_address_has_no_port),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
