@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "host/log.h"
 #include "proto/line/line.h"
+#include "proto/stomp/stomp.h"
 
 #define WRITE_IOVECS 64
 #define LINGER_MS 2000
@@ -109,9 +110,58 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
 	*out = uv_buf_init(c->server->read_buf + held, SERVER_READ_BYTES);
 }
 
+static void speak(struct conn *c, const struct protocol_kind *kind)
+{
+	const struct protocol_spec spec = {
+		.service = c->server->service,
+		.out = &c->out,
+		.ops = &ops,
+		.ctx = c,
+		.payload_max = c->server->config.payload_max,
+	};
+
+	c->protocol = mem_alloc(kind->size);
+	kind->init(c->protocol, &spec);
+}
+
+static void end_session(struct conn *c)
+{
+	struct protocol *p = c->protocol;
+
+	if (!p)
+		return;
+	c->protocol = NULL;
+	p->kind->deinit(p);
+	mem_free(p);
+}
+
+/* Until the first line is there it is a connection of the line protocol. False: more must
+ * come. */
+static bool choose_protocol(struct conn *c, const char *data, size_t len)
+{
+	int claim = stomp_claim(data, len);
+
+	if (claim == TIDE_AGAIN)
+		return false;
+	c->is_settled = true;
+	if (claim) {
+		end_session(c);
+		speak(c, &stomp_protocol);
+	}
+	return true;
+}
+
 static size_t feed_protocol(struct conn *c, char *data, size_t len)
 {
-	return c->protocol->kind->feed(c->protocol, data, len);
+	size_t at = 0;
+
+	if (!c->is_settled) {
+		while (at < len && (data[at] == '\n' || data[at] == '\r'))
+			at++;
+		if (at == len || !choose_protocol(c, data + at, len - at))
+			return at;
+	}
+	return at + c->protocol->kind->feed(c->protocol, data + at, len - at);
 }
 
 static void stop_reading(struct conn *c)
@@ -330,17 +380,6 @@ static void on_handle_closed(uv_handle_t *handle)
 	server_conn_gone(s);
 }
 
-static void end_session(struct conn *c)
-{
-	struct protocol *p = c->protocol;
-
-	if (!p)
-		return;
-	c->protocol = NULL;
-	p->kind->deinit(p);
-	mem_free(p);
-}
-
 static void close_now(struct conn *c)
 {
 	if (c->is_closed)
@@ -518,20 +557,6 @@ static void refuse(struct conn *c)
 
 	out_append(&c->out, text, (size_t)len);
 	op_finish(c);
-}
-
-static void speak(struct conn *c, const struct protocol_kind *kind)
-{
-	const struct protocol_spec spec = {
-		.service = c->server->service,
-		.out = &c->out,
-		.ops = &ops,
-		.ctx = c,
-		.payload_max = c->server->config.payload_max,
-	};
-
-	c->protocol = mem_alloc(kind->size);
-	kind->init(c->protocol, &spec);
 }
 
 void conn_accept(struct server *s, uv_stream_t *listener)

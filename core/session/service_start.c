@@ -14,6 +14,7 @@
 #include "schedule/scheduler.h"
 #include "service_access.h"
 #include "service_rules.h"
+#include "service_users.h"
 
 static void start_failed(struct service *s, int status, const char *why)
 {
@@ -38,6 +39,7 @@ static void on_schedules_loaded(void *ctx, int status, const char *text)
 		return;
 	s->broker->is_started = true;
 	service_access_recheck(s);
+	service_users_check_open(s);
 	s->hooks.on_started(s->hooks.ctx, NULL);
 	scheduler_start(s->scheduler);
 	if (s->has_changed_rules)

@@ -51,6 +51,7 @@ void session_destroy(struct session *s)
 	}
 	channel_deinit(&s->zero);
 	session_settle_cancel(s);
+	session_login_cancel(s);
 	drop_exclusive(s);
 	if (s->vhost)
 		vhost_leave(s->vhost);
@@ -79,6 +80,11 @@ int session_set_vhost(struct session *s, struct slice name, struct error *err)
 	vhost_leave(s->vhost);
 	s->vhost = v;
 	return TIDE_OK;
+}
+
+bool session_has_vhost(const struct session *s, struct slice name)
+{
+	return vhost_find(s->broker, name) != NULL;
 }
 
 void session_set_name(struct session *s, struct slice name)
@@ -153,6 +159,7 @@ bool session_is_held(const struct session *s, bool is_receiving)
 {
 	return s->pending >= s->broker->config.replies_max ||
 	       s->documents >= DOCUMENTS_MAX || s->settling || s->committing ||
+	       s->logging_in || s->is_founder ||
 	       (s->service->is_blocked && !s->transactions &&
 		(is_receiving ? !service_pressure_may_receive(s->service, s)
 			      : s->has_published));
@@ -218,6 +225,11 @@ void session_close_channel(struct channel *ch, struct reply *r)
 	reply_ok(r);
 }
 
+uint64_t session_route_version(const struct session *s)
+{
+	return s->broker->route_version;
+}
+
 bool session_is_answered(const struct session *s)
 {
 	return s->pending == 0;
@@ -237,5 +249,6 @@ struct session_facts session_facts(const struct session *s)
 {
 	const struct broker_config *c = &s->broker->config;
 
-	return (struct session_facts){ vhost_slice(s->vhost), c->node, c->channels_max };
+	return (struct session_facts){ vhost_slice(s->vhost), s->number, c->node,
+				       c->channels_max };
 }
