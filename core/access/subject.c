@@ -208,11 +208,19 @@ static int ask_table(const struct subject *s, enum user_action action,
 	return deny(s, action, kind, name, err);
 }
 
+/* Protocols ask before: nobody comes here who has not logged in. */
+static int refuse_stranger(struct error *err)
+{
+	return error_set(err, TIDE_EDENIED, "log in first");
+}
+
 int subject_ask(struct subject *s, enum user_action action, enum subject_kind kind,
 		struct slice name, struct error *err)
 {
 	int rc = TIDE_EMPTY;
 
+	if (!s->user)
+		return refuse_stranger(err);
 	if (s->user->is_deleted)
 		return error_set(err, TIDE_EDENIED, "user '%s' was deleted",
 				 s->user->name);
@@ -233,7 +241,7 @@ bool subject_may_all(const struct subject *s, enum user_action action)
 
 	if (subject_is_free(s))
 		return true;
-	if (s->env->scripts || s->user->is_deleted)
+	if (s->env->scripts || !s->user || s->user->is_deleted)
 		return false;
 	grant = user_grant_find(s->user, slice_from(s->vhost));
 	return grant && grant->patterns[action].is_all;
@@ -242,7 +250,11 @@ bool subject_may_all(const struct subject *s, enum user_action action)
 int subject_check_tag(const struct subject *s, enum user_tag tag, const char *what,
 		      struct error *err)
 {
-	if (!s->user || (user_has_tag(s->user, tag) && !s->user->is_deleted))
+	if (subject_is_free(s))
+		return TIDE_OK;
+	if (!s->user)
+		return refuse_stranger(err);
+	if (user_has_tag(s->user, tag) && !s->user->is_deleted)
 		return TIDE_OK;
 	return error_set(err, TIDE_EDENIED,
 			 "%s needs a user with the tag %s, and user '%s' has not", what,

@@ -1,7 +1,7 @@
 /* subject.h: who acts: a user in a vhost, asked before anything is done for it.
  *
  * Each session has one. What the broker does by itself (schedules, dead letters) has
- * none: a NULL subject may do all, and so may one without a user.
+ * none: a NULL subject may do all. So may one without a user, while nobody must log in.
  *
  * The scripts of rules/auth/ that have `authorize` are asked first, then the patterns of
  * the user's grant. What was allowed is remembered for a number of names, until
@@ -18,6 +18,7 @@ enum subject_kind { SUBJECT_EXCHANGE, SUBJECT_QUEUE, SUBJECT_TOPIC, SUBJECT_LOCK
 struct subject_env {
 	/* Raised when anything has changed that decisions depend on. */
 	uint64_t version;
+	bool must_log_in;
 	struct engine *scripts; /* that has `authorize`; NULL: there is none */
 };
 
@@ -43,7 +44,7 @@ void subject_set_address(struct subject *s, const char *address);
 /* Nobody is asked about it: it may do all. Accepts NULL. */
 static inline bool subject_is_free(const struct subject *s)
 {
-	return !s || !s->user;
+	return !s || (!s->user && !s->env->must_log_in);
 }
 /* Likewise of one action: no name makes a difference. */
 bool subject_may_all(const struct subject *s, enum user_action action);

@@ -48,6 +48,23 @@ static void who_is_nobody_may_do_all(void **state)
 	subject_deinit(&s);
 }
 
+static void who_is_nobody_may_do_nothing_when_all_must_log_in(void **state)
+{
+	struct subject s;
+	struct error err;
+
+	subject_init(&s, &env, SLICE("/"));
+	env.must_log_in = true;
+	assert_string_equal(ask(&s, USER_WRITE, SUBJECT_EXCHANGE, "x"), "log in first");
+	assert_false(subject_may_all(&s, USER_WRITE));
+	assert_int_equal(subject_check_tag(&s, USER_MONITOR, "LIST", &err), TIDE_EDENIED);
+	/* The broker's own work goes on. */
+	assert_string_equal(ask(NULL, USER_WRITE, SUBJECT_EXCHANGE, "x"), "");
+	env.must_log_in = false;
+	assert_string_equal(ask(&s, USER_WRITE, SUBJECT_EXCHANGE, "x"), "");
+	subject_deinit(&s);
+}
+
 static void each_action_goes_by_its_pattern(void **state)
 {
 	struct user *u = make_user("^own-", "^orders", "");
@@ -230,6 +247,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(who_is_nobody_may_do_all),
+		cmocka_unit_test(who_is_nobody_may_do_nothing_when_all_must_log_in),
 		cmocka_unit_test(each_action_goes_by_its_pattern),
 		cmocka_unit_test(a_vhost_without_a_grant_is_closed),
 		cmocka_unit_test(all_is_allowed_by_a_pattern_for_all_alone),
