@@ -11,7 +11,7 @@
 #include "base/mem.h"
 
 /* Of what the other side said first, for a sentence. */
-#define FIRST_BYTES 48
+#define FIRST_BYTES 96
 /* What a record adds to its plaintext, at most. */
 #define RECORD_EXTRA 64
 
