@@ -158,7 +158,8 @@ bool damage_is_of_key(enum damage_kind kind, const struct layout_name *name)
 		       name->partition_key == LAYOUT_DAY;
 	case DAMAGE_VHOST:
 		return name->kind == LAYOUT_TOPICS || name->kind == LAYOUT_TOPIC ||
-		       (name->kind == LAYOUT_TABLE && name->table != STORE_VHOSTS);
+		       (name->kind == LAYOUT_TABLE &&
+			layout_table_has_vhost(name->table));
 	default:
 		return false;
 	}

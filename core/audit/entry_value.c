@@ -1,5 +1,6 @@
 #include "entry_value.h"
 
+#include "access/user.h"
 #include "broker/queue_config.h"
 
 static int refuse(struct error *err, const char *should)
@@ -107,6 +108,17 @@ static int check_partition(enum layout_partition_key key,
 			   "<offset> <position> <time>");
 }
 
+/* What it says holds no password. */
+static int check_user(const struct store_walk_row *row, struct error *err)
+{
+	struct user *u;
+	int rc = user_parse(row->member, row->value, &u, err);
+
+	if (rc == TIDE_OK)
+		user_unref(u);
+	return rc;
+}
+
 static int check_table(enum store_table table, const struct store_walk_row *row,
 		       struct error *err)
 {
@@ -123,6 +135,8 @@ static int check_table(enum store_table table, const struct store_walk_row *row,
 		return check_pause(row, err);
 	case STORE_LOCKS:
 		return check_lock(row->value, err);
+	case STORE_USERS:
+		return check_user(row, err);
 	default:
 		return TIDE_OK;
 	}

@@ -49,9 +49,8 @@ static int parse_port(struct slice text, struct url *out, struct error *err)
 	uint64_t port;
 
 	if (!slice_to_uint(text, 65535, &port) || port == 0)
-		return error_set(err, TIDE_ESYNTAX,
-				 "the port '%" SLICE_FMT "' must be 1-65535",
-				 SLICE_ARG(text));
+		/* It may be a password with a / in it. */
+		return error_set(err, TIDE_ESYNTAX, "the port must be 1-65535");
 	out->port = (unsigned)port;
 	return TIDE_OK;
 }

@@ -1,7 +1,8 @@
 /* waiter.h: a count of steps that must end before a callback runs.
  *
  * Embedded in what waits. `remaining` starts at 1 for its creator: it cannot complete
- * while steps are still being added. The first failure is kept. */
+ * while steps are still being added. The first failure is kept, with what was said of it
+ * last: many steps may fail for one reason. */
 #pragma once
 
 #include <stddef.h>
@@ -31,7 +32,7 @@ static inline void waiter_add(struct waiter *w)
 /* One thing is done. After the last, on_done may have freed the waiter. */
 static inline void waiter_done(struct waiter *w, int status, const char *text)
 {
-	if (status < 0 && w->status == 0) {
+	if (status < 0 && (w->status == 0 || w->status == status)) {
 		w->status = status;
 		w->text = text;
 	}

@@ -145,6 +145,7 @@ void broker_destroy(struct broker *b)
 	journal_destroy(b->journal);
 	partition_env_deinit(&b->partitions);
 	retention_destroy(b->retention);
+	users_deinit(&b->users);
 	pool_deinit(&b->id_appends);
 	dedupe_destroy(b->dedupe);
 	route_cache_free(b->route);

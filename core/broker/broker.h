@@ -6,7 +6,9 @@
 
 #include <uv.h>
 
+#include "access/subject.h"
 #include "base/heap.h"
+#include "access/users.h"
 #include "base/rate.h"
 #include "base/msg.h"
 #include "base/table.h"
@@ -103,14 +105,16 @@ struct broker {
 	struct engine *engine; /* of the active rules */
 	struct ruleset active_rules;
 	struct ruleset *candidates[RULESET_SLOTS]; /* NULL where there is none */
-	struct watcher watcher;                    /* empty: nobody looks at decisions */
-	struct dedupe *dedupe;                     /* publish ids that have been seen */
+	struct subject_env subjects; /* of sessions, and what they have begun */
+	struct watcher watcher;      /* empty: nobody looks at decisions */
+	struct dedupe *dedupe;       /* publish ids that have been seen */
 	struct journal *journal;
 	struct shared_sync shared_sync;
 	struct shard_env env;
 	struct partition_env partitions; /* of all topics */
 	struct topic_list topics;        /* all, in the order of their making */
 	struct retention *retention;
+	struct users users;
 	struct pool id_appends; /* topic_ids.h */
 	const struct topic_hooks *topic_hooks;
 	struct group_env groups;

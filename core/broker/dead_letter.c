@@ -105,7 +105,7 @@ void dead_letter(struct entry *e, const char *reason, const char *rule)
 		shard_bury(e);
 		return;
 	}
-	if (move_start(e, copy, &ops, q) == TIDE_OK)
+	if (move_start(e, copy, NULL, &ops, q) == TIDE_OK)
 		dead_letter_count(q);
 	msg_unref(copy);
 }

@@ -1,6 +1,7 @@
 #include "decide.h"
 
 #include "base/mem.h"
+#include "address.h"
 #include "broker.h"
 #include "rules/engine/strategy.h"
 
@@ -108,6 +109,35 @@ static void drop_copy(struct filtering *f, unsigned at)
 	d->copy_count--;
 }
 
+/* Where a filter sends it, the subject must be allowed to publish, as to the address that
+ * it has named itself. */
+static int check_address(const struct decide_spec *spec, const struct outcome *o,
+			 struct error *err)
+{
+	const struct msg *asked = spec->msg, *m = o->msg;
+	struct error why;
+	int rc;
+
+	if (slice_is_equal(m->exchange, asked->exchange) &&
+	    (m->exchange.len > 0 || slice_is_equal(m->key, asked->key)))
+		return TIDE_OK;
+	rc = address_check(spec->subject, spec->vhost, m->exchange, m->key, &why);
+	if (rc == TIDE_OK)
+		return TIDE_OK;
+	return error_set(err, rc, "%s:%d sends the %s elsewhere: %s", o->sender,
+			 o->sender_line, o->number ? "copy" : "message", why.text);
+}
+
+static int check_addresses(const struct decision *d, const struct decide_spec *spec,
+			   struct error *err)
+{
+	int rc = check_address(spec, &d->first, err);
+
+	for (unsigned i = 0; rc == TIDE_OK && i < d->copy_count; i++)
+		rc = check_address(spec, &d->copies[i], err);
+	return rc;
+}
+
 static int run_filters(struct decision *d, const struct decide_spec *spec,
 		       struct error *err)
 {
@@ -131,7 +161,9 @@ static int run_filters(struct decision *d, const struct decide_spec *spec,
 			i++;
 		}
 	}
-	return rc;
+	return rc == TIDE_OK && !subject_is_free(spec->subject)
+		       ? check_addresses(d, spec, err)
+		       : rc;
 }
 
 /* The exchange that the message names, or a filter has named. */

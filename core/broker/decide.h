@@ -7,6 +7,7 @@
  * anything is declared, deleted or bound. */
 #pragma once
 
+#include "access/subject.h"
 #include "route.h"
 #include "rules/api/decision_context.h"
 #include "rules/engine/filter.h"
@@ -62,6 +63,7 @@ struct decide_spec {
 	const struct ruleset *rules;
 	struct decision_context *context; /* NULL: that of a live publish */
 	struct vhost *vhost;
+	struct subject *subject;   /* who publishes; NULL: the broker itself */
 	struct exchange *exchange; /* NULL: that which the message names */
 	struct msg *msg;
 	int64_t now_ms; /* delays that filters set count from here */
@@ -79,7 +81,8 @@ struct decide_spec {
 	void *ctx;
 };
 
-/* TIDE_EREJECTED when a filter refuses the message, TIDE_ERULE when a script fails:
+/* TIDE_EREJECTED when a filter refuses the message; TIDE_EDENIED when one sends it, or a
+ * copy, where the subject may not; TIDE_ERULE when a script fails:
  * then an outcome has the picks that were made before. TIDE_ENOTFOUND: the exchange that
  * the message names. Call decide_deinit in every case. */
 TIDE_MUST_USE int decide(struct decision *d, const struct decide_spec *spec,

@@ -43,7 +43,7 @@ const char *definition_kind(enum store_table table)
 		[STORE_VHOSTS] = "vhost",     [STORE_EXCHANGES] = "exchange",
 		[STORE_QUEUES] = "queue",     [STORE_TOPICS] = "topic",
 		[STORE_BINDINGS] = "binding", [STORE_PAUSES] = "pause",
-		[STORE_LOCKS] = "lock",
+		[STORE_LOCKS] = "lock",       [STORE_USERS] = "user",
 	};
 
 	return names[table];

@@ -306,6 +306,11 @@ void group_settle_count_nack(const struct run *run)
 	queue_of(claim_of(run))->counters.nacked++;
 }
 
+const struct queue *group_settle_queue(const struct run *run)
+{
+	return queue_of(claim_of(run));
+}
+
 bool group_settle_comes_again(const struct run *run)
 {
 	return claim_of(run)->group->name != NULL;

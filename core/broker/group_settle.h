@@ -35,6 +35,8 @@ void group_settle_count_nack(const struct run *run);
 bool group_settle_comes_again(const struct run *run);
 /* The run comes again, unpunished: its consumer went away at work on another. */
 void group_settle_return(struct run *run);
+/* The topic of its messages. */
+const struct queue *group_settle_queue(const struct run *run);
 /* Nothing of the claim is held any more: its holders forget it. A claim_reset or the end
  * of the claim follows. */
 void group_settle_forget(struct group_claim *gc);

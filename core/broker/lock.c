@@ -324,6 +324,24 @@ static void lapse_later(struct lock *l)
 	heap_set(&b->lock_lapses, &l->timer, b->mono_ms + l->ttl_ms);
 }
 
+void lock_holder_recheck(struct lock_holder *h, lock_may_have_fn may_have, void *ctx)
+{
+	struct lock_wait *w, *next_wait;
+	struct lock *l, *next;
+	struct error err;
+
+	for (w = LIST_FIRST(&h->waits); w; w = next_wait) {
+		next_wait = LIST_NEXT(w, holder_link);
+		if (!may_have(ctx, name_of(w->lock), &err))
+			fail_wait(w, err.code, err.text);
+	}
+	for (l = LIST_FIRST(&h->locks); l; l = next) {
+		next = LIST_NEXT(l, held_link);
+		if (!may_have(ctx, name_of(l), &err))
+			lapse_later(l);
+	}
+}
+
 void lock_holder_end(struct lock_holder *h)
 {
 	struct lock *l;

@@ -2,6 +2,7 @@
 
 #include "base/container.h"
 #include "base/mem.h"
+#include "address.h"
 #include "broker.h"
 #include "publish.h"
 
@@ -46,11 +47,14 @@ static void on_copied(struct waiter *w)
 	b->is_ending_moves = false;
 }
 
-int move_publish(struct vhost *v, struct msg *m, struct waiter *w, struct error *err)
+int move_publish(struct vhost *v, struct msg *m, struct subject *subject,
+		 struct waiter *w, struct error *err)
 {
-	struct decide_spec spec = { .vhost = v, .msg = m };
+	struct decide_spec spec = { .vhost = v, .subject = subject, .msg = m };
 	struct published ignored;
 
+	if (address_check(subject, v, m->exchange, m->key, err) < 0)
+		return err->code;
 	if (m->exchange.len) {
 		spec.exchange = exchange_find(v, m->exchange);
 		if (!spec.exchange)
@@ -61,7 +65,8 @@ int move_publish(struct vhost *v, struct msg *m, struct waiter *w, struct error 
 	return publish_message(&spec, true, w, &ignored, err);
 }
 
-int move_start(struct entry *e, struct msg *copy, const struct move_ops *ops, void *ctx)
+int move_start(struct entry *e, struct msg *copy, struct subject *subject,
+	       const struct move_ops *ops, void *ctx)
 {
 	struct queue *q = entry_queue(e);
 	struct move *move = mem_zalloc(sizeof(*move));
@@ -75,7 +80,7 @@ int move_start(struct entry *e, struct msg *copy, const struct move_ops *ops, vo
 	move->ops = ops;
 	move->ctx = ctx;
 	shard_set_moving(e);
-	rc = move_publish(q->vhost, copy, &move->waiter, &err);
+	rc = move_publish(q->vhost, copy, subject, &move->waiter, &err);
 	waiter_done(&move->waiter, rc, rc < 0 ? err.text : NULL);
 	return rc;
 }

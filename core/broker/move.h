@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "shard/entry.h"
 
+struct subject;
 struct vhost;
 struct waiter;
 
@@ -18,10 +19,12 @@ struct move_ops {
 };
 
 /* Publish `copy` to the exchange that it names, and take the message out of circulation.
- * Nobody holds it. A copy that no queue takes is refused. The calls may come before this
- * returns. Gives what publish_message gives. */
-int move_start(struct entry *e, struct msg *copy, const struct move_ops *ops, void *ctx);
+ * Nobody holds it. NULL as subject: the broker itself does it. A copy that no queue takes
+ * is refused. The calls may come before this returns. Gives what publish_message gives.
+ */
+int move_start(struct entry *e, struct msg *copy, struct subject *subject,
+	       const struct move_ops *ops, void *ctx);
 
 /* The copy alone: publish it to the exchange that it names. */
-TIDE_MUST_USE int move_publish(struct vhost *v, struct msg *copy, struct waiter *w,
-			       struct error *err);
+TIDE_MUST_USE int move_publish(struct vhost *v, struct msg *copy, struct subject *subject,
+			       struct waiter *w, struct error *err);

@@ -165,13 +165,30 @@ static void finish_deletions(struct recovery *r, bool is_complete)
 			 count);
 }
 
+/* Who cannot be read cannot log in; and as long as he is there, all must. */
+static void take_user(struct broker *b, const struct store_definition *d)
+{
+	struct error err;
+
+	if (users_restore(&b->users, d->name, d->value, &err) < 0)
+		log_error("user '%" SLICE_FMT
+			  "' cannot log in, and is left as it is in Redis: its value %s",
+			  SLICE_ARG(d->name), err.text);
+}
+
 static void on_definition(void *ctx, const struct store_definition *d)
 {
 	struct recovery *r = ctx;
 	struct vhost *v;
 	struct error err;
-	int rc = vhost_recover(r->broker, d->table == STORE_VHOSTS ? d->name : d->vhost,
-			       &v, &err);
+	int rc;
+
+	if (d->table == STORE_USERS) {
+		take_user(r->broker, d);
+		return;
+	}
+	rc = vhost_recover(r->broker, d->table == STORE_VHOSTS ? d->name : d->vhost, &v,
+			   &err);
 
 	if (rc == TIDE_OK && d->table == STORE_EXCHANGES)
 		take_exchange(v, d);

@@ -30,6 +30,7 @@ static void end(struct redrive *r)
 			  "%s; %" PRIu64 " messages were sent back before", r->err.text,
 			  r->moved);
 	msg_match_deinit(&r->match);
+	subject_deinit(&r->subject);
 	if (!r->broker->is_closing)
 		vhost_leave(r->vhost);
 	r->on_end(r);
@@ -39,7 +40,8 @@ static void end(struct redrive *r)
 static bool is_of_message(int code)
 {
 	return code == TIDE_EUNROUTABLE || code == TIDE_ENOTFOUND ||
-	       code == TIDE_EREJECTED || code == TIDE_ERULE || code == TIDE_ETOOLARGE;
+	       code == TIDE_EREJECTED || code == TIDE_ERULE || code == TIDE_ETOOLARGE ||
+	       code == TIDE_EDENIED;
 }
 
 static void stay(struct redrive *r, int code, const char *text)
@@ -124,7 +126,7 @@ static bool send_back(struct redrive *r, struct entry *e)
 	r->started++;
 	r->open++;
 	waiter_add(&r->waiter);
-	(void)move_start(e, copy, &move_ops, r);
+	(void)move_start(e, copy, &r->subject, &move_ops, r);
 	msg_unref(copy);
 	return true;
 }

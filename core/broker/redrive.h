@@ -6,14 +6,16 @@
  * sent back a second time. */
 #pragma once
 
+#include "access/subject.h"
 #include "queue_scan.h"
 
 struct redrive {
 	/* The caller's. */
 	struct msg_match match;
-	char *exchange; /* where to; NULL: as the headers of each message say */
-	char *key;      /* with an exchange; NULL: likewise */
-	uint64_t max;   /* messages to send back */
+	char *exchange;         /* where to; NULL: as the headers of each message say */
+	char *key;              /* with an exchange; NULL: likewise */
+	uint64_t max;           /* messages to send back */
+	struct subject subject; /* who asks for it, and must be allowed to publish them */
 	/* `err`, when its code < 0, says what it has ended by. The call frees it. */
 	void (*on_end)(struct redrive *r);
 

@@ -25,6 +25,7 @@ struct transaction_settle {
 
 struct transaction {
 	struct vhost *vhost;
+	struct subject *subject; /* who publishes */
 	struct transaction_publish *publishes;
 	size_t publish_count, publish_cap;
 	size_t filtered; /* of these: they have a decision */
@@ -32,11 +33,12 @@ struct transaction {
 	size_t settle_count, settle_cap;
 };
 
-struct transaction *transaction_create(struct vhost *v)
+struct transaction *transaction_create(struct vhost *v, struct subject *subject)
 {
 	struct transaction *t = mem_zalloc(sizeof(*t));
 
 	t->vhost = v;
+	t->subject = subject;
 	return t;
 }
 
@@ -118,7 +120,9 @@ static int begin(struct broker *b, struct msg *m, struct error *err)
 
 static int filter(struct transaction *t, struct transaction_publish *p, struct error *err)
 {
-	struct decide_spec spec = { .vhost = t->vhost, .msg = p->msg };
+	struct decide_spec spec = { .vhost = t->vhost,
+				    .subject = t->subject,
+				    .msg = p->msg };
 	int rc = begin(t->vhost->broker, p->msg, err);
 
 	if (rc < 0)
@@ -156,7 +160,9 @@ static int check_topic(const struct decision *d, struct error *err)
 
 static int route(struct transaction *t, struct transaction_publish *p, struct error *err)
 {
-	struct decide_spec spec = { .vhost = t->vhost, .msg = p->msg };
+	struct decide_spec spec = { .vhost = t->vhost,
+				    .subject = t->subject,
+				    .msg = p->msg };
 	int rc = publish_route(&p->decision, &spec, p->is_mandatory, err);
 
 	if (rc == TIDE_OK && publish_is_unsettled(&p->decision))

@@ -10,11 +10,13 @@
 #include "retry.h"
 
 struct msg;
+struct subject;
 struct transaction;
 struct vhost;
 struct waiter;
 
-struct transaction *transaction_create(struct vhost *v);
+/* @param subject  who publishes; it outlives the transaction */
+struct transaction *transaction_create(struct vhost *v, struct subject *subject);
 /* Accepts NULL. Nothing of it has taken place, unless transaction_commit has succeeded.
  */
 void transaction_destroy(struct transaction *t);

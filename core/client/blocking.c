@@ -5,7 +5,9 @@
 
 #include "base/mem.h"
 #include "base/percent.h"
-#include "client.h"
+#include "client_connect.h"
+#include "client_request.h"
+#include "encode.h"
 
 struct blocking {
 	uv_loop_t loop;
@@ -37,6 +39,8 @@ static int wait_until(struct tidemq_client *c, until_fn is_reached, const void *
 	struct blocking *b = c->blocking;
 
 	b->is_late = false;
+	/* The loop's clock stood still since the last call. */
+	uv_update_time(&b->loop);
 	if (timeout_ms >= 0)
 		uv_timer_start(&b->timer, on_late, (uint64_t)timeout_ms, 0);
 	while (!is_reached(c, ctx) && c->state < CLIENT_LOST && !b->is_late)
@@ -50,26 +54,34 @@ static int wait_until(struct tidemq_client *c, until_fn is_reached, const void *
 	return c->loss.status;
 }
 
-/* A late reply would be taken for that of the next request: end the connection. */
-static int give_up(struct tidemq_client *c, int64_t timeout_ms)
+/* A late reply would be taken for that of the next request: end the connection. With the
+ * option `reconnect` there will be another one, for all requests but this one. */
+static int give_up(struct tidemq_client *c, const void *call, int64_t timeout_ms)
 {
-	client_fail(&c->loss, TIDEMQ_ETIMEDOUT, "no reply within %" PRId64 " ms",
+	struct tidemq_error late;
+
+	client_fail(&late, TIDEMQ_ETIMEDOUT, "no reply within %" PRId64 " ms",
 		    timeout_ms);
-	client_lose(c);
-	c->error = c->loss;
-	return c->loss.status;
+	if (call)
+		client_request_withdraw(c, call);
+	if (!c->options.reconnect || c->state == CLIENT_UP) {
+		c->loss = late;
+		client_connect_lose(c);
+	}
+	c->error = late;
+	return late.status;
 }
 
 /* wait_until for a reply, `longer_ms` more than the request timeout. */
-static int wait_reply(struct tidemq_client *c, until_fn is_reached, const void *ctx,
+static int wait_reply(struct tidemq_client *c, until_fn is_reached, const void *call,
 		      int64_t longer_ms)
 {
 	int64_t timeout_ms = c->options.request_timeout_ms;
 
 	if (timeout_ms > 0)
 		timeout_ms += longer_ms;
-	int rc = wait_until(c, is_reached, ctx, timeout_ms);
-	return rc == TIDEMQ_ETIMEDOUT ? give_up(c, timeout_ms) : rc;
+	int rc = wait_until(c, is_reached, call, timeout_ms);
+	return rc == TIDEMQ_ETIMEDOUT ? give_up(c, call, timeout_ms) : rc;
 }
 
 /* A wait looks at the state instead. */
@@ -81,6 +93,21 @@ static void on_msg(struct tidemq_client *c, struct tidemq_msg *m, void *ctx)
 {
 	TAILQ_INSERT_TAIL(&c->blocking->inbox, container_of(m, struct msg_box, msg),
 			  link);
+}
+
+/* They have gone back to their queues, and come again. */
+static void on_stale(struct tidemq_client *c)
+{
+	struct blocking *b = c->blocking;
+	struct msg_box *box, *next;
+
+	for (box = TAILQ_FIRST(&b->inbox); box; box = next) {
+		next = TAILQ_NEXT(box, link);
+		if (box->msg.tag == 0)
+			continue;
+		TAILQ_REMOVE(&b->inbox, box, link);
+		tidemq_msg_free(&box->msg);
+	}
 }
 
 static void on_event(struct tidemq_client *c, unsigned channel, const char *text,
@@ -97,7 +124,7 @@ static void on_event(struct tidemq_client *c, unsigned channel, const char *text
 
 static bool is_settled(const struct tidemq_client *c, const void *ctx)
 {
-	return c->state >= CLIENT_UP;
+	return c->was_up || c->state >= CLIENT_LOST;
 }
 
 static void free_blocking(struct blocking *b)
@@ -153,8 +180,9 @@ struct tidemq_client *tidemq_connect(const char *url,
 		return NULL;
 	}
 	c->blocking = b;
-	/* The client's own timeout ends this wait. */
-	if (wait_until(c, is_settled, NULL, -1) == TIDEMQ_OK && c->state == CLIENT_UP)
+	c->on_stale = on_stale;
+	/* The client's own timeouts end this wait. */
+	if (wait_until(c, is_settled, NULL, -1) == TIDEMQ_OK && c->state <= CLIENT_UP)
 		return c;
 	if (err)
 		*err = c->loss;
@@ -198,17 +226,16 @@ static void on_call_done(struct tidemq_client *c, const struct tidemq_reply *rep
 				   (struct slice){ reply->text, reply->len });
 }
 
+/* Half a window, so that the next publications leave in one write. */
 static bool has_room(const struct tidemq_client *c, const void *ctx)
 {
-	/* Half a window, so that the next publications leave in one write. */
-	return c->in_flight <= c->options.window / 2 &&
-	       buf_len(&c->out) <= CLIENT_OUT_MAX;
+	return client_request_has_room(c);
 }
 
 /* Wait until a request may be sent. */
 static int make_room(struct tidemq_client *c)
 {
-	int rc = client_check(c);
+	int rc = client_request_check(c, false);
 
 	return rc == TIDEMQ_EBUSY ? wait_reply(c, has_room, NULL, 0) : rc;
 }
@@ -226,7 +253,7 @@ static int finish_call(struct tidemq_client *c, struct blocking_call *call, int 
 	}
 	if (!reply)
 		return rc;
-	*reply = client_failed_reply(&c->error);
+	*reply = client_request_failed_reply(&c->error);
 	reply->status = rc;
 	reply->is_document = call->is_document;
 	if (rc == TIDEMQ_OK) {

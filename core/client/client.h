@@ -1,81 +1,77 @@
 /* client.h: the inside of a client, asynchronous; blocking.c is built on it.
  *
- * A client passes through these states, in this order:
+ *   client.c          a client's life, and what the broker sends
+ *   client_connect.c  attempts to connect, HELLO, heartbeats, the loss of a connection
+ *   client_request.c  requests and their replies
+ *   client_restore.c  what a new connection is told of the old one
+ *   client_link.c     one connection: a socket
+ *
+ * A client passes through these states and may skip any:
  *
  *   CONNECTING -> GREETING (HELLO is sent) -> UP -> LOST -> CLOSING -> freed
  *
- * and may skip any. Requests wait for their replies in one list a channel;
- * what is sent is gathered in `out` until the loop is about to poll. */
+ * With the option `reconnect` a client that was UP goes back to CONNECTING, and passes
+ * through RESTORING after GREETING. Requests wait for their replies in one list a
+ * channel; what is sent is gathered in `out` until the loop is about to poll. */
 #pragma once
 
 #include <sys/queue.h>
 #include <uv.h>
 
 #include "base/table.h"
-#include "decoder.h"
-#include "encode.h"
+#include "client_link.h"
+#include "client_restore.h"
 #include "client_url.h"
-
-/* Bytes waiting to be sent, beyond which further requests are TIDEMQ_EBUSY. */
-#define CLIENT_OUT_MAX (64 * 1024 * 1024)
-
-struct pending {
-	TAILQ_ENTRY(pending) link;
-	tidemq_reply_fn on_reply;
-	void *ctx;
-};
-TAILQ_HEAD(pending_list, pending);
-
-struct client_channel {
-	unsigned number;
-	struct pending_list pending;
-	UT_hash_handle hh;
-};
+#include "decoder.h"
 
 enum client_state {
-	CLIENT_CONNECTING,
+	CLIENT_CONNECTING, /* or waiting for the next attempt */
 	CLIENT_GREETING,
+	CLIENT_RESTORING,
 	CLIENT_UP,
 	CLIENT_LOST,
 	CLIENT_CLOSING,
 };
 
 struct blocking;
+struct client_channel;
 
 struct tidemq_client {
 	uv_loop_t *loop;
 	enum client_state state;
-	struct client_url url;
+	struct client_url *urls;
+	size_t url_count;
+	size_t url_index;              /* of the present attempt */
 	struct tidemq_options options; /* with the defaults filled in */
 	char *name;                    /* options.name */
 	char *server_info;
 	struct tidemq_handlers handlers;
 	struct blocking *blocking; /* NULL for an asynchronous client */
+	/* Of blocking.c, or NULL: what was delivered and not handed out is stale. */
+	void (*on_stale)(struct tidemq_client *c);
 
-	union {
-		uv_handle_t handle;
-		uv_stream_t stream;
-		uv_tcp_t tcp;
-		uv_pipe_t pipe;
-	} socket;
-	bool socket_is_open;
-	uv_timer_t timer;     /* the connect timeout, then the heartbeat */
-	uv_prepare_t flusher; /* runs while `out` waits to be written */
-	unsigned handles;     /* that libuv has not yet given back */
-	uv_getaddrinfo_t resolve;
-	bool is_resolving;
-	struct addrinfo *addresses; /* what the name resolved to */
-	struct addrinfo *address;   /* the next one to try */
-	uv_connect_t connect;
-	int dial_error; /* of what failed before the loop ran */
-	uv_write_t write;
-	bool is_writing;
+	struct client_link *link; /* NULL between two attempts */
+	unsigned links;           /* that are not freed yet */
+	unsigned handles;         /* that libuv has not yet given back */
+	uv_timer_t timer;         /* the pause, the connect timeout, then the heartbeat */
+	uv_prepare_t flusher;     /* runs while `out` waits to be written */
+	unsigned silent_ticks;    /* of the heartbeat, since the broker was heard */
+
+	bool was_up;         /* a HELLO has been answered: a loss may be repaired */
+	bool is_quitting;    /* QUIT was sent: the next loss is the end */
+	unsigned attempts;   /* that failed since a connection lasted */
+	uint64_t lost_at_ms; /* of the loop's clock, as below */
+	uint64_t up_at_ms;
+	uint64_t random;
 
 	struct buf out;
-	struct buf writing; /* what libuv has */
 	struct decoder decoder;
 	struct client_channel *channels;
 	unsigned in_flight; /* requests without reply */
+	size_t kept_bytes;  /* of them, to be sent again over the next connection */
+	uint64_t id_prefix; /* of publishes to which the caller gave no id */
+	uint64_t next_id;
+	struct client_restore restore;
 
 	struct tidemq_error error;    /* of the last call */
 	struct tidemq_error loss;     /* why the connection ended */
@@ -84,20 +80,15 @@ struct tidemq_client {
 	void *on_closed_ctx;
 };
 
-/* End the connection for the reason in c->loss. Fails what is in flight and tells the
- * owner. Only from a callback of the loop. */
-void client_lose(struct tidemq_client *c);
-
-/* May a request be sent now? TIDEMQ_OK, TIDEMQ_EBUSY, TIDEMQ_ECLOSED. */
-TIDE_MUST_USE int client_check(struct tidemq_client *c);
-
-/* The reply to a request that has failed; its texts are those of `err`. */
-struct tidemq_reply client_failed_reply(const struct tidemq_error *err);
-
-/* Begin to connect; a failure is reported through the loop. */
-void dial_start(struct tidemq_client *c);
-/* The socket is connected: read, and say HELLO. */
-void client_greet(struct tidemq_client *c);
-void client_on_handle_closed(uv_handle_t *handle);
-/* Free a closing client once libuv holds nothing of it. */
+/* Nothing that libuv has holds the client any more? Free it, if it is closing. */
 void client_finish(struct tidemq_client *c);
+
+/* An EVT of the library's own; the text ends in a zero. */
+void client_event(struct tidemq_client *c, unsigned channel, const char *text);
+
+/* Tell options.on_state. */
+void client_tell(struct tidemq_client *c, enum tidemq_state state,
+		 const struct tidemq_error *why);
+
+/* What lies in the decoder. */
+void client_dispatch(struct tidemq_client *c);

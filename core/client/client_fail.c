@@ -18,6 +18,7 @@ static const struct {
 	{ TIDEMQ_EBUSY, "too many requests are unanswered" },
 	{ TIDEMQ_ECANCELLED, "the broker ended the subscription" },
 	{ TIDEMQ_EEVENT, "an event" },
+	{ TIDEMQ_ELOST, "the connection was lost before the reply" },
 };
 
 const char *tidemq_status_text(int status)

@@ -35,9 +35,9 @@ static int parse_query(struct slice query, struct client_url *out, struct error 
 			rc = url_decode(value, "password", &out->at.password, err);
 		else
 			rc = error_set(err, TIDE_ESYNTAX,
-				       "the option '%" SLICE_FMT
-				       "' is not one of vhost, user, pass",
-				       SLICE_ARG(name));
+				       "the option '%.*s' is not one of vhost, user, "
+				       "pass",
+				       SLICE_HEAD(name, 100));
 	}
 	return rc;
 }
@@ -70,6 +70,8 @@ static int parse(struct slice text, struct client_url *out, struct error *err)
 		if (rc == TIDE_OK)
 			rc = parse_vhost(vhost, out, err);
 	} else {
+		/* What follows the scheme may be a password. */
+		text.len = slice_find(text, ':');
 		rc = error_set(err, TIDE_ESYNTAX,
 			       "'%.*s' must begin with " SCHEME_TCP " or " SCHEME_UNIX,
 			       SLICE_HEAD(text, 100));
@@ -81,20 +83,50 @@ static int parse(struct slice text, struct client_url *out, struct error *err)
 	return rc;
 }
 
-int client_url_parse(const char *text, struct client_url *out, struct tidemq_error *err)
+/* Take the next URL off the list. */
+static struct slice take_url(struct slice *rest)
 {
-	struct error why;
+	struct slice all = *rest;
+	size_t at = 0;
 
-	*out = (struct client_url){ 0 };
-	if (parse(slice_from(text), out, &why) == TIDE_OK)
-		return TIDEMQ_OK;
-	client_url_deinit(out);
-	return client_fail(err, TIDEMQ_EINVAL, "the URL is wrong: %s", why.text);
+	do {
+		at += slice_find(slice_skip(all, at), ',');
+		*rest = slice_skip(all, at < all.len ? at + 1 : at);
+		at++;
+	} while (rest->len > 0 && !slice_has_prefix(*rest, SCHEME_TCP) &&
+		 !slice_has_prefix(*rest, SCHEME_UNIX));
+	return (struct slice){ all.data, at - 1 };
 }
 
-void client_url_deinit(struct client_url *u)
+void client_url_free(struct client_url *urls, size_t count)
 {
-	url_deinit(&u->at);
-	mem_free(u->vhost);
-	u->vhost = NULL;
+	for (size_t i = 0; i < count; i++) {
+		url_deinit(&urls[i].at);
+		mem_free(urls[i].vhost);
+	}
+	mem_free(urls);
+}
+
+int client_url_parse(const char *text, struct client_url **out, size_t *count,
+		     struct tidemq_error *err)
+{
+	struct slice rest = slice_from(text);
+	struct client_url *urls = NULL;
+	struct error why;
+	size_t n = 0;
+	int rc;
+
+	do {
+		urls = mem_realloc(urls, (n + 1) * sizeof(*urls));
+		urls[n] = (struct client_url){ 0 };
+		rc = parse(take_url(&rest), &urls[n++], &why);
+	} while (rest.len > 0 && rc == TIDE_OK);
+	*out = urls;
+	*count = n;
+	if (rc == TIDE_OK)
+		return TIDEMQ_OK;
+	client_url_free(urls, n);
+	*out = NULL;
+	*count = 0;
+	return client_fail(err, TIDEMQ_EINVAL, "the URL is wrong: %s", why.text);
 }

@@ -17,7 +17,11 @@ struct client_url {
 	char *vhost; /* never NULL */
 };
 
-/* TIDEMQ_OK, or TIDEMQ_EINVAL with a sentence; `out` is then empty. */
-TIDE_MUST_USE int client_url_parse(const char *text, struct client_url *out,
-				   struct tidemq_error *err);
-void client_url_deinit(struct client_url *u);
+/* Parse URLs with commas between them. A comma before anything but the scheme of a URL
+ * belongs to the URL.
+ *
+ * @return  TIDEMQ_OK, and the URLs are client_url_free's; or TIDEMQ_EINVAL with a
+ * sentence that shows no password */
+TIDE_MUST_USE int client_url_parse(const char *text, struct client_url **out,
+				   size_t *count, struct tidemq_error *err);
+void client_url_free(struct client_url *urls, size_t count);

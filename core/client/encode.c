@@ -7,53 +7,57 @@
 
 #define CHANNEL_MAX 65535
 
-/* The channel that the line is for, and whether it is a PUB. */
-static int inspect(struct slice line, unsigned *channel, bool *is_pub,
-		   struct tidemq_error *err)
+int encode_inspect(struct slice text, struct encode_line *out, struct tidemq_error *err)
 {
-	struct slice rest = line, word = slice_cut(&rest, ' ');
+	struct slice rest = text, word = slice_cut(&rest, ' ');
 	uint64_t n = 0;
 
-	if (line.len == 0)
+	if (text.len == 0)
 		return client_fail(err, TIDEMQ_EINVAL, "the request is empty");
-	if (memchr(line.data, '\n', line.len) || memchr(line.data, '\r', line.len))
+	if (memchr(text.data, '\n', text.len) || memchr(text.data, '\r', text.len))
 		return client_fail(err, TIDEMQ_EINVAL,
 				   "the request contains a line break");
 	if (slice_has_prefix(word, "@")) {
 		if (!slice_to_uint(slice_skip(word, 1), CHANNEL_MAX, &n) ||
-		    word.len == line.len)
+		    word.len == text.len)
 			return client_fail(
 				err, TIDEMQ_EINVAL,
 				"a channel is written '@N VERB' with N up to %d",
 				CHANNEL_MAX);
 		word = slice_cut(&rest, ' ');
 	}
-	*channel = (unsigned)n;
-	*is_pub = word.len == 3 && strncasecmp(word.data, "PUB", 3) == 0;
+	*out = (struct encode_line){
+		.text = text,
+		.channel = (unsigned)n,
+		.verb = word,
+		.words = rest,
+		.is_pub = word.len == 3 && strncasecmp(word.data, "PUB", 3) == 0,
+	};
 	return TIDEMQ_OK;
 }
 
-int encode_request(struct buf *out, struct slice line, struct slice payload,
-		   unsigned *channel, struct tidemq_error *err)
+int encode_request(struct buf *out, const struct encode_line *line, const char *id,
+		   struct slice payload, struct tidemq_error *err)
 {
-	bool is_pub = false;
-	int rc = inspect(line, channel, &is_pub, err);
+	size_t line_len = line->text.len + (id ? strlen(id) + 4 : 0);
 
-	if (rc != TIDEMQ_OK)
-		return rc;
-	if (payload.len > 0 && !is_pub)
+	if (payload.len > 0 && !line->is_pub)
 		return client_fail(err, TIDEMQ_EINVAL, "only PUB has a payload");
 	/* The longest length is 20 digits; with it come a space and the line end. */
-	if (line.len > ENCODE_LINE_MAX - 23)
+	if (line_len > ENCODE_LINE_MAX - 23)
 		return client_fail(err, TIDEMQ_EINVAL,
 				   "the request is a line of more than %d bytes",
 				   ENCODE_LINE_MAX);
 	if (payload.len > SIZE_MAX / 2 ||
-	    buf_try_reserve(out, line.len + payload.len + 25) != TIDE_OK)
+	    buf_try_reserve(out, line_len + payload.len + 25) != TIDE_OK)
 		return client_fail(err, TIDEMQ_ENOMEM,
 				   "no memory for a payload of %zu bytes", payload.len);
-	buf_append_slice(out, line);
-	if (is_pub) {
+	buf_append_slice(out, line->text);
+	if (id) {
+		buf_append_text(out, " id=");
+		buf_append_text(out, id);
+	}
+	if (line->is_pub) {
 		buf_append_char(out, ' ');
 		buf_append_uint(out, payload.len);
 		buf_append_text(out, "\r\n");

@@ -9,13 +9,26 @@
 #define ENCODE_HEADERS_MAX 64
 #define ENCODE_DEDUPE_ID_MAX 128
 
-/* Append a request that a caller wrote: the line, and for a PUB the length and the
- * payload.
+/* A request's line, taken apart. */
+struct encode_line {
+	struct slice text; /* all of it */
+	unsigned channel;
+	struct slice verb;
+	struct slice words; /* what follows the verb */
+	bool is_pub;
+};
+
+/* TIDEMQ_OK, or TIDEMQ_EINVAL when the text cannot be sent as one line. */
+TIDE_MUST_USE int encode_inspect(struct slice text, struct encode_line *out,
+				 struct tidemq_error *err);
+
+/* Append a request: the line, and for a PUB the length and the payload.
  *
- * @return  TIDEMQ_OK with its channel; TIDEMQ_EINVAL when it cannot be sent as one
- *          request, or TIDEMQ_ENOMEM, and nothing is appended */
-TIDE_MUST_USE int encode_request(struct buf *out, struct slice line, struct slice payload,
-				 unsigned *channel, struct tidemq_error *err);
+ * @param id  of a PUB: its option `id=`; NULL = none is added
+ * @return    TIDEMQ_OK; TIDEMQ_EINVAL or TIDEMQ_ENOMEM, and nothing is appended */
+TIDE_MUST_USE int encode_request(struct buf *out, const struct encode_line *line,
+				 const char *id, struct slice payload,
+				 struct tidemq_error *err);
 
 /* Append the line of a PUB, without length and line end. */
 TIDE_MUST_USE int encode_publication(struct buf *out, unsigned channel,

@@ -82,8 +82,10 @@ static void replay_one(struct replay *p, const struct recent_record *item)
 				    .vhost = item->vhost,
 				    .msg = item->msg,
 				    .now_ms = item->msg->ts_unix_ms };
-	/* What is too large is so for the store, by any rules. */
-	bool is_of_rules = item->verdict.status != TIDE_ETOOLARGE;
+	/* What is too large is so for the store, by any rules. What its user may do is
+	 * no longer known. */
+	bool is_of_rules = item->verdict.status != TIDE_ETOOLARGE &&
+			   item->verdict.status != TIDE_EDENIED;
 	int64_t start = shadow_clock_ns();
 	struct decision d;
 	struct verdict after;

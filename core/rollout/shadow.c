@@ -228,6 +228,7 @@ static void look(struct shadow *s, const struct watched_publish *p)
 					    .random_state = p->random_state };
 	struct decide_spec spec = { .context = &context,
 				    .vhost = p->spec->vhost,
+				    .subject = p->spec->subject,
 				    .msg = p->spec->msg,
 				    .now_ms = p->spec->now_ms };
 	struct sample sample = { .msg = spec.msg, .vhost = spec.vhost };

@@ -66,16 +66,25 @@ static void on_answer(struct getter *g)
 	reply_messages_take(r, deliveries, count);
 }
 
+void fetch_refuse(struct fetch *f, const struct error *why)
+{
+	struct reply *r = f->reply;
+
+	if (f->getter.count > 0) {
+		on_answer(&f->getter);
+		return;
+	}
+	destroy(f);
+	reply_error(r, why);
+}
+
 static void on_cancel(struct consumer *c)
 {
-	struct fetch *f = fetch_of(c->getter);
-	struct reply *r = f->reply;
 	struct error err;
 
 	error_set(&err, TIDE_ENOTFOUND, "%s '%s' was deleted",
 		  definition_kind(c->queue->definition.table), c->queue->name);
-	destroy(f);
-	reply_error(r, &err);
+	fetch_refuse(fetch_of(c->getter), &err);
 }
 
 static const struct consumer_ops ops = {

@@ -14,11 +14,10 @@
 #include "rules/sandbox/bundle.h"
 #include "schedule/scheduler.h"
 #include "lease_notice.h"
+#include "service_access.h"
+#include "service_pressure.h"
 #include "service_start.h"
 #include "session_private.h"
-
-/* Below these shares of a limit, publishers who were held back go on. */
-#define RELIEF(limit) ((limit) / 4 * 3)
 
 static struct service *create(uv_loop_t *loop, const struct broker_config *config,
 			      const struct service_hooks *hooks)
@@ -76,11 +75,11 @@ static void on_idle(uv_idle_t *handle)
 
 static int64_t next_due_ms(const struct service *s)
 {
-	const int64_t others[] = { scheduler_due_ms(s->scheduler),
-				   lease_notice_due_ms(s) };
+	const int64_t others[] = { scheduler_due_ms(s->scheduler), lease_notice_due_ms(s),
+				   service_access_due_ms(s) };
 	int64_t due_ms = turn_due_ms(s->broker);
 
-	for (size_t i = 0; i < 2; i++)
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
 		if (!due_ms || (others[i] && others[i] < due_ms))
 			due_ms = others[i];
 	return due_ms;
@@ -114,6 +113,7 @@ void service_turn(struct service *s)
 	struct broker *b = s->broker;
 
 	broker_begin(b);
+	service_access_turn(s);
 	session_settle_turn(s);
 	session_transaction_turn(s);
 	turn_tick(b);
@@ -124,7 +124,7 @@ void service_turn(struct service *s)
 	if (b->is_closing)
 		return; /* it was the last turn */
 	turn_flush(b);
-	service_check_pressure(s);
+	service_pressure_check(s);
 	arm(s);
 }
 
@@ -180,17 +180,12 @@ void service_drain(struct service *s)
 	broker_drain(s->broker);
 }
 
-static void hold_schedules(struct service *s)
-{
-	scheduler_hold(s->scheduler, s->is_blocked || s->broker->refuses_publishes);
-}
-
 void service_refuse_publishes(struct service *s, bool is_on, const char *who)
 {
 	if (s->broker->refuses_publishes == is_on)
 		return;
 	s->broker->refuses_publishes = is_on;
-	hold_schedules(s);
+	service_pressure_hold(s);
 	log_info("%s: %s", who,
 		 is_on ? "draining: publishes are refused, the rest is served"
 		       : "draining ends: publishes are taken again");
@@ -266,71 +261,4 @@ void service_close_now(struct service *s)
 size_t service_body_max(const struct service *s)
 {
 	return store_body_max(s->broker->store);
-}
-
-/* Payloads that go on while publishers are held back. */
-#define RECEIVERS_MAX 4
-
-bool service_may_receive(const struct service *s, const struct session *session)
-{
-	const struct session *first;
-	unsigned i = 0;
-
-	/* What is stored is given back by consumers, and no payload has to end for that.
-	 */
-	if (s->broker->env.memory_bytes > s->broker->config.memory_max_bytes)
-		return false;
-	TAILQ_FOREACH (first, &s->receiving, receiving_link) {
-		if (first == session)
-			return true;
-		if (++i == RECEIVERS_MAX)
-			break;
-	}
-	return false;
-}
-
-static void set_blocked(struct service *s, bool is_blocked)
-{
-	struct session *peer, *next;
-
-	s->is_blocked = is_blocked;
-	hold_schedules(s);
-	if (is_blocked)
-		log_warn("publishers and schedules are held back: %s", s->blocked_why);
-	else
-		log_info("publishers and schedules are no longer held back");
-	for (peer = TAILQ_FIRST(&s->sessions); peer; peer = next) {
-		next = TAILQ_NEXT(peer, link);
-		if (peer->has_published)
-			peer->ops->on_blocked(peer->ctx, is_blocked, s->blocked_why);
-		if (peer->receiving_bytes)
-			peer->ops->on_progress(peer->ctx);
-	}
-}
-
-size_t service_memory(const struct service *s)
-{
-	return s->broker->env.memory_bytes + s->receiving_bytes;
-}
-
-void service_check_pressure(struct service *s)
-{
-	const struct broker *b = s->broker;
-	size_t unstored = b->env.unstored_bytes + b->partitions.unstored_bytes;
-	size_t unstored_max = b->config.unstored_max_bytes;
-	size_t memory = service_memory(s);
-	size_t memory_max = b->config.memory_max_bytes;
-
-	if (!s->is_blocked && unstored > unstored_max) {
-		snprintf(s->blocked_why, sizeof(s->blocked_why),
-			 "%zu MiB are waiting to be written to Redis", unstored >> 20);
-		set_blocked(s, true);
-	} else if (!s->is_blocked && memory > memory_max) {
-		snprintf(s->blocked_why, sizeof(s->blocked_why),
-			 "messages fill %zu MiB of memory", memory >> 20);
-		set_blocked(s, true);
-	} else if (s->is_blocked && unstored <= RELIEF(unstored_max) &&
-		   memory <= RELIEF(memory_max)) {
-		set_blocked(s, false);
-	}
 }

@@ -46,6 +46,8 @@ struct service {
 	struct rollout rollout;
 	struct session_list sessions;
 	uint64_t last_session;
+	struct session *recheck; /* the next one of service_access.h; NULL: none */
+	int64_t recheck_ms;      /* when that began last */
 	struct transactions transactions;
 	struct settle_list settling; /* requests that go on in the next turn */
 	struct pool replies;
@@ -102,11 +104,3 @@ void service_turn(struct service *s);
 
 /* The size of a message that Redis takes at most. */
 size_t service_body_max(const struct service *s);
-
-/* Of messages, and of what has come of those that are half received. */
-size_t service_memory(const struct service *s);
-/* While publishers are held back: the session may go on with the payload that it has
- * begun. A few may, since what has come of it is given back at its end alone. */
-bool service_may_receive(const struct service *s, const struct session *session);
-/* Stop or resume publishers as memory and the store demand. */
-void service_check_pressure(struct service *s);

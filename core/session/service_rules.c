@@ -12,6 +12,7 @@
 #include "rollout/shadow.h"
 #include "rules/sandbox/source.h"
 #include "schedule/scheduler.h"
+#include "service_access.h"
 
 static void on_reload(void *ctx, const struct error *result)
 {
@@ -20,7 +21,7 @@ static void on_reload(void *ctx, const struct error *result)
 	const char *by = reload_last(b->engine)->asked_by;
 
 	/* No decision of the generation before is remembered. */
-	b->route_version++;
+	service_access_recheck(s);
 	if (result && result->code < 0)
 		log_error("rules: change refused, the active rules stay: %s",
 			  result->text);

@@ -1,3 +1,4 @@
+#include "service_pressure.h"
 #include "session_private.h"
 
 #include <assert.h>
@@ -19,6 +20,7 @@ struct session *session_create(struct service *service, const struct session_ops
 	s->ops = ops;
 	s->ctx = ctx;
 	s->number = ++service->last_session;
+	subject_init(&s->subject, &s->broker->subjects, SLICE("/"));
 	TAILQ_INIT(&s->exclusive);
 	channel_init(&s->zero, s, 0);
 	/* The default vhost is made at the start and never goes. */
@@ -52,7 +54,11 @@ void session_destroy(struct session *s)
 	drop_exclusive(s);
 	if (s->vhost)
 		vhost_leave(s->vhost);
+	if (s->service->recheck == s)
+		s->service->recheck = TAILQ_NEXT(s, link);
 	TAILQ_REMOVE(&s->service->sessions, s, link);
+	subject_deinit(&s->subject);
+	buf_deinit(&s->written_key);
 	mem_free(s->name);
 	mem_free(s->user);
 	mem_free(s);
@@ -66,7 +72,9 @@ int session_set_vhost(struct session *s, struct slice name, struct error *err)
 	if (rc < 0)
 		return rc;
 	s->exchange = NULL;
+	s->exchange_version = 0;
 	s->prepared = NULL;
+	subject_set_vhost(&s->subject, name);
 	vhost_enter(v);
 	vhost_leave(s->vhost);
 	s->vhost = v;
@@ -146,7 +154,8 @@ bool session_is_held(const struct session *s, bool is_receiving)
 	return s->pending >= s->broker->config.replies_max ||
 	       s->documents >= DOCUMENTS_MAX || s->settling || s->committing ||
 	       (s->service->is_blocked && !s->transactions &&
-		(is_receiving ? !service_may_receive(s->service, s) : s->has_published));
+		(is_receiving ? !service_pressure_may_receive(s->service, s)
+			      : s->has_published));
 }
 
 static struct channel *find_channel(struct session *s, unsigned number)

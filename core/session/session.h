@@ -358,7 +358,8 @@ enum list_what {
 	LIST_LOCKS,
 	LIST_RULES,
 };
-void session_report_list(struct session *s, enum list_what what, struct reply *r);
+TIDE_MUST_USE int session_report_list(struct session *s, enum list_what what,
+				      struct reply *r, struct error *err);
 /* Of what STATS is; in the order of the words before a name. */
 enum stats_kind {
 	STATS_EXCHANGE,
@@ -372,8 +373,10 @@ TIDE_MUST_USE int session_report_stats(struct session *s, enum stats_kind kind,
 				       struct error *err);
 /* The reply comes when the rules are active, or in the shadow. The session may end
  * before: the change goes on. */
-void session_rules_reload(struct session *s, struct reply *r);
-void session_rules_status(struct session *s, struct reply *r);
+TIDE_MUST_USE int session_rules_reload(struct session *s, struct reply *r,
+				       struct error *err);
+TIDE_MUST_USE int session_rules_status(struct session *s, struct reply *r,
+				       struct error *err);
 struct retry_spec {
 	struct slice name;          /* of the retry script */
 	const struct args *options; /* of the script */
@@ -384,17 +387,20 @@ struct retry_spec {
 };
 TIDE_MUST_USE int session_rules_simulate(struct session *s, const struct retry_spec *spec,
 					 struct reply *r, struct error *err);
-void session_rules_log(struct session *s, struct reply *r);
+TIDE_MUST_USE int session_rules_log(struct session *s, struct reply *r,
+				    struct error *err);
 /* @param share  of the publishes; 0 = the default */
 TIDE_MUST_USE int session_rules_shadow(struct session *s, struct slice dir, double share,
 				       struct reply *r, struct error *err);
-void session_rules_shadow_status(struct session *s, struct reply *r);
+TIDE_MUST_USE int session_rules_shadow_status(struct session *s, struct reply *r,
+					      struct error *err);
 TIDE_MUST_USE int session_rules_shadow_promote(struct session *s, struct reply *r,
 					       struct error *err);
 TIDE_MUST_USE int session_rules_shadow_drop(struct session *s, struct reply *r,
 					    struct error *err);
 #define SESSION_RECENT_MAX 1024
-void session_rules_recent(struct session *s, size_t max, struct reply *r);
+TIDE_MUST_USE int session_rules_recent(struct session *s, size_t max, struct reply *r,
+				       struct error *err);
 TIDE_MUST_USE int session_rules_replay(struct session *s, struct slice dir,
 				       struct reply *r, struct error *err);
 /* An empty hash: the generation before the active one. */
@@ -404,6 +410,7 @@ TIDE_MUST_USE int session_rules_rollback(struct session *s, struct slice hash,
 TIDE_MUST_USE int session_operate_kill(struct session *s, uint64_t number,
 				       struct reply *r, struct error *err);
 /* Take no publishes from now on, or take them again. */
-void session_operate_drain(struct session *s, bool is_on);
+TIDE_MUST_USE int session_operate_drain(struct session *s, bool is_on, struct reply *r,
+					struct error *err);
 TIDE_MUST_USE int session_explain(struct session *s, const struct publish_spec *spec,
 				  struct reply *r, struct error *err);

@@ -245,7 +245,7 @@ int session_by_id_find(struct session *s, struct slice queue, uint64_t id,
 	};
 	struct queue *q;
 
-	if (session_queue_usable(s, queue, &q, err) < 0)
+	if (session_queue_usable(s, USER_READ, queue, &q, err) < 0)
 		return err->code;
 	job_begin(q, &job, &spec, find_row);
 	return TIDE_OK;
@@ -308,7 +308,7 @@ int session_by_id_get(struct channel *ch, const struct get_spec *get, struct rep
 				   .ack_timeout_ms = get->ack_timeout_ms };
 	struct queue *q;
 
-	if (session_queue_usable(ch->session, get->queues[0], &q, err) < 0 ||
+	if (session_queue_usable(ch->session, USER_READ, get->queues[0], &q, err) < 0 ||
 	    session_queue_check_get(q, err) < 0)
 		return err->code;
 	if (pause_is_on(q, QUEUE_OUT))
@@ -328,7 +328,7 @@ static int begin_count(struct session *s, const struct by_id_spec *spec, use_fn 
 	};
 	struct queue *q;
 
-	if (session_queue_usable(s, spec->queue, &q, err) < 0)
+	if (session_queue_usable(s, USER_READ, spec->queue, &q, err) < 0)
 		return err->code;
 	job_begin(q, &job, spec, NULL);
 	return TIDE_OK;

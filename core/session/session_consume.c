@@ -12,7 +12,7 @@ int session_consume_subscribe(struct channel *ch, const struct subscribe_spec *s
 
 	if (s->broker->is_draining)
 		return error_set(err, TIDE_ESHUTDOWN, "the broker is stopping");
-	if (session_queue_any(s, spec->queue, &q, err) < 0 ||
+	if (session_queue_any(s, USER_READ, spec->queue, &q, err) < 0 ||
 	    unusable_check(&q->definition, err) < 0 ||
 	    session_topic_check(q, spec, err) < 0)
 		return err->code;
@@ -63,6 +63,17 @@ int session_consume_unsubscribe(struct channel *ch, struct slice sid, struct rep
 	return TIDE_OK;
 }
 
+/* Before any of its names is looked for. */
+static int check_readable(struct session *s, const struct get_spec *spec,
+			  struct error *err)
+{
+	int rc = TIDE_OK;
+
+	for (unsigned i = 0; rc == TIDE_OK && i < spec->queue_count; i++)
+		rc = session_access_check_queue(s, USER_READ, spec->queues[i], err);
+	return rc;
+}
+
 /* The first topic that the GET names, or NULL. */
 static struct queue *find_topic(struct session *s, const struct get_spec *spec)
 {
@@ -97,7 +108,8 @@ static int find_queues(struct session *s, const struct get_spec *spec,
 		       struct queue **queues, struct error *err)
 {
 	for (unsigned i = 0; i < spec->queue_count; i++) {
-		if (session_queue_usable(s, spec->queues[i], &queues[i], err) < 0 ||
+		if (session_queue_usable(s, USER_READ, spec->queues[i], &queues[i], err) <
+			    0 ||
 		    session_queue_check_get(queues[i], err) < 0)
 			return err->code;
 		for (unsigned k = 0; k < i; k++)
@@ -134,6 +146,8 @@ int session_consume_get(struct channel *ch, const struct get_spec *spec, struct 
 	struct msg_match match;
 	struct fetch *f;
 
+	if (check_readable(ch->session, spec, err) < 0)
+		return err->code;
 	topic = find_topic(ch->session, spec);
 	if (topic)
 		return session_pull_get(ch, topic, spec, r, err);

@@ -19,14 +19,38 @@ static int check_room(size_t count, unsigned max, const char *what, struct error
 	return error_set(err, TIDE_ELIMIT, "the limit of %zu %s is reached", count, what);
 }
 
-static int find_exchange(const struct session *s, struct slice name,
+static int find_exchange(struct session *s, enum user_action action, struct slice name,
 			 struct exchange **out, struct error *err)
 {
+	if (session_access_check(s, action, SUBJECT_EXCHANGE, name, err) < 0)
+		return err->code;
 	*out = exchange_find(s->vhost, name);
 	if (*out)
 		return TIDE_OK;
 	return error_set(err, TIDE_ENOTFOUND, "there is no exchange '%" SLICE_FMT "'",
 			 SLICE_ARG(name));
+}
+
+/* What goes on from it by itself, its user may read there and send here. */
+static int check_access(struct session *s, const struct declare_spec *spec,
+			struct slice name, struct error *err)
+{
+	static const enum subject_kind kinds[] = { [DEFINE_EXCHANGE] = SUBJECT_EXCHANGE,
+						   [DEFINE_QUEUE] = SUBJECT_QUEUE,
+						   [DEFINE_TOPIC] = SUBJECT_TOPIC };
+	enum subject_kind kind = kinds[spec->kind];
+	const char *target = args_get(
+		spec->args, spec->kind == DEFINE_EXCHANGE ? "alternate" : "dead-letter");
+	struct slice exchange = slice_from(target), key = SLICE("");
+	int rc = session_access_check(s, USER_CONFIGURE, kind, name, err);
+
+	/* What is not well formed is refused later. */
+	if (rc < 0 || !target ||
+	    (spec->kind != DEFINE_EXCHANGE &&
+	     !queue_config_read_target(slice_from(target), &exchange, &key)))
+		return rc;
+	rc = session_access_check(s, USER_READ, kind, name, err);
+	return rc < 0 ? rc : session_access_check_write(s, exchange, key, err);
 }
 
 /* Does what a queue's dead letters are for exist? It may be declared later. */
@@ -109,6 +133,8 @@ static int declare_queue(struct session *s, const struct declare_spec *spec,
 			what.name = slice_from(chosen);
 		q = queue_find(s->vhost, what.name);
 	} while (q && !is_named);
+	if (check_access(s, spec, what.name, err) < 0)
+		return err->code;
 	if (q && q->owner && q->owner != &s->exclusive)
 		return error_set(err, TIDE_EDENIED,
 				 "queue '%s' belongs to another connection", q->name);
@@ -132,11 +158,11 @@ static int declare_exchange(struct session *s, const struct declare_spec *spec,
 {
 	const struct broker *b = s->broker;
 	struct exchange *x;
-	int rc = exchange_find(s->vhost, spec->name)
-			 ? TIDE_OK
-			 : check_room(b->exchange_count, b->config.exchanges_max,
-				      "exchanges", err);
+	int rc = check_access(s, spec, spec->name, err);
 
+	if (rc == TIDE_OK && !exchange_find(s->vhost, spec->name))
+		rc = check_room(b->exchange_count, b->config.exchanges_max, "exchanges",
+				err);
 	if (rc == TIDE_OK)
 		rc = exchange_declare(s->vhost, spec->name, spec->type, spec->args, &x,
 				      err);
@@ -168,9 +194,10 @@ static int delete_queue(struct session *s, const struct delete_spec *spec,
 			struct reply *r, struct error *err)
 {
 	struct queue *q;
-	int rc = spec->kind == DEFINE_TOPIC
-			 ? session_queue_find_topic(s, spec->name, &q, err)
-			 : session_queue_find(s, spec->name, &q, err);
+	int rc =
+		spec->kind == DEFINE_TOPIC
+			? session_queue_find_topic(s, USER_CONFIGURE, spec->name, &q, err)
+			: session_queue_find(s, USER_CONFIGURE, spec->name, &q, err);
 
 	if (rc < 0)
 		return rc;
@@ -195,7 +222,7 @@ static int delete_exchange(struct session *s, const struct delete_spec *spec,
 {
 	struct exchange *x;
 
-	if (find_exchange(s, spec->name, &x, err) < 0)
+	if (find_exchange(s, USER_CONFIGURE, spec->name, &x, err) < 0)
 		return err->code;
 	if (spec->if_unused && x->binding_count)
 		return error_set(err, TIDE_EEXISTS,
@@ -226,10 +253,11 @@ static int resolve(struct session *s, const struct bind_spec *spec,
 			err, TIDE_EDENIED,
 			"the default exchange routes to the queue that the key names and "
 			"takes no bindings");
-	if (find_exchange(s, spec->exchange, &out->source, err) < 0)
+	if (find_exchange(s, USER_READ, spec->exchange, &out->source, err) < 0)
 		return err->code;
-	return spec->to_exchange ? find_exchange(s, spec->dest, &out->exchange, err)
-				 : session_queue_any(s, spec->dest, &out->queue, err);
+	return spec->to_exchange
+		       ? find_exchange(s, USER_WRITE, spec->dest, &out->exchange, err)
+		       : session_queue_any(s, USER_WRITE, spec->dest, &out->queue, err);
 }
 
 static int check_usable(const struct binding_spec *spec, struct error *err)

@@ -21,6 +21,7 @@ struct explanation {
 	struct list filters;
 	struct list exchanges[1 + DRAFT_COPIES_MAX]; /* of the message, of the copies */
 	struct list unranked;
+	struct error denied; /* code < 0: the user may not publish it */
 };
 
 static void add_time(struct json *j, uint64_t time_ns)
@@ -218,6 +219,18 @@ static void add_address(struct json *j, const struct msg *m)
 	msg_write_headers(m, j);
 }
 
+static void add_failure(struct json *j, const struct error *failure)
+{
+	const char *name = "error";
+
+	if (failure->code == TIDE_EREJECTED)
+		name = "rejected";
+	else if (failure->code == TIDE_EDENIED)
+		name = "denied";
+	if (failure->code < 0)
+		json_member_text(j, name, failure->text);
+}
+
 /* The decision, or as much of it as was made when it failed. */
 static void answer(struct explanation *x, const struct decide_spec *spec,
 		   const struct decision *d, const struct error *failure, struct reply *r)
@@ -226,10 +239,10 @@ static void answer(struct explanation *x, const struct decide_spec *spec,
 
 	reply_json(r, &j);
 	json_object_begin(&j);
-	if (failure && failure->code == TIDE_EREJECTED)
-		json_member_text(&j, "rejected", failure->text);
-	else if (failure)
-		json_member_text(&j, "error", failure->text);
+	if (x->denied.code < 0)
+		add_failure(&j, &x->denied);
+	else
+		add_failure(&j, failure);
 	if (d->first.epoch) {
 		add_outcome(&j, x, &d->first);
 	} else {
@@ -255,6 +268,7 @@ static struct explanation *explanation_create(void)
 	struct explanation *x = mem_alloc(sizeof(*x));
 
 	x->run.count = 0;
+	x->denied.code = TIDE_OK;
 	x->filters = (struct list){ .items = { .out = &x->filters.text } };
 	x->unranked = (struct list){ .items = { .out = &x->unranked.text } };
 	for (int i = 0; i <= DRAFT_COPIES_MAX; i++)
@@ -282,22 +296,32 @@ int session_explain(struct session *s, const struct publish_spec *spec, struct r
 	struct decide_spec what = { .rules = &s->broker->active_rules,
 				    .context = &context,
 				    .vhost = s->vhost,
+				    .subject = &s->subject,
 				    .now_ms = s->broker->now_ms,
 				    .on_filter = on_filter,
 				    .on_visit = on_visit,
 				    .on_unranked = on_unranked };
 	struct msg *m;
-	int rc = session_publish_prepare(s, spec, &m, err);
+	int rc = session_access_check_tag(s, USER_MONITOR, "EXPLAIN", err);
 
+	if (rc == TIDE_OK)
+		rc = session_publish_make(s, spec, &m, err);
 	if (rc < 0)
 		return rc;
 	what.ctx = x = explanation_create();
 	what.msg = m;
+	/* It is decided all the same. */
+	rc = session_access_check_write(s, spec->exchange, spec->key, &x->denied);
+	if (rc == TIDE_OK)
+		x->denied.code = TIDE_OK;
 	context.costs = &x->run;
 	context.random_state = engine_random_state(s->broker->engine);
 	rc = decide(&d, &what, err);
-	if (rc == TIDE_OK || rc == TIDE_EREJECTED || rc == TIDE_ERULE) {
-		answer(x, &what, &d, rc == TIDE_OK ? NULL : err, r);
+	if (rc == TIDE_OK)
+		err->code = TIDE_OK;
+	if (rc == TIDE_OK || rc == TIDE_EREJECTED || rc == TIDE_ERULE ||
+	    rc == TIDE_EDENIED) {
+		answer(x, &what, &d, err, r);
 		rc = TIDE_OK;
 	}
 	decide_deinit(&d);

@@ -4,12 +4,13 @@
 #include "broker/unusable.h"
 #include "session_private.h"
 
-static int find_group(struct session *s, const struct group_spec *spec,
-		      struct topic_group **out, struct error *err)
+static int find_group(struct session *s, enum user_action action,
+		      const struct group_spec *spec, struct topic_group **out,
+		      struct error *err)
 {
 	struct queue *q;
 
-	if (session_queue_find_topic(s, spec->topic, &q, err) < 0 ||
+	if (session_queue_find_topic(s, action, spec->topic, &q, err) < 0 ||
 	    unusable_check(&q->definition, err) < 0)
 		return err->code;
 	*out = group_find(q->topic, spec->group);
@@ -24,7 +25,7 @@ int session_group_seek(struct session *s, const struct group_spec *spec, struct 
 {
 	struct topic_group *g;
 
-	if (find_group(s, spec, &g, err) < 0 ||
+	if (find_group(s, USER_READ, spec, &g, err) < 0 ||
 	    session_topic_check_partition(g->topic->queue, spec->partition, err) < 0)
 		return err->code;
 	for (unsigned i = 0; i < group_width(g); i++)
@@ -39,7 +40,7 @@ int session_group_delete(struct session *s, const struct group_spec *spec,
 {
 	struct topic_group *g;
 
-	if (find_group(s, spec, &g, err) < 0)
+	if (find_group(s, USER_CONFIGURE, spec, &g, err) < 0)
 		return err->code;
 	if (g->member_count > 0)
 		return error_set(err, TIDE_EEXISTS,

@@ -14,6 +14,9 @@ int session_lock_take(struct channel *ch, const struct lock_request *request,
 		.granted = &r->count,
 	};
 
+	if (session_access_check(ch->session, USER_WRITE, SUBJECT_LOCK, request->name,
+				 err) < 0)
+		return err->code;
 	r->kind = REPLY_COUNT;
 	return lock_take(ch->session->vhost, &spec, err);
 }
@@ -21,8 +24,10 @@ int session_lock_take(struct channel *ch, const struct lock_request *request,
 int session_lock_release(struct session *s, struct slice name, uint64_t token,
 			 struct reply *r, struct error *err)
 {
-	int rc = lock_release(s->vhost, name, token, &r->waiter, err);
+	int rc = session_access_check(s, USER_WRITE, SUBJECT_LOCK, name, err);
 
+	if (rc == TIDE_OK)
+		rc = lock_release(s->vhost, name, token, &r->waiter, err);
 	if (rc == TIDE_OK)
 		reply_ok(r);
 	return rc;
@@ -31,8 +36,10 @@ int session_lock_release(struct session *s, struct slice name, uint64_t token,
 int session_lock_check(struct session *s, struct slice name, uint64_t token,
 		       struct reply *r, struct error *err)
 {
-	int rc = lock_check(s->vhost, name, token, err);
+	int rc = session_access_check(s, USER_READ, SUBJECT_LOCK, name, err);
 
+	if (rc == TIDE_OK)
+		rc = lock_check(s->vhost, name, token, err);
 	if (rc == TIDE_OK)
 		reply_ok(r);
 	return rc;

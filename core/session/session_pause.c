@@ -8,7 +8,7 @@ int session_pause(struct session *s, const struct pause_spec *spec, struct reply
 	int64_t until_ms = 0;
 	struct queue *q;
 
-	if (session_queue_find(s, spec->queue, &q, err) < 0)
+	if (session_queue_find(s, USER_CONFIGURE, spec->queue, &q, err) < 0)
 		return err->code;
 	if (!spec->is_resume)
 		until_ms =

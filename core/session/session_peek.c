@@ -289,7 +289,7 @@ static struct peek *create(const struct peek_spec *spec, struct reply *r)
 static int find(struct session *s, const struct peek_spec *spec, struct queue **out,
 		struct error *err)
 {
-	int rc = session_queue_any(s, spec->queue, out, err);
+	int rc = session_queue_any(s, USER_READ, spec->queue, out, err);
 
 	if (rc == TIDE_OK)
 		rc = unusable_check(&(*out)->definition, err);

@@ -1,6 +1,7 @@
 /* session_private.h: a session as its own files know it. */
 #pragma once
 
+#include "access/subject.h"
 #include "broker/queue.h"
 #include "channel.h"
 #include "service.h"
@@ -17,6 +18,7 @@ struct session {
 	char *name; /* from HELLO; NULL when none */
 	char *user; /* likewise; nobody has checked it */
 	size_t user_len;
+	struct subject subject;   /* what it may do */
 	struct channel *channels; /* uthash by number */
 	struct channel zero;
 	unsigned channel_count;
@@ -34,9 +36,12 @@ struct session {
 	bool is_closed;
 	struct queue_list exclusive;
 	/* What was published to last, and the message that was prepared for it: it
-	 * need not be looked for again, as long as the version is the same. */
+	 * need not be looked for and asked about again, as long as the version is the
+	 * same; 0: there is nothing. */
 	struct exchange *exchange;
 	uint64_t exchange_version;
+	bool may_write_all;         /* through the default exchange; or else */
+	struct buf written_key;     /* this queue, the last one */
 	const struct msg *prepared; /* NULL once it is published */
 };
 
@@ -45,21 +50,45 @@ struct session {
 #define SESSION_AUTHOR_MAX 300
 void session_format_author(const struct session *s, char out[SESSION_AUTHOR_MAX]);
 
-/* The queue or the topic, if this session may use it, whether it is usable or not:
- * unusable.h. */
-TIDE_MUST_USE int session_queue_any(struct session *s, struct slice name,
-				    struct queue **out, struct error *err);
+/* What the session's user may do: TIDE_EDENIED. Asked before what is named is looked for,
+ * so that nobody learns which names there are. */
+TIDE_MUST_USE int session_access_check(struct session *s, enum user_action action,
+				       enum subject_kind kind, struct slice name,
+				       struct error *err);
+/* Of a queue or a topic. */
+TIDE_MUST_USE int session_access_check_queue(struct session *s, enum user_action action,
+					     struct slice name, struct error *err);
+/* To publish; an empty exchange is the default one. */
+TIDE_MUST_USE int session_access_check_write(struct session *s, struct slice exchange,
+					     struct slice key, struct error *err);
+/* @param what  the request */
+TIDE_MUST_USE int session_access_check_tag(const struct session *s, enum user_tag tag,
+					   const char *what, struct error *err);
+
+/* What its user may do has perhaps changed. If he was deleted, its connection is killed.
+ * Else subscriptions of what he may no longer read are cancelled, GETs that wait for it
+ * are refused, and messages of it go back; a lock that he may no longer have lapses. */
+void session_recheck(struct session *s);
+
+/* The queue or the topic, if this session may do that with it, whether it is usable or
+ * not: unusable.h. */
+TIDE_MUST_USE int session_queue_any(struct session *s, enum user_action action,
+				    struct slice name, struct queue **out,
+				    struct error *err);
 /* The same, and it is a queue; or a topic. */
-TIDE_MUST_USE int session_queue_find(struct session *s, struct slice name,
-				     struct queue **out, struct error *err);
-TIDE_MUST_USE int session_queue_find_topic(struct session *s, struct slice name,
-					   struct queue **out, struct error *err);
+TIDE_MUST_USE int session_queue_find(struct session *s, enum user_action action,
+				     struct slice name, struct queue **out,
+				     struct error *err);
+TIDE_MUST_USE int session_queue_find_topic(struct session *s, enum user_action action,
+					   struct slice name, struct queue **out,
+					   struct error *err);
 /* PURGE of a queue proper. */
 TIDE_MUST_USE int session_queue_purge(struct queue *q, struct reply *r,
 				      struct error *err);
-/* The queue, if this session may use it and it can be used. */
-TIDE_MUST_USE int session_queue_usable(struct session *s, struct slice name,
-				       struct queue **out, struct error *err);
+/* The queue, if this session may do that with it and it can be used. */
+TIDE_MUST_USE int session_queue_usable(struct session *s, enum user_action action,
+				       struct slice name, struct queue **out,
+				       struct error *err);
 
 /* For session_consume_get: the GET names this topic. */
 TIDE_MUST_USE int session_pull_get(struct channel *ch, struct queue *topic,
@@ -79,6 +108,10 @@ void session_topic_join(struct subscription *sub, const struct subscribe_spec *s
 void session_group_write_all(struct topic *t, struct json *j);
 /* Those who read it without a group. */
 unsigned session_group_count_readers(const struct topic *t);
+
+/* The message of a publish that is not to take place, whoever may publish it. */
+TIDE_MUST_USE int session_publish_make(struct session *s, const struct publish_spec *spec,
+				       struct msg **out, struct error *err);
 
 /* A PUB, ACK or NACK between BEGIN and COMMIT. */
 TIDE_MUST_USE int session_transaction_publish(struct channel *ch, struct msg *m,

@@ -2,33 +2,56 @@
 #include <assert.h>
 
 #include "broker/publish.h"
+#include "service_pressure.h"
 #include "session_private.h"
 
-static bool is_last_exchange(const struct session *s, struct slice name)
+/* It was looked for, and the user may publish to it. */
+static inline bool is_last(const struct session *s, const struct publish_spec *spec)
 {
 	const struct exchange *x = s->exchange;
 
 	if (s->exchange_version != s->broker->route_version)
 		return false; /* it may be gone */
-	return x ? x->name_len == name.len && bytes_is_equal(x->name, name.data, name.len)
-		 : name.len == 0;
+	if (x)
+		return x->name_len == spec->exchange.len &&
+		       bytes_is_equal(x->name, spec->exchange.data, spec->exchange.len);
+	return spec->exchange.len == 0 &&
+	       (s->may_write_all ||
+		slice_is_equal(buf_slice(&s->written_key), spec->key));
 }
 
-static int find_exchange(struct session *s, struct slice name, struct error *err)
+static int find_exchange(const struct session *s, struct slice name,
+			 struct exchange **out, struct error *err)
 {
-	s->exchange = name.len ? exchange_find(s->vhost, name) : NULL;
-	s->exchange_version = s->broker->route_version;
-	if (name.len && !s->exchange)
+	*out = name.len ? exchange_find(s->vhost, name) : NULL;
+	if (name.len && !*out)
 		return error_set(err, TIDE_ENOTFOUND,
 				 "there is no exchange '%" SLICE_FMT "'",
 				 SLICE_ARG(name));
-	if (!s->exchange || !s->exchange->is_internal)
+	if (!*out || !(*out)->is_internal)
 		return TIDE_OK;
-	s->exchange = NULL; /* the next publish is asked again */
 	return error_set(err, TIDE_EDENIED,
 			 "exchange '%" SLICE_FMT "' is internal: bindings, alternates, "
 			 "dead letters and rules lead to it, no publish does",
 			 SLICE_ARG(name));
+}
+
+/* Find it, and note that the user may publish to it. */
+static int enter_exchange(struct session *s, struct slice name, struct slice key,
+			  struct error *err)
+{
+	s->exchange_version = 0;
+	if (session_access_check_write(s, name, key, err) < 0 ||
+	    find_exchange(s, name, &s->exchange, err) < 0)
+		return err->code;
+	s->exchange_version = s->broker->route_version;
+	if (name.len)
+		return TIDE_OK;
+	s->may_write_all = subject_may_all(&s->subject, USER_WRITE);
+	buf_clear(&s->written_key);
+	if (!s->may_write_all)
+		buf_append_slice(&s->written_key, key);
+	return TIDE_OK;
 }
 
 /* A client that calls its publish a dead letter would pass the filters that let those
@@ -45,26 +68,25 @@ static int check_headers(const struct publish_spec *spec, struct error *err)
 	return TIDE_OK;
 }
 
-int session_publish_prepare(struct session *s, const struct publish_spec *spec,
-			    struct msg **out, struct error *err)
+static int refuse_draining(const struct broker *b, struct error *err)
+{
+	if (b->is_draining)
+		return error_set(err, TIDE_ESHUTDOWN, "the broker is stopping");
+	return error_set(err, TIDE_ESHUTDOWN,
+			 "the broker drains and takes no publishes; DRAIN off ends that");
+}
+
+/* Part of every publish. */
+static inline __attribute__((always_inline)) int create(struct session *s,
+							const struct publish_spec *spec,
+							struct msg **out,
+							struct error *err)
 {
 	struct broker *b = s->broker;
 	uint64_t id;
 	struct msg m;
-	int rc;
+	int rc = check_headers(spec, err);
 
-	if (b->is_draining)
-		return error_set(err, TIDE_ESHUTDOWN, "the broker is stopping");
-	if (b->refuses_publishes)
-		return error_set(err, TIDE_ESHUTDOWN,
-				 "the broker drains and takes no publishes; DRAIN off "
-				 "ends that");
-	if (!is_last_exchange(s, spec->exchange)) {
-		rc = find_exchange(s, spec->exchange, err);
-		if (rc < 0)
-			return rc;
-	}
-	rc = check_headers(spec, err);
 	if (rc < 0)
 		return rc;
 	id = broker_next_id(b);
@@ -98,6 +120,34 @@ int session_publish_prepare(struct session *s, const struct publish_spec *spec,
 	return TIDE_OK;
 }
 
+int session_publish_prepare(struct session *s, const struct publish_spec *spec,
+			    struct msg **out, struct error *err)
+{
+	const struct broker *b = s->broker;
+	int rc;
+
+	if (b->is_draining || b->refuses_publishes)
+		return refuse_draining(b, err);
+	if (!is_last(s, spec)) {
+		rc = enter_exchange(s, spec->exchange, spec->key, err);
+		if (rc < 0)
+			return rc;
+	}
+	return create(s, spec, out, err);
+}
+
+int session_publish_make(struct session *s, const struct publish_spec *spec,
+			 struct msg **out, struct error *err)
+{
+	const struct broker *b = s->broker;
+	struct exchange *x;
+	int rc = b->is_draining || b->refuses_publishes
+			 ? refuse_draining(b, err)
+			 : find_exchange(s, spec->exchange, &x, err);
+
+	return rc == TIDE_OK ? create(s, spec, out, err) : rc;
+}
+
 void session_publish_receive(struct session *s, size_t bytes)
 {
 	struct service *service = s->service;
@@ -107,7 +157,7 @@ void session_publish_receive(struct session *s, size_t bytes)
 	s->receiving_bytes += bytes;
 	service->receiving_bytes += bytes;
 	/* Now: the next connection of this turn may have as much. */
-	service_check_pressure(service);
+	service_pressure_check(service);
 }
 
 void session_publish_received(struct session *s)
@@ -122,7 +172,7 @@ void session_publish_received(struct session *s)
 		return;
 	/* Another one may go on in its place. */
 	TAILQ_FOREACH (peer, &service->receiving, receiving_link)
-		if (service_may_receive(service, peer))
+		if (service_pressure_may_receive(service, peer))
 			peer->ops->on_progress(peer->ctx);
 }
 
@@ -162,6 +212,7 @@ void session_publish_take(struct session *s, struct msg *m,
 	struct error err;
 	struct decide_spec spec = {
 		.vhost = s->vhost,
+		.subject = &s->subject,
 		.msg = m,
 		.may_deal = true,
 		.expected = demand->has_expected ? &demand->expected : NULL,
@@ -174,7 +225,7 @@ void session_publish_take(struct session *s, struct msg *m,
 		return;
 	}
 	if (s->prepared != m || s->exchange_version != s->broker->route_version)
-		rc = find_exchange(s, m->exchange, &err);
+		rc = enter_exchange(s, m->exchange, m->key, &err);
 	spec.exchange = s->exchange;
 	s->prepared = NULL;
 	session_publish_begin(s);
@@ -192,7 +243,7 @@ void session_publish_take(struct session *s, struct msg *m,
 	else
 		reply_when_done(r);
 	msg_unref(m);
-	service_check_pressure(service);
+	service_pressure_check(service);
 }
 
 bool session_publish_is_blocked(const struct session *s)

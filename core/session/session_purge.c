@@ -28,7 +28,7 @@ int session_purge(struct session *s, const struct purge_spec *spec, struct reply
 {
 	struct queue *q;
 
-	if (session_queue_any(s, spec->queue, &q, err) < 0 ||
+	if (session_queue_any(s, USER_READ, spec->queue, &q, err) < 0 ||
 	    unusable_check(&q->definition, err) < 0)
 		return err->code;
 	if (!q->topic)

@@ -2,11 +2,14 @@
 #include "broker/unusable.h"
 #include "session_private.h"
 
-int session_queue_any(struct session *s, struct slice name, struct queue **out,
-		      struct error *err)
+int session_queue_any(struct session *s, enum user_action action, struct slice name,
+		      struct queue **out, struct error *err)
 {
-	struct queue *q = queue_find(s->vhost, name);
+	struct queue *q;
 
+	if (session_access_check_queue(s, action, name, err) < 0)
+		return err->code;
+	q = queue_find(s->vhost, name);
 	if (!q)
 		return error_set(err, TIDE_ENOTFOUND,
 				 "there is no queue '%" SLICE_FMT "'", SLICE_ARG(name));
@@ -17,10 +20,10 @@ int session_queue_any(struct session *s, struct slice name, struct queue **out,
 	return TIDE_OK;
 }
 
-int session_queue_find(struct session *s, struct slice name, struct queue **out,
-		       struct error *err)
+int session_queue_find(struct session *s, enum user_action action, struct slice name,
+		       struct queue **out, struct error *err)
 {
-	int rc = session_queue_any(s, name, out, err);
+	int rc = session_queue_any(s, action, name, out, err);
 
 	if (rc < 0 || !(*out)->topic)
 		return rc;
@@ -28,9 +31,11 @@ int session_queue_find(struct session *s, struct slice name, struct queue **out,
 			 (*out)->name);
 }
 
-int session_queue_find_topic(struct session *s, struct slice name, struct queue **out,
-			     struct error *err)
+int session_queue_find_topic(struct session *s, enum user_action action,
+			     struct slice name, struct queue **out, struct error *err)
 {
+	if (session_access_check_queue(s, action, name, err) < 0)
+		return err->code;
 	*out = queue_find(s->vhost, name);
 	if (!*out)
 		return error_set(err, TIDE_ENOTFOUND,
@@ -41,10 +46,10 @@ int session_queue_find_topic(struct session *s, struct slice name, struct queue 
 			 (*out)->name);
 }
 
-int session_queue_usable(struct session *s, struct slice name, struct queue **out,
-			 struct error *err)
+int session_queue_usable(struct session *s, enum user_action action, struct slice name,
+			 struct queue **out, struct error *err)
 {
-	int rc = session_queue_find(s, name, out, err);
+	int rc = session_queue_find(s, action, name, out, err);
 
 	return rc == TIDE_OK ? unusable_check(&(*out)->definition, err) : rc;
 }
@@ -85,7 +90,8 @@ int session_queue_kick(struct session *s, struct slice queue, uint64_t max,
 {
 	struct queue *q;
 
-	if (session_queue_usable(s, queue, &q, err) < 0 || check_quiet(q, err) < 0)
+	if (session_queue_usable(s, USER_READ, queue, &q, err) < 0 ||
+	    check_quiet(q, err) < 0)
 		return err->code;
 	reply_count(r, shard_kick(q->shards, q->shard_count, max, &r->waiter));
 	return TIDE_OK;

@@ -35,6 +35,8 @@ static int read_target(struct session *s, struct slice to, struct redrive *out,
 				 "default exchange, which needs a key (a queue's name); "
 				 "without a key the message keeps its own",
 				 SLICE_HEAD(to, 64));
+	if (session_access_check_write(s, exchange, key, err) < 0)
+		return err->code;
 	if (exchange.len && !exchange_find(s->vhost, exchange))
 		return error_set(err, TIDE_ENOTFOUND,
 				 "there is no exchange '%" SLICE_FMT "'",
@@ -49,7 +51,7 @@ int session_redrive_start(struct session *s, const struct redrive_spec *spec,
 {
 	struct redriving *job;
 	struct queue *q;
-	int rc = session_queue_usable(s, spec->queue, &q, err);
+	int rc = session_queue_usable(s, USER_READ, spec->queue, &q, err);
 
 	if (rc < 0)
 		return rc;
@@ -59,6 +61,7 @@ int session_redrive_start(struct session *s, const struct redrive_spec *spec,
 	job->reply = r;
 	job->redrive.max = spec->max;
 	job->redrive.on_end = on_end;
+	subject_copy(&job->redrive.subject, &s->subject);
 	rc = msg_match_init(&job->redrive.match, spec->match, err);
 	if (rc == TIDE_OK)
 		rc = read_target(s, spec->to, &job->redrive, err);
@@ -67,6 +70,7 @@ int session_redrive_start(struct session *s, const struct redrive_spec *spec,
 		return TIDE_OK;
 	}
 	msg_match_deinit(&job->redrive.match);
+	subject_deinit(&job->redrive.subject);
 	mem_free(job);
 	return rc;
 }

@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "shard/dedupe.h"
 #include "session_leases.h"
+#include "service_pressure.h"
 #include "session_private.h"
 #include "broker/pause.h"
 #include "log/compact.h"
@@ -158,13 +159,23 @@ static void list_topics(struct session *s, struct json *j)
 	}
 }
 
+/* Who may read a topic sees how far its groups are. */
+static bool may_see_groups(struct session *s, const struct queue *q)
+{
+	struct error ignored;
+
+	return session_access_check_tag(s, USER_MONITOR, "LIST", &ignored) == TIDE_OK ||
+	       session_access_check(s, USER_READ, SUBJECT_TOPIC, queue_slice(q),
+				    &ignored) == TIDE_OK;
+}
+
 static void list_groups(struct session *s, struct json *j)
 {
 	struct queue *q, *next;
 
 	HASH_SRT(hh, s->vhost->queues, by_queue_name);
 	HASH_ITER (hh, s->vhost->queues, q, next)
-		if (q->topic)
+		if (q->topic && may_see_groups(s, q))
 			session_group_write_all(q->topic, j);
 }
 
@@ -296,7 +307,8 @@ static void list_locks(struct session *s, struct json *j)
 	}
 }
 
-void session_report_list(struct session *s, enum list_what what, struct reply *r)
+int session_report_list(struct session *s, enum list_what what, struct reply *r,
+			struct error *err)
 {
 	static void (*const lists[])(struct session *, struct json *) = {
 		[LIST_EXCHANGES] = list_exchanges,     [LIST_QUEUES] = list_queues,
@@ -306,6 +318,9 @@ void session_report_list(struct session *s, enum list_what what, struct reply *r
 	};
 	struct json j;
 
+	if (what != LIST_GROUPS &&
+	    session_access_check_tag(s, USER_MONITOR, "LIST", err) < 0)
+		return err->code;
 	reply_json(r, &j);
 	if (what == LIST_RULES) {
 		engine_status(s->broker->engine, &j);
@@ -315,6 +330,7 @@ void session_report_list(struct session *s, enum list_what what, struct reply *r
 		json_array_end(&j);
 	}
 	reply_data(r);
+	return TIDE_OK;
 }
 
 static struct order_stats order_sum(const struct queue *q)
@@ -596,7 +612,7 @@ static void broker_stats(const struct service *service, struct json *j)
 	json_member_int(j, "paced", (int64_t)n->paced);
 	json_member_int(j, "dead_lettered", (int64_t)n->dead_lettered);
 	json_member_int(j, "death_limited", (int64_t)n->death_limited);
-	json_member_int(j, "memory_bytes", (int64_t)service_memory(service));
+	json_member_int(j, "memory_bytes", (int64_t)service_pressure_memory(service));
 	json_member_int(j, "routes_bytes", (int64_t)b->route_bytes);
 	json_member_bool(j, "blocked", service->is_blocked);
 	json_member_bool(j, "draining", b->refuses_publishes);
@@ -613,9 +629,16 @@ static void broker_stats(const struct service *service, struct json *j)
 static int exchange_stats(struct session *s, struct slice name, struct reply *r,
 			  struct error *err)
 {
-	const struct exchange *x = name.len ? exchange_find(s->vhost, name) : NULL;
+	const struct exchange *x;
 	struct json j;
+	int rc = name.len
+			 ? session_access_check(s, USER_READ, SUBJECT_EXCHANGE, name, err)
+			 : session_access_check_tag(s, USER_MONITOR,
+						    "STATS of the default exchange", err);
 
+	if (rc < 0)
+		return rc;
+	x = name.len ? exchange_find(s->vhost, name) : NULL;
 	if (name.len && !x)
 		return error_set(err, TIDE_ENOTFOUND,
 				 "there is no exchange '%" SLICE_FMT "'",
@@ -636,9 +659,10 @@ static int exchange_stats(struct session *s, struct slice name, struct reply *r,
 static int find_for_stats(struct session *s, enum stats_kind kind, struct slice name,
 			  struct queue **out, struct error *err)
 {
-	int rc = kind == STATS_TOPIC   ? session_queue_find_topic(s, name, out, err)
-		 : kind == STATS_QUEUE ? session_queue_find(s, name, out, err)
-				       : session_queue_any(s, name, out, err);
+	int rc = kind == STATS_TOPIC
+			 ? session_queue_find_topic(s, USER_READ, name, out, err)
+		 : kind == STATS_QUEUE ? session_queue_find(s, USER_READ, name, out, err)
+				       : session_queue_any(s, USER_READ, name, out, err);
 
 	return rc < 0 ? rc : unusable_check(&(*out)->definition, err);
 }
@@ -651,7 +675,9 @@ int session_report_stats(struct session *s, enum stats_kind kind, struct slice n
 
 	if (kind == STATS_EXCHANGE)
 		return exchange_stats(s, name, r, err);
-	if (name.len && find_for_stats(s, kind, name, &q, err) < 0)
+	if (name.len ? find_for_stats(s, kind, name, &q, err) < 0
+		     : session_access_check_tag(s, USER_MONITOR, "STATS without a name",
+						err) < 0)
 		return err->code;
 	reply_json(r, &j);
 	json_object_begin(&j);

@@ -14,6 +14,11 @@
 
 _Static_assert(SESSION_RECENT_MAX == RECENT_MAX, "RULES recent may show all");
 
+static int check_admin(const struct session *s, struct error *err)
+{
+	return session_access_check_tag(s, USER_ADMIN, "RULES", err);
+}
+
 static void reply_status(struct reply *r)
 {
 	const struct broker *b = r->service->broker;
@@ -24,9 +29,13 @@ static void reply_status(struct reply *r)
 	reply_data(r);
 }
 
-void session_rules_status(struct session *s, struct reply *r)
+int session_rules_status(struct session *s, struct reply *r, struct error *err)
 {
-	reply_status(r);
+	int rc = session_access_check_tag(s, USER_MONITOR, "RULES status", err);
+
+	if (rc == TIDE_OK)
+		reply_status(r);
+	return rc;
 }
 
 static void on_changed(void *ctx, const struct error *result)
@@ -47,29 +56,38 @@ static void change(struct session *s, enum engine_origin origin, struct bundle *
 	service_rules_change(s->service, &spec);
 }
 
-void session_rules_reload(struct session *s, struct reply *r)
+int session_rules_reload(struct session *s, struct reply *r, struct error *err)
 {
-	change(s, ENGINE_RELOAD, NULL, NULL, r);
+	int rc = check_admin(s, err);
+
+	if (rc == TIDE_OK)
+		change(s, ENGINE_RELOAD, NULL, NULL, r);
+	return rc;
 }
 
 int session_rules_rollback(struct session *s, struct slice hash, struct reply *r,
 			   struct error *err)
 {
 	struct bundle *files;
-	int rc = history_find(s->service->rollout.history, hash, &files, err);
+	int rc = check_admin(s, err);
 
+	if (rc == TIDE_OK)
+		rc = history_find(s->service->rollout.history, hash, &files, err);
 	if (rc == TIDE_OK)
 		change(s, ENGINE_ROLLBACK, files, s->broker->config.rules_dir, r);
 	return rc;
 }
 
-void session_rules_log(struct session *s, struct reply *r)
+int session_rules_log(struct session *s, struct reply *r, struct error *err)
 {
 	struct json j;
 
+	if (check_admin(s, err) < 0)
+		return err->code;
 	reply_json(r, &j);
 	history_write(s->service->rollout.history, &j);
 	reply_data(r);
+	return TIDE_OK;
 }
 
 static void reply_shadow(struct reply *r)
@@ -82,9 +100,13 @@ static void reply_shadow(struct reply *r)
 	reply_data(r);
 }
 
-void session_rules_shadow_status(struct session *s, struct reply *r)
+int session_rules_shadow_status(struct session *s, struct reply *r, struct error *err)
 {
-	reply_shadow(r);
+	int rc = check_admin(s, err);
+
+	if (rc == TIDE_OK)
+		reply_shadow(r);
+	return rc;
 }
 
 static void on_shadow(void *ctx, const struct error *result)
@@ -102,11 +124,15 @@ int session_rules_shadow(struct session *s, struct slice dir, double share,
 {
 	struct shadow_spec what = { dir, share ? share : SHADOW_SHARE_DEFAULT };
 
+	if (check_admin(s, err) < 0)
+		return err->code;
 	return shadow_start(&s->service->rollout, &what, on_shadow, r, err);
 }
 
 static int check_shadow(const struct session *s, struct error *err)
 {
+	if (check_admin(s, err) < 0)
+		return err->code;
 	return s->service->rollout.shadow
 		       ? TIDE_OK
 		       : error_set(err, TIDE_ENOTFOUND, "nothing is in the shadow");
@@ -134,13 +160,17 @@ int session_rules_shadow_drop(struct session *s, struct reply *r, struct error *
 	return TIDE_OK;
 }
 
-void session_rules_recent(struct session *s, size_t max, struct reply *r)
+int session_rules_recent(struct session *s, size_t max, struct reply *r,
+			 struct error *err)
 {
 	struct json j;
 
+	if (check_admin(s, err) < 0)
+		return err->code;
 	reply_json(r, &j);
 	recent_write(s->service->rollout.recent, s->vhost, max, &j);
 	reply_data(r);
+	return TIDE_OK;
 }
 
 static void on_replayed(void *ctx, struct buf *document_take, const struct error *failure)
@@ -156,6 +186,8 @@ int session_rules_replay(struct session *s, struct slice dir, struct reply *r,
 {
 	const struct replay_spec what = { dir, s->vhost };
 
+	if (check_admin(s, err) < 0)
+		return err->code;
 	return replay_start(&s->service->rollout, &what, on_replayed, r, err);
 }
 
@@ -170,8 +202,10 @@ int session_rules_simulate(struct session *s, const struct retry_spec *spec,
 	};
 	struct queue_config queue;
 	struct json j;
-	int rc = queue_config_parse(&queue, spec->queue_options, err);
+	int rc = check_admin(s, err);
 
+	if (rc == TIDE_OK)
+		rc = queue_config_parse(&queue, spec->queue_options, err);
 	if (rc < 0)
 		return rc;
 	what.delivery_limit = queue.delivery_limit;

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "broker/retry.h"
 #include "broker/transaction.h"
+#include "service_pressure.h"
 #include "session_private.h"
 
 enum kept_kind { KEPT_PUBLISH, KEPT_SETTLE };
@@ -395,13 +396,13 @@ static bool go_on(struct channel_transaction *t)
 		reply_error(t->reply, &err);
 	}
 	destroy(t);
-	service_check_pressure(service);
+	service_pressure_check(service);
 	return true;
 }
 
 static void start(struct channel_transaction *t)
 {
-	t->deciding = transaction_create(t->session->vhost);
+	t->deciding = transaction_create(t->session->vhost, &t->session->subject);
 	for (size_t i = 0; i < t->count; i++) {
 		const struct kept_request *kept = &t->requests[i];
 
@@ -416,6 +417,25 @@ static bool has_publishes(const struct channel_transaction *t)
 	return t->count > 0 && t->messages > t->tag_count;
 }
 
+/* What it may do can have changed since the requests. */
+static int check_writes(const struct channel_transaction *t, struct error *err)
+{
+	struct session *s = t->session;
+
+	if (subject_is_free(&s->subject))
+		return TIDE_OK;
+	for (size_t i = 0; i < t->count; i++) {
+		const struct kept_request *kept = &t->requests[i];
+
+		if (kept->kind == KEPT_PUBLISH &&
+		    session_access_check_write(s, kept->msg->exchange, kept->msg->key,
+					       err) < 0)
+			return error_set(err, err->code, NOTHING_APPLIED "request %u: %s",
+					 kept->number, err->text);
+	}
+	return TIDE_OK;
+}
+
 static int check_commit(const struct channel_transaction *t, struct error *err)
 {
 	if (t->failure.code < 0)
@@ -424,7 +444,7 @@ static int check_commit(const struct channel_transaction *t, struct error *err)
 	if (t->session->broker->is_draining && has_publishes(t))
 		return error_set(err, TIDE_ESHUTDOWN,
 				 NOTHING_APPLIED "the broker is stopping");
-	return TIDE_OK;
+	return check_writes(t, err);
 }
 
 int session_transaction_commit(struct channel *ch, struct reply *r, struct error *err)

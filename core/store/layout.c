@@ -29,10 +29,10 @@ static const struct {
 };
 
 static const char *const table_suffixes[STORE_TABLE_COUNT] = {
-	[STORE_VHOSTS] = "vhosts",     [STORE_EXCHANGES] = "exchanges",
-	[STORE_QUEUES] = "queues",     [STORE_TOPICS] = "topic-options",
-	[STORE_BINDINGS] = "bindings", [STORE_PAUSES] = "pauses",
-	[STORE_LOCKS] = "locks",
+	[STORE_VHOSTS] = "vhosts",        [STORE_USERS] = "users",
+	[STORE_EXCHANGES] = "exchanges",  [STORE_QUEUES] = "queues",
+	[STORE_TOPICS] = "topic-options", [STORE_BINDINGS] = "bindings",
+	[STORE_PAUSES] = "pauses",        [STORE_LOCKS] = "locks",
 };
 #define TOPICS_SUFFIX "topics"
 #define TOPIC_SUFFIX "topic:" /* the topic follows */
@@ -96,12 +96,17 @@ static void append_vhost(struct buf *out, struct slice vhost)
 	buf_append_char(out, ':');
 }
 
+bool layout_table_has_vhost(enum store_table table)
+{
+	return table != STORE_VHOSTS && table != STORE_USERS;
+}
+
 void layout_table_key(struct buf *out, enum store_table table, struct slice vhost)
 {
-	if (table == STORE_VHOSTS)
-		buf_append_text(out, "tide:");
-	else
+	if (layout_table_has_vhost(table))
 		append_vhost(out, vhost);
+	else
+		buf_append_text(out, "tide:");
 	buf_append_text(out, table_suffixes[table]);
 }
 
@@ -224,7 +229,7 @@ static bool read_table(struct slice suffix, bool has_vhost, struct layout_name *
 {
 	for (int i = 0; i < STORE_TABLE_COUNT; i++) {
 		if (!slice_is(suffix, table_suffixes[i]) ||
-		    has_vhost != (i != STORE_VHOSTS))
+		    has_vhost != layout_table_has_vhost((enum store_table)i))
 			continue;
 		out->kind = LAYOUT_TABLE;
 		out->table = (enum store_table)i;
@@ -250,7 +255,7 @@ static bool read_topic(struct slice suffix, struct layout_name *out)
 	return true;
 }
 
-/* "<vhost>:<suffix>" or "vhosts" */
+/* "<vhost>:<suffix>", "vhosts" or "users" */
 static bool read_definitions(struct slice rest, struct layout_name *out)
 {
 	size_t colon = slice_find(rest, ':');

@@ -50,6 +50,8 @@ static inline enum layout_key layout_set_key(enum store_set set)
 	return (enum layout_key)(LAYOUT_SETS + (int)set);
 }
 
+/* The table is one of a vhost. */
+bool layout_table_has_vhost(enum store_table table);
 /* "tide:vhosts", "tide:<vhost>:queues", ... */
 void layout_table_key(struct buf *out, enum store_table table, struct slice vhost);
 /* "tide:<vhost>:topics" */

@@ -375,6 +375,7 @@ enum store_table {
 	STORE_BINDINGS,  /* set of a vhost: one text each, in `name` */
 	STORE_PAUSES,    /* hash of a vhost: direction and queue -> until when */
 	STORE_LOCKS,     /* hash of a vhost: name -> token and ttl, of those held */
+	STORE_USERS,     /* hash: name -> what it may do; of all vhosts */
 	STORE_TABLE_COUNT,
 };
 
@@ -406,7 +407,7 @@ struct store_definition {
 	enum store_table table;
 	struct slice vhost, name, value;
 };
-/* Every definition: vhosts first, then vhost by vhost its exchanges, queues,
+/* Every definition: users and vhosts first, then vhost by vhost its exchanges, queues,
  * topics, bindings, pauses, locks. on_end comes last, also after a failure. */
 typedef void (*store_definition_fn)(void *ctx, const struct store_definition *d);
 void store_definition_load(struct store *s, store_definition_fn on_definition,

@@ -196,8 +196,8 @@ void store_definition_erase_topic(struct store *s, const struct store_queue *top
 
 /* ---- load */
 
-/* The vhosts are read first, then, for each, its other tables with a request each. A
- * definition is told once, whatever the connection does in between. */
+/* Users and vhosts are read first, then, for each, its other tables with a request each.
+ * A definition is told once, whatever the connection does in between. */
 
 struct load {
 	store_definition_fn on_definition;
@@ -236,6 +236,14 @@ static void tell_definitions(const struct load_call *l, const redisReply *reply)
 static void send_load(struct store *s, struct load *load, enum store_table table,
 		      struct slice vhost);
 
+/* Those of a vhost. */
+static void send_tables(struct store *s, struct load *load, struct slice vhost)
+{
+	for (int table = 0; table < STORE_TABLE_COUNT; table++)
+		if (layout_table_has_vhost((enum store_table)table))
+			send_load(s, load, (enum store_table)table, vhost);
+}
+
 static void on_load_reply(struct store_call *call, const redisReply *reply, bool is_last)
 {
 	struct load_call *l = container_of(call, struct load_call, call);
@@ -246,9 +254,7 @@ static void on_load_reply(struct store_call *call, const redisReply *reply, bool
 	else if (load->err.code == TIDE_OK)
 		load->err = call->err;
 	for (size_t i = 0; reply && l->table == STORE_VHOSTS && i < reply->elements; i++)
-		for (int table = STORE_EXCHANGES; table < STORE_TABLE_COUNT; table++)
-			send_load(call->store, load, (enum store_table)table,
-				  store_reply_slice(reply->element[i]));
+		send_tables(call->store, load, store_reply_slice(reply->element[i]));
 	if (--load->left > 0)
 		return;
 	load->on_end(load->ctx, load->err.code,
@@ -280,5 +286,6 @@ void store_definition_load(struct store *s, store_definition_fn on_definition,
 	load->on_definition = on_definition;
 	load->on_end = on_end;
 	load->ctx = ctx;
+	send_load(s, load, STORE_USERS, SLICE(""));
 	send_load(s, load, STORE_VHOSTS, SLICE(""));
 }

@@ -23,12 +23,36 @@
  * the broker refused is TIDEMQ_EREFUSED; struct tidemq_error then has the code and
  * the sentence of the protocol. TIDEMQ_ECLOSED, TIDEMQ_EPROTOCOL and, while waiting
  * for a reply, TIDEMQ_ETIMEDOUT end the connection. Such a client can only be
- * closed: the library does not reconnect.
+ * closed.
+ *
+ * Reconnecting: with the option `reconnect` the library connects again instead, and
+ * restores what was there:
+ *
+ *   declarations, bindings, channels   those that this client made
+ *   subscriptions                      with their names; but none to exclusive queues,
+ *                                      which end with their connection: "cancelled"
+ *   publishes without a reply          are sent again. The library gives them an id
+ *                                      (dedupe_id) if they have none, so that a queue
+ *                                      that has one does not take it twice
+ *   requests that may be repeated      are sent again: GET, LIST, DECLARE, SUB, ...
+ *   other requests without a reply     fail with TIDEMQ_ELOST: nobody knows whether
+ *                                      they were carried out
+ *   messages that were not settled     come again. An ack of one that came before is
+ *                                      TIDEMQ_EREFUSED with lease-lost
+ *   an open transaction                is lost, and nothing of it was carried out: all
+ *                                      that belongs to it is TIDEMQ_ELOST, up to COMMIT
+ *                                      or ROLLBACK
+ *
+ * Then only TIDEMQ_ECLOSED means that the client has ended. docs/client.md says more.
  *
  * Texts that you pass are zero-terminated UTF-8, and the call copies them. The
  * comment of each function says how long a returned pointer is good. Times are
- * milliseconds. Nothing is global: clients do not know of each other. One thread
- * at a time may use a client. Like every program on libuv, ignore SIGPIPE.
+ * milliseconds. Like every program on libuv, ignore SIGPIPE.
+ *
+ * Threads: nothing is global, and clients do not know of each other: each thread may
+ * have its own. One thread at a time may use a blocking client. An asynchronous client
+ * belongs to the thread that runs its loop, and so do its callbacks; to make it do
+ * something from another thread, use uv_async_send. Free a message in any thread.
  *
  * The protocol, with every verb, option and error code: docs/protocol.md. */
 #ifndef TIDEMQ_CLIENT_H
@@ -57,6 +81,8 @@ enum tidemq_status {
 	TIDEMQ_EBUSY = -8,      /* the window is full; wait for a reply first */
 	TIDEMQ_ECANCELLED = -9, /* the broker ended a subscription */
 	TIDEMQ_EEVENT = -10,    /* no message but an event, which was asked for */
+	TIDEMQ_ELOST = -11,     /* the connection was lost before the reply; the client
+				 * goes on, with the option `reconnect` */
 };
 
 /* A few words for a status, in static storage. */
@@ -73,10 +99,19 @@ struct tidemq_error {
 	char text[TIDEMQ_TEXT_MAX];
 };
 
+/* What options.on_state is told. */
+enum tidemq_state {
+	TIDEMQ_CONNECTED, /* for the first time */
+	TIDEMQ_LOST,      /* the connection has ended, `why` says how; another is tried */
+	TIDEMQ_RESTORED, /* there is another one. why->status is TIDEMQ_EREFUSED, with the
+			  * broker's sentence, if something could not be restored */
+	TIDEMQ_GAVE_UP,  /* the client has ended, `why` says why */
+};
+
 /* All zero gives the defaults. */
 struct tidemq_options {
 	const char *name;           /* what LIST connections shows for this client */
-	int64_t connect_timeout_ms; /* to the broker's first answer; default 5000 */
+	int64_t connect_timeout_ms; /* to a broker's first answer; default 10000 */
 	int64_t request_timeout_ms; /* how long blocking calls wait for a reply;
 				     * default 30000, negative = for ever */
 	int64_t heartbeat_ms;       /* 1000 to 3600000; default 0 = none. A blocking
@@ -86,6 +121,16 @@ struct tidemq_options {
 	bool events;                /* tidemq_next returns events too */
 	unsigned window;            /* unanswered requests at most; default 1000 */
 	size_t payload_max_bytes;   /* of a payload from the broker; default 256 MiB */
+	/* Connect again when the connection is lost, and restore what was there. See
+	 * "Reconnecting" below. */
+	bool reconnect;
+	int64_t reconnect_for_ms; /* give up after that long without a connection;
+				   * default 0 = never */
+	/* May be NULL. Of a blocking client it is called inside other calls. It may send
+	 * and close as a handler may, but call no blocking function. */
+	void (*on_state)(struct tidemq_client *c, enum tidemq_state state,
+			 const struct tidemq_error *why, void *ctx);
+	void *on_state_ctx;
 };
 
 /* A header's name is a text, its value any bytes. */
@@ -169,7 +214,8 @@ struct tidemq_reply {
 /* The blocking functions. */
 
 /* Connect to tide://[user:pass@]host[:port]/vhost or
- * tide+unix:/path/of/socket[?vhost=name], and exchange HELLO.
+ * tide+unix:/path/of/socket[?vhost=name], and exchange HELLO. Of several URLs, with
+ * commas between them, the first that answers is taken.
  *
  * Port 7310 and vhost / are the defaults; user, pass and vhost may be
  * percent-encoded; an IPv6 address stands in brackets.
@@ -188,7 +234,7 @@ void tidemq_disconnect(struct tidemq_client *c);
 /* Why the last call on this client failed. Good until the next call. */
 const struct tidemq_error *tidemq_last_error(const struct tidemq_client *c);
 
-/* The broker's HELLO document (JSON). Good as long as the client. */
+/* The broker's HELLO document (JSON). Good until there is another connection. */
 const char *tidemq_server_info(const struct tidemq_client *c);
 
 /* Publish and wait for the confirm.
@@ -328,13 +374,16 @@ struct tidemq_handlers {
 	void (*on_event)(struct tidemq_client *c, unsigned channel, const char *text,
 			 void *ctx);
 	/* The connection ended without tidemq_close, which you must still call. Before
-	 * this callback, requests in flight have failed with TIDEMQ_ECLOSED. */
+	 * this callback, requests in flight have failed with TIDEMQ_ECLOSED. With the
+	 * option `reconnect`: the library gave up. */
 	void (*on_lost)(struct tidemq_client *c, const struct tidemq_error *why,
 			void *ctx);
 };
 
 /* The reply is good during the callback. After a lost connection or
- * tidemq_close, each request in flight gets its callback with TIDEMQ_ECLOSED. */
+ * tidemq_close, each request in flight gets its callback with TIDEMQ_ECLOSED. With the
+ * option `reconnect` a lost connection is TIDEMQ_ELOST, for those that are not sent
+ * again. */
 typedef void (*tidemq_reply_fn)(struct tidemq_client *c, const struct tidemq_reply *reply,
 				void *ctx);
 
@@ -354,7 +403,10 @@ struct tidemq_client *tidemq_start(struct uv_loop_s *loop, const char *url,
  *
  * @param on_reply  may be NULL; called only if this returns TIDEMQ_OK
  * @return          TIDEMQ_EBUSY: the window or the output buffer is full, send again
- *                  after a reply. TIDEMQ_EINVAL, TIDEMQ_ENOMEM, TIDEMQ_ECLOSED */
+ *                  after a reply. TIDEMQ_EINVAL, TIDEMQ_ENOMEM, TIDEMQ_ECLOSED. With the
+ *                  option `reconnect` also TIDEMQ_EBUSY while there is no connection, but
+ *                  not for a publish; TIDEMQ_EREFUSED for the tag of a lost connection;
+ *                  TIDEMQ_ELOST for a part of a lost transaction */
 int tidemq_send(struct tidemq_client *c, const char *line, const void *payload,
 		size_t payload_len, tidemq_reply_fn on_reply, void *ctx);
 

@@ -125,13 +125,15 @@ static void try_client_url(struct slice text)
 {
 	char *copy = mem_strndup(text.data, text.len);
 	struct tidemq_error err;
-	struct client_url url;
+	struct client_url *urls;
+	size_t count;
 
-	if (client_url_parse(copy, &url, &err) == 0) {
+	if (client_url_parse(copy, &urls, &count, &err) == 0) {
 		char address[URL_ADDRESS_MAX];
 
-		url_address(&url.at, address);
-		client_url_deinit(&url);
+		for (size_t i = 0; i < count; i++)
+			url_address(&urls[i].at, address);
+		client_url_free(urls, count);
 	}
 	mem_free(copy);
 }

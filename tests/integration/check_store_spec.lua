@@ -199,6 +199,14 @@ describe('a store without a broker', function()
       undo = function() redis:cli('DEL', 'tide:a:locks') end,
     },
     {
+      name = 'a user that cannot be read',
+      make = function() redis:cli('HSET', 'tide:users', 'bob', '{"tags":["chief"]}') end,
+      finding = function()
+        return "tide:users bob: cannot be read: 'chief' is no tag: expected admin, monitor, or nothing"
+      end,
+      undo = function() redis:cli('DEL', 'tide:users') end,
+    },
+    {
       name = 'a topic that is in the set alone',
       make = function() redis:cli('SADD', 'tide:/:topics', 'ghost') end,
       finding = function() return 'tide:/:topics ghost: topic-options does not have it' end,

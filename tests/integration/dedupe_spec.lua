@@ -3,10 +3,7 @@ local Broker = require 'support.broker'
 local traffic = require 'support.traffic'
 local wait = require 'support.wait'
 
-local function pub(queue, id, payload)
-  payload = payload or id
-  return ('PUB - %s id=%s %d\r\n%s\r\n'):format(queue, id, #payload, payload)
-end
+local pub = traffic.with_id
 
 describe('a publish with an id', function()
   local broker, c
@@ -251,9 +248,7 @@ describe('a publish id outlives', function()
 
   local function restart_after(how)
     c:close()
-    broker[how](broker)
-    broker:run()
-    c = broker:connect()
+    c = broker:restart_after(how)
   end
 
   local ends = { ['kill -9'] = 'kill9', ['kill -9 of Redis too'] = 'kill9_all', ['a stop'] = 'expect_clean_stop' }

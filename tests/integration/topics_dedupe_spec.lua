@@ -1,12 +1,10 @@
 -- PUB id= to topics: a publish that is repeated is appended once, whatever happens in
 -- between, and the answer says where the first one lies.
 local Broker = require 'support.broker'
+local traffic = require 'support.traffic'
 local wait = require 'support.wait'
 
-local function pub(topic, id, payload)
-  payload = payload or id
-  return ('PUB - %s id=%s %d\r\n%s\r\n'):format(topic, id, #payload, payload)
-end
+local pub = traffic.with_id
 
 --- Publish an id that is new; gives "<message id> 1" and "<partition>:<offset>".
 local function first(c, topic, id)
@@ -155,9 +153,7 @@ describe('the ids of a topic outlive', function()
 
   local function restart_after(how)
     c:close()
-    broker[how](broker)
-    if not broker:is_running() then broker:run() end
-    c = broker:connect()
+    c = broker:restart_after(how)
   end
 
   for _, how in ipairs { 'expect_clean_stop', 'kill9', 'kill9_all' } do

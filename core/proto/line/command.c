@@ -622,8 +622,7 @@ COMMAND(list)
 
 	if (!request_find(LISTS, q->words[0], &what))
 		return error_set(q->err, TIDE_ESYNTAX, "LIST lists " LISTS);
-	session_report_list(l->base.session, (enum list_what)what, r);
-	return TIDE_OK;
+	return session_report_list(l->base.session, (enum list_what)what, r, q->err);
 }
 
 /* In the order of enum stats_kind. */

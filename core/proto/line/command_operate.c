@@ -27,7 +27,5 @@ COMMAND(operate_drain)
 		request_refuse(q, NULL, q->words[0], "off, or nothing");
 	if (q->rc < 0)
 		return q->rc;
-	session_operate_drain(l->base.session, is_on);
-	reply_ok(r);
-	return TIDE_OK;
+	return session_operate_drain(l->base.session, is_on, r, q->err);
 }

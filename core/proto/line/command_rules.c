@@ -14,7 +14,8 @@ struct rules_word {
 	unsigned words_max; /* after it */
 	unsigned words_min;
 	const char *option; /* the only one; NULL: none; "*": it looks at them itself */
-	void (*ask)(struct session *s, struct reply *r); /* of a word that stands alone */
+	/* Of a word that stands alone. */
+	int (*ask)(struct session *s, struct reply *r, struct error *err);
 	int (*run)(struct line *l, struct request *q, struct reply *r);
 };
 
@@ -58,7 +59,7 @@ RULES_WORD(shadow)
 	int rc = TIDE_OK;
 
 	if (slice_is(dir, "status"))
-		session_rules_shadow_status(l->base.session, r);
+		rc = session_rules_shadow_status(l->base.session, r, q->err);
 	else if (slice_is(dir, "promote"))
 		rc = session_rules_shadow_promote(l->base.session, r, q->err);
 	else if (slice_is(dir, "drop"))
@@ -72,9 +73,9 @@ RULES_WORD(recent)
 {
 	uint64_t max = request_count(q, 1, SESSION_RECENT_MAX, RECENT_DEFAULT);
 
-	if (q->rc == TIDE_OK)
-		session_rules_recent(l->base.session, (size_t)max, r);
-	return q->rc;
+	if (q->rc < 0)
+		return q->rc;
+	return session_rules_recent(l->base.session, (size_t)max, r, q->err);
 }
 
 RULES_WORD(replay)
@@ -186,10 +187,8 @@ COMMAND(rules)
 		rc = check(&words[i], q);
 		if (rc < 0)
 			return rc;
-		if (words[i].run)
-			return words[i].run(l, q, r);
-		words[i].ask(l->base.session, r);
-		return TIDE_OK;
+		return words[i].run ? words[i].run(l, q, r)
+				    : words[i].ask(l->base.session, r, q->err);
 	}
 	return error_set(q->err, TIDE_ESYNTAX,
 			 "RULES takes reload, status, log, rollback, shadow, recent, "

@@ -219,10 +219,8 @@ static int run_filter(struct engine *e, struct rule *rule, struct draft *d,
 	return rc;
 }
 
-static int hop(struct filter_pass *p, struct rule *rule, struct error *err)
+static int hop(struct filter_pass *p, const struct rule *rule, struct error *err)
 {
-	p->sender = rule->file;
-	p->sender_line = rule->decide_line;
 	if (++p->hops <= FILTER_HOPS_MAX)
 		return TIDE_OK;
 	return error_set(err, TIDE_ERULE,
@@ -264,6 +262,11 @@ static int run_chain(struct engine *e, const struct plan *plan, struct draft *d,
 		bool is_moved = d->exchange_changes != exchanges;
 		if (!is_moved && d->key_changes == keys)
 			continue;
+		/* Of the default exchange the key is the address. */
+		if (is_moved || d->now.exchange.len == 0) {
+			p->sender = set->filters[index]->file;
+			p->sender_line = set->filters[index]->decide_line;
+		}
 		plan = find_plan(set, &d->now, is_dry(p));
 		i = is_moved ? 0 : place_behind(plan, index);
 		if (is_moved)

@@ -33,8 +33,8 @@ struct filter_pass {
 	struct slice vhost;               /* where it is published */
 	int64_t now_unix_ms;              /* what delays count from */
 	unsigned hops;                    /* in and out */
-	/* The script that sent it to its exchange, and the line of its function;
-	 * untouched when none did. */
+	/* The script that sent it to its exchange, or through the default one to its
+	 * queue, and the line of its function; untouched when none did. */
 	const char *sender;
 	int sender_line;
 	struct draft_copies copies; /* in: max; out: references. Each has its sender */

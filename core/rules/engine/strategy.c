@@ -157,7 +157,7 @@ struct loads {
 };
 
 /* The function's upvalue. */
-struct subject {
+struct loads_view {
 	const struct loads *loads;
 	uint64_t serial; /* of the call that it is good for */
 };
@@ -165,7 +165,7 @@ struct subject {
 /* loads (shard) -> messages that are ready or unacknowledged in it */
 static int l_loads(lua_State *L)
 {
-	struct subject *s = lua_touserdata(L, lua_upvalueindex(1));
+	struct loads_view *s = lua_touserdata(L, lua_upvalueindex(1));
 	lua_Integer shard = luaL_checkinteger(L, 1);
 
 	if (s->serial != script_state_of(L)->serial)
@@ -183,9 +183,9 @@ static int l_loads(lua_State *L)
 
 static void open_loads(lua_State *L)
 {
-	struct subject *s = lua_newuserdatauv(L, sizeof(*s), 0);
+	struct loads_view *s = lua_newuserdatauv(L, sizeof(*s), 0);
 
-	*s = (struct subject){ .loads = NULL };
+	*s = (struct loads_view){ .loads = NULL };
 	lua_pushcclosure(L, l_loads, 1);
 	lua_rawsetp(L, LUA_REGISTRYINDEX, &loads_key);
 }
@@ -196,7 +196,7 @@ static void push_loads(lua_State *L, const struct loads *l)
 {
 	lua_rawgetp(L, LUA_REGISTRYINDEX, &loads_key);
 	lua_getupvalue(L, -1, 1);
-	struct subject *s = lua_touserdata(L, -1);
+	struct loads_view *s = lua_touserdata(L, -1);
 	lua_pop(L, 1);
 	s->loads = l;
 	s->serial = script_state_of(L)->serial;

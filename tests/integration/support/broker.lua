@@ -302,6 +302,14 @@ function Broker:restart()
   return self:run()
 end
 
+--- End it in that way, start it again on the same data, and connect.
+---@param how 'expect_clean_stop'|'kill9'|'kill9_all'
+---@return Client
+function Broker:restart_after(how)
+  self[how](self)
+  return self:run():connect()
+end
+
 --- redis-cli on the embedded Redis; gives what it printed, without the last line break.
 ---@param ... string|number
 ---@return string

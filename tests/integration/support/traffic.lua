@@ -30,6 +30,16 @@ function M.publish(c, queue, count, make)
   return confirmed
 end
 
+--- A publish with an id of its own.
+---@param name string of a queue or a topic
+---@param id string
+---@param payload? string the id, if it is left out
+---@return string
+function M.with_id(name, id, payload)
+  payload = payload or id
+  return ('PUB - %s id=%s %d\r\n%s\r\n'):format(name, id, #payload, payload)
+end
+
 --- Take messages until `count` have come, acknowledging each batch; gives the
 --- payloads in the order in which they came.
 ---@param c Client

@@ -1,11 +1,13 @@
 /* fake_broker.h: a broker that plays a script, in a child process.
  *
- * A step is "<line", which must come from the client next, or ">bytes", which
- * are sent, or ".", which waits until the client closes. At the end of the
- * script the connection is closed. */
+ * A step is "<line", which must come from the client next, or "~pattern", which a line
+ * must match that comes next, or "=", which is that line once more, or ">bytes", which
+ * are sent, or ".", which waits until the client closes, or "!", which closes and waits
+ * for another connection. At the end of the script the connection is closed. */
 #ifndef TIDE_TEST_FAKE_BROKER_H
 #define TIDE_TEST_FAKE_BROKER_H
 
+#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -30,28 +32,45 @@ static void fake_fail(const char *what, const char *detail)
 	_exit(1);
 }
 
-static void fake_expect(FILE *from, const char *want)
+static char fake_matched[4096];
+
+static void fake_expect(FILE *from, const char *step)
 {
-	char line[4096];
+	const char *want = *step == '=' ? fake_matched : step + 1;
+	char line[sizeof(fake_matched)];
 	if (!fgets(line, sizeof(line), from))
 		fake_fail("the client closed instead of", want);
 	line[strcspn(line, "\r\n")] = 0;
-	if (strcmp(line, want) != 0)
+	if (*step == '~' ? fnmatch(want, line, 0) != 0 : strcmp(line, want) != 0)
 		fake_fail("an unexpected line", line);
+	if (*step == '~')
+		strcpy(fake_matched, line);
 }
 
-static void fake_play(int fd, const char *const *script)
+static FILE *fake_accept(int listener)
 {
-	FILE *from = fdopen(fd, "r");
+	FILE *from = fdopen(accept(listener, NULL, NULL), "r+");
+	if (!from)
+		fake_fail("nobody connects", "");
+	return from;
+}
+
+static void fake_play(int listener, const char *const *script)
+{
+	FILE *from = fake_accept(listener);
 	for (; *script; script++) {
 		size_t len = strlen(*script + 1);
-		if (**script == '<')
-			fake_expect(from, *script + 1);
-		else if (**script == '.')
+		if (strchr("<~=", **script)) {
+			fake_expect(from, *script);
+		} else if (**script == '!') {
+			fclose(from);
+			from = fake_accept(listener);
+		} else if (**script == '.') {
 			while (getc(from) != EOF)
 				;
-		else if (write(fd, *script + 1, len) != (ssize_t)len)
+		} else if (write(fileno(from), *script + 1, len) != (ssize_t)len) {
 			fake_fail("cannot send", *script);
+		}
 	}
 }
 
@@ -77,7 +96,7 @@ static void fake_start(struct fake_broker *f, const char *const *script)
 	assert_true(f->pid >= 0);
 	if (f->pid == 0) {
 		alarm(30);
-		fake_play(accept(f->listener, NULL, NULL), script);
+		fake_play(f->listener, script);
 		_exit(0);
 	}
 }

@@ -3,24 +3,38 @@
 
 static void check(const char *text, const char *address, const char *vhost)
 {
-	struct client_url u;
+	struct client_url *u;
 	struct tidemq_error err;
-	assert_int_equal(client_url_parse(text, &u, &err), TIDEMQ_OK);
+	size_t count;
+	assert_int_equal(client_url_parse(text, &u, &count, &err), TIDEMQ_OK);
+	assert_int_equal(count, 1);
 	char got[URL_ADDRESS_MAX];
-	url_address(&u.at, got);
+	url_address(&u->at, got);
 	assert_string_equal(got, address);
-	assert_string_equal(u.vhost, vhost);
-	client_url_deinit(&u);
+	assert_string_equal(u->vhost, vhost);
+	client_url_free(u, count);
 }
 
 static void check_bad(const char *text, const char *sentence)
 {
-	struct client_url u;
+	struct client_url *u;
 	struct tidemq_error err;
-	assert_int_equal(client_url_parse(text, &u, &err), TIDEMQ_EINVAL);
+	size_t count;
+	assert_int_equal(client_url_parse(text, &u, &count, &err), TIDEMQ_EINVAL);
 	assert_non_null(strstr(err.text, sentence));
-	assert_null(u.at.host);
-	assert_null(u.vhost);
+	assert_null(strstr(err.text, "secret"));
+	assert_null(u);
+	assert_int_equal(count, 0);
+}
+
+static void check_user(const char *text, const char *user, const char *password)
+{
+	struct client_url *u;
+	size_t count;
+	assert_int_equal(client_url_parse(text, &u, &count, NULL), TIDEMQ_OK);
+	assert_string_equal(u->at.user, user);
+	assert_string_equal(u->at.password, password);
+	client_url_free(u, count);
 }
 
 static void a_host_has_the_default_port_and_vhost(void **state)
@@ -44,12 +58,8 @@ static void an_ipv6_address_stands_in_brackets(void **state)
 
 static void user_and_password_are_decoded(void **state)
 {
-	struct client_url u;
-	assert_int_equal(client_url_parse("tide://m%40x:p@ss:w@h/", &u, NULL), TIDEMQ_OK);
-	assert_string_equal(u.at.user, "m@x");
-	assert_string_equal(u.at.password, "p@ss:w");
-	assert_string_equal(u.at.host, "h");
-	client_url_deinit(&u);
+	check_user("tide://m%40x:p@ss:w@h/", "m@x", "p@ss:w");
+	check_user("tide://u:a,b@h/", "u", "a,b");
 	check_bad("tide://a%00b@h/", "user");
 	check_bad("tide://:p@h/", "user");
 }
@@ -61,14 +71,39 @@ static void a_socket_is_a_path_with_options(void **state)
 	check("tide+unix:/a%20b?vhost=shop", "/a b", "shop");
 	check("tide+unix:rel?vhost=a&vhost=b", "rel", "b");
 	check("tide+unix:a@b/s", "a@b/s", "/");
-	struct client_url u;
-	assert_int_equal(client_url_parse("tide+unix:/s?user=u&pass=p", &u, NULL),
-			 TIDEMQ_OK);
-	assert_string_equal(u.at.user, "u");
-	assert_string_equal(u.at.password, "p");
-	client_url_deinit(&u);
+	check_user("tide+unix:/s?user=u&pass=p", "u", "p");
 	check_bad("tide+unix:", "no socket");
 	check_bad("tide+unix:/s?colour=red", "colour");
+}
+
+static void several_urls_have_commas_between_them(void **state)
+{
+	struct client_url *u;
+	size_t count;
+	assert_int_equal(
+		client_url_parse("tide://a:1/v,tide+unix:/s,x?vhost=w,tide://u:p,"
+				 "q@[::1]/",
+				 &u, &count, NULL),
+		TIDEMQ_OK);
+	assert_int_equal(count, 3);
+	assert_string_equal(u[0].at.host, "a");
+	assert_string_equal(u[0].vhost, "v");
+	assert_string_equal(u[1].at.path, "/s,x");
+	assert_string_equal(u[1].vhost, "w");
+	assert_string_equal(u[2].at.password, "p,q");
+	assert_string_equal(u[2].at.host, "::1");
+	client_url_free(u, count);
+	check("tide://a/,", "a:7310", "/");
+	check_bad("tide://a/,tide://", "no host");
+	check_bad("tide://a/,http://b/", "vhost");
+}
+
+static void no_password_is_shown(void **state)
+{
+	check_bad("tidy://u:secret@h/", "'tidy' must begin");
+	check_bad("tide://u:secret@h/a:b", "vhost");
+	check_bad("tide://u:secret/part@h/", "port");
+	check_bad("tide://u:secret@h:x/", "port");
 }
 
 static void wrong_urls_are_refused(void **state)
@@ -92,6 +127,8 @@ int main(void)
 		cmocka_unit_test(an_ipv6_address_stands_in_brackets),
 		cmocka_unit_test(user_and_password_are_decoded),
 		cmocka_unit_test(a_socket_is_a_path_with_options),
+		cmocka_unit_test(several_urls_have_commas_between_them),
+		cmocka_unit_test(no_password_is_shown),
 		cmocka_unit_test(wrong_urls_are_refused),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

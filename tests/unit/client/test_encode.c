@@ -66,14 +66,25 @@ static void what_would_break_the_framing_is_refused(void **state)
 	check_bad(&(struct tidemq_publication){ .delay_ms = -1 }, "negative");
 }
 
-static void check_line(const char *line, int status, unsigned channel, bool has_payload)
+/* Of a line that is sent as it is. */
+static int encode(struct buf *out, struct slice text, struct slice payload,
+		  unsigned *channel)
 {
 	struct tidemq_error err;
+	struct encode_line line;
+	int rc = encode_inspect(text, &line, &err);
+	if (rc != TIDEMQ_OK)
+		return rc;
+	*channel = line.channel;
+	return encode_request(out, &line, NULL, payload, &err);
+}
+
+static void check_line(const char *line, int status, unsigned channel, bool has_payload)
+{
 	struct buf out = { 0 };
 	unsigned got;
 
-	assert_int_equal(encode_request(&out, slice_from(line), SLICE(""), &got, &err),
-			 status);
+	assert_int_equal(encode(&out, slice_from(line), SLICE(""), &got), status);
 	if (status == TIDEMQ_OK) {
 		assert_int_equal(got, channel);
 		assert_int_equal(buf_len(&out),
@@ -100,35 +111,43 @@ static void a_line_tells_its_channel_and_whether_a_payload_follows(void **state)
 static void a_payload_is_behind_its_length(void **state)
 {
 	unsigned channel;
-	struct tidemq_error err;
 	struct buf out = { 0 };
-	assert_int_equal(
-		encode_request(&out, SLICE("PUB - q"), SLICE("a\r\nb"), &channel, &err),
-		TIDEMQ_OK);
+	assert_int_equal(encode(&out, SLICE("PUB - q"), SLICE("a\r\nb"), &channel),
+			 TIDEMQ_OK);
 	assert_buf(&out, "PUB - q 4\r\na\r\nb\r\n");
 	buf_clear(&out);
-	assert_int_equal(
-		encode_request(&out, SLICE("PUB - q"), SLICE(""), &channel, &err),
-		TIDEMQ_OK);
+	assert_int_equal(encode(&out, SLICE("PUB - q"), SLICE(""), &channel), TIDEMQ_OK);
 	assert_buf(&out, "PUB - q 0\r\n\r\n");
 	buf_clear(&out);
-	assert_int_equal(encode_request(&out, SLICE("PING"), SLICE(""), &channel, &err),
-			 TIDEMQ_OK);
+	assert_int_equal(encode(&out, SLICE("PING"), SLICE(""), &channel), TIDEMQ_OK);
 	assert_buf(&out, "PING\r\n");
-	assert_int_equal(encode_request(&out, SLICE("PING"), SLICE("x"), &channel, &err),
+	assert_int_equal(encode(&out, SLICE("PING"), SLICE("x"), &channel),
 			 TIDEMQ_EINVAL);
+	buf_deinit(&out);
+}
+
+static void an_id_is_added_behind_the_options(void **state)
+{
+	struct tidemq_error err;
+	struct encode_line line;
+	struct buf out = { 0 };
+	assert_int_equal(encode_inspect(SLICE("@2 PUB - q must"), &line, &err),
+			 TIDEMQ_OK);
+	assert_slice(line.verb, "PUB");
+	assert_slice(line.words, "- q must");
+	assert_int_equal(encode_request(&out, &line, "a-1", SLICE("xy"), &err),
+			 TIDEMQ_OK);
+	assert_buf(&out, "@2 PUB - q must id=a-1 2\r\nxy\r\n");
 	buf_deinit(&out);
 }
 
 static void a_payload_without_memory_is_refused(void **state)
 {
 	unsigned channel;
-	struct tidemq_error err;
 	struct buf out = { 0 };
 	mem_fail_at = 1;
-	assert_int_equal(
-		encode_request(&out, SLICE("PUB - q"), SLICE("x"), &channel, &err),
-		TIDEMQ_ENOMEM);
+	assert_int_equal(encode(&out, SLICE("PUB - q"), SLICE("x"), &channel),
+			 TIDEMQ_ENOMEM);
 	assert_int_equal(buf_len(&out), 0);
 	buf_deinit(&out);
 }
@@ -137,15 +156,14 @@ static void a_line_over_64_kib_is_refused(void **state)
 {
 	static char line[ENCODE_LINE_MAX];
 	unsigned channel;
-	struct tidemq_error err;
 	struct buf out = { 0 };
 	memset(line, 'x', sizeof(line));
-	assert_int_equal(encode_request(&out, (struct slice){ line, sizeof(line) - 22 },
-					SLICE(""), &channel, &err),
+	assert_int_equal(encode(&out, (struct slice){ line, sizeof(line) - 22 },
+				SLICE(""), &channel),
 			 TIDEMQ_EINVAL);
 	assert_int_equal(buf_len(&out), 0);
-	assert_int_equal(encode_request(&out, (struct slice){ line, sizeof(line) - 23 },
-					SLICE(""), &channel, &err),
+	assert_int_equal(encode(&out, (struct slice){ line, sizeof(line) - 23 },
+				SLICE(""), &channel),
 			 TIDEMQ_OK);
 	buf_deinit(&out);
 }
@@ -158,6 +176,7 @@ int main(void)
 		cmocka_unit_test(what_would_break_the_framing_is_refused),
 		cmocka_unit_test(a_line_tells_its_channel_and_whether_a_payload_follows),
 		cmocka_unit_test(a_payload_is_behind_its_length),
+		cmocka_unit_test(an_id_is_added_behind_the_options),
 		cmocka_unit_test(a_payload_without_memory_is_refused),
 		cmocka_unit_test(a_line_over_64_kib_is_refused),
 	};

@@ -50,7 +50,7 @@ static void tables_have_the_names_that_the_manual_gives(void **state)
 	static const char *const names[STORE_TABLE_COUNT] = {
 		"tide:vhosts",          "tide:/:exchanges", "tide:/:queues",
 		"tide:/:topic-options", "tide:/:bindings",  "tide:/:pauses",
-		"tide:/:locks",
+		"tide:/:locks",         "tide:users",
 	};
 	for (int table = 0; table < STORE_TABLE_COUNT; table++) {
 		struct buf out = { 0 };

@@ -499,6 +499,8 @@ static void definitions_come_back_after_a_restart(void **state)
 	struct slice none = { "", 0 };
 	struct slice root = SLICE("/");
 	struct outcome o = { 0 };
+	store_definition_set(h->store, STORE_USERS, none, SLICE("bob"), SLICE("{}"), NULL,
+			     NULL);
 	store_definition_set(h->store, STORE_VHOSTS, none, root, none, NULL, NULL);
 	store_definition_set(h->store, STORE_EXCHANGES, root, SLICE("orders"),
 			     SLICE("topic"), NULL, NULL);
@@ -516,15 +518,16 @@ static void definitions_come_back_after_a_restart(void **state)
 	harness_close(h);
 	harness_open_up(h);
 	load(h);
-	assert_int_equal(loaded.count, 4);
-	assert_string_equal(loaded.lines[0], "0  / ");
-	assert_string_equal(loaded.lines[1], "1 / orders topic");
-	assert_string_equal(loaded.lines[2], "2 / jobs shards=2");
-	assert_string_equal(loaded.lines[3], "4 / jobs orders # ");
+	assert_int_equal(loaded.count, 5);
+	assert_string_equal(loaded.lines[0], "7  bob {}");
+	assert_string_equal(loaded.lines[1], "0  / ");
+	assert_string_equal(loaded.lines[2], "1 / orders topic");
+	assert_string_equal(loaded.lines[3], "2 / jobs shards=2");
+	assert_string_equal(loaded.lines[4], "4 / jobs orders # ");
 	store_definition_remove(h->store, STORE_BINDINGS, root, SLICE("jobs orders #"),
 				NULL, NULL);
 	load(h);
-	assert_int_equal(loaded.count, 3);
+	assert_int_equal(loaded.count, 4);
 }
 
 static void errors_of_redis_reach_the_completion_with_their_text(void **state)

@@ -1,0 +1,159 @@
+#include "password.h"
+
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/rand.h>
+#include <stdio.h>
+
+/* 16 MiB, five times: one of the costs that OWASP advises for scrypt. */
+#define COST_LN 14
+#define COST_R 8
+#define COST_P 5
+
+#define SALT_BYTES 16
+#define KEY_BYTES 32
+/* Of what others have hashed. */
+#define SALT_BYTES_MAX 32
+#define KEY_BYTES_MIN 16
+#define KEY_BYTES_MAX 48
+#define LN_MAX 17
+#define R_MAX 16
+#define P_MAX 16
+#define MEMORY_MAX ((uint64_t)160 << 20)
+
+const char password_of_nobody[PASSWORD_TEXT_MAX] =
+	"$scrypt$ln=14,r=8,p=5$AAAAAAAAAAAAAAAAAAAAAA$"
+	"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+
+/* A text taken apart. */
+struct parts {
+	unsigned ln, r, p;
+	size_t salt_len, key_len;
+	unsigned char salt[SALT_BYTES_MAX];
+	unsigned char key[KEY_BYTES_MAX];
+};
+
+int password_check(struct slice password, struct error *err)
+{
+	if (password.len >= 1 && password.len <= PASSWORD_LEN_MAX)
+		return TIDE_OK;
+	return error_set(err, TIDE_ESYNTAX, "a password has 1 to %d bytes",
+			 PASSWORD_LEN_MAX);
+}
+
+static const char alphabet[] =
+	"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+static void encode(const unsigned char *data, size_t len, char *out)
+{
+	unsigned bits = 0, count = 0;
+
+	for (size_t i = 0; i < len; i++) {
+		bits = bits << 8 | data[i];
+		for (count += 8; count >= 6; count -= 6)
+			*out++ = alphabet[bits >> (count - 6) & 63];
+	}
+	if (count > 0)
+		*out++ = alphabet[bits << (6 - count) & 63];
+	*out = '\0';
+}
+
+static bool decode(struct slice text, unsigned char *out, size_t max, size_t *len)
+{
+	unsigned bits = 0, count = 0;
+
+	*len = 0;
+	for (size_t i = 0; i < text.len; i++) {
+		const char *at = memchr(alphabet, text.data[i], 64);
+
+		if (!at)
+			return false;
+		bits = bits << 6 | (unsigned)(at - alphabet);
+		count += 6;
+		if (count < 8)
+			continue;
+		if (*len == max)
+			return false;
+		count -= 8;
+		out[(*len)++] = (unsigned char)(bits >> count);
+	}
+	return true;
+}
+
+static bool derive(struct slice password, const struct parts *parts, unsigned char *key)
+{
+	return EVP_PBE_scrypt(password.data, password.len, parts->salt, parts->salt_len,
+			      UINT64_C(1) << parts->ln, parts->r, parts->p,
+			      2 * MEMORY_MAX, key, parts->key_len) == 1;
+}
+
+int password_hash(struct slice password, char out[PASSWORD_TEXT_MAX], struct error *err)
+{
+	struct parts parts = { .ln = COST_LN,
+			       .r = COST_R,
+			       .p = COST_P,
+			       .salt_len = SALT_BYTES,
+			       .key_len = KEY_BYTES };
+	char salt[2 * SALT_BYTES], key[2 * KEY_BYTES];
+
+	if (RAND_bytes(parts.salt, SALT_BYTES) != 1)
+		return error_set(err, TIDE_ELIMIT,
+				 "there are no random numbers for a password");
+	if (!derive(password, &parts, parts.key))
+		return error_set(err, TIDE_ELIMIT,
+				 "there is no memory to hash a password");
+	encode(parts.salt, SALT_BYTES, salt);
+	encode(parts.key, KEY_BYTES, key);
+	snprintf(out, PASSWORD_TEXT_MAX, "$scrypt$ln=%d,r=%d,p=%d$%s$%s", COST_LN, COST_R,
+		 COST_P, salt, key);
+	return TIDE_OK;
+}
+
+/* "ln=14" */
+static bool read_number(struct slice word, const char *name, unsigned max, unsigned *out)
+{
+	struct slice value = word, head = slice_cut(&value, '=');
+	uint64_t n;
+
+	if (!slice_is(head, name) || !slice_to_uint(value, max, &n) || n == 0)
+		return false;
+	*out = (unsigned)n;
+	return true;
+}
+
+static bool parse(struct slice text, struct parts *parts)
+{
+	struct slice rest = text, start = slice_cut(&rest, '$');
+	struct slice name = slice_cut(&rest, '$'), cost = slice_cut(&rest, '$');
+	struct slice salt = slice_cut(&rest, '$');
+
+	return start.len == 0 && slice_is(name, "scrypt") &&
+	       read_number(slice_cut(&cost, ','), "ln", LN_MAX, &parts->ln) &&
+	       read_number(slice_cut(&cost, ','), "r", R_MAX, &parts->r) &&
+	       read_number(cost, "p", P_MAX, &parts->p) &&
+	       ((uint64_t)128 * parts->r << parts->ln) <= MEMORY_MAX &&
+	       decode(salt, parts->salt, sizeof(parts->salt), &parts->salt_len) &&
+	       decode(rest, parts->key, sizeof(parts->key), &parts->key_len) &&
+	       parts->key_len >= KEY_BYTES_MIN;
+}
+
+bool password_is_readable(struct slice text)
+{
+	struct parts parts;
+
+	return text.len < PASSWORD_TEXT_MAX && parse(text, &parts);
+}
+
+bool password_is_right(struct slice password, const char *text)
+{
+	unsigned char key[KEY_BYTES_MAX];
+	struct parts parts;
+
+	return parse(slice_from(text), &parts) && derive(password, &parts, key) &&
+	       CRYPTO_memcmp(key, parts.key, parts.key_len) == 0;
+}
+
+void password_wipe(void *data, size_t len)
+{
+	OPENSSL_cleanse(data, len);
+}

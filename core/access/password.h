@@ -1,0 +1,28 @@
+/* password.h: passwords as they are kept: scrypt, as a PHC string.
+ *
+ * "$scrypt$ln=14,r=8,p=5$<salt>$<key>", both in base64 without padding. The cost is
+ * written into it, so that it may change later. To hash or to verify takes some 100 ms of
+ * a processor and 16 MiB: it is work for a thread. All of it may run on any thread. */
+#pragma once
+
+#include "base/error.h"
+#include "base/slice.h"
+
+#define PASSWORD_LEN_MAX 1024
+/* Of the text, with its end. */
+#define PASSWORD_TEXT_MAX 128
+
+/* Nobody has this one: what verifies it takes as long as with the others. */
+extern const char password_of_nobody[PASSWORD_TEXT_MAX];
+
+/* 1 to PASSWORD_LEN_MAX bytes. */
+TIDE_MUST_USE int password_check(struct slice password, struct error *err);
+/* TIDE_ELIMIT: there is no memory or no randomness for it. */
+TIDE_MUST_USE int password_hash(struct slice password, char out[PASSWORD_TEXT_MAX],
+				struct error *err);
+/* It is a text of this form, of a cost that can be borne. */
+bool password_is_readable(struct slice text);
+/* Compared in constant time; false too when it cannot be verified. */
+bool password_is_right(struct slice password, const char *text);
+/* Overwrite what was a password. */
+void password_wipe(void *data, size_t len);

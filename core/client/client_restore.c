@@ -1,0 +1,348 @@
+#include "client_restore.h"
+
+#include <strings.h>
+
+#include "base/mem.h"
+#include "client_connect.h"
+#include "client_request.h"
+
+enum record_kind { RECORD_OPEN, RECORD_DECLARE, RECORD_BIND, RECORD_SUB };
+
+/* The line of a request, with its words. */
+struct restore_record {
+	TAILQ_ENTRY(restore_record) link;
+	enum record_kind kind;
+	unsigned channel;
+	bool is_exclusive; /* a queue that ends with its connection */
+	char *line;
+	struct slice words[3]; /* those behind the verb, as far as there are any */
+	struct slice options;  /* what follows them */
+};
+
+void client_restore_init(struct client_restore *r)
+{
+	TAILQ_INIT(&r->records);
+}
+
+static void free_record(struct restore_record *record)
+{
+	mem_free(record->line);
+	mem_free(record);
+}
+
+static void remove_record(struct client_restore *r, struct restore_record *record)
+{
+	TAILQ_REMOVE(&r->records, record, link);
+	free_record(record);
+}
+
+void client_restore_deinit(struct client_restore *r)
+{
+	while (!TAILQ_EMPTY(&r->records))
+		remove_record(r, TAILQ_FIRST(&r->records));
+}
+
+/* ---- records ---- */
+
+static bool has_word(struct slice words, const char *word)
+{
+	while (words.len > 0)
+		if (slice_is(slice_cut(&words, ' '), word))
+			return true;
+	return false;
+}
+
+static void add(struct client_restore *r, enum record_kind kind, unsigned channel,
+		struct slice line)
+{
+	struct restore_record *record;
+
+	TAILQ_FOREACH (record, &r->records, link)
+		if (record->kind == kind && record->channel == channel &&
+		    slice_is_equal(slice_from(record->line), line))
+			return;
+	record = mem_zalloc(sizeof(*record));
+	record->kind = kind;
+	record->channel = channel;
+	record->line = mem_strndup(line.data, line.len);
+	line.data = record->line;
+	slice_cut(&line, ' ');
+	for (size_t i = 0; i < 2 + (kind == RECORD_BIND); i++)
+		record->words[i] = slice_cut(&line, ' ');
+	record->options = line;
+	record->is_exclusive = kind == RECORD_DECLARE && (has_word(line, "exclusive") ||
+							  has_word(line, "exclusive=1"));
+	TAILQ_INSERT_TAIL(&r->records, record, link);
+}
+
+/* Which records go: those for which this is true. */
+typedef bool (*is_undone_fn)(const struct restore_record *record, unsigned channel,
+			     const struct slice *words);
+
+static void undo(struct client_restore *r, is_undone_fn is_undone, unsigned channel,
+		 const struct slice *words)
+{
+	struct restore_record *record, *next;
+
+	for (record = TAILQ_FIRST(&r->records); record; record = next) {
+		next = TAILQ_NEXT(record, link);
+		if (is_undone(record, channel, words))
+			remove_record(r, record);
+	}
+}
+
+static bool is_closed(const struct restore_record *record, unsigned channel,
+		      const struct slice *words)
+{
+	return record->channel == channel &&
+	       (record->kind == RECORD_OPEN || record->kind == RECORD_SUB);
+}
+
+static bool is_ended(const struct restore_record *record, unsigned channel,
+		     const struct slice *words)
+{
+	return record->kind == RECORD_SUB && record->channel == channel &&
+	       slice_is_equal(record->words[1], words[0]);
+}
+
+static bool is_exclusive(const struct restore_record *record, unsigned channel,
+			 const struct slice *words)
+{
+	return record->is_exclusive;
+}
+
+/* words[0] is the kind of what is deleted, words[1] its name. */
+static bool is_deleted(const struct restore_record *record, unsigned channel,
+		       const struct slice *words)
+{
+	bool is_exchange = slice_is(words[0], "exchange");
+
+	if (record->kind == RECORD_DECLARE)
+		return slice_is_equal(record->words[0], words[0]) &&
+		       slice_is_equal(record->words[1], words[1]);
+	if (record->kind != RECORD_BIND || slice_is(words[0], "group"))
+		return false;
+	if (is_exchange && slice_is_equal(record->words[1], words[1]))
+		return true;
+	return has_word(record->options, "dest=exchange") == is_exchange &&
+	       slice_is_equal(record->words[0], words[1]);
+}
+
+/* words[0] is what BIND said after its verb. */
+static bool is_unbound(const struct restore_record *record, unsigned channel,
+		       const struct slice *words)
+{
+	struct slice line = slice_from(record->line);
+
+	slice_cut(&line, ' ');
+	return record->kind == RECORD_BIND && slice_is_equal(line, words[0]);
+}
+
+/* DECLARE queue - ...: the name that the broker has chosen is what can be declared
+ * again. */
+static void add_declaration(struct client_restore *r, struct slice line,
+			    struct slice reply)
+{
+	struct slice rest = line, verb = slice_cut(&rest, ' ');
+	struct slice kind = slice_cut(&rest, ' '), name = slice_cut(&rest, ' ');
+	struct buf named = { 0 };
+
+	if (slice_is(name, "-"))
+		name = slice_cut(&reply, ' ');
+	buf_append_slice(&named, verb);
+	buf_append_char(&named, ' ');
+	buf_append_slice(&named, kind);
+	buf_append_char(&named, ' ');
+	buf_append_slice(&named, name);
+	if (rest.len > 0)
+		buf_append_char(&named, ' ');
+	buf_append_slice(&named, rest);
+	add(r, RECORD_DECLARE, 0, buf_slice(&named));
+	buf_deinit(&named);
+}
+
+static bool is_verb(struct slice verb, const char *name)
+{
+	return verb.len == strlen(name) && strncasecmp(verb.data, name, verb.len) == 0;
+}
+
+void client_restore_note(struct client_restore *r, unsigned channel, struct slice line,
+			 struct slice reply)
+{
+	struct slice rest = line, verb = slice_cut(&rest, ' '), all = rest;
+	struct slice words[2] = { slice_cut(&rest, ' '), { 0 } };
+
+	words[1] = slice_cut(&rest, ' ');
+	if (is_verb(verb, "OPEN"))
+		add(r, RECORD_OPEN, channel, line);
+	else if (is_verb(verb, "DECLARE"))
+		add_declaration(r, line, reply);
+	else if (is_verb(verb, "BIND"))
+		add(r, RECORD_BIND, 0, line);
+	else if (is_verb(verb, "SUB"))
+		add(r, RECORD_SUB, channel, line);
+	else if (is_verb(verb, "CLOSE"))
+		undo(r, is_closed, channel, words);
+	else if (is_verb(verb, "DELETE"))
+		undo(r, is_deleted, channel, words);
+	else if (is_verb(verb, "UNBIND"))
+		undo(r, is_unbound, channel, &all);
+	else if (is_verb(verb, "UNSUB"))
+		undo(r, is_ended, channel, words);
+}
+
+void client_restore_cancel(struct client_restore *r, unsigned channel, struct slice sid)
+{
+	undo(r, is_ended, channel, &sid);
+}
+
+/* ---- restoring ---- */
+
+/* Has the record to do with an exclusive queue? It is not made again. */
+static bool is_lost(const struct client_restore *r, const struct restore_record *record)
+{
+	const struct restore_record *other;
+
+	if (record->is_exclusive)
+		return true;
+	if (record->kind != RECORD_BIND && record->kind != RECORD_SUB)
+		return false;
+	TAILQ_FOREACH (other, &r->records, link)
+		if (other->is_exclusive &&
+		    slice_is_equal(other->words[1], record->words[0]))
+			return true;
+	return false;
+}
+
+/* The broker may do later what it cannot do now. */
+static bool is_passing(const struct tidemq_reply *reply)
+{
+	static const char *const words[] = { "busy", "store", "shutdown" };
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (strcmp(reply->word, words[i]) == 0)
+			return true;
+	return false;
+}
+
+static void keep_refusal(struct client_restore *r, const struct restore_record *record,
+			 const struct tidemq_reply *reply)
+{
+	struct buf text = { 0 };
+
+	if (r->refusal.status != TIDEMQ_OK)
+		return;
+	buf_printf(&text, "%s: %s", record->line, reply->text);
+	client_fail_remote(&r->refusal, TIDEMQ_EREFUSED, slice_from(reply->word),
+			   buf_slice(&text));
+	buf_deinit(&text);
+}
+
+static void tell_cancelled(struct tidemq_client *c, const struct restore_record *record,
+			   const char *why)
+{
+	struct buf text = { 0 };
+
+	buf_printf(&text, "cancelled %" SLICE_FMT " %s", SLICE_ARG(record->words[1]),
+		   why);
+	client_event(c, record->channel, buf_cstr(&text));
+	buf_deinit(&text);
+}
+
+static void finish_step(struct tidemq_client *c)
+{
+	struct client_restore *r = &c->restore;
+
+	if (r->awaited > 0)
+		return;
+	if (c->state == CLIENT_RESTORING)
+		client_connect_resume(c);
+	else if (c->state == CLIENT_UP)
+		client_tell(c, TIDEMQ_RESTORED, &r->refusal);
+}
+
+static void on_restored(struct tidemq_client *c, const struct tidemq_reply *reply,
+			void *ctx)
+{
+	struct client_restore *r = &c->restore;
+	struct restore_record *record = ctx;
+
+	if (reply->status != TIDEMQ_OK && is_passing(reply)) {
+		client_fail(&c->loss, TIDEMQ_ECLOSED,
+			    "the broker cannot restore the connection yet: %s",
+			    reply->text);
+		client_connect_lose(c);
+		return;
+	}
+	if (reply->status != TIDEMQ_OK)
+		keep_refusal(r, record, reply);
+	r->awaited--;
+	if (reply->status != TIDEMQ_OK && record->kind == RECORD_SUB) {
+		TAILQ_REMOVE(&r->records, record, link);
+		tell_cancelled(c, record, reply->word);
+		free_record(record);
+	}
+	finish_step(c);
+}
+
+static void send_record(struct tidemq_client *c, struct restore_record *record)
+{
+	struct buf line = { 0 };
+
+	if (record->channel > 0)
+		buf_printf(&line, "@%u ", record->channel);
+	buf_append_text(&line, record->line);
+	c->restore.awaited++;
+	client_request_send_own(c, record->channel, &line, on_restored, record);
+	buf_deinit(&line);
+}
+
+void client_restore_begin(struct tidemq_client *c)
+{
+	struct client_restore *r = &c->restore;
+	struct restore_record *record;
+
+	r->awaited = 0;
+	r->refusal = (struct tidemq_error){ 0 };
+	TAILQ_FOREACH (record, &r->records, link)
+		if (record->kind != RECORD_SUB && !is_lost(r, record))
+			send_record(c, record);
+	finish_step(c);
+}
+
+/* Forget the exclusive queues, and tell the owner which subscriptions went with them. It
+ * may close the client meanwhile. */
+static void drop_lost(struct tidemq_client *c)
+{
+	struct client_restore *r = &c->restore;
+	struct restore_records lost = TAILQ_HEAD_INITIALIZER(lost);
+	struct restore_record *record, *next;
+
+	for (record = TAILQ_FIRST(&r->records); record; record = next) {
+		next = TAILQ_NEXT(record, link);
+		if (!is_lost(r, record) || record->is_exclusive)
+			continue;
+		TAILQ_REMOVE(&r->records, record, link);
+		TAILQ_INSERT_TAIL(&lost, record, link);
+	}
+	undo(r, is_exclusive, 0, NULL);
+	while ((record = TAILQ_FIRST(&lost))) {
+		TAILQ_REMOVE(&lost, record, link);
+		if (record->kind == RECORD_SUB)
+			tell_cancelled(c, record, "queue-deleted");
+		free_record(record);
+	}
+}
+
+void client_restore_subscribe(struct tidemq_client *c)
+{
+	struct client_restore *r = &c->restore;
+	struct restore_record *record;
+
+	TAILQ_FOREACH (record, &r->records, link)
+		if (record->kind == RECORD_SUB && !is_lost(r, record))
+			send_record(c, record);
+	client_request_send_kept(c);
+	drop_lost(c);
+	finish_step(c);
+}

@@ -1,0 +1,46 @@
+/* What the session's user may do: every request asks here first. */
+#include "broker/address.h"
+#include "session_private.h"
+
+/* Scripts are told where it comes from. */
+static struct subject *subject_of(struct session *s)
+{
+	struct session_peer peer;
+
+	if (!s->subject.peer) {
+		s->ops->facts(s->ctx, &peer);
+		subject_set_peer(&s->subject, peer.address ? peer.address : "");
+	}
+	return &s->subject;
+}
+
+int session_access_check(struct session *s, enum user_action action,
+			 enum subject_kind kind, struct slice name, struct error *err)
+{
+	if (subject_is_free(&s->subject))
+		return TIDE_OK;
+	return subject_ask(subject_of(s), action, kind, name, err);
+}
+
+int session_access_check_queue(struct session *s, enum user_action action,
+			       struct slice name, struct error *err)
+{
+	if (subject_is_free(&s->subject))
+		return TIDE_OK;
+	return subject_ask(subject_of(s), action, address_kind(s->vhost, name), name,
+			   err);
+}
+
+int session_access_check_write(struct session *s, struct slice exchange, struct slice key,
+			       struct error *err)
+{
+	if (subject_is_free(&s->subject))
+		return TIDE_OK;
+	return address_check(subject_of(s), s->vhost, exchange, key, err);
+}
+
+int session_access_check_tag(const struct session *s, enum user_tag tag, const char *what,
+			     struct error *err)
+{
+	return subject_check_tag(&s->subject, tag, what, err);
+}
