@@ -31,13 +31,21 @@ static int run_test(struct cli *cli)
 	return share_is_dir(dir) ? spec_run(dir, share_lua_dir()) : refuse_dir(dir);
 }
 
-enum { TRIAL_RULES = 1, TRIAL_LUA, TRIAL_MEMORY, TRIAL_BUDGET, TRIAL_WITHIN, TRIAL_LIKE };
+enum {
+	TRIAL_RULES = 1,
+	TRIAL_LUA,
+	TRIAL_MEMORY,
+	TRIAL_BUDGET,
+	TRIAL_WITHIN,
+	TRIAL_LIKE,
+	TRIAL_SECRETS
+};
 
 int offline_trial(int argc, char **argv)
 {
 	uint64_t memory, budget;
 
-	if (argc != TRIAL_LIKE + 1 ||
+	if (argc != TRIAL_SECRETS + 1 ||
 	    !slice_to_uint(slice_from(argv[TRIAL_MEMORY]), SIZE_MAX / 2, &memory) ||
 	    !slice_to_uint(slice_from(argv[TRIAL_BUDGET]), INT64_MAX / 2, &budget)) {
 		fprintf(stderr, "tidemq: trial is for the broker alone\n");
@@ -48,7 +56,8 @@ int offline_trial(int argc, char **argv)
 					       .memory_max_bytes = (size_t)memory,
 					       .call_budget_ms = (int64_t)budget,
 					       .within = argv[TRIAL_WITHIN],
-					       .owned_like = argv[TRIAL_LIKE] });
+					       .owned_like = argv[TRIAL_LIKE],
+					       .secrets_dir = argv[TRIAL_SECRETS] });
 }
 
 /* The URL may hold a password: $TIDEMQ_STORE keeps it out of sight, as for a broker. */

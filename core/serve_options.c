@@ -196,6 +196,9 @@ static const struct command_option rows[] = {
 		       "RULES shadow and RULES replay take directories below this one "
 		       "alone"),
 	  BROKER(rules_candidates) },
+	{ COMMAND_TEXT("secrets", "DIR", "none",
+		       "tide.secret of a script reads files of this directory"),
+	  BROKER(secrets_dir) },
 	{ COMMAND_FLAG(
 		  "replay-payloads",
 		  "keep the payloads of recent publishes for RULES recent and replay"),

@@ -16,7 +16,7 @@ for i, floor in ipairs(arg) do rank[floor] = i end
 -- Header name pattern -> the floors that may include it.
 local libraries = {
   ['^lua%.h$'] = '^rules/', ['^lauxlib%.h$'] = '^rules/', ['^lualib%.h$'] = '^rules/', ['^luaconf%.h$'] = '^rules/',
-  ['^hiredis'] = '^store$', ['^uthash'] = '^base$', ['^jansson%.h$'] = '^cli$ ^check$ ^access$',
+  ['^hiredis'] = '^store$', ['^uthash'] = '^base$', ['^jansson%.h$'] = '^cli$ ^check$ ^access$ ^rules/api$',
   ['^openssl/'] = '^tls$ ^access$ ^rules/api$',
   ['^tidemq/'] = '^client$ ^cli$ ^main$ ^check$',
 }

@@ -33,7 +33,7 @@ struct canary_trial {
 	/* What to try. The thread only reads the bundles: they are not counted there. */
 	char *dir, *within;
 	struct bundle *files, *known, *framework;
-	const char *program, *rules_dir, *lua_dir; /* the configuration's */
+	const char *program, *rules_dir, *lua_dir, *secrets_dir; /* the configuration's */
 	size_t memory_bytes;
 	int64_t budget_ms;
 	/* What the child says. */
@@ -105,6 +105,7 @@ static struct canary_trial *create(struct canary *c, const struct canary_spec *s
 	t->program = config->program;
 	t->rules_dir = config->rules_dir;
 	t->lua_dir = config->lua_dir;
+	t->secrets_dir = config->secrets_dir ? config->secrets_dir : "";
 	t->memory_bytes = config->rules_memory_bytes;
 	t->budget_ms = config->rules_budget_ms;
 	t->result.unread = "";
@@ -195,8 +196,8 @@ static void describe_end(struct canary_trial *t, const struct child_end *end)
 static int run_child(struct canary_trial *t, const char *dir)
 {
 	char memory[24], budget[24];
-	const char *args[] = { "trial", dir,       t->lua_dir,   memory,
-			       budget,  t->within, t->rules_dir, NULL };
+	const char *args[] = { "trial",   dir,          t->lua_dir,     memory, budget,
+			       t->within, t->rules_dir, t->secrets_dir, NULL };
 	const struct child_spec spec = {
 		.program = t->program,
 		.args = args,

@@ -173,6 +173,7 @@ int candidate_create(struct candidate **out, struct rollout *r,
 		.lua_dir = b->config.lua_dir,
 		.memory_max_bytes = b->config.rules_memory_bytes,
 		.call_budget_ms = b->config.rules_budget_ms,
+		.secrets_dir = b->config.secrets_dir,
 	};
 	struct engine *e;
 	struct candidate *c;

@@ -62,6 +62,8 @@ int service_rules_load(struct service *s, struct bundle *files,
 		.watch = c->rules_watch,
 		.shared_entries_max = c->shared_entries_max,
 		.shared_bytes_max = c->shared_bytes_max,
+		.secrets_dir = c->secrets_dir,
+		.has_stand_in_secrets = c->has_stand_in_secrets,
 		.files = files,
 		.refusal = refusal,
 	};

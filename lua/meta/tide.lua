@@ -9,6 +9,8 @@
 ---@class tide
 ---@field log tide.Log
 ---@field shared tide.Shared
+---@field base64 tide.Base64
+---@field json tide.Json
 ---@field BURY "bury"  set the message aside in its queue until it is KICKed
 ---@field DEAD_LETTER "dead-letter"  send it to the queue's dead-letter address
 ---@field DROP "drop"  remove it
@@ -42,6 +44,50 @@ function tide.is_dry_run() end
 ---@return integer? milliseconds
 ---@return string? message
 function tide.duration(text) end
+
+---The content of the file `name` in `serve --secrets DIR`, without its last line end. At the
+---top of a file alone.
+---@param name string
+---@return string
+function tide.secret(name) end
+
+---@param text string  1 MiB at most
+---@return string digest  32 bytes
+function tide.sha256(text) end
+
+---@param key string  not empty
+---@param text string  1 MiB at most
+---@return string digest  32 bytes
+function tide.hmac_sha256(key, text) end
+
+---Whether two texts are the same. The time that it takes does not tell where they differ.
+---@param a string
+---@param b string
+---@return boolean
+function tide.equal(a, b) end
+
+---@class tide.Base64
+local base64 = {}
+
+---@param bytes string
+---@param alphabet "standard"|"url"|nil  "url" is not padded
+---@return string
+function base64.encode(bytes, alphabet) end
+
+---@param text string
+---@param alphabet "standard"|"url"|nil
+---@return string? bytes
+---@return string? message
+function base64.decode(text, alphabet) end
+
+---@class tide.Json
+local json = {}
+
+---A null becomes nil.
+---@param text string  256 KiB at most
+---@return any value
+---@return string? message
+function json.decode(text) end
 
 ---One dictionary for all scripts that outlives reloads and restarts. A ttl is milliseconds
 ---or the text of a duration.
@@ -248,3 +294,45 @@ function broker.queue(name) end
 ---@field active boolean?  true when left out
 ---@field vhost string?  "/" when left out
 ---@field run fun(broker: tide.Broker, tick: tide.Tick)
+
+---A login. Read-only; expires after the call. The password must not be kept.
+---@class tide.Login
+---@field user string?
+---@field password string?
+---@field vhost string
+---@field name string?  that the client gives its connection
+---@field address string?  without the port; nil for Unix sockets
+---@field is_local boolean
+---@field is_tls boolean
+---@field certificate string?  common name of the verified client certificate
+---@field protocol "tidemq"|"stomp"
+
+---A user that a script makes for one login. Patterns are POSIX extended regular expressions for
+---the vhost of the login; one that is left out matches nothing.
+---@class tide.MadeUser
+---@field name string?  that of the login when left out
+---@field tags ("admin"|"monitor")[]?
+---@field configure string?
+---@field write string?
+---@field read string?
+---@field limits { max_connections: integer?, max_channels: integer?, publish_rate: integer?, publish_bytes: integer? }?
+
+---Who wants to do something. Read-only; expires after the call.
+---@class tide.User
+---@field name string
+---@field vhost string
+---@field address string?
+---@field is_admin boolean
+---@field is_monitor boolean
+
+---What he wants to do it with. Read-only; expires after the call.
+---@class tide.Object
+---@field kind "exchange"|"queue"|"topic"|"lock"
+---@field name string
+---@field vhost string
+
+---At least one of the functions. nil is no opinion.
+---@class tide.Auth
+---@field doc string?
+---@field authenticate nil|fun(login: tide.Login): boolean|tide.MadeUser|nil, string?
+---@field authorize nil|fun(user: tide.User, action: "configure"|"write"|"read", object: tide.Object): boolean?, string?

@@ -151,8 +151,8 @@ BIND billing orders orders.*.placed
     }, {
       "filter/raises.lua:2: attempt to index a nil value (local 't')",
       "retry/broken.lua:3: unexpected symbol near '}'",
-      "routing/9lives.lua:1: the name of a script is a letter (of a filter also a digit), then letters, digits, '_' "
-        .. "and '-', at most 64 in all",
+      "routing/9lives.lua:1: the name of a script is a letter (in filter/ and auth/ also a digit), then letters, "
+        .. "digits, '_' and '-', at most 64 in all",
       "sharding/number.lua:3: a sharding script needs a function 'pick'; here it is number",
     })
   end)

@@ -305,6 +305,10 @@ describe("lua/meta/tide.lua", function()
         .. "return { match = { exchange = '*' }, publish = function(msg) return false, fields(msg) end }",
       ["schedule/a.lua"] = ask .. [[return { every = "1m", run = function(broker, tick)
         error(keys(broker) .. ";" .. keys(tick) .. ";" .. keys(tide.shared) .. ";" .. keys(tide.log), 0) end }]],
+      ["auth/a.lua"] = ask .. [[return {
+        authenticate = function(login)
+          error(fields(login) .. ";" .. keys(tide.base64) .. ";" .. keys(tide.json), 0) end,
+        authorize = function(user, _, object) error(fields(user) .. ";" .. fields(object), 0) end }]],
     }
     local engine = support.open { rules = dir }
     support.remove_dir(dir)
@@ -324,6 +328,13 @@ describe("lua/meta/tide.lua", function()
     local draft = declared_fields("Draft")
     table.move(declared_fields("Msg"), 1, 100, #draft + 1, draft)
     assert.equal(sorted(draft), asked(engine:filter { exchange = "x", key = "k" })[1])
+    local login, base64, json_fields = table.unpack(asked(engine:authenticate {}))
+    assert.equal(sorted(declared_fields("Login")), login)
+    assert.equal(sorted(declared_fields("Base64")), base64)
+    assert.equal(sorted(declared_fields("Json")), json_fields)
+    local user, object = table.unpack(asked(engine:authorize({}, "read", {})))
+    assert.equal(sorted(declared_fields("User")), user)
+    assert.equal(sorted(declared_fields("Object")), object)
     local broker, tick, shared, log = table.unpack(asked(engine:run("a", 60000)))
     assert.equal(sorted(declared_fields("Broker")), broker)
     assert.equal(sorted(declared_fields("Tick")), tick)

@@ -5,4 +5,4 @@ LUATIDE_SOURCES := $(wildcard core/rules/*/*.c core/base/*.c core/host/*.c)
 $(B)/luatide.so: $(LUATIDE_SOURCES) $(wildcard core/rules/*/*.h core/base/*.h core/host/*.h)
 	@mkdir -p $(@D)
 	@echo "  link  $@"
-	@$(CC) $(ALL_CFLAGS) -fPIC -shared -o $@ $(LUATIDE_SOURCES) $(shell pkg-config --libs libuv) -lm -lpthread
+	@$(CC) $(ALL_CFLAGS) -fPIC -shared -o $@ $(LUATIDE_SOURCES) $(shell pkg-config --libs libuv jansson openssl) -lm -lpthread

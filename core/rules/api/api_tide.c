@@ -4,6 +4,7 @@
 #include <string.h>
 #include <uv.h>
 
+#include "api_crypto.h"
 #include "base/duration.h"
 #include "base/random.h"
 #include "decision_context.h"
@@ -131,6 +132,11 @@ static void write_line(lua_State *L, enum log_level level, int first)
 		lua_pushstring(L, i < last ? " " : "");
 	}
 	lua_concat(L, lua_gettop(L) - last);
+	if (script_hides(script_state_of(L), field_slice(L, -1))) {
+		luaL_where(L, 1);
+		lua_pushliteral(L, "this line has a password or a secret in it");
+		lua_concat(L, 2);
+	}
 	log_write(level, "%s%s: %.*s", self(L)->about,
 		  decision_context_is_dry(L) ? " (dry run)" : "", LOG_LINE_MAX,
 		  lua_tostring(L, -1));
@@ -197,6 +203,8 @@ void api_tide_open(lua_State *L, struct api_tide *t)
 	push_logs(L, t);
 	lua_setfield(L, -2, "log");
 	api_shared_add(L, t);
+	api_crypto_add(L);
+	secrets_add(L, &t->secrets);
 	for (int i = 0; names[i][0]; i++) {
 		lua_pushstring(L, names[i][1]);
 		lua_setfield(L, -2, names[i][0]);

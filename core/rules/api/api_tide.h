@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/slice.h"
+#include "secrets.h"
 
 struct shared;
 
@@ -23,6 +23,7 @@ struct api_tide {
 	/* A rule that logs for each message must not fill the disk. */
 	int64_t log_second;
 	unsigned log_lines;
+	struct secrets secrets; /* behind tide.secret */
 };
 
 #define API_TIDE_LOG_LINES_PER_SECOND 50

@@ -28,13 +28,14 @@ struct circuit {
 static size_t make_key(char out[KEY_MAX], const struct use_call *c)
 {
 	const struct rule *rule = c->use->rule;
-	size_t number = c->handle ? c->handle->number : SIZE_MAX;
+	struct slice whose = c->address.len ? c->address : c->vhost;
+	size_t number = c->handle ? c->handle->number : SIZE_MAX - (c->address.len > 0);
 
 	memcpy(out, &rule, sizeof(rule));
 	memcpy(out + sizeof(rule), &number, sizeof(number));
-	if (c->vhost.len)
-		memcpy(out + sizeof(rule) + sizeof(number), c->vhost.data, c->vhost.len);
-	return sizeof(rule) + sizeof(number) + c->vhost.len;
+	if (whose.len)
+		memcpy(out + sizeof(rule) + sizeof(number), whose.data, whose.len);
+	return sizeof(rule) + sizeof(number) + whose.len;
 }
 
 struct circuit *circuit_find(const struct engine *e, const struct use_call *c)
@@ -72,12 +73,15 @@ static void make_room(struct engine *e)
 
 static struct circuit *create(struct engine *e, const struct use_call *c)
 {
-	char key[KEY_MAX], user[NAME_LEN_MAX + 16] = "its schedule";
+	char key[KEY_MAX], user[NAME_LEN_MAX + 24] = "its schedule";
 	size_t len = make_key(key, c);
 	struct circuit *circuit = mem_zalloc(sizeof(*circuit) + len);
 
 	make_room(e);
-	if (c->vhost.len)
+	if (c->address.len)
+		snprintf(user, sizeof(user), "logins from '%" SLICE_FMT "'",
+			 SLICE_ARG(c->address));
+	else if (c->vhost.len)
 		snprintf(user, sizeof(user), "vhost '%" SLICE_FMT "'",
 			 SLICE_ARG(c->vhost));
 	circuit->rule = c->use->rule;

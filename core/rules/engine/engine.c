@@ -27,6 +27,8 @@ static void free_engine(struct engine *e)
 	mem_free((char *)e->config.rules_dir);
 	mem_free((char *)e->config.lua_dir);
 	mem_free((char *)e->config.about);
+	mem_free((char *)e->config.secrets_dir);
+	secrets_deinit(&e->tide.secrets);
 	mem_free(e);
 	if (on_closed)
 		on_closed(closed_ctx);
@@ -59,6 +61,7 @@ static void open_api(lua_State *L, void *engine)
 	strategy_open(L);
 	draft_open(L);
 	schedule_open(L, e);
+	auth_open(L);
 }
 
 /* Without its handles of the loop: free_engine ends it. */
@@ -90,6 +93,13 @@ static int prepare(struct engine **out, uv_loop_t *loop,
 	e->tide = (struct api_tide){ .about = "rules", .random_state = machine_random() };
 	if (config->about)
 		e->tide.about = e->config.about = mem_strdup(config->about);
+	if (config->secrets_dir)
+		e->config.secrets_dir = mem_strdup(config->secrets_dir);
+	e->tide.secrets.dir = e->config.secrets_dir;
+	e->tide.secrets.has_stand_ins = config->has_stand_in_secrets;
+	if (config->secrets)
+		args_copy(&e->tide.secrets.given, config->secrets);
+	e->config.secrets = NULL;
 	e->tide.shared =
 		shared_create(config->shared_entries_max, config->shared_bytes_max);
 	int rc = watchdog_create(&e->scripts.watchdog, config->call_budget_ms,

@@ -12,6 +12,7 @@
  *   strategy.h      sharding, priority and retry of a queue
  *   filter.h        the filters of a publish
  *   schedule.h      the schedules
+ *   auth.h          logins and permissions
  *   engine_status.h what RULES status shows
  *
  * One thread, that of the loop. A watchdog bounds the time of a call into a script, the
@@ -67,6 +68,10 @@ struct engine_config {
 	const char *about;
 	size_t shared_entries_max; /* of tide.shared; 0: the default */
 	size_t shared_bytes_max;
+	/* Behind tide.secret; see secrets.h. All are copied; NULL: there is none. */
+	const char *secrets_dir;
+	const struct args *secrets;
+	bool has_stand_in_secrets;
 };
 
 struct engine_hooks {

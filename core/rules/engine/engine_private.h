@@ -36,8 +36,12 @@ void use_release(struct generation *g, size_t number);
 /* A script is asked for a decision. */
 struct use_call {
 	const struct use *use;
-	const struct handle *handle; /* whose use it is; NULL: of a filter or schedule */
+	const struct handle *handle; /* whose use it is; NULL: of another kind */
 	struct slice vhost;          /* of a filter's message */
+	/* Of who logs in, instead of a vhost, which anybody may name. The circuit is of
+	 * the address: nobody stops the logins of others. */
+	struct slice address;
+	struct slice password;            /* which no error shows */
 	struct decision_context *context; /* NULL: live */
 	bool is_pure;                     /* the answer will be remembered by the key */
 	lua_CFunction body;               /* runs inside the door */
@@ -129,7 +133,8 @@ struct reload {
 };
 
 /* circuit.c: a circuit breaker for each use of a script that has used up its time or
- * memory of late: for an exchange, a queue, or a filter and vhost.
+ * memory of late: for an exchange, a queue, a filter and vhost, or the logins from an
+ * address.
  *
  * One breaker for a script would let a client stop it for all others. A generation starts
  * with closed circuits. */
@@ -267,3 +272,4 @@ int index_stage(struct handle *h, struct generation *g, struct error *err);
 void index_open(lua_State *L, struct engine *e);
 void strategy_open(lua_State *L);
 void schedule_open(lua_State *L, struct engine *e);
+void auth_open(lua_State *L);

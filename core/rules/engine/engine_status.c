@@ -2,8 +2,10 @@
 
 #include "engine_status.h"
 
+#include <lauxlib.h>
 #include <stdio.h>
 
+#include "auth.h"
 #include "engine_private.h"
 #include "figures.h"
 #include "rules/api/shared.h"
@@ -77,6 +79,22 @@ static void write_match(struct json *out, const struct rule *rule,
 	json_object_end(out);
 }
 
+static void write_auth(struct json *out, const struct rule *rule,
+		       const struct script_stats *since_start)
+{
+	json_member_int(out, "uses", 1);
+	json_member_bool(out, "authenticate",
+			 rule->functions[RULE_AUTHENTICATE] != LUA_NOREF);
+	json_member_bool(out, "authorize", rule->functions[RULE_DECIDE] != LUA_NOREF);
+	json_member_int(out, "rejected", (int64_t)since_start->rejected);
+}
+
+/* It says no to somebody, and has no options. */
+static bool has_rejections(const struct rule *rule)
+{
+	return rule->kind == SCRIPT_FILTER || rule->kind == SCRIPT_AUTH;
+}
+
 /* Counters and times, of which there may be none yet. */
 static void write_figures(struct json *out, const struct script_stats *stats)
 {
@@ -97,7 +115,7 @@ static void write_this_generation(struct json *out, const struct rule *rule)
 	figures_of_generation(rule, &stats);
 	json_member_object(out, "this_generation");
 	write_figures(out, &stats);
-	if (rule->kind == SCRIPT_FILTER)
+	if (has_rejections(rule))
 		json_member_int(out, "rejected", (int64_t)stats.rejected);
 	json_object_end(out);
 }
@@ -117,6 +135,8 @@ static void write_rule(struct json *out, const struct engine *e, const struct ru
 		json_member_text(out, "doc", rule->doc);
 	if (rule->kind == SCRIPT_FILTER)
 		write_match(out, rule, &since_start);
+	else if (rule->kind == SCRIPT_AUTH)
+		write_auth(out, rule, &since_start);
 	else
 		json_member_int(out, "uses", (int64_t)count_uses(e, rule));
 	write_figures(out, &since_start);
@@ -128,7 +148,7 @@ static void write_rule(struct json *out, const struct engine *e, const struct ru
 		json_member_text(out, "last_error", stats->last_error);
 		json_member_int(out, "last_error_ms", stats->last_error_unix_ms);
 	}
-	if (rule->kind != SCRIPT_FILTER)
+	if (!has_rejections(rule))
 		write_options(out, "options", &rule->options);
 	if (rule->kind == SCRIPT_ROUTING)
 		write_options(out, "binding_options", &rule->binding_options);
@@ -230,6 +250,10 @@ void engine_status(const struct engine *e, struct json *out)
 		write_rule(out, e, g->rules[i]);
 	json_array_end(out);
 	write_shared(e, out);
+	json_member_object(out, "auth");
+	json_member_bool(out, "authenticate", auth_has_authenticate(e));
+	json_member_bool(out, "authorize", auth_has_authorize(e));
+	json_object_end(out);
 	if (e->hooks.add_status)
 		e->hooks.add_status(e->hooks.ctx, out);
 	json_object_end(out);

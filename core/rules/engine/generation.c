@@ -1,6 +1,7 @@
 #include "generation.h"
 
 #include <ctype.h>
+#include <lauxlib.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,8 +31,8 @@ static bool name_of(enum script_kind kind, const char *file,
 	for (size_t i = 0; i < len; i++) {
 		bool is_first_ok = isalpha((unsigned char)file[i]) || file[i] == '_';
 		bool is_ok = isdigit((unsigned char)file[i]) || file[i] == '-';
-		/* 10-x.lua: the names of filters are their order. */
-		bool is_later = i > 0 || kind == SCRIPT_FILTER;
+		/* 10-x.lua: the names of these are their order. */
+		bool is_later = i > 0 || kind == SCRIPT_FILTER || kind == SCRIPT_AUTH;
 		if (!is_first_ok && !(is_later && is_ok))
 			return false;
 	}
@@ -59,8 +60,8 @@ static int load_file(struct generation *g, enum script_kind kind, const char *fi
 		return TIDE_OK;
 	if (!name_of(kind, file, name))
 		return error_set(err, TIDE_ERULE,
-				 "%s/%s:1: the name of a script is a letter (of a filter "
-				 "also a digit), then "
+				 "%s/%s:1: the name of a script is a letter (in filter/ "
+				 "and auth/ also a digit), then "
 				 "letters, digits, '_' and '-', at most %d in all",
 				 script_kind_name(kind), file, SCRIPT_NAME_MAX);
 	int rc = rule_load(&g->script, &g->sandbox, kind, name, path, &rule, err);
@@ -75,6 +76,9 @@ static int load_file(struct generation *g, enum script_kind kind, const char *fi
 	}
 	g->rules = mem_realloc(g->rules, (g->rule_count + 1) * sizeof(struct rule *));
 	g->rules[g->rule_count++] = rule;
+	g->authenticate_count += rule->functions[RULE_AUTHENTICATE] != LUA_NOREF;
+	g->authorize_count +=
+		kind == SCRIPT_AUTH && rule->functions[RULE_DECIDE] != LUA_NOREF;
 	return TIDE_OK;
 }
 
@@ -149,6 +153,7 @@ static int open_state(struct generation *g, struct error *err)
 	if (rc != TIDE_OK)
 		return error_set(err, rc, "no Lua state fits into %zu bytes",
 				 config->memory_max_bytes);
+	g->script.hidden = &config->tide->secrets.hidden;
 	return script_enter(&g->script, &call, err);
 }
 

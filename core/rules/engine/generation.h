@@ -36,7 +36,8 @@ struct generation {
 	struct sandbox sandbox;
 	struct rule **rules; /* by kind, then by name */
 	size_t rule_count;
-	struct use *uses; /* by number */
+	unsigned authenticate_count, authorize_count; /* of the scripts of auth/ */
+	struct use *uses;                             /* by number */
 	size_t use_count;
 	bool must_carry; /* one of the uses, or more */
 	int64_t loaded_unix_ms;

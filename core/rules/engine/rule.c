@@ -13,17 +13,19 @@ static const struct {
 	const char *names[RULE_FUNCTION_COUNT];
 	bool needs_new;
 } shapes[SCRIPT_KIND_COUNT] = {
-	[SCRIPT_ROUTING] = { { "route", "new", "bind", "unbind", NULL }, true },
-	[SCRIPT_SHARDING] = { { "pick", "new", NULL, NULL, "carry" }, false },
-	[SCRIPT_PRIORITY] = { { "rank", "new", NULL, NULL, "carry" }, false },
-	[SCRIPT_RETRY] = { { "decide", "new", NULL, NULL, "carry" }, false },
-	[SCRIPT_FILTER] = { { "publish", NULL, NULL, NULL, NULL }, false },
-	[SCRIPT_SCHEDULE] = { { "run", NULL, NULL, NULL, NULL }, false },
+	[SCRIPT_ROUTING] = { { "route", "new", "bind", "unbind" }, true },
+	[SCRIPT_SHARDING] = { { "pick", "new", [RULE_CARRY] = "carry" }, false },
+	[SCRIPT_PRIORITY] = { { "rank", "new", [RULE_CARRY] = "carry" }, false },
+	[SCRIPT_RETRY] = { { "decide", "new", [RULE_CARRY] = "carry" }, false },
+	[SCRIPT_FILTER] = { { "publish" }, false },
+	[SCRIPT_SCHEDULE] = { { "run" }, false },
+	[SCRIPT_AUTH] = { { "authorize", [RULE_AUTHENTICATE] = "authenticate" }, false },
 };
 
 /* What else there may be in a script's table, and in which kinds. */
 #define ALL_KINDS ((1u << SCRIPT_KIND_COUNT) - 1)
-#define STRATEGIES (ALL_KINDS & ~(1u << SCRIPT_FILTER | 1u << SCRIPT_SCHEDULE))
+#define STRATEGIES \
+	(ALL_KINDS & ~(1u << SCRIPT_FILTER | 1u << SCRIPT_SCHEDULE | 1u << SCRIPT_AUTH))
 static const struct {
 	const char *name;
 	unsigned kinds;
@@ -43,7 +45,8 @@ const char *rule_decide_name(enum script_kind kind)
 
 bool rule_is_active(const struct rule *r)
 {
-	return r->match_exchange || (r->schedule && r->schedule->is_active);
+	return r->match_exchange || (r->schedule && r->schedule->is_active) ||
+	       r->kind == SCRIPT_AUTH;
 }
 
 void rule_destroy(struct rule *r)
@@ -104,7 +107,8 @@ static void check_keys(lua_State *L, enum script_kind kind)
 	for (size_t i = 0; kind == SCRIPT_SCHEDULE && i < SCHEDULE_SPEC_FIELDS; i++)
 		names[count++] = schedule_spec_fields[i];
 	names[count] = NULL;
-	snprintf(owner, sizeof(owner), "a %s script", script_kind_name(kind));
+	snprintf(owner, sizeof(owner), "%s %s script", kind == SCRIPT_AUTH ? "an" : "a",
+		 script_kind_name(kind));
 	field_check_names(L, -1, owner, names);
 }
 
@@ -115,17 +119,17 @@ static void take_function(lua_State *L, struct rule *r, enum rule_function f)
 	r->functions[f] = LUA_NOREF;
 	if (!name)
 		return;
-	bool is_optional =
-		f == RULE_CARRY || (f == RULE_NEW && !shapes[r->kind].needs_new);
+	bool is_optional = f == RULE_CARRY || r->kind == SCRIPT_AUTH ||
+			   (f == RULE_NEW && !shapes[r->kind].needs_new);
 	int type = lua_getfield(L, -1, name);
 	if (type == LUA_TNIL && is_optional) {
 		lua_pop(L, 1);
 		return;
 	}
 	if (type != LUA_TFUNCTION)
-		luaL_error(L, "a %s script needs a function '%s'; here it is %s",
-			   script_kind_name(r->kind), name,
-			   type == LUA_TNIL ? "missing" : luaL_typename(L, -1));
+		luaL_error(L, "%s %s script needs a function '%s'; here it is %s",
+			   r->kind == SCRIPT_AUTH ? "an" : "a", script_kind_name(r->kind),
+			   name, type == LUA_TNIL ? "missing" : luaL_typename(L, -1));
 	r->functions[f] = luaL_ref(L, LUA_REGISTRYINDEX);
 }
 
@@ -137,13 +141,24 @@ static void check_carry(lua_State *L, const struct rule *r)
 			"'carry' replaces the state of 'new'; this script has no 'new'");
 }
 
-static void take_decide_line(lua_State *L, struct rule *r)
+static void check_auth(lua_State *L, const struct rule *r)
+{
+	if (r->functions[RULE_DECIDE] == LUA_NOREF &&
+	    r->functions[RULE_AUTHENTICATE] == LUA_NOREF)
+		luaL_error(L, "an auth script needs a function 'authenticate' or "
+			      "'authorize', or both");
+}
+
+/* Where a function begins; 1 for one that is missing. */
+static int line_of(lua_State *L, const struct rule *r, enum rule_function f)
 {
 	lua_Debug function;
 
-	lua_rawgeti(L, LUA_REGISTRYINDEX, r->functions[RULE_DECIDE]);
+	if (r->functions[f] == LUA_NOREF)
+		return 1;
+	lua_rawgeti(L, LUA_REGISTRYINDEX, r->functions[f]);
 	lua_getinfo(L, ">S", &function);
-	r->decide_line = function.linedefined > 0 ? function.linedefined : 1;
+	return function.linedefined > 0 ? function.linedefined : 1;
 }
 
 static void take_pure(lua_State *L, struct rule *r)
@@ -227,7 +242,10 @@ static int l_load(lua_State *L)
 	for (int f = 0; f < RULE_FUNCTION_COUNT; f++)
 		take_function(L, r, (enum rule_function)f);
 	check_carry(L, r);
-	take_decide_line(L, r);
+	if (r->kind == SCRIPT_AUTH)
+		check_auth(L, r);
+	r->decide_line = line_of(L, r, RULE_DECIDE);
+	r->authenticate_line = line_of(L, r, RULE_AUTHENTICATE);
 	take_pure(L, r);
 	take_doc(L, r);
 	take_match(L, r);

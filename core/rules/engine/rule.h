@@ -14,14 +14,15 @@
 #include "schedule_spec.h"
 #include "script_kind.h"
 
-/* The functions of a script. RULE_DECIDE is `route`, `pick`, `rank`, `decide`, `publish`
- * or `run`, by the kind. */
+/* The functions of a script. RULE_DECIDE is `route`, `pick`, `rank`, `decide`, `publish`,
+ * `run` or `authorize`, by the kind. */
 enum rule_function {
 	RULE_DECIDE,
 	RULE_NEW,
 	RULE_BIND,
 	RULE_UNBIND,
 	RULE_CARRY,
+	RULE_AUTHENTICATE,
 	RULE_FUNCTION_COUNT
 };
 
@@ -36,6 +37,7 @@ struct rule {
 	/* References into the state's registry; LUA_NOREF for a missing function. */
 	int functions[RULE_FUNCTION_COUNT];
 	int decide_line; /* where the function begins, for errors in its result */
+	int authenticate_line;
 	/* What a filter matches; NULL when it is not active. */
 	char *match_exchange; /* "" is the default exchange, "*" any */
 	char *match_key;      /* a topic pattern */
@@ -50,7 +52,7 @@ struct rule {
 	uint64_t live_hits;             /* and when they were counted last */
 };
 
-/* A filter with a match, or a schedule that is due at times. */
+/* A filter with a match, a schedule that is due at times, or a script of auth/. */
 bool rule_is_active(const struct rule *r);
 
 /* The name of RULE_DECIDE in scripts of the kind: "route", ... */

@@ -168,13 +168,14 @@ struct search {
 };
 
 /* The kind whose folder this one was probably meant to be ("filters", "retries",
- * "Priority": all letters of the kind but the last); NULL for none. */
+ * "Priority": all letters of the kind but the last, and at least four); NULL for none. */
 static const char *similar_folder(const char *path)
 {
 	for (int kind = 0; kind < SCRIPT_KIND_COUNT; kind++) {
 		const char *name = script_kind_name((enum script_kind)kind);
+		size_t len = strlen(name) > 4 ? strlen(name) - 1 : 4;
 
-		if (strchr(path, '/') && strncasecmp(path, name, strlen(name) - 1) == 0)
+		if (strchr(path, '/') && strncasecmp(path, name, len) == 0)
 			return name;
 	}
 	return NULL;

@@ -5,7 +5,8 @@
 #include "base/slice.h"
 
 static const char *const names[SCRIPT_KIND_COUNT] = { "routing", "sharding", "priority",
-						      "retry",   "filter",   "schedule" };
+						      "retry",   "filter",   "schedule",
+						      "auth" };
 
 const char *script_kind_name(enum script_kind kind)
 {

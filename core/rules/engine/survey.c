@@ -21,6 +21,7 @@ static int begin(struct survey *s, const char *rules_dir, const char *lua_dir,
 		.lua_dir = lua_dir,
 		.memory_max_bytes = SURVEY_MEMORY_BYTES,
 		.call_budget_ms = SURVEY_BUDGET_MS,
+		.has_stand_in_secrets = true,
 	};
 	int rc = engine_open(&s->engine, &s->loop, &config, NULL, err);
 

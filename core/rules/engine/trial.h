@@ -26,6 +26,7 @@ struct trial_spec {
 	 * those alone who may change `owned_like`; "": anywhere, by anybody. */
 	const char *within;
 	const char *owned_like;
+	const char *secrets_dir; /* "": none */
 };
 
 /* The status for exit: 0 when all is loaded. */

@@ -105,6 +105,7 @@ int use_decide(struct engine *e, const struct use_call *c, struct error *err)
 				    .is_decision = true,
 				    .is_pure = c->is_pure,
 				    .context = c->context,
+				    .password = c->password,
 				    .body = c->body,
 				    .ctx = c->ctx };
 	struct circuit *circuit = circuit_find(e, c);

@@ -236,10 +236,29 @@ static void describe_shortage(const struct script_state *s, const char *place,
 		  place, s->memory_max_bytes / 1024, holder);
 }
 
+#define HIDDEN_TEXT "an error whose text has a password or a secret in it"
+
+/* The text of the error on the top. Allocates nothing: what is hidden is replaced by the
+ * place alone, in `out`. */
+static const char *shown_text(const struct script_state *s, char out[ERROR_TEXT_MAX])
+{
+	const char *text = lua_tostring(s->L, -1), *place, *end;
+
+	if (!text || !script_hides(s, slice_from(text)))
+		return text;
+	if (!has_place(text))
+		return HIDDEN_TEXT;
+	place = strstr(text, ".lua:") + strlen(".lua:");
+	end = place + strspn(place, "0123456789");
+	snprintf(out, ERROR_TEXT_MAX, "%.*s: " HIDDEN_TEXT, (int)(end - text), text);
+	return out;
+}
+
 static void describe(struct script_state *s, int rc, const char *file, bool overran,
 		     struct error *err)
 {
-	const char *text = lua_tostring(s->L, -1);
+	char hidden[ERROR_TEXT_MAX];
+	const char *text = shown_text(s, hidden);
 
 	if (overran && !s->fault[0])
 		snprintf(s->fault, sizeof(s->fault),
@@ -330,6 +349,7 @@ int script_enter(struct script_state *s, const struct script_call *call,
 	s->was_string = false;
 	s->refused_at[0] = '\0';
 	s->grown_bytes = 0;
+	s->password = call->password;
 	if (s->memory_bytes - s->pace_low > s->pace_span)
 		pace(s);
 	/* Light C functions and light userdata: nothing here allocates. */
@@ -345,6 +365,7 @@ int script_enter(struct script_state *s, const struct script_call *call,
 	struct error own;
 	if (rc != LUA_OK)
 		describe(s, rc, call->file, overran, &own);
+	s->password = (struct slice){ 0 };
 	lua_settop(L, top);
 	if (rc == LUA_ERRMEM && !s->was_string)
 		look_for_room(s, account);

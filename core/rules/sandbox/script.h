@@ -21,6 +21,7 @@
 #include "account.h"
 #include "base/error.h"
 #include "cost.h"
+#include "hidden.h"
 #include "watchdog.h"
 
 #define SCRIPT_PLACE_MAX 128
@@ -61,6 +62,10 @@ struct script_state {
 	/* A budget of the call under way is used up: its error, whatever catches it in
 	 * between; "" for none. */
 	char fault[ERROR_TEXT_MAX];
+	/* What the errors of a call do not show: the owner's list, which may be NULL, and
+	 * the password that the call under way is about. */
+	const struct hidden *hidden;
+	struct slice password;
 };
 
 /* What the calls of a script have cost. */
@@ -86,6 +91,7 @@ struct script_call {
 	bool is_decision;                 /* counted and timed */
 	bool is_pure;                     /* its answer will be remembered by the key */
 	struct decision_context *context; /* for what scripts call; may be NULL */
+	struct slice password;            /* that its errors must not show; or none */
 	lua_CFunction body; /* called with `ctx` as a light userdata; may raise */
 	void *ctx;
 };
@@ -108,6 +114,12 @@ static inline struct script_state *script_state_of(lua_State *L)
 static inline bool script_was_costly(const struct script_state *s)
 {
 	return s->fault[0] || s->was_refused;
+}
+
+/* Does the text have something in it that must not be shown? */
+static inline bool script_hides(const struct script_state *s, struct slice text)
+{
+	return hidden_is_shown(s->password, text) || hidden_is_in(s->hidden, text);
 }
 
 int script_raise(lua_State *L);

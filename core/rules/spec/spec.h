@@ -12,6 +12,11 @@
  *   engine:simulate("exponential", { max = 3 }) --> as RULES simulate
  *   engine:filter { exchange = "orders", key = "k", headers = { a = "b" } }
  *       --> the message as the filters leave it, with `copies`; or nil, reason, code
+ *   engine:authenticate { user = "bob", password = "x", vhost = "/" }
+ *       --> "allow", the user it makes or nil, its file; "deny", reason, file; or "none"
+ *   engine:authorize({ name = "bob" }, "write", { kind = "queue", name = "jobs" })
+ *       --> the same
+ *   tidemq.open { secrets = { jwt = "text" } }  --> what tide.secret gives
  *   engine:set_now(1790000000000); engine:seed(1) --> tide.now and tide.random
  *   engine:run("heartbeat", 60000)              --> { { key = "heartbeat", … } }
  *   engine:next_run("heartbeat", 60000)         --> 90000

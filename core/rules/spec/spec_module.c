@@ -11,6 +11,7 @@
 #include "rules/engine/schedule.h"
 #include "rules/sandbox/field.h"
 #include "simulate_retry.h"
+#include "spec_auth.h"
 #include "spec_index.h"
 
 #define ENGINE "luatide.engine"
@@ -168,9 +169,23 @@ static const char *dir_field(lua_State *L, const char *name)
 	return text_field(L, 1, name, preset);
 }
 
+/* `secrets`: a directory, or a table of texts. Without it secrets are made up. The text
+ * stays. */
+static void read_secrets(lua_State *L, struct engine_config *config, struct args *given)
+{
+	int type = lua_getfield(L, 1, "secrets");
+
+	config->has_stand_in_secrets = type == LUA_TNIL;
+	if (type == LUA_TSTRING)
+		config->secrets_dir = lua_tostring(L, -1);
+	read_args(L, lua_gettop(L), given);
+	config->secrets = given;
+}
+
 static int l_open(lua_State *L)
 {
 	struct error err;
+	struct args secrets;
 
 	if (lua_isnoneornil(L, 1)) {
 		lua_settop(L, 0);
@@ -186,16 +201,19 @@ static int l_open(lua_State *L)
 		.shared_entries_max = (size_t)integer_field(L, 1, "shared_entries", 0),
 	};
 	struct box *box = push_box(L, ENGINE, 0);
+	read_secrets(L, &config, &secrets);
 	uv_loop_t *loop = malloc(sizeof(*loop));
 	uv_loop_init(loop);
 	struct engine *e;
 	int rc = engine_create(&e, loop, &config, NULL, &err);
+	args_deinit(&secrets);
 	if (rc != TIDE_OK) {
 		uv_loop_close(loop);
 		free(loop);
 		return answer(L, rc, &err);
 	}
 	box->object = e;
+	lua_pop(L, 1);
 	return 1;
 }
 
@@ -464,6 +482,27 @@ static int l_filter(lua_State *L)
 	return answer(L, rc, &err);
 }
 
+/* authenticate (login) -> "allow", "deny" or "none"; the user that was made, or the
+ * reason, or nil; the script */
+static int l_authenticate(lua_State *L)
+{
+	struct engine *e = unbox(L, ENGINE);
+	struct error err;
+	int rc = spec_auth_authenticate(L, e, context_of(L), &err);
+
+	return rc == TIDE_OK ? SPEC_AUTH_RESULTS : answer(L, rc, &err);
+}
+
+/* authorize (user, action, object) -> the same */
+static int l_authorize(lua_State *L)
+{
+	struct engine *e = unbox(L, ENGINE);
+	struct error err;
+	int rc = spec_auth_authorize(L, e, context_of(L), &err);
+
+	return rc == TIDE_OK ? SPEC_AUTH_RESULTS : answer(L, rc, &err);
+}
+
 static int l_filter_count(lua_State *L)
 {
 	lua_pushinteger(L, filter_count(unbox(L, ENGINE)));
@@ -662,6 +701,8 @@ int spec_module_open(lua_State *L)
 		{ "reload", l_reload },
 		{ "filter", l_filter },
 		{ "filter_count", l_filter_count },
+		{ "authenticate", l_authenticate },
+		{ "authorize", l_authorize },
 		{ "dry_run", l_dry_run },
 		{ "seed", l_seed },
 		{ "set_now", l_set_now },

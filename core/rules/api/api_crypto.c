@@ -1,0 +1,131 @@
+#include "api_crypto.h"
+
+#include <lauxlib.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+
+#include "api_json.h"
+#include "base/base64.h"
+#include "rules/sandbox/field.h"
+#include "rules/sandbox/read_only.h"
+#include "rules/sandbox/script.h"
+
+#define SHA256_LEN 32
+
+static struct slice check_text(lua_State *L, int arg)
+{
+	struct slice text;
+
+	script_check(L);
+	text.data = luaL_checklstring(L, arg, &text.len);
+	luaL_argcheck(L, text.len <= API_CRYPTO_TEXT_MAX, arg,
+		      "the text has more than 1 MiB");
+	return text;
+}
+
+/* sha256 (text) -> 32 bytes */
+static int l_sha256(lua_State *L)
+{
+	unsigned char digest[SHA256_LEN];
+	struct slice text = check_text(L, 1);
+
+	if (EVP_Digest(text.data, text.len, digest, NULL, EVP_sha256(), NULL) != 1)
+		return luaL_error(L, "SHA-256 failed");
+	lua_pushlstring(L, (const char *)digest, sizeof(digest));
+	return 1;
+}
+
+/* hmac_sha256 (key, text) -> 32 bytes */
+static int l_hmac_sha256(lua_State *L)
+{
+	unsigned char digest[SHA256_LEN];
+	struct slice key = check_text(L, 1), text = check_text(L, 2);
+
+	/* Whoever forgets to set the key would accept what anybody signs. */
+	luaL_argcheck(L, key.len > 0, 1, "the key is empty");
+	if (!HMAC(EVP_sha256(), key.data, (int)key.len, (const unsigned char *)text.data,
+		  text.len, digest, NULL))
+		return luaL_error(L, "HMAC-SHA-256 failed");
+	lua_pushlstring(L, (const char *)digest, sizeof(digest));
+	return 1;
+}
+
+static enum base64_alphabet check_alphabet(lua_State *L, int arg)
+{
+	static const char *const names[] = { "standard", "url", NULL };
+
+	return (enum base64_alphabet)luaL_checkoption(L, arg, "standard", names);
+}
+
+/* base64.encode (bytes [, "url"]) -> text */
+static int l_base64_encode(lua_State *L)
+{
+	struct slice bytes = check_text(L, 1);
+	enum base64_alphabet alphabet = check_alphabet(L, 2);
+	luaL_Buffer b;
+	char *out = luaL_buffinitsize(L, &b, base64_encoded_max(bytes.len) + 1);
+
+	luaL_pushresultsize(&b, base64_encode(bytes, alphabet, out));
+	return 1;
+}
+
+/* base64.decode (text [, "url"]) -> bytes, or nil and a message */
+static int l_base64_decode(lua_State *L)
+{
+	struct slice text = check_text(L, 1);
+	enum base64_alphabet alphabet = check_alphabet(L, 2);
+	luaL_Buffer b;
+	char *out = luaL_buffinitsize(L, &b, text.len + 1);
+	size_t len;
+
+	if (base64_decode(text, alphabet, out, &len)) {
+		luaL_pushresultsize(&b, len);
+		return 1;
+	}
+	lua_pushnil(L);
+	lua_pushliteral(L, "this is not base64");
+	return 2;
+}
+
+/* equal (a, b) -> whether they are the same bytes. The time that it takes tells their
+ * lengths and nothing else. */
+static int l_equal(lua_State *L)
+{
+	struct slice a = check_text(L, 1), b = check_text(L, 2);
+
+	lua_pushboolean(L, a.len == b.len && CRYPTO_memcmp(a.data, b.data, a.len) == 0);
+	return 1;
+}
+
+/* Add the functions as the table `name`. */
+static void add_table(lua_State *L, const char *name, const luaL_Reg *functions)
+{
+	lua_newtable(L);
+	luaL_setfuncs(L, functions, 0);
+	read_only_protect(L);
+	lua_setfield(L, -2, name);
+}
+
+void api_crypto_add(lua_State *L)
+{
+	static const luaL_Reg functions[] = {
+		{ "sha256", l_sha256 },
+		{ "hmac_sha256", l_hmac_sha256 },
+		{ "equal", l_equal },
+		{ NULL, NULL },
+	};
+	static const luaL_Reg base64[] = {
+		{ "encode", l_base64_encode },
+		{ "decode", l_base64_decode },
+		{ NULL, NULL },
+	};
+	static const luaL_Reg json[] = {
+		{ "decode", api_json_decode },
+		{ NULL, NULL },
+	};
+
+	luaL_setfuncs(L, functions, 0);
+	add_table(L, "base64", base64);
+	add_table(L, "json", json);
+}
