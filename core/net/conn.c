@@ -7,6 +7,7 @@
 #include "host/log.h"
 #include "conn_tls.h"
 #include "proto/line/line.h"
+#include "proto/stomp/stomp.h"
 
 #define WRITE_IOVECS 64
 #define LINGER_MS 2000
@@ -124,9 +125,71 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
 	*out = uv_buf_init(c->server->read_buf + held, SERVER_READ_BYTES);
 }
 
+static void speak(struct conn *c, const struct protocol_kind *kind)
+{
+	const struct protocol_spec spec = {
+		.service = c->server->service,
+		.out = &c->out,
+		.ops = &ops,
+		.ctx = c,
+		.payload_max = c->server->config.payload_max,
+	};
+
+	c->protocol = mem_alloc(kind->size);
+	kind->init(c->protocol, &spec);
+}
+
+static void end_session(struct conn *c)
+{
+	struct protocol *p = c->protocol;
+
+	if (!p)
+		return;
+	c->protocol = NULL;
+	p->kind->deinit(p);
+	mem_free(p);
+}
+
+static void refuse_tls(struct conn *c)
+{
+	static const char text[] = "ERR syntax this port does not speak TLS: connect "
+				   "with tide://HOST:PORT\r\n";
+
+	out_append(&c->out, text, sizeof(text) - 1);
+	op_finish(c);
+}
+
+/* Until the first line is there it is a connection of the line protocol. False: more must
+ * come. */
+static bool choose_protocol(struct conn *c, const char *data, size_t len)
+{
+	int claim = stomp_claim(data, len);
+
+	if (claim == TIDE_AGAIN)
+		return false;
+	if (tls_is_first_byte(data[0])) {
+		refuse_tls(c);
+		return false;
+	}
+	c->is_settled = true;
+	if (claim) {
+		end_session(c);
+		speak(c, &stomp_protocol);
+	}
+	return true;
+}
+
 static size_t feed_protocol(struct conn *c, char *data, size_t len)
 {
-	return c->protocol->kind->feed(c->protocol, data, len);
+	size_t at = 0;
+
+	if (!c->is_settled) {
+		while (at < len && (data[at] == '\n' || data[at] == '\r'))
+			at++;
+		if (at == len || !choose_protocol(c, data + at, len - at))
+			return at;
+	}
+	return at + c->protocol->kind->feed(c->protocol, data + at, len - at);
 }
 
 static void stop_reading(struct conn *c)
@@ -200,20 +263,6 @@ static void on_end(struct conn *c)
 	stop_reading(c);
 	session_end_waits(c->protocol->session);
 	op_finish(c);
-}
-
-static void speak(struct conn *c, const struct protocol_kind *kind)
-{
-	const struct protocol_spec spec = {
-		.service = c->server->service,
-		.out = &c->out,
-		.ops = &ops,
-		.ctx = c,
-		.payload_max = c->server->config.payload_max,
-	};
-
-	c->protocol = mem_alloc(kind->size);
-	kind->init(c->protocol, &spec);
 }
 
 /* Several records, while there is room. */
@@ -450,17 +499,6 @@ static void on_handle_closed(uv_handle_t *handle)
 	tls_destroy(c->tls);
 	mem_free(c);
 	server_conn_gone(s);
-}
-
-static void end_session(struct conn *c)
-{
-	struct protocol *p = c->protocol;
-
-	if (!p)
-		return;
-	c->protocol = NULL;
-	p->kind->deinit(p);
-	mem_free(p);
 }
 
 static bool has_output(const struct conn *c)

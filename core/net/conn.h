@@ -50,6 +50,7 @@ struct conn {
 	bool is_closed;  /* uv_close was called */
 	bool is_local;   /* the peer is on this machine */
 	bool is_shaking; /* TLS is not agreed upon yet */
+	bool is_settled; /* which protocol it speaks */
 };
 
 /* Take a connection from a listener. Over the limit it is told so and closed. */

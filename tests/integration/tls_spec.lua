@@ -126,6 +126,14 @@ describe('a listener with TLS', function()
     broker:expect_log "warn  127.0.0.1:%d+: TLS: the other side does not speak TLS: it began with 'HELLO name=x'"
   end)
 
+  it('is not where TLS goes when it has none', function()
+    start()
+    local c = Client.connect(broker.addresses[2])
+    c:send '\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03'
+    c:expect_line 'ERR syntax this port does not speak TLS: connect with tide://HOST:PORT'
+    c:expect_closed()
+  end)
+
   it('ends a handshake that takes too long', function()
     start { '--handshake-timeout', '500ms' }
     local silent, half = Client.connect(broker.address), Client.connect(broker.address)
