@@ -6,7 +6,7 @@ CC ?= cc
 PREFIX ?= /usr/local
 # The floors of core/, from the lowest; a floor calls itself and those before it (make lint).
 FLOORS := base host tls store rules/sandbox rules/api rules/engine rules/spec access log shard broker schedule rollout \
-	session proto proto/line net client cli check audit
+	session proto proto/line proto/stomp net client cli check audit
 
 PACKAGES := lua5.4 hiredis libuv jansson openssl
 CFLAGS ?= -O2 -g

@@ -81,6 +81,11 @@ int session_set_vhost(struct session *s, struct slice name, struct error *err)
 	return TIDE_OK;
 }
 
+bool session_has_vhost(const struct session *s, struct slice name)
+{
+	return vhost_find(s->broker, name) != NULL;
+}
+
 void session_set_name(struct session *s, struct slice name)
 {
 	mem_free(s->name);
@@ -218,6 +223,11 @@ void session_close_channel(struct channel *ch, struct reply *r)
 	reply_ok(r);
 }
 
+uint64_t session_route_version(const struct session *s)
+{
+	return s->broker->route_version;
+}
+
 bool session_is_answered(const struct session *s)
 {
 	return s->pending == 0;
@@ -237,5 +247,6 @@ struct session_facts session_facts(const struct session *s)
 {
 	const struct broker_config *c = &s->broker->config;
 
-	return (struct session_facts){ vhost_slice(s->vhost), c->node, c->channels_max };
+	return (struct session_facts){ vhost_slice(s->vhost), s->number, c->node,
+				       c->channels_max };
 }

@@ -48,6 +48,9 @@ struct session_peer {
 	const char *certificate; /* the name in the client's, verified; NULL: none */
 	bool is_local;           /* of this machine: loopback or a Unix socket */
 	bool is_tls;
+	/* serve --tls-user: who has a certificate is the user of that name, without a
+	 * password. */
+	bool is_certificate_user;
 };
 
 struct session *session_create(struct service *service, const struct session_ops *ops,
@@ -61,6 +64,8 @@ struct channel *session_channel(struct session *s, unsigned number);
 struct channel *session_closing_channel(struct session *s, unsigned number);
 TIDE_MUST_USE int session_set_vhost(struct session *s, struct slice name,
 				    struct error *err);
+/* There is a vhost of that name. */
+bool session_has_vhost(const struct session *s, struct slice name);
 void session_set_name(struct session *s, struct slice name);
 /* The user of its publishes: MSG_USER_MAX bytes at most. */
 void session_set_user(struct session *s, struct slice user);
@@ -88,6 +93,7 @@ bool session_is_spent(struct session *s, bool is_heavy);
 /* What HELLO tells. */
 struct session_facts {
 	struct slice vhost;
+	uint64_t number; /* of the connection */
 	unsigned node;
 	unsigned channels_max;
 };
@@ -114,6 +120,10 @@ struct declare_spec {
 	struct slice type; /* of an exchange */
 	const struct args *args;
 };
+/* Something of that name is there, queue or topic: it may have any options. What it is
+ * good for others may not be told. */
+bool session_define_exists(const struct session *s, enum define_kind kind,
+			   struct slice name);
 TIDE_MUST_USE int session_define_declare(struct session *s,
 					 const struct declare_spec *spec, struct reply *r,
 					 struct error *err);
@@ -138,6 +148,9 @@ TIDE_MUST_USE int session_define_bind(struct session *s, const struct bind_spec 
 				      struct reply *r, struct error *err);
 TIDE_MUST_USE int session_define_unbind(struct session *s, const struct bind_spec *spec,
 					struct reply *r, struct error *err);
+
+/* It changes when exchanges or queues come or go. */
+uint64_t session_route_version(const struct session *s);
 
 struct publish_spec {
 	struct slice exchange; /* empty: the default exchange */

@@ -173,6 +173,13 @@ static int declare_exchange(struct session *s, const struct declare_spec *spec,
 	return TIDE_OK;
 }
 
+bool session_define_exists(const struct session *s, enum define_kind kind,
+			   struct slice name)
+{
+	return kind == DEFINE_EXCHANGE ? exchange_find(s->vhost, name) != NULL
+				       : queue_find(s->vhost, name) != NULL;
+}
+
 int session_define_declare(struct session *s, const struct declare_spec *spec,
 			   struct reply *r, struct error *err)
 {

@@ -42,10 +42,9 @@ describe('a client with tides://', function()
     assert.matches('hello', done('get', 'jobs'))
     local large = broker.dir .. '/large'
     shell.write_file(large, ('0123456789abcdef'):rep(1 << 18))
-    local command = '%s pub --url %s --tls-ca %s - jobs - <%s && %s get --url %s --tls-ca %s --raw jobs | cmp - %s'
-    local words = { Broker.binary(), broker:url(), certs:cert 'ca', large }
-    local output, status = shell.run(command:format(words[1], words[2], words[3], words[4], words[1], words[2], words[3],
-      words[4]))
+    local tidemq = ('%s %%s --url %s --tls-ca %s'):format(Broker.binary(), broker:url(), certs:cert 'ca')
+    local output, status = shell.run(("%s - jobs - <%s && %s --format '%%p' jobs | cmp - %s"):format(tidemq:format 'pub',
+      large, tidemq:format 'get', large))
     assert(status == 0, output)
     local rows = done('list', '--json', 'connections')
     assert.matches('"tls":"TLSv1.3"', rows)

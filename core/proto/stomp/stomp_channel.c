@@ -1,0 +1,139 @@
+#include "stomp_channel.h"
+
+#include "base/mem.h"
+
+struct owed_head {
+	uint8_t verb;
+	bool is_part, is_strict;
+	uint32_t len;
+};
+
+static void add(struct stomp *l, unsigned number)
+{
+	if (number >= l->channel_cap) {
+		unsigned cap = l->channel_cap ? 2 * l->channel_cap : 4;
+
+		l->channels =
+			mem_realloc(l->channels, cap * sizeof(struct stomp_channel *));
+		memset(l->channels + l->channel_cap, 0,
+		       (cap - l->channel_cap) * sizeof(struct stomp_channel *));
+		l->channel_cap = cap;
+	}
+	l->channels[number] = mem_zalloc(sizeof(struct stomp_channel));
+	l->channels[number]->number = number;
+}
+
+static void drop(struct stomp *l, struct stomp_channel *ch)
+{
+	l->channels[ch->number] = NULL;
+	buf_deinit(&ch->owed);
+	buf_deinit(&ch->subscription);
+	mem_free((char *)ch->id.data);
+	mem_free((char *)ch->destination.data);
+	mem_free(ch->queue);
+	mem_free(ch);
+}
+
+void stomp_channel_init(struct stomp *l)
+{
+	add(l, 0);
+}
+
+void stomp_channel_deinit(struct stomp *l)
+{
+	for (unsigned i = 0; i < l->channel_cap; i++)
+		if (l->channels[i])
+			drop(l, l->channels[i]);
+	mem_free(l->channels);
+	l->channels = NULL;
+	l->channel_cap = 0;
+}
+
+int stomp_channel_open(struct stomp *l, struct stomp_channel **out, struct error *err)
+{
+	unsigned number = 1;
+	struct channel *ch;
+
+	while (number < l->channel_cap && l->channels[number])
+		number++;
+	if (session_open(l->base.session, number, &ch, err) < 0)
+		return err->code;
+	add(l, number);
+	*out = l->channels[number];
+	return TIDE_OK;
+}
+
+struct stomp_channel *stomp_channel_find(struct stomp *l, struct slice id)
+{
+	for (unsigned i = 1; i < l->channel_cap; i++)
+		if (l->channels[i] && !l->channels[i]->is_closing &&
+		    slice_is_equal(l->channels[i]->id, id))
+			return l->channels[i];
+	return NULL;
+}
+
+void stomp_channel_owe(struct stomp_channel *ch, const struct stomp_owed *owed)
+{
+	const struct owed_head head = { (uint8_t)owed->verb, owed->is_part,
+					owed->is_strict, (uint32_t)owed->receipt.len };
+
+	buf_append(&ch->owed, &head, sizeof(head));
+	buf_append_slice(&ch->owed, owed->receipt);
+}
+
+struct stomp_owed stomp_channel_pay(struct stomp_channel *ch)
+{
+	struct slice all = buf_slice(&ch->owed);
+	struct owed_head head;
+	struct stomp_owed owed;
+
+	memcpy(&head, all.data, sizeof(head));
+	owed = (struct stomp_owed){
+		.verb = (enum stomp_verb)head.verb,
+		.is_part = head.is_part,
+		.is_strict = head.is_strict,
+		.receipt = { head.len ? all.data + sizeof(head) : NULL, head.len },
+	};
+	/* The bytes stay until the next one is owed. */
+	buf_consume(&ch->owed, sizeof(head) + head.len);
+	return owed;
+}
+
+static struct reply *owe(struct stomp *l, struct stomp_channel *ch,
+			 const struct stomp_frame *f, bool is_part)
+{
+	const struct stomp_owed owed = {
+		.verb = f->verb,
+		.is_part = is_part,
+		.is_strict = stomp_frame_header(f, STOMP_H_TRANSACTION).data != NULL,
+		.receipt = stomp_frame_header(f, STOMP_H_RECEIPT),
+	};
+
+	stomp_channel_owe(ch, &owed);
+	return reply_create(stomp_channel_session(l, ch), false);
+}
+
+struct reply *stomp_channel_reply(struct stomp *l, struct stomp_channel *ch,
+				  const struct stomp_frame *f)
+{
+	return owe(l, ch, f, false);
+}
+
+struct reply *stomp_channel_part(struct stomp *l, struct stomp_channel *ch,
+				 const struct stomp_frame *f)
+{
+	return owe(l, ch, f, true);
+}
+
+int stomp_channel_fail(struct stomp_frame *f, struct reply *r)
+{
+	f->is_told = true;
+	reply_error(r, f->err);
+	return f->rc;
+}
+
+void stomp_channel_settle(struct stomp *l, struct stomp_channel *ch)
+{
+	if (ch->is_closing && buf_len(&ch->owed) == 0)
+		drop(l, ch);
+}

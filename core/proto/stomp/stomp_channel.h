@@ -1,0 +1,43 @@
+/* stomp_channel.h: the channels of a STOMP connection and the answers that they owe. */
+#pragma once
+
+#include "stomp.h"
+
+/* What a reply is the answer to. */
+struct stomp_owed {
+	enum stomp_verb verb;
+	bool is_part;   /* of a request: it is told only if it fails */
+	bool is_strict; /* of a transaction: no failure is overlooked */
+	struct slice receipt;
+};
+
+/* One that is free, with its channel of the session open. */
+TIDE_MUST_USE int stomp_channel_open(struct stomp *l, struct stomp_channel **out,
+				     struct error *err);
+/* The subscription of that id, or NULL. */
+struct stomp_channel *stomp_channel_find(struct stomp *l, struct slice id);
+static inline struct stomp_channel *stomp_channel_zero(const struct stomp *l)
+{
+	return l->channels[0];
+}
+static inline struct channel *stomp_channel_session(const struct stomp *l,
+						    const struct stomp_channel *ch)
+{
+	return session_channel(l->base.session, ch->number);
+}
+void stomp_channel_init(struct stomp *l);
+void stomp_channel_deinit(struct stomp *l);
+
+/* The next reply of the channel that is created answers this. */
+void stomp_channel_owe(struct stomp_channel *ch, const struct stomp_owed *owed);
+/* What a reply that leaves answers; good until the next call for the channel. */
+struct stomp_owed stomp_channel_pay(struct stomp_channel *ch);
+/* The answer to a frame, or to a part of what it asks for. */
+struct reply *stomp_channel_reply(struct stomp *l, struct stomp_channel *ch,
+				  const struct stomp_frame *f);
+struct reply *stomp_channel_part(struct stomp *l, struct stomp_channel *ch,
+				 const struct stomp_frame *f);
+/* The reply to a part is the error of the frame: gives f->rc. */
+int stomp_channel_fail(struct stomp_frame *f, struct reply *r);
+/* Its session's channel was closed: it is free when it owes nothing. */
+void stomp_channel_settle(struct stomp *l, struct stomp_channel *ch);

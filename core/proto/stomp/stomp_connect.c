@@ -1,0 +1,118 @@
+#include "stomp_connect.h"
+
+#include "base/mem.h"
+#include "stomp_reply.h"
+
+#define HEARTBEAT_MIN_MS 1000
+#define HEARTBEAT_MAX_MS (3600 * 1000)
+
+/* The highest that both know. Who names none speaks 1.0. */
+static int choose_version(struct stomp *l, struct stomp_frame *f)
+{
+	struct slice list = stomp_frame_header(f, STOMP_H_ACCEPT_VERSION), rest = list;
+	int chosen = list.data ? -1 : STOMP_1_0;
+
+	while (rest.len > 0) {
+		struct slice version = slice_cut(&rest, ',');
+
+		while (version.len > 0 && version.data[0] == ' ')
+			version = slice_skip(version, 1);
+		for (int v = chosen + 1; v <= STOMP_1_2; v++)
+			if (slice_is(version, stomp_frame_version((enum stomp_version)v)))
+				chosen = v;
+	}
+	if (chosen < 0)
+		return f->rc = error_set(f->err, TIDE_ESYNTAX,
+					 "accept-version:%.*s: the broker speaks STOMP "
+					 "1.0, 1.1 and 1.2",
+					 SLICE_HEAD(list, 64));
+	l->version = (uint8_t)chosen;
+	return TIDE_OK;
+}
+
+static int64_t within(uint64_t ms)
+{
+	if (ms == 0)
+		return 0;
+	return ms < HEARTBEAT_MIN_MS ? HEARTBEAT_MIN_MS : (int64_t)ms;
+}
+
+/* "<how often it can be heard>,<how often it wants to hear>" */
+static void read_heartbeat(struct stomp *l, struct stomp_frame *f)
+{
+	struct slice wanted = stomp_frame_header(f, STOMP_H_HEART_BEAT),
+		     can = slice_cut(&wanted, ',');
+	uint64_t can_ms, wants_ms;
+
+	if (!can.data || l->version == STOMP_1_0)
+		return;
+	if (!slice_to_uint(can, HEARTBEAT_MAX_MS, &can_ms) ||
+	    !slice_to_uint(wanted, HEARTBEAT_MAX_MS, &wants_ms)) {
+		stomp_frame_refuse(f, STOMP_H_HEART_BEAT,
+				   "two numbers of milliseconds, 0 to %d, as 10000,10000",
+				   HEARTBEAT_MAX_MS);
+		return;
+	}
+	l->base.heartbeat_in_ms = within(can_ms);
+	l->base.heartbeat_out_ms = within(wants_ms);
+}
+
+/* Clients put the name of the host that they connect to here, because STOMP says so. A
+ * vhost of such a name is found; else the default one is meant. */
+static bool is_address(struct slice host)
+{
+	return slice_is(host, "localhost") || memchr(host.data, '.', host.len) ||
+	       memchr(host.data, ':', host.len);
+}
+
+static int enter_vhost(struct stomp *l, struct stomp_frame *f)
+{
+	struct slice host = stomp_frame_header(f, STOMP_H_HOST);
+
+	if (host.len == 0 ||
+	    (is_address(host) && !session_has_vhost(l->base.session, host)))
+		return TIDE_OK;
+	return f->rc = session_set_vhost(l->base.session, host, f->err);
+}
+
+static void check_name(struct stomp_frame *f, enum stomp_header header)
+{
+	struct slice value = stomp_frame_header(f, header);
+
+	if (value.len > 0 && !slice_is_name(value))
+		stomp_frame_refuse(f, header,
+				   "1-255 bytes of UTF-8 without white space and control "
+				   "characters");
+}
+
+int stomp_connect(struct stomp *l, struct stomp_frame *f)
+{
+	struct slice login = stomp_frame_header(f, STOMP_H_LOGIN),
+		     client_id = stomp_frame_header(f, STOMP_H_CLIENT_ID);
+
+	if (choose_version(l, f) < 0)
+		return f->rc;
+	read_heartbeat(l, f);
+	check_name(f, STOMP_H_LOGIN);
+	check_name(f, STOMP_H_CLIENT_ID);
+	if (f->rc < 0 || enter_vhost(l, f) < 0)
+		return f->rc;
+	if (login.len > 0)
+		session_set_user(l->base.session, login);
+	if (client_id.len > 0) {
+		l->client_id = mem_strndup(client_id.data, client_id.len);
+		session_set_name(l->base.session, client_id);
+	}
+	reply_ok(stomp_channel_reply(l, stomp_channel_zero(l), f));
+	return TIDE_OK;
+}
+
+/* Its receipt means that everything before it is done. */
+int stomp_connect_end(struct stomp *l, struct stomp_frame *f)
+{
+	l->state = STOMP_CLOSED;
+	l->is_leaving = true;
+	buf_append_slice(&l->leaving, stomp_frame_header(f, STOMP_H_RECEIPT));
+	stomp_reply_leave(l);
+	return TIDE_OK;
+}

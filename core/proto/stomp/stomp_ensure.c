@@ -1,0 +1,53 @@
+#include "stomp_ensure.h"
+
+static const struct args no_args;
+
+int stomp_ensure_declared(struct stomp *l, struct stomp_channel *ch,
+			  struct stomp_frame *f, const struct declare_spec *spec)
+{
+	struct reply *r = stomp_channel_part(l, ch, f);
+
+	f->rc = session_define_declare(l->base.session, spec, r, f->err);
+	return f->rc < 0 ? stomp_channel_fail(f, r) : TIDE_OK;
+}
+
+int stomp_ensure(struct stomp *l, struct stomp_channel *ch, struct stomp_frame *f,
+		 const struct declare_spec *spec)
+{
+	if (session_define_exists(l->base.session, spec->kind, spec->name))
+		return TIDE_OK;
+	return stomp_ensure_declared(l, ch, f, spec);
+}
+
+int stomp_ensure_queue(struct stomp *l, struct stomp_channel *ch, struct stomp_frame *f,
+		       struct slice name)
+{
+	const struct declare_spec spec = { .kind = DEFINE_QUEUE,
+					   .name = name,
+					   .args = &no_args };
+
+	return stomp_ensure(l, ch, f, &spec);
+}
+
+int stomp_ensure_topic(struct stomp *l, struct stomp_channel *ch, struct stomp_frame *f)
+{
+	const struct declare_spec spec = { .kind = DEFINE_EXCHANGE,
+					   .name = SLICE(STOMP_TOPIC_EXCHANGE),
+					   .type = SLICE("topic"),
+					   .args = &no_args };
+
+	return stomp_ensure(l, ch, f, &spec);
+}
+
+int stomp_ensure_bound(struct stomp *l, struct stomp_channel *ch, struct stomp_frame *f,
+		       struct slice queue, const struct stomp_destination *d)
+{
+	const struct bind_spec spec = { .dest = queue,
+					.exchange = d->exchange,
+					.pattern = d->key,
+					.args = &no_args };
+	struct reply *r = stomp_channel_part(l, ch, f);
+
+	f->rc = session_define_bind(l->base.session, &spec, r, f->err);
+	return f->rc < 0 ? stomp_channel_fail(f, r) : TIDE_OK;
+}

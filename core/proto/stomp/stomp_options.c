@@ -1,0 +1,182 @@
+#include "stomp_options.h"
+
+#include <stdlib.h>
+
+#include "base/buf.h"
+#include "session/session.h"
+
+#define SHOWN 64
+
+static int refuse(struct stomp_frame *f, const struct msg_header *h, const char *expected)
+{
+	return f->rc = error_set(f->err, TIDE_ESYNTAX, "header %.*s:%.*s: expected %s",
+				 SLICE_HEAD(h->name, SHOWN), SLICE_HEAD(h->value, SHOWN),
+				 expected);
+}
+
+static int add(struct stomp_options *o, struct stomp_frame *f, struct slice name,
+	       struct slice value)
+{
+	int rc = args_add(&o->args, name, value);
+
+	if (rc < 0)
+		f->rc = error_set(
+			f->err, TIDE_ESYNTAX,
+			"the option '%.*s' is given twice, or its name or value "
+			"cannot be stored",
+			SLICE_HEAD(name, SHOWN));
+	return f->rc;
+}
+
+/* Names of RabbitMQ's, whose value is taken as it is. */
+static const struct {
+	const char *header, *option;
+} renamed[] = {
+	{ "x-message-ttl", "ttl" },
+	{ "x-max-length-bytes", "max-bytes" },
+};
+
+/* They say how RabbitMQ keeps a queue; there is only one way here. */
+static const char *const ignored[] = {
+	"x-queue-mode",
+	"x-queue-version",
+	"x-queue-leader-locator",
+	"x-queue-master-locator",
+	"x-quorum-initial-group-size",
+	"x-initial-cluster-size",
+	"x-cancel-on-ha-failover",
+	"x-dead-letter-routing-key",
+	"x-dead-letter-strategy",
+};
+
+static int read_overflow(struct stomp_options *o, struct stomp_frame *f,
+			 const struct msg_header *h)
+{
+	if (slice_is(h->value, "reject-publish"))
+		return add(o, f, SLICE("overflow"), SLICE("reject"));
+	if (slice_is(h->value, "drop-head") || slice_is(h->value, "reject") ||
+	    slice_is(h->value, "dead-letter"))
+		return add(o, f, SLICE("overflow"), h->value);
+	return refuse(f, h, "drop-head, reject-publish or dead-letter");
+}
+
+static int read_dead_letter(struct stomp_options *o, struct stomp_frame *f,
+			    const struct msg_header *h)
+{
+	struct slice key = stomp_frame_other(f, "x-dead-letter-routing-key");
+	struct buf target = { 0 };
+
+	buf_append_slice(&target, h->value.len ? h->value : SLICE("-"));
+	if (key.len)
+		buf_printf(&target, "/%" SLICE_FMT, SLICE_ARG(key));
+	add(o, f, SLICE("dead-letter"), buf_slice(&target));
+	buf_deinit(&target);
+	return f->rc;
+}
+
+static int read_flag(struct stomp_options *o, struct stomp_frame *f,
+		     const struct msg_header *h, struct slice option)
+{
+	if (slice_is(h->value, "true"))
+		return add(o, f, option, SLICE("1"));
+	return slice_is(h->value, "false") ? TIDE_OK : refuse(f, h, "true or false");
+}
+
+static int read_type(struct stomp_options *o, struct stomp_frame *f,
+		     const struct msg_header *h)
+{
+	o->is_topic = slice_is(h->value, "stream");
+	if (o->is_topic)
+		return add(o, f, SLICE("partitions"), SLICE("1"));
+	if (slice_is(h->value, "classic") || slice_is(h->value, "quorum"))
+		return TIDE_OK;
+	return refuse(f, h, "classic, quorum or stream");
+}
+
+static int read_priority(struct stomp_options *o, struct stomp_frame *f,
+			 const struct msg_header *h)
+{
+	bool is_negative = h->value.len > 0 && h->value.data[0] == '-';
+	uint64_t n;
+
+	/* A number is the consumer's, a word is the script of the queue. */
+	if (!slice_to_uint(slice_skip(h->value, is_negative), SUBSCRIBE_PRIORITY_MAX, &n))
+		return is_negative || h->value.len == 0
+			       ? refuse(f, h, "a number from -1000 to 1000")
+			       : add(o, f, SLICE("priority"), h->value);
+	o->priority = is_negative ? -(int32_t)n : (int32_t)n;
+	return TIDE_OK;
+}
+
+static int read_offset(struct stomp_options *o, struct stomp_frame *f,
+		       const struct msg_header *h)
+{
+	struct slice value = h->value;
+
+	if (slice_is(value, "next"))
+		value = SLICE("last");
+	else if (slice_has_prefix(value, "offset="))
+		value = slice_skip(value, strlen("offset="));
+	return f->rc = position_parse(value, &o->from, f->err);
+}
+
+static int read_option(struct stomp_options *o, struct stomp_frame *f,
+		       const struct msg_header *h)
+{
+	for (size_t i = 0; i < sizeof(ignored) / sizeof(ignored[0]); i++)
+		if (slice_is(h->name, ignored[i]))
+			return TIDE_OK;
+	for (size_t i = 0; i < sizeof(renamed) / sizeof(renamed[0]); i++)
+		if (slice_is(h->name, renamed[i].header))
+			return add(o, f, slice_from(renamed[i].option), h->value);
+	if (slice_is(h->name, "x-dead-letter-exchange"))
+		return read_dead_letter(o, f, h);
+	if (slice_is(h->name, "x-overflow"))
+		return read_overflow(o, f, h);
+	if (slice_is(h->name, "x-single-active-consumer"))
+		return read_flag(o, f, h, SLICE("single-active"));
+	if (slice_is(h->name, "x-queue-type"))
+		return read_type(o, f, h);
+	if (slice_is(h->name, "x-max-priority"))
+		return add(o, f, SLICE("priority"), SLICE("strict"));
+	if (slice_is(h->name, "x-priority"))
+		return read_priority(o, f, h);
+	if (slice_is(h->name, "x-stream-offset"))
+		return read_offset(o, f, h);
+	if (slice_is(h->name, "x-queue-name"))
+		o->name = h->value;
+	else
+		add(o, f, slice_skip(h->name, 2), h->value);
+	return f->rc;
+}
+
+/* A queue of RabbitMQ that is full drops its oldest message unless it says otherwise. */
+static void read_default_overflow(struct stomp_options *o, struct stomp_frame *f)
+{
+	if (f->rc == TIDE_OK && !args_get(&o->args, "overflow") &&
+	    (args_get(&o->args, "max-length") || args_get(&o->args, "max-bytes")))
+		add(o, f, SLICE("overflow"), SLICE("drop-head"));
+}
+
+int stomp_options_read(struct stomp_options *o, struct stomp_frame *f)
+{
+	*o = (struct stomp_options){ .name = { NULL, 0 } };
+	for (unsigned i = 0; i < f->count && f->rc == TIDE_OK; i++)
+		if (slice_has_prefix(f->others[i].name, "x-"))
+			read_option(o, f, &f->others[i]);
+	read_default_overflow(o, f);
+	if (!stomp_frame_flag(f, STOMP_H_DURABLE, true) && f->rc == TIDE_OK)
+		add(o, f, SLICE("durable"), SLICE("0"));
+	if (stomp_frame_flag(f, STOMP_H_AUTO_DELETE, false) && f->rc == TIDE_OK)
+		add(o, f, SLICE("auto-delete"), SLICE("1"));
+	if (stomp_frame_flag(f, STOMP_H_EXCLUSIVE, false) && f->rc == TIDE_OK)
+		add(o, f, SLICE("exclusive"), SLICE("1"));
+	if (f->rc < 0)
+		args_deinit(&o->args);
+	return f->rc;
+}
+
+void stomp_options_deinit(struct stomp_options *o)
+{
+	args_deinit(&o->args);
+}

@@ -1,0 +1,414 @@
+#include "stomp_reply.h"
+
+#include "base/decimal.h"
+#include "base/id.h"
+
+/* What a MESSAGE takes without names and headers, with room to spare. */
+#define MESSAGE_SMALL 256
+/* A payload up to this size is copied with its head, in one piece. */
+#define PAYLOAD_SMALL 1024
+
+static char *put(char *at, const char *text, size_t len)
+{
+	memcpy(at, text, len);
+	return at + len;
+}
+
+#define PUT(at, literal) put(at, literal, sizeof(literal) - 1)
+
+/* ---- escapes --------------------------------------------------------------------- */
+
+static void append_escaped(struct out *o, struct slice s, enum stomp_version version)
+{
+	const char *code = NULL;
+	size_t run;
+
+	while (s.len > 0) {
+		for (run = 0; run < s.len; run++)
+			if ((code = stomp_frame_escape_of((unsigned char)s.data[run],
+							  version)) != NULL)
+				break;
+		out_append(o, s.data, run);
+		if (run == s.len)
+			return;
+		out_append_slice(o, slice_from(code));
+		s = slice_skip(s, run + 1);
+	}
+}
+
+/* A part of a destination: its '/' and '%' are encoded. Up to three times as long. */
+static char *put_name(char *at, struct slice s, enum stomp_version version)
+{
+	for (size_t i = 0; i < s.len; i++) {
+		const char *code =
+			stomp_frame_escape_of((unsigned char)s.data[i], version);
+
+		if (s.data[i] == '/')
+			at = PUT(at, "%2F");
+		else if (s.data[i] == '%')
+			at = PUT(at, "%25");
+		else if (code)
+			at = put(at, code, strlen(code));
+		else
+			*at++ = s.data[i];
+	}
+	return at;
+}
+
+/* ---- frames ----------------------------------------------------------------------- */
+
+static void put_frame(struct stomp *l, const char *at)
+{
+	const struct out_chunk *c = l->base.out->last;
+
+	out_grow(l->base.out, (size_t)(at - (c->bytes + c->end)));
+}
+
+static char *put_destination(char *at, const struct msg *m, enum stomp_version version)
+{
+	at = PUT(at, "destination:");
+	if (m->exchange.len == 0)
+		return put_name(PUT(at, "/queue/"), m->key, version);
+	if (slice_is(m->exchange, STOMP_TOPIC_EXCHANGE))
+		return put_name(PUT(at, "/topic/"), m->key, version);
+	at = put_name(PUT(at, "/exchange/"), m->exchange, version);
+	return m->key.len ? put_name(PUT(at, "/"), m->key, version) : at;
+}
+
+/* The broker says it itself. */
+static bool is_reserved(struct slice name)
+{
+	static const char *const names[] = { "ack",           "subscription",
+					     "message-id",    "destination",
+					     "redelivered",   "priority",
+					     "content-length" };
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (slice_is(name, names[i]))
+			return true;
+	return false;
+}
+
+static void append_headers(struct stomp *l, const struct msg *m)
+{
+	struct out *o = l->base.out;
+
+	for (unsigned i = 0; i < m->header_count; i++) {
+		const struct msg_header *h = &m->headers[i];
+
+		/* In 1.0 a name with a colon cannot be told from its value. */
+		if (is_reserved(h->name) ||
+		    (l->version == STOMP_1_0 && memchr(h->name.data, ':', h->name.len)))
+			continue;
+		append_escaped(o, h->name, l->version);
+		out_append(o, ":", 1);
+		append_escaped(o, h->value, l->version);
+		out_append(o, "\n", 1);
+	}
+}
+
+static char *put_numbers(char *at, const struct stomp_channel *ch,
+			 const struct delivery *d)
+{
+	at = decimal_put(at, ch->number);
+	*at++ = '-';
+	return decimal_put(at, d->tag);
+}
+
+static char *put_delivery(char *at, struct stomp *l, const struct stomp_channel *ch,
+			  const struct delivery *d)
+{
+	const struct msg *m = d->msg;
+
+	at = PUT(at, "message-id:");
+	id_format(m->id, at);
+	at += ID_HEX_LEN;
+	*at++ = '-';
+	at = put_numbers(at, ch, d);
+	*at++ = '\n';
+	at = put_destination(at, m, l->version);
+	if (l->version == STOMP_1_2 && d->tag)
+		at = put_numbers(PUT(at, "\nack:"), ch, d);
+	at = d->is_redelivered ? PUT(at, "\nredelivered:true")
+			       : PUT(at, "\nredelivered:false");
+	if (m->priority)
+		at = decimal_put(PUT(at, "\npriority:"), m->priority);
+	if (d->attempt > 1)
+		at = decimal_put(PUT(at, "\nx-attempt:"), d->attempt);
+	if (d->has_offset) {
+		at = decimal_put(PUT(at, "\nx-partition:"), d->partition);
+		at = decimal_put(PUT(at, "\nx-offset:"), d->offset);
+	}
+	at = decimal_put(PUT(at, "\ncontent-length:"), m->payload_len);
+	if (!m->header_count || !msg_header(m, SLICE("timestamp")).data)
+		at = decimal_put(PUT(at, "\ntimestamp:"), (uint64_t)m->ts_unix_ms);
+	*at++ = '\n';
+	return at;
+}
+
+static void message(struct stomp *l, const struct stomp_channel *ch,
+		    const struct delivery *d)
+{
+	const struct msg *m = d->msg;
+	struct out *o = l->base.out;
+	struct slice subscription = buf_slice(&ch->subscription);
+	size_t small_len = m->payload_len <= PAYLOAD_SMALL ? m->payload_len + 2 : 0;
+	char *at = out_reserve(o, subscription.len + 3 * (m->exchange.len + m->key.len) +
+					  MESSAGE_SMALL + small_len);
+
+	at = PUT(at, "MESSAGE\n");
+	at = put(at, subscription.data, subscription.len);
+	at = put_delivery(at, l, ch, d);
+	if (m->header_count) {
+		put_frame(l, at);
+		append_headers(l, m);
+		at = out_reserve(o, small_len + 2);
+	}
+	*at++ = '\n';
+	if (small_len) {
+		at = put(at, m->payload, m->payload_len);
+		*at++ = '\0';
+		put_frame(l, at);
+		return;
+	}
+	put_frame(l, at);
+	out_append_payload(o, (struct msg *)m);
+	out_append(o, "", 1);
+}
+
+static void text(struct stomp *l, const char *words)
+{
+	out_append_slice(l->base.out, slice_from(words));
+}
+
+static void header(struct stomp *l, const char *name, struct slice value)
+{
+	text(l, name);
+	out_append(l->base.out, ":", 1);
+	append_escaped(l->base.out, value, l->version);
+	out_append(l->base.out, "\n", 1);
+}
+
+static void receipt(struct stomp *l, struct slice id)
+{
+	text(l, "RECEIPT\n");
+	header(l, "receipt-id", id);
+	out_append(l->base.out, "\n", 2); /* and the NUL */
+}
+
+static void error_frame(struct stomp *l, const char *code, struct slice why,
+			const struct stomp_owed *owed)
+{
+	char length[DECIMAL_MAX + 1];
+	struct buf body = { 0 };
+
+	if (l->is_silent)
+		return;
+	if (owed && owed->verb < STOMP_VERB_COUNT)
+		buf_printf(&body, "%s: ", stomp_frame_verb(owed->verb));
+	buf_append_slice(&body, why);
+	buf_append_text(&body, "\n");
+	*decimal_put(length, buf_len(&body)) = '\0';
+	text(l, "ERROR\n");
+	header(l, "message", why);
+	header(l, "code", slice_from(code));
+	if (!l->has_connected)
+		text(l, "version:1.0,1.1,1.2\n");
+	if (owed && owed->receipt.data)
+		header(l, "receipt-id", owed->receipt);
+	text(l, "content-type:text/plain\n");
+	header(l, "content-length", slice_from(length));
+	out_append(l->base.out, "\n", 1);
+	out_append_slice(l->base.out, buf_slice(&body));
+	out_append(l->base.out, "", 1);
+	buf_deinit(&body);
+	l->is_silent = true;
+	l->state = STOMP_CLOSED;
+}
+
+static void connected(struct stomp *l)
+{
+	char numbers[2 * DECIMAL_MAX + 2], *at = numbers;
+	struct session_facts facts = session_facts(l->base.session);
+
+	text(l, "CONNECTED\n");
+	header(l, "version", slice_from(stomp_frame_version(l->version)));
+	*decimal_put(numbers, facts.number) = '\0';
+	header(l, "session", slice_from(numbers));
+	text(l, "server:tidemq/" TIDE_VERSION "\n");
+	at = decimal_put(at, (uint64_t)l->base.heartbeat_out_ms);
+	*at++ = ',';
+	at = decimal_put(at, (uint64_t)l->base.heartbeat_in_ms);
+	header(l, "heart-beat", (struct slice){ numbers, (size_t)(at - numbers) });
+	out_append(l->base.out, "\n", 2); /* and the NUL */
+}
+
+/* ---- what the session says ------------------------------------------------------------
+ */
+
+static void wake(struct stomp *l)
+{
+	l->base.ops->wake(l->base.ctx);
+}
+
+static void end(struct stomp *l)
+{
+	l->state = STOMP_CLOSED;
+	l->base.ops->finish(l->base.ctx);
+}
+
+void stomp_reply_leave(struct stomp *l)
+{
+	struct slice words = buf_slice(&l->leaving), code;
+
+	if (!l->is_leaving || l->is_silent || !session_is_answered(l->base.session))
+		return;
+	if (l->has_error) {
+		code = slice_cut(&words, ' ');
+		*((char *)code.data + code.len) = '\0';
+		error_frame(l, code.data, words, NULL);
+	} else if (words.len > 0) {
+		receipt(l, words);
+	}
+	l->is_silent = true;
+	end(l);
+}
+
+void stomp_reply_closed(struct stomp *l, const char *words)
+{
+	l->state = STOMP_CLOSED;
+	if (l->is_leaving && !l->has_error)
+		return; /* it has said so itself */
+	l->is_leaving = l->has_error = true;
+	buf_clear(&l->leaving);
+	buf_append_text(&l->leaving, words);
+	buf_cstr(&l->leaving);
+	stomp_reply_leave(l);
+	wake(l);
+}
+
+/* A message that was not settled in time is with somebody else, or will be. Its consumer
+ * is not at fault, and cannot do anything about it. */
+static bool is_overlooked(const struct reply *r, const struct stomp_owed *owed)
+{
+	return r->error == TIDE_ELEASE && !owed->is_strict &&
+	       (owed->verb == STOMP_ACK || owed->verb == STOMP_NACK);
+}
+
+static void on_reply(void *ctx, unsigned channel, struct reply *r)
+{
+	struct stomp *l = ctx;
+	struct stomp_channel *ch = l->channels[channel];
+	struct stomp_owed owed = stomp_channel_pay(ch);
+
+	if (l->is_silent) {
+		stomp_channel_settle(l, ch);
+		return;
+	}
+	if (r->kind == REPLY_ERROR && !is_overlooked(r, &owed)) {
+		error_frame(l, error_wire_code(r->error), slice_from(r->text), &owed);
+		end(l);
+	} else if (owed.verb == STOMP_CONNECT) {
+		l->has_connected = true;
+		connected(l);
+	} else if (owed.receipt.data && !owed.is_part) {
+		receipt(l, owed.receipt);
+	}
+	stomp_channel_settle(l, ch);
+	if (l->is_leaving)
+		stomp_reply_leave(l);
+	wake(l);
+}
+
+static void on_deliver(void *ctx, unsigned channel, const char *sid,
+		       const struct delivery *d)
+{
+	struct stomp *l = ctx;
+
+	if (l->is_silent)
+		return;
+	message(l, l->channels[channel], d);
+	wake(l);
+}
+
+/* Of all events a STOMP client can be told one, and only so. */
+static void on_event(void *ctx, unsigned channel, const char *what, const char *words)
+{
+	struct stomp *l = ctx;
+	struct stomp_channel *ch = l->channels[channel];
+	struct buf text_buf = { 0 };
+
+	if (strcmp(what, "cancelled") != 0 || ch->is_closing)
+		return;
+	buf_printf(&text_buf,
+		   "not-found the subscription '%" SLICE_FMT "' has ended: its queue was "
+		   "deleted",
+		   SLICE_ARG(ch->id));
+	stomp_reply_closed(l, buf_cstr(&text_buf));
+	buf_deinit(&text_buf);
+}
+
+static bool can_take(void *ctx)
+{
+	struct stomp *l = ctx;
+
+	return !l->is_leaving && !l->is_silent && protocol_can_take(&l->base);
+}
+
+/* STOMP has no word for it: the client's next frames are not read. */
+static void on_blocked(void *ctx, bool is_blocked, const char *why)
+{
+	if (!is_blocked)
+		wake(ctx);
+}
+
+static void on_kill(void *ctx, const char *why)
+{
+	struct stomp *l = ctx;
+	struct slice words = slice_from(why), code = slice_cut(&words, ' ');
+	struct buf code_text = { 0 };
+
+	buf_append_slice(&code_text, code);
+	error_frame(l, buf_cstr(&code_text), words, NULL);
+	buf_deinit(&code_text);
+	l->state = STOMP_CLOSED;
+	l->is_silent = true;
+	l->base.ops->kill(l->base.ctx);
+}
+
+static void describe(void *ctx, struct json *out)
+{
+	const struct stomp *l = ctx;
+
+	protocol_describe(ctx, out);
+	if (l->has_connected)
+		json_member_text(out, "version", stomp_frame_version(l->version));
+}
+
+const struct session_ops stomp_reply_ops = {
+	.on_reply = on_reply,
+	.on_deliver = on_deliver,
+	.on_event = on_event,
+	.on_progress = protocol_on_progress,
+	.can_take = can_take,
+	.on_blocked = on_blocked,
+	.on_kill = on_kill,
+	.describe = describe,
+	.facts = protocol_facts,
+};
+
+void stomp_reply_error(struct stomp *l, const struct stomp_frame *f,
+		       const struct error *err)
+{
+	struct stomp_owed owed = { .verb = STOMP_VERB_COUNT };
+	struct stomp_channel *zero = stomp_channel_zero(l);
+
+	l->state = STOMP_CLOSED;
+	if (f && f->verb < STOMP_VERB_COUNT) {
+		owed.verb = f->verb;
+		owed.is_strict = true;
+		owed.receipt = stomp_frame_header(f, STOMP_H_RECEIPT);
+	}
+	stomp_channel_owe(zero, &owed);
+	reply_error(reply_create(stomp_channel_session(l, zero), false), err);
+}
