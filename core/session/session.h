@@ -17,6 +17,7 @@ struct channel;
 struct service;
 struct session;
 struct session_peer;
+struct session_transaction;
 
 struct session_ops {
 	/* A reply leaves; it is freed after the call. */
@@ -188,6 +189,8 @@ struct publish_demand {
 	bool has_expected; /* a topic takes it, and each that does has it at this offset
 			    */
 	uint64_t expected;
+	/* It is part of this one; NULL: of the channel's, if that has one. */
+	struct session_transaction *transaction;
 };
 void session_publish_take(struct session *s, struct msg *m,
 			  const struct publish_demand *demand, struct reply *r);
@@ -254,17 +257,24 @@ struct settle_spec {
 	uint8_t priority;
 	const struct tag_range *ranges;
 	size_t count;
+	struct session_transaction *transaction; /* as in publish_demand */
 };
 TIDE_MUST_USE int session_settle(struct channel *ch, const struct settle_spec *spec,
 				 struct reply *r, struct error *err);
 
-/* Requests to publish and to settle are kept from BEGIN on, and take place together. */
-TIDE_MUST_USE int session_transaction_begin(struct channel *ch, struct reply *r,
-					    struct error *err);
-TIDE_MUST_USE int session_transaction_commit(struct channel *ch, struct reply *r,
-					     struct error *err);
-TIDE_MUST_USE int session_transaction_rollback(struct channel *ch, struct reply *r,
-					       struct error *err);
+/* Requests to publish and to settle are kept from BEGIN on, and take place together.
+ *
+ * Without a name it is the channel's: all that the channel publishes and settles is part
+ * of it. With a name it is the session's: what names it is part of it, on any channel. */
+TIDE_MUST_USE int session_transaction_begin(struct channel *ch, struct slice name,
+					    struct reply *r, struct error *err);
+TIDE_MUST_USE int session_transaction_commit(struct channel *ch, struct slice name,
+					     struct reply *r, struct error *err);
+TIDE_MUST_USE int session_transaction_rollback(struct channel *ch, struct slice name,
+					       struct reply *r, struct error *err);
+/* The session's transaction of that name, until its COMMIT; NULL: there is none. */
+struct session_transaction *session_transaction_find(struct session *s,
+						     struct slice name);
 /* A request that would have been part of it was refused: its COMMIT will be, too.
  * Harmless without a transaction. */
 void session_transaction_refuse(struct channel *ch, const struct error *why);
@@ -397,6 +407,24 @@ struct retry_spec {
 };
 TIDE_MUST_USE int session_rules_simulate(struct session *s, const struct retry_spec *spec,
 					 struct reply *r, struct error *err);
+/* What would be said to somebody who logs in, or wants to do something. Slices without
+ * data: not given. Nothing is done, and no password of the table is verified. */
+struct simulate_login {
+	struct slice user, password, vhost, name, address, certificate, protocol;
+	bool is_tls, is_local;
+};
+TIDE_MUST_USE int session_simulate_login(struct session *s,
+					 const struct simulate_login *what,
+					 struct reply *r, struct error *err);
+enum simulate_action { SIMULATE_CONFIGURE, SIMULATE_WRITE, SIMULATE_READ };
+struct simulate_access {
+	struct slice user, vhost, address, name;
+	enum simulate_action action;
+	const char *kind; /* "exchange", "queue", "topic", "lock" */
+};
+TIDE_MUST_USE int session_simulate_access(struct session *s,
+					  const struct simulate_access *what,
+					  struct reply *r, struct error *err);
 TIDE_MUST_USE int session_rules_log(struct session *s, struct reply *r,
 				    struct error *err);
 /* @param share  of the publishes; 0 = the default */
