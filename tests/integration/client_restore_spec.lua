@@ -232,6 +232,23 @@ describe('a client that reconnects', function()
     for i = 1, last do assert(seen[tostring(i)], i .. ' is missing') end
   end)
 
+  it('ends when it is no longer let in', function()
+    local c = start()
+    c:ok 'DECLARE queue news'
+    c:ok 'USER add root pass=secret tags=admin'
+    c:ok 'USER grant root / write=.*'
+    c:ok 'USER add reader pass=novel'
+    c:ok 'USER grant reader / read=.*'
+    local program = run('sub', ('%s sub --url %s --reconnect --format %s news'):format(quote(Broker.binary()),
+      quote(url() .. '?user=reader&pass=novel'), quote '%p\\n'))
+    c:ok('PUB - news', 'one')
+    assert(wait.poll(function() return shell.read_file(program.out) == 'one\n' end))
+    c:ok 'USER delete reader'
+    assert.equal(1, program.status(), program.log())
+    assert.truthy(program.log():find '^tidemq: [^\n]*; connecting again\ntidemq: denied: [^\n]*\n$', program.log())
+    assert.is_nil(program.log():find('novel', 1, true))
+  end)
+
   it('is for messages without a number', function()
     local output, status = shell.run(('%s sub --reconnect --count 1 news 2>&1'):format(quote(Broker.binary())))
     assert.equal('tidemq sub: --count does not take --reconnect; see tidemq help sub\n', output)
