@@ -17,6 +17,7 @@ describe('the Python client', function()
   it('does so with asyncio', function() check 'test_aio' end)
 
   it('speaks TLS', function() check 'test_tls' end)
+  it('logs in', function() check 'test_users' end)
 
   it('is installed by pip', function()
     local with_pip

@@ -233,6 +233,14 @@ class Repeating(Case):
         self.again(("GET q max=2|", b"OK 1\r\nMSG - 1 2 - q id=1 ts=1 redelivered 1\r\na\r\n"))
         self.assertEqual([2], [message.attempt for message in pending.result()])
 
+    def test_what_nobody_waits_for_is_not_repeated(self):
+        link = self.up()
+        link.abandon(link.submit(requests.publish("q")))
+        self.out()
+        link.lost(OSError("cut"))
+        link.abandon(link.submit(requests.publish("q")))
+        self.again(("", b""))
+
     def test_a_message_dies_with_its_connection(self):
         link = self.up()
         pending = link.submit(requests.get("q", max=2))
@@ -460,6 +468,37 @@ class Transactions(Case):
         link.end(transaction)
         link.submit(requests.publish("q", id="x"))
         self.assertEqual("PUB - q id=x 0||", self.out())
+
+    def test_one_whose_begin_nobody_waits_for_takes_no_publish_with_it(self):
+        link = self.up()
+        transaction, pending = link.begin(0)
+        self.out()
+        link.abandon(pending)
+        link.end(transaction)
+        with self.assertRaises(Error):
+            link.submit(requests.publish("q"))
+        link.feed(b"OK\r\n")
+        link.submit(requests.publish("q", id="x"))
+        self.assertEqual("ROLLBACK|PUB - q id=x 0||", self.out())
+
+    def test_one_whose_begin_was_lost_leaves_the_channel_free(self):
+        for is_sent in (True, False):
+            link = self.up()
+            if not is_sent:
+                link.lost(OSError("cut"))
+            transaction, pending = link.begin(0)
+            link.abandon(pending)
+            link.end(transaction)
+            link.lost(OSError("cut"))
+            self.again()
+            link.begin(0)
+            self.assertEqual("BEGIN|", self.out())
+
+    def test_one_that_is_refused_leaves_the_channel_free(self):
+        link = self.up()
+        link.begin(0)
+        link.feed(b"ERR shutdown the broker is stopping\r\n")
+        link.begin(0)
 
     def test_one_that_was_not_begun_yet_begins_later(self):
         link = self.up()
