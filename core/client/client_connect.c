@@ -77,6 +77,28 @@ static void on_connect_timeout(uv_timer_t *timer)
 	client_connect_lose(c);
 }
 
+int client_connect_read_tls(struct tidemq_client *c, struct tidemq_error *err)
+{
+	const struct tls_files files = { c->tls_cert, c->tls_key, c->tls_ca };
+	struct tls_context *fresh;
+	struct error why;
+
+	if (tls_context_create_client(&files, &fresh, &why) < 0)
+		return client_fail(err, TIDEMQ_EINVAL, "TLS: %s", why.text);
+	tls_context_unref(c->tls);
+	c->tls = fresh;
+	return TIDEMQ_OK;
+}
+
+/* Other files may lie there by now. What the system trusts is read once: it takes long.
+ */
+static void refresh_tls(struct tidemq_client *c)
+{
+	int kept = c->was_up && c->tls_ca ? client_connect_read_tls(c, NULL) : TIDEMQ_OK;
+
+	(void)kept;
+}
+
 /* How long this attempt may take. */
 static uint64_t attempt_ms(const struct tidemq_client *c)
 {
@@ -92,6 +114,7 @@ static uint64_t attempt_ms(const struct tidemq_client *c)
 
 void client_connect_start(struct tidemq_client *c)
 {
+	const struct client_url *url = &c->urls[c->url_index];
 	const struct client_link_owner owner = { .ctx = c,
 						 .in = &c->decoder.in,
 						 .out = &c->out,
@@ -100,12 +123,14 @@ void client_connect_start(struct tidemq_client *c)
 						 .on_down = on_down,
 						 .on_closed = on_link_closed };
 
+	if (url->is_tls)
+		refresh_tls(c);
 	decoder_deinit(&c->decoder);
 	decoder_init(&c->decoder, c->options.payload_max_bytes);
 	c->farewell.status = TIDEMQ_OK;
 	uv_timer_start(&c->timer, on_connect_timeout, attempt_ms(c), 0);
 	c->links++;
-	c->link = client_link_open(c->loop, &c->urls[c->url_index], &owner);
+	c->link = client_link_open(c->loop, url, url->is_tls ? c->tls : NULL, &owner);
 }
 
 /* ---- losing a connection ---- */
@@ -130,12 +155,13 @@ static uint64_t pause_ms(struct tidemq_client *c)
 				: most / 2 + random_up_to(&c->random, most / 2);
 }
 
-/* The same broker is tried first: most of those that went come back. */
+/* The same broker is tried first: most of those that went come back. But one that does
+ * not answer may have lost its store to another one. */
 static void try_again(struct tidemq_client *c)
 {
 	uint64_t pause = pause_ms(c);
 
-	if (c->attempts > 0)
+	if (c->attempts > 0 || c->loss.status == TIDEMQ_ETIMEDOUT)
 		c->url_index = (c->url_index + 1) % c->url_count;
 	c->attempts++;
 	c->state = CLIENT_CONNECTING;
@@ -248,10 +274,11 @@ static void start_heartbeat(struct tidemq_client *c)
 	/* Twice as often as promised: the broker need not be patient. */
 	uint64_t every = (uint64_t)c->options.heartbeat_ms / 2;
 
-	uv_timer_stop(&c->timer);
 	c->silent_ticks = 0;
 	if (every > 0)
 		uv_timer_start(&c->timer, on_heartbeat, every, every);
+	else
+		uv_timer_stop(&c->timer);
 }
 
 static void on_hello(struct tidemq_client *c, const struct tidemq_reply *reply, void *ctx)
@@ -269,6 +296,9 @@ static void on_hello(struct tidemq_client *c, const struct tidemq_reply *reply, 
 	start_heartbeat(c);
 	if (c->was_up) {
 		c->state = CLIENT_RESTORING;
+		/* With heartbeats a broker that says nothing is noticed by itself. */
+		if (c->options.heartbeat_ms == 0)
+			uv_timer_start(&c->timer, on_connect_timeout, attempt_ms(c), 0);
 		client_restore_begin(c);
 		return;
 	}
@@ -284,6 +314,8 @@ void client_connect_resume(struct tidemq_client *c)
 {
 	c->up_at_ms = uv_now(c->loop);
 	c->state = CLIENT_UP;
+	if (c->options.heartbeat_ms == 0)
+		uv_timer_stop(&c->timer);
 	client_restore_subscribe(c);
 }
 

@@ -38,7 +38,9 @@ bool service_users_has_any(const struct service *s)
 
 bool service_users_is_open(const struct service *s)
 {
-	return !s->broker->config.must_log_in && !service_users_has_any(s);
+	const struct broker_config *c = &s->broker->config;
+
+	return c->is_model || (!c->must_log_in && !service_users_has_any(s));
 }
 
 struct engine *service_users_scripts(const struct service *s)
@@ -66,6 +68,7 @@ void service_users_check_open(struct service *s)
 {
 	bool is_open = service_users_is_open(s);
 
+	s->broker->subjects.must_log_in = !is_open;
 	if (s->was_open && !is_open)
 		end_strangers(s);
 	if (s->was_open != is_open)
@@ -85,6 +88,9 @@ static void on_change(void *ctx, struct user *changed)
 
 void service_users_turn(struct service *s)
 {
+	/* Not in on_reload: who asked for the reload is told first. */
+	if (s->broker->is_started)
+		service_users_check_open(s);
 	login_turn(&s->login, s->broker->mono_ms);
 }
 

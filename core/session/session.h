@@ -49,6 +49,9 @@ struct session_peer {
 	const char *certificate; /* the name in the client's, verified; NULL: none */
 	bool is_local;           /* of this machine: loopback or a Unix socket */
 	bool is_tls;
+	/* serve --tls-user: who has a certificate is the user of that name, without a
+	 * password. */
+	bool is_certificate_user;
 };
 
 struct session *session_create(struct service *service, const struct session_ops *ops,

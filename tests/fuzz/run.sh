@@ -37,11 +37,24 @@ session() {
 		'PUB - q 3000' 0 'PUB - q 1' 'GET q max=9 ack=auto' >"$1/pressure"
 }
 
+# Each frame of the cases is followed by a turn; whole conversations, and pieces.
+frames() {
+	local line
+	while IFS= read -r line; do
+		case $line in
+		'#'* | '') ;;
+		*) printf '%b\xff' "$line" ;;
+		esac
+	done <tests/cases/stomp.txt >"$1/session"
+	split -b 400 "$1/session" "$1/session-"
+}
+
 seed() {
 	mkdir -p "$corpus/$1" "$found"
 	case $1 in
 	fuzz_request) requests "$corpus/$1" ;;
 	fuzz_line) session "$corpus/$1" ;;
+	fuzz_stomp) frames "$corpus/$1" ;;
 	fuzz_text)
 		requests "$corpus/$1"
 		printf 'redis://user:pass@[::1]:6379/3' >"$corpus/$1/redis"

@@ -332,6 +332,26 @@ static void a_broker_that_is_not_ready_is_asked_again(void **state)
 	END("connected; lost; restored; ");
 }
 
+static void a_broker_that_does_not_restore_is_left(void **state)
+{
+	struct fake_broker f;
+	static const char *const script[] = { FAKE_HELLO, "<DECLARE queue q",
+					      ">OK\r\n",  "!",
+					      FAKE_HELLO, "<DECLARE queue q",
+					      ".",        "!",
+					      FAKE_HELLO, "<DECLARE queue q",
+					      ">OK\r\n",  "<PING",
+					      ">OK\r\n",  ".",
+					      NULL };
+	struct tidemq_options options = again;
+	options.connect_timeout_ms = 500;
+	fake_start(&f, script);
+	struct tidemq_client *c = connect_to(f.url, &options);
+	check_request(c, "DECLARE queue q", TIDEMQ_OK);
+	check_request(c, "PING", TIDEMQ_OK);
+	END("connected; lost; restored; ");
+}
+
 static void a_refused_login_is_the_end(void **state)
 {
 	START(FAKE_HELLO, "<PING", ">EVT closed shutdown bye\r\n", "!", "<HELLO vhost=/",
@@ -404,6 +424,35 @@ static void a_late_reply_costs_the_connection_and_nothing_else(void **state)
 		;
 	assert_int_equal(rc, TIDEMQ_OK);
 	END("connected; lost; restored; ");
+}
+
+static void a_broker_that_does_not_answer_is_left_for_another(void **state)
+{
+	struct fake_broker mute, other;
+	static const char *const nothing[] = { FAKE_HELLO, "~PUB - q id=*-0 0", "<", ".",
+					       NULL };
+	static const char *const answers[] = { FAKE_HELLO, "~PUB - q id=*-0 0",
+					       "<",        ">OK " ID " 1\r\n",
+					       ".",        NULL };
+	const struct tidemq_publication p = { .key = "q" };
+	struct tidemq_options options = again;
+	char urls[300];
+	int rc;
+	options.request_timeout_ms = 200;
+	fake_start(&mute, nothing);
+	fake_start(&other, answers);
+	snprintf(urls, sizeof(urls), "%s,%s", mute.url, other.url);
+	struct tidemq_client *c = connect_to(urls, &options);
+	assert_int_equal(tidemq_publish_pipelined(c, &p), TIDEMQ_OK);
+	assert_int_equal(tidemq_flush(c), TIDEMQ_ETIMEDOUT);
+	while ((rc = tidemq_flush(c)) == TIDEMQ_ETIMEDOUT)
+		;
+	assert_int_equal(rc, TIDEMQ_OK);
+	tidemq_disconnect(c);
+	assert_buf(&story, "connected; lost; restored; ");
+	buf_deinit(&story);
+	fake_stop(&mute);
+	fake_stop(&other);
 }
 
 static void the_first_broker_that_answers_is_taken(void **state)
@@ -592,10 +641,12 @@ int main(void)
 		cmocka_unit_test(a_transaction_is_lost_with_its_connection),
 		cmocka_unit_test(what_cannot_be_restored_is_told),
 		cmocka_unit_test(a_broker_that_is_not_ready_is_asked_again),
+		cmocka_unit_test(a_broker_that_does_not_restore_is_left),
 		cmocka_unit_test(a_refused_login_is_the_end),
 		cmocka_unit_test(quit_is_the_end),
 		cmocka_unit_test(a_client_gives_up_in_time),
 		cmocka_unit_test(a_late_reply_costs_the_connection_and_nothing_else),
+		cmocka_unit_test(a_broker_that_does_not_answer_is_left_for_another),
 		cmocka_unit_test(the_first_broker_that_answers_is_taken),
 		cmocka_unit_test(what_cannot_be_kept_is_not_sent),
 		cmocka_unit_test(publications_may_be_sent_while_there_is_no_connection),
