@@ -2,6 +2,7 @@
 #include <uv.h>
 
 #include "check.h"
+#include "failing_mem.h"
 #include "fake_broker.h"
 #include "tidemq/client.h"
 
@@ -331,6 +332,26 @@ static void a_broker_that_is_not_ready_is_asked_again(void **state)
 	END("connected; lost; restored; ");
 }
 
+static void a_broker_that_does_not_restore_is_left(void **state)
+{
+	struct fake_broker f;
+	static const char *const script[] = { FAKE_HELLO, "<DECLARE queue q",
+					      ">OK\r\n",  "!",
+					      FAKE_HELLO, "<DECLARE queue q",
+					      ".",        "!",
+					      FAKE_HELLO, "<DECLARE queue q",
+					      ">OK\r\n",  "<PING",
+					      ">OK\r\n",  ".",
+					      NULL };
+	struct tidemq_options options = again;
+	options.connect_timeout_ms = 500;
+	fake_start(&f, script);
+	struct tidemq_client *c = connect_to(f.url, &options);
+	check_request(c, "DECLARE queue q", TIDEMQ_OK);
+	check_request(c, "PING", TIDEMQ_OK);
+	END("connected; lost; restored; ");
+}
+
 static void a_refused_login_is_the_end(void **state)
 {
 	START(FAKE_HELLO, "<PING", ">EVT closed shutdown bye\r\n", "!", "<HELLO vhost=/",
@@ -422,6 +443,22 @@ static void the_first_broker_that_answers_is_taken(void **state)
 	tidemq_disconnect(c);
 	c = connect_to(urls, &again);
 	check_request(c, "PING", TIDEMQ_OK);
+	END("connected; ");
+}
+
+static void what_cannot_be_kept_is_not_sent(void **state)
+{
+	START(FAKE_HELLO, "~PUB - q id=* 1", "<a", ">OK " ID " 1\r\n");
+	unsigned failures = 0;
+	int rc;
+	do {
+		mem_fail_at = failures + 1;
+		rc = tidemq_send(c, "PUB - q", "a", 1, NULL, NULL);
+	} while (rc == TIDEMQ_ENOMEM && ++failures < 10);
+	mem_fail_at = 0;
+	assert_int_equal(rc, TIDEMQ_OK);
+	assert_in_range(failures, 1, 2);
+	assert_int_equal(tidemq_flush(c), TIDEMQ_OK);
 	END("connected; ");
 }
 
@@ -575,11 +612,13 @@ int main(void)
 		cmocka_unit_test(a_transaction_is_lost_with_its_connection),
 		cmocka_unit_test(what_cannot_be_restored_is_told),
 		cmocka_unit_test(a_broker_that_is_not_ready_is_asked_again),
+		cmocka_unit_test(a_broker_that_does_not_restore_is_left),
 		cmocka_unit_test(a_refused_login_is_the_end),
 		cmocka_unit_test(quit_is_the_end),
 		cmocka_unit_test(a_client_gives_up_in_time),
 		cmocka_unit_test(a_late_reply_costs_the_connection_and_nothing_else),
 		cmocka_unit_test(the_first_broker_that_answers_is_taken),
+		cmocka_unit_test(what_cannot_be_kept_is_not_sent),
 		cmocka_unit_test(publications_may_be_sent_while_there_is_no_connection),
 		cmocka_unit_test(a_client_may_be_closed_when_its_connection_is_lost),
 		cmocka_unit_test(a_broker_that_falls_silent_is_left),
