@@ -116,9 +116,9 @@ void session_recheck(struct session *s)
 	char why[NAME_LEN_MAX + 64];
 
 	s->exchange_version = 0;
-	if (subject_is_free(&s->subject))
-		return;
-	if (user && user->is_deleted) {
+	if (!user)
+		return; /* it may do all, or was killed */
+	if (user->is_deleted) {
 		snprintf(why, sizeof(why), "denied user '%s' was deleted", user->name);
 		s->ops->on_kill(s->ctx, why);
 		return;

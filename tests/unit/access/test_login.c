@@ -238,7 +238,7 @@ static void a_certificate_needs_no_password(void **state)
 	spec.is_certificate_user = true;
 	spec.certificate = "eve";
 	assert_non_null(login_start(&r->login, &spec, r->now_ms));
-	r->now_ms += 250;
+	r->now_ms += 1000;
 	settle(r);
 	assert_refused(&o);
 	assert_int_equal(r->work.count, 0);
