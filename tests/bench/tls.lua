@@ -35,8 +35,9 @@ end
 
 local function start(key)
   issue(key)
-  pid = sh(('exec setsid %s/tidemq serve --store none --listen 127.0.0.1:%d --listen tls:127.0.0.1:%d '
-    .. '--tls-cert %s/cert --tls-key %s/key --log error >%s/out 2>&1 </dev/null & echo $!'):format(build, PLAIN, SECURE, dir, dir, dir))
+  local command = 'exec setsid %s/tidemq serve --store none --listen 127.0.0.1:%d --listen tls:127.0.0.1:%d '
+    .. '--tls-cert %s/cert --tls-key %s/key --log error >%s/out 2>&1 </dev/null & echo $!'
+  pid = sh(command:format(build, PLAIN, SECURE, dir, dir, dir))
   for _ = 1, 1000 do
     if serves(SECURE) then return end
     socket.sleep(0.01)
