@@ -2,6 +2,7 @@
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
+#include <openssl/hmac.h>
 #include <openssl/rand.h>
 #include <stdio.h>
 
@@ -151,6 +152,35 @@ bool password_is_right(struct slice password, const char *text)
 
 	return parse(slice_from(text), &parts) && derive(password, &parts, key) &&
 	       CRYPTO_memcmp(key, parts.key, parts.key_len) == 0;
+}
+
+bool password_prove(struct slice key, struct slice password, const char *text,
+		    unsigned char out[PASSWORD_PROOF_BYTES])
+{
+	unsigned char both[PASSWORD_TEXT_MAX + PASSWORD_LEN_MAX];
+	size_t text_len = strlen(text);
+	bool is_done = false;
+
+	if (text_len >= PASSWORD_TEXT_MAX || password.len > PASSWORD_LEN_MAX)
+		return false;
+	/* The text has no zero, which ends it. */
+	memcpy(both, text, text_len + 1);
+	memcpy(both + text_len + 1, password.data, password.len);
+	is_done = HMAC(EVP_sha256(), key.data, (int)key.len, both,
+		       text_len + 1 + password.len, out, NULL) != NULL;
+	password_wipe(both, sizeof(both));
+	return is_done;
+}
+
+bool password_is_proof(const unsigned char a[PASSWORD_PROOF_BYTES],
+		       const unsigned char b[PASSWORD_PROOF_BYTES])
+{
+	return CRYPTO_memcmp(a, b, PASSWORD_PROOF_BYTES) == 0;
+}
+
+bool password_draw_key(unsigned char *out, size_t len)
+{
+	return RAND_bytes(out, (int)len) == 1;
 }
 
 void password_wipe(void *data, size_t len)

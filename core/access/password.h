@@ -24,5 +24,15 @@ TIDE_MUST_USE int password_hash(struct slice password, char out[PASSWORD_TEXT_MA
 bool password_is_readable(struct slice text);
 /* Compared in constant time; false too when it cannot be verified. */
 bool password_is_right(struct slice password, const char *text);
+/* What is kept of a password that was right, to know it again: it is of use with the key
+ * alone, and for this text alone. false: there is no memory. */
+#define PASSWORD_PROOF_BYTES 32
+bool password_prove(struct slice key, struct slice password, const char *text,
+		    unsigned char out[PASSWORD_PROOF_BYTES]);
+/* In constant time. */
+bool password_is_proof(const unsigned char a[PASSWORD_PROOF_BYTES],
+		       const unsigned char b[PASSWORD_PROOF_BYTES]);
+/* A key of so many random bytes; false: there is no randomness. */
+bool password_draw_key(unsigned char *out, size_t len);
 /* Overwrite what was a password. */
 void password_wipe(void *data, size_t len);

@@ -2,7 +2,6 @@
 
 #include <jansson.h>
 
-#include "base/json.h"
 #include "base/mem.h"
 #include "password.h"
 
@@ -353,34 +352,45 @@ int user_parse(struct slice name, struct slice text, struct user **out, struct e
 	return rc;
 }
 
-void user_format(const struct user *u, struct buf *out)
+static void write_limits(const struct user *u, struct json *j)
 {
-	struct json j = { .out = out };
 	struct user_limits of = u->limits;
 
-	json_object_begin(&j);
-	if (u->password)
-		json_member_text(&j, "password", u->password);
-	json_member_array(&j, "tags");
-	for (int i = 0; i < USER_TAG_COUNT; i++)
-		if (u->tags & tags[i].tag)
-			json_text(&j, tags[i].name);
-	json_array_end(&j);
-	json_member_object(&j, "vhosts");
-	for (const struct user_grant *g = u->grants; g; g = g->next) {
-		json_member_object(&j, g->vhost);
-		for (int i = 0; i < USER_ACTION_COUNT; i++)
-			json_member_text(&j, action_names[i], g->patterns[i].text);
-		json_object_end(&j);
-	}
-	json_object_end(&j);
-	json_member_object(&j, "limits");
+	json_member_object(j, "limits");
 	for (size_t i = 0; i < LIMIT_COUNT; i++) {
 		uint64_t n = *user_limit(&of, slice_from(limits[i].name));
 
 		if (n > 0)
-			json_member_int(&j, limits[i].name, (int64_t)n);
+			json_member_int(j, limits[i].name, (int64_t)n);
 	}
-	json_object_end(&j);
+	json_object_end(j);
+}
+
+void user_write(const struct user *u, struct json *j)
+{
+	json_member_array(j, "tags");
+	for (int i = 0; i < USER_TAG_COUNT; i++)
+		if (u->tags & tags[i].tag)
+			json_text(j, tags[i].name);
+	json_array_end(j);
+	json_member_object(j, "vhosts");
+	for (const struct user_grant *g = u->grants; g; g = g->next) {
+		json_member_object(j, g->vhost);
+		for (int i = 0; i < USER_ACTION_COUNT; i++)
+			json_member_text(j, action_names[i], g->patterns[i].text);
+		json_object_end(j);
+	}
+	json_object_end(j);
+	write_limits(u, j);
+}
+
+void user_format(const struct user *u, struct buf *out)
+{
+	struct json j = { .out = out };
+
+	json_object_begin(&j);
+	if (u->password)
+		json_member_text(&j, "password", u->password);
+	user_write(u, &j);
 	json_object_end(&j);
 }

@@ -13,8 +13,10 @@
 
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "base/slice.h"
 #include "base/table.h"
+#include "password.h"
 #include "user_pattern.h"
 
 enum user_tag { USER_MONITOR = 1 << 0, USER_ADMIN = 1 << 1 }; /* admin implies monitor */
@@ -44,6 +46,9 @@ struct user {
 	unsigned tags;             /* enum user_tag */
 	struct user_grant *grants; /* in the order of their vhosts */
 	struct user_limits limits;
+	/* Of the password that was right last: login.h. */
+	bool has_proof;
+	unsigned char proof[PASSWORD_PROOF_BYTES];
 	bool is_deleted;     /* it is no longer in the table */
 	bool is_from_script; /* never was: made for one login */
 	char *unreadable; /* why it could not be read from Redis; it cannot log in. NULL:
@@ -63,6 +68,8 @@ void user_swap(struct user *u, struct user *other);
 TIDE_MUST_USE int user_parse(struct slice name, struct slice text, struct user **out,
 			     struct error *err);
 void user_format(const struct user *u, struct buf *out);
+/* The members "tags", "vhosts" and "limits" of an object. */
+void user_write(const struct user *u, struct json *j);
 
 const char *user_action_name(enum user_action action); /* "configure", … */
 /* "admin,monitor"; empty: none. */

@@ -17,6 +17,7 @@
 #include "service_access.h"
 #include "service_pressure.h"
 #include "service_start.h"
+#include "service_users.h"
 #include "session_private.h"
 
 static struct service *create(uv_loop_t *loop, const struct broker_config *config,
@@ -40,6 +41,7 @@ static struct service *create(uv_loop_t *loop, const struct broker_config *confi
 	s->rollout.gate = gate_create(b, s->rollout.history);
 	s->rollout.recent = recent_create(config->replay_payloads);
 	recent_watch(s->rollout.recent, b);
+	service_users_init(s);
 	return s;
 }
 
@@ -47,6 +49,7 @@ static void destroy(struct service *s)
 {
 	struct broker *b = s->broker;
 
+	service_users_deinit(s);
 	scheduler_destroy(s->scheduler);
 	history_destroy(s->rollout.history);
 	canary_destroy(s->rollout.canary);
@@ -76,7 +79,7 @@ static void on_idle(uv_idle_t *handle)
 static int64_t next_due_ms(const struct service *s)
 {
 	const int64_t others[] = { scheduler_due_ms(s->scheduler), lease_notice_due_ms(s),
-				   service_access_due_ms(s) };
+				   service_users_due_ms(s), service_access_due_ms(s) };
 	int64_t due_ms = turn_due_ms(s->broker);
 
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
@@ -113,6 +116,7 @@ void service_turn(struct service *s)
 	struct broker *b = s->broker;
 
 	broker_begin(b);
+	service_users_turn(s);
 	service_access_turn(s);
 	session_settle_turn(s);
 	session_transaction_turn(s);
@@ -208,7 +212,7 @@ static void on_handle_closed(uv_handle_t *handle)
 	hooks.on_closed(hooks.ctx);
 }
 
-static void on_engine_closed(void *ctx)
+static void on_users_closed(void *ctx)
 {
 	struct service *s = ctx;
 
@@ -216,6 +220,11 @@ static void on_engine_closed(void *ctx)
 	uv_close((uv_handle_t *)&s->prepare, on_handle_closed);
 	uv_close((uv_handle_t *)&s->check, on_handle_closed);
 	uv_close((uv_handle_t *)&s->idle, on_handle_closed);
+}
+
+static void on_engine_closed(void *ctx)
+{
+	service_users_close(ctx, on_users_closed);
 }
 
 /* The answers to what was under way have been given: nothing refers to the
@@ -241,6 +250,7 @@ void service_close(struct service *s, int64_t grace_ms)
 		return;
 	id_lease_end(b, service_is_idle(s));
 	b->is_closing = b->is_draining = true;
+	s->user_changes.is_closing = true;
 	stop_turns(s);
 	shadow_drop(&s->rollout);
 	replay_cancel(&s->rollout);

@@ -5,6 +5,8 @@
  * journal sends its batches. Timers run between turns and lead to one too. */
 #pragma once
 
+#include "access/login.h"
+#include "access/user_change.h"
 #include "rollout/rollout.h"
 
 struct channel_transaction;
@@ -46,6 +48,10 @@ struct service {
 	struct rollout rollout;
 	struct session_list sessions;
 	uint64_t last_session;
+	struct password_work password_work;
+	struct login login;
+	struct user_changes user_changes;
+	bool was_open;           /* nobody had to log in */
 	struct session *recheck; /* the next one of service_access.h; NULL: none */
 	int64_t recheck_ms;      /* when that began last */
 	struct transactions transactions;

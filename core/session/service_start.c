@@ -13,6 +13,7 @@
 #include "rules/engine/rules_dir.h"
 #include "schedule/scheduler.h"
 #include "service_rules.h"
+#include "service_users.h"
 
 static void start_failed(struct service *s, int status, const char *why)
 {
@@ -36,6 +37,7 @@ static void on_schedules_loaded(void *ctx, int status, const char *text)
 	if (step_failed(s, status, text))
 		return;
 	s->broker->is_started = true;
+	service_users_check_open(s);
 	s->hooks.on_started(s->hooks.ctx, NULL);
 	scheduler_start(s->scheduler);
 	if (s->has_changed_rules)

@@ -64,8 +64,6 @@ TIDE_MUST_USE int session_set_vhost(struct session *s, struct slice name,
 /* There is a vhost of that name. */
 bool session_has_vhost(const struct session *s, struct slice name);
 void session_set_name(struct session *s, struct slice name);
-/* The user of its publishes: MSG_USER_MAX bytes at most. */
-void session_set_user(struct session *s, struct slice user);
 /* The peer has ended its side: its waiting GETs take what is there now. Otherwise a
  * peer that is gone would get messages for as long as they wait. */
 void session_end_waits(struct session *s);
@@ -106,6 +104,25 @@ void session_limit_channel(struct channel *ch, uint32_t prefetch);
 /* Its GETs that wait are answered with nothing, then `r`, the last of its
  * replies. It is freed when that has left: perhaps within the call. */
 void session_close_channel(struct channel *ch, struct reply *r);
+
+/* HELLO, or what the protocol has for it. Slices without data: not given. */
+struct session_login {
+	struct slice user, password, vhost;
+	/* It is decided, and the reply is to be finished. `refusal` is NULL when the
+	 * session is in. It may come within session_login_start, and does not come when
+	 * the session ends before. */
+	void (*on_done)(void *ctx, struct reply *r, const struct error *refusal);
+	void *ctx;
+};
+/* Enter the vhost, as the user when users are defined. Until it is decided the session is
+ * held. On an error that it returns on_done does not come. */
+TIDE_MUST_USE int session_login_start(struct session *s, const struct session_login *l,
+				      struct reply *r, struct error *err);
+/* TIDE_EDENIED: it must log in first. A protocol asks before each request but those that
+ * need no login. What is allowed once stays so: a session that may not go on is killed.
+ */
+TIDE_MUST_USE int session_login_check(const struct session *s, struct error *err);
+
 /* The commands. Each finishes `r`, now or later. On an error the caller does:
  * reply_error. */
 
@@ -417,6 +434,31 @@ TIDE_MUST_USE int session_rules_rollback(struct session *s, struct slice hash,
 TIDE_MUST_USE int session_operate_kill(struct session *s, uint64_t number,
 				       struct reply *r, struct error *err);
 /* Take no publishes from now on, or take them again. */
+enum user_edit {
+	USER_EDIT_ADD,
+	USER_EDIT_PASSWORD,
+	USER_EDIT_DELETE,
+	USER_EDIT_GRANT,
+	USER_EDIT_REVOKE,
+	USER_EDIT_SET,
+};
+#define USER_SPEC_LIMITS_MAX 8
+/* Slices without data: not given. */
+struct user_spec {
+	enum user_edit edit;
+	struct slice name, password;
+	struct slice tags; /* "admin,monitor" */
+	struct slice vhost, configure, write, read;
+	struct {
+		struct slice name; /* "max-connections" */
+		uint64_t value;    /* 0: none */
+	} limits[USER_SPEC_LIMITS_MAX];
+	unsigned limit_count;
+};
+TIDE_MUST_USE int session_user_edit(struct session *s, const struct user_spec *spec,
+				    struct reply *r, struct error *err);
+TIDE_MUST_USE int session_user_list(struct session *s, struct reply *r,
+				    struct error *err);
 TIDE_MUST_USE int session_operate_drain(struct session *s, bool is_on, struct reply *r,
 					struct error *err);
 TIDE_MUST_USE int session_explain(struct session *s, const struct publish_spec *spec,

@@ -15,8 +15,11 @@ struct session {
 	const struct session_ops *ops;
 	void *ctx;
 	uint64_t number;
-	char *name; /* from HELLO; NULL when none */
-	char *user; /* likewise; nobody has checked it */
+	char *name;                   /* from HELLO; NULL when none */
+	struct login_job *logging_in; /* NULL: it does not */
+	bool is_founder;              /* it adds the first user */
+	char *user; /* its user's name; without one that from HELLO, which nobody has
+		     * checked */
 	size_t user_len;
 	struct subject subject;   /* what it may do */
 	struct channel *channels; /* uthash by number */
@@ -49,6 +52,13 @@ struct session {
  * has one. */
 #define SESSION_AUTHOR_MAX 300
 void session_format_author(const struct session *s, char out[SESSION_AUTHOR_MAX]);
+
+/* The user of its publishes: MSG_USER_MAX bytes at most. */
+void session_set_user(struct session *s, struct slice user);
+/* From now on it is this user. */
+void session_login_as(struct session *s, struct user *u);
+/* The session ends while it logs in. */
+void session_login_cancel(struct session *s);
 
 /* What the session's user may do: TIDE_EDENIED. Asked before what is named is looked for,
  * so that nobody learns which names there are. */

@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "shard/dedupe.h"
 #include "session_leases.h"
+#include "service_users.h"
 #include "service_pressure.h"
 #include "session_private.h"
 #include "broker/pause.h"
@@ -619,6 +620,7 @@ static void broker_stats(const struct service *service, struct json *j)
 	json_member_int(j, "rules_generation", (int64_t)engine_epoch(b->engine));
 	transaction_members(&service->transactions, j);
 	add_rates(j, &b->in, &b->out);
+	service_users_write_stats(service, j);
 	json_member_object(j, "counters");
 	engine_status_counters(b->engine, j);
 	json_object_end(j);

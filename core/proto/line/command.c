@@ -64,38 +64,55 @@ static void hello_document(struct line *l, struct json *j)
 	json_object_end(j);
 }
 
+static void on_logged_in(void *ctx, struct reply *r, const struct error *refusal)
+{
+	struct json j;
+
+	if (refusal) {
+		reply_error(r, refusal);
+		return;
+	}
+	reply_json(r, &j);
+	hello_document(ctx, &j);
+	reply_data(r);
+}
+
+/* Who has to log in may try again. */
+static bool is_late(const struct line *l)
+{
+	return l->has_asked && session_login_check(l->base.session, NULL) == TIDE_OK;
+}
+
 COMMAND(hello)
 {
 	const struct request_limits heartbeat = { HEARTBEAT_MIN_MS, HEARTBEAT_MAX_MS },
 				    prefetch = { 1, PREFETCH_MAX };
-	struct slice vhost = request_option(q, "vhost"), name = request_option(q, "name"),
-		     user = request_option(q, "user");
+	const struct session_login login = {
+		.user = request_option(q, "user"),
+		.password = request_option(q, "pass"),
+		.vhost = request_option(q, "vhost"),
+		.on_done = on_logged_in,
+		.ctx = l,
+	};
+	struct slice name = request_option(q, "name");
 	uint32_t channel_prefetch;
 	int64_t heartbeat_ms;
-	struct json j;
 
-	if (l->has_asked)
+	if (is_late(l))
 		return error_set(q->err, TIDE_EDENIED, "HELLO must be the first request");
 	heartbeat_ms = request_duration(q, "heartbeat", heartbeat);
 	channel_prefetch = (uint32_t)request_uint(q, "prefetch", prefetch, 0);
 	if (name.data)
 		request_check_name(q, name, "name");
-	if (user.data)
-		request_check_name(q, user, "user");
-	if (q->rc == TIDE_OK && vhost.data)
-		q->rc = session_set_vhost(l->base.session, vhost, q->err);
+	if (login.user.data)
+		request_check_name(q, login.user, "user");
 	if (q->rc < 0)
 		return q->rc;
 	if (name.data)
 		session_set_name(l->base.session, name);
-	if (user.data)
-		session_set_user(l->base.session, user);
 	session_limit_channel(session_channel(l->base.session, 0), channel_prefetch);
 	l->base.heartbeat_in_ms = l->base.heartbeat_out_ms = heartbeat_ms;
-	reply_json(r, &j);
-	hello_document(l, &j);
-	reply_data(r);
-	return TIDE_OK;
+	return session_login_start(l->base.session, &login, r, q->err);
 }
 
 COMMAND(ping)

@@ -98,6 +98,18 @@ static int check_channel(struct line *l, const struct request *q, struct error *
 			 q->channel);
 }
 
+/* Once allowed, always: a session that may not go on is killed. */
+static int check_login(struct line *l, const struct request *q, struct error *err)
+{
+	int rc;
+
+	if (l->may_ask || q->verb->features & VERB_NO_LOGIN)
+		return TIDE_OK;
+	rc = session_login_check(l->base.session, err);
+	l->may_ask = rc == TIDE_OK;
+	return rc;
+}
+
 static int run(struct line *l, struct request *q)
 {
 	struct reply *r = NULL;
@@ -149,6 +161,8 @@ static void command(struct line *l, char *line, size_t len)
 		lose(l, q.channel, &err);
 		return;
 	}
+	if (rc == TIDE_OK)
+		rc = check_login(l, &q, &err);
 	if (rc == TIDE_OK)
 		rc = check_channel(l, &q, &err);
 	if (rc == TIDE_OK && q.payload_len > l->base.payload_max)

@@ -25,6 +25,7 @@ struct line {
 	unsigned channel;             /* likewise */
 	uint8_t state;                /* enum line_state */
 	bool is_quiet;
+	bool may_ask;   /* it is logged in, or need not be */
 	bool has_asked; /* a request came: too late for HELLO */
 	bool is_told_blocked;
 	bool is_heavy; /* the request that was run last was no light one */

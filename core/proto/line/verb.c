@@ -6,6 +6,7 @@
 
 /* clang-format off */
 #define PUB_OPTIONS "pri delay ttl id ack-timeout"
+#define USER_OPTIONS "pass tags configure write read " COMMAND_USER_LIMITS
 #define LIST_WORDS "exchanges|queues|topics|groups|bindings|consumers|connections|locks|rules"
 #define RULES_WORDS \
 	"reload|status|log|rollback|shadow|recent|replay|simulate dir|hash|n|retry name"
@@ -15,9 +16,9 @@ static const struct verb verbs[] = {
 	/* name     words  their names                 features                       options and flags                command */
 	{ "PUB",     2, 2, "exchange key",             VERB_PAYLOAD | VERB_HEADERS | VERB_TRANSACTED,      PUB_OPTIONS " expect", "must",          command_publish },
 	{ "ACK",     0, 0, NULL,                       VERB_TAGS | VERB_TRANSACTED,                        NULL, NULL,                   command_ack },
-	{ "HELLO",   0, 0, NULL,                       VERB_ANSWERS,   "user pass vhost name heartbeat prefetch", NULL,         command_hello },
-	{ "PING",    0, 0, NULL,                       0,                                NULL, NULL,                   command_ping },
-	{ "QUIT",    0, 0, NULL,                       0,                                NULL, NULL,                   command_quit },
+	{ "HELLO",   0, 0, NULL,                       VERB_ANSWERS | VERB_NO_LOGIN, "user pass vhost name heartbeat prefetch", NULL,         command_hello },
+	{ "PING",    0, 0, NULL,                       VERB_NO_LOGIN,                                NULL, NULL,                   command_ping },
+	{ "QUIT",    0, 0, NULL,                       VERB_NO_LOGIN,                                NULL, NULL,                   command_quit },
 	{ "OPEN",    0, 0, NULL,                       VERB_NO_CHANNEL,                  "prefetch", NULL,             command_open },
 	{ "CLOSE",   0, 0, NULL,                       VERB_NO_CHANNEL,                  NULL, NULL,                   command_close },
 	{ "DECLARE", 2, 3, "exchange|queue|topic name type", VERB_ANY_OPTIONS,                 NULL, NULL,                   command_declare },
@@ -51,7 +52,8 @@ static const struct verb verbs[] = {
 	{ "CHECK",   2, 2, "name token",               0,                                NULL, NULL,                   command_lock_check },
 	{ "KILL",    2, 2, "|connection number",       0,                                NULL, NULL,                   command_operate_kill },
 	{ "DRAIN",   0, 1, "off",                      0,                                NULL, NULL,                   command_operate_drain },
-	{ "HELP",    0, 0, NULL,                       VERB_DOCUMENT | VERB_ANSWERS,        NULL, NULL,                   command_help },
+	{ "USER",    1, 3, "add|passwd|delete|list|grant|revoke|set name vhost", VERB_DOCUMENT | VERB_ANSWERS, USER_OPTIONS, NULL, command_user },
+	{ "HELP",    0, 0, NULL,                       VERB_DOCUMENT | VERB_ANSWERS | VERB_NO_LOGIN, NULL, NULL,                   command_help },
 	{ "", 0, 0, NULL, 0, NULL, NULL, NULL },
 };
 /* clang-format on */

@@ -19,6 +19,7 @@ enum {
 	VERB_NO_CHANNEL = 1 << 5,  /* speaks of a channel that need not be open */
 	VERB_DOCUMENT = 1 << 6,    /* its answer may be large, or long in the making */
 	VERB_LIST = 1 << 8,        /* takes more words like the last one */
+	VERB_NO_LOGIN = 1 << 10,   /* who has not logged in may ask it, too */
 	VERB_TRANSACTED = 1 << 9,  /* between BEGIN and COMMIT it is part of those */
 };
 
@@ -45,6 +46,9 @@ const struct verb *verb_table(void);
 void verb_list_words(const struct verb *v, unsigned from, unsigned to, struct buf *out);
 /* A line for each verb, for people. */
 void verb_help(struct buf *out);
+
+/* The limits of a user, each an option of USER set. */
+#define COMMAND_USER_LIMITS "max-connections max-channels publish-rate publish-bytes"
 
 #define COMMAND(name) \
 	int command_##name(struct line *l, struct request *q, struct reply *r)
@@ -93,3 +97,4 @@ COMMAND(lock_release);
 COMMAND(lock_check);
 COMMAND(operate_kill);
 COMMAND(operate_drain);
+COMMAND(user);

@@ -102,7 +102,7 @@ function M.play(text, c)
       end
     end
   end
-  c:expect_nothing()
+  if lines[#lines]:find '^EVT closed ' then c:expect_closed() else c:expect_nothing() end
 end
 
 --- The sessions of a document, with the heading (`## `) that each stands under.

@@ -1,0 +1,347 @@
+#include "login.h"
+
+#include "base/container.h"
+#include "base/mem.h"
+#include "host/log.h"
+
+/* What need not wait begins a few at a time: ten thousand may come back at once. */
+#define BEGIN_MAX 256
+
+struct login_attempt {
+	TAILQ_ENTRY(login_attempt) link;
+	struct heap_node late_node;
+	struct login *login;
+	bool is_running;
+	struct login_spec spec; /* its texts are copies */
+	char *copies[6];
+	size_t password_len;
+	struct buf key;               /* of login_delay.h: the address */
+	struct password_job *job;     /* while it runs */
+	struct user *user;            /* likewise, a reference; NULL: there is none */
+	char text[PASSWORD_TEXT_MAX]; /* of the password that is verified */
+	/* Not the proof of its password. */
+	bool has_tried;
+	unsigned char tried[PASSWORD_PROOF_BYTES];
+};
+
+void login_init(struct login *l, const struct users *users, struct password_work *work)
+{
+	*l = (struct login){ .users = users, .work = work };
+	login_delay_init(&l->delays);
+	TAILQ_INIT(&l->waiting);
+	TAILQ_INIT(&l->running);
+	l->has_key = password_draw_key(l->key, sizeof(l->key));
+}
+
+void login_deinit(struct login *l)
+{
+	login_delay_deinit(&l->delays);
+	heap_deinit(&l->late);
+	password_wipe(l->key, sizeof(l->key));
+}
+
+/* ---- an attempt */
+
+static struct slice keep_slice(struct login_attempt *a, int i, struct slice text)
+{
+	a->copies[i] = text.data ? mem_strndup(text.data, text.len) : NULL;
+	return (struct slice){ a->copies[i], text.len };
+}
+
+static const char *keep_text(struct login_attempt *a, int i, const char *text)
+{
+	return a->copies[i] = text ? mem_strdup(text) : NULL;
+}
+
+static struct login_attempt *create(struct login *l, const struct login_spec *spec)
+{
+	struct login_attempt *a = mem_zalloc(sizeof(*a));
+
+	a->login = l;
+	a->spec = *spec;
+	a->password_len = spec->password.len;
+	a->spec.user = keep_slice(a, 0, spec->user);
+	a->spec.password = keep_slice(a, 1, spec->password);
+	a->spec.vhost = keep_slice(a, 2, spec->vhost);
+	a->spec.name = keep_slice(a, 3, spec->name);
+	a->spec.address = keep_text(a, 4, spec->address);
+	a->spec.certificate = keep_text(a, 5, spec->certificate);
+	buf_append_char(&a->key, '@');
+	login_delay_key(&a->key, spec->address, spec->is_local, spec->user);
+	return a;
+}
+
+static void destroy(struct login_attempt *a)
+{
+	if (a->spec.password.data)
+		password_wipe(a->copies[1], a->password_len);
+	for (size_t i = 0; i < sizeof(a->copies) / sizeof(a->copies[0]); i++)
+		mem_free(a->copies[i]);
+	user_unref(a->user);
+	buf_deinit(&a->key);
+	mem_free(a);
+}
+
+static void let_in(struct login_attempt *a, struct user *u)
+{
+	struct login_spec spec = a->spec;
+
+	a->login->counters.accepted++;
+	user_ref(u);
+	destroy(a);
+	spec.on_done(spec.ctx, u, NULL);
+}
+
+/* The client is not told why: it would learn who is a user. */
+static void tell_refusal(struct login_attempt *a)
+{
+	struct login_spec spec = a->spec;
+	struct error err;
+
+	destroy(a);
+	error_set(&err, TIDE_EDENIED, "the user or the password is wrong");
+	spec.on_done(spec.ctx, NULL, &err);
+}
+
+static void note_due(struct login *l, int64_t mono_ms)
+{
+	l->due_ms = heap_earlier(l->due_ms, mono_ms);
+}
+
+static void refuse(struct login_attempt *a, const char *why)
+{
+	struct login *l = a->login;
+	struct buf user = { 0 };
+	int64_t mono_ms = l->now_ms, user_ms;
+	int64_t delay_ms = login_delay_add(&l->delays, buf_slice(&a->key), mono_ms);
+
+	buf_append_char(&user, 'u');
+	buf_append_slice(&user, a->spec.user);
+	user_ms = login_delay_add(&l->delays, buf_slice(&user), mono_ms);
+	buf_deinit(&user);
+	if (user_ms > delay_ms)
+		delay_ms = user_ms;
+	l->counters.refused++;
+	log_warn("login as '%" SLICE_FMT "' from %s refused: %s; told after %lld ms",
+		 SLICE_ARG(a->spec.user), a->spec.address ? a->spec.address : "?", why,
+		 (long long)delay_ms);
+	heap_set(&l->late, &a->late_node, mono_ms + delay_ms);
+	note_due(l, mono_ms + delay_ms);
+}
+
+/* ---- what decides */
+
+static bool is_by_certificate(const struct login_attempt *a)
+{
+	const struct login_spec *s = &a->spec;
+
+	return s->certificate && !s->password.data &&
+	       (!s->user.data || slice_is(s->user, s->certificate));
+}
+
+static struct user *find_user(const struct login_attempt *a)
+{
+	return users_find(a->login->users, is_by_certificate(a)
+						   ? slice_from(a->spec.certificate)
+						   : a->spec.user);
+}
+
+static struct slice key_of(const struct login *l)
+{
+	return (struct slice){ (const char *)l->key, sizeof(l->key) };
+}
+
+/* The password was right before. */
+static bool is_remembered(struct login_attempt *a, const struct user *u)
+{
+	unsigned char proof[PASSWORD_PROOF_BYTES];
+
+	if (!u || !u->password || !u->has_proof || !a->spec.password.data ||
+	    (a->has_tried && memcmp(a->tried, u->proof, sizeof(a->tried)) == 0))
+		return false;
+	if (password_prove(key_of(a->login), a->spec.password, u->password, proof) &&
+	    password_is_proof(proof, u->proof))
+		return true;
+	a->has_tried = true;
+	memcpy(a->tried, u->proof, sizeof(a->tried));
+	return false;
+}
+
+static void remember(struct login_attempt *a, struct user *u)
+{
+	u->has_proof =
+		a->login->has_key &&
+		password_prove(key_of(a->login), a->spec.password, a->text, u->proof);
+}
+
+static void run_waiting(struct login *l);
+
+static void end_run(struct login_attempt *a)
+{
+	TAILQ_REMOVE(&a->login->running, a, link);
+	a->login->running_count--;
+	a->is_running = false;
+}
+
+/* The user may have changed meanwhile. */
+static bool is_right(const struct login_attempt *a, const struct password_result *result)
+{
+	const struct user *u = a->user;
+
+	return result->is_right && u && !u->is_deleted && u->password &&
+	       strcmp(u->password, a->text) == 0;
+}
+
+static void on_verified(void *ctx, const struct password_result *result)
+{
+	struct login_attempt *a = ctx;
+	struct login *l = a->login;
+
+	end_run(a);
+	if (is_right(a, result)) {
+		remember(a, a->user);
+		let_in(a, a->user);
+	} else {
+		refuse(a, a->user ? "its password is wrong" : "there is no such user");
+	}
+	run_waiting(l);
+}
+
+static void verify(struct login_attempt *a, struct user *u)
+{
+	struct login *l = a->login;
+	bool has_password = u && u->password;
+
+	a->user = u ? user_ref(u) : NULL;
+	memcpy(a->text, password_of_nobody, sizeof(a->text));
+	if (has_password)
+		memcpy(a->text, u->password, strlen(u->password) + 1);
+	TAILQ_INSERT_TAIL(&l->running, a, link);
+	l->running_count++;
+	a->is_running = true;
+	a->job = password_work_verify(l->work, a->spec.password, a->text, on_verified, a);
+}
+
+static void decide(struct login_attempt *a)
+{
+	struct user *u = find_user(a);
+
+	if (u && u->unreadable) {
+		refuse(a, "what Redis has of this user cannot be read");
+	} else if (is_by_certificate(a)) {
+		if (u)
+			let_in(a, u);
+		else
+			refuse(a, "the certificate names no user");
+	} else if (!a->spec.password.data) {
+		refuse(a, "it gave no password");
+	} else if (is_remembered(a, u)) {
+		a->login->counters.remembered++;
+		let_in(a, u);
+	} else {
+		verify(a, u);
+	}
+}
+
+/* ---- one after the other */
+
+static bool is_running(const struct login *l, struct slice key)
+{
+	const struct login_attempt *a;
+
+	TAILQ_FOREACH (a, &l->running, link)
+		if (slice_is_equal(buf_slice(&a->key), key))
+			return true;
+	return false;
+}
+
+/* Who is known need not wait: others fail from his address, or in his name.
+ *
+ * @param until_ms  receives when it is to be asked again; 0: when an attempt has ended */
+static bool may_begin(struct login_attempt *a, int64_t *until_ms)
+{
+	struct login *l = a->login;
+	struct slice key = buf_slice(&a->key);
+
+	*until_ms = 0;
+	if (!a->spec.scripts && (is_by_certificate(a) || is_remembered(a, find_user(a))))
+		return true;
+	*until_ms = login_delay_until_ms(&l->delays, key, l->now_ms);
+	return !*until_ms && l->running_count < PASSWORD_WORK_MAX && !is_running(l, key);
+}
+
+static void run_waiting(struct login *l)
+{
+	struct login_attempt *a, *next;
+	unsigned begun = 0;
+	int64_t until_ms;
+
+	for (a = TAILQ_FIRST(&l->waiting); a; a = next) {
+		next = TAILQ_NEXT(a, link);
+		if (begun == BEGIN_MAX) {
+			note_due(l, l->now_ms);
+			return;
+		}
+		if (!may_begin(a, &until_ms)) {
+			note_due(l, until_ms);
+			continue;
+		}
+		TAILQ_REMOVE(&l->waiting, a, link);
+		begun++;
+		decide(a);
+	}
+}
+
+struct login_attempt *login_start(struct login *l, const struct login_spec *spec,
+				  int64_t mono_ms)
+{
+	struct login_attempt *a = create(l, spec);
+	uint64_t accepted = l->counters.accepted;
+	int64_t until_ms;
+
+	l->now_ms = mono_ms;
+	if (!may_begin(a, &until_ms)) {
+		note_due(l, until_ms);
+		TAILQ_INSERT_TAIL(&l->waiting, a, link);
+		return a;
+	}
+	decide(a);
+	return l->counters.accepted == accepted ? a : NULL;
+}
+
+void login_cancel(struct login_attempt *a)
+{
+	struct login *l = a->login;
+
+	if (heap_has(&a->late_node)) {
+		heap_remove(&l->late, &a->late_node);
+	} else if (a->is_running) {
+		end_run(a);
+		password_work_cancel(a->job);
+	} else {
+		TAILQ_REMOVE(&l->waiting, a, link);
+	}
+	destroy(a);
+}
+
+void login_turn(struct login *l, int64_t mono_ms)
+{
+	struct heap_node *n;
+
+	l->now_ms = mono_ms;
+	if (!l->due_ms || l->due_ms > mono_ms)
+		return;
+	l->due_ms = 0;
+	while ((n = heap_min(&l->late)) != NULL && n->key <= mono_ms) {
+		heap_remove(&l->late, n);
+		tell_refusal(container_of(n, struct login_attempt, late_node));
+	}
+	if (n)
+		note_due(l, n->key);
+	run_waiting(l);
+}
+
+int64_t login_due_ms(const struct login *l)
+{
+	return l->due_ms;
+}

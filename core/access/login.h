@@ -1,0 +1,66 @@
+/* login.h: attempts to log in: scripts are asked, then the table of users.
+ *
+ * A password is verified on a thread, and then remembered by a keyed hash that dies with
+ * the process: who comes back with it costs next to nothing. What is wrong is told late,
+ * and from an address that has just failed the next attempt waits (login_delay.h). An
+ * unknown user costs what a known one costs, and is told the same. */
+#pragma once
+
+#include "base/heap.h"
+#include "login_delay.h"
+#include "password_work.h"
+#include "users.h"
+
+struct engine;
+struct login_attempt;
+TAILQ_HEAD(login_list, login_attempt);
+
+#define LOGIN_KEY_BYTES 32
+
+struct login_counters {
+	uint64_t accepted;
+	uint64_t remembered; /* of these, those whose password was known to be right */
+	uint64_t refused;
+};
+
+struct login {
+	const struct users *users;
+	struct password_work *work;
+	struct login_delays delays;
+	struct login_list waiting; /* not yet begun */
+	struct login_list running; /* their passwords are being verified */
+	unsigned running_count;
+	struct heap late; /* refused, to be told later; by mono_ms */
+	int64_t now_ms;   /* of the last call */
+	int64_t due_ms;   /* when login_turn has something to do; 0: never */
+	struct login_counters counters;
+	unsigned char key[LOGIN_KEY_BYTES]; /* of what is remembered */
+	bool has_key;
+};
+
+/* Who logs in, and from where. Slices without data: not given. */
+struct login_spec {
+	struct slice user, password, vhost, name;
+	const char *address; /* "127.0.0.1:50412"; NULL: not known */
+	const char *protocol;
+	const char *certificate; /* the name in it, verified: it needs no password */
+	bool is_local, is_tls;
+	struct engine *scripts; /* of rules/auth/; NULL: there are none */
+	/* `user` is a reference that is the callee's; NULL: refused, as `err` says. It
+	 * may come within login_start. */
+	void (*on_done)(void *ctx, struct user *user, const struct error *err);
+	void *ctx;
+};
+
+void login_init(struct login *l, const struct users *users, struct password_work *work);
+/* No attempt is under way. */
+void login_deinit(struct login *l);
+/* NULL: it is done already. */
+struct login_attempt *login_start(struct login *l, const struct login_spec *spec,
+				  int64_t mono_ms);
+/* on_done will not come. */
+void login_cancel(struct login_attempt *a);
+/* Begin what need not wait any more, and tell what is due. */
+void login_turn(struct login *l, int64_t mono_ms);
+/* When that is; 0: never. */
+int64_t login_due_ms(const struct login *l);

@@ -1,0 +1,98 @@
+#include "service_users.h"
+
+#include "host/log.h"
+#include "service_access.h"
+#include "session_private.h"
+
+static void on_change(void *ctx, struct user *changed);
+
+void service_users_init(struct service *s)
+{
+	struct users *users = &s->broker->users;
+
+	users->on_change = on_change;
+	users->ctx = s;
+	password_work_init(&s->password_work, s->loop);
+	login_init(&s->login, users, &s->password_work);
+	user_changes_init(&s->user_changes, users, &s->password_work);
+	s->user_changes.must_have_users = s->broker->config.must_log_in;
+	s->was_open = true;
+}
+
+void service_users_close(struct service *s, void (*on_closed)(void *ctx))
+{
+	s->user_changes.is_closing = true;
+	password_work_close(&s->password_work, on_closed, s);
+}
+
+void service_users_deinit(struct service *s)
+{
+	user_changes_deinit(&s->user_changes);
+	login_deinit(&s->login);
+}
+
+bool service_users_is_open(const struct service *s)
+{
+	return !s->broker->config.must_log_in && users_count(&s->broker->users) == 0;
+}
+
+/* Who came while nobody had to log in does so no more. */
+static void end_strangers(struct service *s)
+{
+	struct session *session, *next;
+
+	for (session = TAILQ_FIRST(&s->sessions); session; session = next) {
+		next = TAILQ_NEXT(session, link);
+		if (!session->subject.user && !session->is_founder)
+			session->ops->on_kill(session->ctx,
+					      "denied users are defined now: log in");
+	}
+}
+
+void service_users_check_open(struct service *s)
+{
+	bool is_open = service_users_is_open(s);
+
+	if (s->was_open && !is_open)
+		end_strangers(s);
+	if (s->was_open != is_open)
+		log_info("%s", is_open ? "nobody has to log in: no user is defined"
+				       : "from now on everybody has to log in");
+	s->was_open = is_open;
+}
+
+static void on_change(void *ctx, struct user *changed)
+{
+	struct service *s = ctx;
+
+	/* In the next turn: who deletes himself is told first that it is done. */
+	service_access_recheck(s);
+	service_users_check_open(s);
+}
+
+void service_users_turn(struct service *s)
+{
+	login_turn(&s->login, s->broker->mono_ms);
+}
+
+int64_t service_users_due_ms(const struct service *s)
+{
+	const struct broker *b = s->broker;
+	int64_t due_ms = login_due_ms(&s->login);
+
+	return due_ms ? b->now_ms + (due_ms - b->mono_ms) : 0;
+}
+
+void service_users_write_stats(const struct service *s, struct json *j)
+{
+	const struct login *l = &s->login;
+
+	json_member_object(j, "logins");
+	json_member_int(j, "users", users_count(&s->broker->users));
+	json_member_bool(j, "open", service_users_is_open(s));
+	json_member_int(j, "accepted", (int64_t)l->counters.accepted);
+	json_member_int(j, "remembered", (int64_t)l->counters.remembered);
+	json_member_int(j, "refused", (int64_t)l->counters.refused);
+	json_member_int(j, "hashed", (int64_t)s->password_work.count);
+	json_object_end(j);
+}

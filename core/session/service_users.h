@@ -1,0 +1,26 @@
+/* service_users.h: who may come to the broker: users, logins, and what their changes lead
+ * to.
+ *
+ * The broker is open as long as there is no user, unless others reach it
+ * (config.must_log_in): whoever comes may do all. Otherwise a session must log in first.
+ */
+#pragma once
+
+#include "service.h"
+
+void service_users_init(struct service *s);
+/* Nothing is begun any more. on_closed comes when no thread works for it, perhaps within
+ * the call. */
+void service_users_close(struct service *s, void (*on_closed)(void *ctx));
+void service_users_deinit(struct service *s);
+
+/* Nobody must log in. */
+bool service_users_is_open(const struct service *s);
+/* The rules have changed: it may be open no more. */
+void service_users_check_open(struct service *s);
+/* Logins that waited. */
+void service_users_turn(struct service *s);
+/* When that is, wall clock; 0: never. */
+int64_t service_users_due_ms(const struct service *s);
+/* The member "logins" of an object. */
+void service_users_write_stats(const struct service *s, struct json *j);

@@ -1,0 +1,178 @@
+/* HELLO: who a session is. */
+#include "service_users.h"
+#include "session_private.h"
+
+#include "base/mem.h"
+
+/* A login under way. The session is sent no further request meanwhile. */
+struct login_job {
+	struct session *session;
+	struct login_attempt *attempt;
+	struct reply *reply;
+	struct session_login login; /* its vhost alone is good, and ours */
+};
+
+static void end(struct session *s)
+{
+	struct login_job *job = s->logging_in;
+
+	s->logging_in = NULL;
+	mem_free((char *)job->login.vhost.data);
+	mem_free(job);
+}
+
+/* A user with a tag may look at all vhosts. */
+static int check_vhost(const struct session *s, struct slice vhost, struct error *err)
+{
+	const struct user *u = s->subject.user;
+
+	if (!u || u->tags || user_grant_find(u, vhost))
+		return TIDE_OK;
+	return error_set(err, TIDE_EDENIED,
+			 "user '%s' may not enter vhost '%" SLICE_FMT "'", u->name,
+			 SLICE_ARG(vhost));
+}
+
+static int enter(struct session *s, struct slice vhost, struct error *err)
+{
+	int rc = check_vhost(s, vhost.data ? vhost : vhost_slice(s->vhost), err);
+
+	return rc == TIDE_OK && vhost.data ? session_set_vhost(s, vhost, err) : rc;
+}
+
+static void act_as(struct session *s, struct user *u)
+{
+	subject_set_user(&s->subject, u);
+	s->exchange_version = 0;
+}
+
+void session_login_as(struct session *s, struct user *u)
+{
+	act_as(s, u);
+	session_set_user(s, slice_from(u->name));
+}
+
+static void on_decided(void *ctx, struct user *user, const struct error *refusal)
+{
+	struct login_job *job = ctx;
+	struct session *s = job->session;
+	struct session_login login = job->login;
+	struct reply *r = job->reply;
+	struct error err;
+	int rc = TIDE_OK;
+
+	if (user) {
+		session_login_as(s, user);
+		rc = enter(s, login.vhost, &err);
+	} else {
+		err = *refusal;
+		rc = err.code;
+	}
+	if (rc < 0)
+		act_as(s, NULL);
+	user_unref(user);
+	end(s);
+	login.on_done(login.ctx, r, rc < 0 ? &err : NULL);
+	s->ops->on_progress(s->ctx);
+}
+
+static int check_names(const struct session_login *l, struct error *err)
+{
+	if (l->user.data && !slice_is_name(l->user))
+		return error_set(err, TIDE_ESYNTAX,
+				 "user must be 1-%d bytes of UTF-8 without white space "
+				 "and control characters",
+				 NAME_LEN_MAX);
+	if (l->password.data && password_check(l->password, err) < 0)
+		return err->code;
+	return TIDE_OK;
+}
+
+/* The user is a label then, which messages carry. */
+static int enter_open(struct session *s, const struct session_login *l, struct reply *r,
+		      struct error *err)
+{
+	int rc = enter(s, l->vhost, err);
+
+	if (rc < 0)
+		return rc;
+	if (l->user.data)
+		session_set_user(s, l->user);
+	l->on_done(l->ctx, r, NULL);
+	return TIDE_OK;
+}
+
+static int refuse_stranger(struct error *err)
+{
+	return error_set(err, TIDE_EDENIED,
+			 "log in first: HELLO user=<name> pass=<password>");
+}
+
+static void start(struct session *s, const struct session_login *l, struct reply *r,
+		  const struct session_peer *peer)
+{
+	struct service *service = s->service;
+	struct login_job *job = mem_zalloc(sizeof(*job));
+	const struct login_spec spec = {
+		.user = l->user,
+		.password = l->password,
+		.vhost = l->vhost.data ? l->vhost : vhost_slice(s->vhost),
+		.name = slice_from(s->name),
+		.address = peer->address,
+		.protocol = peer->protocol,
+		.certificate = peer->certificate,
+		.is_local = peer->is_local,
+		.is_tls = peer->is_tls,
+		.on_done = on_decided,
+		.ctx = job,
+	};
+	struct login_attempt *attempt;
+
+	job->session = s;
+	job->reply = r;
+	job->login = *l;
+	job->login.vhost.data =
+		l->vhost.data ? mem_strndup(l->vhost.data, l->vhost.len) : NULL;
+	s->logging_in = job;
+	attempt = login_start(&service->login, &spec, service->broker->mono_ms);
+	if (attempt)
+		job->attempt = attempt;
+}
+
+int session_login_start(struct session *s, const struct session_login *l, struct reply *r,
+			struct error *err)
+{
+	struct session_peer peer;
+	int rc = check_names(l, err);
+
+	if (rc < 0)
+		return rc;
+	if (service_users_is_open(s->service))
+		return enter_open(s, l, r, err);
+	s->ops->facts(s->ctx, &peer);
+	if (!l->user.data && !peer.certificate)
+		return refuse_stranger(err);
+	start(s, l, r, &peer);
+	return TIDE_OK;
+}
+
+int session_login_check(const struct session *s, struct error *err)
+{
+	return s->subject.user || service_users_is_open(s->service)
+		       ? TIDE_OK
+		       : refuse_stranger(err);
+}
+
+void session_login_cancel(struct session *s)
+{
+	static const struct error gone = { TIDE_ESHUTDOWN, "the connection has ended" };
+	struct login_job *job = s->logging_in;
+	struct reply *r;
+
+	if (!job)
+		return;
+	r = job->reply;
+	login_cancel(job->attempt);
+	end(s);
+	reply_error(r, &gone);
+}

@@ -1,0 +1,163 @@
+/* USER: users are added, changed, deleted and listed. */
+#include "access/user_change.h"
+#include "base/mem.h"
+#include "host/log.h"
+#include "session_private.h"
+
+/* The session may end before the change is done: the change goes on. */
+struct user_job {
+	struct service *service;
+	uint64_t session;
+	struct reply *reply;
+	enum user_edit edit;
+	char who[SESSION_AUTHOR_MAX];
+};
+
+static const struct {
+	enum user_change_kind kind;
+	const char *done; /* for the log */
+} edits[] = {
+	[USER_EDIT_ADD] = { USER_CHANGE_ADD, "was added" },
+	[USER_EDIT_PASSWORD] = { USER_CHANGE_PASSWORD, "has a new password" },
+	[USER_EDIT_DELETE] = { USER_CHANGE_DELETE, "was deleted" },
+	[USER_EDIT_GRANT] = { USER_CHANGE_GRANT, "was granted permissions" },
+	[USER_EDIT_REVOKE] = { USER_CHANGE_REVOKE, "has permissions no more" },
+	[USER_EDIT_SET] = { USER_CHANGE_SET, "was changed" },
+};
+
+static struct session *find_session(const struct user_job *job)
+{
+	struct session *s;
+
+	TAILQ_FOREACH (s, &job->service->sessions, link)
+		if (s->number == job->session)
+			return s;
+	return NULL;
+}
+
+/* Who adds the first user goes on as that one: nobody else could. */
+static void follow(struct session *s, struct user *user)
+{
+	if (s && s->is_founder && user && !user->is_deleted)
+		session_login_as(s, user);
+	if (s)
+		s->is_founder = false;
+}
+
+static void on_done(void *ctx, struct user *user, int status, const char *text)
+{
+	struct user_job *job = ctx;
+	struct error err;
+
+	if (status != TIDE_ESHUTDOWN)
+		follow(find_session(job), user);
+	if (status < 0) {
+		error_set(&err, status, "%s", text ? text : error_text(status));
+		reply_error(job->reply, &err);
+	} else {
+		log_info("user '%s' %s, by %s", user->name, edits[job->edit].done,
+			 job->who);
+		reply_ok(job->reply);
+	}
+	mem_free(job);
+}
+
+static int check_spec(const struct user_spec *spec, struct error *err)
+{
+	if (spec->edit == USER_EDIT_PASSWORD && !spec->password.data)
+		return error_set(err, TIDE_ESYNTAX, "USER passwd needs pass=<password>");
+	return spec->password.data ? password_check(spec->password, err) : TIDE_OK;
+}
+
+static int read_limits(const struct user_spec *spec, struct user_change_spec *out,
+		       struct error *err)
+{
+	for (unsigned i = 0; i < spec->limit_count; i++) {
+		uint64_t *limit = user_limit(&out->limits, spec->limits[i].name);
+		unsigned index = 0;
+
+		if (!limit)
+			return error_set(err, TIDE_ESYNTAX,
+					 "a user has no limit '%" SLICE_FMT "'",
+					 SLICE_ARG(spec->limits[i].name));
+		*limit = spec->limits[i].value;
+		while (!slice_is(spec->limits[i].name, user_limit_name(index)))
+			index++;
+		out->has_limit |= 1u << index;
+	}
+	return TIDE_OK;
+}
+
+int session_user_edit(struct session *s, const struct user_spec *spec, struct reply *r,
+		      struct error *err)
+{
+	struct user_change_spec change = {
+		.kind = edits[spec->edit].kind,
+		.name = spec->name,
+		.password = spec->password,
+		.tags = spec->tags,
+		.vhost = spec->vhost,
+		.patterns = { spec->configure, spec->write, spec->read },
+		.author = s->subject.user,
+		.on_done = on_done,
+	};
+	struct user_job *job;
+
+	if (session_access_check_tag(s, USER_ADMIN, "USER", err) < 0)
+		return err->code;
+	if (check_spec(spec, err) < 0 || read_limits(spec, &change, err) < 0)
+		return err->code;
+	job = mem_zalloc(sizeof(*job));
+	job->service = s->service;
+	job->session = s->number;
+	job->reply = r;
+	job->edit = spec->edit;
+	session_format_author(s, job->who);
+	change.ctx = job;
+	s->service->user_changes.store = s->broker->env.store;
+	s->is_founder = !s->subject.user && spec->edit == USER_EDIT_ADD;
+	user_change_start(&s->service->user_changes, &change);
+	return TIDE_OK;
+}
+
+/* ---- list */
+
+static int by_name(const struct user *a, const struct user *b)
+{
+	return strcmp(a->name, b->name);
+}
+
+static int64_t count_sessions(const struct service *service, const struct user *u)
+{
+	const struct session *s;
+	int64_t count = 0;
+
+	TAILQ_FOREACH (s, &service->sessions, link)
+		count += s->subject.user == u;
+	return count;
+}
+
+int session_user_list(struct session *s, struct reply *r, struct error *err)
+{
+	struct user *u, *next;
+	struct json j;
+
+	if (session_access_check_tag(s, USER_ADMIN, "USER", err) < 0)
+		return err->code;
+	reply_json(r, &j);
+	json_array_begin(&j);
+	HASH_SRT(hh, s->broker->users.by_name, by_name);
+	HASH_ITER (hh, s->broker->users.by_name, u, next) {
+		json_object_begin(&j);
+		json_member_text(&j, "name", u->name);
+		user_write(u, &j);
+		json_member_bool(&j, "password", u->password != NULL);
+		json_member_int(&j, "connections", count_sessions(s->service, u));
+		if (u->unreadable)
+			json_member_text(&j, "unreadable", u->unreadable);
+		json_object_end(&j);
+	}
+	json_array_end(&j);
+	reply_data(r);
+	return TIDE_OK;
+}
