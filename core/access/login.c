@@ -3,6 +3,7 @@
 #include "base/container.h"
 #include "base/mem.h"
 #include "host/log.h"
+#include "login_script.h"
 
 /* What need not wait begins a few at a time: ten thousand may come back at once. */
 #define BEGIN_MAX 256
@@ -222,10 +223,32 @@ static void verify(struct login_attempt *a, struct user *u)
 	a->job = password_work_verify(l->work, a->spec.password, a->text, on_verified, a);
 }
 
+/* @return  false: the table of users decides */
+static bool decide_by_script(struct login_attempt *a)
+{
+	struct login_answer answer;
+	struct user *u;
+
+	login_script_ask(&a->spec, &answer);
+	if (answer.verdict == AUTH_NONE)
+		return false;
+	u = answer.user ? answer.user : find_user(a);
+	if (answer.verdict == AUTH_DENY)
+		refuse(a, answer.why.text);
+	else if (!u || u->unreadable)
+		refuse(a, "a script lets it in, but there is no such user");
+	else
+		let_in(a, u);
+	user_unref(answer.user);
+	return true;
+}
+
 static void decide(struct login_attempt *a)
 {
 	struct user *u = find_user(a);
 
+	if (a->spec.scripts && decide_by_script(a))
+		return;
 	if (u && u->unreadable) {
 		refuse(a, "what Redis has of this user cannot be read");
 	} else if (is_by_certificate(a)) {

@@ -45,7 +45,7 @@ struct login_spec {
 	const char *protocol;
 	const char *certificate; /* the name in it, verified: it needs no password */
 	bool is_local, is_tls;
-	struct engine *scripts; /* of rules/auth/; NULL: there are none */
+	struct engine *scripts; /* with `authenticate`; NULL: there are none */
 	/* `user` is a reference that is the callee's; NULL: refused, as `err` says. It
 	 * may come within login_start. */
 	void (*on_done)(void *ctx, struct user *user, const struct error *err);

@@ -11,6 +11,8 @@
 #include "client/client_url.h"
 #include "client/encode.h"
 
+#define HEARTBEAT_MS 30000
+
 int cli_usage_error(const struct cli *cli, const char *format, ...)
 {
 	va_list args;
@@ -107,6 +109,25 @@ uint64_t cli_number(const struct cli *cli, const char *name)
 	return value;
 }
 
+static void on_state(struct tidemq_client *c, enum tidemq_state state,
+		     const struct tidemq_error *why, void *ctx)
+{
+	if (state == TIDEMQ_LOST)
+		fprintf(stderr, "tidemq: %s; connecting again\n", why->text);
+	else if (state == TIDEMQ_RESTORED)
+		fprintf(stderr, "tidemq: connected again%s%s\n",
+			why->text[0] ? "; not restored: " : "", why->text);
+}
+
+bool cli_is_late(const struct cli *cli, int status)
+{
+	const struct tidemq_error *err = tidemq_last_error(cli->client);
+
+	return cli_is_given(cli, "reconnect") &&
+	       (status == TIDEMQ_ELOST ||
+		(status == TIDEMQ_EREFUSED && strcmp(err->word, "lease-lost") == 0));
+}
+
 int cli_connect(struct cli *cli, const struct tidemq_options *options)
 {
 	struct tidemq_options named = { 0 };
@@ -117,6 +138,13 @@ int cli_connect(struct cli *cli, const struct tidemq_options *options)
 		named = *options;
 	snprintf(name, sizeof(name), "tidemq-%s", cli->verb->name);
 	named.name = name;
+	if (cli_is_given(cli, "reconnect")) {
+		named.reconnect = true;
+		named.on_state = on_state;
+		/* The broker may be away for long; a dead one is noticed all the same. */
+		named.request_timeout_ms = -1;
+		named.heartbeat_ms = HEARTBEAT_MS;
+	}
 	cli_begin_wait();
 	cli->client = tidemq_connect(cli->url, &named, &err);
 	cli_end_wait();

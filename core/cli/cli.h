@@ -73,6 +73,17 @@ int cli_failure(const char *format, ...) TIDE_PRINTF(1, 2);
 /* What the client's last call says. */
 int cli_client_failure(const struct cli *cli);
 
+/* A verb that lasts may have it; cli_connect looks at it. */
+#define CLI_OPTION_RECONNECT                                                           \
+	{                                                                              \
+		COMMAND_FLAG("reconnect", "connect again when the connection is "      \
+					  "lost, and go on; say so on standard error") \
+	}
+
+/* Is what an ack or a nack says no failure, since the connection was lost meanwhile? The
+ * message comes again. */
+bool cli_is_late(const struct cli *cli, int status);
+
 /* CLI_DONE with cli->client, or CLI_FAILED. */
 int cli_connect(struct cli *cli, const struct tidemq_options *options);
 

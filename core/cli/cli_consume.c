@@ -179,6 +179,17 @@ static bool is_taken(void)
 	return ioctl(STDOUT_FILENO, FIONREAD, &left) < 0 || left == 0;
 }
 
+/* The ack may report the loss of an earlier one, and is not sent then. If it is late
+ * itself, the message comes again. */
+static int ack(struct cli *cli, const struct tidemq_msg *m)
+{
+	int status = tidemq_ack_pipelined(cli->client, m);
+
+	if (cli_is_late(cli, status))
+		status = tidemq_ack_pipelined(cli->client, m);
+	return cli_is_late(cli, status) ? TIDEMQ_OK : status;
+}
+
 static int settle(struct cli *cli, const struct consuming *c, const struct tidemq_msg *m)
 {
 	int status = TIDEMQ_OK;
@@ -188,7 +199,7 @@ static int settle(struct cli *cli, const struct consuming *c, const struct tidem
 		status = tidemq_unsubscribe(cli->client, SID);
 	if (status == TIDEMQ_OK)
 		status = c->nack ? tidemq_nack(cli->client, m, TIDEMQ_NACK_RETRY)
-				 : tidemq_ack_pipelined(cli->client, m);
+				 : ack(cli, m);
 	return status == TIDEMQ_OK ? CLI_DONE : cli_client_failure(cli);
 }
 
@@ -238,8 +249,9 @@ static int finish(struct cli *cli, int status)
 {
 	int flushed = tidemq_flush(cli->client);
 
-	return status == CLI_DONE && flushed != TIDEMQ_OK ? cli_client_failure(cli)
-							  : status;
+	if (flushed == TIDEMQ_OK || cli_is_late(cli, flushed))
+		return status;
+	return status == CLI_DONE ? cli_client_failure(cli) : status;
 }
 
 static int get_some(struct cli *cli, const struct consuming *c, unsigned max,
@@ -398,6 +410,8 @@ static int read_subscription(struct cli *cli, struct consuming *c)
 				       "--count of a group does not take --ack auto");
 	if (c->notify_lease_ms && c->is_auto)
 		return cli_usage_error(cli, "--notify-lease needs --ack manual");
+	if (c->count > 0 && cli_is_given(cli, "reconnect"))
+		return cli_usage_error(cli, "--count does not take --reconnect");
 	if (!priority)
 		return CLI_DONE;
 	c->priority = (int)strtol(priority, &end, 10);
@@ -493,6 +507,7 @@ static const struct command_option sub_options[] = {
 			 65535) },
 	{ COMMAND_TEXT("priority", "N", NULL,
 		       "-1000 to 1000: higher is served first among the consumers") },
+	CLI_OPTION_RECONNECT,
 	{ COMMAND_DURATION("timeout", NULL,
 			   "end after this long without a message, 1h at most", 0,
 			   GET_WAIT_MAX_MS) },

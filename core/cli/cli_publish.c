@@ -24,6 +24,7 @@ static const struct command_option options[] = {
 	{ COMMAND_FLAG("unroutable", "succeed also when no queue takes it") },
 	{ COMMAND_NUMBER("count", "1", "publish it N times", 1, UINT32_MAX) },
 	{ COMMAND_FLAG("lines", "publish each line of standard input") },
+	CLI_OPTION_RECONNECT,
 	{ .name = NULL },
 };
 

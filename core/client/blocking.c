@@ -105,6 +105,8 @@ static void on_stale(struct tidemq_client *c)
 		next = TAILQ_NEXT(box, link);
 		if (box->msg.tag == 0)
 			continue;
+		if (box->msg.has_offset)
+			client_restore_unsee(&c->restore, &box->msg);
 		TAILQ_REMOVE(&b->inbox, box, link);
 		tidemq_msg_free(&box->msg);
 	}

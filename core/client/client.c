@@ -94,8 +94,26 @@ static void on_event(struct tidemq_client *c, const struct decoder_item *item)
 	client_event(c, item->channel, item->text.data);
 }
 
+/* The broker waits for the ack, and the caller has had the message. */
+static void pass_over_take(struct tidemq_client *c, struct tidemq_msg *m)
+{
+	struct buf line = { 0 };
+
+	if (m->channel > 0)
+		buf_printf(&line, "@%u ", m->channel);
+	buf_printf(&line, "ACK %" PRIu64, m->tag);
+	if (m->tag > 0)
+		client_request_send_own(c, m->channel, &line, NULL, NULL);
+	buf_deinit(&line);
+	tidemq_msg_free(m);
+}
+
 static void on_msg(struct tidemq_client *c, struct tidemq_msg *m)
 {
+	if (m->has_offset && !client_restore_see(&c->restore, m)) {
+		pass_over_take(c, m);
+		return;
+	}
 	if (m->tag > 0)
 		m->tag = client_request_see_tag(c, m->channel, m->tag);
 	c->handlers.on_msg(c, m, c->handlers.ctx);

@@ -8,6 +8,9 @@
 #include "client_connect.h"
 #include "encode.h"
 
+/* A tag that no channel comes to. */
+#define NEVER_GIVEN_OUT INT64_MAX
+
 enum {
 	REPEATABLE = 1 << 0,     /* to carry it out twice is to carry it out once */
 	NOTED = 1 << 1,          /* the records of client_restore.h */
@@ -299,9 +302,8 @@ static int map_tags(struct tidemq_client *c, const struct client_channel *channe
 			continue;
 		if (!channel->in_transaction)
 			return refuse_stale(c);
-		/* The broker has to learn that the transaction has failed, from a tag
-		 * that it never gave out. */
-		buf_append_uint(out, UINT64_MAX);
+		/* The broker has to learn that the transaction has failed. */
+		buf_append_uint(out, NEVER_GIVEN_OUT);
 	}
 	return TIDEMQ_OK;
 }

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "client_connect.h"
+#include "client_positions.h"
 #include "client_request.h"
 
 enum record_kind { RECORD_OPEN, RECORD_DECLARE, RECORD_BIND, RECORD_SUB };
@@ -17,6 +18,7 @@ struct restore_record {
 	char *line;
 	struct slice words[3]; /* those behind the verb, as far as there are any */
 	struct slice options;  /* what follows them */
+	struct client_positions positions; /* of a subscription to a topic */
 };
 
 void client_restore_init(struct client_restore *r)
@@ -26,6 +28,7 @@ void client_restore_init(struct client_restore *r)
 
 static void free_record(struct restore_record *record)
 {
+	client_positions_deinit(&record->positions);
 	mem_free(record->line);
 	mem_free(record);
 }
@@ -33,6 +36,7 @@ static void free_record(struct restore_record *record)
 static void remove_record(struct client_restore *r, struct restore_record *record)
 {
 	TAILQ_REMOVE(&r->records, record, link);
+	r->reader = NULL;
 	free_record(record);
 }
 
@@ -196,6 +200,49 @@ void client_restore_cancel(struct client_restore *r, unsigned channel, struct sl
 	undo(r, is_ended, channel, &sid);
 }
 
+/* ---- readers ---- */
+
+static bool has_option(struct slice options, const char *prefix)
+{
+	while (options.len > 0)
+		if (slice_has_prefix(slice_cut(&options, ' '), prefix))
+			return true;
+	return false;
+}
+
+/* The reader that the message is for. NULL: it is that of a group. */
+static struct client_positions *find_reader(struct client_restore *r,
+					    const struct tidemq_msg *m)
+{
+	struct restore_record *record = r->reader;
+
+	if (!record || record->channel != m->channel ||
+	    !slice_is(record->words[1], m->sid)) {
+		TAILQ_FOREACH (record, &r->records, link)
+			if (record->kind == RECORD_SUB && record->channel == m->channel &&
+			    slice_is(record->words[1], m->sid))
+				break;
+		r->reader = record;
+	}
+	return record && !has_option(record->options, "group=") ? &record->positions
+								: NULL;
+}
+
+bool client_restore_see(struct client_restore *r, const struct tidemq_msg *m)
+{
+	struct client_positions *positions = find_reader(r, m);
+
+	return !positions || client_positions_see(positions, m);
+}
+
+void client_restore_unsee(struct client_restore *r, const struct tidemq_msg *m)
+{
+	struct client_positions *positions = find_reader(r, m);
+
+	if (positions)
+		client_positions_unsee(positions, m);
+}
+
 /* ---- restoring ---- */
 
 /* Has the record to do with an exclusive queue? It is not made again. */
@@ -279,10 +326,28 @@ static void on_restored(struct tidemq_client *c, const struct tidemq_reply *repl
 	r->awaited--;
 	if (reply->status != TIDEMQ_OK && record->kind == RECORD_SUB) {
 		TAILQ_REMOVE(&r->records, record, link);
+		r->reader = NULL;
 		tell_cancelled(c, record, reply->word);
 		free_record(record);
 	}
 	finish_step(c);
+}
+
+/* The line of a reader, with another place to begin. */
+static void append_reader(struct restore_record *record, struct buf *line)
+{
+	struct slice options = record->options;
+
+	buf_printf(line, "SUB %" SLICE_FMT " %" SLICE_FMT, SLICE_ARG(record->words[0]),
+		   SLICE_ARG(record->words[1]));
+	while (options.len > 0) {
+		struct slice word = slice_cut(&options, ' ');
+
+		if (!slice_has_prefix(word, "from="))
+			buf_printf(line, " %" SLICE_FMT, SLICE_ARG(word));
+	}
+	client_positions_resume(&record->positions,
+				has_option(record->options, "partition="), line);
 }
 
 static void send_record(struct tidemq_client *c, struct restore_record *record)
@@ -291,7 +356,10 @@ static void send_record(struct tidemq_client *c, struct restore_record *record)
 
 	if (record->channel > 0)
 		buf_printf(&line, "@%u ", record->channel);
-	buf_append_text(&line, record->line);
+	if (record->positions.count > 0)
+		append_reader(record, &line);
+	else
+		buf_append_text(&line, record->line);
 	c->restore.awaited++;
 	client_request_send_own(c, record->channel, &line, on_restored, record);
 	buf_deinit(&line);
@@ -325,6 +393,7 @@ static void drop_lost(struct tidemq_client *c)
 		TAILQ_REMOVE(&r->records, record, link);
 		TAILQ_INSERT_TAIL(&lost, record, link);
 	}
+	r->reader = NULL;
 	undo(r, is_exclusive, 0, NULL);
 	while ((record = TAILQ_FIRST(&lost))) {
 		TAILQ_REMOVE(&lost, record, link);

@@ -18,9 +18,9 @@ struct restore_record;
 
 struct client_restore {
 	TAILQ_HEAD(restore_records, restore_record) records;
-	unsigned awaited; /* replies of the present step */
-	bool is_subscribing;
-	struct tidemq_error refusal; /* the first; status TIDEMQ_OK: none */
+	struct restore_record *reader; /* the one that was asked for last, or NULL */
+	unsigned awaited;              /* replies of the present step */
+	struct tidemq_error refusal;   /* the first; status TIDEMQ_OK: none */
 };
 
 void client_restore_init(struct client_restore *r);
@@ -34,6 +34,12 @@ void client_restore_note(struct client_restore *r, unsigned channel, struct slic
 			 struct slice reply);
 /* The broker has ended a subscription. */
 void client_restore_cancel(struct client_restore *r, unsigned channel, struct slice sid);
+
+/* A message of a topic has arrived. False: its subscription is a reader, which got it
+ * over the lost connection. */
+bool client_restore_see(struct client_restore *r, const struct tidemq_msg *m);
+/* It was dropped, and is to come again. */
+void client_restore_unsee(struct client_restore *r, const struct tidemq_msg *m);
 
 /* Make everything again. client_connect_resume is called after the first step, and the
  * owner is told TIDEMQ_RESTORED after the second. */

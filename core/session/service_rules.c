@@ -13,6 +13,7 @@
 #include "rules/sandbox/source.h"
 #include "schedule/scheduler.h"
 #include "service_access.h"
+#include "service_users.h"
 
 static void on_reload(void *ctx, const struct error *result)
 {
@@ -22,6 +23,7 @@ static void on_reload(void *ctx, const struct error *result)
 
 	/* No decision of the generation before is remembered. */
 	service_access_recheck(s);
+	service_users_check_open(s);
 	if (result && result->code < 0)
 		log_error("rules: change refused, the active rules stay: %s",
 			  result->text);

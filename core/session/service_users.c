@@ -1,6 +1,7 @@
 #include "service_users.h"
 
 #include "host/log.h"
+#include "rules/engine/auth.h"
 #include "service_access.h"
 #include "session_private.h"
 
@@ -15,7 +16,6 @@ void service_users_init(struct service *s)
 	password_work_init(&s->password_work, s->loop);
 	login_init(&s->login, users, &s->password_work);
 	user_changes_init(&s->user_changes, users, &s->password_work);
-	s->user_changes.must_have_users = s->broker->config.must_log_in;
 	s->was_open = true;
 }
 
@@ -33,7 +33,15 @@ void service_users_deinit(struct service *s)
 
 bool service_users_is_open(const struct service *s)
 {
-	return !s->broker->config.must_log_in && users_count(&s->broker->users) == 0;
+	return !s->broker->config.must_log_in && users_count(&s->broker->users) == 0 &&
+	       !service_users_scripts(s);
+}
+
+struct engine *service_users_scripts(const struct service *s)
+{
+	struct engine *e = s->broker->engine;
+
+	return e && auth_has_authenticate(e) ? e : NULL;
 }
 
 /* Who came while nobody had to log in does so no more. */
@@ -45,7 +53,7 @@ static void end_strangers(struct service *s)
 		next = TAILQ_NEXT(session, link);
 		if (!session->subject.user && !session->is_founder)
 			session->ops->on_kill(session->ctx,
-					      "denied users are defined now: log in");
+					      "denied from now on everybody has to log in");
 	}
 }
 

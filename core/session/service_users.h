@@ -1,7 +1,8 @@
 /* service_users.h: who may come to the broker: users, logins, and what their changes lead
  * to.
  *
- * The broker is open as long as there is no user, unless others reach it
+ * The broker is open as long as there is no user and no script that decides who logs in,
+ * unless others reach it
  * (config.must_log_in): whoever comes may do all. Otherwise a session must log in first.
  */
 #pragma once
@@ -16,6 +17,8 @@ void service_users_deinit(struct service *s);
 
 /* Nobody must log in. */
 bool service_users_is_open(const struct service *s);
+/* Whose scripts have `authenticate`; NULL: there are none. */
+struct engine *service_users_scripts(const struct service *s);
 /* The rules have changed: it may be open no more. */
 void service_users_check_open(struct service *s);
 /* Logins that waited. */

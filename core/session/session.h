@@ -59,8 +59,6 @@ void session_destroy(struct session *s);
 struct channel *session_channel(struct session *s, unsigned number);
 /* A channel that was closed, but still owes replies; NULL when there is none. */
 struct channel *session_closing_channel(struct session *s, unsigned number);
-TIDE_MUST_USE int session_set_vhost(struct session *s, struct slice name,
-				    struct error *err);
 /* There is a vhost of that name. */
 bool session_has_vhost(const struct session *s, struct slice name);
 void session_set_name(struct session *s, struct slice name);

@@ -123,6 +123,7 @@ static void start(struct session *s, const struct session_login *l, struct reply
 		.certificate = peer->certificate,
 		.is_local = peer->is_local,
 		.is_tls = peer->is_tls,
+		.scripts = service_users_scripts(service),
 		.on_done = on_decided,
 		.ctx = job,
 	};
@@ -150,7 +151,7 @@ int session_login_start(struct session *s, const struct session_login *l, struct
 	if (service_users_is_open(s->service))
 		return enter_open(s, l, r, err);
 	s->ops->facts(s->ctx, &peer);
-	if (!l->user.data && !peer.certificate)
+	if (!l->user.data && !l->password.data && !peer.certificate)
 		return refuse_stranger(err);
 	start(s, l, r, &peer);
 	return TIDE_OK;

@@ -53,6 +53,8 @@ struct session {
 #define SESSION_AUTHOR_MAX 300
 void session_format_author(const struct session *s, char out[SESSION_AUTHOR_MAX]);
 
+TIDE_MUST_USE int session_set_vhost(struct session *s, struct slice name,
+				    struct error *err);
 /* The user of its publishes: MSG_USER_MAX bytes at most. */
 void session_set_user(struct session *s, struct slice user);
 /* From now on it is this user. */

@@ -2,6 +2,7 @@
 #include "access/user_change.h"
 #include "base/mem.h"
 #include "host/log.h"
+#include "service_users.h"
 #include "session_private.h"
 
 /* The session may end before the change is done: the change goes on. */
@@ -101,6 +102,7 @@ int session_user_edit(struct session *s, const struct user_spec *spec, struct re
 		.author = s->subject.user,
 		.on_done = on_done,
 	};
+	struct user_changes *changes = &s->service->user_changes;
 	struct user_job *job;
 
 	if (session_access_check_tag(s, USER_ADMIN, "USER", err) < 0)
@@ -114,9 +116,11 @@ int session_user_edit(struct session *s, const struct user_spec *spec, struct re
 	job->edit = spec->edit;
 	session_format_author(s, job->who);
 	change.ctx = job;
-	s->service->user_changes.store = s->broker->env.store;
+	changes->store = s->broker->env.store;
+	changes->must_have_users =
+		s->broker->config.must_log_in && !service_users_scripts(s->service);
 	s->is_founder = !s->subject.user && spec->edit == USER_EDIT_ADD;
-	user_change_start(&s->service->user_changes, &change);
+	user_change_start(changes, &change);
 	return TIDE_OK;
 }
 

@@ -157,3 +157,67 @@ describe('a login', function()
     c:close()
   end)
 end)
+
+describe('a login that a script decides', function()
+  local broker
+
+  local SCRIPT = [[
+return {
+  authenticate = function(login)
+    if login.user == 'loop' then while true do end end
+    if login.user == 'blocked' then return false, 'not today' end
+    if login.user == 'known' then return true end
+    if login.password == 'token' then
+      return { name = 'made', tags = { 'monitor' }, configure = '.*', write = '.*', read = '.*' }
+    end
+  end,
+}
+]]
+
+  before_each(function()
+    broker = Broker.start { redis = {}, stopped = true, rules = { ['auth/token.lua'] = SCRIPT } }
+    users.restore(broker.redis, { known = { vhosts = { ['/'] = { read = '.*' } } }, blocked = { tags = { 'admin' } } })
+    broker:run()
+  end)
+  after_each(function()
+    broker:expect_clean_stop()
+    broker:destroy()
+  end)
+
+  it('is asked before the table', function()
+    local c = users.stranger(broker)
+    c:expect_answer('LIST queues', LOG_IN)
+    c:expect_answer('HELLO user=blocked pass=secret', WRONG)
+    assert.matches('refused: auth/token.lua: not today; told after 250 ms', broker:log())
+    c:expect_answer('HELLO user=somebody pass=secret', WRONG)
+    c:document 'HELLO pass=token'
+    assert.equal('made', c:document 'LIST connections'[1].user)
+    c:ok 'DECLARE queue q'
+    c:close()
+    c = users.stranger(broker)
+    c:document 'HELLO user=known pass=whatever'
+    assert.matches("^ERR denied user 'known' may not configure", c:request 'DECLARE queue other')
+    c:close()
+  end)
+
+  it('is refused when the script fails, and the broker goes on', function()
+    local c = users.stranger(broker)
+    c:expect_answer('HELLO user=loop pass=x', WRONG)
+    c:expect_answer('PING', 'OK')
+    c:document 'HELLO pass=token'
+    c:close()
+  end)
+
+  it('is needed as long as the script is there', function()
+    broker.redis:cli('DEL', 'tide:users')
+    broker:restart()
+    local c = broker:connect()
+    c:expect_answer('DECLARE queue q', LOG_IN)
+    broker:remove_rule 'auth/token.lua'
+    broker:expect_log 'nobody has to log in'
+    c:ok 'DECLARE queue q'
+    broker:write_rule('auth/token.lua', SCRIPT)
+    c:expect_line 'EVT closed denied from now on everybody has to log in'
+    c:expect_closed()
+  end)
+end)

@@ -59,7 +59,7 @@ describe('users', function()
     assert.equal(1, #list)
     assert.equal(1, find(list, 'alice').connections)
     for _, peer in ipairs { stranger, silent } do
-      peer:expect_line(DENIED .. 'users are defined now: log in')
+      peer:expect_line(DENIED .. 'from now on everybody has to log in')
       peer:expect_closed()
     end
     c:close()

@@ -65,14 +65,31 @@ static bool is_address(struct slice host)
 	       memchr(host.data, ':', host.len);
 }
 
-static int enter_vhost(struct stomp *l, struct stomp_frame *f)
+static struct slice read_vhost(const struct stomp *l, const struct stomp_frame *f)
 {
 	struct slice host = stomp_frame_header(f, STOMP_H_HOST);
 
 	if (host.len == 0 ||
 	    (is_address(host) && !session_has_vhost(l->base.session, host)))
-		return TIDE_OK;
-	return f->rc = session_set_vhost(l->base.session, host, f->err);
+		return (struct slice){ NULL, 0 };
+	return host;
+}
+
+/* An empty one is none. */
+static struct slice read_credential(const struct stomp_frame *f, enum stomp_header header)
+{
+	struct slice value = stomp_frame_header(f, header);
+
+	return value.len ? value : (struct slice){ NULL, 0 };
+}
+
+static void on_logged_in(void *ctx, struct reply *r, const struct error *refusal)
+{
+	(void)ctx;
+	if (refusal)
+		reply_error(r, refusal);
+	else
+		reply_ok(r);
 }
 
 static void check_name(struct stomp_frame *f, enum stomp_header header)
@@ -87,24 +104,30 @@ static void check_name(struct stomp_frame *f, enum stomp_header header)
 
 int stomp_connect(struct stomp *l, struct stomp_frame *f)
 {
-	struct slice login = stomp_frame_header(f, STOMP_H_LOGIN),
-		     client_id = stomp_frame_header(f, STOMP_H_CLIENT_ID);
+	const struct session_login login = {
+		.user = read_credential(f, STOMP_H_LOGIN),
+		.password = read_credential(f, STOMP_H_PASSCODE),
+		.vhost = read_vhost(l, f),
+		.on_done = on_logged_in,
+		.ctx = l,
+	};
+	struct slice client_id = stomp_frame_header(f, STOMP_H_CLIENT_ID);
+	struct reply *r;
 
 	if (choose_version(l, f) < 0)
 		return f->rc;
 	read_heartbeat(l, f);
 	check_name(f, STOMP_H_LOGIN);
 	check_name(f, STOMP_H_CLIENT_ID);
-	if (f->rc < 0 || enter_vhost(l, f) < 0)
+	if (f->rc < 0)
 		return f->rc;
-	if (login.len > 0)
-		session_set_user(l->base.session, login);
 	if (client_id.len > 0) {
 		l->client_id = mem_strndup(client_id.data, client_id.len);
 		session_set_name(l->base.session, client_id);
 	}
-	reply_ok(stomp_channel_reply(l, stomp_channel_zero(l), f));
-	return TIDE_OK;
+	r = stomp_channel_reply(l, stomp_channel_zero(l), f);
+	f->rc = session_login_start(l->base.session, &login, r, f->err);
+	return f->rc < 0 ? stomp_channel_fail(f, r) : TIDE_OK;
 }
 
 /* Its receipt means that everything before it is done. */

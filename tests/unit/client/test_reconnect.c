@@ -217,11 +217,74 @@ static void tags_of_a_lost_connection_are_refused(void **state)
 	END("connected; lost; restored; ");
 }
 
+#define AT(sid, tag, ts, partition, offset)                                  \
+	"MSG " sid " " tag " 1 - t id=" ID " ts=" ts " partition=" partition \
+	" offset=" offset " 2\r\nhi\r\n"
+
+static void check_place(struct tidemq_client *c, const char *sid, unsigned partition,
+			uint64_t offset)
+{
+	struct tidemq_msg *m;
+	assert_int_equal(tidemq_next(c, 10000, &m), TIDEMQ_OK);
+	assert_string_equal(m->sid, sid);
+	assert_int_equal(m->partition, partition);
+	assert_int_equal(m->offset, offset);
+	tidemq_msg_free(m);
+}
+
+static void a_reader_goes_on_behind_its_last_message(void **state)
+{
+	START(FAKE_HELLO, "<SUB t a from=first prefetch=9", ">OK\r\n",
+	      "<SUB t b partition=3", ">OK\r\n", "<SUB t g group=x from=first", ">OK\r\n",
+	      "<SUB t n from=7",
+	      ">OK\r\n" AT("a", "1", "5", "0", "0") AT("a", "2", "9", "1", "7")
+		      AT("b", "3", "9", "3", "11") AT("g", "4", "9", "1", "7"),
+	      "<PING", "!", FAKE_HELLO, "<SUB t a prefetch=9 from=@5",
+	      "<SUB t b partition=3 from=12", "<SUB t g group=x from=first",
+	      "<SUB t n from=7", "<PING",
+	      ">OK\r\nOK\r\nOK\r\nOK\r\nOK\r\n" AT("a", "1", "5", "0", "0")
+		      AT("a", "2", "6", "1", "4") AT("a", "3", "9", "1", "8")
+			      AT("a", "4", "9", "1", "7") AT("g", "5", "9", "1", "7"),
+	      "<ACK 1", "<ACK 2", "<PING", ">OK\r\nOK\r\nOK\r\n");
+	struct tidemq_subscription b = {
+		.queue = "t", .sid = "b", .has_partition = true, .partition = 3
+	};
+	check_request(c, "SUB t a from=first prefetch=9", TIDEMQ_OK);
+	assert_int_equal(tidemq_subscribe(c, &b), TIDEMQ_OK);
+	check_request(c, "SUB t g group=x from=first", TIDEMQ_OK);
+	check_request(c, "SUB t n from=7", TIDEMQ_OK);
+	check_place(c, "a", 0, 0);
+	check_place(c, "a", 1, 7);
+	check_place(c, "b", 3, 11);
+	check_place(c, "g", 1, 7);
+	check_request(c, "PING", TIDEMQ_OK);
+	check_place(c, "a", 1, 8);
+	/* It was refused, or its lease ran out. */
+	check_place(c, "a", 1, 7);
+	check_place(c, "g", 1, 7);
+	check_request(c, "PING", TIDEMQ_OK);
+	END("connected; lost; restored; ");
+}
+
+static void what_a_reader_was_not_given_comes_again(void **state)
+{
+	START(FAKE_HELLO, "<SUB t a",
+	      ">OK\r\n" AT("a", "1", "5", "0", "10") AT("a", "2", "6", "0", "11")
+		      AT("a", "3", "7", "0", "12"),
+	      "<PING", "!", FAKE_HELLO, "<SUB t a from=@6", "<PING",
+	      ">OK\r\nOK\r\n" AT("a", "1", "6", "0", "11"));
+	check_request(c, "SUB t a", TIDEMQ_OK);
+	check_place(c, "a", 0, 10);
+	check_request(c, "PING", TIDEMQ_OK);
+	check_place(c, "a", 0, 11);
+	END("connected; lost; restored; ");
+}
+
 static void a_transaction_is_lost_with_its_connection(void **state)
 {
 	START(FAKE_HELLO, "<SUB q s1", ">OK\r\n" MSG("s1", "1"), "<BEGIN", ">OK\r\n",
 	      "<PUB - q 1", "<a", ">OK queued\r\n", "<PUB - q 1", "<b", "!", FAKE_HELLO,
-	      "<SUB q s1", ">OK\r\n", "<BEGIN", ">OK\r\n", "<ACK 18446744073709551615",
+	      "<SUB q s1", ">OK\r\n", "<BEGIN", ">OK\r\n", "<ACK 9223372036854775807",
 	      ">ERR not-found no\r\n", "<COMMIT", ">ERR not-found no\r\n",
 	      "~PUB - q id=* 1", "<c", ">OK " ID " 1\r\n");
 	struct tidemq_msg *old;
@@ -507,6 +570,8 @@ int main(void)
 		cmocka_unit_test(pipelined_publishes_keep_their_order),
 		cmocka_unit_test(what_must_not_be_done_twice_fails),
 		cmocka_unit_test(tags_of_a_lost_connection_are_refused),
+		cmocka_unit_test(a_reader_goes_on_behind_its_last_message),
+		cmocka_unit_test(what_a_reader_was_not_given_comes_again),
 		cmocka_unit_test(a_transaction_is_lost_with_its_connection),
 		cmocka_unit_test(what_cannot_be_restored_is_told),
 		cmocka_unit_test(a_broker_that_is_not_ready_is_asked_again),

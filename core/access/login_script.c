@@ -1,0 +1,68 @@
+#include "login_script.h"
+
+/* "127.0.0.1:50412" and "[::1]:50412" without the port; "unix" as it is. */
+static struct slice without_port(const char *address)
+{
+	struct slice text = slice_from(address ? address : "");
+	const char *colon = text.len ? strrchr(text.data, ':') : NULL;
+
+	if (colon)
+		text.len = (size_t)(colon - text.data);
+	if (text.len > 2 && text.data[0] == '[')
+		text = (struct slice){ text.data + 1, text.len - 2 };
+	return text;
+}
+
+static int make_user(const struct login_spec *spec, const struct auth_identity *identity,
+		     struct login_answer *out)
+{
+	struct slice patterns[USER_ACTION_COUNT];
+	struct user *u = user_create(slice_from(identity->name));
+	int rc;
+
+	for (int i = 0; i < USER_ACTION_COUNT; i++)
+		patterns[i] =
+			slice_from(identity->patterns[i] ? identity->patterns[i] : "");
+	u->is_from_script = true;
+	/* The values are the same. */
+	u->tags = identity->tags;
+	u->limits = (struct user_limits){
+		.connections = identity->connections,
+		.channels = identity->channels,
+		.publish_rate = identity->publish_rate,
+		.publish_bytes = identity->publish_bytes,
+	};
+	rc = user_grant_set(u, spec->vhost, patterns, &out->why);
+	if (rc < 0)
+		user_unref(u);
+	else
+		out->user = u;
+	return rc;
+}
+
+void login_script_ask(const struct login_spec *spec, struct login_answer *out)
+{
+	const struct auth_login login = {
+		.user = spec->user,
+		.password = spec->password,
+		.vhost = spec->vhost,
+		.name = spec->name,
+		.address = without_port(spec->address),
+		.certificate = slice_from(spec->certificate),
+		.protocol = spec->protocol,
+		.is_tls = spec->is_tls,
+		.is_local = spec->is_local,
+	};
+	struct auth_decision decision;
+
+	*out = (struct login_answer){ .verdict = AUTH_DENY };
+	if (auth_authenticate(spec->scripts, &login, &decision, &out->why) < 0)
+		return;
+	out->verdict = decision.verdict;
+	if (decision.verdict == AUTH_DENY)
+		error_set(&out->why, TIDE_EDENIED, "%s: %s", decision.file,
+			  decision.reason);
+	else if (decision.has_identity && make_user(spec, &decision.identity, out) < 0)
+		out->verdict = AUTH_DENY;
+	auth_decision_deinit(&decision);
+}
