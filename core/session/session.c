@@ -52,6 +52,7 @@ void session_destroy(struct session *s)
 	channel_deinit(&s->zero);
 	session_settle_cancel(s);
 	session_login_cancel(s);
+	session_allowance_logout(s);
 	drop_exclusive(s);
 	if (s->vhost)
 		vhost_leave(s->vhost);
@@ -205,6 +206,8 @@ int session_open(struct session *s, unsigned number, struct channel **out,
 		return error_set(err, TIDE_ELIMIT,
 				 "the limit of %u channels per connection is reached",
 				 s->channel_count);
+	if (session_allowance_open(s, err) < 0)
+		return err->code;
 	ch = mem_zalloc(sizeof(*ch));
 	channel_init(ch, s, number);
 	HASH_ADD_INT(s->channels, number, ch);

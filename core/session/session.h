@@ -13,6 +13,7 @@
 #include "base/position.h"
 #include "reply.h"
 
+struct allowance;
 struct channel;
 struct service;
 struct session;
@@ -55,6 +56,9 @@ struct session *session_create(struct service *service, const struct session_ops
 /* Its messages are returned, its exclusive queues are deleted. */
 void session_destroy(struct session *s);
 
+/* What its address may have: NULL when there are no limits. It lasts as long as the
+ * session. */
+void session_allowance_set_address(struct session *s, struct allowance *a);
 /* The channel, or NULL when it is not open. */
 struct channel *session_channel(struct session *s, unsigned number);
 /* A channel that was closed, but still owes replies; NULL when there is none. */
