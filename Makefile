@@ -87,9 +87,9 @@ $(B)/obj/%.o: %.c $(B)/stamp/flags
 	@echo "  cc    $<"
 	@$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
-# The client library: the floors client and base, made one object whose only
+# The client library: the floors client, tls and base, made one object whose only
 # global names are those of the public headers.
-LIBRARY_OBJS := $(client_OBJS) $(base_OBJS)
+LIBRARY_OBJS := $(client_OBJS) $(tls_OBJS) $(base_OBJS)
 $(B)/libtidemq.a: $(LIBRARY_OBJS)
 	@echo "  ar    $@"
 	@ld -r -o $(B)/libtidemq.o $(LIBRARY_OBJS)

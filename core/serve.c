@@ -227,6 +227,13 @@ static void on_started(void *ctx, const struct error *failed)
 			 wanted, s->options.server.connections_max);
 }
 
+static void reload(struct serve *s)
+{
+	service_rules_reload(s->service);
+	if (s->server)
+		server_reload_tls(s->server);
+}
+
 static void on_signal(uv_signal_t *handle, int number)
 {
 	struct serve *s = handle->data;
@@ -234,7 +241,7 @@ static void on_signal(uv_signal_t *handle, int number)
 	if (number == SIGTERM || number == SIGINT)
 		stop(s, number == SIGTERM ? "SIGTERM" : "SIGINT");
 	else if (s->service && number == SIGHUP)
-		service_rules_reload(s->service);
+		reload(s);
 	else if (s->service)
 		service_refuse_publishes(s->service, true, "SIGUSR1");
 }
@@ -287,7 +294,8 @@ static int check_addresses(struct serve *s, struct error *err)
 	int rc = TIDE_OK;
 
 	for (unsigned i = 0; i < s->options.listen_count && rc == TIDE_OK; i++)
-		rc = server_check_address(&s->loop, s->options.listen[i], err);
+		rc = server_check_address(&s->loop, s->options.listen[i],
+					  &s->options.server, err);
 	return rc;
 }
 

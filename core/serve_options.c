@@ -24,14 +24,34 @@
  * handled in set_option. */
 static const struct command_option rows[] = {
 	{ COMMAND_TEXT("listen", "ADDRESS", LISTEN_DEFAULT,
-		       "HOST:PORT, [IPv6]:PORT or unix:PATH; may be repeated; port 0 "
-		       "takes a free one") },
+		       "HOST:PORT, [IPv6]:PORT, tls:HOST:PORT or unix:PATH; may be "
+		       "repeated; port 0 takes a free one") },
 	{ COMMAND_TEXT(
 		"socket-mode", "MODE", "0600",
 		"who may connect to a unix:PATH: 0660 owner and group, 0666 all") },
 	{ COMMAND_TEXT("socket-group", "GROUP", "that of the process",
 		       "the group of a unix:PATH"),
 	  SERVER(socket_group) },
+	{ COMMAND_TEXT("tls-cert", "FILE", NULL,
+		       "the certificate of tls:HOST:PORT, then those that lead to its "
+		       "root; PEM"),
+	  SERVER(tls.cert) },
+	{ COMMAND_TEXT("tls-key", "FILE", NULL, "its key, not encrypted; PEM"),
+	  SERVER(tls.key) },
+	{ COMMAND_TEXT("tls-ca", "FILE", NULL,
+		       "whom to trust with clients' certificates; PEM"),
+	  SERVER(tls.ca) },
+	{ COMMAND_CHOICE("tls-client", "none|wanted|required", "none",
+			 "whether clients are asked for a certificate"),
+	  SERVER(tls_client) },
+	{ COMMAND_FLAG("tls-user",
+		       "the common name in a client's certificate is its user; no "
+		       "password is asked for"),
+	  SERVER(is_tls_user) },
+	{ COMMAND_DURATION("handshake-timeout", "10s",
+			   "close a connection whose TLS is not agreed upon by then", 100,
+			   DAY_MS),
+	  SERVER(handshake_timeout_ms) },
 	{ COMMAND_TEXT("data", "DIR", "./data",
 		       "where the embedded Redis keeps its files"),
 	  BROKER(store.data_dir) },

@@ -207,6 +207,12 @@ int cli_ask(struct cli *cli, struct tidemq_reply *reply)
 static const struct command_option client_options[] = {
 	{ COMMAND_TEXT("url", "URL", "$" ENV_URL " or " CLIENT_URL_DEFAULT,
 		       "the broker") },
+	{ COMMAND_TEXT(
+		"tls-ca", "FILE", "$TIDEMQ_TLS_CA",
+		"with tides://: whom to trust; else those whom the system trusts") },
+	{ COMMAND_TEXT("tls-cert", "FILE", "$TIDEMQ_TLS_CERT",
+		       "with tides://: the certificate for a broker that asks for one") },
+	{ COMMAND_TEXT("tls-key", "FILE", "$TIDEMQ_TLS_KEY", "its key") },
 	{ COMMAND_FLAG("json", "print JSON, for programs") },
 	{ COMMAND_FLAG("help", "print this page") },
 	{ .name = NULL },
@@ -254,6 +260,22 @@ void cli_help(const struct cli_verb *v)
 	       v->is_local ? "no problem, 1 problems" : "done, 1 refused or failed");
 }
 
+/* Clients that a verb makes find them in the environment. */
+static void export_tls(const struct cli *cli)
+{
+	static const char *const options[][2] = { { "tls-ca", "TIDEMQ_TLS_CA" },
+						  { "tls-cert", "TIDEMQ_TLS_CERT" },
+						  { "tls-key", "TIDEMQ_TLS_KEY" } };
+
+	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++) {
+		const struct command_given *given =
+			command_option_given(&cli->line, options[i][0]);
+
+		if (given)
+			setenv(options[i][1], given->text, 1);
+	}
+}
+
 static int run_verb(struct cli *cli)
 {
 	const struct command_given *url = command_option_given(&cli->line, "url");
@@ -269,6 +291,7 @@ static int run_verb(struct cli *cli)
 		cli->url = of_environment;
 	if (url)
 		cli->url = url->text;
+	export_tls(cli);
 	cli->json = cli_is_given(cli, "json");
 	cli->words = cli->line.words;
 	cli->word_count = cli->line.word_count;

@@ -1,6 +1,7 @@
 #include "client.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -182,6 +183,22 @@ int tidemq_reply_receipt(const struct tidemq_reply *reply, struct tidemq_receipt
 
 /* ---- the life of a client ---- */
 
+static char *path_of(const char *option, const char *variable)
+{
+	const char *path = option ? option : getenv(variable);
+
+	return path && path[0] ? mem_strdup(path) : NULL;
+}
+
+static void keep_tls_files(struct tidemq_client *c)
+{
+	struct tidemq_options *o = &c->options;
+
+	o->tls_ca = c->tls_ca = path_of(o->tls_ca, "TIDEMQ_TLS_CA");
+	o->tls_cert = c->tls_cert = path_of(o->tls_cert, "TIDEMQ_TLS_CERT");
+	o->tls_key = c->tls_key = path_of(o->tls_key, "TIDEMQ_TLS_KEY");
+}
+
 static int fill_options(struct tidemq_client *c, const struct tidemq_options *options,
 			struct tidemq_error *err)
 {
@@ -201,6 +218,7 @@ static int fill_options(struct tidemq_client *c, const struct tidemq_options *op
 	    (o->heartbeat_ms < HEARTBEAT_MIN_MS || o->heartbeat_ms > HEARTBEAT_MAX_MS))
 		return client_fail(err, TIDEMQ_EINVAL, "the heartbeat must be %d-%d ms",
 				   HEARTBEAT_MIN_MS, HEARTBEAT_MAX_MS);
+	keep_tls_files(c);
 	if (!o->name || !o->name[0])
 		return TIDEMQ_OK;
 	if (!slice_is_name(slice_from(o->name)))
@@ -220,6 +238,10 @@ static void free_client(struct tidemq_client *c)
 	buf_deinit(&c->out);
 	client_url_free(c->urls, c->url_count);
 	mem_free(c->name);
+	mem_free(c->tls_ca);
+	mem_free(c->tls_cert);
+	mem_free(c->tls_key);
+	tls_context_unref(c->tls);
 	mem_free(c->server_info);
 	mem_free(c);
 }
@@ -234,6 +256,14 @@ static void draw_randomness(struct tidemq_client *c)
 		drawn[0] ^= (uint64_t)getpid() << 32;
 	c->id_prefix = drawn[0];
 	c->random = drawn[1];
+}
+
+static bool has_tls(const struct tidemq_client *c)
+{
+	for (size_t i = 0; i < c->url_count; i++)
+		if (c->urls[i].is_tls)
+			return true;
+	return false;
 }
 
 struct tidemq_client *tidemq_start(struct uv_loop_s *loop, const char *url,
@@ -253,7 +283,8 @@ struct tidemq_client *tidemq_start(struct uv_loop_s *loop, const char *url,
 	c->handlers = *handlers;
 	client_restore_init(&c->restore);
 	if (client_url_parse(url, &c->urls, &c->url_count, err) != TIDEMQ_OK ||
-	    fill_options(c, options, err) != TIDEMQ_OK) {
+	    fill_options(c, options, err) != TIDEMQ_OK ||
+	    (has_tls(c) && client_connect_read_tls(c, err) != TIDEMQ_OK)) {
 		free_client(c);
 		return NULL;
 	}

@@ -41,9 +41,11 @@ struct tidemq_client {
 	enum client_state state;
 	struct client_url *urls;
 	size_t url_count;
-	size_t url_index;              /* of the present attempt */
-	struct tidemq_options options; /* with the defaults filled in */
-	char *name;                    /* options.name */
+	size_t url_index;                  /* of the present attempt */
+	struct tidemq_options options;     /* with the defaults filled in */
+	char *name;                        /* options.name */
+	char *tls_ca, *tls_cert, *tls_key; /* options.tls_… */
+	struct tls_context *tls;           /* NULL: no URL has TLS */
 	char *server_info;
 	struct tidemq_handlers handlers;
 	struct blocking *blocking; /* NULL for an asynchronous client */

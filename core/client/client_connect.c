@@ -77,8 +77,31 @@ static void on_connect_timeout(uv_timer_t *timer)
 	client_connect_lose(c);
 }
 
+int client_connect_read_tls(struct tidemq_client *c, struct tidemq_error *err)
+{
+	const struct tls_files files = { c->tls_cert, c->tls_key, c->tls_ca };
+	struct tls_context *fresh;
+	struct error why;
+
+	if (tls_context_create_client(&files, &fresh, &why) < 0)
+		return client_fail(err, TIDEMQ_EINVAL, "TLS: %s", why.text);
+	tls_context_unref(c->tls);
+	c->tls = fresh;
+	return TIDEMQ_OK;
+}
+
+/* Other files may lie there by now. What the system trusts is read once: it takes long.
+ */
+static void refresh_tls(struct tidemq_client *c)
+{
+	int kept = c->was_up && c->tls_ca ? client_connect_read_tls(c, NULL) : TIDEMQ_OK;
+
+	(void)kept;
+}
+
 void client_connect_start(struct tidemq_client *c)
 {
+	const struct client_url *url = &c->urls[c->url_index];
 	const struct client_link_owner owner = { .ctx = c,
 						 .in = &c->decoder.in,
 						 .out = &c->out,
@@ -87,13 +110,15 @@ void client_connect_start(struct tidemq_client *c)
 						 .on_down = on_down,
 						 .on_closed = on_link_closed };
 
+	if (url->is_tls)
+		refresh_tls(c);
 	decoder_deinit(&c->decoder);
 	decoder_init(&c->decoder, c->options.payload_max_bytes);
 	c->farewell.status = TIDEMQ_OK;
 	uv_timer_start(&c->timer, on_connect_timeout,
 		       (uint64_t)c->options.connect_timeout_ms, 0);
 	c->links++;
-	c->link = client_link_open(c->loop, &c->urls[c->url_index], &owner);
+	c->link = client_link_open(c->loop, url, url->is_tls ? c->tls : NULL, &owner);
 }
 
 /* ---- losing a connection ---- */

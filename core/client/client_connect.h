@@ -3,6 +3,10 @@
 
 #include "client.h"
 
+/* Read the files for TLS. On a failure the client keeps what it had. */
+TIDE_MUST_USE int client_connect_read_tls(struct tidemq_client *c,
+					  struct tidemq_error *err);
+
 /* Begin to connect to the present URL. */
 void client_connect_start(struct tidemq_client *c);
 

@@ -3,8 +3,11 @@
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "tls/tls.h"
 
 #define READ_LEN 65536
+/* With TLS: what is encrypted at a time. */
+#define CIPHER_LEN ((size_t)256 * 1024)
 
 struct client_link {
 	uv_loop_t *loop;
@@ -30,30 +33,87 @@ struct client_link {
 	uv_write_t write;
 	bool is_writing;
 	struct buf writing; /* what libuv has */
+	struct tls *tls;    /* NULL: none */
+	char *cipher;       /* with TLS, READ_LEN: what came */
 };
 
-static void fail(struct client_link *l, int uv_error)
+static void fail_with(struct client_link *l, const char *reason)
 {
 	char address[URL_ADDRESS_MAX];
 	struct tidemq_error why;
 
 	if (l->is_up) {
-		client_fail(&why, TIDEMQ_ECLOSED, "the connection has ended: %s",
-			    uv_error == UV_EOF ? "the broker closed it"
-					       : uv_strerror(uv_error));
+		client_fail(&why, TIDEMQ_ECLOSED, "the connection has ended: %s", reason);
 	} else {
 		url_address(&l->url->at, address);
 		client_fail(&why, TIDEMQ_ECONNECT, "cannot connect to %s: %s", address,
-			    uv_strerror(uv_error));
+			    reason);
 	}
 	l->owner.on_down(l->owner.ctx, &why);
 }
 
+static void fail(struct client_link *l, int uv_error)
+{
+	fail_with(l, uv_error == UV_EOF ? "the broker closed it" : uv_strerror(uv_error));
+}
+
 /* ---- bytes ---- */
+
+static void push(struct client_link *l);
+
+/* Decrypt what came into `in`.
+ *
+ * @return  as tls_read; TIDE_AGAIN when all is well */
+static ssize_t decrypt(struct client_link *l)
+{
+	struct buf *in = l->owner.in;
+	ssize_t n;
+
+	for (;;) {
+		if (buf_try_reserve(in, TLS_RECORD_BYTES) != TIDE_OK)
+			return UV_ENOMEM;
+		n = tls_read(l->tls, in->data + in->end, in->cap - in->end);
+		if (n <= 0)
+			return n;
+		buf_grow(in, (size_t)n);
+	}
+}
+
+static void fail_tls(struct client_link *l, ssize_t rc)
+{
+	if (rc == TIDE_EMPTY)
+		fail(l, UV_EOF);
+	else if (rc == UV_ENOMEM)
+		fail(l, UV_ENOMEM);
+	else
+		fail_with(l, tls_error(l->tls));
+}
+
+/* Agree upon TLS, then take what comes with it. */
+static void receive_tls(struct client_link *l)
+{
+	size_t before = buf_len(l->owner.in);
+	ssize_t rc = decrypt(l);
+
+	push(l);
+	if (!l->is_up && tls_is_open(l->tls)) {
+		l->is_up = true;
+		l->owner.on_up(l->owner.ctx);
+	}
+	if (!l->is_closing && buf_len(l->owner.in) > before)
+		l->owner.on_input(l->owner.ctx);
+	if (!l->is_closing && rc != TIDE_AGAIN)
+		fail_tls(l, rc);
+}
 
 /* Every byte that comes is read to here. */
 static void receive(struct client_link *l, size_t len)
 {
+	if (l->tls) {
+		tls_feed(l->tls, l->cipher, len);
+		receive_tls(l);
+		return;
+	}
 	buf_grow(l->owner.in, len);
 	l->owner.on_input(l->owner.ctx);
 }
@@ -63,7 +123,9 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 	struct client_link *l = handle->data;
 	struct buf *in = l->owner.in;
 
-	if (buf_try_reserve(in, READ_LEN) != TIDE_OK)
+	if (l->tls)
+		*buf = uv_buf_init(l->cipher, READ_LEN);
+	else if (buf_try_reserve(in, READ_LEN) != TIDE_OK)
 		*buf = uv_buf_init(NULL, 0);
 	else
 		*buf = uv_buf_init(in->data + in->end, (unsigned)(in->cap - in->end));
@@ -89,24 +151,50 @@ static void on_written(uv_write_t *req, int status)
 		client_link_flush(l);
 }
 
-/* Every byte that goes is written here: all of `out`, which is empty then. */
-static void transmit(struct client_link *l)
+/* Every byte that goes is written here: all of `from`, which is empty then. */
+static void transmit(struct client_link *l, struct buf *from)
 {
 	struct buf swap = l->writing;
 	struct slice bytes;
 
-	l->writing = *l->owner.out;
-	*l->owner.out = swap;
+	l->writing = *from;
+	*from = swap;
 	bytes = buf_slice(&l->writing);
 	uv_buf_t buf = { .base = (char *)(uintptr_t)bytes.data, .len = bytes.len };
 	if (uv_write(&l->write, &l->socket.stream, &buf, 1, on_written) == 0)
 		l->is_writing = true;
 }
 
+/* What TLS has to send. */
+static void push(struct client_link *l)
+{
+	if (!l->is_writing && buf_len(tls_out(l->tls)) > 0)
+		transmit(l, tls_out(l->tls));
+}
+
+/* A piece of `out`; the rest follows when that is written. */
+static void encrypt(struct client_link *l)
+{
+	struct buf *out = l->owner.out;
+	struct iovec vec = { out->data + out->start, buf_len(out) };
+	ssize_t n = tls_write(l->tls, &vec, 1, CIPHER_LEN);
+
+	/* A failure is the next read's to tell. */
+	if (n > 0)
+		buf_consume(out, (size_t)n);
+	push(l);
+}
+
 void client_link_flush(struct client_link *l)
 {
-	if (l->is_up && !l->is_writing && buf_len(l->owner.out) > 0)
-		transmit(l);
+	if (l->is_up && !l->is_writing && buf_len(l->owner.out) > 0) {
+		if (l->tls)
+			encrypt(l);
+		else
+			transmit(l, l->owner.out);
+	} else if (l->tls) {
+		push(l);
+	}
 }
 
 /* ---- connecting ---- */
@@ -128,9 +216,11 @@ static void start(struct client_link *l)
 {
 	int rc = uv_read_start(&l->socket.stream, on_alloc, on_read);
 
-	l->is_up = true;
+	l->is_up = !l->tls;
 	if (rc != 0)
 		fail(l, rc);
+	else if (l->tls)
+		receive_tls(l);
 	else
 		l->owner.on_up(l->owner.ctx);
 }
@@ -206,6 +296,8 @@ static void finish(struct client_link *l)
 	if (l->addresses)
 		uv_freeaddrinfo(l->addresses);
 	buf_deinit(&l->writing);
+	tls_destroy(l->tls);
+	mem_free(l->cipher);
 	mem_free(l);
 	owner.on_closed(owner.ctx);
 }
@@ -269,6 +361,7 @@ static void dial(struct client_link *l)
 }
 
 struct client_link *client_link_open(uv_loop_t *loop, const struct client_url *url,
+				     struct tls_context *tls,
 				     const struct client_link_owner *owner)
 {
 	struct client_link *l = mem_zalloc(sizeof(*l));
@@ -281,6 +374,10 @@ struct client_link *client_link_open(uv_loop_t *loop, const struct client_url *u
 	uv_timer_init(loop, &l->later);
 	l->later.data = l;
 	l->handles = 1;
+	if (tls) {
+		l->tls = tls_create_client(tls, url->at.host);
+		l->cipher = mem_alloc(READ_LEN);
+	}
 	dial(l);
 	return l;
 }
@@ -294,10 +391,24 @@ static void on_handle_closed(uv_handle_t *handle)
 		finish(l);
 }
 
+/* If it can be said at once. */
+static void say_goodbye(struct client_link *l)
+{
+	struct buf *out = tls_out(l->tls);
+	uv_buf_t bytes;
+
+	tls_finish(l->tls);
+	bytes = uv_buf_init(out->data + out->start, (unsigned)buf_len(out));
+	if (bytes.len > 0)
+		uv_try_write(&l->socket.stream, &bytes, 1);
+}
+
 void client_link_close(struct client_link *l)
 {
 	if (l->is_closing)
 		return;
+	if (l->tls && l->is_up && !l->is_writing)
+		say_goodbye(l);
 	l->is_closing = true;
 	if (l->is_resolving)
 		uv_cancel((uv_req_t *)&l->resolve);

@@ -1,9 +1,10 @@
 /* client_link.h: one connection to a broker: from a URL to bytes in and out.
  *
- * A link resolves the name, tries its addresses in turn, reads into the owner's `in` and
- * writes what the owner's `out` holds. All bytes of the socket pass two functions of
- * client_link.c, receive and transmit. How long a connection may take is the owner's to
- * watch. A link that has ended never comes back: the owner closes it and opens another.
+ * A link resolves the name, tries its addresses in turn, agrees upon TLS, reads into the
+ * owner's `in` and writes what the owner's `out` holds. All bytes of the socket pass two
+ * functions of client_link.c, receive and transmit. How long a connection may take is the
+ * owner's to watch. A link that has ended never comes back: the owner closes it and opens
+ * another.
  */
 #pragma once
 
@@ -11,6 +12,7 @@
 
 #include "base/buf.h"
 #include "client_url.h"
+#include "tls/tls_context.h"
 
 struct client_link;
 
@@ -28,8 +30,10 @@ struct client_link_owner {
 
 /* Begin to connect. The URL is good until the link is closed.
  *
- * @return  a link for client_link_close */
+ * @param tls  for a URL with TLS, borrowed for the call; NULL for another
+ * @return     a link for client_link_close */
 struct client_link *client_link_open(uv_loop_t *loop, const struct client_url *url,
+				     struct tls_context *tls,
 				     const struct client_link_owner *owner);
 
 /* Write what `out` holds, at once or as soon as what went before is written. */

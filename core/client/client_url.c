@@ -3,6 +3,7 @@
 #include "base/mem.h"
 
 #define SCHEME_TCP "tide://"
+#define SCHEME_TLS "tides://"
 #define SCHEME_UNIX "tide+unix:"
 
 static int parse_vhost(struct slice text, struct client_url *out, struct error *err)
@@ -57,23 +58,31 @@ static int parse_unix(struct slice text, struct client_url *out, struct error *e
 	return rc < 0 ? rc : parse_query(text, out, err);
 }
 
-static int parse(struct slice text, struct client_url *out, struct error *err)
+static int parse_host(struct slice text, struct client_url *out, struct error *err)
 {
 	struct slice vhost;
+	int rc = url_parse_host(text, CLIENT_URL_PORT_DEFAULT, &out->at, &vhost, err);
+
+	return rc < 0 ? rc : parse_vhost(vhost, out, err);
+}
+
+static int parse(struct slice text, struct client_url *out, struct error *err)
+{
 	int rc;
 
 	if (slice_has_prefix(text, SCHEME_UNIX)) {
 		rc = parse_unix(slice_skip(text, strlen(SCHEME_UNIX)), out, err);
 	} else if (slice_has_prefix(text, SCHEME_TCP)) {
-		text = slice_skip(text, strlen(SCHEME_TCP));
-		rc = url_parse_host(text, CLIENT_URL_PORT_DEFAULT, &out->at, &vhost, err);
-		if (rc == TIDE_OK)
-			rc = parse_vhost(vhost, out, err);
+		rc = parse_host(slice_skip(text, strlen(SCHEME_TCP)), out, err);
+	} else if (slice_has_prefix(text, SCHEME_TLS)) {
+		out->is_tls = true;
+		rc = parse_host(slice_skip(text, strlen(SCHEME_TLS)), out, err);
 	} else {
 		/* What follows the scheme may be a password. */
 		text.len = slice_find(text, ':');
 		rc = error_set(err, TIDE_ESYNTAX,
-			       "'%.*s' must begin with " SCHEME_TCP " or " SCHEME_UNIX,
+			       "'%.*s' must begin with " SCHEME_TCP ", " SCHEME_TLS
+			       " or " SCHEME_UNIX,
 			       SLICE_HEAD(text, 100));
 	}
 	if (rc == TIDE_OK && out->at.user && !out->at.user[0])
@@ -81,6 +90,12 @@ static int parse(struct slice text, struct client_url *out, struct error *err)
 	if (rc == TIDE_OK && out->at.password && !out->at.password[0])
 		rc = error_set(err, TIDE_ESYNTAX, "the password is empty");
 	return rc;
+}
+
+static bool has_scheme(struct slice text)
+{
+	return slice_has_prefix(text, SCHEME_TCP) || slice_has_prefix(text, SCHEME_TLS) ||
+	       slice_has_prefix(text, SCHEME_UNIX);
 }
 
 /* Take the next URL off the list. */
@@ -93,8 +108,7 @@ static struct slice take_url(struct slice *rest)
 		at += slice_find(slice_skip(all, at), ',');
 		*rest = slice_skip(all, at < all.len ? at + 1 : at);
 		at++;
-	} while (rest->len > 0 && !slice_has_prefix(*rest, SCHEME_TCP) &&
-		 !slice_has_prefix(*rest, SCHEME_UNIX));
+	} while (rest->len > 0 && !has_scheme(*rest));
 	return (struct slice){ all.data, at - 1 };
 }
 

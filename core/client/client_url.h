@@ -1,6 +1,7 @@
 /* client_url.h: where a broker is and who wants to know.
  *
  *     tide://[user:pass@]host[:port]/vhost
+ *     tides://…                               the same with TLS
  *     tide+unix:/path/of/socket[?vhost=name][&user=name][&pass=word]
  *
  * user, pass, vhost and the path of a socket may be percent-encoded. */
@@ -15,6 +16,7 @@
 struct client_url {
 	struct url at;
 	char *vhost; /* never NULL */
+	bool is_tls;
 };
 
 /* Parse URLs with commas between them. A comma before anything but the scheme of a URL

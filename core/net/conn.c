@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "host/log.h"
+#include "conn_tls.h"
 #include "proto/line/line.h"
 #include "proto/stomp/stomp.h"
 
@@ -34,6 +35,11 @@ static void op_kill(void *ctx)
 	op_finish(c);
 }
 
+void conn_end(struct conn *c)
+{
+	op_kill(c);
+}
+
 static bool op_can_take(void *ctx)
 {
 	struct conn *c = ctx;
@@ -55,6 +61,8 @@ static void op_describe(void *ctx, struct json *out)
 	json_member_int(out, "bytes_out", (int64_t)c->bytes_out);
 	json_member_int(out, "output", (int64_t)c->out.bytes);
 	json_member_bool(out, "held_back", !c->is_reading);
+	if (c->tls)
+		conn_tls_describe(c, out);
 }
 
 static void op_facts(void *ctx, struct session_peer *out)
@@ -63,6 +71,8 @@ static void op_facts(void *ctx, struct session_peer *out)
 
 	out->address = c->peer;
 	out->is_local = c->is_local;
+	if (c->tls)
+		conn_tls_facts(c, out);
 }
 
 static const struct protocol_ops ops = {
@@ -93,8 +103,9 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
 	struct conn *c = handle->data;
 	/* What comes after the end is thrown away, and goes before nothing. */
 	size_t held = c->is_finishing ? 0 : buf_len(&c->in), len;
-	char *direct =
-		c->protocol && held == 0 ? protocol_direct(c->protocol, &len) : NULL;
+	char *direct = c->protocol && held == 0 && !c->tls
+			       ? protocol_direct(c->protocol, &len)
+			       : NULL;
 
 	c->is_direct = direct != NULL;
 	/* Held back since its last read: what is not read costs nothing. */
@@ -104,6 +115,10 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
 	}
 	if (direct) {
 		*out = uv_buf_init(direct, len < UINT32_MAX ? (unsigned)len : UINT32_MAX);
+		return;
+	}
+	if (c->tls) {
+		*out = uv_buf_init(c->server->cipher_buf, SERVER_READ_BYTES);
 		return;
 	}
 	/* The beginning of a cut request goes before what is read now. */
@@ -135,6 +150,15 @@ static void end_session(struct conn *c)
 	mem_free(p);
 }
 
+static void refuse_tls(struct conn *c)
+{
+	static const char text[] = "ERR syntax this port does not speak TLS: connect "
+				   "with tide://HOST:PORT\r\n";
+
+	out_append(&c->out, text, sizeof(text) - 1);
+	op_finish(c);
+}
+
 /* Until the first line is there it is a connection of the line protocol. False: more must
  * come. */
 static bool choose_protocol(struct conn *c, const char *data, size_t len)
@@ -143,6 +167,10 @@ static bool choose_protocol(struct conn *c, const char *data, size_t len)
 
 	if (claim == TIDE_AGAIN)
 		return false;
+	if (tls_is_first_byte(data[0])) {
+		refuse_tls(c);
+		return false;
+	}
 	c->is_settled = true;
 	if (claim) {
 		end_session(c);
@@ -237,6 +265,69 @@ static void on_end(struct conn *c)
 	op_finish(c);
 }
 
+/* Several records, while there is room. */
+static size_t read_records(struct conn *c, char *place, size_t room, ssize_t *rc)
+{
+	size_t len = 0;
+
+	do {
+		*rc = tls_read(c->tls, place + len, room - len);
+		len += *rc > 0 ? (size_t)*rc : 0;
+	} while (*rc > 0 && room - len >= TLS_RECORD_BYTES);
+	return len;
+}
+
+/* Plaintext, until there is no more, or the protocol takes no more. */
+static void read_tls(struct conn *c)
+{
+	ssize_t rc;
+	size_t len, room;
+	char *direct;
+
+	do {
+		direct = c->protocol && buf_len(&c->in) == 0
+				 ? protocol_direct(c->protocol, &room)
+				 : NULL;
+		if (direct) {
+			rc = tls_read(c->tls, direct, room);
+			if (rc > 0)
+				protocol_filled(c->protocol, (size_t)rc);
+			continue;
+		}
+		len = read_records(c, c->server->read_buf + buf_len(&c->in),
+				   SERVER_READ_BYTES, &rc);
+		if (c->is_shaking && tls_is_open(c->tls)) {
+			c->is_shaking = false;
+			speak(c, &line_protocol);
+		}
+		if (len)
+			feed(c, len);
+	} while (rc > 0 && may_feed(c) && !is_paused(c));
+	tls_keep(c->tls);
+	if (rc == TIDE_EMPTY && c->protocol)
+		on_end(c);
+	else if (rc < 0 && rc != TIDE_AGAIN)
+		conn_tls_fail(c);
+}
+
+/* A handshake takes long: each turn has time for some. */
+static void feed_tls(struct conn *c, const char *data, size_t len)
+{
+	if (c->bytes_in == len && !tls_is_first_byte(data[0])) {
+		stop_reading(c);
+		conn_tls_refuse_plain(c, data, len);
+		return;
+	}
+	tls_feed(c->tls, data, len);
+	if (!c->is_shaking) {
+		read_tls(c);
+		return;
+	}
+	tls_keep(c->tls);
+	stop_reading(c);
+	server_due(c->server, c);
+}
+
 static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
 {
 	struct conn *c = stream->data;
@@ -261,7 +352,9 @@ static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
 	c->bytes_in += (uint64_t)nread;
 	if (c->is_finishing)
 		return;
-	if (c->is_direct)
+	if (c->tls)
+		feed_tls(c, buf->base, (size_t)nread);
+	else if (c->is_direct)
 		protocol_filled(c->protocol, (size_t)nread);
 	else
 		feed(c, (size_t)nread);
@@ -279,9 +372,28 @@ static void start_reading(struct conn *c)
 	c->is_reading = true;
 }
 
+/* Go on with the handshake, if this turn has time for it. */
+static void shake(struct conn *c)
+{
+	uint64_t since_ns = uv_hrtime();
+
+	if (c->is_finishing || c->is_reading || c->server->is_draining)
+		return;
+	if (!server_may_shake(c->server)) {
+		server_due(c->server, c);
+		return;
+	}
+	read_tls(c);
+	server_shook(c->server, uv_hrtime() - since_ns);
+	if (c->is_shaking && !c->is_finishing)
+		start_reading(c);
+}
+
 /* Take up input that was held back, then the socket. */
 static void resume(struct conn *c)
 {
+	if (c->is_shaking)
+		shake(c);
 	if (c->is_reading || !may_read(c))
 		return;
 	if (buf_len(&c->in) && may_feed(c)) {
@@ -292,15 +404,16 @@ static void resume(struct conn *c)
 		buf_shrink(&c->in);
 		after_feed(c);
 	}
+	if (c->tls && tls_has_input(c->tls) && may_feed(c) && !is_paused(c))
+		read_tls(c);
 	if (may_read(c) && !is_paused(c))
 		start_reading(c);
 	count_unfinished(c, false);
 }
 
-static void after_write(struct conn *c, size_t len)
+void conn_consume_output(struct conn *c, size_t len)
 {
 	out_consume(&c->out, len);
-	c->bytes_out += len;
 	c->last_write_ms = (int64_t)uv_now(c->server->loop);
 	if (!c->is_full || c->out.bytes > c->server->config.output_low_bytes)
 		return;
@@ -322,7 +435,8 @@ static void on_written(uv_write_t *req, int status)
 		conn_close(c);
 		return;
 	}
-	after_write(c, len);
+	c->bytes_out += len;
+	conn_consume_output(c, len);
 	server_due(c->server, c);
 }
 
@@ -346,6 +460,10 @@ static void flush(struct conn *c)
 	size_t total;
 	int n;
 
+	if (c->tls) {
+		conn_tls_flush(c);
+		return;
+	}
 	while (c->out.bytes > 0 && c->writing == 0) {
 		total = gather(c, bufs, &count);
 		n = uv_try_write(&c->socket.stream, bufs, count);
@@ -355,7 +473,8 @@ static void flush(struct conn *c)
 			conn_close(c);
 			return;
 		}
-		after_write(c, (size_t)n);
+		c->bytes_out += (size_t)n;
+		conn_consume_output(c, (size_t)n);
 		if ((size_t)n == total)
 			continue;
 		/* The socket is full: libuv writes the rest when it has room. */
@@ -376,14 +495,24 @@ static void on_handle_closed(uv_handle_t *handle)
 
 	out_deinit(&c->out);
 	buf_deinit(&c->in);
+	buf_deinit(&c->cipher);
+	tls_destroy(c->tls);
 	mem_free(c);
 	server_conn_gone(s);
+}
+
+static bool has_output(const struct conn *c)
+{
+	return c->out.bytes > 0 || (c->tls && conn_tls_has_output(c));
 }
 
 static void close_now(struct conn *c)
 {
 	if (c->is_closed)
 		return;
+	/* Who hears no goodbye takes the end for an attack. */
+	if (c->tls && !c->is_lingering && !has_output(c))
+		conn_tls_finish(c);
 	c->is_closed = true;
 	stop_reading(c);
 	count_unfinished(c, false);
@@ -413,6 +542,8 @@ static void on_shutdown(uv_shutdown_t *req, int status)
 static void linger(struct conn *c)
 {
 	end_session(c);
+	if (c->tls)
+		conn_tls_finish(c);
 	c->is_lingering = true;
 	c->linger_until_ms = (int64_t)uv_now(c->server->loop) + LINGER_MS;
 	if (uv_shutdown(&c->shutdown, &c->socket.stream, on_shutdown) < 0) {
@@ -428,9 +559,9 @@ void conn_serve(struct conn *c)
 		resume(c);
 	if (!c->is_closing)
 		flush(c);
-	if (c->is_killed && c->out.bytes > 0)
+	if (c->is_killed && has_output(c))
 		conn_close(c);
-	if (c->is_finishing && !c->is_lingering && !c->is_closing && c->out.bytes == 0 &&
+	if (c->is_finishing && !c->is_lingering && !c->is_closing && !has_output(c) &&
 	    (c->is_killed || !c->protocol || session_is_answered(c->protocol->session)))
 		linger(c);
 	if (c->is_closing)
@@ -448,7 +579,7 @@ void conn_drain(struct conn *c)
 bool conn_is_drained(const struct conn *c)
 {
 	return c->is_lingering || !c->protocol ||
-	       (c->out.bytes == 0 && session_is_answered(c->protocol->session));
+	       (!has_output(c) && session_is_answered(c->protocol->session));
 }
 
 static void close_with(struct conn *c, const char *words)
@@ -532,6 +663,9 @@ void conn_tick(struct conn *c, int64_t now_ms)
 		log_warn("%s: closed: it read nothing for the write timeout", c->peer);
 		conn_close(c);
 	}
+	if (c->is_shaking && !c->is_finishing &&
+	    now_ms - c->accepted_ms > c->server->config.handshake_timeout_ms)
+		conn_tls_give_up(c);
 	tick_end(c);
 	/* Input that is held back is not silence. */
 	if (!c->protocol || c->is_finishing || c->is_closing)
@@ -559,7 +693,7 @@ static void refuse(struct conn *c)
 	op_finish(c);
 }
 
-void conn_accept(struct server *s, uv_stream_t *listener)
+void conn_accept(struct server *s, uv_stream_t *listener, bool is_tls)
 {
 	struct conn *c = mem_zalloc(sizeof(*c));
 	bool is_unix = listener->type == UV_NAMED_PIPE;
@@ -588,11 +722,16 @@ void conn_accept(struct server *s, uv_stream_t *listener)
 			c->is_local = server_is_loopback(&addr);
 		}
 	}
-	c->last_read_ms = c->last_write_ms = (int64_t)uv_now(s->loop);
+	c->accepted_ms = (int64_t)uv_now(s->loop);
+	c->last_read_ms = c->last_write_ms = c->accepted_ms;
 	if (s->conn_count > s->config.connections_max) {
 		refuse(c);
 		return;
 	}
-	speak(c, &line_protocol);
+	c->is_shaking = is_tls;
+	if (is_tls)
+		c->tls = tls_create_server(s->tls);
+	else
+		speak(c, &line_protocol);
 	start_reading(c);
 }

@@ -3,9 +3,9 @@
  * open -> finishing (the last answers are sent; what still comes is thrown away,
  * and is only read to learn that the peer has gone) -> lingering (our side is
  * closed; what still comes is thrown away, so that the answers are not lost in
- * a reset) -> closing -> gone. conn_close may be called at any time and any
- * number of times; the session ends at the end of the turn, the memory is
- * freed when libuv has closed the handle. */
+ * a reset) -> closing -> gone. With TLS it is shaking hands before it is open. conn_close
+ * may be called at any time and any number of times; the session ends at the end of the
+ * turn, the memory is freed when libuv has closed the handle. */
 #pragma once
 
 #include "server.h"
@@ -19,7 +19,8 @@ struct conn {
 	struct server *server;
 	struct protocol *protocol; /* NULL: none, or it has ended */
 	struct out out;
-	struct buf in; /* the beginning of a request, or input that is held back */
+	struct tls *tls; /* NULL: none */
+	struct buf in;   /* the beginning of a request, or input that is held back */
 	/* Of `in`, while the peer owes the rest of a request; 0: it owes none. */
 	size_t unfinished_bytes;
 	TAILQ_ENTRY(conn) unfinished_link;
@@ -27,9 +28,11 @@ struct conn {
 				 number, 0: none was */
 	int64_t receiving_ms; /* how long it has been, while it was read */
 	size_t writing;       /* bytes that uv_write is at work on */
+	struct buf cipher;    /* with TLS they are these */
 	size_t unwritten;     /* of these, at the last tick */
 	int64_t last_progress_ms;
-	int64_t last_read_ms; /* of the loop's clock */
+	int64_t accepted_ms; /* of the loop's clock, as the next ones */
+	int64_t last_read_ms;
 	int64_t last_write_ms;
 	int64_t linger_until_ms;
 	uint64_t bytes_in;
@@ -46,16 +49,21 @@ struct conn {
 	bool is_closing; /* conn_close was called */
 	bool is_closed;  /* uv_close was called */
 	bool is_local;   /* the peer is on this machine */
+	bool is_shaking; /* TLS is not agreed upon yet */
 	bool is_settled; /* which protocol it speaks */
 };
 
 /* Take a connection from a listener. Over the limit it is told so and closed. */
-void conn_accept(struct server *s, uv_stream_t *listener);
+void conn_accept(struct server *s, uv_stream_t *listener, bool is_tls);
 void conn_close(struct conn *c);
 /* Send what was written, resume or end what is to be resumed or ended. */
 void conn_serve(struct conn *c);
 /* Close it, and give back what it keeps of a request. */
 void conn_give_up_input(struct conn *c);
+/* Its output is written, or encrypted: `len` bytes of it. */
+void conn_consume_output(struct conn *c, size_t len);
+/* Close it when the output has left, if the peer takes it now. */
+void conn_end(struct conn *c);
 /* No more is read; what was asked is still answered. */
 void conn_drain(struct conn *c);
 bool conn_is_drained(const struct conn *c);

@@ -16,6 +16,9 @@
 
 #define BACKLOG 4096
 #define HOST_MAX 128
+/* Of a turn, for handshakes. One takes up to some milliseconds, and thousands may come.
+ */
+#define SHAKE_NS UINT64_C(5000000)
 /* Descriptors that are no client's: for Redis to be started and connected to again, for
  * specs, rules and listeners. A few go to clients who are being told that they cannot be
  * served. */
@@ -26,6 +29,7 @@ struct listener {
 	struct listener *next;
 	struct server *server;
 	union server_socket socket;
+	bool is_tls;
 };
 
 void server_config_init(struct server_config *c)
@@ -38,6 +42,7 @@ void server_config_init(struct server_config *c)
 		.unfinished_max_bytes = (size_t)64 << 20,
 		.write_timeout_ms = 5 * 60 * 1000,
 		.socket_mode = SERVER_SOCKET_MODE,
+		.handshake_timeout_ms = 10 * 1000,
 	};
 }
 
@@ -170,7 +175,7 @@ static int resolve(uv_loop_t *loop, const char *address, struct sockaddr_storage
 	if (!split(address, host, &port))
 		return error_set(err, TIDE_ESYNTAX,
 				 "'%s' is not an address: expected HOST:PORT, "
-				 "[IPv6]:PORT or unix:PATH",
+				 "[IPv6]:PORT, tls:HOST:PORT or unix:PATH",
 				 address);
 	/* Without a callback it blocks, which is allowed before the start. */
 	rc = uv_getaddrinfo(loop, &req, NULL, host, port, &hints);
@@ -229,14 +234,97 @@ static const char *unix_path(const char *address)
 	return strncmp(address, "unix:", 5) == 0 ? address + 5 : NULL;
 }
 
-int server_check_address(uv_loop_t *loop, const char *address, struct error *err)
+/* What stands behind "tls:", or NULL. */
+static const char *tls_address(const char *address)
 {
-	const char *path = unix_path(address);
+	return strncmp(address, "tls:", 4) == 0 ? address + 4 : NULL;
+}
+
+static int read_tls(const struct server_config *config, struct tls_context **out,
+		    struct error *err)
+{
+	struct error why;
+	int rc;
+
+	if (!config->tls.cert || !config->tls.key)
+		return error_set(err, TIDE_ESYNTAX,
+				 "--listen tls:… needs --tls-cert and --tls-key");
+	if (config->tls_client != TLS_CLIENT_NONE && !config->tls.ca)
+		return error_set(err, TIDE_ESYNTAX,
+				 "--tls-client needs --tls-ca, to verify clients with");
+	rc = tls_context_create_server(&config->tls, config->tls_client, out, &why);
+	return rc < 0 ? error_set(err, rc, "TLS: %s", why.text) : rc;
+}
+
+static int check_tls(const struct server_config *config, struct error *err)
+{
+	struct tls_context *tls = NULL;
+	int rc = read_tls(config, &tls, err);
+
+	tls_context_unref(tls);
+	return rc;
+}
+
+int server_check_address(uv_loop_t *loop, const char *address,
+			 const struct server_config *config, struct error *err)
+{
+	const char *path = unix_path(address), *inner = tls_address(address);
 	struct sockaddr_storage addr;
 	struct sockaddr_un unix_addr;
+	int rc = path ? read_path(path, &unix_addr, err)
+		      : resolve(loop, inner ? inner : address, &addr, err);
 
-	return path ? read_path(path, &unix_addr, err)
-		    : resolve(loop, address, &addr, err);
+	return rc == TIDE_OK && inner ? check_tls(config, err) : rc;
+}
+
+static void log_certificate(const struct server *s, const char *what)
+{
+	struct buf text = { 0 };
+	uv_timeval64_t now;
+
+	uv_gettimeofday(&now);
+	tls_context_describe(s->tls, &text);
+	log_info("TLS: %s the certificate of %s", what, buf_cstr(&text));
+	if (tls_context_is_expired(s->tls, now.tv_sec * 1000))
+		log_warn("TLS: the certificate is not valid now: clients will refuse it");
+	buf_deinit(&text);
+}
+
+static int begin_tls(struct server *s, struct error *err)
+{
+	int rc = s->tls ? TIDE_OK : read_tls(&s->config, &s->tls, err);
+
+	if (rc < 0 || s->cipher_buf)
+		return rc;
+	s->cipher_buf = mem_alloc(SERVER_READ_BYTES);
+	log_certificate(s, "using");
+	return TIDE_OK;
+}
+
+void server_reload_tls(struct server *s)
+{
+	struct tls_context *fresh = NULL;
+	struct error err;
+
+	if (!s->tls)
+		return;
+	if (read_tls(&s->config, &fresh, &err) < 0) {
+		log_error("%s; the old certificate stays in use", err.text);
+		return;
+	}
+	tls_context_unref(s->tls);
+	s->tls = fresh;
+	log_certificate(s, "now using");
+}
+
+bool server_may_shake(const struct server *s)
+{
+	return s->shaken_ns < SHAKE_NS;
+}
+
+void server_shook(struct server *s, uint64_t took_ns)
+{
+	s->shaken_ns += took_ns;
 }
 
 /* Who may connect to a socket: before it listens nobody can. */
@@ -266,24 +354,28 @@ static void on_connection(uv_stream_t *stream, int status)
 	if (status < 0)
 		log_warn("cannot accept a connection: %s", uv_strerror(status));
 	else
-		conn_accept(l->server, stream);
+		conn_accept(l->server, stream, l->is_tls);
 }
 
 int server_listen(struct server *s, const char *address, char bound[SERVER_ADDRESS_MAX],
 		  struct error *err)
 {
-	const char *path = unix_path(address);
+	const char *path = unix_path(address), *inner = tls_address(address);
 	bool is_unix = path != NULL;
 	struct sockaddr_storage addr;
+	char found[SERVER_ADDRESS_MAX];
 	int len = sizeof(addr);
-	int rc =
-		is_unix ? prepare_path(path, err) : resolve(s->loop, address, &addr, err);
+	int rc = is_unix ? prepare_path(path, err)
+			 : resolve(s->loop, inner ? inner : address, &addr, err);
 	struct listener *l;
 
+	if (rc == TIDE_OK && inner)
+		rc = begin_tls(s, err);
 	if (rc < 0)
 		return rc;
 	l = mem_zalloc(sizeof(*l));
 	l->server = s;
+	l->is_tls = inner != NULL;
 	l->next = s->listeners;
 	s->listeners = l;
 	s->handles++;
@@ -300,8 +392,11 @@ int server_listen(struct server *s, const char *address, char bound[SERVER_ADDRE
 				 uv_strerror(rc));
 	snprintf(bound, SERVER_ADDRESS_MAX, "%s", address);
 	if (!is_unix &&
-	    uv_tcp_getsockname(&l->socket.tcp, (struct sockaddr *)&addr, &len) == 0)
-		server_format_address(&addr, bound);
+	    uv_tcp_getsockname(&l->socket.tcp, (struct sockaddr *)&addr, &len) == 0) {
+		server_format_address(&addr, found);
+		snprintf(bound, SERVER_ADDRESS_MAX, "%s%.200s", inner ? "tls:" : "",
+			 found);
+	}
 	return TIDE_OK;
 }
 
@@ -330,6 +425,7 @@ void server_turn(struct server *s)
 	struct conn *c;
 	bool is_last;
 
+	s->shaken_ns = 0;
 	/* Those that are due again because of this pass wait for the next one. */
 	while ((c = TAILQ_FIRST(&s->due)) != NULL) {
 		is_last = c == last;
@@ -354,6 +450,8 @@ static void finish_close(struct server *s)
 		return;
 	pool_deinit(&s->chunks);
 	mem_free(s->read_buf);
+	mem_free(s->cipher_buf);
+	tls_context_unref(s->tls);
 	mem_free(s);
 	on_closed(ctx);
 }

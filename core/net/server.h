@@ -9,6 +9,7 @@
 #include <uv.h>
 
 #include "proto/protocol.h"
+#include "tls/tls_context.h"
 
 struct conn;
 TAILQ_HEAD(conn_list, conn);
@@ -35,6 +36,10 @@ struct server_config {
 	unsigned socket_mode;     /* of Unix sockets */
 	const char
 		*socket_group; /* that they belong to, by its name; NULL: the process's */
+	struct tls_files tls;  /* of listeners with TLS */
+	enum tls_client tls_client;
+	bool is_tls_user; /* see session_peer */
+	int64_t handshake_timeout_ms;
 };
 
 void server_config_init(struct server_config *c);
@@ -63,7 +68,11 @@ struct server {
 	struct listener *listeners; /* those that are open */
 	struct pool chunks;
 	char *read_buf;
-	uv_timer_t timer; /* heartbeats, idleness, lingering */
+	struct tls_context *tls; /* for new connections; NULL: no listener has TLS */
+	char *cipher_buf;        /* likewise; SERVER_READ_BYTES */
+	uint64_t shaken_ns;      /* what handshakes took of this turn */
+	int64_t tls_logged_ms;   /* when a failure was logged last */
+	uv_timer_t timer;        /* heartbeats, idleness, lingering */
 	uv_idle_t idle;   /* active while connections are due: the loop does not wait */
 	unsigned handles; /* listeners, timer and idle, not yet closed */
 	bool is_draining;
@@ -75,15 +84,19 @@ struct server {
 struct server *server_create(uv_loop_t *loop, struct service *service,
 			     const struct server_config *config);
 
-/* "HOST:PORT", "[IPv6]:PORT" or "unix:PATH". Port 0 takes a free one. `bound`
- * receives what it listens on, in the same form. */
+/* "HOST:PORT", "[IPv6]:PORT", either after "tls:", or "unix:PATH". Port 0 takes a free
+ * one. `bound` receives what it listens on, in the same form. */
 #define SERVER_ADDRESS_MAX 256
 TIDE_MUST_USE int server_listen(struct server *s, const char *address,
 				char bound[SERVER_ADDRESS_MAX], struct error *err);
 
-/* Whether server_listen can understand the address; it may block. */
+/* Whether server_listen can understand the address, and has the files for TLS; it may
+ * block. */
 TIDE_MUST_USE int server_check_address(uv_loop_t *loop, const char *address,
+				       const struct server_config *config,
 				       struct error *err);
+/* Read the files for TLS again, for new connections. The log tells what came of it. */
+void server_reload_tls(struct server *s);
 
 /* The end of a loop turn. */
 void server_turn(struct server *s);
@@ -100,6 +113,9 @@ void server_limit_unfinished(struct server *s);
 /* Have the connection served at the end of the turn. */
 void server_due(struct server *s, struct conn *c);
 void server_conn_gone(struct server *s);
+/* This turn has time for a handshake. */
+bool server_may_shake(const struct server *s);
+void server_shook(struct server *s, uint64_t took_ns);
 void server_init_socket(struct server *s, union server_socket *socket, bool is_unix);
 void server_format_address(const struct sockaddr_storage *addr,
 			   char out[SERVER_ADDRESS_MAX]);

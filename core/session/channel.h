@@ -8,7 +8,7 @@
 #include "reply.h"
 #include "subscription.h"
 
-struct channel_transaction;
+struct session_transaction;
 struct session;
 
 struct channel {
@@ -23,7 +23,7 @@ struct channel {
 	struct subscription_list subscriptions;
 	struct subscription *by_sid;             /* uthash */
 	struct fetch_list fetches;               /* GETs that wait */
-	struct channel_transaction *transaction; /* between BEGIN and its end, or NULL */
+	struct session_transaction *transaction; /* between BEGIN and its end, or NULL */
 	bool is_closing; /* closed, and forgotten when its last reply has left */
 };
 

@@ -10,18 +10,18 @@
 #include "access/user_change.h"
 #include "rollout/rollout.h"
 
-struct channel_transaction;
+struct session_transaction;
 struct scheduler;
 struct session;
 struct settle_job;
 
 TAILQ_HEAD(session_list, session);
 TAILQ_HEAD(settle_list, settle_job);
-TAILQ_HEAD(committing_list, channel_transaction);
+TAILQ_HEAD(transaction_list, session_transaction);
 
 /* Of all sessions. */
 struct transactions {
-	struct committing_list committing; /* COMMITs that go on in the next turn */
+	struct transaction_list committing; /* COMMITs that go on in the next turn */
 	unsigned open;
 	size_t bytes; /* that they keep */
 	uint64_t committed;

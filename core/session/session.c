@@ -22,6 +22,7 @@ struct session *session_create(struct service *service, const struct session_ops
 	s->number = ++service->last_session;
 	subject_init(&s->subject, &s->broker->subjects, SLICE("/"));
 	TAILQ_INIT(&s->exclusive);
+	TAILQ_INIT(&s->named);
 	channel_init(&s->zero, s, 0);
 	/* The default vhost is made at the start and never goes. */
 	if (vhost_open(s->broker, SLICE("/"), &s->vhost, &ignored) < 0)

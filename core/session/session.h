@@ -18,6 +18,7 @@ struct channel;
 struct service;
 struct session;
 struct session_peer;
+struct session_transaction;
 
 struct session_ops {
 	/* A reply leaves; it is freed after the call. */
@@ -49,6 +50,9 @@ struct session_peer {
 	const char *certificate; /* the name in the client's, verified; NULL: none */
 	bool is_local;           /* of this machine: loopback or a Unix socket */
 	bool is_tls;
+	/* serve --tls-user: who has a certificate is the user of that name, without a
+	 * password. */
+	bool is_certificate_user;
 };
 
 struct session *session_create(struct service *service, const struct session_ops *ops,
@@ -204,6 +208,8 @@ struct publish_demand {
 	bool has_expected; /* a topic takes it, and each that does has it at this offset
 			    */
 	uint64_t expected;
+	/* It is part of this one; NULL: of the channel's, if that has one. */
+	struct session_transaction *transaction;
 };
 void session_publish_take(struct session *s, struct msg *m,
 			  const struct publish_demand *demand, struct reply *r);
@@ -270,17 +276,24 @@ struct settle_spec {
 	uint8_t priority;
 	const struct tag_range *ranges;
 	size_t count;
+	struct session_transaction *transaction; /* as in publish_demand */
 };
 TIDE_MUST_USE int session_settle(struct channel *ch, const struct settle_spec *spec,
 				 struct reply *r, struct error *err);
 
-/* Requests to publish and to settle are kept from BEGIN on, and take place together. */
-TIDE_MUST_USE int session_transaction_begin(struct channel *ch, struct reply *r,
-					    struct error *err);
-TIDE_MUST_USE int session_transaction_commit(struct channel *ch, struct reply *r,
-					     struct error *err);
-TIDE_MUST_USE int session_transaction_rollback(struct channel *ch, struct reply *r,
-					       struct error *err);
+/* Requests to publish and to settle are kept from BEGIN on, and take place together.
+ *
+ * Without a name it is the channel's: all that the channel publishes and settles is part
+ * of it. With a name it is the session's: what names it is part of it, on any channel. */
+TIDE_MUST_USE int session_transaction_begin(struct channel *ch, struct slice name,
+					    struct reply *r, struct error *err);
+TIDE_MUST_USE int session_transaction_commit(struct channel *ch, struct slice name,
+					     struct reply *r, struct error *err);
+TIDE_MUST_USE int session_transaction_rollback(struct channel *ch, struct slice name,
+					       struct reply *r, struct error *err);
+/* The session's transaction of that name, until its COMMIT; NULL: there is none. */
+struct session_transaction *session_transaction_find(struct session *s,
+						     struct slice name);
 /* A request that would have been part of it was refused: its COMMIT will be, too.
  * Harmless without a transaction. */
 void session_transaction_refuse(struct channel *ch, const struct error *why);

@@ -29,7 +29,8 @@ struct session {
 	unsigned pending;            /* replies that have not left */
 	unsigned documents;          /* of these, those that may be large */
 	struct settle_job *settling; /* a request that goes on; NULL for none */
-	struct channel_transaction *committing; /* a COMMIT likewise */
+	struct session_transaction *committing; /* a COMMIT likewise */
+	struct transaction_list named;          /* open ones that have a name */
 	/* Open on its channels. It goes on when publishers are held back: what it keeps
 	 * has a limit of its own, and is given back when they end. */
 	unsigned transactions;
@@ -143,12 +144,15 @@ TIDE_MUST_USE int session_publish_make(struct session *s, const struct publish_s
 				       struct msg **out, struct error *err);
 
 /* A PUB, ACK or NACK between BEGIN and COMMIT. */
-TIDE_MUST_USE int session_transaction_publish(struct channel *ch, struct msg *m,
-					      bool is_mandatory, struct reply *r,
-					      struct error *err);
-TIDE_MUST_USE int session_transaction_settle(struct channel *ch,
+TIDE_MUST_USE int session_transaction_publish(struct session_transaction *t,
+					      struct msg *m, bool is_mandatory,
+					      struct reply *r, struct error *err);
+TIDE_MUST_USE int session_transaction_settle(struct session_transaction *t,
+					     struct channel *ch,
 					     const struct settle_spec *spec,
 					     struct reply *r, struct error *err);
+/* A request that would have been part of it was refused. */
+void session_transaction_spoil(struct session_transaction *t, const struct error *why);
 /* The channel ends: so does its transaction. */
 void session_transaction_end(struct channel *ch);
 /* Go on with the COMMITs that were left. */

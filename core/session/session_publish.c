@@ -186,10 +186,10 @@ void session_publish_begin(struct session *s)
 }
 
 /* It is part of a transaction. */
-static void keep(struct session *s, struct msg *m, const struct publish_demand *demand,
-		 struct reply *r)
+static void keep(struct session_transaction *t, struct msg *m,
+		 const struct publish_demand *demand, struct reply *r)
 {
-	struct channel *ch = r->channel;
+	struct session *s = r->channel->session;
 	struct error err;
 	int rc;
 
@@ -199,9 +199,9 @@ static void keep(struct session *s, struct msg *m, const struct publish_demand *
 		rc = error_set(&err, TIDE_EDENIED,
 			       "PUB expect= cannot be part of a transaction");
 	else
-		rc = session_transaction_publish(ch, m, demand->must, r, &err);
+		rc = session_transaction_publish(t, m, demand->must, r, &err);
 	if (rc < 0) {
-		session_transaction_refuse(ch, &err);
+		session_transaction_spoil(t, &err);
 		reply_error(r, &err);
 	}
 	msg_unref(m);
@@ -211,6 +211,8 @@ void session_publish_take(struct session *s, struct msg *m,
 			  const struct publish_demand *demand, struct reply *r)
 {
 	struct service *service = s->service;
+	struct session_transaction *transaction =
+		demand->transaction ? demand->transaction : r->channel->transaction;
 	struct error err;
 	struct decide_spec spec = {
 		.vhost = s->vhost,
@@ -222,8 +224,8 @@ void session_publish_take(struct session *s, struct msg *m,
 	struct published published = { .id = m->id };
 	int rc = TIDE_OK;
 
-	if (r->channel->transaction) {
-		keep(s, m, demand, r);
+	if (transaction) {
+		keep(transaction, m, demand, r);
 		return;
 	}
 	if (s->prepared != m || s->exchange_version != s->broker->route_version)

@@ -66,7 +66,8 @@ static int check_range(const struct channel *ch, const struct tag_range *range,
 static int check_topics(const struct channel *ch, const struct settle_spec *spec,
 			struct error *err)
 {
-	bool is_in_transaction = ch->transaction && spec->how != SETTLE_TOUCH;
+	bool is_in_transaction =
+		(spec->transaction || ch->transaction) && spec->how != SETTLE_TOUCH;
 
 	if (!is_in_transaction && !spec->has_priority)
 		return TIDE_OK;
@@ -250,8 +251,10 @@ int session_settle(struct channel *ch, const struct settle_spec *spec, struct re
 
 	if (!RB_EMPTY(&ch->holder.runs) && check_topics(ch, spec, err) < 0)
 		return err->code;
-	if (ch->transaction && spec->how != SETTLE_TOUCH)
-		return session_transaction_settle(ch, spec, r, err);
+	if ((spec->transaction || ch->transaction) && spec->how != SETTLE_TOUCH)
+		return session_transaction_settle(spec->transaction ? spec->transaction
+								    : ch->transaction,
+						  ch, spec, r, err);
 	/* Checked first: an error changes nothing. */
 	for (size_t i = 0; i < spec->count; i++)
 		if (check_range(ch, &spec->ranges[i], err) < 0)

@@ -1,5 +1,5 @@
-/* BEGIN, COMMIT and ROLLBACK: what a channel publishes and settles in between is kept,
- * and takes place as one. */
+/* BEGIN, COMMIT and ROLLBACK: what is published and settled in between is kept, and takes
+ * place as one. */
 #include <inttypes.h>
 
 #include "base/container.h"
@@ -8,6 +8,9 @@
 #include "broker/transaction.h"
 #include "service_pressure.h"
 #include "session_private.h"
+
+/* Open transactions with names that a session has at most. */
+#define NAMED_MAX 100
 
 enum kept_kind { KEPT_PUBLISH, KEPT_SETTLE };
 
@@ -21,12 +24,20 @@ struct kept_request {
 	size_t tag_count;          /* the next ones of the transaction's tags */
 };
 
-struct channel_transaction {
-	struct session *session;
+/* What is to be settled: it is marked in channel->held. */
+struct kept_tag {
 	struct channel *channel;
+	uint64_t tag;
+};
+
+struct session_transaction {
+	struct session *session;
+	struct channel *channel; /* of its BEGIN */
+	char *name;              /* NULL: it is the channel's */
+	TAILQ_ENTRY(session_transaction) named_link;
 	struct kept_request *requests;
 	size_t count, cap;
-	uint64_t *tags; /* what it settles; each is marked in channel->held */
+	struct kept_tag *tags;
 	size_t tag_count, tag_cap;
 	size_t messages; /* published and settled */
 	size_t bytes;
@@ -34,7 +45,7 @@ struct channel_transaction {
 	struct error failure; /* code 0: none was */
 	unsigned failed;      /* the number of that request */
 	/* Once it is being committed. */
-	TAILQ_ENTRY(channel_transaction) link;
+	TAILQ_ENTRY(session_transaction) link;
 	struct reply *reply;
 	struct transaction *deciding;
 };
@@ -47,15 +58,15 @@ struct committing {
 	struct transaction_result result;
 };
 
-static void unmark(struct channel_transaction *t)
+static void unmark(struct session_transaction *t)
 {
 	for (size_t i = 0; i < t->tag_count; i++)
-		held_mark(&t->channel->held, t->tags[i], false);
+		held_mark(&t->tags[i].channel->held, t->tags[i].tag, false);
 	t->tag_count = 0;
 }
 
 /* Forget what was kept. */
-static void drop_kept(struct channel_transaction *t)
+static void drop_kept(struct session_transaction *t)
 {
 	unmark(t);
 	for (size_t i = 0; i < t->count; i++)
@@ -65,10 +76,11 @@ static void drop_kept(struct channel_transaction *t)
 	t->bytes = 0;
 }
 
-static void destroy(struct channel_transaction *t)
+static void destroy(struct session_transaction *t)
 {
 	drop_kept(t);
 	transaction_destroy(t->deciding);
+	mem_free(t->name);
 	t->session->service->transactions.open--;
 	t->session->transactions--;
 	mem_free(t->requests);
@@ -76,31 +88,58 @@ static void destroy(struct channel_transaction *t)
 	mem_free(t);
 }
 
-int session_transaction_begin(struct channel *ch, struct reply *r, struct error *err)
+struct session_transaction *session_transaction_find(struct session *s, struct slice name)
 {
-	struct session *s = ch->session;
-	struct channel_transaction *t;
+	struct session_transaction *t;
 
-	if (ch->transaction)
+	TAILQ_FOREACH (t, &s->named, named_link)
+		if (slice_is(name, t->name))
+			return t;
+	return NULL;
+}
+
+static int check_begin(struct channel *ch, struct slice name, struct error *err)
+{
+	if (name.len == 0 && ch->transaction)
 		return error_set(err, TIDE_EEXISTS,
 				 "this channel has a transaction already; COMMIT or "
 				 "ROLLBACK ends it");
+	if (name.len > 0 && session_transaction_find(ch->session, name))
+		return error_set(err, TIDE_EEXISTS,
+				 "there is a transaction '%.*s' already",
+				 SLICE_HEAD(name, 64));
+	if (name.len > 0 && ch->session->transactions >= NAMED_MAX)
+		return error_set(err, TIDE_ELIMIT,
+				 "a connection has at most %d open transactions",
+				 NAMED_MAX);
+	return TIDE_OK;
+}
+
+int session_transaction_begin(struct channel *ch, struct slice name, struct reply *r,
+			      struct error *err)
+{
+	struct session *s = ch->session;
+	struct session_transaction *t;
+
+	if (check_begin(ch, name, err) < 0)
+		return err->code;
 	t = mem_zalloc(sizeof(*t));
 	t->session = s;
 	t->channel = ch;
-	ch->transaction = t;
+	if (name.len > 0) {
+		t->name = mem_strndup(name.data, name.len);
+		TAILQ_INSERT_TAIL(&s->named, t, named_link);
+	} else {
+		ch->transaction = t;
+	}
 	s->transactions++;
 	s->service->transactions.open++;
 	reply_ok(r);
 	return TIDE_OK;
 }
 
-void session_transaction_refuse(struct channel *ch, const struct error *why)
+void session_transaction_spoil(struct session_transaction *t, const struct error *why)
 {
-	struct channel_transaction *t = ch->transaction;
-
-	if (!t)
-		return;
 	t->asked++;
 	if (t->failure.code < 0)
 		return;
@@ -109,8 +148,14 @@ void session_transaction_refuse(struct channel *ch, const struct error *why)
 	drop_kept(t);
 }
 
+void session_transaction_refuse(struct channel *ch, const struct error *why)
+{
+	if (ch->transaction)
+		session_transaction_spoil(ch->transaction, why);
+}
+
 /* A request that follows a refused one. */
-static int check_failed(const struct channel_transaction *t, struct error *err)
+static int check_failed(const struct session_transaction *t, struct error *err)
 {
 	if (t->failure.code == TIDE_OK)
 		return TIDE_OK;
@@ -120,7 +165,7 @@ static int check_failed(const struct channel_transaction *t, struct error *err)
 			 t->failed);
 }
 
-static int check_room(const struct channel_transaction *t, size_t messages, size_t bytes,
+static int check_room(const struct session_transaction *t, size_t messages, size_t bytes,
 		      struct error *err)
 {
 	const struct service *service = t->session->service;
@@ -146,7 +191,7 @@ static int check_room(const struct channel_transaction *t, size_t messages, size
 	return TIDE_OK;
 }
 
-static struct kept_request *keep(struct channel_transaction *t, size_t messages,
+static struct kept_request *keep(struct session_transaction *t, size_t messages,
 				 size_t bytes)
 {
 	if (t->count == t->cap) {
@@ -160,10 +205,9 @@ static struct kept_request *keep(struct channel_transaction *t, size_t messages,
 	return &t->requests[t->count++];
 }
 
-int session_transaction_publish(struct channel *ch, struct msg *m, bool is_mandatory,
-				struct reply *r, struct error *err)
+int session_transaction_publish(struct session_transaction *t, struct msg *m,
+				bool is_mandatory, struct reply *r, struct error *err)
 {
-	struct channel_transaction *t = ch->transaction;
 	size_t bytes = sizeof(struct kept_request) + m->bytes;
 	struct kept_request *kept;
 
@@ -192,7 +236,7 @@ static int refuse_tag(const struct channel *ch, uint64_t tag, struct error *err)
 {
 	if (held_is_marked(&ch->held, tag))
 		return error_set(err, TIDE_ELEASE,
-				 "tag %" PRIu64 " is settled by this transaction already",
+				 "tag %" PRIu64 " is settled by a transaction already",
 				 tag);
 	return session_settle_refuse(ch, tag, err);
 }
@@ -215,20 +259,20 @@ static int count_tags(const struct channel *ch, const struct settle_spec *spec,
 	return TIDE_OK;
 }
 
-static void add_tag(struct channel_transaction *t, uint64_t tag)
+static void add_tag(struct session_transaction *t, struct channel *ch, uint64_t tag)
 {
 	if (t->tag_count == t->tag_cap) {
 		t->tag_cap = t->tag_cap ? t->tag_cap * 2 : 8;
 		t->tags = mem_realloc(t->tags, t->tag_cap * sizeof(*t->tags));
 	}
-	t->tags[t->tag_count++] = tag;
-	held_mark(&t->channel->held, tag, true);
+	t->tags[t->tag_count++] = (struct kept_tag){ ch, tag };
+	held_mark(&ch->held, tag, true);
 }
 
-int session_transaction_settle(struct channel *ch, const struct settle_spec *spec,
-			       struct reply *r, struct error *err)
+int session_transaction_settle(struct session_transaction *t, struct channel *ch,
+			       const struct settle_spec *spec, struct reply *r,
+			       struct error *err)
 {
-	struct channel_transaction *t = ch->transaction;
 	struct kept_request *kept;
 	size_t count, bytes;
 
@@ -252,7 +296,7 @@ int session_transaction_settle(struct channel *ch, const struct settle_spec *spe
 
 		/* NULL when an earlier range of this request has named the same. */
 		for (; e; e = next_unmarked(&ch->held, e->tag + 1, range->last)) {
-			add_tag(t, e->tag);
+			add_tag(t, ch, e->tag);
 			kept->tag_count++;
 		}
 	}
@@ -261,23 +305,40 @@ int session_transaction_settle(struct channel *ch, const struct settle_spec *spe
 	return TIDE_OK;
 }
 
-static int refuse_outside(struct error *err)
+/* It is no longer found. NULL: there is none of that name. */
+static struct session_transaction *take(struct channel *ch, struct slice name,
+					struct error *err)
 {
-	return error_set(err, TIDE_ENOTFOUND,
-			 "this channel has no transaction: send BEGIN first");
+	struct session_transaction *t =
+		name.len ? session_transaction_find(ch->session, name) : ch->transaction;
+
+	if (!t && name.len > 0)
+		error_set(err, TIDE_ENOTFOUND, "there is no transaction '%.*s'",
+			  SLICE_HEAD(name, 64));
+	else if (!t)
+		error_set(err, TIDE_ENOTFOUND,
+			  "this channel has no transaction: send BEGIN first");
+	else if (t->name)
+		TAILQ_REMOVE(&ch->session->named, t, named_link);
+	else
+		ch->transaction = NULL;
+	return t;
 }
 
-int session_transaction_rollback(struct channel *ch, struct reply *r, struct error *err)
+int session_transaction_rollback(struct channel *ch, struct slice name, struct reply *r,
+				 struct error *err)
 {
-	if (!ch->transaction)
-		return refuse_outside(err);
+	struct session_transaction *t = take(ch, name, err);
+
+	if (!t)
+		return err->code;
 	ch->session->service->transactions.rolled_back++;
-	session_transaction_end(ch);
+	destroy(t);
 	reply_ok(r);
 	return TIDE_OK;
 }
 
-static void leave(struct channel_transaction *t)
+static void leave(struct session_transaction *t)
 {
 	if (t->session->committing != t)
 		return;
@@ -285,15 +346,44 @@ static void leave(struct channel_transaction *t)
 	TAILQ_REMOVE(&t->session->service->transactions.committing, t, link);
 }
 
+static bool settles_in(const struct session_transaction *t, const struct channel *ch)
+{
+	for (size_t i = 0; i < t->tag_count; i++)
+		if (t->tags[i].channel == ch)
+			return true;
+	return false;
+}
+
+/* Those of the session that were begun on the channel end with it. Others fail if they
+ * settle what it held, which goes back. */
+static void end_named(struct channel *ch)
+{
+	struct session_transaction *t, *next;
+	struct error err;
+
+	for (t = TAILQ_FIRST(&ch->session->named); t; t = next) {
+		next = TAILQ_NEXT(t, named_link);
+		if (t->channel == ch) {
+			TAILQ_REMOVE(&ch->session->named, t, named_link);
+			destroy(t);
+		} else if (settles_in(t, ch)) {
+			error_set(&err, TIDE_ELEASE,
+				  "it settles messages of a channel that has ended");
+			session_transaction_spoil(t, &err);
+		}
+	}
+}
+
 void session_transaction_end(struct channel *ch)
 {
-	struct channel_transaction *t = ch->session->committing;
+	struct session_transaction *t = ch->session->committing;
 	struct error err;
 
 	if (ch->transaction)
 		destroy(ch->transaction);
 	ch->transaction = NULL;
-	if (!t || t->channel != ch)
+	end_named(ch);
+	if (!t || (t->channel != ch && !settles_in(t, ch)))
 		return;
 	leave(t);
 	error_set(&err, TIDE_ENOTFOUND, "the channel was closed");
@@ -320,14 +410,14 @@ static void on_committed(struct waiter *w)
 	mem_free(c);
 }
 
-static int settle_tag(struct channel_transaction *t, const struct kept_request *kept,
-		      uint64_t tag, struct error *err)
+static int settle_tag(struct session_transaction *t, const struct kept_request *kept,
+		      const struct kept_tag *at, struct error *err)
 {
-	struct entry *e = held_from(&t->channel->held, tag);
+	struct entry *e = held_from(&at->channel->held, at->tag);
 	struct retry_fate fate;
 
-	if (!e || e->tag != tag) {
-		session_settle_refuse(t->channel, tag, err);
+	if (!e || e->tag != at->tag) {
+		session_settle_refuse(at->channel, at->tag, err);
 		return error_set(err, err->code, "request %u: %s", kept->number,
 				 err->text);
 	}
@@ -344,19 +434,19 @@ static int settle_tag(struct channel_transaction *t, const struct kept_request *
 	return TIDE_OK;
 }
 
-static int settle_kept(struct channel_transaction *t, struct error *err)
+static int settle_kept(struct session_transaction *t, struct error *err)
 {
-	const uint64_t *tag = t->tags;
+	const struct kept_tag *at = t->tags;
 
 	for (size_t i = 0; i < t->count; i++)
-		for (size_t n = t->requests[i].tag_count; n > 0; n--, tag++)
-			if (settle_tag(t, &t->requests[i], *tag, err) < 0)
+		for (size_t n = t->requests[i].tag_count; n > 0; n--, at++)
+			if (settle_tag(t, &t->requests[i], at, err) < 0)
 				return err->code;
 	return TIDE_OK;
 }
 
 /* Its filters have run. */
-static int commit(struct channel_transaction *t, struct error *err)
+static int commit(struct session_transaction *t, struct error *err)
 {
 	struct committing *c;
 	int rc;
@@ -379,7 +469,7 @@ static int commit(struct channel_transaction *t, struct error *err)
 }
 
 /* Go on with a COMMIT. False: the slice is spent. */
-static bool go_on(struct channel_transaction *t)
+static bool go_on(struct session_transaction *t)
 {
 	struct service *service = t->session->service;
 	struct error err;
@@ -400,7 +490,7 @@ static bool go_on(struct channel_transaction *t)
 	return true;
 }
 
-static void start(struct channel_transaction *t)
+static void start(struct session_transaction *t)
 {
 	t->deciding = transaction_create(t->session->vhost, &t->session->subject);
 	for (size_t i = 0; i < t->count; i++) {
@@ -412,13 +502,13 @@ static void start(struct channel_transaction *t)
 	}
 }
 
-static bool has_publishes(const struct channel_transaction *t)
+static bool has_publishes(const struct session_transaction *t)
 {
 	return t->count > 0 && t->messages > t->tag_count;
 }
 
 /* What it may do can have changed since the requests. */
-static int check_writes(const struct channel_transaction *t, struct error *err)
+static int check_writes(const struct session_transaction *t, struct error *err)
 {
 	struct session *s = t->session;
 
@@ -436,7 +526,7 @@ static int check_writes(const struct channel_transaction *t, struct error *err)
 	return TIDE_OK;
 }
 
-static int check_commit(const struct channel_transaction *t, struct error *err)
+static int check_commit(const struct session_transaction *t, struct error *err)
 {
 	if (t->failure.code < 0)
 		return error_set(err, t->failure.code, NOTHING_APPLIED "request %u: %s",
@@ -447,15 +537,15 @@ static int check_commit(const struct channel_transaction *t, struct error *err)
 	return check_writes(t, err);
 }
 
-int session_transaction_commit(struct channel *ch, struct reply *r, struct error *err)
+int session_transaction_commit(struct channel *ch, struct slice name, struct reply *r,
+			       struct error *err)
 {
-	struct channel_transaction *t = ch->transaction;
+	struct session_transaction *t = take(ch, name, err);
 	struct session *s = ch->session;
 	struct transactions *all = &s->service->transactions;
 
 	if (!t)
-		return refuse_outside(err);
-	ch->transaction = NULL;
+		return err->code;
 	t->reply = r;
 	if (check_commit(t, err) < 0) {
 		all->failed++;
@@ -472,7 +562,7 @@ int session_transaction_commit(struct channel *ch, struct reply *r, struct error
 
 void session_transaction_turn(struct service *service)
 {
-	struct channel_transaction *t;
+	struct session_transaction *t;
 	struct pace *pace = &service->broker->pace;
 
 	/* One after the other: what is decided for a large one takes room. */

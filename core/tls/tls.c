@@ -11,7 +11,7 @@
 #include "base/mem.h"
 
 /* Of what the other side said first, for a sentence. */
-#define FIRST_BYTES 48
+#define FIRST_BYTES 96
 /* What a record adds to its plaintext, at most. */
 #define RECORD_EXTRA 64
 
@@ -155,13 +155,16 @@ bool tls_has_input(const struct tls *t)
 
 /* ---- failures ---- */
 
-/* The first line of what is no TLS, with the rest left out. */
+/* The first line of what is no TLS. Of a client's the first word: a password may follow.
+ */
 static void describe_first(const struct tls *t, struct error *err)
 {
 	char text[FIRST_BYTES + 1];
 	size_t n = 0;
 
-	for (; n < t->first_len && t->first[n] != '\r' && t->first[n] != '\n'; n++)
+	for (; n < t->first_len && t->first[n] != '\r' && t->first[n] != '\n' &&
+	       (t->host || t->first[n] != ' ');
+	     n++)
 		text[n] = t->first[n] >= 0x20 && t->first[n] < 0x7f ? t->first[n] : '.';
 	text[n] = '\0';
 	error_set(err, -EPROTO, "the other side does not speak TLS: it began with '%s'",

@@ -5,7 +5,7 @@
  * or from the source tree, after `make`:
  *
  *     cc -Iinclude examples/c/publish_consume.c build/libtidemq.a \
- *         $(pkg-config --libs libuv) -o publish_consume */
+ *         $(pkg-config --libs libuv openssl) -o publish_consume */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

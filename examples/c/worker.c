@@ -5,7 +5,7 @@
  * or from the source tree, after `make`:
  *
  *     cc -Iinclude examples/c/worker.c build/libtidemq.a \
- *         $(pkg-config --libs libuv) -o worker
+ *         $(pkg-config --libs libuv openssl) -o worker
  *
  * It takes jobs from the queue example.jobs and puts a result of each into
  * example.results. While it runs, kill the broker and start it again: every job has one

@@ -131,6 +131,13 @@ struct tidemq_options {
 	void (*on_state)(struct tidemq_client *c, enum tidemq_state state,
 			 const struct tidemq_error *why, void *ctx);
 	void *on_state_ctx;
+	/* Of tides:// alone: paths of PEM files. They are read by tidemq_connect and
+	 * tidemq_start; with tls_ca again for each new connection. NULL: the
+	 * environment's TIDEMQ_TLS_CA, TIDEMQ_TLS_CERT, TIDEMQ_TLS_KEY, if it has them.
+	 */
+	const char *tls_ca;   /* whom to trust; else those whom the system trusts */
+	const char *tls_cert; /* ours, for a broker that asks; with tls_key */
+	const char *tls_key;  /* not encrypted */
 };
 
 /* A header's name is a text, its value any bytes. */
@@ -213,7 +220,7 @@ struct tidemq_reply {
 
 /* The blocking functions. */
 
-/* Connect to tide://[user:pass@]host[:port]/vhost or
+/* Connect to tide://[user:pass@]host[:port]/vhost, tides://… (the same with TLS) or
  * tide+unix:/path/of/socket[?vhost=name], and exchange HELLO. Of several URLs, with
  * commas between them, the first that answers is taken.
  *

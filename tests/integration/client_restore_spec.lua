@@ -120,7 +120,7 @@ describe('a client that reconnects', function()
     local output, status = shell.run(([[
       flags=$(nm '%s/libtidemq.a' | grep -q __asan_ && echo -fsanitize=address,undefined)
       cc -Wall -Wextra -Werror -Iinclude $flags examples/c/worker.c '%s/libtidemq.a' \
-        $(pkg-config --libs libuv) -o '%s' 2>&1]]):format(build, build, program))
+        $(pkg-config --libs libuv openssl) -o '%s' 2>&1]]):format(build, build, program))
     assert.equal('', output)
     assert.equal(0, status)
     return program

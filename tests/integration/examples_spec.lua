@@ -95,7 +95,7 @@ describe('the examples', function()
     local output, status = run(([[
       flags=$(nm '%s/libtidemq.a' | grep -q __asan_ && echo -fsanitize=address,undefined)
       cc -Wall -Wextra -Werror -Iinclude $flags examples/c/publish_consume.c \
-        '%s/libtidemq.a' $(pkg-config --libs libuv) -o '%s']]):format(build, build, program))
+        '%s/libtidemq.a' $(pkg-config --libs libuv openssl) -o '%s']]):format(build, build, program))
     assert.equal('', output)
     assert.equal(0, status)
     check("'" .. program .. "'", [[

@@ -201,7 +201,7 @@ describe('a transaction', function()
         c:expect_answer('COMMIT', 'OK 0 4')
         c:ok 'BEGIN'
         c:ok 'ACK 5'
-        assert.equal('ERR lease-lost tag 5 is settled by this transaction already', c:request 'ACK 5')
+        assert.equal('ERR lease-lost tag 5 is settled by a transaction already', c:request 'ACK 5')
         assert.matches('^ERR lease%-lost nothing was applied: request 2', c:request 'COMMIT')
         c:expect_answer('ACK 1-5', 'OK 1')
       end)

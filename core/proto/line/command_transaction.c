@@ -4,18 +4,18 @@
 
 COMMAND(transaction_begin)
 {
-	return session_transaction_begin(session_channel(l->base.session, q->channel), r,
-					 q->err);
+	return session_transaction_begin(session_channel(l->base.session, q->channel),
+					 SLICE(""), r, q->err);
 }
 
 COMMAND(transaction_commit)
 {
-	return session_transaction_commit(session_channel(l->base.session, q->channel), r,
-					  q->err);
+	return session_transaction_commit(session_channel(l->base.session, q->channel),
+					  SLICE(""), r, q->err);
 }
 
 COMMAND(transaction_rollback)
 {
 	return session_transaction_rollback(session_channel(l->base.session, q->channel),
-					    r, q->err);
+					    SLICE(""), r, q->err);
 }

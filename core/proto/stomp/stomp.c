@@ -7,6 +7,7 @@
 #include "stomp_send.h"
 #include "stomp_settle.h"
 #include "stomp_subscribe.h"
+#include "stomp_transaction.h"
 
 #define RECEIPT_MAX 1024
 
@@ -43,15 +44,11 @@ static int (*const commands[])(struct stomp *l, struct stomp_frame *f) = {
 	[STOMP_UNSUBSCRIBE] = stomp_subscribe_end,
 	[STOMP_ACK] = stomp_settle,
 	[STOMP_NACK] = stomp_settle,
+	[STOMP_BEGIN] = stomp_transaction_begin,
+	[STOMP_COMMIT] = stomp_transaction_commit,
+	[STOMP_ABORT] = stomp_transaction_abort,
 	[STOMP_DISCONNECT] = stomp_connect_end,
 };
-
-static int run_command(struct stomp *l, struct stomp_frame *f)
-{
-	if (commands[f->verb])
-		return commands[f->verb](l, f);
-	return f->rc = error_set(f->err, TIDE_EDENIED, "transactions are not there yet");
-}
 
 static void lose(struct stomp *l, int code, const char *why)
 {
@@ -70,9 +67,6 @@ static int check_frame(const struct stomp *l, struct stomp_frame *f)
 						   "already"
 						 : "the first frame must be CONNECT or "
 						   "STOMP");
-	if (stomp_frame_header(f, STOMP_H_TRANSACTION).data)
-		return f->rc = error_set(f->err, TIDE_EDENIED,
-					 "transactions are not there yet");
 	if (stomp_frame_header(f, STOMP_H_RECEIPT).len > RECEIPT_MAX)
 		return f->rc = error_set(f->err, TIDE_ETOOLONG,
 					 "a receipt has at most %d bytes", RECEIPT_MAX);
@@ -114,7 +108,7 @@ static void run(struct stomp *l, char *head, size_t len, size_t body_len)
 		rc = check_length(l, &f, &body_len);
 	if (rc == TIDE_OK)
 		rc = f.verb == STOMP_SEND ? stomp_send(l, &f, body_len)
-					  : run_command(l, &f);
+					  : commands[f.verb](l, &f);
 	if (rc < 0 && f.is_told)
 		l->state = STOMP_CLOSED;
 	else if (rc < 0)

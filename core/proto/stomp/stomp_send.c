@@ -5,6 +5,7 @@
 #include "base/duration.h"
 #include "stomp_ensure.h"
 #include "stomp_subscribe.h"
+#include "stomp_transaction.h"
 
 #define REPLY_TO_MAX (2 * 255 + 64)
 
@@ -118,7 +119,7 @@ int stomp_send(struct stomp *l, struct stomp_frame *f, size_t body_len)
 	is_queue = l->last.place == STOMP_QUEUE || l->last.place == STOMP_AMQ_QUEUE;
 	l->demand = (struct publish_demand){ .must = stomp_frame_flag(f, STOMP_H_MUST,
 								      is_queue) };
-	if (f->rc < 0)
+	if (f->rc < 0 || stomp_transaction_find(l, f, &l->demand.transaction) < 0)
 		return f->rc;
 	spec.exchange = l->last.exchange;
 	spec.key = l->last.key;

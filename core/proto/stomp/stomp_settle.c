@@ -1,6 +1,7 @@
 #include "stomp_settle.h"
 
 #include "base/duration.h"
+#include "stomp_transaction.h"
 
 /* "[<id of the message>-]<channel>-<tag>" */
 static bool read_place(struct slice text, uint64_t *channel, uint64_t *tag)
@@ -77,7 +78,7 @@ int stomp_settle(struct stomp *l, struct stomp_frame *f)
 	struct stomp_channel *ch = find_message(l, f, &range.last);
 	struct reply *r;
 
-	if (!ch)
+	if (!ch || stomp_transaction_find(l, f, &spec.transaction) < 0)
 		return f->rc;
 	range.first = ch->is_cumulative ? 1 : range.last;
 	if (f->verb == STOMP_NACK)
@@ -86,7 +87,7 @@ int stomp_settle(struct stomp *l, struct stomp_frame *f)
 		return f->rc;
 	r = stomp_channel_reply(l, ch, f);
 	f->rc = session_settle(stomp_channel_session(l, ch), &spec, r, f->err);
-	if (f->rc == TIDE_ELEASE && !stomp_frame_header(f, STOMP_H_TRANSACTION).data) {
+	if (f->rc == TIDE_ELEASE && !spec.transaction) {
 		/* Told to nobody: see is_overlooked of stomp_reply.c. */
 		f->rc = TIDE_OK;
 		reply_error(r, f->err);

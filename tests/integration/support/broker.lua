@@ -48,6 +48,7 @@ end
 ---@field rules? string|table<string, string> a directory (default: the repository's rules), or files, by their path
 ---  in the directory: a copy of the repository's rules with these on top
 ---@field config? string a configuration file
+---@field certs? Certs for listeners with TLS
 ---@field redis? string[] run on a Redis of the test's own, started with these arguments and ended with the broker
 ---@field stack_kib? integer of the process, which has some MiB without it
 ---@field files? integer descriptors that the process may have open
@@ -56,8 +57,8 @@ end
 ---@field stopped? boolean make everything ready, and start nothing: `run` or `launch` does
 
 local known = {
-  args = true, config = true, env = true, redis = true, listen = true, rules = true, stack_kib = true, files = true,
-  log_pipe = true, may_fail = true, stopped = true,
+  args = true, certs = true, config = true, env = true, redis = true, listen = true, rules = true, stack_kib = true,
+  files = true, log_pipe = true, may_fail = true, stopped = true,
 }
 
 ---@param options BrokerOptions?
@@ -102,6 +103,10 @@ local function command_line(self)
   if self.redis then
     add '--store'
     add(self.redis.url)
+  end
+  local certs = self.options.certs
+  for _, word in ipairs(certs and { '--tls-cert', certs:cert 'server', '--tls-key', certs:key 'server' } or {}) do
+    add(word)
   end
   if self.options.config then
     shell.write_file(self.dir .. '/config.lua', self.options.config)
@@ -195,14 +200,18 @@ end
 
 --- A connection, in the vhost of `enter_vhost` if there is one.
 ---@param n integer? the listener; default: the first
+---@param tls table? as Client.connect has it; default: for a listener with TLS, that of `certs`
 ---@return Client
-function Broker:connect(n)
-  local client = Client.connect(self.addresses[n or 1], function()
+function Broker:connect(n, tls)
+  local address = self.addresses[n or 1]
+  local certs = self.options.certs
+  if certs and address:find '^tls:' then tls = tls or { cafile = certs:cert 'ca' } end
+  local client = Client.connect(address, function()
     local log = self:log()
     local status = self:exit_status()
     return ('-- the broker %s; its log ends:\n%s'):format(
       status and 'ended with status ' .. status or 'runs', log:sub(-2000))
-  end)
+  end, tls)
   if self.vhost then client:document('HELLO vhost=' .. self.vhost) end
   return client
 end
@@ -358,7 +367,8 @@ end
 
 ---@return string for --url and TIDEMQ_URL
 function Broker:url()
-  return 'tide://' .. self.address .. (self.vhost and '/' .. self.vhost or '')
+  local url = self.address:gsub('^tls:', 'tides://'):gsub('^%f[%d%[]', 'tide://')
+  return url .. (self.vhost and '/' .. self.vhost or '')
 end
 
 --- A verb of the command line against this broker; gives its output (both

@@ -5,6 +5,7 @@
 ---
 --- Each wait has a deadline, and each failure says what came instead.
 local socket = require 'socket'
+local ssl = require 'ssl'
 local unix = require 'socket.unix'
 local wait = require 'support.wait'
 
@@ -12,12 +13,23 @@ local wait = require 'support.wait'
 local Client = {}
 Client.__index = Client
 
---- Connect to `HOST:PORT`, `[HOST]:PORT` or `unix:PATH`.
+--- Shake hands; `tls` has what luasec wants in place of the defaults.
+local function secure(sock, tls)
+  local params = { mode = 'client', protocol = 'any', verify = 'peer', options = 'all' }
+  for name, value in pairs(tls) do params[name] = value end
+  local secured = assert(ssl.wrap(sock, params))
+  secured:settimeout(wait.DEFAULT)
+  return secured, secured:dohandshake()
+end
+
+--- Connect to `HOST:PORT`, `[HOST]:PORT`, either after `tls:`, or `unix:PATH`.
 ---@param address string
 ---@param describe? fun(): string what a failure should show besides (a log)
+---@param tls? table { cafile = path } and other parameters of luasec
 ---@return Client
-function Client.connect(address, describe)
+function Client.connect(address, describe, tls)
   local sock, ok, err
+  address = address:gsub('^tls:', '')
   local path = address:match '^unix:(.+)$'
   if path then
     sock = assert(unix())
@@ -30,6 +42,7 @@ function Client.connect(address, describe)
     ok, err = sock:connect(host, tonumber(port))
     sock:setoption('tcp-nodelay', true)
   end
+  if ok and tls then sock, ok, err = secure(sock, tls) end
   if not ok then error(('cannot connect to %s: %s'):format(address, err), 2) end
   sock:settimeout(0)
   return setmetatable({ sock = sock, input = '', describe = describe, is_closed = false }, Client)
@@ -57,7 +70,11 @@ local function fill(self, deadline)
   local data, err, partial = self.sock:receive(65536)
   local got = data or partial or ''
   self.input = self.input .. got
-  if err == 'closed' then self.is_closed = true end
+  -- With TLS there are other words for an end, and for one without a goodbye.
+  if err and err ~= 'timeout' and err ~= 'wantread' and err ~= 'wantwrite' then
+    self.is_closed = true
+    self.end_error = err
+  end
   return #got == 0 and self.is_closed
 end
 
@@ -72,7 +89,7 @@ function Client:send(text)
     from = (last or partial or from - 1) + 1
     if err == 'closed' then
       fail(self, 'the connection was closed while sending')
-    elseif err == 'timeout' then
+    elseif err == 'timeout' or err == 'wantwrite' or err == 'wantread' then
       local readable, writable = socket.select({ self.sock }, { self.sock }, wait.left(deadline))
       if #readable > 0 then fill(self, deadline) end
       if #readable + #writable == 0 then fail(self, 'the broker reads no more after %d bytes', from - 1) end
@@ -246,10 +263,12 @@ end
 
 --- The broker must close the connection, with nothing (more) to read.
 ---@param seconds number?
+---@return string "closed", or with TLS how it ended without a goodbye
 function Client:expect_closed(seconds)
   local line, why = self:read_line(seconds)
   if line then fail(self, 'expected the end of the connection, got %q', line) end
   if why ~= 'closed' then fail(self, 'the connection was not closed in time') end
+  return self.end_error
 end
 
 --- One request, and its one-line answer.

@@ -43,6 +43,8 @@ static void a_host_has_the_default_port_and_vhost(void **state)
 	check("tide://localhost/", "localhost:7310", "/");
 	check("tide://10.0.0.1:99/shop", "10.0.0.1:99", "shop");
 	check("tide://h/%2F", "h:7310", "/");
+	check("tides://h:1/v", "h:1", "v");
+	check("tides://[::1]", "[::1]:7310", "/");
 }
 
 static void an_ipv6_address_stands_in_brackets(void **state)
@@ -94,6 +96,12 @@ static void several_urls_have_commas_between_them(void **state)
 	assert_string_equal(u[2].at.host, "::1");
 	client_url_free(u, count);
 	check("tide://a/,", "a:7310", "/");
+	assert_int_equal(
+		client_url_parse("tides://a:1/v,tide://b,tides://c", &u, &count, NULL),
+		TIDEMQ_OK);
+	assert_int_equal(count, 3);
+	assert_true(u[0].is_tls && !u[1].is_tls && u[2].is_tls);
+	client_url_free(u, count);
 	check_bad("tide://a/,tide://", "no host");
 	check_bad("tide://a/,http://b/", "vhost");
 }
@@ -101,6 +109,7 @@ static void several_urls_have_commas_between_them(void **state)
 static void no_password_is_shown(void **state)
 {
 	check_bad("tidy://u:secret@h/", "'tidy' must begin");
+	check_bad("tides://u:secret@h/a:b", "vhost");
 	check_bad("tide://u:secret@h/a:b", "vhost");
 	check_bad("tide://u:secret/part@h/", "port");
 	check_bad("tide://u:secret@h:x/", "port");
