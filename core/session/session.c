@@ -1,4 +1,5 @@
 #include "service_pressure.h"
+#include "service_users.h"
 #include "session_private.h"
 
 #include <assert.h>
@@ -232,6 +233,16 @@ void session_close_channel(struct channel *ch, struct reply *r)
 uint64_t session_route_version(const struct session *s)
 {
 	return s->broker->route_version;
+}
+
+bool session_is_stranger(const struct session *s)
+{
+	return !s->subject.user && !service_users_is_open(s->service);
+}
+
+bool session_is_logging_in(const struct session *s)
+{
+	return s->logging_in != NULL;
 }
 
 bool session_is_answered(const struct session *s)

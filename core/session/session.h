@@ -128,6 +128,10 @@ TIDE_MUST_USE int session_login_start(struct session *s, const struct session_lo
  * need no login. What is allowed once stays so: a session that may not go on is killed.
  */
 TIDE_MUST_USE int session_login_check(const struct session *s, struct error *err);
+/* It must, and has not. */
+bool session_is_stranger(const struct session *s);
+/* It is being decided whether it is in. */
+bool session_is_logging_in(const struct session *s);
 
 /* The commands. Each finishes `r`, now or later. On an error the caller does:
  * reply_error. */

@@ -167,9 +167,7 @@ int session_login_start(struct session *s, const struct session_login *l, struct
 
 int session_login_check(const struct session *s, struct error *err)
 {
-	return s->subject.user || service_users_is_open(s->service)
-		       ? TIDE_OK
-		       : refuse_stranger(err);
+	return session_is_stranger(s) ? refuse_stranger(err) : TIDE_OK;
 }
 
 void session_login_cancel(struct session *s)
