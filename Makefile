@@ -287,7 +287,7 @@ install: all
 	install -D -m 644 packaging/completion.bash $(SHARE)/bash-completion/completions/tidemq
 	install -d $(DOC)
 	install -m 644 README.md CHANGELOG.md LICENSE docs/*.md docs/*.svg $(DOC)
-	find examples -type f | while read -r f; do \
+	find examples -type f ! -path '*/__pycache__/*' | while read -r f; do \
 		install -D -m "$$([ -x "$$f" ] && echo 755 || echo 644)" "$$f" "$(DOC)/$$f"; done
 
 # The rules that an operator edits stay.
@@ -313,7 +313,7 @@ help:
 #: make soak           everything at once for TIME=60s; draws memory and latency to OUT=build/soak.svg
 #: make asan           the tests under AddressSanitizer and UBSan
 #: make fuzz           fuzz every parser, SECONDS=20 each; FUZZ=fuzz_line names one
-#: make lint           floors, luacheck, shellcheck, format, file lengths
+#: make lint           floors, luacheck, shellcheck, mypy, format, file lengths
 #: make format         clang-format every C file; format-check only looks
 #: make bench          throughput and latency of this build; a table in build/bench.md
 #: make bench-rules    what a decision costs, with and without Lua; fails above a limit

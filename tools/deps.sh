@@ -16,7 +16,7 @@ packages_of() {
 		echo libcmocka-dev lua5.4 lua-busted lua-socket lua-sec lua-check redis-tools netcat-openbsd python3
 		;;
 	lint)
-		echo lua5.4 lua-check clang-format shellcheck
+		echo lua5.4 lua-check clang-format shellcheck mypy pycodestyle
 		;;
 	fuzz)
 		echo clang libclang-rt-dev

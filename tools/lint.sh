@@ -61,6 +61,15 @@ lengths() {
 
 lua_files() { existing lua rules tests examples tools .luacheckrc .busted | xargs luacheck --quiet --no-color; }
 
+# The types and the style of the Python client; its tests have no types.
+python() {
+	local cache=${B:-build}/mypy
+	mkdir -p "$cache"
+	mypy --config-file examples/python/pyproject.toml --cache-dir "$cache" --no-error-summary \
+		examples/python/tidemq examples/python/worker.py examples/python/jobs_asyncio.py &&
+		pycodestyle --max-line-length=100 examples/python tests/python
+}
+
 shell() { scripts | xargs -r shellcheck -x; }
 
 check "floors, calls, names (tools/lint_floors.lua)" floors
@@ -69,4 +78,7 @@ check "clang-format" format
 check "file lengths" lengths
 check "luacheck" lua_files
 if command -v shellcheck >/dev/null; then check "shellcheck" shell; fi
+if command -v mypy >/dev/null && command -v pycodestyle >/dev/null; then
+	check "mypy, pycodestyle" python
+fi
 exit $status

@@ -13,8 +13,8 @@ struct user_change {
 	bool is_begun;
 };
 
-void user_changes_init(struct user_changes *cs, struct users *users,
-		       struct password_work *work)
+void user_change_init(struct user_changes *cs, struct users *users,
+		      struct password_work *work)
 {
 	*cs = (struct user_changes){ .users = users, .work = work };
 	STAILQ_INIT(&cs->list);
@@ -289,7 +289,7 @@ void user_change_start(struct user_changes *cs, const struct user_change_spec *s
 	run(cs);
 }
 
-void user_changes_deinit(struct user_changes *cs)
+void user_change_deinit(struct user_changes *cs)
 {
 	struct user_change *c;
 

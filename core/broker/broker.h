@@ -67,17 +67,16 @@ struct broker_config {
 	const char *rules_candidates; /* candidate rules lie below it; NULL: where the
 				       * rules directory is */
 	const char *secrets_dir;      /* files that scripts may read; NULL: none */
-	bool has_stand_in_secrets; /* nobody logs in: a secret that is not there is made
-				      up */
-	int64_t dedupe_window_ms;  /* of queues that do not say otherwise */
-	size_t dedupe_max_bytes;   /* of all publish ids that are remembered */
+	bool is_model; /* of `tidemq check`: nobody logs in, and secrets are made up */
+	int64_t dedupe_window_ms;          /* of queues that do not say otherwise */
+	size_t dedupe_max_bytes;           /* of all publish ids that are remembered */
 	unsigned transaction_messages_max; /* published and settled by one transaction */
 	size_t transaction_bytes_max;      /* that one keeps until its end */
 	size_t transactions_bytes_max;     /* that all of them keep */
 	struct user_limits address_limits; /* of each address; 0: none */
-	bool must_log_in; /* others reach the broker: who has no login may do nothing,
-			   * also while there are no users */
-	bool replay_payloads;              /* the recent publishes are kept with them */
+	bool must_log_in;     /* others reach the broker: who has no login may do nothing,
+			       * also while there are no users */
+	bool replay_payloads; /* the recent publishes are kept with them */
 };
 
 void broker_config_init(struct broker_config *c);

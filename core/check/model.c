@@ -68,7 +68,7 @@ int model_open(struct model *m, const char *rules_dir, const char *lua_dir,
 	config.rules_dir = rules_dir;
 	config.lua_dir = lua_dir;
 	config.rules_watch = false;
-	config.has_stand_in_secrets = true;
+	config.is_model = true;
 	uv_loop_init(&m->loop);
 	rc = service_create(&m->service, &m->loop, &config, &hooks, err);
 	while (rc == TIDE_OK && !m->is_started)

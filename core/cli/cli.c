@@ -11,8 +11,6 @@
 #include "client/client_url.h"
 #include "client/encode.h"
 
-#define HEARTBEAT_MS 30000
-
 int cli_usage_error(const struct cli *cli, const char *format, ...)
 {
 	va_list args;
@@ -141,9 +139,8 @@ int cli_connect(struct cli *cli, const struct tidemq_options *options)
 	if (cli_is_given(cli, "reconnect")) {
 		named.reconnect = true;
 		named.on_state = on_state;
-		/* The broker may be away for long; a dead one is noticed all the same. */
+		/* The broker may be away for long. */
 		named.request_timeout_ms = -1;
-		named.heartbeat_ms = HEARTBEAT_MS;
 	}
 	cli_begin_wait();
 	cli->client = tidemq_connect(cli->url, &named, &err);

@@ -46,11 +46,26 @@ static void add_shadow(struct cli *cli)
 		cli_add_value(cli, SLICE("share"), share);
 }
 
+static bool is_simulated_retry(const struct cli *cli)
+{
+	return strcmp(cli->words[1], "login") != 0 &&
+	       strcmp(cli->words[1], "access") != 0;
+}
+
 static void add_simulate(struct cli *cli)
 {
-	if (strcmp(cli->words[1], "retry") != 0)
-		cli->status = cli_usage_error(cli, "usage: tidemq rules simulate retry "
-						   "NAME [OPTION=VALUE]...");
+	if (!is_simulated_retry(cli)) {
+		cli_add_word(cli, cli->words[1]);
+		for (int i = 2; i < cli->word_count; i++)
+			cli_add_option(cli, cli->words[i]);
+		return;
+	}
+	if (strcmp(cli->words[1], "retry") != 0 || cli->word_count < 3) {
+		cli->status = cli_usage_error(
+			cli, "usage: tidemq rules simulate retry NAME [OPTION=VALUE]... "
+			     "| login|access OPTION=VALUE...");
+		return;
+	}
 	cli_add_word(cli, "retry");
 	cli_add_word(cli, cli->words[2]);
 	buf_printf(&cli->request, " failures=%" PRIu64 " reason=%s",
@@ -182,8 +197,14 @@ static int print_simulation_take(struct cli *cli, json_t *document)
 		.columns = "attempt at_ms:duration delay_ms:duration happens error?",
 		.array = "attempts",
 	};
-	const char *end = explain_end(document);
-	int status = cli_table_print_take(document, &view);
+	static const struct cli_table_view decision_view = { .units = "" };
+	const char *end;
+	int status;
+
+	if (!is_simulated_retry(cli))
+		return cli_table_print_take(document, &decision_view);
+	end = explain_end(document);
+	status = cli_table_print_take(document, &view);
 
 	if (status == CLI_DONE && end)
 		puts(end);
@@ -406,7 +427,7 @@ static const struct word words[] = {
 	{ "rollback", 1, .view = &status_view },
 	{ "top", .run = run_top },
 	{ "show", 1, 1, .run = run_show },
-	{ "simulate", 79, 2, .add = add_simulate, .print_take = print_simulation_take },
+	{ "simulate", 79, 1, .add = add_simulate, .print_take = print_simulation_take },
 	{ "shadow", 1, 1, .add = add_shadow, .print_take = print_shadow_take },
 	{ "recent", 1, .view = &recent_view },
 	{ "replay", 1, 1, .add = add_dir, .print_take = print_replay_take },
@@ -468,7 +489,8 @@ const struct cli_verb cli_rules_verbs[] = {
 	  .usage = "[options] reload | status | top | show NAME | log | rollback [HASH] "
 		   "|\n"
 		   "       shadow DIR|status|promote|drop | recent [N] | replay DIR |\n"
-		   "       simulate retry NAME [OPTION=VALUE]...",
+		   "       simulate retry NAME [OPTION=VALUE]... |\n"
+		   "       simulate login|access OPTION=VALUE...",
 	  .details =
 		  "reload     load the rules directory\n"
 		  "status     the active rules and the figures of their scripts\n"
@@ -493,7 +515,14 @@ const struct cli_verb cli_rules_verbs[] = {
 		  "           as a queue has them:\n"
 		  "\n"
 		  "  tidemq rules simulate retry exponential base=500ms cap=1m "
-		  "delivery-limit=0",
+		  "delivery-limit=0\n"
+		  "\n"
+		  "           Or show who decides about a login or a permission, and "
+		  "why:\n"
+		  "\n"
+		  "  tidemq rules simulate login user=bob vhost=shop\n"
+		  "  tidemq rules simulate access user=bob action=write kind=queue "
+		  "name=jobs",
 	  .options = rules_options,
 	  .words_min = 1,
 	  .words_max = 80,

@@ -12,6 +12,7 @@
  * off, so that the clients of a broker that starts do not all come at once. */
 #define PAUSE_MIN_MS 100
 #define PAUSE_MAX_MS 5000
+#define ATTEMPT_MIN_MS 100
 /* A connection that lasted as long was a good one: the pauses begin anew. */
 #define LASTING_MS 10000
 /* Of half a heartbeat each, without a byte from the broker. It promises one in two. */
@@ -72,8 +73,7 @@ static void on_connect_timeout(uv_timer_t *timer)
 	char address[URL_ADDRESS_MAX];
 
 	url_address(&c->urls[c->url_index].at, address);
-	client_fail(&c->loss, TIDEMQ_ETIMEDOUT, "no answer from %s within %" PRId64 " ms",
-		    address, c->options.connect_timeout_ms);
+	client_fail(&c->loss, TIDEMQ_ETIMEDOUT, "no answer from %s in time", address);
 	client_connect_lose(c);
 }
 
@@ -99,6 +99,19 @@ static void refresh_tls(struct tidemq_client *c)
 	(void)kept;
 }
 
+/* How long this attempt may take. */
+static uint64_t attempt_ms(const struct tidemq_client *c)
+{
+	int64_t most = c->options.connect_timeout_ms, left;
+
+	if (!c->was_up || c->options.reconnect_for_ms <= 0)
+		return (uint64_t)most;
+	left = c->options.reconnect_for_ms - (int64_t)(uv_now(c->loop) - c->lost_at_ms);
+	if (left < ATTEMPT_MIN_MS)
+		left = ATTEMPT_MIN_MS;
+	return (uint64_t)(left < most ? left : most);
+}
+
 void client_connect_start(struct tidemq_client *c)
 {
 	const struct client_url *url = &c->urls[c->url_index];
@@ -115,8 +128,7 @@ void client_connect_start(struct tidemq_client *c)
 	decoder_deinit(&c->decoder);
 	decoder_init(&c->decoder, c->options.payload_max_bytes);
 	c->farewell.status = TIDEMQ_OK;
-	uv_timer_start(&c->timer, on_connect_timeout,
-		       (uint64_t)c->options.connect_timeout_ms, 0);
+	uv_timer_start(&c->timer, on_connect_timeout, attempt_ms(c), 0);
 	c->links++;
 	c->link = client_link_open(c->loop, url, url->is_tls ? c->tls : NULL, &owner);
 }

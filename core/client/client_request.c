@@ -118,22 +118,37 @@ static struct slice sent_line(const struct pending *p)
 	return line;
 }
 
-/* A request of which `len` bytes, the last of `out`, are to be kept. */
-static void expect_reply(struct tidemq_client *c, struct client_channel *channel,
-			 const struct pending *like, size_t len)
+static void expect_reply_take(struct tidemq_client *c, struct client_channel *channel,
+			      struct pending *p)
 {
-	struct pending *p = mem_alloc(sizeof(*p) + len);
-
-	*p = *like;
-	p->len = len;
-	if (len > 0)
-		memcpy(p->bytes, c->out.data + c->out.end - len, len);
 	if (is_kept(p->traits))
-		c->kept_bytes += len;
+		c->kept_bytes += p->len;
 	TAILQ_INSERT_TAIL(c->state == CLIENT_UP || p->is_own ? &channel->pending
 							     : &channel->kept,
 			  p, link);
 	c->in_flight++;
+}
+
+static struct pending *create_pending(tidemq_reply_fn on_reply, void *ctx)
+{
+	struct pending *p = mem_zalloc(sizeof(*p));
+
+	p->on_reply = on_reply;
+	p->ctx = ctx;
+	return p;
+}
+
+/* The same, with the bytes of a request, the last `len` of `out`. */
+static struct pending *try_create_pending(const struct tidemq_client *c, size_t len,
+					  tidemq_reply_fn on_reply, void *ctx)
+{
+	struct pending *p = mem_try_alloc(sizeof(*p) + len);
+
+	if (!p)
+		return NULL;
+	*p = (struct pending){ .on_reply = on_reply, .ctx = ctx, .len = len };
+	memcpy(p->bytes, c->out.data + c->out.end - len, len);
+	return p;
 }
 
 static void remove_pending(struct tidemq_client *c, struct pending_list *from,
@@ -235,11 +250,12 @@ bool client_request_has_room(const struct tidemq_client *c)
 void client_request_send_own(struct tidemq_client *c, unsigned channel, struct buf *line,
 			     tidemq_reply_fn on_reply, void *ctx)
 {
-	const struct pending like = { .on_reply = on_reply, .ctx = ctx, .is_own = true };
+	struct pending *p = create_pending(on_reply, ctx);
 
+	p->is_own = true;
 	buf_append_slice(&c->out, buf_slice(line));
 	buf_append_text(&c->out, "\r\n");
-	expect_reply(c, get_channel(c, channel), &like, 0);
+	expect_reply_take(c, get_channel(c, channel), p);
 	flush_soon(c);
 }
 
@@ -373,11 +389,12 @@ static int encode_repeatable(struct tidemq_client *c, struct client_channel *cha
 
 /* tidemq_send with the option `reconnect`. */
 static int send_repeatable(struct tidemq_client *c, const struct encode_line *line,
-			   struct slice payload, struct pending *like)
+			   struct slice payload, tidemq_reply_fn on_reply, void *ctx)
 {
 	struct client_channel *channel = get_channel(c, line->channel);
 	unsigned traits = find_traits(line->verb);
 	size_t before = buf_len(&c->out), len;
+	struct pending *p;
 	int rc;
 
 	if (channel->in_transaction && traits & (PUBLISHING | SETTLING))
@@ -389,36 +406,45 @@ static int send_repeatable(struct tidemq_client *c, const struct encode_line *li
 		rc = encode_repeatable(c, channel, line, payload, traits);
 	if (rc != TIDEMQ_OK)
 		return rc;
+	len = buf_len(&c->out) - before;
+	p = try_create_pending(c, is_kept(traits) || traits & NOTED ? len : 0, on_reply,
+			       ctx);
+	/* Without a connection the next one gets it from what is kept. */
+	if (!p || c->state != CLIENT_UP)
+		c->out.end -= len;
+	if (!p)
+		return client_fail(&c->error, TIDEMQ_ENOMEM,
+				   "no memory to keep a request of %zu bytes", len);
+	p->traits = traits;
+	expect_reply_take(c, channel, p);
 	follow_transaction(channel, traits);
 	c->is_quitting |= (traits & QUITTING) != 0;
-	like->traits = traits;
-	len = buf_len(&c->out) - before;
-	expect_reply(c, channel, like, is_kept(traits) || traits & NOTED ? len : 0);
-	/* The next connection gets it from what was kept. */
-	if (c->state != CLIENT_UP)
-		c->out.end -= len;
 	return TIDEMQ_OK;
+}
+
+static int send_once(struct tidemq_client *c, const struct encode_line *line,
+		     struct slice payload, tidemq_reply_fn on_reply, void *ctx)
+{
+	int rc = client_request_check(c, false);
+
+	if (rc == TIDEMQ_OK)
+		rc = encode_request(&c->out, line, NULL, payload, &c->error);
+	if (rc == TIDEMQ_OK)
+		expect_reply_take(c, get_channel(c, line->channel),
+				  create_pending(on_reply, ctx));
+	return rc;
 }
 
 int tidemq_send(struct tidemq_client *c, const char *text, const void *payload,
 		size_t payload_len, tidemq_reply_fn on_reply, void *ctx)
 {
 	const struct slice body = { payload, payload_len };
-	struct pending like = { .on_reply = on_reply, .ctx = ctx };
 	struct encode_line line;
 	int rc = encode_inspect(slice_from(text), &line, &c->error);
 
-	if (rc != TIDEMQ_OK)
-		return rc;
-	if (c->options.reconnect) {
-		rc = send_repeatable(c, &line, body, &like);
-	} else {
-		rc = client_request_check(c, false);
-		if (rc == TIDEMQ_OK)
-			rc = encode_request(&c->out, &line, NULL, body, &c->error);
-		if (rc == TIDEMQ_OK)
-			expect_reply(c, get_channel(c, line.channel), &like, 0);
-	}
+	if (rc == TIDEMQ_OK)
+		rc = c->options.reconnect ? send_repeatable(c, &line, body, on_reply, ctx)
+					  : send_once(c, &line, body, on_reply, ctx);
 	if (rc == TIDEMQ_OK)
 		flush_soon(c);
 	return rc;

@@ -254,6 +254,8 @@ static bool is_lost(const struct client_restore *r, const struct restore_record 
 		return true;
 	if (record->kind != RECORD_BIND && record->kind != RECORD_SUB)
 		return false;
+	if (has_word(record->options, "dest=exchange"))
+		return false;
 	TAILQ_FOREACH (other, &r->records, link)
 		if (other->is_exclusive &&
 		    slice_is_equal(other->words[1], record->words[0]))

@@ -65,7 +65,7 @@ int service_rules_load(struct service *s, struct bundle *files,
 		.shared_entries_max = c->shared_entries_max,
 		.shared_bytes_max = c->shared_bytes_max,
 		.secrets_dir = c->secrets_dir,
-		.has_stand_in_secrets = c->has_stand_in_secrets,
+		.has_stand_in_secrets = c->is_model,
 		.files = files,
 		.refusal = refusal,
 	};

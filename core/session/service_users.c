@@ -15,7 +15,7 @@ void service_users_init(struct service *s)
 	users->ctx = s;
 	password_work_init(&s->password_work, s->loop);
 	login_init(&s->login, users, &s->password_work);
-	user_changes_init(&s->user_changes, users, &s->password_work);
+	user_change_init(&s->user_changes, users, &s->password_work);
 	allowance_init(&s->allowances);
 	s->was_open = true;
 }
@@ -28,7 +28,7 @@ void service_users_close(struct service *s, void (*on_closed)(void *ctx))
 
 void service_users_deinit(struct service *s)
 {
-	user_changes_deinit(&s->user_changes);
+	user_change_deinit(&s->user_changes);
 	login_deinit(&s->login);
 	allowance_deinit(&s->allowances);
 }
@@ -54,8 +54,9 @@ static void end_strangers(struct service *s)
 	for (session = TAILQ_FIRST(&s->sessions); session; session = next) {
 		next = TAILQ_NEXT(session, link);
 		if (!session->subject.user && !session->is_founder)
-			session->ops->on_kill(session->ctx,
-					      "denied from now on everybody has to log in");
+			session->ops->on_kill(
+				session->ctx,
+				"denied from now on everybody has to log in");
 	}
 }
 

@@ -430,6 +430,24 @@ struct retry_spec {
 };
 TIDE_MUST_USE int session_rules_simulate(struct session *s, const struct retry_spec *spec,
 					 struct reply *r, struct error *err);
+/* What would be said to somebody who logs in, or wants to do something. Slices without
+ * data: not given. Nothing is done, and no password of the table is verified. */
+struct simulate_login {
+	struct slice user, password, vhost, name, address, certificate, protocol;
+	bool is_tls, is_local;
+};
+TIDE_MUST_USE int session_simulate_login(struct session *s,
+					 const struct simulate_login *what,
+					 struct reply *r, struct error *err);
+enum simulate_action { SIMULATE_CONFIGURE, SIMULATE_WRITE, SIMULATE_READ };
+struct simulate_access {
+	struct slice user, vhost, address, name;
+	enum simulate_action action;
+	const char *kind; /* "exchange", "queue", "topic", "lock" */
+};
+TIDE_MUST_USE int session_simulate_access(struct session *s,
+					  const struct simulate_access *what,
+					  struct reply *r, struct error *err);
 TIDE_MUST_USE int session_rules_log(struct session *s, struct reply *r,
 				    struct error *err);
 /* @param share  of the publishes; 0 = the default */

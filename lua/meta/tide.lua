@@ -305,7 +305,7 @@ function broker.queue(name) end
 ---@field is_local boolean
 ---@field is_tls boolean
 ---@field certificate string?  common name of the verified client certificate
----@field protocol "tidemq"|"stomp"
+---@field protocol "line"|"stomp"
 
 ---A user that a script makes for one login. Patterns are POSIX extended regular expressions for
 ---the vhost of the login; one that is left out matches nothing.
@@ -319,7 +319,7 @@ function broker.queue(name) end
 
 ---Who wants to do something. Read-only; expires after the call.
 ---@class tide.User
----@field name string
+---@field name string?  nil while nobody has to log in
 ---@field vhost string
 ---@field address string?
 ---@field is_admin boolean

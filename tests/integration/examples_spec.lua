@@ -63,18 +63,32 @@ describe('the examples', function()
     ]])
   end)
 
-  it('the client in Python', function()
-    check('python3 -B examples/python/tidemq_example.py', [[
-      connected to tidemq protocol 1
-      published to 1 queue
-      published to 1 queue
-      published to 1 queue
-      got 'job 1', note 'number 1', attempt 1
-      got 'job 2', note 'number 2', attempt 1
-      got 'job 3', note 'number 3', attempt 1
-      got 'job 2', note 'number 2', attempt 2
-      refused: not-found
-    ]])
+  it('the worker in Python', function()
+    local c = broker:connect()
+    c:ok 'DECLARE queue example.python retry=exponential retry.base=100ms'
+    for n = 1, 3 do c:ok(('PUB - example.python h:note=number%%20%d'):format(n), 'job ' .. n) end
+    c:close()
+    local output, status = shell.run(
+      ('timeout 60 python3 -B examples/python/worker.py %s 3 2>/dev/null'):format(broker:url()))
+    assert.equal(lines [[
+      done: job 1, note 'number 1', attempt 1
+      failed: the first attempt at job 2 fails
+      done: job 3, note 'number 3', attempt 1
+      done: job 2, note 'number 2', attempt 2
+    ]], output)
+    assert.equal(0, status)
+    broker:cli('delete', 'queue', 'example.python')
+  end)
+
+  it('the jobs in Python with asyncio', function()
+    local output, status = run('timeout 60 python3 -B examples/python/jobs_asyncio.py ' .. broker:url())
+    assert.equal(lines [[
+      confirmed: 10
+      done: number 0, number 1, number 2, number 3, number 4, number 5, number 6, number 7, number 8, number 9
+      refused: unroutable
+      left: 0
+    ]], output)
+    assert.equal(0, status)
   end)
 
   it('the client in Lua', function()

@@ -243,10 +243,15 @@ describe("a script of auth/", function()
       local key <const> = tide.secret "jwt"
       return { authenticate = function() return { name = tide.base64.encode(key) } end }]]
 
+    local dirs = {}
+    after_each(function()
+      for _, dir in ipairs(dirs) do support.remove_dir(dir) end
+      dirs = {}
+    end)
+
     local function secret_dir(files)
-      local dir = support.make_dir(files)
-      finally(function() support.remove_dir(dir) end)
-      return dir
+      dirs[#dirs + 1] = support.make_dir(files)
+      return dirs[#dirs]
     end
 
     local function given(options)

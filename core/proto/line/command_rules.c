@@ -113,7 +113,8 @@ static int read_words(struct simulate_words *in, struct request *q)
 	if (q->word_count < 3 || !slice_is(q->words[1], "retry") ||
 	    !slice_is_name(q->words[2]))
 		return error_set(q->err, TIDE_ESYNTAX,
-				 "usage: RULES simulate retry <name> [options]");
+				 "usage: RULES simulate retry <name> [options], or "
+				 "login or access [options]");
 	in->spec.name = q->words[2];
 	in->spec.failures_max =
 		(unsigned)request_uint(q, "failures", failures, FAILURES_DEFAULT);
@@ -123,9 +124,94 @@ static int read_words(struct simulate_words *in, struct request *q)
 	return q->rc;
 }
 
+/* Refuse an option that is not among these words. */
+static int check_options(const struct request *q, const char *names)
+{
+	unsigned index;
+
+	for (unsigned i = 0; i < q->option_count; i++)
+		if (!request_find(names, q->options[i].name, &index))
+			return error_set(q->err, TIDE_ESYNTAX,
+					 "RULES simulate %.*s has no option '%.*s'; it "
+					 "has %s",
+					 SLICE_HEAD(q->words[1], 20),
+					 SLICE_HEAD(q->options[i].name, 40), names);
+	return TIDE_OK;
+}
+
+/* A name, which must be given. */
+static struct slice read_name(struct request *q, const char *option)
+{
+	struct slice name = request_option(q, option);
+
+	request_check_name(q, name, option);
+	return name;
+}
+
+static struct slice read_vhost(struct request *q)
+{
+	struct slice vhost = request_option(q, "vhost");
+
+	if (vhost.data)
+		request_check_name(q, vhost, "vhost");
+	return vhost;
+}
+
+/* RULES simulate login [user=] [pass=] [vhost=] … */
+static int simulate_login(struct line *l, struct request *q, struct reply *r)
+{
+	struct simulate_login what = {
+		.user = request_option(q, "user"),
+		.password = request_option(q, "pass"),
+		.vhost = read_vhost(q),
+		.name = request_option(q, "name"),
+		.address = request_option(q, "address"),
+		.certificate = request_option(q, "certificate"),
+		.is_tls = request_choice(q, "tls", "no or yes") == 1,
+		.is_local = request_choice(q, "local", "no or yes") == 1,
+	};
+	static const char *const protocols[] = { "line", "stomp" };
+
+	what.protocol =
+		slice_from(protocols[request_choice(q, "protocol", "line or stomp")]);
+	if (q->rc == TIDE_OK)
+		q->rc = check_options(
+			q, "user, pass, vhost, name, address, certificate, protocol, "
+			   "tls or local");
+	if (q->rc == TIDE_OK)
+		q->rc = session_simulate_login(l->base.session, &what, r, q->err);
+	return q->rc;
+}
+
+/* RULES simulate access user= action= kind= name= [vhost=] [address=] */
+static int simulate_access(struct line *l, struct request *q, struct reply *r)
+{
+	static const char *const kinds[] = { "exchange", "queue", "topic", "lock" };
+	struct simulate_access what = {
+		.user = read_name(q, "user"),
+		.vhost = read_vhost(q),
+		.address = request_option(q, "address"),
+		.name = read_name(q, "name"),
+	};
+
+	what.action = (enum simulate_action)request_choice(q, "action",
+							   "configure, write or read");
+	what.kind = kinds[request_choice(q, "kind", "exchange, queue, topic or lock")];
+	if (q->rc == TIDE_OK &&
+	    !(request_option(q, "action").data && request_option(q, "kind").data))
+		q->rc = error_set(q->err, TIDE_ESYNTAX,
+				  "RULES simulate access needs user=, action=, kind= and "
+				  "name=");
+	if (q->rc == TIDE_OK)
+		q->rc = check_options(q, "user, action, kind, name, vhost or address");
+	if (q->rc == TIDE_OK)
+		q->rc = session_simulate_access(l->base.session, &what, r, q->err);
+	return q->rc;
+}
+
 /* RULES simulate retry <name> [failures=] [reason=] [delivery-limit=] [ack-timeout=]
  * [options of the script] */
-RULES_WORD(simulate)
+static int simulate_retry(struct line *l, struct request *q, struct reply *r)
 {
 	struct simulate_words in = { .spec = { .options = &in.options,
 					       .queue_options = &in.queue_options } };
@@ -136,6 +222,17 @@ RULES_WORD(simulate)
 	args_deinit(&in.options);
 	args_deinit(&in.queue_options);
 	return rc;
+}
+
+RULES_WORD(simulate)
+{
+	bool is_short = q->word_count == 2;
+
+	if (is_short && slice_is(q->words[1], "login"))
+		return simulate_login(l, q, r);
+	if (is_short && slice_is(q->words[1], "access"))
+		return simulate_access(l, q, r);
+	return simulate_retry(l, q, r);
 }
 
 static const struct rules_word words[] = {

@@ -91,7 +91,7 @@ int spec_auth_authenticate(lua_State *L, struct engine *e,
 		.name = word(L, 2, "name", NULL),
 		.address = word(L, 2, "address", "127.0.0.1"),
 		.certificate = word(L, 2, "certificate", NULL),
-		.protocol = word(L, 2, "protocol", "tidemq").data,
+		.protocol = word(L, 2, "protocol", "line").data,
 		.is_tls = flag(L, 2, "is_tls"),
 		.is_local = flag(L, 2, "is_local"),
 		.context = context,
@@ -117,7 +117,7 @@ int spec_auth_authorize(lua_State *L, struct engine *e, struct decision_context 
 	lua_settop(L, 4);
 	lua_getfield(L, 4, "kind");
 	const struct auth_question question = {
-		.user = word(L, 2, "name", ""),
+		.user = word(L, 2, "name", NULL),
 		.vhost = word(L, 2, "vhost", "/"),
 		.address = word(L, 2, "address", "127.0.0.1"),
 		.tags = (flag(L, 2, "is_admin") ? AUTH_ADMIN : 0u) |

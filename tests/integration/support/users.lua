@@ -13,7 +13,7 @@ local function encode(text)
 end
 
 --- The text of a user in Redis, with the password above.
----@param spec {tags?: string[], vhosts?: table<string, {configure?: string, write?: string, read?: string}>, limits?: table}
+---@param spec table tags: a list; vhosts: the patterns by vhost; limits: by name
 ---@return string
 function M.text(spec)
   local vhosts = setmetatable({}, { __jsontype = 'object' })

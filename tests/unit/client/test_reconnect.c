@@ -2,6 +2,7 @@
 #include <uv.h>
 
 #include "check.h"
+#include "failing_mem.h"
 #include "fake_broker.h"
 #include "tidemq/client.h"
 
@@ -425,6 +426,22 @@ static void the_first_broker_that_answers_is_taken(void **state)
 	END("connected; ");
 }
 
+static void what_cannot_be_kept_is_not_sent(void **state)
+{
+	START(FAKE_HELLO, "~PUB - q id=* 1", "<a", ">OK " ID " 1\r\n");
+	unsigned failures = 0;
+	int rc;
+	do {
+		mem_fail_at = failures + 1;
+		rc = tidemq_send(c, "PUB - q", "a", 1, NULL, NULL);
+	} while (rc == TIDEMQ_ENOMEM && ++failures < 10);
+	mem_fail_at = 0;
+	assert_int_equal(rc, TIDEMQ_OK);
+	assert_in_range(failures, 1, 2);
+	assert_int_equal(tidemq_flush(c), TIDEMQ_OK);
+	END("connected; ");
+}
+
 /* ---- asynchronous ---- */
 
 static void on_reply(struct tidemq_client *c, const struct tidemq_reply *reply, void *ctx)
@@ -580,6 +597,7 @@ int main(void)
 		cmocka_unit_test(a_client_gives_up_in_time),
 		cmocka_unit_test(a_late_reply_costs_the_connection_and_nothing_else),
 		cmocka_unit_test(the_first_broker_that_answers_is_taken),
+		cmocka_unit_test(what_cannot_be_kept_is_not_sent),
 		cmocka_unit_test(publications_may_be_sent_while_there_is_no_connection),
 		cmocka_unit_test(a_client_may_be_closed_when_its_connection_is_lost),
 		cmocka_unit_test(a_broker_that_falls_silent_is_left),

@@ -1,0 +1,191 @@
+/* RULES simulate login, RULES simulate access: who decides, and why. */
+#include "access/users.h"
+#include "broker/decide.h"
+#include "rules/engine/auth.h"
+#include "session_private.h"
+
+static const struct decision_context dry = { .is_dry = true };
+
+/* The members "verdict", "by" and "reason" of what a script says. */
+static void write_script(struct json *j, int rc, const struct auth_decision *d,
+			 const struct error *err)
+{
+	struct buf place = { 0 };
+
+	buf_printf(&place, "%s:%d", d->file, d->line);
+	json_member_text(j, "verdict", auth_verdict_name(d->verdict));
+	json_member_text(j, "by", buf_cstr(&place));
+	if (rc < 0)
+		json_member_text(j, "error", err->text);
+	else if (d->verdict == AUTH_DENY)
+		json_member_text(j, "reason", d->reason);
+	buf_deinit(&place);
+}
+
+static void write_table(struct json *j, const char *verdict, const char *reason)
+{
+	json_member_text(j, "verdict", verdict);
+	json_member_text(j, "by", "table");
+	json_member_text(j, "reason", reason);
+}
+
+static void write_limit(struct json *j, const char *name, uint32_t value)
+{
+	if (value)
+		json_member_int(j, name, value);
+}
+
+static void write_identity(struct json *j, const struct auth_identity *i)
+{
+	static const char *const names[] = { "configure", "write", "read" };
+
+	json_member_object(j, "user");
+	json_member_text(j, "name", i->name);
+	json_member_array(j, "tags");
+	if (i->tags & AUTH_ADMIN)
+		json_text(j, "admin");
+	if (i->tags & AUTH_MONITOR)
+		json_text(j, "monitor");
+	json_array_end(j);
+	for (int p = 0; p < AUTH_PATTERN_COUNT; p++)
+		json_member_text(j, names[p], i->patterns[p] ? i->patterns[p] : "");
+	json_member_object(j, "limits");
+	write_limit(j, "max_connections", i->connections);
+	write_limit(j, "max_channels", i->channels);
+	write_limit(j, "publish_rate", i->publish_rate);
+	write_limit(j, "publish_bytes", i->publish_bytes);
+	json_object_end(j);
+	json_object_end(j);
+}
+
+static struct slice vhost_of(const struct session *s, struct slice given)
+{
+	return given.data ? given : vhost_slice(s->vhost);
+}
+
+/* What the table says of a login that no script has decided, or to `is_let_in`. */
+static void write_table_login(struct json *j, const struct session *s, struct slice name,
+			      struct slice vhost, bool is_let_in)
+{
+	const struct user *u = users_find(&s->broker->users, name);
+
+	if (!u)
+		write_table(j, "deny", "there is no such user");
+	else if (u->unreadable)
+		write_table(j, "deny", u->unreadable);
+	else if (!u->tags && !user_grant_find(u, vhost))
+		write_table(j, "deny", "it may not enter the vhost");
+	else if (!is_let_in && !u->password)
+		write_table(j, "deny", "it has no password");
+	else if (!is_let_in)
+		write_table(j, "password", "its password is asked");
+}
+
+int session_simulate_login(struct session *s, const struct simulate_login *what,
+			   struct reply *r, struct error *err)
+{
+	struct decision_context context = dry;
+	struct slice vhost = vhost_of(s, what->vhost);
+	const char *protocol = what->protocol.data ? what->protocol.data : "line";
+	const struct auth_login login = {
+		.user = what->user,
+		.password = what->password,
+		.vhost = vhost,
+		.name = what->name,
+		.address = what->address,
+		.certificate = what->certificate,
+		.protocol = protocol,
+		.is_tls = what->is_tls,
+		.is_local = what->is_local,
+		.context = &context,
+	};
+	struct auth_decision d;
+	struct error why;
+	struct json j;
+	int rc = session_access_check_tag(s, USER_ADMIN, "RULES", err);
+
+	if (rc < 0)
+		return rc;
+	rc = auth_authenticate(s->broker->engine, &login, &d, &why);
+	reply_json(r, &j);
+	json_object_begin(&j);
+	json_member_string(&j, "vhost", vhost);
+	if (rc < 0 || d.verdict != AUTH_NONE)
+		write_script(&j, rc, &d, &why);
+	if (rc == TIDE_OK && d.has_identity)
+		write_identity(&j, &d.identity);
+	else if (rc == TIDE_OK && d.verdict != AUTH_DENY)
+		write_table_login(&j, s, what->user, vhost, d.verdict == AUTH_ALLOW);
+	json_object_end(&j);
+	reply_data(r);
+	if (rc == TIDE_OK)
+		auth_decision_deinit(&d);
+	return TIDE_OK;
+}
+
+static unsigned tags_of(const struct user *u)
+{
+	if (!u)
+		return 0;
+	return (u->tags & USER_ADMIN ? AUTH_ADMIN : 0u) |
+	       (u->tags & USER_MONITOR ? AUTH_MONITOR : 0u);
+}
+
+static void write_table_access(struct json *j, const struct user *u,
+			       const struct simulate_access *what, struct slice vhost)
+{
+	enum user_action action = (enum user_action)what->action;
+	const struct user_grant *grant = u ? user_grant_find(u, vhost) : NULL;
+
+	if (!u)
+		write_table(j, "deny", "there is no such user");
+	else if (!grant)
+		write_table(j, "deny", "it has no rights in the vhost");
+	else
+		write_table(j,
+			    user_grant_allows(grant, action, what->name) ? "allow"
+									 : "deny",
+			    "its pattern");
+	if (grant)
+		json_member_text(j, "pattern", grant->patterns[action].text);
+}
+
+int session_simulate_access(struct session *s, const struct simulate_access *what,
+			    struct reply *r, struct error *err)
+{
+	struct decision_context context = dry;
+	struct slice vhost = vhost_of(s, what->vhost);
+	const struct user *u = users_find(&s->broker->users, what->user);
+	const struct auth_question question = {
+		.user = what->user,
+		.vhost = vhost,
+		.address = what->address,
+		.tags = tags_of(u),
+		.action = user_action_name((enum user_action)what->action),
+		.kind = what->kind,
+		.name = what->name,
+		.context = &context,
+	};
+	struct auth_decision d;
+	struct error why;
+	struct json j;
+	int rc = session_access_check_tag(s, USER_ADMIN, "RULES", err);
+
+	if (rc < 0)
+		return rc;
+	rc = auth_authorize(s->broker->engine, &question, &d, &why);
+	reply_json(r, &j);
+	json_object_begin(&j);
+	json_member_string(&j, "user", what->user);
+	json_member_string(&j, "vhost", vhost);
+	json_member_text(&j, "action", question.action);
+	json_member_text(&j, "kind", what->kind);
+	json_member_string(&j, "name", what->name);
+	if (rc < 0 || d.verdict != AUTH_NONE)
+		write_script(&j, rc, &d, &why);
+	else
+		write_table_access(&j, u, what, vhost);
+	json_object_end(&j);
+	reply_data(r);
+	return TIDE_OK;
+}
