@@ -273,10 +273,11 @@ static void start_heartbeat(struct tidemq_client *c)
 	/* Twice as often as promised: the broker need not be patient. */
 	uint64_t every = (uint64_t)c->options.heartbeat_ms / 2;
 
-	uv_timer_stop(&c->timer);
 	c->silent_ticks = 0;
 	if (every > 0)
 		uv_timer_start(&c->timer, on_heartbeat, every, every);
+	else
+		uv_timer_stop(&c->timer);
 }
 
 static void on_hello(struct tidemq_client *c, const struct tidemq_reply *reply, void *ctx)
@@ -294,6 +295,9 @@ static void on_hello(struct tidemq_client *c, const struct tidemq_reply *reply, 
 	start_heartbeat(c);
 	if (c->was_up) {
 		c->state = CLIENT_RESTORING;
+		/* With heartbeats a broker that says nothing is noticed by itself. */
+		if (c->options.heartbeat_ms == 0)
+			uv_timer_start(&c->timer, on_connect_timeout, attempt_ms(c), 0);
 		client_restore_begin(c);
 		return;
 	}
@@ -309,6 +313,8 @@ void client_connect_resume(struct tidemq_client *c)
 {
 	c->up_at_ms = uv_now(c->loop);
 	c->state = CLIENT_UP;
+	if (c->options.heartbeat_ms == 0)
+		uv_timer_stop(&c->timer);
 	client_restore_subscribe(c);
 }
 

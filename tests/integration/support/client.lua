@@ -148,6 +148,24 @@ function Client:expect_line(text, seconds)
   return self
 end
 
+--- Take what has come, and more, until `take` finds something at its front.
+---@generic T
+---@param take fun(input: string): T?, integer? what it found, and where the rest begins
+---@param seconds number?
+---@return T? nil: nothing in time, or the connection has ended
+function Client:take(take, seconds)
+  local deadline = wait.deadline(seconds)
+  while true do
+    local found, rest = take(self.input)
+    if found then
+      self.input = self.input:sub(rest)
+      return found
+    end
+    local before = #self.input
+    if fill(self, deadline) and #self.input == before then return nil end
+  end
+end
+
 --- `len` bytes and the CRLF behind them.
 ---@param len integer|string
 ---@param seconds number?

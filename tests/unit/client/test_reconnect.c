@@ -332,6 +332,26 @@ static void a_broker_that_is_not_ready_is_asked_again(void **state)
 	END("connected; lost; restored; ");
 }
 
+static void a_broker_that_does_not_restore_is_left(void **state)
+{
+	struct fake_broker f;
+	static const char *const script[] = { FAKE_HELLO, "<DECLARE queue q",
+					      ">OK\r\n",  "!",
+					      FAKE_HELLO, "<DECLARE queue q",
+					      ".",        "!",
+					      FAKE_HELLO, "<DECLARE queue q",
+					      ">OK\r\n",  "<PING",
+					      ">OK\r\n",  ".",
+					      NULL };
+	struct tidemq_options options = again;
+	options.connect_timeout_ms = 500;
+	fake_start(&f, script);
+	struct tidemq_client *c = connect_to(f.url, &options);
+	check_request(c, "DECLARE queue q", TIDEMQ_OK);
+	check_request(c, "PING", TIDEMQ_OK);
+	END("connected; lost; restored; ");
+}
+
 static void a_refused_login_is_the_end(void **state)
 {
 	START(FAKE_HELLO, "<PING", ">EVT closed shutdown bye\r\n", "!", "<HELLO vhost=/",
@@ -592,6 +612,7 @@ int main(void)
 		cmocka_unit_test(a_transaction_is_lost_with_its_connection),
 		cmocka_unit_test(what_cannot_be_restored_is_told),
 		cmocka_unit_test(a_broker_that_is_not_ready_is_asked_again),
+		cmocka_unit_test(a_broker_that_does_not_restore_is_left),
 		cmocka_unit_test(a_refused_login_is_the_end),
 		cmocka_unit_test(quit_is_the_end),
 		cmocka_unit_test(a_client_gives_up_in_time),

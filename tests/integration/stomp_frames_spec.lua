@@ -1,0 +1,419 @@
+-- STOMP over sockets: ACK and NACK, transactions, the end, and input that is no frame.
+local Broker = require 'support.broker'
+local Stomp = require 'support.stomp'
+local wait = require 'support.wait'
+
+describe('a STOMP connection', function()
+  local broker, admin, count = nil, nil, 0
+
+  setup(function()
+    broker = Broker.start { args = { '--fsync', 'no', '--max-payload', '1M' } }
+    admin = broker:connect()
+  end)
+  teardown(function()
+    if admin then admin:close() end
+    if broker then broker:expect_clean_stop() end
+  end)
+
+  --- A name that no other test has.
+  local function fresh(what)
+    count = count + 1
+    return ('%s%d'):format(what or 'q', count)
+  end
+
+  local function queue(name)
+    for _, q in ipairs(admin:document 'LIST queues') do
+      if q.name == name then return q end
+    end
+  end
+
+  describe('SUBSCRIBE', function()
+    local c
+    before_each(function() c = Stomp.connect(broker) end)
+    after_each(function() c:close() end)
+
+    it('refuses what it cannot do', function()
+      for headers, why in pairs {
+        [{ destination = '/queue/a' }] = "SUBSCRIBE needs a header 'id'",
+        [{ id = '1' }] = "SUBSCRIBE needs a header 'destination'",
+        [{ id = '1', destination = '/queue/a', ack = 'maybe' }] =
+          'header ack:maybe: expected auto, client or client-individual',
+        [{ id = '1', destination = '/queue/a', selector = 'a > 1' }] =
+          'there are no selectors: subscribe to a pattern of an exchange, or route by headers',
+        [{ id = '1', destination = '/queue/a', ['prefetch-count'] = '0' }] =
+          'header prefetch-count:0: expected a number from 1 to 65535',
+        [{ id = '1', destination = '/queue/a', ['x-queue-type'] = 'odd' }] =
+          'header x-queue-type:odd: expected classic, quorum or stream',
+      } do
+        local one = Stomp.connect(broker)
+        one:frame('SUBSCRIBE', headers)
+        one:expect_error(why, { code = 'syntax' })
+      end
+      local q = fresh()
+      c:subscribe('1', '/queue/' .. q)
+      c:frame('SUBSCRIBE', { id = '1', destination = '/queue/' .. q })
+      c:expect_error("this connection has a subscription '1' already", { code = 'exists' })
+    end)
+
+    it('gives no more than prefetch-count messages that are not acknowledged', function()
+      local q = fresh()
+      for i = 1, 3 do c:ask('SEND', { destination = '/queue/' .. q }, tostring(i)) end
+      c:frame('SUBSCRIBE', { id = '1', destination = '/queue/' .. q, ack = 'client-individual',
+        ['prefetch-count'] = 1 })
+      for i = 1, 3 do
+        local m = c:expect('MESSAGE', nil, tostring(i))
+        c:expect_nothing()
+        c:frame('ACK', { id = m.headers.ack })
+      end
+    end)
+
+    it('ends with UNSUBSCRIBE, and what was not acknowledged goes back', function()
+      local q = fresh()
+      c:ask('SEND', { destination = '/queue/' .. q }, 'x')
+      c:frame('SUBSCRIBE', { id = '1', destination = '/queue/' .. q, ack = 'client' })
+      c:expect('MESSAGE', { redelivered = 'false' })
+      c:ask('UNSUBSCRIBE', { id = '1' })
+      c:frame('SUBSCRIBE', { id = '1', destination = '/queue/' .. q, ack = 'client' })
+      c:expect('MESSAGE', { redelivered = 'true', ['x-attempt'] = '2' })
+      c:frame('UNSUBSCRIBE', { id = '2' })
+      c:expect_error("this connection has no subscription '2'", { code = 'not-found' })
+    end)
+
+    it('ends with an ERROR when its queue is deleted', function()
+      local q = fresh()
+      c:subscribe('1', '/queue/' .. q)
+      admin:ok('DELETE queue ' .. q)
+      c:expect_error("the subscription '1' has ended: its queue was deleted", { code = 'not-found' })
+    end)
+
+    it('may be made and ended any number of times, and by the hundred', function()
+      local q = fresh()
+      for _ = 1, 300 do
+        c:frame('SUBSCRIBE', { id = '1', destination = '/queue/' .. q })
+        c:frame('UNSUBSCRIBE', { id = '1' })
+      end
+      for i = 1, 200 do c:subscribe(tostring(i), '/queue/' .. q) end
+      assert.equal(200, queue(q).consumers)
+    end)
+  end)
+
+  describe('ACK and NACK', function()
+    local c, q
+    before_each(function()
+      c, q = Stomp.connect(broker), fresh()
+      for i = 1, 4 do c:ask('SEND', { destination = '/queue/' .. q }, tostring(i)) end
+    end)
+    after_each(function() c:close() end)
+
+    local function subscribe(ack, one)
+      one = one or c
+      one:frame('SUBSCRIBE', { id = 's', destination = '/queue/' .. q, ack = ack })
+      local got = {}
+      for i = 1, 4 do got[i] = one:expect('MESSAGE', nil, tostring(i)).headers end
+      return got
+    end
+
+    it('with ack:client are for all messages up to one', function()
+      local got = subscribe 'client'
+      c:ask('ACK', { id = got[3].ack })
+      assert.equal(1, queue(q).unacked)
+      c:ask('NACK', { id = got[4].ack, requeue = 'true' })
+      c:expect('MESSAGE', { redelivered = 'true' }, '4')
+    end)
+
+    it('with ack:client-individual are for one message', function()
+      local got = subscribe 'client-individual'
+      c:ask('ACK', { id = got[3].ack })
+      c:ask('ACK', { id = got[1].ack })
+      assert.equal(2, queue(q).unacked)
+      c:frame('NACK', { id = got[2].ack })
+      c:expect('MESSAGE', { redelivered = 'true' }, '2')
+    end)
+
+    it('are named by message-id in 1.1 and 1.0', function()
+      local one = Stomp.connect(broker, { ['accept-version'] = '1.1' })
+      local got = subscribe('client-individual', one)
+      assert.is_nil(got[1].ack)
+      one:ask('ACK', { ['message-id'] = got[1]['message-id'], subscription = 's' })
+      assert.equal(3, queue(q).unacked)
+      one:frame('ACK', { ['message-id'] = got[2]['message-id'], subscription = 't' })
+      one:expect('ERROR', { code = 'not-found' })
+      one:close()
+      wait.poll(function() return queue(q).ready == 3 end)
+      one = Stomp.connect(broker, { ['accept-version'] = '1.0' })
+      one:frame('SUBSCRIBE', { destination = '/queue/' .. q, ack = 'client', ['prefetch-count'] = 1 })
+      local m = one:expect 'MESSAGE'
+      assert.is_nil(m.headers.subscription)
+      one:frame('ACK', { ['message-id'] = m.headers['message-id'] })
+      one:expect('MESSAGE')
+      one:ask('UNSUBSCRIBE', { destination = '/queue/' .. q })
+      assert.equal(2, queue(q).ready)
+      one:close()
+    end)
+
+    it('dead-letter with requeue:false, and delay with delay', function()
+      admin:ok(('DECLARE queue %s.dead'):format(q))
+      local name = q .. '.src'
+      admin:ok(('DECLARE queue %s dead-letter=-/%s.dead'):format(name, q))
+      c:ask('SEND', { destination = '/queue/' .. name }, 'x')
+      c:ask('SEND', { destination = '/queue/' .. name }, 'y')
+      c:frame('SUBSCRIBE', { id = 'd', destination = '/queue/' .. name, ack = 'client-individual' })
+      c:frame('NACK', { id = c:expect('MESSAGE', nil, 'x').headers.ack, requeue = 'false' })
+      c:ask('NACK', { id = c:expect('MESSAGE', nil, 'y').headers.ack, delay = '1h' })
+      assert.equal(1, queue(q .. '.dead').ready)
+      assert.equal(1, queue(name).delayed)
+    end)
+
+    it('of a message that is no longer held change nothing', function()
+      local got = subscribe 'client-individual'
+      c:ask('ACK', { id = got[1].ack })
+      c:ask('ACK', { id = got[1].ack })
+      c:ask('NACK', { id = got[1].ack })
+      assert.equal(3, queue(q).unacked)
+    end)
+
+    it('are refused for what was never given', function()
+      subscribe 'client-individual'
+      for _, id in ipairs { '1-99', '2-1', 'x', '-1', '1-', '0-1', '1-0', '99999999999999999999-1' } do
+        local one = Stomp.connect(broker)
+        one:frame('SUBSCRIBE', { id = '1', destination = '/queue/none', ack = 'client' })
+        one:frame('ACK', { id = id })
+        one:expect('ERROR', { code = 'not-found' })
+        one:close()
+      end
+      c:subscribe('auto', '/queue/' .. fresh())
+      c:frame('ACK', { id = '2-1' })
+      c:expect_error("the subscription 'auto' has ack:auto: its messages need no ACK", { code = 'denied' })
+    end)
+  end)
+
+  describe('transactions', function()
+    local c
+    before_each(function() c = Stomp.connect(broker) end)
+    after_each(function() c:close() end)
+
+    it('have names, several at a time, and span subscriptions', function()
+      local a, b, out = fresh(), fresh(), fresh()
+      for _, q in ipairs { a, b } do c:ask('SEND', { destination = '/queue/' .. q }, q) end
+      c:ask('SEND', { destination = '/queue/' .. a }, 'second')
+      c:frame('SUBSCRIBE', { id = a, destination = '/queue/' .. a, ack = 'client-individual' })
+      local first, second = c:expect('MESSAGE', nil, a), c:expect('MESSAGE', nil, 'second')
+      c:frame('SUBSCRIBE', { id = b, destination = '/queue/' .. b, ack = 'client' })
+      local third = c:expect('MESSAGE', nil, b)
+      c:ask('BEGIN', { transaction = 't' })
+      c:ask('BEGIN', { transaction = 'u' })
+      c:ask('ACK', { id = first.headers.ack, transaction = 't' })
+      c:ask('ACK', { id = second.headers.ack, transaction = 'u' })
+      c:ask('NACK', { id = third.headers.ack, transaction = 't', delay = '1h' })
+      c:ask('SEND', { destination = '/queue/' .. out, transaction = 't' }, 'x')
+      c:ask('SEND', { destination = '/queue/' .. out, transaction = 'u' }, 'y')
+      assert.equal(2, queue(a).unacked)
+      assert.equal(0, queue(out).ready)
+      c:ask('COMMIT', { transaction = 't' })
+      assert.equal(1, queue(a).unacked)
+      assert.equal(1, queue(b).delayed)
+      assert.equal(1, queue(out).ready)
+      c:ask('ABORT', { transaction = 'u' })
+      assert.equal(1, queue(a).unacked)
+      assert.equal(1, queue(out).ready)
+      c:ask('ACK', { id = second.headers.ack })
+      assert.equal(0, queue(a).unacked)
+    end)
+
+    it('fail as a whole', function()
+      local q = fresh()
+      c:ask('BEGIN', { transaction = 't' })
+      c:frame('SEND', { destination = '/queue/' .. q, transaction = 't' }, '1')
+      c:frame('SEND', { destination = '/amq/queue/nowhere', transaction = 't' }, '2')
+      c:frame('COMMIT', { transaction = 't', receipt = 'c' })
+      local frame = c:expect('ERROR', { ['receipt-id'] = 'c', code = 'unroutable' })
+      assert.is_truthy(frame.headers.message:find '^nothing was applied: ')
+      assert.equal(0, queue(q).ready)
+    end)
+
+    it('fail when a subscription whose messages they settle ends', function()
+      local q = fresh()
+      c:ask('SEND', { destination = '/queue/' .. q }, 'x')
+      c:frame('SUBSCRIBE', { id = '1', destination = '/queue/' .. q, ack = 'client' })
+      local m = c:expect 'MESSAGE'
+      c:ask('BEGIN', { transaction = 't' })
+      c:ask('ACK', { id = m.headers.ack, transaction = 't' })
+      c:ask('UNSUBSCRIBE', { id = '1' })
+      c:frame('COMMIT', { transaction = 't' })
+      c:expect('ERROR', { code = 'lease-lost' })
+    end)
+
+    it('end with the connection, and nothing of them is done', function()
+      local q = fresh()
+      c:ask('SEND', { destination = '/queue/' .. q }, 'x')
+      c:frame('SUBSCRIBE', { id = '1', destination = '/queue/' .. q, ack = 'client' })
+      local m = c:expect 'MESSAGE'
+      c:ask('BEGIN', { transaction = 't' })
+      c:ask('ACK', { id = m.headers.ack, transaction = 't' })
+      c:ask('SEND', { destination = '/queue/' .. q, transaction = 't' }, 'y')
+      c:ask 'DISCONNECT'
+      wait.poll(function() return queue(q).ready == 1 end)
+      assert.equal(1, queue(q).ready)
+    end)
+
+    it('are refused when they are there, or are not', function()
+      for _, case in ipairs {
+        { 'COMMIT', "there is no transaction 'n'", 'not-found' }, { 'ABORT', "there is no transaction 'n'",
+          'not-found' },
+        { 'BEGIN', "there is a transaction 'n' already", 'exists' },
+      } do
+        local one = Stomp.connect(broker)
+        if case[1] == 'BEGIN' then one:frame('BEGIN', { transaction = 'n' }) end
+        one:frame(case[1], { transaction = 'n' })
+        one:expect_error(case[2], { code = case[3] })
+      end
+      c:frame('BEGIN', {})
+      c:expect_error("BEGIN needs a header 'transaction'")
+    end)
+
+    it('have a limit', function()
+      for i = 1, 100 do c:frame('BEGIN', { transaction = tostring(i) }) end
+      c:frame('BEGIN', { transaction = 'more' })
+      c:expect_error('a connection has at most 100 open transactions', { code = 'limit' })
+    end)
+  end)
+
+  describe('the end', function()
+    it('comes with DISCONNECT, whose receipt follows all others', function()
+      local c, q = Stomp.connect(broker), fresh()
+      for i = 1, 50 do c:frame('SEND', { destination = '/queue/' .. q, receipt = i }, 'x') end
+      c:frame('DISCONNECT', { receipt = 'bye' })
+      c:frame('SEND', { destination = '/queue/' .. q }, 'too late')
+      for i = 1, 50 do c:expect('RECEIPT', { ['receipt-id'] = tostring(i) }) end
+      c:expect('RECEIPT', { ['receipt-id'] = 'bye' })
+      assert.is_nil(c:read())
+      assert.is_true(c.is_closed)
+      assert.equal(50, queue(q).ready)
+    end)
+
+    it('comes with DISCONNECT without a receipt too', function()
+      local c = Stomp.connect(broker)
+      c:frame 'DISCONNECT'
+      assert.is_nil(c:read())
+      assert.is_true(c.is_closed)
+    end)
+
+    it('comes with KILL, which is told', function()
+      local c = Stomp.connect(broker, { ['client-id'] = 'victim' })
+      for _, connection in ipairs(admin:document 'LIST connections') do
+        if connection.name == 'victim' then admin:ok('KILL connection ' .. connection.connection) end
+      end
+      c:expect('ERROR', { code = 'denied' })
+      assert.is_nil(c:read())
+    end)
+
+    it('comes with a stop of the broker, which is told', function()
+      local own = Broker.start { args = { '--fsync', 'no' } }
+      local c = Stomp.connect(own)
+      own:signal 'TERM'
+      c:expect_error('the broker is stopping', { code = 'shutdown' })
+      own:expect_clean_stop()
+    end)
+
+    it('of a peer that is gone returns what it held', function()
+      local c, q = Stomp.connect(broker), fresh()
+      c:ask('SEND', { destination = '/queue/' .. q }, 'x')
+      c:frame('SUBSCRIBE', { id = '1', destination = '/queue/' .. q, ack = 'client' })
+      c:expect 'MESSAGE'
+      c:close()
+      assert.is_true(wait.poll(function() return queue(q).ready == 1 end))
+    end)
+  end)
+
+  describe('input that is none', function()
+    local function expect_refused(text, code, why)
+      local c = Stomp.connect(broker)
+      c:send(text)
+      local frame = c:expect('ERROR', { code = code })
+      if why then assert.equal(why, frame.headers.message) end
+      assert.is_nil(c:read())
+      assert.is_true(c.is_closed)
+    end
+
+    it('is refused by name', function()
+      expect_refused('HELLO\n\n\0', 'unknown-verb',
+        "'HELLO' is not a command: expected SEND, SUBSCRIBE, UNSUBSCRIBE, ACK, NACK, BEGIN, COMMIT, ABORT or "
+          .. 'DISCONNECT')
+      expect_refused('send\ndestination:/queue/a\n\n\0', 'unknown-verb')
+      expect_refused('SEND\ndestination\n\n\0', 'syntax', "'destination' is not a header: expected name:value")
+      expect_refused('SEND\ndestination:/queue/a\nx:\\t\n\n\0', 'syntax')
+      expect_refused('BEGIN\0', 'syntax',
+        'a NUL is in the headers: an empty line ends them, the NUL ends the body behind it')
+      expect_refused('SEND\ndestination:/queue/a\nx:\0\n\n\0', 'syntax')
+      expect_refused('BEGIN\ntransaction:t\n\nbody\0', 'syntax', 'BEGIN has no body')
+      expect_refused('BEGIN\ntransaction:t\ncontent-length:4\n\n\0', 'syntax', 'BEGIN has no body')
+      expect_refused('SEND\ndestination:/queue/a\ncontent-length:3\n\nfour\0', 'syntax',
+        'no NUL follows the body of 3 bytes: check content-length')
+      expect_refused(('x'):rep(70000), 'too-long',
+        'the command and the headers of a frame have at most 65536 bytes')
+      expect_refused('SEND\ndestination:/queue/a\n\n' .. ('x'):rep(1048577), 'too-large')
+    end)
+
+    it('is refused when it is binary garbage', function()
+      local bytes = {}
+      math.randomseed(12)
+      for i = 1, 5000 do bytes[i] = string.char(math.random(0, 255)) end
+      expect_refused(table.concat(bytes):gsub('^[\r\n]+', '') .. '\0\n', 'syntax')
+    end)
+
+    it('is refused with 10,000 headers, in one write and in many', function()
+      local lines = { 'SEND', 'destination:/queue/a' }
+      for i = 1, 10000 do lines[#lines + 1] = ('h%d:'):format(i) end
+      local text = table.concat(lines, '\n') .. '\n\n\0'
+      expect_refused(text, 'too-long')
+      local few = text:sub(1, 1000):gsub('[^\n]*$', '') .. '\n\0'
+      expect_refused(few, 'too-long', 'a frame has at most 64 headers besides those of STOMP')
+    end)
+
+    it('may be half a frame, for as long as the connection lives', function()
+      for _, text in ipairs {
+        'SEND', 'SEND\ndest', 'SEND\ndestination:/queue/half\n\n',
+          'SEND\ndestination:/queue/half\ncontent-length:10\n\nabc',
+        'SEND\ndestination:/queue/half\n\nabc', 'BEGIN\ntransaction:t\n\n',
+      } do
+        local c = Stomp.connect(broker)
+        c:send(text)
+        c:close()
+      end
+      assert.is_nil(wait.poll(function() return queue 'half' and queue('half').ready > 0 end, 0.1))
+    end)
+
+    it('of 1.0 has no escapes, and blanks around names and values do not count', function()
+      local c, q = Stomp.connect(broker, { ['accept-version'] = '1.0' }), fresh()
+      c:send(('SUBSCRIBE\ndestination : /queue/%s \n\n\0'):format(q))
+      c:send(('SEND\ndestination: /queue/%s\na\\b: c\\n\n\nx\0'):format(q))
+      local m = c:expect 'MESSAGE'
+      assert.is_truthy(table.concat(m.order, '\n'):find('a\\b:c\\n', 1, true))
+      c:close()
+    end)
+
+    it('in a header of another protocol\'s client does not break frames of 1.0', function()
+      local q = fresh()
+      admin:ok('DECLARE queue ' .. q)
+      admin:ok(('PUB - %s h:a=1%%0d%%0ab:2%%00'):format(q), 'x')
+      local c = Stomp.connect(broker, { ['accept-version'] = '1.0' })
+      c:frame('SUBSCRIBE', { destination = '/queue/' .. q })
+      local m = c:expect('MESSAGE', nil, 'x')
+      assert.equal('1  b:2 ', m.headers.a)
+      c:close()
+    end)
+  end)
+
+  describe('limits', function()
+    it('of memory hold publishers back and let them go on', function()
+      local own = Broker.start { args = { '--fsync', 'no', '--max-memory', '16M' } }
+      local c, one, body = Stomp.connect(own), own:connect(), ('x'):rep(100000)
+      for i = 1, 170 do c:frame('SEND', { destination = '/queue/big', receipt = i, ['content-length'] = #body },
+        body) end
+      own:expect_log 'publishers and schedules are held back'
+      one:ok 'PURGE big'
+      for i = 1, 170 do c:expect('RECEIPT', { ['receipt-id'] = tostring(i) }) end
+      own:expect_clean_stop()
+    end)
+  end)
+end)
