@@ -264,8 +264,8 @@ void allowance_write(const struct allowance *a, struct json *out)
 	l = a->limits;
 	if (!l.connections && !l.channels && !l.publish_rate && !l.publish_bytes)
 		return;
-	json_member_object(out, a->kind == ALLOWANCE_USER ? "user_limits"
-							  : "address_limits");
+	json_member_object(out,
+			   a->kind == ALLOWANCE_USER ? "user_limits" : "address_limits");
 	json_member_text(out, a->kind == ALLOWANCE_USER ? "user" : "address", a->key + 1);
 	json_member_int(out, "connections", (int64_t)a->connections);
 	json_member_int(out, "channels", (int64_t)a->channels);

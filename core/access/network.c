@@ -15,8 +15,7 @@ static bool name_ipv6(struct slice text, char out[NETWORK_TEXT_MAX])
 	struct in6_addr ip;
 	bool is_network;
 
-	snprintf(address, sizeof(address), "%.*s",
-		 SLICE_HEAD(text, sizeof(address) - 1));
+	snprintf(address, sizeof(address), "%.*s", SLICE_HEAD(text, sizeof(address) - 1));
 	if (inet_pton(AF_INET6, address, &ip) != 1)
 		return false;
 	/* Loopback, and an IPv4 address in its place, are in none. */

@@ -49,13 +49,13 @@ struct conn {
 	bool is_killed; /* it owes no answers: it ends when its output has left, or now */
 	bool is_ended;  /* the peer has closed its side */
 	bool is_lingering;
-	bool is_closing; /* conn_close was called */
-	bool is_closed;  /* uv_close was called */
-	bool is_local;   /* the peer is on this machine */
-	bool is_shaking; /* TLS is not agreed upon yet */
+	bool is_closing;  /* conn_close was called */
+	bool is_closed;   /* uv_close was called */
+	bool is_local;    /* the peer is on this machine */
+	bool is_shaking;  /* TLS is not agreed upon yet */
 	bool is_stranger; /* stranger.h */
 	bool is_brief;    /* it does not linger */
-	bool is_settled; /* which protocol it speaks */
+	bool is_settled;  /* which protocol it speaks */
 };
 
 /* Take a connection from a listener. Over the limit it is told so and closed. */

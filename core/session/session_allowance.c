@@ -3,8 +3,8 @@
 
 void session_allowance_note(struct session *s)
 {
-	s->is_metered = allowance_is_metered(s->of_user) ||
-			allowance_is_metered(s->of_address);
+	s->is_metered =
+		allowance_is_metered(s->of_user) || allowance_is_metered(s->of_address);
 }
 
 void session_allowance_set_address(struct session *s, struct allowance *a)
