@@ -2,6 +2,7 @@
 
 #include "base/bytes.h"
 #include "base/mem.h"
+#include "rules/engine/auth.h"
 
 #define MEMORY_NAMES 64
 
@@ -39,14 +40,15 @@ void subject_deinit(struct subject *s)
 	drop_memory(s);
 	user_unref(s->user);
 	mem_free(s->vhost);
-	mem_free(s->peer);
+	mem_free(s->address);
 }
 
 void subject_copy(struct subject *to, const struct subject *from)
 {
 	subject_init(to, from->env, slice_from(from->vhost));
 	subject_set_user(to, from->user);
-	subject_set_peer(to, from->peer);
+	if (from->address)
+		to->address = mem_strdup(from->address);
 }
 
 void subject_set_vhost(struct subject *s, struct slice vhost)
@@ -67,12 +69,29 @@ void subject_set_user(struct subject *s, struct user *user)
 	s->user = user;
 }
 
-void subject_set_peer(struct subject *s, const char *peer)
+/* Without the port. */
+static struct slice cut_port(struct slice address)
 {
-	char *copy = peer ? mem_strdup(peer) : NULL;
+	size_t end = address.len;
 
-	mem_free(s->peer);
-	s->peer = copy;
+	if (slice_has_prefix(address, "[")) {
+		address = slice_skip(address, 1);
+		address.len = slice_find(address, ']');
+		return address;
+	}
+	while (end > 0 && address.data[end - 1] != ':')
+		end--;
+	return (struct slice){ address.data, end > 0 ? end - 1 : address.len };
+}
+
+void subject_set_address(struct subject *s, const char *address)
+{
+	struct slice host = cut_port(slice_from(address));
+	bool is_known = address && !slice_is(host, "unix");
+	char *copy = is_known ? mem_strndup(host.data, host.len) : NULL;
+
+	mem_free(s->address);
+	s->address = copy;
 }
 
 /* ---- what was allowed ------------------------------------------------------------ */
@@ -123,6 +142,10 @@ static void remember(struct subject *s, enum user_action action, enum subject_ki
 
 /* ---- deciding -------------------------------------------------------------------- */
 
+_Static_assert((int)USER_MONITOR == (int)AUTH_MONITOR &&
+		       (int)USER_ADMIN == (int)AUTH_ADMIN,
+	       "tags are passed on as they are");
+
 /* "user 'bob' may not write to exchange 'orders' in vhost '/'". Whether it is a queue or
  * a topic, or is there at all, is nothing that it may know. */
 static int deny(const struct subject *s, enum user_action action, enum subject_kind kind,
@@ -137,36 +160,76 @@ static int deny(const struct subject *s, enum user_action action, enum subject_k
 					     [SUBJECT_LOCK] = "lock" };
 
 	return error_set(err, TIDE_EDENIED,
-			 "%s%s%s may not %s %s '%" SLICE_FMT "' in vhost '%s'",
-			 s->user ? "user '" : "a client without login",
-			 s->user ? s->user->name : "", s->user ? "'" : "", verbs[action],
-			 kinds[kind], SLICE_ARG(name), s->vhost);
+			 "user '%s' may not %s %s '%" SLICE_FMT "' in vhost '%s'",
+			 s->user->name, verbs[action], kinds[kind], SLICE_ARG(name),
+			 s->vhost);
+}
+
+/* TIDE_EMPTY: none has an opinion. */
+static int ask_scripts(const struct subject *s, enum user_action action,
+		       enum subject_kind kind, struct slice name, struct error *err)
+{
+	static const char *const kinds[] = { [SUBJECT_EXCHANGE] = "exchange",
+					     [SUBJECT_QUEUE] = "queue",
+					     [SUBJECT_TOPIC] = "topic",
+					     [SUBJECT_LOCK] = "lock" };
+	const struct auth_question question = { .user = slice_from(s->user->name),
+						.vhost = slice_from(s->vhost),
+						.address = slice_from(s->address),
+						.tags = s->user->tags,
+						.action = user_action_name(action),
+						.kind = kinds[kind],
+						.name = name };
+	struct auth_decision d;
+	struct error why;
+	int rc = auth_authorize(s->env->scripts, &question, &d, &why);
+
+	if (rc == TIDE_OK && d.verdict != AUTH_DENY) {
+		rc = d.verdict == AUTH_ALLOW ? TIDE_OK : TIDE_EMPTY;
+		auth_decision_deinit(&d);
+		return rc;
+	}
+	/* What a script has failed by, RULES status shows. */
+	deny(s, action, kind, name, err);
+	error_set(err, TIDE_EDENIED, "%s: %s (%s)", err->text,
+		  rc == TIDE_OK ? d.reason : "a script has failed", d.file);
+	if (rc == TIDE_OK)
+		auth_decision_deinit(&d);
+	return TIDE_EDENIED;
 }
 
 static int ask_table(const struct subject *s, enum user_action action,
 		     enum subject_kind kind, struct slice name, struct error *err)
 {
-	const struct user_grant *grant;
+	const struct user_grant *grant = user_grant_find(s->user, slice_from(s->vhost));
 
-	if (!s->user)
-		return TIDE_OK;
-	if (s->user->is_deleted)
-		return error_set(err, TIDE_EDENIED, "user '%s' was deleted",
-				 s->user->name);
-	grant = user_grant_find(s->user, slice_from(s->vhost));
 	if (grant && user_grant_allows(grant, action, name))
 		return TIDE_OK;
 	return deny(s, action, kind, name, err);
 }
 
+/* Protocols ask before: nobody comes here who has not logged in. */
+static int refuse_stranger(struct error *err)
+{
+	return error_set(err, TIDE_EDENIED, "log in first");
+}
+
 int subject_ask(struct subject *s, enum user_action action, enum subject_kind kind,
 		struct slice name, struct error *err)
 {
-	int rc;
+	int rc = TIDE_EMPTY;
 
+	if (!s->user)
+		return refuse_stranger(err);
+	if (s->user->is_deleted)
+		return error_set(err, TIDE_EDENIED, "user '%s' was deleted",
+				 s->user->name);
 	if (is_remembered(s, action, kind, name))
 		return TIDE_OK;
-	rc = ask_table(s, action, kind, name, err);
+	if (s->env->scripts)
+		rc = ask_scripts(s, action, kind, name, err);
+	if (rc == TIDE_EMPTY)
+		rc = ask_table(s, action, kind, name, err);
 	if (rc == TIDE_OK)
 		remember(s, action, kind, name);
 	return rc;
@@ -178,7 +241,7 @@ bool subject_may_all(const struct subject *s, enum user_action action)
 
 	if (subject_is_free(s))
 		return true;
-	if (s->env->scripts || s->user->is_deleted)
+	if (s->env->scripts || !s->user || s->user->is_deleted)
 		return false;
 	grant = user_grant_find(s->user, slice_from(s->vhost));
 	return grant && grant->patterns[action].is_all;
@@ -187,7 +250,11 @@ bool subject_may_all(const struct subject *s, enum user_action action)
 int subject_check_tag(const struct subject *s, enum user_tag tag, const char *what,
 		      struct error *err)
 {
-	if (!s->user || (user_has_tag(s->user, tag) && !s->user->is_deleted))
+	if (subject_is_free(s))
+		return TIDE_OK;
+	if (!s->user)
+		return refuse_stranger(err);
+	if (user_has_tag(s->user, tag) && !s->user->is_deleted)
 		return TIDE_OK;
 	return error_set(err, TIDE_EDENIED,
 			 "%s needs a user with the tag %s, and user '%s' has not", what,

@@ -1,8 +1,7 @@
 /* subject.h: who acts: a user in a vhost, asked before anything is done for it.
  *
  * Each session has one. What the broker does by itself (schedules, dead letters) has
- * none: a NULL subject may do all. So may one without a user, unless scripts say
- * otherwise.
+ * none: a NULL subject may do all. So may one without a user, while nobody must log in.
  *
  * The scripts of rules/auth/ that have `authorize` are asked first, then the patterns of
  * the user's grant. What was allowed is remembered for a number of names, until
@@ -19,6 +18,7 @@ enum subject_kind { SUBJECT_EXCHANGE, SUBJECT_QUEUE, SUBJECT_TOPIC, SUBJECT_LOCK
 struct subject_env {
 	/* Raised when anything has changed that decisions depend on. */
 	uint64_t version;
+	bool must_log_in;
 	struct engine *scripts; /* that has `authorize`; NULL: there is none */
 };
 
@@ -26,7 +26,7 @@ struct subject {
 	const struct subject_env *env;
 	struct user *user; /* a reference; NULL: nobody has logged in */
 	char *vhost;
-	char *peer;                    /* for scripts; may be NULL */
+	char *address;                 /* for scripts, without the port; may be NULL */
 	struct subject_memory *memory; /* of what was allowed; NULL: nothing yet */
 };
 
@@ -38,12 +38,13 @@ void subject_copy(struct subject *to, const struct subject *from);
 void subject_set_vhost(struct subject *s, struct slice vhost);
 /* @param user  a reference is taken; NULL: nobody */
 void subject_set_user(struct subject *s, struct user *user);
-void subject_set_peer(struct subject *s, const char *peer);
+/* @param address  "127.0.0.1:50412", "[::1]:50412"; "unix" and NULL: none */
+void subject_set_address(struct subject *s, const char *address);
 
 /* Nobody is asked about it: it may do all. Accepts NULL. */
 static inline bool subject_is_free(const struct subject *s)
 {
-	return !s || (!s->user && !s->env->scripts);
+	return !s || (!s->user && !s->env->must_log_in);
 }
 /* Likewise of one action: no name makes a difference. */
 bool subject_may_all(const struct subject *s, enum user_action action);
@@ -51,7 +52,7 @@ bool subject_may_all(const struct subject *s, enum user_action action);
 int subject_ask(struct subject *s, enum user_action action, enum subject_kind kind,
 		struct slice name, struct error *err);
 /* TIDE_EDENIED: "user 'bob' may not write to exchange 'orders' in vhost '/'", and what a
- * script has to say about it. Of the default exchange ask for the queue that the key
+ * script says about it. Of the default exchange ask for the queue that the key
  * names. */
 TIDE_MUST_USE static inline int subject_check(struct subject *s, enum user_action action,
 					      enum subject_kind kind, struct slice name,

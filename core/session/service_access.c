@@ -1,5 +1,6 @@
 #include "service_access.h"
 
+#include "rules/engine/auth.h"
 #include "session_private.h"
 
 /* What a script has allowed holds no longer than this: it may go by the time of day. */
@@ -14,6 +15,9 @@ static void begin(struct service *s)
 
 void service_access_recheck(struct service *s)
 {
+	struct engine *e = s->broker->engine;
+
+	s->broker->subjects.scripts = e && auth_has_authorize(e) ? e : NULL;
 	/* No publish goes by what was found before. */
 	s->broker->route_version++;
 	begin(s);

@@ -12,6 +12,7 @@
 #include "rules/sandbox/bundle.h"
 #include "rules/engine/rules_dir.h"
 #include "schedule/scheduler.h"
+#include "service_access.h"
 #include "service_rules.h"
 #include "service_users.h"
 
@@ -37,6 +38,7 @@ static void on_schedules_loaded(void *ctx, int status, const char *text)
 	if (step_failed(s, status, text))
 		return;
 	s->broker->is_started = true;
+	service_access_recheck(s);
 	service_users_check_open(s);
 	s->hooks.on_started(s->hooks.ctx, NULL);
 	scheduler_start(s->scheduler);

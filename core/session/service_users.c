@@ -64,6 +64,7 @@ void service_users_check_open(struct service *s)
 {
 	bool is_open = service_users_is_open(s);
 
+	s->broker->subjects.must_log_in = !is_open;
 	if (s->was_open && !is_open)
 		end_strangers(s);
 	if (s->was_open != is_open)

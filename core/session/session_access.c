@@ -7,9 +7,9 @@ static struct subject *subject_of(struct session *s)
 {
 	struct session_peer peer;
 
-	if (!s->subject.peer) {
+	if (!s->subject.address) {
 		s->ops->facts(s->ctx, &peer);
-		subject_set_peer(&s->subject, peer.address ? peer.address : "");
+		subject_set_address(&s->subject, peer.address);
 	}
 	return &s->subject;
 }

@@ -117,9 +117,9 @@ void session_recheck(struct session *s)
 
 	s->exchange_version = 0;
 	session_allowance_note(s);
-	if (subject_is_free(&s->subject))
-		return;
-	if (user && user->is_deleted) {
+	if (!user)
+		return; /* it may do all, or was killed */
+	if (user->is_deleted) {
 		snprintf(why, sizeof(why), "denied user '%s' was deleted", user->name);
 		s->ops->on_kill(s->ctx, why);
 		return;

@@ -48,6 +48,23 @@ static void who_is_nobody_may_do_all(void **state)
 	subject_deinit(&s);
 }
 
+static void who_is_nobody_may_do_nothing_when_all_must_log_in(void **state)
+{
+	struct subject s;
+	struct error err;
+
+	subject_init(&s, &env, SLICE("/"));
+	env.must_log_in = true;
+	assert_string_equal(ask(&s, USER_WRITE, SUBJECT_EXCHANGE, "x"), "log in first");
+	assert_false(subject_may_all(&s, USER_WRITE));
+	assert_int_equal(subject_check_tag(&s, USER_MONITOR, "LIST", &err), TIDE_EDENIED);
+	/* The broker's own work goes on. */
+	assert_string_equal(ask(NULL, USER_WRITE, SUBJECT_EXCHANGE, "x"), "");
+	env.must_log_in = false;
+	assert_string_equal(ask(&s, USER_WRITE, SUBJECT_EXCHANGE, "x"), "");
+	subject_deinit(&s);
+}
+
 static void each_action_goes_by_its_pattern(void **state)
 {
 	struct user *u = make_user("^own-", "^orders", "");
@@ -200,20 +217,37 @@ static void a_copy_outlives_its_original(void **state)
 
 	subject_init(&s, &env, SLICE("/"));
 	subject_set_user(&s, u);
-	subject_set_peer(&s, "127.0.0.1:5");
+	subject_set_address(&s, "127.0.0.1:5");
 	subject_copy(&copy, &s);
 	subject_deinit(&s);
 	user_unref(u);
-	assert_string_equal(copy.peer, "127.0.0.1:5");
+	assert_string_equal(copy.address, "127.0.0.1");
 	assert_string_equal(ask(&copy, USER_WRITE, SUBJECT_EXCHANGE, "x"), "");
 	assert_string_not_equal(ask(&copy, USER_WRITE, SUBJECT_EXCHANGE, "y"), "");
 	subject_deinit(&copy);
+}
+
+static void an_address_has_no_port(void **state)
+{
+	struct subject s;
+
+	subject_init(&s, &env, SLICE("/"));
+	subject_set_address(&s, "[2001:db8::1]:50412");
+	assert_string_equal(s.address, "2001:db8::1");
+	subject_set_address(&s, "10.0.0.1:50412");
+	assert_string_equal(s.address, "10.0.0.1");
+	subject_set_address(&s, "unix");
+	assert_null(s.address);
+	subject_set_address(&s, NULL);
+	assert_null(s.address);
+	subject_deinit(&s);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(who_is_nobody_may_do_all),
+		cmocka_unit_test(who_is_nobody_may_do_nothing_when_all_must_log_in),
 		cmocka_unit_test(each_action_goes_by_its_pattern),
 		cmocka_unit_test(a_vhost_without_a_grant_is_closed),
 		cmocka_unit_test(all_is_allowed_by_a_pattern_for_all_alone),
@@ -222,6 +256,7 @@ int main(void)
 		cmocka_unit_test(a_deleted_user_may_do_nothing),
 		cmocka_unit_test(tags_are_asked_for),
 		cmocka_unit_test(a_copy_outlives_its_original),
+		cmocka_unit_test(an_address_has_no_port),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
