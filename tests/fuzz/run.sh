@@ -37,6 +37,18 @@ session() {
 		'PUB - q 3000' 0 'PUB - q 1' 'GET q max=9 ack=auto' >"$1/pressure"
 }
 
+# Each frame of the cases is followed by a turn; whole conversations, and pieces.
+frames() {
+	local line
+	while IFS= read -r line; do
+		case $line in
+		'#'* | '') ;;
+		*) printf '%b\xff' "$line" ;;
+		esac
+	done <tests/cases/stomp.txt >"$1/session"
+	split -b 400 "$1/session" "$1/session-"
+}
+
 seed() {
 	mkdir -p "$corpus/$1" "$found"
 	case $1 in
@@ -53,6 +65,7 @@ seed() {
 		printf '2\x16\x03\x01\x00\x06\x01\x00\x00\x02\x03\x03' >"$corpus/$1/raw"
 		printf '2HELLO\r\n' >"$corpus/$1/plain"
 		;;
+	fuzz_stomp) frames "$corpus/$1" ;;
 	fuzz_text)
 		requests "$corpus/$1"
 		printf 'redis://user:pass@[::1]:6379/3' >"$corpus/$1/redis"

@@ -67,6 +67,8 @@ static int check_frame(const struct stomp *l, struct stomp_frame *f)
 						   "already"
 						 : "the first frame must be CONNECT or "
 						   "STOMP");
+	if (f->verb != STOMP_CONNECT && session_login_check(l->base.session, f->err) < 0)
+		return f->rc = f->err->code;
 	if (stomp_frame_header(f, STOMP_H_RECEIPT).len > RECEIPT_MAX)
 		return f->rc = error_set(f->err, TIDE_ETOOLONG,
 					 "a receipt has at most %d bytes", RECEIPT_MAX);

@@ -127,6 +127,9 @@ int stomp_connect(struct stomp *l, struct stomp_frame *f)
 	}
 	r = stomp_channel_reply(l, stomp_channel_zero(l), f);
 	f->rc = session_login_start(l->base.session, &login, r, f->err);
+	if (f->rc == TIDE_EDENIED && !login.user.data && !login.password.data)
+		error_set(f->err, f->rc,
+			  "log in first: CONNECT needs the headers login and passcode");
 	return f->rc < 0 ? stomp_channel_fail(f, r) : TIDE_OK;
 }
 
