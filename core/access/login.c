@@ -258,6 +258,8 @@ static void decide(struct login_attempt *a)
 			refuse(a, "the certificate names no user");
 	} else if (!a->spec.password.data) {
 		refuse(a, "it gave no password");
+	} else if (a->spec.password.len > PASSWORD_LEN_MAX) {
+		refuse(a, "its password is too long");
 	} else if (is_remembered(a, u)) {
 		a->login->counters.remembered++;
 		let_in(a, u);

@@ -35,8 +35,11 @@ void service_users_deinit(struct service *s)
 
 bool service_users_is_open(const struct service *s)
 {
-	return !s->broker->config.must_log_in && users_count(&s->broker->users) == 0 &&
-	       !service_users_scripts(s);
+	const struct broker *b = s->broker;
+	bool is_asked = b->config.must_log_in || users_count(&b->users) > 0 ||
+			service_users_scripts(s);
+
+	return b->config.is_model || !is_asked;
 }
 
 struct engine *service_users_scripts(const struct service *s)
@@ -85,6 +88,9 @@ static void on_change(void *ctx, struct user *changed)
 
 void service_users_turn(struct service *s)
 {
+	/* Not in on_reload: who asked for the reload is told first. */
+	if (s->broker->is_started)
+		service_users_check_open(s);
 	login_turn(&s->login, s->broker->mono_ms);
 }
 

@@ -84,14 +84,28 @@ static void on_decided(void *ctx, struct user *user, const struct error *refusal
 	s->ops->on_progress(s->ctx);
 }
 
-static int check_names(const struct session_login *l, struct error *err)
+/* What scripts may take for a password: a token. */
+#define TOKEN_MAX 16384
+
+static int check_password(const struct session *s, struct slice password,
+			  struct error *err)
+{
+	if (password.len <= PASSWORD_LEN_MAX || !service_users_scripts(s->service))
+		return password_check(password, err);
+	if (password.len <= TOKEN_MAX)
+		return TIDE_OK;
+	return error_set(err, TIDE_ESYNTAX, "a password has 1 to %d bytes", TOKEN_MAX);
+}
+
+static int check_names(const struct session *s, const struct session_login *l,
+		       struct error *err)
 {
 	if (l->user.data && !slice_is_name(l->user))
 		return error_set(err, TIDE_ESYNTAX,
 				 "user must be 1-%d bytes of UTF-8 without white space "
 				 "and control characters",
 				 NAME_LEN_MAX);
-	if (l->password.data && password_check(l->password, err) < 0)
+	if (l->password.data && check_password(s, l->password, err) < 0)
 		return err->code;
 	return TIDE_OK;
 }
@@ -152,7 +166,7 @@ int session_login_start(struct session *s, const struct session_login *l, struct
 			struct error *err)
 {
 	struct session_peer peer;
-	int rc = check_names(l, err);
+	int rc = check_names(s, l, err);
 
 	if (rc < 0)
 		return rc;
