@@ -116,7 +116,7 @@ void rig_init(struct rig *rig)
 	out_pool_init(&rig->chunks);
 	out_init(&rig->out, &rig->chunks);
 	spec = (struct protocol_spec){ rig->service, &rig->out, &ops, rig,
-				       PROTOCOL_PAYLOAD_MAX_DEFAULT };
+				       PROTOCOL_PAYLOAD_MAX_DEFAULT, NULL };
 	line_protocol.init(&rig->line.base, &spec);
 }
 
