@@ -35,8 +35,9 @@ end
 
 local function start(key)
   issue(key)
-  pid = sh(('exec setsid %s/tidemq serve --store none --listen 127.0.0.1:%d --listen tls:127.0.0.1:%d --tls-cert %s/cert '
-    .. '--tls-key %s/key --log error >%s/out 2>&1 </dev/null & echo $!'):format(build, PLAIN, SECURE, dir, dir, dir))
+  local command = 'exec setsid %s/tidemq serve --store none --listen 127.0.0.1:%d --listen tls:127.0.0.1:%d '
+    .. '--tls-cert %s/cert --tls-key %s/key --log error >%s/out 2>&1 </dev/null & echo $!'
+  pid = sh(command:format(build, PLAIN, SECURE, dir, dir, dir))
   for _ = 1, 1000 do
     if serves(SECURE) then return end
     socket.sleep(0.01)
@@ -73,8 +74,8 @@ local function line(...) out:write(string.format(...), '\n') end
 local function bench(url, size)
   local count = math.max(1000, math.min(COUNT_MAX, TOTAL_BYTES // size))
   local before = cpu()
-  local text = sh(('TIDEMQ_TLS_CA=%s/cert %s/tidemq bench --url %s --size %d --count %d 2>&1'):format(dir, build, url, size,
-    count))
+  local text = sh(('TIDEMQ_TLS_CA=%s/cert %s/tidemq bench --url %s --size %d --count %d 2>&1'):format(dir, build, url,
+    size, count))
   local rate = tonumber(text:match 'delivered.-: (%d+) a second')
   assert(rate and text:find 'missing 0, duplicates 0, out of order 0', text)
   return rate, (cpu() - before) / count * 1e6
