@@ -136,7 +136,7 @@ static bool is_by_certificate(const struct login_attempt *a)
 {
 	const struct login_spec *s = &a->spec;
 
-	return s->certificate && !s->password.data &&
+	return s->certificate && s->is_certificate_user && !s->password.data &&
 	       (!s->user.data || slice_is(s->user, s->certificate));
 }
 

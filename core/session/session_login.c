@@ -135,6 +135,7 @@ static void start(struct session *s, const struct session_login *l, struct reply
 		.address = peer->address,
 		.protocol = peer->protocol,
 		.certificate = peer->certificate,
+		.is_certificate_user = peer->is_certificate_user,
 		.is_local = peer->is_local,
 		.is_tls = peer->is_tls,
 		.scripts = service_users_scripts(service),

@@ -1,6 +1,8 @@
 -- Scripts of rules/auth/ decide who logs in and what he may do. Tokens are made by openssl.
 local Broker = require 'support.broker'
+local Clock = require 'support.clock'
 local shell = require 'support.shell'
+local wait = require 'support.wait'
 
 local KEY <const> = '0123456789abcdef0123456789abcdef'
 
@@ -161,6 +163,56 @@ describe('rules/auth', function()
     broker:expect_log "users of 'acme' enter the vhost 'acme' alone"
   end)
 
+  it('closes at the end of business hours, while clients are connected', function()
+    if Broker.binary():find('asan', 1, true) then return pending 'no other clock under AddressSanitizer' end
+    local clock = Clock.new()
+    finally(function() clock:destroy() end)
+    -- A Monday, 12:00 by the model's clock; then 20:00.
+    local monday = (os.time() // 86400 + (4 - os.time() // 86400 - 4) % 7 + 7) * 86400
+    while (monday // 86400 + 4) % 7 ~= 1 do monday = monday + 86400 end
+    local noon = monday + 11 * 3600 - os.time()
+    clock:set(noon)
+    start({ ['auth/hours.lua'] = model 'hours' }, { env = clock.env })
+    local root = broker:connect()
+    root:ok 'USER add root pass=root-password tags=admin'
+    root:ok 'USER add bob pass=bobs-password'
+    root:ok 'USER grant bob / configure=.* write=.* read=.*'
+    root:ok 'USER grant root / configure=.* write=.* read=.*'
+    local c = login 'user=bob pass=bobs-password'
+    c:ok 'DECLARE queue jobs'
+    c:ok('PUB - jobs', 'x')
+    clock:set(noon + 8 * 3600)
+    -- A decision holds for ten seconds.
+    assert.is_truthy(wait.poll(function()
+      c:send 'PUB - jobs 1\r\nx\r\n'
+      return c:expect('^.*$'):find "^ERR denied .*queue 'jobs' is closed; it opens at 8:00 on working days"
+    end, 30))
+    assert.is_true(c:document 'STATS jobs'.ready >= 1)
+    root:ok('PUB - jobs', 'x')
+  end)
+
+  it('is told where somebody comes from, and in which protocol', function()
+    start({
+      ['auth/a.lua'] = [[
+        return { authenticate = function(login)
+          tide.log(("%s by %s from %s local %s tls %s named %s"):format(login.user, login.protocol, login.address,
+            login.is_local, login.is_tls, login.name))
+          return {}
+        end }]],
+    }, { listen = { '127.0.0.1:0', 'unix:@DIR@/socket' } })
+    local c = broker:connect()
+    c:send 'HELLO user=tcp pass=x name=app\r\n'
+    c:expect_data()
+    broker:expect_log 'tcp by line from 127.0.0.1 local true tls false named app'
+    c = broker:connect(2)
+    c:send 'HELLO user=socket pass=x\r\n'
+    c:expect_data()
+    broker:expect_log 'socket by line from nil local true tls false named nil'
+    c = broker:connect()
+    c:send 'CONNECT\naccept-version:1.2\nhost:/\nlogin:frames\npasscode:x\n\n\0'
+    broker:expect_log 'frames by stomp from 127.0.0.1'
+  end)
+
   it('denies when it throws or hangs, and the broker goes on', function()
     start {
       ['auth/a.lua'] = [[
@@ -183,6 +235,10 @@ describe('rules/auth', function()
     broker:expect_log 'ran longer than its budget'
     local c = assert(login 'user=bob')
     c:ok 'DECLARE queue jobs'
+    for _, name in ipairs { 'throws', 'hangs' } do
+      c:send('DECLARE queue ' .. name .. '\r\n')
+      c:expect '^ERR denied .*auth/a.lua'
+    end
     c:ok('PUB - jobs', 'x')
   end)
 
@@ -197,6 +253,70 @@ describe('rules/auth', function()
       c:expect_line 'EVT closed denied from now on everybody has to log in'
       c:expect_closed()
     end
+  end)
+
+  it('leaves no trace of passwords and secrets', function()
+    start {
+      ['auth/a.lua'] = [[
+        local key <const> = tide.secret "jwt"
+        return { authenticate = function(login)
+          tide.log("password", login.password)
+          tide.log("key", key)
+          if login.user == "reason" then return false, login.password end
+          if login.user == "error" then error(key) end
+          return { tags = { "admin" } }
+        end }]],
+    }
+    local PASSWORD <const> = 'correct-horse-battery-staple'
+    for _, user in ipairs { 'reason', 'error' } do
+      assert.equal(REFUSED, select(2, login(('user=%s pass=%s'):format(user, PASSWORD))))
+    end
+    local c = assert(login('user=root pass=' .. PASSWORD))
+    broker:expect_log 'auth/a.lua:3: this line has a password or a secret in it'
+    broker:expect_log 'auth/a.lua:4: this line has a password or a secret in it'
+    broker:expect_log 'a script refused it, for a reason with a password or a secret'
+    broker:expect_log 'auth/a.lua:6: an error whose text has a password or a secret in it'
+    local shown = broker:log()
+    for _, request in ipairs { 'RULES status', 'RULES log', 'RULES recent', 'STATS', 'LIST connections' } do
+      c:send(request .. '\r\n')
+      shown = shown .. c:expect_data()
+    end
+    c:close()
+    broker:expect_clean_stop()
+    for _, text in ipairs { PASSWORD, KEY } do
+      assert.is_nil(shown:find(text, 1, true))
+      -- Redis keeps the rules, but neither of these.
+      assert.equal('', (shell.run(("grep -rlF -e %s '%s'"):format(text, broker.data))))
+    end
+    assert.is_truthy((shell.run(("grep -rlF -e 'tide.secret' '%s'"):format(broker.data))):find '%S')
+  end)
+
+  it('do not let the broker start without a secret that it had', function()
+    start { ['auth/jwt.lua'] = model 'jwt' }
+    broker:expect_clean_stop()
+    os.remove(broker.dir .. '/secrets/jwt')
+    broker:launch()
+    assert.equal(1, broker:wait_ready())
+    assert.matches("auth/jwt.lua:%d+: there is no secret 'jwt'", broker:log())
+  end)
+
+  it('takes effect while clients are connected', function()
+    local function rule(name)
+      return ([[return {
+        authenticate = function() return { configure = ".*", write = ".*", read = ".*" } end,
+        authorize = function(_, _, object) if object.name == %q then return false, "closed" end end }]]):format(name)
+    end
+    start { ['auth/a.lua'] = rule 'nothing' }
+    local c = assert(login 'user=bob pass=x')
+    c:ok 'DECLARE queue jobs'
+    c:ok('PUB - jobs', 'x')
+    broker:write_rule('auth/a.lua', rule 'jobs')
+    broker:expect_log 'generation 2 is active'
+    c:send 'PUB - jobs 1\r\nx\r\n'
+    c:expect '^ERR denied .*closed'
+    broker:write_rule('auth/a.lua', rule 'nothing')
+    broker:expect_log 'generation 3 is active'
+    c:ok('PUB - jobs', 'x')
   end)
 
   it('reads a secret anew at a reload, and refuses rules whose secret is gone', function()

@@ -340,10 +340,16 @@ static void on_event(void *ctx, unsigned channel, const char *what, const char *
 
 	if (strcmp(what, "cancelled") != 0 || ch->is_closing)
 		return;
-	buf_printf(&text_buf,
-		   "not-found the subscription '%" SLICE_FMT "' has ended: its queue was "
-		   "deleted",
-		   SLICE_ARG(ch->id));
+	if (slice_has_suffix(slice_from(words), " denied"))
+		buf_printf(&text_buf,
+			   "denied the subscription '%" SLICE_FMT "' has ended: its user "
+			   "may no longer read from the queue",
+			   SLICE_ARG(ch->id));
+	else
+		buf_printf(&text_buf,
+			   "not-found the subscription '%" SLICE_FMT "' has ended: its "
+			   "queue was deleted",
+			   SLICE_ARG(ch->id));
 	stomp_reply_closed(l, buf_cstr(&text_buf));
 	buf_deinit(&text_buf);
 }
