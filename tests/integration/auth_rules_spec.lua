@@ -255,6 +255,51 @@ describe('rules/auth', function()
     end
   end)
 
+  it('leaves no trace of passwords and secrets', function()
+    start {
+      ['auth/a.lua'] = [[
+        local key <const> = tide.secret "jwt"
+        return { authenticate = function(login)
+          tide.log("password", login.password)
+          tide.log("key", key)
+          if login.user == "reason" then return false, login.password end
+          if login.user == "error" then error(key) end
+          return { tags = { "admin" } }
+        end }]],
+    }
+    local PASSWORD <const> = 'correct-horse-battery-staple'
+    for _, user in ipairs { 'reason', 'error' } do
+      assert.equal(REFUSED, select(2, login(('user=%s pass=%s'):format(user, PASSWORD))))
+    end
+    local c = assert(login('user=root pass=' .. PASSWORD))
+    broker:expect_log 'auth/a.lua:3: this line has a password or a secret in it'
+    broker:expect_log 'auth/a.lua:4: this line has a password or a secret in it'
+    broker:expect_log 'a script refused it, for a reason with a password or a secret'
+    broker:expect_log 'auth/a.lua:6: an error whose text has a password or a secret in it'
+    local shown = broker:log()
+    for _, request in ipairs { 'RULES status', 'RULES log', 'RULES recent', 'STATS', 'LIST connections' } do
+      c:send(request .. '\r\n')
+      shown = shown .. c:expect_data()
+    end
+    c:close()
+    broker:expect_clean_stop()
+    for _, text in ipairs { PASSWORD, KEY } do
+      assert.is_nil(shown:find(text, 1, true))
+      -- Redis keeps the rules, but neither of these.
+      assert.equal('', (shell.run(("grep -rlF -e %s '%s'"):format(text, broker.data))))
+    end
+    assert.is_truthy((shell.run(("grep -rlF -e 'tide.secret' '%s'"):format(broker.data))):find '%S')
+  end)
+
+  it('do not let the broker start without a secret that it had', function()
+    start { ['auth/jwt.lua'] = model 'jwt' }
+    broker:expect_clean_stop()
+    os.remove(broker.dir .. '/secrets/jwt')
+    broker:launch()
+    assert.equal(1, broker:wait_ready())
+    assert.matches("auth/jwt.lua:%d+: there is no secret 'jwt'", broker:log())
+  end)
+
   it('takes effect while clients are connected', function()
     local function rule(name)
       return ([[return {
