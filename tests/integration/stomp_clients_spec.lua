@@ -1,6 +1,5 @@
 -- STOMP clients that others wrote, each in its own language: tests/stomp/.
 local Broker = require 'support.broker'
-local Redis = require 'support.redis'
 local shell = require 'support.shell'
 local users = require 'support.users'
 
@@ -27,12 +26,12 @@ local function cases(without)
 end
 
 describe('STOMP with', function()
-  local broker, redis, node, npm_said
+  local broker, node, npm_said
 
   setup(function()
-    redis = Redis.start()
-    users.restore(redis, { app = { vhosts = { ['/'] = { configure = '.*', write = '.*', read = '.*' } } } })
-    broker = Broker.start { store = redis:url() }
+    broker = Broker.start { redis = {}, stopped = true }
+    users.restore(broker.redis, { app = { vhosts = { ['/'] = { configure = '.*', write = '.*', read = '.*' } } } })
+    broker:run()
     -- The packages come from npm, by their names and hashes in package-lock.json.
     node = shell.make_dir 'tidemq-node'
     local output, status = shell.run(('cp -R tests/stomp/node/. %s && cd %s && npm ci --ignore-scripts 2>&1 </dev/null')
@@ -41,7 +40,6 @@ describe('STOMP with', function()
   end)
   teardown(function()
     if broker then broker:destroy() end
-    if redis then redis:destroy() end
     if node then shell.run('rm -rf ' .. node) end
   end)
 
@@ -53,8 +51,8 @@ describe('STOMP with', function()
       if command:find 'NODE' and npm_said and not os.getenv 'CI' then
         return pending('npm ci has failed: ' .. npm_said)
       end
-      local output, status = shell.run(('timeout 200 %s %s %d app %s 2>&1 </dev/null'):format(
-        command:gsub('NODE', node), broker.host, broker.port, users.password))
+      local output, status = shell.run(('timeout 200 %s %s app %s 2>&1 </dev/null'):format(
+        (command:gsub('NODE', node)), (broker.address:gsub(':', ' ')), users.password))
       assert.equal(cases(client.without), output)
       assert.equal(0, status)
     end)

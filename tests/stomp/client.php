@@ -143,7 +143,7 @@ run('login', function () {
     try {
         new Stomp("tcp://$host:$port", $user, 'wrong', ['host' => '/']);
     } catch (StompException $e) {
-        expect(str_contains($e->getMessage(), 'wrong'), true);
+        expect(str_contains($e->getMessage() . $e->getDetails(), 'wrong'), true);
         return;
     }
     throw new Exception('a wrong password was taken');
