@@ -135,7 +135,7 @@ static size_t feed_send(struct stomp *l, char *data, size_t head_len, size_t len
 
 	if (must_wait(l))
 		return 0;
-	if (stomp_frame_has_length(head)) {
+	if (stomp_frame_has_length(head, (enum stomp_version)l->version)) {
 		run(l, data, head_len, 0);
 		return head_len;
 	}
@@ -203,7 +203,8 @@ static size_t feed_text(struct stomp *l, char *data, size_t len)
 	l->state = STOMP_FRAME;
 	run(l, l->head.data + l->head.start, buf_len(&l->head), body.len);
 	if (l->state == STOMP_BODY) {
-		protocol_fill(&l->base, body.data, body.len);
+		if (body.len)
+			protocol_fill(&l->base, body.data, body.len);
 		stomp_send_publish(l);
 	}
 	buf_deinit(&l->head);

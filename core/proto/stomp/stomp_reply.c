@@ -159,7 +159,8 @@ static void message(struct stomp *l, const struct stomp_channel *ch,
 					  MESSAGE_SMALL + small_len);
 
 	at = PUT(at, "MESSAGE\n");
-	at = put(at, subscription.data, subscription.len);
+	if (subscription.len)
+		at = put(at, subscription.data, subscription.len);
 	at = put_delivery(at, l, ch, d);
 	if (m->header_count) {
 		put_frame(l, at);
