@@ -173,7 +173,7 @@ end)
 
 describe('a storm of logins', function()
   it('with wrong passwords keeps nobody out', function()
-    local broker = start {}
+    local broker = start { args = { '--login-timeout', '1s' } }
     local storm = {}
     for i = 1, 200 do
       storm[i] = users.stranger(broker)
