@@ -301,6 +301,34 @@ describe('a STOMP connection', function()
       c:close()
       own:expect_clean_stop()
     end)
+
+    it('may do what their user may, for as long as it may', function()
+      local own = Broker.start { args = { '--fsync', 'no' } }
+      local c = own:connect()
+      c:ok 'USER add root pass=secret-enough tags=admin'
+      c:ok 'USER grant root / configure=.* write=.* read=.*'
+      c:ok 'USER add ann pass=secret-enough'
+      c:ok 'USER grant ann / configure=^(ann|stomp-|amq.topic) write=^(ann|stomp-|amq.topic) read=^(ann|stomp-|amq.topic)'
+      local function ann()
+        return Stomp.connect(own, { login = 'ann', passcode = 'secret-enough' })
+      end
+      local one = ann()
+      one:ask('SEND', { destination = '/queue/ann.q' }, 'x')
+      one:subscribe('t', '/topic/a.*')
+      one:subscribe('1', '/queue/ann.r')
+      for command, headers in pairs {
+        SEND = { destination = '/queue/bob.q' }, SUBSCRIBE = { id = '2', destination = '/queue/bob.q' },
+      } do
+        local other = ann()
+        other:frame(command, headers)
+        other:expect('ERROR', { code = 'denied' })
+        other:close()
+      end
+      c:ok 'USER grant ann / configure=^ann write=^ann read=^ann.q'
+      one:expect_error("the subscription 't' has ended: the user may no longer read its queue", { code = 'denied' })
+      c:close()
+      own:expect_clean_stop()
+    end)
   end)
 
   describe('the end', function()
