@@ -136,7 +136,7 @@ static bool is_by_certificate(const struct login_attempt *a)
 {
 	const struct login_spec *s = &a->spec;
 
-	return s->certificate && !s->password.data &&
+	return s->certificate && s->is_certificate_user && !s->password.data &&
 	       (!s->user.data || slice_is(s->user, s->certificate));
 }
 
@@ -258,6 +258,8 @@ static void decide(struct login_attempt *a)
 			refuse(a, "the certificate names no user");
 	} else if (!a->spec.password.data) {
 		refuse(a, "it gave no password");
+	} else if (a->spec.password.len > PASSWORD_LEN_MAX) {
+		refuse(a, "its password is too long");
 	} else if (is_remembered(a, u)) {
 		a->login->counters.remembered++;
 		let_in(a, u);

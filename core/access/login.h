@@ -43,7 +43,8 @@ struct login_spec {
 	struct slice user, password, vhost, name;
 	const char *address; /* "127.0.0.1:50412"; NULL: not known */
 	const char *protocol;
-	const char *certificate; /* the name in it, verified: it needs no password */
+	const char *certificate;  /* the name in it, verified */
+	bool is_certificate_user; /* that user needs no password */
 	bool is_local, is_tls;
 	struct engine *scripts; /* with `authenticate`; NULL: there are none */
 	/* `user` is a reference that is the callee's; NULL: refused, as `err` says. It

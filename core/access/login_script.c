@@ -1,17 +1,6 @@
 #include "login_script.h"
 
-/* "127.0.0.1:50412" and "[::1]:50412" without the port; "unix" as it is. */
-static struct slice without_port(const char *address)
-{
-	struct slice text = slice_from(address ? address : "");
-	const char *colon = text.len ? strrchr(text.data, ':') : NULL;
-
-	if (colon)
-		text.len = (size_t)(colon - text.data);
-	if (text.len > 2 && text.data[0] == '[')
-		text = (struct slice){ text.data + 1, text.len - 2 };
-	return text;
-}
+#include "peer_host.h"
 
 static int make_user(const struct login_spec *spec, const struct auth_identity *identity,
 		     struct login_answer *out)
@@ -47,7 +36,7 @@ void login_script_ask(const struct login_spec *spec, struct login_answer *out)
 		.password = spec->password,
 		.vhost = spec->vhost,
 		.name = spec->name,
-		.address = without_port(spec->address),
+		.address = peer_host(spec->address),
 		.certificate = slice_from(spec->certificate),
 		.protocol = spec->protocol,
 		.is_tls = spec->is_tls,

@@ -2,6 +2,7 @@
 
 #include "base/bytes.h"
 #include "base/mem.h"
+#include "peer_host.h"
 #include "rules/engine/auth.h"
 
 #define MEMORY_NAMES 64
@@ -69,26 +70,10 @@ void subject_set_user(struct subject *s, struct user *user)
 	s->user = user;
 }
 
-/* Without the port. */
-static struct slice cut_port(struct slice address)
-{
-	size_t end = address.len;
-
-	if (slice_has_prefix(address, "[")) {
-		address = slice_skip(address, 1);
-		address.len = slice_find(address, ']');
-		return address;
-	}
-	while (end > 0 && address.data[end - 1] != ':')
-		end--;
-	return (struct slice){ address.data, end > 0 ? end - 1 : address.len };
-}
-
 void subject_set_address(struct subject *s, const char *address)
 {
-	struct slice host = cut_port(slice_from(address));
-	bool is_known = address && !slice_is(host, "unix");
-	char *copy = is_known ? mem_strndup(host.data, host.len) : NULL;
+	struct slice host = peer_host(address);
+	char *copy = host.data ? mem_strndup(host.data, host.len) : NULL;
 
 	mem_free(s->address);
 	s->address = copy;

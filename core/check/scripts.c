@@ -23,27 +23,30 @@ static bool is_for_all(const struct rule *filter)
 	return strcmp(filter->match_exchange, "*") == 0;
 }
 
-static bool may_see_same_message(const struct rule *a, const struct rule *b)
+static bool may_be_asked_both(const struct rule *a, const struct rule *b)
 {
-	return is_for_all(a) || is_for_all(b) ||
+	return a->kind == SCRIPT_AUTH || is_for_all(a) || is_for_all(b) ||
 	       strcmp(a->match_exchange, b->match_exchange) == 0;
 }
 
-static bool compare_filters(const struct rule *first, const struct rule *second,
+/* Scripts that are asked one after the other, by their names. */
+static bool compare_ordered(const struct rule *first, const struct rule *second,
 			    struct findings *f)
 {
 	long first_order, second_order;
 	const char *first_name = split_order(first->name, &first_order);
 	const char *second_name = split_order(second->name, &second_order);
 
-	if (!may_see_same_message(first, second))
+	if ((first->kind != SCRIPT_FILTER && first->kind != SCRIPT_AUTH) ||
+	    !may_be_asked_both(first, second))
 		return false;
 	if (first_name[0] && strcmp(first_name, second_name) == 0)
 		findings_add(f, second->file, second->decide_line,
 			     "has the same name as %s except for the number, and both "
-			     "are active; if one is an old copy, remove it or its "
-			     "match; otherwise rename it",
-			     first->file);
+			     "are active; if one is an old copy, remove it%s; "
+			     "otherwise rename it",
+			     first->file,
+			     first->kind == SCRIPT_FILTER ? " or its match" : "");
 	else if (first_order > second_order && second_order >= 0)
 		findings_add(f, second->file, second->decide_line,
 			     "runs after %s although its number is lower: names are "
@@ -63,7 +66,7 @@ static bool compare(const struct rule *first, const struct rule *second,
 	    !rule_is_active(second))
 		return false;
 	if (first->hash != second->hash)
-		return first->kind == SCRIPT_FILTER && compare_filters(first, second, f);
+		return compare_ordered(first, second, f);
 	findings_add(f, second->file, second->decide_line,
 		     "is identical to %s and both are active: everything they do happens "
 		     "twice; remove one of them",

@@ -485,8 +485,11 @@ int tidemq_next(struct tidemq_client *c, int64_t timeout_ms, struct tidemq_msg *
 	struct msg_box *box = TAILQ_FIRST(&b->inbox);
 
 	*out = NULL;
-	if (rc == TIDEMQ_ETIMEDOUT)
+	if (rc == TIDEMQ_ETIMEDOUT && c->state < CLIENT_LOST)
 		return client_fail(&c->error, rc, "no message arrived");
+	/* An earlier call has had no reply, and has ended the connection. */
+	if (rc == TIDEMQ_ETIMEDOUT)
+		return TIDEMQ_ECLOSED;
 	if (rc != TIDEMQ_OK)
 		return rc;
 	if (buf_len(&b->events) > 0)

@@ -281,7 +281,6 @@ struct tidemq_client *tidemq_start(struct uv_loop_s *loop, const char *url,
 	c = mem_zalloc(sizeof(*c));
 	c->loop = loop;
 	c->handlers = *handlers;
-	client_restore_init(&c->restore);
 	if (client_url_parse(url, &c->urls, &c->url_count, err) != TIDEMQ_OK ||
 	    fill_options(c, options, err) != TIDEMQ_OK ||
 	    (has_tls(c) && client_connect_read_tls(c, err) != TIDEMQ_OK)) {

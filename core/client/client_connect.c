@@ -155,12 +155,13 @@ static uint64_t pause_ms(struct tidemq_client *c)
 				: most / 2 + random_up_to(&c->random, most / 2);
 }
 
-/* The same broker is tried first: most of those that went come back. */
+/* The same broker is tried first: most of those that went come back. But one that does
+ * not answer may have lost its store to another one. */
 static void try_again(struct tidemq_client *c)
 {
 	uint64_t pause = pause_ms(c);
 
-	if (c->attempts > 0)
+	if (c->attempts > 0 || c->loss.status == TIDEMQ_ETIMEDOUT)
 		c->url_index = (c->url_index + 1) % c->url_count;
 	c->attempts++;
 	c->state = CLIENT_CONNECTING;

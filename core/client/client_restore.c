@@ -11,7 +11,6 @@ enum record_kind { RECORD_OPEN, RECORD_DECLARE, RECORD_BIND, RECORD_SUB };
 
 /* The line of a request, with its words. */
 struct restore_record {
-	TAILQ_ENTRY(restore_record) link;
 	enum record_kind kind;
 	unsigned channel;
 	bool is_exclusive; /* a queue that ends with its connection */
@@ -19,31 +18,43 @@ struct restore_record {
 	struct slice words[3]; /* those behind the verb, as far as there are any */
 	struct slice options;  /* what follows them */
 	struct client_positions positions; /* of a subscription to a topic */
+	/* The channel, and the line, of a subscription its name. */
+	struct buf key;
+	UT_hash_handle hh;
 };
-
-void client_restore_init(struct client_restore *r)
-{
-	TAILQ_INIT(&r->records);
-}
 
 static void free_record(struct restore_record *record)
 {
 	client_positions_deinit(&record->positions);
+	buf_deinit(&record->key);
 	mem_free(record->line);
 	mem_free(record);
 }
 
+static void unlink_record(struct client_restore *r, struct restore_record *record)
+{
+	if (record->kind == RECORD_SUB)
+		HASH_DEL(r->subscribed, record);
+	else
+		HASH_DEL(r->made, record);
+	r->exclusives -= record->is_exclusive;
+	r->reader = NULL;
+}
+
 static void remove_record(struct client_restore *r, struct restore_record *record)
 {
-	TAILQ_REMOVE(&r->records, record, link);
-	r->reader = NULL;
+	unlink_record(r, record);
 	free_record(record);
 }
 
 void client_restore_deinit(struct client_restore *r)
 {
-	while (!TAILQ_EMPTY(&r->records))
-		remove_record(r, TAILQ_FIRST(&r->records));
+	struct restore_record *record, *next;
+
+	HASH_ITER (hh, r->made, record, next)
+		remove_record(r, record);
+	HASH_ITER (hh, r->subscribed, record, next)
+		remove_record(r, record);
 }
 
 /* ---- records ---- */
@@ -56,16 +67,31 @@ static bool has_word(struct slice words, const char *word)
 	return false;
 }
 
-static void add(struct client_restore *r, enum record_kind kind, unsigned channel,
-		struct slice line)
+static void append_key(struct buf *key, unsigned channel, struct slice text)
 {
-	struct restore_record *record;
+	buf_printf(key, "%u %" SLICE_FMT, channel, SLICE_ARG(text));
+}
 
-	TAILQ_FOREACH (record, &r->records, link)
-		if (record->kind == kind && record->channel == channel &&
-		    slice_is_equal(slice_from(record->line), line))
-			return;
-	record = mem_zalloc(sizeof(*record));
+/* The record with the key of channel and text. */
+static struct restore_record *find(struct restore_record *in, unsigned channel,
+				   struct slice text)
+{
+	struct restore_record *record = NULL;
+	struct buf key = { 0 };
+	struct slice bytes;
+
+	append_key(&key, channel, text);
+	bytes = buf_slice(&key);
+	HASH_FIND(hh, in, bytes.data, bytes.len, record);
+	buf_deinit(&key);
+	return record;
+}
+
+static struct restore_record *create_record(enum record_kind kind, unsigned channel,
+					    struct slice line)
+{
+	struct restore_record *record = mem_zalloc(sizeof(*record));
+
 	record->kind = kind;
 	record->channel = channel;
 	record->line = mem_strndup(line.data, line.len);
@@ -76,7 +102,41 @@ static void add(struct client_restore *r, enum record_kind kind, unsigned channe
 	record->options = line;
 	record->is_exclusive = kind == RECORD_DECLARE && (has_word(line, "exclusive") ||
 							  has_word(line, "exclusive=1"));
-	TAILQ_INSERT_TAIL(&r->records, record, link);
+	append_key(&record->key, channel,
+		   kind == RECORD_SUB ? record->words[1] : slice_from(record->line));
+	return record;
+}
+
+static void add(struct client_restore *r, enum record_kind kind, unsigned channel,
+		struct slice line)
+{
+	struct restore_record *record;
+	struct slice key;
+
+	if (find(r->made, channel, line))
+		return;
+	record = create_record(kind, channel, line);
+	key = buf_slice(&record->key);
+	HASH_ADD_KEYPTR(hh, r->made, key.data, key.len, record);
+	r->exclusives += record->is_exclusive;
+}
+
+static void cancel(struct client_restore *r, unsigned channel, struct slice sid)
+{
+	struct restore_record *record = find(r->subscribed, channel, sid);
+
+	if (record)
+		remove_record(r, record);
+}
+
+static void add_subscription(struct client_restore *r, unsigned channel,
+			     struct slice line)
+{
+	struct restore_record *record = create_record(RECORD_SUB, channel, line);
+	struct slice key = buf_slice(&record->key);
+
+	cancel(r, channel, record->words[1]);
+	HASH_ADD_KEYPTR(hh, r->subscribed, key.data, key.len, record);
 }
 
 /* Which records go: those for which this is true. */
@@ -88,31 +148,25 @@ static void undo(struct client_restore *r, is_undone_fn is_undone, unsigned chan
 {
 	struct restore_record *record, *next;
 
-	for (record = TAILQ_FIRST(&r->records); record; record = next) {
-		next = TAILQ_NEXT(record, link);
+	HASH_ITER (hh, r->made, record, next)
 		if (is_undone(record, channel, words))
 			remove_record(r, record);
-	}
 }
 
-static bool is_closed(const struct restore_record *record, unsigned channel,
+static bool is_opened(const struct restore_record *record, unsigned channel,
 		      const struct slice *words)
 {
-	return record->channel == channel &&
-	       (record->kind == RECORD_OPEN || record->kind == RECORD_SUB);
+	return record->kind == RECORD_OPEN && record->channel == channel;
 }
 
-static bool is_ended(const struct restore_record *record, unsigned channel,
-		     const struct slice *words)
+static void close_channel(struct client_restore *r, unsigned channel)
 {
-	return record->kind == RECORD_SUB && record->channel == channel &&
-	       slice_is_equal(record->words[1], words[0]);
-}
+	struct restore_record *record, *next;
 
-static bool is_exclusive(const struct restore_record *record, unsigned channel,
-			 const struct slice *words)
-{
-	return record->is_exclusive;
+	undo(r, is_opened, channel, NULL);
+	HASH_ITER (hh, r->subscribed, record, next)
+		if (record->channel == channel)
+			remove_record(r, record);
 }
 
 /* words[0] is the kind of what is deleted, words[1] its name. */
@@ -184,20 +238,20 @@ void client_restore_note(struct client_restore *r, unsigned channel, struct slic
 	else if (is_verb(verb, "BIND"))
 		add(r, RECORD_BIND, 0, line);
 	else if (is_verb(verb, "SUB"))
-		add(r, RECORD_SUB, channel, line);
+		add_subscription(r, channel, line);
 	else if (is_verb(verb, "CLOSE"))
-		undo(r, is_closed, channel, words);
+		close_channel(r, channel);
 	else if (is_verb(verb, "DELETE"))
 		undo(r, is_deleted, channel, words);
 	else if (is_verb(verb, "UNBIND"))
 		undo(r, is_unbound, channel, &all);
 	else if (is_verb(verb, "UNSUB"))
-		undo(r, is_ended, channel, words);
+		cancel(r, channel, words[0]);
 }
 
 void client_restore_cancel(struct client_restore *r, unsigned channel, struct slice sid)
 {
-	undo(r, is_ended, channel, &sid);
+	cancel(r, channel, sid);
 }
 
 /* ---- readers ---- */
@@ -217,13 +271,9 @@ static struct client_positions *find_reader(struct client_restore *r,
 	struct restore_record *record = r->reader;
 
 	if (!record || record->channel != m->channel ||
-	    !slice_is(record->words[1], m->sid)) {
-		TAILQ_FOREACH (record, &r->records, link)
-			if (record->kind == RECORD_SUB && record->channel == m->channel &&
-			    slice_is(record->words[1], m->sid))
-				break;
-		r->reader = record;
-	}
+	    !slice_is(record->words[1], m->sid))
+		record = find(r->subscribed, m->channel, slice_from(m->sid));
+	r->reader = record;
 	return record && !has_option(record->options, "group=") ? &record->positions
 								: NULL;
 }
@@ -248,15 +298,14 @@ void client_restore_unsee(struct client_restore *r, const struct tidemq_msg *m)
 /* Has the record to do with an exclusive queue? It is not made again. */
 static bool is_lost(const struct client_restore *r, const struct restore_record *record)
 {
-	const struct restore_record *other;
+	const struct restore_record *other, *next;
 
 	if (record->is_exclusive)
 		return true;
-	if (record->kind != RECORD_BIND && record->kind != RECORD_SUB)
+	if (r->exclusives == 0 || record->kind < RECORD_BIND ||
+	    has_word(record->options, "dest=exchange"))
 		return false;
-	if (has_word(record->options, "dest=exchange"))
-		return false;
-	TAILQ_FOREACH (other, &r->records, link)
+	HASH_ITER (hh, r->made, other, next)
 		if (other->is_exclusive &&
 		    slice_is_equal(other->words[1], record->words[0]))
 			return true;
@@ -327,8 +376,7 @@ static void on_restored(struct tidemq_client *c, const struct tidemq_reply *repl
 		keep_refusal(r, record, reply);
 	r->awaited--;
 	if (reply->status != TIDEMQ_OK && record->kind == RECORD_SUB) {
-		TAILQ_REMOVE(&r->records, record, link);
-		r->reader = NULL;
+		unlink_record(r, record);
 		tell_cancelled(c, record, reply->word);
 		free_record(record);
 	}
@@ -370,50 +418,52 @@ static void send_record(struct tidemq_client *c, struct restore_record *record)
 void client_restore_begin(struct tidemq_client *c)
 {
 	struct client_restore *r = &c->restore;
-	struct restore_record *record;
+	struct restore_record *record, *next;
 
 	r->awaited = 0;
 	r->refusal = (struct tidemq_error){ 0 };
-	TAILQ_FOREACH (record, &r->records, link)
-		if (record->kind != RECORD_SUB && !is_lost(r, record))
+	HASH_ITER (hh, r->made, record, next)
+		if (!is_lost(r, record))
 			send_record(c, record);
 	finish_step(c);
 }
 
-/* Forget the exclusive queues, and tell the owner which subscriptions went with them. It
- * may close the client meanwhile. */
-static void drop_lost(struct tidemq_client *c)
+/* Forget the exclusive queues and their bindings, and move their subscriptions. */
+static struct restore_record *take_lost(struct client_restore *r)
 {
-	struct client_restore *r = &c->restore;
-	struct restore_records lost = TAILQ_HEAD_INITIALIZER(lost);
-	struct restore_record *record, *next;
+	struct restore_record *record, *next, *lost = NULL;
 
-	for (record = TAILQ_FIRST(&r->records); record; record = next) {
-		next = TAILQ_NEXT(record, link);
-		if (!is_lost(r, record) || record->is_exclusive)
+	HASH_ITER (hh, r->subscribed, record, next) {
+		struct slice key = buf_slice(&record->key);
+
+		if (!is_lost(r, record))
 			continue;
-		TAILQ_REMOVE(&r->records, record, link);
-		TAILQ_INSERT_TAIL(&lost, record, link);
+		unlink_record(r, record);
+		HASH_ADD_KEYPTR(hh, lost, key.data, key.len, record);
 	}
-	r->reader = NULL;
-	undo(r, is_exclusive, 0, NULL);
-	while ((record = TAILQ_FIRST(&lost))) {
-		TAILQ_REMOVE(&lost, record, link);
-		if (record->kind == RECORD_SUB)
-			tell_cancelled(c, record, "queue-deleted");
-		free_record(record);
-	}
+	HASH_ITER (hh, r->made, record, next)
+		if (!record->is_exclusive && is_lost(r, record))
+			remove_record(r, record);
+	HASH_ITER (hh, r->made, record, next)
+		if (record->is_exclusive)
+			remove_record(r, record);
+	return lost;
 }
 
 void client_restore_subscribe(struct tidemq_client *c)
 {
 	struct client_restore *r = &c->restore;
-	struct restore_record *record;
+	struct restore_record *lost = take_lost(r), *record, *next;
 
-	TAILQ_FOREACH (record, &r->records, link)
-		if (record->kind == RECORD_SUB && !is_lost(r, record))
-			send_record(c, record);
+	HASH_ITER (hh, r->subscribed, record, next)
+		send_record(c, record);
 	client_request_send_kept(c);
-	drop_lost(c);
+	/* The owner may close the client meanwhile. */
+	HASH_ITER (hh, lost, record, next) {
+		HASH_DEL(lost, record);
+		if (c->state == CLIENT_UP)
+			tell_cancelled(c, record, "queue-deleted");
+		free_record(record);
+	}
 	finish_step(c);
 }

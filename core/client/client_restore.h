@@ -10,20 +10,20 @@
  * kept, are sent. */
 #pragma once
 
-#include <sys/queue.h>
-
 #include "client_fail.h"
 
 struct restore_record;
 
+/* Zeroed, it is empty. */
 struct client_restore {
-	TAILQ_HEAD(restore_records, restore_record) records;
+	struct restore_record *made; /* OPEN, DECLARE, BIND, in their order */
+	struct restore_record *subscribed;
+	unsigned exclusives;           /* queues, of what was made */
 	struct restore_record *reader; /* the one that was asked for last, or NULL */
 	unsigned awaited;              /* replies of the present step */
 	struct tidemq_error refusal;   /* the first; status TIDEMQ_OK: none */
 };
 
-void client_restore_init(struct client_restore *r);
 void client_restore_deinit(struct client_restore *r);
 
 /* The broker has answered OK.

@@ -13,7 +13,6 @@
 #include "rules/sandbox/source.h"
 #include "schedule/scheduler.h"
 #include "service_access.h"
-#include "service_users.h"
 
 static void on_reload(void *ctx, const struct error *result)
 {
@@ -23,7 +22,6 @@ static void on_reload(void *ctx, const struct error *result)
 
 	/* No decision of the generation before is remembered. */
 	service_access_recheck(s);
-	service_users_check_open(s);
 	if (result && result->code < 0)
 		log_error("rules: change refused, the active rules stay: %s",
 			  result->text);

@@ -19,11 +19,11 @@ void service_users_deinit(struct service *s);
 bool service_users_is_open(const struct service *s);
 /* Whose scripts have `authenticate`; NULL: there are none. */
 struct engine *service_users_scripts(const struct service *s);
-/* The rules have changed: it may be open no more. */
+/* Users or rules have changed: it may be open no more. */
 void service_users_check_open(struct service *s);
-/* Logins that waited. */
+/* Logins that waited, and rules that have changed. */
 void service_users_turn(struct service *s);
 /* When that is, wall clock; 0: never. */
 int64_t service_users_due_ms(const struct service *s);
-/* The member "logins" of an object. */
+/* The members "logins" and "limited" of an object. */
 void service_users_write_stats(const struct service *s, struct json *j);

@@ -279,6 +279,10 @@ static bool get_entry(struct by_id *job, struct entry *e, enum entry_state state
 		retry_failed(e, "expired");
 		return true;
 	}
+	/* Redis may have been asked meanwhile, and the user's rights have changed. */
+	if (session_access_check_queue(ch->session, USER_READ,
+				       queue_slice(entry_queue(e)), &job->err) < 0)
+		return false;
 	f = fetch_create(ch, 1, job->reply);
 	f->getter.max = 1;
 	f->consumers[0].is_auto_ack = job->is_auto_ack;

@@ -46,6 +46,12 @@ static void act_as(struct session *s, struct user *u)
 	s->exchange_version = 0;
 }
 
+static void log_out(struct session *s)
+{
+	act_as(s, NULL);
+	session_allowance_logout(s);
+}
+
 void session_login_as(struct session *s, struct user *u)
 {
 	act_as(s, u);
@@ -64,26 +70,42 @@ static void on_decided(void *ctx, struct user *user, const struct error *refusal
 	if (user) {
 		session_login_as(s, user);
 		rc = enter(s, login.vhost, &err);
+		if (rc == TIDE_OK)
+			rc = session_allowance_login(s, user, &err);
 	} else {
 		err = *refusal;
 		rc = err.code;
 	}
 	if (rc < 0)
-		act_as(s, NULL);
+		log_out(s);
 	user_unref(user);
 	end(s);
 	login.on_done(login.ctx, r, rc < 0 ? &err : NULL);
 	s->ops->on_progress(s->ctx);
 }
 
-static int check_names(const struct session_login *l, struct error *err)
+/* What scripts may take for a password: a token. */
+#define TOKEN_MAX 16384
+
+static int check_password(const struct session *s, struct slice password,
+			  struct error *err)
+{
+	if (password.len <= PASSWORD_LEN_MAX || !service_users_scripts(s->service))
+		return password_check(password, err);
+	if (password.len <= TOKEN_MAX)
+		return TIDE_OK;
+	return error_set(err, TIDE_ESYNTAX, "a password has 1 to %d bytes", TOKEN_MAX);
+}
+
+static int check_names(const struct session *s, const struct session_login *l,
+		       struct error *err)
 {
 	if (l->user.data && !slice_is_name(l->user))
 		return error_set(err, TIDE_ESYNTAX,
 				 "user must be 1-%d bytes of UTF-8 without white space "
 				 "and control characters",
 				 NAME_LEN_MAX);
-	if (l->password.data && password_check(l->password, err) < 0)
+	if (l->password.data && check_password(s, l->password, err) < 0)
 		return err->code;
 	return TIDE_OK;
 }
@@ -121,6 +143,7 @@ static void start(struct session *s, const struct session_login *l, struct reply
 		.address = peer->address,
 		.protocol = peer->protocol,
 		.certificate = peer->certificate,
+		.is_certificate_user = peer->is_certificate_user,
 		.is_local = peer->is_local,
 		.is_tls = peer->is_tls,
 		.scripts = service_users_scripts(service),
@@ -144,7 +167,7 @@ int session_login_start(struct session *s, const struct session_login *l, struct
 			struct error *err)
 {
 	struct session_peer peer;
-	int rc = check_names(l, err);
+	int rc = check_names(s, l, err);
 
 	if (rc < 0)
 		return rc;
@@ -159,9 +182,7 @@ int session_login_start(struct session *s, const struct session_login *l, struct
 
 int session_login_check(const struct session *s, struct error *err)
 {
-	return s->subject.user || service_users_is_open(s->service)
-		       ? TIDE_OK
-		       : refuse_stranger(err);
+	return session_is_stranger(s) ? refuse_stranger(err) : TIDE_OK;
 }
 
 void session_login_cancel(struct session *s)

@@ -445,15 +445,34 @@ static int settle_kept(struct session_transaction *t, struct error *err)
 	return TIDE_OK;
 }
 
+/* What it may do can have changed since the requests. */
+static int check_writes(const struct session_transaction *t, struct error *err)
+{
+	struct session *s = t->session;
+
+	if (subject_is_free(&s->subject))
+		return TIDE_OK;
+	for (size_t i = 0; i < t->count; i++) {
+		const struct kept_request *kept = &t->requests[i];
+
+		if (kept->kind == KEPT_PUBLISH &&
+		    session_access_check_write(s, kept->msg->exchange, kept->msg->key,
+					       err) < 0)
+			return error_set(err, err->code, "request %u: %s", kept->number,
+					 err->text);
+	}
+	return TIDE_OK;
+}
+
 /* Its filters have run. */
 static int commit(struct session_transaction *t, struct error *err)
 {
 	struct committing *c;
 	int rc;
 
-	rc = settle_kept(t, err);
-	if (rc < 0)
-		return rc;
+	/* The filters may have taken some turns. */
+	if (check_writes(t, err) < 0 || settle_kept(t, err) < 0)
+		return err->code;
 	c = mem_alloc(sizeof(*c));
 	waiter_init(&c->waiter, on_committed);
 	c->service = t->session->service;
@@ -507,25 +526,6 @@ static bool has_publishes(const struct session_transaction *t)
 	return t->count > 0 && t->messages > t->tag_count;
 }
 
-/* What it may do can have changed since the requests. */
-static int check_writes(const struct session_transaction *t, struct error *err)
-{
-	struct session *s = t->session;
-
-	if (subject_is_free(&s->subject))
-		return TIDE_OK;
-	for (size_t i = 0; i < t->count; i++) {
-		const struct kept_request *kept = &t->requests[i];
-
-		if (kept->kind == KEPT_PUBLISH &&
-		    session_access_check_write(s, kept->msg->exchange, kept->msg->key,
-					       err) < 0)
-			return error_set(err, err->code, NOTHING_APPLIED "request %u: %s",
-					 kept->number, err->text);
-	}
-	return TIDE_OK;
-}
-
 static int check_commit(const struct session_transaction *t, struct error *err)
 {
 	if (t->failure.code < 0)
@@ -534,7 +534,9 @@ static int check_commit(const struct session_transaction *t, struct error *err)
 	if (t->session->broker->is_draining && has_publishes(t))
 		return error_set(err, TIDE_ESHUTDOWN,
 				 NOTHING_APPLIED "the broker is stopping");
-	return check_writes(t, err);
+	if (check_writes(t, err) < 0)
+		return error_set(err, err->code, NOTHING_APPLIED "%s", err->text);
+	return TIDE_OK;
 }
 
 int session_transaction_commit(struct channel *ch, struct slice name, struct reply *r,

@@ -19,7 +19,7 @@ return {
 
   -- A script before this one may have let the user in.
   authorize = function(user, _, object)
-    local tenant = user.name and tenant_of(user.name)
+    local tenant = tenant_of(user.name)
     if tenant and object.vhost ~= tenant then
       return false, ("users of '%s' have the vhost '%s' alone"):format(tenant, tenant)
     end

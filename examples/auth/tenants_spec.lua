@@ -25,10 +25,6 @@ describe("a tenant", function()
     assert.equal("deny", (ask "other"))
   end)
 
-  it("is nobody while nobody has to log in", function()
-    assert.equal("none", (engine:authorize({}, "read", { kind = "queue", name = "jobs" })))
-  end)
-
   it("is not who has no tenant in his name", function()
     for _, user in ipairs { "root", "/bob", "acme/" } do
       assert.equal("none", (engine:authenticate { user = user, vhost = "/" }))

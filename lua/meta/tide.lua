@@ -319,7 +319,7 @@ function broker.queue(name) end
 
 ---Who wants to do something. Read-only; expires after the call.
 ---@class tide.User
----@field name string?  nil while nobody has to log in
+---@field name string
 ---@field vhost string
 ---@field address string?
 ---@field is_admin boolean

@@ -54,6 +54,17 @@ seed() {
 	case $1 in
 	fuzz_request) requests "$corpus/$1" ;;
 	fuzz_line) session "$corpus/$1" ;;
+	fuzz_tls)
+		# With a handshake, in one piece, byte by byte, with a bit flipped; without one.
+		session "$corpus/$1"
+		sed -i '1s/^/0/' "$corpus/$1"/session-*
+		printf '0PING\r\n\xfaPING\r\n\xfa\xfdPING\r\n' >"$corpus/$1/flip"
+		printf '0PING\r\n\xf9HELP\r\nHELP\r\n\xf9\xfc\xfb' >"$corpus/$1/end"
+		printf '0\xfe\x17\x03\x03\x00\x05hello' >"$corpus/$1/record"
+		printf '1\x01\x02\x03\x04\xff' >"$corpus/$1/hello"
+		printf '2\x16\x03\x01\x00\x06\x01\x00\x00\x02\x03\x03' >"$corpus/$1/raw"
+		printf '2HELLO\r\n' >"$corpus/$1/plain"
+		;;
 	fuzz_stomp) frames "$corpus/$1" ;;
 	fuzz_text)
 		requests "$corpus/$1"
@@ -81,9 +92,9 @@ run() {
 	local name=$1 known=tests/fuzz/regressions/$1 log=$build/$1.log
 	local options=(-max_total_time="$seconds" -timeout=20 -rss_limit_mb=2048
 		-artifact_prefix="$found/$name-" -print_final_stats=1 -max_len=4096)
-	case $name in fuzz_request | fuzz_line) options+=(-dict=tests/fuzz/line.dict) ;; esac
+	case $name in fuzz_request | fuzz_line | fuzz_tls) options+=(-dict=tests/fuzz/line.dict) ;; esac
 	# What the broker keeps from run to run makes every run look like a leak.
-	[ "$name" != fuzz_line ] || options+=(-detect_leaks=0)
+	case $name in fuzz_line | fuzz_tls) options+=(-detect_leaks=0) ;; esac
 	seed "$name"
 	local inputs=("$corpus/$name")
 	[ ! -d "$known" ] || inputs+=("$known")

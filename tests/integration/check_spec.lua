@@ -204,6 +204,24 @@ BIND billing orders orders.*.placed
     }
   end)
 
+  it('knows scripts of auth/, whose names are their order', function()
+    local auth = 'return { authorize = function() return %s end }\n'
+    finds({
+      ['auth/10-hours.lua'] = auth:format 'nil',
+      ['auth/20-hours.lua'] = auth:format 'true',
+      ['auth/9-last.lua'] = auth:format 'false',
+      ['auth/none.lua'] = 'return {}\n',
+      ['authorization/a.lua'] = auth:format '1',
+    }, {
+      'auth/20-hours.lua:1: has the same name as auth/10-hours.lua except for the number, and both are active; if one '
+        .. 'is an old copy, remove it; otherwise rename it',
+      'auth/9-last.lua:1: runs after auth/10-hours.lua although its number is lower: names are sorted as text; '
+        .. 'write all numbers with the same number of digits',
+      "auth/none.lua:1: an auth script needs a function 'authenticate' or 'authorize', or both",
+      'authorization/a.lua:1: is not loaded: auth scripts belong in auth/, not in authorization/',
+    })
+  end)
+
   it('finds files that no broker loads', function()
     local retry = 'return { decide = function() return 0 end }\n'
     write('r/retry/folder.lua/x.txt', '')
@@ -438,6 +456,20 @@ return {
     local lines = check({}, options)
     has(lines, "broker: exchange 'b': there is no routing script 'fanout'; there are: direct headers topic")
     has(lines, "broker: queue 'q': retry=fixed: there is no retry script 'fixed'; there are: exponential immediate")
+  end)
+
+  it('asks no script of auth/ about them, and makes secrets up', function()
+    copy_rules()
+    write('defs', 'DECLARE exchange shop topic\nDECLARE queue jobs\nBIND jobs shop #\n')
+    is_clean({
+      ['auth/a.lua'] = [[
+local key = tide.secret "jwt"
+return {
+  authenticate = function() return false, key end,
+  authorize = function() return false, key end,
+}
+]],
+    }, ('--definitions %s/defs'):format(dir))
   end)
 
   it('takes definitions from a file and a broker together', function()

@@ -1,6 +1,7 @@
 -- The C library with the option `reconnect`, and the broker killed under it: nothing that
 -- was confirmed is lost, and nothing is there twice.
 local Broker = require 'support.broker'
+local Redis = require 'support.redis'
 local shell = require 'support.shell'
 local wait = require 'support.wait'
 
@@ -21,8 +22,8 @@ describe('a client that reconnects', function()
 
   -- A socket has the same address after a restart. By the broker's own directory
   -- kill9_all would know the clients, and kill them too.
-  local function start()
-    broker = Broker.start { listen = { 'unix:@DIR@/broker.sock' } }
+  local function start(args)
+    broker = Broker.start { listen = { 'unix:@DIR@/broker.sock' }, args = args }
     dir, running = shell.make_dir 'tidemq-client', {}
     assert(os.execute(('ln -s %s %s/broker'):format(quote(broker.dir), quote(dir))))
     return broker:connect()
@@ -112,6 +113,29 @@ describe('a client that reconnects', function()
     local _, lost = program.log():gsub('connecting again', '')
     assert.equal(3, lost, program.log())
     expect_each_once(c, 'lines', last, '^%d+$')
+  end)
+
+  it('goes on with the standby', function()
+    local last = 5000
+    local redis, standby = Redis.start(), nil
+    finally(function()
+      if standby then standby:destroy() end
+      redis:destroy()
+    end)
+    local c = start { '--store', redis.url }
+    standby = Broker.start { listen = { 'unix:@DIR@/broker.sock' }, stopped = true,
+      args = { '--store', redis.url, '--standby' } }
+    standby:launch()
+    standby:expect_log('standing by', 30)
+    c:ok 'DECLARE queue lines'
+    local command = ('seq %d | %s pub --url %s --reconnect --lines - lines'):format(last, quote(Broker.binary()),
+      quote(url() .. ',tide+unix:' .. standby.dir .. '/broker.sock'))
+    local program = run('pub', 'sh -c ' .. quote(command))
+    expect_some(c, 'lines', last // 10)
+    broker:kill9()
+    assert.is_true(standby:wait_ready())
+    assert.equal(0, program.status(), program.log())
+    expect_each_once(standby:connect(), 'lines', last, '^%d+$')
   end)
 
   local function build_worker()
@@ -206,6 +230,24 @@ describe('a client that reconnects', function()
       seen[line] = true
     end
     for i = 1, last do assert(seen[tostring(i)], i .. ' is missing') end
+  end)
+
+  it('ends when it is no longer let in', function()
+    local c = start()
+    c:ok 'DECLARE queue news'
+    c:ok 'USER add root pass=secret tags=admin'
+    c:ok 'USER grant root / write=.*'
+    c:ok 'USER add reader pass=novel'
+    c:ok 'USER grant reader / read=.*'
+    local program = run('sub', ('%s sub --url %s --reconnect --format %s news'):format(quote(Broker.binary()),
+      quote(url() .. '?user=reader&pass=novel'), quote '%p\\n'))
+    c:ok('PUB - news', 'one')
+    assert(wait.poll(function() return shell.read_file(program.out) == 'one\n' end))
+    c:ok 'USER delete reader'
+    assert.equal(1, program.status(), program.log())
+    assert.equal("tidemq: event: closed denied user 'reader' was deleted\n"
+      .. "tidemq: user 'reader' was deleted; connecting again\n"
+      .. 'tidemq: denied: the user or the password is wrong\n', program.log())
   end)
 
   it('is for messages without a number', function()

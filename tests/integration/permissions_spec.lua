@@ -1,5 +1,6 @@
 -- What a user may do: each verb asks for it, and so does what a request leads to.
 local Broker = require 'support.broker'
+local Stomp = require 'support.stomp'
 local shell = require 'support.shell'
 local users = require 'support.users'
 local wait = require 'support.wait'
@@ -575,6 +576,24 @@ describe('a change of permissions', function()
     eve:expect_line "EVT closed denied user 'eve' was deleted"
     eve:expect_closed()
     assert(wait.poll(function() return admin:stats 'q'.ready == 1 end))
+  end)
+
+  it('ends a STOMP connection that has a subscription, with an ERROR that says why', function()
+    local stomp = Stomp.connect(broker, { login = 'bob', passcode = users.password })
+    stomp:subscribe('1', '/amq/queue/q', { ack = 'client' })
+    admin:ok('PUB - q', 'p')
+    stomp:expect('MESSAGE', { subscription = '1' })
+    grant { write = '^x$' }
+    stomp:expect_error("the subscription '1' has ended: its user may no longer read from the queue",
+      { code = 'denied' })
+    assert(wait.poll(function() return admin:stats 'q'.ready == 1 end))
+    stomp = Stomp.connect(broker, { login = 'bob', passcode = users.password })
+    stomp:ask('SEND', { destination = '/exchange/x/k' }, 'p')
+    stomp:frame('SEND', { destination = '/amq/queue/q' }, 'p')
+    stomp:expect_error("user 'bob' may not write to queue or topic 'q' in vhost '/'", { code = 'denied' })
+    stomp = Stomp.connect(broker, { login = 'bob', passcode = users.password })
+    stomp:frame('SEND', { destination = '/queue/new' }, 'p')
+    stomp:expect_error("user 'bob' may not configure queue or topic 'new' in vhost '/'", { code = 'denied' })
   end)
 
   it('comes from scripts too, as soon as they are loaded', function()

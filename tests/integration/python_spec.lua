@@ -16,6 +16,9 @@ describe('the Python client', function()
   it('publishes and consumes', function() check 'test_client' end)
   it('does so with asyncio', function() check 'test_aio' end)
 
+  it('speaks TLS', function() check 'test_tls' end)
+  it('logs in', function() check 'test_users' end)
+
   it('is installed by pip', function()
     local with_pip
     for _, name in ipairs { 'python3', '/usr/bin/python3' } do

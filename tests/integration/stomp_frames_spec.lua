@@ -325,7 +325,7 @@ describe('a STOMP connection', function()
         other:close()
       end
       c:ok 'USER grant ann / configure=^ann write=^ann read=^ann.q'
-      one:expect_error("the subscription 't' has ended: the user may no longer read its queue", { code = 'denied' })
+      one:expect_error("the subscription 't' has ended: its user may no longer read from the queue", { code = 'denied' })
       c:close()
       own:expect_clean_stop()
     end)

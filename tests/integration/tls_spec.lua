@@ -3,6 +3,7 @@ local Broker = require 'support.broker'
 local Certs = require 'support.certs'
 local Client = require 'support.client'
 local shell = require 'support.shell'
+local users = require 'support.users'
 
 local LISTEN = { 'tls:127.0.0.1:0', '127.0.0.1:0' }
 
@@ -196,6 +197,37 @@ describe('a listener with TLS', function()
       broker:connect(1, as 'mallory'):expect_closed()
       broker:expect_log "TLS: the other side's certificate is not accepted: unable to get local issuer certificate"
     end)
+  end)
+
+  it('takes a certificate in place of a password, if it is told to', function()
+    certs:issue 'alice'
+    certs:issue 'nobody'
+    local function connect(name)
+      return broker:connect(1, { cafile = certs:cert 'ca', certificate = certs:cert(name), key = certs:key(name) })
+    end
+    local function run(args)
+      broker = Broker.start { listen = LISTEN, certs = certs, redis = {}, stopped = true,
+        args = { '--tls-ca', certs:cert 'ca', '--tls-client', 'wanted', table.unpack(args) } }
+      users.restore(broker.redis, {
+        alice = { tags = { 'admin' }, vhosts = { ['/'] = { configure = '.*', write = '.*', read = '.*' } } }, bob = {},
+      })
+      broker:run()
+    end
+    run { '--tls-user' }
+    local c = connect 'alice'
+    assert.equal('ERR denied log in first: HELLO user=<name> pass=<password>', c:request 'DECLARE queue jobs')
+    c:document 'HELLO'
+    c:ok 'DECLARE queue jobs'
+    assert.equal('alice', c:document 'LIST connections'[1].user)
+    -- The name may be given, and no other one.
+    connect 'alice':document 'HELLO user=alice'
+    assert.matches('^ERR denied', connect 'alice':request 'HELLO user=bob')
+    assert.matches('^ERR denied', connect 'nobody':request 'HELLO')
+    assert.matches('^ERR denied', broker:connect():request 'HELLO user=alice')
+    broker:destroy()
+    run {}
+    assert.matches('^ERR denied', connect 'alice':request 'HELLO user=alice')
+    connect 'alice':document 'HELLO user=alice pass=secret'
   end)
 
   describe('takes other files at SIGHUP', function()

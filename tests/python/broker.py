@@ -5,6 +5,7 @@ process.sh of the integration tests starts it, and ends everything when the test
 
 import os
 import pathlib
+import select
 import shlex
 import signal
 import socket
@@ -41,6 +42,7 @@ class Broker:
         self._guard = subprocess.Popen(["bash", PROCESS, "guard"], stdin=subprocess.PIPE,
                                        env=self._env)
         (self.dir / "data").mkdir()
+        self._count = 2 + args.count("--listen")
         words = [BINARY, "serve", "--listen", f"unix:{self.dir}/sock", "--listen", "127.0.0.1:0",
                  "--data", self.dir / "data", "--rules", RULES, *args]
         (self.dir / "command").write_text(f"exec {shlex.join(map(str, words))}\n")
@@ -52,15 +54,15 @@ class Broker:
         for name in ("pid", "exit", "stdout"):
             (self.dir / name).unlink(missing_ok=True)
         subprocess.run(["bash", PROCESS, "run"], env=self._env, check=True)
-        listening = wait_for(self._listening, f"a start of the broker ({self.dir})")
-        self.tcp = f"tide://{listening}/"
+        self.listeners = wait_for(self._listening, f"a start of the broker ({self.dir})")
+        self.tcp = f"tide://{self.listeners[1]}/"
 
     def _listening(self):
         if self._read("exit"):
             raise AssertionError(f"the broker ended: {self.log()}")
-        lines = [line for line in self._read("stdout").split("\n")[:-1]
-                 if line.startswith("listening on ")]
-        return len(lines) == 2 and self._read("pid") and lines[1].removeprefix("listening on ")
+        found = [line.removeprefix("listening on ") for line in
+                 self._read("stdout").split("\n")[:-1] if line.startswith("listening on ")]
+        return found if len(found) == self._count and self._read("pid") else None
 
     def _read(self, name):
         try:
@@ -91,7 +93,8 @@ class Broker:
 class Proxy:
     """Between a client and the broker: it can hold back what the broker says, and cut."""
 
-    def __init__(self, broker):
+    def __init__(self, broker, context=None):
+        self._context = context  # of TLS, towards the client
         self._target = str(broker.dir / "sock")
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"tide://127.0.0.1:{self._listener.getsockname()[1]}/"
@@ -121,22 +124,34 @@ class Proxy:
             threading.Thread(target=self._join, args=(client, broker), daemon=True).start()
 
     def _join(self, client, broker):
-        with client, broker:
-            other = threading.Thread(target=self._carry, args=(client, broker, False), daemon=True)
-            other.start()
-            self._carry(broker, client, True)
-            other.join()
+        # In one thread: two must not use one TLS socket.
+        with broker:
+            try:
+                if self._context is not None:
+                    client = self._context.wrap_socket(client, server_side=True)
+                while self._carry(client, broker):
+                    pass
+            except OSError:
+                pass
+            client.close()
 
-    def _carry(self, source, sink, can_mute):
-        try:
-            while data := source.recv(self.chunk):
-                if can_mute and self.is_mute:
-                    self.held += data
-                else:
-                    sink.sendall(data)
-        except OSError:
-            pass
-        self._shut(source, sink)
+    def _carry(self, client, broker):
+        """Pass on what one of them has said; false at the end."""
+        if self._context is not None and client.pending():
+            ready = [client]
+        else:
+            ready, _, _ = select.select([client, broker], [], [])
+        for source in ready:
+            data = source.recv(self.chunk)
+            if not data:
+                return False
+            if source is client:
+                broker.sendall(data)
+            elif self.is_mute:
+                self.held += data
+            else:
+                client.sendall(data)
+        return True
 
     @staticmethod
     def _shut(*ends):

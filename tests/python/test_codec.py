@@ -154,7 +154,7 @@ class Encoding(unittest.TestCase):
             self.assertEqual(expected, request.line)
 
     def test_requests_that_would_confuse_the_client(self):
-        for line in ("PING quiet", "@1 PING", "begin", "QUIT", "HELLO"):
+        for line in ("PING quiet", "@1 PING", "begin", "QUIT", "HELLO", "SUB q s"):
             with self.assertRaises(ValueError):
                 requests.request(line)
 

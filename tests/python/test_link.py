@@ -233,6 +233,14 @@ class Repeating(Case):
         self.again(("GET q max=2|", b"OK 1\r\nMSG - 1 2 - q id=1 ts=1 redelivered 1\r\na\r\n"))
         self.assertEqual([2], [message.attempt for message in pending.result()])
 
+    def test_what_nobody_waits_for_is_not_repeated(self):
+        link = self.up()
+        link.abandon(link.submit(requests.publish("q")))
+        self.out()
+        link.lost(OSError("cut"))
+        link.abandon(link.submit(requests.publish("q")))
+        self.again(("", b""))
+
     def test_a_message_dies_with_its_connection(self):
         link = self.up()
         pending = link.submit(requests.get("q", max=2))
@@ -424,6 +432,106 @@ class Restoring(Case):
         self.assertEqual("NACK 4 requeue|", self.out())
 
 
+class Channels(Case):
+    def channel(self, link):
+        number, pending = link.open_channel(None)
+        self.assertEqual(f"@{number} OPEN|", self.out())
+        link.feed(f"@{number} OK\r\n".encode())
+        pending.result()
+        return number
+
+    def test_a_message_is_settled_on_the_channel_that_it_came_by(self):
+        link = self.up()
+        number = self.channel(link)
+        pending = link.submit(requests.get("q"), number)
+        self.assertEqual("@1 GET q|", self.out())
+        link.feed(b"@1 OK 1\r\n@1 MSG - 1 1 - q id=1 ts=1 1\r\na\r\n")
+        link.submit(requests.ack(*pending.result()))
+        self.assertEqual("@1 ACK 1|", self.out())
+
+    def test_one_that_is_closed_is_forgotten_with_its_subscriptions(self):
+        link = self.up()
+        number = self.channel(link)
+        inbox, _ = link.subscribe(number, "q", None, {})
+        link.feed(b"@1 OK\r\n")
+        self.out()
+        link.close_channel(number)
+        self.assertTrue(inbox.is_ended)
+        link.feed(b"@1 OK\r\n")
+        with self.assertRaises(Error):
+            link.submit(requests.ping(), number)
+        self.out()
+        link.lost(OSError("cut"))
+        self.again(("", b""))
+        self.assertEqual(number, self.channel(link))
+
+    def test_one_that_is_refused_is_not_restored(self):
+        link = self.up()
+        _, pending = link.open_channel(None)
+        link.feed(b"@1 ERR limit too many channels\r\n")
+        with self.assertRaises(Refused):
+            pending.result()
+        self.out()
+        link.lost(OSError("cut"))
+        self.again(("", b""))
+
+    def test_one_that_was_not_sent_is_opened_once(self):
+        link = self.up()
+        link.lost(OSError("cut"))
+        link.open_channel(None)
+        self.again(("@1 OPEN|", b"@1 OK\r\n"))
+        link.lost(OSError("cut"))
+        self.again(("@1 OPEN|", b"@1 OK\r\n"))
+
+
+class Subscriptions(Case):
+    def test_one_that_is_refused_leaves_its_name_free(self):
+        link = self.up()
+        for _ in range(2):
+            _, pending = link.subscribe(0, "q", "mine", {})
+            link.feed(b"ERR not-found there is no queue 'q'\r\n")
+            with self.assertRaises(Refused):
+                pending.result()
+        link.subscribe(0, "q", "mine", {})
+        with self.assertRaises(Refused) as caught:
+            link.subscribe(0, "q", "mine", {})
+        self.assertEqual("exists", caught.exception.code)
+
+    def test_events_tell_what_it_has(self):
+        events = []
+        link = self.up(on_event=events.append)
+        inbox, _ = link.subscribe(0, "q", "s", {"group": "g"})
+        link.feed(b"OK\r\nEVT assigned s 0,3\r\nEVT active s\r\nEVT heartbeat\r\n")
+        self.assertEqual(([0, 3], True), (inbox.assigned, inbox.is_active))
+        link.lost(OSError("cut"))
+        self.assertEqual(([], False), (inbox.assigned, inbox.is_active))
+        self.again(("SUB q s group=g|", b"OK\r\n"))
+        link.feed(b"EVT assigned s 1\r\nEVT assigned s -\r\nEVT active s\r\nEVT relieved s\r\n")
+        self.assertEqual(([], False), (inbox.assigned, inbox.is_active))
+        self.assertEqual(["assigned", "active", "assigned", "assigned", "active", "relieved"],
+                         [event.name for event in events])
+
+    def test_what_a_reader_refused_does_not_hold_it_back(self):
+        link = self.up()
+        inbox, _ = link.subscribe(0, "t", "s", {"partition": 2})
+        link.feed(b"OK\r\nMSG s 1 1 - t id=1 ts=1 partition=2 offset=4 1\r\na\r\n"
+                  b"MSG s 2 1 - t id=1 ts=1 partition=2 offset=5 1\r\na\r\n")
+        link.submit(requests.nack(inbox.take(), bury=True))
+        link.feed(b"OK 1\r\n")
+        self.out()
+        link.lost(OSError("cut"))
+        self.again(("STATS t|", b'DATA 16\r\n{"partitions":3}\r\n'),
+                   ("SUB t s partition=2 from=5|", b"OK\r\n"))
+
+    def test_a_change_is_told_to_who_waits(self):
+        link = self.up()
+        inbox, _ = link.subscribe(0, "q", "s", {})
+        changes = []
+        inbox.on_change = lambda: changes.append((inbox.first is not None, inbox.is_ended))
+        link.feed(b"OK\r\nMSG s 1 1 - q id=1 ts=1 1\r\na\r\nEVT cancelled s queue-deleted\r\n")
+        self.assertEqual([(True, False), (False, True)], changes)
+
+
 class Transactions(Case):
     def begin(self):
         link = self.up()
@@ -460,6 +568,46 @@ class Transactions(Case):
         link.end(transaction)
         link.submit(requests.publish("q", id="x"))
         self.assertEqual("PUB - q id=x 0||", self.out())
+
+    def test_the_end_of_an_old_one_does_not_end_the_next(self):
+        link, transaction = self.begin()
+        link.end(transaction)
+        link.begin(0)
+        link.feed(b"OK\r\n")
+        link.end(transaction)
+        with self.assertRaises(Error):
+            link.submit(requests.publish("q"))
+
+    def test_one_whose_begin_nobody_waits_for_takes_no_publish_with_it(self):
+        link = self.up()
+        transaction, pending = link.begin(0)
+        self.out()
+        link.abandon(pending)
+        link.end(transaction)
+        with self.assertRaises(Error):
+            link.submit(requests.publish("q"))
+        link.feed(b"OK\r\n")
+        link.submit(requests.publish("q", id="x"))
+        self.assertEqual("ROLLBACK|PUB - q id=x 0||", self.out())
+
+    def test_one_whose_begin_was_lost_leaves_the_channel_free(self):
+        for is_sent in (True, False):
+            link = self.up()
+            if not is_sent:
+                link.lost(OSError("cut"))
+            transaction, pending = link.begin(0)
+            link.abandon(pending)
+            link.end(transaction)
+            link.lost(OSError("cut"))
+            self.again()
+            link.begin(0)
+            self.assertEqual("BEGIN|", self.out())
+
+    def test_one_that_is_refused_leaves_the_channel_free(self):
+        link = self.up()
+        link.begin(0)
+        link.feed(b"ERR shutdown the broker is stopping\r\n")
+        link.begin(0)
 
     def test_one_that_was_not_begun_yet_begins_later(self):
         link = self.up()

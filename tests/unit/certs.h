@@ -5,16 +5,25 @@
 #define TIDE_TEST_CERTS_H
 
 #include <stdio.h>
+#include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <openssl/evp.h>
 #include <openssl/pem.h>
 #include <openssl/x509v3.h>
 
-#include "check.h"
-
 #define CERTS_PATH_MAX 512
+
+/* Fuzzers use it too: no assertions of cmocka. */
+#define certs_check(condition)                                                \
+	do {                                                                  \
+		if (!(condition)) {                                           \
+			fprintf(stderr, "certs.h: failed: " #condition "\n"); \
+			abort();                                              \
+		}                                                             \
+	} while (0)
 
 struct cert {
 	const char *cn;       /* NULL: none */
@@ -22,6 +31,7 @@ struct cert {
 	const char *san;      /* "DNS:localhost,IP:127.0.0.1"; NULL: none */
 	long from_s, until_s; /* from now; both 0: a day */
 	bool is_ca;
+	unsigned rsa_bits; /* 0: an elliptic curve */
 };
 
 static char certs_dir[64];
@@ -29,7 +39,7 @@ static char certs_dir[64];
 static void certs_begin(void)
 {
 	strcpy(certs_dir, "/tmp/tidemq-certs-XXXXXX");
-	assert_non_null(mkdtemp(certs_dir));
+	certs_check(mkdtemp(certs_dir));
 }
 
 static inline void certs_end(void)
@@ -37,7 +47,7 @@ static inline void certs_end(void)
 	char command[96];
 
 	snprintf(command, sizeof(command), "rm -rf %s", certs_dir);
-	assert_int_equal(system(command), 0);
+	certs_check(system(command) == 0);
 }
 
 /* The path of a file; the last 32 are good. */
@@ -56,11 +66,10 @@ static inline void certs_write_key(const char *name, EVP_PKEY *key,
 {
 	FILE *file = fopen(certs_path(name, ".key"), "w");
 
-	assert_int_equal(PEM_write_PrivateKey(
-				 file, key, passphrase ? EVP_aes_128_cbc() : NULL,
-				 (const unsigned char *)passphrase,
-				 passphrase ? (int)strlen(passphrase) : 0, NULL, NULL),
-			 1);
+	certs_check(PEM_write_PrivateKey(file, key, passphrase ? EVP_aes_128_cbc() : NULL,
+					 (const unsigned char *)passphrase,
+					 passphrase ? (int)strlen(passphrase) : 0, NULL,
+					 NULL) == 1);
 	fclose(file);
 }
 
@@ -70,7 +79,7 @@ static inline EVP_PKEY *certs_read_key(const char *name)
 	EVP_PKEY *key = PEM_read_PrivateKey(file, NULL, NULL, NULL);
 
 	fclose(file);
-	assert_non_null(key);
+	certs_check(key);
 	return key;
 }
 
@@ -80,7 +89,7 @@ static inline X509 *certs_read(const char *name)
 	X509 *cert = PEM_read_X509(file, NULL, NULL, NULL);
 
 	fclose(file);
-	assert_non_null(cert);
+	certs_check(cert);
 	return cert;
 }
 
@@ -91,7 +100,7 @@ static inline void certs_extend(X509 *cert, X509 *issuer, int nid, const char *v
 
 	X509V3_set_ctx(&ctx, issuer, cert, NULL, NULL, 0);
 	extension = X509V3_EXT_conf_nid(NULL, &ctx, nid, value);
-	assert_non_null(extension);
+	certs_check(extension);
 	X509_add_ext(cert, extension, -1);
 	X509_EXTENSION_free(extension);
 }
@@ -101,7 +110,8 @@ static inline void certs_make(const char *name, const struct cert *spec,
 			      const char *issuer)
 {
 	static long serial = 1;
-	EVP_PKEY *key = EVP_EC_gen("P-256");
+	EVP_PKEY *key =
+		spec->rsa_bits ? EVP_RSA_gen(spec->rsa_bits) : EVP_EC_gen("P-256");
 	EVP_PKEY *signer = issuer ? certs_read_key(issuer) : key;
 	X509 *cert = X509_new(), *by = issuer ? certs_read(issuer) : cert;
 	X509_NAME *subject = X509_get_subject_name(cert);
@@ -121,7 +131,7 @@ static inline void certs_make(const char *name, const struct cert *spec,
 		certs_extend(cert, by, NID_basic_constraints, "critical,CA:TRUE");
 	if (spec->san)
 		certs_extend(cert, by, NID_subject_alt_name, spec->san);
-	assert_true(X509_sign(cert, signer, EVP_sha256()) > 0);
+	certs_check(X509_sign(cert, signer, EVP_sha256()) > 0);
 	PEM_write_X509(file, cert);
 	fclose(file);
 	certs_write_key(name, key, NULL);

@@ -346,7 +346,7 @@ static void on_event(void *ctx, unsigned channel, const char *what, const char *
 		return;
 	buf_printf(&why, "%s the subscription '%" SLICE_FMT "' has ended: %s",
 		   is_denied ? "denied" : "not-found", SLICE_ARG(ch->id),
-		   is_denied ? "the user may no longer read its queue"
+		   is_denied ? "its user may no longer read from the queue"
 			     : "its queue was deleted");
 	stomp_reply_closed(l, buf_cstr(&why));
 	buf_deinit(&why);

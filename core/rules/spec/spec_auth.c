@@ -117,7 +117,7 @@ int spec_auth_authorize(lua_State *L, struct engine *e, struct decision_context 
 	lua_settop(L, 4);
 	lua_getfield(L, 4, "kind");
 	const struct auth_question question = {
-		.user = word(L, 2, "name", NULL),
+		.user = word(L, 2, "name", ""),
 		.vhost = word(L, 2, "vhost", "/"),
 		.address = word(L, 2, "address", "127.0.0.1"),
 		.tags = (flag(L, 2, "is_admin") ? AUTH_ADMIN : 0u) |

@@ -18,7 +18,6 @@ class Inbox:
         self.name = name  #: of the queue or topic
         self.options = {key.rstrip("_").replace("_", "-"): value
                         for key, value in options.items() if value is not None}
-        self.is_auto = self.options.get("ack") == "auto"
         #: Without a group. Of a topic the client itself must know how far it has read.
         self.is_reader = "group" not in self.options
         self.is_subscribed = False

@@ -103,6 +103,7 @@ class Transaction:
         self.channel = channel
         self.is_begun = False
         self.is_lost = False
+        self.is_dropped = False  # nobody waits for the reply to its BEGIN
 
 
 class _Channel:
@@ -213,10 +214,11 @@ class Link:
         failed: list[Pending[Any]] = []
         for channel in self._channels.values():
             for pending in channel.sent:
-                if pending.is_internal or pending.is_abandoned:
+                if pending.is_internal:
                     continue
                 pending.answer, pending.missing = None, 0
-                (repeated if pending.on_loss == "repeat" else failed).append(pending)
+                is_wanted = pending.on_loss == "repeat" and not pending.is_abandoned
+                (repeated if is_wanted else failed).append(pending)
             channel.sent.clear()
             channel.inboxes.clear()
             if channel.transaction is not None and channel.transaction.is_begun:
@@ -352,6 +354,7 @@ class Link:
         pending.on_done = None
         if pending in self._waiting:
             self._waiting.remove(pending)
+            pending.fail(Closed("it was not sent"))
         if pending.is_done and pending.error is None:
             self._give_back(pending.answer.messages if pending.answer else [])
 
@@ -364,14 +367,21 @@ class Link:
         transaction = state.transaction = Transaction(channel)
 
         def then(done: Pending[None]) -> None:
-            transaction.is_begun = done.error is None
-            if done.error is not None:
+            transaction.is_begun = True
+            if transaction.is_dropped and done.error is None:
+                self._send_internal(requests.rollback(), channel, None)
+            if transaction.is_dropped or done.error is not None:
                 self.end(transaction)
         pending.then = then
         return transaction, pending
 
     def end(self, transaction: Transaction) -> None:
-        """The transaction is over: COMMIT or ROLLBACK is answered, or is not needed."""
+        """The transaction is over: COMMIT or ROLLBACK is answered, or is not needed.
+
+        Until BEGIN is answered no other request may slip into it."""
+        if not transaction.is_begun:
+            transaction.is_dropped = True
+            return
         state = self._channels.get(transaction.channel)
         if state is not None and state.transaction is transaction:
             state.transaction = None

@@ -39,7 +39,7 @@ OnLoss = Literal["fail", "repeat", "done"]
 class Request(Generic[T]):
     """A request, before it is sent."""
 
-    line: str
+    line: str = field(repr=False)  # that of HELLO has a password
     parse: Callable[[Answer], T]
     payload: bytes | None = None
     #: What becomes of it if the connection ends before its reply.
@@ -109,6 +109,10 @@ def _with(line: str, raw: Mapping[str, Value] | None) -> str:
 # ---- any request ----
 
 
+# What changes the state of a channel or connection, which the client keeps.
+_OWN = ("BEGIN", "CLOSE", "COMMIT", "HELLO", "OPEN", "QUIT", "ROLLBACK", "SUB", "UNSUB")
+
+
 def request(line: str, payload: bytes | None = None) -> Request[Answer]:
     """Any request of the protocol, as a person types it: `request("STATS jobs").document`.
 
@@ -116,13 +120,13 @@ def request(line: str, payload: bytes | None = None) -> Request[Answer]:
     is not restored after a reconnect. Give transactions to `transaction`.
     """
     words = codec.line(line).split(" ")
-    verb = words[1] if words[0].startswith("@") and len(words) > 1 else words[0]
+    verb = words[0].upper()
     if "quiet" in words[1:]:
         raise ValueError("a request that is quiet has no reply to wait for")
-    if words[0].startswith("@") or verb.upper() in ("BEGIN", "COMMIT", "ROLLBACK", "HELLO", "QUIT"):
+    if verb.startswith("@") or verb in _OWN:
         raise ValueError(f"{words[0]} is the client's own affair: use its methods")
-    return Request(line, lambda answer: answer, payload, has_messages=verb.upper() == "GET",
-                   is_transactional=verb.upper() in ("PUB", "ACK", "NACK"))
+    return Request(line, lambda answer: answer, payload, has_messages=verb == "GET",
+                   is_transactional=verb in ("PUB", "ACK", "NACK"))
 
 
 def ping() -> Request[None]:

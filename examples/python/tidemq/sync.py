@@ -267,8 +267,10 @@ class Client(Channel):
             if address.is_tls:
                 if self._context is None:
                     self._context = tls.context()
-                found = self._context.wrap_socket(found, server_hostname=address.host)
-                self._socket = found
+                wrapped = self._context.wrap_socket(found, server_hostname=address.host,
+                                                    do_handshake_on_connect=False)
+                found = self._socket = wrapped
+                wrapped.do_handshake()
         found.setblocking(False)
         self._selector.register(found, selectors.EVENT_READ)
         self._link.connected()
@@ -304,7 +306,7 @@ class Client(Channel):
         found, self._socket = self._socket, None
         self._unsent.clear()
         if found is not None:
-            if found.fileno() in self._selector.get_map():
+            if found in [key.fileobj for key in self._selector.get_map().values()]:
                 self._selector.unregister(found)
             found.close()
 

@@ -220,16 +220,25 @@ static void a_certificate_needs_no_password(void **state)
 {
 	struct rig *r = *state;
 	struct outcome o = { 0 };
-	struct login_spec spec = { .certificate = "bob", .on_done = on_done, .ctx = &o };
+	struct login_spec spec = { .certificate = "bob",
+				   .is_certificate_user = true,
+				   .on_done = on_done,
+				   .ctx = &o };
 
 	assert_null(login_start(&r->login, &spec, r->now_ms));
 	assert_accepted(&o, "bob");
 	spec.user = SLICE("bob");
 	assert_null(login_start(&r->login, &spec, r->now_ms));
 	assert_accepted(&o, "bob");
-	spec.certificate = "eve";
+	spec.is_certificate_user = false;
 	assert_non_null(login_start(&r->login, &spec, r->now_ms));
 	r->now_ms += 250;
+	settle(r);
+	assert_refused(&o);
+	spec.is_certificate_user = true;
+	spec.certificate = "eve";
+	assert_non_null(login_start(&r->login, &spec, r->now_ms));
+	r->now_ms += 1000;
 	settle(r);
 	assert_refused(&o);
 	assert_int_equal(r->work.count, 0);

@@ -326,7 +326,9 @@ static void a_reply_that_does_not_come_ends_the_connection(void **state)
 	START(FAKE_HELLO, "<PING", ".");
 	const struct tidemq_options options = { .request_timeout_ms = 20 };
 	struct tidemq_client *c = connect_to(&f, &options);
+	struct tidemq_msg *m;
 	assert_int_equal(tidemq_request(c, "PING", NULL, 0, NULL), TIDEMQ_ETIMEDOUT);
+	assert_int_equal(tidemq_next(c, -1, &m), TIDEMQ_ECLOSED);
 	assert_int_equal(tidemq_request(c, "PING", NULL, 0, NULL), TIDEMQ_ECLOSED);
 	assert_int_equal(tidemq_last_error(c)->status, TIDEMQ_ETIMEDOUT);
 	tidemq_disconnect(c);

@@ -426,6 +426,35 @@ static void a_late_reply_costs_the_connection_and_nothing_else(void **state)
 	END("connected; lost; restored; ");
 }
 
+static void a_broker_that_does_not_answer_is_left_for_another(void **state)
+{
+	struct fake_broker mute, other;
+	static const char *const nothing[] = { FAKE_HELLO, "~PUB - q id=*-0 0", "<", ".",
+					       NULL };
+	static const char *const answers[] = { FAKE_HELLO, "~PUB - q id=*-0 0",
+					       "<",        ">OK " ID " 1\r\n",
+					       ".",        NULL };
+	const struct tidemq_publication p = { .key = "q" };
+	struct tidemq_options options = again;
+	char urls[300];
+	int rc;
+	options.request_timeout_ms = 200;
+	fake_start(&mute, nothing);
+	fake_start(&other, answers);
+	snprintf(urls, sizeof(urls), "%s,%s", mute.url, other.url);
+	struct tidemq_client *c = connect_to(urls, &options);
+	assert_int_equal(tidemq_publish_pipelined(c, &p), TIDEMQ_OK);
+	assert_int_equal(tidemq_flush(c), TIDEMQ_ETIMEDOUT);
+	while ((rc = tidemq_flush(c)) == TIDEMQ_ETIMEDOUT)
+		;
+	assert_int_equal(rc, TIDEMQ_OK);
+	tidemq_disconnect(c);
+	assert_buf(&story, "connected; lost; restored; ");
+	buf_deinit(&story);
+	fake_stop(&mute);
+	fake_stop(&other);
+}
+
 static void the_first_broker_that_answers_is_taken(void **state)
 {
 	START(FAKE_HELLO, "<PING", ">OK\r\n");
@@ -617,6 +646,7 @@ int main(void)
 		cmocka_unit_test(quit_is_the_end),
 		cmocka_unit_test(a_client_gives_up_in_time),
 		cmocka_unit_test(a_late_reply_costs_the_connection_and_nothing_else),
+		cmocka_unit_test(a_broker_that_does_not_answer_is_left_for_another),
 		cmocka_unit_test(the_first_broker_that_answers_is_taken),
 		cmocka_unit_test(what_cannot_be_kept_is_not_sent),
 		cmocka_unit_test(publications_may_be_sent_while_there_is_no_connection),

@@ -1,0 +1,280 @@
+/* A listener with TLS: its sockets are here, its clients are struct tls. */
+#include "check.h"
+#include "certs.h"
+#include "proto/peer.h"
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "net/conn.h"
+#include "net/server.h"
+#include "tls/tls.h"
+
+#define PATIENCE_NS (UINT64_C(20) * 1000000000)
+#define CLIENTS 100
+
+static struct rig rig;
+static struct server *server;
+static char bound[SERVER_ADDRESS_MAX];
+static struct tls_context *context; /* of clients */
+
+struct client {
+	int fd;
+	struct tls *tls;
+};
+
+static void turn(uint64_t since)
+{
+	if (uv_hrtime() - since > PATIENCE_NS)
+		fail_msg("nothing came in time");
+	uv_run(&rig.loop, UV_RUN_NOWAIT);
+}
+
+static int open_socket(void)
+{
+	struct sockaddr_in addr = { .sin_family = AF_INET };
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	addr.sin_port = htons((uint16_t)atoi(strrchr(bound, ':') + 1));
+	addr.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	assert_int_equal(connect(fd, (struct sockaddr *)&addr, sizeof(addr)), 0);
+	return fd;
+}
+
+/* What TLS has to send. */
+static void push(struct client *c)
+{
+	struct buf *out = tls_out(c->tls);
+	uint64_t since = uv_hrtime();
+
+	while (buf_len(out) > 0) {
+		ssize_t n = send(c->fd, buf_slice(out).data, buf_len(out),
+				 MSG_DONTWAIT | MSG_NOSIGNAL);
+
+		if (n > 0)
+			buf_consume(out, (size_t)n);
+		turn(since);
+	}
+}
+
+/* One that has sent its ClientHello. */
+static struct client begin(void)
+{
+	struct client c = { open_socket(), tls_create_client(context, "localhost") };
+	char byte;
+
+	assert_int_equal(tls_read(c.tls, &byte, 1), TIDE_AGAIN);
+	return c;
+}
+
+static bool has_answer(const struct client *c)
+{
+	char byte;
+
+	return recv(c->fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 1;
+}
+
+/* Take in what came: at most `room` bytes of plaintext. */
+static size_t pull(struct client *c, char *out, size_t room)
+{
+	char cipher[20000];
+	ssize_t n = recv(c->fd, cipher, sizeof(cipher), MSG_DONTWAIT);
+	size_t len = 0;
+
+	if (n > 0)
+		tls_feed(c->tls, cipher, (size_t)n);
+	while (len < room && (n = tls_read(c->tls, out + len, room - len)) > 0)
+		len += (size_t)n;
+	tls_keep(c->tls);
+	push(c);
+	return len;
+}
+
+static void shake_hands(struct client *c)
+{
+	uint64_t since = uv_hrtime();
+	char byte;
+
+	push(c);
+	while (!tls_is_open(c->tls)) {
+		assert_int_equal(pull(c, &byte, 1), 0);
+		turn(since);
+	}
+}
+
+static void end(struct client *c)
+{
+	tls_destroy(c->tls);
+	close(c->fd);
+}
+
+static void ask(struct client *c, const char *text, const char *wanted)
+{
+	struct iovec vec = { (char *)(uintptr_t)text, strlen(text) };
+	uint64_t since = uv_hrtime();
+	char got[256];
+	size_t len = 0;
+
+	assert_int_equal(tls_write(c->tls, &vec, 1, SIZE_MAX), strlen(text));
+	push(c);
+	while (len < strlen(wanted)) {
+		len += pull(c, got + len, sizeof(got) - 1 - len);
+		turn(since);
+	}
+	got[len] = '\0';
+	assert_string_equal(got, wanted);
+}
+
+static void serve_turn(void *ctx)
+{
+	server_turn(server);
+}
+
+static int start(void **state)
+{
+	struct server_config config;
+	struct error err;
+
+	server_config_init(&config);
+	config.tls = (struct tls_files){ .cert = certs_path("server", ".pem"),
+					 .key = certs_path("server", ".key") };
+	server = server_create(&rig.loop, rig.service, &config);
+	rig.on_turn = serve_turn;
+	return server_listen(server, "tls:127.0.0.1:0", bound, &err);
+}
+
+static void on_closed(void *ctx)
+{
+	rig.on_turn = NULL;
+	server = NULL;
+}
+
+static int stop(void **state)
+{
+	server_close(server, on_closed, NULL);
+	while (server)
+		uv_run(&rig.loop, UV_RUN_ONCE);
+	return 0;
+}
+
+static unsigned count_answered(const struct client *clients)
+{
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < CLIENTS; i++)
+		count += has_answer(&clients[i]);
+	return count;
+}
+
+/* Handshakes of many clients that come at once take several turns: requests of others
+ * are answered in between. */
+static void handshakes_have_their_time_in_a_turn(void **state)
+{
+	struct client clients[CLIENTS], other = begin();
+	unsigned answered = 0, turns = 0;
+	uint64_t since;
+
+	shake_hands(&other);
+	for (unsigned i = 0; i < CLIENTS; i++)
+		clients[i] = begin();
+	since = uv_hrtime();
+	while (server->conn_count < CLIENTS + 1)
+		turn(since);
+	for (unsigned i = 0; i < CLIENTS; i++) {
+		struct buf *out = tls_out(clients[i].tls);
+
+		assert_int_equal(
+			send(clients[i].fd, buf_slice(out).data, buf_len(out), 0),
+			buf_len(out));
+		buf_clear(out);
+	}
+	while (answered < CLIENTS) {
+		unsigned now;
+
+		turn(since);
+		now = count_answered(clients);
+		turns += now > answered;
+		answered = now;
+	}
+	assert_true(turns >= 3);
+	ask(&other, "PING\r\n", "OK\r\n");
+	for (unsigned i = 0; i < CLIENTS; i++) {
+		shake_hands(&clients[i]);
+		if (i % 10 == 0)
+			ask(&clients[i], "PING\r\n", "OK\r\n");
+		end(&clients[i]);
+	}
+	end(&other);
+}
+
+static void an_idle_connection_keeps_no_buffers(void **state)
+{
+	struct client c = begin();
+	const struct conn *conn;
+
+	shake_hands(&c);
+	ask(&c, "PING\r\n", "OK\r\n");
+	conn = TAILQ_FIRST(&server->conns);
+	assert_int_equal(tls_out(conn->tls)->cap, 0);
+	assert_int_equal(conn->cipher.cap, 0);
+	assert_int_equal(conn->in.cap, 0);
+	end(&c);
+}
+
+static void connections_may_end_at_any_moment_of_a_handshake(void **state)
+{
+	for (size_t cut = 0; cut < 300; cut += 7) {
+		struct client c = begin();
+		struct buf *out = tls_out(c.tls);
+		size_t len = cut < buf_len(out) ? cut : buf_len(out);
+
+		assert_int_equal(send(c.fd, buf_slice(out).data, len, 0), len);
+		turn(uv_hrtime());
+		turn(uv_hrtime());
+		end(&c);
+	}
+	for (uint64_t since = uv_hrtime(); server->conn_count > 0;)
+		turn(since);
+}
+
+static int begin_all(void **state)
+{
+	struct broker_config config;
+	struct tls_files files = { 0 };
+	struct error err;
+
+	certs_begin();
+	certs_make("ca", &(struct cert){ .cn = "test CA", .is_ca = true }, NULL);
+	certs_make("server",
+		   &(struct cert){
+			   .cn = "localhost", .san = "DNS:localhost", .rsa_bits = 2048 },
+		   "ca");
+	files.ca = certs_path("ca", ".pem");
+	assert_int_equal(tls_context_create_client(&files, &context, &err), TIDE_OK);
+	rig_config_init(&config);
+	rig_init(&rig, &config);
+	return 0;
+}
+
+static int end_all(void **state)
+{
+	rig_deinit(&rig);
+	tls_context_unref(context);
+	certs_end();
+	return 0;
+}
+
+#define SERVER_TEST(f) cmocka_unit_test_setup_teardown(f, start, stop)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		SERVER_TEST(handshakes_have_their_time_in_a_turn),
+		SERVER_TEST(an_idle_connection_keeps_no_buffers),
+		SERVER_TEST(connections_may_end_at_any_moment_of_a_handshake),
+	};
+
+	return cmocka_run_group_tests_name("net/server with TLS", tests, begin_all,
+					   end_all);
+}
