@@ -121,7 +121,9 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
 		return;
 	}
 	if (c->tls) {
-		*out = uv_buf_init(c->server->cipher_buf, SERVER_READ_BYTES);
+		/* What a stranger may have wait for its turn is little. */
+		*out = uv_buf_init(c->server->cipher_buf,
+				   c->is_shaking ? TLS_RECORD_BYTES : SERVER_READ_BYTES);
 		return;
 	}
 	/* The beginning of a cut request goes before what is read now. */
