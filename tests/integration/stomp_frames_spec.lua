@@ -308,7 +308,8 @@ describe('a STOMP connection', function()
       c:ok 'USER add root pass=secret-enough tags=admin'
       c:ok 'USER grant root / configure=.* write=.* read=.*'
       c:ok 'USER add ann pass=secret-enough'
-      c:ok 'USER grant ann / configure=^(ann|stomp-|amq.topic) write=^(ann|stomp-|amq.topic) read=^(ann|stomp-|amq.topic)'
+      local names = '^(ann|stomp-|amq.topic)'
+      c:ok(('USER grant ann / configure=%s write=%s read=%s'):format(names, names, names))
       local function ann()
         return Stomp.connect(own, { login = 'ann', passcode = 'secret-enough' })
       end
@@ -325,7 +326,8 @@ describe('a STOMP connection', function()
         other:close()
       end
       c:ok 'USER grant ann / configure=^ann write=^ann read=^ann.q'
-      one:expect_error("the subscription 't' has ended: its user may no longer read from the queue", { code = 'denied' })
+      local frame = one:expect('ERROR', { code = 'denied' })
+      assert.truthy(frame.headers.message:find 'has ended: its user may no longer read from the queue$')
       c:close()
       own:expect_clean_stop()
     end)
