@@ -72,7 +72,8 @@ local function list(build)
       start = "bash -c 'echo \"[rabbitmq_stomp].\" >%d/plugins;"
         .. ' echo stomp.listeners.tcp.1 = 127.0.0.1:%p >%d/stomp.conf;'
         .. ' exec env HOME=%d RABBITMQ_NODENAME=stomp@localhost RABBITMQ_NODE_IP_ADDRESS=127.0.0.1'
-        .. ' RABBITMQ_NODE_PORT=7486 RABBITMQ_DIST_PORT=7485 ERL_EPMD_PORT=7484 ERL_EPMD_ADDRESS=127.0.0.1 RABBITMQ_MNESIA_BASE=%d'
+        .. ' RABBITMQ_NODE_PORT=7486'
+        .. ' RABBITMQ_DIST_PORT=7485 ERL_EPMD_PORT=7484 ERL_EPMD_ADDRESS=127.0.0.1 RABBITMQ_MNESIA_BASE=%d'
         .. ' RABBITMQ_LOG_BASE=%d RABBITMQ_PID_FILE=%d/pid RABBITMQ_ENABLED_PLUGINS_FILE=%d/plugins'
         .. " RABBITMQ_CONFIG_FILE=%d/stomp /usr/lib/rabbitmq/bin/rabbitmq-server'",
       stop = 'pid=$(cat %d/pid); kill $pid; timeout 30 tail --pid=$pid -f /dev/null;'
