@@ -280,6 +280,7 @@ static void deinit(struct protocol *p)
 	stomp_channel_deinit(l);
 	stomp_subscribe_deinit(l);
 	mem_free(l->client_id);
+	mem_free(l->last_room);
 	buf_deinit(&l->head);
 	buf_deinit(&l->body);
 	buf_deinit(&l->last_text);
