@@ -64,9 +64,9 @@ $(B)/stamp/link: FORCE
 # source leaves its archive.
 define floor_rules
 $(1)_OBJS := $$(patsubst %.c,$$(B)/obj/%.o,$$(wildcard core/$(1)/*.c))
-$$(B)/stamp/floor/$(subst /,-,$(1)): FORCE
+$$(B)/stamp/objects/$(subst /,-,$(1)): FORCE
 	$$(call stamp,$$($(1)_OBJS))
-$$(B)/lib/$(1).a: $$($(1)_OBJS) $$(B)/stamp/floor/$(subst /,-,$(1))
+$$(B)/lib/$(1).a: $$($(1)_OBJS) $$(B)/stamp/objects/$(subst /,-,$(1))
 	@mkdir -p $$(@D); rm -f $$@.new
 	@ar rcs $$@.new $$($(1)_OBJS); mv $$@.new $$@
 endef
@@ -122,7 +122,7 @@ $(B)/fuzzers/%: tests/fuzz/%.c $(ARCHIVES) $(B)/stamp/link
 	@mkdir -p $(@D)
 	@echo "  link  $@"
 	@$(CC) $(ALL_CFLAGS) -fsanitize=fuzzer -Itests/unit -MMD -MP -MF $@.d $(LDFLAGS) \
-		$(shell grep -q 'fuzz_peers.h' $< && echo '-Wl,--wrap=clock_gettime') \
+		$(shell grep -qE '__wrap_clock_gettime|fuzz_peers.h' $< && echo '-Wl,--wrap=clock_gettime') \
 		-o $@ $< $(LINK_ARCHIVES) $(LDLIBS)
 .PHONY: fuzzers
 fuzzers: $(FUZZERS)
