@@ -10,6 +10,7 @@
 #include "host/log.h"
 #include "net/server.h"
 #include "session/service_rules.h"
+#include "session/service_users.h"
 #include "serve_options.h"
 
 static const int numbers[] = { SIGTERM, SIGINT, SIGHUP, SIGUSR1 };
@@ -22,6 +23,7 @@ struct serve {
 	struct server *server;
 	uv_signal_t signals[SIGNALS];
 	uv_timer_t drain_timer;
+	const char *exposed; /* a listener that others can reach; NULL: there is none */
 	bool is_draining;
 	bool is_closing;
 	bool is_hurried;     /* a second signal */
@@ -199,6 +201,18 @@ static size_t unfinished_max(size_t memory_max)
 	return memory_max / 16 > least ? memory_max / 16 : least;
 }
 
+/* Whoever reaches a broker without users may do everything. */
+static int check_exposed(const struct serve *s, struct error *err)
+{
+	if (!s->options.broker.must_log_in || service_users_has_any(s->service))
+		return TIDE_OK;
+	return error_set(err, TIDE_EDENIED,
+			 "others can reach %s, and no user is defined: listen on "
+			 "127.0.0.1 alone and add one (tidemq user add NAME --tags "
+			 "admin), or say --anonymous, so that they may do everything",
+			 s->exposed);
+}
+
 static void on_started(void *ctx, const struct error *failed)
 {
 	struct serve *s = ctx;
@@ -212,7 +226,8 @@ static void on_started(void *ctx, const struct error *failed)
 		return;
 	}
 	check_payload_max(s);
-	if (server_limit_connections(&s->options.server, &err) < 0) {
+	if (check_exposed(s, &err) < 0 ||
+	    server_limit_connections(&s->options.server, &err) < 0) {
 		fail(s, &err);
 		return;
 	}
@@ -289,6 +304,15 @@ static void init_handles(struct serve *s)
 	mask_signals(SIG_UNBLOCK);
 }
 
+/* Before the service is made, which is told. */
+static void find_exposed(struct serve *s)
+{
+	for (unsigned i = 0; i < s->options.listen_count; i++)
+		if (server_is_exposed(&s->loop, s->options.listen[i]))
+			s->exposed = s->options.listen[i];
+	s->options.broker.must_log_in = s->exposed && !s->options.is_anonymous;
+}
+
 static int check_addresses(struct serve *s, struct error *err)
 {
 	int rc = TIDE_OK;
@@ -328,6 +352,8 @@ int serve_main(int argc, char **argv)
 	raise_file_limit();
 	uv_loop_init(&s.loop);
 	rc = check_addresses(&s, &err);
+	if (rc == TIDE_OK)
+		find_exposed(&s);
 	if (rc == TIDE_OK)
 		rc = make_data_dir(&s.options, &err);
 	if (rc == TIDE_OK)

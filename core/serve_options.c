@@ -32,6 +32,10 @@ static const struct command_option rows[] = {
 	{ COMMAND_TEXT("socket-group", "GROUP", "that of the process",
 		       "the group of a unix:PATH"),
 	  SERVER(socket_group) },
+	{ COMMAND_FLAG("anonymous",
+		       "listen on addresses that others reach, although no user is "
+		       "defined: they may do everything"),
+	  FIELD(is_anonymous) },
 	{ COMMAND_TEXT("tls-cert", "FILE", NULL,
 		       "the certificate of tls:HOST:PORT, then those that lead to its "
 		       "root; PEM"),

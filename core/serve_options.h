@@ -18,6 +18,7 @@ struct serve_options {
 	int64_t drain_timeout_ms;
 	int64_t stop_timeout_ms;
 	bool is_standby;
+	bool is_anonymous; /* others may reach it although nobody has to log in */
 	enum log_level log_level;
 	bool is_help;
 	char *from_file[SERVE_FILE_VALUES_MAX]; /* texts of the configuration file */

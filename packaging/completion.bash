@@ -9,6 +9,7 @@ _tidemq() {
 		case $verb in
 		list) words='exchanges queues bindings consumers connections locks rules' ;;
 		declare | delete) words='exchange queue' ;;
+		user) words='add passwd delete grant revoke set list' ;;
 		rules) words='reload status top show log rollback shadow recent replay simulate' ;;
 		esac
 	fi

@@ -7,6 +7,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "base/mem.h"
 #include "base/percent.h"
 #include "client/client_url.h"
 #include "client/encode.h"
@@ -257,6 +258,30 @@ void cli_help(const struct cli_verb *v)
 	       v->is_local ? "no problem, 1 problems" : "done, 1 refused or failed");
 }
 
+/* "tide://user:pass@host", or "?pass=" of a socket. */
+static bool has_password(const char *url)
+{
+	const char *host = strstr(url, "://"), *at = strrchr(url, '@');
+	const char *colon = host ? strchr(host + 3, ':') : NULL;
+
+	return strstr(url, "pass=") || (colon && at && colon < at);
+}
+
+/* Every user of the machine can read the command line of a process. */
+static void hide_password(struct cli *cli)
+{
+	const struct command_given *url = command_option_given(&cli->line, "url");
+	char *text = url ? (char *)(uintptr_t)url->text : NULL;
+
+	if (!text || !has_password(text))
+		return;
+	cli->url = cli->hidden_url = mem_strdup(text);
+	memset(text, '*', strlen(text));
+	fputs("tidemq: warning: the password of --url was on the command line, where "
+	      "every user could read it: set " ENV_URL "\n",
+	      stderr);
+}
+
 /* Clients that a verb makes find them in the environment. */
 static void export_tls(const struct cli *cli)
 {
@@ -288,6 +313,7 @@ static int run_verb(struct cli *cli)
 		cli->url = of_environment;
 	if (url)
 		cli->url = url->text;
+	hide_password(cli);
 	export_tls(cli);
 	cli->json = cli_is_given(cli, "json");
 	cli->words = cli->line.words;
@@ -318,6 +344,7 @@ int cli_run(const struct cli_verb *verb, int argc, char **argv)
 		status = run_verb(&cli);
 	flushed = cli_flush();
 	buf_deinit(&cli.request);
+	mem_free(cli.hidden_url);
 	tidemq_disconnect(cli.client);
 	return status == CLI_DONE ? flushed : status;
 }

@@ -47,10 +47,13 @@ extern const struct cli_verb cli_explain_verbs[];
 extern const struct cli_verb cli_rules_verbs[];
 extern const struct cli_verb cli_bench_verbs[];
 extern const struct cli_verb cli_lock_verbs[];
+extern const struct cli_verb cli_user_verbs[];
 
 struct cli {
 	const struct cli_verb *verb;
 	const char *url;
+	char *hidden_url; /* the --url with a password, which the command line lacks now
+			   */
 	bool json;
 	struct command_line line;
 	char **words; /* those of the line */

@@ -327,6 +327,17 @@ void server_shook(struct server *s, uint64_t took_ns)
 	s->shaken_ns += took_ns;
 }
 
+bool server_is_exposed(uv_loop_t *loop, const char *address)
+{
+	const char *inner = tls_address(address);
+	struct sockaddr_storage addr;
+	struct error ignored;
+
+	return !unix_path(address) &&
+	       (resolve(loop, inner ? inner : address, &addr, &ignored) < 0 ||
+		!server_is_loopback(&addr));
+}
+
 /* Who may connect to a socket: before it listens nobody can. */
 static int set_owner(const struct server *s, const char *path, struct error *err)
 {

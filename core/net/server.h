@@ -98,6 +98,10 @@ TIDE_MUST_USE int server_check_address(uv_loop_t *loop, const char *address,
 /* Read the files for TLS again, for new connections. The log tells what came of it. */
 void server_reload_tls(struct server *s);
 
+/* Others than this machine can reach the address, which server_check_address has taken;
+ * it may block. */
+bool server_is_exposed(uv_loop_t *loop, const char *address);
+
 /* The end of a loop turn. */
 void server_turn(struct server *s);
 

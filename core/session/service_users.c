@@ -31,13 +31,16 @@ void service_users_deinit(struct service *s)
 	login_deinit(&s->login);
 }
 
+bool service_users_has_any(const struct service *s)
+{
+	return users_count(&s->broker->users) > 0 || service_users_scripts(s);
+}
+
 bool service_users_is_open(const struct service *s)
 {
-	const struct broker *b = s->broker;
-	bool is_asked = b->config.must_log_in || users_count(&b->users) > 0 ||
-			service_users_scripts(s);
+	const struct broker_config *c = &s->broker->config;
 
-	return b->config.is_model || !is_asked;
+	return c->is_model || (!c->must_log_in && !service_users_has_any(s));
 }
 
 struct engine *service_users_scripts(const struct service *s)

@@ -15,6 +15,8 @@ void service_users_init(struct service *s);
 void service_users_close(struct service *s, void (*on_closed)(void *ctx));
 void service_users_deinit(struct service *s);
 
+/* Somebody can log in: a user is defined, or a script decides. */
+bool service_users_has_any(const struct service *s);
 /* Nobody must log in. */
 bool service_users_is_open(const struct service *s);
 /* Whose scripts have `authenticate`; NULL: there are none. */
