@@ -122,7 +122,7 @@ $(B)/fuzzers/%: tests/fuzz/%.c $(ARCHIVES) $(B)/stamp/link
 	@mkdir -p $(@D)
 	@echo "  link  $@"
 	@$(CC) $(ALL_CFLAGS) -fsanitize=fuzzer -Itests/unit -MMD -MP -MF $@.d $(LDFLAGS) \
-		$(shell grep -q __wrap_clock_gettime $< && echo '-Wl,--wrap=clock_gettime') \
+		$(shell grep -qE '__wrap_clock_gettime|fuzz_peers.h' $< && echo '-Wl,--wrap=clock_gettime') \
 		-o $@ $< $(LINK_ARCHIVES) $(LDLIBS)
 .PHONY: fuzzers
 fuzzers: $(FUZZERS)

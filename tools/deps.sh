@@ -13,7 +13,7 @@ packages_of() {
 			uthash-dev libbsd-dev libjansson-dev libssl-dev libxxhash-dev redis-server
 		;;
 	test)
-		echo libcmocka-dev lua5.4 lua-busted lua-socket lua-sec lua-check redis-tools netcat-openbsd python3
+		echo libcmocka-dev lua5.4 lua-busted lua-socket lua-sec lua-check redis-tools netcat-openbsd openssl python3
 		;;
 	lint)
 		echo lua5.4 lua-check clang-format shellcheck mypy pycodestyle

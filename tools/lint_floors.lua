@@ -44,7 +44,9 @@ local function floor_of(path) return path:match '^core/(.+)/[^/]+$' or 'main' en
 local narrow = { ['^proto$'] = ' session host base ', ['^proto/'] = ' proto session host base ',
   ['^net$'] = ' proto proto/line proto/stomp session tls host base ' }
 -- The headers of a floor that others may include: its other structs are closed.
-local doors = { session = ' session.h reply.h service.h service_rules.h service_users.h ' }
+local doors = {
+  session = ' session.h reply.h service.h service_address.h service_rules.h service_users.h ',
+}
 
 local function may_use(from, to)
   if not (rank[from] and rank[to] and rank[to] <= rank[from]) then return false end

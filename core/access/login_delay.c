@@ -1,11 +1,7 @@
 #include "login_delay.h"
 
-#include <arpa/inet.h>
-#include <stdio.h>
-
 #include "base/mem.h"
-
-#define IPV6_NETWORK_BYTES 8
+#include "network.h"
 
 struct login_delay_entry {
 	UT_hash_handle hh;
@@ -16,32 +12,13 @@ struct login_delay_entry {
 	char key[];
 };
 
-/* "[2001:db8::1]:50412" */
-static bool add_network(struct buf *out, struct slice address)
-{
-	char text[INET6_ADDRSTRLEN];
-	struct in6_addr ip;
-
-	if (!slice_has_prefix(address, "["))
-		return false;
-	address = slice_skip(address, 1);
-	address.len = slice_find(address, ']');
-	snprintf(text, sizeof(text), "%.*s", SLICE_HEAD(address, sizeof(text) - 1));
-	if (inet_pton(AF_INET6, text, &ip) != 1)
-		return false;
-	/* An IPv4 address in its place is one address, and no network. */
-	buf_append(out, ip.s6_addr,
-		   IN6_IS_ADDR_V4MAPPED(&ip) ? sizeof(ip.s6_addr) : IPV6_NETWORK_BYTES);
-	return true;
-}
-
 void login_delay_key(struct buf *out, const char *address, bool is_local,
 		     struct slice user)
 {
-	struct slice text = slice_from(address ? address : "");
+	char network[NETWORK_TEXT_MAX];
 
-	if (!add_network(out, text))
-		buf_append_slice(out, slice_cut(&text, ':'));
+	network_name(address, network);
+	buf_append_text(out, network);
 	if (!is_local)
 		return;
 	buf_append_char(out, ' ');

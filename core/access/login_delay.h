@@ -24,7 +24,7 @@ struct login_delays {
 	struct login_delay_list list;     /* by their last failure */
 };
 
-/* Who tries: the address without its port, of IPv6 the network of 64 bits. Programs on
+/* Who tries: network.h. Programs on
  * this machine share an address: each user is one of its own. */
 void login_delay_key(struct buf *out, const char *address, bool is_local,
 		     struct slice user);

@@ -73,6 +73,7 @@ struct broker_config {
 	unsigned transaction_messages_max; /* published and settled by one transaction */
 	size_t transaction_bytes_max;      /* that one keeps until its end */
 	size_t transactions_bytes_max;     /* that all of them keep */
+	struct user_limits address_limits; /* of each address; 0: none */
 	bool must_log_in;     /* others reach the broker: who has no login may do nothing,
 			       * also while there are no users */
 	bool replay_payloads; /* the recent publishes are kept with them */

@@ -34,7 +34,7 @@ static const struct list {
 		       "group partitions prefetch unacked "
 		       "delivered" } },
 	{ "connections",
-	  { .columns = "connection name peer protocol vhost channels pending" } },
+	  { .columns = "connection name peer protocol tls? vhost channels pending" } },
 	{ "locks",
 	  { .columns = "name token connection? channel ttl_ms:duration since:time "
 		       "lapses:time "

@@ -4,7 +4,6 @@
 #include <stdio.h>
 
 #include "base/mem.h"
-#include "base/percent.h"
 #include "client_connect.h"
 #include "client_request.h"
 #include "encode.h"
@@ -362,45 +361,11 @@ int tidemq_flush(struct tidemq_client *c)
 	return rc == TIDEMQ_OK ? refused : rc;
 }
 
-static void add_consuming(struct buf *line, bool auto_ack, int64_t ack_timeout_ms)
-{
-	if (auto_ack)
-		buf_append_text(line, " ack=auto");
-	if (ack_timeout_ms > 0)
-		buf_printf(line, " ack-timeout=%" PRId64, ack_timeout_ms);
-}
-
-static void add_text(struct buf *line, const char *option, const char *value)
-{
-	if (!value)
-		return;
-	buf_printf(line, " %s=", option);
-	percent_encode(line, slice_from(value));
-}
-
 int tidemq_subscribe(struct tidemq_client *c, const struct tidemq_subscription *s)
 {
 	struct buf line = { 0 };
-	int rc;
+	int rc = encode_subscription(&line, s, &c->error);
 
-	buf_append_text(&line, "SUB ");
-	rc = encode_word(&line, s->queue, "queue", false, &c->error);
-	buf_append_char(&line, ' ');
-	if (rc == TIDEMQ_OK)
-		rc = encode_word(&line, s->sid, "subscription's name", false, &c->error);
-	if (s->prefetch > 0)
-		buf_printf(&line, " prefetch=%u", s->prefetch);
-	add_consuming(&line, s->auto_ack, s->ack_timeout_ms);
-	if (s->priority != 0)
-		buf_printf(&line, " priority=%d", s->priority);
-	if (s->rank > 0)
-		buf_printf(&line, " rank=%u", s->rank);
-	if (s->notify_lease_ms > 0)
-		buf_printf(&line, " notify-lease=%" PRId64, s->notify_lease_ms);
-	add_text(&line, "group", s->group);
-	add_text(&line, "from", s->from);
-	if (s->has_partition)
-		buf_printf(&line, " partition=%u", s->partition);
 	return request_take(c, &line, rc, 0, NULL);
 }
 
@@ -414,49 +379,17 @@ int tidemq_unsubscribe(struct tidemq_client *c, const char *sid)
 	return request_take(c, &line, rc, 0, NULL);
 }
 
-/* The words of a GET. In the middle of a line a name with a '=' would be an option. */
-static int add_queues(struct tidemq_client *c, struct buf *line,
-		      const struct tidemq_fetch *f)
-{
-	int rc = TIDEMQ_OK;
-
-	if (f->queue_count == 0)
-		return client_fail(&c->error, TIDEMQ_EINVAL, "a GET needs a queue");
-	for (size_t i = 0; i < f->queue_count && rc == TIDEMQ_OK; i++) {
-		buf_append_char(line, ' ');
-		rc = encode_word(line, f->queues[i], "queue", false, &c->error);
-		if (rc == TIDEMQ_OK && i > 0 && strchr(f->queues[i], '='))
-			rc = client_fail(
-				&c->error, TIDEMQ_EINVAL,
-				"a queue with '=' in its name must be the first");
-	}
-	return rc;
-}
-
 int tidemq_get(struct tidemq_client *c, const struct tidemq_fetch *f, unsigned *count)
 {
-	unsigned max = f->max ? f->max : 1;
 	struct tidemq_reply reply;
 	struct buf line = { 0 };
+	int rc = encode_fetch(&line, f, &c->error);
 	uint64_t n;
-	int rc;
 
-	buf_append_text(&line, "GET");
-	rc = add_queues(c, &line, f);
-	buf_printf(&line, " max=%u", max);
-	if (f->wait_ms > 0)
-		buf_printf(&line, " wait=%" PRId64, f->wait_ms);
-	add_consuming(&line, f->auto_ack, f->ack_timeout_ms);
-	add_text(&line, "match", f->match);
-	add_text(&line, "group", f->group);
-	add_text(&line, "from", f->from);
-	if (f->has_partition)
-		buf_printf(&line, " partition=%u", f->partition);
-	add_text(&line, "offset", f->offset);
 	*count = 0;
 	rc = request_take(c, &line, rc, f->wait_ms > 0 ? f->wait_ms : 0, &reply);
 	if (rc == TIDEMQ_OK &&
-	    slice_to_uint((struct slice){ reply.text, reply.len }, max, &n))
+	    slice_to_uint((struct slice){ reply.text, reply.len }, UINT32_MAX, &n))
 		*count = (unsigned)n;
 	return rc;
 }

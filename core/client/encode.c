@@ -152,3 +152,87 @@ int encode_publication(struct buf *out, unsigned channel,
 		rc = header_encode(out, &p->headers[i], err);
 	return rc;
 }
+
+static void add_consuming(struct buf *out, bool auto_ack, int64_t ack_timeout_ms)
+{
+	if (auto_ack)
+		buf_append_text(out, " ack=auto");
+	if (ack_timeout_ms > 0)
+		buf_printf(out, " ack-timeout=%" PRId64, ack_timeout_ms);
+}
+
+static void add_text(struct buf *out, const char *option, const char *value)
+{
+	if (!value)
+		return;
+	buf_printf(out, " %s=", option);
+	percent_encode(out, slice_from(value));
+}
+
+/* Where a reader, or a group, begins. */
+static void add_place(struct buf *out, const char *group, const char *from,
+		      bool has_partition, unsigned partition)
+{
+	add_text(out, "group", group);
+	add_text(out, "from", from);
+	if (has_partition)
+		buf_printf(out, " partition=%u", partition);
+}
+
+int encode_subscription(struct buf *out, const struct tidemq_subscription *s,
+			struct tidemq_error *err)
+{
+	int rc;
+
+	buf_append_text(out, "SUB ");
+	rc = encode_word(out, s->queue, "queue", false, err);
+	buf_append_char(out, ' ');
+	if (rc == TIDEMQ_OK)
+		rc = encode_word(out, s->sid, "subscription's name", false, err);
+	if (s->prefetch > 0)
+		buf_printf(out, " prefetch=%u", s->prefetch);
+	add_consuming(out, s->auto_ack, s->ack_timeout_ms);
+	if (s->priority != 0)
+		buf_printf(out, " priority=%d", s->priority);
+	if (s->rank > 0)
+		buf_printf(out, " rank=%u", s->rank);
+	if (s->notify_lease_ms > 0)
+		buf_printf(out, " notify-lease=%" PRId64, s->notify_lease_ms);
+	add_place(out, s->group, s->from, s->has_partition, s->partition);
+	return rc;
+}
+
+/* In the middle of a line a name with a '=' would be an option. */
+static int add_queues(struct buf *out, const struct tidemq_fetch *f,
+		      struct tidemq_error *err)
+{
+	int rc = TIDEMQ_OK;
+
+	if (f->queue_count == 0)
+		return client_fail(err, TIDEMQ_EINVAL, "a GET needs a queue");
+	for (size_t i = 0; i < f->queue_count && rc == TIDEMQ_OK; i++) {
+		buf_append_char(out, ' ');
+		rc = encode_word(out, f->queues[i], "queue", false, err);
+		if (rc == TIDEMQ_OK && i > 0 && strchr(f->queues[i], '='))
+			rc = client_fail(
+				err, TIDEMQ_EINVAL,
+				"a queue with '=' in its name must be the first");
+	}
+	return rc;
+}
+
+int encode_fetch(struct buf *out, const struct tidemq_fetch *f, struct tidemq_error *err)
+{
+	int rc;
+
+	buf_append_text(out, "GET");
+	rc = add_queues(out, f, err);
+	buf_printf(out, " max=%u", f->max ? f->max : 1);
+	if (f->wait_ms > 0)
+		buf_printf(out, " wait=%" PRId64, f->wait_ms);
+	add_consuming(out, f->auto_ack, f->ack_timeout_ms);
+	add_text(out, "match", f->match);
+	add_place(out, f->group, f->from, f->has_partition, f->partition);
+	add_text(out, "offset", f->offset);
+	return rc;
+}

@@ -35,6 +35,13 @@ TIDE_MUST_USE int encode_publication(struct buf *out, unsigned channel,
 				     const struct tidemq_publication *p,
 				     struct tidemq_error *err);
 
+/* Append the line of a SUB, of a GET. */
+TIDE_MUST_USE int encode_subscription(struct buf *out,
+				      const struct tidemq_subscription *s,
+				      struct tidemq_error *err);
+TIDE_MUST_USE int encode_fetch(struct buf *out, const struct tidemq_fetch *f,
+			       struct tidemq_error *err);
+
 /* A word of a request: a name, or `-` for an empty one when `may_be_empty`. */
 TIDE_MUST_USE int encode_word(struct buf *out, const char *text, const char *what,
 			      bool may_be_empty, struct tidemq_error *err);

@@ -7,6 +7,8 @@
 #include "host/log.h"
 #include "conn_tls.h"
 #include "proto/line/line.h"
+#include "session/service_address.h"
+#include "stranger.h"
 #include "proto/stomp/stomp.h"
 
 #define WRITE_IOVECS 64
@@ -24,6 +26,7 @@ static void op_finish(void *ctx)
 	struct conn *c = ctx;
 
 	c->is_finishing = true;
+	stranger_remove(c);
 	server_due(c->server, c);
 }
 
@@ -118,7 +121,9 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
 		return;
 	}
 	if (c->tls) {
-		*out = uv_buf_init(c->server->cipher_buf, SERVER_READ_BYTES);
+		/* What a stranger may have wait for its turn is little. */
+		*out = uv_buf_init(c->server->cipher_buf,
+				   c->is_shaking ? TLS_RECORD_BYTES : SERVER_READ_BYTES);
 		return;
 	}
 	/* The beginning of a cut request goes before what is read now. */
@@ -133,6 +138,7 @@ static void speak(struct conn *c, const struct protocol_kind *kind)
 		.ops = &ops,
 		.ctx = c,
 		.payload_max = c->server->config.payload_max,
+		.address = c->address,
 	};
 
 	c->protocol = mem_alloc(kind->size);
@@ -299,6 +305,7 @@ static void read_tls(struct conn *c)
 		if (c->is_shaking && tls_is_open(c->tls)) {
 			c->is_shaking = false;
 			speak(c, &line_protocol);
+			stranger_renew(c);
 		}
 		if (len)
 			feed(c, len);
@@ -517,6 +524,8 @@ static void close_now(struct conn *c)
 	stop_reading(c);
 	count_unfinished(c, false);
 	end_session(c);
+	service_address_leave(c->server->service, c->address);
+	stranger_remove(c);
 	TAILQ_REMOVE(&c->server->conns, c, link);
 	if (c->is_due) {
 		TAILQ_REMOVE(&c->server->due, c, due_link);
@@ -530,6 +539,7 @@ void conn_close(struct conn *c)
 	if (c->is_closing)
 		return;
 	c->is_closing = true;
+	stranger_remove(c);
 	server_due(c->server, c);
 }
 
@@ -544,6 +554,10 @@ static void linger(struct conn *c)
 	end_session(c);
 	if (c->tls)
 		conn_tls_finish(c);
+	if (c->is_brief) {
+		conn_close(c);
+		return;
+	}
 	c->is_lingering = true;
 	c->linger_until_ms = (int64_t)uv_now(c->server->loop) + LINGER_MS;
 	if (uv_shutdown(&c->shutdown, &c->socket.stream, on_shutdown) < 0) {
@@ -566,6 +580,8 @@ void conn_serve(struct conn *c)
 		linger(c);
 	if (c->is_closing)
 		close_now(c);
+	else if (c->is_stranger)
+		stranger_check(c);
 }
 
 void conn_drain(struct conn *c)
@@ -582,8 +598,12 @@ bool conn_is_drained(const struct conn *c)
 	       (!has_output(c) && session_is_answered(c->protocol->session));
 }
 
-static void close_with(struct conn *c, const char *words)
+void conn_close_with(struct conn *c, const char *words)
 {
+	if (!c->protocol) {
+		conn_close(c);
+		return;
+	}
 	c->protocol->kind->tell_closed(c->protocol, words);
 	stop_reading(c);
 	op_finish(c);
@@ -591,7 +611,7 @@ static void close_with(struct conn *c, const char *words)
 
 void conn_give_up_input(struct conn *c)
 {
-	close_with(c, "busy the rest of a line did not arrive");
+	conn_close_with(c, "busy the rest of a line did not arrive");
 	buf_clear(&c->in);
 	buf_shrink(&c->in);
 	count_unfinished(c, false);
@@ -672,25 +692,34 @@ void conn_tick(struct conn *c, int64_t now_ms)
 		return;
 	p = c->protocol;
 	if (c->is_reading && p->heartbeat_in_ms && silent_ms > 2 * p->heartbeat_in_ms)
-		close_with(c, "busy no input for two heartbeats");
+		conn_close_with(c, "busy no input for two heartbeats");
 	else if (is_in_the_way(c))
-		close_with(c, "busy the rest of a payload did not arrive");
+		conn_close_with(c, "busy the rest of a payload did not arrive");
 	else if (c->is_reading && idle_ms && silent_ms > idle_ms)
-		close_with(c, "busy no input for the idle timeout");
+		conn_close_with(c, "busy no input for the idle timeout");
 	else if (p->heartbeat_out_ms && c->out.bytes == 0 &&
 		 now_ms - c->last_write_ms + SERVER_TICK_MS > p->heartbeat_out_ms)
 		p->kind->heartbeat(p);
 }
 
-static void refuse(struct conn *c)
+static void refuse(struct conn *c, const char *why)
 {
-	char text[96];
-	int len = snprintf(text, sizeof(text),
-			   "ERR limit the limit of %u connections is reached\r\n",
-			   c->server->config.connections_max);
-
-	out_append(&c->out, text, (size_t)len);
+	out_append(&c->out, "ERR limit ", 10);
+	out_append(&c->out, why, strlen(why));
+	out_append(&c->out, "\r\n", 2);
 	op_finish(c);
+}
+
+/* It is one too many, of all or of its address. */
+static bool is_too_many(struct conn *c, struct error *err)
+{
+	struct server *s = c->server;
+
+	if (s->conn_count <= s->config.connections_max)
+		return service_address_enter(s->service, c->peer, &c->address, err) < 0;
+	error_set(err, TIDE_ELIMIT, "the limit of %u connections is reached",
+		  s->config.connections_max);
+	return true;
 }
 
 void conn_accept(struct server *s, uv_stream_t *listener, bool is_tls)
@@ -699,6 +728,7 @@ void conn_accept(struct server *s, uv_stream_t *listener, bool is_tls)
 	bool is_unix = listener->type == UV_NAMED_PIPE;
 	struct sockaddr_storage addr;
 	int len = sizeof(addr);
+	struct error err;
 
 	c->server = s;
 	out_init(&c->out, &s->chunks);
@@ -724,8 +754,8 @@ void conn_accept(struct server *s, uv_stream_t *listener, bool is_tls)
 	}
 	c->accepted_ms = (int64_t)uv_now(s->loop);
 	c->last_read_ms = c->last_write_ms = c->accepted_ms;
-	if (s->conn_count > s->config.connections_max) {
-		refuse(c);
+	if (is_too_many(c, &err)) {
+		refuse(c, err.text);
 		return;
 	}
 	c->is_shaking = is_tls;
@@ -733,5 +763,6 @@ void conn_accept(struct server *s, uv_stream_t *listener, bool is_tls)
 		c->tls = tls_create_server(s->tls);
 	else
 		speak(c, &line_protocol);
+	stranger_add(c);
 	start_reading(c);
 }

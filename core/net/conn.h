@@ -24,6 +24,9 @@ struct conn {
 	/* Of `in`, while the peer owes the rest of a request; 0: it owes none. */
 	size_t unfinished_bytes;
 	TAILQ_ENTRY(conn) unfinished_link;
+	TAILQ_ENTRY(conn) stranger_link;
+	int64_t stranger_ms;       /* since when it is one */
+	struct allowance *address; /* what its address may have; NULL: all */
 	uint64_t receiving;   /* the payload that was on its way at the last tick: its
 				 number, 0: none was */
 	int64_t receiving_ms; /* how long it has been, while it was read */
@@ -46,16 +49,20 @@ struct conn {
 	bool is_killed; /* it owes no answers: it ends when its output has left, or now */
 	bool is_ended;  /* the peer has closed its side */
 	bool is_lingering;
-	bool is_closing; /* conn_close was called */
-	bool is_closed;  /* uv_close was called */
-	bool is_local;   /* the peer is on this machine */
-	bool is_shaking; /* TLS is not agreed upon yet */
-	bool is_settled; /* which protocol it speaks */
+	bool is_closing;  /* conn_close was called */
+	bool is_closed;   /* uv_close was called */
+	bool is_local;    /* the peer is on this machine */
+	bool is_shaking;  /* TLS is not agreed upon yet */
+	bool is_stranger; /* stranger.h */
+	bool is_brief;    /* it does not linger */
+	bool is_settled;  /* which protocol it speaks */
 };
 
 /* Take a connection from a listener. Over the limit it is told so and closed. */
 void conn_accept(struct server *s, uv_stream_t *listener, bool is_tls);
 void conn_close(struct conn *c);
+/* Tell it why, "<code> <text>", and close it. */
+void conn_close_with(struct conn *c, const char *words);
 /* Send what was written, resume or end what is to be resumed or ended. */
 void conn_serve(struct conn *c);
 /* Close it, and give back what it keeps of a request. */

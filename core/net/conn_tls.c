@@ -4,7 +4,7 @@
 
 #define WRITE_IOVECS 64
 /* What is encrypted before some of it is sent. */
-#define CIPHER_BYTES ((size_t)256 << 10)
+#define CIPHER_BYTES ((size_t)64 << 10)
 /* Between two lines about connections that fail. */
 #define LOG_REST_MS 1000
 

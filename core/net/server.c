@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "host/log.h"
 #include "conn.h"
+#include "stranger.h"
 
 #define BACKLOG 4096
 #define HOST_MAX 128
@@ -43,6 +44,7 @@ void server_config_init(struct server_config *c)
 		.write_timeout_ms = 5 * 60 * 1000,
 		.socket_mode = SERVER_SOCKET_MODE,
 		.handshake_timeout_ms = 10 * 1000,
+		.login_timeout_ms = 10 * 1000,
 	};
 }
 
@@ -56,6 +58,7 @@ static void on_tick(uv_timer_t *timer)
 		next = TAILQ_NEXT(c, link);
 		conn_tick(c, now_ms);
 	}
+	stranger_tick(s, now_ms);
 }
 
 static unsigned count_descriptors(unsigned max)
@@ -98,6 +101,9 @@ struct server *server_create(uv_loop_t *loop, struct service *service,
 	TAILQ_INIT(&s->conns);
 	TAILQ_INIT(&s->due);
 	TAILQ_INIT(&s->unfinished);
+	TAILQ_INIT(&s->strangers);
+	if (!s->config.strangers_max)
+		s->config.strangers_max = (config->connections_max + 3) / 4;
 	out_pool_init(&s->chunks);
 	s->read_buf = mem_alloc(PROTOCOL_UNREAD_MAX + SERVER_READ_BYTES);
 	uv_timer_init(loop, &s->timer);

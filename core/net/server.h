@@ -40,6 +40,9 @@ struct server_config {
 	enum tls_client tls_client;
 	bool is_tls_user; /* see session_peer */
 	int64_t handshake_timeout_ms;
+	/* Of connections that must log in and have not: stranger.h. */
+	int64_t login_timeout_ms; /* 0: never */
+	unsigned strangers_max;   /* 0: a quarter of connections_max */
 };
 
 void server_config_init(struct server_config *c);
@@ -64,6 +67,9 @@ struct server {
 	struct conn_list due;
 	struct conn_list unfinished; /* that owe the rest of a line; the oldest first */
 	size_t unfinished_bytes;
+	struct conn_list strangers; /* stranger.h; the oldest first */
+	unsigned stranger_count;
+	int64_t strangers_logged_ms; /* when one was last */
 	unsigned conn_count;
 	struct listener *listeners; /* those that are open */
 	struct pool chunks;

@@ -11,6 +11,7 @@ void protocol_init(struct protocol *p, const struct protocol_kind *kind,
 		.payload_max = spec->payload_max,
 	};
 	p->session = session_create(spec->service, ops, p);
+	session_allowance_set_address(p->session, spec->address);
 }
 
 void protocol_deinit(struct protocol *p)

@@ -33,6 +33,7 @@ struct protocol_spec {
 	const struct protocol_ops *ops;
 	void *ctx;
 	size_t payload_max;
+	struct allowance *address; /* what the peer's address may have; NULL: all */
 };
 
 struct protocol;

@@ -180,5 +180,6 @@ void channel_forget(struct channel *ch)
 
 	HASH_DEL(s->channels, ch);
 	s->channel_count--;
+	session_allowance_close(s);
 	mem_free(ch);
 }

@@ -5,6 +5,7 @@
  * journal sends its batches. Timers run between turns and lead to one too. */
 #pragma once
 
+#include "access/allowance.h"
 #include "access/login.h"
 #include "access/user_change.h"
 #include "rollout/rollout.h"
@@ -51,6 +52,7 @@ struct service {
 	struct password_work password_work;
 	struct login login;
 	struct user_changes user_changes;
+	struct allowances allowances;
 	bool was_open;           /* nobody had to log in */
 	struct session *recheck; /* the next one of service_access.h; NULL: none */
 	int64_t recheck_ms;      /* when that began last */

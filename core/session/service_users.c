@@ -16,6 +16,7 @@ void service_users_init(struct service *s)
 	password_work_init(&s->password_work, s->loop);
 	login_init(&s->login, users, &s->password_work);
 	user_change_init(&s->user_changes, users, &s->password_work);
+	allowance_init(&s->allowances);
 	s->was_open = true;
 }
 
@@ -29,6 +30,7 @@ void service_users_deinit(struct service *s)
 {
 	user_change_deinit(&s->user_changes);
 	login_deinit(&s->login);
+	allowance_deinit(&s->allowances);
 }
 
 bool service_users_has_any(const struct service *s)
@@ -81,6 +83,7 @@ static void on_change(void *ctx, struct user *changed)
 {
 	struct service *s = ctx;
 
+	allowance_change(&s->allowances, slice_from(changed->name), &changed->limits);
 	/* In the next turn: who deletes himself is told first that it is done. */
 	service_access_recheck(s);
 	service_users_check_open(s);
@@ -102,6 +105,15 @@ int64_t service_users_due_ms(const struct service *s)
 	return due_ms ? b->now_ms + (due_ms - b->mono_ms) : 0;
 }
 
+static void write_limited(const struct allowance_counters *refused, struct json *j)
+{
+	json_member_object(j, "limited");
+	json_member_int(j, "connections", (int64_t)refused->connections);
+	json_member_int(j, "channels", (int64_t)refused->channels);
+	json_member_int(j, "publishes", (int64_t)refused->publishes);
+	json_object_end(j);
+}
+
 void service_users_write_stats(const struct service *s, struct json *j)
 {
 	const struct login *l = &s->login;
@@ -114,4 +126,5 @@ void service_users_write_stats(const struct service *s, struct json *j)
 	json_member_int(j, "refused", (int64_t)l->counters.refused);
 	json_member_int(j, "hashed", (int64_t)s->password_work.count);
 	json_object_end(j);
+	write_limited(&s->allowances.refused, j);
 }

@@ -27,5 +27,5 @@ void service_users_check_open(struct service *s);
 void service_users_turn(struct service *s);
 /* When that is, wall clock; 0: never. */
 int64_t service_users_due_ms(const struct service *s);
-/* The member "logins" of an object. */
+/* The members "logins" and "limited" of an object. */
 void service_users_write_stats(const struct service *s, struct json *j);

@@ -1,4 +1,5 @@
 #include "service_pressure.h"
+#include "service_users.h"
 #include "session_private.h"
 
 #include <assert.h>
@@ -53,6 +54,7 @@ void session_destroy(struct session *s)
 	channel_deinit(&s->zero);
 	session_settle_cancel(s);
 	session_login_cancel(s);
+	session_allowance_logout(s);
 	drop_exclusive(s);
 	if (s->vhost)
 		vhost_leave(s->vhost);
@@ -206,6 +208,8 @@ int session_open(struct session *s, unsigned number, struct channel **out,
 		return error_set(err, TIDE_ELIMIT,
 				 "the limit of %u channels per connection is reached",
 				 s->channel_count);
+	if (session_allowance_open(s, err) < 0)
+		return err->code;
 	ch = mem_zalloc(sizeof(*ch));
 	channel_init(ch, s, number);
 	HASH_ADD_INT(s->channels, number, ch);
@@ -229,6 +233,16 @@ void session_close_channel(struct channel *ch, struct reply *r)
 uint64_t session_route_version(const struct session *s)
 {
 	return s->broker->route_version;
+}
+
+bool session_is_stranger(const struct session *s)
+{
+	return !s->subject.user && !service_users_is_open(s->service);
+}
+
+bool session_is_logging_in(const struct session *s)
+{
+	return s->logging_in != NULL;
 }
 
 bool session_is_answered(const struct session *s)

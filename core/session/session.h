@@ -13,6 +13,7 @@
 #include "base/position.h"
 #include "reply.h"
 
+struct allowance;
 struct channel;
 struct service;
 struct session;
@@ -59,6 +60,9 @@ struct session *session_create(struct service *service, const struct session_ops
 /* Its messages are returned, its exclusive queues are deleted. */
 void session_destroy(struct session *s);
 
+/* What its address may have: NULL when there are no limits. It lasts as long as the
+ * session. */
+void session_allowance_set_address(struct session *s, struct allowance *a);
 /* The channel, or NULL when it is not open. */
 struct channel *session_channel(struct session *s, unsigned number);
 /* A channel that was closed, but still owes replies; NULL when there is none. */
@@ -124,6 +128,10 @@ TIDE_MUST_USE int session_login_start(struct session *s, const struct session_lo
  * need no login. What is allowed once stays so: a session that may not go on is killed.
  */
 TIDE_MUST_USE int session_login_check(const struct session *s, struct error *err);
+/* It must, and has not. */
+bool session_is_stranger(const struct session *s);
+/* It is being decided whether it is in. */
+bool session_is_logging_in(const struct session *s);
 
 /* The commands. Each finishes `r`, now or later. On an error the caller does:
  * reply_error. */

@@ -46,6 +46,12 @@ static void act_as(struct session *s, struct user *u)
 	s->exchange_version = 0;
 }
 
+static void log_out(struct session *s)
+{
+	act_as(s, NULL);
+	session_allowance_logout(s);
+}
+
 void session_login_as(struct session *s, struct user *u)
 {
 	act_as(s, u);
@@ -64,12 +70,14 @@ static void on_decided(void *ctx, struct user *user, const struct error *refusal
 	if (user) {
 		session_login_as(s, user);
 		rc = enter(s, login.vhost, &err);
+		if (rc == TIDE_OK)
+			rc = session_allowance_login(s, user, &err);
 	} else {
 		err = *refusal;
 		rc = err.code;
 	}
 	if (rc < 0)
-		act_as(s, NULL);
+		log_out(s);
 	user_unref(user);
 	end(s);
 	login.on_done(login.ctx, r, rc < 0 ? &err : NULL);
@@ -174,9 +182,7 @@ int session_login_start(struct session *s, const struct session_login *l, struct
 
 int session_login_check(const struct session *s, struct error *err)
 {
-	return s->subject.user || service_users_is_open(s->service)
-		       ? TIDE_OK
-		       : refuse_stranger(err);
+	return session_is_stranger(s) ? refuse_stranger(err) : TIDE_OK;
 }
 
 void session_login_cancel(struct session *s)

@@ -36,6 +36,10 @@ struct session {
 	unsigned transactions;
 	size_t receiving_bytes; /* of a message whose payload is on its way; 0: none */
 	TAILQ_ENTRY(session) receiving_link;
+	/* What its user and its address may have and do; NULL: nobody has logged in, and
+	 * addresses have no limits. */
+	struct allowance *of_user, *of_address;
+	bool is_metered; /* one of them limits publishes */
 	bool has_published;
 	bool is_closed;
 	struct queue_list exclusive;
@@ -60,6 +64,19 @@ TIDE_MUST_USE int session_set_vhost(struct session *s, struct slice name,
 void session_set_user(struct session *s, struct slice user);
 /* From now on it is this user. */
 void session_login_as(struct session *s, struct user *u);
+/* The session's allowances. Of its user: a connection more, with its channels;
+ * TIDE_ELIMIT, and it is nobody's. The user that it was before has one less. */
+TIDE_MUST_USE int session_allowance_login(struct session *s, const struct user *u,
+					  struct error *err);
+void session_allowance_logout(struct session *s);
+/* A channel more, or less. */
+TIDE_MUST_USE int session_allowance_open(struct session *s, struct error *err);
+void session_allowance_close(struct session *s);
+/* For a session that is_metered: it may publish now, and has. */
+TIDE_MUST_USE int session_allowance_publish(struct session *s, size_t bytes,
+					    struct error *err);
+/* Limits have changed. */
+void session_allowance_note(struct session *s);
 /* The session ends while it logs in. */
 void session_login_cancel(struct session *s);
 

@@ -133,6 +133,8 @@ int session_publish_prepare(struct session *s, const struct publish_spec *spec,
 		if (rc < 0)
 			return rc;
 	}
+	if (s->is_metered && session_allowance_publish(s, spec->payload_len, err) < 0)
+		return err->code;
 	return create(s, spec, out, err);
 }
 

@@ -116,6 +116,7 @@ void session_recheck(struct session *s)
 	char why[NAME_LEN_MAX + 64];
 
 	s->exchange_version = 0;
+	session_allowance_note(s);
 	if (!user)
 		return; /* it may do all, or was killed */
 	if (user->is_deleted) {

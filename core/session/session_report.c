@@ -272,6 +272,8 @@ static void list_connections(struct session *self, struct json *j)
 		json_member_int(j, "channels", s->channel_count + 1);
 		json_member_int(j, "pending", s->pending);
 		s->ops->describe(s->ctx, j);
+		allowance_write(s->of_user, j);
+		allowance_write(s->of_address, j);
 		json_object_end(j);
 	}
 }

@@ -39,8 +39,14 @@ static struct session *find_session(const struct user_job *job)
 /* Who adds the first user goes on as that one: nobody else could. */
 static void follow(struct session *s, struct user *user)
 {
-	if (s && s->is_founder && user && !user->is_deleted)
+	struct error ignored;
+
+	if (s && s->is_founder && user && !user->is_deleted) {
 		session_login_as(s, user);
+		/* He is the only one, and is not locked out by his own limits. */
+		if (session_allowance_login(s, user, &ignored) < 0)
+			session_allowance_logout(s);
+	}
 	if (s)
 		s->is_founder = false;
 }

@@ -327,6 +327,18 @@ static struct slice next_record(const struct iovec *vec, unsigned count, size_t 
 	return (struct slice){ room, gather(vec, count, skip, room) };
 }
 
+/* For all that will be encrypted: the buffer grows once. */
+static void make_room(struct tls *t, const struct iovec *vec, unsigned count, size_t max)
+{
+	size_t total = 0;
+
+	for (unsigned i = 0; i < count && total < max; i++)
+		total += vec[i].iov_len;
+	if (total > max)
+		total = max;
+	buf_reserve(&t->out, total + (total / TLS_RECORD_BYTES + 1) * RECORD_EXTRA);
+}
+
 ssize_t tls_write(struct tls *t, const struct iovec *vec, unsigned count, size_t max)
 {
 	char room[TLS_RECORD_BYTES];
@@ -337,12 +349,12 @@ ssize_t tls_write(struct tls *t, const struct iovec *vec, unsigned count, size_t
 	if (!SSL_is_init_finished(t->ssl))
 		return 0;
 	ERR_clear_error();
+	make_room(t, vec, count, max);
 	while (count > 0 && taken + TLS_RECORD_BYTES <= max) {
 		struct slice record = next_record(vec, count, skip, room);
 
 		if (record.len == 0)
 			break;
-		buf_reserve(&t->out, record.len + RECORD_EXTRA);
 		if (SSL_write_ex(t->ssl, record.data, record.len, &written) != 1)
 			return fail(t);
 		taken += written;

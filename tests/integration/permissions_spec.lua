@@ -1,5 +1,6 @@
 -- What a user may do: each verb asks for it, and so does what a request leads to.
 local Broker = require 'support.broker'
+local Clock = require 'support.clock'
 local Stomp = require 'support.stomp'
 local shell = require 'support.shell'
 local users = require 'support.users'
@@ -622,5 +623,50 @@ return {
     os.remove(broker.rules .. '/auth/10-closed.lua')
     admin:document 'RULES reload'
     assert.equal(refusal('bob', 'write', 'exchange', 'x'), c:request('PUB x k', 'p'))
+  end)
+end)
+
+describe('what a script has allowed', function()
+  it('is asked about again as time goes by, for what goes on too', function()
+    if Broker.binary():find('asan', 1, true) then
+      pending 'no other clock under AddressSanitizer'
+      return
+    end
+    local clock = Clock.new()
+    local broker = Broker.start {
+      redis = {}, stopped = true, env = clock.env,
+      rules = {
+        ['auth/10-hours.lua'] = ([[
+return {
+  authorize = function(user)
+    if user.name == "bob" and tide.now() > %d then return false, "it is late" end
+  end,
+}
+]]):format((os.time() + 1800) * 1000),
+      },
+    }
+    finally(function()
+      broker:destroy()
+      clock:destroy()
+    end)
+    users.restore(broker.redis, {
+      root = { tags = { 'admin' }, vhosts = { ['/'] = ALL } }, bob = { vhosts = { ['/'] = ALL } },
+    })
+    broker:run()
+    local admin, c = users.connect(broker, 'root'), users.connect(broker, 'bob')
+    for _, line in ipairs { 'DECLARE queue q', 'DECLARE queue in', 'DECLARE exchange x fanout', 'BIND in x -' } do
+      admin:ok(line)
+    end
+    c:ok 'SUB q s'
+    assert.matches('^OK', c:request('PUB x k', 'p'))
+    clock:set(3600)
+    c:expect_line 'EVT cancelled s denied'
+    assert.equal(refusal('bob', 'write', 'exchange', 'x') .. ': it is late (auth/10-hours.lua)',
+      c:request('PUB x k', 'p'))
+    clock:set(0)
+    assert(wait.poll(function() return c:request('PUB x k', 'p'):find '^OK' end))
+    admin:close()
+    c:close()
+    broker:expect_clean_stop()
   end)
 end)

@@ -4,6 +4,7 @@ local Certs = require 'support.certs'
 local Client = require 'support.client'
 local shell = require 'support.shell'
 local users = require 'support.users'
+local wait = require 'support.wait'
 
 local LISTEN = { 'tls:127.0.0.1:0', '127.0.0.1:0' }
 
@@ -81,6 +82,22 @@ describe('a listener with TLS', function()
     for byte in ('DECLARE queue jobs\r\nPUB - jobs 5\r\nhello\r\n'):gmatch '.' do c:send(byte) end
     c:expect_line 'OK'
     c:expect '^OK %x+ 1$'
+  end)
+
+  it('carries STOMP as well', function()
+    start()
+    local c = broker:connect()
+    c:send 'CONNECT\naccept-version:1.2\nhost:/\n\n\0'
+    local text = ''
+    assert(wait.poll(function()
+      text = text .. (select(3, c.sock:receive(100)) or '')
+      return text:find('\0', 1, true)
+    end), text)
+    assert.matches('^CONNECTED\n.*version:1.2\n', text)
+    local peer = broker:connect(2)
+    local row
+    for _, each in ipairs(peer:document 'LIST connections') do row = each.tls and each or row end
+    assert.equal('stomp', row.protocol)
   end)
 
   it('waits for a client that does not read', function()

@@ -9,6 +9,7 @@ import select
 import shlex
 import signal
 import socket
+import ssl
 import subprocess
 import tempfile
 import threading
@@ -19,6 +20,8 @@ BINARY = pathlib.Path(os.environ.get("TIDEMQ", ROOT / "build/tidemq")).resolve()
 PROCESS = ROOT / "tests/integration/support/process.sh"
 RULES = os.environ.get("TIDE_TEST_RULES", ROOT / "rules")
 PATIENCE = 15 * float(os.environ.get("TIDE_TEST_PATIENCE", "1"))
+
+WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 def wait_for(probe, what="it", seconds=PATIENCE):
@@ -129,29 +132,42 @@ class Proxy:
             try:
                 if self._context is not None:
                     client = self._context.wrap_socket(client, server_side=True)
-                while self._carry(client, broker):
-                    pass
+                self._carry(client, broker)
             except OSError:
                 pass
             client.close()
 
     def _carry(self, client, broker):
-        """Pass on what one of them has said; false at the end."""
-        if self._context is not None and client.pending():
-            ready = [client]
-        else:
-            ready, _, _ = select.select([client, broker], [], [])
-        for source in ready:
-            data = source.recv(self.chunk)
-            if not data:
-                return False
-            if source is client:
-                broker.sendall(data)
-            elif self.is_mute:
-                self.held += data
-            else:
-                client.sendall(data)
-        return True
+        # Neither side waits for the other one: the broker may not read before it is read.
+        unsent = {client: bytearray(), broker: bytearray()}
+        other = {client: broker, broker: client}
+        for end in unsent:
+            end.setblocking(False)
+        while True:
+            sources = [end for end in unsent if len(unsent[other[end]]) < 1 << 20]
+            # What TLS has decrypted already makes no socket readable.
+            has_more = self._context is not None and client in sources and client.pending() > 0
+            ready, free, _ = select.select(sources, [end for end in unsent if unsent[end]], [],
+                                           0 if has_more else None)
+            if has_more and client not in ready:
+                ready.append(client)
+            for source in ready:
+                try:
+                    data = source.recv(self.chunk)
+                except WOULD_BLOCK:
+                    continue
+                if not data:
+                    return
+                if source is broker and self.is_mute:
+                    self.held += data
+                else:
+                    unsent[other[source]] += data
+            for sink in free:
+                try:
+                    sent = sink.send(unsent[sink][:self.chunk])
+                except WOULD_BLOCK:
+                    continue
+                del unsent[sink][:sent]
 
     @staticmethod
     def _shut(*ends):

@@ -7,7 +7,7 @@ import tempfile
 import unittest
 
 import tidemq
-from broker import BINARY, Broker, Proxy
+from broker import Broker, Proxy
 from tidemq import aio
 
 
@@ -135,12 +135,6 @@ class Asynchronous(unittest.IsolatedAsyncioTestCase):
                 self.assertIn("certificate verify failed", caught.exception.text)
 
 
-def has_tls():
-    found = subprocess.run([BINARY, "help", "serve"], capture_output=True, text=True)
-    return "--tls-cert" in found.stdout
-
-
-@unittest.skipUnless(has_tls(), "the broker has no TLS")
 class Direct(Case):
     """The broker's own listener."""
 

@@ -14,8 +14,6 @@ class Users(unittest.TestCase):
         self.broker = Broker("--fsync", "no")
         self.addCleanup(self.broker.destroy)
         with tidemq.connect(self.broker.url) as client:
-            if b"USER" not in client.request("HELP").body:
-                self.skipTest("the broker has no users")
             client.request("USER add admin pass=a%20b tags=admin")
             client.request("USER add ann pass=secret")
             client.request("USER grant ann / configure=.* write=.* read=.*")

@@ -115,8 +115,9 @@ void rig_init(struct rig *rig)
 		uv_run(&rig->loop, UV_RUN_DEFAULT);
 	out_pool_init(&rig->chunks);
 	out_init(&rig->out, &rig->chunks);
-	spec = (struct protocol_spec){ rig->service, &rig->out, &ops, rig,
-				       PROTOCOL_PAYLOAD_MAX_DEFAULT };
+	spec = (struct protocol_spec){
+		rig->service, &rig->out, &ops, rig, PROTOCOL_PAYLOAD_MAX_DEFAULT, NULL
+	};
 	line_protocol.init(&rig->line.base, &spec);
 }
 

@@ -4,6 +4,7 @@
 #include "proto/peer.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -208,6 +209,62 @@ static void handshakes_have_their_time_in_a_turn(void **state)
 	end(&other);
 }
 
+/* Until the other side's goodbye, or its end. */
+static ssize_t hear_end(struct client *c)
+{
+	uint64_t since = uv_hrtime();
+	char cipher[1000], byte;
+	ssize_t n, rc = tls_read(c->tls, &byte, 1);
+
+	for (;;) {
+		n = recv(c->fd, cipher, sizeof(cipher), MSG_DONTWAIT);
+		if (n == 0)
+			return rc;
+		if (n > 0)
+			tls_feed(c->tls, cipher, (size_t)n);
+		rc = n > 0 ? tls_read(c->tls, &byte, 1) : rc;
+		tls_keep(c->tls);
+		turn(since);
+	}
+}
+
+static void who_says_that_it_sends_no_more_gets_its_answers(void **state)
+{
+	struct client c = begin();
+	struct iovec vec = { (char[]){ "PING\r\nPING\r\n" }, 12 };
+	uint64_t since = uv_hrtime();
+	char got[9] = "";
+	size_t len = 0;
+
+	shake_hands(&c);
+	assert_int_equal(tls_write(c.tls, &vec, 1, SIZE_MAX), 12);
+	tls_finish(c.tls);
+	push(&c);
+	while (len < 8) {
+		len += pull(&c, got + len, 8 - len);
+		turn(since);
+	}
+	assert_string_equal(got, "OK\r\nOK\r\n");
+	assert_int_equal(hear_end(&c), TIDE_EMPTY);
+	end(&c);
+}
+
+static void a_record_that_was_changed_ends_the_connection(void **state)
+{
+	struct client c = begin();
+	struct iovec vec = { (char[]){ "PING\r\n" }, 6 };
+
+	shake_hands(&c);
+	ask(&c, "PING\r\n", "OK\r\n");
+	assert_int_equal(tls_write(c.tls, &vec, 1, SIZE_MAX), 6);
+	tls_out(c.tls)->data[tls_out(c.tls)->start + 7] ^= 1;
+	push(&c);
+	assert_int_equal(hear_end(&c), -EPROTO);
+	assert_string_equal(tls_error(c.tls),
+			    "the other side has ended TLS: bad record mac");
+	end(&c);
+}
+
 static void an_idle_connection_keeps_no_buffers(void **state)
 {
 	struct client c = begin();
@@ -271,6 +328,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		SERVER_TEST(handshakes_have_their_time_in_a_turn),
+		SERVER_TEST(who_says_that_it_sends_no_more_gets_its_answers),
+		SERVER_TEST(a_record_that_was_changed_ends_the_connection),
 		SERVER_TEST(an_idle_connection_keeps_no_buffers),
 		SERVER_TEST(connections_may_end_at_any_moment_of_a_handshake),
 	};

@@ -1,0 +1,108 @@
+#include "stranger.h"
+
+#include <stdio.h>
+
+#include "host/log.h"
+
+#define LOG_REST_MS 1000
+
+static void insert(struct conn *c)
+{
+	struct server *s = c->server;
+
+	c->is_stranger = true;
+	c->stranger_ms = (int64_t)uv_now(s->loop);
+	TAILQ_INSERT_TAIL(&s->strangers, c, stranger_link);
+	s->stranger_count++;
+}
+
+void stranger_remove(struct conn *c)
+{
+	struct server *s = c->server;
+
+	if (!c->is_stranger)
+		return;
+	c->is_stranger = false;
+	TAILQ_REMOVE(&s->strangers, c, stranger_link);
+	s->stranger_count--;
+}
+
+void stranger_renew(struct conn *c)
+{
+	stranger_remove(c);
+	insert(c);
+}
+
+void stranger_check(struct conn *c)
+{
+	bool has_session = c->protocol && !c->is_shaking;
+
+	if (has_session && !session_is_stranger(c->protocol->session))
+		stranger_remove(c);
+}
+
+static void end(struct conn *c, const char *words)
+{
+	struct server *s = c->server;
+
+	if (log_is_due(&s->strangers_logged_ms, (int64_t)uv_now(s->loop), LOG_REST_MS))
+		log_warn("%s: closed: %s", c->peer, words);
+	else
+		log_debug("%s: closed: %s", c->peer, words);
+	/* Whoever opens thousands does not keep them by reading nothing. */
+	c->is_brief = true;
+	conn_close_with(c, words);
+}
+
+static void end_first(struct server *s)
+{
+	struct conn *c;
+	char words[128];
+
+	snprintf(words, sizeof(words),
+		 "limit more than %u connections have not logged in "
+		 "(--max-unauthenticated)",
+		 s->config.strangers_max);
+	while ((c = TAILQ_FIRST(&s->strangers)) != NULL) {
+		stranger_check(c);
+		if (c->is_stranger) {
+			end(c, words);
+			return;
+		}
+	}
+}
+
+void stranger_add(struct conn *c)
+{
+	struct server *s = c->server;
+
+	insert(c);
+	if (s->stranger_count > s->config.strangers_max)
+		end_first(s);
+}
+
+static bool is_late(const struct conn *c, int64_t now_ms)
+{
+	return now_ms - c->stranger_ms > c->server->config.login_timeout_ms;
+}
+
+void stranger_tick(struct server *s, int64_t now_ms)
+{
+	struct conn *c, *next;
+	char words[128];
+
+	if (!s->config.login_timeout_ms)
+		return;
+	snprintf(words, sizeof(words),
+		 "denied nobody logged in within %g s (--login-timeout)",
+		 (double)s->config.login_timeout_ms / 1000);
+	for (c = TAILQ_FIRST(&s->strangers); c && is_late(c, now_ms); c = next) {
+		next = TAILQ_NEXT(c, stranger_link);
+		stranger_check(c);
+		/* What we take to decide is not his time. */
+		if (!c->is_stranger || c->is_shaking ||
+		    session_is_logging_in(c->protocol->session))
+			continue;
+		end(c, words);
+	}
+}
