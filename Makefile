@@ -64,9 +64,9 @@ $(B)/stamp/link: FORCE
 # source leaves its archive.
 define floor_rules
 $(1)_OBJS := $$(patsubst %.c,$$(B)/obj/%.o,$$(wildcard core/$(1)/*.c))
-$$(B)/stamp/floor/$(subst /,-,$(1)): FORCE
+$$(B)/stamp/objects/$(subst /,-,$(1)): FORCE
 	$$(call stamp,$$($(1)_OBJS))
-$$(B)/lib/$(1).a: $$($(1)_OBJS) $$(B)/stamp/floor/$(subst /,-,$(1))
+$$(B)/lib/$(1).a: $$($(1)_OBJS) $$(B)/stamp/objects/$(subst /,-,$(1))
 	@mkdir -p $$(@D); rm -f $$@.new
 	@ar rcs $$@.new $$($(1)_OBJS); mv $$@.new $$@
 endef

@@ -13,7 +13,10 @@ packages_of() {
 			uthash-dev libbsd-dev libjansson-dev libssl-dev libxxhash-dev redis-server
 		;;
 	test)
-		echo libcmocka-dev lua5.4 lua-busted lua-socket lua-sec lua-check redis-tools netcat-openbsd openssl python3
+		echo libcmocka-dev lua5.4 lua-busted lua-socket lua-sec lua-check redis-tools netcat-openbsd openssl python3 \
+			python3-stomp ruby-stomp libnet-stomp-perl php-cli php-stomp
+		# Node is often there from elsewhere, and then brings npm along.
+		command -v npm >/dev/null || echo npm
 		;;
 	lint)
 		echo lua5.4 lua-check clang-format shellcheck mypy pycodestyle

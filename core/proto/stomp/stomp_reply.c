@@ -7,6 +7,8 @@
 #define MESSAGE_SMALL 256
 /* A payload up to this size is copied with its head, in one piece. */
 #define PAYLOAD_SMALL 1024
+/* With a line end, as RabbitMQ's frames: PHP's client waits for it. */
+#define FRAME_END "\0\n"
 
 static char *put(char *at, const char *text, size_t len)
 {
@@ -152,7 +154,7 @@ static void message(struct stomp *l, const struct stomp_channel *ch,
 	const struct msg *m = d->msg;
 	struct out *o = l->base.out;
 	struct slice subscription = buf_slice(&ch->subscription);
-	size_t small_len = m->payload_len <= PAYLOAD_SMALL ? m->payload_len + 2 : 0;
+	size_t small_len = m->payload_len <= PAYLOAD_SMALL ? m->payload_len + 3 : 0;
 	char *at = out_reserve(o, subscription.len + 3 * (m->exchange.len + m->key.len) +
 					  MESSAGE_SMALL + small_len);
 
@@ -167,13 +169,13 @@ static void message(struct stomp *l, const struct stomp_channel *ch,
 	*at++ = '\n';
 	if (small_len) {
 		at = put(at, m->payload, m->payload_len);
-		*at++ = '\0';
+		at = PUT(at, FRAME_END);
 		put_frame(l, at);
 		return;
 	}
 	put_frame(l, at);
 	out_append_payload(o, (struct msg *)m);
-	out_append(o, "", 1);
+	out_append(o, FRAME_END, sizeof(FRAME_END) - 1);
 }
 
 static void text(struct stomp *l, const char *words)
@@ -189,11 +191,19 @@ static void header(struct stomp *l, const char *name, struct slice value)
 	out_append(l->base.out, "\n", 1);
 }
 
+/* The headers end, and so does the frame. */
+static void text_end(struct stomp *l, struct slice body)
+{
+	out_append(l->base.out, "\n", 1);
+	out_append_slice(l->base.out, body);
+	out_append(l->base.out, FRAME_END, sizeof(FRAME_END) - 1);
+}
+
 static void receipt(struct stomp *l, struct slice id)
 {
 	text(l, "RECEIPT\n");
 	header(l, "receipt-id", id);
-	out_append(l->base.out, "\n", 2); /* and the NUL */
+	text_end(l, (struct slice){ 0 });
 }
 
 static void error_frame(struct stomp *l, const char *code, struct slice why,
@@ -218,9 +228,7 @@ static void error_frame(struct stomp *l, const char *code, struct slice why,
 		header(l, "receipt-id", owed->receipt);
 	text(l, "content-type:text/plain\n");
 	header(l, "content-length", slice_from(length));
-	out_append(l->base.out, "\n", 1);
-	out_append_slice(l->base.out, buf_slice(&body));
-	out_append(l->base.out, "", 1);
+	text_end(l, buf_slice(&body));
 	buf_deinit(&body);
 	l->is_silent = true;
 	l->state = STOMP_CLOSED;
@@ -240,7 +248,7 @@ static void connected(struct stomp *l)
 	*at++ = ',';
 	at = decimal_put(at, (uint64_t)l->base.heartbeat_in_ms);
 	header(l, "heart-beat", (struct slice){ numbers, (size_t)(at - numbers) });
-	out_append(l->base.out, "\n", 2); /* and the NUL */
+	text_end(l, (struct slice){ 0 });
 }
 
 /* ---- what the session says ------------------------------------------------------------

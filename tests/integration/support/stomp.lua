@@ -94,10 +94,10 @@ local function parse(input)
   end
   local len = tonumber(frame.headers['content-length'])
   local stop = len and at + len or input:find('\0', at, true)
-  if not stop or #input < stop then return nil end
-  if input:sub(stop, stop) ~= '\0' then error('no NUL behind the body of ' .. frame.command) end
+  if not stop or #input <= stop then return nil end
+  if input:sub(stop, stop + 1) ~= '\0\n' then error('no NUL and line end behind the body of ' .. frame.command) end
   frame.body = input:sub(at, stop - 1)
-  return frame, stop + 1
+  return frame, stop + 2
 end
 
 --- The next frame.

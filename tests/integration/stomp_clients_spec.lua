@@ -1,0 +1,60 @@
+-- STOMP clients that others wrote, each in its own language: tests/stomp/.
+local Broker = require 'support.broker'
+local shell = require 'support.shell'
+local users = require 'support.users'
+
+-- What each program does; what is not there its library cannot do, or only in one way.
+local all = {
+  '1.0', '1.1', '1.2', 'individual', 'cumulative', 'transaction', 'durable', 'reply', 'bodies', 'escapes', 'error',
+  'login', 'heartbeats',
+}
+local clients = {
+  { 'python3-stomp', '/usr/bin/python3 -B tests/stomp/client.py', without = {} },
+  { 'ruby-stomp', '/usr/bin/ruby tests/stomp/client.rb', without = {} },
+  { 'Net::Stomp of Perl', '/usr/bin/perl tests/stomp/client.pl', without = { 'escapes', 'heartbeats' } },
+  { 'the extension of PHP', '/usr/bin/php tests/stomp/client.php',
+    without = { '1.1', '1.2', 'cumulative', 'escapes', 'heartbeats' } },
+  { 'stompit of npm', 'node NODE/stompit.js', without = {} },
+  { '@stomp/stompjs of npm', 'node NODE/stompjs.js', without = {} },
+}
+
+local function cases(without)
+  local left, list = {}, {}
+  for _, name in ipairs(without) do left[name] = true end
+  for _, name in ipairs(all) do list[#list + 1] = not left[name] and 'ok ' .. name or nil end
+  return table.concat(list, '\n') .. '\n'
+end
+
+describe('STOMP with', function()
+  local broker, node, npm_said
+
+  setup(function()
+    broker = Broker.start { redis = {}, stopped = true }
+    users.restore(broker.redis, { app = { vhosts = { ['/'] = { configure = '.*', write = '.*', read = '.*' } } } })
+    broker:run()
+    -- The packages come from npm, by their names and hashes in package-lock.json.
+    node = shell.make_dir 'tidemq-node'
+    local output, status = shell.run(('cp -R tests/stomp/node/. %s && cd %s && npm ci --ignore-scripts 2>&1 </dev/null')
+      :format(node, node))
+    npm_said = status ~= 0 and output or nil
+  end)
+  teardown(function()
+    if broker then broker:destroy() end
+    if node then shell.run('rm -rf ' .. node) end
+  end)
+
+  for _, client in ipairs(clients) do
+    local name, command = table.unpack(client)
+
+    it(name, function()
+      -- A machine of one's own may have no way to npm; that of CI has.
+      if command:find 'NODE' and npm_said and not os.getenv 'CI' then
+        return pending('npm ci has failed: ' .. npm_said)
+      end
+      local output, status = shell.run(('timeout 200 %s %s app %s 2>&1 </dev/null'):format(
+        (command:gsub('NODE', node)), (broker.address:gsub(':', ' ')), users.password))
+      assert.equal(cases(client.without), output)
+      assert.equal(0, status)
+    end)
+  end
+end)
