@@ -173,11 +173,22 @@ static int declare_exchange(struct session *s, const struct declare_spec *spec,
 	return TIDE_OK;
 }
 
-bool session_define_exists(const struct session *s, enum define_kind kind,
-			   struct slice name)
+bool session_define_exists(struct session *s, enum define_kind kind, struct slice name)
 {
-	return kind == DEFINE_EXCHANGE ? exchange_find(s->vhost, name) != NULL
-				       : queue_find(s->vhost, name) != NULL;
+	static const enum user_action actions[] = { USER_WRITE, USER_READ,
+						    USER_CONFIGURE };
+	bool is_exchange = kind == DEFINE_EXCHANGE, may_know = false;
+	struct error ignored;
+
+	for (size_t i = 0; i < sizeof(actions) / sizeof(actions[0]) && !may_know; i++)
+		may_know =
+			(is_exchange
+				 ? session_access_check(s, actions[i], SUBJECT_EXCHANGE,
+							name, &ignored)
+				 : session_access_check_queue(s, actions[i], name,
+							      &ignored)) == TIDE_OK;
+	return may_know && (is_exchange ? exchange_find(s->vhost, name) != NULL
+					: queue_find(s->vhost, name) != NULL);
 }
 
 int session_define_declare(struct session *s, const struct declare_spec *spec,
