@@ -268,6 +268,7 @@ static void init(struct protocol *p, const struct protocol_spec *spec)
 	*l = (struct stomp){ 0 };
 	stomp_channel_init(l);
 	protocol_init(p, &stomp_protocol, &stomp_reply_ops, spec);
+	session_allowance_throttle(p->session);
 }
 
 static void deinit(struct protocol *p)
