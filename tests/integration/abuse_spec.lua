@@ -89,6 +89,29 @@ describe('connections that have not logged in', function()
     stop(broker)
   end)
 
+  it('count when TLS is not agreed upon, too, whoever must log in', function()
+    local certs = require 'support.certs'.make()
+    local args = { '--max-unauthenticated', '2' }
+    local broker = Broker.start { args = args, certs = certs, listen = { 'tls:127.0.0.1:0' } }
+    local Client = require 'support.client'
+    local silent = {}
+    for i = 1, 3 do silent[i] = Client.connect(broker.addresses[1]) end
+    silent[1]:expect_closed()
+    -- Who goes on is none of them any more.
+    local c = broker:connect()
+    c:expect_nothing()
+    silent[2]:expect_closed()
+    local d = broker:connect()
+    d:expect_nothing()
+    silent[3]:expect_closed()
+    for _, peer in ipairs { c, d } do
+      peer:expect_nothing()
+      peer:close()
+    end
+    broker:expect_clean_stop()
+    certs:destroy()
+  end)
+
   it('are not limited while nobody has to log in', function()
     local broker = Broker.start { args = { '--max-unauthenticated', '1', '--login-timeout', '300ms' } }
     local a, b, c = broker:connect(), broker:connect(), broker:connect()

@@ -58,6 +58,9 @@ describe('the limits of a user', function()
     c:expect_answer('HELLO user=two pass=secret', "ERR limit user 'two' has reached max-connections=2")
     c:expect_answer('LIST queues', LOG_IN)
     assert.equal(before + 1, admin:document 'STATS'.limited.connections)
+    local names = {}
+    for i, row in ipairs(admin:document 'LIST connections') do names[i] = row.user end
+    assert.same({ 'admin', 'two', 'two', '' }, names)
     assert.same({ user = 'two', connections = 2, channels = 0, refused = 1, ['max-connections'] = 2 },
       connection 'two'.user_limits)
     a:close()
