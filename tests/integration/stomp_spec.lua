@@ -295,7 +295,7 @@ describe('STOMP', function()
 
     it('refuse what cannot be', function()
       for headers, why in pairs {
-        [{ destination = 'jobs' }] = 'syntax', [{ destination = '/queue/a/b' }] = 'syntax', [{}] = 'syntax',
+        [{ destination = '/jobs' }] = 'syntax', [{ destination = '/queue/a/b' }] = 'syntax', [{}] = 'syntax',
         [{ destination = '/queue/a', priority = '256' }] = 'syntax',
         [{ destination = '/queue/a', delay = 'soon' }] = 'syntax',
         [{ destination = '/queue/a', expiration = '0' }] = 'syntax',
@@ -344,6 +344,13 @@ describe('STOMP', function()
       c:frame('SEND', { destination = '/queue/a%2Fb%25:c' }, 'x')
       c:expect('MESSAGE', { destination = '/queue/a%2Fb%25:c' }, 'x')
       assert.is_table(queue 'a/b%:c')
+    end)
+
+    it('/queue/ may be left out', function()
+      local q = fresh()
+      c:subscribe('1', q)
+      c:frame('SEND', { destination = q }, 'x')
+      c:expect('MESSAGE', { destination = '/queue/' .. q }, 'x')
     end)
 
     it('/queue/ leaves a queue as it is, and makes it again when it is gone', function()
