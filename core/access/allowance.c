@@ -224,6 +224,17 @@ bool allowance_is_metered(const struct allowance *a)
 	return a && (a->limits.publish_rate || a->limits.publish_bytes);
 }
 
+int64_t allowance_wait_ms(struct allowance *a, int64_t mono_ms)
+{
+	int64_t rate_ms, bytes_ms;
+
+	if (!allowance_is_metered(a))
+		return 0;
+	rate_ms = wait_ms(&a->messages, a->limits.publish_rate, mono_ms);
+	bytes_ms = wait_ms(&a->bytes, a->limits.publish_bytes, mono_ms);
+	return rate_ms > bytes_ms ? rate_ms : bytes_ms;
+}
+
 int allowance_check_publish(struct allowance *a, int64_t mono_ms, struct error *err)
 {
 	const struct user_limits *l;
@@ -242,14 +253,20 @@ int allowance_check_publish(struct allowance *a, int64_t mono_ms, struct error *
 				   : refuse(a, BYTES, l->publish_bytes, bytes_ms, err);
 }
 
-void allowance_count_publish(struct allowance *a, size_t bytes)
+static void count(struct allowance_bucket *b, uint64_t rate, uint64_t n, int64_t mono_ms)
+{
+	if (!rate)
+		return;
+	fill(b, bound(rate), mono_ms);
+	b->used += n * MILLI;
+}
+
+void allowance_count_publish(struct allowance *a, size_t bytes, int64_t mono_ms)
 {
 	if (!a)
 		return;
-	if (a->limits.publish_rate)
-		a->messages.used += MILLI;
-	if (a->limits.publish_bytes)
-		a->bytes.used += (uint64_t)bytes * MILLI;
+	count(&a->messages, a->limits.publish_rate, 1, mono_ms);
+	count(&a->bytes, a->limits.publish_bytes, bytes, mono_ms);
 }
 
 /* ---- what is shown */

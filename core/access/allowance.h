@@ -76,10 +76,12 @@ void allowance_add_channels(struct allowance *a, uint64_t count);
 void allowance_remove_channels(struct allowance *a, uint64_t count);
 /* It has a rate: publishes are to be asked about. */
 bool allowance_is_metered(const struct allowance *a);
+/* How long until it may publish again; 0: now. Accepts NULL. */
+int64_t allowance_wait_ms(struct allowance *a, int64_t mono_ms);
 /* TIDE_ELIMIT: not now. The error says when. */
 TIDE_MUST_USE int allowance_check_publish(struct allowance *a, int64_t mono_ms,
 					  struct error *err);
-void allowance_count_publish(struct allowance *a, size_t bytes);
+void allowance_count_publish(struct allowance *a, size_t bytes, int64_t mono_ms);
 
 /* A member of an object: what it has, its limits, what was refused. Nothing without
  * limits. */

@@ -110,7 +110,11 @@ static int check_delete(const struct user_change *c, const struct user *u,
 
 static int make_new(struct user_change *c, struct error *err)
 {
+	static const struct slice everything[USER_ACTION_COUNT] = { SLICE(".*"),
+								    SLICE(".*"),
+								    SLICE(".*") };
 	const struct users *us = c->owner->users;
+	bool is_first = users_count(us) == 0;
 	unsigned tags = 0;
 
 	if (users_find(us, c->spec.name))
@@ -119,13 +123,14 @@ static int make_new(struct user_change *c, struct error *err)
 				 SLICE_ARG(c->spec.name));
 	if (user_parse_tags(c->spec.tags, &tags, err) < 0)
 		return err->code;
-	if (users_count(us) == 0 && !(tags & USER_ADMIN && c->spec.password.data))
+	if (is_first && !(tags & USER_ADMIN && c->spec.password.data))
 		return error_set(err, TIDE_EDENIED,
 				 "the first user needs the tag admin and a password: "
 				 "USER add <name> pass=<password> tags=admin");
 	c->made = user_create(c->spec.name);
 	c->made->tags = tags;
-	return TIDE_OK;
+	/* Who could do everything goes on so. */
+	return is_first ? user_grant_set(c->made, SLICE("/"), everything, err) : TIDE_OK;
 }
 
 static int set_all(struct user_change *c, const struct user *u, struct error *err)

@@ -11,6 +11,8 @@
 
 #include "tidemq/client.h"
 #include "base/mem.h"
+#include "bench_stomp.h"
+#include "client/client_url.h"
 #include "host/machine.h"
 
 #define NS UINT64_C(1000000000)
@@ -30,6 +32,7 @@ struct bench;
 struct worker {
 	struct bench *bench;
 	struct tidemq_client *client;
+	struct bench_stomp *stomp; /* instead of it */
 	char queue[300];
 	/* Of a producer. */
 	unsigned number;
@@ -102,9 +105,11 @@ static void end(struct bench *b)
 		close_handle((uv_handle_t *)&b->interrupts[i]);
 	if (b->pacer_fd >= 0)
 		close_handle((uv_handle_t *)&b->pacer);
-	for (unsigned i = 0; i < o->consumers + o->producers; i++)
+	for (unsigned i = 0; i < o->consumers + o->producers; i++) {
 		if (b->consumers[i].client)
 			tidemq_close(b->consumers[i].client, NULL, NULL);
+		bench_stomp_close(b->consumers[i].stomp);
+	}
 }
 
 static void fail(struct bench *b, const char *what, const char *why)
@@ -134,8 +139,7 @@ static void check_end(struct bench *b)
 
 static void produce(struct worker *p, uint64_t now);
 
-static void on_confirm(struct tidemq_client *c, const struct tidemq_reply *reply,
-		       void *ctx)
+static void on_receipt(void *ctx)
 {
 	struct worker *p = ctx;
 	struct bench *b = p->bench;
@@ -143,10 +147,6 @@ static void on_confirm(struct tidemq_client *c, const struct tidemq_reply *reply
 
 	if (b->is_over)
 		return;
-	if (reply->status != TIDEMQ_OK) {
-		fail(b, "a publish was refused", reply->text);
-		return;
-	}
 	histogram_add(&b->result->confirm,
 		      now - p->due_ns[p->confirmed++ % b->options->window]);
 	p->in_flight--;
@@ -157,6 +157,17 @@ static void on_confirm(struct tidemq_client *c, const struct tidemq_reply *reply
 	check_end(b);
 }
 
+static void on_confirm(struct tidemq_client *c, const struct tidemq_reply *reply,
+		       void *ctx)
+{
+	struct worker *p = ctx;
+
+	if (reply->status != TIDEMQ_OK)
+		fail(p->bench, "a publish was refused", reply->text);
+	else
+		on_receipt(p);
+}
+
 static int send_one(struct worker *p, uint64_t due_ns)
 {
 	struct bench *b = p->bench;
@@ -164,10 +175,14 @@ static int send_one(struct worker *p, uint64_t due_ns)
 	struct tidemq_publication pub = { .key = p->queue,
 					  .payload = b->payload,
 					  .payload_len = b->options->size };
-	int status;
+	int status = TIDEMQ_OK;
 
 	memcpy(b->payload, &stamp, sizeof(stamp));
-	status = tidemq_send_publication(p->client, 0, &pub, on_confirm, p);
+	if (p->stomp)
+		bench_stomp_send(p->stomp, p->queue,
+				 (struct slice){ b->payload, b->options->size });
+	else
+		status = tidemq_send_publication(p->client, 0, &pub, on_confirm, p);
 	if (status != TIDEMQ_OK)
 		return status;
 	p->due_ns[p->sent++ % b->options->window] = due_ns;
@@ -251,21 +266,15 @@ static void count_receipt(struct worker *c, const struct stamp *s, uint64_t now)
 	histogram_add(&r->deliver, now - s->due_ns);
 }
 
-static void on_msg(struct tidemq_client *client, struct tidemq_msg *m, void *ctx)
+static void on_message(void *ctx, struct slice body)
 {
 	struct worker *c = ctx;
 	struct bench *b = c->bench;
 	uint64_t now = about_now_ns(b);
 	struct stamp s = { 0 };
 
-	if (m->payload_len >= sizeof(s))
-		memcpy(&s, m->payload, sizeof(s));
-	if (m->tag) {
-		if (!c->first_tag)
-			c->first_tag = m->tag;
-		c->last_tag = m->tag;
-	}
-	tidemq_msg_free(m);
+	if (body.len >= sizeof(s))
+		memcpy(&s, body.data, sizeof(s));
 	if (!b->options->is_drain &&
 	    (s.run != b->run || s.producer >= b->options->producers ||
 	     s.number >= b->producers[s.producer].quota))
@@ -278,12 +287,34 @@ static void on_msg(struct tidemq_client *client, struct tidemq_msg *m, void *ctx
 		count_receipt(c, &s, now);
 }
 
+static void on_msg(struct tidemq_client *client, struct tidemq_msg *m, void *ctx)
+{
+	struct worker *c = ctx;
+
+	if (m->tag && !c->first_tag)
+		c->first_tag = m->tag;
+	if (m->tag)
+		c->last_tag = m->tag;
+	on_message(c, (struct slice){ m->payload, m->payload_len });
+	tidemq_msg_free(m);
+}
+
 static void on_acked(struct tidemq_client *c, const struct tidemq_reply *reply, void *ctx)
 {
 	struct worker *consumer = ctx;
 
 	if (!consumer->bench->is_over && reply->status != TIDEMQ_OK)
 		fail(consumer->bench, "an ack was refused", reply->text);
+}
+
+static void flush_stomp(struct bench *b)
+{
+	const struct bench_options *o = b->options;
+
+	for (unsigned i = 0; i < o->consumers + o->producers && !b->is_over; i++) {
+		bench_stomp_settle(b->consumers[i].stomp);
+		bench_stomp_flush(b->consumers[i].stomp);
+	}
 }
 
 /* Once a turn: what has been received is acknowledged as one range. */
@@ -303,6 +334,8 @@ static void on_check(uv_check_t *handle)
 		if (tidemq_send(c->client, line, NULL, 0, on_acked, c) == TIDEMQ_OK)
 			c->first_tag = 0;
 	}
+	if (b->options->is_stomp)
+		flush_stomp(b);
 	if (b->is_running && !b->is_over)
 		check_end(b);
 }
@@ -324,6 +357,58 @@ static void one_is_ready(struct bench *b)
 {
 	if (--b->waiting == 0 && !b->is_over)
 		start(b);
+}
+
+static void on_stomp_ready(void *ctx)
+{
+	one_is_ready(((struct worker *)ctx)->bench);
+}
+
+static void on_stomp_lost(void *ctx, const char *why)
+{
+	fail(((struct worker *)ctx)->bench, "connection lost", why);
+}
+
+static void open_stomp(struct bench *b, struct worker *w, const struct client_url *url)
+{
+	const struct bench_options *o = b->options;
+	bool is_consumer = w < b->producers;
+	char group[32];
+	struct bench_stomp_spec spec = {
+		.at = &url->at,
+		.vhost = url->vhost,
+		.queue = is_consumer ? w->queue : NULL,
+		.prefetch = o->prefetch,
+		.is_auto_ack = o->is_auto_ack,
+		.from = o->is_topic ? o->from : NULL,
+		.handlers = { w, on_stomp_ready, on_receipt, on_message, on_stomp_lost },
+	};
+	const char *why;
+
+	snprintf(group, sizeof(group), "bench-%u", w->reader + 1);
+	if (o->has_groups)
+		spec.group = group;
+	w->stomp = bench_stomp_open(&b->loop, &spec, &why);
+	if (!w->stomp)
+		fail(b, "cannot connect", why);
+}
+
+static void connect_stomp(struct bench *b)
+{
+	const struct bench_options *o = b->options;
+	struct client_url *urls;
+	struct tidemq_error err;
+	size_t count;
+
+	if (client_url_parse(o->url, &urls, &count, &err) != TIDEMQ_OK) {
+		fail(b, "cannot connect", err.text);
+		return;
+	}
+	if (urls[0].is_tls)
+		fail(b, "cannot connect", "--protocol stomp does not speak TLS");
+	for (unsigned i = 0; i < o->consumers + o->producers && !b->is_over; i++)
+		open_stomp(b, &b->consumers[i], &urls[0]);
+	client_url_free(urls, count);
 }
 
 static void on_subscribed(struct tidemq_client *c, const struct tidemq_reply *reply,
@@ -376,6 +461,10 @@ static void connect_workers(struct bench *b)
 	if (options.window < 256)
 		options.window = 256;
 	b->waiting = o->producers + o->consumers;
+	if (o->is_stomp) {
+		connect_stomp(b);
+		return;
+	}
 	for (unsigned i = 0; i < o->consumers + o->producers; i++) {
 		struct worker *w = &b->consumers[i];
 		struct tidemq_handlers h = { w, on_connected, on_msg, NULL, on_lost };

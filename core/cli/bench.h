@@ -26,6 +26,7 @@ struct bench_options {
 	uint64_t count;    /* messages in all */
 	uint64_t rate;     /* a second, in all; 0 = as fast as it goes */
 	bool is_auto_ack;
+	bool is_stomp;    /* the workers speak STOMP */
 	bool is_topic;    /* topics instead of queues; what follows is for them */
 	unsigned readers; /* how often each message is to be received; 1 for queues */
 	bool has_groups;  /* the consumers form `readers` groups; else each is a reader */

@@ -26,7 +26,6 @@ static void op_finish(void *ctx)
 	struct conn *c = ctx;
 
 	c->is_finishing = true;
-	stranger_remove(c);
 	server_due(c->server, c);
 }
 
@@ -262,12 +261,19 @@ static void feed(struct conn *c, size_t len)
 	count_unfinished(c, used > 0);
 }
 
+/* The peer will send no more. */
+static void note_end(struct conn *c)
+{
+	c->has_left = true;
+	session_end_waits(c->protocol->session);
+}
+
 /* A peer that has only closed its side still gets its answers. */
 static void on_end(struct conn *c)
 {
 	c->is_ended = true;
 	stop_reading(c);
-	session_end_waits(c->protocol->session);
+	note_end(c);
 	op_finish(c);
 }
 
@@ -554,6 +560,7 @@ static void linger(struct conn *c)
 	end_session(c);
 	if (c->tls)
 		conn_tls_finish(c);
+	stranger_remove(c);
 	if (c->is_brief) {
 		conn_close(c);
 		return;
@@ -657,7 +664,7 @@ static void look_for_end(struct conn *c)
 	if (p.revents & (POLLHUP | POLLERR))
 		conn_close(c);
 	else
-		session_end_waits(c->protocol->session);
+		note_end(c);
 }
 
 /* The peer may have gone while its requests wait. */

@@ -47,7 +47,8 @@ struct conn {
 	bool is_full;   /* output over its high-water mark */
 	bool is_finishing;
 	bool is_killed; /* it owes no answers: it ends when its output has left, or now */
-	bool is_ended;  /* the peer has closed its side */
+	bool is_ended;  /* the peer has closed its side, and all before that was read */
+	bool has_left;  /* it has closed its side */
 	bool is_lingering;
 	bool is_closing;  /* conn_close was called */
 	bool is_closed;   /* uv_close was called */

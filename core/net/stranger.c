@@ -51,7 +51,13 @@ static void end(struct conn *c, const char *words)
 		log_debug("%s: closed: %s", c->peer, words);
 	/* Whoever opens thousands does not keep them by reading nothing. */
 	c->is_brief = true;
-	conn_close_with(c, words);
+	stranger_remove(c);
+	if (c->is_finishing)
+		conn_close(c);
+	else
+		conn_close_with(c, words);
+	/* It may be owed the answer to its HELLO. */
+	conn_end(c);
 }
 
 static void end_first(struct server *s)
@@ -86,6 +92,13 @@ static bool is_late(const struct conn *c, int64_t now_ms)
 	return now_ms - c->stranger_ms > c->server->config.login_timeout_ms;
 }
 
+/* For what is not its fault: that we take long to decide. Who has left does not care. */
+static bool is_waiting(const struct conn *c)
+{
+	return c->is_shaking || (c->protocol && !c->has_left &&
+				 session_is_logging_in(c->protocol->session));
+}
+
 void stranger_tick(struct server *s, int64_t now_ms)
 {
 	struct conn *c, *next;
@@ -99,10 +112,7 @@ void stranger_tick(struct server *s, int64_t now_ms)
 	for (c = TAILQ_FIRST(&s->strangers); c && is_late(c, now_ms); c = next) {
 		next = TAILQ_NEXT(c, stranger_link);
 		stranger_check(c);
-		/* What we take to decide is not his time. */
-		if (!c->is_stranger || c->is_shaking ||
-		    session_is_logging_in(c->protocol->session))
-			continue;
-		end(c, words);
+		if (c->is_stranger && !is_waiting(c))
+			end(c, words);
 	}
 }

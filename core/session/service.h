@@ -53,6 +53,7 @@ struct service {
 	struct login login;
 	struct user_changes user_changes;
 	struct allowances allowances;
+	struct heap throttled;   /* sessions that are held for a rate */
 	bool was_open;           /* nobody had to log in */
 	struct session *recheck; /* the next one of service_access.h; NULL: none */
 	int64_t recheck_ms;      /* when that began last */

@@ -31,6 +31,7 @@ void service_users_deinit(struct service *s)
 	user_change_deinit(&s->user_changes);
 	login_deinit(&s->login);
 	allowance_deinit(&s->allowances);
+	heap_deinit(&s->throttled);
 }
 
 bool service_users_has_any(const struct service *s)

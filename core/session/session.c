@@ -54,6 +54,7 @@ void session_destroy(struct session *s)
 	channel_deinit(&s->zero);
 	session_settle_cancel(s);
 	session_login_cancel(s);
+	heap_remove(&s->service->throttled, &s->throttle_node);
 	session_allowance_logout(s);
 	drop_exclusive(s);
 	if (s->vhost)
@@ -162,7 +163,7 @@ bool session_is_held(const struct session *s, bool is_receiving)
 {
 	return s->pending >= s->broker->config.replies_max ||
 	       s->documents >= DOCUMENTS_MAX || s->settling || s->committing ||
-	       s->logging_in || s->is_founder ||
+	       s->logging_in || s->is_founder || heap_has(&s->throttle_node) ||
 	       (s->service->is_blocked && !s->transactions &&
 		(is_receiving ? !service_pressure_may_receive(s->service, s)
 			      : s->has_published));

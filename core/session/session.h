@@ -63,6 +63,9 @@ void session_destroy(struct session *s);
 /* What its address may have: NULL when there are no limits. It lasts as long as the
  * session. */
 void session_allowance_set_address(struct session *s, struct allowance *a);
+/* Beyond a rate its publishes are taken, and the session is held until that is made good.
+ * For protocols whose errors end the connection: others refuse. */
+void session_allowance_throttle(struct session *s);
 /* The channel, or NULL when it is not open. */
 struct channel *session_channel(struct session *s, unsigned number);
 /* A channel that was closed, but still owes replies; NULL when there is none. */

@@ -1,11 +1,76 @@
 /* What a session uses of the allowances of its user and its address. */
+#include "base/container.h"
 #include "session_private.h"
+
+/* ---- rates */
+
+/* Until what was published is made good. */
+static void hold(struct session *s)
+{
+	int64_t mono_ms = s->broker->mono_ms;
+	int64_t user_ms = allowance_wait_ms(s->of_user, mono_ms);
+	int64_t address_ms = allowance_wait_ms(s->of_address, mono_ms);
+	int64_t wait_ms = user_ms > address_ms ? user_ms : address_ms;
+
+	if (wait_ms)
+		heap_set(&s->service->throttled, &s->throttle_node, mono_ms + wait_ms);
+	else
+		heap_remove(&s->service->throttled, &s->throttle_node);
+}
+
+void session_allowance_throttle(struct session *s)
+{
+	s->is_throttled = true;
+}
 
 void session_allowance_note(struct session *s)
 {
 	s->is_metered =
 		allowance_is_metered(s->of_user) || allowance_is_metered(s->of_address);
+	if (!heap_has(&s->throttle_node))
+		return;
+	hold(s);
+	if (!heap_has(&s->throttle_node))
+		s->ops->on_progress(s->ctx);
 }
+
+void session_allowance_turn(struct service *service)
+{
+	struct heap_node *n;
+	struct session *s;
+
+	while ((n = heap_min(&service->throttled)) != NULL &&
+	       n->key <= service->broker->mono_ms) {
+		heap_remove(&service->throttled, n);
+		s = container_of(n, struct session, throttle_node);
+		s->ops->on_progress(s->ctx);
+	}
+}
+
+int64_t session_allowance_due_ms(const struct service *service)
+{
+	const struct broker *b = service->broker;
+	const struct heap_node *n = heap_min(&service->throttled);
+
+	return n ? b->now_ms + (n->key - b->mono_ms) : 0;
+}
+
+int session_allowance_publish(struct session *s, size_t bytes, struct error *err)
+{
+	int64_t mono_ms = s->broker->mono_ms;
+
+	if (!s->is_throttled &&
+	    (allowance_check_publish(s->of_user, mono_ms, err) < 0 ||
+	     allowance_check_publish(s->of_address, mono_ms, err) < 0))
+		return err->code;
+	allowance_count_publish(s->of_user, bytes, mono_ms);
+	allowance_count_publish(s->of_address, bytes, mono_ms);
+	if (s->is_throttled)
+		hold(s);
+	return TIDE_OK;
+}
+
+/* ---- connections and channels */
 
 void session_allowance_set_address(struct session *s, struct allowance *a)
 {
@@ -52,16 +117,4 @@ void session_allowance_close(struct session *s)
 {
 	allowance_remove_channels(s->of_user, 1);
 	allowance_remove_channels(s->of_address, 1);
-}
-
-int session_allowance_publish(struct session *s, size_t bytes, struct error *err)
-{
-	int64_t mono_ms = s->broker->mono_ms;
-
-	if (allowance_check_publish(s->of_user, mono_ms, err) < 0 ||
-	    allowance_check_publish(s->of_address, mono_ms, err) < 0)
-		return err->code;
-	allowance_count_publish(s->of_user, bytes);
-	allowance_count_publish(s->of_address, bytes);
-	return TIDE_OK;
 }

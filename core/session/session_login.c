@@ -50,6 +50,9 @@ static void log_out(struct session *s)
 {
 	act_as(s, NULL);
 	session_allowance_logout(s);
+	mem_free(s->user);
+	s->user = NULL;
+	s->user_len = 0;
 }
 
 void session_login_as(struct session *s, struct user *u)

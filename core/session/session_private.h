@@ -39,7 +39,9 @@ struct session {
 	/* What its user and its address may have and do; NULL: nobody has logged in, and
 	 * addresses have no limits. */
 	struct allowance *of_user, *of_address;
-	bool is_metered; /* one of them limits publishes */
+	bool is_metered;                /* one of them limits publishes */
+	bool is_throttled;              /* see session_allowance_throttle */
+	struct heap_node throttle_node; /* while it is held for that; by mono_ms */
 	bool has_published;
 	bool is_closed;
 	struct queue_list exclusive;
@@ -75,6 +77,10 @@ void session_allowance_close(struct session *s);
 /* For a session that is_metered: it may publish now, and has. */
 TIDE_MUST_USE int session_allowance_publish(struct session *s, size_t bytes,
 					    struct error *err);
+/* Sessions that were held for a rate go on. */
+void session_allowance_turn(struct service *service);
+/* When that is, wall clock; 0: never. */
+int64_t session_allowance_due_ms(const struct service *service);
 /* Limits have changed. */
 void session_allowance_note(struct session *s);
 /* The session ends while it logs in. */

@@ -8,7 +8,6 @@ local socket = require 'socket'
 
 local build, output = arg[1], arg[2]
 local ROUNDS = 3
-local PLAIN, SECURE = 7477, 7478
 local SIZES = { 128, 1024, 16384, 262144 }
 local TOTAL_BYTES, COUNT_MAX = 512 * 1024 * 1024, 400000
 
@@ -27,19 +26,17 @@ local function issue(key)
     .. '-keyout %s/key -out %s/cert 2>&1'):format(key, dir, dir))
 end
 
-local function serves(port)
-  local c = socket.connect('127.0.0.1', port)
-  if c then c:close() end
-  return c ~= nil
-end
+local plain_port, secure_port
 
 local function start(key)
   issue(key)
-  local command = 'exec setsid %s/tidemq serve --store none --listen 127.0.0.1:%d --listen tls:127.0.0.1:%d '
+  local command = 'exec setsid %s/tidemq serve --store none --listen 127.0.0.1:0 --listen tls:127.0.0.1:0 '
     .. '--tls-cert %s/cert --tls-key %s/key --log error >%s/out 2>&1 </dev/null & echo $!'
-  pid = sh(command:format(build, PLAIN, SECURE, dir, dir, dir))
+  pid = sh(command:format(build, dir, dir, dir))
   for _ = 1, 1000 do
-    if serves(SECURE) then return end
+    local file <close> = assert(io.open(dir .. '/out'))
+    plain_port, secure_port = file:read('a'):match 'listening on 127.0.0.1:(%d+)\n.*tls:127.0.0.1:(%d+)\n'
+    if secure_port then return end
     socket.sleep(0.01)
   end
   error('the broker did not start: see ' .. dir)
@@ -88,8 +85,8 @@ local function messages()
   for _, size in ipairs(SIZES) do
     local plain, secure = { rate = {}, cpu = {} }, { rate = {}, cpu = {} }
     for i = 1, ROUNDS do
-      plain.rate[i], plain.cpu[i] = bench('tide://localhost:' .. PLAIN, size)
-      secure.rate[i], secure.cpu[i] = bench('tides://localhost:' .. SECURE, size)
+      plain.rate[i], plain.cpu[i] = bench('tide://localhost:' .. plain_port, size)
+      secure.rate[i], secure.cpu[i] = bench('tides://localhost:' .. secure_port, size)
     end
     local without, with = median(plain.rate), median(secure.rate)
     line('| %s | %s | %.2f | %s | %.2f | %.0f %% |', thousands(size), thousands(without), median(plain.cpu),
@@ -100,7 +97,7 @@ end
 
 --- Connections a second of two clients, and microseconds of the broker's time for each.
 local function handshakes(flags)
-  local command = ('timeout 30 openssl s_time -connect localhost:%d -time 3 %s 2>/dev/null'):format(SECURE, flags)
+  local command = ('timeout 30 openssl s_time -connect localhost:%s -time 3 %s 2>/dev/null'):format(secure_port, flags)
   local before = cpu()
   local text = sh(('(%s) & (%s) & wait'):format(command, command))
   local count, rate = 0, 0
@@ -114,7 +111,7 @@ end
 local function connects()
   local before, since, count = cpu(), socket.gettime(), 0
   while socket.gettime() - since < 3 do
-    local c = assert(socket.connect('127.0.0.1', PLAIN))
+    local c = assert(socket.connect('127.0.0.1', plain_port))
     c:send 'QUIT\r\n'
     c:receive '*a'
     c:close()

@@ -89,6 +89,29 @@ describe('connections that have not logged in', function()
     stop(broker)
   end)
 
+  it('count when TLS is not agreed upon, too, whoever must log in', function()
+    local certs = require 'support.certs'.make()
+    local args = { '--max-unauthenticated', '2' }
+    local broker = Broker.start { args = args, certs = certs, listen = { 'tls:127.0.0.1:0' } }
+    local Client = require 'support.client'
+    local silent = {}
+    for i = 1, 3 do silent[i] = Client.connect(broker.addresses[1]) end
+    silent[1]:expect_closed()
+    -- Who goes on is none of them any more.
+    local c = broker:connect()
+    c:expect_nothing()
+    silent[2]:expect_closed()
+    local d = broker:connect()
+    d:expect_nothing()
+    silent[3]:expect_closed()
+    for _, peer in ipairs { c, d } do
+      peer:expect_nothing()
+      peer:close()
+    end
+    broker:expect_clean_stop()
+    certs:destroy()
+  end)
+
   it('are not limited while nobody has to log in', function()
     local broker = Broker.start { args = { '--max-unauthenticated', '1', '--login-timeout', '300ms' } }
     local a, b, c = broker:connect(), broker:connect(), broker:connect()
@@ -168,5 +191,88 @@ describe('connections that have not logged in', function()
       c:expect_answer('HELLO user=eve pass=wrong', 'ERR denied the user or the password is wrong')
       c:expect_line(LATE)
     end)
+  end)
+end)
+
+describe('a storm of logins', function()
+  it('with wrong passwords keeps nobody out', function()
+    local broker = start { args = { '--login-timeout', '1s' } }
+    local storm = {}
+    for i = 1, 200 do
+      storm[i] = users.stranger(broker)
+      storm[i]:send 'HELLO user=eve pass=wrong\r\n'
+    end
+    -- He has not been here before: his password is hashed.
+    local bob = users.connect(broker, 'bob')
+    bob:ok 'DECLARE queue q'
+    local answered = 0
+    for _, c in ipairs(storm) do
+      answered = answered + (#socket.select({ c.sock }, nil, 0) > 0 and 1 or 0)
+      c:close()
+    end
+    assert.is_true(answered < 20)
+    bob:expect_nothing()
+    local admin = users.connect(broker, 'admin')
+    assert.is_truthy(wait.poll(function() return admin:document 'STATS'.connections == 2 end))
+    bob:close()
+    admin:close()
+    stop(broker)
+  end)
+end)
+
+describe('a user that is deleted while its connections work', function()
+  it('has none a second later, and what they held is there for others', function()
+    local broker = start {}
+    local admin = users.connect(broker, 'admin')
+    admin:ok 'DECLARE queue q'
+    admin:ok 'DECLARE queue empty'
+    for i = 1, 100 do admin:ok('PUB - q', tostring(i)) end
+    local consumers, publishers = {}, {}
+    for i = 1, 10 do
+      consumers[i] = users.connect(broker, 'mallory')
+      consumers[i]:send 'SUB q s prefetch=10\r\n'
+      consumers[i]:expect_line 'OK'
+      publishers[i] = users.connect(broker, 'mallory')
+      -- The rest of a payload never comes.
+      publishers[i]:send(('PUB - other 1\r\nx\r\n'):rep(100) .. 'PUB - q 100000\r\nhalf')
+    end
+    local waiting = users.connect(broker, 'mallory')
+    waiting:send 'GET empty wait=30s\r\n'
+    admin:ok 'USER delete mallory'
+    local is_alone = wait.poll(function() return #admin:document 'LIST connections' == 1 end, 1)
+    assert.is_true(is_alone)
+    for _, list in ipairs { consumers, publishers } do
+      for _, c in ipairs(list) do
+        c:drain_until "^EVT closed denied user 'mallory' was deleted$"
+        c:expect_closed()
+        c:close()
+      end
+    end
+    waiting:close()
+    assert.is_truthy(wait.poll(function() return admin:stats 'q'.ready == 100 end))
+    admin:close()
+    stop(broker)
+  end)
+end)
+
+describe('half of a request', function()
+  it('holds up nobody else, in a line, a payload and a frame', function()
+    local broker = Broker.start { args = { '--fsync', 'no' } }
+    local halves = {}
+    for i, text in ipairs {
+      'PU', 'PUB - q h:a=', 'PUB - q 100\r\nhalf', 'HELLO user=', 'CONNECT\naccept', 'SEND\n\n', 'STOMP\n\nbody',
+      'CONNECT\naccept-version:1.2\n\n\0SEND\ndestination:/queue/q\n\nhalf', '\22\3\1\2\0\1\0',
+      '@1 OPEN\r\n@1 PUB - q 7\r\n', 'GET / HTTP/1.1\r\nHost: x\r\n', ('x'):rep(65535),
+    } do
+      halves[i] = broker:connect():send(text)
+    end
+    local c = broker:connect()
+    c:ok 'DECLARE queue other'
+    c:ok('PUB - other', 'x')
+    assert.equal(1, #c:get 'other ack=auto')
+    for _, half in ipairs(halves) do half:close() end
+    assert.is_truthy(wait.poll(function() return c:document 'STATS'.connections == 1 end))
+    c:close()
+    broker:expect_clean_stop()
   end)
 end)

@@ -291,6 +291,22 @@ describe('rules/auth', function()
     assert.is_truthy((shell.run(("grep -rlF -e 'tide.secret' '%s'"):format(broker.data))):find '%S')
   end)
 
+  it('protect a broker that others can reach, even when they are gone', function()
+    local listen = { '0.0.0.0:0' }
+    local other, why = Broker.start { listen = listen, args = { '--store', 'none' }, may_fail = true }
+    assert.is_nil(other)
+    assert.matches('others can reach 0%.0%.0%.0:0', why)
+    start({ ['auth/jwt.lua'] = model 'jwt' }, { listen = listen })
+    broker.address = broker.address:gsub('^.*:', '127.0.0.1:')
+    broker.addresses[1] = broker.address
+    assert(login('pass=' .. token(('"sub":"root","aud":"tidemq","scope":"admin","exp":%d'):format(os.time() + 3600))))
+    broker:remove_rule 'auth/jwt.lua'
+    broker:expect_log 'generation 2 is active'
+    local c = broker:connect()
+    c:send 'LIST queues\r\n'
+    c:expect '^ERR denied log in first'
+  end)
+
   it('do not let the broker start without a secret that it had', function()
     start { ['auth/jwt.lua'] = model 'jwt' }
     broker:expect_clean_stop()

@@ -357,6 +357,20 @@ return {
     admin:ok 'DELETE queue dying'
   end)
 
+  it('is no difference between rules, in the shadow and in a replay', function()
+    local dir = broker:copy_rules('next', {})
+    admin:document('RULES shadow ' .. dir .. ' share=100%')
+    local before = admin:document('RULES replay ' .. dir)
+    grant { write = '^first$' }
+    assert.matches('^ERR denied', c:request('PUB first k h:to=second', 'p'))
+    assert.matches('^OK', c:request('PUB first k', 'p'))
+    local shadow = admin:document 'RULES shadow status'
+    assert.same({ 2, 0 }, { shadow.compared, shadow.differing })
+    admin:ok 'RULES shadow drop'
+    local replay = admin:document('RULES replay ' .. dir)
+    assert.same({ before.publishes + 2, before.changed }, { replay.publishes, replay.changed })
+  end)
+
   it('is shown by EXPLAIN, and keeps nobody from asking', function()
     admin:ok 'USER set bob tags=monitor'
     grant { write = '^first$' }

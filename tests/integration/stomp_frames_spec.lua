@@ -301,6 +301,36 @@ describe('a STOMP connection', function()
       c:close()
       own:expect_clean_stop()
     end)
+
+    it('may do what their user may, for as long as it may', function()
+      local own = Broker.start { args = { '--fsync', 'no' } }
+      local c = own:connect()
+      c:ok 'USER add root pass=secret-enough tags=admin'
+      c:ok 'USER grant root / configure=.* write=.* read=.*'
+      c:ok 'USER add ann pass=secret-enough'
+      local names = '^(ann|stomp-|amq.topic)'
+      c:ok(('USER grant ann / configure=%s write=%s read=%s'):format(names, names, names))
+      local function ann()
+        return Stomp.connect(own, { login = 'ann', passcode = 'secret-enough' })
+      end
+      local one = ann()
+      one:ask('SEND', { destination = '/queue/ann.q' }, 'x')
+      one:subscribe('t', '/topic/a.*')
+      one:subscribe('1', '/queue/ann.r')
+      for command, headers in pairs {
+        SEND = { destination = '/queue/bob.q' }, SUBSCRIBE = { id = '2', destination = '/queue/bob.q' },
+      } do
+        local other = ann()
+        other:frame(command, headers)
+        other:expect('ERROR', { code = 'denied' })
+        other:close()
+      end
+      c:ok 'USER grant ann / configure=^ann write=^ann read=^ann.q'
+      local frame = one:expect('ERROR', { code = 'denied' })
+      assert.truthy(frame.headers.message:find 'has ended: its user may no longer read from the queue$')
+      c:close()
+      own:expect_clean_stop()
+    end)
   end)
 
   describe('the end', function()

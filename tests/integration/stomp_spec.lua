@@ -199,11 +199,26 @@ describe('STOMP', function()
       assert.is_truthy(m.headers.timestamp:find '^%d+$')
     end)
 
-    it('of a durable queue keep what is confirmed over a restart of Redis and broker', function()
-      local q = fresh()
-      c:ask('SEND', { destination = '/queue/' .. q }, 'kept')
-      assert.equal('kept', admin:peek(q)[1].payload)
-      assert.is_true(queue(q).durable)
+    it('keep what a receipt confirms when broker and Redis are killed', function()
+      local own = Broker.start()
+      local one = Stomp.connect(own)
+      one:subscribe('sub', '/topic/facts.*', { durable = 'true' })
+      one:ask('UNSUBSCRIBE', { id = 'sub' })
+      one:ask('SEND', { destination = '/queue/kept', ['x-a'] = 'b' }, 'kept')
+      one:ask('SEND', { destination = '/topic/facts.one' }, 'fact')
+      one:ask('BEGIN', { transaction = 't' })
+      one:frame('SEND', { destination = '/queue/kept', transaction = 't' }, 'committed')
+      one:ask('COMMIT', { transaction = 't' })
+      own:kill9_all()
+      own:run()
+      one = Stomp.connect(own)
+      one:frame('SUBSCRIBE', { id = '1', destination = '/queue/kept' })
+      one:expect('MESSAGE', { ['x-a'] = 'b' }, 'kept')
+      one:expect('MESSAGE', nil, 'committed')
+      one:frame('SUBSCRIBE', { id = 'sub', destination = '/topic/facts.*', durable = 'true' })
+      one:expect('MESSAGE', { subscription = 'sub', destination = '/topic/facts.one' }, 'fact')
+      one:close()
+      own:expect_clean_stop()
     end)
 
     it('carry any bytes with content-length', function()
@@ -280,7 +295,7 @@ describe('STOMP', function()
 
     it('refuse what cannot be', function()
       for headers, why in pairs {
-        [{ destination = 'jobs' }] = 'syntax', [{ destination = '/queue/a/b' }] = 'syntax', [{}] = 'syntax',
+        [{ destination = '/jobs' }] = 'syntax', [{ destination = '/queue/a/b' }] = 'syntax', [{}] = 'syntax',
         [{ destination = '/queue/a', priority = '256' }] = 'syntax',
         [{ destination = '/queue/a', delay = 'soon' }] = 'syntax',
         [{ destination = '/queue/a', expiration = '0' }] = 'syntax',
@@ -329,6 +344,13 @@ describe('STOMP', function()
       c:frame('SEND', { destination = '/queue/a%2Fb%25:c' }, 'x')
       c:expect('MESSAGE', { destination = '/queue/a%2Fb%25:c' }, 'x')
       assert.is_table(queue 'a/b%:c')
+    end)
+
+    it('/queue/ may be left out', function()
+      local q = fresh()
+      c:subscribe('1', q)
+      c:frame('SEND', { destination = q }, 'x')
+      c:expect('MESSAGE', { destination = '/queue/' .. q }, 'x')
     end)
 
     it('/queue/ leaves a queue as it is, and makes it again when it is gone', function()

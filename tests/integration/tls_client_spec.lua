@@ -73,6 +73,14 @@ describe('a client with tides://', function()
       '--tls-ca', certs:cert 'ca')
   end)
 
+  it('is told of a limit, though not over TLS', function()
+    start { '--max-connections', 1 }
+    local c = broker:connect(2)
+    fails("^tidemq: cannot connect to 127.0.0.1:%d+: the other side does not speak TLS: it began with "
+      .. "'ERR limit the limit of 1 connections is reached'", 'stats', '--tls-ca', certs:cert 'ca')
+    c:ok 'PING'
+  end)
+
   it('finds its files in the environment', function()
     certs:issue 'alice'
     start { '--tls-ca', certs:cert 'ca', '--tls-client', 'required' }

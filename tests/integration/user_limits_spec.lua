@@ -1,5 +1,7 @@
 -- Limits of a user (USER set) and of an address (--address-*).
 local Broker = require 'support.broker'
+local Stomp = require 'support.stomp'
+local socket = require 'socket'
 local users = require 'support.users'
 local wait = require 'support.wait'
 
@@ -56,6 +58,9 @@ describe('the limits of a user', function()
     c:expect_answer('HELLO user=two pass=secret', "ERR limit user 'two' has reached max-connections=2")
     c:expect_answer('LIST queues', LOG_IN)
     assert.equal(before + 1, admin:document 'STATS'.limited.connections)
+    local names = {}
+    for i, row in ipairs(admin:document 'LIST connections') do names[i] = row.user end
+    assert.same({ 'admin', 'two', 'two', '' }, names)
     assert.same({ user = 'two', connections = 2, channels = 0, refused = 1, ['max-connections'] = 2 },
       connection 'two'.user_limits)
     a:close()
@@ -86,9 +91,9 @@ describe('the limits of a user', function()
     assert.equal(taken, #c:get 'q max=100 ack=auto')
     assert.equal(20 - taken, connection 'slow'.user_limits.refused)
     -- After the time that it says it is taken.
-    local clock, ms = require 'socket'.gettime, nil
+    local ms
     assert.is_truthy(wait.poll(function()
-      local at, answer = clock(), c:request('PUB - q', 'x')
+      local at, answer = socket.gettime(), c:request('PUB - q', 'x')
       if answer:find '^OK' then return not ms or at >= ms end
       ms = at + answer:match 'in (%d+) ms' / 1000 - 0.002
     end))
@@ -143,6 +148,59 @@ describe('the limits of a user', function()
     c:expect_answer('@2 OPEN', '@2 OK')
     c:ok 'PURGE q'
     c:close()
+  end)
+end)
+
+describe('a rate of a STOMP client', function()
+  local broker, admin
+
+  before_each(function()
+    broker = start { bob = { ['publish-rate'] = 5 } }
+    admin = users.connect(broker, 'admin')
+    admin:ok 'DECLARE queue q'
+  end)
+  after_each(function()
+    admin:close()
+    broker:expect_clean_stop()
+    broker:destroy()
+  end)
+
+  local function connect()
+    return Stomp.connect(broker, { login = 'bob', passcode = 'secret' })
+  end
+
+  local function send(c, count)
+    for i = 1, count do c:frame('SEND', { destination = '/amq/queue/q', receipt = tostring(i) }, 'x') end
+  end
+
+  it('holds it back, for an error would end it', function()
+    local c, from = connect(), socket.gettime()
+    send(c, 10)
+    for i = 1, 10 do c:expect('RECEIPT', { ['receipt-id'] = tostring(i) }) end
+    local took = socket.gettime() - from
+    assert.is_true(took > 0.9, took)
+    assert.equal(10, admin:stats 'q'.ready)
+    assert.equal(0, admin:document 'STATS'.limited.publishes)
+    c:close()
+  end)
+
+  it('lets it go on when the limit is gone', function()
+    admin:ok 'USER set bob publish-rate=1'
+    local c = connect()
+    send(c, 100)
+    for i = 1, 2 do c:expect('RECEIPT', { ['receipt-id'] = tostring(i) }) end
+    admin:ok 'USER set bob publish-rate=0'
+    for i = 3, 100 do c:expect('RECEIPT', { ['receipt-id'] = tostring(i) }) end
+    c:close()
+  end)
+
+  it('does not keep it from ending', function()
+    admin:ok 'USER set bob publish-rate=1'
+    local c = connect()
+    send(c, 10)
+    c:expect('RECEIPT', { ['receipt-id'] = '1' })
+    c:close()
+    assert.is_truthy(wait.poll(function() return #admin:document 'LIST connections' == 1 end))
   end)
 end)
 

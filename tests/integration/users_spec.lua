@@ -26,7 +26,6 @@ describe('users', function()
   local function found()
     local c = broker:connect()
     c:ok 'USER add alice pass=secret tags=admin'
-    c:ok 'USER grant alice / configure=.* write=.* read=.*'
     return c
   end
 

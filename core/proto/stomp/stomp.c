@@ -202,11 +202,10 @@ static size_t feed_text(struct stomp *l, char *data, size_t len)
 	body = buf_slice(&l->body);
 	l->state = STOMP_FRAME;
 	run(l, l->head.data + l->head.start, buf_len(&l->head), body.len);
-	if (l->state == STOMP_BODY) {
-		if (body.len)
-			protocol_fill(&l->base, body.data, body.len);
+	if (l->state == STOMP_BODY && body.len > 0)
+		protocol_fill(&l->base, body.data, body.len);
+	if (l->state == STOMP_BODY)
 		stomp_send_publish(l);
-	}
 	buf_deinit(&l->head);
 	buf_deinit(&l->body);
 	return n + 1;
@@ -269,6 +268,7 @@ static void init(struct protocol *p, const struct protocol_spec *spec)
 	*l = (struct stomp){ 0 };
 	stomp_channel_init(l);
 	protocol_init(p, &stomp_protocol, &stomp_reply_ops, spec);
+	session_allowance_throttle(p->session);
 }
 
 static void deinit(struct protocol *p)
@@ -281,6 +281,7 @@ static void deinit(struct protocol *p)
 	stomp_channel_deinit(l);
 	stomp_subscribe_deinit(l);
 	mem_free(l->client_id);
+	mem_free(l->last_room);
 	buf_deinit(&l->head);
 	buf_deinit(&l->body);
 	buf_deinit(&l->last_text);

@@ -63,7 +63,7 @@ struct stomp {
 	struct buf last_text;
 	struct stomp_destination last;
 	uint64_t last_version;
-	char last_room[STOMP_DESTINATION_MAX];
+	char *last_room;    /* of `last`; NULL before the first SEND */
 	struct buf leaving; /* the receipt of DISCONNECT; or why the connection ends */
 	bool is_leaving, has_error;
 };

@@ -72,6 +72,9 @@ int stomp_destination_parse(struct slice text, char *room, struct stomp_destinat
 	if (text.len > STOMP_DESTINATION_MAX)
 		return error_set(err, TIDE_ETOOLONG, "a destination has at most %d bytes",
 				 STOMP_DESTINATION_MAX);
+	*out = (struct stomp_destination){ .place = STOMP_QUEUE, .exchange = SLICE("") };
+	if (!memchr(text.data, '/', text.len))
+		return read_name(text, text, &room, &out->key, err);
 	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
 		if (slice_has_prefix(text, places[i].prefix))
 			return read_parts(&places[i], text, room, out, err);

@@ -8,7 +8,7 @@
 #define STOMP_TOPIC_EXCHANGE "amq.topic"
 
 enum stomp_place {
-	STOMP_QUEUE,       /* /queue/<name> */
+	STOMP_QUEUE,       /* /queue/<name>, or <name> alone */
 	STOMP_AMQ_QUEUE,   /* /amq/queue/<name> */
 	STOMP_REPLY_QUEUE, /* /reply-queue/<name> */
 	STOMP_TEMP_QUEUE,  /* /temp-queue/<name> */

@@ -159,7 +159,7 @@ static void message(struct stomp *l, const struct stomp_channel *ch,
 					  MESSAGE_SMALL + small_len);
 
 	at = PUT(at, "MESSAGE\n");
-	if (subscription.len)
+	if (subscription.len > 0)
 		at = put(at, subscription.data, subscription.len);
 	at = put_delivery(at, l, ch, d);
 	if (m->header_count) {
@@ -340,27 +340,24 @@ static void on_deliver(void *ctx, unsigned channel, const char *sid,
 	wake(l);
 }
 
-/* Of all events a STOMP client can be told one, and only so. */
+/* Of all events a STOMP client can be told one, and only so.
+ *
+ * @param words  "<sid> <why>" */
 static void on_event(void *ctx, unsigned channel, const char *what, const char *words)
 {
 	struct stomp *l = ctx;
 	struct stomp_channel *ch = l->channels[channel];
-	struct buf text_buf = { 0 };
+	bool is_denied = strcmp(words + strcspn(words, " "), " denied") == 0;
+	struct buf why = { 0 };
 
 	if (strcmp(what, "cancelled") != 0 || ch->is_closing)
 		return;
-	if (slice_has_suffix(slice_from(words), " denied"))
-		buf_printf(&text_buf,
-			   "denied the subscription '%" SLICE_FMT "' has ended: its user "
-			   "may no longer read from the queue",
-			   SLICE_ARG(ch->id));
-	else
-		buf_printf(&text_buf,
-			   "not-found the subscription '%" SLICE_FMT "' has ended: its "
-			   "queue was deleted",
-			   SLICE_ARG(ch->id));
-	stomp_reply_closed(l, buf_cstr(&text_buf));
-	buf_deinit(&text_buf);
+	buf_printf(&why, "%s the subscription '%" SLICE_FMT "' has ended: %s",
+		   is_denied ? "denied" : "not-found", SLICE_ARG(ch->id),
+		   is_denied ? "its user may no longer read from the queue"
+			     : "its queue was deleted");
+	stomp_reply_closed(l, buf_cstr(&why));
+	buf_deinit(&why);
 }
 
 static bool can_take(void *ctx)

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/duration.h"
+#include "base/mem.h"
 #include "stomp_ensure.h"
 #include "stomp_subscribe.h"
 #include "stomp_transaction.h"
@@ -40,6 +41,8 @@ static int find_destination(struct stomp *l, struct stomp_frame *f)
 	if (is_last && l->last_version == version)
 		return TIDE_OK;
 	buf_clear(&l->last_text);
+	if (!l->last_room)
+		l->last_room = mem_alloc(STOMP_DESTINATION_MAX);
 	f->rc = stomp_destination_parse(text, l->last_room, &l->last, f->err);
 	if (f->rc < 0 || ensure(l, f) < 0)
 		return f->rc;

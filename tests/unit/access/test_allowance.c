@@ -98,7 +98,7 @@ static unsigned publish(struct allowance *a, size_t bytes, int64_t mono_ms)
 	unsigned count = 0;
 
 	while (count < 10000 && allowance_check_publish(a, mono_ms, &err) == TIDE_OK) {
-		allowance_count_publish(a, bytes);
+		allowance_count_publish(a, bytes, mono_ms);
 		count++;
 	}
 	return count;
@@ -149,6 +149,24 @@ static void what_is_larger_than_a_seconds_worth_goes_and_is_made_good(void **sta
 	assert_int_equal(publish(a, 1024, 10000), 1);
 	allowance_leave(a, 20000);
 	assert_null(all.by_key);
+}
+
+static void what_is_taken_above_a_rate_is_waited_for(void **state)
+{
+	const struct user_limits ten = { .publish_rate = 10 };
+	struct allowance *a = enter(ALLOWANCE_USER, "bob", &ten);
+
+	assert_int_equal(allowance_wait_ms(a, 5000), 0);
+	for (int i = 0; i < 9; i++)
+		allowance_count_publish(a, 1, 5000);
+	assert_int_equal(allowance_wait_ms(a, 5000), 0);
+	allowance_count_publish(a, 1, 5000);
+	assert_int_equal(allowance_wait_ms(a, 5000), 100);
+	allowance_count_publish(a, 1, 5000);
+	assert_int_equal(allowance_wait_ms(a, 5050), 150);
+	assert_int_equal(allowance_wait_ms(a, 5200), 0);
+	assert_int_equal(allowance_wait_ms(NULL, 0), 0);
+	allowance_leave(a, 9000);
 }
 
 static void the_greatest_rate_is_as_good_as_none(void **state)
@@ -257,6 +275,7 @@ int main(void)
 		TEST(a_rate_lets_a_second_through_and_then_as_much_as_it_says),
 		TEST(one_second_is_the_least_that_a_rate_of_one_waits),
 		TEST(what_is_larger_than_a_seconds_worth_goes_and_is_made_good),
+		TEST(what_is_taken_above_a_rate_is_waited_for),
 		TEST(the_greatest_rate_is_as_good_as_none),
 		TEST(who_comes_again_gains_nothing),
 		TEST(those_without_a_connection_are_bounded),

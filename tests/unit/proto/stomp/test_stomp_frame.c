@@ -173,6 +173,13 @@ static void destinations_are_decoded(void **state)
 	assert_int_equal(stomp_destination_parse(SLICE("/amq/queue/q"), room, &d, &err),
 			 0);
 	assert_int_equal(d.place, STOMP_AMQ_QUEUE);
+	assert_int_equal(stomp_destination_parse(SLICE("jobs%2F"), room, &d, &err), 0);
+	assert_int_equal(d.place, STOMP_QUEUE);
+	assert_slice(d.key, "jobs/");
+	assert_int_equal(stomp_destination_parse(SLICE("amq/queue/q"), room, &d, &err),
+			 TIDE_ESYNTAX);
+	assert_int_equal(stomp_destination_parse(SLICE("/amq/queue/q"), room, &d, &err),
+			 0);
 	assert_int_equal(d.exchange.len, 0);
 	assert_slice(d.key, "q");
 }
@@ -180,7 +187,7 @@ static void destinations_are_decoded(void **state)
 static void what_is_no_destination_is_refused(void **state)
 {
 	static const char *const texts[] = {
-		"jobs",          "/queue",       "/queue/",         "/queue/a/b",
+		"/jobs",         "/queue",       "/queue/",         "/queue/a/b",
 		"/queue/a b",    "/queue/%zz",   "/queue/%",        "/queue/-",
 		"/exchange/",    "/exchange//k", "/exchange/a/b/c", "/topic/",
 		"/reply-queue/", "/temp-queue/", "/amq/queue/",     "/Queue/a",
