@@ -240,8 +240,8 @@ describe('a client that reconnects', function()
     c:ok 'USER grant root / write=.*'
     c:ok 'USER add reader pass=novel'
     c:ok 'USER grant reader / read=.*'
-    local program = run('sub', ('%s sub --url %s --reconnect --format %s news'):format(quote(Broker.binary()),
-      quote(url() .. '?user=reader&pass=novel'), quote '%p\\n'))
+    local program = run('sub', ('env TIDEMQ_URL=%s %s sub --reconnect --format %s news'):format(
+      quote(url() .. '?user=reader&pass=novel'), quote(Broker.binary()), quote '%p\\n'))
     c:ok('PUB - news', 'one')
     assert(wait.poll(function() return shell.read_file(program.out) == 'one\n' end))
     c:ok 'USER delete reader'

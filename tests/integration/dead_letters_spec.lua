@@ -278,11 +278,11 @@ describe('the history of a dead letter', function()
     c:ok 'DECLARE queue end'
     local id = c:ok('PUB - dead h:y-death-queue=old h:y-death-reason=timeout h:y-death-exchange=x h:y-death-key=k',
       'a'):match '^%x+'
-    broker:kill9()
     broker:redis_cli('EVAL', [[
       local body = redis.call('HGET', KEYS[1], ARGV[1])
       redis.call('HSET', KEYS[1], ARGV[1], (body:gsub('y%-death%-', 'x-death-')))]], '1',
       broker:key('dead', 'msg'), id)
+    broker:kill9()
     broker:restart()
     c = broker:connect()
     local m = c:get('dead wait=20s')[1]

@@ -252,8 +252,8 @@ describe('a topic pattern that an older version took', function()
     c:ok 'DECLARE exchange x topic'
     c:ok 'DECLARE queue q'
     c:ok 'BIND q x a.#'
-    broker:kill9()
     assert.equal('1', broker:redis_cli('SADD', 'tide:/:bindings', 'queue q x a*'))
+    broker:kill9()
     broker:restart()
     c = broker:connect()
     local text = "exchange 'x' cannot be used: it has a binding that routing/topic.lua refuses, 'queue q x a*': "

@@ -563,8 +563,8 @@ describe('a group of a topic', function()
       expect_payloads(c, 'a', 'b')
       c:ok 'ACK 1-2'
       expect_committed('g', 2)
-      broker:kill9()
       broker:redis_cli('HSET', ('tide:{%s/t#0}:groups'):format(broker.vhost), 'g', '4')
+      broker:kill9()
       broker:run()
       c = broker:connect()
       broker:expect_log "group 'g' has committed offset 4 of partition 0, which ends at 2: it goes on at its end"

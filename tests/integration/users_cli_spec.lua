@@ -42,11 +42,11 @@ describe('tidemq user', function()
     done('alice', 'to%20be%20changed', 'tidemq user add cert --no-password')
     local table = done('alice', 'to%20be%20changed', 'tidemq user list')
     assert.equal([[
-NAME   TAGS     CONNECTIONS  VHOST  CONFIGURE  READ  MAX-CONNECTIONS  PUBLISH-BYTES
-alice  admin              1  -      -          -     -                -
-bob    monitor            0  /      ^bob       .*                  5        1048576
-bob    -        -            shop   -          -     -                -
-cert   -                  0  -      -          -     -                -
+NAME   TAGS     CONNECTIONS  VHOST  CONFIGURE  WRITE  READ  MAX-CONNECTIONS  PUBLISH-BYTES
+alice  admin              1  /      .*         .*     .*    -                -
+bob    monitor            0  /      ^bob       -      .*                  5        1048576
+bob    -        -            shop   -          -      -     -                -
+cert   -                  0  -      -          -      -     -                -
 ]], table)
     local list = json.decode(done('alice', 'to%20be%20changed', 'tidemq user list --json'))
     assert.same({ true, true, false }, { list[1].password, list[2].password, list[3].password })
@@ -108,7 +108,6 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 
   it('hides the password of --url, and warns', function()
     done(nil, nil, 'printf secret | tidemq user add alice --tags admin')
-    done('alice', 'secret', 'tidemq user grant alice / --configure .\\* --read .\\* ')
     done('alice', 'secret', 'tidemq declare queue q')
     local url = ('tide://alice:secret@%s/'):format(broker.address)
     local output = shell.run(([[%s sub q --url '%s' >%s/sub 2>&1 & pid=$!

@@ -494,6 +494,8 @@ class Restarting(unittest.TestCase):
             while thread.is_alive() or count < 2000:
                 pending = pipe.publish("q", str(count))
                 pending.then = confirmed.append
+                if pending.is_done:  # within publish, which read it
+                    confirmed.append(pending)
                 count += 1
                 if count > 200_000:
                     break
