@@ -76,11 +76,33 @@ enum stomp_verb stomp_frame_find_verb(struct slice head)
 	return find_verb(first_line(head));
 }
 
-bool stomp_frame_has_length(struct slice head)
+static struct slice trim(struct slice s)
+{
+	while (s.len > 0 && (s.data[0] == ' ' || s.data[0] == '\t'))
+		s = slice_skip(s, 1);
+	while (s.len > 0 && (s.data[s.len - 1] == ' ' || s.data[s.len - 1] == '\t'))
+		s.len--;
+	return s;
+}
+
+/* With blanks around the name, as read_escapes takes it in 1.0. */
+static bool has_length_between_blanks(struct slice head)
+{
+	while (head.len > 0) {
+		struct slice line = slice_cut(&head, '\n');
+
+		if (slice_is(trim(slice_cut(&line, ':')), "content-length"))
+			return true;
+	}
+	return false;
+}
+
+bool stomp_frame_has_length(struct slice head, enum stomp_version version)
 {
 	static const char name[] = "\ncontent-length:";
 
-	return memmem(head.data, head.len, name, sizeof(name) - 1) != NULL;
+	return memmem(head.data, head.len, name, sizeof(name) - 1) ||
+	       (version == STOMP_1_0 && has_length_between_blanks(head));
 }
 
 #define IN(verb) (1u << STOMP_##verb)
@@ -219,15 +241,6 @@ static bool unescape(struct slice *s, enum stomp_version version)
 	}
 	s->len = (size_t)(to - s->data);
 	return true;
-}
-
-static struct slice trim(struct slice s)
-{
-	while (s.len > 0 && (s.data[0] == ' ' || s.data[0] == '\t'))
-		s = slice_skip(s, 1);
-	while (s.len > 0 && (s.data[s.len - 1] == ' ' || s.data[s.len - 1] == '\t'))
-		s.len--;
-	return s;
 }
 
 static int read_escapes(struct stomp_frame *f, struct msg_header *h,
