@@ -16,8 +16,8 @@
 #include "base/json.h"
 #include "base/slice.h"
 #include "base/table.h"
+#include "base/user_pattern.h"
 #include "password.h"
-#include "user_pattern.h"
 
 enum user_tag { USER_MONITOR = 1 << 0, USER_ADMIN = 1 << 1 }; /* admin implies monitor */
 #define USER_TAG_COUNT 2

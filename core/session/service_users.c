@@ -53,6 +53,11 @@ struct engine *service_users_scripts(const struct service *s)
 	return e && auth_has_authenticate(e) ? e : NULL;
 }
 
+void service_users_end_stranger(struct session *s)
+{
+	s->ops->on_kill(s->ctx, "denied from now on everybody has to log in");
+}
+
 /* Who came while nobody had to log in does so no more. */
 static void end_strangers(struct service *s)
 {
@@ -61,9 +66,7 @@ static void end_strangers(struct service *s)
 	for (session = TAILQ_FIRST(&s->sessions); session; session = next) {
 		next = TAILQ_NEXT(session, link);
 		if (!session->subject.user && !session->is_founder)
-			session->ops->on_kill(
-				session->ctx,
-				"denied from now on everybody has to log in");
+			service_users_end_stranger(session);
 	}
 }
 

@@ -23,6 +23,8 @@ bool service_users_is_open(const struct service *s);
 struct engine *service_users_scripts(const struct service *s);
 /* Users or rules have changed: it may be open no more. */
 void service_users_check_open(struct service *s);
+/* It came while nobody had to log in, and now everybody has to. */
+void service_users_end_stranger(struct session *s);
 /* Logins that waited, and rules that have changed. */
 void service_users_turn(struct service *s);
 /* When that is, wall clock; 0: never. */

@@ -51,6 +51,15 @@ static void follow(struct session *s, struct user *user)
 		s->is_founder = false;
 }
 
+/* Somebody else was the first: it was spared when the others were ended. */
+static void end_stranger(const struct user_job *job)
+{
+	struct session *s = find_session(job);
+
+	if (s && session_is_stranger(s))
+		service_users_end_stranger(s);
+}
+
 static void on_done(void *ctx, struct user *user, int status, const char *text)
 {
 	struct user_job *job = ctx;
@@ -66,6 +75,8 @@ static void on_done(void *ctx, struct user *user, int status, const char *text)
 			 job->who);
 		reply_ok(job->reply);
 	}
+	if (status != TIDE_ESHUTDOWN)
+		end_stranger(job);
 	mem_free(job);
 }
 

@@ -23,7 +23,8 @@ struct tls {
 	struct buf out;
 	char *peer_name;
 	char *error;
-	char *host; /* NULL: we are the server */
+	char *host;   /* NULL: we are the server */
+	bool is_open; /* it has been agreed upon, whatever the other side begins later */
 	uint8_t first_len;
 	char first[FIRST_BYTES];
 };
@@ -267,10 +268,11 @@ static int shake(struct tls *t)
 {
 	int rc;
 
-	if (SSL_is_init_finished(t->ssl))
+	if (t->is_open)
 		return TIDE_OK;
 	rc = SSL_do_handshake(t->ssl);
 	if (rc == 1) {
+		t->is_open = true;
 		note_peer(t);
 		return TIDE_OK;
 	}
@@ -381,7 +383,7 @@ struct buf *tls_out(struct tls *t)
 
 bool tls_is_open(const struct tls *t)
 {
-	return SSL_is_init_finished(t->ssl);
+	return t->is_open;
 }
 
 const char *tls_error(const struct tls *t)

@@ -177,6 +177,18 @@ static size_t begin(struct client *c, const uint8_t *data, size_t size)
 	}
 }
 
+/* libFuzzer's timer may interrupt it: it goes on then, and is asked about. */
+static bool connect_to(int fd, const struct sockaddr_in *addr)
+{
+	while (connect(fd, (const struct sockaddr *)addr, sizeof(*addr)) < 0) {
+		if (errno == EISCONN)
+			return true;
+		if (errno != EINTR && errno != EALREADY)
+			return false;
+	}
+	return true;
+}
+
 static void open_client(struct client *c)
 {
 	/* No port is kept busy by a connection that is over. */
@@ -186,7 +198,7 @@ static void open_client(struct client *c)
 	*c = (struct client){ .fd = socket(AF_INET, SOCK_STREAM, 0) };
 	addr.sin_port = htons((uint16_t)atoi(strrchr(bound, ':') + 1));
 	addr.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	if (c->fd < 0 || connect(c->fd, (struct sockaddr *)&addr, sizeof(addr)) < 0) {
+	if (c->fd < 0 || !connect_to(c->fd, &addr)) {
 		perror("fuzz_tls: connect");
 		abort();
 	}

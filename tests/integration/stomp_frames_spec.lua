@@ -430,6 +430,30 @@ describe('a STOMP connection', function()
       c:close()
     end)
 
+    it('of 1.0 may have blanks around content-length too: the body is as long as it says', function()
+      for _, name in ipairs { ' content-length', 'content-length ', '\tcontent-length \t' } do
+        local c, q = Stomp.connect(broker, { ['accept-version'] = '1.0' }), fresh()
+        c:send(('SEND\ndestination:/queue/%s\n%s: 600\n\nabc'):format(q, name))
+        admin:ok 'PING' -- the NUL comes later
+        c:send '\0'
+        assert.is_nil(wait.poll(function() return queue(q) and queue(q).ready > 0 end, 0.05))
+        c:send(('x'):rep(596) .. '\0')
+        c:frame('SUBSCRIBE', { destination = '/queue/' .. q })
+        c:expect('MESSAGE', nil, 'abc\0' .. ('x'):rep(596))
+        c:close()
+      end
+    end)
+
+    it('may have an empty body whose NUL comes later', function()
+      local c, q = Stomp.connect(broker), fresh()
+      c:send(('SEND\ndestination:/queue/%s\n\n'):format(q))
+      admin:ok 'PING'
+      c:send '\0'
+      c:frame('SUBSCRIBE', { id = '1', destination = '/queue/' .. q })
+      c:expect('MESSAGE', nil, '')
+      c:close()
+    end)
+
     it('in a header of another protocol\'s client does not break frames of 1.0', function()
       local q = fresh()
       admin:ok('DECLARE queue ' .. q)

@@ -81,6 +81,21 @@ describe('users', function()
     b:close()
   end)
 
+  it('end the connection whose first user came too late, and what it reads', function()
+    local a, b = broker:connect(), broker:connect()
+    a:ok 'DECLARE queue q'
+    for _, c in ipairs { a, b } do c:ok('SUB q s') end
+    a:send 'USER add alice pass=a tags=admin\r\n'
+    b:send 'USER add bob pass=b tags=admin\r\n'
+    local first, second = a:read_line(20), b:read_line(20)
+    assert.equal('OK', first == 'OK' and first or second)
+    local loser = first == 'OK' and b or a
+    loser:expect_line(DENIED .. 'from now on everybody has to log in')
+    loser:expect_closed()
+    a:close()
+    b:close()
+  end)
+
   it('are what they were after a restart, and after a kill', function()
     local c = found()
     c:ok 'USER add bob pass=%25%20x tags=monitor'

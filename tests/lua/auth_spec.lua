@@ -100,6 +100,9 @@ describe("a script of auth/", function()
       ["return { read = 1 }"] = "wrong 'read': a pattern is a text of at most 1024 bytes",
       ["return { read = ('x'):rep(1025) }"] = "wrong 'read'",
       ["return { write = '(' }"] = "^auth/a.lua:1: authenticate returned a wrong 'write': ",
+      ["return { write = '((a{1,250}){1,250}){250}' }"] =
+        "^auth/a.lua:1: authenticate returned a wrong 'write': the pattern .* repeats too much with {}",
+      ["return { read = [[(a*)\\1]] }"] = "wrong 'read': the pattern .* has a back%-reference",
       ["return { limits = 1 }"] = "wrong 'limits': a table, not a number",
       ["return { limits = { max_channels = -1 } }"] = "wrong 'limits.max_channels'",
       ["return { limits = { queues = 1 } }"] = "limits has no 'queues'; it has max_connections, max_channels",

@@ -135,7 +135,7 @@ static size_t feed_send(struct stomp *l, char *data, size_t head_len, size_t len
 
 	if (must_wait(l))
 		return 0;
-	if (stomp_frame_has_length(head)) {
+	if (stomp_frame_has_length(head, (enum stomp_version)l->version)) {
 		run(l, data, head_len, 0);
 		return head_len;
 	}

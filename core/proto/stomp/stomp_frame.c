@@ -81,13 +81,26 @@ bool stomp_frame_is_send(struct slice head)
 	return slice_has_prefix(head, "SEND\n") || slice_has_prefix(head, "SEND\r\n");
 }
 
-bool stomp_frame_has_length(struct slice head)
+static struct slice trim(struct slice s)
+{
+	while (s.len > 0 && (s.data[0] == ' ' || s.data[0] == '\t'))
+		s = slice_skip(s, 1);
+	while (s.len > 0 && (s.data[s.len - 1] == ' ' || s.data[s.len - 1] == '\t'))
+		s.len--;
+	return s;
+}
+
+/* memmem would prepare a table first, which costs more than a few lines. */
+bool stomp_frame_has_length(struct slice head, enum stomp_version version)
 {
 	while (head.len > 0) {
-		slice_cut(&head, '\n');
-		/* memmem prepares a table first, which costs more than the lines. */
-		if (head.len > 0 && head.data[0] == 'c' &&
-		    slice_has_prefix(head, "content-length:"))
+		struct slice line = slice_cut(&head, '\n');
+
+		if (slice_has_prefix(line, "content-length:"))
+			return true;
+		/* With blanks around the name, as read_escapes takes it. */
+		if (version == STOMP_1_0 &&
+		    slice_is(trim(slice_cut(&line, ':')), "content-length"))
 			return true;
 	}
 	return false;
@@ -229,15 +242,6 @@ static bool unescape(struct slice *s, enum stomp_version version)
 	}
 	s->len = (size_t)(to - s->data);
 	return true;
-}
-
-static struct slice trim(struct slice s)
-{
-	while (s.len > 0 && (s.data[0] == ' ' || s.data[0] == '\t'))
-		s = slice_skip(s, 1);
-	while (s.len > 0 && (s.data[s.len - 1] == ' ' || s.data[s.len - 1] == '\t'))
-		s.len--;
-	return s;
 }
 
 static int read_escapes(struct stomp_frame *f, struct msg_header *h,

@@ -82,7 +82,7 @@ struct stomp_frame {
 size_t stomp_frame_find_end(const char *data, size_t len, size_t *scanned);
 bool stomp_frame_is_send(struct slice head);
 /* It says how long the body is. */
-bool stomp_frame_has_length(struct slice head);
+bool stomp_frame_has_length(struct slice head, enum stomp_version version);
 /* As a header of this version holds it: 1.0 has no escapes. */
 void stomp_frame_escape(struct buf *out, struct slice value, enum stomp_version version);
 /* What stands for a byte in a header; NULL: it stands for itself. */

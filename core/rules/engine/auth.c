@@ -1,11 +1,11 @@
 #include "auth.h"
 
 #include <lauxlib.h>
-#include <regex.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/user_pattern.h"
 #include "engine_private.h"
 #include "rules/api/view.h"
 #include "rules/sandbox/field.h"
@@ -143,19 +143,16 @@ static void read_tags(lua_State *L, struct auth_identity *out)
 	lua_pop(L, 1);
 }
 
-/* A pattern that is wrong is told here, with file and line. */
-static void check_pattern(lua_State *L, const char *name, const char *text)
+/* A pattern that is wrong, or would take too long, is told here, with file and line. It
+ * may be made of what a client says. */
+static void check_pattern(lua_State *L, const char *name, struct slice text)
 {
-	char why[128];
-	regex_t regex;
-	int rc = regcomp(&regex, text, REG_EXTENDED | REG_NOSUB);
+	struct user_pattern pattern = { 0 };
+	struct error why;
 
-	if (rc == 0) {
-		regfree(&regex);
-		return;
-	}
-	regerror(rc, &regex, why, sizeof(why));
-	luaL_error(L, "authenticate returned a wrong '%s': %s", name, why);
+	if (user_pattern_init(&pattern, text, &why) < 0)
+		luaL_error(L, "authenticate returned a wrong '%s': %s", name, why.text);
+	user_pattern_deinit(&pattern);
 }
 
 static void read_pattern(lua_State *L, const char *name, char **out)
@@ -171,7 +168,7 @@ static void read_pattern(lua_State *L, const char *name, char **out)
 				   "authenticate returned a wrong '%s': a pattern is a "
 				   "text of at most %d bytes",
 				   name, AUTH_PATTERN_MAX);
-		check_pattern(L, name, text.data);
+		check_pattern(L, name, text);
 		*out = mem_strndup(text.data, text.len);
 	}
 	lua_pop(L, 1);

@@ -2,7 +2,7 @@
 
 #include <ctype.h>
 
-#include "base/mem.h"
+#include "mem.h"
 
 /* Bounds, as in x{3,9}, copy what they stand behind, and nested ones multiply. */
 #define COPIES_MAX 16384

@@ -6,8 +6,8 @@
 
 #include <regex.h>
 
-#include "base/error.h"
-#include "base/slice.h"
+#include "error.h"
+#include "slice.h"
 
 #define USER_PATTERN_MAX 1024
 

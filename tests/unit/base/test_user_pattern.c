@@ -1,6 +1,6 @@
 #include "check.h"
 
-#include "access/user_pattern.h"
+#include "base/user_pattern.h"
 
 static bool matches(const char *pattern, const char *name)
 {
