@@ -270,7 +270,8 @@ describe('a listener with TLS', function()
 
   it('is refused at the start without what it needs', function()
     local function refused(args, pattern, listen)
-      local b, why, status = Broker.start { listen = listen or { 'tls:127.0.0.1:0', '127.0.0.1:0' }, args = args, may_fail = true }
+      listen = listen or { 'tls:127.0.0.1:0', '127.0.0.1:0' }
+      local b, why, status = Broker.start { listen = listen, args = args, may_fail = true }
       assert.is_nil(b)
       assert.equal(1, status)
       assert.matches(pattern, why)

@@ -96,7 +96,8 @@ bool stomp_frame_has_length(struct slice head, enum stomp_version version)
 	while (head.len > 0) {
 		struct slice line = slice_cut(&head, '\n');
 
-		if (slice_has_prefix(line, "content-length:"))
+		if (line.len > 0 && line.data[0] == 'c' &&
+		    slice_has_prefix(line, "content-length:"))
 			return true;
 		/* With blanks around the name, as read_escapes takes it. */
 		if (version == STOMP_1_0 &&
