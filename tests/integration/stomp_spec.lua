@@ -467,6 +467,17 @@ describe('STOMP', function()
       c:expect('MESSAGE', { subscription = 'mine' }, 'y')
     end)
 
+    it('/reply-queue/ is the same queue for each SEND, whatever came between', function()
+      local q, other = fresh(), fresh()
+      for _, name in ipairs { q, other } do admin:ok('DECLARE queue ' .. name) end
+      for i = 1, 3 do
+        c:ask('SEND', { a = ('x'):rep(100 * i), destination = '/reply-queue/' .. q }, 'answer')
+        admin:ok('PUB - ' .. other, ('y'):rep(500))
+      end
+      assert.equal(3, admin:stats(q).ready)
+      assert.equal(3, admin:stats(other).ready)
+    end)
+
     it('/reply-queue/ is for SEND alone', function()
       c:frame('SUBSCRIBE', { id = '1', destination = '/reply-queue/x' })
       c:expect('ERROR', { code = 'denied' })
