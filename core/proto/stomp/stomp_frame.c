@@ -94,14 +94,17 @@ static struct slice trim(struct slice s)
 bool stomp_frame_has_length(struct slice head, enum stomp_version version)
 {
 	while (head.len > 0) {
-		struct slice line = slice_cut(&head, '\n');
+		struct slice line;
 
-		if (line.len > 0 && line.data[0] == 'c' &&
-		    slice_has_prefix(line, "content-length:"))
+		slice_cut(&head, '\n');
+		if (head.len > 0 && head.data[0] == 'c' &&
+		    slice_has_prefix(head, "content-length:"))
 			return true;
+		if (version != STOMP_1_0)
+			continue;
 		/* With blanks around the name, as read_escapes takes it. */
-		if (version == STOMP_1_0 &&
-		    slice_is(trim(slice_cut(&line, ':')), "content-length"))
+		line = first_line(head);
+		if (slice_is(trim(slice_cut(&line, ':')), "content-length"))
 			return true;
 	}
 	return false;
