@@ -4,28 +4,11 @@ local Stomp = require 'support.stomp'
 local wait = require 'support.wait'
 
 describe('a STOMP connection', function()
-  local broker, admin, count = nil, nil, 0
+  local fixture = Stomp.fixture()
+  local fresh, queue = fixture.fresh, fixture.queue
+  local broker, admin
 
-  setup(function()
-    broker = Broker.start { args = { '--fsync', 'no', '--max-payload', '1M' } }
-    admin = broker:connect()
-  end)
-  teardown(function()
-    if admin then admin:close() end
-    if broker then broker:expect_clean_stop() end
-  end)
-
-  --- A name that no other test has.
-  local function fresh(what)
-    count = count + 1
-    return ('%s%d'):format(what or 'q', count)
-  end
-
-  local function queue(name)
-    for _, q in ipairs(admin:document 'LIST queues') do
-      if q.name == name then return q end
-    end
-  end
+  setup(function() broker, admin = fixture.broker, fixture.admin end)
 
   describe('SUBSCRIBE', function()
     local c

@@ -4,28 +4,11 @@ local Stomp = require 'support.stomp'
 local wait = require 'support.wait'
 
 describe('STOMP', function()
-  local broker, admin, count = nil, nil, 0
+  local fixture = Stomp.fixture()
+  local fresh, queue = fixture.fresh, fixture.queue
+  local broker, admin
 
-  setup(function()
-    broker = Broker.start { args = { '--fsync', 'no', '--max-payload', '1M' } }
-    admin = broker:connect()
-  end)
-  teardown(function()
-    if admin then admin:close() end
-    if broker then broker:expect_clean_stop() end
-  end)
-
-  --- A name that no other test has.
-  local function fresh(what)
-    count = count + 1
-    return ('%s%d'):format(what or 'q', count)
-  end
-
-  local function queue(name)
-    for _, q in ipairs(admin:document 'LIST queues') do
-      if q.name == name then return q end
-    end
-  end
+  setup(function() broker, admin = fixture.broker, fixture.admin end)
 
   --- Wait until no queue of a name like this is left.
   local function expect_gone(pattern)
@@ -482,6 +465,17 @@ describe('STOMP', function()
       local to = c:expect('MESSAGE', { subscription = '1' }).headers['reply-to']
       c:frame('SEND', { destination = to }, 'y')
       c:expect('MESSAGE', { subscription = 'mine' }, 'y')
+    end)
+
+    it('/reply-queue/ is the same queue for each SEND, whatever came between', function()
+      local q, other = fresh(), fresh()
+      for _, name in ipairs { q, other } do admin:ok('DECLARE queue ' .. name) end
+      for i = 1, 3 do
+        c:ask('SEND', { a = ('x'):rep(100 * i), destination = '/reply-queue/' .. q }, 'answer')
+        admin:ok('PUB - ' .. other, ('y'):rep(500))
+      end
+      assert.equal(3, admin:stats(q).ready)
+      assert.equal(3, admin:stats(other).ready)
     end)
 
     it('/reply-queue/ is for SEND alone', function()

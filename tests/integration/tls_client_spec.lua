@@ -6,18 +6,13 @@ local shell = require 'support.shell'
 local wait = require 'support.wait'
 
 describe('a client with tides://', function()
+  local tls = Certs.fixture()
   local certs, broker
 
-  before_each(function() certs = Certs.make() end)
-
-  after_each(function()
-    if broker then broker:destroy() end
-    broker = nil
-    certs:destroy()
-  end)
+  before_each(function() certs = tls.certs end)
 
   local function start(args)
-    broker = Broker.start { listen = { 'tls:127.0.0.1:0', '127.0.0.1:0' }, certs = certs, args = args }
+    broker = tls.start { args = args }
   end
 
   local function cli(verb, ...)
@@ -93,7 +88,7 @@ describe('a client with tides://', function()
 
   it('connects again, to a broker with another certificate', function()
     local last = 20000
-    broker = Broker.start { listen = { 'tls:127.0.0.1:' .. Redis.free_port(), '127.0.0.1:0' }, certs = certs }
+    broker = tls.start { listen = { 'tls:127.0.0.1:' .. Redis.free_port(), '127.0.0.1:0' } }
     broker:connect(2):ok 'DECLARE queue lines'
     local status = broker.dir .. '/status'
     os.execute(('( seq %d | %s pub --url %s --tls-ca %s --reconnect --lines - lines; echo $? ) >%s 2>&1 &'):format(last,

@@ -6,21 +6,14 @@ local shell = require 'support.shell'
 local users = require 'support.users'
 local wait = require 'support.wait'
 
-local LISTEN = { 'tls:127.0.0.1:0', '127.0.0.1:0' }
-
 describe('a listener with TLS', function()
+  local tls = Certs.fixture()
   local certs, broker
 
-  before_each(function() certs = Certs.make() end)
-
-  after_each(function()
-    if broker then broker:destroy() end
-    broker = nil
-    certs:destroy()
-  end)
+  before_each(function() certs = tls.certs end)
 
   local function start(args)
-    broker = Broker.start { listen = LISTEN, certs = certs, args = args }
+    broker = tls.start { args = args }
     return broker
   end
 
@@ -223,7 +216,7 @@ describe('a listener with TLS', function()
       return broker:connect(1, { cafile = certs:cert 'ca', certificate = certs:cert(name), key = certs:key(name) })
     end
     local function run(args)
-      broker = Broker.start { listen = LISTEN, certs = certs, redis = {}, stopped = true,
+      broker = tls.start { redis = {}, stopped = true,
         args = { '--tls-ca', certs:cert 'ca', '--tls-client', 'wanted', table.unpack(args) } }
       users.restore(broker.redis, {
         alice = { tags = { 'admin' }, vhosts = { ['/'] = { configure = '.*', write = '.*', read = '.*' } } }, bob = {},
@@ -277,7 +270,8 @@ describe('a listener with TLS', function()
 
   it('is refused at the start without what it needs', function()
     local function refused(args, pattern, listen)
-      local b, why, status = Broker.start { listen = listen or LISTEN, args = args, may_fail = true }
+      listen = listen or { 'tls:127.0.0.1:0', '127.0.0.1:0' }
+      local b, why, status = Broker.start { listen = listen, args = args, may_fail = true }
       assert.is_nil(b)
       assert.equal(1, status)
       assert.matches(pattern, why)

@@ -170,7 +170,7 @@ static size_t feed_frame(struct stomp *l, char *data, size_t len)
 		     "the command and the headers of a frame have at most 65536 bytes");
 	if (head_len == 0)
 		return 0;
-	if (stomp_frame_find_verb((struct slice){ data, head_len }) == STOMP_SEND) {
+	if (stomp_frame_is_send((struct slice){ data, head_len })) {
 		head_len = feed_send(l, data, head_len, len);
 		l->scanned = head_len ? 0 : l->scanned;
 		return head_len;

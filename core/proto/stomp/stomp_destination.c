@@ -46,9 +46,12 @@ static int read_parts(const struct place *p, struct slice text, char *room,
 					   .exchange = SLICE(""),
 					   .key = SLICE("") };
 	if (p->place == STOMP_REPLY_QUEUE) {
-		out->key = rest;
-		return slice_is_name(rest) ? TIDE_OK
-					   : refuse(text, "names no queue", err);
+		if (!slice_is_name(rest))
+			return refuse(text, "names no queue", err);
+		/* The text is input, which others overwrite. */
+		memcpy(room, rest.data, rest.len);
+		out->key = (struct slice){ room, rest.len };
+		return TIDE_OK;
 	}
 	part = slice_cut(&rest, '/');
 	if (p->place == STOMP_TOPIC)

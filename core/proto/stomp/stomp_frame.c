@@ -14,19 +14,22 @@ const char *stomp_frame_version(enum stomp_version version)
 	return names[version];
 }
 
+#define VERB(name) [STOMP_##name] = { #name, sizeof(#name) - 1 }
+
+static const struct slice verbs[STOMP_VERB_COUNT] = {
+	VERB(CONNECT), VERB(SEND),  VERB(SUBSCRIBE), VERB(UNSUBSCRIBE), VERB(ACK),
+	VERB(NACK),    VERB(BEGIN), VERB(COMMIT),    VERB(ABORT),       VERB(DISCONNECT),
+};
+
 const char *stomp_frame_verb(enum stomp_verb verb)
 {
-	static const char *const names[] = { "CONNECT",     "SEND",   "SUBSCRIBE",
-					     "UNSUBSCRIBE", "ACK",    "NACK",
-					     "BEGIN",       "COMMIT", "ABORT",
-					     "DISCONNECT" };
-
-	return names[verb];
+	return verbs[verb].data;
 }
 
 /* ---- the end of a head ------------------------------------------------------------ */
 
-size_t stomp_frame_find_end(const char *data, size_t len, size_t *scanned)
+/* The end of the head, or 0. */
+static size_t find_end(const char *data, size_t len, size_t *scanned)
 {
 	size_t at = *scanned;
 	const char *end;
@@ -34,8 +37,6 @@ size_t stomp_frame_find_end(const char *data, size_t len, size_t *scanned)
 	while ((end = memchr(data + at, '\n', len - at)) != NULL) {
 		size_t next = (size_t)(end - data) + 1;
 
-		if (memchr(data + at, '\0', next - at))
-			return SIZE_MAX;
 		if (next < len && data[next] == '\n')
 			return next + 1;
 		if (next + 1 < len && data[next] == '\r' && data[next + 1] == '\n')
@@ -44,10 +45,16 @@ size_t stomp_frame_find_end(const char *data, size_t len, size_t *scanned)
 			return 0;
 		*scanned = at = next;
 	}
-	if (memchr(data + at, '\0', len - at))
-		return SIZE_MAX;
 	*scanned = len;
 	return 0;
+}
+
+size_t stomp_frame_find_end(const char *data, size_t len, size_t *scanned)
+{
+	size_t from = *scanned, end = find_end(data, len, scanned),
+	       stop = end ? end : len;
+
+	return memchr(data + from, '\0', stop - from) ? SIZE_MAX : end;
 }
 
 /* ---- commands and headers that are known ------------------------------------------- */
@@ -63,17 +70,15 @@ static struct slice first_line(struct slice head)
 
 static enum stomp_verb find_verb(struct slice name)
 {
-	if (slice_is(name, "STOMP"))
-		return STOMP_CONNECT;
 	for (int verb = 0; verb < STOMP_VERB_COUNT; verb++)
-		if (slice_is(name, stomp_frame_verb((enum stomp_verb)verb)))
+		if (slice_is_equal(name, verbs[verb]))
 			return (enum stomp_verb)verb;
-	return STOMP_VERB_COUNT;
+	return slice_is(name, "STOMP") ? STOMP_CONNECT : STOMP_VERB_COUNT;
 }
 
-enum stomp_verb stomp_frame_find_verb(struct slice head)
+bool stomp_frame_is_send(struct slice head)
 {
-	return find_verb(first_line(head));
+	return slice_has_prefix(head, "SEND\n") || slice_has_prefix(head, "SEND\r\n");
 }
 
 static struct slice trim(struct slice s)
@@ -85,24 +90,24 @@ static struct slice trim(struct slice s)
 	return s;
 }
 
-/* With blanks around the name, as read_escapes takes it in 1.0. */
-static bool has_length_between_blanks(struct slice head)
+/* memmem would prepare a table first, which costs more than a few lines. */
+bool stomp_frame_has_length(struct slice head, enum stomp_version version)
 {
 	while (head.len > 0) {
-		struct slice line = slice_cut(&head, '\n');
+		struct slice line;
 
+		slice_cut(&head, '\n');
+		if (head.len > 0 && head.data[0] == 'c' &&
+		    slice_has_prefix(head, "content-length:"))
+			return true;
+		if (version != STOMP_1_0)
+			continue;
+		/* With blanks around the name, as read_escapes takes it. */
+		line = first_line(head);
 		if (slice_is(trim(slice_cut(&line, ':')), "content-length"))
 			return true;
 	}
 	return false;
-}
-
-bool stomp_frame_has_length(struct slice head, enum stomp_version version)
-{
-	static const char name[] = "\ncontent-length:";
-
-	return memmem(head.data, head.len, name, sizeof(name) - 1) ||
-	       (version == STOMP_1_0 && has_length_between_blanks(head));
 }
 
 #define IN(verb) (1u << STOMP_##verb)
@@ -254,7 +259,7 @@ static int read_escapes(struct stomp_frame *f, struct msg_header *h,
 		return TIDE_OK;
 	}
 	/* CONNECT has none, so that clients of 1.0 may send it. */
-	if (f->verb == STOMP_CONNECT ||
+	if (f->verb == STOMP_CONNECT || !f->has_backslash ||
 	    (unescape(&h->name, version) && unescape(&h->value, version)))
 		return TIDE_OK;
 	return error_set(f->err, TIDE_ESYNTAX,
@@ -327,6 +332,7 @@ int stomp_frame_parse(struct stomp_frame *f, char *head, size_t len,
 			       "DISCONNECT",
 			       SLICE_HEAD(line, NAME_MAX_SHOWN));
 	slice_cut(&rest, '\n');
+	f->has_backslash = memchr(rest.data, '\\', rest.len) != NULL;
 	while (f->rc == TIDE_OK) {
 		line = slice_cut(&rest, '\n');
 		if (line.len > 0 && line.data[line.len - 1] == '\r')

@@ -71,7 +71,8 @@ struct stomp_frame {
 	/* The first error, of stomp_frame_parse or of reading a value. */
 	int rc;
 	struct error *err;
-	bool is_told; /* a reply has it */
+	bool is_told;       /* a reply has it */
+	bool has_backslash; /* without one, no header has an escape */
 };
 
 /* How long the head is, with the empty line behind it; 0: more must come; SIZE_MAX: a NUL
@@ -79,8 +80,7 @@ struct stomp_frame {
  *
  * @param scanned  0 for a new frame; notes how far it has looked */
 size_t stomp_frame_find_end(const char *data, size_t len, size_t *scanned);
-/* The command of a head: STOMP_VERB_COUNT when it is none. */
-enum stomp_verb stomp_frame_find_verb(struct slice head);
+bool stomp_frame_is_send(struct slice head);
 /* It says how long the body is. */
 bool stomp_frame_has_length(struct slice head, enum stomp_version version);
 /* As a header of this version holds it: 1.0 has no escapes. */

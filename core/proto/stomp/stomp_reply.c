@@ -41,18 +41,26 @@ static void append_escaped(struct out *o, struct slice s, enum stomp_version ver
 /* A part of a destination: its '/' and '%' are encoded. Up to three times as long. */
 static char *put_name(char *at, struct slice s, enum stomp_version version)
 {
-	for (size_t i = 0; i < s.len; i++) {
-		const char *code =
-			stomp_frame_escape_of((unsigned char)s.data[i], version);
+	/* Few names have one of these. */
+	static const bool is_marked[256] = {
+		['\0'] = true, ['\n'] = true, ['\r'] = true, ['%'] = true,
+		['/'] = true,  [':'] = true,  ['\\'] = true,
+	};
 
-		if (s.data[i] == '/')
+	for (size_t i = 0; i < s.len; i++) {
+		unsigned char c = (unsigned char)s.data[i];
+		const char *code;
+
+		if (!is_marked[c])
+			*at++ = (char)c;
+		else if (c == '/')
 			at = PUT(at, "%2F");
-		else if (s.data[i] == '%')
+		else if (c == '%')
 			at = PUT(at, "%25");
-		else if (code)
+		else if ((code = stomp_frame_escape_of(c, version)) != NULL)
 			at = put(at, code, strlen(code));
 		else
-			*at++ = s.data[i];
+			*at++ = (char)c;
 	}
 	return at;
 }

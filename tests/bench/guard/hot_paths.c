@@ -14,34 +14,13 @@
 #include <valgrind/callgrind.h>
 
 #include "base/mem.h"
-#include "broker/deal.h"
+#include "bench.h"
 #include "broker/decide.h"
 #include "broker/group_deal.h"
+#include "hot_paths_stomp.h"
 #include "proto/line/request.h"
 #include "redis_stand_in.h"
-#include "rig.h"
 #include "session/session_private.h"
-#include "store/batch.h"
-
-#define OPS 2000
-#define PAYLOAD_BYTES 128
-#define RANGE 50 /* messages of one ACK, where ranges are acknowledged */
-#define KEYS 8
-
-/* callgrind counts what functions of such names do (--toggle-collect). */
-#define SECTION __attribute__((noinline)) static void
-
-struct bench {
-	struct rig rig;
-	struct queue *memory, *durable;
-	struct exchange *topic;
-	struct msg *msgs[OPS];
-	struct batch *batch;
-	struct queue *log, *fan; /* topics, read by one group and by ten */
-	struct buf publishes[2]; /* OPS requests, to the memory and the durable queue */
-	struct buf to_log, to_fan;
-	struct buf to_queue, to_topic; /* OPS requests, for one queue either way */
-};
 
 #ifdef __clang__
 #define COMPILER __VERSION__
@@ -51,104 +30,6 @@ struct bench {
 
 /* Whatever the compiler might leave out depends on it. */
 static volatile uint64_t sink;
-
-static void must(int rc, const char *what)
-{
-	if (rc >= 0)
-		return;
-	fprintf(stderr, "hot_paths: %s: error %d\n", what, rc);
-	abort();
-}
-
-/* ---- messages to work on ----------------------------------------------------- */
-
-static const char *const keys[KEYS] = {
-	"orders.eu.paid",     "orders.us.paid",   "orders.eu.sent.express",
-	"orders.asia.failed", "stock.eu.changed", "orders.eu.paid.again",
-	"users.created",      "orders.us.lost",
-};
-
-static struct msg *make_msg(struct bench *b, const char *exchange, const char *key)
-{
-	struct publish_spec spec = { .exchange = slice_from(exchange),
-				     .key = slice_from(key),
-				     .payload_len = PAYLOAD_BYTES };
-	struct error err;
-	struct msg *m;
-
-	must(session_publish_prepare(b->rig.line.base.session, &spec, &m, &err),
-	     "a message");
-	memset(msg_payload_room(m), 'x', PAYLOAD_BYTES);
-	return m;
-}
-
-static void make_msgs(struct bench *b)
-{
-	for (int i = 0; i < OPS; i++)
-		b->msgs[i] = make_msg(b, "orders", keys[i % KEYS]);
-}
-
-static void drop_msgs(struct bench *b)
-{
-	for (int i = 0; i < OPS; i++) {
-		msg_unref(b->msgs[i]);
-		b->msgs[i] = NULL;
-	}
-}
-
-static void publish_all(struct bench *b, struct queue *q)
-{
-	for (int i = 0; i < OPS; i++)
-		shard_publish(q->shards[0], b->msgs[i], 0, NULL, false);
-}
-
-static void deal_all(struct queue *q)
-{
-	while (deal_queue(q))
-		;
-}
-
-static void store_all(struct bench *b)
-{
-	journal_flush(b->rig.service->broker->journal);
-	redis_stand_in_answer();
-}
-
-static void settle_held(struct bench *b, unsigned per_request)
-{
-	struct channel *ch = rig_channel(&b->rig);
-	const struct entry *e;
-	struct error err;
-
-	while ((e = held_from(&ch->held, 0)) != NULL) {
-		struct tag_range range = { e->tag, e->tag + per_request - 1 };
-		struct settle_spec spec = { .how = SETTLE_ACK,
-					    .ranges = &range,
-					    .count = 1 };
-
-		must(session_settle(ch, &spec, reply_create(ch, false), &err), "settle");
-	}
-}
-
-/* Every message that is left is delivered and acknowledged. */
-static void drain(struct bench *b)
-{
-	do {
-		rig_settle(&b->rig);
-		rig_send(&b->rig);
-		settle_held(b, RANGE);
-	} while (!service_is_idle(b->rig.service));
-	rig_send(&b->rig);
-	if (queue_count(b->memory, ENTRY_READY) || queue_count(b->durable, ENTRY_READY) ||
-	    b->rig.service->broker->env.memory_bytes)
-		must(-1, "messages are left");
-}
-
-static void finish(struct bench *b)
-{
-	drain(b);
-	drop_msgs(b);
-}
 
 /* ---- parse: a line, taken apart ------------------------------------------------- */
 
@@ -166,8 +47,8 @@ static void parse_lines(const char *const lines[4])
 		memcpy(copies[i], lines[i], lens[i]);
 	}
 	for (int i = 0; i < OPS; i++) {
-		must(request_parse(&r, copies[i % 4], lens[i % 4], &is_lost, &err),
-		     "parse");
+		bench_must(request_parse(&r, copies[i % 4], lens[i % 4], &is_lost, &err),
+			   "parse");
 		sink += r.word_count;
 	}
 }
@@ -215,7 +96,7 @@ static void route(struct routing *r, struct msg *m)
 	struct error err;
 
 	r->outcome.msg = m;
-	must(route_find(&r->spec, &r->outcome, &found, &err), "route");
+	bench_must(route_find(&r->spec, &r->outcome, &found, &err), "route");
 	sink += found->count;
 }
 
@@ -243,12 +124,12 @@ SECTION section_route_script(struct bench *b)
 
 SECTION section_enqueue_memory(struct bench *b)
 {
-	publish_all(b, b->memory);
+	bench_publish_all(b, b->memory);
 }
 
 SECTION section_enqueue_durable(struct bench *b)
 {
-	publish_all(b, b->durable);
+	bench_publish_all(b, b->durable);
 }
 
 /* ---- deliver: MSG lines into the connection's chunks ---------------------------------
@@ -256,25 +137,25 @@ SECTION section_enqueue_durable(struct bench *b)
 
 static void prepare_deliver_memory(struct bench *b)
 {
-	make_msgs(b);
-	publish_all(b, b->memory);
+	bench_make_msgs(b);
+	bench_publish_all(b, b->memory);
 }
 
 SECTION section_deliver_memory(struct bench *b)
 {
-	deal_all(b->memory);
+	bench_deal_all(b->memory);
 }
 
 static void prepare_deliver_durable(struct bench *b)
 {
-	make_msgs(b);
-	publish_all(b, b->durable);
-	store_all(b);
+	bench_make_msgs(b);
+	bench_publish_all(b, b->durable);
+	bench_store_all(b);
 }
 
 SECTION section_deliver_durable(struct bench *b)
 {
-	deal_all(b->durable);
+	bench_deal_all(b->durable);
 }
 
 /* ---- ack ----------------------------------------------------------------------------
@@ -283,38 +164,38 @@ SECTION section_deliver_durable(struct bench *b)
 static void prepare_ack_memory(struct bench *b)
 {
 	prepare_deliver_memory(b);
-	deal_all(b->memory);
+	bench_deal_all(b->memory);
 }
 
 /* One request, and one OK, for each message. */
 SECTION section_ack_single(struct bench *b)
 {
-	settle_held(b, 1);
+	bench_settle_held(b, 1);
 }
 
 static void prepare_ack_durable(struct bench *b)
 {
 	prepare_deliver_durable(b);
-	deal_all(b->durable);
+	bench_deal_all(b->durable);
 }
 
 /* Of messages that Redis has: their removal becomes dirty. */
 SECTION section_ack_range(struct bench *b)
 {
-	settle_held(b, RANGE);
+	bench_settle_held(b, RANGE);
 }
 
 /* Of messages that Redis has not seen: they never get there. */
 static void prepare_ack_elided(struct bench *b)
 {
-	make_msgs(b);
-	publish_all(b, b->durable);
-	deal_all(b->durable);
+	bench_make_msgs(b);
+	bench_publish_all(b, b->durable);
+	bench_deal_all(b->durable);
 }
 
 SECTION section_ack_elided(struct bench *b)
 {
-	settle_held(b, RANGE);
+	bench_settle_held(b, RANGE);
 }
 
 /* ---- batch encode: changes become RESP ------------------------------------------------
@@ -322,14 +203,14 @@ SECTION section_ack_elided(struct bench *b)
 
 static void prepare_batch(struct bench *b)
 {
-	make_msgs(b);
+	bench_make_msgs(b);
 	batch_reset(b->batch, SLICE("tide:{//durable#0}:"));
 }
 
 static void finish_batch(struct bench *b)
 {
 	sink += b->batch->request.part_count;
-	drop_msgs(b);
+	bench_drop_msgs(b);
 }
 
 SECTION section_batch_insert(struct bench *b)
@@ -353,8 +234,8 @@ SECTION section_batch_remove(struct bench *b)
 
 static void prepare_flush(struct bench *b)
 {
-	make_msgs(b);
-	publish_all(b, b->durable);
+	bench_make_msgs(b);
+	bench_publish_all(b, b->durable);
 }
 
 SECTION section_journal_flush(struct bench *b)
@@ -376,8 +257,6 @@ SECTION section_journal_land(struct bench *b)
 /* ---- publish: from the bytes of a publish to those of its OK, either way to the
  * same queue, which nobody consumes. Their ratio is what routing costs. */
 
-#define TARGET "billing.eu.paid"
-
 /* Lines for the exchange and the keys in turn, without their payloads. */
 static void make_requests(struct buf *out, const char *exchange, const char *const *to,
 			  unsigned keys_count)
@@ -386,34 +265,19 @@ static void make_requests(struct buf *out, const char *exchange, const char *con
 	for (unsigned i = 0; i < OPS; i++) {
 		buf_printf(out, "PUB %s %s %d\r\n", exchange, to[i % keys_count],
 			   PAYLOAD_BYTES);
-		memset(buf_reserve(out, PAYLOAD_BYTES), 'x', PAYLOAD_BYTES);
-		buf_grow(out, PAYLOAD_BYTES);
+		bench_append_payload(out);
 		buf_append_text(out, "\r\n");
 	}
 }
 
-static void feed(struct bench *b, struct buf *bytes)
-{
-	rig_feed(&b->rig, (char *)buf_slice(bytes).data, buf_len(bytes));
-}
-
 SECTION section_publish_queue(struct bench *b)
 {
-	feed(b, &b->to_queue);
+	bench_feed(&b->rig.line, &b->to_queue);
 }
 
 SECTION section_publish_topic(struct bench *b)
 {
-	feed(b, &b->to_topic);
-}
-
-static void finish_publish(struct bench *b)
-{
-	rig_send(&b->rig);
-	if (queue_count(rig_queue(&b->rig, TARGET), ENTRY_READY) != OPS)
-		must(-1, "not every message has been routed");
-	rig_ask(&b->rig, "PURGE " TARGET);
-	drain(b);
+	bench_feed(&b->rig.line, &b->to_topic);
 }
 
 /* ---- rounds: from the bytes of a publish to those of the OK of its ACK
@@ -428,31 +292,31 @@ static void acknowledge(struct bench *b)
 		int len = snprintf(line, sizeof(line), "ACK %" PRIu64 "-%" PRIu64 "\r\n",
 				   tag, tag + RANGE - 1);
 
-		rig_feed(&b->rig, line, (size_t)len);
+		rig_feed(&b->rig.line, line, (size_t)len);
 	}
 }
 
 SECTION section_round_memory(struct bench *b)
 {
-	feed(b, &b->publishes[0]);
+	bench_feed(&b->rig.line, &b->publishes[0]);
 	service_turn(b->rig.service);
-	rig_send(&b->rig);
+	rig_send(&b->rig.line);
 	acknowledge(b);
 	service_turn(b->rig.service);
-	rig_send(&b->rig);
+	rig_send(&b->rig.line);
 }
 
 /* Every message is written, confirmed and removed. */
 SECTION section_round_durable(struct bench *b)
 {
-	feed(b, &b->publishes[1]);
+	bench_feed(&b->rig.line, &b->publishes[1]);
 	service_turn(b->rig.service);
 	redis_stand_in_answer();
-	rig_send(&b->rig);
+	rig_send(&b->rig.line);
 	acknowledge(b);
 	service_turn(b->rig.service);
 	redis_stand_in_answer();
-	rig_send(&b->rig);
+	rig_send(&b->rig.line);
 }
 
 /* ---- topics: a publish from its bytes to those of its OK, what each group costs, and
@@ -467,7 +331,7 @@ static void deal_topic(struct queue *q)
 
 static void append_all(struct bench *b, struct buf *bytes)
 {
-	feed(b, bytes);
+	bench_feed(&b->rig.line, bytes);
 	service_turn(b->rig.service);
 	redis_stand_in_answer();
 }
@@ -480,7 +344,7 @@ SECTION section_log_publish(struct bench *b)
 static void prepare_log_deliver(struct bench *b)
 {
 	append_all(b, &b->to_log);
-	rig_send(&b->rig);
+	rig_send(&b->rig.line);
 }
 
 SECTION section_log_deliver(struct bench *b)
@@ -491,7 +355,7 @@ SECTION section_log_deliver(struct bench *b)
 static void prepare_log_deliver_ten(struct bench *b)
 {
 	append_all(b, &b->to_fan);
-	rig_send(&b->rig);
+	rig_send(&b->rig.line);
 }
 
 /* Of a message, to all ten. */
@@ -504,7 +368,7 @@ static void prepare_log_ack(struct bench *b)
 {
 	prepare_log_deliver(b);
 	deal_topic(b->log);
-	rig_send(&b->rig);
+	rig_send(&b->rig.line);
 }
 
 SECTION section_log_ack(struct bench *b)
@@ -519,7 +383,7 @@ static void finish_log(struct bench *b)
 	char line[64];
 
 	rig_settle(&b->rig);
-	rig_send(&b->rig);
+	rig_send(&b->rig.line);
 	while ((run = run_from_tag(&h->runs, 0)) != NULL) {
 		snprintf(line, sizeof(line), "ACK %" PRIu64 "-%" PRIu64, run->first_tag,
 			 run->first_tag + run->count - 1);
@@ -530,33 +394,29 @@ static void finish_log(struct bench *b)
 /* ---- running
  * ------------------------------------------------------------------------------ */
 
-struct section {
-	const char *name;
-	void (*prepare)(struct bench *b);
-	void (*run)(struct bench *b);
-	void (*finish)(struct bench *b);
-};
-
 static const struct section sections[] = {
 	{ "parse_pub", NULL, section_parse_pub, NULL },
 	{ "parse_ack", NULL, section_parse_ack, NULL },
-	{ "route_remembered", make_msgs, section_route_remembered, drop_msgs },
-	{ "route_script", make_msgs, section_route_script, drop_msgs },
-	{ "enqueue_memory", make_msgs, section_enqueue_memory, finish },
-	{ "enqueue_durable", make_msgs, section_enqueue_durable, finish },
-	{ "deliver_memory", prepare_deliver_memory, section_deliver_memory, finish },
-	{ "deliver_durable", prepare_deliver_durable, section_deliver_durable, finish },
-	{ "ack_single", prepare_ack_memory, section_ack_single, finish },
-	{ "ack_range", prepare_ack_durable, section_ack_range, finish },
-	{ "ack_elided", prepare_ack_elided, section_ack_elided, finish },
+	{ "route_remembered", bench_make_msgs, section_route_remembered,
+	  bench_drop_msgs },
+	{ "route_script", bench_make_msgs, section_route_script, bench_drop_msgs },
+	{ "enqueue_memory", bench_make_msgs, section_enqueue_memory, bench_finish },
+	{ "enqueue_durable", bench_make_msgs, section_enqueue_durable, bench_finish },
+	{ "deliver_memory", prepare_deliver_memory, section_deliver_memory,
+	  bench_finish },
+	{ "deliver_durable", prepare_deliver_durable, section_deliver_durable,
+	  bench_finish },
+	{ "ack_single", prepare_ack_memory, section_ack_single, bench_finish },
+	{ "ack_range", prepare_ack_durable, section_ack_range, bench_finish },
+	{ "ack_elided", prepare_ack_elided, section_ack_elided, bench_finish },
 	{ "batch_insert", prepare_batch, section_batch_insert, finish_batch },
 	{ "batch_remove", prepare_batch, section_batch_remove, finish_batch },
-	{ "journal_flush", prepare_flush, section_journal_flush, finish },
-	{ "journal_land", prepare_land, section_journal_land, finish },
-	{ "publish_queue", NULL, section_publish_queue, finish_publish },
-	{ "publish_topic", NULL, section_publish_topic, finish_publish },
-	{ "round_memory", NULL, section_round_memory, drain },
-	{ "round_durable", NULL, section_round_durable, drain },
+	{ "journal_flush", prepare_flush, section_journal_flush, bench_finish },
+	{ "journal_land", prepare_land, section_journal_land, bench_finish },
+	{ "publish_queue", NULL, section_publish_queue, bench_finish_publish },
+	{ "publish_topic", NULL, section_publish_topic, bench_finish_publish },
+	{ "round_memory", NULL, section_round_memory, bench_drain },
+	{ "round_durable", NULL, section_round_durable, bench_drain },
 	{ "log_publish", NULL, section_log_publish, finish_log },
 	{ "log_deliver", prepare_log_deliver, section_log_deliver, finish_log },
 	{ "log_deliver_ten", prepare_log_deliver_ten, section_log_deliver_ten,
@@ -564,7 +424,7 @@ static const struct section sections[] = {
 	{ "log_ack", prepare_log_ack, section_log_ack, finish_log },
 };
 
-static void run(struct bench *b, const struct section *s, bool is_counted)
+static void run_once(struct bench *b, const struct section *s, bool is_counted)
 {
 	if (s->prepare)
 		s->prepare(b);
@@ -577,6 +437,14 @@ static void run(struct bench *b, const struct section *s, bool is_counted)
 	}
 	if (s->finish)
 		s->finish(b);
+}
+
+static void run(struct bench *b, const struct section *all, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		run_once(b, &all[i], false);
+		run_once(b, &all[i], true);
+	}
 }
 
 /* Groups without a name: one that has a name commits 100 ms later, and no time goes by.
@@ -624,7 +492,7 @@ static void bench_init(struct bench *b)
 	rig_ask(&b->rig, "SUB durable d prefetch=65535");
 	b->memory = rig_queue(&b->rig, "memory");
 	b->durable = rig_queue(&b->rig, "durable");
-	b->topic = exchange_find(b->rig.line.base.session->vhost, SLICE("orders"));
+	b->topic = exchange_find(b->rig.line.protocol->session->vhost, SLICE("orders"));
 	b->batch = batch_create();
 	make_requests(&b->publishes[0], "-", &memory, 1);
 	make_requests(&b->publishes[1], "-", &durable, 1);
@@ -634,6 +502,7 @@ static void bench_init(struct bench *b)
 	make_requests(&b->to_queue, "-", to_topic, 1);
 	make_requests(&b->to_topic, "billing", to_topic, 4);
 	topics_init(b);
+	hot_paths_stomp_init(b);
 }
 
 static void bench_deinit(struct bench *b)
@@ -644,6 +513,7 @@ static void bench_deinit(struct bench *b)
 	buf_deinit(&b->to_topic);
 	buf_deinit(&b->to_log);
 	buf_deinit(&b->to_fan);
+	hot_paths_stomp_deinit(b);
 	batch_destroy(b->batch);
 	rig_deinit(&b->rig);
 }
@@ -657,10 +527,8 @@ int main(int argc, char **argv)
 	printf("machine %s\ncompiler %s\nlibc glibc %s\nlua %s\n", machine.machine,
 	       COMPILER, gnu_get_libc_version(), LUA_RELEASE);
 	bench_init(b);
-	for (size_t i = 0; i < sizeof(sections) / sizeof(sections[0]); i++) {
-		run(b, &sections[i], false);
-		run(b, &sections[i], true);
-	}
+	run(b, sections, sizeof(sections) / sizeof(sections[0]));
+	run(b, hot_paths_stomp, HOT_PATHS_STOMP_COUNT);
 	bench_deinit(b);
 	mem_free(b);
 	return 0;

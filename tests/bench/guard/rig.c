@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "host/log.h"
+#include "proto/line/line.h"
 #include "redis_stand_in.h"
 
 #define NOW_S 1700000000
@@ -98,7 +99,6 @@ void rig_init(struct rig *rig)
 {
 	struct service_hooks hooks = { rig, on_started, NULL, on_turn, on_closed };
 	struct broker_config config;
-	struct protocol_spec spec;
 	struct error err;
 
 	*rig = (struct rig){ 0 };
@@ -114,17 +114,12 @@ void rig_init(struct rig *rig)
 	while (!rig->is_started)
 		uv_run(&rig->loop, UV_RUN_DEFAULT);
 	out_pool_init(&rig->chunks);
-	out_init(&rig->out, &rig->chunks);
-	spec = (struct protocol_spec){
-		rig->service, &rig->out, &ops, rig, PROTOCOL_PAYLOAD_MAX_DEFAULT, NULL
-	};
-	line_protocol.init(&rig->line.base, &spec);
+	rig_open(rig, &rig->line, &line_protocol);
 }
 
 void rig_deinit(struct rig *rig)
 {
-	line_protocol.deinit(&rig->line.base);
-	out_deinit(&rig->out);
+	rig_close(&rig->line);
 	service_close(rig->service, 0);
 	uv_run(&rig->loop, UV_RUN_DEFAULT);
 	if (rig->service || uv_loop_close(&rig->loop) != 0)
@@ -132,18 +127,53 @@ void rig_deinit(struct rig *rig)
 	pool_deinit(&rig->chunks);
 }
 
-/* ---- doing things ------------------------------------------------------------------ */
+/* ---- connections ------------------------------------------------------------------- */
 
-void rig_feed(struct rig *rig, char *data, size_t len)
+void rig_open(struct rig *rig, struct rig_conn *c, const struct protocol_kind *kind)
 {
-	if (line_protocol.feed(&rig->line.base, data, len) != len)
+	struct protocol_spec spec = {
+		rig->service, &c->out, &ops, c, PROTOCOL_PAYLOAD_MAX_DEFAULT, NULL
+	};
+
+	out_init(&c->out, &rig->chunks);
+	c->protocol = mem_alloc(kind->size);
+	kind->init(c->protocol, &spec);
+}
+
+void rig_close(struct rig_conn *c)
+{
+	c->protocol->kind->deinit(c->protocol);
+	mem_free(c->protocol);
+	out_deinit(&c->out);
+}
+
+void rig_feed(struct rig_conn *c, char *data, size_t len)
+{
+	if (c->protocol->kind->feed(c->protocol, data, len) != len)
 		fail("a request was not taken", data);
 }
 
-void rig_send(struct rig *rig)
+void rig_send(struct rig_conn *c)
 {
-	out_consume(&rig->out, rig->out.bytes);
+	out_consume(&c->out, c->out.bytes);
 }
+
+void rig_exchange(struct rig *rig, struct rig_conn *c, const struct buf *text,
+		  const char *expected)
+{
+	struct slice request = buf_slice(text);
+	size_t len = strlen(expected);
+	struct iovec vec;
+
+	rig_feed(c, (char *)request.data, request.len);
+	rig_settle(rig);
+	if (out_iovecs(&c->out, &vec, 1) == 0 || vec.iov_len < len ||
+	    memcmp(vec.iov_base, expected, len) != 0)
+		fail("not answered as expected", request.data);
+	rig_send(c);
+}
+
+/* ---- doing things ------------------------------------------------------------------ */
 
 void rig_settle(struct rig *rig)
 {
@@ -157,21 +187,18 @@ void rig_settle(struct rig *rig)
 void rig_ask(struct rig *rig, const char *line)
 {
 	struct buf text = { 0 };
-	struct iovec vec;
 
 	buf_append_text(&text, line);
 	buf_append_text(&text, "\r\n");
-	rig_feed(rig, (char *)buf_slice(&text).data, buf_len(&text));
-	rig_settle(rig);
-	if (out_iovecs(&rig->out, &vec, 1) == 0 || memcmp(vec.iov_base, "OK", 2) != 0)
-		fail("not answered with OK", line);
-	rig_send(rig);
+	buf_cstr(&text);
+	rig_exchange(rig, &rig->line, &text, "OK");
 	buf_deinit(&text);
 }
 
 struct queue *rig_queue(struct rig *rig, const char *name)
 {
-	struct queue *q = queue_find(rig->line.base.session->vhost, slice_from(name));
+	struct queue *q =
+		queue_find(rig->line.protocol->session->vhost, slice_from(name));
 
 	if (!q)
 		fail("there is no queue", name);
@@ -180,5 +207,5 @@ struct queue *rig_queue(struct rig *rig, const char *name)
 
 struct channel *rig_channel(struct rig *rig)
 {
-	return session_channel(rig->line.base.session, 0);
+	return session_channel(rig->line.protocol->session, 0);
 }

@@ -1,5 +1,5 @@
-/* rig.h: a broker in this process, on a stand-in of Redis, with one connection
- * that has no socket. Nothing depends on the clock, the machine or chance. */
+/* rig.h: a broker in this process, on a stand-in of Redis, with connections
+ * that have no socket. Nothing depends on the clock, the machine or chance. */
 #ifndef TIDE_GUARD_RIG_H
 #define TIDE_GUARD_RIG_H
 
@@ -9,14 +9,18 @@
 #include "session/session_private.h"
 #include "broker/exchange.h"
 #include "broker/queue.h"
-#include "proto/line/line.h"
+#include "proto/protocol.h"
+
+struct rig_conn {
+	struct out out;
+	struct protocol *protocol;
+};
 
 struct rig {
 	uv_loop_t loop;
 	struct service *service;
 	struct pool chunks;
-	struct out out;
-	struct line line;
+	struct rig_conn line; /* it speaks the line protocol */
 	bool is_started;
 };
 
@@ -24,12 +28,19 @@ struct rig {
 void rig_init(struct rig *rig);
 void rig_deinit(struct rig *rig);
 
+/* Another connection. */
+void rig_open(struct rig *rig, struct rig_conn *c, const struct protocol_kind *kind);
+void rig_close(struct rig_conn *c);
+
 /* Bytes from the client, which may be changed, and all of which are taken. */
-void rig_feed(struct rig *rig, char *data, size_t len);
-/* A line from the client, and a turn; aborts when the answer is not `OK`. */
-void rig_ask(struct rig *rig, const char *line);
+void rig_feed(struct rig_conn *c, char *data, size_t len);
 /* What was written is sent: forgotten. */
-void rig_send(struct rig *rig);
+void rig_send(struct rig_conn *c);
+/* Send `text`, and turn; aborts when the answer does not begin with `expected`. */
+void rig_exchange(struct rig *rig, struct rig_conn *c, const struct buf *text,
+		  const char *expected);
+/* A line from rig->line; aborts when the answer is not `OK`. */
+void rig_ask(struct rig *rig, const char *line);
 /* Turns and answers, until nothing is left to do. */
 void rig_settle(struct rig *rig);
 

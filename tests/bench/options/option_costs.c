@@ -126,7 +126,7 @@ static void settle(struct rig *rig, const char *verb, const char *options)
 				   "%s %" PRIu64 "-%" PRIu64 "%s%s\r\n", verb, tag,
 				   tag + RANGE - 1, *options ? " " : "", options);
 
-		rig_feed(rig, line, (size_t)len);
+		rig_feed(&rig->line, line, (size_t)len);
 	}
 }
 
@@ -136,12 +136,12 @@ static void turn(struct rig *rig)
 		service_turn(rig->service);
 		redis_stand_in_answer();
 	}
-	rig_send(rig);
+	rig_send(&rig->line);
 }
 
 SECTION section_round(const struct option_case *c, struct rig *rig, struct buf *publishes)
 {
-	rig_feed(rig, (char *)buf_slice(publishes).data, buf_len(publishes));
+	rig_feed(&rig->line, (char *)buf_slice(publishes).data, buf_len(publishes));
 	turn(rig);
 	if (c->nack) {
 		settle(rig, "NACK", c->nack);
@@ -166,7 +166,7 @@ static void round_of(const struct option_case *c, struct rig *rig)
 	section_round(c, rig, &publishes);
 	buf_deinit(&publishes);
 	rig_settle(rig);
-	rig_send(rig);
+	rig_send(&rig->line);
 	if (q->counters.acked != acked + OPS)
 		die(c, "not every message has been acknowledged");
 }

@@ -4,7 +4,9 @@
 ---   certs:issue('server', { san = 'DNS:localhost,IP:127.0.0.1' })
 ---   certs:cert 'server', certs:key 'server', certs:cert 'ca'
 ---   certs:destroy()
+local Broker = require 'support.broker'
 local shell = require 'support.shell'
+local busted = require 'busted'
 
 ---@class Certs
 ---@field dir string
@@ -59,5 +61,32 @@ function Certs:cert(name) return self.dir .. '/' .. name .. '.pem' end
 function Certs:key(name) return self.dir .. '/' .. name .. '.key' end
 
 function Certs:destroy() os.execute('rm -rf ' .. quote(self.dir)) end
+
+---@class TlsFixture
+---@field certs Certs those of the test that runs
+---@field start fun(options: table?): Broker as Broker.start, with them; it ends with the test
+
+--- Certificates, and at most one broker, for each test of the `describe` block that calls
+--- this.
+---@return TlsFixture
+function Certs.fixture()
+  local fixture, broker = {}, nil
+
+  busted.before_each(function() fixture.certs = Certs.make() end)
+  busted.after_each(function()
+    if broker then broker:destroy() end
+    broker = nil
+    fixture.certs:destroy()
+  end)
+
+  function fixture.start(options)
+    local all = { listen = { 'tls:127.0.0.1:0', '127.0.0.1:0' }, certs = fixture.certs }
+    for name, value in pairs(options or {}) do all[name] = value end
+    broker = Broker.start(all)
+    return broker
+  end
+
+  return fixture
+end
 
 return Certs

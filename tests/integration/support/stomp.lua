@@ -3,7 +3,9 @@
 ---   local c = Stomp.connect(broker, { ['accept-version'] = '1.2' })
 ---   c:frame('SEND', { destination = '/queue/jobs' }, 'hello')
 ---   c:expect('RECEIPT', { ['receipt-id'] = '7' })
+local Broker = require 'support.broker'
 local Client = require 'support.client'
+local busted = require 'busted'
 
 ---@class Stomp: Client
 local Stomp = {}
@@ -152,6 +154,40 @@ function Stomp:subscribe(id, destination, headers)
   local all = { id = id, destination = destination }
   for name, value in pairs(headers or {}) do all[name] = value end
   self:ask('SUBSCRIBE', all)
+end
+
+---@class StompFixture what the tests of a `describe` block share
+---@field broker Broker set while they run, and `admin` with it
+---@field admin Client a line connection
+---@field fresh fun(what: string?): string a name that no other test has
+---@field queue fun(name: string): table? its row of `LIST queues`
+
+--- One broker for all tests of the `describe` block that calls this.
+---@return StompFixture
+function Stomp.fixture()
+  local fixture, names = {}, 0
+
+  busted.setup(function()
+    fixture.broker = Broker.start { args = { '--fsync', 'no', '--max-payload', '1M' } }
+    fixture.admin = fixture.broker:connect()
+  end)
+  busted.teardown(function()
+    if fixture.admin then fixture.admin:close() end
+    if fixture.broker then fixture.broker:expect_clean_stop() end
+  end)
+
+  function fixture.fresh(what)
+    names = names + 1
+    return ('%s%d'):format(what or 'q', names)
+  end
+
+  function fixture.queue(name)
+    for _, q in ipairs(fixture.admin:document 'LIST queues') do
+      if q.name == name then return q end
+    end
+  end
+
+  return fixture
 end
 
 return Stomp
