@@ -91,8 +91,13 @@ describe('docs/rules.md', function()
           ('return { decide = function() return %d end }'):format(math.random(1000000)))
         assert(select(2, run 'tidemq rules reload'))
         local before = run 'tidemq rules log --json'
-        local accepted = '"result":"accepted","hash":"(%x+)"'
-        command = command:gsub('9f3c', (select(2, before:match(accepted .. '.-' .. accepted))))
+        -- The same files may be there twice: the broker has seen them, too, before it was asked.
+        local active, other
+        for hash in before:gmatch '"result":"accepted","hash":"(%x+)"' do
+          active = active or hash
+          other = other or hash ~= active and hash or nil
+        end
+        command = command:gsub('9f3c', other)
       end
       if command:find 'test' then
         broker:write_rule('manual_spec.lua', (doc:match '\n```lua\n(local tidemq = require.-)\n```'))
