@@ -149,7 +149,7 @@ static int list(struct cli *cli)
 	static const struct cli_table_view view = {
 		.columns = "name tags connections vhost configure write read "
 			   "max-connections? "
-			   "max-channels? publish-rate? publish-bytes? unreadable"
+			   "max-channels? publish-rate? publish-bytes? unreadable?"
 	};
 	json_t *users = cli_table_ask_document(cli), *table;
 	size_t first = 0;

@@ -187,5 +187,7 @@ int session_simulate_access(struct session *s, const struct simulate_access *wha
 		write_table_access(&j, u, what, vhost);
 	json_object_end(&j);
 	reply_data(r);
+	if (rc == TIDE_OK)
+		auth_decision_deinit(&d);
 	return TIDE_OK;
 }

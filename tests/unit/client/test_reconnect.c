@@ -526,6 +526,26 @@ static void on_lost(struct tidemq_client *c, const struct tidemq_error *why, voi
 	fail();
 }
 
+/* A client of the broker of the script lives until its loop has nothing to do. */
+static void expect_story(const char *const *script, const struct tidemq_options *options,
+			 const char *told)
+{
+	const struct tidemq_handlers handlers = { .on_connected = on_connected,
+						  .on_msg = on_msg,
+						  .on_lost = on_lost };
+	struct fake_broker f;
+	uv_loop_t loop;
+
+	fake_start(&f, script);
+	assert_int_equal(uv_loop_init(&loop), 0);
+	assert_non_null(tidemq_start(&loop, f.url, options, &handlers, NULL));
+	uv_run(&loop, UV_RUN_DEFAULT);
+	assert_int_equal(uv_loop_close(&loop), 0);
+	assert_buf(&story, told);
+	buf_deinit(&story);
+	fake_stop(&f);
+}
+
 static void send_when_lost(struct tidemq_client *c, enum tidemq_state state,
 			   const struct tidemq_error *why, void *ctx)
 {
@@ -546,7 +566,6 @@ static void send_when_lost(struct tidemq_client *c, enum tidemq_state state,
 
 static void publications_may_be_sent_while_there_is_no_connection(void **state)
 {
-	struct fake_broker f;
 	static const char *const script[] = { FAKE_HELLO,
 					      "~PUB - q id=*-0 1",
 					      "<a",
@@ -564,18 +583,8 @@ static void publications_may_be_sent_while_there_is_no_connection(void **state)
 	const struct tidemq_options options = { .reconnect = true,
 						.on_state = send_when_lost,
 						.window = 3 };
-	const struct tidemq_handlers handlers = { .on_connected = on_connected,
-						  .on_msg = on_msg,
-						  .on_lost = on_lost };
-	uv_loop_t loop;
-	fake_start(&f, script);
-	assert_int_equal(uv_loop_init(&loop), 0);
-	assert_non_null(tidemq_start(&loop, f.url, &options, &handlers, NULL));
-	uv_run(&loop, UV_RUN_DEFAULT);
-	assert_int_equal(uv_loop_close(&loop), 0);
-	assert_buf(&story, "connected; purge -11; lost; restored; a 0; b 0; last 0; ");
-	buf_deinit(&story);
-	fake_stop(&f);
+	expect_story(script, &options,
+		     "connected; purge -11; lost; restored; a 0; b 0; last 0; ");
 }
 
 static void close_when_lost(struct tidemq_client *c, enum tidemq_state state,
@@ -588,23 +597,11 @@ static void close_when_lost(struct tidemq_client *c, enum tidemq_state state,
 
 static void a_client_may_be_closed_when_its_connection_is_lost(void **state)
 {
-	struct fake_broker f;
 	static const char *const script[] = { FAKE_HELLO, "~PUB - q id=* 1", "<a",
 					      "<PURGE q", NULL };
 	const struct tidemq_options options = { .reconnect = true,
 						.on_state = close_when_lost };
-	const struct tidemq_handlers handlers = { .on_connected = on_connected,
-						  .on_msg = on_msg,
-						  .on_lost = on_lost };
-	uv_loop_t loop;
-	fake_start(&f, script);
-	assert_int_equal(uv_loop_init(&loop), 0);
-	assert_non_null(tidemq_start(&loop, f.url, &options, &handlers, NULL));
-	uv_run(&loop, UV_RUN_DEFAULT);
-	assert_int_equal(uv_loop_close(&loop), 0);
-	assert_buf(&story, "connected; purge -11; lost; a -3; ");
-	buf_deinit(&story);
-	fake_stop(&f);
+	expect_story(script, &options, "connected; purge -11; lost; a -3; ");
 }
 
 static void a_broker_that_falls_silent_is_left(void **state)
