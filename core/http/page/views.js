@@ -2,7 +2,9 @@
 //
 // Keys after g: o overview, q queues, t topics, e exchanges, r route tester, l rules, c connections, u users, k locks.
 import { overviewViews } from './overview.js';
+import { queueViews } from './queues.js';
 
 export const views = [
   ...overviewViews,
+  ...queueViews,
 ];
