@@ -44,6 +44,8 @@ describe('the log', function()
     c:get '"\\'
     c:ok 'NACK 1'
     broker:expect_log 'keeping the message'
+    broker:write_rule('retry/other.lua', FAILS)
+    c:document 'RULES reload'
     c:close()
     broker:expect_clean_stop()
     local seen = {}
@@ -61,13 +63,10 @@ describe('the log', function()
         assert.equal('warn', entry.level)
         warned = warned + 1
       end
-      if entry.component then
-        assert.is_truthy(entry.component == 'rules' or entry.component == 'store')
-        seen.component = true
-      end
+      if message:find '^generation 2 is active' then seen.reload = entry end
     end
     assert.equal(1, warned)
-    assert.is_truthy(seen.component)
+    assert.equal('rules', seen.reload.component)
   end)
 
   it('tells of an error of the start in text, whatever its format', function()
