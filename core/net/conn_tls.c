@@ -5,8 +5,6 @@
 #define WRITE_IOVECS 64
 /* What is encrypted before some of it is sent. */
 #define CIPHER_BYTES ((size_t)64 << 10)
-/* Between two lines about connections that fail. */
-#define LOG_REST_MS 1000
 
 static void on_written(uv_write_t *req, int status)
 {
@@ -92,16 +90,10 @@ void conn_tls_finish(struct conn *c)
 		push(c);
 }
 
-/* A port that everybody can reach is asked for all sorts of things. */
-static void fail(struct conn *c, const char *text)
+static void fail(const struct conn *c, const char *text)
 {
-	struct server *s = c->server;
-
-	s->figures->tls_failures++;
-	if (log_is_due(&s->tls_logged_ms, (int64_t)uv_now(s->loop), LOG_REST_MS))
-		log_warn("%s: TLS: %s", c->peer, text);
-	else
-		log_debug("%s: TLS: %s", c->peer, text);
+	c->server->figures->tls_failures++;
+	log_warn("%s: TLS: %s", c->peer, text);
 }
 
 void conn_tls_fail(struct conn *c)
