@@ -32,11 +32,11 @@ export function queueBadges(queue) {
 }
 
 // STATS has the figures, the list the options.
-async function loadQueue(ctx, name) {
-  const stats = await api.get(at(ctx.vhost, 'queues', name), {}, { signal: ctx.signal });
+export async function loadWithOptions(ctx, kind, name) {
+  const stats = await api.get(at(ctx.vhost, kind, name), {}, { signal: ctx.signal });
   if (stats.options) return stats;
-  const list = await api.get(at(ctx.vhost, 'queues'), { match: name, max: 1000 }, { signal: ctx.signal });
-  return { ...list.items.find((queue) => queue.name === name), ...stats };
+  const list = await api.get(at(ctx.vhost, kind), { match: name, max: 1000 }, { signal: ctx.signal });
+  return { ...list.items.find((one) => one.name === name), ...stats };
 }
 
 function leases(ctx, list) {
@@ -76,7 +76,7 @@ export function consumersTable(ctx, name) {
       { key: 'active', text: 'State', cell: (c) => (c.active === false ? 'waits for its turn' : c.active ? 'active' : '') },
     ],
     load: async (state) => {
-      const answer = await api.get(at(ctx.vhost, 'consumers'), { queue: name }, { signal: ctx.signal });
+      const answer = await api.get(at(ctx.vhost, 'consumers'), { match: name, max: 1000 }, { signal: ctx.signal });
       return pageOf((answer.items ?? answer).filter((c) => c.queue === name), state, (c) => c.sid);
     },
   });
@@ -165,7 +165,7 @@ export const queueView = {
   path: 'queues/:name',
   title: ({ name }) => name,
   async render(ctx) {
-    const queue = await loadQueue(ctx, ctx.params.name);
+    const queue = await loadWithOptions(ctx, 'queues', ctx.params.name);
     const page = new QueuePage(ctx, queue);
     page.show(queue);
     page.consumers.refresh();
