@@ -60,6 +60,13 @@ struct conn {
 	bool is_http;     /* HTTP, from the start */
 };
 
+/* The socket has taken so many bytes. */
+static inline void conn_count_sent(struct conn *c, size_t bytes)
+{
+	c->bytes_out += bytes;
+	c->server->figures->bytes_out += bytes;
+}
+
 /* Take a connection from a listener. Over the limit it is told so and closed. */
 struct conn_kind {
 	bool is_tls, is_http;
