@@ -2,7 +2,13 @@
 //
 // Keys after g: o overview, q queues, t topics, e exchanges, r route tester, l rules, c connections, u users, k locks.
 import { overviewViews } from './overview.js';
+import { exchangeViews } from './exchanges.js';
+import { testerViews } from './tester.js';
+import { sourceView } from './source.js';
 
 export const views = [
   ...overviewViews,
+  ...exchangeViews,
+  ...testerViews,
+  sourceView,
 ];
