@@ -5,14 +5,15 @@ import { show } from './dialog.js';
 import { tellError } from './toast.js';
 import { rulesTabs } from './rules_tabs.js';
 
-const generations = new Map(); // hash -> promise of { hash, active, files }; they never change
+const generations = new Map(); // hash -> promise of { hash, files }; they never change
 const KEPT = 12;
 
 // The files of a generation; without a hash of the active one.
 export async function loadFiles(hash, options) {
   const wanted = hash || (await api.get('/api/rules', {}, options)).hash;
   if (!generations.has(wanted)) {
-    const answer = api.get(`/api/rules/generations/${encodeURIComponent(wanted)}`);
+    const answer = api.get(`/api/rules/generations/${encodeURIComponent(wanted)}`)
+      .then(({ files }) => ({ hash: wanted, files }));
     generations.set(wanted, answer);
     answer.catch(() => generations.delete(wanted));
     if (generations.size > KEPT) generations.delete(generations.keys().next().value);
@@ -92,7 +93,8 @@ export function linkPlaces(ctx, text, hash) {
 
 async function render(ctx) {
   const { hash, line, lines, wrong } = ctx.query;
-  const generation = await loadFiles(hash, { signal: ctx.signal });
+  const active = (await api.get('/api/rules', {}, { signal: ctx.signal })).hash;
+  const generation = await loadFiles(hash || active);
   const names = Object.keys(generation.files).sort();
   const file = ctx.query.file ?? names[0];
   const text = generation.files[file];
@@ -100,7 +102,7 @@ async function render(ctx) {
   fill(place, text === undefined ? h('p', { class: 'empty' }, `There is no file ${file} in this generation.`)
     : sourceTable(text, { line: Number(line) || undefined, lines: parseRuns(lines), wrong: Boolean(wrong) }));
   return h('div', {}, h('div', { class: 'view-head' }, h('h1', {}, file)), rulesTabs(ctx, 'source'),
-    section('Source', null, facts([['generation', generation.hash], ['active', generation.active ? 'yes' : 'no']]), place,
+    section('Source', null, facts([['generation', generation.hash], ['active', generation.hash === active ? 'yes' : 'no']]), place,
       lines ? legend({ lines: [lines] }) : null),
     section('Files', null, h('ul', { class: 'files' }, names.map((name) => h('li', {},
       h('a', { class: 'place', href: sourceHref(ctx, { file: name, hash }), 'aria-current': name === file ? 'page' : null },

@@ -4,11 +4,11 @@
 import { overviewViews } from './overview.js';
 import { exchangeViews } from './exchanges.js';
 import { testerViews } from './tester.js';
-import { sourceView } from './source.js';
+import { rulesViews } from './rules.js';
 
 export const views = [
   ...overviewViews,
   ...exchangeViews,
   ...testerViews,
-  sourceView,
+  ...rulesViews,
 ];
