@@ -100,7 +100,7 @@ export const api = {
   get: (path, query, options) => request('GET', withQuery(path, query), undefined, options),
   post: (path, body = {}, options) => request('POST', path, body, options),
   put: (path, body = {}, options) => request('PUT', path, body, options),
-  delete: (path, query, options) => request('DELETE', withQuery(path, query), undefined, options),
+  delete: (path, query, options) => request('DELETE', withQuery(path, query), options?.body, options),
 };
 
 // One block of a stream of events: its name, and its data as JSON; null for a comment.

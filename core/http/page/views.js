@@ -4,6 +4,9 @@
 import { overviewViews } from './overview.js';
 import { queueViews } from './queues.js';
 import { topicViews } from './topics.js';
+import { exchangeViews } from './exchanges.js';
+import { testerViews } from './tester.js';
+import { rulesViews } from './rules.js';
 import { connectionViews } from './connections.js';
 import { userViews } from './users.js';
 import { lockViews } from './locks.js';
@@ -12,6 +15,9 @@ export const views = [
   ...overviewViews,
   ...queueViews,
   ...topicViews,
+  ...exchangeViews,
+  ...testerViews,
+  ...rulesViews,
   ...connectionViews,
   ...userViews,
   ...lockViews,
