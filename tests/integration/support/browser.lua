@@ -43,12 +43,17 @@ function candidates() {
   if (typeof what === 'string') return [...scope.querySelectorAll(what)];
   if (what.button !== undefined) {
     return [...scope.querySelectorAll('button, input[type=submit], summary, [role=button], [role=tab]')]
-      .filter((e) => textOf(e) === what.button || e.getAttribute('aria-label') === what.button || e.value === what.button);
+      .filter((e) => [textOf(e), e.getAttribute('aria-label'), e.value].includes(what.button));
   }
-  if (what.link !== undefined) return [...scope.querySelectorAll('a')].filter((e) => textOf(e) === what.link);
-  if (what.cell !== undefined) return [...scope.querySelectorAll('td, th')].filter((e) => textOf(e) === what.cell);
+  if (what.link !== undefined) {
+    return [...scope.querySelectorAll('a')].filter((e) => textOf(e) === what.link);
+  }
+  if (what.cell !== undefined) {
+    return [...scope.querySelectorAll('td, th')].filter((e) => textOf(e) === what.cell);
+  }
   if (what.field !== undefined) {
-    const labels = [...scope.querySelectorAll('label')].filter((e) => textOf(e) === what.field).map((e) => e.control);
+    const labels = [...scope.querySelectorAll('label')].filter((e) => textOf(e) === what.field)
+      .map((e) => e.control);
     return [...labels, ...[...scope.querySelectorAll('input, select, textarea')].filter((e) =>
       e.getAttribute('aria-label') === what.field || e.placeholder === what.field)].filter(Boolean);
   }
@@ -58,6 +63,8 @@ const within = what.within ? (e) => [...document.querySelectorAll(what.within)].
 return candidates().filter((e) => isSeen(e) && within(e))[(what.nth ?? 1) - 1] ?? null;
 ]]
 
+local NOTHING = setmetatable({}, { __jsontype = 'object' })
+
 local function describe(what)
   return type(what) == 'table' and json.encode(what) or what
 end
@@ -65,9 +72,10 @@ end
 --- One command of the protocol; gives its value, or nil and the error.
 local function command(self, method, path, body)
   local parts = {}
-  local source = body and json.encode(body, { keyorder = {} })
+  local source = body and json.encode(body)
   local _, status = http.request {
-    url = self.url .. path, method = method, sink = ltn12.sink.table(parts), source = source and ltn12.source.string(source),
+    url = self.url .. path, method = method, sink = ltn12.sink.table(parts),
+    source = source and ltn12.source.string(source),
     headers = source and { ['content-type'] = 'application/json', ['content-length'] = #source } or nil,
   }
   local answer = json.decode(table.concat(parts))
@@ -84,7 +92,8 @@ end
 
 local function start_driver(self)
   self.dir = shell.make_dir 'tidemq-browser'
-  local script = ('TIDE_TEST_DIR=%s exec bash %s/tests/integration/support/process.sh '):format(quote(self.dir), quote(root))
+  local script = ('TIDE_TEST_DIR=%s exec bash %s/tests/integration/support/process.sh '):format(
+    quote(self.dir), quote(root))
   self.guard = assert(io.popen(script .. 'guard', 'w'))
   shell.write_file(self.dir .. '/command', ('cd %s && HOME=%s exec chromedriver --port=0 --log-path=%s\n'):format(
     quote(self.dir), quote(self.dir), quote(self.dir .. '/driver.log')))
@@ -107,7 +116,8 @@ function Browser.start(options)
   local self = setmetatable({}, Browser)
   start_driver(self)
   local args = { '--headless=new', '--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--hide-scrollbars',
-    '--no-first-run', '--disable-background-networking', '--disable-component-update', '--lang=en', '--window-size=1200,900',
+    '--no-first-run', '--disable-background-networking', '--disable-component-update', '--lang=en',
+    '--window-size=1200,900',
     '--force-device-scale-factor=' .. (options and options.scale or 1), '--user-data-dir=' .. self.dir .. '/profile' }
   local value, err = command(self, 'POST', '/session', { capabilities = { alwaysMatch = {
     ['goog:chromeOptions'] = { args = args }, ['goog:loggingPrefs'] = { browser = 'ALL' },
@@ -149,7 +159,7 @@ function Browser:go(hash)
 end
 
 function Browser:reload()
-  must(self, 'POST', '/refresh', setmetatable({}, { __jsontype = 'object' }))
+  must(self, 'POST', '/refresh', NOTHING)
 end
 
 ---@param width integer of what the page sees
@@ -165,7 +175,8 @@ end
 ---@param name string
 ---@param params table
 function Browser:cdp(name, params)
-  return must(self, 'POST', '/goog/cdp/execute', { cmd = name, params = setmetatable(params, { __jsontype = 'object' }) })
+  local given = setmetatable(params, { __jsontype = 'object' })
+  return must(self, 'POST', '/goog/cdp/execute', { cmd = name, params = given })
 end
 
 --- Light or dark, as the system would say it.
@@ -224,7 +235,7 @@ end
 ---@param what string|table
 function Browser:click(what)
   with(self, what, function(id)
-    return command(self, 'POST', ('/session/%s/element/%s/click'):format(self.session, id), setmetatable({}, { __jsontype = 'object' }))
+    return command(self, 'POST', ('/session/%s/element/%s/click'):format(self.session, id), NOTHING)
   end)
 end
 
@@ -234,7 +245,7 @@ end
 function Browser:type(what, text)
   with(self, what, function(id)
     local path = ('/session/%s/element/%s'):format(self.session, id)
-    local _, err = command(self, 'POST', path .. '/clear', setmetatable({}, { __jsontype = 'object' }))
+    local _, err = command(self, 'POST', path .. '/clear', NOTHING)
     if err then return nil, err end
     if text == '' then return true end
     return command(self, 'POST', path .. '/value', { text = text })
