@@ -29,7 +29,7 @@ struct list_kind {
 	bool is_found;
 };
 
-/* NULL: LIST rules is a document of another kind. */
+/* NULL: it is a document of another kind, as LIST rules. */
 const struct list_kind *list_kind_of(enum list_what what);
 /* NULL: the list has no such key. */
 const struct list_key *list_kind_key(const struct list_kind *kind, struct slice name);

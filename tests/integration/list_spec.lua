@@ -232,6 +232,39 @@ describe('LIST', function()
     assert.equal('/', names 'LIST vhosts max=1')
   end)
 
+  describe('history', function()
+    local function newest()
+      local document, row = c:document 'LIST history max=1', {}
+      assert.equal(5000, document.every_ms)
+      if not document.rows[1] then return nil end
+      for i, name in ipairs(document.columns) do row[name] = document.rows[1][i] end
+      return row
+    end
+
+    it('has what happened in the last seconds, and what is there now', function()
+      c:ok 'DECLARE queue q'
+      publish('q', 7)
+      c:ok('PUB - q delay=1h', 'later')
+      c:ok 'GET q'
+      c:expect_msg()
+      local row
+      assert(wait.poll(function()
+        row = newest()
+        return row and row.published > 0 and row.ready >= 6
+      end))
+      assert.is_true(row.delivered > 0 and row.unacked >= 1 and row.delayed >= 1 and row.connections >= 2)
+      assert.is_true(row.oldest_ready_ms >= 0 and row.loop_busy > 0 and row.loop_busy < 1)
+      assert.is_number(row.store_ms)
+      assert.is_true(math.abs(row.t - os.time() * 1000) < 60000)
+    end)
+
+    it('is a table on the command line', function()
+      assert(wait.poll(newest))
+      local verbs = require 'support.verbs'
+      assert.matches('^TIME +IN +OUT +ACKED .*\n20%d%d%-', verbs.tide(broker, 'list', 'history'))
+    end)
+  end)
+
   it('refuses what it does not know, and says what it does', function()
     c:expect_answer('LIST queues sort=size', 'ERR syntax sort=size: expected name, ready, delayed, unacked, buried, '
       .. 'age, in, out or consumers')
@@ -242,6 +275,7 @@ describe('LIST', function()
     c:expect_answer('LIST queues offset=x', 'ERR syntax offset=x: expected a number from 0 to 4294967295')
     c:expect_answer('LIST rules max=1', 'ERR syntax LIST rules takes no options')
     c:expect_answer('LIST cats', 'ERR syntax LIST lists exchanges, queues, topics, groups, bindings, consumers, '
-      .. 'connections, locks, vhosts or rules')
+      .. 'connections, locks, vhosts, history or rules')
+    c:expect_answer('LIST history offset=1', 'ERR syntax LIST history takes no option but max=')
   end)
 end)
