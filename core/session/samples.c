@@ -187,7 +187,8 @@ static bool is_summed(struct samples *all)
 	if (backlog_go_on(&all->backlog, SLICE_US))
 		return true;
 	all->spent_us += all->backlog.spent_us - before;
-	return all->spent_us >= BUDGET_US;
+	/* The first round is never cut short: until it has ended nothing is known. */
+	return all->backlog.ended_ms && all->spent_us >= BUDGET_US;
 }
 
 void samples_turn(struct samples *all)
