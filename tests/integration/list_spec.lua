@@ -288,13 +288,17 @@ describe('LIST', function()
       c:ok 'GET q'
       c:expect_msg()
       local row
+      local seen = { published = 0, delivered = 0, loop_busy = 0 }
       assert(wait.poll(function()
         row = newest()
-        return row and row.published > 0 and row.ready >= 6
+        for name, most in pairs(row and seen or {}) do seen[name] = math.max(most, row[name]) end
+        return row and row.ready >= 6 and row.unacked >= 1 and row.delayed >= 1 and seen.published > 0
+          and seen.delivered > 0 and seen.loop_busy > 0
       end))
-      assert.is_true(row.delivered > 0 and row.unacked >= 1 and row.delayed >= 1 and row.connections >= 2)
-      assert.is_true(row.oldest_ready_ms >= 0 and row.loop_busy > 0 and row.loop_busy < 1)
-      assert.is_number(row.store_ms)
+      assert.is_true(row.connections >= 2 and row.oldest_ready_ms >= 0 and seen.loop_busy < 1)
+      local stored = false
+      for _, each in ipairs(c:document('LIST history').rows) do stored = stored or type(each[15]) == 'number' end
+      assert.is_true(stored)
       assert.is_true(math.abs(row.t - os.time() * 1000) < 60000)
     end)
 
