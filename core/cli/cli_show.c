@@ -48,6 +48,7 @@ static const struct list {
 		    "t:time/time published/in delivered/out acked ready unacked "
 		    "delayed buried oldest_ready_ms:duration/oldest connections "
 		    "memory_bytes/memory unstored_bytes/unstored store_ms loop_busy" } },
+	{ "now", { .units = "t:time oldest_ready_ms:duration" } },
 	{ "rules",
 	  { .columns = "kind name uses calls errors time_us? doc", .array = "scripts" } },
 };
@@ -324,7 +325,7 @@ const struct cli_verb cli_show_verbs[] = {
 	  .summary = "list exchanges, queues, topics, groups, bindings, consumers, "
 		     "connections, locks, vhosts, samples of the last hour or scripts",
 	  .usage = "[options] exchanges|queues|topics|groups|bindings|consumers|"
-		   "connections|locks|vhosts|history|rules",
+		   "connections|locks|vhosts|history|now|rules",
 	  .options = list_options,
 	  .words_min = 1,
 	  .words_max = 1,

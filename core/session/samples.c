@@ -58,12 +58,12 @@ static const struct {
 	[LOOP] = { "loop_busy", 10000 },
 };
 
-struct sample {
+struct samples_row {
 	double values[COLUMNS];
 };
 
 /* What rates are counted from. */
-struct counts {
+struct samples_counts {
 	int64_t mono_ms;
 	struct broker_counters broker;
 	uint64_t store_count, store_ns;
@@ -73,13 +73,13 @@ struct counts {
 struct samples {
 	struct service *service;
 	struct backlog backlog;
-	struct counts last; /* at the last sample */
-	struct sample newest;
+	struct samples_counts last; /* at the last sample */
+	struct samples_row newest;
 	int64_t due_ms;    /* by mono_ms */
 	bool is_summing;   /* for the sample that is due */
 	uint64_t spent_us; /* for it */
 	size_t count;      /* that were taken */
-	struct sample items[SAMPLES_MAX];
+	struct samples_row items[SAMPLES_MAX];
 };
 
 struct samples *samples_create(struct service *s)
@@ -97,11 +97,11 @@ void samples_destroy(struct samples *all)
 	mem_free(all);
 }
 
-static struct counts count_now(const struct broker *b)
+static struct samples_counts count_now(const struct broker *b)
 {
-	struct counts now = { .mono_ms = b->mono_ms,
-			      .broker = b->counters,
-			      .busy_ns = b->turn_time.busy.sum };
+	struct samples_counts now = { .mono_ms = b->mono_ms,
+				      .broker = b->counters,
+				      .busy_ns = b->turn_time.busy.sum };
 	struct store_stats st = { 0 };
 
 	if (b->store) /* a model has none */
@@ -120,7 +120,8 @@ static unsigned count_connections(const struct service *s)
 	return count;
 }
 
-static void set_rates(double *v, const struct counts *from, const struct counts *to)
+static void set_rates(double *v, const struct samples_counts *from,
+		      const struct samples_counts *to)
 {
 	double seconds = (double)(to->mono_ms - from->mono_ms) / 1000;
 	uint64_t trips = to->store_count - from->store_count;
@@ -156,7 +157,7 @@ static void set_gauges(double *v, const struct samples *all)
 
 static void take(struct samples *all)
 {
-	struct counts now = count_now(all->service->broker);
+	struct samples_counts now = count_now(all->service->broker);
 
 	set_rates(all->newest.values, &all->last, &now);
 	set_gauges(all->newest.values, all);
@@ -210,7 +211,7 @@ int64_t samples_due_ms(const struct samples *all)
 	return b->is_started ? b->now_ms + (all->due_ms - b->mono_ms) : 0;
 }
 
-static void write_value(struct json *j, const struct sample *sample, enum column c)
+static void write_value(struct json *j, const struct samples_row *sample, enum column c)
 {
 	double value = round(sample->values[c] * columns[c].scale);
 
@@ -222,7 +223,7 @@ static void write_value(struct json *j, const struct sample *sample, enum column
 		json_number(j, value / columns[c].scale);
 }
 
-static void write_row(struct json *j, const struct sample *sample)
+static void write_row(struct json *j, const struct samples_row *sample)
 {
 	json_array_begin(j);
 	for (int c = 0; c < COLUMNS; c++)
@@ -251,7 +252,7 @@ void samples_write(const struct samples *all, uint64_t max, struct json *j)
 void samples_write_newest(struct samples *all, struct json *j)
 {
 	struct backlog *sum = &all->backlog;
-	struct counts now = count_now(all->service->broker);
+	struct samples_counts now = count_now(all->service->broker);
 
 	/* As long as it is cheap, the sum is of now. */
 	if (!sum->is_walking && now.mono_ms - sum->ended_ms >= NEWEST_MS &&

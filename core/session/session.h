@@ -407,6 +407,7 @@ enum list_what {
 	LIST_LOCKS,
 	LIST_VHOSTS,
 	LIST_HISTORY,
+	LIST_NOW,
 	LIST_RULES,
 };
 enum list_direction { LIST_AS_USUAL, LIST_ASCENDING, LIST_DESCENDING };
@@ -430,8 +431,8 @@ struct list_spec {
 	/* Only things whose member of that name is this; data == NULL: any. */
 	struct slice only[LIST_MEMBERS];
 };
-/* The answer has in `count` how many there are, whatever the page. LIST history and LIST
- * rules are documents of other kinds, which are no pages. */
+/* The answer has in `count` how many there are, whatever the page. LIST history, LIST now
+ * and LIST rules are documents of other kinds, which are no pages. */
 TIDE_MUST_USE int session_list(struct session *s, const struct list_spec *spec,
 			       struct reply *r, struct error *err);
 /* The broker at this moment: an object with the columns of LIST history. */

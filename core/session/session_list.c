@@ -272,7 +272,9 @@ static int write_document(struct session *s, const struct list_spec *spec,
 	    (spec->max && !is_history))
 		return error_set(err, TIDE_ESYNTAX,
 				 is_history ? "LIST history takes no option but max="
-					    : "LIST rules takes no options");
+					    : "LIST now and LIST rules take no options");
+	if (spec->what == LIST_NOW)
+		return session_report_sample(s, r, err);
 	reply_json(r, &j);
 	if (is_history)
 		samples_write(s->service->samples, spec->max, &j);

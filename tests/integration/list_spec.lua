@@ -302,6 +302,19 @@ describe('LIST', function()
       assert.is_true(math.abs(row.t - os.time() * 1000) < 60000)
     end)
 
+    it('has a sample of this moment beside it', function()
+      c:ok 'DECLARE queue q'
+      publish('q', 3)
+      local now
+      assert(wait.poll(function()
+        now = c:document 'LIST now'
+        return now.ready >= 3 and now.published > 0
+      end))
+      assert.is_true(math.abs(now.t - os.time() * 1000) < 60000)
+      local verbs = require 'support.verbs'
+      assert.matches('\npublished +%d', verbs.tide(broker, 'list', 'now'))
+    end)
+
     it('is a table on the command line', function()
       assert(wait.poll(newest))
       local verbs = require 'support.verbs'
@@ -317,11 +330,11 @@ describe('LIST', function()
     c:expect_answer('LIST queues order=up', 'ERR syntax order=up: expected asc or desc')
     c:expect_answer('LIST queues max=0', 'ERR syntax max=0: expected a number from 1 to 4294967295')
     c:expect_answer('LIST queues offset=x', 'ERR syntax offset=x: expected a number from 0 to 4294967295')
-    c:expect_answer('LIST rules max=1', 'ERR syntax LIST rules takes no options')
+    c:expect_answer('LIST rules max=1', 'ERR syntax LIST now and LIST rules take no options')
     c:expect_answer('LIST queues exchange=x', 'ERR syntax exchange= is for LIST bindings')
     c:expect_answer('LIST rules queue=q', 'ERR syntax queue= is for LIST consumers')
     c:expect_answer('LIST cats', 'ERR syntax LIST lists exchanges, queues, topics, groups, bindings, consumers, '
-      .. 'connections, locks, vhosts, history or rules')
+      .. 'connections, locks, vhosts, history, now or rules')
     c:expect_answer('LIST history offset=1', 'ERR syntax LIST history takes no option but max=')
   end)
 end)
