@@ -113,6 +113,11 @@ struct reply *reply_create_aside(struct channel *ch, reply_aside_fn *on_done, vo
 	return &a->reply;
 }
 
+void reply_aside_watch(struct reply *r, void (*on_hurry)(void *ctx))
+{
+	container_of(r, struct reply_aside, reply)->on_hurry = on_hurry;
+}
+
 static void drop_asides(struct channel *ch)
 {
 	struct reply gone = { .kind = REPLY_ERROR, .error = TIDE_ESHUTDOWN };

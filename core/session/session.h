@@ -65,6 +65,8 @@ void session_destroy(struct session *s);
  * without a port. */
 struct session *session_beside_create(const struct session *s,
 				      const struct session_ops *ops, void *ctx);
+/* Where `s` comes from. */
+struct session_peer session_beside_peer(const struct session *s);
 /* It is one for `s`: the same user and vhost, and, if scripts ask for it, address. */
 bool session_beside_is_same(const struct session *beside, const struct session *s);
 /* What it holds is that of the user of `s`, in the vhost of `s`. */
@@ -470,6 +472,9 @@ TIDE_MUST_USE int session_simulate_access(struct session *s,
 					  struct reply *r, struct error *err);
 TIDE_MUST_USE int session_rules_log(struct session *s, struct reply *r,
 				    struct error *err);
+/* "10%", "0.5%", or the number alone; 0 when `s` has no data. */
+TIDE_MUST_USE int session_rules_read_share(struct slice s, double *out,
+					   struct error *err);
 /* @param share  of the publishes; 0 = the default */
 TIDE_MUST_USE int session_rules_shadow(struct session *s, struct slice dir, double share,
 				       struct reply *r, struct error *err);

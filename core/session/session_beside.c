@@ -20,6 +20,14 @@ struct session *session_beside_create(const struct session *s,
 	return beside;
 }
 
+struct session_peer session_beside_peer(const struct session *s)
+{
+	struct session_peer peer;
+
+	s->ops->facts(s->ctx, &peer);
+	return peer;
+}
+
 static bool is_same_text(const char *a, const char *b)
 {
 	return a && b ? strcmp(a, b) == 0 : a == b;
@@ -32,15 +40,12 @@ bool session_beside_may_act(const struct session *beside, const struct session *
 
 bool session_beside_is_same(const struct session *beside, const struct session *s)
 {
-	struct session_peer a, b;
-
 	if (beside->subject.user != s->subject.user || !session_beside_may_act(beside, s))
 		return false;
 	if (!s->subject.env->scripts)
 		return true; /* nobody asks where it comes from */
-	beside->ops->facts(beside->ctx, &a);
-	s->ops->facts(s->ctx, &b);
-	return slice_is_equal(peer_host(a.address), peer_host(b.address));
+	return slice_is_equal(peer_host(session_beside_peer(beside).address),
+			      peer_host(session_beside_peer(s).address));
 }
 
 bool session_beside_is_holding(const struct session *s)
