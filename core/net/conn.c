@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "host/log.h"
 #include "conn_tls.h"
+#include "http/http.h"
 #include "proto/line/line.h"
 #include "session/service_address.h"
 #include "stranger.h"
@@ -138,6 +139,7 @@ static void speak(struct conn *c, const struct protocol_kind *kind)
 		.ctx = c,
 		.payload_max = c->server->config.payload_max,
 		.address = c->address,
+		.shared = c->is_http ? c->server->http : NULL,
 	};
 
 	c->protocol = mem_alloc(kind->size);
@@ -153,6 +155,13 @@ static void end_session(struct conn *c)
 	c->protocol = NULL;
 	p->kind->deinit(p);
 	mem_free(p);
+}
+
+/* What it speaks before it has said anything. */
+static void begin(struct conn *c)
+{
+	speak(c, c->is_http ? &http_protocol : &line_protocol);
+	c->is_settled = c->is_http;
 }
 
 static void refuse_tls(struct conn *c)
@@ -266,6 +275,8 @@ static void note_end(struct conn *c)
 {
 	c->has_left = true;
 	session_end_waits(c->protocol->session);
+	if (c->protocol->kind->ended)
+		c->protocol->kind->ended(c->protocol);
 }
 
 /* A peer that has only closed its side still gets its answers. */
@@ -311,7 +322,7 @@ static void read_tls(struct conn *c)
 		if (c->is_shaking && tls_is_open(c->tls)) {
 			c->is_shaking = false;
 			c->server->figures->tls_handshakes++;
-			speak(c, &line_protocol);
+			begin(c);
 			stranger_renew(c);
 		}
 		if (len)
@@ -430,6 +441,8 @@ void conn_consume_output(struct conn *c, size_t len)
 {
 	out_consume(&c->out, len);
 	c->last_write_ms = (int64_t)uv_now(c->server->loop);
+	if (c->protocol && c->protocol->kind->sent)
+		c->protocol->kind->sent(c->protocol);
 	if (!c->is_full || c->out.bytes > c->server->config.output_low_bytes)
 		return;
 	c->is_full = false;
@@ -585,7 +598,7 @@ void conn_serve(struct conn *c)
 	if (c->is_killed && has_output(c))
 		conn_close(c);
 	if (c->is_finishing && !c->is_lingering && !c->is_closing && !has_output(c) &&
-	    (c->is_killed || !c->protocol || session_is_answered(c->protocol->session)))
+	    (c->is_killed || !c->protocol || protocol_is_answered(c->protocol)))
 		linger(c);
 	if (c->is_closing)
 		close_now(c);
@@ -604,7 +617,7 @@ void conn_drain(struct conn *c)
 bool conn_is_drained(const struct conn *c)
 {
 	return c->is_lingering || !c->protocol ||
-	       (!has_output(c) && session_is_answered(c->protocol->session));
+	       (!has_output(c) && protocol_is_answered(c->protocol));
 }
 
 void conn_close_with(struct conn *c, const char *words)
@@ -714,6 +727,11 @@ void conn_tick(struct conn *c, int64_t now_ms)
 static void refuse(struct conn *c, const char *why)
 {
 	c->server->figures->refused++;
+	if (c->is_http) {
+		http_refuse(&c->out, 503, "limit", why);
+		op_finish(c);
+		return;
+	}
 	out_append(&c->out, "ERR limit ", 10);
 	out_append(&c->out, why, strlen(why));
 	out_append(&c->out, "\r\n", 2);
@@ -732,7 +750,7 @@ static bool is_too_many(struct conn *c, struct error *err)
 	return true;
 }
 
-void conn_accept(struct server *s, uv_stream_t *listener, bool is_tls)
+void conn_accept(struct server *s, uv_stream_t *listener, struct conn_kind kind)
 {
 	struct conn *c = mem_zalloc(sizeof(*c));
 	bool is_unix = listener->type == UV_NAMED_PIPE;
@@ -741,6 +759,7 @@ void conn_accept(struct server *s, uv_stream_t *listener, bool is_tls)
 	struct error err;
 
 	c->server = s;
+	c->is_http = kind.is_http;
 	out_init(&c->out, &s->chunks);
 	server_init_socket(s, &c->socket, is_unix);
 	c->socket.stream.data = c;
@@ -770,11 +789,11 @@ void conn_accept(struct server *s, uv_stream_t *listener, bool is_tls)
 		refuse(c, err.text);
 		return;
 	}
-	c->is_shaking = is_tls;
-	if (is_tls)
+	c->is_shaking = kind.is_tls;
+	if (kind.is_tls)
 		c->tls = tls_create_server(s->tls);
 	else
-		speak(c, &line_protocol);
+		begin(c);
 	stranger_add(c);
 	start_reading(c);
 }
