@@ -74,6 +74,9 @@ static void op_facts(void *ctx, struct session_peer *out)
 
 	out->address = c->peer;
 	out->is_local = c->is_local;
+	out->bytes_in = c->bytes_in;
+	out->bytes_out = c->bytes_out;
+	out->output = c->out.bytes;
 	if (c->tls)
 		conn_tls_facts(c, out);
 }

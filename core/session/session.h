@@ -53,6 +53,8 @@ struct session_peer {
 	/* serve --tls-user: who has a certificate is the user of that name, without a
 	 * password. */
 	bool is_certificate_user;
+	uint64_t bytes_in, bytes_out;
+	size_t output; /* bytes that wait for the peer */
 };
 
 struct session *session_create(struct service *service, const struct session_ops *ops,
@@ -423,10 +425,21 @@ enum list_what {
 	LIST_CONSUMERS,
 	LIST_CONNECTIONS,
 	LIST_LOCKS,
+	LIST_VHOSTS,
 	LIST_RULES,
 };
-TIDE_MUST_USE int session_report_list(struct session *s, enum list_what what,
-				      struct reply *r, struct error *err);
+enum list_direction { LIST_AS_USUAL, LIST_ASCENDING, LIST_DESCENDING };
+struct list_spec {
+	enum list_what what;
+	struct slice sort;  /* "name", "ready", …; data == NULL: as it is by default */
+	struct slice match; /* a part of a name; data == NULL: all */
+	enum list_direction direction;
+	uint64_t offset;
+	uint64_t max; /* 0: all */
+};
+/* The answer has in `count` how many there are, whatever the page. */
+TIDE_MUST_USE int session_list(struct session *s, const struct list_spec *spec,
+			       struct reply *r, struct error *err);
 /* Of what STATS is; in the order of the words before a name. */
 enum stats_kind {
 	STATS_EXCHANGE,
