@@ -21,7 +21,7 @@
 	}
 
 RULES_HANDLER(status, session_rules_status)
-RULES_HANDLER(log, session_rules_log)
+RULES_HANDLER(history, session_rules_log)
 RULES_HANDLER(reload, session_rules_reload)
 RULES_HANDLER(shadow_status, session_rules_shadow_status)
 RULES_HANDLER(shadow_promote, session_rules_shadow_promote)
@@ -201,7 +201,7 @@ static int simulate_access(struct http_request *q, struct reply *r, struct error
 
 const struct http_route http_api_rules_routes[] = {
 	{ "GET", RULES, NULL, 0, status },
-	{ "GET", RULES "/log", NULL, 0, log },
+	{ "GET", RULES "/log", NULL, 0, history },
 	{ "GET", RULES "/generations/{hash}", NULL, 0, files },
 	{ "POST", RULES "/reload", NULL, 0, reload },
 	{ "POST", RULES "/rollback", "hash", 0, rollback },

@@ -204,7 +204,7 @@ static int revoke(struct http_request *q, struct reply *r, struct error *err)
 }
 
 const struct http_route http_api_users_routes[] = {
-	{ "GET", "/api/users", NULL, 0, list },
+	{ "GET", "/api/users", NULL, HTTP_PAGED, list },
 	{ "PUT", USER, "password tags limits", 0, put },
 	{ "DELETE", USER, NULL, 0, delete },
 	{ "PUT", GRANT, "configure write read", 0, grant },
