@@ -86,5 +86,5 @@ void conn_end(struct conn *c);
 /* No more is read; what was asked is still answered. */
 void conn_drain(struct conn *c);
 bool conn_is_drained(const struct conn *c);
-/* Once a second: heartbeats, idleness, the end of lingering. */
-void conn_tick(struct conn *c, int64_t now_ms);
+/* The peer will send no more. */
+void conn_note_end(struct conn *c);

@@ -14,6 +14,7 @@
 #include "host/log.h"
 #include "http/http.h"
 #include "conn.h"
+#include "conn_tick.h"
 #include "stranger.h"
 
 #define BACKLOG 4096
