@@ -1,7 +1,5 @@
 #include "siphash.h"
 
-
-
 struct state {
 	uint64_t v0, v1, v2, v3;
 };

@@ -36,7 +36,7 @@ static int declare(struct http_request *q, struct reply *r, struct error *err)
 	return rc;
 }
 
-static int delete(struct http_request *q, struct reply *r, struct error *err)
+static int delete (struct http_request *q, struct reply *r, struct error *err)
 {
 	const struct delete_spec spec = {
 		.kind = DEFINE_EXCHANGE,
@@ -66,8 +66,8 @@ static int bind_or_unbind(struct http_request *q, bind_fn *run, struct reply *r,
 		.dest = http_api_need_name(q, "destination"),
 		.pattern = http_request_text(q, "pattern"),
 		/* A topic is bound like a queue. */
-		.to_exchange = http_request_choice(q, "to", "queue, exchange or topic") ==
-			       1,
+		.to_exchange =
+			http_request_choice(q, "to", "queue, exchange or topic") == 1,
 		.args = &args,
 	};
 	int rc;

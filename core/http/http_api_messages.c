@@ -29,7 +29,8 @@ static struct http_leases *leases_of(const struct http_request *q)
 	return q->conn->engine->leases;
 }
 
-/* ---- a look ------------------------------------------------------------------------- */
+/* ---- a look -------------------------------------------------------------------------
+ */
 
 static int peek(struct http_request *q, struct reply *r, struct error *err)
 {
@@ -54,8 +55,7 @@ static int peek_topic(struct http_request *q, struct reply *r, struct error *err
 	struct peek_spec spec = { .queue = queue_of(q) };
 
 	spec.max = (unsigned)http_request_uint(q, "max", max, PEEK_MAX);
-	spec.partition =
-		(int)http_request_int(q, "partition", 0, PARTITIONS_MAX - 1, -1);
+	spec.partition = (int)http_request_int(q, "partition", 0, PARTITIONS_MAX - 1, -1);
 	spec.from = http_api_position(q, "offset");
 	spec.match = http_request_text(q, "match");
 	if (http_request_check(q, err) < 0)
@@ -87,7 +87,7 @@ static int with_id(struct http_request *q, struct by_id_spec *spec,
 	return run(http_request_session(q), spec, r, err);
 }
 
-static int delete(struct http_request *q, struct reply *r, struct error *err)
+static int delete (struct http_request *q, struct reply *r, struct error *err)
 {
 	struct by_id_spec spec = { 0 };
 
@@ -110,7 +110,8 @@ static int reschedule(struct http_request *q, struct reply *r, struct error *err
 	return with_id(q, &spec, session_by_id_reschedule, r, err);
 }
 
-/* ---- GET and what follows ----------------------------------------------------------- */
+/* ---- GET and what follows -----------------------------------------------------------
+ */
 
 static int get(struct http_request *q, struct reply *r, struct error *err)
 {
@@ -181,7 +182,8 @@ static int nack(struct http_request *q, struct reply *r, struct error *err)
 {
 	const struct number_limits delay = { 0, DURATION_MAX_MS },
 				   priority = { 0, MSG_PRIORITY_MAX };
-	bool is_dead = http_request_flag(q, "dead"), is_bury = http_request_flag(q, "bury"),
+	bool is_dead = http_request_flag(q, "dead"),
+	     is_bury = http_request_flag(q, "bury"),
 	     is_requeue = http_request_flag(q, "requeue"),
 	     is_delayed = http_request_text(q, "delay").data != NULL;
 	struct http_settle what = {
@@ -197,8 +199,8 @@ static int nack(struct http_request *q, struct reply *r, struct error *err)
 		return error_set(err, TIDE_ESYNTAX,
 				 "nack takes only one of delay, bury, dead and requeue; "
 				 "priority may stand beside it");
-	what.spec.how = is_dead			   ? SETTLE_DEAD
-			: is_bury		   ? SETTLE_BURY
+	what.spec.how = is_dead                    ? SETTLE_DEAD
+			: is_bury                  ? SETTLE_BURY
 			: is_requeue || is_delayed ? SETTLE_AFTER
 						   : SETTLE_RETRY;
 	return settle(q, &what, r, err);

@@ -44,9 +44,10 @@ static int publish(struct http_request *q, struct reply *r, struct error *err)
 	if (!json_object_get(body, "messages"))
 		return publish_one(q, r, err);
 	if (json_object_size(body) > 1)
-		return error_set(err, TIDE_ESYNTAX,
-				 "beside messages there is nothing else: each message has "
-				 "its own members");
+		return error_set(
+			err, TIDE_ESYNTAX,
+			"beside messages there is nothing else: each message has "
+			"its own members");
 	return http_batch_start(q, http_request_path(q, "exchange"), r, err);
 }
 

@@ -50,7 +50,7 @@ static int declare(struct http_request *q, struct reply *r, struct error *err)
 	return rc;
 }
 
-static int delete(struct http_request *q, struct reply *r, struct error *err)
+static int delete (struct http_request *q, struct reply *r, struct error *err)
 {
 	const struct delete_spec spec = {
 		.kind = DEFINE_QUEUE,

@@ -13,11 +13,10 @@
 #define FAILURES_MAX 1000
 #define FILES_MAX 1000
 
-
-#define RULES_HANDLER(name, function)                                            \
+#define RULES_HANDLER(name, function)                                               \
 	static int name(struct http_request *q, struct reply *r, struct error *err) \
-	{                                                                        \
-		return function(http_request_session(q), r, err);                \
+	{                                                                           \
+		return function(http_request_session(q), r, err);                   \
 	}
 
 RULES_HANDLER(status, session_rules_status)
@@ -46,7 +45,8 @@ static int rollback(struct http_request *q, struct reply *r, struct error *err)
 				      hash.data ? hash : SLICE(""), r, err);
 }
 
-/* ---- candidates --------------------------------------------------------------------- */
+/* ---- candidates ---------------------------------------------------------------------
+ */
 
 static int read_files(json_t *object, struct rules_file *out, struct error *err)
 {
@@ -122,7 +122,8 @@ static int recent(struct http_request *q, struct reply *r, struct error *err)
 	return session_rules_recent(http_request_session(q), (size_t)max, r, err);
 }
 
-/* ---- simulations -------------------------------------------------------------------- */
+/* ---- simulations --------------------------------------------------------------------
+ */
 
 static void take_queue_option(struct http_request *q, const char *name, struct args *out)
 {
@@ -169,8 +170,8 @@ static int simulate_login(struct http_request *q, struct reply *r, struct error 
 		.is_local = http_request_flag(q, "local"),
 	};
 
-	what.protocol = slice_from(protocols[http_request_choice(
-		q, "protocol", "line, stomp or http")]);
+	what.protocol = slice_from(
+		protocols[http_request_choice(q, "protocol", "line, stomp or http")]);
 	if (http_request_check(q, err) < 0)
 		return err->code;
 	return session_simulate_login(http_request_session(q), &what, r, err);
@@ -190,8 +191,8 @@ static int simulate_access(struct http_request *q, struct reply *r, struct error
 	http_api_need(q, "kind", "exchange, queue, topic or lock");
 	what.action = (enum simulate_action)http_request_choice(
 		q, "action", "configure, write or read");
-	what.kind = kinds[http_request_choice(q, "kind",
-					      "exchange, queue, topic or lock")];
+	what.kind =
+		kinds[http_request_choice(q, "kind", "exchange, queue, topic or lock")];
 	if (http_request_check(q, err) < 0)
 		return err->code;
 	return session_simulate_access(http_request_session(q), &what, r, err);

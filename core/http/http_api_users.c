@@ -17,7 +17,8 @@ static int list(struct http_request *q, struct reply *r, struct error *err)
 	return session_user_list(http_request_session(q), r, err);
 }
 
-/* ---- PUT ---------------------------------------------------------------------------- */
+/* ---- PUT ----------------------------------------------------------------------------
+ */
 
 /* A user is added, with its password and tags. One that is there gets them instead. Then
  * it gets its limits. */
@@ -44,7 +45,8 @@ static enum step step_after(const struct http_user_put *p, const struct reply *r
 			return STEP_SET;
 		return STEP_DONE;
 	case STEP_PASSWORD:
-		return p->spec.tags.data || p->spec.limit_count > 0 ? STEP_SET : STEP_DONE;
+		return p->spec.tags.data || p->spec.limit_count > 0 ? STEP_SET
+								    : STEP_DONE;
 	default:
 		return STEP_DONE;
 	}
@@ -53,8 +55,8 @@ static enum step step_after(const struct http_user_put *p, const struct reply *r
 static void on_step(void *ctx, struct reply *r)
 {
 	struct http_user_put *p = ctx;
-	bool is_there = p->step == STEP_ADD && r->kind == REPLY_ERROR &&
-			r->error == TIDE_EEXISTS;
+	bool is_there =
+		p->step == STEP_ADD && r->kind == REPLY_ERROR && r->error == TIDE_EEXISTS;
 	struct error err;
 
 	if (r->kind == REPLY_ERROR && !is_there) {
@@ -105,8 +107,8 @@ static int read_limits(const struct http_request *q, struct user_spec *spec,
 	{
 		json_int_t n = json_integer_value(value);
 
-		if (spec->limit_count == USER_SPEC_LIMITS_MAX || !json_is_integer(value) ||
-		    n < 0 || n > (INT64_C(1) << 53))
+		if (spec->limit_count == USER_SPEC_LIMITS_MAX ||
+		    !json_is_integer(value) || n < 0 || n > (INT64_C(1) << 53))
 			return error_set(err, TIDE_ESYNTAX,
 					 "limits: expected numbers, 0 for none, for "
 					 "some of: " LIMITS);
@@ -129,8 +131,7 @@ static struct slice read_tags(struct http_request *q)
 
 	if (!json_is_array(list))
 		return http_request_text(q, "tags");
-	json_array_foreach(list, i, item)
-		room_len += json_string_length(item) + 1;
+	json_array_foreach(list, i, item) room_len += json_string_length(item) + 1;
 	room = http_request_room(q, room_len);
 	json_array_foreach(list, i, item)
 	{
@@ -164,7 +165,8 @@ static int put(struct http_request *q, struct reply *r, struct error *err)
 	return TIDE_OK;
 }
 
-/* ---- the rest ----------------------------------------------------------------------- */
+/* ---- the rest -----------------------------------------------------------------------
+ */
 
 static int edit(struct http_request *q, struct user_spec *spec, struct reply *r,
 		struct error *err)
@@ -175,7 +177,7 @@ static int edit(struct http_request *q, struct user_spec *spec, struct reply *r,
 	return session_user_edit(http_request_session(q), spec, r, err);
 }
 
-static int delete(struct http_request *q, struct reply *r, struct error *err)
+static int delete (struct http_request *q, struct reply *r, struct error *err)
 {
 	struct user_spec spec = { .edit = USER_EDIT_DELETE };
 

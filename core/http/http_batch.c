@@ -24,9 +24,9 @@ struct http_batch {
 	uv_timer_t timer; /* the next turn's share */
 	struct channel *channel;
 	struct session *session;
-	struct reply *answer;    /* NULL: it is given */
-	struct reply *guard;     /* tells the end of the session */
-	json_t *messages;        /* a reference */
+	struct reply *answer; /* NULL: it is given */
+	struct reply *guard;  /* tells the end of the session */
+	json_t *messages;     /* a reference */
 	char *exchange;
 	size_t next, count;
 	size_t waiting; /* published, without their results */

@@ -126,8 +126,7 @@ static void end(struct http_lease *l)
 static bool is_idle(const struct http_lease *l)
 {
 	return l->pulls == 0 && STAILQ_EMPTY(&l->settles) &&
-	       session_is_answered(l->session) &&
-	       !session_beside_is_holding(l->session);
+	       session_is_answered(l->session) && !session_beside_is_holding(l->session);
 }
 
 static void on_timer(uv_timer_t *timer)
@@ -188,9 +187,9 @@ static int find_or_create(struct http_leases *all, const struct session *s,
 {
 	struct http_lease *l;
 
-	TAILQ_FOREACH_REVERSE (l, &all->list, http_lease_list, link)
-		if (!l->is_dead && session_beside_is_same(l->session, s))
-			break;
+	TAILQ_FOREACH_REVERSE(l, &all->list, http_lease_list, link)
+	if (!l->is_dead && session_beside_is_same(l->session, s))
+		break;
 	if (!l && all->count >= HTTP_LEASE_MAX && !make_room(all))
 		return error_set(err, TIDE_ELIMIT,
 				 "%d users hold messages over HTTP, which is the limit",
@@ -204,16 +203,16 @@ static int find_or_create(struct http_leases *all, const struct session *s,
 
 struct http_pull {
 	struct http_leases *all;
-	struct http_lease *lease;  /* NULL: what it gives out is acknowledged by that */
-	struct reply *answer; /* to the request; NULL: it was refused */
-	struct reply *guard;  /* of the request's session: tells its end */
+	struct http_lease *lease; /* NULL: what it gives out is acknowledged by that */
+	struct reply *answer;     /* to the request; NULL: it was refused */
+	struct reply *guard;      /* of the request's session: tells its end */
 	struct reply *got;
 	bool is_left; /* the client has ended its side */
 	char queue[NAME_LEN_MAX + 1];
 };
 
-static void write_messages(const struct http_pull *p, const struct reply *got, uint64_t count,
-			   struct buf *out)
+static void write_messages(const struct http_pull *p, const struct reply *got,
+			   uint64_t count, struct buf *out)
 {
 	struct json j = { .out = out };
 	char text[HTTP_RECEIPT_SIZE];
@@ -240,7 +239,8 @@ static uint64_t count_fitting(const struct reply *got)
 	size_t left = ANSWER_BYTES_MAX;
 	uint64_t count = 0;
 
-	while (count < got->count && (count == 0 || got->deliveries[count].msg->bytes <= left)) {
+	while (count < got->count &&
+	       (count == 0 || got->deliveries[count].msg->bytes <= left)) {
 		size_t bytes = got->deliveries[count++].msg->bytes;
 
 		left -= bytes < left ? bytes : left;
@@ -407,14 +407,15 @@ static int refuse(struct slice receipt, struct slice queue, struct error *err)
 }
 
 static struct http_lease *find_by_number(struct http_leases *all, struct session *s,
-				    uint64_t number)
+					 uint64_t number)
 {
 	struct http_lease *l;
 
 	TAILQ_FOREACH (l, &all->list, link)
 		if (session_facts(l->session).number == number)
-			return !l->is_dead && session_beside_may_act(l->session, s) ? l
-										    : NULL;
+			return !l->is_dead && session_beside_may_act(l->session, s)
+				       ? l
+				       : NULL;
 	return NULL;
 }
 
@@ -428,11 +429,11 @@ static int read_receipts(struct http_leases *all, const struct http_settle *what
 			what->receipts[i], all->key, what->queue, &receipt);
 
 		if (verdict == HTTP_RECEIPT_MALFORMED)
-			return error_set(err, TIDE_ESYNTAX,
-					 "'%.*s' is no receipt: expected that of a "
-					 "message, as a GET gave it",
-					 SLICE_HEAD(what->receipts[i],
-						    HTTP_RECEIPT_SIZE));
+			return error_set(
+				err, TIDE_ESYNTAX,
+				"'%.*s' is no receipt: expected that of a "
+				"message, as a GET gave it",
+				SLICE_HEAD(what->receipts[i], HTTP_RECEIPT_SIZE));
 		if (verdict == HTTP_RECEIPT_FOREIGN)
 			return refuse(what->receipts[i], what->queue, err);
 		if (i > 0 && receipt.session != *number)

@@ -9,13 +9,13 @@
 #include "base/mem.h"
 
 /* Of one object: the first error stays. */
-struct reader {
+struct http_message_reader {
 	const json_t *object;
 	struct error *err;
 	int rc;
 };
 
-static void refuse(struct reader *r, const char *name, const char *expected)
+static void refuse(struct http_message_reader *r, const char *name, const char *expected)
 {
 	if (r->rc == TIDE_OK)
 		r->rc = error_set(r->err, TIDE_ESYNTAX, "%s: expected %s", name,
@@ -23,7 +23,7 @@ static void refuse(struct reader *r, const char *name, const char *expected)
 }
 
 /* NULL: it is not given. */
-static const json_t *find(const struct reader *r, const char *name)
+static const json_t *find(const struct http_message_reader *r, const char *name)
 {
 	const json_t *value = json_object_get(r->object, name);
 
@@ -35,7 +35,7 @@ static struct slice text_of(const json_t *value)
 	return (struct slice){ json_string_value(value), json_string_length(value) };
 }
 
-static struct slice read_text(struct reader *r, const char *name)
+static struct slice read_text(struct http_message_reader *r, const char *name)
 {
 	const json_t *value = find(r, name);
 
@@ -46,7 +46,7 @@ static struct slice read_text(struct reader *r, const char *name)
 	return text_of(value);
 }
 
-static uint64_t read_uint(struct reader *r, const char *name, uint64_t max)
+static uint64_t read_uint(struct http_message_reader *r, const char *name, uint64_t max)
 {
 	const json_t *value = find(r, name);
 	json_int_t n = json_integer_value(value);
@@ -59,12 +59,14 @@ static uint64_t read_uint(struct reader *r, const char *name, uint64_t max)
 	return 0;
 }
 
-static int64_t read_duration(struct reader *r, const char *name, int64_t min, int64_t max)
+static int64_t read_duration(struct http_message_reader *r, const char *name, int64_t min,
+			     int64_t max)
 {
 	const json_t *value = find(r, name);
 	int64_t ms = json_integer_value(value);
-	bool is_read = json_is_integer(value) ||
-		       (json_is_string(value) && duration_parse(text_of(value), &ms) == 0);
+	bool is_read =
+		json_is_integer(value) ||
+		(json_is_string(value) && duration_parse(text_of(value), &ms) == 0);
 
 	if (!value || (is_read && ms >= min && ms <= max))
 		return ms;
@@ -75,7 +77,7 @@ static int64_t read_duration(struct reader *r, const char *name, int64_t min, in
 	return 0;
 }
 
-static bool read_flag(struct reader *r, const char *name)
+static bool read_flag(struct http_message_reader *r, const char *name)
 {
 	const json_t *value = find(r, name);
 
@@ -84,7 +86,7 @@ static bool read_flag(struct reader *r, const char *name)
 	return json_is_true(value);
 }
 
-static void read_headers(struct reader *r, struct http_message *out)
+static void read_headers(struct http_message_reader *r, struct http_message *out)
 {
 	json_t *headers = (json_t *)find(r, "headers"), *value;
 	const char *name;
@@ -108,7 +110,7 @@ static void read_headers(struct reader *r, struct http_message *out)
 	out->spec.headers = out->headers;
 }
 
-static void read_payload(struct reader *r, struct http_message *out)
+static void read_payload(struct http_message_reader *r, struct http_message *out)
 {
 	struct slice text = read_text(r, "payload"),
 		     encoded = read_text(r, "payload_base64");
@@ -129,7 +131,7 @@ static void read_payload(struct reader *r, struct http_message *out)
 	out->spec.payload_len = len;
 }
 
-static struct slice read_key(struct reader *r)
+static struct slice read_key(struct http_message_reader *r)
 {
 	struct slice key = read_text(r, "key");
 
@@ -152,7 +154,7 @@ static bool is_known(struct slice name)
 	return false;
 }
 
-static void check_names(struct reader *r)
+static void check_names(struct http_message_reader *r)
 {
 	json_t *object = (json_t *)r->object, *value;
 	const char *name;
@@ -160,18 +162,18 @@ static void check_names(struct reader *r)
 	if (object && !json_is_object(object))
 		r->rc = error_set(r->err, TIDE_ESYNTAX,
 				  "a message is an object with: " HTTP_MESSAGE_NAMES);
-	json_object_foreach(object, name, value)
-		if (r->rc == TIDE_OK && !is_known(slice_from(name)))
-			r->rc = error_set(r->err, TIDE_ESYNTAX,
-					  "a message has no member '%.64s'; it "
-					  "takes: " HTTP_MESSAGE_NAMES,
-					  name);
+	json_object_foreach(object, name,
+			    value) if (r->rc == TIDE_OK && !is_known(slice_from(name)))
+		r->rc = error_set(r->err, TIDE_ESYNTAX,
+				  "a message has no member '%.64s'; it "
+				  "takes: " HTTP_MESSAGE_NAMES,
+				  name);
 }
 
 int http_message_read(struct http_message *out, const void *object, struct slice exchange,
 		      struct error *err)
 {
-	struct reader r = { object, err, TIDE_OK };
+	struct http_message_reader r = { object, err, TIDE_OK };
 	struct publish_spec *spec = &out->spec;
 
 	*out = (struct http_message){ 0 };

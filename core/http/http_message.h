@@ -7,7 +7,7 @@
 
 #include "session/session.h"
 
-#define HTTP_MESSAGE_NAMES                                                         \
+#define HTTP_MESSAGE_NAMES                                                           \
 	"key payload payload_base64 headers priority delay ttl ack-timeout id must " \
 	"expect"
 

@@ -22,7 +22,7 @@ void http_receipt_format(const struct http_receipt *r, const uint64_t key[2],
 			 struct slice queue, char out[HTTP_RECEIPT_SIZE]);
 enum http_receipt_verdict {
 	HTTP_RECEIPT_GOOD,
-	HTTP_RECEIPT_FOREIGN,  /* of another queue or process, or made up */
+	HTTP_RECEIPT_FOREIGN,   /* of another queue or process, or made up */
 	HTTP_RECEIPT_MALFORMED, /* it has another form */
 };
 enum http_receipt_verdict http_receipt_parse(struct slice text, const uint64_t key[2],

@@ -14,15 +14,9 @@
 #include "http_health.h"
 
 static const struct http_route *const tables[] = {
-	http_files_routes,
-	http_health_routes,
-	http_api_queues_routes,
-	http_api_messages_routes,
-	http_api_publish_routes,
-	http_api_exchanges_routes,
-	http_api_topics_routes,
-	http_api_rules_routes,
-	http_api_users_routes,
+	http_files_routes,        http_health_routes,      http_api_queues_routes,
+	http_api_messages_routes, http_api_publish_routes, http_api_exchanges_routes,
+	http_api_topics_routes,   http_api_rules_routes,   http_api_users_routes,
 	http_api_broker_routes,
 };
 #define TABLES (sizeof(tables) / sizeof(tables[0]))

@@ -68,11 +68,12 @@ int upload_check_path(struct slice path, struct error *err)
 	while (is_good && rest.len > 0)
 		is_good = is_segment(slice_cut(&rest, '/')) && ++depth <= 4;
 	if (!is_good || !slice_has_suffix(path, ".lua"))
-		return error_set(err, TIDE_ESYNTAX,
-				 "'%.*s' is no path of a rules file: expected a name like "
-				 "filters/vip.lua, of letters, digits, '_', '-' and '.', "
-				 "at most four deep and %d bytes",
-				 SLICE_HEAD(path, 100), UPLOAD_PATH_MAX);
+		return error_set(
+			err, TIDE_ESYNTAX,
+			"'%.*s' is no path of a rules file: expected a name like "
+			"filters/vip.lua, of letters, digits, '_', '-' and '.', "
+			"at most four deep and %d bytes",
+			SLICE_HEAD(path, 100), UPLOAD_PATH_MAX);
 	if (slice_has_suffix(path, "_spec.lua"))
 		return error_set(err, TIDE_EDENIED,
 				 "'%.*s' is a spec: specs run with the broker's rights "
@@ -116,8 +117,8 @@ static void remove_old(const struct upload *u, const char *folder)
 	char path[PATH_MAX];
 
 	for (int i = 0; i < count; i++) {
-		int len = snprintf(path, sizeof(path), "%s/%s", folder,
-				   entries[i]->d_name);
+		int len =
+			snprintf(path, sizeof(path), "%s/%s", folder, entries[i]->d_name);
 
 		if (i + UPLOAD_KEPT <= count && i < ENTRIES_MAX &&
 		    len < (int)sizeof(path) &&
@@ -179,8 +180,7 @@ static void on_pid(void *ctx, pid_t pid)
 /* The process says nothing of its own end. */
 static void add_finding(struct upload *u, const char *text)
 {
-	struct json j = { .out = &u->findings,
-			  .need_comma = buf_len(&u->findings) > 0 };
+	struct json j = { .out = &u->findings, .need_comma = buf_len(&u->findings) > 0 };
 
 	json_object_begin(&j);
 	json_member_text(&j, "file", "");

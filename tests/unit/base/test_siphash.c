@@ -9,10 +9,8 @@ static void the_authors_vectors_are_met(void **state)
 		size_t len;
 		uint64_t hash;
 	} cases[] = {
-		{ 0, UINT64_C(0x726fdb47dd0e0e31) },
-		{ 1, UINT64_C(0x74f839c593dc67fd) },
-		{ 7, UINT64_C(0xab0200f58b01d137) },
-		{ 8, UINT64_C(0x93f5f5799a932462) },
+		{ 0, UINT64_C(0x726fdb47dd0e0e31) },  { 1, UINT64_C(0x74f839c593dc67fd) },
+		{ 7, UINT64_C(0xab0200f58b01d137) },  { 8, UINT64_C(0x93f5f5799a932462) },
 		{ 15, UINT64_C(0xa129ca6149be45e5) },
 	};
 	const uint64_t key[2] = { UINT64_C(0x0706050403020100),

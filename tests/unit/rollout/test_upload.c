@@ -14,18 +14,11 @@ static void rules_files_may_be_uploaded(void **state)
 
 static void other_paths_are_refused(void **state)
 {
-	static const char *const paths[] = { "",
-					     "/etc/x.lua",
-					     "../x.lua",
-					     "a/../x.lua",
-					     "a//x.lua",
-					     ".luacheckrc",
-					     "a/.hidden.lua",
-					     "a/x.txt",
-					     "a/x.lua/",
-					     "a/x y.lua",
-					     "a/b/c/d/e.lua",
-					     "a\\x.lua" };
+	static const char *const paths[] = {
+		"",         "/etc/x.lua",  "../x.lua",      "a/../x.lua",
+		"a//x.lua", ".luacheckrc", "a/.hidden.lua", "a/x.txt",
+		"a/x.lua/", "a/x y.lua",   "a/b/c/d/e.lua", "a\\x.lua"
+	};
 	char long_path[UPLOAD_PATH_MAX + 2];
 	struct error err;
 
