@@ -128,7 +128,8 @@ describe('a GET over HTTP', function()
     publish 'one'
     local receipt = get { ['ack-timeout'] = '20ms' }[1].receipt
     assert(wait.poll(function() return states()[1] == 1 end))
-    assert.matches('no longer held', http:expect_error(410, 'lease-lost', 'POST', path 'ack', { receipts = { receipt } }))
+    local why = http:expect_error(410, 'lease-lost', 'POST', path 'ack', { receipts = { receipt } })
+    assert.matches('no longer held', why)
     assert.equal(2, get()[1].attempt)
   end)
 
