@@ -137,7 +137,8 @@ static void on_timer(uv_timer_t *timer)
 
 	session_begin(b->session);
 	while (b->next < b->count && !is_held && !is_spent) {
-		is_held = session_is_held(b->session, false);
+		is_held = session_is_held(b->session, false) ||
+			  session_publish_is_blocked(b->session);
 		if (!is_held)
 			publish(b, &b->parts[b->next]);
 		is_spent = session_is_spent(b->session, false);

@@ -230,6 +230,9 @@ bool session_publish_is_next_held(const struct session *s);
 /* It is about to publish for the first time: from now on it is held back, and told
  * so, like those that have. */
 void session_publish_begin(struct session *s);
+/* Its protocol refuses publishes while publishers are held back: it is never held for
+ * that. */
+void session_publish_hold_never(struct session *s);
 /* What a publisher asks for; else the publish fails, and nothing is stored. */
 struct publish_demand {
 	bool must;         /* a queue takes it */

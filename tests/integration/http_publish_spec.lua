@@ -137,7 +137,9 @@ describe('a publish over HTTP while publishers are held back', function()
     local other = Http.connect(broker)
     assert(wait.poll(function() return other:post(path, { key = 'q', payload = payload }).status == 503 end))
     assert.matches('held back', other:expect_error(503, 'busy', 'POST', path, { key = 'q' }))
-    c:ok 'PURGE q'
+    -- It is held for nothing else.
+    other:expect(200, 'GET', '/api/vhosts/%2F/queues/q')
+    other:expect(200, 'POST', '/api/vhosts/%2F/queues/q/purge')
     assert.equal(60, #http:answer().json.results)
     c:ok 'PURGE q'
     other:expect(200, 'POST', path, { key = 'q' })
