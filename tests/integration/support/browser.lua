@@ -59,7 +59,8 @@ function candidates() {
   }
   return [];
 }
-const within = what.within ? (e) => [...document.querySelectorAll(what.within)].some((box) => box.contains(e)) : () => true;
+const boxes = what.within ? [...document.querySelectorAll(what.within)] : [document];
+const within = (e) => boxes.some((box) => box.contains(e));
 return candidates().filter((e) => isSeen(e) && within(e))[(what.nth ?? 1) - 1] ?? null;
 ]]
 
