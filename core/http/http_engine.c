@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "http_exchange.h"
 #include "http_relay.h"
+#include "http_wait.h"
 
 /* Of a connection: the head of a request and of its answer. */
 #define CONNECTION_BYTES ((size_t)32 << 10)
@@ -52,6 +53,8 @@ static void run(struct http_engine *e)
 	MHD_UNSIGNED_LONG_LONG timeout_ms;
 	struct http_relay *r, *next;
 
+	http_wait_next(e);
+	e->run_ns = uv_hrtime();
 	MHD_run(e->daemon);
 	for (r = TAILQ_FIRST(&e->ending); r; r = next) {
 		next = TAILQ_NEXT(r, ending_link);
@@ -100,6 +103,7 @@ int http_engine_create(struct http_engine **out, uv_loop_t *loop,
 	e->loop = loop;
 	e->config = *config;
 	TAILQ_INIT(&e->ending);
+	TAILQ_INIT(&e->waiting);
 	e->daemon = start_daemon(e);
 	if (!e->daemon) {
 		mem_free(e);
