@@ -54,12 +54,15 @@ static void run(struct http_engine *e)
 	struct http_relay *r, *next;
 
 	http_wait_next(e);
+	e->is_woken = false;
 	e->run_ns = uv_hrtime();
 	MHD_run(e->daemon);
 	for (r = TAILQ_FIRST(&e->ending); r; r = next) {
 		next = TAILQ_NEXT(r, ending_link);
 		http_relay_check_end(r);
 	}
+	if (e->is_woken)
+		return;
 	if (MHD_get_timeout(e->daemon, &timeout_ms) == MHD_YES)
 		uv_timer_start(&e->timer, on_timer, timeout_ms, 0);
 	else
@@ -78,6 +81,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 
 void http_engine_wake(struct http_engine *e)
 {
+	e->is_woken = true;
 	uv_timer_start(&e->timer, on_timer, 0, 0);
 }
 

@@ -21,6 +21,7 @@ struct http_engine {
 	TAILQ_HEAD(, http_relay) ending;
 	TAILQ_HEAD(, http_request) waiting; /* for the next run */
 	uint64_t run_ns;                    /* when this one began */
+	bool is_woken;                      /* since then */
 	unsigned handles;                   /* not yet closed */
 	void (*on_closed)(void *ctx);
 	void *ctx;
