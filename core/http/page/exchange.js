@@ -114,11 +114,19 @@ function factsOf(ctx, x) {
   ]);
 }
 
+// The last keys that led nowhere.
+function lostKeys(ctx, name, keys) {
+  return keys.length > 0 && h('p', {}, 'No queue took: ', keys.map((one, i) => [i ? ', ' : '',
+    h('a', { class: 'place', href: ctx.href(['route'], { exchange: name, key: one.key }) }, one.key || '(empty)'),
+    ` (${number(one.count)})`]));
+}
+
 async function render(ctx) {
   const { name } = ctx.params;
   const picture = h('div', { 'data-part': 'picture' });
   const head = h('div', {});
   const flags = h('span', {});
+  const lost = h('div', { 'data-part': 'unroutable' });
   let type = '';
   let shown = '';
   const list = table(ctx, {
@@ -150,6 +158,7 @@ async function render(ctx) {
     type = x.type;
     fill(head, factsOf(ctx, x));
     fill(flags, exchangeFlags(x));
+    fill(lost, lostKeys(ctx, name, x.unroutable_keys ?? []));
     await list.refresh();
   }
   await refresh();
@@ -160,7 +169,7 @@ async function render(ctx) {
     h('div', { class: 'view-head' }, h('h1', {}, `Exchange ${name}`), flags, h('div', { class: 'tools' },
       h('a', { class: 'button', href: ctx.href(['route'], { exchange: name }) }, 'Test a route'),
       button('Delete', () => askToDelete(ctx, name), 'danger'))),
-    section('Exchange', null, head),
+    section('Exchange', null, head, lost),
     section('Who gets what', null, picture, h('p', { class: 'legend-row' }, h('span', {}, 'A box leads to its page.'),
       h('span', {}, 'A dashed line: what no binding takes goes there.'))),
     section('Bindings', null, list.node));
