@@ -23,7 +23,8 @@ struct serve {
 	struct server *server;
 	uv_signal_t signals[SIGNALS];
 	uv_timer_t drain_timer;
-	const char *exposed; /* a listener that others can reach; NULL: there is none */
+	uv_timer_t log_timer; /* while lines of the log are held back */
+	const char *exposed;  /* a listener that others can reach; NULL: there is none */
 	bool is_draining;
 	bool is_closing;
 	bool is_hurried;     /* a second signal */
@@ -121,6 +122,15 @@ static void on_service_closed(void *ctx)
 	for (size_t i = 0; i < SIGNALS; i++)
 		uv_close((uv_handle_t *)&s->signals[i], NULL);
 	uv_close((uv_handle_t *)&s->drain_timer, NULL);
+	uv_close((uv_handle_t *)&s->log_timer, NULL);
+}
+
+static void on_log_timer(uv_timer_t *timer)
+{
+	int64_t left_ms = log_tell_repeats(false);
+
+	if (left_ms >= 0)
+		uv_timer_start(timer, on_log_timer, (uint64_t)left_ms + 1, 0);
 }
 
 static void on_turn(void *ctx)
@@ -133,6 +143,8 @@ static void on_turn(void *ctx)
 		close_server(s);
 	else if (s->is_closing && !s->server && s->service)
 		close_service_when_idle(s);
+	if (log_has_repeats() && !uv_is_active((uv_handle_t *)&s->log_timer))
+		on_log_timer(&s->log_timer);
 }
 
 static int listen_all(struct serve *s, struct error *err)
@@ -300,7 +312,8 @@ static void init_handles(struct serve *s)
 		uv_signal_start(&s->signals[i], on_signal, numbers[i]);
 	}
 	uv_timer_init(&s->loop, &s->drain_timer);
-	s->drain_timer.data = s;
+	uv_timer_init(&s->loop, &s->log_timer);
+	s->drain_timer.data = s->log_timer.data = s;
 	mask_signals(SIG_UNBLOCK);
 }
 
@@ -345,6 +358,8 @@ int serve_main(int argc, char **argv)
 		return 0;
 	}
 	log_configure(s.options.log_level, getenv("JOURNAL_STREAM") != NULL);
+	log_set_format(s.options.log_format);
+	log_limit_repeats();
 	if (s.options.store_url)
 		log_warn("the password of --store was on the command line, where every "
 			 "user could read it: set TIDEMQ_STORE, or store in a --config");
@@ -366,6 +381,7 @@ int serve_main(int argc, char **argv)
 	}
 	uv_run(&s.loop, UV_RUN_DEFAULT);
 	uv_loop_close(&s.loop);
+	log_tell_repeats(true);
 	serve_options_deinit(&s.options);
 	return s.status;
 }

@@ -233,6 +233,10 @@ static const struct command_option rows[] = {
 	{ COMMAND_CHOICE("log", "error|warn|info|debug", "info",
 			 "the least severe lines that are logged"),
 	  FIELD(log_level) },
+	{ COMMAND_CHOICE("log-format", "text|json", "text",
+			 "json: each line is an object with time, level, component and "
+			 "message"),
+	  FIELD(log_format) },
 	{ COMMAND_TEXT("config", "FILE", NULL,
 		       "a Lua file that returns a table of these options, { fsync = "
 		       "\"no\", ... }; the command line overrides it") },

@@ -20,6 +20,7 @@ struct serve_options {
 	bool is_standby;
 	bool is_anonymous; /* others may reach it although nobody has to log in */
 	enum log_level log_level;
+	enum log_format log_format;
 	bool is_help;
 	char *from_file[SERVE_FILE_VALUES_MAX]; /* texts of the configuration file */
 	unsigned from_file_count;

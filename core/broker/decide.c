@@ -190,9 +190,12 @@ static int pick_shard(const struct decide_spec *spec, const struct outcome *o,
 		      struct queue *q, unsigned *shard, struct error *err)
 {
 	const struct script_question question = { o->msg, spec->context };
+	int rc = strategy_pick(q->strategies[spec->rules->slot][SCRIPT_SHARDING],
+			       &question, q->config.shards, shard, err);
 
-	return strategy_pick(q->strategies[spec->rules->slot][SCRIPT_SHARDING], &question,
-			     q->config.shards, shard, err);
+	if (spec->on_asked)
+		spec->on_asked(spec->ctx, o->number, q, SCRIPT_SHARDING);
+	return rc;
 }
 
 /* When the script fails, the message is stored all the same, behind the newest. */
@@ -205,8 +208,11 @@ void decide_rank(const struct decide_spec *spec, const struct outcome *o,
 	struct error err;
 
 	queue_view(q, pick->shard, &view);
-	if (strategy_rank(q->strategies[spec->rules->slot][SCRIPT_PRIORITY], &question,
-			  &view, &pick->rank, &err) == TIDE_OK)
+	int rc = strategy_rank(q->strategies[spec->rules->slot][SCRIPT_PRIORITY],
+			       &question, &view, &pick->rank, &err);
+	if (spec->on_asked)
+		spec->on_asked(spec->ctx, o->number, q, SCRIPT_PRIORITY);
+	if (rc == TIDE_OK)
 		return;
 	pick->is_unranked = true;
 	pick->rank = queue_newest_rank(pick->shard);

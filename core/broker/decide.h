@@ -78,6 +78,10 @@ struct decide_spec {
 	/* For EXPLAIN, else NULL: a priority script that failed. */
 	void (*on_unranked)(void *ctx, unsigned number, const struct queue *q,
 			    const struct error *why);
+	/* For EXPLAIN, else NULL: a sharding or priority script has been asked just now.
+	 */
+	void (*on_asked)(void *ctx, unsigned number, const struct queue *q,
+			 enum script_kind kind);
 	void *ctx;
 };
 

@@ -16,14 +16,11 @@
 static __attribute__((noinline)) void count_unranked(const struct pick *pick)
 {
 	struct queue *q = pick->queue;
-	const struct broker *b = q->vhost->broker;
-	bool was_logged = q->unranked_logged_ms > b->now_ms - UNRANKED_LOG_MS &&
-			  q->unranked_logged_ms <= b->now_ms;
 
 	q->counters.unranked++;
-	if (was_logged)
+	if (!log_is_due(&q->unranked_logged_ms, q->vhost->broker->now_ms,
+			UNRANKED_LOG_MS))
 		return;
-	q->unranked_logged_ms = b->now_ms;
 	log_warn("queue '%s' of vhost '%s': the priority script failed; the message goes "
 		 "behind the newest one (%" PRIu64 " so far): %s",
 		 q->name, q->vhost->name, q->counters.unranked,

@@ -26,6 +26,13 @@ struct route_walk {
 	unsigned alternates; /* that were followed */
 };
 
+static void tell_asked(const struct route_walk *w, const struct queue *q,
+		       enum script_kind kind)
+{
+	if (w->spec->on_asked)
+		w->spec->on_asked(w->spec->ctx, w->outcome->number, q, kind);
+}
+
 /* What the queue's scripts decide by the key alone is decided now. */
 static int fill_target(const struct route_walk *w, struct route_target *t,
 		       struct error *err)
@@ -43,6 +50,7 @@ static int fill_target(const struct route_walk *w, struct route_target *t,
 		int rc = strategy_pick(strategies[SCRIPT_SHARDING], &w->question,
 				       q->config.shards, &t->shard, err);
 
+		tell_asked(w, q, SCRIPT_SHARDING);
 		if (rc < 0)
 			return rc;
 	}
@@ -54,6 +62,7 @@ static int fill_target(const struct route_walk *w, struct route_target *t,
 		queue_view(q, queue_shard(q, 0), &view);
 		t->has_rank = strategy_rank(priority, &w->question, &view, &t->rank,
 					    &ignored) == TIDE_OK;
+		tell_asked(w, q, SCRIPT_PRIORITY);
 		if (!t->has_rank)
 			w->route->is_pure = false;
 	}

@@ -92,13 +92,13 @@ static int run_explain(struct cli *cli)
 	static const struct cli_table_view view = {
 		.units = "delay:duration due:time ttl:duration expires:time",
 		.arrays = {
-			{ "exchanges", "exchange type script bindings matched patterns" },
+			{ "exchanges", "exchange type script line? bindings matched patterns" },
 			{ "queues",
 			  "queue binding? exchange? shard partition sharding rank "
 			  "priority shard_cached partition_cached rank_cached retry "
 			  "state durable dedupe? "
 			  "dedupe_window:duration? first? remembered_until:time?" },
-			{ "filters", "script copy? match_exchange match_key rejected? "
+			{ "filters", "script line? copy? match_exchange match_key rejected? "
 				     "changes copies us" },
 			{ "copies", "copy by exchange key queues delay:duration? "
 				    "ttl:duration? headers" },

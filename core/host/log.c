@@ -11,9 +11,12 @@
 
 #include "base/utf8.h"
 #include "machine.h"
+#include "repeat.h"
 
-/* A longer line is cut; errors (ERROR_TEXT_MAX) and file names fit. */
-#define LINE_MAX_BYTES 2048
+/* A longer message is cut; errors (ERROR_TEXT_MAX) and file names fit. */
+#define MESSAGE_MAX_BYTES 2000
+/* Of a line with its time and level. A pipe takes so much as a whole or not at all. */
+#define LINE_MAX_BYTES 4096
 
 enum sink_kind {
 	SINK_WAITS, /* for its reader */
@@ -31,7 +34,10 @@ struct sink {
 
 static struct {
 	enum log_level level;
+	enum log_format format;
 	bool journal;
+	bool limits_repeats;
+	struct repeats repeats;
 	struct sink out, err;
 	uint64_t lost; /* lines that were not written, or not to their end */
 } config = {
@@ -46,6 +52,21 @@ void log_configure(enum log_level level, bool journal)
 {
 	config.level = level;
 	config.journal = journal;
+}
+
+void log_set_format(enum log_format format)
+{
+	config.format = format;
+}
+
+void log_limit_repeats(void)
+{
+	config.limits_repeats = true;
+}
+
+bool log_has_repeats(void)
+{
+	return config.repeats.due_ms != 0;
 }
 
 /* Others share what we inherited, so that O_NONBLOCK is not ours to set there. Opened
@@ -88,7 +109,7 @@ bool log_is_on(enum log_level level)
 	return level <= config.level;
 }
 
-/* "2026-11-21T09:45:52.123Z " */
+/* "2026-11-21T09:45:52.123Z" */
 static size_t stamp(char *out, size_t room)
 {
 	int64_t now_ms = machine_clock_ms(CLOCK_REALTIME);
@@ -97,7 +118,7 @@ static size_t stamp(char *out, size_t room)
 
 	gmtime_r(&second, &tm);
 	size_t len = strftime(out, room, "%Y-%m-%dT%H:%M:%S", &tm);
-	len += (size_t)snprintf(out + len, room - len, ".%03dZ ", (int)(now_ms % 1000));
+	len += (size_t)snprintf(out + len, room - len, ".%03dZ", (int)(now_ms % 1000));
 	return len;
 }
 
@@ -132,36 +153,137 @@ static bool write_line(struct sink *s, const char *line, size_t len)
 	return done == len;
 }
 
-static size_t begin_line(char *line, size_t room, enum log_level level)
-{
-	size_t len = config.journal ? 0 : stamp(line, room);
+/* What a message may begin with: "store: ". */
+static const char *const components[] = {
+	"http", "log", "loop", "purge", "rules", "store", "TLS", "trace",
+};
 
-	return len + (size_t)snprintf(line + len, room - len, "%-5s ", names[level]);
+/* How much of the message its component is, with ": "; 0: it has none. */
+static size_t component_len(const char *message)
+{
+	for (size_t i = 0; i < sizeof(components) / sizeof(components[0]); i++) {
+		size_t len = strlen(components[i]);
+
+		if (strncmp(message, components[i], len) == 0 &&
+		    strncmp(message + len, ": ", 2) == 0)
+			return len + 2;
+	}
+	return 0;
 }
 
-static bool write_lost(void)
+static bool is_control(uint32_t point)
 {
-	char line[256];
-	size_t len = begin_line(line, sizeof(line), LOG_WARN);
+	return point < 0x20 || (point >= 0x7f && point < 0xa0);
+}
 
-	len += (size_t)snprintf(line + len, sizeof(line) - len,
-				"log: %llu lines were lost: they were not read\n",
-				(unsigned long long)config.lost);
+/* In place: each control character becomes a space, each byte that is not UTF-8 a '?'.
+ * Gives the length. */
+static size_t clean(char *text, size_t len)
+{
+	size_t out = 0, n;
+	uint32_t point;
+
+	for (size_t i = 0; i < len; i += n) {
+		n = utf8_decode(text + i, len - i, &point);
+		if (n == 0 || is_control(point)) {
+			text[out++] = n == 0 ? '?' : ' ';
+			n = n ? n : 1;
+			continue;
+		}
+		memmove(text + out, text + i, n);
+		out += n;
+	}
+	text[out] = '\0';
+	return out;
+}
+
+static size_t write_text(char *line, enum log_level level, const char *message)
+{
+	const size_t room = LINE_MAX_BYTES;
+	size_t len = config.journal ? 0 : stamp(line, room);
+
+	return len + (size_t)snprintf(line + len, room - len, "%s%-5s %s\n",
+				      config.journal ? "" : " ", names[level], message);
+}
+
+/* Quoted, as much of it as there is room for. It is clean. */
+static size_t quote(char *out, size_t room, const char *text)
+{
+	size_t len = 0, i;
+	uint32_t point;
+
+	for (i = 0; text[i];) {
+		size_t n = utf8_decode(text + i, strlen(text + i), &point);
+		bool is_escaped = text[i] == '"' || text[i] == '\\';
+
+		if (n == 0 || len + n + is_escaped > room)
+			break;
+		if (is_escaped)
+			out[len++] = '\\';
+		memcpy(out + len, text + i, n);
+		len += n;
+		i += n;
+	}
+	return len;
+}
+
+static size_t write_json(char *line, enum log_level level, const char *message)
+{
+	static const char end[] = "\"}\n";
+	const size_t room = LINE_MAX_BYTES - sizeof(end);
+	size_t component = component_len(message), len;
+	char time[32];
+
+	stamp(time, sizeof(time));
+	len = (size_t)snprintf(line, room, "{\"time\":\"%s\",\"level\":\"%s\",", time,
+			       names[level]);
+	if (component)
+		len += (size_t)snprintf(line + len, room - len, "\"component\":\"%.*s\",",
+					(int)component - 2, message);
+	len += (size_t)snprintf(line + len, room - len, "\"message\":\"");
+	len += quote(line + len, room - len, message + component);
+	memcpy(line + len, end, sizeof(end));
+	return len + sizeof(end) - 1;
+}
+
+/* @param message  is clean */
+static bool write_message(enum log_level level, const char *message)
+{
+	char line[LINE_MAX_BYTES];
+	size_t len = config.format == LOG_JSON ? write_json(line, level, message)
+					       : write_text(line, level, message);
+
 	return write_line(&config.err, line, len);
 }
 
 /* There is no place to report that the log cannot be written, but itself. */
-static void put_line(struct sink *s, const char *line, size_t len)
+static bool tell_lost(void)
 {
-	if (config.lost > 0 && write_lost())
+	char message[80];
+
+	if (config.lost == 0)
+		return true;
+	snprintf(message, sizeof(message),
+		 "log: %llu lines were lost: they were not read",
+		 (unsigned long long)config.lost);
+	if (write_message(LOG_WARN, message)) {
 		config.lost = 0;
-	if (config.lost > 0 || !write_line(s, line, len))
+		return true;
+	}
+	config.lost++;
+	return false;
+}
+
+static void put_message(enum log_level level, const char *message)
+{
+	if (tell_lost() && !write_message(level, message))
 		config.lost++;
 }
 
 void log_print(int fd, const char *format, ...)
 {
-	char line[LINE_MAX_BYTES];
+	struct sink *s = fd == STDOUT_FILENO ? &config.out : &config.err;
+	char line[MESSAGE_MAX_BYTES];
 	va_list ap;
 	int n;
 
@@ -173,29 +295,81 @@ void log_print(int fd, const char *format, ...)
 	if ((size_t)n > sizeof(line) - 2)
 		n = sizeof(line) - 2;
 	line[n++] = '\n';
-	put_line(fd == STDOUT_FILENO ? &config.out : &config.err, line, (size_t)n);
+	if (tell_lost() && !write_line(s, line, (size_t)n))
+		config.lost++;
+}
+
+/* Into MESSAGE_MAX_BYTES. Gives false where there is nothing to write. */
+static bool format_message(char *out, const char *format, va_list ap)
+{
+	int n = vsnprintf(out, MESSAGE_MAX_BYTES, format, ap);
+
+	if (n < 0)
+		return false;
+	clean(out,
+	      n < MESSAGE_MAX_BYTES ? (size_t)n : utf8_whole(out, MESSAGE_MAX_BYTES - 1));
+	return true;
+}
+
+static void tell(const struct repeat *r)
+{
+	char message[MESSAGE_MAX_BYTES];
+
+	snprintf(message, sizeof(message), "%s (and %llu more lines like this in %d s)",
+		 r->text, (unsigned long long)(r->count - REPEAT_MAX),
+		 REPEAT_PERIOD_MS / 1000);
+	put_message((enum log_level)r->level, message);
+}
+
+int64_t log_tell_repeats(bool is_end)
+{
+	int64_t mono_ms = machine_clock_ms(CLOCK_MONOTONIC);
+	struct repeat r;
+
+	while (repeat_take(&config.repeats, mono_ms, is_end, &r))
+		tell(&r);
+	if (!config.repeats.due_ms)
+		return -1;
+	return config.repeats.due_ms > mono_ms ? config.repeats.due_ms - mono_ms : 0;
 }
 
 void log_write(enum log_level level, const char *format, ...)
 {
+	char message[MESSAGE_MAX_BYTES];
+	struct repeat *r = NULL;
+	bool is_text;
+	va_list ap;
+
 	if (!log_is_on(level))
 		return;
-	char line[LINE_MAX_BYTES];
-	const size_t room = sizeof(line) - 1; /* the line break's */
-	size_t len = begin_line(line, room, level);
-	va_list ap;
-	va_start(ap, format);
-	int n = vsnprintf(line + len, room - len, format, ap);
-	va_end(ap);
-	if (n < 0)
-		return;
-	size_t end = len + (size_t)n;
-	if (end >= room)
-		end = utf8_whole(line, room - 1);
-	for (size_t i = len; i < end; i++) {
-		if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f)
-			line[i] = ' ';
+	if (config.limits_repeats) {
+		log_tell_repeats(false);
+		r = repeat_count(&config.repeats, format,
+				 machine_clock_ms(CLOCK_MONOTONIC));
 	}
-	line[end++] = '\n';
-	put_line(&config.err, line, end);
+	if (repeat_is_withheld(r))
+		return;
+	va_start(ap, format);
+	is_text = format_message(message, format, ap);
+	va_end(ap);
+	if (!is_text)
+		return;
+	put_message(level, message);
+	if (r)
+		repeat_keep(r, level, message);
+}
+
+void log_write_each(enum log_level level, const char *format, ...)
+{
+	char message[MESSAGE_MAX_BYTES];
+	bool is_text;
+	va_list ap;
+
+	if (!log_is_on(level))
+		return;
+	va_start(ap, format);
+	is_text = format_message(message, format, ap);
+	va_end(ap);
+	if (is_text)
+		put_message(level, message);
 }

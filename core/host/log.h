@@ -1,10 +1,13 @@
 /* log.h: the log: lines on standard error, one event each.
  *
  *   2026-11-21T09:45:52.123Z info  store: redis is back after 1.2 s
+ *   {"time":"2026-11-21T09:45:52.123Z","level":"info","component":"store",
+ *    "message":"redis is back after 1.2 s"}                          (on one line)
  *
- * The level is the one mutable global of the program. With `journal` the time
- * is left out (systemd adds its own). Control characters in a line become
- * spaces, so that no client can forge a line. */
+ * The configuration is the one mutable global of the program. With `journal` the text
+ * has no time (systemd adds its own). In both formats control characters become spaces,
+ * so that no client can forge a line, and bytes that are not UTF-8 become '?'. One
+ * thread logs: that of the loop. */
 #pragma once
 
 #include <stdbool.h>
@@ -15,16 +18,30 @@
 /* With LOG_NONE configured nothing is written. */
 enum log_level { LOG_NONE = -1, LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
 
+enum log_format { LOG_TEXT, LOG_JSON };
+
 void log_configure(enum log_level level, bool journal);
+void log_set_format(enum log_format format);
+/* From now on a line that comes again and again is held back (repeat.h): whoever calls
+ * this calls log_tell_repeats in time. */
+void log_limit_repeats(void);
+/* Whether lines are held back, and log_tell_repeats has to tell how many. */
+bool log_has_repeats(void);
+/* Tell of those whose period is over. Gives the milliseconds until the next one is;
+ * -1: nothing is held back. @param is_end  of all, as the program ends */
+int64_t log_tell_repeats(bool is_end);
 /* From now on no line waits for its reader. What a full pipe or a stopped terminal does
  * not take is counted, and the log says so when it can. Call it before other
  * descriptors are opened. */
 void log_unblock(void);
 bool log_is_on(enum log_level level);
 void log_write(enum log_level level, const char *format, ...) TIDE_PRINTF(2, 3);
+/* Likewise, for lines that differ in what counts, or are a record of who did what: none
+ * is held back. */
+void log_write_each(enum log_level level, const char *format, ...) TIDE_PRINTF(2, 3);
 
-/* Whether to say again what may come in any number: not within `rest_ms` of the last
- * time, which it notes. 0: it was never said. */
+/* Whether to say again that something lasts: not within `rest_ms` of the last time, which
+ * it notes. 0: it was never said. What only happens often needs no such care. */
 static inline bool log_is_due(int64_t *logged_ms, int64_t now_ms, int64_t rest_ms)
 {
 	int64_t age_ms = now_ms - *logged_ms;

@@ -9,6 +9,7 @@
 #include <uv.h>
 
 #include "proto/protocol.h"
+#include "session/service_net.h"
 #include "tls/tls_context.h"
 
 struct conn;
@@ -62,6 +63,7 @@ union server_socket {
 struct server {
 	uv_loop_t *loop;
 	struct service *service;
+	struct net_figures *figures; /* of the service */
 	struct server_config config;
 	struct conn_list conns;
 	struct conn_list due;
@@ -69,7 +71,6 @@ struct server {
 	size_t unfinished_bytes;
 	struct conn_list strangers; /* stranger.h; the oldest first */
 	unsigned stranger_count;
-	int64_t strangers_logged_ms; /* when one was last */
 	unsigned conn_count;
 	struct listener *listeners; /* those that are open */
 	struct pool chunks;
@@ -77,7 +78,6 @@ struct server {
 	struct tls_context *tls; /* for new connections; NULL: no listener has TLS */
 	char *cipher_buf;        /* likewise; SERVER_READ_BYTES */
 	uint64_t shaken_ns;      /* what handshakes took of this turn */
-	int64_t tls_logged_ms;   /* when a failure was logged last */
 	uv_timer_t timer;        /* heartbeats, idleness, lingering */
 	uv_idle_t idle;   /* active while connections are due: the loop does not wait */
 	unsigned handles; /* listeners, timer and idle, not yet closed */

@@ -4,8 +4,6 @@
 
 #include "host/log.h"
 
-#define LOG_REST_MS 1000
-
 static void insert(struct conn *c)
 {
 	struct server *s = c->server;
@@ -43,12 +41,7 @@ void stranger_check(struct conn *c)
 
 static void end(struct conn *c, const char *words)
 {
-	struct server *s = c->server;
-
-	if (log_is_due(&s->strangers_logged_ms, (int64_t)uv_now(s->loop), LOG_REST_MS))
-		log_warn("%s: closed: %s", c->peer, words);
-	else
-		log_debug("%s: closed: %s", c->peer, words);
+	log_warn("%s: closed: %s", c->peer, words);
 	/* Whoever opens thousands does not keep them by reading nothing. */
 	c->is_brief = true;
 	stranger_remove(c);

@@ -213,7 +213,8 @@ static void log_output(const struct gate_run *r)
 		struct slice line = slice_cut(&all, '\n');
 
 		if (line.len > 0)
-			log_warn("rules: specs: %" SLICE_FMT, SLICE_HEAD(line, 400));
+			log_write_each(LOG_WARN, "rules: specs: %" SLICE_FMT,
+				       SLICE_HEAD(line, 400));
 	}
 }
 

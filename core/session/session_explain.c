@@ -6,6 +6,7 @@
 #include "rules/engine/strategy.h"
 #include "rollout/changes.h"
 #include "broker/admission.h"
+#include "explain_lines.h"
 #include "session_private.h"
 
 #define PATTERNS_MAX 20 /* bindings of an exchange that are told; more are counted */
@@ -21,6 +22,8 @@ struct explanation {
 	struct list filters;
 	struct list exchanges[1 + DRAFT_COPIES_MAX]; /* of the message, of the copies */
 	struct list unranked;
+	struct line_trace trace; /* of the script that was asked last */
+	struct explain_lines lines;
 	struct error denied; /* code < 0: the user may not publish it */
 };
 
@@ -40,10 +43,12 @@ static void add_changes(struct json *j, const struct msg *from, const struct msg
 
 static void on_filter(void *ctx, unsigned number, const struct filter_step *step)
 {
-	struct json *j = &((struct explanation *)ctx)->filters.items;
+	struct explanation *e = ctx;
+	struct json *j = &e->filters.items;
 
 	json_object_begin(j);
 	json_member_text(j, "script", step->file);
+	explain_lines_write(j, &e->trace);
 	if (number > 0)
 		json_member_int(j, "copy", number);
 	json_member_text(j, "match_exchange",
@@ -70,6 +75,14 @@ static void on_unranked(void *ctx, unsigned number, const struct queue *q,
 	json_object_end(j);
 }
 
+static void on_asked(void *ctx, unsigned number, const struct queue *q,
+		     enum script_kind kind)
+{
+	struct explanation *e = ctx;
+
+	explain_lines_add(&e->lines, q, number, kind, e->trace.line);
+}
+
 static void add_pattern(struct json *j, const struct binding *b)
 {
 	json_object_begin(j);
@@ -80,13 +93,15 @@ static void add_pattern(struct json *j, const struct binding *b)
 
 static void on_visit(void *ctx, unsigned number, const struct route_visit *v)
 {
-	struct json *j = &((struct explanation *)ctx)->exchanges[number].items;
+	struct explanation *e = ctx;
+	struct json *j = &e->exchanges[number].items;
 	const struct exchange *x = v->exchange;
 
 	json_object_begin(j);
 	json_member_text(j, "exchange", x->name);
 	json_member_text(j, "type", x->type);
 	json_member_text(j, "script", index_script(x->indexes[RULESET_ACTIVE]));
+	explain_lines_write(j, &e->trace);
 	json_member_int(j, "bindings", x->binding_count);
 	if (v->alternate_of)
 		json_member_text(j, "alternate_of", v->alternate_of->name);
@@ -98,21 +113,34 @@ static void on_visit(void *ctx, unsigned number, const struct route_visit *v)
 	json_object_end(j);
 }
 
-static void add_rank(struct json *j, const struct pick *pick)
+/* The script of the pick's queue, and the line by which it decided. */
+static void add_script(struct json *j, struct explanation *e, const struct pick *pick,
+		       const struct outcome *o, enum script_kind kind)
 {
-	struct strategy **strategies = pick->queue->strategies[RULESET_ACTIVE];
+	struct strategy *s = pick->queue->strategies[RULESET_ACTIVE][kind];
+	int line = explain_lines_find(&e->lines, pick->queue, o->number, kind);
 
+	json_member_text(j, script_kind_name(kind), strategy_script(s));
+	if (line > 0)
+		json_member_int(
+			j, kind == SCRIPT_SHARDING ? "sharding_line" : "priority_line",
+			line);
+}
+
+static void add_rank(struct json *j, struct explanation *e, const struct pick *pick,
+		     const struct outcome *o)
+{
 	json_member_number(j, "rank", pick->rank);
-	json_member_text(j, "priority", strategy_script(strategies[SCRIPT_PRIORITY]));
+	add_script(j, e, pick, o, SCRIPT_PRIORITY);
 	if (pick->is_unranked)
 		json_member_bool(j, "unranked", true);
 }
 
-static void add_pick(struct json *j, const struct pick *pick, const struct outcome *o)
+static void add_pick(struct json *j, struct explanation *e, const struct pick *pick,
+		     const struct outcome *o)
 {
 	struct queue *q = pick->queue;
 	const struct dedupe_key key = decide_dedupe_key(o);
-	struct strategy **strategies = q->strategies[RULESET_ACTIVE];
 	bool is_topic = q->topic != NULL;
 	struct error why;
 
@@ -123,14 +151,14 @@ static void add_pick(struct json *j, const struct pick *pick, const struct outco
 		json_member_text(j, "exchange", pick->binding->source->name);
 	}
 	json_member_int(j, is_topic ? "partition" : "shard", pick->index);
-	json_member_text(j, "sharding", strategy_script(strategies[SCRIPT_SHARDING]));
+	add_script(j, e, pick, o, SCRIPT_SHARDING);
 	if (!is_topic)
-		add_rank(j, pick);
+		add_rank(j, e, pick, o);
 	json_member_bool(j, is_topic ? "partition_cached" : "shard_cached",
 			 o->was_cached && pick->is_shard_known);
 	if (!is_topic)
 		json_member_bool(j, "rank_cached", o->was_cached && pick->is_rank_known);
-	json_member_text(j, "retry", strategy_script(strategies[SCRIPT_RETRY]));
+	add_script(j, e, pick, o, SCRIPT_RETRY);
 	if (!is_topic)
 		json_member_text(j, "state", o->msg->due_unix_ms ? "delayed" : "ready");
 	json_member_bool(j, "durable", queue_is_durable(q));
@@ -180,7 +208,7 @@ static void add_outcome(struct json *j, struct explanation *e, const struct outc
 	msg_write_headers(o->msg, j);
 	json_member_array(j, "queues");
 	for (unsigned i = 0; i < o->count; i++)
-		add_pick(j, &o->picks[i], o);
+		add_pick(j, e, &o->picks[i], o);
 	json_array_end(j);
 }
 
@@ -268,6 +296,8 @@ static struct explanation *explanation_create(void)
 	struct explanation *x = mem_alloc(sizeof(*x));
 
 	x->run.count = 0;
+	x->trace.line = 0;
+	x->lines.lines = NULL;
 	x->denied.code = TIDE_OK;
 	x->filters = (struct list){ .items = { .out = &x->filters.text } };
 	x->unranked = (struct list){ .items = { .out = &x->unranked.text } };
@@ -280,6 +310,7 @@ static struct explanation *explanation_create(void)
 
 static void explanation_destroy(struct explanation *x)
 {
+	explain_lines_deinit(&x->lines);
 	buf_deinit(&x->filters.text);
 	buf_deinit(&x->unranked.text);
 	for (int i = 0; i <= DRAFT_COPIES_MAX; i++)
@@ -300,7 +331,8 @@ int session_explain(struct session *s, const struct publish_spec *spec, struct r
 				    .now_ms = s->broker->now_ms,
 				    .on_filter = on_filter,
 				    .on_visit = on_visit,
-				    .on_unranked = on_unranked };
+				    .on_unranked = on_unranked,
+				    .on_asked = on_asked };
 	struct msg *m;
 	int rc = session_access_check_tag(s, USER_MONITOR, "EXPLAIN", err);
 
@@ -315,6 +347,7 @@ int session_explain(struct session *s, const struct publish_spec *spec, struct r
 	if (rc == TIDE_OK)
 		x->denied.code = TIDE_OK;
 	context.costs = &x->run;
+	context.trace = &x->trace;
 	context.random_state = engine_random_state(s->broker->engine);
 	rc = decide(&d, &what, err);
 	if (rc == TIDE_OK)

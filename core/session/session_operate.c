@@ -22,7 +22,7 @@ int session_operate_kill(struct session *s, uint64_t number, struct reply *r,
 				 "; see LIST connections",
 				 number);
 	session_format_author(s, who);
-	log_info("connection %" PRIu64 " is killed by %s", number, who);
+	log_write_each(LOG_INFO, "connection %" PRIu64 " is killed by %s", number, who);
 	snprintf(why, sizeof(why), "denied killed by %s", who);
 	reply_ok(r);
 	peer->ops->on_kill(peer->ctx, why);

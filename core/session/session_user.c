@@ -71,8 +71,8 @@ static void on_done(void *ctx, struct user *user, int status, const char *text)
 		error_set(&err, status, "%s", text ? text : error_text(status));
 		reply_error(job->reply, &err);
 	} else {
-		log_info("user '%s' %s, by %s", user->name, edits[job->edit].done,
-			 job->who);
+		log_write_each(LOG_INFO, "user '%s' %s, by %s", user->name,
+			       edits[job->edit].done, job->who);
 		reply_ok(job->reply);
 	}
 	if (status != TIDE_ESHUTDOWN)

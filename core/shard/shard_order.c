@@ -147,12 +147,10 @@ void shard_order_by(struct shard *sh, const struct order_spec *spec)
 static void stop(struct shard *sh)
 {
 	struct order *o = sh->order;
-	int64_t now_ms = sh->env->now_ms;
 
 	o->is_stopped = true;
-	if (o->logged_ms > now_ms - LOG_MS && o->logged_ms <= now_ms)
+	if (!log_is_due(&o->logged_ms, sh->env->now_ms, LOG_MS))
 		return;
-	o->logged_ms = now_ms;
 	log_warn("%s: %llu messages of groups that are full are parked, in %llu groups: "
 		 "nothing behind them is delivered until a group has room; "
 		 "see --parked-messages",

@@ -250,7 +250,8 @@ describe('filters', function()
       }
       local d = c:document 'EXPLAIN orders orders.a h:old=x payload=two%20words'
       assert.same({ 'orders', 'orders.b', 'topic', 'routing/topic.lua' }, { d.exchange, d.key, d.type, d.script })
-      assert.same({ exchange = 'orders', type = 'topic', script = 'routing/topic.lua', bindings = 1, matched = 1,
+      assert.same({ exchange = 'orders', type = 'topic', script = 'routing/topic.lua', line = 21,
+        lines = { { 21, 22 } }, bindings = 1, matched = 1,
         patterns = { { pattern = 'orders.#', queue = 'q' } } }, d.exchanges[1])
       assert.same({ new = '1' }, d.headers)
       local f = d.filters[1]
@@ -273,6 +274,70 @@ describe('filters', function()
       assert.is_false(c:document('EXPLAIN orders orders.a').cached)
       c:ok('PUB orders orders.a', '')
       assert.is_true(c:document('EXPLAIN orders orders.a').cached)
+    end)
+
+    describe('have the line that decided', function()
+      local function traced(key)
+        local f = c:document('EXPLAIN orders ' .. key).filters[1]
+        return { f.line, f.lines }
+      end
+
+      it('of a filter, whichever way it ends, and the lines that ran', function()
+        use { ['10-lines'] = [[return { match = { exchange = "orders" }, publish = function(msg)
+          if msg.key == "no" then
+            return false, "no"
+          end
+          local function mark()
+            msg.headers.mark = "1"
+          end
+          if msg.key == "mark" then mark() end
+          for _ = 1, msg.headers.loops or 0 do mark() end
+        end }]] }
+        assert.same({ 3, { { 2, 3 } } }, traced 'no')
+        assert.same({ 9, { { 2, 2 }, { 6, 10 } } }, traced 'mark')
+        assert.same({ 9, { { 2, 2 }, { 7, 10 } } }, traced 'orders.a')
+        -- A call that goes on for long is not slowed down: its last line is not known.
+        assert.same({ 6 }, { traced('orders.a h:loops=1000')[1] })
+        assert.same({}, traced 'orders.a h:loops=5000')
+        assert.matches('10%-lines.lua +3 ', (broker:cli('explain', 'orders', 'no')))
+      end)
+
+      it('of a filter that is one line, and of the script that calls a module or fails', function()
+        use { ['10-short'] = 'return { match = { exchange = "orders" }, publish = function(msg) msg.key = "b" end }' }
+        assert.same({ 1, { { 1, 1 } } }, traced 'orders.a')
+        use { ['10-fail'] = 'return { match = { exchange = "orders" }, publish = function(msg)\nlocal x = nil\n'
+          .. 'x.y = 1\nend }' }
+        assert.same({ 3, { { 2, 3 } } }, traced 'orders.a')
+      end)
+
+      it('of sharding and priority, also where they are remembered', function()
+        use {}
+        broker:write_rule('sharding/lined.lua', [[
+          return { pick = function(msg)
+            if msg.key == "orders.one" then
+              return 1
+            end
+            return 0
+          end }]])
+        broker:write_rule('priority/lined.lua', [[
+          return { pure = true, rank = function(msg)
+            local n = #msg.key
+            return n
+          end }]])
+        c:document 'RULES reload'
+        c:ok 'DECLARE queue lined shards=2 sharding=lined priority=lined'
+        c:ok 'BIND lined orders orders.#'
+        local function lines(key)
+          for _, q in ipairs(c:document('EXPLAIN orders ' .. key).queues) do
+            if q.queue == 'lined' then return { q.shard, q.sharding_line, q.priority_line } end
+          end
+        end
+        assert.same({ 1, 3, 3 }, lines 'orders.one')
+        assert.same({ 0, 5, 3 }, lines 'orders.two')
+        c:ok('PUB orders orders.one', '')
+        assert.same({ 1, 3, 3 }, lines 'orders.one')
+        c:ok 'DELETE queue lined'
+      end)
     end)
 
     it('leave what is remembered of decisions as it is', function()
@@ -366,7 +431,7 @@ describe('filters', function()
       assert.same({ 'filter/10-copy.lua', 'other', 60000, 300000 }, { copy.by, copy.exchange, copy.delay, copy.ttl })
       assert.same({ 'audit', 'delayed' }, { copy.queues[1].queue, copy.queues[1].state })
       local text = broker:cli('explain', '--header', 'a=b', '--payload', 'x y', 'orders', 'orders.a')
-      assert.matches('filter/10%-copy%.lua +orders', text)
+      assert.matches('filter/10%-copy%.lua +2 +orders', text)
       assert.matches('audit/0', text)
     end)
 

@@ -137,9 +137,9 @@ static void write_line(lua_State *L, enum log_level level, int first)
 		lua_pushliteral(L, "this line has a password or a secret in it");
 		lua_concat(L, 2);
 	}
-	log_write(level, "%s%s: %.*s", self(L)->about,
-		  decision_context_is_dry(L) ? " (dry run)" : "", LOG_LINE_MAX,
-		  lua_tostring(L, -1));
+	log_write_each(level, "%s%s: %.*s", self(L)->about,
+		       decision_context_is_dry(L) ? " (dry run)" : "", LOG_LINE_MAX,
+		       lua_tostring(L, -1));
 }
 
 /* Upvalues: the api_tide, the level, the first argument that is written. */

@@ -6,6 +6,7 @@
  * that scripts call find it for the time of the call, and no longer. */
 #pragma once
 
+#include "line_trace.h"
 #include "rules/sandbox/script.h"
 
 #define DRY_RUN_SCRIPTS_MAX 64
@@ -35,7 +36,9 @@ struct decision_context {
 	 * table) only compute. A script asks tide.is_dry_run(). */
 	bool is_dry;
 	struct dry_run *costs; /* may be NULL */
-	bool is_uncounted;     /* by the figures and the breaker of the script */
+	/* Out: the lines of the last call, for who asks right behind it. May be NULL. */
+	struct line_trace *trace;
+	bool is_uncounted; /* by the figures and the breaker of the script */
 	/* The message has lost a payload of this size. A script that reads it is stopped,
 	 * and its decision means nothing, even if it catches the error. */
 	size_t absent_bytes;

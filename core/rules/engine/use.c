@@ -97,6 +97,7 @@ int use_decide(struct engine *e, const struct use_call *c, struct error *err)
 		c->use->account ? c->use->account
 				: account_open(&s->accounts, rule->file, c->vhost);
 	struct dry_run *costs = c->context ? c->context->costs : NULL;
+	struct line_trace *trace = c->context ? c->context->trace : NULL;
 	bool is_counted =
 		!c->context || !(c->context->is_dry || c->context->is_uncounted);
 	struct script_call call = { .file = rule->file,
@@ -110,6 +111,8 @@ int use_decide(struct engine *e, const struct use_call *c, struct error *err)
 				    .ctx = c->ctx };
 	struct circuit *circuit = circuit_find(e, c);
 
+	if (trace)
+		trace->line = 0;
 	if (account->is_exhausted && !room_allows_call(e, account, err))
 		return TIDE_ERULE;
 	if (circuit && !circuit_allows(e, circuit, err)) {
@@ -118,7 +121,11 @@ int use_decide(struct engine *e, const struct use_call *c, struct error *err)
 	}
 	e->call_count++;
 	uint64_t started_ns = costs ? uv_hrtime() : 0;
+	if (trace)
+		line_trace_begin(trace, s->L, rule->file);
 	int rc = script_enter(s, &call, err);
+	if (trace)
+		line_trace_end(s->L);
 	if (costs)
 		dry_run_count(costs, rule->file, uv_hrtime() - started_ns);
 	if (is_counted && rc != TIDE_OK && script_was_costly(s))

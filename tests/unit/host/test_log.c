@@ -1,6 +1,7 @@
 #include "check.h"
 
 #include <fcntl.h>
+#include <jansson.h>
 #include <poll.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -97,7 +98,7 @@ static void a_line_that_is_too_long_is_cut_and_still_ends(void **state)
 	capture_end(&c);
 	char *newline = strchr(c.text, '\n');
 	assert_non_null(newline);
-	assert_in_range(newline - c.text, 2000, 2048);
+	assert_in_range(newline - c.text, 2000, 2048); /* and time and level */
 	assert_non_null(strstr(newline, "next\n"));
 }
 
@@ -130,6 +131,88 @@ static size_t drain(int fd, char *out, size_t room)
 	return len;
 }
 
+static void bytes_that_are_no_text_become_marks(void **state)
+{
+	struct capture c;
+	log_configure(LOG_INFO, true);
+	capture_begin(&c);
+	/* Not UTF-8; a control character of C1; a character that is whole. */
+	log_info("a\xff\xc3z \xc2\x9b[2J caf\xc3\xa9 \xe2\x82");
+	capture_end(&c);
+	assert_string_equal(c.text, "info  a\?\?z  [2J caf\xc3\xa9 \?\?\n");
+}
+
+/* Log as JSON; the time is taken out. */
+static void as_json(struct capture *c, enum log_level level, const char *text)
+{
+	char *time, *end;
+
+	log_configure(LOG_DEBUG, true);
+	log_set_format(LOG_JSON);
+	capture_begin(c);
+	log_write(level, "%s", text);
+	capture_end(c);
+	log_set_format(LOG_TEXT);
+	time = strstr(c->text, "\"time\":\"20");
+	assert_non_null(time);
+	end = strstr(time, "Z\",");
+	assert_non_null(end);
+	assert_int_equal(end - time, strlen("\"time\":\"2026-11-21T09:45:52.123"));
+	memmove(time, end + 3, strlen(end + 3) + 1);
+}
+
+static void json_has_level_component_and_message(void **state)
+{
+	struct capture c;
+
+	as_json(&c, LOG_WARN, "store: redis is back");
+	assert_string_equal(c.text, "{\"level\":\"warn\",\"component\":\"store\","
+				    "\"message\":\"redis is back\"}\n");
+	as_json(&c, LOG_INFO, "rules: specs: 3 have failed");
+	assert_string_equal(c.text, "{\"level\":\"info\",\"component\":\"rules\","
+				    "\"message\":\"specs: 3 have failed\"}\n");
+	/* The name of a peer, or of a user, is no component. */
+	as_json(&c, LOG_ERROR, "eve: closed");
+	assert_string_equal(c.text,
+			    "{\"level\":\"error\",\"message\":\"eve: closed\"}\n");
+	as_json(&c, LOG_DEBUG, "store:x");
+	assert_string_equal(c.text, "{\"level\":\"debug\",\"message\":\"store:x\"}\n");
+}
+
+static void json_cannot_be_forged(void **state)
+{
+	struct capture c;
+
+	as_json(&c, LOG_INFO, "x\"}\r\n{\"level\":\"error\\\x1b\x7f\xff\xc2\x9b");
+	assert_string_equal(c.text, "{\"level\":\"info\",\"message\":"
+				    "\"x\\\"}  {\\\"level\\\":\\\"error\\\\  ? \"}\n");
+}
+
+static void json_that_is_too_long_is_cut_and_still_whole(void **state)
+{
+	static const char *const fillers[] = { "\"", "\\", "x", "\xe2\x82\xac", "\xff" };
+	char text[6000];
+	struct capture c;
+
+	for (size_t f = 0; f < sizeof(fillers) / sizeof(fillers[0]); f++) {
+		size_t n = strlen(fillers[f]), len = 0;
+
+		for (; len + n < sizeof(text); len += n)
+			memcpy(text + len, fillers[f], n);
+		text[len] = '\0';
+		as_json(&c, LOG_INFO, text);
+		json_error_t error;
+		json_t *line = json_loads(c.text, 0, &error);
+		assert_non_null(line);
+		const char *message = json_string_value(json_object_get(line, "message"));
+		assert_in_range(strlen(message), 1900, 2000);
+		assert_int_equal(message[0], f == 4 ? '?' : fillers[f][0]);
+		assert_int_equal(strlen(message) % n, 0);
+		assert_in_range(strlen(c.text), 1900, 4095);
+		json_decref(line);
+	}
+}
+
 /* Last: from here on nothing of this process waits for the reader of its log. */
 static void a_reader_that_does_not_read_is_not_waited_for(void **state)
 {
@@ -141,7 +224,7 @@ static void a_reader_that_does_not_read_is_not_waited_for(void **state)
 	log_configure(LOG_INFO, true);
 	log_unblock();
 	for (int i = 0; i < 1000; i++)
-		log_info("lost %d", i);
+		log_write_each(LOG_INFO, "lost %d", i);
 	drain(fds[0], text, sizeof(text));
 	assert_null(strstr(text, "lost"));
 	log_info("read %d", 1);
@@ -154,6 +237,36 @@ static void a_reader_that_does_not_read_is_not_waited_for(void **state)
 	assert_false(fcntl(fds[1], F_GETFL) & O_NONBLOCK);
 }
 
+/* The limit stays on. */
+static void a_line_that_comes_again_and_again_is_held_back(void **state)
+{
+	struct capture c;
+	const char *at;
+	int lines = 0;
+
+	log_configure(LOG_INFO, true);
+	log_limit_repeats();
+	capture_begin(&c);
+	for (int i = 1; i <= 1234; i++)
+		log_warn("store: lost %d", i);
+	for (int i = 1; i <= 20; i++)
+		log_write_each(LOG_INFO, "each %d", i);
+	assert_true(log_has_repeats());
+	assert_in_range(log_tell_repeats(false), 1, 10000);
+	log_info("another");
+	assert_int_equal(log_tell_repeats(true), -1);
+	assert_false(log_has_repeats());
+	capture_end(&c);
+	for (at = c.text; (at = strchr(at, '\n')) != NULL; at++)
+		lines++;
+	assert_int_equal(lines, 10 + 20 + 1 + 1);
+	at = strstr(c.text, "info  another\n");
+	assert_non_null(at);
+	assert_string_equal(at,
+			    "info  another\nwarn  store: lost 10 (and 1224 more lines "
+			    "like this in 10 s)\n");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -162,6 +275,11 @@ int main(void)
 		cmocka_unit_test(levels_above_the_configured_one_are_silent),
 		cmocka_unit_test(no_text_can_forge_a_line),
 		cmocka_unit_test(a_line_that_is_too_long_is_cut_and_still_ends),
+		cmocka_unit_test(bytes_that_are_no_text_become_marks),
+		cmocka_unit_test(json_has_level_component_and_message),
+		cmocka_unit_test(json_cannot_be_forged),
+		cmocka_unit_test(json_that_is_too_long_is_cut_and_still_whole),
+		cmocka_unit_test(a_line_that_comes_again_and_again_is_held_back),
 		cmocka_unit_test(a_reader_that_does_not_read_is_not_waited_for),
 	};
 	return cmocka_run_group_tests_name("base/log", tests, NULL, NULL);

@@ -1,0 +1,163 @@
+// The broker's API. Every function gives a promise; what fails throws an ApiError.
+//
+//   const page = await api.get(at('/', 'queues'), { sort: 'ready', max: 50 }, { signal });
+//   await api.put(at(vhost, 'queues', name), { options: {} });
+//
+// `status` fires events: 'away' (the broker does not answer), 'back', 'login' (credentials are needed).
+
+export class ApiError extends Error {
+  constructor(code, text, httpStatus = 0) {
+    super(text);
+    this.name = 'ApiError';
+    this.code = code;
+    this.status = httpStatus;
+  }
+}
+
+export const status = new EventTarget();
+
+const KEY = 'tidemq.login';
+let isAway = false;
+
+// The credentials live as long as the tab, and in no other tab.
+let authorization = sessionStorage.getItem(KEY);
+
+function basic(user, password) {
+  const raw = new TextEncoder().encode(`${user}:${password}`);
+  return `Basic ${btoa(String.fromCharCode(...raw))}`;
+}
+
+export function setLogin(user, password) {
+  authorization = basic(user, password);
+  sessionStorage.setItem(KEY, authorization);
+}
+
+export function forgetLogin() {
+  authorization = null;
+  sessionStorage.removeItem(KEY);
+}
+
+export function hasLogin() {
+  return authorization !== null;
+}
+
+function setAway(away) {
+  if (away === isAway) return;
+  isAway = away;
+  status.dispatchEvent(new Event(away ? 'away' : 'back'));
+}
+
+// The path of something in a vhost, each part encoded: at('/', 'queues', 'a b') -> /api/vhosts/%2F/queues/a%20b
+export function at(vhost, ...parts) {
+  return ['/api/vhosts', ...[vhost, ...parts].map((part) => encodeURIComponent(part))].join('/');
+}
+
+// A path with a query; members that are empty are left out.
+export function withQuery(path, query) {
+  const given = Object.entries(query ?? {}).filter(([, v]) => v !== undefined && v !== null && v !== '');
+  return given.length ? `${path}?${new URLSearchParams(given)}` : path;
+}
+
+async function readError(response) {
+  let error = null;
+  try {
+    error = (await response.json()).error;
+  } catch {
+    // It came from something between us and the broker, or is broken off.
+  }
+  return new ApiError(error?.code ?? 'http', error?.text ?? `${response.status} ${response.statusText}`,
+    response.status);
+}
+
+async function send(path, options) {
+  const headers = { 'X-Requested-With': 'tidemq', ...options.headers };
+  if (authorization) headers.Authorization = authorization;
+  let response;
+  try {
+    response = await fetch(path, { cache: 'no-store', credentials: 'same-origin', ...options, headers });
+  } catch (error) {
+    if (error.name === 'AbortError') throw error;
+    setAway(true);
+    throw new ApiError('away', 'the broker does not answer');
+  }
+  setAway(false);
+  if (response.ok) return response;
+  const error = await readError(response);
+  if (error.status === 401) status.dispatchEvent(new CustomEvent('login', { detail: error.message }));
+  throw error;
+}
+
+async function request(method, path, body, options = {}) {
+  const headers = body === undefined ? {} : { 'Content-Type': 'application/json' };
+  const response = await send(path, {
+    method, headers, body: body === undefined ? undefined : JSON.stringify(body), signal: options.signal,
+  });
+  const text = await response.text();
+  return text ? JSON.parse(text) : null;
+}
+
+export const api = {
+  get: (path, query, options) => request('GET', withQuery(path, query), undefined, options),
+  post: (path, body = {}, options) => request('POST', path, body, options),
+  put: (path, body = {}, options) => request('PUT', path, body, options),
+  delete: (path, query, options) => request('DELETE', withQuery(path, query), undefined, options),
+};
+
+// One block of a stream of events: its name, and its data as JSON; null for a comment.
+function parseEvent(block) {
+  let name = 'message';
+  const data = [];
+  for (const line of block.split('\n')) {
+    if (line.startsWith('event:')) name = line.slice(6).trim();
+    else if (line.startsWith('data:')) data.push(line.slice(5).trim());
+  }
+  return data.length ? { name, data: JSON.parse(data.join('\n')) } : null;
+}
+
+async function readEvents(path, signal, onEvent) {
+  const response = await send(path, { signal, headers: { Accept: 'text/event-stream' } });
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = '';
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    rest = (rest + value).replaceAll('\r\n', '\n');
+    const blocks = rest.split('\n\n');
+    rest = blocks.pop();
+    for (const block of blocks) {
+      const event = parseEvent(block);
+      if (event) onEvent(event.name, event.data);
+    }
+  }
+}
+
+function pause(ms, signal) {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, ms);
+    signal.addEventListener('abort', () => {
+      clearTimeout(timer);
+      resolve();
+    }, { once: true });
+  });
+}
+
+// Follow server-sent events until `signal` is aborted. It is no EventSource, which sends no Authorization. A stream
+// that ends is opened again after 1 s, then 2 s, … 10 s; one that is refused is not: its error is thrown.
+export async function follow(path, signal, onEvent) {
+  let wait = 1000;
+  while (!signal.aborted) {
+    try {
+      await readEvents(path, signal, (name, data) => {
+        wait = 1000;
+        onEvent(name, data);
+      });
+    } catch (error) {
+      if (signal.aborted) return;
+      if (error instanceof ApiError && error.status >= 400 && error.status < 500) throw error;
+      // A stream that broke off: the connection has gone, and a new one will tell.
+      setAway(true);
+    }
+    await pause(wait, signal);
+    wait = Math.min(wait * 2, 10000);
+  }
+}

@@ -1,0 +1,136 @@
+// The page: header, navigation, login, and the views. A view is added by one row of `views` below.
+import { h, fill, button } from './dom.js';
+import { api, status, setLogin, forgetLogin, hasLogin } from './api.js';
+import { register, navigation, start, visit, currentVisit, setUser, hashOf } from './router.js';
+import { setGlobalKeys, showKeys } from './keys.js';
+import { ask } from './dialog.js';
+import { tellError } from './toast.js';
+import { views } from './views.js';
+
+const main = h('main', { id: 'main', tabindex: -1 });
+const nav = h('nav', { 'aria-label': 'views' });
+const banner = h('div', { class: 'banner', role: 'alert', hidden: true });
+const vhosts = h('select', { 'aria-label': 'vhost', class: 'vhost' });
+const who = h('span', { class: 'who' });
+const node = h('span', { class: 'node' });
+let isAsking = false;
+
+function toggleTheme() {
+  const root = document.documentElement;
+  const isDark = root.dataset.theme
+    ? root.dataset.theme === 'dark' : matchMedia('(prefers-color-scheme: dark)').matches;
+  root.dataset.theme = isDark ? 'light' : 'dark';
+  try {
+    localStorage.setItem('tidemq.theme', root.dataset.theme);
+  } catch {
+    // It holds until the page is left.
+  }
+}
+
+function showNavigation(ctx) {
+  const first = ctx.parts[0];
+  fill(nav, navigation().map((view) => {
+    const isHere = view.path.split('/')[0] === first;
+    return h('a', { href: hashOf([view.path], { vhost: ctx.vhost }), 'aria-current': isHere ? 'page' : null,
+      title: `g ${view.nav.key}` }, view.nav.text);
+  }));
+  if ([...vhosts.options].some((option) => option.value === ctx.vhost)) vhosts.value = ctx.vhost;
+}
+
+function showVhosts(names) {
+  const here = currentVisit()?.vhost ?? '/';
+  const all = names.includes(here) ? names : [here, ...names];
+  fill(vhosts, all.map((name) => h('option', { value: name, selected: name === here }, name)));
+  vhosts.hidden = all.length < 2;
+}
+
+async function loadVhosts() {
+  try {
+    const answer = await api.get('/api/vhosts', { max: 1000 });
+    showVhosts((answer.items ?? answer).map((vhost) => vhost.name));
+  } catch (error) {
+    if (error.status !== 401) showVhosts(['/']);
+  }
+}
+
+// Ask who we are; the first answer decides whether there is a login form.
+async function loadUser() {
+  const user = await api.get('/api/whoami');
+  setUser(user);
+  fill(who, user.open ? null : [user.user, ' ',
+    hasLogin() ? button('Log out', logOut, 'quiet') : null]);
+  fill(node, user.node ? `${user.node} ` : '', h('small', {}, user.version ?? ''));
+  await loadVhosts();
+}
+
+function logOut() {
+  forgetLogin();
+  location.reload();
+}
+
+async function logIn(reason) {
+  if (isAsking) return;
+  isAsking = true;
+  const done = await ask({
+    title: 'Log in', text: reason, verb: 'Log in',
+    specs: [{ name: 'user', label: 'User', required: true, autocomplete: 'username' },
+      { name: 'password', label: 'Password', type: 'password', autocomplete: 'current-password' }],
+    submit: async ({ user, password }) => {
+      setLogin(user, password);
+      try {
+        await loadUser();
+      } catch (error) {
+        forgetLogin();
+        throw error;
+      }
+    },
+  });
+  isAsking = false;
+  if (done) visit();
+  else fill(main, h('div', { class: 'problem' }, h('p', {}, 'Nobody is logged in.'),
+    button('Log in', () => logIn(), 'primary')));
+}
+
+function build() {
+  document.body.append(
+    h('a', { class: 'skip', href: '#main', onclick: (event) => {
+      event.preventDefault();
+      main.focus();
+    } }, 'Skip to the content'),
+    h('header', {}, h('a', { href: '#/overview', class: 'brand' }, 'tidemq'), node, vhosts, h('span', { class: 'space' }),
+      who, button('?', showKeys, 'quiet', { 'aria-label': 'keys', title: 'keys: ?' }),
+      button('◐', toggleTheme, 'quiet', { 'aria-label': 'light or dark', title: 'light or dark' })),
+    nav, banner, main);
+  vhosts.addEventListener('change', () => {
+    const ctx = currentVisit();
+    // What is shown in detail is of one vhost; the list it is in, of any.
+    ctx.go(hashOf([ctx.parts[0]], { vhost: vhosts.value }));
+  });
+}
+
+function onAway() {
+  banner.hidden = false;
+  fill(banner, 'The broker does not answer. Trying again …');
+  const look = setInterval(() => api.get('/api/whoami').catch(() => {}), 2000);
+  status.addEventListener('back', () => {
+    clearInterval(look);
+    banner.hidden = true;
+    // Another broker may have come back: other users, other vhosts.
+    loadUser().catch(tellError).finally(visit);
+  }, { once: true });
+}
+
+async function run() {
+  build();
+  register(...views);
+  setGlobalKeys({ '?': ['these keys', showKeys], ...Object.fromEntries(navigation().map((view) =>
+    [`g ${view.nav.key}`, [view.nav.text, () => currentVisit().go(hashOf([view.path], { vhost: currentVisit().vhost }))]])),
+  t: ['light or dark', toggleTheme] });
+  status.addEventListener('away', onAway);
+  status.addEventListener('login', (event) => logIn(event.detail));
+  // One that has to log in has a form by now.
+  await loadUser().catch(tellError);
+  start(main, showNavigation);
+}
+
+run();
