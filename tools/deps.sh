@@ -31,7 +31,7 @@ packages_of() {
 		echo linux-perf
 		;;
 	deb)
-		echo debhelper dpkg-dev dh-python python3 lintian mmdebstrap
+		echo build-essential debhelper dh-python python3 lintian mmdebstrap
 		;;
 	*)
 		echo "deps.sh: no such group: $1 (build, test, lint, fuzz, bench, profile, deb)" >&2
