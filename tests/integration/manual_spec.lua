@@ -81,7 +81,7 @@ describe('the examples of the help', function()
         -- A server would serve, and a store is another one's.
         local own = (verb == 'serve' or verb == 'check-store') and ' --help >/dev/null' or ''
         line = line:gsub('/etc/tidemq/', '')
-        local output, status = verbs.run(broker, ('cd %s; { %s; } >/dev/null 2>&1; { %s%s; } 2>&1 </dev/null')
+        local output, status = verbs.run(broker, ('cd %s; { %s; } >/dev/null 2>&1; echo secret | { %s%s; } 2>&1')
           :format(quote(dir), world, line, own))
         assert.is_true(status < 2, line .. '\n' .. output)
       end
