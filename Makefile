@@ -281,7 +281,7 @@ help:
 #: make soak           everything at once for TIME=60s; draws memory and latency to OUT=build/soak.svg
 #: make asan           the tests under AddressSanitizer and UBSan
 #: make fuzz           fuzz every parser, SECONDS=20 each; FUZZ=fuzz_line names one
-#: make lint           floors, luacheck, shellcheck, mypy, format, file lengths
+#: make lint           floors, luacheck, shellcheck, mandoc, mypy, format, file lengths
 #: make format         clang-format every C file; format-check only looks
 #: make bench          throughput and latency of this build; a table in build/bench.md
 #: make bench-rules    what a decision costs, with and without Lua; fails above a limit

@@ -19,7 +19,7 @@ packages_of() {
 		command -v npm >/dev/null || echo npm
 		;;
 	lint)
-		echo lua5.4 lua-check clang-format shellcheck mypy pycodestyle
+		echo lua5.4 lua-check clang-format shellcheck mandoc mypy pycodestyle
 		;;
 	fuzz)
 		echo clang libclang-rt-dev

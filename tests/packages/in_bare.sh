@@ -1,4 +1,4 @@
-# shellcheck shell=sh
+#!/bin/sh
 # in_bare.sh SUITE: in a bare root without an init: install, use, upgrade, remove, purge.
 # test_packages.sh runs it there.
 set -eux

@@ -1,4 +1,4 @@
-# shellcheck shell=sh
+#!/bin/sh
 # in_common.sh: what in_bare.sh and in_service.sh share.
 
 # COMMAND...: until it succeeds, for 30 seconds.

@@ -1,4 +1,4 @@
-# shellcheck shell=sh
+#!/bin/sh
 # in_service.sh: in a root that has booted with systemd: install, start, use, kill, upgrade,
 # remove, purge. test_packages.sh runs it there.
 set -eux
