@@ -37,7 +37,7 @@ tidemq check /etc/tidemq/rules
 
 change_conffiles
 make_next
-dpkg -i tidemq_next.deb
+dpkg -i --force-confold tidemq_next.deb
 expect_conffiles
 
 apt-get remove -q -y tidemq

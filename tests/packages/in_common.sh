@@ -15,7 +15,7 @@ wait_for() {
 change_conffiles() {
 	echo '-- mine' >>/etc/tidemq/tidemq.lua
 	echo '-- mine' >>/etc/tidemq/rules/retry/fixed.lua
-	echo 'return {}' >/etc/tidemq/rules/filter/10-mine.lua
+	echo 'return { publish = function() end }' >/etc/tidemq/rules/filter/10-mine.lua
 	rm /etc/tidemq/rules/schedule/heartbeat.lua
 }
 

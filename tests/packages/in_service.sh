@@ -19,7 +19,7 @@ dpkg -i tidemq_0*.deb
 wait_for answers
 systemctl is-enabled tidemq
 systemctl status --no-pager tidemq
-systemd-analyze verify tidemq.service
+systemd-analyze verify --man=no tidemq.service
 [ "$(stat -c %U:%G:%a /var/lib/tidemq)" = tidemq:tidemq:700 ]
 # It has no privilege, and its Redis is its child.
 grep -E '^(Uid|CapEff|NoNewPrivs|Seccomp):' "/proc/$(pid_of_service)/status"
