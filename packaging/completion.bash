@@ -3,13 +3,14 @@
 # verbs, options, the words that an option or a verb takes. Names of queues, topics and
 # exchanges come from the broker, if one answers within a second.
 
-# The names of all queues, topics or exchanges.
+# The names of queues, topics or exchanges: at most 1000 with what is typed in them.
 _tidemq_names() {
-	local i url=()
+	local i url=() match=()
+	[ -z "$word" ] || match=(--match "$word")
 	for ((i = 2; i + 1 < ${#line[@]}; i++)); do
 		[ "${line[i]}" != --url ] || url=(--url "${line[i + 1]}")
 	done
-	timeout 1 tidemq list "$1" "${url[@]}" 2>/dev/null </dev/null | sed -n '2,$s/ .*//p'
+	timeout 1 tidemq list "$1" --max 1000 "${match[@]}" "${url[@]}" 2>/dev/null </dev/null | sed -n '2,$s/ .*//p'
 }
 
 # Whatever may stand for one word of the usage, such as QUEUE or in|out|both. LITERALS has the

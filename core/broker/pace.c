@@ -23,3 +23,8 @@ bool pace_is_over(struct pace *p)
 	p->calls_seen = *p->calls;
 	return uv_hrtime() - p->began_ns > SLICE_NS;
 }
+
+bool pace_has_taken(const struct pace *p, uint64_t us)
+{
+	return uv_hrtime() - p->began_ns > us * 1000;
+}

@@ -18,12 +18,13 @@ static const struct list {
 		       "unroutable options? "
 		       "unusable?" } },
 	{ "queues",
-	  { .columns = "name ready delayed unacked buried consumers durable paused "
-		       "options? "
-		       "unusable?" } },
+	  { .columns =
+		    "name ready delayed unacked buried oldest_ready_ms:duration/oldest "
+		    "in_10s/in out_10s/out consumers durable paused options? "
+		    "unusable?" } },
 	{ "topics",
-	  { .columns = "name partitions messages bytes appended consumers durable "
-		       "options? unusable?" } },
+	  { .columns = "name partitions messages bytes appended in_10s/in out_10s/out "
+		       "groups? lag? consumers durable options? unusable?" } },
 	{ "bindings",
 	  { .columns = "exchange to destination pattern options? unusable?" } },
 	{ "groups",
@@ -39,9 +40,22 @@ static const struct list {
 	  { .columns = "name token connection? channel ttl_ms:duration since:time "
 		       "lapses:time "
 		       "waiting?" } },
+	{ "vhosts",
+	  { .columns = "name exchanges queues topics connections ready delayed "
+		       "unacked buried" } },
 	{ "rules",
 	  { .columns = "kind name uses calls errors time_us? doc", .array = "scripts" } },
 };
+
+static void add_page(struct cli *cli)
+{
+	static const char *const options[] = { "sort",   "order", "max",
+					       "offset", "match", NULL };
+
+	for (const char *const *name = options; *name; name++)
+		if (cli_is_given(cli, *name))
+			cli_add_value(cli, slice_from(*name), cli_get(cli, *name));
+}
 
 static int run_list(struct cli *cli)
 {
@@ -50,15 +64,15 @@ static int run_list(struct cli *cli)
 	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
 		if (strcmp(what, lists[i].what) == 0) {
 			buf_printf(&cli->request, "LIST %s", what);
+			add_page(cli);
 			return cli_table_ask(cli, &lists[i].view);
 		}
 	}
-	return cli_usage_error(
-		cli,
-		"there is no list of '%s'; expected exchanges, queues, "
-		"topics, groups, bindings, consumers, connections, locks or "
-		"rules",
-		what);
+	return cli_usage_error(cli,
+			       "there is no list of '%s'; expected exchanges, queues, "
+			       "topics, groups, bindings, consumers, connections, locks, "
+			       "vhosts or rules",
+			       what);
 }
 
 /* The partitions of each group, which are lists within a list, in one list. */
@@ -252,14 +266,29 @@ static const struct command_option peek_options[] = {
 	{ .name = NULL },
 };
 
+static const struct command_option list_options[] = {
+	{ COMMAND_TEXT("match", "PART", NULL, "only those with this part in a name") },
+	{ COMMAND_NUMBER("max", NULL, "how many at most", 1, UINT32_MAX) },
+	{ COMMAND_NUMBER("offset", NULL, "leave out so many at the front", 0,
+			 UINT32_MAX) },
+	{ COMMAND_CHOICE("order", "asc|desc", NULL,
+			 "smallest or largest first (default: depends on --sort)") },
+	{ COMMAND_TEXT("sort", "BY", NULL,
+		       "of queues: name, ready, delayed, unacked, buried, age, in, out, "
+		       "consumers; of others: see docs") },
+	{ .name = NULL },
+};
+
 const struct cli_verb cli_show_verbs[] = {
 	{ .name = "list",
 	  .summary = "list exchanges, queues, topics, groups, bindings, consumers, "
-		     "connections, locks or scripts",
+		     "connections, locks, vhosts or scripts",
 	  .usage = "[options] exchanges|queues|topics|groups|bindings|consumers|"
-		   "connections|locks|rules",
+		   "connections|locks|vhosts|rules",
 	  .examples = "  tidemq list queues\n"
+		      "  tidemq list queues --sort ready --max 10\n"
 		      "  tidemq list bindings --json\n",
+	  .options = list_options,
 	  .words_min = 1,
 	  .words_max = 1,
 	  .run = run_list },

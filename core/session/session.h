@@ -53,6 +53,8 @@ struct session_peer {
 	/* serve --tls-user: who has a certificate is the user of that name, without a
 	 * password. */
 	bool is_certificate_user;
+	uint64_t bytes_in, bytes_out;
+	size_t output; /* bytes that wait for the peer */
 };
 
 struct session *session_create(struct service *service, const struct session_ops *ops,
@@ -316,6 +318,8 @@ struct peek_spec {
 	int partition; /* -1: not named */
 	struct position from;
 };
+/* The members "size", and "payload" or "payload_base64". */
+void session_peek_write_payload(struct json *j, const struct msg *m);
 TIDE_MUST_USE int session_peek(struct session *s, const struct peek_spec *spec,
 			       struct reply *r, struct error *err);
 struct redrive_spec {
@@ -401,10 +405,33 @@ enum list_what {
 	LIST_CONSUMERS,
 	LIST_CONNECTIONS,
 	LIST_LOCKS,
+	LIST_VHOSTS,
 	LIST_RULES,
 };
-TIDE_MUST_USE int session_report_list(struct session *s, enum list_what what,
-				      struct reply *r, struct error *err);
+enum list_direction { LIST_AS_USUAL, LIST_ASCENDING, LIST_DESCENDING };
+/* By which what is listed may be chosen. */
+enum list_member {
+	LIST_BY_EXCHANGE, /* of bindings, as the two that follow */
+	LIST_BY_DESTINATION,
+	LIST_BY_TO,    /* "exchange", "queue", "topic" */
+	LIST_BY_QUEUE, /* of consumers */
+	LIST_MEMBERS,
+};
+/* Their names. */
+extern const char *const session_list_members[LIST_MEMBERS];
+struct list_spec {
+	enum list_what what;
+	struct slice sort;  /* "name", "ready", …; data == NULL: as it is by default */
+	struct slice match; /* a part of a name; data == NULL: all */
+	enum list_direction direction;
+	uint64_t offset;
+	uint64_t max; /* 0: all */
+	/* Only things whose member of that name is this; data == NULL: any. */
+	struct slice only[LIST_MEMBERS];
+};
+/* The answer has in `count` how many there are, whatever the page. */
+TIDE_MUST_USE int session_list(struct session *s, const struct list_spec *spec,
+			       struct reply *r, struct error *err);
 /* Of what STATS is; in the order of the words before a name. */
 enum stats_kind {
 	STATS_EXCHANGE,

@@ -200,3 +200,17 @@ describe('completion for bash', function()
     assert.equal('next', complete 'tidemq rules replay n')
   end)
 end)
+
+describe('the Debian package', function()
+  it('has the version of the Makefile, and is built with the libraries of tools/deps.sh', function()
+    local control, rest = shell.read_file 'packaging/debian/control', shell.read_file 'tools/deps.sh'
+    local build_depends = control:match 'Build%-Depends:(.-)\nStandards'
+    for name in rest:match '\n\tbuild%)(.-);;':gmatch '[%w.+-]+%-dev' do
+      if name ~= 'libc6-dev' then
+        assert.is_truthy(build_depends:find(' ' .. name:gsub('%p', '%%%%%0') .. '%f[^%w.+-]'), name .. ' is not in packaging/debian/control')
+      end
+    end
+    assert.equal(shell.read_file 'Makefile':match '\nVERSION := (%S+)',
+      shell.read_file 'packaging/debian/changelog':match '^tidemq %((.-)%-')
+  end)
+end)

@@ -102,7 +102,7 @@ build() {
 		lintian --allow-root --info --display-info --pedantic --fail-on error,warning,info,pedantic \
 			build/deb/*.changes
 		apt-get install -q -y ./build/deb/libtidemq-dev_*.deb ./build/deb/python3-tidemq_*.deb
-		cc -o /dev/null examples/c/*.c $(pkg-config --cflags --libs tidemq)
+		cc -o /dev/null examples/c/worker.c $(pkg-config --cflags --libs tidemq)
 		cd / && python3 -c "import tidemq; print(tidemq.__file__)"
 	' || return
 	mkdir -p "$work/debs.$1"
