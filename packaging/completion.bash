@@ -92,7 +92,7 @@ _tidemq_split() {
 		word=${line[i]}
 		if [[ $word != --?* ]]; then
 			words+=("$word")
-		elif grep -qE -e "^  $word [^ ]" <<<"$1"; then
+		elif [[ $1 == *$'\n'"  $word "[^\ ]* ]]; then
 			i=$((i + 1))
 			[ $((i + 1)) -ne "${#line[@]}" ] || value_of=$word
 		fi
