@@ -1,6 +1,6 @@
 // Users: the list, and one in detail.
 import { h, section, button, facts } from './dom.js';
-import { api, ApiError } from './api.js';
+import { api, ApiError, setLogin } from './api.js';
 import { ask, confirm } from './dialog.js';
 import { table, pageOf } from './table.js';
 import { number } from './format.js';
@@ -46,8 +46,14 @@ function addUser(ctx, isFirst, done) {
     ],
     submit: async ({ name, password, ...tags }) => {
       await api.put(pathOf(name), { ...(password ? { password } : {}), tags: givenTags(tags) });
-      tell(`User ${name} is there.`);
       ctx.go(ctx.href(['users', name]));
+      if (isFirst) {
+        // From now on nobody is let in without a login: we are this one.
+        setLogin(name, password);
+        location.reload();
+      } else {
+        tell(`User ${name} is there.`);
+      }
     },
   }).then(done);
 }
