@@ -39,7 +39,7 @@ function addUser(ctx, isFirst, done) {
     title: 'New user', verb: 'Add',
     text: isFirst ? 'This is the first user: from now on everybody has to log in. It needs the tag admin and a password.' : null,
     specs: [
-      { name: 'name', label: 'Name', required: true },
+      { name: 'name', label: 'Name', required: true, autocomplete: 'username' },
       { name: 'password', label: 'Password', type: 'password', autocomplete: 'new-password',
         help: 'without one it logs in by a certificate or a script alone' },
       ...tagFields(isFirst ? { tags: 'admin' } : {}),
@@ -94,7 +94,8 @@ const listView = {
 function changePassword(user) {
   return ask({
     title: `Password of ${user.name}`, verb: 'Change',
-    specs: [{ name: 'password', label: 'New password', type: 'password', required: true, autocomplete: 'new-password' }],
+    specs: [{ name: 'user', label: 'User', value: user.name, readOnly: true, autocomplete: 'username' },
+      { name: 'password', label: 'New password', type: 'password', required: true, autocomplete: 'new-password' }],
     submit: async ({ password }) => {
       await api.put(pathOf(user.name), { password });
       tell('The password is changed.');
