@@ -3,7 +3,7 @@
 # lintian, and try them: install, use, upgrade, remove, purge; without systemd, and as a service
 # under a real systemd (systemd-nspawn --boot). Then the OCI image. `make test-deb` does.
 #
-# Needs root, mmdebstrap, systemd-nspawn (package systemd-container) and a mirror of Debian.
+# Needs root, a mirror of Debian, and mmdebstrap, systemd-container, umoci, iproute2, python3.
 #   MIRROR=http://deb.debian.org/debian
 #   STEPS="build bare service image"   some of them alone
 #   WORK=DIR   keeps roots, packages and logs there for the next run; default: a new directory,
@@ -18,9 +18,9 @@ tree=$(cd "$(dirname "$0")/../.." && pwd)
 version=$(sed -n 's/^VERSION := //p' "$tree/Makefile")
 
 [ "$(id -u)" -eq 0 ] || { echo "test_packages.sh: needs root, to make roots of Debian" >&2; exit 2; }
-for program in mmdebstrap systemd-nspawn; do
+for program in mmdebstrap systemd-nspawn umoci ip python3; do
 	command -v "$program" >/dev/null ||
-		{ echo "test_packages.sh: needs $program: apt-get install mmdebstrap systemd-container" >&2; exit 2; }
+		{ echo "test_packages.sh: needs $program: apt-get install mmdebstrap systemd-container umoci iproute2 python3" >&2; exit 2; }
 done
 
 if [ -n "${WORK:-}" ]; then
