@@ -30,7 +30,10 @@ else
 	work=$(mktemp -d)
 fi
 root= # of the step under way
+child=
+# The step ends with all of its processes, and its mounts with them.
 clean_up() {
+	[ -z "$child" ] || { kill -KILL -- "-$child" && wait "$child"; } 2>/dev/null || true
 	[ -z "$root" ] || rm -rf --one-file-system "$root"
 	[ -n "${WORK:-}" ] || rm -rf --one-file-system "$work"
 }
@@ -44,7 +47,12 @@ step() {
 	shift
 	log=$work/$(echo "$name" | tr -c 'a-z0-9\n' '_').log
 	printf '%-40s ' "$name"
-	"$@" >"$log" 2>&1 </dev/null || status=$?
+	set -m # a process group of its own
+	"$@" >"$log" 2>&1 </dev/null &
+	child=$!
+	set +m
+	wait "$child" || status=$?
+	child=
 	if [ "$status" -eq 0 ]; then
 		printf 'ok     %5d s\n' $((SECONDS - start))
 	else
@@ -75,9 +83,8 @@ bootstrap() {
 	mv "$work/$1.new" "$work/$1"
 }
 
-# SUITE KIND: a copy of the root, for one step.
+# SUITE: the root becomes a copy of it, for one step.
 copy() {
-	root=$work/$1.$2
 	rm -rf --one-file-system "$root"
 	cp -a "$work/$1" "$root"
 	cp -L /etc/resolv.conf "$root/etc/resolv.conf"
@@ -90,7 +97,7 @@ copy() {
 # The packages, as `make deb` makes them in the committed and changed files.
 build() {
 	local suppress
-	copy "$1" build
+	copy "$1"
 	(cd "$tree" && packaging/source_tree.sh "$root/source") || return
 	# Debian 12's lintian misses an init script; that of Debian 13 knows no such tag any more.
 	[ "$1" = bookworm ] && suppress=--suppress-tags=package-supports-alternative-init-but-no-init.d-script ||
@@ -116,13 +123,13 @@ build() {
 
 # Where no init runs, as in a container.
 bare() {
-	copy "$1" bare
+	copy "$1"
 	inside sh /packages/in_bare.sh "$1"
 }
 
 # Under systemd as the first process, in a network of its own.
 service() {
-	copy "$1" service
+	copy "$1"
 	inside sh -euc '
 		apt-get update -q
 		apt-get install -q -y --no-install-recommends systemd systemd-sysv dbus redis-tools
@@ -154,11 +161,12 @@ image() {
 }
 
 for suite in $suites; do
+	root=
 	[ -d "$work/$suite" ] || step "$suite: bootstrap" bootstrap "$suite" || continue
 	for kind in $steps; do
+		root=$work/$suite.$kind
 		step "$suite: $kind" "$kind" "$suite" || { [ "$kind" != build ] || break; }
-		[ -z "$root" ] || rm -rf --one-file-system "$root"
-		root=
+		rm -rf --one-file-system "$root"
 	done
 done
 exit $failed
