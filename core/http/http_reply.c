@@ -73,5 +73,5 @@ void http_reply_write(struct http_request *q, struct reply *r)
 		json_object_end(&j);
 	}
 	buf_append_char(&text, '\n');
-	http_answer_take(q, features & HTTP_CREATED ? 201 : 200, &text);
+	http_answer_take(q, 200, &text);
 }
