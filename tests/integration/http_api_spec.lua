@@ -184,9 +184,26 @@ describe('the HTTP API', function()
     assert.same({}, sorted(has))
   end)
 
+  --- A sample has the columns of the history.
+  local function read_sample(row)
+    local http = connect 'root'
+    http:send('GET', row.path)
+    assert.equal(200, http:head().status)
+    local sample = json.decode(http:chunk():match '^event: stats\ndata: ({.*})\n\n$')
+    local is_column = {}
+    for _, name in ipairs(root:expect(200, 'GET', '/api/history').columns) do is_column[name] = true end
+    for name in pairs(sample) do assert.is_true(is_column[name], name) end
+    assert.is_true(is_column.published)
+    http:close()
+  end
+
   for i, row in ipairs(operations) do
     it('does ' .. row[1], function()
       prepare(row)
+      if row.is_endless then
+        read_sample(row)
+        return
+      end
       local answer, body = ask(row, root)
       assert.equal(200, answer.status, answer.body)
       exchanges[#exchanges + 1] = json.encode {

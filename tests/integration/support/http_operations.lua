@@ -12,8 +12,8 @@
 ---@field needs? string[][] action, kind and name of each permission; none: any user may
 ---@field tag? string the tag that it needs instead
 ---@field free? boolean nobody has to log in
----@field says? integer the status of the answer; default: 200
----@field ends? boolean the connection may end by it
+---@field is_endless? boolean the answer is a stream
+---@field shadow? boolean candidate rules are in the shadow
 
 local V = '/api/vhosts/{vhost}'
 local Q, X, T = V .. '/queues/{queue}', V .. '/exchanges/{exchange}', V .. '/topics/{topic}'
@@ -24,12 +24,13 @@ local function at(path) return '/api/vhosts/%2F' .. path end
 
 ---@type HttpOperation[]
 return {
-  { 'GET /api', says = 200 },
+  { 'GET /api' },
   { 'GET /api/openapi.json', free = true },
   { 'GET /api/whoami' },
   { 'GET /api/vhosts' },
   { 'GET /api/stats', tag = 'monitor' },
   { 'GET /api/history', path = '/api/history?max=2', tag = 'monitor' },
+  { 'GET /api/events', path = '/api/events?every=100ms', tag = 'monitor', is_endless = true },
   { 'GET /api/connections', path = '/api/connections?sort=connection&order=desc&max=2&offset=0&match=1', tag = 'monitor' },
   { 'DELETE /api/connections/{connection}', path = '/api/connections/@CONNECTION@', tag = 'admin' },
   { 'POST /api/drain', tag = 'admin' },
