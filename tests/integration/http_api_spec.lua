@@ -70,9 +70,10 @@ describe('the HTTP API', function()
     end
     users.restore(broker.redis, all)
     broker:run()
-    broker:copy_rules('next', { ['filter/10-next.lua'] = 'return { match = { exchange = "x" }, publish = function() end }' })
+    local filter = 'return { match = { exchange = "%s" }, publish = function() end }'
+    broker:copy_rules('next', { ['filter/10-next.lua'] = filter:format 'x' })
     admin, root = users.connect(broker, 'root'), connect 'root'
-    broker:write_rule('filter/90-later.lua', 'return { match = { exchange = "y" }, publish = function() end }')
+    broker:write_rule('filter/90-later.lua', filter:format 'y')
     admin:document 'RULES reload'
   end)
   teardown(function()
