@@ -204,4 +204,5 @@ void broker_begin(struct broker *b)
 {
 	clock_update(b);
 	pace_begin(&b->pace);
+	turn_time_note(&b->turn_time, b->pace.began_ns);
 }

@@ -310,6 +310,7 @@ static void read_tls(struct conn *c)
 				   SERVER_READ_BYTES, &rc);
 		if (c->is_shaking && tls_is_open(c->tls)) {
 			c->is_shaking = false;
+			c->server->figures->tls_handshakes++;
 			speak(c, &line_protocol);
 			stranger_renew(c);
 		}
@@ -363,6 +364,7 @@ static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
 	}
 	c->last_read_ms = (int64_t)uv_now(c->server->loop);
 	c->bytes_in += (uint64_t)nread;
+	c->server->figures->bytes_in += (uint64_t)nread;
 	if (c->is_finishing)
 		return;
 	if (c->tls)
@@ -448,7 +450,7 @@ static void on_written(uv_write_t *req, int status)
 		conn_close(c);
 		return;
 	}
-	c->bytes_out += len;
+	conn_count_sent(c, len);
 	conn_consume_output(c, len);
 	server_due(c->server, c);
 }
@@ -486,7 +488,7 @@ static void flush(struct conn *c)
 			conn_close(c);
 			return;
 		}
-		c->bytes_out += (size_t)n;
+		conn_count_sent(c, (size_t)n);
 		conn_consume_output(c, (size_t)n);
 		if ((size_t)n == total)
 			continue;
@@ -711,6 +713,7 @@ void conn_tick(struct conn *c, int64_t now_ms)
 
 static void refuse(struct conn *c, const char *why)
 {
+	c->server->figures->refused++;
 	out_append(&c->out, "ERR limit ", 10);
 	out_append(&c->out, why, strlen(why));
 	out_append(&c->out, "\r\n", 2);
@@ -743,8 +746,10 @@ void conn_accept(struct server *s, uv_stream_t *listener, bool is_tls)
 	c->socket.stream.data = c;
 	TAILQ_INSERT_TAIL(&s->conns, c, link);
 	s->conn_count++;
+	s->figures->accepted++;
 	if (uv_accept(listener, &c->socket.stream) < 0 ||
 	    s->conn_count > s->config.connections_max + SERVER_REFUSED_MAX) {
+		s->figures->refused++;
 		/* Now: the turn may bring thousands, and each has a descriptor. */
 		close_now(c);
 		return;

@@ -59,6 +59,13 @@ struct conn {
 	bool is_settled;  /* which protocol it speaks */
 };
 
+/* The socket has taken so many bytes. */
+static inline void conn_count_sent(struct conn *c, size_t bytes)
+{
+	c->bytes_out += bytes;
+	c->server->figures->bytes_out += bytes;
+}
+
 /* Take a connection from a listener. Over the limit it is told so and closed. */
 void conn_accept(struct server *s, uv_stream_t *listener, bool is_tls);
 void conn_close(struct conn *c);

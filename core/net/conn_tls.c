@@ -10,7 +10,7 @@ static void on_written(uv_write_t *req, int status)
 {
 	struct conn *c = req->data;
 
-	c->bytes_out += c->writing;
+	conn_count_sent(c, c->writing);
 	c->writing = 0;
 	buf_deinit(&c->cipher);
 	if (c->is_closed)
@@ -34,7 +34,7 @@ static void push(struct conn *c)
 	}
 	if (n > 0) {
 		buf_consume(out, (size_t)n);
-		c->bytes_out += (size_t)n;
+		conn_count_sent(c, (size_t)n);
 	}
 	if (buf_len(out) == 0) {
 		buf_shrink(out);
@@ -90,14 +90,15 @@ void conn_tls_finish(struct conn *c)
 		push(c);
 }
 
-static void log_failure(const struct conn *c, const char *text)
+static void fail(const struct conn *c, const char *text)
 {
+	c->server->figures->tls_failures++;
 	log_warn("%s: TLS: %s", c->peer, text);
 }
 
 void conn_tls_fail(struct conn *c)
 {
-	log_failure(c, tls_error(c->tls));
+	fail(c, tls_error(c->tls));
 	conn_end(c);
 }
 
@@ -110,7 +111,7 @@ void conn_tls_refuse_plain(struct conn *c, const char *data, size_t len)
 	/* It finds the words for the log. */
 	tls_feed(c->tls, data, len);
 	if (tls_read(c->tls, &byte, 1) < 0)
-		log_failure(c, tls_error(c->tls));
+		fail(c, tls_error(c->tls));
 	tls_destroy(c->tls);
 	c->tls = NULL;
 	c->is_shaking = false;
@@ -120,7 +121,7 @@ void conn_tls_refuse_plain(struct conn *c, const char *data, size_t len)
 
 void conn_tls_give_up(struct conn *c)
 {
-	log_failure(c, "the handshake takes longer than --handshake-timeout");
+	fail(c, "the handshake takes longer than --handshake-timeout");
 	conn_close(c);
 }
 

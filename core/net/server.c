@@ -97,6 +97,7 @@ struct server *server_create(uv_loop_t *loop, struct service *service,
 
 	s->loop = loop;
 	s->service = service;
+	s->figures = service_net_figures(service);
 	s->config = *config;
 	TAILQ_INIT(&s->conns);
 	TAILQ_INIT(&s->due);

@@ -9,6 +9,7 @@
 #include <uv.h>
 
 #include "proto/protocol.h"
+#include "session/service_net.h"
 #include "tls/tls_context.h"
 
 struct conn;
@@ -62,6 +63,7 @@ union server_socket {
 struct server {
 	uv_loop_t *loop;
 	struct service *service;
+	struct net_figures *figures; /* of the service */
 	struct server_config config;
 	struct conn_list conns;
 	struct conn_list due;

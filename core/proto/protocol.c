@@ -1,5 +1,7 @@
 #include "protocol.h"
 
+#include "session/service_net.h"
+
 void protocol_init(struct protocol *p, const struct protocol_kind *kind,
 		   const struct session_ops *ops, const struct protocol_spec *spec)
 {
@@ -12,6 +14,8 @@ void protocol_init(struct protocol *p, const struct protocol_kind *kind,
 	};
 	p->session = session_create(spec->service, ops, p);
 	session_allowance_set_address(p->session, spec->address);
+	p->service = spec->service;
+	service_net_enter(p->service, kind->name);
 }
 
 void protocol_deinit(struct protocol *p)
@@ -21,6 +25,7 @@ void protocol_deinit(struct protocol *p)
 	p->msg = NULL;
 	session_destroy(p->session);
 	p->session = NULL;
+	service_net_leave(p->service, p->kind->name);
 }
 
 void protocol_receive(struct protocol *p, size_t bytes)

@@ -57,6 +57,7 @@ struct protocol_kind {
 
 struct protocol {
 	const struct protocol_kind *kind;
+	struct service *service;
 	struct session *session;
 	struct out *out;
 	const struct protocol_ops *ops;

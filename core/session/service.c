@@ -136,12 +136,18 @@ void service_turn(struct service *s)
 
 static void on_prepare(uv_prepare_t *handle)
 {
-	service_turn(handle->data);
+	struct service *s = handle->data;
+
+	service_turn(s);
+	turn_time_end(&s->broker->turn_time, uv_hrtime());
 }
 
 static void on_check(uv_check_t *handle)
 {
-	service_turn(handle->data);
+	struct service *s = handle->data;
+
+	service_turn(s);
+	turn_time_check(&s->broker->turn_time, uv_now(s->loop));
 }
 
 static void start_turns(struct service *s)

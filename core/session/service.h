@@ -9,6 +9,7 @@
 #include "access/login.h"
 #include "access/user_change.h"
 #include "rollout/rollout.h"
+#include "service_net.h"
 
 struct session_transaction;
 struct scheduler;
@@ -49,6 +50,8 @@ struct service {
 	struct rollout rollout;
 	struct session_list sessions;
 	uint64_t last_session;
+	struct net_figures net;
+	struct net_protocol protocols[NET_PROTOCOLS_MAX];
 	struct password_work password_work;
 	struct login login;
 	struct user_changes user_changes;

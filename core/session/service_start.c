@@ -307,9 +307,16 @@ static void on_start_canary(void *ctx, const struct canary_result *result)
 	service_rules_tell_unread(s, result->unread);
 }
 
+static void on_store_heard(void *ctx, uint64_t now_ns)
+{
+	struct service *s = ctx;
+
+	turn_time_note(&s->broker->turn_time, now_ns);
+}
+
 int service_start(struct service *s, struct error *err)
 {
-	struct store_hooks hooks = { s, on_store_state };
+	struct store_hooks hooks = { s, on_store_state, on_store_heard };
 	struct broker *b = s->broker;
 	const struct canary_spec trial = { .dir = b->config.rules_dir };
 	struct store *store;

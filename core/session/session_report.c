@@ -7,6 +7,7 @@
 #include "session_leases.h"
 #include "service_users.h"
 #include "service_pressure.h"
+#include "session_figures.h"
 #include "session_private.h"
 #include "broker/pause.h"
 #include "log/compact.h"
@@ -527,8 +528,9 @@ static void topic_stats(struct queue *q, struct json *j)
 	add_partitions(j, q->topic);
 }
 
-static void store_members(const struct broker *b, struct json *j)
+static void store_members(const struct service *service, struct json *j)
 {
+	const struct broker *b = service->broker;
 	static const char *const states[] = { "starting", "up", "down", "failed" };
 	const struct journal_stats *n = journal_stats(b->journal);
 	struct store_stats st;
@@ -551,6 +553,7 @@ static void store_members(const struct broker *b, struct json *j)
 	json_member_int(j, "refused", (int64_t)n->refused);
 	json_member_int(j, "unstored_bytes", (int64_t)b->env.unstored_bytes);
 	json_member_text(j, "last_error", n->last_error);
+	session_figures_write_store(service, j);
 	json_object_end(j);
 }
 
@@ -627,7 +630,8 @@ static void broker_stats(const struct service *service, struct json *j)
 	engine_status_counters(b->engine, j);
 	json_object_end(j);
 	partition_members(&b->partitions, j);
-	store_members(b, j);
+	session_figures_write(service, j);
+	store_members(service, j);
 }
 
 static int exchange_stats(struct session *s, struct slice name, struct reply *r,

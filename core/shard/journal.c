@@ -452,6 +452,7 @@ void journal_commit_begin(struct journal *j, uint64_t inserted, uint64_t removed
 	j->stats.flushes++;
 	j->stats.inserted += inserted;
 	j->stats.removed += removed;
+	tally_add(&j->stats.changes, tally_sizes, inserted + removed);
 }
 
 void journal_commit_end(struct journal *j, const struct batch_result *result)
@@ -487,4 +488,5 @@ void journal_flush(struct journal *j)
 			break;
 		}
 	}
+	tally_add(&j->stats.changes, tally_sizes, FLUSH_ENTRIES_MAX - entries);
 }

@@ -8,16 +8,18 @@
  * A refused write fails its publishes. Moves and removals are tried again later. */
 #pragma once
 
+#include "base/tally.h"
 #include "shard.h"
 
 struct journal;
 
 struct journal_stats {
 	uint64_t flushes;
-	uint64_t inserted; /* messages written */
-	uint64_t removed;  /* messages removed from Redis */
-	uint64_t elided;   /* messages that were done with before they were written */
-	uint64_t refused;  /* publishes that Redis refused */
+	uint64_t inserted;    /* messages written */
+	uint64_t removed;     /* messages removed from Redis */
+	uint64_t elided;      /* messages that were done with before they were written */
+	uint64_t refused;     /* publishes that Redis refused */
+	struct tally changes; /* of messages, in each flush; in tally_sizes */
 	char last_error[ERROR_TEXT_MAX]; /* "" when the last flush went well */
 };
 

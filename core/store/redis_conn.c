@@ -57,6 +57,8 @@ struct redis_conn {
 	uint64_t began_at_ms; /* of the loop's clock: start, or the loss */
 	uint64_t up_at_ms;
 	unsigned silent_ticks;
+	uint64_t asked_ns;    /* the first request of this turn */
+	uint64_t heard_ns;    /* the last bytes */
 	bool is_waiting_told; /* that Redis is loading */
 	struct redis_hello hello;
 	struct redis_holder holder;
@@ -100,6 +102,7 @@ static void schedule_flush(struct redis_conn *c)
 {
 	if (uv_is_active((uv_handle_t *)&c->prepare))
 		return;
+	c->asked_ns = uv_hrtime();
 	uv_prepare_start(&c->prepare, on_prepare);
 	uv_idle_start(&c->idle, on_idle);
 }
@@ -483,6 +486,40 @@ static void on_link_bytes(void *ctx)
 	struct redis_conn *c = ctx;
 
 	c->silent_ticks = 0;
+	c->heard_ns = uv_hrtime();
+	c->hooks.on_heard(c->hooks.ctx, c->heard_ns);
+}
+
+static enum store_refusal refusal_of(const char *text)
+{
+	static const struct {
+		const char *word;
+		enum store_refusal why;
+	} words[] = { { "OOM ", STORE_REFUSAL_MEMORY },
+		      { "MISCONF ", STORE_REFUSAL_DISK },
+		      { "READONLY ", STORE_REFUSAL_READONLY },
+		      { "BUSY ", STORE_REFUSAL_BUSY },
+		      { "LOADING ", STORE_REFUSAL_BUSY },
+		      { "NOPERM ", STORE_REFUSAL_DENIED },
+		      { "NOAUTH ", STORE_REFUSAL_DENIED } };
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (strncmp(text, words[i].word, strlen(words[i].word)) == 0)
+			return words[i].why;
+	return STORE_REFUSAL_OTHER;
+}
+
+/* A transaction that is refused has an error for each of its commands: the first one
+ * says why. */
+static void count_refusal(struct redis_conn *c, struct redis_request *r,
+			  const redisReply *reply)
+{
+	if (r->answered == 1)
+		r->is_refused = false;
+	if (reply->type != REDIS_REPLY_ERROR || r->is_refused)
+		return;
+	r->is_refused = true;
+	c->stats.refused[refusal_of(reply->str)]++;
 }
 
 static void on_link_reply(void *ctx, struct redis_request *r, const redisReply *reply)
@@ -502,7 +539,10 @@ static void on_link_reply(void *ctx, struct redis_request *r, const redisReply *
 		return;
 	}
 	note_refusal(c, r, reply);
+	count_refusal(c, r, reply);
 	if (r->answered == r->replies) {
+		tally_add(&c->stats.round_trip, tally_times_ns,
+			  c->heard_ns - r->asked_ns);
 		c->stats.pending_requests--;
 		c->stats.pending_bytes -= r->bytes;
 		if (r == c->suspect)
@@ -614,6 +654,7 @@ void redis_conn_send(struct redis_conn *c, struct redis_request *r)
 	for (unsigned i = 0; i < r->part_count; i++)
 		r->bytes += r->parts[i].len;
 	c->stats.requests++;
+	c->stats.commands += r->replies;
 	c->stats.pending_bytes += r->bytes;
 	if (c->stats.pending_requests++ == 0 && c->phase == PHASE_UP)
 		start_ticks(c);
@@ -621,7 +662,9 @@ void redis_conn_send(struct redis_conn *c, struct redis_request *r)
 		c->stats.bytes_sent += r->bytes;
 		redis_link_send(c->link, r);
 		schedule_flush(c);
+		r->asked_ns = c->asked_ns;
 	} else {
+		r->asked_ns = uv_hrtime();
 		TAILQ_INSERT_TAIL(&c->waiting, r, entry);
 	}
 }

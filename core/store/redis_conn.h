@@ -38,6 +38,8 @@ struct redis_conn_hooks {
 	int (*before_connect)(void *ctx, struct tls_context **tls, struct error *err);
 	/* STORE_UP, STORE_DOWN, STORE_FAILED, as in store_hooks. */
 	void (*on_state)(void *ctx, enum store_state state, const char *why);
+	/* As in store_hooks. */
+	void (*on_heard)(void *ctx, uint64_t now_ns);
 };
 
 /* Everything begins in the loop, not in the call. */
@@ -57,5 +59,5 @@ void redis_conn_hurry(struct redis_conn *c);
 /* Ours to give back: the connection stands, and the store is held. NULL: it is not. */
 const struct redis_holder *redis_conn_holder(const struct redis_conn *c);
 const struct redis_hello *redis_conn_hello(const struct redis_conn *c);
-/* Requests, reconnects, bytes sent, what is pending; the rest is 0. */
+/* What it counts itself; the rest is 0. */
 const struct store_stats *redis_conn_stats(const struct redis_conn *c);

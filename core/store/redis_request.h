@@ -31,7 +31,9 @@ struct redis_request {
 	/* A connection was lost after it was written to it: perhaps it was carried out
 	 * there, whatever is answered now. */
 	bool was_lost;
+	bool is_refused; /* one of the answers was an error */
 	size_t bytes;
+	uint64_t asked_ns; /* of uv_hrtime */
 	redis_reply_fn on_reply;
 };
 

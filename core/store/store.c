@@ -267,6 +267,14 @@ static void tell_state(void *ctx, enum store_state state, const char *why)
 	s->hooks.on_state(s->hooks.ctx, state, why);
 }
 
+static void tell_heard(void *ctx, uint64_t now_ns)
+{
+	struct store *s = ctx;
+
+	if (s->hooks.on_heard && !s->is_closing)
+		s->hooks.on_heard(s->hooks.ctx, now_ns);
+}
+
 /* Other files may lie there by now. What the system trusts is read once: it takes long.
  */
 static int read_tls_files(struct store *s, struct error *err)
@@ -327,6 +335,7 @@ static void open_conn(struct store *s)
 		.ctx = s,
 		.before_connect = before_connect,
 		.on_state = tell_state,
+		.on_heard = tell_heard,
 	};
 
 	s->conn = redis_conn_create(s->loop, &config, &hooks);
@@ -490,6 +499,17 @@ enum store_state store_state(const struct store *s)
 	return s->state;
 }
 
+const char *store_refusal_name(enum store_refusal why)
+{
+	static const char *const names[] = {
+		[STORE_REFUSAL_MEMORY] = "memory",     [STORE_REFUSAL_DISK] = "disk",
+		[STORE_REFUSAL_READONLY] = "readonly", [STORE_REFUSAL_BUSY] = "busy",
+		[STORE_REFUSAL_DENIED] = "denied",     [STORE_REFUSAL_OTHER] = "other",
+	};
+
+	return names[why];
+}
+
 void store_stats(const struct store *s, struct store_stats *out)
 {
 	static const char *const kinds[] = {
@@ -501,6 +521,8 @@ void store_stats(const struct store *s, struct store_stats *out)
 	*out = s->conn ? *redis_conn_stats(s->conn) : (struct store_stats){ 0 };
 	out->kind = kinds[s->url.kind];
 	out->transactions = s->transactions;
+	out->memory_bytes = s->memory_bytes;
+	out->memory_max_bytes = s->memory_max_bytes;
 	snprintf(out->address, sizeof(out->address), "%s", s->address);
 	if (s->conn)
 		snprintf(out->version, sizeof(out->version), "%s",

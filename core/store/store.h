@@ -24,6 +24,7 @@
 #include "base/error.h"
 #include "base/msg.h"
 #include "base/slice.h"
+#include "base/tally.h"
 
 struct store;
 
@@ -66,6 +67,9 @@ struct store_hooks {
 	 * been checked (version, eviction policy, persistence), and after each
 	 * reconnect. */
 	void (*on_state)(void *ctx, enum store_state state, const char *why);
+	/* Something has come from Redis, and is read next. May be NULL.
+	 * @param now_ns  of uv_hrtime */
+	void (*on_heard)(void *ctx, uint64_t now_ns);
 };
 
 /* Start connecting; on_state tells how it went. Wrong configuration (an
@@ -95,6 +99,18 @@ enum store_state store_state(const struct store *s);
 size_t store_body_max(const struct store *s);
 #define STORE_BODY_MAX_MIN ((size_t)1 << 20) /* no Redis takes less */
 
+/* Why Redis refused a request. */
+enum store_refusal {
+	STORE_REFUSAL_MEMORY,   /* it has no more, or may not take more */
+	STORE_REFUSAL_DISK,     /* it cannot write */
+	STORE_REFUSAL_READONLY, /* it is a replica */
+	STORE_REFUSAL_BUSY,     /* it is loading, or a script holds it up */
+	STORE_REFUSAL_DENIED,   /* its user may not */
+	STORE_REFUSAL_OTHER,
+	STORE_REFUSALS
+};
+const char *store_refusal_name(enum store_refusal why);
+
 /* For STATS and the metrics; all since the start. */
 struct store_stats {
 	const char *kind;  /* "embedded", "redis", "none" */
@@ -106,8 +122,18 @@ struct store_stats {
 	uint64_t bytes_sent;
 	uint64_t pending_requests; /* asked and not answered */
 	size_t pending_bytes;
+	uint64_t commands; /* in these requests */
+	uint64_t refused[STORE_REFUSALS];
+	/* From the end of the turn that asks to the answer, in tally_times_ns. What waits
+	 * for a connection waits for its answer. */
+	struct tally round_trip;
+	/* Of Redis, as it told last: store_memory_ask. */
+	uint64_t memory_bytes, memory_max_bytes; /* 0: not known; no limit */
 };
 void store_stats(const struct store *s, struct store_stats *out);
+/* Have Redis tell how much memory it has, for the next store_stats. One such question at
+ * a time is under way, and none while Redis is away. */
+void store_memory_ask(struct store *s);
 
 /* The sorted sets of a shard; a stored message is in exactly one of them. */
 enum store_set { STORE_READY, STORE_DELAYED, STORE_BURIED, STORE_UNACK, STORE_SET_COUNT };

@@ -94,7 +94,7 @@ static inline int harness_try_open(struct harness *h, const char *url, struct er
 		.connect_timeout_ms = 2000,
 		.command_timeout_ms = 2000,
 	};
-	struct store_hooks hooks = { h, harness_on_state };
+	struct store_hooks hooks = { .ctx = h, .on_state = harness_on_state };
 	h->state = STORE_STARTING;
 	h->is_closed = false;
 	return store_open(&h->store, &h->loop, &config, &hooks, err);

@@ -595,6 +595,7 @@ static void removals_pass_while_memory_is_out(void **state)
 	struct harness *h = *state;
 	struct outcome o;
 	struct outcome purged = { 0 };
+	struct store_stats stats;
 	insert_range(h, 1, 10);
 	redisContext *c = harness_redis(h);
 	freeReplyObject(ask(c, "CONFIG SET maxmemory 1"));
@@ -618,6 +619,60 @@ static void removals_pass_while_memory_is_out(void **state)
 	redisFree(c);
 	insert_range(h, 12, 12);
 	assert_int_equal(h->downs, 0);
+	store_stats(h->store, &stats);
+	assert_int_equal(stats.refused[STORE_REFUSAL_MEMORY], 2);
+	assert_int_equal(stats.refused[STORE_REFUSAL_OTHER], 0);
+	assert_string_equal(store_refusal_name(STORE_REFUSAL_MEMORY), "memory");
+}
+
+static void round_trips_are_timed(void **state)
+{
+	struct harness *h = *state;
+	struct store_stats before, after;
+	redisContext *c = harness_redis(h);
+
+	store_stats(h->store, &before);
+	insert_range(h, 1, 10);
+	store_stats(h->store, &after);
+	assert_int_equal(after.requests, before.requests + 1);
+	assert_true(after.commands > before.commands + 2);
+	assert_int_equal(after.round_trip.count, before.round_trip.count + 1);
+	/* Redis is asleep. */
+	freeReplyObject(ask(c, "CLIENT PAUSE 100 ALL"));
+	redisFree(c);
+	insert_range(h, 11, 11);
+	store_stats(h->store, &after);
+	assert_true(after.round_trip.max > 50 * UINT64_C(1000000));
+	assert_true(after.round_trip.sum >= after.round_trip.max);
+}
+
+static uint64_t memory_of(struct harness *h)
+{
+	struct store_stats stats;
+
+	store_stats(h->store, &stats);
+	return stats.memory_bytes;
+}
+
+static void redis_tells_its_memory_to_those_who_ask(void **state)
+{
+	struct harness *h = *state;
+	struct store_stats stats;
+	redisContext *c = harness_redis(h);
+	uint64_t asked;
+
+	assert_int_equal(memory_of(h), 0);
+	freeReplyObject(ask(c, "CONFIG SET maxmemory 2gb"));
+	redisFree(c);
+	store_memory_ask(h->store);
+	store_memory_ask(h->store);
+	WAIT(h, memory_of(h) > 100000);
+	store_stats(h->store, &stats);
+	assert_int_equal(stats.memory_max_bytes, UINT64_C(2) << 30);
+	asked = stats.requests;
+	store_memory_ask(h->store);
+	store_stats(h->store, &stats);
+	assert_int_equal(stats.requests, asked + 1);
 }
 
 static void silent_redis_is_left_and_asked_again(void **state)
@@ -708,6 +763,8 @@ int main(void)
 		STORE_TEST(errors_of_redis_reach_the_completion_with_their_text),
 		STORE_TEST(requests_survive_the_death_of_redis_and_complete_once),
 		STORE_TEST(removals_pass_while_memory_is_out),
+		STORE_TEST(round_trips_are_timed),
+		STORE_TEST(redis_tells_its_memory_to_those_who_ask),
 		STORE_TEST(silent_redis_is_left_and_asked_again),
 		STORE_TEST(large_requests_and_replies_pass),
 		STORE_TEST(closing_tells_those_who_still_wait),

@@ -597,7 +597,7 @@ static void long_data_directory_is_no_obstacle(void **state)
 		.connect_timeout_ms = 2000,
 		.command_timeout_ms = 2000,
 	};
-	struct store_hooks hooks = { h, harness_on_state };
+	struct store_hooks hooks = { .ctx = h, .on_state = harness_on_state };
 	struct error err;
 	assert_int_equal(store_open(&h->store, &h->loop, &config, &hooks, &err), TIDE_OK);
 	WAIT(h, h->ups == 1);

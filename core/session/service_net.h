@@ -1,0 +1,28 @@
+/* service_net.h: what the network side counts, for STATS and /metrics. */
+#pragma once
+
+#include <stdint.h>
+
+struct service;
+
+struct net_figures {
+	uint64_t accepted; /* connections */
+	uint64_t refused;  /* of these, at a limit */
+	uint64_t bytes_in, bytes_out;
+	uint64_t tls_handshakes; /* that succeeded */
+	uint64_t tls_failures;   /* connections that TLS ended, in a handshake or later */
+};
+
+/* Sessions of a protocol. Those behind the last one have no name. */
+#define NET_PROTOCOLS_MAX 8
+struct net_protocol {
+	const char *name;
+	unsigned open;
+};
+
+/* Connections count there themselves. */
+struct net_figures *service_net_figures(struct service *s);
+
+/* A session of that protocol begins, or ends. `name` lives for ever. */
+void service_net_enter(struct service *s, const char *name);
+void service_net_leave(struct service *s, const char *name);
