@@ -72,6 +72,8 @@ static void hand_out(struct round *r, const struct record *record, struct run *r
 			c->credit->used++;
 	}
 	c->ops->on_record(c, &d);
+	if (r->broker->follower)
+		r->broker->follower->on_record(r->broker->follower->ctx, c, &d);
 }
 
 /* What it would have read next, from that offset on, is perhaps no longer kept. False: it
