@@ -20,6 +20,7 @@ static const struct cli_verb *const tables[] = {
 	cli_bench_verbs,
 	cli_lock_verbs,
 	cli_user_verbs,
+	cli_trace_verbs,
 	NULL,
 };
 
