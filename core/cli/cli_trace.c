@@ -14,7 +14,8 @@ struct tracing {
 	bool is_ended;
 };
 
-/* ---- an event as a line -------------------------------------------------------------- */
+/* ---- an event as a line --------------------------------------------------------------
+ */
 
 static json_int_t number(const json_t *event, const char *name)
 {
@@ -118,12 +119,11 @@ static void add_published(struct buf *out, const json_t *event)
 static void add_place(struct buf *out, const json_t *event)
 {
 	if (has(event, "topic"))
-		buf_printf(out,
-			   "%s %" JSON_INTEGER_FORMAT ":%" JSON_INTEGER_FORMAT "%s%s",
-			   cli_table_text(event, "topic", "-"),
-			   number(event, "partition"), number(event, "offset"),
-			   has(event, "group") ? " group " : "",
-			   cli_table_text(event, "group", ""));
+		buf_printf(
+			out, "%s %" JSON_INTEGER_FORMAT ":%" JSON_INTEGER_FORMAT "%s%s",
+			cli_table_text(event, "topic", "-"), number(event, "partition"),
+			number(event, "offset"), has(event, "group") ? " group " : "",
+			cli_table_text(event, "group", ""));
 	else
 		buf_append_text(out, cli_table_text(event, "queue", "-"));
 }
@@ -132,9 +132,8 @@ static void add_delivered(struct buf *out, const json_t *event)
 {
 	add_place(out, event);
 	buf_printf(out,
-		   " to connection %" JSON_INTEGER_FORMAT
-		   " channel %" JSON_INTEGER_FORMAT " sid %s, attempt %" JSON_INTEGER_FORMAT
-		   "%s",
+		   " to connection %" JSON_INTEGER_FORMAT " channel %" JSON_INTEGER_FORMAT
+		   " sid %s, attempt %" JSON_INTEGER_FORMAT "%s",
 		   number(event, "connection"), number(event, "channel"),
 		   cli_table_text(event, "sid", "-"), number(event, "attempt"),
 		   has(event, "auto_ack") ? ", ack=auto" : "");
@@ -175,7 +174,8 @@ static void add_copied(struct buf *out, const json_t *event)
 
 static void add_confirmed(struct buf *out, const json_t *event)
 {
-	buf_printf(out, "%" JSON_INTEGER_FORMAT " queues%s", number(event, "queues"),
+	buf_printf(out, "%" JSON_INTEGER_FORMAT " queue%s%s", number(event, "queues"),
+		   number(event, "queues") == 1 ? "" : "s",
 		   has(event, "duplicate") ? ", a duplicate" : "");
 }
 
@@ -189,14 +189,10 @@ static const struct {
 	const char *what;
 	void (*add)(struct buf *out, const json_t *event);
 } lines[] = {
-	{ "published", add_published },
-	{ "copied", add_copied },
-	{ "confirmed", add_confirmed },
-	{ "refused", add_refused },
-	{ "delivered", add_delivered },
-	{ "acked", add_acked },
-	{ "returned", add_returned },
-	{ "dead-lettered", add_dead },
+	{ "published", add_published }, { "copied", add_copied },
+	{ "confirmed", add_confirmed }, { "refused", add_refused },
+	{ "delivered", add_delivered }, { "acked", add_acked },
+	{ "returned", add_returned },   { "dead-lettered", add_dead },
 };
 
 /* Names and payloads are others': no control character reaches the terminal. */
@@ -227,7 +223,8 @@ static void print_line(const json_t *event)
 	buf_deinit(&out);
 }
 
-/* ---- the connection ------------------------------------------------------------------ */
+/* ---- the connection ------------------------------------------------------------------
+ */
 
 static void end(struct tracing *t, int status)
 {
@@ -244,7 +241,8 @@ static void end(struct tracing *t, int status)
 /* On standard error: how much it was, and what was lost. */
 static void tell_end(const json_t *event)
 {
-	fprintf(stderr, "tidemq: the trace has ended (%s): %" JSON_INTEGER_FORMAT " messages",
+	fprintf(stderr,
+		"tidemq: the trace has ended (%s): %" JSON_INTEGER_FORMAT " messages",
 		cli_table_text(event, "why", "-"), number(event, "messages"));
 	if (number(event, "dropped") > 0)
 		fprintf(stderr, ", %" JSON_INTEGER_FORMAT " events were not read in time",
@@ -381,7 +379,8 @@ const struct cli_verb cli_trace_verbs[] = {
 	{ .name = "trace",
 	  .summary = "follow messages as they are published, routed, delivered and acked",
 	  .usage = "[options] EXCHANGE [KEY]",
-	  .details = "EXCHANGE is - for the default exchange, * for all. KEY is a pattern of\n"
+	  .details = "EXCHANGE is - for the default exchange, * for all. KEY is a "
+		     "pattern of\n"
 		     "words with * and #, as of a topic exchange; # is the default.",
 	  .options = options,
 	  .words_min = 1,

@@ -4,7 +4,6 @@
 #include "broker/publish.h"
 #include "service_pressure.h"
 #include "session_private.h"
-#include "tracer.h"
 
 /* It was looked for, and the user may publish to it. */
 static inline bool is_last(const struct session *s, const struct publish_spec *spec)
@@ -219,6 +218,7 @@ void session_publish_take(struct session *s, struct msg *m,
 		.vhost = s->vhost,
 		.subject = &s->subject,
 		.msg = m,
+		.connection = s->number,
 		.may_deal = true,
 		.expected = demand->has_expected ? &demand->expected : NULL,
 	};
@@ -235,12 +235,8 @@ void session_publish_take(struct session *s, struct msg *m,
 	s->prepared = NULL;
 	session_publish_begin(s);
 	r->kind = REPLY_PUBLISHED;
-	if (rc == TIDE_OK && s->broker->follower)
-		tracer_note_publisher(service->tracer, s);
 	if (rc == TIDE_OK)
 		rc = publish_message(&spec, demand->must, &r->waiter, &published, &err);
-	if (s->broker->follower)
-		tracer_note_publisher(service->tracer, NULL);
 	r->id = published.id;
 	r->count = published.queues;
 	r->is_duplicate = published.is_duplicate;

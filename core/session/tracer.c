@@ -42,9 +42,9 @@ struct traced {
 struct trace {
 	struct tracer *tracer;
 	struct channel *channel;
-	unsigned number; /* of its bit */
+	unsigned number;        /* of its bit */
 	struct trace_spec spec; /* its texts are its own */
-	uint64_t threshold; /* of random numbers: what lies below is picked */
+	uint64_t threshold;     /* of random numbers: what lies below is picked */
 	int64_t until_mono_ms;
 	unsigned picked;
 	uint64_t dropped, told_dropped; /* events */
@@ -60,14 +60,14 @@ struct tracer {
 	struct traced_place *places; /* uthash */
 	uint64_t random;
 	/* The publish that is being decided. */
-	const struct session *publisher;
 	unsigned deciding; /* who follows it */
 	uint64_t began_ns;
 	struct explanation *explanation;
 	struct decision_context context;
 };
 
-/* ---- events -------------------------------------------------------------------------- */
+/* ---- events --------------------------------------------------------------------------
+ */
 
 /* Begin the text of an event about a message. */
 static void begin_event(struct tracer *t, struct buf *text, struct json *j,
@@ -129,7 +129,8 @@ static void end_event(struct tracer *t, const struct traced *f, struct buf *text
 	buf_deinit(text);
 }
 
-/* ---- messages that are followed ------------------------------------------------------ */
+/* ---- messages that are followed ------------------------------------------------------
+ */
 
 static struct traced *find(const struct tracer *t, uint64_t id)
 {
@@ -165,7 +166,8 @@ static void unfollow(struct tracer *t, struct traced *f)
 	mem_free(f);
 }
 
-static struct traced_place *find_place(const struct tracer *t, const struct record_place *at)
+static struct traced_place *find_place(const struct tracer *t,
+				       const struct record_place *at)
 {
 	const uint64_t key[3] = { at->topic->serial, at->partition, at->offset };
 	struct traced_place *p;
@@ -174,8 +176,7 @@ static struct traced_place *find_place(const struct tracer *t, const struct reco
 	return p;
 }
 
-static void note_place(struct tracer *t, struct traced *f,
-		       const struct record_place *at)
+static void note_place(struct tracer *t, struct traced *f, const struct record_place *at)
 {
 	const uint64_t key[3] = { at->topic->serial, at->partition, at->offset };
 	struct traced_place *p;
@@ -190,7 +191,8 @@ static void note_place(struct tracer *t, struct traced *f,
 	HASH_ADD(hh, t->places, key, sizeof(p->key), p);
 }
 
-/* ---- publishes ----------------------------------------------------------------------- */
+/* ---- publishes -----------------------------------------------------------------------
+ */
 
 static bool picks(struct trace *trace, const struct decide_spec *spec)
 {
@@ -258,8 +260,8 @@ static void write_published(struct tracer *t, struct buf *text,
 	struct json j;
 
 	begin_event(t, text, &j, "published", f);
-	if (t->publisher)
-		json_member_int(&j, "connection", (int64_t)t->publisher->number);
+	if (p->spec->connection)
+		json_member_int(&j, "connection", (int64_t)p->spec->connection);
 	if (m->user_len)
 		json_member_string(&j, "user", msg_user(m));
 	json_member_string(&j, "exchange", msg_exchange_word(m));
@@ -337,11 +339,6 @@ static void on_decided(void *ctx, const struct watched_publish *p)
 	t->deciding = 0;
 }
 
-void tracer_note_publisher(struct tracer *t, const struct session *s)
-{
-	t->publisher = s;
-}
-
 void tracer_confirm(struct tracer *t, const struct reply *r, const char *why)
 {
 	bool is_refused = r->waiter.status < 0;
@@ -363,7 +360,8 @@ void tracer_confirm(struct tracer *t, const struct reply *r, const char *why)
 	end_event(t, f, &text, &j);
 }
 
-/* ---- deliveries ---------------------------------------------------------------------- */
+/* ---- deliveries ----------------------------------------------------------------------
+ */
 
 static void add_consumer(struct json *j, const struct consumer *c)
 {
@@ -458,11 +456,11 @@ static void on_dead(void *ctx, const struct queue *q, uint64_t id, const struct 
 	json_member_string(&j, "exchange", msg_exchange_word(copy));
 	json_member_string(&j, "key", copy->key);
 	follow(t, copy->id, f->traces);
-	tracer_note_publisher(t, NULL);
 	end_event(t, f, &text, &j);
 }
 
-/* ---- topics -------------------------------------------------------------------------- */
+/* ---- topics --------------------------------------------------------------------------
+ */
 
 static void add_place(struct json *j, const struct record_place *at)
 {
@@ -502,8 +500,8 @@ static void on_record(void *ctx, const struct consumer *c,
 	end_event(t, f, &text, &j);
 }
 
-static void tell_record(struct tracer *t, const struct record_place *at,
-			const char *what, const struct retry_fate *fate)
+static void tell_record(struct tracer *t, const struct record_place *at, const char *what,
+			const struct retry_fate *fate)
 {
 	const struct traced_place *p = find_place(t, at);
 	struct buf text = { 0 };
@@ -543,7 +541,8 @@ static void on_record_failed(void *ctx, const struct record_place *at,
 	tell_record(ctx, at, "returned", fate);
 }
 
-/* ---- traces -------------------------------------------------------------------------- */
+/* ---- traces --------------------------------------------------------------------------
+ */
 
 static struct tracer *create(struct service *s)
 {
@@ -600,8 +599,7 @@ int tracer_start(struct channel *ch, const struct trace_spec *spec, struct error
 				 .number = free_number(t),
 				 .spec = *spec,
 				 .until_mono_ms = s->broker->mono_ms + spec->for_ms };
-	trace->spec.exchange.data =
-		mem_strndup(spec->exchange.data, spec->exchange.len);
+	trace->spec.exchange.data = mem_strndup(spec->exchange.data, spec->exchange.len);
 	trace->spec.key.data = mem_strndup(spec->key.data, spec->key.len);
 	trace->threshold =
 		spec->share >= 1 ? UINT64_MAX : (uint64_t)(spec->share * 0x1p64);
@@ -632,8 +630,8 @@ void tracer_end_take(struct trace *trace, const char *why)
 	char text[160];
 
 	snprintf(text, sizeof(text),
-		 "{\"what\":\"end\",\"why\":\"%s\",\"messages\":%u,\"dropped\":%llu}", why,
-		 trace->picked, (unsigned long long)trace->dropped);
+		 "{\"what\":\"end\",\"why\":\"%s\",\"messages\":%u,\"dropped\":%llu}",
+		 why, trace->picked, (unsigned long long)trace->dropped);
 	send_text(trace, text);
 	trace->channel->trace = NULL;
 	forget(trace->tracer, trace->number);
@@ -670,7 +668,8 @@ int64_t tracer_due_ms(const struct service *s)
 
 	for (unsigned i = 0; t && i < TRACES_MAX; i++)
 		if (t->traces[i])
-			due_ms = heap_earlier(due_ms, b->now_ms + t->traces[i]->until_mono_ms -
-							      b->mono_ms);
+			due_ms = heap_earlier(due_ms,
+					      b->now_ms + t->traces[i]->until_mono_ms -
+						      b->mono_ms);
 	return due_ms;
 }

@@ -23,8 +23,6 @@ void tracer_end_take(struct trace *trace, const char *why);
 /* The session's user may perhaps do less now: what it may no longer follow ends. */
 void tracer_recheck(struct session *s);
 
-/* What is published next is the session's; NULL: the broker's own. */
-void tracer_note_publisher(struct tracer *t, const struct session *s);
 /* The publish is answered. */
 void tracer_confirm(struct tracer *t, const struct reply *r, const char *text);
 
