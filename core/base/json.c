@@ -156,6 +156,13 @@ void json_nil(struct json *j)
 	value(j, "null");
 }
 
+void json_written(struct json *j, struct slice written)
+{
+	comma(j);
+	buf_append_slice(j->out, written);
+	j->need_comma = true;
+}
+
 void json_number(struct json *j, double n)
 {
 	if (!isfinite(n)) {

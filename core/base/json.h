@@ -25,6 +25,8 @@ void json_int(struct json *j, int64_t n);
 void json_uint(struct json *j, uint64_t n);
 void json_number(struct json *j, double n);
 void json_nil(struct json *j);
+/* A value that is written already. */
+void json_written(struct json *j, struct slice value);
 
 /* A member of an object in one call; the first two only begin one. */
 void json_member_object(struct json *j, const char *key);

@@ -29,3 +29,18 @@ double rate_over(const struct rate *r, unsigned seconds)
 		sum += r->counts[(r->second - i) % RATE_SECONDS];
 	return (double)sum / seconds;
 }
+
+double rate_peek(const struct rate *r, uint64_t total, int64_t second, unsigned seconds)
+{
+	int64_t from = second - seconds;
+	uint64_t sum = 0;
+
+	if (r->second >= second)
+		return rate_over(r, seconds);
+	if (r->second >= from)
+		sum = total - r->before;
+	for (int64_t s = from > 1 ? from : 1; s < r->second; s++)
+		if (s > r->second - RATE_SECONDS)
+			sum += r->counts[s % RATE_SECONDS];
+	return (double)sum / seconds;
+}

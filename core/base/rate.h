@@ -21,3 +21,5 @@ void rate_begin(struct rate *r, uint64_t total, int64_t second);
 /* Events a second over the `seconds` (1-60) that ended last, after a rate_begin with the
  * present second. */
 double rate_over(const struct rate *r, unsigned seconds);
+/* The same of a rate that is left as it is, with its total and the present second. */
+double rate_peek(const struct rate *r, uint64_t total, int64_t second, unsigned seconds);

@@ -23,3 +23,8 @@ bool pace_is_over(struct pace *p)
 	p->calls_seen = *p->calls;
 	return uv_hrtime() - p->began_ns > SLICE_NS;
 }
+
+uint64_t pace_taken_us(const struct pace *p)
+{
+	return (uv_hrtime() - p->began_ns) / 1000;
+}

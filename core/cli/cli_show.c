@@ -18,12 +18,13 @@ static const struct list {
 		       "unroutable options? "
 		       "unusable?" } },
 	{ "queues",
-	  { .columns = "name ready delayed unacked buried consumers durable paused "
-		       "options? "
-		       "unusable?" } },
+	  { .columns =
+		    "name ready delayed unacked buried oldest_ready_ms:duration/oldest "
+		    "in_10s/in out_10s/out consumers durable paused options? "
+		    "unusable?" } },
 	{ "topics",
-	  { .columns = "name partitions messages bytes appended consumers durable "
-		       "options? unusable?" } },
+	  { .columns = "name partitions messages bytes appended in_10s/in out_10s/out "
+		       "groups? lag? consumers durable options? unusable?" } },
 	{ "bindings",
 	  { .columns = "exchange to destination pattern options? unusable?" } },
 	{ "groups",
@@ -39,9 +40,61 @@ static const struct list {
 	  { .columns = "name token connection? channel ttl_ms:duration since:time "
 		       "lapses:time "
 		       "waiting?" } },
+	{ "vhosts",
+	  { .columns = "name exchanges queues topics connections ready delayed "
+		       "unacked buried" } },
+	{ "history",
+	  { .columns =
+		    "t:time/time published/in delivered/out acked ready unacked "
+		    "delayed buried oldest_ready_ms:duration/oldest connections "
+		    "memory_bytes/memory unstored_bytes/unstored store_ms loop_busy" } },
+	{ "now", { .units = "t:time oldest_ready_ms:duration" } },
 	{ "rules",
 	  { .columns = "kind name uses calls errors time_us? doc", .array = "scripts" } },
 };
+
+static void add_page(struct cli *cli)
+{
+	static const char *const options[] = { "sort",   "order", "max",
+					       "offset", "match", NULL };
+
+	for (const char *const *name = options; *name; name++)
+		if (cli_is_given(cli, *name))
+			cli_add_value(cli, slice_from(*name), cli_get(cli, *name));
+}
+
+/* Each row as an object with the columns as members. */
+static json_t *rows_of_history(const json_t *document)
+{
+	const json_t *columns = json_object_get(document, "columns"), *row;
+	json_t *rows = json_array(), *object, *value;
+	size_t i, k;
+
+	json_array_foreach(json_object_get(document, "rows"), i, row)
+	{
+		object = json_object();
+		json_array_foreach(row, k, value)
+		{
+			const char *name = json_string_value(json_array_get(columns, k));
+
+			if (name)
+				json_object_set(object, name, value);
+		}
+		json_array_append_new(rows, object);
+	}
+	return rows;
+}
+
+static int print_history(struct cli *cli, const struct cli_table_view *view)
+{
+	json_t *document = cli_table_ask_document(cli), *rows;
+
+	if (!document)
+		return cli->status;
+	rows = rows_of_history(document);
+	json_decref(document);
+	return cli_table_print_take(rows, view);
+}
 
 static int run_list(struct cli *cli)
 {
@@ -50,15 +103,17 @@ static int run_list(struct cli *cli)
 	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
 		if (strcmp(what, lists[i].what) == 0) {
 			buf_printf(&cli->request, "LIST %s", what);
+			add_page(cli);
+			if (strcmp(what, "history") == 0)
+				return print_history(cli, &lists[i].view);
 			return cli_table_ask(cli, &lists[i].view);
 		}
 	}
-	return cli_usage_error(
-		cli,
-		"there is no list of '%s'; expected exchanges, queues, "
-		"topics, groups, bindings, consumers, connections, locks or "
-		"rules",
-		what);
+	return cli_usage_error(cli,
+			       "there is no list of '%s'; expected exchanges, queues, "
+			       "topics, groups, bindings, consumers, connections, locks, "
+			       "vhosts or rules",
+			       what);
 }
 
 /* The partitions of each group, which are lists within a list, in one list. */
@@ -252,12 +307,26 @@ static const struct command_option peek_options[] = {
 	{ .name = NULL },
 };
 
+static const struct command_option list_options[] = {
+	{ COMMAND_TEXT("match", "PART", NULL, "only those with this part in a name") },
+	{ COMMAND_NUMBER("max", NULL, "how many at most", 1, UINT32_MAX) },
+	{ COMMAND_NUMBER("offset", NULL, "leave out so many at the front", 0,
+			 UINT32_MAX) },
+	{ COMMAND_CHOICE("order", "asc|desc", NULL,
+			 "smallest or largest first (default: depends on --sort)") },
+	{ COMMAND_TEXT("sort", "BY", NULL,
+		       "of queues: name, ready, delayed, unacked, buried, age, in, out, "
+		       "consumers; of others: see docs") },
+	{ .name = NULL },
+};
+
 const struct cli_verb cli_show_verbs[] = {
 	{ .name = "list",
 	  .summary = "list exchanges, queues, topics, groups, bindings, consumers, "
-		     "connections, locks or scripts",
+		     "connections, locks, vhosts, samples of the last hour or scripts",
 	  .usage = "[options] exchanges|queues|topics|groups|bindings|consumers|"
-		   "connections|locks|rules",
+		   "connections|locks|vhosts|history|now|rules",
+	  .options = list_options,
 	  .words_min = 1,
 	  .words_max = 1,
 	  .run = run_list },

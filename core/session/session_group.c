@@ -99,6 +99,15 @@ static void write_partition(const struct topic_group *g, unsigned index, struct 
 	json_object_end(j);
 }
 
+uint64_t session_group_lag(const struct topic_group *g)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < group_width(g); i++)
+		sum += lag_of(g, i).messages;
+	return sum;
+}
+
 static void write_lag(const struct topic_group *g, struct json *j)
 {
 	struct lag sum = { 0 };
@@ -119,7 +128,7 @@ static void write_lag(const struct topic_group *g, struct json *j)
 					     : 0);
 }
 
-static void write_group(const struct topic_group *g, struct json *j)
+void session_group_write(const struct topic_group *g, struct json *j)
 {
 	json_object_begin(j);
 	json_member_text(j, "topic", g->topic->queue->name);
@@ -148,7 +157,26 @@ void session_group_write_all(struct topic *t, struct json *j)
 		return;
 	HASH_SRT(hh, t->groups->by_name, by_name);
 	HASH_ITER (hh, t->groups->by_name, g, next)
-		write_group(g, j);
+		session_group_write(g, j);
+}
+
+uint64_t session_group_lag_most(const struct topic *t)
+{
+	const struct topic_group *g;
+	uint64_t most = 0, lag;
+
+	for (g = t->groups ? t->groups->by_name : NULL; g; g = g->hh.next) {
+		lag = session_group_lag(g);
+		if (lag > most)
+			most = lag;
+	}
+	return most;
+}
+
+void session_group_write_sum(const struct topic *t, struct json *j)
+{
+	json_member_int(j, "groups", t->groups ? HASH_COUNT(t->groups->by_name) : 0);
+	json_member_int(j, "lag", (int64_t)session_group_lag_most(t));
 }
 
 unsigned session_group_count_readers(const struct topic *t)

@@ -23,15 +23,20 @@ static void end(struct session *s)
 }
 
 /* A user with a tag may look at all vhosts. */
-static int check_vhost(const struct session *s, struct slice vhost, struct error *err)
+bool session_login_may_enter(const struct session *s, struct slice vhost)
 {
 	const struct user *u = s->subject.user;
 
-	if (!u || u->tags || user_grant_find(u, vhost))
+	return !u || u->tags || user_grant_find(u, vhost);
+}
+
+static int check_vhost(const struct session *s, struct slice vhost, struct error *err)
+{
+	if (session_login_may_enter(s, vhost))
 		return TIDE_OK;
 	return error_set(err, TIDE_EDENIED,
-			 "user '%s' may not enter vhost '%" SLICE_FMT "'", u->name,
-			 SLICE_ARG(vhost));
+			 "user '%s' may not enter vhost '%" SLICE_FMT "'",
+			 s->subject.user->name, SLICE_ARG(vhost));
 }
 
 static int enter(struct session *s, struct slice vhost, struct error *err)

@@ -7,6 +7,8 @@
 #include "service.h"
 #include "session.h"
 
+struct topic_group;
+
 struct session {
 	TAILQ_ENTRY(session) link;
 	struct service *service;
@@ -43,6 +45,7 @@ struct session {
 	bool is_throttled;              /* see session_allowance_throttle */
 	struct heap_node throttle_node; /* while it is held for that; by mono_ms */
 	bool has_published;
+	bool is_never_held; /* for what it publishes */
 	bool is_closed;
 	struct queue_list exclusive;
 	/* What was published to last, and the message that was prepared for it: it
@@ -83,6 +86,8 @@ void session_allowance_turn(struct service *service);
 int64_t session_allowance_due_ms(const struct service *service);
 /* Limits have changed. */
 void session_allowance_note(struct session *s);
+/* Its user may be in that vhost. */
+bool session_login_may_enter(const struct session *s, struct slice vhost);
 /* The session ends while it logs in. */
 void session_login_cancel(struct session *s);
 
@@ -140,6 +145,14 @@ TIDE_MUST_USE int session_topic_check_partition(const struct queue *q, int64_t p
 /* The subscription, which is in the list of its topic, reads. */
 void session_topic_join(struct subscription *sub, const struct subscribe_spec *spec);
 
+/* A group of a topic, as an object. */
+void session_group_write(const struct topic_group *g, struct json *j);
+/* Messages that are not committed, in all partitions. */
+uint64_t session_group_lag(const struct topic_group *g);
+/* Of the group that is the furthest behind. */
+uint64_t session_group_lag_most(const struct topic *t);
+/* "groups": how many there are; "lag": of the one that is the furthest behind. */
+void session_group_write_sum(const struct topic *t, struct json *j);
 /* Each group of a topic, as an object. */
 void session_group_write_all(struct topic *t, struct json *j);
 /* Those who read it without a group. */
@@ -176,7 +189,5 @@ const char *session_peek_state_name(enum entry_state state);
 /* PEEK of a topic. */
 TIDE_MUST_USE int session_peek_topic(struct queue *q, const struct peek_spec *spec,
 				     struct reply *r, struct error *err);
-/* The members "size", and "payload" or "payload_base64". */
-void session_peek_write_payload(struct json *j, const struct msg *m);
 /* The session ends and has returned what it holds: the reply completes unseen. */
 void session_settle_cancel(struct session *s);

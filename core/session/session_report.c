@@ -1,341 +1,19 @@
-/* LIST and STATS: documents about what there is. */
-#include <math.h>
-
-#include "base/container.h"
+/* STATS: figures of what there is. */
 #include "base/json.h"
 #include "shard/dedupe.h"
+#include "exchange_document.h"
+#include "queue_document.h"
 #include "session_leases.h"
 #include "service_users.h"
 #include "service_pressure.h"
+#include "samples.h"
 #include "session_figures.h"
 #include "session_private.h"
-#include "broker/pause.h"
 #include "log/compact.h"
 #include "broker/queue_limit.h"
 #include "broker/retention.h"
-#include "broker/member.h"
 #include "broker/unusable.h"
-#include "rules/engine/index.h"
 #include "rules/engine/engine_status.h"
-
-static void write_args(struct json *j, const struct args *args)
-{
-	for (size_t i = 0; i < args->count; i++)
-		json_member_text(j, args->items[i].name, args->items[i].value);
-}
-
-static void add_exchange_options(struct json *j, const struct exchange *x)
-{
-	json_member_object(j, "options");
-	if (x->alternate)
-		json_member_text(j, "alternate", x->alternate);
-	if (x->is_internal)
-		json_member_text(j, "internal", "1");
-	write_args(j, &x->args);
-	json_object_end(j);
-}
-
-static int by_exchange_name(const struct exchange *a, const struct exchange *b)
-{
-	return strcmp(a->name, b->name);
-}
-
-static int by_queue_name(const struct queue *a, const struct queue *b)
-{
-	return strcmp(a->name, b->name);
-}
-
-static void list_exchanges(struct session *s, struct json *j)
-{
-	struct exchange *x, *next;
-
-	HASH_SRT(hh, s->vhost->exchanges, by_exchange_name);
-	HASH_ITER (hh, s->vhost->exchanges, x, next) {
-		json_object_begin(j);
-		json_member_text(j, "name", x->name);
-		json_member_text(j, "type", x->type);
-		json_member_bool(j, "durable", x->is_durable);
-		json_member_bool(j, "auto_delete", x->is_auto_delete);
-		json_member_int(j, "bindings", x->binding_count);
-		json_member_int(j, "published", (int64_t)x->published);
-		json_member_int(j, "unroutable", (int64_t)x->unroutable.count);
-		if (x->definition.unusable)
-			json_member_text(j, "unusable", x->definition.unusable);
-		else
-			json_member_text(j, "script",
-					 index_script(x->indexes[RULESET_ACTIVE]));
-		add_exchange_options(j, x);
-		json_object_end(j);
-	}
-}
-
-static void add_states(struct json *j, const struct queue *q)
-{
-	json_member_int(j, "ready", (int64_t)queue_count(q, ENTRY_READY));
-	json_member_int(j, "delayed", (int64_t)queue_count(q, ENTRY_DELAYED));
-	json_member_int(j, "unacked", (int64_t)queue_count(q, ENTRY_UNACKED));
-	json_member_int(j, "buried", (int64_t)queue_count(q, ENTRY_BURIED));
-}
-
-/* `paused` says which directions are; the others when that ends, if it ends by itself. */
-static void add_pause(struct json *j, const struct queue *q)
-{
-	static const char *const words[] = { "no", "in", "out", "both" };
-	static const char *const ends[QUEUE_DIRECTIONS] = { "paused_in_until",
-							    "paused_out_until" };
-	unsigned which = 0;
-
-	for (int i = 0; i < QUEUE_DIRECTIONS; i++)
-		which |= (unsigned)pause_is_on(q, (enum queue_direction)i) << i;
-	json_member_text(j, "paused", words[which]);
-	for (int i = 0; i < QUEUE_DIRECTIONS; i++)
-		if (which & (1u << i) && q->paused_ms[i] != PAUSE_FOREVER)
-			json_member_int(j, ends[i], q->paused_ms[i]);
-}
-
-/* Those that somebody chose, and may give again. */
-static void add_options(struct json *j, const struct queue *q)
-{
-	const struct args *all = &q->config.canonical;
-
-	json_member_object(j, "options");
-	for (size_t i = 0; i < all->count; i++)
-		if (!queue_config_is_default(&all->items[i]) &&
-		    strcmp(all->items[i].name, "reshard") != 0)
-			json_member_text(j, all->items[i].name, all->items[i].value);
-	json_object_end(j);
-}
-
-static void list_queues(struct session *s, struct json *j)
-{
-	struct queue *q, *next;
-
-	HASH_SRT(hh, s->vhost->queues, by_queue_name);
-	HASH_ITER (hh, s->vhost->queues, q, next) {
-		if (q->topic)
-			continue;
-		json_object_begin(j);
-		json_member_text(j, "name", q->name);
-		/* What has not been read is not known to be none. */
-		if (q->definition.unusable)
-			json_member_text(j, "unusable", q->definition.unusable);
-		else
-			add_states(j, q);
-		json_member_int(j, "consumers", q->consumer_count);
-		json_member_bool(j, "durable", queue_is_durable(q));
-		add_pause(j, q);
-		add_options(j, q);
-		json_object_end(j);
-	}
-}
-
-/* What all partitions have together. */
-static void add_sum(struct json *j, const struct topic *t)
-{
-	const struct topic_sum sum = topic_sum(t);
-
-	json_member_int(j, "messages", (int64_t)(sum.end - sum.start));
-	json_member_int(j, "bytes", (int64_t)sum.bytes);
-	json_member_int(j, "appended", (int64_t)sum.end);
-}
-
-static void list_topics(struct session *s, struct json *j)
-{
-	struct queue *q, *next;
-
-	HASH_SRT(hh, s->vhost->queues, by_queue_name);
-	HASH_ITER (hh, s->vhost->queues, q, next) {
-		if (!q->topic)
-			continue;
-		json_object_begin(j);
-		json_member_text(j, "name", q->name);
-		json_member_int(j, "partitions", q->config.shards);
-		if (q->definition.unusable)
-			json_member_text(j, "unusable", q->definition.unusable);
-		else
-			add_sum(j, q->topic);
-		json_member_int(j, "consumers", q->consumer_count);
-		json_member_bool(j, "durable", queue_is_durable(q));
-		add_options(j, q);
-		json_object_end(j);
-	}
-}
-
-/* Who may read a topic sees how far its groups are. */
-static bool may_see_groups(struct session *s, const struct queue *q)
-{
-	struct error ignored;
-
-	return session_access_check_tag(s, USER_MONITOR, "LIST", &ignored) == TIDE_OK ||
-	       session_access_check(s, USER_READ, SUBJECT_TOPIC, queue_slice(q),
-				    &ignored) == TIDE_OK;
-}
-
-static void list_groups(struct session *s, struct json *j)
-{
-	struct queue *q, *next;
-
-	HASH_SRT(hh, s->vhost->queues, by_queue_name);
-	HASH_ITER (hh, s->vhost->queues, q, next)
-		if (q->topic && may_see_groups(s, q))
-			session_group_write_all(q->topic, j);
-}
-
-static const char *binding_kind(const struct binding *b)
-{
-	return definition_kind(b->queue ? b->queue->definition.table
-					: b->exchange->definition.table);
-}
-
-static void list_bindings(struct session *s, struct json *j)
-{
-	struct exchange *x, *next;
-
-	HASH_SRT(hh, s->vhost->exchanges, by_exchange_name);
-	HASH_ITER (hh, s->vhost->exchanges, x, next) {
-		for (uint32_t i = 0; i < x->number_count; i++) {
-			const struct binding *b = x->bindings[i];
-
-			if (!b || b->is_released)
-				continue;
-			json_object_begin(j);
-			json_member_text(j, "exchange", x->name);
-			json_member_text(j, "to", binding_kind(b));
-			json_member_string(j, "destination", binding_dest(b));
-			json_member_text(j, "pattern", b->pattern);
-			json_member_object(j, "options");
-			write_args(j, &b->args);
-			json_object_end(j);
-			unusable_write_binding(b, j);
-			json_object_end(j);
-		}
-	}
-}
-
-static void add_consumer(struct json *j, const struct queue *q, const struct consumer *c)
-{
-	const struct channel *ch =
-		c->getter ? fetch_of(c->getter)->channel : subscription_of(c)->channel;
-	char partitions[MEMBER_PARTITIONS_MAX];
-	const struct topic_group *group;
-
-	json_object_begin(j);
-	json_member_text(j, "queue", q->name);
-	json_member_text(j, "sid", c->getter ? "-" : subscription_of(c)->sid);
-	json_member_text(j, "kind", c->getter ? "get" : "subscription");
-	json_member_int(j, "connection", (int64_t)ch->session->number);
-	json_member_int(j, "channel", ch->number);
-	json_member_text(j, "ack", c->is_auto_ack ? "auto" : "manual");
-	json_member_int(j, "priority", c->priority);
-	if (q->config.is_single_active)
-		json_member_bool(j, "active", c->is_active);
-	json_member_int(j, "prefetch", c->prefetch);
-	if (c->ack_timeout_ms)
-		json_member_int(j, "ack_timeout", c->ack_timeout_ms);
-	json_member_int(j, "channel_prefetch", ch->credit.limit);
-	json_member_int(j, "rank", c->rank);
-	json_member_int(j, "notify_lease_ms",
-			c->getter ? 0 : subscription_of(c)->notify_ms);
-	group = c->member ? c->member->group : c->getter ? c->getter->group : NULL;
-	if (group && group->name)
-		json_member_text(j, "group", group->name);
-	if (c->member) {
-		member_format(c->member, partitions);
-		json_member_text(j, "partitions", partitions);
-	}
-	json_member_int(j, "unacked", c->unacked);
-	json_member_int(j, "delivered", (int64_t)c->delivered);
-	json_object_end(j);
-}
-
-static void list_consumers(struct session *s, struct json *j)
-{
-	struct queue *q, *next;
-	struct consumer *c;
-
-	HASH_SRT(hh, s->vhost->queues, by_queue_name);
-	HASH_ITER (hh, s->vhost->queues, q, next) {
-		TAILQ_FOREACH (c, &q->consumers, queue_link)
-			add_consumer(j, q, c);
-	}
-}
-
-static void list_connections(struct session *self, struct json *j)
-{
-	struct session *s;
-
-	TAILQ_FOREACH (s, &self->service->sessions, link) {
-		json_object_begin(j);
-		json_member_int(j, "connection", (int64_t)s->number);
-		json_member_text(j, "name", s->name ? s->name : "");
-		json_member_text(j, "user", s->user ? s->user : "");
-		json_member_text(j, "vhost", s->vhost->name);
-		json_member_int(j, "channels", s->channel_count + 1);
-		json_member_int(j, "pending", s->pending);
-		s->ops->describe(s->ctx, j);
-		allowance_write(s->of_user, j);
-		allowance_write(s->of_address, j);
-		json_object_end(j);
-	}
-}
-
-static int by_lock_name(const struct lock *a, const struct lock *b)
-{
-	return strcmp(a->name, b->name);
-}
-
-static void list_locks(struct session *s, struct json *j)
-{
-	const struct broker *b = s->broker;
-	struct lock *l, *next;
-
-	HASH_SRT(hh, s->vhost->locks, by_lock_name);
-	HASH_ITER (hh, s->vhost->locks, l, next) {
-		json_object_begin(j);
-		json_member_text(j, "name", l->name);
-		json_member_int(j, "token", (int64_t)l->token);
-		if (l->holder) {
-			const struct channel *ch =
-				container_of(l->holder, struct channel, locks);
-
-			json_member_int(j, "connection", (int64_t)ch->session->number);
-			json_member_int(j, "channel", ch->number);
-		} else {
-			json_member_int(j, "lapses",
-					b->now_ms + (l->timer.key - b->mono_ms));
-		}
-		json_member_int(j, "ttl_ms", l->ttl_ms);
-		json_member_int(j, "since", l->since_ms);
-		json_member_int(j, "waiting", l->wait_count);
-		json_object_end(j);
-	}
-}
-
-int session_report_list(struct session *s, enum list_what what, struct reply *r,
-			struct error *err)
-{
-	static void (*const lists[])(struct session *, struct json *) = {
-		[LIST_EXCHANGES] = list_exchanges,     [LIST_QUEUES] = list_queues,
-		[LIST_TOPICS] = list_topics,           [LIST_GROUPS] = list_groups,
-		[LIST_BINDINGS] = list_bindings,       [LIST_CONSUMERS] = list_consumers,
-		[LIST_CONNECTIONS] = list_connections, [LIST_LOCKS] = list_locks,
-	};
-	struct json j;
-
-	if (what != LIST_GROUPS &&
-	    session_access_check_tag(s, USER_MONITOR, "LIST", err) < 0)
-		return err->code;
-	reply_json(r, &j);
-	if (what == LIST_RULES) {
-		engine_status(s->broker->engine, &j);
-	} else {
-		json_array_begin(&j);
-		lists[what](s, &j);
-		json_array_end(&j);
-	}
-	reply_data(r);
-	return TIDE_OK;
-}
 
 static struct order_stats order_sum(const struct queue *q)
 {
@@ -378,25 +56,8 @@ static void add_rates(struct json *j, const struct rate *in, const struct rate *
 	for (size_t i = 0; i < sizeof(rates) / sizeof(rates[0]); i++)
 		json_member_number(
 			j, rates[i].name,
-			round(10 * rate_over(rates[i].rate, rates[i].seconds)) / 10);
+			queue_document_round(rate_over(rates[i].rate, rates[i].seconds)));
 	json_object_end(j);
-}
-
-typedef int64_t age_fn(const struct shard *sh);
-
-/* How long the oldest has been there; no member if there is none. */
-static void add_age(struct json *j, const char *name, const struct queue *q, age_fn *age)
-{
-	int64_t oldest = 0;
-
-	for (unsigned i = 0; i < q->shard_count; i++) {
-		int64_t since = age(q->shards[i]);
-
-		if (since && (!oldest || since < oldest))
-			oldest = since;
-	}
-	if (oldest)
-		json_member_int(j, name, q->vhost->broker->now_ms - oldest);
 }
 
 /* Of each shard, in the order of their numbers; one that was never used has nothing. */
@@ -435,7 +96,7 @@ static void queue_stats(struct queue *q, struct json *j)
 		for (int k = 0; k < SHARD_STAGES; k++)
 			in_memory += q->shards[i]->stages[k].window.count;
 	json_member_text(j, "queue", q->name);
-	add_states(j, q);
+	queue_document_states(q, j);
 	json_member_int(j, "in_memory", (int64_t)in_memory);
 	json_member_int(j, "shards", q->config.shards);
 	json_member_int(j, "mixed_shards", queue_count_mixed(q));
@@ -454,8 +115,10 @@ static void queue_stats(struct queue *q, struct json *j)
 	json_member_int(j, "removed", (int64_t)n->removed);
 	json_member_int(j, "death_limited", (int64_t)n->death_limited);
 	json_member_int(j, "dead_lettered", (int64_t)n->dead_lettered);
-	add_age(j, "oldest_ready_ms", q, shard_age_ready);
-	add_age(j, "oldest_lease_ms", q, shard_age_lease);
+	queue_document_age("oldest_ready_ms", queue_document_since(q, shard_age_ready), q,
+			   j);
+	queue_document_age("oldest_lease_ms", queue_document_since(q, shard_age_lease), q,
+			   j);
 	queue_begin_second(q);
 	add_rates(j, &q->rates->in, &q->rates->out);
 	json_member_int(j, "refused", (int64_t)n->refused);
@@ -463,7 +126,7 @@ static void queue_stats(struct queue *q, struct json *j)
 	if (q->config.max_bytes)
 		json_member_int(j, "waiting_bytes",
 				(int64_t)queue_limit_waiting(q).bytes);
-	add_pause(j, q);
+	queue_document_pause(q, j);
 	session_leases_write(q, j);
 	add_per_shard(j, q);
 	add_order(j, q);
@@ -508,7 +171,7 @@ static void topic_stats(struct queue *q, struct json *j)
 {
 	json_member_text(j, "topic", q->name);
 	json_member_int(j, "partitions", q->config.shards);
-	add_sum(j, q->topic);
+	queue_document_sum(q->topic, j);
 	json_member_int(j, "consumers", q->consumer_count);
 	json_member_int(j, "published", (int64_t)q->counters.published);
 	json_member_int(j, "duplicates", (int64_t)q->counters.duplicates);
@@ -655,10 +318,13 @@ static int exchange_stats(struct session *s, struct slice name, struct reply *r,
 	json_object_begin(&j);
 	json_member_text(&j, "exchange", x ? x->name : "-");
 	if (x) {
+		exchange_document_kind(x, &j);
 		json_member_int(&j, "bindings", x->binding_count);
 		json_member_int(&j, "published", (int64_t)x->published);
 	}
 	unroutable_write(x ? &x->unroutable : &s->vhost->unroutable, &j);
+	if (x)
+		exchange_document_options(x, &j);
 	json_object_end(&j);
 	reply_data(r);
 	return TIDE_OK;
@@ -696,6 +362,19 @@ int session_report_stats(struct session *s, enum stats_kind kind, struct slice n
 	else
 		broker_stats(s->service, &j);
 	json_object_end(&j);
+	reply_data(r);
+	return TIDE_OK;
+}
+
+int session_report_sample(struct session *s, struct reply *r, struct error *err)
+{
+	int rc = session_access_check_tag(s, USER_MONITOR, "a sample of the broker", err);
+	struct json j;
+
+	if (rc < 0)
+		return rc;
+	reply_json(r, &j);
+	samples_write_newest(s->service->samples, &j);
 	reply_data(r);
 	return TIDE_OK;
 }

@@ -180,7 +180,7 @@ describe('the command line', function()
       assert.matches('EXCHANGE +TO +DESTINATION +PATTERN', tide('list', 'bindings'))
       assert.matches(exchange .. ' +queue +' .. queue .. ' +a%.%*%.#', tide('list', 'bindings'))
       assert.matches('\n' .. exchange .. ' +topic +no ', tide('list', 'exchanges'))
-      assert.matches(queue .. ' +0 +0 +0 +0 +0 +no ', tide('list', 'queues'))
+      assert.matches(queue .. ' +0 +0 +0 +0 [-0 ]+ +0 +no ', tide('list', 'queues'))
       assert.matches('to 1 queue', tide('pub', exchange, 'a.b', 'x'))
       assert.equal('', tide('unbind', queue, exchange, 'a.*.#'))
       refused(1, '^tidemq: unroutable: no queue takes', 'pub', exchange, 'a.b', 'x')
@@ -308,6 +308,20 @@ describe('the command line', function()
         broker:remove_rule(path)
       end
       tide('rules', 'reload')
+    end)
+
+    it('go by pages, in any order', function()
+      for i = 1, 3 do
+        tide('declare', 'queue', 'paged_' .. i)
+        for _ = 1, i do tide('pub', '-', 'paged_' .. i, 'x') end
+      end
+      local page = tide('list', 'queues', '--match', 'PAGED', '--sort', 'ready', '--max', '1', '--offset', '1')
+      assert.matches('^NAME [^\n]*\npaged_2 +2 [^\n]*\n$', page)
+      page = tide('list', 'queues', '--match', 'paged', '--sort', 'ready', '--order', 'asc')
+      assert.matches('\npaged_1 .*\npaged_3 ', page)
+      assert.matches('\n/ +%d', tide('list', 'vhosts'))
+      refused(1, 'sort=size: expected name, ready', 'list', 'queues', '--sort', 'size')
+      refused(2, '%-%-order must be one of asc|desc', 'list', 'queues', '--order', 'up')
     end)
 
     it('are in the order of names', function()

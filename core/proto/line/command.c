@@ -629,17 +629,28 @@ COMMAND(kick)
 }
 
 /* In the order of enum list_what. */
-#define LISTS                                                                            \
-	"exchanges, queues, topics, groups, bindings, consumers, connections, locks or " \
-	"rules"
+#define LISTS                                                                          \
+	"exchanges, queues, topics, groups, bindings, consumers, connections, locks, " \
+	"vhosts, history, now or rules"
 
 COMMAND(list)
 {
-	unsigned what;
+	const struct request_limits max = { 1, UINT32_MAX }, offset = { 0, UINT32_MAX };
+	struct list_spec spec = { .sort = request_option(q, "sort"),
+				  .match = request_option(q, "match") };
+	unsigned what, direction;
 
 	if (!request_find(LISTS, q->words[0], &what))
 		return error_set(q->err, TIDE_ESYNTAX, "LIST lists " LISTS);
-	return session_report_list(l->base.session, (enum list_what)what, r, q->err);
+	spec.what = (enum list_what)what;
+	spec.max = request_uint(q, "max", max, 0);
+	spec.offset = request_uint(q, "offset", offset, 0);
+	direction = request_choice(q, "order", "asc or desc");
+	if (request_option(q, "order").data)
+		spec.direction = direction ? LIST_DESCENDING : LIST_ASCENDING;
+	for (int i = 0; i < LIST_MEMBERS; i++)
+		spec.only[i] = request_option(q, session_list_members[i]);
+	return q->rc < 0 ? q->rc : session_list(l->base.session, &spec, r, q->err);
 }
 
 /* In the order of enum stats_kind. */

@@ -39,7 +39,12 @@ RULES_WORD(shadow)
 		rc = session_rules_shadow_promote(l->base.session, r, q->err);
 	else if (slice_is(dir, "drop"))
 		rc = session_rules_shadow_drop(l->base.session, r, q->err);
+<<<<<<< HEAD
 	else
+=======
+	else if ((rc = session_rules_read_share(request_option(q, "share"), &share,
+						q->err)) == TIDE_OK)
+>>>>>>> main
 		rc = session_rules_shadow(l->base.session, dir, share, r, q->err);
 	return rc;
 }

@@ -71,12 +71,34 @@ static void a_clock_that_stands_changes_nothing(void **state)
 	assert_float_equal(rate_over(&r, 1), 3, 0);
 }
 
+static void a_rate_is_looked_at_without_a_change(void **state)
+{
+	struct rate r = { 0 };
+	uint64_t total = 0;
+
+	assert_float_equal(rate_peek(&r, 0, 1000, 60), 0, 0);
+	count(&r, &total, 1000, 10);
+	count(&r, &total, 1001, 20);
+	for (int64_t second = 1001; second < 1100; second++) {
+		static const unsigned spans[] = { 1, 2, 10, 60 };
+
+		for (size_t i = 0; i < 4; i++) {
+			struct rate begun = r;
+
+			rate_begin(&begun, total, second);
+			assert_float_equal(rate_peek(&r, total, second, spans[i]),
+					   rate_over(&begun, spans[i]), 0);
+		}
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(events_count_in_the_second_they_came_in),
 		cmocka_unit_test(the_present_second_does_not_count),
 		cmocka_unit_test(all_is_forgotten_after_a_minute),
+		cmocka_unit_test(a_rate_is_looked_at_without_a_change),
 		cmocka_unit_test(a_clock_that_stands_changes_nothing),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
