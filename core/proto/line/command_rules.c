@@ -28,23 +28,17 @@ RULES_WORD(rollback)
 RULES_WORD(shadow)
 {
 	struct slice dir = q->words[1];
-	double share = request_share(q, "share", 0);
+	double share;
 	int rc = TIDE_OK;
 
-	if (q->rc < 0)
-		rc = q->rc;
-	else if (slice_is(dir, "status"))
+	if (slice_is(dir, "status"))
 		rc = session_rules_shadow_status(l->base.session, r, q->err);
 	else if (slice_is(dir, "promote"))
 		rc = session_rules_shadow_promote(l->base.session, r, q->err);
 	else if (slice_is(dir, "drop"))
 		rc = session_rules_shadow_drop(l->base.session, r, q->err);
-<<<<<<< HEAD
-	else
-=======
 	else if ((rc = session_rules_read_share(request_option(q, "share"), &share,
 						q->err)) == TIDE_OK)
->>>>>>> main
 		rc = session_rules_shadow(l->base.session, dir, share, r, q->err);
 	return rc;
 }

@@ -82,23 +82,10 @@ uint64_t request_uint(struct request *r, const char *name, struct request_limits
 
 double request_share(struct request *r, const char *name, double fallback)
 {
-	struct slice value = request_option(r, name), fraction = value, whole;
-	uint64_t percent = 0, part = 0;
-	double unit = 1, share = 0;
-	bool is_number;
+	struct slice value = request_option(r, name);
+	double share = fallback;
 
-	if (!value.data)
-		return fallback;
-	if (value.len && value.data[value.len - 1] == '%')
-		fraction.len--;
-	is_number = fraction.len && fraction.data[fraction.len - 1] != '.';
-	whole = slice_cut(&fraction, '.');
-	for (size_t i = 0; i < fraction.len; i++)
-		unit *= 10;
-	if (is_number && slice_to_uint(whole, 100, &percent) && fraction.len <= 6 &&
-	    (fraction.len == 0 || slice_to_uint(fraction, 999999, &part)))
-		share = ((double)percent + (double)part / unit) / 100;
-	if (share <= 0 || share > 1)
+	if (value.data && !slice_to_share(value, &share))
 		request_refuse(r, name, value, "a percentage above 0, up to 100");
 	return share;
 }
