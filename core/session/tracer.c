@@ -14,7 +14,6 @@
 #include "host/machine.h"
 #include "explanation.h"
 #include "session_private.h"
-#include "session_trace.h"
 
 #define TRACES_MAX 8 /* of the broker; a bit each in followed.traces */
 /* An event with more is told without its decision. */
@@ -65,6 +64,40 @@ struct tracer {
 	struct explanation *explanation;
 	struct decision_context context;
 };
+
+/* ---- permissions ---------------------------------------------------------------------
+ */
+
+/* A pattern that is a key: of the default exchange, a queue. */
+static bool is_name(struct slice pattern)
+{
+	return !memchr(pattern.data, '*', pattern.len) &&
+	       !memchr(pattern.data, '#', pattern.len);
+}
+
+static int check_read(struct session *s, const struct trace_spec *spec, struct error *err)
+{
+	if (subject_may_all(&s->subject, USER_READ) || subject_is_free(&s->subject))
+		return TIDE_OK;
+	if (tracer_is_all(spec->exchange))
+		return error_set(err, TIDE_EDENIED,
+				 "TRACE * needs the permission to read all");
+	if (spec->exchange.len)
+		return session_access_check(s, USER_READ, SUBJECT_EXCHANGE,
+					    spec->exchange, err);
+	if (is_name(spec->key))
+		return session_access_check_queue(s, USER_READ, spec->key, err);
+	return error_set(err, TIDE_EDENIED,
+			 "TRACE of the default exchange needs the permission to read "
+			 "all, or a key that is the name of a queue");
+}
+
+int tracer_check(struct session *s, const struct trace_spec *spec, struct error *err)
+{
+	int rc = session_access_check_tag(s, USER_MONITOR, "TRACE", err);
+
+	return rc == TIDE_OK ? check_read(s, spec, err) : rc;
+}
 
 /* ---- events --------------------------------------------------------------------------
  */
@@ -200,8 +233,7 @@ static bool picks(struct trace *trace, const struct decide_spec *spec)
 	const struct msg *m = spec->msg;
 
 	return trace->picked < s->max && spec->vhost == trace->channel->session->vhost &&
-	       (session_trace_is_all(s->exchange) ||
-		slice_is_equal(s->exchange, m->exchange)) &&
+	       (tracer_is_all(s->exchange) || slice_is_equal(s->exchange, m->exchange)) &&
 	       topic_pattern_matches(s->key, m->key) &&
 	       random_next(&trace->tracer->random) <= trace->threshold;
 }
@@ -647,7 +679,7 @@ void tracer_recheck(struct session *s)
 
 	for (unsigned i = 0; t && i < TRACES_MAX; i++)
 		if (t->traces[i] && t->traces[i]->channel->session == s &&
-		    session_trace_check(s, &t->traces[i]->spec, &ignored) < 0)
+		    tracer_check(s, &t->traces[i]->spec, &ignored) < 0)
 			tracer_end_take(t->traces[i], "denied");
 }
 

@@ -11,6 +11,16 @@
 struct trace;
 struct tracer;
 
+/* It stands for every exchange. */
+static inline bool tracer_is_all(struct slice exchange)
+{
+	return slice_is(exchange, "*");
+}
+
+/* The session's user may see what the trace shows. */
+TIDE_MUST_USE int tracer_check(struct session *s, const struct trace_spec *spec,
+			       struct error *err);
+
 /* Accepts NULL. Its traces have ended. */
 void tracer_destroy(struct tracer *t);
 

@@ -196,7 +196,8 @@ describe('a permission', function()
             c:close()
           end
         end
-        local c = users.connect(broker, row.tag and not row.needs and (row.tag == 'admin' and 'root' or 'watcher') or 'may-' .. i)
+        local tagged = row.tag and not row.needs and (row.tag == 'admin' and 'root' or 'watcher')
+        local c = users.connect(broker, tagged or 'may-' .. i)
         assert.not_matches(row[1] == 'HELLO' and '^ERR denied user' or '^ERR denied', ask(c, row))
         c:close()
       end)

@@ -156,7 +156,8 @@ for _, durable in ipairs { '1', '0' } do
       c:get 'dead'
       all = events(watch, until_what 'delivered')
       assert.equal('published copied confirmed delivered', words(all))
-      assert.same({ all[1].id, all[4].id, 1, 'filter/50-stamp.lua' }, { all[2].id, all[2].copy, all[2].number, all[2].by })
+      assert.same({ all[1].id, all[4].id, 1, 'filter/50-stamp.lua' },
+        { all[2].id, all[2].copy, all[2].number, all[2].by })
       assert.equal('dead', all[4].queue)
     end)
 
