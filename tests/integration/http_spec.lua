@@ -311,8 +311,8 @@ describe('the HTTP port', function()
     end)
 
     it('of connections, like any port', function()
-      start { args = { '--max-connections', '2' } }
-      local one, two = Http.connect(broker), broker:connect()
+      local one = start { args = { '--max-connections', '2' } }
+      local two = broker:connect()
       one:expect(200, 'GET', '/api/stats')
       two:ok 'PING'
       local three = Http.connect(broker)
