@@ -217,7 +217,8 @@ describe('the HTTP port', function()
       local own = http.headers.Host
       assert.equal(200, status_with(http, { Origin = 'http://' .. own }))
       assert.equal(200, status_with(http, { Origin = 'https://' .. own }))
-      for _, origin in ipairs { 'http://evil.example', 'null', 'http://' .. own .. '.evil.example', 'http://127.0.0.1' } do
+      local others = { 'http://evil.example', 'null', 'http://' .. own .. '.evil.example', 'http://127.0.0.1' }
+      for _, origin in ipairs(others) do
         local status, text = status_with(http, { Origin = origin })
         assert.equal(403, status)
         assert.equal(('a page of %s may not ask this broker: only its own pages may'):format(origin), text)
@@ -228,16 +229,18 @@ describe('the HTTP port', function()
     it('is not led astray by names, while nobody must log in', function()
       local http = start { args = { '--http-host', 'broker.lan', '--http-host', 'other.lan' } }
       for _, host in ipairs {
-        'localhost', 'LocalHost:7311', '127.0.0.1', '192.168.1.7:80', '[::1]:7311', '[fe80::1]', 'broker.lan', 'other.lan:1',
+        'localhost', 'LocalHost:7311', '127.0.0.1', '192.168.1.7:80', '[::1]:7311', '[fe80::1]',
+        'broker.lan', 'other.lan:1',
       } do
         assert.equal(200, (status_with(http, { Host = host })), host)
       end
-      for _, host in ipairs { 'evil.example', 'evil.example:7311', '127.0.0.1.evil.example', '[localhost', 'broker.lan.' } do
+      local others = { 'evil.example', 'evil.example:7311', '127.0.0.1.evil.example', '[localhost', 'broker.lan.' }
+      for _, host in ipairs(others) do
         assert.equal(403, (status_with(http, { Host = host })), host)
       end
       local _, text = status_with(http, { Host = 'evil.example:7311' })
-      assert.equal("this broker is not known as 'evil.example': start it with --http-host evil.example, or define users",
-        text)
+      assert.equal("this broker is not known as 'evil.example': start it with --http-host evil.example, "
+        .. 'or define users', text)
       -- A probe knows it by any name.
       assert.equal(200, (status_with(http, { Host = 'evil.example' }, '/health/live')))
       broker:expect_clean_stop()
@@ -259,7 +262,8 @@ describe('the HTTP port', function()
       assert.equal(415, http:request('PUT', path, '{}').status)
       assert.equal(415, http:request('PUT', path, '{}', { ['Content-Type'] = 'text/plain' }).status)
       assert.equal(415, http:request('PUT', path, '{}', { ['Content-Type'] = 'application/jsonx' }).status)
-      assert.is_true(http:request('PUT', path, '{}', { ['Content-Type'] = 'application/json; charset=utf-8' }).status < 300)
+      local typed = { ['Content-Type'] = 'application/json; charset=utf-8' }
+      assert.is_true(http:request('PUT', path, '{}', typed).status < 300)
       broker:expect_clean_stop()
     end)
   end)
