@@ -19,7 +19,8 @@ static int run_check(struct cli *cli)
 	const struct check_options o = { .dir = cli->words[0],
 					 .lua_dir = share_lua_dir(),
 					 .url = cli_get(cli, "url"),
-					 .definitions = cli_get(cli, "definitions") };
+					 .definitions = cli_get(cli, "definitions"),
+					 .is_json = cli->json };
 
 	return share_is_dir(o.dir) ? check_run(&o) : refuse_dir(o.dir);
 }
@@ -93,6 +94,7 @@ static const struct command_option check_options[] = {
 		       "comment") },
 	{ COMMAND_TEXT("url", "URL", NULL,
 		       "the definitions of the broker there, in the vhost of the URL") },
+	{ COMMAND_FLAG("json", "print each finding as a JSON object on its own line") },
 	{ .name = NULL },
 };
 

@@ -10,6 +10,7 @@
 
 struct MHD_Connection;
 struct MHD_Daemon;
+struct http_leases;
 struct http_relay;
 
 struct http_engine {
@@ -18,6 +19,7 @@ struct http_engine {
 	struct MHD_Daemon *daemon;
 	uv_poll_t poll;   /* its epoll descriptor */
 	uv_timer_t timer; /* when it wants to run next */
+	struct http_leases *leases;
 	TAILQ_HEAD(, http_relay) ending;
 	unsigned handles; /* not yet closed */
 	void (*on_closed)(void *ctx);

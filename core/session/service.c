@@ -11,6 +11,7 @@
 #include "rollout/recent.h"
 #include "rollout/replay.h"
 #include "rollout/shadow.h"
+#include "rollout/upload.h"
 #include "rules/sandbox/bundle.h"
 #include "schedule/scheduler.h"
 #include "lease_notice.h"
@@ -262,6 +263,7 @@ void service_close(struct service *s, int64_t grace_ms)
 	stop_turns(s);
 	shadow_drop(&s->rollout);
 	replay_cancel(&s->rollout);
+	upload_cancel(&s->rollout);
 	canary_destroy(s->rollout.canary);
 	s->rollout.canary = NULL;
 	gate_destroy(s->rollout.gate);
