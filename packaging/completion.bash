@@ -7,7 +7,7 @@ _tidemq() {
 		words=$(tidemq help "$verb" 2>/dev/null | sed -n 's/^  \(--[a-z-]*\).*/\1/p')
 	else
 		case $verb in
-		list) words='exchanges queues topics groups bindings consumers connections locks vhosts rules' ;;
+		list) words='exchanges queues topics groups bindings consumers connections locks vhosts history now rules' ;;
 		declare | delete) words='exchange queue topic' ;;
 		user) words='add passwd delete grant revoke set list' ;;
 		rules) words='reload status top show log rollback shadow recent replay simulate' ;;

@@ -429,6 +429,8 @@ enum list_what {
 	LIST_CONNECTIONS,
 	LIST_LOCKS,
 	LIST_VHOSTS,
+	LIST_HISTORY,
+	LIST_NOW,
 	LIST_RULES,
 };
 enum list_direction { LIST_AS_USUAL, LIST_ASCENDING, LIST_DESCENDING };
@@ -452,9 +454,13 @@ struct list_spec {
 	/* Only things whose member of that name is this; data == NULL: any. */
 	struct slice only[LIST_MEMBERS];
 };
-/* The answer has in `count` how many there are, whatever the page. */
+/* The answer has in `count` how many there are, whatever the page. LIST history, LIST now
+ * and LIST rules are documents of other kinds, which are no pages. */
 TIDE_MUST_USE int session_list(struct session *s, const struct list_spec *spec,
 			       struct reply *r, struct error *err);
+/* The broker at this moment: an object with the columns of LIST history. */
+TIDE_MUST_USE int session_report_sample(struct session *s, struct reply *r,
+					struct error *err);
 /* Of what STATS is; in the order of the words before a name. */
 enum stats_kind {
 	STATS_EXCHANGE,
