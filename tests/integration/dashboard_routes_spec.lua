@@ -68,15 +68,15 @@ describe('the dashboard', function()
 
   describe('of exchanges', function()
     it('has them in a list, and who gets what in a picture', function()
-      define('DECLARE exchange orders topic alternate=lost', 'DECLARE exchange lost fanout', 'DECLARE exchange audit headers',
-        'DECLARE queue eu', 'DECLARE topic history', 'DECLARE queue unclaimed', 'BIND eu orders orders.eu.#',
+      define('DECLARE exchange orders topic alternate=lost', 'DECLARE exchange lost fanout',
+        'DECLARE exchange audit headers', 'DECLARE queue eu', 'DECLARE topic history', 'DECLARE queue unclaimed', 'BIND eu orders orders.eu.#',
         'BIND eu orders *.eu', 'BIND audit orders # dest=exchange', 'BIND history audit - region=eu',
         'BIND unclaimed lost -')
       open 'exchanges'
       browser:expect_rows('exchanges', { 'audit', 'lost', 'orders' })
       expect_picture()
-      assert.same({ 'exchange:audit', 'exchange:lost', 'exchange:orders', 'queue:eu', 'queue:unclaimed', 'topic:history' },
-        boxes())
+      assert.same({ 'exchange:audit', 'exchange:lost', 'exchange:orders', 'queue:eu', 'queue:unclaimed',
+        'topic:history' }, boxes())
       assert.same({ 'exchange:audit > topic:history: region=eu', 'exchange:lost > queue:unclaimed: (all)',
         'exchange:orders > exchange:audit: #', 'exchange:orders > exchange:lost: otherwise',
         'exchange:orders > queue:eu: orders.eu.#, *.eu' }, edges())
@@ -198,8 +198,8 @@ describe('the dashboard', function()
 
   describe('of routes', function()
     before_each(function()
-      define('DECLARE exchange orders topic alternate=lost', 'DECLARE exchange lost fanout', 'DECLARE exchange audit fanout',
-        'DECLARE queue eu shards=4 priority=strict', 'DECLARE queue review', 'DECLARE queue unclaimed',
+      define('DECLARE exchange orders topic alternate=lost', 'DECLARE exchange lost fanout',
+        'DECLARE exchange audit fanout', 'DECLARE queue eu shards=4 priority=strict', 'DECLARE queue review', 'DECLARE queue unclaimed',
         'DECLARE topic history', 'BIND eu orders orders.eu.#', 'BIND audit orders orders.# dest=exchange',
         'BIND history audit -', 'BIND unclaimed lost -')
     end)

@@ -76,7 +76,8 @@ describe('the dashboard', function()
       browser:expect_text('[data-table=scripts]', 'orders of some size')
       browser:type({ field = 'search scripts' }, '20-orders')
       browser:expect_js "document.querySelectorAll('[data-table=scripts] tbody tr').length === 1"
-      local row = browser:run [[return [...document.querySelectorAll('[data-table=scripts] tbody td')].map((td) => td.innerText)]]
+      local row = browser:run [[
+        return [...document.querySelectorAll('[data-table=scripts] tbody td')].map((td) => td.innerText)]]
       assert.same({ 'active', '4' }, { row[2], row[3] })
       assert.matches('%%$', row[5])
       assert.equal('1', row[10])
@@ -123,7 +124,8 @@ describe('the dashboard', function()
       broker:write_rule('filter/99-bad.lua', 'nonsense')
       assert.matches('^ERR rule', c:request 'RULES reload')
       broker:remove_rule 'filter/99-bad.lua'
-      reload { ['filter/40-more.lua'] = 'return { doc = "more", publish = function() end }\n', ['filter/20-orders.lua'] = orders(40) }
+      reload { ['filter/40-more.lua'] = 'return { doc = "more", publish = function() end }\n',
+        ['filter/20-orders.lua'] = orders(40) }
       open 'rules/generations'
       browser:expect_text('[data-table=generations]', 'active')
       browser:expect_text('[data-table=generations]', 'refused')
@@ -189,6 +191,7 @@ describe('the dashboard', function()
       assert.matches('^Active rules%s+q, shard 0, rank 0', sides[1])
       assert.matches('^Candidate rules%s+rejected: too small', sides[2])
       assert.matches('^OK', publish(12))
+      browser:expect_text('[data-part=figures]', 'pattern:compared%s+3')
       browser:click { button = 'Promote' }
       browser:expect_text('dialog', 'of 3 publishes were decided differently')
       browser:click { button = 'Promote' }
