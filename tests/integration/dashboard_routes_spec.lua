@@ -69,7 +69,8 @@ describe('the dashboard', function()
   describe('of exchanges', function()
     it('has them in a list, and who gets what in a picture', function()
       define('DECLARE exchange orders topic alternate=lost', 'DECLARE exchange lost fanout',
-        'DECLARE exchange audit headers', 'DECLARE queue eu', 'DECLARE topic history', 'DECLARE queue unclaimed', 'BIND eu orders orders.eu.#',
+        'DECLARE exchange audit headers', 'DECLARE queue eu',
+        'DECLARE topic history', 'DECLARE queue unclaimed', 'BIND eu orders orders.eu.#',
         'BIND eu orders *.eu', 'BIND audit orders # dest=exchange', 'BIND history audit - region=eu',
         'BIND unclaimed lost -')
       open 'exchanges'
@@ -199,7 +200,8 @@ describe('the dashboard', function()
   describe('of routes', function()
     before_each(function()
       define('DECLARE exchange orders topic alternate=lost', 'DECLARE exchange lost fanout',
-        'DECLARE exchange audit fanout', 'DECLARE queue eu shards=4 priority=strict', 'DECLARE queue review', 'DECLARE queue unclaimed',
+        'DECLARE exchange audit fanout', 'DECLARE queue eu shards=4 priority=strict',
+        'DECLARE queue review', 'DECLARE queue unclaimed',
         'DECLARE topic history', 'BIND eu orders orders.eu.#', 'BIND audit orders orders.# dest=exchange',
         'BIND history audit -', 'BIND unclaimed lost -')
     end)
