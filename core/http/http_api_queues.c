@@ -132,6 +132,6 @@ const struct http_route http_api_queues_routes[] = {
 	{ "POST", QUEUE "/resume", "direction", 0, resume },
 	{ "GET", "/api/vhosts/{vhost}/consumers", HTTP_API_PAGE " queue", HTTP_PAGED,
 	  list_consumers },
-	{ "GET", "/api/vhosts/{vhost}/locks", NULL, HTTP_PAGED, list_locks },
+	{ "GET", "/api/vhosts/{vhost}/locks", HTTP_API_PAGE, HTTP_PAGED, list_locks },
 	{ 0 },
 };
