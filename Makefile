@@ -6,9 +6,9 @@ CC ?= cc
 PREFIX ?= /usr/local
 # The floors of core/, from the lowest; a floor calls itself and those before it (make lint).
 FLOORS := base host tls store rules/sandbox rules/api rules/engine rules/spec access log shard broker schedule rollout \
-	session proto proto/line proto/stomp net client cli check audit
+	session proto proto/line proto/stomp http net client cli check audit
 
-PACKAGES := lua5.4 hiredis libuv jansson openssl
+PACKAGES := lua5.4 hiredis libuv jansson openssl libmicrohttpd
 CFLAGS ?= -O2 -g
 WARNINGS := -Wall -Wextra -Wshadow -Wpointer-arith -Wstrict-prototypes -Wmissing-prototypes \
 	-Wwrite-strings -Wvla -Wformat=2 -Wundef -Wno-unused-parameter $(WERROR)
@@ -62,8 +62,9 @@ $(B)/stamp/link: FORCE
 
 # One archive a floor. The list of its objects is a stamp too, so that a deleted
 # source leaves its archive.
+http_MORE := $(B)/obj/core/http/page.o
 define floor_rules
-$(1)_OBJS := $$(patsubst %.c,$$(B)/obj/%.o,$$(wildcard core/$(1)/*.c))
+$(1)_OBJS := $$(patsubst %.c,$$(B)/obj/%.o,$$(wildcard core/$(1)/*.c)) $$($(1)_MORE)
 $$(B)/stamp/objects/$(subst /,-,$(1)): FORCE
 	$$(call stamp,$$($(1)_OBJS))
 $$(B)/lib/$(1).a: $$($(1)_OBJS) $$(B)/stamp/objects/$(subst /,-,$(1))
@@ -81,6 +82,16 @@ $(MAIN_OBJS): $(B)/stamp/share
 $(B)/tidemq: $(MAIN_OBJS) $(ARCHIVES) $(B)/stamp/link
 	@echo "  link  $@"
 	@$(CC) $(ALL_LDFLAGS) -o $@ $(MAIN_OBJS) $(LINK_ARCHIVES) $(LDLIBS)
+
+# The page and the description of the API are in the binary.
+EMBEDDED := $(sort $(shell find core/http/page -type f)) $(wildcard docs/openapi.json)
+$(B)/stamp/embedded: FORCE
+	$(call stamp,$(EMBEDDED))
+$(B)/obj/core/http/page.o: $(EMBEDDED) tools/embed.sh $(B)/stamp/embedded $(B)/stamp/flags
+	@mkdir -p $(@D)
+	@echo "  embed $@"
+	@tools/embed.sh $(EMBEDDED) >$(@:.o=.s)
+	@$(CC) -c -o $@ $(@:.o=.s)
 
 $(B)/obj/%.o: %.c $(B)/stamp/flags
 	@mkdir -p $(@D)

@@ -161,6 +161,24 @@ static int listen_all(struct serve *s, struct error *err)
 	return TIDE_OK;
 }
 
+/* A second broker on a machine goes without, if nobody has asked for it. */
+static int listen_http(struct serve *s, struct error *err)
+{
+	char bound[SERVER_ADDRESS_MAX];
+	int rc;
+
+	if (!s->options.http)
+		return TIDE_OK;
+	rc = server_listen_http(s->server, s->options.http, bound, err);
+	if (rc < 0 && s->options.is_http_asked)
+		return rc;
+	if (rc < 0)
+		log_warn("no HTTP: %s; choose where by --http", err->text);
+	else
+		log_print(STDOUT_FILENO, "http on %s", bound);
+	return TIDE_OK;
+}
+
 static void fail(struct serve *s, const struct error *err)
 {
 	log_print(STDERR_FILENO, "tidemq: %s", err->text);
@@ -246,7 +264,7 @@ static void on_started(void *ctx, const struct error *failed)
 	s->options.server.unfinished_max_bytes =
 		unfinished_max(s->options.broker.memory_max_bytes);
 	s->server = server_create(&s->loop, s->service, &s->options.server);
-	if (listen_all(s, &err) < 0)
+	if (listen_all(s, &err) < 0 || listen_http(s, &err) < 0)
 		fail(s, &err);
 	else if (s->options.server.connections_max < wanted)
 		log_warn("--max-connections is %u, but the limit of open files leaves "
@@ -323,6 +341,8 @@ static void find_exposed(struct serve *s)
 	for (unsigned i = 0; i < s->options.listen_count; i++)
 		if (server_is_exposed(&s->loop, s->options.listen[i]))
 			s->exposed = s->options.listen[i];
+	if (s->options.http && server_is_exposed(&s->loop, s->options.http))
+		s->exposed = s->options.http;
 	s->options.broker.must_log_in = s->exposed && !s->options.is_anonymous;
 }
 
@@ -333,6 +353,9 @@ static int check_addresses(struct serve *s, struct error *err)
 	for (unsigned i = 0; i < s->options.listen_count && rc == TIDE_OK; i++)
 		rc = server_check_address(&s->loop, s->options.listen[i],
 					  &s->options.server, err);
+	if (rc == TIDE_OK && s->options.http)
+		rc = server_check_address(&s->loop, s->options.http, &s->options.server,
+					  err);
 	return rc;
 }
 

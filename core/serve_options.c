@@ -19,6 +19,7 @@
 #define GIB (KIB * MIB)
 #define DAY_MS (UINT64_C(24) * 3600 * 1000)
 #define LISTEN_DEFAULT "127.0.0.1:7310"
+#define HTTP_DEFAULT "127.0.0.1:7311"
 
 /* The words of a choice are in the order of their enum. Options without a field are
  * handled in set_option. */
@@ -26,6 +27,11 @@ static const struct command_option rows[] = {
 	{ COMMAND_TEXT("listen", "ADDRESS", LISTEN_DEFAULT,
 		       "HOST:PORT, [IPv6]:PORT, tls:HOST:PORT or unix:PATH; may be "
 		       "repeated; port 0 takes a free one") },
+	{ COMMAND_TEXT(
+		  "http", "ADDRESS", HTTP_DEFAULT,
+		  "where the dashboard, the API, metrics and health are, in the same "
+		  "forms; none = nowhere"),
+	  FIELD(http) },
 	{ COMMAND_TEXT(
 		"socket-mode", "MODE", "0600",
 		"who may connect to a unix:PATH: 0660 owner and group, 0666 all") },
@@ -379,6 +385,11 @@ static int apply(struct serve_options *o, const struct command_line *line,
 				line->given[i].value, err);
 	if (rc == TIDE_OK && o->listen_count == 0)
 		o->listen[o->listen_count++] = LISTEN_DEFAULT;
+	o->is_http_asked = o->http != NULL;
+	if (!o->http)
+		o->http = HTTP_DEFAULT;
+	else if (strcmp(o->http, "none") == 0)
+		o->http = NULL;
 	return rc < 0 ? rc : set_hold(o, err);
 }
 
@@ -431,7 +442,8 @@ void serve_options_help(FILE *out)
 	fprintf(out,
 		"usage: tidemq serve [options]\n\n"
 		"run a broker.\n\n"
-		"It prints `listening on ADDRESS` on standard output for each listener.\n"
+		"It prints `listening on ADDRESS` on standard output for each listener,\n"
+		"then `http on ADDRESS`.\n"
 		"SIGTERM or Ctrl-C stops it in order; SIGHUP reloads the rules.\n"
 		"SIGUSR1 drains it as DRAIN does: publishes are refused, the rest is "
 		"served.\n\n"

@@ -13,6 +13,8 @@
 struct serve_options {
 	const char *listen[SERVE_LISTEN_MAX];
 	unsigned listen_count;
+	const char *http;   /* where it listens for HTTP; NULL: nowhere */
+	bool is_http_asked; /* it was given: without it the broker does not start */
 	struct broker_config broker;
 	struct server_config server;
 	int64_t drain_timeout_ms;

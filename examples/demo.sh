@@ -11,7 +11,7 @@ run() { printf '$ tidemq %s\n' "$*"; "$binary" "$@"; }
 
 start() {
   : >"$dir/out"
-  "$binary" serve --listen 127.0.0.1:0 --data "$dir/data" --rules "$dir/rules" >"$dir/out" 2>>"$dir/log" &
+  "$binary" serve --http none --listen 127.0.0.1:0 --data "$dir/data" --rules "$dir/rules" >"$dir/out" 2>>"$dir/log" &
   broker=$!
   local tries=0
   until grep -q '^listening on ' "$dir/out"; do

@@ -16,7 +16,8 @@ for i, floor in ipairs(arg) do rank[floor] = i end
 -- Header name pattern -> the floors that may include it.
 local libraries = {
   ['^lua%.h$'] = '^rules/', ['^lauxlib%.h$'] = '^rules/', ['^lualib%.h$'] = '^rules/', ['^luaconf%.h$'] = '^rules/',
-  ['^hiredis'] = '^store$', ['^uthash'] = '^base$', ['^jansson%.h$'] = '^cli$ ^check$ ^access$ ^rules/api$',
+  ['^hiredis'] = '^store$', ['^uthash'] = '^base$', ['^jansson%.h$'] = '^cli$ ^check$ ^access$ ^rules/api$ ^http$',
+  ['^microhttpd%.h$'] = '^http$',
   ['^openssl/'] = '^tls$ ^access$ ^rules/api$',
   ['^tidemq/'] = '^client$ ^cli$ ^main$ ^check$',
 }
@@ -42,7 +43,8 @@ local function floor_of(path) return path:match '^core/(.+)/[^/]+$' or 'main' en
 
 -- Floors that know these others alone: a protocol sees sessions and not what is below.
 local narrow = { ['^proto$'] = ' session host base ', ['^proto/'] = ' proto session host base ',
-  ['^net$'] = ' proto proto/line proto/stomp session tls host base ' }
+  ['^http$'] = ' proto proto/stomp session host base ',
+  ['^net$'] = ' proto proto/line proto/stomp http session tls host base ' }
 -- The headers of a floor that others may include: its other structs are closed.
 local doors = {
   session = ' session.h reply.h service.h service_address.h service_net.h service_rules.h service_users.h ',

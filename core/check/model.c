@@ -84,7 +84,13 @@ int model_open(struct model *m, const char *rules_dir, const char *lua_dir,
 	m->vhost = vhost_find(m->service->broker, SLICE("/"));
 	out_pool_init(&m->chunks);
 	out_init(&m->out, &m->chunks);
-	spec = (struct protocol_spec){ m->service, &m->out, &ops, m, PAYLOAD_MAX, NULL };
+	spec = (struct protocol_spec){
+		.service = m->service,
+		.out = &m->out,
+		.ops = &ops,
+		.ctx = m,
+		.payload_max = PAYLOAD_MAX,
+	};
 	line_protocol.init(&m->line.base, &spec);
 	return TIDE_OK;
 }

@@ -1,11 +1,11 @@
 #include "conn.h"
 
-#include <poll.h>
 #include <stdio.h>
 
 #include "base/mem.h"
 #include "host/log.h"
 #include "conn_tls.h"
+#include "http/http.h"
 #include "proto/line/line.h"
 #include "session/service_address.h"
 #include "stranger.h"
@@ -141,6 +141,7 @@ static void speak(struct conn *c, const struct protocol_kind *kind)
 		.ctx = c,
 		.payload_max = c->server->config.payload_max,
 		.address = c->address,
+		.shared = c->is_http ? c->server->http : NULL,
 	};
 
 	c->protocol = mem_alloc(kind->size);
@@ -156,6 +157,13 @@ static void end_session(struct conn *c)
 	c->protocol = NULL;
 	p->kind->deinit(p);
 	mem_free(p);
+}
+
+/* What it speaks before it has said anything. */
+static void begin(struct conn *c)
+{
+	speak(c, c->is_http ? &http_protocol : &line_protocol);
+	c->is_settled = c->is_http;
 }
 
 static void refuse_tls(struct conn *c)
@@ -264,11 +272,12 @@ static void feed(struct conn *c, size_t len)
 	count_unfinished(c, used > 0);
 }
 
-/* The peer will send no more. */
-static void note_end(struct conn *c)
+void conn_note_end(struct conn *c)
 {
 	c->has_left = true;
 	session_end_waits(c->protocol->session);
+	if (c->protocol->kind->ended)
+		c->protocol->kind->ended(c->protocol);
 }
 
 /* A peer that has only closed its side still gets its answers. */
@@ -276,7 +285,7 @@ static void on_end(struct conn *c)
 {
 	c->is_ended = true;
 	stop_reading(c);
-	note_end(c);
+	conn_note_end(c);
 	op_finish(c);
 }
 
@@ -314,7 +323,7 @@ static void read_tls(struct conn *c)
 		if (c->is_shaking && tls_is_open(c->tls)) {
 			c->is_shaking = false;
 			c->server->figures->tls_handshakes++;
-			speak(c, &line_protocol);
+			begin(c);
 			stranger_renew(c);
 		}
 		if (len)
@@ -433,6 +442,8 @@ void conn_consume_output(struct conn *c, size_t len)
 {
 	out_consume(&c->out, len);
 	c->last_write_ms = (int64_t)uv_now(c->server->loop);
+	if (c->protocol && c->protocol->kind->sent)
+		c->protocol->kind->sent(c->protocol);
 	if (!c->is_full || c->out.bytes > c->server->config.output_low_bytes)
 		return;
 	c->is_full = false;
@@ -588,7 +599,7 @@ void conn_serve(struct conn *c)
 	if (c->is_killed && has_output(c))
 		conn_close(c);
 	if (c->is_finishing && !c->is_lingering && !c->is_closing && !has_output(c) &&
-	    (c->is_killed || !c->protocol || session_is_answered(c->protocol->session)))
+	    (c->is_killed || !c->protocol || protocol_is_answered(c->protocol)))
 		linger(c);
 	if (c->is_closing)
 		close_now(c);
@@ -607,7 +618,7 @@ void conn_drain(struct conn *c)
 bool conn_is_drained(const struct conn *c)
 {
 	return c->is_lingering || !c->protocol ||
-	       (!has_output(c) && session_is_answered(c->protocol->session));
+	       (!has_output(c) && protocol_is_answered(c->protocol));
 }
 
 void conn_close_with(struct conn *c, const char *words)
@@ -629,94 +640,14 @@ void conn_give_up_input(struct conn *c)
 	count_unfinished(c, false);
 }
 
-/* Its payload has had its time to come, and others wait for the memory. Time in which it
- * was held back itself does not count. */
-static bool is_in_the_way(struct conn *c)
-{
-	int64_t timeout_ms = c->server->config.write_timeout_ms;
-	uint64_t receiving = c->protocol->is_counted ? c->protocol->received : 0;
-
-	if (!receiving || receiving != c->receiving)
-		c->receiving_ms = 0;
-	else if (c->is_reading)
-		c->receiving_ms += SERVER_TICK_MS;
-	c->receiving = receiving;
-	return timeout_ms && c->receiving_ms > timeout_ms &&
-	       session_publish_is_blocked(c->protocol->session);
-}
-
-/* The socket has been full for so long, and the peer has read nothing of it. */
-static bool is_stuck(struct conn *c, int64_t now_ms)
-{
-	int64_t timeout_ms = c->server->config.write_timeout_ms;
-	size_t unwritten = uv_stream_get_write_queue_size(&c->socket.stream);
-
-	if (c->writing == 0 || unwritten != c->unwritten) {
-		c->unwritten = unwritten;
-		c->last_progress_ms = now_ms;
-		return false;
-	}
-	return timeout_ms && now_ms - c->last_progress_ms > timeout_ms;
-}
-
-/* Nothing is read of a connection that is held back: its end is asked for. */
-static void look_for_end(struct conn *c)
-{
-	struct pollfd p = { .events = POLLRDHUP };
-
-	if (uv_fileno(&c->socket.handle, &p.fd) < 0 || poll(&p, 1, 0) <= 0)
-		return;
-	if (p.revents & (POLLHUP | POLLERR))
-		conn_close(c);
-	else
-		note_end(c);
-}
-
-/* The peer may have gone while its requests wait. */
-static void tick_end(struct conn *c)
-{
-	if (!c->protocol || c->is_closing || c->is_reading)
-		return;
-	if (c->is_ended)
-		session_return_held(c->protocol->session);
-	else
-		look_for_end(c);
-}
-
-void conn_tick(struct conn *c, int64_t now_ms)
-{
-	int64_t idle_ms = c->server->config.idle_timeout_ms;
-	int64_t silent_ms = now_ms - c->last_read_ms;
-	struct protocol *p;
-
-	if (c->is_lingering && now_ms >= c->linger_until_ms)
-		conn_close(c);
-	if (!c->is_closing && is_stuck(c, now_ms)) {
-		log_warn("%s: closed: it read nothing for the write timeout", c->peer);
-		conn_close(c);
-	}
-	if (c->is_shaking && !c->is_finishing &&
-	    now_ms - c->accepted_ms > c->server->config.handshake_timeout_ms)
-		conn_tls_give_up(c);
-	tick_end(c);
-	/* Input that is held back is not silence. */
-	if (!c->protocol || c->is_finishing || c->is_closing)
-		return;
-	p = c->protocol;
-	if (c->is_reading && p->heartbeat_in_ms && silent_ms > 2 * p->heartbeat_in_ms)
-		conn_close_with(c, "busy no input for two heartbeats");
-	else if (is_in_the_way(c))
-		conn_close_with(c, "busy the rest of a payload did not arrive");
-	else if (c->is_reading && idle_ms && silent_ms > idle_ms)
-		conn_close_with(c, "busy no input for the idle timeout");
-	else if (p->heartbeat_out_ms && c->out.bytes == 0 &&
-		 now_ms - c->last_write_ms + SERVER_TICK_MS > p->heartbeat_out_ms)
-		p->kind->heartbeat(p);
-}
-
 static void refuse(struct conn *c, const char *why)
 {
 	c->server->figures->refused++;
+	if (c->is_http) {
+		http_refuse(&c->out, 503, "limit", why);
+		op_finish(c);
+		return;
+	}
 	out_append(&c->out, "ERR limit ", 10);
 	out_append(&c->out, why, strlen(why));
 	out_append(&c->out, "\r\n", 2);
@@ -735,7 +666,7 @@ static bool is_too_many(struct conn *c, struct error *err)
 	return true;
 }
 
-void conn_accept(struct server *s, uv_stream_t *listener, bool is_tls)
+void conn_accept(struct server *s, uv_stream_t *listener, struct conn_kind kind)
 {
 	struct conn *c = mem_zalloc(sizeof(*c));
 	bool is_unix = listener->type == UV_NAMED_PIPE;
@@ -744,6 +675,7 @@ void conn_accept(struct server *s, uv_stream_t *listener, bool is_tls)
 	struct error err;
 
 	c->server = s;
+	c->is_http = kind.is_http;
 	out_init(&c->out, &s->chunks);
 	server_init_socket(s, &c->socket, is_unix);
 	c->socket.stream.data = c;
@@ -773,11 +705,11 @@ void conn_accept(struct server *s, uv_stream_t *listener, bool is_tls)
 		refuse(c, err.text);
 		return;
 	}
-	c->is_shaking = is_tls;
-	if (is_tls)
+	c->is_shaking = kind.is_tls;
+	if (kind.is_tls)
 		c->tls = tls_create_server(s->tls);
 	else
-		speak(c, &line_protocol);
+		begin(c);
 	stranger_add(c);
 	start_reading(c);
 }

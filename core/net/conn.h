@@ -57,6 +57,7 @@ struct conn {
 	bool is_stranger; /* stranger.h */
 	bool is_brief;    /* it does not linger */
 	bool is_settled;  /* which protocol it speaks */
+	bool is_http;     /* HTTP, from the start */
 };
 
 /* The socket has taken so many bytes. */
@@ -67,7 +68,10 @@ static inline void conn_count_sent(struct conn *c, size_t bytes)
 }
 
 /* Take a connection from a listener. Over the limit it is told so and closed. */
-void conn_accept(struct server *s, uv_stream_t *listener, bool is_tls);
+struct conn_kind {
+	bool is_tls, is_http;
+};
+void conn_accept(struct server *s, uv_stream_t *listener, struct conn_kind kind);
 void conn_close(struct conn *c);
 /* Tell it why, "<code> <text>", and close it. */
 void conn_close_with(struct conn *c, const char *words);
@@ -82,5 +86,5 @@ void conn_end(struct conn *c);
 /* No more is read; what was asked is still answered. */
 void conn_drain(struct conn *c);
 bool conn_is_drained(const struct conn *c);
-/* Once a second: heartbeats, idleness, the end of lingering. */
-void conn_tick(struct conn *c, int64_t now_ms);
+/* The peer will send no more. */
+void conn_note_end(struct conn *c);

@@ -1,6 +1,7 @@
 #include "conn_tls.h"
 
 #include "host/log.h"
+#include "http/http.h"
 
 #define WRITE_IOVECS 64
 /* What is encrypted before some of it is sent. */
@@ -115,7 +116,10 @@ void conn_tls_refuse_plain(struct conn *c, const char *data, size_t len)
 	tls_destroy(c->tls);
 	c->tls = NULL;
 	c->is_shaking = false;
-	out_append(&c->out, text, sizeof(text) - 1);
+	if (c->is_http)
+		http_refuse(&c->out, 400, "syntax", "this port speaks TLS: use https://");
+	else
+		out_append(&c->out, text, sizeof(text) - 1);
 	conn_end(c);
 }
 

@@ -12,7 +12,9 @@
 
 #include "base/mem.h"
 #include "host/log.h"
+#include "http/http.h"
 #include "conn.h"
+#include "conn_tick.h"
 #include "stranger.h"
 
 #define BACKLOG 4096
@@ -30,7 +32,7 @@ struct listener {
 	struct listener *next;
 	struct server *server;
 	union server_socket socket;
-	bool is_tls;
+	struct conn_kind kind;
 };
 
 void server_config_init(struct server_config *c)
@@ -372,11 +374,11 @@ static void on_connection(uv_stream_t *stream, int status)
 	if (status < 0)
 		log_warn("cannot accept a connection: %s", uv_strerror(status));
 	else
-		conn_accept(l->server, stream, l->is_tls);
+		conn_accept(l->server, stream, l->kind);
 }
 
-int server_listen(struct server *s, const char *address, char bound[SERVER_ADDRESS_MAX],
-		  struct error *err)
+static int listen_on(struct server *s, const char *address, bool is_http,
+		     char bound[SERVER_ADDRESS_MAX], struct error *err)
 {
 	const char *path = unix_path(address), *inner = tls_address(address);
 	bool is_unix = path != NULL;
@@ -393,7 +395,7 @@ int server_listen(struct server *s, const char *address, char bound[SERVER_ADDRE
 		return rc;
 	l = mem_zalloc(sizeof(*l));
 	l->server = s;
-	l->is_tls = inner != NULL;
+	l->kind = (struct conn_kind){ .is_tls = inner != NULL, .is_http = is_http };
 	l->next = s->listeners;
 	s->listeners = l;
 	s->handles++;
@@ -416,6 +418,25 @@ int server_listen(struct server *s, const char *address, char bound[SERVER_ADDRE
 			 found);
 	}
 	return TIDE_OK;
+}
+
+int server_listen(struct server *s, const char *address, char bound[SERVER_ADDRESS_MAX],
+		  struct error *err)
+{
+	return listen_on(s, address, false, bound, err);
+}
+
+int server_listen_http(struct server *s, const char *address,
+		       char bound[SERVER_ADDRESS_MAX], struct error *err)
+{
+	const struct http_config config = {
+		.payload_max = s->config.payload_max,
+		.connections_max = s->config.connections_max,
+	};
+
+	if (!s->http && http_engine_create(&s->http, s->loop, &config, err) < 0)
+		return err->code;
+	return listen_on(s, address, true, bound, err);
 }
 
 void server_limit_unfinished(struct server *s)
@@ -459,12 +480,36 @@ void server_turn(struct server *s)
 		uv_idle_stop(&s->idle);
 }
 
+static void finish_close(struct server *s);
+
+static void on_http_closed(void *ctx)
+{
+	struct server *s = ctx;
+
+	s->handles--;
+	finish_close(s);
+}
+
+/* Its connections have ended. */
+static void close_http(struct server *s)
+{
+	struct http_engine *e = s->http;
+
+	s->http = NULL;
+	s->handles++;
+	http_engine_close(e, on_http_closed, s);
+}
+
 static void finish_close(struct server *s)
 {
 	void (*on_closed)(void *ctx) = s->on_closed;
 	void *ctx = s->ctx;
 
-	if (!s->is_closing || s->handles > 0 || s->conn_count > 0)
+	if (!s->is_closing || s->conn_count > 0)
+		return;
+	if (s->http)
+		close_http(s);
+	if (s->handles > 0)
 		return;
 	pool_deinit(&s->chunks);
 	mem_free(s->read_buf);

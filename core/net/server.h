@@ -79,8 +79,9 @@ struct server {
 	char *cipher_buf;        /* likewise; SERVER_READ_BYTES */
 	uint64_t shaken_ns;      /* what handshakes took of this turn */
 	uv_timer_t timer;        /* heartbeats, idleness, lingering */
-	uv_idle_t idle;   /* active while connections are due: the loop does not wait */
-	unsigned handles; /* listeners, timer and idle, not yet closed */
+	uv_idle_t idle; /* active while connections are due: the loop does not wait */
+	struct http_engine *http; /* NULL: nobody listens for HTTP */
+	unsigned handles; /* listeners, timer and idle, not yet closed; and `http` */
 	bool is_draining;
 	bool is_closing;
 	void (*on_closed)(void *ctx);
@@ -95,6 +96,9 @@ struct server *server_create(uv_loop_t *loop, struct service *service,
 #define SERVER_ADDRESS_MAX 256
 TIDE_MUST_USE int server_listen(struct server *s, const char *address,
 				char bound[SERVER_ADDRESS_MAX], struct error *err);
+/* The same for HTTP. */
+TIDE_MUST_USE int server_listen_http(struct server *s, const char *address,
+				     char bound[SERVER_ADDRESS_MAX], struct error *err);
 
 /* Whether server_listen can understand the address, and has the files for TLS; it may
  * block. */

@@ -34,6 +34,7 @@ struct protocol_spec {
 	void *ctx;
 	size_t payload_max;
 	struct allowance *address; /* what the peer's address may have; NULL: all */
+	void *shared; /* by all connections of the protocol; NULL: nothing is */
 };
 
 struct protocol;
@@ -53,6 +54,10 @@ struct protocol_kind {
 	void (*tell_closed)(struct protocol *p, const char *words);
 	/* Nothing else was said for heartbeat_out_ms. */
 	void (*heartbeat)(struct protocol *p);
+	/* Some of the output has left. NULL: no matter. */
+	void (*sent)(struct protocol *p);
+	/* The peer sends no more. NULL: no matter. */
+	void (*ended)(struct protocol *p);
 };
 
 struct protocol {
@@ -71,6 +76,8 @@ struct protocol {
 	uint64_t received; /* how many payloads came in pieces, with this one */
 	bool is_counted;   /* one is coming in pieces: the session knows */
 	bool is_paused;    /* `feed` left something to do: feed it again, later */
+	bool is_full;      /* it can take no more, until it wakes the connection */
+	bool is_busy;      /* it owes answers that the session knows nothing of */
 };
 
 /* @param ops  of the session; their ctx is `p` */
@@ -82,7 +89,13 @@ void protocol_deinit(struct protocol *p);
  * requests. */
 static inline bool protocol_is_held(const struct protocol *p)
 {
-	return session_is_held(p->session, p->msg != NULL || p->is_counted);
+	return p->is_full || session_is_held(p->session, p->msg != NULL || p->is_counted);
+}
+
+/* All its requests are answered. */
+static inline bool protocol_is_answered(const struct protocol *p)
+{
+	return !p->is_busy && session_is_answered(p->session);
 }
 
 /* `bytes` of a payload, or of what is kept for it, have come: more follow. */

@@ -318,6 +318,8 @@ struct peek_spec {
 	int partition; /* -1: not named */
 	struct position from;
 };
+/* The members "size", and "payload" or "payload_base64". */
+void session_peek_write_payload(struct json *j, const struct msg *m);
 TIDE_MUST_USE int session_peek(struct session *s, const struct peek_spec *spec,
 			       struct reply *r, struct error *err);
 struct redrive_spec {

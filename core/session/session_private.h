@@ -188,7 +188,5 @@ const char *session_peek_state_name(enum entry_state state);
 /* PEEK of a topic. */
 TIDE_MUST_USE int session_peek_topic(struct queue *q, const struct peek_spec *spec,
 				     struct reply *r, struct error *err);
-/* The members "size", and "payload" or "payload_base64". */
-void session_peek_write_payload(struct json *j, const struct msg *m);
 /* The session ends and has returned what it holds: the reply completes unseen. */
 void session_settle_cancel(struct session *s);

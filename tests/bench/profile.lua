@@ -31,7 +31,7 @@ end
 local dir = sh 'mktemp -d ${TMPDIR:-/tmp}/tidemq-profile.XXXXXX':gsub('%s+$', '')
 
 local function start()
-  local command = ('%s/tidemq serve --listen 127.0.0.1:%d --data %s/data'):format(build, PORT, dir)
+  local command = ('%s/tidemq serve --http none --listen 127.0.0.1:%d --data %s/data'):format(build, PORT, dir)
   local pid = sh(('exec setsid %s >%s/out 2>%s/log </dev/null & echo $!'):format(command, dir, dir)):match '%d+'
   for _ = 1, 300 do
     if select(2, sh(('grep -q listening %s/out'):format(dir))) == 0 then return pid end

@@ -31,7 +31,7 @@ end
 --- Give the seconds until it serves.
 local function run()
   local before = socket.gettime()
-  pid = sh(('exec setsid %s/tidemq serve --listen 127.0.0.1:%d --data %s --max-connections 100000 '
+  pid = sh(('exec setsid %s/tidemq serve --http none --listen 127.0.0.1:%d --data %s --max-connections 100000 '
     .. '>%s.out 2>%s.log </dev/null & echo $!'):format(build, PORT, dir, dir, dir)):match '%d+'
   for _ = 1, 6000 do
     local c = connect()

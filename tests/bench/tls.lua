@@ -30,7 +30,7 @@ local plain_port, secure_port
 
 local function start(key)
   issue(key)
-  local command = 'exec setsid %s/tidemq serve --store none --listen 127.0.0.1:0 --listen tls:127.0.0.1:0 '
+  local command = 'exec setsid %s/tidemq serve --store none --http none --listen 127.0.0.1:0 --listen tls:127.0.0.1:0 '
     .. '--tls-cert %s/cert --tls-key %s/key --log error >%s/out 2>&1 </dev/null & echo $!'
   pid = sh(command:format(build, dir, dir, dir))
   for _ = 1, 1000 do

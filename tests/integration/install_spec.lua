@@ -47,7 +47,8 @@ end)
 describe('make run', function()
   it('names the port that the broker took', function()
     local dir = shell.make_dir 'tidemq-run'
-    local command = ('exec tools/run.sh %s serve --store none --listen 127.0.0.1:0 --rules %s >%s/out 2>&1 & echo $!')
+    local command = ('exec tools/run.sh %s serve --store none --http none --listen 127.0.0.1:0 '
+      .. '--rules %s >%s/out 2>&1 & echo $!')
       :format(Broker.binary(), shell.shipped_rules(), dir)
     local pid = shell.line(command)
     local text = ''

@@ -46,8 +46,8 @@ class Broker:
                                        env=self._env)
         (self.dir / "data").mkdir()
         self._count = 2 + args.count("--listen")
-        words = [BINARY, "serve", "--listen", f"unix:{self.dir}/sock", "--listen", "127.0.0.1:0",
-                 "--data", self.dir / "data", "--rules", RULES, *args]
+        words = [BINARY, "serve", "--http", "none", "--listen", f"unix:{self.dir}/sock",
+                 "--listen", "127.0.0.1:0", "--data", self.dir / "data", "--rules", RULES, *args]
         (self.dir / "command").write_text(f"exec {shlex.join(map(str, words))}\n")
         self.url = f"tide+unix:{self.dir}/sock"
         self.start()

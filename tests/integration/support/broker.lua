@@ -21,6 +21,7 @@ local wait = require 'support.wait'
 ---@field address string where its first listener listens
 ---@field redis Redis? of the option `redis`
 ---@field addresses string[] all of them, in the order of --listen
+---@field http_address string? where it listens for HTTP
 local Broker = {}
 Broker.__index = Broker
 
@@ -45,6 +46,7 @@ end
 ---@field args? string[] more arguments for `serve`
 ---@field env? table<string, string>
 ---@field listen? string[] default: 127.0.0.1:0
+---@field http? string where it listens for HTTP; default: nowhere
 ---@field rules? string|table<string, string> a directory (default: the repository's rules), or files, by their path
 ---  in the directory: a copy of the repository's rules with these on top
 ---@field config? string a configuration file
@@ -57,7 +59,8 @@ end
 ---@field stopped? boolean make everything ready, and start nothing: `run` or `launch` does
 
 local known = {
-  args = true, certs = true, config = true, env = true, redis = true, listen = true, rules = true, stack_kib = true,
+  args = true, certs = true, config = true, env = true, http = true, redis = true, listen = true,
+  rules = true, stack_kib = true,
   files = true, log_pipe = true, may_fail = true, stopped = true,
 }
 
@@ -99,7 +102,9 @@ local function command_line(self)
     add '--listen'
     add(address)
   end
-  for _, word in ipairs { '--data', self.data, '--rules', self.rules } do add(word) end
+  for _, word in ipairs { '--http', self.options.http or 'none', '--data', self.data, '--rules', self.rules } do
+    add(word)
+  end
   if self.redis then
     add '--store'
     add(self.redis.url)
@@ -131,13 +136,15 @@ end
 function Broker:wait_ready()
   local count = #(self.options.listen or { 1 })
   local ready = wait.poll(function()
-    self.addresses = {}
+    self.addresses, self.http_address = {}, nil
     for line in (shell.read_file(self.dir .. '/stdout') or ''):gmatch '([^\n]*)\n' do
       self.addresses[#self.addresses + 1] = line:match '^listening on (%S+)'
+      self.http_address = line:match '^http on (%S+)' or self.http_address
     end
     -- Its pid is written by another process, which may be the later one.
     local is_known = shell.read_file(self.dir .. '/pid') ~= nil
-    return (is_known and #self.addresses >= count) or self:exit_status()
+    local has_http = self.http_address or not self.options.http
+    return (is_known and has_http and #self.addresses >= count) or self:exit_status()
   end, 60)
   self.address = self.addresses[1]
   return ready

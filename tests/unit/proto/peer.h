@@ -160,7 +160,7 @@ peer_create_of(struct rig *rig, const struct protocol_kind *kind, size_t payload
 	p->sent = (struct buf){ 0 };
 	p->protocol = mem_alloc(kind->size);
 	kind->init(p->protocol, &(struct protocol_spec){ rig->service, &p->out, &ops, p,
-							 payload_max, NULL });
+							 payload_max, NULL, NULL });
 	return p;
 }
 

@@ -1,0 +1,148 @@
+#include "http.h"
+
+#include "base/container.h"
+#include "http_answer.h"
+#include "http_exchange.h"
+#include "http_relay.h"
+
+static struct http_conn *conn_of(void *ctx)
+{
+	return container_of((struct protocol *)ctx, struct http_conn, base);
+}
+
+static void on_reply(void *ctx, unsigned channel, struct reply *r)
+{
+	http_exchange_reply(conn_of(ctx), r);
+}
+
+/* A request subscribes to nothing. */
+static void on_deliver(void *ctx, unsigned channel, const char *sid,
+		       const struct delivery *d)
+{
+}
+
+static void on_event(void *ctx, unsigned channel, const char *what, const char *words)
+{
+}
+
+static void on_blocked(void *ctx, bool is_blocked, const char *why)
+{
+	if (!is_blocked)
+		protocol_on_progress(ctx);
+}
+
+static void on_kill(void *ctx, const char *why)
+{
+	struct http_conn *c = conn_of(ctx);
+
+	c->is_leaving = true;
+	c->base.ops->kill(c->base.ctx);
+}
+
+static const struct session_ops session_ops = {
+	.on_reply = on_reply,
+	.on_deliver = on_deliver,
+	.on_event = on_event,
+	.on_progress = protocol_on_progress,
+	.can_take = protocol_can_take,
+	.on_blocked = on_blocked,
+	.on_kill = on_kill,
+	.describe = protocol_describe,
+	.facts = protocol_facts,
+};
+
+static void init(struct protocol *p, const struct protocol_spec *spec)
+{
+	struct http_conn *c = conn_of(p);
+
+	*c = (struct http_conn){
+		.spec = *spec,
+		.session_ops = &session_ops,
+		.engine = spec->shared,
+	};
+	protocol_init(p, &http_protocol, &session_ops, spec);
+	c->relay = http_relay_create(c->engine, c);
+	if (c->relay)
+		return;
+	http_refuse(p->out, 503, "limit", "no descriptors are left");
+	p->ops->finish(p->ctx);
+}
+
+static void deinit(struct protocol *p)
+{
+	struct http_conn *c = conn_of(p);
+
+	http_exchange_drop(c);
+	if (c->relay)
+		http_relay_close(c->relay);
+	protocol_deinit(p);
+	buf_deinit(&c->authorization);
+	buf_deinit(&c->vhost);
+}
+
+static size_t feed(struct protocol *p, char *data, size_t len)
+{
+	struct http_conn *c = conn_of(p);
+
+	p->is_paused = false;
+	if (c->relay && len > 0)
+		http_relay_feed(c->relay, data, len);
+	return len;
+}
+
+/* A request that came still gets its answer. */
+static void tell_closed(struct protocol *p, const char *words)
+{
+	struct http_conn *c = conn_of(p);
+
+	c->is_leaving = true;
+	if (!c->request)
+		p->ops->finish(p->ctx);
+}
+
+static void heartbeat(struct protocol *p)
+{
+}
+
+static void sent(struct protocol *p)
+{
+	struct http_conn *c = conn_of(p);
+
+	if (c->relay)
+		http_relay_pull(c->relay);
+}
+
+static void ended(struct protocol *p)
+{
+	struct http_conn *c = conn_of(p);
+
+	if (c->relay)
+		http_relay_end(c->relay);
+}
+
+const struct protocol_kind http_protocol = {
+	.name = "http",
+	.size = sizeof(struct http_conn),
+	.init = init,
+	.deinit = deinit,
+	.feed = feed,
+	.tell_closed = tell_closed,
+	.heartbeat = heartbeat,
+	.sent = sent,
+	.ended = ended,
+};
+
+void http_refuse(struct out *out, unsigned status, const char *code, const char *text)
+{
+	struct buf body = { 0 }, head = { 0 };
+
+	http_answer_write_error(&body, code, text);
+	buf_printf(&head,
+		   "HTTP/1.1 %u %s\r\nContent-Type: application/json\r\n"
+		   "Content-Length: %zu\r\nConnection: close\r\n\r\n",
+		   status, MHD_get_reason_phrase_for(status), buf_len(&body));
+	out_append_slice(out, buf_slice(&head));
+	out_append_slice(out, buf_slice(&body));
+	buf_deinit(&head);
+	buf_deinit(&body);
+}

@@ -1,0 +1,37 @@
+/* http_conn.h: the HTTP protocol of one connection. */
+#pragma once
+
+#include "http.h"
+
+struct http_relay;
+struct http_request;
+
+struct http_login {
+	struct slice authorization; /* the header; data == NULL: none */
+	struct slice vhost;         /* data == NULL: the path has none */
+	/* It is decided, and was not at once. `refusal` is NULL when the session is in.
+	 */
+	void (*on_done)(void *ctx, const struct error *refusal);
+	void *ctx;
+};
+
+struct http_conn {
+	struct protocol base;
+	struct protocol_spec spec; /* of the sessions that follow the first */
+	const struct session_ops *session_ops;
+	struct http_engine *engine;
+	struct http_relay *relay;     /* NULL: there were no descriptors */
+	struct http_request *request; /* whose answer is not given yet; NULL: none */
+	/* Of the session: who it is, as the request said it, and where. */
+	struct buf authorization;
+	struct buf vhost;
+	struct http_login login; /* the last */
+	struct error login_refusal;
+	bool is_login_late; /* it is decided later: on_done is waited for */
+	bool is_in;         /* the session has been logged in, or need not */
+	bool is_used;       /* that has been tried */
+	bool is_leaving;    /* no request follows this one */
+};
+
+/* Another client, for all that the broker knows. */
+void http_conn_renew(struct http_conn *c);

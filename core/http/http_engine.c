@@ -1,0 +1,148 @@
+#include "http_engine.h"
+
+#include <microhttpd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "http_exchange.h"
+#include "http_relay.h"
+
+/* Of a connection: the head of a request and of its answer. */
+#define CONNECTION_BYTES ((size_t)32 << 10)
+
+/* The address of a connection is a place in memory: its relay. */
+static struct http_relay *relay_of(const struct sockaddr *address)
+{
+	const struct sockaddr_un *sun = (const struct sockaddr_un *)address;
+	struct http_relay *r;
+
+	memcpy(&r, sun->sun_path, sizeof(r));
+	return r;
+}
+
+struct http_relay *http_engine_relay(struct MHD_Connection *c)
+{
+	return relay_of(MHD_get_connection_info(c, MHD_CONNECTION_INFO_CLIENT_ADDRESS)
+				->client_addr);
+}
+
+static void on_connection(void *cls, struct MHD_Connection *c, void **context,
+			  enum MHD_ConnectionNotificationCode code)
+{
+	struct http_relay *r = http_engine_relay(c);
+
+	if (code == MHD_CONNECTION_NOTIFY_STARTED)
+		r->refs++;
+	else
+		http_relay_unref(r);
+}
+
+/* Escapes are read by those who know what the parts are. */
+static size_t leave_escapes(void *cls, struct MHD_Connection *c, char *text)
+{
+	return strlen(text);
+}
+
+static void on_timer(uv_timer_t *timer);
+
+static void run(struct http_engine *e)
+{
+	MHD_UNSIGNED_LONG_LONG timeout_ms;
+	struct http_relay *r, *next;
+
+	MHD_run(e->daemon);
+	for (r = TAILQ_FIRST(&e->ending); r; r = next) {
+		next = TAILQ_NEXT(r, ending_link);
+		http_relay_check_end(r);
+	}
+	if (MHD_get_timeout(e->daemon, &timeout_ms) == MHD_YES)
+		uv_timer_start(&e->timer, on_timer, timeout_ms, 0);
+	else
+		uv_timer_stop(&e->timer);
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+	run(timer->data);
+}
+
+static void on_poll(uv_poll_t *poll, int status, int events)
+{
+	run(poll->data);
+}
+
+void http_engine_wake(struct http_engine *e)
+{
+	uv_timer_start(&e->timer, on_timer, 0, 0);
+}
+
+static struct MHD_Daemon *start_daemon(struct http_engine *e)
+{
+	return MHD_start_daemon(
+		MHD_USE_NO_LISTEN_SOCKET | MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME |
+			MHD_ALLOW_UPGRADE,
+		0, NULL, NULL, http_exchange_step, e, MHD_OPTION_NOTIFY_CONNECTION,
+		on_connection, e, MHD_OPTION_NOTIFY_COMPLETED, http_exchange_end, e,
+		MHD_OPTION_URI_LOG_CALLBACK, http_exchange_begin, e,
+		MHD_OPTION_UNESCAPE_CALLBACK, leave_escapes, e,
+		MHD_OPTION_CONNECTION_LIMIT, e->config.connections_max,
+		MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONNECTION_BYTES, MHD_OPTION_END);
+}
+
+int http_engine_create(struct http_engine **out, uv_loop_t *loop,
+		       const struct http_config *config, struct error *err)
+{
+	struct http_engine *e = mem_zalloc(sizeof(*e));
+	const union MHD_DaemonInfo *info;
+
+	e->loop = loop;
+	e->config = *config;
+	TAILQ_INIT(&e->ending);
+	e->daemon = start_daemon(e);
+	if (!e->daemon) {
+		mem_free(e);
+		return error_set(err, TIDE_ELIMIT,
+				 "libmicrohttpd does not start: are descriptors left?");
+	}
+	info = MHD_get_daemon_info(e->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+	uv_poll_init(loop, &e->poll, info->epoll_fd);
+	uv_timer_init(loop, &e->timer);
+	e->poll.data = e->timer.data = e;
+	e->handles = 2;
+	uv_poll_start(&e->poll, UV_READABLE, on_poll);
+	*out = e;
+	return TIDE_OK;
+}
+
+int http_engine_add(struct http_engine *e, int fd, struct http_relay *r)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+
+	memcpy(address.sun_path, &r, sizeof(r));
+	if (MHD_add_connection(e->daemon, fd, (struct sockaddr *)&address,
+			       sizeof(address)) != MHD_YES)
+		return TIDE_ELIMIT;
+	http_engine_wake(e);
+	return TIDE_OK;
+}
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+	struct http_engine *e = handle->data;
+
+	if (--e->handles > 0)
+		return;
+	e->on_closed(e->ctx);
+	mem_free(e);
+}
+
+void http_engine_close(struct http_engine *e, void (*on_closed)(void *ctx), void *ctx)
+{
+	e->on_closed = on_closed;
+	e->ctx = ctx;
+	uv_close((uv_handle_t *)&e->poll, on_handle_closed);
+	uv_close((uv_handle_t *)&e->timer, on_handle_closed);
+	MHD_stop_daemon(e->daemon);
+}

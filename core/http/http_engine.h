@@ -1,0 +1,33 @@
+/* http_engine.h: libmicrohttpd in the loop: one daemon without listeners or threads.
+ *
+ * It has one end of a socket pair for each connection, and one epoll descriptor for all
+ * of them, which the loop watches. What it finds goes to the functions of
+ * http_exchange.h.
+ */
+#pragma once
+
+#include "http.h"
+
+struct MHD_Connection;
+struct MHD_Daemon;
+struct http_relay;
+
+struct http_engine {
+	uv_loop_t *loop;
+	struct http_config config;
+	struct MHD_Daemon *daemon;
+	uv_poll_t poll;   /* its epoll descriptor */
+	uv_timer_t timer; /* when it wants to run next */
+	TAILQ_HEAD(, http_relay) ending;
+	unsigned handles; /* not yet closed */
+	void (*on_closed)(void *ctx);
+	void *ctx;
+};
+
+/* Give it the descriptor, which is its own from now on, also on failure. It keeps a
+ * reference of the relay for as long as it has the connection. */
+TIDE_MUST_USE int http_engine_add(struct http_engine *e, int fd, struct http_relay *r);
+/* The relay of a connection. */
+struct http_relay *http_engine_relay(struct MHD_Connection *c);
+/* It has something to do. */
+void http_engine_wake(struct http_engine *e);

@@ -1,0 +1,303 @@
+#include "http_exchange.h"
+
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "http_answer.h"
+#include "http_engine.h"
+#include "http_login.h"
+#include "http_relay.h"
+#include "http_reply.h"
+#include "http_request_private.h"
+
+/* ---- from the engine, and back to it --------------------------------------------------
+ */
+
+void *http_exchange_begin(void *cls, const char *target, struct MHD_Connection *c)
+{
+	struct http_request *q = mem_zalloc(sizeof(*q));
+	struct slice rest;
+
+	q->connection = c;
+	q->conn = http_engine_relay(c)->conn;
+	if (q->conn) {
+		q->conn->request = q;
+		q->conn->base.is_busy = true;
+	}
+	q->target = mem_strdup(target);
+	rest = slice_from(q->target);
+	q->path = slice_cut(&rest, '?');
+	q->query = rest;
+	return q;
+}
+
+static void suspend(struct http_request *q)
+{
+	q->is_suspended = true;
+	MHD_suspend_connection(q->connection);
+}
+
+static void resume(struct http_request *q)
+{
+	if (!q->is_suspended)
+		return;
+	q->is_suspended = false;
+	MHD_resume_connection(q->connection);
+	if (q->conn)
+		http_engine_wake(q->conn->engine);
+}
+
+static const char *header(const struct http_request *q, const char *name)
+{
+	return MHD_lookup_connection_value(q->connection, MHD_HEADER_KIND, name);
+}
+
+/* ---- the head
+ * --------------------------------------------------------------------------- */
+
+static void refuse_method(struct http_request *q)
+{
+	char text[HTTP_ALLOW_MAX + 64];
+
+	snprintf(text, sizeof(text), "this path takes %s", q->match.allow);
+	http_answer_refuse(q, 405, "unknown-verb", text);
+	http_answer_header(q, "Allow", q->match.allow);
+}
+
+static void refuse_login(struct http_request *q, const struct error *why)
+{
+	if (why->code != TIDE_EDENIED) {
+		http_answer_error(q, why);
+		return;
+	}
+	http_answer_refuse(q, 401, "denied",
+			   header(q, "Authorization")
+				   ? why->text
+				   : "log in first: HTTP Basic with user and password");
+	/* A page that has its own form for that wants no other by the browser. */
+	if (!header(q, "X-Requested-With"))
+		http_answer_header(q, "WWW-Authenticate",
+				   "Basic realm=\"tidemq\", charset=\"UTF-8\"");
+}
+
+static void on_login(void *ctx, const struct error *refusal)
+{
+	struct http_request *q = ctx;
+
+	if (refusal)
+		refuse_login(q, refusal);
+	resume(q);
+}
+
+/* Who asks is decided before a byte of the body is kept. */
+static void log_in(struct http_request *q)
+{
+	struct http_login login = {
+		.authorization = slice_from(header(q, "Authorization")),
+		.vhost = http_request_path(q, "vhost"),
+		.on_done = on_login,
+		.ctx = q,
+	};
+	struct error err;
+	int rc = http_login_start(q->conn, &login, &err);
+
+	if (rc == TIDE_AGAIN)
+		suspend(q);
+	else if (rc < 0)
+		refuse_login(q, &err);
+}
+
+static void read_head(struct http_request *q, const char *method)
+{
+	char allow[HTTP_ALLOW_MAX];
+	struct error err;
+
+	q->state = HTTP_LOGIN;
+	http_route_find(&q->match, method, q->path, allow);
+	if (!q->match.route && !q->match.allow)
+		http_answer_refuse(q, 404, "not-found", "there is nothing at this path");
+	else if (!q->match.route)
+		refuse_method(q);
+	else if (http_request_decode(q, &err) < 0)
+		http_answer_error(q, &err);
+	else if (!(q->match.route->features & HTTP_NO_LOGIN))
+		log_in(q);
+}
+
+/* ---- the body
+ * ----------------------------------------------------------------------------- */
+
+/* As base64 a payload is longer, and there is something around it. */
+static size_t body_max(const struct http_request *q)
+{
+	size_t payload_max = q->conn->engine->config.payload_max;
+
+	if (q->match.route->features & HTTP_NO_LOGIN)
+		return 0;
+	return payload_max + payload_max / 2 + ((size_t)64 << 10);
+}
+
+static void take_body(struct http_request *q, const char *data, size_t len)
+{
+	size_t max = body_max(q);
+
+	if (len <= max - buf_len(&q->body) && q->rc == TIDE_OK) {
+		buf_append(&q->body, data, len);
+		return;
+	}
+	q->rc = error_set(&q->err, TIDE_ETOOLARGE, "the body exceeds the limit of %zu",
+			  max);
+	buf_deinit(&q->body);
+}
+
+static int check_body(struct http_request *q, struct error *err)
+{
+	const char *type = header(q, "Content-Type");
+
+	if (http_request_check(q, err) < 0)
+		return err->code;
+	if (buf_len(&q->body) == 0)
+		return TIDE_OK;
+	if (!type || strncasecmp(type, "application/json", 16) != 0) {
+		http_answer_refuse(q, 415, "syntax",
+				   "a body needs Content-Type: application/json");
+		return TIDE_OK;
+	}
+	return http_request_read_body(q, err);
+}
+
+/* ---- the work
+ * ----------------------------------------------------------------------------- */
+
+static void work(struct http_request *q)
+{
+	const struct http_route *route = q->match.route;
+	struct reply *r = NULL;
+	struct error err;
+	int rc;
+
+	q->state = HTTP_WORK;
+	rc = q->response ? TIDE_OK : check_body(q, &err);
+	if (q->response)
+		return;
+	if (rc < 0) {
+		http_answer_error(q, &err);
+		return;
+	}
+	if (!(route->features & HTTP_NO_LOGIN)) {
+		session_begin(http_request_session(q));
+		r = reply_create(http_request_channel(q), false);
+	}
+	rc = route->handle(q, r, &err);
+	if (rc < 0 && r)
+		reply_error(r, &err);
+	else if (rc < 0)
+		http_answer_error(q, &err);
+}
+
+void http_exchange_reply(struct http_conn *c, struct reply *r)
+{
+	struct http_request *q = c->request;
+
+	if (!q || q->state != HTTP_WORK || q->response)
+		return;
+	http_reply_write(q, r);
+	resume(q);
+}
+
+static enum MHD_Result answer(struct http_request *q)
+{
+	enum MHD_Result rc;
+
+	q->state = HTTP_ANSWERED;
+	if (q->conn->is_leaving)
+		http_answer_header(q, "Connection", "close");
+	rc = MHD_queue_response(q->connection, q->status, q->response);
+	MHD_destroy_response(q->response);
+	q->response = NULL;
+	return rc;
+}
+
+static bool has_body(const struct http_request *q)
+{
+	const char *length = header(q, "Content-Length");
+
+	return (length && strcmp(length, "0") != 0) || header(q, "Transfer-Encoding");
+}
+
+/* An answer, or the next step towards one. */
+static enum MHD_Result go_on(struct http_request *q)
+{
+	/* Whoever is answered before his body is there is closed. */
+	if (q->response && q->state == HTTP_LOGIN && !has_body(q)) {
+		q->state = HTTP_BODY;
+		return MHD_YES;
+	}
+	if (q->response)
+		return answer(q);
+	if (!q->is_suspended && q->state == HTTP_WORK)
+		suspend(q);
+	return MHD_YES;
+}
+
+enum MHD_Result http_exchange_step(void *cls, struct MHD_Connection *c, const char *url,
+				   const char *method, const char *version,
+				   const char *data, size_t *len, void **request)
+{
+	struct http_request *q = *request;
+
+	if (!q || !q->conn)
+		return MHD_NO;
+	if (*len > 0) {
+		take_body(q, data, *len);
+		*len = 0;
+		return MHD_YES;
+	}
+	if (q->state == HTTP_HEAD)
+		read_head(q, method);
+	else if (q->state == HTTP_BODY)
+		work(q);
+	/* The head is done with when nothing is waited for. */
+	if (q->state == HTTP_LOGIN && !q->is_suspended && !q->response)
+		q->state = HTTP_BODY;
+	return go_on(q);
+}
+
+/* ---- the end
+ * -------------------------------------------------------------------------------- */
+
+void http_exchange_end(void *cls, struct MHD_Connection *c, void **request,
+		       enum MHD_RequestTerminationCode why)
+{
+	struct http_request *q = *request;
+
+	if (!q)
+		return;
+	if (q->conn) {
+		q->conn->request = NULL;
+		http_relay_pull(q->conn->relay);
+		if (q->conn->is_leaving)
+			q->conn->base.ops->finish(q->conn->base.ctx);
+		q->conn->base.ops->wake(q->conn->base.ctx);
+	}
+	if (q->response)
+		MHD_destroy_response(q->response);
+	http_request_deinit(q);
+	mem_free(q);
+	*request = NULL;
+}
+
+void http_exchange_drop(struct http_conn *c)
+{
+	struct http_request *q = c->request;
+
+	if (!q)
+		return;
+	c->request = NULL;
+	q->conn = NULL;
+	if (q->is_suspended) {
+		q->is_suspended = false;
+		MHD_resume_connection(q->connection);
+		http_engine_wake(c->engine);
+	}
+}

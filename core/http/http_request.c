@@ -1,0 +1,396 @@
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/duration.h"
+#include "base/mem.h"
+#include "base/percent.h"
+#include "http_conn.h"
+#include "http_request_private.h"
+
+static const struct slice none = { NULL, 0 };
+
+struct session *http_request_session(struct http_request *q)
+{
+	return q->conn->base.session;
+}
+
+struct channel *http_request_channel(struct http_request *q)
+{
+	return session_channel(q->conn->base.session, 0);
+}
+
+/* It lasts as long as the request. */
+static char *room_for(struct http_request *q, size_t len)
+{
+	struct http_text *t = mem_alloc(sizeof(*t) + len + 1);
+
+	t->next = q->texts;
+	q->texts = t;
+	return t->bytes;
+}
+
+static struct slice keep(struct http_request *q, const char *data, size_t len)
+{
+	char *room = room_for(q, len);
+
+	if (len > 0)
+		memcpy(room, data, len);
+	room[len] = '\0';
+	return (struct slice){ room, len };
+}
+
+/* ---- the parts of a request ---------------------------------------------------------
+ */
+
+static int decode(struct http_request *q, struct slice text, struct slice *out,
+		  struct error *err)
+{
+	char *room = room_for(q, text.len);
+	size_t len;
+
+	if (percent_decode(text, room, &len) < 0)
+		return error_set(err, TIDE_ESYNTAX,
+				 "%.*s: two hexadecimal digits follow a '%%'",
+				 SLICE_HEAD(text, 64));
+	room[len] = '\0';
+	*out = (struct slice){ room, len };
+	return TIDE_OK;
+}
+
+static bool has_word(const char *words, struct slice word)
+{
+	struct slice rest = slice_from(words);
+
+	while (rest.len > 0)
+		if (slice_is_equal(slice_cut(&rest, ' '), word))
+			return true;
+	return false;
+}
+
+static int check_known(const struct http_request *q, struct slice name, struct error *err)
+{
+	const struct http_route *r = q->match.route;
+
+	if (has_word(r->names, name))
+		return TIDE_OK;
+	return error_set(err, TIDE_ESYNTAX, "%s %s has no parameter '%.*s'%s%s",
+			 r->method, r->path, SLICE_HEAD(name, 64),
+			 r->names ? "; it takes: " : "", r->names ? r->names : "");
+}
+
+static int decode_path(struct http_request *q, struct error *err)
+{
+	for (unsigned i = 0; i < q->match.count; i++) {
+		int rc = decode(q, q->match.values[i], &q->path_values[i], err);
+
+		if (rc < 0)
+			return rc;
+		if (!slice_is_name(q->path_values[i]))
+			return error_set(err, TIDE_ESYNTAX,
+					 "a name in the path must be 1-%d bytes of UTF-8 "
+					 "without white space and control characters",
+					 NAME_LEN_MAX);
+	}
+	return TIDE_OK;
+}
+
+/* A form's way to write a space. */
+static void replace_plus(struct http_request *q, struct slice *text)
+{
+	char *room;
+
+	if (slice_find(*text, '+') == text->len)
+		return;
+	*text = keep(q, text->data, text->len);
+	room = (char *)text->data;
+	for (size_t i = 0; i < text->len; i++)
+		if (room[i] == '+')
+			room[i] = ' ';
+}
+
+static int decode_pair(struct http_request *q, struct slice pair, struct error *err)
+{
+	struct slice name = slice_cut(&pair, '=');
+	unsigned n = q->pair_count;
+	int rc;
+
+	if (n == HTTP_QUERY_MAX)
+		return error_set(err, TIDE_ETOOLONG, "a query has at most %d parameters",
+				 HTTP_QUERY_MAX);
+	replace_plus(q, &pair);
+	rc = decode(q, name, &q->pairs[n].name, err);
+	if (rc == TIDE_OK)
+		rc = decode(q, pair, &q->pairs[n].value, err);
+	if (rc == TIDE_OK)
+		rc = check_known(q, q->pairs[n].name, err);
+	q->pair_count += rc == TIDE_OK;
+	return rc;
+}
+
+int http_request_decode(struct http_request *q, struct error *err)
+{
+	struct slice rest = q->query;
+	int rc = decode_path(q, err);
+
+	while (rc == TIDE_OK && rest.len > 0) {
+		struct slice pair = slice_cut(&rest, '&');
+
+		if (pair.len > 0)
+			rc = decode_pair(q, pair, err);
+	}
+	return rc;
+}
+
+int http_request_read_body(struct http_request *q, struct error *err)
+{
+	struct slice body = buf_slice(&q->body);
+	json_error_t why;
+	const char *name;
+	json_t *value;
+
+	if (body.len == 0)
+		return TIDE_OK;
+	q->json = json_loadb(body.data, body.len, JSON_REJECT_DUPLICATES, &why);
+	if (!q->json)
+		return error_set(err, TIDE_ESYNTAX,
+				 "the body is not JSON: line %d, column %d: %s", why.line,
+				 why.column, why.text);
+	if (!json_is_object(q->json))
+		return error_set(err, TIDE_ESYNTAX, "the body must be a JSON object");
+	json_object_foreach(q->json, name, value)
+	{
+		int rc = check_known(q, slice_from(name), err);
+
+		if (rc < 0)
+			return rc;
+	}
+	return TIDE_OK;
+}
+
+void http_request_deinit(struct http_request *q)
+{
+	struct http_text *t;
+
+	while ((t = q->texts) != NULL) {
+		q->texts = t->next;
+		mem_free(t);
+	}
+	buf_deinit(&q->body);
+	json_decref(q->json);
+	mem_free(q->target);
+}
+
+/* ---- what handlers ask ---------------------------------------------------------------
+ */
+
+struct slice http_request_body(const struct http_request *q)
+{
+	return buf_slice(&q->body);
+}
+
+const void *http_request_json(const struct http_request *q)
+{
+	return q->json;
+}
+
+struct slice http_request_path(const struct http_request *q, const char *name)
+{
+	const char *at = q->match.route->path;
+	unsigned i = 0;
+
+	while ((at = strchr(at, '{')) != NULL && i < q->match.count) {
+		size_t len = strcspn(++at, "}");
+
+		if (slice_is((struct slice){ at, len }, name))
+			return q->path_values[i];
+		i++;
+	}
+	return none;
+}
+
+void http_request_refuse(struct http_request *q, const char *name, struct slice value,
+			 const char *expected, ...)
+{
+	char text[ERROR_TEXT_MAX];
+	va_list ap;
+
+	if (q->rc < 0)
+		return;
+	va_start(ap, expected);
+	vsnprintf(text, sizeof(text), expected, ap);
+	va_end(ap);
+	q->rc = error_set(&q->err, TIDE_ESYNTAX, "%s: expected %s, not '%.*s'", name,
+			  text, SLICE_HEAD(value, 64));
+}
+
+int http_request_check(const struct http_request *q, struct error *err)
+{
+	return q->rc < 0 ? error_set(err, q->rc, "%s", q->err.text) : TIDE_OK;
+}
+
+static struct slice keep_json(struct http_request *q, const json_t *value)
+{
+	char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+	struct slice kept = keep(q, text, strlen(text));
+
+	free(text);
+	return kept;
+}
+
+static struct slice from_json(struct http_request *q, const char *name,
+			      const json_t *value)
+{
+	if (json_is_string(value))
+		return (struct slice){ json_string_value(value),
+				       json_string_length(value) };
+	if (json_is_boolean(value))
+		return json_is_true(value) ? SLICE("1") : SLICE("0");
+	if (json_is_number(value))
+		return keep_json(q, value);
+	http_request_refuse(q, name, keep_json(q, value),
+			    "a string, a number or a "
+			    "boolean");
+	return none;
+}
+
+struct slice http_request_text(struct http_request *q, const char *name)
+{
+	const json_t *value = json_object_get(q->json, name);
+
+	if (value && !json_is_null(value))
+		return from_json(q, name, value);
+	for (unsigned i = 0; i < q->pair_count; i++)
+		if (slice_is(q->pairs[i].name, name))
+			return q->pairs[i].value;
+	return none;
+}
+
+struct slice http_request_name(struct http_request *q, const char *name)
+{
+	struct slice value = http_request_text(q, name);
+
+	if (value.data && !slice_is_name(value))
+		http_request_refuse(q, name, value,
+				    "1-%d bytes of UTF-8 without white space and control "
+				    "characters",
+				    NAME_LEN_MAX);
+	return value;
+}
+
+uint64_t http_request_uint(struct http_request *q, const char *name,
+			   struct number_limits limits, uint64_t fallback)
+{
+	struct slice value = http_request_text(q, name);
+	uint64_t n = fallback;
+
+	if (value.data && (!slice_to_uint(value, limits.max, &n) || n < limits.min))
+		http_request_refuse(q, name, value,
+				    "a number from %" PRIu64 " to %" PRIu64, limits.min,
+				    limits.max);
+	return n;
+}
+
+int64_t http_request_int(struct http_request *q, const char *name, int64_t min,
+			 int64_t max, int64_t fallback)
+{
+	struct slice value = http_request_text(q, name), digits = value;
+	uint64_t n;
+	int64_t number;
+
+	if (!value.data)
+		return fallback;
+	if (value.len > 0 && value.data[0] == '-')
+		digits = slice_skip(value, 1);
+	if (slice_to_uint(digits, INT64_MAX, &n)) {
+		number = digits.len < value.len ? -(int64_t)n : (int64_t)n;
+		if (number >= min && number <= max)
+			return number;
+	}
+	http_request_refuse(q, name, value, "a number from %" PRId64 " to %" PRId64, min,
+			    max);
+	return fallback;
+}
+
+int64_t http_request_duration(struct http_request *q, const char *name,
+			      struct number_limits limits)
+{
+	struct slice value = http_request_text(q, name);
+	char least[DURATION_TEXT_MAX], most[DURATION_TEXT_MAX];
+	int64_t ms = 0;
+
+	if (!value.data || (duration_parse(value, &ms) == TIDE_OK &&
+			    (uint64_t)ms >= limits.min && (uint64_t)ms <= limits.max))
+		return ms;
+	duration_format((int64_t)limits.min, least);
+	duration_format((int64_t)limits.max, most);
+	http_request_refuse(q, name, value,
+			    "a duration like 250ms, 30s, 5m, 2h or 1d, from %s to %s",
+			    least, most);
+	return 0;
+}
+
+bool http_request_flag(struct http_request *q, const char *name)
+{
+	struct slice value = http_request_text(q, name);
+
+	if (slice_is(value, "1") || slice_is(value, "true"))
+		return true;
+	if (value.data && !slice_is(value, "0") && !slice_is(value, "false"))
+		http_request_refuse(q, name, value, "true or false");
+	return false;
+}
+
+unsigned http_request_choice(struct http_request *q, const char *name,
+			     const char *choices)
+{
+	struct slice value = http_request_text(q, name), rest = slice_from(choices);
+	unsigned index = 0;
+
+	while (value.data && rest.len > 0) {
+		struct slice choice = slice_cut(&rest, ' ');
+
+		if (slice_is(choice, "or"))
+			continue;
+		if (slice_has_suffix(choice, ","))
+			choice.len--;
+		if (slice_is_equal(choice, value))
+			return index;
+		index++;
+	}
+	if (value.data)
+		http_request_refuse(q, name, value, "%s", choices);
+	return 0;
+}
+
+/* An option that is false is one that is not given. */
+static void add_arg(struct http_request *q, const char *name, const json_t *value,
+		    struct args *out)
+{
+	struct slice text;
+
+	if (json_is_null(value) || json_is_false(value))
+		return;
+	text = from_json(q, name, value);
+	if (q->rc == TIDE_OK && args_add(out, slice_from(name), text) < 0)
+		http_request_refuse(q, name, text,
+				    "an option: at most %d, names without '=', values "
+				    "without zero bytes",
+				    ARGS_MAX);
+}
+
+void http_request_args(struct http_request *q, const char *member, struct args *out)
+{
+	const json_t *object = json_object_get(q->json, member);
+	const char *name;
+	json_t *value;
+
+	*out = (struct args){ 0 };
+	if (!object || json_is_null(object))
+		return;
+	if (!json_is_object(object)) {
+		http_request_refuse(q, member, keep_json(q, object), "an object");
+		return;
+	}
+	json_object_foreach((json_t *)object, name, value) add_arg(q, name, value, out);
+}

@@ -1,0 +1,55 @@
+/* http_request_private.h: what a request is made of; for the files of this floor that
+ * make one, run it and answer it. */
+#pragma once
+
+#include <jansson.h>
+
+#include "http_route.h"
+
+struct MHD_Connection;
+struct MHD_Response;
+struct http_conn;
+
+enum http_state {
+	HTTP_HEAD,     /* its head is there */
+	HTTP_LOGIN,    /* it is being decided who asks */
+	HTTP_BODY,     /* more may come */
+	HTTP_WORK,     /* a reply is waited for */
+	HTTP_ANSWERED, /* the engine has the answer, or will be given it */
+};
+
+struct http_text {
+	struct http_text *next;
+	char bytes[];
+};
+
+#define HTTP_QUERY_MAX 32
+
+struct http_request {
+	struct MHD_Connection *connection;
+	struct http_conn *conn; /* NULL: it has ended, and nobody waits for the answer */
+	enum http_state state;
+	bool is_suspended;
+	struct http_match match;
+	char *target; /* as the request has it; the path and the query are parts of it */
+	struct slice path, query;
+	struct slice path_values[HTTP_PATH_NAMES_MAX]; /* decoded */
+	struct {
+		struct slice name, value; /* decoded */
+	} pairs[HTTP_QUERY_MAX];
+	unsigned pair_count;
+	struct http_text *texts; /* what was made on the way */
+	struct buf body;
+	json_t *json; /* NULL: there is none */
+	struct error err;
+	int rc; /* of the first wrong parameter */
+	struct MHD_Response *response;
+	unsigned status;
+};
+
+/* Decode the path and the query of `target`, and look at the names. The match is there.
+ */
+TIDE_MUST_USE int http_request_decode(struct http_request *q, struct error *err);
+/* Read the body as JSON, and look at its names. */
+TIDE_MUST_USE int http_request_read_body(struct http_request *q, struct error *err);
+void http_request_deinit(struct http_request *q);

@@ -1,0 +1,92 @@
+/* What a connection is looked at for once a second. */
+#include "conn_tick.h"
+
+#include <poll.h>
+
+#include "host/log.h"
+#include "conn_tls.h"
+
+/* Its payload has had its time to come, and others wait for the memory. Time in which it
+ * was held back itself does not count. */
+static bool is_in_the_way(struct conn *c)
+{
+	int64_t timeout_ms = c->server->config.write_timeout_ms;
+	uint64_t receiving = c->protocol->is_counted ? c->protocol->received : 0;
+
+	if (!receiving || receiving != c->receiving)
+		c->receiving_ms = 0;
+	else if (c->is_reading)
+		c->receiving_ms += SERVER_TICK_MS;
+	c->receiving = receiving;
+	return timeout_ms && c->receiving_ms > timeout_ms &&
+	       session_publish_is_blocked(c->protocol->session);
+}
+
+/* The socket has been full for so long, and the peer has read nothing of it. */
+static bool is_stuck(struct conn *c, int64_t now_ms)
+{
+	int64_t timeout_ms = c->server->config.write_timeout_ms;
+	size_t unwritten = uv_stream_get_write_queue_size(&c->socket.stream);
+
+	if (c->writing == 0 || unwritten != c->unwritten) {
+		c->unwritten = unwritten;
+		c->last_progress_ms = now_ms;
+		return false;
+	}
+	return timeout_ms && now_ms - c->last_progress_ms > timeout_ms;
+}
+
+/* Nothing is read of a connection that is held back: its end is asked for. */
+static void look_for_end(struct conn *c)
+{
+	struct pollfd p = { .events = POLLRDHUP };
+
+	if (uv_fileno(&c->socket.handle, &p.fd) < 0 || poll(&p, 1, 0) <= 0)
+		return;
+	if (p.revents & (POLLHUP | POLLERR))
+		conn_close(c);
+	else
+		conn_note_end(c);
+}
+
+/* The peer may have gone while its requests wait. */
+static void tick_end(struct conn *c)
+{
+	if (!c->protocol || c->is_closing || c->is_reading)
+		return;
+	if (c->is_ended)
+		session_return_held(c->protocol->session);
+	else
+		look_for_end(c);
+}
+
+void conn_tick(struct conn *c, int64_t now_ms)
+{
+	int64_t idle_ms = c->server->config.idle_timeout_ms;
+	int64_t silent_ms = now_ms - c->last_read_ms;
+	struct protocol *p;
+
+	if (c->is_lingering && now_ms >= c->linger_until_ms)
+		conn_close(c);
+	if (!c->is_closing && is_stuck(c, now_ms)) {
+		log_warn("%s: closed: it read nothing for the write timeout", c->peer);
+		conn_close(c);
+	}
+	if (c->is_shaking && !c->is_finishing &&
+	    now_ms - c->accepted_ms > c->server->config.handshake_timeout_ms)
+		conn_tls_give_up(c);
+	tick_end(c);
+	/* Input that is held back is not silence. */
+	if (!c->protocol || c->is_finishing || c->is_closing)
+		return;
+	p = c->protocol;
+	if (c->is_reading && p->heartbeat_in_ms && silent_ms > 2 * p->heartbeat_in_ms)
+		conn_close_with(c, "busy no input for two heartbeats");
+	else if (is_in_the_way(c))
+		conn_close_with(c, "busy the rest of a payload did not arrive");
+	else if (c->is_reading && idle_ms && silent_ms > idle_ms)
+		conn_close_with(c, "busy no input for the idle timeout");
+	else if (p->heartbeat_out_ms && c->out.bytes == 0 &&
+		 now_ms - c->last_write_ms + SERVER_TICK_MS > p->heartbeat_out_ms)
+		p->kind->heartbeat(p);
+}
