@@ -37,17 +37,16 @@ static void families_have_help_and_type_and_then_samples(void **state)
 	exposition_family(&e, &build);
 	exposition_sample(&e, &(struct exposition_label){ "version", SLICE("1") }, 1, 1);
 	exposition_end(&e);
-	expect(&out,
-	       "# HELP tidemq_queue_messages_ready Messages ready.\n"
-	       "# TYPE tidemq_queue_messages_ready gauge\n"
-	       "tidemq_queue_messages_ready{vhost=\"/\",queue=\"jobs\"} 3\n"
-	       "tidemq_queue_messages_ready{vhost=\"/\",queue=\"other\"} 0.25\n"
-	       "# HELP tidemq_published_total Publishes.\n"
-	       "# TYPE tidemq_published_total counter\n"
-	       "tidemq_published_total 12345678901234\n"
-	       "# HELP tidemq_build_info The broker.\n"
-	       "# TYPE tidemq_build_info gauge\n"
-	       "tidemq_build_info{version=\"1\"} 1\n");
+	expect(&out, "# HELP tidemq_queue_messages_ready Messages ready.\n"
+		     "# TYPE tidemq_queue_messages_ready gauge\n"
+		     "tidemq_queue_messages_ready{vhost=\"/\",queue=\"jobs\"} 3\n"
+		     "tidemq_queue_messages_ready{vhost=\"/\",queue=\"other\"} 0.25\n"
+		     "# HELP tidemq_published_total Publishes.\n"
+		     "# TYPE tidemq_published_total counter\n"
+		     "tidemq_published_total 12345678901234\n"
+		     "# HELP tidemq_build_info The broker.\n"
+		     "# TYPE tidemq_build_info gauge\n"
+		     "tidemq_build_info{version=\"1\"} 1\n");
 }
 
 static void openmetrics_names_families_without_their_endings(void **state)
