@@ -236,6 +236,13 @@ static struct slice binding_destination(const void *item, struct buf *scratch)
 	return binding_dest(item);
 }
 
+static struct slice binding_to(const void *item, struct buf *scratch)
+{
+	const struct binding *b = item;
+
+	return slice_from(b->exchange ? "exchange" : b->queue->topic ? "topic" : "queue");
+}
+
 static bool binding_has(const void *item, const char *part)
 {
 	const struct binding *b = item;
@@ -422,10 +429,14 @@ static const struct list_kind kinds[] = {
 			  false },
 	[LIST_BINDINGS] = { LIST_OF_VHOST, &list_walk_exchanges, &list_walk_bindings,
 			    binding_keys, binding_source, NULL, binding_has,
-			    list_write_binding, false },
+			    list_write_binding, false,
+			    .members = { [LIST_BY_EXCHANGE] = binding_source,
+					 [LIST_BY_DESTINATION] = binding_destination,
+					 [LIST_BY_TO] = binding_to } },
 	[LIST_CONSUMERS] = { LIST_OF_VHOST, &list_walk_queues, &list_walk_consumers,
 			     consumer_keys, consumer_queue, NULL, consumer_has,
-			     list_write_consumer, false },
+			     list_write_consumer, false,
+			     .members = { [LIST_BY_QUEUE] = consumer_queue } },
 	[LIST_CONNECTIONS] = { LIST_OF_SERVICE, &list_walk_sessions, NULL,
 			       connection_keys, connection_name, NULL, connection_has,
 			       list_write_connection, false },

@@ -27,6 +27,8 @@ struct list_kind {
 	/* It can be found by its name in the outer table, and is written when it is known
 	 * that it is on the page. Others are written when they are met. */
 	bool is_found;
+	/* What it may be chosen by; NULL: not by this. */
+	struct slice (*members[LIST_MEMBERS])(const void *item, struct buf *scratch);
 };
 
 /* NULL: LIST rules is a document of another kind. */

@@ -167,6 +167,21 @@ void list_walk_init(struct list_walk *w, void *container, const struct list_tabl
 				 .inner.table = inner };
 }
 
+void list_walk_choose(struct list_walk *w, struct slice name)
+{
+	w->is_single = true;
+	w->outer.has_begun = true;
+	w->outer.at = w->outer.table->find(w->container, name);
+}
+
+static void leave_outer(struct list_walk *w)
+{
+	if (w->is_single)
+		w->outer.at = NULL;
+	else
+		advance(&w->outer, w->container);
+}
+
 void list_walk_deinit(struct list_walk *w)
 {
 	mem_free(w->outer.name);
@@ -175,8 +190,11 @@ void list_walk_deinit(struct list_walk *w)
 
 enum list_step list_walk_next(struct list_walk *w, void **item)
 {
-	if (w->outer.is_kept && !resume(&w->outer, w->container))
+	if (w->outer.is_kept && !resume(&w->outer, w->container)) {
 		reset(&w->inner);
+		if (w->is_single)
+			w->outer.at = NULL;
+	}
 	*item = look(&w->outer, w->container);
 	if (!*item)
 		return LIST_STEP_END;
@@ -192,10 +210,10 @@ enum list_step list_walk_next(struct list_walk *w, void **item)
 		}
 		*item = outer;
 		reset(&w->inner);
-		advance(&w->outer, w->container);
+		leave_outer(w);
 		return LIST_STEP_OUTER;
 	}
-	advance(&w->outer, w->container);
+	leave_outer(w);
 	return LIST_STEP_ITEM;
 }
 

@@ -37,6 +37,7 @@ struct list_place {
 struct list_walk {
 	void *container;
 	struct list_place outer, inner;
+	bool is_single; /* one outer thing, and no other */
 };
 
 enum list_step {
@@ -48,6 +49,8 @@ enum list_step {
 /* @param inner  NULL: the things of the outer table are what is looked for */
 void list_walk_init(struct list_walk *w, void *container, const struct list_table *outer,
 		    const struct list_table *inner);
+/* Before the first step: only the outer thing of this name, if there is one. */
+void list_walk_choose(struct list_walk *w, struct slice name);
 void list_walk_deinit(struct list_walk *w);
 /* @param item  receives the next thing, or an outer one */
 enum list_step list_walk_next(struct list_walk *w, void **item);

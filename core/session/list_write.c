@@ -5,6 +5,7 @@
 #include "broker/member.h"
 #include "broker/queue_limit.h"
 #include "broker/unusable.h"
+#include "exchange_document.h"
 #include "queue_document.h"
 #include "rules/engine/index.h"
 #include "session_private.h"
@@ -15,34 +16,17 @@ static void write_args(struct json *j, const struct args *args)
 		json_member_text(j, args->items[i].name, args->items[i].value);
 }
 
-static void add_exchange_options(struct json *j, const struct exchange *x)
-{
-	json_member_object(j, "options");
-	if (x->alternate)
-		json_member_text(j, "alternate", x->alternate);
-	if (x->is_internal)
-		json_member_text(j, "internal", "1");
-	write_args(j, &x->args);
-	json_object_end(j);
-}
-
 void list_write_exchange(struct session *s, const void *item, struct json *j)
 {
 	const struct exchange *x = item;
 
 	json_object_begin(j);
 	json_member_text(j, "name", x->name);
-	json_member_text(j, "type", x->type);
-	json_member_bool(j, "durable", x->is_durable);
-	json_member_bool(j, "auto_delete", x->is_auto_delete);
+	exchange_document_kind(x, j);
 	json_member_int(j, "bindings", x->binding_count);
 	json_member_int(j, "published", (int64_t)x->published);
 	json_member_int(j, "unroutable", (int64_t)x->unroutable.count);
-	if (x->definition.unusable)
-		json_member_text(j, "unusable", x->definition.unusable);
-	else
-		json_member_text(j, "script", index_script(x->indexes[RULESET_ACTIVE]));
-	add_exchange_options(j, x);
+	exchange_document_options(x, j);
 	json_object_end(j);
 }
 

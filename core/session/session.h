@@ -409,6 +409,16 @@ enum list_what {
 	LIST_RULES,
 };
 enum list_direction { LIST_AS_USUAL, LIST_ASCENDING, LIST_DESCENDING };
+/* By which what is listed may be chosen. */
+enum list_member {
+	LIST_BY_EXCHANGE, /* of bindings, as the two that follow */
+	LIST_BY_DESTINATION,
+	LIST_BY_TO,    /* "exchange", "queue", "topic" */
+	LIST_BY_QUEUE, /* of consumers */
+	LIST_MEMBERS,
+};
+/* Their names. */
+extern const char *const session_list_members[LIST_MEMBERS];
 struct list_spec {
 	enum list_what what;
 	struct slice sort;  /* "name", "ready", …; data == NULL: as it is by default */
@@ -416,6 +426,8 @@ struct list_spec {
 	enum list_direction direction;
 	uint64_t offset;
 	uint64_t max; /* 0: all */
+	/* Only things whose member of that name is this; data == NULL: any. */
+	struct slice only[LIST_MEMBERS];
 };
 /* The answer has in `count` how many there are, whatever the page. */
 TIDE_MUST_USE int session_list(struct session *s, const struct list_spec *spec,

@@ -88,6 +88,12 @@ static void add_pattern(struct json *j, const struct binding *b)
 	json_object_begin(j);
 	json_member_text(j, "pattern", b->pattern[0] ? b->pattern : "-");
 	json_member_string(j, b->queue ? "queue" : "exchange", binding_dest(b));
+	if (b->args.count > 0)
+		json_member_object(j, "options");
+	for (size_t i = 0; i < b->args.count; i++)
+		json_member_text(j, b->args.items[i].name, b->args.items[i].value);
+	if (b->args.count > 0)
+		json_object_end(j);
 	json_object_end(j);
 }
 

@@ -15,6 +15,9 @@
 #define SLICE_US 2000
 #define STEPS 16 /* from one look at the clock to the next */
 
+const char *const session_list_members[LIST_MEMBERS] = { "exchange", "destination", "to",
+							 "queue" };
+
 struct list_job {
 	struct job job;
 	struct reply *reply;
@@ -22,8 +25,9 @@ struct list_job {
 	struct vhost *vhost; /* a reference */
 	const struct list_kind *kind;
 	const struct list_key *key;
-	char *part;     /* of a name; NULL: all are wanted */
-	size_t written; /* rows before this one are, or lie before the page */
+	char *part;               /* of a name; NULL: all are wanted */
+	char *only[LIST_MEMBERS]; /* as in list_spec; owned */
+	size_t written;           /* rows before this one are, or lie before the page */
 	uint64_t total;
 	struct list_walk walk;
 	struct list_vhost_sum sum; /* of the vhost that is being looked at */
@@ -61,12 +65,24 @@ static void offer(struct list_job *l, const void *item)
 	ranking_add(&l->ranking, figure, name, text);
 }
 
+static bool is_chosen(struct list_job *l, const void *item)
+{
+	for (int i = 0; i < LIST_MEMBERS; i++) {
+		if (!l->only[i])
+			continue;
+		buf_clear(&l->name);
+		if (!slice_is(l->kind->members[i](item, &l->name), l->only[i]))
+			return false;
+	}
+	return true;
+}
+
 static void meet(struct list_job *l, const void *item)
 {
 	const struct list_kind *kind = l->kind;
 
 	if ((!kind->is_shown || kind->is_shown(session_of(l), item)) &&
-	    (!l->part || kind->has(item, l->part)))
+	    is_chosen(l, item) && (!l->part || kind->has(item, l->part)))
 		offer(l, item);
 }
 
@@ -159,6 +175,8 @@ static void end(struct list_job *l)
 	buf_deinit(&l->text);
 	vhost_unref(l->vhost);
 	mem_free(l->part);
+	for (int i = 0; i < LIST_MEMBERS; i++)
+		mem_free(l->only[i]);
 	mem_free(l);
 }
 
@@ -219,8 +237,27 @@ static struct list_job *create(struct session *s, const struct list_spec *spec,
 	l->written = (size_t)spec->offset;
 	list_walk_init(&l->walk, container_of_kind(s, kind->place), kind->outer,
 		       kind->inner);
+	for (int i = 0; i < LIST_MEMBERS; i++)
+		if (spec->only[i].data)
+			l->only[i] = mem_strndup(spec->only[i].data, spec->only[i].len);
+	/* The others are in the outer thing of that name alone. */
+	if (spec->only[LIST_BY_EXCHANGE].data)
+		list_walk_choose(&l->walk, spec->only[LIST_BY_EXCHANGE]);
+	else if (spec->only[LIST_BY_QUEUE].data)
+		list_walk_choose(&l->walk, spec->only[LIST_BY_QUEUE]);
 	ranking_init(&l->ranking, max, !key->figure, is_falling(key, spec->direction));
 	return l;
+}
+
+static int check_members(const struct list_kind *kind, const struct list_spec *spec,
+			 struct error *err)
+{
+	for (int i = 0; i < LIST_MEMBERS; i++)
+		if (spec->only[i].data && !(kind && kind->members[i]))
+			return error_set(err, TIDE_ESYNTAX, "%s= is for LIST %s",
+					 session_list_members[i],
+					 i == LIST_BY_QUEUE ? "consumers" : "bindings");
+	return TIDE_OK;
 }
 
 static int list_rules(struct session *s, const struct list_spec *spec, struct reply *r,
@@ -246,6 +283,8 @@ int session_list(struct session *s, const struct list_spec *spec, struct reply *
 
 	if (spec->what != LIST_GROUPS && spec->what != LIST_VHOSTS &&
 	    session_access_check_tag(s, USER_MONITOR, "LIST", err) < 0)
+		return err->code;
+	if (check_members(kind, spec, err) < 0)
 		return err->code;
 	if (!kind)
 		return list_rules(s, spec, r, err);

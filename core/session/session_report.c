@@ -1,6 +1,7 @@
 /* STATS: figures of what there is. */
 #include "base/json.h"
 #include "shard/dedupe.h"
+#include "exchange_document.h"
 #include "queue_document.h"
 #include "session_leases.h"
 #include "service_users.h"
@@ -316,10 +317,13 @@ static int exchange_stats(struct session *s, struct slice name, struct reply *r,
 	json_object_begin(&j);
 	json_member_text(&j, "exchange", x ? x->name : "-");
 	if (x) {
+		exchange_document_kind(x, &j);
 		json_member_int(&j, "bindings", x->binding_count);
 		json_member_int(&j, "published", (int64_t)x->published);
 	}
 	unroutable_write(x ? &x->unroutable : &s->vhost->unroutable, &j);
+	if (x)
+		exchange_document_options(x, &j);
 	json_object_end(&j);
 	reply_data(r);
 	return TIDE_OK;

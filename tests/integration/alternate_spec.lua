@@ -165,7 +165,8 @@ describe('an exchange', function()
     declare('exchange orders topic', 'exchange others fanout', 'queue eu')
     c:ok 'BIND eu orders eu'
     publish('orders', 'eu', 'x')
-    assert.same({ exchange = 'orders', bindings = 1, published = 1, unroutable = 0, unroutable_keys = {} },
+    assert.same({ exchange = 'orders', type = 'topic', durable = true, auto_delete = false, bindings = 1, published = 1,
+      unroutable = 0, unroutable_keys = {}, script = 'routing/topic.lua', options = {} },
       c:document 'STATS exchange orders')
     for i = 1, 20 do publish('orders', 'k' .. i, 'x') end
     for _ = 1, 5 do publish('orders', 'often', 'x') end

@@ -206,6 +206,46 @@ describe('LIST', function()
     assert.equal('k4', names('LIST bindings match=K4', 'pattern'))
   end)
 
+  it('of bindings is of one exchange or one destination, if asked', function()
+    for _, line in ipairs { 'exchange x topic', 'exchange w topic', 'queue w', 'queue q', 'topic t' } do
+      c:ok('DECLARE ' .. line)
+    end
+    for _, line in ipairs { 'q x 1', 'w x 2', 't x 3', 'w x 4 dest=exchange', 'q w 5', 't w 6' } do
+      c:ok('BIND ' .. line)
+    end
+    local function patterns(options) return names('LIST bindings ' .. options, 'pattern') end
+    assert.equal('1 2 3 4', patterns 'exchange=x')
+    assert.equal('5 6', patterns 'exchange=w')
+    assert.equal('', patterns 'exchange=none')
+    assert.equal('1 5', patterns 'destination=q sort=exchange order=desc')
+    assert.equal('2 4', patterns 'destination=w')
+    assert.equal('4', patterns 'destination=w to=exchange')
+    assert.equal('6 3', patterns 'to=topic')
+    assert.equal('3', patterns 'exchange=x max=1 offset=2')
+    assert.equal('3', patterns 'exchange=x match=3')
+  end)
+
+  it('of the bindings of an exchange goes on when that is deleted meanwhile', function()
+    local parts = { 'DECLARE exchange big direct durable=0 quiet\r\nDECLARE exchange other direct durable=0 quiet\r\n',
+      'DECLARE queue q durable=0 quiet\r\nBIND q other k quiet\r\n' }
+    for i = 1, 20000 do parts[#parts + 1] = ('BIND q big k%d quiet\r\n'):format(i) end
+    c:send(table.concat(parts))
+    assert.equal(20000, #c:document 'LIST bindings exchange=big')
+    c:send 'LIST bindings exchange=big\r\n'
+    other:ok 'DELETE exchange big'
+    for _, binding in ipairs(c:expect_json()) do assert.equal('big', binding.exchange) end
+    assert.equal('k', names('LIST bindings', 'pattern'))
+  end)
+
+  it('of consumers is of one queue, if asked', function()
+    c:ok 'DECLARE queue a'
+    c:ok 'DECLARE queue b'
+    c:ok 'SUB a one'
+    c:ok 'SUB b two'
+    assert.equal('two', names('LIST consumers queue=b', 'sid'))
+    assert.equal('', names('LIST consumers queue=c', 'sid'))
+  end)
+
   it('of locks is sorted by those who wait', function()
     c:ok 'LOCK a'
     c:ok 'LOCK b'
@@ -241,6 +281,8 @@ describe('LIST', function()
     c:expect_answer('LIST queues max=0', 'ERR syntax max=0: expected a number from 1 to 4294967295')
     c:expect_answer('LIST queues offset=x', 'ERR syntax offset=x: expected a number from 0 to 4294967295')
     c:expect_answer('LIST rules max=1', 'ERR syntax LIST rules takes no options')
+    c:expect_answer('LIST queues exchange=x', 'ERR syntax exchange= is for LIST bindings')
+    c:expect_answer('LIST rules queue=q', 'ERR syntax queue= is for LIST consumers')
     c:expect_answer('LIST cats', 'ERR syntax LIST lists exchanges, queues, topics, groups, bindings, consumers, '
       .. 'connections, locks, vhosts or rules')
   end)

@@ -100,7 +100,7 @@ export const api = {
   get: (path, query, options) => request('GET', withQuery(path, query), undefined, options),
   post: (path, body = {}, options) => request('POST', path, body, options),
   put: (path, body = {}, options) => request('PUT', path, body, options),
-  delete: (path, query, options) => request('DELETE', withQuery(path, query), undefined, options),
+  delete: (path, query, options) => request('DELETE', withQuery(path, query), options?.body, options),
 };
 
 // One block of a stream of events: its name, and its data as JSON; null for a comment.
@@ -141,23 +141,68 @@ function pause(ms, signal) {
   });
 }
 
-// Follow server-sent events until `signal` is aborted. It is no EventSource, which sends no Authorization. A stream
-// that ends is opened again after 1 s, then 2 s, … 10 s; one that is refused is not: its error is thrown.
+// Resolves when the page can be seen, or `signal` is aborted.
+function seen(signal) {
+  return new Promise((resolve) => {
+    const look = () => {
+      if (!document.hidden || signal.aborted) resolve();
+    };
+    document.addEventListener('visibilitychange', look, { signal });
+    signal.addEventListener('abort', look, { once: true });
+    look();
+  });
+}
+
+// Run with a signal that is aborted when `signal` is, or the page is hidden.
+async function whileSeen(signal, run) {
+  const local = new AbortController();
+  const look = () => {
+    if (document.hidden || signal.aborted) local.abort();
+  };
+  document.addEventListener('visibilitychange', look, { signal: local.signal });
+  signal.addEventListener('abort', look, { once: true, signal: local.signal });
+  try {
+    await run(local.signal);
+    return false;
+  } catch (error) {
+    if (local.signal.aborted) return true;
+    throw error;
+  } finally {
+    local.abort();
+  }
+}
+
+// Follow server-sent events until `signal` is aborted. It is no EventSource, which sends no Authorization. A page that
+// cannot be seen follows nothing. A stream that ends is opened again after 1 s, then 2 s, … 10 s; one that is refused
+// is not: its error is thrown.
 export async function follow(path, signal, onEvent) {
   let wait = 1000;
-  while (!signal.aborted) {
+  for (;;) {
+    await seen(signal);
+    if (signal.aborted) return;
     try {
-      await readEvents(path, signal, (name, data) => {
+      const wasHidden = await whileSeen(signal, (local) => readEvents(path, local, (name, data) => {
         wait = 1000;
         onEvent(name, data);
-      });
+      }));
+      if (wasHidden) continue;
     } catch (error) {
-      if (signal.aborted) return;
       if (error instanceof ApiError && error.status >= 400 && error.status < 500) throw error;
       // A stream that broke off: the connection has gone, and a new one will tell.
-      setAway(true);
+      if (!(error instanceof ApiError)) setAway(true);
     }
     await pause(wait, signal);
     wait = Math.min(wait * 2, 10000);
+  }
+}
+
+// What /health/ready says, ready or not: { ready, reasons, warnings }.
+export async function health(signal) {
+  try {
+    const response = await fetch('/health/ready', { cache: 'no-store', signal });
+    return await response.json();
+  } catch (error) {
+    if (error.name === 'AbortError') throw error;
+    throw new ApiError('away', 'the broker does not answer');
   }
 }

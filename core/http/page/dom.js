@@ -67,6 +67,11 @@ export function setText(element, text) {
   return element;
 }
 
+// Show this one node, and touch the page only when it is another: what a user selects there stays.
+export function update(element, node) {
+  if (element.childNodes.length !== 1 || !element.firstChild.isEqualNode(node)) element.replaceChildren(node);
+}
+
 // A list of terms and what they are: pairs of [term, text or node]. Pairs with null are left out.
 export function facts(pairs, attributes) {
   return h('dl', { class: 'facts', ...attributes },

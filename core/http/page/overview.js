@@ -1,16 +1,212 @@
-// The broker at a glance.
-import { h, section, facts } from './dom.js';
-import { api } from './api.js';
-import { number } from './format.js';
+// The broker at a glance: figures that move, the last hour as charts, what is wrong.
+import { h, fill, update, section, facts, button } from './dom.js';
+import { api, at, follow, health } from './api.js';
+import { confirm } from './dialog.js';
+import { chart } from './chart.js';
+import { tiles } from './tiles.js';
+import { table } from './table.js';
+import { number, short, rate, bytes, duration, share, time } from './format.js';
+import { tell, tellError } from './toast.js';
+
+const HOUR = 3600e3;
+
+const FIGURES = [['published', 'Published'], ['delivered', 'Delivered'], ['acked', 'Acked'], ['ready', 'Ready'],
+  ['unacked', 'Unacked'], ['delayed', 'Delayed'], ['buried', 'Buried'], ['oldest', 'Oldest ready'],
+  ['connections', 'Connections'], ['memory', 'In memory'], ['store', 'Store round trip'], ['loop', 'Loop busy']];
+
+const CHARTS = [
+  { name: 'Messages a second', format: rate, columns: [['published', 1], ['delivered', 2], ['acked', 3]] },
+  { name: 'Backlog', format: short, columns: [['ready', 1], ['unacked', 2], ['delayed', 4], ['buried', 5]] },
+  { name: 'Oldest ready message', format: duration, min: 1000, columns: [['oldest_ready_ms', 2, 'age']] },
+  { name: 'Store round trip', format: duration, min: 0.1, columns: [['store_ms', 1, 'mean']] },
+  { name: 'Event loop', format: share, min: 0.01, columns: [['loop_busy', 3, 'busy']] },
+  { name: 'Memory', format: bytes, min: 1024, columns: [['memory_bytes', 1, 'messages'], ['unstored_bytes', 5, 'not durable yet']] },
+];
+
+function showSample(figures, sample) {
+  figures.show({
+    published: rate(sample.published), delivered: rate(sample.delivered), acked: rate(sample.acked),
+    ready: number(sample.ready), unacked: number(sample.unacked), delayed: number(sample.delayed),
+    buried: number(sample.buried), oldest: duration(sample.oldest_ready_ms), connections: number(sample.connections),
+    memory: bytes(sample.memory_bytes), store: duration(sample.store_ms), loop: share(sample.loop_busy),
+  }, { buried: sample.buried > 0 ? 'warn' : '', loop: sample.loop_busy > 0.8 ? 'bad' : sample.loop_busy > 0.5 ? 'warn' : '' });
+}
+
+// The samples of the last hour, and the newest one, which changes until the next takes its place.
+class Hour {
+  constructor(history) {
+    this.everyMs = history.every_ms ?? 5000;
+    this.samples = (history.rows ?? []).map((row) => Object.fromEntries(history.columns.map((name, i) => [name, row[i]])));
+    this.charts = CHARTS.map(({ name, format, min, columns }) => chart({
+      name, format, min, series: columns.map(([column, color, label]) => ({ name: label ?? column, color })),
+    }));
+    this.lastKept = this.samples.length ? this.samples[this.samples.length - 1].t : 0;
+    this.show();
+  }
+
+  add(sample) {
+    const last = this.samples[this.samples.length - 1];
+    if (last && last.t > this.lastKept) this.samples.pop();
+    this.samples.push(sample);
+    if (sample.t - this.lastKept >= this.everyMs) this.lastKept = sample.t;
+    while (this.samples[0].t < sample.t - HOUR) this.samples.shift();
+    this.show();
+  }
+
+  show() {
+    const times = this.samples.map((sample) => sample.t);
+    CHARTS.forEach(({ columns }, i) => {
+      this.charts[i].show(times, columns.map(([column]) => this.samples.map((sample) => sample[column])));
+    });
+  }
+}
+
+function mean(steps, digits = 1) {
+  const sum = steps?.sum_us ?? steps?.sum;
+  return steps?.count ? (sum / steps.count).toFixed(digits) : undefined;
+}
+
+function brokerFacts(stats) {
+  return facts([
+    ['version', stats.version], ['node', String(stats.node)], ['up for', duration(stats.uptime_ms)],
+    ['vhosts', number(stats.vhosts)], ['exchanges', number(stats.exchanges)], ['queues', number(stats.queues)],
+    ['topics', number(stats.topics)], ['connections', number(stats.connections)],
+    ['published', number(stats.published)], ['delivered', number(stats.delivered)], ['acked', number(stats.acked)],
+    ['unroutable', number(stats.unroutable)], ['failed', number(stats.failed)],
+    ['dead-lettered', number(stats.dead_lettered)], ['duplicates', number(stats.duplicates)],
+    ['longest loop turn', stats.loop && duration(stats.loop.max_us / 1000)],
+    ['resident memory', stats.process?.memory_bytes && bytes(stats.process.memory_bytes)],
+  ]);
+}
+
+function storeFacts(store) {
+  if (!store) return h('p', { class: 'dim' }, 'There is no store.');
+  const trip = mean(store.round_trip);
+  return facts([
+    ['state', h('span', { class: `badge ${store.state === 'up' ? 'good' : 'bad'}` }, store.state)],
+    ['kind', store.kind], ['Redis', store.version], ['address', store.address],
+    ['round trip, mean', trip && duration(trip / 1000)],
+    ['round trip, longest', store.round_trip?.count ? duration(store.round_trip.max_us / 1000) : null],
+    ['messages in a batch, mean', mean(store.changes)],
+    ['flushes', number(store.flushes)], ['written', number(store.inserted)], ['elided', number(store.elided)],
+    ['refused', number(store.refused)], ['not durable yet', bytes(store.unstored_bytes)],
+    ['reconnects', number(store.reconnects)], ['memory of Redis', store.memory_bytes && bytes(store.memory_bytes)],
+    ['last error', store.last_error],
+  ]);
+}
+
+function rulesFacts(ctx, rules) {
+  const scripts = rules.scripts ?? [];
+  const sum = (key) => scripts.reduce((all, script) => all + (script.this_generation?.[key] ?? 0), 0);
+  const open = scripts.filter((script) => script.circuit !== 'closed');
+  return h('div', {},
+    rules.refusal && h('p', { class: 'notice bad' }, `Refused ${time(rules.refusal.ms)}: ${rules.refusal.error}`),
+    open.map((script) => h('p', { class: 'notice warn' }, `The circuit of ${script.file} is ${script.circuit}.`)),
+    facts([
+      ['generation', h('a', { href: ctx.href(['rules']) }, String(rules.generation))], ['loaded', time(rules.loaded_ms)],
+      ['origin', rules.origin], ['hash', h('code', {}, String(rules.hash).slice(0, 12))],
+      ['scripts', number(scripts.length)], ['calls', number(sum('calls'))], ['errors', number(sum('errors'))],
+      ['memory', bytes(rules.memory_bytes)],
+    ]));
+}
+
+function healthNotices(report) {
+  const part = (list, mood) => (list ?? []).map(({ code, text }) => h('p', { class: `notice ${mood}` },
+    h('strong', {}, code), ` ${text}`));
+  return h('div', { 'data-part': 'health' }, part(report.reasons, 'bad'), part(report.warnings, 'warn'));
+}
+
+async function toggleDrain(isDraining) {
+  if (isDraining) {
+    await api.delete('/api/drain');
+    tell('The broker takes publishes again.');
+    return true;
+  }
+  return confirm({
+    title: 'Drain the broker?', verb: 'Drain', text: 'It refuses every publish from now on. Consumers are served.',
+    submit: () => api.post('/api/drain'),
+  });
+}
+
+class Overview {
+  constructor(ctx, stats, history) {
+    this.ctx = ctx;
+    this.figures = tiles(FIGURES);
+    this.hour = new Hour(history);
+    this.health = h('div', {});
+    this.broker = h('div', {});
+    this.store = h('div', {});
+    this.rules = h('div', {});
+    this.drain = button('Drain', async () => {
+      try {
+        if (await toggleDrain(this.isDraining)) await this.look();
+      } catch (error) {
+        tellError(error);
+      }
+    });
+    this.backlog = this.makeBacklog();
+    this.showStats(stats);
+    this.node = h('div', {}, h('div', { class: 'view-head' }, h('h1', {}, 'Overview')), this.health, this.figures.node,
+      section('The last hour', null, h('div', { class: 'charts' }, this.hour.charts.map((one) => one.node))),
+      section('Queues with the largest backlog', h('a', { href: ctx.href(['queues'], { sort: 'ready', order: 'desc' }) }, 'All queues'),
+        this.backlog.node),
+      h('div', { class: 'columns' }, section('Broker', ctx.can('admin') && this.drain, this.broker),
+        section('Store', null, this.store)),
+      section('Rules', null, this.rules));
+  }
+
+  makeBacklog() {
+    return table(this.ctx, {
+      name: 'backlog', prefix: 'q-', search: null, sort: 'ready', order: 'desc', max: 5, id: (q) => q.name,
+      href: (q) => this.ctx.href(['queues', q.name]), empty: 'This vhost has no queue yet.',
+      columns: [
+        { key: 'name', text: 'Name', cell: (q) => q.name },
+        { key: 'ready', text: 'Ready', numeric: true, cell: (q) => number(q.ready) },
+        { key: 'in', text: 'In', numeric: true, cell: (q) => rate(q.in_10s) },
+        { key: 'out', text: 'Out', numeric: true, cell: (q) => rate(q.out_10s) },
+        { key: 'oldest', text: 'Oldest', numeric: true, cell: (q) => duration(q.oldest_ready_ms) },
+        { key: 'consumers', text: 'Consumers', numeric: true, cell: (q) => number(q.consumers) },
+      ],
+      load: (state) => api.get(at(this.ctx.vhost, 'queues'), state, { signal: this.ctx.signal }),
+    });
+  }
+
+  showStats(stats) {
+    this.isDraining = stats.draining;
+    fill(this.drain, stats.draining ? 'End the drain' : 'Drain');
+    update(this.broker, brokerFacts(stats));
+    update(this.store, storeFacts(stats.store));
+  }
+
+  showSample(sample) {
+    showSample(this.figures, sample);
+    this.hour.add(sample);
+  }
+
+  // What does not move every second.
+  async look() {
+    const { signal } = this.ctx;
+    const [stats, report, rules] = await Promise.all([api.get('/api/stats', {}, { signal }), health(signal),
+      api.get('/api/rules', {}, { signal }), this.backlog.refresh()]);
+    this.showStats(stats);
+    update(this.health, healthNotices(report));
+    update(this.rules, rulesFacts(this.ctx, rules));
+  }
+}
 
 export const overviewViews = [{
   path: 'overview',
   title: 'Overview',
   nav: { text: 'Overview', key: 'o' },
   async render(ctx) {
-    const stats = await api.get('/api/stats', {}, { signal: ctx.signal });
-    return h('div', {}, h('h1', {}, 'Overview'), section('Broker', null, facts([
-      ['connections', number(stats.connections)],
-    ])));
+    const { signal } = ctx;
+    const [stats, history] = await Promise.all([api.get('/api/stats', {}, { signal }), api.get('/api/history', {}, { signal })]);
+    const page = new Overview(ctx, stats, history);
+    page.look().catch(tellError);
+    follow('/api/events?every=2s', signal, (name, sample) => {
+      if (name === 'stats') page.showSample(sample);
+    }).catch(tellError);
+    ctx.every(10000, () => page.look());
+    return page.node;
   },
 }];

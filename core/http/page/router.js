@@ -124,7 +124,9 @@ class Visit {
         try {
           await fn();
         } catch (error) {
-          tellError(error);
+          // What is looked at has gone: the view says so.
+          if (error.status === 404) this.reload();
+          else tellError(error);
         }
         isRunning = false;
       }

@@ -117,11 +117,18 @@ class Table {
     list[to].focus();
   }
 
-  // Ask for the rows, and show them. Gives the answer, or undefined when a later question has overtaken this one.
+  // Ask for the rows, and show them. Gives the answer, or undefined when there is none: it was refused, which the
+  // table says in place of the rows, or a later question has overtaken this one.
   async refresh() {
     const serial = ++this.serial;
     const state = this.state;
-    const answer = await this.spec.load(state);
+    let answer;
+    try {
+      answer = await this.spec.load(state);
+    } catch (error) {
+      if (serial === this.serial && !this.ctx.signal.aborted) this.showError(error);
+      return undefined;
+    }
     if (serial !== this.serial || this.ctx.signal.aborted) return undefined;
     const items = Array.isArray(answer) ? answer : answer.items;
     this.total = Array.isArray(answer) ? answer.length : answer.total;
@@ -130,6 +137,15 @@ class Table {
     }
     this.show(items, state);
     return answer;
+  }
+
+  showError(error) {
+    if (!error.code) throw error;
+    // The rows of before are better than none while the broker is away.
+    if (error.code === 'away' || error.status === 401) return;
+    this.show([], this.state);
+    setText(this.range, '');
+    fill(this.note, error.message);
   }
 
   show(items, state) {

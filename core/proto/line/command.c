@@ -648,6 +648,8 @@ COMMAND(list)
 	direction = request_choice(q, "order", "asc or desc");
 	if (request_option(q, "order").data)
 		spec.direction = direction ? LIST_DESCENDING : LIST_ASCENDING;
+	for (int i = 0; i < LIST_MEMBERS; i++)
+		spec.only[i] = request_option(q, session_list_members[i]);
 	return q->rc < 0 ? q->rc : session_list(l->base.session, &spec, r, q->err);
 }
 

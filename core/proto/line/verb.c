@@ -40,7 +40,7 @@ static const struct verb verbs[] = {
 	{ "RESCHEDULE", 1, 1, "queue",                 VERB_IDS | VERB_DOCUMENT,         "delay", NULL,                command_by_id_reschedule },
 	{ "PAUSE",   2, 2, "queue in|out|both",        0,                                "for", NULL,                  command_pause },
 	{ "RESUME",  1, 2, "queue in|out|both",        0,                                NULL, NULL,                   command_pause_resume },
-	{ "LIST",    1, 1, LIST_WORDS,                 VERB_DOCUMENT | VERB_ANSWERS,        "sort order max offset match", NULL, command_list },
+	{ "LIST",    1, 1, LIST_WORDS,                 VERB_DOCUMENT | VERB_ANSWERS,        "sort order max offset match exchange destination to queue", NULL, command_list },
 	{ "STATS",   0, 2, "exchange|queue|topic name",         VERB_DOCUMENT | VERB_ANSWERS,        NULL, NULL,                   command_stats },
 	{ "RULES",   1, 3, RULES_WORDS,                VERB_DOCUMENT | VERB_ANSWERS | VERB_ANY_OPTIONS, "share", NULL,                command_rules },
 	{ "EXPLAIN", 2, 2, "exchange key",             VERB_DOCUMENT | VERB_ANSWERS | VERB_HEADERS, PUB_OPTIONS " payload", NULL, command_explain },

@@ -1,0 +1,77 @@
+// Two decisions about the same message, side by side, with what differs marked.
+import { h } from './dom.js';
+import { number, time } from './format.js';
+import { placeLink, linkPlaces } from './source.js';
+import { testHref } from './tester.js';
+
+function queueText(q) {
+  return q.partition === undefined ? `${q.queue}, shard ${q.shard}, rank ${q.rank}` : `${q.queue}, partition ${q.partition}`;
+}
+
+function mark(differs, text) {
+  return differs ? h('span', { class: 'differs' }, text) : text;
+}
+
+// Of a message that failed: what the retry script does with it.
+function retryText(d) {
+  return d.delay_ms === undefined ? d.action : `${d.action} after ${number(d.delay_ms)} ms`;
+}
+
+function side(ctx, title, d, other) {
+  if (d.action) return h('div', {}, h('h4', {}, title), mark(retryText(d) !== (other.action && retryText(other)), retryText(d)));
+  if (d.error || d.code) {
+    const text = `${d.code ?? 'error'}: ${d.error ?? ''}`;
+    return h('div', {}, h('h4', {}, title), h('p', { class: 'bad' }, mark(d.error !== other.error, h('span', {},
+      linkPlaces(ctx, text)))));
+  }
+  const theirs = new Set((other.queues ?? []).map(queueText));
+  return h('div', {}, h('h4', {}, title), d.count === 0 ? h('p', { class: 'warn' }, mark(other.count !== 0, 'no queue')) : null,
+    h('ul', {}, (d.queues ?? []).map((q) => h('li', {}, mark(!theirs.has(queueText(q)), queueText(q))))),
+    d.count > (d.queues ?? []).length ? h('p', { class: 'dim' }, `${number(d.count)} queues in all`) : null);
+}
+
+function value(v, size) {
+  if (size !== undefined) return `${number(size)} bytes`;
+  return v === null || v === undefined ? '(none)' : String(v);
+}
+
+function messageSide(title, changes, name) {
+  return h('div', {}, h('h4', {}, `${title}: what the filters wrote`), h('ul', {}, changes.map((c) => h('li', {},
+    `${c.copy ? `copy ${c.copy}, ` : ''}${c.name ?? c.field}: `, mark(true, value(c[name], c[`${name}_bytes`]))))));
+}
+
+function headersText(publish) {
+  return Object.entries(publish.headers ?? {}).map(([name, text]) => `${name}: ${text}`).join(', ');
+}
+
+// Which publish it is, with a link to the route tester.
+export function publishHead(ctx, publish) {
+  const isShown = publish.key !== undefined; // what is another vhost's is not
+  return h('div', { class: 'difference-head' },
+    h('b', {}, `${publish.exchange || '-'} / ${isShown ? publish.key : '…'}`),
+    h('span', { class: 'dim' }, `${time(publish.published_ms)}${publish.vhost === '/' ? '' : `, vhost ${publish.vhost}`}`),
+    publish.headers && h('span', { class: 'dim' }, headersText(publish)),
+    publish.queue && h('span', {}, `failed in queue ${publish.queue}: ${publish.reason}, attempt ${publish.attempts}`),
+    (publish.differs ?? []).map((what) => h('span', { class: 'badge warn' }, what)),
+    isShown && h('a', { href: testHref(ctx, publish) }, 'Test it'));
+}
+
+// `names`: the members of both decisions, and their titles: [['live', 'Active rules'], ['shadow', 'Candidate rules']].
+export function differenceOf(ctx, publish, names) {
+  const [[left, leftTitle], [right, rightTitle]] = names;
+  return h('div', { class: 'difference' }, publishHead(ctx, publish),
+    h('div', { class: 'sides' }, side(ctx, leftTitle, publish[left], publish[right]),
+      side(ctx, rightTitle, publish[right], publish[left])),
+    publish.changes?.length ? h('div', { class: 'sides' }, messageSide(leftTitle, publish.changes, left),
+      messageSide(rightTitle, publish.changes, right)) : null);
+}
+
+// What `tidemq check` has found, each with a link to its place in the files of `hash`.
+export function findingsList(ctx, findings, openPlace) {
+  return h('ul', { 'data-part': 'findings' }, findings.map((f) => h('li', { class: f.note ? 'dim' : 'bad' },
+    f.file ? [openPlace ? h('a', { class: 'place', href: '#', onclick: (event) => {
+      event.preventDefault();
+      openPlace(f);
+    } }, f.line ? `${f.file}:${f.line}` : f.file) : placeLink(ctx, { file: f.file, line: f.line, wrong: true }), ' '] : null,
+    f.note ? 'note: ' : '', f.text)));
+}

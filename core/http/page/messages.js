@@ -1,0 +1,112 @@
+// The part of a view that looks into a queue or a topic, without taking anything out.
+import { h, fill, section, button } from './dom.js';
+import { api, at } from './api.js';
+import { confirm, ask } from './dialog.js';
+import { messageView, preview } from './message.js';
+import { time, bytes, number } from './format.js';
+import { attempt, tell } from './toast.js';
+
+const PAGE = 20;
+const STATES = ['ready', 'unacked', 'delayed', 'buried'];
+
+function queueTools(ctx, name, message, changed) {
+  const path = at(ctx.vhost, 'queues', name, 'messages', message.id);
+  return [
+    message.state !== 'unacked' && button('Reschedule', async () => {
+      const done = await ask({
+        title: 'Reschedule', verb: 'Reschedule', text: `Message ${message.id}`,
+        specs: [{ name: 'delay', label: 'Ready in', value: '0', required: true, help: '0 is now; else like 30s, 5m, 2h' }],
+        submit: ({ delay }) => api.post(`${path}/reschedule`, { delay }),
+      });
+      if (done) changed();
+    }, 'small'),
+    button('Remove', async () => {
+      const done = await confirm({
+        title: 'Remove the message?', verb: 'Remove', text: `Message ${message.id} is lost then, also for who holds it.`,
+        submit: () => api.delete(path),
+      });
+      if (done) {
+        tell('Removed.');
+        changed();
+      }
+    }, 'small danger'),
+  ];
+}
+
+class Messages {
+  constructor(ctx, { name, kind, partitions = 1 }) {
+    this.ctx = ctx;
+    this.name = name;
+    this.isTopic = kind === 'topic';
+    this.rows = h('tbody', {});
+    this.note = h('p', { class: 'empty', role: 'status' });
+    this.more = button('More', () => this.load(true), '', { hidden: true });
+    this.look = this.look.bind(this);
+    const onchange = this.look;
+    this.state = h('select', { 'aria-label': 'state', onchange }, STATES.map((one) => h('option', {}, one)));
+    this.partition = h('select', { 'aria-label': 'partition', onchange },
+      Array.from({ length: partitions }, (_, i) => h('option', { value: i }, `partition ${i}`)));
+    this.offset = h('input', { 'aria-label': 'from offset', placeholder: 'first, an offset, or 1h', size: 16 });
+    this.match = h('input', { type: 'search', 'aria-label': 'search messages',
+      placeholder: 'text, key:pattern, h:name=value', size: 28 });
+    const form = h('form', { class: 'tools', onsubmit: (event) => {
+      event.preventDefault();
+      this.look();
+    } }, this.isTopic ? [this.partition, this.offset] : this.state, this.match,
+    h('button', { class: 'button', type: 'submit' }, 'Look'));
+    this.node = section('Messages', form,
+      h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'messages' },
+        h('table', { 'data-table': 'messages' }, h('thead', {}, h('tr', {},
+          ['', this.isTopic ? 'Offset' : 'Id', 'Key', 'Published', 'Size', this.isTopic ? null : 'Attempts', 'Payload']
+            .filter((text) => text !== null).map((text) => h('th', { scope: 'col' }, text)))), this.rows), this.note),
+      h('div', { class: 'tools' }, this.more));
+  }
+
+  async look() {
+    this.next = undefined;
+    await this.load(false);
+  }
+
+  async load(isMore) {
+    const place = this.isTopic
+      ? { partition: this.partition.value, offset: isMore ? this.next : this.offset.value.trim() }
+      : { state: this.state.value, after: isMore ? this.next : '' };
+    await attempt(async () => {
+      const answer = await api.get(at(this.ctx.vhost, this.isTopic ? 'topics' : 'queues', this.name, 'messages'),
+        { max: PAGE, match: this.match.value, ...place }, { signal: this.ctx.signal });
+      this.next = answer.next;
+      const rows = answer.messages.flatMap((message) => this.row(message));
+      if (isMore) this.rows.append(...rows);
+      else fill(this.rows, rows);
+      this.more.hidden = answer.next === undefined;
+      const looked = `${number(answer.searched)} looked at`;
+      fill(this.note, this.rows.children.length === 0
+        ? `No message${this.match.value ? ' matches' : ''}${this.isTopic ? '' : ` is ${this.state.value}`}; ${looked}.`
+        : answer.next === undefined ? 'These are all.' : `There may be more; ${looked}.`);
+    });
+  }
+
+  row(message) {
+    const body = h('tr', { class: 'detail', hidden: true });
+    const toggle = button('▸', () => {
+      if (body.hidden && body.children.length === 0) {
+        const tools = this.isTopic ? null : queueTools(this.ctx, this.name, message, this.look);
+        body.append(h('td', { colspan: this.isTopic ? 6 : 7 }, messageView(this.ctx, message, tools)));
+      }
+      body.hidden = !body.hidden;
+      toggle.textContent = body.hidden ? '▸' : '▾';
+      toggle.setAttribute('aria-expanded', !body.hidden);
+    }, 'quiet small', { 'aria-expanded': 'false', 'aria-label': `message ${message.id}` });
+    return [h('tr', {}, h('td', {}, toggle),
+      h('td', { class: this.isTopic ? 'numeric' : 'mono' }, this.isTopic ? number(message.offset) : message.id),
+      h('td', {}, message.key), h('td', { class: 'numeric' }, time(message.ts)),
+      h('td', { class: 'numeric' }, bytes(message.size)),
+      this.isTopic ? null : h('td', { class: 'numeric' }, number(message.attempts)),
+      h('td', { class: 'mono' }, preview(message))), body];
+  }
+}
+
+// { node, look() }; `kind` is 'queue' or 'topic'.
+export function messagesPart(ctx, spec) {
+  return new Messages(ctx, spec);
+}

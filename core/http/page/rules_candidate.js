@@ -1,0 +1,247 @@
+// Candidate rules: upload or edit them, see what the check finds, try them beside the active ones, make them active.
+import { h, fill, facts, section, button } from './dom.js';
+import { api } from './api.js';
+import { number, duration, share, ago, count } from './format.js';
+import { confirm, fields, ask, show } from './dialog.js';
+import { tell, tellError, attempt } from './toast.js';
+import { rulesTabs } from './rules_tabs.js';
+import { linkPlaces, sourceTable, loadFiles } from './source.js';
+import { differenceOf, findingsList } from './decision.js';
+import { diffTable } from './diff.js';
+import * as draft from './candidate_draft.js';
+
+const REFRESH_MS = 2000;
+const SIDES = [['live', 'Active rules'], ['shadow', 'Candidate rules']];
+const KINDS = ['errors', 'queues', 'shards', 'ranks', 'messages'];
+
+// What the broker said of the last upload: { dir, check: { findings } }. Like the draft, it outlives the view.
+let uploaded = null;
+
+class Candidate {
+  constructor(ctx) {
+    this.ctx = ctx;
+    this.shadow = h('div', { 'data-part': 'shadow' });
+    this.draft = h('div', { 'data-part': 'draft' });
+    this.outcome = h('div', { 'data-part': 'outcome', 'aria-live': 'polite' });
+    this.shown = '';
+    this.refresh = this.refresh.bind(this);
+    this.node = h('div', {}, this.shadow, this.draft, this.outcome);
+  }
+
+  // The shadow.
+
+  async refresh() {
+    const d = await api.get('/api/rules/shadow', {}, { signal: this.ctx.signal });
+    const now = JSON.stringify(d);
+    if (now === this.shown) return;
+    this.shown = now;
+    fill(this.shadow, d.active ? this.showShadow(d) : d.loading ? section('Candidate rules', null,
+      h('p', { class: 'notice' }, `Loading ${d.loading} …`)) : section('Candidate rules', null,
+      h('p', { class: 'empty' }, 'None are being tried. Upload some below, or name a directory.'),
+      h('div', { class: 'tools' }, button('Try a directory', () => this.askForDirectory()))));
+  }
+
+  showShadow(d) {
+    const { failures } = d;
+    const tools = [button('Promote', () => this.promote(d), 'primary'),
+      h('a', { class: 'button', href: this.ctx.href(['rules', 'replay'], { dir: d.directory }) }, 'Replay'),
+      button('Stop the trial', () => this.drop(), 'danger')];
+    return [
+      d.stopped && h('p', { class: 'notice bad' }, 'They took 20 ms or more for five decisions, and decide no more.'),
+      section('Candidate rules decide beside the active ones', tools, facts([
+        ['directory', d.directory], ['hash', d.hash], ['share of publishes', share(d.share)], ['since', ago(d.started_ms)],
+        ['seen', number(d.seen)], ['compared', number(d.compared)],
+        ['decided differently', h('b', { class: d.differing ? 'warn' : 'good' }, number(d.differing))],
+        ...KINDS.map((kind) => [`differing ${kind}`, d.differences?.[kind] ? number(d.differences[kind]) : null]),
+        ['mean time of a decision', d.compared ? duration(d.time_us / d.compared / 1000) : null],
+        ['longest decision', duration((d.time_max_us ?? 0) / 1000)],
+        ['failures compared', failures?.compared ? `${number(failures.compared)}, ${number(failures.differing)} differing` : null],
+      ])),
+      section('Publishes decided differently', null, d.samples?.length
+        ? d.samples.map((one) => differenceOf(this.ctx, one, SIDES))
+        : h('p', { class: 'empty' }, d.compared ? 'None so far.' : 'Nothing was published yet.')),
+      failures?.samples?.length > 0 && section('Failures decided differently', null, failures.samples.map((one) =>
+        differenceOf(this.ctx, one, SIDES))),
+    ];
+  }
+
+  askForDirectory() {
+    return ask({
+      title: 'Try the rules of a directory', verb: 'Start',
+      specs: [{ name: 'dir', label: 'Directory on the broker’s machine', required: true, help: 'absolute, or within the ' +
+        'directory of candidates (serve --rules-candidates)' }, { name: 'share', label: 'Share of publishes, in percent',
+        type: 'number', min: 1, max: 100, value: 10, required: true }],
+      submit: (form) => this.start(form.dir, form.share),
+    });
+  }
+
+  async start(dir, percent) {
+    await api.post('/api/rules/shadow', { dir, share: `${percent}%` });
+    tell('The candidate rules decide beside the active ones.');
+    await this.refresh();
+  }
+
+  promote(d) {
+    return confirm({
+      title: 'Make the candidate rules active?', verb: 'Promote',
+      text: `The rules ${d.hash} decide from now on. ${number(d.differing)} of ${number(d.compared)} publishes were decided ` +
+        'differently. The rules directory is not written.',
+      submit: async () => {
+        await api.post('/api/rules/shadow/promote');
+        uploaded = null;
+        draft.discard();
+        tell('The candidate rules are active.');
+        await this.refresh();
+        await this.showDraft();
+      },
+    });
+  }
+
+  drop() {
+    return confirm({
+      title: 'Stop the trial?', verb: 'Stop', text: 'The figures of the candidate rules are gone then. The active rules stay.',
+      submit: async () => {
+        await api.delete('/api/rules/shadow');
+        await this.refresh();
+      },
+    });
+  }
+
+  // The draft.
+
+  async showDraft() {
+    const input = h('input', { type: 'file', id: 'candidate-directory', webkitdirectory: true, multiple: true,
+      onchange: () => this.readDirectory(input.files) });
+    const now = draft.current();
+    fill(this.draft, section('Prepare candidate rules', null,
+      h('p', { class: 'dim' }, 'Choose a rules directory on this machine, or edit the active rules. Nothing changes on the ',
+        'broker until you start a trial.'),
+      h('div', { class: 'fields' }, h('div', { class: 'field' }, h('label', { for: 'candidate-directory' }, 'A rules directory'),
+        input), h('div', { class: 'field' }, h('label', {}, 'A single file'), h('div', { class: 'tools' },
+        button('Edit a file', () => this.chooseFile()), button('New file', () => this.newFile()))))),
+    now && await this.changesSection(now));
+    fill(this.outcome, uploaded ? this.uploadedSection() : null);
+  }
+
+  async changesSection(now) {
+    const { before, list } = await draft.changes();
+    const rows = list.map((one) => h('tr', {}, h('td', { class: 'mono' }, one.file), h('td', {}, one.kind),
+      h('td', { class: 'numeric' }, `+${one.added} −${one.removed}`), h('td', {}, h('span', { class: 'tools' },
+        button('Difference', () => show(one.file, diffTable(before[one.file], now.files[one.file], 'unified')), 'small'),
+        now.files[one.file] === undefined ? null : button('Edit', () => this.editFile(one.file), 'small'),
+        now.from === 'active' ? button('Undo', () => this.undo(one.file, before), 'small') : null))));
+    const note = now.leftOut ? ` ${count(now.leftOut, 'file')} left out: only scripts are rules, and specs are not uploaded.` : '';
+    return section('The candidate', [button('Upload and check', () => this.upload(), 'primary', { disabled: list.length === 0 }),
+      button('Discard', () => this.discard())],
+    h('p', { class: 'dim' }, `${count(Object.keys(now.files).length, 'file')}, ${list.length === 0
+      ? 'no difference from the active rules' : list.length === 1 ? 'one differs from the active rules' : `${list.length} differ from the active rules`}.${note}`),
+    list.length ? h('div', { class: 'scroll' }, h('table', { 'data-table': 'candidate files' }, h('thead', {}, h('tr', {},
+      ['File', '', 'Lines', ''].map((head) => h('th', {}, head)))), h('tbody', {}, rows))) : null);
+  }
+
+  async readDirectory(list) {
+    uploaded = null;
+    if (await attempt(() => draft.readDirectory([...list]))) await this.showDraft();
+  }
+
+  async discard() {
+    draft.discard();
+    uploaded = null;
+    await this.showDraft();
+  }
+
+  async undo(file, before) {
+    await draft.edit(file, before[file] ?? null);
+    uploaded = null;
+    await this.showDraft();
+  }
+
+  async chooseFile() {
+    try {
+      const { files } = await draft.begin();
+      await ask({ title: 'Edit a file', verb: 'Edit', specs: [{ name: 'file', label: 'File', type: 'select',
+        options: Object.keys(files).sort(), value: Object.keys(files).sort()[0] }],
+      submit: ({ file }) => {
+        setTimeout(() => this.editFile(file));
+      } });
+    } catch (error) {
+      tellError(error);
+    }
+  }
+
+  async newFile() {
+    await ask({ title: 'A new script', verb: 'Write it', specs: [{ name: 'file', label: 'Path', required: true,
+      placeholder: 'filter/20-orders.lua', help: 'its folder says what it decides: filter, routing, sharding, priority, ' +
+        'retry, schedule, auth' }],
+    submit: async ({ file }) => {
+      if (!/^[\w-]+(\/[\w.-]+)+\.lua$/.test(file)) throw new Error('write a path like filter/20-orders.lua');
+      const { files } = await draft.begin();
+      files[file] ??= 'return {\n  doc = "",\n}\n';
+      setTimeout(() => this.editFile(file));
+    } });
+  }
+
+  async editFile(file) {
+    const { files } = await draft.begin();
+    const text = h('textarea', { class: 'editor', rows: 24, spellcheck: 'false', 'aria-label': file, value: files[file] });
+    const dialog = show(`Edit ${file}`, text, h('div', { class: 'dialog-buttons' },
+      button('Remove the file', () => this.keep(dialog, file, null), 'danger'),
+      button('Keep in the candidate', () => this.keep(dialog, file, text.value), 'primary')));
+    text.focus();
+  }
+
+  async keep(dialog, file, text) {
+    await draft.edit(file, text);
+    uploaded = null;
+    dialog.close();
+    await this.showDraft();
+  }
+
+  // What the broker says of it.
+
+  async upload() {
+    fill(this.outcome, h('p', { class: 'empty' }, 'Uploading and checking …'));
+    try {
+      uploaded = await api.put('/api/rules/candidate', { files: draft.current().files });
+    } catch (error) {
+      uploaded = null;
+      fill(this.outcome, h('p', { class: 'verdict bad', role: 'alert' }, linkPlaces(this.ctx, error.message)));
+      return;
+    }
+    fill(this.outcome, this.uploadedSection());
+  }
+
+  uploadedSection() {
+    const { dir, check } = uploaded;
+    const findings = check?.findings ?? [];
+    const wrong = findings.filter((finding) => !finding.note).length;
+    const form = fields([{ name: 'share', label: 'Share of publishes, in percent', type: 'number', min: 1, max: 100, value: 10 }]);
+    return section('Uploaded', [h('a', { class: 'button', href: this.ctx.href(['rules', 'replay'], { dir }) },
+      'Replay recent publishes')],
+    h('p', { class: `verdict ${wrong ? 'bad' : 'good'}` }, wrong ? `The check finds ${wrong === 1 ? 'one problem'
+      : `${wrong} problems`}.` : 'The check finds nothing wrong.', h('small', {}, dir)),
+    findings.length > 0 && findingsList(this.ctx, findings, (finding) => this.openFinding(finding)),
+    h('form', { onsubmit: (event) => {
+      event.preventDefault();
+      attempt(() => this.start(dir, form.values().share ?? 10));
+    } }, form.node, h('div', { class: 'dialog-buttons' }, h('button', { class: 'button primary', type: 'submit' },
+      'Start the trial'))));
+  }
+
+  async openFinding(finding) {
+    const text = draft.current()?.files[finding.file] ?? (await loadFiles()).files[finding.file] ?? '';
+    show(finding.line ? `${finding.file}, line ${finding.line}` : finding.file, h('p', {}, finding.text),
+      sourceTable(text, { line: finding.line, wrong: !finding.note }));
+  }
+}
+
+async function render(ctx) {
+  const candidate = new Candidate(ctx);
+  await candidate.refresh();
+  await candidate.showDraft();
+  ctx.every(REFRESH_MS, candidate.refresh);
+  return h('div', {}, h('div', { class: 'view-head' }, h('h1', {}, 'Candidate rules')), rulesTabs(ctx, 'candidate'),
+    candidate.node);
+}
+
+export const candidateView = { path: 'rules/candidate', title: 'Candidate rules', render };
