@@ -5,11 +5,13 @@
 #include "http_api_stats.h"
 #include "http_files.h"
 #include "http_health.h"
+#include "http_metrics.h"
 
 static const struct http_route *const tables[] = {
 	http_files_routes,
 	http_health_routes,
 	http_api_stats_routes,
+	http_metrics_routes,
 };
 #define TABLES (sizeof(tables) / sizeof(tables[0]))
 
