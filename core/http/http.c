@@ -93,11 +93,7 @@ static size_t feed(struct protocol *p, char *data, size_t len)
 /* A request that came still gets its answer. */
 static void tell_closed(struct protocol *p, const char *words)
 {
-	struct http_conn *c = conn_of(p);
-
-	c->is_leaving = true;
-	if (!c->request)
-		p->ops->finish(p->ctx);
+	http_exchange_stop(conn_of(p));
 }
 
 static void heartbeat(struct protocol *p)

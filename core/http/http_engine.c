@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "http_exchange.h"
 #include "http_relay.h"
+#include "http_wait.h"
 
 /* Of a connection: the head of a request and of its answer. */
 #define CONNECTION_BYTES ((size_t)32 << 10)
@@ -52,11 +53,16 @@ static void run(struct http_engine *e)
 	MHD_UNSIGNED_LONG_LONG timeout_ms;
 	struct http_relay *r, *next;
 
+	http_wait_next(e);
+	e->is_woken = false;
+	e->run_ns = uv_hrtime();
 	MHD_run(e->daemon);
 	for (r = TAILQ_FIRST(&e->ending); r; r = next) {
 		next = TAILQ_NEXT(r, ending_link);
 		http_relay_check_end(r);
 	}
+	if (e->is_woken)
+		return;
 	if (MHD_get_timeout(e->daemon, &timeout_ms) == MHD_YES)
 		uv_timer_start(&e->timer, on_timer, timeout_ms, 0);
 	else
@@ -75,6 +81,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 
 void http_engine_wake(struct http_engine *e)
 {
+	e->is_woken = true;
 	uv_timer_start(&e->timer, on_timer, 0, 0);
 }
 
@@ -100,6 +107,7 @@ int http_engine_create(struct http_engine **out, uv_loop_t *loop,
 	e->loop = loop;
 	e->config = *config;
 	TAILQ_INIT(&e->ending);
+	TAILQ_INIT(&e->waiting);
 	e->daemon = start_daemon(e);
 	if (!e->daemon) {
 		mem_free(e);

@@ -19,7 +19,10 @@ struct http_engine {
 	uv_poll_t poll;   /* its epoll descriptor */
 	uv_timer_t timer; /* when it wants to run next */
 	TAILQ_HEAD(, http_relay) ending;
-	unsigned handles; /* not yet closed */
+	TAILQ_HEAD(, http_request) waiting; /* for the next run */
+	uint64_t run_ns;                    /* when this one began */
+	bool is_woken;                      /* since then */
+	unsigned handles;                   /* not yet closed */
 	void (*on_closed)(void *ctx);
 	void *ctx;
 };
