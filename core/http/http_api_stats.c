@@ -12,7 +12,7 @@ static int get_stats(struct http_request *q, struct reply *r, struct error *err)
 /* ---- /api/events: the same again and again --------------------------------------------
  */
 
-struct watch {
+struct stats_feed {
 	struct http_request *request;
 	struct buf *out; /* where the reply goes */
 	struct error err;
@@ -20,7 +20,7 @@ struct watch {
 
 static void on_reply(void *ctx, struct reply *r)
 {
-	struct watch *w = ctx;
+	struct stats_feed *w = ctx;
 
 	if (r->kind == REPLY_DATA)
 		buf_append_slice(w->out, buf_slice(&r->data));
@@ -31,7 +31,7 @@ static void on_reply(void *ctx, struct reply *r)
 /* It is asked anew each time: the user may no longer be allowed to. */
 static int write_stats(void *ctx, struct buf *out)
 {
-	struct watch *w = ctx;
+	struct stats_feed *w = ctx;
 	struct reply *r = reply_create(http_request_channel(w->request), false);
 
 	w->out = out;
@@ -43,7 +43,7 @@ static int write_stats(void *ctx, struct buf *out)
 }
 
 /* One that may not ask is told so, and not by a stream that ends. */
-static int try_once(struct watch *w, struct error *err)
+static int try_once(struct stats_feed *w, struct error *err)
 {
 	struct buf first = { 0 };
 	int rc = write_stats(w, &first);
@@ -61,7 +61,7 @@ static int get_events(struct http_request *q, struct reply *r, struct error *err
 		.write = write_stats,
 		.end = mem_free,
 	};
-	struct watch *w;
+	struct stats_feed *w;
 	int rc;
 
 	if (http_request_check(q, err) < 0)

@@ -1,12 +1,10 @@
 #include "http_engine.h"
 
-#include <microhttpd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "http_exchange.h"
 #include "http_relay.h"
 #include "http_wait.h"
 
@@ -85,21 +83,23 @@ void http_engine_wake(struct http_engine *e)
 	uv_timer_start(&e->timer, on_timer, 0, 0);
 }
 
-static struct MHD_Daemon *start_daemon(struct http_engine *e)
+static struct MHD_Daemon *start_daemon(struct http_engine *e,
+				       const struct http_engine_hooks *hooks)
 {
 	return MHD_start_daemon(
 		MHD_USE_NO_LISTEN_SOCKET | MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME |
 			MHD_ALLOW_UPGRADE,
-		0, NULL, NULL, http_exchange_step, e, MHD_OPTION_NOTIFY_CONNECTION,
-		on_connection, e, MHD_OPTION_NOTIFY_COMPLETED, http_exchange_end, e,
-		MHD_OPTION_URI_LOG_CALLBACK, http_exchange_begin, e,
+		0, NULL, NULL, hooks->step, e, MHD_OPTION_NOTIFY_CONNECTION,
+		on_connection, e, MHD_OPTION_NOTIFY_COMPLETED, hooks->end, e,
+		MHD_OPTION_URI_LOG_CALLBACK, hooks->begin, e,
 		MHD_OPTION_UNESCAPE_CALLBACK, leave_escapes, e,
 		MHD_OPTION_CONNECTION_LIMIT, e->config.connections_max,
 		MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONNECTION_BYTES, MHD_OPTION_END);
 }
 
 int http_engine_create(struct http_engine **out, uv_loop_t *loop,
-		       const struct http_config *config, struct error *err)
+		       const struct http_config *config,
+		       const struct http_engine_hooks *hooks, struct error *err)
 {
 	struct http_engine *e = mem_zalloc(sizeof(*e));
 	const union MHD_DaemonInfo *info;
@@ -108,7 +108,7 @@ int http_engine_create(struct http_engine **out, uv_loop_t *loop,
 	e->config = *config;
 	TAILQ_INIT(&e->ending);
 	TAILQ_INIT(&e->waiting);
-	e->daemon = start_daemon(e);
+	e->daemon = start_daemon(e, hooks);
 	if (!e->daemon) {
 		mem_free(e);
 		return error_set(err, TIDE_ELIMIT,

@@ -6,11 +6,18 @@
  */
 #pragma once
 
+#include <microhttpd.h>
+
 #include "http.h"
 
-struct MHD_Connection;
-struct MHD_Daemon;
 struct http_relay;
+
+/* What it calls, with the types of libmicrohttpd. */
+struct http_engine_hooks {
+	MHD_AccessHandlerCallback step;
+	void *(*begin)(void *cls, const char *target, struct MHD_Connection *c);
+	MHD_RequestCompletedCallback end;
+};
 
 struct http_engine {
 	uv_loop_t *loop;
@@ -27,6 +34,10 @@ struct http_engine {
 	void *ctx;
 };
 
+TIDE_MUST_USE int http_engine_create(struct http_engine **out, uv_loop_t *loop,
+				     const struct http_config *config,
+				     const struct http_engine_hooks *hooks,
+				     struct error *err);
 /* Give it the descriptor, which is its own from now on, also on failure. It keeps a
  * reference of the relay for as long as it has the connection. */
 TIDE_MUST_USE int http_engine_add(struct http_engine *e, int fd, struct http_relay *r);

@@ -173,7 +173,9 @@ describe('the HTTP port', function()
   it('answers requests that come all at once, in their order', function()
     local http = start()
     local parts = {}
-    for i = 1, 500 do parts[i] = ('GET /%s HTTP/1.1\r\nHost: localhost\r\n\r\n'):format(i % 2 == 0 and 'api/stats' or i) end
+    for i = 1, 500 do
+      parts[i] = ('GET /%s HTTP/1.1\r\nHost: localhost\r\n\r\n'):format(i % 2 == 0 and 'api/stats' or i)
+    end
     http.client:send(table.concat(parts))
     for i = 1, 500 do assert.equal(i % 2 == 0 and 200 or 404, http:answer().status) end
     broker:expect_clean_stop()
