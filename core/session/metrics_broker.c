@@ -58,7 +58,7 @@ BROKER_FIGURE(transactions_committed, s->transactions.committed)
 BROKER_FIGURE(transactions_failed, s->transactions.failed)
 BROKER_FIGURE(transactions_rolled_back, s->transactions.rolled_back)
 BROKER_FIGURE(users, users_count(&b->users))
-BROKER_FIGURE(open, service_users_is_open(s))
+BROKER_FIGURE(anonymous, service_users_is_open(s))
 BROKER_FIGURE(logins_accepted, s->login.counters.accepted)
 BROKER_FIGURE(logins_refused, s->login.counters.refused)
 BROKER_FIGURE(passwords_hashed, s->password_work.count)
@@ -205,8 +205,8 @@ static const struct figure broker_figures[] = {
 	  figure_users,
 	  NULL,
 	  NULL },
-	{ { "tidemq_open", EXPOSITION_GAUGE, "1: nobody has to log in." },
-	  figure_open,
+	{ { "tidemq_anonymous", EXPOSITION_GAUGE, "1: nobody has to log in." },
+	  figure_anonymous,
 	  NULL,
 	  NULL },
 	{ { "tidemq_logins", EXPOSITION_COUNTER, "Logins, by outcome." },
