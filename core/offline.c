@@ -19,7 +19,8 @@ static int run_check(struct cli *cli)
 	const struct check_options o = { .dir = cli->words[0],
 					 .lua_dir = share_lua_dir(),
 					 .url = cli_get(cli, "url"),
-					 .definitions = cli_get(cli, "definitions") };
+					 .definitions = cli_get(cli, "definitions"),
+					 .is_json = cli->json };
 
 	return share_is_dir(o.dir) ? check_run(&o) : refuse_dir(o.dir);
 }
@@ -93,6 +94,7 @@ static const struct command_option check_options[] = {
 		       "comment") },
 	{ COMMAND_TEXT("url", "URL", NULL,
 		       "the definitions of the broker there, in the vhost of the URL") },
+	{ COMMAND_FLAG("json", "print each finding as a JSON object on its own line") },
 	{ .name = NULL },
 };
 
@@ -115,6 +117,8 @@ const struct cli_verb offline_verbs[] = {
 		  "not exist or are refused; exchanges that filters and schedules name,\n"
 		  "and targets of dead letters, that do not exist; dead letters and\n"
 		  "bindings that lead back to where they start.",
+	  .examples = "  tidemq check ./rules\n"
+		      "  tidemq check --url tide://127.0.0.1:7310/shop ./rules.next\n",
 	  .options = check_options,
 	  .words_min = 1,
 	  .words_max = 1,
@@ -136,6 +140,7 @@ const struct cli_verb offline_verbs[] = {
 		  "Specs run with your rights; only `require \"socket\"` and os.exit "
 		  "are\n"
 		  "refused. docs/rules.md describes all functions.",
+	  .examples = "  tidemq test ./rules\n",
 	  .words_min = 1,
 	  .words_max = 1,
 	  .is_local = true,
@@ -157,6 +162,8 @@ const struct cli_verb offline_verbs[] = {
 		  "Ctrl-C ends the walk and prints where to resume it. Status 0: "
 		  "nothing\n"
 		  "is wrong any more.",
+	  .examples = "  tidemq check-store --data ./data\n"
+		      "  tidemq check-store --data ./data --repair\n",
 	  .options = store_options,
 	  .words_max = 0,
 	  .is_local = true,

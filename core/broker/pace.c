@@ -24,7 +24,7 @@ bool pace_is_over(struct pace *p)
 	return uv_hrtime() - p->began_ns > SLICE_NS;
 }
 
-bool pace_has_taken(const struct pace *p, uint64_t us)
+uint64_t pace_taken_us(const struct pace *p)
 {
-	return uv_hrtime() - p->began_ns > us * 1000;
+	return (uv_hrtime() - p->began_ns) / 1000;
 }

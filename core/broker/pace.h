@@ -22,8 +22,8 @@ void pace_init(struct pace *p);
 void pace_begin(struct pace *p);
 /* By the clock. */
 bool pace_is_over(struct pace *p);
-/* So much of it: for work that nobody waits for as for a message. */
-bool pace_has_taken(const struct pace *p, uint64_t us);
+/* How long it has been: for work that nobody waits for as for a message. */
+uint64_t pace_taken_us(const struct pace *p);
 
 /* After a step of the work; `is_heavy`: it may have taken long by itself. */
 static inline bool pace_is_spent(struct pace *p, bool is_heavy)

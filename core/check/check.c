@@ -83,9 +83,14 @@ static int check_with(const struct check_options *o, struct slice definitions)
 	/* Filters see made-up dead letters; what they log about those helps nobody. */
 	log_configure(LOG_NONE, false);
 	check_definitions(o, s, definitions, &f);
-	findings_print(&f, stdout);
 	status = f.problems ? 1 : 0;
-	printf("%s: %s\n", o->dir, status ? "not fit to go live" : "nothing is wrong");
+	if (o->is_json) {
+		findings_print_json(&f, stdout);
+	} else {
+		findings_print(&f, stdout);
+		printf("%s: %s\n", o->dir,
+		       status ? "not fit to go live" : "nothing is wrong");
+	}
 	survey_close(s);
 	findings_deinit(&f);
 	return status;

@@ -1,11 +1,14 @@
 /* check.h: `tidemq check`: look at a rules directory before it goes live. */
 #pragma once
 
+#include <stdbool.h>
+
 struct check_options {
 	const char *dir;
 	const char *lua_dir;
 	const char *url;         /* of a running broker with definitions; or NULL */
 	const char *definitions; /* a file of them; or NULL */
+	bool is_json;            /* findings_print_json alone */
 };
 
 /* Load every script as a broker would, run luacheck where it is installed, and compare

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/mem.h"
 
 #define CALLED_FROM " (called from "
@@ -170,10 +171,35 @@ static void print_place(const struct findings *f, const struct finding *item, FI
 		fprintf(out, ":%d", item->line);
 }
 
-void findings_print(struct findings *f, FILE *out)
+static void sort(struct findings *f)
 {
 	if (f->count)
 		qsort(f->items, f->count, sizeof(*f->items), by_place);
+}
+
+void findings_print_json(struct findings *f, FILE *out)
+{
+	sort(f);
+	for (size_t i = 0; i < f->count; i++) {
+		const struct finding *item = &f->items[i];
+		struct buf text = { 0 };
+		struct json j = { .out = &text };
+
+		json_object_begin(&j);
+		json_member_text(&j, "file", item->file);
+		if (item->line > 0)
+			json_member_int(&j, "line", item->line);
+		json_member_bool(&j, "note", item->is_note);
+		json_member_text(&j, "text", item->text);
+		json_object_end(&j);
+		fprintf(out, "%s\n", buf_cstr(&text));
+		buf_deinit(&text);
+	}
+}
+
+void findings_print(struct findings *f, FILE *out)
+{
+	sort(f);
 	for (size_t i = 0; i < f->count; i++) {
 		print_place(f, &f->items[i], out);
 		fprintf(out, ": %s%s\n", f->items[i].is_note ? "note: " : "",

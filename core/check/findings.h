@@ -41,3 +41,5 @@ void findings_add_error(struct findings *f, const char *text);
 bool findings_has(const struct findings *f, const char *file, int line);
 
 void findings_print(struct findings *f, FILE *out);
+/* The same for programs: each finding is an object on a line of its own. */
+void findings_print_json(struct findings *f, FILE *out);

@@ -30,8 +30,9 @@ struct cli;
 struct cli_verb {
 	const char *name;
 	const char *summary;
-	const char *usage;                    /* what follows the verb */
-	const char *details;                  /* further lines of the help, or NULL */
+	const char *usage;    /* what follows the verb */
+	const char *details;  /* further lines of the help, or NULL */
+	const char *examples; /* lines that begin with two blanks and end, or NULL */
 	const struct command_option *options; /* see struct command_line */
 	int words_min, words_max;             /* positional words */
 	bool is_local;                        /* needs no broker */

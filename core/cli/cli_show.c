@@ -43,6 +43,12 @@ static const struct list {
 	{ "vhosts",
 	  { .columns = "name exchanges queues topics connections ready delayed "
 		       "unacked buried" } },
+	{ "history",
+	  { .columns =
+		    "t:time/time published/in delivered/out acked ready unacked "
+		    "delayed buried oldest_ready_ms:duration/oldest connections "
+		    "memory_bytes/memory unstored_bytes/unstored store_ms loop_busy" } },
+	{ "now", { .units = "t:time oldest_ready_ms:duration" } },
 	{ "rules",
 	  { .columns = "kind name uses calls errors time_us? doc", .array = "scripts" } },
 };
@@ -57,6 +63,39 @@ static void add_page(struct cli *cli)
 			cli_add_value(cli, slice_from(*name), cli_get(cli, *name));
 }
 
+/* Each row as an object with the columns as members. */
+static json_t *rows_of_history(const json_t *document)
+{
+	const json_t *columns = json_object_get(document, "columns"), *row;
+	json_t *rows = json_array(), *object, *value;
+	size_t i, k;
+
+	json_array_foreach(json_object_get(document, "rows"), i, row)
+	{
+		object = json_object();
+		json_array_foreach(row, k, value)
+		{
+			const char *name = json_string_value(json_array_get(columns, k));
+
+			if (name)
+				json_object_set(object, name, value);
+		}
+		json_array_append_new(rows, object);
+	}
+	return rows;
+}
+
+static int print_history(struct cli *cli, const struct cli_table_view *view)
+{
+	json_t *document = cli_table_ask_document(cli), *rows;
+
+	if (!document)
+		return cli->status;
+	rows = rows_of_history(document);
+	json_decref(document);
+	return cli_table_print_take(rows, view);
+}
+
 static int run_list(struct cli *cli)
 {
 	const char *what = cli->words[0];
@@ -65,6 +104,8 @@ static int run_list(struct cli *cli)
 		if (strcmp(what, lists[i].what) == 0) {
 			buf_printf(&cli->request, "LIST %s", what);
 			add_page(cli);
+			if (strcmp(what, "history") == 0)
+				return print_history(cli, &lists[i].view);
 			return cli_table_ask(cli, &lists[i].view);
 		}
 	}
@@ -282,9 +323,12 @@ static const struct command_option list_options[] = {
 const struct cli_verb cli_show_verbs[] = {
 	{ .name = "list",
 	  .summary = "list exchanges, queues, topics, groups, bindings, consumers, "
-		     "connections, locks, vhosts or scripts",
+		     "connections, locks, vhosts, samples of the last hour or scripts",
 	  .usage = "[options] exchanges|queues|topics|groups|bindings|consumers|"
-		   "connections|locks|vhosts|rules",
+		   "connections|locks|vhosts|history|now|rules",
+	  .examples = "  tidemq list queues\n"
+		      "  tidemq list queues --sort ready --max 10\n"
+		      "  tidemq list bindings --json\n",
 	  .options = list_options,
 	  .words_min = 1,
 	  .words_max = 1,
@@ -292,13 +336,17 @@ const struct cli_verb cli_show_verbs[] = {
 	{ .name = "stats",
 	  .summary = "show the figures of the broker, of a queue, a topic or an exchange",
 	  .usage = "[options] [QUEUE | TOPIC | exchange EXCHANGE]",
-	  .details = "'exchange -' is the default exchange.\n",
+	  .details = "'exchange -' is the default exchange.",
+	  .examples = "  tidemq stats\n"
+		      "  tidemq stats jobs\n",
 	  .words_max = 2,
 	  .run = run_stats },
 	{ .name = "peek",
 	  .summary = "show messages of a queue or a topic without taking them",
 	  .usage = "[options] QUEUE|TOPIC",
 	  .details = CLI_MATCH_HELP,
+	  .examples = "  tidemq peek jobs --state delayed\n"
+		      "  tidemq peek jobs --match h:tier=gold --count 3\n",
 	  .options = peek_options,
 	  .words_min = 1,
 	  .words_max = 1,
@@ -308,20 +356,23 @@ const struct cli_verb cli_show_verbs[] = {
 	  .usage = "[options] WORD...",
 	  .details =
 		  "The words are those of docs/protocol.md, with single spaces between "
-		  "them:\n"
-		  "tidemq request KILL connection 7",
+		  "them.",
+	  .examples = "  tidemq request KILL connection 7\n"
+		      "  tidemq request DECLARE queue jobs\n",
 	  .words_min = 1,
 	  .words_max = 80,
 	  .run = run_request },
 	{ .name = "find",
 	  .summary = "show a message of a queue by its id",
 	  .usage = "[options] QUEUE ID",
+	  .examples = "  tidemq find jobs 687f6b0a11800000\n",
 	  .words_min = 2,
 	  .words_max = 2,
 	  .run = run_find },
 	{ .name = "ping",
 	  .summary = "check that the broker answers",
 	  .usage = "[options]",
+	  .examples = "  tidemq ping --url tide://127.0.0.1:7310/\n",
 	  .run = run_ping },
 	{ .name = NULL },
 };

@@ -62,6 +62,7 @@ static void init(struct protocol *p, const struct protocol_spec *spec)
 		.engine = spec->shared,
 	};
 	protocol_init(p, &http_protocol, &session_ops, spec);
+	session_publish_hold_never(p->session);
 	c->relay = http_relay_create(c->engine, c);
 	if (c->relay)
 		return;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "http_lease.h"
 #include "http_relay.h"
 #include "http_wait.h"
 
@@ -118,7 +119,8 @@ int http_engine_create(struct http_engine **out, uv_loop_t *loop,
 	uv_poll_init(loop, &e->poll, info->epoll_fd);
 	uv_timer_init(loop, &e->timer);
 	e->poll.data = e->timer.data = e;
-	e->handles = 2;
+	e->leases = http_lease_open(loop);
+	e->handles = 3;
 	uv_poll_start(&e->poll, UV_READABLE, on_poll);
 	*out = e;
 	return TIDE_OK;
@@ -136,14 +138,19 @@ int http_engine_add(struct http_engine *e, int fd, struct http_relay *r)
 	return TIDE_OK;
 }
 
-static void on_handle_closed(uv_handle_t *handle)
+static void on_part_closed(void *ctx)
 {
-	struct http_engine *e = handle->data;
+	struct http_engine *e = ctx;
 
 	if (--e->handles > 0)
 		return;
 	e->on_closed(e->ctx);
 	mem_free(e);
+}
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+	on_part_closed(handle->data);
 }
 
 void http_engine_close(struct http_engine *e, void (*on_closed)(void *ctx), void *ctx)
@@ -152,5 +159,6 @@ void http_engine_close(struct http_engine *e, void (*on_closed)(void *ctx), void
 	e->ctx = ctx;
 	uv_close((uv_handle_t *)&e->poll, on_handle_closed);
 	uv_close((uv_handle_t *)&e->timer, on_handle_closed);
+	http_lease_close(e->leases, on_part_closed, e);
 	MHD_stop_daemon(e->daemon);
 }

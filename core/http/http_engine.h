@@ -10,6 +10,7 @@
 
 #include "http.h"
 
+struct http_leases;
 struct http_relay;
 
 /* What it calls, with the types of libmicrohttpd. */
@@ -25,6 +26,7 @@ struct http_engine {
 	struct MHD_Daemon *daemon;
 	uv_poll_t poll;   /* its epoll descriptor */
 	uv_timer_t timer; /* when it wants to run next */
+	struct http_leases *leases;
 	TAILQ_HEAD(, http_relay) ending;
 	TAILQ_HEAD(, http_request) waiting; /* for the next run */
 	uint64_t run_ns;                    /* when this one began */

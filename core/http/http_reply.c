@@ -1,17 +1,12 @@
 #include "http_reply.h"
 
-#include "base/id.h"
 #include "http_answer.h"
+#include "http_message.h"
 #include "http_request_private.h"
 
-static void write_id(struct json *j, const char *key, uint64_t id)
+void http_reply_published(struct json *j, const struct reply *r)
 {
-	json_member_hex(j, key, id);
-}
-
-static void write_published(const struct reply *r, struct json *j)
-{
-	write_id(j, "id", r->id);
+	json_member_hex(j, "id", r->id);
 	json_member_int(j, "queues", (int64_t)r->count);
 	json_member_bool(j, "duplicate", r->is_duplicate);
 	if (!r->has_offset)
@@ -20,26 +15,11 @@ static void write_published(const struct reply *r, struct json *j)
 	json_member_int(j, "offset", (int64_t)r->offset);
 }
 
-static void write_message(const struct delivery *d, struct json *j)
+void http_reply_error(struct json *j, int code, const char *text)
 {
-	const struct msg *m = d->msg;
-
-	json_object_begin(j);
-	write_id(j, "id", m->id);
-	json_member_string(j, "exchange", msg_exchange_word(m));
-	json_member_string(j, "key", m->key);
-	json_member_int(j, "priority", m->priority);
-	json_member_int(j, "ts", m->ts_unix_ms);
-	json_member_int(j, "attempt", d->attempt);
-	json_member_bool(j, "redelivered", d->is_redelivered);
-	if (d->tag)
-		json_member_int(j, "receipt", (int64_t)d->tag);
-	if (d->has_offset) {
-		json_member_int(j, "partition", d->partition);
-		json_member_int(j, "offset", (int64_t)d->offset);
-	}
-	msg_write_headers(m, j);
-	session_peek_write_payload(j, m);
+	json_member_object(j, "error");
+	json_member_text(j, "code", error_wire_code(code));
+	json_member_text(j, "text", text);
 	json_object_end(j);
 }
 
@@ -54,12 +34,12 @@ static void write_members(const struct reply *r, struct json *j)
 	if (r->kind == REPLY_TEXT)
 		json_member_text(j, "text", r->text);
 	if (r->kind == REPLY_PUBLISHED)
-		write_published(r, j);
+		http_reply_published(j, r);
 	if (r->kind != REPLY_MESSAGES)
 		return;
 	json_member_array(j, "messages");
 	for (uint64_t i = 0; i < r->count; i++)
-		write_message(&r->deliveries[i], j);
+		http_message_write(&r->deliveries[i], NULL, j);
 	json_array_end(j);
 }
 

@@ -21,7 +21,7 @@ struct channel *http_request_channel(struct http_request *q)
 }
 
 /* It lasts as long as the request. */
-static char *room_for(struct http_request *q, size_t len)
+char *http_request_room(struct http_request *q, size_t len)
 {
 	struct http_text *t = mem_alloc(sizeof(*t) + len + 1);
 
@@ -32,7 +32,7 @@ static char *room_for(struct http_request *q, size_t len)
 
 static struct slice keep(struct http_request *q, const char *data, size_t len)
 {
-	char *room = room_for(q, len);
+	char *room = http_request_room(q, len);
 
 	if (len > 0)
 		memcpy(room, data, len);
@@ -46,7 +46,7 @@ static struct slice keep(struct http_request *q, const char *data, size_t len)
 static int decode(struct http_request *q, struct slice text, struct slice *out,
 		  struct error *err)
 {
-	char *room = room_for(q, text.len);
+	char *room = http_request_room(q, text.len);
 	size_t len;
 
 	if (percent_decode(text, room, &len) < 0)

@@ -59,6 +59,8 @@ struct http_request {
 	unsigned status;
 };
 
+/* Room for a text of that length and a zero, for as long as the request. */
+char *http_request_room(struct http_request *q, size_t len);
 /* Decode the path and the query of `target`, and look at the names. The match is there.
  */
 TIDE_MUST_USE int http_request_decode(struct http_request *q, struct error *err);

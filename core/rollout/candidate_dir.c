@@ -9,8 +9,8 @@
 
 #include "host/trust.h"
 
-static int find_base(const struct broker_config *config, char out[PATH_MAX],
-		     struct error *err)
+int candidate_dir_base(const struct broker_config *config, char out[PATH_MAX],
+		       struct error *err)
 {
 	char rules[PATH_MAX];
 	const char *base = config->rules_candidates;
@@ -55,7 +55,7 @@ int candidate_dir_find(const struct broker_config *config, struct slice dir,
 	char path[PATH_MAX];
 	struct stat st;
 	bool is_absolute = dir.len > 0 && dir.data[0] == '/';
-	int rc = find_base(config, within, err), len;
+	int rc = candidate_dir_base(config, within, err), len;
 
 	if (rc < 0)
 		return rc;

@@ -18,3 +18,6 @@
 TIDE_MUST_USE int candidate_dir_find(const struct broker_config *config, struct slice dir,
 				     char out[PATH_MAX], char within[PATH_MAX],
 				     struct error *err);
+/* The configured directory without links, or TIDE_ENOTFOUND. */
+TIDE_MUST_USE int candidate_dir_base(const struct broker_config *config,
+				     char out[PATH_MAX], struct error *err);

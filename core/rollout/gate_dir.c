@@ -50,7 +50,7 @@ static bool write_file(const char *path, const struct bundle_file *f)
 	return fclose(out) == 0 && is_written;
 }
 
-static bool write_files(const struct bundle *files, const char *dir)
+bool gate_dir_write(const struct bundle *files, const char *dir)
 {
 	char path[PATH_MAX];
 
@@ -162,7 +162,7 @@ int gate_dir_create(const struct bundle *files, const char *specs_dir, char out[
 		out[0] = '\0';
 		return TIDE_ERULE;
 	}
-	if (!write_files(files, out) ||
+	if (!gate_dir_write(files, out) ||
 	    (specs_dir &&
 	     (!realpath(specs_dir, source) || !link_others(&w, source, out, 0, false)))) {
 		error_set(err, TIDE_ERULE, "cannot write the files into '%s': %s", out,

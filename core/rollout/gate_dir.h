@@ -20,5 +20,7 @@ bool gate_dir_has_specs(const char *dir);
  * @param specs_dir  NULL: the files alone */
 TIDE_MUST_USE int gate_dir_create(const struct bundle *files, const char *specs_dir,
 				  char out[PATH_MAX], struct error *err);
+/* Write the files into a directory that is there. False: errno says why not. */
+bool gate_dir_write(const struct bundle *files, const char *dir);
 /* Remove it with all that is in it. */
 void gate_dir_remove(const char *dir);

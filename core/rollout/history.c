@@ -526,18 +526,17 @@ static int find_previous(const struct history *h, struct bundle **out, struct er
 	return TIDE_OK;
 }
 
-int history_find(const struct history *h, struct slice hash, struct bundle **out,
-		 struct error *err)
+/* The kept one of that hash, or of the only one that begins so. */
+static int find_by_hash(const struct history *h, struct slice hash, size_t *out,
+			struct error *err)
 {
 	char text[ID_HEX_LEN + 1];
-	size_t found = 0, count = 0;
+	size_t count = 0;
 
-	if (hash.len == 0)
-		return find_previous(h, out, err);
 	for (size_t i = 0; i < h->kept_count; i++) {
 		snprintf(text, sizeof(text), "%016" PRIx64, h->kept[i].hash);
 		if (hash.len <= ID_HEX_LEN && memcmp(text, hash.data, hash.len) == 0) {
-			found = i;
+			*out = i;
 			count++;
 		}
 	}
@@ -549,6 +548,29 @@ int history_find(const struct history *h, struct slice hash, struct bundle **out
 				      count ? "more than one generation begins with "
 					    : "no kept generation begins with ",
 				      hash, err);
+	return TIDE_OK;
+}
+
+int history_files(const struct history *h, struct slice hash, struct bundle **out,
+		  struct error *err)
+{
+	size_t found;
+	int rc = hash.len ? find_by_hash(h, hash, &found, err) : TIDE_OK;
+
+	if (rc == TIDE_OK)
+		*out = hash.len ? h->kept[found].files : engine_files(h->broker->engine);
+	return rc;
+}
+
+int history_find(const struct history *h, struct slice hash, struct bundle **out,
+		 struct error *err)
+{
+	size_t found;
+
+	if (hash.len == 0)
+		return find_previous(h, out, err);
+	if (find_by_hash(h, hash, &found, err) < 0)
+		return err->code;
 	if (h->kept[found].hash == engine_hash(h->broker->engine))
 		return error_set(err, TIDE_EEXISTS,
 				 "generation %016" PRIx64 " is active already",

@@ -45,6 +45,10 @@ TIDE_MUST_USE int history_check_loading(const struct history *h, uint64_t hash,
 TIDE_MUST_USE int history_find(const struct history *h, struct slice hash,
 			       struct bundle **out, struct error *err);
 
+/* Likewise, and it may be the active one, which an empty hash means. */
+TIDE_MUST_USE int history_files(const struct history *h, struct slice hash,
+				struct bundle **out, struct error *err);
+
 /* The files of that hash have passed the gate; kept for those that are kept. */
 void history_note_passed(struct history *h, uint64_t hash);
 bool history_has_passed(const struct history *h, uint64_t hash);

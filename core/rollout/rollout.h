@@ -10,6 +10,7 @@ struct history;
 struct recent;
 struct replay;
 struct shadow;
+struct upload;
 
 struct rollout {
 	struct broker *broker;
@@ -19,4 +20,5 @@ struct rollout {
 	struct recent *recent;   /* the last publishes */
 	struct shadow *shadow;   /* rules that decide in parallel; NULL for none */
 	struct replay *replay;   /* under way; NULL for none */
+	struct upload *upload;   /* likewise */
 };

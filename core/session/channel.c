@@ -14,6 +14,7 @@ void channel_init(struct channel *ch, struct session *s, unsigned number)
 {
 	*ch = (struct channel){ .session = s, .number = number };
 	STAILQ_INIT(&ch->replies);
+	TAILQ_INIT(&ch->asides);
 	TAILQ_INIT(&ch->subscriptions);
 	TAILQ_INIT(&ch->fetches);
 	ch->holder.on_release = channel_release;
@@ -178,6 +179,7 @@ void channel_forget(struct channel *ch)
 {
 	struct session *s = ch->session;
 
+	reply_drop_all(ch);
 	HASH_DEL(s->channels, ch);
 	s->channel_count--;
 	session_allowance_close(s);

@@ -15,8 +15,9 @@ struct channel {
 	UT_hash_handle hh;
 	struct session *session;
 	unsigned number;
-	struct reply_list replies; /* not yet sent, in the order of the requests */
-	struct holder holder;      /* who its messages are held by */
+	struct reply_list replies;      /* not yet sent, in the order of the requests */
+	struct reply_aside_list asides; /* that are in no order */
+	struct holder holder;           /* who its messages are held by */
 	struct held held;
 	struct lock_holder locks;
 	struct credit credit; /* of its subscriptions together */

@@ -449,7 +449,7 @@ static const struct list_kind kinds[] = {
 
 const struct list_kind *list_kind_of(enum list_what what)
 {
-	return what == LIST_RULES ? NULL : &kinds[what];
+	return what >= LIST_HISTORY ? NULL : &kinds[what];
 }
 
 const struct list_key *list_kind_key(const struct list_kind *kind, struct slice name)

@@ -31,7 +31,7 @@ struct list_kind {
 	struct slice (*members[LIST_MEMBERS])(const void *item, struct buf *scratch);
 };
 
-/* NULL: LIST rules is a document of another kind. */
+/* NULL: it is a document of another kind, as LIST rules. */
 const struct list_kind *list_kind_of(enum list_what what);
 /* NULL: the list has no such key. */
 const struct list_key *list_kind_key(const struct list_kind *kind, struct slice name);

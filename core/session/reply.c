@@ -61,7 +61,7 @@ static void finish(struct reply *r)
 		reply_free(r, &s->replies);
 }
 
-static void on_waiter_done(struct waiter *w)
+static struct reply *take_status(struct waiter *w)
 {
 	struct reply *r = container_of(w, struct reply, waiter);
 
@@ -71,7 +71,65 @@ static void on_waiter_done(struct waiter *w)
 		mem_free(r->text);
 		r->text = mem_strdup(w->text ? w->text : error_text(w->status));
 	}
-	finish(r);
+	return r;
+}
+
+static void on_waiter_done(struct waiter *w)
+{
+	finish(take_status(w));
+}
+
+static void leave_aside(struct reply_aside *a)
+{
+	TAILQ_REMOVE(&a->reply.channel->asides, a, link);
+	uncount(a->reply.channel->session, &a->reply);
+}
+
+static void on_aside_done(struct waiter *w)
+{
+	struct reply *r = take_status(w);
+	struct reply_aside *a = container_of(r, struct reply_aside, reply);
+
+	r->is_done = true;
+	if (r->channel) {
+		leave_aside(a);
+		a->on_done(a->ctx, r);
+	}
+	free_parts(r);
+	mem_free(a);
+}
+
+struct reply *reply_create_aside(struct channel *ch, reply_aside_fn *on_done, void *ctx)
+{
+	struct reply_aside *a = mem_zalloc(sizeof(*a));
+
+	a->reply.channel = ch;
+	a->reply.service = ch->session->service;
+	a->on_done = on_done;
+	a->ctx = ctx;
+	waiter_init(&a->reply.waiter, on_aside_done);
+	TAILQ_INSERT_TAIL(&ch->asides, a, link);
+	ch->session->pending++;
+	return &a->reply;
+}
+
+void reply_aside_watch(struct reply *r, void (*on_hurry)(void *ctx))
+{
+	container_of(r, struct reply_aside, reply)->on_hurry = on_hurry;
+}
+
+static void drop_asides(struct channel *ch)
+{
+	struct reply gone = { .kind = REPLY_ERROR, .error = TIDE_ESHUTDOWN };
+	char text[] = "the connection has ended";
+	struct reply_aside *a;
+
+	gone.text = text;
+	while ((a = TAILQ_FIRST(&ch->asides)) != NULL) {
+		leave_aside(a);
+		a->reply.channel = NULL;
+		a->on_done(a->ctx, &gone);
+	}
 }
 
 struct reply *reply_create(struct channel *ch, bool is_quiet)
@@ -107,6 +165,8 @@ void reply_drop_all(struct channel *ch)
 		if (r->is_done)
 			reply_free(r, &s->service->replies);
 	}
+	/* Those who are told finish some of these, unseen. */
+	drop_asides(ch);
 }
 
 void reply_when_done(struct reply *r)

@@ -63,8 +63,25 @@ struct reply {
 
 STAILQ_HEAD(reply_list, reply);
 
+/* A reply that is in no order: who asked gets it himself. It is freed after the call. */
+typedef void reply_aside_fn(void *ctx, struct reply *r);
+struct reply_aside {
+	struct reply reply;
+	TAILQ_ENTRY(reply_aside) link; /* of its channel */
+	reply_aside_fn *on_done;
+	void (*on_hurry)(void *ctx); /* session_end_waits; may be NULL */
+	void *ctx;
+};
+TAILQ_HEAD(reply_aside_list, reply_aside);
+
 /* A reply at the end of the channel's order. It is freed when it has left. */
 struct reply *reply_create(struct channel *ch, bool is_quiet);
+/* A reply to a request of the channel that waits for none of the others, and none for it.
+ * on_done comes once, perhaps within the command. When the channel goes before, it comes
+ * with an error, and the reply completes unseen later. */
+struct reply *reply_create_aside(struct channel *ch, reply_aside_fn *on_done, void *ctx);
+/* Such a reply waits, and wants to know when the peer has ended its side. */
+void reply_aside_watch(struct reply *r, void (*on_hurry)(void *ctx));
 /* The channel goes: its replies will not be sent. Those not finished complete unseen. */
 void reply_drop_all(struct channel *ch);
 /* It may be large: a session waits for few such at a time. */

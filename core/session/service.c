@@ -11,9 +11,11 @@
 #include "rollout/recent.h"
 #include "rollout/replay.h"
 #include "rollout/shadow.h"
+#include "rollout/upload.h"
 #include "rules/sandbox/bundle.h"
 #include "schedule/scheduler.h"
 #include "lease_notice.h"
+#include "samples.h"
 #include "service_access.h"
 #include "service_pressure.h"
 #include "service_start.h"
@@ -42,6 +44,7 @@ static struct service *create(uv_loop_t *loop, const struct broker_config *confi
 	s->rollout.recent = recent_create(config->replay_payloads);
 	recent_watch(s->rollout.recent, b);
 	service_users_init(s);
+	s->samples = samples_create(s);
 	return s;
 }
 
@@ -49,6 +52,7 @@ static void destroy(struct service *s)
 {
 	struct broker *b = s->broker;
 
+	samples_destroy(s->samples);
 	service_users_deinit(s);
 	scheduler_destroy(s->scheduler);
 	history_destroy(s->rollout.history);
@@ -78,9 +82,11 @@ static void on_idle(uv_idle_t *handle)
 
 static int64_t next_due_ms(const struct service *s)
 {
-	const int64_t others[] = { scheduler_due_ms(s->scheduler), lease_notice_due_ms(s),
-				   service_users_due_ms(s), service_access_due_ms(s),
-				   session_allowance_due_ms(s) };
+	const int64_t others[] = {
+		scheduler_due_ms(s->scheduler), lease_notice_due_ms(s),
+		service_users_due_ms(s),        service_access_due_ms(s),
+		session_allowance_due_ms(s),    samples_due_ms(s->samples)
+	};
 	int64_t due_ms = turn_due_ms(s->broker);
 
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
@@ -122,6 +128,7 @@ void service_turn(struct service *s)
 	service_access_turn(s);
 	session_settle_turn(s);
 	session_transaction_turn(s);
+	samples_turn(s->samples);
 	turn_tick(b);
 	lease_notice_turn(s); /* of what has not run out just now */
 	scheduler_turn(s->scheduler);
@@ -262,6 +269,7 @@ void service_close(struct service *s, int64_t grace_ms)
 	stop_turns(s);
 	shadow_drop(&s->rollout);
 	replay_cancel(&s->rollout);
+	upload_cancel(&s->rollout);
 	canary_destroy(s->rollout.canary);
 	s->rollout.canary = NULL;
 	gate_destroy(s->rollout.gate);

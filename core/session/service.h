@@ -11,6 +11,7 @@
 #include "rollout/rollout.h"
 #include "service_net.h"
 
+struct samples;
 struct session_transaction;
 struct scheduler;
 struct session;
@@ -52,6 +53,7 @@ struct service {
 	uint64_t last_session;
 	struct net_figures net;
 	struct net_protocol protocols[NET_PROTOCOLS_MAX];
+	struct samples *samples; /* of the last hour */
 	struct password_work password_work;
 	struct login login;
 	struct user_changes user_changes;

@@ -142,9 +142,13 @@ void session_drained(struct session *s)
 void session_end_waits(struct session *s)
 {
 	struct channel *ch = NULL;
+	struct reply_aside *a;
 	struct fetch *f;
 
 	while ((ch = next_channel(s, ch)) != NULL) {
+		TAILQ_FOREACH (a, &ch->asides, link)
+			if (a->on_hurry)
+				a->on_hurry(a->ctx);
 		TAILQ_FOREACH (f, &ch->fetches, channel_link)
 			getter_hurry(&f->getter);
 		lock_holder_end_waits(&ch->locks);

@@ -62,6 +62,26 @@ struct session *session_create(struct service *service, const struct session_ops
 /* Its messages are returned, its exclusive queues are deleted. */
 void session_destroy(struct session *s);
 
+/* A session that acts for `s`, as the same user in the same vhost, and may outlive it. It
+ * counts as no connection of the user or the address. Its `ops` know the address of `s`,
+ * without a port. */
+struct session *session_beside_create(const struct session *s,
+				      const struct session_ops *ops, void *ctx);
+/* Where `s` comes from. */
+struct session_peer session_beside_peer(const struct session *s);
+/* It is one for `s`: the same user and vhost, and, if scripts ask for it, address. */
+bool session_beside_is_same(const struct session *beside, const struct session *s);
+/* What it holds is that of the user of `s`, in the vhost of `s`. */
+bool session_beside_may_act(const struct session *beside, const struct session *s);
+/* Its channel 0 holds messages. */
+bool session_beside_is_holding(const struct session *s);
+/* The GET of its channel 0 that `r` answers takes what is there now. */
+void session_beside_end_wait(struct session *s, const struct reply *r);
+/* They were given out by its channel 0, and nobody has seen them: they go back as if they
+ * had never been taken. */
+void session_beside_return(struct session *s, const struct delivery *deliveries,
+			   uint64_t count);
+
 /* What its address may have: NULL when there are no limits. It lasts as long as the
  * session. */
 void session_allowance_set_address(struct session *s, struct allowance *a);
@@ -210,6 +230,9 @@ bool session_publish_is_next_held(const struct session *s);
 /* It is about to publish for the first time: from now on it is held back, and told
  * so, like those that have. */
 void session_publish_begin(struct session *s);
+/* Its protocol refuses publishes while publishers are held back: it is never held for
+ * that. */
+void session_publish_hold_never(struct session *s);
 /* What a publisher asks for; else the publish fails, and nothing is stored. */
 struct publish_demand {
 	bool must;         /* a queue takes it */
@@ -406,6 +429,8 @@ enum list_what {
 	LIST_CONNECTIONS,
 	LIST_LOCKS,
 	LIST_VHOSTS,
+	LIST_HISTORY,
+	LIST_NOW,
 	LIST_RULES,
 };
 enum list_direction { LIST_AS_USUAL, LIST_ASCENDING, LIST_DESCENDING };
@@ -429,9 +454,13 @@ struct list_spec {
 	/* Only things whose member of that name is this; data == NULL: any. */
 	struct slice only[LIST_MEMBERS];
 };
-/* The answer has in `count` how many there are, whatever the page. */
+/* The answer has in `count` how many there are, whatever the page. LIST history, LIST now
+ * and LIST rules are documents of other kinds, which are no pages. */
 TIDE_MUST_USE int session_list(struct session *s, const struct list_spec *spec,
 			       struct reply *r, struct error *err);
+/* The broker at this moment: an object with the columns of LIST history. */
+TIDE_MUST_USE int session_report_sample(struct session *s, struct reply *r,
+					struct error *err);
 /* Of what STATS is; in the order of the words before a name. */
 enum stats_kind {
 	STATS_EXCHANGE,
@@ -479,6 +508,9 @@ TIDE_MUST_USE int session_simulate_access(struct session *s,
 					  struct reply *r, struct error *err);
 TIDE_MUST_USE int session_rules_log(struct session *s, struct reply *r,
 				    struct error *err);
+/* "10%", "0.5%", or the number alone; 0 when `s` has no data. */
+TIDE_MUST_USE int session_rules_read_share(struct slice s, double *out,
+					   struct error *err);
 /* @param share  of the publishes; 0 = the default */
 TIDE_MUST_USE int session_rules_shadow(struct session *s, struct slice dir, double share,
 				       struct reply *r, struct error *err);
@@ -493,9 +525,20 @@ TIDE_MUST_USE int session_rules_recent(struct session *s, size_t max, struct rep
 				       struct error *err);
 TIDE_MUST_USE int session_rules_replay(struct session *s, struct slice dir,
 				       struct reply *r, struct error *err);
+/* The files of a kept generation, by their paths; an empty hash: of the active one. */
+TIDE_MUST_USE int session_rules_files(struct session *s, struct slice hash,
+				      struct reply *r, struct error *err);
+struct rules_file {
+	struct slice path, text;
+};
+/* Write a rules directory for the shadow and the replay, and check it. */
+TIDE_MUST_USE int session_rules_upload(struct session *s, const struct rules_file *files,
+				       size_t count, struct reply *r, struct error *err);
 /* An empty hash: the generation before the active one. */
 TIDE_MUST_USE int session_rules_rollback(struct session *s, struct slice hash,
 					 struct reply *r, struct error *err);
+/* Who it is, and where: a document. */
+TIDE_MUST_USE int session_whoami(struct session *s, struct reply *r, struct error *err);
 /* Close the connection of that number, which may be this one. */
 TIDE_MUST_USE int session_operate_kill(struct session *s, uint64_t number,
 				       struct reply *r, struct error *err);

@@ -9,6 +9,7 @@
 #include "list_kind.h"
 #include "list_write.h"
 #include "rules/engine/engine_status.h"
+#include "samples.h"
 #include "session_private.h"
 
 /* A turn has time for this twice, before and after it waits for sockets. */
@@ -162,7 +163,7 @@ static bool go_on(struct list_job *l)
 
 	pace_begin(&slice);
 	while (step(l))
-		if (++slice.steps % every == 0 && pace_has_taken(&slice, SLICE_US))
+		if (++slice.steps % every == 0 && pace_taken_us(&slice) > SLICE_US)
 			return false;
 	return true;
 }
@@ -260,16 +261,25 @@ static int check_members(const struct list_kind *kind, const struct list_spec *s
 	return TIDE_OK;
 }
 
-static int list_rules(struct session *s, const struct list_spec *spec, struct reply *r,
-		      struct error *err)
+/* What is no list of things. */
+static int write_document(struct session *s, const struct list_spec *spec,
+			  struct reply *r, struct error *err)
 {
+	bool is_history = spec->what == LIST_HISTORY;
 	struct json j;
 
 	if (spec->sort.data || spec->match.data || spec->direction || spec->offset ||
-	    spec->max)
-		return error_set(err, TIDE_ESYNTAX, "LIST rules takes no options");
+	    (spec->max && !is_history))
+		return error_set(err, TIDE_ESYNTAX,
+				 is_history ? "LIST history takes no option but max="
+					    : "LIST now and LIST rules take no options");
+	if (spec->what == LIST_NOW)
+		return session_report_sample(s, r, err);
 	reply_json(r, &j);
-	engine_status(s->broker->engine, &j);
+	if (is_history)
+		samples_write(s->service->samples, spec->max, &j);
+	else
+		engine_status(s->broker->engine, &j);
 	reply_data(r);
 	return TIDE_OK;
 }
@@ -287,7 +297,7 @@ int session_list(struct session *s, const struct list_spec *spec, struct reply *
 	if (check_members(kind, spec, err) < 0)
 		return err->code;
 	if (!kind)
-		return list_rules(s, spec, r, err);
+		return write_document(s, spec, r, err);
 	key = list_kind_key(kind, spec->sort);
 	if (!key)
 		return list_kind_refuse(kind, spec->sort, err);

@@ -45,6 +45,7 @@ struct session {
 	bool is_throttled;              /* see session_allowance_throttle */
 	struct heap_node throttle_node; /* while it is held for that; by mono_ms */
 	bool has_published;
+	bool is_never_held; /* for what it publishes */
 	bool is_closed;
 	struct queue_list exclusive;
 	/* What was published to last, and the message that was prepared for it: it

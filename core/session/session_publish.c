@@ -182,7 +182,12 @@ void session_publish_begin(struct session *s)
 {
 	if (!s->has_published && s->service->is_blocked)
 		s->ops->on_blocked(s->ctx, true, s->service->blocked_why);
-	s->has_published = true;
+	s->has_published = !s->is_never_held;
+}
+
+void session_publish_hold_never(struct session *s)
+{
+	s->is_never_held = true;
 }
 
 /* It is part of a transaction. */
@@ -257,5 +262,6 @@ bool session_publish_is_blocked(const struct session *s)
 
 bool session_publish_is_next_held(const struct session *s)
 {
-	return s->service->is_blocked && !s->has_published && !s->transactions;
+	return s->service->is_blocked && !s->has_published && !s->transactions &&
+	       !s->is_never_held;
 }

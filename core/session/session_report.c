@@ -6,6 +6,7 @@
 #include "session_leases.h"
 #include "service_users.h"
 #include "service_pressure.h"
+#include "samples.h"
 #include "session_figures.h"
 #include "session_private.h"
 #include "log/compact.h"
@@ -361,6 +362,19 @@ int session_report_stats(struct session *s, enum stats_kind kind, struct slice n
 	else
 		broker_stats(s->service, &j);
 	json_object_end(&j);
+	reply_data(r);
+	return TIDE_OK;
+}
+
+int session_report_sample(struct session *s, struct reply *r, struct error *err)
+{
+	int rc = session_access_check_tag(s, USER_MONITOR, "a sample of the broker", err);
+	struct json j;
+
+	if (rc < 0)
+		return rc;
+	reply_json(r, &j);
+	samples_write_newest(s->service->samples, &j);
 	reply_data(r);
 	return TIDE_OK;
 }

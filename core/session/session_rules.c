@@ -2,6 +2,8 @@
  *
  * What takes many turns is answered when it has ended; the session may be gone by
  * then, the reply is there until it is answered. */
+#include <stdio.h>
+
 #include "base/json.h"
 #include "rules/engine/engine_status.h"
 #include "rollout/history.h"
@@ -9,6 +11,7 @@
 #include "rollout/replay.h"
 #include "rules/spec/simulate_retry.h"
 #include "rollout/shadow.h"
+#include "rollout/upload.h"
 #include "service_rules.h"
 #include "session_private.h"
 
@@ -119,6 +122,32 @@ static void on_shadow(void *ctx, const struct error *result)
 		reply_shadow(r);
 }
 
+int session_rules_read_share(struct slice s, double *out, struct error *err)
+{
+	struct slice fraction = s, whole;
+	uint64_t percent = 0, part = 0;
+	double unit = 1;
+	bool is_number;
+
+	*out = 0; /* the default */
+	if (!s.data)
+		return TIDE_OK;
+	if (s.len && s.data[s.len - 1] == '%')
+		fraction.len--;
+	is_number = fraction.len && fraction.data[fraction.len - 1] != '.';
+	whole = slice_cut(&fraction, '.');
+	for (size_t i = 0; i < fraction.len; i++)
+		unit *= 10;
+	if (is_number && slice_to_uint(whole, 100, &percent) && fraction.len <= 6 &&
+	    (fraction.len == 0 || slice_to_uint(fraction, 999999, &part)))
+		*out = ((double)percent + (double)part / unit) / 100;
+	if (*out > 0 && *out <= 1)
+		return TIDE_OK;
+	return error_set(err, TIDE_ESYNTAX,
+			 "share=%.*s: expected a percentage above 0, up to 100",
+			 SLICE_HEAD(s, 64));
+}
+
 int session_rules_shadow(struct session *s, struct slice dir, double share,
 			 struct reply *r, struct error *err)
 {
@@ -173,7 +202,7 @@ int session_rules_recent(struct session *s, size_t max, struct reply *r,
 	return TIDE_OK;
 }
 
-static void on_replayed(void *ctx, struct buf *document_take, const struct error *failure)
+static void on_document(void *ctx, struct buf *document_take, const struct error *failure)
 {
 	if (failure)
 		reply_error(ctx, failure);
@@ -188,7 +217,7 @@ int session_rules_replay(struct session *s, struct slice dir, struct reply *r,
 
 	if (check_admin(s, err) < 0)
 		return err->code;
-	return replay_start(&s->service->rollout, &what, on_replayed, r, err);
+	return replay_start(&s->service->rollout, &what, on_document, r, err);
 }
 
 int session_rules_simulate(struct session *s, const struct retry_spec *spec,
@@ -217,5 +246,60 @@ int session_rules_simulate(struct session *s, const struct retry_spec *spec,
 	rc = simulate_retry(s->broker->engine, &what, &j, err);
 	if (rc == TIDE_OK)
 		reply_data(r);
+	return rc;
+}
+
+int session_rules_files(struct session *s, struct slice hash, struct reply *r,
+			struct error *err)
+{
+	struct bundle *files;
+	struct json j;
+
+	if (check_admin(s, err) < 0 ||
+	    history_files(s->service->rollout.history, hash, &files, err) < 0)
+		return err->code;
+	reply_json(r, &j);
+	json_object_begin(&j);
+	json_member_hex(&j, "hash", bundle_hash(files));
+	json_member_bool(&j, "active",
+			 bundle_hash(files) == engine_hash(s->broker->engine));
+	json_member_object(&j, "files");
+	for (size_t i = 0; i < files->count; i++)
+		json_member_string(
+			&j, files->files[i].path,
+			(struct slice){ files->files[i].text, files->files[i].len });
+	json_object_end(&j);
+	json_object_end(&j);
+	reply_data(r);
+	return TIDE_OK;
+}
+
+static int read_files(const struct rules_file *files, size_t count, struct bundle *out,
+		      struct error *err)
+{
+	char path[UPLOAD_PATH_MAX + 1];
+
+	for (size_t i = 0; i < count; i++) {
+		if (upload_check_path(files[i].path, err) < 0)
+			return err->code;
+		snprintf(path, sizeof(path), "%" SLICE_FMT, SLICE_ARG(files[i].path));
+		bundle_add(out, path, files[i].text);
+	}
+	return TIDE_OK;
+}
+
+int session_rules_upload(struct session *s, const struct rules_file *files, size_t count,
+			 struct reply *r, struct error *err)
+{
+	struct bundle *bundle;
+	int rc = check_admin(s, err);
+
+	if (rc < 0)
+		return rc;
+	bundle = bundle_create();
+	rc = read_files(files, count, bundle, err);
+	if (rc == TIDE_OK)
+		rc = upload_start(&s->service->rollout, bundle, on_document, r, err);
+	bundle_unref(bundle);
 	return rc;
 }

@@ -179,6 +179,7 @@ int session_user_list(struct session *s, struct reply *r, struct error *err)
 		json_object_end(&j);
 	}
 	json_array_end(&j);
+	r->count = HASH_COUNT(s->broker->users.by_name);
 	reply_data(r);
 	return TIDE_OK;
 }

@@ -272,6 +272,56 @@ describe('LIST', function()
     assert.equal('/', names 'LIST vhosts max=1')
   end)
 
+  describe('history', function()
+    local function newest()
+      local document, row = c:document 'LIST history max=1', {}
+      assert.equal(5000, document.every_ms)
+      if not document.rows[1] then return nil end
+      for i, name in ipairs(document.columns) do row[name] = document.rows[1][i] end
+      return row
+    end
+
+    it('has what happened in the last seconds, and what is there now', function()
+      c:ok 'DECLARE queue q'
+      publish('q', 7)
+      c:ok('PUB - q delay=1h', 'later')
+      c:ok 'GET q'
+      c:expect_msg()
+      local row
+      local seen = { published = 0, delivered = 0, loop_busy = 0 }
+      assert(wait.poll(function()
+        row = newest()
+        for name, most in pairs(row and seen or {}) do seen[name] = math.max(most, row[name]) end
+        return row and row.ready >= 6 and row.unacked >= 1 and row.delayed >= 1 and seen.published > 0
+          and seen.delivered > 0 and seen.loop_busy > 0
+      end))
+      assert.is_true(row.connections >= 2 and row.oldest_ready_ms >= 0 and seen.loop_busy < 1)
+      local stored = false
+      for _, each in ipairs(c:document('LIST history').rows) do stored = stored or type(each[15]) == 'number' end
+      assert.is_true(stored)
+      assert.is_true(math.abs(row.t - os.time() * 1000) < 60000)
+    end)
+
+    it('has a sample of this moment beside it', function()
+      c:ok 'DECLARE queue q'
+      publish('q', 3)
+      local now
+      assert(wait.poll(function()
+        now = c:document 'LIST now'
+        return now.ready >= 3 and now.published > 0
+      end))
+      assert.is_true(math.abs(now.t - os.time() * 1000) < 60000)
+      local verbs = require 'support.verbs'
+      assert.matches('\npublished +%d', verbs.tide(broker, 'list', 'now'))
+    end)
+
+    it('is a table on the command line', function()
+      assert(wait.poll(newest))
+      local verbs = require 'support.verbs'
+      assert.matches('^TIME +IN +OUT +ACKED .*\n20%d%d%-', verbs.tide(broker, 'list', 'history'))
+    end)
+  end)
+
   it('refuses what it does not know, and says what it does', function()
     c:expect_answer('LIST queues sort=size', 'ERR syntax sort=size: expected name, ready, delayed, unacked, buried, '
       .. 'age, in, out or consumers')
@@ -280,10 +330,11 @@ describe('LIST', function()
     c:expect_answer('LIST queues order=up', 'ERR syntax order=up: expected asc or desc')
     c:expect_answer('LIST queues max=0', 'ERR syntax max=0: expected a number from 1 to 4294967295')
     c:expect_answer('LIST queues offset=x', 'ERR syntax offset=x: expected a number from 0 to 4294967295')
-    c:expect_answer('LIST rules max=1', 'ERR syntax LIST rules takes no options')
+    c:expect_answer('LIST rules max=1', 'ERR syntax LIST now and LIST rules take no options')
     c:expect_answer('LIST queues exchange=x', 'ERR syntax exchange= is for LIST bindings')
     c:expect_answer('LIST rules queue=q', 'ERR syntax queue= is for LIST consumers')
     c:expect_answer('LIST cats', 'ERR syntax LIST lists exchanges, queues, topics, groups, bindings, consumers, '
-      .. 'connections, locks, vhosts or rules')
+      .. 'connections, locks, vhosts, history, now or rules')
+    c:expect_answer('LIST history offset=1', 'ERR syntax LIST history takes no option but max=')
   end)
 end)

@@ -69,6 +69,7 @@ local ROWS = {
   { 'LIST queues', tag = 'monitor' }, { 'LIST exchanges', tag = 'monitor' }, { 'LIST topics', tag = 'monitor' },
   { 'LIST bindings', tag = 'monitor' }, { 'LIST consumers', tag = 'monitor' },
   { 'LIST connections', tag = 'monitor' }, { 'LIST locks', tag = 'monitor' }, { 'LIST rules', tag = 'monitor' },
+  { 'LIST history', tag = 'monitor' }, { 'LIST now', tag = 'monitor' },
   { 'LIST groups' }, { 'LIST vhosts' },
   { 'STATS', tag = 'monitor' }, { 'STATS exchange -', tag = 'monitor' },
   { 'STATS q', needs = { { 'read', 'queue', 'q' } } },

@@ -631,7 +631,7 @@ COMMAND(kick)
 /* In the order of enum list_what. */
 #define LISTS                                                                          \
 	"exchanges, queues, topics, groups, bindings, consumers, connections, locks, " \
-	"vhosts or rules"
+	"vhosts, history, now or rules"
 
 COMMAND(list)
 {

@@ -25,33 +25,6 @@ RULES_WORD(rollback)
 		l->base.session, q->word_count > 1 ? q->words[1] : SLICE(""), r, q->err);
 }
 
-/* A percentage: "10%", "0.5%", or the number alone. */
-static int read_share(struct slice s, double *out, struct error *err)
-{
-	struct slice fraction = s, whole;
-	uint64_t percent = 0, part = 0;
-	double unit = 1;
-	bool is_number;
-
-	*out = 0; /* the default */
-	if (!s.data)
-		return TIDE_OK;
-	if (s.len && s.data[s.len - 1] == '%')
-		fraction.len--;
-	is_number = fraction.len && fraction.data[fraction.len - 1] != '.';
-	whole = slice_cut(&fraction, '.');
-	for (size_t i = 0; i < fraction.len; i++)
-		unit *= 10;
-	if (is_number && slice_to_uint(whole, 100, &percent) && fraction.len <= 6 &&
-	    (fraction.len == 0 || slice_to_uint(fraction, 999999, &part)))
-		*out = ((double)percent + (double)part / unit) / 100;
-	if (*out > 0 && *out <= 1)
-		return TIDE_OK;
-	return error_set(err, TIDE_ESYNTAX,
-			 "share=%.*s: expected a percentage above 0, up to 100",
-			 SLICE_HEAD(s, 64));
-}
-
 RULES_WORD(shadow)
 {
 	struct slice dir = q->words[1];
@@ -64,7 +37,8 @@ RULES_WORD(shadow)
 		rc = session_rules_shadow_promote(l->base.session, r, q->err);
 	else if (slice_is(dir, "drop"))
 		rc = session_rules_shadow_drop(l->base.session, r, q->err);
-	else if ((rc = read_share(request_option(q, "share"), &share, q->err)) == TIDE_OK)
+	else if ((rc = session_rules_read_share(request_option(q, "share"), &share,
+						q->err)) == TIDE_OK)
 		rc = session_rules_shadow(l->base.session, dir, share, r, q->err);
 	return rc;
 }

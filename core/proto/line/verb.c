@@ -7,7 +7,7 @@
 /* clang-format off */
 #define PUB_OPTIONS "pri delay ttl id ack-timeout"
 #define USER_OPTIONS "pass tags configure write read " COMMAND_USER_LIMITS
-#define LIST_WORDS "exchanges|queues|topics|groups|bindings|consumers|connections|locks|vhosts|rules"
+#define LIST_WORDS "exchanges|queues|topics|groups|bindings|consumers|connections|locks|vhosts|history|now|rules"
 #define RULES_WORDS \
 	"reload|status|log|rollback|shadow|recent|replay|simulate dir|hash|n|retry name"
 

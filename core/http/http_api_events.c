@@ -1,16 +1,7 @@
-#include "http_api_stats.h"
+#include "http_api_events.h"
 
 #include "base/mem.h"
 #include "http_events.h"
-
-static int get_stats(struct http_request *q, struct reply *r, struct error *err)
-{
-	return session_report_stats(http_request_session(q), STATS_ANY,
-				    (struct slice){ NULL, 0 }, r, err);
-}
-
-/* ---- /api/events: the same again and again --------------------------------------------
- */
 
 struct stats_feed {
 	struct http_request *request;
@@ -80,8 +71,7 @@ static int get_events(struct http_request *q, struct reply *r, struct error *err
 	return rc;
 }
 
-const struct http_route http_api_stats_routes[] = {
-	{ "GET", "/api/stats", NULL, 0, get_stats },
+const struct http_route http_api_events_routes[] = {
 	{ "GET", "/api/events", "every", 0, get_events },
 	{ 0 },
 };
