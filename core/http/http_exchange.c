@@ -85,8 +85,16 @@ static void log_in(struct http_request *q)
 		.ctx = q,
 	};
 	struct error err;
-	int rc = http_login_start(q->conn, &login, &err);
+	int rc;
 
+	if (q->match.route->features & HTTP_VHOST)
+		login.vhost = http_request_name(q, "vhost");
+	rc = http_request_check(q, &err);
+	if (rc < 0) {
+		http_answer_error(q, &err);
+		return;
+	}
+	rc = http_login_start(q->conn, &login, &err);
 	if (rc == TIDE_AGAIN)
 		http_wait_begin(q);
 	else if (rc < 0)
