@@ -60,8 +60,11 @@ describe('metrics', function()
       messages_ready = 5, messages_unacked = 1, messages_buried = 1, messages_delayed = 0, consumers = 0,
       paused_in = 0, refused_total = 0,
     }, got)
-    assert.is_true(value(m, 'tidemq_queue_oldest_ready_seconds', jobs) > 0)
-    assert.is_true(value(m, 'tidemq_queue_oldest_lease_seconds', jobs) > 0)
+    assert(wait.poll(function()
+      local ages = read(http)
+      return value(ages, 'tidemq_queue_oldest_ready_seconds', jobs) > 0
+        and value(ages, 'tidemq_queue_oldest_lease_seconds', jobs) > 0
+    end))
     assert.equal(1, value(m, 'tidemq_queues', { vhost = 'moves' }))
     assert.equal(0, value(m, 'tidemq_topics', { vhost = 'moves' }))
     assert.equal(1, value(m, 'tidemq_vhost_connections', { vhost = 'moves' }))
@@ -104,7 +107,7 @@ describe('metrics', function()
       m = read(http)
       return value(m, 'tidemq_group_lag_messages', group) == 5
     end))
-    assert.is_true(value(m, 'tidemq_group_lag_seconds', group) > 0)
+    assert(wait.poll(function() return value(read(http), 'tidemq_group_lag_seconds', group) > 0 end))
     assert.equal(1, value(m, 'tidemq_group_messages_unacked', group))
     assert.equal(0, value(m, 'tidemq_group_members', group))
     assert.equal(6, value(m, 'tidemq_topic_messages', events))
