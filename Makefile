@@ -143,7 +143,7 @@ fuzzers: $(FUZZERS)
 
 # ---- running and testing -----------------------------------------------------
 
-.PHONY: deps deps-test deps-lint deps-fuzz deps-bench run test matrix chaos model soak fuzz asan lint format format-check demo clean help
+.PHONY: deps deps-test deps-lint deps-fuzz deps-bench run test matrix chaos model soak fuzz asan lint format format-check pictures demo clean help
 deps:
 	@tools/deps.sh build
 deps-test:
@@ -205,6 +205,11 @@ format: deps-lint
 	@clang-format -i $(C_FILES)
 format-check: deps-lint
 	@clang-format --dry-run -Werror $(C_FILES)
+
+# docs/dashboard-*.png, in about five minutes.
+pictures: deps-test
+	@$(MAKE) all
+	@TIDEMQ=$(abspath $(B))/tidemq lua5.4 tools/dashboard_pictures.lua
 
 demo: deps-test
 	@$(MAKE) all
@@ -301,6 +306,7 @@ help:
 #: make bench-topics   the topics of bench-peers alone; SERVERS="fake tidemq": those; FULL=1: 10,000,000 messages
 #: make bench-options  what each option adds to a message, in instructions; a table in build/bench-options.md
 #: make guard          instructions of the hot paths against expected.txt; UPDATE=1 rewrites it
+#: make pictures       the pictures of the dashboard in docs, from a broker with load (five minutes)
 #: make demo           a guided tour of a broker, crashes included
 #: make deps           install what the build needs (deps-test, deps-lint, deps-fuzz, deps-bench, deps-deb: more)
 #: make install        to $(DESTDIR)$(PREFIX), by default /usr/local; rules to /etc/tidemq/rules; uninstall
