@@ -23,6 +23,7 @@ ALL_CFLAGS = $(BASE_CFLAGS) $(WARNINGS)
 LDLIBS = $(PACKAGE_LIBS) -lm -lpthread
 ALL_LDFLAGS = $(SANITIZE) $(LDFLAGS)
 # What an operator edits.
+LIBDIR ?= $(PREFIX)/lib
 SYSCONFDIR ?= $(if $(filter /usr /usr/local,$(PREFIX)),/etc,$(PREFIX)/etc)
 # Where main finds lua/ and rules/ when the current directory has none.
 SHARE_CFLAGS = -DTIDE_SHARE_DIR='"$(PREFIX)/share/tidemq"' -DTIDE_RULES_DIR='"$(SYSCONFDIR)/tidemq/rules"'
@@ -37,7 +38,7 @@ MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
 
 .PHONY: all unit
-all: $(B)/tidemq $(B)/libtidemq.a
+all: $(B)/tidemq $(B)/libtidemq.a $(B)/man/.made $(B)/tidemq.lua
 
 # ---- what rebuilds when flags change ------------------------------------
 
@@ -274,40 +275,7 @@ bench-rules: deps
 	@status=0; $(B)/bench/rules || status=1; \
 	TIDEMQ=$(B)/tidemq lua5.4 tests/bench/filter_chain.lua || status=1; exit $$status
 
-# ---- installing ---------------------------------------------------------------
-
-.PHONY: install uninstall
-BIN = $(DESTDIR)$(PREFIX)/bin
-SHARE = $(DESTDIR)$(PREFIX)/share
-LIB = $(DESTDIR)$(PREFIX)/lib
-INCLUDE = $(DESTDIR)$(PREFIX)/include/tidemq
-ETC = $(DESTDIR)$(SYSCONFDIR)/tidemq
-DOC = $(SHARE)/doc/tidemq
-FILL_IN = sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g' -e 's|@SYSCONFDIR@|$(SYSCONFDIR)|g'
-
-install: all
-	install -d $(BIN) $(INCLUDE) $(LIB)/pkgconfig $(LIB)/systemd/system $(SHARE)/man/man1
-	install -m 755 $(B)/tidemq $(BIN)/tidemq
-	install -m 644 include/tidemq/*.h $(INCLUDE)
-	install -m 644 $(B)/libtidemq.a $(LIB)/libtidemq.a
-	$(FILL_IN) packaging/tidemq.pc.in >$(LIB)/pkgconfig/tidemq.pc
-	$(FILL_IN) packaging/tidemq.service.in >$(LIB)/systemd/system/tidemq.service
-	$(FILL_IN) docs/tidemq.1 >$(SHARE)/man/man1/tidemq.1
-	find lua -name '*.lua' | while read -r f; do install -D -m 644 "$$f" "$(SHARE)/tidemq/$$f"; done
-	tools/install_rules.sh "$(SHARE)/tidemq/rules" "$(ETC)/rules"
-	install -D -m 644 packaging/completion.bash $(SHARE)/bash-completion/completions/tidemq
-	install -d $(DOC)
-	install -m 644 README.md CHANGELOG.md LICENSE docs/*.md docs/*.svg $(DOC)
-	find examples -type f ! -path '*/__pycache__/*' | while read -r f; do \
-		install -D -m "$$([ -x "$$f" ] && echo 755 || echo 644)" "$$f" "$(DOC)/$$f"; done
-
-# The rules that an operator edits stay.
-uninstall:
-	rm -f $(BIN)/tidemq $(LIB)/libtidemq.a $(LIB)/pkgconfig/tidemq.pc
-	rm -f $(LIB)/systemd/system/tidemq.service $(SHARE)/man/man1/tidemq.1
-	rm -f $(SHARE)/bash-completion/completions/tidemq
-	rm -rf $(INCLUDE) $(SHARE)/tidemq $(DOC)
-	@[ ! -d $(ETC) ] || echo "$(ETC) stays: remove it if nobody needs its rules"
+include packaging/packaging.mk
 
 clean:
 	rm -rf $(B)
@@ -324,7 +292,7 @@ help:
 #: make soak           everything at once for TIME=60s; draws memory and latency to OUT=build/soak.svg
 #: make asan           the tests under AddressSanitizer and UBSan
 #: make fuzz           fuzz every parser, SECONDS=20 each; FUZZ=fuzz_line names one
-#: make lint           floors, luacheck, shellcheck, mypy, format, file lengths
+#: make lint           floors, luacheck, shellcheck, mandoc, mypy, format, file lengths
 #: make format         clang-format every C file; format-check only looks
 #: make bench          throughput and latency of this build; a table in build/bench.md
 #: make bench-rules    what a decision costs, with and without Lua; fails above a limit
@@ -334,8 +302,11 @@ help:
 #: make bench-options  what each option adds to a message, in instructions; a table in build/bench-options.md
 #: make guard          instructions of the hot paths against expected.txt; UPDATE=1 rewrites it
 #: make demo           a guided tour of a broker, crashes included
-#: make deps           install what the build needs (deps-test, deps-lint, deps-fuzz, deps-bench: more)
+#: make deps           install what the build needs (deps-test, deps-lint, deps-fuzz, deps-bench, deps-deb: more)
 #: make install        to $(DESTDIR)$(PREFIX), by default /usr/local; rules to /etc/tidemq/rules; uninstall
+#: make deb            packages for this Debian, in build/deb; DEB_BUILD_OPTIONS=terse: fewer words
+#: make image          an OCI image of the packages, in build/image; IMAGE_SUITE=bookworm (needs root)
+#: make test-deb       packages and image, tried in bare roots of Debian; SUITES="bookworm trixie" (needs root)
 #: make clean          remove build/
 #:
 #: Variables: B=build CC=cc CFLAGS="-O2 -g" WERROR=-Werror SANITIZE= PREFIX=/usr/local

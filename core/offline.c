@@ -117,6 +117,8 @@ const struct cli_verb offline_verbs[] = {
 		  "not exist or are refused; exchanges that filters and schedules name,\n"
 		  "and targets of dead letters, that do not exist; dead letters and\n"
 		  "bindings that lead back to where they start.",
+	  .examples = "  tidemq check ./rules\n"
+		      "  tidemq check --url tide://127.0.0.1:7310/shop ./rules.next\n",
 	  .options = check_options,
 	  .words_min = 1,
 	  .words_max = 1,
@@ -138,6 +140,7 @@ const struct cli_verb offline_verbs[] = {
 		  "Specs run with your rights; only `require \"socket\"` and os.exit "
 		  "are\n"
 		  "refused. docs/rules.md describes all functions.",
+	  .examples = "  tidemq test ./rules\n",
 	  .words_min = 1,
 	  .words_max = 1,
 	  .is_local = true,
@@ -159,6 +162,8 @@ const struct cli_verb offline_verbs[] = {
 		  "Ctrl-C ends the walk and prints where to resume it. Status 0: "
 		  "nothing\n"
 		  "is wrong any more.",
+	  .examples = "  tidemq check-store --data ./data\n"
+		      "  tidemq check-store --data ./data --repair\n",
 	  .options = store_options,
 	  .words_max = 0,
 	  .is_local = true,

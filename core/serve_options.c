@@ -447,7 +447,13 @@ void serve_options_help(FILE *out)
 		"SIGTERM or Ctrl-C stops it in order; SIGHUP reloads the rules.\n"
 		"SIGUSR1 drains it as DRAIN does: publishes are refused, the rest is "
 		"served.\n\n"
-		"options, with their defaults in parentheses:\n%s",
+		"options, with their defaults in parentheses:\n%s\n"
+		"examples:\n"
+		"  tidemq serve --data /srv/queue --listen 127.0.0.1:7310\n"
+		"  tidemq serve --config /etc/tidemq/tidemq.lua\n"
+		"  tidemq serve --store redis://queue-redis --standby\n\n"
+		"exit status: 0 an ordered stop, 1 a failed start or a lost store, "
+		"2 wrong usage\n",
 		buf_cstr(&options));
 	buf_deinit(&options);
 }

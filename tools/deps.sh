@@ -1,7 +1,7 @@
 #!/bin/sh
 # deps.sh GROUP...: install the Debian packages that are missing.
 #
-# Groups: build, test, lint, fuzz, bench, profile. Quick and silent when nothing is missing. Needs
+# Groups: build, test, lint, fuzz, bench, profile, deb. Quick and silent when nothing is missing. Needs
 # root or sudo otherwise. A redis-server that is installed on the way is started
 # neither now nor at boot, and one that was there is left alone.
 set -eu
@@ -14,12 +14,12 @@ packages_of() {
 		;;
 	test)
 		echo libcmocka-dev lua5.4 lua-busted lua-socket lua-sec lua-check redis-tools netcat-openbsd openssl tmux python3 \
-			python3-stomp ruby-stomp libnet-stomp-perl php-cli php-stomp
+			python3-stomp python3-jsonschema ruby-stomp libnet-stomp-perl php-cli php-stomp chromium chromium-driver
 		# Node is often there from elsewhere, and then brings npm along.
 		command -v npm >/dev/null || echo npm
 		;;
 	lint)
-		echo lua5.4 lua-check clang-format shellcheck mypy pycodestyle
+		echo lua5.4 lua-check clang-format shellcheck mandoc mypy pycodestyle
 		;;
 	fuzz)
 		echo clang libclang-rt-dev
@@ -30,8 +30,11 @@ packages_of() {
 	profile)
 		echo linux-perf
 		;;
+	deb)
+		echo build-essential debhelper dh-python python3 lintian mmdebstrap
+		;;
 	*)
-		echo "deps.sh: no such group: $1 (build, test, lint, fuzz, bench, profile)" >&2
+		echo "deps.sh: no such group: $1 (build, test, lint, fuzz, bench, profile, deb)" >&2
 		exit 2
 		;;
 	esac

@@ -72,12 +72,18 @@ python() {
 
 shell() { scripts | xargs -r shellcheck -x; }
 
+# What is made of the help, and the overview.
+man_pages() {
+	sed 's/@DATE@/2026-11-23/' docs/tidemq.1 | mandoc -Tlint -Wwarning && mandoc -Tlint -Wwarning "${B:-build}"/man/*.1
+}
+
 check "floors, calls, names (tools/lint_floors.lua)" floors
 check "every header stands alone" headers
 check "clang-format" format
 check "file lengths" lengths
 check "luacheck" lua_files
 if command -v shellcheck >/dev/null; then check "shellcheck" shell; fi
+if command -v mandoc >/dev/null; then check "mandoc" man_pages; fi
 if command -v mypy >/dev/null && command -v pycodestyle >/dev/null; then
 	check "mypy, pycodestyle" python
 fi

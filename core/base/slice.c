@@ -22,6 +22,26 @@ bool slice_to_uint(struct slice s, uint64_t max, uint64_t *out)
 	return true;
 }
 
+bool slice_to_share(struct slice s, double *out)
+{
+	struct slice fraction = s, whole;
+	uint64_t percent = 0, part = 0;
+	double unit = 1;
+	bool is_number;
+
+	if (s.len && s.data[s.len - 1] == '%')
+		fraction.len--;
+	is_number = fraction.len && fraction.data[fraction.len - 1] != '.';
+	whole = slice_cut(&fraction, '.');
+	for (size_t i = 0; i < fraction.len; i++)
+		unit *= 10;
+	if (!is_number || !slice_to_uint(whole, 100, &percent) || fraction.len > 6 ||
+	    (fraction.len > 0 && !slice_to_uint(fraction, 999999, &part)))
+		return false;
+	*out = ((double)percent + (double)part / unit) / 100;
+	return *out > 0 && *out <= 1;
+}
+
 static bool is_blank_or_control(uint32_t point)
 {
 	return point <= 0x20 || (point >= 0x7f && point <= 0xa0) || point == 0x1680 ||

@@ -73,6 +73,9 @@ static inline struct slice slice_cut(struct slice *rest, char c)
 
 /* Decimal digits alone, no sign, at most `max`; false otherwise. */
 bool slice_to_uint(struct slice s, uint64_t max, uint64_t *out);
+/* A percentage above 0, up to 100 ("10%", "0.5%", or the number alone), as a fraction;
+ * false otherwise. */
+bool slice_to_share(struct slice s, double *out);
 
 /* 1–255 bytes of valid UTF-8 without white space, control characters or DEL:
  * what every name, key and pattern of the protocol must be. */

@@ -111,9 +111,10 @@ struct broker {
 	struct engine *engine; /* of the active rules */
 	struct ruleset active_rules;
 	struct ruleset *candidates[RULESET_SLOTS]; /* NULL where there is none */
-	struct subject_env subjects; /* of sessions, and what they have begun */
-	struct watcher watcher;      /* empty: nobody looks at decisions */
-	struct dedupe *dedupe;       /* publish ids that have been seen */
+	struct subject_env subjects;     /* of sessions, and what they have begun */
+	struct watcher watcher;          /* empty: nobody looks at decisions */
+	const struct follower *follower; /* NULL: nobody follows messages */
+	struct dedupe *dedupe;           /* publish ids that have been seen */
 	struct journal *journal;
 	struct shared_sync shared_sync;
 	struct shard_env env;

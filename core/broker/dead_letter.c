@@ -67,6 +67,17 @@ static bool is_over_limit(struct queue *q, const struct msg *m)
 	return true;
 }
 
+static struct msg *make(struct queue *q, const struct msg *m, uint64_t id,
+			const struct dead_letter_facts *f)
+{
+	const struct follower *follower = q->vhost->broker->follower;
+	struct msg *copy = make_copy(q, m, id, f);
+
+	if (copy && follower)
+		follower->on_dead(follower->ctx, q, m->id, copy);
+	return copy;
+}
+
 struct msg *dead_letter_make(struct queue *q, const struct msg *m,
 			     const struct dead_letter_facts *f)
 {
@@ -77,7 +88,7 @@ struct msg *dead_letter_make(struct queue *q, const struct msg *m,
 		return NULL;
 	id = broker_next_id(q->vhost->broker);
 	if (id)
-		return make_copy(q, m, id, f);
+		return make(q, m, id, f);
 	if (id_lease_check(q->vhost->broker, &err) < 0)
 		log_refused(q, err.text);
 	return NULL;

@@ -152,6 +152,8 @@ static void deliver(struct consumer *c, struct entry *e)
 	if (c->is_auto_ack) {
 		e->shard->served = e->rank;
 		c->ops->on_deliver(c, e, is_redelivered);
+		if (b->follower)
+			b->follower->on_delivered(b->follower->ctx, c, e);
 		q->counters.acked++;
 		b->counters.acked++;
 		shard_remove(e, NULL);
@@ -165,6 +167,8 @@ static void deliver(struct consumer *c, struct entry *e)
 			c->credit->used++;
 	}
 	c->ops->on_deliver(c, e, is_redelivered);
+	if (b->follower)
+		b->follower->on_delivered(b->follower->ctx, c, e);
 }
 
 /* It was not its turn: what comes next has the rank of the last one whose it was. */

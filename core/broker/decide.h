@@ -64,6 +64,7 @@ struct decide_spec {
 	struct decision_context *context; /* NULL: that of a live publish */
 	struct vhost *vhost;
 	struct subject *subject;   /* who publishes; NULL: the broker itself */
+	uint64_t connection;       /* whose publish it is, for followers; 0: nobody's */
 	struct exchange *exchange; /* NULL: that which the message names */
 	struct msg *msg;
 	int64_t now_ms; /* delays that filters set count from here */

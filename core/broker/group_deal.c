@@ -54,6 +54,14 @@ static struct claim_delivery holding(const struct round *r, const struct record 
 					.batch = batch };
 }
 
+static __attribute__((noinline)) void tell_record(const struct round *r,
+						  const struct record_delivery *d)
+{
+	const struct follower *f = r->broker->follower;
+
+	f->on_record(f->ctx, r->consumer, d);
+}
+
 static void hand_out(struct round *r, const struct record *record, struct run *run,
 		     uint64_t tag)
 {
@@ -72,6 +80,8 @@ static void hand_out(struct round *r, const struct record *record, struct run *r
 			c->credit->used++;
 	}
 	c->ops->on_record(c, &d);
+	if (r->broker->follower)
+		tell_record(r, &d);
 }
 
 /* What it would have read next, from that offset on, is perhaps no longer kept. False: it

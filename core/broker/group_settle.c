@@ -68,6 +68,29 @@ static struct part part_of(const struct run *run, uint64_t first, uint64_t last)
 	return (struct part){ run->first + (first - run->first_tag), last - first + 1 };
 }
 
+static struct record_place place_of(const struct group_claim *gc, uint64_t offset)
+{
+	return (struct record_place){ queue_of(gc), gc->group->name, gc->index, offset };
+}
+
+static void tell_acked(const struct group_claim *gc, const struct part *part)
+{
+	const struct follower *f = group_broker(gc->group)->follower;
+	const struct record_place first = place_of(gc, part->first);
+
+	f->on_records_acked(f->ctx, &first, part->count);
+}
+
+static void tell_failed(const struct group_claim *gc, uint64_t offset,
+			const struct retry_fate *fate)
+{
+	const struct follower *f = group_broker(gc->group)->follower;
+	const struct record_place at = place_of(gc, offset);
+
+	if (f)
+		f->on_record_failed(f->ctx, &at, fate);
+}
+
 uint64_t group_settle_ack(struct run *run, uint64_t first, uint64_t last)
 {
 	const struct part part = part_of(run, first, last);
@@ -77,6 +100,8 @@ uint64_t group_settle_ack(struct run *run, uint64_t first, uint64_t last)
 	struct consumer *c = run->consumer;
 	uint64_t committed = gc->claim.committed;
 
+	if (q->vhost->broker->follower)
+		tell_acked(gc, &part);
 	run_remove(&h->runs, run);
 	claim_settle(&gc->claim, run, part.first, part.count, relink, NULL);
 	q->counters.acked += part.count;
@@ -294,6 +319,8 @@ void group_settle_fail(struct run *run, uint64_t tag, const struct group_failing
 
 	read_message(&f);
 	fate = decide(&f, how);
+	fate.reason = how->reason;
+	tell_failed(gc, f.offset, &fate);
 	count_failure(queue_of(gc), &fate);
 	run_remove(&h->runs, run);
 	carry_out(&f, &fate);

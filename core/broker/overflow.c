@@ -2,6 +2,7 @@
 
 #include "dead_letter.h"
 #include "queue_limit.h"
+#include "retry.h"
 #include "wake.h"
 
 #define READ_MS 20 /* until the first messages have been read from Redis */
@@ -62,13 +63,22 @@ static void bring(struct queue *q, enum entry_state state)
 	wake_by(q, q->vhost->broker->mono_ms + READ_MS);
 }
 
+static void drop(struct entry *e)
+{
+	static const struct retry_fate fate = { .action = RETRY_DROP,
+						.reason = "maxlen" };
+
+	retry_tell(e, &fate);
+	shard_remove(e, NULL);
+}
+
 static void give_up(struct queue *q, struct entry *e)
 {
 	q->counters.overflowed++;
 	if (q->config.overflow == QUEUE_OVERFLOW_DEAD_LETTER)
 		dead_letter(e, "maxlen", "overflow");
 	else
-		shard_remove(e, NULL);
+		drop(e);
 }
 
 bool overflow_turn(struct queue *q)

@@ -326,6 +326,8 @@ static inline void begin(struct decide_spec *spec, struct watched_publish *p)
 	spec->rules = &b->active_rules;
 	spec->now_ms = b->now_ms;
 	spec->context = w->on_publish ? w->on_publish(w->ctx) : NULL;
+	if (b->follower)
+		b->follower->on_publish(b->follower->ctx, spec);
 	p->spec = spec;
 	p->random_state = engine_random_state(b->engine);
 }
@@ -333,12 +335,15 @@ static inline void begin(struct decide_spec *spec, struct watched_publish *p)
 static inline void tell(struct watched_publish *p, const struct decision *d,
 			const struct error *refusal)
 {
-	const struct watcher *w = &p->spec->vhost->broker->watcher;
+	const struct broker *b = p->spec->vhost->broker;
+	const struct watcher *w = &b->watcher;
 
 	p->decision = d;
 	p->refusal = refusal;
 	if (w->on_decided)
 		w->on_decided(w->ctx, p);
+	if (b->follower)
+		b->follower->on_decided(b->follower->ctx, p);
 }
 
 int publish_message(struct decide_spec *spec, bool is_mandatory, struct waiter *waiter,

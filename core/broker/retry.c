@@ -160,8 +160,17 @@ void retry_count(const struct entry *e, const struct retry_fate *fate)
 	b->counters.paced += fate->is_paced;
 }
 
+void retry_tell(const struct entry *e, const struct retry_fate *fate)
+{
+	const struct follower *f = entry_queue(e)->vhost->broker->follower;
+
+	if (f)
+		f->on_returned(f->ctx, e, fate);
+}
+
 static void carry_out(struct entry *e, struct retry_fate fate)
 {
+	retry_tell(e, &fate);
 	consumer_release(e);
 	retry_count(e, &fate);
 	if (fate.is_failure)

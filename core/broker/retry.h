@@ -39,6 +39,8 @@ struct retry_fate retry_plan_failed(const struct entry *e, const char *reason);
 struct retry_fate retry_plan_after(const struct entry *e, int64_t delay_ms);
 struct retry_fate retry_plan_dead(const char *reason);
 struct retry_fate retry_plan_bury(void);
+/* Tell who follows the message, before it is carried out. */
+void retry_tell(const struct entry *e, const struct retry_fate *fate);
 /* Count it in the statistics: who carries it out calls this. */
 void retry_count(const struct entry *e, const struct retry_fate *fate);
 

@@ -299,6 +299,7 @@ static void visit_again(const struct decide_spec *spec, const struct outcome *o)
 	struct error ignored;
 
 	quiet.costs = NULL;
+	quiet.is_dry = true;
 	if (make(spec, o, &quiet, &r, &ignored) == TIDE_OK)
 		route_cache_free(r);
 }

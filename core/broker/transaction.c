@@ -240,8 +240,12 @@ static void settle(struct broker *b, const struct transaction_settle *s, struct 
 	q->counters.acked += s->is_ack;
 	b->counters.acked += s->is_ack;
 	q->counters.nacked += !s->is_ack;
-	if (!s->is_ack)
+	if (s->is_ack && b->follower)
+		b->follower->on_acked(b->follower->ctx, s->entry);
+	if (!s->is_ack) {
+		retry_tell(s->entry, &s->fate);
 		retry_count(s->entry, &s->fate);
+	}
 	commit_settle(c, s->entry, &change);
 	if (!s->copy)
 		return;

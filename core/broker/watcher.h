@@ -1,5 +1,5 @@
 /* watcher.h: who looks at decisions: the recent publishes, and candidate rules in the
- * shadow.
+ * shadow; and who follows single messages.
  *
  * broker->watcher is empty when nobody does. Each hook may be NULL. Who sets one keeps
  * the watcher that was there, passes on to it, and puts it back. A hook changes nothing
@@ -8,12 +8,19 @@
 
 #include <stdint.h>
 
+struct consumer;
 struct decide_spec;
 struct decision;
 struct decision_context;
+struct entry;
 struct error;
+struct msg;
+struct queue;
+struct record_delivery;
+struct record_place;
 struct retry_failure;
 struct retry_decision;
+struct retry_fate;
 
 /* A publish that has been decided. */
 struct watched_publish {
@@ -34,4 +41,39 @@ struct watcher {
 	/* What was decided about it. @param err  of the script; NULL: it has decided */
 	void (*on_failed)(void *ctx, const struct retry_failure *f,
 			  const struct retry_decision *d, const struct error *err);
+};
+
+/* follower: who follows single messages from their publish on: TRACE.
+ *
+ * broker->follower is NULL when nobody does. Hooks change nothing, but that on_publish
+ * may ask `spec` for the steps of the decision. */
+struct follower {
+	void *ctx;
+	/* It is decided next, then told by on_decided. */
+	void (*on_publish)(void *ctx, struct decide_spec *spec);
+	void (*on_decided)(void *ctx, const struct watched_publish *p);
+	/* The consumer was given it. */
+	void (*on_delivered)(void *ctx, const struct consumer *c, const struct entry *e);
+	/* It is acknowledged: told before it goes. */
+	void (*on_acked)(void *ctx, const struct entry *e);
+	/* It has failed, has expired, or is given back: what becomes of it now. */
+	void (*on_returned)(void *ctx, const struct entry *e,
+			    const struct retry_fate *fate);
+	/* A copy of it is published as a dead letter. */
+	void (*on_dead)(void *ctx, const struct queue *q, uint64_t id,
+			const struct msg *copy);
+	/* The same of topics. A range of offsets may be long. */
+	void (*on_record)(void *ctx, const struct consumer *c,
+			  const struct record_delivery *d);
+	void (*on_records_acked)(void *ctx, const struct record_place *first,
+				 uint64_t count);
+	void (*on_record_failed)(void *ctx, const struct record_place *at,
+				 const struct retry_fate *fate);
+};
+
+struct record_place {
+	const struct queue *topic;
+	const char *group; /* NULL: a reader, which has none */
+	unsigned partition;
+	uint64_t offset;
 };

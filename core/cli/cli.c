@@ -254,6 +254,8 @@ void cli_help(const struct cli_verb *v)
 	command_option_help(common_options(v), &options);
 	printf("\noptions, with their defaults in parentheses:\n%s", buf_cstr(&options));
 	buf_deinit(&options);
+	if (v->examples)
+		printf("\nexamples:\n%s", v->examples);
 	printf("\nexit status: 0 %s, 2 wrong usage\n",
 	       v->is_local ? "no problem, 1 problems" : "done, 1 refused or failed");
 }

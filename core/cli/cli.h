@@ -30,8 +30,9 @@ struct cli;
 struct cli_verb {
 	const char *name;
 	const char *summary;
-	const char *usage;                    /* what follows the verb */
-	const char *details;                  /* further lines of the help, or NULL */
+	const char *usage;    /* what follows the verb */
+	const char *details;  /* further lines of the help, or NULL */
+	const char *examples; /* lines that begin with two blanks and end, or NULL */
 	const struct command_option *options; /* see struct command_line */
 	int words_min, words_max;             /* positional words */
 	bool is_local;                        /* needs no broker */
@@ -49,6 +50,7 @@ extern const struct cli_verb cli_bench_verbs[];
 extern const struct cli_verb cli_lock_verbs[];
 extern const struct cli_verb cli_user_verbs[];
 extern const struct cli_verb cli_top_verbs[];
+extern const struct cli_verb cli_trace_verbs[];
 
 struct cli {
 	const struct cli_verb *verb;

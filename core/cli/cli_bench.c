@@ -241,6 +241,9 @@ const struct cli_verb cli_bench_verbs[] = {
 		  "counts from when its message was due: with --rate, a stall shows "
 		  "in all\n"
 		  "that it delays.",
+	  .examples = "  tidemq bench --count 10000\n"
+		      "  tidemq bench --count 10000 --rate 5000 --chart\n"
+		      "  tidemq bench --count 10000 --topic partitions=4\n",
 	  .options = options,
 	  .words_max = 32,
 	  .run = run_bench },

@@ -534,6 +534,8 @@ const struct cli_verb cli_consume_verbs[] = {
 	  .summary = "print the messages of a queue or a topic as they arrive",
 	  .usage = "[options] QUEUE|TOPIC",
 	  .details = TOPIC_HELP "\n" FORMAT_HELP,
+	  .examples = "  tidemq sub jobs --count 1\n"
+		      "  tidemq sub events --group billing --timeout 1s\n",
 	  .options = sub_options,
 	  .words_min = 1,
 	  .words_max = 1,
@@ -543,6 +545,9 @@ const struct cli_verb cli_consume_verbs[] = {
 	  .usage = "[options] QUEUE... | --group GROUP TOPIC | --partition N TOPIC",
 	  .details = "The first QUEUE is the most urgent one: its messages come "
 		     "first.\n" TOPIC_HELP "\n" FORMAT_HELP "\n\n" CLI_MATCH_HELP,
+	  .examples = "  tidemq get jobs --max 10 --wait 1s\n"
+		      "  tidemq get events --group billing --from first\n"
+		      "  tidemq get events --partition 0 --offset first --max 5\n",
 	  .options = get_options,
 	  .words_min = 1,
 	  .words_max = GET_QUEUES_MAX,

@@ -235,16 +235,19 @@ const struct cli_verb cli_define_verbs[] = {
 	  .summary = "declare an exchange, a queue or a topic",
 	  .usage = "[options] exchange NAME TYPE [NAME=VALUE...] | queue|topic NAME "
 		   "[NAME=VALUE...]",
-	  .details = "NAME=VALUE are the options of DECLARE in docs/protocol.md, for "
-		     "example\n"
-		     "tidemq declare queue jobs retry=exponential retry.base=500ms\n"
+	  .details = "NAME=VALUE are the options of DECLARE in docs/protocol.md.\n"
 		     "The broker chooses the name of 'queue -', which is printed.",
+	  .examples = "  tidemq declare exchange orders topic\n"
+		      "  tidemq declare queue jobs retry=exponential retry.base=500ms\n"
+		      "  tidemq declare topic events partitions=4\n",
 	  .words_min = 2,
 	  .words_max = WORDS_MAX,
 	  .run = run_declare },
 	{ .name = "delete",
 	  .summary = "delete an exchange, a queue, a topic, or a group of a topic",
 	  .usage = "[options] exchange|queue|topic NAME | group TOPIC GROUP",
+	  .examples = "  tidemq delete queue jobs --if-empty\n"
+		      "  tidemq delete group events billing\n",
 	  .options = delete_options,
 	  .words_min = 2,
 	  .words_max = 3,
@@ -253,6 +256,7 @@ const struct cli_verb cli_define_verbs[] = {
 	  .summary = "bind a queue or a topic to an exchange",
 	  .usage = BIND_USAGE,
 	  .details = BIND_DETAILS,
+	  .examples = "  tidemq bind jobs orders 'orders.*.paid'\n",
 	  .words_min = 3,
 	  .words_max = WORDS_MAX,
 	  .run = run_plain },
@@ -260,6 +264,7 @@ const struct cli_verb cli_define_verbs[] = {
 	  .summary = "remove a binding",
 	  .usage = BIND_USAGE,
 	  .details = BIND_DETAILS,
+	  .examples = "  tidemq unbind jobs orders 'orders.*.paid'\n",
 	  .words_min = 3,
 	  .words_max = WORDS_MAX,
 	  .run = run_plain },
@@ -267,6 +272,7 @@ const struct cli_verb cli_define_verbs[] = {
 	  .summary = "remove messages of a queue by their ids",
 	  .usage = "[options] QUEUE ID...",
 	  .details = "Whatever their state: a consumer that holds one has lost it.",
+	  .examples = "  tidemq remove jobs 687f6b0a11800000\n",
 	  .words_min = 2,
 	  .words_max = WORDS_MAX,
 	  .run = run_remove },
@@ -275,6 +281,8 @@ const struct cli_verb cli_define_verbs[] = {
 		     "of a topic",
 	  .usage = "[options] QUEUE|TOPIC",
 	  .details = CLI_POSITION_HELP,
+	  .examples = "  tidemq purge jobs\n"
+		      "  tidemq purge events --before 2026-11-23T10:00:00Z\n",
 	  .options = purge_options,
 	  .words_min = 1,
 	  .words_max = 1,
@@ -283,6 +291,8 @@ const struct cli_verb cli_define_verbs[] = {
 	  .summary = "set where a group of a topic goes on",
 	  .usage = "[options] TOPIC GROUP POSITION",
 	  .details = CLI_POSITION_HELP,
+	  .examples = "  tidemq seek events billing 90m\n"
+		      "  tidemq seek events billing first\n",
 	  .options = seek_options,
 	  .words_min = 3,
 	  .words_max = 3,
@@ -291,6 +301,7 @@ const struct cli_verb cli_define_verbs[] = {
 	  .summary = "send dead letters back where they came from",
 	  .usage = "[options] QUEUE",
 	  .details = CLI_MATCH_HELP,
+	  .examples = "  tidemq redrive dead --count 100\n",
 	  .options = redrive_options,
 	  .words_min = 1,
 	  .words_max = 1,
@@ -298,6 +309,7 @@ const struct cli_verb cli_define_verbs[] = {
 	{ .name = "kick",
 	  .summary = "make buried messages of a queue ready again",
 	  .usage = "[options] QUEUE",
+	  .examples = "  tidemq kick jobs\n",
 	  .options = kick_options,
 	  .words_min = 1,
 	  .words_max = 1,
@@ -305,6 +317,7 @@ const struct cli_verb cli_define_verbs[] = {
 	{ .name = "pause",
 	  .summary = "have a queue refuse publishes, hold back deliveries, or both",
 	  .usage = "[options] QUEUE in|out|both",
+	  .examples = "  tidemq pause jobs out --for 10m\n",
 	  .options = pause_options,
 	  .words_min = 2,
 	  .words_max = 2,
@@ -312,6 +325,7 @@ const struct cli_verb cli_define_verbs[] = {
 	{ .name = "resume",
 	  .summary = "end a pause",
 	  .usage = "[options] QUEUE [in|out|both]",
+	  .examples = "  tidemq resume jobs\n",
 	  .words_min = 1,
 	  .words_max = 2,
 	  .run = run_pause },

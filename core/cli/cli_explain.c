@@ -135,6 +135,7 @@ const struct cli_verb cli_explain_verbs[] = {
 	{ .name = "explain",
 	  .summary = "show what a publish would do and which scripts would decide it",
 	  .usage = "[options] EXCHANGE KEY",
+	  .examples = "  tidemq explain orders orders.eu.paid --header tier=gold\n",
 	  .options = options,
 	  .words_min = 2,
 	  .words_max = 2,

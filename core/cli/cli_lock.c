@@ -151,6 +151,8 @@ const struct cli_verb cli_lock_verbs[] = {
 		  "connection is made anew, and the lock taken back. When somebody else\n"
 		  "may have it, the command gets SIGTERM. Ends with the status of the\n"
 		  "command, or with 1 if the lock was lost.",
+	  .examples = "  tidemq lock nightly -- ./report.sh\n"
+		      "  tidemq lock nightly --wait 0 -- ./report.sh\n",
 	  .options = options,
 	  .words_min = 2,
 	  .words_max = 1000,

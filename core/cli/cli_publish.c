@@ -229,6 +229,10 @@ const struct cli_verb cli_publish_verbs[] = {
 		     "that KEY names. PAYLOAD - reads it from standard input. With "
 		     "--count or\n"
 		     "--lines, publishes do not wait for the confirms of earlier ones.",
+	  .examples =
+		  "  tidemq pub - jobs 'resize cat.png'\n"
+		  "  tidemq pub orders orders.eu.paid '{\"id\":7}' --header tier=gold\n"
+		  "  tidemq pub - jobs --lines --reconnect <jobs.txt\n",
 	  .options = options,
 	  .words_min = 2,
 	  .words_max = 3,

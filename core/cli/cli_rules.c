@@ -512,17 +512,17 @@ const struct cli_verb cli_rules_verbs[] = {
 		  "           The OPTIONs are those of the script, with or without\n"
 		  "           \"retry.\" before them, and delivery-limit and "
 		  "ack-timeout\n"
-		  "           as a queue has them:\n"
-		  "\n"
-		  "  tidemq rules simulate retry exponential base=500ms cap=1m "
-		  "delivery-limit=0\n"
-		  "\n"
+		  "           as a queue has them.\n"
 		  "           Or show who decides about a login or a permission, and "
-		  "why:\n"
-		  "\n"
-		  "  tidemq rules simulate login user=bob vhost=shop\n"
-		  "  tidemq rules simulate access user=bob action=write kind=queue "
-		  "name=jobs",
+		  "why.",
+	  .examples = "  tidemq rules status\n"
+		      "  tidemq rules shadow ./rules.next --share 10%\n"
+		      "  tidemq rules rollback\n"
+		      "  tidemq rules simulate retry exponential base=500ms cap=1m "
+		      "delivery-limit=0\n"
+		      "  tidemq rules simulate login user=bob vhost=shop\n"
+		      "  tidemq rules simulate access user=bob action=write kind=queue "
+		      "name=jobs\n",
 	  .options = rules_options,
 	  .words_min = 1,
 	  .words_max = 80,

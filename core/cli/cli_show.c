@@ -326,6 +326,9 @@ const struct cli_verb cli_show_verbs[] = {
 		     "connections, locks, vhosts, samples of the last hour or scripts",
 	  .usage = "[options] exchanges|queues|topics|groups|bindings|consumers|"
 		   "connections|locks|vhosts|history|now|rules",
+	  .examples = "  tidemq list queues\n"
+		      "  tidemq list queues --sort ready --max 10\n"
+		      "  tidemq list bindings --json\n",
 	  .options = list_options,
 	  .words_min = 1,
 	  .words_max = 1,
@@ -333,13 +336,17 @@ const struct cli_verb cli_show_verbs[] = {
 	{ .name = "stats",
 	  .summary = "show the figures of the broker, of a queue, a topic or an exchange",
 	  .usage = "[options] [QUEUE | TOPIC | exchange EXCHANGE]",
-	  .details = "'exchange -' is the default exchange.\n",
+	  .details = "'exchange -' is the default exchange.",
+	  .examples = "  tidemq stats\n"
+		      "  tidemq stats jobs\n",
 	  .words_max = 2,
 	  .run = run_stats },
 	{ .name = "peek",
 	  .summary = "show messages of a queue or a topic without taking them",
 	  .usage = "[options] QUEUE|TOPIC",
 	  .details = CLI_MATCH_HELP,
+	  .examples = "  tidemq peek jobs --state delayed\n"
+		      "  tidemq peek jobs --match h:tier=gold --count 3\n",
 	  .options = peek_options,
 	  .words_min = 1,
 	  .words_max = 1,
@@ -349,20 +356,23 @@ const struct cli_verb cli_show_verbs[] = {
 	  .usage = "[options] WORD...",
 	  .details =
 		  "The words are those of docs/protocol.md, with single spaces between "
-		  "them:\n"
-		  "tidemq request KILL connection 7",
+		  "them.",
+	  .examples = "  tidemq request KILL connection 7\n"
+		      "  tidemq request DECLARE queue jobs\n",
 	  .words_min = 1,
 	  .words_max = 80,
 	  .run = run_request },
 	{ .name = "find",
 	  .summary = "show a message of a queue by its id",
 	  .usage = "[options] QUEUE ID",
+	  .examples = "  tidemq find jobs 687f6b0a11800000\n",
 	  .words_min = 2,
 	  .words_max = 2,
 	  .run = run_find },
 	{ .name = "ping",
 	  .summary = "check that the broker answers",
 	  .usage = "[options]",
+	  .examples = "  tidemq ping --url tide://127.0.0.1:7310/\n",
 	  .run = run_ping },
 	{ .name = NULL },
 };

@@ -514,7 +514,7 @@ static void on_typed(struct top *t, int key)
 static bool on_order(struct top *t, int key)
 {
 	const struct cli_top_column *column = cli_top_view_by_key(t->view, key);
-	const struct cli_top_view *view = cli_top_views;
+	const struct cli_top_view *view = cli_top_view_all;
 
 	while (view->name && view->key != key)
 		view++;
@@ -641,7 +641,7 @@ static void init_loop(struct top *t)
 static int choose(struct top *t)
 {
 	const char *name = t->cli->word_count ? t->cli->words[0] : "queues";
-	const struct cli_top_view *view = cli_top_views;
+	const struct cli_top_view *view = cli_top_view_all;
 
 	while (view->name && strcmp(view->name, name) != 0)
 		view++;

@@ -55,7 +55,7 @@ static const struct cli_top_column connection_columns[] = {
 	{ .title = NULL },
 };
 
-const struct cli_top_view cli_top_views[] = {
+const struct cli_top_view cli_top_view_all[] = {
 	{ "queues", 'Q', queue_columns },
 	{ "topics", 't', topic_columns },
 	{ "connections", 'c', connection_columns },

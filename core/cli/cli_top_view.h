@@ -35,7 +35,7 @@ struct cli_top_view {
 	const struct cli_top_column *columns;
 };
 
-extern const struct cli_top_view cli_top_views[];
+extern const struct cli_top_view cli_top_view_all[];
 
 /* The column that a key sorts by, or that LIST names so; NULL: there is none. */
 const struct cli_top_column *cli_top_view_by_key(const struct cli_top_view *view,

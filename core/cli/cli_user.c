@@ -204,7 +204,7 @@ static const struct command_option options[] = {
 const struct cli_verb cli_user_verbs[] = {
 	{ .name = "user",
 	  .summary = "add, change, delete and list users",
-	  .usage = "add|passwd|delete|grant|revoke|set|list [NAME [VHOST]] [options]",
+	  .usage = "[options] add|passwd|delete|grant|revoke|set|list [NAME [VHOST]]",
 	  .details =
 		  "  add NAME            with the password that is typed, or that is the "
 		  "first\n"
@@ -223,6 +223,9 @@ const struct cli_verb cli_user_verbs[] = {
 		  "The first user needs --tags admin. From then on everybody must log "
 		  "in:\n"
 		  "tide://NAME:PASSWORD@HOST/, in $TIDEMQ_URL and not in --url.",
+	  .examples = "  tidemq user add alice --tags admin\n"
+		      "  tidemq user grant bob shop --write '^orders' --read '.*'\n"
+		      "  tidemq user set bob --publish-rate 1000\n",
 	  .options = options,
 	  .words_min = 1,
 	  .words_max = 3,

@@ -2,6 +2,7 @@
 
 #include "base/container.h"
 #include "http_answer.h"
+#include "http_engine.h"
 #include "http_exchange.h"
 #include "http_relay.h"
 
@@ -94,11 +95,7 @@ static size_t feed(struct protocol *p, char *data, size_t len)
 /* A request that came still gets its answer. */
 static void tell_closed(struct protocol *p, const char *words)
 {
-	struct http_conn *c = conn_of(p);
-
-	c->is_leaving = true;
-	if (!c->request)
-		p->ops->finish(p->ctx);
+	http_exchange_stop(conn_of(p));
 }
 
 static void heartbeat(struct protocol *p)
@@ -132,6 +129,18 @@ const struct protocol_kind http_protocol = {
 	.sent = sent,
 	.ended = ended,
 };
+
+int http_create(struct http_engine **out, uv_loop_t *loop,
+		const struct http_config *config, struct error *err)
+{
+	static const struct http_engine_hooks hooks = {
+		.begin = http_exchange_begin,
+		.step = http_exchange_step,
+		.end = http_exchange_end,
+	};
+
+	return http_engine_create(out, loop, config, &hooks, err);
+}
 
 void http_refuse(struct out *out, unsigned status, const char *code, const char *text)
 {

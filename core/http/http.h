@@ -17,8 +17,8 @@ struct http_config {
 	unsigned connections_max;
 };
 
-TIDE_MUST_USE int http_engine_create(struct http_engine **out, uv_loop_t *loop,
-				     const struct http_config *config, struct error *err);
+TIDE_MUST_USE int http_create(struct http_engine **out, uv_loop_t *loop,
+			      const struct http_config *config, struct error *err);
 /* All its connections have ended. on_closed comes later. */
 void http_engine_close(struct http_engine *e, void (*on_closed)(void *ctx), void *ctx);
 

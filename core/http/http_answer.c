@@ -46,7 +46,8 @@ void http_answer_header(struct http_request *q, const char *name, const char *va
 	MHD_add_response_header(q->response, name, value);
 }
 
-static void set(struct http_request *q, unsigned status, struct MHD_Response *response)
+void http_answer_set(struct http_request *q, unsigned status,
+		     struct MHD_Response *response)
 {
 	q->status = status;
 	q->response = response;
@@ -56,9 +57,10 @@ static void set(struct http_request *q, unsigned status, struct MHD_Response *re
 
 void http_answer_take(struct http_request *q, unsigned status, struct buf *json)
 {
-	set(q, status,
-	    MHD_create_response_from_buffer_with_free_callback_cls(
-		    buf_len(json), json->data + json->start, mem_free, json->data));
+	http_answer_set(
+		q, status,
+		MHD_create_response_from_buffer_with_free_callback_cls(
+			buf_len(json), json->data + json->start, mem_free, json->data));
 	*json = (struct buf){ 0 };
 	http_answer_header(q, "Content-Type", "application/json");
 	http_answer_header(q, "Cache-Control", "no-store");
@@ -70,10 +72,10 @@ void http_answer_content(struct http_request *q, const struct http_content *cont
 							"If-None-Match");
 	bool is_known = known && strstr(known, content->etag);
 
-	set(q, is_known ? 304 : 200,
-	    MHD_create_response_from_buffer(is_known ? 0 : content->bytes.len,
-					    (void *)content->bytes.data,
-					    MHD_RESPMEM_PERSISTENT));
+	http_answer_set(q, is_known ? 304 : 200,
+			MHD_create_response_from_buffer(is_known ? 0 : content->bytes.len,
+							(void *)content->bytes.data,
+							MHD_RESPMEM_PERSISTENT));
 	http_answer_header(q, "Content-Type", content->type);
 	http_answer_header(q, "Cache-Control", "no-cache");
 	http_answer_header(q, "ETag", content->etag);

@@ -22,6 +22,10 @@ void http_answer_refuse(struct http_request *q, unsigned status, const char *cod
 			const char *text);
 /* Of the answer, which is there. */
 void http_answer_header(struct http_request *q, const char *name, const char *value);
+/* Likewise: what the engine makes of it. It is taken. */
+struct MHD_Response;
+void http_answer_set(struct http_request *q, unsigned status,
+		     struct MHD_Response *response);
 /* By the code of an error. */
 unsigned http_answer_status(int code);
 /* The document of an error. */

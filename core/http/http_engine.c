@@ -1,14 +1,13 @@
 #include "http_engine.h"
 
-#include <microhttpd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "http_exchange.h"
 #include "http_lease.h"
 #include "http_relay.h"
+#include "http_wait.h"
 
 /* Of a connection: the head of a request and of its answer. */
 #define CONNECTION_BYTES ((size_t)32 << 10)
@@ -53,11 +52,16 @@ static void run(struct http_engine *e)
 	MHD_UNSIGNED_LONG_LONG timeout_ms;
 	struct http_relay *r, *next;
 
+	http_wait_next(e);
+	e->is_woken = false;
+	e->run_ns = uv_hrtime();
 	MHD_run(e->daemon);
 	for (r = TAILQ_FIRST(&e->ending); r; r = next) {
 		next = TAILQ_NEXT(r, ending_link);
 		http_relay_check_end(r);
 	}
+	if (e->is_woken)
+		return;
 	if (MHD_get_timeout(e->daemon, &timeout_ms) == MHD_YES)
 		uv_timer_start(&e->timer, on_timer, timeout_ms, 0);
 	else
@@ -76,24 +80,27 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 
 void http_engine_wake(struct http_engine *e)
 {
+	e->is_woken = true;
 	uv_timer_start(&e->timer, on_timer, 0, 0);
 }
 
-static struct MHD_Daemon *start_daemon(struct http_engine *e)
+static struct MHD_Daemon *start_daemon(struct http_engine *e,
+				       const struct http_engine_hooks *hooks)
 {
 	return MHD_start_daemon(
 		MHD_USE_NO_LISTEN_SOCKET | MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME |
 			MHD_ALLOW_UPGRADE,
-		0, NULL, NULL, http_exchange_step, e, MHD_OPTION_NOTIFY_CONNECTION,
-		on_connection, e, MHD_OPTION_NOTIFY_COMPLETED, http_exchange_end, e,
-		MHD_OPTION_URI_LOG_CALLBACK, http_exchange_begin, e,
+		0, NULL, NULL, hooks->step, e, MHD_OPTION_NOTIFY_CONNECTION,
+		on_connection, e, MHD_OPTION_NOTIFY_COMPLETED, hooks->end, e,
+		MHD_OPTION_URI_LOG_CALLBACK, hooks->begin, e,
 		MHD_OPTION_UNESCAPE_CALLBACK, leave_escapes, e,
 		MHD_OPTION_CONNECTION_LIMIT, e->config.connections_max,
 		MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONNECTION_BYTES, MHD_OPTION_END);
 }
 
 int http_engine_create(struct http_engine **out, uv_loop_t *loop,
-		       const struct http_config *config, struct error *err)
+		       const struct http_config *config,
+		       const struct http_engine_hooks *hooks, struct error *err)
 {
 	struct http_engine *e = mem_zalloc(sizeof(*e));
 	const union MHD_DaemonInfo *info;
@@ -101,7 +108,8 @@ int http_engine_create(struct http_engine **out, uv_loop_t *loop,
 	e->loop = loop;
 	e->config = *config;
 	TAILQ_INIT(&e->ending);
-	e->daemon = start_daemon(e);
+	TAILQ_INIT(&e->waiting);
+	e->daemon = start_daemon(e, hooks);
 	if (!e->daemon) {
 		mem_free(e);
 		return error_set(err, TIDE_ELIMIT,

@@ -6,12 +6,19 @@
  */
 #pragma once
 
+#include <microhttpd.h>
+
 #include "http.h"
 
-struct MHD_Connection;
-struct MHD_Daemon;
 struct http_leases;
 struct http_relay;
+
+/* What it calls, with the types of libmicrohttpd. */
+struct http_engine_hooks {
+	MHD_AccessHandlerCallback step;
+	void *(*begin)(void *cls, const char *target, struct MHD_Connection *c);
+	MHD_RequestCompletedCallback end;
+};
 
 struct http_engine {
 	uv_loop_t *loop;
@@ -21,11 +28,18 @@ struct http_engine {
 	uv_timer_t timer; /* when it wants to run next */
 	struct http_leases *leases;
 	TAILQ_HEAD(, http_relay) ending;
-	unsigned handles; /* not yet closed */
+	TAILQ_HEAD(, http_request) waiting; /* for the next run */
+	uint64_t run_ns;                    /* when this one began */
+	bool is_woken;                      /* since then */
+	unsigned handles;                   /* not yet closed */
 	void (*on_closed)(void *ctx);
 	void *ctx;
 };
 
+TIDE_MUST_USE int http_engine_create(struct http_engine **out, uv_loop_t *loop,
+				     const struct http_config *config,
+				     const struct http_engine_hooks *hooks,
+				     struct error *err);
 /* Give it the descriptor, which is its own from now on, also on failure. It keeps a
  * reference of the relay for as long as it has the connection. */
 TIDE_MUST_USE int http_engine_add(struct http_engine *e, int fd, struct http_relay *r);

@@ -9,6 +9,7 @@
 #include "http_relay.h"
 #include "http_reply.h"
 #include "http_request_private.h"
+#include "http_wait.h"
 
 /* ---- from the engine, and back to it --------------------------------------------------
  */
@@ -19,6 +20,7 @@ void *http_exchange_begin(void *cls, const char *target, struct MHD_Connection *
 	struct slice rest;
 
 	q->connection = c;
+	q->engine = cls;
 	q->conn = http_engine_relay(c)->conn;
 	if (q->conn) {
 		q->conn->request = q;
@@ -29,22 +31,6 @@ void *http_exchange_begin(void *cls, const char *target, struct MHD_Connection *
 	q->path = slice_cut(&rest, '?');
 	q->query = rest;
 	return q;
-}
-
-static void suspend(struct http_request *q)
-{
-	q->is_suspended = true;
-	MHD_suspend_connection(q->connection);
-}
-
-static void resume(struct http_request *q)
-{
-	if (!q->is_suspended)
-		return;
-	q->is_suspended = false;
-	MHD_resume_connection(q->connection);
-	if (q->conn)
-		http_engine_wake(q->conn->engine);
 }
 
 static const char *header(const struct http_request *q, const char *name)
@@ -86,7 +72,7 @@ static void on_login(void *ctx, const struct error *refusal)
 
 	if (refusal)
 		refuse_login(q, refusal);
-	resume(q);
+	http_wait_end(q);
 }
 
 /* Who asks is decided before a byte of the body is kept. */
@@ -99,10 +85,18 @@ static void log_in(struct http_request *q)
 		.ctx = q,
 	};
 	struct error err;
-	int rc = http_login_start(q->conn, &login, &err);
+	int rc;
 
+	if (q->match.route->features & HTTP_VHOST)
+		login.vhost = http_request_name(q, "vhost");
+	rc = http_request_check(q, &err);
+	if (rc < 0) {
+		http_answer_error(q, &err);
+		return;
+	}
+	rc = http_login_start(q->conn, &login, &err);
 	if (rc == TIDE_AGAIN)
-		suspend(q);
+		http_wait_begin(q);
 	else if (rc < 0)
 		refuse_login(q, &err);
 }
@@ -172,7 +166,6 @@ static int check_body(struct http_request *q, struct error *err)
 static void work(struct http_request *q)
 {
 	const struct http_route *route = q->match.route;
-	struct reply *r = NULL;
 	struct error err;
 	int rc;
 
@@ -186,23 +179,33 @@ static void work(struct http_request *q)
 	}
 	if (!(route->features & HTTP_NO_LOGIN)) {
 		session_begin(http_request_session(q));
-		r = reply_create(http_request_channel(q), false);
+		q->reply = reply_create(http_request_channel(q), false);
 	}
-	rc = route->handle(q, r, &err);
-	if (rc < 0 && r)
-		reply_error(r, &err);
+	rc = route->handle(q, q->reply, &err);
+	if (rc < 0 && q->reply)
+		reply_error(q->reply, &err);
 	else if (rc < 0)
 		http_answer_error(q, &err);
+	/* The handler has left it alone. */
+	if (q->reply && q->response)
+		reply_ok(q->reply);
 }
 
 void http_exchange_reply(struct http_conn *c, struct reply *r)
 {
 	struct http_request *q = c->request;
 
-	if (!q || q->state != HTTP_WORK || q->response)
+	if (!q)
 		return;
-	http_reply_write(q, r);
-	resume(q);
+	if (q->reply == r) {
+		q->reply = NULL;
+		if (!q->on_reply && !q->response)
+			http_reply_write(q, r);
+	} else if (q->on_reply) {
+		q->on_reply(q->on_reply_ctx, r);
+	}
+	if (q->response)
+		http_wait_end(q);
 }
 
 static enum MHD_Result answer(struct http_request *q)
@@ -236,7 +239,7 @@ static enum MHD_Result go_on(struct http_request *q)
 	if (q->response)
 		return answer(q);
 	if (!q->is_suspended && q->state == HTTP_WORK)
-		suspend(q);
+		http_wait_begin(q);
 	return MHD_YES;
 }
 
@@ -255,7 +258,7 @@ enum MHD_Result http_exchange_step(void *cls, struct MHD_Connection *c, const ch
 	}
 	if (q->state == HTTP_HEAD)
 		read_head(q, method);
-	else if (q->state == HTTP_BODY)
+	else if (q->state == HTTP_BODY && !http_wait_turn(q))
 		work(q);
 	/* The head is done with when nothing is waited for. */
 	if (q->state == HTTP_LOGIN && !q->is_suspended && !q->response)
@@ -266,6 +269,13 @@ enum MHD_Result http_exchange_step(void *cls, struct MHD_Connection *c, const ch
 /* ---- the end
  * -------------------------------------------------------------------------------- */
 
+static void leave(struct http_request *q)
+{
+	http_stream_end(q);
+	if (q->conn)
+		q->conn->request = NULL;
+}
+
 void http_exchange_end(void *cls, struct MHD_Connection *c, void **request,
 		       enum MHD_RequestTerminationCode why)
 {
@@ -273,13 +283,14 @@ void http_exchange_end(void *cls, struct MHD_Connection *c, void **request,
 
 	if (!q)
 		return;
+	leave(q);
 	if (q->conn) {
-		q->conn->request = NULL;
 		http_relay_pull(q->conn->relay);
 		if (q->conn->is_leaving)
 			q->conn->base.ops->finish(q->conn->base.ctx);
 		q->conn->base.ops->wake(q->conn->base.ctx);
 	}
+	http_wait_forget(q);
 	if (q->response)
 		MHD_destroy_response(q->response);
 	http_request_deinit(q);
@@ -293,11 +304,20 @@ void http_exchange_drop(struct http_conn *c)
 
 	if (!q)
 		return;
-	c->request = NULL;
+	leave(q);
 	q->conn = NULL;
-	if (q->is_suspended) {
-		q->is_suspended = false;
-		MHD_resume_connection(q->connection);
-		http_engine_wake(c->engine);
+	http_wait_end(q);
+}
+
+void http_exchange_stop(struct http_conn *c)
+{
+	struct http_request *q = c->request;
+
+	c->is_leaving = true;
+	if (!q)
+		c->base.ops->finish(c->base.ctx);
+	else if (q->source.is_endless) {
+		http_stream_end(q);
+		http_wait_end(q);
 	}
 }

@@ -21,5 +21,7 @@ void http_exchange_end(void *cls, struct MHD_Connection *c, void **request,
 
 /* A reply of the session. */
 void http_exchange_reply(struct http_conn *c, struct reply *r);
+/* It takes no more requests; what never ends, ends. */
+void http_exchange_stop(struct http_conn *c);
 /* The connection has ended: nobody waits for the answer. */
 void http_exchange_drop(struct http_conn *c);

@@ -177,8 +177,19 @@ void http_request_deinit(struct http_request *q)
 		mem_free(t);
 	}
 	buf_deinit(&q->body);
+	buf_deinit(&q->piece);
 	json_decref(q->json);
 	mem_free(q->target);
+}
+
+void http_request_listen(struct http_request *q,
+			 void (*on_reply)(void *ctx, struct reply *r), void *ctx)
+{
+	q->on_reply = on_reply;
+	q->on_reply_ctx = ctx;
+	/* Others would wait behind it. */
+	if (q->reply)
+		reply_ok(q->reply);
 }
 
 /* ---- what handlers ask ---------------------------------------------------------------

@@ -45,6 +45,13 @@ unsigned http_request_choice(struct http_request *q, const char *name,
  * and is the caller's. */
 void http_request_args(struct http_request *q, const char *member, struct args *out);
 
+/* From now on replies of the session come here, and none is the answer: for a handler
+ * that asks the session more than once. The reply that it was given is
+ * finished by this; it makes others on http_request_channel, and answers by
+ * http_answer.h. */
+void http_request_listen(struct http_request *q,
+			 void (*on_reply)(void *ctx, struct reply *r), void *ctx);
+
 /* The body as it came, zero-terminated. */
 struct slice http_request_body(const struct http_request *q);
 /* The body, a json_t *; NULL: there is none. */

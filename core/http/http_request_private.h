@@ -5,10 +5,12 @@
 #include <jansson.h>
 
 #include "http_route.h"
+#include "http_stream.h"
 
 struct MHD_Connection;
 struct MHD_Response;
 struct http_conn;
+struct http_engine;
 
 enum http_state {
 	HTTP_HEAD,     /* its head is there */
@@ -29,7 +31,17 @@ struct http_request {
 	struct MHD_Connection *connection;
 	struct http_conn *conn; /* NULL: it has ended, and nobody waits for the answer */
 	enum http_state state;
+	struct http_engine *engine;
 	bool is_suspended;
+	struct reply *reply; /* that its handler was given; NULL: it has come */
+	struct http_engine
+		*queue; /* where it waits for the next run; NULL: it does not */
+	TAILQ_ENTRY(http_request) waiting_link;
+	/* Who hears of replies; NULL: they are the answer. */
+	void (*on_reply)(void *ctx, struct reply *r);
+	void *on_reply_ctx;
+	struct http_source source; /* of an answer in pieces */
+	struct buf piece;          /* the one that is being sent */
 	struct http_match match;
 	char *target; /* as the request has it; the path and the query are parts of it */
 	struct slice path, query;

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "http_api_broker.h"
+#include "http_api_events.h"
 #include "http_api_exchanges.h"
 #include "http_api_messages.h"
 #include "http_api_publish.h"
@@ -17,7 +18,7 @@ static const struct http_route *const tables[] = {
 	http_files_routes,        http_health_routes,      http_api_queues_routes,
 	http_api_messages_routes, http_api_publish_routes, http_api_exchanges_routes,
 	http_api_topics_routes,   http_api_rules_routes,   http_api_users_routes,
-	http_api_broker_routes,
+	http_api_broker_routes,   http_api_events_routes,
 };
 #define TABLES (sizeof(tables) / sizeof(tables[0]))
 

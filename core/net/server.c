@@ -434,7 +434,7 @@ int server_listen_http(struct server *s, const char *address,
 		.connections_max = s->config.connections_max,
 	};
 
-	if (!s->http && http_engine_create(&s->http, s->loop, &config, err) < 0)
+	if (!s->http && http_create(&s->http, s->loop, &config, err) < 0)
 		return err->code;
 	return listen_on(s, address, true, bound, err);
 }

@@ -9,6 +9,7 @@
 #include "broker/retry.h"
 #include "lease_notice.h"
 #include "session_private.h"
+#include "tracer.h"
 
 void channel_init(struct channel *ch, struct session *s, unsigned number)
 {
@@ -102,6 +103,8 @@ void channel_end(struct channel *ch)
 	struct fetch *f;
 
 	session_transaction_end(ch);
+	if (ch->trace)
+		tracer_end_take(ch->trace, "closed");
 	TAILQ_FOREACH (sub, &ch->subscriptions, channel_link)
 		subscription_leave(sub);
 	TAILQ_FOREACH (f, &ch->fetches, channel_link) {

@@ -10,6 +10,7 @@
 
 struct session_transaction;
 struct session;
+struct trace;
 
 struct channel {
 	UT_hash_handle hh;
@@ -24,6 +25,7 @@ struct channel {
 	struct subscription_list subscriptions;
 	struct subscription *by_sid;             /* uthash */
 	struct fetch_list fetches;               /* GETs that wait */
+	struct trace *trace;                     /* NULL: it follows no messages */
 	struct session_transaction *transaction; /* between BEGIN and its end, or NULL */
 	bool is_closing; /* closed, and forgotten when its last reply has left */
 };

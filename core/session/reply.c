@@ -3,6 +3,7 @@
 #include "base/container.h"
 #include "base/mem.h"
 #include "session_private.h"
+#include "tracer.h"
 
 static void free_parts(struct reply *r)
 {
@@ -65,6 +66,8 @@ static struct reply *take_status(struct waiter *w)
 {
 	struct reply *r = container_of(w, struct reply, waiter);
 
+	if (r->kind == REPLY_PUBLISHED && r->service->broker->follower)
+		tracer_confirm(r->service->tracer, r, w->text);
 	if (w->status < 0) {
 		r->kind = REPLY_ERROR;
 		r->error = w->status;

@@ -21,6 +21,7 @@
 #include "service_start.h"
 #include "service_users.h"
 #include "session_private.h"
+#include "tracer.h"
 
 static struct service *create(uv_loop_t *loop, const struct broker_config *config,
 			      const struct service_hooks *hooks)
@@ -54,6 +55,7 @@ static void destroy(struct service *s)
 
 	samples_destroy(s->samples);
 	service_users_deinit(s);
+	tracer_destroy(s->tracer);
 	scheduler_destroy(s->scheduler);
 	history_destroy(s->rollout.history);
 	canary_destroy(s->rollout.canary);
@@ -82,11 +84,13 @@ static void on_idle(uv_idle_t *handle)
 
 static int64_t next_due_ms(const struct service *s)
 {
-	const int64_t others[] = {
-		scheduler_due_ms(s->scheduler), lease_notice_due_ms(s),
-		service_users_due_ms(s),        service_access_due_ms(s),
-		session_allowance_due_ms(s),    samples_due_ms(s->samples)
-	};
+	const int64_t others[] = { scheduler_due_ms(s->scheduler),
+				   lease_notice_due_ms(s),
+				   service_users_due_ms(s),
+				   service_access_due_ms(s),
+				   session_allowance_due_ms(s),
+				   samples_due_ms(s->samples),
+				   tracer_due_ms(s) };
 	int64_t due_ms = turn_due_ms(s->broker);
 
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
@@ -128,6 +132,7 @@ void service_turn(struct service *s)
 	service_access_turn(s);
 	session_settle_turn(s);
 	session_transaction_turn(s);
+	tracer_turn(s);
 	samples_turn(s->samples);
 	turn_tick(b);
 	lease_notice_turn(s); /* of what has not run out just now */

@@ -16,6 +16,7 @@ struct session_transaction;
 struct scheduler;
 struct session;
 struct settle_job;
+struct tracer;
 
 TAILQ_HEAD(session_list, session);
 TAILQ_HEAD(settle_list, settle_job);
@@ -63,6 +64,7 @@ struct service {
 	struct session *recheck; /* the next one of service_access.h; NULL: none */
 	int64_t recheck_ms;      /* when that began last */
 	struct transactions transactions;
+	struct tracer *tracer;       /* NULL: nobody has followed a message yet */
 	struct settle_list settling; /* requests that go on in the next turn */
 	struct pool replies;
 	struct heap due_notices; /* lease_notice.h */

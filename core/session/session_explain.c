@@ -1,271 +1,9 @@
 /* EXPLAIN: what a publish would do, which scripts would decide it, and why. It
  * is decided by the code that publishes; then it is printed, not done. */
-#include "base/json.h"
-#include "base/mem.h"
-#include "rules/engine/index.h"
-#include "rules/engine/strategy.h"
-#include "rollout/changes.h"
-#include "broker/admission.h"
-#include "explain_lines.h"
+#include "broker/decide.h"
+#include "explanation.h"
 #include "session_private.h"
 
-#define PATTERNS_MAX 20 /* bindings of an exchange that are told; more are counted */
-
-/* The elements of an array that grows while the decision is made. */
-struct list {
-	struct buf text;
-	struct json items;
-};
-
-struct explanation {
-	struct dry_run run;
-	struct list filters;
-	struct list exchanges[1 + DRAFT_COPIES_MAX]; /* of the message, of the copies */
-	struct list unranked;
-	struct line_trace trace; /* of the script that was asked last */
-	struct explain_lines lines;
-	struct error denied; /* code < 0: the user may not publish it */
-};
-
-static void add_time(struct json *j, uint64_t time_ns)
-{
-	json_member_number(j, "us", (double)(time_ns / 100) / 10);
-}
-
-static void add_changes(struct json *j, const struct msg *from, const struct msg *to)
-{
-	struct changes c = { .out = j, .one = "from", .other = "to" };
-
-	json_member_array(j, "changes");
-	changes_add(&c, from, to);
-	json_array_end(j);
-}
-
-static void on_filter(void *ctx, unsigned number, const struct filter_step *step)
-{
-	struct explanation *e = ctx;
-	struct json *j = &e->filters.items;
-
-	json_object_begin(j);
-	json_member_text(j, "script", step->file);
-	explain_lines_write(j, &e->trace);
-	if (number > 0)
-		json_member_int(j, "copy", number);
-	json_member_text(j, "match_exchange",
-			 step->match_exchange[0] ? step->match_exchange : "-");
-	json_member_text(j, "match_key", step->match_key[0] ? step->match_key : "-");
-	if (step->rejected)
-		json_member_text(j, "rejected", step->rejected);
-	add_changes(j, step->before, step->after);
-	json_member_int(j, "copies", step->copies);
-	add_time(j, step->time_ns);
-	json_object_end(j);
-}
-
-static void on_unranked(void *ctx, unsigned number, const struct queue *q,
-			const struct error *why)
-{
-	struct json *j = &((struct explanation *)ctx)->unranked.items;
-
-	json_object_begin(j);
-	json_member_text(j, "queue", q->name);
-	if (number > 0)
-		json_member_int(j, "copy", number);
-	json_member_text(j, "error", why->text);
-	json_object_end(j);
-}
-
-static void on_asked(void *ctx, unsigned number, const struct queue *q,
-		     enum script_kind kind)
-{
-	struct explanation *e = ctx;
-
-	explain_lines_add(&e->lines, q, number, kind, e->trace.line);
-}
-
-static void add_pattern(struct json *j, const struct binding *b)
-{
-	json_object_begin(j);
-	json_member_text(j, "pattern", b->pattern[0] ? b->pattern : "-");
-	json_member_string(j, b->queue ? "queue" : "exchange", binding_dest(b));
-	if (b->args.count > 0)
-		json_member_object(j, "options");
-	for (size_t i = 0; i < b->args.count; i++)
-		json_member_text(j, b->args.items[i].name, b->args.items[i].value);
-	if (b->args.count > 0)
-		json_object_end(j);
-	json_object_end(j);
-}
-
-static void on_visit(void *ctx, unsigned number, const struct route_visit *v)
-{
-	struct explanation *e = ctx;
-	struct json *j = &e->exchanges[number].items;
-	const struct exchange *x = v->exchange;
-
-	json_object_begin(j);
-	json_member_text(j, "exchange", x->name);
-	json_member_text(j, "type", x->type);
-	json_member_text(j, "script", index_script(x->indexes[RULESET_ACTIVE]));
-	explain_lines_write(j, &e->trace);
-	json_member_int(j, "bindings", x->binding_count);
-	if (v->alternate_of)
-		json_member_text(j, "alternate_of", v->alternate_of->name);
-	json_member_int(j, "matched", (int64_t)v->count);
-	json_member_array(j, "patterns");
-	for (size_t i = 0; i < v->count && i < PATTERNS_MAX; i++)
-		add_pattern(j, x->bindings[v->numbers[i]]);
-	json_array_end(j);
-	json_object_end(j);
-}
-
-/* The script of the pick's queue, and the line by which it decided. */
-static void add_script(struct json *j, struct explanation *e, const struct pick *pick,
-		       const struct outcome *o, enum script_kind kind)
-{
-	struct strategy *s = pick->queue->strategies[RULESET_ACTIVE][kind];
-	int line = explain_lines_find(&e->lines, pick->queue, o->number, kind);
-
-	json_member_text(j, script_kind_name(kind), strategy_script(s));
-	if (line > 0)
-		json_member_int(
-			j, kind == SCRIPT_SHARDING ? "sharding_line" : "priority_line",
-			line);
-}
-
-static void add_rank(struct json *j, struct explanation *e, const struct pick *pick,
-		     const struct outcome *o)
-{
-	json_member_number(j, "rank", pick->rank);
-	add_script(j, e, pick, o, SCRIPT_PRIORITY);
-	if (pick->is_unranked)
-		json_member_bool(j, "unranked", true);
-}
-
-static void add_pick(struct json *j, struct explanation *e, const struct pick *pick,
-		     const struct outcome *o)
-{
-	struct queue *q = pick->queue;
-	const struct dedupe_key key = decide_dedupe_key(o);
-	bool is_topic = q->topic != NULL;
-	struct error why;
-
-	json_object_begin(j);
-	json_member_text(j, "queue", q->name);
-	if (pick->binding) {
-		json_member_text(j, "binding", pick->binding->pattern);
-		json_member_text(j, "exchange", pick->binding->source->name);
-	}
-	json_member_int(j, is_topic ? "partition" : "shard", pick->index);
-	add_script(j, e, pick, o, SCRIPT_SHARDING);
-	if (!is_topic)
-		add_rank(j, e, pick, o);
-	json_member_bool(j, is_topic ? "partition_cached" : "shard_cached",
-			 o->was_cached && pick->is_shard_known);
-	if (!is_topic)
-		json_member_bool(j, "rank_cached", o->was_cached && pick->is_rank_known);
-	add_script(j, e, pick, o, SCRIPT_RETRY);
-	if (!is_topic)
-		json_member_text(j, "state", o->msg->due_unix_ms ? "delayed" : "ready");
-	json_member_bool(j, "durable", queue_is_durable(q));
-	if (o->msg->dedupe_len)
-		publish_ids_explain(q->ids, &key, queue_dedupe_ms(q), j);
-	if (admission_check_pick(o, pick, &why) < 0)
-		json_member_text(j, "refused", why.text);
-	json_object_end(j);
-}
-
-static void add_times(struct json *j, const struct msg *m)
-{
-	int64_t from_ms = m->due_unix_ms ? m->due_unix_ms : m->ts_unix_ms;
-
-	if (m->due_unix_ms) {
-		json_member_int(j, "delay", m->due_unix_ms - m->ts_unix_ms);
-		json_member_int(j, "due", m->due_unix_ms);
-	}
-	if (m->expires_unix_ms) {
-		json_member_int(j, "ttl", m->expires_unix_ms - from_ms);
-		json_member_int(j, "expires", m->expires_unix_ms);
-	}
-	if (m->ack_timeout_ms)
-		json_member_int(j, "ack_timeout", m->ack_timeout_ms);
-}
-
-/* The members of an outcome. */
-static void add_outcome(struct json *j, struct explanation *e, const struct outcome *o)
-{
-	struct exchange *x = o->exchange;
-
-	json_member_text(j, "exchange", x ? x->name : "-");
-	json_member_text(j, "type", x ? x->type : "default");
-	if (x)
-		json_member_text(j, "script", index_script(x->indexes[RULESET_ACTIVE]));
-	json_member_list(j, "exchanges", buf_slice(&e->exchanges[o->number].text));
-	json_member_string(j, "key", o->msg->key);
-	json_member_int(j, "priority", o->msg->priority);
-	json_member_int(j, "generation", (int64_t)o->epoch);
-	json_member_bool(j, "pure", o->is_pure);
-	json_member_bool(j, "cached", o->was_cached);
-	if (o->msg->dedupe_len)
-		json_member_string(j, "dedupe_id", msg_dedupe_id(o->msg));
-	if (o->msg->user_len)
-		json_member_string(j, "user", msg_user(o->msg));
-	add_times(j, o->msg);
-	msg_write_headers(o->msg, j);
-	json_member_array(j, "queues");
-	for (unsigned i = 0; i < o->count; i++)
-		add_pick(j, e, &o->picks[i], o);
-	json_array_end(j);
-}
-
-static void add_copies(struct json *j, struct explanation *x, const struct decision *d)
-{
-	json_member_array(j, "copies");
-	for (unsigned i = 0; i < d->copy_count; i++) {
-		json_object_begin(j);
-		json_member_int(j, "copy", d->copies[i].number);
-		json_member_text(j, "by", d->copies[i].sender);
-		add_outcome(j, x, &d->copies[i]);
-		json_object_end(j);
-	}
-	json_array_end(j);
-}
-
-static void add_scripts(struct json *j, const struct dry_run *run)
-{
-	json_member_array(j, "scripts");
-	for (size_t i = 0; i < run->count; i++) {
-		json_object_begin(j);
-		json_member_text(j, "script", run->scripts[i].file);
-		json_member_int(j, "calls", (int64_t)run->scripts[i].calls);
-		add_time(j, run->scripts[i].time_ns);
-		json_object_end(j);
-	}
-	json_array_end(j);
-}
-
-/* What no filter let through has no route. */
-static void add_address(struct json *j, const struct msg *m)
-{
-	json_member_string(j, "exchange", msg_exchange_word(m));
-	json_member_string(j, "key", m->key);
-	json_member_int(j, "priority", m->priority);
-	msg_write_headers(m, j);
-}
-
-static void add_failure(struct json *j, const struct error *failure)
-{
-	const char *name = "error";
-
-	if (failure->code == TIDE_EREJECTED)
-		name = "rejected";
-	else if (failure->code == TIDE_EDENIED)
-		name = "denied";
-	if (failure->code < 0)
-		json_member_text(j, name, failure->text);
-}
-
-/* The decision, or as much of it as was made when it failed. */
 static void answer(struct explanation *x, const struct decide_spec *spec,
 		   const struct decision *d, const struct error *failure, struct reply *r)
 {
@@ -273,55 +11,9 @@ static void answer(struct explanation *x, const struct decide_spec *spec,
 
 	reply_json(r, &j);
 	json_object_begin(&j);
-	if (x->denied.code < 0)
-		add_failure(&j, &x->denied);
-	else
-		add_failure(&j, failure);
-	if (d->first.epoch) {
-		add_outcome(&j, x, &d->first);
-	} else {
-		add_address(&j, d->first.msg);
-		json_member_int(&j, "generation",
-				(int64_t)engine_epoch(spec->vhost->broker->engine));
-		json_member_list(&j, "exchanges", buf_slice(&x->exchanges[0].text));
-		json_member_array(&j, "queues");
-		json_array_end(&j);
-	}
-	json_member_list(&j, "filters", buf_slice(&x->filters.text));
-	if (d->first.epoch)
-		add_copies(&j, x, d);
-	if (buf_len(&x->unranked.text) > 0)
-		json_member_list(&j, "unranked", buf_slice(&x->unranked.text));
-	add_scripts(&j, &x->run);
+	explanation_write(x, spec, d, failure, &j);
 	json_object_end(&j);
 	reply_data(r);
-}
-
-static struct explanation *explanation_create(void)
-{
-	struct explanation *x = mem_alloc(sizeof(*x));
-
-	x->run.count = 0;
-	x->trace.line = 0;
-	x->lines.lines = NULL;
-	x->denied.code = TIDE_OK;
-	x->filters = (struct list){ .items = { .out = &x->filters.text } };
-	x->unranked = (struct list){ .items = { .out = &x->unranked.text } };
-	for (int i = 0; i <= DRAFT_COPIES_MAX; i++)
-		x->exchanges[i] = (struct list){
-			.items = { .out = &x->exchanges[i].text },
-		};
-	return x;
-}
-
-static void explanation_destroy(struct explanation *x)
-{
-	explain_lines_deinit(&x->lines);
-	buf_deinit(&x->filters.text);
-	buf_deinit(&x->unranked.text);
-	for (int i = 0; i <= DRAFT_COPIES_MAX; i++)
-		buf_deinit(&x->exchanges[i].text);
-	mem_free(x);
 }
 
 int session_explain(struct session *s, const struct publish_spec *spec, struct reply *r,
@@ -334,37 +26,31 @@ int session_explain(struct session *s, const struct publish_spec *spec, struct r
 				    .context = &context,
 				    .vhost = s->vhost,
 				    .subject = &s->subject,
-				    .now_ms = s->broker->now_ms,
-				    .on_filter = on_filter,
-				    .on_visit = on_visit,
-				    .on_unranked = on_unranked,
-				    .on_asked = on_asked };
-	struct msg *m;
+				    .now_ms = s->broker->now_ms };
+	struct error denied;
+	bool is_denied;
 	int rc = session_access_check_tag(s, USER_MONITOR, "EXPLAIN", err);
 
 	if (rc == TIDE_OK)
-		rc = session_publish_make(s, spec, &m, err);
+		rc = session_publish_make(s, spec, &what.msg, err);
 	if (rc < 0)
 		return rc;
-	what.ctx = x = explanation_create();
-	what.msg = m;
+	x = explanation_create();
+	explanation_watch(x, &what);
+	explanation_watch_scripts(x, &context);
 	/* It is decided all the same. */
-	rc = session_access_check_write(s, spec->exchange, spec->key, &x->denied);
-	if (rc == TIDE_OK)
-		x->denied.code = TIDE_OK;
-	context.costs = &x->run;
-	context.trace = &x->trace;
+	is_denied = session_access_check_write(s, spec->exchange, spec->key, &denied) < 0;
 	context.random_state = engine_random_state(s->broker->engine);
 	rc = decide(&d, &what, err);
 	if (rc == TIDE_OK)
 		err->code = TIDE_OK;
 	if (rc == TIDE_OK || rc == TIDE_EREJECTED || rc == TIDE_ERULE ||
 	    rc == TIDE_EDENIED) {
-		answer(x, &what, &d, err, r);
+		answer(x, &what, &d, is_denied ? &denied : err, r);
 		rc = TIDE_OK;
 	}
 	decide_deinit(&d);
 	explanation_destroy(x);
-	msg_unref(m);
+	msg_unref(what.msg);
 	return rc;
 }

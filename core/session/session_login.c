@@ -1,6 +1,7 @@
 /* HELLO: who a session is. */
 #include "service_users.h"
 #include "session_private.h"
+#include "tracer.h"
 
 #include "base/mem.h"
 
@@ -86,6 +87,7 @@ static void on_decided(void *ctx, struct user *user, const struct error *refusal
 	}
 	if (rc < 0)
 		log_out(s);
+	tracer_recheck(s);
 	user_unref(user);
 	end(s);
 	login.on_done(login.ctx, r, rc < 0 ? &err : NULL);

@@ -223,6 +223,7 @@ void session_publish_take(struct session *s, struct msg *m,
 		.vhost = s->vhost,
 		.subject = &s->subject,
 		.msg = m,
+		.connection = s->number,
 		.may_deal = true,
 		.expected = demand->has_expected ? &demand->expected : NULL,
 	};

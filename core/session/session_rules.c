@@ -124,24 +124,8 @@ static void on_shadow(void *ctx, const struct error *result)
 
 int session_rules_read_share(struct slice s, double *out, struct error *err)
 {
-	struct slice fraction = s, whole;
-	uint64_t percent = 0, part = 0;
-	double unit = 1;
-	bool is_number;
-
 	*out = 0; /* the default */
-	if (!s.data)
-		return TIDE_OK;
-	if (s.len && s.data[s.len - 1] == '%')
-		fraction.len--;
-	is_number = fraction.len && fraction.data[fraction.len - 1] != '.';
-	whole = slice_cut(&fraction, '.');
-	for (size_t i = 0; i < fraction.len; i++)
-		unit *= 10;
-	if (is_number && slice_to_uint(whole, 100, &percent) && fraction.len <= 6 &&
-	    (fraction.len == 0 || slice_to_uint(fraction, 999999, &part)))
-		*out = ((double)percent + (double)part / unit) / 100;
-	if (*out > 0 && *out <= 1)
+	if (!s.data || slice_to_share(s, out))
 		return TIDE_OK;
 	return error_set(err, TIDE_ESYNTAX,
 			 "share=%.*s: expected a percentage above 0, up to 100",

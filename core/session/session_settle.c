@@ -120,13 +120,16 @@ static __attribute__((noinline)) void settle_otherwise(struct entry *e,
 static void settle_entry(struct entry *e, const struct settle_spec *spec, struct reply *r)
 {
 	struct queue *q = entry_queue(e);
+	struct broker *b = q->vhost->broker;
 
 	if (spec->how != SETTLE_ACK) {
 		settle_otherwise(e, spec);
 		return;
 	}
 	q->counters.acked++;
-	q->vhost->broker->counters.acked++;
+	b->counters.acked++;
+	if (b->follower)
+		b->follower->on_acked(b->follower->ctx, e);
 	channel_release(e);
 	shard_remove(e, &r->waiter);
 }

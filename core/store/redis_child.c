@@ -125,6 +125,10 @@ int redis_child_create(struct redis_child **out, const char *data_dir,
 
 	child->data_dir = mem_strdup(data_dir);
 	child->program = find_program("redis-server");
+	/* The same program: it goes by the name it is called by. Debian has this one in a
+	 * package without a service, redis-tools. */
+	if (!child->program)
+		child->program = find_program("redis-check-rdb");
 	child->fsync = fsync;
 	child->broker_lock_fd = -1;
 	child->dir_fd = open(data_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -136,7 +140,7 @@ int redis_child_create(struct redis_child **out, const char *data_dir,
 	if (rc == TIDE_OK && !child->program)
 		rc = error_set(err, UV_ENOENT,
 			       "redis-server is not on the PATH; install it (Debian: apt "
-			       "install redis-server) or name another with --store "
+			       "install redis-tools) or name another with --store "
 			       "redis://");
 	if (rc < 0) {
 		destroy(child);
@@ -299,7 +303,7 @@ static void close_to_others(const struct redis_child *child)
 
 static int start(struct redis_child *child, int lock_fd, struct error *err)
 {
-	const char *args[OPTION_WORDS + 4] = { child->program };
+	const char *args[OPTION_WORDS + 4] = { "redis-server" };
 	pid_t broker = getpid();
 	pid_t pid;
 

@@ -4,6 +4,7 @@ local Certs = require 'support.certs'
 local Client = require 'support.client'
 local Http = require 'support.http'
 local users = require 'support.users'
+local wait = require 'support.wait'
 
 describe('the HTTP port', function()
   local broker
@@ -91,6 +92,117 @@ describe('the HTTP port', function()
     http:log_in('bert', users.password)
     -- He may enter no vhost.
     http:expect_error(401, 'denied', 'GET', '/api/stats')
+    broker:expect_clean_stop()
+  end)
+
+  describe('with an answer that does not end', function()
+    local function events(http)
+      http:send('GET', '/api/events?every=100ms')
+      local head = http:head()
+      assert.equal(200, head.status)
+      assert.equal('text/event-stream', head.headers['content-type'])
+      local name, data = http:chunk():match '^event: (%w+)\ndata: ({.*})\n\n$'
+      assert.equal('stats', name)
+      return data
+    end
+
+    local function ends(http)
+      while http:chunk() do end
+      assert.equal('closed', http.client:expect_closed())
+    end
+
+    it('sends one piece after the other', function()
+      local http = start()
+      assert.matches('"connections":', events(http))
+      for _ = 1, 3 do assert.matches('^event: stats\ndata: ', http:chunk()) end
+      http:close()
+      -- Who has gone is noticed.
+      local c = broker:connect()
+      assert.is_truthy(wait.poll(function() return #c:document 'LIST connections' == 1 end))
+      broker:expect_clean_stop()
+    end)
+
+    it('ends it when the broker stops', function()
+      local http = start()
+      events(http)
+      broker:signal 'TERM'
+      ends(http)
+      broker:expect_clean_stop()
+    end)
+
+    it('ends it when its connection is killed', function()
+      local http = start()
+      events(http)
+      local c = broker:connect()
+      for _, row in ipairs(c:document 'LIST connections') do
+        if row.protocol == 'http' then c:ok('KILL connection ' .. row.connection) end
+      end
+      http.client:drain_to_end()
+      broker:expect_clean_stop()
+    end)
+
+    it('ends it when its user is deleted, and asks before who may see it', function()
+      broker = Broker.start { http = '127.0.0.1:0', redis = {}, stopped = true }
+      users.restore(broker.redis, {
+        anna = { tags = { 'monitor' } }, bert = { vhosts = { ['/'] = { read = '.*' } } }, root = { tags = { 'admin' } },
+      })
+      broker:run()
+      local http = Http.connect(broker, { user = 'bert', password = users.password })
+      http:expect_error(403, 'denied', 'GET', '/api/events')
+      http:log_in('anna', users.password)
+      events(http)
+      users.connect(broker, 'root'):ok 'USER delete anna'
+      http.client:drain_to_end()
+      broker:expect_clean_stop()
+    end)
+  end)
+
+  it('keeps little for who reads nothing', function()
+    local http = start()
+    local before, count = broker:memory(), 8000
+    local request = 'GET /api/stats HTTP/1.1\r\nHost: localhost\r\n\r\n'
+    local sender = Client.connect(broker.http_address)
+    sender.sock:send(request:rep(count))
+    assert.equal(200, http:get('/api/stats').status)
+    assert.is_true(broker:memory() - before < 8 << 20, 'the broker has grown to ' .. broker:memory())
+    http:close()
+    sender:close()
+    broker:expect_clean_stop()
+  end)
+
+  it('answers requests that come all at once, in their order', function()
+    local http = start()
+    local parts = {}
+    for i = 1, 500 do
+      parts[i] = ('GET /%s HTTP/1.1\r\nHost: localhost\r\n\r\n'):format(i % 2 == 0 and 'api/stats' or i)
+    end
+    http.client:send(table.concat(parts))
+    for i = 1, 500 do assert.equal(i % 2 == 0 and 200 or 404, http:answer().status) end
+    broker:expect_clean_stop()
+  end)
+
+  it('closes who reads nothing for the write timeout', function()
+    start { args = { '--write-timeout', '1s' } }
+    local sender = Client.connect(broker.http_address)
+    sender.sock:send(('GET /api/stats HTTP/1.1\r\nHost: localhost\r\n\r\n'):rep(20000))
+    broker:expect_log 'closed: it read nothing for the write timeout'
+    sender:close()
+    broker:expect_clean_stop()
+  end)
+
+  it('survives who leaves while it is decided who he is', function()
+    broker = Broker.start { http = '127.0.0.1:0', redis = {}, stopped = true }
+    users.restore(broker.redis, { anna = { tags = { 'monitor' } } })
+    broker:run()
+    -- A wrong password is answered late.
+    local slow = Http.connect(broker, { user = 'anna', password = 'wrong' })
+    slow:expect(401, 'GET', '/api/stats')
+    slow:send('GET', '/api/stats')
+    slow:close()
+    local http = Http.connect(broker, { user = 'anna', password = users.password })
+    local killed = Http.connect(broker, { user = 'anna', password = 'wrong' })
+    killed:send('GET', '/api/stats')
+    http:expect(200, 'GET', '/api/stats')
     broker:expect_clean_stop()
   end)
 

@@ -83,6 +83,8 @@ local ROWS = {
   { 'RULES recent', tag = 'admin' }, { 'RULES replay no-such-directory', tag = 'admin' },
   { 'RULES simulate retry fixed', tag = 'admin' },
   { 'EXPLAIN x k', tag = 'monitor' }, { 'EXPLAIN - q', tag = 'monitor' },
+  { 'TRACE x k', tag = 'monitor', needs = { { 'read', 'exchange', 'x' } } },
+  { 'TRACE - q', tag = 'monitor', needs = { { 'read', 'queue', 'q' } } },
   { 'LOCK l', needs = { { 'write', 'lock', 'l' } } },
   { 'UNLOCK l 1', needs = { { 'write', 'lock', 'l' } } },
   { 'CHECK l 1', needs = { { 'read', 'lock', 'l' } } },
@@ -119,9 +121,10 @@ describe('a permission', function()
     }
     for i, row in ipairs(ROWS) do
       local needs = row.needs or {}
-      table_of_users['may-' .. i] = { vhosts = { ['/'] = patterns_for(needs) } }
+      local tags = row.tag and row.needs and { row.tag } or nil
+      table_of_users['may-' .. i] = { tags = tags, vhosts = { ['/'] = patterns_for(needs) } }
       for k in ipairs(needs) do
-        table_of_users[('not-%d-%d'):format(i, k)] = { vhosts = { ['/'] = patterns_for(needs, k) } }
+        table_of_users[('not-%d-%d'):format(i, k)] = { tags = tags, vhosts = { ['/'] = patterns_for(needs, k) } }
       end
     end
     users.restore(broker.redis, table_of_users)
@@ -193,7 +196,8 @@ describe('a permission', function()
             c:close()
           end
         end
-        local c = users.connect(broker, row.tag and (row.tag == 'admin' and 'root' or 'watcher') or 'may-' .. i)
+        local tagged = row.tag and not row.needs and (row.tag == 'admin' and 'root' or 'watcher')
+        local c = users.connect(broker, tagged or 'may-' .. i)
         assert.not_matches(row[1] == 'HELLO' and '^ERR denied user' or '^ERR denied', ask(c, row))
         c:close()
       end)

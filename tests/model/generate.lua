@@ -10,6 +10,7 @@ M.left_out = {
   OPEN = 'one channel for each client', CLOSE = 'as reconnect',
   EXPLAIN = 'a dry run: tests/integration/figures_spec.lua', LOCK = 'tests/integration/locks_spec.lua',
   UNLOCK = 'with LOCK', CHECK = 'with LOCK', KILL = 'as reconnect', DRAIN = 'for the whole broker',
+  TRACE = 'changes nothing: tests/integration/trace_spec.lua',
   USER = 'for the whole broker: tests/integration/users_spec.lua',
   SEEK = 'of topics: tests/chaos/support/log_life.lua',
 }

@@ -46,7 +46,7 @@ function showVhosts(names) {
 
 async function loadVhosts() {
   try {
-    const answer = await api.get('/api/vhosts', { max: 1000 });
+    const answer = await api.get('/api/vhosts');
     showVhosts((answer.items ?? answer).map((vhost) => vhost.name));
   } catch (error) {
     if (error.status !== 401) showVhosts(['/']);

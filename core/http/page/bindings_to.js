@@ -13,8 +13,8 @@ export function bindingsTo(ctx, to, name) {
       { key: 'options', text: 'Options', cell: (b) => Object.entries(b.options ?? {}).map(([k, v]) => `${k}=${v}`).join(' ') },
     ],
     load: async (state) => {
-      const answer = await api.get(at(ctx.vhost, 'bindings'), { match: name, sort: 'destination', max: 1000 }, { signal: ctx.signal });
-      return pageOf((answer.items ?? answer).filter((b) => b.destination === name && b.to === to), state, (b) => b.exchange);
+      const answer = await api.get(at(ctx.vhost, 'bindings'), { destination: name, to }, { signal: ctx.signal });
+      return pageOf(answer.items, state, (b) => b.exchange);
     },
   });
   list.refresh();

@@ -76,8 +76,8 @@ export function consumersTable(ctx, name) {
       { key: 'active', text: 'State', cell: (c) => (c.active === false ? 'waits for its turn' : c.active ? 'active' : '') },
     ],
     load: async (state) => {
-      const answer = await api.get(at(ctx.vhost, 'consumers'), { match: name, max: 1000 }, { signal: ctx.signal });
-      return pageOf((answer.items ?? answer).filter((c) => c.queue === name), state, (c) => c.sid);
+      const answer = await api.get(at(ctx.vhost, 'consumers'), { queue: name }, { signal: ctx.signal });
+      return pageOf(answer.items, state, (c) => c.sid);
     },
   });
 }

@@ -80,6 +80,16 @@ uint64_t request_uint(struct request *r, const char *name, struct request_limits
 	return n;
 }
 
+double request_share(struct request *r, const char *name, double fallback)
+{
+	struct slice value = request_option(r, name);
+	double share = fallback;
+
+	if (value.data && !slice_to_share(value, &share))
+		request_refuse(r, name, value, "a percentage above 0, up to 100");
+	return share;
+}
+
 int64_t request_int(struct request *r, const char *name, int64_t min, int64_t max,
 		    int64_t fallback)
 {

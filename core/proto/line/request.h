@@ -74,6 +74,9 @@ uint64_t request_uint(struct request *r, const char *name, struct request_limits
 /* Likewise, with a sign. */
 int64_t request_int(struct request *r, const char *name, int64_t min, int64_t max,
 		    int64_t fallback);
+/* A percentage ("10%", "0.5%", or the number alone), as a fraction above 0; `fallback`
+ * when it is not there. */
+double request_share(struct request *r, const char *name, double fallback);
 /* Milliseconds; 0 when it is not there. */
 int64_t request_duration(struct request *r, const char *name,
 			 struct request_limits limits);

@@ -52,6 +52,7 @@ static const struct verb verbs[] = {
 	{ "CHECK",   2, 2, "name token",               0,                                NULL, NULL,                   command_lock_check },
 	{ "KILL",    2, 2, "|connection number",       0,                                NULL, NULL,                   command_operate_kill },
 	{ "DRAIN",   0, 1, "off",                      0,                                NULL, NULL,                   command_operate_drain },
+	{ "TRACE",   1, 2, "exchange key",             0,                                "sample for max", "payload",  command_operate_trace },
 	{ "USER",    1, 3, "add|passwd|delete|list|grant|revoke|set name vhost", VERB_DOCUMENT | VERB_ANSWERS, USER_OPTIONS, NULL, command_user },
 	{ "HELP",    0, 0, NULL,                       VERB_DOCUMENT | VERB_ANSWERS | VERB_NO_LOGIN, NULL, NULL,                   command_help },
 	{ "", 0, 0, NULL, 0, NULL, NULL, NULL },

@@ -97,4 +97,5 @@ COMMAND(lock_release);
 COMMAND(lock_check);
 COMMAND(operate_kill);
 COMMAND(operate_drain);
+COMMAND(operate_trace);
 COMMAND(user);

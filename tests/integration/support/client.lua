@@ -289,6 +289,16 @@ function Client:expect_closed(seconds)
   return self.end_error
 end
 
+--- The broker must close the connection, whatever there is to read before.
+---@param seconds number?
+---@return string what there was
+function Client:drain_to_end(seconds)
+  local deadline = wait.deadline(seconds)
+  repeat until fill(self, deadline)
+  if not self.is_closed then fail(self, 'the connection was not closed in time') end
+  return self.input
+end
+
 --- One request, and its one-line answer.
 ---@param line string without CRLF; the payload's length is added
 ---@param payload string?

@@ -151,9 +151,41 @@ static void slices_are_equal_by_their_bytes(void **state)
 	assert_slice(slice_skip(SLICE("h:tier"), 2), "tier");
 }
 
+static void a_share_is_a_percentage(void **state)
+{
+	static const struct {
+		const char *text;
+		double share;
+	} cases[] = { { "10%", 0.1 },
+		      { "10", 0.1 },
+		      { "100%", 1 },
+		      { "0.5%", 0.005 },
+		      { "99.999999", 0.99999999 },
+		      { "0%", -1 },
+		      { "", -1 },
+		      { "%", -1 },
+		      { "5.", -1 },
+		      { "101%", -1 },
+		      { "100.1%", -1 },
+		      { "1.0000001", -1 },
+		      { "-1", -1 },
+		      { "1%%", -1 },
+		      { "x", -1 } };
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		double share = -1;
+		bool is_share = slice_to_share(slice_from(cases[i].text), &share);
+
+		assert_int_equal(is_share, cases[i].share > 0);
+		if (is_share)
+			assert_float_equal(share, cases[i].share, 1e-12);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_share_is_a_percentage),
 		cmocka_unit_test(numbers_are_decimal_digits_within_the_limit),
 		cmocka_unit_test(names_hold_no_white_space_and_no_control_character),
 		cmocka_unit_test(a_name_is_checked_at_every_place),

@@ -614,6 +614,27 @@ static void missing_redis_server_is_told(void **state)
 	free(path);
 }
 
+/* Debian's package redis-tools, without redis-server. */
+static void redis_goes_by_another_name(void **state)
+{
+	struct harness *h = *state;
+	char *path = strdup(getenv("PATH"));
+	char bin[160], program[192];
+
+	snprintf(bin, sizeof(bin), "%s/bin", h->dir);
+	snprintf(program, sizeof(program), "%s/redis-check-rdb", bin);
+	assert_int_equal(mkdir(bin, 0700), 0);
+	assert_int_equal(symlink("/usr/bin/redis-check-rdb", program), 0);
+	setenv("PATH", bin, 1);
+	harness_open_up(h);
+	setenv("PATH", path, 1);
+	free(path);
+	assert_true(harness_redis_pid(h) > 0);
+	harness_close(h);
+	unlink(program);
+	rmdir(bin);
+}
+
 static void last_words_of_a_redis_that_cannot_start_are_told(void **state)
 {
 	struct harness *h = *state;
@@ -753,6 +774,7 @@ int main(void)
 		START_TEST(nothing_is_left_running_after_close),
 		START_TEST(long_data_directory_is_no_obstacle),
 		START_TEST(missing_redis_server_is_told),
+		START_TEST(redis_goes_by_another_name),
 		START_TEST(last_words_of_a_redis_that_cannot_start_are_told),
 		START_TEST(what_a_killed_broker_wrote_is_there),
 		START_TEST(left_over_redis_is_used_and_set_right),

@@ -1,0 +1,28 @@
+/* TRACE. */
+#include "session_private.h"
+#include "tracer.h"
+
+static int check_exchange(const struct session *s, struct slice name, struct error *err)
+{
+	if (name.len == 0 || tracer_is_all(name) || exchange_find(s->vhost, name))
+		return TIDE_OK;
+	return error_set(err, TIDE_ENOTFOUND, "there is no exchange '%" SLICE_FMT "'",
+			 SLICE_ARG(name));
+}
+
+int session_trace_start(struct channel *ch, const struct trace_spec *spec,
+			struct reply *r, struct error *err)
+{
+	struct session *s = ch->session;
+
+	if (tracer_check(s, spec, err) < 0 || check_exchange(s, spec->exchange, err) < 0)
+		return err->code;
+	if (ch->trace)
+		return error_set(err, TIDE_EEXISTS,
+				 "this channel has a trace already; it ends with its "
+				 "time, or with the channel");
+	if (tracer_start(ch, spec, err) < 0)
+		return err->code;
+	reply_ok(r);
+	return TIDE_OK;
+}
