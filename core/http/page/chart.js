@@ -4,7 +4,7 @@
 //   c.show(times, [[…], […]]);      milliseconds since 1970; a list of values per series; null is a gap
 //
 // `axis` formats the values at the axis, if not as `format` does; `min` is the least that the axis reaches;
-// `isBinary`: its steps are powers of two, for bytes.
+// `scale` 'binary': its steps are powers of two, for bytes; 'time': round seconds, minutes or hours.
 //
 // Colours 1 to 6 are those of the style sheet (--line-1 …).
 import { h, s, fill, setText } from './dom.js';
@@ -17,21 +17,25 @@ const RIGHT = 8;
 const TOP = 8;
 const BOTTOM = 22;
 
-// The smallest of 1, 2, 5, 10, 20, … (or 1, 2, 4, 8, …) that so many steps of it reach the value.
-function niceStep(max, steps, isBinary) {
-  const raw = max / steps;
-  if (isBinary) return 2 ** Math.ceil(Math.log2(raw) - 1e-9);
+const TIMES = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400]
+  .map((seconds) => seconds * 1000);
+
+// The smallest of 1, 2, 5, 10, 20, … that so many steps of it reach the value.
+function niceStep(max, steps, scale) {
+  const raw = max / steps * 0.999;
+  if (scale === 'binary') return 2 ** Math.ceil(Math.log2(raw));
+  if (scale === 'time' && raw > 500 && raw <= 86400e3) return TIMES.find((step) => step >= raw);
   const power = 10 ** Math.floor(Math.log10(raw));
-  return [1, 2, 5, 10].map((m) => m * power).find((step) => step >= raw * 0.999);
+  return [1, 2, 5, 10].map((m) => m * power).find((step) => step >= raw);
 }
 
 class Chart {
-  constructor({ name, series, format, axis = format, min = 1, isBinary = false }) {
+  constructor({ name, series, format, axis = format, min = 1, scale = '' }) {
     this.name = name;
     this.series = series;
     this.format = format;
     this.axis = axis;
-    this.isBinary = isBinary;
+    this.scale = scale;
     this.min = min;
     this.times = [];
     this.grid = s('g', { class: 'grid' });
@@ -61,7 +65,7 @@ class Chart {
     this.times = times;
     this.data = data;
     const largest = data.flat().reduce((most, v) => Math.max(most, v ?? 0), this.min);
-    const step = niceStep(largest, 4, this.isBinary);
+    const step = niceStep(largest, 4, this.scale);
     this.max = step * Math.ceil(largest / step - 1e-9);
     this.showGrid(step);
     this.lines.forEach((path, i) => path.setAttribute('d', this.path(data[i])));

@@ -17,10 +17,10 @@ const FIGURES = [['published', 'Published'], ['delivered', 'Delivered'], ['acked
 const CHARTS = [
   { name: 'Messages a second', format: rate, columns: [['published', 1], ['delivered', 2], ['acked', 3]] },
   { name: 'Backlog', format: short, columns: [['ready', 1], ['unacked', 2], ['delayed', 4], ['buried', 5]] },
-  { name: 'Oldest ready message', format: duration, axis: span, min: 1000, columns: [['oldest_ready_ms', 2, 'age']] },
+  { name: 'Oldest ready message', format: duration, axis: span, scale: 'time', min: 1000, columns: [['oldest_ready_ms', 2, 'age']] },
   { name: 'Store round trip', format: duration, min: 0.1, columns: [['store_ms', 1, 'mean']] },
   { name: 'Event loop', format: share, min: 0.01, columns: [['loop_busy', 3, 'busy']] },
-  { name: 'Memory', format: bytes, min: 1024, isBinary: true,
+  { name: 'Memory', format: bytes, min: 1024, scale: 'binary',
     columns: [['memory_bytes', 1, 'messages'], ['unstored_bytes', 5, 'not durable yet']] },
 ];
 
