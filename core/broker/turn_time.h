@@ -67,7 +67,8 @@ static inline void turn_time_enter(struct turn_time *t, enum turn_part part,
 	t->connection = connection;
 	t->since_ns = now_ns;
 }
-/* The same part of the same connection goes on. What it did so far was this, a literal. */
+/* The same part of the same connection goes on. What it did so far was this, a literal.
+ */
 void turn_time_name(struct turn_time *t, const char *what, uint64_t now_ns);
 
 /* The sockets have been served. It was awake by then: after turn_time_enter.

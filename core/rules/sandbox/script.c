@@ -321,8 +321,8 @@ static void count_decision(struct script_state *s, const struct script_call *cal
 		note_longest(&s->recent, call->file, took_ns);
 }
 
-static void count(struct script_state *s, const struct script_call *call, int rc, bool overran,
-		  int64_t started_ns, const struct error *err)
+static void count(struct script_state *s, const struct script_call *call, int rc,
+		  bool overran, int64_t started_ns, const struct error *err)
 {
 	struct script_stats *stats = call->stats;
 
