@@ -20,6 +20,12 @@ static int stats(struct http_request *q, struct reply *r, struct error *err)
 				    err);
 }
 
+/* The last hour of the broker. */
+static int history(struct http_request *q, struct reply *r, struct error *err)
+{
+	return http_api_list(q, LIST_HISTORY, r, err);
+}
+
 static int list_connections(struct http_request *q, struct reply *r, struct error *err)
 {
 	return http_api_list(q, LIST_CONNECTIONS, r, err);
@@ -78,8 +84,9 @@ static int list_routes(struct http_request *q, struct reply *r, struct error *er
 const struct http_route http_api_broker_routes[] = {
 	{ "GET", "/api", NULL, 0, list_routes },
 	{ "GET", "/api/whoami", NULL, 0, whoami },
-	{ "GET", "/api/vhosts", NULL, HTTP_PAGED, list_vhosts },
+	{ "GET", "/api/vhosts", HTTP_API_PAGE, HTTP_PAGED, list_vhosts },
 	{ "GET", "/api/stats", NULL, 0, stats },
+	{ "GET", "/api/history", "max", 0, history },
 	{ "GET", "/api/connections", HTTP_API_PAGE, HTTP_PAGED, list_connections },
 	{ "DELETE", "/api/connections/{connection}", NULL, 0, kill_connection },
 	{ "POST", "/api/drain", NULL, 0, drain },

@@ -20,15 +20,14 @@ static void on_reply(void *ctx, struct reply *r)
 }
 
 /* It is asked anew each time: the user may no longer be allowed to. */
-static int write_stats(void *ctx, struct buf *out)
+static int write_sample(void *ctx, struct buf *out)
 {
 	struct stats_feed *w = ctx;
 	struct reply *r = reply_create(http_request_channel(w->request), false);
 
 	w->out = out;
 	w->err.code = TIDE_OK;
-	if (session_report_stats(http_request_session(w->request), STATS_ANY,
-				 (struct slice){ NULL, 0 }, r, &w->err) < 0)
+	if (session_report_sample(http_request_session(w->request), r, &w->err) < 0)
 		reply_error(r, &w->err);
 	return w->err.code;
 }
@@ -37,7 +36,7 @@ static int write_stats(void *ctx, struct buf *out)
 static int try_once(struct stats_feed *w, struct error *err)
 {
 	struct buf first = { 0 };
-	int rc = write_stats(w, &first);
+	int rc = write_sample(w, &first);
 
 	buf_deinit(&first);
 	return rc < 0 ? error_set(err, rc, "%s", w->err.text) : TIDE_OK;
@@ -49,7 +48,7 @@ static int get_events(struct http_request *q, struct reply *r, struct error *err
 	struct http_events events = {
 		.every_ms = http_request_duration(q, "every", limits),
 		.name = "stats",
-		.write = write_stats,
+		.write = write_sample,
 		.end = mem_free,
 	};
 	struct stats_feed *w;

@@ -130,8 +130,8 @@ const struct http_route http_api_queues_routes[] = {
 	{ "POST", QUEUE "/kick", "max", 0, kick },
 	{ "POST", QUEUE "/pause", "direction for", 0, pause_queue },
 	{ "POST", QUEUE "/resume", "direction", 0, resume },
-	{ "GET", "/api/vhosts/{vhost}/consumers", HTTP_API_PAGE, HTTP_PAGED,
+	{ "GET", "/api/vhosts/{vhost}/consumers", HTTP_API_PAGE " queue", HTTP_PAGED,
 	  list_consumers },
-	{ "GET", "/api/vhosts/{vhost}/locks", NULL, HTTP_PAGED, list_locks },
+	{ "GET", "/api/vhosts/{vhost}/locks", HTTP_API_PAGE, HTTP_PAGED, list_locks },
 	{ 0 },
 };

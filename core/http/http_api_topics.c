@@ -105,7 +105,7 @@ const struct http_route http_api_topics_routes[] = {
 	{ "PUT", TOPIC, "options", 0, declare },
 	{ "DELETE", TOPIC, "if-unused", 0, delete },
 	{ "POST", TOPIC "/purge", "before partition", 0, purge },
-	{ "GET", VHOST "/groups", NULL, HTTP_PAGED, list_groups },
+	{ "GET", VHOST "/groups", HTTP_API_PAGE, HTTP_PAGED, list_groups },
 	{ "POST", TOPIC "/groups/{group}/seek", "to partition", 0, seek },
 	{ "DELETE", TOPIC "/groups/{group}", NULL, 0, delete_group },
 	{ 0 },

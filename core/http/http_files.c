@@ -68,8 +68,14 @@ static int get_file(struct http_request *q, struct reply *r, struct error *err)
 	return answer(q, http_request_path(q, "file"), err);
 }
 
+static int get_description(struct http_request *q, struct reply *r, struct error *err)
+{
+	return answer(q, SLICE("openapi.json"), err);
+}
+
 const struct http_route http_files_routes[] = {
 	{ "GET", "/", NULL, HTTP_NO_LOGIN, get_index },
 	{ "GET", "/page/{file}", NULL, HTTP_NO_LOGIN, get_file },
+	{ "GET", "/api/openapi.json", NULL, HTTP_NO_LOGIN, get_description },
 	{ 0 },
 };

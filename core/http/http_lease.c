@@ -87,7 +87,14 @@ static void op_kill(void *ctx, const char *why)
 
 static void op_describe(void *ctx, struct json *out)
 {
+	const struct http_lease *l = ctx;
+
 	json_member_text(out, "protocol", "http leases");
+	json_member_text(out, "peer", l->address ? l->address : "");
+	json_member_int(out, "bytes_in", 0);
+	json_member_int(out, "bytes_out", 0);
+	json_member_int(out, "output", 0);
+	json_member_bool(out, "held_back", false);
 }
 
 static void op_facts(void *ctx, struct session_peer *out)

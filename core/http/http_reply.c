@@ -30,7 +30,7 @@ static void write_members(const struct reply *r, struct json *j)
 	if (r->kind == REPLY_COUNT || r->kind == REPLY_COUNTS)
 		json_member_int(j, "count", (int64_t)r->count);
 	if (r->kind == REPLY_COUNTS)
-		json_member_int(j, "second", (int64_t)r->id);
+		json_member_int(j, "left", (int64_t)r->id);
 	if (r->kind == REPLY_TEXT)
 		json_member_text(j, "text", r->text);
 	if (r->kind == REPLY_PUBLISHED)
@@ -73,5 +73,5 @@ void http_reply_write(struct http_request *q, struct reply *r)
 		json_object_end(&j);
 	}
 	buf_append_char(&text, '\n');
-	http_answer_take(q, features & HTTP_CREATED ? 201 : 200, &text);
+	http_answer_take(q, 200, &text);
 }

@@ -11,7 +11,7 @@ enum http_feature {
 			      http_answer.h */
 	HTTP_PAGED = 2,    /* the document is an array, r->count the length of all:
 			      {"total","items"} */
-	HTTP_CREATED = 4,  /* 201 when it is done */
+	HTTP_VHOST = 8,    /* the vhost of the session is that of the query */
 };
 
 struct http_route {
