@@ -105,6 +105,7 @@ struct server *server_create(uv_loop_t *loop, struct service *service,
 	s->loop = loop;
 	s->service = service;
 	s->figures = service_net_figures(service);
+	s->figures->limit = config->connections_max;
 	s->config = *config;
 	TAILQ_INIT(&s->conns);
 	TAILQ_INIT(&s->due);

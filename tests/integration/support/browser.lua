@@ -388,12 +388,9 @@ function Browser:expect_no_problems(...)
   if #bad > 0 then error('the console has:\n' .. table.concat(bad, '\n'), 2) end
 end
 
---- Forget what a test has left: the page, its storage, the window's size and colours, the console.
----@param broker? Broker whose page may be open
-function Browser:reset(broker)
-  if broker then
-    self:run 'try { localStorage.clear(); sessionStorage.clear(); } catch {}'
-  end
+--- Forget what a test has left: the page that is open, its storage, the window's size and colours, the console.
+function Browser:reset()
+  self:run 'try { localStorage.clear(); sessionStorage.clear(); } catch {}'
   must(self, 'POST', '/url', { url = 'about:blank' })
   self:prefer 'light'
   self:resize(1200, 900)
