@@ -88,8 +88,12 @@ static void log_in(struct http_request *q)
 	struct error err;
 	int rc;
 
-	if (q->match.route->features & HTTP_VHOST)
+	if (q->match.route->features & HTTP_VHOST) {
 		login.vhost = http_request_name(q, "vhost");
+		/* Not that of the request before. */
+		if (!login.vhost.data)
+			login.vhost = SLICE("/");
+	}
 	rc = http_request_check(q, &err);
 	if (rc < 0) {
 		http_answer_error(q, &err);
@@ -214,6 +218,11 @@ static void work(struct http_request *q)
 
 	q->state = HTTP_WORK;
 	q->conn->receiving_ms = 0;
+	/* It becomes messages, which count themselves. */
+	if (q->conn->base.is_counted) {
+		protocol_received(&q->conn->base);
+		session_publish_relieve(http_request_session(q));
+	}
 	rc = q->response ? TIDE_OK : check_body(q, &err);
 	if (q->response)
 		return;

@@ -112,6 +112,9 @@ bool session_is_answered(const struct session *s);
 /* Its requests follow: take the time, and begin its slice of the turn. The loop may
  * have waited long for them. */
 void session_begin(struct session *s);
+/* Around a request that may take long: what came before is the others'; what has been
+ * done since is this one, a literal. */
+void session_name_request(struct session *s, const char *what);
 /* After a request: its slice is used up.
  * @param is_heavy  the request alone may have taken long */
 bool session_is_spent(struct session *s, bool is_heavy);
@@ -223,6 +226,9 @@ TIDE_MUST_USE int session_publish_prepare(struct session *s,
 void session_publish_receive(struct session *s, size_t bytes);
 /* It is there, or will never be. */
 void session_publish_received(struct session *s);
+/* What was received was no message itself, and may have held publishers back: do they go
+ * on? Else that is asked once a turn. */
+void session_publish_relieve(struct session *s);
 /* Publishers are held back. */
 bool session_publish_is_blocked(const struct session *s);
 /* They are, and this session has not published yet. */
