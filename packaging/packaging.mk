@@ -73,7 +73,7 @@ deb: deps-deb
 
 IMAGE_SUITE ?= bookworm
 image:
-	@packaging/oci/build_image.sh $(B)/image $(VERSION) $(IMAGE_SUITE) $(DEBS)
+	@packaging/oci/build_image.sh $(B)/image $(VERSION) $(IMAGE_SUITE)
 
 SUITES ?= bookworm trixie
 test-deb:

@@ -21,6 +21,11 @@ systemctl is-enabled tidemq
 systemctl status --no-pager tidemq
 systemd-analyze verify --man=no tidemq.service
 [ "$(stat -c %U:%G:%a /var/lib/tidemq)" = tidemq:tidemq:700 ]
+# The HTTP port is open too.
+bash -c 'exec 3<>/dev/tcp/127.0.0.1/7311
+	printf "GET /health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n" >&3
+	grep -q "^HTTP/1.1 200 " <&3'
+
 # It has no privilege, and its Redis is its child.
 grep -E '^(Uid|CapEff|NoNewPrivs|Seccomp):' "/proc/$(pid_of_service)/status"
 grep -q '^CapEff:.0*$' "/proc/$(pid_of_service)/status"
