@@ -107,6 +107,36 @@ describe('a publish over HTTP', function()
     publish { key = 'q' }
   end)
 
+  it('takes a large body, and serves others while it is read', function()
+    local payload = ('x'):rep(6 << 20)
+    http:send('POST', '/api/vhosts/%2F/exchanges/-/publish', { key = 'q', payload = payload })
+    c:ok 'PING'
+    assert.equal(1, http:answer().json.queues)
+    assert.equal(#payload, c:document('PEEK q').messages[1].size)
+  end)
+
+  it('refuses a large body that is not JSON, and one that is of another type', function()
+    local path, body = '/api/vhosts/%2F/exchanges/-/publish', '{"key":"q","payload":"' .. ('x'):rep(1 << 20)
+    local answer = http:request('POST', path, body, { ['Content-Type'] = 'application/json' })
+    assert.equal(400, answer.status)
+    assert.matches('not JSON', answer.json.error.text)
+    answer = http:request('POST', path, body .. '"}', { ['Content-Type'] = 'text/plain' })
+    assert.equal(415, answer.status)
+    http:expect_error(400, 'syntax', 'POST', path, { key = 'q', more = ('x'):rep(1 << 20) })
+    answer = http:request('POST', path, '[' .. (' '):rep(1 << 20) .. ']', { ['Content-Type'] = 'application/json' })
+    assert.matches('must be a JSON object', answer.json.error.text)
+  end)
+
+  it('forgets a large body whose client leaves', function()
+    for _ = 1, 10 do
+      local other = Http.connect(broker)
+      other:send('POST', '/api/vhosts/%2F/exchanges/-/publish', { key = 'q', payload = ('x'):rep(2 << 20) })
+      other:close()
+    end
+    publish { key = 'q' }
+    assert(wait.poll(function() return #c:document 'LIST connections' == 2 end))
+  end)
+
   it('refuses what is wrong in a batch as a whole', function()
     local path = '/api/vhosts/%2F/exchanges/-/publish'
     assert.matches('array of messages', http:expect_error(400, 'syntax', 'POST', path, { messages = 'x' }))
