@@ -87,7 +87,9 @@ describe('rules over HTTP', function()
     end)
 
     it('refuses what is no file of a rules directory', function()
-      for _, path in ipairs { '../x.lua', '/etc/x.lua', 'a/../../x.lua', '.luacheckrc', 'x.so', 'a b.lua', 'a//b.lua' } do
+      for _, path in ipairs {
+        '../x.lua', '/etc/x.lua', 'a/../../x.lua', '.luacheckrc', 'x.so', 'a b.lua', 'a//b.lua',
+      } do
         assert.matches('no path of a rules file', refuse(400, 'syntax', { [path] = 'return {}' }))
       end
       assert.matches('a spec', refuse(403, 'denied', { ['filter/x_spec.lua'] = 'os.execute "true"' }))
