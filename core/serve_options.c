@@ -33,6 +33,16 @@ static const struct command_option rows[] = {
 		  "forms; none = nowhere"),
 	  FIELD(http) },
 	{ COMMAND_TEXT(
+		"http-host", "NAME", NULL,
+		"a name that HTTP may be asked by while nobody must log in, besides "
+		"localhost and addresses; may be repeated") },
+	{ COMMAND_DURATION(
+		  "http-timeout", "20s",
+		  "close a connection whose HTTP request has not come by then; a "
+		  "long body has more time",
+		  100, DAY_MS),
+	  SERVER(http_timeout_ms) },
+	{ COMMAND_TEXT(
 		"socket-mode", "MODE", "0600",
 		"who may connect to a unix:PATH: 0660 owner and group, 0666 all") },
 	{ COMMAND_TEXT("socket-group", "GROUP", "that of the process",
@@ -307,7 +317,13 @@ static int set_option(struct serve_options *o, const struct command_option *row,
 		o->is_help = true;
 	else if (strcmp(row->name, "socket-mode") == 0)
 		return set_socket_mode(o, text, err);
-	else if (strcmp(row->name, "listen") == 0) {
+	else if (strcmp(row->name, "http-host") == 0) {
+		if (o->server.http_host_count == SERVER_HTTP_HOSTS_MAX)
+			return error_set(err, TIDE_ESYNTAX,
+					 "--http-host may be given %d times",
+					 SERVER_HTTP_HOSTS_MAX);
+		o->server.http_hosts[o->server.http_host_count++] = text;
+	} else if (strcmp(row->name, "listen") == 0) {
 		if (o->listen_count == SERVE_LISTEN_MAX)
 			return error_set(err, TIDE_ESYNTAX,
 					 "--listen may be given %d times",

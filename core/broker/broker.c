@@ -117,6 +117,7 @@ struct broker *broker_create(uv_loop_t *loop, const struct broker_config *config
 	TAILQ_INIT(&b->removals);
 	TAILQ_INIT(&b->jobs);
 	TAILQ_INIT(&b->topics);
+	TAILQ_INIT(&b->walks);
 	b->retention = retention_create(b);
 	pace_init(&b->pace);
 	init_shard_env(b);

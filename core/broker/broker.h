@@ -103,6 +103,7 @@ STAILQ_HEAD(move_list, move);
 TAILQ_HEAD(job_list, job);
 TAILQ_HEAD(removal_list, removal);
 TAILQ_HEAD(topic_list, topic);
+TAILQ_HEAD(walk_list, walk);
 
 struct broker {
 	uv_loop_t *loop;
@@ -144,7 +145,8 @@ struct broker {
 	int64_t now_ms;         /* wall clock */
 	int64_t mono_ms;        /* the clock that nobody sets: for `waits` */
 	int64_t clock_ahead_ms; /* of the monotonic one, when it was looked at last */
-	uint64_t last_serial;   /* of queues */
+	uint64_t last_serial;   /* of queues and exchanges */
+	struct walk_list walks; /* over them: walk.h */
 	struct queue *queues_by_serial; /* uthash */
 	unsigned exchange_count;
 	unsigned binding_count;

@@ -5,6 +5,7 @@
 #include "queue.h"
 #include "route_cache.h"
 #include "unusable.h"
+#include "walk.h"
 #include "rules/engine/index.h"
 
 struct exchange *exchange_find(struct vhost *v, struct slice name)
@@ -129,6 +130,7 @@ static void enter(struct exchange *x)
 {
 	struct vhost *v = x->vhost;
 
+	x->serial = ++v->broker->last_serial;
 	HASH_ADD_KEYPTR(hh, v->exchanges, x->name, x->name_len, x);
 	v->broker->exchange_count++;
 	v->broker->route_version++;
@@ -279,6 +281,7 @@ static void free_parts(struct exchange *x)
 	unusable_clear(&x->definition);
 	for (int slot = 0; slot < RULESET_SLOTS; slot++)
 		exchange_detach(x, slot);
+	walk_leave_exchange(x);
 	HASH_DEL(x->vhost->exchanges, x);
 	x->vhost->broker->exchange_count--;
 	vhost_check(x->vhost);

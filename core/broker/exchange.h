@@ -17,6 +17,7 @@ struct waiter;
 
 struct exchange {
 	UT_hash_handle hh;
+	uint64_t serial; /* never used again */
 	struct vhost *vhost;
 	char *name;
 	size_t name_len;

@@ -7,6 +7,7 @@
 #include "route_cache.h"
 #include "topic.h"
 #include "unusable.h"
+#include "walk.h"
 
 struct queue *queue_by_serial(const struct broker *b, uint64_t serial)
 {
@@ -525,6 +526,7 @@ void queue_destroy(struct queue *q)
 		TAILQ_REMOVE(q->owner, q, owner_link);
 	v->topic_count -= q->topic != NULL;
 	HASH_DEL(v->queues, q);
+	walk_leave_queue(q);
 	HASH_DELETE(serial_hh, b->queues_by_serial, q);
 	b->route_version++;
 	vhost_check(v);

@@ -5,6 +5,10 @@
 #include "http_engine.h"
 #include "http_exchange.h"
 #include "http_relay.h"
+#include "http_request_private.h"
+
+/* What a body must come at. */
+#define BODY_BYTES_PER_MS 16
 
 static struct http_conn *conn_of(void *ctx)
 {
@@ -87,6 +91,8 @@ static size_t feed(struct protocol *p, char *data, size_t len)
 	struct http_conn *c = conn_of(p);
 
 	p->is_paused = false;
+	if (!c->receiving_ms)
+		c->receiving_ms = (int64_t)uv_now(c->engine->loop);
 	if (c->relay && len > 0)
 		http_relay_feed(c->relay, data, len);
 	return len;
@@ -100,6 +106,28 @@ static void tell_closed(struct protocol *p, const char *words)
 
 static void heartbeat(struct protocol *p)
 {
+}
+
+/* Whoever sends a byte now and then keeps a place that others need. */
+static bool is_slow(const struct http_conn *c, int64_t now_ms)
+{
+	size_t len = c->request ? buf_len(&c->request->body) : 0;
+	int64_t may_ms =
+		c->engine->config.request_timeout_ms + (int64_t)(len / BODY_BYTES_PER_MS);
+
+	return c->receiving_ms && now_ms - c->receiving_ms > may_ms;
+}
+
+static void tick(struct protocol *p, int64_t now_ms)
+{
+	struct http_conn *c = conn_of(p);
+	bool is_waiting = c->request && c->request->state == HTTP_LOGIN;
+
+	/* We take nothing, or think about the password. */
+	if (c->receiving_ms && (is_waiting || protocol_is_held(p)))
+		c->receiving_ms = now_ms;
+	else if (is_slow(c, now_ms))
+		p->ops->kill(p->ctx);
 }
 
 static void sent(struct protocol *p)
@@ -126,6 +154,7 @@ const struct protocol_kind http_protocol = {
 	.feed = feed,
 	.tell_closed = tell_closed,
 	.heartbeat = heartbeat,
+	.tick = tick,
 	.sent = sent,
 	.ended = ended,
 };

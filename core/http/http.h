@@ -15,6 +15,9 @@ struct http_engine;
 struct http_config {
 	size_t payload_max;
 	unsigned connections_max;
+	int64_t request_timeout_ms; /* for a request to come; longer for a long body */
+	const char *const *hosts;   /* names that it is asked by, besides localhost */
+	unsigned host_count;
 };
 
 TIDE_MUST_USE int http_create(struct http_engine **out, uv_loop_t *loop,

@@ -66,6 +66,8 @@ int http_api_list(struct http_request *q, enum list_what what, struct reply *r,
 	spec.match = http_request_text(q, "match");
 	spec.offset = http_request_uint(q, "offset", any, 0);
 	spec.max = http_request_uint(q, "max", any, 0);
+	for (int i = 0; i < LIST_MEMBERS; i++)
+		spec.only[i] = http_request_text(q, session_list_members[i]);
 	if (http_request_text(q, "order").data)
 		spec.direction = http_request_choice(q, "order", "asc or desc")
 					 ? LIST_DESCENDING

@@ -27,6 +27,9 @@ struct http_conn {
 	struct buf vhost;
 	struct http_login login; /* the last */
 	struct error login_refusal;
+	/* When the first byte of the request came that is not there whole, by the clock
+	 * of the loop; 0: there is none. */
+	int64_t receiving_ms;
 	bool is_login_late; /* it is decided later: on_done is waited for */
 	bool is_in;         /* the session has been logged in, or need not */
 	bool is_used;       /* that has been tried */

@@ -12,6 +12,7 @@
 
 /* Of a connection: the head of a request and of its answer. */
 #define CONNECTION_BYTES ((size_t)32 << 10)
+#define IDLE_SECONDS 120u
 
 /* The address of a connection is a place in memory: its relay. */
 static struct http_relay *relay_of(const struct sockaddr *address)
@@ -96,6 +97,7 @@ static struct MHD_Daemon *start_daemon(struct http_engine *e,
 		MHD_OPTION_URI_LOG_CALLBACK, hooks->begin, e,
 		MHD_OPTION_UNESCAPE_CALLBACK, leave_escapes, e,
 		MHD_OPTION_CONNECTION_LIMIT, e->config.connections_max,
+		MHD_OPTION_CONNECTION_TIMEOUT, IDLE_SECONDS,
 		MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONNECTION_BYTES, MHD_OPTION_END);
 }
 

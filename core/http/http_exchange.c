@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "session/service_users.h"
 #include "http_answer.h"
 #include "http_engine.h"
 #include "http_login.h"
@@ -10,10 +11,10 @@
 #include "http_relay.h"
 #include "http_reply.h"
 #include "http_request_private.h"
+#include "http_safety.h"
 #include "http_wait.h"
 
-/* ---- from the engine, and back to it --------------------------------------------------
- */
+/* ---- from the engine, and back to it ---- */
 
 void *http_exchange_begin(void *cls, const char *target, struct MHD_Connection *c)
 {
@@ -102,6 +103,48 @@ static void log_in(struct http_request *q)
 		refuse_login(q, &err);
 }
 
+static int check_safety(const struct http_request *q, struct error *err)
+{
+	const struct http_safety safety = {
+		.host = header(q, "Host"),
+		.origin = header(q, "Origin"),
+		.is_open = service_users_is_open(q->conn->spec.service),
+	};
+
+	/* Probes know the broker by all sorts of names. */
+	if (q->match.route && q->match.route->features & HTTP_NO_LOGIN)
+		return TIDE_OK;
+	return http_safety_check(&safety, &q->engine->config, err);
+}
+
+/* As base64 a payload is longer, and there is something around it. */
+static size_t body_max(const struct http_request *q)
+{
+	size_t payload_max = q->engine->config.payload_max;
+
+	if (q->match.route->features & HTTP_NO_LOGIN)
+		return 0;
+	return payload_max + payload_max / 2 + ((size_t)64 << 10);
+}
+
+static int refuse_length(const struct http_request *q, struct error *err)
+{
+	return error_set(err, TIDE_ETOOLARGE, "the body exceeds the limit of %zu bytes",
+			 body_max(q));
+}
+
+/* What it says of its body, before that is waited for. */
+static int check_length(const struct http_request *q, struct error *err)
+{
+	const char *length = header(q, "Content-Length");
+	uint64_t n;
+
+	if (!length || !slice_to_uint(slice_from(length), UINT64_MAX, &n) ||
+	    n <= body_max(q))
+		return TIDE_OK;
+	return refuse_length(q, err);
+}
+
 static void read_head(struct http_request *q, const char *method)
 {
 	char allow[HTTP_ALLOW_MAX];
@@ -109,11 +152,13 @@ static void read_head(struct http_request *q, const char *method)
 
 	q->state = HTTP_LOGIN;
 	http_route_find(&q->match, method, q->path, allow);
-	if (!q->match.route && !q->match.allow)
+	if (check_safety(q, &err) < 0)
+		http_answer_error(q, &err);
+	else if (!q->match.route && !q->match.allow)
 		http_answer_refuse(q, 404, "not-found", "there is nothing at this path");
 	else if (!q->match.route)
 		refuse_method(q);
-	else if (http_request_decode(q, &err) < 0)
+	else if (http_request_decode(q, &err) < 0 || check_length(q, &err) < 0)
 		http_answer_error(q, &err);
 	else if (!(q->match.route->features & HTTP_NO_LOGIN))
 		log_in(q);
@@ -122,27 +167,25 @@ static void read_head(struct http_request *q, const char *method)
 /* ---- the body
  * ----------------------------------------------------------------------------- */
 
-/* As base64 a payload is longer, and there is something around it. */
-static size_t body_max(const struct http_request *q)
-{
-	size_t payload_max = q->conn->engine->config.payload_max;
-
-	if (q->match.route->features & HTTP_NO_LOGIN)
-		return 0;
-	return payload_max + payload_max / 2 + ((size_t)64 << 10);
-}
-
+/* It counts as memory that publishers are held back for. */
 static void take_body(struct http_request *q, const char *data, size_t len)
 {
-	size_t max = body_max(q);
-
-	if (len <= max - buf_len(&q->body) && q->rc == TIDE_OK) {
+	if (q->rc == TIDE_OK && len <= body_max(q) - buf_len(&q->body) &&
+	    buf_try_reserve(&q->body, len) == TIDE_OK) {
 		buf_append(&q->body, data, len);
+		protocol_receive(&q->conn->base, len);
 		return;
 	}
-	q->rc = error_set(&q->err, TIDE_ETOOLARGE, "the body exceeds the limit of %zu",
-			  max);
+	q->rc = refuse_length(q, &q->err);
 	buf_deinit(&q->body);
+}
+
+static bool is_json(const char *type)
+{
+	static const char json[] = "application/json";
+	size_t len = sizeof(json) - 1;
+
+	return type && strncasecmp(type, json, len) == 0 && strchr("; ", type[len]);
 }
 
 static int check_body(struct http_request *q, struct error *err)
@@ -153,7 +196,7 @@ static int check_body(struct http_request *q, struct error *err)
 		return err->code;
 	if (buf_len(&q->body) == 0)
 		return TIDE_OK;
-	if (!type || strncasecmp(type, "application/json", 16) != 0) {
+	if (!is_json(type)) {
 		http_answer_refuse(q, 415, "syntax",
 				   "a body needs Content-Type: application/json");
 		return TIDE_OK;
@@ -171,6 +214,7 @@ static void work(struct http_request *q)
 	int rc;
 
 	q->state = HTTP_WORK;
+	q->conn->receiving_ms = 0;
 	rc = q->response ? TIDE_OK : check_body(q, &err);
 	if (q->response)
 		return;
@@ -286,6 +330,7 @@ void http_exchange_end(void *cls, struct MHD_Connection *c, void **request,
 		return;
 	leave(q);
 	if (q->conn) {
+		protocol_received(&q->conn->base);
 		http_relay_pull(q->conn->relay);
 		if (q->conn->is_leaving)
 			q->conn->base.ops->finish(q->conn->base.ctx);

@@ -80,6 +80,8 @@ void conn_tick(struct conn *c, int64_t now_ms)
 	if (!c->protocol || c->is_finishing || c->is_closing)
 		return;
 	p = c->protocol;
+	if (p->kind->tick)
+		p->kind->tick(p, now_ms);
 	if (c->is_reading && p->heartbeat_in_ms && silent_ms > 2 * p->heartbeat_in_ms)
 		conn_close_with(c, "busy no input for two heartbeats");
 	else if (is_in_the_way(c))

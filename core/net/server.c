@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <limits.h>
 #include <stdio.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -47,6 +48,7 @@ void server_config_init(struct server_config *c)
 		.socket_mode = SERVER_SOCKET_MODE,
 		.handshake_timeout_ms = 10 * 1000,
 		.login_timeout_ms = 10 * 1000,
+		.http_timeout_ms = 20 * 1000,
 	};
 }
 
@@ -80,8 +82,11 @@ int server_limit_connections(struct server_config *c, struct error *err)
 	struct rlimit limit;
 	unsigned reserved = DESCRIPTORS_SPARE + count_descriptors(DESCRIPTORS_LOOK);
 
-	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 ||
-	    limit.rlim_cur >= (rlim_t)c->connections_max + reserved)
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+		return TIDE_OK;
+	if (limit.rlim_cur > reserved && limit.rlim_cur - reserved < UINT_MAX)
+		c->descriptors_max = (unsigned)(limit.rlim_cur - reserved);
+	if (limit.rlim_cur >= (rlim_t)c->connections_max + reserved)
 		return TIDE_OK;
 	if (limit.rlim_cur <= reserved)
 		return error_set(err, UV_EMFILE,
@@ -100,6 +105,7 @@ struct server *server_create(uv_loop_t *loop, struct service *service,
 	s->loop = loop;
 	s->service = service;
 	s->figures = service_net_figures(service);
+	s->figures->limit = config->connections_max;
 	s->config = *config;
 	TAILQ_INIT(&s->conns);
 	TAILQ_INIT(&s->due);
@@ -432,6 +438,9 @@ int server_listen_http(struct server *s, const char *address,
 	const struct http_config config = {
 		.payload_max = s->config.payload_max,
 		.connections_max = s->config.connections_max,
+		.request_timeout_ms = s->config.http_timeout_ms,
+		.hosts = s->config.http_hosts,
+		.host_count = s->config.http_host_count,
 	};
 
 	if (!s->http && http_create(&s->http, s->loop, &config, err) < 0)

@@ -22,8 +22,11 @@ TAILQ_HEAD(conn_list, conn);
 
 #define SERVER_TICK_MS 1000 /* between two looks at all connections */
 
+#define SERVER_HTTP_HOSTS_MAX 16
+
 struct server_config {
 	unsigned connections_max;
+	unsigned descriptors_max; /* for connections; 0: no limit */
 	size_t payload_max;
 	/* Above the first, a connection gets no deliveries and is not read, until its
 	 * output is at the second. */
@@ -37,7 +40,11 @@ struct server_config {
 	unsigned socket_mode;     /* of Unix sockets */
 	const char
 		*socket_group; /* that they belong to, by its name; NULL: the process's */
-	struct tls_files tls;  /* of listeners with TLS */
+	/* Names that HTTP may be asked by while nobody must log in. */
+	const char *http_hosts[SERVER_HTTP_HOSTS_MAX];
+	unsigned http_host_count;
+	int64_t http_timeout_ms; /* for a request to come */
+	struct tls_files tls;    /* of listeners with TLS */
 	enum tls_client tls_client;
 	bool is_tls_user; /* see session_peer */
 	int64_t handshake_timeout_ms;
@@ -72,6 +79,7 @@ struct server {
 	struct conn_list strangers; /* stranger.h; the oldest first */
 	unsigned stranger_count;
 	unsigned conn_count;
+	unsigned http_count; /* of these, those of HTTP: each has two more descriptors */
 	struct listener *listeners; /* those that are open */
 	struct pool chunks;
 	char *read_buf;

@@ -54,6 +54,8 @@ struct protocol_kind {
 	void (*tell_closed)(struct protocol *p, const char *words);
 	/* Nothing else was said for heartbeat_out_ms. */
 	void (*heartbeat)(struct protocol *p);
+	/* Once a second, by the clock of the loop. NULL: no matter. */
+	void (*tick)(struct protocol *p, int64_t now_ms);
 	/* Some of the output has left. NULL: no matter. */
 	void (*sent)(struct protocol *p);
 	/* The peer sends no more. NULL: no matter. */

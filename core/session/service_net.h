@@ -6,6 +6,7 @@
 struct service;
 
 struct net_figures {
+	unsigned limit;    /* of open connections */
 	uint64_t accepted; /* connections */
 	uint64_t refused;  /* of these, at a limit */
 	uint64_t bytes_in, bytes_out;

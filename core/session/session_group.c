@@ -108,24 +108,29 @@ uint64_t session_group_lag(const struct topic_group *g)
 	return sum;
 }
 
-static void write_lag(const struct topic_group *g, struct json *j)
+int64_t session_group_since(const struct topic_group *g)
 {
-	struct lag sum = { 0 };
-	bool is_known = true;
+	int64_t since_ms = 0;
 
 	for (unsigned i = 0; i < group_width(g); i++) {
 		const struct lag lag = lag_of(g, i);
 
-		sum.messages += lag.messages;
-		is_known = is_known && (lag.since_ms || !lag.messages);
-		if (lag.since_ms && (!sum.since_ms || lag.since_ms < sum.since_ms))
-			sum.since_ms = lag.since_ms;
+		if (lag.messages && !lag.since_ms)
+			return -1;
+		if (lag.since_ms && (!since_ms || lag.since_ms < since_ms))
+			since_ms = lag.since_ms;
 	}
-	json_member_int(j, "lag", (int64_t)sum.messages);
-	if (is_known)
+	return since_ms;
+}
+
+static void write_lag(const struct topic_group *g, struct json *j)
+{
+	int64_t since_ms = session_group_since(g);
+
+	json_member_int(j, "lag", (int64_t)session_group_lag(g));
+	if (since_ms >= 0)
 		json_member_int(j, "lag_ms",
-				sum.since_ms ? group_broker(g)->now_ms - sum.since_ms
-					     : 0);
+				since_ms ? group_broker(g)->now_ms - since_ms : 0);
 }
 
 void session_group_write(const struct topic_group *g, struct json *j)

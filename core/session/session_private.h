@@ -149,6 +149,9 @@ void session_topic_join(struct subscription *sub, const struct subscribe_spec *s
 void session_group_write(const struct topic_group *g, struct json *j);
 /* Messages that are not committed, in all partitions. */
 uint64_t session_group_lag(const struct topic_group *g);
+/* Since when the oldest of these waits, unix ms; 0: there is none, -1: it is not in
+ * memory. */
+int64_t session_group_since(const struct topic_group *g);
 /* Of the group that is the furthest behind. */
 uint64_t session_group_lag_most(const struct topic *t);
 /* "groups": how many there are; "lag": of the one that is the furthest behind. */

@@ -143,7 +143,8 @@ describe('the framing of the line protocol', function()
       } do
         local page = broker:connect()
         page:send(head .. '\r\nHost: localhost\r\n\r\nDECLARE queue from-a-page\r\nPUB - from-a-page 1\r\nx\r\n')
-        page:expect_line 'ERR syntax this port does not speak HTTP, but the tidemq line protocol'
+        page:expect_line('ERR syntax this port speaks the tidemq line protocol; '
+          .. 'HTTP is on that of --http (by default 7311)')
         page:expect_closed()
       end
       c:expect_answer('STATS from-a-page', "ERR not-found there is no queue 'from-a-page'")

@@ -206,6 +206,170 @@ describe('the HTTP port', function()
     broker:expect_clean_stop()
   end)
 
+  describe('asked by a browser', function()
+    local function status_with(http, headers, path)
+      local answer = http:get(path or '/api/stats', headers)
+      return answer.status, answer.json and answer.json.error and answer.json.error.text
+    end
+
+    it('answers its own pages alone', function()
+      local http = start()
+      local own = http.headers.Host
+      assert.equal(200, status_with(http, { Origin = 'http://' .. own }))
+      assert.equal(200, status_with(http, { Origin = 'https://' .. own }))
+      local others = { 'http://evil.example', 'null', 'http://' .. own .. '.evil.example', 'http://127.0.0.1' }
+      for _, origin in ipairs(others) do
+        local status, text = status_with(http, { Origin = origin })
+        assert.equal(403, status)
+        assert.equal(('a page of %s may not ask this broker: only its own pages may'):format(origin), text)
+      end
+      broker:expect_clean_stop()
+    end)
+
+    it('is not led astray by names, while nobody must log in', function()
+      local http = start { args = { '--http-host', 'broker.lan', '--http-host', 'other.lan' } }
+      for _, host in ipairs {
+        'localhost', 'LocalHost:7311', '127.0.0.1', '192.168.1.7:80', '[::1]:7311', '[fe80::1]',
+        'broker.lan', 'other.lan:1',
+      } do
+        assert.equal(200, (status_with(http, { Host = host })), host)
+      end
+      local others = { 'evil.example', 'evil.example:7311', '127.0.0.1.evil.example', '[localhost', 'broker.lan.' }
+      for _, host in ipairs(others) do
+        assert.equal(403, (status_with(http, { Host = host })), host)
+      end
+      local _, text = status_with(http, { Host = 'evil.example:7311' })
+      assert.equal("this broker is not known as 'evil.example': start it with --http-host evil.example, "
+        .. 'or define users', text)
+      -- A probe knows it by any name.
+      assert.equal(200, (status_with(http, { Host = 'evil.example' }, '/health/live')))
+      broker:expect_clean_stop()
+    end)
+
+    it('takes any name when users are defined', function()
+      broker = Broker.start { http = '127.0.0.1:0', redis = {}, stopped = true }
+      users.restore(broker.redis, { anna = { tags = { 'monitor' } } })
+      broker:run()
+      local http = Http.connect(broker, { user = 'anna', password = users.password })
+      assert.equal(200, (status_with(http, { Host = 'broker.example' })))
+      assert.equal(403, (status_with(http, { Host = 'broker.example', Origin = 'http://evil.example' })))
+      broker:expect_clean_stop()
+    end)
+
+    it('takes bodies as JSON alone', function()
+      local http = start()
+      local path = '/api/vhosts/%2F/queues/jobs'
+      assert.equal(415, http:request('PUT', path, '{}').status)
+      assert.equal(415, http:request('PUT', path, '{}', { ['Content-Type'] = 'text/plain' }).status)
+      assert.equal(415, http:request('PUT', path, '{}', { ['Content-Type'] = 'application/jsonx' }).status)
+      local typed = { ['Content-Type'] = 'application/json; charset=utf-8' }
+      assert.is_true(http:request('PUT', path, '{}', typed).status < 300)
+      broker:expect_clean_stop()
+    end)
+  end)
+
+  describe('has limits:', function()
+    it('of the head of a request', function()
+      local http = start()
+      local answer = http:request('GET', '/api/stats', nil, { ['X-Long'] = ('x'):rep(40000) })
+      assert.is_true(answer.status == 431 or answer.status == 413, tostring(answer.status))
+      http = Http.connect(broker)
+      assert.is_true(http:request('GET', '/' .. ('x'):rep(40000)).status >= 400)
+      broker:expect_clean_stop()
+    end)
+
+    it('of a body, told before it has come', function()
+      local http = start { args = { '--max-payload', '1M' } }
+      local max = (1 << 20) * 3 // 2 + (64 << 10)
+      local path, json = '/api/vhosts/%2F/queues/jobs', { ['Content-Type'] = 'application/json' }
+      json['Content-Length'] = max + 1
+      http:send('PUT', path, nil, json)
+      local answer = http:answer()
+      assert.equal(413, answer.status)
+      assert.equal(('the body exceeds the limit of %d bytes'):format(max), answer.json.error.text)
+      http.client:expect_closed()
+      -- In chunks nobody says it before.
+      http = Http.connect(broker)
+      http:send('PUT', path, nil, { ['Content-Type'] = 'application/json', ['Transfer-Encoding'] = 'chunked' })
+      local piece = ('10000\r\n%s\r\n'):format((' '):rep(0x10000))
+      for _ = 1, max // 0x10000 + 1 do http.client:send(piece) end
+      http.client:send '0\r\n\r\n'
+      assert.equal(413, http:answer().status)
+      http:expect(200, 'GET', '/api/stats')
+      broker:expect_clean_stop()
+    end)
+
+    it('of the time that a request takes to come', function()
+      start { args = { '--http-timeout', '1s' } }
+      local drip = Client.connect(broker.http_address)
+      drip:send 'GET /api/stats HTTP/1.1\r\nHost: localhost\r\nX-Drip: '
+      local http = Http.connect(broker)
+      assert.is_truthy(wait.poll(function()
+        if not drip.is_closed then pcall(drip.send, drip, 'x') end
+        http:expect(200, 'GET', '/api/stats')
+        return drip:is_ended()
+      end))
+      -- One that is idle between two requests is not slow.
+      http:expect(200, 'GET', '/api/stats')
+      broker:expect_clean_stop()
+    end)
+
+    it('of connections, like any port', function()
+      local one = start { args = { '--max-connections', '2' } }
+      local two = broker:connect()
+      one:expect(200, 'GET', '/api/stats')
+      two:ok 'PING'
+      local three = Http.connect(broker)
+      local answer = three:answer()
+      assert.equal(503, answer.status)
+      assert.equal('limit', answer.json.error.code)
+      assert.equal('the limit of 2 connections is reached', answer.json.error.text)
+      three.client:expect_closed()
+      two:ok 'PING'
+      broker:expect_clean_stop()
+    end)
+
+    it('of descriptors, of which a connection has three', function()
+      start { files = 120 }
+      local list, refused = {}, 0
+      broker:connect():ok 'PING'
+      for i = 1, 60 do
+        list[i] = Http.connect(broker)
+        local is_answered, answer = pcall(list[i].get, list[i], '/health/live')
+        if not is_answered or answer.status == 503 then
+          refused = refused + 1
+          list[i]:close()
+        end
+      end
+      assert.is_true(refused > 20 and refused < 45, refused .. ' were refused')
+      broker:expect_clean_stop()
+    end)
+
+    it('of wrong passwords', function()
+      broker = Broker.start { http = '127.0.0.1:0', redis = {}, stopped = true }
+      users.restore(broker.redis, { anna = { tags = { 'monitor' } } })
+      broker:run()
+      local list = {}
+      for i = 1, 6 do
+        list[i] = Http.connect(broker, { user = 'anna', password = 'wrong' })
+        list[i]:send('GET', '/api/stats')
+      end
+      for i = 1, 6 do assert.equal(401, list[i]:answer().status) end
+      local http = Http.connect(broker, { user = 'anna', password = users.password })
+      local logins = http:expect(200, 'GET', '/api/stats').logins
+      assert.equal(6, logins.refused)
+      broker:expect_clean_stop()
+    end)
+  end)
+
+  it('is refused where others reach it, while nobody must log in', function()
+    local none, log, status = Broker.start { http = '0.0.0.0:0', may_fail = true }
+    assert.is_nil(none)
+    assert.equal(1, status)
+    assert.matches('tidemq: others can reach 0%.0%.0%.0:0, and no user is defined', log)
+    broker = nil
+  end)
+
   it('speaks TLS, and says so to who does not', function()
     local certs = Certs.make()
     broker = Broker.start { http = 'tls:127.0.0.1:0', certs = certs }

@@ -1,7 +1,7 @@
 // The page: header, navigation, login, and the views. A view is added by one row of `views` below.
 import { h, fill, button } from './dom.js';
 import { api, status, setLogin, forgetLogin, hasLogin } from './api.js';
-import { register, navigation, start, visit, currentVisit, setUser, hashOf } from './router.js';
+import { register, navigation, start, visit, leave, currentVisit, setUser, hashOf } from './router.js';
 import { setGlobalKeys, showKeys } from './keys.js';
 import { ask } from './dialog.js';
 import { tellError } from './toast.js';
@@ -86,9 +86,17 @@ async function logIn(reason) {
     },
   });
   isAsking = false;
-  if (done) visit();
-  else fill(main, h('div', { class: 'problem' }, h('p', {}, 'Nobody is logged in.'),
+  if (done) {
+    visit();
+    return;
+  }
+  leave();
+  fill(main, h('div', { class: 'problem' }, h('p', {}, 'Nobody is logged in.'),
     button('Log in', () => logIn(), 'primary')));
+}
+
+function goTo(parts, vhost = currentVisit()?.vhost) {
+  location.hash = hashOf(parts, { vhost });
 }
 
 function build() {
@@ -102,9 +110,8 @@ function build() {
       button('◐', toggleTheme, 'quiet', { 'aria-label': 'light or dark', title: 'light or dark' })),
     nav, banner, main);
   vhosts.addEventListener('change', () => {
-    const ctx = currentVisit();
     // What is shown in detail is of one vhost; the list it is in, of any.
-    ctx.go(hashOf([ctx.parts[0]], { vhost: vhosts.value }));
+    goTo([currentVisit()?.parts[0] ?? 'overview'], vhosts.value);
   });
 }
 
@@ -123,14 +130,22 @@ function onAway() {
 async function run() {
   build();
   register(...views);
-  setGlobalKeys({ '?': ['these keys', showKeys], ...Object.fromEntries(navigation().map((view) =>
-    [`g ${view.nav.key}`, [view.nav.text, () => currentVisit().go(hashOf([view.path], { vhost: currentVisit().vhost }))]])),
-  t: ['light or dark', toggleTheme] });
+  setGlobalKeys({
+    '?': ['these keys', showKeys],
+    ...Object.fromEntries(navigation().map((view) => [`g ${view.nav.key}`, [view.nav.text, () => goTo([view.path])]])),
+    t: ['light or dark', toggleTheme],
+  });
   status.addEventListener('away', onAway);
   status.addEventListener('login', (event) => logIn(event.detail));
-  // One that has to log in has a form by now.
-  await loadUser().catch(tellError);
   start(main, showNavigation);
+  try {
+    await loadUser();
+  } catch (error) {
+    tellError(error);
+    // Who has to log in has a form by now, and the first view comes after it.
+    if (error.status === 401) return;
+  }
+  visit();
 }
 
 run();

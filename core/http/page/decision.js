@@ -24,9 +24,16 @@ function side(ctx, title, d, other) {
     return h('div', {}, h('h4', {}, title), h('p', { class: 'bad' }, mark(d.error !== other.error, h('span', {},
       linkPlaces(ctx, text)))));
   }
-  const theirs = new Set((other.queues ?? []).map(queueText));
-  return h('div', {}, h('h4', {}, title), d.count === 0 ? h('p', { class: 'warn' }, mark(other.count !== 0, 'no queue')) : null,
-    h('ul', {}, (d.queues ?? []).map((q) => h('li', {}, mark(!theirs.has(queueText(q)), queueText(q))))),
+  // Copies may bring a queue the same message twice: each of the others stands for one.
+  const theirs = (other.queues ?? []).map(queueText);
+  const isTheirs = (text) => {
+    const at = theirs.indexOf(text);
+    if (at >= 0) theirs.splice(at, 1);
+    return at >= 0;
+  };
+  return h('div', {}, h('h4', {}, title),
+    d.count === 0 ? h('p', { class: 'warn' }, mark(other.count !== 0, 'no queue')) : null,
+    h('ul', {}, (d.queues ?? []).map(queueText).map((text) => h('li', {}, mark(!isTheirs(text), text)))),
     d.count > (d.queues ?? []).length ? h('p', { class: 'dim' }, `${number(d.count)} queues in all`) : null);
 }
 

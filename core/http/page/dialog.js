@@ -19,7 +19,8 @@ function field(spec) {
     input = h('input', { ...common, type: 'checkbox', checked: spec.value ?? false });
   } else {
     input = h('input', { ...common, type: spec.type ?? 'text', value: spec.value ?? '', min: spec.min, max: spec.max,
-      placeholder: spec.placeholder, autocomplete: spec.autocomplete ?? 'off', spellcheck: 'false' });
+      placeholder: spec.placeholder, autocomplete: spec.autocomplete ?? 'off', readOnly: spec.readOnly ?? false,
+      spellcheck: 'false' });
   }
   const help = spec.help && h('small', { id: `${id}-help` }, spec.help);
   const label = h('label', { for: id }, spec.label);

@@ -187,6 +187,12 @@ export function visit() {
   return render(ctx);
 }
 
+// Stop what is shown: nothing is asked for any more.
+export function leave() {
+  current?.leave();
+  current = null;
+}
+
 export function currentVisit() {
   return current;
 }
@@ -200,5 +206,4 @@ export function start(element, visited) {
   place = element;
   onVisit = visited;
   window.addEventListener('hashchange', visit);
-  return visit();
 }

@@ -23,7 +23,7 @@ class Candidate {
     this.shadow = h('div', { 'data-part': 'shadow' });
     this.draft = h('div', { 'data-part': 'draft' });
     this.outcome = h('div', { 'data-part': 'outcome', 'aria-live': 'polite' });
-    this.shown = '';
+    this.kind = '';
     this.refresh = this.refresh.bind(this);
     this.node = h('div', {}, this.shadow, this.draft, this.outcome);
   }
@@ -32,37 +32,54 @@ class Candidate {
 
   async refresh() {
     const d = await api.get('/api/rules/shadow', {}, { signal: this.ctx.signal });
-    const now = JSON.stringify(d);
-    if (now === this.shown) return;
-    this.shown = now;
-    fill(this.shadow, d.active ? this.showShadow(d) : d.loading ? section('Candidate rules', null,
-      h('p', { class: 'notice' }, `Loading ${d.loading} …`)) : section('Candidate rules', null,
-      h('p', { class: 'empty' }, 'None are being tried. Upload some below, or name a directory.'),
-      h('div', { class: 'tools' }, button('Try a directory', () => this.askForDirectory()))));
+    const kind = d.active ? `trial ${d.hash} ${d.started_ms} ${d.stopped}` : `none ${d.loading ?? ''}`;
+    if (kind !== this.kind) {
+      this.kind = kind;
+      fill(this.shadow, d.active ? this.trialSections(d) : this.idleSection(d));
+      this.shownSamples = '';
+    }
+    if (d.active) this.showFigures(d);
   }
 
-  showShadow(d) {
-    const { failures } = d;
-    const tools = [button('Promote', () => this.promote(d), 'primary'),
+  idleSection(d) {
+    return section('Candidate rules', null, d.loading ? h('p', { class: 'notice' }, `Loading ${d.loading} …`)
+      : [h('p', { class: 'empty' }, 'None are being tried. Upload some below, or name a directory.'),
+        h('div', { class: 'tools' }, button('Try a directory', () => this.askForDirectory()))]);
+  }
+
+  trialSections(d) {
+    const tools = [button('Promote', () => this.promote(), 'primary'),
       h('a', { class: 'button', href: this.ctx.href(['rules', 'replay'], { dir: d.directory }) }, 'Replay'),
       button('Stop the trial', () => this.drop(), 'danger')];
+    this.figures = h('div', { 'data-part': 'figures' });
+    this.samples = h('div', { 'data-part': 'samples' });
     return [
       d.stopped && h('p', { class: 'notice bad' }, 'They took 20 ms or more for five decisions, and decide no more.'),
-      section('Candidate rules decide beside the active ones', tools, facts([
-        ['directory', d.directory], ['hash', d.hash], ['share of publishes', share(d.share)], ['since', ago(d.started_ms)],
-        ['seen', number(d.seen)], ['compared', number(d.compared)],
-        ['decided differently', h('b', { class: d.differing ? 'warn' : 'good' }, number(d.differing))],
-        ...KINDS.map((kind) => [`differing ${kind}`, d.differences?.[kind] ? number(d.differences[kind]) : null]),
-        ['mean time of a decision', d.compared ? duration(d.time_us / d.compared / 1000) : null],
-        ['longest decision', duration((d.time_max_us ?? 0) / 1000)],
-        ['failures compared', failures?.compared ? `${number(failures.compared)}, ${number(failures.differing)} differing` : null],
-      ])),
-      section('Publishes decided differently', null, d.samples?.length
-        ? d.samples.map((one) => differenceOf(this.ctx, one, SIDES))
-        : h('p', { class: 'empty' }, d.compared ? 'None so far.' : 'Nothing was published yet.')),
-      failures?.samples?.length > 0 && section('Failures decided differently', null, failures.samples.map((one) =>
-        differenceOf(this.ctx, one, SIDES))),
-    ];
+      section('Candidate rules decide beside the active ones', tools, this.figures), this.samples];
+  }
+
+  // The figures change all the time; the samples stay for those who read them.
+  showFigures(d) {
+    const { failures } = d;
+    this.trial = d;
+    fill(this.figures, facts([
+      ['directory', d.directory], ['hash', d.hash], ['share of publishes', share(d.share)],
+      ['since', ago(d.started_ms)], ['seen', number(d.seen)], ['compared', number(d.compared)],
+      ['decided differently', h('b', { class: d.differing ? 'warn' : 'good' }, number(d.differing))],
+      ...KINDS.map((kind) => [`differing ${kind}`, d.differences?.[kind] ? number(d.differences[kind]) : null]),
+      ['mean time of a decision', d.compared ? duration(d.time_us / d.compared / 1000) : null],
+      ['longest decision', duration((d.time_max_us ?? 0) / 1000)],
+      ['failures compared', failures?.compared
+        ? `${number(failures.compared)}, ${number(failures.differing)} differing` : null],
+    ]));
+    const samples = JSON.stringify([d.samples, failures?.samples, d.compared > 0]);
+    if (samples === this.shownSamples) return;
+    this.shownSamples = samples;
+    fill(this.samples, section('Publishes decided differently', null, d.samples?.length
+      ? d.samples.map((one) => differenceOf(this.ctx, one, SIDES))
+      : h('p', { class: 'empty' }, d.compared ? 'None so far.' : 'Nothing was published yet.')),
+    failures?.samples?.length > 0 && section('Failures decided differently', null,
+      failures.samples.map((one) => differenceOf(this.ctx, one, SIDES))));
   }
 
   askForDirectory() {
@@ -81,7 +98,8 @@ class Candidate {
     await this.refresh();
   }
 
-  promote(d) {
+  promote() {
+    const d = this.trial;
     return confirm({
       title: 'Make the candidate rules active?', verb: 'Promote',
       text: `The rules ${d.hash} decide from now on. ${number(d.differing)} of ${number(d.compared)} publishes were decided ` +

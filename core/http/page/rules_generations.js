@@ -64,11 +64,11 @@ class Generations {
       { key: 'number', text: '#', sort: true, cell: (entry) => this.check(entry) },
       { key: 'loaded_ms', text: 'Time', sort: true, class: 'unbroken', cell: (entry) => time(entry.loaded_ms) },
       { key: 'by', text: 'By', cell: (entry) => entry.by ?? '' },
-      { key: 'origin', text: 'From', cell: (entry) => entry.origin },
+      { key: 'origin', text: 'From', class: 'unbroken', cell: (entry) => entry.origin },
       { key: 'result', text: 'Result', cell: (entry) => (entry.result === 'accepted'
         ? h('span', { class: 'badge good' }, entry.hash === this.active ? 'active' : 'accepted')
         : h('span', { class: 'badge bad' }, 'refused')) },
-      { key: 'hash', text: 'Rules', cell: (entry) => (entry.hash ? h('a', { class: 'place',
+      { key: 'hash', text: 'Rules', class: 'unbroken', cell: (entry) => (entry.hash ? h('a', { class: 'place',
         href: ctx.href(['rules', 'source'], { hash: entry.hash }) }, entry.hash) : '') },
       { key: 'changes', text: 'Files', cell: (entry) => (entry.error ? h('span', { class: 'bad' },
         linkPlaces(ctx, entry.error)) : h('span', { title: changesTitle(entry) }, changesText(entry))) },

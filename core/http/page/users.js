@@ -1,6 +1,6 @@
 // Users: the list, and one in detail.
 import { h, section, button, facts } from './dom.js';
-import { api, ApiError } from './api.js';
+import { api, ApiError, setLogin } from './api.js';
 import { ask, confirm } from './dialog.js';
 import { table, pageOf } from './table.js';
 import { number } from './format.js';
@@ -39,15 +39,21 @@ function addUser(ctx, isFirst, done) {
     title: 'New user', verb: 'Add',
     text: isFirst ? 'This is the first user: from now on everybody has to log in. It needs the tag admin and a password.' : null,
     specs: [
-      { name: 'name', label: 'Name', required: true },
+      { name: 'name', label: 'Name', required: true, autocomplete: 'username' },
       { name: 'password', label: 'Password', type: 'password', autocomplete: 'new-password',
         help: 'without one it logs in by a certificate or a script alone' },
       ...tagFields(isFirst ? { tags: 'admin' } : {}),
     ],
     submit: async ({ name, password, ...tags }) => {
       await api.put(pathOf(name), { ...(password ? { password } : {}), tags: givenTags(tags) });
-      tell(`User ${name} is there.`);
       ctx.go(ctx.href(['users', name]));
+      if (isFirst) {
+        // From now on nobody is let in without a login: we are this one.
+        setLogin(name, password);
+        location.reload();
+      } else {
+        tell(`User ${name} is there.`);
+      }
     },
   }).then(done);
 }
@@ -88,7 +94,8 @@ const listView = {
 function changePassword(user) {
   return ask({
     title: `Password of ${user.name}`, verb: 'Change',
-    specs: [{ name: 'password', label: 'New password', type: 'password', required: true, autocomplete: 'new-password' }],
+    specs: [{ name: 'user', label: 'User', value: user.name, readOnly: true, autocomplete: 'username' },
+      { name: 'password', label: 'New password', type: 'password', required: true, autocomplete: 'new-password' }],
     submit: async ({ password }) => {
       await api.put(pathOf(user.name), { password });
       tell('The password is changed.');

@@ -152,7 +152,8 @@ static void command(struct line *l, char *line, size_t len)
 		return; /* so that a person may press Enter */
 	if (!l->has_asked && is_http((struct slice){ line, len })) {
 		error_set(&err, TIDE_ESYNTAX,
-			  "this port does not speak HTTP, but the tidemq line protocol");
+			  "this port speaks the tidemq line protocol; HTTP is on that of "
+			  "--http (by default 7311)");
 		lose(l, 0, &err);
 		return;
 	}

@@ -164,6 +164,16 @@ void circuit_forget_all(struct engine *e)
 		forget(e, circuit);
 }
 
+unsigned circuit_count_open(const struct engine *e, const struct rule *rule)
+{
+	const struct circuit *circuit;
+	unsigned count = 0;
+
+	for (circuit = e->circuits; circuit; circuit = circuit->hh.next)
+		count += circuit->rule == rule && circuit->breaker.is_open;
+	return count;
+}
+
 static void write_open(const struct engine *e, const struct circuit *circuit,
 		       struct json *out)
 {

@@ -155,6 +155,8 @@ void circuit_count_success(struct engine *e, struct circuit *circuit);
 /* The handle goes; its number will be another's. */
 void circuit_forget_handle(struct engine *e, const struct handle *h);
 void circuit_forget_all(struct engine *e);
+/* How many of a script are open. */
+unsigned circuit_count_open(const struct engine *e, const struct rule *rule);
 /* Members of a script's object: circuit, circuit_since_ms, circuits. */
 void circuit_write(const struct engine *e, const struct rule *rule, struct json *out);
 

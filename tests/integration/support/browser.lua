@@ -145,6 +145,16 @@ function Browser:run(code, ...)
   return value ~= json.null and value or nil
 end
 
+--- Run JavaScript that awaits something; it hands what it gives to its last argument, a function.
+---@param code string
+---@return any
+function Browser:run_async(code, ...)
+  local args = setmetatable({ ... }, { __jsontype = 'array' })
+  local script = '(async function () {' .. code .. '}).apply(null, arguments)'
+  local value = must(self, 'POST', '/execute/async', { script = script, args = args })
+  return value ~= json.null and value or nil
+end
+
 --- Open the page of a broker, at a place of it.
 ---@param broker Broker
 ---@param hash? string
@@ -250,6 +260,15 @@ function Browser:type(what, text)
     if err then return nil, err end
     if text == '' then return true end
     return command(self, 'POST', path .. '/value', { text = text })
+  end)
+end
+
+--- Choose a file, or a directory, to be uploaded.
+---@param what string|table
+---@param path string
+function Browser:upload(what, path)
+  with(self, what, function(id)
+    return command(self, 'POST', ('/session/%s/element/%s/value'):format(self.session, id), { text = path })
   end)
 end
 
@@ -369,12 +388,9 @@ function Browser:expect_no_problems(...)
   if #bad > 0 then error('the console has:\n' .. table.concat(bad, '\n'), 2) end
 end
 
---- Forget what a test has left: the page, its storage, the window's size and colours, the console.
----@param broker? Broker whose page may be open
-function Browser:reset(broker)
-  if broker then
-    self:run 'try { localStorage.clear(); sessionStorage.clear(); } catch {}'
-  end
+--- Forget what a test has left: the page that is open, its storage, the window's size and colours, the console.
+function Browser:reset()
+  self:run 'try { localStorage.clear(); sessionStorage.clear(); } catch {}'
   must(self, 'POST', '/url', { url = 'about:blank' })
   self:prefer 'light'
   self:resize(1200, 900)

@@ -299,6 +299,13 @@ function Client:drain_to_end(seconds)
   return self.input
 end
 
+--- The broker has closed the connection, as far as can be seen now.
+---@return boolean
+function Client:is_ended()
+  fill(self, wait.deadline(0))
+  return self.is_closed
+end
+
 --- One request, and its one-line answer.
 ---@param line string without CRLF; the payload's length is added
 ---@param payload string?

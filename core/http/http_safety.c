@@ -1,0 +1,65 @@
+#include "http_safety.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <strings.h>
+
+/* "https://HOST:PORT" is a page of the host. */
+static bool is_own(const char *origin, const char *host)
+{
+	const char *at = strstr(origin, "://");
+
+	return at && host && strcasecmp(at + 3, host) == 0;
+}
+
+/* Without the port, and without the brackets of an IPv6 address. */
+static void cut_name(const char *host, char *name, size_t size)
+{
+	const char *end = host[0] == '[' ? strchr(host, ']') : NULL;
+
+	if (end)
+		snprintf(name, size, "%.*s", (int)(end - host - 1), host + 1);
+	else
+		snprintf(name, size, "%.*s", (int)strcspn(host, ":"), host);
+}
+
+static bool is_address(const char *name)
+{
+	unsigned char bytes[16];
+
+	return inet_pton(AF_INET, name, bytes) == 1 ||
+	       inet_pton(AF_INET6, name, bytes) == 1;
+}
+
+static bool is_known(const char *name, const struct http_config *config)
+{
+	if (strcasecmp(name, "localhost") == 0 || is_address(name))
+		return true;
+	for (unsigned i = 0; i < config->host_count; i++)
+		if (strcasecmp(name, config->hosts[i]) == 0)
+			return true;
+	return false;
+}
+
+int http_safety_check(const struct http_safety *s, const struct http_config *config,
+		      struct error *err)
+{
+	char name[256];
+
+	if (s->origin && !is_own(s->origin, s->host))
+		return error_set(err, TIDE_EDENIED,
+				 "a page of %.200s may not ask this broker: only its own "
+				 "pages may",
+				 s->origin);
+	/* A name may be made to lead here by whoever owns it: then his page is our own,
+	 * for a browser. With a login he would need a password. */
+	if (!s->is_open || !s->host)
+		return TIDE_OK;
+	cut_name(s->host, name, sizeof(name));
+	if (is_known(name, config))
+		return TIDE_OK;
+	return error_set(err, TIDE_EDENIED,
+			 "this broker is not known as '%.200s': start it with "
+			 "--http-host %.200s, or define users",
+			 name, name);
+}
