@@ -159,6 +159,8 @@ int http_request_read_body(struct http_request *q, struct error *err)
 	const char *name;
 	json_t *value;
 
+	if (buf_len(&q->body) == 0)
+		return TIDE_OK;
 	if (!q->is_parsed && http_request_parse(buf_slice(&q->body), &q->json, err) < 0)
 		return err->code;
 	if (!json_is_object(q->json))
