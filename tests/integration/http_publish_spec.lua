@@ -164,6 +164,7 @@ describe('a publish over HTTP while publishers are held back', function()
     local messages, payload = {}, ('x'):rep(20000)
     for i = 1, 60 do messages[i] = { key = 'q', payload = payload } end
     http:send('POST', path, { messages = messages })
+    assert(wait.poll(function() return c:stats 'q'.ready > 0 end))
     local other = Http.connect(broker)
     assert(wait.poll(function() return other:post(path, { key = 'q', payload = payload }).status == 503 end))
     assert.matches('held back', other:expect_error(503, 'busy', 'POST', path, { key = 'q' }))
