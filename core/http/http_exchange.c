@@ -89,8 +89,12 @@ static void log_in(struct http_request *q)
 	struct error err;
 	int rc;
 
-	if (q->match.route->features & HTTP_VHOST)
+	if (q->match.route->features & HTTP_VHOST) {
 		login.vhost = http_request_name(q, "vhost");
+		/* Not that of the request before. */
+		if (!login.vhost.data)
+			login.vhost = SLICE("/");
+	}
 	rc = http_request_check(q, &err);
 	if (rc < 0) {
 		http_answer_error(q, &err);

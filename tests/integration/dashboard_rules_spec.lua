@@ -2,6 +2,7 @@
 local Broker = require 'support.broker'
 local Browser = require 'support.browser'
 local shell = require 'support.shell'
+local users = require 'support.users'
 
 -- A filter that refuses orders below an amount.
 local function orders(amount)
@@ -275,12 +276,53 @@ describe('the dashboard', function()
       open 'rules/recent'
       browser:expect_text('[data-table="recent publishes"]', 'rejected: too small')
       browser:expect_rows('recent publishes', { '2', '1' })
+      -- They are those of the vhost that is looked at.
+      local other = broker:connect()
+      other:document 'HELLO vhost=other'
+      other:ok 'DECLARE queue elsewhere'
+      other:ok('PUB - elsewhere', 'x')
+      other:close()
+      open 'rules/recent?vhost=other'
+      browser:expect_text('[data-table="recent publishes"]', 'elsewhere')
+      open 'rules/recent'
+      browser:expect_rows('recent publishes', { '2', '1' })
       browser:type({ field = 'search recent publishes' }, '"20"')
       browser:expect_rows('recent publishes', { '1' })
       browser:click { link = 'Test it' }
       browser:expect_text('.verdict', 'Goes to one queue: q')
       assert.equal('amount: 20', browser:run "return document.querySelector('[name=headers]').value")
       browser:expect_no_problems()
+    end)
+  end)
+
+  describe('of who has no tag admin', function()
+    local guarded
+
+    setup(function()
+      guarded = Broker.start { http = '127.0.0.1:0', redis = {}, stopped = true }
+      local all = { ['/'] = { configure = '.*', write = '.*', read = '.*' } }
+      users.restore(guarded.redis, { eve = { tags = { 'monitor' }, vhosts = all } })
+      guarded:run()
+    end)
+    teardown(function() guarded:expect_clean_stop() end)
+
+    it('shows the active rules, and neither sources nor what changes them', function()
+      local eve = users.connect(guarded, 'eve')
+      eve:ok 'DECLARE exchange news fanout'
+      browser:open(guarded, '#/rules')
+      browser:type({ field = 'User' }, 'eve')
+      browser:type({ field = 'Password' }, users.password)
+      browser:click { button = 'Log in', within = 'dialog[open]' }
+      browser:expect_text('[data-table=scripts]', 'routing/topic.lua')
+      assert.is_false(browser:has { button = 'Load now' })
+      assert.is_false(browser:has { link = 'Generations' })
+      assert.is_false(browser:has { link = 'routing/topic.lua' })
+      browser:go '#/rules/generations'
+      browser:expect_text('main', 'admin')
+      browser:go '#/route?exchange=news&key=k'
+      browser:expect_text('.steps', 'routing/fanout.lua:')
+      eve:close()
+      browser:expect_no_problems(' 401 ', ' 403 ')
     end)
   end)
 

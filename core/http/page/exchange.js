@@ -5,6 +5,7 @@ import { number } from './format.js';
 import { table } from './table.js';
 import { ask, confirm } from './dialog.js';
 import { tell } from './toast.js';
+import { placeLink } from './source.js';
 import { bindingPicture, hrefOf, patternText } from './picture.js';
 
 const REFRESH_MS = 3000;
@@ -103,8 +104,7 @@ function askToDelete(ctx, name) {
 
 function factsOf(ctx, x) {
   return facts([
-    ['type', x.type], ['script', x.script && h('a', { class: 'place', href: ctx.href(['rules', 'source'],
-      { file: x.script }) }, x.script)],
+    ['type', x.type], ['script', x.script && placeLink(ctx, { file: x.script })],
     ['bindings', number(x.bindings)], ['published', number(x.published)], ['unroutable', number(x.unroutable)],
     ['alternate', x.options?.alternate && h('a', { href: hrefOf(ctx, 'exchange', x.options.alternate) },
       x.options.alternate)],

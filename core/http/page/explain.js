@@ -3,6 +3,7 @@
 import { graph } from './graph.js';
 import { count, number } from './format.js';
 import { hrefOf, patternText } from './picture.js';
+import { sourceHref } from './source.js';
 
 const QUEUES = 60; // in a picture
 const TEXTS = 4;
@@ -52,8 +53,7 @@ class Picture {
       if (filter.copies) lines.push(filter.copies === 1 ? 'makes one copy' : `makes ${filter.copies} copies`);
       if (filter.rejected !== undefined) lines.push(`rejected: ${filter.rejected}`);
       const id = this.add({ id: `filter:${i}`, kind: 'filter', title: base(filter.script), lines,
-        tone: filter.rejected === undefined ? '' : 'bad', href: this.ctx.href(['rules', 'source'],
-          { file: filter.script, line: filter.line, lines: (filter.lines ?? []).map((run) => run.join('-')).join(',') }) });
+        tone: filter.rejected === undefined ? '' : 'bad', href: sourceHref(this.ctx, { file: filter.script, line: filter.line, lines: filter.lines }) });
       this.join(at, id);
       at = filter.rejected === undefined ? id : null;
     });

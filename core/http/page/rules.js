@@ -50,8 +50,8 @@ function scriptColumns(ctx, total) {
 
 function factsOf(ctx, d) {
   return facts([
-    ['generation', d.generation], ['hash', h('a', { class: 'place', href: ctx.href(['rules', 'source'], { hash: d.hash }) },
-      d.hash)], ['from', d.origin], ['since', `${time(d.loaded_ms)}, ${ago(d.loaded_ms)}`],
+    ['generation', d.generation], ['hash', ctx.can('admin') ? h('a', { class: 'place',
+      href: ctx.href(['rules', 'source'], { hash: d.hash }) }, d.hash) : d.hash], ['from', d.origin], ['since', `${time(d.loaded_ms)}, ${ago(d.loaded_ms)}`],
     ['scripts', number(d.scripts.length)], ['memory', `${bytes(d.memory_bytes)} of ${bytes(d.memory_max_bytes)}`],
     ['the last load took', duration(d.build.took_us / 1000)],
     ['its longest step', duration(d.build.longest_turn_us / 1000)],
@@ -123,7 +123,8 @@ async function render(ctx) {
   await list.refresh();
   ctx.every(REFRESH_MS, list.refresh);
   return h('div', {},
-    h('div', { class: 'view-head' }, h('h1', {}, 'Rules'), h('div', { class: 'tools' }, button('Load now', reload))),
+    h('div', { class: 'view-head' }, h('h1', {}, 'Rules'), h('div', { class: 'tools' },
+      ctx.can('admin') ? button('Load now', reload) : null)),
     rulesTabs(ctx, ''), parts.problems, section('Active rules', null, parts.head), section('Scripts', null, list.node),
     parts.schedules, parts.counters);
 }

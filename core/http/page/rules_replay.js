@@ -82,7 +82,8 @@ async function renderRecent(ctx) {
     ],
     id: (p) => p.number,
     load: async (page) => {
-      const recent = await api.get('/api/rules/recent', { max: 1024 }, { signal: ctx.signal });
+      const vhost = ctx.vhost === '/' ? '' : ctx.vhost;
+      const recent = await api.get('/api/rules/recent', { max: 1024, vhost }, { signal: ctx.signal });
       return pageOf(recent.items ?? recent, page, (p) => `${p.exchange} ${p.key} ${JSON.stringify(p.headers)}`);
     },
     tools: [button('Refresh', () => list.refresh().catch(tellError))],

@@ -26,9 +26,10 @@ function parseRuns(text) {
   return (text ?? '').split(',').map((run) => run.split('-').map(Number)).filter((run) => run[0] > 0);
 }
 
-function sourceHref(ctx, { file, line, lines, hash, wrong }) {
-  return ctx.href(['rules', 'source'], { file, line, hash, wrong: wrong ? 1 : '',
-    lines: (lines ?? []).map((run) => run.join('-')).join(',') });
+// The address of a place in a file; undefined for those who may not see sources.
+export function sourceHref(ctx, { file, line, lines, hash, wrong }) {
+  return ctx.can('admin') ? ctx.href(['rules', 'source'], { file, line, hash, wrong: wrong ? 1 : '',
+    lines: (lines ?? []).map((run) => run.join('-')).join(',') }) : undefined;
 }
 
 // A file as a table of lines. `lines`: those that ran; `line`: the one that decided, or with `wrong`, that failed.
@@ -69,13 +70,15 @@ async function openSource(ctx, place) {
   }
 }
 
-// A file and line: a link that opens the source. place: { file, line, lines, hash, wrong }.
+// A file and line: a link that opens the source, for those who may see it. place: { file, line, lines, hash, wrong }.
 export function placeLink(ctx, place) {
+  const text = place.line ? `${place.file}:${place.line}` : place.file;
+  if (!ctx.can('admin')) return h('span', { class: 'place' }, text);
   return h('a', { class: 'place', href: sourceHref(ctx, place), onclick: (event) => {
     if (event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
     openSource(ctx, place);
-  } }, place.line ? `${place.file}:${place.line}` : place.file);
+  } }, text);
 }
 
 // A text with links wherever it names a script, as `filter/10-x.lua:3`.
