@@ -10,10 +10,10 @@ packages_of() {
 	case $1 in
 	build)
 		echo gcc libc6-dev binutils pkg-config liblua5.4-dev libhiredis-dev libuv1-dev \
-			uthash-dev libbsd-dev libjansson-dev libssl-dev libxxhash-dev libmicrohttpd-dev redis-server
+			uthash-dev libbsd-dev libjansson-dev libssl-dev libxxhash-dev libmicrohttpd-dev libncurses-dev redis-server
 		;;
 	test)
-		echo libcmocka-dev lua5.4 lua-busted lua-socket lua-sec lua-check redis-tools netcat-openbsd openssl python3 \
+		echo libcmocka-dev lua5.4 lua-busted lua-socket lua-sec lua-check redis-tools netcat-openbsd openssl tmux python3 \
 			python3-prometheus-client python3-stomp python3-jsonschema curl ruby-stomp libnet-stomp-perl php-cli \
 			php-stomp chromium chromium-driver
 		# Node is often there from elsewhere, and then brings npm along.
@@ -66,7 +66,7 @@ done
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
 	# Another system: what the packages bring may be there under other names.
 	if command -v pkg-config >/dev/null && command -v redis-server >/dev/null &&
-		pkg-config --exists lua5.4 hiredis libuv jansson openssl libmicrohttpd; then
+		pkg-config --exists lua5.4 hiredis libuv jansson openssl libmicrohttpd ncursesw; then
 		exit 0
 	fi
 	echo "This is not a Debian system; please install what these packages bring:$missing" >&2

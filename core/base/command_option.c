@@ -1,12 +1,13 @@
 #include "command_option.h"
 
+#include <assert.h>
 #include <getopt.h>
 #include <stdio.h>
 
 #include "duration.h"
 
 #define KIB UINT64_C(1024)
-#define KNOWN_MAX 64
+#define KNOWN_MAX 128
 
 const struct command_option *command_option_find(const struct command_option *table,
 						 const char *name)
@@ -117,7 +118,8 @@ struct long_options {
 
 static void know(struct long_options *k, const struct command_option *table)
 {
-	for (; table && table->name && k->count < KNOWN_MAX - 1; table++) {
+	for (; table && table->name; table++) {
+		assert(k->count < KNOWN_MAX - 1);
 		k->rows[k->count].name = table->name;
 		k->rows[k->count].has_arg = table->arg ? required_argument : no_argument;
 		k->options[k->count++] = table;

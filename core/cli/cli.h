@@ -49,6 +49,7 @@ extern const struct cli_verb cli_rules_verbs[];
 extern const struct cli_verb cli_bench_verbs[];
 extern const struct cli_verb cli_lock_verbs[];
 extern const struct cli_verb cli_user_verbs[];
+extern const struct cli_verb cli_top_verbs[];
 extern const struct cli_verb cli_trace_verbs[];
 
 struct cli {

@@ -382,6 +382,8 @@ const struct cli_verb cli_trace_verbs[] = {
 	  .details = "EXCHANGE is - for the default exchange, * for all. KEY is a "
 		     "pattern of\n"
 		     "words with * and #, as of a topic exchange; # is the default.",
+	  .examples = "  tidemq trace orders 'orders.eu.#' --for 10s\n"
+		      "  tidemq trace '*' --sample 1% --max 10 --json\n",
 	  .options = options,
 	  .words_min = 1,
 	  .words_max = 2,

@@ -374,6 +374,8 @@ end
 
 ---@return string for --url and TIDEMQ_URL
 function Broker:url()
+  local path = self.address:match '^unix:(.*)$'
+  if path then return 'tide+unix:' .. path .. (self.vhost and '?vhost=' .. self.vhost or '') end
   local url = self.address:gsub('^tls:', 'tides://'):gsub('^%f[%d%[]', 'tide://')
   return url .. (self.vhost and '/' .. self.vhost or '')
 end

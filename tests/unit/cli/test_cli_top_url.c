@@ -1,0 +1,39 @@
+#include "check.h"
+
+#include "base/mem.h"
+#include "cli/cli_top_url.h"
+
+static void expect(const char *url, const char *vhost, const char *wanted)
+{
+	char *got = cli_top_url_with(url, vhost);
+
+	assert_string_equal(got, wanted);
+	mem_free(got);
+}
+
+static void the_vhost_is_replaced(void **state)
+{
+	expect("tide://127.0.0.1:7310/", "shop", "tide://127.0.0.1:7310/shop");
+	expect("tide://127.0.0.1", "shop", "tide://127.0.0.1/shop");
+	expect("tides://bob:x@[::1]:1/old", "shop", "tides://bob:x@[::1]:1/shop");
+	expect("tide://h/old", "/", "tide://h/%2F");
+	expect("tide+unix:/run/s", "a b", "tide+unix:/run/s?vhost=a%20b");
+	expect("tide+unix:///run/s?vhost=x&user=y", "z",
+	       "tide+unix:///run/s?vhost=x&user=y&vhost=z");
+}
+
+static void in_each_of_several_urls(void **state)
+{
+	expect("tide://a/x,tides://b:1,tide+unix:/s", "v",
+	       "tide://a/v,tides://b:1/v,tide+unix:/s?vhost=v");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_vhost_is_replaced),
+		cmocka_unit_test(in_each_of_several_urls),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,111 @@
+#include "check.h"
+
+#include "cli/cli_top_view.h"
+
+static struct buf out;
+
+static int teardown(void **state)
+{
+	buf_deinit(&out);
+	return 0;
+}
+
+static json_t *row_of(const char *text)
+{
+	json_t *row = json_loads(text, 0, NULL);
+
+	assert_non_null(row);
+	return row;
+}
+
+/* The words of a line, with single spaces between them. */
+static const char *words_of(const char *row, int width)
+{
+	json_t *object = row_of(row);
+	struct buf line = { 0 };
+	bool was_space = true;
+
+	cli_top_view_row(&cli_top_view_all[0], object, width, &line);
+	assert_int_equal(buf_len(&line), width);
+	buf_clear(&out);
+	for (const char *at = buf_cstr(&line); *at; at++) {
+		if (*at != ' ' || !was_space)
+			buf_append_char(&out, *at);
+		was_space = *at == ' ';
+	}
+	buf_deinit(&line);
+	json_decref(object);
+	return buf_cstr(&out);
+}
+
+static void figures_fit_their_columns(void **state)
+{
+	assert_string_equal(
+		words_of("{\"name\":\"q\",\"ready\":999999,\"unacked\":1000000,"
+			 "\"delayed\":123456789,\"buried\":99900000000,"
+			 "\"in_10s\":12.34,\"out_10s\":123456.7,"
+			 "\"oldest_ready_ms\":999,\"consumers\":3,"
+			 "\"paused\":\"in\"}",
+			 120),
+		"q 999999 1.00M 123M 99.9G 12.3 123k 999ms 3 no in");
+	assert_string_equal(words_of("{\"name\":\"q\",\"ready\":0,\"paused\":\"both\","
+				     "\"oldest_ready_ms\":3723000}",
+				     120),
+			    "q 0 - - - - - 1h02m - paused");
+	assert_string_equal(words_of("{\"name\":\"q\",\"unusable\":\"no script\","
+				     "\"oldest_ready_ms\":864000000}",
+				     120),
+			    "q - - - - - - 10d00h - unusable");
+}
+
+static void a_narrow_line_has_fewer_columns(void **state)
+{
+	const char *row = "{\"name\":\"a-name-of-a-queue\",\"ready\":1,\"unacked\":2,"
+			  "\"delayed\":3,\"buried\":4,\"in_10s\":5,\"out_10s\":6,"
+			  "\"oldest_ready_ms\":7,\"consumers\":8,\"paused\":\"no\"}";
+
+	assert_string_equal(words_of(row, 90),
+			    "a-name-of-a-queue 1 2 3 4 5.0 6.0 7ms 8 -");
+	assert_string_equal(words_of(row, 80), "a-name-of-a-queue 1 2 3 5.0 6.0 7ms 8 -");
+	assert_string_equal(words_of(row, 60), "a-name-of-a-queue 1 2 5.0 6.0 7ms");
+}
+
+static void nothing_of_a_text_drives_the_terminal(void **state)
+{
+	assert_int_equal(cli_top_view_clip("a\033[31mb\xc2\x9b"
+					   "c\xff",
+					   100, &out),
+			 10);
+	assert_string_equal(buf_cstr(&out), "a.[31mb.c.");
+	buf_clear(&out);
+	assert_int_equal(cli_top_view_clip("äöü", 2, &out), 2);
+	assert_string_equal(buf_cstr(&out), "äö");
+}
+
+static void each_view_has_its_backlog_and_its_name(void **state)
+{
+	for (const struct cli_top_view *v = cli_top_view_all; v->name; v++) {
+		assert_non_null(cli_top_view_by_key(v, 'b'));
+		assert_non_null(cli_top_view_by_key(v, 'n'));
+		assert_null(cli_top_view_by_key(v, 'q'));
+		for (const struct cli_top_view *w = cli_top_view_all; w->name; w++)
+			assert_null(cli_top_view_by_key(v, w->key));
+		assert_string_equal(cli_top_view_by_sort(v, "name")->member, "name");
+		assert_false(cli_top_view_is_falling(cli_top_view_by_key(v, 'n')));
+		assert_true(cli_top_view_is_falling(cli_top_view_by_key(v, 'b')));
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_teardown(figures_fit_their_columns, teardown),
+		cmocka_unit_test_teardown(a_narrow_line_has_fewer_columns, teardown),
+		cmocka_unit_test_teardown(nothing_of_a_text_drives_the_terminal,
+					  teardown),
+		cmocka_unit_test_teardown(each_view_has_its_backlog_and_its_name,
+					  teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
