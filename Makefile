@@ -212,7 +212,7 @@ demo: deps-test
 
 # ---- measuring --------------------------------------------------------------
 
-.PHONY: bench bench-peers bench-topics bench-rules profile
+.PHONY: bench bench-peers bench-topics bench-rules bench-scrape profile
 LOAD_SOURCES := $(wildcard tests/bench/peers/*.c)
 $(B)/bench/load: $(LOAD_SOURCES) $(wildcard tests/bench/peers/*.h) $(B)/lib/base.a
 	@mkdir -p $(@D)
@@ -230,6 +230,10 @@ bench-peers: deps-test
 	@$(MAKE) all $(B)/bench/load $(B)/bench/fake_server
 	@lua5.4 tests/bench/run.lua $(B) $(B)/bench-peers.md
 	@lua5.4 tests/bench/topics.lua $(B) $(B)/bench-topics.md
+# What a scrape of /metrics costs others, with QUEUES=100000 queues.
+bench-scrape: deps-test
+	@$(MAKE) all
+	@lua5.4 tests/bench/scrape.lua $(B) $(B)/bench-scrape.md
 bench-topics: deps-test
 	@$(MAKE) all $(B)/bench/load $(B)/bench/fake_server
 	@lua5.4 tests/bench/topics.lua $(B) $(B)/bench-topics.md $(SERVERS)
@@ -298,6 +302,7 @@ help:
 #: make bench-rules    what a decision costs, with and without Lua; fails above a limit
 #: make profile        where the broker's processor time goes, by component (needs perf)
 #: make bench-peers    the same work for Redis, NATS, RabbitMQ, beanstalkd, as installed
+#: make bench-scrape   what a scrape of /metrics costs others; QUEUES=100000
 #: make bench-topics   the topics of bench-peers alone; SERVERS="fake tidemq": those; FULL=1: 10,000,000 messages
 #: make bench-options  what each option adds to a message, in instructions; a table in build/bench-options.md
 #: make guard          instructions of the hot paths against expected.txt; UPDATE=1 rewrites it

@@ -253,6 +253,11 @@ static const struct command_option rows[] = {
 			 "json: each line is an object with time, level, component and "
 			 "message"),
 	  FIELD(log_format) },
+	{ COMMAND_DURATION("slow-turn", "100ms",
+			   "log what a turn of the event loop did that took longer; "
+			   "0 = never",
+			   0, 60000),
+	  BROKER(slow_turn_ms) },
 	{ COMMAND_TEXT("config", "FILE", NULL,
 		       "a Lua file that returns a table of these options, { fsync = "
 		       "\"no\", ... }; the command line overrides it") },

@@ -47,8 +47,8 @@ local narrow = { ['^proto$'] = ' session host base ', ['^proto/'] = ' proto sess
   ['^net$'] = ' proto proto/line proto/stomp http session tls host base ' }
 -- The headers of a floor that others may include: its other structs are closed.
 local doors = {
-  session = ' session.h reply.h service.h service_address.h service_net.h service_rules.h service_users.h '
-    .. 'session_metrics.h ',
+  session = ' session.h reply.h service.h service_address.h service_health.h service_net.h service_rules.h '
+    .. 'service_users.h session_metrics.h ',
 }
 
 local function may_use(from, to)

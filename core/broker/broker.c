@@ -120,6 +120,7 @@ struct broker *broker_create(uv_loop_t *loop, const struct broker_config *config
 	TAILQ_INIT(&b->walks);
 	b->retention = retention_create(b);
 	pace_init(&b->pace);
+	b->turn_time.slow_ns = (uint64_t)config->slow_turn_ms * 1000000;
 	init_shard_env(b);
 	init_partition_env(b);
 	b->started_unix_ms = b->now_ms;
@@ -205,5 +206,4 @@ void broker_begin(struct broker *b)
 {
 	clock_update(b);
 	pace_begin(&b->pace);
-	turn_time_note(&b->turn_time, b->pace.began_ns);
 }

@@ -52,6 +52,7 @@ struct broker_config {
 	unsigned exchanges_max;
 	unsigned bindings_max;
 	unsigned groups_max;    /* of a topic */
+	int64_t slow_turn_ms;   /* a longer turn of the loop is logged; 0: none is */
 	unsigned channels_max;  /* of a connection */
 	unsigned consumers_max; /* subscriptions of a connection */
 	unsigned replies_max;   /* requests of a connection that wait for an answer */

@@ -13,6 +13,7 @@
 #include "rollout/shadow.h"
 #include "rollout/upload.h"
 #include "rules/sandbox/bundle.h"
+#include "rules/sandbox/script_recent.h"
 #include "schedule/scheduler.h"
 #include "lease_notice.h"
 #include "samples.h"
@@ -122,11 +123,46 @@ static void arm(struct service *s)
 		uv_timer_start(&s->timer, on_timer, (uint64_t)(due_ms - now_ms), 0);
 }
 
+static void enter(struct broker *b, enum turn_part part)
+{
+	turn_time_enter(&b->turn_time, part, 0, uv_hrtime());
+}
+
+/* What scripts took, of which the parts of the turn have their share. */
+static void describe_scripts(const struct script_recent *recent, struct buf *out)
+{
+	if (recent->sum_ns > 0)
+		buf_printf(out, "; scripts in all %.1f ms", (double)recent->sum_ns / 1e6);
+	if (recent->longest[0])
+		buf_printf(out, ", a call of %s %.1f ms", recent->longest,
+			   (double)recent->longest_ns / 1e6);
+}
+
+static void end_turn(struct service *s)
+{
+	struct broker *b = s->broker;
+	struct script_recent scripts = { 0 };
+	bool is_slow = turn_time_end(&b->turn_time, uv_hrtime());
+	struct buf text = { 0 };
+
+	if (b->is_closing || !b->is_started)
+		return;
+	engine_take_recent(b->engine, &scripts);
+	if (!is_slow)
+		return;
+	turn_time_describe(&b->turn_time, &text);
+	describe_scripts(&scripts, &text);
+	log_warn("loop: a turn took %.1f ms: %s",
+		 (double)turn_time_took_ns(&b->turn_time) / 1e6, buf_cstr(&text));
+	buf_deinit(&text);
+}
+
 void service_turn(struct service *s)
 {
 	struct broker *b = s->broker;
 
 	broker_begin(b);
+	turn_time_enter(&b->turn_time, TURN_TIMEOUTS, 0, b->pace.began_ns);
 	service_users_turn(s);
 	session_allowance_turn(s);
 	service_access_turn(s);
@@ -137,10 +173,13 @@ void service_turn(struct service *s)
 	turn_tick(b);
 	lease_notice_turn(s); /* of what has not run out just now */
 	scheduler_turn(s->scheduler);
+	enter(b, TURN_DELIVERIES);
 	turn_deal(b);
+	enter(b, TURN_SENDING);
 	s->hooks.on_turn(s->hooks.ctx);
 	if (b->is_closing)
 		return; /* it was the last turn */
+	enter(b, TURN_WRITING);
 	turn_flush(b);
 	service_pressure_check(s);
 	arm(s);
@@ -151,7 +190,7 @@ static void on_prepare(uv_prepare_t *handle)
 	struct service *s = handle->data;
 
 	service_turn(s);
-	turn_time_end(&s->broker->turn_time, uv_hrtime());
+	end_turn(s);
 }
 
 static void on_check(uv_check_t *handle)
@@ -159,6 +198,7 @@ static void on_check(uv_check_t *handle)
 	struct service *s = handle->data;
 
 	service_turn(s);
+	enter(s->broker, TURN_OTHER);
 	turn_time_check(&s->broker->turn_time, uv_now(s->loop));
 }
 

@@ -311,7 +311,7 @@ static void on_store_heard(void *ctx, uint64_t now_ns)
 {
 	struct service *s = ctx;
 
-	turn_time_note(&s->broker->turn_time, now_ns);
+	turn_time_enter(&s->broker->turn_time, TURN_STORE, 0, now_ns);
 }
 
 int service_start(struct service *s, struct error *err)

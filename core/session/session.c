@@ -259,7 +259,15 @@ bool session_is_answered(const struct session *s)
 
 void session_begin(struct session *s)
 {
-	broker_begin(s->broker);
+	struct broker *b = s->broker;
+
+	broker_begin(b);
+	turn_time_enter(&b->turn_time, TURN_REQUESTS, s->number, b->pace.began_ns);
+}
+
+void session_name_request(struct session *s, const char *what)
+{
+	turn_time_name(&s->broker->turn_time, what, uv_hrtime());
 }
 
 bool session_is_spent(struct session *s, bool is_heavy)

@@ -112,6 +112,9 @@ bool session_is_answered(const struct session *s);
 /* Its requests follow: take the time, and begin its slice of the turn. The loop may
  * have waited long for them. */
 void session_begin(struct session *s);
+/* Around a request that may take long: what came before is the others'; what has been
+ * done since is this one, a literal. */
+void session_name_request(struct session *s, const char *what);
 /* After a request: its slice is used up.
  * @param is_heavy  the request alone may have taken long */
 bool session_is_spent(struct session *s, bool is_heavy);

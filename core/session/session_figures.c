@@ -66,6 +66,7 @@ static void write_net(const struct service *s, struct json *j)
 void session_figures_write(const struct service *s, struct json *j)
 {
 	write_tally(j, "loop", &s->broker->turn_time.busy, tally_times_ns, 1000);
+	json_member_int(j, "slow_turns", (int64_t)s->broker->turn_time.slow);
 	write_net(s, j);
 	write_process(j);
 }

@@ -310,6 +310,17 @@ describe('filters', function()
         assert.same({ 3, { { 2, 3 } } }, traced 'orders.a')
       end)
 
+      for i, body in ipairs { 'while true do end', 'local function f() f() end\nf()\nfor i = 1, math.huge do end',
+        'for i = 1, 1e9 do\nlocal x = i\nend', 'pcall(function() while true do\nend end)\nwhile true do end' } do
+        it('of none that never ends: the budget of time ends it, way ' .. i, function()
+          use { ['10-loop'] = 'return { match = { exchange = "orders" }, publish = function(msg)\n' .. body
+            .. '\nend }' }
+          local d = c:document 'EXPLAIN orders orders.a'
+          assert.matches('^filter/10%-loop%.lua:%d: ', d.error)
+          assert.same({}, d.queues)
+        end)
+      end
+
       it('of sharding and priority, also where they are remembered', function()
         use {}
         broker:write_rule('sharding/lined.lua', [[

@@ -57,16 +57,16 @@ describe('the log', function()
     end
     assert.equal('info', seen['SIGTERM: stopping'].level)
     assert.is_nil(seen['SIGTERM: stopping'].component)
-    local warned = 0
+    local warned, reload = 0, nil
     for message, entry in pairs(seen) do
       if message:find('queue \'"\\\': ', 1, true) == 1 then
         assert.equal('warn', entry.level)
         warned = warned + 1
       end
-      if message:find '^generation 2 is active' then seen.reload = entry end
+      if message:find '^generation 2 is active' then reload = entry end
     end
     assert.equal(1, warned)
-    assert.equal('rules', seen.reload.component)
+    assert.equal('rules', reload.component)
   end)
 
   it('tells of an error of the start in text, whatever its format', function()

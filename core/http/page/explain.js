@@ -64,7 +64,7 @@ class Picture {
     const id = `x:${n}:${x.exchange}`;
     const isAlternate = x.alternate_of !== undefined;
     this.add({ id, kind: 'exchange', title: x.exchange, tone: x.matched === 0 ? 'warn' : '',
-      lines: [placeText(x.script, x.line), `${number(x.matched)} of ${count(x.bindings, 'binding')}`],
+      lines: [placeText(x.script, x.line), `${number(x.matched)} of ${x.bindings === 1 ? '1 binding' : `${number(x.bindings)} bindings`}`],
       href: hrefOf(this.ctx, 'exchange', x.exchange) });
     if (isAlternate) this.join(`x:${n}:${x.alternate_of}`, id, ['otherwise'], 'dashed');
     else if (from) this.join(from, id);

@@ -46,8 +46,8 @@ function exchangeStep(ctx, x) {
     h('h3', {}, 'Exchange ', h('a', { href: hrefOf(ctx, 'exchange', x.exchange) }, x.exchange)),
     h('p', { class: 'dim' }, `${x.type}, by `, placeLink(ctx, { file: x.script, line: x.line, lines: x.lines }),
       x.alternate_of ? `, as the alternate of ${x.alternate_of}` : ''),
-    h('p', {}, x.matched === 0 ? `None of its ${number(x.bindings)} bindings matches.`
-      : `${number(x.matched)} of ${number(x.bindings)} bindings match:`),
+    h('p', {}, x.matched === 0 ? `No binding matches, of ${number(x.bindings)}.`
+      : `Bindings that match: ${number(x.matched)} of ${number(x.bindings)}`),
     x.patterns.length ? h('div', { class: 'scroll' }, h('table', {}, h('thead', {}, h('tr', {}, h('th', {}, 'Pattern'),
       h('th', {}, 'Leads to'))), h('tbody', {}, x.patterns.map((p) => patternRow(ctx, p))))) : null,
     x.matched > x.patterns.length ? h('p', { class: 'dim' }, `… and ${number(x.matched - x.patterns.length)} more`) : null);

@@ -32,12 +32,13 @@ function makeForm(query) {
   return fields([
     { name: 'exchange', label: 'Exchange', value: query.exchange ?? '', placeholder: '- is the default exchange' },
     { name: 'key', label: 'Routing key', value: query.key ?? '' },
-    { name: 'headers', label: 'Headers', type: 'textarea', rows: 3, value: query.headers ?? '', placeholder: 'name: value' },
+    { name: 'headers', label: 'Headers', type: 'textarea', rows: 3, value: query.headers ?? '',
+      placeholder: 'name: value' },
+    { name: 'payload', label: 'Payload', type: 'textarea', rows: 3, value: query.payload ?? '' },
     { name: 'priority', label: 'Priority', type: 'number', min: 0, max: 255, value: query.priority ?? '' },
     { name: 'delay', label: 'Delay', value: query.delay ?? '', placeholder: '30s' },
     { name: 'ttl', label: 'Time to live', value: query.ttl ?? '', placeholder: '1h' },
     { name: 'id', label: 'Publish id', value: query.id ?? '' },
-    { name: 'payload', label: 'Payload', type: 'textarea', rows: 3, value: query.payload ?? '' },
   ]);
 }
 
@@ -63,7 +64,7 @@ class Tester {
     this.names = h('datalist', { id: 'route-exchanges' });
     exchange.setAttribute('list', 'route-exchanges');
     let timer = 0;
-    this.node = h('form', { oninput: () => {
+    this.node = h('form', { class: 'route-form', oninput: () => {
       clearTimeout(timer);
       timer = setTimeout(() => this.run(), TYPING_MS);
     }, onsubmit: (event) => {

@@ -122,7 +122,11 @@ static int run(struct line *l, struct request *q)
 	if (q->verb->features & VERB_DOCUMENT)
 		reply_expect_document(r);
 	l->is_heavy = q->verb->features & (VERB_DOCUMENT | VERB_ANY_OPTIONS);
+	if (l->is_heavy)
+		session_name_request(l->base.session, NULL);
 	rc = q->verb->run(l, q, r);
+	if (l->is_heavy && l->state != LINE_CLOSED)
+		session_name_request(l->base.session, q->verb->name);
 	if (rc < 0 && r) {
 		refuse_transaction(l, q, q->err);
 		reply_error(r, q->err);

@@ -254,6 +254,16 @@ enum engine_origin engine_origin(const struct engine *e)
 	return e->origin;
 }
 
+void engine_take_recent(struct engine *e, struct script_recent *out)
+{
+	struct script_recent *recent = &e->current->script.recent;
+
+	*out = *recent;
+	recent->sum_ns = 0;
+	recent->longest_ns = SCRIPT_LONG_NS;
+	recent->longest[0] = '\0';
+}
+
 const uint64_t *engine_call_count(const struct engine *e)
 {
 	return &e->call_count;

@@ -30,6 +30,7 @@
 #include "base/msg.h"
 #include "script_kind.h"
 
+struct script_recent;
 struct bundle;
 struct decision_context;
 struct engine;
@@ -119,6 +120,9 @@ bool engine_is_not_called(const char *error_text);
 
 /* How many decisions scripts were asked for. */
 const uint64_t *engine_call_count(const struct engine *e);
+
+/* What decisions have taken since the last call of this: script_recent.h. */
+void engine_take_recent(struct engine *e, struct script_recent *out);
 
 /* The values of tide.shared, tide.counter and tide.bucket: shared.h. */
 struct shared *engine_shared(const struct engine *e);

@@ -18,6 +18,11 @@ struct reload_waiter {
 	struct reload_asker asker;
 };
 
+const struct error *reload_refusal(const struct engine *e)
+{
+	return &e->reload.refusal;
+}
+
 const struct reload_attempt *reload_last(const struct engine *e)
 {
 	return &e->reload.last;

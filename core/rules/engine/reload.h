@@ -57,5 +57,8 @@ struct reload_attempt {
 	struct bundle *refused; /* its files if it was refused; NULL: the directory */
 };
 
+/* Why the last attempt was refused; code TIDE_OK: it was not. */
+const struct error *reload_refusal(const struct engine *e);
+
 /* The last attempt, for engine_hooks.on_reload. */
 const struct reload_attempt *reload_last(const struct engine *e);

@@ -302,24 +302,34 @@ static void look_for_room(struct script_state *s, struct account *a)
 	s->is_exhausted = a->is_exhausted;
 }
 
-static void count_decision(struct script_stats *stats, int64_t started_ns)
+static void note_longest(struct script_recent *r, const char *file, uint64_t took_ns)
 {
-	int64_t took_ns = machine_clock_ns(CLOCK_MONOTONIC) - started_ns;
-
-	stats->calls++;
-	stats->time_ns += (uint64_t)took_ns;
-	cost_add(&stats->cost, (uint64_t)took_ns);
+	r->longest_ns = took_ns;
+	snprintf(r->longest, sizeof(r->longest), "%s", file);
 }
 
-static void count(const struct script_call *call, int rc, bool overran,
-		  int64_t started_ns, const struct error *err)
+static void count_decision(struct script_state *s, const struct script_call *call,
+			   int64_t started_ns)
+{
+	uint64_t took_ns = (uint64_t)(machine_clock_ns(CLOCK_MONOTONIC) - started_ns);
+
+	call->stats->calls++;
+	call->stats->time_ns += took_ns;
+	cost_add(&call->stats->cost, took_ns);
+	s->recent.sum_ns += took_ns;
+	if (took_ns > s->recent.longest_ns)
+		note_longest(&s->recent, call->file, took_ns);
+}
+
+static void count(struct script_state *s, const struct script_call *call, int rc,
+		  bool overran, int64_t started_ns, const struct error *err)
 {
 	struct script_stats *stats = call->stats;
 
 	if (!stats)
 		return;
 	if (call->is_decision)
-		count_decision(stats, started_ns);
+		count_decision(s, call, started_ns);
 	if (rc == LUA_OK)
 		return;
 	stats->errors++;
@@ -369,7 +379,7 @@ int script_enter(struct script_state *s, const struct script_call *call,
 	lua_settop(L, top);
 	if (rc == LUA_ERRMEM && !s->was_string)
 		look_for_room(s, account);
-	count(call, rc, overran, started_ns, &own);
+	count(s, call, rc, overran, started_ns, &own);
 	if (rc == LUA_OK)
 		return TIDE_OK;
 	*err = own;

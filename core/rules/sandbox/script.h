@@ -18,6 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "script_recent.h"
 #include "account.h"
 #include "base/error.h"
 #include "cost.h"
@@ -66,6 +67,7 @@ struct script_state {
 	 * the password that the call under way is about. */
 	const struct hidden *hidden;
 	struct slice password;
+	struct script_recent recent;
 };
 
 /* What the calls of a script have cost. */

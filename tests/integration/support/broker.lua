@@ -102,7 +102,10 @@ local function command_line(self)
     add '--listen'
     add(address)
   end
-  for _, word in ipairs { '--http', self.options.http or 'none', '--data', self.data, '--rules', self.rules } do
+  -- On a busy machine any turn may be slow: that is in the log of those who ask for it.
+  for _, word in ipairs {
+    '--http', self.options.http or 'none', '--slow-turn', '0', '--data', self.data, '--rules', self.rules,
+  } do
     add(word)
   end
   if self.redis then
