@@ -10,11 +10,12 @@ packages_of() {
 	case $1 in
 	build)
 		echo gcc libc6-dev binutils pkg-config liblua5.4-dev libhiredis-dev libuv1-dev \
-			uthash-dev libbsd-dev libjansson-dev libssl-dev libxxhash-dev libmicrohttpd-dev libncurses-dev redis-server
+			uthash-dev libbsd-dev libjansson-dev libssl-dev libxxhash-dev libmicrohttpd-dev libwslay-dev \
+			libncurses-dev redis-server
 		;;
 	test)
 		echo libcmocka-dev lua5.4 lua-busted lua-socket lua-sec lua-check redis-tools netcat-openbsd openssl tmux python3 \
-			python3-prometheus-client python3-stomp python3-jsonschema ruby-stomp libnet-stomp-perl php-cli \
+			python3-prometheus-client python3-stomp python3-jsonschema curl ruby-stomp libnet-stomp-perl php-cli \
 			php-stomp chromium chromium-driver
 		# Node is often there from elsewhere, and then brings npm along.
 		command -v npm >/dev/null || echo npm

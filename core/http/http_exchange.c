@@ -7,6 +7,7 @@
 #include "http_answer.h"
 #include "http_engine.h"
 #include "http_login.h"
+#include "http_parse.h"
 #include "http_relay.h"
 #include "http_reply.h"
 #include "http_request_private.h"
@@ -115,7 +116,7 @@ static int check_safety(const struct http_request *q, struct error *err)
 	};
 
 	/* Probes know the broker by all sorts of names. */
-	if (q->match.route && q->match.route->features & HTTP_NO_LOGIN)
+	if (q->match.route && q->match.route->features & HTTP_ANY_HOST)
 		return TIDE_OK;
 	return http_safety_check(&safety, &q->engine->config, err);
 }
@@ -218,6 +219,11 @@ static void work(struct http_request *q)
 
 	q->state = HTTP_WORK;
 	q->conn->receiving_ms = 0;
+	/* It becomes messages, which count themselves. */
+	if (q->conn->base.is_counted) {
+		protocol_received(&q->conn->base);
+		session_publish_relieve(http_request_session(q));
+	}
 	rc = q->response ? TIDE_OK : check_body(q, &err);
 	if (q->response)
 		return;
@@ -306,7 +312,7 @@ enum MHD_Result http_exchange_step(void *cls, struct MHD_Connection *c, const ch
 	}
 	if (q->state == HTTP_HEAD)
 		read_head(q, method);
-	else if (q->state == HTTP_BODY && !http_wait_turn(q))
+	else if (q->state == HTTP_BODY && !http_wait_turn(q) && !http_parse_begin(q))
 		work(q);
 	/* The head is done with when nothing is waited for. */
 	if (q->state == HTTP_LOGIN && !q->is_suspended && !q->response)
@@ -340,6 +346,7 @@ void http_exchange_end(void *cls, struct MHD_Connection *c, void **request,
 		q->conn->base.ops->wake(q->conn->base.ctx);
 	}
 	http_wait_forget(q);
+	http_parse_forget(q);
 	if (q->response)
 		MHD_destroy_response(q->response);
 	http_request_deinit(q);
