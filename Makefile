@@ -20,7 +20,8 @@ PACKAGE_LIBS = $(eval PACKAGE_LIBS := $$(shell pkg-config --libs $(PACKAGES)))$(
 BASE_CFLAGS = -std=c11 -D_GNU_SOURCE -DTIDE_VERSION='"$(VERSION)"' $(CFLAGS) $(SANITIZE) -Iinclude -Icore \
 	$(PACKAGE_CFLAGS)
 ALL_CFLAGS = $(BASE_CFLAGS) $(WARNINGS)
-LDLIBS = $(PACKAGE_LIBS) -lm -lpthread
+# wslay comes without a file for pkg-config.
+LDLIBS = $(PACKAGE_LIBS) -lwslay -lm -lpthread
 ALL_LDFLAGS = $(SANITIZE) $(LDFLAGS)
 # What an operator edits.
 LIBDIR ?= $(PREFIX)/lib
@@ -143,7 +144,7 @@ fuzzers: $(FUZZERS)
 
 # ---- running and testing -----------------------------------------------------
 
-.PHONY: deps deps-test deps-lint deps-fuzz deps-bench run test matrix chaos model soak fuzz asan lint format format-check demo clean help
+.PHONY: deps deps-test deps-lint deps-fuzz deps-bench run test matrix chaos model soak fuzz asan lint format format-check pictures demo clean help
 deps:
 	@tools/deps.sh build
 deps-test:
@@ -205,6 +206,11 @@ format: deps-lint
 	@clang-format -i $(C_FILES)
 format-check: deps-lint
 	@clang-format --dry-run -Werror $(C_FILES)
+
+# docs/dashboard-*.png, in about five minutes.
+pictures: deps-test
+	@$(MAKE) all
+	@TIDEMQ=$(abspath $(B))/tidemq lua5.4 tools/dashboard_pictures.lua
 
 demo: deps-test
 	@$(MAKE) all
@@ -306,6 +312,7 @@ help:
 #: make bench-topics   the topics of bench-peers alone; SERVERS="fake tidemq": those; FULL=1: 10,000,000 messages
 #: make bench-options  what each option adds to a message, in instructions; a table in build/bench-options.md
 #: make guard          instructions of the hot paths against expected.txt; UPDATE=1 rewrites it
+#: make pictures       the pictures of the dashboard in docs, from a broker with load (five minutes)
 #: make demo           a guided tour of a broker, crashes included
 #: make deps           install what the build needs (deps-test, deps-lint, deps-fuzz, deps-bench, deps-deb: more)
 #: make install        to $(DESTDIR)$(PREFIX), by default /usr/local; rules to /etc/tidemq/rules; uninstall
