@@ -143,7 +143,7 @@ fuzzers: $(FUZZERS)
 
 # ---- running and testing -----------------------------------------------------
 
-.PHONY: deps deps-test deps-lint deps-fuzz deps-bench run test matrix chaos model soak fuzz asan lint format format-check demo clean help
+.PHONY: deps deps-test deps-lint deps-fuzz deps-bench run test matrix chaos model soak fuzz asan lint format format-check pictures demo clean help
 deps:
 	@tools/deps.sh build
 deps-test:
@@ -206,13 +206,18 @@ format: deps-lint
 format-check: deps-lint
 	@clang-format --dry-run -Werror $(C_FILES)
 
+# docs/dashboard-*.png, in about five minutes.
+pictures: deps-test
+	@$(MAKE) all
+	@TIDEMQ=$(abspath $(B))/tidemq lua5.4 tools/dashboard_pictures.lua
+
 demo: deps-test
 	@$(MAKE) all
 	@TIDEMQ=$(abspath $(B))/tidemq examples/demo.sh
 
 # ---- measuring --------------------------------------------------------------
 
-.PHONY: bench bench-peers bench-topics bench-rules profile
+.PHONY: bench bench-peers bench-topics bench-rules bench-scrape profile
 LOAD_SOURCES := $(wildcard tests/bench/peers/*.c)
 $(B)/bench/load: $(LOAD_SOURCES) $(wildcard tests/bench/peers/*.h) $(B)/lib/base.a
 	@mkdir -p $(@D)
@@ -230,6 +235,10 @@ bench-peers: deps-test
 	@$(MAKE) all $(B)/bench/load $(B)/bench/fake_server
 	@lua5.4 tests/bench/run.lua $(B) $(B)/bench-peers.md
 	@lua5.4 tests/bench/topics.lua $(B) $(B)/bench-topics.md
+# What a scrape of /metrics costs others, with QUEUES=100000 queues.
+bench-scrape: deps-test
+	@$(MAKE) all
+	@lua5.4 tests/bench/scrape.lua $(B) $(B)/bench-scrape.md
 bench-topics: deps-test
 	@$(MAKE) all $(B)/bench/load $(B)/bench/fake_server
 	@lua5.4 tests/bench/topics.lua $(B) $(B)/bench-topics.md $(SERVERS)
@@ -298,9 +307,11 @@ help:
 #: make bench-rules    what a decision costs, with and without Lua; fails above a limit
 #: make profile        where the broker's processor time goes, by component (needs perf)
 #: make bench-peers    the same work for Redis, NATS, RabbitMQ, beanstalkd, as installed
+#: make bench-scrape   what a scrape of /metrics costs others; QUEUES=100000
 #: make bench-topics   the topics of bench-peers alone; SERVERS="fake tidemq": those; FULL=1: 10,000,000 messages
 #: make bench-options  what each option adds to a message, in instructions; a table in build/bench-options.md
 #: make guard          instructions of the hot paths against expected.txt; UPDATE=1 rewrites it
+#: make pictures       the pictures of the dashboard in docs, from a broker with load (five minutes)
 #: make demo           a guided tour of a broker, crashes included
 #: make deps           install what the build needs (deps-test, deps-lint, deps-fuzz, deps-bench, deps-deb: more)
 #: make install        to $(DESTDIR)$(PREFIX), by default /usr/local; rules to /etc/tidemq/rules; uninstall

@@ -10,8 +10,8 @@
 #include "metrics_table.h"
 #include "session_private.h"
 
-/* Of a turn, and of memory. */
-#define PIECE_NS UINT64_C(2000000)
+/* Of a turn, which may make two, and of memory. */
+#define PIECE_NS UINT64_C(1000000)
 #define PIECE_BYTES ((size_t)128 << 10)
 #define STEPS 4 /* from one look at the clock to the next */
 

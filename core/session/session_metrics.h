@@ -1,7 +1,7 @@
 /* session_metrics.h: all metrics as Prometheus reads them, in pieces.
  *
  * A scrape of very many queues takes seconds. It is a job (broker/job.h): one piece of
- * one scrape a turn, whoever scrapes, and the next piece when this one has been taken.
+ * one scrape at a time, and the next piece when this one has been taken.
  * Queues and vhosts may come and go meanwhile: broker/walk.h. What comes is not shown,
  * what goes is missing in the families that follow. A scrape keeps one piece, and with
  * is_per_vhost a row for each vhost. */

@@ -34,7 +34,7 @@ mmdebstrap --quiet --variant=minbase --format=tar \
 	--dpkgopt='path-include=/usr/share/doc/*/copyright' \
 	--essential-hook='install -d "$1/etc/sysusers.d"' \
 	--essential-hook='echo "u tidemq 990 - /var/lib/tidemq" >"$1/etc/sysusers.d/tidemq.conf"' \
-	--customize-hook='chroot "$1" install -d -o tidemq -g tidemq -m 700 /var/lib/tidemq' \
+	--customize-hook='chroot "$1" install -d -o tidemq -g tidemq -m 700 /var/lib/tidemq /var/lib/tidemq/candidates' \
 	--customize-hook='cd "$1" && rm -rf var/lib/apt/lists/* var/cache/* var/log/* etc/hostname etc/resolv.conf' \
 	"$suite" "$layer" "${MIRROR:-http://deb.debian.org/debian}"
 

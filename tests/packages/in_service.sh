@@ -56,12 +56,19 @@ wait_for is_another "$before"
 expect_conffiles
 [ "$(tidemq get jobs --max 2 --format '%p ')" = 'first second ' ]
 
-# A Unix socket for a group.
-sed -i 's|^  -- listen = .*|  listen = { "127.0.0.1:7310", "unix:/run/tidemq/socket" }, ["socket-mode"] = "0660",|' \
+# A Unix socket for a group, and candidate rules that the service can write.
+[ "$(stat -c %U:%a /var/lib/tidemq/candidates)" = tidemq:700 ]
+sed -i 's|^  -- listen = .*|  ["rules-candidates"] = "/var/lib/tidemq/candidates", listen = { "127.0.0.1:7310", "unix:/run/tidemq/socket" }, ["socket-mode"] = "0660",|' \
 	/etc/tidemq/tidemq.lua
 systemctl restart tidemq
 wait_for answers
 [ "$(stat -c %U:%G:%a /run/tidemq/socket)" = tidemq:tidemq:660 ]
+body='{"files":{"retry/mine.lua":"return { decide = function() return 5 end }"}}'
+bash -c 'exec 3<>/dev/tcp/127.0.0.1/7311
+	printf "PUT /api/rules/candidate HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" "${#1}" "$1" >&3
+	cat <&3' upload "$body" | tee answer
+grep '"fit":true' answer
+find /var/lib/tidemq/candidates/uploads -name mine.lua | grep .
 
 # An ordered stop, which systemd takes for one.
 systemctl stop tidemq

@@ -3,6 +3,9 @@
 //   const c = chart({ name: 'Rates', format: rate, series: [{ name: 'published', color: 1 }, …] });
 //   c.show(times, [[…], […]]);      milliseconds since 1970; a list of values per series; null is a gap
 //
+// `axis` formats the values at the axis, if not as `format` does; `min` is the least that the axis reaches;
+// `scale` 'binary': its steps are powers of two, for bytes; 'time': round seconds, minutes or hours.
+//
 // Colours 1 to 6 are those of the style sheet (--line-1 …).
 import { h, s, fill, setText } from './dom.js';
 import { clock, time } from './format.js';
@@ -14,18 +17,25 @@ const RIGHT = 8;
 const TOP = 8;
 const BOTTOM = 22;
 
-// The smallest of 1, 2, 5, 10, 20, … that n steps of it reach the value.
-function niceStep(max, steps) {
-  const raw = max / steps;
+const TIMES = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400]
+  .map((seconds) => seconds * 1000);
+
+// The smallest of 1, 2, 5, 10, 20, … that so many steps of it reach the value.
+function niceStep(max, steps, scale) {
+  const raw = max / steps * 0.999;
+  if (scale === 'binary') return 2 ** Math.ceil(Math.log2(raw));
+  if (scale === 'time' && raw > 500 && raw <= 86400e3) return TIMES.find((step) => step >= raw);
   const power = 10 ** Math.floor(Math.log10(raw));
-  return [1, 2, 5, 10].map((m) => m * power).find((step) => step >= raw * 0.999);
+  return [1, 2, 5, 10].map((m) => m * power).find((step) => step >= raw);
 }
 
 class Chart {
-  constructor({ name, series, format, min = 1 }) {
+  constructor({ name, series, format, axis = format, min = 1, scale = '' }) {
     this.name = name;
     this.series = series;
     this.format = format;
+    this.axis = axis;
+    this.scale = scale;
     this.min = min;
     this.times = [];
     this.grid = s('g', { class: 'grid' });
@@ -54,8 +64,9 @@ class Chart {
   show(times, data) {
     this.times = times;
     this.data = data;
-    const step = niceStep(Math.max(this.min, ...data.flat().map((v) => v ?? 0)), 4);
-    this.max = step * Math.ceil(Math.max(this.min, ...data.flat().map((v) => v ?? 0)) / step - 1e-9);
+    const largest = data.flat().reduce((most, v) => Math.max(most, v ?? 0), this.min);
+    const step = niceStep(largest, 4, this.scale);
+    this.max = step * Math.ceil(largest / step - 1e-9);
     this.showGrid(step);
     this.lines.forEach((path, i) => path.setAttribute('d', this.path(data[i])));
     this.showValues(times.length - 1);
@@ -82,7 +93,7 @@ class Chart {
     for (let v = 0; v <= this.max + step / 2; v += step) {
       const y = this.y(v).toFixed(1);
       parts.push(s('line', { x1: LEFT, x2: WIDTH - RIGHT, y1: y, y2: y }),
-        s('text', { x: LEFT - 6, y: Number(y) + 4, 'text-anchor': 'end' }, this.format(v)));
+        s('text', { x: LEFT - 6, y: Number(y) + 4, 'text-anchor': 'end' }, this.axis(v)));
     }
     const [first, last] = [this.times[0], this.times[this.times.length - 1]];
     for (let i = 0; i <= 4 && last > first; i++) {

@@ -47,6 +47,13 @@ export function duration(ms) {
   return `${Math.floor(hours / 24)} d ${hours % 24} h`;
 }
 
+// Milliseconds -> "1.3 min", for axes.
+export function span(ms) {
+  if (ms < 60e3) return duration(ms);
+  if (ms < 3600e3) return `${Number((ms / 60e3).toFixed(1))} min`;
+  return `${Number((ms / 3600e3).toFixed(1))} h`;
+}
+
 // 0.1234 -> "12.3 %".
 export function share(x) {
   return x === null || x === undefined ? '–' : `${(x * 100).toFixed(1)} %`;

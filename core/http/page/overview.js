@@ -5,7 +5,7 @@ import { confirm } from './dialog.js';
 import { chart } from './chart.js';
 import { tiles } from './tiles.js';
 import { table } from './table.js';
-import { number, short, rate, bytes, duration, share, time } from './format.js';
+import { number, short, rate, bytes, duration, span, share, time } from './format.js';
 import { tell, tellError } from './toast.js';
 
 const HOUR = 3600e3;
@@ -17,10 +17,11 @@ const FIGURES = [['published', 'Published'], ['delivered', 'Delivered'], ['acked
 const CHARTS = [
   { name: 'Messages a second', format: rate, columns: [['published', 1], ['delivered', 2], ['acked', 3]] },
   { name: 'Backlog', format: short, columns: [['ready', 1], ['unacked', 2], ['delayed', 4], ['buried', 5]] },
-  { name: 'Oldest ready message', format: duration, min: 1000, columns: [['oldest_ready_ms', 2, 'age']] },
+  { name: 'Oldest ready message', format: duration, axis: span, scale: 'time', min: 1000, columns: [['oldest_ready_ms', 2, 'age']] },
   { name: 'Store round trip', format: duration, min: 0.1, columns: [['store_ms', 1, 'mean']] },
   { name: 'Event loop', format: share, min: 0.01, columns: [['loop_busy', 3, 'busy']] },
-  { name: 'Memory', format: bytes, min: 1024, columns: [['memory_bytes', 1, 'messages'], ['unstored_bytes', 5, 'not durable yet']] },
+  { name: 'Memory', format: bytes, min: 1024, scale: 'binary',
+    columns: [['memory_bytes', 1, 'messages'], ['unstored_bytes', 5, 'not durable yet']] },
 ];
 
 function showSample(figures, sample) {
@@ -29,7 +30,10 @@ function showSample(figures, sample) {
     ready: number(sample.ready), unacked: number(sample.unacked), delayed: number(sample.delayed),
     buried: number(sample.buried), oldest: duration(sample.oldest_ready_ms), connections: number(sample.connections),
     memory: bytes(sample.memory_bytes), store: duration(sample.store_ms), loop: share(sample.loop_busy),
-  }, { buried: sample.buried > 0 ? 'warn' : '', loop: sample.loop_busy > 0.8 ? 'bad' : sample.loop_busy > 0.5 ? 'warn' : '' });
+  }, {
+    buried: sample.buried > 0 ? 'warn' : '',
+    loop: sample.loop_busy > 0.8 ? 'bad' : sample.loop_busy > 0.5 ? 'warn' : '',
+  });
 }
 
 // The samples of the last hour, and the newest one, which changes until the next takes its place.
@@ -37,8 +41,8 @@ class Hour {
   constructor(history) {
     this.everyMs = history.every_ms ?? 5000;
     this.samples = (history.rows ?? []).map((row) => Object.fromEntries(history.columns.map((name, i) => [name, row[i]])));
-    this.charts = CHARTS.map(({ name, format, min, columns }) => chart({
-      name, format, min, series: columns.map(([column, color, label]) => ({ name: label ?? column, color })),
+    this.charts = CHARTS.map(({ columns, ...spec }) => chart({
+      ...spec, series: columns.map(([column, color, label]) => ({ name: label ?? column, color })),
     }));
     this.lastKept = this.samples.length ? this.samples[this.samples.length - 1].t : 0;
     this.show();
@@ -75,7 +79,9 @@ function brokerFacts(stats) {
     ['unroutable', number(stats.unroutable)], ['failed', number(stats.failed)],
     ['dead-lettered', number(stats.dead_lettered)], ['duplicates', number(stats.duplicates)],
     ['longest loop turn', stats.loop && duration(stats.loop.max_us / 1000)],
-    ['resident memory', stats.process?.memory_bytes && bytes(stats.process.memory_bytes)],
+    ['resident memory', stats.process && bytes(stats.process.resident_bytes)],
+    ['processor time', stats.process && duration(stats.process.cpu_ms)],
+    ['open descriptors', stats.process && `${number(stats.process.fds)} of ${number(stats.process.fds_max)}`],
   ]);
 }
 

@@ -108,18 +108,14 @@ local function start_driver(self)
   self.url = 'http://127.0.0.1:' .. port
 end
 
----@class BrowserOptions
----@field scale? number of device pixels, for pictures
-
----@param options BrowserOptions?
 ---@return Browser
-function Browser.start(options)
+function Browser.start()
   local self = setmetatable({}, Browser)
   start_driver(self)
   local args = { '--headless=new', '--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--hide-scrollbars',
     '--no-first-run', '--disable-background-networking', '--disable-component-update', '--lang=en',
     '--window-size=1200,900',
-    '--force-device-scale-factor=' .. (options and options.scale or 1), '--user-data-dir=' .. self.dir .. '/profile' }
+    '--user-data-dir=' .. self.dir .. '/profile' }
   local value, err = command(self, 'POST', '/session', { capabilities = { alwaysMatch = {
     ['goog:chromeOptions'] = { args = args }, ['goog:loggingPrefs'] = { browser = 'ALL' },
     acceptInsecureCerts = true,
@@ -173,21 +169,19 @@ function Browser:reload()
   must(self, 'POST', '/refresh', NOTHING)
 end
 
----@param width integer of what the page sees
----@param height integer
-function Browser:resize(width, height)
-  must(self, 'POST', '/window/rect', { width = width, height = height })
-  -- Part of the window belongs to the browser.
-  local seen = self:run 'return [innerWidth, innerHeight]'
-  must(self, 'POST', '/window/rect', { width = 2 * width - seen[1], height = 2 * height - seen[2] })
-end
-
 --- A command of Chromium's own protocol.
 ---@param name string
 ---@param params table
 function Browser:cdp(name, params)
   local given = setmetatable(params, { __jsontype = 'object' })
   return must(self, 'POST', '/goog/cdp/execute', { cmd = name, params = given })
+end
+
+---@param width integer of what the page sees
+---@param height integer
+function Browser:resize(width, height)
+  self:cdp('Emulation.setDeviceMetricsOverride',
+    { width = width, height = height, deviceScaleFactor = 1, mobile = false })
 end
 
 --- Light or dark, as the system would say it.
