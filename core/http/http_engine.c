@@ -1,5 +1,6 @@
 #include "http_engine.h"
 
+#include <jansson.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -107,6 +108,7 @@ int http_engine_create(struct http_engine **out, uv_loop_t *loop,
 	struct http_engine *e = mem_zalloc(sizeof(*e));
 	const union MHD_DaemonInfo *info;
 
+	json_object_seed(0); /* before there are threads that make objects */
 	e->loop = loop;
 	e->config = *config;
 	TAILQ_INIT(&e->ending);

@@ -7,6 +7,7 @@
 #include "http_answer.h"
 #include "http_engine.h"
 #include "http_login.h"
+#include "http_parse.h"
 #include "http_relay.h"
 #include "http_reply.h"
 #include "http_request_private.h"
@@ -306,7 +307,7 @@ enum MHD_Result http_exchange_step(void *cls, struct MHD_Connection *c, const ch
 	}
 	if (q->state == HTTP_HEAD)
 		read_head(q, method);
-	else if (q->state == HTTP_BODY && !http_wait_turn(q))
+	else if (q->state == HTTP_BODY && !http_wait_turn(q) && !http_parse_begin(q))
 		work(q);
 	/* The head is done with when nothing is waited for. */
 	if (q->state == HTTP_LOGIN && !q->is_suspended && !q->response)
@@ -340,6 +341,7 @@ void http_exchange_end(void *cls, struct MHD_Connection *c, void **request,
 		q->conn->base.ops->wake(q->conn->base.ctx);
 	}
 	http_wait_forget(q);
+	http_parse_forget(q);
 	if (q->response)
 		MHD_destroy_response(q->response);
 	http_request_deinit(q);

@@ -142,20 +142,27 @@ int http_request_decode(struct http_request *q, struct error *err)
 	return rc;
 }
 
+int http_request_parse(struct slice body, json_t **out, struct error *err)
+{
+	json_error_t why;
+
+	*out = json_loadb(body.data, body.len, JSON_REJECT_DUPLICATES, &why);
+	if (*out)
+		return TIDE_OK;
+	return error_set(err, TIDE_ESYNTAX,
+			 "the body is not JSON: line %d, column %d: %s", why.line,
+			 why.column, why.text);
+}
+
 int http_request_read_body(struct http_request *q, struct error *err)
 {
-	struct slice body = buf_slice(&q->body);
-	json_error_t why;
 	const char *name;
 	json_t *value;
 
-	if (body.len == 0)
+	if (buf_len(&q->body) == 0)
 		return TIDE_OK;
-	q->json = json_loadb(body.data, body.len, JSON_REJECT_DUPLICATES, &why);
-	if (!q->json)
-		return error_set(err, TIDE_ESYNTAX,
-				 "the body is not JSON: line %d, column %d: %s", why.line,
-				 why.column, why.text);
+	if (!q->is_parsed && http_request_parse(buf_slice(&q->body), &q->json, err) < 0)
+		return err->code;
 	if (!json_is_object(q->json))
 		return error_set(err, TIDE_ESYNTAX, "the body must be a JSON object");
 	json_object_foreach(q->json, name, value)

@@ -10,6 +10,7 @@
 struct MHD_Connection;
 struct MHD_Response;
 struct http_conn;
+struct http_parse;
 struct http_engine;
 
 enum http_state {
@@ -52,7 +53,9 @@ struct http_request {
 	unsigned pair_count;
 	struct http_text *texts; /* what was made on the way */
 	struct buf body;
-	json_t *json; /* NULL: there is none */
+	json_t *json;             /* NULL: there is none */
+	struct http_parse *parse; /* under way; NULL: none */
+	bool is_parsed;
 	struct error err;
 	int rc; /* of the first wrong parameter */
 	struct MHD_Response *response;
@@ -64,6 +67,8 @@ char *http_request_room(struct http_request *q, size_t len);
 /* Decode the path and the query of `target`, and look at the names. The match is there.
  */
 TIDE_MUST_USE int http_request_decode(struct http_request *q, struct error *err);
-/* Read the body as JSON, and look at its names. */
+/* Read a body as JSON. Touches nothing else: for any thread. */
+TIDE_MUST_USE int http_request_parse(struct slice body, json_t **out, struct error *err);
+/* Read the body as JSON, unless that was done, and look at its names. */
 TIDE_MUST_USE int http_request_read_body(struct http_request *q, struct error *err);
 void http_request_deinit(struct http_request *q);

@@ -19,6 +19,9 @@
 /* An event with more is told without its decision. */
 #define EVENT_BYTES ((size_t)64 << 10)
 #define PAYLOAD_BYTES 256
+/* All that are followed: dead letters may go in a circle for as long as the trace does.
+ */
+#define TRACED_MAX 100000
 /* Of a range of offsets, so many are looked for one by one. */
 #define RANGE_SHORT 64
 
@@ -183,6 +186,13 @@ static struct traced *follow(struct tracer *t, uint64_t id, unsigned traces)
 	}
 	f->traces |= traces;
 	return f;
+}
+
+/* A copy of one that is followed. */
+static void follow_copy(struct tracer *t, uint64_t id, const struct traced *f)
+{
+	if (t->by_id.count < TRACED_MAX)
+		follow(t, id, f->traces);
 }
 
 static void unfollow(struct tracer *t, struct traced *f)
@@ -350,7 +360,7 @@ static void tell_copies(struct tracer *t, const struct decision *d,
 		json_member_hex(&j, "copy", o->msg->id);
 		json_member_int(&j, "number", o->number);
 		json_member_text(&j, "by", o->sender);
-		follow(t, o->msg->id, f->traces);
+		follow_copy(t, o->msg->id, f);
 		end_event(t, f, &text, &j);
 	}
 }
@@ -487,7 +497,7 @@ static void on_dead(void *ctx, const struct queue *q, uint64_t id, const struct 
 	json_member_hex(&j, "copy", copy->id);
 	json_member_string(&j, "exchange", msg_exchange_word(copy));
 	json_member_string(&j, "key", copy->key);
-	follow(t, copy->id, f->traces);
+	follow_copy(t, copy->id, f);
 	end_event(t, f, &text, &j);
 }
 
@@ -664,7 +674,8 @@ void tracer_end_take(struct trace *trace, const char *why)
 	snprintf(text, sizeof(text),
 		 "{\"what\":\"end\",\"why\":\"%s\",\"messages\":%u,\"dropped\":%llu}",
 		 why, trace->picked, (unsigned long long)trace->dropped);
-	send_text(trace, text);
+	if (!trace->channel->session->is_closed)
+		send_text(trace, text);
 	trace->channel->trace = NULL;
 	forget(trace->tracer, trace->number);
 	mem_free((char *)trace->spec.exchange.data);

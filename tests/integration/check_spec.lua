@@ -1,5 +1,6 @@
 --- `tidemq check`: a rules directory looked over before it goes live.
 local Broker = require 'support.broker'
+local json = require 'dkjson'
 local shell = require 'support.shell'
 
 local function capture(command)
@@ -77,6 +78,19 @@ describe('tidemq check', function()
   end
 
   -- ---- what is shipped ---------------------------------------------------------
+
+  it('prints findings for programs', function()
+    write('r/retry/bad.lua', 'return {\n  decide = function(\n')
+    local text, status = capture(('%s check --json %s/r'):format(Broker.binary(), dir))
+    assert.equal(1, status)
+    local finding = json.decode(split(text)[1])
+    assert.same({ 'retry/bad.lua', false }, { finding.file, finding.note })
+    assert.equal('integer', math.type(finding.line))
+    assert.is_string(finding.text)
+    assert(os.execute(('rm %s/r/retry/bad.lua'):format(dir)))
+    text, status = capture(('%s check --json %s/r'):format(Broker.binary(), dir))
+    assert.same({ '', 0 }, { text, status })
+  end)
 
   it('finds nothing wrong with the shipped rules and those of the examples', function()
     local pipe = io.popen 'ls -d rules examples/*/rules'

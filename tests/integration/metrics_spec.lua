@@ -378,6 +378,37 @@ describe('metrics of very many queues', function()
     assert.equal(25, family_count)
   end)
 
+  it('end with their connection, which somebody kills', function()
+    local slow = Http.connect(broker)
+    slow:send('GET', '/metrics')
+    assert.equal(200, slow:head().status)
+    local number = 0
+    for _, row in ipairs(c:document 'LIST connections') do
+      if row.protocol == 'http' then number = math.max(number, row.connection) end
+    end
+    c:ok('KILL connection ' .. number)
+    assert(wait.poll(function() return c:document('STATS').net.open.http == 1 end))
+    slow:close()
+    assert.is_true(#scrape(http, '?per=vhost') > 0)
+  end)
+
+  it('do not keep the broker from stopping', function()
+    local other = Broker.start {
+      http = '127.0.0.1:0', args = { '--store', 'none', '--drain-timeout', '200ms' },
+    }
+    local d = other:connect()
+    local lines = {}
+    for i = 1, QUEUES do lines[i] = ('DECLARE queue q%d durable=0 quiet\r\n'):format(i) end
+    d:send(table.concat(lines))
+    d:ok 'PING'
+    for _, query in ipairs { '', '?per=vhost', '' } do
+      local slow = Http.connect(other)
+      slow:send('GET', '/metrics' .. query)
+      if query == '' then assert.equal(200, slow:head().status) end
+    end
+    other:expect_clean_stop()
+  end)
+
   it('are few when they are sums', function()
     local text = scrape(http, '?per=vhost')
     assert.is_true(#text < 60000)

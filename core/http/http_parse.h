@@ -1,0 +1,11 @@
+/* http_parse.h: a large body is read as JSON by a thread: that takes some 40 ms for each
+ * MiB. */
+#pragma once
+
+#include "http_request_private.h"
+
+/* The body is there. False: it is small, and read when the request is worked on. Else the
+ * request waits, and has its JSON, or an error, when it goes on. */
+bool http_parse_begin(struct http_request *q);
+/* The request ends. */
+void http_parse_forget(struct http_request *q);
