@@ -20,7 +20,8 @@ PACKAGE_LIBS = $(eval PACKAGE_LIBS := $$(shell pkg-config --libs $(PACKAGES)))$(
 BASE_CFLAGS = -std=c11 -D_GNU_SOURCE -DTIDE_VERSION='"$(VERSION)"' $(CFLAGS) $(SANITIZE) -Iinclude -Icore \
 	$(PACKAGE_CFLAGS)
 ALL_CFLAGS = $(BASE_CFLAGS) $(WARNINGS)
-LDLIBS = $(PACKAGE_LIBS) -lm -lpthread
+# wslay comes without a file for pkg-config.
+LDLIBS = $(PACKAGE_LIBS) -lwslay -lm -lpthread
 ALL_LDFLAGS = $(SANITIZE) $(LDFLAGS)
 # What an operator edits.
 LIBDIR ?= $(PREFIX)/lib

@@ -54,6 +54,7 @@ BEGIN {
 		next
 	if (arg != "" && match(line, / \([^()]*\)$/)) {
 		fallback = substr(line, RSTART + 2, RLENGTH - 3)
+		sub(/^default: /, "", fallback)
 		line = substr(line, 1, RSTART - 1)
 	}
 	# A default in words is no value.

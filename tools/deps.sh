@@ -10,7 +10,8 @@ packages_of() {
 	case $1 in
 	build)
 		echo gcc libc6-dev binutils pkg-config liblua5.4-dev libhiredis-dev libuv1-dev \
-			uthash-dev libbsd-dev libjansson-dev libssl-dev libxxhash-dev libmicrohttpd-dev libncurses-dev redis-server
+			uthash-dev libbsd-dev libjansson-dev libssl-dev libxxhash-dev libmicrohttpd-dev libwslay-dev \
+			libncurses-dev redis-server
 		;;
 	test)
 		echo libcmocka-dev lua5.4 lua-busted lua-socket lua-sec lua-check redis-tools netcat-openbsd openssl tmux python3 \

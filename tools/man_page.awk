@@ -107,6 +107,7 @@ function option(line,    name, arg, help, fallback) {
 	help = line
 	if (match(help, / \([^()]*\)$/) && arg != "") {
 		fallback = substr(help, RSTART + 2, RLENGTH - 3)
+		sub(/^default: /, "", fallback)
 		help = substr(help, 1, RSTART - 1)
 	}
 	print ".TP"

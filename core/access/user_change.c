@@ -108,6 +108,17 @@ static int check_delete(const struct user_change *c, const struct user *u,
 	return TIDE_OK;
 }
 
+static void set_limits(struct user_change *c)
+{
+	for (unsigned i = 0; user_limit_name(i); i++) {
+		struct slice name = slice_from(user_limit_name(i));
+
+		if (c->spec.has_limit & 1u << i)
+			*user_limit(&c->made->limits, name) =
+				*user_limit(&c->spec.limits, name);
+	}
+}
+
 static int make_new(struct user_change *c, struct error *err)
 {
 	static const struct slice everything[USER_ACTION_COUNT] = { SLICE(".*"),
@@ -129,6 +140,7 @@ static int make_new(struct user_change *c, struct error *err)
 				 "USER add <name> pass=<password> tags=admin");
 	c->made = user_create(c->spec.name);
 	c->made->tags = tags;
+	set_limits(c);
 	/* Who could do everything goes on so. */
 	return is_first ? user_grant_set(c->made, SLICE("/"), everything, err) : TIDE_OK;
 }
@@ -145,13 +157,7 @@ static int set_all(struct user_change *c, const struct user *u, struct error *er
 				 "keeps it",
 				 u->name);
 	c->made->tags = tags;
-	for (unsigned i = 0; user_limit_name(i); i++) {
-		struct slice name = slice_from(user_limit_name(i));
-
-		if (c->spec.has_limit & 1u << i)
-			*user_limit(&c->made->limits, name) =
-				*user_limit(&c->spec.limits, name);
-	}
+	set_limits(c);
 	return TIDE_OK;
 }
 

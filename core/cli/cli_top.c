@@ -700,6 +700,8 @@ const struct cli_verb cli_top_verbs[] = {
 		     "reverses. / filters,\nt and c show topics and connections, Q "
 		     "queues; v enters another vhost, p pauses, ? shows all\nkeys, q "
 		     "quits. NO_COLOR in the environment turns colours off.",
+	  .examples = "  tidemq top --every 5s\n"
+		      "  tidemq top connections --once\n",
 	  .options = top_options,
 	  .words_max = 1,
 	  .run = run_top },

@@ -6,6 +6,7 @@
 #include "http_exchange.h"
 #include "http_relay.h"
 #include "http_request_private.h"
+#include "http_websocket.h"
 
 /* What a body must come at. */
 #define BODY_BYTES_PER_MS 16
@@ -81,7 +82,11 @@ static void deinit(struct protocol *p)
 	http_exchange_drop(c);
 	if (c->relay)
 		http_relay_close(c->relay);
-	protocol_deinit(p);
+	if (c->websocket)
+		http_websocket_destroy(c->websocket);
+	else
+		protocol_deinit(p);
+	p->session = NULL;
 	buf_deinit(&c->authorization);
 	buf_deinit(&c->vhost);
 }
@@ -91,6 +96,10 @@ static size_t feed(struct protocol *p, char *data, size_t len)
 	struct http_conn *c = conn_of(p);
 
 	p->is_paused = false;
+	if (c->websocket) {
+		http_websocket_feed(c->websocket, data, len);
+		return len;
+	}
 	if (!c->receiving_ms)
 		c->receiving_ms = (int64_t)uv_now(c->engine->loop);
 	if (c->relay && len > 0)
@@ -101,11 +110,18 @@ static size_t feed(struct protocol *p, char *data, size_t len)
 /* A request that came still gets its answer. */
 static void tell_closed(struct protocol *p, const char *words)
 {
-	http_exchange_stop(conn_of(p));
+	struct http_conn *c = conn_of(p);
+
+	if (c->websocket)
+		http_websocket_tell_closed(c->websocket, words);
+	else
+		http_exchange_stop(c);
 }
 
+/* Of what is in a WebSocket: HTTP has none. */
 static void heartbeat(struct protocol *p)
 {
+	http_websocket_heartbeat(conn_of(p)->websocket);
 }
 
 /* Whoever sends a byte now and then keeps a place that others need. */

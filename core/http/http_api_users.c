@@ -20,9 +20,9 @@ static int list(struct http_request *q, struct reply *r, struct error *err)
 /* ---- PUT ----------------------------------------------------------------------------
  */
 
-/* A user is added, with its password and tags. One that is there gets them instead. Then
- * it gets its limits. */
-enum step { STEP_ADD, STEP_PASSWORD, STEP_SET, STEP_DONE };
+/* A user is added, with all that is given. One that is there gets its tags and limits,
+ * and then its password. */
+enum step { STEP_ADD, STEP_SET, STEP_PASSWORD, STEP_DONE };
 
 struct http_user_put {
 	struct http_request *q;
@@ -33,23 +33,17 @@ struct http_user_put {
 
 static void go_on(struct http_user_put *p);
 
+/* @param r  that of the step, which may have found that the user is there */
 static enum step step_after(const struct http_user_put *p, const struct reply *r)
 {
-	bool is_new = r->kind != REPLY_ERROR;
+	bool is_added = p->step == STEP_ADD && r->kind != REPLY_ERROR;
+	bool has_more = p->spec.tags.data || p->spec.limit_count > 0;
 
-	switch (p->step) {
-	case STEP_ADD:
-		if (!is_new && p->spec.password.data)
-			return STEP_PASSWORD;
-		if (!is_new || p->spec.limit_count > 0)
-			return STEP_SET;
+	if (is_added || p->step == STEP_PASSWORD)
 		return STEP_DONE;
-	case STEP_PASSWORD:
-		return p->spec.tags.data || p->spec.limit_count > 0 ? STEP_SET
-								    : STEP_DONE;
-	default:
-		return STEP_DONE;
-	}
+	if (p->step == STEP_ADD && has_more)
+		return STEP_SET;
+	return p->spec.password.data ? STEP_PASSWORD : STEP_DONE;
 }
 
 static void on_step(void *ctx, struct reply *r)
@@ -84,8 +78,6 @@ static void go_on(struct http_user_put *p)
 		return;
 	}
 	spec.edit = edits[p->step];
-	if (p->step == STEP_ADD)
-		spec.limit_count = 0;
 	if (p->step == STEP_SET)
 		spec.password.data = NULL;
 	if (p->step == STEP_PASSWORD) {

@@ -5,6 +5,7 @@
 
 struct http_relay;
 struct http_request;
+struct http_websocket;
 
 struct http_login {
 	struct slice authorization; /* the header; data == NULL: none */
@@ -20,8 +21,9 @@ struct http_conn {
 	struct protocol_spec spec; /* of the sessions that follow the first */
 	const struct session_ops *session_ops;
 	struct http_engine *engine;
-	struct http_relay *relay;     /* NULL: there were no descriptors */
-	struct http_request *request; /* whose answer is not given yet; NULL: none */
+	struct http_relay *relay; /* NULL: there were no descriptors; or a WebSocket: */
+	struct http_websocket *websocket; /* whose session is ours; NULL: none */
+	struct http_request *request;     /* whose answer is not given yet; NULL: none */
 	/* Of the session: who it is, as the request said it, and where. */
 	struct buf authorization;
 	struct buf vhost;

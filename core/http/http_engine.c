@@ -47,6 +47,31 @@ static size_t leave_escapes(void *cls, struct MHD_Connection *c, char *text)
 	return strlen(text);
 }
 
+struct http_release {
+	STAILQ_ENTRY(http_release) link;
+	struct MHD_UpgradeResponseHandle *handle;
+};
+
+void http_engine_release(struct http_engine *e, struct MHD_UpgradeResponseHandle *handle)
+{
+	struct http_release *r = mem_alloc(sizeof(*r));
+
+	r->handle = handle;
+	STAILQ_INSERT_TAIL(&e->released, r, link);
+	http_engine_wake(e);
+}
+
+static void release(struct http_engine *e)
+{
+	struct http_release *r;
+
+	while ((r = STAILQ_FIRST(&e->released)) != NULL) {
+		STAILQ_REMOVE_HEAD(&e->released, link);
+		MHD_upgrade_action(r->handle, MHD_UPGRADE_ACTION_CLOSE);
+		mem_free(r);
+	}
+}
+
 static void on_timer(uv_timer_t *timer);
 
 static void run(struct http_engine *e)
@@ -54,6 +79,7 @@ static void run(struct http_engine *e)
 	MHD_UNSIGNED_LONG_LONG timeout_ms;
 	struct http_relay *r, *next;
 
+	release(e);
 	http_wait_next(e);
 	e->is_woken = false;
 	e->run_ns = uv_hrtime();
@@ -113,6 +139,7 @@ int http_engine_create(struct http_engine **out, uv_loop_t *loop,
 	e->config = *config;
 	TAILQ_INIT(&e->ending);
 	TAILQ_INIT(&e->waiting);
+	STAILQ_INIT(&e->released);
 	e->daemon = start_daemon(e, hooks);
 	if (!e->daemon) {
 		mem_free(e);
@@ -164,5 +191,6 @@ void http_engine_close(struct http_engine *e, void (*on_closed)(void *ctx), void
 	uv_close((uv_handle_t *)&e->poll, on_handle_closed);
 	uv_close((uv_handle_t *)&e->timer, on_handle_closed);
 	http_lease_close(e->leases, on_part_closed, e);
+	release(e);
 	MHD_stop_daemon(e->daemon);
 }

@@ -29,9 +29,10 @@ struct http_engine {
 	struct http_leases *leases;
 	TAILQ_HEAD(, http_relay) ending;
 	TAILQ_HEAD(, http_request) waiting; /* for the next run */
-	uint64_t run_ns;                    /* when this one began */
-	bool is_woken;                      /* since then */
-	unsigned handles;                   /* not yet closed */
+	STAILQ_HEAD(, http_release) released;
+	uint64_t run_ns;  /* when this one began */
+	bool is_woken;    /* since then */
+	unsigned handles; /* not yet closed */
 	void (*on_closed)(void *ctx);
 	void *ctx;
 };
@@ -45,5 +46,7 @@ TIDE_MUST_USE int http_engine_create(struct http_engine **out, uv_loop_t *loop,
 TIDE_MUST_USE int http_engine_add(struct http_engine *e, int fd, struct http_relay *r);
 /* The relay of a connection. */
 struct http_relay *http_engine_relay(struct MHD_Connection *c);
+/* It may close its end of a connection that is no longer its own: soon. */
+void http_engine_release(struct http_engine *e, struct MHD_UpgradeResponseHandle *handle);
 /* It has something to do. */
 void http_engine_wake(struct http_engine *e);

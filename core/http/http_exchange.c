@@ -116,7 +116,7 @@ static int check_safety(const struct http_request *q, struct error *err)
 	};
 
 	/* Probes know the broker by all sorts of names. */
-	if (q->match.route && q->match.route->features & HTTP_NO_LOGIN)
+	if (q->match.route && q->match.route->features & HTTP_ANY_HOST)
 		return TIDE_OK;
 	return http_safety_check(&safety, &q->engine->config, err);
 }
@@ -219,6 +219,11 @@ static void work(struct http_request *q)
 
 	q->state = HTTP_WORK;
 	q->conn->receiving_ms = 0;
+	/* It becomes messages, which count themselves. */
+	if (q->conn->base.is_counted) {
+		protocol_received(&q->conn->base);
+		session_publish_relieve(http_request_session(q));
+	}
 	rc = q->response ? TIDE_OK : check_body(q, &err);
 	if (q->response)
 		return;

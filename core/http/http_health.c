@@ -55,7 +55,7 @@ static int get_ready(struct http_request *q, struct reply *r, struct error *err)
 }
 
 const struct http_route http_health_routes[] = {
-	{ "GET", "/health/live", NULL, HTTP_NO_LOGIN, get_live },
-	{ "GET", "/health/ready", NULL, HTTP_NO_LOGIN, get_ready },
+	{ "GET", "/health/live", NULL, HTTP_NO_LOGIN | HTTP_ANY_HOST, get_live },
+	{ "GET", "/health/ready", NULL, HTTP_NO_LOGIN | HTTP_ANY_HOST, get_ready },
 	{ 0 },
 };

@@ -47,19 +47,32 @@ static bool can_pull(const struct http_relay *r)
 	return r->conn->base.out->bytes < OUTPUT_BYTES;
 }
 
-void http_relay_pull(struct http_relay *r)
+static ssize_t pull(struct http_relay *r, bool is_all)
 {
 	struct protocol *p = &r->conn->base;
 	char bytes[PIECE_BYTES];
 	ssize_t n = 1;
 
-	while (n > 0 && can_pull(r)) {
+	while (n > 0 && (is_all || can_pull(r))) {
 		n = recv(r->fd, bytes, sizeof(bytes), MSG_DONTWAIT);
 		if (n > 0) {
 			out_append(p->out, bytes, (size_t)n);
 			p->ops->wake(p->ctx);
 		}
 	}
+	return n;
+}
+
+void http_relay_take(struct http_relay *r)
+{
+	pull(r, true);
+}
+
+void http_relay_pull(struct http_relay *r)
+{
+	struct protocol *p = &r->conn->base;
+	ssize_t n = pull(r, false);
+
 	if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
 		finish(r);
 	else if (n < 0 && !r->conn->request && !r->has_ended)

@@ -36,3 +36,5 @@ void http_relay_end(struct http_relay *r);
 void http_relay_check_end(struct http_relay *r);
 /* Take what the engine has written, if the connection takes it. */
 void http_relay_pull(struct http_relay *r);
+/* All of it, however much waits for the peer. */
+void http_relay_take(struct http_relay *r);

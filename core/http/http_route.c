@@ -13,13 +13,15 @@
 #include "http_api_users.h"
 #include "http_files.h"
 #include "http_health.h"
+#include "http_websocket.h"
 #include "http_metrics.h"
 
 static const struct http_route *const tables[] = {
-	http_files_routes,        http_health_routes,      http_api_queues_routes,
-	http_api_messages_routes, http_api_publish_routes, http_api_exchanges_routes,
-	http_api_topics_routes,   http_api_rules_routes,   http_api_users_routes,
-	http_api_broker_routes,   http_api_events_routes,  http_metrics_routes,
+	http_websocket_routes,     http_files_routes,        http_health_routes,
+	http_api_queues_routes,    http_api_messages_routes, http_api_publish_routes,
+	http_api_exchanges_routes, http_api_topics_routes,   http_api_rules_routes,
+	http_api_users_routes,     http_api_broker_routes,   http_api_events_routes,
+	http_metrics_routes,
 };
 #define TABLES (sizeof(tables) / sizeof(tables[0]))
 

@@ -7,11 +7,12 @@
 typedef int http_handler_fn(struct http_request *q, struct reply *r, struct error *err);
 
 enum http_feature {
-	HTTP_NO_LOGIN = 1, /* anybody may ask; `r` is NULL, and the handler answers by
-			      http_answer.h */
-	HTTP_PAGED = 2,    /* the document is an array, r->count the length of all:
-			      {"total","items"} */
-	HTTP_VHOST = 8,    /* the vhost of the session is that of the query */
+	HTTP_NO_LOGIN = 1,  /* anybody may ask; `r` is NULL, and the handler answers by
+			       http_answer.h */
+	HTTP_PAGED = 2,     /* the document is an array, r->count the length of all:
+			       {"total","items"} */
+	HTTP_VHOST = 8,     /* the vhost of the session is that of the query */
+	HTTP_ANY_HOST = 16, /* whatever name the broker is asked by, and by whose page */
 };
 
 struct http_route {

@@ -431,6 +431,10 @@ static void resume(struct conn *c)
 		buf_shrink(&c->in);
 		after_feed(c);
 	}
+	if (c->protocol->has_input && may_feed(c)) {
+		feed_protocol(c, NULL, 0);
+		after_feed(c);
+	}
 	if (c->tls && tls_has_input(c->tls) && may_feed(c) && !is_paused(c))
 		read_tls(c);
 	if (may_read(c) && !is_paused(c))

@@ -78,6 +78,7 @@ struct protocol {
 	uint64_t received; /* how many payloads came in pieces, with this one */
 	bool is_counted;   /* one is coming in pieces: the session knows */
 	bool is_paused;    /* `feed` left something to do: feed it again, later */
+	bool has_input;    /* it keeps some: feed it, with nothing, when that may be */
 	bool is_full;      /* it can take no more, until it wakes the connection */
 	bool is_busy;      /* it owes answers that the session knows nothing of */
 };

@@ -226,6 +226,9 @@ TIDE_MUST_USE int session_publish_prepare(struct session *s,
 void session_publish_receive(struct session *s, size_t bytes);
 /* It is there, or will never be. */
 void session_publish_received(struct session *s);
+/* What was received was no message itself, and may have held publishers back: do they go
+ * on? Else that is asked once a turn. */
+void session_publish_relieve(struct session *s);
 /* Publishers are held back. */
 bool session_publish_is_blocked(const struct session *s);
 /* They are, and this session has not published yet. */

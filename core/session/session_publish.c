@@ -185,6 +185,11 @@ void session_publish_begin(struct session *s)
 	s->has_published = !s->is_never_held;
 }
 
+void session_publish_relieve(struct session *s)
+{
+	service_pressure_check(s->service);
+}
+
 void session_publish_hold_never(struct session *s)
 {
 	s->is_never_held = true;

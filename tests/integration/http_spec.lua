@@ -125,9 +125,8 @@ describe('the HTTP port', function()
     it('ends it when the broker stops', function()
       local http = start()
       events(http)
-      broker:signal 'TERM'
-      ends(http)
       broker:expect_clean_stop()
+      ends(http)
     end)
 
     it('ends it when its connection is killed', function()

@@ -16,6 +16,7 @@ local clients = {
     without = { '1.1', '1.2', 'cumulative', 'escapes', 'heartbeats' } },
   { 'stompit of npm', 'node NODE/stompit.js', without = {} },
   { '@stomp/stompjs of npm', 'node NODE/stompjs.js', without = {} },
+  { '@stomp/stompjs in a WebSocket', 'node NODE/stompjs.js', without = {}, is_websocket = true },
 }
 
 local function cases(without)
@@ -29,7 +30,7 @@ describe('STOMP with', function()
   local broker, node, npm_said
 
   setup(function()
-    broker = Broker.start { redis = {}, stopped = true }
+    broker = Broker.start { redis = {}, http = '127.0.0.1:0', stopped = true }
     users.restore(broker.redis, { app = { vhosts = { ['/'] = { configure = '.*', write = '.*', read = '.*' } } } })
     broker:run()
     -- The packages come from npm, by their names and hashes in package-lock.json.
@@ -52,7 +53,8 @@ describe('STOMP with', function()
         return pending('npm ci has failed: ' .. npm_said)
       end
       local output, status = shell.run(('timeout 200 %s %s app %s 2>&1 </dev/null'):format(
-        (command:gsub('NODE', node)), (broker.address:gsub(':', ' ')), users.password))
+        (command:gsub('NODE', node)), (broker.address:gsub(':', ' ')),
+        users.password .. (client.is_websocket and (' ws://%s/stomp'):format(broker.http_address) or '')))
       assert.equal(cases(client.without), output)
       assert.equal(0, status)
     end)

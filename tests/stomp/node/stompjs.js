@@ -1,12 +1,21 @@
 // The cases of ../../integration/stomp_clients_spec.lua with npm's @stomp/stompjs, the client
-// of browsers. It wants a WebSocket: this one is a TCP socket.
+// of browsers. It wants a WebSocket: this one is a TCP socket, or, with a URL, a real one.
 //
-// Called with HOST PORT USER PASSWORD. Prints a line "ok <case>" for each case.
+// Called with HOST PORT USER PASSWORD [URL]. Prints a line "ok <case>" for each case.
 import assert from 'node:assert/strict';
 import net from 'node:net';
 import { Client } from '@stomp/stompjs';
+import { WebSocket } from 'ws';
 
-const [host, port, user, password] = process.argv.slice(2);
+const [host, port, user, password, url] = process.argv.slice(2);
+
+class RealSocket extends WebSocket {
+  constructor() {
+    super(url, ['v12.stomp', 'v11.stomp', 'v10.stomp']);
+    this.beats = 0;
+    this.on('message', (data) => { if (String(data) === '\n') this.beats++; });
+  }
+}
 
 class Socket {
   constructor() {
@@ -30,7 +39,7 @@ class Socket {
 function connect(options = {}) {
   return new Promise((resolve, reject) => {
     const client = new Client({
-      webSocketFactory: () => client.tcp = new Socket(), reconnectDelay: 0, heartbeatIncoming: 0,
+      webSocketFactory: () => client.tcp = url ? new RealSocket() : new Socket(), reconnectDelay: 0, heartbeatIncoming: 0,
       heartbeatOutgoing: 0, connectHeaders: { login: user, passcode: password, host: '/' }, ...options,
       onConnect: () => resolve(client),
       onStompError: (frame) => { reject(new Error(frame.headers.message)); client.failed?.(frame); },
