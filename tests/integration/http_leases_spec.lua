@@ -242,6 +242,19 @@ describe('a GET over HTTP', function()
     assert.equal('one', get()[1].payload)
   end)
 
+  it('that waits is answered when the broker stops', function()
+    publish 'held'
+    get()
+    http:send('POST', path 'get', { wait = '60s' })
+    assert(wait.poll(function() return #c:document 'LIST consumers' == 1 end))
+    broker:signal 'TERM'
+    assert.same({}, http:answer().json.messages)
+    broker:expect_clean_stop()
+    broker:run()
+    http, c = connect 'root', users.connect(broker, 'root')
+    assert.equal('held', get()[1].payload)
+  end)
+
   it('reads a topic as a member of a group', function()
     c:ok('DECLARE topic t' .. number .. ' partitions=1')
     c:ok('PUB - t' .. number, 'first')

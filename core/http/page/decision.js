@@ -5,7 +5,8 @@ import { placeLink, linkPlaces } from './source.js';
 import { testHref } from './tester.js';
 
 function queueText(q) {
-  return q.partition === undefined ? `${q.queue}, shard ${q.shard}, rank ${q.rank}` : `${q.queue}, partition ${q.partition}`;
+  return q.partition === undefined ? `${q.queue}, shard ${q.shard}, rank ${q.rank}`
+    : `${q.queue}, partition ${q.partition}`;
 }
 
 function mark(differs, text) {
@@ -18,7 +19,10 @@ function retryText(d) {
 }
 
 function side(ctx, title, d, other) {
-  if (d.action) return h('div', {}, h('h4', {}, title), mark(retryText(d) !== (other.action && retryText(other)), retryText(d)));
+  if (d.action) {
+    const isOther = retryText(d) !== (other.action && retryText(other));
+    return h('div', {}, h('h4', {}, title), mark(isOther, retryText(d)));
+  }
   if (d.error || d.code) {
     const text = `${d.code ?? 'error'}: ${d.error ?? ''}`;
     return h('div', {}, h('h4', {}, title), h('p', { class: 'bad' }, mark(d.error !== other.error, h('span', {},
@@ -56,7 +60,7 @@ export function publishHead(ctx, publish) {
   const isShown = publish.key !== undefined; // what is another vhost's is not
   return h('div', { class: 'difference-head' },
     h('b', {}, `${publish.exchange || '-'} / ${isShown ? publish.key : '…'}`),
-    h('span', { class: 'dim' }, `${time(publish.published_ms)}${publish.vhost === '/' ? '' : `, vhost ${publish.vhost}`}`),
+    h('span', { class: 'dim' }, time(publish.published_ms), publish.vhost === '/' ? null : `, vhost ${publish.vhost}`),
     publish.headers && h('span', { class: 'dim' }, headersText(publish)),
     publish.queue && h('span', {}, `failed in queue ${publish.queue}: ${publish.reason}, attempt ${publish.attempts}`),
     (publish.differs ?? []).map((what) => h('span', { class: 'badge warn' }, what)),
@@ -79,6 +83,7 @@ export function findingsList(ctx, findings, openPlace) {
     f.file ? [openPlace ? h('a', { class: 'place', href: '#', onclick: (event) => {
       event.preventDefault();
       openPlace(f);
-    } }, f.line ? `${f.file}:${f.line}` : f.file) : placeLink(ctx, { file: f.file, line: f.line, wrong: true }), ' '] : null,
+    } }, f.line ? `${f.file}:${f.line}` : f.file)
+      : placeLink(ctx, { file: f.file, line: f.line, wrong: true }), ' '] : null,
     f.note ? 'note: ' : '', f.text)));
 }

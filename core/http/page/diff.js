@@ -49,8 +49,8 @@ function linesOf(text) {
   return text.replace(/\n$/, '').split('\n');
 }
 
-// The lines of both texts in one order: [{ kind: 'same' | 'added' | 'removed', left, right, text }], with the numbers of
-// the lines in each.
+// The lines of both texts in one order: [{ kind: 'same' | 'added' | 'removed', left, right, text }], with their numbers
+// in each.
 export function diffLines(before, after) {
   const [a, b] = [linesOf(before), linesOf(after)];
   let head = 0;
@@ -87,7 +87,8 @@ function contract(steps) {
 }
 
 function skippedRow(step, columns) {
-  return h('tr', { class: 'skipped' }, h('td', { colspan: columns }, step.count === 1 ? '… one line' : `… ${step.count} lines`));
+  return h('tr', { class: 'skipped' }, h('td', { colspan: columns },
+    step.count === 1 ? '… one line' : `… ${step.count} lines`));
 }
 
 function unified(steps) {
@@ -129,8 +130,7 @@ export function diffTable(before, after, mode) {
     h('table', { 'data-mode': mode }, h('tbody', {}, mode === 'sides' ? sideBySide(steps) : unified(steps))));
 }
 
-// Files that differ, in the order of their names: [{ file, kind: 'added' | 'removed' | 'changed', added, removed }], the
-// last two in lines.
+// Files that differ, by name: [{ file, kind: 'added' | 'removed' | 'changed', added, removed }], the last two in lines.
 export function diffFiles(before, after) {
   const names = [...new Set([...Object.keys(before), ...Object.keys(after)])].sort();
   return names.filter((name) => before[name] !== after[name]).map((file) => {

@@ -64,7 +64,7 @@ function askToBind(ctx, name, type, refresh) {
       options: [['queue', 'a queue'], ['topic', 'a topic'], ['exchange', 'an exchange']], value: 'queue' },
     { name: 'destination', label: 'Its name', required: true },
     { name: 'pattern', label: 'Pattern', placeholder: type === 'topic' ? 'orders.eu.#' : '',
-      help: { fanout: 'of a fanout exchange it says nothing', headers: 'of a headers exchange it says nothing' }[type] },
+      help: ['fanout', 'headers'].includes(type) ? `of a ${type} exchange it says nothing` : null },
     { name: 'options', label: 'Options', type: 'textarea', rows: 2,
       placeholder: type === 'headers' ? 'h:region=eu\nx-match=all' : 'name=value' }],
     submit: async (form) => {

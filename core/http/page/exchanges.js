@@ -52,8 +52,8 @@ function showPicture(ctx, place, bindings, exchanges) {
   if (bindings.total === 0) {
     fill(place, h('p', { class: 'empty' }, 'Nothing is bound yet.'));
   } else if (bindings.total > PICTURE_BINDINGS) {
-    fill(place, h('p', { class: 'empty' }, `${number(bindings.total)} bindings are too many for one picture. Search for a `,
-      'part of a name, or choose an exchange: its page shows what leads there and what it leads to.'));
+    fill(place, h('p', { class: 'empty' }, `${number(bindings.total)} bindings are too many for one picture. Search `,
+      'for a part of a name, or choose an exchange: its page shows what leads there and what it leads to.'));
   } else {
     fill(place, bindingPicture(ctx, { bindings: bindings.items, exchanges: exchanges.items,
       label: 'exchanges, and the queues and topics that get messages from them' }));

@@ -53,7 +53,8 @@ class Picture {
       if (filter.copies) lines.push(filter.copies === 1 ? 'makes one copy' : `makes ${filter.copies} copies`);
       if (filter.rejected !== undefined) lines.push(`rejected: ${filter.rejected}`);
       const id = this.add({ id: `filter:${i}`, kind: 'filter', title: base(filter.script), lines,
-        tone: filter.rejected === undefined ? '' : 'bad', href: sourceHref(this.ctx, { file: filter.script, line: filter.line, lines: filter.lines }) });
+        tone: filter.rejected === undefined ? '' : 'bad',
+        href: sourceHref(this.ctx, { file: filter.script, line: filter.line, lines: filter.lines }) });
       this.join(at, id);
       at = filter.rejected === undefined ? id : null;
     });
@@ -64,7 +65,8 @@ class Picture {
     const id = `x:${n}:${x.exchange}`;
     const isAlternate = x.alternate_of !== undefined;
     this.add({ id, kind: 'exchange', title: x.exchange, tone: x.matched === 0 ? 'warn' : '',
-      lines: [placeText(x.script, x.line), `${number(x.matched)} of ${x.bindings === 1 ? '1 binding' : `${number(x.bindings)} bindings`}`],
+      lines: [placeText(x.script, x.line),
+        `${number(x.matched)} of ${number(x.bindings)} binding${x.bindings === 1 ? '' : 's'}`],
       href: hrefOf(this.ctx, 'exchange', x.exchange) });
     if (isAlternate) this.join(`x:${n}:${x.alternate_of}`, id, ['otherwise'], 'dashed');
     else if (from) this.join(from, id);
@@ -73,8 +75,8 @@ class Picture {
 
   addQueue(q, n) {
     const isTopic = q.partition !== undefined;
-    const shard = `${isTopic ? `partition ${q.partition}` : `shard ${q.shard}`} · ${placeText(q.sharding, q.sharding_line)}`;
-    const lines = [shard];
+    const where = isTopic ? `partition ${q.partition}` : `shard ${q.shard}`;
+    const lines = [`${where} · ${placeText(q.sharding, q.sharding_line)}`];
     if (!isTopic) lines.push(`rank ${q.rank} · ${placeText(q.priority, q.priority_line)}`);
     if (q.state === 'delayed') lines.push('delayed');
     if (q.dedupe === 'duplicate') lines.push('a duplicate: not stored again');
@@ -104,11 +106,12 @@ class Picture {
     }
     const last = exchanges.length ? `x:${n}:${exchanges[exchanges.length - 1].exchange}` : from;
     if (o.queues.length > QUEUES) {
-      this.join(last, this.add({ id: `more:${n}`, kind: 'more', title: `${number(o.queues.length - QUEUES)} more queues`,
-        lines: [], tone: 'dim' }));
+      this.join(last, this.add({ id: `more:${n}`, kind: 'more', lines: [], tone: 'dim',
+        title: `${number(o.queues.length - QUEUES)} more queues` }));
     }
     if (o.queues.length === 0 && !this.d.error && !this.d.denied) {
-      this.join(last, this.add({ id: `nowhere:${n}`, kind: 'more', title: 'no queue takes it', lines: [], tone: 'warn' }));
+      this.join(last, this.add({ id: `nowhere:${n}`, kind: 'more', lines: [], tone: 'warn',
+        title: 'no queue takes it' }));
     }
   }
 
@@ -142,20 +145,23 @@ export function verdict(d) {
   if (d.rejected) return { tone: 'bad', text: `Rejected: ${d.rejected}` };
   if (d.error) return { tone: 'bad', text: `It fails: ${d.error}` };
   const refused = d.queues.find((q) => q.refused);
-  if (refused) return { tone: 'bad', text: `Queue ${refused.queue} refuses it, so no queue gets it: ${refused.refused}` };
-  const copies = d.copies?.length ? `, and ${d.copies.length === 1 ? 'one copy' : `${d.copies.length} copies`}` : '';
+  if (refused) {
+    return { tone: 'bad', text: `Queue ${refused.queue} refuses it, so no queue gets it: ${refused.refused}` };
+  }
+  const made = d.copies?.length ?? 0;
+  const copies = made === 0 ? '' : made === 1 ? ', and one copy' : `, and ${made} copies`;
   if (d.queues.length === 0) {
-    return { tone: 'warn', text: `Unroutable: no queue takes it${copies ? `; ${d.copies.length} copied by filters` : ''}` };
+    return { tone: 'warn', text: `Unroutable: no queue takes it${made ? `; copies of filters: ${made}` : ''}` };
   }
   const names = d.queues.slice(0, 5).map((q) => q.queue).join(', ');
-  return { tone: 'good', text: `Goes to ${d.queues.length === 1 ? 'one queue' : `${number(d.queues.length)} queues`}: ${names}` +
-    `${d.queues.length > 5 ? ', …' : ''}${copies}` };
+  const rest = d.queues.length > 5 ? ', …' : '';
+  return { tone: 'good', text: `Goes to ${count(d.queues.length, 'queue')}: ${names}${rest}${copies}` };
 }
 
 export function decisionNote(d) {
   const parts = [`generation ${d.generation} of the rules`];
   if (d.cached) parts.push('remembered: the route was not decided anew');
-  else if (d.pure === true) parts.push('decided now; it depends on the key alone, so a publish of this key is remembered');
+  else if (d.pure) parts.push('decided now; it depends on the key alone, so a publish of this key is remembered');
   else if (d.pure === false) parts.push('decided for each message');
   return parts.join(' · ');
 }

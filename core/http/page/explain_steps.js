@@ -10,7 +10,9 @@ function us(n) {
 
 function change(c) {
   const name = c.field === 'header' ? `header ${c.name}` : c.field;
-  if (c.from_bytes !== undefined) return h('li', {}, `${name}: ${number(c.from_bytes)} → ${number(c.to_bytes)} bytes`);
+  if (c.from_bytes !== undefined) {
+    return h('li', {}, `${name}: ${number(c.from_bytes)} → ${number(c.to_bytes)} bytes`);
+  }
   return h('li', {}, `${name}: `, c.from === null || c.from === undefined ? null : h('del', {}, c.from), ' ',
     c.to === null || c.to === undefined ? h('span', { class: 'dim' }, 'removed') : h('ins', {}, c.to));
 }
@@ -50,7 +52,8 @@ function exchangeStep(ctx, x) {
       : `Bindings that match: ${number(x.matched)} of ${number(x.bindings)}`),
     x.patterns.length ? h('div', { class: 'scroll' }, h('table', {}, h('thead', {}, h('tr', {}, h('th', {}, 'Pattern'),
       h('th', {}, 'Leads to'))), h('tbody', {}, x.patterns.map((p) => patternRow(ctx, p))))) : null,
-    x.matched > x.patterns.length ? h('p', { class: 'dim' }, `… and ${number(x.matched - x.patterns.length)} more`) : null);
+    x.matched > x.patterns.length
+      ? h('p', { class: 'dim' }, `… and ${number(x.matched - x.patterns.length)} more`) : null);
 }
 
 function script(ctx, file, line) {
@@ -69,8 +72,8 @@ function queueRow(ctx, q) {
     h('td', { class: 'mono' }, q.exchange ? `${q.exchange}: ${q.binding || '(all)'}` : 'its name'),
     h('td', {}, isTopic ? `partition ${q.partition} ` : `${q.shard} `, script(ctx, q.sharding, q.sharding_line), ' ',
       remembered(q.shard_cached ?? q.partition_cached)),
-    h('td', {}, isTopic ? '–' : [`${q.rank} `, script(ctx, q.priority, q.priority_line), ' ', remembered(q.rank_cached),
-      q.unranked ? h('span', { class: 'badge bad' }, 'the script failed') : null]),
+    h('td', {}, isTopic ? '–' : [`${q.rank} `, script(ctx, q.priority, q.priority_line), ' ',
+      remembered(q.rank_cached), q.unranked ? h('span', { class: 'badge bad' }, 'the script failed') : null]),
     h('td', {}, isTopic ? 'appended' : q.state, q.dedupe ? ` · id ${q.dedupe}` : '',
       q.refused ? h('span', { class: 'bad' }, ` refused: ${q.refused}`) : null),
     h('td', {}, script(ctx, q.retry)));
@@ -78,11 +81,13 @@ function queueRow(ctx, q) {
 
 function queueStep(ctx, o) {
   if (o.queues.length === 0) {
-    return h('li', { class: 'warn' }, h('h3', {}, 'No queue'), h('p', {}, 'No queue takes it. A publish with `must` is refused.'));
+    return h('li', { class: 'warn' }, h('h3', {}, 'No queue'),
+      h('p', {}, 'No queue takes it. A publish with `must` is refused.'));
   }
   const heads = ['Queue', 'By', 'Shard', 'Rank', 'State', 'After a failure'];
   return h('li', {}, h('h3', {}, o.queues.length === 1 ? 'Queue' : `${number(o.queues.length)} queues`),
-    h('div', { class: 'scroll' }, h('table', { 'data-table': 'explained queues' }, h('thead', {}, h('tr', {}, heads.map((head) => h('th', {}, head)))),
+    h('div', { class: 'scroll' }, h('table', { 'data-table': 'explained queues' },
+      h('thead', {}, h('tr', {}, heads.map((head) => h('th', {}, head)))),
       h('tbody', {}, o.queues.slice(0, 200).map((q) => queueRow(ctx, q))))));
 }
 
@@ -92,7 +97,8 @@ function outcome(o) {
     ['exchange', o.exchange], ['key', o.key || '(empty)'], ['priority', number(o.priority)],
     ['delay', o.delay === undefined ? null : duration(o.delay)], ['due', o.due && time(o.due)],
     ['time to live', o.ttl === undefined ? null : duration(o.ttl)],
-    ['user', o.user], ['headers', Object.entries(o.headers ?? {}).map(([name, value]) => `${name}: ${value}`).join(', ')],
+    ['user', o.user],
+    ['headers', Object.entries(o.headers ?? {}).map(([name, value]) => `${name}: ${value}`).join(', ')],
   ]));
 }
 
@@ -121,7 +127,8 @@ export function explainSteps(ctx, asked, d) {
   return [
     h('ol', { class: 'steps' }, message(asked), own.map((f) => filterStep(ctx, f)),
       own.some((f) => f.changes.length) && isRouted ? outcome(d) : null, isRouted ? route(ctx, d) : null,
-      failure ? h('li', { class: 'bad' }, h('h3', {}, d.error ? 'Failure' : 'Denied'), h('p', {}, linkPlaces(ctx, failure))) : null),
+      failure ? h('li', { class: 'bad' }, h('h3', {}, d.error ? 'Failure' : 'Denied'),
+        h('p', {}, linkPlaces(ctx, failure))) : null),
     (d.unranked ?? []).map((one) => h('p', { class: 'warn' }, `Queue ${one.queue} has no rank for it: `,
       linkPlaces(ctx, one.error))),
     [...copies].map((n) => copySteps(ctx, d, n)), costs(d)];

@@ -2,7 +2,7 @@
 //
 //   graph({
 //     label: 'who gets what',                        for screen readers
-//     nodes: [{ id: 'x:orders', kind: 'exchange', title: 'orders', lines: ['topic'], href: '#/…', tone: 'here' }, …],
+//     nodes: [{ id: 'x:orders', kind: 'exchange', title: 'orders', lines: ['topic'], href: '#/…', tone: '' }, …],
 //     edges: [{ from: 'x:orders', to: 'q:eu', texts: ['orders.eu.#'], tone: 'dim', title: 'options' }, …],
 //   }) -> node
 //

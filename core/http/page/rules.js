@@ -35,7 +35,8 @@ function scriptColumns(ctx, total) {
     { key: 'uses', text: 'Uses', sort: true, numeric: true, cell: usesText },
     { key: 'calls', text: 'Calls', sort: true, numeric: true, cell: (x) => number(x.calls) },
     { key: 'cache_hits', text: 'Remembered', sort: true, numeric: true, cell: (x) => number(x.cache_hits) },
-    { key: 'time_us', text: 'Time', sort: true, numeric: true, cell: (x) => (total.us ? share(x.time_us / total.us) : '–') },
+    { key: 'time_us', text: 'Time', sort: true, numeric: true,
+      cell: (x) => (total.us ? share(x.time_us / total.us) : '–') },
     { key: 'p50_ns', text: 'p50', sort: true, numeric: true, cell: (x) => ns(x.p50_ns) },
     { key: 'p99_ns', text: 'p99', sort: true, numeric: true, cell: (x) => ns(x.p99_ns) },
     { key: 'max_ns', text: 'Longest', sort: true, numeric: true, cell: (x) => ns(x.max_ns) },
@@ -51,7 +52,8 @@ function scriptColumns(ctx, total) {
 function factsOf(ctx, d) {
   return facts([
     ['generation', d.generation], ['hash', ctx.can('admin') ? h('a', { class: 'place',
-      href: ctx.href(['rules', 'source'], { hash: d.hash }) }, d.hash) : d.hash], ['from', d.origin], ['since', `${time(d.loaded_ms)}, ${ago(d.loaded_ms)}`],
+      href: ctx.href(['rules', 'source'], { hash: d.hash }) }, d.hash) : d.hash],
+    ['from', d.origin], ['since', `${time(d.loaded_ms)}, ${ago(d.loaded_ms)}`],
     ['scripts', number(d.scripts.length)], ['memory', `${bytes(d.memory_bytes)} of ${bytes(d.memory_max_bytes)}`],
     ['the last load took', duration(d.build.took_us / 1000)],
     ['its longest step', duration(d.build.longest_turn_us / 1000)],
@@ -65,8 +67,8 @@ function problems(ctx, d) {
   return [
     d.refusal && h('p', { class: 'notice bad', role: 'alert' }, `Refused at ${time(d.refusal.ms)}: `,
       linkPlaces(ctx, d.refusal.error), ' The rules below stay active.'),
-    d.origin === 'last good' && h('p', { class: 'notice warn' }, 'The rules directory was broken at the start. These are the ',
-      'last good rules.'),
+    d.origin === 'last good' && h('p', { class: 'notice warn' }, 'The rules directory was broken at the start. ',
+      'These are the last good rules.'),
     d.unusable.length > 0 && section('Cannot be used', null, h('ul', {}, d.unusable.map((one) => h('li', {},
       `${one.kind} ${one.name} (vhost ${one.vhost}): `, linkPlaces(ctx, one.reason))))),
     failing.length > 0 && section('Errors', null, h('ul', { 'data-part': 'errors' }, failing.map((script) => h('li', {},
@@ -81,8 +83,8 @@ function schedulesTable(ctx, schedules) {
     h('td', {}, s.vhost), s.active ? [s.next_ms, s.last_ms].map((ms) => h('td', {}, time(ms)))
       : h('td', { colspan: 2 }, 'not active'), h('td', {}, s.result ?? ''),
     [s.runs, s.failures, s.messages].map((n) => h('td', { class: 'numeric' }, n === undefined ? '' : number(n)))));
-  return h('div', { class: 'scroll' }, h('table', {}, h('thead', {}, h('tr', {}, heads.map((head) => h('th', {}, head)))),
-    h('tbody', {}, rows)));
+  return h('div', { class: 'scroll' }, h('table', {},
+    h('thead', {}, h('tr', {}, heads.map((head) => h('th', {}, head)))), h('tbody', {}, rows)));
 }
 
 function countersOf(d) {
@@ -110,8 +112,8 @@ async function render(ctx) {
       show('problems', [d.refusal, d.origin, d.unusable, d.scripts.map((x) => [x.last_error, x.errors])],
         () => problems(ctx, d));
       show('counters', d.counters, () => countersOf(d));
-      show('schedules', d.schedules, () => (d.schedules.length ? section('Schedules', null, schedulesTable(ctx, d.schedules))
-        : null));
+      show('schedules', d.schedules, () => (d.schedules.length
+        ? section('Schedules', null, schedulesTable(ctx, d.schedules)) : null));
       return pageOf(d.scripts, page, (script) => `${script.file} ${script.doc ?? ''}`);
     },
   });

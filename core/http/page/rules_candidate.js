@@ -12,10 +12,17 @@ import * as draft from './candidate_draft.js';
 
 const REFRESH_MS = 2000;
 const SIDES = [['live', 'Active rules'], ['shadow', 'Candidate rules']];
+const SHARE = { name: 'share', label: 'Share of publishes, in percent', type: 'number', min: 1, max: 100, value: 10,
+  required: true };
 const KINDS = ['errors', 'queues', 'shards', 'ranks', 'messages'];
 
 // What the broker said of the last upload: { dir, check: { findings } }. Like the draft, it outlives the view.
 let uploaded = null;
+
+function differText(n) {
+  if (n === 0) return 'no difference from the active rules';
+  return n === 1 ? 'one differs from the active rules' : `${n} differ from the active rules`;
+}
 
 class Candidate {
   constructor(ctx) {
@@ -85,9 +92,8 @@ class Candidate {
   askForDirectory() {
     return ask({
       title: 'Try the rules of a directory', verb: 'Start',
-      specs: [{ name: 'dir', label: 'Directory on the broker’s machine', required: true, help: 'absolute, or within the ' +
-        'directory of candidates (serve --rules-candidates)' }, { name: 'share', label: 'Share of publishes, in percent',
-        type: 'number', min: 1, max: 100, value: 10, required: true }],
+      specs: [{ name: 'dir', label: 'Directory on the broker’s machine', required: true,
+        help: 'absolute, or within the directory of candidates (serve --rules-candidates)' }, SHARE],
       submit: (form) => this.start(form.dir, form.share),
     });
   }
@@ -102,8 +108,8 @@ class Candidate {
     const d = this.trial;
     return confirm({
       title: 'Make the candidate rules active?', verb: 'Promote',
-      text: `The rules ${d.hash} decide from now on. ${number(d.differing)} of ${number(d.compared)} publishes were decided ` +
-        'differently. The rules directory is not written.',
+      text: `The rules ${d.hash} decide from now on. ${number(d.differing)} of ${number(d.compared)} publishes were ` +
+        'decided differently. The rules directory is not written.',
       submit: async () => {
         await api.post('/api/rules/shadow/promote');
         uploaded = null;
@@ -117,7 +123,8 @@ class Candidate {
 
   drop() {
     return confirm({
-      title: 'Stop the trial?', verb: 'Stop', text: 'The figures of the candidate rules are gone then. The active rules stay.',
+      title: 'Stop the trial?', verb: 'Stop',
+      text: 'The figures of the candidate rules are gone then. The active rules stay.',
       submit: async () => {
         await api.delete('/api/rules/shadow');
         await this.refresh();
@@ -132,10 +139,11 @@ class Candidate {
       onchange: () => this.readDirectory(input.files) });
     const now = draft.current();
     fill(this.draft, section('Prepare candidate rules', null,
-      h('p', { class: 'dim' }, 'Choose a rules directory on this machine, or edit the active rules. Nothing changes on the ',
-        'broker until you start a trial.'),
-      h('div', { class: 'fields' }, h('div', { class: 'field' }, h('label', { for: 'candidate-directory' }, 'A rules directory'),
-        input), h('div', { class: 'field' }, h('label', {}, 'A single file'), h('div', { class: 'tools' },
+      h('p', { class: 'dim' }, 'Choose a rules directory on this machine, or edit the active rules. ',
+        'Nothing changes on the broker until you start a trial.'),
+      h('div', { class: 'fields' }, h('div', { class: 'field' },
+        h('label', { for: 'candidate-directory' }, 'A rules directory'), input),
+      h('div', { class: 'field' }, h('label', {}, 'A single file'), h('div', { class: 'tools' },
         button('Edit a file', () => this.chooseFile()), button('New file', () => this.newFile()))))),
     now && await this.changesSection(now));
     fill(this.outcome, uploaded ? this.uploadedSection() : null);
@@ -145,16 +153,19 @@ class Candidate {
     const { before, list } = await draft.changes();
     const rows = list.map((one) => h('tr', {}, h('td', { class: 'mono' }, one.file), h('td', {}, one.kind),
       h('td', { class: 'numeric' }, `+${one.added} −${one.removed}`), h('td', {}, h('span', { class: 'tools' },
-        button('Difference', () => show(one.file, diffTable(before[one.file], now.files[one.file], 'unified')), 'small'),
+        button('Difference', () => show(one.file, diffTable(before[one.file], now.files[one.file], 'unified')),
+          'small'),
         now.files[one.file] === undefined ? null : button('Edit', () => this.editFile(one.file), 'small'),
         now.from === 'active' ? button('Undo', () => this.undo(one.file, before), 'small') : null))));
-    const note = now.leftOut ? ` ${count(now.leftOut, 'file')} left out: only scripts are rules, and specs are not uploaded.` : '';
-    return section('The candidate', [button('Upload and check', () => this.upload(), 'primary', { disabled: list.length === 0 }),
+    const note = now.leftOut
+      ? ` ${count(now.leftOut, 'file')} left out: only scripts are rules, and specs are not uploaded.` : '';
+    return section('The candidate', [
+      button('Upload and check', () => this.upload(), 'primary', { disabled: list.length === 0 }),
       button('Discard', () => this.discard())],
-    h('p', { class: 'dim' }, `${count(Object.keys(now.files).length, 'file')}, ${list.length === 0
-      ? 'no difference from the active rules' : list.length === 1 ? 'one differs from the active rules' : `${list.length} differ from the active rules`}.${note}`),
-    list.length ? h('div', { class: 'scroll' }, h('table', { 'data-table': 'candidate files' }, h('thead', {}, h('tr', {},
-      ['File', '', 'Lines', ''].map((head) => h('th', {}, head)))), h('tbody', {}, rows))) : null);
+    h('p', { class: 'dim' }, `${count(Object.keys(now.files).length, 'file')}, ${differText(list.length)}.${note}`),
+    list.length ? h('div', { class: 'scroll' }, h('table', { 'data-table': 'candidate files' },
+      h('thead', {}, h('tr', {}, ['File', '', 'Lines', ''].map((head) => h('th', {}, head)))),
+      h('tbody', {}, rows))) : null);
   }
 
   async readDirectory(list) {
@@ -189,8 +200,8 @@ class Candidate {
 
   async newFile() {
     await ask({ title: 'A new script', verb: 'Write it', specs: [{ name: 'file', label: 'Path', required: true,
-      placeholder: 'filter/20-orders.lua', help: 'its folder says what it decides: filter, routing, sharding, priority, ' +
-        'retry, schedule, auth' }],
+      placeholder: 'filter/20-orders.lua',
+      help: 'its folder says what it decides: filter, routing, sharding, priority, retry, schedule, auth' }],
     submit: async ({ file }) => {
       if (!/^[\w-]+(\/[\w.-]+)+\.lua$/.test(file)) throw new Error('write a path like filter/20-orders.lua');
       const { files } = await draft.begin();
@@ -201,7 +212,8 @@ class Candidate {
 
   async editFile(file) {
     const { files } = await draft.begin();
-    const text = h('textarea', { class: 'editor', rows: 24, spellcheck: 'false', 'aria-label': file, value: files[file] });
+    const text = h('textarea', { class: 'editor', rows: 24, spellcheck: 'false', 'aria-label': file,
+      value: files[file] });
     const dialog = show(`Edit ${file}`, text, h('div', { class: 'dialog-buttons' },
       button('Remove the file', () => this.keep(dialog, file, null), 'danger'),
       button('Keep in the candidate', () => this.keep(dialog, file, text.value), 'primary')));
@@ -233,7 +245,7 @@ class Candidate {
     const { dir, check } = uploaded;
     const findings = check?.findings ?? [];
     const wrong = findings.filter((finding) => !finding.note).length;
-    const form = fields([{ name: 'share', label: 'Share of publishes, in percent', type: 'number', min: 1, max: 100, value: 10 }]);
+    const form = fields([SHARE]);
     return section('Uploaded', [h('a', { class: 'button', href: this.ctx.href(['rules', 'replay'], { dir }) },
       'Replay recent publishes')],
     h('p', { class: `verdict ${wrong ? 'bad' : 'good'}` }, wrong ? `The check finds ${wrong === 1 ? 'one problem'
@@ -241,7 +253,7 @@ class Candidate {
     findings.length > 0 && findingsList(this.ctx, findings, (finding) => this.openFinding(finding)),
     h('form', { onsubmit: (event) => {
       event.preventDefault();
-      attempt(() => this.start(dir, form.values().share ?? 10));
+      attempt(() => this.start(dir, form.values().share));
     } }, form.node, h('div', { class: 'dialog-buttons' }, h('button', { class: 'button primary', type: 'submit' },
       'Start the trial'))));
   }

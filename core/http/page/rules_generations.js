@@ -19,14 +19,15 @@ function changesText(entry) {
 }
 
 function changesTitle(entry) {
-  return ['added', 'changed', 'removed'].flatMap((kind) => (entry[kind] ?? []).map((file) => `${kind}: ${file}`)).join('\n');
+  return ['added', 'changed', 'removed']
+    .flatMap((kind) => (entry[kind] ?? []).map((file) => `${kind}: ${file}`)).join('\n');
 }
 
 function rollBack(hash, entry, refresh) {
   return confirm({
     title: 'Roll back?', verb: 'Roll back',
-    text: `The rules ${hash} of ${time(entry.loaded_ms)} decide from now on. The rules directory is not written: the next ` +
-      'change in it supersedes the rollback.',
+    text: `The rules ${hash} of ${time(entry.loaded_ms)} decide from now on. The rules directory is not written: ` +
+      'the next change in it supersedes the rollback.',
     submit: async () => {
       await api.post('/api/rules/rollback', { hash });
       tell(`The rules ${hash} are active.`);
@@ -37,7 +38,8 @@ function rollBack(hash, entry, refresh) {
 
 // The hash of what was active before an accepted entry of the log.
 function before(log, entry) {
-  return log.find((other) => other.number < entry.number && other.result === 'accepted' && other.hash !== entry.hash)?.hash;
+  return log.find((other) => other.number < entry.number && other.result === 'accepted' &&
+    other.hash !== entry.hash)?.hash;
 }
 
 function diffLink(ctx, from, to, text) {
@@ -51,7 +53,8 @@ class Generations {
     this.compare = button('Compare', () => ctx.go(ctx.href(['rules', 'diff'],
       { from: this.chosen[0], to: this.chosen[1] })), '', { disabled: true });
     this.list = table(ctx, {
-      name: 'generations', search: 'hash, author, origin', sort: 'number', order: 'desc', empty: 'Nothing was loaded yet.',
+      name: 'generations', search: 'hash, author, origin', sort: 'number', order: 'desc',
+      empty: 'Nothing was loaded yet.',
       columns: this.columns(), id: (entry) => entry.number,
       load: (page) => this.load(page), tools: [this.compare],
     });
@@ -80,14 +83,16 @@ class Generations {
     if (!entry.hash) return h('span', {}, entry.number);
     const id = `generation-${entry.number}`;
     return h('span', {}, h('input', { type: 'checkbox', id, checked: this.chosen.includes(entry.hash),
-      onchange: (event) => this.choose(entry.hash, event.target.checked) }), ' ', h('label', { for: id }, entry.number));
+      onchange: (event) => this.choose(entry.hash, event.target.checked) }), ' ',
+    h('label', { for: id }, entry.number));
   }
 
   actions(entry) {
     if (!entry.hash) return '';
     const from = before(this.log, entry);
     return h('span', { class: 'tools' }, from ? diffLink(this.ctx, from, entry.hash, 'what changed') : null,
-      entry.hash === this.active ? null : button('Roll back', () => rollBack(entry.hash, entry, this.refresh), 'small'));
+      entry.hash === this.active ? null
+        : button('Roll back', () => rollBack(entry.hash, entry, this.refresh), 'small'));
   }
 
   choose(hash, isChosen) {
@@ -114,14 +119,15 @@ async function render(ctx) {
   const generations = new Generations(ctx);
   await generations.refresh();
   ctx.every(REFRESH_MS, generations.refresh);
-  return h('div', {}, h('div', { class: 'view-head' }, h('h1', {}, 'Generations of the rules')), rulesTabs(ctx, 'generations'),
-    section('Attempts to load rules', null, h('p', { class: 'dim' }, 'Choose two to compare them. The files of the last ten ',
-      'generations are kept.'), generations.list.node));
+  return h('div', {}, h('div', { class: 'view-head' }, h('h1', {}, 'Generations of the rules')),
+    rulesTabs(ctx, 'generations'), section('Attempts to load rules', null, h('p', { class: 'dim' },
+      'Choose two to compare them. The files of the last ten generations are kept.'), generations.list.node));
 }
 
 function fileList(ctx, files, chosen, choose) {
   return h('ul', { class: 'files' }, files.map((one) => h('li', {}, h('a', { class: 'place',
-    href: ctx.href(['rules', 'diff'], { ...ctx.query, file: one.file }), 'aria-current': one.file === chosen ? 'page' : null,
+    href: ctx.href(['rules', 'diff'], { ...ctx.query, file: one.file }),
+    'aria-current': one.file === chosen ? 'page' : null,
     onclick: (event) => {
       event.preventDefault();
       choose(one.file);

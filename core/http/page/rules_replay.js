@@ -33,7 +33,8 @@ async function renderReplay(ctx) {
   const place = h('div', { 'data-part': 'replay', 'aria-live': 'polite' });
   const shadow = await api.get('/api/rules/shadow', {}, { signal: ctx.signal }).catch(() => ({}));
   const form = fields([{ name: 'dir', label: 'Directory of the candidate rules', required: true,
-    value: ctx.query.dir ?? shadow.directory ?? '', help: 'on the broker’s machine; one that was uploaded has its name here' }]);
+    value: ctx.query.dir ?? shadow.directory ?? '',
+    help: 'on the broker’s machine; one that was uploaded has its name here' }]);
   const go = h('button', { class: 'button primary', type: 'submit' }, 'Replay');
   const run = async () => {
     const { dir } = form.values();
@@ -51,12 +52,13 @@ async function renderReplay(ctx) {
   };
   if (ctx.query.dir) run();
   return h('div', {}, h('div', { class: 'view-head' }, h('h1', {}, 'Replay')), rulesTabs(ctx, 'replay'),
-    section('Decide the recent publishes again', null, h('p', { class: 'dim' }, 'Nothing is applied. Each is decided at the ',
-      'time and with the random numbers that it had.'), h('form', { onsubmit: (event) => {
+    section('Decide the recent publishes again', null, h('p', { class: 'dim' },
+      'Nothing is applied. Each is decided at the time and with the random numbers that it had.'),
+    h('form', { onsubmit: (event) => {
       event.preventDefault();
       run();
-    } }, form.node, h('div', { class: 'dialog-buttons' }, h('a', { class: 'button', href: ctx.href(['rules', 'candidate']) },
-      'Upload rules'), go))), place);
+    } }, form.node, h('div', { class: 'dialog-buttons' },
+      h('a', { class: 'button', href: ctx.href(['rules', 'candidate']) }, 'Upload rules'), go))), place);
 }
 
 function decisionText(d) {
@@ -67,13 +69,15 @@ function decisionText(d) {
 
 async function renderRecent(ctx) {
   const list = table(ctx, {
-    name: 'recent publishes', search: 'exchange, key, header', sort: 'number', order: 'desc', empty: 'Nothing was published yet.',
+    name: 'recent publishes', search: 'exchange, key, header', sort: 'number', order: 'desc',
+    empty: 'Nothing was published yet.',
     columns: [
       { key: 'number', text: '#', sort: true, cell: (p) => h('span', {}, p.number) },
       { key: 'published_ms', text: 'Time', class: 'unbroken', cell: (p) => time(p.published_ms) },
       { key: 'exchange', text: 'Exchange', sort: true, cell: (p) => p.exchange || '-' },
       { key: 'key', text: 'Key', sort: true, cell: (p) => p.key },
-      { key: 'headers', text: 'Headers', cell: (p) => Object.entries(p.headers).map(([k, v]) => `${k}: ${v}`).join(', ') },
+      { key: 'headers', text: 'Headers',
+        cell: (p) => Object.entries(p.headers).map(([k, v]) => `${k}: ${v}`).join(', ') },
       { key: 'size', text: 'Size', sort: true, numeric: true, cell: (p) => bytes(p.size) },
       { key: 'user', text: 'User', cell: (p) => p.user ?? '' },
       { key: 'decision', text: 'Went to', cell: (p) => h('span', { class: p.decision.code ? 'bad'

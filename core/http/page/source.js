@@ -53,8 +53,8 @@ export function sourceTable(text, { line, lines = [], wrong = false } = {}) {
 }
 
 function legend(place) {
-  return place.lines?.length ? h('p', { class: 'legend-row' }, 'Marked: the lines that ran, and the last of them, which decided.')
-    : null;
+  return place.lines?.length
+    ? h('p', { class: 'legend-row' }, 'Marked: the lines that ran, and the last of them, which decided.') : null;
 }
 
 async function openSource(ctx, place) {
@@ -105,11 +105,12 @@ async function render(ctx) {
   fill(place, text === undefined ? h('p', { class: 'empty' }, `There is no file ${file} in this generation.`)
     : sourceTable(text, { line: Number(line) || undefined, lines: parseRuns(lines), wrong: Boolean(wrong) }));
   return h('div', {}, h('div', { class: 'view-head' }, h('h1', {}, file)), rulesTabs(ctx, 'source'),
-    section('Source', null, facts([['generation', generation.hash], ['active', generation.hash === active ? 'yes' : 'no']]), place,
+    section('Source', null, facts([['generation', generation.hash],
+      ['active', generation.hash === active ? 'yes' : 'no']]), place,
       lines ? legend({ lines: [lines] }) : null),
     section('Files', null, h('ul', { class: 'files' }, names.map((name) => h('li', {},
-      h('a', { class: 'place', href: sourceHref(ctx, { file: name, hash }), 'aria-current': name === file ? 'page' : null },
-        name))))));
+      h('a', { class: 'place', href: sourceHref(ctx, { file: name, hash }),
+        'aria-current': name === file ? 'page' : null }, name))))));
 }
 
 export const sourceView = { path: 'rules/source', title: 'Source', render };

@@ -2,7 +2,7 @@
 import { h, fill, section, button } from './dom.js';
 import { api, at } from './api.js';
 import { fields, confirm } from './dialog.js';
-import { number } from './format.js';
+import { count } from './format.js';
 import { tell } from './toast.js';
 import { explainPicture, verdict, decisionNote } from './explain.js';
 import { explainSteps } from './explain_steps.js';
@@ -24,8 +24,9 @@ export function parseHeaders(text) {
 
 // The address of a test, from a publish with headers as an object.
 export function testHref(ctx, { exchange, key, headers = {}, priority, payload, vhost }) {
-  return ctx.href(['route'], { exchange: exchange || '-', key, priority: priority || '', payload,
-    headers: Object.entries(headers).map(([name, value]) => `${name}: ${value}`).join('\n'), ...(vhost ? { vhost } : {}) });
+  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`).join('\n');
+  return ctx.href(['route'], { exchange: exchange || '-', key, priority: priority || '', payload, headers: lines,
+    ...(vhost ? { vhost } : {}) });
 }
 
 function makeForm(query) {
@@ -78,7 +79,8 @@ class Tester {
 
   async loadNames() {
     try {
-      const page = await api.get(at(this.ctx.vhost, 'exchanges'), { max: 500, sort: 'name' }, { signal: this.ctx.signal });
+      const page = await api.get(at(this.ctx.vhost, 'exchanges'), { max: 500, sort: 'name' },
+        { signal: this.ctx.signal });
       fill(this.names, ['-', ...page.items.map((x) => x.name)].map((name) => h('option', { value: name })));
     } catch {
       // The names are a help alone.
@@ -128,7 +130,7 @@ class Tester {
       text: `${verdict(this.document).text}. Consumers get it like any other message.`,
       submit: async () => {
         const done = await api.post(at(this.ctx.vhost, 'exchanges', exchange, 'publish'), body);
-        const to = done.queues === undefined ? '' : ` to ${done.queues === 1 ? 'one queue' : `${number(done.queues)} queues`}`;
+        const to = done.queues === undefined ? '' : ` to ${count(done.queues, 'queue')}`;
         tell(`Published${to}${done.id ? `, as ${done.id}` : ''}.`);
       },
     });
