@@ -92,6 +92,7 @@ describe('the dashboard', function()
       browser:click { button = 'Drain' }
       browser:click { button = 'Drain', within = 'dialog[open]' }
       browser:expect { button = 'End the drain' }
+      browser:expect_text('[data-part=health]', 'draining')
       assert.is_true(c:document('STATS').draining)
       browser:click { button = 'End the drain' }
       browser:expect { button = 'Drain' }
