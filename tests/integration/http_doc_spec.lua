@@ -15,7 +15,7 @@ local function examples()
   while true do
     local from, to, text = doc:find('\n```console\n(.-)\n```\n', at)
     if not from then return all end
-    for name in doc:sub(at, from):gmatch '\n##? ([^\n]+)' do heading = name end
+    for name in doc:sub(at, from):gmatch '\n###? ([^\n]+)' do heading = name end
     local steps = {}
     for step in ('\n' .. text):gsub('\\\n', ' '):gsub('\n%$ ', '\1'):gmatch '\1([^\1]+)' do
       local command, answer = step:match '^([^\n]+)\n(.*)$'
