@@ -91,7 +91,7 @@ describe('docs/http.md', function()
         if path:find(pattern) then return true end
       end
     end
-    local text = doc:match '\n# API\n(.*)$'
+    local text = doc:match '\n## API\n(.*)$'
     -- Those of others stand in the first column of the last table.
     text = text:gsub('\n| [^|]+ |', '\n|')
     for path in text:gmatch '`[%u, `]*(/api/[^`? ]+)' do
@@ -102,7 +102,7 @@ describe('docs/http.md', function()
   end)
 
   it('has the status of each error code', function()
-    local text = doc:match '\n## Errors\n(.-)\n## '
+    local text = doc:match '\n### Errors\n(.-)\n## '
     for code in shell.read_file('core/base/error.h'):gmatch 'X%(TIDE_%u+,%s*%-%d+,%s*"([^"]+)"' do
       assert.is_truthy(text:find('`' .. code .. '`', 1, true), code)
     end
