@@ -74,23 +74,31 @@ static void release(struct http_engine *e)
 
 static void on_timer(uv_timer_t *timer);
 
+static void check_ends(struct http_engine *e, bool is_idle)
+{
+	struct http_relay *r, *next;
+
+	for (r = TAILQ_FIRST(&e->ending); r; r = next) {
+		next = TAILQ_NEXT(r, ending_link);
+		http_relay_check_end(r, is_idle);
+	}
+}
+
 static void run(struct http_engine *e)
 {
 	MHD_UNSIGNED_LONG_LONG timeout_ms;
-	struct http_relay *r, *next;
+	bool has_timeout;
 
 	release(e);
 	http_wait_next(e);
 	e->is_woken = false;
 	e->run_ns = uv_hrtime();
 	MHD_run(e->daemon);
-	for (r = TAILQ_FIRST(&e->ending); r; r = next) {
-		next = TAILQ_NEXT(r, ending_link);
-		http_relay_check_end(r);
-	}
+	has_timeout = MHD_get_timeout(e->daemon, &timeout_ms) == MHD_YES;
+	check_ends(e, !e->is_woken && !(has_timeout && timeout_ms == 0));
 	if (e->is_woken)
 		return;
-	if (MHD_get_timeout(e->daemon, &timeout_ms) == MHD_YES)
+	if (has_timeout)
 		uv_timer_start(&e->timer, on_timer, timeout_ms, 0);
 	else
 		uv_timer_stop(&e->timer);

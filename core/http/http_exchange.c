@@ -398,9 +398,10 @@ void http_exchange_stop(struct http_conn *c)
 	struct http_request *q = c->request;
 
 	c->is_leaving = true;
-	if (!q)
+	if (!q || http_request_is_partial(q)) {
+		c->base.is_busy = false;
 		c->base.ops->finish(c->base.ctx);
-	else if (q->source.is_endless) {
+	} else if (q->source.is_endless) {
 		http_stream_end(q);
 		http_wait_end(q);
 	}

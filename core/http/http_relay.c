@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "http_conn.h"
 #include "http_engine.h"
+#include "http_request_private.h"
 
 /* Of what the engine has written: what waits for the peer at most, or a little more. */
 #define OUTPUT_BYTES ((size_t)256 << 10)
@@ -187,15 +188,23 @@ static void forget_end(struct http_relay *r)
 	r->has_ended = false;
 }
 
+/* A request whose rest will not come gets no answer. */
+static bool is_answering(const struct http_request *q, bool is_idle)
+{
+	return q && !(is_idle && http_request_is_partial(q));
+}
+
 /* Told by a closed socket the engine would miss it: what is read before hides it. */
-void http_relay_check_end(struct http_relay *r)
+void http_relay_check_end(struct http_relay *r, bool is_idle)
 {
 	int unread = 0;
 
-	if (r->conn->request || buf_len(&r->in) > 0 ||
+	if (is_answering(r->conn->request, is_idle) || buf_len(&r->in) > 0 ||
 	    (ioctl(r->fd, SIOCOUTQ, &unread) == 0 && unread > 0))
 		return;
 	forget_end(r);
 	http_relay_pull(r);
+	if (r->conn->request)
+		r->conn->base.is_busy = false;
 	r->conn->base.ops->finish(r->conn->base.ctx);
 }

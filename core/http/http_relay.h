@@ -32,8 +32,9 @@ void http_relay_unref(struct http_relay *r);
 void http_relay_feed(struct http_relay *r, const char *data, size_t len);
 /* The peer sends no more: what it has sent is still answered. */
 void http_relay_end(struct http_relay *r);
-/* The engine has run: it may have read and answered all that there is. */
-void http_relay_check_end(struct http_relay *r);
+/* The engine has run: it may have read and answered all that there is.
+ * @param is_idle  it has done all that it can do now */
+void http_relay_check_end(struct http_relay *r, bool is_idle);
 /* Take what the engine has written, if the connection takes it. */
 void http_relay_pull(struct http_relay *r);
 /* All of it, however much waits for the peer. */

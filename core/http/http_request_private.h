@@ -73,4 +73,9 @@ TIDE_MUST_USE int http_request_decode(struct http_request *q, struct error *err)
 TIDE_MUST_USE int http_request_parse(struct slice body, json_t **out, struct error *err);
 /* Read the body as JSON, unless that was done, and look at its names. */
 TIDE_MUST_USE int http_request_read_body(struct http_request *q, struct error *err);
+/* Its head or its body has not come whole, and the engine waits for it. */
+static inline bool http_request_is_partial(const struct http_request *q)
+{
+	return !q->is_suspended && (q->state == HTTP_HEAD || q->state == HTTP_BODY);
+}
 void http_request_deinit(struct http_request *q);

@@ -427,6 +427,17 @@ describe('the HTTP port', function()
     http.client:shutdown()
     assert.equal(200, http:answer().status)
     assert.equal('closed', http.client:expect_closed())
+    -- Who leaves in the middle of a request is forgotten.
+    for _, text in ipairs {
+      'PUT /api/vhosts/%2F/queues/q HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n'
+        .. 'Content-Type: application/json\r\n\r\n{',
+      'GET /api/stats HTTP/1.1\r\nHost: local',
+    } do
+      local part = Client.connect(broker.http_address)
+      part:send(text)
+      part:shutdown()
+      assert.equal('closed', part:expect_closed())
+    end
     local half = Client.connect(broker.http_address)
     half:send 'GET / HT'
     half:shutdown()
