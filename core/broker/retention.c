@@ -14,9 +14,6 @@
 #define FLIGHTS_MAX 64
 /* The log tells of what is held back in a topic: at most so often. */
 #define HOLD_LOG_MS (10 * 60000)
-/* Topics of which the log tells in a minute that Redis refuses them. Of the others it
- * tells later. */
-#define REFUSALS_TOLD_MAX 10
 
 TAILQ_HEAD(retention_list, retention_topic);
 
@@ -44,7 +41,6 @@ struct retention {
 	struct retention_list grown;
 	int64_t grown_mono_ms; /* when these are looked at; 0: no time is set */
 	unsigned flights;
-	unsigned told; /* refusals in the log since the minute began */
 };
 
 /* A question to Redis, or to the tail. */
@@ -201,14 +197,14 @@ static struct topic *land_take(struct retention_flight *f)
 }
 
 /* Of a topic it is said once, and once when Redis refuses no partition of it any more. */
-static void log_refusal(struct retention *r, const struct topic *t, unsigned index,
-			int status, const char *text)
+static void log_refusal(const struct topic *t, unsigned index, int status,
+			const char *text)
 {
 	struct retention_topic *state = t->retention;
 	const struct queue *q = t->queue;
 	uint64_t before = state->refused;
 
-	if (status < 0 && (before || r->told < REFUSALS_TOLD_MAX))
+	if (status < 0)
 		state->refused |= bit(index);
 	else if (status == TIDE_OK)
 		state->refused &= ~bit(index);
@@ -219,7 +215,6 @@ static void log_refusal(struct retention *r, const struct topic *t, unsigned ind
 			 q->name, q->vhost->name);
 		return;
 	}
-	r->told++;
 	log_error("topic '%s' of vhost '%s': Redis refuses to drop what its "
 		  "retention does not keep; it is asked again each minute: %s",
 		  q->name, q->vhost->name, text ? text : error_text(status));
@@ -228,12 +223,11 @@ static void log_refusal(struct retention *r, const struct topic *t, unsigned ind
 static void on_trimmed(void *ctx, int status, const char *text)
 {
 	struct retention_flight *f = ctx;
-	struct retention *r = f->retention;
 	unsigned index = f->index;
 	const struct topic *t = land_take(f);
 
 	if (t && status != TIDE_ESHUTDOWN)
-		log_refusal(r, t, index, status, text);
+		log_refusal(t, index, status, text);
 }
 
 /* What Redis has refused is asked for again. */
@@ -259,7 +253,7 @@ static void on_found(void *ctx, int status, const char *text, uint64_t offset)
 	if (!t)
 		return;
 	if (status < 0 && status != TIDE_ESHUTDOWN)
-		log_refusal(r, t, index, status, text);
+		log_refusal(t, index, status, text);
 	drop(r, t, index, status == TIDE_OK && offset > start ? offset : start);
 }
 
@@ -351,7 +345,6 @@ void retention_turn(struct broker *b)
 
 	if (minute != r->minute) {
 		r->minute = minute;
-		r->told = 0;
 		if (!r->next)
 			r->next = TAILQ_FIRST(&b->topics);
 	} else if (!r->grown_mono_ms || b->mono_ms < r->grown_mono_ms) {

@@ -242,8 +242,9 @@ static void end(struct tracing *t, int status)
 static void tell_end(const json_t *event)
 {
 	fprintf(stderr,
-		"tidemq: the trace has ended (%s): %" JSON_INTEGER_FORMAT " messages",
-		cli_table_text(event, "why", "-"), number(event, "messages"));
+		"tidemq: the trace has ended (%s): %" JSON_INTEGER_FORMAT " message%s",
+		cli_table_text(event, "why", "-"), number(event, "messages"),
+		number(event, "messages") == 1 ? "" : "s");
 	if (number(event, "dropped") > 0)
 		fprintf(stderr, ", %" JSON_INTEGER_FORMAT " events were not read in time",
 			number(event, "dropped"));

@@ -137,9 +137,11 @@ static bool is_slow(const struct http_conn *c, int64_t now_ms)
 static void tick(struct protocol *p, int64_t now_ms)
 {
 	struct http_conn *c = conn_of(p);
-	bool is_waiting = c->request && c->request->state == HTTP_LOGIN;
+	/* For the password, or an answer: what comes meanwhile is the next request's. */
+	bool is_waiting = c->request && c->request->state != HTTP_HEAD &&
+			  c->request->state != HTTP_BODY;
 
-	/* We take nothing, or think about the password. */
+	/* We take nothing, or it is not the peer who takes his time. */
 	if (c->receiving_ms && (is_waiting || protocol_is_held(p)))
 		c->receiving_ms = now_ms;
 	else if (is_slow(c, now_ms))

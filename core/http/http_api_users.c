@@ -127,9 +127,11 @@ static struct slice read_tags(struct http_request *q)
 	room = http_request_room(q, room_len);
 	json_array_foreach(list, i, item)
 	{
-		if (!json_is_string(item))
+		if (!json_is_string(item)) {
 			http_request_refuse(q, "tags", SLICE("[…]"),
 					    "an array of strings");
+			break;
+		}
 		if (i > 0)
 			room[len++] = ',';
 		memcpy(room + len, json_string_value(item), json_string_length(item));

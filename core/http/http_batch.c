@@ -152,12 +152,13 @@ static void on_timer(uv_timer_t *timer)
 static void on_guard(void *ctx, struct reply *r)
 {
 	struct http_batch *b = ctx;
-	struct reply *answer = b->answer;
+	struct reply *answer = b->answer, *guard = b->guard;
 	struct error gone;
 
 	if (r->kind != REPLY_ERROR)
 		return; /* it has done its duty */
 	b->guard = b->answer = NULL;
+	reply_ok(guard);
 	uv_close((uv_handle_t *)&b->timer, on_closed);
 	error_set(&gone, r->error, "%s", r->text);
 	reply_error(answer, &gone);

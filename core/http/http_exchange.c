@@ -155,6 +155,32 @@ static int check_length(const struct http_request *q, struct error *err)
 	return refuse_length(q, err);
 }
 
+static enum MHD_Result count_length(void *cls, enum MHD_ValueKind kind, const char *name,
+				    const char *value)
+{
+	*(unsigned *)cls += strcasecmp(name, "Content-Length") == 0;
+	return MHD_YES;
+}
+
+/* Whoever stands between must not see another end of the body than we do. */
+static bool is_framed(const struct http_request *q)
+{
+	const char *encoding = header(q, "Transfer-Encoding");
+	unsigned lengths = 0;
+
+	MHD_get_connection_values(q->connection, MHD_HEADER_KIND, count_length, &lengths);
+	return encoding ? lengths == 0 && strcasecmp(encoding, "chunked") == 0
+			: lengths <= 1;
+}
+
+static void refuse_framing(struct http_request *q)
+{
+	q->conn->is_leaving = true;
+	http_answer_refuse(q, 400, "syntax",
+			   "a body has one Content-Length, or Transfer-Encoding: chunked "
+			   "and no length");
+}
+
 static void read_head(struct http_request *q, const char *method)
 {
 	char allow[HTTP_ALLOW_MAX];
@@ -162,7 +188,9 @@ static void read_head(struct http_request *q, const char *method)
 
 	q->state = HTTP_LOGIN;
 	http_route_find(&q->match, method, q->path, allow);
-	if (check_safety(q, &err) < 0)
+	if (!is_framed(q))
+		refuse_framing(q);
+	else if (check_safety(q, &err) < 0)
 		http_answer_error(q, &err);
 	else if (!q->match.route && !q->match.allow)
 		http_answer_refuse(q, 404, "not-found", "there is nothing at this path");

@@ -295,10 +295,13 @@ static void on_got(void *ctx, struct reply *got)
 static void on_guard(void *ctx, struct reply *r)
 {
 	struct http_pull *p = ctx;
+	struct reply *guard;
 
 	if (r->kind != REPLY_ERROR)
 		return; /* the pull is gone */
+	guard = p->guard;
 	p->guard = NULL;
+	reply_ok(guard);
 	if (p->lease)
 		session_beside_end_wait(p->lease->session, p->got);
 }

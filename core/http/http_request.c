@@ -142,10 +142,33 @@ int http_request_decode(struct http_request *q, struct error *err)
 	return rc;
 }
 
+/* A value takes some 100 bytes of memory, and two in the body. */
+static bool has_too_many(struct slice body)
+{
+	bool is_text = false;
+	size_t count = 0;
+
+	for (size_t i = 0; body.len > HTTP_VALUES_MAX && i < body.len; i++) {
+		char c = body.data[i];
+
+		if (is_text && c == '\\')
+			i++;
+		else if (c == '"')
+			is_text = !is_text;
+		else if (!is_text)
+			count += c == ',' || c == '[' || c == '{';
+	}
+	return count > HTTP_VALUES_MAX;
+}
+
 int http_request_parse(struct slice body, json_t **out, struct error *err)
 {
 	json_error_t why;
 
+	if (has_too_many(body))
+		return error_set(err, TIDE_ETOOLARGE,
+				 "the body has more than %d arrays, objects and commas",
+				 HTTP_VALUES_MAX);
 	*out = json_loadb(body.data, body.len, JSON_REJECT_DUPLICATES, &why);
 	if (*out)
 		return TIDE_OK;

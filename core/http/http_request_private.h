@@ -27,6 +27,8 @@ struct http_text {
 };
 
 #define HTTP_QUERY_MAX 32
+/* In a body; all of them are freed in one turn. */
+#define HTTP_VALUES_MAX 250000
 
 struct http_request {
 	struct MHD_Connection *connection;

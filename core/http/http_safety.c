@@ -17,7 +17,7 @@ static void cut_name(const char *host, char *name, size_t size)
 {
 	const char *end = host[0] == '[' ? strchr(host, ']') : NULL;
 
-	if (end)
+	if (end && (!end[1] || end[1] == ':'))
 		snprintf(name, size, "%.*s", (int)(end - host - 1), host + 1);
 	else
 		snprintf(name, size, "%.*s", (int)strcspn(host, ":"), host);

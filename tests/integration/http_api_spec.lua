@@ -277,6 +277,16 @@ describe('the HTTP API', function()
     end
   end
 
+  it('refuses tags that are no texts', function()
+    local http = connect 'root'
+    for _, tags in ipairs { '[1]', '["monitor",null]', '[[]]' } do
+      local answer = http:request('PUT', '/api/users/vera', ('{"password":"secret","tags":%s}'):format(tags),
+        { ['Content-Type'] = 'application/json' })
+      assert.equal("tags: expected an array of strings, not '[…]'", answer.json.error.text)
+    end
+    http:close()
+  end)
+
   it('takes and gives what docs/openapi.json says', function()
     assert.is_true(#exchanges > 2 * #operations)
     local file = broker.dir .. '/exchanges'

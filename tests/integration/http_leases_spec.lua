@@ -111,6 +111,12 @@ describe('a GET over HTTP', function()
   for what, leave in pairs {
     ['closes its connection'] = function(h) h:close() end,
     ['ends its side of it'] = function(h) h.client:shutdown() end,
+    ['is killed'] = function(h)
+      for _, row in ipairs(c:document 'LIST connections') do
+        if row.protocol == 'http' and row.pending > 0 then c:ok('KILL connection ' .. row.connection) end
+      end
+      h.client:expect_closed()
+    end,
   } do
     it('takes nothing for a client that ' .. what .. ' while it waits', function()
       local waiting = connect 'root'

@@ -134,6 +134,18 @@ describe('a publish over HTTP', function()
     assert(wait.poll(function() return #c:document 'LIST connections' == 2 end))
   end)
 
+  it('forgets a batch whose client is killed', function()
+    local other, batch = Http.connect(broker), {}
+    for i = 1, 10000 do batch[i] = { key = 'q' } end
+    other:send('POST', '/api/vhosts/%2F/exchanges/-/publish', { messages = batch })
+    assert(wait.poll(function() return c:stats 'q'.ready > 0 end))
+    for _, row in ipairs(c:document 'LIST connections') do
+      if row.protocol == 'http' then c:send(('KILL connection %d\r\n'):format(row.connection)):expect '^OK' end
+    end
+    assert.is_truthy(other.client:expect_closed())
+    http = Http.connect(broker)
+  end)
+
   it('refuses what is wrong in a batch as a whole', function()
     local path = '/api/vhosts/%2F/exchanges/-/publish'
     assert.matches('array of messages', http:expect_error(400, 'syntax', 'POST', path, { messages = 'x' }))

@@ -265,7 +265,8 @@ describe('the HTTP port', function()
       } do
         assert.equal(200, (status_with(http, { Host = host })), host)
       end
-      local others = { 'evil.example', 'evil.example:7311', '127.0.0.1.evil.example', '[localhost', 'broker.lan.' }
+      local others = { 'evil.example', 'evil.example:7311', '127.0.0.1.evil.example', '[localhost', 'broker.lan.',
+        '[::1].evil.example' }
       for _, host in ipairs(others) do
         assert.equal(403, (status_with(http, { Host = host })), host)
       end
@@ -330,6 +331,38 @@ describe('the HTTP port', function()
       broker:expect_clean_stop()
     end)
 
+    it('of the values in a body, which take more memory than their text', function()
+      local http = start()
+      local path, typed = '/api/vhosts/%2F/exchanges/-/publish', { ['Content-Type'] = 'application/json' }
+      local answer = http:request('POST', path, '{"messages":[' .. ('[],'):rep(250000) .. '[]]}', typed)
+      assert.equal(413, answer.status)
+      assert.equal('the body has more than 250000 arrays, objects and commas', answer.json.error.text)
+      -- What stands in a text does not count.
+      local text = ('[{,\\\\\\"'):rep(100000)
+      assert.equal(200, http:request('POST', path, ('{"payload":"%s"}'):format(text), typed).status)
+      broker:expect_clean_stop()
+    end)
+
+    it('of what the length of a body may be taken for', function()
+      start()
+      local head = 'POST /api/vhosts/%2F/exchanges/-/publish HTTP/1.1\r\nHost: localhost\r\n'
+        .. 'Content-Type: application/json\r\n'
+      for _, frame in ipairs {
+        'Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}', 'Content-Length: 0\r\nContent-Length: 2\r\n\r\n{}',
+        'Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n', 'Transfer-Encoding: gzip\r\n\r\n{}',
+        'Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n',
+      } do
+        local http = Http.connect(broker)
+        http.client:send(head .. frame)
+        local answer = http:answer()
+        assert.equal(400, answer.status, frame)
+        assert.equal('a body has one Content-Length, or Transfer-Encoding: chunked and no length',
+          answer.json.error.text)
+        http.client:expect_closed()
+      end
+      broker:expect_clean_stop()
+    end)
+
     it('of the time that a request takes to come', function()
       start { args = { '--http-timeout', '1s' } }
       local drip = Client.connect(broker.http_address)
@@ -340,6 +373,13 @@ describe('the HTTP port', function()
         http:expect(200, 'GET', '/api/stats')
         return drip:is_ended()
       end))
+      -- Nor is one that has sent its next request while this one waits.
+      local waiting = Http.connect(broker)
+      waiting:expect(200, 'PUT', '/api/vhosts/%2F/queues/jobs', {})
+      waiting:send('POST', '/api/vhosts/%2F/queues/jobs/get', { wait = '3s' })
+      waiting:send('GET', '/api/whoami')
+      assert.same({ messages = {} }, waiting:answer().json)
+      assert.equal(200, waiting:answer().status)
       -- One that is idle between two requests is not slow.
       http:expect(200, 'GET', '/api/stats')
       broker:expect_clean_stop()
