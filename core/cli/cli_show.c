@@ -295,7 +295,8 @@ static int run_request(struct cli *cli)
 
 static const struct command_option peek_options[] = {
 	{ COMMAND_FLAG("all", "all of them, in tables of up to 100") },
-	{ COMMAND_TEXT("after", "PLACE", NULL, "only those behind a place: see docs") },
+	{ COMMAND_TEXT("after", "PLACE", NULL,
+		       "only those behind this place: the next of an answer, or an id") },
 	{ COMMAND_NUMBER("count", "10", "1-100: how many at most", 1, PEEK_PAGE) },
 	{ COMMAND_TEXT("match", "WHAT", NULL, "only those that match, see above") },
 	{ COMMAND_TEXT("offset", "POSITION", NULL,
@@ -316,7 +317,7 @@ static const struct command_option list_options[] = {
 			 "smallest or largest first (default: depends on --sort)") },
 	{ COMMAND_TEXT("sort", "BY", NULL,
 		       "of queues: name, ready, delayed, unacked, buried, age, in, out, "
-		       "consumers; of others: see docs") },
+		       "consumers; of others: LIST in docs/protocol.md") },
 	{ .name = NULL },
 };
 

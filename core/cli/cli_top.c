@@ -210,7 +210,7 @@ static void print_once(struct top *t)
 	if (t->cli->json) {
 		json_t *all = json_pack("{s:O, s:O}", "now", t->now, "rows", t->rows);
 
-		json_dumpf(all, stdout, JSON_COMPACT);
+		json_dumpf(all, stdout, JSON_COMPACT | JSON_REAL_PRECISION(6));
 		putchar('\n');
 		json_decref(all);
 		return;
@@ -637,6 +637,20 @@ static void init_loop(struct top *t)
 	}
 }
 
+static int refuse_sort(struct cli *cli, const struct cli_top_view *view)
+{
+	struct buf names = { 0 };
+	int status;
+
+	for (const struct cli_top_column *c = view->columns; c->title; c++)
+		if (c->sort)
+			buf_printf(&names, " %s", c->sort);
+	status = cli_usage_error(cli, "%s are not sorted by '%s'; expected one of:%s",
+				 view->name, cli_get(cli, "sort"), buf_cstr(&names));
+	buf_deinit(&names);
+	return status;
+}
+
 /* What the command line says; CLI_USAGE. */
 static int choose(struct top *t)
 {
@@ -655,8 +669,7 @@ static int choose(struct top *t)
 	if (cli_is_given(t->cli, "sort"))
 		t->sort = cli_top_view_by_sort(view, cli_get(t->cli, "sort"));
 	if (!t->sort)
-		return cli_usage_error(t->cli, "%s are not sorted by '%s'", name,
-				       cli_get(t->cli, "sort"));
+		return refuse_sort(t->cli, view);
 	if (cli_is_given(t->cli, "match"))
 		snprintf(t->filter, sizeof(t->filter), "%s", cli_get(t->cli, "match"));
 	return CLI_DONE;
@@ -687,8 +700,8 @@ static const struct command_option top_options[] = {
 	{ COMMAND_FLAG("once", "print it once, as plain text; so it is without a "
 			       "terminal, too") },
 	{ COMMAND_TEXT("sort", "BY", NULL,
-		       "ready, in, out, age, name, ... as of tidemq list (default: the "
-		       "backlog)") },
+		       "one of the columns: ready, in, out, age, name, ... as of tidemq "
+		       "list (default: the backlog)") },
 	{ .name = NULL },
 };
 

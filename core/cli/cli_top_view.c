@@ -43,7 +43,7 @@ static const struct cli_top_column connection_columns[] = {
 	{ "NAME", "name", CLI_TOP_NAME, 0, 0, 'n', "name", "name" },
 	{ "USER", "user", CLI_TOP_TEXT, 10, 2, 0, "user", NULL },
 	{ "PEER", "peer", CLI_TOP_TEXT, 21, 4, 0, NULL, NULL },
-	{ "PROTOCOL", "protocol", CLI_TOP_TEXT, 8, 3, 0, NULL, NULL },
+	{ "PROTOCOL", "protocol", CLI_TOP_TEXT, 11, 3, 0, NULL, NULL },
 	{ "VHOST", "vhost", CLI_TOP_TEXT, 8, 5, 0, NULL, NULL },
 	{ "CHAN", "channels", CLI_TOP_COUNT, 5, 1, 'm', "channels", "channels" },
 	{ "PENDING", "pending", CLI_TOP_COUNT, 7, 0, 'u', "pending",

@@ -351,6 +351,18 @@ int http_lease_get(struct http_leases *all, struct http_request *q,
 
 /* ---- settling --------------------------------------------------------------------- */
 
+/* A client has receipts: it does not know the tags that errors of a session name. */
+static const struct error lost = {
+	TIDE_ELEASE,
+	"a receipt is no longer good: its message was settled or timed out, or "
+	"its queue was deleted; nothing was settled"
+};
+
+static void refuse_settle(struct reply *r, const struct error *err)
+{
+	reply_error(r, err->code == TIDE_ELEASE ? &lost : err);
+}
+
 static void on_settled(void *ctx, struct reply *got)
 {
 	struct reply *r = ctx;
@@ -361,7 +373,7 @@ static void on_settled(void *ctx, struct reply *got)
 		return;
 	}
 	error_set(&err, got->error, "%s", got->text);
-	reply_error(r, &err);
+	refuse_settle(r, &err);
 }
 
 static void free_settle(struct http_settle_op *s)
@@ -396,8 +408,6 @@ static void op_progress(void *ctx)
 
 static void refuse_settles(struct http_lease *l)
 {
-	static const struct error lost = { TIDE_ELEASE,
-					   "the messages are no longer held" };
 	struct http_settle_op *s;
 
 	while ((s = STAILQ_FIRST(&l->settles)) != NULL) {

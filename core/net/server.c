@@ -263,7 +263,7 @@ static int read_tls(const struct server_config *config, struct tls_context **out
 
 	if (!config->tls.cert || !config->tls.key)
 		return error_set(err, TIDE_ESYNTAX,
-				 "--listen tls:… needs --tls-cert and --tls-key");
+				 "an address with tls: needs --tls-cert and --tls-key");
 	if (config->tls_client != TLS_CLIENT_NONE && !config->tls.ca)
 		return error_set(err, TIDE_ESYNTAX,
 				 "--tls-client needs --tls-ca, to verify clients with");

@@ -15,7 +15,7 @@ local function examples()
   while true do
     local from, to, text = doc:find('\n```console\n(.-)\n```\n', at)
     if not from then return all end
-    for name in doc:sub(at, from):gmatch '\n##? ([^\n]+)' do heading = name end
+    for name in doc:sub(at, from):gmatch '\n###? ([^\n]+)' do heading = name end
     local steps = {}
     for step in ('\n' .. text):gsub('\\\n', ' '):gsub('\n%$ ', '\1'):gmatch '\1([^\1]+)' do
       local command, answer = step:match '^([^\n]+)\n(.*)$'
@@ -91,7 +91,7 @@ describe('docs/http.md', function()
         if path:find(pattern) then return true end
       end
     end
-    local text = doc:match '\n# API\n(.*)$'
+    local text = doc:match '\n## API\n(.*)$'
     -- Those of others stand in the first column of the last table.
     text = text:gsub('\n| [^|]+ |', '\n|')
     for path in text:gmatch '`[%u, `]*(/api/[^`? ]+)' do
@@ -102,7 +102,7 @@ describe('docs/http.md', function()
   end)
 
   it('has the status of each error code', function()
-    local text = doc:match '\n## Errors\n(.-)\n## '
+    local text = doc:match '\n### Errors\n(.-)\n## '
     for code in shell.read_file('core/base/error.h'):gmatch 'X%(TIDE_%u+,%s*%-%d+,%s*"([^"]+)"' do
       assert.is_truthy(text:find('`' .. code .. '`', 1, true), code)
     end

@@ -277,7 +277,7 @@ describe('a listener with TLS', function()
       assert.matches(pattern, why)
     end
     local files = { '--tls-cert', certs:cert 'server', '--tls-key', certs:key 'server' }
-    refused({}, '^tidemq: %-%-listen tls:… needs %-%-tls%-cert and %-%-tls%-key\n')
+    refused({}, '^tidemq: an address with tls: needs %-%-tls%-cert and %-%-tls%-key\n')
     refused({ '--tls-cert', certs:cert 'server' }, 'needs %-%-tls%-cert and %-%-tls%-key\n')
     refused({ '--tls-cert', '/nowhere', '--tls-key', certs:key 'server' },
       "^tidemq: TLS: cannot read the certificate '/nowhere': No such file or directory\n")

@@ -284,7 +284,8 @@ describe('tidemq top', function()
 
     it('refuses what it does not know', function()
       verbs.refused(broker, 2, "there is no view 'cats'; expected queues, topics or connections", 'top', 'cats')
-      verbs.refused(broker, 2, "queues are not sorted by 'size'", 'top', '--sort', 'size')
+      verbs.refused(broker, 2, "queues are not sorted by 'size'; expected one of: name ready unacked",
+        'top', '--sort', 'size')
       local output, status = shell.run(("'%s' top --url tide://127.0.0.1:1/ 2>&1"):format(Broker.binary()))
       assert.equal(1, status)
       assert.matches('^tidemq: [^\n]+\n$', output)
