@@ -10,6 +10,7 @@ struct http_websocket;
 struct http_login {
 	struct slice authorization; /* the header; data == NULL: none */
 	struct slice vhost;         /* data == NULL: the path has none */
+	bool must_exist;            /* the vhost; else it is made */
 	/* It is decided, and was not at once. `refusal` is NULL when the session is in.
 	 */
 	void (*on_done)(void *ctx, const struct error *refusal);
@@ -32,6 +33,7 @@ struct http_conn {
 	/* When the first byte of the request came that is not there whole, by the clock
 	 * of the loop; 0: there is none. */
 	int64_t receiving_ms;
+	bool is_shut_out;   /* by the last refusal: the user is known */
 	bool is_login_late; /* it is decided later: on_done is waited for */
 	bool is_in;         /* the session has been logged in, or need not */
 	bool is_used;       /* that has been tried */

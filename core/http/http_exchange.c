@@ -58,6 +58,11 @@ static void refuse_login(struct http_request *q, const struct error *why)
 		http_answer_error(q, why);
 		return;
 	}
+	/* Another password would not help. */
+	if (q->conn->is_shut_out) {
+		http_answer_error(q, why);
+		return;
+	}
 	http_answer_refuse(q, 401, "denied",
 			   header(q, "Authorization")
 				   ? why->text
@@ -83,6 +88,7 @@ static void log_in(struct http_request *q)
 	struct http_login login = {
 		.authorization = slice_from(header(q, "Authorization")),
 		.vhost = http_request_path(q, "vhost"),
+		.must_exist = !(q->match.route->features & HTTP_DECLARES),
 		.on_done = on_login,
 		.ctx = q,
 	};

@@ -99,6 +99,7 @@ static void on_done(void *ctx, struct reply *r, const struct error *refusal)
 	struct http_login login = c->login;
 
 	c->is_in = !refusal;
+	c->is_shut_out = session_is_shut_out(c->base.session);
 	/* The reply is that of the login alone. */
 	reply_ok(r);
 	if (c->is_login_late) {
@@ -136,6 +137,7 @@ int http_login_start(struct http_conn *c, const struct http_login *l, struct err
 
 	if (is_in(c, l))
 		return TIDE_OK;
+	c->is_shut_out = false;
 	rc = read_credentials(l->authorization, &who, err);
 	if (rc < 0) {
 		forget(&who);
@@ -145,6 +147,7 @@ int http_login_start(struct http_conn *c, const struct http_login *l, struct err
 	login.user = who.user;
 	login.password = who.password;
 	login.vhost = buf_slice(&c->vhost);
+	login.must_exist = l->must_exist;
 	r = reply_create(session_channel(c->base.session, 0), true);
 	rc = session_login_start(c->base.session, &login, r, err);
 	forget(&who);

@@ -252,6 +252,11 @@ bool session_is_logging_in(const struct session *s)
 	return s->logging_in != NULL;
 }
 
+bool session_is_shut_out(const struct session *s)
+{
+	return s->is_shut_out;
+}
+
 bool session_is_answered(const struct session *s)
 {
 	return s->pending == 0;

@@ -142,6 +142,7 @@ void session_close_channel(struct channel *ch, struct reply *r);
 /* HELLO, or what the protocol has for it. Slices without data: not given. */
 struct session_login {
 	struct slice user, password, vhost;
+	bool must_exist; /* the vhost; else it is made */
 	/* It is decided, and the reply is to be finished. `refusal` is NULL when the
 	 * session is in. It may come within session_login_start, and does not come when
 	 * the session ends before. */
@@ -160,6 +161,8 @@ TIDE_MUST_USE int session_login_check(const struct session *s, struct error *err
 bool session_is_stranger(const struct session *s);
 /* It is being decided whether it is in. */
 bool session_is_logging_in(const struct session *s);
+/* For on_done with a refusal: the user is who it says, but may not come here. */
+bool session_is_shut_out(const struct session *s);
 
 /* The commands. Each finishes `r`, now or later. On an error the caller does:
  * reply_error. */

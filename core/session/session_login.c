@@ -39,11 +39,17 @@ static int check_vhost(const struct session *s, struct slice vhost, struct error
 			 s->subject.user->name, SLICE_ARG(vhost));
 }
 
-static int enter(struct session *s, struct slice vhost, struct error *err)
+static int enter(struct session *s, const struct session_login *l, struct error *err)
 {
+	struct slice vhost = l->vhost;
 	int rc = check_vhost(s, vhost.data ? vhost : vhost_slice(s->vhost), err);
 
-	return rc == TIDE_OK && vhost.data ? session_set_vhost(s, vhost, err) : rc;
+	if (rc < 0 || !vhost.data)
+		return rc;
+	if (l->must_exist && !session_has_vhost(s, vhost))
+		return error_set(err, TIDE_ENOTFOUND,
+				 "there is no vhost '%" SLICE_FMT "'", SLICE_ARG(vhost));
+	return session_set_vhost(s, vhost, err);
 }
 
 static void act_as(struct session *s, struct user *u)
@@ -78,13 +84,14 @@ static void on_decided(void *ctx, struct user *user, const struct error *refusal
 
 	if (user) {
 		session_login_as(s, user);
-		rc = enter(s, login.vhost, &err);
+		rc = enter(s, &login, &err);
 		if (rc == TIDE_OK)
 			rc = session_allowance_login(s, user, &err);
 	} else {
 		err = *refusal;
 		rc = err.code;
 	}
+	s->is_shut_out = user && rc < 0;
 	if (rc < 0)
 		log_out(s);
 	tracer_recheck(s);
@@ -124,7 +131,7 @@ static int check_names(const struct session *s, const struct session_login *l,
 static int enter_open(struct session *s, const struct session_login *l, struct reply *r,
 		      struct error *err)
 {
-	int rc = enter(s, l->vhost, err);
+	int rc = enter(s, l, err);
 
 	if (rc < 0)
 		return rc;

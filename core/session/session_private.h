@@ -19,6 +19,7 @@ struct session {
 	uint64_t number;
 	char *name;                   /* from HELLO; NULL when none */
 	struct login_job *logging_in; /* NULL: it does not */
+	bool is_shut_out;             /* see session_is_shut_out */
 	bool is_founder;              /* it adds the first user */
 	char *user; /* its user's name; without one that from HELLO, which nobody has
 		     * checked */

@@ -37,7 +37,8 @@ session() {
 		'PUB - q 3000' 0 'PUB - q 1' 'GET q max=9 ack=auto' >"$1/pressure"
 }
 
-# Each frame of the cases is followed by a turn; whole conversations, and pieces.
+# frames FILE DIR: each frame of the cases is followed by a turn; whole conversations,
+# and pieces.
 frames() {
 	local line
 	while IFS= read -r line; do
@@ -45,8 +46,25 @@ frames() {
 		'#'* | '') ;;
 		*) printf '%b\xff' "$line" ;;
 		esac
-	done <tests/cases/stomp.txt >"$1/session"
-	split -b 400 "$1/session" "$1/session-"
+	done <"$1" >"$2/session"
+	split -b 400 "$2/session" "$2/session-"
+}
+
+# The cases, and the requests of the document.
+http() {
+	local line method path body number=0
+	frames tests/cases/http.txt "$1"
+	sed -e ':a' -e '/\\$/{N;s/\\\n *//;ba' -e '}' docs/http.md | sed -n 's/^\$ curl //p' |
+		while IFS= read -r line; do
+			method=$(sed -n 's/.*-X \([A-Z]*\).*/\1/p' <<<"$line")
+			path=$(sed -n "s#.*http://[^/]*\([^ ']*\).*#\1#p" <<<"$line")
+			body=$(sed -n "s/.* -d '\(.*\)'.*/\1/p" <<<"$line")
+			number=$((number + 1))
+			printf '%s %s HTTP/1.1\r\nHost: localhost\r\n%s\r\n%s: %d\r\n\r\n%s\xff' \
+				"${method:-GET}" "$path" 'Content-Type: application/json' \
+				Content-Length "${#body}" "$body" >"$1/document-$number"
+		done
+	cat "$1"/document-* >"$1/document"
 }
 
 seed() {
@@ -65,7 +83,8 @@ seed() {
 		printf '2\x16\x03\x01\x00\x06\x01\x00\x00\x02\x03\x03' >"$corpus/$1/raw"
 		printf '2HELLO\r\n' >"$corpus/$1/plain"
 		;;
-	fuzz_stomp) frames "$corpus/$1" ;;
+	fuzz_stomp) frames tests/cases/stomp.txt "$corpus/$1" ;;
+	fuzz_http) http "$corpus/$1" ;;
 	fuzz_text)
 		requests "$corpus/$1"
 		printf 'redis://user:pass@[::1]:6379/3' >"$corpus/$1/redis"
@@ -92,9 +111,12 @@ run() {
 	local name=$1 known=tests/fuzz/regressions/$1 log=$build/$1.log
 	local options=(-max_total_time="$seconds" -timeout=20 -rss_limit_mb=2048
 		-artifact_prefix="$found/$name-" -print_final_stats=1 -max_len=4096)
-	case $name in fuzz_request | fuzz_line | fuzz_tls) options+=(-dict=tests/fuzz/line.dict) ;; esac
+	case $name in
+	fuzz_request | fuzz_line | fuzz_tls) options+=(-dict=tests/fuzz/line.dict) ;;
+	fuzz_http) options+=(-dict=tests/fuzz/http.dict) ;;
+	esac
 	# What the broker keeps from run to run makes every run look like a leak.
-	case $name in fuzz_line | fuzz_tls) options+=(-detect_leaks=0) ;; esac
+	case $name in fuzz_line | fuzz_tls | fuzz_http) options+=(-detect_leaks=0) ;; esac
 	seed "$name"
 	local inputs=("$corpus/$name")
 	[ ! -d "$known" ] || inputs+=("$known")

@@ -32,7 +32,7 @@ describe('a queue that expires', function()
       end
 
       it('goes with its messages and bindings, and can be declared anew', function()
-        declare('q', 'expires=50ms')
+        declare('q', 'expires=500ms')
         c:ok 'DECLARE exchange x fanout'
         c:ok 'BIND q x -'
         traffic.publish(c, 'q', 100)
@@ -42,7 +42,7 @@ describe('a queue that expires', function()
           assert(wait.poll(function() return broker:redis_cli('EXISTS', broker:key('q', 'msg')) == '0' end))
           assert.equal('0', broker:redis_cli('HEXISTS', ('tide:%s:queues'):format(broker.vhost), 'q'))
         end
-        broker:expect_log(("queue 'q' of vhost '%s' is deleted: nobody has used it for its expires=50ms"):format(
+        broker:expect_log(("queue 'q' of vhost '%s' is deleted: nobody has used it for its expires=500ms"):format(
           (broker.vhost:gsub('%-', '%%-'))))
         declare('q', 'expires=1h')
         assert.equal(0, c:stats('q').ready)
@@ -94,7 +94,7 @@ describe('a queue that expires', function()
   end)
 
   it('expires while it is paused and at its limits', function()
-    c:ok 'DECLARE queue q expires=50ms max-length=1 rate=1/h'
+    c:ok 'DECLARE queue q expires=500ms max-length=1 rate=1/h'
     c:ok('PUB - q', 'x')
     c:ok 'PAUSE q both'
     expect_gone 'q'

@@ -174,6 +174,7 @@ describe('a GET over HTTP', function()
     local receipt = get()[1].receipt
     local other = connect 'bob'
     other:expect_error(410, 'lease-lost', 'POST', path 'ack', { receipts = { receipt } })
+    http:expect(200, 'PUT', '/api/vhosts/shop/queues/' .. queue, {})
     http:expect_error(410, 'lease-lost', 'POST', '/api/vhosts/shop/queues/' .. queue .. '/ack',
       { receipts = { receipt } })
     wait_states(0, 0, 1, 0)

@@ -90,8 +90,40 @@ describe('the HTTP port', function()
     http:expect(200, 'GET', '/api/stats')
     http:expect(200, 'GET', '/api/stats')
     http:log_in('bert', users.password)
-    -- He may enter no vhost.
+    -- He may enter no vhost, and no other password helps.
+    assert.equal("user 'bert' may not enter vhost '/'", http:expect_error(403, 'denied', 'GET', '/api/stats'))
+    assert.is_nil(http:get '/api/stats'.headers['www-authenticate'])
+    -- There may be one or not.
+    http:expect_error(403, 'denied', 'GET', '/api/vhosts/absent/queues')
+    http:expect_error(403, 'denied', 'PUT', '/api/vhosts/absent/queues/q')
+    http:log_in('bert', 'wrong')
     http:expect_error(401, 'denied', 'GET', '/api/stats')
+    broker:expect_clean_stop()
+  end)
+
+  it('makes a vhost by a declaration alone', function()
+    broker = Broker.start { http = '127.0.0.1:0', redis = {} }
+    local function check(http, name)
+      local path = '/api/vhosts/' .. name
+      for _, request in ipairs {
+        { 'GET', '/queues' }, { 'GET', '/queues/q' }, { 'DELETE', '/queues/q' }, { 'POST', '/queues/q/get' },
+        { 'POST', '/exchanges/-/publish' }, { 'DELETE', '/bindings' },
+      } do
+        assert.equal(("there is no vhost '%s'"):format(name),
+          http:expect_error(404, 'not-found', request[1], path .. request[2]))
+      end
+      http:expect_error(404, 'not-found', 'GET', '/api/rules/recent?vhost=' .. name)
+      assert.is_nil(http:get '/api/vhosts'.body:find(name, 1, true))
+      http:expect(200, 'PUT', path .. '/queues/q', {})
+      http:expect(200, 'GET', path .. '/queues/q')
+      assert.is_truthy(http:get '/api/vhosts'.body:find(name, 1, true))
+    end
+    local http = Http.connect(broker)
+    check(http, 'shop')
+    http:expect(200, 'PUT', '/api/users/root', { password = users.password, tags = { 'admin' } })
+    local root = Http.connect(broker, { user = 'root', password = users.password })
+    root:expect(200, 'PUT', '/api/users/root/grants/store', { configure = '.*', write = '.*', read = '.*' })
+    check(root, 'store')
     broker:expect_clean_stop()
   end)
 

@@ -299,6 +299,7 @@ describe('a transaction', function()
         c:send(('PUB filtered - quiet h:slow=1 1\r\nx\r\n'):rep(100))
         c:send 'COMMIT\r\nPUB - in 4\r\nnext\r\n'
         -- It is answered while they run, again and again.
+        assert(wait.poll(function() return other:document 'STATS'.transactions.bytes > 0 end))
         local answers = 0
         while other:document 'STATS'.transactions.bytes > 0 do answers = answers + 1 end
         assert.is_true(answers >= 2)
