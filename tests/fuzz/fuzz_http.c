@@ -4,6 +4,7 @@
  * between. What the broker says must be answers of HTTP, and their documents JSON. */
 #include <arpa/inet.h>
 #include <jansson.h>
+#include <signal.h>
 #include <strings.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -295,6 +296,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	struct broker_config config;
 
+	signal(SIGPIPE, SIG_IGN); /* as the broker does */
 	rig_config_init(&config);
 	config.window_messages = 64;
 	config.memory_max_bytes = 2 << 20;
