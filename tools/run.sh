@@ -15,6 +15,10 @@ explain() {
 			to="${to%:*} ${to##*:}"
 			to=${to//[\[\]]/}
 			;;
+		'http on '[0-9[]*)
+			printf '\nA page to look at it: http://%s/\n\n' "${line#http on }"
+			continue
+			;;
 		*) continue ;;
 		esac
 		[ $first = 1 ] || continue
