@@ -93,12 +93,20 @@ static bool is_in(const struct http_conn *c, const struct http_login *l)
 	       session_login_check(c->base.session, &ignored) == TIDE_OK;
 }
 
+static void keep(struct buf *to, struct slice text)
+{
+	buf_clear(to);
+	buf_append_slice(to, text);
+}
+
 static void on_done(void *ctx, struct reply *r, const struct error *refusal)
 {
 	struct http_conn *c = ctx;
 	struct http_login login = c->login;
 
 	c->is_in = !refusal;
+	if (c->is_in)
+		keep(&c->vhost, session_facts(c->base.session).vhost);
 	c->is_shut_out = session_is_shut_out(c->base.session);
 	/* The reply is that of the login alone. */
 	reply_ok(r);
@@ -108,12 +116,6 @@ static void on_done(void *ctx, struct reply *r, const struct error *refusal)
 	}
 	c->login.on_done = NULL;
 	c->login_refusal = refusal ? *refusal : (struct error){ .code = TIDE_OK };
-}
-
-static void keep(struct buf *to, struct slice text)
-{
-	buf_clear(to);
-	buf_append_slice(to, text);
 }
 
 /* A session that nobody has tried to log in. */
@@ -148,6 +150,7 @@ int http_login_start(struct http_conn *c, const struct http_login *l, struct err
 	login.password = who.password;
 	login.vhost = buf_slice(&c->vhost);
 	login.must_exist = l->must_exist;
+	login.is_any_vhost = !l->vhost.data;
 	r = reply_create(session_channel(c->base.session, 0), true);
 	rc = session_login_start(c->base.session, &login, r, err);
 	forget(&who);

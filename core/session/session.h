@@ -143,6 +143,9 @@ void session_close_channel(struct channel *ch, struct reply *r);
 struct session_login {
 	struct slice user, password, vhost;
 	bool must_exist; /* the vhost; else it is made */
+	/* Any vhost will do: who may not enter the one that is given enters the first of
+	 * the own ones. */
+	bool is_any_vhost;
 	/* It is decided, and the reply is to be finished. `refusal` is NULL when the
 	 * session is in. It may come within session_login_start, and does not come when
 	 * the session ends before. */

@@ -39,14 +39,23 @@ static int check_vhost(const struct session *s, struct slice vhost, struct error
 			 s->subject.user->name, SLICE_ARG(vhost));
 }
 
+static struct slice choose_vhost(const struct session *s, const struct session_login *l)
+{
+	const struct user *u = s->subject.user;
+
+	if (!l->is_any_vhost || session_login_may_enter(s, l->vhost) || !u->grants)
+		return l->vhost;
+	return slice_from(u->grants->vhost);
+}
+
 static int enter(struct session *s, const struct session_login *l, struct error *err)
 {
-	struct slice vhost = l->vhost;
+	struct slice vhost = choose_vhost(s, l);
 	int rc = check_vhost(s, vhost.data ? vhost : vhost_slice(s->vhost), err);
 
 	if (rc < 0 || !vhost.data)
 		return rc;
-	if (l->must_exist && !session_has_vhost(s, vhost))
+	if (l->must_exist && !l->is_any_vhost && !session_has_vhost(s, vhost))
 		return error_set(err, TIDE_ENOTFOUND,
 				 "there is no vhost '%" SLICE_FMT "'", SLICE_ARG(vhost));
 	return session_set_vhost(s, vhost, err);

@@ -603,7 +603,7 @@ describe('the dashboard', function()
     setup(function()
       guarded = Broker.start { http = '127.0.0.1:0', redis = {}, stopped = true }
       users.restore(guarded.redis, { root = { tags = { 'admin' }, vhosts = all }, eve = { tags = { 'monitor' } },
-        app = { vhosts = all } })
+        app = { vhosts = all }, bob = { vhosts = { shop = all['/'] } } })
       guarded:run()
     end)
 
@@ -678,6 +678,19 @@ describe('the dashboard', function()
       browser:expect_text('main', 'monitor')
     end)
 
+    it('begins in the vhost that the user may enter', function()
+      open_as('bob', '#/queues')
+      allow(' 401 ', ' 403 ')
+      browser:click { button = 'New queue' }
+      browser:type({ field = 'Name' }, 'mine')
+      browser:click { button = 'Declare' }
+      browser:expect_gone 'dialog[open]'
+      local shop = users.connect(guarded, 'root', 'shop')
+      assert.equal('mine', shop:document 'LIST queues'[1].name)
+      shop:ok 'DELETE queue mine'
+      shop:close()
+    end)
+
     it('adds a user, and changes everything of it', function()
       open_as('root', '#/users')
       browser:click { button = 'New user' }
@@ -727,7 +740,7 @@ describe('the dashboard', function()
       browser:click { button = 'Delete' }
       confirm('mia', 'Delete')
       browser:expect_text('h1', 'Users')
-      browser:expect_rows('users', { 'app', 'eve', 'root' })
+      browser:expect_rows('users', { 'app', 'bob', 'eve', 'root' })
       assert.is_nil(user 'mia')
     end)
   end)

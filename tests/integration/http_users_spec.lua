@@ -63,6 +63,21 @@ describe('a user over HTTP', function()
     http:expect_error(404, 'not-found', 'DELETE', '/api/users/ann')
   end)
 
+  it('that may enter another vhost alone is asked in that one, where the path names none', function()
+    start { root = { tags = { 'admin' } }, bob = { vhosts = { shop = { configure = '.*', read = '.*' } } }, eve = {} }
+    local bob = Http.connect(broker, { user = 'bob', password = users.password })
+    assert.same({ 'bob', 'shop' }, { bob:get '/api/whoami'.json.user, bob:get '/api/whoami'.json.vhost })
+    bob:expect(200, 'PUT', '/api/vhosts/shop/queues/q', {})
+    assert.equal('shop', bob:expect(200, 'GET', '/api/vhosts').items[1].name)
+    bob:expect_error(403, 'denied', 'GET', '/api/vhosts/%2F/queues/q')
+    assert.equal('shop', bob:get '/api/whoami'.json.vhost)
+    bob:expect(200, 'GET', '/api/vhosts/shop/queues/q')
+    bob:close()
+    local eve = Http.connect(broker, { user = 'eve', password = users.password })
+    eve:expect_error(403, 'denied', 'GET', '/api/whoami')
+    eve:close()
+  end)
+
   it('is refused with a sentence', function()
     start { root = { tags = { 'admin' } } }
     for _, body in ipairs {

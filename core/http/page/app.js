@@ -1,7 +1,7 @@
 // The page: header, navigation, login, and the views. A view is added by one row of `views` below.
 import { h, fill, button } from './dom.js';
 import { api, status, setLogin, forgetLogin, hasLogin } from './api.js';
-import { register, navigation, start, visit, leave, currentVisit, setUser, hashOf } from './router.js';
+import { register, navigation, start, visit, leave, currentVisit, setUser, hashOf, parseHash } from './router.js';
 import { setGlobalKeys, showKeys } from './keys.js';
 import { ask } from './dialog.js';
 import { tellError } from './toast.js';
@@ -42,6 +42,9 @@ function showVhosts(names) {
   const all = names.includes(here) ? names : [here, ...names];
   fill(vhosts, all.map((name) => h('option', { value: name, selected: name === here }, name)));
   vhosts.hidden = all.length < 2;
+  // Who may not enter '/' begins where that is allowed.
+  const { parts, query } = parseHash(location.hash);
+  if (!query.vhost && names.length > 0 && !names.includes('/')) location.hash = hashOf(parts, { ...query, vhost: names[0] });
 }
 
 async function loadVhosts() {

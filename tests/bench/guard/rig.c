@@ -132,7 +132,11 @@ void rig_deinit(struct rig *rig)
 void rig_open(struct rig *rig, struct rig_conn *c, const struct protocol_kind *kind)
 {
 	struct protocol_spec spec = {
-		rig->service, &c->out, &ops, c, PROTOCOL_PAYLOAD_MAX_DEFAULT, NULL
+		.service = rig->service,
+		.out = &c->out,
+		.ops = &ops,
+		.ctx = c,
+		.payload_max = PROTOCOL_PAYLOAD_MAX_DEFAULT,
 	};
 
 	out_init(&c->out, &rig->chunks);
