@@ -687,7 +687,6 @@ describe('the dashboard', function()
       browser:expect_gone 'dialog[open]'
       local shop = users.connect(guarded, 'root', 'shop')
       assert.equal('mine', shop:document 'LIST queues'[1].name)
-      shop:ok 'DELETE queue mine'
       shop:close()
     end)
 
