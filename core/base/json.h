@@ -7,7 +7,6 @@
 #include "buf.h"
 
 /* struct json j = { .out = &buf }; */
-/* struct json j = { .out = &buf }; */
 struct json {
 	struct buf *out;
 	bool need_comma;

@@ -32,7 +32,7 @@ struct ranking {
 
 void ranking_init(struct ranking *r, size_t max, bool is_by_name, bool is_descending);
 void ranking_deinit(struct ranking *r);
-/* The row that is offered next would be kept for now. */
+/* The row that is offered next would be kept, until a better one comes. */
 bool ranking_wants(const struct ranking *r, double figure, struct slice name);
 /* Keep it, in place of another if there are too many. Name and text are copied; the text
  * may have no data. */

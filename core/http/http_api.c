@@ -66,8 +66,6 @@ int http_api_list(struct http_request *q, enum list_what what, struct reply *r,
 	spec.match = http_request_text(q, "match");
 	spec.offset = http_request_uint(q, "offset", any, 0);
 	spec.max = http_request_uint(q, "max", any, 0);
-	for (int i = 0; i < LIST_MEMBERS; i++)
-		spec.only[i] = http_request_text(q, session_list_members[i]);
 	if (http_request_text(q, "order").data)
 		spec.direction = http_request_choice(q, "order", "asc or desc")
 					 ? LIST_DESCENDING
@@ -77,4 +75,19 @@ int http_api_list(struct http_request *q, enum list_what what, struct reply *r,
 	if (http_request_check(q, err) < 0)
 		return err->code;
 	return session_list(http_request_session(q), &spec, r, err);
+}
+
+int http_api_declare(struct http_request *q, struct declare_spec *spec, struct reply *r,
+		     struct error *err)
+{
+	struct args args;
+	int rc;
+
+	http_request_args(q, "options", &args);
+	spec->args = &args;
+	rc = http_request_check(q, err);
+	if (rc == TIDE_OK)
+		rc = session_define_declare(http_request_session(q), spec, r, err);
+	args_deinit(&args);
+	return rc;
 }

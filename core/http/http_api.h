@@ -21,3 +21,7 @@ double http_api_share(struct http_request *q, const char *name);
 #define HTTP_API_PAGE "sort order max offset match"
 int http_api_list(struct http_request *q, enum list_what what, struct reply *r,
 		  struct error *err);
+
+/* Declare it with the options of the body. */
+int http_api_declare(struct http_request *q, struct declare_spec *spec, struct reply *r,
+		     struct error *err);

@@ -19,21 +19,13 @@ static int get(struct http_request *q, struct reply *r, struct error *err)
 
 static int declare(struct http_request *q, struct reply *r, struct error *err)
 {
-	struct args args;
 	struct declare_spec spec = {
 		.kind = DEFINE_EXCHANGE,
 		.name = http_request_path(q, "exchange"),
 		.type = http_api_need_name(q, "type"),
-		.args = &args,
 	};
-	int rc;
 
-	http_request_args(q, "options", &args);
-	rc = http_request_check(q, err);
-	if (rc == TIDE_OK)
-		rc = session_define_declare(http_request_session(q), &spec, r, err);
-	args_deinit(&args);
-	return rc;
+	return http_api_declare(q, &spec, r, err);
 }
 
 static int delete (struct http_request *q, struct reply *r, struct error *err)
