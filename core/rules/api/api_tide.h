@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "host/zones.h"
 #include "secrets.h"
 
 struct shared;
@@ -24,6 +25,7 @@ struct api_tide {
 	int64_t log_second;
 	unsigned log_lines;
 	struct secrets secrets; /* behind tide.secret */
+	struct zones zones;     /* behind tide.time, and of schedules */
 };
 
 #define API_TIDE_LOG_LINES_PER_SECOND 50
