@@ -66,17 +66,11 @@ static size_t count_uses(const struct engine *e, const struct rule *rule)
 static void write_match(struct json *out, const struct rule *rule,
 			const struct script_stats *since_start)
 {
-	const char *exchange = rule->match_exchange;
-
-	json_member_int(out, "uses", exchange != NULL);
-	json_member_bool(out, "active", exchange != NULL);
+	json_member_int(out, "uses", rule->match != NULL);
+	json_member_bool(out, "active", rule->match != NULL);
 	json_member_int(out, "rejected", (int64_t)since_start->rejected);
-	if (!exchange)
-		return;
-	json_member_object(out, "match");
-	json_member_text(out, "exchange", exchange[0] ? exchange : "-");
-	json_member_text(out, "key", rule->match_key[0] ? rule->match_key : "-");
-	json_object_end(out);
+	if (rule->match)
+		rule_match_write(rule->match, rule->kind, out);
 }
 
 static void write_auth(struct json *out, const struct rule *rule,
@@ -92,7 +86,7 @@ static void write_auth(struct json *out, const struct rule *rule,
 /* It says no to somebody, and has no options. */
 static bool has_rejections(const struct rule *rule)
 {
-	return rule->kind == SCRIPT_FILTER || rule->kind == SCRIPT_AUTH;
+	return script_kind_is_ordered(rule->kind);
 }
 
 /* Counters and times, of which there may be none yet. */
@@ -133,7 +127,7 @@ static void write_rule(struct json *out, const struct engine *e, const struct ru
 	json_member_hex(out, "hash", rule->hash);
 	if (rule->doc)
 		json_member_text(out, "doc", rule->doc);
-	if (rule->kind == SCRIPT_FILTER)
+	if (script_kind_has_match(rule->kind))
 		write_match(out, rule, &since_start);
 	else if (rule->kind == SCRIPT_AUTH)
 		write_auth(out, rule, &since_start);
