@@ -8,6 +8,7 @@
 #include "auth.h"
 #include "engine_private.h"
 #include "figures.h"
+#include "host/machine.h"
 #include "rules/api/shared.h"
 
 #define COUNTERS_SHOWN 256
@@ -101,6 +102,22 @@ static void write_figures(struct json *out, const struct script_stats *stats)
 	json_member_int(out, "skipped", (int64_t)stats->skipped);
 }
 
+/* Over all generations. */
+static void write_last_minute(struct json *out, const struct rule *rule)
+{
+	struct minute_sum sum;
+
+	minute_read(&rule->stats.minute, machine_clock_ns(CLOCK_MONOTONIC), &sum);
+	json_member_object(out, "last_minute");
+	json_member_int(out, "calls", (int64_t)sum.calls);
+	json_member_int(out, "errors", (int64_t)sum.errors);
+	json_member_int(out, "time_us", (int64_t)(sum.time_ns / 1000));
+	json_member_int(out, "p50_ns", (int64_t)cost_quantile_ns(&sum.cost, 0.5));
+	json_member_int(out, "p99_ns", (int64_t)cost_quantile_ns(&sum.cost, 0.99));
+	json_member_int(out, "max_ns", (int64_t)sum.cost.max_ns);
+	json_object_end(out);
+}
+
 /* The same of the active generation alone. */
 static void write_this_generation(struct json *out, const struct rule *rule)
 {
@@ -135,9 +152,10 @@ static void write_rule(struct json *out, const struct engine *e, const struct ru
 		json_member_int(out, "uses", (int64_t)count_uses(e, rule));
 	write_figures(out, &since_start);
 	write_this_generation(out, rule);
+	write_last_minute(out, rule);
 	circuit_write(e, rule, out);
 	json_member_int(out, "memory_bytes",
-			(int64_t)account_sum(e->current->script.accounts, rule->file));
+			(int64_t)account_sum(&e->current->script.accounts, rule->file));
 	if (stats->last_error[0]) {
 		json_member_text(out, "last_error", stats->last_error);
 		json_member_int(out, "last_error_ms", stats->last_error_unix_ms);
