@@ -4,6 +4,7 @@
 
 #include <lauxlib.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "auth.h"
 #include "engine_private.h"
@@ -120,6 +121,19 @@ static void write_this_generation(struct json *out, const struct rule *rule)
 	json_object_end(out);
 }
 
+/* Its lines, the innermost function first. */
+static void write_traceback(struct json *out, const char *text)
+{
+	json_member_array(out, "traceback");
+	while (*text) {
+		size_t len = strcspn(text, "\n");
+
+		json_slice(out, (struct slice){ text, len });
+		text += len + (text[len] == '\n');
+	}
+	json_array_end(out);
+}
+
 static void write_rule(struct json *out, const struct engine *e, const struct rule *rule)
 {
 	const struct script_stats *stats = &rule->stats;
@@ -147,6 +161,7 @@ static void write_rule(struct json *out, const struct engine *e, const struct ru
 	if (stats->last_error[0]) {
 		json_member_text(out, "last_error", stats->last_error);
 		json_member_int(out, "last_error_ms", stats->last_error_unix_ms);
+		write_traceback(out, stats->last_traceback);
 	}
 	if (!has_rejections(rule))
 		write_options(out, "options", &rule->options);
