@@ -75,6 +75,7 @@ struct script_state {
 	char missing[SCRIPT_MISSING_MAX];
 	/* The stack of the last error, a line for each function; "" for none. */
 	char traceback[SCRIPT_TRACEBACK_MAX];
+	struct slice vhost; /* of the decision under way; data NULL: there is none */
 	struct script_recent recent;
 };
 
