@@ -27,7 +27,8 @@ describe('RULES show', function()
     c = broker:connect()
     c:ok 'DECLARE queue q'
     c:send 'PUB - q 1\r\nx\r\n'
-    c:expect "^ERR rule amounts.lua:3: attempt to perform arithmetic on a nil value %(called from filter/20%-orders.lua:4%)"
+    c:expect('^ERR rule amounts.lua:3: attempt to perform arithmetic on a nil value ' ..
+      '%(called from filter/20%-orders.lua:4%)')
   end)
   teardown(function()
     c:close()

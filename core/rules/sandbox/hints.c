@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "read_only.h"
-#include "safe_lib.h"
 #include "script.h"
 
 #define NEAR_NAME_MAX 32
@@ -161,10 +160,12 @@ static int l_explain(lua_State *L)
 static int l_refuse(lua_State *L)
 {
 	const char *owner = lua_tostring(L, lua_upvalueindex(1));
-	const char *name = safe_lib_tolstring(L, 2, NULL), *nearest;
+	const char *name, *nearest;
 
 	if (lua_type(L, 2) != LUA_TSTRING)
-		return luaL_error(L, "there is no '%s[%s]'", owner, name);
+		return luaL_error(L, "the names in '%s' are texts; this is a %s", owner,
+				  luaL_typename(L, 2));
+	name = lua_tostring(L, 2);
 	nearest = hints_nearest(L, lua_upvalueindex(2), name);
 	if (nearest)
 		return luaL_error(L, "there is no '%s.%s'; did you mean %s.%s?", owner,
