@@ -15,6 +15,7 @@
 #include "host/log.h"
 #include "host/machine.h"
 #include "rules/sandbox/field.h"
+#include "rules/sandbox/hints.h"
 #include "rules/sandbox/safe_lib.h"
 #include "rules/sandbox/read_only.h"
 #include "rules/sandbox/sandbox.h"
@@ -203,6 +204,20 @@ static void push_logs(lua_State *L, struct api_tide *t)
 	lua_pop(L, 1);
 }
 
+/* A name that `tide`, on the top, or a table in it does not have is an error. */
+static void guard_names(lua_State *L)
+{
+	char name[64];
+
+	for (lua_pushnil(L); lua_next(L, -2) != 0; lua_pop(L, 1)) {
+		if (!lua_istable(L, -1))
+			continue;
+		snprintf(name, sizeof(name), "tide.%s", lua_tostring(L, -2));
+		hints_guard(L, name, HINTS_REFUSE);
+	}
+	hints_guard(L, "tide", HINTS_REFUSE);
+}
+
 void api_tide_open(lua_State *L, struct api_tide *t)
 {
 	static const luaL_Reg functions[] = {
@@ -236,6 +251,7 @@ void api_tide_open(lua_State *L, struct api_tide *t)
 		lua_pushstring(L, names[i][1]);
 		lua_setfield(L, -2, names[i][0]);
 	}
+	guard_names(L);
 	sandbox_add_global(L, "tide");
 	push_log(L, t, LOG_INFO, 1);
 	sandbox_add_global(L, "print");
