@@ -5,7 +5,6 @@
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 
-#include "api_json.h"
 #include "base/base64.h"
 #include "rules/sandbox/field.h"
 #include "rules/sandbox/read_only.h"
@@ -120,12 +119,7 @@ void api_crypto_add(lua_State *L)
 		{ "decode", l_base64_decode },
 		{ NULL, NULL },
 	};
-	static const luaL_Reg json[] = {
-		{ "decode", api_json_decode },
-		{ NULL, NULL },
-	};
 
 	luaL_setfuncs(L, functions, 0);
 	add_table(L, "base64", base64);
-	add_table(L, "json", json);
 }
