@@ -31,7 +31,8 @@ void json_tape_deinit(struct json_tape *t)
 
 size_t json_tape_bytes(const struct json_tape *t)
 {
-	return t->cap * sizeof(*t->nodes) + t->texts.cap + t->name_cap * sizeof(*t->names);
+	return t->cap * sizeof(*t->nodes) + t->texts.cap +
+	       t->name_cap * sizeof(*t->names);
 }
 
 static int refuse(struct reading *r)
@@ -95,10 +96,10 @@ static int add_integer(struct reading *r, const char *begin, uint64_t magnitude,
 
 	if (is_over || magnitude > (uint64_t)INT64_MAX + is_negative)
 		return refuse_value(r, begin, "an integer of more than 64 bits");
-	return add(r, (struct json_node){
-			      .kind = JSON_TAPE_INTEGER,
-			      .integer = is_negative ? (int64_t)(0 - magnitude)
-						     : (int64_t)magnitude });
+	return add(r,
+		   (struct json_node){ .kind = JSON_TAPE_INTEGER,
+				       .integer = is_negative ? (int64_t)(0 - magnitude)
+							      : (int64_t)magnitude });
 }
 
 /* The number from `begin` to r->at, of a known shape. `digits` are all of its digits as
@@ -223,9 +224,10 @@ static char *read_unicode(struct reading *r, char *to)
 /* What is behind a backslash, written to `to`. NULL: it is wrong at r->at. */
 static char *read_escape(struct reading *r, char *to)
 {
-	static const char plain[256] = { ['"'] = '"',  ['\\'] = '\\', ['/'] = '/',
-					 ['b'] = '\b', ['f'] = '\f',  ['n'] = '\n',
-					 ['r'] = '\r', ['t'] = '\t' };
+	static const char plain[256] = {
+		['"'] = '"',  ['\\'] = '\\', ['/'] = '/',  ['b'] = '\b',
+		['f'] = '\f', ['n'] = '\n',  ['r'] = '\r', ['t'] = '\t'
+	};
 	char c = *r->at;
 
 	if (c == 'u') {
@@ -420,8 +422,8 @@ static int read_container(struct reading *r, unsigned depth)
 		return error_set(r->err, TIDE_ELIMIT,
 				 "the JSON is nested deeper than %u levels",
 				 r->depth_max);
-	int rc = add(r, (struct json_node){
-				.kind = is_object ? JSON_TAPE_OBJECT : JSON_TAPE_ARRAY });
+	int rc = add(r, (struct json_node){ .kind = is_object ? JSON_TAPE_OBJECT
+							      : JSON_TAPE_ARRAY });
 	if (rc == TIDE_OK && !is_object)
 		rc = add(r, (struct json_node){ .kind = JSON_TAPE_CURSOR });
 	r->at++;

@@ -45,8 +45,8 @@ void document_deinit(struct documents *d)
 static struct document *find_same(struct documents *d, struct slice text)
 {
 	for (int i = 0; i < DOCUMENTS_MAX; i++)
-		if (d->items[i].order && slice_is_equal(buf_slice(&d->items[i].source),
-							text))
+		if (d->items[i].order &&
+		    slice_is_equal(buf_slice(&d->items[i].source), text))
 			return &d->items[i];
 	return NULL;
 }
@@ -235,8 +235,9 @@ static int l_index(lua_State *L)
 
 static int l_newindex(lua_State *L)
 {
-	return luaL_error(L, "'msg.json' is read-only at all depths; for a copy to change: "
-			     "tide.json.decode(msg.payload)");
+	return luaL_error(L,
+			  "'msg.json' is read-only at all depths; for a copy to change: "
+			  "tide.json.decode(msg.payload)");
 }
 
 static int l_len(lua_State *L)
@@ -324,14 +325,10 @@ static int l_pairs(lua_State *L)
 void document_open(lua_State *L)
 {
 	static const luaL_Reg methods[] = {
-		{ "__index", l_index },
-		{ "__newindex", l_newindex },
-		{ "__len", l_len },
-		{ "__pairs", l_pairs },
-		{ "next", l_next }, /* these three are for safe_lib.c */
-		{ "rawget", l_index },
-		{ "rawlen", l_len },
-		{ NULL, NULL },
+		{ "__index", l_index }, { "__newindex", l_newindex }, { "__len", l_len },
+		{ "__pairs", l_pairs }, { "next", l_next }, /* these three are for
+							       safe_lib.c */
+		{ "rawget", l_index },  { "rawlen", l_len },          { NULL, NULL },
 	};
 
 	luaL_newlib(L, methods);

@@ -24,7 +24,7 @@ struct documents {
 		struct buf source; /* its own copy, with a zero behind it */
 		struct json_tape tape;
 		struct error wrong; /* why it cannot be read; code 0: it can */
-		uint64_t used; /* the serial of the last call that looked into it */
+		uint64_t used;      /* the serial of the last call that looked into it */
 		uint64_t order;
 	} items[DOCUMENTS_MAX];
 	uint64_t order;
@@ -35,7 +35,7 @@ struct documents {
 	struct document_name {
 		struct slice name;
 		uint32_t node; /* of a view, else 0 */
-	} *names;
+	} * names;
 	size_t name_count, name_cap;
 };
 

@@ -79,8 +79,10 @@ static int refuse(const struct writing *w, const char *what)
 		if (i > 0)
 			luaL_addchar(&b, '.');
 		if (step->name.data) {
-			luaL_addlstring(&b, step->name.data, utf8_whole(step->name.data,
-				step->name.len < 64 ? step->name.len : 64));
+			luaL_addlstring(
+				&b, step->name.data,
+				utf8_whole(step->name.data,
+					   step->name.len < 64 ? step->name.len : 64));
 		} else {
 			lua_pushinteger(L, step->number);
 			luaL_addvalue(&b);
@@ -158,7 +160,8 @@ static void write_node(struct writing *w, const struct json_tape *t, uint32_t no
 static void enter(struct writing *w, bool is_array, size_t count)
 {
 	if (w->depth == DOCUMENT_DEPTH_MAX)
-		luaL_error(w->L, "the value is nested deeper than %d levels, or in itself",
+		luaL_error(w->L,
+			   "the value is nested deeper than %d levels, or in itself",
 			   DOCUMENT_DEPTH_MAX);
 	luaL_checkstack(w->L, 8, NULL);
 	w->format->begin(w->ctx, is_array, count);
@@ -195,8 +198,9 @@ static lua_Integer read_keys(struct writing *w, int idx)
 			continue;
 		}
 		if (n < 1) {
-			lua_pushfstring(L, "is a table with the key %s; keys are texts, "
-					   "or the numbers from 1 on",
+			lua_pushfstring(L,
+					"is a table with the key %s; keys are texts, "
+					"or the numbers from 1 on",
 					safe_lib_tolstring(L, -2, NULL));
 			refuse(w, lua_tostring(L, -1));
 		}
@@ -310,7 +314,8 @@ static void write_object_node(struct writing *w, const struct json_tape *t, uint
 	struct documents *d = w->documents;
 	size_t first = d->name_count;
 
-	for (uint32_t i = node + 1; i < t->nodes[node].end; i = json_tape_behind(t, i + 1))
+	for (uint32_t i = node + 1; i < t->nodes[node].end;
+	     i = json_tape_behind(t, i + 1))
 		add_name(d, json_tape_text(&t->nodes[i]), i);
 	sort_names(d, first);
 	enter(w, false, t->nodes[node].len);

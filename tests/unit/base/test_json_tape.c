@@ -91,8 +91,9 @@ static void texts_may_have_escapes(void **state)
 	assert_slice(json_tape_text(read_one("\"\"")), "");
 	assert_slice(json_tape_text(read_one("\"\\\"\\\\\\/\\b\\f\\n\\r\\t\"")),
 		     "\"\\/\b\f\n\r\t");
-	assert_slice(json_tape_text(read_one("\"a\\u0041\\u00e4\\u20ac\\uD83D\\uDE00z\"")),
-		     "aA\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80z");
+	assert_slice(
+		json_tape_text(read_one("\"a\\u0041\\u00e4\\u20ac\\uD83D\\uDE00z\"")),
+		"aA\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80z");
 	/* The first text stays where it is when further ones have escapes. */
 	read_one("[\"\\n1\",\"\\n2\",\"\\n3\"]");
 	assert_slice(json_tape_text(&tape.nodes[2]), "\n1");
@@ -202,8 +203,9 @@ static void depth_is_bounded(void **state)
 
 static void each_allocation_may_fail(void **state)
 {
-	const char text[] = "{\"a\":\"\\n\",\"b\":1,\"c\":1,\"d\":1,\"e\":1,\"f\":1,\"g\":1,"
-			    "\"h\":1,\"i\":1,\"j\":1,\"k\":1,\"l\":1,\"m\":1,\"n\":1}";
+	const char text[] =
+		"{\"a\":\"\\n\",\"b\":1,\"c\":1,\"d\":1,\"e\":1,\"f\":1,\"g\":1,"
+		"\"h\":1,\"i\":1,\"j\":1,\"k\":1,\"l\":1,\"m\":1,\"n\":1}";
 	int failed = 0;
 
 	for (int n = 1; n < 10; n++) {
