@@ -14,7 +14,7 @@
 #define TWICE "a name twice in an object that ends"
 
 /* A text being read. The zero behind it ends every loop. */
-struct reading {
+struct json_reading {
 	struct json_tape *tape;
 	const char *begin, *end, *at;
 	unsigned depth_max;
@@ -29,31 +29,25 @@ void json_tape_deinit(struct json_tape *t)
 	*t = (struct json_tape){ 0 };
 }
 
-size_t json_tape_bytes(const struct json_tape *t)
-{
-	return t->cap * sizeof(*t->nodes) + t->texts.cap +
-	       t->name_cap * sizeof(*t->names);
-}
-
-static int refuse(struct reading *r)
+static int refuse(struct json_reading *r)
 {
 	return error_set(r->err, TIDE_ESYNTAX, "this is not JSON: wrong at byte %zu",
 			 (size_t)(r->at - r->begin) + 1);
 }
 
 /* It may be JSON. */
-static int refuse_value(struct reading *r, const char *at, const char *what)
+static int refuse_value(struct json_reading *r, const char *at, const char *what)
 {
 	return error_set(r->err, TIDE_ESYNTAX, "the JSON has %s at byte %zu", what,
 			 (size_t)(at - r->begin) + 1);
 }
 
-static int no_memory(struct reading *r)
+static int no_memory(struct json_reading *r)
 {
 	return error_set(r->err, TIDE_ELIMIT, "out of memory for the JSON");
 }
 
-static TIDE_MUST_USE int grow(struct reading *r)
+static TIDE_MUST_USE int grow(struct json_reading *r)
 {
 	struct json_tape *t = r->tape;
 	uint32_t cap = t->cap ? t->cap * 2 : 64;
@@ -66,7 +60,7 @@ static TIDE_MUST_USE int grow(struct reading *r)
 	return TIDE_OK;
 }
 
-static inline int add(struct reading *r, struct json_node node)
+static inline int add(struct json_reading *r, struct json_node node)
 {
 	struct json_tape *t = r->tape;
 
@@ -76,7 +70,7 @@ static inline int add(struct reading *r, struct json_node node)
 	return TIDE_OK;
 }
 
-static inline void skip_space(struct reading *r)
+static inline void skip_space(struct json_reading *r)
 {
 	while (*r->at == ' ' || *r->at == '\n' || *r->at == '\t' || *r->at == '\r')
 		r->at++;
@@ -89,7 +83,7 @@ static inline bool is_digit(char c)
 
 /* ---- numbers */
 
-static int add_integer(struct reading *r, const char *begin, uint64_t magnitude,
+static int add_integer(struct json_reading *r, const char *begin, uint64_t magnitude,
 		       bool is_over)
 {
 	bool is_negative = *begin == '-';
@@ -104,7 +98,7 @@ static int add_integer(struct reading *r, const char *begin, uint64_t magnitude,
 
 /* The number from `begin` to r->at, of a known shape. `digits` are all of its digits as
  * one integer, of which `scale` are behind the point. */
-static int add_real(struct reading *r, const char *begin, uint64_t digits, int scale)
+static int add_real(struct json_reading *r, const char *begin, uint64_t digits, int scale)
 {
 	static const double powers[] = { 1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
 					 1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
@@ -124,7 +118,7 @@ static int add_real(struct reading *r, const char *begin, uint64_t digits, int s
 }
 
 /* Digits go on to `*number`; more than fit set `*is_over`. False: there is none. */
-static bool read_digits(struct reading *r, uint64_t *number, bool *is_over)
+static bool read_digits(struct json_reading *r, uint64_t *number, bool *is_over)
 {
 	const char *begin = r->at;
 
@@ -137,7 +131,7 @@ static bool read_digits(struct reading *r, uint64_t *number, bool *is_over)
 	return r->at > begin;
 }
 
-static int read_number(struct reading *r)
+static int read_number(struct json_reading *r)
 {
 	const char *begin = r->at;
 	uint64_t digits = 0, exponent = 0;
@@ -171,7 +165,7 @@ static int read_number(struct reading *r)
 
 /* ---- texts */
 
-static bool read_hex(struct reading *r, uint32_t *out)
+static bool read_hex(struct json_reading *r, uint32_t *out)
 {
 	*out = 0;
 	for (int i = 0; i < 4; i++, r->at++) {
@@ -205,7 +199,7 @@ static char *put_utf8(char *to, uint32_t c)
 }
 
 /* What is behind "\u", with the second half of a pair. */
-static char *read_unicode(struct reading *r, char *to)
+static char *read_unicode(struct json_reading *r, char *to)
 {
 	uint32_t c, low;
 
@@ -222,7 +216,7 @@ static char *read_unicode(struct reading *r, char *to)
 }
 
 /* What is behind a backslash, written to `to`. NULL: it is wrong at r->at. */
-static char *read_escape(struct reading *r, char *to)
+static char *read_escape(struct json_reading *r, char *to)
 {
 	static const char plain[256] = {
 		['"'] = '"',  ['\\'] = '\\', ['/'] = '/',  ['b'] = '\b',
@@ -247,7 +241,7 @@ static inline bool is_plain(char c)
 }
 
 /* Go over characters that stand for themselves. False: it is wrong at r->at. */
-static bool skip_plain(struct reading *r)
+static bool skip_plain(struct json_reading *r)
 {
 	uint32_t c;
 	size_t n;
@@ -266,7 +260,7 @@ static bool skip_plain(struct reading *r)
 
 /* The rest of a text with escapes, from `begin` on. What is read is never longer than
  * what it is read from: the texts do not move. */
-static int read_escaped(struct reading *r, const char *begin, struct json_node *out)
+static int read_escaped(struct json_reading *r, const char *begin, struct json_node *out)
 {
 	struct buf *texts = &r->tape->texts;
 
@@ -293,7 +287,7 @@ static int read_escaped(struct reading *r, const char *begin, struct json_node *
 	return TIDE_OK;
 }
 
-static int read_text(struct reading *r)
+static int read_text(struct json_reading *r)
 {
 	struct json_node node = { .kind = JSON_TAPE_TEXT, .text = ++r->at };
 	const char *begin = r->at;
@@ -313,7 +307,7 @@ static int read_text(struct reading *r)
 
 /* ---- containers */
 
-static int read_value(struct reading *r, unsigned depth);
+static int read_value(struct json_reading *r, unsigned depth);
 
 static bool is_same(const struct json_node *a, const struct json_node *b)
 {
@@ -333,7 +327,7 @@ static uint32_t *clear_names(struct json_tape *t, size_t cap)
 	return memset(t->names, 0, cap * sizeof(*t->names));
 }
 
-static int check_many_names(struct reading *r, uint32_t object)
+static int check_many_names(struct json_reading *r, uint32_t object)
 {
 	const struct json_tape *t = r->tape;
 	size_t cap = 64;
@@ -356,7 +350,7 @@ static int check_many_names(struct reading *r, uint32_t object)
 }
 
 /* Of an object whose nodes are the last. */
-static int check_names(struct reading *r, uint32_t object)
+static int check_names(struct json_reading *r, uint32_t object)
 {
 	const struct json_tape *t = r->tape;
 
@@ -370,7 +364,7 @@ static int check_names(struct reading *r, uint32_t object)
 	return TIDE_OK;
 }
 
-static int read_member(struct reading *r, unsigned depth)
+static int read_member(struct json_reading *r, unsigned depth)
 {
 	if (*r->at != '"')
 		return refuse(r);
@@ -385,7 +379,7 @@ static int read_member(struct reading *r, unsigned depth)
 }
 
 /* What is between the brackets, and the closing one. */
-static int read_children(struct reading *r, uint32_t container, unsigned depth)
+static int read_children(struct json_reading *r, uint32_t container, unsigned depth)
 {
 	bool is_object = r->tape->nodes[container].kind == JSON_TAPE_OBJECT;
 	char bracket = is_object ? '}' : ']';
@@ -413,7 +407,7 @@ static int read_children(struct reading *r, uint32_t container, unsigned depth)
 	return rc;
 }
 
-static int read_container(struct reading *r, unsigned depth)
+static int read_container(struct json_reading *r, unsigned depth)
 {
 	bool is_object = *r->at == '{';
 	uint32_t container = r->tape->count;
@@ -430,7 +424,7 @@ static int read_container(struct reading *r, unsigned depth)
 	return rc == TIDE_OK ? read_children(r, container, depth + 1) : rc;
 }
 
-static int read_word(struct reading *r, const char *word, enum json_tape_kind kind)
+static int read_word(struct json_reading *r, const char *word, enum json_tape_kind kind)
 {
 	/* Not beyond the zero: it differs from the word. */
 	for (; *word; word++, r->at++)
@@ -439,7 +433,7 @@ static int read_word(struct reading *r, const char *word, enum json_tape_kind ki
 	return add(r, (struct json_node){ .kind = kind });
 }
 
-static int read_value(struct reading *r, unsigned depth)
+static int read_value(struct json_reading *r, unsigned depth)
 {
 	skip_space(r);
 	switch (*r->at) {
@@ -462,12 +456,12 @@ static int read_value(struct reading *r, unsigned depth)
 int json_tape_read(struct json_tape *t, struct slice source, unsigned depth_max,
 		   struct error *err)
 {
-	struct reading r = { .tape = t,
-			     .begin = source.data,
-			     .end = source.data + source.len,
-			     .at = source.data,
-			     .depth_max = depth_max,
-			     .err = err };
+	struct json_reading r = { .tape = t,
+				  .begin = source.data,
+				  .end = source.data + source.len,
+				  .at = source.data,
+				  .depth_max = depth_max,
+				  .err = err };
 
 	t->count = 0;
 	buf_clear(&t->texts);

@@ -56,9 +56,6 @@ void json_tape_deinit(struct json_tape *t);
 TIDE_MUST_USE int json_tape_read(struct json_tape *t, struct slice source,
 				 unsigned depth_max, struct error *err);
 
-/* The bytes that the tape holds. */
-size_t json_tape_bytes(const struct json_tape *t);
-
 static inline struct slice json_tape_text(const struct json_node *n)
 {
 	return (struct slice){ n->text, n->len };

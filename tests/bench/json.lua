@@ -12,14 +12,17 @@ local ROUNDS <const>, MESSAGES <const> = 30, 5000
 local LIMIT_NS <const> = 10000 -- 532,000 in a decoder written in Lua
 
 local ORDER <const> = [[
-{"id":184467440737%03d,"type":"order.placed","version":3,"placed":"2026-03-14T09:26:53Z","currency":"EUR","total":1249.90,
-"paid":true,"coupon":null,"customer":{"id":"c-102938","name":"Grete Example","email":"grete@example.org","country":"DE",
-"tier":"gold","since":2011,"tags":["newsletter","b2c","returns-low"]},"shipping":{"method":"express","address":{"street":
-"Lange Gasse 12","city":"Augsburg","zip":"86152","country":"DE"},"weight_kg":3.25,"insured":false},"items":[{"sku":"A-1001",
-"name":"Desk lamp","qty":2,"price":49.95,"tax":0.19},{"sku":"B-2002","name":"Office chair","qty":1,"price":899.00,"tax":0.19},
-{"sku":"C-3003","name":"Cable tray","qty":4,"price":12.50,"tax":0.19},{"sku":"D-4004","name":"Monitor arm","qty":1,"price":
-201.00,"tax":0.19}],"meta":{"source":"web","ip":"192.0.2.17","session":"9f8e7d6c5b4a39281706","ab":["x1","y2"],"utm":
-{"campaign":"spring","medium":"mail"}},"note":"Please ring twice; the bell is \"shy\".","warehouse":"MUC-2","priority":5}]]
+{"id":184467440737%03d,"type":"order.placed","version":3,"placed":"2026-03-14T09:26:53Z",
+"currency":"EUR","total":1249.90,"paid":true,"coupon":null,"customer":{"id":"c-102938",
+"name":"Grete Example","email":"grete@example.org","country":"DE","tier":"gold","since":2011,
+"tags":["newsletter","b2c","returns-low"]},"shipping":{"method":"express",
+"address":{"street":"Lange Gasse 12","city":"Augsburg","zip":"86152","country":"DE"},
+"weight_kg":3.25,"insured":false},"items":[{"sku":"A-1001","name":"Desk lamp","qty":2,"price":49.95,
+"tax":0.19},{"sku":"B-2002","name":"Office chair","qty":1,"price":899.00,"tax":0.19},
+{"sku":"C-3003","name":"Cable tray","qty":4,"price":12.50,"tax":0.19},{"sku":"D-4004",
+"name":"Monitor arm","qty":1,"price":201.00,"tax":0.19}],"meta":{"source":"web","ip":"192.0.2.17",
+"session":"9f8e7d6c5b4a39281706","ab":["x1","y2"],"utm":{"campaign":"spring","medium":"mail"}},
+"note":"Please ring twice; the bell is \"shy\".","warehouse":"MUC-2","priority":5}]]
 
 -- Nine payloads take turns: a state remembers eight.
 local BEGIN <const> = ([[

@@ -104,8 +104,8 @@ describe("a filter", function()
       { "msg.delay = 1e300", "msg.delay must be milliseconds from 0" },
       { "msg.ttl = 0", "msg.ttl must be milliseconds from 1, a duration like '30s', or nil, not '0'" },
       { "msg.payload = {}", "msg.payload must be a text, not 'table" },
-      { "msg.id = 'x'", "'msg.id' is read-only; a filter may write dedupe_id delay exchange json key payload priority ttl "
-        .. "and headers.<name>" },
+      { "msg.id = 'x'", "'msg.id' is read-only; a filter may write dedupe_id delay exchange json key payload priority "
+        .. "ttl and headers.<name>" },
       { "msg.headers = {}", "'msg.headers' is read-only" },
       { "msg[1] = 1", "'msg.1' is read-only" },
       { "msg.headers['a b'] = 'x'", "a header's name must be 1-255 bytes" },
