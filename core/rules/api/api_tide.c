@@ -5,6 +5,7 @@
 #include <uv.h>
 
 #include "api_crypto.h"
+#include "api_use.h"
 #include "base/duration.h"
 #include "base/random.h"
 #include "decision_context.h"
@@ -204,6 +205,7 @@ void api_tide_open(lua_State *L, struct api_tide *t)
 	lua_setfield(L, -2, "log");
 	api_shared_add(L, t);
 	api_crypto_add(L);
+	api_use_add(L);
 	secrets_add(L, &t->secrets);
 	for (int i = 0; names[i][0]; i++) {
 		lua_pushstring(L, names[i][1]);

@@ -77,14 +77,15 @@ static void write_match(struct json *out, const struct rule *rule,
 static void write_auth(struct json *out, const struct rule *rule,
 		       const struct script_stats *since_start)
 {
-	json_member_int(out, "uses", 1);
+	json_member_int(out, "uses", !rule->is_idle);
+	json_member_bool(out, "active", !rule->is_idle);
 	json_member_bool(out, "authenticate",
 			 rule->functions[RULE_AUTHENTICATE] != LUA_NOREF);
 	json_member_bool(out, "authorize", rule->functions[RULE_DECIDE] != LUA_NOREF);
 	json_member_int(out, "rejected", (int64_t)since_start->rejected);
 }
 
-/* It says no to somebody, and has no options. */
+/* It may say no to somebody. */
 static bool has_rejections(const struct rule *rule)
 {
 	return script_kind_is_ordered(rule->kind);
@@ -131,6 +132,17 @@ static void write_this_generation(struct json *out, const struct rule *rule)
 	json_object_end(out);
 }
 
+/* What the file uses, and what it gives to it. */
+static void write_instance(struct json *out, const struct rule *rule)
+{
+	json_member_text(out, "model", rule->model);
+	json_member_object(out, "given");
+	for (size_t i = 0; i < rule->values.count; i++)
+		json_member_text(out, rule->values.items[i].name,
+				 rule->values.items[i].value);
+	json_object_end(out);
+}
+
 static void write_rule(struct json *out, const struct engine *e, const struct rule *rule)
 {
 	const struct script_stats *stats = &rule->stats;
@@ -142,6 +154,8 @@ static void write_rule(struct json *out, const struct engine *e, const struct ru
 	json_member_text(out, "name", rule->name);
 	json_member_text(out, "file", rule->file);
 	json_member_hex(out, "hash", rule->hash);
+	if (rule->model)
+		write_instance(out, rule);
 	if (rule->doc)
 		json_member_text(out, "doc", rule->doc);
 	if (script_kind_has_match(rule->kind))
@@ -160,8 +174,7 @@ static void write_rule(struct json *out, const struct engine *e, const struct ru
 		json_member_text(out, "last_error", stats->last_error);
 		json_member_int(out, "last_error_ms", stats->last_error_unix_ms);
 	}
-	if (!has_rejections(rule))
-		write_options(out, "options", &rule->options);
+	write_options(out, "options", &rule->options);
 	if (rule->kind == SCRIPT_ROUTING)
 		write_options(out, "binding_options", &rule->binding_options);
 	json_object_end(out);
