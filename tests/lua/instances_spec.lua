@@ -138,8 +138,10 @@ describe("a script of the broker itself", function()
   end)
 
   it("is refused with one sentence", function()
-    local function use(settings, model)
-      return refused { ["filter/stamp.lua"] = model or STAMP, ["filter/20-eu.lua"] = "\nreturn tide.use(" .. settings .. ")",
+    local function use(settings)
+      return refused {
+        ["filter/stamp.lua"] = STAMP,
+        ["filter/20-eu.lua"] = "\nreturn tide.use(" .. settings .. ")",
         ["filter/plain.lua"] = "return { publish = function() end }",
         ["filter/again.lua"] = 'return tide.use("plain", { match = {} })' }
     end
@@ -147,7 +149,8 @@ describe("a script of the broker itself", function()
       ['"stamp", { match = {}, options = { text = "x", times = 0 } }'] =
         "filter/20-eu.lua:2: option 'times' of filter/stamp.lua must be an integer, at least 1, not '0'",
       ['"stamp", { match = {}, options = { text = "x", pause = "soon" } }'] =
-        "filter/20-eu.lua:2: option 'pause' of filter/stamp.lua must be a duration such as 500ms, 30s or 5m, not 'soon'",
+        "filter/20-eu.lua:2: option 'pause' of filter/stamp.lua must be a duration such as 500ms, 30s or 5m, "
+        .. "not 'soon'",
       ['"stamp", { match = {} }'] = "filter/20-eu.lua:2: filter/stamp.lua needs the option 'text'",
       ['"stamp", { match = {}, options = { test = "x" } }'] =
         "filter/20-eu.lua:2: filter/stamp.lua has no option 'test'; it has pause text times words",
@@ -159,7 +162,8 @@ describe("a script of the broker itself", function()
         "filter/20-eu.lua:2: 'options' must be a table of values by name, not a number",
       ['"plain", { match = {}, options = { x = 1 } }'] =
         "filter/20-eu.lua:2: filter/plain.lua has no option 'x'; it has none",
-      ['"stamp", { mtach = {} }'] = "filter/20-eu.lua:2: tide.use in filter/ has no 'mtach'; it has doc, options, match",
+      ['"stamp", { mtach = {} }'] =
+        "filter/20-eu.lua:2: tide.use in filter/ has no 'mtach'; it has doc, options, match",
       ['"stamp", { match = { keys = "x" } }'] = "filter/20-eu.lua:2: 'match' of a filter script has no 'keys'; it has "
         .. "exchange, key, vhost, user, headers, min_size, max_size, except",
       ['"stamp", { options = { text = "x" } }'] =
@@ -170,7 +174,7 @@ describe("a script of the broker itself", function()
       ['"../plain", {}'] = "filter/20-eu.lua:2: bad argument #1 to 'use' (not the name of a script: write it as in "
         .. "DECLARE, without folder and .lua)",
     } do
-      assert.equal(message, use(settings))
+      assert.equal(message, (use(settings)))
     end
     assert.equal("filter/stamp.lua:1: boom (for filter/20-eu.lua)", refused {
       ["filter/stamp.lua"] = "return { new = function() error 'boom' end, publish = print }",

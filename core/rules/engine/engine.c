@@ -37,6 +37,7 @@ static void free_engine(struct engine *e)
 	mem_free((char *)e->config.about);
 	mem_free((char *)e->config.secrets_dir);
 	secrets_deinit(&e->tide.secrets);
+	zones_deinit(&e->tide.zones);
 	mem_free(e);
 	if (on_closed)
 		on_closed(closed_ctx);
@@ -99,6 +100,7 @@ static int prepare(struct engine **out, uv_loop_t *loop,
 	STAILQ_INIT(&e->reload.waiters);
 	STAILQ_INIT(&e->reload.followers);
 	e->tide = (struct api_tide){ .about = "rules", .random_state = machine_random() };
+	e->tide.queues = e->hooks.queues;
 	if (config->about)
 		e->tide.about = e->config.about = mem_strdup(config->about);
 	if (config->secrets_dir)

@@ -60,7 +60,8 @@ bool rule_is_active(const struct rule *r)
 	       (r->kind == SCRIPT_AUTH && !r->is_idle);
 }
 
-bool rule_has_own_use(enum script_kind kind)
+/* Used by the broker itself, and so with options of its own: no strategy. */
+static bool has_own_use(enum script_kind kind)
 {
 	return (STRATEGIES >> kind & 1) == 0;
 }
@@ -305,7 +306,7 @@ static void load_model(lua_State *L, struct rule_loading *l, const struct api_us
 
 	r->line = use->line;
 	script_set_place(script_state_of(L), r->file, r->line);
-	if (!rule_has_own_use(r->kind))
+	if (!has_own_use(r->kind))
 		luaL_error(L,
 			   "a %s script cannot use another: its options are given where "
 			   "it is declared",
@@ -434,7 +435,7 @@ static int load(struct script_state *s, struct rule_loading *l, struct error *er
 	int rc = script_enter(s, &call, err);
 	bool is_complete;
 
-	if (rc != TIDE_OK || !rule_has_own_use(r->kind))
+	if (rc != TIDE_OK || !has_own_use(r->kind))
 		return rc;
 	rc = check_values(r, &is_complete, err);
 	/* A schedule may be run by hand. */

@@ -74,9 +74,6 @@ struct rule {
 /* A script with a match, a schedule that is due at times, or a script of auth/. */
 bool rule_is_active(const struct rule *r);
 
-/* Is it used by the broker itself, and so has options of its own: no strategy? */
-bool rule_has_own_use(enum script_kind kind);
-
 /* The file with the functions. */
 static inline const char *rule_code_file(const struct rule *r)
 {

@@ -103,6 +103,8 @@ int use_decide(struct engine *e, const struct use_call *c, struct error *err)
 	struct script_call call = { .file = rule->file,
 				    .model = rule->model,
 				    .stats = is_counted ? &rule->stats : NULL,
+				    .vhost = c->handle ? slice_from(c->handle->vhost)
+						       : c->vhost,
 				    .account = account,
 				    .is_decision = true,
 				    .is_pure = c->is_pure,
