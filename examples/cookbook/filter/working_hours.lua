@@ -1,14 +1,15 @@
--- Nobody wants a text message at three in the morning: it waits for eight o'clock where its
+-- Nobody wants a text message at three in the morning. It waits for eight o'clock where its
 -- receiver lives.
-local HOUR <const> = 3600000
 return {
   doc = "holds messages back outside of 8 to 20 o'clock of the receiver",
   match = { exchange = "sms" },
   publish = function(msg)
-    local now = tide.now()
-    local t = tide.time.fields(now, msg.headers.zone or "UTC")
-    if t.hour >= 8 and t.hour < 20 then return end
-    local wait = (8 - t.hour) % 24 * HOUR - t.min * 60000 - t.sec * 1000
-    msg.delay = math.max(msg.delay, wait)
+    local zone = msg.headers.zone or "UTC"
+    local is_known, at = pcall(tide.time.fields, tide.now(), zone)
+    if not is_known then return false, "there is no time zone '" .. zone .. "'" end
+    if at.hour >= 8 and at.hour < 20 then return end
+    if at.hour >= 20 then at.day = at.day + 1 end
+    at.hour, at.min, at.sec, at.ms = 8, 0, 0, 0
+    msg.delay = math.max(msg.delay, tide.time.of(at, zone) - tide.now())
   end,
 }
