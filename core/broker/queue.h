@@ -13,6 +13,7 @@
 
 struct route;
 struct topic;
+struct update;
 
 struct queue_counters {
 	uint64_t published;
@@ -54,8 +55,8 @@ struct queue {
 	unsigned shard_count;
 	unsigned next_shard;     /* where the dealing goes on */
 	struct shard **by_index; /* queue_config_shards of them; NULL: never used */
-	bool is_mixed;           /* one of them is: see reshard.h */
-	bool is_resharding;      /* Redis is being told of another number */
+	bool is_mixed;           /* one of them is: see update.h */
+	struct update *update;   /* Redis is being told of other options; else NULL */
 	struct consumer_list consumers; /* all, in the order of their arrival */
 	struct heap able;               /* of them: those who can take a message now */
 	int64_t turns;                  /* that consumers have had */
@@ -104,10 +105,11 @@ struct queue_declare_spec {
 	const struct args *args;
 	struct queue_list *owner; /* that an exclusive queue goes to */
 };
-/* As exchange_declare. TIDE_EEXISTS: the name is taken by the other kind. `shards`: how
- * many it is to have; only with the option `reshard` are these not those it has. */
+/* As exchange_declare. TIDE_EEXISTS: the name is taken by the other kind. With the option
+ * `update`, or `reshard`, what exists changes: update.h. */
 TIDE_MUST_USE int queue_declare(struct vhost *v, const struct queue_declare_spec *spec,
-				struct queue **out, unsigned *shards, struct error *err);
+				struct queue **out, struct waiter *waiter,
+				struct error *err);
 /* One that Redis has: it exists without its scripts, until queue_attach. Only spec->args
  * may be NULL: the definition cannot be read, for the reason in `err`. */
 void queue_restore(struct vhost *v, const struct queue_declare_spec *spec,
@@ -121,8 +123,13 @@ void queue_detach(struct queue *q, enum ruleset_slot slot);
 void queue_recover(struct queue *q, struct waiter *waiter);
 /* Make the shard of that number, which is not there. NULL: a topic has none. */
 struct shard *queue_make_shard(struct queue *q, unsigned index);
-/* Place new messages in so many shards. */
-void queue_set_shards(struct queue *q, unsigned shards);
+/* For update.c: what a shard has of the queue's options; there may be more shards than
+ * the `had` that there could be before; the strategy of a kind that has other options. */
+void queue_set_up_shard(const struct queue *q, struct shard *sh);
+void queue_widen(struct queue *q, unsigned had);
+TIDE_MUST_USE int queue_create_strategy(struct queue *q, const struct queue_config *c,
+					enum script_kind kind, struct strategy **out,
+					struct error *err);
 /* How many of its shards are mixed still. */
 unsigned queue_count_mixed(struct queue *q);
 /* The shard of that number, below queue_config_shards; NULL for a topic. */

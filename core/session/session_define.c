@@ -5,7 +5,6 @@
 #include "base/mem.h"
 #include "host/log.h"
 #include "session_private.h"
-#include "broker/reshard.h"
 #include "broker/unusable.h"
 
 #define QUEUE_NAME_CHOSEN "gen-"
@@ -122,7 +121,6 @@ static int declare_queue(struct session *s, const struct declare_spec *spec,
 					   .args = spec->args,
 					   .owner = &s->exclusive };
 	char chosen[NAME_LEN_MAX];
-	unsigned shards;
 	struct queue *q;
 	int rc;
 
@@ -142,9 +140,7 @@ static int declare_queue(struct session *s, const struct declare_spec *spec,
 	       : check_room(HASH_CNT(serial_hh, b->queues_by_serial),
 			    b->config.queues_max, "queues", err);
 	if (rc == TIDE_OK)
-		rc = queue_declare(s->vhost, &what, &q, &shards, err);
-	if (rc == TIDE_OK && shards != q->config.shards)
-		rc = reshard(q, shards, &r->waiter, err);
+		rc = queue_declare(s->vhost, &what, &q, &r->waiter, err);
 	if (rc < 0)
 		return rc;
 	definition_send(&q->definition, &r->waiter);
