@@ -28,6 +28,11 @@ void update_drop(struct update *u)
 	clear(u);
 }
 
+const struct queue_config *update_config(const struct queue *q)
+{
+	return q->update ? &q->update->next : &q->config;
+}
+
 /* ---- what changes ------------------------------------------------------------------ */
 
 static bool has_other_script(const struct queue *q, const struct queue_config *next,

@@ -23,3 +23,5 @@ TIDE_MUST_USE int update_queue(struct queue *q, struct queue_config *next_take,
 			       struct waiter *waiter, struct error *err);
 /* The queue goes, with the change under way. Accepts NULL. */
 void update_drop(struct update *u);
+/* The options that the queue has, or is about to have. */
+const struct queue_config *update_config(const struct queue *q);

@@ -6,6 +6,7 @@
 #include "host/log.h"
 #include "session_private.h"
 #include "broker/unusable.h"
+#include "broker/update.h"
 
 #define QUEUE_NAME_CHOSEN "gen-"
 
@@ -55,7 +56,8 @@ static int check_access(struct session *s, const struct declare_spec *spec,
 /* Does what a queue's dead letters are for exist? It may be declared later. */
 static int check_target(const struct queue *q, struct error *warning)
 {
-	const char *exchange = q->config.dead_exchange, *key = q->config.dead_key;
+	const struct queue_config *c = update_config(q);
+	const char *exchange = c->dead_exchange, *key = c->dead_key;
 
 	if (!exchange || (exchange[0] && exchange_find(q->vhost, slice_from(exchange))) ||
 	    (!exchange[0] && queue_find(q->vhost, slice_from(key))))
