@@ -138,7 +138,6 @@ void definition_write(const struct definition *d, struct slice text,
 				     text, on_done, ctx);
 }
 
-
 void definition_send(struct definition *d, struct waiter *waiter)
 {
 	const struct vhost *v = definition_vhost(d);

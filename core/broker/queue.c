@@ -1,14 +1,11 @@
 #include "queue.h"
 
 #include <math.h>
-#include <stdio.h>
 
 #include "base/mem.h"
-#include "removal.h"
 #include "route_cache.h"
 #include "topic.h"
 #include "unusable.h"
-#include "update.h"
 #include "walk.h"
 
 struct queue *queue_by_serial(const struct broker *b, uint64_t serial)
@@ -161,7 +158,8 @@ static void free_parts(struct queue *q)
 {
 	definition_deinit(&q->definition);
 	unusable_clear(&q->definition);
-	update_drop(q->update);
+	for (int kind = 0; kind <= SCRIPT_RETRY; kind++)
+		strategy_destroy(q->next_strategies[kind]);
 	for (int slot = 0; slot < RULESET_SLOTS; slot++)
 		queue_detach(q, slot);
 	queue_config_deinit(&q->config);
@@ -289,8 +287,8 @@ static void enter(struct queue *q)
 	v->broker->route_version++;
 }
 
-static int create(struct vhost *v, const struct queue_declare_spec *spec,
-		  struct queue_config *config_take, struct queue **out, struct error *err)
+int queue_create(struct vhost *v, const struct queue_declare_spec *spec,
+		 struct queue_config *config_take, struct queue **out, struct error *err)
 {
 	struct queue *q = make(v, spec->name, config_take);
 	struct error why;
@@ -311,8 +309,8 @@ static int create(struct vhost *v, const struct queue_declare_spec *spec,
 	return TIDE_OK;
 }
 
-static int parse(struct queue_config *c, const struct queue_declare_spec *spec,
-		 struct error *err)
+int queue_parse(struct queue_config *c, const struct queue_declare_spec *spec,
+		struct error *err)
 {
 	return spec->is_topic ? queue_config_parse_topic(c, spec->args, err)
 			      : queue_config_parse(c, spec->args, err);
@@ -326,7 +324,7 @@ static void assume_config(struct queue_config *c, const struct queue_declare_spe
 	struct error impossible; /* the defaults are valid */
 	int rc;
 
-	rc = parse(
+	rc = queue_parse(
 		c,
 		&(struct queue_declare_spec){ .is_topic = spec->is_topic, .args = &none },
 		&impossible);
@@ -343,7 +341,7 @@ void queue_restore(struct vhost *v, const struct queue_declare_spec *spec,
 {
 	struct queue_config config;
 	struct queue *q;
-	bool is_readable = spec->args && parse(&config, spec, err) == TIDE_OK;
+	bool is_readable = spec->args && queue_parse(&config, spec, err) == TIDE_OK;
 
 	if (!is_readable)
 		assume_config(&config, spec);
@@ -455,8 +453,8 @@ static int compare(const struct queue *q, const struct queue_config *wanted,
 }
 
 /* It exists already: is it what is wanted? */
-static int check_same(struct queue *q, const struct queue_config *wanted,
-		      struct error *err)
+int queue_check_same(struct queue *q, const struct queue_config *wanted,
+		     struct error *err)
 {
 	struct error why;
 	int rc = q->definition.is_unreadable ? TIDE_OK : compare(q, wanted, &why);
@@ -466,106 +464,6 @@ static int check_same(struct queue *q, const struct queue_config *wanted,
 				 definition_kind(q->definition.table), q->name, why.text);
 	queue_use(q);
 	return unusable_check(&q->definition, err);
-}
-
-static int check_kind(const struct queue *q, bool is_topic, struct error *err)
-{
-	if (!q || q->config.is_topic == is_topic)
-		return TIDE_OK;
-	return error_set(err, TIDE_EEXISTS,
-			 "there is a %s '%s': queues and topics of a vhost share their "
-			 "names",
-			 definition_kind(q->definition.table), q->name);
-}
-
-/* Give one that exists other options: these, over those that it has. */
-static int change(struct queue *q, const struct args *given, struct waiter *waiter,
-		  struct error *err)
-{
-	struct queue_declare_spec spec = { .is_topic = q->config.is_topic };
-	struct queue_config next;
-	struct args args;
-	bool ignored;
-	int rc = unusable_check(&q->definition, err);
-
-	if (rc == TIDE_OK)
-		rc = queue_config_merge(&q->config, given, &args, err);
-	if (rc < 0)
-		return rc;
-	spec.args = &args;
-	rc = parse(&next, &spec, err);
-	args_deinit(&args);
-	if (rc == TIDE_OK)
-		rc = queue_config_take_reshard(&next, &ignored, err);
-	return rc == TIDE_OK ? update_queue(q, &next, waiter, err) : rc;
-}
-
-/* With `reshard`: another number of shards, and nothing else. */
-static int reshard(struct queue *q, struct queue_config *wanted, struct waiter *waiter,
-		   struct error *err)
-{
-	char shards[16];
-	struct args given = { 0 };
-	int rc;
-
-	snprintf(shards, sizeof(shards), "%u", wanted->shards);
-	wanted->shards = q->config.shards;
-	rc = check_same(q, wanted, err);
-	if (rc == TIDE_OK)
-		rc = args_add(&given, SLICE("shards"), slice_from(shards));
-	if (rc == TIDE_OK)
-		rc = change(q, &given, waiter, err);
-	args_deinit(&given);
-	return rc;
-}
-
-/* @param args  without the option `update` */
-static int declare(struct vhost *v, const struct queue_declare_spec *spec,
-		   struct queue **out, struct waiter *waiter, struct error *err)
-{
-	struct queue *q = queue_find(v, spec->name);
-	struct queue_config config;
-	bool may_reshard = false;
-	int rc = parse(&config, spec, err);
-
-	if (rc < 0)
-		return rc;
-	if (!spec->is_topic)
-		rc = queue_config_take_reshard(&config, &may_reshard, err);
-	if (rc == TIDE_OK && !q)
-		rc = removal_check(v->broker, vhost_slice(v), spec->name, err);
-	if (rc == TIDE_OK && !q)
-		return create(v, spec, &config, out, err);
-	if (rc == TIDE_OK)
-		rc = may_reshard ? reshard(q, &config, waiter, err)
-				 : check_same(q, &config, err);
-	*out = q;
-	queue_config_deinit(&config);
-	return rc;
-}
-
-int queue_declare(struct vhost *v, const struct queue_declare_spec *spec,
-		  struct queue **out, struct waiter *waiter, struct error *err)
-{
-	struct queue *q = queue_find(v, spec->name);
-	struct queue_declare_spec rest = *spec;
-	struct args args;
-	bool is_update;
-	int rc = check_kind(q, spec->is_topic, err);
-
-	if (rc == TIDE_OK)
-		rc = definition_take_update(spec->args, &args, &is_update, err);
-	if (rc < 0)
-		return rc;
-	rest.args = &args;
-	if (q && is_update) {
-		*out = q;
-		rc = change(q, &args, waiter, err);
-	} else {
-		rc = declare(v, &rest, out, waiter, err);
-	}
-	args_deinit(&args);
-	return rc;
 }
 
 void queue_erase(struct queue *q, struct waiter *waiter)

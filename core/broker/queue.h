@@ -13,7 +13,6 @@
 
 struct route;
 struct topic;
-struct update;
 
 struct queue_counters {
 	uint64_t published;
@@ -56,7 +55,9 @@ struct queue {
 	unsigned next_shard;     /* where the dealing goes on */
 	struct shard **by_index; /* queue_config_shards of them; NULL: never used */
 	bool is_mixed;           /* one of them is: see update.h */
-	struct update *update;   /* Redis is being told of other options; else NULL */
+	/* Redis is being told of other options: update.h. Else NULL. */
+	const struct queue_config *next_config;
+	struct strategy *next_strategies[SCRIPT_RETRY + 1];
 	struct consumer_list consumers; /* all, in the order of their arrival */
 	struct heap able;               /* of them: those who can take a message now */
 	int64_t turns;                  /* that consumers have had */
@@ -105,11 +106,16 @@ struct queue_declare_spec {
 	const struct args *args;
 	struct queue_list *owner; /* that an exclusive queue goes to */
 };
-/* As exchange_declare. TIDE_EEXISTS: the name is taken by the other kind. With the option
- * `update`, or `reshard`, what exists changes: update.h. */
-TIDE_MUST_USE int queue_declare(struct vhost *v, const struct queue_declare_spec *spec,
-				struct queue **out, struct waiter *waiter,
-				struct error *err);
+/* What DECLARE says. */
+TIDE_MUST_USE int queue_parse(struct queue_config *c,
+			      const struct queue_declare_spec *spec, struct error *err);
+/* The name is free. */
+TIDE_MUST_USE int queue_create(struct vhost *v, const struct queue_declare_spec *spec,
+			       struct queue_config *config_take, struct queue **out,
+			       struct error *err);
+/* Is it what is wanted? TIDE_EMISMATCH names a difference. */
+TIDE_MUST_USE int queue_check_same(struct queue *q, const struct queue_config *wanted,
+				   struct error *err);
 /* One that Redis has: it exists without its scripts, until queue_attach. Only spec->args
  * may be NULL: the definition cannot be read, for the reason in `err`. */
 void queue_restore(struct vhost *v, const struct queue_declare_spec *spec,

@@ -641,21 +641,16 @@ static int64_t window_of(const struct queue_config *c, int64_t dedupe_ms)
 	return c->dedupe_ms < 0 ? dedupe_ms : c->dedupe_ms;
 }
 
-static int refuse_window(int64_t has_ms, int64_t wanted_ms, struct error *err)
+static int compare_windows(int64_t has_ms, int64_t wanted_ms, struct error *err)
 {
 	char has[DURATION_TEXT_MAX], wanted[DURATION_TEXT_MAX];
 
+	if (has_ms == wanted_ms)
+		return TIDE_OK;
 	format_window(has_ms, has);
 	format_window(wanted_ms, wanted);
 	return error_set(err, TIDE_EMISMATCH, "it has dedupe=%s, not dedupe=%s" HINT, has,
 			 wanted);
-}
-
-/* The windows of queues of before a start may be another default. */
-static bool is_same_window(const struct queue_config *has,
-			   const struct queue_config *wanted, int64_t dedupe_ms)
-{
-	return window_of(has, dedupe_ms) == window_of(wanted, dedupe_ms);
 }
 
 static int refuse_option(const struct queue_option *o, const struct queue_config *has,
@@ -670,19 +665,21 @@ int queue_config_compare(const struct queue_config *has,
 			 const struct queue_config *wanted, bool is_given,
 			 int64_t dedupe_ms, struct error *err)
 {
-	for (size_t i = 0; i < OPTIONS; i++) {
+	int rc = TIDE_OK;
+
+	for (size_t i = 0; i < OPTIONS && rc == TIDE_OK; i++) {
 		const struct queue_option *o = &options[i];
 
 		if (!(o->kinds & kind_of(has)) ||
 		    (wanted->given >> i & 1) != (uint64_t)is_given)
 			continue;
-		if (o->type == OPTION_WINDOW && !is_same_window(has, wanted, dedupe_ms))
-			return refuse_window(window_of(has, dedupe_ms),
+		if (o->type == OPTION_WINDOW)
+			rc = compare_windows(window_of(has, dedupe_ms),
 					     window_of(wanted, dedupe_ms), err);
-		if (!is_same(o, has, wanted))
-			return refuse_option(o, has, wanted, err);
+		else if (!is_same(o, has, wanted))
+			rc = refuse_option(o, has, wanted, err);
 	}
-	return TIDE_OK;
+	return rc;
 }
 
 bool queue_config_is_same(const struct queue_config *a, const struct queue_config *b)
@@ -763,7 +760,6 @@ static int refuse_change(const struct queue_config *has, const char *name,
 			 shown_value(has, name), why);
 }
 
-/* The groups of a queue need their messages in one shard. */
 static int check_sharding(const struct queue_config *has, const struct queue_config *next,
 			  bool is_sharded_anew, struct error *err)
 {

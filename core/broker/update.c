@@ -5,33 +5,14 @@
 #include "queue.h"
 #include "retention.h"
 
+/* The new strategies are the queue's: it may go before Redis has answered. */
 struct update {
-	struct queue *queue; /* NULL: it is gone, with the rest */
+	struct broker *broker;
+	uint64_t serial; /* of the queue */
 	struct queue_config next;
 	bool is_sharded_anew, is_mixing, is_ranked_anew;
-	struct strategy *strategies[SCRIPT_RETRY + 1]; /* of the scripts that change */
-	struct waiter *waiter;                         /* NULL: Redis is not told */
+	struct waiter *waiter; /* NULL: Redis is not told */
 };
-
-static void clear(struct update *u)
-{
-	for (int kind = 0; kind <= SCRIPT_RETRY; kind++)
-		strategy_destroy(u->strategies[kind]);
-	queue_config_deinit(&u->next);
-}
-
-void update_drop(struct update *u)
-{
-	if (!u)
-		return;
-	u->queue = NULL;
-	clear(u);
-}
-
-const struct queue_config *update_config(const struct queue *q)
-{
-	return q->update ? &q->update->next : &q->config;
-}
 
 /* ---- what changes ------------------------------------------------------------------ */
 
@@ -68,19 +49,18 @@ static int check_state(const struct queue *q, const struct queue_config *next,
 	return TIDE_OK;
 }
 
-static int check(struct update *u, struct error *err)
+static int check(const struct queue *q, const struct update *u, struct error *err)
 {
-	struct queue *q = u->queue;
 	struct error why;
-	int rc = queue_config_check_change(&q->config, &u->next, u->is_sharded_anew,
-					   &why);
+	int rc =
+		queue_config_check_change(&q->config, &u->next, u->is_sharded_anew, &why);
 
 	if (rc == TIDE_OK)
 		rc = check_state(q, &u->next, &why);
 	if (rc < 0)
 		return error_set(err, rc, "%s '%s' cannot change so: %s",
 				 definition_kind(q->definition.table), q->name, why.text);
-	if (q->update || (queue_is_durable(q) && !q->definition.is_stored))
+	if (q->next_config || (queue_is_durable(q) && !q->definition.is_stored))
 		return error_set(err, TIDE_EBUSY,
 				 "the last DECLARE of %s '%s' is not yet stored; try "
 				 "again",
@@ -88,40 +68,49 @@ static int check(struct update *u, struct error *err)
 	return TIDE_OK;
 }
 
-static int create_strategies(struct update *u, struct error *err)
+static void drop_strategies(struct queue *q)
+{
+	for (int kind = 0; kind <= SCRIPT_RETRY; kind++) {
+		strategy_destroy(q->next_strategies[kind]);
+		q->next_strategies[kind] = NULL;
+	}
+}
+
+static int create_strategies(struct queue *q, const struct update *u, struct error *err)
 {
 	int rc = TIDE_OK;
 
 	for (int kind = SCRIPT_SHARDING; kind <= SCRIPT_RETRY && rc == TIDE_OK; kind++)
-		if (has_other_script(u->queue, &u->next, (enum script_kind)kind))
-			rc = queue_create_strategy(u->queue, &u->next,
-						   (enum script_kind)kind,
-						   &u->strategies[kind], err);
+		if (has_other_script(q, &u->next, (enum script_kind)kind))
+			rc = queue_create_strategy(q, &u->next, (enum script_kind)kind,
+						   &q->next_strategies[kind], err);
+	if (rc < 0)
+		drop_strategies(q);
 	return rc;
 }
 
 /* ---- doing it ---------------------------------------------------------------------- */
 
-static void swap_strategies(struct update *u)
+static void swap_strategies(struct queue *q)
 {
-	struct queue *q = u->queue;
 	bool has_other = false;
 
 	for (int kind = 0; kind <= SCRIPT_RETRY; kind++) {
-		if (!u->strategies[kind])
+		struct strategy *former = q->strategies[RULESET_ACTIVE][kind];
+
+		if (!q->next_strategies[kind])
 			continue;
-		strategy_destroy(q->strategies[RULESET_ACTIVE][kind]);
-		q->strategies[RULESET_ACTIVE][kind] = u->strategies[kind];
-		u->strategies[kind] = NULL;
+		q->strategies[RULESET_ACTIVE][kind] = q->next_strategies[kind];
+		q->next_strategies[kind] = NULL;
+		strategy_destroy(former);
 		has_other = true;
 	}
 	for (int slot = RULESET_ACTIVE + 1; slot < RULESET_SLOTS && has_other; slot++)
 		queue_detach(q, (enum ruleset_slot)slot);
 }
 
-static void change_shards(const struct update *u, unsigned had)
+static void change_shards(struct queue *q, const struct update *u, unsigned had)
 {
-	struct queue *q = u->queue;
 	const struct queue_config *c = &q->config;
 
 	if (q->topic)
@@ -148,8 +137,7 @@ static void change_clocks(struct queue *q, const struct queue_config *former)
 	queue_use(q);
 	/* It is asked, and then knows when to be asked again. */
 	if (q->config.expires_ms)
-		heap_set(&q->vhost->broker->wakes, &q->wake,
-			 q->vhost->broker->mono_ms);
+		heap_set(&q->vhost->broker->wakes, &q->wake, q->vhost->broker->mono_ms);
 }
 
 static void tell_log(const struct queue *q, const struct queue_config *former)
@@ -170,15 +158,14 @@ static void tell_log(const struct queue *q, const struct queue_config *former)
 	buf_deinit(&text);
 }
 
-static void apply(struct update *u)
+static void apply(struct queue *q, struct update *u)
 {
-	struct queue *q = u->queue;
 	struct queue_config former = q->config;
 
 	q->config = u->next;
 	u->next = (struct queue_config){ 0 };
-	swap_strategies(u);
-	change_shards(u, queue_config_shards(&former));
+	swap_strategies(q);
+	change_shards(q, u, queue_config_shards(&former));
 	change_clocks(q, &former);
 	if (q->topic)
 		retention_renew(q->topic);
@@ -190,33 +177,28 @@ static void apply(struct update *u)
 	queue_config_deinit(&former);
 }
 
-static void finish(struct update *u, int status)
-{
-	struct queue *q = u->queue;
-
-	if (q) {
-		q->update = NULL;
-		if (status == TIDE_OK)
-			apply(u);
-		clear(u);
-	}
-	mem_free(u);
-}
-
 static void on_answer(void *ctx, int status, const char *text)
 {
 	struct update *u = ctx;
-	struct waiter *waiter = u->waiter;
+	struct queue *q = queue_by_serial(u->broker, u->serial);
 
-	finish(u, status);
-	waiter_done(waiter, status, text);
+	if (q) {
+		q->next_config = NULL;
+		if (status == TIDE_OK)
+			apply(q, u);
+		else
+			drop_strategies(q);
+	}
+	if (u->waiter)
+		waiter_done(u->waiter, status, text);
+	queue_config_deinit(&u->next);
+	mem_free(u);
 }
 
 /* ---- asking for it ----------------------------------------------------------------- */
 
-static void plan(struct update *u)
+static void plan(const struct queue *q, struct update *u)
 {
-	struct queue *q = u->queue;
 	unsigned had = queue_config_shards(&q->config);
 
 	u->is_sharded_anew = u->next.shards != q->config.shards ||
@@ -232,41 +214,49 @@ static void plan(struct update *u)
 	}
 }
 
-static bool is_same(const struct update *u)
+static bool is_same(const struct queue *q, const struct update *u)
 {
 	for (int kind = 0; kind <= SCRIPT_RETRY; kind++)
-		if (has_other_script(u->queue, &u->next, (enum script_kind)kind))
+		if (has_other_script(q, &u->next, (enum script_kind)kind))
 			return false;
-	return queue_config_is_same(&u->queue->config, &u->next);
+	return queue_config_is_same(&q->config, &u->next);
+}
+
+static void tell_redis(struct queue *q, struct update *u, struct waiter *waiter)
+{
+	struct buf text = { 0 };
+
+	u->waiter = waiter;
+	waiter_add(waiter);
+	q->next_config = &u->next;
+	args_format(&u->next.canonical, &text);
+	definition_write(&q->definition, buf_slice(&text), on_answer, u);
+	buf_deinit(&text);
 }
 
 int update_queue(struct queue *q, struct queue_config *next_take, struct waiter *waiter,
 		 struct error *err)
 {
 	struct update *u = mem_zalloc(sizeof(*u));
-	struct buf text = { 0 };
-	int rc;
+	bool is_idle;
+	int rc = TIDE_OK;
 
-	u->queue = q;
+	u->broker = q->vhost->broker;
+	u->serial = q->serial;
 	u->next = *next_take;
-	plan(u);
-	rc = is_same(u) ? TIDE_EMPTY : check(u, err);
-	if (rc == TIDE_OK)
-		rc = create_strategies(u, err);
-	if (rc < 0) {
-		update_drop(u);
+	plan(q, u);
+	is_idle = is_same(q, u);
+	if (!is_idle)
+		rc = check(q, u, err);
+	if (!is_idle && rc == TIDE_OK)
+		rc = create_strategies(q, u, err);
+	if (is_idle || rc < 0) {
+		queue_config_deinit(&u->next);
 		mem_free(u);
-		return rc == TIDE_EMPTY ? TIDE_OK : rc;
+	} else if (queue_is_durable(q)) {
+		tell_redis(q, u, waiter);
+	} else {
+		on_answer(u, TIDE_OK, NULL);
 	}
-	if (!queue_is_durable(q)) {
-		finish(u, TIDE_OK);
-		return TIDE_OK;
-	}
-	u->waiter = waiter;
-	waiter_add(waiter);
-	q->update = u;
-	args_format(&u->next.canonical, &text);
-	definition_write(&q->definition, buf_slice(&text), on_answer, u);
-	buf_deinit(&text);
-	return TIDE_OK;
+	return rc;
 }

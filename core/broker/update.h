@@ -5,8 +5,8 @@
  *
  * With another number of shards, or another sharding, no message moves. New ones are
  * placed by the new options; those that are there stay in their shards, which are *mixed*
- * until they have been empty once. While one is, the queue deals its messages in the order
- * that they would have in a single shard: so those of one key keep theirs, whatever
+ * until they have been empty once. While one is, the queue deals its messages in the
+ * order that they would have in a single shard: so those of one key keep theirs, whatever
  * shards they are in. */
 #pragma once
 
@@ -15,13 +15,8 @@
 
 struct queue;
 struct queue_config;
-struct update;
 
 /* The waiter is told when it is done. TIDE_EBUSY: Redis has not answered about the last
  * DECLARE. TIDE_EMISMATCH: an option cannot change, or a script refuses its own. */
 TIDE_MUST_USE int update_queue(struct queue *q, struct queue_config *next_take,
 			       struct waiter *waiter, struct error *err);
-/* The queue goes, with the change under way. Accepts NULL. */
-void update_drop(struct update *u);
-/* The options that the queue has, or is about to have. */
-const struct queue_config *update_config(const struct queue *q);

@@ -186,8 +186,8 @@ static bool is_deleted(const struct restore_record *record, unsigned channel,
 	       slice_is_equal(record->words[0], words[1]);
 }
 
-/* What it was declared with holds no more. One that goes with the connection is declared
- * as it was. */
+/* What it was declared with holds no more. One that goes with the connection is
+ * remembered, since it is not declared again. */
 static bool is_updated(const struct restore_record *record, unsigned channel,
 		       const struct slice *words)
 {

@@ -123,7 +123,7 @@ struct shard_take {
 /* What Redis has that is not buried: see shard_size.c. */
 struct shard_size {
 	bool is_kept;
-	bool is_unknown; /* waiting_bytes does not count what Redis alone has */
+	bool is_unknown;          /* waiting_bytes does not count what Redis alone has */
 	struct store_size stored; /* once what was sent has been carried out */
 	struct store_size left;   /* of this batch: when its removals are carried out */
 };

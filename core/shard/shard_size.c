@@ -156,10 +156,19 @@ bool shard_size_is_known(struct shard *sh)
  * the bodies once. */
 #define NEVER_FOUND (UINT64_C(1) << 62)
 
+static bool is_empty(const struct shard *sh)
+{
+	uint64_t n = sh->unacked + sh->flight.count + sh->unstored.messages;
+
+	for (int i = 0; i < SHARD_STAGES; i++)
+		n += sh->stages[i].window.count + sh->stages[i].beyond;
+	return n == 0 && TAILQ_EMPTY(&sh->dirty) && TAILQ_EMPTY(&sh->moving);
+}
+
 void shard_size_keep(struct shard *sh, bool is_kept)
 {
 	is_kept = is_kept && sh->keys;
-	if (is_kept && !sh->size.is_kept && !shard_is_unused(sh))
+	if (is_kept && !sh->size.is_kept && !is_empty(sh))
 		sh->size.stored = (struct store_size){ NEVER_FOUND, 0 };
 	sh->size.is_kept = is_kept;
 }

@@ -209,10 +209,10 @@ describe('update', function()
 
       it('limits bytes that have been there before', function()
         declare()
-        for i = 1, 10 do c:ok('PUB - q', ('x'):rep(100)) end
+        for _ = 1, 10 do c:ok('PUB - q', ('x'):rep(100)) end
         update 'max-bytes=2000'
         assert.equal(1000, c:stats('q').waiting_bytes)
-        for i = 1, 10 do c:ok('PUB - q', ('x'):rep(100)) end
+        for _ = 1, 10 do c:ok('PUB - q', ('x'):rep(100)) end
         assert.matches('^ERR full ', c:request('PUB - q', 'x'))
         if durable == 'durable=0' then return end
         broker:restart()

@@ -262,8 +262,7 @@ static void declarations_that_mean_the_same_are_the_same(void **state)
 
 static void the_first_difference_is_named(void **state)
 {
-	compare("", "shards=2",
-		"it has shards=1, not shards=2" HINT);
+	compare("", "shards=2", "it has shards=1, not shards=2" HINT);
 	compare("durable=0", "", "it has durable=0, not durable=1");
 	compare("ack-timeout=1m", "ack-timeout=2m",
 		"it has ack-timeout=1m, not ack-timeout=2m" HINT);
@@ -302,7 +301,8 @@ static void merge(const char *has, const char *given, const char *makes)
 
 static void an_update_keeps_what_it_does_not_name(void **state)
 {
-	merge("ttl=1h retry=fixed retry.delay=5s", "", "retry=fixed retry.delay=5s ttl=1h");
+	merge("ttl=1h retry=fixed retry.delay=5s", "",
+	      "retry=fixed retry.delay=5s ttl=1h");
 	merge("ttl=1h", "max-length=5", "max-length=5 ttl=1h");
 	merge("ttl=1h", "ttl=2h", "ttl=2h");
 	merge("ttl=1h dead-letter=-/q", "ttl= dead-letter=", "");
@@ -363,10 +363,12 @@ static void what_cannot_change_says_why(void **state)
 	change(queue_config_parse, "dedupe=queued", "", "it keeps dedupe=queued: ");
 	change(queue_config_parse, "", "dedupe=queued", "it keeps dedupe=(none): ");
 	change(queue_config_parse_topic, "",
-	       "retention=2d retention-bytes=5 retention-count=6 keep-unread=a retry=fixed",
+	       "retention=2d retention-bytes=5 retention-count=6 keep-unread=a "
+	       "retry=fixed",
 	       NULL);
 	change(queue_config_parse_topic, "", "partitions=9", "it keeps partitions=8: ");
-	change(queue_config_parse_topic, "", "sharding=random", "it keeps sharding=hash: ");
+	change(queue_config_parse_topic, "", "sharding=random",
+	       "it keeps sharding=hash: ");
 	change(queue_config_parse_topic, "", "order=0", "it keeps order=1: ");
 	change(queue_config_parse_topic, "", "compact=key retention=1d",
 	       "it keeps compact=(none): ");
@@ -532,7 +534,8 @@ static void the_first_difference_of_topics_is_named(void **state)
 	} cases[] = {
 		{ "", "partitions=8 retention=24h", NULL },
 		{ "", "partitions=9", "it has partitions=8, not partitions=9" },
-		{ "keep-unread=a", "", "it has keep-unread=a, not keep-unread=(none)" HINT },
+		{ "keep-unread=a", "",
+		  "it has keep-unread=a, not keep-unread=(none)" HINT },
 		{ "keep-unread=a,b,c", "keep-unread=c,a,b", NULL },
 		{ "keep-unread=a,b", "keep-unread=a,c",
 		  "it has keep-unread=a,b, not keep-unread=a,c" HINT },

@@ -129,16 +129,16 @@ static void what_was_undone_stays_undone(void **state)
 
 static void what_was_changed_is_not_declared_as_it_was(void **state)
 {
-	START(FAKE_HELLO, "<DECLARE queue q ttl=1m", ">OK\r\n",
-	      "<DECLARE queue mine exclusive", ">OK\r\n",
-	      "<DECLARE queue q ttl=2m update", ">OK\r\n",
-	      "<DECLARE queue mine ttl=2m update=1", ">OK\r\n", "!", FAKE_HELLO,
-	      "<DECLARE queue mine exclusive", ">OK\r\n", "<PING", ">OK\r\n");
+	START(FAKE_HELLO, "<DECLARE queue q ttl=1m", ">OK\r\n", "<DECLARE queue kept",
+	      ">OK\r\n", "<DECLARE queue q ttl=2m update", ">OK\r\n",
+	      "<DECLARE queue kept update=0", ">OK\r\n", "!", FAKE_HELLO,
+	      "<DECLARE queue kept", "<DECLARE queue kept update=0", ">OK\r\nOK\r\n",
+	      "<PING", ">OK\r\n");
 
 	check_request(c, "DECLARE queue q ttl=1m", TIDEMQ_OK);
-	check_request(c, "DECLARE queue mine exclusive", TIDEMQ_OK);
+	check_request(c, "DECLARE queue kept", TIDEMQ_OK);
 	check_request(c, "DECLARE queue q ttl=2m update", TIDEMQ_OK);
-	check_request(c, "DECLARE queue mine ttl=2m update=1", TIDEMQ_OK);
+	check_request(c, "DECLARE queue kept update=0", TIDEMQ_OK);
 	check_request(c, "PING", TIDEMQ_OK);
 	END("connected; lost; restored; ");
 }
