@@ -311,8 +311,9 @@ static void on_timeout(uv_timer_t *timer)
 
 static int spawn(struct gate_run *r, uv_loop_t *loop, const char *dir)
 {
-	char name[] = "tidemq", verb[] = "test";
-	char *args[] = { name, verb, (char *)(uintptr_t)dir, NULL };
+	char name[] = "tidemq", verb[] = "test", timeout[] = "--timeout=0";
+	char links[] = "--follow-links"; /* gate_dir.h */
+	char *args[] = { name, verb, timeout, links, (char *)(uintptr_t)dir, NULL };
 	uv_stdio_container_t streams[] = {
 		{ .flags = UV_IGNORE },
 		{ .flags = UV_CREATE_PIPE | UV_WRITABLE_PIPE,

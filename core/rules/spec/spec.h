@@ -26,13 +26,24 @@
 #pragma once
 
 #include <lua.h>
+#include <stdbool.h>
+#include <stdint.h>
 
-/* Run every *_spec.lua below `dir`, which the module's open() loads by default. A spec
- * has no socket module, and os.exit raises. Otherwise it is a program of its author, who
- * is trusted.
+struct spec_options {
+	const char *dir; /* of the rules, which the module's open() loads by default */
+	const char *lua_dir;
+	const char *filter; /* run only the tests whose name has this text; NULL: all */
+	bool follows_links; /* to specs outside of `dir` */
+	int64_t timeout_ms; /* for all specs together; 0: for ever */
+	uint64_t memory_max_bytes; /* of the process of the specs; 0: no limit */
+};
+
+/* Run every *_spec.lua below `dir` (spec_files.h), in a process of its own. A spec has no
+ * socket module, and os.exit raises. Otherwise it is a program of its author, who is
+ * trusted.
  *
  * @return  exit status: 0 all passed, 1 some failed or could not be run */
-int spec_run(const char *dir, const char *lua_dir);
+int spec_run(const struct spec_options *options);
 
 /* Push the module: a function for `package.preload`. */
 int spec_module_open(lua_State *L);
