@@ -71,7 +71,7 @@ describe('the gate', function()
     c:send 'RULES reload\r\n'
     local text = c:expect '^ERR rule the specs fail: (.+)$'
     assert.is_truthy(text:find 'mine stays within its limit', text)
-    assert.is_truthy(text:find 'mine_spec%.lua:6: Expected objects to be the same', text)
+    assert.is_truthy(text:find 'mine_spec%.lua:6: mine stays within its limit; Expected objects to be the same', text)
     assert.is_truthy(text:find 'Passed in: %(boolean%) false; Expected: %(boolean%) true$', text)
   end)
 
