@@ -1,11 +1,14 @@
 #include "api_tide.h"
 
+#include <inttypes.h>
 #include <lauxlib.h>
 #include <stdio.h>
 #include <string.h>
 #include <uv.h>
 
 #include "api_crypto.h"
+#include "api_match.h"
+#include "api_time.h"
 #include "base/duration.h"
 #include "base/random.h"
 #include "decision_context.h"
@@ -101,6 +104,23 @@ static int l_random(lua_State *L)
 	luaL_argcheck(L, low <= high, has_low ? 2 : 1, "the interval is empty");
 	uint64_t offset = random_up_to(state, (uint64_t)high - (uint64_t)low);
 	lua_pushinteger(L, (lua_Integer)((uint64_t)low + offset));
+	return 1;
+}
+
+/* uuid () -> text: version 7 of RFC 9562. Its random bits are those of tide.random: a
+ * spec repeats them, and candidate rules get the same. */
+static int l_uuid(lua_State *L)
+{
+	uint64_t *state = sequence(L);
+	char text[37];
+
+	script_check_pure(L, "tide.uuid()");
+	uint64_t ms = (uint64_t)api_tide_call_ms(L, self(L)) & UINT64_C(0xffffffffffff);
+	uint64_t high = random_next(state), low = random_next(state);
+	snprintf(text, sizeof(text), "%08x-%04x-7%03x-%04x-%012" PRIx64,
+		 (unsigned)(ms >> 16), (unsigned)(ms & 0xffff), (unsigned)(high & 0xfff),
+		 (unsigned)(low >> 48 & 0x3fff) | 0x8000, low & UINT64_C(0xffffffffffff));
+	lua_pushlstring(L, text, sizeof(text) - 1);
 	return 1;
 }
 
@@ -205,6 +225,7 @@ void api_tide_open(lua_State *L, struct api_tide *t)
 		{ "hash", l_hash },
 		{ "now", l_now },
 		{ "random", l_random },
+		{ "uuid", l_uuid },
 		{ "is_dry_run", l_is_dry_run },
 		{ NULL, NULL },
 	};
@@ -220,6 +241,8 @@ void api_tide_open(lua_State *L, struct api_tide *t)
 	lua_setfield(L, -2, "log");
 	api_shared_add(L, t);
 	api_crypto_add(L);
+	api_match_add(L);
+	api_time_add(L, t);
 	secrets_add(L, &t->secrets);
 	queue_facts_open(L, &t->queues);
 	queue_facts_push(L, &t->queues);
