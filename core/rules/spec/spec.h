@@ -4,23 +4,11 @@
  *
  *   local tidemq = require "tidemq"
  *   local engine = assert(tidemq.open { rules = "rules", lua = "lua" })
- *   local index = assert(engine:index("topic"))
- *   index:bind("orders.#", 1)
- *   index:route { key = "orders.new" }          --> { 1 }
  *   local s = assert(engine:strategy("retry", "exponential", { base = "500ms" }))
  *   s:decide({}, { failures = 1 })              --> 500
- *   engine:simulate("exponential", { max = 3 }) --> as RULES simulate
- *   engine:filter { exchange = "orders", key = "k", headers = { a = "b" } }
- *       --> the message as the filters leave it, with `copies`; or nil, reason, code
- *   engine:authenticate { user = "bob", password = "x", vhost = "/" }
- *       --> "allow", the user it makes or nil, its file; "deny", reason, file; or "none"
- *   engine:authorize({ name = "bob" }, "write", { kind = "queue", name = "jobs" })
- *       --> the same
- *   tidemq.open { secrets = { jwt = "text" } }  --> what tide.secret gives
- *   engine:set_now(1790000000000); engine:seed(1) --> tide.now and tide.random
- *   engine:set_queue("jobs", { ready = 5, oldest_ms = 100 }) --> what tide.queue tells
- *   engine:run("heartbeat", 60000)              --> { { key = "heartbeat", … } }
- *   engine:next_run("heartbeat", 60000)         --> 90000
+ *
+ * docs/rules-testing.md has all functions. A function for a kind of script is
+ * engine:<kind>(subject, …).
  *
  * What the engine refuses is nil, a message and an error code. */
 #pragma once
