@@ -18,12 +18,12 @@ local has, compatibility = pcall(require, "busted.compatibility")
 if has then
   local exit, by_busted = os.exit, compatibility.exit
   compatibility.exit = function(...)
-    os.exit = exit
+    rawset(os, "exit", exit)
     by_busted(...)
   end
-  os.exit = function()
+  rawset(os, "exit", function()
     error("os.exit: specs do not end the process", 2)
-  end
+  end)
 end
 
 local ok, runner = pcall(require, "busted.runner")
@@ -34,15 +34,17 @@ end
 
 package.path = ("%s/?.lua;%s/?/init.lua;%s"):format(spec.dir, spec.dir, package.path)
 -- What lies in the current directory is of no importance: neither its .busted nor its ./src.
-local words = { [0] = "tidemq test", "--ignore-lua", "--lpath=", "--cpath=", "--config-file=" .. spec.here .. "/config.lua",
-                "--output=" .. spec.here .. "/output.lua" }
+local words = {
+  [0] = "tidemq test", "--ignore-lua", "--lpath=", "--cpath=",
+  "--config-file=" .. spec.here .. "/config.lua", "--output=" .. spec.here .. "/output.lua",
+}
 if spec.filter then
   words[#words + 1] = "--filter=" .. spec.filter:gsub("%p", "%%%0")
 end
 for _, file in ipairs(spec.files) do
   words[#words + 1] = file
 end
-arg = words
+rawset(_G, "arg", words)
 package.loaded["tidemq.test"] = spec -- for output.lua
 runner { standalone = false }
 return true

@@ -19,7 +19,7 @@
 /* What the process of the specs tells this one: the test that runs. */
 #define RUNNING_MAX 512
 
-struct run {
+struct spec_process {
 	const struct spec_options *options;
 	struct spec_files files;
 	char *running; /* in memory that both processes share */
@@ -40,7 +40,7 @@ static void set_text(lua_State *L, const char *name, const char *text)
 }
 
 /* What lua/test/run.lua gets. */
-static void push_spec(lua_State *L, const struct run *r, const char *here)
+static void push_spec(lua_State *L, const struct spec_process *r, const char *here)
 {
 	lua_newtable(L);
 	set_text(L, "dir", r->options->dir);
@@ -59,7 +59,7 @@ static void push_spec(lua_State *L, const struct run *r, const char *here)
 
 static int l_run(lua_State *L)
 {
-	const struct run *r = lua_touserdata(L, 1);
+	const struct spec_process *r = lua_touserdata(L, 1);
 
 	luaL_openlibs(L);
 	lua_pushstring(L, r->options->dir);
@@ -79,7 +79,7 @@ static int l_run(lua_State *L)
 
 /* The process of the specs. Not the door of script.h: a spec is a program of its author,
  * not a rule. busted ends the process itself when a test fails. */
-static int run(const struct run *r)
+static int run(const struct spec_process *r)
 {
 	const struct rlimit memory = { r->options->memory_max_bytes,
 				       r->options->memory_max_bytes };
@@ -127,7 +127,7 @@ static bool wait_for(pid_t child, int64_t timeout_ms, int *status)
 }
 
 /* @return  the exit status */
-static int tell_end(const struct run *r, bool is_late, int status)
+static int tell_end(const struct spec_process *r, bool is_late, int status)
 {
 	const char *test = r->running[0] ? r->running : "no test";
 
@@ -145,7 +145,7 @@ static int tell_end(const struct run *r, bool is_late, int status)
 	return !is_late && WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
 
-static int run_apart(struct run *r)
+static int run_apart(struct spec_process *r)
 {
 	sigset_t blocked, before;
 	int status = 0;
@@ -173,7 +173,7 @@ static int run_apart(struct run *r)
 
 int spec_run(const struct spec_options *options)
 {
-	struct run r = { .options = options };
+	struct spec_process r = { .options = options };
 	struct error err;
 	int status = 1;
 

@@ -12,7 +12,7 @@
 
 #define LEVELS_MAX 8
 
-struct search {
+struct spec_search {
 	char root[PATH_MAX]; /* without links */
 	bool follows_links;
 	struct spec_files *found;
@@ -20,7 +20,7 @@ struct search {
 };
 
 /* Does the path, which may be a link, end at a file that is one of the specs? */
-static bool is_allowed(const struct search *s, const char *path)
+static bool is_allowed(const struct spec_search *s, const char *path)
 {
 	char real[PATH_MAX];
 	size_t len = strlen(s->root);
@@ -31,9 +31,9 @@ static bool is_allowed(const struct search *s, const char *path)
 		(strncmp(real, s->root, len) == 0 && real[len] == '/'));
 }
 
-static int search(struct search *s, const char *dir, int level);
+static int search(struct spec_search *s, const char *dir, int level);
 
-static int look_at(struct search *s, const char *dir, const char *name, int level)
+static int look_at(struct spec_search *s, const char *dir, const char *name, int level)
 {
 	char path[PATH_MAX];
 	struct stat st;
@@ -53,7 +53,7 @@ static int look_at(struct search *s, const char *dir, const char *name, int leve
 	return TIDE_OK;
 }
 
-static int search(struct search *s, const char *dir, int level)
+static int search(struct spec_search *s, const char *dir, int level)
 {
 	DIR *d = opendir(dir);
 	struct dirent *entry;
@@ -75,7 +75,9 @@ static int by_path(const void *a, const void *b)
 int spec_files_find(const char *dir, bool follows_links, struct spec_files *out,
 		    struct error *err)
 {
-	struct search s = { .follows_links = follows_links, .found = out, .err = err };
+	struct spec_search s = { .follows_links = follows_links,
+				 .found = out,
+				 .err = err };
 	int rc;
 
 	out->count = 0;
