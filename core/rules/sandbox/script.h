@@ -37,6 +37,7 @@ struct decision_context; /* of rules/api, for what scripts call there */
 struct script_state {
 	lua_State *L;
 	struct watchdog *watchdog;
+	uint64_t number; /* of its owner's states: the newest has the highest */
 	size_t memory_bytes;
 	size_t memory_max_bytes;
 	struct account own;       /* what is of no script */
