@@ -164,7 +164,7 @@ BIND billing orders orders.*.placed
     }, {
       "filter/raises.lua:2: attempt to index a nil value (local 't')",
       "retry/broken.lua:3: unexpected symbol near '}'",
-      "routing/9lives.lua:1: the name of a script is a letter (in filter/ and auth/ also a digit), then letters, "
+      "routing/9lives.lua:1: the name of a script is a letter, then letters, "
         .. "digits, '_' and '-', at most 64 in all",
       "sharding/number.lua:3: a sharding script needs a function 'pick'; here it is number",
     })

@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "host/zones.h"
+#include "queue_facts.h"
 #include "secrets.h"
 
 struct meters;
@@ -27,7 +29,9 @@ struct api_tide {
 	/* A rule that logs for each message must not fill the disk. */
 	int64_t log_second;
 	unsigned log_lines;
-	struct secrets secrets; /* behind tide.secret */
+	struct zones zones;        /* behind tide.time, and of schedules */
+	struct secrets secrets;    /* behind tide.secret */
+	struct queue_facts queues; /* behind tide.queue */
 };
 
 #define API_TIDE_LOG_LINES_PER_SECOND 50
