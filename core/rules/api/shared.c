@@ -1,6 +1,5 @@
 #include "shared.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 #include "base/mem.h"
 #include "base/table.h"
 #include "payers.h"
+#include "shared_text.h"
 
 /* Expired entries whose room each new one takes back: more than one, so that
  * they become fewer. */
@@ -680,74 +680,6 @@ void shared_each_counter(const struct shared *s, int64_t now_ms, unsigned max,
 	}
 }
 
-/* An entry as the text that is kept elsewhere: "<expiry> <type><value>". */
-static void encode(struct buf *out, int64_t expires_unix_ms, const struct shared_value *v)
-{
-	buf_printf(out, "%" PRId64 " ", expires_unix_ms);
-	switch (v->type) {
-	case SHARED_TEXT:
-		buf_append_char(out, 's');
-		buf_append_slice(out, v->text);
-		break;
-	case SHARED_INTEGER:
-		buf_printf(out, "i%" PRId64, v->integer);
-		break;
-	case SHARED_NUMBER:
-		buf_printf(out, "n%.17g", v->number);
-		break;
-	case SHARED_BOOLEAN:
-		buf_append_text(out, v->boolean ? "b1" : "b0");
-		break;
-	}
-}
-
-/* A number that is the whole of the text, which is no longer than any of ours. */
-static bool decode_number(struct slice text, struct shared_value *out)
-{
-	char digits[64], *end;
-
-	if (text.len == 0 || text.len >= sizeof(digits))
-		return false;
-	memcpy(digits, text.data, text.len);
-	digits[text.len] = '\0';
-	if (out->type == SHARED_INTEGER)
-		out->integer = strtoll(digits, &end, 10);
-	else
-		out->number = strtod(digits, &end);
-	return *end == '\0';
-}
-
-/* False for other texts. A value of type s points into `text`. */
-static bool decode(struct slice text, int64_t *expires_unix_ms, struct shared_value *out)
-{
-	const char *space = memchr(text.data, ' ', text.len);
-	uint64_t expires;
-	size_t head = space ? (size_t)(space - text.data) : 0;
-
-	if (!space || text.len < head + 2 ||
-	    !slice_to_uint((struct slice){ text.data, head }, INT64_MAX, &expires))
-		return false;
-	*expires_unix_ms = (int64_t)expires;
-	struct slice value = slice_skip(text, head + 2);
-	switch (text.data[head + 1]) {
-	case 's':
-		*out = (struct shared_value){ .type = SHARED_TEXT, .text = value };
-		return true;
-	case 'i':
-		*out = (struct shared_value){ .type = SHARED_INTEGER };
-		return decode_number(value, out);
-	case 'n':
-		*out = (struct shared_value){ .type = SHARED_NUMBER };
-		return decode_number(value, out);
-	case 'b':
-		*out = (struct shared_value){ .type = SHARED_BOOLEAN,
-					      .boolean = slice_is(value, "1") };
-		return value.len == 1;
-	default:
-		return false;
-	}
-}
-
 static bool is_kept_key(struct slice key)
 {
 	return key.len > 2 && key.len <= KEY_BYTES_MAX && key.data[1] == ':' &&
@@ -760,7 +692,7 @@ int shared_restore(struct shared *s, struct slice key, struct slice text)
 	struct shared_value value;
 	int64_t expires_unix_ms;
 
-	if (!is_kept_key(key) || !decode(text, &expires_unix_ms, &value))
+	if (!is_kept_key(key) || !shared_text_read(text, &expires_unix_ms, &value))
 		return TIDE_ESYNTAX;
 	struct shared_entry *e = find(s, key);
 	if (!e) {
@@ -800,7 +732,7 @@ size_t shared_send(struct shared *s, size_t max, shared_change_fn fn, void *ctx)
 		e->home = HOME_SENT;
 		e->is_changed = false;
 		buf_clear(&text);
-		encode(&text, e->expires_unix_ms, &e->value);
+		shared_text_write(&text, e->expires_unix_ms, &e->value);
 		fn(ctx, (struct slice){ e->key, e->key_len },
 		   e->is_gone ? gone : buf_slice(&text));
 		n++;
