@@ -13,7 +13,7 @@
 #include "series.h"
 
 /* One of each type, with its labels. The text and the buckets stand behind it. */
-struct metric {
+struct api_metric {
 	struct meter_handle handle; /* without a file */
 	bool is_labelled;
 };
@@ -96,11 +96,11 @@ static void make(lua_State *L, enum meter_type type, int labels, const struct bu
 		check_name(L, name);
 	size_t bounds_len = b->count * sizeof(*b->bounds);
 	size_t len = series_write(text, name, list, count);
-	struct metric *m = lua_newuserdatauv(L, sizeof(*m) + bounds_len + len, 0);
+	struct api_metric *m = lua_newuserdatauv(L, sizeof(*m) + bounds_len + len, 0);
 	double *bounds = (double *)(m + 1);
 	memcpy(bounds, b->bounds, bounds_len);
 	memcpy(bounds + b->count, text, len);
-	*m = (struct metric){
+	*m = (struct api_metric){
 		.handle = { .type = type,
 			    .text = { (char *)(bounds + b->count), len },
 			    .name_len = name.len,
@@ -179,7 +179,7 @@ static int l_histogram(lua_State *L)
 
 /* ---- counters: in tide.shared ---- */
 
-static bool has_room(const struct shared *s, const struct metric *m, size_t times)
+static bool has_room(const struct shared *s, const struct api_metric *m, size_t times)
 {
 	const struct slice name = { m->handle.text.data, m->handle.name_len };
 
@@ -188,7 +188,7 @@ static bool has_room(const struct shared *s, const struct metric *m, size_t time
 }
 
 /* An entry that is not there yet: that, or the one for all others. */
-static int add_first(lua_State *L, const struct metric *m, struct shared_op *op,
+static int add_first(lua_State *L, const struct api_metric *m, struct shared_op *op,
 		     const struct shared_value *by, struct shared_value *sum)
 {
 	struct shared *s = api_shared_of(L);
@@ -210,7 +210,7 @@ static int add_first(lua_State *L, const struct metric *m, struct shared_op *op,
 /* counter:incr ([by]) -> the new value */
 static int l_counter_incr(lua_State *L)
 {
-	const struct metric *m = api_object_check(L);
+	const struct api_metric *m = api_object_check(L);
 	struct shared_op op = api_shared_op(L, SHARED_COUNTERS, m->handle.text);
 	struct shared_value by, sum;
 	struct error err;
@@ -232,7 +232,7 @@ static int l_counter_incr(lua_State *L)
 /* counter:get () -> value */
 static int l_counter_get(lua_State *L)
 {
-	const struct metric *m = api_object_check(L);
+	const struct api_metric *m = api_object_check(L);
 	struct shared_op op = api_shared_op(L, SHARED_COUNTERS, m->handle.text);
 	struct shared_value value;
 
@@ -253,7 +253,7 @@ static double check_finite(lua_State *L, int arg, double preset)
 }
 
 /* The handle for a change; NULL: nothing is to change. */
-static struct meter_handle *change(lua_State *L, struct metric *m)
+static struct meter_handle *change(lua_State *L, struct api_metric *m)
 {
 	const struct decision_context *c = decision_context_of(L);
 
@@ -275,7 +275,7 @@ static int finish(lua_State *L, int rc, const struct error *err)
 /* gauge:set (value) */
 static int l_gauge_set(lua_State *L)
 {
-	struct metric *m = api_object_check(L);
+	struct api_metric *m = api_object_check(L);
 	struct error err;
 
 	luaL_checknumber(L, 2);
@@ -287,7 +287,7 @@ static int l_gauge_set(lua_State *L)
 /* gauge:incr ([by]) */
 static int l_gauge_incr(lua_State *L)
 {
-	struct metric *m = api_object_check(L);
+	struct api_metric *m = api_object_check(L);
 	struct error err;
 	double by = check_finite(L, 2, 1);
 	const struct meter_handle *h = change(L, m);
@@ -298,7 +298,7 @@ static int l_gauge_incr(lua_State *L)
 /* gauge:get () -> value */
 static int l_gauge_get(lua_State *L)
 {
-	const struct metric *m = api_object_check(L);
+	const struct api_metric *m = api_object_check(L);
 
 	script_check_pure(L, "a metric");
 	lua_pushnumber(L, meters_get(self(L)->meters, &m->handle));
@@ -308,7 +308,7 @@ static int l_gauge_get(lua_State *L)
 /* histogram:observe (value) */
 static int l_histogram_observe(lua_State *L)
 {
-	struct metric *m = api_object_check(L);
+	struct api_metric *m = api_object_check(L);
 	struct error err;
 
 	luaL_checknumber(L, 2);

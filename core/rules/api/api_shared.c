@@ -53,7 +53,7 @@ static int64_t check_duration(lua_State *L, int arg)
 	return ms;
 }
 
-void api_shared_check(lua_State *L, int arg, struct shared_value *out)
+static void check_value(lua_State *L, int arg, struct shared_value *out)
 {
 	switch (lua_type(L, arg)) {
 	case LUA_TSTRING:
@@ -156,7 +156,7 @@ static int l_set(lua_State *L)
 	struct shared_value value;
 	struct error err;
 
-	api_shared_check(L, 2, &value);
+	check_value(L, 2, &value);
 	struct shared_op op = change_op(L, 3);
 	if (shared_set(api_shared_of(L), &op, &value, &err) != TIDE_OK)
 		return raise_error(L, &err);
@@ -169,7 +169,7 @@ static int l_add(lua_State *L)
 	struct shared_value value;
 	struct error err;
 
-	api_shared_check(L, 2, &value);
+	check_value(L, 2, &value);
 	struct shared_op op = change_op(L, 3);
 	int rc = shared_add(api_shared_of(L), &op, &value, &err);
 	if (rc != TIDE_OK && rc != TIDE_EEXISTS)
@@ -184,7 +184,7 @@ void api_shared_check_number(lua_State *L, int arg, struct shared_value *out)
 	if (lua_isnoneornil(L, arg))
 		return;
 	luaL_checktype(L, arg, LUA_TNUMBER);
-	api_shared_check(L, arg, out);
+	check_value(L, arg, out);
 }
 
 enum { BY = 2, TTL, MIN, MAX };
@@ -269,9 +269,9 @@ static int l_cas(lua_State *L)
 
 	lua_settop(L, 4);
 	if (!lua_isnil(L, 2))
-		api_shared_check(L, 2, &value);
+		check_value(L, 2, &value);
 	if (!lua_isnil(L, 3))
-		api_shared_check(L, 3, &value);
+		check_value(L, 3, &value);
 	struct shared_op op = change_op(L, 4);
 	push_current(L, &op);
 	bool is_same = lua_rawequal(L, 2, 5);

@@ -15,7 +15,6 @@ struct shared_op api_shared_op(lua_State *L, enum shared_space space, struct sli
 /* It is about to change something. */
 void api_shared_allow(lua_State *L, struct shared_op *op);
 
-/* A value that can be kept; a number that is 1 when left out. */
-void api_shared_check(lua_State *L, int arg, struct shared_value *out);
+/* A number, 1 when left out. */
 void api_shared_check_number(lua_State *L, int arg, struct shared_value *out);
 void api_shared_push(lua_State *L, const struct shared_value *v);

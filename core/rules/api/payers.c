@@ -73,11 +73,11 @@ static size_t all_but_one(size_t n, size_t parts)
 	return n / parts * (parts - 1) + n % parts;
 }
 
-struct usage {
+struct holding {
 	size_t held, by_script, used, max;
 };
 
-static struct payers_room room_of(const struct usage *u)
+static struct payers_room room_of(const struct holding *u)
 {
 	size_t others = u->used - u->by_script;
 	size_t of_script = u->max > others ? all_but_one(u->max - others, 8) : 0;
@@ -104,8 +104,8 @@ void payers_read(const struct payers *all, const char *file, struct slice vhost,
 		p = &none;
 	if (!whole)
 		whole = &none;
-	out->entries = room_of(&(struct usage){ p->entries, whole->entries,
-						total->entries, total->entries_max });
-	out->bytes = room_of(&(struct usage){ p->bytes, whole->bytes, total->bytes,
-					      total->bytes_max });
+	out->entries = room_of(&(struct holding){ p->entries, whole->entries,
+						  total->entries, total->entries_max });
+	out->bytes = room_of(&(struct holding){ p->bytes, whole->bytes, total->bytes,
+						total->bytes_max });
 }
