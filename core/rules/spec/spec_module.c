@@ -140,11 +140,11 @@ static struct msg *read_msg(lua_State *L, int idx)
 		.exchange = exchange_field(L, idx),
 		.key = word_field(L, idx, "key"),
 		.headers = headers,
-		.payload = text_field(L, idx, "payload", ""),
 	};
 	luaL_argcheck(L, dedupe_id.len <= MSG_DEDUPE_ID_MAX, idx,
 		      "the dedupe_id is too long");
-	spec.payload_len = strlen(spec.payload);
+	lua_getfield(L, idx, "payload");
+	spec.payload = luaL_optlstring(L, -1, "", &spec.payload_len);
 	spec.dedupe_id = dedupe_id.data;
 	spec.dedupe_len = (uint8_t)dedupe_id.len;
 	spec.user = user.data;
