@@ -12,6 +12,7 @@
 ---@field base64 tide.Base64
 ---@field hex tide.Hex
 ---@field json tide.Json
+---@field msgpack tide.Msgpack
 ---@field time tide.Time
 ---@field BURY "bury"  set the message aside in its queue until it is KICKed
 ---@field DEAD_LETTER "dead-letter"  send it to the queue's dead-letter address
