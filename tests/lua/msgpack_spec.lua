@@ -35,7 +35,9 @@ def scalar():
 def value(depth):
     kind = random.randrange(4) if depth < 3 else 0
     if kind == 1: return [value(depth + 1) for _ in range(random.choice([0, 1, 3, 17]))]
-    if kind == 2: return {"name %%d" %% n: value(depth + 1) for n in sorted(random.sample(range(10, 99), random.choice([1, 3, 17])))}
+    if kind == 2:
+        names = sorted(random.sample(range(10, 99), random.choice([1, 3, 17])))
+        return {"name %d" % n: value(depth + 1) for n in names}
     return scalar()
 for i in range(100):
     doc = value(1 if i else 0)
@@ -43,11 +45,12 @@ for i in range(100):
 ]]
 
   it("is what others write and read", function()
-    local python = assert(io.popen("PYTHONIOENCODING=utf-8 /usr/bin/python3 - <<'END'\n" .. GENERATE:gsub("%%%%", "%%") .. "END"))
+    local python = assert(io.popen("PYTHONIOENCODING=utf-8 /usr/bin/python3 - <<'END'\n" .. GENERATE .. "END"))
     local documents = {}
     for line in python:lines() do
       local text, hex = line:match "^(.*)\t(%x+)$"
-      documents[#documents + 1] = { json = text, bytes = hex:gsub("..", function(b) return string.char(tonumber(b, 16)) end) }
+      local bytes = hex:gsub("..", function(digits) return string.char(tonumber(digits, 16)) end)
+      documents[#documents + 1] = { json = text, bytes = bytes }
     end
     assert.is_true(python:close())
     assert.equal(100, #documents)
