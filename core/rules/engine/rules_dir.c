@@ -13,6 +13,9 @@
 #include "base/mem.h"
 #include "rules/sandbox/source.h"
 
+#define EXTENSION ".lua"
+#define INIT "/init" EXTENSION
+
 static void add(struct rules_dir_list *list, const char *name)
 {
 	list->names = mem_realloc(list->names, (list->count + 1) * sizeof(char *));
@@ -112,6 +115,18 @@ static bool scan_kind(struct bundle *b, const char *rules_dir, enum script_kind 
 	return is_whole;
 }
 
+/* The module a/init.lua is loaded until there is a.lua. */
+static void scan_before_init(struct bundle *b, const char *rules_dir, const char *path)
+{
+	char other[PATH_MAX];
+
+	if (!slice_has_suffix(slice_from(path), INIT))
+		return;
+	snprintf(other, sizeof(other), "%.*s" EXTENSION,
+		 (int)(strlen(path) - strlen(INIT)), path);
+	(void)scan_file(b, rules_dir, other);
+}
+
 static struct bundle *scan(const char *rules_dir, const struct bundle *known,
 			   bool *is_whole)
 {
@@ -120,8 +135,10 @@ static struct bundle *scan(const char *rules_dir, const struct bundle *known,
 	*is_whole = true;
 	for (int kind = 0; kind < SCRIPT_KIND_COUNT; kind++)
 		*is_whole &= scan_kind(b, rules_dir, (enum script_kind)kind);
-	for (size_t i = 0; known && i < known->count; i++)
+	for (size_t i = 0; known && i < known->count; i++) {
 		*is_whole &= scan_file(b, rules_dir, known->files[i].path);
+		scan_before_init(b, rules_dir, known->files[i].path);
+	}
 	return b;
 }
 
@@ -157,8 +174,6 @@ bool rules_dir_has_same_modules(const struct bundle *a, const struct bundle *b)
 	return is_same;
 }
 
-#define EXTENSION ".lua"
-
 struct search {
 	const struct bundle *loaded;
 	rules_dir_unread_fn *on_file;
@@ -181,18 +196,6 @@ static const char *similar_folder(const char *path)
 	return NULL;
 }
 
-/* `require "a.b"` loads a/b.lua, never a/b/init.lua. */
-static void explain_init(const char *path, struct buf *why)
-{
-	int len = (int)(strlen(path) - strlen("/init" EXTENSION));
-
-	buf_append_text(why, "is not loaded: require \"");
-	for (int i = 0; i < len; i++)
-		buf_append_char(why, path[i] == '/' ? '.' : path[i]);
-	buf_printf(why, "\" loads %.*s.lua; rename this file to %.*s.lua", len, path, len,
-		   path);
-}
-
 /* Leaves `why` empty for a file that is loaded or may be a module. */
 static void explain(const struct search *s, const char *path, struct buf *why)
 {
@@ -213,8 +216,6 @@ static void explain(const struct search *s, const char *path, struct buf *why)
 	else if (!file && similar)
 		buf_printf(why, "is not loaded: %s scripts belong in %s/, not in %.*s/",
 			   similar, similar, (int)strcspn(path, "/"), path);
-	else if (!file && slice_has_suffix(slice_from(path), "/init" EXTENSION))
-		explain_init(path, why);
 }
 
 static void report(const struct search *s, const char *path, bool is_folder)
