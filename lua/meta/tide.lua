@@ -189,13 +189,26 @@ function time.format(ms, zone) end
 function time.parse(text, zone) end
 
 ---@class tide.Json
+---@field null lightuserdata  is written as null
 local json = {}
 
----A null becomes nil.
----@param text string  256 KiB at most
+---A null becomes nil, or with the option tide.json.null.
+---@param text string  1 MiB at most
+---@param options { null: boolean? }?
 ---@return any value
 ---@return string? message
-function json.decode(text) end
+function json.decode(text, options) end
+
+---Objects are written in the order of their names. Raises for what JSON cannot hold.
+---@param value any
+---@return string text  1 MiB at most
+function json.encode(value) end
+
+---Marks a table: it is written as an array when it is empty.
+---@generic T: table
+---@param list T
+---@return T list  the same
+function json.array(list) end
 
 ---One dictionary for all scripts that outlives reloads and restarts. A ttl is milliseconds
 ---or the text of a duration.
@@ -218,11 +231,43 @@ function shared.set(key, value, ttl) end
 ---@return boolean added
 function shared.add(key, value, ttl) end
 
+---@class tide.Addition
+---@field by number?  1 when left out
+---@field ttl string|number|nil  for an entry that this call creates
+---@field min number?
+---@field max number?
+
 ---@param key string
----@param by number?  1 when left out
+---@param by number|tide.Addition|nil  1 when left out
 ---@param ttl string|number|nil  for an entry that this call creates
----@return number sum
+---@return number|false sum  false = it would be out of bounds
+---@return number? current  what is there then
 function shared.incr(key, by, ttl) end
+
+---Compare and set. nil stands for no entry.
+---@param key string
+---@param expected string|number|boolean|nil
+---@param value string|number|boolean|nil
+---@param ttl string|number|nil
+---@return boolean was_set
+---@return string|number|boolean|nil current  what is there instead
+function shared.cas(key, expected, value, ttl) end
+
+---@param key string
+---@return integer? milliseconds  until it expires; nil = it does not, or is not there
+function shared.ttl(key) end
+
+---@param key string
+---@param ttl string|number|nil  nil = it does not expire any more
+---@return boolean was_there
+function shared.touch(key, ttl) end
+
+---About 1,000 keys at a time.
+---@param prefix string?
+---@param cursor integer?  of the call before
+---@return string[] keys
+---@return integer? cursor  nil = there are no more
+function shared.list(prefix, cursor) end
 
 ---@param key string
 ---@return boolean was_there
@@ -238,10 +283,44 @@ function counter:incr(by) end
 ---@return number
 function counter:get() end
 
----A counter that STATS and RULES status show.
+---Labels of a metric: up to 6.
+---@alias tide.Labels table<string, string|number|boolean>
+
+---A counter, which only grows and outlives restarts. STATS, RULES status and /metrics show
+---it.
 ---@param name string
+---@param labels tide.Labels?
 ---@return tide.Counter
-function tide.counter(name) end
+function tide.counter(name, labels) end
+
+---@class tide.Gauge
+local gauge = {}
+
+---@param value number
+function gauge:set(value) end
+
+---@param by number?  1 when left out
+function gauge:incr(by) end
+
+---@return number
+function gauge:get() end
+
+---@param name string
+---@param labels tide.Labels?
+---@return tide.Gauge
+function tide.gauge(name, labels) end
+
+---@class tide.Histogram
+local histogram = {}
+
+---@param value number
+function histogram:observe(value) end
+
+---@param name string
+---@param spec { buckets: number[] }  1 to 30 upper bounds, which grow
+---@param labels tide.Labels?
+---@return tide.Histogram
+function tide.histogram(name, spec, labels) end
 
 ---@class tide.Bucket
 local bucket = {}
@@ -289,6 +368,8 @@ function log.error(...) end
 ---@field priority integer  0 to 255, higher is more urgent
 ---@field headers table<string, string>  nil for a missing header
 ---@field payload string
+---@field json any  the payload, read-only; nil if it is no JSON
+---@field json_error string?  why it is nil
 ---@field size integer  bytes of the payload
 ---@field ts integer  when it was published, milliseconds since 1970
 ---@field delay integer  milliseconds, 0 for none
@@ -362,7 +443,7 @@ function log.error(...) end
 local draft = {}
 
 ---Publish a copy as well.
----@param changes { exchange: string?, key: string?, dedupe_id: string?, priority: integer?, delay: number|string|nil, ttl: number|string|nil, payload: string?, headers: table<string, string|number|false>? }
+---@param changes { exchange: string?, key: string?, dedupe_id: string?, priority: integer?, delay: number|string|nil, ttl: number|string|nil, payload: string?, json: any, headers: table<string, string|number|false>? }
 function draft:copy(changes) end
 
 ---@class tide.Filter
