@@ -14,7 +14,6 @@
 #include "rules/sandbox/source.h"
 
 #define EXTENSION ".lua"
-#define INIT "/init" EXTENSION
 
 static void add(struct rules_dir_list *list, const char *name)
 {
@@ -115,18 +114,6 @@ static bool scan_kind(struct bundle *b, const char *rules_dir, enum script_kind 
 	return is_whole;
 }
 
-/* The module a/init.lua is loaded until there is a.lua. */
-static void scan_before_init(struct bundle *b, const char *rules_dir, const char *path)
-{
-	char other[PATH_MAX];
-
-	if (!slice_has_suffix(slice_from(path), INIT))
-		return;
-	snprintf(other, sizeof(other), "%.*s" EXTENSION,
-		 (int)(strlen(path) - strlen(INIT)), path);
-	(void)scan_file(b, rules_dir, other);
-}
-
 static struct bundle *scan(const char *rules_dir, const struct bundle *known,
 			   bool *is_whole)
 {
@@ -135,10 +122,8 @@ static struct bundle *scan(const char *rules_dir, const struct bundle *known,
 	*is_whole = true;
 	for (int kind = 0; kind < SCRIPT_KIND_COUNT; kind++)
 		*is_whole &= scan_kind(b, rules_dir, (enum script_kind)kind);
-	for (size_t i = 0; known && i < known->count; i++) {
+	for (size_t i = 0; known && i < known->count; i++)
 		*is_whole &= scan_file(b, rules_dir, known->files[i].path);
-		scan_before_init(b, rules_dir, known->files[i].path);
-	}
 	return b;
 }
 
@@ -155,6 +140,8 @@ bool rules_dir_is_current(const char *rules_dir, const struct bundle *known)
 	struct bundle *found = scan(rules_dir, known, &is_whole);
 	bool is_same = is_whole && bundle_hash(found) == bundle_hash(known);
 
+	for (size_t i = 0; i < known->count && is_same; i++)
+		is_same = !bundle_is_outranked(rules_dir, known->files[i].path);
 	bundle_unref(found);
 	return is_same;
 }
