@@ -6,6 +6,7 @@
 #include "check/check.h"
 #include "rules/engine/trial.h"
 #include "rules/spec/spec.h"
+#include "settings.h"
 #include "share.h"
 
 static int refuse_dir(const char *dir)
@@ -14,21 +15,51 @@ static int refuse_dir(const char *dir)
 	return CLI_USAGE;
 }
 
+/* --rules-set; before it what a broker gives that has started this. */
+static int read_settings(const struct cli *cli, struct args *out)
+{
+	struct error err;
+
+	*out = (struct args){ 0 };
+	settings_inherit(out);
+	for (int i = 0; i < cli->line.given_count; i++) {
+		const struct command_given *given = &cli->line.given[i];
+
+		if (strcmp(given->option->name, "rules-set") == 0 &&
+		    settings_add(out, given->text, &err) != TIDE_OK)
+			return cli_usage_error(cli, "%s", err.text);
+	}
+	return CLI_DONE;
+}
+
 static int run_check(struct cli *cli)
 {
+	struct args settings;
+	int status = read_settings(cli, &settings);
 	const struct check_options o = { .dir = cli->words[0],
 					 .lua_dir = share_lua_dir(),
 					 .url = cli_get(cli, "url"),
 					 .definitions = cli_get(cli, "definitions"),
+					 .settings = &settings,
 					 .is_json = cli->json };
 
-	return share_is_dir(o.dir) ? check_run(&o) : refuse_dir(o.dir);
+	if (status == CLI_DONE)
+		status = share_is_dir(o.dir) ? check_run(&o) : refuse_dir(o.dir);
+	args_deinit(&settings);
+	return status;
 }
 
 static int run_test(struct cli *cli)
 {
 	const char *dir = cli->words[0];
+	struct args settings;
+	int status = read_settings(cli, &settings);
 
+	if (status == CLI_DONE)
+		settings_pass_on(&settings); /* to each open() of the specs */
+	args_deinit(&settings);
+	if (status != CLI_DONE)
+		return status;
 	return share_is_dir(dir) ? spec_run(dir, share_lua_dir()) : refuse_dir(dir);
 }
 
@@ -44,7 +75,9 @@ enum {
 
 int offline_trial(int argc, char **argv)
 {
+	struct args settings = { 0 };
 	uint64_t memory, budget;
+	int status;
 
 	if (argc != TRIAL_SECRETS + 1 ||
 	    !slice_to_uint(slice_from(argv[TRIAL_MEMORY]), SIZE_MAX / 2, &memory) ||
@@ -52,13 +85,17 @@ int offline_trial(int argc, char **argv)
 		fprintf(stderr, "tidemq: trial is for the broker alone\n");
 		return CLI_USAGE;
 	}
-	return trial_run(&(struct trial_spec){ .rules_dir = argv[TRIAL_RULES],
+	settings_inherit(&settings);
+	status = trial_run(&(struct trial_spec){ .rules_dir = argv[TRIAL_RULES],
 					       .lua_dir = argv[TRIAL_LUA],
 					       .memory_max_bytes = (size_t)memory,
 					       .call_budget_ms = (int64_t)budget,
 					       .within = argv[TRIAL_WITHIN],
 					       .owned_like = argv[TRIAL_LIKE],
-					       .secrets_dir = argv[TRIAL_SECRETS] });
+					       .secrets_dir = argv[TRIAL_SECRETS],
+					       .settings = &settings });
+	args_deinit(&settings);
+	return status;
 }
 
 /* The URL may hold a password: $TIDEMQ_STORE keeps it out of sight, as for a broker. */
@@ -88,7 +125,19 @@ static const struct command_option store_options[] = {
 	{ .name = NULL },
 };
 
+#define RULES_SET_OPTION                                                                  \
+	{                                                                                 \
+		COMMAND_TEXT("rules-set", "NAME=VALUE", NULL,                             \
+			     "what tide.setting gives, as of tidemq serve; may be repeated") \
+	}
+
+static const struct command_option test_options[] = {
+	RULES_SET_OPTION,
+	{ .name = NULL },
+};
+
 static const struct command_option check_options[] = {
+	RULES_SET_OPTION,
 	{ COMMAND_TEXT("definitions", "FILE", NULL,
 		       "lines of DECLARE and BIND as in the protocol; '#' begins a "
 		       "comment") },
@@ -141,6 +190,7 @@ const struct cli_verb offline_verbs[] = {
 		  "are\n"
 		  "refused. docs/rules-reference.md describes all functions.",
 	  .examples = "  tidemq test ./rules\n",
+	  .options = test_options,
 	  .words_min = 1,
 	  .words_max = 1,
 	  .is_local = true,

@@ -27,6 +27,7 @@ struct api_tide {
 	unsigned log_lines;
 	struct zones zones;        /* behind tide.time, and of schedules */
 	struct secrets secrets;    /* behind tide.secret */
+	struct args settings;      /* behind tide.setting */
 	struct queue_facts queues; /* behind tide.queue */
 };
 

@@ -17,6 +17,7 @@
  *   engine:authorize({ name = "bob" }, "write", { kind = "queue", name = "jobs" })
  *       --> the same
  *   tidemq.open { secrets = { jwt = "text" } }  --> what tide.secret gives
+ *   tidemq.open { settings = { rate = "5/s" } } --> what tide.setting gives
  *   engine:set_now(1790000000000); engine:seed(1) --> tide.now and tide.random
  *   engine:set_queue("jobs", { ready = 5, oldest_ms = 100 }) --> what tide.queue tells
  *   engine:run("heartbeat", 60000)              --> { { key = "heartbeat", … } }
