@@ -51,7 +51,14 @@ static int run_check(struct cli *cli)
 
 static int run_test(struct cli *cli)
 {
-	const char *dir = cli->words[0];
+	const struct spec_options o = {
+		.dir = cli->words[0],
+		.lua_dir = share_lua_dir(),
+		.filter = cli_get(cli, "filter"),
+		.follows_links = cli_is_given(cli, "follow-links"),
+		.timeout_ms = (int64_t)cli_number(cli, "timeout"),
+		.memory_max_bytes = cli_number(cli, "memory"),
+	};
 	struct args settings;
 	int status = read_settings(cli, &settings);
 
@@ -60,7 +67,7 @@ static int run_test(struct cli *cli)
 	args_deinit(&settings);
 	if (status != CLI_DONE)
 		return status;
-	return share_is_dir(dir) ? spec_run(dir, share_lua_dir()) : refuse_dir(dir);
+	return share_is_dir(o.dir) ? spec_run(&o) : refuse_dir(o.dir);
 }
 
 enum {
@@ -87,13 +94,13 @@ int offline_trial(int argc, char **argv)
 	}
 	settings_inherit(&settings);
 	status = trial_run(&(struct trial_spec){ .rules_dir = argv[TRIAL_RULES],
-					       .lua_dir = argv[TRIAL_LUA],
-					       .memory_max_bytes = (size_t)memory,
-					       .call_budget_ms = (int64_t)budget,
-					       .within = argv[TRIAL_WITHIN],
-					       .owned_like = argv[TRIAL_LIKE],
-					       .secrets_dir = argv[TRIAL_SECRETS],
-					       .settings = &settings });
+						 .lua_dir = argv[TRIAL_LUA],
+						 .memory_max_bytes = (size_t)memory,
+						 .call_budget_ms = (int64_t)budget,
+						 .within = argv[TRIAL_WITHIN],
+						 .owned_like = argv[TRIAL_LIKE],
+						 .secrets_dir = argv[TRIAL_SECRETS],
+						 .settings = &settings });
 	args_deinit(&settings);
 	return status;
 }
@@ -125,16 +132,12 @@ static const struct command_option store_options[] = {
 	{ .name = NULL },
 };
 
-#define RULES_SET_OPTION                                                                  \
-	{                                                                                 \
-		COMMAND_TEXT("rules-set", "NAME=VALUE", NULL,                             \
-			     "what tide.setting gives, as of tidemq serve; may be repeated") \
+#define RULES_SET_OPTION                                                                \
+	{                                                                               \
+		COMMAND_TEXT(                                                           \
+			"rules-set", "NAME=VALUE", NULL,                                \
+			"what tide.setting gives, as of tidemq serve; may be repeated") \
 	}
-
-static const struct command_option test_options[] = {
-	RULES_SET_OPTION,
-	{ .name = NULL },
-};
 
 static const struct command_option check_options[] = {
 	RULES_SET_OPTION,
@@ -144,6 +147,19 @@ static const struct command_option check_options[] = {
 	{ COMMAND_TEXT("url", "URL", NULL,
 		       "the definitions of the broker there, in the vhost of the URL") },
 	{ COMMAND_FLAG("json", "print each finding as a JSON object on its own line") },
+	{ .name = NULL },
+};
+
+static const struct command_option test_options[] = {
+	RULES_SET_OPTION,
+	{ COMMAND_TEXT("filter", "TEXT", NULL,
+		       "run only the tests that have this in their name") },
+	{ COMMAND_FLAG("follow-links", "run specs that are links to files outside of "
+				       "DIR too") },
+	{ COMMAND_DURATION("timeout", "60s", "for all specs together; 0 = for ever", 0,
+			   0) },
+	{ COMMAND_BYTES("memory", "1G", "of the process of the specs; 0 = no limit", 0,
+			0) },
 	{ .name = NULL },
 };
 
@@ -177,7 +193,8 @@ const struct cli_verb offline_verbs[] = {
 	  .summary = "run the specs (*_spec.lua) of a rules directory",
 	  .usage = "[options] DIR",
 	  .details =
-		  "Runs each DIR/**/*_spec.lua with busted and the real rule engine:\n"
+		  "Runs each DIR/**/*_spec.lua with busted and the real rule engine,\n"
+		  "in a process of their own:\n"
 		  "\n"
 		  "  local tidemq = require \"tidemq\"\n"
 		  "  local engine = assert(tidemq.open())\n"
@@ -188,8 +205,16 @@ const struct cli_verb offline_verbs[] = {
 		  "engine:set_now(ms) and engine:seed(n) fix tide.now and tide.random.\n"
 		  "Specs run with your rights; only `require \"socket\"` and os.exit "
 		  "are\n"
-		  "refused. docs/rules-reference.md describes all functions.",
-	  .examples = "  tidemq test ./rules\n",
+		  "refused. Links are followed to files in DIR alone\n"
+		  "without --follow-links.\n"
+		  "docs/rules-testing.md describes all functions; `tidemq rules new`\n"
+		  "writes a spec to start from.\n"
+		  "\n"
+		  "Exit status: 0 all passed, 1 some failed or could not be run, 2 "
+		  "wrong\n"
+		  "usage.",
+	  .examples = "  tidemq test ./rules\n"
+		      "  tidemq test --filter doubles --timeout 5s ./rules\n",
 	  .options = test_options,
 	  .words_min = 1,
 	  .words_max = 1,

@@ -1,7 +1,7 @@
 /* settings.h: --rules-set: the texts that tide.setting gives to scripts.
  *
- * A broker tries rules in processes of its own (trial, check, test). They find what it was
- * given in an environment variable. */
+ * A broker tries rules in processes of its own (trial, check, test). They find what it
+ * was given in an environment variable. */
 #pragma once
 
 #include "base/args.h"

@@ -8,10 +8,10 @@
 struct check_options {
 	const char *dir;
 	const char *lua_dir;
-	const char *url;         /* of a running broker with definitions; or NULL */
-	const char *definitions; /* a file of them; or NULL */
+	const char *url;             /* of a running broker with definitions; or NULL */
+	const char *definitions;     /* a file of them; or NULL */
 	const struct args *settings; /* behind tide.setting */
-	bool is_json;            /* findings_print_json alone */
+	bool is_json;                /* findings_print_json alone */
 };
 
 /* Load every script as a broker would, run luacheck where it is installed, and compare

@@ -52,8 +52,8 @@ static void close_broker(struct model *m)
 	uv_loop_close(&m->loop);
 }
 
-int model_open(struct model *m, const struct check_options *o,
-	       struct findings *f, struct error *err)
+int model_open(struct model *m, const struct check_options *o, struct findings *f,
+	       struct error *err)
 {
 	struct service_hooks hooks = { .ctx = m,
 				       .on_started = on_started,
