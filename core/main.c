@@ -10,10 +10,13 @@
 #include "serve_options.h"
 
 static const struct cli_verb *const tables[] = {
-	offline_verbs,  cli_publish_verbs, cli_consume_verbs, cli_define_verbs,
-	cli_show_verbs, cli_rules_verbs,   cli_explain_verbs, cli_bench_verbs,
-	cli_lock_verbs, cli_user_verbs,    cli_top_verbs,     cli_trace_verbs,
-	NULL,
+	offline_verbs,     cli_publish_verbs,
+	cli_consume_verbs, cli_define_verbs,
+	cli_show_verbs,    cli_rules_verbs,
+	cli_explain_verbs, cli_bench_verbs,
+	cli_shared_verbs,  cli_lock_verbs,
+	cli_user_verbs,    cli_top_verbs,
+	cli_trace_verbs,   NULL,
 };
 
 static void help(FILE *out)

@@ -245,7 +245,6 @@ BIND billing orders orders.*.placed
       ['lib/words/init.lua'] = 'return {}\n',
     }, {
       'filters/a.lua:1: is not loaded: filter scripts belong in filter/, not in filters/',
-      'lib/words/init.lua:1: is not loaded: require "lib.words" loads lib/words.lua; rename this file to lib/words.lua',
       'retry/eu/fixed.lua:1: is not loaded: only files directly in retry/ are scripts, and no script requires this '
         .. 'one; move it to retry/',
       'retry/folder.lua:1: is a folder, but a script must be a file; nothing in it is loaded',
