@@ -132,6 +132,7 @@ describe('tidemq check', function()
       count = count + 1
     end
     assert.is_true(count >= 5)
+    write('r/filter/rate_limit.lua', assert(shell.read_file 'rules/filter/rate_limit.lua')) -- which some use
     is_clean {}
   end)
 
