@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "address.h"
 #include "broker.h"
+#include "copies.h"
 #include "publish.h"
 
 /* A move under way: the message here waits for its copy there. */
@@ -65,20 +66,41 @@ int move_publish(struct vhost *v, struct msg *m, struct subject *subject,
 	return publish_message(&spec, true, w, &ignored, err);
 }
 
-int move_start(struct entry *e, struct msg *copy, struct subject *subject,
-	       const struct move_ops *ops, void *ctx)
+static struct move *begin(struct entry *e, const struct move_ops *ops, void *ctx)
 {
-	struct queue *q = entry_queue(e);
 	struct move *move = mem_zalloc(sizeof(*move));
-	struct error err;
-	int rc;
 
 	waiter_init(&move->waiter, on_copied);
-	move->broker = q->vhost->broker;
+	move->broker = entry_queue(e)->vhost->broker;
 	move->shard = shard_ref(e->shard);
 	move->entry = e;
 	move->ops = ops;
 	move->ctx = ctx;
+	return move;
+}
+
+void move_copies(struct entry *e, struct draft_copies *copies_take,
+		 const struct move_ops *ops, void *ctx)
+{
+	struct move *move = begin(e, ops, ctx);
+
+	/* What was held keeps its place in its group. */
+	if (e->state == ENTRY_UNACKED)
+		shard_suspend(e);
+	else
+		shard_set_moving(e);
+	copies_publish_take(entry_queue(e), copies_take, &move->waiter);
+	waiter_done(&move->waiter, TIDE_OK, NULL);
+}
+
+int move_start(struct entry *e, struct msg *copy, struct subject *subject,
+	       const struct move_ops *ops, void *ctx)
+{
+	struct queue *q = entry_queue(e);
+	struct move *move = begin(e, ops, ctx);
+	struct error err;
+	int rc;
+
 	shard_set_moving(e);
 	rc = move_publish(q->vhost, copy, subject, &move->waiter, &err);
 	waiter_done(&move->waiter, rc, rc < 0 ? err.text : NULL);

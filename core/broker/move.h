@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "shard/entry.h"
 
+struct draft_copies;
 struct subject;
 struct vhost;
 struct waiter;
@@ -24,6 +25,12 @@ struct move_ops {
  */
 int move_start(struct entry *e, struct msg *copy, struct subject *subject,
 	       const struct move_ops *ops, void *ctx);
+
+/* Publish what a script has copied, and take the message out of circulation until all of
+ * it is durable. Nobody holds it, or no longer. A copy that nobody takes is lost; what
+ * Redis refuses is told as `status` of on_end. */
+void move_copies(struct entry *e, struct draft_copies *copies_take,
+		 const struct move_ops *ops, void *ctx);
 
 /* The copy alone: publish it to the exchange that it names. */
 TIDE_MUST_USE int move_publish(struct vhost *v, struct msg *copy, struct subject *subject,

@@ -614,7 +614,28 @@ static int l_rank(lua_State *L)
 	return answer(L, rc, &err);
 }
 
-/* decide (msg, { reason =, attempts =, failures = }) -> delay or a name */
+/* What a retry script did besides its answer: { exchange =, key =, msg =, copies = } */
+static void push_extra(lua_State *L, const struct retry_extra *x)
+{
+	lua_newtable(L);
+	if (x->exchange)
+		set_slice(L, "exchange", slice_from(x->exchange[0] ? x->exchange : "-"));
+	if (x->key)
+		set_slice(L, "key", slice_from(x->key));
+	if (x->msg) {
+		push_msg(L, x->msg);
+		lua_setfield(L, -2, "msg");
+	}
+	lua_newtable(L);
+	for (unsigned i = 0; i < x->copies.count; i++) {
+		push_msg(L, x->copies.items[i]);
+		lua_rawseti(L, -2, (lua_Integer)i + 1);
+	}
+	lua_setfield(L, -2, "copies");
+}
+
+/* decide (msg, { reason =, attempts =, failures = }) -> delay or a name, and a table if
+ * the script did more */
 static int l_decide(lua_State *L)
 {
 	struct strategy *s = unbox(L, STRATEGY);
@@ -638,7 +659,11 @@ static int l_decide(lua_State *L)
 		lua_pushinteger(L, decision.delay_ms);
 	else if (rc == TIDE_OK)
 		lua_pushstring(L, strategy_action_names[decision.action]);
-	return answer(L, rc, &err);
+	if (rc != TIDE_OK || !decision.extra)
+		return answer(L, rc, &err);
+	push_extra(L, decision.extra);
+	strategy_extra_unref(decision.extra);
+	return 2;
 }
 
 /* simulate (name, options, { reason =, failures =, limit =, held = }) -> the
