@@ -93,6 +93,20 @@ describe("docs/rules.md and its reference", function()
     end)
   end)
 
+  it("has a retry policy that keeps office hours", function()
+    with_rule("retry/office_hours.lua", function(engine)
+      local minute, hour = 60000, 3600000
+      local s = assert(engine:strategy("retry", "office_hours"))
+      local friday = 1774598400000 -- 2026-03-27T08:00Z, 9 o'clock in Berlin; clocks change on Sunday
+      for now, delay in pairs { [friday] = minute, [friday - 3 * hour] = 2 * hour,
+        [friday + 10 * hour] = 12 * hour + 2 * 24 * hour, [friday + 30 * hour] = 40 * hour } do
+        engine:set_now(now)
+        assert.equal(delay, s:decide({}, { failures = 1 }))
+      end
+      s:close()
+    end)
+  end)
+
   it("has a priority that serves tenants in turn", function()
     with_rule("priority/per_tenant.lua", function(engine)
       local s = assert(engine:strategy("priority", "per_tenant"))
@@ -302,8 +316,8 @@ describe("lua/meta/tide.lua", function()
       end
     ]]
     local dir = support.make_dir {
-      ["retry/a.lua"] = ask .. "return { decide = function(msg, f) error(fields(msg) .. ';' .. fields(f), 0) end }",
-      ["priority/a.lua"] = ask .. "return { rank = function(msg, queue) error(fields(queue), 0) end }",
+      ["retry/a.lua"] = ask .. "return { decide = function(msg, f) error(fields(msg) .. ';' .. fields(f) .. ';' .. fields(tide.queue('q')), 0) end }",
+      ["priority/a.lua"] = ask .. "return { rank = function(msg, queue) error(fields(queue) .. ';' .. fields(msg), 0) end }",
       ["filter/a.lua"] = ask
         .. "return { match = { exchange = '*' }, publish = function(msg) return false, fields(msg) end }",
       ["schedule/a.lua"] = ask .. [[return { every = "1m", run = function(broker, tick)
@@ -323,14 +337,20 @@ describe("lua/meta/tide.lua", function()
       end
       return list
     end
-    local msg, failure = table.unpack(asked(assert(engine:strategy("retry", "a")):decide({}, { failures = 1 })))
-    assert.is_truthy(msg:find("payload", 1, true) and failure:find("reason", 1, true))
-    assert.equal(sorted(declared_fields("Msg")), msg)
+    engine:set_queue("q", {})
+    local written, failure, facts =
+      table.unpack(asked(assert(engine:strategy("retry", "a")):decide({}, { failures = 1 })))
+    assert.is_truthy(failure:find("reason", 1, true))
     assert.equal(sorted(declared_fields("Failure")), failure)
-    assert.equal(sorted(declared_fields("Queue")), asked(assert(engine:strategy("priority", "a")):rank({}, {}))[1])
+    assert.equal(sorted(declared_fields("QueueFacts")), facts)
+    local queue, msg = table.unpack(asked(assert(engine:strategy("priority", "a")):rank({}, {})))
+    assert.is_truthy(msg:find("payload", 1, true))
+    assert.equal(sorted(declared_fields("Msg")), msg)
+    assert.equal(sorted(declared_fields("Queue")), queue)
     local draft = declared_fields("Draft")
     table.move(declared_fields("Msg"), 1, 100, #draft + 1, draft)
     assert.equal(sorted(draft), asked(engine:filter { exchange = "x", key = "k" })[1])
+    assert.equal(sorted(draft), written)
     local login, base64, json_fields = table.unpack(asked(engine:authenticate {}))
     assert.equal(sorted(declared_fields("Login")), login)
     assert.equal(sorted(declared_fields("Base64")), base64)

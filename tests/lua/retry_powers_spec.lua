@@ -11,8 +11,8 @@ describe("a retry script", function()
   after_each(function()
     for _, object in ipairs(opened) do object:close() end
     if engine then engine:close() end
-    support.remove_dir(dir)
-    engine = nil
+    if dir then support.remove_dir(dir) end
+    engine, dir = nil, nil
   end)
 
   --- A strategy whose decide has this body.
@@ -32,7 +32,7 @@ describe("a retry script", function()
     opened = {}
     engine:close()
     support.remove_dir(dir)
-    engine = nil
+    engine, dir = nil, nil
   end
 
   it("does nothing besides, most often", function()

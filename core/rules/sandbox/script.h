@@ -27,6 +27,8 @@
 #include "watchdog.h"
 
 #define SCRIPT_PLACE_MAX 128
+#define SCRIPT_MISSING_MAX 33
+#define SCRIPT_TRACEBACK_MAX 1024
 
 /* The longest text in a state. One instruction compares or hashes a whole text, and
  * nothing interrupts an instruction. */
@@ -68,6 +70,11 @@ struct script_state {
 	 * the password that the call under way is about. */
 	const struct hidden *hidden;
 	struct slice password;
+	/* The last field that a library did not have: "math", "random" (hints.h). */
+	const char *missing_owner; /* NULL: none in this call */
+	char missing[SCRIPT_MISSING_MAX];
+	/* The stack of the last error, a line for each function; "" for none. */
+	char traceback[SCRIPT_TRACEBACK_MAX];
 	struct slice vhost; /* of the decision under way; data NULL: there is none */
 	struct script_recent recent;
 };
@@ -86,6 +93,7 @@ struct script_stats {
 	struct minute minute; /* of the last minute, over all generations */
 	int64_t last_error_unix_ms;
 	char last_error[ERROR_TEXT_MAX];
+	char last_traceback[SCRIPT_TRACEBACK_MAX];
 };
 
 struct script_call {
