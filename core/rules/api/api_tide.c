@@ -9,6 +9,7 @@
 #include "api_crypto.h"
 #include "api_match.h"
 #include "api_time.h"
+#include "api_use.h"
 #include "base/duration.h"
 #include "base/random.h"
 #include "decision_context.h"
@@ -272,6 +273,7 @@ void api_tide_open(lua_State *L, struct api_tide *t)
 	api_crypto_add(L);
 	api_match_add(L);
 	api_time_add(L, t);
+	api_use_add(L);
 	secrets_add(L, &t->secrets);
 	queue_facts_open(L, &t->queues);
 	queue_facts_push(L, &t->queues);

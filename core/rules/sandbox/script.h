@@ -47,9 +47,10 @@ struct script_state {
 	const void *stack;        /* the block that L has its stack in */
 	/* Odd inside a call. What expires with the call keeps it to compare. */
 	uint64_t serial;
-	bool is_loading;  /* a file: `require` may read others */
-	bool is_pure;     /* the call under way must look at the routing key alone */
-	const char *file; /* the script that the call under way is for */
+	bool is_loading;   /* a file: `require` may read others */
+	bool is_pure;      /* the call under way must look at the routing key alone */
+	const char *file;  /* the script that the call under way is for */
+	const char *model; /* the file of its functions; NULL: its own */
 	/* The place of errors that no line of Lua raises; "" when unset. */
 	char place[SCRIPT_PLACE_MAX];
 	/* While memory_bytes is within `pace_span` above `pace_low`, the collector's pace
@@ -98,6 +99,7 @@ struct script_stats {
 
 struct script_call {
 	const char *file;                 /* named in errors that have no place */
+	const char *model;                /* the file of its functions; NULL: its own */
 	struct script_stats *stats;       /* may be NULL */
 	struct slice vhost;               /* whose call it is; empty: nobody's */
 	struct account *account;          /* NULL: that of the file and vhost */
