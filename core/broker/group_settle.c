@@ -4,10 +4,10 @@
 #include "base/redelivery.h"
 #include "host/log.h"
 #include "broker.h"
-#include "copies.h"
 #include "dead_letter.h"
 #include "group_commit.h"
 #include "group_death.h"
+#include "move.h"
 #include "queue.h"
 #include "retry.h"
 
@@ -331,7 +331,7 @@ void group_settle_fail(struct run *run, uint64_t tag, const struct group_failing
 	count_failure(queue_of(gc), &fate);
 	run_remove(&h->runs, run);
 	if (fate.extra)
-		copies_publish_take(queue_of(gc), &fate.extra->copies, NULL);
+		move_copies_publish_take(queue_of(gc), &fate.extra->copies, NULL);
 	carry_out(&f, &fate);
 	strategy_extra_unref(fate.extra);
 	release(h, c, 1);

@@ -4,8 +4,9 @@
 #include "base/mem.h"
 #include "address.h"
 #include "broker.h"
-#include "copies.h"
+#include "host/log.h"
 #include "publish.h"
+#include "queue.h"
 
 /* A move under way: the message here waits for its copy there. */
 struct move {
@@ -66,6 +67,42 @@ int move_publish(struct vhost *v, struct msg *m, struct subject *subject,
 	return publish_message(&spec, true, w, &ignored, err);
 }
 
+#define REFUSED_LOG_MS 60000
+
+void move_copies_tell_lost(struct queue *q, const struct msg *m, const char *why)
+{
+	if (!log_is_due(&q->copies_logged_ms, q->vhost->broker->now_ms, REFUSED_LOG_MS))
+		return;
+	log_warn("%s '%s' of vhost '%s': a script's copy to exchange '%" SLICE_FMT
+		 "' is lost: %s",
+		 q->topic ? "topic" : "queue", q->name, q->vhost->name,
+		 SLICE_ARG(msg_exchange_word(m)), why);
+}
+
+static int publish_copy(struct queue *q, struct msg *m, struct waiter *w,
+			struct error *err)
+{
+	m->id = broker_next_id(q->vhost->broker);
+	if (!m->id)
+		return id_lease_check(q->vhost->broker, err);
+	return move_publish(q->vhost, m, NULL, w, err);
+}
+
+void move_copies_publish_take(struct queue *q, struct draft_copies *copies,
+			      struct waiter *w)
+{
+	struct error err;
+
+	for (unsigned i = 0; i < copies->count; i++) {
+		struct msg *m = copies->items[i];
+
+		if (publish_copy(q, m, w, &err) < 0)
+			move_copies_tell_lost(q, m, err.text);
+		msg_unref(m);
+	}
+	copies->count = 0;
+}
+
 static struct move *begin(struct entry *e, const struct move_ops *ops, void *ctx)
 {
 	struct move *move = mem_zalloc(sizeof(*move));
@@ -89,7 +126,7 @@ void move_copies(struct entry *e, struct draft_copies *copies_take,
 		shard_suspend(e);
 	else
 		shard_set_moving(e);
-	copies_publish_take(entry_queue(e), copies_take, &move->waiter);
+	move_copies_publish_take(entry_queue(e), copies_take, &move->waiter);
 	waiter_done(&move->waiter, TIDE_OK, NULL);
 }
 

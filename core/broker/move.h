@@ -6,6 +6,7 @@
 #include "shard/entry.h"
 
 struct draft_copies;
+struct queue;
 struct subject;
 struct vhost;
 struct waiter;
@@ -35,3 +36,13 @@ void move_copies(struct entry *e, struct draft_copies *copies_take,
 /* The copy alone: publish it to the exchange that it names. */
 TIDE_MUST_USE int move_publish(struct vhost *v, struct msg *copy, struct subject *subject,
 			       struct waiter *w, struct error *err);
+
+/* What a script publishes by msg:copy where it decides about a message that is there
+ * already: the copies, which are taken, are published in the queue's vhost, as the broker
+ * itself. Each gets an id and passes the filters. One that nobody takes is lost; the log
+ * says so once in a while. The waiter, which may be NULL, is told when all are durable.
+ */
+void move_copies_publish_take(struct queue *q, struct draft_copies *copies,
+			      struct waiter *w);
+/* One is not published. */
+void move_copies_tell_lost(struct queue *q, const struct msg *m, const char *why);

@@ -2,9 +2,9 @@
 
 #include "base/mem.h"
 #include "broker.h"
-#include "copies.h"
 #include "dead_letter.h"
 #include "host/log.h"
+#include "move.h"
 #include "publish.h"
 #include "queue.h"
 #include "shard/commit.h"
@@ -204,7 +204,7 @@ static void decide_script_copies(struct transaction_settle *s)
 		m->id = broker_next_id(q->vhost->broker);
 		if ((!m->id && id_lease_check(q->vhost->broker, &err) < 0) ||
 		    add_copy(s, m, &err) < 0)
-			copies_tell_lost(q, m, err.text);
+			move_copies_tell_lost(q, m, err.text);
 	}
 }
 

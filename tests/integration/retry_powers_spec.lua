@@ -85,7 +85,8 @@ for _, durable in ipairs { '1', '0' } do
         broker:run()
         c = broker:connect()
         assert.same({ '1', 1 }, { c:peek('q state=delayed')[1].headers.tries, c:peek('q state=delayed')[1].failures })
-        assert.same({ '1', 'payload' }, { c:peek('q state=buried')[1].headers.tries, c:peek('q state=buried')[1].payload })
+        local buried = c:peek('q state=buried')[1]
+        assert.same({ '1', 'payload' }, { buried.headers.tries, buried.payload })
       end
     end)
 
@@ -179,7 +180,8 @@ for _, durable in ipairs { '1', '0' } do
       assert.equal('OK queued', c:request 'NACK 1-5')
       assert.same({ 0, 5 }, { c:stats('audit').ready, c:stats('q').unacked })
       c:expect_answer('COMMIT', 'OK 0 5')
-      assert.same({ 1, 0, 1, 1 }, { c:stats('q').ready, c:stats('q').unacked, c:stats('q').delayed, c:stats('q').buried })
+      local stats = c:stats 'q'
+      assert.same({ 1, 0, 1, 1 }, { stats.ready, stats.unacked, stats.delayed, stats.buried })
       assert.equal(3, c:stats('audit').ready)
       assert.equal('1', c:peek('q state=delayed')[1].headers.tries)
       assert.equal('1', c:peek('q state=buried')[1].headers.tries)
@@ -187,7 +189,9 @@ for _, durable in ipairs { '1', '0' } do
       assert.same({ '1', 'copy,write' }, { m.headers.tries, m.payload })
       c:ok('ACK ' .. m.tag)
       local from = {}
-      for _, copy in ipairs(c:get 'audit max=3') do from[#from + 1] = copy.headers.from or copy.headers['x-death-queue'] end
+      for _, copy in ipairs(c:get 'audit max=3') do
+        from[#from + 1] = copy.headers.from or copy.headers['x-death-queue']
+      end
       assert.same({ 'q', 'q', 'q' }, from)
     end)
   end)

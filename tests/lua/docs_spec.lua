@@ -329,8 +329,10 @@ describe("lua/meta/tide.lua", function()
       end
     ]]
     local dir = support.make_dir {
-      ["retry/a.lua"] = ask .. "return { decide = function(msg, f) error(fields(msg) .. ';' .. fields(f) .. ';' .. fields(tide.queue('q')), 0) end }",
-      ["priority/a.lua"] = ask .. "return { rank = function(msg, queue) error(fields(queue) .. ';' .. fields(msg), 0) end }",
+      ["retry/a.lua"] = ask .. [[return { decide = function(msg, f)
+        error(fields(msg) .. ';' .. fields(f) .. ';' .. fields(tide.queue('q')), 0) end }]],
+      ["priority/a.lua"] = ask .. [[return { rank = function(msg, queue)
+        error(fields(queue) .. ';' .. fields(msg), 0) end }]],
       ["filter/a.lua"] = ask
         .. "return { match = { exchange = '*' }, publish = function(msg) return false, fields(msg) end }",
       ["schedule/a.lua"] = ask .. [[return { every = "1m", run = function(broker, tick)

@@ -74,7 +74,8 @@ describe("a retry script", function()
       msg.headers.a = "1"
       msg:copy { exchange = "audit", key = "failed", headers = { reason = failure.reason } }
       msg:copy { exchange = "-", key = "later", payload = "p", delay = "2s", priority = 3 }
-      return tide.DROP]]):decide({ key = "k", payload = "x", expires = 4000, due = 10, dedupe_id = "d" }, { failures = 1 })
+      return tide.DROP]]):decide({ key = "k", payload = "x", expires = 4000, due = 10, dedupe_id = "d" },
+      { failures = 1 })
     assert.equal(2, #extra.copies)
     local a, b = extra.copies[1], extra.copies[2]
     assert.same({ "audit", "failed", "x", 0, 0, nil }, { a.exchange, a.key, a.payload, a.expires, a.due, a.dedupe_id })
@@ -83,8 +84,8 @@ describe("a retry script", function()
   end)
 
   it("is told what it may not do", function()
-    fails("msg.key = 'x' return 0", "retry/r.lua:2: 'msg.key' is read-only; a retry script may write headers.<name>, " ..
-      "publish a copy (msg:copy { … }) and return tide.dead_letter(exchange, key)")
+    fails("msg.key = 'x' return 0", "retry/r.lua:2: 'msg.key' is read-only; " ..
+      "a retry script may write headers.<name>, publish a copy (msg:copy { … }) and return tide.dead_letter(exchange, key)")
     fails("msg.headers['x-death-total'] = 1 return 0", "whose name begins with x-death- is the broker's")
     fails("for _ = 1, 65 do msg:copy {} end return 0", "a message makes at most 64 copies")
     fails("return tide.dead_letter('a b')", "the exchange of tide.dead_letter must be 1 to 255 bytes")

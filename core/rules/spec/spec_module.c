@@ -14,6 +14,7 @@
 #include "spec_auth.h"
 #include "spec_index.h"
 #include "spec_queue.h"
+#include "spec_retry.h"
 #include "spec_world.h"
 
 #define ENGINE "luatide.engine"
@@ -653,26 +654,6 @@ static int l_rank(lua_State *L)
 	return answer(L, rc, &err);
 }
 
-/* What a retry script did besides its answer: { exchange =, key =, msg =, copies = } */
-static void push_extra(lua_State *L, const struct retry_extra *x)
-{
-	lua_newtable(L);
-	if (x->exchange)
-		set_slice(L, "exchange", slice_from(x->exchange[0] ? x->exchange : "-"));
-	if (x->key)
-		set_slice(L, "key", slice_from(x->key));
-	if (x->msg) {
-		push_msg(L, x->msg);
-		lua_setfield(L, -2, "msg");
-	}
-	lua_newtable(L);
-	for (unsigned i = 0; i < x->copies.count; i++) {
-		push_msg(L, x->copies.items[i]);
-		lua_rawseti(L, -2, (lua_Integer)i + 1);
-	}
-	lua_setfield(L, -2, "copies");
-}
-
 /* decide (msg, { reason =, attempts =, failures = }) -> delay or a name, and a table if
  * the script did more */
 static int l_decide(lua_State *L)
@@ -700,8 +681,7 @@ static int l_decide(lua_State *L)
 		lua_pushstring(L, strategy_action_names[decision.action]);
 	if (rc != TIDE_OK || !decision.extra)
 		return answer(L, rc, &err);
-	push_extra(L, decision.extra);
-	strategy_extra_unref(decision.extra);
+	spec_retry_push_take(L, decision.extra, push_msg);
 	return 2;
 }
 
