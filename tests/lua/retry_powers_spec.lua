@@ -85,7 +85,8 @@ describe("a retry script", function()
 
   it("is told what it may not do", function()
     fails("msg.key = 'x' return 0", "retry/r.lua:2: 'msg.key' is read-only; " ..
-      "a retry script may write headers.<name>, publish a copy (msg:copy { … }) and return tide.dead_letter(exchange, key)")
+      "a retry script may write headers.<name>, publish a copy (msg:copy { … }) and return " ..
+      "tide.dead_letter(exchange, key)")
     fails("msg.headers['x-death-total'] = 1 return 0", "whose name begins with x-death- is the broker's")
     fails("for _ = 1, 65 do msg:copy {} end return 0", "a message makes at most 64 copies")
     fails("return tide.dead_letter('a b')", "the exchange of tide.dead_letter must be 1 to 255 bytes")
