@@ -171,8 +171,6 @@ static struct retry_fate back_after(const struct failed *f, int64_t delay_ms)
 static void ask(struct failed *f, struct msg *m, struct retry_decision *d)
 {
 	struct queue *q = queue_of(f->gc);
-	const struct broker *b = q->vhost->broker;
-	const struct watcher *w = &b->watcher;
 	const struct retry_failure failure = { q,
 					       m,
 					       { .reason = f->reason,
@@ -182,13 +180,8 @@ static void ask(struct failed *f, struct msg *m, struct retry_decision *d)
 						 .partition = f->gc->index,
 						 .offset = f->offset } };
 	struct error err;
-	int rc = retry_decide(&b->active_rules,
-			      w->on_failure ? w->on_failure(w->ctx, &failure) : NULL,
-			      &failure, d, &err);
 
-	if (w->on_failed)
-		w->on_failed(w->ctx, &failure, d, rc < 0 ? &err : NULL);
-	if (rc == TIDE_OK)
+	if (retry_ask(&failure, m->id, d, &err) == TIDE_OK)
 		return;
 	log_warn("topic '%s': %s; keeping the message, next attempt in 5 s", q->name,
 		 err.text);

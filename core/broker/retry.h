@@ -56,5 +56,10 @@ TIDE_MUST_USE int retry_decide(const struct ruleset *r, struct decision_context 
 			       const struct retry_failure *f, struct retry_decision *d,
 			       struct error *err);
 
+/* The same for a live failure, with those who look at it.
+ * @param id  of the message */
+TIDE_MUST_USE int retry_ask(const struct retry_failure *f, uint64_t id,
+			    struct retry_decision *d, struct error *err);
+
 /* Returned unpunished: its consumer went away while at work on another. */
 void retry_unpunished(struct entry *e);
