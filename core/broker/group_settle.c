@@ -204,9 +204,7 @@ static struct retry_fate by_script(struct failed *f)
 	fate = (struct retry_fate){ .action = d.action };
 	if (d.action == RETRY_AFTER)
 		fate = back_after(f, d.delay_ms);
-	else
-		fate.rule = strategy_script(s);
-	fate.line = strategy_line(s);
+	fate.rule = strategy_script(s);
 	fate.extra = d.extra;
 	return fate;
 }

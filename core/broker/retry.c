@@ -110,7 +110,6 @@ static struct retry_fate by_script(const struct entry *e, const char *reason,
 	if (d.action == RETRY_AFTER)
 		fate = back_at(e, e->shard->env->now_ms + d.delay_ms);
 	fate.rule = strategy_script(s);
-	fate.line = strategy_line(s);
 	fate.extra = d.extra;
 	return fate;
 }

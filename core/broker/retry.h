@@ -30,8 +30,7 @@ struct retry_fate {
 	enum retry_action action;
 	int64_t due_ms;            /* RETRY_AFTER: not before; in the past: at once */
 	const char *reason;        /* a literal; NULL: nothing failed */
-	const char *rule;          /* RETRY_DEAD_LETTER: what says so */
-	int line;                  /* of the script's function; 0: none was asked */
+	const char *rule;          /* what says so, a script or a limit */
 	struct retry_extra *extra; /* a reference; NULL: nothing */
 	bool is_failure;           /* it counts as one of the message */
 	bool is_paced;
