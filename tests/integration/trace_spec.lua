@@ -342,8 +342,8 @@ describe('a trace', function()
   end)
 
   it('is printed with the lines that chose the shard and the rank, and what follows a failure', function()
-    local c = broker:connect()
-    c:ok 'DECLARE queue picked shards=4 sharding=hash sharding.by=tenant priority=fair priority.by=tenant retry=fixed'
+    local operator = broker:connect()
+    operator:ok 'DECLARE queue picked shards=4 sharding=hash sharding.by=tenant priority=fair priority.by=tenant retry=fixed'
     local output = verbs.run(broker, [[
       cd ]] .. broker.dir .. [[;
       ']] .. Broker.binary() .. [[' trace - picked --for 20s >out2 2>err2 & pid=$!
@@ -355,7 +355,7 @@ describe('a trace', function()
     ]])
     assert.matches('; to picked/%d by sharding/hash%.lua:%d+ rank %d+ by priority/fair%.lua:%d+\n', output)
     assert.matches('returned +picked, nack: delay of %d+ ms, says retry/fixed%.lua:%d+\n', output)
-    c:close()
+    operator:close()
   end)
 
   it('is printed by tidemq trace, a line for each event', function()
