@@ -343,7 +343,8 @@ describe('a trace', function()
 
   it('is printed with the lines that chose the shard and the rank, and what follows a failure', function()
     local operator = broker:connect()
-    operator:ok 'DECLARE queue picked shards=4 sharding=hash sharding.by=tenant priority=fair priority.by=tenant retry=fixed'
+    operator:ok('DECLARE queue picked shards=4 sharding=hash sharding.by=tenant priority=fair '
+      .. 'priority.by=tenant retry=fixed')
     local output = verbs.run(broker, [[
       cd ]] .. broker.dir .. [[;
       ']] .. Broker.binary() .. [[' trace - picked --for 20s >out2 2>err2 & pid=$!
