@@ -10,6 +10,7 @@
 #include "rules/engine/strategy.h"
 #include "rules/engine/schedule.h"
 #include "rules/sandbox/field.h"
+#include "evaluate.h"
 #include "simulate_retry.h"
 #include "spec_auth.h"
 #include "spec_index.h"
@@ -272,6 +273,29 @@ METHOD(l_counters, spec_world_counters, 1)
 METHOD(l_log, spec_world_log, 1)
 METHOD(l_traceback, spec_world_traceback, 1)
 METHOD(l_set_queue, spec_queue_set, 0)
+
+/* eval (text [, msg]) -> the values of a line of Lua as text; or nil, message, code, and
+ * whether the line is not complete */
+static int l_eval(lua_State *L)
+{
+	struct engine *e = unbox(L, ENGINE);
+	struct evaluate_spec spec = { .text = slice_from(luaL_checkstring(L, 2)),
+				      .vhost = SLICE("/") };
+	struct buf out = { 0 };
+	struct error err;
+	bool is_open;
+
+	if (!lua_isnoneornil(L, 3))
+		spec.msg = read_msg(L, 3);
+	int rc = evaluate_line(e, &spec, &out, &is_open, &err);
+	msg_unref((struct msg *)spec.msg);
+	if (rc == TIDE_OK)
+		lua_pushlstring(L, buf_cstr(&out), buf_len(&out));
+	buf_deinit(&out);
+	int count = answer(L, rc, &err);
+	lua_pushboolean(L, is_open);
+	return rc == TIDE_OK ? (lua_pop(L, 1), count) : count + 1;
+}
 
 static int l_shared(lua_State *L)
 {
@@ -750,6 +774,7 @@ int spec_module_open(lua_State *L)
 		{ "counters", l_counters },
 		{ "log", l_log },
 		{ "traceback", l_traceback },
+		{ "eval", l_eval },
 		{ "set_now", l_set_now },
 		{ "set_queue", l_set_queue },
 		{ "status", l_status },
