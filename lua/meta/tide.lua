@@ -403,6 +403,16 @@ function log.error(...) end
 ---@field served number  the rank served last in this shard; 0 before the first
 ---@field ready integer  number of messages that wait in this shard
 
+---@class tide.DeadLetter
+---@field exchange string  "-" is the default exchange
+---@field key string?  without it the message keeps its own
+
+---What a retry script returns to dead-letter a message elsewhere than the queue says.
+---@param exchange string
+---@param key string?
+---@return tide.DeadLetter
+function tide.dead_letter(exchange, key) end
+
 ---A failed delivery. Read-only; expires after the call.
 ---@class tide.Failure
 ---@field reason "nack"|"timeout"|"gone"|"expired"
@@ -447,9 +457,10 @@ function log.error(...) end
 ---@class tide.Retry : tide.Rule
 ---@field new nil|fun(opts: tide.Options): any
 ---@field carry nil|fun(old: any, opts: tide.Options): any
----@field decide fun(msg: tide.Msg, failure: tide.Failure, opts: tide.Options, state: any): number|tide.Decision
+---@field decide fun(msg: tide.Draft, failure: tide.Failure, opts: tide.Options, state: any): number|tide.Decision|tide.DeadLetter
 
 ---The message in a filter, which may write to it.
+---In a filter. In a retry script headers alone can be written.
 ---@class tide.Draft : tide.Msg
 ---@field vhost string  the vhost of the publish; read-only
 ---@field user string?  the user of HELLO, not verified; read-only

@@ -112,6 +112,34 @@ static int l_random(lua_State *L)
 	return 1;
 }
 
+/* A name of an address at `idx`; '-' is the empty one, as on the wire. */
+static void check_address(lua_State *L, int idx, const char *name)
+{
+	struct slice text;
+
+	luaL_checktype(L, idx, LUA_TSTRING);
+	text = field_slice(L, idx);
+	if (!slice_is_name(text))
+		luaL_error(L,
+			   "the %s of tide.dead_letter must be 1 to %d bytes of UTF-8 "
+			   "without white space",
+			   name, NAME_LEN_MAX);
+}
+
+/* dead_letter (exchange [, key]) -> what a retry script returns */
+static int l_dead_letter(lua_State *L)
+{
+	lua_settop(L, 2);
+	check_address(L, 1, "exchange");
+	if (!lua_isnil(L, 2))
+		check_address(L, 2, "key");
+	lua_createtable(L, 0, 2);
+	lua_insert(L, 1);
+	lua_setfield(L, 1, "key");
+	lua_setfield(L, 1, "exchange");
+	return 1;
+}
+
 /* uuid () -> text: version 7 of RFC 9562. Its random bits are those of tide.random: a
  * spec repeats them, and candidate rules get the same. */
 static int l_uuid(lua_State *L)
@@ -232,6 +260,7 @@ static void guard_names(lua_State *L)
 void api_tide_open(lua_State *L, struct api_tide *t)
 {
 	static const luaL_Reg functions[] = {
+		{ "dead_letter", l_dead_letter },
 		{ "duration", l_duration },
 		{ "hash", l_hash },
 		{ "now", l_now },
