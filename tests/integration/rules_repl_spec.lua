@@ -38,8 +38,8 @@ describe('tidemq rules repl', function()
     [':nonsense\n:quit\n1'] = "error: there is no ':nonsense'; see :help\n",
     ['f(\n\n1'] = 'error: the line is not complete\n1\n',
     ['tide.shared.set("n", 5)\n:filter { headers = { amount = "1" } }\ntide.shared.get "n"\n:reload'] =
-      '{ copies = {}, due = 0, exchange = "-", expires = 0, headers = { amount = "2" }, hops = 0, id = 1, key = "", '
-      .. 'passed = { "filter/10-x.lua" }, payload = "", priority = 0 }\n6\ntrue\n',
+      '{ copies = {}, due = 0, exchange = "-", expires = 0, headers = { amount = "2" }, '
+      .. 'hops = 0, id = 1, key = "", passed = { "filter/10-x.lua" }, payload = "", priority = 0 }\n6\ntrue\n',
   } do
     it('plays ' .. lines:gsub('\n', ' | '), function()
       local output, status = play(lines .. '\n')
@@ -56,7 +56,8 @@ describe('tidemq rules repl', function()
 
   it('says what keeps the directory from being loaded', function()
     shell.write_file(dir .. '/filter/20-y.lua', 'return 5')
-    local output, status = shell.run(("%s rules repl --rules '%s' 2>&1 </dev/null"):format(Broker.binary(), dir))
+    local command = "%s rules repl --rules '%s' 2>&1 </dev/null"
+    local output, status = shell.run(command:format(Broker.binary(), dir))
     assert.equal(1, status)
     assert.matches('^tidemq: filter/20%-y.lua:1: a script must return a table', output)
   end)
