@@ -17,17 +17,19 @@ static int check_kind(const struct queue *q, bool is_topic, struct error *err)
 }
 
 /* Give one that exists other options: these, over those that it has. */
-static int change(struct queue *q, const struct args *given, struct waiter *waiter,
-		  struct error *err)
+static int change(struct queue *q, const struct args *given, struct slice user,
+		  struct waiter *waiter, struct error *err)
 {
 	struct queue_declare_spec spec = { .is_topic = q->config.is_topic };
+	const struct queue_terms_spec what = { queue_slice(q), user };
 	struct queue_config next;
+	struct queue_terms terms;
 	struct args args;
 	bool ignored;
 	int rc = unusable_check(&q->definition, err);
 
 	if (rc == TIDE_OK)
-		rc = queue_config_merge(&q->config, given, &args, err);
+		rc = queue_config_merge(queue_own(q), given, &args, err);
 	if (rc < 0)
 		return rc;
 	spec.args = &args;
@@ -35,29 +37,41 @@ static int change(struct queue *q, const struct args *given, struct waiter *wait
 	args_deinit(&args);
 	if (rc == TIDE_OK && !spec.is_topic)
 		rc = queue_config_take_reshard(&next, &ignored, err);
+	if (rc == TIDE_OK)
+		rc = queue_terms_make(q->vhost, &what, &next, &terms, err);
 	if (rc < 0)
 		return rc;
 	queue_use(q);
-	return update_queue(q, &next, waiter, err);
+	return update_queue(q, &terms, waiter, err);
 }
 
 /* With `reshard`: another number of shards, and nothing else. */
-static int reshard(struct queue *q, struct queue_config *wanted, struct waiter *waiter,
-		   struct error *err)
+static int reshard(struct queue *q, struct queue_config *wanted, struct slice user,
+		   struct waiter *waiter, struct error *err)
 {
 	char shards[16];
 	struct args given = { 0 };
 	int rc;
 
 	snprintf(shards, sizeof(shards), "%u", wanted->shards);
-	wanted->shards = q->config.shards;
+	wanted->shards = queue_own(q)->shards;
 	rc = queue_check_same(q, wanted, err);
 	if (rc == TIDE_OK)
 		rc = args_add(&given, SLICE("shards"), slice_from(shards));
 	if (rc == TIDE_OK)
-		rc = change(q, &given, waiter, err);
+		rc = change(q, &given, user, waiter, err);
 	args_deinit(&given);
 	return rc;
+}
+
+static int create(struct vhost *v, const struct queue_declare_spec *spec,
+		  struct queue_config *own_take, struct queue **out, struct error *err)
+{
+	const struct queue_terms_spec what = { spec->name, spec->user };
+	struct queue_terms terms;
+	int rc = queue_terms_make(v, &what, own_take, &terms, err);
+
+	return rc == TIDE_OK ? queue_create(v, spec, &terms, out, err) : rc;
 }
 
 /* @param spec  without the option `update` */
@@ -76,9 +90,9 @@ static int declare(struct vhost *v, const struct queue_declare_spec *spec,
 	if (rc == TIDE_OK && !q)
 		rc = removal_check(v->broker, vhost_slice(v), spec->name, err);
 	if (rc == TIDE_OK && !q)
-		return queue_create(v, spec, &config, out, err);
+		return create(v, spec, &config, out, err);
 	if (rc == TIDE_OK)
-		rc = may_reshard ? reshard(q, &config, waiter, err)
+		rc = may_reshard ? reshard(q, &config, spec->user, waiter, err)
 				 : queue_check_same(q, &config, err);
 	*out = q;
 	queue_config_deinit(&config);
@@ -101,7 +115,7 @@ int declare_queue(struct vhost *v, const struct queue_declare_spec *spec,
 	rest.args = &args;
 	if (q && is_update) {
 		*out = q;
-		rc = change(q, &args, waiter, err);
+		rc = change(q, &args, spec->user, waiter, err);
 	} else {
 		rc = declare(v, &rest, out, waiter, err);
 	}

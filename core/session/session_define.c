@@ -56,7 +56,8 @@ static int check_access(struct session *s, const struct declare_spec *spec,
 /* Does what a queue's dead letters are for exist? It may be declared later. */
 static int check_target(const struct queue *q, struct error *warning)
 {
-	const struct queue_config *c = q->next_config ? q->next_config : &q->config;
+	const struct queue_config *c =
+		q->next_terms ? &q->next_terms->config : &q->config;
 	const char *exchange = c->dead_exchange, *key = c->dead_key;
 
 	if (!exchange || (exchange[0] && exchange_find(q->vhost, slice_from(exchange))) ||
@@ -121,6 +122,7 @@ static int declare(struct session *s, const struct declare_spec *spec, struct re
 	struct queue_declare_spec what = { .is_topic = spec->kind == DEFINE_TOPIC,
 					   .name = spec->name,
 					   .args = spec->args,
+					   .user = slice_from(s->user ? s->user : ""),
 					   .owner = &s->exclusive };
 	char chosen[NAME_LEN_MAX];
 	struct queue *q;
