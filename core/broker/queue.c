@@ -307,6 +307,7 @@ int queue_create(struct vhost *v, const struct queue_declare_spec *spec,
 
 	if (rc < 0) {
 		refuse_script(&q->config, script_kinds[failed], &why, err);
+		queue_terms_blame(q->policy, err);
 		free_parts(q);
 		return err->code;
 	}

@@ -16,6 +16,14 @@ void queue_terms_deinit(struct queue_terms *t)
 	*t = (struct queue_terms){ 0 };
 }
 
+int queue_terms_blame(const char *policy, struct error *err)
+{
+	const struct error cause = *err;
+
+	return policy ? error_set(err, TIDE_ERULE, "%s: %s", policy, cause.text)
+		      : err->code;
+}
+
 /* Where messages are said to lie: shards, sharding, sharding.* */
 static bool is_of_place(const struct arg *a)
 {

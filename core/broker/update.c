@@ -87,9 +87,10 @@ static int create_strategies(struct queue *q, const struct update *u, struct err
 		if (has_other_script(q, &u->next.config, (enum script_kind)kind))
 			rc = queue_create_strategy(q, &u->next.config, (enum script_kind)kind,
 						   &q->next_strategies[kind], err);
-	if (rc < 0)
-		drop_strategies(q);
-	return rc;
+	if (rc == TIDE_OK)
+		return TIDE_OK;
+	drop_strategies(q);
+	return queue_terms_blame(u->next.policy, err);
 }
 
 /* ---- doing it ---------------------------------------------------------------------- */
