@@ -7,11 +7,14 @@
 #include <uv.h>
 
 #include "api_crypto.h"
+#include "api_json.h"
 #include "api_match.h"
 #include "api_time.h"
+#include "api_use.h"
 #include "base/duration.h"
 #include "base/random.h"
 #include "decision_context.h"
+#include "document.h"
 #include "host/log.h"
 #include "host/machine.h"
 #include "rules/sandbox/field.h"
@@ -20,6 +23,7 @@
 #include "rules/sandbox/read_only.h"
 #include "rules/sandbox/sandbox.h"
 #include "rules/sandbox/source.h"
+#include "value.h"
 
 #define LOG_LINE_MAX 1000
 
@@ -143,7 +147,10 @@ static bool may_log(struct api_tide *t)
 /* Write the arguments from `first` on, as print would. */
 static void write_line(lua_State *L, enum log_level level, int first)
 {
-	if (!log_is_on(level) || !may_log(self(L)))
+	struct api_tide *t = self(L);
+	bool is_logged = log_is_on(level) && may_log(t);
+
+	if (!is_logged && !t->on_line)
 		return;
 	int last = lua_gettop(L);
 	luaL_checkstack(L, 2 * last + 4, NULL); /* two for each */
@@ -159,9 +166,12 @@ static void write_line(lua_State *L, enum log_level level, int first)
 		lua_pushliteral(L, "this line has a password or a secret in it");
 		lua_concat(L, 2);
 	}
-	log_write_each(level, "%s%s: %.*s", self(L)->about,
-		       decision_context_is_dry(L) ? " (dry run)" : "", LOG_LINE_MAX,
-		       lua_tostring(L, -1));
+	if (t->on_line)
+		t->on_line(t->on_line_ctx, level, lua_tostring(L, -1));
+	if (is_logged)
+		log_write_each(level, "%s%s: %.*s", t->about,
+			       decision_context_is_dry(L) ? " (dry run)" : "",
+			       LOG_LINE_MAX, lua_tostring(L, -1));
 }
 
 /* Upvalues: the api_tide, the level, the first argument that is written. */
@@ -241,8 +251,12 @@ void api_tide_open(lua_State *L, struct api_tide *t)
 	lua_setfield(L, -2, "log");
 	api_shared_add(L, t);
 	api_crypto_add(L);
+	value_open(L);
+	document_open(L);
+	api_json_add(L);
 	api_match_add(L);
 	api_time_add(L, t);
+	api_use_add(L);
 	secrets_add(L, &t->secrets);
 	queue_facts_open(L, &t->queues);
 	queue_facts_push(L, &t->queues);

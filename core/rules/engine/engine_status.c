@@ -78,14 +78,15 @@ static void write_match(struct json *out, const struct rule *rule,
 static void write_auth(struct json *out, const struct rule *rule,
 		       const struct script_stats *since_start)
 {
-	json_member_int(out, "uses", 1);
+	json_member_int(out, "uses", !rule->is_idle);
+	json_member_bool(out, "active", !rule->is_idle);
 	json_member_bool(out, "authenticate",
 			 rule->functions[RULE_AUTHENTICATE] != LUA_NOREF);
 	json_member_bool(out, "authorize", rule->functions[RULE_DECIDE] != LUA_NOREF);
 	json_member_int(out, "rejected", (int64_t)since_start->rejected);
 }
 
-/* It says no to somebody, and has no options. */
+/* It may say no to somebody. */
 static bool has_rejections(const struct rule *rule)
 {
 	return script_kind_is_ordered(rule->kind);
@@ -132,6 +133,17 @@ static void write_this_generation(struct json *out, const struct rule *rule)
 	json_object_end(out);
 }
 
+/* What the file uses, and what it gives to it. */
+static void write_instance(struct json *out, const struct rule *rule)
+{
+	json_member_text(out, "model", rule->model);
+	json_member_object(out, "given");
+	for (size_t i = 0; i < rule->values.count; i++)
+		json_member_text(out, rule->values.items[i].name,
+				 rule->values.items[i].value);
+	json_object_end(out);
+}
+
 /* Its lines, the innermost function first. */
 static void write_traceback(struct json *out, const char *text)
 {
@@ -157,6 +169,8 @@ static void write_members(struct json *out, const struct engine *e,
 	json_member_text(out, "name", rule->name);
 	json_member_text(out, "file", rule->file);
 	json_member_hex(out, "hash", rule->hash);
+	if (rule->model)
+		write_instance(out, rule);
 	if (rule->doc)
 		json_member_text(out, "doc", rule->doc);
 	if (script_kind_has_match(rule->kind))
@@ -176,8 +190,7 @@ static void write_members(struct json *out, const struct engine *e,
 		json_member_int(out, "last_error_ms", stats->last_error_unix_ms);
 		write_traceback(out, stats->last_traceback);
 	}
-	if (!has_rejections(rule))
-		write_options(out, "options", &rule->options);
+	write_options(out, "options", &rule->options);
 	if (rule->kind == SCRIPT_ROUTING)
 		write_options(out, "binding_options", &rule->binding_options);
 }

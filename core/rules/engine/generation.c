@@ -77,9 +77,11 @@ static int load_file(struct generation *g, enum script_kind kind, const char *fi
 	}
 	g->rules = mem_realloc(g->rules, (g->rule_count + 1) * sizeof(struct rule *));
 	g->rules[g->rule_count++] = rule;
-	g->authenticate_count += rule->functions[RULE_AUTHENTICATE] != LUA_NOREF;
-	g->authorize_count +=
-		kind == SCRIPT_AUTH && rule->functions[RULE_DECIDE] != LUA_NOREF;
+	g->must_carry |= rule->own.must_carry;
+	if (kind == SCRIPT_AUTH && rule_is_active(rule)) {
+		g->authenticate_count += rule->functions[RULE_AUTHENTICATE] != LUA_NOREF;
+		g->authorize_count += rule->functions[RULE_DECIDE] != LUA_NOREF;
+	}
 	return TIDE_OK;
 }
 
@@ -154,6 +156,7 @@ static int open_state(struct generation *g, struct error *err)
 	if (rc != TIDE_OK)
 		return error_set(err, rc, "no Lua state fits into %zu bytes",
 				 config->memory_max_bytes);
+	g->script.documents = &g->documents;
 	g->script.hidden = &config->tide->secrets.hidden;
 	return script_enter(&g->script, &call, err);
 }
@@ -208,6 +211,7 @@ void generation_destroy(struct generation *g)
 		return;
 	rules_dir_list_free(&g->rest.files);
 	script_state_deinit(&g->script);
+	document_deinit(&g->documents);
 	for (size_t i = 0; i < g->rule_count; i++)
 		rule_destroy(g->rules[i]);
 	bundle_unref(g->sandbox.framework);

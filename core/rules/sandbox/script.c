@@ -164,6 +164,7 @@ static bool has_place(const char *text)
 static int l_message(lua_State *L)
 {
 	struct script_state *s = script_state_of(L);
+	const char *own = s->model ? s->model : s->file;
 	char place[SCRIPT_PLACE_MAX];
 	const char *text;
 
@@ -180,8 +181,8 @@ static int l_message(lua_State *L)
 		text = lua_pushfstring(L, "%s: %s", place, text);
 	else if (!has_place(text) && s->place[0])
 		text = lua_pushfstring(L, "%s: %s", s->place, text);
-	if (strncmp(text, s->file, strlen(s->file)) != 0 &&
-	    nearest_line(L, s->file, place, sizeof(place)))
+	if (strncmp(text, own, strlen(own)) != 0 &&
+	    nearest_line(L, own, place, sizeof(place)))
 		text = lua_pushfstring(L, "%s (called from %s)", text, place);
 	lua_pushstring(L, text);
 	return 1;
@@ -296,6 +297,15 @@ static void describe(struct script_state *s, int rc, const char *file, bool over
 	}
 }
 
+/* The lines of an instance are those of its model: which one has failed? */
+static void name_instance(const char *file, struct error *err)
+{
+	size_t len = strlen(err->text);
+
+	if (!strstr(err->text, file))
+		snprintf(err->text + len, sizeof(err->text) - len, " (for %s)", file);
+}
+
 /* After an allocation was refused: was it the call that wanted too much, or does the
  * account hold too much of earlier calls? Lua has collected everything before it gave up,
  * so what is not of the call is kept. */
@@ -373,6 +383,7 @@ int script_enter(struct script_state *s, const struct script_call *call,
 		account = account_open(&s->accounts, call->file, call->vhost);
 	s->account = account;
 	s->file = call->file;
+	s->model = call->model;
 	s->context = call->context;
 	s->is_pure = call->is_pure;
 	s->place[0] = '\0';
@@ -402,7 +413,9 @@ int script_enter(struct script_state *s, const struct script_call *call,
 	s->account = &s->own;
 	struct error own;
 	if (rc != LUA_OK)
-		describe(s, rc, call->file, overran, &own);
+		describe(s, rc, s->model ? s->model : call->file, overran, &own);
+	if (rc != LUA_OK && s->model)
+		name_instance(call->file, &own);
 	s->password = (struct slice){ 0 };
 	lua_settop(L, top);
 	if (rc == LUA_ERRMEM && !s->was_string)

@@ -35,6 +35,7 @@
 #define SCRIPT_STRING_MAX ((size_t)16 << 20)
 
 struct decision_context; /* of rules/api, for what scripts call there */
+struct documents;        /* the same */
 
 struct script_state {
 	lua_State *L;
@@ -47,9 +48,10 @@ struct script_state {
 	const void *stack;        /* the block that L has its stack in */
 	/* Odd inside a call. What expires with the call keeps it to compare. */
 	uint64_t serial;
-	bool is_loading;  /* a file: `require` may read others */
-	bool is_pure;     /* the call under way must look at the routing key alone */
-	const char *file; /* the script that the call under way is for */
+	bool is_loading;   /* a file: `require` may read others */
+	bool is_pure;      /* the call under way must look at the routing key alone */
+	const char *file;  /* the script that the call under way is for */
+	const char *model; /* the file of its functions; NULL: its own */
 	/* The place of errors that no line of Lua raises; "" when unset. */
 	char place[SCRIPT_PLACE_MAX];
 	/* While memory_bytes is within `pace_span` above `pace_low`, the collector's pace
@@ -60,6 +62,7 @@ struct script_state {
 	bool is_exhausted;  /* the account of a call was, which the next will find too */
 	size_t collected_bytes; /* what was left by the last whole collection; 0: none */
 	struct decision_context *context; /* of the call under way; may be NULL */
+	struct documents *documents;      /* the owner's, for all calls */
 	/* Where an allocation was refused last: Lua's own error does not say. */
 	char refused_at[SCRIPT_PLACE_MAX];
 	bool was_string; /* it was for a text over SCRIPT_STRING_MAX */
@@ -98,6 +101,7 @@ struct script_stats {
 
 struct script_call {
 	const char *file;                 /* named in errors that have no place */
+	const char *model;                /* the file of its functions; NULL: its own */
 	struct script_stats *stats;       /* may be NULL */
 	struct slice vhost;               /* whose call it is; empty: nobody's */
 	struct account *account;          /* NULL: that of the file and vhost */

@@ -379,12 +379,12 @@ static const struct {
 	  "hostile.lua:1: 'doc' has more than 1024 bytes" },
 	{ "a long default",
 	  "return { rank = type, options = { a = { default = ('x'):rep(1 << 20) } } }",
-	  "hostile.lua:1: option 'a': the default has more than 1024 bytes" },
+	  "hostile.lua:1: option 'a': the value has more than 1024 bytes" },
 	{ "a long default, a list",
 	  "return { rank = type, options = { a = { type = 'list',\n"
 	  "  default = setmetatable({}, { __index = tostring, __len = function() return "
 	  "1e9 // 1 | 0 end }) } } }",
-	  "hostile.lua:2: option 'a': the default has more than 1024 bytes" },
+	  "hostile.lua:2: option 'a': the value has more than 1024 bytes" },
 	{ "a long doc of an option",
 	  "return { rank = type, options = { a = { doc = ('x'):rep(1025) } } }",
 	  "hostile.lua:1: option 'a': 'doc' has more than 1024 bytes" },
