@@ -353,8 +353,7 @@ void queue_restore(struct vhost *v, const struct queue_declare_spec *spec,
 {
 	struct queue_terms terms = { .own = NULL };
 	struct queue *q;
-	bool is_readable =
-		spec->args && queue_parse(&terms.config, spec, err) == TIDE_OK;
+	bool is_readable = spec->args && queue_parse(&terms.config, spec, err) == TIDE_OK;
 
 	if (!is_readable)
 		assume_config(&terms.config, spec);
@@ -439,8 +438,7 @@ static int compare_scripts(const struct queue *q, const struct queue_config *wan
 
 		/* Those that are given come first. */
 		if (!has->scripts[kind] ||
-		    !strategy_differs(q->vhost->broker->engine, kind,
-				      has->scripts[kind],
+		    !strategy_differs(q->vhost->broker->engine, kind, has->scripts[kind],
 				      &has->script_args[kind], args, &d) ||
 		    (args_get(args, d.name) != NULL) != is_given)
 			continue;

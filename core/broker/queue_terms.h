@@ -26,7 +26,8 @@ static inline const struct queue_config *queue_terms_own(const struct queue_term
 {
 	return t->own ? t->own : &t->config;
 }
-/* A script refuses its options: is it a policy that has given them? Replaces the error. */
+/* A script refuses its options: is it a policy that has given them? Replaces the error.
+ */
 int queue_terms_blame(const char *policy, struct error *err);
 /* Ask the policies. TIDE_EREJECTED: one refuses it. TIDE_ERULE: one fails, or wants what
  * cannot be. */

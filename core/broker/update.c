@@ -54,16 +54,16 @@ static int check_state(const struct queue *q, const struct queue_config *next,
 static int check(const struct queue *q, const struct update *u, struct error *err)
 {
 	struct error why;
-	int rc =
-		queue_config_check_change(&q->config, &u->next.config, u->is_sharded_anew, &why);
+	int rc = queue_config_check_change(&q->config, &u->next.config,
+					   u->is_sharded_anew, &why);
 
 	if (rc == TIDE_OK)
 		rc = check_state(q, &u->next.config, &why);
 	if (rc < 0)
 		return error_set(err, rc, "%s '%s' cannot change so: %s",
 				 definition_kind(q->definition.table), q->name, why.text);
-	if (q->next_terms || (u->is_declared_anew && queue_is_durable(q) &&
-			      !q->definition.is_stored))
+	if (q->next_terms ||
+	    (u->is_declared_anew && queue_is_durable(q) && !q->definition.is_stored))
 		return error_set(err, TIDE_EBUSY,
 				 "the last DECLARE of %s '%s' is not yet stored; try "
 				 "again",
@@ -85,7 +85,8 @@ static int create_strategies(struct queue *q, const struct update *u, struct err
 
 	for (int kind = SCRIPT_SHARDING; kind <= SCRIPT_RETRY && rc == TIDE_OK; kind++)
 		if (has_other_script(q, &u->next.config, (enum script_kind)kind))
-			rc = queue_create_strategy(q, &u->next.config, (enum script_kind)kind,
+			rc = queue_create_strategy(q, &u->next.config,
+						   (enum script_kind)kind,
 						   &q->next_strategies[kind], err);
 	if (rc == TIDE_OK)
 		return TIDE_OK;
