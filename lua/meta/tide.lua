@@ -397,7 +397,7 @@ function draft:copy(changes) end
 ---A policy. Without `match` it is not active.
 ---@class tide.Declare
 ---@field doc string?
----@field options table<string, tide.Option>?
+---@field options table<string, tide.OptionDeclaration>?
 ---@field match { queue: string|string[]?, exchange: string|string[]?, vhost: string|string[]?, user: string|string[]?, except: table? }?
 ---@field new nil|fun(opts: table): any
 ---@field carry nil|fun(old: any, opts: table): any
