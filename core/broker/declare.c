@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "removal.h"
+#include "rules/engine/policy.h"
 #include "unusable.h"
 #include "update.h"
 
@@ -119,6 +120,51 @@ int declare_queue(struct vhost *v, const struct queue_declare_spec *spec,
 	} else {
 		rc = declare(v, &rest, out, waiter, err);
 	}
+	args_deinit(&args);
+	return rc;
+}
+
+/* Policies may refuse an exchange. */
+static int ask(const struct vhost *v, const struct exchange_declare_spec *spec,
+	       const struct args *args, struct error *err)
+{
+	char type[NAME_LEN_MAX + 1];
+	struct policy_call c = { .kind = "exchange",
+				 .type = type,
+				 .vhost = vhost_slice(v),
+				 .name = spec->name,
+				 .user = spec->user };
+	int rc;
+
+	snprintf(type, sizeof(type), "%" SLICE_FMT, SLICE_ARG(spec->type));
+	args_copy(&c.options, args);
+	rc = policy_ask(v->broker->engine, &c, err);
+	if (rc == TIDE_OK && c.files[0])
+		rc = error_set(err, TIDE_ERULE,
+			       "%s: exchange '%" SLICE_FMT "': a policy can refuse an "
+			       "exchange, but not change its options",
+			       c.files, SLICE_ARG(c.name));
+	args_deinit(&c.options);
+	return rc;
+}
+
+int declare_exchange(struct vhost *v, const struct exchange_declare_spec *spec,
+		     struct exchange **out, struct waiter *waiter, struct error *err)
+{
+	struct exchange *x = exchange_find(v, spec->name);
+	struct args args;
+	bool is_update;
+	int rc = definition_take_update(spec->args, &args, &is_update, err);
+
+	if (rc < 0)
+		return rc;
+	*out = x;
+	if (!x)
+		rc = ask(v, spec, &args, err);
+	if (rc == TIDE_OK)
+		rc = x && is_update ? exchange_change(x, spec->type, &args, waiter, err)
+				    : exchange_declare(v, spec->name, spec->type, &args,
+						       out, err);
 	args_deinit(&args);
 	return rc;
 }

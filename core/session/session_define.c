@@ -76,12 +76,14 @@ static int check_target(const struct queue *q, struct error *warning)
 
 static int check_alternate(const struct exchange *x, struct error *warning)
 {
-	if (!x->alternate || exchange_find(x->vhost, slice_from(x->alternate)))
+	const char *name = x->is_updating ? x->next_alternate : x->alternate;
+
+	if (!name || exchange_find(x->vhost, slice_from(name)))
 		return TIDE_OK;
 	return error_set(warning, TIDE_ENOTFOUND,
 			 "alternate=%s: there is no exchange '%s'; until it is declared, "
 			 "what no queue takes is dropped",
-			 x->alternate, x->alternate);
+			 name, name);
 }
 
 /* @param name     what the broker chose; empty: the client knows it
@@ -114,8 +116,8 @@ static int choose_name(struct broker *b, char name[NAME_LEN_MAX], struct error *
 }
 
 /* A queue or a topic. */
-static int declare(struct session *s, const struct declare_spec *spec, struct reply *r,
-		   struct error *err)
+static int make_queue(struct session *s, const struct declare_spec *spec, struct reply *r,
+		      struct error *err)
 {
 	struct broker *b = s->broker;
 	bool is_named = !slice_is(spec->name, "-");
@@ -153,10 +155,16 @@ static int declare(struct session *s, const struct declare_spec *spec, struct re
 	return TIDE_OK;
 }
 
-static int declare_exchange(struct session *s, const struct declare_spec *spec,
-			    struct reply *r, struct error *err)
+static int make_exchange(struct session *s, const struct declare_spec *spec,
+			 struct reply *r, struct error *err)
 {
 	const struct broker *b = s->broker;
+	const struct exchange_declare_spec what = {
+		.name = spec->name,
+		.type = spec->type,
+		.args = spec->args,
+		.user = slice_from(s->user ? s->user : ""),
+	};
 	struct exchange *x;
 	int rc = check_access(s, spec, spec->name, err);
 
@@ -164,8 +172,7 @@ static int declare_exchange(struct session *s, const struct declare_spec *spec,
 		rc = check_room(b->exchange_count, b->config.exchanges_max, "exchanges",
 				err);
 	if (rc == TIDE_OK)
-		rc = exchange_declare(s->vhost, spec->name, spec->type, spec->args, &x,
-				      err);
+		rc = declare_exchange(s->vhost, &what, &x, &r->waiter, err);
 	if (rc < 0)
 		return rc;
 	definition_send(&x->definition, &r->waiter);
@@ -204,8 +211,8 @@ int session_define_declare(struct session *s, const struct declare_spec *spec,
 		return error_set(err, TIDE_ESYNTAX,
 				 "a topic needs a name: the broker chooses those of "
 				 "queues alone");
-	return spec->kind == DEFINE_EXCHANGE ? declare_exchange(s, spec, r, err)
-					     : declare(s, spec, r, err);
+	return spec->kind == DEFINE_EXCHANGE ? make_exchange(s, spec, r, err)
+					     : make_queue(s, spec, r, err);
 }
 
 static int delete_queue(struct session *s, const struct delete_spec *spec,

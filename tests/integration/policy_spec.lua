@@ -115,6 +115,17 @@ describe('policies', function()
     assert.equal('declare/20-test.lua', list('t', 'topics').policy)
   end)
 
+  it('may refuse an exchange, and not change its options', function()
+    activate(policy("if what.type == 'fanout' then return false, 'no fanouts' end", "{ exchange = 'eu.#' }"))
+    c:expect_answer('DECLARE exchange eu.a fanout', 'ERR rejected no fanouts (declare/20-test.lua)')
+    c:ok 'DECLARE exchange us.a fanout'
+    c:ok 'DECLARE exchange eu.a topic'
+    activate(policy("what.options.internal = 1", "{ exchange = '#' }"))
+    c:expect_answer('DECLARE exchange eu.b topic', "ERR rule declare/20-test.lua: exchange 'eu.b': a policy can refuse " ..
+      'an exchange, but not change its options')
+    c:ok 'DECLARE exchange eu.a topic'
+  end)
+
   it('are found by name, vhost and exception', function()
     activate(policy("what.options.ttl = '1h'",
       ("{ queue = 'jobs.#', vhost = '%s', except = { queue = 'jobs.slow.*' } }"):format(broker.vhost)))
