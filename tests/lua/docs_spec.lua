@@ -176,6 +176,22 @@ describe("docs/rules.md and its reference", function()
     end)
   end)
 
+  it("has filters that limit, sample and prefer", function()
+    with_rule("filter/30-sample.lua", function(engine)
+      local copies, passed = 0, 0
+      for i = 1, 300 do
+        local m = engine:filter { exchange = "orders", key = "orders.new", id = i, headers = { amount = "5" } }
+        passed = passed + (m and 1 or 0)
+        for _, copy in ipairs(m and m.copies or {}) do copies = copies + (copy.key == "samples" and 1 or 0) end
+      end
+      assert.same({ 100, 1 }, { passed, copies })
+      local gold = engine:filter { exchange = "x", vhost = "shop", headers = { tier = "silver" } }
+      assert.equal(9, gold.priority)
+      assert.not_equal(9, engine:filter({ exchange = "x", vhost = "shop", user = "probe",
+        headers = { tier = "silver" } }).priority)
+    end)
+  end)
+
   it("has a schedule that reminds", function()
     with_rule("schedule/reminder.lua", function(engine)
       assert.equal(600000, engine:next_run("reminder", 300000))
