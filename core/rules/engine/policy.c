@@ -138,6 +138,7 @@ static int l_declare(lua_State *L)
 	hook_call_script(L, h, 1, 2);
 	if (is_refusal(L, h, c)) {
 		c->is_refused = h->is_decided = true;
+		h->rule->stats.rejected++;
 		return 0;
 	}
 	lua_settop(L, 2);
