@@ -49,6 +49,16 @@ struct msg *draft_build(const struct draft *d)
 	return msg_create(&d->now);
 }
 
+struct msg *draft_build_head(const struct draft *d)
+{
+	struct msg like = d->now;
+
+	like.payload = "";
+	like.payload_len = 0;
+	like.dedupe_len = like.user_len = 0;
+	return msg_create(&like);
+}
+
 /* What is wrong with the value on the top, in the words of its writer. */
 static int refuse(lua_State *L, const char *field, const char *wanted)
 {
@@ -229,6 +239,11 @@ static bool set_field(lua_State *L, struct draft *d, const char *name)
 	return false;
 }
 
+static const char *const may_write[] = {
+	[DRAFT_DELIVER] = "a deliver script may write headers.<name>, for this delivery",
+	[DRAFT_SETTLED] = "a settled script may publish a copy: msg:copy { … }",
+};
+
 /* msg.<field> = value */
 static int l_set_field(lua_State *L)
 {
@@ -236,6 +251,9 @@ static int l_set_field(lua_State *L)
 	const char *name = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : NULL;
 
 	lua_settop(L, 3);
+	if (d->use != DRAFT_FILTER)
+		return luaL_error(L, "'msg.%s' is read-only; %s",
+				  safe_lib_tolstring(L, 2, NULL), may_write[d->use]);
 	if (set_field(L, d, name))
 		return 0;
 	return luaL_error(L,
@@ -349,6 +367,8 @@ static int l_set_header(lua_State *L)
 	struct draft *d = (struct draft *)view_self(L);
 
 	lua_settop(L, 3);
+	if (d->use == DRAFT_SETTLED)
+		return luaL_error(L, "'msg.headers' is read-only; %s", may_write[d->use]);
 	set_header(L, d, api_msg_header_name(L, 2));
 	return 0;
 }
@@ -402,6 +422,16 @@ static void set_copy_fields(lua_State *L, struct draft *copy)
 	}
 }
 
+/* A new message like one that is settled: of its own time, and of no publisher. */
+static void renew(struct draft *copy)
+{
+	struct msg *m = &copy->now;
+
+	m->ts_unix_ms = copy->now_unix_ms;
+	m->due_unix_ms = m->expires_unix_ms = 0;
+	m->dedupe_len = m->user_len = 0;
+}
+
 /* msg:copy { exchange =, key =, headers = { name = text or false }, ... } */
 static int l_copy(lua_State *L)
 {
@@ -410,12 +440,17 @@ static int l_copy(lua_State *L)
 	luaL_checktype(L, 2, LUA_TTABLE);
 	lua_settop(L, 2);
 	read_only_see_through(L, 2);
+	if (!d->copies)
+		return luaL_error(L, "a deliver script publishes no copies");
 	if (d->copies->count >= d->copies->max)
-		return luaL_error(L, "a publish makes at most %d copies",
+		return luaL_error(L, "a %s makes at most %d copies",
+				  d->use == DRAFT_FILTER ? "publish" : "message",
 				  DRAFT_COPIES_MAX);
 	free_scratch(d);
 	d->scratch = mem_alloc(sizeof(*d->scratch));
 	draft_init(d->scratch, &d->now, d->now_unix_ms, NULL);
+	if (d->use == DRAFT_SETTLED)
+		renew(d->scratch);
 	set_copy_fields(L, d->scratch);
 	struct msg *copy = draft_build(d->scratch);
 	if (!copy)

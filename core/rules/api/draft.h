@@ -1,7 +1,8 @@
-/* draft.h: the `msg` that filters may write to.
+/* draft.h: the `msg` that scripts may write to, or copy.
  *
  * A message never changes. A draft holds what filters write over it. A new message is
- * made once, at the end of the chain, if something was written. */
+ * made once, at the end of the chain, if something was written. Scripts of deliver/ write
+ * headers alone, those of settled/ nothing. */
 #pragma once
 
 #include <lua.h>
@@ -22,10 +23,17 @@ struct draft_copies {
 	unsigned max; /* how many more there may be in all */
 };
 
+enum draft_use {
+	DRAFT_FILTER,  /* all is written, and copied */
+	DRAFT_DELIVER, /* headers are written */
+	DRAFT_SETTLED, /* it is copied, as a new message */
+};
+
 struct draft {
 	struct api_msg view; /* what reading `msg` reads: `now` */
 	struct msg now;      /* its parts are the message's, or those below */
 	struct slice vhost;  /* as scripts see it; empty after draft_init */
+	enum draft_use use;  /* DRAFT_FILTER after draft_init */
 	int64_t now_unix_ms; /* what a delay counts from */
 	bool is_changed;
 	uint32_t exchange_changes, key_changes;
@@ -44,6 +52,9 @@ void draft_init(struct draft *d, const struct msg *m, int64_t now_unix_ms,
 void draft_deinit(struct draft *d);
 /* A new message, with the id of the first; NULL when there is no memory for it. */
 struct msg *draft_build(const struct draft *d);
+
+/* What has its headers, and no payload; likewise. */
+struct msg *draft_build_head(const struct draft *d);
 
 /* Both may raise. */
 void draft_open(lua_State *L);
