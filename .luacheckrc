@@ -2,7 +2,7 @@ std = 'lua54'
 max_line_length = 120
 self = false
 
--- What the engine gives to every script; see docs/rules.md.
+-- What the engine gives to every script; see docs/rules-reference.md.
 files['rules'] = { read_globals = { 'tide' } }
 files['lua'] = { read_globals = { 'tide' } }
 files['examples/auth'] = { read_globals = { 'tide' } }

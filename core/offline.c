@@ -139,7 +139,7 @@ const struct cli_verb offline_verbs[] = {
 		  "engine:set_now(ms) and engine:seed(n) fix tide.now and tide.random.\n"
 		  "Specs run with your rights; only `require \"socket\"` and os.exit "
 		  "are\n"
-		  "refused. docs/rules.md describes all functions.",
+		  "refused. docs/rules-reference.md describes all functions.",
 	  .examples = "  tidemq test ./rules\n",
 	  .words_min = 1,
 	  .words_max = 1,

@@ -18,15 +18,23 @@ static const char *split_order(const char *name, long *order)
 	return name + digits;
 }
 
-static bool is_for_all(const struct rule *filter)
+static bool has_common_word(const struct match_words *a, const struct match_words *b)
 {
-	return strcmp(filter->match_exchange, "*") == 0;
+	for (size_t i = 0; i < a->count; i++) {
+		for (size_t j = 0; j < b->count; j++) {
+			if (strcmp(a->items[i], b->items[j]) == 0)
+				return true;
+		}
+	}
+	return a->count == 0 || b->count == 0;
 }
 
 static bool may_be_asked_both(const struct rule *a, const struct rule *b)
 {
-	return a->kind == SCRIPT_AUTH || is_for_all(a) || is_for_all(b) ||
-	       strcmp(a->match_exchange, b->match_exchange) == 0;
+	return a->kind == SCRIPT_AUTH ||
+	       (has_common_word(&a->match->exchange, &b->match->exchange) &&
+		has_common_word(&a->match->queue, &b->match->queue) &&
+		has_common_word(&a->match->vhost, &b->match->vhost));
 }
 
 /* Scripts that are asked one after the other, by their names. */
@@ -37,16 +45,14 @@ static bool compare_ordered(const struct rule *first, const struct rule *second,
 	const char *first_name = split_order(first->name, &first_order);
 	const char *second_name = split_order(second->name, &second_order);
 
-	if ((first->kind != SCRIPT_FILTER && first->kind != SCRIPT_AUTH) ||
-	    !may_be_asked_both(first, second))
+	if (!script_kind_is_ordered(first->kind) || !may_be_asked_both(first, second))
 		return false;
 	if (first_name[0] && strcmp(first_name, second_name) == 0)
 		findings_add(f, second->file, second->decide_line,
 			     "has the same name as %s except for the number, and both "
 			     "are active; if one is an old copy, remove it%s; "
 			     "otherwise rename it",
-			     first->file,
-			     first->kind == SCRIPT_FILTER ? " or its match" : "");
+			     first->file, first->match ? " or its match" : "");
 	else if (first_order > second_order && second_order >= 0)
 		findings_add(f, second->file, second->decide_line,
 			     "runs after %s although its number is lower: names are "
@@ -85,21 +91,36 @@ static bool has_lost_wildcard(const char *pattern)
 	return false;
 }
 
+static void check_patterns(const struct rule *s, const struct match_words *w,
+			   const char *name, struct findings *f)
+{
+	for (size_t i = 0; i < w->count; i++) {
+		if (has_lost_wildcard(w->items[i]))
+			findings_add(f, s->file, s->decide_line,
+				     "match.%s is '%s', but '*' and '#' are wildcards "
+				     "only as whole words; dots separate words",
+				     name, w->items[i]);
+	}
+}
+
 static void check_match(const struct rule *s, struct findings *f)
 {
-	if (!s->match_exchange)
+	const struct rule_match *m = s->match;
+
+	if (!m)
 		return;
-	if (!is_for_all(s) && strpbrk(s->match_exchange, "*#"))
-		findings_add(f, s->file, s->decide_line,
-			     "match.exchange is '%s', but it takes a name and no "
-			     "pattern; give the name of an exchange, '-' for the default "
-			     "exchange or '*' for all",
-			     s->match_exchange);
-	if (has_lost_wildcard(s->match_key))
-		findings_add(f, s->file, s->decide_line,
-			     "match.key is '%s', but '*' and '#' are wildcards only as "
-			     "whole words; dots separate words",
-			     s->match_key);
+	for (size_t i = 0; s->kind == SCRIPT_FILTER && i < m->exchange.count; i++) {
+		if (strpbrk(m->exchange.items[i], "*#"))
+			findings_add(f, s->file, s->decide_line,
+				     "match.exchange is '%s', but it takes a name and no "
+				     "pattern; give the name of an exchange, '-' for the "
+				     "default exchange or '*' for all",
+				     m->exchange.items[i]);
+	}
+	check_patterns(s, &m->key, "key", f);
+	check_patterns(s, &m->queue, "queue", f);
+	if (s->kind == SCRIPT_DECLARE)
+		check_patterns(s, &m->exchange, "exchange", f);
 }
 
 /* The functions that a file has defined so far. */

@@ -11,15 +11,25 @@ struct sender {
 	const struct rule *script;
 };
 
+/* Of a filter: an exchange of its match. */
+static bool is_matched(const struct rule *script, struct slice exchange)
+{
+	const struct rule_match *m = script->match;
+
+	for (size_t i = 0; m && i < m->exchange.count; i++) {
+		if (slice_is(exchange, m->exchange.items[i]))
+			return true;
+	}
+	return false;
+}
+
 static void on_exchange(void *ctx, struct slice name, int line)
 {
 	const struct sender *sender = ctx;
-	const char *matched = sender->script->match_exchange;
 	char *text = mem_strndup(name.data, name.len);
 
 	/* What it matches is reported for the match. */
-	if (!(matched && slice_is(name, matched)) &&
-	    !model_has_exchange(sender->model, text))
+	if (!is_matched(sender->script, name) && !model_has_exchange(sender->model, text))
 		findings_add(sender->model->findings, sender->script->file, line,
 			     "sends to exchange '%s', which does not exist: the publish "
 			     "fails",
@@ -27,20 +37,29 @@ static void on_exchange(void *ctx, struct slice name, int line)
 	mem_free(text);
 }
 
+static void check_matched(struct model *m, const struct rule *script)
+{
+	const struct match_words *w = &script->match->exchange;
+
+	for (size_t i = 0; i < w->count; i++) {
+		if (!model_has_exchange(m, w->items[i]))
+			findings_add(m->findings, script->file, script->decide_line,
+				     "matches exchange '%s', which does not exist: the "
+				     "filter is never called%s",
+				     w->items[i], w->count > 1 ? " for it" : "");
+	}
+}
+
 static void check_script(struct model *m, const struct rule *script,
 			 const struct bundle *files)
 {
 	const struct bundle_file *file = bundle_find(files, script->file);
-	const char *matched = script->match_exchange;
 	struct sender sender = { m, script };
 
 	if (!rule_is_active(script))
 		return;
-	if (matched && strcmp(matched, "*") != 0 && !model_has_exchange(m, matched))
-		findings_add(m->findings, script->file, script->decide_line,
-			     "matches exchange '%s', which does not exist: the filter is "
-			     "never called",
-			     matched);
+	if (script->kind == SCRIPT_FILTER)
+		check_matched(m, script);
 	if (file)
 		text_each_exchange((struct slice){ file->text, file->len }, on_exchange,
 				   &sender);

@@ -261,12 +261,14 @@ static json_t *make_row_new(json_t *script, const json_t *figures)
 				(double)integer_of(figures, "max_ns") / 1000, "circuit",
 				json_object_get(script, "circuit"));
 
+	json_object_set(row, "memory_bytes", json_object_get(script, "memory_bytes"));
 	for (size_t i = 0; i < sizeof(copied) / sizeof(copied[0]); i++)
 		json_object_set(row, copied[i], json_object_get(figures, copied[i]));
 	return row;
 }
 
-static json_t *make_rows(const json_t *scripts, bool of_generation)
+/* @param member  of each script, that has the figures; NULL: the script itself */
+static json_t *make_rows(const json_t *scripts, const char *member)
 {
 	size_t count = json_array_size(scripts);
 	json_t **sorted = mem_alloc((count + 1) * sizeof(*sorted)), *rows = json_array();
@@ -274,9 +276,8 @@ static json_t *make_rows(const json_t *scripts, bool of_generation)
 	for (size_t i = 0; i < count; i++) {
 		json_t *script = json_array_get(scripts, i);
 
-		sorted[i] = make_row_new(
-			script, of_generation ? json_object_get(script, "this_generation")
-					      : script);
+		sorted[i] = make_row_new(script, member ? json_object_get(script, member)
+							: script);
 	}
 	qsort(sorted, count, sizeof(*sorted), by_time);
 	for (size_t i = 0; i < count; i++)
@@ -289,13 +290,18 @@ static int run_top(struct cli *cli)
 {
 	static const struct cli_table_view view = {
 		.columns = "script calls cache_hits? errors overruns? skipped? p50_us "
-			   "p99_us max_us time_us circuit"
+			   "p99_us max_us time_us memory_bytes circuit"
 	};
+	const char *member = NULL;
 	json_t *scripts, *rows, *document = ask_status(cli, &scripts);
 
 	if (!document)
 		return cli->status;
-	rows = make_rows(scripts, cli_is_given(cli, "this-generation"));
+	if (cli_is_given(cli, "this-generation"))
+		member = "this_generation";
+	if (cli_is_given(cli, "last-minute"))
+		member = "last_minute";
+	rows = make_rows(scripts, member);
 	json_decref(document);
 	if (!cli->json)
 		return cli_table_print_take(rows, &view);
@@ -478,6 +484,7 @@ static const struct command_option rules_options[] = {
 			 "simulate: why it fails") },
 	{ COMMAND_FLAG("this-generation",
 		       "top: since the active rules were loaded, not since the start") },
+	{ COMMAND_FLAG("last-minute", "top: of the last minute") },
 	{ COMMAND_TEXT("share", "PERCENT", NULL,
 		       "with shadow DIR: share of the publishes, 10% by default") },
 	{ .name = NULL },

@@ -8,6 +8,7 @@
 #include "rules/engine/index.h"
 #include "rules/engine/strategy.h"
 #include "explain_lines.h"
+#include "rules/engine/rule_match.h"
 
 #define PATTERNS_MAX 20 /* bindings of an exchange that are told; more are counted */
 
@@ -40,6 +41,16 @@ static void add_changes(struct json *j, const struct msg *from, const struct msg
 	json_array_end(j);
 }
 
+static void add_words(struct json *j, const char *key, const struct match_words *words,
+		      const char *any)
+{
+	struct buf text = { 0 };
+
+	rule_match_text(words, any, &text);
+	json_member_string(j, key, buf_slice(&text));
+	buf_deinit(&text);
+}
+
 static void on_filter(void *ctx, unsigned number, const struct filter_step *step)
 {
 	struct explanation *e = ctx;
@@ -50,9 +61,8 @@ static void on_filter(void *ctx, unsigned number, const struct filter_step *step
 	explain_lines_write(j, &e->trace);
 	if (number > 0)
 		json_member_int(j, "copy", number);
-	json_member_text(j, "match_exchange",
-			 step->match_exchange[0] ? step->match_exchange : "-");
-	json_member_text(j, "match_key", step->match_key[0] ? step->match_key : "-");
+	add_words(j, "match_exchange", &step->match->exchange, "*");
+	add_words(j, "match_key", &step->match->key, "#");
 	if (step->rejected)
 		json_member_text(j, "rejected", step->rejected);
 	add_changes(j, step->before, step->after);

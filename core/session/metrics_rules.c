@@ -82,6 +82,7 @@ SCRIPT_FIGURE(rejected, s->rejected)
 SCRIPT_FIGURE(skipped, s->skipped)
 SCRIPT_FIGURE(seconds, (double)s->time_ns / 1e9)
 SCRIPT_FIGURE(longest, (double)s->longest_ns / 1e9)
+SCRIPT_FIGURE(memory, s->memory_bytes)
 SCRIPT_FIGURE(open_circuits, s->open_circuits)
 
 static const struct {
@@ -106,6 +107,9 @@ static const struct {
 	{ { "tidemq_script_call_max_seconds", EXPOSITION_GAUGE,
 	    "The longest call since the start." },
 	  script_longest },
+	{ { "tidemq_script_memory_bytes", EXPOSITION_GAUGE,
+	    "What the script holds of the scripts' memory." },
+	  script_memory },
 	{ { "tidemq_script_circuits_open", EXPOSITION_GAUGE,
 	    "Uses of the script that are paused because it failed too often." },
 	  script_open_circuits },

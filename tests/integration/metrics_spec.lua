@@ -90,6 +90,7 @@ describe('metrics', function()
     assert.equal(1, value(m, 'tidemq_default_exchange_unroutable_total', { vhost = 'routes' }))
     assert.is_true(value(m, 'tidemq_script_calls_total', { kind = 'routing', script = 'topic' }) >= 2)
     assert.is_true(value(m, 'tidemq_script_seconds_total', { kind = 'routing', script = 'topic' }) > 0)
+    assert.is_true(value(m, 'tidemq_script_memory_bytes', { kind = 'routing', script = 'topic' }) > 0)
     assert.equal(0, value(m, 'tidemq_script_circuits_open', { kind = 'routing', script = 'topic' }))
   end)
 

@@ -170,4 +170,21 @@ describe('a script that fails', function()
     assert.matches('routing/moody%.lua +4 ', (broker:cli('rules', 'top')))
     assert.matches('routing/moody%.lua +0 ', (broker:cli('rules', 'top', '--this-generation')))
   end)
+
+  it('has the figures of the last minute, over generations', function()
+    broker:write_rule('routing/brief.lua', routing "if msg.key == 'bad' then error 'brief' end")
+    c:document 'RULES reload'
+    c:ok 'DECLARE exchange b brief'
+    c:ok 'BIND q b k'
+    publish('PUB b bad', '^ERR rule')
+    broker:write_rule('routing/brief.lua', routing '')
+    c:document 'RULES reload'
+    publish('PUB b good', '^OK')
+    local minute = script 'routing/brief.lua'.last_minute
+    assert.same({ 2, 1 }, { minute.calls, minute.errors })
+    assert.is_true(minute.time_us > 0 and minute.max_ns > 0)
+    assert.is_true(minute.p50_ns <= minute.p99_ns and minute.p99_ns <= minute.max_ns)
+    assert.matches('routing/brief%.lua +2 +1 ', (broker:cli('rules', 'top', '--last-minute')))
+    assert.matches('MEMORY', (broker:cli('rules', 'top')))
+  end)
 end)

@@ -1,11 +1,11 @@
--- What docs/rules.md has people type happens as it is written there: sessions in nc,
--- commands, definitions and refusals. Its blocks of Lua are run by tests/lua/docs_spec.lua,
+-- What docs/rules.md and rules-reference.md have people type happens as it is written there:
+-- sessions in nc, commands, definitions and refusals. Its blocks of Lua are run by tests/lua/docs_spec.lua,
 -- and are the rules here.
 local Broker = require 'support.broker'
 local shell = require 'support.shell'
 local wait = require 'support.wait'
 
-local doc = shell.read_file 'docs/rules.md'
+local doc = shell.read_file 'docs/rules.md' .. '\n' .. shell.read_file 'docs/rules-reference.md'
 
 local blocks, rules = {}, {}
 for tag, text in doc:gmatch '\n```(%w*)\n(.-)\n```' do
@@ -26,7 +26,7 @@ local function pattern_of(line)
   return '^' .. line:gsub('%p', '%%%0'):gsub('…', '.*') .. (line:find '…$' and '' or '$')
 end
 
-describe('docs/rules.md', function()
+describe('docs/rules.md, rules-reference.md', function()
   local broker, c, dir
   local played = 0
 

@@ -11,16 +11,18 @@ local function read(path)
   return text
 end
 
-local function blocks_of(path)
+local function blocks_of(...)
   local blocks = {}
-  for block in read(path):gmatch("\n```lua\n(.-)\n```") do
-    blocks[#blocks + 1] = { text = block, file = block:match("^%-%- rules/(%S+)") }
+  for _, path in ipairs({ ... }) do
+    for block in read(path):gmatch("\n```lua\n(.-)\n```") do
+      blocks[#blocks + 1] = { text = block, file = block:match("^%-%- rules/(%S+)") }
+    end
   end
   return blocks
 end
 
-describe("docs/rules.md", function()
-  local blocks = blocks_of("docs/rules.md")
+describe("docs/rules.md and its reference", function()
+  local blocks = blocks_of("docs/rules.md", "docs/rules-reference.md")
 
   it("has blocks that load as the rules they are", function()
     local files, count = {}, 0
@@ -159,7 +161,7 @@ describe("docs/rules.md on the shipped strategies", function()
   local engine = support.open()
   local scripts = json.decode(engine:status()).scripts
   engine:close()
-  local text = read("docs/rules.md")
+  local text = read("docs/rules.md") .. read("docs/rules-reference.md")
   local section = text:match("\n# Shipped strategies\n(.-)\n# ")
   local is_strategy = { sharding = true, priority = true, retry = true }
 

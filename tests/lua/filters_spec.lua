@@ -262,7 +262,7 @@ describe("a filter", function()
     assert.matches("a filter script has no 'options'", refused "return { options = {}, publish = print }")
     assert.matches("a filter script has no 'pure'", refused "return { pure = true, publish = print }")
     assert.matches("'match' must be a table", refused "return { match = 'x', publish = print }")
-    assert.matches("'match' has no 'keys'; it has exchange, key",
+    assert.matches("'match' of a filter script has no 'keys'; it has exchange, key",
       refused "return { match = { keys = '#' }, publish = print }")
     assert.matches("'match.key' must be a text", refused "return { match = { key = 5 }, publish = print }")
     assert.matches("'match.exchange' must be 1%-255 bytes",

@@ -122,7 +122,7 @@ describe("a shipped rule", function()
     end)
 
     it("keeps the documented hash", function()
-      -- FNV-1a, MurmurHash3's finaliser, one bit less: see docs/rules.md.
+      -- FNV-1a, MurmurHash3's finaliser, one bit less: see docs/rules-reference.md.
       local function documented(text)
         local h = 0xcbf29ce484222325
         for i = 1, #text do

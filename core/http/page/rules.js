@@ -34,6 +34,8 @@ function scriptColumns(ctx, total) {
       placeLink(ctx, { file: x.file }), h('small', {}, x.doc ?? '')) },
     { key: 'uses', text: 'Uses', sort: true, numeric: true, cell: usesText },
     { key: 'calls', text: 'Calls', sort: true, numeric: true, cell: (x) => number(x.calls) },
+    { key: 'last_minute', text: 'Last minute', numeric: true, cell: (x) => h('span',
+      { title: `p99 ${ns(x.last_minute.p99_ns)}, ${number(x.last_minute.errors)} failed` }, number(x.last_minute.calls)) },
     { key: 'cache_hits', text: 'Remembered', sort: true, numeric: true, cell: (x) => number(x.cache_hits) },
     { key: 'time_us', text: 'Time', sort: true, numeric: true,
       cell: (x) => (total.us ? share(x.time_us / total.us) : '–') },

@@ -10,11 +10,19 @@
 #include "rules/api/shared.h"
 #include "rules/sandbox/breaker.h"
 
+static void forget_hook_sets(struct engine *e)
+{
+	for (int kind = 0; kind < SCRIPT_KIND_COUNT; kind++) {
+		hook_set_destroy(e->hook_sets[kind]);
+		e->hook_sets[kind] = NULL;
+	}
+}
+
 static void free_engine(struct engine *e)
 {
 	void (*on_closed)(void *ctx) = e->on_closed;
 	void *closed_ctx = e->closed_ctx;
-	filter_set_destroy(e->filters);
+	forget_hook_sets(e);
 	generation_destroy(e->former);
 	generation_destroy(e->current);
 	figures_free(e);
@@ -225,8 +233,7 @@ void engine_close(struct engine *e, void (*on_closed)(void *ctx), void *ctx)
 	uv_close((uv_handle_t *)&e->room.collector, on_idle_closed);
 	watch_close(e->watch, on_watch_closed, e);
 	/* Another engine's loop may go on: no large generation is freed in its turn. */
-	filter_set_destroy(e->filters);
-	e->filters = NULL;
+	forget_hook_sets(e);
 	circuit_forget_all(e);
 	engine_retire(e, e->former);
 	engine_retire(e, e->current);

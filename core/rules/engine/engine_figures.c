@@ -49,6 +49,7 @@ void engine_figures_read_script(const struct engine *e, size_t number,
 		.skipped = stats.skipped,
 		.time_ns = stats.time_ns,
 		.longest_ns = stats.cost.max_ns,
+		.memory_bytes = account_sum(&e->current->script.accounts, rule->file),
 		.open_circuits = circuit_count_open(e, rule),
 	};
 }

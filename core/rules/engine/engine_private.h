@@ -7,6 +7,7 @@
 #include "figures.h"
 #include "filter.h"
 #include "generation.h"
+#include "hook_set.h"
 #include "index.h"
 #include "reload.h"
 #include "strategy.h"
@@ -15,17 +16,10 @@
 
 struct handle;
 
-/* use.c: a script with the options of one queue or exchange, and the calls of it.
+/* use.c: the uses of scripts, and the calls of them.
  *
- * The engine numbers the uses. A number means the same use in each generation. */
-struct use {
-	struct rule *rule;       /* NULL: this number is not in use */
-	struct account *account; /* of its memory */
-	int options;             /* references */
-	int state;               /* what `new` returned: for routing the index */
-	bool is_pure;
-	bool must_carry; /* the state of the former use, which nobody has asked for yet */
-};
+ * The engine numbers those of queues and exchanges. A number means the same use in each
+ * generation. */
 
 /* Make the handle's use of a script. TIDE_EMISMATCH for wrong options. */
 TIDE_MUST_USE int use_open(struct generation *g, const struct handle *h,
@@ -217,8 +211,9 @@ struct engine {
 	struct schedule_call *schedule_call; /* the run under way, or NULL */
 
 	struct generation *current; /* NULL until the first is loaded */
-	struct filter_set *filters; /* of the active generation */
-	enum engine_origin origin;  /* of the active generation */
+	/* Of the active generation, by kind; NULL for kinds without a match. */
+	struct hook_set *hook_sets[SCRIPT_KIND_COUNT];
+	enum engine_origin origin; /* of the active generation */
 	uint64_t epoch;
 	uint64_t call_count; /* decisions asked of scripts */
 

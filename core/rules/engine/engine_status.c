@@ -8,6 +8,7 @@
 #include "auth.h"
 #include "engine_private.h"
 #include "figures.h"
+#include "host/machine.h"
 #include "rules/api/shared.h"
 
 #define COUNTERS_SHOWN 256
@@ -66,17 +67,11 @@ static size_t count_uses(const struct engine *e, const struct rule *rule)
 static void write_match(struct json *out, const struct rule *rule,
 			const struct script_stats *since_start)
 {
-	const char *exchange = rule->match_exchange;
-
-	json_member_int(out, "uses", exchange != NULL);
-	json_member_bool(out, "active", exchange != NULL);
+	json_member_int(out, "uses", rule->match != NULL);
+	json_member_bool(out, "active", rule->match != NULL);
 	json_member_int(out, "rejected", (int64_t)since_start->rejected);
-	if (!exchange)
-		return;
-	json_member_object(out, "match");
-	json_member_text(out, "exchange", exchange[0] ? exchange : "-");
-	json_member_text(out, "key", rule->match_key[0] ? rule->match_key : "-");
-	json_object_end(out);
+	if (rule->match)
+		rule_match_write(rule->match, rule->kind, out);
 }
 
 static void write_auth(struct json *out, const struct rule *rule,
@@ -92,7 +87,7 @@ static void write_auth(struct json *out, const struct rule *rule,
 /* It says no to somebody, and has no options. */
 static bool has_rejections(const struct rule *rule)
 {
-	return rule->kind == SCRIPT_FILTER || rule->kind == SCRIPT_AUTH;
+	return script_kind_is_ordered(rule->kind);
 }
 
 /* Counters and times, of which there may be none yet. */
@@ -105,6 +100,22 @@ static void write_figures(struct json *out, const struct script_stats *stats)
 	json_member_int(out, "time_us", (int64_t)(stats->time_ns / 1000));
 	cost_write(&stats->cost, out);
 	json_member_int(out, "skipped", (int64_t)stats->skipped);
+}
+
+/* Over all generations. */
+static void write_last_minute(struct json *out, const struct rule *rule)
+{
+	struct minute_sum sum;
+
+	minute_read(&rule->stats.minute, machine_clock_ns(CLOCK_MONOTONIC), &sum);
+	json_member_object(out, "last_minute");
+	json_member_int(out, "calls", (int64_t)sum.calls);
+	json_member_int(out, "errors", (int64_t)sum.errors);
+	json_member_int(out, "time_us", (int64_t)(sum.time_ns / 1000));
+	json_member_int(out, "p50_ns", (int64_t)cost_quantile_ns(&sum.cost, 0.5));
+	json_member_int(out, "p99_ns", (int64_t)cost_quantile_ns(&sum.cost, 0.99));
+	json_member_int(out, "max_ns", (int64_t)sum.cost.max_ns);
+	json_object_end(out);
 }
 
 /* The same of the active generation alone. */
@@ -133,7 +144,7 @@ static void write_rule(struct json *out, const struct engine *e, const struct ru
 	json_member_hex(out, "hash", rule->hash);
 	if (rule->doc)
 		json_member_text(out, "doc", rule->doc);
-	if (rule->kind == SCRIPT_FILTER)
+	if (script_kind_has_match(rule->kind))
 		write_match(out, rule, &since_start);
 	else if (rule->kind == SCRIPT_AUTH)
 		write_auth(out, rule, &since_start);
@@ -141,9 +152,10 @@ static void write_rule(struct json *out, const struct engine *e, const struct ru
 		json_member_int(out, "uses", (int64_t)count_uses(e, rule));
 	write_figures(out, &since_start);
 	write_this_generation(out, rule);
+	write_last_minute(out, rule);
 	circuit_write(e, rule, out);
 	json_member_int(out, "memory_bytes",
-			(int64_t)account_sum(e->current->script.accounts, rule->file));
+			(int64_t)account_sum(&e->current->script.accounts, rule->file));
 	if (stats->last_error[0]) {
 		json_member_text(out, "last_error", stats->last_error);
 		json_member_int(out, "last_error_ms", stats->last_error_unix_ms);

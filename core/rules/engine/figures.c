@@ -92,6 +92,7 @@ static void inherit(struct rule *rule, const struct rule *old)
 {
 	rule->earlier = old->stats;
 	add(&rule->earlier, &old->earlier);
+	rule->stats.minute = old->stats.minute;
 	if (old->hash != rule->hash)
 		return;
 	memcpy(rule->stats.last_error, old->stats.last_error,
@@ -115,6 +116,7 @@ void figures_begin(struct engine *e, const struct generation *former)
 			inherit(rule, old);
 		if (p) {
 			rule->earlier = p->stats;
+			rule->stats.minute = p->stats.minute;
 			forget_past(e, p);
 		}
 		rule->hits_before = rule->live_hits;

@@ -4,122 +4,15 @@
 #include <stdio.h>
 #include <uv.h>
 
-#include "base/topic_pattern.h"
-#include "base/mem.h"
-#include "base/table.h"
 #include "engine_private.h"
+#include "hook_set.h"
+#include "rule.h"
 
-#define PLANS_MAX 8192 /* addresses that are remembered */
 #define REASON_MAX 300
-
-/* The filters that match an address, in their order. */
-struct plan {
-	UT_hash_handle hh;
-	unsigned count;
-	uint16_t *indexes; /* behind the key's bytes would be unaligned: before */
-	size_t key_len;
-	char *key; /* exchange, zero, routing key */
-};
-
-struct filter_set {
-	struct rule **filters; /* the generation's */
-	unsigned count;
-	struct plan *plans;
-	unsigned plan_count;
-	struct plan *spare; /* of a dry run, which leaves nothing behind */
-};
 
 static bool is_for_all(const struct rule *r)
 {
-	return strcmp(r->match_exchange, "*") == 0;
-}
-
-static bool is_match(const struct rule *r, struct slice exchange, struct slice key)
-{
-	return (is_for_all(r) || slice_is(exchange, r->match_exchange)) &&
-	       topic_pattern_matches(slice_from(r->match_key), key);
-}
-
-struct filter_set *filter_set_create(const struct generation *g)
-{
-	struct filter_set *set = mem_zalloc(sizeof(*set));
-
-	set->filters = mem_alloc((g->rule_count + 1) * sizeof(struct rule *));
-	for (size_t i = 0; i < g->rule_count; i++) {
-		if (g->rules[i]->match_exchange)
-			set->filters[set->count++] = g->rules[i];
-	}
-	return set;
-}
-
-static void forget_plans(struct filter_set *set)
-{
-	struct plan *plan, *next;
-
-	HASH_ITER (hh, set->plans, plan, next) {
-		HASH_DEL(set->plans, plan);
-		mem_free(plan);
-	}
-	set->plan_count = 0;
-}
-
-void filter_set_destroy(struct filter_set *set)
-{
-	if (!set)
-		return;
-	forget_plans(set);
-	mem_free(set->spare);
-	mem_free(set->filters);
-	mem_free(set);
-}
-
-static struct plan *make_plan(struct filter_set *set, const struct msg *m, const char *id,
-			      size_t id_len)
-{
-	size_t room = set->count * sizeof(uint16_t);
-	struct plan *plan = mem_zalloc(sizeof(*plan) + room + id_len);
-
-	plan->indexes = (uint16_t *)(plan + 1);
-	plan->key = (char *)(plan + 1) + room;
-	plan->key_len = id_len;
-	memcpy(plan->key, id, id_len);
-	for (unsigned i = 0; i < set->count; i++) {
-		if (is_match(set->filters[i], m->exchange, m->key))
-			plan->indexes[plan->count++] = (uint16_t)i;
-	}
-	return plan;
-}
-
-static struct plan *keep_plan(struct filter_set *set, struct plan *plan)
-{
-	if (set->plan_count >= PLANS_MAX)
-		forget_plans(set);
-	HASH_ADD_KEYPTR(hh, set->plans, plan->key, plan->key_len, plan);
-	set->plan_count++;
-	return plan;
-}
-
-/* Good until the next one is asked for. */
-static const struct plan *find_plan(struct filter_set *set, const struct msg *m,
-				    bool is_dry_run)
-{
-	char id[2 * NAME_LEN_MAX + 1];
-	size_t id_len = m->exchange.len + 1 + m->key.len;
-	struct plan *plan;
-
-	if (m->exchange.len)
-		memcpy(id, m->exchange.data, m->exchange.len);
-	id[m->exchange.len] = '\0';
-	if (m->key.len)
-		memcpy(id + m->exchange.len + 1, m->key.data, m->key.len);
-	HASH_FIND(hh, set->plans, id, id_len, plan);
-	if (plan)
-		return plan;
-	plan = make_plan(set, m, id, id_len);
-	if (!is_dry_run)
-		return keep_plan(set, plan);
-	mem_free(set->spare);
-	return set->spare = plan;
+	return r->match->exchange.count == 0;
 }
 
 struct filter_call {
@@ -169,8 +62,7 @@ static void tell(const struct filter_pass *p, const struct filter_call *c,
 	if (before) {
 		const struct filter_step step = {
 			.file = c->rule->file,
-			.match_exchange = c->rule->match_exchange,
-			.match_key = c->rule->match_key,
+			.match = c->rule->match,
 			.before = before,
 			.after = &c->draft->now,
 			.copies = p->copies.count - copies,
@@ -190,7 +82,6 @@ static bool is_dry(const struct filter_pass *p)
 static int run_filter(struct engine *e, struct rule *rule, struct draft *d,
 		      struct filter_pass *p, struct error *err)
 {
-	const struct use use = { .rule = rule };
 	struct filter_call call;
 	unsigned copies = p->copies.count;
 	/* EXPLAIN compares with the message as it stands before the filter. */
@@ -200,7 +91,7 @@ static int run_filter(struct engine *e, struct rule *rule, struct draft *d,
 	call.rule = rule;
 	call.draft = d;
 	call.is_rejected = false;
-	const struct use_call asked = { .use = &use,
+	const struct use_call asked = { .use = &rule->own,
 					.vhost = p->vhost,
 					.context = p->context,
 					.body = l_publish,
@@ -230,32 +121,43 @@ static int hop(struct filter_pass *p, const struct rule *rule, struct error *err
 }
 
 /* The place in the plan of the first filter behind `index`. */
-static unsigned place_behind(const struct plan *plan, unsigned index)
+static unsigned place_behind(const struct hook_plan *plan, unsigned index)
 {
 	unsigned i = 0;
 
-	while (i < plan->count && plan->indexes[i] <= index)
+	while (i < plan->count && plan->places[i] <= index)
 		i++;
 	return i;
 }
 
-static int run_chain(struct engine *e, const struct plan *plan, struct draft *d,
+static struct hook_subject subject_of(const struct filter_pass *p, const struct msg *m)
+{
+	return (struct hook_subject){ .vhost = p->vhost,
+				      .exchange = m->exchange,
+				      .key = m->key,
+				      .user = msg_user(m),
+				      .msg = m };
+}
+
+static int run_chain(struct engine *e, const struct hook_plan *plan, struct draft *d,
 		     struct filter_pass *p, struct error *err)
 {
-	struct filter_set *set = e->filters;
+	struct hook_set *set = e->hook_sets[SCRIPT_FILTER];
 	/* The filters for all exchanges that have seen the message, a bit for each. */
 	uint64_t seen[GENERATION_RULES_MAX / 64];
+	struct hook_subject subject = subject_of(p, &d->now);
 	int rc = TIDE_OK;
 
-	memset(seen, 0, (set->count + 63) / 64 * sizeof(*seen));
+	memset(seen, 0, (hook_set_count(set) + 63) / 64 * sizeof(*seen));
 	for (unsigned i = 0; rc == TIDE_OK && i < plan->count; i++) {
-		unsigned index = plan->indexes[i];
+		unsigned index = plan->places[i];
 		uint64_t bit = UINT64_C(1) << index % 64;
 		uint32_t exchanges = d->exchange_changes, keys = d->key_changes;
-		if (seen[index / 64] & bit)
+		struct rule *rule = hook_set_rule(set, index);
+		if (seen[index / 64] & bit || !rule_match_fits(rule->match, &subject))
 			continue;
-		rc = run_filter(e, set->filters[index], d, p, err);
-		if (is_for_all(set->filters[index]))
+		rc = run_filter(e, rule, d, p, err);
+		if (is_for_all(rule))
 			seen[index / 64] |= bit;
 		if (rc != TIDE_OK)
 			break;
@@ -264,30 +166,44 @@ static int run_chain(struct engine *e, const struct plan *plan, struct draft *d,
 			continue;
 		/* Of the default exchange the key is the address. */
 		if (is_moved || d->now.exchange.len == 0) {
-			p->sender = set->filters[index]->file;
-			p->sender_line = set->filters[index]->decide_line;
+			p->sender = rule->file;
+			p->sender_line = rule->decide_line;
 		}
-		plan = find_plan(set, &d->now, is_dry(p));
+		subject = subject_of(p, &d->now);
+		plan = hook_set_plan(set, &subject, is_dry(p));
 		i = is_moved ? 0 : place_behind(plan, index);
 		if (is_moved)
-			rc = hop(p, set->filters[index], err);
+			rc = hop(p, rule, err);
 		i--; /* the loop adds it again */
 	}
 	return rc;
 }
 
+/* Does one of them match the message as it comes? */
+static bool needs_draft(const struct hook_set *set, const struct hook_plan *plan,
+			const struct hook_subject *s)
+{
+	for (unsigned i = 0; i < plan->count; i++) {
+		if (rule_match_fits(hook_set_rule(set, plan->places[i])->match, s))
+			return true;
+	}
+	return false;
+}
+
 unsigned filter_count(const struct engine *e)
 {
-	return e->filters->count;
+	return hook_set_count(e->hook_sets[SCRIPT_FILTER]);
 }
 
 int filter_run(struct engine *e, struct filter_pass *p, struct error *err)
 {
+	struct hook_set *set = e->hook_sets[SCRIPT_FILTER];
+	const struct hook_subject subject = subject_of(p, p->msg);
+	const struct hook_plan *plan = hook_set_plan(set, &subject, is_dry(p));
 	struct draft d;
-	const struct plan *plan = find_plan(e->filters, p->msg, is_dry(p));
 
 	p->copies.count = 0;
-	if (plan->count == 0)
+	if (!needs_draft(set, plan, &subject))
 		return TIDE_OK;
 	draft_init(&d, p->msg, p->now_unix_ms, &p->copies);
 	d.vhost = p->vhost;

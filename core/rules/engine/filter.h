@@ -17,8 +17,7 @@
 /* What one filter did, for EXPLAIN. */
 struct filter_step {
 	const char *file;
-	const char *match_exchange;
-	const char *match_key;
+	const struct rule_match *match;
 	const struct msg *before;
 	const struct msg *after;
 	unsigned copies;
@@ -50,10 +49,3 @@ unsigned filter_count(const struct engine *e);
 /* TIDE_EREJECTED, with the filter's reason and file; TIDE_ERULE when a filter
  * fails. The copies made until then are the caller's too. */
 TIDE_MUST_USE int filter_run(struct engine *e, struct filter_pass *p, struct error *err);
-
-struct filter_set;
-struct generation;
-
-struct filter_set *filter_set_create(const struct generation *g);
-/* Accepts NULL. */
-void filter_set_destroy(struct filter_set *set);

@@ -32,7 +32,7 @@ static bool name_of(enum script_kind kind, const char *file,
 		bool is_first_ok = isalpha((unsigned char)file[i]) || file[i] == '_';
 		bool is_ok = isdigit((unsigned char)file[i]) || file[i] == '-';
 		/* 10-x.lua: the names of these are their order. */
-		bool is_later = i > 0 || kind == SCRIPT_FILTER || kind == SCRIPT_AUTH;
+		bool is_later = i > 0 || script_kind_is_ordered(kind);
 		if (!is_first_ok && !(is_later && is_ok))
 			return false;
 	}
@@ -60,10 +60,11 @@ static int load_file(struct generation *g, enum script_kind kind, const char *fi
 		return TIDE_OK;
 	if (!name_of(kind, file, name))
 		return error_set(err, TIDE_ERULE,
-				 "%s/%s:1: the name of a script is a letter (in filter/ "
-				 "and auth/ also a digit), then "
+				 "%s/%s:1: the name of a script is a letter%s, then "
 				 "letters, digits, '_' and '-', at most %d in all",
-				 script_kind_name(kind), file, SCRIPT_NAME_MAX);
+				 script_kind_name(kind), file,
+				 script_kind_is_ordered(kind) ? " or a digit" : "",
+				 SCRIPT_NAME_MAX);
 	int rc = rule_load(&g->script, &g->sandbox, kind, name, path, &rule, err);
 	if (rc != TIDE_OK) {
 		err->code = TIDE_ERULE;

@@ -28,8 +28,6 @@ struct generation_config {
 	void *on_file_ctx;
 };
 
-struct use;
-
 struct generation {
 	const struct generation_config *config; /* the engine's */
 	struct script_state script;

@@ -232,6 +232,16 @@ static void set_attempt(struct reload *r, enum engine_origin origin,
 	r->last.origin = origin;
 }
 
+static void renew_hook_sets(struct engine *e)
+{
+	for (int kind = 0; kind < SCRIPT_KIND_COUNT; kind++) {
+		if (!script_kind_has_match((enum script_kind)kind))
+			continue;
+		hook_set_destroy(e->hook_sets[kind]);
+		e->hook_sets[kind] = hook_set_create(e->current, (enum script_kind)kind);
+	}
+}
+
 /* The generation of the build becomes the active one. */
 static void activate(struct engine *e)
 {
@@ -245,8 +255,7 @@ static void activate(struct engine *e)
 	e->room.fresh_bytes = next->script.memory_bytes;
 	e->origin = origin;
 	e->epoch++;
-	filter_set_destroy(e->filters);
-	e->filters = filter_set_create(next);
+	renew_hook_sets(e);
 	if (!is_of_directory(origin))
 		return;
 	bundle_unref(e->reload.directory);

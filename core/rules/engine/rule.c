@@ -20,12 +20,17 @@ static const struct {
 	[SCRIPT_FILTER] = { { "publish" }, false },
 	[SCRIPT_SCHEDULE] = { { "run" }, false },
 	[SCRIPT_AUTH] = { { "authorize", [RULE_AUTHENTICATE] = "authenticate" }, false },
+	[SCRIPT_DELIVER] = { { "deliver" }, false },
+	[SCRIPT_SETTLED] = { { "settled" }, false },
+	[SCRIPT_DECLARE] = { { "declare" }, false },
+	[SCRIPT_CONNECT] = { { "connect" }, false },
 };
 
 /* What else there may be in a script's table, and in which kinds. */
 #define ALL_KINDS ((1u << SCRIPT_KIND_COUNT) - 1)
-#define STRATEGIES \
-	(ALL_KINDS & ~(1u << SCRIPT_FILTER | 1u << SCRIPT_SCHEDULE | 1u << SCRIPT_AUTH))
+#define STRATEGIES                                                              \
+	(1u << SCRIPT_ROUTING | 1u << SCRIPT_SHARDING | 1u << SCRIPT_PRIORITY | \
+	 1u << SCRIPT_RETRY)
 static const struct {
 	const char *name;
 	unsigned kinds;
@@ -34,7 +39,8 @@ static const struct {
 	{ "pure", STRATEGIES },
 	{ "options", STRATEGIES },
 	{ "binding_options", 1u << SCRIPT_ROUTING },
-	{ "match", 1u << SCRIPT_FILTER },
+	{ "match",
+	  ALL_KINDS & ~(STRATEGIES | 1u << SCRIPT_SCHEDULE | 1u << SCRIPT_AUTH) },
 };
 #define ATTRIBUTE_COUNT (sizeof(attributes) / sizeof(attributes[0]))
 
@@ -45,7 +51,7 @@ const char *rule_decide_name(enum script_kind kind)
 
 bool rule_is_active(const struct rule *r)
 {
-	return r->match_exchange || (r->schedule && r->schedule->is_active) ||
+	return r->match || (r->schedule && r->schedule->is_active) ||
 	       r->kind == SCRIPT_AUTH;
 }
 
@@ -59,8 +65,7 @@ void rule_destroy(struct rule *r)
 	mem_free(r->name);
 	mem_free(r->file);
 	mem_free(r->doc);
-	mem_free(r->match_exchange);
-	mem_free(r->match_key);
+	rule_match_free(r->match);
 	mem_free(r);
 }
 
@@ -182,48 +187,6 @@ static void take_doc(lua_State *L, struct rule *r)
 	lua_pop(L, 1);
 }
 
-/* A name or pattern of `match` on the top, for the filter's own. '-' is the empty one,
- * as on the wire. */
-static char *take_match_text(lua_State *L, const char *name, const char *preset)
-{
-	struct slice text = slice_from(preset);
-	int type = lua_getfield(L, -1, name);
-
-	if (type == LUA_TSTRING)
-		text.data = lua_tolstring(L, -1, &text.len);
-	else if (type != LUA_TNIL)
-		luaL_error(L, "'match.%s' must be a text, not a %s", name,
-			   luaL_typename(L, -1));
-	if (slice_is(text, "-"))
-		text.len = 0;
-	if (text.len > 0 && !slice_is_name(text))
-		luaL_error(L,
-			   "'match.%s' must be 1-255 bytes of UTF-8 without white space "
-			   "and control characters",
-			   name);
-	char *own = mem_strndup(text.data, text.len);
-	lua_pop(L, 1);
-	return own;
-}
-
-static void take_match(lua_State *L, struct rule *r)
-{
-	static const char *const names[] = { "exchange", "key", NULL };
-	int type = lua_getfield(L, -1, "match");
-
-	if (type != LUA_TNIL && type != LUA_TTABLE)
-		luaL_error(L,
-			   "'match' must be a table like { exchange = \"orders\", key = "
-			   "\"#\" }, not a %s",
-			   luaL_typename(L, -1));
-	if (type == LUA_TTABLE) {
-		field_check_names(L, -1, "'match'", names);
-		r->match_key = take_match_text(L, "key", "#");
-		r->match_exchange = take_match_text(L, "exchange", "*");
-	}
-	lua_pop(L, 1);
-}
-
 static int l_load(lua_State *L)
 {
 	struct rule_loading *l = lua_touserdata(L, 1);
@@ -248,7 +211,8 @@ static int l_load(lua_State *L)
 	r->authenticate_line = line_of(L, r, RULE_AUTHENTICATE);
 	take_pure(L, r);
 	take_doc(L, r);
-	take_match(L, r);
+	if (script_kind_has_match(r->kind))
+		rule_match_read(L, r->kind, &r->match);
 	lua_getfield(L, -1, "options");
 	options_declare(L, &r->options);
 	lua_getfield(L, -2, "binding_options");
@@ -276,6 +240,7 @@ int rule_load(struct script_state *s, struct sandbox *sandbox, enum script_kind 
 	r->name = mem_strdup(name);
 	r->file = mem_strdup(file);
 	r->hash = source.hash;
+	r->own = (struct use){ .rule = r, .options = LUA_NOREF, .state = LUA_NOREF };
 	options_init(&r->options);
 	options_init(&r->binding_options);
 	struct rule_loading loading = { r, &source };

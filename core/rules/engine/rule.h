@@ -9,13 +9,26 @@
 #include <stdint.h>
 
 #include "options.h"
+#include "rule_match.h"
 #include "rules/sandbox/sandbox.h"
 #include "rules/sandbox/script.h"
 #include "schedule_spec.h"
 #include "script_kind.h"
 
+struct account;
+
+/* A script with the options of one queue or exchange, or with its own. */
+struct use {
+	struct rule *rule;       /* NULL: this number is not in use */
+	struct account *account; /* of its memory; NULL: that of the vhost in the call */
+	int options;             /* references */
+	int state;               /* what `new` returned: for routing the index */
+	bool is_pure;
+	bool must_carry; /* the state of the former use, which nobody has asked for yet */
+};
+
 /* The functions of a script. RULE_DECIDE is `route`, `pick`, `rank`, `decide`, `publish`,
- * `run` or `authorize`, by the kind. */
+ * `run`, `authorize`, `deliver`, `settled`, `declare` or `connect`, by the kind. */
 enum rule_function {
 	RULE_DECIDE,
 	RULE_NEW,
@@ -38,9 +51,8 @@ struct rule {
 	int functions[RULE_FUNCTION_COUNT];
 	int decide_line; /* where the function begins, for errors in its result */
 	int authenticate_line;
-	/* What a filter matches; NULL when it is not active. */
-	char *match_exchange; /* "" is the default exchange, "*" any */
-	char *match_key;      /* a topic pattern */
+	struct rule_match *match; /* NULL: not active, if its kind has a match */
+	struct use own;           /* of the kinds that nobody declares a use of */
 	enum rule_pure pure;
 	int pure_function;
 	struct options options;
@@ -52,7 +64,7 @@ struct rule {
 	uint64_t live_hits;             /* and when they were counted last */
 };
 
-/* A filter with a match, a schedule that is due at times, or a script of auth/. */
+/* A script with a match, a schedule that is due at times, or a script of auth/. */
 bool rule_is_active(const struct rule *r);
 
 /* The name of RULE_DECIDE in scripts of the kind: "route", ... */

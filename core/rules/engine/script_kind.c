@@ -6,11 +6,22 @@
 
 static const char *const names[SCRIPT_KIND_COUNT] = { "routing", "sharding", "priority",
 						      "retry",   "filter",   "schedule",
-						      "auth" };
+						      "auth",    "deliver",  "settled",
+						      "declare", "connect" };
 
 const char *script_kind_name(enum script_kind kind)
 {
 	return names[kind];
+}
+
+bool script_kind_has_match(enum script_kind kind)
+{
+	return kind == SCRIPT_FILTER || kind >= SCRIPT_DELIVER;
+}
+
+bool script_kind_is_ordered(enum script_kind kind)
+{
+	return kind == SCRIPT_AUTH || script_kind_has_match(kind);
 }
 
 bool script_kind_is_file(const char *name)

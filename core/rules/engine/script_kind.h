@@ -11,11 +11,22 @@ enum script_kind {
 	SCRIPT_FILTER,
 	SCRIPT_SCHEDULE,
 	SCRIPT_AUTH,
+	SCRIPT_DELIVER,
+	SCRIPT_SETTLED,
+	SCRIPT_DECLARE,
+	SCRIPT_CONNECT,
 	SCRIPT_KIND_COUNT,
 };
 
 /* The name of the folder: "routing", ... */
 const char *script_kind_name(enum script_kind kind);
+
+/* Scripts of these kinds are asked one after the other, in the order of their names,
+ * which may begin with a digit (10-x.lua). */
+bool script_kind_is_ordered(enum script_kind kind);
+
+/* Is a script of the kind active when it has a `match`? */
+bool script_kind_has_match(enum script_kind kind);
 
 /* Does a file of such a folder have the name of a script? Specs (x_spec.lua) and what
  * editors leave behind (.x.lua.swp, #x.lua#, x.lua~) do not. */

@@ -40,9 +40,15 @@ struct account *account_open(struct account **table, const char *file, struct sl
 	HASH_FIND(hh, *table, key, len, found);
 	if (found)
 		return found;
-	if (HASH_COUNT(*table) >= ACCOUNTS_MAX && vhost.len > 0)
-		return account_open(table, file, (struct slice){ "", 0 });
-	return create(table, key, len);
+	if (vhost.len == 0)
+		return create(table, key, len);
+	struct account *head = account_open(table, file, (struct slice){ "", 0 });
+	if (HASH_COUNT(*table) >= ACCOUNTS_MAX)
+		return head;
+	found = create(table, key, len);
+	found->next_of_file = head->next_of_file;
+	head->next_of_file = found;
+	return found;
 }
 
 void account_free_all(struct account **table)
@@ -65,13 +71,13 @@ const struct account *account_largest(const struct account *table)
 	return largest;
 }
 
-size_t account_sum(const struct account *table, const char *file)
+size_t account_sum(struct account **table, const char *file)
 {
+	const struct account *a = account_open(table, file, (struct slice){ "", 0 });
 	size_t bytes = 0;
 
-	for (; table; table = table->hh.next)
-		if (strcmp(table->file, file) == 0)
-			bytes += table->bytes;
+	for (; a; a = a->next_of_file)
+		bytes += a->bytes;
 	return bytes;
 }
 

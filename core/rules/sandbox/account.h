@@ -26,6 +26,8 @@ struct account {
 	int64_t rests_until_ms; /* it is not called meanwhile */
 	const char *file;       /* both are in `key` */
 	struct slice vhost;     /* empty: of no vhost, as when a file is loaded */
+	/* Of the same file. The one without a vhost is the head of the list. */
+	struct account *next_of_file;
 	size_t key_len;
 	char key[];
 };
@@ -37,8 +39,8 @@ void account_free_all(struct account **table);
 /* The one that holds most; NULL when there is none. */
 const struct account *account_largest(const struct account *table);
 
-/* What a script holds for all vhosts. */
-size_t account_sum(const struct account *table, const char *file);
+/* What a script holds for all vhosts. Goes through its accounts alone. */
+size_t account_sum(struct account **table, const char *file);
 
 /* What it may hold of a state of `max` bytes: twice as much as is then left of three
  * quarters. One alone gets half of the state, the next a sixth, and so on: whoever comes

@@ -309,13 +309,14 @@ static void note_longest(struct script_recent *r, const char *file, uint64_t too
 }
 
 static void count_decision(struct script_state *s, const struct script_call *call,
-			   int64_t started_ns)
+			   int64_t started_ns, bool has_failed)
 {
 	uint64_t took_ns = (uint64_t)(machine_clock_ns(CLOCK_MONOTONIC) - started_ns);
 
 	call->stats->calls++;
 	call->stats->time_ns += took_ns;
 	cost_add(&call->stats->cost, took_ns);
+	minute_add(&call->stats->minute, started_ns, took_ns, has_failed);
 	s->recent.sum_ns += took_ns;
 	if (took_ns > s->recent.longest_ns)
 		note_longest(&s->recent, call->file, took_ns);
@@ -329,7 +330,7 @@ static void count(struct script_state *s, const struct script_call *call, int rc
 	if (!stats)
 		return;
 	if (call->is_decision)
-		count_decision(s, call, started_ns);
+		count_decision(s, call, started_ns, rc != LUA_OK);
 	if (rc == LUA_OK)
 		return;
 	stats->errors++;

@@ -23,6 +23,7 @@
 #include "base/error.h"
 #include "cost.h"
 #include "hidden.h"
+#include "minute.h"
 #include "watchdog.h"
 
 #define SCRIPT_PLACE_MAX 128
@@ -81,6 +82,7 @@ struct script_stats {
 	/* Decisions from the broker's cache, of uses that are gone. */
 	uint64_t cache_hits;
 	struct cost cost;
+	struct minute minute; /* of the last minute, over all generations */
 	int64_t last_error_unix_ms;
 	char last_error[ERROR_TEXT_MAX];
 };

@@ -39,7 +39,7 @@ static void print(const char *what, double ns)
 
 static int over; /* figures that are above their limit */
 
-/* A figure that was promised (docs/rules.md). */
+/* A figure that was promised (docs/rules-reference.md). */
 static void print_limited(const char *what, double ns, double limit_ns)
 {
 	bool is_over = ns >= limit_ns;

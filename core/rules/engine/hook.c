@@ -1,0 +1,64 @@
+#include "hook.h"
+
+#include <lauxlib.h>
+
+#include "engine_private.h"
+#include "hook_set.h"
+
+bool hook_is_used(const struct engine *e, enum script_kind kind)
+{
+	return e->hook_sets[kind] && hook_set_count(e->hook_sets[kind]) > 0;
+}
+
+void hook_push(lua_State *L, const struct hook_call *c)
+{
+	lua_rawgeti(L, LUA_REGISTRYINDEX, c->rule->functions[RULE_DECIDE]);
+}
+
+void hook_call_script(lua_State *L, const struct hook_call *c, int args, int results)
+{
+	lua_rawgeti(L, LUA_REGISTRYINDEX, c->rule->own.options);
+	dry_run_push_state(L, c->rule->own.state);
+	lua_call(L, args + 2, results);
+}
+
+int hook_refuse(lua_State *L, const struct hook_call *c, const char *text)
+{
+	script_set_place(script_state_of(L), c->rule->file, c->rule->decide_line);
+	return luaL_error(L, "%s", text);
+}
+
+static int ask(struct engine *e, struct hook_call *c, struct rule *rule,
+	       struct error *err)
+{
+	const struct use_call call = { .use = &rule->own,
+				       .vhost = c->subject.vhost,
+				       .context = c->context,
+				       .body = c->body,
+				       .ctx = c };
+
+	c->rule = rule;
+	c->file = rule->file;
+	c->line = rule->decide_line;
+	return use_decide(e, &call, err);
+}
+
+int hook_run(struct engine *e, struct hook_call *c, struct error *err)
+{
+	struct hook_set *set = e->hook_sets[c->kind];
+	const struct hook_plan *plan;
+	int rc = TIDE_OK;
+
+	c->rule = NULL;
+	c->is_decided = false;
+	if (!hook_is_used(e, c->kind))
+		return TIDE_OK;
+	plan = hook_set_plan(set, &c->subject, c->context && c->context->is_dry);
+	for (unsigned i = 0; rc == TIDE_OK && !c->is_decided && i < plan->count; i++) {
+		struct rule *rule = hook_set_rule(set, plan->places[i]);
+
+		if (rule_match_fits(rule->match, &c->subject))
+			rc = ask(e, c, rule, err);
+	}
+	return rc;
+}

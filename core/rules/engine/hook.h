@@ -1,0 +1,44 @@
+/* hook.h: scripts that are asked where the broker does something: deliver/, settled/,
+ * declare/, connect/. (The filters, which may reroute a message, have filter.h.)
+ *
+ * Those with a `match` are active, and form a chain in the order of their file names. A
+ * hook that nobody uses costs hook_is_used. */
+#pragma once
+
+#include <lua.h>
+
+#include "engine.h"
+#include "rule_match.h"
+
+struct rule;
+
+/* One walk along the chain. */
+struct hook_call {
+	enum script_kind kind;
+	struct hook_subject subject;
+	struct decision_context *context; /* NULL: live */
+	/* Runs inside the door for each script that matches; its argument is this struct,
+	 * as light userdata. It calls hook_push, pushes the arguments, calls
+	 * hook_call_script, and reads the results; it may raise. */
+	lua_CFunction body;
+	void *ctx;       /* of the body */
+	bool is_decided; /* out, of the body: the scripts behind this one are not asked */
+	/* Out: the script asked last, and its line; NULL: none matches. Good until the
+	 * next reload. */
+	struct rule *rule;
+	const char *file;
+	int line;
+};
+
+/* Is a script of the kind active? */
+bool hook_is_used(const struct engine *e, enum script_kind kind);
+
+/* Ask the scripts that match. TIDE_ERULE: one failed; those behind it are not asked. */
+TIDE_MUST_USE int hook_run(struct engine *e, struct hook_call *c, struct error *err);
+
+/* For bodies. Push the function of the script whose turn it is. */
+void hook_push(lua_State *L, const struct hook_call *c);
+/* Call it with the `args` arguments that are above it, then `opts` and `state`. */
+void hook_call_script(lua_State *L, const struct hook_call *c, int args, int results);
+/* Raise: the script has returned what it must not. */
+int hook_refuse(lua_State *L, const struct hook_call *c, const char *text);
