@@ -12,6 +12,7 @@ struct consumer;
 struct decide_spec;
 struct decision;
 struct decision_context;
+struct deliver_pass;
 struct entry;
 struct error;
 struct msg;
@@ -52,6 +53,10 @@ struct follower {
 	/* It is decided next, then told by on_decided. */
 	void (*on_publish)(void *ctx, struct decide_spec *spec);
 	void (*on_decided)(void *ctx, const struct watched_publish *p);
+	/* Scripts of deliver/ were asked about it: what they say. @param failure  of the
+	 * last one; NULL: none */
+	void (*on_offered)(void *ctx, const struct entry *e, const struct deliver_pass *p,
+			   const struct error *failure);
 	/* The consumer was given it. */
 	void (*on_delivered)(void *ctx, const struct consumer *c, const struct entry *e);
 	/* It is acknowledged: told before it goes. */

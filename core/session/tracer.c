@@ -12,6 +12,7 @@
 #include "broker/member.h"
 #include "broker/retry.h"
 #include "host/machine.h"
+#include "rules/engine/deliver.h"
 #include "explanation.h"
 #include "session_private.h"
 
@@ -419,6 +420,34 @@ static void add_consumer(struct json *j, const struct consumer *c)
 		json_member_bool(j, "auto_ack", true);
 }
 
+static void on_offered(void *ctx, const struct entry *e, const struct deliver_pass *p,
+		       const struct error *failure)
+{
+	struct tracer *t = ctx;
+	const struct traced *f = find(t, e->id);
+	struct buf text = { 0 };
+	struct json j;
+
+	if (!f)
+		return;
+	begin_event(t, &text, &j, "offered", f);
+	json_member_text(&j, "queue", entry_queue(e)->name);
+	json_member_text(&j, "script", p->file);
+	json_member_int(&j, "line", p->line);
+	if (failure) {
+		json_member_text(&j, "error", failure->text);
+	} else {
+		json_member_text(&j, "then", deliver_verdict_names[p->verdict]);
+		if (p->verdict == DELIVER_LATER)
+			json_member_int(&j, "delay_ms", p->delay_ms);
+		if (p->reason[0])
+			json_member_text(&j, "reason", p->reason);
+		if (p->head)
+			msg_write_headers(p->head, &j);
+	}
+	end_event(t, f, &text, &j);
+}
+
 static void on_delivered(void *ctx, const struct consumer *c, const struct entry *e)
 {
 	struct tracer *t = ctx;
@@ -596,6 +625,7 @@ static struct tracer *create(struct service *s)
 	t->follower = (struct follower){ .ctx = t,
 					 .on_publish = on_publish,
 					 .on_decided = on_decided,
+					 .on_offered = on_offered,
 					 .on_delivered = on_delivered,
 					 .on_acked = on_acked,
 					 .on_returned = on_returned,

@@ -111,9 +111,11 @@ static int l_deliver(lua_State *L)
 	return read_results(L, c, d->pass);
 }
 
-bool deliver_is_used(const struct engine *e)
+bool deliver_is_used(struct engine *e, struct slice vhost, struct slice queue)
 {
-	return hook_is_used(e, SCRIPT_DELIVER);
+	const struct hook_subject subject = { .vhost = vhost, .queue = queue };
+
+	return hook_is_for(e, SCRIPT_DELIVER, &subject);
 }
 
 static struct hook_subject subject_of(const struct deliver_pass *p)

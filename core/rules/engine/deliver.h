@@ -48,8 +48,8 @@ struct deliver_pass {
 	int line;
 };
 
-/* Is there a script? */
-bool deliver_is_used(const struct engine *e);
+/* Is there a script for the queue? */
+bool deliver_is_used(struct engine *e, struct slice vhost, struct slice queue);
 /* TIDE_ERULE: a script has failed; there is no `head`. */
 TIDE_MUST_USE int deliver_run(struct engine *e, struct deliver_pass *p,
 			      struct error *err);

@@ -70,6 +70,8 @@ static void open_api(lua_State *L, void *engine)
 	draft_open(L);
 	schedule_open(L, e);
 	auth_open(L);
+	deliver_open(L);
+	settled_open(L);
 }
 
 /* Without its handles of the loop: free_engine ends it. */

@@ -270,3 +270,5 @@ void index_open(lua_State *L, struct engine *e);
 void strategy_open(lua_State *L);
 void schedule_open(lua_State *L, struct engine *e);
 void auth_open(lua_State *L);
+void deliver_open(lua_State *L);
+void settled_open(lua_State *L);

@@ -31,6 +31,14 @@ struct outcome_view {
 	int64_t took_ms;         /* from then on; 0: nobody held it */
 };
 
+/* What one script did. Of one that fails no copy is made. */
+struct settled_step {
+	const char *file;
+	int line;
+	unsigned copies;
+	const struct error *failure; /* code 0: none */
+};
+
 struct settled_pass {
 	const struct msg *msg;
 	const struct outcome_view *outcome;
@@ -39,15 +47,11 @@ struct settled_pass {
 
 	/* In: max; out: references, without ids. */
 	struct draft_copies copies;
-	/* Out: the first that failed, code 0: none. Of a script that fails no copy is
-	 * made. */
-	struct error failure;
-	/* Each that was told, and how many copies it has made. May be NULL. */
-	void (*on_step)(void *ctx, const char *file, int line, unsigned copies,
-			const struct error *failure);
+	/* Each that was told. May be NULL. */
+	void (*on_step)(void *ctx, const struct settled_step *step);
 	void *ctx;
 };
 
-/* Is there a script? */
-bool settled_is_used(const struct engine *e);
+/* Is there a script for the queue? */
+bool settled_is_used(struct engine *e, struct slice vhost, struct slice queue);
 void settled_run(struct engine *e, struct settled_pass *p);
