@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "broker/definition.h"
 #include "broker/queue.h"
+#include "broker/queue_fact.h"
 #include "candidate_dir.h"
 #include "canary.h"
 #include "host/log.h"
@@ -183,7 +184,9 @@ int candidate_create(struct candidate **out, struct rollout *r,
 		return rc;
 	snprintf(about, sizeof(about), "rules of '%s' (%s)", path,
 		 is_replay ? "replay" : "shadow");
-	rc = engine_open(&e, b->loop, &config, NULL, err);
+	const struct engine_hooks hooks = { .queues = queue_fact_source(b) };
+
+	rc = engine_open(&e, b->loop, &config, &hooks, err);
 	if (rc < 0)
 		return rc;
 	c = mem_zalloc(sizeof(*c));

@@ -54,24 +54,6 @@ static int gather(void *ctx, const struct msg *m, struct error *err)
 	return TIDE_OK;
 }
 
-static bool count_queue(void *ctx, struct slice name, struct schedule_queue *out)
-{
-	const struct schedule *s = ctx;
-	const struct queue *q = queue_find(s->home, name);
-
-	/* How many an unusable one has is not known. */
-	if (!q || q->topic || q->definition.unusable)
-		return false;
-	*out = (struct schedule_queue){
-		.ready = queue_count(q, ENTRY_READY),
-		.delayed = queue_count(q, ENTRY_DELAYED),
-		.unacked = queue_count(q, ENTRY_UNACKED),
-		.buried = queue_count(q, ENTRY_BURIED),
-		.consumers = q->consumer_count,
-	};
-	return true;
-}
-
 static void on_stored(struct waiter *w)
 {
 	struct schedule *s = container_of(w, struct schedule, waiter);
@@ -273,7 +255,7 @@ int schedule_run_home(const struct schedule *s, struct vhost **out, struct error
 
 void schedule_run_tick(struct schedule *s, int64_t tick_ms, uint64_t missed)
 {
-	const struct schedule_broker broker = { s, gather, count_queue };
+	const struct schedule_broker broker = { s, gather, slice_from(s->spec.vhost) };
 	struct error err;
 
 	s->is_repeat = s->begun_ms != 0;

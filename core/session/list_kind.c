@@ -4,6 +4,7 @@
 
 #include "broker/group.h"
 #include "broker/lock.h"
+#include "broker/queue_fact.h"
 #include "list_write.h"
 #include "queue_document.h"
 #include "session_private.h"
@@ -92,12 +93,12 @@ static double queue_age(const void *item)
 
 static double queue_in(const void *item)
 {
-	return queue_document_rate_in(item);
+	return queue_fact_rate_in(item);
 }
 
 static double queue_out(const void *item)
 {
-	return queue_document_rate_out(item);
+	return queue_fact_rate_out(item);
 }
 
 static double queue_consumers(const void *item)

@@ -3,9 +3,8 @@
 #include <math.h>
 
 #include "broker/pause.h"
+#include "broker/queue_fact.h"
 #include "broker/topic.h"
-
-#define RATE_SPAN 10 /* seconds */
 
 void queue_document_states(const struct queue *q, struct json *j)
 {
@@ -60,23 +59,8 @@ double queue_document_round(double rate)
 	return round(10 * rate) / 10;
 }
 
-double queue_document_rate_in(const struct queue *q)
-{
-	return q->rates ? rate_peek(&q->rates->in, q->counters.published,
-				    q->vhost->broker->second, RATE_SPAN)
-			: 0;
-}
-
-double queue_document_rate_out(const struct queue *q)
-{
-	return q->rates ? rate_peek(&q->rates->out, q->counters.delivered,
-				    q->vhost->broker->second, RATE_SPAN)
-			: 0;
-}
-
 void queue_document_rates(const struct queue *q, struct json *j)
 {
-	json_member_number(j, "in_10s", queue_document_round(queue_document_rate_in(q)));
-	json_member_number(j, "out_10s",
-			   queue_document_round(queue_document_rate_out(q)));
+	json_member_number(j, "in_10s", queue_document_round(queue_fact_rate_in(q)));
+	json_member_number(j, "out_10s", queue_document_round(queue_fact_rate_out(q)));
 }

@@ -16,10 +16,7 @@ int64_t queue_document_since(const struct queue *q, int64_t (*age)(const struct 
 /* How long that is; no member if there is none. */
 void queue_document_age(const char *name, int64_t since_ms, const struct queue *q,
 			struct json *j);
-/* Messages a second, over ten seconds; the queue is left as it is. */
-double queue_document_rate_in(const struct queue *q);
-double queue_document_rate_out(const struct queue *q);
-/* "in_10s", "out_10s". */
+/* "in_10s", "out_10s": queue_fact.h. */
 void queue_document_rates(const struct queue *q, struct json *j);
 /* A rate as documents show it. */
 double queue_document_round(double rate);

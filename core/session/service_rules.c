@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "host/log.h"
+#include "broker/queue_fact.h"
 #include "broker/unusable.h"
 #include "rollout/canary.h"
 #include "rollout/gate.h"
@@ -67,7 +68,8 @@ int service_rules_load(struct service *s, struct bundle *files,
 		.files = files,
 		.refusal = refusal,
 	};
-	struct engine_hooks hooks = { s, on_reload, add_status, on_change };
+	struct engine_hooks hooks = { s, on_reload, add_status, on_change,
+				      queue_fact_source(s->broker) };
 	struct engine *e;
 	int rc = engine_create(&e, s->loop, &config, &hooks, err);
 

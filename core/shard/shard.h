@@ -294,6 +294,8 @@ uint64_t shard_count(const struct shard *sh, enum entry_state stage);
 /* Since when the oldest ready message could have been delivered, ms since 1970; 0: there
  * is none. Of those in memory, and of the first 4096 ranks. */
 int64_t shard_age_ready(const struct shard *sh);
+/* The same of the first 64 ranks alone: for who asks at each message. */
+int64_t shard_age_front(const struct shard *sh);
 /* When the oldest lease began; likewise. Of 4096 leases that end first. */
 int64_t shard_age_lease(const struct shard *sh);
 

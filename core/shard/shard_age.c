@@ -3,6 +3,7 @@
 
 /* Ranks and leases that are looked at: a figure must not cost a turn. */
 #define LOOKS_MAX 4096
+#define FRONT_LOOKS_MAX 64
 
 /* Since when it could have been delivered. */
 static int64_t ready_since(const struct entry *e)
@@ -14,7 +15,7 @@ static int64_t ready_since(const struct entry *e)
 	return m->due_unix_ms > m->ts_unix_ms ? m->due_unix_ms : m->ts_unix_ms;
 }
 
-int64_t shard_age_ready(const struct shard *sh)
+static int64_t age_ready(const struct shard *sh, unsigned most)
 {
 	const struct window *w = &sh->stages[ENTRY_READY].window;
 	const struct entry *e;
@@ -23,12 +24,22 @@ int64_t shard_age_ready(const struct shard *sh)
 	uint64_t parked;
 
 	/* The first of a rank is its oldest. */
-	for (e = window_first(w); e && looks++ < LOOKS_MAX; e = window_next_score(w, e))
+	for (e = window_first(w); e && looks++ < most; e = window_next_score(w, e))
 		since = heap_earlier(since, ready_since(e));
 	/* Of some that are parked no more is known than the id. */
-	if (sh->order && (parked = order_oldest_id(sh->order, LOOKS_MAX)) != 0)
+	if (sh->order && (parked = order_oldest_id(sh->order, most)) != 0)
 		since = heap_earlier(since, id_unix_ms(parked));
 	return since;
+}
+
+int64_t shard_age_ready(const struct shard *sh)
+{
+	return age_ready(sh, LOOKS_MAX);
+}
+
+int64_t shard_age_front(const struct shard *sh)
+{
+	return age_ready(sh, FRONT_LOOKS_MAX);
 }
 
 int64_t shard_age_lease(const struct shard *sh)

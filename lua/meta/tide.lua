@@ -51,6 +51,24 @@ function tide.duration(text) end
 ---@return string
 function tide.secret(name) end
 
+---What a queue or topic of the call's vhost has now. Read-only; expires after the call.
+---@class tide.QueueFacts
+---@field ready integer?  nil for a topic, as the next three
+---@field unacked integer?
+---@field delayed integer?
+---@field buried integer?
+---@field messages integer  of a queue all of these, of a topic those that it keeps
+---@field consumers integer
+---@field bytes integer?  of a topic, or of a queue with max-bytes
+---@field oldest_ms integer?  for how long the oldest ready message has been so; 0 without one
+---@field in_rate number  messages a second, over ten seconds
+---@field out_rate number
+
+---Not in pure scripts, in routing, or while a file loads.
+---@param name string
+---@return tide.QueueFacts?  nil: there is no such queue
+function tide.queue(name) end
+
 ---@param text string  1 MiB at most
 ---@return string digest  32 bytes
 function tide.sha256(text) end
@@ -277,8 +295,9 @@ local broker = {}
 ---@param message tide.Message
 function broker.publish(message) end
 
+---As tide.queue.
 ---@param name string
----@return { ready: integer, delayed: integer, unacked: integer, buried: integer, consumers: integer }?
+---@return tide.QueueFacts?
 function broker.queue(name) end
 
 ---@class tide.Tick

@@ -306,6 +306,7 @@ describe("a schedule", function()
           }
         end,
       }]] })
+    engine:set_queue("jobs", { ready = 1, delayed = 2, consumers = 3 })
     assert.same({
       { exchange = "-", key = "a", payload = "300000", delay = 0, priority = 0, headers = {} },
       { exchange = "x", key = "b", payload = "4", delay = 2000, priority = 7, headers = { one = "1", two = "2" } },

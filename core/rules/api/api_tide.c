@@ -205,6 +205,9 @@ void api_tide_open(lua_State *L, struct api_tide *t)
 	api_shared_add(L, t);
 	api_crypto_add(L);
 	secrets_add(L, &t->secrets);
+	queue_facts_open(L, &t->queues);
+	queue_facts_push(L, &t->queues);
+	lua_setfield(L, -2, "queue");
 	for (int i = 0; names[i][0]; i++) {
 		lua_pushstring(L, names[i][1]);
 		lua_setfield(L, -2, names[i][0]);

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "queue_facts.h"
 #include "secrets.h"
 
 struct shared;
@@ -23,7 +24,8 @@ struct api_tide {
 	/* A rule that logs for each message must not fill the disk. */
 	int64_t log_second;
 	unsigned log_lines;
-	struct secrets secrets; /* behind tide.secret */
+	struct secrets secrets;    /* behind tide.secret */
+	struct queue_facts queues; /* behind tide.queue */
 };
 
 #define API_TIDE_LOG_LINES_PER_SECOND 50

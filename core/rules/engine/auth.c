@@ -364,7 +364,8 @@ int auth_authenticate(struct engine *e, const struct auth_login *l,
 		      struct auth_decision *out, struct error *err)
 {
 	struct auth_call call = { .login = l, .out = out };
-	struct use_call asked = { .address = l->address,
+	struct use_call asked = { .vhost = l->vhost,
+				  .address = l->address,
 				  .password = l->password,
 				  .context = l->context,
 				  .body = l_authenticate };

@@ -81,7 +81,7 @@ static struct circuit *create(struct engine *e, const struct use_call *c)
 	if (c->address.len)
 		snprintf(user, sizeof(user), "logins from '%" SLICE_FMT "'",
 			 SLICE_ARG(c->address));
-	else if (c->vhost.len)
+	else if (c->vhost.len && c->use->rule->kind != SCRIPT_SCHEDULE)
 		snprintf(user, sizeof(user), "vhost '%" SLICE_FMT "'",
 			 SLICE_ARG(c->vhost));
 	circuit->rule = c->use->rule;

@@ -28,6 +28,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/msg.h"
+#include "rules/api/queue_facts.h"
 #include "script_kind.h"
 
 struct script_recent;
@@ -85,6 +86,8 @@ struct engine_hooks {
 	/* Something happened in the directory. The owner calls reload_follow,
 	 * reload_unchanged or reload_refuse, now or later. NULL: the engine does. */
 	void (*on_change)(void *ctx);
+	/* What tide.queue knows; without `find` there are no queues. */
+	struct queue_facts queues;
 };
 
 /* What a script is asked to decide. */

@@ -162,34 +162,15 @@ static void set_integer(lua_State *L, const char *name, lua_Integer n)
 	lua_setfield(L, -2, name);
 }
 
-/* queue (name) -> { ready, delayed, unacked, buried, consumers }, or nil */
-static int l_queue(lua_State *L)
-{
-	const struct schedule_broker *broker = broker_of(L);
-	struct schedule_queue q;
-	struct slice name;
-
-	name.data = luaL_checklstring(L, 1, &name.len);
-	if (!broker->queue(broker->ctx, name, &q))
-		return 0;
-	lua_createtable(L, 0, 5);
-	set_integer(L, "ready", (lua_Integer)q.ready);
-	set_integer(L, "delayed", (lua_Integer)q.delayed);
-	set_integer(L, "unacked", (lua_Integer)q.unacked);
-	set_integer(L, "buried", (lua_Integer)q.buried);
-	set_integer(L, "consumers", q.consumers);
-	return 1;
-}
-
 void schedule_open(lua_State *L, struct engine *e)
 {
-	static const luaL_Reg functions[] = { { "publish", l_publish },
-					      { "queue", l_queue },
-					      { NULL, NULL } };
+	static const luaL_Reg functions[] = { { "publish", l_publish }, { NULL, NULL } };
 
 	lua_newtable(L);
 	lua_pushlightuserdata(L, e);
 	luaL_setfuncs(L, functions, 1);
+	queue_facts_push(L, &e->tide.queues);
+	lua_setfield(L, -2, "queue");
 	read_only_protect(L);
 	lua_rawsetp(L, LUA_REGISTRYINDEX, &broker_key);
 }
@@ -219,7 +200,11 @@ int schedule_run(struct engine *e, struct slice name, const struct schedule_tick
 	const struct use use = { .rule = rule, .options = LUA_NOREF, .state = LUA_NOREF };
 	struct schedule_call call = { .use = &use, .tick = tick, .broker = broker };
 	e->schedule_call = &call;
-	rc = use_decide(e, &(struct use_call){ .use = &use, .body = l_run, .ctx = &call },
+	rc = use_decide(e,
+			&(struct use_call){ .use = &use,
+					    .vhost = broker->vhost,
+					    .body = l_run,
+					    .ctx = &call },
 			err);
 	e->schedule_call = NULL;
 	return rc;

@@ -14,19 +14,13 @@
 typedef void (*schedule_fn)(void *ctx, const struct rule *rule);
 void schedule_each(const struct engine *e, schedule_fn fn, void *ctx);
 
-struct schedule_queue {
-	uint64_t ready, delayed, unacked, buried;
-	unsigned consumers;
-};
-
 /* What a script sees as `broker`. */
 struct schedule_broker {
 	void *ctx;
 	/* The message is good for the call. It is published at 0, so that it is due after
 	 * its delay. The script gets the error. */
 	int (*publish)(void *ctx, const struct msg *m, struct error *err);
-	/* False: there is no such queue. */
-	bool (*queue)(void *ctx, struct slice name, struct schedule_queue *out);
+	struct slice vhost; /* of the run */
 };
 
 struct schedule_tick {

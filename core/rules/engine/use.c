@@ -102,6 +102,8 @@ int use_decide(struct engine *e, const struct use_call *c, struct error *err)
 		!c->context || !(c->context->is_dry || c->context->is_uncounted);
 	struct script_call call = { .file = rule->file,
 				    .stats = is_counted ? &rule->stats : NULL,
+				    .vhost = c->handle ? slice_from(c->handle->vhost)
+						       : c->vhost,
 				    .account = account,
 				    .is_decision = true,
 				    .is_pure = c->is_pure,

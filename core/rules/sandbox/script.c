@@ -361,6 +361,9 @@ int script_enter(struct script_state *s, const struct script_call *call,
 	s->refused_at[0] = '\0';
 	s->grown_bytes = 0;
 	s->password = call->password;
+	s->vhost = call->is_decision ? call->vhost : (struct slice){ 0 };
+	if (call->is_decision && !s->vhost.data)
+		s->vhost = SLICE("");
 	if (s->memory_bytes - s->pace_low > s->pace_span)
 		pace(s);
 	/* Light C functions and light userdata: nothing here allocates. */

@@ -68,6 +68,7 @@ struct script_state {
 	 * the password that the call under way is about. */
 	const struct hidden *hidden;
 	struct slice password;
+	struct slice vhost; /* of the decision under way; data NULL: there is none */
 	struct script_recent recent;
 };
 

@@ -18,6 +18,7 @@
  *       --> the same
  *   tidemq.open { secrets = { jwt = "text" } }  --> what tide.secret gives
  *   engine:set_now(1790000000000); engine:seed(1) --> tide.now and tide.random
+ *   engine:set_queue("jobs", { ready = 5, oldest_ms = 100 }) --> what tide.queue tells
  *   engine:run("heartbeat", 60000)              --> { { key = "heartbeat", … } }
  *   engine:next_run("heartbeat", 60000)         --> 90000
  *

@@ -13,6 +13,7 @@
 #include "simulate_retry.h"
 #include "spec_auth.h"
 #include "spec_index.h"
+#include "spec_queue.h"
 
 #define ENGINE "luatide.engine"
 #define INDEX "luatide.index"
@@ -226,6 +227,7 @@ static int l_engine_close(lua_State *L)
 		return 0;
 	uv_loop_t *loop = e->loop;
 	box->object = NULL;
+	spec_queue_clear(e);
 	engine_close(e, NULL, NULL);
 	uv_run(loop, UV_RUN_DEFAULT);
 	uv_loop_close(loop);
@@ -313,18 +315,11 @@ static int take_message(void *ctx, const struct msg *m, struct error *err)
 	return TIDE_OK;
 }
 
-/* The one queue there is. */
-static bool count_jobs(void *ctx, struct slice name, struct schedule_queue *out)
-{
-	*out = (struct schedule_queue){ .ready = 1, .delayed = 2, .consumers = 3 };
-	return slice_is(name, "jobs");
-}
-
 /* run (name, tick ms [, missed]) -> the messages that it published */
 static int l_run(lua_State *L)
 {
 	struct engine *e = unbox(L, ENGINE);
-	const struct schedule_broker broker = { L, take_message, count_jobs };
+	const struct schedule_broker broker = { L, take_message, SLICE("/") };
 	struct schedule_tick tick = { luaL_checkinteger(L, 3),
 				      (uint64_t)luaL_optinteger(L, 4, 0) };
 	struct error err;
@@ -348,6 +343,12 @@ static int l_next_run(lua_State *L)
 				       schedule_spec_next(r->schedule, ms));
 	lua_pushinteger(L, ms);
 	return 1;
+}
+
+static int l_set_queue(lua_State *L)
+{
+	spec_queue_set(L, unbox(L, ENGINE));
+	return 0;
 }
 
 static int l_index(lua_State *L)
@@ -706,6 +707,7 @@ int spec_module_open(lua_State *L)
 		{ "dry_run", l_dry_run },
 		{ "seed", l_seed },
 		{ "set_now", l_set_now },
+		{ "set_queue", l_set_queue },
 		{ "status", l_status },
 		{ "simulate", l_simulate },
 		{ "run", l_run },
