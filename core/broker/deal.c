@@ -12,6 +12,9 @@
 #define MATCH_MESSAGES 10000
 #define MATCH_BYTES ((size_t)8 << 20)
 
+/* A GET whose time is over asks scripts about so many messages, though others wait. */
+#define LATE_MAX 64
+
 static void on_ready(struct shard *sh)
 {
 	struct queue *q = sh->owner;
@@ -161,13 +164,15 @@ static __attribute__((noinline)) struct handout next_offered(struct consumer *c,
 							     unsigned *budget)
 {
 	struct pace *pace = &c->queue->vhost->broker->pace;
+	/* A GET that ends now has no other turn. */
+	unsigned late = 0, lates_max = c->getter && c->getter->is_over ? LATE_MAX : 0;
 	struct handout h;
 
 	while (*budget > 0 && (h.entry = next_unasked(c, budget)) != NULL) {
 		if (offer_ask(c, h.entry, &h.head))
 			return h;
 		--*budget;
-		if (pace_is_spent(pace, false))
+		if (pace_is_spent(pace, false) && ++late > lates_max)
 			*budget = 0;
 	}
 	return (struct handout){ NULL, NULL };
@@ -263,7 +268,7 @@ int deal_take(struct queue *q, struct getter *g, struct entry *e, struct error *
  * @param front  first in the line of its queue, whose next message is `h`; NULL: the time
  *               of the GET is over, and it waits in no line */
 static void give_to_get(struct getter *g, const struct consumer *front,
-			const struct handout *h, unsigned *budget)
+			struct handout *h, unsigned *budget)
 {
 	for (unsigned i = 0; i < g->consumer_count && g->count < g->max; i++) {
 		struct consumer *c = &g->consumers[i];
@@ -272,7 +277,12 @@ static void give_to_get(struct getter *g, const struct consumer *front,
 		if (c != front && front && consumer_next(c->queue) != c)
 			continue;
 		c->queue->is_offered = offer_is_used(c->queue);
-		next = c == front ? *h : next_for(c, budget);
+		if (c == front) {
+			next = *h;
+			h->entry = NULL;
+		} else {
+			next = next_for(c, budget);
+		}
 		while (next.entry) {
 			has_chosen(c) ? deliver_chosen(c, &next) : deliver(c, &next);
 			if (++g->count == g->max)
@@ -319,11 +329,13 @@ static bool yields(struct queue *q, const struct consumer *c)
 	return q->has_yielded;
 }
 
-static void serve_get(struct consumer *c, const struct handout *h, unsigned *budget)
+static void serve_get(struct consumer *c, struct handout *h, unsigned *budget)
 {
 	struct getter *g = c->getter;
 
 	give_to_get(g, c, h, budget);
+	if (h->entry)
+		msg_unref(h->head); /* its other queues had enough */
 	if (g->count > 0)
 		g->on_answer(g);
 	else

@@ -12,17 +12,17 @@ bool offer_is_used(const struct queue *q)
 	return e && deliver_is_used(e, vhost_slice(q->vhost), queue_slice(q));
 }
 
-static void tell(const struct queue *q, const struct entry *e,
-		 const struct deliver_pass *p, const struct error *failure)
+static void tell(const struct queue *q, const struct deliver_pass *p,
+		 const struct error *failure)
 {
 	const struct follower *f = q->vhost->broker->follower;
 
 	if (f && p->file)
-		f->on_offered(f->ctx, e, p, failure);
+		f->on_offered(f->ctx, q, p, failure);
 }
 
-static int ask(struct consumer *c, const struct entry *e, struct deliver_pass *p,
-	       struct error *err)
+/* `p` says of what. */
+static int run(struct consumer *c, struct deliver_pass *p, struct error *err)
 {
 	const struct queue *q = c->queue;
 	const struct broker *b = q->vhost->broker;
@@ -31,23 +31,30 @@ static int ask(struct consumer *c, const struct entry *e, struct deliver_pass *p
 
 	c->holder->describe(c->holder, c, &view);
 	view.queue = queue_slice(q);
+	p->consumer = &view;
+	p->now_unix_ms = b->now_ms;
+	rc = deliver_run(b->engine, p, err);
+	tell(q, p, rc < 0 ? err : NULL);
+	p->consumer = NULL;
+	return rc;
+}
+
+static int ask(struct consumer *c, const struct entry *e, struct deliver_pass *p,
+	       struct error *err)
+{
 	*p = (struct deliver_pass){ .msg = e->msg,
 				    .attempt = e->attempts + 1,
-				    .keeps_order = e->shard->order != NULL,
-				    .consumer = &view,
-				    .now_unix_ms = b->now_ms };
-	rc = deliver_run(b->engine, p, err);
-	p->consumer = NULL;
-	tell(q, e, p, rc < 0 ? err : NULL);
-	return rc;
+				    .keeps_order = e->shard->order != NULL };
+	return run(c, p, err);
 }
 
 static void log_failure(struct queue *q, const struct error *err)
 {
 	if (log_is_due(&q->offer_logged_ms, q->vhost->broker->now_ms, FAILED_LOG_MS))
-		log_warn("queue '%s' of vhost '%s': %s; messages for which a deliver "
-			 "script fails are tried again after 5 s",
-			 q->name, q->vhost->name, err->text);
+		log_warn("%s '%s' of vhost '%s': %s; messages for which a deliver script "
+			 "fails are tried again after 5 s",
+			 definition_kind(q->definition.table), q->name, q->vhost->name,
+			 err->text);
 }
 
 /* Others of its group wait for what was delivered before. */
@@ -78,6 +85,28 @@ bool offer_ask(struct consumer *c, struct entry *e, struct msg **head)
 	else if (p.verdict == DELIVER_LATER)
 		delay(e, p.delay_ms);
 	*head = p.head;
+	return p.verdict == DELIVER_GIVE;
+}
+
+bool offer_ask_record(struct consumer *c, const struct offer_record *r, struct msg **head,
+		      int64_t *delay_ms)
+{
+	struct deliver_pass p = { .msg = r->msg,
+				  .attempt = r->attempt,
+				  .has_place = true,
+				  .partition = r->partition,
+				  .offset = r->offset,
+				  .keeps_order = true };
+	struct error err;
+
+	*head = NULL;
+	if (run(c, &p, &err) < 0) {
+		log_failure(c->queue, &err);
+		*delay_ms = OFFER_FAILED_MS;
+		return false;
+	}
+	*head = p.head;
+	*delay_ms = p.delay_ms;
 	return p.verdict == DELIVER_GIVE;
 }
 

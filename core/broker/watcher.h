@@ -55,7 +55,7 @@ struct follower {
 	void (*on_decided)(void *ctx, const struct watched_publish *p);
 	/* Scripts of deliver/ were asked about it: what they say. @param failure  of the
 	 * last one; NULL: none */
-	void (*on_offered)(void *ctx, const struct entry *e, const struct deliver_pass *p,
+	void (*on_offered)(void *ctx, const struct queue *q, const struct deliver_pass *p,
 			   const struct error *failure);
 	/* The consumer was given it. */
 	void (*on_delivered)(void *ctx, const struct consumer *c, const struct entry *e);

@@ -420,18 +420,18 @@ static void add_consumer(struct json *j, const struct consumer *c)
 		json_member_bool(j, "auto_ack", true);
 }
 
-static void on_offered(void *ctx, const struct entry *e, const struct deliver_pass *p,
+static void on_offered(void *ctx, const struct queue *q, const struct deliver_pass *p,
 		       const struct error *failure)
 {
 	struct tracer *t = ctx;
-	const struct traced *f = find(t, e->id);
+	const struct traced *f = find(t, p->msg->id);
 	struct buf text = { 0 };
 	struct json j;
 
 	if (!f)
 		return;
 	begin_event(t, &text, &j, "offered", f);
-	json_member_text(&j, "queue", entry_queue(e)->name);
+	json_member_text(&j, q->topic ? "topic" : "queue", q->name);
 	json_member_text(&j, "script", p->file);
 	json_member_int(&j, "line", p->line);
 	if (failure) {
