@@ -172,7 +172,10 @@ void broker_clear(struct broker *b)
 
 void broker_set_engine(struct broker *b, struct engine *e)
 {
+	static const unsigned none[SCRIPT_KIND_COUNT];
+
 	b->engine = b->active_rules.engine = e;
+	b->hook_counts = e ? engine_hook_counts(e) : none;
 	b->route_version++;
 	pace_init(&b->pace);
 	if (e)

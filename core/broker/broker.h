@@ -111,6 +111,7 @@ struct broker {
 	struct broker_config config;
 	struct store *store;
 	struct engine *engine; /* of the active rules */
+	const unsigned *hook_counts; /* of these: how many scripts of each kind are asked */
 	struct ruleset active_rules;
 	struct ruleset *candidates[RULESET_SLOTS]; /* NULL where there is none */
 	struct subject_env subjects;     /* of sessions, and what they have begun */
@@ -181,6 +182,12 @@ void broker_clear(struct broker *b);
 
 /* The rules; NULL: none, until others are set. They stay the caller's. */
 void broker_set_engine(struct broker *b, struct engine *e);
+/* Is a script of that kind active? */
+static inline bool broker_has_hook(const struct broker *b, enum script_kind kind)
+{
+	return __builtin_expect(b->hook_counts[kind] > 0, 0);
+}
+
 /* The store, opened. It stays the caller's. */
 void broker_set_store(struct broker *b, struct store *store);
 

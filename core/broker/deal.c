@@ -3,6 +3,7 @@
 #include "offer.h"
 #include "outflow.h"
 #include "retry.h"
+#include "settlement.h"
 #include "shard/shard_scan.h"
 #include "succession.h"
 
@@ -214,7 +215,10 @@ static void deliver(struct consumer *c, const struct handout *h)
 			b->follower->on_delivered(b->follower->ctx, c, e);
 		q->counters.acked++;
 		b->counters.acked++;
-		shard_remove(e, NULL);
+		if (settlement_is_told(q))
+			settlement_ack(e, c, NULL);
+		else
+			shard_remove(e, NULL);
 		return;
 	}
 	shard_hold(e, choose_lease(c, e));

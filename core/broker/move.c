@@ -65,22 +65,41 @@ int move_publish(struct vhost *v, struct msg *m, struct subject *subject,
 	return publish_message(&spec, true, w, &ignored, err);
 }
 
-int move_start(struct entry *e, struct msg *copy, struct subject *subject,
-	       const struct move_ops *ops, void *ctx)
+static struct move *begin(struct entry *e, const struct move_ops *ops, void *ctx)
 {
-	struct queue *q = entry_queue(e);
 	struct move *move = mem_zalloc(sizeof(*move));
-	struct error err;
-	int rc;
 
 	waiter_init(&move->waiter, on_copied);
-	move->broker = q->vhost->broker;
+	move->broker = entry_queue(e)->vhost->broker;
 	move->shard = shard_ref(e->shard);
 	move->entry = e;
 	move->ops = ops;
 	move->ctx = ctx;
 	shard_set_moving(e);
-	rc = move_publish(q->vhost, copy, subject, &move->waiter, &err);
+	return move;
+}
+
+int move_start(struct entry *e, struct msg *copy, struct subject *subject,
+	       const struct move_ops *ops, void *ctx)
+{
+	struct vhost *v = entry_queue(e)->vhost;
+	struct move *move = begin(e, ops, ctx);
+	struct error err;
+	int rc = move_publish(v, copy, subject, &move->waiter, &err);
+
 	waiter_done(&move->waiter, rc, rc < 0 ? err.text : NULL);
 	return rc;
+}
+
+void move_start_all(struct entry *e, struct msg *const *copies, unsigned count,
+		    const struct move_ops *ops, void *ctx)
+{
+	struct vhost *v = entry_queue(e)->vhost;
+	struct move *move = begin(e, ops, ctx);
+	struct error err = { .code = TIDE_OK }, refused;
+
+	for (unsigned i = 0; i < count; i++)
+		if (move_publish(v, copies[i], NULL, &move->waiter, &refused) < 0)
+			err = refused;
+	waiter_done(&move->waiter, err.code, err.code < 0 ? err.text : NULL);
 }

@@ -25,6 +25,10 @@ struct move_ops {
 int move_start(struct entry *e, struct msg *copy, struct subject *subject,
 	       const struct move_ops *ops, void *ctx);
 
+/* Likewise of several copies, of the broker itself: the message waits for all of them. */
+void move_start_all(struct entry *e, struct msg *const *copies, unsigned count,
+		    const struct move_ops *ops, void *ctx);
+
 /* The copy alone: publish it to the exchange that it names. */
 TIDE_MUST_USE int move_publish(struct vhost *v, struct msg *copy, struct subject *subject,
 			       struct waiter *w, struct error *err);

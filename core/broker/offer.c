@@ -7,9 +7,10 @@
 
 bool offer_is_used(const struct queue *q)
 {
-	struct engine *e = q->vhost->broker->engine;
+	const struct broker *b = q->vhost->broker;
 
-	return e && deliver_is_used(e, vhost_slice(q->vhost), queue_slice(q));
+	return broker_has_hook(b, SCRIPT_DELIVER) &&
+	       deliver_is_used(b->engine, vhost_slice(q->vhost), queue_slice(q));
 }
 
 static void tell(const struct queue *q, const struct deliver_pass *p,

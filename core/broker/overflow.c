@@ -3,6 +3,7 @@
 #include "dead_letter.h"
 #include "queue_limit.h"
 #include "retry.h"
+#include "settlement.h"
 #include "wake.h"
 
 #define READ_MS 20 /* until the first messages have been read from Redis */
@@ -56,6 +57,7 @@ static void bring(struct queue *q, enum entry_state state)
 
 	bool is_trimmed = q->shard_count == 1 && excess > 0 &&
 			  q->config.overflow == QUEUE_OVERFLOW_DROP_HEAD &&
+			  !settlement_is_told(q) &&
 			  shard_trim(q->shards[0], state, excess, on_trimmed);
 
 	for (unsigned i = 0; i < q->shard_count && !is_trimmed; i++)
@@ -69,7 +71,10 @@ static void drop(struct entry *e)
 						.reason = "maxlen" };
 
 	retry_tell(e, &fate);
-	shard_remove(e, NULL);
+	if (settlement_is_told(entry_queue(e)))
+		settlement_drop(e, "maxlen", NULL);
+	else
+		shard_remove(e, NULL);
 }
 
 static void give_up(struct queue *q, struct entry *e)

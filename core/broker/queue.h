@@ -69,6 +69,7 @@ struct queue {
 	struct refusal_list refusals; /* of all consumers, those made first first */
 	bool is_offered;              /* scripts of deliver/ are asked: offer.h */
 	int64_t offer_logged_ms;      /* that one of them fails */
+	int64_t settled_logged_ms;    /* that a script of settled/ fails */
 	struct consumer_list readers; /* of GETs that wait for a read of it */
 	bool has_yielded; /* to a more urgent queue of the GET that is first in line */
 	unsigned consumer_count; /* subscriptions; GETs do not count */

@@ -5,6 +5,7 @@
 #include "dead_letter.h"
 #include "decide.h"
 #include "queue.h"
+#include "settlement.h"
 #include "broker.h"
 #include "rules/engine/strategy.h"
 
@@ -168,27 +169,40 @@ void retry_tell(const struct entry *e, const struct retry_fate *fate)
 		f->on_returned(f->ctx, e, fate);
 }
 
-static void carry_out(struct entry *e, struct retry_fate fate)
+static void finish(struct entry *e, const struct settlement *s)
 {
-	retry_tell(e, &fate);
+	const struct retry_fate *fate = &s->fate;
+
 	consumer_release(e);
-	retry_count(e, &fate);
-	if (fate.is_failure)
-		shard_count_failure(e, fate.reason);
-	switch (fate.action) {
+	retry_count(e, fate);
+	if (fate->is_failure)
+		shard_count_failure(e, fate->reason);
+	switch (fate->action) {
 	case RETRY_AFTER:
-		shard_return(e, fate.due_ms);
+		shard_return(e, fate->due_ms);
 		return;
 	case RETRY_BURY:
 		shard_bury(e);
 		return;
 	case RETRY_DEAD_LETTER:
-		dead_letter(e, fate.reason, fate.rule);
+		dead_letter(e, fate->reason, fate->rule);
 		return;
 	case RETRY_DROP:
 		shard_remove(e, NULL);
 		return;
 	}
+}
+
+static void carry_out(struct entry *e, struct retry_fate fate)
+{
+	const struct settlement s = { .fate = fate, .finish = finish };
+
+	retry_tell(e, &fate);
+	/* Who is given back what it never saw is told nothing. */
+	if (fate.reason && settlement_is_told(entry_queue(e)))
+		settlement_run(e, &s);
+	else
+		finish(e, &s);
 }
 
 void retry_failed(struct entry *e, const char *reason)

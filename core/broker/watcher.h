@@ -22,6 +22,7 @@ struct record_place;
 struct retry_failure;
 struct retry_decision;
 struct retry_fate;
+struct settled_step;
 
 /* A publish that has been decided. */
 struct watched_publish {
@@ -64,6 +65,9 @@ struct follower {
 	/* It has failed, has expired, or is given back: what becomes of it now. */
 	void (*on_returned)(void *ctx, const struct entry *e,
 			    const struct retry_fate *fate);
+	/* A script of settled/ was told of it. */
+	void (*on_settled)(void *ctx, const struct queue *q, const struct msg *m,
+			   const struct settled_step *step);
 	/* A copy of it is published as a dead letter. */
 	void (*on_dead)(void *ctx, const struct queue *q, uint64_t id,
 			const struct msg *copy);

@@ -9,6 +9,7 @@
 #include "broker/deal.h"
 #include "broker/pause.h"
 #include "broker/retry.h"
+#include "broker/settlement.h"
 #include "session_private.h"
 #include "shard/shard_ask.h"
 #include "store/store_tries.h"
@@ -348,6 +349,10 @@ static bool remove_entry(struct by_id *job, struct entry *e, enum entry_state st
 		return false;
 	job->count++;
 	entry_queue(e)->counters.removed++;
+	if (settlement_is_told(entry_queue(e))) {
+		settlement_drop(e, "removed", &job->reply->waiter);
+		return true;
+	}
 	consumer_release(e);
 	shard_remove(e, &job->reply->waiter);
 	return true;

@@ -13,6 +13,7 @@
 #include "broker/retry.h"
 #include "host/machine.h"
 #include "rules/engine/deliver.h"
+#include "rules/engine/settled.h"
 #include "explanation.h"
 #include "session_private.h"
 
@@ -512,6 +513,27 @@ static void on_returned(void *ctx, const struct entry *e, const struct retry_fat
 	end_event(t, f, &text, &j);
 }
 
+static void on_settled(void *ctx, const struct queue *q, const struct msg *m,
+		       const struct settled_step *step)
+{
+	struct tracer *t = ctx;
+	const struct traced *f = find(t, m->id);
+	struct buf text = { 0 };
+	struct json j;
+
+	if (!f)
+		return;
+	begin_event(t, &text, &j, "settled", f);
+	json_member_text(&j, "queue", q->name);
+	json_member_text(&j, "script", step->file);
+	json_member_int(&j, "line", step->line);
+	if (step->failure->code < 0)
+		json_member_text(&j, "error", step->failure->text);
+	else
+		json_member_int(&j, "copies", step->copies);
+	end_event(t, f, &text, &j);
+}
+
 static void on_dead(void *ctx, const struct queue *q, uint64_t id, const struct msg *copy)
 {
 	struct tracer *t = ctx;
@@ -629,6 +651,7 @@ static struct tracer *create(struct service *s)
 					 .on_delivered = on_delivered,
 					 .on_acked = on_acked,
 					 .on_returned = on_returned,
+					 .on_settled = on_settled,
 					 .on_dead = on_dead,
 					 .on_record = on_record,
 					 .on_records_acked = on_records_acked,

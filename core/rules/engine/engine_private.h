@@ -213,6 +213,7 @@ struct engine {
 	struct generation *current; /* NULL until the first is loaded */
 	/* Of the active generation, by kind; NULL for kinds without a match. */
 	struct hook_set *hook_sets[SCRIPT_KIND_COUNT];
+	unsigned hook_counts[SCRIPT_KIND_COUNT]; /* of the scripts in them */
 	enum engine_origin origin; /* of the active generation */
 	uint64_t epoch;
 	uint64_t call_count; /* decisions asked of scripts */

@@ -7,7 +7,7 @@
 
 bool hook_is_used(const struct engine *e, enum script_kind kind)
 {
-	return e->hook_sets[kind] && hook_set_count(e->hook_sets[kind]) > 0;
+	return e->hook_counts[kind] > 0;
 }
 
 bool hook_is_for(struct engine *e, enum script_kind kind, const struct hook_subject *s)
