@@ -94,7 +94,7 @@ static int read_results(lua_State *L, struct hook_call *c, struct deliver_pass *
 	if (p->keeps_order)
 		return hook_refuse(L, c,
 				   "deliver may not refuse what must keep its order, as "
-				   "in a topic or a queue with order=; return a delay");
+				   "in a topic or a queue with order-by; return a delay");
 	return 0;
 }
 
