@@ -96,10 +96,10 @@ void move_start_all(struct entry *e, struct msg *const *copies, unsigned count,
 {
 	struct vhost *v = entry_queue(e)->vhost;
 	struct move *move = begin(e, ops, ctx);
-	struct error err = { .code = TIDE_OK }, refused;
+	struct error err;
 
 	for (unsigned i = 0; i < count; i++)
-		if (move_publish(v, copies[i], NULL, &move->waiter, &refused) < 0)
-			err = refused;
-	waiter_done(&move->waiter, err.code, err.code < 0 ? err.text : NULL);
+		if (move_publish(v, copies[i], NULL, &move->waiter, &err) < 0)
+			ops->on_refused(ctx, err.code, err.text);
+	waiter_done(&move->waiter, TIDE_OK, NULL);
 }

@@ -13,8 +13,7 @@ bool settlement_is_asked(const struct queue *q)
 			       queue_slice(q));
 }
 
-/* Once in a while. */
-static void log_failure(struct queue *q, const char *text)
+void settlement_log(struct queue *q, const char *text)
 {
 	if (log_is_due(&q->settled_logged_ms, q->vhost->broker->now_ms, LOG_MS))
 		log_warn("queue '%s' of vhost '%s': settled: %s", q->name, q->vhost->name,
@@ -81,7 +80,7 @@ static void on_step(void *ctx, const struct settled_step *step)
 	const struct follower *f = t->queue->vhost->broker->follower;
 
 	if (step->failure->code < 0)
-		log_failure(t->queue, step->failure->text);
+		settlement_log(t->queue, step->failure->text);
 	if (f)
 		f->on_settled(f->ctx, t->queue, t->msg, step);
 }
@@ -102,7 +101,7 @@ static void number(struct queue *q, struct draft_copies *copies)
 			continue;
 		}
 		if (id_lease_check(b, &err) < 0)
-			log_failure(q, err.text);
+			settlement_log(q, err.text);
 		msg_unref(m);
 	}
 	copies->count = kept;
@@ -152,7 +151,7 @@ static void on_refused(void *ctx, int status, const char *text)
 	const struct settlement *s = ctx;
 
 	if (status != TIDE_ESHUTDOWN)
-		log_failure(s->queue, text);
+		settlement_log(s->queue, text);
 }
 
 static void on_end(void *ctx, struct entry *e, int status)

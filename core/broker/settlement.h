@@ -38,3 +38,6 @@ void settlement_drop(struct entry *e, const char *reason, struct waiter *w);
 /* What they publish is the caller's. For who publishes it by a commit. */
 void settlement_tell(const struct entry *e, const struct settlement *s,
 		     struct settled_pass *p);
+/* Something is wrong with a script, or with what it publishes: the log says so once in a
+ * while. */
+void settlement_log(struct queue *q, const char *text);

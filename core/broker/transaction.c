@@ -6,6 +6,7 @@
 #include "host/log.h"
 #include "publish.h"
 #include "queue.h"
+#include "settlement.h"
 #include "shard/commit.h"
 
 struct transaction_publish {
@@ -21,6 +22,8 @@ struct transaction_settle {
 	unsigned number;
 	bool is_ack;
 	struct decision *copy; /* to the dead-letter target; NULL for none */
+	struct decision *told; /* what scripts of settled/ publish; NULL: nothing */
+	unsigned told_count;
 };
 
 struct transaction {
@@ -42,6 +45,13 @@ struct transaction *transaction_create(struct vhost *v, struct subject *subject)
 	return t;
 }
 
+static void free_told(struct transaction_settle *s)
+{
+	for (unsigned i = 0; i < s->told_count; i++)
+		decide_deinit(&s->told[i]);
+	mem_free(s->told);
+}
+
 static void free_copy(struct transaction_settle *s)
 {
 	if (!s->copy)
@@ -60,8 +70,10 @@ void transaction_destroy(struct transaction *t)
 			decide_deinit(&t->publishes[i].decision);
 		msg_unref(t->publishes[i].msg);
 	}
-	for (size_t i = 0; i < t->settle_count; i++)
+	for (size_t i = 0; i < t->settle_count; i++) {
 		free_copy(&t->settles[i]);
+		free_told(&t->settles[i]);
+	}
 	mem_free(t->publishes);
 	mem_free(t->settles);
 	mem_free(t);
@@ -200,6 +212,44 @@ static int decide_copy(struct transaction_settle *s, struct error *err)
 	return TIDE_OK;
 }
 
+static int decide_one(struct decision *d, struct decide_spec *spec, struct error *err)
+{
+	int rc = publish_filter(d, spec, err);
+
+	if (rc == TIDE_OK)
+		rc = publish_route(d, spec, true, err);
+	return rc == TIDE_OK ? check_topic(d, err) : rc;
+}
+
+/* The scripts of settled/ are told last, when everything else is decided. What they
+ * publish is part of the transaction; what is wrong with it is not. */
+static void decide_told(struct transaction_settle *s)
+{
+	struct queue *q = entry_queue(s->entry);
+	struct settlement settlement = { .fate = s->fate, .is_ack = s->is_ack };
+	struct settled_pass pass;
+	struct error err;
+
+	if (s->copy)
+		settlement.fate.action = RETRY_DEAD_LETTER;
+	settlement_tell(s->entry, &settlement, &pass);
+	if (pass.copies.count > 0)
+		s->told = mem_alloc(pass.copies.count * sizeof(*s->told));
+	for (unsigned i = 0; i < pass.copies.count; i++) {
+		struct decision *d = &s->told[s->told_count];
+		struct decide_spec spec = { .vhost = q->vhost,
+					    .msg = pass.copies.items[i] };
+
+		if (decide_one(d, &spec, &err) == TIDE_OK) {
+			s->told_count++;
+		} else {
+			settlement_log(q, err.text);
+			decide_deinit(d);
+		}
+		msg_unref(spec.msg);
+	}
+}
+
 static int decide_rest(struct transaction *t, struct error *err)
 {
 	for (size_t i = 0; i < t->publish_count; i++)
@@ -208,6 +258,9 @@ static int decide_rest(struct transaction *t, struct error *err)
 	for (size_t i = 0; i < t->settle_count; i++)
 		if (decide_copy(&t->settles[i], err) < 0)
 			return err->code;
+	for (size_t i = 0; i < t->settle_count; i++)
+		if (settlement_is_told(entry_queue(t->settles[i].entry)))
+			decide_told(&t->settles[i]);
 	return TIDE_OK;
 }
 
@@ -247,6 +300,8 @@ static void settle(struct broker *b, const struct transaction_settle *s, struct 
 		retry_count(s->entry, &s->fate);
 	}
 	commit_settle(c, s->entry, &change);
+	for (unsigned i = 0; i < s->told_count; i++)
+		publish_commit(&s->told[i], q->vhost, c, &ignored);
 	if (!s->copy)
 		return;
 	publish_commit(s->copy, q->vhost, c, &ignored);
