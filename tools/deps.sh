@@ -11,7 +11,7 @@ packages_of() {
 	build)
 		echo gcc libc6-dev binutils pkg-config liblua5.4-dev libhiredis-dev libuv1-dev \
 			uthash-dev libbsd-dev libjansson-dev libssl-dev libxxhash-dev libmicrohttpd-dev libwslay-dev \
-			libncurses-dev redis-server
+			libncurses-dev redis-server tzdata
 		;;
 	test)
 		echo libcmocka-dev lua5.4 lua-busted lua-socket lua-sec lua-check redis-tools netcat-openbsd openssl tmux python3 \

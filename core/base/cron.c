@@ -3,6 +3,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "calendar.h"
+
 #define MINUTE_MS INT64_C(60000)
 #define DAY_MINUTES 1440
 
@@ -151,25 +153,11 @@ int cron_parse(struct slice text, struct cron *out, struct error *err)
 	}
 	out->needs_both_days =
 		words[DAYS].data[0] == '*' || words[WEEKDAYS].data[0] == '*';
-	if (cron_next(out, 0) == 0)
+	if (cron_next(out, NULL, 0) == 0)
 		return error_set(err, TIDE_ESYNTAX,
 				 "'%" SLICE_FMT "' never matches a date",
 				 SLICE_ARG(text));
 	return TIDE_OK;
-}
-
-/* Month and day of a day since 1970, in the Gregorian calendar. Years are
- * counted from March, so that a leap day is the last of its year. */
-static void date_of(int64_t day, unsigned *month, unsigned *day_of_month)
-{
-	int64_t from_0000 = day + 719468; /* 1 March 0000 is day 0 */
-	int64_t of_era = from_0000 % 146097;
-	int64_t year = (of_era - of_era / 1460 + of_era / 36524 - of_era / 146096) / 365;
-	int64_t of_year = of_era - (365 * year + year / 4 - year / 100);
-	int64_t from_march = (5 * of_year + 2) / 153;
-
-	*day_of_month = (unsigned)(of_year - (153 * from_march + 2) / 5 + 1);
-	*month = (unsigned)(from_march < 10 ? from_march + 3 : from_march - 9);
 }
 
 static bool has(uint64_t bits, unsigned n)
@@ -179,12 +167,10 @@ static bool has(uint64_t bits, unsigned n)
 
 static bool is_day(const struct cron *c, int64_t day)
 {
-	unsigned month, day_of_month;
-
-	date_of(day, &month, &day_of_month);
-	bool is_date = has(c->days, day_of_month);
-	bool is_weekday = has(c->weekdays, (unsigned)((day + 4) % 7)); /* a Thursday */
-	return has(c->months, month) &&
+	struct calendar_date date = calendar_date_of(day);
+	bool is_date = has(c->days, (unsigned)date.day);
+	bool is_weekday = has(c->weekdays, (unsigned)calendar_weekday(day) % 7);
+	return has(c->months, (unsigned)date.month) &&
 	       (c->needs_both_days ? is_date && is_weekday : is_date || is_weekday);
 }
 
@@ -211,12 +197,37 @@ static int64_t search(const struct cron *c, int64_t minute, int step)
 	return 0;
 }
 
-int64_t cron_next(const struct cron *c, int64_t after_unix_ms)
+/* When the clocks of the zone show the minute of a tick. */
+static int64_t moment(const struct zone *zone, int64_t tick_ms)
 {
-	return search(c, after_unix_ms / MINUTE_MS + 1, 1);
+	return zone ? zone_utc_of(zone, tick_ms / 1000) * 1000 : tick_ms;
 }
 
-int64_t cron_prev(const struct cron *c, int64_t at_unix_ms)
+static int64_t offset_ms(const struct zone *zone, int64_t utc_ms)
 {
-	return search(c, at_unix_ms / MINUTE_MS, -1);
+	return zone ? zone_offset_at(zone, utc_ms / 1000).seconds * INT64_C(1000) : 0;
+}
+
+/* While the clocks show an hour for the second time, its ticks are over. */
+int64_t cron_next(const struct cron *c, const struct zone *zone, int64_t after_unix_ms)
+{
+	int64_t local_ms = after_unix_ms + offset_ms(zone, after_unix_ms);
+	int64_t tick_ms = search(c, local_ms / MINUTE_MS + 1, 1);
+
+	while (tick_ms && moment(zone, tick_ms) <= after_unix_ms)
+		tick_ms = search(c, tick_ms / MINUTE_MS + 1, 1);
+	return tick_ms ? moment(zone, tick_ms) : 0;
+}
+
+/* The clocks may have shown a later time some hours ago. */
+int64_t cron_prev(const struct cron *c, const struct zone *zone, int64_t at_unix_ms)
+{
+	int64_t now_ms = offset_ms(zone, at_unix_ms);
+	int64_t day_ago_ms = offset_ms(zone, at_unix_ms - DAY_MINUTES * MINUTE_MS);
+	int64_t local_ms = at_unix_ms + (now_ms > day_ago_ms ? now_ms : day_ago_ms);
+	int64_t tick_ms = search(c, local_ms / MINUTE_MS, -1);
+
+	while (tick_ms && moment(zone, tick_ms) > at_unix_ms)
+		tick_ms = search(c, tick_ms / MINUTE_MS - 1, -1);
+	return tick_ms ? moment(zone, tick_ms) : 0;
 }

@@ -1,5 +1,5 @@
 /* cron.h: times as crontab(5) writes them: minute, hour, day of the month, month, day of
- * the week. They are UTC: no hour is missing or comes twice.
+ * the week. They are what the clocks of a time zone show, or UTC.
  *
  * A field is a list, with commas, of "*", "a" and "a-b", each with an optional step "/n".
  * "a/n" goes from a to the end. Months and weekdays may be the first three letters of
@@ -13,6 +13,7 @@
 
 #include "error.h"
 #include "slice.h"
+#include "zone.h"
 
 struct cron {
 	uint64_t minutes; /* bit n: it may be n */
@@ -27,7 +28,13 @@ struct cron {
  * 30th of February) is refused too. */
 TIDE_MUST_USE int cron_parse(struct slice text, struct cron *out, struct error *err);
 
-/* The first minute after that time, the last one at or before it; both in ms
- * since 1970. 0 when there is none within nine years. */
-int64_t cron_next(const struct cron *c, int64_t after_unix_ms);
-int64_t cron_prev(const struct cron *c, int64_t at_unix_ms);
+/* The first tick after that time, the last one at or before it; both in ms since 1970. 0
+ * when there is none within nine years.
+ *
+ * A tick in the hour that clocks skip comes when they are put forward. Several of them,
+ * and one of that very minute, are one. A tick in the hour that clocks show twice comes
+ * the first time.
+ *
+ * @param zone  NULL: UTC, in which no hour is skipped or comes twice */
+int64_t cron_next(const struct cron *c, const struct zone *zone, int64_t after_unix_ms);
+int64_t cron_prev(const struct cron *c, const struct zone *zone, int64_t at_unix_ms);

@@ -1,5 +1,7 @@
 #include "topic_pattern.h"
 
+#define MANY_MAX 2
+
 /* What is left of a text. A text of no bytes has no words at all; one that ends
  * in a dot has an empty word behind it. */
 struct words {
@@ -26,6 +28,25 @@ static void step(struct words *w)
 
 	w->has_more = len < w->rest.len;
 	w->rest = slice_skip(w->rest, w->has_more ? len + 1 : len);
+}
+
+const char *topic_pattern_fault(struct slice pattern)
+{
+	int many = 0;
+
+	for (struct words w = words_of(pattern); w.has_more; step(&w)) {
+		struct slice word = first(&w);
+
+		if (word.len == 0)
+			return "has an empty word; '*' matches an empty word of a key";
+		if (word.len > 1 && (slice_find(word, '*') < word.len ||
+				     slice_find(word, '#') < word.len))
+			return "has a word with a wildcard in it; '*' and '#' are words "
+			       "of "
+			       "their own";
+		many += slice_is(word, "#");
+	}
+	return many > MANY_MAX ? "has '#' more than twice" : NULL;
 }
 
 /* The last `#` takes as few words as it can, then one more each time that what

@@ -48,13 +48,13 @@ static bool compare_ordered(const struct rule *first, const struct rule *second,
 	if (!script_kind_is_ordered(first->kind) || !may_be_asked_both(first, second))
 		return false;
 	if (first_name[0] && strcmp(first_name, second_name) == 0)
-		findings_add(f, second->file, second->decide_line,
+		findings_add(f, second->file, second->line,
 			     "has the same name as %s except for the number, and both "
 			     "are active; if one is an old copy, remove it%s; "
 			     "otherwise rename it",
 			     first->file, first->match ? " or its match" : "");
 	else if (first_order > second_order && second_order >= 0)
-		findings_add(f, second->file, second->decide_line,
+		findings_add(f, second->file, second->line,
 			     "runs after %s although its number is lower: names are "
 			     "sorted as text; write all numbers with the same number "
 			     "of digits",
@@ -73,7 +73,7 @@ static bool compare(const struct rule *first, const struct rule *second,
 		return false;
 	if (first->hash != second->hash)
 		return compare_ordered(first, second, f);
-	findings_add(f, second->file, second->decide_line,
+	findings_add(f, second->file, second->line,
 		     "is identical to %s and both are active: everything they do happens "
 		     "twice; remove one of them",
 		     first->file);
@@ -96,7 +96,7 @@ static void check_patterns(const struct rule *s, const struct match_words *w,
 {
 	for (size_t i = 0; i < w->count; i++) {
 		if (has_lost_wildcard(w->items[i]))
-			findings_add(f, s->file, s->decide_line,
+			findings_add(f, s->file, s->line,
 				     "match.%s is '%s', but '*' and '#' are wildcards "
 				     "only as whole words; dots separate words",
 				     name, w->items[i]);
@@ -111,7 +111,7 @@ static void check_match(const struct rule *s, struct findings *f)
 		return;
 	for (size_t i = 0; s->kind == SCRIPT_FILTER && i < m->exchange.count; i++) {
 		if (strpbrk(m->exchange.items[i], "*#"))
-			findings_add(f, s->file, s->decide_line,
+			findings_add(f, s->file, s->line,
 				     "match.exchange is '%s', but it takes a name and no "
 				     "pattern; give the name of an exchange, '-' for the "
 				     "default exchange or '*' for all",

@@ -43,7 +43,7 @@ static void check_matched(struct model *m, const struct rule *script)
 
 	for (size_t i = 0; i < w->count; i++) {
 		if (!model_has_exchange(m, w->items[i]))
-			findings_add(m->findings, script->file, script->decide_line,
+			findings_add(m->findings, script->file, script->line,
 				     "matches exchange '%s', which does not exist: the "
 				     "filter is never called%s",
 				     w->items[i], w->count > 1 ? " for it" : "");

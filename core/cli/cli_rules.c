@@ -310,17 +310,6 @@ static int run_top(struct cli *cli)
 	return CLI_DONE;
 }
 
-/* "topic" or "routing/topic" */
-static bool is_named(const json_t *script, const char *wanted)
-{
-	const char *kind = cli_table_text(script, "kind", "");
-	size_t len = strlen(kind);
-	bool has_kind = strncmp(wanted, kind, len) == 0 && wanted[len] == '/';
-
-	return strcmp(has_kind ? wanted + len + 1 : wanted,
-		      cli_table_text(script, "name", "")) == 0;
-}
-
 static void append_number(struct buf *out, const char *word, const json_t *value)
 {
 	if (value)
@@ -366,63 +355,76 @@ static int print_options(json_t *options, const char *title)
 	return cli_table_print_take(json_incref(options), &view);
 }
 
+/* The lines of errors are easy to find in it. */
+static void print_source(const char *text)
+{
+	unsigned line = 1;
+
+	if (!text)
+		return;
+	printf("\nsource\n");
+	while (*text) {
+		size_t len = strcspn(text, "\n");
+
+		printf("%5u  %.*s\n", line++, (int)len, text);
+		text += len + (text[len] == '\n');
+	}
+}
+
+static void print_traceback(const json_t *lines)
+{
+	size_t i;
+	const json_t *line;
+
+	if (json_array_size(lines) > 0)
+		printf("\nstack of the last error\n");
+	json_array_foreach(lines, i, line) printf("  %s\n", json_string_value(line));
+}
+
 static int print_script(json_t *script)
 {
 	static const struct cli_table_view view = {
 		.units = "circuit_since_ms:time last_error_ms:time",
 	};
+	static const char *const apart[] = { "options", "binding_options", "histogram",
+					     "traceback", "source" };
 	json_t *head = json_copy(script);
 	int status;
 
-	json_object_del(head, "options");
-	json_object_del(head, "binding_options");
-	json_object_del(head, "histogram");
+	for (size_t i = 0; i < sizeof(apart) / sizeof(apart[0]); i++)
+		json_object_del(head, apart[i]);
 	status = cli_table_print_take(head, &view);
 	if (status == CLI_DONE)
 		status = print_options(json_object_get(script, "options"), "options");
 	if (status == CLI_DONE)
 		status = print_options(json_object_get(script, "binding_options"),
 				       "options of BIND");
+	print_traceback(json_object_get(script, "traceback"));
+	print_source(json_string_value(json_object_get(script, "source")));
 	return status;
 }
 
-static int refuse_name(const json_t *scripts, const char *wanted)
+static void add_show(struct cli *cli)
 {
-	struct buf names = { 0 };
+	cli_add_word(cli, cli->words[1]);
+	if (cli_is_given(cli, "source"))
+		cli_add_word(cli, "source");
+}
+
+static int print_scripts_take(struct cli *cli, json_t *scripts)
+{
+	int status = CLI_DONE;
 	size_t i;
 	json_t *script;
 
 	json_array_foreach(scripts, i, script)
-		buf_printf(&names, " %s/%s", cli_table_text(script, "kind", ""),
-			   cli_table_text(script, "name", ""));
-	cli_failure("there is no script '%s'; there are:%s", wanted, buf_cstr(&names));
-	buf_deinit(&names);
-	return CLI_FAILED;
-}
-
-static int run_show(struct cli *cli)
-{
-	const char *name = cli->words[1];
-	json_t *scripts, *script, *document = ask_status(cli, &scripts);
-	int status = CLI_DONE;
-	size_t shown = 0, i;
-
-	if (!document)
-		return cli->status;
-	json_array_foreach(scripts, i, script)
 	{
-		if (!is_named(script, name) || status != CLI_DONE)
-			continue;
-		if (shown++ > 0 && !cli->json)
+		if (i > 0)
 			putchar('\n');
-		if (cli->json)
-			print_json(script);
-		else
+		if (status == CLI_DONE)
 			status = print_script(script);
 	}
-	if (shown == 0)
-		status = refuse_name(scripts, name);
-	json_decref(document);
+	json_decref(scripts);
 	return status;
 }
 
@@ -432,7 +434,7 @@ static const struct word words[] = {
 	{ "log", .print_take = print_log_take },
 	{ "rollback", 1, .view = &status_view },
 	{ "top", .run = run_top },
-	{ "show", 1, 1, .run = run_show },
+	{ "show", 1, 1, .add = add_show, .print_take = print_scripts_take },
 	{ "simulate", 79, 1, .add = add_simulate, .print_take = print_simulation_take },
 	{ "shadow", 1, 1, .add = add_shadow, .print_take = print_shadow_take },
 	{ "recent", 1, .view = &recent_view },
@@ -484,6 +486,8 @@ static const struct command_option rules_options[] = {
 			 "simulate: why it fails") },
 	{ COMMAND_FLAG("this-generation",
 		       "top: since the active rules were loaded, not since the start") },
+	{ COMMAND_FLAG("source",
+		       "show: the script's text too, with its lines numbered") },
 	{ COMMAND_FLAG("last-minute", "top: of the last minute") },
 	{ COMMAND_TEXT("share", "PERCENT", NULL,
 		       "with shadow DIR: share of the publishes, 10% by default") },
@@ -502,7 +506,7 @@ const struct cli_verb cli_rules_verbs[] = {
 		  "reload     load the rules directory\n"
 		  "status     the active rules and the figures of their scripts\n"
 		  "top        what the scripts cost, the most expensive first\n"
-		  "show       a script and its options\n"
+		  "show       a script: its options, its figures, its last error\n"
 		  "log        the last attempts to load rules, newest first\n"
 		  "rollback   reinstate the previous generation, or the one with that\n"
 		  "           hash; the rules directory stays as it is, and its next\n"
@@ -523,6 +527,7 @@ const struct cli_verb cli_rules_verbs[] = {
 		  "           Or show who decides about a login or a permission, and "
 		  "why.",
 	  .examples = "  tidemq rules status\n"
+		      "  tidemq rules show filter/20-orders --source\n"
 		      "  tidemq rules shadow ./rules.next --share 10%\n"
 		      "  tidemq rules rollback\n"
 		      "  tidemq rules simulate retry exponential base=500ms cap=1m "

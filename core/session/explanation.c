@@ -58,6 +58,8 @@ static void on_filter(void *ctx, unsigned number, const struct filter_step *step
 
 	json_object_begin(j);
 	json_member_text(j, "script", step->file);
+	if (step->model)
+		json_member_text(j, "model", step->model);
 	explain_lines_write(j, &e->trace);
 	if (number > 0)
 		json_member_int(j, "copy", number);

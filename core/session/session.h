@@ -537,6 +537,10 @@ TIDE_MUST_USE int session_rules_recent(struct session *s, size_t max, struct rep
 				       struct error *err);
 TIDE_MUST_USE int session_rules_replay(struct session *s, struct slice dir,
 				       struct reply *r, struct error *err);
+/* The active scripts of a name, or "kind/name", in an array; their source is for
+ * administrators. */
+TIDE_MUST_USE int session_rules_show(struct session *s, struct slice name,
+				     bool has_source, struct reply *r, struct error *err);
 /* The files of a kept generation, by their paths; an empty hash: of the active one. */
 TIDE_MUST_USE int session_rules_files(struct session *s, struct slice hash,
 				      struct reply *r, struct error *err);

@@ -41,6 +41,24 @@ int session_rules_status(struct session *s, struct reply *r, struct error *err)
 	return rc;
 }
 
+int session_rules_show(struct session *s, struct slice name, bool has_source,
+		       struct reply *r, struct error *err)
+{
+	struct json j;
+	int rc = has_source
+			 ? session_access_check_tag(s, USER_ADMIN, "RULES show source",
+						    err)
+			 : session_access_check_tag(s, USER_MONITOR, "RULES show", err);
+
+	if (rc < 0)
+		return rc;
+	reply_json(r, &j);
+	rc = engine_status_scripts(s->broker->engine, name, has_source, &j, err);
+	if (rc == TIDE_OK)
+		reply_data(r);
+	return rc;
+}
+
 static void on_changed(void *ctx, const struct error *result)
 {
 	if (result->code < 0)

@@ -10,7 +10,9 @@
 ---@field log tide.Log
 ---@field shared tide.Shared
 ---@field base64 tide.Base64
+---@field hex tide.Hex
 ---@field json tide.Json
+---@field time tide.Time
 ---@field BURY "bury"  set the message aside in its queue until it is KICKed
 ---@field DEAD_LETTER "dead-letter"  send it to the queue's dead-letter address
 ---@field DROP "drop"  remove it
@@ -97,6 +99,94 @@ function base64.encode(bytes, alphabet) end
 ---@return string? bytes
 ---@return string? message
 function base64.decode(text, alphabet) end
+
+---The CRC-32 of zlib, 0 to 2^32-1. Not for secrets.
+---@param text string  1 MiB at most
+---@return integer
+function tide.crc32(text) end
+
+---Bytes that nobody can guess: for tokens. A spec cannot repeat them.
+---@param n integer  1 to 1024
+---@return string
+function tide.random_bytes(n) end
+
+---A new UUID of version 7: they sort by time. From the numbers of tide.random: unique, no
+---secret.
+---@return string
+function tide.uuid() end
+
+---Whether the topic pattern matches, as a `topic` exchange would. `*` is one word, `#` any
+---number. Raises an error for a wrong pattern.
+---@param pattern string  255 bytes at most
+---@param text string  1024 bytes at most
+---@return boolean
+function tide.match(pattern, text) end
+
+---@class tide.Networks
+local networks = {}
+
+---@param address string
+---@return boolean? is_in  nil: it is not an IP address
+---@return string? message
+function networks:has(address) end
+
+---A list of networks of IPv4 and IPv6. Raises an error for a wrong one. Make it at the top of a
+---file.
+---@param list string  "10.0.0.0/8, fd00::/8"
+---@return tide.Networks
+function tide.cidr(list) end
+
+---@class tide.Hex
+local hex = {}
+
+---@param bytes string
+---@return string  in lower case
+function hex.encode(bytes) end
+
+---@param text string
+---@return string? bytes
+---@return string? message
+function hex.decode(text) end
+
+---Dates and clocks. `zone` is a name as "Europe/Berlin"; UTC when left out.
+---@class tide.Time
+local time = {}
+
+---@class tide.TimeFields
+---@field year integer
+---@field month integer  1 to 12
+---@field day integer  1 to 31
+---@field hour integer
+---@field min integer
+---@field sec integer
+---@field ms integer
+---@field weekday integer  1: Monday, to 7: Sunday
+---@field yearday integer  1 to 366
+---@field offset_ms integer  ahead of UTC
+---@field dst boolean
+
+---@param ms number  since 1970
+---@param zone string?
+---@return tide.TimeFields
+function time.fields(ms, zone) end
+
+---The time at which clocks show this. Values outside of their range count on: day 32 is in the
+---next month.
+---@param fields { year: integer, month: integer, day: integer, hour: integer?, min: integer?, sec: integer?, ms: integer? }
+---@param zone string?
+---@return integer ms
+function time.of(fields, zone) end
+
+---@param ms number
+---@param zone string?
+---@return string  "2026-11-23T12:30:00.000Z"
+function time.format(ms, zone) end
+
+---@param text string  ISO 8601, as RFC 3339 has it; time and offset may be left out
+---@param zone string?  of a text without an offset
+---@return integer? ms
+---@return string? message
+function time.parse(text, zone) end
 
 ---@class tide.Json
 local json = {}
@@ -307,7 +397,8 @@ function broker.queue(name) end
 ---@class tide.Schedule
 ---@field doc string?
 ---@field every string?  a duration; either this or cron
----@field cron string?  five fields, UTC
+---@field cron string?  five fields
+---@field zone string?  of `cron`: "Europe/Berlin"; UTC when left out
 ---@field missed "skip"|"once"|"all"|nil  "once" when left out
 ---@field jitter string?  a duration
 ---@field active boolean?  true when left out

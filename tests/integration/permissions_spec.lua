@@ -77,6 +77,7 @@ local ROWS = {
   { 'STATS queue q', needs = { { 'read', 'queue', 'q' } } },
   { 'STATS exchange x', needs = { { 'read', 'exchange', 'x' } } },
   { 'RULES status', tag = 'monitor' },
+  { 'RULES show topic', tag = 'monitor' }, { 'RULES show topic source', tag = 'admin' },
   { 'RULES reload', tag = 'admin' }, { 'RULES log', tag = 'admin' }, { 'RULES rollback', tag = 'admin' },
   { 'RULES shadow status', tag = 'admin' }, { 'RULES shadow drop', tag = 'admin' },
   { 'RULES shadow promote', tag = 'admin' }, { 'RULES shadow no-such-directory', tag = 'admin' },

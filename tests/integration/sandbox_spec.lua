@@ -146,7 +146,7 @@ describe('the sandbox', function()
       local text = ('x'):rep(1 << 16)
       for i = 1, 16 do options['o' .. i] = { default = text .. i } end
       return { options = options, decide = function() return 1 end }]],
-      "retry/big.lua:4: option 'o%d+': the default has more than 1024 bytes")
+      "retry/big.lua:4: option 'o%d+': the value has more than 1024 bytes")
     assert.is_true(resident_kib() - before < 64 * 1024)
   end)
 

@@ -198,10 +198,10 @@ describe('a schedule', function()
   it('keeps its place through a reload, and ends when its file goes', function()
     broker = start 'all'
     wait_for_ticks(broker, 2)
-    broker:write_rule('schedule/other.lua', 'return { cron = "0 0 1 1 *", run = function() end }')
+    broker:write_rule('schedule/other.lua', 'return { cron = "0 0 1 1 *", zone = "Asia/Tokyo", run = function() end }')
     broker:expect_log 'generation 2 is active'
     wait_for_ticks(broker, ready(broker) + 2)
-    assert.equal('cron 0 0 1 1 *', schedule_status(broker, 'other').when)
+    assert.equal('cron 0 0 1 1 * Asia/Tokyo', schedule_status(broker, 'other').when)
     broker:remove_rule 'schedule/ticker.lua'
     broker:expect_log 'generation 3 is active'
     assert(wait.poll(function()

@@ -93,6 +93,20 @@ describe("docs/rules.md and its reference", function()
     end)
   end)
 
+  it("has a retry policy that keeps office hours", function()
+    with_rule("retry/office_hours.lua", function(engine)
+      local minute, hour = 60000, 3600000
+      local s = assert(engine:strategy("retry", "office_hours"))
+      local friday = 1774598400000 -- 2026-03-27T08:00Z, 9 o'clock in Berlin; clocks change on Sunday
+      for now, delay in pairs { [friday] = minute, [friday - 3 * hour] = 2 * hour,
+        [friday + 10 * hour] = 12 * hour + 2 * 24 * hour, [friday + 30 * hour] = 40 * hour } do
+        engine:set_now(now)
+        assert.equal(delay, s:decide({}, { failures = 1 }))
+      end
+      s:close()
+    end)
+  end)
+
   it("has a priority that serves tenants in turn", function()
     with_rule("priority/per_tenant.lua", function(engine)
       local s = assert(engine:strategy("priority", "per_tenant"))

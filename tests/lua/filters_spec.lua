@@ -259,7 +259,7 @@ describe("a filter", function()
       return message
     end
     assert.matches("needs a function 'publish'", refused "return { match = {} }")
-    assert.matches("a filter script has no 'options'", refused "return { options = {}, publish = print }")
+    assert.matches("options must be a table, not a string", refused "return { options = 'x', publish = print }")
     assert.matches("a filter script has no 'pure'", refused "return { pure = true, publish = print }")
     assert.matches("'match' must be a table", refused "return { match = 'x', publish = print }")
     assert.matches("'match' of a filter script has no 'keys'; it has exchange, key",

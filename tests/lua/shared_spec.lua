@@ -377,7 +377,7 @@ describe("a schedule", function()
       ['every = "1s", jitter = "1s",'] = "'jitter' must be less than the time between two ticks",
       ['every = "1s", active = 1,'] = "'active' must be true or false, not a number",
       ['every = "1s", pure = true,'] = "a schedule script has no 'pure'",
-      ['every = "1s", options = {},'] = "a schedule script has no 'options'",
+      ['every = "1s", options = 5,'] = "options must be a table, not a number",
     } do
       local e, why = open { ["schedule/s.lua"] = ("return { %s run = function() end }"):format(declaration) }
       assert.is_nil(e, declaration)

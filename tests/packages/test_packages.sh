@@ -132,7 +132,7 @@ service() {
 	copy "$1"
 	inside sh -euc '
 		apt-get update -q
-		apt-get install -q -y --no-install-recommends systemd systemd-sysv dbus redis-tools
+		apt-get install -q -y --no-install-recommends systemd systemd-sysv dbus redis-tools tzdata
 		apt-get install -q -y --no-install-recommends --download-only /packages/tidemq_*.deb
 		dpkg --unpack /packages/tidemq_*.deb
 		apt-get install -q -y --no-install-recommends --fix-broken

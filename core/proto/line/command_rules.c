@@ -43,6 +43,16 @@ RULES_WORD(shadow)
 	return rc;
 }
 
+RULES_WORD(show)
+{
+	bool has_source = q->word_count > 2;
+
+	if (has_source && !slice_is(q->words[2], "source"))
+		return error_set(q->err, TIDE_ESYNTAX,
+				 "usage: RULES show <name> [source]");
+	return session_rules_show(l->base.session, q->words[1], has_source, r, q->err);
+}
+
 RULES_WORD(recent)
 {
 	uint64_t max = request_count(q, 1, SESSION_RECENT_MAX, RECENT_DEFAULT);
@@ -215,6 +225,7 @@ static const struct rules_word words[] = {
 	{ "status",   0, 0, NULL,    session_rules_status, NULL },
 	{ "log",      0, 0, NULL,    session_rules_log, NULL },
 	{ "rollback", 1, 0, NULL,    NULL, run_rollback },
+	{ "show",     2, 1, NULL,    NULL, run_show },
 	{ "shadow",   1, 1, "share", NULL, run_shadow },
 	{ "recent",   1, 0, NULL,    NULL, run_recent },
 	{ "replay",   1, 1, NULL,    NULL, run_replay },
@@ -262,6 +273,6 @@ COMMAND(rules)
 				    : words[i].ask(l->base.session, r, q->err);
 	}
 	return error_set(q->err, TIDE_ESYNTAX,
-			 "RULES takes reload, status, log, rollback, shadow, recent, "
-			 "replay and simulate");
+			 "RULES takes reload, status, show, log, rollback, shadow, "
+			 "recent, replay and simulate");
 }

@@ -9,7 +9,8 @@
 #define USER_OPTIONS "pass tags configure write read " COMMAND_USER_LIMITS
 #define LIST_WORDS "exchanges|queues|topics|groups|bindings|consumers|connections|locks|vhosts|history|now|rules"
 #define RULES_WORDS \
-	"reload|status|log|rollback|shadow|recent|replay|simulate dir|hash|n|retry name"
+	"reload|status|show|log|rollback|shadow|recent|replay|simulate " \
+	"name|hash|dir|n|retry source|name"
 
 /* The verbs of every message come first: they are searched from the front. */
 static const struct verb verbs[] = {

@@ -4,9 +4,12 @@
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
+#include <openssl/rand.h>
 
 #include "api_json.h"
 #include "base/base64.h"
+#include "base/crc32.h"
+#include "base/hex.h"
 #include "rules/sandbox/field.h"
 #include "rules/sandbox/read_only.h"
 #include "rules/sandbox/script.h"
@@ -88,6 +91,65 @@ static int l_base64_decode(lua_State *L)
 	return 2;
 }
 
+/* hex.encode (bytes) -> text, in lower case */
+static int l_hex_encode(lua_State *L)
+{
+	struct slice bytes = check_text(L, 1);
+	luaL_Buffer b;
+	char *out = luaL_buffinitsize(L, &b, 2 * bytes.len + 1);
+
+	for (size_t i = 0; i < bytes.len; i++) {
+		out[2 * i] = hex_digit((unsigned char)bytes.data[i] >> 4);
+		out[2 * i + 1] = hex_digit((unsigned char)bytes.data[i]);
+	}
+	luaL_pushresultsize(&b, 2 * bytes.len);
+	return 1;
+}
+
+/* hex.decode (text) -> bytes, or nil and a message */
+static int l_hex_decode(lua_State *L)
+{
+	struct slice text = check_text(L, 1);
+	luaL_Buffer b;
+	char *out = luaL_buffinitsize(L, &b, text.len / 2 + 1);
+	bool is_hex = text.len % 2 == 0;
+
+	for (size_t i = 0; i + 1 < text.len && is_hex; i += 2) {
+		int high = hex_value(text.data[i]), low = hex_value(text.data[i + 1]);
+
+		is_hex = high >= 0 && low >= 0;
+		out[i / 2] = is_hex ? (char)(high << 4 | low) : '\0';
+	}
+	if (is_hex) {
+		luaL_pushresultsize(&b, text.len / 2);
+		return 1;
+	}
+	lua_pushnil(L);
+	lua_pushliteral(L, "this is not hexadecimal");
+	return 2;
+}
+
+/* crc32 (text) -> integer, 0 .. 2^32-1 */
+static int l_crc32(lua_State *L)
+{
+	lua_pushinteger(L, crc32_of(check_text(L, 1)));
+	return 1;
+}
+
+/* random_bytes (n) -> n bytes that nobody can guess */
+static int l_random_bytes(lua_State *L)
+{
+	unsigned char bytes[API_CRYPTO_RANDOM_MAX];
+	lua_Integer n = luaL_checkinteger(L, 1);
+
+	script_check_pure(L, "tide.random_bytes()");
+	luaL_argcheck(L, n >= 1 && n <= API_CRYPTO_RANDOM_MAX, 1, "expected 1 to 1024");
+	if (RAND_bytes(bytes, (int)n) != 1)
+		return luaL_error(L, "the machine has no random numbers");
+	lua_pushlstring(L, (const char *)bytes, (size_t)n);
+	return 1;
+}
+
 /* equal (a, b) -> whether they are the same bytes. The time that it takes tells their
  * lengths and nothing else. */
 static int l_equal(lua_State *L)
@@ -110,14 +172,18 @@ static void add_table(lua_State *L, const char *name, const luaL_Reg *functions)
 void api_crypto_add(lua_State *L)
 {
 	static const luaL_Reg functions[] = {
-		{ "sha256", l_sha256 },
-		{ "hmac_sha256", l_hmac_sha256 },
-		{ "equal", l_equal },
-		{ NULL, NULL },
+		{ "sha256", l_sha256 }, { "hmac_sha256", l_hmac_sha256 },
+		{ "crc32", l_crc32 },   { "random_bytes", l_random_bytes },
+		{ "equal", l_equal },   { NULL, NULL },
 	};
 	static const luaL_Reg base64[] = {
 		{ "encode", l_base64_encode },
 		{ "decode", l_base64_decode },
+		{ NULL, NULL },
+	};
+	static const luaL_Reg hex[] = {
+		{ "encode", l_hex_encode },
+		{ "decode", l_hex_decode },
 		{ NULL, NULL },
 	};
 	static const luaL_Reg json[] = {
@@ -127,5 +193,6 @@ void api_crypto_add(lua_State *L)
 
 	luaL_setfuncs(L, functions, 0);
 	add_table(L, "base64", base64);
+	add_table(L, "hex", hex);
 	add_table(L, "json", json);
 }

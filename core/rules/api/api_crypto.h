@@ -1,4 +1,5 @@
-/* api_crypto.h: tide.sha256, tide.hmac_sha256, tide.base64, tide.equal and tide.json.
+/* api_crypto.h: tide.sha256, tide.hmac_sha256, tide.crc32, tide.random_bytes,
+ * tide.base64, tide.hex, tide.equal and tide.json.
  *
  * None of them can be interrupted: each takes texts of a limited length. */
 #pragma once
@@ -7,6 +8,7 @@
 
 /* The longest text that one of them takes. */
 #define API_CRYPTO_TEXT_MAX ((size_t)1 << 20)
+#define API_CRYPTO_RANDOM_MAX 1024
 
 /* Add the functions to `tide`, which is on the top. May raise. */
 void api_crypto_add(lua_State *L);

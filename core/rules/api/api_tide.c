@@ -1,16 +1,22 @@
 #include "api_tide.h"
 
+#include <inttypes.h>
 #include <lauxlib.h>
+#include <stdio.h>
 #include <string.h>
 #include <uv.h>
 
 #include "api_crypto.h"
+#include "api_match.h"
+#include "api_time.h"
+#include "api_use.h"
 #include "base/duration.h"
 #include "base/random.h"
 #include "decision_context.h"
 #include "host/log.h"
 #include "host/machine.h"
 #include "rules/sandbox/field.h"
+#include "rules/sandbox/hints.h"
 #include "rules/sandbox/safe_lib.h"
 #include "rules/sandbox/read_only.h"
 #include "rules/sandbox/sandbox.h"
@@ -102,6 +108,23 @@ static int l_random(lua_State *L)
 	return 1;
 }
 
+/* uuid () -> text: version 7 of RFC 9562. Its random bits are those of tide.random: a
+ * spec repeats them, and candidate rules get the same. */
+static int l_uuid(lua_State *L)
+{
+	uint64_t *state = sequence(L);
+	char text[37];
+
+	script_check_pure(L, "tide.uuid()");
+	uint64_t ms = (uint64_t)api_tide_call_ms(L, self(L)) & UINT64_C(0xffffffffffff);
+	uint64_t high = random_next(state), low = random_next(state);
+	snprintf(text, sizeof(text), "%08x-%04x-7%03x-%04x-%012" PRIx64,
+		 (unsigned)(ms >> 16), (unsigned)(ms & 0xffff), (unsigned)(high & 0xfff),
+		 (unsigned)(low >> 48 & 0x3fff) | 0x8000, low & UINT64_C(0xffffffffffff));
+	lua_pushlstring(L, text, sizeof(text) - 1);
+	return 1;
+}
+
 /* Whether a line may be written in this second, and the word about those that
  * were not in the last. */
 static bool may_log(struct api_tide *t)
@@ -182,6 +205,20 @@ static void push_logs(lua_State *L, struct api_tide *t)
 	lua_pop(L, 1);
 }
 
+/* A name that `tide`, on the top, or a table in it does not have is an error. */
+static void guard_names(lua_State *L)
+{
+	char name[64];
+
+	for (lua_pushnil(L); lua_next(L, -2) != 0; lua_pop(L, 1)) {
+		if (!lua_istable(L, -1))
+			continue;
+		snprintf(name, sizeof(name), "tide.%s", lua_tostring(L, -2));
+		hints_guard(L, name, HINTS_REFUSE);
+	}
+	hints_guard(L, "tide", HINTS_REFUSE);
+}
+
 void api_tide_open(lua_State *L, struct api_tide *t)
 {
 	static const luaL_Reg functions[] = {
@@ -189,6 +226,7 @@ void api_tide_open(lua_State *L, struct api_tide *t)
 		{ "hash", l_hash },
 		{ "now", l_now },
 		{ "random", l_random },
+		{ "uuid", l_uuid },
 		{ "is_dry_run", l_is_dry_run },
 		{ NULL, NULL },
 	};
@@ -204,6 +242,9 @@ void api_tide_open(lua_State *L, struct api_tide *t)
 	lua_setfield(L, -2, "log");
 	api_shared_add(L, t);
 	api_crypto_add(L);
+	api_match_add(L);
+	api_time_add(L, t);
+	api_use_add(L);
 	secrets_add(L, &t->secrets);
 	queue_facts_open(L, &t->queues);
 	queue_facts_push(L, &t->queues);
@@ -212,6 +253,7 @@ void api_tide_open(lua_State *L, struct api_tide *t)
 		lua_pushstring(L, names[i][1]);
 		lua_setfield(L, -2, names[i][0]);
 	}
+	guard_names(L);
 	sandbox_add_global(L, "tide");
 	push_log(L, t, LOG_INFO, 1);
 	sandbox_add_global(L, "print");

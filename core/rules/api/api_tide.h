@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "host/zones.h"
 #include "queue_facts.h"
 #include "secrets.h"
 
@@ -24,6 +25,7 @@ struct api_tide {
 	/* A rule that logs for each message must not fill the disk. */
 	int64_t log_second;
 	unsigned log_lines;
+	struct zones zones;        /* behind tide.time, and of schedules */
 	struct secrets secrets;    /* behind tide.secret */
 	struct queue_facts queues; /* behind tide.queue */
 };

@@ -4,6 +4,7 @@
 #include <stdint.h>
 
 #include "rules/sandbox/field.h"
+#include "rules/sandbox/hints.h"
 #include "rules/sandbox/safe_lib.h"
 #include "rules/sandbox/script.h"
 
@@ -18,6 +19,19 @@ static const void *subject_of(lua_State *L, struct view *v, const struct view_ty
 		luaL_error(L, "this '%s' has expired: it was good for one call only",
 			   type->name);
 	return v->subject;
+}
+
+/* There is no field of the name at 2. */
+static int refuse_name(lua_State *L, const struct view_type *type)
+{
+	const char *name = safe_lib_tolstring(L, 2, NULL);
+	const char *nearest = hints_nearest(L, lua_upvalueindex(2), name);
+
+	lua_pushliteral(L, "");
+	if (nearest)
+		lua_pushfstring(L, "did you mean '%s'? ", nearest);
+	return luaL_error(L, "there is no '%s.%s'; %sit has %s", type->name, name,
+			  lua_tostring(L, -1), lua_tostring(L, lua_upvalueindex(3)));
 }
 
 /* Upvalues: the type, the fields by name (light userdata), their names. The metatable is
@@ -38,9 +52,7 @@ static int l_index(lua_State *L)
 		field->push(L, (const char *)subject + field->offset);
 		return 1;
 	}
-	return luaL_error(L, "there is no '%s.%s'; it has %s", type->name,
-			  safe_lib_tolstring(L, 2, NULL),
-			  lua_tostring(L, lua_upvalueindex(3)));
+	return refuse_name(L, type);
 }
 
 static int l_newindex(lua_State *L)

@@ -277,21 +277,29 @@ static void read_verdict(lua_State *L, const struct auth_call *c, const char *fu
 		out->verdict = is_refused ? AUTH_DENY : AUTH_ALLOW;
 }
 
-/* authenticate (login) -> nil, true, false and a reason, or a user */
+static void push_own(lua_State *L, const struct rule *rule)
+{
+	lua_rawgeti(L, LUA_REGISTRYINDEX, rule->own.options);
+	dry_run_push_state(L, rule->own.state);
+}
+
+/* authenticate (login, opts, state) -> nil, true, false and a reason, or a user */
 static int l_authenticate(lua_State *L)
 {
 	const struct auth_call *c = lua_touserdata(L, 1);
 
 	lua_rawgeti(L, LUA_REGISTRYINDEX, c->rule->functions[RULE_AUTHENTICATE]);
 	view_push(L, &login_type, c->login);
-	lua_call(L, 1, 2);
-	script_set_place(script_state_of(L), c->rule->file, c->rule->authenticate_line);
+	push_own(L, c->rule);
+	lua_call(L, 3, 2);
+	script_set_place(script_state_of(L), rule_code_file(c->rule),
+			 c->rule->authenticate_line);
 	read_verdict(L, c, "authenticate",
 		     "nil, true, false and a reason, or a table that is the user");
 	return 0;
 }
 
-/* authorize (user, action, object) -> nil, true, or false and a reason */
+/* authorize (user, action, object, opts, state) -> nil, true, or false and a reason */
 static int l_authorize(lua_State *L)
 {
 	const struct auth_call *c = lua_touserdata(L, 1);
@@ -300,8 +308,10 @@ static int l_authorize(lua_State *L)
 	view_push(L, &user_type, c->question);
 	lua_pushstring(L, c->question->action);
 	view_push(L, &object_type, c->question);
-	lua_call(L, 3, 2);
-	script_set_place(script_state_of(L), c->rule->file, c->rule->decide_line);
+	push_own(L, c->rule);
+	lua_call(L, 5, 2);
+	script_set_place(script_state_of(L), rule_code_file(c->rule),
+			 c->rule->decide_line);
 	read_verdict(L, c, "authorize", "nil, true, or false and a reason");
 	return 0;
 }
@@ -316,7 +326,7 @@ void auth_open(lua_State *L)
 static int ask_script(struct engine *e, struct rule *rule, struct auth_call *call,
 		      struct use_call *asked, struct error *err)
 {
-	struct use use = { .rule = rule, .options = LUA_NOREF, .state = LUA_NOREF };
+	struct use use = rule->own;
 	bool is_dry = asked->context && asked->context->is_dry;
 
 	call->rule = rule;
@@ -343,11 +353,13 @@ static int ask(struct engine *e, enum rule_function function, struct auth_call *
 	for (size_t i = 0; i < g->rule_count && out->verdict == AUTH_NONE; i++) {
 		struct rule *rule = g->rules[i];
 
-		if (rule->kind != SCRIPT_AUTH || rule->functions[function] == LUA_NOREF)
+		if (rule->kind != SCRIPT_AUTH || rule->is_idle ||
+		    rule->functions[function] == LUA_NOREF)
 			continue;
 		out->file = rule->file;
-		out->line = function == RULE_DECIDE ? rule->decide_line
-						    : rule->authenticate_line;
+		out->line = rule->model               ? rule->line
+			    : function == RULE_DECIDE ? rule->decide_line
+						      : rule->authenticate_line;
 		int rc = ask_script(e, rule, call, asked, err);
 		if (rc != TIDE_OK) {
 			auth_decision_deinit(out);

@@ -100,7 +100,7 @@ static int l_copy(lua_State *L)
 {
 	struct carrying *c = lua_touserdata(L, 1);
 
-	script_set_place(script_state_of(L), c->use->rule->file,
+	script_set_place(script_state_of(L), rule_code_file(c->use->rule),
 			 c->use->rule->decide_line);
 	lua_newtable(L);
 	int copies = lua_gettop(L);
@@ -129,6 +129,7 @@ static int run(struct script_state *s, struct carrying *c, struct error *err)
 {
 	struct rule *rule = c->use->rule;
 	struct script_call call = { .file = rule->file,
+				    .model = rule->model,
 				    .stats = &rule->stats,
 				    .account = c->use->account,
 				    .body = l_copy,
@@ -147,26 +148,45 @@ static int run(struct script_state *s, struct carrying *c, struct error *err)
 	return rc;
 }
 
-void carry_use(const struct handle *h)
+static void carry_state(struct engine *e, struct use *use, const struct use *source,
+			const char *user)
 {
-	struct engine *e = h->engine;
-	const struct generation *former = e->former;
-	struct carrying c = { .from = former->script.L,
-			      .use = handle_use(h),
+	struct carrying c = { .from = e->former->script.L,
+			      .source = source,
+			      .use = use,
 			      .old = LUA_NOREF };
 	struct error err;
 
-	if (!c.use->must_carry)
-		return;
-	c.use->must_carry = false;
-	if (h->number >= former->use_count || !former->uses[h->number].rule)
-		return;
-	c.source = &former->uses[h->number];
-	if (c.source->state == LUA_NOREF || c.source->state == LUA_REFNIL)
+	use->must_carry = false;
+	if (source->state == LUA_NOREF || source->state == LUA_REFNIL)
 		return;
 	if (run(&e->current->script, &c, &err) != TIDE_OK)
-		log_warn("%s: the reload loses the state of %s: %s", e->tide.about,
-			 h->user, err.text);
+		log_warn("%s: the reload loses the state of %s: %s", e->tide.about, user,
+			 err.text);
+}
+
+void carry_use(const struct handle *h)
+{
+	const struct generation *former = h->engine->former;
+	struct use *use = handle_use(h);
+
+	if (!use->must_carry)
+		return;
+	use->must_carry = false;
+	if (h->number < former->use_count && former->uses[h->number].rule)
+		carry_state(h->engine, use, &former->uses[h->number], h->user);
+}
+
+void carry_own(struct engine *e, struct rule *rule)
+{
+	const struct rule *old;
+
+	if (!rule->own.must_carry)
+		return;
+	rule->own.must_carry = false;
+	old = generation_find(e->former, rule->kind, slice_from(rule->name));
+	if (old)
+		carry_state(e, &rule->own, &old->own, rule->file);
 }
 
 static struct generation *end(struct engine *e)
@@ -185,6 +205,7 @@ struct generation *carry_begin(struct engine *e, struct generation *old)
 		return old;
 	e->former = old;
 	e->carry_at = TAILQ_FIRST(&e->handles);
+	e->carry_rule = 0;
 	return NULL;
 }
 
@@ -193,10 +214,14 @@ static bool step(struct engine *e)
 {
 	const struct handle *h = e->carry_at;
 
-	if (!h)
+	if (h) {
+		e->carry_at = TAILQ_NEXT(h, link);
+		carry_use(h);
+	} else if (e->carry_rule < e->current->rule_count) {
+		carry_own(e, e->current->rules[e->carry_rule++]);
+	} else {
 		return false;
-	e->carry_at = TAILQ_NEXT(h, link);
-	carry_use(h);
+	}
 	return true;
 }
 

@@ -38,6 +38,7 @@ static void free_engine(struct engine *e)
 	mem_free((char *)e->config.about);
 	mem_free((char *)e->config.secrets_dir);
 	secrets_deinit(&e->tide.secrets);
+	zones_deinit(&e->tide.zones);
 	mem_free(e);
 	if (on_closed)
 		on_closed(closed_ctx);

@@ -154,7 +154,7 @@ unsigned circuit_count_open(const struct engine *e, const struct rule *rule);
 /* Members of a script's object: circuit, circuit_since_ms, circuits. */
 void circuit_write(const struct engine *e, const struct rule *rule, struct json *out);
 
-/* carry.c: the `state` of a strategy moves into the next generation.
+/* carry.c: the `state` of a script moves into the next generation.
  *
  * A script may have a function carry(old, opts). After a reload, before the script
  * decides anything, it gets a copy of the state that the same use had in the former
@@ -172,6 +172,8 @@ struct generation *carry_turn(struct engine *e, int64_t max_ns);
 void carry_finish(struct engine *e);
 /* The handle is about to be called, and there is a former generation. */
 void carry_use(const struct handle *h);
+/* The same for a script with a use of its own. */
+void carry_own(struct engine *e, struct rule *rule);
 
 /* room.c: what happens when scripts come near their memory ceiling.
  *
@@ -223,6 +225,7 @@ struct engine {
 
 	struct generation *former; /* while its states are carried over; else NULL */
 	struct handle *carry_at;   /* the next one to be asked */
+	size_t carry_rule;         /* then these, which have a use of their own */
 	struct build build;
 	struct reload reload;
 	struct room room;

@@ -4,6 +4,7 @@
 
 #include <lauxlib.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "auth.h"
 #include "engine_private.h"
@@ -77,14 +78,15 @@ static void write_match(struct json *out, const struct rule *rule,
 static void write_auth(struct json *out, const struct rule *rule,
 		       const struct script_stats *since_start)
 {
-	json_member_int(out, "uses", 1);
+	json_member_int(out, "uses", !rule->is_idle);
+	json_member_bool(out, "active", !rule->is_idle);
 	json_member_bool(out, "authenticate",
 			 rule->functions[RULE_AUTHENTICATE] != LUA_NOREF);
 	json_member_bool(out, "authorize", rule->functions[RULE_DECIDE] != LUA_NOREF);
 	json_member_int(out, "rejected", (int64_t)since_start->rejected);
 }
 
-/* It says no to somebody, and has no options. */
+/* It may say no to somebody. */
 static bool has_rejections(const struct rule *rule)
 {
 	return script_kind_is_ordered(rule->kind);
@@ -131,17 +133,44 @@ static void write_this_generation(struct json *out, const struct rule *rule)
 	json_object_end(out);
 }
 
-static void write_rule(struct json *out, const struct engine *e, const struct rule *rule)
+/* What the file uses, and what it gives to it. */
+static void write_instance(struct json *out, const struct rule *rule)
+{
+	json_member_text(out, "model", rule->model);
+	json_member_object(out, "given");
+	for (size_t i = 0; i < rule->values.count; i++)
+		json_member_text(out, rule->values.items[i].name,
+				 rule->values.items[i].value);
+	json_object_end(out);
+}
+
+/* Its lines, the innermost function first. */
+static void write_traceback(struct json *out, const char *text)
+{
+	json_member_array(out, "traceback");
+	while (*text) {
+		size_t len = strcspn(text, "\n");
+
+		json_slice(out, (struct slice){ text, len });
+		text += len + (text[len] == '\n');
+	}
+	json_array_end(out);
+}
+
+/* The members of its object. */
+static void write_members(struct json *out, const struct engine *e,
+			  const struct rule *rule)
 {
 	const struct script_stats *stats = &rule->stats;
 	struct script_stats since_start;
 
 	figures_since_start(rule, &since_start);
-	json_object_begin(out);
 	json_member_text(out, "kind", script_kind_name(rule->kind));
 	json_member_text(out, "name", rule->name);
 	json_member_text(out, "file", rule->file);
 	json_member_hex(out, "hash", rule->hash);
+	if (rule->model)
+		write_instance(out, rule);
 	if (rule->doc)
 		json_member_text(out, "doc", rule->doc);
 	if (script_kind_has_match(rule->kind))
@@ -159,12 +188,72 @@ static void write_rule(struct json *out, const struct engine *e, const struct ru
 	if (stats->last_error[0]) {
 		json_member_text(out, "last_error", stats->last_error);
 		json_member_int(out, "last_error_ms", stats->last_error_unix_ms);
+		write_traceback(out, stats->last_traceback);
 	}
-	if (!has_rejections(rule))
-		write_options(out, "options", &rule->options);
+	write_options(out, "options", &rule->options);
 	if (rule->kind == SCRIPT_ROUTING)
 		write_options(out, "binding_options", &rule->binding_options);
+}
+
+/* As it was loaded: the directory may have another one by now. */
+static void write_source(struct json *out, const struct engine *e,
+			 const struct rule *rule)
+{
+	const struct bundle_file *file = bundle_find(e->current->files, rule->file);
+
+	if (file)
+		json_member_string(out, "source",
+				   (struct slice){ file->text, file->len });
+}
+
+static void write_rule(struct json *out, const struct engine *e, const struct rule *rule,
+		       bool has_source)
+{
+	json_object_begin(out);
+	write_members(out, e, rule);
+	if (has_source)
+		write_source(out, e, rule);
 	json_object_end(out);
+}
+
+/* "topic", "routing/topic" or "routing/topic.lua" */
+static bool is_named(const struct rule *rule, struct slice wanted)
+{
+	return slice_is(wanted, rule->name) || slice_is(wanted, rule->file) ||
+	       (strlen(rule->file) == wanted.len + strlen(".lua") &&
+		memcmp(rule->file, wanted.data, wanted.len) == 0);
+}
+
+static int refuse_name(const struct generation *g, struct slice name, struct error *err)
+{
+	struct buf names = { 0 };
+
+	for (size_t i = 0; i < g->rule_count; i++)
+		buf_printf(&names, " %s/%s", script_kind_name(g->rules[i]->kind),
+			   g->rules[i]->name);
+	error_set(err, TIDE_ENOTFOUND, "there is no script '%.*s'; there are:%s",
+		  SLICE_HEAD(name, 64), buf_cstr(&names));
+	buf_deinit(&names);
+	return TIDE_ENOTFOUND;
+}
+
+int engine_status_scripts(const struct engine *e, struct slice name, bool has_source,
+			  struct json *out, struct error *err)
+{
+	const struct generation *g = e->current;
+	size_t found = 0;
+
+	for (size_t i = 0; i < g->rule_count; i++)
+		found += is_named(g->rules[i], name);
+	if (found == 0)
+		return refuse_name(g, name, err);
+	figures_count_hits(e);
+	json_array_begin(out);
+	for (size_t i = 0; i < g->rule_count; i++)
+		if (is_named(g->rules[i], name))
+			write_rule(out, e, g->rules[i], has_source);
+	json_array_end(out);
+	return TIDE_OK;
 }
 
 static void write_refusal(struct json *out, const struct engine *e)
@@ -259,7 +348,7 @@ void engine_status(const struct engine *e, struct json *out)
 	json_member_array(out, "scripts");
 	figures_count_hits(e);
 	for (size_t i = 0; i < g->rule_count; i++)
-		write_rule(out, e, g->rules[i]);
+		write_rule(out, e, g->rules[i], false);
 	json_array_end(out);
 	write_shared(e, out);
 	json_member_object(out, "auth");

@@ -8,5 +8,14 @@
  * script its kind, file, hash, calls, errors and times. */
 void engine_status(const struct engine *e, struct json *out);
 
+/* An array of the same objects for the scripts of a name: "topic", or with its kind,
+ * "routing/topic".
+ *
+ * @param has_source  with `source`, the text of each as it was loaded
+ * @return            TIDE_ENOTFOUND: none has it; `out` is unchanged */
+TIDE_MUST_USE int engine_status_scripts(const struct engine *e, struct slice name,
+					bool has_source, struct json *out,
+					struct error *err);
+
 /* The counters of scripts by name, at most 256 of them: members of an object. */
 void engine_status_counters(const struct engine *e, struct json *out);

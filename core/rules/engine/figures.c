@@ -97,6 +97,8 @@ static void inherit(struct rule *rule, const struct rule *old)
 		return;
 	memcpy(rule->stats.last_error, old->stats.last_error,
 	       sizeof(rule->stats.last_error));
+	memcpy(rule->stats.last_traceback, old->stats.last_traceback,
+	       sizeof(rule->stats.last_traceback));
 	rule->stats.last_error_unix_ms = old->stats.last_error_unix_ms;
 }
 

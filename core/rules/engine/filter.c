@@ -22,19 +22,22 @@ struct filter_call {
 	char reason[REASON_MAX];
 };
 
-/* publish (msg) -> nothing, or false and a reason. A reason without `false` is a slip
- * that would let the message in. */
+/* publish (msg, opts, state) -> nothing, or false and a reason. A reason without `false`
+ * is a slip that would let the message in. */
 static int l_publish(lua_State *L)
 {
 	struct filter_call *c = lua_touserdata(L, 1);
 
 	lua_rawgeti(L, LUA_REGISTRYINDEX, c->rule->functions[RULE_DECIDE]);
 	draft_push(L, c->draft);
-	lua_call(L, 1, 2);
+	lua_rawgeti(L, LUA_REGISTRYINDEX, c->rule->own.options);
+	dry_run_push_state(L, c->rule->own.state);
+	lua_call(L, 3, 2);
 	bool is_let_in = lua_isnil(L, -2) || lua_toboolean(L, -2);
 	if (is_let_in && lua_isnil(L, -1) && (lua_isnil(L, -2) || lua_isboolean(L, -2)))
 		return 0;
-	script_set_place(script_state_of(L), c->rule->file, c->rule->decide_line);
+	script_set_place(script_state_of(L), rule_code_file(c->rule),
+			 c->rule->decide_line);
 	if (is_let_in && (lua_isnil(L, -2) || lua_isboolean(L, -2)))
 		return luaL_error(
 			L,
@@ -62,6 +65,7 @@ static void tell(const struct filter_pass *p, const struct filter_call *c,
 	if (before) {
 		const struct filter_step step = {
 			.file = c->rule->file,
+			.model = c->rule->model,
 			.match = c->rule->match,
 			.before = before,
 			.after = &c->draft->now,
@@ -88,6 +92,8 @@ static int run_filter(struct engine *e, struct rule *rule, struct draft *d,
 	struct msg *before = p->on_step ? draft_build(d) : NULL;
 	uint64_t started_ns = before ? uv_hrtime() : 0;
 
+	if (e->former)
+		carry_own(e, rule);
 	call.rule = rule;
 	call.draft = d;
 	call.is_rejected = false;
@@ -100,7 +106,7 @@ static int run_filter(struct engine *e, struct rule *rule, struct draft *d,
 	tell(p, &call, before, copies, before ? uv_hrtime() - started_ns : 0);
 	for (unsigned i = copies; i < p->copies.count; i++) {
 		p->copy_senders[i] = rule->file;
-		p->copy_lines[i] = rule->decide_line;
+		p->copy_lines[i] = rule->line;
 	}
 	if (rc == TIDE_OK && call.is_rejected) {
 		if (!is_dry(p))
@@ -117,7 +123,7 @@ static int hop(struct filter_pass *p, const struct rule *rule, struct error *err
 	return error_set(err, TIDE_ERULE,
 			 "%s:%d: the message has been rerouted or copied more than %d "
 			 "times; filters may send it in a circle",
-			 rule->file, rule->decide_line, FILTER_HOPS_MAX);
+			 rule->file, rule->line, FILTER_HOPS_MAX);
 }
 
 /* The place in the plan of the first filter behind `index`. */
@@ -167,7 +173,7 @@ static int run_chain(struct engine *e, const struct hook_plan *plan, struct draf
 		/* Of the default exchange the key is the address. */
 		if (is_moved || d->now.exchange.len == 0) {
 			p->sender = rule->file;
-			p->sender_line = rule->decide_line;
+			p->sender_line = rule->line;
 		}
 		subject = subject_of(p, &d->now);
 		plan = hook_set_plan(set, &subject, is_dry(p));

@@ -17,6 +17,7 @@
 /* What one filter did, for EXPLAIN. */
 struct filter_step {
 	const char *file;
+	const char *model; /* of an instance, else NULL */
 	const struct rule_match *match;
 	const struct msg *before;
 	const struct msg *after;

@@ -77,9 +77,11 @@ static int load_file(struct generation *g, enum script_kind kind, const char *fi
 	}
 	g->rules = mem_realloc(g->rules, (g->rule_count + 1) * sizeof(struct rule *));
 	g->rules[g->rule_count++] = rule;
-	g->authenticate_count += rule->functions[RULE_AUTHENTICATE] != LUA_NOREF;
-	g->authorize_count +=
-		kind == SCRIPT_AUTH && rule->functions[RULE_DECIDE] != LUA_NOREF;
+	g->must_carry |= rule->own.must_carry;
+	if (kind == SCRIPT_AUTH && rule_is_active(rule)) {
+		g->authenticate_count += rule->functions[RULE_AUTHENTICATE] != LUA_NOREF;
+		g->authorize_count += rule->functions[RULE_DECIDE] != LUA_NOREF;
+	}
 	return TIDE_OK;
 }
 

@@ -30,7 +30,8 @@ void hook_call_script(lua_State *L, const struct hook_call *c, int args, int res
 
 int hook_refuse(lua_State *L, const struct hook_call *c, const char *text)
 {
-	script_set_place(script_state_of(L), c->rule->file, c->rule->decide_line);
+	script_set_place(script_state_of(L), rule_code_file(c->rule),
+			 c->rule->decide_line);
 	return luaL_error(L, "%s", text);
 }
 
@@ -51,9 +52,11 @@ static int ask(struct engine *e, struct hook_call *c, struct rule *rule,
 				       .body = c->body,
 				       .ctx = c };
 
+	if (e->former)
+		carry_own(e, rule);
 	c->rule = rule;
 	c->file = rule->file;
-	c->line = rule->decide_line;
+	c->line = rule->line;
 	return use_decide(e, &call, err);
 }
 

@@ -187,7 +187,7 @@ char *options_take_doc(lua_State *L, const char *name)
 static void check_preset_len(lua_State *L, size_t len, const char *name)
 {
 	if (len > OPTION_TEXT_MAX)
-		refuse(L, name, "the default has more than %d bytes", OPTION_TEXT_MAX);
+		refuse(L, name, "the value has more than %d bytes", OPTION_TEXT_MAX);
 }
 
 /* The values of a list with commas between them. */
@@ -204,7 +204,7 @@ static const char *list_text(lua_State *L, int idx, const char *name)
 			luaL_addchar(&list, ',');
 		lua_geti(L, idx, i);
 		if (!lua_isstring(L, -1))
-			refuse(L, name, "element %d of the default is a %s", (int)i,
+			refuse(L, name, "element %d of the value is a %s", (int)i,
 			       luaL_typename(L, -1));
 		lua_tolstring(L, -1, &len);
 		sum += len + 1;
@@ -233,9 +233,70 @@ static const char *preset_text(lua_State *L, int idx, const char *name)
 	case LUA_TTABLE:
 		return list_text(L, idx, name);
 	default:
-		refuse(L, name, "the default cannot be a %s", luaL_typename(L, idx));
+		refuse(L, name, "the value cannot be a %s", luaL_typename(L, idx));
 	}
 	return NULL;
+}
+
+static const char *check_name(lua_State *L, int idx)
+{
+	struct slice name;
+
+	name.data = lua_tolstring(L, idx, &name.len);
+	if (!slice_is_name(name) || name.len > OPTION_NAME_MAX ||
+	    memchr(name.data, '=', name.len))
+		luaL_error(L,
+			   "'%s' is not a name of an option: 1 to %d bytes without white "
+			   "space and '='",
+			   name.data, OPTION_NAME_MAX);
+	return name.data;
+}
+
+/* The elements of a list must not fall apart. */
+static void check_elements(lua_State *L, int idx, const char *name)
+{
+	lua_Integer count = luaL_len(L, idx);
+
+	for (lua_Integer i = 1; i <= count; i++) {
+		script_check(L);
+		lua_geti(L, idx, i);
+		if (lua_type(L, -1) == LUA_TSTRING && strchr(lua_tostring(L, -1), ','))
+			refuse(L, name, "an element of a list cannot have a comma");
+		lua_pop(L, 1);
+	}
+}
+
+/* The value on the top, whose name is below. */
+static void take_value(lua_State *L, struct args *out)
+{
+	const char *name = check_name(L, -2);
+
+	if (lua_istable(L, -1)) {
+		read_only_see_through(L, lua_gettop(L));
+		check_elements(L, lua_gettop(L), name);
+	}
+	struct slice text = slice_from(preset_text(L, -1, name));
+	if (args_add(out, slice_from(name), text) != TIDE_OK)
+		refuse(L, name, "more than %d options are given", ARGS_MAX);
+}
+
+void options_take_values(lua_State *L, struct args *out)
+{
+	int table = lua_gettop(L);
+
+	if (lua_isnil(L, table))
+		return;
+	if (!lua_istable(L, table))
+		luaL_error(L, "'options' must be a table of values by name, not a %s",
+			   luaL_typename(L, table));
+	lua_pushvalue(L, table);
+	read_only_see_through(L, -1);
+	for (lua_pushnil(L); lua_next(L, table + 1) != 0; lua_settop(L, table + 2)) {
+		if (lua_type(L, -2) != LUA_TSTRING)
+			luaL_error(L, "'options' must be a table of values by name");
+		take_value(L, out);
+	}
+	lua_settop(L, table);
 }
 
 static enum option_type check_type(lua_State *L, const char *name)
@@ -323,20 +384,6 @@ static void check_declaration(lua_State *L, const struct option *o)
 	}
 	if (o->preset && !is_allowed_text(o, o->preset))
 		refuse(L, o->name, "the default '%s' is not allowed", o->preset);
-}
-
-static const char *check_name(lua_State *L, int idx)
-{
-	struct slice name;
-
-	name.data = lua_tolstring(L, idx, &name.len);
-	if (!slice_is_name(name) || name.len > OPTION_NAME_MAX ||
-	    memchr(name.data, '=', name.len))
-		luaL_error(L,
-			   "'%s' is not a name of an option: 1 to %d bytes without white "
-			   "space and '='",
-			   name.data, OPTION_NAME_MAX);
-	return name.data;
 }
 
 /* Push the field in the place of the one before. */

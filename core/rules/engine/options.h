@@ -60,6 +60,10 @@ void options_deinit(struct options *o);
  * owner frees it. Nil declares nothing. A wrong declaration raises. */
 void options_declare(lua_State *L, struct options *o);
 
+/* Read values, a table on the top with what a user would write, into `out`, which is
+ * empty and whose owner frees it. Nil: none. Raises for what has no text. */
+void options_take_values(lua_State *L, struct args *out);
+
 /* TIDE_EMISMATCH for an option that is not declared, that is missing, or whose value is
  * not of its type. `script` is what the error calls the script. */
 TIDE_MUST_USE int options_check(const struct options *o, const struct args *args,

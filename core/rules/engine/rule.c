@@ -1,12 +1,15 @@
 #include "rule.h"
 
 #include <lauxlib.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "rules/api/api_use.h"
 #include "rules/sandbox/bundle.h"
 #include "rules/sandbox/field.h"
+#include "rules/sandbox/read_only.h"
 
 /* The functions of each kind, NULL for one that it does not have. */
 static const struct {
@@ -17,13 +20,14 @@ static const struct {
 	[SCRIPT_SHARDING] = { { "pick", "new", [RULE_CARRY] = "carry" }, false },
 	[SCRIPT_PRIORITY] = { { "rank", "new", [RULE_CARRY] = "carry" }, false },
 	[SCRIPT_RETRY] = { { "decide", "new", [RULE_CARRY] = "carry" }, false },
-	[SCRIPT_FILTER] = { { "publish" }, false },
-	[SCRIPT_SCHEDULE] = { { "run" }, false },
-	[SCRIPT_AUTH] = { { "authorize", [RULE_AUTHENTICATE] = "authenticate" }, false },
-	[SCRIPT_DELIVER] = { { "deliver" }, false },
-	[SCRIPT_SETTLED] = { { "settled" }, false },
-	[SCRIPT_DECLARE] = { { "declare" }, false },
-	[SCRIPT_CONNECT] = { { "connect" }, false },
+	[SCRIPT_FILTER] = { { "publish", "new", [RULE_CARRY] = "carry" }, false },
+	[SCRIPT_SCHEDULE] = { { "run", "new", [RULE_CARRY] = "carry" }, false },
+	[SCRIPT_AUTH] = { { "authorize", "new", [RULE_AUTHENTICATE] = "authenticate" },
+			  false },
+	[SCRIPT_DELIVER] = { { "deliver", "new", [RULE_CARRY] = "carry" }, false },
+	[SCRIPT_SETTLED] = { { "settled", "new", [RULE_CARRY] = "carry" }, false },
+	[SCRIPT_DECLARE] = { { "declare", "new", [RULE_CARRY] = "carry" }, false },
+	[SCRIPT_CONNECT] = { { "connect", "new", [RULE_CARRY] = "carry" }, false },
 };
 
 /* What else there may be in a script's table, and in which kinds. */
@@ -37,8 +41,9 @@ static const struct {
 } attributes[] = {
 	{ "doc", ALL_KINDS },
 	{ "pure", STRATEGIES },
-	{ "options", STRATEGIES },
+	{ "options", ALL_KINDS },
 	{ "binding_options", 1u << SCRIPT_ROUTING },
+	{ "active", 1u << SCRIPT_AUTH },
 	{ "match",
 	  ALL_KINDS & ~(STRATEGIES | 1u << SCRIPT_SCHEDULE | 1u << SCRIPT_AUTH) },
 };
@@ -52,7 +57,13 @@ const char *rule_decide_name(enum script_kind kind)
 bool rule_is_active(const struct rule *r)
 {
 	return r->match || (r->schedule && r->schedule->is_active) ||
-	       r->kind == SCRIPT_AUTH;
+	       (r->kind == SCRIPT_AUTH && !r->is_idle);
+}
+
+/* Used by the broker itself, and so with options of its own: no strategy. */
+static bool has_own_use(enum script_kind kind)
+{
+	return (STRATEGIES >> kind & 1) == 0;
 }
 
 void rule_destroy(struct rule *r)
@@ -65,6 +76,8 @@ void rule_destroy(struct rule *r)
 	mem_free(r->name);
 	mem_free(r->file);
 	mem_free(r->doc);
+	mem_free(r->model);
+	args_deinit(&r->values);
 	rule_match_free(r->match);
 	mem_free(r);
 }
@@ -74,6 +87,8 @@ void rule_destroy(struct rule *r)
 struct rule_loading {
 	struct rule *rule;
 	struct source *source;
+	struct sandbox *sandbox;
+	const char *path;
 };
 
 /* The last line of the chunk on the top. What is wrong with the table that it
@@ -187,21 +202,157 @@ static void take_doc(lua_State *L, struct rule *r)
 	lua_pop(L, 1);
 }
 
-static int l_load(lua_State *L)
+/* What a setting of an instance may be, besides the attributes of its model. */
+static void check_settings(lua_State *L, enum script_kind kind)
 {
-	struct rule_loading *l = lua_touserdata(L, 1);
-	struct rule *r = l->rule;
+	const char *names[SCHEDULE_SPEC_FIELDS + 5] = { "doc", "options" };
+	char owner[48];
+	size_t count = 2;
 
-	script_set_place(script_state_of(L), r->file, 1);
-	sandbox_load_take(L, l->source, r->file);
-	script_set_place(script_state_of(L), r->file, last_line(L));
-	script_state_of(L)->is_loading = true;
+	if (script_kind_has_match(kind))
+		names[count++] = "match";
+	if (kind == SCRIPT_AUTH)
+		names[count++] = "active";
+	for (size_t i = 0; kind == SCRIPT_SCHEDULE && i < SCHEDULE_SPEC_FIELDS; i++)
+		names[count++] = schedule_spec_fields[i];
+	names[count] = NULL;
+	snprintf(owner, sizeof(owner), "tide.use in %s/", script_kind_name(kind));
+	field_check_names(L, -1, owner, names);
+}
+
+/* Run the model's file; leave what it returns. */
+static void run_model(lua_State *L, struct rule_loading *l, const char *name)
+{
+	struct rule *r = l->rule;
+	struct source source;
+	struct error err;
+	char path[PATH_MAX], file[SCRIPT_PLACE_MAX];
+	int folder = (int)(strrchr(l->path, '/') - l->path);
+
+	snprintf(file, sizeof(file), "%s/%s.lua", script_kind_name(r->kind), name);
+	if (snprintf(path, sizeof(path), "%.*s/%s.lua", folder, l->path, name) >=
+	    (int)sizeof(path))
+		luaL_error(L, "the path of %s is too long", file);
+	int rc = sandbox_read(l->sandbox, path, file, &source, &err);
+	if (rc == TIDE_ENOTFOUND)
+		luaL_error(L, "tide.use: there is no %s", file);
+	if (rc != TIDE_OK)
+		luaL_error(L, "%s", err.text);
+	r->model = mem_strdup(file);
+	r->hash = r->hash * UINT64_C(0x100000001b3) ^ source.hash;
+	script_state_of(L)->model = r->model;
+	sandbox_load_take(L, &source, r->model);
+	script_set_place(script_state_of(L), r->model, last_line(L));
 	lua_call(L, 0, 1);
-	if (!lua_istable(L, -1))
-		return luaL_error(L,
-				  "a script must return a table; this file returned %s",
-				  luaL_typename(L, -1));
-	check_keys(L, r->kind);
+	if (api_use_at_top(L)) {
+		script_set_place(script_state_of(L), r->file, r->line);
+		luaL_error(L,
+			   "tide.use: %s is itself an instance of another script; use "
+			   "that one",
+			   file);
+	}
+}
+
+/* Copy the fields of the table on the top into the one at `to`, but for `options`. */
+static void copy_fields(lua_State *L, int to, bool with_options)
+{
+	read_only_see_through(L, lua_gettop(L));
+	for (lua_pushnil(L); lua_next(L, -2) != 0; lua_pop(L, 1)) {
+		if (!with_options && lua_type(L, -2) == LUA_TSTRING &&
+		    strcmp(lua_tostring(L, -2), "options") == 0)
+			continue;
+		lua_pushvalue(L, -2);
+		lua_pushvalue(L, -2);
+		lua_rawset(L, to);
+	}
+}
+
+static void set_nil(lua_State *L, int table, const char *name)
+{
+	lua_pushnil(L);
+	lua_setfield(L, table, name);
+}
+
+/* The settings at `settings` over the model's table on the top, in a table of their own,
+ * which takes its place. */
+static void merge(lua_State *L, const struct rule *r, int settings)
+{
+	int merged;
+
+	lua_newtable(L);
+	lua_insert(L, -2);
+	merged = lua_gettop(L) - 1;
+	copy_fields(L, merged, true);
+	lua_settop(L, merged);
+	/* A model is not active; what uses it is. */
+	if (r->kind == SCRIPT_SCHEDULE || r->kind == SCRIPT_AUTH)
+		set_nil(L, merged, "active");
+	if (lua_getfield(L, settings, "every") != LUA_TNIL)
+		set_nil(L, merged, "cron");
+	if (lua_getfield(L, settings, "cron") != LUA_TNIL)
+		set_nil(L, merged, "every");
+	lua_settop(L, merged);
+	lua_pushvalue(L, settings);
+	copy_fields(L, merged, false);
+	lua_settop(L, merged);
+}
+
+/* The result of the file on the top is tide.use(…): the table of the model with the
+ * settings takes its place. */
+static void load_model(lua_State *L, struct rule_loading *l, const struct api_use *use)
+{
+	struct rule *r = l->rule;
+	int settings = lua_gettop(L) + 1;
+
+	r->line = use->line;
+	script_set_place(script_state_of(L), r->file, r->line);
+	if (!has_own_use(r->kind))
+		luaL_error(L,
+			   "a %s script cannot use another: its options are given where "
+			   "it is declared",
+			   script_kind_name(r->kind));
+	api_use_push_settings(L);
+	check_settings(L, r->kind);
+	lua_getfield(L, settings, "options");
+	options_take_values(L, &r->values);
+	lua_pop(L, 1);
+	run_model(L, l, use->name);
+	if (lua_istable(L, -1)) {
+		check_keys(L, r->kind);
+		merge(L, r, settings);
+	}
+}
+
+static void take_active(lua_State *L, struct rule *r)
+{
+	if (r->kind == SCRIPT_AUTH)
+		r->is_idle = !field_boolean(L, lua_gettop(L), "active", true);
+}
+
+/* The fields that an instance may have set. What is wrong with them is its own fault. */
+static void take_settings(lua_State *L, struct rule *r)
+{
+	int table = lua_gettop(L);
+
+	if (r->model)
+		script_set_place(script_state_of(L), r->file, r->line);
+	take_active(L, r);
+	lua_settop(L, table);
+	if (script_kind_has_match(r->kind))
+		rule_match_read(L, r->kind, &r->match);
+	if (script_kind_has_match(r->kind) && r->model && !r->match)
+		luaL_error(L,
+			   "tide.use in %s/ needs 'match': write match = {} for "
+			   "everything",
+			   script_kind_name(r->kind));
+	if (r->kind == SCRIPT_SCHEDULE) {
+		r->schedule = mem_zalloc(sizeof(*r->schedule));
+		schedule_spec_read(L, r->schedule);
+	}
+}
+
+static void take_functions(lua_State *L, struct rule *r)
+{
 	for (int f = 0; f < RULE_FUNCTION_COUNT; f++)
 		take_function(L, r, (enum rule_function)f);
 	check_carry(L, r);
@@ -209,20 +360,90 @@ static int l_load(lua_State *L)
 		check_auth(L, r);
 	r->decide_line = line_of(L, r, RULE_DECIDE);
 	r->authenticate_line = line_of(L, r, RULE_AUTHENTICATE);
+	if (!r->model)
+		r->line = r->decide_line;
+}
+
+static int l_load(lua_State *L)
+{
+	struct rule_loading *l = lua_touserdata(L, 1);
+	struct rule *r = l->rule;
+	const struct api_use *use;
+
+	script_set_place(script_state_of(L), r->file, 1);
+	sandbox_load_take(L, l->source, r->file);
+	script_set_place(script_state_of(L), r->file, last_line(L));
+	script_state_of(L)->is_loading = true;
+	lua_call(L, 0, 1);
+	use = api_use_at_top(L);
+	if (use)
+		load_model(L, l, use);
+	if (!lua_istable(L, -1))
+		return luaL_error(L,
+				  "a script must return a table; this file returned %s",
+				  luaL_typename(L, -1));
+	check_keys(L, r->kind);
+	take_functions(L, r);
 	take_pure(L, r);
 	take_doc(L, r);
-	if (script_kind_has_match(r->kind))
-		rule_match_read(L, r->kind, &r->match);
 	lua_getfield(L, -1, "options");
 	options_declare(L, &r->options);
 	lua_getfield(L, -2, "binding_options");
 	options_declare(L, &r->binding_options);
-	if (r->kind == SCRIPT_SCHEDULE) {
-		lua_pop(L, 2);
-		r->schedule = mem_zalloc(sizeof(*r->schedule));
-		schedule_spec_read(L, r->schedule);
-	}
+	lua_pop(L, 2);
+	take_settings(L, r);
 	return 0;
+}
+
+/* The options and the state of the file itself: new (opts, name) -> state */
+static int l_own(lua_State *L)
+{
+	struct rule *r = ((const struct rule_loading *)lua_touserdata(L, 1))->rule;
+
+	script_set_place(script_state_of(L), rule_code_file(r), r->decide_line);
+	script_state_of(L)->is_loading = true;
+	options_push(L, &r->options, &r->values);
+	lua_pushvalue(L, -1);
+	r->own.options = luaL_ref(L, LUA_REGISTRYINDEX);
+	if (r->functions[RULE_NEW] == LUA_NOREF)
+		return 0;
+	lua_rawgeti(L, LUA_REGISTRYINDEX, r->functions[RULE_NEW]);
+	lua_insert(L, -2);
+	lua_pushstring(L, r->name);
+	lua_call(L, 2, 1);
+	r->own.state = luaL_ref(L, LUA_REGISTRYINDEX);
+	r->own.must_carry = r->functions[RULE_CARRY] != LUA_NOREF;
+	return 0;
+}
+
+/* A model whose options have no values yet is not run, and needs none. */
+static int check_values(const struct rule *r, bool *is_complete, struct error *err)
+{
+	struct error why;
+
+	*is_complete = options_check(&r->options, &r->values, rule_code_file(r), &why) ==
+		       TIDE_OK;
+	if (*is_complete || (!r->model && !rule_is_active(r)))
+		return TIDE_OK;
+	return error_set(err, TIDE_ERULE, "%s:%d: %s", r->file, r->line, why.text);
+}
+
+static int load(struct script_state *s, struct rule_loading *l, struct error *err)
+{
+	struct rule *r = l->rule;
+	struct script_call call = { .file = r->file, .body = l_load, .ctx = l };
+	int rc = script_enter(s, &call, err);
+	bool is_complete;
+
+	if (rc != TIDE_OK || !has_own_use(r->kind))
+		return rc;
+	rc = check_values(r, &is_complete, err);
+	/* A schedule may be run by hand. */
+	if (rc != TIDE_OK || !is_complete || !(rule_is_active(r) || r->schedule))
+		return rc;
+	call.model = r->model;
+	call.body = l_own;
+	return script_enter(s, &call, err);
 }
 
 int rule_load(struct script_state *s, struct sandbox *sandbox, enum script_kind kind,
@@ -243,9 +464,8 @@ int rule_load(struct script_state *s, struct sandbox *sandbox, enum script_kind 
 	r->own = (struct use){ .rule = r, .options = LUA_NOREF, .state = LUA_NOREF };
 	options_init(&r->options);
 	options_init(&r->binding_options);
-	struct rule_loading loading = { r, &source };
-	struct script_call call = { .file = r->file, .body = l_load, .ctx = &loading };
-	rc = script_enter(s, &call, err);
+	struct rule_loading loading = { r, &source, sandbox, path };
+	rc = load(s, &loading, err);
 	s->is_loading = false;
 	source_free(&source);
 	if (rc == TIDE_OK)

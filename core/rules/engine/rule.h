@@ -43,15 +43,22 @@ enum rule_pure { RULE_NOT_PURE, RULE_PURE, RULE_PURE_BY_OPTIONS };
 
 struct rule {
 	enum script_kind kind;
-	char *name; /* "topic" */
-	char *file; /* "routing/topic.lua" */
-	char *doc;  /* NULL when there is none */
-	uint64_t hash;
+	char *name;    /* "topic" */
+	char *file;    /* "routing/topic.lua" */
+	char *doc;     /* NULL when there is none */
+	uint64_t hash; /* of the file, and of its model's */
+	/* Of an instance, which returns tide.use(…): the file with its functions, and
+	 * what it gives them. */
+	char *model; /* "filter/rate_limit.lua"; NULL: it has its own */
+	struct args values;
+	/* Where the functions begin, in the file or its model's: for errors in what they
+	 * return. */
+	int decide_line, authenticate_line;
+	int line; /* the same, or that of tide.use: what stands for the whole script */
 	/* References into the state's registry; LUA_NOREF for a missing function. */
 	int functions[RULE_FUNCTION_COUNT];
-	int decide_line; /* where the function begins, for errors in its result */
-	int authenticate_line;
 	struct rule_match *match; /* NULL: not active, if its kind has a match */
+	bool is_idle;             /* of auth/: `active = false` */
 	struct use own;           /* of the kinds that nobody declares a use of */
 	enum rule_pure pure;
 	int pure_function;
@@ -66,6 +73,12 @@ struct rule {
 
 /* A script with a match, a schedule that is due at times, or a script of auth/. */
 bool rule_is_active(const struct rule *r);
+
+/* The file with the functions. */
+static inline const char *rule_code_file(const struct rule *r)
+{
+	return r->model ? r->model : r->file;
+}
 
 /* The name of RULE_DECIDE in scripts of the kind: "route", ... */
 const char *rule_decide_name(enum script_kind kind);

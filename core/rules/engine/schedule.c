@@ -175,7 +175,7 @@ void schedule_open(lua_State *L, struct engine *e)
 	lua_rawsetp(L, LUA_REGISTRYINDEX, &broker_key);
 }
 
-/* run (broker, { ms =, missed = }) */
+/* run (broker, { ms =, missed = }, opts, state) */
 static int l_run(lua_State *L)
 {
 	const struct schedule_call *call = lua_touserdata(L, 1);
@@ -185,7 +185,9 @@ static int l_run(lua_State *L)
 	lua_createtable(L, 0, 2);
 	set_integer(L, "ms", call->tick->ms);
 	set_integer(L, "missed", (lua_Integer)call->tick->missed);
-	lua_call(L, 2, 0);
+	lua_rawgeti(L, LUA_REGISTRYINDEX, call->use->options);
+	dry_run_push_state(L, call->use->state);
+	lua_call(L, 4, 0);
 	return 0;
 }
 
@@ -197,11 +199,12 @@ int schedule_run(struct engine *e, struct slice name, const struct schedule_tick
 
 	if (rc != TIDE_OK)
 		return rc;
-	const struct use use = { .rule = rule, .options = LUA_NOREF, .state = LUA_NOREF };
-	struct schedule_call call = { .use = &use, .tick = tick, .broker = broker };
+	struct schedule_call call = { .use = &rule->own, .tick = tick, .broker = broker };
+	if (e->former)
+		carry_own(e, rule);
 	e->schedule_call = &call;
 	rc = use_decide(e,
-			&(struct use_call){ .use = &use,
+			&(struct use_call){ .use = &rule->own,
 					    .vhost = broker->vhost,
 					    .body = l_run,
 					    .ctx = &call },

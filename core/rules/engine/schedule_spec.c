@@ -6,14 +6,15 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "rules/api/api_time.h"
 #include "rules/sandbox/field.h"
 #include "rules/sandbox/source.h"
 
 #define CRON_MIN_MS 60000
 
-const char *const schedule_spec_fields[SCHEDULE_SPEC_FIELDS] = { "every",  "cron",
-								 "missed", "jitter",
-								 "active", "vhost" };
+const char *const schedule_spec_fields[SCHEDULE_SPEC_FIELDS] = {
+	"every", "cron", "zone", "missed", "jitter", "active", "vhost"
+};
 
 static const char *const missed_names[] = {
 	[SCHEDULE_SKIP] = "skip",
@@ -41,11 +42,16 @@ static void read_when(lua_State *L, int table, struct schedule_spec *out)
 	char when[256];
 	const char *every = field_text(L, table, "every").data;
 	const char *cron = field_text(L, table, "cron").data;
+	struct slice zone = field_text(L, table, "zone");
 
 	if (!every == !cron)
 		luaL_error(L, "a schedule needs either 'every' or 'cron'");
-	snprintf(when, sizeof(when), "%s %s", every ? "every" : "cron",
-		 every ? every : cron);
+	if (every && zone.data)
+		luaL_error(L, "'zone' is for 'cron': an interval has no time of day");
+	if (zone.data)
+		out->zone = api_time_zone(L, zone);
+	snprintf(when, sizeof(when), "%s %s%s%s", every ? "every" : "cron",
+		 every ? every : cron, zone.data ? " " : "", zone.data ? zone.data : "");
 	out->when = mem_strdup(when);
 	if (cron && cron_parse(slice_from(cron), &out->cron, &err) != TIDE_OK)
 		luaL_error(L, "'cron': %s", err.text);
@@ -98,14 +104,14 @@ void schedule_spec_read(lua_State *L, struct schedule_spec *out)
 int64_t schedule_spec_next(const struct schedule_spec *s, int64_t after_unix_ms)
 {
 	if (!s->every_ms)
-		return cron_next(&s->cron, after_unix_ms);
+		return cron_next(&s->cron, s->zone, after_unix_ms);
 	return (after_unix_ms / s->every_ms + 1) * s->every_ms;
 }
 
 int64_t schedule_spec_prev(const struct schedule_spec *s, int64_t at_unix_ms)
 {
 	if (!s->every_ms)
-		return cron_prev(&s->cron, at_unix_ms);
+		return cron_prev(&s->cron, s->zone, at_unix_ms);
 	return at_unix_ms / s->every_ms * s->every_ms;
 }
 

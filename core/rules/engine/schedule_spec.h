@@ -1,6 +1,6 @@
 /* schedule_spec.h: when a script of schedule/ is due, as it declares.
  *
- *   every = "5m"  or  cron = "0 6 * * mon-fri"
+ *   every = "5m"  or  cron = "0 6 * * mon-fri", zone = "Europe/Berlin"
  *   missed = "once", jitter = "10s", active = true, vhost = "/"
  *
  * Ticks do not depend on when the broker was started. For `every` they are the multiples
@@ -18,16 +18,17 @@
 enum schedule_missed { SCHEDULE_SKIP, SCHEDULE_ONCE, SCHEDULE_ALL };
 
 struct schedule_spec {
-	char *when;       /* "every 5m", "cron 0 6 * * *": to show and to compare */
+	char *when; /* "every 5m", "cron 0 6 * * * Asia/Tokyo": to show and to compare */
 	int64_t every_ms; /* 0: `cron` holds */
 	struct cron cron;
+	const struct zone *zone; /* of `cron`, the engine's; NULL: UTC */
 	enum schedule_missed missed;
 	int64_t jitter_ms; /* less than the distance of two ticks */
 	char *vhost;       /* where it publishes; need not exist */
 	bool is_active;
 };
 
-#define SCHEDULE_SPEC_FIELDS 6
+#define SCHEDULE_SPEC_FIELDS 7
 extern const char *const schedule_spec_fields[SCHEDULE_SPEC_FIELDS];
 
 /* Read the script's table on the top of the stack into `out`, which is zeroed and whose

@@ -101,6 +101,7 @@ int use_decide(struct engine *e, const struct use_call *c, struct error *err)
 	bool is_counted =
 		!c->context || !(c->context->is_dry || c->context->is_uncounted);
 	struct script_call call = { .file = rule->file,
+				    .model = rule->model,
 				    .stats = is_counted ? &rule->stats : NULL,
 				    .vhost = c->handle ? slice_from(c->handle->vhost)
 						       : c->vhost,
@@ -124,7 +125,7 @@ int use_decide(struct engine *e, const struct use_call *c, struct error *err)
 	e->call_count++;
 	uint64_t started_ns = costs ? uv_hrtime() : 0;
 	if (trace)
-		line_trace_begin(trace, s->L, rule->file);
+		line_trace_begin(trace, s->L, rule_code_file(rule));
 	int rc = script_enter(s, &call, err);
 	if (trace)
 		line_trace_end(s->L);

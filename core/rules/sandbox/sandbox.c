@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "bundle.h"
+#include "hints.h"
 #include "read_only.h"
 #include "safe_lib.h"
 #include "script.h"
@@ -54,6 +55,8 @@ static void push_environment(lua_State *L)
 		if (!lua_istable(L, -1))
 			continue;
 		copy_table(L, -1);
+		if (lua_getmetatable(L, -2)) /* of hints.h */
+			lua_setmetatable(L, -2);
 		lua_pushvalue(L, env + 1);
 		lua_insert(L, -2);
 		lua_rawset(L, env); /* an existing key: the traversal goes on */
@@ -169,6 +172,15 @@ static int read_module(struct sandbox *sandbox, const char *name, char *file,
 		       : sandbox_read(sandbox, path, file, source, err);
 }
 
+static int refuse_module(lua_State *L, const char *name, const char *file)
+{
+	hints_push_module(L, name);
+	return luaL_error(L,
+			  "no module '%s': neither the framework nor the rules "
+			  "directory has %s%s",
+			  name, file, lua_tostring(L, -1));
+}
+
 /* Push the chunk of the module. Not inline: modules that require each other nest, and the
  * buffers here would be on the stack once for each. */
 static __attribute__((noinline)) void push_module(lua_State *L, struct sandbox *sandbox,
@@ -180,10 +192,7 @@ static __attribute__((noinline)) void push_module(lua_State *L, struct sandbox *
 	int rc = read_module(sandbox, name, file, &source, &err);
 
 	if (rc == TIDE_ENOTFOUND)
-		luaL_error(L,
-			   "no module '%s': neither the framework nor the rules "
-			   "directory has %s",
-			   name, file);
+		refuse_module(L, name, file);
 	if (rc != TIDE_OK)
 		luaL_error(L, "%s", err.text);
 	sandbox_load_take(L, &source, file);
@@ -208,7 +217,11 @@ static int l_require(lua_State *L)
 	size_t len;
 	const char *name = luaL_checklstring(L, 1, &len);
 
-	luaL_argcheck(L, is_module_name(name, len), 1, "not the name of a module");
+	if (!is_module_name(name, len)) {
+		hints_push_module(L, name);
+		lua_pushfstring(L, "not the name of a module%s", lua_tostring(L, -1));
+		return luaL_argerror(L, 1, lua_tostring(L, -1));
+	}
 	lua_settop(L, 1);
 	lua_rawgetp(L, LUA_REGISTRYINDEX, &modules_key);
 	void *mark = (void *)(uintptr_t)script_state_of(L)->serial;
@@ -243,10 +256,18 @@ static void protect_strings(lua_State *L, int string)
 	lua_pushliteral(L, "");
 	lua_getmetatable(L, -1);
 	copy_table(L, string);
+	hints_guard(L, LUA_STRLIBNAME, HINTS_EXPLAIN);
 	lua_setfield(L, -2, "__index");
 	lua_pushboolean(L, 0);
 	lua_setfield(L, -2, "__metatable");
 	lua_pop(L, 2);
+}
+
+static void guard_library(lua_State *L, const char *name)
+{
+	lua_getfield(L, 1, name);
+	hints_guard(L, name, HINTS_EXPLAIN);
+	lua_pop(L, 1);
 }
 
 /* All the standard libraries that something is taken from; on the stack, the
@@ -267,6 +288,10 @@ static void open_libraries(lua_State *L)
 	remove_field(L, 3, "random");
 	remove_field(L, 3, "randomseed");
 	lua_settop(L, 1);
+	guard_library(L, LUA_STRLIBNAME);
+	guard_library(L, LUA_TABLIBNAME);
+	guard_library(L, LUA_MATHLIBNAME);
+	guard_library(L, LUA_UTF8LIBNAME);
 }
 
 static int l_open(lua_State *L)

@@ -6,7 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hints.h"
+#include "host/log.h"
 #include "host/machine.h"
+#include "traceback.h"
 
 /* lua_getstack counts from the top of the stack each time, and a stack may have 200,000
  * levels. Of C there are no more than LUAI_MAXCCALLS (200) and some. */
@@ -160,21 +163,26 @@ static bool has_place(const char *text)
  * and with the line of the script that was called when that is another file. */
 static int l_message(lua_State *L)
 {
-	const struct script_state *s = script_state_of(L);
+	struct script_state *s = script_state_of(L);
+	const char *own = s->model ? s->model : s->file;
 	char place[SCRIPT_PLACE_MAX];
 	const char *text;
 
+	if (!s->traceback[0]) /* else an error of this handler */
+		traceback_write(L, s, s->traceback, sizeof(s->traceback));
 	if (lua_isstring(L, 1) || luaL_getmetafield(L, 1, "__tostring"))
-		text = luaL_tolstring(L, 1, NULL);
+		luaL_tolstring(L, 1, NULL);
 	else
-		text = lua_pushfstring(L, "an error that is not a text but a %s value",
-				       luaL_typename(L, 1));
+		lua_pushfstring(L, "an error that is not a text but a %s value",
+				luaL_typename(L, 1));
+	hints_add(L);
+	text = lua_tostring(L, -1);
 	if (!has_place(text) && nearest_line(L, NULL, place, sizeof(place)))
 		text = lua_pushfstring(L, "%s: %s", place, text);
 	else if (!has_place(text) && s->place[0])
 		text = lua_pushfstring(L, "%s: %s", s->place, text);
-	if (strncmp(text, s->file, strlen(s->file)) != 0 &&
-	    nearest_line(L, s->file, place, sizeof(place)))
+	if (strncmp(text, own, strlen(own)) != 0 &&
+	    nearest_line(L, own, place, sizeof(place)))
 		text = lua_pushfstring(L, "%s (called from %s)", text, place);
 	lua_pushstring(L, text);
 	return 1;
@@ -289,6 +297,15 @@ static void describe(struct script_state *s, int rc, const char *file, bool over
 	}
 }
 
+/* The lines of an instance are those of its model: which one has failed? */
+static void name_instance(const char *file, struct error *err)
+{
+	size_t len = strlen(err->text);
+
+	if (!strstr(err->text, file))
+		snprintf(err->text + len, sizeof(err->text) - len, " (for %s)", file);
+}
+
 /* After an allocation was refused: was it the call that wanted too much, or does the
  * account hold too much of earlier calls? Lua has collected everything before it gave up,
  * so what is not of the call is kept. */
@@ -322,6 +339,19 @@ static void count_decision(struct script_state *s, const struct script_call *cal
 		note_longest(&s->recent, call->file, took_ns);
 }
 
+/* On one line, as all of the log. */
+static void log_traceback(const struct script_state *s, const struct error *err)
+{
+	char line[SCRIPT_TRACEBACK_MAX];
+
+	if (!s->traceback[0] || !log_is_on(LOG_DEBUG))
+		return;
+	snprintf(line, sizeof(line), "%s", s->traceback);
+	for (char *c = line; (c = strchr(c, '\n')); c++)
+		*c = ';';
+	log_write_each(LOG_DEBUG, "rules: %s; stack: %s", err->text, line);
+}
+
 static void count(struct script_state *s, const struct script_call *call, int rc,
 		  bool overran, int64_t started_ns, const struct error *err)
 {
@@ -333,10 +363,12 @@ static void count(struct script_state *s, const struct script_call *call, int rc
 		count_decision(s, call, started_ns, rc != LUA_OK);
 	if (rc == LUA_OK)
 		return;
+	log_traceback(s, err);
 	stats->errors++;
 	stats->overruns += overran;
 	stats->last_error_unix_ms = machine_clock_ms(CLOCK_REALTIME);
 	memcpy(stats->last_error, err->text, sizeof(stats->last_error));
+	memcpy(stats->last_traceback, s->traceback, sizeof(stats->last_traceback));
 }
 
 int script_enter(struct script_state *s, const struct script_call *call,
@@ -351,6 +383,7 @@ int script_enter(struct script_state *s, const struct script_call *call,
 		account = account_open(&s->accounts, call->file, call->vhost);
 	s->account = account;
 	s->file = call->file;
+	s->model = call->model;
 	s->context = call->context;
 	s->is_pure = call->is_pure;
 	s->place[0] = '\0';
@@ -361,6 +394,8 @@ int script_enter(struct script_state *s, const struct script_call *call,
 	s->refused_at[0] = '\0';
 	s->grown_bytes = 0;
 	s->password = call->password;
+	s->missing_owner = NULL;
+	s->traceback[0] = '\0';
 	s->vhost = call->is_decision ? call->vhost : (struct slice){ 0 };
 	if (call->is_decision && !s->vhost.data)
 		s->vhost = SLICE("");
@@ -378,7 +413,9 @@ int script_enter(struct script_state *s, const struct script_call *call,
 	s->account = &s->own;
 	struct error own;
 	if (rc != LUA_OK)
-		describe(s, rc, call->file, overran, &own);
+		describe(s, rc, s->model ? s->model : call->file, overran, &own);
+	if (rc != LUA_OK && s->model)
+		name_instance(call->file, &own);
 	s->password = (struct slice){ 0 };
 	lua_settop(L, top);
 	if (rc == LUA_ERRMEM && !s->was_string)

@@ -27,6 +27,8 @@
 #include "watchdog.h"
 
 #define SCRIPT_PLACE_MAX 128
+#define SCRIPT_MISSING_MAX 33
+#define SCRIPT_TRACEBACK_MAX 1024
 
 /* The longest text in a state. One instruction compares or hashes a whole text, and
  * nothing interrupts an instruction. */
@@ -45,9 +47,10 @@ struct script_state {
 	const void *stack;        /* the block that L has its stack in */
 	/* Odd inside a call. What expires with the call keeps it to compare. */
 	uint64_t serial;
-	bool is_loading;  /* a file: `require` may read others */
-	bool is_pure;     /* the call under way must look at the routing key alone */
-	const char *file; /* the script that the call under way is for */
+	bool is_loading;   /* a file: `require` may read others */
+	bool is_pure;      /* the call under way must look at the routing key alone */
+	const char *file;  /* the script that the call under way is for */
+	const char *model; /* the file of its functions; NULL: its own */
 	/* The place of errors that no line of Lua raises; "" when unset. */
 	char place[SCRIPT_PLACE_MAX];
 	/* While memory_bytes is within `pace_span` above `pace_low`, the collector's pace
@@ -68,6 +71,11 @@ struct script_state {
 	 * the password that the call under way is about. */
 	const struct hidden *hidden;
 	struct slice password;
+	/* The last field that a library did not have: "math", "random" (hints.h). */
+	const char *missing_owner; /* NULL: none in this call */
+	char missing[SCRIPT_MISSING_MAX];
+	/* The stack of the last error, a line for each function; "" for none. */
+	char traceback[SCRIPT_TRACEBACK_MAX];
 	struct slice vhost; /* of the decision under way; data NULL: there is none */
 	struct script_recent recent;
 };
@@ -86,10 +94,12 @@ struct script_stats {
 	struct minute minute; /* of the last minute, over all generations */
 	int64_t last_error_unix_ms;
 	char last_error[ERROR_TEXT_MAX];
+	char last_traceback[SCRIPT_TRACEBACK_MAX];
 };
 
 struct script_call {
 	const char *file;                 /* named in errors that have no place */
+	const char *model;                /* the file of its functions; NULL: its own */
 	struct script_stats *stats;       /* may be NULL */
 	struct slice vhost;               /* whose call it is; empty: nobody's */
 	struct account *account;          /* NULL: that of the file and vhost */

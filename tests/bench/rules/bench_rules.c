@@ -15,7 +15,9 @@
 #include "session/service.h"
 #include "session/session_private.h"
 #include "session/session.h"
+#include "rules/api/api_tide.h"
 #include "rules/sandbox/pattern.h"
+#include "rules/sandbox/sandbox.h"
 #include "rules/sandbox/script.h"
 #include "rules/engine/index.h"
 #include "rules/engine/strategy.h"
@@ -334,6 +336,59 @@ static const char patterns[] =
 	"},\n"
 	"}";
 
+/* Functions of `tide` that a filter may call for each message. */
+static const char blocks[] =
+	"local ms, networks = 1774785600123, tide.cidr '10.0.0.0/8, 192.0.2.0/24, "
+	"fd00::/8'\n"
+	"local kb = ('x'):rep(1024)\n"
+	"return {\n"
+	"  { 'tide.match', function() return tide.match('orders.*.paid', "
+	"'orders.eu.paid') end },\n"
+	"  { 'tide.cidr: has, three networks', function() return networks:has "
+	"'192.0.2.7' end },\n"
+	"  { 'tide.time.fields, in a zone',\n"
+	"    function() return tide.time.fields(ms, 'Europe/Berlin') end },\n"
+	"  { 'tide.time.format', function() return tide.time.format(ms) end },\n"
+	"  { 'tide.time.parse', function() return tide.time.parse '2026-03-29T12:00:00Z' "
+	"end },\n"
+	"  { 'tide.uuid', function() return tide.uuid() end },\n"
+	"  { 'tide.random_bytes(16)', function() return tide.random_bytes(16) end },\n"
+	"  { 'tide.crc32 of 1 KB', function() return tide.crc32(kb) end },\n"
+	"  { 'tide.sha256 of 1 KB', function() return tide.sha256(kb) end },\n"
+	"  { 'tide.hex.encode of 1 KB', function() return tide.hex.encode(kb) end },\n"
+	"}\n";
+
+static int l_blocks(lua_State *L)
+{
+	struct api_tide tide = { .about = "bench" };
+	struct sandbox sandbox = { .rules_dir = ".", .lua_dir = "." };
+	struct source source = { .data = mem_strdup(blocks), .len = sizeof(blocks) - 1 };
+
+	sandbox_open(L, &sandbox);
+	api_tide_open(L, &tide);
+	sandbox_load_take(L, &source, "bench.lua");
+	lua_call(L, 0, 1);
+	int list = lua_gettop(L);
+	for (lua_Integer i = 1; lua_geti(L, list, i) == LUA_TTABLE; i++) {
+		double ns = 0;
+
+		lua_geti(L, -1, 1);
+		lua_geti(L, -2, 2);
+		for (int round = 0; round < ROUNDS; round++) {
+			uint64_t started = uv_hrtime();
+			for (int k = 0; k < 1000; k++) {
+				lua_pushvalue(L, -1);
+				lua_call(L, 0, 0);
+			}
+			ns = best(ns, started, 1000);
+		}
+		print(lua_tostring(L, -2), ns);
+		lua_settop(L, list);
+	}
+	zones_deinit(&tide.zones);
+	return 0;
+}
+
 static double time_pattern(lua_State *L, int function, int library)
 {
 	double ns = 0;
@@ -369,7 +424,8 @@ static int l_patterns(lua_State *L)
 	return 0;
 }
 
-static void bench_patterns(void)
+/* The body in a state of its own. */
+static void bench_state(lua_CFunction body)
 {
 	struct watchdog *w;
 	struct script_state s;
@@ -377,7 +433,7 @@ static void bench_patterns(void)
 	if (watchdog_create(&w, 60000, script_on_overrun) != TIDE_OK ||
 	    script_state_init(&s, w, 1 << 26) != TIDE_OK)
 		fail("watchdog", &err);
-	enter(&s, l_patterns, NULL);
+	enter(&s, body, NULL);
 	script_state_deinit(&s);
 	watchdog_destroy(w);
 }
@@ -451,16 +507,18 @@ static double publish(struct session *s, const struct publish_spec *spec, double
 {
 	struct error err;
 	const size_t count = 4000;
+	const struct publish_demand demand = { .must = true };
+	const struct purge_spec purge = { .queue = SLICE("jobs"), .partition = -1 };
 	uint64_t started = uv_hrtime();
 	for (size_t i = 0; i < count; i++) {
 		struct msg *m;
 		if (session_publish_prepare(s, spec, &m, &err) != TIDE_OK)
 			fail("prepare", &err);
 		memcpy(msg_payload_room(m), "hello", 5);
-		session_publish_take(s, m, true, request(s));
+		session_publish_take(s, m, &demand, request(s));
 	}
 	so_far = best(so_far, started, count);
-	if (session_queue_purge(s, SLICE("jobs"), request(s), &err) < 0)
+	if (session_purge(s, &purge, request(s), &err) < 0)
 		fail("purge", &err);
 	service_turn(s->service);
 	return so_far;
@@ -505,7 +563,8 @@ int main(void)
 	bench_fair(service->broker->engine);
 	bench_watchdog();
 	bench_publish(service);
-	bench_patterns();
+	bench_state(l_blocks);
+	bench_state(l_patterns);
 	service_close(service, 0);
 	uv_run(loop, UV_RUN_DEFAULT);
 	return over > 0;

@@ -91,7 +91,7 @@ static void the_next_tick_is_the_first_minute_that_matches(void **state)
 {
 	for (size_t i = 0; i < sizeof(ticks) / sizeof(ticks[0]); i++) {
 		struct cron c = parse(ticks[i].cron);
-		int64_t next = cron_next(&c, at(ticks[i].from));
+		int64_t next = cron_next(&c, NULL, at(ticks[i].from));
 		if (next != at(ticks[i].next))
 			fail_msg("%s after %s: %s, not %s", ticks[i].cron, ticks[i].from,
 				 show(next), ticks[i].next);
@@ -103,11 +103,11 @@ static void the_last_tick_is_the_one_that_next_would_give(void **state)
 	for (size_t i = 0; i < sizeof(ticks) / sizeof(ticks[0]); i++) {
 		struct cron c = parse(ticks[i].cron);
 		int64_t next = at(ticks[i].next);
-		assert_true(cron_prev(&c, next) == next);
-		assert_true(cron_prev(&c, next + 59999) == next);
-		int64_t before = cron_prev(&c, next - 1);
+		assert_true(cron_prev(&c, NULL, next) == next);
+		assert_true(cron_prev(&c, NULL, next + 59999) == next);
+		int64_t before = cron_prev(&c, NULL, next - 1);
 		assert_true(before <= at(ticks[i].from));
-		assert_true(cron_next(&c, before) == next);
+		assert_true(cron_next(&c, NULL, before) == next);
 	}
 }
 
@@ -117,14 +117,14 @@ static void a_year_of_ticks_is_complete_both_ways(void **state)
 	int64_t t = at("2027-12-31 23:59");
 	int64_t end = at("2029-01-01 00:00");
 	unsigned count = 0, back = 0;
-	while ((t = cron_next(&c, t)) < end) {
+	while ((t = cron_next(&c, NULL, t)) < end) {
 		time_t seconds = (time_t)(t / 1000);
 		struct tm tm;
 		gmtime_r(&seconds, &tm);
 		assert_true(tm.tm_mday >= 29 || tm.tm_wday == 3);
 		count++;
 	}
-	for (t = end; (t = cron_prev(&c, t - 1)) >= at("2028-01-01 00:00");)
+	for (t = end; (t = cron_prev(&c, NULL, t - 1)) >= at("2028-01-01 00:00");)
 		back++;
 	assert_int_equal(count, back);
 	unsigned expected = 0;

@@ -269,7 +269,8 @@ static const struct {
 	{ "%p behind a zero byte", "return ('\\0%-9p'):format({})",
 	  "hostile.lua:2: string.format: no '%p': a script sees no addresses" },
 	{ "a field that is not there", "return msg.prioritty",
-	  "hostile.lua:2: there is no 'msg.prioritty'; it has attempt" },
+	  "hostile.lua:2: there is no 'msg.prioritty'; did you mean 'priority'? it has "
+	  "attempt" },
 	{ "a queue's field that is not there", "return queue.length",
 	  "hostile.lua:2: there is no 'queue.length'; it has name" },
 	{ "NaN", "return 0 / 0", "hostile.lua:1: rank must return a finite number" },
@@ -378,12 +379,12 @@ static const struct {
 	  "hostile.lua:1: 'doc' has more than 1024 bytes" },
 	{ "a long default",
 	  "return { rank = type, options = { a = { default = ('x'):rep(1 << 20) } } }",
-	  "hostile.lua:1: option 'a': the default has more than 1024 bytes" },
+	  "hostile.lua:1: option 'a': the value has more than 1024 bytes" },
 	{ "a long default, a list",
 	  "return { rank = type, options = { a = { type = 'list',\n"
 	  "  default = setmetatable({}, { __index = tostring, __len = function() return "
 	  "1e9 // 1 | 0 end }) } } }",
-	  "hostile.lua:2: option 'a': the default has more than 1024 bytes" },
+	  "hostile.lua:2: option 'a': the value has more than 1024 bytes" },
 	{ "a long doc of an option",
 	  "return { rank = type, options = { a = { doc = ('x'):rep(1025) } } }",
 	  "hostile.lua:1: option 'a': 'doc' has more than 1024 bytes" },

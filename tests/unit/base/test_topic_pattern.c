@@ -1,0 +1,65 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/topic_pattern.h"
+
+static const struct {
+	const char *pattern, *key;
+	bool matches;
+} cases[] = {
+	{ "a.b", "a.b", true },
+	{ "a.b", "a.c", false },
+	{ "a.*", "a.b", true },
+	{ "a.*", "a.b.c", false },
+	{ "a.*", "a", false },
+	{ "*", "", false },
+	{ "#", "", true },
+	{ "#", "a..b", true },
+	{ "", "", true },
+	{ "", "a", false },
+	{ "a.#", "a", true },
+	{ "a.#.z", "a.b.c.z", true },
+	{ "a.#.z", "a.b.c", false },
+	{ "#.b.#", "a.b.c", true },
+	{ "#.b.#", "a.c", false },
+	{ "a.*.b", "a..b", true },
+	{ "a.*", "a.", true },
+};
+
+static void it_matches_word_by_word(void **state)
+{
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		if (topic_pattern_matches(slice_from(cases[i].pattern),
+					  slice_from(cases[i].key)) != cases[i].matches)
+			fail_msg("'%s' and '%s'", cases[i].pattern, cases[i].key);
+		assert_null(topic_pattern_fault(slice_from(cases[i].pattern)));
+	}
+}
+
+/* As lua/tide/topic_trie.lua says it. */
+static void a_wrong_pattern_has_a_fault(void **state)
+{
+	assert_string_equal(topic_pattern_fault(SLICE("a..b")),
+			    "has an empty word; '*' matches an empty word of a key");
+	assert_string_equal(topic_pattern_fault(SLICE("a.")),
+			    "has an empty word; '*' matches an empty word of a key");
+	assert_string_equal(topic_pattern_fault(SLICE("a.b*")),
+			    "has a word with a wildcard in it; '*' and '#' are words of "
+			    "their own");
+	assert_non_null(topic_pattern_fault(SLICE("##")));
+	assert_string_equal(topic_pattern_fault(SLICE("#.a.#.#")),
+			    "has '#' more than twice");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(it_matches_word_by_word),
+		cmocka_unit_test(a_wrong_pattern_has_a_fault),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
