@@ -189,13 +189,26 @@ function time.format(ms, zone) end
 function time.parse(text, zone) end
 
 ---@class tide.Json
+---@field null lightuserdata  is written as null
 local json = {}
 
----A null becomes nil.
----@param text string  256 KiB at most
+---A null becomes nil, or with the option tide.json.null.
+---@param text string  1 MiB at most
+---@param options { null: boolean? }?
 ---@return any value
 ---@return string? message
-function json.decode(text) end
+function json.decode(text, options) end
+
+---Objects are written in the order of their names. Raises for what JSON cannot hold.
+---@param value any
+---@return string text  1 MiB at most
+function json.encode(value) end
+
+---Marks a table: it is written as an array when it is empty.
+---@generic T: table
+---@param list T
+---@return T list  the same
+function json.array(list) end
 
 ---One dictionary for all scripts that outlives reloads and restarts. A ttl is milliseconds
 ---or the text of a duration.
@@ -289,6 +302,8 @@ function log.error(...) end
 ---@field priority integer  0 to 255, higher is more urgent
 ---@field headers table<string, string>  nil for a missing header
 ---@field payload string
+---@field json any  the payload, read-only; nil if it is no JSON
+---@field json_error string?  why it is nil
 ---@field size integer  bytes of the payload
 ---@field ts integer  when it was published, milliseconds since 1970
 ---@field delay integer  milliseconds, 0 for none
@@ -362,7 +377,7 @@ function log.error(...) end
 local draft = {}
 
 ---Publish a copy as well.
----@param changes { exchange: string?, key: string?, dedupe_id: string?, priority: integer?, delay: number|string|nil, ttl: number|string|nil, payload: string?, headers: table<string, string|number|false>? }
+---@param changes { exchange: string?, key: string?, dedupe_id: string?, priority: integer?, delay: number|string|nil, ttl: number|string|nil, payload: string?, json: any, headers: table<string, string|number|false>? }
 function draft:copy(changes) end
 
 ---@class tide.Filter

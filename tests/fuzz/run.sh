@@ -92,6 +92,11 @@ seed() {
 		printf '2026-11-23T10:00:00.500Z' >"$corpus/$1/time"
 		cp rules/filter/*.lua lua/tide/*.lua "$corpus/$1"
 		;;
+	fuzz_json)
+		printf '{"a":[1,-2.5e3,"\\u00e4\\ud83d\\ude00\\n",true,null],"b":{"a":{}}}' \
+			>"$corpus/$1/document"
+		cp docs/openapi.json "$corpus/$1"
+		;;
 	fuzz_decode) sed -n 's/^< //p' tests/cases/session.txt >"$corpus/$1/session" ;;
 	fuzz_codec)
 		printf '\x9a\x01\xa1x\xa1k\x01\x00\x00\x00\x00\x81\xa1a\xa1b\xa1p' \

@@ -137,6 +137,19 @@ describe("docs/rules.md and its reference", function()
     end)
   end)
 
+  it("has a filter that reads JSON", function()
+    with_rule("filter/30-total.lua", function(engine)
+      local function publish(payload)
+        return engine:filter { exchange = "invoices", key = "k", payload = payload }
+      end
+      assert.equal("this is not JSON: wrong at byte 1 (filter/30-total.lua)", select(2, publish "hello"))
+      assert.equal("an invoice has items (filter/30-total.lua)", select(2, publish "{}"))
+      assert.equal("30", publish('{"items":[{"cents":5,"count":2},{"cents":20,"count":1}]}').headers.total)
+      assert.equal('{"customer":{"name":"x"},"free":true,"items":[]}',
+        publish('{"items":[],"x":1,"customer":{"name":"x"}}').payload)
+    end)
+  end)
+
   it("has a policy that notices an outage", function()
     with_rule("retry/outage.lua", function(engine)
       local s = assert(engine:strategy("retry", "outage"))

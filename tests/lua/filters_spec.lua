@@ -104,8 +104,8 @@ describe("a filter", function()
       { "msg.delay = 1e300", "msg.delay must be milliseconds from 0" },
       { "msg.ttl = 0", "msg.ttl must be milliseconds from 1, a duration like '30s', or nil, not '0'" },
       { "msg.payload = {}", "msg.payload must be a text, not 'table" },
-      { "msg.id = 'x'", "'msg.id' is read-only; a filter may write dedupe_id delay exchange key payload priority ttl "
-        .. "and headers.<name>" },
+      { "msg.id = 'x'", "'msg.id' is read-only; a filter may write dedupe_id delay exchange json key payload priority "
+        .. "ttl and headers.<name>" },
       { "msg.headers = {}", "'msg.headers' is read-only" },
       { "msg[1] = 1", "'msg.1' is read-only" },
       { "msg.headers['a b'] = 'x'", "a header's name must be 1-255 bytes" },
@@ -115,7 +115,7 @@ describe("a filter", function()
       { "for i = 1, 65 do msg.headers['h' .. i] = 'x' end", "a message has at most 64 headers" },
       { "msg.headers.x = (' '):rep(30000)", "the headers of a message have at most 61440 bytes in all" },
       { "msg:copy { exchnage = 'x' }",
-        "msg:copy takes dedupe_id delay exchange key payload priority ttl headers, not 'exchnage'" },
+        "msg:copy takes dedupe_id delay exchange json key payload priority ttl headers, not 'exchnage'" },
       { "msg:copy { headers = 'x' }", "the headers of a copy must be a table, not a string" },
       { "msg:copy { priority = 300 }", "msg.priority must be an integer" },
       { "msg:copy()", "table expected" },

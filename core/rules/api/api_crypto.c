@@ -6,7 +6,6 @@
 #include <openssl/hmac.h>
 #include <openssl/rand.h>
 
-#include "api_json.h"
 #include "base/base64.h"
 #include "base/crc32.h"
 #include "base/hex.h"
@@ -186,13 +185,8 @@ void api_crypto_add(lua_State *L)
 		{ "decode", l_hex_decode },
 		{ NULL, NULL },
 	};
-	static const luaL_Reg json[] = {
-		{ "decode", api_json_decode },
-		{ NULL, NULL },
-	};
 
 	luaL_setfuncs(L, functions, 0);
 	add_table(L, "base64", base64);
 	add_table(L, "hex", hex);
-	add_table(L, "json", json);
 }

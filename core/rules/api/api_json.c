@@ -1,142 +1,151 @@
 #include "api_json.h"
 
-#include <jansson.h>
 #include <lauxlib.h>
-#include <stdbool.h>
 
+#include "base/json.h"
+#include "document.h"
+#include "rules/sandbox/field.h"
+#include "rules/sandbox/read_only.h"
 #include "rules/sandbox/script.h"
+#include "value.h"
 
-/* Registry key: the metatable of what holds a document. */
-static const char document_key;
-
-static int l_free(lua_State *L)
+/* The options of decode at `idx`: { null = true }. */
+static bool wants_null(lua_State *L, int idx)
 {
-	json_t **document = lua_touserdata(L, 1);
+	static const char *const names[] = { "null", NULL };
 
-	json_decref(*document);
-	*document = NULL;
-	return 0;
+	if (lua_isnoneornil(L, idx))
+		return false;
+	luaL_checktype(L, idx, LUA_TTABLE);
+	read_only_see_through(L, idx);
+	field_check_names(L, idx, "tide.json.decode", names);
+	return field_boolean(L, idx, "null", false);
 }
 
-/* What owns the document while it becomes values of Lua, which may raise. Pushed. */
-static json_t **push_document(lua_State *L)
+/* decode (text [, { null = true }]) -> value, or nil and a message. A null becomes nil,
+ * or tide.json.null. */
+static int l_decode(lua_State *L)
 {
-	json_t **document = lua_newuserdatauv(L, sizeof(*document), 0);
-
-	*document = NULL;
-	if (lua_rawgetp(L, LUA_REGISTRYINDEX, &document_key) == LUA_TNIL) {
-		lua_pop(L, 1);
-		lua_createtable(L, 0, 1);
-		lua_pushcfunction(L, l_free);
-		lua_setfield(L, -2, "__gc");
-		lua_pushvalue(L, -1);
-		lua_rawsetp(L, LUA_REGISTRYINDEX, &document_key);
-	}
-	lua_setmetatable(L, -2);
-	return document;
-}
-
-static bool is_deeper(json_t *value, int levels)
-{
-	const char *name;
-	json_t *member;
-	size_t i;
-
-	if (levels == 0)
-		return json_is_object(value) || json_is_array(value);
-	json_object_foreach(value, name, member)
-	{
-		if (is_deeper(member, levels - 1))
-			return true;
-	}
-	json_array_foreach(value, i, member)
-	{
-		if (is_deeper(member, levels - 1))
-			return true;
-	}
-	return false;
-}
-
-static void push_value(lua_State *L, json_t *value);
-
-static void push_object(lua_State *L, json_t *object)
-{
-	const char *name;
-	json_t *member;
-
-	lua_createtable(L, 0, (int)json_object_size(object));
-	json_object_foreach(object, name, member)
-	{
-		push_value(L, member);
-		lua_setfield(L, -2, name);
-	}
-}
-
-static void push_array(lua_State *L, json_t *array)
-{
-	size_t count = json_array_size(array);
-
-	lua_createtable(L, (int)count, 0);
-	for (size_t i = 0; i < count; i++) {
-		push_value(L, json_array_get(array, i));
-		lua_rawseti(L, -2, (lua_Integer)i + 1);
-	}
-}
-
-static void push_value(lua_State *L, json_t *value)
-{
-	script_check(L);
-	luaL_checkstack(L, 4, NULL);
-	switch (json_typeof(value)) {
-	case JSON_OBJECT:
-		push_object(L, value);
-		break;
-	case JSON_ARRAY:
-		push_array(L, value);
-		break;
-	case JSON_STRING:
-		lua_pushlstring(L, json_string_value(value), json_string_length(value));
-		break;
-	case JSON_INTEGER:
-		lua_pushinteger(L, json_integer_value(value));
-		break;
-	case JSON_REAL:
-		lua_pushnumber(L, json_real_value(value));
-		break;
-	case JSON_TRUE:
-	case JSON_FALSE:
-		lua_pushboolean(L, json_is_true(value));
-		break;
-	case JSON_NULL:
-		lua_pushnil(L);
-		break;
-	}
-}
-
-int api_json_decode(lua_State *L)
-{
-	json_error_t why;
+	struct documents *d = script_state_of(L)->documents;
+	struct error err;
 	size_t len;
 	const char *text = luaL_checklstring(L, 1, &len);
 
 	script_check(L);
-	luaL_argcheck(L, len <= API_JSON_TEXT_MAX, 1, "the text has more than 256 KiB");
-	lua_settop(L, 1);
-	json_t **document = push_document(L);
-	*document = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &why);
-	/* Nothing of the text is repeated in a message: it may be a token. */
-	lua_pushnil(L);
-	if (!*document) {
-		lua_pushfstring(L, "this is not JSON: wrong at byte %d", why.position);
+	luaL_argcheck(L, len <= DOCUMENT_BYTES_MAX, 1, "the text has more than 1 MiB");
+	lua_settop(L, 2);
+	bool has_null = wants_null(L, 2);
+	if (json_tape_read(&d->tape, (struct slice){ text, len }, DOCUMENT_DEPTH_MAX,
+			   &err) != TIDE_OK) {
+		/* Nothing of the text is repeated in a message: it may be a token. */
+		lua_pushnil(L);
+		lua_pushstring(L, err.text);
 		return 2;
 	}
-	if (is_deeper(*document, API_JSON_DEPTH_MAX)) {
-		lua_pushfstring(L, "the JSON is nested deeper than %d levels",
-				API_JSON_DEPTH_MAX);
-		return 2;
-	}
-	push_value(L, *document);
-	json_decref(*document);
-	*document = NULL;
+	document_push_copy(L, &d->tape, 0, has_null);
 	return 1;
+}
+
+static void write_null(void *ctx)
+{
+	json_nil(ctx);
+}
+
+static void write_boolean(void *ctx, bool b)
+{
+	json_written(ctx, b ? SLICE("true") : SLICE("false"));
+}
+
+static void write_integer(void *ctx, lua_Integer n)
+{
+	json_int(ctx, n);
+}
+
+static void write_number(void *ctx, double n)
+{
+	json_number(ctx, n);
+}
+
+static void write_text(void *ctx, struct slice s)
+{
+	json_slice(ctx, s);
+}
+
+static void write_name(void *ctx, struct slice s)
+{
+	json_key_slice(ctx, s);
+}
+
+static void write_begin(void *ctx, bool is_array, size_t count)
+{
+	if (is_array)
+		json_array_begin(ctx);
+	else
+		json_object_begin(ctx);
+}
+
+static void write_end(void *ctx, bool is_array)
+{
+	if (is_array)
+		json_array_end(ctx);
+	else
+		json_object_end(ctx);
+}
+
+static const struct value_format format = {
+	.name = "JSON",
+	.null = write_null,
+	.boolean = write_boolean,
+	.integer = write_integer,
+	.number = write_number,
+	.text = write_text,
+	.name_text = write_name,
+	.begin = write_begin,
+	.end = write_end,
+	.is_utf8 = true,
+};
+
+struct slice api_json_text(lua_State *L, int idx)
+{
+	struct documents *d = script_state_of(L)->documents;
+	struct json out = { .out = &d->out };
+
+	value_write(L, idx, &format, &out);
+	return buf_slice(&d->out);
+}
+
+/* encode (value) -> text */
+static int l_encode(lua_State *L)
+{
+	luaL_checkany(L, 1);
+	script_check(L);
+	field_push(L, api_json_text(L, 1));
+	return 1;
+}
+
+/* array (table) -> the table, which is written as an array even when it is empty */
+static int l_array(lua_State *L)
+{
+	luaL_checktype(L, 1, LUA_TTABLE);
+	lua_settop(L, 1);
+	if (!value_mark_array(L))
+		return luaL_error(L, "this table has a metatable already");
+	return 1;
+}
+
+void api_json_add(lua_State *L)
+{
+	static const luaL_Reg functions[] = {
+		{ "decode", l_decode },
+		{ "encode", l_encode },
+		{ "array", l_array },
+		{ NULL, NULL },
+	};
+
+	lua_newtable(L);
+	luaL_setfuncs(L, functions, 0);
+	value_push_null(L);
+	lua_setfield(L, -2, "null");
+	read_only_protect(L);
+	lua_setfield(L, -2, "json");
 }

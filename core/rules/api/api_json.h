@@ -1,11 +1,11 @@
-/* api_json.h: tide.json.decode. */
+/* api_json.h: tide.json. */
 #pragma once
 
 #include <lua.h>
 
-#define API_JSON_TEXT_MAX ((size_t)256 * 1024)
-#define API_JSON_DEPTH_MAX 32
+#include "base/slice.h"
 
-/* decode (text) -> value, or nil and a message. A null becomes nil: a member that is not
- * there, or an element that is missing. A name that is there twice is an error. */
-int api_json_decode(lua_State *L);
+/* Add the table `json` to the one on the top. May raise, as do all. */
+void api_json_add(lua_State *L);
+/* The value at `idx` as JSON, good until the next call of a function of tide.json. */
+struct slice api_json_text(lua_State *L, int idx);

@@ -4,6 +4,7 @@
 
 #include "base/id.h"
 #include "decision_context.h"
+#include "document.h"
 #include "rules/sandbox/field.h"
 #include "view.h"
 
@@ -40,16 +41,34 @@ static size_t absent_bytes(lua_State *L, const struct msg *m)
 	return c && m->payload_len == 0 ? c->absent_bytes : 0;
 }
 
-static void push_payload(lua_State *L, const void *subject)
+/* Raises when the message has lost it. */
+static struct slice payload(lua_State *L, const void *subject, const char *field)
 {
 	const struct msg *m = message(subject);
 
 	if (absent_bytes(L, m) > 0) {
 		decision_context_of(L)->was_absent_read = true;
-		luaL_error(L, "msg.payload is no longer kept; start the broker with "
-			      "--replay-payloads");
+		luaL_error(L,
+			   "%s is no longer kept; start the broker with "
+			   "--replay-payloads",
+			   field);
 	}
-	field_push(L, (struct slice){ m->payload, m->payload_len });
+	return (struct slice){ m->payload, m->payload_len };
+}
+
+static void push_payload(lua_State *L, const void *subject)
+{
+	field_push(L, payload(L, subject, "msg.payload"));
+}
+
+static void push_json(lua_State *L, const void *subject)
+{
+	document_push(L, payload(L, subject, "msg.json"));
+}
+
+static void push_json_error(lua_State *L, const void *subject)
+{
+	document_push_error(L, payload(L, subject, "msg.json_error"));
 }
 
 static void push_size(lua_State *L, const void *subject)
@@ -141,6 +160,8 @@ const struct view_field api_msg_fields[] = {
 	{ .name = "delay", .push = push_delay },
 	{ .name = "exchange", .push = push_exchange, .is_pure = true },
 	{ .name = "id", .push = push_id },
+	{ .name = "json", .push = push_json },
+	{ .name = "json_error", .push = push_json_error },
 	{ .name = "key", .push = push_key, .is_pure = true },
 	{ .name = "offset", .push = push_offset },
 	{ .name = "partition", .push = push_partition },

@@ -7,12 +7,14 @@
 #include <uv.h>
 
 #include "api_crypto.h"
+#include "api_json.h"
 #include "api_match.h"
 #include "api_time.h"
 #include "api_use.h"
 #include "base/duration.h"
 #include "base/random.h"
 #include "decision_context.h"
+#include "document.h"
 #include "host/log.h"
 #include "host/machine.h"
 #include "rules/sandbox/field.h"
@@ -21,6 +23,7 @@
 #include "rules/sandbox/read_only.h"
 #include "rules/sandbox/sandbox.h"
 #include "rules/sandbox/source.h"
+#include "value.h"
 
 #define LOG_LINE_MAX 1000
 
@@ -242,6 +245,9 @@ void api_tide_open(lua_State *L, struct api_tide *t)
 	lua_setfield(L, -2, "log");
 	api_shared_add(L, t);
 	api_crypto_add(L);
+	value_open(L);
+	document_open(L);
+	api_json_add(L);
 	api_match_add(L);
 	api_time_add(L, t);
 	api_use_add(L);

@@ -3,6 +3,7 @@
 #include <lauxlib.h>
 #include <math.h>
 
+#include "api_json.h"
 #include "base/duration.h"
 #include "base/mem.h"
 #include "base/percent.h"
@@ -154,6 +155,17 @@ static void set_payload(lua_State *L, struct draft *d)
 	d->is_changed = true;
 }
 
+/* The value is written now: the script may change it later. */
+static void set_json(lua_State *L, struct draft *d)
+{
+	if (lua_isnil(L, -1))
+		luaL_error(L, "msg.json cannot be nil; tide.json.null writes a null");
+	struct slice payload = api_json_text(L, -1);
+	d->now.payload = keep(L, &d->payload, payload).data;
+	d->now.payload_len = payload.len;
+	d->is_changed = true;
+}
+
 static void set_priority(lua_State *L, struct draft *d)
 {
 	int is_integer = 0;
@@ -219,13 +231,14 @@ static const struct field {
 	{ "dedupe_id", set_dedupe_id },
 	{ "delay", set_delay },
 	{ "exchange", set_exchange },
+	{ "json", set_json },
 	{ "key", set_key },
 	{ "payload", set_payload },
 	{ "priority", set_priority },
 	{ "ttl", set_ttl },
 	{ NULL, NULL },
 };
-#define FIELD_NAMES "dedupe_id delay exchange key payload priority ttl"
+#define FIELD_NAMES "dedupe_id delay exchange json key payload priority ttl"
 
 /* Write the value on the top; false when no such field can be written. */
 static bool set_field(lua_State *L, struct draft *d, const char *name)

@@ -156,6 +156,7 @@ static int open_state(struct generation *g, struct error *err)
 	if (rc != TIDE_OK)
 		return error_set(err, rc, "no Lua state fits into %zu bytes",
 				 config->memory_max_bytes);
+	g->script.documents = &g->documents;
 	g->script.hidden = &config->tide->secrets.hidden;
 	return script_enter(&g->script, &call, err);
 }
@@ -210,6 +211,7 @@ void generation_destroy(struct generation *g)
 		return;
 	rules_dir_list_free(&g->rest.files);
 	script_state_deinit(&g->script);
+	document_deinit(&g->documents);
 	for (size_t i = 0; i < g->rule_count; i++)
 		rule_destroy(g->rules[i]);
 	bundle_unref(g->sandbox.framework);

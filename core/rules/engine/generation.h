@@ -7,6 +7,7 @@
 #pragma once
 
 #include "rules/api/api_tide.h"
+#include "rules/api/document.h"
 #include "rules/sandbox/bundle.h"
 #include "rule.h"
 #include "rules_dir.h"
@@ -31,6 +32,7 @@ struct generation_config {
 struct generation {
 	const struct generation_config *config; /* the engine's */
 	struct script_state script;
+	struct documents documents; /* what scripts look into */
 	struct sandbox sandbox;
 	struct rule **rules; /* by kind, then by name */
 	size_t rule_count;

@@ -35,6 +35,7 @@
 #define SCRIPT_STRING_MAX ((size_t)16 << 20)
 
 struct decision_context; /* of rules/api, for what scripts call there */
+struct documents;        /* the same */
 
 struct script_state {
 	lua_State *L;
@@ -61,6 +62,7 @@ struct script_state {
 	bool is_exhausted;  /* the account of a call was, which the next will find too */
 	size_t collected_bytes; /* what was left by the last whole collection; 0: none */
 	struct decision_context *context; /* of the call under way; may be NULL */
+	struct documents *documents;      /* the owner's, for all calls */
 	/* Where an allocation was refused last: Lua's own error does not say. */
 	char refused_at[SCRIPT_PLACE_MAX];
 	bool was_string; /* it was for a text over SCRIPT_STRING_MAX */

@@ -1,0 +1,500 @@
+#include "json_tape.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bytes.h"
+#include "hex.h"
+#include "mem.h"
+#include "utf8.h"
+
+/* Up to here names are compared with each other. */
+#define NAMES_COMPARED 12
+#define TWICE "a name twice in an object that ends"
+
+/* A text being read. The zero behind it ends every loop. */
+struct json_reading {
+	struct json_tape *tape;
+	const char *begin, *end, *at;
+	unsigned depth_max;
+	struct error *err;
+};
+
+void json_tape_deinit(struct json_tape *t)
+{
+	mem_free(t->nodes);
+	mem_free(t->names);
+	buf_deinit(&t->texts);
+	*t = (struct json_tape){ 0 };
+}
+
+static int refuse(struct json_reading *r)
+{
+	return error_set(r->err, TIDE_ESYNTAX, "this is not JSON: wrong at byte %zu",
+			 (size_t)(r->at - r->begin) + 1);
+}
+
+/* It may be JSON. */
+static int refuse_value(struct json_reading *r, const char *at, const char *what)
+{
+	return error_set(r->err, TIDE_ESYNTAX, "the JSON has %s at byte %zu", what,
+			 (size_t)(at - r->begin) + 1);
+}
+
+static int no_memory(struct json_reading *r)
+{
+	return error_set(r->err, TIDE_ELIMIT, "out of memory for the JSON");
+}
+
+static TIDE_MUST_USE int grow(struct json_reading *r)
+{
+	struct json_tape *t = r->tape;
+	uint32_t cap = t->cap ? t->cap * 2 : 64;
+	struct json_node *nodes = mem_try_realloc(t->nodes, cap * sizeof(*nodes));
+
+	if (!nodes)
+		return no_memory(r);
+	t->nodes = nodes;
+	t->cap = cap;
+	return TIDE_OK;
+}
+
+static inline int add(struct json_reading *r, struct json_node node)
+{
+	struct json_tape *t = r->tape;
+
+	if (t->count == t->cap && grow(r) != TIDE_OK)
+		return TIDE_ELIMIT;
+	t->nodes[t->count++] = node;
+	return TIDE_OK;
+}
+
+static inline void skip_space(struct json_reading *r)
+{
+	while (*r->at == ' ' || *r->at == '\n' || *r->at == '\t' || *r->at == '\r')
+		r->at++;
+}
+
+static inline bool is_digit(char c)
+{
+	return c >= '0' && c <= '9';
+}
+
+/* ---- numbers */
+
+static int add_integer(struct json_reading *r, const char *begin, uint64_t magnitude,
+		       bool is_over)
+{
+	bool is_negative = *begin == '-';
+
+	if (is_over || magnitude > (uint64_t)INT64_MAX + is_negative)
+		return refuse_value(r, begin, "an integer of more than 64 bits");
+	return add(r,
+		   (struct json_node){ .kind = JSON_TAPE_INTEGER,
+				       .integer = is_negative ? (int64_t)(0 - magnitude)
+							      : (int64_t)magnitude });
+}
+
+/* The number from `begin` to r->at, of a known shape. `digits` are all of its digits as
+ * one integer, of which `scale` are behind the point. */
+static int add_real(struct json_reading *r, const char *begin, uint64_t digits, int scale)
+{
+	static const double powers[] = { 1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+					 1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
+					 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22 };
+	double number;
+
+	/* Both are exact, and the quotient is rounded once. */
+	if (scale >= 0 && scale <= 22 && digits <= UINT64_C(1) << 53) {
+		number = (double)digits / powers[scale];
+		number = *begin == '-' ? -number : number;
+	} else {
+		number = strtod(begin, NULL);
+	}
+	if (!isfinite(number))
+		return refuse_value(r, begin, "a number that is too large");
+	return add(r, (struct json_node){ .kind = JSON_TAPE_NUMBER, .number = number });
+}
+
+/* Digits go on to `*number`; more than fit set `*is_over`. False: there is none. */
+static bool read_digits(struct json_reading *r, uint64_t *number, bool *is_over)
+{
+	const char *begin = r->at;
+
+	for (; is_digit(*r->at); r->at++) {
+		unsigned digit = (unsigned)(*r->at - '0');
+
+		*is_over |= *number > (UINT64_MAX - digit) / 10;
+		*number = *number * 10 + digit;
+	}
+	return r->at > begin;
+}
+
+static int read_number(struct json_reading *r)
+{
+	const char *begin = r->at;
+	uint64_t digits = 0, exponent = 0;
+	bool is_over = false, is_real = false;
+	int scale = 0;
+
+	r->at += *r->at == '-';
+	if (*r->at == '0')
+		r->at++;
+	else if (!read_digits(r, &digits, &is_over))
+		return refuse(r);
+	if (*r->at == '.') {
+		const char *point = r->at++;
+
+		is_real = true;
+		if (!read_digits(r, &digits, &is_over))
+			return refuse(r);
+		scale = r->at - point <= 23 ? (int)(r->at - point) - 1 : -1;
+	}
+	if (*r->at == 'e' || *r->at == 'E') {
+		is_real = true;
+		scale = -1;
+		r->at++;
+		r->at += *r->at == '-' || *r->at == '+';
+		if (!read_digits(r, &exponent, &is_over))
+			return refuse(r);
+	}
+	return is_real ? add_real(r, begin, digits, is_over ? -1 : scale)
+		       : add_integer(r, begin, digits, is_over);
+}
+
+/* ---- texts */
+
+static bool read_hex(struct json_reading *r, uint32_t *out)
+{
+	*out = 0;
+	for (int i = 0; i < 4; i++, r->at++) {
+		int digit = hex_value(*r->at);
+
+		if (digit < 0)
+			return false;
+		*out = *out << 4 | (uint32_t)digit;
+	}
+	return true;
+}
+
+static char *put_utf8(char *to, uint32_t c)
+{
+	if (c < 0x80) {
+		*to++ = (char)c;
+	} else if (c < 0x800) {
+		*to++ = (char)(0xc0 | c >> 6);
+		*to++ = (char)(0x80 | (c & 0x3f));
+	} else if (c < 0x10000) {
+		*to++ = (char)(0xe0 | c >> 12);
+		*to++ = (char)(0x80 | (c >> 6 & 0x3f));
+		*to++ = (char)(0x80 | (c & 0x3f));
+	} else {
+		*to++ = (char)(0xf0 | c >> 18);
+		*to++ = (char)(0x80 | (c >> 12 & 0x3f));
+		*to++ = (char)(0x80 | (c >> 6 & 0x3f));
+		*to++ = (char)(0x80 | (c & 0x3f));
+	}
+	return to;
+}
+
+/* What is behind "\u", with the second half of a pair. */
+static char *read_unicode(struct json_reading *r, char *to)
+{
+	uint32_t c, low;
+
+	if (!read_hex(r, &c) || c == 0 || (c >= 0xdc00 && c < 0xe000))
+		return NULL;
+	if (c < 0xd800 || c >= 0xe000)
+		return put_utf8(to, c);
+	if (r->at[0] != '\\' || r->at[1] != 'u')
+		return NULL;
+	r->at += 2;
+	if (!read_hex(r, &low) || low < 0xdc00 || low >= 0xe000)
+		return NULL;
+	return put_utf8(to, 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00));
+}
+
+/* What is behind a backslash, written to `to`. NULL: it is wrong at r->at. */
+static char *read_escape(struct json_reading *r, char *to)
+{
+	static const char plain[256] = {
+		['"'] = '"',  ['\\'] = '\\', ['/'] = '/',  ['b'] = '\b',
+		['f'] = '\f', ['n'] = '\n',  ['r'] = '\r', ['t'] = '\t'
+	};
+	char c = *r->at;
+
+	if (c == 'u') {
+		r->at++;
+		return read_unicode(r, to);
+	}
+	if (!plain[(unsigned char)c])
+		return NULL;
+	r->at++;
+	*to = plain[(unsigned char)c];
+	return to + 1;
+}
+
+static inline bool is_plain(char c)
+{
+	return (unsigned char)c - 0x20u < 0x60 && c != '"' && c != '\\';
+}
+
+/* Go over characters that stand for themselves. False: it is wrong at r->at. */
+static bool skip_plain(struct json_reading *r)
+{
+	uint32_t c;
+	size_t n;
+
+	while (is_plain(*r->at) || (unsigned char)*r->at >= 0x80) {
+		while (is_plain(*r->at))
+			r->at++;
+		for (; (unsigned char)*r->at >= 0x80; r->at += n) {
+			n = utf8_decode(r->at, (size_t)(r->end - r->at), &c);
+			if (n == 0)
+				return false;
+		}
+	}
+	return (unsigned char)*r->at >= 0x20;
+}
+
+/* The rest of a text with escapes, from `begin` on. What is read is never longer than
+ * what it is read from: the texts do not move. */
+static int read_escaped(struct json_reading *r, const char *begin, struct json_node *out)
+{
+	struct buf *texts = &r->tape->texts;
+
+	if (texts->cap - texts->start < (size_t)(r->end - r->begin) &&
+	    buf_try_reserve(texts, (size_t)(r->end - r->begin)) != TIDE_OK)
+		return no_memory(r);
+	char *to = texts->data + texts->end;
+	out->text = to;
+	for (; *r->at == '\\'; begin = r->at) {
+		memcpy(to, begin, (size_t)(r->at - begin));
+		to += r->at - begin;
+		r->at++;
+		to = read_escape(r, to);
+		if (!to)
+			return refuse(r);
+		const char *behind = r->at;
+		if (!skip_plain(r))
+			return refuse(r);
+		memcpy(to, behind, (size_t)(r->at - behind));
+		to += r->at - behind;
+	}
+	out->len = (uint32_t)(to - out->text);
+	texts->end = (size_t)(to - texts->data);
+	return TIDE_OK;
+}
+
+static int read_text(struct json_reading *r)
+{
+	struct json_node node = { .kind = JSON_TAPE_TEXT, .text = ++r->at };
+	const char *begin = r->at;
+	int rc = TIDE_OK;
+
+	if (!skip_plain(r))
+		return refuse(r);
+	if (*r->at == '\\')
+		rc = read_escaped(r, begin, &node);
+	else
+		node.len = (uint32_t)(r->at - begin);
+	if (rc != TIDE_OK)
+		return rc;
+	r->at++;
+	return add(r, node);
+}
+
+/* ---- containers */
+
+static int read_value(struct json_reading *r, unsigned depth);
+
+static bool is_same(const struct json_node *a, const struct json_node *b)
+{
+	return a->len == b->len && memcmp(a->text, b->text, a->len) == 0;
+}
+
+/* An empty table for the names of an object; NULL without memory. */
+static uint32_t *clear_names(struct json_tape *t, size_t cap)
+{
+	if (cap > t->name_cap) {
+		uint32_t *names = mem_try_realloc(t->names, cap * sizeof(*names));
+		if (!names)
+			return NULL;
+		t->names = names;
+		t->name_cap = cap;
+	}
+	return memset(t->names, 0, cap * sizeof(*t->names));
+}
+
+static int check_many_names(struct json_reading *r, uint32_t object)
+{
+	const struct json_tape *t = r->tape;
+	size_t cap = 64;
+
+	while (cap < (size_t)t->nodes[object].len * 2)
+		cap *= 2;
+	uint32_t *names = clear_names(r->tape, cap);
+	if (!names)
+		return no_memory(r);
+	for (uint32_t i = object + 1; i < t->count; i = json_tape_behind(t, i + 1)) {
+		const struct json_node *name = &t->nodes[i];
+		size_t place = bytes_hash_wide(name->text, name->len) & (cap - 1);
+
+		for (; names[place]; place = (place + 1) & (cap - 1))
+			if (is_same(name, &t->nodes[names[place]]))
+				return refuse_value(r, r->at, TWICE);
+		names[place] = i;
+	}
+	return TIDE_OK;
+}
+
+/* Of an object whose nodes are the last. */
+static int check_names(struct json_reading *r, uint32_t object)
+{
+	const struct json_tape *t = r->tape;
+
+	if (t->nodes[object].len > NAMES_COMPARED)
+		return check_many_names(r, object);
+	for (uint32_t i = object + 1; i < t->count; i = json_tape_behind(t, i + 1)) {
+		for (uint32_t k = object + 1; k < i; k = json_tape_behind(t, k + 1))
+			if (is_same(&t->nodes[i], &t->nodes[k]))
+				return refuse_value(r, r->at, TWICE);
+	}
+	return TIDE_OK;
+}
+
+static int read_member(struct json_reading *r, unsigned depth)
+{
+	if (*r->at != '"')
+		return refuse(r);
+	int rc = read_text(r);
+	if (rc != TIDE_OK)
+		return rc;
+	skip_space(r);
+	if (*r->at != ':')
+		return refuse(r);
+	r->at++;
+	return read_value(r, depth);
+}
+
+/* What is between the brackets, and the closing one. */
+static int read_children(struct json_reading *r, uint32_t container, unsigned depth)
+{
+	bool is_object = r->tape->nodes[container].kind == JSON_TAPE_OBJECT;
+	char bracket = is_object ? '}' : ']';
+	uint32_t count = 0;
+	int rc;
+
+	skip_space(r);
+	while (*r->at != bracket || count > 0) {
+		rc = is_object ? read_member(r, depth) : read_value(r, depth);
+		if (rc != TIDE_OK)
+			return rc;
+		count++;
+		skip_space(r);
+		if (*r->at == bracket)
+			break;
+		if (*r->at != ',')
+			return refuse(r);
+		r->at++;
+		skip_space(r);
+	}
+	r->tape->nodes[container].len = count;
+	r->tape->nodes[container].end = r->tape->count;
+	rc = is_object ? check_names(r, container) : TIDE_OK;
+	r->at++;
+	return rc;
+}
+
+static int read_container(struct json_reading *r, unsigned depth)
+{
+	bool is_object = *r->at == '{';
+	uint32_t container = r->tape->count;
+
+	if (depth == r->depth_max)
+		return error_set(r->err, TIDE_ELIMIT,
+				 "the JSON is nested deeper than %u levels",
+				 r->depth_max);
+	int rc = add(r, (struct json_node){ .kind = is_object ? JSON_TAPE_OBJECT
+							      : JSON_TAPE_ARRAY });
+	if (rc == TIDE_OK && !is_object)
+		rc = add(r, (struct json_node){ .kind = JSON_TAPE_CURSOR });
+	r->at++;
+	return rc == TIDE_OK ? read_children(r, container, depth + 1) : rc;
+}
+
+static int read_word(struct json_reading *r, const char *word, enum json_tape_kind kind)
+{
+	/* Not beyond the zero: it differs from the word. */
+	for (; *word; word++, r->at++)
+		if (*r->at != *word)
+			return refuse(r);
+	return add(r, (struct json_node){ .kind = kind });
+}
+
+static int read_value(struct json_reading *r, unsigned depth)
+{
+	skip_space(r);
+	switch (*r->at) {
+	case '{':
+	case '[':
+		return read_container(r, depth);
+	case '"':
+		return read_text(r);
+	case 't':
+		return read_word(r, "true", JSON_TAPE_TRUE);
+	case 'f':
+		return read_word(r, "false", JSON_TAPE_FALSE);
+	case 'n':
+		return read_word(r, "null", JSON_TAPE_NULL);
+	default:
+		return read_number(r);
+	}
+}
+
+int json_tape_read(struct json_tape *t, struct slice source, unsigned depth_max,
+		   struct error *err)
+{
+	struct json_reading r = { .tape = t,
+				  .begin = source.data,
+				  .end = source.data + source.len,
+				  .at = source.data,
+				  .depth_max = depth_max,
+				  .err = err };
+
+	t->count = 0;
+	buf_clear(&t->texts);
+	if (source.len > JSON_TAPE_SOURCE_MAX)
+		return error_set(err, TIDE_ELIMIT, "the text is too long");
+	int rc = read_value(&r, 0);
+	if (rc != TIDE_OK)
+		return rc;
+	skip_space(&r);
+	return r.at == r.end ? TIDE_OK : refuse(&r);
+}
+
+uint32_t json_tape_member(const struct json_tape *t, uint32_t i, struct slice name)
+{
+	uint32_t end = t->nodes[i].end;
+
+	for (i++; i < end; i = json_tape_behind(t, i + 1))
+		if (slice_is_equal(json_tape_text(&t->nodes[i]), name))
+			return i + 1;
+	return 0;
+}
+
+uint32_t json_tape_element(struct json_tape *t, uint32_t i, uint64_t n)
+{
+	struct json_node *cursor = &t->nodes[i + 1];
+
+	if (n < 1 || n > t->nodes[i].len)
+		return 0;
+	if (cursor->len == 0 || cursor->len > n) {
+		cursor->len = 1;
+		cursor->at = i + 2;
+	}
+	for (; cursor->len < n; cursor->len++)
+		cursor->at = json_tape_behind(t, cursor->at);
+	return cursor->at;
+}

@@ -1,0 +1,80 @@
+/* json_tape.h: a JSON reader: a text becomes an array of nodes, in the order of the text.
+ *
+ * Nothing is allocated for a value: a tape is read into again and again. Integers of 64
+ * bits are exact. Refused are names that an object has twice, texts that are not UTF-8 or
+ * have a zero in them, lone surrogates, and numbers that neither int64_t nor double can
+ * hold.
+ *
+ * The children of a container lie behind it: of an object a name, then its value. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "buf.h"
+
+#define JSON_TAPE_SOURCE_MAX ((size_t)1 << 30)
+
+enum json_tape_kind {
+	JSON_TAPE_NULL,
+	JSON_TAPE_FALSE,
+	JSON_TAPE_TRUE,
+	JSON_TAPE_INTEGER,
+	JSON_TAPE_NUMBER,
+	JSON_TAPE_TEXT, /* a name too */
+	JSON_TAPE_ARRAY,
+	JSON_TAPE_OBJECT,
+	JSON_TAPE_CURSOR, /* behind each array: where json_tape_element was last */
+};
+
+struct json_node {
+	uint32_t kind;
+	uint32_t len; /* bytes; elements; members. Of a cursor: the element, from 1 */
+	union {
+		int64_t integer;
+		double number;
+		const char *text; /* in the source, or in the tape's `texts` */
+		uint32_t end;     /* of a container: the node behind it */
+		uint32_t at;      /* of a cursor: the element's node */
+	};
+};
+
+/* Zeroed memory is an empty tape. */
+struct json_tape {
+	struct json_node *nodes; /* the first is the document */
+	uint32_t count, cap;
+	struct buf texts; /* those that had escapes */
+	uint32_t *names;  /* of the object under way: a hash table */
+	size_t name_cap;
+};
+
+void json_tape_deinit(struct json_tape *t);
+
+/* Read a text that has a zero behind it, and that outlives what is read of it.
+ * TIDE_ESYNTAX: a sentence with the byte, and nothing of the text, which may be a secret.
+ * TIDE_ELIMIT: deeper than `depth_max` containers, or out of memory. */
+TIDE_MUST_USE int json_tape_read(struct json_tape *t, struct slice source,
+				 unsigned depth_max, struct error *err);
+
+static inline struct slice json_tape_text(const struct json_node *n)
+{
+	return (struct slice){ n->text, n->len };
+}
+
+/* The node behind the value at `i`. */
+static inline uint32_t json_tape_behind(const struct json_tape *t, uint32_t i)
+{
+	return t->nodes[i].kind >= JSON_TAPE_ARRAY ? t->nodes[i].end : i + 1;
+}
+
+/* The first element of the array, or the first name of the object, if it has any. */
+static inline uint32_t json_tape_first(const struct json_tape *t, uint32_t i)
+{
+	return t->nodes[i].kind == JSON_TAPE_ARRAY ? i + 2 : i + 1;
+}
+
+/* The value of that name in the object at `i`; 0: it has none. */
+uint32_t json_tape_member(const struct json_tape *t, uint32_t i, struct slice name);
+/* The n-th element, from 1, of the array at `i`; 0: it has none. Quick for the same and
+ * the next elements. */
+uint32_t json_tape_element(struct json_tape *t, uint32_t i, uint64_t n);

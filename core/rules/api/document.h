@@ -1,0 +1,57 @@
+/* document.h: JSON as scripts see it: values of Lua, and views of a text read once.
+ *
+ * A state remembers the last payloads that its scripts looked into, by their bytes. All
+ * scripts that decide about a message share what was read of it, whatever has become of
+ * the message in between. A view is a read-only table at all depths, good for the call in
+ * which it is made.
+ *
+ * All functions that take a lua_State may raise. */
+#pragma once
+
+#include <lua.h>
+
+#include "base/json_tape.h"
+
+#define DOCUMENT_BYTES_MAX ((size_t)1 << 20)
+#define DOCUMENT_DEPTH_MAX 32
+/* Different ones that a call may look into. */
+#define DOCUMENTS_MAX 8
+/* Beside one that is larger, no others are kept. */
+#define DOCUMENT_SMALL_BYTES ((size_t)64 << 10)
+
+struct documents {
+	struct document {
+		struct buf source; /* its own copy, with a zero behind it */
+		struct json_tape tape;
+		struct error wrong; /* why it cannot be read; code 0: it can */
+		uint64_t used;      /* the serial of the last call that looked into it */
+		uint64_t order;
+	} items[DOCUMENTS_MAX];
+	uint64_t order;
+	/* For the call under way: what tide.json.decode reads, what value_write writes,
+	 * and the names of the tables that it is in. */
+	struct json_tape tape;
+	struct buf out;
+	struct document_name {
+		struct slice name;
+		uint32_t node; /* of a view, else 0 */
+	} * names;
+	size_t name_count, name_cap;
+};
+
+void document_deinit(struct documents *d);
+
+/* Make views known to a state, whose script_state has `documents`. */
+void document_open(lua_State *L);
+
+/* Push what the text says; nil, when it is null, or no JSON. */
+void document_push(lua_State *L, struct slice text);
+/* Push why it cannot be read; nil when it can. */
+void document_push_error(lua_State *L, struct slice text);
+/* Is the value at `idx` a view? Then where it looks. Raises for an expired one. */
+bool document_find(lua_State *L, int idx, struct json_tape **tape, uint32_t *node);
+
+/* Push the value at a node as tables of its own; their arrays are value_mark_array's. A
+ * null is value_push_null's, or nil. */
+void document_push_copy(lua_State *L, const struct json_tape *t, uint32_t node,
+			bool has_null);

@@ -1,0 +1,379 @@
+#include "value.h"
+
+#include <lauxlib.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "base/utf8.h"
+#include "document.h"
+#include "rules/sandbox/field.h"
+#include "rules/sandbox/read_only.h"
+#include "rules/sandbox/safe_lib.h"
+#include "rules/sandbox/script.h"
+
+/* Registry: the metatable of marked arrays. As a light userdata: a null. */
+static const char array_key;
+static const char null_key;
+
+/* A value being written. The place of the part under way is for errors. */
+struct writing {
+	lua_State *L;
+	const struct value_format *format;
+	void *ctx;
+	struct documents *documents;
+	unsigned depth;
+	struct writing_step {
+		struct slice name; /* empty: `number` instead */
+		lua_Integer number;
+	} path[DOCUMENT_DEPTH_MAX];
+};
+
+void value_open(lua_State *L)
+{
+	lua_createtable(L, 0, 1);
+	lua_pushboolean(L, 0);
+	lua_setfield(L, -2, "__metatable");
+	lua_rawsetp(L, LUA_REGISTRYINDEX, &array_key);
+}
+
+void value_push_null(lua_State *L)
+{
+	lua_pushlightuserdata(L, (void *)&null_key);
+}
+
+static bool is_marked(lua_State *L, int idx)
+{
+	if (!lua_getmetatable(L, idx))
+		return false;
+	lua_rawgetp(L, LUA_REGISTRYINDEX, &array_key);
+	bool is = lua_rawequal(L, -1, -2);
+	lua_pop(L, 2);
+	return is;
+}
+
+bool value_mark_array(lua_State *L)
+{
+	if (lua_getmetatable(L, -1)) {
+		lua_pop(L, 1);
+		return is_marked(L, -1);
+	}
+	lua_rawgetp(L, LUA_REGISTRYINDEX, &array_key);
+	lua_setmetatable(L, -2);
+	return true;
+}
+
+/* "items.2.price is a function, and …" */
+static int refuse(const struct writing *w, const char *what)
+{
+	lua_State *L = w->L;
+	luaL_Buffer b;
+
+	luaL_checkstack(L, LUA_MINSTACK, NULL);
+	luaL_buffinit(L, &b);
+	if (w->depth == 0)
+		luaL_addstring(&b, "the value");
+	for (unsigned i = 0; i < w->depth; i++) {
+		const struct writing_step *step = &w->path[i];
+
+		if (i > 0)
+			luaL_addchar(&b, '.');
+		if (step->name.data) {
+			luaL_addlstring(
+				&b, step->name.data,
+				utf8_whole(step->name.data,
+					   step->name.len < 64 ? step->name.len : 64));
+		} else {
+			lua_pushinteger(L, step->number);
+			luaL_addvalue(&b);
+		}
+	}
+	luaL_pushresult(&b);
+	return luaL_error(L, "%s %s", lua_tostring(L, -1), what);
+}
+
+static int refuse_type(const struct writing *w, int idx)
+{
+	lua_pushfstring(w->L, "is a %s, which %s cannot hold", luaL_typename(w->L, idx),
+			w->format->name);
+	return refuse(w, lua_tostring(w->L, -1));
+}
+
+static void check_room(const struct writing *w)
+{
+	script_check(w->L);
+	if (buf_len(&w->documents->out) > DOCUMENT_BYTES_MAX)
+		luaL_error(w->L, "the %s has more than %d KiB", w->format->name,
+			   (int)(DOCUMENT_BYTES_MAX >> 10));
+}
+
+static void check_text(const struct writing *w, struct slice s)
+{
+	if (s.len > DOCUMENT_BYTES_MAX)
+		refuse(w, "is a text of more than 1 MiB");
+	if (w->format->is_utf8 && !slice_is_utf8(s))
+		refuse(w, "is a text that is not UTF-8");
+}
+
+static void write_number(const struct writing *w, int idx)
+{
+	double n = lua_tonumber(w->L, idx);
+
+	if (lua_isinteger(w->L, idx))
+		w->format->integer(w->ctx, lua_tointeger(w->L, idx));
+	else if (isfinite(n))
+		w->format->number(w->ctx, n);
+	else
+		refuse(w, isnan(n) ? "is not a number (NaN)" : "is an infinite number");
+}
+
+/* ---- names */
+
+static void add_name(struct documents *d, struct slice name, uint32_t node)
+{
+	if (d->name_count == d->name_cap) {
+		d->name_cap = d->name_cap ? d->name_cap * 2 : 64;
+		d->names = mem_realloc(d->names, d->name_cap * sizeof(*d->names));
+	}
+	d->names[d->name_count++] = (struct document_name){ name, node };
+}
+
+static int by_name(const void *a, const void *b)
+{
+	const struct slice *x = a, *y = b;
+	size_t len = x->len < y->len ? x->len : y->len;
+	int order = len > 0 ? memcmp(x->data, y->data, len) : 0;
+
+	return order ? order : (x->len > y->len) - (x->len < y->len);
+}
+
+static void sort_names(struct documents *d, size_t first)
+{
+	qsort(d->names + first, d->name_count - first, sizeof(*d->names), by_name);
+}
+
+/* ---- values */
+
+static void write_value(struct writing *w, int idx);
+static void write_node(struct writing *w, const struct json_tape *t, uint32_t node);
+
+static void enter(struct writing *w, bool is_array, size_t count)
+{
+	if (w->depth == DOCUMENT_DEPTH_MAX)
+		luaL_error(w->L,
+			   "the value is nested deeper than %d levels, or in itself",
+			   DOCUMENT_DEPTH_MAX);
+	luaL_checkstack(w->L, 8, NULL);
+	w->format->begin(w->ctx, is_array, count);
+	w->depth++;
+}
+
+static void leave(struct writing *w, bool is_array)
+{
+	w->depth--;
+	w->format->end(w->ctx, is_array);
+}
+
+static void step_to_name(struct writing *w, struct slice name)
+{
+	w->path[w->depth - 1] = (struct writing_step){ .name = name };
+	check_text(w, name);
+	w->format->name_text(w->ctx, name);
+}
+
+/* The names of the table at `idx` that are texts are added. Returns the number of its
+ * other keys; those are the numbers 1 to n. */
+static lua_Integer read_keys(struct writing *w, int idx)
+{
+	lua_State *L = w->L;
+	size_t first = w->documents->name_count;
+	lua_Integer count = 0, highest = 0;
+
+	for (lua_pushnil(L); lua_next(L, idx) != 0; lua_pop(L, 1)) {
+		lua_Integer n = lua_isinteger(L, -2) ? lua_tointeger(L, -2) : 0;
+
+		script_check(L);
+		if (lua_type(L, -2) == LUA_TSTRING) {
+			add_name(w->documents, field_slice(L, -2), 0);
+			continue;
+		}
+		if (n < 1) {
+			lua_pushfstring(L,
+					"is a table with the key %s; keys are texts, "
+					"or the numbers from 1 on",
+					safe_lib_tolstring(L, -2, NULL));
+			refuse(w, lua_tostring(L, -1));
+		}
+		highest = n > highest ? n : highest;
+		count++;
+	}
+	if (count > 0 && w->documents->name_count > first)
+		refuse(w, "is a table with both texts and numbers as keys");
+	if (highest != count)
+		refuse(w, "is an array with gaps; tide.json.null fills one");
+	return count;
+}
+
+static void write_array(struct writing *w, int idx, lua_Integer count)
+{
+	enter(w, true, (size_t)count);
+	for (lua_Integer n = 1; n <= count; n++) {
+		w->path[w->depth - 1] = (struct writing_step){ .number = n };
+		lua_rawgeti(w->L, idx, n);
+		write_value(w, lua_gettop(w->L));
+		lua_pop(w->L, 1);
+	}
+	leave(w, true);
+}
+
+static void write_object(struct writing *w, int idx, size_t first)
+{
+	struct documents *d = w->documents;
+	size_t end = d->name_count;
+
+	sort_names(d, first);
+	enter(w, false, end - first);
+	for (size_t i = first; i < end; i++) {
+		struct slice name = d->names[i].name; /* the table has it */
+
+		step_to_name(w, name);
+		field_push(w->L, name);
+		lua_rawget(w->L, idx);
+		write_value(w, lua_gettop(w->L));
+		lua_pop(w->L, 1);
+	}
+	leave(w, false);
+}
+
+static void write_table(struct writing *w, int idx)
+{
+	struct documents *d = w->documents;
+	size_t first = d->name_count;
+	bool is_array = is_marked(w->L, idx);
+
+	lua_Integer count = read_keys(w, idx);
+	if (is_array && d->name_count > first)
+		refuse(w, "is an array with texts as keys");
+	if (is_array || count > 0)
+		write_array(w, idx, count);
+	else
+		write_object(w, idx, first);
+	d->name_count = first;
+}
+
+/* A table or view at `idx`. */
+static void write_container(struct writing *w, int idx)
+{
+	struct json_tape *tape;
+	uint32_t node;
+
+	luaL_checkstack(w->L, 8, NULL);
+	if (document_find(w->L, idx, &tape, &node)) {
+		write_node(w, tape, node);
+		return;
+	}
+	lua_pushvalue(w->L, idx);
+	read_only_see_through(w->L, -1);
+	write_table(w, lua_gettop(w->L));
+	lua_pop(w->L, 1);
+}
+
+static void write_value(struct writing *w, int idx)
+{
+	lua_State *L = w->L;
+
+	check_room(w);
+	switch (lua_type(L, idx)) {
+	case LUA_TBOOLEAN:
+		w->format->boolean(w->ctx, lua_toboolean(L, idx));
+		break;
+	case LUA_TNUMBER:
+		write_number(w, idx);
+		break;
+	case LUA_TSTRING:
+		check_text(w, field_slice(L, idx));
+		w->format->text(w->ctx, field_slice(L, idx));
+		break;
+	case LUA_TTABLE:
+		write_container(w, idx);
+		break;
+	case LUA_TLIGHTUSERDATA:
+		if (lua_touserdata(L, idx) != &null_key)
+			refuse_type(w, idx);
+		w->format->null(w->ctx);
+		break;
+	default:
+		refuse_type(w, idx);
+	}
+}
+
+/* ---- what was read of a text */
+
+static void write_object_node(struct writing *w, const struct json_tape *t, uint32_t node)
+{
+	struct documents *d = w->documents;
+	size_t first = d->name_count;
+
+	for (uint32_t i = node + 1; i < t->nodes[node].end;
+	     i = json_tape_behind(t, i + 1))
+		add_name(d, json_tape_text(&t->nodes[i]), i);
+	sort_names(d, first);
+	enter(w, false, t->nodes[node].len);
+	for (size_t i = first, end = d->name_count; i < end; i++) {
+		step_to_name(w, d->names[i].name);
+		write_node(w, t, d->names[i].node + 1);
+	}
+	leave(w, false);
+	d->name_count = first;
+}
+
+static void write_array_node(struct writing *w, const struct json_tape *t, uint32_t node)
+{
+	enter(w, true, t->nodes[node].len);
+	for (uint32_t i = node + 2; i < t->nodes[node].end; i = json_tape_behind(t, i))
+		write_node(w, t, i);
+	leave(w, true);
+}
+
+static void write_node(struct writing *w, const struct json_tape *t, uint32_t node)
+{
+	const struct json_node *n = &t->nodes[node];
+
+	check_room(w);
+	switch ((enum json_tape_kind)n->kind) {
+	case JSON_TAPE_OBJECT:
+		write_object_node(w, t, node);
+		break;
+	case JSON_TAPE_ARRAY:
+		write_array_node(w, t, node);
+		break;
+	case JSON_TAPE_TEXT:
+		w->format->text(w->ctx, json_tape_text(n));
+		break;
+	case JSON_TAPE_INTEGER:
+		w->format->integer(w->ctx, n->integer);
+		break;
+	case JSON_TAPE_NUMBER:
+		w->format->number(w->ctx, n->number);
+		break;
+	case JSON_TAPE_TRUE:
+	case JSON_TAPE_FALSE:
+		w->format->boolean(w->ctx, n->kind == JSON_TAPE_TRUE);
+		break;
+	case JSON_TAPE_NULL:
+	case JSON_TAPE_CURSOR:
+		w->format->null(w->ctx);
+		break;
+	}
+}
+
+void value_write(lua_State *L, int idx, const struct value_format *format, void *ctx)
+{
+	struct writing w = { .L = L, .format = format, .ctx = ctx };
+
+	w.documents = script_state_of(L)->documents;
+	w.documents->name_count = 0;
+	buf_clear(&w.documents->out);
+	write_value(&w, lua_absindex(L, idx));
+	check_room(&w);
+}
