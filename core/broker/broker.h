@@ -111,7 +111,8 @@ struct broker {
 	struct broker_config config;
 	struct store *store;
 	struct engine *engine; /* of the active rules */
-	const unsigned *hook_counts; /* of these: how many scripts of each kind are asked */
+	const unsigned
+		*hook_counts; /* of these: how many scripts of each kind are asked */
 	struct ruleset active_rules;
 	struct ruleset *candidates[RULESET_SLOTS]; /* NULL where there is none */
 	struct subject_env subjects;     /* of sessions, and what they have begun */

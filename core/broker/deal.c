@@ -271,8 +271,8 @@ int deal_take(struct queue *q, struct getter *g, struct entry *e, struct error *
  *
  * @param front  first in the line of its queue, whose next message is `h`; NULL: the time
  *               of the GET is over, and it waits in no line */
-static void give_to_get(struct getter *g, const struct consumer *front,
-			struct handout *h, unsigned *budget)
+static void give_to_get(struct getter *g, const struct consumer *front, struct handout *h,
+			unsigned *budget)
 {
 	for (unsigned i = 0; i < g->consumer_count && g->count < g->max; i++) {
 		struct consumer *c = &g->consumers[i];

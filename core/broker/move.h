@@ -25,8 +25,9 @@ struct move_ops {
 int move_start(struct entry *e, struct msg *copy, struct subject *subject,
 	       const struct move_ops *ops, void *ctx);
 
-/* Likewise of several copies, of the broker itself: the message waits for all of them. One
- * that is refused at once is no failure: on_refused is told, perhaps more than once. */
+/* Likewise of several copies, of the broker itself: the message waits for all of them.
+ * One that is refused at once is no failure: on_refused is told, perhaps more than once.
+ */
 void move_start_all(struct entry *e, struct msg *const *copies, unsigned count,
 		    const struct move_ops *ops, void *ctx);
 

@@ -13,9 +13,9 @@
 
 /* Is there a script for the queue? */
 bool offer_is_used(const struct queue *q);
-/* Does the consumer get the message, which is ready? Otherwise it is refused to it, or has
- * been delayed. @param head  receives a reference: the headers that it gets it with; NULL:
- * its own */
+/* Does the consumer get the message, which is ready? Otherwise it is refused to it, or
+ * has been delayed. @param head  receives a reference: the headers that it gets it with;
+ * NULL: its own */
 bool offer_ask(struct consumer *c, struct entry *e, struct msg **head);
 /* The same for a message of a topic, whose order is kept: it is given or delayed.
  *

@@ -20,9 +20,9 @@ struct refusal_back {
 struct refusal {
 	TAILQ_ENTRY(refusal) link; /* in queue.refusals */
 	struct consumer *consumer;
-	uint64_t epoch; /* of the rules */
-	int64_t until_ms; /* by the broker's mono_ms */
-	unsigned left;  /* messages to look at until then */
+	uint64_t epoch;     /* of the rules */
+	int64_t until_ms;   /* by the broker's mono_ms */
+	unsigned left;      /* messages to look at until then */
 	struct place *from; /* by the number of the shard */
 	unsigned from_count;
 	struct refusal_back back[BACK_MAX];

@@ -4,8 +4,8 @@
  * gets nothing. What becomes ready there later is known by its place, if it is not too
  * much. So nobody is asked about a message again and again.
  *
- * After REFUSAL_MS, and with new rules, all of a consumer is forgotten, and asked again: a
- * script may say otherwise then. */
+ * After REFUSAL_MS, and with new rules, all of a consumer is forgotten, and asked again:
+ * a script may say otherwise then. */
 #pragma once
 
 #include <stdbool.h>
@@ -30,8 +30,8 @@ void refusal_add(struct consumer *c, const struct entry *e);
 struct entry *refusal_next(struct consumer *c, bool *is_unfinished);
 /* Nothing is refused to it any more. Harmless when nothing is. */
 void refusal_forget(struct consumer *c);
-/* Forget what is over, when the queue is dealt out. Consumers who have looked in vain do so
- * again. */
+/* Forget what is over, when the queue is dealt out. Consumers who have looked in vain do
+ * so again. */
 void refusal_turn(struct queue *q);
 /* The message becomes ready. */
 void refusal_entering(struct queue *q, const struct entry *e);

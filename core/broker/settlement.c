@@ -51,8 +51,7 @@ static void view(const struct entry *e, const struct settlement *s,
 	const struct queue *q = entry_queue(e);
 	const struct msg *m = e->msg;
 	int64_t now_ms = q->vhost->broker->now_ms;
-	int64_t came_ms =
-		m->due_unix_ms > m->ts_unix_ms ? m->due_unix_ms : m->ts_unix_ms;
+	int64_t came_ms = m->due_unix_ms > m->ts_unix_ms ? m->due_unix_ms : m->ts_unix_ms;
 	bool is_held = e->state == ENTRY_UNACKED;
 	int64_t given_ms = is_held ? e->held_unix_ms : now_ms;
 
@@ -219,11 +218,9 @@ void settlement_ack(struct entry *e, const struct consumer *c, struct waiter *w)
 
 void settlement_drop(struct entry *e, const char *reason, struct waiter *w)
 {
-	const struct settlement s = {
-		.fate = { .action = RETRY_DROP, .reason = reason },
-		.waiter = w,
-		.finish = remove_entry
-	};
+	const struct settlement s = { .fate = { .action = RETRY_DROP, .reason = reason },
+				      .waiter = w,
+				      .finish = remove_entry };
 
 	settlement_run(e, &s);
 }

@@ -1,10 +1,11 @@
-/* settlement.h: the scripts of settled/ are told what becomes of a message, before it takes
- * place.
+/* settlement.h: the scripts of settled/ are told what becomes of a message, before it
+ * takes place.
  *
- * What they publish is stored first. Until all of it is durable, the message stays, out of
- * circulation. A crash before that leaves neither; the message comes again. A crash after
- * it, and before the settlement is durable, leaves both: the message comes again, and what
- * the scripts publish comes twice. Nothing that a script does changes the outcome. */
+ * What they publish is stored first. Until all of it is durable, the message stays, out
+ * of circulation. A crash before that leaves neither; the message comes again. A crash
+ * after it, and before the settlement is durable, leaves both: the message comes again,
+ * and what the scripts publish comes twice. Nothing that a script does changes the
+ * outcome. */
 #pragma once
 
 #include "queue.h"
@@ -14,7 +15,7 @@
 struct settlement {
 	struct retry_fate fate; /* what becomes of it; unused when it is acknowledged */
 	bool is_ack;
-	struct queue *queue; /* its own: for the log */
+	struct queue *queue;   /* its own: for the log */
 	struct waiter *waiter; /* told when it has taken place; may be NULL */
 	/* Carry it out. Nobody holds the message any more. */
 	void (*finish)(struct entry *e, const struct settlement *s);

@@ -30,7 +30,7 @@ struct delivery {
 	/* Its headers for this delivery alone, in a message without a payload; likewise.
 	 * NULL: those of `msg`. */
 	struct msg *head;
-	uint64_t tag;    /* 0 = no acknowledgement is wanted */
+	uint64_t tag; /* 0 = no acknowledgement is wanted */
 	uint32_t attempt;
 	bool is_redelivered; /* somebody may have seen it before */
 	bool has_offset;     /* of a topic: it lies there */

@@ -142,7 +142,7 @@ struct shard {
 	struct store_size unstored;
 	bool is_closed;
 	bool has_passed; /* somebody may not have some of what is ready */
-	bool is_mixed; /* it may have messages that another number of shards placed */
+	bool is_mixed;   /* it may have messages that another number of shards placed */
 	TAILQ_ENTRY(shard) closing_link;
 	struct store_shard *keys; /* NULL: in memory alone */
 	int64_t ttl_ms; /* how long messages live here, from when they come; 0: no limit

@@ -17,17 +17,23 @@ const char *const deliver_verdict_names[] = {
 	[DELIVER_LATER] = "delay",
 };
 
-#define FIELD(member, function) \
-	{ .name = #member,      \
-	  .push = function,     \
-	  .offset = offsetof(struct consumer_view, member) }
+#define FIELD(member, function)                                  \
+	{                                                        \
+		.name = #member, .push = function,               \
+		.offset = offsetof(struct consumer_view, member) \
+	}
 
 static const struct view_field consumer_fields[] = {
-	FIELD(address, view_push_optional), FIELD(channel, view_push_uint),
-	FIELD(name, view_push_optional),    FIELD(prefetch, view_push_uint),
-	FIELD(protocol, view_push_text),    FIELD(queue, view_push_slice),
-	FIELD(sid, view_push_text),	    FIELD(unacked, view_push_uint),
-	FIELD(user, view_push_optional),    FIELD(vhost, view_push_slice),
+	FIELD(address, view_push_optional),
+	FIELD(channel, view_push_uint),
+	FIELD(name, view_push_optional),
+	FIELD(prefetch, view_push_uint),
+	FIELD(protocol, view_push_text),
+	FIELD(queue, view_push_slice),
+	FIELD(sid, view_push_text),
+	FIELD(unacked, view_push_uint),
+	FIELD(user, view_push_optional),
+	FIELD(vhost, view_push_slice),
 	{ .name = NULL },
 };
 static const struct view_type consumer_type = { .name = "consumer",
@@ -74,8 +80,8 @@ static void keep_reason(lua_State *L, struct deliver_pass *p)
 /* The two results: nothing, false or a delay; a reason. */
 static int read_results(lua_State *L, struct hook_call *c, struct deliver_pass *p)
 {
-	bool is_given = lua_isnil(L, -2) ||
-			(lua_isboolean(L, -2) && lua_toboolean(L, -2));
+	bool is_given =
+		lua_isnil(L, -2) || (lua_isboolean(L, -2) && lua_toboolean(L, -2));
 
 	if (!lua_isnil(L, -1) && (is_given || lua_type(L, -1) != LUA_TSTRING))
 		return hook_refuse(L, c,

@@ -216,7 +216,7 @@ struct engine {
 	/* Of the active generation, by kind; NULL for kinds without a match. */
 	struct hook_set *hook_sets[SCRIPT_KIND_COUNT];
 	unsigned hook_counts[SCRIPT_KIND_COUNT]; /* of the scripts in them */
-	enum engine_origin origin; /* of the active generation */
+	enum engine_origin origin;               /* of the active generation */
 	uint64_t epoch;
 	uint64_t call_count; /* decisions asked of scripts */
 

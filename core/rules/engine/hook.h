@@ -21,7 +21,7 @@ struct hook_call {
 	 * as light userdata. It calls hook_push, pushes the arguments, calls
 	 * hook_call_script, and reads the results; it may raise. */
 	lua_CFunction body;
-	void *ctx;       /* of the body */
+	void *ctx; /* of the body */
 	/* Told after each script, code 0: it has not failed. A failure does not end the
 	 * walk then. NULL: it does. */
 	void (*on_asked)(struct hook_call *c, const struct error *failure);

@@ -8,12 +8,9 @@
 #include "rules/api/view.h"
 
 const char *const settled_event_names[] = {
-	[SETTLED_ACK] = "ack",
-	[SETTLED_RETRY] = "retry",
-	[SETTLED_EXPIRED] = "expired",
-	[SETTLED_DEAD_LETTER] = "dead-letter",
-	[SETTLED_BURY] = "bury",
-	[SETTLED_DROP] = "drop",
+	[SETTLED_ACK] = "ack",         [SETTLED_RETRY] = "retry",
+	[SETTLED_EXPIRED] = "expired", [SETTLED_DEAD_LETTER] = "dead-letter",
+	[SETTLED_BURY] = "bury",       [SETTLED_DROP] = "drop",
 };
 
 static void push_event(lua_State *L, const void *member)
@@ -21,10 +18,11 @@ static void push_event(lua_State *L, const void *member)
 	lua_pushstring(L, settled_event_names[*(const enum settled_event *)member]);
 }
 
-#define FIELD(member, function) \
-	{ .name = #member,      \
-	  .push = function,     \
-	  .offset = offsetof(struct outcome_view, member) }
+#define FIELD(member, function)                                 \
+	{                                                       \
+		.name = #member, .push = function,              \
+		.offset = offsetof(struct outcome_view, member) \
+	}
 
 static const struct view_field outcome_fields[] = {
 	FIELD(attempts, view_push_uint),

@@ -21,14 +21,14 @@ extern const char *const settled_event_names[];
 /* What scripts see as `outcome`. */
 struct outcome_view {
 	enum settled_event event;
-	const char *reason;      /* "nack", …; NULL: none */
-	const char *rule;        /* who says so; NULL: nobody */
+	const char *reason; /* "nack", …; NULL: none */
+	const char *rule;   /* who says so; NULL: nobody */
 	struct slice vhost, queue;
-	struct slice user;       /* of the consumer; empty: none, or nobody held it */
-	uint32_t attempts;       /* deliveries */
-	uint32_t failures;       /* with this one */
-	int64_t waited_ms;       /* from when it could be had to its last delivery */
-	int64_t took_ms;         /* from then on; 0: nobody held it */
+	struct slice user; /* of the consumer; empty: none, or nobody held it */
+	uint32_t attempts; /* deliveries */
+	uint32_t failures; /* with this one */
+	int64_t waited_ms; /* from when it could be had to its last delivery */
+	int64_t took_ms;   /* from then on; 0: nobody held it */
 };
 
 /* What one script did. Of one that fails no copy is made. */

@@ -13,8 +13,8 @@
  *   engine:filter { exchange = "orders", key = "k", headers = { a = "b" } }
  *       --> the message as the filters leave it, with `copies`; or nil, reason, code
  *   engine:deliver({ headers = { card = "4711" } }, { queue = "jobs", user = "bob" })
- *       --> { verdict = "give", "refuse" or "delay", reason =, delay =, script =, headers = }
- *   engine:settled({ key = "k" }, { queue = "jobs", event = "ack", took_ms = 5 })
+ *       --> { verdict = "give", "refuse" or "delay", reason =, delay =, script =, headers
+ * = } engine:settled({ key = "k" }, { queue = "jobs", event = "ack", took_ms = 5 })
  *       --> the copies that scripts publish
  *   engine:authenticate { user = "bob", password = "x", vhost = "/" }
  *       --> "allow", the user it makes or nil, its file; "deny", reason, file; or "none"

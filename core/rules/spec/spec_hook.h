@@ -16,8 +16,8 @@ struct spec_hook {
 	const struct msg *msg;
 };
 
-/* deliver (msg, consumer) -> { verdict =, reason =, delay =, script =, headers = }. Pushes
- * it, unless a script fails. */
+/* deliver (msg, consumer) -> { verdict =, reason =, delay =, script =, headers = }.
+ * Pushes it, unless a script fails. */
 TIDE_MUST_USE int spec_hook_deliver(lua_State *L, const struct spec_hook *h,
 				    struct error *err);
 /* settled (msg, outcome) -> the copies, by `push`. */
