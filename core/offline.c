@@ -27,9 +27,16 @@ static int run_check(struct cli *cli)
 
 static int run_test(struct cli *cli)
 {
-	const char *dir = cli->words[0];
+	const struct spec_options o = {
+		.dir = cli->words[0],
+		.lua_dir = share_lua_dir(),
+		.filter = cli_get(cli, "filter"),
+		.follows_links = cli_is_given(cli, "follow-links"),
+		.timeout_ms = (int64_t)cli_number(cli, "timeout"),
+		.memory_max_bytes = cli_number(cli, "memory"),
+	};
 
-	return share_is_dir(dir) ? spec_run(dir, share_lua_dir()) : refuse_dir(dir);
+	return share_is_dir(o.dir) ? spec_run(&o) : refuse_dir(o.dir);
 }
 
 enum {
@@ -98,6 +105,18 @@ static const struct command_option check_options[] = {
 	{ .name = NULL },
 };
 
+static const struct command_option test_options[] = {
+	{ COMMAND_TEXT("filter", "TEXT", NULL,
+		       "run only the tests that have this in their name") },
+	{ COMMAND_FLAG("follow-links", "run specs that are links to files outside of "
+				       "DIR too") },
+	{ COMMAND_DURATION("timeout", "60s", "for all specs together; 0 = for ever", 0,
+			   0) },
+	{ COMMAND_BYTES("memory", "1G", "of the process of the specs; 0 = no limit", 0,
+			0) },
+	{ .name = NULL },
+};
+
 const struct cli_verb offline_verbs[] = {
 	{ .name = "check",
 	  .summary = "look for mistakes in a rules directory before it goes live",
@@ -128,7 +147,8 @@ const struct cli_verb offline_verbs[] = {
 	  .summary = "run the specs (*_spec.lua) of a rules directory",
 	  .usage = "[options] DIR",
 	  .details =
-		  "Runs each DIR/**/*_spec.lua with busted and the real rule engine:\n"
+		  "Runs each DIR/**/*_spec.lua with busted and the real rule engine,\n"
+		  "in a process of their own:\n"
 		  "\n"
 		  "  local tidemq = require \"tidemq\"\n"
 		  "  local engine = assert(tidemq.open())\n"
@@ -139,8 +159,17 @@ const struct cli_verb offline_verbs[] = {
 		  "engine:set_now(ms) and engine:seed(n) fix tide.now and tide.random.\n"
 		  "Specs run with your rights; only `require \"socket\"` and os.exit "
 		  "are\n"
-		  "refused. docs/rules-reference.md describes all functions.",
-	  .examples = "  tidemq test ./rules\n",
+		  "refused. Links are followed to files in DIR alone\n"
+		  "without --follow-links.\n"
+		  "docs/rules-testing.md describes all functions; `tidemq rules new`\n"
+		  "writes a spec to start from.\n"
+		  "\n"
+		  "Exit status: 0 all passed, 1 some failed or could not be run, 2 "
+		  "wrong\n"
+		  "usage.",
+	  .examples = "  tidemq test ./rules\n"
+		      "  tidemq test --filter doubles --timeout 5s ./rules\n",
+	  .options = test_options,
 	  .words_min = 1,
 	  .words_max = 1,
 	  .is_local = true,

@@ -59,6 +59,7 @@ static void init_shard_env(struct broker *b)
 	struct shard_env *env = &b->env;
 
 	env->ops = &deal_shard_ops;
+	b->deal = deal_queue;
 	TAILQ_INIT(&env->closing);
 	pool_init(&env->entries, sizeof(struct entry), 16384);
 	pool_init(&env->lanes, sizeof(struct lane), 1024);

@@ -132,6 +132,7 @@ struct broker {
 	struct id_lease ids;           /* of messages: broker_next_id */
 	struct vhost *vhosts;          /* uthash by name */
 	struct vhost_list idle_vhosts; /* that may be empty */
+	bool (*deal)(struct queue *q); /* deal_queue, for a publish that makes room */
 	struct queue_list active;      /* queues that may have something to deal out */
 	struct credit_list credits;    /* of channels, with room for who wants it */
 	struct heap timers;            /* of shards */

@@ -121,13 +121,21 @@ static void format(const struct definition *d, struct buf *out)
 		exchange_format(exchange_of(d), out);
 }
 
-static void set_topic(const struct queue *q, struct slice text,
-		      struct definition_job *job)
+void definition_write(const struct definition *d, struct slice text,
+		      store_done_fn on_done, void *ctx)
 {
-	const struct store_queue topic = { vhost_slice(q->vhost), queue_slice(q),
-					   q->config.shards };
+	const struct vhost *v = definition_vhost(d);
+	struct store *store = v->broker->store;
 
-	store_definition_set_topic(q->vhost->broker->store, &topic, text, on_answer, job);
+	if (d->table == STORE_TOPICS)
+		store_definition_set_topic(
+			store,
+			&(struct store_queue){ vhost_slice(v), definition_name(d),
+					       queue_of(d)->config.shards },
+			text, on_done, ctx);
+	else
+		store_definition_set(store, d->table, vhost_slice(v), definition_name(d),
+				     text, on_done, ctx);
 }
 
 void definition_send(struct definition *d, struct waiter *waiter)
@@ -147,12 +155,33 @@ void definition_send(struct definition *d, struct waiter *waiter)
 	format(d, &text);
 	store_definition_set(store, STORE_VHOSTS, SLICE(""), vhost_slice(v), SLICE(""),
 			     NULL, NULL);
-	if (d->table == STORE_TOPICS)
-		set_topic(queue_of(d), buf_slice(&text), job);
-	else
-		store_definition_set(store, d->table, vhost_slice(v), definition_name(d),
-				     buf_slice(&text), on_answer, job);
+	definition_write(d, buf_slice(&text), on_answer, job);
 	buf_deinit(&text);
+}
+
+int definition_take_update(const struct args *given, struct args *rest, bool *is_update,
+			   struct error *err)
+{
+	*rest = (struct args){ 0 };
+	*is_update = false;
+	for (size_t i = 0; i < given->count; i++) {
+		const struct arg *a = &given->items[i];
+		int rc = TIDE_OK;
+
+		if (strcmp(a->name, "update") != 0)
+			rc = args_add(rest, slice_from(a->name),
+				      (struct slice){ a->value, a->value_len });
+		else if (strcmp(a->value, "0") != 0 && strcmp(a->value, "1") != 0)
+			rc = TIDE_ESYNTAX;
+		else
+			*is_update = a->value[0] == '1';
+		if (rc < 0) {
+			args_deinit(rest);
+			return error_set(err, rc, "%s=%s: expected 0 or 1", a->name,
+					 a->value);
+		}
+	}
+	return TIDE_OK;
 }
 
 static const struct definition *find_binding(struct vhost *v, struct slice text)

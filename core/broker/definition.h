@@ -42,6 +42,12 @@ struct slice definition_name(const struct definition *d);
 /* Write it to Redis if it is durable and not there. Adds to `waiter` what it has to wait
  * for. */
 void definition_send(struct definition *d, struct waiter *waiter);
+/* Write a durable one to Redis with other options, whatever it has. */
+void definition_write(const struct definition *d, struct slice text,
+		      store_done_fn on_done, void *ctx);
+/* The options of DECLARE without `update`, which is a flag: is it given? */
+TIDE_MUST_USE int definition_take_update(const struct args *given, struct args *rest,
+					 bool *is_update, struct error *err);
 /* Remove it from Redis if it is durable, with the messages of a queue. `waiter` may be
  * NULL. */
 void definition_remove(const struct definition *d, struct waiter *waiter);

@@ -3,7 +3,6 @@
 #include <math.h>
 
 #include "base/mem.h"
-#include "removal.h"
 #include "route_cache.h"
 #include "topic.h"
 #include "unusable.h"
@@ -80,34 +79,59 @@ static uint64_t shard_load(const void *ctx, unsigned shard)
 	return sh ? shard_count(sh, ENTRY_READY) + sh->unacked : 0;
 }
 
+static int create_strategy(struct queue *q, const struct ruleset *r,
+			   const struct queue_config *c, enum script_kind kind,
+			   struct strategy **out, struct error *err)
+{
+	char user[VHOST_USER_MAX];
+	const struct strategy_spec spec = { .kind = kind,
+					    .name = slice_from(c->scripts[kind]),
+					    .options = &c->script_args[kind],
+					    .user = user,
+					    .vhost = vhost_slice(q->vhost) };
+	int rc;
+
+	vhost_format_user(q->vhost, definition_kind(q->definition.table), queue_slice(q),
+			  user);
+	rc = strategy_create(r->engine, &spec, out, err);
+	if (rc == TIDE_OK && kind == SCRIPT_SHARDING)
+		strategy_set_load(*out, shard_load, q);
+	return rc;
+}
+
 /* On failure some of them are there. @param failed  receives the kind of the other */
 static int create_strategies(struct queue *q, const struct ruleset *r, int *failed,
 			     struct error *err)
 {
-	struct strategy **strategies = q->strategies[r->slot];
-	char user[VHOST_USER_MAX];
 	int rc = TIDE_OK;
 
-	vhost_format_user(q->vhost, definition_kind(q->definition.table), queue_slice(q),
-			  user);
 	for (int i = 0; i < 3 && rc == TIDE_OK; i++) {
 		enum script_kind kind = script_kinds[i];
 
-		if (!q->config.scripts[kind])
-			continue;
-		rc = strategy_create(r->engine,
-				     &(struct strategy_spec){
-					     .kind = kind,
-					     .name = slice_from(q->config.scripts[kind]),
-					     .options = &q->config.script_args[kind],
-					     .user = user,
-					     .vhost = vhost_slice(q->vhost) },
-				     &strategies[kind], err);
 		*failed = i;
+		if (q->config.scripts[kind])
+			rc = create_strategy(q, r, &q->config, kind,
+					     &q->strategies[r->slot][kind], err);
 	}
-	if (rc == TIDE_OK)
-		strategy_set_load(strategies[SCRIPT_SHARDING], shard_load, q);
 	return rc;
+}
+
+/* For a DECLARE, whose option it names. */
+static int refuse_script(const struct queue_config *c, enum script_kind kind,
+			 const struct error *why, struct error *err)
+{
+	return error_set(err, why->code, "%s=%s: %s", script_kind_name(kind),
+			 c->scripts[kind], why->text);
+}
+
+int queue_create_strategy(struct queue *q, const struct queue_config *c,
+			  enum script_kind kind, struct strategy **out, struct error *err)
+{
+	struct error why;
+
+	if (create_strategy(q, &q->vhost->broker->active_rules, c, kind, out, &why) < 0)
+		return refuse_script(c, kind, &why, err);
+	return TIDE_OK;
 }
 
 void queue_detach(struct queue *q, enum ruleset_slot slot)
@@ -134,6 +158,8 @@ static void free_parts(struct queue *q)
 {
 	definition_deinit(&q->definition);
 	unusable_clear(&q->definition);
+	for (int kind = 0; kind <= SCRIPT_RETRY; kind++)
+		strategy_destroy(q->next_strategies[kind]);
 	for (int slot = 0; slot < RULESET_SLOTS; slot++)
 		queue_detach(q, slot);
 	queue_config_deinit(&q->config);
@@ -176,6 +202,13 @@ static void order_shard(const struct queue *q, struct shard *sh)
 						 .label = label });
 }
 
+void queue_set_up_shard(const struct queue *q, struct shard *sh)
+{
+	sh->ttl_ms = q->config.ttl_ms;
+	sh->gives_up = q->config.overflow != QUEUE_OVERFLOW_REJECT;
+	shard_size_keep(sh, q->config.max_bytes > 0);
+}
+
 struct shard *queue_make_shard(struct queue *q, unsigned index)
 {
 	struct store_shard *keys = NULL;
@@ -186,12 +219,10 @@ struct shard *queue_make_shard(struct queue *q, unsigned index)
 	if (queue_is_durable(q))
 		keys = store_shard_create(vhost_slice(q->vhost), queue_slice(q), index);
 	sh = shard_create(&q->vhost->broker->env, q, index, keys);
-	sh->ttl_ms = q->config.ttl_ms;
 	if (q->config.order_by != ORDER_NONE)
 		order_shard(q, sh);
 	sh->may_trim = true;
-	sh->gives_up = q->config.overflow != QUEUE_OVERFLOW_REJECT;
-	sh->size.is_kept = keys && q->config.max_bytes;
+	queue_set_up_shard(q, sh);
 	dedupe_join(q->dedupe, sh);
 	q->shards[q->shard_count++] = q->by_index[index] = sh;
 	return sh;
@@ -257,20 +288,17 @@ static void enter(struct queue *q)
 	v->broker->route_version++;
 }
 
-static int create(struct vhost *v, const struct queue_declare_spec *spec,
-		  struct queue_config *config_take, struct queue **out, struct error *err)
+int queue_create(struct vhost *v, const struct queue_declare_spec *spec,
+		 struct queue_config *config_take, struct queue **out, struct error *err)
 {
 	struct queue *q = make(v, spec->name, config_take);
 	struct error why;
 	int failed, rc = create_strategies(q, &v->broker->active_rules, &failed, &why);
 
 	if (rc < 0) {
-		enum script_kind kind = script_kinds[failed];
-
-		error_set(err, rc, "%s=%s: %s", script_kind_name(kind),
-			  q->config.scripts[kind], why.text);
+		refuse_script(&q->config, script_kinds[failed], &why, err);
 		free_parts(q);
-		return rc;
+		return err->code;
 	}
 	enter(q);
 	definition_follow(&q->definition);
@@ -282,8 +310,8 @@ static int create(struct vhost *v, const struct queue_declare_spec *spec,
 	return TIDE_OK;
 }
 
-static int parse(struct queue_config *c, const struct queue_declare_spec *spec,
-		 struct error *err)
+int queue_parse(struct queue_config *c, const struct queue_declare_spec *spec,
+		struct error *err)
 {
 	return spec->is_topic ? queue_config_parse_topic(c, spec->args, err)
 			      : queue_config_parse(c, spec->args, err);
@@ -297,7 +325,7 @@ static void assume_config(struct queue_config *c, const struct queue_declare_spe
 	struct error impossible; /* the defaults are valid */
 	int rc;
 
-	rc = parse(
+	rc = queue_parse(
 		c,
 		&(struct queue_declare_spec){ .is_topic = spec->is_topic, .args = &none },
 		&impossible);
@@ -314,7 +342,7 @@ void queue_restore(struct vhost *v, const struct queue_declare_spec *spec,
 {
 	struct queue_config config;
 	struct queue *q;
-	bool is_readable = spec->args && parse(&config, spec, err) == TIDE_OK;
+	bool is_readable = spec->args && queue_parse(&config, spec, err) == TIDE_OK;
 
 	if (!is_readable)
 		assume_config(&config, spec);
@@ -342,7 +370,7 @@ void queue_recover(struct queue *q, struct waiter *waiter)
 	}
 }
 
-static void widen(struct queue *q, unsigned had)
+void queue_widen(struct queue *q, unsigned had)
 {
 	unsigned max = queue_config_shards(&q->config);
 	struct shard **old = q->shards;
@@ -353,21 +381,6 @@ static void widen(struct queue *q, unsigned had)
 	q->by_index = q->shards + max;
 	mem_free(old);
 	dedupe_set_shards(q->dedupe, q->by_index, max);
-}
-
-void queue_set_shards(struct queue *q, unsigned shards)
-{
-	unsigned had = queue_config_shards(&q->config);
-
-	queue_config_reshard(&q->config, shards);
-	if (shards > had)
-		widen(q, had);
-	for (unsigned i = 0; i < q->shard_count; i++)
-		q->shards[i]->is_mixed = true;
-	q->is_mixed = true;
-	/* Remembered routes say which shard. */
-	q->vhost->broker->route_version++;
-	queue_activate(q);
 }
 
 unsigned queue_count_mixed(struct queue *q)
@@ -401,33 +414,48 @@ void queue_renew_shards(struct queue *q)
 	open_shards(q);
 }
 
-static int compare(const struct queue *q, const struct queue_config *wanted,
-		   struct error *err)
+static int compare_scripts(const struct queue *q, const struct queue_config *wanted,
+			   bool is_given, struct error *err)
 {
-	int rc = queue_config_compare(&q->config, wanted,
-				      q->vhost->broker->config.dedupe_window_ms, err);
-
-	for (int i = 0; i < 3 && rc == TIDE_OK; i++) {
+	for (int i = 0; i < 3; i++) {
 		enum script_kind kind = script_kinds[i];
+		const struct args *args = &wanted->script_args[kind];
 		const char *script = script_kind_name(kind);
 		struct option_difference d;
 
-		if (!q->config.scripts[kind])
+		/* Those that are given come first. */
+		if (!q->config.scripts[kind] ||
+		    !strategy_differs(q->vhost->broker->engine, kind,
+				      q->config.scripts[kind],
+				      &q->config.script_args[kind], args, &d) ||
+		    (args_get(args, d.name) != NULL) != is_given)
 			continue;
-		if (strategy_differs(q->strategies[RULESET_ACTIVE][kind],
-				     &q->config.script_args[kind],
-				     &wanted->script_args[kind], &d))
-			rc = error_set(err, TIDE_EMISMATCH,
-				       "it has %s.%s=%s, not %s.%s=%s", script, d.name,
-				       d.has ? d.has : "(none)", script, d.name,
-				       d.wanted ? d.wanted : "(none)");
+		return error_set(
+			err, TIDE_EMISMATCH,
+			"it has %s.%s=%s, not %s.%s=%s; the option update changes that",
+			script, d.name, d.has ? d.has : "(none)", script, d.name,
+			d.wanted ? d.wanted : "(none)");
 	}
-	return rc;
+	return TIDE_OK;
+}
+
+/* What is given is named before what is left out. */
+static int compare(const struct queue *q, const struct queue_config *wanted,
+		   struct error *err)
+{
+	int64_t dedupe_ms = q->vhost->broker->config.dedupe_window_ms;
+	int rc = queue_config_compare(&q->config, wanted, true, dedupe_ms, err);
+
+	if (rc == TIDE_OK)
+		rc = compare_scripts(q, wanted, true, err);
+	if (rc == TIDE_OK)
+		rc = queue_config_compare(&q->config, wanted, false, dedupe_ms, err);
+	return rc == TIDE_OK ? compare_scripts(q, wanted, false, err) : rc;
 }
 
 /* It exists already: is it what is wanted? */
-static int check_same(struct queue *q, const struct queue_config *wanted,
-		      struct error *err)
+int queue_check_same(struct queue *q, const struct queue_config *wanted,
+		     struct error *err)
 {
 	struct error why;
 	int rc = q->definition.is_unreadable ? TIDE_OK : compare(q, wanted, &why);
@@ -437,45 +465,6 @@ static int check_same(struct queue *q, const struct queue_config *wanted,
 				 definition_kind(q->definition.table), q->name, why.text);
 	queue_use(q);
 	return unusable_check(&q->definition, err);
-}
-
-static int check_kind(const struct queue *q, bool is_topic, struct error *err)
-{
-	if (!q || q->config.is_topic == is_topic)
-		return TIDE_OK;
-	return error_set(err, TIDE_EEXISTS,
-			 "there is a %s '%s': queues and topics of a vhost share their "
-			 "names",
-			 definition_kind(q->definition.table), q->name);
-}
-
-int queue_declare(struct vhost *v, const struct queue_declare_spec *spec,
-		  struct queue **out, unsigned *shards, struct error *err)
-{
-	struct queue *q = queue_find(v, spec->name);
-	struct queue_config config;
-	bool may_reshard = false;
-	int rc = check_kind(q, spec->is_topic, err);
-
-	if (rc < 0 || parse(&config, spec, err) < 0)
-		return err->code;
-	if (!spec->is_topic)
-		rc = queue_config_take_reshard(&config, &may_reshard, err);
-	*shards = config.shards;
-	if (rc == TIDE_OK && !q)
-		rc = removal_check(v->broker, vhost_slice(v), spec->name, err);
-	if (rc < 0) {
-		queue_config_deinit(&config);
-		return rc;
-	}
-	if (!q)
-		return create(v, spec, &config, out, err);
-	if (may_reshard)
-		config.shards = q->config.shards;
-	*out = q;
-	rc = check_same(q, &config, err);
-	queue_config_deinit(&config);
-	return rc;
 }
 
 void queue_erase(struct queue *q, struct waiter *waiter)

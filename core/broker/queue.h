@@ -55,8 +55,10 @@ struct queue {
 	unsigned shard_count;
 	unsigned next_shard;     /* where the dealing goes on */
 	struct shard **by_index; /* queue_config_shards of them; NULL: never used */
-	bool is_mixed;           /* one of them is: see reshard.h */
-	bool is_resharding;      /* Redis is being told of another number */
+	bool is_mixed;           /* one of them is: see update.h */
+	/* Redis is being told of other options: update.h. Else NULL. */
+	const struct queue_config *next_config;
+	struct strategy *next_strategies[SCRIPT_RETRY + 1];
 	struct consumer_list consumers; /* all, in the order of their arrival */
 	struct heap able;               /* of them: those who can take a message now */
 	int64_t turns;                  /* that consumers have had */
@@ -109,10 +111,16 @@ struct queue_declare_spec {
 	const struct args *args;
 	struct queue_list *owner; /* that an exclusive queue goes to */
 };
-/* As exchange_declare. TIDE_EEXISTS: the name is taken by the other kind. `shards`: how
- * many it is to have; only with the option `reshard` are these not those it has. */
-TIDE_MUST_USE int queue_declare(struct vhost *v, const struct queue_declare_spec *spec,
-				struct queue **out, unsigned *shards, struct error *err);
+/* What DECLARE says. */
+TIDE_MUST_USE int queue_parse(struct queue_config *c,
+			      const struct queue_declare_spec *spec, struct error *err);
+/* The name is free. */
+TIDE_MUST_USE int queue_create(struct vhost *v, const struct queue_declare_spec *spec,
+			       struct queue_config *config_take, struct queue **out,
+			       struct error *err);
+/* Is it what is wanted? TIDE_EMISMATCH names a difference. */
+TIDE_MUST_USE int queue_check_same(struct queue *q, const struct queue_config *wanted,
+				   struct error *err);
 /* One that Redis has: it exists without its scripts, until queue_attach. Only spec->args
  * may be NULL: the definition cannot be read, for the reason in `err`. */
 void queue_restore(struct vhost *v, const struct queue_declare_spec *spec,
@@ -126,8 +134,13 @@ void queue_detach(struct queue *q, enum ruleset_slot slot);
 void queue_recover(struct queue *q, struct waiter *waiter);
 /* Make the shard of that number, which is not there. NULL: a topic has none. */
 struct shard *queue_make_shard(struct queue *q, unsigned index);
-/* Place new messages in so many shards. */
-void queue_set_shards(struct queue *q, unsigned shards);
+/* For update.c: what a shard has of the queue's options; there may be more shards than
+ * the `had` that there could be before; the strategy of a kind that has other options. */
+void queue_set_up_shard(const struct queue *q, struct shard *sh);
+void queue_widen(struct queue *q, unsigned had);
+TIDE_MUST_USE int queue_create_strategy(struct queue *q, const struct queue_config *c,
+					enum script_kind kind, struct strategy **out,
+					struct error *err);
 /* How many of its shards are mixed still. */
 unsigned queue_count_mixed(struct queue *q);
 /* The shard of that number, below queue_config_shards; NULL for a topic. */

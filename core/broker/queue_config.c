@@ -106,6 +106,7 @@ static const struct queue_option options[] = {
 };
 #define OPTIONS (sizeof(options) / sizeof(options[0]))
 
+_Static_assert(OPTIONS <= 64, "a bit of queue_config.given for each");
 _Static_assert(QUEUE_SHARDS_MAX == 64, "the text about shards says so");
 
 bool queue_config_read_target(struct slice value, struct slice *exchange,
@@ -307,7 +308,7 @@ static int refuse_unknown(const struct queue_config *c, const char *name, bool i
 	for (size_t i = 0; i < OPTIONS; i++)
 		if (options[i].kinds & kind_of(c))
 			buf_printf(&all, "%s ", options[i].name);
-	buf_printf(&all, "and sharding.* %sretry.* for the options of the scripts",
+	buf_printf(&all, "update and sharding.* %sretry.* for the options of the scripts",
 		   c->is_topic ? "" : "priority.* ");
 	if (is_other)
 		rc = error_set(err, TIDE_ESYNTAX,
@@ -435,6 +436,7 @@ static int set_options(struct queue_config *c, const struct args *args, struct e
 
 		if (!(o->kinds & kind_of(c)))
 			continue;
+		c->given |= given ? UINT64_C(1) << i : 0;
 		if (!set_option(c, o, value))
 			rc = error_set(err, TIDE_ESYNTAX, "%s=%s: expected %s", o->name,
 				       value, o->expected);
@@ -534,6 +536,27 @@ static bool is_same_text(const char *a, const char *b)
 	return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
+static bool has_group(struct slice groups, struct slice name)
+{
+	while (groups.len > 0)
+		if (slice_is_equal(slice_cut(&groups, ','), name))
+			return true;
+	return false;
+}
+
+/* In any order. None is named twice. */
+static bool is_same_groups(const char *a, const char *b)
+{
+	struct slice rest = slice_from(a), other = slice_from(b);
+
+	if (rest.len != other.len)
+		return false;
+	while (rest.len > 0)
+		if (!has_group(other, slice_cut(&rest, ',')))
+			return false;
+	return true;
+}
+
 static bool is_same(const struct queue_option *o, const struct queue_config *a,
 		    const struct queue_config *b)
 {
@@ -564,7 +587,7 @@ static bool is_same(const struct queue_option *o, const struct queue_config *a,
 		return a->order_by == b->order_by &&
 		       is_same_text(a->order_header, b->order_header);
 	case OPTION_GROUPS:
-		return is_same_text(a->keep_unread, b->keep_unread);
+		return is_same_groups(a->keep_unread, b->keep_unread);
 	}
 	return false;
 }
@@ -576,6 +599,34 @@ static const char *shown_value(const struct queue_config *c, const char *name)
 	return value && value[0] ? value : "(none)";
 }
 
+/* Those that cannot change while the queue or topic is in use, and why not. All others
+ * can. */
+static const struct {
+	enum option_kinds kinds;
+	const char *name, *why;
+} fixed[] = {
+	{ OF_BOTH, "durable", "its messages are in Redis, or they are not" },
+	{ OF_QUEUE, "exclusive",
+	  "it belongs to one connection, or to none, from its start on" },
+	{ OF_QUEUE, "order-by", "its groups count their messages from the first on" },
+	{ OF_QUEUE, "inflight", "its groups count their messages from the first on" },
+	{ OF_TOPIC, "partitions", "each key has its messages in one partition" },
+	{ OF_TOPIC, "sharding", "each key has its messages in one partition" },
+	{ OF_TOPIC, "order", "its groups hold messages by it" },
+	{ OF_TOPIC, "compact", "it decides which messages are kept, from the first on" },
+};
+
+/* NULL: it can change. */
+static const char *why_fixed(enum option_kinds kinds, const char *name)
+{
+	for (size_t i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++)
+		if (fixed[i].kinds & kinds && strcmp(fixed[i].name, name) == 0)
+			return fixed[i].why;
+	return NULL;
+}
+
+#define HINT "; the option update changes that"
+
 static void format_window(int64_t ms, char out[DURATION_TEXT_MAX])
 {
 	if (ms == PUBLISH_IDS_QUEUED_MS)
@@ -585,38 +636,164 @@ static void format_window(int64_t ms, char out[DURATION_TEXT_MAX])
 }
 
 /* Whoever does not say how long gets what the broker says. */
-static int compare_windows(const struct queue_config *has,
-			   const struct queue_config *wanted, int64_t dedupe_ms,
-			   struct error *err)
+static int64_t window_of(const struct queue_config *c, int64_t dedupe_ms)
 {
-	int64_t has_ms = has->dedupe_ms < 0 ? dedupe_ms : has->dedupe_ms;
-	int64_t wanted_ms = wanted->dedupe_ms < 0 ? dedupe_ms : wanted->dedupe_ms;
-	char has_text[DURATION_TEXT_MAX], wanted_text[DURATION_TEXT_MAX];
+	return c->dedupe_ms < 0 ? dedupe_ms : c->dedupe_ms;
+}
+
+static int compare_windows(int64_t has_ms, int64_t wanted_ms, struct error *err)
+{
+	char has[DURATION_TEXT_MAX], wanted[DURATION_TEXT_MAX];
 
 	if (has_ms == wanted_ms)
 		return TIDE_OK;
-	format_window(has_ms, has_text);
-	format_window(wanted_ms, wanted_text);
-	return error_set(err, TIDE_EMISMATCH, "it has dedupe=%s, not dedupe=%s", has_text,
-			 wanted_text);
+	format_window(has_ms, has);
+	format_window(wanted_ms, wanted);
+	return error_set(err, TIDE_EMISMATCH, "it has dedupe=%s, not dedupe=%s" HINT, has,
+			 wanted);
+}
+
+static int refuse_option(const struct queue_option *o, const struct queue_config *has,
+			 const struct queue_config *wanted, struct error *err)
+{
+	return error_set(err, TIDE_EMISMATCH, "it has %s=%s, not %s=%s%s", o->name,
+			 shown_value(has, o->name), o->name, shown_value(wanted, o->name),
+			 why_fixed(kind_of(has), o->name) ? "" : HINT);
 }
 
 int queue_config_compare(const struct queue_config *has,
-			 const struct queue_config *wanted, int64_t dedupe_ms,
-			 struct error *err)
+			 const struct queue_config *wanted, bool is_given,
+			 int64_t dedupe_ms, struct error *err)
+{
+	int rc = TIDE_OK;
+
+	for (size_t i = 0; i < OPTIONS && rc == TIDE_OK; i++) {
+		const struct queue_option *o = &options[i];
+
+		if (!(o->kinds & kind_of(has)) ||
+		    (wanted->given >> i & 1) != (uint64_t)is_given)
+			continue;
+		if (o->type == OPTION_WINDOW)
+			rc = compare_windows(window_of(has, dedupe_ms),
+					     window_of(wanted, dedupe_ms), err);
+		else if (!is_same(o, has, wanted))
+			rc = refuse_option(o, has, wanted, err);
+	}
+	return rc;
+}
+
+bool queue_config_is_same(const struct queue_config *a, const struct queue_config *b)
+{
+	for (size_t i = 0; i < OPTIONS; i++)
+		if (options[i].kinds & kind_of(a) && !is_same(&options[i], a, b))
+			return false;
+	return a->dedupe_ms == b->dedupe_ms;
+}
+
+/* ---- changes --------------------------------------------------------------------- */
+
+/* Of a script that the queue has no more: "retry.base" behind another retry. */
+static bool is_of_former(const struct queue_config *has, const struct args *given,
+			 const char *name)
 {
 	for (size_t i = 0; i < OPTIONS; i++) {
-		const char *name = options[i].name;
+		const struct queue_option *o = &options[i];
+		const char *script = args_get(given, o->name);
+		size_t len = strlen(o->name);
 
-		if (!(options[i].kinds & kind_of(has)))
+		if (o->type != OPTION_SCRIPT || !script ||
+		    strncmp(name, o->name, len) != 0 || name[len] != '.')
 			continue;
-		if (!is_same(&options[i], has, wanted))
-			return error_set(err, TIDE_EMISMATCH, "it has %s=%s, not %s=%s%s",
-					 name, shown_value(has, name), name,
-					 shown_value(wanted, name),
-					 strcmp(name, "shards") == 0
-						 ? "; the option reshard changes that"
-						 : "");
+		return strcmp(script[0] ? script : o->fallback, has->scripts[o->offset]);
 	}
-	return compare_windows(has, wanted, dedupe_ms, err);
+	return false;
+}
+
+static bool is_own(const struct arg *a)
+{
+	return !queue_config_is_default(a) && strcmp(a->name, "reshard") != 0;
+}
+
+static int check_name(const struct queue_config *has, const struct arg *a,
+		      struct error *err)
+{
+	if (find_option(a->name, kind_of(has)) || strchr(a->name, '.'))
+		return TIDE_OK;
+	return refuse_unknown(has, a->name, find_option(a->name, OF_BOTH) != NULL, err);
+}
+
+int queue_config_merge(const struct queue_config *has, const struct args *given,
+		       struct args *out, struct error *err)
+{
+	int rc = TIDE_OK;
+
+	*out = (struct args){ 0 };
+	for (size_t i = 0; i < has->canonical.count && rc == TIDE_OK; i++) {
+		const struct arg *a = &has->canonical.items[i];
+
+		if (is_own(a) && !args_get(given, a->name) &&
+		    !is_of_former(has, given, a->name))
+			rc = args_add(out, slice_from(a->name),
+				      (struct slice){ a->value, a->value_len });
+	}
+	for (size_t i = 0; i < given->count && rc == TIDE_OK; i++) {
+		const struct arg *a = &given->items[i];
+
+		if (a->value_len > 0)
+			rc = args_add(out, slice_from(a->name),
+				      (struct slice){ a->value, a->value_len });
+		else if (check_name(has, a, err) < 0)
+			goto fail;
+	}
+	if (rc == TIDE_OK)
+		return TIDE_OK;
+	error_set(err, rc, "too many options");
+fail:
+	args_deinit(out);
+	return err->code;
+}
+
+static int refuse_change(const struct queue_config *has, const char *name,
+			 const char *why, struct error *err)
+{
+	return error_set(err, TIDE_EMISMATCH, "it keeps %s=%s: %s", name,
+			 shown_value(has, name), why);
+}
+
+static int check_sharding(const struct queue_config *has, const struct queue_config *next,
+			  bool is_sharded_anew, struct error *err)
+{
+	static const char why[] = "with order-by= what is at work in one shard holds "
+				  "back its group";
+
+	if (has->is_topic && is_sharded_anew)
+		return refuse_change(has, "sharding", why_fixed(OF_TOPIC, "sharding"),
+				     err);
+	if (has->order_by == ORDER_NONE)
+		return TIDE_OK;
+	if (has->shards != next->shards)
+		return refuse_change(has, "shards", why, err);
+	return is_sharded_anew && has->shards > 1
+		       ? refuse_change(has, "sharding", why, err)
+		       : TIDE_OK;
+}
+
+int queue_config_check_change(const struct queue_config *has,
+			      const struct queue_config *next, bool is_sharded_anew,
+			      struct error *err)
+{
+	for (size_t i = 0; i < OPTIONS; i++) {
+		const struct queue_option *o = &options[i];
+		const char *why = why_fixed(kind_of(has), o->name);
+
+		if (o->kinds & kind_of(has) && why && !is_same(o, has, next))
+			return refuse_change(has, o->name, why, err);
+	}
+	if ((has->dedupe_ms == PUBLISH_IDS_QUEUED_MS) !=
+	    (next->dedupe_ms == PUBLISH_IDS_QUEUED_MS))
+		return refuse_change(has, "dedupe",
+				     "an id is remembered for a time, or with its "
+				     "message, from its publish on",
+				     err);
+	return check_sharding(has, next, is_sharded_anew, err);
 }

@@ -55,6 +55,7 @@ struct queue_config {
 	char *scripts[SCRIPT_KIND_COUNT]; /* sharding, priority, retry */
 	struct args
 		script_args[SCRIPT_KIND_COUNT]; /* their options, without the prefix */
+	uint64_t given;        /* bits of the options that are not left out */
 	struct args canonical; /* every option with its effective value, sorted */
 };
 
@@ -81,10 +82,26 @@ void queue_config_deinit(struct queue_config *c);
 /* Name the first option in which they differ, with both values; TIDE_OK when there is
  * none. The options of the scripts are the scripts' business (strategy_differs).
  *
+ * @param is_given   look at those that `wanted` gives; false: at the others
  * @param dedupe_ms  what the broker says for queues that do not */
 TIDE_MUST_USE int queue_config_compare(const struct queue_config *has,
-				       const struct queue_config *wanted,
+				       const struct queue_config *wanted, bool is_given,
 				       int64_t dedupe_ms, struct error *err);
+
+/* They do the same, but for what the options of their scripts say. */
+bool queue_config_is_same(const struct queue_config *a, const struct queue_config *b);
+
+/* What it was declared with, as the options that do not have their defaults, and others
+ * over them. A value without text is the default; with another script the options of the
+ * former one go. `out` holds nothing before, and nothing after a failure. */
+TIDE_MUST_USE int queue_config_merge(const struct queue_config *has,
+				     const struct args *given, struct args *out,
+				     struct error *err);
+/* May a queue or topic in use change so? TIDE_EMISMATCH names an option and says why not.
+ * @param is_sharded_anew  by another script, or by other options of it */
+TIDE_MUST_USE int queue_config_check_change(const struct queue_config *has,
+					    const struct queue_config *next,
+					    bool is_sharded_anew, struct error *err);
 
 /* "<exchange>/<key>": `exchange` is empty for the default one, `key` where there is none.
  * False: it is not well formed. */

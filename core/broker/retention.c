@@ -422,3 +422,16 @@ void retention_forget(struct topic *t)
 	mem_free(state);
 	t->retention = NULL;
 }
+
+void retention_renew(struct topic *t)
+{
+	struct retention *r = t->queue->vhost->broker->retention;
+	struct retention_topic *state = open_state(t);
+
+	/* They name groups by the option's text. */
+	mem_free(state->holds);
+	state->holds = NULL;
+	for (unsigned i = 0; i < t->queue->config.shards; i++)
+		if (t->partitions[i])
+			look_soon(r, state, i);
+}

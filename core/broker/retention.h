@@ -20,6 +20,8 @@ struct retention *retention_create(struct broker *b);
 void retention_destroy(struct retention *r);
 /* The topic goes. */
 void retention_forget(struct topic *t);
+/* It is to keep more, or less, than before. */
+void retention_renew(struct topic *t);
 
 /* For struct partition_ops. */
 void retention_on_growth(struct partition *p);

@@ -235,10 +235,13 @@ const struct cli_verb cli_define_verbs[] = {
 	  .summary = "declare an exchange, a queue or a topic",
 	  .usage = "[options] exchange NAME TYPE [NAME=VALUE...] | queue|topic NAME "
 		   "[NAME=VALUE...]",
-	  .details = "NAME=VALUE are the options of DECLARE in docs/protocol.md.\n"
-		     "The broker chooses the name of 'queue -', which is printed.",
+	  .details =
+		  "NAME=VALUE are the options of DECLARE in docs/protocol.md.\n"
+		  "The broker chooses the name of 'queue -', which is printed.\n"
+		  "With update=1 what exists gets these options, and keeps the others.",
 	  .examples = "  tidemq declare exchange orders topic\n"
 		      "  tidemq declare queue jobs retry=exponential retry.base=500ms\n"
+		      "  tidemq declare queue jobs retry.max=5 ttl= update=1\n"
 		      "  tidemq declare topic events partitions=4\n",
 	  .words_min = 2,
 	  .words_max = WORDS_MAX,

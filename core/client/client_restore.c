@@ -186,6 +186,15 @@ static bool is_deleted(const struct restore_record *record, unsigned channel,
 	       slice_is_equal(record->words[0], words[1]);
 }
 
+/* What it was declared with holds no more. One that goes with the connection is
+ * remembered, since it is not declared again. */
+static bool is_updated(const struct restore_record *record, unsigned channel,
+		       const struct slice *words)
+{
+	return record->kind == RECORD_DECLARE && !record->is_exclusive &&
+	       is_deleted(record, channel, words);
+}
+
 /* words[0] is what BIND said after its verb. */
 static bool is_unbound(const struct restore_record *record, unsigned channel,
 		       const struct slice *words)
@@ -233,6 +242,9 @@ void client_restore_note(struct client_restore *r, unsigned channel, struct slic
 	words[1] = slice_cut(&rest, ' ');
 	if (is_verb(verb, "OPEN"))
 		add(r, RECORD_OPEN, channel, line);
+	else if (is_verb(verb, "DECLARE") &&
+		 (has_word(rest, "update") || has_word(rest, "update=1")))
+		undo(r, is_updated, channel, words);
 	else if (is_verb(verb, "DECLARE"))
 		add_declaration(r, line, reply);
 	else if (is_verb(verb, "BIND"))

@@ -140,12 +140,7 @@ static void close_run(struct gate_run *r)
 	uv_close((uv_handle_t *)&r->process, on_closed);
 }
 
-static bool begins_failure(struct slice line)
-{
-	return slice_has_prefix(line, "Failure ") || slice_has_prefix(line, "Error ");
-}
-
-/* What a person needs first: the first failure up to its stack, as one line (where it is,
+/* What a person needs first: the first failure as one line (where it is,
  * the test's name, what was expected and what came), or how the output ends. */
 static void describe(const struct gate_run *r, struct error *err)
 {
@@ -156,20 +151,20 @@ static void describe(const struct gate_run *r, struct error *err)
 	while (all.len > 0 && !(is_failure && buf_len(&text) >= ERROR_TEXT_MAX)) {
 		struct slice line = slice_cut(&all, '\n');
 
-		while (is_failure && line.len > 0 && line.data[0] == ' ')
-			line = slice_skip(line, 1);
 		if (line.len == 0)
 			continue;
-		if (is_failure &&
-		    (begins_failure(line) || slice_has_prefix(line, "stack traceback")))
-			break;
+		if (is_failure && line.data[0] != ' ')
+			break; /* the text of a failure is indented: lua/test/output.lua
+				*/
+		while (is_failure && line.len > 0 && line.data[0] == ' ')
+			line = slice_skip(line, 1);
 		if (!is_failure)
 			buf_clear(&text);
 		else
 			buf_append_text(&text, slice_has_suffix(buf_slice(&text), ":")
 						       ? " "
 						       : "; ");
-		is_failure |= begins_failure(line);
+		is_failure |= slice_has_prefix(line, "Failure ");
 		buf_append_slice(&text, line);
 	}
 	if (r->is_late)
@@ -311,8 +306,9 @@ static void on_timeout(uv_timer_t *timer)
 
 static int spawn(struct gate_run *r, uv_loop_t *loop, const char *dir)
 {
-	char name[] = "tidemq", verb[] = "test";
-	char *args[] = { name, verb, (char *)(uintptr_t)dir, NULL };
+	char name[] = "tidemq", verb[] = "test", timeout[] = "--timeout=0";
+	char links[] = "--follow-links"; /* gate_dir.h */
+	char *args[] = { name, verb, timeout, links, (char *)(uintptr_t)dir, NULL };
 	uv_stdio_container_t streams[] = {
 		{ .flags = UV_IGNORE },
 		{ .flags = UV_CREATE_PIPE | UV_WRITABLE_PIPE,

@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "host/log.h"
 #include "session_private.h"
-#include "broker/reshard.h"
+#include "broker/declare.h"
 #include "broker/unusable.h"
 
 #define QUEUE_NAME_CHOSEN "gen-"
@@ -56,7 +56,8 @@ static int check_access(struct session *s, const struct declare_spec *spec,
 /* Does what a queue's dead letters are for exist? It may be declared later. */
 static int check_target(const struct queue *q, struct error *warning)
 {
-	const char *exchange = q->config.dead_exchange, *key = q->config.dead_key;
+	const struct queue_config *c = q->next_config ? q->next_config : &q->config;
+	const char *exchange = c->dead_exchange, *key = c->dead_key;
 
 	if (!exchange || (exchange[0] && exchange_find(q->vhost, slice_from(exchange))) ||
 	    (!exchange[0] && queue_find(q->vhost, slice_from(key))))
@@ -112,8 +113,8 @@ static int choose_name(struct broker *b, char name[NAME_LEN_MAX], struct error *
 }
 
 /* A queue or a topic. */
-static int declare_queue(struct session *s, const struct declare_spec *spec,
-			 struct reply *r, struct error *err)
+static int declare(struct session *s, const struct declare_spec *spec, struct reply *r,
+		   struct error *err)
 {
 	struct broker *b = s->broker;
 	bool is_named = !slice_is(spec->name, "-");
@@ -122,7 +123,6 @@ static int declare_queue(struct session *s, const struct declare_spec *spec,
 					   .args = spec->args,
 					   .owner = &s->exclusive };
 	char chosen[NAME_LEN_MAX];
-	unsigned shards;
 	struct queue *q;
 	int rc;
 
@@ -142,9 +142,7 @@ static int declare_queue(struct session *s, const struct declare_spec *spec,
 	       : check_room(HASH_CNT(serial_hh, b->queues_by_serial),
 			    b->config.queues_max, "queues", err);
 	if (rc == TIDE_OK)
-		rc = queue_declare(s->vhost, &what, &q, &shards, err);
-	if (rc == TIDE_OK && shards != q->config.shards)
-		rc = reshard(q, shards, &r->waiter, err);
+		rc = declare_queue(s->vhost, &what, &q, &r->waiter, err);
 	if (rc < 0)
 		return rc;
 	definition_send(&q->definition, &r->waiter);
@@ -205,7 +203,7 @@ int session_define_declare(struct session *s, const struct declare_spec *spec,
 				 "a topic needs a name: the broker chooses those of "
 				 "queues alone");
 	return spec->kind == DEFINE_EXCHANGE ? declare_exchange(s, spec, r, err)
-					     : declare_queue(s, spec, r, err);
+					     : declare(s, spec, r, err);
 }
 
 static int delete_queue(struct session *s, const struct delete_spec *spec,

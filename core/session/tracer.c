@@ -527,6 +527,7 @@ static void on_settled(void *ctx, const struct queue *q, const struct msg *m,
 	json_member_text(&j, "queue", q->name);
 	json_member_text(&j, "script", step->file);
 	json_member_int(&j, "line", step->line);
+	json_member_text(&j, "event", settled_event_names[step->event]);
 	if (step->failure->code < 0)
 		json_member_text(&j, "error", step->failure->text);
 	else

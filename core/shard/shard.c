@@ -283,10 +283,8 @@ begin(struct shard *sh, struct msg *m, double rank)
 	if (sh->keys) {
 		e->flags |= ENTRY_UNSTORED;
 		sh->env->unstored_bytes += m->bytes;
-		if (sh->gives_up) {
-			sh->unstored.messages++;
-			sh->unstored.bytes += m->payload_len;
-		}
+		sh->unstored.messages++;
+		sh->unstored.bytes += m->payload_len;
 	}
 	return e;
 }
@@ -307,6 +305,11 @@ void shard_publish(struct shard *sh, struct msg *m, double rank, struct waiter *
 		e->flags |= has_id ? ENTRY_DEDUPE : 0;
 	}
 	enter_by(e, m->due_unix_ms);
+}
+
+void shard_forget_ranks(struct shard *sh)
+{
+	sh->served = sh->newest = NAN;
 }
 
 struct entry *shard_front(struct shard *sh, enum entry_state state)
@@ -414,8 +417,10 @@ void shard_revise(struct entry *e, struct msg *m, double rank)
 	if (is_old)
 		window_remove(&sh->held, e);
 	sh->env->memory_bytes += m->bytes - e->msg->bytes;
-	if (e->flags & ENTRY_UNSTORED)
+	if (e->flags & ENTRY_UNSTORED) {
 		sh->env->unstored_bytes += m->bytes - e->msg->bytes;
+		sh->unstored.bytes += m->payload_len - e->msg->payload_len;
+	}
 	msg_unref(e->msg);
 	e->msg = msg_ref(m);
 	e->rank = rank;

@@ -125,6 +125,7 @@ struct shard_take {
 /* What Redis has that is not buried: see shard_size.c. */
 struct shard_size {
 	bool is_kept;
+	bool is_unknown;          /* waiting_bytes does not count what Redis alone has */
 	struct store_size stored; /* once what was sent has been carried out */
 	struct store_size left;   /* of this batch: when its removals are carried out */
 };
@@ -134,11 +135,10 @@ struct shard {
 	void *owner; /* the queue */
 	unsigned index;
 	unsigned refs;
-	uint64_t waiting_bytes; /* payloads of what is ready or delayed; after a start
-				 * only if size.is_kept */
+	uint64_t waiting_bytes; /* payloads of what is ready or delayed */
 	struct shard_size size;
 	bool may_trim; /* shard_trim.c: the last one removed something */
-	bool gives_up; /* what is too much; `unstored` is counted */
+	bool gives_up; /* what is too much */
 	struct store_size unstored;
 	bool is_closed;
 	bool has_passed; /* somebody may not have some of what is ready */
@@ -191,6 +191,12 @@ struct shard *shard_create(struct shard_env *env, void *owner, unsigned index,
 bool shard_is_empty(const struct shard *sh);
 /* Let so many messages of a group be at work at a time; before anything else. */
 void shard_order_by(struct shard *sh, const struct order_spec *spec);
+/* Count its bytes for a limit from here on, or not. It is asked first whether they are
+ * known: they are not while Redis alone has messages of before the start. */
+bool shard_size_is_known(struct shard *sh);
+void shard_size_keep(struct shard *sh, bool is_kept);
+/* The ranks that it has seen are those of another script. */
+void shard_forget_ranks(struct shard *sh);
 /* It has no message, and nothing is under way. */
 bool shard_is_unused(const struct shard *sh);
 struct shard *shard_ref(struct shard *sh);
@@ -350,10 +356,8 @@ static inline void shard_entry_stored(struct entry *e)
 		return;
 	e->flags &= (uint16_t)~ENTRY_UNSTORED;
 	e->shard->env->unstored_bytes -= e->msg->bytes;
-	if (e->shard->gives_up) {
-		e->shard->unstored.messages--;
-		e->shard->unstored.bytes -= e->msg->payload_len;
-	}
+	e->shard->unstored.messages--;
+	e->shard->unstored.bytes -= e->msg->payload_len;
 }
 
 /* The entry's memory: nothing refers to it any more. */

@@ -24,6 +24,7 @@ static void recovery_end(struct shard_recovery *r, int status, const char *text)
 
 	/* All that was held waits again. */
 	sh->waiting_bytes = sh->size.stored.bytes - r->buried_bytes;
+	sh->size.is_unknown = !sh->size.is_kept;
 	shard_resume(sh);
 	if (!sh->is_closed && status == TIDE_OK) {
 		stage_refill(&sh->stages[ENTRY_DELAYED]);

@@ -79,8 +79,7 @@ static void on_size(void *ctx, int status, const char *text,
 		end(r, status, text);
 		return;
 	}
-	log_info("the bytes of %llu messages of a shard are not known after a crash: "
-		 "reading them",
+	log_info("the bytes of %llu messages of a shard are not known: reading them",
 		 (unsigned long long)r->messages);
 	read_next(r);
 }
@@ -124,4 +123,52 @@ void shard_size_move(const struct entry *e, uint8_t from, uint8_t to)
 		size->left.messages--;
 		size->left.bytes -= bytes;
 	}
+}
+
+/* ---- a limit that comes or goes ---- */
+
+static uint64_t sum_window(const struct window *w)
+{
+	const struct entry *e;
+	uint64_t bytes = 0;
+
+	for (e = window_first(w); e; e = window_next(w, e))
+		bytes += e->msg ? e->msg->payload_len : 0;
+	return bytes;
+}
+
+bool shard_size_is_known(struct shard *sh)
+{
+	const struct stage *ready = &sh->stages[ENTRY_READY];
+	const struct stage *delayed = &sh->stages[ENTRY_DELAYED];
+
+	if (!sh->size.is_unknown)
+		return true;
+	if (ready->beyond || delayed->beyond || shard_is_reading(sh) ||
+	    delayed->is_refilling || sh->is_held_back || (sh->order && sh->order->parked))
+		return false;
+	sh->waiting_bytes = sum_window(&ready->window) + sum_window(&delayed->window);
+	sh->size.is_unknown = false;
+	return true;
+}
+
+/* How many messages are stored was not counted: no start finds so many, and it reads
+ * the bodies once. */
+#define NEVER_FOUND (UINT64_C(1) << 62)
+
+static bool is_empty(const struct shard *sh)
+{
+	uint64_t n = sh->unacked + sh->flight.count + sh->unstored.messages;
+
+	for (int i = 0; i < SHARD_STAGES; i++)
+		n += sh->stages[i].window.count + sh->stages[i].beyond;
+	return n == 0 && TAILQ_EMPTY(&sh->dirty) && TAILQ_EMPTY(&sh->moving);
+}
+
+void shard_size_keep(struct shard *sh, bool is_kept)
+{
+	is_kept = is_kept && sh->keys;
+	if (is_kept && !sh->size.is_kept && !is_empty(sh))
+		sh->size.stored = (struct store_size){ NEVER_FOUND, 0 };
+	sh->size.is_kept = is_kept;
 }

@@ -29,6 +29,7 @@ static void on_purged(void *ctx, int status, const char *text, uint64_t removed,
 	if (!sh->is_closed) {
 		/* Else the set is not what it was thought to be: a read corrects that. */
 		sh->may_trim = removed > 0;
+		sh->size.is_unknown = true;
 		st->beyond -= removed < st->beyond ? removed : st->beyond;
 		t->on_trimmed(sh, removed);
 	}

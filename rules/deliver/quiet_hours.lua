@@ -6,7 +6,7 @@ return {
     from = { type = "integer", default = 22, min = 0, max = 23, doc = "the hour in which the quiet begins" },
     to = { type = "integer", default = 7, min = 0, max = 23, doc = "the hour in which it ends" },
     zone = { default = "UTC", doc = "a time zone, as Europe/Berlin" },
-    urgent = { type = "integer", default = 200, min = 0, max = 256, doc = "messages of this priority or above do not wait" },
+    urgent = { type = "integer", default = 200, min = 0, max = 256, doc = "this priority or above does not wait" },
   },
   -- match = { queue = "#" },
 

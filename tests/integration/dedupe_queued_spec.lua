@@ -121,7 +121,8 @@ describe('dedupe=queued', function()
     c:ok 'DECLARE queue jobs dedupe=queued'
     c:ok 'DECLARE queue jobs dedupe=queued'
     c:expect_answer('DECLARE queue jobs dedupe=1m',
-      "ERR mismatch queue 'jobs' exists with other options: it has dedupe=queued, not dedupe=1m")
+      "ERR mismatch queue 'jobs' exists with other options: it has dedupe=queued, not dedupe=1m; " ..
+        'the option update changes that')
     assert.matches('^ERR syntax dedupe=waiting: expected a duration up to 1d, or queued',
       c:request 'DECLARE queue x dedupe=waiting')
     local first = new(c, 'jobs', 'a')

@@ -42,13 +42,13 @@ describe('the definitions', function()
       end
       c:expect_answer('DECLARE queue d.spelled retry=exponential retry.base=1001 retry.jitter=0.5 delivery-limit=5 '
         .. 'dead-letter=d', "ERR mismatch queue 'd.spelled' exists with other options: it has retry.base=1s, not "
-        .. 'retry.base=1001')
+        .. 'retry.base=1001; the option update changes that')
       c:ok 'DECLARE queue d.listed retry=schedule retry.delays=1s,10s'
       c:ok 'DECLARE queue d.listed retry=schedule retry.delays=1000,10000ms'
       for _, delays in ipairs { '1s', '1s,10s,1m', '1s,11s' } do
         c:expect_answer('DECLARE queue d.listed retry=schedule retry.delays=' .. delays,
           "ERR mismatch queue 'd.listed' exists with other options: it has retry.delays=1s,10s, not retry.delays="
-          .. delays)
+          .. delays .. '; the option update changes that')
       end
       c:ok 'DELETE queue d.spelled'
       c:ok 'DELETE queue d.listed'
@@ -58,11 +58,13 @@ describe('the definitions', function()
       c:ok 'DECLARE queue d.other shards=4 retry.max=3'
       c:expect_answer('DECLARE queue d.other shards=5 retry.max=3',
         "ERR mismatch queue 'd.other' exists with other options: it has shards=4, not shards=5; " ..
-        "the option reshard changes that")
+        "the option update changes that")
       c:expect_answer('DECLARE queue d.other shards=4',
-        "ERR mismatch queue 'd.other' exists with other options: it has retry.max=3, not retry.max=20")
+        "ERR mismatch queue 'd.other' exists with other options: it has retry.max=3, not retry.max=20; " ..
+        "the option update changes that")
       c:expect_answer('DECLARE queue d.other shards=4 retry.max=3 sharding.by=tenant',
-        "ERR mismatch queue 'd.other' exists with other options: it has sharding.by=key, not sharding.by=tenant")
+        "ERR mismatch queue 'd.other' exists with other options: it has sharding.by=key, not sharding.by=tenant; " ..
+        "the option update changes that")
       c:expect_answer('DECLARE queue d.other shards=4 retry.max=3 durable=0',
         "ERR mismatch queue 'd.other' exists with other options: it has durable=1, not durable=0")
       c:ok 'DELETE queue d.other'

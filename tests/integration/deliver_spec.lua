@@ -309,7 +309,8 @@ for _, kind in ipairs {
         assert.is_nil(frame.headers.card)
         assert.equal('-/1', frame.headers.seen_by)
         local http = Http.connect(broker)
-        local messages = http:expect(200, 'POST', ('/api/vhosts/%s/queues/headers/get'):format(broker.vhost), {}).messages
+        local path = ('/api/vhosts/%s/queues/headers/get'):format(vhost)
+        local messages = http:expect(200, 'POST', path, {}).messages
         assert.same({ seen_by = '-/-' }, messages[1].headers)
         http:close()
         stomp:close()

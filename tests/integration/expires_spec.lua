@@ -105,7 +105,8 @@ describe('a queue that expires', function()
     c:ok 'DECLARE queue q expires=1h'
     c:ok 'DECLARE queue q expires=60m'
     c:expect_answer('DECLARE queue q',
-      "ERR mismatch queue 'q' exists with other options: it has expires=1h, not expires=0")
+      "ERR mismatch queue 'q' exists with other options: it has expires=1h, not expires=0; " ..
+      'the option update changes that')
     c:expect_answer('DECLARE queue new expires=soon',
       'ERR syntax expires=soon: expected a duration from 1ms to 3660d, or 0 for never')
   end)

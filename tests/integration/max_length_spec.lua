@@ -280,7 +280,7 @@ describe('a queue with a limit', function()
     c:get 'q max=10'
     broker:redis_cli('HSET', broker:key('q', 'size'), 'before', '7 7', 'after', '8 8')
     restart()
-    broker:expect_log 'the bytes of 100 messages of a shard are not known after a crash: reading them'
+    broker:expect_log 'the bytes of 100 messages of a shard are not known: reading them'
     assert.equal(500, c:stats('q').waiting_bytes)
   end)
 
@@ -289,9 +289,11 @@ describe('a queue with a limit', function()
     c:ok 'DECLARE queue q max-length=010 max-bytes=1000 overflow=drop-head'
     for words, answer in pairs {
       ['q max-length=11 max-bytes=1000 overflow=drop-head'] =
-        "ERR mismatch queue 'q' exists with other options: it has max-length=10, not max-length=11",
+        "ERR mismatch queue 'q' exists with other options: it has max-length=10, not max-length=11; " ..
+        'the option update changes that',
       ['q max-length=10 max-bytes=1000'] =
-        "ERR mismatch queue 'q' exists with other options: it has overflow=drop-head, not overflow=reject",
+        "ERR mismatch queue 'q' exists with other options: it has overflow=drop-head, not overflow=reject; " ..
+        'the option update changes that',
       ['new max-length=-1'] = 'ERR syntax max-length=-1: expected a number of messages from 1 to 1000000000000, '
         .. 'or 0 for no limit',
       ['new max-bytes=1K'] = 'ERR syntax max-bytes=1K: expected a number of bytes from 1 to 1000000000000, '

@@ -57,6 +57,7 @@ local ROWS = {
   { 'REDRIVE q', needs = { { 'read', 'queue', 'q' } } },
   { 'REDRIVE q to=x/k', needs = { { 'read', 'queue', 'q' }, { 'write', 'exchange', 'x' } } },
   { 'REDRIVE q to=-/other', needs = { { 'read', 'queue', 'q' }, { 'write', 'queue', 'other' } } },
+  { 'DECLARE queue q ttl=1h update', needs = { { 'configure', 'queue', 'q' } } },
   { 'PURGE q', needs = { { 'read', 'queue', 'q' } } },
   { 'PURGE t', needs = { { 'read', 'queue', 't' } } },
   { 'KICK q', needs = { { 'read', 'queue', 'q' } } },

@@ -117,7 +117,8 @@ describe('a queue with a ttl', function()
     c:ok 'DECLARE queue q ttl=60m'
     c:ok 'DECLARE queue none ttl=0'
     c:ok 'DECLARE queue none'
-    c:expect_answer('DECLARE queue q', "ERR mismatch queue 'q' exists with other options: it has ttl=1h, not ttl=0")
+    c:expect_answer('DECLARE queue q', "ERR mismatch queue 'q' exists with other options: it has ttl=1h, not ttl=0; " ..
+      'the option update changes that')
     c:expect_answer('DECLARE queue q ttl=never',
       'ERR syntax ttl=never: expected a duration from 1ms to 3660d, or 0 for no limit')
     for _, q in ipairs(c:document 'LIST queues') do

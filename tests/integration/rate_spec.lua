@@ -98,7 +98,8 @@ describe('a queue with a rate', function()
     c:ok 'DECLARE queue q rate=60/m'
     c:ok 'DECLARE queue q rate=3600/h'
     c:expect_answer('DECLARE queue q rate=2/s',
-      "ERR mismatch queue 'q' exists with other options: it has rate=1/s, not rate=2/s")
+      "ERR mismatch queue 'q' exists with other options: it has rate=1/s, not rate=2/s; " ..
+      'the option update changes that')
     for _, wrong in ipairs { '5', '1/d', '0/s', '-1/s', '1000001/s', '/s', '1.5/s', 'x' } do
       c:expect_answer('DECLARE queue new rate=' .. wrong, ('ERR syntax rate=%s: expected <n>/s, <n>/m or <n>/h, '
         .. 'with a number from 1 to 1000000, or 0 for no limit'):format(wrong))

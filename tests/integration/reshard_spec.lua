@@ -223,23 +223,26 @@ describe('reshard', function()
     declare(3)
     c:expect_answer('DECLARE queue q shards=4 sharding.by=k',
       "ERR mismatch queue 'q' exists with other options: it has shards=3, not shards=4; " ..
-      'the option reshard changes that')
+      'the option update changes that')
     assert.equal(3, c:stats('q').shards)
   end)
 
   it('changes no other option', function()
     declare(3)
     c:expect_answer('DECLARE queue q shards=4 sharding.by=k ttl=1h reshard',
-      "ERR mismatch queue 'q' exists with other options: it has ttl=0, not ttl=1h")
+      "ERR mismatch queue 'q' exists with other options: it has ttl=0, not ttl=1h; " ..
+      'the option update changes that')
     c:expect_answer('DECLARE queue q shards=4 reshard',
-      "ERR mismatch queue 'q' exists with other options: it has sharding.by=k, not sharding.by=key")
+      "ERR mismatch queue 'q' exists with other options: it has sharding.by=k, not sharding.by=key; " ..
+      'the option update changes that')
     assert.equal(3, c:stats('q').shards)
   end)
 
   it('is refused where groups have an order', function()
     c:ok 'DECLARE queue q order-by=key'
     c:expect_answer('DECLARE queue q order-by=key shards=2 reshard',
-      "ERR mismatch queue 'q' has order-by=key: it keeps its 1 shards")
+      "ERR mismatch queue 'q' cannot change so: it keeps shards=1: with order-by= what is at work in one " ..
+      'shard holds back its group')
     assert.equal(1, c:stats('q').shards)
   end)
 

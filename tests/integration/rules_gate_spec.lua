@@ -71,7 +71,7 @@ describe('the gate', function()
     c:send 'RULES reload\r\n'
     local text = c:expect '^ERR rule the specs fail: (.+)$'
     assert.is_truthy(text:find 'mine stays within its limit', text)
-    assert.is_truthy(text:find 'mine_spec%.lua:6: Expected objects to be the same', text)
+    assert.is_truthy(text:find 'mine_spec%.lua:6: mine stays within its limit; Expected objects to be the same', text)
     assert.is_truthy(text:find 'Passed in: %(boolean%) false; Expected: %(boolean%) true$', text)
   end)
 
@@ -195,7 +195,7 @@ describe('the gate before a rollback', function()
     assert.equal('rollback', c:document('RULES rollback').origin)
     assert.equal(1, shard(c))
     c:send 'RULES rollback\r\n'
-    c:expect '^ERR rule the specs fail: Failure %S+ sharding/mine_spec.lua @ %d+'
+    c:expect '^ERR rule the specs fail: Failure at sharding/mine_spec.lua:%d+'
     assert.equal(1, shard(c))
     local entry = c:document('RULES log')[1]
     assert.equal('rollback', entry.origin)
@@ -374,7 +374,7 @@ describe('the gate before a promotion', function()
     write('sharding/mine.lua', pick(5))
     c:document('RULES shadow ' .. dir)
     c:send 'RULES shadow promote\r\n'
-    c:expect '^ERR rule the specs fail: Failure %S+ sharding/mine_spec.lua'
+    c:expect '^ERR rule the specs fail: Failure at sharding/mine_spec.lua'
     assert.equal(0, shard(c))
     assert.is_true(c:document('RULES shadow status').active)
     assert.equal('promote', c:document('RULES log')[1].origin)

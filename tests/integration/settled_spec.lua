@@ -280,7 +280,7 @@ for _, kind in ipairs {
       until #told_of == 2
       assert.same({ 'broken', 'settled/30-broken.lua', 3, 'settled/30-broken.lua:6: oh no' },
         { told_of[1].queue, told_of[1].script, told_of[1].line, told_of[1].error })
-      assert.same({ 'settled/31-behind.lua', 1 }, { told_of[2].script, told_of[2].copies })
+      assert.same({ 'settled/31-behind.lua', 'ack', 1 }, { told_of[2].script, told_of[2].event, told_of[2].copies })
       watch:close()
     end)
   end)

@@ -221,7 +221,8 @@ for _, durable in ipairs { '1', '0' } do
 
     it('differs from one that is not', function()
       c:expect_answer('DECLARE queue q shards=1 durable=' .. durable,
-        "ERR mismatch queue 'q' exists with other options: it has single-active=1, not single-active=0")
+        "ERR mismatch queue 'q' exists with other options: it has single-active=1, not single-active=0; " ..
+          'the option update changes that')
       c:ok('DECLARE queue q single-active=1 durable=' .. durable)
       c:expect_answer('DECLARE queue r single-active=2', 'ERR syntax single-active=2: expected 0 or 1')
       assert.equal('1', c:document('LIST queues')[1].options['single-active'])

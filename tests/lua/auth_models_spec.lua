@@ -23,7 +23,7 @@ describe("examples/auth", function()
       local is_ok = run:close()
       support.remove_dir(dir)
       assert(is_ok, output)
-      assert.matches("[1-9]%d* successes / 0 failures / 0 errors / 0 pending", output)
+      assert.matches("1 spec, [1-9]%d* passed, 0 failed in ", output)
     end)
   end
 end)

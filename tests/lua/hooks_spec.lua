@@ -64,8 +64,8 @@ describe("a deliver script", function()
       ["msg.key = 'x'"] = "'msg.key' is read-only; a deliver script may write headers.<name>, for this delivery",
       ["msg:copy {}"] = "a deliver script publishes no copies",
       ["consumer.user = 'x'"] = "'consumer' is read-only",
-      ["return consumer.nme"] = "there is no 'consumer.nme'; did you mean 'name'? it has address channel name prefetch protocol queue "
-        .. "sid unacked user vhost",
+      ["return consumer.nme"] = "there is no 'consumer.nme'; did you mean 'name'? it has address channel "
+        .. "name prefetch protocol queue sid unacked user vhost",
       ["msg.headers['x-death-x'] = '1'"] = "is the broker's",
     } do
       use(text)

@@ -147,7 +147,10 @@ static bool may_log(struct api_tide *t)
 /* Write the arguments from `first` on, as print would. */
 static void write_line(lua_State *L, enum log_level level, int first)
 {
-	if (!log_is_on(level) || !may_log(self(L)))
+	struct api_tide *t = self(L);
+	bool is_logged = log_is_on(level) && may_log(t);
+
+	if (!is_logged && !t->on_line)
 		return;
 	int last = lua_gettop(L);
 	luaL_checkstack(L, 2 * last + 4, NULL); /* two for each */
@@ -163,9 +166,12 @@ static void write_line(lua_State *L, enum log_level level, int first)
 		lua_pushliteral(L, "this line has a password or a secret in it");
 		lua_concat(L, 2);
 	}
-	log_write_each(level, "%s%s: %.*s", self(L)->about,
-		       decision_context_is_dry(L) ? " (dry run)" : "", LOG_LINE_MAX,
-		       lua_tostring(L, -1));
+	if (t->on_line)
+		t->on_line(t->on_line_ctx, level, lua_tostring(L, -1));
+	if (is_logged)
+		log_write_each(level, "%s%s: %.*s", t->about,
+			       decision_context_is_dry(L) ? " (dry run)" : "",
+			       LOG_LINE_MAX, lua_tostring(L, -1));
 }
 
 /* Upvalues: the api_tide, the level, the first argument that is written. */

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "host/log.h"
 #include "host/zones.h"
 #include "queue_facts.h"
 #include "secrets.h"
@@ -25,6 +26,9 @@ struct api_tide {
 	/* A rule that logs for each message must not fill the disk. */
 	int64_t log_second;
 	unsigned log_lines;
+	/* Told each line of a script that the log has, or would have; NULL: nobody. */
+	void (*on_line)(void *ctx, enum log_level level, const char *text);
+	void *on_line_ctx;
 	struct zones zones;        /* behind tide.time, and of schedules */
 	struct secrets secrets;    /* behind tide.secret */
 	struct queue_facts queues; /* behind tide.queue */

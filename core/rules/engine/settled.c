@@ -11,6 +11,7 @@ const char *const settled_event_names[] = {
 	[SETTLED_ACK] = "ack",         [SETTLED_RETRY] = "retry",
 	[SETTLED_EXPIRED] = "expired", [SETTLED_DEAD_LETTER] = "dead-letter",
 	[SETTLED_BURY] = "bury",       [SETTLED_DROP] = "drop",
+	[SETTLED_DROP + 1] = NULL,
 };
 
 static void push_event(lua_State *L, const void *member)
@@ -79,6 +80,7 @@ static void on_asked(struct hook_call *c, const struct error *failure)
 	const struct settled_step step = {
 		.file = c->file,
 		.line = c->line,
+		.event = p->outcome->event,
 		.copies = p->copies.count - s->copies,
 		.failure = failure,
 	};

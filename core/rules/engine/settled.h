@@ -15,7 +15,7 @@ enum settled_event {
 	SETTLED_BURY,
 	SETTLED_DROP,
 };
-/* "ack" "retry" "expired" "dead-letter" "bury" "drop" */
+/* "ack" "retry" "expired" "dead-letter" "bury" "drop", then NULL */
 extern const char *const settled_event_names[];
 
 /* What scripts see as `outcome`. */
@@ -35,6 +35,7 @@ struct outcome_view {
 struct settled_step {
 	const char *file;
 	int line;
+	enum settled_event event;
 	unsigned copies;
 	const struct error *failure; /* code 0: none */
 };

@@ -73,13 +73,15 @@ uint64_t strategy_hash(const struct strategy *s)
 	return handle_use(&s->handle)->rule->hash;
 }
 
-bool strategy_differs(const struct strategy *s, const struct args *has,
-		      const struct args *wanted, struct option_difference *out)
+bool strategy_differs(const struct engine *e, enum script_kind kind, const char *script,
+		      const struct args *has, const struct args *wanted,
+		      struct option_difference *out)
 {
 	const struct options none = { .items = NULL };
+	const struct rule *rule =
+		e->current ? generation_find(e->current, kind, slice_from(script)) : NULL;
 
-	return options_differ(s ? &handle_use(&s->handle)->rule->options : &none, has,
-			      wanted, out);
+	return options_differ(rule ? &rule->options : &none, has, wanted, out);
 }
 
 static void push_number(lua_State *L, const void *member)

@@ -26,9 +26,11 @@ const char *strategy_last_error(const struct strategy *s);
 /* The hash of the script's file. */
 uint64_t strategy_hash(const struct strategy *s);
 
-/* As options_differ, by what the script declares. NULL: it declares nothing. */
-bool strategy_differs(const struct strategy *s, const struct args *has,
-		      const struct args *wanted, struct option_difference *out);
+/* As options_differ, by what the script of that name declares. One that is not there
+ * declares nothing. */
+bool strategy_differs(const struct engine *e, enum script_kind kind, const char *script,
+		      const struct args *has, const struct args *wanted,
+		      struct option_difference *out);
 
 /* How a sharding script learns the load of a shard. It is called when a script asks.
  * Without it the load of every shard is 0. */

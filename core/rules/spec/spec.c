@@ -2,69 +2,198 @@
 
 #include <lauxlib.h>
 #include <lualib.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
-/* A spec that talks to the network would pass here and fail there. One that ends the
- * process would be taken for one that passes: only busted ends it, when all have run. */
-static const char prelude[] =
-	"local dir = ...\n"
-	"for _, name in ipairs { 'socket', 'socket.core', 'socket.unix' } do\n"
-	"  package.preload[name] = function() error('specs of rules have no network', 0) "
-	"end\n"
-	"end\n"
-	"local has, compatibility = pcall(require, 'busted.compatibility')\n"
-	"if has then\n"
-	"  local exit, by_busted = os.exit, compatibility.exit\n"
-	"  compatibility.exit = function(...) os.exit = exit; by_busted(...) end\n"
-	"  os.exit = function() error('os.exit: specs do not end the process', 2) end\n"
-	"end\n"
-	"local ok, runner = pcall(require, 'busted.runner')\n"
-	"if not ok then\n"
-	"  io.stderr:write('tidemq: busted for Lua 5.4 is needed and was not found '\n"
-	"    .. '(Debian: lua-busted)\\n')\n"
-	"  return 1\n"
-	"end\n"
-	"package.path = dir .. '/?.lua;' .. package.path\n"
-	"arg = { [0] = 'tidemq test', '--ignore-lua', '--pattern=_spec%.lua$', "
-	"'--output=plainTerminal', "
-	"dir }\n"
-	"runner { standalone = false, output = 'plainTerminal' }\n";
+#include "host/machine.h"
+#include "spec_files.h"
 
-static int open_state(lua_State *L, const char *dir, const char *lua_dir)
+/* What the process of the specs tells this one: the test that runs. */
+#define RUNNING_MAX 512
+
+struct spec_process {
+	const struct spec_options *options;
+	struct spec_files files;
+	char *running; /* in memory that both processes share */
+};
+
+/* running (text) */
+static int l_running(lua_State *L)
 {
+	snprintf(lua_touserdata(L, lua_upvalueindex(1)), RUNNING_MAX, "%s",
+		 luaL_checkstring(L, 1));
+	return 0;
+}
+
+static void set_text(lua_State *L, const char *name, const char *text)
+{
+	lua_pushstring(L, text);
+	lua_setfield(L, -2, name);
+}
+
+/* What lua/test/run.lua gets. */
+static void push_spec(lua_State *L, const struct spec_process *r, const char *here)
+{
+	lua_newtable(L);
+	set_text(L, "dir", r->options->dir);
+	set_text(L, "here", here);
+	set_text(L, "filter", r->options->filter);
+	lua_newtable(L);
+	for (size_t i = 0; i < r->files.count; i++) {
+		lua_pushstring(L, r->files.paths[i]);
+		lua_rawseti(L, -2, (lua_Integer)i + 1);
+	}
+	lua_setfield(L, -2, "files");
+	lua_pushlightuserdata(L, r->running);
+	lua_pushcclosure(L, l_running, 1);
+	lua_setfield(L, -2, "running");
+}
+
+static int l_run(lua_State *L)
+{
+	const struct spec_process *r = lua_touserdata(L, 1);
+
 	luaL_openlibs(L);
-	lua_pushstring(L, dir);
+	lua_pushstring(L, r->options->dir);
 	lua_setfield(L, LUA_REGISTRYINDEX, "rules");
-	lua_pushstring(L, lua_dir);
+	lua_pushstring(L, r->options->lua_dir);
 	lua_setfield(L, LUA_REGISTRYINDEX, "lua");
 	luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
 	lua_pushcfunction(L, spec_module_open);
 	lua_setfield(L, -2, "tidemq");
-	lua_settop(L, 0);
-	return luaL_loadbufferx(L, prelude, strlen(prelude), "=tidemq test", "t");
+	const char *here = lua_pushfstring(L, "%s/test", r->options->lua_dir);
+	if (luaL_loadfilex(L, lua_pushfstring(L, "%s/run.lua", here), "t") != LUA_OK)
+		return lua_error(L);
+	push_spec(L, r, here);
+	lua_call(L, 1, 1);
+	return 1;
 }
 
-int spec_run(const char *dir, const char *lua_dir)
+/* The process of the specs. Not the door of script.h: a spec is a program of its author,
+ * not a rule. busted ends the process itself when a test fails. */
+static int run(const struct spec_process *r)
 {
-	lua_State *L = luaL_newstate();
-	int rc;
+	const struct rlimit memory = { r->options->memory_max_bytes,
+				       r->options->memory_max_bytes };
+	lua_State *L;
 
+#ifndef __SANITIZE_ADDRESS__ /* which reserves terabytes of addresses */
+	if (memory.rlim_cur && setrlimit(RLIMIT_AS, &memory) != 0)
+		perror("tidemq: setrlimit");
+#else
+	(void)memory;
+#endif
+	L = luaL_newstate();
 	if (!L) {
 		fprintf(stderr, "tidemq: out of memory for a Lua state\n");
 		return 1;
 	}
-	/* Not the door of script.h: a spec is a program of its author, not a rule.
-	 * busted ends the process itself, with the status that it should have. */
-	rc = open_state(L, dir, lua_dir);
-	if (rc == LUA_OK) {
-		lua_pushstring(L, dir);
-		rc = lua_pcall(L, 1, 1, 0);
-	}
+	lua_pushcfunction(L, l_run);
+	lua_pushlightuserdata(L, (void *)(uintptr_t)r);
+	int rc = lua_pcall(L, 1, 1, 0);
 	if (rc != LUA_OK)
 		fprintf(stderr, "tidemq: %s\n", luaL_tolstring(L, -1, NULL));
-	bool has_run = rc == LUA_OK && lua_isnil(L, -1);
+	bool has_run = rc == LUA_OK && lua_toboolean(L, -1);
 	lua_close(L);
 	return has_run ? 0 : 1;
+}
+
+/* Wait for the child, whose SIGCHLD is blocked, until its time is over. */
+static bool wait_for(pid_t child, int64_t timeout_ms, int *status)
+{
+	int64_t end_ms = machine_clock_ms(CLOCK_MONOTONIC) + timeout_ms;
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGCHLD);
+	while (waitpid(child, status, WNOHANG) == 0) {
+		int64_t left_ms =
+			timeout_ms ? end_ms - machine_clock_ms(CLOCK_MONOTONIC) : 1000;
+		const struct timespec left = { left_ms / 1000, left_ms % 1000 * 1000000 };
+
+		if (left_ms <= 0)
+			return false;
+		sigtimedwait(&set, NULL, &left);
+	}
+	return true;
+}
+
+/* @return  the exit status */
+static int tell_end(const struct spec_process *r, bool is_late, int status)
+{
+	const char *test = r->running[0] ? r->running : "no test";
+
+	fflush(stdout);
+	if (is_late)
+		fprintf(stderr,
+			"tidemq: the specs did not finish within %g s (--timeout); %s "
+			"was running\n",
+			(double)r->options->timeout_ms / 1000, test);
+	else if (WIFSIGNALED(status))
+		fprintf(stderr,
+			"tidemq: the process of the specs was ended by signal %d (%s); "
+			"%s was running\n",
+			WTERMSIG(status), strsignal(WTERMSIG(status)), test);
+	return !is_late && WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
+static int run_apart(struct spec_process *r)
+{
+	sigset_t blocked, before;
+	int status = 0;
+
+	sigemptyset(&blocked);
+	sigaddset(&blocked, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &blocked, &before);
+	fflush(NULL);
+	pid_t child = fork();
+	if (child < 0) {
+		perror("tidemq: fork");
+		return 1;
+	}
+	if (child == 0) {
+		sigprocmask(SIG_SETMASK, &before, NULL);
+		exit(run(r));
+	}
+	bool is_late = !wait_for(child, r->options->timeout_ms, &status);
+	if (is_late) {
+		kill(child, SIGKILL);
+		waitpid(child, &status, 0);
+	}
+	return tell_end(r, is_late, status);
+}
+
+int spec_run(const struct spec_options *options)
+{
+	struct spec_process r = { .options = options };
+	struct error err;
+	int status = 1;
+
+	if (spec_files_find(options->dir, options->follows_links, &r.files, &err) !=
+	    TIDE_OK) {
+		fprintf(stderr, "tidemq: %s\n", err.text);
+		return 1;
+	}
+	if (r.files.count == 0) {
+		fprintf(stderr, "tidemq: there is no *_spec.lua in '%s'\n", options->dir);
+		return 1;
+	}
+	r.running = mmap(NULL, RUNNING_MAX, PROT_READ | PROT_WRITE,
+			 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (r.running == MAP_FAILED) {
+		perror("tidemq: mmap");
+	} else {
+		status = run_apart(&r);
+		munmap(r.running, RUNNING_MAX);
+	}
+	spec_files_free(&r.files);
+	return status;
 }

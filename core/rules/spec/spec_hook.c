@@ -105,11 +105,8 @@ static void on_step(void *ctx, const struct settled_step *step)
 
 static enum settled_event read_event(lua_State *L)
 {
-	static const char *const names[] = { "ack",  "retry", "expired", "dead-letter",
-					     "bury", "drop",  NULL };
-
 	lua_getfield(L, 3, "event");
-	return (enum settled_event)luaL_checkoption(L, -1, "ack", names);
+	return (enum settled_event)luaL_checkoption(L, -1, "ack", settled_event_names);
 }
 
 int spec_hook_settled(lua_State *L, const struct spec_hook *h,

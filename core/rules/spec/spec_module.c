@@ -15,6 +15,7 @@
 #include "spec_hook.h"
 #include "spec_index.h"
 #include "spec_queue.h"
+#include "spec_world.h"
 
 #define ENGINE "luatide.engine"
 #define INDEX "luatide.index"
@@ -125,12 +126,23 @@ static struct slice exchange_field(lua_State *L, int idx)
 	return slice_is(name, "-") ? SLICE("") : name;
 }
 
+/* Any bytes. They stay. */
+static struct slice payload_field(lua_State *L, int idx)
+{
+	struct slice payload;
+
+	lua_getfield(L, idx, "payload");
+	payload.data = luaL_optlstring(L, -1, "", &payload.len);
+	return payload;
+}
+
 static struct msg *read_msg(lua_State *L, int idx)
 {
 	struct msg_header headers[MSG_HEADERS_ALL];
 
 	luaL_checktype(L, idx, LUA_TTABLE);
 	struct slice dedupe_id = slice_from(text_field(L, idx, "dedupe_id", ""));
+	struct slice payload = payload_field(L, idx);
 	struct slice user = word_field(L, idx, "user");
 	struct msg spec = {
 		.id = (uint64_t)integer_field(L, idx, "id", 1),
@@ -141,11 +153,11 @@ static struct msg *read_msg(lua_State *L, int idx)
 		.exchange = exchange_field(L, idx),
 		.key = word_field(L, idx, "key"),
 		.headers = headers,
-		.payload = text_field(L, idx, "payload", ""),
+		.payload = payload.data,
+		.payload_len = payload.len,
 	};
 	luaL_argcheck(L, dedupe_id.len <= MSG_DEDUPE_ID_MAX, idx,
 		      "the dedupe_id is too long");
-	spec.payload_len = strlen(spec.payload);
 	spec.dedupe_id = dedupe_id.data;
 	spec.dedupe_len = (uint8_t)dedupe_id.len;
 	spec.user = user.data;
@@ -214,6 +226,7 @@ static int l_open(lua_State *L)
 		free(loop);
 		return answer(L, rc, &err);
 	}
+	spec_world_open(e);
 	box->object = e;
 	lua_pop(L, 1);
 	return 1;
@@ -229,6 +242,7 @@ static int l_engine_close(lua_State *L)
 	uv_loop_t *loop = e->loop;
 	box->object = NULL;
 	spec_queue_clear(e);
+	spec_world_close(e);
 	engine_close(e, NULL, NULL);
 	uv_run(loop, UV_RUN_DEFAULT);
 	uv_loop_close(loop);
@@ -245,22 +259,27 @@ static int l_reload(lua_State *L)
 	return answer(L, rc, &err);
 }
 
-static int l_seed(lua_State *L)
+/* Methods of an engine that are elsewhere. */
+#define METHOD(name, push, results)        \
+	static int name(lua_State *L)      \
+	{                                  \
+		push(L, unbox(L, ENGINE)); \
+		return results;            \
+	}
+METHOD(l_seed, spec_world_seed, 0)
+METHOD(l_set_now, spec_world_set_now, 0)
+METHOD(l_advance, spec_world_advance, 1)
+METHOD(l_counters, spec_world_counters, 1)
+METHOD(l_log, spec_world_log, 1)
+METHOD(l_traceback, spec_world_traceback, 1)
+METHOD(l_set_queue, spec_queue_set, 0)
+
+static int l_shared(lua_State *L)
 {
-	struct engine *e = unbox(L, ENGINE);
+	struct error err;
+	int rc = spec_world_shared(L, unbox(L, ENGINE), &err);
 
-	e->tide.random_state = (uint64_t)luaL_checkinteger(L, 2);
-	return 0;
-}
-
-/* set_now (ms): what tide.now gives from here on; nil for the real time */
-static int l_set_now(lua_State *L)
-{
-	struct engine *e = unbox(L, ENGINE);
-
-	e->tide.fixed_now_ms = luaL_optinteger(L, 2, 0);
-	e->tide.is_clock_fixed = !lua_isnil(L, 2);
-	return 0;
+	return answer(L, rc, &err);
 }
 
 static int l_status(lua_State *L)
@@ -344,12 +363,6 @@ static int l_next_run(lua_State *L)
 				       schedule_spec_next(r->schedule, ms));
 	lua_pushinteger(L, ms);
 	return 1;
-}
-
-static int l_set_queue(lua_State *L)
-{
-	spec_queue_set(L, unbox(L, ENGINE));
-	return 0;
 }
 
 static int l_index(lua_State *L)
@@ -451,8 +464,24 @@ static void push_msg(lua_State *L, const struct msg *m)
 	set_headers(L, m->headers, m->header_count);
 }
 
+/* The filters that a message has passed, while their engine is as it is. */
+struct passed {
+	const char *files[64];
+	size_t count;
+};
+
+static void note_step(void *ctx, const struct filter_step *step)
+{
+	struct passed *passed = ctx;
+
+	if (passed->count < sizeof(passed->files) / sizeof(passed->files[0]))
+		passed->files[passed->count++] = step->file;
+}
+
 static void push_pass(lua_State *L, const struct filter_pass *p)
 {
+	const struct passed *passed = p->ctx;
+
 	push_msg(L, p->msg);
 	lua_newtable(L);
 	for (unsigned i = 0; i < p->copies.count; i++) {
@@ -461,18 +490,27 @@ static void push_pass(lua_State *L, const struct filter_pass *p)
 	}
 	lua_setfield(L, -2, "copies");
 	set_integer(L, "hops", p->hops);
+	lua_newtable(L);
+	for (size_t i = 0; i < passed->count; i++) {
+		lua_pushstring(L, passed->files[i]);
+		lua_rawseti(L, -2, (lua_Integer)i + 1);
+	}
+	lua_setfield(L, -2, "passed");
 }
 
-/* filter (msg) -> what became of it, with `copies` and `hops`; the copies do not
- * pass the filters again */
+/* filter (msg) -> what became of it, with `copies`, `hops` and the files that it has
+ * `passed`; the copies do not pass the filters again */
 static int l_filter(lua_State *L)
 {
 	struct engine *e = unbox(L, ENGINE);
+	struct passed passed = { .count = 0 };
 	struct error err;
 	struct filter_pass p = { .msg = read_msg(L, 2),
 				 .context = context_of(L),
 				 .vhost = slice_from(text_field(L, 2, "vhost", "/")),
-				 .copies = { .max = DRAFT_COPIES_MAX } };
+				 .copies = { .max = DRAFT_COPIES_MAX },
+				 .on_step = note_step,
+				 .ctx = &passed };
 
 	p.now_unix_ms = p.msg->ts_unix_ms;
 	int rc = filter_run(e, &p, &err);
@@ -626,6 +664,7 @@ static int l_rank(lua_State *L)
 		queue.served = luaL_optnumber(L, -1, 0);
 		queue.ready = (uint64_t)integer_field(L, 3, "ready", 0);
 		queue.shard = (unsigned)integer_field(L, 3, "shard", 0);
+		queue.name = slice_from(text_field(L, 3, "name", "spec"));
 	}
 	struct script_question q = { read_msg(L, 2), context_of(L) };
 	int rc = strategy_rank(s, &q, &queue, &rank, &err);
@@ -729,6 +768,11 @@ int spec_module_open(lua_State *L)
 		{ "authorize", l_authorize },
 		{ "dry_run", l_dry_run },
 		{ "seed", l_seed },
+		{ "advance", l_advance },
+		{ "shared", l_shared },
+		{ "counters", l_counters },
+		{ "log", l_log },
+		{ "traceback", l_traceback },
 		{ "set_now", l_set_now },
 		{ "set_queue", l_set_queue },
 		{ "status", l_status },

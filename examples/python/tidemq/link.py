@@ -654,7 +654,12 @@ class Link:
                 words = request.line.split(" ")
                 request.line = " ".join([*words[:2], name, *words[3:]])
                 request.declares = ("queue", name)
-            self._declared[request.declares] = request
+            words = request.line.split(" ")
+            if "update" not in words and "update=1" not in words:
+                self._declared[request.declares] = request
+            else:
+                # What it was declared with holds no more.
+                self._declared.pop(request.declares, None)
         if request.forgets is not None:
             gone = request.forgets
             self._declared = {key: value for key, value in self._declared.items()

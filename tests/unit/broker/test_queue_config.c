@@ -219,6 +219,17 @@ static void too_many_options_are_refused(void **state)
 	buf_deinit(&text);
 }
 
+#define HINT "; the option update changes that"
+
+/* As DECLARE compares: what is given first. */
+static int compare_configs(const struct queue_config *a, const struct queue_config *b,
+			   struct error *err)
+{
+	int rc = queue_config_compare(a, b, true, 120000, err);
+
+	return rc == TIDE_OK ? queue_config_compare(a, b, false, 120000, err) : rc;
+}
+
 /* What the comparison of two declarations says; NULL when they are the same. */
 static void compare(const char *has, const char *wanted, const char *says)
 {
@@ -228,7 +239,7 @@ static void compare(const char *has, const char *wanted, const char *says)
 
 	parse_good(&a, has);
 	parse_good(&b, wanted);
-	rc = queue_config_compare(&a, &b, 120000, &err);
+	rc = compare_configs(&a, &b, &err);
 	assert_int_equal(rc, says ? TIDE_EMISMATCH : TIDE_OK);
 	if (says)
 		assert_string_equal(err.text, says);
@@ -251,15 +262,116 @@ static void declarations_that_mean_the_same_are_the_same(void **state)
 
 static void the_first_difference_is_named(void **state)
 {
-	compare("", "shards=2",
-		"it has shards=1, not shards=2; the option reshard changes that");
+	compare("", "shards=2", "it has shards=1, not shards=2" HINT);
 	compare("durable=0", "", "it has durable=0, not durable=1");
 	compare("ack-timeout=1m", "ack-timeout=2m",
-		"it has ack-timeout=1m, not ack-timeout=2m");
-	compare("retry=fixed", "", "it has retry=fixed, not retry=immediate");
-	compare("dead-letter=-/q", "", "it has dead-letter=-/q, not dead-letter=(none)");
-	compare("", "dedupe=1m", "it has dedupe=2m, not dedupe=1m");
-	compare("dedupe=0", "dedupe=1s", "it has dedupe=0s, not dedupe=1s");
+		"it has ack-timeout=1m, not ack-timeout=2m" HINT);
+	compare("retry=fixed", "", "it has retry=fixed, not retry=immediate" HINT);
+	compare("dead-letter=-/q", "",
+		"it has dead-letter=-/q, not dead-letter=(none)" HINT);
+	compare("", "dedupe=1m", "it has dedupe=2m, not dedupe=1m" HINT);
+	compare("dedupe=0", "dedupe=1s", "it has dedupe=0s, not dedupe=1s" HINT);
+	/* What is given comes before what is left out. */
+	compare("durable=0 ttl=1m", "ttl=2m", "it has ttl=1m, not ttl=2m" HINT);
+	compare("durable=0 dedupe=1m", "dedupe=2m",
+		"it has dedupe=1m, not dedupe=2m" HINT);
+}
+
+/* What an update makes of the options; NULL: it is refused. */
+static void merge(const char *has, const char *given, const char *makes)
+{
+	struct queue_config c;
+	struct args args, out;
+	struct buf text = { 0 };
+	struct error err;
+	int rc;
+
+	parse_good(&c, has);
+	assert_int_equal(args_parse(&args, slice_from(given)), TIDE_OK);
+	rc = queue_config_merge(&c, &args, &out, &err);
+	assert_int_equal(rc, makes ? TIDE_OK : TIDE_ESYNTAX);
+	args_format(&out, &text);
+	if (makes)
+		assert_buf(&text, makes);
+	args_deinit(&out);
+	args_deinit(&args);
+	queue_config_deinit(&c);
+	buf_deinit(&text);
+}
+
+static void an_update_keeps_what_it_does_not_name(void **state)
+{
+	merge("ttl=1h retry=fixed retry.delay=5s", "",
+	      "retry=fixed retry.delay=5s ttl=1h");
+	merge("ttl=1h", "max-length=5", "max-length=5 ttl=1h");
+	merge("ttl=1h", "ttl=2h", "ttl=2h");
+	merge("ttl=1h dead-letter=-/q", "ttl= dead-letter=", "");
+	merge("retry=fixed retry.delay=5s", "retry.delay=", "retry=fixed");
+	merge("", "ttl=0 rate=", "ttl=0");
+	merge("", "ttll=", NULL);
+}
+
+static void the_options_of_a_script_go_with_it(void **state)
+{
+	merge("retry=fixed retry.delay=5s retry.max=3", "retry=exponential retry.max=4",
+	      "retry=exponential retry.max=4");
+	merge("retry=fixed retry.delay=5s", "retry=", "");
+	merge("retry=fixed retry.delay=5s", "retry=fixed", "retry=fixed retry.delay=5s");
+	merge("retry.max=3 sharding.by=k", "retry=immediate ttl=1s",
+	      "retry=immediate retry.max=3 sharding.by=k ttl=1s");
+}
+
+/* Why an option cannot change; NULL: it can. */
+static void change(parse_fn *read, const char *has, const char *wanted, const char *says)
+{
+	struct queue_config a, b;
+	struct error err = { 0 };
+	int rc;
+
+	assert_int_equal(parse_by(read, &a, has, &err), TIDE_OK);
+	assert_int_equal(parse_by(read, &b, wanted, &err), TIDE_OK);
+	rc = queue_config_check_change(&a, &b, false, &err);
+	assert_int_equal(rc, says ? TIDE_EMISMATCH : TIDE_OK);
+	if (says && !strstr(err.text, says))
+		fail_msg("'%s' is not in '%s'", says, err.text);
+	queue_config_deinit(&a);
+	queue_config_deinit(&b);
+}
+
+static void what_cannot_change_says_why(void **state)
+{
+	static const char *const can[] = {
+		"ttl=1h rate=5/s expires=1d",
+		"retry=fixed priority=aging sharding=random shards=4",
+		"max-length=5 overflow=drop-head max-bytes=1000",
+		"ack-timeout=1s ack-timeout-max=2s delivery-limit=3 death-limit=4",
+		"dead-letter=-/q dedupe=5m auto-delete=1 single-active=1",
+	};
+
+	for (size_t i = 0; i < COUNT(can); i++) {
+		change(queue_config_parse, "", can[i], NULL);
+		change(queue_config_parse, can[i], "", NULL);
+	}
+	change(queue_config_parse, "", "durable=0",
+	       "it keeps durable=1: its messages are in Redis, or they are not");
+	change(queue_config_parse, "", "exclusive=1", "it keeps exclusive=0: ");
+	change(queue_config_parse, "", "order-by=key", "it keeps order-by=(none): ");
+	change(queue_config_parse, "order-by=key inflight=2", "order-by=key",
+	       "it keeps inflight=2: ");
+	change(queue_config_parse, "order-by=key", "order-by=key shards=2",
+	       "it keeps shards=1: ");
+	change(queue_config_parse, "dedupe=queued", "", "it keeps dedupe=queued: ");
+	change(queue_config_parse, "", "dedupe=queued", "it keeps dedupe=(none): ");
+	change(queue_config_parse_topic, "",
+	       "retention=2d retention-bytes=5 retention-count=6 keep-unread=a "
+	       "retry=fixed",
+	       NULL);
+	change(queue_config_parse_topic, "", "partitions=9", "it keeps partitions=8: ");
+	change(queue_config_parse_topic, "", "sharding=random",
+	       "it keeps sharding=hash: ");
+	change(queue_config_parse_topic, "", "order=0", "it keeps order=1: ");
+	change(queue_config_parse_topic, "", "compact=key retention=1d",
+	       "it keeps compact=(none): ");
 }
 
 static void expect_shards(const struct queue_config *c, const char *shards,
@@ -422,13 +534,17 @@ static void the_first_difference_of_topics_is_named(void **state)
 	} cases[] = {
 		{ "", "partitions=8 retention=24h", NULL },
 		{ "", "partitions=9", "it has partitions=8, not partitions=9" },
-		{ "keep-unread=a", "", "it has keep-unread=a, not keep-unread=(none)" },
+		{ "keep-unread=a", "",
+		  "it has keep-unread=a, not keep-unread=(none)" HINT },
+		{ "keep-unread=a,b,c", "keep-unread=c,a,b", NULL },
+		{ "keep-unread=a,b", "keep-unread=a,c",
+		  "it has keep-unread=a,b, not keep-unread=a,c" HINT },
 		{ "compact=key", "retention=0",
 		  "it has compact=key, not compact=(none)" },
 		{ "", "order=0", "it has order=1, not order=0" },
 		{ "", "retention-count=5",
 		  "it has retention-count=0, not "
-		  "retention-count=5" },
+		  "retention-count=5" HINT },
 	};
 
 	for (size_t i = 0; i < COUNT(cases); i++) {
@@ -438,7 +554,7 @@ static void the_first_difference_of_topics_is_named(void **state)
 
 		parse_good_topic(&a, cases[i].has);
 		parse_good_topic(&b, cases[i].wanted);
-		rc = queue_config_compare(&a, &b, 120000, &err);
+		rc = compare_configs(&a, &b, &err);
 		assert_int_equal(rc, cases[i].says ? TIDE_EMISMATCH : TIDE_OK);
 		if (cases[i].says)
 			assert_string_equal(err.text, cases[i].says);
@@ -462,6 +578,9 @@ int main(void)
 		cmocka_unit_test(a_target_is_an_exchange_with_or_without_a_key),
 		cmocka_unit_test(too_many_options_are_refused),
 		cmocka_unit_test(declarations_that_mean_the_same_are_the_same),
+		cmocka_unit_test(an_update_keeps_what_it_does_not_name),
+		cmocka_unit_test(the_options_of_a_script_go_with_it),
+		cmocka_unit_test(what_cannot_change_says_why),
 		cmocka_unit_test(the_first_difference_is_named),
 		cmocka_unit_test(a_reshard_keeps_the_shards_that_there_are),
 		cmocka_unit_test(reshard_is_a_flag_and_no_part_of_the_queue),

@@ -127,6 +127,22 @@ static void what_was_undone_stays_undone(void **state)
 	END("connected; lost; restored; ");
 }
 
+static void what_was_changed_is_not_declared_as_it_was(void **state)
+{
+	START(FAKE_HELLO, "<DECLARE queue q ttl=1m", ">OK\r\n", "<DECLARE queue kept",
+	      ">OK\r\n", "<DECLARE queue q ttl=2m update", ">OK\r\n",
+	      "<DECLARE queue kept update=0", ">OK\r\n", "!", FAKE_HELLO,
+	      "<DECLARE queue kept", "<DECLARE queue kept update=0", ">OK\r\nOK\r\n",
+	      "<PING", ">OK\r\n");
+
+	check_request(c, "DECLARE queue q ttl=1m", TIDEMQ_OK);
+	check_request(c, "DECLARE queue kept", TIDEMQ_OK);
+	check_request(c, "DECLARE queue q ttl=2m update", TIDEMQ_OK);
+	check_request(c, "DECLARE queue kept update=0", TIDEMQ_OK);
+	check_request(c, "PING", TIDEMQ_OK);
+	END("connected; lost; restored; ");
+}
+
 static void an_exclusive_queue_goes_with_its_connection(void **state)
 {
 	START(FAKE_HELLO, "<DECLARE queue exclusive", ">OK\r\n",
@@ -628,6 +644,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_was_made_is_made_again_in_order),
 		cmocka_unit_test(what_was_undone_stays_undone),
+		cmocka_unit_test(what_was_changed_is_not_declared_as_it_was),
 		cmocka_unit_test(an_exclusive_queue_goes_with_its_connection),
 		cmocka_unit_test(a_publish_without_reply_is_sent_again_with_the_same_id),
 		cmocka_unit_test(pipelined_publishes_keep_their_order),

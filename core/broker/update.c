@@ -1,0 +1,262 @@
+#include "update.h"
+
+#include "base/mem.h"
+#include "host/log.h"
+#include "queue.h"
+#include "retention.h"
+
+/* The new strategies are the queue's: it may go before Redis has answered. */
+struct update {
+	struct broker *broker;
+	uint64_t serial; /* of the queue */
+	struct queue_config next;
+	bool is_sharded_anew, is_mixing, is_ranked_anew;
+	struct waiter *waiter; /* NULL: Redis is not told */
+};
+
+/* ---- what changes ------------------------------------------------------------------ */
+
+static bool has_other_script(const struct queue *q, const struct queue_config *next,
+			     enum script_kind kind)
+{
+	const struct queue_config *has = &q->config;
+	struct option_difference d;
+
+	if (!has->scripts[kind])
+		return false;
+	return strcmp(has->scripts[kind], next->scripts[kind]) != 0 ||
+	       strategy_differs(q->vhost->broker->engine, kind, has->scripts[kind],
+				&has->script_args[kind], &next->script_args[kind], &d);
+}
+
+/* Some options can change while nothing depends on them. */
+static int check_state(const struct queue *q, const struct queue_config *next,
+		       struct error *err)
+{
+	const struct queue_config *has = &q->config;
+
+	if (has->is_single_active != next->is_single_active && q->consumer_count > 0)
+		return error_set(err, TIDE_EMISMATCH,
+				 "it keeps single-active=%d while it has subscriptions",
+				 has->is_single_active);
+	for (unsigned i = 0; !has->max_bytes && next->max_bytes && i < q->shard_count;
+	     i++)
+		if (!shard_size_is_known(q->shards[i]))
+			return error_set(
+				err, TIDE_EMISMATCH,
+				"it keeps max-bytes=0 while Redis alone has some of its "
+				"messages: their bytes are not known");
+	return TIDE_OK;
+}
+
+static int check(const struct queue *q, const struct update *u, struct error *err)
+{
+	struct error why;
+	int rc =
+		queue_config_check_change(&q->config, &u->next, u->is_sharded_anew, &why);
+
+	if (rc == TIDE_OK)
+		rc = check_state(q, &u->next, &why);
+	if (rc < 0)
+		return error_set(err, rc, "%s '%s' cannot change so: %s",
+				 definition_kind(q->definition.table), q->name, why.text);
+	if (q->next_config || (queue_is_durable(q) && !q->definition.is_stored))
+		return error_set(err, TIDE_EBUSY,
+				 "the last DECLARE of %s '%s' is not yet stored; try "
+				 "again",
+				 definition_kind(q->definition.table), q->name);
+	return TIDE_OK;
+}
+
+static void drop_strategies(struct queue *q)
+{
+	for (int kind = 0; kind <= SCRIPT_RETRY; kind++) {
+		strategy_destroy(q->next_strategies[kind]);
+		q->next_strategies[kind] = NULL;
+	}
+}
+
+static int create_strategies(struct queue *q, const struct update *u, struct error *err)
+{
+	int rc = TIDE_OK;
+
+	for (int kind = SCRIPT_SHARDING; kind <= SCRIPT_RETRY && rc == TIDE_OK; kind++)
+		if (has_other_script(q, &u->next, (enum script_kind)kind))
+			rc = queue_create_strategy(q, &u->next, (enum script_kind)kind,
+						   &q->next_strategies[kind], err);
+	if (rc < 0)
+		drop_strategies(q);
+	return rc;
+}
+
+/* ---- doing it ---------------------------------------------------------------------- */
+
+static void swap_strategies(struct queue *q)
+{
+	bool has_other = false;
+
+	for (int kind = 0; kind <= SCRIPT_RETRY; kind++) {
+		struct strategy *former = q->strategies[RULESET_ACTIVE][kind];
+
+		if (!q->next_strategies[kind])
+			continue;
+		q->strategies[RULESET_ACTIVE][kind] = q->next_strategies[kind];
+		q->next_strategies[kind] = NULL;
+		strategy_destroy(former);
+		has_other = true;
+	}
+	for (int slot = RULESET_ACTIVE + 1; slot < RULESET_SLOTS && has_other; slot++)
+		queue_detach(q, (enum ruleset_slot)slot);
+}
+
+static void change_shards(struct queue *q, const struct update *u, unsigned had)
+{
+	const struct queue_config *c = &q->config;
+
+	if (q->topic)
+		return;
+	for (unsigned i = 0; i < q->shard_count; i++) {
+		struct shard *sh = q->shards[i];
+
+		if (u->is_ranked_anew)
+			shard_forget_ranks(sh);
+		if (u->is_mixing)
+			sh->is_mixed = true;
+		queue_set_up_shard(q, sh);
+	}
+	q->is_mixed |= u->is_mixing;
+	if (queue_config_shards(c) > had)
+		queue_widen(q, had);
+}
+
+static void change_clocks(struct queue *q, const struct queue_config *former)
+{
+	if (q->config.rate_ns != former->rate_ns)
+		q->next_delivery_ns = 0;
+	queue_guard(q);
+	queue_use(q);
+	/* It is asked, and then knows when to be asked again. */
+	if (q->config.expires_ms)
+		heap_set(&q->vhost->broker->wakes, &q->wake, q->vhost->broker->mono_ms);
+}
+
+static void tell_log(const struct queue *q, const struct queue_config *former)
+{
+	struct buf text = { 0 };
+
+	for (size_t i = 0; i < q->config.canonical.count; i++) {
+		const struct arg *a = &q->config.canonical.items[i];
+		const char *had = args_get(&former->canonical, a->name);
+
+		if (strcmp(a->name, "reshard") != 0 &&
+		    (!had || strcmp(had, a->value) != 0))
+			buf_printf(&text, " %s=%s", a->name, a->value);
+	}
+	log_info("%s '%s' of vhost '%s' has other options:%s",
+		 definition_kind(q->definition.table), q->name, q->vhost->name,
+		 buf_len(&text) ? buf_cstr(&text) : " some are left out now");
+	buf_deinit(&text);
+}
+
+static void apply(struct queue *q, struct update *u)
+{
+	struct queue_config former = q->config;
+
+	q->config = u->next;
+	u->next = (struct queue_config){ 0 };
+	swap_strategies(q);
+	change_shards(q, u, queue_config_shards(&former));
+	change_clocks(q, &former);
+	if (q->topic)
+		retention_renew(q->topic);
+	definition_follow(&q->definition);
+	/* Remembered routes say which shard. */
+	q->vhost->broker->route_version++;
+	queue_activate(q);
+	tell_log(q, &former);
+	queue_config_deinit(&former);
+}
+
+static void on_answer(void *ctx, int status, const char *text)
+{
+	struct update *u = ctx;
+	struct queue *q = queue_by_serial(u->broker, u->serial);
+
+	if (q) {
+		q->next_config = NULL;
+		if (status == TIDE_OK)
+			apply(q, u);
+		else
+			drop_strategies(q);
+	}
+	if (u->waiter)
+		waiter_done(u->waiter, status, text);
+	queue_config_deinit(&u->next);
+	mem_free(u);
+}
+
+/* ---- asking for it ----------------------------------------------------------------- */
+
+static void plan(const struct queue *q, struct update *u)
+{
+	unsigned had = queue_config_shards(&q->config);
+
+	u->is_sharded_anew = u->next.shards != q->config.shards ||
+			     has_other_script(q, &u->next, SCRIPT_SHARDING);
+	u->is_ranked_anew = has_other_script(q, &u->next, SCRIPT_PRIORITY);
+	if (q->topic)
+		return;
+	u->is_mixing = u->is_sharded_anew && (had > 1 || u->next.shards > 1);
+	/* A start finds them mixed by that. */
+	if (q->config.reshard || u->is_mixing) {
+		u->next.reshard = had;
+		queue_config_reshard(&u->next, u->next.shards);
+	}
+}
+
+static bool is_same(const struct queue *q, const struct update *u)
+{
+	for (int kind = 0; kind <= SCRIPT_RETRY; kind++)
+		if (has_other_script(q, &u->next, (enum script_kind)kind))
+			return false;
+	return queue_config_is_same(&q->config, &u->next);
+}
+
+static void tell_redis(struct queue *q, struct update *u, struct waiter *waiter)
+{
+	struct buf text = { 0 };
+
+	u->waiter = waiter;
+	waiter_add(waiter);
+	q->next_config = &u->next;
+	args_format(&u->next.canonical, &text);
+	definition_write(&q->definition, buf_slice(&text), on_answer, u);
+	buf_deinit(&text);
+}
+
+int update_queue(struct queue *q, struct queue_config *next_take, struct waiter *waiter,
+		 struct error *err)
+{
+	struct update *u = mem_zalloc(sizeof(*u));
+	bool is_idle;
+	int rc = TIDE_OK;
+
+	u->broker = q->vhost->broker;
+	u->serial = q->serial;
+	u->next = *next_take;
+	plan(q, u);
+	is_idle = is_same(q, u);
+	if (!is_idle)
+		rc = check(q, u, err);
+	if (!is_idle && rc == TIDE_OK)
+		rc = create_strategies(q, u, err);
+	if (is_idle || rc < 0) {
+		queue_config_deinit(&u->next);
+		mem_free(u);
+	} else if (queue_is_durable(q)) {
+		tell_redis(q, u, waiter);
+	} else {
+		on_answer(u, TIDE_OK, NULL);
+	}
+	return rc;
+}

@@ -1,0 +1,22 @@
+/* update.h: other options for a queue or a topic that is in use.
+ *
+ * All of them change at once, or none. Redis is told first: until it has confirmed, the
+ * options are the old ones. Messages, consumers and publishers stay.
+ *
+ * With another number of shards, or another sharding, no message moves. New ones are
+ * placed by the new options; those that are there stay in their shards, which are *mixed*
+ * until they have been empty once. While one is, the queue deals its messages in the
+ * order that they would have in a single shard: so those of one key keep theirs, whatever
+ * shards they are in. */
+#pragma once
+
+#include "base/error.h"
+#include "base/waiter.h"
+
+struct queue;
+struct queue_config;
+
+/* The waiter is told when it is done. TIDE_EBUSY: Redis has not answered about the last
+ * DECLARE. TIDE_EMISMATCH: an option cannot change, or a script refuses its own. */
+TIDE_MUST_USE int update_queue(struct queue *q, struct queue_config *next_take,
+			       struct waiter *waiter, struct error *err);

@@ -1,0 +1,374 @@
+-- DECLARE ... update: other options for a queue or a topic that is in use.
+local Broker = require 'support.broker'
+local traffic = require 'support.traffic'
+local wait = require 'support.wait'
+
+describe('update', function()
+  local broker, c
+
+  local function always(shard) return ('return { pick = function() return %d end }\n'):format(shard) end
+
+  setup(function()
+    broker = Broker.start {
+      rules = { ['sharding/always.lua'] = always(1) },
+      args = { '--window-messages', '16', '--fsync', 'no' },
+    }
+  end)
+  teardown(function() broker:destroy() end)
+  before_each(function() c = broker:enter_vhost() end)
+  after_each(function() c:close() end)
+
+  local function reconnect()
+    c:close()
+    c = broker:connect()
+  end
+
+  --- What LIST says of the queue's options.
+  local function options(kind) return c:document('LIST ' .. (kind or 'queues'))[1].options end
+
+  local function publish(count)
+    traffic.publish(c, 'q', count, function(i) return tostring(i) end)
+  end
+
+  it('changes what is given and keeps the rest', function()
+    c:ok 'DECLARE queue q ttl=1h retry=fixed retry.delay=5s'
+    c:ok 'DECLARE queue q max-length=5 update'
+    assert.same({ ttl = '1h', retry = 'fixed', ['retry.delay'] = '5s', ['max-length'] = '5' }, options())
+    c:ok 'DECLARE queue q ttl= retry.delay=1000 update'
+    assert.same({ retry = 'fixed', ['retry.delay'] = '1000', ['max-length'] = '5' }, options())
+    c:ok 'DECLARE queue q retry=exponential update'
+    assert.same({ retry = 'exponential', ['max-length'] = '5' }, options())
+    c:ok 'DECLARE queue q max-length=5 retry=exponential'
+    c:ok 'DECLARE queue q update'
+    assert.same({ retry = 'exponential', ['max-length'] = '5' }, options())
+  end)
+
+  it('makes a queue that does not exist', function()
+    c:ok 'DECLARE queue q ttl=1h update'
+    assert.same({ ttl = '1h' }, options())
+    c:ok 'DECLARE queue q ttl=1h update=0'
+  end)
+
+  it('changes everything or nothing', function()
+    c:ok 'DECLARE queue q ttl=1h'
+    for words, answer in pairs {
+      ['max-length=5 durable=0'] =
+        "^ERR mismatch queue 'q' cannot change so: it keeps durable=1: its messages are in Redis, or they are not$",
+      ['max-length=5 retry.max=soon'] = "^ERR mismatch retry=immediate: option 'max' of .* must be .*, not 'soon'$",
+      ['max-length=5 retry=none.such'] = '^ERR not%-found retry=none%.such: there is no retry script',
+      ['max-length=5 retry=fixed retry.mox=1'] = "^ERR mismatch retry=fixed: .* has no option 'mox'",
+      ['max-length=5 ttll=1h'] = "^ERR syntax a queue has no option 'ttll'; it takes: .* update and",
+      ['max-length=5 ttll='] = "^ERR syntax a queue has no option 'ttll'",
+      ['max-length=5 retention=1d'] = "^ERR syntax 'retention' is an option of topics",
+      ['max-length=5 overflow=dead-letter'] = '^ERR syntax overflow=dead%-letter needs',
+      ['max-length=5 order-by=key'] = '^ERR mismatch .* it keeps order%-by=%(none%): ',
+      ['max-length=5 dedupe=queued'] = '^ERR mismatch .* it keeps dedupe=%(none%): ',
+    } do
+      assert.matches(answer, c:request('DECLARE queue q ' .. words .. ' update'))
+    end
+    assert.matches('^ERR syntax update=2: expected 0 or 1', c:request 'DECLARE queue q update=2')
+    assert.same({ ttl = '1h' }, options())
+  end)
+
+  it('survives a restart', function()
+    c:ok 'DECLARE queue q ttl=1h retry=fixed'
+    publish(50)
+    c:ok 'DECLARE queue q ttl= retry=exponential retry.max=3 rate=1000/s update'
+    broker:restart()
+    reconnect()
+    assert.same({ retry = 'exponential', ['retry.max'] = '3', rate = '1000/s' }, options())
+    assert.equal(50, c:stats('q').ready)
+  end)
+
+  it('has the old options or the new ones after kill -9 at any moment', function()
+    c:ok 'DECLARE queue q max-length=1000 delivery-limit=1'
+    publish(20)
+    for round = 2, 9 do
+      local other = broker:connect()
+      other:send(('DECLARE queue q max-length=%d000 delivery-limit=%d update\r\n'):format(round, round))
+      if round % 2 == 0 then other:expect_line 'OK' end
+      if round % 4 < 2 then broker:kill9() else broker:kill9_all() end
+      other:close()
+      broker:run()
+      reconnect()
+      local has = options()
+      local n = tonumber(has['delivery-limit'])
+      assert.equal(n .. '000', has['max-length'])
+      assert.is_true(n == round or (round % 2 == 1 and n == round - 1), 'round ' .. round .. ' has ' .. n)
+      assert.equal(20, c:stats('q').ready)
+    end
+  end)
+
+  it('is refused while Redis refuses it', function()
+    c:ok 'DECLARE queue q ttl=1h'
+    publish(3)
+    broker:redis_cli('CONFIG', 'SET', 'maxmemory', '1')
+    local answer = c:request 'DECLARE queue q ttl=2h update'
+    broker:redis_cli('CONFIG', 'SET', 'maxmemory', '0')
+    assert.matches('^ERR store ', answer)
+    assert.same({ ttl = '1h' }, options())
+    c:ok 'DECLARE queue q ttl=2h update'
+    assert.same({ ttl = '2h' }, options())
+  end)
+
+  it('is busy while the one before it is not stored', function()
+    c:ok 'DECLARE queue q ttl=1h'
+    local pid = broker:redis_pid()
+    os.execute('kill -STOP ' .. pid)
+    c:send 'DECLARE queue q ttl=2h update\r\nDECLARE queue q ttl=3h update\r\n'
+    local other = broker:connect()
+    other:expect_answer('DECLARE queue q ttl=3h update',
+      "ERR busy the last DECLARE of queue 'q' is not yet stored; try again")
+    other:ok 'DECLARE queue q ttl=1h'
+    os.execute('kill -CONT ' .. pid)
+    other:close()
+    c:expect_line 'OK'
+    c:expect_line "ERR busy the last DECLARE of queue 'q' is not yet stored; try again"
+    assert.same({ ttl = '2h' }, options())
+  end)
+
+  it('of a queue that is deleted meanwhile changes nothing', function()
+    c:ok 'DECLARE queue q ttl=1h retry=fixed'
+    local pid = broker:redis_pid()
+    os.execute('kill -STOP ' .. pid)
+    c:send 'DECLARE queue q retry=exponential update\r\nDELETE queue q\r\n'
+    os.execute('kill -CONT ' .. pid)
+    c:expect_line 'OK'
+    c:expect_line 'OK'
+    assert.same({}, c:document 'LIST queues')
+    c:ok 'DECLARE queue q'
+    broker:restart()
+    reconnect()
+    assert.same({}, options())
+  end)
+
+  for _, durable in ipairs { 'durable=1', 'durable=0' } do
+    describe('with ' .. durable, function()
+      local function declare(words) c:ok('DECLARE queue q ' .. durable .. (words and ' ' .. words or '')) end
+      local function update(words) c:ok(('DECLARE queue q %s update'):format(words)) end
+
+      it('asks the new retry script about the next failure', function()
+        declare 'retry=none'
+        c:ok('PUB - q', 'a')
+        local msg = c:get('q')[1]
+        update 'retry=fixed retry.delay=0'
+        c:ok('NACK ' .. msg.tag)
+        assert.equal(1, c:stats('q').ready)
+        update 'retry=none'
+        c:ok('NACK ' .. c:get('q')[1].tag)
+        assert.equal(1, c:stats('q').buried)
+      end)
+
+      it('gives new ranks to new messages', function()
+        declare()
+        for i = 1, 3 do c:ok('PUB - q pri=' .. i, 'old' .. i) end
+        update 'priority=strict'
+        for i = 1, 3 do c:ok('PUB - q pri=' .. i, 'new' .. i) end
+        assert.same({ 'new3', 'new2', 'new1', 'old1', 'old2', 'old3' }, (traffic.take(c, 'q', 6)))
+        -- The state of a script that did not change stays; that of one with other options begins anew.
+        update 'priority=fair priority.by=t'
+        for i = 1, 4 do c:ok('PUB - q h:t=a', 'a' .. i) end
+        c:ok('PUB - q h:t=b', 'b1')
+        assert.same({ 'a1', 'a2', 'b1', 'a3', 'a4' }, (traffic.take(c, 'q', 5)))
+      end)
+
+      it('leases for the new time from the next delivery on', function()
+        declare 'ack-timeout=1h'
+        c:ok('PUB - q', 'a')
+        c:ok('PUB - q', 'b')
+        c:get 'q'
+        update 'ack-timeout=50ms'
+        c:get 'q'
+        wait.poll(function() return c:stats('q').timed_out == 1 end)
+        assert.equal(1, c:stats('q').unacked)
+      end)
+
+      it('lets new messages live for the new time', function()
+        declare()
+        c:ok('PUB - q', 'stays')
+        update 'ttl=30ms'
+        c:ok('PUB - q', 'goes')
+        wait.poll(function() return c:stats('q').expired == 1 end)
+        update 'ttl='
+        c:ok('PUB - q', 'stays, too')
+        assert.same({ 'stays', 'stays, too' }, (traffic.take(c, 'q', 2)))
+      end)
+
+      it('limits what waits at once', function()
+        declare()
+        publish(30)
+        update 'max-length=10'
+        assert.matches('^ERR full ', c:request('PUB - q', 'x'))
+        update 'overflow=drop-head'
+        wait.poll(function() return c:stats('q').ready == 10 end)
+        assert.equal('21', c:get('q')[1].payload)
+        update 'max-length= overflow='
+        publish(30)
+        assert.equal(39, c:stats('q').ready)
+      end)
+
+      it('limits bytes that have been there before', function()
+        declare()
+        for _ = 1, 10 do c:ok('PUB - q', ('x'):rep(100)) end
+        update 'max-bytes=2000'
+        assert.equal(1000, c:stats('q').waiting_bytes)
+        for _ = 1, 10 do c:ok('PUB - q', ('x'):rep(100)) end
+        assert.matches('^ERR full ', c:request('PUB - q', 'x'))
+        if durable == 'durable=0' then return end
+        broker:restart()
+        reconnect()
+        assert.equal(2000, c:stats('q').waiting_bytes)
+        assert.matches('^ERR full ', c:request('PUB - q', 'x'))
+        update 'max-bytes='
+        c:ok('PUB - q', 'x')
+      end)
+
+      it('dead-letters to the new target after fewer failures', function()
+        c:ok 'DECLARE queue dead'
+        declare 'retry=fixed retry.delay=0'
+        c:ok('PUB - q', 'a')
+        update 'dead-letter=-/dead delivery-limit=1'
+        c:ok('NACK ' .. c:get('q')[1].tag)
+        assert.equal('a', c:get('dead')[1].payload)
+        assert.equal("OK warning dead-letter=-/nowhere: there is no queue 'nowhere'; until it is declared, " ..
+          'dead messages are buried', c:request 'DECLARE queue q dead-letter=-/nowhere update')
+      end)
+
+      it('places messages anew and keeps the order of each key', function()
+        declare 'shards=4 sharding.by=k'
+        local function numbers(from, to)
+          for i = from, to do c:ok(('PUB - q h:k=%d h:j=%d'):format(i % 5, i % 3), tostring(i)) end
+        end
+        numbers(1, 40)
+        update 'sharding=round_robin sharding.by='
+        numbers(41, 60)
+        update 'shards=2'
+        numbers(61, 80)
+        local last = {}
+        for _, payload in ipairs((traffic.take(c, 'q', 80))) do
+          local n = tonumber(payload)
+          assert.is_true((last[n % 5] or 0) < n, payload .. ' came late')
+          last[n % 5] = n
+        end
+        assert.equal(2, c:stats('q').shards)
+      end)
+
+      it('deletes a queue that nobody uses for the new time', function()
+        declare()
+        update 'expires=50ms'
+        wait.poll(function() return #c:document 'LIST queues' == 0 end)
+      end)
+
+      it('holds back deliveries, or no longer', function()
+        declare 'rate=1/h'
+        publish(3)
+        c:ok 'SUB q s'
+        c:expect_msg()
+        update 'rate=1000/s'
+        c:expect_msg()
+        c:expect_msg()
+      end)
+
+      it('makes a queue single-active while it has no subscription', function()
+        declare()
+        c:ok 'SUB q s'
+        c:expect_answer('DECLARE queue q single-active=1 update',
+          "ERR mismatch queue 'q' cannot change so: it keeps single-active=0 while it has subscriptions")
+        c:ok 'UNSUB s'
+        update 'single-active=1'
+        c:expect_answer('GET q', "ERR denied queue 'q' is single-active: only SUB takes its messages")
+      end)
+
+      it('counts no bytes that Redis alone knows', function()
+        declare()
+        publish(100)
+        if durable == 'durable=1' then
+          broker:restart()
+          reconnect()
+          c:expect_answer('DECLARE queue q max-bytes=1000 update',
+            "ERR mismatch queue 'q' cannot change so: it keeps max-bytes=0 while Redis alone has some of its " ..
+            'messages: their bytes are not known')
+          traffic.take(c, 'q', 95)
+        end
+        update 'max-bytes=1000'
+        local left = c:stats('q')
+        assert.equal(durable == 'durable=1' and 11 or 192, left.waiting_bytes)
+      end)
+    end)
+  end
+
+  describe('of a topic', function()
+    it('changes what it keeps', function()
+      c:ok 'DECLARE topic t partitions=1 durable=1'
+      for i = 1, 50 do c:ok('PUB - t', tostring(i)) end
+      c:ok 'DECLARE topic t retention-count=10 update'
+      wait.poll(function() return c:document('LIST topics')[1].messages == 10 end)
+      c:ok 'DECLARE topic t keep-unread=a,b retention-count= update'
+      c:ok 'DECLARE topic t partitions=1 keep-unread=b,a'
+      assert.same({ partitions = '1', ['keep-unread'] = 'a,b' }, options 'topics')
+      broker:restart()
+      reconnect()
+      assert.same({ partitions = '1', ['keep-unread'] = 'a,b' }, options 'topics')
+      assert.equal(10, c:document('LIST topics')[1].messages)
+    end)
+
+    it('keeps where its keys are', function()
+      c:ok 'DECLARE topic t partitions=4'
+      for words, keeps in pairs {
+        ['partitions=5'] = 'partitions=4: each key has its messages in one partition',
+        ['sharding=random'] = 'sharding=hash: each key has its messages in one partition',
+        ['sharding.by=h'] = 'sharding=hash: each key has its messages in one partition',
+        ['order=0'] = 'order=1: its groups hold messages by it',
+        ['compact=key'] = 'compact=(none): it decides which messages are kept, from the first on',
+      } do
+        c:expect_answer(('DECLARE topic t %s update'):format(words),
+          "ERR mismatch topic 't' cannot change so: it keeps " .. keeps)
+      end
+    end)
+
+    it('asks the new retry script', function()
+      c:ok 'DECLARE topic t partitions=1 retry=none'
+      c:ok 'DECLARE queue dead'
+      c:ok 'DECLARE topic t retry=fixed retry.delay=0 delivery-limit=2 dead-letter=-/dead update'
+      c:ok('PUB - t', 'a')
+      c:ok 'SUB t s group=g'
+      c:expect_line 'EVT assigned s 0'
+      c:ok('NACK ' .. c:expect_msg().tag)
+      c:ok('NACK ' .. c:expect_msg().tag)
+      wait.poll(function() return c:stats('dead').ready == 1 end)
+    end)
+  end)
+
+  it('names what is given first when options differ', function()
+    c:ok 'DECLARE queue q retry=fixed ttl=1h'
+    c:expect_answer('DECLARE queue q ttl=2h',
+      "ERR mismatch queue 'q' exists with other options: it has ttl=1h, not ttl=2h; the option update changes that")
+    c:expect_answer('DECLARE queue q ttl=60m retry.max=3',
+      "ERR mismatch queue 'q' exists with other options: it has retry.max=20, not retry.max=3; " ..
+      'the option update changes that')
+    c:expect_answer('DECLARE queue q ttl=60m',
+      "ERR mismatch queue 'q' exists with other options: it has retry=fixed, not retry=immediate; " ..
+      'the option update changes that')
+  end)
+
+  it('applies to candidate rules, too', function()
+    c:ok 'DECLARE queue q shards=2'
+    c:document('RULES shadow ' .. broker:copy_rules('next', { ['sharding/always.lua'] = always(0) }) .. ' share=100')
+    c:ok('PUB - q', 'a')
+    assert.equal(0, c:document('RULES shadow status').differing)
+    c:ok 'DECLARE queue q sharding=always update'
+    c:ok('PUB - q', 'a')
+    assert.equal(1, c:document('RULES shadow status').differing)
+    c:ok 'RULES shadow drop'
+  end)
+
+  it('is what a reload checks its files against', function()
+    c:ok 'DECLARE queue q'
+    broker:write_rule('sharding/mine.lua', always(0))
+    wait.poll(function() return c:request('DECLARE queue q sharding=mine update') == 'OK' end)
+    broker:remove_rule 'sharding/mine.lua'
+    assert.matches("^ERR rule sharding/mine.lua: is missing, but queue 'q'", c:request('RULES reload'))
+    c:ok 'DECLARE queue q sharding= update'
+    c:document 'RULES reload'
+  end)
+end)
