@@ -199,6 +199,29 @@ void exposition_tally(struct exposition *e, const struct exposition_label *label
 	append_end(e, (double)t->count);
 }
 
+void exposition_histogram(struct exposition *e, const struct exposition_label *labels,
+			  unsigned count, const struct exposition_buckets *b)
+{
+	uint64_t sum = 0;
+	char le[NUMBER_MAX + 2];
+
+	for (unsigned i = 0; i <= b->count; i++) {
+		sum += b->counts[i];
+		snprintf(le, sizeof(le), "+Inf");
+		if (i < b->count)
+			format_bound(b->bounds[i], le);
+		append_name(e, "_bucket");
+		append_labels(e->out, labels, count, le);
+		append_end(e, (double)sum);
+	}
+	append_name(e, "_sum");
+	append_labels(e->out, labels, count, NULL);
+	append_end(e, b->sum);
+	append_name(e, "_count");
+	append_labels(e->out, labels, count, NULL);
+	append_end(e, (double)sum);
+}
+
 void exposition_end(struct exposition *e)
 {
 	if (e->is_openmetrics)

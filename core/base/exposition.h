@@ -51,4 +51,13 @@ void exposition_sample(struct exposition *e, const struct exposition_label *labe
 void exposition_tally(struct exposition *e, const struct exposition_label *labels,
 		      unsigned count, const struct tally *t, const uint64_t *steps,
 		      double scale);
+/* Likewise, with buckets of any bounds. */
+struct exposition_buckets {
+	unsigned count;
+	const double *bounds;   /* upper ones, which grow */
+	const uint64_t *counts; /* one more: the last takes what is beyond */
+	double sum;
+};
+void exposition_histogram(struct exposition *e, const struct exposition_label *labels,
+			  unsigned count, const struct exposition_buckets *b);
 void exposition_end(struct exposition *e);

@@ -62,13 +62,6 @@ static struct exposition_label label(const char *name, const char *value)
 	return (struct exposition_label){ name, slice_from(value) };
 }
 
-static void write_counter(void *ctx, struct slice name, double value)
-{
-	struct exposition_label one = { "name", name };
-
-	exposition_sample(ctx, &one, 1, value);
-}
-
 #define SCRIPT_FIGURE(name, expression)                            \
 	static double script_##name(const struct engine_script *s) \
 	{                                                          \
@@ -141,10 +134,6 @@ void metrics_rules_write(struct service *s, struct exposition *e)
 {
 	static const struct exposition_family info = { "tidemq_rules", EXPOSITION_INFO,
 						       "The active generation." };
-	static const struct exposition_family counters = {
-		"tidemq_script_counter", EXPOSITION_GAUGE,
-		"Counters that scripts keep (tide.counter), by name."
-	};
 	struct engine_figures f;
 	char hash[ID_HEX_LEN];
 
@@ -161,6 +150,4 @@ void metrics_rules_write(struct service *s, struct exposition *e)
 		exposition_sample(e, NULL, 0, rules_figures[i].value(&f));
 	}
 	write_scripts(e, s->broker->engine);
-	exposition_family(e, &counters);
-	engine_figures_each_counter(s->broker->engine, write_counter, e);
 }

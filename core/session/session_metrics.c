@@ -7,6 +7,7 @@
 #include "broker/job.h"
 #include "metrics_broker.h"
 #include "metrics_rules.h"
+#include "metrics_script.h"
 #include "metrics_table.h"
 #include "session_private.h"
 
@@ -17,7 +18,8 @@
 
 /* What comes before the tables. */
 static void (*const heads[])(struct service *s, struct exposition *e) = {
-	metrics_broker_write, metrics_rules_write, metrics_broker_write_vhosts
+	metrics_broker_write, metrics_rules_write, metrics_script_write,
+	metrics_broker_write_vhosts
 };
 #define HEADS (sizeof(heads) / sizeof(heads[0]))
 

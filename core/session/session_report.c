@@ -292,6 +292,9 @@ static void broker_stats(const struct service *service, struct json *j)
 	json_member_object(j, "counters");
 	engine_status_counters(b->engine, j);
 	json_object_end(j);
+	json_member_array(j, "metrics");
+	engine_status_metrics(b->engine, j);
+	json_array_end(j);
 	partition_members(&b->partitions, j);
 	session_figures_write(service, j);
 	store_members(service, j);

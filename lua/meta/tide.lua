@@ -231,11 +231,43 @@ function shared.set(key, value, ttl) end
 ---@return boolean added
 function shared.add(key, value, ttl) end
 
+---@class tide.Addition
+---@field by number?  1 when left out
+---@field ttl string|number|nil  for an entry that this call creates
+---@field min number?
+---@field max number?
+
 ---@param key string
----@param by number?  1 when left out
+---@param by number|tide.Addition|nil  1 when left out
 ---@param ttl string|number|nil  for an entry that this call creates
----@return number sum
+---@return number|false sum  false = it would be out of bounds
+---@return number? current  what is there then
 function shared.incr(key, by, ttl) end
+
+---Compare and set. nil stands for no entry.
+---@param key string
+---@param expected string|number|boolean|nil
+---@param value string|number|boolean|nil
+---@param ttl string|number|nil
+---@return boolean was_set
+---@return string|number|boolean|nil current  what is there instead
+function shared.cas(key, expected, value, ttl) end
+
+---@param key string
+---@return integer? milliseconds  until it expires; nil = it does not, or is not there
+function shared.ttl(key) end
+
+---@param key string
+---@param ttl string|number|nil  nil = it does not expire any more
+---@return boolean was_there
+function shared.touch(key, ttl) end
+
+---About 1,000 keys at a time.
+---@param prefix string?
+---@param cursor integer?  of the call before
+---@return string[] keys
+---@return integer? cursor  nil = there are no more
+function shared.list(prefix, cursor) end
 
 ---@param key string
 ---@return boolean was_there
@@ -251,10 +283,44 @@ function counter:incr(by) end
 ---@return number
 function counter:get() end
 
----A counter that STATS and RULES status show.
+---Labels of a metric: up to 6.
+---@alias tide.Labels table<string, string|number|boolean>
+
+---A counter, which only grows and outlives restarts. STATS, RULES status and /metrics show
+---it.
 ---@param name string
+---@param labels tide.Labels?
 ---@return tide.Counter
-function tide.counter(name) end
+function tide.counter(name, labels) end
+
+---@class tide.Gauge
+local gauge = {}
+
+---@param value number
+function gauge:set(value) end
+
+---@param by number?  1 when left out
+function gauge:incr(by) end
+
+---@return number
+function gauge:get() end
+
+---@param name string
+---@param labels tide.Labels?
+---@return tide.Gauge
+function tide.gauge(name, labels) end
+
+---@class tide.Histogram
+local histogram = {}
+
+---@param value number
+function histogram:observe(value) end
+
+---@param name string
+---@param spec { buckets: number[] }  1 to 30 upper bounds, which grow
+---@param labels tide.Labels?
+---@return tide.Histogram
+function tide.histogram(name, spec, labels) end
 
 ---@class tide.Bucket
 local bucket = {}

@@ -203,6 +203,55 @@ describe('metrics', function()
     end
   end)
 
+  it('are also those that scripts make', function()
+    local own = Broker.start { http = '127.0.0.1:0', args = { '--fsync', 'no' }, rules = {
+      ['filter/10-orders.lua'] = [[
+        local depth = tide.gauge("depth")
+        local sizes = tide.histogram("sizes", { buckets = { 1, 10 } }, { of = "orders" })
+        return { doc = "counts\norders", match = {}, publish = function(msg)
+          tide.counter("orders", { country = msg.headers.country }):incr()
+          tide.counter("all orders"):incr()
+          tide.counter("depth"):incr(7) -- a gauge has that name
+          tide.counter("plain"):incr(2)
+          depth:incr(-2)
+          sizes:observe(msg.size)
+        end }]],
+    } }
+    local rules, at = Client.connect(own.address), Http.connect(own)
+    rules:ok 'DECLARE queue q'
+    rules:ok('PUB - q h:country=de"x', 'hello')
+    rules:ok('PUB - q h:country=at', '')
+    rules:ok('PUB - q', ('x'):rep(11))
+    rules:document 'EXPLAIN - q h:country=fr'
+    local text = scrape(at)
+    local m = exposition.parse(text)
+    local function is(wanted, name, labels) assert.equal(wanted, value(m, name, labels or {}), name) end
+    is(1, 'tidemq_custom_orders_total', { country = 'de"x' })
+    is(1, 'tidemq_custom_orders_total', { country = 'at' })
+    assert.matches('\ntidemq_custom_orders_total 1\n', text)
+    is(-6, 'tidemq_custom_depth')
+    is(6, 'tidemq_custom_plain_total')
+    is(3, 'tidemq_script_counter', { name = 'all orders' })
+    is(21, 'tidemq_script_counter', { name = 'depth' })
+    is(1, 'tidemq_custom_sizes_bucket', { of = 'orders', le = '1.0' })
+    is(2, 'tidemq_custom_sizes_bucket', { of = 'orders', le = '10.0' })
+    is(3, 'tidemq_custom_sizes_bucket', { of = 'orders', le = '+Inf' })
+    is(3, 'tidemq_custom_sizes_count', { of = 'orders' })
+    is(16, 'tidemq_custom_sizes_sum', { of = 'orders' })
+    assert.matches('# HELP tidemq_custom_depth counts orders %(filter/10%-orders.lua%)\n'
+      .. '# TYPE tidemq_custom_depth gauge\n', text)
+    local _, families = text:gsub('# TYPE tidemq_custom_orders_total counter', '')
+    assert.equal(1, families)
+    exposition.parse((scrape(at, nil, { Accept = 'application/openmetrics-text' })), 'openmetrics')
+    local stats = rules:document 'STATS'
+    assert.equal(1, stats.counters['orders{country="at"}'])
+    assert.same({ 'depth', 'sizes' }, { stats.metrics[1].name, stats.metrics[2].name })
+    assert.equal(16, stats.metrics[2].sum)
+    rules:close()
+    at:close()
+    own:expect_clean_stop()
+  end)
+
   it('have a type, a help that is a sentence, and a name as Prometheus has them', function()
     local text = scrape(http)
     for name, family in pairs(exposition.parse(text).families) do

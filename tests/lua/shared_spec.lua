@@ -55,6 +55,80 @@ describe("what scripts share", function()
       assert(run())
     end)
 
+    it("compares and sets", function()
+      local run = scripts({}, [[
+        local cas, get = tide.shared.cas, tide.shared.get
+        assert(cas("k", nil, "mine", "1m") == true and get("k") == "mine")
+        local ok, other = cas("k", nil, "yours")
+        assert(ok == false and other == "mine" and tide.shared.ttl("k") == 60000)
+        ok, other = cas("k", "yours", "x")
+        assert(ok == false and other == "mine")
+        assert(cas("k", "mine", 7) and get("k") == 7 and tide.shared.ttl("k") == nil)
+        assert(cas("k", 7.0, false) and get("k") == false) -- as == compares
+        assert(not cas("k", nil, 1) and cas("k", false, nil) and get("k") == nil)
+        ok, other = cas("k", false, 1)
+        assert(ok == false and other == nil)]])
+      assert(run())
+    end)
+
+    it("adds within bounds", function()
+      local run = scripts({}, [[
+        local incr = tide.shared.incr
+        assert(incr("n", { max = 2 }) == 1 and incr("n", { max = 2 }) == 2)
+        local ok, there = incr("n", { max = 2 })
+        assert(ok == false and there == 2)
+        ok, there = incr("n", { by = -3, min = 0 })
+        assert(ok == false and there == 2 and incr("n", { by = -2, min = 0, max = 9 }) == 0)
+        ok, there = incr("none", { by = 5, max = 4.5, ttl = "1s" })
+        assert(ok == false and there == nil and tide.shared.get("none") == nil)
+        assert(incr("none", { by = 4, max = 4.5, ttl = "1s" }) == 4)
+        assert(tide.shared.ttl("none") == 1000)]])
+      assert(run())
+    end)
+
+    it("tells and changes how long an entry stays", function()
+      local run = scripts({}, [[
+        local s = tide.shared
+        assert(s.ttl("k") == nil and s.touch("k", "1s") == false)
+        s.set("k", 1) assert(s.ttl("k") == nil)
+        assert(s.touch("k", "2s") and s.ttl("k") == 2000 and s.get("k") == 1)
+        assert(s.touch("k") and s.ttl("k") == nil)]])
+      assert(run())
+    end)
+
+    it("lists keys by their prefix", function()
+      local run = scripts({}, [[
+        local s = tide.shared
+        for _, key in ipairs { "b:2", "b:1", "a", "b:3" } do s.set(key, 1) end
+        s.set("b:gone", 1, 1)
+        tide.counter("b:counter"):incr()
+        if msg.key == "fill" then
+          for i = 1, 25000 do s.set("many:" .. i, i) end
+        end]], [[
+        local keys, cursor = tide.shared.list("b:")
+        if msg.key == "few" then
+          assert(table.concat(keys, ",") == "b:1,b:2,b:3" and cursor == nil)
+          assert(#tide.shared.list() == 4 and #tide.shared.list("none") == 0)
+        end
+        local seen, count, steps = {}, 0, 0
+        cursor = nil
+        repeat
+          keys, cursor = tide.shared.list("many:", cursor)
+          steps = steps + 1
+          for _, key in ipairs(keys) do
+            assert(not seen[key])
+            seen[key], count = true, count + 1
+          end
+        until not cursor
+        assert(msg.key == "few" or count == 25000 and steps > 20, count)]])
+      assert(run())
+      engine:set_now(NOW + 1)
+      local list = function(key) return opened[2]:pick({ key = key }, 1000000) end
+      assert(list "few")
+      assert(run "fill")
+      assert(list "many")
+    end)
+
     it("is one for all files, and outlives a reload", function()
       local write, read = scripts({}, 'tide.shared.incr("n")',
         'return { pick = function() return tide.shared.get("n") end }')
@@ -94,6 +168,26 @@ describe("what scripts share", function()
         ['tide.shared.set("k", 1, "soon")'] = "a duration is written 250ms",
         ['tide.shared.set("k", "x") tide.shared.incr("k")'] = "'k' is not a number but a string",
         ['tide.shared.incr("k", "1")'] = "number expected, got string",
+        ['tide.shared.incr("k", { bye = 1 })'] = "incr has no 'bye'; it has by, ttl, min, max",
+        ['tide.shared.incr("k", { by = 1 }, 1)'] = "'ttl' belongs into the table",
+        ['tide.shared.incr("k", { max = "x" })'] = "number expected, got string",
+        ['tide.shared.cas("k", {}, 1)'] = "a value must be a text, a number or a boolean",
+        ['tide.shared.list("k", -1)'] = "a cursor is what `list` has returned",
+        ['tide.counter("c"):incr(-1)'] = "a counter grows; what falls too is a gauge",
+        ['tide.counter("c{")'] = "the name of a counter has 1 to 256 bytes, and no '{'",
+        ['tide.counter("a b", { x = 1 })'] = "the name of a metric has up to 64 letters",
+        ['tide.gauge("hits_total")'] = "nor end in _total",
+        ['tide.gauge("g", { le = 1 })'] = "the name of a label has up to 32 letters",
+        ['tide.gauge("g", { "x" })'] = "the name of a label has up to 32 letters",
+        ['tide.gauge("g", { x = {} })'] = "the value of a label is a text, a number or a boolean, not a table",
+        ['tide.gauge("g", { a = 1, b = 1, c = 1, d = 1, e = 1, f = 1, g = 1 })'] = "a metric has at most 6 labels",
+        ['tide.gauge("g"):set(0/0)'] = "a metric takes finite numbers",
+        ['tide.gauge("g"):set()'] = "number expected, got no value",
+        ['tide.histogram("h", {})'] = "'buckets' is a list of 1 to 30 finite numbers",
+        ['tide.histogram("h", { buckets = { 2, 1 } })'] = "each larger than the one before",
+        ['tide.histogram("h", { bukkets = {} })'] = "a histogram has no 'bukkets'; it has buckets",
+        ['tide.gauge("m"):set(1) tide.histogram("m", { buckets = { 1 } }):observe(1)'] =
+          "'m' is a gauge in sharding/s1.lua",
         ['tide.shared.x = 1'] = "this table is read%-only",
         ['tide.counter("c").incr()'] = "call this as a method of a counter, with ':'",
         ['tide.counter("c").incr(tide.bucket("b", { rate = 1 }))'] = "method of a counter",
@@ -157,11 +251,92 @@ describe("what scripts share", function()
     assert.matches('"counters":{"hits":6}', engine:status())
   end)
 
+  it("has counters with labels", function()
+    local run = scripts({}, [[
+      return { pick = function(msg)
+        return tide.counter("orders", { kind = msg.key, size = 7 }):incr()
+      end }]])
+    assert.equal(1, run "new")
+    assert.equal(2, run "new")
+    assert.equal(1, run 'a"b')
+    assert.matches([["orders{kind=\"new\",size=\"7\"}":2]], engine:status(), 1, true)
+    assert.matches([["orders{kind=\"a\\\"b\",size=\"7\"}":1]], engine:status(), 1, true)
+  end)
+
+  it("counts what is beyond the bounds of labels together", function()
+    local run = scripts({}, [[
+      tide.counter("orders", { who = msg.key }):incr()
+      tide.gauge("seen", { who = msg.key }):incr()]])
+    for i = 1, 520 do assert(run("k" .. i)) end
+    assert(run "k1")
+    for text, wanted in pairs {
+      ['tide.counter("orders", { who = "other" })'] = 20, ['tide.counter("orders", { who = "k1" })'] = 2,
+      ['tide.gauge("seen", { who = "other" })'] = 20, ['tide.gauge("seen", { who = "k1" })'] = 2,
+    } do
+      local file = assert(io.open(dir .. "/sharding/g.lua", "w"))
+      file:write(("return { pick = function() return %s:get() // 1 | 0 end }"):format(text))
+      file:close()
+      assert(engine:reload())
+      local s = assert(engine:strategy("sharding", "g"))
+      local found = s:pick({ key = "k" }, 1000000)
+      s:close()
+      assert.equal(wanted, found, text)
+    end
+  end)
+
+  describe("a gauge and a histogram", function()
+    local METRICS = [[return (function()
+      local g = tide.gauge("depth", { queue = "jobs" })
+      local h = tide.histogram("bytes", { buckets = { 10, 100 } })
+      return { pick = function(msg)
+        if msg.key == "dry" then return 0 end
+        g:set(4) g:incr() g:incr(-2.5)
+        for _, size in ipairs { 5, 10, 11, 1000 } do h:observe(size) end
+        return g:get() * 2 // 1 | 0
+      end }
+      end)()]]
+    local function metrics() return engine:status():match '"metrics":(%b[])' end
+
+    it("are in the status, and outlive a reload", function()
+      local run = scripts({}, METRICS)
+      assert.equal("[]", metrics())
+      assert.equal(5, run())
+      local wanted = '[{"name":"depth","labels":{"queue":"jobs"},"type":"gauge","file":"sharding/s1.lua","value":2.5},'
+        .. '{"name":"bytes","labels":{},"type":"histogram","file":"sharding/s1.lua",'
+        .. '"buckets":[[10,2],[100,3],[null,4]],"count":4,"sum":1026}]'
+      assert.equal(wanted, metrics())
+      assert(engine:reload())
+      assert.equal(wanted, metrics())
+    end)
+
+    it("begin anew when the next generation says otherwise", function()
+      local run = scripts({}, METRICS)
+      assert(run())
+      local file = assert(io.open(dir .. "/sharding/s1.lua", "w"))
+      file:write((METRICS:gsub("10, 100", "50")))
+      file:close()
+      assert(engine:reload())
+      assert(run())
+      assert.matches('"buckets":%[%[50,3%],%[null,4%]%]', metrics())
+    end)
+
+    it("are left alone while files are loaded", function()
+      scripts({}, 'return { pick = function() return 0 end }')
+      local file = assert(io.open(dir .. "/sharding/s2.lua", "w"))
+      file:write 'tide.gauge("g"):set(1) return { pick = function() return 0 end }'
+      file:close()
+      local ok, message = engine:reload()
+      assert.is_nil(ok)
+      assert.matches("s2.lua:1: a metric cannot be changed while files are loaded", message)
+    end)
+  end)
+
   it("is left alone by a simulation", function()
     dir = support.make_dir { ["retry/counting.lua"] = [[
       local failures = tide.counter("failures")
       return {
         decide = function()
+          tide.gauge("g"):set(1)
           return failures:incr() < 5 and tide.shared.incr("n") * 1000 or tide.BURY
         end,
       }]] }
@@ -169,7 +344,7 @@ describe("what scripts share", function()
     local timetable = assert(engine:simulate("counting", {}))
     assert.matches("4000", timetable)
     assert.matches("bury", timetable)
-    assert.matches('"counters":{}', engine:status())
+    assert.matches('"counters":{},"metrics":%[%]', engine:status())
     assert.matches('"shared":{"entries":0,', engine:status())
   end)
 

@@ -1,20 +1,22 @@
 #include <lauxlib.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/duration.h"
+#include "api_object.h"
+#include "api_shared.h"
 #include "api_tide.h"
 #include "decision_context.h"
 #include "rules/sandbox/field.h"
 #include "rules/sandbox/read_only.h"
-#include "shared.h"
 
 static struct api_tide *self(lua_State *L)
 {
 	return lua_touserdata(L, lua_upvalueindex(1));
 }
 
-static struct shared *shared_of(lua_State *L)
+struct shared *api_shared_of(lua_State *L)
 {
 	const struct decision_context *c = decision_context_of(L);
 
@@ -77,7 +79,7 @@ static void check_value(lua_State *L, int arg, struct shared_value *out)
 	}
 }
 
-static void push_value(lua_State *L, const struct shared_value *v)
+void api_shared_push(lua_State *L, const struct shared_value *v)
 {
 	switch (v->type) {
 	case SHARED_TEXT:
@@ -95,20 +97,25 @@ static void push_value(lua_State *L, const struct shared_value *v)
 	}
 }
 
-static struct shared_op make_op(lua_State *L, enum shared_space space, struct slice key)
+struct shared_op api_shared_op(lua_State *L, enum shared_space space, struct slice key)
 {
-	script_check_pure(L, "tide.shared, a counter or a bucket");
+	script_check_pure(L, "tide.shared, a metric or a bucket");
 	const struct account *payer = script_state_of(L)->account;
 
-	return (struct shared_op){ .file = payer->file,
-				   .vhost = payer->vhost,
-				   .space = space,
-				   .key = key,
-				   .now_ms = api_tide_call_ms(L, self(L)) };
+	return (struct shared_op){
+		.file = payer->file, .vhost = payer->vhost, .space = space, .key = key
+	};
 }
 
-/* An operation that is about to change something. */
-static void allow_change(lua_State *L, struct shared_op *op)
+static struct shared_op make_op(lua_State *L, enum shared_space space, struct slice key)
+{
+	struct shared_op op = api_shared_op(L, space, key);
+
+	op.now_ms = api_tide_call_ms(L, self(L));
+	return op;
+}
+
+void api_shared_allow(lua_State *L, struct shared_op *op)
 {
 	if (script_state_of(L)->is_loading)
 		luaL_error(L, "tide.shared cannot be changed while files are loaded");
@@ -121,7 +128,7 @@ static struct shared_op change_op(lua_State *L, int ttl_arg)
 	struct shared_op op = make_op(L, SHARED_KEYS, check_key(L, 1));
 	int64_t ttl_ms = ttl_arg ? check_duration(L, ttl_arg) : 0;
 
-	allow_change(L, &op);
+	api_shared_allow(L, &op);
 	op.expires_unix_ms = ttl_ms ? op.now_ms + ttl_ms : 0;
 	return op;
 }
@@ -137,9 +144,9 @@ static int l_get(lua_State *L)
 	struct shared_value value;
 	struct shared_op op = make_op(L, SHARED_KEYS, check_key(L, 1));
 
-	if (shared_get(shared_of(L), &op, &value) != TIDE_OK)
+	if (shared_get(api_shared_of(L), &op, &value) != TIDE_OK)
 		return 0;
-	push_value(L, &value);
+	api_shared_push(L, &value);
 	return 1;
 }
 
@@ -151,7 +158,7 @@ static int l_set(lua_State *L)
 
 	check_value(L, 2, &value);
 	struct shared_op op = change_op(L, 3);
-	if (shared_set(shared_of(L), &op, &value, &err) != TIDE_OK)
+	if (shared_set(api_shared_of(L), &op, &value, &err) != TIDE_OK)
 		return raise_error(L, &err);
 	return 0;
 }
@@ -164,34 +171,198 @@ static int l_add(lua_State *L)
 
 	check_value(L, 2, &value);
 	struct shared_op op = change_op(L, 3);
-	int rc = shared_add(shared_of(L), &op, &value, &err);
+	int rc = shared_add(api_shared_of(L), &op, &value, &err);
 	if (rc != TIDE_OK && rc != TIDE_EEXISTS)
 		return raise_error(L, &err);
 	lua_pushboolean(L, rc == TIDE_OK);
 	return 1;
 }
 
-static int add_number(lua_State *L, const struct shared_op *op, int arg)
+void api_shared_check_number(lua_State *L, int arg, struct shared_value *out)
 {
-	struct shared_value by = { .type = SHARED_INTEGER, .integer = 1 }, sum;
+	*out = (struct shared_value){ .type = SHARED_INTEGER, .integer = 1 };
+	if (lua_isnoneornil(L, arg))
+		return;
+	luaL_checktype(L, arg, LUA_TNUMBER);
+	check_value(L, arg, out);
+}
+
+enum { BY = 2, TTL, MIN, MAX };
+
+/* Arguments 2 to 5 become those, which may stand in a table. */
+static void spread_options(lua_State *L)
+{
+	static const char *const fields[] = { "by", "ttl", "min", "max", NULL };
+
+	lua_settop(L, TTL);
+	if (lua_istable(L, BY)) {
+		luaL_argcheck(L, lua_isnil(L, TTL), TTL, "'ttl' belongs into the table");
+		field_check_names(L, BY, "incr", fields);
+		for (int i = 0; fields[i]; i++)
+			lua_getfield(L, BY, fields[i]);
+		lua_remove(L, BY);
+		lua_remove(L, BY);
+	}
+	lua_settop(L, MAX);
+	for (int i = MIN; i <= MAX; i++)
+		if (!lua_isnil(L, i))
+			luaL_checktype(L, i, LUA_TNUMBER);
+}
+
+/* Would the sum leave the bounds? */
+static bool is_out(lua_State *L, const struct shared_op *op,
+		   const struct shared_value *by)
+{
+	struct shared_op dry = *op;
+	struct shared_value sum;
 	struct error err;
 
-	if (!lua_isnoneornil(L, arg)) {
-		luaL_checktype(L, arg, LUA_TNUMBER);
-		check_value(L, arg, &by);
+	if (lua_isnil(L, MIN) && lua_isnil(L, MAX))
+		return false;
+	dry.is_dry = true;
+	if (shared_incr(api_shared_of(L), &dry, by, &sum, &err) != TIDE_OK)
+		luaL_error(L, "%s", err.text);
+	api_shared_push(L, &sum);
+	bool is = (!lua_isnil(L, MIN) && lua_compare(L, -1, MIN, LUA_OPLT)) ||
+		  (!lua_isnil(L, MAX) && lua_compare(L, MAX, -1, LUA_OPLT));
+	lua_pop(L, 1);
+	return is;
+}
+
+static void push_current(lua_State *L, const struct shared_op *op)
+{
+	struct shared_value value;
+
+	if (shared_get(api_shared_of(L), op, &value) == TIDE_OK)
+		api_shared_push(L, &value);
+	else
+		lua_pushnil(L);
+}
+
+/* incr (key [, by [, ttl]]), incr (key, { by =, ttl =, min =, max = }) -> the new value;
+ * or false and what is there, if the new one would be out of bounds */
+static int l_incr(lua_State *L)
+{
+	struct shared_value by, sum;
+	struct error err;
+
+	spread_options(L);
+	api_shared_check_number(L, BY, &by);
+	struct shared_op op = change_op(L, TTL);
+	if (is_out(L, &op, &by)) {
+		lua_pushboolean(L, 0);
+		push_current(L, &op);
+		return 2;
 	}
-	if (shared_incr(shared_of(L), op, &by, &sum, &err) != TIDE_OK)
+	if (shared_incr(api_shared_of(L), &op, &by, &sum, &err) != TIDE_OK)
 		return raise_error(L, &err);
-	push_value(L, &sum);
+	api_shared_push(L, &sum);
 	return 1;
 }
 
-/* incr (key [, by [, ttl]]) -> the new value */
-static int l_incr(lua_State *L)
+/* cas (key, expected, value [, ttl]) -> true; or false and what is there. nil stands for
+ * no entry */
+static int l_cas(lua_State *L)
 {
-	struct shared_op op = change_op(L, 3);
+	struct shared_value value;
+	struct error err;
 
-	return add_number(L, &op, 2);
+	lua_settop(L, 4);
+	if (!lua_isnil(L, 2))
+		check_value(L, 2, &value);
+	if (!lua_isnil(L, 3))
+		check_value(L, 3, &value);
+	struct shared_op op = change_op(L, 4);
+	push_current(L, &op);
+	bool is_same = lua_rawequal(L, 2, 5);
+	lua_pushboolean(L, is_same);
+	if (!is_same) {
+		lua_insert(L, 5);
+		return 2;
+	}
+	if (lua_isnil(L, 3))
+		shared_remove(api_shared_of(L), &op);
+	else if (shared_set(api_shared_of(L), &op, &value, &err) != TIDE_OK)
+		return raise_error(L, &err);
+	return 1;
+}
+
+/* ttl (key) -> milliseconds until it expires; nil: it does not, or is not there */
+static int l_ttl(lua_State *L)
+{
+	struct shared_op op = make_op(L, SHARED_KEYS, check_key(L, 1));
+	struct shared_info info;
+
+	if (shared_read(api_shared_of(L), &op, &info) != TIDE_OK || !info.expires_unix_ms)
+		return 0;
+	lua_pushinteger(L, info.expires_unix_ms - op.now_ms);
+	return 1;
+}
+
+/* touch (key [, ttl]) -> whether it was there */
+static int l_touch(lua_State *L)
+{
+	struct shared_op op = change_op(L, 2);
+
+	lua_pushboolean(L, shared_touch(api_shared_of(L), &op));
+	return 1;
+}
+
+/* The keys that a step of a scan has found: in the dictionary, which nothing changes
+ * meanwhile. A bucket with more is none that keys of clients can make. */
+#define FOUND_MAX (SHARED_SCAN_FOUND + 100)
+
+struct found_keys {
+	size_t count;
+	struct slice keys[FOUND_MAX];
+};
+
+static void on_key(void *ctx, const struct shared_info *info)
+{
+	struct found_keys *f = ctx;
+
+	if (f->count < FOUND_MAX)
+		f->keys[f->count++] = info->key;
+}
+
+static int compare_keys(const void *a, const void *b)
+{
+	const struct slice *x = a, *y = b;
+	int order = memcmp(x->data, y->data, x->len < y->len ? x->len : y->len);
+
+	return order ? order : (x->len > y->len) - (x->len < y->len);
+}
+
+/* list ([prefix [, cursor]]) -> the keys that a step has found, sorted; and the cursor of
+ * the next step, or nil */
+static int l_list(lua_State *L)
+{
+	struct shared_scan scan = { .prefix = SLICE("") };
+	struct shared_op op = make_op(L, SHARED_KEYS, scan.prefix);
+
+	if (!lua_isnoneornil(L, 1)) {
+		luaL_checkstring(L, 1);
+		scan.prefix = field_slice(L, 1);
+	}
+	lua_Integer cursor = luaL_optinteger(L, 2, 0);
+	luaL_argcheck(L, cursor >= 0 && cursor <= UINT32_MAX, 2,
+		      "a cursor is what `list` has returned");
+	scan.space = op.space;
+	scan.now_ms = op.now_ms;
+	scan.cursor = (uint32_t)cursor;
+	struct found_keys *f = lua_newuserdatauv(L, sizeof(*f), 0);
+	f->count = 0;
+	shared_scan(api_shared_of(L), &scan, on_key, f);
+	qsort(f->keys, f->count, sizeof(*f->keys), compare_keys);
+	lua_createtable(L, (int)f->count, 0);
+	for (size_t i = 0; i < f->count; i++) {
+		field_push(L, f->keys[i]);
+		lua_rawseti(L, -2, (lua_Integer)i + 1);
+	}
+	if (scan.cursor == 0)
+		return 1;
+	lua_pushinteger(L, scan.cursor);
+	return 2;
 }
 
 /* delete (key) -> whether it was there */
@@ -199,72 +370,18 @@ static int l_delete(lua_State *L)
 {
 	struct shared_op op = change_op(L, 0);
 
-	lua_pushboolean(L, shared_remove(shared_of(L), &op));
+	lua_pushboolean(L, shared_remove(api_shared_of(L), &op));
 	return 1;
 }
 
-/* A counter or a bucket. The upvalues of its functions: the api_tide, the metatable. */
-struct named {
-	double interval_ms;  /* a bucket's: between two tokens */
-	double tolerance_ms; /* a bucket's: what it holds, as time */
+/* A bucket. */
+struct bucket {
+	double interval_ms;  /* between two tokens */
+	double tolerance_ms; /* what it holds, as time */
 	double burst;
 	size_t len;
 	char name[];
 };
-
-/* counter (name) */
-static int l_named(lua_State *L)
-{
-	struct slice name = check_key(L, 1);
-	struct named *n = lua_newuserdatauv(L, sizeof(*n) + name.len, 0);
-
-	*n = (struct named){ .len = name.len };
-	memcpy(n->name, name.data, name.len);
-	lua_pushvalue(L, lua_upvalueindex(2));
-	lua_setmetatable(L, -2);
-	return 1;
-}
-
-/* The methods' metatable is their second upvalue too. */
-static const struct named *check_named(lua_State *L)
-{
-	const struct named *n = lua_touserdata(L, 1);
-
-	if (n && lua_getmetatable(L, 1) && lua_rawequal(L, -1, lua_upvalueindex(2))) {
-		lua_pop(L, 1);
-		return n;
-	}
-	lua_getfield(L, lua_upvalueindex(2), "__name");
-	luaL_error(L, "call this as a method of a %s, with ':'", lua_tostring(L, -1));
-	return NULL;
-}
-
-static struct shared_op named_op(lua_State *L, const struct named *n,
-				 enum shared_space space)
-{
-	return make_op(L, space, (struct slice){ n->name, n->len });
-}
-
-/* counter:incr ([by]) -> the new value */
-static int l_counter_incr(lua_State *L)
-{
-	struct shared_op op = named_op(L, check_named(L), SHARED_COUNTERS);
-
-	allow_change(L, &op);
-	return add_number(L, &op, 2);
-}
-
-/* counter:get () -> value */
-static int l_counter_get(lua_State *L)
-{
-	struct shared_op op = named_op(L, check_named(L), SHARED_COUNTERS);
-	struct shared_value value;
-
-	if (shared_get(shared_of(L), &op, &value) != TIDE_OK)
-		value = (struct shared_value){ .type = SHARED_INTEGER };
-	push_value(L, &value);
-	return 1;
-}
 
 /* Tokens a second: a number, or "100/s", "600/m", "5/10s". */
 static double read_rate(lua_State *L, int idx)
@@ -312,29 +429,33 @@ static int l_bucket(lua_State *L)
 	double burst = luaL_optnumber(L, 4, rate > 1 ? ceil(rate) : 1);
 	if (!(burst >= 1 && burst <= 1e9))
 		luaL_error(L, "'burst' is how many tokens the bucket holds: 1 or more");
-	l_named(L);
-	struct named *n = lua_touserdata(L, -1);
-	n->interval_ms = 1000 / rate;
-	n->burst = burst;
-	n->tolerance_ms = burst * n->interval_ms;
+	struct slice name = check_key(L, 1);
+	struct bucket *n = lua_newuserdatauv(L, sizeof(*n) + name.len, 0);
+
+	*n = (struct bucket){ .interval_ms = 1000 / rate,
+			      .burst = burst,
+			      .tolerance_ms = burst * 1000 / rate,
+			      .len = name.len };
+	memcpy(n->name, name.data, name.len);
+	api_object_make(L);
 	return 1;
 }
 
 /* When the bucket will be full again. The clock may have been set back: it is never
  * further away than that of a bucket that is empty, and as far ahead as may be. */
-static double full_at(lua_State *L, const struct named *n, const struct shared_op *op,
+static double full_at(lua_State *L, const struct bucket *n, const struct shared_op *op,
 		      double ahead_ms)
 {
 	struct shared_value value;
 	double now = (double)op->now_ms;
 
-	if (shared_get(shared_of(L), op, &value) != TIDE_OK ||
+	if (shared_get(api_shared_of(L), op, &value) != TIDE_OK ||
 	    value.type != SHARED_NUMBER)
 		return now;
 	return fmin(fmax(value.number, now), now + n->tolerance_ms + ahead_ms);
 }
 
-static double check_tokens(lua_State *L, const struct named *n)
+static double check_tokens(lua_State *L, const struct bucket *n)
 {
 	double tokens = luaL_optnumber(L, 2, 1);
 
@@ -346,14 +467,15 @@ static double check_tokens(lua_State *L, const struct named *n)
 
 /* Take tokens that the bucket will have within `ahead_ms`. The milliseconds until it
  * has them, 0 for now; those that are too many are negative, and nothing is taken. */
-static int64_t take_ahead(lua_State *L, const struct named *n, double tokens,
+static int64_t take_ahead(lua_State *L, const struct bucket *n, double tokens,
 			  double ahead_ms)
 {
-	struct shared_op op = named_op(L, n, SHARED_BUCKETS);
+	struct shared_op op =
+		make_op(L, SHARED_BUCKETS, (struct slice){ n->name, n->len });
 	struct shared_value full = { .type = SHARED_NUMBER };
 	struct error err;
 
-	allow_change(L, &op);
+	api_shared_allow(L, &op);
 	full.number = full_at(L, n, &op, ahead_ms) + tokens * n->interval_ms;
 	double over_ms = full.number - (double)op.now_ms - n->tolerance_ms;
 	/* Sums of fractions come out a hair's breadth over. */
@@ -362,7 +484,7 @@ static int64_t take_ahead(lua_State *L, const struct named *n, double tokens,
 	if (over_ms > ahead_ms)
 		return -(int64_t)ceil(over_ms);
 	op.expires_unix_ms = (int64_t)ceil(full.number);
-	if (tokens > 0 && shared_set(shared_of(L), &op, &full, &err) != TIDE_OK)
+	if (tokens > 0 && shared_set(api_shared_of(L), &op, &full, &err) != TIDE_OK)
 		raise_error(L, &err);
 	return (int64_t)ceil(over_ms);
 }
@@ -370,7 +492,7 @@ static int64_t take_ahead(lua_State *L, const struct named *n, double tokens,
 /* bucket:take ([n]) -> true, or false and the milliseconds to wait */
 static int l_take(lua_State *L)
 {
-	const struct named *n = check_named(L);
+	const struct bucket *n = api_object_check(L);
 	int64_t wait_ms = take_ahead(L, n, check_tokens(L, n), 0);
 
 	lua_pushboolean(L, wait_ms == 0);
@@ -384,7 +506,7 @@ static int l_take(lua_State *L)
  * which are taken; or false and the milliseconds that it would be */
 static int l_reserve(lua_State *L)
 {
-	const struct named *n = check_named(L);
+	const struct bucket *n = api_object_check(L);
 	double tokens = check_tokens(L, n);
 	int64_t ahead_ms = check_duration(L, 3);
 
@@ -399,36 +521,14 @@ static int l_reserve(lua_State *L)
 	return 2;
 }
 
-/* tide.<type> = a function that makes one; the table `tide` is on the top. */
-static void add_named(lua_State *L, struct api_tide *t, const char *type,
-		      lua_CFunction create, const luaL_Reg *methods)
-{
-	lua_newtable(L); /* the metatable */
-	lua_newtable(L);
-	lua_pushlightuserdata(L, t);
-	lua_pushvalue(L, -3);
-	luaL_setfuncs(L, methods, 2);
-	read_only_protect(L);
-	lua_setfield(L, -2, "__index");
-	lua_pushstring(L, type);
-	lua_setfield(L, -2, "__name");
-	lua_pushboolean(L, 0);
-	lua_setfield(L, -2, "__metatable");
-	lua_pushlightuserdata(L, t);
-	lua_insert(L, -2);
-	lua_pushcclosure(L, create, 2);
-	lua_setfield(L, -2, type);
-}
-
 void api_shared_add(lua_State *L, struct api_tide *t)
 {
 	static const luaL_Reg shared[] = {
-		{ "add", l_add },   { "delete", l_delete }, { "get", l_get },
-		{ "incr", l_incr }, { "set", l_set },       { NULL, NULL },
+		{ "add", l_add }, { "cas", l_cas },     { "delete", l_delete },
+		{ "get", l_get }, { "incr", l_incr },   { "list", l_list },
+		{ "set", l_set }, { "touch", l_touch }, { "ttl", l_ttl },
+		{ NULL, NULL },
 	};
-	static const luaL_Reg counter[] = { { "get", l_counter_get },
-					    { "incr", l_counter_incr },
-					    { NULL, NULL } };
 	static const luaL_Reg bucket[] = { { "reserve", l_reserve },
 					   { "take", l_take },
 					   { NULL, NULL } };
@@ -438,6 +538,5 @@ void api_shared_add(lua_State *L, struct api_tide *t)
 	luaL_setfuncs(L, shared, 1);
 	read_only_protect(L);
 	lua_setfield(L, -2, "shared");
-	add_named(L, t, "counter", l_named, counter);
-	add_named(L, t, "bucket", l_bucket, bucket);
+	api_object_add(L, t, &(struct api_object){ "bucket", l_bucket, bucket });
 }

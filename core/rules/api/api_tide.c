@@ -244,12 +244,14 @@ void api_tide_open(lua_State *L, struct api_tide *t)
 						{ "DROP", API_TIDE_DROP },
 						{ NULL, NULL } };
 
+	script_state_of(L)->number = ++t->states;
 	lua_newtable(L);
 	lua_pushlightuserdata(L, t);
 	luaL_setfuncs(L, functions, 1);
 	push_logs(L, t);
 	lua_setfield(L, -2, "log");
 	api_shared_add(L, t);
+	api_metrics_add(L, t);
 	api_crypto_add(L);
 	value_open(L);
 	document_open(L);

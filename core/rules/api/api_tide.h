@@ -1,8 +1,9 @@
 /* api_tide.h: the table `tide` that every script has.
  *
  * tide.shared, tide.counter and tide.bucket use the one dictionary of the engine
- * (shared.h). A bucket is the time at which it is full again (GCRA), and expires then.
- * While files are loaded a change is an error: the load may fail. */
+ * (shared.h), tide.gauge and tide.histogram its meters (meters.h). A bucket is the time
+ * at which it is full again (GCRA), and expires then. While files are loaded a change is
+ * an error: the load may fail. */
 #pragma once
 
 #include <lua.h>
@@ -14,12 +15,15 @@
 #include "queue_facts.h"
 #include "secrets.h"
 
+struct meters;
 struct shared;
 
 /* What the functions of `tide` work on: one per engine, which outlives reloads. */
 struct api_tide {
 	const char *about;     /* what lines of the log begin with */
-	struct shared *shared; /* behind tide.shared */
+	struct shared *shared; /* behind tide.shared, counters and buckets */
+	struct meters *meters; /* behind gauges and histograms */
+	uint64_t states;       /* Lua states that were opened */
 	uint64_t random_state;
 	bool is_clock_fixed; /* for tests: `now` is then fixed_now_ms */
 	int64_t fixed_now_ms;
@@ -47,5 +51,7 @@ int64_t api_tide_call_ms(lua_State *L, const struct api_tide *t);
 /* Make `tide` and `print` known to the sandbox of the state, after sandbox_open. May
  * raise. */
 void api_tide_open(lua_State *L, struct api_tide *t);
-/* The part of api_tide_open for tide.shared: `tide` is on the top. */
+/* Parts of api_tide_open: tide.shared and tide.bucket; tide.counter, tide.gauge and
+ * tide.histogram. `tide` is on the top. */
 void api_shared_add(lua_State *L, struct api_tide *t);
+void api_metrics_add(lua_State *L, struct api_tide *t);

@@ -1,6 +1,5 @@
 #include "shared.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,28 +9,29 @@
 #include "base/heap.h"
 #include "base/mem.h"
 #include "base/table.h"
+#include "payers.h"
+#include "shared_text.h"
 
 /* Expired entries whose room each new one takes back: more than one, so that
  * they become fewer. */
 #define RECLAIM_PER_SET 2
 
-#define PAYER_BYTES_MAX 512
-
-#define KEY_BYTES_MAX (2 + SHARED_KEY_MAX) /* "k:" and the key */
+#define KEY_BYTES_MAX (2 + SHARED_SERIES_MAX) /* "k:" and the key */
 
 /* Where an entry is on its way to be kept. */
 enum home { HOME_CLEAN, HOME_DIRTY, HOME_SENT };
 
-struct shared_payer {
+/* Counters that differ in their labels alone, as in `orders{tenant="a"}`. */
+struct shared_family {
 	UT_hash_handle hh;
-	size_t count, bytes; /* of its entries; without any it is forgotten */
-	size_t key_len;
-	char key[]; /* the file, a zero, the vhost */
+	size_t count;
+	size_t name_len;
+	char name[];
 };
 
 struct shared_entry {
 	UT_hash_handle hh;
-	struct shared_payer *payer;     /* NULL: nobody */
+	struct payer *payer;            /* NULL: nobody */
 	TAILQ_ENTRY(shared_entry) link; /* of the dirty ones or those sent */
 	TAILQ_ENTRY(shared_entry) counter_link;
 	struct heap_node expiry;
@@ -49,7 +49,9 @@ TAILQ_HEAD(shared_entries, shared_entry);
 
 struct shared {
 	struct shared_entry *entries; /* uthash by key */
-	struct shared_payer *payers;  /* uthash */
+	struct payers payers;
+	struct shared_family *families; /* uthash */
+	size_t labelled;                /* counters of all families */
 	size_t count, count_max;
 	size_t bytes, bytes_max;
 	struct heap expiries;
@@ -89,65 +91,28 @@ static size_t entry_bytes(size_t key_len, const struct shared_value *value)
 	return sizeof(struct shared_entry) + key_len + text_of(value).len;
 }
 
+static struct slice key_of(const struct shared_entry *e)
+{
+	return (struct slice){ e->key, e->key_len };
+}
+
 static size_t bytes_of(const struct shared_entry *e)
 {
 	return entry_bytes(e->key_len, &e->value);
 }
 
-static size_t make_payer_key(char out[PAYER_BYTES_MAX], const struct shared_op *op)
-{
-	size_t len = strlen(op->file) + 1;
-
-	memcpy(out, op->file, len);
-	if (op->vhost.len)
-		memcpy(out + len, op->vhost.data, op->vhost.len);
-	return len + op->vhost.len;
-}
-
-/* NULL for one without entries, and for nobody. */
-static struct shared_payer *find_payer(const struct shared *s, const struct shared_op *op)
-{
-	char key[PAYER_BYTES_MAX];
-	struct shared_payer *payer;
-
-	if (!op->file)
-		return NULL;
-	size_t len = make_payer_key(key, op);
-	HASH_FIND(hh, s->payers, key, len, payer);
-	return payer;
-}
-
-static struct shared_payer *obtain_payer(struct shared *s, const struct shared_op *op)
-{
-	struct shared_payer *payer = find_payer(s, op);
-
-	if (payer || !op->file)
-		return payer;
-	payer = mem_zalloc(sizeof(*payer) + PAYER_BYTES_MAX);
-	payer->key_len = make_payer_key(payer->key, op);
-	HASH_ADD_KEYPTR(hh, s->payers, payer->key, payer->key_len, payer);
-	return payer;
-}
-
 /* From now on this one pays for the entry; NULL for nobody. */
-static void charge(struct shared *s, struct shared_entry *e, struct shared_payer *to)
+static void charge(struct shared *s, struct shared_entry *e, struct payer *to)
 {
-	struct shared_payer *from = e->payer;
+	struct payer *from = e->payer;
 
 	if (from == to)
 		return;
 	e->payer = to;
-	if (to) {
-		to->count++;
-		to->bytes += bytes_of(e);
-	}
-	if (!from)
-		return;
-	from->bytes -= bytes_of(e);
-	if (--from->count == 0) {
-		HASH_DELETE(hh, s->payers, from);
-		mem_free(from);
-	}
+	if (to)
+		payers_add(&s->payers, to, 1, (int64_t)bytes_of(e));
+	if (from)
+		payers_add(&s->payers, from, -1, -(int64_t)bytes_of(e));
 }
 
 /* The value may point into the one that it takes the place of. */
@@ -161,13 +126,54 @@ static void assign(struct shared *s, struct shared_entry *e,
 		copy.text.data = mem_strndup(value->text.data, value->text.len);
 	s->bytes += text_of(&copy).len;
 	s->bytes -= old.len;
-	if (e->payer) {
-		e->payer->bytes += text_of(&copy).len;
-		e->payer->bytes -= old.len;
-	}
+	if (e->payer)
+		payers_add(&s->payers, e->payer, 0,
+			   (int64_t)text_of(&copy).len - (int64_t)old.len);
 	if (e->value.type == SHARED_TEXT)
 		mem_free((char *)old.data);
 	e->value = copy;
+}
+
+/* The name of a counter with labels, as it is kept; empty for others. */
+static struct slice family_name(struct slice key)
+{
+	const char *end =
+		key.data[0] == SHARED_COUNTERS ? memchr(key.data, '{', key.len) : NULL;
+
+	return (struct slice){ key.data, end ? (size_t)(end - key.data) : 0 };
+}
+
+static struct shared_family *find_family(const struct shared *s, struct slice name)
+{
+	struct shared_family *f;
+
+	HASH_FIND(hh, s->families, name.data, name.len, f);
+	return f;
+}
+
+static void enter_family(struct shared *s, struct slice name)
+{
+	struct shared_family *f = find_family(s, name);
+
+	if (!f) {
+		f = mem_zalloc(sizeof(*f) + name.len);
+		f->name_len = name.len;
+		memcpy(f->name, name.data, name.len);
+		HASH_ADD_KEYPTR(hh, s->families, f->name, f->name_len, f);
+	}
+	f->count++;
+	s->labelled++;
+}
+
+static void leave_family(struct shared *s, struct slice name)
+{
+	struct shared_family *f = find_family(s, name);
+
+	s->labelled--;
+	if (--f->count > 0)
+		return;
+	HASH_DEL(s->families, f);
+	mem_free(f);
 }
 
 static struct shared_entry *create(struct shared *s, struct slice key)
@@ -180,6 +186,8 @@ static struct shared_entry *create(struct shared *s, struct slice key)
 	HASH_ADD_KEYPTR(hh, s->entries, e->key, e->key_len, e);
 	if (e->key[0] == SHARED_COUNTERS)
 		TAILQ_INSERT_TAIL(&s->counters, e, counter_link);
+	if (family_name(key).len)
+		enter_family(s, family_name(key));
 	s->count++;
 	s->bytes += entry_bytes(key.len, &e->value);
 	return e;
@@ -192,6 +200,8 @@ static void forget(struct shared *s, struct shared_entry *e)
 	heap_remove(&s->expiries, &e->expiry);
 	if (e->key[0] == SHARED_COUNTERS)
 		TAILQ_REMOVE(&s->counters, e, counter_link);
+	if (family_name(key_of(e)).len)
+		leave_family(s, family_name(key_of(e)));
 	s->count--;
 	s->bytes -= entry_bytes(e->key_len, &e->value);
 	if (e->value.type == SHARED_TEXT)
@@ -259,6 +269,19 @@ static struct shared_entry *find(const struct shared *s, struct slice key)
 	return e;
 }
 
+static void describe(const struct shared_entry *e, struct shared_info *out)
+{
+	*out = (struct shared_info){
+		.key = { e->key + 2, e->key_len - 2 },
+		.value = e->value,
+		.expires_unix_ms = e->expires_unix_ms,
+		.bytes = bytes_of(e),
+		.file = e->payer ? payers_file(e->payer) : NULL,
+	};
+	if (e->payer)
+		out->vhost = payers_vhost(e->payer);
+}
+
 static bool is_alive(const struct shared_entry *e, int64_t now_ms)
 {
 	return e && !e->is_gone && (!e->expires_unix_ms || e->expires_unix_ms > now_ms);
@@ -294,25 +317,25 @@ struct growth {
 	size_t entries, bytes;
 };
 
-/* Three quarters of what the others leave, rounded up: all of a tiny one. */
-static size_t share_of(size_t held, size_t used, size_t max)
+static void read_rooms(const struct shared *s, const struct growth *g,
+		       struct payers_rooms *out)
 {
-	size_t others = used - held;
+	const struct payers_total total = { s->count, s->count_max, s->bytes,
+					    s->bytes_max };
 
-	return max > others ? (max - others) / 4 * 3 + (max - others) % 4 : 0;
+	payers_read(&s->payers, g->op->file, g->op->vhost, &total, out);
 }
 
 static bool is_over_share(const struct shared *s, const struct growth *g)
 {
-	const struct shared_payer *payer = find_payer(s, g->op);
-	size_t count = payer ? payer->count : 0, bytes = payer ? payer->bytes : 0;
+	struct payers_rooms rooms;
 
 	if (!g->op->file)
 		return false;
+	read_rooms(s, g, &rooms);
 	return (g->entries > 0 &&
-		count + g->entries > share_of(count, s->count, s->count_max)) ||
-	       (g->bytes > 0 &&
-		bytes + g->bytes > share_of(bytes, s->bytes, s->bytes_max));
+		rooms.entries.held + g->entries > rooms.entries.share) ||
+	       (g->bytes > 0 && rooms.bytes.held + g->bytes > rooms.bytes.share);
 }
 
 static bool is_full(const struct shared *s, const struct growth *g)
@@ -322,18 +345,18 @@ static bool is_full(const struct shared *s, const struct growth *g)
 
 static int refuse_share(const struct shared *s, const struct growth *g, struct error *err)
 {
-	const struct shared_payer *payer = find_payer(s, g->op);
-	size_t count = payer ? payer->count : 0, bytes = payer ? payer->bytes : 0;
+	struct payers_rooms rooms;
 
+	read_rooms(s, g, &rooms);
 	return error_set(
 		err, TIDE_ELIMIT,
 		"tide.shared is full for %s%s%" SLICE_FMT
 		"%s: it holds %zu of %zu entries, its share is %zu (--max-shared), "
 		"and %zu of %zu bytes, its share is %zu (--max-shared-bytes)",
 		g->op->file, g->op->vhost.len ? " in vhost '" : "",
-		SLICE_ARG(g->op->vhost), g->op->vhost.len ? "'" : "", count, s->count_max,
-		share_of(count, s->count, s->count_max), bytes, s->bytes_max,
-		share_of(bytes, s->bytes, s->bytes_max));
+		SLICE_ARG(g->op->vhost), g->op->vhost.len ? "'" : "", rooms.entries.held,
+		s->count_max, rooms.entries.share, rooms.bytes.held, s->bytes_max,
+		rooms.bytes.share);
 }
 
 /* Room for what is added, in all and for the payer. */
@@ -353,6 +376,13 @@ static int make_room(struct shared *s, const struct growth *g, struct error *err
 			"(--max-shared-bytes)",
 			g->bytes, s->bytes_max);
 	return is_over_share(s, g) ? refuse_share(s, g, err) : TIDE_OK;
+}
+
+/* An entry that was restored is its next writer's. */
+static void pay(struct shared *s, struct shared_entry *e, const struct shared_op *op)
+{
+	if (!e->payer && op->file)
+		charge(s, e, payers_open(&s->payers, op->file, op->vhost));
 }
 
 /* The entry of the key with room for the value, dead or alive. */
@@ -375,8 +405,7 @@ static int obtain(struct shared *s, const struct shared_op *op,
 	/* What had expired may have been forgotten on the way. */
 	e = find(s, key);
 	*out = e ? e : create(s, key);
-	if (!(*out)->payer)
-		charge(s, *out, obtain_payer(s, op));
+	pay(s, *out, op);
 	return TIDE_OK;
 }
 
@@ -388,6 +417,17 @@ int shared_get(const struct shared *s, const struct shared_op *op,
 	if (!e)
 		return TIDE_EMPTY;
 	*out = e->value;
+	return TIDE_OK;
+}
+
+int shared_read(const struct shared *s, const struct shared_op *op,
+		struct shared_info *out)
+{
+	const struct shared_entry *e = find_alive(s, op);
+
+	if (!e)
+		return TIDE_EMPTY;
+	describe(e, out);
 	return TIDE_OK;
 }
 
@@ -438,9 +478,11 @@ int shared_incr(struct shared *s, const struct shared_op *op,
 		struct error *err)
 {
 	const struct shared_value zero = { .type = SHARED_INTEGER };
-	struct shared_op set = *op;
-	const struct shared_entry *e = find_alive(s, op);
+	struct shared_entry *e = find_alive(s, op);
 	const struct shared_value *old = e ? &e->value : &zero;
+
+	if (!e && op->must_exist)
+		return TIDE_EMPTY;
 
 	if (old->type != SHARED_INTEGER && old->type != SHARED_NUMBER)
 		return error_set(err, TIDE_EMISMATCH,
@@ -456,9 +498,25 @@ int shared_incr(struct shared *s, const struct shared_op *op,
 		return error_set(err, TIDE_EMISMATCH,
 				 "'%" SLICE_FMT "' would overflow an integer",
 				 SLICE_ARG(op->key));
-	if (e)
-		set.expires_unix_ms = e->expires_unix_ms;
-	return shared_set(s, &set, out, err);
+	if (!e)
+		return shared_set(s, op, out, err);
+	if (op->is_dry)
+		return TIDE_OK;
+	pay(s, e, op);
+	e->value = *out;
+	set_dirty(s, e);
+	return TIDE_OK;
+}
+
+bool shared_touch(struct shared *s, const struct shared_op *op)
+{
+	struct shared_entry *e = find_alive(s, op);
+
+	if (e && !op->is_dry) {
+		set_expiry(s, e, op->expires_unix_ms);
+		set_dirty(s, e);
+	}
+	return e != NULL;
 }
 
 bool shared_remove(struct shared *s, const struct shared_op *op)
@@ -479,14 +537,29 @@ void shared_stats(const struct shared *s, struct shared_stats *out)
 				      .unwritten = s->unwritten };
 }
 
+size_t shared_count_family(const struct shared *s, struct slice name)
+{
+	char key[KEY_BYTES_MAX];
+	const struct shared_op op = { .space = SHARED_COUNTERS, .key = name };
+	const struct shared_family *f = find_family(s, make_key(key, &op));
+
+	return f ? f->count : 0;
+}
+
+size_t shared_count_labelled(const struct shared *s)
+{
+	return s->labelled;
+}
+
 void shared_each_payer(const struct shared *s, shared_payer_fn fn, void *ctx)
 {
-	for (const struct shared_payer *p = s->payers; p; p = p->hh.next) {
-		size_t file_len = strlen(p->key) + 1;
+	for (const struct payer *p = s->payers.table; p; p = p->hh.next) {
+		if (!p->whole)
+			continue;
 		const struct shared_payer_stats stats = {
-			.file = p->key,
-			.vhost = { p->key + file_len, p->key_len - file_len },
-			.entries = p->count,
+			.file = payers_file(p),
+			.vhost = payers_vhost(p),
+			.entries = p->entries,
 			.bytes = p->bytes,
 		};
 
@@ -494,85 +567,116 @@ void shared_each_payer(const struct shared *s, shared_payer_fn fn, void *ctx)
 	}
 }
 
+/* ---- scans -------------------------------------------------------------------
+ *
+ * Bucket after bucket of the hash table, in the order of their numbers read backwards:
+ * when the table has grown meanwhile, each bucket that was visited has become such whose
+ * turn is over. */
+
+static uint32_t reverse(uint32_t n)
+{
+	uint32_t out = 0;
+
+	for (int i = 0; i < 32; i++, n >>= 1)
+		out = out << 1 | (n & 1);
+	return out;
+}
+
+static uint32_t bucket_after(uint32_t number, uint32_t mask)
+{
+	return reverse(reverse(number | ~mask) + 1);
+}
+
+static bool is_scanned(const struct shared_entry *e, const struct shared_scan *scan)
+{
+	struct slice key = { e->key + 2, e->key_len - 2 };
+
+	return e->key[0] == (char)scan->space && is_alive(e, scan->now_ms) &&
+	       key.len >= scan->prefix.len &&
+	       memcmp(key.data, scan->prefix.data, scan->prefix.len) == 0;
+}
+
+/* The next entry of the bucket from `hh` on that the scan is about; NULL: none. */
+static struct shared_entry *scan_bucket(const struct shared *s, struct shared_scan *scan,
+					struct UT_hash_handle **hh)
+{
+	while (*hh) {
+		struct shared_entry *e = ELMT_FROM_HH(s->entries->hh.tbl, *hh);
+
+		*hh = (*hh)->hh_next;
+		scan->looks++;
+		if (is_scanned(e, scan))
+			return e;
+	}
+	return NULL;
+}
+
+static bool is_scan_over(const struct shared *s, const struct shared_scan *scan)
+{
+	return !s->entries || scan->looks >= SHARED_SCAN_LOOKS ||
+	       scan->found >= SHARED_SCAN_FOUND;
+}
+
+void shared_scan(const struct shared *s, struct shared_scan *scan, shared_info_fn fn,
+		 void *ctx)
+{
+	scan->looks = scan->found = 0;
+	while (!is_scan_over(s, scan)) {
+		const UT_hash_table *t = s->entries->hh.tbl;
+		uint32_t mask = t->num_buckets - 1;
+		struct UT_hash_handle *hh = t->buckets[scan->cursor & mask].hh_head;
+		const struct shared_entry *e;
+		struct shared_info info;
+
+		while ((e = scan_bucket(s, scan, &hh)) != NULL) {
+			describe(e, &info);
+			fn(ctx, &info);
+			scan->found++;
+		}
+		scan->looks++;
+		scan->cursor = bucket_after(scan->cursor & mask, mask);
+		if (scan->cursor == 0)
+			return;
+	}
+	if (!s->entries)
+		scan->cursor = 0;
+}
+
+void shared_clear(struct shared *s, struct shared_scan *scan)
+{
+	scan->looks = scan->found = 0;
+	while (!is_scan_over(s, scan)) {
+		const UT_hash_table *t = s->entries->hh.tbl;
+		uint32_t mask = t->num_buckets - 1;
+		struct UT_hash_handle *hh = t->buckets[scan->cursor & mask].hh_head;
+		struct shared_entry *e;
+
+		while (s->entries && (e = scan_bucket(s, scan, &hh)) != NULL) {
+			drop(s, e);
+			scan->found++;
+		}
+		scan->looks++;
+		scan->cursor = bucket_after(scan->cursor & mask, mask);
+		if (scan->cursor == 0)
+			return;
+	}
+	if (!s->entries)
+		scan->cursor = 0;
+}
+
 void shared_each_counter(const struct shared *s, int64_t now_ms, unsigned max,
-			 shared_counter_fn fn, void *ctx)
+			 shared_info_fn fn, void *ctx)
 {
 	const struct shared_entry *e;
+	struct shared_info info;
 
 	TAILQ_FOREACH (e, &s->counters, counter_link) {
 		if (!is_alive(e, now_ms))
 			continue;
 		if (max-- == 0)
 			return;
-		fn(ctx, (struct slice){ e->key + 2, e->key_len - 2 }, &e->value);
-	}
-}
-
-/* An entry as the text that is kept elsewhere: "<expiry> <type><value>". */
-static void encode(struct buf *out, int64_t expires_unix_ms, const struct shared_value *v)
-{
-	buf_printf(out, "%" PRId64 " ", expires_unix_ms);
-	switch (v->type) {
-	case SHARED_TEXT:
-		buf_append_char(out, 's');
-		buf_append_slice(out, v->text);
-		break;
-	case SHARED_INTEGER:
-		buf_printf(out, "i%" PRId64, v->integer);
-		break;
-	case SHARED_NUMBER:
-		buf_printf(out, "n%.17g", v->number);
-		break;
-	case SHARED_BOOLEAN:
-		buf_append_text(out, v->boolean ? "b1" : "b0");
-		break;
-	}
-}
-
-/* A number that is the whole of the text, which is no longer than any of ours. */
-static bool decode_number(struct slice text, struct shared_value *out)
-{
-	char digits[64], *end;
-
-	if (text.len == 0 || text.len >= sizeof(digits))
-		return false;
-	memcpy(digits, text.data, text.len);
-	digits[text.len] = '\0';
-	if (out->type == SHARED_INTEGER)
-		out->integer = strtoll(digits, &end, 10);
-	else
-		out->number = strtod(digits, &end);
-	return *end == '\0';
-}
-
-/* False for other texts. A value of type s points into `text`. */
-static bool decode(struct slice text, int64_t *expires_unix_ms, struct shared_value *out)
-{
-	const char *space = memchr(text.data, ' ', text.len);
-	uint64_t expires;
-	size_t head = space ? (size_t)(space - text.data) : 0;
-
-	if (!space || text.len < head + 2 ||
-	    !slice_to_uint((struct slice){ text.data, head }, INT64_MAX, &expires))
-		return false;
-	*expires_unix_ms = (int64_t)expires;
-	struct slice value = slice_skip(text, head + 2);
-	switch (text.data[head + 1]) {
-	case 's':
-		*out = (struct shared_value){ .type = SHARED_TEXT, .text = value };
-		return true;
-	case 'i':
-		*out = (struct shared_value){ .type = SHARED_INTEGER };
-		return decode_number(value, out);
-	case 'n':
-		*out = (struct shared_value){ .type = SHARED_NUMBER };
-		return decode_number(value, out);
-	case 'b':
-		*out = (struct shared_value){ .type = SHARED_BOOLEAN,
-					      .boolean = slice_is(value, "1") };
-		return value.len == 1;
-	default:
-		return false;
+		describe(e, &info);
+		fn(ctx, &info);
 	}
 }
 
@@ -588,7 +692,7 @@ int shared_restore(struct shared *s, struct slice key, struct slice text)
 	struct shared_value value;
 	int64_t expires_unix_ms;
 
-	if (!is_kept_key(key) || !decode(text, &expires_unix_ms, &value))
+	if (!is_kept_key(key) || !shared_text_read(text, &expires_unix_ms, &value))
 		return TIDE_ESYNTAX;
 	struct shared_entry *e = find(s, key);
 	if (!e) {
@@ -628,7 +732,7 @@ size_t shared_send(struct shared *s, size_t max, shared_change_fn fn, void *ctx)
 		e->home = HOME_SENT;
 		e->is_changed = false;
 		buf_clear(&text);
-		encode(&text, e->expires_unix_ms, &e->value);
+		shared_text_write(&text, e->expires_unix_ms, &e->value);
 		fn(ctx, (struct slice){ e->key, e->key_len },
 		   e->is_gone ? gone : buf_slice(&text));
 		n++;

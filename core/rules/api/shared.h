@@ -6,9 +6,8 @@
  * error, and nothing is evicted. An expired entry is gone at once; later calls take back
  * its room.
  *
- * What is new is charged to a script and a vhost. A payer may hold three quarters of what
- * the others leave: whoever comes first leaves something for all others. What is restored
- * is charged to nobody until it is changed.
+ * What is new is charged to a script and a vhost, which have a share: payers.h. What is
+ * restored is charged to nobody until it is changed.
  *
  * Keys are in spaces: a counter and a key of the same name are two entries. */
 #pragma once
@@ -21,6 +20,7 @@
 #include "base/slice.h"
 
 #define SHARED_KEY_MAX 256
+#define SHARED_SERIES_MAX 1100 /* of a counter's name with labels: series.h */
 #define SHARED_TEXT_MAX ((size_t)64 * 1024)
 #define SHARED_ENTRIES_DEFAULT ((size_t)100000)
 #define SHARED_BYTES_DEFAULT ((size_t)16 << 20)
@@ -46,6 +46,7 @@ struct shared_op {
 	struct slice vhost; /* that it does so for */
 	enum shared_space space;
 	struct slice key; /* 1 to SHARED_KEY_MAX bytes of any kind */
+	bool must_exist;  /* shared_incr makes no entry: TIDE_EMPTY */
 	int64_t now_ms;
 	int64_t expires_unix_ms; /* of the entry that the call creates; 0: never */
 	bool is_dry;             /* a dry run: compute the answer, change nothing */
@@ -71,6 +72,8 @@ TIDE_MUST_USE int shared_add(struct shared *s, const struct shared_op *op,
 TIDE_MUST_USE int shared_incr(struct shared *s, const struct shared_op *op,
 			      const struct shared_value *by, struct shared_value *out,
 			      struct error *err);
+/* From now on it expires as `op` says. Did the entry exist? */
+bool shared_touch(struct shared *s, const struct shared_op *op);
 /* Did the entry exist? */
 bool shared_remove(struct shared *s, const struct shared_op *op);
 
@@ -95,11 +98,45 @@ struct shared_payer_stats {
 typedef void (*shared_payer_fn)(void *ctx, const struct shared_payer_stats *payer);
 void shared_each_payer(const struct shared *s, shared_payer_fn fn, void *ctx);
 
+/* An entry, for people. */
+struct shared_info {
+	struct slice key;
+	struct shared_value value;
+	int64_t expires_unix_ms; /* 0: never */
+	size_t bytes;
+	const char *file; /* that pays for it; NULL: nobody */
+	struct slice vhost;
+};
+/* TIDE_EMPTY: there is no such entry. */
+TIDE_MUST_USE int shared_read(const struct shared *s, const struct shared_op *op,
+			      struct shared_info *out);
+
+/* Entries whose key begins with a prefix, in no order, step by step: a step looks at
+ * about SHARED_SCAN_LOOKS entries, for less than a millisecond, and ends when it has
+ * found SHARED_SCAN_FOUND. What is there from the first step to the last is found once;
+ * what comes or goes meanwhile, perhaps. */
+#define SHARED_SCAN_LOOKS 10000
+#define SHARED_SCAN_FOUND 1000
+struct shared_scan {
+	enum shared_space space;
+	struct slice prefix;
+	int64_t now_ms;
+	uint32_t cursor;     /* in and out: 0 before the first step and after the last */
+	size_t looks, found; /* out: of this step */
+};
+typedef void (*shared_info_fn)(void *ctx, const struct shared_info *info);
+void shared_scan(const struct shared *s, struct shared_scan *scan, shared_info_fn fn,
+		 void *ctx);
+/* Remove what the step finds. */
+void shared_clear(struct shared *s, struct shared_scan *scan);
+
+/* Counters with labels (`name{…}`): of this name, and in all. */
+size_t shared_count_family(const struct shared *s, struct slice name);
+size_t shared_count_labelled(const struct shared *s);
+
 /* The counters, in the order of their creation. */
-typedef void (*shared_counter_fn)(void *ctx, struct slice name,
-				  const struct shared_value *value);
 void shared_each_counter(const struct shared *s, int64_t now_ms, unsigned max,
-			 shared_counter_fn fn, void *ctx);
+			 shared_info_fn fn, void *ctx);
 
 /* Collect changes for shared_send from here on. */
 void shared_keep(struct shared *s);

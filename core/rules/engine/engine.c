@@ -7,6 +7,7 @@
 #include "host/log.h"
 #include "host/machine.h"
 #include "rules/api/draft.h"
+#include "rules/api/meters.h"
 #include "rules/api/shared.h"
 #include "rules/sandbox/breaker.h"
 
@@ -28,6 +29,7 @@ static void free_engine(struct engine *e)
 	generation_destroy(e->current);
 	figures_free(e);
 	shared_destroy(e->tide.shared);
+	meters_destroy(e->tide.meters);
 	bundle_unref(e->reload.directory);
 	bundle_unref(e->reload.last.refused);
 	watchdog_destroy(e->scripts.watchdog);
@@ -115,6 +117,7 @@ static int prepare(struct engine **out, uv_loop_t *loop,
 	e->config.secrets = NULL;
 	e->tide.shared =
 		shared_create(config->shared_entries_max, config->shared_bytes_max);
+	e->tide.meters = meters_create();
 	int rc = watchdog_create(&e->scripts.watchdog, config->call_budget_ms,
 				 script_on_overrun);
 	if (rc != 0) {

@@ -1,9 +1,14 @@
 #include "engine_figures.h"
 
+#include <string.h>
+
 #include "engine_private.h"
+#include "rules/api/meters.h"
+#include "rules/api/series.h"
 #include "rules/api/shared.h"
 
-#define COUNTERS_SHOWN 256
+#define COUNTERS_SHOWN 256  /* of those without a name of series.h */
+#define COUNTERS_SEEN 10000 /* of all: a walk of less than a millisecond */
 
 void engine_figures_read(const struct engine *e, struct engine_figures *out)
 {
@@ -54,24 +59,68 @@ void engine_figures_read_script(const struct engine *e, size_t number,
 	};
 }
 
-struct counter_call {
-	engine_counter_fn tell;
+struct metric_call {
+	const struct engine *engine;
+	engine_metric_fn tell;
 	void *ctx;
+	unsigned plain; /* counters that were told */
 };
 
-static void tell_counter(void *ctx, struct slice name, const struct shared_value *value)
+/* A name that Prometheus knows, with or without labels, and no other metric has. */
+static bool is_plain(const struct engine *e, struct slice text)
 {
-	const struct counter_call *c = ctx;
+	struct series s;
 
-	c->tell(c->ctx, name,
-		value->type == SHARED_INTEGER ? (double)value->integer : value->number);
+	return !series_read(text, &s) || meters_has(e->tide.meters, s.name);
 }
 
-void engine_figures_each_counter(const struct engine *e, engine_counter_fn tell,
-				 void *ctx)
+static void tell_counter(void *ctx, const struct shared_info *info)
 {
-	struct counter_call c = { tell, ctx };
+	struct metric_call *c = ctx;
+	const struct shared_value *v = &info->value;
+	const struct engine_metric m = {
+		.type = ENGINE_COUNTER,
+		.text = info->key,
+		.is_plain = is_plain(c->engine, info->key),
+		.value = v->type == SHARED_INTEGER ? (double)v->integer : v->number,
+		.file = info->file,
+	};
 
-	shared_each_counter(e->tide.shared, engine_now_ms(e), COUNTERS_SHOWN,
-			    tell_counter, &c);
+	if (!m.is_plain || c->plain++ < COUNTERS_SHOWN)
+		c->tell(c->ctx, &m);
+}
+
+static void tell_meter(void *ctx, const struct meter_view *v)
+{
+	const struct metric_call *c = ctx;
+	const struct engine_metric m = {
+		.type = v->type == METER_GAUGE ? ENGINE_GAUGE : ENGINE_HISTOGRAM,
+		.text = v->text,
+		.value = v->value,
+		.bucket_count = v->bucket_count,
+		.buckets = v->buckets,
+		.counts = v->counts,
+		.file = v->file,
+	};
+
+	c->tell(c->ctx, &m);
+}
+
+void engine_figures_each_metric(const struct engine *e, engine_metric_fn tell, void *ctx)
+{
+	struct metric_call c = { e, tell, ctx, 0 };
+
+	shared_each_counter(e->tide.shared, engine_now_ms(e), COUNTERS_SEEN, tell_counter,
+			    &c);
+	meters_each(e->tide.meters, tell_meter, &c);
+}
+
+const char *engine_figures_doc(const struct engine *e, const char *file)
+{
+	const struct generation *g = e->current;
+
+	for (size_t i = 0; file && i < g->rule_count; i++)
+		if (strcmp(g->rules[i]->file, file) == 0)
+			return g->rules[i]->doc;
+	return NULL;
 }

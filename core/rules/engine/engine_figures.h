@@ -31,7 +31,21 @@ size_t engine_figures_count_scripts(const struct engine *e);
 void engine_figures_read_script(const struct engine *e, size_t number,
 				struct engine_script *out);
 
-/* Each counter of scripts. */
-typedef void (*engine_counter_fn)(void *ctx, struct slice name, double value);
-void engine_figures_each_counter(const struct engine *e, engine_counter_fn tell,
-				 void *ctx);
+/* What scripts measure: tide.counter, tide.gauge, tide.histogram. */
+enum engine_metric_type { ENGINE_COUNTER, ENGINE_GAUGE, ENGINE_HISTOGRAM };
+struct engine_metric {
+	enum engine_metric_type type;
+	struct slice text; /* the name, perhaps with labels: series.h */
+	/* The name is none of series.h, or that of a gauge or histogram too. */
+	bool is_plain;
+	double value; /* of a histogram the sum */
+	unsigned bucket_count;
+	const double *buckets;  /* upper bounds */
+	const uint64_t *counts; /* one more */
+	const char *file;       /* the script; NULL: not known */
+};
+/* Everything is good for the call. Of plain counters the first 256 are told. */
+typedef void (*engine_metric_fn)(void *ctx, const struct engine_metric *m);
+void engine_figures_each_metric(const struct engine *e, engine_metric_fn tell, void *ctx);
+/* What the script says of itself; NULL: nothing, or there is no such script. */
+const char *engine_figures_doc(const struct engine *e, const char *file);

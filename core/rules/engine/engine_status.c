@@ -10,9 +10,12 @@
 #include "engine_private.h"
 #include "figures.h"
 #include "host/machine.h"
+#include "rules/api/meters.h"
+#include "rules/api/series.h"
 #include "rules/api/shared.h"
 
 #define COUNTERS_SHOWN 256
+#define METERS_SHOWN 256 /* series of gauges and histograms */
 
 /* What the option may be besides its type. */
 static void write_allowed(struct json *out, const struct option *o)
@@ -282,21 +285,86 @@ static void write_build(struct json *out, const struct build *b)
 	json_object_end(out);
 }
 
-static void write_counter(void *ctx, struct slice name, const struct shared_value *value)
+static void write_counter(void *ctx, const struct shared_info *info)
 {
 	struct json *out = ctx;
 
-	json_key_slice(out, name);
-	if (value->type == SHARED_INTEGER)
-		json_int(out, value->integer);
+	json_key_slice(out, info->key);
+	if (info->value.type == SHARED_INTEGER)
+		json_int(out, info->value.integer);
 	else
-		json_number(out, value->number);
+		json_number(out, info->value.number);
 }
 
 void engine_status_counters(const struct engine *e, struct json *out)
 {
 	shared_each_counter(e->tide.shared, engine_now_ms(e), COUNTERS_SHOWN,
 			    write_counter, out);
+}
+
+static void write_labels(struct json *out, struct slice text)
+{
+	struct series s;
+
+	if (!series_read(text, &s))
+		return;
+	json_member_string(out, "name", s.name);
+	json_member_object(out, "labels");
+	for (unsigned i = 0; i < s.count; i++) {
+		json_key_slice(out, s.labels[i].name);
+		json_slice(out, s.labels[i].value);
+	}
+	json_object_end(out);
+}
+
+static void write_buckets(struct json *out, const struct meter_view *v)
+{
+	uint64_t count = 0;
+
+	json_member_array(out, "buckets");
+	for (unsigned i = 0; i <= v->bucket_count; i++) {
+		count += v->counts[i];
+		json_array_begin(out);
+		if (i < v->bucket_count)
+			json_number(out, v->buckets[i]);
+		else
+			json_nil(out);
+		json_uint(out, count);
+		json_array_end(out);
+	}
+	json_array_end(out);
+	json_member_int(out, "count", (int64_t)count);
+	json_member_number(out, "sum", v->value);
+}
+
+struct metrics_writer {
+	struct json *out;
+	unsigned left;
+};
+
+static void write_meter(void *ctx, const struct meter_view *v)
+{
+	struct metrics_writer *w = ctx;
+
+	if (w->left == 0)
+		return;
+	w->left--;
+	json_object_begin(w->out);
+	write_labels(w->out, v->text);
+	json_member_text(w->out, "type", v->type == METER_GAUGE ? "gauge" : "histogram");
+	json_member_text(w->out, "file", v->file);
+	if (v->type == METER_GAUGE)
+		json_member_number(w->out, "value", v->value);
+	else
+		write_buckets(w->out, v);
+	json_object_end(w->out);
+}
+
+void engine_status_metrics(const struct engine *e, struct json *out)
+{
+	struct metrics_writer w = { out, METERS_SHOWN };
+
+	meters_each(e->tide.meters, write_meter, &w);
 }
 
 static void write_payer(void *ctx, const struct shared_payer_stats *payer)
@@ -329,6 +397,9 @@ static void write_shared(const struct engine *e, struct json *out)
 	json_member_object(out, "counters");
 	engine_status_counters(e, out);
 	json_object_end(out);
+	json_member_array(out, "metrics");
+	engine_status_metrics(e, out);
+	json_array_end(out);
 }
 
 void engine_status(const struct engine *e, struct json *out)

@@ -19,3 +19,5 @@ TIDE_MUST_USE int engine_status_scripts(const struct engine *e, struct slice nam
 
 /* The counters of scripts by name, at most 256 of them: members of an object. */
 void engine_status_counters(const struct engine *e, struct json *out);
+/* Elements of an array: the gauges and histograms of scripts, the first 256. */
+void engine_status_metrics(const struct engine *e, struct json *out);

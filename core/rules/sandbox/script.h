@@ -40,6 +40,7 @@ struct documents;        /* the same */
 struct script_state {
 	lua_State *L;
 	struct watchdog *watchdog;
+	uint64_t number; /* of its owner's states: the newest has the highest */
 	size_t memory_bytes;
 	size_t memory_max_bytes;
 	struct account own;       /* what is of no script */

@@ -147,12 +147,12 @@ int spec_world_shared(lua_State *L, struct engine *e, struct error *err)
 }
 
 /* To the table on the top. Allocation may raise, and nothing is owned then. */
-static void add_counter(void *ctx, struct slice name, const struct shared_value *value)
+static void add_counter(void *ctx, const struct shared_info *info)
 {
 	lua_State *L = ctx;
 
-	field_push(L, name);
-	push_value(L, value);
+	field_push(L, info->key);
+	push_value(L, &info->value);
 	lua_rawset(L, -3);
 }
 

@@ -6,6 +6,7 @@
 #include <cmocka.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "rules/api/shared.h"
@@ -405,28 +406,189 @@ static void count_entries(void *ctx, const struct shared_payer_stats *payer)
 	*(size_t *)ctx += payer->entries;
 }
 
-static void a_payer_leaves_a_quarter_to_the_others(void **state)
+static void a_payer_leaves_room_to_the_others(void **state)
 {
 	struct shared *s = shared_create(100, 0);
 	struct shared_op o = by("a.lua", "/", "more");
 	struct shared_value v = integer(1);
 	struct error err;
 	size_t entries = 0;
-	assert_int_equal(fill(s, "a.lua", "/"), 75);
+	assert_int_equal(fill(s, "a.lua", "/"), 76);
 	assert_int_equal(shared_set(s, &o, &v, &err), TIDE_ELIMIT);
 	assert_non_null(strstr(err.text, "tide.shared is full for a.lua in vhost '/': it "
-					 "holds 75 of 100 entries, its share is 75"));
+					 "holds 76 of 100 entries, its share is 76"));
 	/* The same file for another vhost, and another file. */
-	assert_int_equal(fill(s, "a.lua", "v"), 19);
-	assert_int_equal(fill(s, "b.lua", "/"), 5);
-	assert_int_equal(fill(s, "a.lua", "/"), 75);
+	assert_int_equal(fill(s, "a.lua", "v"), 11);
+	assert_int_equal(fill(s, "b.lua", "/"), 11);
+	assert_int_equal(fill(s, "a.lua", "/"), 76);
 	shared_each_payer(s, count_entries, &entries);
-	assert_int_equal(entries, 99);
+	assert_int_equal(entries, 98);
 	/* What changes is no new entry. */
 	assert_int_equal(set_op(s, by("c.lua", "/", "a.lua / 0"), integer(2)), TIDE_OK);
 	/* Others have grown: the first to come has less than it had. */
 	assert_true(remove_op(s, by("c.lua", "/", "a.lua / 0")));
 	assert_int_equal(set_op(s, o, integer(1)), TIDE_ELIMIT);
+	shared_destroy(s);
+}
+
+static void a_script_has_a_share_over_all_vhosts(void **state)
+{
+	struct shared *s = shared_create(1000, 0);
+	char vhost[16];
+	int sum = 0;
+
+	for (int i = 0; i < 100; i++) {
+		snprintf(vhost, sizeof(vhost), "v%d", i);
+		sum += fill(s, "a.lua", vhost);
+	}
+	assert_true(sum > 850 && sum <= 875);
+	assert_true(fill(s, "b.lua", "/") > 80);
+	shared_destroy(s);
+}
+
+static void an_entry_is_touched(void **state)
+{
+	struct shared *s = shared_create(0, 0);
+
+	assert_false(shared_touch(
+		s, &(struct shared_op){ .space = SHARED_KEYS, .key = SLICE("t") }));
+	assert_int_equal(set_op(s, for_ms("t", 10), integer(1)), TIDE_OK);
+	struct shared_op longer = for_ms("t", 100);
+	assert_true(shared_touch(s, &longer));
+	assert_true(has_op(s, later("t", 50)));
+	longer.expires_unix_ms = 0;
+	assert_true(shared_touch(s, &longer));
+	assert_true(has_op(s, later("t", 5000)));
+	shared_destroy(s);
+}
+
+static void count_found(void *ctx, const struct shared_info *info)
+{
+	unsigned *seen = ctx;
+	char digits[16] = "";
+
+	memcpy(digits, info->key.data + 2, info->key.len - 2);
+	seen[atoi(digits)]++;
+}
+
+static struct shared *filled(int count)
+{
+	struct shared *s = shared_create(0, 0);
+	char key[32];
+
+	for (int i = 0; i < count; i++) {
+		snprintf(key, sizeof(key), "p:%d", i);
+		assert_int_equal(set_op(s, op(key), integer(i)), TIDE_OK);
+		snprintf(key, sizeof(key), "q:%d", i);
+		assert_int_equal(set_op(s, for_ms(key, 10), integer(i)), TIDE_OK);
+	}
+	return s;
+}
+
+static void a_scan_finds_each_key_of_the_prefix(void **state)
+{
+	static unsigned seen[20000];
+	struct shared *s = filled(20000);
+	struct shared_scan scan = { .space = SHARED_KEYS,
+				    .prefix = SLICE("p:"),
+				    .now_ms = NOW };
+	int steps = 0;
+
+	memset(seen, 0, sizeof(seen));
+	do {
+		shared_scan(s, &scan, count_found, seen);
+		assert_true(scan.looks < SHARED_SCAN_LOOKS + 100);
+		assert_true(scan.found < SHARED_SCAN_FOUND + 100);
+		steps++;
+	} while (scan.cursor);
+	assert_true(steps >= 4);
+	for (int i = 0; i < 20000; i++)
+		assert_int_equal(seen[i], 1);
+	/* Those that have expired are not found. */
+	scan.prefix = SLICE("q:");
+	scan.now_ms = NOW + 10;
+	do
+		shared_scan(s, &scan, count_found, seen);
+	while (scan.cursor);
+	assert_int_equal(seen[0], 1);
+	shared_destroy(s);
+}
+
+static void a_scan_goes_on_while_the_table_grows(void **state)
+{
+	static unsigned seen[40000];
+	struct shared *s = filled(2000);
+	struct shared_scan scan = { .space = SHARED_KEYS,
+				    .prefix = SLICE("p:"),
+				    .now_ms = NOW };
+	char key[32];
+	int next = 2000;
+
+	memset(seen, 0, sizeof(seen));
+	do {
+		shared_scan(s, &scan, count_found, seen);
+		for (int i = 0; i < 8000 && next < 40000; i++, next++) {
+			snprintf(key, sizeof(key), "p:%d", next);
+			assert_int_equal(set_op(s, op(key), integer(1)), TIDE_OK);
+		}
+	} while (scan.cursor);
+	for (int i = 0; i < 2000; i++)
+		assert_int_equal(seen[i], 1);
+	shared_destroy(s);
+}
+
+static void a_clear_removes_what_has_the_prefix(void **state)
+{
+	struct shared *s = filled(3000);
+	struct shared_scan scan = { .space = SHARED_KEYS,
+				    .prefix = SLICE("p:"),
+				    .now_ms = NOW };
+	size_t sum = 0;
+
+	do {
+		shared_clear(s, &scan);
+		sum += scan.found;
+	} while (scan.cursor);
+	assert_int_equal(sum, 3000);
+	assert_int_equal(stats_of(s).entries, 3000);
+	assert_true(has_op(s, op("q:7")));
+	/* The last one takes the table with it. */
+	scan.prefix = SLICE("");
+	do
+		shared_clear(s, &scan);
+	while (scan.cursor);
+	assert_int_equal(stats_of(s).entries, 0);
+	shared_clear(s, &scan);
+	assert_int_equal(scan.cursor, 0);
+	shared_destroy(s);
+}
+
+static void counters_with_labels_are_counted_by_name(void **state)
+{
+	struct shared *s = shared_create(0, 0);
+	static const char *const names[] = { "n", "n{a=\"1\"}", "n{a=\"2\"}",
+					     "m{a=\"1\"}" };
+
+	for (int i = 0; i < 4; i++) {
+		struct shared_op o = op(names[i]);
+
+		o.space = SHARED_COUNTERS;
+		o.must_exist = true;
+		struct shared_value one = integer(1), sum;
+		struct error err;
+		assert_int_equal(shared_incr(s, &o, &one, &sum, &err), TIDE_EMPTY);
+		o.must_exist = false;
+		assert_int_equal(shared_incr(s, &o, &one, &sum, &err), TIDE_OK);
+	}
+	assert_int_equal(shared_count_family(s, SLICE("n")), 2);
+	assert_int_equal(shared_count_labelled(s), 3);
+	assert_int_equal(shared_restore(s, SLICE("c:n{a=\"3\"}"), SLICE("0 i3")),
+			 TIDE_OK);
+	assert_int_equal(shared_count_family(s, SLICE("n")), 3);
+	struct shared_op gone = op("n{a=\"1\"}");
+	gone.space = SHARED_COUNTERS;
+	assert_true(shared_remove(s, &gone));
+	assert_int_equal(shared_count_family(s, SLICE("n")), 2);
 	shared_destroy(s);
 }
 
@@ -477,7 +639,13 @@ int main(void)
 		cmocka_unit_test(
 			what_is_gone_is_remembered_until_it_is_forgotten_elsewhere),
 		cmocka_unit_test(what_was_kept_comes_back),
-		cmocka_unit_test(a_payer_leaves_a_quarter_to_the_others),
+		cmocka_unit_test(a_payer_leaves_room_to_the_others),
+		cmocka_unit_test(a_script_has_a_share_over_all_vhosts),
+		cmocka_unit_test(an_entry_is_touched),
+		cmocka_unit_test(a_scan_finds_each_key_of_the_prefix),
+		cmocka_unit_test(a_scan_goes_on_while_the_table_grows),
+		cmocka_unit_test(a_clear_removes_what_has_the_prefix),
+		cmocka_unit_test(counters_with_labels_are_counted_by_name),
 		cmocka_unit_test(bytes_are_shared_out_too),
 		cmocka_unit_test(what_comes_back_is_charged_when_it_changes),
 	};
