@@ -75,7 +75,6 @@ static struct move *begin(struct entry *e, const struct move_ops *ops, void *ctx
 	move->entry = e;
 	move->ops = ops;
 	move->ctx = ctx;
-	shard_set_moving(e);
 	return move;
 }
 
@@ -85,8 +84,10 @@ int move_start(struct entry *e, struct msg *copy, struct subject *subject,
 	struct vhost *v = entry_queue(e)->vhost;
 	struct move *move = begin(e, ops, ctx);
 	struct error err;
-	int rc = move_publish(v, copy, subject, &move->waiter, &err);
+	int rc;
 
+	shard_set_moving(e);
+	rc = move_publish(v, copy, subject, &move->waiter, &err);
 	waiter_done(&move->waiter, rc, rc < 0 ? err.text : NULL);
 	return rc;
 }
@@ -98,6 +99,11 @@ void move_start_all(struct entry *e, struct msg *const *copies, unsigned count,
 	struct move *move = begin(e, ops, ctx);
 	struct error err;
 
+	/* It may come again, before others of its group. */
+	if (e->state == ENTRY_UNACKED)
+		shard_set_moving_held(e);
+	else
+		shard_set_moving(e);
 	for (unsigned i = 0; i < count; i++)
 		if (move_publish(v, copies[i], NULL, &move->waiter, &err) < 0)
 			ops->on_refused(ctx, err.code, err.text);

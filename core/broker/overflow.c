@@ -77,11 +77,29 @@ static void drop(struct entry *e)
 		shard_remove(e, NULL);
 }
 
+static void send_dead(struct entry *e, const struct settlement *s)
+{
+	dead_letter(e, s->fate.reason, s->fate.rule);
+}
+
+static void move_away(struct entry *e)
+{
+	static const struct settlement s = { .fate = { .action = RETRY_DEAD_LETTER,
+						       .reason = "maxlen",
+						       .rule = "overflow" },
+					     .finish = send_dead };
+
+	if (settlement_is_told(entry_queue(e)))
+		settlement_run(e, &s);
+	else
+		send_dead(e, &s);
+}
+
 static void give_up(struct queue *q, struct entry *e)
 {
 	q->counters.overflowed++;
 	if (q->config.overflow == QUEUE_OVERFLOW_DEAD_LETTER)
-		dead_letter(e, "maxlen", "overflow");
+		move_away(e);
 	else
 		drop(e);
 }

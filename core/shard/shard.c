@@ -503,6 +503,14 @@ void shard_set_moving(struct entry *e)
 	TAILQ_INSERT_TAIL(&e->shard->moving, e, link);
 }
 
+void shard_set_moving_held(struct entry *e)
+{
+	shard_suspend(e);
+	e->flags &= (uint16_t)~ENTRY_LEDGERED;
+	e->holder = NULL;
+	e->consumer = NULL;
+}
+
 void shard_suspend(struct entry *e)
 {
 	shard_entry_leaving(e);

@@ -155,6 +155,31 @@ for _, kind in ipairs {
       assert.equal(2, c:stats('q').ready)
     end)
 
+    it('is told of what a queue that is full dead-letters', function()
+      c:ok 'DECLARE queue q max-length=1 overflow=dead-letter dead-letter=-/dead'
+      publish('q', '1', '2')
+      local m = told(1)[1]
+      assert.same({ 'dead-letter', 'maxlen', 'overflow', '1!' },
+        { m.headers.event, m.headers.reason, m.headers.rule, m.payload })
+      assert(wait.poll(function() return c:stats('dead').ready == 1 end))
+    end)
+
+    it('lets nobody overtake a message of a group that comes again', function()
+      c:ok 'DECLARE queue q order-by=key retry=immediate'
+      publish('q', '1', '2', '3')
+      local other = broker:connect()
+      other:ok 'SUB q s prefetch=3'
+      local order = {}
+      for i = 1, 6 do
+        local m = other:expect_msg()
+        order[i] = m.payload .. ':' .. m.attempt
+        other:send(('%s %s quiet\r\n'):format(m.attempt == 1 and 'NACK' or 'ACK', m.tag))
+      end
+      assert.equal('1:1 1:2 2:1 2:2 3:1 3:2', table.concat(order, ' '))
+      assert.equal(6, #told(6))
+      other:close()
+    end)
+
     it('is told of a timeout and of a connection that goes, once', function()
       c:ok 'DECLARE queue q retry=fixed retry.delay=1h'
       publish('q', '1', '2', '3')
