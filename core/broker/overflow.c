@@ -79,7 +79,11 @@ static void drop(struct entry *e)
 
 static void send_dead(struct entry *e, const struct settlement *s)
 {
-	dead_letter(e, s->fate.reason, s->fate.rule);
+	const struct dead_letter_facts facts = { .reason = s->fate.reason,
+						 .rule = s->fate.rule,
+						 .attempts = e->attempts };
+
+	dead_letter(e, &facts);
 }
 
 static void move_away(struct entry *e)

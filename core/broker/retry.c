@@ -1,9 +1,11 @@
 #include "retry.h"
 
+#include "base/mem.h"
 #include "base/redelivery.h"
 #include "host/log.h"
 #include "dead_letter.h"
 #include "decide.h"
+#include "move.h"
 #include "queue.h"
 #include "settlement.h"
 #include "broker.h"
@@ -77,7 +79,8 @@ static void ask(const struct entry *e, const char *reason, uint32_t failures,
 		return;
 	log_warn("queue '%s': %s; keeping the message, next attempt in 5 s", q->name,
 		 err.text);
-	*d = (struct retry_decision){ RETRY_AFTER, SCRIPT_FAILED_DELAY_MS };
+	*d = (struct retry_decision){ .action = RETRY_AFTER,
+				      .delay_ms = SCRIPT_FAILED_DELAY_MS };
 }
 
 static struct retry_fate by_script(const struct entry *e, const char *reason,
@@ -92,6 +95,8 @@ static struct retry_fate by_script(const struct entry *e, const char *reason,
 	if (d.action == RETRY_AFTER)
 		fate = back_at(e, e->shard->env->now_ms + d.delay_ms);
 	fate.rule = strategy_script(s);
+	fate.line = strategy_line(s);
+	fate.extra = d.extra;
 	return fate;
 }
 
@@ -105,7 +110,8 @@ static struct retry_fate expired(const struct entry *e)
 	q->counters.expired++;
 	fate = by_script(e, "expired", e->failures);
 	if (fate.action == RETRY_AFTER || fate.action == RETRY_DEAD_LETTER) {
-		fate.action = q->config.dead_exchange ? RETRY_DEAD_LETTER : RETRY_DROP;
+		fate.action = dead_letter_has_target(q, fate.extra) ? RETRY_DEAD_LETTER
+								    : RETRY_DROP;
 		fate.is_paced = false;
 	}
 	fate.reason = "expired";
@@ -169,14 +175,25 @@ void retry_tell(const struct entry *e, const struct retry_fate *fate)
 		f->on_returned(f->ctx, e, fate);
 }
 
-static void finish(struct entry *e, const struct settlement *s)
+/* The headers that the script wrote are the message's, wherever it goes. */
+static void revise(struct entry *e, const struct retry_fate *fate)
 {
-	const struct retry_fate *fate = &s->fate;
+	struct msg *m = fate->extra ? fate->extra->msg : NULL;
 
-	consumer_release(e);
-	retry_count(e, fate);
-	if (fate->is_failure)
-		shard_count_failure(e, fate->reason);
+	if (!m || fate->action == RETRY_DROP)
+		return;
+	if (e->state < SHARD_STAGES)
+		shard_set_moving(e);
+	shard_revise(e, m, e->rank);
+}
+
+/* Nobody holds it. */
+static void carry_out(struct entry *e, const struct retry_fate *fate)
+{
+	const struct dead_letter_facts facts = { fate->reason, fate->rule, e->attempts,
+						 fate->extra };
+
+	revise(e, fate);
 	switch (fate->action) {
 	case RETRY_AFTER:
 		shard_return(e, fate->due_ms);
@@ -185,7 +202,7 @@ static void finish(struct entry *e, const struct settlement *s)
 		shard_bury(e);
 		return;
 	case RETRY_DEAD_LETTER:
-		dead_letter(e, fate->reason, fate->rule);
+		dead_letter(e, &facts);
 		return;
 	case RETRY_DROP:
 		shard_remove(e, NULL);
@@ -193,7 +210,61 @@ static void finish(struct entry *e, const struct settlement *s)
 	}
 }
 
-static void carry_out(struct entry *e, struct retry_fate fate)
+/* A fate that waits for the copies of its script. */
+struct copying {
+	struct retry_fate fate;
+	char *rule; /* the script's generation may go meanwhile */
+};
+
+static void on_refused(void *ctx, int status, const char *text)
+{
+	const struct copying *c = ctx;
+
+	log_warn("%s: a copy is lost: %s", c->rule, text);
+}
+
+static void on_copied(void *ctx, struct entry *e, int status)
+{
+	struct copying *c = ctx;
+
+	if (e)
+		carry_out(e, &c->fate);
+	strategy_extra_unref(c->fate.extra);
+	mem_free(c->rule);
+	mem_free(c);
+}
+
+static const struct move_ops copies_ops = { on_refused, on_copied };
+
+/* What the script publishes is durable before the message goes on: a crash may publish it
+ * twice, and never loses it. */
+static void publish_copies(struct entry *e, const struct retry_fate *fate)
+{
+	struct copying *c = mem_alloc(sizeof(*c));
+
+	c->fate = *fate;
+	c->fate.rule = c->rule = mem_strdup(fate->rule);
+	move_copies(e, &c->fate.extra->copies, &copies_ops, c);
+}
+
+/* Takes the fate's extra. */
+static void finish(struct entry *e, const struct settlement *s)
+{
+	const struct retry_fate *fate = &s->fate;
+
+	consumer_release(e);
+	retry_count(e, fate);
+	if (fate->is_failure)
+		shard_count_failure(e, fate->reason);
+	if (fate->extra && fate->extra->copies.count > 0) {
+		publish_copies(e, fate);
+		return;
+	}
+	carry_out(e, fate);
+	strategy_extra_unref(fate->extra);
+}
+
+static void finish_take(struct entry *e, struct retry_fate fate)
 {
 	const struct settlement s = { .fate = fate, .finish = finish };
 
@@ -209,17 +280,17 @@ void retry_failed(struct entry *e, const char *reason)
 {
 	bool is_expired = strcmp(reason, "expired") == 0;
 
-	carry_out(e, is_expired ? expired(e) : retry_plan_failed(e, reason));
+	finish_take(e, is_expired ? expired(e) : retry_plan_failed(e, reason));
 }
 
 void retry_after(struct entry *e, int64_t delay_ms)
 {
-	carry_out(e, retry_plan_after(e, delay_ms));
+	finish_take(e, retry_plan_after(e, delay_ms));
 }
 
 void retry_bury(struct entry *e)
 {
-	carry_out(e, retry_plan_bury());
+	finish_take(e, retry_plan_bury());
 }
 
 void retry_set_priority(struct entry *e, uint8_t priority)
@@ -248,10 +319,10 @@ void retry_set_priority(struct entry *e, uint8_t priority)
 
 void retry_dead(struct entry *e, const char *reason)
 {
-	carry_out(e, retry_plan_dead(reason));
+	finish_take(e, retry_plan_dead(reason));
 }
 
 void retry_unpunished(struct entry *e)
 {
-	carry_out(e, back_at(e, 0));
+	finish_take(e, back_at(e, 0));
 }

@@ -28,13 +28,15 @@ void retry_dead(struct entry *e, const char *reason);
 /* What is to become of a message; nothing is done yet. */
 struct retry_fate {
 	enum retry_action action;
-	int64_t due_ms;     /* RETRY_AFTER: not before; in the past: at once */
-	const char *reason; /* a literal; NULL: nothing failed */
-	const char *rule;   /* RETRY_DEAD_LETTER: what says so */
-	bool is_failure;    /* it counts as one of the message */
+	int64_t due_ms;            /* RETRY_AFTER: not before; in the past: at once */
+	const char *reason;        /* a literal; NULL: nothing failed */
+	const char *rule;          /* RETRY_DEAD_LETTER: what says so */
+	int line;                  /* of the script's function; 0: none was asked */
+	struct retry_extra *extra; /* a reference; NULL: nothing */
+	bool is_failure;           /* it counts as one of the message */
 	bool is_paced;
 };
-/* What retry_failed, retry_after and retry_dead would do. */
+/* What retry_failed, retry_after and retry_dead would do. The `extra` is the caller's. */
 struct retry_fate retry_plan_failed(const struct entry *e, const char *reason);
 struct retry_fate retry_plan_after(const struct entry *e, int64_t delay_ms);
 struct retry_fate retry_plan_dead(const char *reason);

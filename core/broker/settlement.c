@@ -13,7 +13,8 @@ bool settlement_is_asked(const struct queue *q)
 			       queue_slice(q));
 }
 
-void settlement_log(struct queue *q, const char *text)
+/* Once in a while. */
+static void log_failure(struct queue *q, const char *text)
 {
 	if (log_is_due(&q->settled_logged_ms, q->vhost->broker->now_ms, LOG_MS))
 		log_warn("queue '%s' of vhost '%s': settled: %s", q->name, q->vhost->name,
@@ -79,31 +80,9 @@ static void on_step(void *ctx, const struct settled_step *step)
 	const struct follower *f = t->queue->vhost->broker->follower;
 
 	if (step->failure->code < 0)
-		settlement_log(t->queue, step->failure->text);
+		log_failure(t->queue, step->failure->text);
 	if (f)
 		f->on_settled(f->ctx, t->queue, t->msg, step);
-}
-
-/* The ids of the copies. Without one a copy is not published. */
-static void number(struct queue *q, struct draft_copies *copies)
-{
-	struct broker *b = q->vhost->broker;
-	struct error err;
-	unsigned kept = 0;
-
-	for (unsigned i = 0; i < copies->count; i++) {
-		struct msg *m = copies->items[i];
-
-		m->id = broker_next_id(b);
-		if (m->id) {
-			copies->items[kept++] = m;
-			continue;
-		}
-		if (id_lease_check(b, &err) < 0)
-			settlement_log(q, err.text);
-		msg_unref(m);
-	}
-	copies->count = kept;
 }
 
 static void tell(const struct entry *e, struct outcome_view *outcome,
@@ -120,7 +99,6 @@ static void tell(const struct entry *e, struct outcome_view *outcome,
 	p->on_step = on_step;
 	p->ctx = &telling;
 	settled_run(q->vhost->broker->engine, p);
-	number(q, &p->copies);
 }
 
 /* Whose the message is, as far as it is known. */
@@ -145,46 +123,53 @@ void settlement_tell(const struct entry *e, const struct settlement *s,
 	tell(e, &outcome, p);
 }
 
+/* One that waits for its copies. */
+struct settling {
+	struct settlement settlement;
+	char *rule; /* the script's generation may go meanwhile */
+};
+
 static void on_refused(void *ctx, int status, const char *text)
 {
-	const struct settlement *s = ctx;
-
-	if (status != TIDE_ESHUTDOWN)
-		settlement_log(s->queue, text);
+	/* The journal has said what Redis refused. */
 }
 
 static void on_end(void *ctx, struct entry *e, int status)
 {
-	struct settlement *s = ctx;
-
+	struct settling *s = ctx;
+	const struct settlement *what = &s->settlement;
 	/* What is not durable at the end comes again. */
-	if (e && status != TIDE_ESHUTDOWN)
-		s->finish(e, s);
-	if (s->waiter)
-		waiter_done(s->waiter, status == TIDE_ESHUTDOWN ? status : TIDE_OK, NULL);
+	bool is_over = status == TIDE_ESHUTDOWN;
+
+	if (e && !is_over)
+		what->finish(e, what);
+	else
+		strategy_extra_unref(what->fate.extra);
+	if (what->waiter)
+		waiter_done(what->waiter, is_over ? status : TIDE_OK, NULL);
+	mem_free(s->rule);
 	mem_free(s);
 }
 
 static const struct move_ops move_ops = { on_refused, on_end };
 
-static void carry_out(struct entry *e, const struct settlement *s,
+static void carry_out(struct entry *e, const struct settlement *what,
 		      struct draft_copies *copies)
 {
-	struct settlement *kept;
+	struct settling *s;
 
 	consumer_release(e);
 	if (copies->count == 0) {
-		s->finish(e, s);
+		what->finish(e, what);
 		return;
 	}
-	kept = mem_alloc(sizeof(*kept));
-	*kept = *s;
-	kept->queue = entry_queue(e);
-	if (s->waiter)
-		waiter_add(s->waiter);
-	move_start_all(e, copies->items, copies->count, &move_ops, kept);
-	for (unsigned i = 0; i < copies->count; i++)
-		msg_unref(copies->items[i]);
+	s = mem_alloc(sizeof(*s));
+	s->settlement = *what;
+	s->rule = what->fate.rule ? mem_strdup(what->fate.rule) : NULL;
+	s->settlement.fate.rule = s->rule;
+	if (what->waiter)
+		waiter_add(what->waiter);
+	move_copies(e, copies, &move_ops, s);
 }
 
 void settlement_run(struct entry *e, const struct settlement *s)

@@ -15,9 +15,8 @@
 struct settlement {
 	struct retry_fate fate; /* what becomes of it; unused when it is acknowledged */
 	bool is_ack;
-	struct queue *queue;   /* its own: for the log */
 	struct waiter *waiter; /* told when it has taken place; may be NULL */
-	/* Carry it out. Nobody holds the message any more. */
+	/* Carry it out; takes the fate's extra. Nobody holds the message any more. */
 	void (*finish)(struct entry *e, const struct settlement *s);
 };
 
@@ -39,6 +38,3 @@ void settlement_drop(struct entry *e, const char *reason, struct waiter *w);
 /* What they publish is the caller's. For who publishes it by a commit. */
 void settlement_tell(const struct entry *e, const struct settlement *s,
 		     struct settled_pass *p);
-/* Something is wrong with a script, or with what it publishes: the log says so once in a
- * while. */
-void settlement_log(struct queue *q, const char *text);

@@ -494,6 +494,10 @@ static void add_fate(struct json *j, const struct retry_fate *fate, int64_t now_
 		json_member_int(j, "delay_ms", fate->due_ms - now_ms);
 	if (fate->rule)
 		json_member_text(j, "by", fate->rule);
+	if (fate->line)
+		json_member_int(j, "line", fate->line);
+	if (fate->extra)
+		strategy_write_extra(fate->extra, j);
 }
 
 static void on_returned(void *ctx, const struct entry *e, const struct retry_fate *fate)

@@ -179,6 +179,7 @@ static inline void leave_place(struct entry *e)
 	shard_entry_leaving(e);
 	if (e->state == ENTRY_MOVING) {
 		TAILQ_REMOVE(&sh->moving, e, link);
+		e->flags &= (uint16_t)~ENTRY_LEDGERED;
 	} else if (e->state == ENTRY_UNACKED) {
 		leave_hands(e);
 		e->flags &= (uint16_t)~ENTRY_LEDGERED;
@@ -501,14 +502,6 @@ void shard_set_moving(struct entry *e)
 	entry_leave(e);
 	e->state = ENTRY_MOVING;
 	TAILQ_INSERT_TAIL(&e->shard->moving, e, link);
-}
-
-void shard_set_moving_held(struct entry *e)
-{
-	shard_suspend(e);
-	e->flags &= (uint16_t)~ENTRY_LEDGERED;
-	e->holder = NULL;
-	e->consumer = NULL;
 }
 
 void shard_suspend(struct entry *e)

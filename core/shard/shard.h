@@ -254,8 +254,6 @@ void shard_return(struct entry *e, int64_t due_ms);
 void shard_bury(struct entry *e);
 /* Out of circulation while its copy is being stored elsewhere. */
 void shard_set_moving(struct entry *e);
-/* Likewise of a held one, which keeps its slot of its group. */
-void shard_set_moving_held(struct entry *e);
 /* Take a held entry out of circulation. Whoever holds it goes on holding it. */
 void shard_suspend(struct entry *e);
 /* Back to whoever holds it, or to ready when nobody does any more. */

@@ -12,6 +12,7 @@
 ---@field base64 tide.Base64
 ---@field hex tide.Hex
 ---@field json tide.Json
+---@field msgpack tide.Msgpack
 ---@field time tide.Time
 ---@field BURY "bury"  set the message aside in its queue until it is KICKed
 ---@field DEAD_LETTER "dead-letter"  send it to the queue's dead-letter address
@@ -210,6 +211,21 @@ function json.encode(value) end
 ---@return T list  the same
 function json.array(list) end
 
+---@class tide.Msgpack
+local msgpack = {}
+
+---A null becomes nil, or with the option tide.json.null.
+---@param bytes string  1 MiB at most
+---@param options { null: boolean? }?
+---@return any value
+---@return string? message
+function msgpack.decode(bytes, options) end
+
+---Raises for what MessagePack cannot hold.
+---@param value any
+---@return string bytes  1 MiB at most
+function msgpack.encode(value) end
+
 ---One dictionary for all scripts that outlives reloads and restarts. A ttl is milliseconds
 ---or the text of a duration.
 ---@class tide.Shared
@@ -387,6 +403,16 @@ function log.error(...) end
 ---@field served number  the rank served last in this shard; 0 before the first
 ---@field ready integer  number of messages that wait in this shard
 
+---@class tide.DeadLetter
+---@field exchange string  "-" is the default exchange
+---@field key string?  without it the message keeps its own
+
+---What a retry script returns to dead-letter a message elsewhere than the queue says.
+---@param exchange string
+---@param key string?
+---@return tide.DeadLetter
+function tide.dead_letter(exchange, key) end
+
 ---A failed delivery. Read-only; expires after the call.
 ---@class tide.Failure
 ---@field reason "nack"|"timeout"|"gone"|"expired"
@@ -431,9 +457,10 @@ function log.error(...) end
 ---@class tide.Retry : tide.Rule
 ---@field new nil|fun(opts: tide.Options): any
 ---@field carry nil|fun(old: any, opts: tide.Options): any
----@field decide fun(msg: tide.Msg, failure: tide.Failure, opts: tide.Options, state: any): number|tide.Decision
+---@field decide fun(msg: tide.Draft, failure: tide.Failure, opts: tide.Options, state: any): number|tide.Decision|tide.DeadLetter
 
 ---The message in a filter, which may write to it.
+---In a filter. In a retry script headers alone can be written.
 ---@class tide.Draft : tide.Msg
 ---@field vhost string  the vhost of the publish; read-only
 ---@field user string?  the user of HELLO, not verified; read-only

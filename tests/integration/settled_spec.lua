@@ -268,7 +268,7 @@ for _, kind in ipairs {
       c:ok 'ACK 1'
       assert.equal(1, #told(1))
       assert.equal(0, c:stats('nowhere').unacked)
-      broker:expect_log "settled: no queue takes key 'no%-such%-queue'"
+      broker:expect_log "is lost: no queue takes key 'no%-such%-queue'"
     end)
 
     it('publishes as part of a transaction', function()

@@ -329,8 +329,10 @@ describe("lua/meta/tide.lua", function()
       end
     ]]
     local dir = support.make_dir {
-      ["retry/a.lua"] = ask .. "return { decide = function(msg, f) error(fields(msg) .. ';' .. fields(f), 0) end }",
-      ["priority/a.lua"] = ask .. "return { rank = function(msg, queue) error(fields(queue), 0) end }",
+      ["retry/a.lua"] = ask .. [[return { decide = function(msg, f)
+        error(fields(msg) .. ';' .. fields(f) .. ';' .. fields(tide.queue('q')), 0) end }]],
+      ["priority/a.lua"] = ask .. [[return { rank = function(msg, queue)
+        error(fields(queue) .. ';' .. fields(msg), 0) end }]],
       ["filter/a.lua"] = ask
         .. "return { match = { exchange = '*' }, publish = function(msg) return false, fields(msg) end }",
       ["schedule/a.lua"] = ask .. [[return { every = "1m", run = function(broker, tick)
@@ -350,14 +352,20 @@ describe("lua/meta/tide.lua", function()
       end
       return list
     end
-    local msg, failure = table.unpack(asked(assert(engine:strategy("retry", "a")):decide({}, { failures = 1 })))
-    assert.is_truthy(msg:find("payload", 1, true) and failure:find("reason", 1, true))
-    assert.equal(sorted(declared_fields("Msg")), msg)
+    engine:set_queue("q", {})
+    local written, failure, facts =
+      table.unpack(asked(assert(engine:strategy("retry", "a")):decide({}, { failures = 1 })))
+    assert.is_truthy(failure:find("reason", 1, true))
     assert.equal(sorted(declared_fields("Failure")), failure)
-    assert.equal(sorted(declared_fields("Queue")), asked(assert(engine:strategy("priority", "a")):rank({}, {}))[1])
+    assert.equal(sorted(declared_fields("QueueFacts")), facts)
+    local queue, msg = table.unpack(asked(assert(engine:strategy("priority", "a")):rank({}, {})))
+    assert.is_truthy(msg:find("payload", 1, true))
+    assert.equal(sorted(declared_fields("Msg")), msg)
+    assert.equal(sorted(declared_fields("Queue")), queue)
     local draft = declared_fields("Draft")
     table.move(declared_fields("Msg"), 1, 100, #draft + 1, draft)
     assert.equal(sorted(draft), asked(engine:filter { exchange = "x", key = "k" })[1])
+    assert.equal(sorted(draft), written)
     local login, base64, json_fields = table.unpack(asked(engine:authenticate {}))
     assert.equal(sorted(declared_fields("Login")), login)
     assert.equal(sorted(declared_fields("Base64")), base64)

@@ -255,6 +255,8 @@ static bool set_field(lua_State *L, struct draft *d, const char *name)
 static const char *const may_write[] = {
 	[DRAFT_DELIVER] = "a deliver script may write headers.<name>, for this delivery",
 	[DRAFT_SETTLED] = "a settled script may publish a copy: msg:copy { … }",
+	[DRAFT_RETRY] = "a retry script may write headers.<name>, publish a copy "
+			"(msg:copy { … }) and return tide.dead_letter(exchange, key)",
 };
 
 /* msg.<field> = value */
@@ -382,6 +384,10 @@ static int l_set_header(lua_State *L)
 	lua_settop(L, 3);
 	if (d->use == DRAFT_SETTLED)
 		return luaL_error(L, "'msg.headers' is read-only; %s", may_write[d->use]);
+	if (d->use == DRAFT_RETRY && d->view.has_place)
+		return luaL_error(L,
+				  "'msg.headers' is read-only: what is in a topic does "
+				  "not change; publish a copy: msg:copy { … }");
 	set_header(L, d, api_msg_header_name(L, 2));
 	return 0;
 }
@@ -435,7 +441,8 @@ static void set_copy_fields(lua_State *L, struct draft *copy)
 	}
 }
 
-/* A new message like one that is settled: of its own time, and of no publisher. */
+/* A new message like one that is settled or has failed: of its own time, and of no
+ * publisher. */
 static void renew(struct draft *copy)
 {
 	struct msg *m = &copy->now;
@@ -462,7 +469,7 @@ static int l_copy(lua_State *L)
 	free_scratch(d);
 	d->scratch = mem_alloc(sizeof(*d->scratch));
 	draft_init(d->scratch, &d->now, d->now_unix_ms, NULL);
-	if (d->use == DRAFT_SETTLED)
+	if (d->use == DRAFT_SETTLED || d->use == DRAFT_RETRY)
 		renew(d->scratch);
 	set_copy_fields(L, d->scratch);
 	struct msg *copy = draft_build(d->scratch);

@@ -1,8 +1,8 @@
 /* draft.h: the `msg` that scripts may write to, or copy.
  *
  * A message never changes. A draft holds what filters write over it. A new message is
- * made once, at the end of the chain, if something was written. Scripts of deliver/ write
- * headers alone, those of settled/ nothing. */
+ * made once, at the end of the chain, if something was written. Scripts of deliver/ and
+ * retry/ write headers alone, those of settled/ nothing. */
 #pragma once
 
 #include <lua.h>
@@ -27,6 +27,7 @@ enum draft_use {
 	DRAFT_FILTER,  /* all is written, and copied */
 	DRAFT_DELIVER, /* headers are written */
 	DRAFT_SETTLED, /* it is copied, as a new message */
+	DRAFT_RETRY,   /* likewise, and headers are written, unless it is in a topic */
 };
 
 struct draft {

@@ -15,6 +15,7 @@
 #include "spec_hook.h"
 #include "spec_index.h"
 #include "spec_queue.h"
+#include "spec_retry.h"
 #include "spec_world.h"
 
 #define ENGINE "luatide.engine"
@@ -674,7 +675,8 @@ static int l_rank(lua_State *L)
 	return answer(L, rc, &err);
 }
 
-/* decide (msg, { reason =, attempts =, failures = }) -> delay or a name */
+/* decide (msg, { reason =, attempts =, failures = }) -> delay or a name, and a table if
+ * the script did more */
 static int l_decide(lua_State *L)
 {
 	struct strategy *s = unbox(L, STRATEGY);
@@ -698,7 +700,10 @@ static int l_decide(lua_State *L)
 		lua_pushinteger(L, decision.delay_ms);
 	else if (rc == TIDE_OK)
 		lua_pushstring(L, strategy_action_names[decision.action]);
-	return answer(L, rc, &err);
+	if (rc != TIDE_OK || !decision.extra)
+		return answer(L, rc, &err);
+	spec_retry_push_take(L, decision.extra, push_msg);
+	return 2;
 }
 
 /* simulate (name, options, { reason =, failures =, limit =, held = }) -> the
