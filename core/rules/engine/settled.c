@@ -47,7 +47,7 @@ void settled_open(lua_State *L)
 	view_open(L, &outcome_type);
 }
 
-struct settling {
+struct settled_walk {
 	struct settled_pass *pass;
 	struct draft draft;
 	unsigned copies; /* of the scripts before the one that is asked */
@@ -57,7 +57,7 @@ struct settling {
 static int l_settled(lua_State *L)
 {
 	struct hook_call *c = lua_touserdata(L, 1);
-	struct settling *s = c->ctx;
+	struct settled_walk *s = c->ctx;
 
 	hook_push(L, c);
 	draft_push(L, &s->draft);
@@ -72,7 +72,7 @@ static int l_settled(lua_State *L)
 
 static void on_asked(struct hook_call *c, const struct error *failure)
 {
-	struct settling *s = c->ctx;
+	struct settled_walk *s = c->ctx;
 	struct settled_pass *p = s->pass;
 
 	while (failure->code < 0 && p->copies.count > s->copies)
@@ -98,7 +98,7 @@ bool settled_is_used(struct engine *e, struct slice vhost, struct slice queue)
 
 void settled_run(struct engine *e, struct settled_pass *p)
 {
-	struct settling s = { .pass = p };
+	struct settled_walk s = { .pass = p };
 	struct hook_call call = { .kind = SCRIPT_SETTLED,
 				  .subject = { .vhost = p->outcome->vhost,
 					       .queue = p->outcome->queue,
