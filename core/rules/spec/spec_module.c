@@ -432,7 +432,8 @@ static int l_filter(lua_State *L)
 
 static int l_deliver(lua_State *L)
 {
-	const struct spec_hook h = { unbox(L, ENGINE), context_of(L), read_msg(L, 2) };
+	const struct spec_hook h = { unbox(L, ENGINE), context_of(L),
+				     spec_msg_read(L, 2) };
 	struct error err;
 	int rc = spec_hook_deliver(L, &h, &err);
 
@@ -442,9 +443,10 @@ static int l_deliver(lua_State *L)
 
 static int l_settled(lua_State *L)
 {
-	const struct spec_hook h = { unbox(L, ENGINE), context_of(L), read_msg(L, 2) };
+	const struct spec_hook h = { unbox(L, ENGINE), context_of(L),
+				     spec_msg_read(L, 2) };
 	struct error err;
-	int rc = spec_hook_settled(L, &h, push_msg, &err);
+	int rc = spec_hook_settled(L, &h, spec_msg_push, &err);
 
 	msg_unref((struct msg *)h.msg);
 	return answer(L, rc, &err);
