@@ -5,6 +5,7 @@
 #include "rules/engine/deliver.h"
 #include "rules/engine/settled.h"
 #include "rules/sandbox/field.h"
+#include "spec_msg.h"
 
 /* A word of the table at 3. It stays on the stack. */
 static const char *word(lua_State *L, const char *name, const char *preset)
@@ -109,8 +110,7 @@ static enum settled_event read_event(lua_State *L)
 	return (enum settled_event)luaL_checkoption(L, -1, "ack", settled_event_names);
 }
 
-int spec_hook_settled(lua_State *L, const struct spec_hook *h,
-		      void (*push)(lua_State *L, const struct msg *m), struct error *err)
+int spec_hook_settled(lua_State *L, const struct spec_hook *h, struct error *err)
 {
 	check_table(L);
 	const struct outcome_view outcome = {
@@ -136,7 +136,7 @@ int spec_hook_settled(lua_State *L, const struct spec_hook *h,
 	settled_run(h->engine, &p);
 	lua_newtable(L);
 	for (unsigned i = 0; i < p.copies.count; i++) {
-		push(L, p.copies.items[i]);
+		spec_msg_push(L, p.copies.items[i]);
 		lua_rawseti(L, -2, (lua_Integer)i + 1);
 		msg_unref(p.copies.items[i]);
 	}

@@ -20,7 +20,6 @@ struct spec_hook {
  * Pushes it, unless a script fails. */
 TIDE_MUST_USE int spec_hook_deliver(lua_State *L, const struct spec_hook *h,
 				    struct error *err);
-/* settled (msg, outcome) -> the copies, by `push`. */
+/* settled (msg, outcome) -> the copies */
 TIDE_MUST_USE int spec_hook_settled(lua_State *L, const struct spec_hook *h,
-				    void (*push)(lua_State *L, const struct msg *m),
 				    struct error *err);

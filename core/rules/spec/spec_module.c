@@ -446,7 +446,7 @@ static int l_settled(lua_State *L)
 	const struct spec_hook h = { unbox(L, ENGINE), context_of(L),
 				     spec_msg_read(L, 2) };
 	struct error err;
-	int rc = spec_hook_settled(L, &h, spec_msg_push, &err);
+	int rc = spec_hook_settled(L, &h, &err);
 
 	msg_unref((struct msg *)h.msg);
 	return answer(L, rc, &err);
