@@ -34,7 +34,8 @@ describe('tidemq rules repl', function()
     [':set_now(1000)\n:advance "1s"\ntide.now()'] = '2000\n2000\n',
     ['os.time()'] = "error: prompt.lua:1: attempt to call a nil value (field 'time'); scripts have no 'os.time': "
       .. 'use tide.now() for the time, tide.time for dates\n  prompt.lua:1: in the file\n',
-    ['while true do end\n1'] = 'error: prompt.lua:1: ran longer than its budget of 1000 ms\n  prompt.lua:1: in the file\n1\n',
+    ['while true do end\n1'] = 'error: prompt.lua:1: ran longer than its budget of 1000 ms\n'
+      .. '  prompt.lua:1: in the file\n1\n',
     [':nonsense\n:quit\n1'] = "error: there is no ':nonsense'; see :help\n",
     ['f(\n\n1'] = 'error: the line is not complete\n1\n',
     ['tide.shared.set("n", 5)\n:filter { headers = { amount = "1" } }\ntide.shared.get "n"\n:reload'] =
