@@ -534,6 +534,40 @@ function draft:copy(changes) end
 ---@field declare fun(what: tide.Declared, opts: table, state: any): boolean?, string?
 
 ---The broker in a schedule. Expires after the run.
+---Who is to get a message. Read-only; expires after the call.
+---@class tide.Consumer
+---@field user string?
+---@field name string?  of the connection
+---@field address string?  without the port
+---@field vhost string
+---@field queue string  or topic
+---@field channel integer
+---@field sid string?  nil: a GET
+---@field unacked integer
+---@field prefetch integer
+---@field protocol string
+
+---@class tide.Deliver : tide.Rule
+---@field match table?  without it the script is not active
+---@field deliver fun(msg: tide.Msg, consumer: tide.Consumer, opts: table, state: any): boolean|number|string|nil, string?
+
+---What becomes of a message. Read-only; expires after the call.
+---@class tide.Outcome
+---@field event "ack"|"retry"|"expired"|"dead-letter"|"bury"|"drop"
+---@field reason string?
+---@field rule string?
+---@field vhost string
+---@field queue string
+---@field user string?  of the consumer
+---@field attempts integer
+---@field failures integer
+---@field waited_ms integer
+---@field took_ms integer
+
+---@class tide.Settled : tide.Rule
+---@field match table?  without it the script is not active
+---@field settled fun(msg: tide.Draft, outcome: tide.Outcome, opts: table, state: any)
+
 ---@class tide.Broker
 local broker = {}
 

@@ -215,7 +215,8 @@ struct engine {
 	struct generation *current; /* NULL until the first is loaded */
 	/* Of the active generation, by kind; NULL for kinds without a match. */
 	struct hook_set *hook_sets[SCRIPT_KIND_COUNT];
-	enum engine_origin origin; /* of the active generation */
+	unsigned hook_counts[SCRIPT_KIND_COUNT]; /* of the scripts in them */
+	enum engine_origin origin;               /* of the active generation */
 	uint64_t epoch;
 	uint64_t call_count; /* decisions asked of scripts */
 
@@ -273,3 +274,5 @@ void index_open(lua_State *L, struct engine *e);
 void strategy_open(lua_State *L);
 void schedule_open(lua_State *L, struct engine *e);
 void auth_open(lua_State *L);
+void deliver_open(lua_State *L);
+void settled_open(lua_State *L);

@@ -15,6 +15,7 @@
 #include "simulate_retry.h"
 #include "spec_auth.h"
 #include "spec_declare.h"
+#include "spec_hook.h"
 #include "spec_index.h"
 #include "spec_msg.h"
 #include "spec_queue.h"
@@ -430,6 +431,28 @@ static int l_filter(lua_State *L)
 	return answer(L, rc, &err);
 }
 
+static int l_deliver(lua_State *L)
+{
+	const struct spec_hook h = { unbox(L, ENGINE), context_of(L),
+				     spec_msg_read(L, 2) };
+	struct error err;
+	int rc = spec_hook_deliver(L, &h, &err);
+
+	msg_unref((struct msg *)h.msg);
+	return answer(L, rc, &err);
+}
+
+static int l_settled(lua_State *L)
+{
+	const struct spec_hook h = { unbox(L, ENGINE), context_of(L),
+				     spec_msg_read(L, 2) };
+	struct error err;
+	int rc = spec_hook_settled(L, &h, &err);
+
+	msg_unref((struct msg *)h.msg);
+	return answer(L, rc, &err);
+}
+
 /* authenticate (login) -> "allow", "deny" or "none"; the user that was made, or the
  * reason, or nil; the script */
 static int l_authenticate(lua_State *L)
@@ -665,6 +688,8 @@ int spec_module_open(lua_State *L)
 		{ "reload", l_reload },
 		{ "filter", l_filter },
 		{ "filter_count", l_filter_count },
+		{ "deliver", l_deliver },
+		{ "settled", l_settled },
 		{ "authenticate", l_authenticate },
 		{ "authorize", l_authorize },
 		{ "declare", l_declare },
