@@ -73,6 +73,7 @@ static void open_api(lua_State *L, void *engine)
 	draft_open(L);
 	schedule_open(L, e);
 	auth_open(L);
+	connect_open(L);
 }
 
 /* Without its handles of the loop: free_engine ends it. */

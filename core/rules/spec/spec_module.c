@@ -12,6 +12,7 @@
 #include "rules/sandbox/field.h"
 #include "simulate_retry.h"
 #include "spec_auth.h"
+#include "spec_connect.h"
 #include "spec_index.h"
 #include "spec_queue.h"
 #include "spec_retry.h"
@@ -543,6 +544,13 @@ static int l_authorize(lua_State *L)
 	return rc == TIDE_OK ? SPEC_AUTH_RESULTS : answer(L, rc, &err);
 }
 
+static int l_connect(lua_State *L)
+{
+	struct engine *e = unbox(L, ENGINE);
+
+	return spec_connect(L, e, context_of(L));
+}
+
 static int l_filter_count(lua_State *L)
 {
 	lua_pushinteger(L, filter_count(unbox(L, ENGINE)));
@@ -748,6 +756,7 @@ int spec_module_open(lua_State *L)
 		{ "filter_count", l_filter_count },
 		{ "authenticate", l_authenticate },
 		{ "authorize", l_authorize },
+		{ "connect", l_connect },
 		{ "dry_run", l_dry_run },
 		{ "seed", l_seed },
 		{ "advance", l_advance },
