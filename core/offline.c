@@ -1,12 +1,14 @@
 #include "offline.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "audit/audit.h"
 #include "check/check.h"
 #include "rules/engine/trial.h"
 #include "rules/spec/spec.h"
 #include "share.h"
+#include "skeleton.h"
 
 static int refuse_dir(const char *dir)
 {
@@ -199,3 +201,56 @@ const struct cli_verb offline_verbs[] = {
 	  .run = run_check_store },
 	{ .name = NULL },
 };
+
+static int run_new(struct cli *cli)
+{
+	const struct skeleton s = { .kind = cli->words[0],
+				    .name = cli->words[1],
+				    .rules_dir = cli_get(cli, "rules"),
+				    .lua_dir = share_lua_dir() };
+	struct error err;
+	int rc;
+
+	if (!share_is_dir(s.rules_dir))
+		return refuse_dir(s.rules_dir);
+	rc = skeleton_write(&s, &err);
+	if (rc == TIDE_ESYNTAX || rc == TIDE_ENOTFOUND)
+		return cli_usage_error(cli, "%s", err.text);
+	if (rc != TIDE_OK)
+		return cli_failure("%s", err.text);
+	printf("%s/%s/%s.lua\n%s/%s/%s_spec.lua\n", s.rules_dir, s.kind, s.name,
+	       s.rules_dir, s.kind, s.name);
+	return CLI_DONE;
+}
+
+static const struct command_option new_options[] = {
+	{ COMMAND_TEXT("rules", "DIR", "./rules", "the rules directory") },
+	{ .name = NULL },
+};
+
+static const struct cli_verb rules_verbs[] = {
+	{ .name = "rules new",
+	  .summary = "write a script to start from, with its spec",
+	  .usage = "[options] KIND NAME",
+	  .details = "Writes KIND/NAME.lua and KIND/NAME_spec.lua into the rules\n"
+		     "directory. KIND is routing, sharding, priority, retry, filter,\n"
+		     "schedule, auth, deliver, settled, declare or connect. The script\n"
+		     "does something small, and concerns nothing but what has its own\n"
+		     "name; the spec passes. Nothing is overwritten.",
+	  .examples = "  tidemq rules new filter 30-vat\n"
+		      "  tidemq test --filter 30-vat ./rules\n",
+	  .options = new_options,
+	  .words_min = 2,
+	  .words_max = 2,
+	  .is_local = true,
+	  .run = run_new },
+	{ .name = NULL },
+};
+
+const struct cli_verb *offline_rules_verb(const char *word)
+{
+	for (const struct cli_verb *v = rules_verbs; v->name; v++)
+		if (strcmp(v->name + strlen("rules "), word) == 0)
+			return v;
+	return NULL;
+}

@@ -15,7 +15,7 @@ packages_of() {
 		;;
 	test)
 		echo libcmocka-dev lua5.4 lua-busted lua-socket lua-sec lua-check redis-tools netcat-openbsd openssl tmux python3 \
-			python3-prometheus-client python3-stomp python3-jsonschema curl ruby-stomp libnet-stomp-perl php-cli \
+			python3-prometheus-client python3-stomp python3-jsonschema python3-msgpack curl ruby-stomp libnet-stomp-perl php-cli \
 			php-stomp chromium chromium-driver
 		# Node is often there from elsewhere, and then brings npm along.
 		command -v npm >/dev/null || echo npm

@@ -11,7 +11,6 @@
 
 /* Up to here names are compared with each other. */
 #define NAMES_COMPARED 12
-#define TWICE "a name twice in an object that ends"
 
 /* A text being read. The zero behind it ends every loop. */
 struct json_reading {
@@ -47,27 +46,29 @@ static int no_memory(struct json_reading *r)
 	return error_set(r->err, TIDE_ELIMIT, "out of memory for the JSON");
 }
 
-static TIDE_MUST_USE int grow(struct json_reading *r)
+static TIDE_MUST_USE int grow(struct json_tape *t)
 {
-	struct json_tape *t = r->tape;
 	uint32_t cap = t->cap ? t->cap * 2 : 64;
 	struct json_node *nodes = mem_try_realloc(t->nodes, cap * sizeof(*nodes));
 
 	if (!nodes)
-		return no_memory(r);
+		return TIDE_ELIMIT;
 	t->nodes = nodes;
 	t->cap = cap;
 	return TIDE_OK;
 }
 
-static inline int add(struct json_reading *r, struct json_node node)
+int json_tape_add(struct json_tape *t, struct json_node node)
 {
-	struct json_tape *t = r->tape;
-
-	if (t->count == t->cap && grow(r) != TIDE_OK)
+	if (t->count == t->cap && grow(t) != TIDE_OK)
 		return TIDE_ELIMIT;
 	t->nodes[t->count++] = node;
 	return TIDE_OK;
+}
+
+static inline int add(struct json_reading *r, struct json_node node)
+{
+	return json_tape_add(r->tape, node) == TIDE_OK ? TIDE_OK : no_memory(r);
 }
 
 static inline void skip_space(struct json_reading *r)
@@ -327,41 +328,47 @@ static uint32_t *clear_names(struct json_tape *t, size_t cap)
 	return memset(t->names, 0, cap * sizeof(*t->names));
 }
 
-static int check_many_names(struct json_reading *r, uint32_t object)
+/* Two names that are the same: TIDE_EEXISTS. */
+static int check_many_names(struct json_tape *t, uint32_t object)
 {
-	const struct json_tape *t = r->tape;
 	size_t cap = 64;
 
 	while (cap < (size_t)t->nodes[object].len * 2)
 		cap *= 2;
-	uint32_t *names = clear_names(r->tape, cap);
+	uint32_t *names = clear_names(t, cap);
 	if (!names)
-		return no_memory(r);
+		return TIDE_ELIMIT;
 	for (uint32_t i = object + 1; i < t->count; i = json_tape_behind(t, i + 1)) {
 		const struct json_node *name = &t->nodes[i];
 		size_t place = bytes_hash_wide(name->text, name->len) & (cap - 1);
 
 		for (; names[place]; place = (place + 1) & (cap - 1))
 			if (is_same(name, &t->nodes[names[place]]))
-				return refuse_value(r, r->at, TWICE);
+				return TIDE_EEXISTS;
 		names[place] = i;
 	}
 	return TIDE_OK;
 }
 
-/* Of an object whose nodes are the last. */
-static int check_names(struct json_reading *r, uint32_t object)
+int json_tape_check_names(struct json_tape *t, uint32_t object)
 {
-	const struct json_tape *t = r->tape;
-
 	if (t->nodes[object].len > NAMES_COMPARED)
-		return check_many_names(r, object);
+		return check_many_names(t, object);
 	for (uint32_t i = object + 1; i < t->count; i = json_tape_behind(t, i + 1)) {
 		for (uint32_t k = object + 1; k < i; k = json_tape_behind(t, k + 1))
 			if (is_same(&t->nodes[i], &t->nodes[k]))
-				return refuse_value(r, r->at, TWICE);
+				return TIDE_EEXISTS;
 	}
 	return TIDE_OK;
+}
+
+static int check_names(struct json_reading *r, uint32_t object)
+{
+	int rc = json_tape_check_names(r->tape, object);
+
+	if (rc == TIDE_EEXISTS)
+		return refuse_value(r, r->at, "a name twice in an object that ends");
+	return rc == TIDE_OK ? TIDE_OK : no_memory(r);
 }
 
 static int read_member(struct json_reading *r, unsigned depth)

@@ -46,6 +46,7 @@ extern const struct cli_verb cli_define_verbs[];
 extern const struct cli_verb cli_show_verbs[];
 extern const struct cli_verb cli_explain_verbs[];
 extern const struct cli_verb cli_rules_verbs[];
+extern const struct cli_verb cli_shared_verbs[];
 extern const struct cli_verb cli_bench_verbs[];
 extern const struct cli_verb cli_lock_verbs[];
 extern const struct cli_verb cli_user_verbs[];

@@ -501,7 +501,8 @@ const struct cli_verb cli_rules_verbs[] = {
 		   "|\n"
 		   "       shadow DIR|status|promote|drop | recent [N] | replay DIR |\n"
 		   "       simulate retry NAME [OPTION=VALUE]... |\n"
-		   "       simulate login|access OPTION=VALUE...",
+		   "       simulate login|access OPTION=VALUE... |\n"
+		   "       new KIND NAME",
 	  .details =
 		  "reload     load the rules directory\n"
 		  "status     the active rules and the figures of their scripts\n"
@@ -525,7 +526,8 @@ const struct cli_verb cli_rules_verbs[] = {
 		  "ack-timeout\n"
 		  "           as a queue has them.\n"
 		  "           Or show who decides about a login or a permission, and "
-		  "why.",
+		  "why.\n"
+		  "new        write a script with its spec: tidemq help rules new",
 	  .examples = "  tidemq rules status\n"
 		      "  tidemq rules show filter/20-orders --source\n"
 		      "  tidemq rules shadow ./rules.next --share 10%\n"

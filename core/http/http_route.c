@@ -9,6 +9,7 @@
 #include "http_api_publish.h"
 #include "http_api_queues.h"
 #include "http_api_rules.h"
+#include "http_api_shared.h"
 #include "http_api_topics.h"
 #include "http_api_users.h"
 #include "http_files.h"
@@ -20,8 +21,8 @@ static const struct http_route *const tables[] = {
 	http_websocket_routes,     http_files_routes,        http_health_routes,
 	http_api_queues_routes,    http_api_messages_routes, http_api_publish_routes,
 	http_api_exchanges_routes, http_api_topics_routes,   http_api_rules_routes,
-	http_api_users_routes,     http_api_broker_routes,   http_api_events_routes,
-	http_metrics_routes,
+	http_api_shared_routes,    http_api_users_routes,    http_api_broker_routes,
+	http_api_events_routes,    http_metrics_routes,
 };
 #define TABLES (sizeof(tables) / sizeof(tables[0]))
 

@@ -587,6 +587,36 @@ TIDE_MUST_USE int session_user_list(struct session *s, struct reply *r,
 TIDE_MUST_USE int session_operate_drain(struct session *s, bool is_on, struct reply *r,
 					struct error *err);
 
+/* SHARED: what scripts keep in tide.shared, and their counters and buckets. */
+enum shared_of { SESSION_SHARED_KEYS, SESSION_SHARED_COUNTERS, SESSION_SHARED_BUCKETS };
+enum shared_as {
+	SESSION_SHARED_AS_IT_IS, /* the type that the entry has; of a new one: a text */
+	SESSION_SHARED_STRING,
+	SESSION_SHARED_INTEGER,
+	SESSION_SHARED_NUMBER,
+	SESSION_SHARED_BOOLEAN,
+};
+struct shared_spec {
+	enum shared_of of;
+	struct slice key;    /* or, of a list and a clear, with what it begins */
+	struct slice value;  /* as a text */
+	enum shared_as type; /* of the value */
+	int64_t ttl_ms;      /* 0: it stays */
+	uint32_t cursor;     /* of the last answer; 0: from the start */
+};
+/* A step: shared_scan. */
+TIDE_MUST_USE int session_shared_list(struct session *s, const struct shared_spec *spec,
+				      struct reply *r, struct error *err);
+TIDE_MUST_USE int session_shared_get(struct session *s, const struct shared_spec *spec,
+				     struct reply *r, struct error *err);
+TIDE_MUST_USE int session_shared_set(struct session *s, const struct shared_spec *spec,
+				     struct reply *r, struct error *err);
+TIDE_MUST_USE int session_shared_delete(struct session *s, const struct shared_spec *spec,
+					struct reply *r, struct error *err);
+/* A step likewise. */
+TIDE_MUST_USE int session_shared_clear(struct session *s, const struct shared_spec *spec,
+				       struct reply *r, struct error *err);
+
 #define TRACE_MESSAGES_MAX 10000
 #define TRACE_FOR_MAX_MS (3600 * 1000)
 struct trace_spec {

@@ -247,7 +247,6 @@ BIND billing orders orders.*.placed
       ['lib/words/init.lua'] = 'return {}\n',
     }, {
       'filters/a.lua:1: is not loaded: filter scripts belong in filter/, not in filters/',
-      'lib/words/init.lua:1: is not loaded: require "lib.words" loads lib/words.lua; rename this file to lib/words.lua',
       'retry/eu/fixed.lua:1: is not loaded: only files directly in retry/ are scripts, and no script requires this '
         .. 'one; move it to retry/',
       'retry/folder.lua:1: is a folder, but a script must be a file; nothing in it is loaded',
@@ -419,7 +418,7 @@ return {
       "filter/20-send.lua:4: sends to exchange 'nirvana', which does not exist: the publish fails",
       "schedule/tick.lua:5: sends to exchange 'nox', which does not exist: the publish fails",
       at(1, "exchange 'a' is bound to itself in the end: a -> b -> a"),
-      at(3, "exchange 'c': there is no routing script 'nosuch'; there are: direct fanout headers topic"),
+      at(3, "exchange 'c': there is no routing script 'nosuch'; there are: content direct fanout headers topic"),
       at(7, "queue 'q': retry=fixed: option 'delay' of retry/fixed must be a duration such as 500ms, 30s or 5m, "
         .. "not 'soon'"),
       at(8, "queue 'r' dead-letters to exchange 'nowhere', which does not exist: its dead letters are buried"),
@@ -467,7 +466,7 @@ return {
     os.remove(dir .. '/r/retry/fixed.lua')
     os.remove(dir .. '/r/routing/fanout.lua')
     local lines = check({}, options)
-    has(lines, "broker: exchange 'b': there is no routing script 'fanout'; there are: direct headers topic")
+    has(lines, "broker: exchange 'b': there is no routing script 'fanout'; there are: content direct headers topic")
     has(lines, "broker: queue 'q': retry=fixed: there is no retry script 'fixed'; there are: exponential immediate")
   end)
 

@@ -231,10 +231,10 @@ describe('the definitions', function()
       c:expect_answer('DECLARE exchange x.bad', 'ERR syntax DECLARE exchange needs a name and a type')
       c:expect_answer('DECLARE exchange x.bad durable=0', 'ERR syntax DECLARE exchange needs a name and a type')
       c:expect_answer('DECLARE exchange x.bad teapot', "ERR not-found there is no routing script 'teapot'; there are: "
-        .. 'direct fanout headers topic')
+        .. 'content direct fanout headers topic')
       c:expect_answer('DECLARE exchange x.bad ../topic',
         "ERR not-found there is no routing script '../topic'; there are: "
-        .. 'direct fanout headers topic')
+        .. 'content direct fanout headers topic')
       c:send 'DECLARE exchange x.bad topic frob=1\r\n'
       assert.is_truthy(c:expect('^ERR mismatch (.*)$'):find('frob', 1, true))
       c:expect_answer('DECLARE exchange x.bad topic durable=2', 'ERR syntax durable=2: expected 0 or 1')

@@ -23,6 +23,41 @@ describe('an exchange', function()
     return table.concat(found, ' ')
   end
 
+  describe('of the type content', function()
+    it('goes by the payload, as filters leave it', function()
+      c:ok 'DECLARE exchange x content'
+      for _, queue in ipairs { 'a', 'b', 'c' } do c:ok('DECLARE queue ' .. queue) end
+      c:ok 'BIND a x customer.country=DE|AT;total>=100'
+      c:ok 'BIND b x customer.tags=gold'
+      c:ok 'BIND c x h:audit;!customer.email'
+      local function to(payload, words)
+        local found = {}
+        c:send(('PUB x k %s%d\r\n%s\r\n'):format(words or '', #payload, payload))
+        local count = tonumber(c:expect '^OK %x+ (%d+)$')
+        for _, queue in ipairs { 'a', 'b', 'c' } do
+          if #c:get(queue .. ' max=10 ack=auto') > 0 then found[#found + 1] = queue end
+        end
+        assert.equal(count, #found)
+        return table.concat(found, ' ')
+      end
+      assert.equal('a', to '{"total":100,"customer":{"country":"DE"}}')
+      assert.equal('', to '{"total":99,"customer":{"country":"DE"}}')
+      assert.equal('a b', to '{"total":1e9,"customer":{"country":"AT","tags":["new","gold"]}}')
+      assert.equal('b c', to('{"customer":{"tags":["gold"]}}', 'h:audit=1 '))
+      assert.equal('', to('{"customer":{"email":"x"}}', 'h:audit=1 '))
+      assert.equal('c', to('no JSON', 'h:audit=1 '))
+      c:ok 'UNBIND a x customer.country=DE|AT;total>=100'
+      assert.equal('', to '{"total":100,"customer":{"country":"DE"}}')
+    end)
+
+    it('refuses a pattern that has no meaning', function()
+      c:ok 'DECLARE exchange x content'
+      c:ok 'DECLARE queue a'
+      c:send 'BIND a x total>=much\r\n'
+      assert.matches("'total>=much' compares with a number, not 'much'", (c:expect '^ERR rule (.*)$'))
+    end)
+  end)
+
   describe('of the type headers', function()
     before_each(function()
       c:ok 'DECLARE exchange x headers'

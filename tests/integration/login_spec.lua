@@ -44,7 +44,7 @@ describe('a login', function()
       KICK = ' q', FIND = ' q 0000000000000001', REMOVE = ' q 0000000000000001',
       RESCHEDULE = ' q 0000000000000001 delay=1s', PAUSE = ' q in', RESUME = ' q', LIST = ' queues',
       RULES = ' status', EXPLAIN = ' - q', LOCK = ' l', UNLOCK = ' l 1', CHECK = ' l 1', KILL = ' connection 1',
-      USER = ' list', TRACE = ' x',
+      USER = ' list', SHARED = ' list', TRACE = ' x',
     }
     for _, verb in ipairs(verbs) do
       if verb == 'HELP' then

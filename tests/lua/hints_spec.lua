@@ -27,11 +27,12 @@ describe("an error of a script", function()
   end
 
   for body, hint in pairs {
-    ["return os.time() > 1"] = "'os'%); scripts have no 'os': use tide.now%(%)",
-    ["local os = os return os.time()"] = "'os'%); scripts have no 'os': use tide.now%(%)",
-    ["io.write 'x'"] = "scripts have no 'io': use tide.log",
-    ["coroutine.wrap(print)"] = "scripts have no 'coroutine': use a table",
-    ["debug.traceback()"] = "`tidemq rules show`",
+    ["return os.time() > 1"] = "'time'%); scripts have no 'os.time': use tide.now%(%)",
+    ["local os = os return os.time()"] = "'time'%); scripts have no 'os.time': use tide.now%(%)",
+    ["io.write 'x'"] = "scripts have no 'io.write': use tide.log",
+    ["return package.loaded.x"] = "scripts have no 'package.loaded': require gives what is loaded",
+    ["coroutine.wrap(print)"] = "scripts have no 'coroutine.wrap': use a table",
+    ["debug.getinfo(1)"] = "`tidemq rules show`",
     ["dofile 'x'"] = "scripts have no 'dofile': use require",
     ["return math.random(5) > 2"] = "'random'%); scripts have no 'math.random': use tide.random",
     ["string.dump(print)"] = "scripts have no 'string.dump'",

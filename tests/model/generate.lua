@@ -11,6 +11,7 @@ M.left_out = {
   EXPLAIN = 'a dry run: tests/integration/figures_spec.lua', LOCK = 'tests/integration/locks_spec.lua',
   UNLOCK = 'with LOCK', CHECK = 'with LOCK', KILL = 'as reconnect', DRAIN = 'for the whole broker',
   TRACE = 'changes nothing: tests/integration/trace_spec.lua',
+  SHARED = 'of scripts: tests/integration/shared_verb_spec.lua',
   USER = 'for the whole broker: tests/integration/users_spec.lua',
   SEEK = 'of topics: tests/chaos/support/log_life.lua',
 }

@@ -44,6 +44,7 @@ static const struct verb verbs[] = {
 	{ "LIST",    1, 1, LIST_WORDS,                 VERB_DOCUMENT | VERB_ANSWERS,        "sort order max offset match exchange destination to queue", NULL, command_list },
 	{ "STATS",   0, 2, "exchange|queue|topic name",         VERB_DOCUMENT | VERB_ANSWERS,        NULL, NULL,                   command_stats },
 	{ "RULES",   1, 3, RULES_WORDS,                VERB_DOCUMENT | VERB_ANSWERS | VERB_ANY_OPTIONS, "share", NULL,                command_rules },
+	{ "SHARED",  1, 1, "list|get|set|delete|clear", VERB_DOCUMENT | VERB_ANSWERS,       "key value type ttl of prefix cursor", NULL, command_shared },
 	{ "EXPLAIN", 2, 2, "exchange key",             VERB_DOCUMENT | VERB_ANSWERS | VERB_HEADERS, PUB_OPTIONS " payload", NULL, command_explain },
 	{ "BEGIN",   0, 0, NULL,                       0,                                NULL, NULL,                   command_transaction_begin },
 	{ "COMMIT",  0, 0, NULL,                       0,                                NULL, NULL,                   command_transaction_commit },

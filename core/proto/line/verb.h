@@ -86,6 +86,7 @@ COMMAND(by_id_remove);
 COMMAND(by_id_reschedule);
 COMMAND(stats);
 COMMAND(rules);
+COMMAND(shared);
 COMMAND(explain);
 COMMAND(topic_seek);
 COMMAND(topic_delete_group);

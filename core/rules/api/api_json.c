@@ -9,19 +9,6 @@
 #include "rules/sandbox/script.h"
 #include "value.h"
 
-/* The options of decode at `idx`: { null = true }. */
-static bool wants_null(lua_State *L, int idx)
-{
-	static const char *const names[] = { "null", NULL };
-
-	if (lua_isnoneornil(L, idx))
-		return false;
-	luaL_checktype(L, idx, LUA_TTABLE);
-	read_only_see_through(L, idx);
-	field_check_names(L, idx, "tide.json.decode", names);
-	return field_boolean(L, idx, "null", false);
-}
-
 /* decode (text [, { null = true }]) -> value, or nil and a message. A null becomes nil,
  * or tide.json.null. */
 static int l_decode(lua_State *L)
@@ -34,7 +21,7 @@ static int l_decode(lua_State *L)
 	script_check(L);
 	luaL_argcheck(L, len <= DOCUMENT_BYTES_MAX, 1, "the text has more than 1 MiB");
 	lua_settop(L, 2);
-	bool has_null = wants_null(L, 2);
+	bool has_null = value_wants_null(L, 2, "tide.json.decode");
 	if (json_tape_read(&d->tape, (struct slice){ text, len }, DOCUMENT_DEPTH_MAX,
 			   &err) != TIDE_OK) {
 		/* Nothing of the text is repeated in a message: it may be a token. */

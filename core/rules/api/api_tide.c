@@ -9,6 +9,7 @@
 #include "api_crypto.h"
 #include "api_json.h"
 #include "api_match.h"
+#include "api_msgpack.h"
 #include "api_time.h"
 #include "api_use.h"
 #include "base/duration.h"
@@ -285,6 +286,7 @@ void api_tide_open(lua_State *L, struct api_tide *t)
 	value_open(L);
 	document_open(L);
 	api_json_add(L);
+	api_msgpack_add(L);
 	api_match_add(L);
 	api_time_add(L, t);
 	api_use_add(L);

@@ -18,9 +18,9 @@ void dry_run_count(struct dry_run *run, const char *file, uint64_t time_ns)
 }
 
 /* What the script has is an empty table with these metamethods, which the functions that
- * look past metamethods (next, rawget, rawlen) know too: see safe_lib_stand_in. Their
- * upvalues: the real table, and the changes by key, where this light userdata stands for
- * nil. Tables inside are replaced alike when they are read. */
+ * look past metamethods (next, rawget, rawlen, rawset) know too: see safe_lib_stand_in.
+ * Their upvalues: the real table, and the changes by key, where this light userdata
+ * stands for nil. Tables inside are replaced alike when they are read. */
 static const char removed;
 
 enum { REAL = 1, CHANGES = 2 };
@@ -98,6 +98,15 @@ static int l_rawget(lua_State *L)
 	return 1;
 }
 
+/* rawset (table, key, value) -> table */
+static int l_rawset(lua_State *L)
+{
+	luaL_checkany(L, 3);
+	l_newindex(L);
+	lua_settop(L, 1);
+	return 1;
+}
+
 static bool is_removed(lua_State *L, int key)
 {
 	lua_pushvalue(L, key);
@@ -152,9 +161,14 @@ static int l_next(lua_State *L)
 static void push_shadow(lua_State *L)
 {
 	static const luaL_Reg metamethods[] = {
-		{ "__index", l_index }, { "__newindex", l_newindex }, { "__len", l_len },
-		{ "next", l_next }, /* these three are for safe_lib.c */
-		{ "rawget", l_rawget }, { "rawlen", l_len },          { NULL, NULL },
+		{ "__index", l_index },
+		{ "__newindex", l_newindex },
+		{ "__len", l_len },
+		{ "next", l_next }, /* these four are for safe_lib_stand_in */
+		{ "rawget", l_rawget },
+		{ "rawlen", l_len },
+		{ "rawset", l_rawset },
+		{ NULL, NULL },
 	};
 
 	luaL_checkstack(L, 8, NULL);

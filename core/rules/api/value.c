@@ -42,6 +42,18 @@ void value_push_null(lua_State *L)
 	lua_pushlightuserdata(L, (void *)&null_key);
 }
 
+bool value_wants_null(lua_State *L, int idx, const char *function)
+{
+	static const char *const names[] = { "null", NULL };
+
+	if (lua_isnoneornil(L, idx))
+		return false;
+	luaL_checktype(L, idx, LUA_TTABLE);
+	read_only_see_through(L, idx);
+	field_check_names(L, idx, function, names);
+	return field_boolean(L, idx, "null", false);
+}
+
 static bool is_marked(lua_State *L, int idx)
 {
 	if (!lua_getmetatable(L, idx))

@@ -28,6 +28,8 @@ struct value_format {
 
 void value_open(lua_State *L);
 void value_push_null(lua_State *L);
+/* Whether the options of `function` at `idx`, { null = true }, ask for nulls. */
+bool value_wants_null(lua_State *L, int idx, const char *function);
 /* Mark the table on the top: it is an array, however empty. False: it has another
  * metatable. */
 bool value_mark_array(lua_State *L);

@@ -13,6 +13,8 @@
 #include "base/mem.h"
 #include "rules/sandbox/source.h"
 
+#define EXTENSION ".lua"
+
 static void add(struct rules_dir_list *list, const char *name)
 {
 	list->names = mem_realloc(list->names, (list->count + 1) * sizeof(char *));
@@ -138,6 +140,8 @@ bool rules_dir_is_current(const char *rules_dir, const struct bundle *known)
 	struct bundle *found = scan(rules_dir, known, &is_whole);
 	bool is_same = is_whole && bundle_hash(found) == bundle_hash(known);
 
+	for (size_t i = 0; i < known->count && is_same; i++)
+		is_same = !bundle_is_outranked(rules_dir, known->files[i].path);
 	bundle_unref(found);
 	return is_same;
 }
@@ -156,8 +160,6 @@ bool rules_dir_has_same_modules(const struct bundle *a, const struct bundle *b)
 	bundle_compare(a, b, look_at_change, &is_same);
 	return is_same;
 }
-
-#define EXTENSION ".lua"
 
 struct search {
 	const struct bundle *loaded;
@@ -181,18 +183,6 @@ static const char *similar_folder(const char *path)
 	return NULL;
 }
 
-/* `require "a.b"` loads a/b.lua, never a/b/init.lua. */
-static void explain_init(const char *path, struct buf *why)
-{
-	int len = (int)(strlen(path) - strlen("/init" EXTENSION));
-
-	buf_append_text(why, "is not loaded: require \"");
-	for (int i = 0; i < len; i++)
-		buf_append_char(why, path[i] == '/' ? '.' : path[i]);
-	buf_printf(why, "\" loads %.*s.lua; rename this file to %.*s.lua", len, path, len,
-		   path);
-}
-
 /* Leaves `why` empty for a file that is loaded or may be a module. */
 static void explain(const struct search *s, const char *path, struct buf *why)
 {
@@ -213,8 +203,6 @@ static void explain(const struct search *s, const char *path, struct buf *why)
 	else if (!file && similar)
 		buf_printf(why, "is not loaded: %s scripts belong in %s/, not in %.*s/",
 			   similar, similar, (int)strcspn(path, "/"), path);
-	else if (!file && slice_has_suffix(slice_from(path), "/init" EXTENSION))
-		explain_init(path, why);
 }
 
 static void report(const struct search *s, const char *path, bool is_folder)

@@ -3,6 +3,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 #include "source.h"
@@ -75,6 +76,19 @@ uint64_t bundle_hash(const struct bundle *b)
 	return hash;
 }
 
+bool bundle_is_outranked(const char *dir, const char *path)
+{
+	static const char init[] = "/init.lua";
+	char other[PATH_MAX];
+	size_t len = strlen(path);
+
+	if (!slice_has_suffix(slice_from(path), init))
+		return false;
+	snprintf(other, sizeof(other), "%s/%.*s.lua", dir, (int)(len - strlen(init)),
+		 path);
+	return access(other, F_OK) == 0;
+}
+
 bool bundle_is_current(const struct bundle *b, const char *dir)
 {
 	bool is_same = true;
@@ -82,10 +96,11 @@ bool bundle_is_current(const struct bundle *b, const char *dir)
 	for (size_t i = 0; i < b->count && is_same; i++) {
 		const struct bundle_file *f = &b->files[i];
 		char path[PATH_MAX];
-		struct source now;
+		struct source now = { .data = NULL };
 		struct error ignored;
 		snprintf(path, sizeof(path), "%s/%s", dir, f->path);
-		is_same = source_read(&now, path, f->path, &ignored) == TIDE_OK &&
+		is_same = !bundle_is_outranked(dir, f->path) &&
+			  source_read(&now, path, f->path, &ignored) == TIDE_OK &&
 			  slice_is_equal((struct slice){ now.data, now.len },
 					 (struct slice){ f->text, f->len });
 		source_free(&now);

@@ -43,6 +43,9 @@ const struct bundle_file *bundle_find(const struct bundle *b, const char *path);
 /* Over all paths and texts: equal for equal bundles. */
 uint64_t bundle_hash(const struct bundle *b);
 
+/* Is this a module a/init.lua, of which there is also a.lua in the directory? require
+ * gives that one. */
+bool bundle_is_outranked(const char *dir, const char *path);
 /* Are the files in the directory as they are here? */
 bool bundle_is_current(const struct bundle *b, const char *dir);
 

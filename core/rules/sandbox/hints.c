@@ -24,9 +24,8 @@ static const struct {
 	{ "io", "use tide.log to write to the broker's log" },
 	{ "json", "use tide.json" },
 	{ "cjson", "use tide.json" },
-	{ "load", "use a function, or require" },
 	{ "loadfile", "use require" },
-	{ "loadstring", "use a function, or require" },
+	{ "loadstring", "use load" },
 	{ "log", "use tide.log" },
 	{ "math.mod", "write x % y" },
 	{ "math.pow", "write x ^ y" },
@@ -35,8 +34,8 @@ static const struct {
 	{ "module", "return a table, and require the file" },
 	{ "msg", "it is the first argument of the function that decides" },
 	{ "os", "use tide.now() for the time, tide.time for dates" },
-	{ "package", "require finds modules in the rules directory" },
-	{ "rawset", "write t[key] = value" },
+	{ "package.loaded", "require gives what is loaded" },
+	{ "package.path", "require finds modules in the rules directory" },
 	{ "string.dump", "pass the function itself" },
 	{ "string.gfind", "use string.gmatch" },
 	{ "table.getn", "write #t" },
@@ -288,6 +287,8 @@ static bool push_hint(lua_State *L, const struct variable *v)
 		owner = s->missing_owner;
 	}
 	instead = find_absent(owner, v->name);
+	if (!instead && is_field) /* of a library that is empty */
+		instead = find_absent("", owner);
 	if (instead) {
 		lua_pushfstring(L, "; scripts have no '%s%s%s': %s", owner,
 				owner[0] ? "." : "", v->name, instead);

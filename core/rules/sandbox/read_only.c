@@ -49,6 +49,29 @@ static int l_len(lua_State *L)
 	return 1;
 }
 
+/* What a view does as the table that it shows: an operator or a call gets the view. */
+static const char *const passed_on[] = { "__call", "__tostring", "__name", "__eq",
+					 "__lt",   "__le",       "__unm",  "__add",
+					 "__sub",  "__mul",      "__div",  "__mod",
+					 "__pow",  "__idiv" };
+
+/* Copy them from the table at `table` to the metatable on the top. */
+static void pass_on(lua_State *L, int table)
+{
+	if (!lua_getmetatable(L, table))
+		return;
+	for (size_t i = 0; i < sizeof(passed_on) / sizeof(passed_on[0]); i++) {
+		lua_pushstring(L, passed_on[i]);
+		lua_pushvalue(L, -1);
+		lua_rawget(L, -3);
+		if (lua_isfunction(L, -1) || lua_isstring(L, -1))
+			lua_rawset(L, -4);
+		else
+			lua_pop(L, 2);
+	}
+	lua_pop(L, 1);
+}
+
 /* Push a view of the table on the top. */
 static void push_view(lua_State *L, bool is_deep)
 {
@@ -56,6 +79,8 @@ static void push_view(lua_State *L, bool is_deep)
 
 	lua_newtable(L);
 	lua_createtable(L, 0, 5);
+	if (is_deep)
+		pass_on(L, table);
 	lua_pushvalue(L, table);
 	if (is_deep)
 		lua_pushcclosure(L, l_index, 1);
@@ -90,7 +115,7 @@ void read_only_show(lua_State *L)
 {
 	if (!lua_istable(L, -1) || is_view(L))
 		return;
-	luaL_checkstack(L, 8, NULL);
+	luaL_checkstack(L, 12, NULL);
 	lua_rawgetp(L, LUA_REGISTRYINDEX, &views_key);
 	lua_pushvalue(L, -2);
 	if (lua_rawget(L, -2) == LUA_TNIL) {

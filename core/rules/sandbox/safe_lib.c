@@ -56,9 +56,7 @@ static int l_xpcall(lua_State *L)
 
 const char safe_lib_stand_in = 0;
 
-/* Is argument 1 a table that stands in for another? Then call that one's function with
- * the arguments, and leave its results. */
-static bool call_stand_in(lua_State *L, const char *name)
+bool safe_lib_call_stand_in(lua_State *L, const char *name)
 {
 	if (!lua_istable(L, 1) || !lua_getmetatable(L, 1))
 		return false;
@@ -74,23 +72,34 @@ static bool call_stand_in(lua_State *L, const char *name)
 	return true;
 }
 
+/* What a view shows may be read. */
 static int l_rawget(lua_State *L)
 {
 	script_check(L);
-	return call_stand_in(L, "rawget") ? lua_gettop(L) : safe_lib_call_original(L);
+	if (lua_gettop(L) >= 2 && read_only_see_through(L, 1)) {
+		lua_settop(L, 2);
+		read_only_see_through(L, 2); /* a key of pairs */
+		lua_rawget(L, 1);
+		read_only_show(L);
+		return 1;
+	}
+	return safe_lib_call_stand_in(L, "rawget") ? lua_gettop(L)
+						   : safe_lib_call_original(L);
 }
 
 static int l_rawlen(lua_State *L)
 {
 	script_check(L);
-	return call_stand_in(L, "rawlen") ? lua_gettop(L) : safe_lib_call_original(L);
+	read_only_see_through(L, 1);
+	return safe_lib_call_stand_in(L, "rawlen") ? lua_gettop(L)
+						   : safe_lib_call_original(L);
 }
 
 /* As the library's, which gives its own `next` away: that one looks at no budget. */
 int safe_lib_next(lua_State *L)
 {
 	script_check(L);
-	if (call_stand_in(L, "next"))
+	if (safe_lib_call_stand_in(L, "next"))
 		return lua_gettop(L);
 	luaL_checktype(L, 1, LUA_TTABLE);
 	lua_settop(L, 2);

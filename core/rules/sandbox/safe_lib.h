@@ -15,6 +15,7 @@
 #pragma once
 
 #include <lua.h>
+#include <stdbool.h>
 
 /* The longest result of string.rep, '%q' and the widths of string.pack. The most elements
  * that a function of `table` handles. */
@@ -25,14 +26,21 @@
  * libraries. May raise. */
 void safe_lib_install(lua_State *L, int idx);
 
-/* For safe_lib.c: replace the functions of `table` in the table at `idx`; getmetatable
- * and setmetatable in the table at `idx`. */
+/* For safe_lib.c: replace the functions of `table` in the table at `idx`; setmetatable in
+ * the table at `idx`. */
 void safe_table_install(lua_State *L, int idx);
 void safe_meta_install(lua_State *L, int idx);
 
+/* Give the environment at `idx`, which has setmetatable, functions that know whose they
+ * are: getmetatable, setmetatable and rawset. */
+void safe_meta_bind(lua_State *L, int idx);
+
 /* A key of metatables that no script gets hold of: the table stands in for another one,
- * and the metatable has `next`, `rawget` and `rawlen` for it. */
+ * and the metatable has `next`, `rawget`, `rawlen` and `rawset` for it. */
 extern const char safe_lib_stand_in;
+/* Is argument 1 such a table? Then its function `name` is called with the arguments, and
+ * its results are left. */
+bool safe_lib_call_stand_in(lua_State *L, const char *name);
 
 /* luaL_tolstring without the address of a value: a table is "table", or its __name. */
 const char *safe_lib_tolstring(lua_State *L, int idx, size_t *len);

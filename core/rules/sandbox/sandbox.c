@@ -9,15 +9,15 @@
 #include <string.h>
 
 #include "bundle.h"
+#include "compile.h"
 #include "hints.h"
 #include "read_only.h"
 #include "safe_lib.h"
 #include "script.h"
 #include "source.h"
-#include "source_limits.h"
 
 #define MODULE_NAME_MAX 128
-#define MODULE_FILE_MAX (MODULE_NAME_MAX + 8)
+#define MODULE_FILE_MAX (MODULE_NAME_MAX + 16)
 
 /* Registry keys: the globals that an environment is made from; the results of
  * require by name. While a file is being loaded, in its place is the serial of the
@@ -25,13 +25,11 @@
 static const char template_key;
 static const char modules_key;
 
-static const char *const globals[] = { "assert",   "error",        "getmetatable",
-				       "ipairs",   "math",         "next",
-				       "pairs",    "pcall",        "rawequal",
-				       "rawget",   "rawlen",       "select",
-				       "string",   "table",        "tonumber",
-				       "tostring", "type",         "utf8",
-				       "xpcall",   "setmetatable", NULL };
+static const char *const globals[] = {
+	"_VERSION", "assert",   "error",  "ipairs", "math",   "next",         "pairs",
+	"pcall",    "rawequal", "rawget", "rawlen", "select", "string",       "table",
+	"tonumber", "tostring", "type",   "utf8",   "xpcall", "setmetatable", NULL
+};
 
 static void copy_table(lua_State *L, int from)
 {
@@ -44,8 +42,21 @@ static void copy_table(lua_State *L, int from)
 	}
 }
 
-/* An environment: the globals, and a copy of each library among them. */
-static void push_environment(lua_State *L)
+/* Upvalues of require: the sandbox, the environment of the file. */
+static void bind_require(lua_State *L, int env)
+{
+	lua_getfield(L, env, "require");
+	lua_CFunction function = lua_tocfunction(L, -1);
+	lua_getupvalue(L, -1, 1);
+	lua_pushvalue(L, env);
+	lua_pushcclosure(L, function, 2);
+	lua_setfield(L, env, "require");
+	lua_pop(L, 1);
+}
+
+/* The environment of the file `name`: the globals, a copy of each library among them, and
+ * the functions that must know whose they are. */
+static void push_environment(lua_State *L, const char *name)
 {
 	lua_rawgetp(L, LUA_REGISTRYINDEX, &template_key);
 	copy_table(L, -1);
@@ -63,60 +74,19 @@ static void push_environment(lua_State *L)
 	}
 	lua_pushvalue(L, env);
 	lua_setfield(L, env, "_G");
-}
-
-/* Lua's compiler runs no hook, and walks its lists of jumps from end to end for each
- * "or", each "elseif": a few thousand of them take seconds. It gets the text in
- * pieces so small that little happens in one, and asks for the next one here. */
-#define PIECE_BYTES 256
-
-struct compiling {
-	const char *name;
-	const char *at, *end;
-	int line; /* of what comes next */
-};
-
-static const char *read_piece(lua_State *L, void *ctx, size_t *len)
-{
-	struct compiling *r = ctx;
-	struct script_state *s = script_state_of(L);
-	const char *piece = r->at;
-
-	if (watchdog_has_fired(s->watchdog)) {
-		snprintf(s->fault, sizeof(s->fault),
-			 "%s:%d: ran longer than its budget of %d ms to be compiled",
-			 r->name, r->line, (int)watchdog_budget_ms(s->watchdog));
-		script_raise(L);
-	}
-	*len = (size_t)(r->end - r->at);
-	if (*len > PIECE_BYTES)
-		*len = PIECE_BYTES;
-	for (r->at += *len; piece < r->at; piece++)
-		r->line += *piece == '\n';
-	return r->at - *len;
+	safe_meta_bind(L, env);
+	compile_add_load(L, env, name);
+	bind_require(L, env);
 }
 
 void sandbox_load_take(lua_State *L, struct source *source, const char *name)
 {
-	char chunk_name[SCRIPT_PLACE_MAX];
-	struct error err;
+	int rc = compile_text(L, (struct slice){ source->data, source->len }, name);
 
-	snprintf(chunk_name, sizeof(chunk_name), "=%s", name);
-	bool is_bytecode = source->len > 0 && source->data[0] == LUA_SIGNATURE[0];
-	int limits = source_limits_check(source, name, &err);
-	struct compiling reading = { name, source->data, source->data + source->len, 1 };
-	/* Parsing is protected by Lua itself: nothing raises before the free. */
-	int rc = LUA_OK;
-	if (limits == TIDE_OK)
-		rc = lua_load(L, read_piece, &reading, chunk_name, "t");
 	source_free(source);
-	if (is_bytecode)
-		luaL_error(L, "%s:1: is bytecode; a script must be Lua text", name);
-	if (limits != TIDE_OK)
-		luaL_error(L, "%s", err.text);
 	if (rc != LUA_OK)
 		lua_error(L);
-	push_environment(L);
+	push_environment(L, name);
 	lua_setupvalue(L, -2, 1);
 }
 
@@ -151,14 +121,15 @@ int sandbox_read(struct sandbox *sandbox, const char *path, const char *name,
 	return rc;
 }
 
-/* Read the file of a module; `file` receives its name relative to its directory. */
-static int read_module(struct sandbox *sandbox, const char *name, char *file,
-		       struct source *source, struct error *err)
+/* Read the file of a module: a/b.lua, or with `ending` "/init.lua" that one of the folder
+ * a/b. `file` receives its name relative to its directory. */
+static int read_file(struct sandbox *sandbox, const char *name, const char *ending,
+		     char *file, struct source *source, struct error *err)
 {
 	bool is_framework = strncmp(name, "tide.", strlen("tide.")) == 0;
 	char path[PATH_MAX];
 
-	snprintf(file, MODULE_FILE_MAX, "%s.lua", name);
+	snprintf(file, MODULE_FILE_MAX, "%s%s", name, ending);
 	for (char *c = file; c < file + strlen(name); c++) {
 		if (*c == '.')
 			*c = '/';
@@ -172,17 +143,28 @@ static int read_module(struct sandbox *sandbox, const char *name, char *file,
 		       : sandbox_read(sandbox, path, file, source, err);
 }
 
+/* The file is named by the error when there is neither. */
+static int read_module(struct sandbox *sandbox, const char *name, char *file,
+		       struct source *source, struct error *err)
+{
+	int rc = read_file(sandbox, name, ".lua", file, source, err);
+
+	if (rc == TIDE_ENOTFOUND)
+		rc = read_file(sandbox, name, "/init.lua", file, source, err);
+	return rc;
+}
+
 static int refuse_module(lua_State *L, const char *name, const char *file)
 {
 	hints_push_module(L, name);
 	return luaL_error(L,
 			  "no module '%s': neither the framework nor the rules "
-			  "directory has %s%s",
+			  "directory has it as a file or as %s%s",
 			  name, file, lua_tostring(L, -1));
 }
 
-/* Push the chunk of the module. Not inline: modules that require each other nest, and the
- * buffers here would be on the stack once for each. */
+/* Push the chunk of the module and its arguments. Not inline: modules that require each
+ * other nest, and the buffers here would be on the stack once for each. */
 static __attribute__((noinline)) void push_module(lua_State *L, struct sandbox *sandbox,
 						  const char *name)
 {
@@ -196,19 +178,35 @@ static __attribute__((noinline)) void push_module(lua_State *L, struct sandbox *
 	if (rc != TIDE_OK)
 		luaL_error(L, "%s", err.text);
 	sandbox_load_take(L, &source, file);
+	lua_pushstring(L, name);
+	lua_pushstring(L, file);
 }
 
 /* Run the module's file and leave its result on the stack. */
 static void run_module(lua_State *L, struct sandbox *sandbox, const char *name)
 {
 	push_module(L, sandbox, name);
-	lua_pushstring(L, name);
-	lua_call(L, 1, 1);
+	lua_call(L, 2, 1);
 	read_only_show(L);
 	if (lua_isnil(L, -1)) {
 		lua_pop(L, 1);
 		lua_pushboolean(L, 1);
 	}
+}
+
+/* As in other Luas, require gives libraries too: the file's own. */
+static bool is_library(const char *name)
+{
+	static const char *const names[] = {
+		LUA_GNAME,       LUA_STRLIBNAME,  LUA_TABLIBNAME, LUA_MATHLIBNAME,
+		LUA_UTF8LIBNAME, LUA_COLIBNAME,   LUA_DBLIBNAME,  LUA_IOLIBNAME,
+		LUA_OSLIBNAME,   LUA_LOADLIBNAME,
+	};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (strcmp(name, names[i]) == 0)
+			return true;
+	return false;
 }
 
 static int l_require(lua_State *L)
@@ -223,6 +221,10 @@ static int l_require(lua_State *L)
 		return luaL_argerror(L, 1, lua_tostring(L, -1));
 	}
 	lua_settop(L, 1);
+	if (is_library(name)) {
+		lua_getfield(L, lua_upvalueindex(2), name);
+		return 1;
+	}
 	lua_rawgetp(L, LUA_REGISTRYINDEX, &modules_key);
 	void *mark = (void *)(uintptr_t)script_state_of(L)->serial;
 	bool is_mark = lua_getfield(L, 2, name) == LUA_TLIGHTUSERDATA;
@@ -294,6 +296,43 @@ static void open_libraries(lua_State *L)
 	guard_library(L, LUA_UTF8LIBNAME);
 }
 
+/* debug.traceback (text) -> text with the stack behind it; another value as it is */
+static int l_traceback(lua_State *L)
+{
+	script_check(L);
+	lua_settop(L, 1);
+	if (!lua_isnil(L, 1) && !lua_isstring(L, 1))
+		return 1;
+	luaL_traceback(L, L, lua_tostring(L, 1), 1);
+	return 1;
+}
+
+static void add_field(lua_State *L, int template, const char *library, const char *name)
+{
+	lua_getfield(L, template, library);
+	lua_insert(L, -2);
+	lua_setfield(L, -2, name);
+	lua_pop(L, 1);
+}
+
+/* Libraries that scripts do not have, all but empty: many a module names a function of
+ * theirs when it is loaded, and calls it never or seldom. */
+static void add_mentioned(lua_State *L, int template)
+{
+	static const char *const names[] = { LUA_COLIBNAME, LUA_DBLIBNAME, LUA_IOLIBNAME,
+					     LUA_OSLIBNAME, LUA_LOADLIBNAME };
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		lua_newtable(L);
+		hints_guard(L, names[i], HINTS_EXPLAIN);
+		lua_setfield(L, template, names[i]);
+	}
+	lua_pushcfunction(L, l_traceback);
+	add_field(L, template, LUA_DBLIBNAME, "traceback");
+	lua_pushliteral(L, "/\n;\n?\n!\n-\n"); /* as any Lua on such a system */
+	add_field(L, template, LUA_LOADLIBNAME, "config");
+}
+
 static int l_open(lua_State *L)
 {
 	struct sandbox *sandbox = lua_touserdata(L, 1);
@@ -309,6 +348,7 @@ static int l_open(lua_State *L)
 	lua_pushlightuserdata(L, sandbox);
 	lua_pushcclosure(L, l_require, 1);
 	lua_setfield(L, 2, "require");
+	add_mentioned(L, 2);
 	lua_rawsetp(L, LUA_REGISTRYINDEX, &template_key);
 	lua_newtable(L);
 	lua_rawsetp(L, LUA_REGISTRYINDEX, &modules_key);

@@ -2,13 +2,15 @@
  *
  * Each file has an environment of its own, with copies of the safe libraries. What a file
  * does to its globals or to `string`, no other file sees. There is no io, os, debug,
- * package, coroutine, load, dofile, collectgarbage or rawset, no bytecode and no __gc.
+ * package, coroutine, dofile or collectgarbage, no bytecode and no __gc. `load` takes
+ * text alone (compile.h). `getmetatable` and `rawset` keep a file from changing what is
+ * another file's (safe_meta.c).
  *
  * `require` finds "tide.x" in the framework's directory and other names in the rules
- * directory. It loads a module once per generation, and only while files are loaded: a
- * decision never reads a file. What it gives is read-only at all depths (read_only.h).
- * Modules that require each other nest as deep as Lua's C calls may (LUAI_MAXCCALLS,
- * 200).
+ * directory: "a.b" is a/b.lua, or else a/b/init.lua. It loads a module once per
+ * generation, and only while files are loaded: a decision never reads a file. What it
+ * gives is read-only at all depths (read_only.h). Modules that require each other nest as
+ * deep as Lua's C calls may (LUAI_MAXCCALLS, 200).
  *
  * All functions run inside script_enter and may raise. */
 #pragma once

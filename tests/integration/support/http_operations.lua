@@ -104,6 +104,11 @@ return {
   { 'DELETE ' .. T .. '/groups/{group}', path = at '/topics/t/groups/old',
     needs = { { 'configure', 'queue', 't' } } },
 
+  { 'GET /api/shared', path = '/api/shared?prefix=a', tag = 'monitor' },
+  { 'DELETE /api/shared', path = '/api/shared?prefix=none', tag = 'admin' },
+  { 'PUT /api/shared/entry', body = { key = 'k', value = 7, ttl = '1h' }, tag = 'admin' },
+  { 'GET /api/shared/entry', path = '/api/shared/entry?key=k', tag = 'monitor' },
+  { 'DELETE /api/shared/entry', path = '/api/shared/entry?key=k', tag = 'admin' },
   { 'GET /api/rules', tag = 'monitor' },
   { 'GET /api/rules/log', tag = 'admin' },
   { 'GET /api/rules/generations/{hash}', path = '/api/rules/generations/active', tag = 'admin' },

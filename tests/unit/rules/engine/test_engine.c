@@ -199,7 +199,7 @@ static void unknown_type_names_those_there_are(void **state)
 								 .user = "u" },
 					   &x, &f->err),
 			 TIDE_ENOTFOUND);
-	assert_contains(f->err.text, "direct fanout headers topic");
+	assert_contains(f->err.text, "content direct fanout headers topic");
 	assert_non_null(
 		generation_find(f->engine->current, SCRIPT_ROUTING, SLICE("topic")));
 	assert_null(generation_find(f->engine->current, SCRIPT_RETRY, SLICE("topic")));

@@ -37,11 +37,15 @@ static const struct {
 	  "local x <close> = setmetatable({}, { __close = function() end })",
 	  "hostile.lua:2: a script's metatable cannot have __close" },
 	{ "__close set later",
-	  "local m = {} local o = setmetatable({}, m) m.__close = print local x <close> "
-	  "= o",
+	  "local m = {} local o = setmetatable({}, m) m.__close = print",
+	  "hostile.lua:2: a script's metatable cannot have __close" },
+	/* A metatable with a metatable of its own: what it gains is not seen. */
+	{ "__close set later, unseen",
+	  "local m = setmetatable({}, {}) local o = setmetatable({}, m) m.__close = print"
+	  " local x <close> = o",
 	  "hostile.lua:2: variable 'x' got a non-closable value" },
 	{ "a break out of a loop whose fourth value has __close",
-	  "local m = {} local o = setmetatable({}, m)"
+	  "local m = setmetatable({}, {}) local o = setmetatable({}, m)"
 	  " local function d(n) return n == 0 and 0 or 1 + d(n - 1) end"
 	  " m.__close = function() d(9000) end"
 	  " for i = 1, 9 do for k in pairs, nil, nil, o do local function f() return k "
@@ -141,20 +145,21 @@ static const struct {
 	  " for _ = 1, 10 do local _ = o .. o .. o .. o end",
 	  "hostile.lua:2: a script's metatable cannot have __concat" },
 	{ "__concat set later",
-	  "local m = {} local o = setmetatable({}, m) m.__concat = type return o .. o",
+	  "local m = setmetatable({}, {}) local o = setmetatable({}, m) m.__concat = "
+	  "type return o .. o",
 	  "hostile.lua:2: attempt to concatenate a table value" },
 	{ "weak keys", "setmetatable({}, { __mode = 'k' })",
 	  "hostile.lua:2: a script's metatable cannot have __mode 'k'" },
 	{ "weak keys and values", "setmetatable({}, { __mode = 'vk' })",
 	  "hostile.lua:2: a script's metatable cannot have __mode 'vk'" },
 	{ "weak keys, later, to the collector",
-	  "local m = {} local t = setmetatable({}, m) m.__mode = 'k'"
+	  "local m = setmetatable({}, {}) local t = setmetatable({}, m) m.__mode = 'k'"
 	  " local ks = {} for i = 1, 12000 do ks[i] = {} end"
 	  " for i = 1, 11999 do t[ks[i]] = ks[(i * 7919) % 11999 + 1] end"
 	  " ks = { ks[1] } for i = 1, 30000 do ks[2] = { i } end error('done')",
 	  "hostile.lua:2: done" },
 	{ "weak keys, later, and again",
-	  "local m = {} local t = setmetatable({}, m) m.__mode = 'k'"
+	  "local m = setmetatable({}, {}) local t = setmetatable({}, m) m.__mode = 'k'"
 	  " assert(getmetatable(t) == m) setmetatable(t, m)",
 	  "hostile.lua:2: a script's metatable cannot have __mode 'k'" },
 	{ "string.pack", "return #string.pack('c1000000000', '')",
@@ -190,7 +195,7 @@ static const struct {
 	  " return setmetatable({}, m) < setmetatable({}, m)",
 	  "hostile.lua:2: ran longer than" },
 	{ "__gc set later",
-	  "local m = {} setmetatable({}, m) m.__gc = function() end"
+	  "local m = setmetatable({}, {}) setmetatable({}, m) m.__gc = function() end"
 	  " setmetatable({}, m)",
 	  "hostile.lua:2: a script's metatable cannot have __gc" },
 	{ "deep recursion in pcall",
@@ -229,7 +234,69 @@ static const struct {
 	{ "io", "return io.open('/etc/passwd')", "hostile.lua:2: " },
 	{ "os", "os.exit(1)", "hostile.lua:2: " },
 	{ "debug", "debug.sethook()", "hostile.lua:2: " },
-	{ "load", "load('x')", "hostile.lua:2: " },
+	{ "load of bytecode", "assert(load('\\27Lua'))",
+	  "hostile.lua:1: is bytecode; a script must be Lua text" },
+	{ "load of a function", "load(function() return 'return 1' end)",
+	  "hostile.lua:2: bad argument #1 to 'load' (load takes a text" },
+	{ "load of nonsense", "assert(load('x x'))",
+	  "load@priority/hostile.lua:1: syntax error" },
+	{ "load with a name that lies", "load('error(1)', '=filter/other.lua:7: x')()",
+	  "load(filter_other_lua)@priority/hostile.lua:1: 1 (called from "
+	  "priority/hostile.lua:2)" },
+	{ "load of more than a file may have", "assert(load((' '):rep(262145)))",
+	  "the text is larger than 262144 bytes, the limit for a file" },
+	{ "load of more jumps than a file may have",
+	  "assert(load(('goto x '):rep(4097)))",
+	  "load@priority/hostile.lua:1: more than 4096 'goto' and 'break' in a file" },
+	{ "load with an environment that cannot be written",
+	  "load('x = 1', '=x', 't', require 'tide.dests')()",
+	  "load(x)@priority/hostile.lua:1: this table is read-only" },
+	{ "load with no environment", "load('return print', '=x', 't', nil)()",
+	  "load(x)@priority/hostile.lua:1: attempt to index a nil value (upvalue "
+	  "'_ENV')" },
+	{ "load of an endless loop", "load('while true do end')()",
+	  "load@priority/hostile.lua:1: ran longer than its budget" },
+	{ "load of an endless loop in pcall",
+	  "while true do pcall(load('while true do end')) end",
+	  "ran longer than its budget" },
+	{ "load without end", "while true do load(('x = x or y '):rep(20000)) end",
+	  "ran longer than its budget" },
+	{ "functions of load without end",
+	  "local t = {} while true do t[#t + 1] = assert(load('return \"' .. #t .. "
+	  "'\"')) end",
+	  "" },
+	{ "load that constant _ENV", "load(\"local _ENV <const> = 11 X = 'hi'\")()",
+	  "load@priority/hostile.lua:1: attempt to index a number value" },
+	{ "rawset of a module", "rawset(require 'tide.dests', 'new', nil)",
+	  "hostile.lua:2: this table is read-only" },
+	{ "rawset of tide.log", "rawset(tide.log, 'info', nil)",
+	  "hostile.lua:2: this table is read-only" },
+	{ "rawset of an option", "rawset(opts, 'x', 1)",
+	  "hostile.lua:2: this table is read-only" },
+	{ "rawset of the message", "rawset(msg, 'key', 1)",
+	  "hostile.lua:2: bad argument #1 to 'rawset' (table expected" },
+	{ "rawset with no key", "rawset({}, nil, 1)",
+	  "hostile.lua:2: table index is nil" },
+	{ "rawset of __gc", "local m = {} setmetatable({}, m) rawset(m, '__gc', print)",
+	  "hostile.lua:2: a script's metatable cannot have __gc" },
+	{ "rawset of __gc behind a metatable",
+	  "local m = setmetatable({}, { __newindex = print }) local o = setmetatable({}, "
+	  "m)"
+	  " rawset(m, '__close', print) local x <close> = o",
+	  "hostile.lua:2: a script's metatable cannot have __close" },
+	{ "__mode set later", "local m = {} setmetatable({}, m) m.__mode = 'k'",
+	  "hostile.lua:2: a script's metatable cannot have __mode 'k'" },
+	{ "__close that replaces another value",
+	  "local m = { __close = false } setmetatable({}, m)",
+	  "hostile.lua:2: a script's metatable cannot have __close" },
+	{ "the guard of a metatable",
+	  "local m = {} setmetatable({}, m)"
+	  " error(tostring(getmetatable(m)))",
+	  "hostile.lua:2: nil" },
+	{ "a traceback has no addresses",
+	  "error(debug.traceback('x'):match '0x%x+' or 'none')", "hostile.lua:2: none" },
+	{ "debug.getupvalue", "debug.getupvalue(print, 1)",
+	  "hostile.lua:2: attempt to call a nil value (field 'getupvalue')" },
 	{ "dofile", "dofile('/etc/passwd')", "hostile.lua:2: " },
 	{ "coroutine", "coroutine.wrap(function() end)()", "hostile.lua:2: " },
 	{ "collectgarbage", "collectgarbage('stop')", "hostile.lua:2: " },

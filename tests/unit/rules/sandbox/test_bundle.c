@@ -1,5 +1,8 @@
 #include "check.h"
 
+#include <stdlib.h>
+#include <sys/stat.h>
+
 #include <stdio.h>
 
 #include "rules/sandbox/bundle.h"
@@ -110,6 +113,37 @@ static void modules_are_what_is_no_script(void **state)
 	bundle_unref(c);
 }
 
+static void touch(const char *dir, const char *name)
+{
+	char path[256];
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	FILE *file = fopen(path, "w");
+	assert_non_null(file);
+	fputs("1", file);
+	fclose(file);
+}
+
+static void a_file_takes_the_place_of_the_folder_of_its_name(void **state)
+{
+	static const char *const files[][2] = { { "lib/init.lua", "1" } };
+	struct bundle *b = make(files, 1);
+	char dir[] = "/tmp/test_bundle.XXXXXX", command[64];
+
+	assert_non_null(mkdtemp(dir));
+	snprintf(command, sizeof(command), "%s/lib", dir);
+	assert_int_equal(mkdir(command, 0700), 0);
+	touch(dir, "lib/init.lua");
+	assert_true(bundle_is_current(b, dir));
+	assert_true(rules_dir_is_current(dir, b));
+	touch(dir, "lib.lua");
+	assert_false(bundle_is_current(b, dir));
+	assert_false(rules_dir_is_current(dir, b));
+	snprintf(command, sizeof(command), "rm -r %s", dir);
+	assert_int_equal(system(command), 0);
+	bundle_unref(b);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -118,6 +152,7 @@ int main(void)
 		cmocka_unit_test(what_is_read_from_one_is_noted_in_the_other),
 		cmocka_unit_test(a_path_stays_as_it_was_first),
 		cmocka_unit_test(modules_are_what_is_no_script),
+		cmocka_unit_test(a_file_takes_the_place_of_the_folder_of_its_name),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
