@@ -1,5 +1,5 @@
-/* allowance.h: what one user, address or connection may have and do at a time, and what it
- * has.
+/* allowance.h: what one user, address or connection may have and do at a time, and what
+ * it has.
  *
  * All connections of a user share one, and all of an address. It lasts as long as one of
  * them. When more was published than its rates let it, it lasts until that is made good:

@@ -43,9 +43,9 @@ struct session {
 	 * addresses have no limits. */
 	struct allowance *of_user, *of_address;
 	struct allowance *of_connection; /* of a script of connect/; NULL: none */
-	bool is_metered;                /* one of them limits publishes */
-	bool is_throttled;              /* see session_allowance_throttle */
-	struct heap_node throttle_node; /* while it is held for that; by mono_ms */
+	bool is_metered;                 /* one of them limits publishes */
+	bool is_throttled;               /* see session_allowance_throttle */
+	struct heap_node throttle_node;  /* while it is held for that; by mono_ms */
 	bool has_published;
 	bool is_never_held; /* for what it publishes */
 	bool is_closed;

@@ -87,8 +87,8 @@ static void write_table_login(struct json *j, const struct session *s, struct sl
 }
 
 /* What the scripts of connect/ say to somebody who is let in. */
-static void write_connect(struct json *j, struct engine *e, const struct auth_login *login,
-			  struct slice user)
+static void write_connect(struct json *j, struct engine *e,
+			  const struct auth_login *login, struct slice user)
 {
 	const struct connect_client client = {
 		.user = user,

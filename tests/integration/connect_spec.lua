@@ -1,6 +1,8 @@
 -- Scripts of rules/connect/: asked about each login, when it is known who it is.
 
 local Broker = require 'support.broker'
+local Http = require 'support.http'
+local Stomp = require 'support.stomp'
 local json = require 'dkjson'
 
 describe('rules/connect', function()
@@ -86,6 +88,26 @@ describe('rules/connect', function()
     assert.equal('home', hello('user=bob pass=secret2 name=home').vhost)
     local told = c:document 'RULES simulate login user=bob name=home protocol=stomp'
     assert.same({ verdict = 'allow', by = 'connect/10-move.lua:1', vhost = 'home' }, told.connect)
+  end)
+
+  it('are asked by each protocol', function()
+    broker = Broker.start { http = '127.0.0.1:0', args = { '--fsync', 'no' }, rules = { ['connect/10-x.lua'] = [[
+      return { match = {}, connect = function(client)
+        if client.user == "no" then return false, "not by " .. client.protocol end
+        return { name = "by-" .. client.protocol, limits = { publish_rate = 2 } }
+      end }]] } }
+    local refused = Stomp.open(broker)
+    refused:frame('CONNECT', { ['accept-version'] = '1.2', login = 'no', passcode = 'x' })
+    assert.matches('not by stomp', refused:expect('ERROR').headers.message)
+    local stomp = Stomp.connect(broker, { login = 'bob', passcode = 'x' })
+    local http = Http.connect(broker, { user = 'no', password = 'x' })
+    assert.matches('not by http', http:expect_error(401, 'denied', 'GET', '/api/whoami'))
+    http = Http.connect(broker, { user = 'bob', password = 'x' })
+    http:expect(200, 'GET', '/api/whoami')
+    local names = {}
+    for _, connection in ipairs(broker:connect():document 'LIST connections') do names[connection.name or ''] = true end
+    assert.is_true(names['by-stomp'])
+    stomp:close()
   end)
 
   it('that fail refuse, and say so to the log alone', function()

@@ -22,7 +22,8 @@ describe("a rules directory with models", function()
   end
 
   it("lets everybody in as they are without a script that matches", function()
-    open { ["connect/10-x.lua"] = [[return { match = { vhost = "shop" }, connect = function() return false, "no" end }]] }
+    open { ["connect/10-x.lua"] = [[
+      return { match = { vhost = "shop" }, connect = function() return false, "no" end }]] }
     assert.same({}, engine:connect { user = "bob" })
     local result, reason, file = engine:connect { user = "bob", vhost = "shop" }
     assert.same({ nil, "no", "connect/10-x.lua" }, { result, reason, file })

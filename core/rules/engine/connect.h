@@ -10,8 +10,8 @@
 
 /* What scripts see as `client`. A slice without data is nil there. */
 struct connect_client {
-	struct slice user;        /* nobody has to log in: what the client calls itself */
-	struct slice name;        /* of the connection */
+	struct slice user; /* nobody has to log in: what the client calls itself */
+	struct slice name; /* of the connection */
 	struct slice vhost;
 	struct slice address;     /* without the port */
 	struct slice certificate; /* common name of the one that was verified */
