@@ -54,6 +54,43 @@ function tide.duration(text) end
 ---@return string
 function tide.secret(name) end
 
+---What `serve --rules-set` gave under this name.
+---@param name string
+---@param default string?
+---@return string?
+function tide.setting(name, default) end
+
+---Of `filter/`, `deliver/`, `settled/`, `declare/`, `connect/`: what a script is for. Everything
+---given must fit; of a list one value.
+---@class tide.Match
+---@field exchange string|string[]?  a name; in `declare/` a topic pattern
+---@field key string|string[]?  a topic pattern
+---@field queue string|string[]?  a topic pattern
+---@field vhost string|string[]?
+---@field user string|string[]?
+---@field headers table<string, string|string[]|boolean>?
+---@field min_size integer?  bytes of the payload
+---@field max_size integer?
+---@field except tide.Match?
+
+---@class tide.UseSettings
+---@field options table<string, string|number|boolean|table>?
+---@field match tide.Match?
+---@field doc string?
+---@field active boolean?
+---@field every string?
+---@field cron string?
+---@field zone string?
+---@field missed "skip"|"once"|"all"?
+---@field jitter string?
+---@field vhost string?
+
+---What a file returns that is another script of its folder, with these settings over its own.
+---@param name string  without folder and `.lua`
+---@param settings tide.UseSettings?
+---@return userdata
+function tide.use(name, settings) end
+
 ---What a queue or topic of the call's vhost has now. Read-only; expires after the call.
 ---@class tide.QueueFacts
 ---@field ready integer?  nil for a topic, as the next three

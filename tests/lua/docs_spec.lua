@@ -35,6 +35,7 @@ describe("docs/rules.md and its reference", function()
       end
     end
     assert.is_true(count >= 5)
+    files["filter/rate_limit.lua"] = read("rules/filter/rate_limit.lua") -- which some use
     local dir = support.make_dir(files)
     local engine, message = support.luatide.open { rules = dir }
     support.remove_dir(dir)
@@ -50,6 +51,7 @@ describe("docs/rules.md and its reference", function()
       end
     end
     assert(files[name], name)
+    files["filter/rate_limit.lua"] = read("rules/filter/rate_limit.lua") -- which some use
     local dir = support.make_dir(files)
     local engine = support.open { rules = dir }
     support.remove_dir(dir)
@@ -161,6 +163,22 @@ describe("docs/rules.md and its reference", function()
       engine:set_now(60000)
       assert.equal(1000, s:decide({}, { failures = 1 }))
       s:close()
+    end)
+  end)
+
+  it("has filters that limit, sample and prefer", function()
+    with_rule("filter/30-sample.lua", function(engine)
+      local copies, passed = 0, 0
+      for i = 1, 300 do
+        local m = engine:filter { exchange = "orders", key = "orders.new", id = i, headers = { amount = "5" } }
+        passed = passed + (m and 1 or 0)
+        for _, copy in ipairs(m and m.copies or {}) do copies = copies + (copy.key == "samples" and 1 or 0) end
+      end
+      assert.same({ 100, 1 }, { passed, copies })
+      local gold = engine:filter { exchange = "x", vhost = "shop", headers = { tier = "silver" } }
+      assert.equal(9, gold.priority)
+      assert.not_equal(9, engine:filter({ exchange = "x", vhost = "shop", user = "probe",
+        headers = { tier = "silver" } }).priority)
     end)
   end)
 

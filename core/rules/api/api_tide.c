@@ -10,6 +10,7 @@
 #include "api_json.h"
 #include "api_match.h"
 #include "api_msgpack.h"
+#include "api_setting.h"
 #include "api_time.h"
 #include "api_use.h"
 #include "base/duration.h"
@@ -289,6 +290,7 @@ void api_tide_open(lua_State *L, struct api_tide *t)
 	api_msgpack_add(L);
 	api_match_add(L);
 	api_time_add(L, t);
+	api_setting_add(L, &t->settings);
 	api_use_add(L);
 	secrets_add(L, &t->secrets);
 	queue_facts_open(L, &t->queues);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rules/api/api_setting.h"
 #include "rules/engine/engine_private.h"
 #include "rules/engine/engine_status.h"
 #include "rules/engine/strategy.h"
@@ -197,10 +198,24 @@ static void read_secrets(lua_State *L, struct engine_config *config, struct args
 	config->secrets = given;
 }
 
+/* `settings`: a table of texts. Without it those that `tidemq test` was given. */
+static void read_settings(lua_State *L, struct engine_config *config, struct args *given)
+{
+	const char *inherited = getenv(API_SETTING_VARIABLE);
+
+	*given = (struct args){ 0 };
+	if (lua_getfield(L, 1, "settings") != LUA_TNIL)
+		read_args(L, lua_gettop(L), given);
+	else if (inherited && args_parse(given, slice_from(inherited)) != TIDE_OK)
+		*given = (struct args){ 0 };
+	lua_pop(L, 1);
+	config->settings = given;
+}
+
 static int l_open(lua_State *L)
 {
 	struct error err;
-	struct args secrets;
+	struct args secrets, settings;
 
 	if (lua_isnoneornil(L, 1)) {
 		lua_settop(L, 0);
@@ -217,11 +232,13 @@ static int l_open(lua_State *L)
 	};
 	struct box *box = push_box(L, ENGINE, 0);
 	read_secrets(L, &config, &secrets);
+	read_settings(L, &config, &settings);
 	uv_loop_t *loop = malloc(sizeof(*loop));
 	uv_loop_init(loop);
 	struct engine *e;
 	int rc = engine_create(&e, loop, &config, NULL, &err);
 	args_deinit(&secrets);
+	args_deinit(&settings);
 	if (rc != TIDE_OK) {
 		uv_loop_close(loop);
 		free(loop);
