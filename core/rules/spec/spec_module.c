@@ -15,6 +15,7 @@
 #include "spec_auth.h"
 #include "spec_connect.h"
 #include "spec_index.h"
+#include "spec_msg.h"
 #include "spec_queue.h"
 #include "spec_retry.h"
 #include "spec_world.h"
@@ -312,29 +313,6 @@ static int l_status(lua_State *L)
 	return 1;
 }
 
-static void set_slice(lua_State *L, const char *name, struct slice value)
-{
-	field_push(L, value);
-	lua_setfield(L, -2, name);
-}
-
-static void set_integer(lua_State *L, const char *name, int64_t value)
-{
-	lua_pushinteger(L, value);
-	lua_setfield(L, -2, name);
-}
-
-static void set_headers(lua_State *L, const struct msg_header *headers, unsigned count)
-{
-	lua_newtable(L);
-	for (unsigned i = 0; i < count; i++) {
-		field_push(L, headers[i].name);
-		field_push(L, headers[i].value);
-		lua_rawset(L, -3);
-	}
-	lua_setfield(L, -2, "headers");
-}
-
 /* A run's messages go into the table on the top of this state. */
 static int take_message(void *ctx, const struct msg *m, struct error *err)
 {
@@ -342,13 +320,7 @@ static int take_message(void *ctx, const struct msg *m, struct error *err)
 
 	if (slice_is(m->exchange, "nowhere"))
 		return error_set(err, TIDE_ENOTFOUND, "there is no exchange 'nowhere'");
-	lua_newtable(L);
-	set_slice(L, "exchange", msg_exchange_word(m));
-	set_slice(L, "key", m->key);
-	set_slice(L, "payload", (struct slice){ m->payload, m->payload_len });
-	set_integer(L, "delay", m->due_unix_ms);
-	set_integer(L, "priority", m->priority);
-	set_headers(L, m->headers, m->header_count);
+	spec_msg_push_scheduled(L, m);
 	lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
 	return TIDE_OK;
 }
@@ -465,24 +437,6 @@ static int l_index_is_pure(lua_State *L)
 	return 1;
 }
 
-static void push_msg(lua_State *L, const struct msg *m)
-{
-	lua_newtable(L);
-	set_slice(L, "exchange", msg_exchange_word(m));
-	if (m->dedupe_len)
-		set_slice(L, "dedupe_id", msg_dedupe_id(m));
-	if (m->user_len)
-		set_slice(L, "user", msg_user(m));
-	set_slice(L, "key", m->key);
-	set_slice(L, "payload", (struct slice){ m->payload, m->payload_len });
-	set_integer(L, "id", (int64_t)m->id);
-	set_integer(L, "priority", m->priority);
-	set_integer(L, "due", m->due_unix_ms);
-	set_integer(L, "delay", m->due_unix_ms ? m->due_unix_ms - m->ts_unix_ms : 0);
-	set_integer(L, "expires", m->expires_unix_ms);
-	set_headers(L, m->headers, m->header_count);
-}
-
 /* The filters that a message has passed, while their engine is as it is. */
 struct passed {
 	const char *files[64];
@@ -501,14 +455,15 @@ static void push_pass(lua_State *L, const struct filter_pass *p)
 {
 	const struct passed *passed = p->ctx;
 
-	push_msg(L, p->msg);
+	spec_msg_push(L, p->msg);
 	lua_newtable(L);
 	for (unsigned i = 0; i < p->copies.count; i++) {
-		push_msg(L, p->copies.items[i]);
+		spec_msg_push(L, p->copies.items[i]);
 		lua_rawseti(L, -2, (lua_Integer)i + 1);
 	}
 	lua_setfield(L, -2, "copies");
-	set_integer(L, "hops", p->hops);
+	lua_pushinteger(L, p->hops);
+	lua_setfield(L, -2, "hops");
 	lua_newtable(L);
 	for (size_t i = 0; i < passed->count; i++) {
 		lua_pushstring(L, passed->files[i]);
@@ -707,7 +662,7 @@ static int l_decide(lua_State *L)
 		lua_pushstring(L, strategy_action_names[decision.action]);
 	if (rc != TIDE_OK || !decision.extra)
 		return answer(L, rc, &err);
-	spec_retry_push_take(L, decision.extra, push_msg);
+	spec_retry_push_take(L, decision.extra);
 	return 2;
 }
 
