@@ -643,3 +643,25 @@ function broker.queue(name) end
 ---@field doc string?
 ---@field authenticate nil|fun(login: tide.Login): boolean|tide.MadeUser|nil, string?
 ---@field authorize nil|fun(user: tide.User, action: "configure"|"write"|"read", object: tide.Object): boolean?, string?
+
+---Somebody who is about to be let in. Read-only; expires after the call.
+---@class tide.Client
+---@field user string?  who has logged in, or what the client calls itself when nobody has to
+---@field name string?  of the connection
+---@field vhost string
+---@field address string?  without the port; nil for a Unix socket
+---@field certificate string?  the name in a verified certificate
+---@field protocol "line"|"stomp"|"http"
+---@field is_tls boolean
+---@field is_local boolean  from this machine
+
+---@class tide.Connection
+---@field name string?
+---@field vhost string?
+---@field limits { max_channels: integer?, publish_rate: integer?, publish_bytes: integer? }?
+
+---@class tide.Connect
+---@field doc string?
+---@field match { vhost: string|string[]|nil, user: string|string[]|nil, except: table? }?  without it it is not active
+---@field options table<string, tide.OptionDeclaration>?
+---@field connect fun(client: tide.Client, opts: tide.Options, state: any): false|tide.Connection|nil, string?

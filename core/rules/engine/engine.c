@@ -77,6 +77,7 @@ static void open_api(lua_State *L, void *engine)
 	auth_open(L);
 	deliver_open(L);
 	settled_open(L);
+	connect_open(L);
 }
 
 /* Without its handles of the loop: free_engine ends it. */

@@ -3,6 +3,7 @@
 
 #include <sys/queue.h>
 
+#include "auth.h"
 #include "engine.h"
 #include "figures.h"
 #include "filter.h"
@@ -276,3 +277,9 @@ void schedule_open(lua_State *L, struct engine *e);
 void auth_open(lua_State *L);
 void deliver_open(lua_State *L);
 void settled_open(lua_State *L);
+void connect_open(lua_State *L);
+
+/* Of a table on the top: `limits`, which `function` returned. False: it has none. */
+bool auth_read_limits(lua_State *L, const char *function, struct auth_limits *out);
+/* The reason on the top, of a refusal, without what must not be shown. */
+void auth_read_reason(lua_State *L, char out[AUTH_REASON_MAX]);

@@ -16,6 +16,7 @@
 #include "spec_auth.h"
 #include "spec_declare.h"
 #include "spec_hook.h"
+#include "spec_connect.h"
 #include "spec_index.h"
 #include "spec_msg.h"
 #include "spec_queue.h"
@@ -485,6 +486,13 @@ static int l_declare(lua_State *L)
 	return rc == TIDE_OK ? SPEC_DECLARE_RESULTS : answer(L, rc, &err);
 }
 
+static int l_connect(lua_State *L)
+{
+	struct engine *e = unbox(L, ENGINE);
+
+	return spec_connect(L, e, context_of(L));
+}
+
 static int l_filter_count(lua_State *L)
 {
 	lua_pushinteger(L, filter_count(unbox(L, ENGINE)));
@@ -623,7 +631,7 @@ static int l_decide(lua_State *L)
 		lua_pushstring(L, strategy_action_names[decision.action]);
 	if (rc != TIDE_OK || !decision.extra)
 		return answer(L, rc, &err);
-	spec_retry_push_take(L, decision.extra, spec_msg_push);
+	spec_retry_push_take(L, decision.extra);
 	return 2;
 }
 
@@ -693,6 +701,7 @@ int spec_module_open(lua_State *L)
 		{ "authenticate", l_authenticate },
 		{ "authorize", l_authorize },
 		{ "declare", l_declare },
+		{ "connect", l_connect },
 		{ "dry_run", l_dry_run },
 		{ "seed", l_seed },
 		{ "advance", l_advance },
