@@ -172,8 +172,6 @@ static struct retry_fate back_after(const struct failed *f, int64_t delay_ms)
 static void ask(struct failed *f, struct msg *m, struct retry_decision *d)
 {
 	struct queue *q = queue_of(f->gc);
-	const struct broker *b = q->vhost->broker;
-	const struct watcher *w = &b->watcher;
 	const struct retry_failure failure = { q,
 					       m,
 					       { .reason = f->reason,
@@ -183,13 +181,8 @@ static void ask(struct failed *f, struct msg *m, struct retry_decision *d)
 						 .partition = f->gc->index,
 						 .offset = f->offset } };
 	struct error err;
-	int rc = retry_decide(&b->active_rules,
-			      w->on_failure ? w->on_failure(w->ctx, &failure) : NULL,
-			      &failure, d, &err);
 
-	if (w->on_failed)
-		w->on_failed(w->ctx, &failure, d, rc < 0 ? &err : NULL);
-	if (rc == TIDE_OK)
+	if (retry_ask(&failure, m->id, d, &err) == TIDE_OK)
 		return;
 	log_warn("topic '%s': %s; keeping the message, next attempt in 5 s", q->name,
 		 err.text);
@@ -211,9 +204,7 @@ static struct retry_fate by_script(struct failed *f)
 	fate = (struct retry_fate){ .action = d.action };
 	if (d.action == RETRY_AFTER)
 		fate = back_after(f, d.delay_ms);
-	else
-		fate.rule = strategy_script(s);
-	fate.line = strategy_line(s);
+	fate.rule = strategy_script(s);
 	fate.extra = d.extra;
 	return fate;
 }

@@ -56,25 +56,41 @@ int retry_decide(const struct ruleset *r, struct decision_context *context,
 	return strategy_decide(s, &question, &f->view, d, err);
 }
 
+int retry_ask(const struct retry_failure *f, uint64_t id, struct retry_decision *d,
+	      struct error *err)
+{
+	const struct broker *b = f->queue->vhost->broker;
+	const struct watcher *w = &b->watcher;
+	struct line_trace *trace =
+		b->follower ? b->follower->on_failing(b->follower->ctx, id) : NULL;
+	struct decision_context own = { 0 }, *context = w->on_failure
+								? w->on_failure(w->ctx, f)
+								: NULL;
+
+	if (trace && !context)
+		context = &own;
+	if (trace)
+		context->trace = trace;
+	int rc = retry_decide(&b->active_rules, context, f, d, err);
+	if (trace)
+		context->trace = NULL;
+	if (w->on_failed)
+		w->on_failed(w->ctx, f, d, rc < 0 ? err : NULL);
+	return rc;
+}
+
 static void ask(const struct entry *e, const char *reason, uint32_t failures,
 		struct retry_decision *d)
 {
 	struct queue *q = entry_queue(e);
-	const struct broker *b = q->vhost->broker;
-	const struct watcher *w = &b->watcher;
 	const struct retry_failure f = {
 		q,
 		e->msg,
 		{ .reason = reason, .attempts = e->attempts, .failures = failures }
 	};
 	struct error err;
-	int rc = retry_decide(&b->active_rules,
-			      w->on_failure ? w->on_failure(w->ctx, &f) : NULL, &f, d,
-			      &err);
 
-	if (w->on_failed)
-		w->on_failed(w->ctx, &f, d, rc < 0 ? &err : NULL);
-	if (rc == TIDE_OK)
+	if (retry_ask(&f, e->id, d, &err) == TIDE_OK)
 		return;
 	log_warn("queue '%s': %s; keeping the message, next attempt in 5 s", q->name,
 		 err.text);
@@ -94,7 +110,6 @@ static struct retry_fate by_script(const struct entry *e, const char *reason,
 	if (d.action == RETRY_AFTER)
 		fate = back_at(e, e->shard->env->now_ms + d.delay_ms);
 	fate.rule = strategy_script(s);
-	fate.line = strategy_line(s);
 	fate.extra = d.extra;
 	return fate;
 }

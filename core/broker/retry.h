@@ -30,8 +30,7 @@ struct retry_fate {
 	enum retry_action action;
 	int64_t due_ms;            /* RETRY_AFTER: not before; in the past: at once */
 	const char *reason;        /* a literal; NULL: nothing failed */
-	const char *rule;          /* RETRY_DEAD_LETTER: what says so */
-	int line;                  /* of the script's function; 0: none was asked */
+	const char *rule;          /* what says so, a script or a limit */
 	struct retry_extra *extra; /* a reference; NULL: nothing */
 	bool is_failure;           /* it counts as one of the message */
 	bool is_paced;
@@ -57,6 +56,11 @@ struct retry_failure {
 TIDE_MUST_USE int retry_decide(const struct ruleset *r, struct decision_context *context,
 			       const struct retry_failure *f, struct retry_decision *d,
 			       struct error *err);
+
+/* The same for a live failure, with those who look at it.
+ * @param id  of the message */
+TIDE_MUST_USE int retry_ask(const struct retry_failure *f, uint64_t id,
+			    struct retry_decision *d, struct error *err);
 
 /* Returned unpunished: its consumer went away while at work on another. */
 void retry_unpunished(struct entry *e);

@@ -232,7 +232,7 @@ describe('a retry script', function()
     c:ok('NACK ' .. c:get('q')[1].tag)
     local event
     repeat event = json.decode((watch:expect '^EVT trace ({.*})$')) until event.what == 'returned'
-    assert.same({ 'retry/powers.lua', 2, true }, { event.by, event.line, event.wrote_headers })
+    assert.same({ 'retry/powers.lua', 12, true }, { event.by, event.line, event.wrote_headers })
     assert.same({ exchange = '-', key = 'audit' }, event.target)
     assert.same({ { exchange = '-', key = 'audit' } }, event.copies)
     watch:close()

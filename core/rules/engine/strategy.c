@@ -69,11 +69,6 @@ const char *strategy_last_error(const struct strategy *s)
 	return handle_use(&s->handle)->rule->stats.last_error;
 }
 
-int strategy_line(const struct strategy *s)
-{
-	return handle_use(&s->handle)->rule->decide_line;
-}
-
 uint64_t strategy_hash(const struct strategy *s)
 {
 	return handle_use(&s->handle)->rule->hash;

@@ -22,8 +22,6 @@ TIDE_MUST_USE int strategy_create(struct engine *e, const struct strategy_spec *
 void strategy_destroy(struct strategy *s);
 bool strategy_is_pure(const struct strategy *s);
 const char *strategy_script(const struct strategy *s);
-/* Where its function begins. */
-int strategy_line(const struct strategy *s);
 /* What the script's last failed call said; "" for none. */
 const char *strategy_last_error(const struct strategy *s);
 /* The hash of the script's file. */
