@@ -239,6 +239,9 @@ static const struct command_option rows[] = {
 		       "RULES shadow and RULES replay take directories below this one "
 		       "alone"),
 	  BROKER(rules_candidates) },
+	{ COMMAND_FLAG("rules-writable",
+		       "rules push writes the rules directory: a restart keeps them"),
+	  BROKER(is_rules_dir_writable) },
 	{ COMMAND_TEXT("secrets", "DIR", "none",
 		       "tide.secret of a script reads files of this directory"),
 	  BROKER(secrets_dir) },

@@ -68,6 +68,7 @@ struct broker_config {
 			      * they are not tried */
 	const char *rules_candidates; /* candidate rules lie below it; NULL: where the
 				       * rules directory is */
+	bool is_rules_dir_writable;   /* by RULES shadow promote install */
 	const char *secrets_dir;      /* files that scripts may read; NULL: none */
 	bool is_model; /* of `tidemq check`: nobody logs in, and secrets are made up */
 	int64_t dedupe_window_ms;          /* of queues that do not say otherwise */
