@@ -35,7 +35,7 @@ struct push {
 /* Run `tidemq <verb> <dir>`; what it says goes to standard error. */
 static int run_local(const char *verb, const char *dir)
 {
-	char *args[] = { (char *)(uintptr_t)"tidemq", (char *)(uintptr_t)verb,
+	char *args[] = { (char *)(uintptr_t) "tidemq", (char *)(uintptr_t)verb,
 			 (char *)(uintptr_t)dir, NULL };
 	posix_spawn_file_actions_t actions;
 	int status = 0;
@@ -152,9 +152,8 @@ static int take_entry(struct push *p, const char *dir, const char *name, bool is
 	    stat(path, &st) != 0)
 		return cli_failure("cannot read '%s/%s': %s", dir, name, strerror(errno));
 	if (S_ISDIR(st.st_mode))
-		return depth_of(name) < DEPTH_MAX
-			       ? take_folder(p, dir, name, is_sending)
-			       : CLI_DONE;
+		return depth_of(name) < DEPTH_MAX ? take_folder(p, dir, name, is_sending)
+						  : CLI_DONE;
 	if (!slice_has_suffix(slice_from(name), ".lua"))
 		return CLI_DONE;
 	if (slice_has_suffix(slice_from(name), "_spec.lua")) {
@@ -195,10 +194,8 @@ static char *upload(struct push *p)
 
 	cli->status = take_folder(p, cli->words[1], "", true);
 	if (cli->status == CLI_DONE && p->file_count == 0)
-		cli->status =
-			cli_failure("there are no scripts in '%s'", cli->words[1]);
-	json_t *document =
-		cli->status == CLI_DONE ? ask(p, "RULES upload done") : NULL;
+		cli->status = cli_failure("there are no scripts in '%s'", cli->words[1]);
+	json_t *document = cli->status == CLI_DONE ? ask(p, "RULES upload done") : NULL;
 	const json_t *check = json_object_get(document, "check");
 	if (!document)
 		return NULL;
@@ -221,7 +218,7 @@ static char *upload(struct push *p)
 
 /* ---- the trial on live traffic ---------------------------------------------------- */
 
-static const char *const differences[] = { "errors", "queues", "shards",
+static const char *const differences[] = { "errors", "queues",   "shards",
 					   "ranks",  "messages", "retries" };
 #define DIFFERENCE_COUNT (sizeof(differences) / sizeof(differences[0]))
 
@@ -375,9 +372,9 @@ static json_t *wait_for_traffic(struct push *p)
 static int promote(struct push *p, const json_t *shadow)
 {
 	struct cli *cli = p->cli;
-	json_t *status = ask(p, cli_is_given(cli, "transient")
-					? "RULES shadow promote"
-					: "RULES shadow promote install");
+	json_t *status =
+		ask(p, cli_is_given(cli, "transient") ? "RULES shadow promote"
+						      : "RULES shadow promote install");
 
 	if (!status)
 		return cli->status;

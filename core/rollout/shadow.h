@@ -20,7 +20,7 @@ static inline int64_t shadow_clock_ns(void)
 
 struct shadow_spec {
 	struct slice dir;
-	double share; /* of the publishes, above 0 and up to 1 */
+	double share;   /* of the publishes, above 0 and up to 1 */
 	uint64_t owner; /* a session, with which it ends; 0: nobody */
 };
 

@@ -39,7 +39,7 @@ struct upload {
 	struct buf findings; /* elements of an array */
 	bool is_fit;
 	bool is_writable; /* the rules directory, by a push */
-	uv_mutex_t lock; /* of the pid */
+	uv_mutex_t lock;  /* of the pid */
 	pid_t pid;
 	bool is_ended;
 };

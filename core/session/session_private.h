@@ -54,9 +54,9 @@ struct session {
 	 * same; 0: there is nothing. */
 	struct exchange *exchange;
 	uint64_t exchange_version;
-	bool may_write_all;         /* through the default exchange; or else */
-	struct buf written_key;     /* this queue, the last one */
-	const struct msg *prepared; /* NULL once it is published */
+	bool may_write_all;            /* through the default exchange; or else */
+	struct buf written_key;        /* this queue, the last one */
+	const struct msg *prepared;    /* NULL once it is published */
 	struct session_upload *upload; /* rules that come in parts; NULL: none */
 };
 

@@ -181,15 +181,13 @@ int session_push_install(struct session *s, struct reply *r, struct error *err)
 				 "would with serve --rules-writable");
 	if (!files)
 		return error_set(err, rollout->shadow ? TIDE_EBUSY : TIDE_ENOTFOUND,
-				 rollout->shadow
-					 ? "the shadow is being loaded; try again"
-					 : "nothing is in the shadow");
+				 rollout->shadow ? "the shadow is being loaded; try again"
+						 : "nothing is in the shadow");
 	p = mem_alloc(sizeof(*p));
 	*p = (struct promotion){ r, rollout, bundle_ref(files) };
 	session_format_author(s, by);
-	const struct rules_change what = {
-		ENGINE_PROMOTE, files, shadow_dir(rollout), by, on_promoted, p
-	};
+	const struct rules_change what = { ENGINE_PROMOTE, files, shadow_dir(rollout), by,
+					   on_promoted,    p };
 	service_rules_change(s->service, &what);
 	return TIDE_OK;
 }
