@@ -5,7 +5,6 @@ self = false
 -- What the engine gives to every script; see docs/rules-reference.md.
 files['rules'] = { read_globals = { 'tide' } }
 files['lua'] = { read_globals = { 'tide' } }
-files['examples/auth'] = { read_globals = { 'tide' } }
 files['examples/**/rules'] = { read_globals = { 'tide' } }
 
 files['tests'] = { std = '+busted' }

@@ -35,10 +35,18 @@ static int refuse_verb(const char *name)
 	return 2;
 }
 
-static int help_main(const char *name)
+static const struct cli_verb *find_rules_verb(const char *name, const char *word)
 {
-	const struct cli_verb *verb = cli_find_verb(tables, name);
+	return word && strcmp(name, "rules") == 0 ? offline_rules_verb(word) : NULL;
+}
 
+/* @param word  of `rules`; NULL: none */
+static int help_main(const char *name, const char *word)
+{
+	const struct cli_verb *verb = find_rules_verb(name, word);
+
+	if (!verb)
+		verb = cli_find_verb(tables, name);
 	if (strcmp(name, "serve") == 0)
 		serve_options_help(stdout);
 	else if (strcmp(name, "help") == 0)
@@ -64,11 +72,14 @@ int main(int argc, char **argv)
 	if (strcmp(argv[1], "trial") == 0)
 		return offline_trial(argc - 1, argv + 1);
 	if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0)
-		return help_main(argc > 2 ? argv[2] : "help");
+		return help_main(argc > 2 ? argv[2] : "help", argc > 3 ? argv[3] : NULL);
 	if (strcmp(argv[1], "version") == 0 || strcmp(argv[1], "--version") == 0) {
 		puts("tidemq " TIDE_VERSION);
 		return 0;
 	}
+	verb = find_rules_verb(argv[1], argv[2]);
+	if (verb)
+		return cli_run(verb, argc - 2, argv + 2);
 	verb = cli_find_verb(tables, argv[1]);
 	return verb ? cli_run(verb, argc - 1, argv + 1) : refuse_verb(argv[1]);
 }

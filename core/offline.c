@@ -1,12 +1,15 @@
 #include "offline.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "audit/audit.h"
 #include "check/check.h"
 #include "rules/engine/trial.h"
 #include "rules/spec/spec.h"
+#include "settings.h"
 #include "share.h"
+#include "skeleton.h"
 
 static int refuse_dir(const char *dir)
 {
@@ -14,15 +17,38 @@ static int refuse_dir(const char *dir)
 	return CLI_USAGE;
 }
 
+/* --rules-set; before it what a broker gives that has started this. */
+static int read_settings(const struct cli *cli, struct args *out)
+{
+	struct error err;
+
+	*out = (struct args){ 0 };
+	settings_inherit(out);
+	for (int i = 0; i < cli->line.given_count; i++) {
+		const struct command_given *given = &cli->line.given[i];
+
+		if (strcmp(given->option->name, "rules-set") == 0 &&
+		    settings_add(out, given->text, &err) != TIDE_OK)
+			return cli_usage_error(cli, "%s", err.text);
+	}
+	return CLI_DONE;
+}
+
 static int run_check(struct cli *cli)
 {
+	struct args settings;
+	int status = read_settings(cli, &settings);
 	const struct check_options o = { .dir = cli->words[0],
 					 .lua_dir = share_lua_dir(),
 					 .url = cli_get(cli, "url"),
 					 .definitions = cli_get(cli, "definitions"),
+					 .settings = &settings,
 					 .is_json = cli->json };
 
-	return share_is_dir(o.dir) ? check_run(&o) : refuse_dir(o.dir);
+	if (status == CLI_DONE)
+		status = share_is_dir(o.dir) ? check_run(&o) : refuse_dir(o.dir);
+	args_deinit(&settings);
+	return status;
 }
 
 static int run_test(struct cli *cli)
@@ -35,7 +61,14 @@ static int run_test(struct cli *cli)
 		.timeout_ms = (int64_t)cli_number(cli, "timeout"),
 		.memory_max_bytes = cli_number(cli, "memory"),
 	};
+	struct args settings;
+	int status = read_settings(cli, &settings);
 
+	if (status == CLI_DONE)
+		settings_pass_on(&settings); /* to each open() of the specs */
+	args_deinit(&settings);
+	if (status != CLI_DONE)
+		return status;
 	return share_is_dir(o.dir) ? spec_run(&o) : refuse_dir(o.dir);
 }
 
@@ -51,7 +84,9 @@ enum {
 
 int offline_trial(int argc, char **argv)
 {
+	struct args settings = { 0 };
 	uint64_t memory, budget;
+	int status;
 
 	if (argc != TRIAL_SECRETS + 1 ||
 	    !slice_to_uint(slice_from(argv[TRIAL_MEMORY]), SIZE_MAX / 2, &memory) ||
@@ -59,13 +94,17 @@ int offline_trial(int argc, char **argv)
 		fprintf(stderr, "tidemq: trial is for the broker alone\n");
 		return CLI_USAGE;
 	}
-	return trial_run(&(struct trial_spec){ .rules_dir = argv[TRIAL_RULES],
-					       .lua_dir = argv[TRIAL_LUA],
-					       .memory_max_bytes = (size_t)memory,
-					       .call_budget_ms = (int64_t)budget,
-					       .within = argv[TRIAL_WITHIN],
-					       .owned_like = argv[TRIAL_LIKE],
-					       .secrets_dir = argv[TRIAL_SECRETS] });
+	settings_inherit(&settings);
+	status = trial_run(&(struct trial_spec){ .rules_dir = argv[TRIAL_RULES],
+						 .lua_dir = argv[TRIAL_LUA],
+						 .memory_max_bytes = (size_t)memory,
+						 .call_budget_ms = (int64_t)budget,
+						 .within = argv[TRIAL_WITHIN],
+						 .owned_like = argv[TRIAL_LIKE],
+						 .secrets_dir = argv[TRIAL_SECRETS],
+						 .settings = &settings });
+	args_deinit(&settings);
+	return status;
 }
 
 /* The URL may hold a password: $TIDEMQ_STORE keeps it out of sight, as for a broker. */
@@ -95,7 +134,15 @@ static const struct command_option store_options[] = {
 	{ .name = NULL },
 };
 
+#define RULES_SET_OPTION                                                                \
+	{                                                                               \
+		COMMAND_TEXT(                                                           \
+			"rules-set", "NAME=VALUE", NULL,                                \
+			"what tide.setting gives, as of tidemq serve; may be repeated") \
+	}
+
 static const struct command_option check_options[] = {
+	RULES_SET_OPTION,
 	{ COMMAND_TEXT("definitions", "FILE", NULL,
 		       "lines of DECLARE and BIND as in the protocol; '#' begins a "
 		       "comment") },
@@ -106,6 +153,7 @@ static const struct command_option check_options[] = {
 };
 
 static const struct command_option test_options[] = {
+	RULES_SET_OPTION,
 	{ COMMAND_TEXT("filter", "TEXT", NULL,
 		       "run only the tests that have this in their name") },
 	{ COMMAND_FLAG("follow-links", "run specs that are links to files outside of "
@@ -199,3 +247,56 @@ const struct cli_verb offline_verbs[] = {
 	  .run = run_check_store },
 	{ .name = NULL },
 };
+
+static int run_new(struct cli *cli)
+{
+	const struct skeleton s = { .kind = cli->words[0],
+				    .name = cli->words[1],
+				    .rules_dir = cli_get(cli, "rules"),
+				    .lua_dir = share_lua_dir() };
+	struct error err;
+	int rc;
+
+	if (!share_is_dir(s.rules_dir))
+		return refuse_dir(s.rules_dir);
+	rc = skeleton_write(&s, &err);
+	if (rc == TIDE_ESYNTAX || rc == TIDE_ENOTFOUND)
+		return cli_usage_error(cli, "%s", err.text);
+	if (rc != TIDE_OK)
+		return cli_failure("%s", err.text);
+	printf("%s/%s/%s.lua\n%s/%s/%s_spec.lua\n", s.rules_dir, s.kind, s.name,
+	       s.rules_dir, s.kind, s.name);
+	return CLI_DONE;
+}
+
+static const struct command_option new_options[] = {
+	{ COMMAND_TEXT("rules", "DIR", "./rules", "the rules directory") },
+	{ .name = NULL },
+};
+
+static const struct cli_verb rules_verbs[] = {
+	{ .name = "rules new",
+	  .summary = "write a script to start from, with its spec",
+	  .usage = "[options] KIND NAME",
+	  .details = "Writes KIND/NAME.lua and KIND/NAME_spec.lua into the rules\n"
+		     "directory. KIND is routing, sharding, priority, retry, filter,\n"
+		     "schedule, auth, deliver, settled, declare or connect. The script\n"
+		     "does something small, and concerns nothing but what has its own\n"
+		     "name; the spec passes. Nothing is overwritten.",
+	  .examples = "  tidemq rules new filter 30-vat\n"
+		      "  tidemq test --filter 30-vat ./rules\n",
+	  .options = new_options,
+	  .words_min = 2,
+	  .words_max = 2,
+	  .is_local = true,
+	  .run = run_new },
+	{ .name = NULL },
+};
+
+const struct cli_verb *offline_rules_verb(const char *word)
+{
+	for (const struct cli_verb *v = rules_verbs; v->name; v++)
+		if (strcmp(v->name + strlen("rules "), word) == 0)
+			return v;
+	return NULL;
+}

@@ -7,5 +7,9 @@
  * usage. */
 extern const struct cli_verb offline_verbs[];
 
+/* The words of `tidemq rules` that need no broker, as verbs: "rules new". NULL for other
+ * words. */
+const struct cli_verb *offline_rules_verb(const char *word);
+
 /* `tidemq trial`, which the broker runs and no person: rules/engine/trial.h. */
 int offline_trial(int argc, char **argv);

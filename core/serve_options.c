@@ -7,6 +7,7 @@
 #include "base/id.h"
 #include "base/mem.h"
 #include "rules/sandbox/config_file.h"
+#include "settings.h"
 #include "share.h"
 
 #define FIELD(field)                                     \
@@ -242,6 +243,9 @@ static const struct command_option rows[] = {
 	{ COMMAND_FLAG("rules-writable",
 		       "rules push writes the rules directory: a restart keeps them"),
 	  BROKER(is_rules_dir_writable) },
+	{ COMMAND_TEXT("rules-set", "NAME=VALUE", NULL,
+		       "what tide.setting gives to scripts; NAME alone takes it from the "
+		       "environment; may be repeated") },
 	{ COMMAND_TEXT("secrets", "DIR", "none",
 		       "tide.secret of a script reads files of this directory"),
 	  BROKER(secrets_dir) },
@@ -325,6 +329,8 @@ static int set_option(struct serve_options *o, const struct command_option *row,
 		o->is_help = true;
 	else if (strcmp(row->name, "socket-mode") == 0)
 		return set_socket_mode(o, text, err);
+	else if (strcmp(row->name, "rules-set") == 0)
+		return settings_add(&o->settings, text, err);
 	else if (strcmp(row->name, "http-host") == 0) {
 		if (o->server.http_host_count == SERVER_HTTP_HOSTS_MAX)
 			return error_set(err, TIDE_ESYNTAX,
@@ -446,6 +452,8 @@ int serve_options_parse(struct serve_options *o, int argc, char **argv, struct e
 		rc = apply(o, &line, err);
 	if (rc == TIDE_OK)
 		hide_password(o, &line);
+	o->broker.rules_settings = &o->settings;
+	settings_pass_on(&o->settings);
 	return rc;
 }
 
@@ -454,6 +462,7 @@ void serve_options_deinit(struct serve_options *o)
 	for (unsigned i = 0; i < o->from_file_count; i++)
 		mem_free(o->from_file[i]);
 	o->from_file_count = 0;
+	args_deinit(&o->settings);
 	mem_free(o->store_url);
 	o->store_url = NULL;
 }

@@ -16,6 +16,7 @@ struct serve_options {
 	const char *http;   /* where it listens for HTTP; NULL: nowhere */
 	bool is_http_asked; /* it was given: without it the broker does not start */
 	struct broker_config broker;
+	struct args settings; /* --rules-set */
 	struct server_config server;
 	int64_t drain_timeout_ms;
 	int64_t stop_timeout_ms;

@@ -70,6 +70,7 @@ struct broker_config {
 				       * rules directory is */
 	bool is_rules_dir_writable;   /* by RULES shadow promote install */
 	const char *secrets_dir;      /* files that scripts may read; NULL: none */
+	const struct args *rules_settings; /* behind tide.setting; NULL: none */
 	bool is_model; /* of `tidemq check`: nobody logs in, and secrets are made up */
 	int64_t dedupe_window_ms;          /* of queues that do not say otherwise */
 	size_t dedupe_max_bytes;           /* of all publish ids that are remembered */

@@ -30,6 +30,17 @@ static void on_end(void *ctx, struct entry *e, int status)
 
 static const struct move_ops ops = { on_refused, on_end };
 
+/* The script has chosen the target. */
+static bool has_own(const struct retry_extra *extra)
+{
+	return extra && extra->exchange;
+}
+
+bool dead_letter_has_target(const struct queue *q, const struct retry_extra *extra)
+{
+	return has_own(extra) || q->config.dead_exchange;
+}
+
 static struct msg *make_copy(const struct queue *q, const struct msg *m, uint64_t id,
 			     const struct dead_letter_facts *f)
 {
@@ -37,6 +48,7 @@ static struct msg *make_copy(const struct queue *q, const struct msg *m, uint64_
 				     q->vhost->broker->now_ms };
 	struct death_headers headers;
 	struct msg like = *m;
+	const char *key;
 
 	death_write(m, &death, &headers);
 	like.id = id;
@@ -45,9 +57,11 @@ static struct msg *make_copy(const struct queue *q, const struct msg *m, uint64_
 	like.pool = NULL;
 	like.due_unix_ms = 0;
 	like.expires_unix_ms = 0;
-	like.exchange = slice_from(q->config.dead_exchange);
-	if (q->config.dead_key)
-		like.key = slice_from(q->config.dead_key);
+	like.exchange = slice_from(has_own(f->extra) ? f->extra->exchange
+						     : q->config.dead_exchange);
+	key = has_own(f->extra) ? f->extra->key : q->config.dead_key;
+	if (key)
+		like.key = slice_from(key);
 	like.headers = headers.items;
 	like.header_count = (uint8_t)headers.count;
 	return msg_create(&like);
@@ -84,7 +98,7 @@ struct msg *dead_letter_make(struct queue *q, const struct msg *m,
 	struct error err;
 	uint64_t id;
 
-	if (!q->config.dead_exchange || is_over_limit(q, m))
+	if (!dead_letter_has_target(q, f->extra) || is_over_limit(q, m))
 		return NULL;
 	id = broker_next_id(q->vhost->broker);
 	if (id)
@@ -94,23 +108,16 @@ struct msg *dead_letter_make(struct queue *q, const struct msg *m,
 	return NULL;
 }
 
-struct msg *dead_letter_copy(const struct entry *e, const char *reason, const char *rule)
-{
-	const struct dead_letter_facts facts = { reason, rule, e->attempts };
-
-	return dead_letter_make(entry_queue(e), e->msg, &facts);
-}
-
 void dead_letter_count(struct queue *q)
 {
 	q->counters.dead_lettered++;
 	q->vhost->broker->counters.dead_lettered++;
 }
 
-void dead_letter(struct entry *e, const char *reason, const char *rule)
+void dead_letter(struct entry *e, const struct dead_letter_facts *f)
 {
 	struct queue *q = entry_queue(e);
-	struct msg *copy = dead_letter_copy(e, reason, rule);
+	struct msg *copy = dead_letter_make(q, e->msg, f);
 
 	if (!copy) {
 		shard_bury(e);

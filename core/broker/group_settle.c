@@ -7,6 +7,7 @@
 #include "dead_letter.h"
 #include "group_commit.h"
 #include "group_death.h"
+#include "move.h"
 #include "queue.h"
 #include "retry.h"
 
@@ -171,8 +172,6 @@ static struct retry_fate back_after(const struct failed *f, int64_t delay_ms)
 static void ask(struct failed *f, struct msg *m, struct retry_decision *d)
 {
 	struct queue *q = queue_of(f->gc);
-	const struct broker *b = q->vhost->broker;
-	const struct watcher *w = &b->watcher;
 	const struct retry_failure failure = { q,
 					       m,
 					       { .reason = f->reason,
@@ -182,33 +181,31 @@ static void ask(struct failed *f, struct msg *m, struct retry_decision *d)
 						 .partition = f->gc->index,
 						 .offset = f->offset } };
 	struct error err;
-	int rc = retry_decide(&b->active_rules,
-			      w->on_failure ? w->on_failure(w->ctx, &failure) : NULL,
-			      &failure, d, &err);
 
-	if (w->on_failed)
-		w->on_failed(w->ctx, &failure, d, rc < 0 ? &err : NULL);
-	if (rc == TIDE_OK)
+	if (retry_ask(&failure, m->id, d, &err) == TIDE_OK)
 		return;
 	log_warn("topic '%s': %s; keeping the message, next attempt in 5 s", q->name,
 		 err.text);
-	*d = (struct retry_decision){ RETRY_AFTER, SCRIPT_FAILED_DELAY_MS };
+	*d = (struct retry_decision){ .action = RETRY_AFTER,
+				      .delay_ms = SCRIPT_FAILED_DELAY_MS };
 }
 
 static struct retry_fate by_script(struct failed *f)
 {
-	const struct queue *q = queue_of(f->gc);
+	struct queue *q = queue_of(f->gc);
 	const struct watcher *w = &q->vhost->broker->watcher;
 	struct msg *copy = w->on_failed ? msg_create(&f->record.msg) : NULL;
+	const struct strategy *s = q->strategies[RULESET_ACTIVE][SCRIPT_RETRY];
 	struct retry_decision d;
 	struct retry_fate fate;
 
 	ask(f, copy ? copy : &f->record.msg, &d);
 	msg_unref(copy);
-	if (d.action == RETRY_AFTER)
-		return back_after(f, d.delay_ms);
 	fate = (struct retry_fate){ .action = d.action };
-	fate.rule = strategy_script(q->strategies[RULESET_ACTIVE][SCRIPT_RETRY]);
+	if (d.action == RETRY_AFTER)
+		fate = back_after(f, d.delay_ms);
+	fate.rule = strategy_script(s);
+	fate.extra = d.extra;
 	return fate;
 }
 
@@ -264,7 +261,8 @@ static void come_back(struct failed *f, const struct retry_fate *fate)
 /* The copy of what is to be dead-lettered; NULL: it is given up. */
 static struct msg *make_copy(struct failed *f, const struct retry_fate *fate)
 {
-	const struct dead_letter_facts facts = { f->reason, fate->rule, f->attempts };
+	const struct dead_letter_facts facts = { f->reason, fate->rule, f->attempts,
+						 fate->extra };
 
 	if (fate->action != RETRY_DEAD_LETTER || !f->is_read)
 		return NULL;
@@ -323,7 +321,10 @@ void group_settle_fail(struct run *run, uint64_t tag, const struct group_failing
 	tell_failed(gc, f.offset, &fate);
 	count_failure(queue_of(gc), &fate);
 	run_remove(&h->runs, run);
+	if (fate.extra)
+		move_copies_publish_take(queue_of(gc), &fate.extra->copies, NULL);
 	carry_out(&f, &fate);
+	strategy_extra_unref(fate.extra);
 	release(h, c, 1);
 	record_batch_unref(batch);
 }

@@ -4,7 +4,9 @@
 #include "base/mem.h"
 #include "address.h"
 #include "broker.h"
+#include "host/log.h"
 #include "publish.h"
+#include "queue.h"
 
 /* A move under way: the message here waits for its copy there. */
 struct move {
@@ -65,20 +67,77 @@ int move_publish(struct vhost *v, struct msg *m, struct subject *subject,
 	return publish_message(&spec, true, w, &ignored, err);
 }
 
-int move_start(struct entry *e, struct msg *copy, struct subject *subject,
-	       const struct move_ops *ops, void *ctx)
+#define REFUSED_LOG_MS 60000
+
+void move_copies_tell_lost(struct queue *q, const struct msg *m, const char *why)
 {
-	struct queue *q = entry_queue(e);
-	struct move *move = mem_zalloc(sizeof(*move));
+	if (!log_is_due(&q->copies_logged_ms, q->vhost->broker->now_ms, REFUSED_LOG_MS))
+		return;
+	log_warn("%s '%s' of vhost '%s': a script's copy to exchange '%" SLICE_FMT
+		 "' is lost: %s",
+		 q->topic ? "topic" : "queue", q->name, q->vhost->name,
+		 SLICE_ARG(msg_exchange_word(m)), why);
+}
+
+static int publish_copy(struct queue *q, struct msg *m, struct waiter *w,
+			struct error *err)
+{
+	m->id = broker_next_id(q->vhost->broker);
+	if (!m->id)
+		return id_lease_check(q->vhost->broker, err);
+	return move_publish(q->vhost, m, NULL, w, err);
+}
+
+void move_copies_publish_take(struct queue *q, struct draft_copies *copies,
+			      struct waiter *w)
+{
 	struct error err;
-	int rc;
+
+	for (unsigned i = 0; i < copies->count; i++) {
+		struct msg *m = copies->items[i];
+
+		if (publish_copy(q, m, w, &err) < 0)
+			move_copies_tell_lost(q, m, err.text);
+		msg_unref(m);
+	}
+	copies->count = 0;
+}
+
+static struct move *begin(struct entry *e, const struct move_ops *ops, void *ctx)
+{
+	struct move *move = mem_zalloc(sizeof(*move));
 
 	waiter_init(&move->waiter, on_copied);
-	move->broker = q->vhost->broker;
+	move->broker = entry_queue(e)->vhost->broker;
 	move->shard = shard_ref(e->shard);
 	move->entry = e;
 	move->ops = ops;
 	move->ctx = ctx;
+	return move;
+}
+
+void move_copies(struct entry *e, struct draft_copies *copies_take,
+		 const struct move_ops *ops, void *ctx)
+{
+	struct move *move = begin(e, ops, ctx);
+
+	/* What was held keeps its place in its group. */
+	if (e->state == ENTRY_UNACKED)
+		shard_suspend(e);
+	else
+		shard_set_moving(e);
+	move_copies_publish_take(entry_queue(e), copies_take, &move->waiter);
+	waiter_done(&move->waiter, TIDE_OK, NULL);
+}
+
+int move_start(struct entry *e, struct msg *copy, struct subject *subject,
+	       const struct move_ops *ops, void *ctx)
+{
+	struct queue *q = entry_queue(e);
+	struct move *move = begin(e, ops, ctx);
+	struct error err;
+	int rc;
+
 	shard_set_moving(e);
 	rc = move_publish(q->vhost, copy, subject, &move->waiter, &err);
 	waiter_done(&move->waiter, rc, rc < 0 ? err.text : NULL);

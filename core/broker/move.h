@@ -5,6 +5,8 @@
 #include "base/error.h"
 #include "shard/entry.h"
 
+struct draft_copies;
+struct queue;
 struct subject;
 struct vhost;
 struct waiter;
@@ -25,6 +27,22 @@ struct move_ops {
 int move_start(struct entry *e, struct msg *copy, struct subject *subject,
 	       const struct move_ops *ops, void *ctx);
 
+/* Publish what a script has copied, and take the message out of circulation until all of
+ * it is durable. Nobody holds it, or no longer. A copy that nobody takes is lost; what
+ * Redis refuses is told as `status` of on_end. */
+void move_copies(struct entry *e, struct draft_copies *copies_take,
+		 const struct move_ops *ops, void *ctx);
+
 /* The copy alone: publish it to the exchange that it names. */
 TIDE_MUST_USE int move_publish(struct vhost *v, struct msg *copy, struct subject *subject,
 			       struct waiter *w, struct error *err);
+
+/* What a script publishes by msg:copy where it decides about a message that is there
+ * already: the copies, which are taken, are published in the queue's vhost, as the broker
+ * itself. Each gets an id and passes the filters. One that nobody takes is lost; the log
+ * says so once in a while. The waiter, which may be NULL, is told when all are durable.
+ */
+void move_copies_publish_take(struct queue *q, struct draft_copies *copies,
+			      struct waiter *w);
+/* One is not published. */
+void move_copies_tell_lost(struct queue *q, const struct msg *m, const char *why);

@@ -76,7 +76,9 @@ static void give_up(struct queue *q, struct entry *e)
 {
 	q->counters.overflowed++;
 	if (q->config.overflow == QUEUE_OVERFLOW_DEAD_LETTER)
-		dead_letter(e, "maxlen", "overflow");
+		dead_letter(e, &(struct dead_letter_facts){ .reason = "maxlen",
+							    .rule = "overflow",
+							    .attempts = e->attempts });
 	else
 		drop(e);
 }

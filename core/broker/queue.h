@@ -93,6 +93,7 @@ struct queue {
 	int64_t second;             /* of the broker, when something was counted last */
 	struct queue_rates *rates;  /* NULL: nothing was counted yet */
 	int64_t unranked_logged_ms; /* the log names it once in a while */
+	int64_t copies_logged_ms;   /* likewise */
 };
 
 /* A queue or a topic. */

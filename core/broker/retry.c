@@ -1,9 +1,11 @@
 #include "retry.h"
 
+#include "base/mem.h"
 #include "base/redelivery.h"
 #include "host/log.h"
 #include "dead_letter.h"
 #include "decide.h"
+#include "move.h"
 #include "queue.h"
 #include "broker.h"
 #include "rules/engine/strategy.h"
@@ -54,29 +56,46 @@ int retry_decide(const struct ruleset *r, struct decision_context *context,
 	return strategy_decide(s, &question, &f->view, d, err);
 }
 
+int retry_ask(const struct retry_failure *f, uint64_t id, struct retry_decision *d,
+	      struct error *err)
+{
+	const struct broker *b = f->queue->vhost->broker;
+	const struct watcher *w = &b->watcher;
+	struct line_trace *trace =
+		b->follower ? b->follower->on_failing(b->follower->ctx, id) : NULL;
+	struct decision_context own = { 0 }, *context = w->on_failure
+								? w->on_failure(w->ctx, f)
+								: NULL;
+
+	if (trace && !context)
+		context = &own;
+	if (trace)
+		context->trace = trace;
+	int rc = retry_decide(&b->active_rules, context, f, d, err);
+	if (trace)
+		context->trace = NULL;
+	if (w->on_failed)
+		w->on_failed(w->ctx, f, d, rc < 0 ? err : NULL);
+	return rc;
+}
+
 static void ask(const struct entry *e, const char *reason, uint32_t failures,
 		struct retry_decision *d)
 {
 	struct queue *q = entry_queue(e);
-	const struct broker *b = q->vhost->broker;
-	const struct watcher *w = &b->watcher;
 	const struct retry_failure f = {
 		q,
 		e->msg,
 		{ .reason = reason, .attempts = e->attempts, .failures = failures }
 	};
 	struct error err;
-	int rc = retry_decide(&b->active_rules,
-			      w->on_failure ? w->on_failure(w->ctx, &f) : NULL, &f, d,
-			      &err);
 
-	if (w->on_failed)
-		w->on_failed(w->ctx, &f, d, rc < 0 ? &err : NULL);
-	if (rc == TIDE_OK)
+	if (retry_ask(&f, e->id, d, &err) == TIDE_OK)
 		return;
 	log_warn("queue '%s': %s; keeping the message, next attempt in 5 s", q->name,
 		 err.text);
-	*d = (struct retry_decision){ RETRY_AFTER, SCRIPT_FAILED_DELAY_MS };
+	*d = (struct retry_decision){ .action = RETRY_AFTER,
+				      .delay_ms = SCRIPT_FAILED_DELAY_MS };
 }
 
 static struct retry_fate by_script(const struct entry *e, const char *reason,
@@ -91,6 +110,7 @@ static struct retry_fate by_script(const struct entry *e, const char *reason,
 	if (d.action == RETRY_AFTER)
 		fate = back_at(e, e->shard->env->now_ms + d.delay_ms);
 	fate.rule = strategy_script(s);
+	fate.extra = d.extra;
 	return fate;
 }
 
@@ -104,7 +124,8 @@ static struct retry_fate expired(const struct entry *e)
 	q->counters.expired++;
 	fate = by_script(e, "expired", e->failures);
 	if (fate.action == RETRY_AFTER || fate.action == RETRY_DEAD_LETTER) {
-		fate.action = q->config.dead_exchange ? RETRY_DEAD_LETTER : RETRY_DROP;
+		fate.action = dead_letter_has_target(q, fate.extra) ? RETRY_DEAD_LETTER
+								    : RETRY_DROP;
 		fate.is_paced = false;
 	}
 	fate.reason = "expired";
@@ -168,22 +189,34 @@ void retry_tell(const struct entry *e, const struct retry_fate *fate)
 		f->on_returned(f->ctx, e, fate);
 }
 
-static void carry_out(struct entry *e, struct retry_fate fate)
+/* The headers that the script wrote are the message's, wherever it goes. */
+static void revise(struct entry *e, const struct retry_fate *fate)
 {
-	retry_tell(e, &fate);
-	consumer_release(e);
-	retry_count(e, &fate);
-	if (fate.is_failure)
-		shard_count_failure(e, fate.reason);
-	switch (fate.action) {
+	struct msg *m = fate->extra ? fate->extra->msg : NULL;
+
+	if (!m || fate->action == RETRY_DROP)
+		return;
+	if (e->state < SHARD_STAGES)
+		shard_set_moving(e);
+	shard_revise(e, m, e->rank);
+}
+
+/* Nobody holds it. */
+static void carry_out(struct entry *e, const struct retry_fate *fate)
+{
+	const struct dead_letter_facts facts = { fate->reason, fate->rule, e->attempts,
+						 fate->extra };
+
+	revise(e, fate);
+	switch (fate->action) {
 	case RETRY_AFTER:
-		shard_return(e, fate.due_ms);
+		shard_return(e, fate->due_ms);
 		return;
 	case RETRY_BURY:
 		shard_bury(e);
 		return;
 	case RETRY_DEAD_LETTER:
-		dead_letter(e, fate.reason, fate.rule);
+		dead_letter(e, &facts);
 		return;
 	case RETRY_DROP:
 		shard_remove(e, NULL);
@@ -191,21 +224,73 @@ static void carry_out(struct entry *e, struct retry_fate fate)
 	}
 }
 
+/* A fate that waits for the copies of its script. */
+struct copying {
+	struct retry_fate fate;
+	char *rule; /* the script's generation may go meanwhile */
+};
+
+static void on_refused(void *ctx, int status, const char *text)
+{
+	const struct copying *c = ctx;
+
+	log_warn("%s: a copy is lost: %s", c->rule, text);
+}
+
+static void on_copied(void *ctx, struct entry *e, int status)
+{
+	struct copying *c = ctx;
+
+	if (e)
+		carry_out(e, &c->fate);
+	strategy_extra_unref(c->fate.extra);
+	mem_free(c->rule);
+	mem_free(c);
+}
+
+static const struct move_ops copies_ops = { on_refused, on_copied };
+
+/* What the script publishes is durable before the message goes on: a crash may publish it
+ * twice, and never loses it. */
+static void publish_copies(struct entry *e, const struct retry_fate *fate)
+{
+	struct copying *c = mem_alloc(sizeof(*c));
+
+	c->fate = *fate;
+	c->fate.rule = c->rule = mem_strdup(fate->rule);
+	move_copies(e, &c->fate.extra->copies, &copies_ops, c);
+}
+
+static void finish_take(struct entry *e, struct retry_fate fate)
+{
+	retry_tell(e, &fate);
+	consumer_release(e);
+	retry_count(e, &fate);
+	if (fate.is_failure)
+		shard_count_failure(e, fate.reason);
+	if (fate.extra && fate.extra->copies.count > 0) {
+		publish_copies(e, &fate);
+		return;
+	}
+	carry_out(e, &fate);
+	strategy_extra_unref(fate.extra);
+}
+
 void retry_failed(struct entry *e, const char *reason)
 {
 	bool is_expired = strcmp(reason, "expired") == 0;
 
-	carry_out(e, is_expired ? expired(e) : retry_plan_failed(e, reason));
+	finish_take(e, is_expired ? expired(e) : retry_plan_failed(e, reason));
 }
 
 void retry_after(struct entry *e, int64_t delay_ms)
 {
-	carry_out(e, retry_plan_after(e, delay_ms));
+	finish_take(e, retry_plan_after(e, delay_ms));
 }
 
 void retry_bury(struct entry *e)
 {
-	carry_out(e, retry_plan_bury());
+	finish_take(e, retry_plan_bury());
 }
 
 void retry_set_priority(struct entry *e, uint8_t priority)
@@ -234,10 +319,10 @@ void retry_set_priority(struct entry *e, uint8_t priority)
 
 void retry_dead(struct entry *e, const char *reason)
 {
-	carry_out(e, retry_plan_dead(reason));
+	finish_take(e, retry_plan_dead(reason));
 }
 
 void retry_unpunished(struct entry *e)
 {
-	carry_out(e, back_at(e, 0));
+	finish_take(e, back_at(e, 0));
 }

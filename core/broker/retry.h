@@ -28,13 +28,14 @@ void retry_dead(struct entry *e, const char *reason);
 /* What is to become of a message; nothing is done yet. */
 struct retry_fate {
 	enum retry_action action;
-	int64_t due_ms;     /* RETRY_AFTER: not before; in the past: at once */
-	const char *reason; /* a literal; NULL: nothing failed */
-	const char *rule;   /* RETRY_DEAD_LETTER: what says so */
-	bool is_failure;    /* it counts as one of the message */
+	int64_t due_ms;            /* RETRY_AFTER: not before; in the past: at once */
+	const char *reason;        /* a literal; NULL: nothing failed */
+	const char *rule;          /* what says so, a script or a limit */
+	struct retry_extra *extra; /* a reference; NULL: nothing */
+	bool is_failure;           /* it counts as one of the message */
 	bool is_paced;
 };
-/* What retry_failed, retry_after and retry_dead would do. */
+/* What retry_failed, retry_after and retry_dead would do. The `extra` is the caller's. */
 struct retry_fate retry_plan_failed(const struct entry *e, const char *reason);
 struct retry_fate retry_plan_after(const struct entry *e, int64_t delay_ms);
 struct retry_fate retry_plan_dead(const char *reason);
@@ -55,6 +56,11 @@ struct retry_failure {
 TIDE_MUST_USE int retry_decide(const struct ruleset *r, struct decision_context *context,
 			       const struct retry_failure *f, struct retry_decision *d,
 			       struct error *err);
+
+/* The same for a live failure, with those who look at it.
+ * @param id  of the message */
+TIDE_MUST_USE int retry_ask(const struct retry_failure *f, uint64_t id,
+			    struct retry_decision *d, struct error *err);
 
 /* Returned unpunished: its consumer went away while at work on another. */
 void retry_unpunished(struct entry *e);

@@ -4,6 +4,7 @@
 #include "broker.h"
 #include "dead_letter.h"
 #include "host/log.h"
+#include "move.h"
 #include "publish.h"
 #include "queue.h"
 #include "shard/commit.h"
@@ -20,7 +21,9 @@ struct transaction_settle {
 	struct retry_fate fate;
 	unsigned number;
 	bool is_ack;
-	struct decision *copy; /* to the dead-letter target; NULL for none */
+	bool has_dead_letter;    /* it is one of the copies */
+	struct decision *copies; /* that are published with it */
+	unsigned copy_count;
 };
 
 struct transaction {
@@ -42,13 +45,12 @@ struct transaction *transaction_create(struct vhost *v, struct subject *subject)
 	return t;
 }
 
-static void free_copy(struct transaction_settle *s)
+static void free_settle(struct transaction_settle *s)
 {
-	if (!s->copy)
-		return;
-	decide_deinit(s->copy);
-	mem_free(s->copy);
-	s->copy = NULL;
+	for (unsigned i = 0; i < s->copy_count; i++)
+		decide_deinit(&s->copies[i]);
+	mem_free(s->copies);
+	strategy_extra_unref(s->fate.extra);
 }
 
 void transaction_destroy(struct transaction *t)
@@ -61,7 +63,7 @@ void transaction_destroy(struct transaction *t)
 		msg_unref(t->publishes[i].msg);
 	}
 	for (size_t i = 0; i < t->settle_count; i++)
-		free_copy(&t->settles[i]);
+		free_settle(&t->settles[i]);
 	mem_free(t->publishes);
 	mem_free(t->settles);
 	mem_free(t);
@@ -174,29 +176,76 @@ static int route(struct transaction *t, struct transaction_publish *p, struct er
 	return rc < 0 ? blame(p->number, err) : rc;
 }
 
-/* Without a copy the message is buried, as when it is dead-lettered alone. */
-static int decide_copy(struct transaction_settle *s, struct error *err)
+/* A copy that is published with the settle. */
+static int add_copy(struct transaction_settle *s, struct msg *m, struct error *err)
+{
+	struct decide_spec spec = { .vhost = entry_queue(s->entry)->vhost, .msg = m };
+	struct decision *d = &s->copies[s->copy_count];
+	int rc = publish_filter(d, &spec, err);
+
+	if (rc == TIDE_OK)
+		rc = publish_route(d, &spec, true, err);
+	if (rc == TIDE_OK)
+		s->copy_count++;
+	else
+		decide_deinit(d);
+	return rc;
+}
+
+static void decide_script_copies(struct transaction_settle *s)
 {
 	struct queue *q = entry_queue(s->entry);
-	struct decide_spec spec = { .vhost = q->vhost };
-	int rc;
+	struct draft_copies *copies = &s->fate.extra->copies;
+	struct error err;
 
-	if (s->is_ack || s->fate.action != RETRY_DEAD_LETTER)
-		return TIDE_OK;
-	spec.msg = dead_letter_copy(s->entry, s->fate.reason, s->fate.rule);
-	s->fate.action = spec.msg ? RETRY_DROP : RETRY_BURY;
-	if (!spec.msg)
-		return TIDE_OK;
-	s->copy = mem_alloc(sizeof(*s->copy));
-	rc = publish_filter(s->copy, &spec, err);
-	if (rc == TIDE_OK)
-		rc = publish_route(s->copy, &spec, true, err);
-	msg_unref(spec.msg);
-	if (rc == TIDE_OK)
-		return check_topic(s->copy, err) < 0 ? blame(s->number, err) : TIDE_OK;
-	log_warn("dead-lettering: %s; the message is buried instead", err->text);
+	for (unsigned i = 0; i < copies->count; i++) {
+		struct msg *m = copies->items[i];
+
+		m->id = broker_next_id(q->vhost->broker);
+		if ((!m->id && id_lease_check(q->vhost->broker, &err) < 0) ||
+		    add_copy(s, m, &err) < 0)
+			move_copies_tell_lost(q, m, err.text);
+	}
+}
+
+/* Without a copy the message is buried, as when it is dead-lettered alone. */
+static void decide_dead_letter(struct transaction_settle *s)
+{
+	const struct retry_extra *extra = s->fate.extra;
+	const struct dead_letter_facts facts = { s->fate.reason, s->fate.rule,
+						 s->entry->attempts, extra };
+	struct msg *copy = dead_letter_make(
+		entry_queue(s->entry), extra && extra->msg ? extra->msg : s->entry->msg,
+		&facts);
+	struct error err;
+
 	s->fate.action = RETRY_BURY;
-	free_copy(s);
+	if (!copy)
+		return;
+	if (add_copy(s, copy, &err) < 0) {
+		log_warn("dead-lettering: %s; the message is buried instead", err.text);
+	} else {
+		s->fate.action = RETRY_DROP;
+		s->has_dead_letter = true;
+	}
+	msg_unref(copy);
+}
+
+static int decide_copies(struct transaction_settle *s, struct error *err)
+{
+	unsigned scripts = s->fate.extra ? s->fate.extra->copies.count : 0;
+	bool is_dead = !s->is_ack && s->fate.action == RETRY_DEAD_LETTER;
+
+	if (scripts + is_dead == 0)
+		return TIDE_OK;
+	s->copies = mem_alloc((scripts + is_dead) * sizeof(*s->copies));
+	if (scripts > 0)
+		decide_script_copies(s);
+	if (is_dead)
+		decide_dead_letter(s);
+	for (unsigned i = 0; i < s->copy_count; i++)
+		if (check_topic(&s->copies[i], err) < 0)
+			return blame(s->number, err);
 	return TIDE_OK;
 }
 
@@ -206,7 +255,7 @@ static int decide_rest(struct transaction *t, struct error *err)
 		if (route(t, &t->publishes[i], err) < 0)
 			return err->code;
 	for (size_t i = 0; i < t->settle_count; i++)
-		if (decide_copy(&t->settles[i], err) < 0)
+		if (decide_copies(&t->settles[i], err) < 0)
 			return err->code;
 	return TIDE_OK;
 }
@@ -219,6 +268,8 @@ static struct commit_change change_of(const struct transaction_settle *s)
 	if (s->is_ack)
 		return change;
 	change.reason = s->fate.is_failure ? s->fate.reason : NULL;
+	change.msg =
+		s->fate.extra && s->fate.action != RETRY_DROP ? s->fate.extra->msg : NULL;
 	if (s->fate.action == RETRY_BURY) {
 		change.state = ENTRY_BURIED;
 		change.at_unix_ms = now_ms;
@@ -247,10 +298,10 @@ static void settle(struct broker *b, const struct transaction_settle *s, struct 
 		retry_count(s->entry, &s->fate);
 	}
 	commit_settle(c, s->entry, &change);
-	if (!s->copy)
-		return;
-	publish_commit(s->copy, q->vhost, c, &ignored);
-	dead_letter_count(q);
+	for (unsigned i = 0; i < s->copy_count; i++)
+		publish_commit(&s->copies[i], q->vhost, c, &ignored);
+	if (s->has_dead_letter)
+		dead_letter_count(q);
 }
 
 static const struct commit_ops commit_ops = { .on_settled = consumer_release };

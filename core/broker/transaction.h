@@ -26,7 +26,7 @@ void transaction_destroy(struct transaction *t);
 /* The message has had no id so far; its times count from now on. */
 void transaction_publish_take(struct transaction *t, struct msg *m, bool is_mandatory,
 			      unsigned number);
-/* A held message. @param fate  NULL: it is acknowledged */
+/* A held message. @param fate  NULL: it is acknowledged. Its `extra` is taken */
 void transaction_settle(struct transaction *t, struct entry *e,
 			const struct retry_fate *fate, unsigned number);
 

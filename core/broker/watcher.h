@@ -14,6 +14,7 @@ struct decision;
 struct decision_context;
 struct entry;
 struct error;
+struct line_trace;
 struct msg;
 struct queue;
 struct record_delivery;
@@ -49,6 +50,8 @@ struct watcher {
  * may ask `spec` for the steps of the decision. */
 struct follower {
 	void *ctx;
+	/* The retry script is asked about it next: where its lines go; NULL: nowhere. */
+	struct line_trace *(*on_failing)(void *ctx, uint64_t id);
 	/* It is decided next, then told by on_decided. */
 	void (*on_publish)(void *ctx, struct decide_spec *spec);
 	void (*on_decided)(void *ctx, const struct watched_publish *p);

@@ -36,7 +36,7 @@ static void check_model(const struct check_options *o, const struct survey *s,
 	struct model m;
 	struct error err;
 
-	if (model_open(&m, o->dir, o->lua_dir, f, &err) < 0) {
+	if (model_open(&m, o, f, &err) < 0) {
 		findings_add_error(f, err.text);
 		return;
 	}
@@ -77,7 +77,7 @@ static int check_with(const struct check_options *o, struct slice definitions)
 
 	findings_init(&f, o->dir);
 	log_configure(LOG_WARN, false);
-	s = survey_open(o->dir, o->lua_dir, on_error, &f);
+	s = survey_open(o->dir, o->lua_dir, o->settings, on_error, &f);
 	scripts_check(s, &f);
 	lint_rules(o->dir, &f);
 	/* Filters see made-up dead letters; what they log about those helps nobody. */

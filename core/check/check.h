@@ -3,12 +3,15 @@
 
 #include <stdbool.h>
 
+#include "base/args.h"
+
 struct check_options {
 	const char *dir;
 	const char *lua_dir;
-	const char *url;         /* of a running broker with definitions; or NULL */
-	const char *definitions; /* a file of them; or NULL */
-	bool is_json;            /* findings_print_json alone */
+	const char *url;             /* of a running broker with definitions; or NULL */
+	const char *definitions;     /* a file of them; or NULL */
+	const struct args *settings; /* behind tide.setting */
+	bool is_json;                /* findings_print_json alone */
 };
 
 /* Load every script as a broker would, run luacheck where it is installed, and compare

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <strings.h>
 
+#include "check.h"
 #include "base/mem.h"
 #include "broker/vhost.h"
 
@@ -51,8 +52,8 @@ static void close_broker(struct model *m)
 	uv_loop_close(&m->loop);
 }
 
-int model_open(struct model *m, const char *rules_dir, const char *lua_dir,
-	       struct findings *f, struct error *err)
+int model_open(struct model *m, const struct check_options *o, struct findings *f,
+	       struct error *err)
 {
 	struct service_hooks hooks = { .ctx = m,
 				       .on_started = on_started,
@@ -65,8 +66,9 @@ int model_open(struct model *m, const char *rules_dir, const char *lua_dir,
 	*m = (struct model){ .findings = f };
 	broker_config_init(&config);
 	config.store.url = "none";
-	config.rules_dir = rules_dir;
-	config.lua_dir = lua_dir;
+	config.rules_dir = o->dir;
+	config.lua_dir = o->lua_dir;
+	config.rules_settings = o->settings;
 	config.rules_watch = false;
 	config.is_model = true;
 	uv_loop_init(&m->loop);

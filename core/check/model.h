@@ -9,6 +9,8 @@
 #include "findings.h"
 #include "proto/line/line.h"
 
+struct check_options;
+
 /* Where a definition came from. */
 struct model_place {
 	UT_hash_handle hh;
@@ -33,7 +35,7 @@ struct model {
 };
 
 /* The rules must load. On failure there is nothing to close. */
-TIDE_MUST_USE int model_open(struct model *m, const char *rules_dir, const char *lua_dir,
+TIDE_MUST_USE int model_open(struct model *m, const struct check_options *o,
 			     struct findings *f, struct error *err);
 void model_close(struct model *m);
 

@@ -515,7 +515,8 @@ const struct cli_verb cli_rules_verbs[] = {
 		   "       shadow DIR|status|promote|drop | recent [N] | replay DIR |\n"
 		   "       push DIR |\n"
 		   "       simulate retry NAME [OPTION=VALUE]... |\n"
-		   "       simulate login|access OPTION=VALUE...",
+		   "       simulate login|access OPTION=VALUE... |\n"
+		   "       new KIND NAME",
 	  .details =
 		  "reload     load the rules directory\n"
 		  "status     the active rules and the figures of their scripts\n"
@@ -543,7 +544,8 @@ const struct cli_verb cli_rules_verbs[] = {
 		  "ack-timeout\n"
 		  "           as a queue has them.\n"
 		  "           Or show who decides about a login or a permission, and "
-		  "why.",
+		  "why.\n"
+		  "new        write a script with its spec: tidemq help rules new",
 	  .examples = "  tidemq rules status\n"
 		      "  tidemq rules show filter/20-orders --source\n"
 		      "  tidemq rules shadow ./rules.next --share 10%\n"

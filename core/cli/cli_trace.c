@@ -27,7 +27,18 @@ static bool has(const json_t *event, const char *name)
 	return json_object_get(event, name) != NULL;
 }
 
-/* "q/0", "t/2" */
+/* " by sharding/hash.lua:12", if the script was asked. */
+static void add_decider(struct buf *out, const json_t *pick, const char *kind)
+{
+	char line[32];
+
+	snprintf(line, sizeof(line), "%s_line", kind);
+	if (has(pick, line))
+		buf_printf(out, " by %s:%" JSON_INTEGER_FORMAT,
+			   cli_table_text(pick, kind, "-"), number(pick, line));
+}
+
+/* "q/0", "t/2", with who has chosen it */
 static void add_pick(struct buf *out, const json_t *pick)
 {
 	bool is_topic = has(pick, "partition");
@@ -35,8 +46,11 @@ static void add_pick(struct buf *out, const json_t *pick)
 
 	buf_printf(out, " %s/%" JSON_INTEGER_FORMAT, cli_table_text(pick, "queue", "-"),
 		   number(pick, is_topic ? "partition" : "shard"));
-	if (rank && json_number_value(rank) != 0)
+	add_decider(out, pick, "sharding");
+	if (rank && json_number_value(rank) != 0) {
 		buf_printf(out, " rank %g", json_number_value(rank));
+		add_decider(out, pick, "priority");
+	}
 	if (has(pick, "refused"))
 		buf_printf(out, " (%s)", cli_table_text(pick, "refused", ""));
 }
@@ -157,6 +171,8 @@ static void add_returned(struct buf *out, const json_t *event)
 			   number(event, "delay_ms"));
 	if (has(event, "by"))
 		buf_printf(out, ", says %s", cli_table_text(event, "by", "-"));
+	if (has(event, "line"))
+		buf_printf(out, ":%" JSON_INTEGER_FORMAT, number(event, "line"));
 }
 
 static void add_dead(struct buf *out, const json_t *event)

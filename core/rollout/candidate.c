@@ -175,6 +175,7 @@ int candidate_create(struct candidate **out, struct rollout *r,
 		.memory_max_bytes = b->config.rules_memory_bytes,
 		.call_budget_ms = b->config.rules_budget_ms,
 		.secrets_dir = b->config.secrets_dir,
+		.settings = b->config.rules_settings,
 	};
 	struct engine *e;
 	struct candidate *c;

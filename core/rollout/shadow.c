@@ -90,6 +90,8 @@ static void free_sample(struct sample *sample)
 	vhost_unref(sample->vhost);
 	mem_free(sample->live.error);
 	mem_free(sample->shadow.error);
+	strategy_extra_unref(sample->live.decision.extra);
+	strategy_extra_unref(sample->shadow.decision.extra);
 	buf_deinit(&sample->changes);
 }
 
@@ -103,6 +105,8 @@ static struct sample *keep(struct comparison *c, const struct sample *sample,
 	*kept = *sample;
 	msg_ref(kept->msg);
 	vhost_ref(kept->vhost);
+	strategy_extra_ref(kept->live.decision.extra);
+	strategy_extra_ref(kept->shadow.decision.extra);
 	kept->live.error = live ? mem_strdup(live->text) : NULL;
 	kept->shadow.error = shadow ? mem_strdup(shadow->text) : NULL;
 	return kept;
@@ -303,7 +307,8 @@ static struct retry_decision settled(struct retry_decision d,
 static bool is_same_action(const struct retry_decision *a, const struct retry_decision *b)
 {
 	return a->action == b->action &&
-	       (a->action != RETRY_AFTER || a->delay_ms == b->delay_ms);
+	       (a->action != RETRY_AFTER || a->delay_ms == b->delay_ms) &&
+	       strategy_is_same_extra(a->extra, b->extra);
 }
 
 static void on_failed(void *ctx, const struct retry_failure *f,
@@ -328,6 +333,8 @@ static void on_failed(void *ctx, const struct retry_failure *f,
 		is_same = is_same_action(&sample.live.decision, &sample.shadow.decision);
 	if (!is_same)
 		keep(&s->failures, &sample, err, asked_err);
+	if (!asked_err)
+		strategy_extra_unref(s->asked.extra);
 }
 
 int shadow_start(struct rollout *r, const struct shadow_spec *spec,
@@ -363,7 +370,7 @@ int shadow_start(struct rollout *r, const struct shadow_spec *spec,
 	return TIDE_OK;
 }
 
-static void write_action(const struct side *side, struct json *out)
+static void write_action(const struct side *side, bool is_shown, struct json *out)
 {
 	json_object_begin(out);
 	if (side->error) {
@@ -374,29 +381,35 @@ static void write_action(const struct side *side, struct json *out)
 				 strategy_action_names[side->decision.action]);
 		if (side->decision.action == RETRY_AFTER)
 			json_member_int(out, "delay_ms", side->decision.delay_ms);
+		if (side->decision.extra && is_shown)
+			strategy_write_extra(side->decision.extra, out);
 	}
 	json_object_end(out);
 }
 
-static void write_side(const char *name, const struct side *side, bool is_failure,
-		       struct broker *b, struct json *out)
+static void write_sides(const struct sample *sample, bool is_shown, struct json *out)
 {
-	json_key(out, name);
-	if (is_failure)
-		write_action(side, out);
-	else
-		verdict_write(&side->verdict, b, side->error, out);
+	static const char *const names[] = { "live", "shadow" };
+	const struct side *sides[] = { &sample->live, &sample->shadow };
+
+	for (int i = 0; i < 2; i++) {
+		json_key(out, names[i]);
+		if (sample->failure.reason)
+			write_action(sides[i], is_shown, out);
+		else
+			verdict_write(&sides[i]->verdict, sample->vhost->broker,
+				      sides[i]->error, out);
+	}
 }
 
 static void write_sample(const struct sample *sample, const struct vhost *viewer,
 			 struct json *out)
 {
-	struct broker *b = sample->vhost->broker;
-	bool is_failure = sample->failure.reason != NULL;
+	bool is_shown = recent_is_shown(sample->vhost, viewer);
 
 	json_object_begin(out);
-	if (is_failure) {
-		verdict_write_queue(sample->queue, b, out);
+	if (sample->failure.reason) {
+		verdict_write_queue(sample->queue, sample->vhost->broker, out);
 		json_member_text(out, "reason", sample->failure.reason);
 		json_member_int(out, "attempts", sample->failure.attempts);
 		json_member_int(out, "failures", sample->failure.failures);
@@ -405,10 +418,8 @@ static void write_sample(const struct sample *sample, const struct vhost *viewer
 	}
 	recent_write_publish(sample->vhost, sample->msg, sample->msg->payload_len, viewer,
 			     out);
-	write_side("live", &sample->live, is_failure, b, out);
-	write_side("shadow", &sample->shadow, is_failure, b, out);
-	if (sample->difference & VERDICT_MESSAGE &&
-	    recent_is_shown(sample->vhost, viewer))
+	write_sides(sample, is_shown, out);
+	if (sample->difference & VERDICT_MESSAGE && is_shown)
 		json_member_list(out, "changes", buf_slice(&sample->changes));
 	json_object_end(out);
 }

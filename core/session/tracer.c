@@ -66,6 +66,9 @@ struct tracer {
 	uint64_t began_ns;
 	struct explanation *explanation;
 	struct decision_context context;
+	/* The retry script that was asked last, and about which message. */
+	struct line_trace failing;
+	uint64_t failing_id;
 };
 
 /* ---- permissions ---------------------------------------------------------------------
@@ -452,6 +455,26 @@ static void on_acked(void *ctx, const struct entry *e)
 	end_event(t, f, &text, &j);
 }
 
+static struct line_trace *on_failing(void *ctx, uint64_t id)
+{
+	struct tracer *t = ctx;
+
+	if (!find(t, id))
+		return NULL;
+	t->failing = (struct line_trace){ 0 };
+	t->failing_id = id;
+	return &t->failing;
+}
+
+/* The line that decided about the message, if a script did. */
+static void add_line(struct json *j, struct tracer *t, uint64_t id)
+{
+	if (t->failing_id != id || t->failing.line == 0)
+		return;
+	json_member_int(j, "line", t->failing.line);
+	t->failing.line = 0;
+}
+
 /* What is decided of a message that comes back, by the clock `now_ms`. */
 static void add_fate(struct json *j, const struct retry_fate *fate, int64_t now_ms)
 {
@@ -464,6 +487,8 @@ static void add_fate(struct json *j, const struct retry_fate *fate, int64_t now_
 		json_member_int(j, "delay_ms", fate->due_ms - now_ms);
 	if (fate->rule)
 		json_member_text(j, "by", fate->rule);
+	if (fate->extra)
+		strategy_write_extra(fate->extra, j);
 }
 
 static void on_returned(void *ctx, const struct entry *e, const struct retry_fate *fate)
@@ -478,6 +503,7 @@ static void on_returned(void *ctx, const struct entry *e, const struct retry_fat
 	begin_event(t, &text, &j, "returned", f);
 	json_member_text(&j, "queue", entry_queue(e)->name);
 	add_fate(&j, fate, t->service->broker->now_ms);
+	add_line(&j, t, e->id);
 	json_member_int(&j, "attempts", e->attempts);
 	json_member_int(&j, "failures", e->failures + fate->is_failure);
 	end_event(t, f, &text, &j);
@@ -553,8 +579,10 @@ static void tell_record(struct tracer *t, const struct record_place *at, const c
 		return;
 	begin_event(t, &text, &j, what, p->followed);
 	add_place(&j, at);
-	if (fate)
+	if (fate) {
 		add_fate(&j, fate, t->service->broker->mono_ms);
+		add_line(&j, t, p->followed->id);
+	}
 	end_event(t, p->followed, &text, &j);
 }
 
@@ -596,6 +624,7 @@ static struct tracer *create(struct service *s)
 	t->follower = (struct follower){ .ctx = t,
 					 .on_publish = on_publish,
 					 .on_decided = on_decided,
+					 .on_failing = on_failing,
 					 .on_delivered = on_delivered,
 					 .on_acked = on_acked,
 					 .on_returned = on_returned,

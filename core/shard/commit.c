@@ -109,7 +109,11 @@ void commit_append(struct commit *c, struct partition *p, struct msg *m)
 
 void commit_settle(struct commit *c, struct entry *e, const struct commit_change *change)
 {
-	add_item(c, e)->change = *change;
+	struct commit_item *item = add_item(c, e);
+
+	item->change = *change;
+	if (item->change.msg)
+		msg_ref(item->change.msg);
 	shard_suspend(e);
 }
 
@@ -140,6 +144,18 @@ static uint8_t home_after(const struct commit_item *item)
 	return item->change.state == ENTRY_GONE ? HOME_NONE : (uint8_t)item->change.state;
 }
 
+static void insert(const struct commit_item *item, struct batch *b)
+{
+	const struct entry *e = item->entry;
+	enum store_set set = (enum store_set)item->change.state;
+
+	batch_insert(b, &(struct store_insert){
+				item->change.msg ? item->change.msg : e->msg, e->rank,
+				e->expires_unix_ms, set, score_of(item) });
+	if (e->home != HOME_NONE)
+		batch_leave_others(b, e->id, set);
+}
+
 /* What Redis is to have, as the journal would write it from the new state. */
 static void encode(struct flight_size *size, const struct commit_item *item,
 		   struct batch *b)
@@ -160,13 +176,11 @@ static void encode(struct flight_size *size, const struct commit_item *item,
 			dedupe_encode_removal(e, b);
 		return;
 	}
-	if (e->home != HOME_NONE)
+	if (e->home != HOME_NONE && !item->change.msg)
 		batch_move(b, e->id, (enum store_set)e->home, (enum store_set)state,
 			   score_of(item));
 	else
-		batch_insert(b, &(struct store_insert){
-					e->msg, e->rank, e->expires_unix_ms,
-					(enum store_set)state, score_of(item) });
+		insert(item, b);
 	if (e->flags & ENTRY_DEDUPE)
 		dedupe_encode(e, b);
 	encode_tries(item, b);
@@ -197,6 +211,8 @@ static void take_place(struct commit *c, const struct commit_item *item)
 		shard_count_failure(e, item->change.reason);
 	shard_entry_stored(e);
 	shard_entry_clean(e);
+	if (item->change.msg)
+		shard_revise(e, item->change.msg, e->rank);
 	shard_account(e, -1);
 	if (sh->keys)
 		e->home = is_gone ? HOME_NONE : (uint8_t)item->change.state;
@@ -204,7 +220,7 @@ static void take_place(struct commit *c, const struct commit_item *item)
 	if (sh->keys && !is_gone && e->attempts > 0)
 		e->flags |= ENTRY_TRIES_STORED;
 	e->flags &= (uint16_t) ~(ENTRY_TRIES_DIRTY | ENTRY_SCORE_DIRTY |
-				 ENTRY_COMMITTING | ENTRY_LEDGERED);
+				 ENTRY_COMMITTING | ENTRY_LEDGERED | ENTRY_REVISED);
 	shard_account(e, 1);
 	entry_tell(e, TIDE_OK, NULL);
 	shard_entry_leaving(e);
@@ -304,8 +320,10 @@ static void land(struct commit_list *list, const struct batch_result *result)
 	struct commit *c;
 
 	STAILQ_FOREACH (c, list, link)
-		for (size_t i = 0; i < c->count; i++)
+		for (size_t i = 0; i < c->count; i++) {
 			end_item(c, &c->items[i], result);
+			msg_unref(c->items[i].change.msg);
+		}
 	STAILQ_FOREACH (c, list, link)
 		end_joints(c, result);
 	STAILQ_FOREACH (c, list, link)

@@ -39,6 +39,7 @@ struct commit_change {
 	enum entry_state state; /* READY, DELAYED, BURIED or GONE */
 	int64_t at_unix_ms;     /* when it is due, or was buried */
 	const char *reason;     /* of a failure, which counts; a literal. NULL: none */
+	struct msg *msg;        /* what it is from then on; borrowed. NULL: as it is */
 };
 void commit_settle(struct commit *c, struct entry *e, const struct commit_change *change);
 

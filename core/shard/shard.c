@@ -179,6 +179,7 @@ static inline void leave_place(struct entry *e)
 	shard_entry_leaving(e);
 	if (e->state == ENTRY_MOVING) {
 		TAILQ_REMOVE(&sh->moving, e, link);
+		e->flags &= (uint16_t)~ENTRY_LEDGERED;
 	} else if (e->state == ENTRY_UNACKED) {
 		leave_hands(e);
 		e->flags &= (uint16_t)~ENTRY_LEDGERED;

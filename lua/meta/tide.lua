@@ -54,6 +54,43 @@ function tide.duration(text) end
 ---@return string
 function tide.secret(name) end
 
+---What `serve --rules-set` gave under this name.
+---@param name string
+---@param default string?
+---@return string?
+function tide.setting(name, default) end
+
+---Of `filter/`, `deliver/`, `settled/`, `declare/`, `connect/`: what a script is for. Everything
+---given must fit; of a list one value.
+---@class tide.Match
+---@field exchange string|string[]?  a name; in `declare/` a topic pattern
+---@field key string|string[]?  a topic pattern
+---@field queue string|string[]?  a topic pattern
+---@field vhost string|string[]?
+---@field user string|string[]?
+---@field headers table<string, string|string[]|boolean>?
+---@field min_size integer?  bytes of the payload
+---@field max_size integer?
+---@field except tide.Match?
+
+---@class tide.UseSettings
+---@field options table<string, string|number|boolean|table>?
+---@field match tide.Match?
+---@field doc string?
+---@field active boolean?
+---@field every string?
+---@field cron string?
+---@field zone string?
+---@field missed "skip"|"once"|"all"?
+---@field jitter string?
+---@field vhost string?
+
+---What a file returns that is another script of its folder, with these settings over its own.
+---@param name string  without folder and `.lua`
+---@param settings tide.UseSettings?
+---@return userdata
+function tide.use(name, settings) end
+
 ---What a queue or topic of the call's vhost has now. Read-only; expires after the call.
 ---@class tide.QueueFacts
 ---@field ready integer?  nil for a topic, as the next three
@@ -403,6 +440,16 @@ function log.error(...) end
 ---@field served number  the rank served last in this shard; 0 before the first
 ---@field ready integer  number of messages that wait in this shard
 
+---@class tide.DeadLetter
+---@field exchange string  "-" is the default exchange
+---@field key string?  without it the message keeps its own
+
+---What a retry script returns to dead-letter a message elsewhere than the queue says.
+---@param exchange string
+---@param key string?
+---@return tide.DeadLetter
+function tide.dead_letter(exchange, key) end
+
 ---A failed delivery. Read-only; expires after the call.
 ---@class tide.Failure
 ---@field reason "nack"|"timeout"|"gone"|"expired"
@@ -447,9 +494,10 @@ function log.error(...) end
 ---@class tide.Retry : tide.Rule
 ---@field new nil|fun(opts: tide.Options): any
 ---@field carry nil|fun(old: any, opts: tide.Options): any
----@field decide fun(msg: tide.Msg, failure: tide.Failure, opts: tide.Options, state: any): number|tide.Decision
+---@field decide fun(msg: tide.Draft, failure: tide.Failure, opts: tide.Options, state: any): number|tide.Decision|tide.DeadLetter
 
 ---The message in a filter, which may write to it.
+---In a filter. In a retry script headers alone can be written.
 ---@class tide.Draft : tide.Msg
 ---@field vhost string  the vhost of the publish; read-only
 ---@field user string?  the user of HELLO, not verified; read-only

@@ -1,18 +1,20 @@
 -- mirror: copies a share of the messages to another exchange, to try a new consumer on
 -- real messages. The id selects the share: the answer for a message is always the same.
-
-local TARGET <const> = "mirror"
-local SHARE <const> = 0.1
+--
+--   return tide.use("mirror", { match = { exchange = "orders" }, options = { to = "try" } })
 
 return {
   doc = "copy a share of the messages to another exchange",
-  -- match = { exchange = "orders", key = "#" },
+  options = {
+    to = { default = "mirror", doc = "the exchange of the copies" },
+    share = { type = "number", default = 0.1, min = 0, max = 1, doc = "of the messages" },
+  },
 
-  publish = function(msg)
-    -- With exchange "*" in `match` this filter sees the copy too.
-    if msg.exchange == TARGET or tide.hash(msg.id) % 10000 >= SHARE * 10000 then
+  publish = function(msg, opts)
+    -- A match for all exchanges sees the copy too.
+    if msg.exchange == opts.to or tide.hash(msg.id) % 10000 >= opts.share * 10000 then
       return
     end
-    msg:copy { exchange = TARGET, headers = { ["x-mirror-of"] = msg.id } }
+    msg:copy { exchange = opts.to, headers = { ["x-mirror-of"] = msg.id } }
   end,
 }

@@ -5,19 +5,19 @@
 --   DECLARE exchange record fanout
 --   BIND orders-log record -
 --
+--   return tide.use("record", { match = { exchange = "orders" } })
+--   return tide.use("record", { match = { exchange = "-", key = "jobs" } }) -- a queue
+--
 -- A copy keeps its key: with sharding=hash the copies of a key are in one partition, in
 -- order. Put it behind the filters that refuse or change messages (`80-record.lua`).
 
-local TARGET <const> = "record"
-
 return {
   doc = "keep a copy of each message in a topic",
-  -- match = { exchange = "orders" },
-  -- For what is published to a queue: { exchange = "-", key = "jobs" }
+  options = { to = { default = "record", doc = "the exchange of the copies" } },
 
-  publish = function(msg)
-    -- With exchange "*" in `match` this filter sees the copy too.
-    if msg.exchange == TARGET then return end
-    msg:copy { exchange = TARGET, headers = { ["x-record-of"] = msg.id, ["x-record-exchange"] = msg.exchange } }
+  publish = function(msg, opts)
+    -- A match for all exchanges sees the copy too.
+    if msg.exchange == opts.to then return end
+    msg:copy { exchange = opts.to, headers = { ["x-record-of"] = msg.id, ["x-record-exchange"] = msg.exchange } }
   end,
 }

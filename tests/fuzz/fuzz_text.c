@@ -1,14 +1,18 @@
 /* The small grammars: options, durations, positions of a topic, percent-encoding, names,
- * Redis's and the client's addresses. What can be read is written and read
- * again. */
+ * networks, cron, files of time zones, Redis's and the client's addresses. What can be
+ * read is written and read again. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/args.h"
+#include "base/cidr.h"
+#include "base/cron.h"
 #include "base/duration.h"
 #include "base/mem.h"
 #include "base/percent.h"
 #include "base/position.h"
+#include "base/topic_pattern.h"
+#include "base/zone.h"
 #include "client/client_url.h"
 #include "store/store_dedupe.h"
 #include "store/redis_url.h"
@@ -108,6 +112,67 @@ static void try_name(struct slice text)
 		abort();
 }
 
+/* An address is in the network that is named by it. */
+static void try_cidr(struct slice text)
+{
+	struct cidr_address address;
+	struct cidr network;
+	struct error err = { 0 };
+
+	if (cidr_parse(text, &network, &err) != TIDE_OK) {
+		if (err.text[0] == '\0')
+			abort();
+		return;
+	}
+	if (network.bits > 128 || (cidr_read_address(slice_cut(&text, '/'), &address) &&
+				   !cidr_has(&network, &address)))
+		abort();
+}
+
+/* In a zone with any rules, ticks go on, and are found again. */
+static void try_ticks(const struct zone *zone, struct slice cron)
+{
+	int64_t tick = 1795428000000;
+	struct error err;
+	struct cron c;
+
+	if (cron_parse(cron, &c, &err) != TIDE_OK)
+		return;
+	for (int i = 0; i < 20; i++) {
+		int64_t next = cron_next(&c, zone, tick);
+
+		if (next == 0)
+			return;
+		if (next <= tick || cron_prev(&c, zone, next) != next)
+			abort();
+		tick = next;
+	}
+}
+
+static void try_zone(struct slice text)
+{
+	struct zone *zone;
+	struct error err;
+
+	try_ticks(NULL, text);
+	if (zone_parse(text, &zone, &err) != TIDE_OK)
+		return;
+	for (int64_t at = -3000000000; at < 5000000000; at += 97000001) {
+		int32_t seconds = zone_offset_at(zone, at).seconds;
+
+		if (seconds < -26 * 3600 || seconds > 26 * 3600)
+			abort();
+		zone_utc_of(zone, at);
+	}
+	zone_destroy(zone);
+}
+
+static void try_pattern(struct slice text)
+{
+	if (!topic_pattern_fault(text))
+		topic_pattern_matches(text, text);
+}
+
 static void try_redis_url(struct slice text)
 {
 	char *copy = mem_strndup(text.data, text.len);
@@ -150,6 +215,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	try_seen(text);
 	try_percent(text);
 	try_name(text);
+	try_cidr(text);
+	try_zone(text);
+	try_pattern(text);
 	try_redis_url(text);
 	try_client_url(text);
 	mem_free(copy);

@@ -90,6 +90,9 @@ seed() {
 		printf 'redis://user:pass@[::1]:6379/3' >"$corpus/$1/redis"
 		printf 'tide+unix:/run/x.sock?vhost=a&user=b' >"$corpus/$1/tide"
 		printf '2026-11-23T10:00:00.500Z' >"$corpus/$1/time"
+		printf '2001:db8::/33' >"$corpus/$1/network"
+		printf '*/20 2 1-7 jan,mar mon-fri' >"$corpus/$1/cron"
+		cp /usr/share/zoneinfo/Europe/Berlin /usr/share/zoneinfo/Pacific/Apia "$corpus/$1"
 		cp rules/filter/*.lua lua/tide/*.lua "$corpus/$1"
 		;;
 	fuzz_json)

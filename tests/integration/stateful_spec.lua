@@ -5,14 +5,8 @@ local shell = require 'support.shell'
 local wait = require 'support.wait'
 
 --- A shipped filter as a user makes it: copied, active, its constants changed.
-local function filter(name, changes)
-  local text = shell.read_file('rules/filter/' .. name .. '.lua'):gsub('%-%- match = ', 'match = ', 1)
-  for constant, value in pairs(changes or {}) do
-    local count
-    text, count = text:gsub('(local ' .. constant .. ' <const> = )[^\n]*', function(left) return left .. value end)
-    assert.equal(1, count, constant)
-  end
-  return text
+local function filter(name, given, match)
+  return ('return tide.use("%s", { match = { %s }, options = { %s } })'):format(name, match or '', given or '')
 end
 
 describe('what the shipped scripts remember', function()
@@ -200,7 +194,7 @@ describe('what the shipped scripts remember', function()
     end)
 
     it('refuses when it is full, which is seen, and goes on when there is room again', function()
-      start({ [PATH] = filter('dedupe', { WINDOW = '"2s"' }) }, { '--fsync', 'no', '--max-shared', '3' })
+      start({ [PATH] = filter('dedupe', 'window = "2s"') }, { '--fsync', 'no', '--max-shared', '3' })
       c:ok 'DECLARE queue q'
       for i = 1, 3 do assert.equal('OK', publish('q', 'h:message-id=' .. i)) end
       c:send 'PUB - q h:message-id=4 1\r\nx\r\n'
@@ -213,9 +207,9 @@ describe('what the shipped scripts remember', function()
   end)
 
   for _, shape in ipairs { 'false', 'true' } do
-    it('rate_limit keeps its buckets through reloads, changes, restarts and kills, SHAPE = ' .. shape, function()
+    it('rate_limit keeps its buckets through reloads, changes, restarts and kills, shape = ' .. shape, function()
       local PATH = 'filter/10-rate.lua'
-      local text = filter('rate_limit', { RATE = '"2/h"', BURST = '4', SHAPE = shape, DELAY_MAX = '"5m"' })
+      local text = filter('rate_limit', 'rate = "2/h", burst = 4, delay_max = "5m", shape = ' .. shape)
       start { [PATH] = text }
       c:ok 'DECLARE queue q'
       for i, renew in ipairs { reload, function() change(PATH, text) end, restart, kill9 } do
@@ -229,8 +223,7 @@ describe('what the shipped scripts remember', function()
   end
 
   it('rate_limit shapes a burst into the rate', function()
-    start { ['filter/10-rate.lua'] = filter('rate_limit', { RATE = '0.01', BURST = '2', SHAPE = 'true',
-      DELAY_MAX = '"4m"' }) }
+    start { ['filter/10-rate.lua'] = filter('rate_limit', 'rate = 0.01, burst = 2, shape = true, delay_max = "4m"') }
     c:ok 'DECLARE queue q'
     for _ = 1, 2 do assert.equal(0, c:document('EXPLAIN - q h:tenant=t').delay_ms or 0) publish('q', 'h:tenant=t') end
     for _ = 1, 2 do assert.equal('OK', publish('q', 'h:tenant=t')) end
@@ -248,7 +241,7 @@ describe('what the shipped scripts remember', function()
           msg.headers.n = seen:incr()
           tide.shared.set("last", msg.key)
         end }]],
-      ['filter/20-rate.lua'] = filter('rate_limit', { RATE = '"1/h"', BURST = '3' }),
+      ['filter/20-rate.lua'] = filter('rate_limit', 'rate = "1/h", burst = 3'),
       ['filter/90-dedupe.lua'] = filter 'dedupe',
     }
 
@@ -293,7 +286,7 @@ describe('what the shipped scripts remember', function()
       publish('q', 'h:tenant=t')
       written()
       -- One in 20 ms: of publishes that come so slowly none is refused.
-      local rate = filter('rate_limit', { RATE = '50', BURST = '1' }):gsub('key = "#"', 'key = "q"', 1)
+      local rate = filter('rate_limit', 'rate = 50, burst = 1', 'key = "q"')
       local dir = broker:copy_rules('next', { ['filter/20-rate.lua'] = rate })
       local last = 0
       --- When it was published, by the broker's clock.

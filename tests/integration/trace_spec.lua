@@ -126,6 +126,23 @@ for _, durable in ipairs { '1', '0' } do
       assert.equal('dead', all[4].decision.queues[1].queue)
     end)
 
+    it('tells the line of the retry script, if it was asked', function()
+      watch:ok 'TRACE orders'
+      c:ok('PUB orders eu.paid', 'a')
+      local got = c:get 'q'
+      c:ok('NACK ' .. got[1].tag)
+      local all = events(watch, until_what 'returned')
+      local returned = all[#all]
+      assert.same({ 'retry/fixed.lua', 'delay' }, { returned.by, returned['then'] })
+      assert.is_true(returned.line > 1)
+      c:ok('RESCHEDULE q ' .. all[1].id .. ' delay=0')
+      got = c:get 'q'
+      c:ok('NACK ' .. got[1].tag .. ' bury')
+      all = events(watch, until_what 'returned')
+      assert.is_nil(all[#all].line)
+      assert.equal('bury', all[#all]['then'])
+    end)
+
     it('tells of a subscription, of ack=auto and of a connection that goes', function()
       watch:ok 'TRACE orders'
       local worker = broker:connect()
@@ -203,6 +220,8 @@ for _, durable in ipairs { '1', '0' } do
       assert.same({ 't', 'g', 0, 49 }, { all[5].topic, all[5].group, all[5].partition, all[5].offset })
       assert.same({ 't', 'g', 0, 49 }, { all[7].topic, all[7].group, all[7].partition, all[7].offset })
       assert.same({ 't', 99, 'nack', 'delay' }, { all[8].topic, all[8].offset, all[8].reason, all[8]['then'] })
+      assert.equal('retry/fixed.lua', all[8].by)
+      assert.is_true(all[8].line > 1)
     end)
   end)
 end
@@ -320,6 +339,24 @@ describe('a trace', function()
     local all = events(watch, until_what 'delivered')
     assert.equal('dropped delivered', words(all))
     assert.equal(20000, seen + all[1].events)
+  end)
+
+  it('is printed with the lines that chose the shard and the rank, and what follows a failure', function()
+    local operator = broker:connect()
+    operator:ok('DECLARE queue picked shards=4 sharding=hash sharding.by=tenant priority=fair '
+      .. 'priority.by=tenant retry=fixed')
+    local output = verbs.run(broker, [[
+      cd ]] .. broker.dir .. [[;
+      ']] .. Broker.binary() .. [[' trace - picked --for 20s >out2 2>err2 & pid=$!
+      for i in $(seq 100); do tidemq list connections | grep -q tidemq-trace && break; done
+      for i in $(seq 100); do tidemq pub --header tenant=a - picked x >/dev/null; grep -q confirmed out2 && break; done
+      tidemq get picked --nack >/dev/null
+      for i in $(seq 1000); do grep -q returned out2 && break; done
+      kill $pid; wait $pid; grep -m 1 published out2; grep -m 1 returned out2; cat err2
+    ]])
+    assert.matches('; to picked/%d by sharding/hash%.lua:%d+ rank %d+ by priority/fair%.lua:%d+\n', output)
+    assert.matches('returned +picked, nack: delay of %d+ ms, says retry/fixed%.lua:%d+\n', output)
+    operator:close()
   end)
 
   it('is printed by tidemq trace, a line for each event', function()

@@ -35,6 +35,7 @@ describe("docs/rules.md and its reference", function()
       end
     end
     assert.is_true(count >= 5)
+    files["filter/rate_limit.lua"] = read("rules/filter/rate_limit.lua") -- which some use
     local dir = support.make_dir(files)
     local engine, message = support.luatide.open { rules = dir }
     support.remove_dir(dir)
@@ -50,6 +51,7 @@ describe("docs/rules.md and its reference", function()
       end
     end
     assert(files[name], name)
+    files["filter/rate_limit.lua"] = read("rules/filter/rate_limit.lua") -- which some use
     local dir = support.make_dir(files)
     local engine = support.open { rules = dir }
     support.remove_dir(dir)
@@ -161,6 +163,22 @@ describe("docs/rules.md and its reference", function()
       engine:set_now(60000)
       assert.equal(1000, s:decide({}, { failures = 1 }))
       s:close()
+    end)
+  end)
+
+  it("has filters that limit, sample and prefer", function()
+    with_rule("filter/30-sample.lua", function(engine)
+      local copies, passed = 0, 0
+      for i = 1, 300 do
+        local m = engine:filter { exchange = "orders", key = "orders.new", id = i, headers = { amount = "5" } }
+        passed = passed + (m and 1 or 0)
+        for _, copy in ipairs(m and m.copies or {}) do copies = copies + (copy.key == "samples" and 1 or 0) end
+      end
+      assert.same({ 100, 1 }, { passed, copies })
+      local gold = engine:filter { exchange = "x", vhost = "shop", headers = { tier = "silver" } }
+      assert.equal(9, gold.priority)
+      assert.not_equal(9, engine:filter({ exchange = "x", vhost = "shop", user = "probe",
+        headers = { tier = "silver" } }).priority)
     end)
   end)
 
@@ -329,8 +347,10 @@ describe("lua/meta/tide.lua", function()
       end
     ]]
     local dir = support.make_dir {
-      ["retry/a.lua"] = ask .. "return { decide = function(msg, f) error(fields(msg) .. ';' .. fields(f), 0) end }",
-      ["priority/a.lua"] = ask .. "return { rank = function(msg, queue) error(fields(queue), 0) end }",
+      ["retry/a.lua"] = ask .. [[return { decide = function(msg, f)
+        error(fields(msg) .. ';' .. fields(f) .. ';' .. fields(tide.queue('q')), 0) end }]],
+      ["priority/a.lua"] = ask .. [[return { rank = function(msg, queue)
+        error(fields(queue) .. ';' .. fields(msg), 0) end }]],
       ["filter/a.lua"] = ask
         .. "return { match = { exchange = '*' }, publish = function(msg) return false, fields(msg) end }",
       ["schedule/a.lua"] = ask .. [[return { every = "1m", run = function(broker, tick)
@@ -350,14 +370,20 @@ describe("lua/meta/tide.lua", function()
       end
       return list
     end
-    local msg, failure = table.unpack(asked(assert(engine:strategy("retry", "a")):decide({}, { failures = 1 })))
-    assert.is_truthy(msg:find("payload", 1, true) and failure:find("reason", 1, true))
-    assert.equal(sorted(declared_fields("Msg")), msg)
+    engine:set_queue("q", {})
+    local written, failure, facts =
+      table.unpack(asked(assert(engine:strategy("retry", "a")):decide({}, { failures = 1 })))
+    assert.is_truthy(failure:find("reason", 1, true))
     assert.equal(sorted(declared_fields("Failure")), failure)
-    assert.equal(sorted(declared_fields("Queue")), asked(assert(engine:strategy("priority", "a")):rank({}, {}))[1])
+    assert.equal(sorted(declared_fields("QueueFacts")), facts)
+    local queue, msg = table.unpack(asked(assert(engine:strategy("priority", "a")):rank({}, {})))
+    assert.is_truthy(msg:find("payload", 1, true))
+    assert.equal(sorted(declared_fields("Msg")), msg)
+    assert.equal(sorted(declared_fields("Queue")), queue)
     local draft = declared_fields("Draft")
     table.move(declared_fields("Msg"), 1, 100, #draft + 1, draft)
     assert.equal(sorted(draft), asked(engine:filter { exchange = "x", key = "k" })[1])
+    assert.equal(sorted(draft), written)
     local login, base64, json_fields = table.unpack(asked(engine:authenticate {}))
     assert.equal(sorted(declared_fields("Login")), login)
     assert.equal(sorted(declared_fields("Base64")), base64)

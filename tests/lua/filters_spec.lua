@@ -310,6 +310,7 @@ describe("a filter", function()
 end)
 
 describe("a shipped filter", function()
+  local MATCHED = { mirror = '"orders"', record = '"orders"', schema = '"orders"', content_route = '"orders"' }
   local engine
   local last_id = 0
 
@@ -321,21 +322,16 @@ describe("a shipped filter", function()
     dir = nil
   end)
 
-  -- As a user would make it: copied, given a match, its constants changed.
-  local function open(name, changes, options)
-    local file = assert(io.open("rules/filter/" .. name .. ".lua"))
-    local text = file:read("a")
-    file:close()
-    text = text:gsub("%-%- match = ", "match = ", 1)
-    for constant, value in pairs(changes or {}) do
-      local count
-      text, count = text:gsub("(local " .. constant .. " <const> = )[^\n]*", function(left)
-        return left .. value
-      end)
-      assert.equal(1, count, constant)
-    end
+  -- As a user would make it: used, with a match and options, as Lua text.
+  local function open(name, given, options)
+    local text = ('return tide.use("%s", { match = { exchange = %s }, options = { %s } })'):format(
+      name, MATCHED[name] or '"*"', given or "")
     options = options or {}
-    dir = support.make_dir { ["filter/50-" .. name .. ".lua"] = text }
+    local files = { ["filter/50-" .. name .. ".lua"] = text }
+    local model = assert(io.open("rules/filter/" .. name .. ".lua"))
+    files["filter/" .. name .. ".lua"] = model:read("a")
+    model:close()
+    dir = support.make_dir(files)
     options.rules = dir
     engine = support.open(options)
     assert.equal(1, engine:filter_count())
@@ -355,6 +351,26 @@ describe("a shipped filter", function()
     for _, name in ipairs { "content_route", "dedupe", "mirror", "rate_limit", "record", "schema" } do
       assert.matches('"file":"filter/' .. name .. '.lua"', engine:status())
     end
+  end)
+
+  it("refuses options that cannot be", function()
+    local function refused(name, given)
+      dir = support.make_dir {
+        ["filter/" .. name .. ".lua"] = assert(io.open("rules/filter/" .. name .. ".lua")):read("a"),
+        ["filter/10-x.lua"] = ('return tide.use("%s", { match = {}, options = { %s } })'):format(name, given),
+      }
+      local e, message = support.luatide.open { rules = dir }
+      support.remove_dir(dir)
+      dir = nil
+      assert.is_nil(e)
+      return message
+    end
+    assert.matches("^filter/rate_limit.lua:%d+: 'rate' is .*%(for filter/10%-x.lua%)$",
+      refused("rate_limit", 'rate = "often"'))
+    assert.matches("needs the option 'exchange' or 'key'", refused("content_route", 'pattern = "x"'))
+    assert.matches("malformed pattern", refused("content_route", 'pattern = "[", key = "k"'))
+    assert.matches("malformed pattern", refused("schema", 'tenant = "["'))
+    engine = support.open()
   end)
 
   describe("dedupe", function()
@@ -389,9 +405,9 @@ describe("a shipped filter", function()
           end
         end
       end
-      assert.is_true(passes("/", "x", ("i"):rep(245)))
+      assert.is_true(passes("/", "x", ("i"):rep(242)))
       assert.matches("its message%-id is 1 bytes too long",
-        reason { exchange = "x", headers = { ["message-id"] = ("i"):rep(246) } })
+        reason { exchange = "x", headers = { ["message-id"] = ("i"):rep(243) } })
     end)
 
     it("lets the first one by again, and dead letters", function()
@@ -457,7 +473,7 @@ describe("a shipped filter", function()
     end
 
     it("lets the burst pass, then the rate, of each tenant", function()
-      open("rate_limit", { RATE = '"10/s"', BURST = "5" })
+      open("rate_limit", 'rate = "10/s", burst = 5')
       local function count(tenant, from, to)
         local passed = 0
         for now = from, to do
@@ -474,7 +490,7 @@ describe("a shipped filter", function()
     end)
 
     it("shapes: messages leave at the rate, none is refused until the line is too long", function()
-      open("rate_limit", { RATE = "10", BURST = "2", SHAPE = "true" })
+      open("rate_limit", 'rate = 10, burst = 2, shape = true')
       local delays = {}
       for i = 1, 5 do
         delays[i] = publish("a", 1000)
@@ -487,7 +503,7 @@ describe("a shipped filter", function()
     end)
 
     it("has one bucket for all without a header to go by, and takes nothing in an EXPLAIN", function()
-      open("rate_limit", { BY = "nil", RATE = "1", BURST = "1" })
+      open("rate_limit", 'by = "@all", rate = 1, burst = 1')
       engine:dry_run(function()
         assert.equal(0, publish("a", 0))
         assert.equal(0, publish("a", 0))
@@ -497,7 +513,7 @@ describe("a shipped filter", function()
     end)
 
     it("goes by the user, whatever the headers say", function()
-      open("rate_limit", { BY = '"@user"', RATE = "1", BURST = "1" })
+      open("rate_limit", 'by = "@user", rate = 1, burst = 1')
       local function by(user, tenant)
         engine:set_now(0)
         return engine:filter { ts = 0, user = user, headers = { tenant = tenant } } ~= nil
@@ -510,7 +526,7 @@ describe("a shipped filter", function()
     end)
 
     it("is bounded: a bucket that is full takes no room, and too many others are an error", function()
-      open("rate_limit", { RATE = "10", BURST = "1" }, { shared_entries = 12 }) -- its share is 10
+      open("rate_limit", 'rate = 10, burst = 1', { shared_entries = 12 }) -- its share is 10
       for i = 1, 1000 do
         assert.equal(0, publish("t" .. i, i * 10))
       end
@@ -520,12 +536,12 @@ describe("a shipped filter", function()
       local m, message, code = engine:filter { headers = { tenant = "v" } }
       assert.is_nil(m)
       assert.equal("rule", code)
-      assert.matches("^filter/50%-rate_limit%.lua:%d+: .*tide.shared is full", message)
+      assert.matches("^filter/rate_limit%.lua:%d+: .*tide.shared is full for filter/50%-rate_limit%.lua", message)
       assert.equal(false, publish("u1", 20000) or false)
     end)
 
     it("takes a sender of any length, and vhosts for themselves", function()
-      open("rate_limit", { RATE = "1", BURST = "1" })
+      open("rate_limit", 'rate = 1, burst = 1')
       assert.equal(0, publish(("x"):rep(1000), 0))
       assert.is_nil(publish(("x"):rep(1000), 0))
       assert.is_nil(reason { vhost = "a", headers = { tenant = ("x"):rep(1000) } })
@@ -533,7 +549,7 @@ describe("a shipped filter", function()
 
     for _, shape in ipairs { "false", "true" } do
       it("gives nobody a second burst at a reload, SHAPE = " .. shape, function()
-        open("rate_limit", { RATE = "10", BURST = "5", SHAPE = shape, DELAY_MAX = '"2s"' })
+        open("rate_limit", 'rate = 10, burst = 5, delay_max = "2s", shape = ' .. shape)
         local passed = 0
         for now = 1, 10000, 5 do
           passed = passed + (publish("a", now) and 1 or 0)
@@ -574,7 +590,7 @@ describe("a shipped filter", function()
   end)
 
   it("schema refuses what lacks a header or has the wrong size", function()
-    open("schema")
+    open("schema", 'required = { "tenant" }, ["content-type"] = "^application/json", min_size = 1, max_size = 65536')
     local function check(headers, payload)
       return reason { exchange = "orders", headers = headers, payload = payload or "{}" }
     end
@@ -586,15 +602,21 @@ describe("a shipped filter", function()
     assert.matches("has 65537 bytes", check(good, ("x"):rep(65537)))
   end)
 
-  it("content_route goes by header, then payload, then leaves it alone", function()
-    open("content_route")
+  it("content_route goes by a header, or by the payload, else leaves the message alone", function()
+    open("content_route", 'header = "region", pattern = "^eu", exchange = "orders-eu"')
     local function address(headers, payload)
       local m = assert(engine:filter { exchange = "orders", key = "k", headers = headers, payload = payload })
       return m.exchange .. " " .. m.key
     end
     assert.equal("orders-eu k", address({ region = "eu-west" }, '{"urgent":true}'))
+    assert.equal("orders k", address({ region = "us" }))
+    assert.equal("orders k", address({}))
+    engine:close()
+    support.remove_dir(dir)
+    open("content_route", [[pattern = '"urgent"%s*:%s*true', key = "orders.urgent"]])
     assert.equal("orders orders.urgent", address({ region = "us" }, '{"urgent" : true}'))
     assert.equal("orders k", address({}, "x"))
+    assert.equal("orders k", address({}, (" "):rep(1024) .. '"urgent":true'))
   end)
 end)
 

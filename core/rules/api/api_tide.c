@@ -10,6 +10,7 @@
 #include "api_json.h"
 #include "api_match.h"
 #include "api_msgpack.h"
+#include "api_setting.h"
 #include "api_time.h"
 #include "api_use.h"
 #include "base/duration.h"
@@ -109,6 +110,34 @@ static int l_random(lua_State *L)
 	luaL_argcheck(L, low <= high, has_low ? 2 : 1, "the interval is empty");
 	uint64_t offset = random_up_to(state, (uint64_t)high - (uint64_t)low);
 	lua_pushinteger(L, (lua_Integer)((uint64_t)low + offset));
+	return 1;
+}
+
+/* A name of an address at `idx`; '-' is the empty one, as on the wire. */
+static void check_address(lua_State *L, int idx, const char *name)
+{
+	struct slice text;
+
+	luaL_checktype(L, idx, LUA_TSTRING);
+	text = field_slice(L, idx);
+	if (!slice_is_name(text))
+		luaL_error(L,
+			   "the %s of tide.dead_letter must be 1 to %d bytes of UTF-8 "
+			   "without white space",
+			   name, NAME_LEN_MAX);
+}
+
+/* dead_letter (exchange [, key]) -> what a retry script returns */
+static int l_dead_letter(lua_State *L)
+{
+	lua_settop(L, 2);
+	check_address(L, 1, "exchange");
+	if (!lua_isnil(L, 2))
+		check_address(L, 2, "key");
+	lua_createtable(L, 0, 2);
+	lua_insert(L, 1);
+	lua_setfield(L, 1, "key");
+	lua_setfield(L, 1, "exchange");
 	return 1;
 }
 
@@ -232,6 +261,7 @@ static void guard_names(lua_State *L)
 void api_tide_open(lua_State *L, struct api_tide *t)
 {
 	static const luaL_Reg functions[] = {
+		{ "dead_letter", l_dead_letter },
 		{ "duration", l_duration },
 		{ "hash", l_hash },
 		{ "now", l_now },
@@ -260,6 +290,7 @@ void api_tide_open(lua_State *L, struct api_tide *t)
 	api_msgpack_add(L);
 	api_match_add(L);
 	api_time_add(L, t);
+	api_setting_add(L, &t->settings);
 	api_use_add(L);
 	secrets_add(L, &t->secrets);
 	queue_facts_open(L, &t->queues);

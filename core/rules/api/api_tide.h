@@ -35,6 +35,7 @@ struct api_tide {
 	void *on_line_ctx;
 	struct zones zones;        /* behind tide.time, and of schedules */
 	struct secrets secrets;    /* behind tide.secret */
+	struct args settings;      /* behind tide.setting */
 	struct queue_facts queues; /* behind tide.queue */
 };
 

@@ -242,6 +242,13 @@ static bool set_field(lua_State *L, struct draft *d, const char *name)
 	return false;
 }
 
+static const char *const may_write[] = {
+	[DRAFT_DELIVER] = "a deliver script may write headers.<name>, for this delivery",
+	[DRAFT_SETTLED] = "a settled script may publish a copy: msg:copy { … }",
+	[DRAFT_RETRY] = "a retry script may write headers.<name>, publish a copy "
+			"(msg:copy { … }) and return tide.dead_letter(exchange, key)",
+};
+
 /* msg.<field> = value */
 static int l_set_field(lua_State *L)
 {
@@ -249,6 +256,9 @@ static int l_set_field(lua_State *L)
 	const char *name = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : NULL;
 
 	lua_settop(L, 3);
+	if (d->use != DRAFT_FILTER)
+		return luaL_error(L, "'msg.%s' is read-only; %s",
+				  safe_lib_tolstring(L, 2, NULL), may_write[d->use]);
 	if (set_field(L, d, name))
 		return 0;
 	return luaL_error(L,
@@ -362,6 +372,12 @@ static int l_set_header(lua_State *L)
 	struct draft *d = (struct draft *)view_self(L);
 
 	lua_settop(L, 3);
+	if (d->use == DRAFT_SETTLED)
+		return luaL_error(L, "'msg.headers' is read-only; %s", may_write[d->use]);
+	if (d->view.has_place)
+		return luaL_error(L,
+				  "'msg.headers' is read-only: what is in a topic does "
+				  "not change; publish a copy: msg:copy { … }");
 	set_header(L, d, api_msg_header_name(L, 2));
 	return 0;
 }
@@ -415,6 +431,17 @@ static void set_copy_fields(lua_State *L, struct draft *copy)
 	}
 }
 
+/* A new message like one that is settled or has failed: of its own time, and of no
+ * publisher. */
+static void renew(struct draft *copy)
+{
+	struct msg *m = &copy->now;
+
+	m->ts_unix_ms = copy->now_unix_ms;
+	m->due_unix_ms = m->expires_unix_ms = 0;
+	m->dedupe_len = m->user_len = 0;
+}
+
 /* msg:copy { exchange =, key =, headers = { name = text or false }, ... } */
 static int l_copy(lua_State *L)
 {
@@ -423,12 +450,17 @@ static int l_copy(lua_State *L)
 	luaL_checktype(L, 2, LUA_TTABLE);
 	lua_settop(L, 2);
 	read_only_see_through(L, 2);
+	if (!d->copies)
+		return luaL_error(L, "a deliver script publishes no copies");
 	if (d->copies->count >= d->copies->max)
-		return luaL_error(L, "a publish makes at most %d copies",
+		return luaL_error(L, "a %s makes at most %d copies",
+				  d->use == DRAFT_FILTER ? "publish" : "message",
 				  DRAFT_COPIES_MAX);
 	free_scratch(d);
 	d->scratch = mem_alloc(sizeof(*d->scratch));
 	draft_init(d->scratch, &d->now, d->now_unix_ms, NULL);
+	if (d->use == DRAFT_SETTLED || d->use == DRAFT_RETRY)
+		renew(d->scratch);
 	set_copy_fields(L, d->scratch);
 	struct msg *copy = draft_build(d->scratch);
 	if (!copy)

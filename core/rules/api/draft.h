@@ -1,7 +1,8 @@
-/* draft.h: the `msg` that filters may write to.
+/* draft.h: the `msg` that scripts may write to, or copy.
  *
  * A message never changes. A draft holds what filters write over it. A new message is
- * made once, at the end of the chain, if something was written. */
+ * made once, at the end of the chain, if something was written. Scripts of deliver/ and
+ * retry/ write headers alone, those of settled/ nothing. */
 #pragma once
 
 #include <lua.h>
@@ -22,10 +23,18 @@ struct draft_copies {
 	unsigned max; /* how many more there may be in all */
 };
 
+enum draft_use {
+	DRAFT_FILTER,  /* all is written, and copied */
+	DRAFT_DELIVER, /* headers are written */
+	DRAFT_SETTLED, /* it is copied, as a new message */
+	DRAFT_RETRY,   /* likewise, and headers are written, unless it is in a topic */
+};
+
 struct draft {
 	struct api_msg view; /* what reading `msg` reads: `now` */
 	struct msg now;      /* its parts are the message's, or those below */
 	struct slice vhost;  /* as scripts see it; empty after draft_init */
+	enum draft_use use;  /* DRAFT_FILTER after draft_init */
 	int64_t now_unix_ms; /* what a delay counts from */
 	bool is_changed;
 	uint32_t exchange_changes, key_changes;

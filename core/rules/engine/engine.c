@@ -39,6 +39,7 @@ static void free_engine(struct engine *e)
 	mem_free((char *)e->config.about);
 	mem_free((char *)e->config.secrets_dir);
 	secrets_deinit(&e->tide.secrets);
+	args_deinit(&e->tide.settings);
 	zones_deinit(&e->tide.zones);
 	mem_free(e);
 	if (on_closed)
@@ -112,6 +113,9 @@ static int prepare(struct engine **out, uv_loop_t *loop,
 	if (config->secrets)
 		args_copy(&e->tide.secrets.given, config->secrets);
 	e->config.secrets = NULL;
+	if (config->settings)
+		args_copy(&e->tide.settings, config->settings);
+	e->config.settings = NULL;
 	e->tide.shared =
 		shared_create(config->shared_entries_max, config->shared_bytes_max);
 	e->tide.meters = meters_create();

@@ -74,6 +74,7 @@ struct engine_config {
 	const char *secrets_dir;
 	const struct args *secrets;
 	bool has_stand_in_secrets;
+	const struct args *settings; /* behind tide.setting; copied; NULL: none */
 };
 
 struct engine_hooks {

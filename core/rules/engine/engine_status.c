@@ -136,15 +136,19 @@ static void write_this_generation(struct json *out, const struct rule *rule)
 	json_object_end(out);
 }
 
+static void write_values(struct json *out, const char *key, const struct args *values)
+{
+	json_member_object(out, key);
+	for (size_t i = 0; i < values->count; i++)
+		json_member_text(out, values->items[i].name, values->items[i].value);
+	json_object_end(out);
+}
+
 /* What the file uses, and what it gives to it. */
 static void write_instance(struct json *out, const struct rule *rule)
 {
 	json_member_text(out, "model", rule->model);
-	json_member_object(out, "given");
-	for (size_t i = 0; i < rule->values.count; i++)
-		json_member_text(out, rule->values.items[i].name,
-				 rule->values.items[i].value);
-	json_object_end(out);
+	write_values(out, "given", &rule->values);
 }
 
 /* Its lines, the innermost function first. */
@@ -416,6 +420,7 @@ void engine_status(const struct engine *e, struct json *out)
 	json_member_int(out, "memory_bytes", (int64_t)g->script.memory_bytes);
 	json_member_int(out, "memory_max_bytes", (int64_t)g->script.memory_max_bytes);
 	write_build(out, &e->build);
+	write_values(out, "settings", &e->tide.settings);
 	json_member_array(out, "scripts");
 	figures_count_hits(e);
 	for (size_t i = 0; i < g->rule_count; i++)

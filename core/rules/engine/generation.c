@@ -1,6 +1,5 @@
 #include "generation.h"
 
-#include <ctype.h>
 #include <lauxlib.h>
 #include <limits.h>
 #include <stdio.h>
@@ -11,8 +10,6 @@
 #include "base/mem.h"
 #include "rules/api/api_msg.h"
 
-#define SCRIPT_NAME_MAX 64
-
 static bool is_directory(const char *path)
 {
 	struct stat st;
@@ -20,24 +17,16 @@ static bool is_directory(const char *path)
 	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* The strategy's name from the file's; false when it cannot be one. */
+/* The script's name from the file's; false when it cannot be one. */
 static bool name_of(enum script_kind kind, const char *file,
 		    char out[SCRIPT_NAME_MAX + 1])
 {
-	size_t len = strlen(file) - strlen(".lua");
+	struct slice name = { file, strlen(file) - strlen(".lua") };
 
-	if (len == 0 || len > SCRIPT_NAME_MAX)
+	if (!script_kind_is_name(kind, name))
 		return false;
-	for (size_t i = 0; i < len; i++) {
-		bool is_first_ok = isalpha((unsigned char)file[i]) || file[i] == '_';
-		bool is_ok = isdigit((unsigned char)file[i]) || file[i] == '-';
-		/* 10-x.lua: the names of these are their order. */
-		bool is_later = i > 0 || script_kind_is_ordered(kind);
-		if (!is_first_ok && !(is_later && is_ok))
-			return false;
-	}
-	memcpy(out, file, len);
-	out[len] = '\0';
+	memcpy(out, name.data, name.len);
+	out[name.len] = '\0';
 	return true;
 }
 

@@ -1,8 +1,7 @@
 #include "script_kind.h"
 
+#include <ctype.h>
 #include <string.h>
-
-#include "base/slice.h"
 
 static const char *const names[SCRIPT_KIND_COUNT] = { "routing", "sharding", "priority",
 						      "retry",   "filter",   "schedule",
@@ -22,6 +21,20 @@ bool script_kind_has_match(enum script_kind kind)
 bool script_kind_is_ordered(enum script_kind kind)
 {
 	return kind == SCRIPT_AUTH || script_kind_has_match(kind);
+}
+
+bool script_kind_is_name(enum script_kind kind, struct slice name)
+{
+	if (name.len == 0 || name.len > SCRIPT_NAME_MAX)
+		return false;
+	for (size_t i = 0; i < name.len; i++) {
+		unsigned char c = (unsigned char)name.data[i];
+		bool is_later = i > 0 || script_kind_is_ordered(kind);
+
+		if (!isalpha(c) && c != '_' && !(is_later && (isdigit(c) || c == '-')))
+			return false;
+	}
+	return true;
 }
 
 bool script_kind_is_file(const char *name)

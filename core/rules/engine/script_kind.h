@@ -3,6 +3,10 @@
 
 #include <stdbool.h>
 
+#include "base/slice.h"
+
+#define SCRIPT_NAME_MAX 64
+
 enum script_kind {
 	SCRIPT_ROUTING,
 	SCRIPT_SHARDING,
@@ -27,6 +31,10 @@ bool script_kind_is_ordered(enum script_kind kind);
 
 /* Is a script of the kind active when it has a `match`? */
 bool script_kind_has_match(enum script_kind kind);
+
+/* Can a script of the kind have this name? A letter (in kinds that are ordered also a
+ * digit) or '_', then letters, digits, '_' and '-'. */
+bool script_kind_is_name(enum script_kind kind, struct slice name);
 
 /* Does a file of such a folder have the name of a script? Specs (x_spec.lua) and what
  * editors leave behind (.x.lua.swp, #x.lua#, x.lua~) do not. */

@@ -10,6 +10,7 @@
 #include "rules/api/api_msg.h"
 #include "rules/api/view.h"
 #include "rules/sandbox/field.h"
+#include "rules/sandbox/read_only.h"
 #include "strategy.h"
 
 const char *const strategy_action_names[] = {
@@ -218,6 +219,7 @@ struct deciding {
 	const struct queue_view *queue;
 	const struct failure_view *failure;
 	const struct loads *loads; /* sharding alone */
+	struct draft *draft;       /* retry alone, instead of `msg` */
 	/* The result, by the kind. */
 	unsigned shard;
 	double rank;
@@ -230,7 +232,10 @@ static void call_script(lua_State *L, const struct deciding *d)
 {
 	lua_rawgeti(L, LUA_REGISTRYINDEX, d->use->rule->functions[RULE_DECIDE]);
 	lua_insert(L, -2);
-	api_msg_push(L, &d->msg);
+	if (d->draft)
+		draft_push(L, d->draft);
+	else
+		api_msg_push(L, &d->msg);
 	lua_insert(L, -2);
 	lua_rawgeti(L, LUA_REGISTRYINDEX, d->use->options);
 	dry_run_push_state(L, d->use->state);
@@ -291,17 +296,145 @@ static bool is_action(lua_State *L, struct deciding *d)
 	return action <= RETRY_DROP;
 }
 
+void strategy_extra_unref(struct retry_extra *x)
+{
+	if (!x || --x->refs > 0)
+		return;
+	for (unsigned i = 0; i < x->copies.count; i++)
+		msg_unref(x->copies.items[i]);
+	msg_unref(x->msg);
+	mem_free(x->exchange);
+	mem_free(x->key);
+	mem_free(x);
+}
+
+static void write_address(struct slice exchange, struct slice key, struct json *out)
+{
+	json_member_string(out, "exchange", exchange.len ? exchange : SLICE("-"));
+	if (key.data)
+		json_member_string(out, "key", key);
+}
+
+void strategy_write_extra(const struct retry_extra *x, struct json *out)
+{
+	if (x->exchange) {
+		json_member_object(out, "target");
+		write_address(slice_from(x->exchange),
+			      x->key ? slice_from(x->key) : (struct slice){ 0 }, out);
+		json_object_end(out);
+	}
+	if (x->msg)
+		json_member_bool(out, "wrote_headers", true);
+	if (x->copies.count == 0)
+		return;
+	json_member_array(out, "copies");
+	for (unsigned i = 0; i < x->copies.count; i++) {
+		json_object_begin(out);
+		write_address(x->copies.items[i]->exchange, x->copies.items[i]->key, out);
+		json_object_end(out);
+	}
+	json_array_end(out);
+}
+
+static bool is_same_text(const char *a, const char *b)
+{
+	return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+/* Headers that were written in the same order. */
+static bool is_same_msg(const struct msg *a, const struct msg *b)
+{
+	if (!a || !b)
+		return a == b;
+	if (!slice_is_equal(a->exchange, b->exchange) ||
+	    !slice_is_equal(a->key, b->key) || a->header_count != b->header_count ||
+	    a->priority != b->priority || a->payload_len != b->payload_len ||
+	    memcmp(a->payload, b->payload, a->payload_len) != 0)
+		return false;
+	for (unsigned i = 0; i < a->header_count; i++)
+		if (!slice_is_equal(a->headers[i].name, b->headers[i].name) ||
+		    !slice_is_equal(a->headers[i].value, b->headers[i].value))
+			return false;
+	return true;
+}
+
+bool strategy_is_same_extra(const struct retry_extra *a, const struct retry_extra *b)
+{
+	if (!a || !b)
+		return a == b;
+	if (!is_same_text(a->exchange, b->exchange) || !is_same_text(a->key, b->key) ||
+	    !is_same_msg(a->msg, b->msg) || a->copies.count != b->copies.count)
+		return false;
+	for (unsigned i = 0; i < a->copies.count; i++)
+		if (!is_same_msg(a->copies.items[i], b->copies.items[i]))
+			return false;
+	return true;
+}
+
+static struct retry_extra *extra_of(struct deciding *d)
+{
+	if (!d->retry.extra) {
+		d->retry.extra = mem_zalloc(sizeof(*d->retry.extra));
+		d->retry.extra->refs = 1;
+	}
+	return d->retry.extra;
+}
+
+/* An address of the target on the top; '-' is the empty one. */
+static char *read_target(lua_State *L, const struct deciding *d, const char *name)
+{
+	struct slice text;
+
+	if (lua_getfield(L, -1, name) == LUA_TNIL && strcmp(name, "key") == 0) {
+		lua_pop(L, 1);
+		return NULL;
+	}
+	text = lua_type(L, -1) == LUA_TSTRING ? field_slice(L, -1) : (struct slice){ 0 };
+	if (!slice_is_name(text)) {
+		script_set_place(script_state_of(L), d->use->rule->file,
+				 d->use->rule->decide_line);
+		luaL_error(L,
+			   "decide returned a table with a wrong '%s': 1 to %d bytes of "
+			   "UTF-8 without white space; tide.dead_letter(exchange, key) "
+			   "makes it",
+			   name, NAME_LEN_MAX);
+	}
+	char *own =
+		slice_is(text, "-") ? mem_strdup("") : mem_strndup(text.data, text.len);
+	lua_pop(L, 1);
+	return own;
+}
+
+/* The table on the top: tide.dead_letter (exchange, key). */
+static int take_target(lua_State *L, struct deciding *d)
+{
+	static const char *const names[] = { "exchange", "key", NULL };
+
+	read_only_see_through(L, lua_gettop(L));
+	script_set_place(script_state_of(L), d->use->rule->file,
+			 d->use->rule->decide_line);
+	field_check_names(L, -1, "the table that decide returned", names);
+	d->retry.action = RETRY_DEAD_LETTER;
+	extra_of(d)->exchange = read_target(L, d, "exchange");
+	extra_of(d)->key = read_target(L, d, "key");
+	return 0;
+}
+
 /* decide (msg, failure, opts, state) -> delay in ms, or what else to do */
 static int l_decide(lua_State *L)
 {
-	static const char wanted[] = "a finite delay of 0 or more milliseconds, "
-				     "tide.BURY, tide.DEAD_LETTER or tide.DROP";
+	static const char wanted[] =
+		"a finite delay of 0 or more milliseconds, tide.BURY, "
+		"tide.DEAD_LETTER, tide.dead_letter(exchange, key) "
+		"or tide.DROP";
 	struct deciding *d = lua_touserdata(L, 1);
 
 	view_push(L, &failure_type, d->failure);
 	call_script(L, d);
 	if (lua_type(L, -1) == LUA_TSTRING && is_action(L, d))
 		return 0;
+	if (lua_istable(L, -1))
+		return take_target(L, d);
 	double delay_ms = lua_tonumber(L, -1);
 	if (lua_type(L, -1) != LUA_TNUMBER || !(delay_ms >= 0) || !isfinite(delay_ms))
 		return refuse_result(L, d, wanted);
@@ -354,20 +487,56 @@ int strategy_rank(struct strategy *s, const struct script_question *q,
 	return rc;
 }
 
+static int64_t now_of(const struct strategy *s, const struct script_question *q)
+{
+	return q->context && q->context->now_ms ? q->context->now_ms
+						: engine_now_ms(s->handle.engine);
+}
+
+/* Keep what was written. */
+static int take_written(struct deciding *d, const struct draft_copies *copies,
+			struct error *err)
+{
+	if (d->draft->is_changed) {
+		extra_of(d)->msg = draft_build(d->draft);
+		if (!d->retry.extra->msg)
+			return error_set(err, TIDE_EBUSY,
+					 "out of memory for the changed message");
+	}
+	if (copies->count > 0)
+		extra_of(d)->copies = *copies;
+	return TIDE_OK;
+}
+
 int strategy_decide(struct strategy *s, const struct script_question *q,
 		    const struct failure_view *failure, struct retry_decision *decision,
 		    struct error *err)
 {
+	struct draft draft;
+	struct draft_copies copies;
 	struct deciding d = { .context = q->context,
-			      .msg = { .msg = q->msg,
-				       .attempt = failure->attempts,
-				       .has_place = failure->has_place,
-				       .partition = failure->partition,
-				       .offset = failure->offset },
-			      .failure = failure };
-	int rc = decide(s, &d, l_decide, err);
+			      .failure = failure,
+			      .draft = &draft };
 
+	copies.count = 0;
+	copies.max = DRAFT_COPIES_MAX;
+	draft_init(&draft, q->msg, now_of(s, q), &copies);
+	draft.use = DRAFT_RETRY;
+	draft.vhost = slice_from(s->handle.vhost);
+	draft.view.attempt = failure->attempts;
+	draft.view.has_place = failure->has_place;
+	draft.view.partition = failure->partition;
+	draft.view.offset = failure->offset;
+	int rc = decide(s, &d, l_decide, err);
 	if (rc == TIDE_OK)
+		rc = take_written(&d, &copies, err);
+	draft_deinit(&draft);
+	if (rc == TIDE_OK) {
 		*decision = d.retry;
+		return rc;
+	}
+	for (unsigned i = 0; i < copies.count; i++)
+		msg_unref(copies.items[i]);
+	strategy_extra_unref(d.retry.extra);
 	return rc;
 }

@@ -3,6 +3,7 @@
 
 #include "engine.h"
 #include "options.h"
+#include "rules/api/draft.h"
 
 struct strategy;
 
@@ -61,9 +62,33 @@ enum retry_action { RETRY_AFTER, RETRY_BURY, RETRY_DEAD_LETTER, RETRY_DROP };
 /* "retry", "bury", "dead-letter", "drop" */
 extern const char *const strategy_action_names[];
 
+/* What a script did besides its answer. */
+struct retry_extra {
+	unsigned refs;
+	struct msg *msg; /* the message with the headers that it wrote; NULL: none */
+	/* Where it dead-letters the message to. NULL: to the queue's target, with the
+	 * message's or the queue's key. "" is the default exchange. */
+	char *exchange, *key;
+	struct draft_copies copies; /* that it publishes; they have no ids yet */
+};
+static inline struct retry_extra *strategy_extra_ref(struct retry_extra *x)
+{
+	if (x)
+		x->refs++;
+	return x;
+}
+/* Accepts NULL. */
+void strategy_extra_unref(struct retry_extra *x);
+
+/* Members of an object: "target", "copies", "wrote_headers". */
+void strategy_write_extra(const struct retry_extra *x, struct json *out);
+/* Do two say the same? Each may be NULL. */
+bool strategy_is_same_extra(const struct retry_extra *a, const struct retry_extra *b);
+
 struct retry_decision {
 	enum retry_action action;
-	int64_t delay_ms; /* for RETRY_AFTER; 0 = ready again at once */
+	int64_t delay_ms;          /* for RETRY_AFTER; 0 = ready again at once */
+	struct retry_extra *extra; /* a reference; NULL: nothing */
 };
 
 /* 0 <= *shard < shards. */
@@ -73,7 +98,7 @@ TIDE_MUST_USE int strategy_pick(struct strategy *s, const struct script_question
 TIDE_MUST_USE int strategy_rank(struct strategy *s, const struct script_question *q,
 				const struct queue_view *queue, double *rank,
 				struct error *err);
-/* What to do about a failure. */
+/* What to do about a failure. After success the decision's `extra` is the caller's. */
 TIDE_MUST_USE int strategy_decide(struct strategy *s, const struct script_question *q,
 				  const struct failure_view *failure,
 				  struct retry_decision *decision, struct error *err);

@@ -14,7 +14,7 @@ struct survey {
 };
 
 static int begin(struct survey *s, const char *rules_dir, const char *lua_dir,
-		 struct error *err)
+		 const struct args *settings, struct error *err)
 {
 	const struct engine_config config = {
 		.rules_dir = rules_dir,
@@ -22,6 +22,7 @@ static int begin(struct survey *s, const char *rules_dir, const char *lua_dir,
 		.memory_max_bytes = SURVEY_MEMORY_BYTES,
 		.call_budget_ms = SURVEY_BUDGET_MS,
 		.has_stand_in_secrets = true,
+		.settings = settings,
 	};
 	int rc = engine_open(&s->engine, &s->loop, &config, NULL, err);
 
@@ -31,13 +32,14 @@ static int begin(struct survey *s, const char *rules_dir, const char *lua_dir,
 }
 
 struct survey *survey_open(const char *rules_dir, const char *lua_dir,
+			   const struct args *settings,
 			   void (*on_error)(void *ctx, const char *text), void *ctx)
 {
 	struct survey *s = mem_zalloc(sizeof(*s));
 	struct error err;
 
 	uv_loop_init(&s->loop);
-	if (begin(s, rules_dir, lua_dir, &err) != TIDE_OK) {
+	if (begin(s, rules_dir, lua_dir, settings, &err) != TIDE_OK) {
 		on_error(ctx, err.text);
 		return s;
 	}

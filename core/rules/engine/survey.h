@@ -14,6 +14,7 @@ struct survey;
 /* Loads all scripts. Calls `on_error` for each that does not load, with a text that
  * begins with file and line. Always gives a survey, if need be one without scripts. */
 struct survey *survey_open(const char *rules_dir, const char *lua_dir,
+			   const struct args *settings,
 			   void (*on_error)(void *ctx, const char *text), void *ctx);
 void survey_close(struct survey *s);
 

@@ -108,6 +108,7 @@ int trial_run(const struct trial_spec *spec)
 		.memory_max_bytes = spec->memory_max_bytes,
 		.call_budget_ms = spec->call_budget_ms,
 		.secrets_dir = spec->secrets_dir[0] ? spec->secrets_dir : NULL,
+		.settings = spec->settings,
 	};
 	struct error err;
 	uv_loop_t loop;

@@ -14,6 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/args.h"
+
 /* For one file, in seconds of processor time, besides the budget of a call. */
 #define TRIAL_FILE_S 5
 
@@ -27,6 +29,7 @@ struct trial_spec {
 	const char *within;
 	const char *owned_like;
 	const char *secrets_dir; /* "": none */
+	const struct args *settings;
 };
 
 /* The status for exit: 0 when all is loaded. */

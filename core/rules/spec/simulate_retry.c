@@ -54,6 +54,17 @@ static int64_t pace(const struct simulation *sim, int64_t delay_ms)
 	return paced_ms;
 }
 
+/* The message goes on with the headers that the script wrote. */
+static void take_extra(struct simulation *sim, const struct retry_extra *x)
+{
+	strategy_write_extra(x, sim->out);
+	if (!x->msg)
+		return;
+	msg_unref(sim->msg);
+	sim->msg = msg_ref(x->msg);
+	msg_write_headers(sim->msg, sim->out);
+}
+
 /* One row. Gives how it all ends, or NULL when there is another attempt. */
 static const char *attempt(struct simulation *sim)
 {
@@ -68,6 +79,9 @@ static const char *attempt(struct simulation *sim)
 		d.delay_ms = pace(sim, d.delay_ms);
 		json_member_int(sim->out, "delay_ms", d.delay_ms);
 	}
+	if (d.extra)
+		take_extra(sim, d.extra);
+	strategy_extra_unref(d.extra);
 	json_object_end(sim->out);
 	if (d.action != RETRY_AFTER)
 		return happens;

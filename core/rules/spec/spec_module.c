@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rules/api/api_setting.h"
 #include "rules/engine/engine_private.h"
 #include "rules/engine/engine_status.h"
 #include "rules/engine/strategy.h"
@@ -14,6 +15,7 @@
 #include "spec_auth.h"
 #include "spec_index.h"
 #include "spec_queue.h"
+#include "spec_retry.h"
 #include "spec_world.h"
 
 #define ENGINE "luatide.engine"
@@ -195,10 +197,24 @@ static void read_secrets(lua_State *L, struct engine_config *config, struct args
 	config->secrets = given;
 }
 
+/* `settings`: a table of texts. Without it those that `tidemq test` was given. */
+static void read_settings(lua_State *L, struct engine_config *config, struct args *given)
+{
+	const char *inherited = getenv(API_SETTING_VARIABLE);
+
+	*given = (struct args){ 0 };
+	if (lua_getfield(L, 1, "settings") != LUA_TNIL)
+		read_args(L, lua_gettop(L), given);
+	else if (inherited && args_parse(given, slice_from(inherited)) != TIDE_OK)
+		*given = (struct args){ 0 };
+	lua_pop(L, 1);
+	config->settings = given;
+}
+
 static int l_open(lua_State *L)
 {
 	struct error err;
-	struct args secrets;
+	struct args secrets, settings;
 
 	if (lua_isnoneornil(L, 1)) {
 		lua_settop(L, 0);
@@ -215,11 +231,13 @@ static int l_open(lua_State *L)
 	};
 	struct box *box = push_box(L, ENGINE, 0);
 	read_secrets(L, &config, &secrets);
+	read_settings(L, &config, &settings);
 	uv_loop_t *loop = malloc(sizeof(*loop));
 	uv_loop_init(loop);
 	struct engine *e;
 	int rc = engine_create(&e, loop, &config, NULL, &err);
 	args_deinit(&secrets);
+	args_deinit(&settings);
 	if (rc != TIDE_OK) {
 		uv_loop_close(loop);
 		free(loop);
@@ -653,7 +671,8 @@ static int l_rank(lua_State *L)
 	return answer(L, rc, &err);
 }
 
-/* decide (msg, { reason =, attempts =, failures = }) -> delay or a name */
+/* decide (msg, { reason =, attempts =, failures = }) -> delay or a name, and a table if
+ * the script did more */
 static int l_decide(lua_State *L)
 {
 	struct strategy *s = unbox(L, STRATEGY);
@@ -677,7 +696,10 @@ static int l_decide(lua_State *L)
 		lua_pushinteger(L, decision.delay_ms);
 	else if (rc == TIDE_OK)
 		lua_pushstring(L, strategy_action_names[decision.action]);
-	return answer(L, rc, &err);
+	if (rc != TIDE_OK || !decision.extra)
+		return answer(L, rc, &err);
+	spec_retry_push_take(L, decision.extra, push_msg);
+	return 2;
 }
 
 /* simulate (name, options, { reason =, failures =, limit =, held = }) -> the

@@ -1,5 +1,7 @@
 -- tenants: each tenant has a vhost. The user "acme/bob" enters the vhost "acme" and no other.
 --
+--   return tide.use("tenants")
+--
 -- Passwords, and what a user may do in its vhost, are in the table of users: this only says
 -- no. Users without a '/' in their name belong to nobody and are not limited.
 
@@ -9,6 +11,7 @@ end
 
 return {
   doc = "a user 'tenant/name' enters the vhost of its tenant alone",
+  active = false,
 
   authenticate = function(login)
     local tenant = login.user and tenant_of(login.user)
