@@ -38,7 +38,8 @@ describe('tidemq rules push', function()
 
   -- Its output, with that on standard error, and its exit status.
   local function push(options)
-    return shell.run(("'%s' rules push '%s' --url '%s' %s 2>&1"):format(Broker.binary(), dir, broker:url(), options or ''))
+    return shell.run(("'%s' rules push '%s' --url '%s' %s 2>&1"):format(
+      Broker.binary(), dir, broker:url(), options or ''))
   end
 
   local function publish(n)
