@@ -477,6 +477,7 @@ static void push_msg(lua_State *L, const struct msg *m)
 	set_integer(L, "id", (int64_t)m->id);
 	set_integer(L, "priority", m->priority);
 	set_integer(L, "due", m->due_unix_ms);
+	set_integer(L, "delay", m->due_unix_ms ? m->due_unix_ms - m->ts_unix_ms : 0);
 	set_integer(L, "expires", m->expires_unix_ms);
 	set_headers(L, m->headers, m->header_count);
 }
