@@ -14,6 +14,7 @@
 #include "simulate_retry.h"
 #include "spec_auth.h"
 #include "spec_declare.h"
+#include "spec_field.h"
 #include "spec_index.h"
 #include "spec_queue.h"
 #include "spec_retry.h"
@@ -87,34 +88,10 @@ static void read_args(lua_State *L, int idx, struct args *out)
 	}
 }
 
-static lua_Integer integer_field(lua_State *L, int idx, const char *name,
-				 lua_Integer preset)
-{
-	lua_getfield(L, idx, name);
-	lua_Integer n = luaL_optinteger(L, -1, preset);
-	lua_pop(L, 1);
-	return n;
-}
-
-static bool has_field(lua_State *L, int idx, const char *name)
-{
-	bool is_there = lua_getfield(L, idx, name) != LUA_TNIL;
-
-	lua_pop(L, 1);
-	return is_there;
-}
-
-/* The text stays on the stack. */
-static const char *text_field(lua_State *L, int idx, const char *name, const char *preset)
-{
-	lua_getfield(L, idx, name);
-	return luaL_optstring(L, -1, preset);
-}
-
 /* No longer than a name may be, which filters count on. The text stays. */
 static struct slice word_field(lua_State *L, int idx, const char *name)
 {
-	struct slice word = slice_from(text_field(L, idx, name, ""));
+	struct slice word = slice_from(spec_field_text(L, idx, name, ""));
 
 	if (word.len > NAME_LEN_MAX)
 		luaL_error(L, "a message's %s has at most %d bytes", name, NAME_LEN_MAX);
@@ -143,15 +120,15 @@ static struct msg *read_msg(lua_State *L, int idx)
 	struct msg_header headers[MSG_HEADERS_ALL];
 
 	luaL_checktype(L, idx, LUA_TTABLE);
-	struct slice dedupe_id = slice_from(text_field(L, idx, "dedupe_id", ""));
+	struct slice dedupe_id = slice_from(spec_field_text(L, idx, "dedupe_id", ""));
 	struct slice payload = payload_field(L, idx);
 	struct slice user = word_field(L, idx, "user");
 	struct msg spec = {
-		.id = (uint64_t)integer_field(L, idx, "id", 1),
-		.ts_unix_ms = integer_field(L, idx, "ts", 0),
-		.due_unix_ms = integer_field(L, idx, "due", 0),
-		.expires_unix_ms = integer_field(L, idx, "expires", 0),
-		.priority = (uint8_t)integer_field(L, idx, "priority", 0),
+		.id = (uint64_t)spec_field_integer(L, idx, "id", 1),
+		.ts_unix_ms = spec_field_integer(L, idx, "ts", 0),
+		.due_unix_ms = spec_field_integer(L, idx, "due", 0),
+		.expires_unix_ms = spec_field_integer(L, idx, "expires", 0),
+		.priority = (uint8_t)spec_field_integer(L, idx, "priority", 0),
 		.exchange = exchange_field(L, idx),
 		.key = word_field(L, idx, "key"),
 		.headers = headers,
@@ -182,7 +159,7 @@ static const char *dir_field(lua_State *L, const char *name)
 {
 	lua_getfield(L, LUA_REGISTRYINDEX, name);
 	const char *preset = luaL_optstring(L, -1, name);
-	return text_field(L, 1, name, preset);
+	return spec_field_text(L, 1, name, preset);
 }
 
 /* `secrets`: a directory, or a table of texts. Without it secrets are made up. The text
@@ -225,10 +202,11 @@ static int l_open(lua_State *L)
 	struct engine_config config = {
 		.rules_dir = dir_field(L, "rules"),
 		.lua_dir = dir_field(L, "lua"),
-		.memory_max_bytes = (size_t)integer_field(L, 1, "memory_bytes",
-							  ENGINE_MEMORY_DEFAULT),
-		.call_budget_ms = integer_field(L, 1, "budget_ms", 1000),
-		.shared_entries_max = (size_t)integer_field(L, 1, "shared_entries", 0),
+		.memory_max_bytes = (size_t)spec_field_integer(L, 1, "memory_bytes",
+							       ENGINE_MEMORY_DEFAULT),
+		.call_budget_ms = spec_field_integer(L, 1, "budget_ms", 1000),
+		.shared_entries_max =
+			(size_t)spec_field_integer(L, 1, "shared_entries", 0),
 	};
 	struct box *box = push_box(L, ENGINE, 0);
 	read_secrets(L, &config, &secrets);
@@ -526,7 +504,7 @@ static int l_filter(lua_State *L)
 	struct error err;
 	struct filter_pass p = { .msg = read_msg(L, 2),
 				 .context = context_of(L),
-				 .vhost = slice_from(text_field(L, 2, "vhost", "/")),
+				 .vhost = slice_from(spec_field_text(L, 2, "vhost", "/")),
 				 .copies = { .max = DRAFT_COPIES_MAX },
 				 .on_step = note_step,
 				 .ctx = &passed };
@@ -541,36 +519,35 @@ static int l_filter(lua_State *L)
 	return answer(L, rc, &err);
 }
 
+typedef int ask_fn(lua_State *L, struct engine *e, struct decision_context *context,
+		   struct error *err);
+
+static int ask(lua_State *L, ask_fn *fn, int results)
+{
+	struct error err;
+	int rc = fn(L, unbox(L, ENGINE), context_of(L), &err);
+
+	return rc == TIDE_OK ? results : answer(L, rc, &err);
+}
+
 /* authenticate (login) -> "allow", "deny" or "none"; the user that was made, or the
  * reason, or nil; the script */
 static int l_authenticate(lua_State *L)
 {
-	struct engine *e = unbox(L, ENGINE);
-	struct error err;
-	int rc = spec_auth_authenticate(L, e, context_of(L), &err);
-
-	return rc == TIDE_OK ? SPEC_AUTH_RESULTS : answer(L, rc, &err);
+	return ask(L, spec_auth_authenticate, SPEC_AUTH_RESULTS);
 }
 
 /* authorize (user, action, object) -> the same */
 static int l_authorize(lua_State *L)
 {
-	struct engine *e = unbox(L, ENGINE);
-	struct error err;
-	int rc = spec_auth_authorize(L, e, context_of(L), &err);
-
-	return rc == TIDE_OK ? SPEC_AUTH_RESULTS : answer(L, rc, &err);
+	return ask(L, spec_auth_authorize, SPEC_AUTH_RESULTS);
 }
 
 /* declare ({ kind =, name =, options = }) -> its options, and the files that changed
  * them, or nil */
 static int l_declare(lua_State *L)
 {
-	struct engine *e = unbox(L, ENGINE);
-	struct error err;
-	int rc = spec_declare_ask(L, e, &err);
-
-	return rc == TIDE_OK ? SPEC_DECLARE_RESULTS : answer(L, rc, &err);
+	return ask(L, spec_declare_ask, SPEC_DECLARE_RESULTS);
 }
 
 static int l_filter_count(lua_State *L)
@@ -672,9 +649,9 @@ static int l_rank(lua_State *L)
 	if (lua_istable(L, 3)) {
 		lua_getfield(L, 3, "served");
 		queue.served = luaL_optnumber(L, -1, 0);
-		queue.ready = (uint64_t)integer_field(L, 3, "ready", 0);
-		queue.shard = (unsigned)integer_field(L, 3, "shard", 0);
-		queue.name = slice_from(text_field(L, 3, "name", "spec"));
+		queue.ready = (uint64_t)spec_field_integer(L, 3, "ready", 0);
+		queue.shard = (unsigned)spec_field_integer(L, 3, "shard", 0);
+		queue.name = slice_from(spec_field_text(L, 3, "name", "spec"));
 	}
 	struct script_question q = { read_msg(L, 2), context_of(L) };
 	int rc = strategy_rank(s, &q, &queue, &rank, &err);
@@ -693,14 +670,14 @@ static int l_decide(lua_State *L)
 	struct retry_decision decision;
 
 	luaL_checktype(L, 3, LUA_TTABLE);
-	lua_Integer failures = integer_field(L, 3, "failures", 1);
+	lua_Integer failures = spec_field_integer(L, 3, "failures", 1);
 	struct failure_view failure = {
-		.reason = text_field(L, 3, "reason", "nack"),
-		.attempts = (uint32_t)integer_field(L, 3, "attempts", failures),
+		.reason = spec_field_text(L, 3, "reason", "nack"),
+		.attempts = (uint32_t)spec_field_integer(L, 3, "attempts", failures),
 		.failures = (uint32_t)failures,
-		.has_place = has_field(L, 2, "offset"),
-		.partition = (uint32_t)integer_field(L, 2, "partition", 0),
-		.offset = (uint64_t)integer_field(L, 2, "offset", 0),
+		.has_place = spec_field_is_there(L, 2, "offset"),
+		.partition = (uint32_t)spec_field_integer(L, 2, "partition", 0),
+		.offset = (uint64_t)spec_field_integer(L, 2, "offset", 0),
 	};
 	struct script_question q = { read_msg(L, 2), context_of(L) };
 	int rc = strategy_decide(s, &q, &failure, &decision, &err);
@@ -733,10 +710,10 @@ static int l_simulate(lua_State *L)
 	struct simulate_spec spec = {
 		.name = slice_from(luaL_checkstring(L, 2)),
 		.options = &args,
-		.reason = text_field(L, 4, "reason", "nack"),
-		.failures_max = (unsigned)integer_field(L, 4, "failures", 100),
-		.delivery_limit = (uint32_t)integer_field(L, 4, "limit", 0),
-		.held_ms = integer_field(L, 4, "held", 0),
+		.reason = spec_field_text(L, 4, "reason", "nack"),
+		.failures_max = (unsigned)spec_field_integer(L, 4, "failures", 100),
+		.delivery_limit = (uint32_t)spec_field_integer(L, 4, "limit", 0),
+		.held_ms = spec_field_integer(L, 4, "held", 0),
 	};
 	read_args(L, 3, &args);
 	int rc = simulate_retry(e, &spec, &json, &err);
