@@ -2,6 +2,7 @@
 #pragma once
 
 #include <lauxlib.h>
+#include <stdbool.h>
 
 static inline lua_Integer spec_field_integer(lua_State *L, int idx, const char *name,
 					     lua_Integer preset)
