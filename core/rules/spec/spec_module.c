@@ -11,11 +11,12 @@
 #include "rules/engine/strategy.h"
 #include "rules/engine/schedule.h"
 #include "rules/sandbox/field.h"
+#include "evaluate.h"
 #include "simulate_retry.h"
 #include "spec_auth.h"
 #include "spec_declare.h"
-#include "spec_field.h"
 #include "spec_index.h"
+#include "spec_msg.h"
 #include "spec_queue.h"
 #include "spec_retry.h"
 #include "spec_world.h"
@@ -88,78 +89,12 @@ static void read_args(lua_State *L, int idx, struct args *out)
 	}
 }
 
-/* No longer than a name may be, which filters count on. The text stays. */
-static struct slice word_field(lua_State *L, int idx, const char *name)
-{
-	struct slice word = slice_from(spec_field_text(L, idx, name, ""));
-
-	if (word.len > NAME_LEN_MAX)
-		luaL_error(L, "a message's %s has at most %d bytes", name, NAME_LEN_MAX);
-	return word;
-}
-
-static struct slice exchange_field(lua_State *L, int idx)
-{
-	struct slice name = word_field(L, idx, "exchange");
-
-	return slice_is(name, "-") ? SLICE("") : name;
-}
-
-/* Any bytes. They stay. */
-static struct slice payload_field(lua_State *L, int idx)
-{
-	struct slice payload;
-
-	lua_getfield(L, idx, "payload");
-	payload.data = luaL_optlstring(L, -1, "", &payload.len);
-	return payload;
-}
-
-static struct msg *read_msg(lua_State *L, int idx)
-{
-	struct msg_header headers[MSG_HEADERS_ALL];
-
-	luaL_checktype(L, idx, LUA_TTABLE);
-	struct slice dedupe_id = slice_from(spec_field_text(L, idx, "dedupe_id", ""));
-	struct slice payload = payload_field(L, idx);
-	struct slice user = word_field(L, idx, "user");
-	struct msg spec = {
-		.id = (uint64_t)spec_field_integer(L, idx, "id", 1),
-		.ts_unix_ms = spec_field_integer(L, idx, "ts", 0),
-		.due_unix_ms = spec_field_integer(L, idx, "due", 0),
-		.expires_unix_ms = spec_field_integer(L, idx, "expires", 0),
-		.priority = (uint8_t)spec_field_integer(L, idx, "priority", 0),
-		.exchange = exchange_field(L, idx),
-		.key = word_field(L, idx, "key"),
-		.headers = headers,
-		.payload = payload.data,
-		.payload_len = payload.len,
-	};
-	luaL_argcheck(L, dedupe_id.len <= MSG_DEDUPE_ID_MAX, idx,
-		      "the dedupe_id is too long");
-	spec.dedupe_id = dedupe_id.data;
-	spec.dedupe_len = (uint8_t)dedupe_id.len;
-	spec.user = user.data;
-	spec.user_len = (uint8_t)user.len;
-	if (lua_getfield(L, idx, "headers") == LUA_TTABLE) {
-		for (lua_pushnil(L); lua_next(L, -2) != 0; lua_pop(L, 1)) {
-			if (spec.header_count == MSG_HEADERS_ALL)
-				luaL_error(L, "a message has at most %d headers",
-					   MSG_HEADERS_ALL);
-			headers[spec.header_count++] =
-				(struct msg_header){ slice_from(lua_tostring(L, -2)),
-						     slice_from(lua_tostring(L, -1)) };
-		}
-	}
-	return msg_create(&spec);
-}
-
 /* Left by spec_run in the registry; else the directory of that name. */
 static const char *dir_field(lua_State *L, const char *name)
 {
 	lua_getfield(L, LUA_REGISTRYINDEX, name);
 	const char *preset = luaL_optstring(L, -1, name);
-	return spec_field_text(L, 1, name, preset);
+	return spec_msg_text(L, 1, name, preset);
 }
 
 /* `secrets`: a directory, or a table of texts. Without it secrets are made up. The text
@@ -202,11 +137,10 @@ static int l_open(lua_State *L)
 	struct engine_config config = {
 		.rules_dir = dir_field(L, "rules"),
 		.lua_dir = dir_field(L, "lua"),
-		.memory_max_bytes = (size_t)spec_field_integer(L, 1, "memory_bytes",
-							       ENGINE_MEMORY_DEFAULT),
-		.call_budget_ms = spec_field_integer(L, 1, "budget_ms", 1000),
-		.shared_entries_max =
-			(size_t)spec_field_integer(L, 1, "shared_entries", 0),
+		.memory_max_bytes = (size_t)spec_msg_integer(L, 1, "memory_bytes",
+							     ENGINE_MEMORY_DEFAULT),
+		.call_budget_ms = spec_msg_integer(L, 1, "budget_ms", 1000),
+		.shared_entries_max = (size_t)spec_msg_integer(L, 1, "shared_entries", 0),
 	};
 	struct box *box = push_box(L, ENGINE, 0);
 	read_secrets(L, &config, &secrets);
@@ -270,6 +204,29 @@ METHOD(l_log, spec_world_log, 1)
 METHOD(l_traceback, spec_world_traceback, 1)
 METHOD(l_set_queue, spec_queue_set, 0)
 
+/* eval (text [, msg]) -> the values of a line of Lua as text; or nil, message, code, and
+ * whether the line is not complete */
+static int l_eval(lua_State *L)
+{
+	struct engine *e = unbox(L, ENGINE);
+	struct evaluate_spec spec = { .text = slice_from(luaL_checkstring(L, 2)),
+				      .vhost = SLICE("/") };
+	struct buf out = { 0 };
+	struct error err;
+	bool is_open;
+
+	if (!lua_isnoneornil(L, 3))
+		spec.msg = spec_msg_read(L, 3);
+	int rc = evaluate_line(e, &spec, &out, &is_open, &err);
+	msg_unref((struct msg *)spec.msg);
+	if (rc == TIDE_OK)
+		lua_pushlstring(L, buf_cstr(&out), buf_len(&out));
+	buf_deinit(&out);
+	int count = answer(L, rc, &err);
+	lua_pushboolean(L, is_open);
+	return rc == TIDE_OK ? (lua_pop(L, 1), count) : count + 1;
+}
+
 static int l_shared(lua_State *L)
 {
 	struct error err;
@@ -290,29 +247,6 @@ static int l_status(lua_State *L)
 	return 1;
 }
 
-static void set_slice(lua_State *L, const char *name, struct slice value)
-{
-	field_push(L, value);
-	lua_setfield(L, -2, name);
-}
-
-static void set_integer(lua_State *L, const char *name, int64_t value)
-{
-	lua_pushinteger(L, value);
-	lua_setfield(L, -2, name);
-}
-
-static void set_headers(lua_State *L, const struct msg_header *headers, unsigned count)
-{
-	lua_newtable(L);
-	for (unsigned i = 0; i < count; i++) {
-		field_push(L, headers[i].name);
-		field_push(L, headers[i].value);
-		lua_rawset(L, -3);
-	}
-	lua_setfield(L, -2, "headers");
-}
-
 /* A run's messages go into the table on the top of this state. */
 static int take_message(void *ctx, const struct msg *m, struct error *err)
 {
@@ -320,13 +254,8 @@ static int take_message(void *ctx, const struct msg *m, struct error *err)
 
 	if (slice_is(m->exchange, "nowhere"))
 		return error_set(err, TIDE_ENOTFOUND, "there is no exchange 'nowhere'");
-	lua_newtable(L);
-	set_slice(L, "exchange", msg_exchange_word(m));
-	set_slice(L, "key", m->key);
-	set_slice(L, "payload", (struct slice){ m->payload, m->payload_len });
-	set_integer(L, "delay", m->due_unix_ms);
-	set_integer(L, "priority", m->priority);
-	set_headers(L, m->headers, m->header_count);
+	spec_msg_push(L, m);
+	spec_msg_set_integer(L, "delay", m->due_unix_ms);
 	lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
 	return TIDE_OK;
 }
@@ -423,7 +352,7 @@ static int l_route(lua_State *L)
 	struct error err;
 	const uint32_t *dests;
 	size_t count;
-	struct script_question q = { read_msg(L, 2), context_of(L) };
+	struct script_question q = { spec_msg_read(L, 2), context_of(L) };
 	int rc = index_route(x->index, &q, &dests, &count, &err);
 
 	msg_unref((struct msg *)q.msg);
@@ -441,24 +370,6 @@ static int l_index_is_pure(lua_State *L)
 {
 	lua_pushboolean(L, index_is_pure(((struct spec_index *)unbox(L, INDEX))->index));
 	return 1;
-}
-
-static void push_msg(lua_State *L, const struct msg *m)
-{
-	lua_newtable(L);
-	set_slice(L, "exchange", msg_exchange_word(m));
-	if (m->dedupe_len)
-		set_slice(L, "dedupe_id", msg_dedupe_id(m));
-	if (m->user_len)
-		set_slice(L, "user", msg_user(m));
-	set_slice(L, "key", m->key);
-	set_slice(L, "payload", (struct slice){ m->payload, m->payload_len });
-	set_integer(L, "id", (int64_t)m->id);
-	set_integer(L, "priority", m->priority);
-	set_integer(L, "due", m->due_unix_ms);
-	set_integer(L, "delay", m->due_unix_ms ? m->due_unix_ms - m->ts_unix_ms : 0);
-	set_integer(L, "expires", m->expires_unix_ms);
-	set_headers(L, m->headers, m->header_count);
 }
 
 /* The filters that a message has passed, while their engine is as it is. */
@@ -479,14 +390,14 @@ static void push_pass(lua_State *L, const struct filter_pass *p)
 {
 	const struct passed *passed = p->ctx;
 
-	push_msg(L, p->msg);
+	spec_msg_push(L, p->msg);
 	lua_newtable(L);
 	for (unsigned i = 0; i < p->copies.count; i++) {
-		push_msg(L, p->copies.items[i]);
+		spec_msg_push(L, p->copies.items[i]);
 		lua_rawseti(L, -2, (lua_Integer)i + 1);
 	}
 	lua_setfield(L, -2, "copies");
-	set_integer(L, "hops", p->hops);
+	spec_msg_set_integer(L, "hops", p->hops);
 	lua_newtable(L);
 	for (size_t i = 0; i < passed->count; i++) {
 		lua_pushstring(L, passed->files[i]);
@@ -502,9 +413,9 @@ static int l_filter(lua_State *L)
 	struct engine *e = unbox(L, ENGINE);
 	struct passed passed = { .count = 0 };
 	struct error err;
-	struct filter_pass p = { .msg = read_msg(L, 2),
+	struct filter_pass p = { .msg = spec_msg_read(L, 2),
 				 .context = context_of(L),
-				 .vhost = slice_from(spec_field_text(L, 2, "vhost", "/")),
+				 .vhost = slice_from(spec_msg_text(L, 2, "vhost", "/")),
 				 .copies = { .max = DRAFT_COPIES_MAX },
 				 .on_step = note_step,
 				 .ctx = &passed };
@@ -519,35 +430,36 @@ static int l_filter(lua_State *L)
 	return answer(L, rc, &err);
 }
 
-typedef int ask_fn(lua_State *L, struct engine *e, struct decision_context *context,
-		   struct error *err);
-
-static int ask(lua_State *L, ask_fn *fn, int results)
-{
-	struct error err;
-	int rc = fn(L, unbox(L, ENGINE), context_of(L), &err);
-
-	return rc == TIDE_OK ? results : answer(L, rc, &err);
-}
-
 /* authenticate (login) -> "allow", "deny" or "none"; the user that was made, or the
  * reason, or nil; the script */
 static int l_authenticate(lua_State *L)
 {
-	return ask(L, spec_auth_authenticate, SPEC_AUTH_RESULTS);
+	struct engine *e = unbox(L, ENGINE);
+	struct error err;
+	int rc = spec_auth_authenticate(L, e, context_of(L), &err);
+
+	return rc == TIDE_OK ? SPEC_AUTH_RESULTS : answer(L, rc, &err);
 }
 
 /* authorize (user, action, object) -> the same */
 static int l_authorize(lua_State *L)
 {
-	return ask(L, spec_auth_authorize, SPEC_AUTH_RESULTS);
+	struct engine *e = unbox(L, ENGINE);
+	struct error err;
+	int rc = spec_auth_authorize(L, e, context_of(L), &err);
+
+	return rc == TIDE_OK ? SPEC_AUTH_RESULTS : answer(L, rc, &err);
 }
 
 /* declare ({ kind =, name =, options = }) -> its options, and the files that changed
  * them, or nil */
 static int l_declare(lua_State *L)
 {
-	return ask(L, spec_declare_ask, SPEC_DECLARE_RESULTS);
+	struct engine *e = unbox(L, ENGINE);
+	struct error err;
+	int rc = spec_declare_ask(L, e, context_of(L), &err);
+
+	return rc == TIDE_OK ? SPEC_DECLARE_RESULTS : answer(L, rc, &err);
 }
 
 static int l_filter_count(lua_State *L)
@@ -630,7 +542,7 @@ static int l_pick(lua_State *L)
 		      "the number of shards must be 1 or more");
 	lua_settop(L, 4);
 	strategy_set_load(s, lua_istable(L, 4) ? table_load : NULL, L);
-	struct script_question q = { read_msg(L, 2), context_of(L) };
+	struct script_question q = { spec_msg_read(L, 2), context_of(L) };
 	int rc = strategy_pick(s, &q, (unsigned)shards, &shard, &err);
 	msg_unref((struct msg *)q.msg);
 	if (rc == TIDE_OK)
@@ -649,11 +561,11 @@ static int l_rank(lua_State *L)
 	if (lua_istable(L, 3)) {
 		lua_getfield(L, 3, "served");
 		queue.served = luaL_optnumber(L, -1, 0);
-		queue.ready = (uint64_t)spec_field_integer(L, 3, "ready", 0);
-		queue.shard = (unsigned)spec_field_integer(L, 3, "shard", 0);
-		queue.name = slice_from(spec_field_text(L, 3, "name", "spec"));
+		queue.ready = (uint64_t)spec_msg_integer(L, 3, "ready", 0);
+		queue.shard = (unsigned)spec_msg_integer(L, 3, "shard", 0);
+		queue.name = slice_from(spec_msg_text(L, 3, "name", "spec"));
 	}
-	struct script_question q = { read_msg(L, 2), context_of(L) };
+	struct script_question q = { spec_msg_read(L, 2), context_of(L) };
 	int rc = strategy_rank(s, &q, &queue, &rank, &err);
 	msg_unref((struct msg *)q.msg);
 	if (rc == TIDE_OK)
@@ -670,16 +582,16 @@ static int l_decide(lua_State *L)
 	struct retry_decision decision;
 
 	luaL_checktype(L, 3, LUA_TTABLE);
-	lua_Integer failures = spec_field_integer(L, 3, "failures", 1);
+	lua_Integer failures = spec_msg_integer(L, 3, "failures", 1);
 	struct failure_view failure = {
-		.reason = spec_field_text(L, 3, "reason", "nack"),
-		.attempts = (uint32_t)spec_field_integer(L, 3, "attempts", failures),
+		.reason = spec_msg_text(L, 3, "reason", "nack"),
+		.attempts = (uint32_t)spec_msg_integer(L, 3, "attempts", failures),
 		.failures = (uint32_t)failures,
-		.has_place = spec_field_is_there(L, 2, "offset"),
-		.partition = (uint32_t)spec_field_integer(L, 2, "partition", 0),
-		.offset = (uint64_t)spec_field_integer(L, 2, "offset", 0),
+		.has_place = spec_msg_has(L, 2, "offset"),
+		.partition = (uint32_t)spec_msg_integer(L, 2, "partition", 0),
+		.offset = (uint64_t)spec_msg_integer(L, 2, "offset", 0),
 	};
-	struct script_question q = { read_msg(L, 2), context_of(L) };
+	struct script_question q = { spec_msg_read(L, 2), context_of(L) };
 	int rc = strategy_decide(s, &q, &failure, &decision, &err);
 	msg_unref((struct msg *)q.msg);
 	if (rc == TIDE_OK && decision.action == RETRY_AFTER)
@@ -688,7 +600,7 @@ static int l_decide(lua_State *L)
 		lua_pushstring(L, strategy_action_names[decision.action]);
 	if (rc != TIDE_OK || !decision.extra)
 		return answer(L, rc, &err);
-	spec_retry_push_take(L, decision.extra, push_msg);
+	spec_retry_push_take(L, decision.extra, spec_msg_push);
 	return 2;
 }
 
@@ -710,10 +622,10 @@ static int l_simulate(lua_State *L)
 	struct simulate_spec spec = {
 		.name = slice_from(luaL_checkstring(L, 2)),
 		.options = &args,
-		.reason = spec_field_text(L, 4, "reason", "nack"),
-		.failures_max = (unsigned)spec_field_integer(L, 4, "failures", 100),
-		.delivery_limit = (uint32_t)spec_field_integer(L, 4, "limit", 0),
-		.held_ms = spec_field_integer(L, 4, "held", 0),
+		.reason = spec_msg_text(L, 4, "reason", "nack"),
+		.failures_max = (unsigned)spec_msg_integer(L, 4, "failures", 100),
+		.delivery_limit = (uint32_t)spec_msg_integer(L, 4, "limit", 0),
+		.held_ms = spec_msg_integer(L, 4, "held", 0),
 	};
 	read_args(L, 3, &args);
 	int rc = simulate_retry(e, &spec, &json, &err);
@@ -763,6 +675,7 @@ int spec_module_open(lua_State *L)
 		{ "counters", l_counters },
 		{ "log", l_log },
 		{ "traceback", l_traceback },
+		{ "eval", l_eval },
 		{ "set_now", l_set_now },
 		{ "set_queue", l_set_queue },
 		{ "status", l_status },
