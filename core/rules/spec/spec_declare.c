@@ -49,7 +49,7 @@ int spec_declare_ask(lua_State *L, struct engine *e, struct decision_context *co
 	struct policy_call c = { .kind = NULL };
 	int rc;
 
-	(void)context; /* a policy is asked live, or not at all */
+	(void)context; /* a policy decides live */
 	luaL_checktype(L, 2, LUA_TTABLE);
 	field_check_names(L, 2, "what is declared", names);
 	c.kind = text_of(L, "kind", "queue").data;
