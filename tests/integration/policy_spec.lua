@@ -121,8 +121,8 @@ describe('policies', function()
     c:ok 'DECLARE exchange us.a fanout'
     c:ok 'DECLARE exchange eu.a topic'
     activate(policy("what.options.internal = 1", "{ exchange = '#' }"))
-    c:expect_answer('DECLARE exchange eu.b topic', "ERR rule declare/20-test.lua: exchange 'eu.b': a policy can refuse " ..
-      'an exchange, but not change its options')
+    c:expect_answer('DECLARE exchange eu.b topic', "ERR rule declare/20-test.lua: exchange 'eu.b': a policy can " ..
+      'refuse an exchange, but not change its options')
     c:ok 'DECLARE exchange eu.a topic'
   end)
 

@@ -373,13 +373,15 @@ describe('update', function()
 
     it('keeps the rest', function()
       c:ok 'DECLARE exchange x topic'
-      c:expect_answer('DECLARE exchange x direct update', "ERR mismatch exchange 'x' exists with type topic, not direct")
+      c:expect_answer('DECLARE exchange x direct update',
+        "ERR mismatch exchange 'x' exists with type topic, not direct")
       c:expect_answer('DECLARE exchange x topic durable=0 internal update',
         "ERR mismatch exchange 'x' cannot change so: it keeps durable=1: its bindings are in Redis, or they are not")
       assert.matches('^ERR mismatch ', c:request 'DECLARE exchange x topic internal x=1 update')
       assert.matches('^ERR syntax internal=2', c:request 'DECLARE exchange x topic internal=2 update')
       c:expect_answer('DECLARE exchange x topic alternate=nowhere update',
-        "OK warning alternate=nowhere: there is no exchange 'nowhere'; until it is declared, what no queue takes is dropped")
+        "OK warning alternate=nowhere: there is no exchange 'nowhere'; until it is declared, " ..
+          'what no queue takes is dropped')
       c:ok 'DECLARE exchange x topic alternate= update'
       c:ok 'DECLARE exchange x topic'
     end)

@@ -41,13 +41,15 @@ static void push_options(lua_State *L, const struct args *options)
 	}
 }
 
-int spec_declare_ask(lua_State *L, struct engine *e, struct error *err)
+int spec_declare_ask(lua_State *L, struct engine *e, struct decision_context *context,
+		     struct error *err)
 {
 	static const char *const names[] = { "kind", "name", "options", "vhost",
 					     "user", "type", NULL };
 	struct policy_call c = { .kind = NULL };
 	int rc;
 
+	(void)context; /* a policy decides live */
 	luaL_checktype(L, 2, LUA_TTABLE);
 	field_check_names(L, 2, "what is declared", names);
 	c.kind = text_of(L, "kind", "queue").data;

@@ -481,7 +481,7 @@ static int l_declare(lua_State *L)
 {
 	struct engine *e = unbox(L, ENGINE);
 	struct error err;
-	int rc = spec_declare_ask(L, e, &err);
+	int rc = spec_declare_ask(L, e, context_of(L), &err);
 
 	return rc == TIDE_OK ? SPEC_DECLARE_RESULTS : answer(L, rc, &err);
 }
