@@ -274,6 +274,13 @@ static const struct command_option new_options[] = {
 	{ .name = NULL },
 };
 
+static int run_repl(struct cli *cli)
+{
+	const char *dir = cli_get(cli, "rules");
+
+	return share_is_dir(dir) ? spec_prompt(dir, share_lua_dir()) : refuse_dir(dir);
+}
+
 static const struct cli_verb rules_verbs[] = {
 	{ .name = "rules new",
 	  .summary = "write a script to start from, with its spec",
@@ -290,6 +297,30 @@ static const struct cli_verb rules_verbs[] = {
 	  .words_max = 2,
 	  .is_local = true,
 	  .run = run_new },
+	{ .name = "rules repl",
+	  .summary = "a prompt to try rules at, without a broker",
+	  .usage = "[options]",
+	  .details =
+		  "Loads the rules directory into an engine of its own, and runs each\n"
+		  "line as a script would run: `tide`, the sandbox, the budgets. What "
+		  "is\n"
+		  "tried changes nothing outside of it.\n"
+		  "\n"
+		  "  > tide.duration \"5m\"\n"
+		  "  300000\n"
+		  "  > :filter { exchange = \"orders\", key = \"new\" }\n"
+		  "  nil, \"filter/20-orders.lua: no amount\", \"rejected\"\n"
+		  "  > :strategy(\"retry\", \"fixed\"):decide({}, { failures = 1 })\n"
+		  "  10000\n"
+		  "\n"
+		  "A line that begins with ':' is a method of the engine, as in a spec\n"
+		  "(docs/rules-testing.md); :help lists the others. `rlwrap` adds a\n"
+		  "history. `tidemq rules eval` asks the rules of a broker.",
+	  .examples = "  tidemq rules repl --rules ./rules.next\n",
+	  .options = new_options,
+	  .words_max = 0,
+	  .is_local = true,
+	  .run = run_repl },
 	{ .name = NULL },
 };
 

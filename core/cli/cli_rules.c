@@ -84,6 +84,7 @@ static const struct cli_table_view status_view = {
 			       "next_ms:time? last_ms:time? result? running? runs? "
 			       "failures? skipped? messages?" },
 		{ "unusable", "kind vhost name reason" },
+		{ "metrics", "name labels type value count sum file" },
 	},
 };
 
@@ -411,6 +412,18 @@ static void add_show(struct cli *cli)
 		cli_add_word(cli, "source");
 }
 
+static void add_code(struct cli *cli)
+{
+	cli_add_value(cli, SLICE("code"), cli->words[1]);
+}
+
+static int print_values_take(struct cli *cli, json_t *document)
+{
+	puts(cli_table_text(document, "values", ""));
+	json_decref(document);
+	return CLI_DONE;
+}
+
 static int print_scripts_take(struct cli *cli, json_t *scripts)
 {
 	int status = CLI_DONE;
@@ -435,6 +448,7 @@ static const struct word words[] = {
 	{ "rollback", 1, .view = &status_view },
 	{ "top", .run = run_top },
 	{ "show", 1, 1, .add = add_show, .print_take = print_scripts_take },
+	{ "eval", 1, 1, .add = add_code, .print_take = print_values_take },
 	{ "simulate", 79, 1, .add = add_simulate, .print_take = print_simulation_take },
 	{ "shadow", 1, 1, .add = add_shadow, .print_take = print_shadow_take },
 	{ "recent", 1, .view = &recent_view },
@@ -502,7 +516,7 @@ const struct cli_verb cli_rules_verbs[] = {
 		   "       shadow DIR|status|promote|drop | recent [N] | replay DIR |\n"
 		   "       simulate retry NAME [OPTION=VALUE]... |\n"
 		   "       simulate login|access OPTION=VALUE... |\n"
-		   "       new KIND NAME",
+		   "       eval LUA | new KIND NAME | repl",
 	  .details =
 		  "reload     load the rules directory\n"
 		  "status     the active rules and the figures of their scripts\n"
@@ -527,11 +541,15 @@ const struct cli_verb cli_rules_verbs[] = {
 		  "           as a queue has them.\n"
 		  "           Or show who decides about a login or a permission, and "
 		  "why.\n"
-		  "new        write a script with its spec: tidemq help rules new",
+		  "eval       the values of a line of Lua in the active rules, as a dry\n"
+		  "           run: nothing of it remains\n"
+		  "new        write a script with its spec: tidemq help rules new\n"
+		  "repl       a prompt to try rules at: tidemq help rules repl",
 	  .examples = "  tidemq rules status\n"
 		      "  tidemq rules show filter/20-orders --source\n"
 		      "  tidemq rules shadow ./rules.next --share 10%\n"
 		      "  tidemq rules rollback\n"
+		      "  tidemq rules eval 'tide.queue(\"jobs\").ready'\n"
 		      "  tidemq rules simulate retry exponential base=500ms cap=1m "
 		      "delivery-limit=0\n"
 		      "  tidemq rules simulate login user=bob vhost=shop\n"

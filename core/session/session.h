@@ -541,6 +541,9 @@ TIDE_MUST_USE int session_rules_replay(struct session *s, struct slice dir,
  * administrators. */
 TIDE_MUST_USE int session_rules_show(struct session *s, struct slice name,
 				     bool has_source, struct reply *r, struct error *err);
+/* The values of a line of Lua in the active generation; nothing of it remains. */
+TIDE_MUST_USE int session_rules_evaluate(struct session *s, struct slice text,
+					 struct reply *r, struct error *err);
 /* The files of a kept generation, by their paths; an empty hash: of the active one. */
 TIDE_MUST_USE int session_rules_files(struct session *s, struct slice hash,
 				      struct reply *r, struct error *err);

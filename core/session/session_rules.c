@@ -9,6 +9,7 @@
 #include "rollout/history.h"
 #include "rollout/recent.h"
 #include "rollout/replay.h"
+#include "rules/spec/evaluate.h"
 #include "rules/spec/simulate_retry.h"
 #include "rollout/shadow.h"
 #include "rollout/upload.h"
@@ -56,6 +57,29 @@ int session_rules_show(struct session *s, struct slice name, bool has_source,
 	rc = engine_status_scripts(s->broker->engine, name, has_source, &j, err);
 	if (rc == TIDE_OK)
 		reply_data(r);
+	return rc;
+}
+
+int session_rules_evaluate(struct session *s, struct slice text, struct reply *r,
+			   struct error *err)
+{
+	const struct evaluate_spec spec = { .text = text,
+					    .vhost = slice_from(s->vhost->name),
+					    .is_dry = true };
+	struct buf values = { 0 };
+	struct json j;
+	int rc = check_admin(s, err);
+
+	if (rc == TIDE_OK)
+		rc = evaluate_line(s->broker->engine, &spec, &values, NULL, err);
+	if (rc == TIDE_OK) {
+		reply_json(r, &j);
+		json_object_begin(&j);
+		json_member_string(&j, "values", buf_slice(&values));
+		json_object_end(&j);
+		reply_data(r);
+	}
+	buf_deinit(&values);
 	return rc;
 }
 

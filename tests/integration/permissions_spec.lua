@@ -78,6 +78,7 @@ local ROWS = {
   { 'STATS queue q', needs = { { 'read', 'queue', 'q' } } },
   { 'STATS exchange x', needs = { { 'read', 'exchange', 'x' } } },
   { 'RULES status', tag = 'monitor' },
+  { 'RULES eval code=1', tag = 'admin' },
   { 'RULES show topic', tag = 'monitor' }, { 'RULES show topic source', tag = 'admin' },
   { 'RULES reload', tag = 'admin' }, { 'RULES log', tag = 'admin' }, { 'RULES rollback', tag = 'admin' },
   { 'RULES shadow status', tag = 'admin' }, { 'RULES shadow drop', tag = 'admin' },

@@ -53,6 +53,15 @@ RULES_WORD(show)
 	return session_rules_show(l->base.session, q->words[1], has_source, r, q->err);
 }
 
+RULES_WORD(eval)
+{
+	struct slice code = request_option(q, "code");
+
+	if (!code.data)
+		return error_set(q->err, TIDE_ESYNTAX, "usage: RULES eval code=<Lua>");
+	return session_rules_evaluate(l->base.session, code, r, q->err);
+}
+
 RULES_WORD(recent)
 {
 	uint64_t max = request_count(q, 1, SESSION_RECENT_MAX, RECENT_DEFAULT);
@@ -226,6 +235,7 @@ static const struct rules_word words[] = {
 	{ "log",      0, 0, NULL,    session_rules_log, NULL },
 	{ "rollback", 1, 0, NULL,    NULL, run_rollback },
 	{ "show",     2, 1, NULL,    NULL, run_show },
+	{ "eval",     0, 0, "code",  NULL, run_eval },
 	{ "shadow",   1, 1, "share", NULL, run_shadow },
 	{ "recent",   1, 0, NULL,    NULL, run_recent },
 	{ "replay",   1, 1, NULL,    NULL, run_replay },
@@ -273,6 +283,6 @@ COMMAND(rules)
 				    : words[i].ask(l->base.session, r, q->err);
 	}
 	return error_set(q->err, TIDE_ESYNTAX,
-			 "RULES takes reload, status, show, log, rollback, shadow, "
+			 "RULES takes reload, status, show, eval, log, rollback, shadow, "
 			 "recent, replay and simulate");
 }

@@ -57,24 +57,51 @@ static void push_spec(lua_State *L, const struct spec_process *r, const char *he
 	lua_setfield(L, -2, "running");
 }
 
-static int l_run(lua_State *L)
+/* Open the state, and push the function of a file of lua/test. */
+static void push_program(lua_State *L, const char *dir, const char *lua_dir,
+			 const char *file)
 {
-	const struct spec_process *r = lua_touserdata(L, 1);
-
 	luaL_openlibs(L);
-	lua_pushstring(L, r->options->dir);
+	lua_pushstring(L, dir);
 	lua_setfield(L, LUA_REGISTRYINDEX, "rules");
-	lua_pushstring(L, r->options->lua_dir);
+	lua_pushstring(L, lua_dir);
 	lua_setfield(L, LUA_REGISTRYINDEX, "lua");
 	luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
 	lua_pushcfunction(L, spec_module_open);
 	lua_setfield(L, -2, "tidemq");
-	const char *here = lua_pushfstring(L, "%s/test", r->options->lua_dir);
-	if (luaL_loadfilex(L, lua_pushfstring(L, "%s/run.lua", here), "t") != LUA_OK)
-		return lua_error(L);
-	push_spec(L, r, here);
+	if (luaL_loadfilex(L, lua_pushfstring(L, "%s/test/%s", lua_dir, file), "t") !=
+	    LUA_OK)
+		lua_error(L);
+}
+
+static int l_run(lua_State *L)
+{
+	const struct spec_process *r = lua_touserdata(L, 1);
+
+	push_program(L, r->options->dir, r->options->lua_dir, "run.lua");
+	push_spec(L, r, lua_pushfstring(L, "%s/test", r->options->lua_dir));
+	lua_remove(L, -2);
 	lua_call(L, 1, 1);
 	return 1;
+}
+
+/* Call a function in a Lua state of its own: the exit status. */
+static int call(lua_CFunction body, void *ctx)
+{
+	lua_State *L = luaL_newstate();
+
+	if (!L) {
+		fprintf(stderr, "tidemq: out of memory for a Lua state\n");
+		return 1;
+	}
+	lua_pushcfunction(L, body);
+	lua_pushlightuserdata(L, ctx);
+	int rc = lua_pcall(L, 1, 1, 0);
+	if (rc != LUA_OK)
+		fprintf(stderr, "tidemq: %s\n", luaL_tolstring(L, -1, NULL));
+	bool has_run = rc == LUA_OK && lua_toboolean(L, -1);
+	lua_close(L);
+	return has_run ? 0 : 1;
 }
 
 /* The process of the specs. Not the door of script.h: a spec is a program of its author,
@@ -83,7 +110,6 @@ static int run(const struct spec_process *r)
 {
 	const struct rlimit memory = { r->options->memory_max_bytes,
 				       r->options->memory_max_bytes };
-	lua_State *L;
 
 #ifndef __SANITIZE_ADDRESS__ /* which reserves terabytes of addresses */
 	if (memory.rlim_cur && setrlimit(RLIMIT_AS, &memory) != 0)
@@ -91,19 +117,7 @@ static int run(const struct spec_process *r)
 #else
 	(void)memory;
 #endif
-	L = luaL_newstate();
-	if (!L) {
-		fprintf(stderr, "tidemq: out of memory for a Lua state\n");
-		return 1;
-	}
-	lua_pushcfunction(L, l_run);
-	lua_pushlightuserdata(L, (void *)(uintptr_t)r);
-	int rc = lua_pcall(L, 1, 1, 0);
-	if (rc != LUA_OK)
-		fprintf(stderr, "tidemq: %s\n", luaL_tolstring(L, -1, NULL));
-	bool has_run = rc == LUA_OK && lua_toboolean(L, -1);
-	lua_close(L);
-	return has_run ? 0 : 1;
+	return call(l_run, (void *)(uintptr_t)r);
 }
 
 /* Wait for the child, whose SIGCHLD is blocked, until its time is over. */
@@ -196,4 +210,24 @@ int spec_run(const struct spec_options *options)
 	}
 	spec_files_free(&r.files);
 	return status;
+}
+
+static int l_prompt(lua_State *L)
+{
+	const char *const *dirs = lua_touserdata(L, 1);
+
+	push_program(L, dirs[0], dirs[1], "repl.lua");
+	lua_newtable(L);
+	set_text(L, "dir", dirs[0]);
+	lua_pushboolean(L, isatty(STDIN_FILENO) && isatty(STDOUT_FILENO));
+	lua_setfield(L, -2, "is_terminal");
+	lua_call(L, 1, 1);
+	return 1;
+}
+
+int spec_prompt(const char *dir, const char *lua_dir)
+{
+	const char *dirs[] = { dir, lua_dir };
+
+	return call(l_prompt, dirs);
 }

@@ -33,5 +33,10 @@ struct spec_options {
  * @return  exit status: 0 all passed, 1 some failed or could not be run */
 int spec_run(const struct spec_options *options);
 
+/* `tidemq rules repl`: a prompt on standard input, in an engine of its own.
+ *
+ * @return  exit status */
+int spec_prompt(const char *dir, const char *lua_dir);
+
 /* Push the module: a function for `package.preload`. */
 int spec_module_open(lua_State *L);

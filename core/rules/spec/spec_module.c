@@ -11,6 +11,7 @@
 #include "rules/engine/strategy.h"
 #include "rules/engine/schedule.h"
 #include "rules/sandbox/field.h"
+#include "evaluate.h"
 #include "simulate_retry.h"
 #include "spec_auth.h"
 #include "spec_connect.h"
@@ -88,102 +89,12 @@ static void read_args(lua_State *L, int idx, struct args *out)
 	}
 }
 
-static lua_Integer integer_field(lua_State *L, int idx, const char *name,
-				 lua_Integer preset)
-{
-	lua_getfield(L, idx, name);
-	lua_Integer n = luaL_optinteger(L, -1, preset);
-	lua_pop(L, 1);
-	return n;
-}
-
-static bool has_field(lua_State *L, int idx, const char *name)
-{
-	bool is_there = lua_getfield(L, idx, name) != LUA_TNIL;
-
-	lua_pop(L, 1);
-	return is_there;
-}
-
-/* The text stays on the stack. */
-static const char *text_field(lua_State *L, int idx, const char *name, const char *preset)
-{
-	lua_getfield(L, idx, name);
-	return luaL_optstring(L, -1, preset);
-}
-
-/* No longer than a name may be, which filters count on. The text stays. */
-static struct slice word_field(lua_State *L, int idx, const char *name)
-{
-	struct slice word = slice_from(text_field(L, idx, name, ""));
-
-	if (word.len > NAME_LEN_MAX)
-		luaL_error(L, "a message's %s has at most %d bytes", name, NAME_LEN_MAX);
-	return word;
-}
-
-static struct slice exchange_field(lua_State *L, int idx)
-{
-	struct slice name = word_field(L, idx, "exchange");
-
-	return slice_is(name, "-") ? SLICE("") : name;
-}
-
-/* Any bytes. They stay. */
-static struct slice payload_field(lua_State *L, int idx)
-{
-	struct slice payload;
-
-	lua_getfield(L, idx, "payload");
-	payload.data = luaL_optlstring(L, -1, "", &payload.len);
-	return payload;
-}
-
-static struct msg *read_msg(lua_State *L, int idx)
-{
-	struct msg_header headers[MSG_HEADERS_ALL];
-
-	luaL_checktype(L, idx, LUA_TTABLE);
-	struct slice dedupe_id = slice_from(text_field(L, idx, "dedupe_id", ""));
-	struct slice payload = payload_field(L, idx);
-	struct slice user = word_field(L, idx, "user");
-	struct msg spec = {
-		.id = (uint64_t)integer_field(L, idx, "id", 1),
-		.ts_unix_ms = integer_field(L, idx, "ts", 0),
-		.due_unix_ms = integer_field(L, idx, "due", 0),
-		.expires_unix_ms = integer_field(L, idx, "expires", 0),
-		.priority = (uint8_t)integer_field(L, idx, "priority", 0),
-		.exchange = exchange_field(L, idx),
-		.key = word_field(L, idx, "key"),
-		.headers = headers,
-		.payload = payload.data,
-		.payload_len = payload.len,
-	};
-	luaL_argcheck(L, dedupe_id.len <= MSG_DEDUPE_ID_MAX, idx,
-		      "the dedupe_id is too long");
-	spec.dedupe_id = dedupe_id.data;
-	spec.dedupe_len = (uint8_t)dedupe_id.len;
-	spec.user = user.data;
-	spec.user_len = (uint8_t)user.len;
-	if (lua_getfield(L, idx, "headers") == LUA_TTABLE) {
-		for (lua_pushnil(L); lua_next(L, -2) != 0; lua_pop(L, 1)) {
-			if (spec.header_count == MSG_HEADERS_ALL)
-				luaL_error(L, "a message has at most %d headers",
-					   MSG_HEADERS_ALL);
-			headers[spec.header_count++] =
-				(struct msg_header){ slice_from(lua_tostring(L, -2)),
-						     slice_from(lua_tostring(L, -1)) };
-		}
-	}
-	return msg_create(&spec);
-}
-
 /* Left by spec_run in the registry; else the directory of that name. */
 static const char *dir_field(lua_State *L, const char *name)
 {
 	lua_getfield(L, LUA_REGISTRYINDEX, name);
 	const char *preset = luaL_optstring(L, -1, name);
-	return text_field(L, 1, name, preset);
+	return spec_msg_text(L, 1, name, preset);
 }
 
 /* `secrets`: a directory, or a table of texts. Without it secrets are made up. The text
@@ -226,10 +137,10 @@ static int l_open(lua_State *L)
 	struct engine_config config = {
 		.rules_dir = dir_field(L, "rules"),
 		.lua_dir = dir_field(L, "lua"),
-		.memory_max_bytes = (size_t)integer_field(L, 1, "memory_bytes",
-							  ENGINE_MEMORY_DEFAULT),
-		.call_budget_ms = integer_field(L, 1, "budget_ms", 1000),
-		.shared_entries_max = (size_t)integer_field(L, 1, "shared_entries", 0),
+		.memory_max_bytes = (size_t)spec_msg_integer(L, 1, "memory_bytes",
+							     ENGINE_MEMORY_DEFAULT),
+		.call_budget_ms = spec_msg_integer(L, 1, "budget_ms", 1000),
+		.shared_entries_max = (size_t)spec_msg_integer(L, 1, "shared_entries", 0),
 	};
 	struct box *box = push_box(L, ENGINE, 0);
 	read_secrets(L, &config, &secrets);
@@ -293,6 +204,29 @@ METHOD(l_log, spec_world_log, 1)
 METHOD(l_traceback, spec_world_traceback, 1)
 METHOD(l_set_queue, spec_queue_set, 0)
 
+/* eval (text [, msg]) -> the values of a line of Lua as text; or nil, message, code, and
+ * whether the line is not complete */
+static int l_eval(lua_State *L)
+{
+	struct engine *e = unbox(L, ENGINE);
+	struct evaluate_spec spec = { .text = slice_from(luaL_checkstring(L, 2)),
+				      .vhost = SLICE("/") };
+	struct buf out = { 0 };
+	struct error err;
+	bool is_open;
+
+	if (!lua_isnoneornil(L, 3))
+		spec.msg = spec_msg_read(L, 3);
+	int rc = evaluate_line(e, &spec, &out, &is_open, &err);
+	msg_unref((struct msg *)spec.msg);
+	if (rc == TIDE_OK)
+		lua_pushlstring(L, buf_cstr(&out), buf_len(&out));
+	buf_deinit(&out);
+	int count = answer(L, rc, &err);
+	lua_pushboolean(L, is_open);
+	return rc == TIDE_OK ? (lua_pop(L, 1), count) : count + 1;
+}
+
 static int l_shared(lua_State *L)
 {
 	struct error err;
@@ -320,7 +254,8 @@ static int take_message(void *ctx, const struct msg *m, struct error *err)
 
 	if (slice_is(m->exchange, "nowhere"))
 		return error_set(err, TIDE_ENOTFOUND, "there is no exchange 'nowhere'");
-	spec_msg_push_scheduled(L, m);
+	spec_msg_push(L, m);
+	spec_msg_set_integer(L, "delay", m->due_unix_ms);
 	lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
 	return TIDE_OK;
 }
@@ -417,7 +352,7 @@ static int l_route(lua_State *L)
 	struct error err;
 	const uint32_t *dests;
 	size_t count;
-	struct script_question q = { read_msg(L, 2), context_of(L) };
+	struct script_question q = { spec_msg_read(L, 2), context_of(L) };
 	int rc = index_route(x->index, &q, &dests, &count, &err);
 
 	msg_unref((struct msg *)q.msg);
@@ -462,8 +397,7 @@ static void push_pass(lua_State *L, const struct filter_pass *p)
 		lua_rawseti(L, -2, (lua_Integer)i + 1);
 	}
 	lua_setfield(L, -2, "copies");
-	lua_pushinteger(L, p->hops);
-	lua_setfield(L, -2, "hops");
+	spec_msg_set_integer(L, "hops", p->hops);
 	lua_newtable(L);
 	for (size_t i = 0; i < passed->count; i++) {
 		lua_pushstring(L, passed->files[i]);
@@ -479,9 +413,9 @@ static int l_filter(lua_State *L)
 	struct engine *e = unbox(L, ENGINE);
 	struct passed passed = { .count = 0 };
 	struct error err;
-	struct filter_pass p = { .msg = read_msg(L, 2),
+	struct filter_pass p = { .msg = spec_msg_read(L, 2),
 				 .context = context_of(L),
-				 .vhost = slice_from(text_field(L, 2, "vhost", "/")),
+				 .vhost = slice_from(spec_msg_text(L, 2, "vhost", "/")),
 				 .copies = { .max = DRAFT_COPIES_MAX },
 				 .on_step = note_step,
 				 .ctx = &passed };
@@ -604,7 +538,7 @@ static int l_pick(lua_State *L)
 		      "the number of shards must be 1 or more");
 	lua_settop(L, 4);
 	strategy_set_load(s, lua_istable(L, 4) ? table_load : NULL, L);
-	struct script_question q = { read_msg(L, 2), context_of(L) };
+	struct script_question q = { spec_msg_read(L, 2), context_of(L) };
 	int rc = strategy_pick(s, &q, (unsigned)shards, &shard, &err);
 	msg_unref((struct msg *)q.msg);
 	if (rc == TIDE_OK)
@@ -623,11 +557,11 @@ static int l_rank(lua_State *L)
 	if (lua_istable(L, 3)) {
 		lua_getfield(L, 3, "served");
 		queue.served = luaL_optnumber(L, -1, 0);
-		queue.ready = (uint64_t)integer_field(L, 3, "ready", 0);
-		queue.shard = (unsigned)integer_field(L, 3, "shard", 0);
-		queue.name = slice_from(text_field(L, 3, "name", "spec"));
+		queue.ready = (uint64_t)spec_msg_integer(L, 3, "ready", 0);
+		queue.shard = (unsigned)spec_msg_integer(L, 3, "shard", 0);
+		queue.name = slice_from(spec_msg_text(L, 3, "name", "spec"));
 	}
-	struct script_question q = { read_msg(L, 2), context_of(L) };
+	struct script_question q = { spec_msg_read(L, 2), context_of(L) };
 	int rc = strategy_rank(s, &q, &queue, &rank, &err);
 	msg_unref((struct msg *)q.msg);
 	if (rc == TIDE_OK)
@@ -644,16 +578,16 @@ static int l_decide(lua_State *L)
 	struct retry_decision decision;
 
 	luaL_checktype(L, 3, LUA_TTABLE);
-	lua_Integer failures = integer_field(L, 3, "failures", 1);
+	lua_Integer failures = spec_msg_integer(L, 3, "failures", 1);
 	struct failure_view failure = {
-		.reason = text_field(L, 3, "reason", "nack"),
-		.attempts = (uint32_t)integer_field(L, 3, "attempts", failures),
+		.reason = spec_msg_text(L, 3, "reason", "nack"),
+		.attempts = (uint32_t)spec_msg_integer(L, 3, "attempts", failures),
 		.failures = (uint32_t)failures,
-		.has_place = has_field(L, 2, "offset"),
-		.partition = (uint32_t)integer_field(L, 2, "partition", 0),
-		.offset = (uint64_t)integer_field(L, 2, "offset", 0),
+		.has_place = spec_msg_has(L, 2, "offset"),
+		.partition = (uint32_t)spec_msg_integer(L, 2, "partition", 0),
+		.offset = (uint64_t)spec_msg_integer(L, 2, "offset", 0),
 	};
-	struct script_question q = { read_msg(L, 2), context_of(L) };
+	struct script_question q = { spec_msg_read(L, 2), context_of(L) };
 	int rc = strategy_decide(s, &q, &failure, &decision, &err);
 	msg_unref((struct msg *)q.msg);
 	if (rc == TIDE_OK && decision.action == RETRY_AFTER)
@@ -684,10 +618,10 @@ static int l_simulate(lua_State *L)
 	struct simulate_spec spec = {
 		.name = slice_from(luaL_checkstring(L, 2)),
 		.options = &args,
-		.reason = text_field(L, 4, "reason", "nack"),
-		.failures_max = (unsigned)integer_field(L, 4, "failures", 100),
-		.delivery_limit = (uint32_t)integer_field(L, 4, "limit", 0),
-		.held_ms = integer_field(L, 4, "held", 0),
+		.reason = spec_msg_text(L, 4, "reason", "nack"),
+		.failures_max = (unsigned)spec_msg_integer(L, 4, "failures", 100),
+		.delivery_limit = (uint32_t)spec_msg_integer(L, 4, "limit", 0),
+		.held_ms = spec_msg_integer(L, 4, "held", 0),
 	};
 	read_args(L, 3, &args);
 	int rc = simulate_retry(e, &spec, &json, &err);
@@ -737,6 +671,7 @@ int spec_module_open(lua_State *L)
 		{ "counters", l_counters },
 		{ "log", l_log },
 		{ "traceback", l_traceback },
+		{ "eval", l_eval },
 		{ "set_now", l_set_now },
 		{ "set_queue", l_set_queue },
 		{ "status", l_status },
