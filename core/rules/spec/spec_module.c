@@ -252,11 +252,16 @@ static int l_status(lua_State *L)
 /* A run's messages go into the table on the top of this state. */
 static int take_message(void *ctx, const struct msg *m, struct error *err)
 {
+	static const char *const missing[] = { "id", "due", "expires" };
 	lua_State *L = ctx;
 
 	if (slice_is(m->exchange, "nowhere"))
 		return error_set(err, TIDE_ENOTFOUND, "there is no exchange 'nowhere'");
 	spec_msg_push(L, m);
+	for (int i = 0; i < 3; i++) {
+		lua_pushnil(L);
+		lua_setfield(L, -2, missing[i]);
+	}
 	spec_msg_set_integer(L, "delay", m->due_unix_ms);
 	lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
 	return TIDE_OK;
