@@ -21,8 +21,7 @@
 /* An event with more is told without its decision. */
 #define EVENT_BYTES ((size_t)64 << 10)
 #define PAYLOAD_BYTES 256
-/* All that are followed: dead letters may go in a circle for as long as the trace does.
- */
+/* Of all traces. Dead letters may go in a circle for as long as the trace does. */
 #define TRACED_MAX 100000
 /* Of a range of offsets, so many are looked for one by one. */
 #define RANGE_SHORT 64
