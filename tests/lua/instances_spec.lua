@@ -110,6 +110,14 @@ describe("a script of the broker itself", function()
     assert.equal("y 2 carried 1000", engine:filter({}).headers.stamp)
   end)
 
+  it("uses a shipped script that the directory does not have", function()
+    open { ["filter/10-x.lua"] = [[return tide.use("schema", { match = {},
+      options = { required = { "color" } } })]] }
+    assert.matches("color", select(2, engine:filter {}))
+    assert(engine:filter { headers = { color = "red" } })
+    assert.matches('"model":"filter/schema.lua"', (engine:status()))
+  end)
+
   it("changes when its model does", function()
     open { ["filter/stamp.lua"] = STAMP,
       ["filter/10-x.lua"] = 'return tide.use("stamp", { match = {}, options = { text = "x" } })' }
@@ -168,7 +176,8 @@ describe("a script of the broker itself", function()
         .. "exchange, key, vhost, user, headers, min_size, max_size, except",
       ['"stamp", { options = { text = "x" } }'] =
         "filter/20-eu.lua:2: tide.use in filter/ needs 'match': write match = {} for everything",
-      ['"nothing", { match = {} }'] = "filter/20-eu.lua:2: tide.use: there is no filter/nothing.lua",
+      ['"nothing", { match = {} }'] = "filter/20-eu.lua:2: tide.use: there is no filter/nothing.lua, "
+        .. "neither here nor among the shipped scripts",
       ['"again", { match = {} }'] =
         "filter/20-eu.lua:2: tide.use: filter/again.lua is itself an instance of another script; use that one",
       ['"../plain", {}'] = "filter/20-eu.lua:2: bad argument #1 to 'use' (not the name of a script: write it as in "

@@ -235,7 +235,12 @@ static void run_model(lua_State *L, struct rule_loading *l, const char *name)
 		luaL_error(L, "the path of %s is too long", file);
 	int rc = sandbox_read(l->sandbox, path, file, &source, &err);
 	if (rc == TIDE_ENOTFOUND)
-		luaL_error(L, "tide.use: there is no %s", file);
+		rc = sandbox_read_shipped(l->sandbox, file, &source, &err);
+	if (rc == TIDE_ENOTFOUND)
+		luaL_error(L,
+			   "tide.use: there is no %s, neither here nor among the shipped "
+			   "scripts",
+			   file);
 	if (rc != TIDE_OK)
 		luaL_error(L, "%s", err.text);
 	r->model = mem_strdup(file);

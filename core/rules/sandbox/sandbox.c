@@ -121,6 +121,18 @@ int sandbox_read(struct sandbox *sandbox, const char *path, const char *name,
 	return rc;
 }
 
+int sandbox_read_shipped(struct sandbox *sandbox, const char *name, struct source *out,
+			 struct error *err)
+{
+	char path[PATH_MAX], file[MODULE_FILE_MAX];
+
+	snprintf(file, sizeof(file), "../rules/%s", name);
+	if (snprintf(path, sizeof(path), "%s/%s", sandbox->lua_dir, file) >=
+	    (int)sizeof(path))
+		return error_set(err, TIDE_ERULE, "%s: the path is too long", name);
+	return bundle_read(NULL, sandbox->framework, out, path, file, err);
+}
+
 /* Read the file of a module: a/b.lua, or with `ending` "/init.lua" that one of the folder
  * a/b. `file` receives its name relative to its directory. */
 static int read_file(struct sandbox *sandbox, const char *name, const char *ending,

@@ -43,6 +43,10 @@ struct sandbox {
 TIDE_MUST_USE int sandbox_read(struct sandbox *sandbox, const char *path,
 			       const char *name, struct source *out, struct error *err);
 
+/* Read a shipped script, which is beside the framework. */
+TIDE_MUST_USE int sandbox_read_shipped(struct sandbox *sandbox, const char *name,
+				       struct source *out, struct error *err);
+
 /* Open the libraries in a new state. */
 void sandbox_open(lua_State *L, struct sandbox *sandbox);
 

@@ -128,6 +128,8 @@ void spec_msg_push(lua_State *L, const struct msg *m)
 	spec_msg_set_integer(L, "id", (int64_t)m->id);
 	spec_msg_set_integer(L, "priority", m->priority);
 	spec_msg_set_integer(L, "due", m->due_unix_ms);
+	spec_msg_set_integer(L, "delay",
+			     m->due_unix_ms ? m->due_unix_ms - m->ts_unix_ms : 0);
 	spec_msg_set_integer(L, "expires", m->expires_unix_ms);
 	set_headers(L, m->headers, m->header_count);
 }
