@@ -284,7 +284,6 @@ bench-rules: deps
 	@$(MAKE) $(B)/bench/rules $(B)/luatide.so
 	@status=0; $(B)/bench/rules || status=1; \
 	TIDEMQ=$(B)/tidemq lua5.4 tests/bench/json.lua || status=1; \
-	TIDEMQ=$(B)/tidemq lua5.4 tests/bench/filter_chain.lua || status=1; \
 	TIDEMQ=$(B)/tidemq lua5.4 tests/bench/rule_metrics.lua || status=1; exit $$status
 
 include packaging/packaging.mk

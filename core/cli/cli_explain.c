@@ -98,7 +98,7 @@ static int run_explain(struct cli *cli)
 			  "priority shard_cached partition_cached rank_cached retry "
 			  "state durable dedupe? "
 			  "dedupe_window:duration? first? remembered_until:time?" },
-			{ "filters", "script line? copy? match_exchange match_key rejected? "
+			{ "filters", "script model? line? copy? match_exchange match_key rejected? "
 				     "changes copies us" },
 			{ "copies", "copy by exchange key queues delay:duration? "
 				    "ttl:duration? headers" },

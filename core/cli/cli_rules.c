@@ -84,6 +84,7 @@ static const struct cli_table_view status_view = {
 			       "next_ms:time? last_ms:time? result? running? runs? "
 			       "failures? skipped? messages?" },
 		{ "unusable", "kind vhost name reason" },
+		{ "metrics", "name labels type value count sum file" },
 	},
 };
 

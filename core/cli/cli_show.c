@@ -149,7 +149,8 @@ static int run_stats(struct cli *cli)
 			    { "groups", "group members gets? lag lag_ms:duration/behind "
 					"given_up?" },
 			    { "per_group", "group partition committed end lag held? "
-					   "returned? ahead? stopped?" } },
+					   "returned? ahead? stopped?" },
+			    { "metrics", "name labels type value count sum file" } },
 	};
 	json_t *document;
 

@@ -39,7 +39,7 @@ describe('tidemq rules repl', function()
     [':nonsense\n:quit\n1'] = "error: there is no ':nonsense'; see :help\n",
     ['f(\n\n1'] = 'error: the line is not complete\n1\n',
     ['tide.shared.set("n", 5)\n:filter { headers = { amount = "1" } }\ntide.shared.get "n"\n:reload'] =
-      '{ copies = {}, due = 0, exchange = "-", expires = 0, headers = { amount = "2" }, '
+      '{ copies = {}, delay = 0, due = 0, exchange = "-", expires = 0, headers = { amount = "2" }, '
       .. 'hops = 0, id = 1, key = "", passed = { "filter/10-x.lua" }, payload = "", priority = 0 }\n6\ntrue\n',
   } do
     it('plays ' .. lines:gsub('\n', ' | '), function()

@@ -233,6 +233,24 @@ describe('what the shipped scripts remember', function()
     c:expect '^ERR rejected the queue of this sender is %d+ ms long'
   end)
 
+  it('keeps counters with labels through a restart, which empties gauges', function()
+    start { ['filter/10-measure.lua'] = [[
+      local depth = tide.gauge("depth")
+      return { match = {}, publish = function(msg)
+        tide.counter("orders", { who = msg.headers.who }):incr()
+        depth:set(7)
+      end }]] }
+    c:ok 'DECLARE queue q'
+    publish('q', 'h:who=ann')
+    publish('q', 'h:who=ann')
+    assert.equal(7, c:document('STATS').metrics[1].value)
+    restart()
+    assert.equal(2, c:document('STATS').counters['orders{who="ann"}'])
+    assert.same({}, c:document('STATS').metrics)
+    publish('q', 'h:who=ann')
+    assert.equal(3, c:document('STATS').counters['orders{who="ann"}'])
+  end)
+
   describe('is left alone by', function()
     local RULES = {
       ['filter/10-count.lua'] = [[

@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 #include "session/service.h"
@@ -19,6 +21,7 @@
 #include "rules/sandbox/pattern.h"
 #include "rules/sandbox/sandbox.h"
 #include "rules/sandbox/script.h"
+#include "rules/engine/filter.h"
 #include "rules/engine/index.h"
 #include "rules/engine/strategy.h"
 #include "rules/spec/spec_index.h"
@@ -27,6 +30,8 @@
 #define BINDINGS 10000
 #define CALLS 20000
 #define MATCH_LIMIT_NS 5000
+#define FILTERS_LIMIT_NS 2000
+#define RULED_OUT_LIMIT_NS 500 /* five calls into Lua take twice as long */
 
 static void fail(const char *what, const struct error *err)
 {
@@ -544,6 +549,149 @@ static void bench_publish(struct service *service)
 	session_destroy(s);
 }
 
+/* ---- filters -------------------------------------------------------------------- */
+
+#define CHAIN 5
+
+/* Five filters for each exchange: what they match besides, and their function. */
+static const struct {
+	const char *exchange, *match[CHAIN], *body[CHAIN];
+	const char *what;
+	double limit_ns; /* 0: none */
+} chains[] = {
+	{ "looking",
+	  { "", "", "", "", "" },
+	  { "if msg.headers.blocked then return false, 'blocked' end",
+	    "if msg.size > 100000 then return false, 'too big' end",
+	    "if not msg.headers.tenant then return false, 'no tenant' end",
+	    "if msg.key == 'orders.old' then msg.key = 'orders.new' end",
+	    "if msg.priority > 9 then msg.priority = 9 end" },
+	  "a message through five filters that look at it",
+	  FILTERS_LIMIT_NS },
+	{ "mixed",
+	  { "", "", "", "", "" },
+	  { "if msg.headers.blocked then return false, 'blocked' end",
+	    "if msg.size > 100000 then return false, 'too big' end",
+	    "if not msg.headers.tenant then return false, 'no tenant' end",
+	    "msg.headers.h4 = 'v'", "msg.headers.h5 = 'v'" },
+	  "the same, but two of them write a header",
+	  FILTERS_LIMIT_NS },
+	{ "writing",
+	  { "", "", "", "", "" },
+	  { "msg.headers.h1 = 'v'", "msg.headers.h2 = 'v'", "msg.headers.h3 = 'v'",
+	    "msg.headers.h4 = 'v'", "msg.headers.h5 = 'v'" },
+	  "the same, but all of them write one",
+	  0 },
+	{ "ruled-out",
+	  { ", headers = { tier = 'gold' }", ", headers = { tenant = { 'b', 'c' } }",
+	    ", min_size = 6", ", user = 'bob'",
+	    ", except = { headers = { region = true } }" },
+	  { "", "", "", "", "" },
+	  "five filters that header, size or user rule out",
+	  RULED_OUT_LIMIT_NS },
+};
+#define CHAINS (sizeof(chains) / sizeof(chains[0]))
+
+static void write_filters(const char *dir)
+{
+	char path[256];
+	snprintf(path, sizeof(path), "%s/filter", dir);
+	if (mkdir(path, 0700) != 0)
+		abort();
+	for (size_t i = 0; i < CHAINS * CHAIN; i++) {
+		snprintf(path, sizeof(path), "%s/filter/%02zu.lua", dir, i);
+		FILE *file = fopen(path, "w");
+		if (!file)
+			abort();
+		fprintf(file,
+			"return { match = { exchange = '%s', key = 'orders.#'%s }, "
+			"publish = function(msg) %s end }\n",
+			chains[i / CHAIN].exchange, chains[i / CHAIN].match[i % CHAIN],
+			chains[i / CHAIN].body[i % CHAIN]);
+		fclose(file);
+	}
+}
+
+static void remove_filters(const char *dir)
+{
+	char path[256];
+	for (size_t i = 0; i < CHAINS * CHAIN; i++) {
+		snprintf(path, sizeof(path), "%s/filter/%02zu.lua", dir, i);
+		unlink(path);
+	}
+	snprintf(path, sizeof(path), "%s/filter", dir);
+	rmdir(path);
+	rmdir(dir);
+}
+
+static double time_filters(struct engine *e, const char *exchange)
+{
+	struct msg_header headers[] = { { SLICE("tenant"), SLICE("a") },
+					{ SLICE("region"), SLICE("eu") } };
+	struct msg spec = { .id = 1,
+			    .exchange = slice_from(exchange),
+			    .key = SLICE("orders.eu"),
+			    .headers = headers,
+			    .header_count = 2,
+			    .payload = "hello",
+			    .payload_len = 5 };
+	struct msg *m = msg_create(&spec);
+	struct error err;
+	double ns = 0;
+	if (!m)
+		abort();
+	for (int round = 0; round < ROUNDS; round++) {
+		uint64_t started = uv_hrtime();
+		for (size_t i = 0; i < CALLS; i++) {
+			struct filter_pass p;
+			p.msg = msg_ref(m);
+			p.context = NULL;
+			p.vhost = SLICE("/");
+			p.now_unix_ms = 1;
+			p.hops = 0;
+			p.sender = NULL;
+			p.copies.max = 0;
+			p.on_step = NULL;
+			if (filter_run(e, &p, &err) != TIDE_OK)
+				fail("filter", &err);
+			msg_unref(p.msg);
+		}
+		ns = best(ns, started, CALLS);
+	}
+	msg_unref(m);
+	return ns;
+}
+
+static void bench_filters(void)
+{
+	char dir[] = "/tmp/tide-bench-XXXXXX";
+	const struct engine_config config = { .rules_dir = dir,
+					      .lua_dir = "lua",
+					      .memory_max_bytes = 64 << 20,
+					      .call_budget_ms = 1000 };
+	struct engine *e;
+	struct error err;
+	uv_loop_t loop;
+	if (!mkdtemp(dir))
+		abort();
+	write_filters(dir);
+	uv_loop_init(&loop);
+	if (engine_create(&e, &loop, &config, NULL, &err) != TIDE_OK)
+		fail("filters", &err);
+	for (size_t i = 0; i < CHAINS; i++) {
+		double ns = time_filters(e, chains[i].exchange);
+		if (chains[i].limit_ns > 0)
+			print_limited(chains[i].what, ns, chains[i].limit_ns);
+		else
+			print(chains[i].what, ns);
+	}
+	print("a message that no filter matches", time_filters(e, "other"));
+	engine_close(e, NULL, NULL);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	uv_loop_close(&loop);
+	remove_filters(dir);
+}
+
 int main(void)
 {
 	uv_loop_t *loop = uv_default_loop();
@@ -562,6 +710,7 @@ int main(void)
 	bench_call(service->broker->engine);
 	bench_fair(service->broker->engine);
 	bench_watchdog();
+	bench_filters();
 	bench_publish(service);
 	bench_state(l_blocks);
 	bench_state(l_patterns);
