@@ -437,17 +437,14 @@ static void on_offered(void *ctx, const struct queue *q, const struct deliver_pa
 	json_member_text(&j, q->topic ? "topic" : "queue", q->name);
 	json_member_text(&j, "script", p->file);
 	json_member_int(&j, "line", p->line);
-	if (failure) {
-		json_member_text(&j, "error", failure->text);
-	} else {
-		json_member_text(&j, "then", deliver_verdict_names[p->verdict]);
-		if (p->verdict == DELIVER_LATER)
-			json_member_int(&j, "delay_ms", p->delay_ms);
-		if (p->reason[0])
-			json_member_text(&j, "reason", p->reason);
-		if (p->head)
-			msg_write_headers(p->head, &j);
-	}
+	json_member_text(&j, failure ? "error" : "then",
+			 failure ? failure->text : deliver_verdict_names[p->verdict]);
+	if (!failure && p->verdict == DELIVER_LATER)
+		json_member_int(&j, "delay_ms", p->delay_ms);
+	if (!failure && p->reason[0])
+		json_member_text(&j, "reason", p->reason);
+	if (p->head)
+		msg_write_headers(p->head, &j);
 	end_event(t, f, &text, &j);
 }
 

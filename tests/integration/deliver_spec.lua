@@ -3,6 +3,8 @@ local Broker = require 'support.broker'
 local Http = require 'support.http'
 local Stomp = require 'support.stomp'
 local json = require 'dkjson'
+local shell = require 'support.shell'
+local wait = require 'support.wait'
 
 -- What the queue is called says what its script does.
 local RULES = {
@@ -370,6 +372,19 @@ for _, kind in ipairs {
         { offers[1].queue, offers[1].script, offers[1].line, offers[1]['then'], offers[1].delay_ms, offers[1].reason })
       assert.equal('give', offers[2]['then'])
       watch:close()
+    end)
+
+    it('is told by tidemq trace', function()
+      c:ok 'DECLARE queue only'
+      local path = broker.dir .. '/traced'
+      local command = ("%s trace --url '%s' --for 2s --max 1 - only > '%s' 2>&1 &"):format(
+        Broker.binary(), broker:url(), path)
+      assert(os.execute(command))
+      assert(wait.poll(function()
+        publish('only h:to=b', 'x')
+        c:get 'only'
+        return (shell.read_file(path) or ''):find('only, deliver/10-only.lua:4: refuse, it is for b', 1, true)
+      end), shell.read_file(path))
     end)
 
     it('that is new asks about what was refused at once', function()
