@@ -255,7 +255,11 @@ describe('examples/cookbook', function()
     local secrets = os.tmpname()
     os.remove(secrets)
     assert(os.execute(("mkdir '%s' && echo key >'%s/webhook'"):format(secrets, secrets)))
-    local broker = Broker.start { args = { '--fsync', 'no', '--secrets', secrets }, rules = 'examples/cookbook' }
+    local rules = {}
+    for path in io.popen('cd examples/cookbook && find * -name "*.lua"'):lines() do
+      rules[path] = shell.read_file('examples/cookbook/' .. path)
+    end
+    local broker = Broker.start { args = { '--fsync', 'no', '--secrets', secrets }, rules = rules }
     local c = broker:connect()
     c:ok 'DECLARE queue pack'
     c:ok 'DECLARE queue label'
