@@ -26,6 +26,7 @@
 #include "watcher.h"
 
 struct dedupe;
+struct policies;
 struct queue;
 struct retention;
 struct route;
@@ -125,6 +126,7 @@ struct broker {
 	struct partition_env partitions; /* of all topics */
 	struct topic_list topics;        /* all, in the order of their making */
 	struct retention *retention;
+	struct policies *policies;
 	struct users users;
 	struct pool id_appends; /* topic_ids.h */
 	const struct topic_hooks *topic_hooks;

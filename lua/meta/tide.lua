@@ -515,6 +515,24 @@ function draft:copy(changes) end
 ---@field match { exchange: string?, key: string? }?  without it the filter is not active
 ---@field publish fun(msg: tide.Draft): boolean?, string?
 
+---What is declared. Only its options can be written.
+---@class tide.Declared
+---@field kind "queue"|"topic"|"exchange"
+---@field name string
+---@field vhost string
+---@field user string?  who declares it; nil when the broker asks again
+---@field type string?  of an exchange
+---@field options table<string, string|number|boolean|nil>  those that do not have their defaults
+
+---A policy. Without `match` it is not active.
+---@class tide.Declare
+---@field doc string?
+---@field options table<string, tide.OptionDeclaration>?
+---@field match { queue: string|string[]?, exchange: string|string[]?, vhost: string|string[]?, user: string|string[]?, except: table? }?
+---@field new nil|fun(opts: table): any
+---@field carry nil|fun(old: any, opts: table): any
+---@field declare fun(what: tide.Declared, opts: table, state: any): boolean?, string?
+
 ---The broker in a schedule. Expires after the run.
 ---@class tide.Broker
 local broker = {}

@@ -14,6 +14,7 @@
 #include "evaluate.h"
 #include "simulate_retry.h"
 #include "spec_auth.h"
+#include "spec_declare.h"
 #include "spec_index.h"
 #include "spec_msg.h"
 #include "spec_queue.h"
@@ -450,6 +451,17 @@ static int l_authorize(lua_State *L)
 	return rc == TIDE_OK ? SPEC_AUTH_RESULTS : answer(L, rc, &err);
 }
 
+/* declare ({ kind =, name =, options = }) -> its options, and the files that changed
+ * them, or nil */
+static int l_declare(lua_State *L)
+{
+	struct engine *e = unbox(L, ENGINE);
+	struct error err;
+	int rc = spec_declare_ask(L, e, context_of(L), &err);
+
+	return rc == TIDE_OK ? SPEC_DECLARE_RESULTS : answer(L, rc, &err);
+}
+
 static int l_filter_count(lua_State *L)
 {
 	lua_pushinteger(L, filter_count(unbox(L, ENGINE)));
@@ -655,6 +667,7 @@ int spec_module_open(lua_State *L)
 		{ "filter_count", l_filter_count },
 		{ "authenticate", l_authenticate },
 		{ "authorize", l_authorize },
+		{ "declare", l_declare },
 		{ "dry_run", l_dry_run },
 		{ "seed", l_seed },
 		{ "advance", l_advance },
