@@ -60,6 +60,7 @@ static void init_shard_env(struct broker *b)
 	struct shard_env *env = &b->env;
 
 	env->ops = &deal_shard_ops;
+	b->deal = deal_queue;
 	TAILQ_INIT(&env->closing);
 	pool_init(&env->entries, sizeof(struct entry), 16384);
 	pool_init(&env->lanes, sizeof(struct lane), 1024);
@@ -175,7 +176,10 @@ void broker_clear(struct broker *b)
 
 void broker_set_engine(struct broker *b, struct engine *e)
 {
+	static const unsigned none[SCRIPT_KIND_COUNT];
+
 	b->engine = b->active_rules.engine = e;
+	b->hook_counts = e ? engine_hook_counts(e) : none;
 	b->route_version++;
 	pace_init(&b->pace);
 	if (e)

@@ -276,6 +276,7 @@ static struct queue *make(struct vhost *v, struct slice name,
 	TAILQ_INIT(&q->consumers);
 	TAILQ_INIT(&q->readers);
 	TAILQ_INIT(&q->looked);
+	TAILQ_INIT(&q->refusals);
 	TAILQ_INIT(&q->incoming);
 	return q;
 }

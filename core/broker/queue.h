@@ -6,6 +6,7 @@
 #include "consumer.h"
 #include "exchange.h"
 #include "queue_terms.h"
+#include "refusal.h"
 #include "shard/dedupe.h"
 #include "shard/shard.h"
 #include "vhost.h"
@@ -69,6 +70,10 @@ struct queue {
 	struct consumer_list
 		looked; /* GETs that found no match; has_news: they look again */
 	bool has_news;
+	struct refusal_list refusals; /* of all consumers, those made first first */
+	bool is_offered;              /* scripts of deliver/ are asked: offer.h */
+	int64_t offer_logged_ms;      /* that one of them fails */
+	int64_t settled_logged_ms;    /* that a script of settled/ fails */
 	struct consumer_list readers; /* of GETs that wait for a read of it */
 	bool has_yielded; /* to a more urgent queue of the GET that is first in line */
 	unsigned consumer_count; /* subscriptions; GETs do not count */

@@ -365,6 +365,7 @@ describe("lua/meta/tide.lua", function()
         .. "return { match = { exchange = '*' }, publish = function(msg) return false, fields(msg) end }",
       ["schedule/a.lua"] = ask .. [[return { every = "1m", run = function(broker, tick)
         error(keys(broker) .. ";" .. keys(tick) .. ";" .. keys(tide.shared) .. ";" .. keys(tide.log), 0) end }]],
+      ["connect/a.lua"] = ask .. "return { match = {}, connect = function(c) return false, fields(c) end }",
       ["auth/a.lua"] = ask .. [[return {
         authenticate = function(login)
           error(fields(login) .. ";" .. keys(tide.base64) .. ";" .. keys(tide.json), 0) end,
@@ -394,6 +395,7 @@ describe("lua/meta/tide.lua", function()
     table.move(declared_fields("Msg"), 1, 100, #draft + 1, draft)
     assert.equal(sorted(draft), asked(engine:filter { exchange = "x", key = "k" })[1])
     assert.equal(sorted(draft), written)
+    assert.equal(sorted(declared_fields("Client")), asked(engine:connect {})[1])
     local login, base64, json_fields = table.unpack(asked(engine:authenticate {}))
     assert.equal(sorted(declared_fields("Login")), login)
     assert.equal(sorted(declared_fields("Base64")), base64)
