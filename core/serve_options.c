@@ -240,6 +240,9 @@ static const struct command_option rows[] = {
 		       "RULES shadow and RULES replay take directories below this one "
 		       "alone"),
 	  BROKER(rules_candidates) },
+	{ COMMAND_FLAG("rules-writable",
+		       "rules push writes the rules directory: a restart keeps them"),
+	  BROKER(is_rules_dir_writable) },
 	{ COMMAND_TEXT("rules-set", "NAME=VALUE", NULL,
 		       "what tide.setting gives to scripts; NAME alone takes it from the "
 		       "environment; may be repeated") },

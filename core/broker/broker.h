@@ -68,6 +68,7 @@ struct broker_config {
 			      * they are not tried */
 	const char *rules_candidates; /* candidate rules lie below it; NULL: where the
 				       * rules directory is */
+	bool is_rules_dir_writable;   /* by RULES shadow promote install */
 	const char *secrets_dir;      /* files that scripts may read; NULL: none */
 	const struct args *rules_settings; /* behind tide.setting; NULL: none */
 	bool is_model; /* of `tidemq check`: nobody logs in, and secrets are made up */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "cli_push.h"
 #include "cli_table.h"
 
 #define NAMES_WIDTH_MAX 40 /* of a kind of change; beyond it the files are counted */
@@ -453,6 +454,7 @@ static const struct word words[] = {
 	{ "shadow", 1, 1, .add = add_shadow, .print_take = print_shadow_take },
 	{ "recent", 1, .view = &recent_view },
 	{ "replay", 1, 1, .add = add_dir, .print_take = print_replay_take },
+	{ "push", 1, 1, .run = cli_push_run },
 };
 #define WORD_COUNT (sizeof(words) / sizeof(words[0]))
 
@@ -504,7 +506,18 @@ static const struct command_option rules_options[] = {
 		       "show: the script's text too, with its lines numbered") },
 	{ COMMAND_FLAG("last-minute", "top: of the last minute") },
 	{ COMMAND_TEXT("share", "PERCENT", NULL,
-		       "with shadow DIR: share of the publishes, 10% by default") },
+		       "share of the publishes: 10% with shadow DIR, 100% with push") },
+	{ COMMAND_DURATION("for", NULL, "push: try the rules for so long, 1m by default",
+			   1, 7 * 24 * 3600 * 1000) },
+	{ COMMAND_NUMBER("messages", NULL, "push: until so many publishes are compared",
+			 1, UINT32_MAX) },
+	{ COMMAND_TEXT("allow", "LIST", NULL,
+		       "push: what may differ: error, queues, shard, rank, message, "
+		       "retry, all") },
+	{ COMMAND_FLAG("now", "push: make them active without a trial on traffic") },
+	{ COMMAND_FLAG("no-test", "push: without tidemq check and test") },
+	{ COMMAND_FLAG("transient",
+		       "push: leave the broker's rules directory as it is") },
 	{ .name = NULL },
 };
 
@@ -514,6 +527,7 @@ const struct cli_verb cli_rules_verbs[] = {
 	  .usage = "[options] reload | status | top | show NAME | log | rollback [HASH] "
 		   "|\n"
 		   "       shadow DIR|status|promote|drop | recent [N] | replay DIR |\n"
+		   "       push DIR |\n"
 		   "       simulate retry NAME [OPTION=VALUE]... |\n"
 		   "       simulate login|access OPTION=VALUE... |\n"
 		   "       eval LUA | new KIND NAME | repl",
@@ -532,6 +546,10 @@ const struct cli_verb cli_rules_verbs[] = {
 		  "recent     the last publishes, and what was decided\n"
 		  "replay     decide them again under the rules in DIR, and show what\n"
 		  "           changes\n"
+		  "push       check and test DIR here, send it to the broker, try it on\n"
+		  "           live traffic, and make it active if nothing differs that\n"
+		  "           --allow does not list; else drop it and show what "
+		  "differs\n"
 		  "simulate   show what happens to a message that fails each time: when\n"
 		  "           it is attempted, what the script decides, and how it "
 		  "ends.\n"
@@ -548,6 +566,7 @@ const struct cli_verb cli_rules_verbs[] = {
 	  .examples = "  tidemq rules status\n"
 		      "  tidemq rules show filter/20-orders --source\n"
 		      "  tidemq rules shadow ./rules.next --share 10%\n"
+		      "  tidemq rules push ./rules --for 5m --allow rank\n"
 		      "  tidemq rules rollback\n"
 		      "  tidemq rules eval 'tide.queue(\"jobs\").ready'\n"
 		      "  tidemq rules simulate retry exponential base=500ms cap=1m "

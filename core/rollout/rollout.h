@@ -7,6 +7,7 @@
 struct canary;
 struct gate;
 struct history;
+struct install;
 struct recent;
 struct replay;
 struct shadow;
@@ -21,4 +22,5 @@ struct rollout {
 	struct shadow *shadow;   /* rules that decide in parallel; NULL for none */
 	struct replay *replay;   /* under way; NULL for none */
 	struct upload *upload;   /* likewise */
+	struct install *install; /* likewise */
 };

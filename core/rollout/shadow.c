@@ -42,6 +42,7 @@ struct shadow {
 	void *ctx;
 	bool is_loaded;
 	double share;
+	uint64_t owner;
 	uint64_t threshold; /* of random numbers, below which a publish is taken */
 	uint64_t random;
 	int64_t started_unix_ms;
@@ -142,6 +143,11 @@ struct bundle *shadow_files(const struct rollout *r)
 	const struct shadow *s = r->shadow;
 
 	return s && s->is_loaded ? engine_files(s->candidate->rules.engine) : NULL;
+}
+
+uint64_t shadow_owner(const struct rollout *r)
+{
+	return r->shadow ? r->shadow->owner : 0;
 }
 
 const char *shadow_dir(const struct rollout *r)
@@ -354,6 +360,7 @@ int shadow_start(struct rollout *r, const struct shadow_spec *spec,
 	s->rollout = r;
 	s->on_started = on_started;
 	s->ctx = ctx;
+	s->owner = spec->owner;
 	s->share = spec->share;
 	s->threshold = s->share >= 1 ? UINT64_MAX : (uint64_t)(s->share * 0x1p64);
 	s->random = machine_random();

@@ -20,7 +20,8 @@ static inline int64_t shadow_clock_ns(void)
 
 struct shadow_spec {
 	struct slice dir;
-	double share; /* of the publishes, above 0 and up to 1 */
+	double share;   /* of the publishes, above 0 and up to 1 */
+	uint64_t owner; /* a session, with which it ends; 0: nobody */
 };
 
 /* It decides from now on, or why it does not: TIDE_ERULE; TIDE_ENOTFOUND when it was
@@ -34,6 +35,9 @@ TIDE_MUST_USE int shadow_start(struct rollout *r, const struct shadow_spec *spec
 			       struct error *err);
 /* Harmless when there is none. */
 void shadow_drop(struct rollout *r);
+
+/* That of its spec; 0: nobody, or there is none. */
+uint64_t shadow_owner(const struct rollout *r);
 
 /* The files of the shadow; NULL when there is none, or it is not loaded. */
 struct bundle *shadow_files(const struct rollout *r);

@@ -38,7 +38,8 @@ struct upload {
 	struct error failure;
 	struct buf findings; /* elements of an array */
 	bool is_fit;
-	uv_mutex_t lock; /* of the pid */
+	bool is_writable; /* the rules directory, by a push */
+	uv_mutex_t lock;  /* of the pid */
 	pid_t pid;
 	bool is_ended;
 };
@@ -237,6 +238,7 @@ static void write_document(const struct upload *u, struct buf *out)
 	json_member_text(&j, "dir", u->name);
 	json_member_hex(&j, "hash", bundle_hash(u->files));
 	json_member_int(&j, "files", (int64_t)u->files->count);
+	json_member_bool(&j, "writable", u->is_writable);
 	json_member_object(&j, "check");
 	json_member_bool(&j, "fit", u->is_fit);
 	json_member_list(&j, "findings", buf_slice(&u->findings));
@@ -293,6 +295,7 @@ int upload_start(struct rollout *r, struct bundle *files, upload_done_fn *on_don
 	u->ctx = ctx;
 	u->files = bundle_ref(files);
 	u->program = config->program;
+	u->is_writable = config->is_rules_dir_writable;
 	memcpy(u->within, within, sizeof(within));
 	if (r->shadow)
 		u->in_use = mem_strdup(shadow_dir(r));

@@ -55,6 +55,7 @@ void session_destroy(struct session *s)
 	channel_deinit(&s->zero);
 	session_settle_cancel(s);
 	session_login_cancel(s);
+	session_push_leave(s);
 	heap_remove(&s->service->throttled, &s->throttle_node);
 	session_allowance_logout(s);
 	drop_exclusive(s);

@@ -553,6 +553,19 @@ struct rules_file {
 /* Write a rules directory for the shadow and the replay, and check it. */
 TIDE_MUST_USE int session_rules_upload(struct session *s, const struct rules_file *files,
 				       size_t count, struct reply *r, struct error *err);
+/* The same in parts: text that is appended to a file of the session's upload, then the
+ * upload of all. An error drops what has come. */
+TIDE_MUST_USE int session_push_part(struct session *s, struct slice path,
+				    struct slice text, struct reply *r,
+				    struct error *err);
+TIDE_MUST_USE int session_push_upload(struct session *s, struct reply *r,
+				      struct error *err);
+/* A shadow that ends with the session. */
+TIDE_MUST_USE int session_push_shadow(struct session *s, struct slice dir, double share,
+				      struct reply *r, struct error *err);
+/* Promote, and write the files into the rules directory. */
+TIDE_MUST_USE int session_push_install(struct session *s, struct reply *r,
+				       struct error *err);
 /* An empty hash: the generation before the active one. */
 TIDE_MUST_USE int session_rules_rollback(struct session *s, struct slice hash,
 					 struct reply *r, struct error *err);

@@ -54,9 +54,10 @@ struct session {
 	 * same; 0: there is nothing. */
 	struct exchange *exchange;
 	uint64_t exchange_version;
-	bool may_write_all;         /* through the default exchange; or else */
-	struct buf written_key;     /* this queue, the last one */
-	const struct msg *prepared; /* NULL once it is published */
+	bool may_write_all;            /* through the default exchange; or else */
+	struct buf written_key;        /* this queue, the last one */
+	const struct msg *prepared;    /* NULL once it is published */
+	struct session_upload *upload; /* rules that come in parts; NULL: none */
 };
 
 /* Who it is, for logs: "connection 7 'deploy' from 127.0.0.1:50412"; the name only if it
@@ -89,6 +90,8 @@ int64_t session_allowance_due_ms(const struct service *service);
 void session_allowance_note(struct session *s);
 /* Its user may be in that vhost. */
 bool session_login_may_enter(const struct session *s, struct slice vhost);
+/* The session ends: with it what it has uploaded, and the shadow that is its own. */
+void session_push_leave(struct session *s);
 /* The session ends while it logs in. */
 void session_login_cancel(struct session *s);
 

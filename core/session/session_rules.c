@@ -177,7 +177,7 @@ int session_rules_read_share(struct slice s, double *out, struct error *err)
 int session_rules_shadow(struct session *s, struct slice dir, double share,
 			 struct reply *r, struct error *err)
 {
-	struct shadow_spec what = { dir, share ? share : SHADOW_SHARE_DEFAULT };
+	struct shadow_spec what = { dir, share ? share : SHADOW_SHARE_DEFAULT, 0 };
 
 	if (check_admin(s, err) < 0)
 		return err->code;

@@ -13,7 +13,7 @@ struct rules_word {
 	const char *name;
 	unsigned words_max; /* after it */
 	unsigned words_min;
-	const char *option; /* the only one; NULL: none; "*": it looks at them itself */
+	const char *options; /* NULL: none; "*": it looks at them itself */
 	/* Of a word that stands alone. */
 	int (*ask)(struct session *s, struct reply *r, struct error *err);
 	int (*run)(struct line *l, struct request *q, struct reply *r);
@@ -31,6 +31,12 @@ RULES_WORD(shadow)
 	double share;
 	int rc = TIDE_OK;
 
+	if (q->word_count > 2) {
+		if (!slice_is(dir, "promote") || !slice_is(q->words[2], "install"))
+			return error_set(q->err, TIDE_ESYNTAX,
+					 "usage: RULES shadow promote [install]");
+		return session_push_install(l->base.session, r, q->err);
+	}
 	if (slice_is(dir, "status"))
 		rc = session_rules_shadow_status(l->base.session, r, q->err);
 	else if (slice_is(dir, "promote"))
@@ -39,8 +45,24 @@ RULES_WORD(shadow)
 		rc = session_rules_shadow_drop(l->base.session, r, q->err);
 	else if ((rc = session_rules_read_share(request_option(q, "share"), &share,
 						q->err)) == TIDE_OK)
-		rc = session_rules_shadow(l->base.session, dir, share, r, q->err);
+		rc = request_option(q, "exclusive").data
+			     ? session_push_shadow(l->base.session, dir, share, r, q->err)
+			     : session_rules_shadow(l->base.session, dir, share, r,
+						    q->err);
 	return rc;
+}
+
+RULES_WORD(upload)
+{
+	struct slice text = request_option(q, "text");
+
+	if (slice_is(q->words[1], "done"))
+		return session_push_upload(l->base.session, r, q->err);
+	if (!text.data)
+		return error_set(q->err, TIDE_ESYNTAX,
+				 "usage: RULES upload <path> text=<text>, or RULES "
+				 "upload done");
+	return session_push_part(l->base.session, q->words[1], text, r, q->err);
 }
 
 RULES_WORD(show)
@@ -236,10 +258,11 @@ static const struct rules_word words[] = {
 	{ "rollback", 1, 0, NULL,    NULL, run_rollback },
 	{ "show",     2, 1, NULL,    NULL, run_show },
 	{ "eval",     0, 0, "code",  NULL, run_eval },
-	{ "shadow",   1, 1, "share", NULL, run_shadow },
+	{ "shadow",   2, 1, "share exclusive", NULL, run_shadow },
 	{ "recent",   1, 0, NULL,    NULL, run_recent },
 	{ "replay",   1, 1, NULL,    NULL, run_replay },
 	{ "simulate", 2, 0, "*",     NULL, run_simulate },
+	{ "upload",   1, 1, "text",  NULL, run_upload },
 	/* clang-format on */
 };
 #define WORD_COUNT (sizeof(words) / sizeof(words[0]))
@@ -248,6 +271,19 @@ static int refuse_extra(const struct rules_word *w, struct slice extra, struct e
 {
 	return error_set(err, TIDE_ESYNTAX, "RULES %s does not take '%.*s'", w->name,
 			 SLICE_HEAD(extra, 40));
+}
+
+static bool takes(const struct rules_word *w, struct slice option)
+{
+	struct slice rest = w->options ? slice_from(w->options) : SLICE("");
+
+	while (rest.len > 0) {
+		struct slice name = slice_cut(&rest, ' ');
+
+		if (slice_is(name, "*") || slice_is_equal(name, option))
+			return true;
+	}
+	return false;
 }
 
 static int check(const struct rules_word *w, const struct request *q)
@@ -262,8 +298,7 @@ static int check(const struct rules_word *w, const struct request *q)
 	for (unsigned i = 0; i < q->option_count; i++) {
 		struct slice name = q->options[i].name;
 
-		if (!w->option ||
-		    (strcmp(w->option, "*") != 0 && !slice_is(name, w->option)))
+		if (!takes(w, name))
 			return refuse_extra(w, name, q->err);
 	}
 	return TIDE_OK;
@@ -284,5 +319,5 @@ COMMAND(rules)
 	}
 	return error_set(q->err, TIDE_ESYNTAX,
 			 "RULES takes reload, status, show, eval, log, rollback, shadow, "
-			 "recent, replay and simulate");
+			 "recent, replay, simulate and upload");
 }

@@ -9,8 +9,8 @@
 #define USER_OPTIONS "pass tags configure write read " COMMAND_USER_LIMITS
 #define LIST_WORDS "exchanges|queues|topics|groups|bindings|consumers|connections|locks|vhosts|history|now|rules"
 #define RULES_WORDS \
-	"reload|status|show|eval|log|rollback|shadow|recent|replay|simulate " \
-	"name|hash|dir|n|retry source|name"
+	"reload|status|show|eval|log|rollback|shadow|recent|replay|simulate|upload " \
+	"name|hash|dir|n|retry|path source|name|install"
 
 /* The verbs of every message come first: they are searched from the front. */
 static const struct verb verbs[] = {
@@ -43,7 +43,7 @@ static const struct verb verbs[] = {
 	{ "RESUME",  1, 2, "queue in|out|both",        0,                                NULL, NULL,                   command_pause_resume },
 	{ "LIST",    1, 1, LIST_WORDS,                 VERB_DOCUMENT | VERB_ANSWERS,        "sort order max offset match exchange destination to queue", NULL, command_list },
 	{ "STATS",   0, 2, "exchange|queue|topic name",         VERB_DOCUMENT | VERB_ANSWERS,        NULL, NULL,                   command_stats },
-	{ "RULES",   1, 3, RULES_WORDS,                VERB_DOCUMENT | VERB_ANSWERS | VERB_ANY_OPTIONS, "code share", NULL,                command_rules },
+	{ "RULES",   1, 3, RULES_WORDS,                VERB_DOCUMENT | VERB_ANSWERS | VERB_ANY_OPTIONS, "code share text", "exclusive",           command_rules },
 	{ "SHARED",  1, 1, "list|get|set|delete|clear", VERB_DOCUMENT | VERB_ANSWERS,       "key value type ttl of prefix cursor", NULL, command_shared },
 	{ "EXPLAIN", 2, 2, "exchange key",             VERB_DOCUMENT | VERB_ANSWERS | VERB_HEADERS, PUB_OPTIONS " payload", NULL, command_explain },
 	{ "BEGIN",   0, 0, NULL,                       0,                                NULL, NULL,                   command_transaction_begin },

@@ -1,0 +1,200 @@
+/* session_push.c: RULES upload, and a shadow that lives as long as its session: what
+ * `tidemq rules push` asks for. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "rollout/install.h"
+#include "rollout/shadow.h"
+#include "rollout/upload.h"
+#include "rules/engine/engine_status.h"
+#include "service_rules.h"
+#include "session_private.h"
+
+/* What has come of an upload. */
+struct session_upload {
+	struct bundle *files;
+	char path[UPLOAD_PATH_MAX + 1]; /* of the file under way; "" for none */
+	struct buf text;
+};
+
+static void drop(struct session *s)
+{
+	struct session_upload *u = s->upload;
+
+	if (!u)
+		return;
+	s->upload = NULL;
+	bundle_unref(u->files);
+	buf_deinit(&u->text);
+	mem_free(u);
+}
+
+static void finish_file(struct session_upload *u)
+{
+	if (u->path[0])
+		bundle_add(u->files, u->path, buf_slice(&u->text));
+	u->path[0] = '\0';
+	buf_clear(&u->text);
+}
+
+static int add_part(struct session *s, struct slice path, struct slice text,
+		    struct error *err)
+{
+	struct session_upload *u = s->upload;
+
+	if (upload_check_path(path, err) < 0)
+		return err->code;
+	if (!u) {
+		u = s->upload = mem_zalloc(sizeof(*u));
+		u->files = bundle_create();
+	}
+	if (!slice_is(path, u->path)) {
+		finish_file(u);
+		snprintf(u->path, sizeof(u->path), "%" SLICE_FMT, SLICE_ARG(path));
+	}
+	if (u->files->count >= UPLOAD_FILES_MAX || text.len > UPLOAD_BYTES_MAX ||
+	    u->files->bytes + buf_len(&u->text) > UPLOAD_BYTES_MAX - text.len)
+		return error_set(err, TIDE_ETOOLARGE,
+				 "an upload has at most %d files, and %zu bytes in all",
+				 UPLOAD_FILES_MAX, UPLOAD_BYTES_MAX);
+	buf_append_slice(&u->text, text);
+	return TIDE_OK;
+}
+
+int session_push_part(struct session *s, struct slice path, struct slice text,
+		      struct reply *r, struct error *err)
+{
+	int rc = session_access_check_tag(s, USER_ADMIN, "RULES", err);
+
+	if (rc == TIDE_OK)
+		rc = add_part(s, path, text, err);
+	if (rc == TIDE_OK)
+		reply_ok(r);
+	else
+		drop(s);
+	return rc;
+}
+
+static void on_document(void *ctx, struct buf *document_take, const struct error *failure)
+{
+	if (failure)
+		reply_error(ctx, failure);
+	else
+		reply_data_take(ctx, document_take);
+}
+
+int session_push_upload(struct session *s, struct reply *r, struct error *err)
+{
+	int rc = session_access_check_tag(s, USER_ADMIN, "RULES", err);
+
+	if (rc == TIDE_OK && !s->upload)
+		return error_set(err, TIDE_ENOTFOUND,
+				 "nothing has been uploaded: RULES upload <path> "
+				 "text=<text> comes before");
+	if (rc == TIDE_OK) {
+		finish_file(s->upload);
+		rc = upload_start(&s->service->rollout, s->upload->files, on_document, r,
+				  err);
+	}
+	drop(s);
+	return rc;
+}
+
+static void reply_shadow(void *ctx, const struct error *result)
+{
+	struct reply *r = ctx;
+	struct json j;
+
+	if (result->code < 0) {
+		reply_error(r, result);
+		return;
+	}
+	reply_json(r, &j);
+	shadow_write(&r->service->rollout, r->channel ? r->channel->session->vhost : NULL,
+		     &j);
+	reply_data(r);
+}
+
+int session_push_shadow(struct session *s, struct slice dir, double share,
+			struct reply *r, struct error *err)
+{
+	struct shadow_spec what = { dir, share ? share : SHADOW_SHARE_DEFAULT,
+				    s->number };
+	int rc = session_access_check_tag(s, USER_ADMIN, "RULES", err);
+
+	return rc == TIDE_OK
+		       ? shadow_start(&s->service->rollout, &what, reply_shadow, r, err)
+		       : rc;
+}
+
+struct promotion {
+	struct reply *reply;
+	struct rollout *rollout;
+	struct bundle *files;
+};
+
+static void finish(struct promotion *p, const struct error *result)
+{
+	struct json j;
+
+	if (result->code < 0) {
+		reply_error(p->reply, result);
+	} else {
+		reply_json(p->reply, &j);
+		engine_status(p->rollout->broker->engine, &j);
+		reply_data(p->reply);
+	}
+	bundle_unref(p->files);
+	mem_free(p);
+}
+
+static void on_installed(void *ctx, const struct error *result)
+{
+	finish(ctx, result);
+}
+
+static void on_promoted(void *ctx, const struct error *result)
+{
+	struct promotion *p = ctx;
+	struct error err;
+
+	if (result->code < 0)
+		finish(p, result);
+	else if (install_start(p->rollout, p->files, on_installed, p, &err) < 0)
+		finish(p, &err);
+}
+
+int session_push_install(struct session *s, struct reply *r, struct error *err)
+{
+	struct rollout *rollout = &s->service->rollout;
+	struct bundle *files = shadow_files(rollout);
+	char by[SESSION_AUTHOR_MAX];
+	struct promotion *p;
+
+	if (session_access_check_tag(s, USER_ADMIN, "RULES", err) < 0)
+		return err->code;
+	if (!s->broker->config.is_rules_dir_writable)
+		return error_set(err, TIDE_EDENIED,
+				 "the broker does not write its rules directory; it "
+				 "would with serve --rules-writable");
+	if (!files)
+		return error_set(err, rollout->shadow ? TIDE_EBUSY : TIDE_ENOTFOUND,
+				 rollout->shadow ? "the shadow is being loaded; try again"
+						 : "nothing is in the shadow");
+	p = mem_alloc(sizeof(*p));
+	*p = (struct promotion){ r, rollout, bundle_ref(files) };
+	session_format_author(s, by);
+	const struct rules_change what = { ENGINE_PROMOTE, files, shadow_dir(rollout), by,
+					   on_promoted,    p };
+	service_rules_change(s->service, &what);
+	return TIDE_OK;
+}
+
+void session_push_leave(struct session *s)
+{
+	drop(s);
+	if (shadow_owner(&s->service->rollout) == s->number)
+		shadow_drop(&s->service->rollout);
+}
