@@ -236,9 +236,11 @@ describe("a script of auth/", function()
     local function why(text) return refused { ["auth/a.lua"] = text } end
     assert.matches("^auth/a.lua:1: an auth script needs a function 'authenticate' or 'authorize', or both",
       why "return {}")
-    assert.matches("an auth script has no 'login'; it has authorize, new, authenticate, doc, options, active", why "return { login = 1 }")
+    assert.matches("an auth script has no 'login'; it has authorize, new, authenticate, doc, options, active",
+      why "return { login = 1 }")
     assert.matches("needs a function 'authorize'; here it is number", why "return { authorize = 1 }")
-    assert.matches("an auth script has no 'options'", why "return { options = {}, authorize = print }")
+    assert.matches("options must be a table, not a number", why "return { options = 5, authorize = print }")
+    assert.matches("'active' must be true or false, not a number", why "return { active = 1, authorize = print }")
   end)
 
   describe("asks tide.secret", function()
