@@ -11,13 +11,15 @@
 
 enum limit { CONNECTIONS, CHANNELS, RATE, BYTES };
 
-/* Users' are those of `USER set`, addresses' are options of serve. */
-static const char *const names[][2] = {
-	[CONNECTIONS] = { "max-connections=", "--address-connections " },
-	[CHANNELS] = { "max-channels=", "--address-channels " },
-	[RATE] = { "publish-rate=", "--address-publish-rate " },
-	[BYTES] = { "publish-bytes=", "--address-publish-bytes " },
+/* Users' are those of `USER set`, addresses' are options of serve, connections' are of a
+ * script of connect/. */
+static const char *const names[][3] = {
+	[CONNECTIONS] = { "max-connections=", "--address-connections ", "" },
+	[CHANNELS] = { "max-channels=", "--address-channels ", "max_channels = " },
+	[RATE] = { "publish-rate=", "--address-publish-rate ", "publish_rate = " },
+	[BYTES] = { "publish-bytes=", "--address-publish-bytes ", "publish_bytes = " },
 };
+static const char *const owners[] = { "user '", "address ", "connection " };
 
 void allowance_init(struct allowances *as)
 {
@@ -83,7 +85,7 @@ static int refuse(const struct allowance *a, enum limit limit, uint64_t value,
 	if (wait_ms)
 		snprintf(wait, sizeof(wait), "; try again in %" PRId64 " ms", wait_ms);
 	return error_set(err, TIDE_ELIMIT, "%s%s%s has reached %s%" PRIu64 "%s",
-			 is_user ? "user '" : "address ", a->key + 1, is_user ? "'" : "",
+			 owners[a->kind], a->key + 1, is_user ? "'" : "",
 			 names[limit][a->kind], value, wait);
 }
 

@@ -1,4 +1,5 @@
-/* allowance.h: what one user, or one address, may have and do at a time, and what it has.
+/* allowance.h: what one user, address or connection may have and do at a time, and what
+ * it has.
  *
  * All connections of a user share one, and all of an address. It lasts as long as one of
  * them. When more was published than its rates let it, it lasts until that is made good:
@@ -14,7 +15,7 @@
  */
 #define ALLOWANCE_IDLE_MAX 4096
 
-enum allowance_kind { ALLOWANCE_USER, ALLOWANCE_ADDRESS };
+enum allowance_kind { ALLOWANCE_USER, ALLOWANCE_ADDRESS, ALLOWANCE_CONNECTION };
 
 /* Refused at a limit. */
 struct allowance_counters {

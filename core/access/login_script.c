@@ -16,10 +16,10 @@ static int make_user(const struct login_spec *spec, const struct auth_identity *
 	/* The values are the same. */
 	u->tags = identity->tags;
 	u->limits = (struct user_limits){
-		.connections = identity->connections,
-		.channels = identity->channels,
-		.publish_rate = identity->publish_rate,
-		.publish_bytes = identity->publish_bytes,
+		.connections = identity->limits.connections,
+		.channels = identity->limits.channels,
+		.publish_rate = identity->limits.publish_rate,
+		.publish_bytes = identity->limits.publish_bytes,
 	};
 	rc = user_grant_set(u, spec->vhost, patterns, &out->why);
 	if (rc < 0)

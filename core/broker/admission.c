@@ -2,7 +2,6 @@
 
 #include <inttypes.h>
 
-#include "deal.h"
 #include "pause.h"
 #include "queue_limit.h"
 
@@ -54,7 +53,7 @@ int admission_check_pick(const struct outcome *o, const struct pick *pick,
 static void make_room(const struct outcome *o, struct queue *q)
 {
 	if (q->able.count > 0 && queue_limit_is_over(q, wanted(o, q)))
-		deal_queue(q);
+		q->vhost->broker->deal(q);
 }
 
 static int check_outcome(const struct outcome *o, bool may_deal, struct error *err)

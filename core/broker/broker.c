@@ -6,6 +6,7 @@
 #include "job.h"
 #include "lock.h"
 #include "removal.h"
+#include "policies.h"
 #include "retention.h"
 #include "route_cache.h"
 #include "rules/api/shared.h"
@@ -59,6 +60,7 @@ static void init_shard_env(struct broker *b)
 	struct shard_env *env = &b->env;
 
 	env->ops = &deal_shard_ops;
+	b->deal = deal_queue;
 	TAILQ_INIT(&env->closing);
 	pool_init(&env->entries, sizeof(struct entry), 16384);
 	pool_init(&env->lanes, sizeof(struct lane), 1024);
@@ -119,6 +121,7 @@ struct broker *broker_create(uv_loop_t *loop, const struct broker_config *config
 	TAILQ_INIT(&b->topics);
 	TAILQ_INIT(&b->walks);
 	b->retention = retention_create(b);
+	b->policies = policies_create(b);
 	pace_init(&b->pace);
 	b->turn_time.slow_ns = (uint64_t)config->slow_turn_ms * 1000000;
 	init_shard_env(b);
@@ -147,6 +150,7 @@ void broker_destroy(struct broker *b)
 	journal_destroy(b->journal);
 	partition_env_deinit(&b->partitions);
 	retention_destroy(b->retention);
+	policies_destroy(b->policies);
 	users_deinit(&b->users);
 	pool_deinit(&b->id_appends);
 	dedupe_destroy(b->dedupe);
@@ -172,7 +176,10 @@ void broker_clear(struct broker *b)
 
 void broker_set_engine(struct broker *b, struct engine *e)
 {
+	static const unsigned none[SCRIPT_KIND_COUNT];
+
 	b->engine = b->active_rules.engine = e;
+	b->hook_counts = e ? engine_hook_counts(e) : none;
 	b->route_version++;
 	pace_init(&b->pace);
 	if (e)

@@ -26,6 +26,7 @@
 #include "watcher.h"
 
 struct dedupe;
+struct policies;
 struct queue;
 struct retention;
 struct route;
@@ -113,6 +114,8 @@ struct broker {
 	struct broker_config config;
 	struct store *store;
 	struct engine *engine; /* of the active rules */
+	const unsigned
+		*hook_counts; /* of these: how many scripts of each kind are asked */
 	struct ruleset active_rules;
 	struct ruleset *candidates[RULESET_SLOTS]; /* NULL where there is none */
 	struct subject_env subjects;     /* of sessions, and what they have begun */
@@ -125,6 +128,7 @@ struct broker {
 	struct partition_env partitions; /* of all topics */
 	struct topic_list topics;        /* all, in the order of their making */
 	struct retention *retention;
+	struct policies *policies;
 	struct users users;
 	struct pool id_appends; /* topic_ids.h */
 	const struct topic_hooks *topic_hooks;
@@ -132,6 +136,7 @@ struct broker {
 	struct id_lease ids;           /* of messages: broker_next_id */
 	struct vhost *vhosts;          /* uthash by name */
 	struct vhost_list idle_vhosts; /* that may be empty */
+	bool (*deal)(struct queue *q); /* deal_queue, for a publish that makes room */
 	struct queue_list active;      /* queues that may have something to deal out */
 	struct credit_list credits;    /* of channels, with room for who wants it */
 	struct heap timers;            /* of shards */
@@ -183,6 +188,12 @@ void broker_clear(struct broker *b);
 
 /* The rules; NULL: none, until others are set. They stay the caller's. */
 void broker_set_engine(struct broker *b, struct engine *e);
+/* Is a script of that kind active? */
+static inline bool broker_has_hook(const struct broker *b, enum script_kind kind)
+{
+	return __builtin_expect(b->hook_counts[kind] > 0, 0);
+}
+
 /* The store, opened. It stays the caller's. */
 void broker_set_store(struct broker *b, struct store *store);
 

@@ -3,6 +3,7 @@
 #include "base/container.h"
 #include "getter.h"
 #include "queue.h"
+#include "refusal.h"
 #include "succession.h"
 
 /* But for a credit that it shares. */
@@ -11,8 +12,8 @@ static inline __attribute__((always_inline)) bool could_take(struct consumer *c)
 	if (c->getter)
 		return c->queue->topic ? c->is_active
 				       : !c->has_looked && getter_can_take(c);
-	return c->is_active && (c->is_auto_ack || c->unacked < c->prefetch) &&
-	       c->ops->can_take(c);
+	return c->is_active && !c->has_looked &&
+	       (c->is_auto_ack || c->unacked < c->prefetch) && c->ops->can_take(c);
 }
 
 static bool can_take(struct consumer *c)
@@ -55,6 +56,7 @@ void consumer_remove(struct consumer *c)
 		credit_forget(c);
 	if (c->has_looked)
 		TAILQ_REMOVE(&q->looked, c, look_link);
+	refusal_forget(c);
 	queue_use(q);
 	c->queue = NULL;
 	if (c->getter)

@@ -19,10 +19,12 @@
 #include "shard/entry.h"
 
 struct consumer;
+struct consumer_view;
 struct getter;
 struct member;
 struct queue;
 struct record;
+struct refusal;
 
 /* A message of a topic, handed out. */
 struct record_delivery {
@@ -36,8 +38,10 @@ struct consumer_ops {
 	/* Its client takes more. Not asked of a GET, nor is on_assigned told. */
 	bool (*can_take)(const struct consumer *c);
 	/* Send the message, or gather it for the answer of a GET. Unless is_auto_ack the
-	 * message is held; it gets its holder here. */
-	void (*on_deliver)(struct consumer *c, struct entry *e, bool is_redelivered);
+	 * message is held; it gets its holder here. `head` has its headers for this
+	 * delivery; NULL: its own. */
+	void (*on_deliver)(struct consumer *c, struct entry *e, struct msg *head,
+			   bool is_redelivered);
 	/* Of a single-active queue: it is the active one now, or is no longer. */
 	void (*on_active)(struct consumer *c);
 	/* The same for a message of a topic; it is held already. */
@@ -81,6 +85,9 @@ struct consumer {
 	 * when something has become ready. */
 	bool has_looked;
 	TAILQ_ENTRY(consumer) look_link;
+	/* What scripts of deliver/ have refused it; NULL: nothing. Then a subscription
+	 * looks, too. */
+	struct refusal *refusal;
 };
 
 TAILQ_HEAD(consumer_list, consumer);
@@ -95,6 +102,9 @@ struct holder {
 	/* The message leaves it: it is settled, returned, or its queue is deleted. The
 	 * entry's holder and consumer must be NULL afterwards. */
 	void (*on_release)(struct entry *e);
+	/* Whose it is, as scripts see it. `c`: which of its consumers; NULL: a GET. */
+	void (*describe)(const struct holder *h, const struct consumer *c,
+			 struct consumer_view *out);
 	/* So many messages of topics have left it, which the consumer was given. It may
 	 * be freed by the call. */
 	void (*on_settled)(struct consumer *c, uint32_t count);

@@ -1,7 +1,9 @@
 #include "deal.h"
 
+#include "offer.h"
 #include "outflow.h"
 #include "retry.h"
+#include "settlement.h"
 #include "shard/shard_scan.h"
 #include "succession.h"
 
@@ -10,6 +12,9 @@
 /* A GET that takes what matches looks at so many messages, and bytes, of its queue. */
 #define MATCH_MESSAGES 10000
 #define MATCH_BYTES ((size_t)8 << 20)
+
+/* A GET whose time is over asks scripts about so many messages, though others wait. */
+#define LATE_MAX 64
 
 static void on_ready(struct shard *sh)
 {
@@ -36,7 +41,12 @@ static bool on_expired(struct shard *sh, struct entry *e)
 	return !pace_is_spent(&q->vhost->broker->pace, false);
 }
 
-const struct shard_ops deal_shard_ops = { on_ready, on_timeout, on_expired };
+static void on_entering(const struct entry *e)
+{
+	refusal_entering(entry_queue(e), e);
+}
+
+const struct shard_ops deal_shard_ops = { on_ready, on_entering, on_timeout, on_expired };
 
 static bool is_open(struct queue *q)
 {
@@ -129,14 +139,62 @@ static uint32_t choose_lease(const struct consumer *c, const struct entry *e)
 		  : (uint32_t)c->queue->config.ack_timeout_ms;
 }
 
-static struct entry *next_for(const struct consumer *c, unsigned *budget)
+/* What is given to a consumer next. */
+struct handout {
+	struct entry *entry; /* NULL: nothing */
+	struct msg *head;    /* with these headers: a reference; NULL: its own */
+};
+
+static struct entry *next_unasked(struct consumer *c, unsigned *budget)
 {
-	return c->getter && c->getter->match ? next_match(c->queue, c->getter->match)
-					     : next_message(c->queue, budget);
+	bool is_unfinished = false;
+	struct entry *e;
+
+	if (!c->refusal)
+		return c->getter && c->getter->match
+			       ? next_match(c->queue, c->getter->match)
+			       : next_message(c->queue, budget);
+	e = is_open(c->queue) ? refusal_next(c, &is_unfinished) : NULL;
+	if (!e && is_unfinished)
+		*budget = 0;
+	return e;
 }
 
-static void deliver(struct consumer *c, struct entry *e)
+/* The first that the scripts of deliver/ let it have. */
+static __attribute__((noinline)) struct handout next_offered(struct consumer *c,
+							     unsigned *budget)
 {
+	struct pace *pace = &c->queue->vhost->broker->pace;
+	/* A GET that ends now has no other turn. */
+	unsigned late = 0, lates_max = c->getter && c->getter->is_over ? LATE_MAX : 0;
+	struct handout h;
+
+	while (*budget > 0 && (h.entry = next_unasked(c, budget)) != NULL) {
+		if (offer_ask(c, h.entry, &h.head))
+			return h;
+		--*budget;
+		if (pace_is_spent(pace, false) && ++late > lates_max)
+			*budget = 0;
+	}
+	return (struct handout){ NULL, NULL };
+}
+
+static inline struct handout next_for(struct consumer *c, unsigned *budget)
+{
+	if (__builtin_expect(c->queue->is_offered, 0))
+		return next_offered(c, budget);
+	return (struct handout){ next_unasked(c, budget), NULL };
+}
+
+/* It has searched among what is there, and not all of that is for it. */
+static bool has_chosen(const struct consumer *c)
+{
+	return c->refusal || (c->getter && c->getter->match);
+}
+
+static void deliver(struct consumer *c, const struct handout *h)
+{
+	struct entry *e = h->entry;
 	struct queue *q = c->queue;
 	struct broker *b = q->vhost->broker;
 	bool is_redelivered = e->attempts > 0 || shard_is_exposed(e);
@@ -151,12 +209,16 @@ static void deliver(struct consumer *c, struct entry *e)
 		q->counters.redelivered++;
 	if (c->is_auto_ack) {
 		e->shard->served = e->rank;
-		c->ops->on_deliver(c, e, is_redelivered);
+		c->ops->on_deliver(c, e, h->head, is_redelivered);
+		msg_unref(h->head);
 		if (b->follower)
 			b->follower->on_delivered(b->follower->ctx, c, e);
 		q->counters.acked++;
 		b->counters.acked++;
-		shard_remove(e, NULL);
+		if (settlement_is_told(q))
+			settlement_ack(e, c, NULL);
+		else
+			shard_remove(e, NULL);
 		return;
 	}
 	shard_hold(e, choose_lease(c, e));
@@ -166,29 +228,35 @@ static void deliver(struct consumer *c, struct entry *e)
 		if (c->credit)
 			c->credit->used++;
 	}
-	c->ops->on_deliver(c, e, is_redelivered);
+	c->ops->on_deliver(c, e, h->head, is_redelivered);
+	msg_unref(h->head);
 	if (b->follower)
 		b->follower->on_delivered(b->follower->ctx, c, e);
 }
 
 /* It was not its turn: what comes next has the rank of the last one whose it was. */
-static void deliver_match(struct consumer *c, struct entry *e)
+static void deliver_chosen(struct consumer *c, const struct handout *h)
 {
-	struct shard *sh = e->shard;
+	struct shard *sh = h->entry->shard;
 	double served = sh->served;
 
-	deliver(c, e);
+	deliver(c, h);
 	sh->served = served;
 }
 
-void deal_take(struct queue *q, struct getter *g, struct entry *e)
+int deal_take(struct queue *q, struct getter *g, struct entry *e, struct error *err)
 {
 	struct consumer *c = &g->consumers[0];
 	struct shard *sh = e->shard;
 	double served = sh->served;
+	struct handout h = { .entry = e };
 
 	c->queue = q;
-	deliver(c, e);
+	if (offer_is_used(q) && offer_ask_one(c, e, &h.head, err) < 0) {
+		c->queue = NULL;
+		return err->code;
+	}
+	deliver(c, &h);
 	g->count++;
 	if (!c->is_auto_ack)
 		shard_ledger_found(e);
@@ -196,26 +264,34 @@ void deal_take(struct queue *q, struct getter *g, struct entry *e)
 	sh->served = served;
 	c->queue = NULL;
 	g->on_answer(g);
+	return TIDE_OK;
 }
 
 /* Give a GET what its queues have for it, those named first first.
  *
- * @param front  first in the line of its queue, whose next message is `e`; NULL: the time
+ * @param front  first in the line of its queue, whose next message is `h`; NULL: the time
  *               of the GET is over, and it waits in no line */
-static void give_to_get(struct getter *g, const struct consumer *front, struct entry *e,
+static void give_to_get(struct getter *g, const struct consumer *front, struct handout *h,
 			unsigned *budget)
 {
 	for (unsigned i = 0; i < g->consumer_count && g->count < g->max; i++) {
 		struct consumer *c = &g->consumers[i];
-		struct entry *next = e;
+		struct handout next = { 0 };
 
 		if (c != front && front && consumer_next(c->queue) != c)
 			continue;
-		if (c != front)
+		c->queue->is_offered = offer_is_used(c->queue);
+		if (c == front) {
+			next = *h;
+			h->entry = NULL;
+		} else {
 			next = next_for(c, budget);
-		while (next) {
-			g->match ? deliver_match(c, next) : deliver(c, next);
-			next = ++g->count < g->max ? next_for(c, budget) : NULL;
+		}
+		while (next.entry) {
+			has_chosen(c) ? deliver_chosen(c, &next) : deliver(c, &next);
+			if (++g->count == g->max)
+				break;
+			next = next_for(c, budget);
 		}
 		if (!g->is_hasty && queue_is_refilling(c->queue))
 			return;
@@ -257,11 +333,13 @@ static bool yields(struct queue *q, const struct consumer *c)
 	return q->has_yielded;
 }
 
-static void serve_get(struct consumer *c, struct entry *e, unsigned *budget)
+static void serve_get(struct consumer *c, struct handout *h, unsigned *budget)
 {
 	struct getter *g = c->getter;
 
-	give_to_get(g, c, e, budget);
+	give_to_get(g, c, h, budget);
+	if (h->entry)
+		msg_unref(h->head); /* its other queues had enough */
 	if (g->count > 0)
 		g->on_answer(g);
 	else
@@ -272,38 +350,41 @@ bool deal_queue(struct queue *q)
 {
 	unsigned budget = DEAL_MAX;
 	struct consumer *c;
-	struct entry *e;
+	struct handout h;
 
 	if (q->vhost->broker->is_draining)
 		return false;
+	q->is_offered = offer_is_used(q);
 	if (q->config.is_single_active)
 		succession_settle(q);
+	if (!TAILQ_EMPTY(&q->refusals))
+		refusal_turn(q);
 	if (q->has_news)
 		consumer_look_again(q);
 	q->has_news = false;
 	while (budget > 0 && (c = consumer_next(q)) != NULL) {
 		if (c->getter && yields(q, c))
 			return true;
-		e = next_for(c, &budget);
-		if (!e && c->getter && c->getter->match && is_open(q)) {
+		h = next_for(c, &budget);
+		if (!h.entry && has_chosen(c) && is_open(q) && budget > 0) {
 			consumer_looked(c);
 			if (pace_is_spent(&q->vhost->broker->pace, true))
 				return true;
 			continue;
 		}
-		if (!e) {
+		if (!h.entry) {
 			end_reads(q);
 			return budget == 0;
 		}
 		if (budget > 0)
 			budget--;
 		if (c->getter) {
-			serve_get(c, e, &budget);
+			serve_get(c, &h, &budget);
 			continue;
 		}
 		if (q->able.count > 1)
 			consumer_pass_turn(c);
-		deliver(c, e);
+		has_chosen(c) ? deliver_chosen(c, &h) : deliver(c, &h);
 		if (c->unacked == c->prefetch)
 			consumer_update(c);
 	}

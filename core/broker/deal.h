@@ -12,8 +12,10 @@ extern const struct shard_ops deal_shard_ops;
 bool deal_queue(struct queue *q);
 
 /* Give a message to a GET that is in no queue's list, and end it. The entry may be in any
- * stage, or moving. */
-void deal_take(struct queue *q, struct getter *g, struct entry *e);
+ * stage, or moving. TIDE_EDENIED, TIDE_EBUSY, TIDE_ERULE: a script of deliver/ refuses or
+ * delays it, or fails; nothing has changed. */
+TIDE_MUST_USE int deal_take(struct queue *q, struct getter *g, struct entry *e,
+			    struct error *err);
 
 /* The time of a GET is over: it takes what is there now, up to its `max`. When
  * Redis is just being asked for more it waits for that. */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "removal.h"
+#include "rules/engine/policy.h"
 #include "unusable.h"
 #include "update.h"
 
@@ -17,17 +18,19 @@ static int check_kind(const struct queue *q, bool is_topic, struct error *err)
 }
 
 /* Give one that exists other options: these, over those that it has. */
-static int change(struct queue *q, const struct args *given, struct waiter *waiter,
-		  struct error *err)
+static int change(struct queue *q, const struct args *given, struct slice user,
+		  struct waiter *waiter, struct error *err)
 {
 	struct queue_declare_spec spec = { .is_topic = q->config.is_topic };
+	const struct queue_terms_spec what = { queue_slice(q), user };
 	struct queue_config next;
+	struct queue_terms terms;
 	struct args args;
 	bool ignored;
 	int rc = unusable_check(&q->definition, err);
 
 	if (rc == TIDE_OK)
-		rc = queue_config_merge(&q->config, given, &args, err);
+		rc = queue_config_merge(queue_own(q), given, &args, err);
 	if (rc < 0)
 		return rc;
 	spec.args = &args;
@@ -35,29 +38,41 @@ static int change(struct queue *q, const struct args *given, struct waiter *wait
 	args_deinit(&args);
 	if (rc == TIDE_OK && !spec.is_topic)
 		rc = queue_config_take_reshard(&next, &ignored, err);
+	if (rc == TIDE_OK)
+		rc = queue_terms_make(q->vhost, &what, &next, &terms, err);
 	if (rc < 0)
 		return rc;
 	queue_use(q);
-	return update_queue(q, &next, waiter, err);
+	return update_queue(q, &terms, waiter, err);
 }
 
 /* With `reshard`: another number of shards, and nothing else. */
-static int reshard(struct queue *q, struct queue_config *wanted, struct waiter *waiter,
-		   struct error *err)
+static int reshard(struct queue *q, struct queue_config *wanted, struct slice user,
+		   struct waiter *waiter, struct error *err)
 {
 	char shards[16];
 	struct args given = { 0 };
 	int rc;
 
 	snprintf(shards, sizeof(shards), "%u", wanted->shards);
-	wanted->shards = q->config.shards;
+	wanted->shards = queue_own(q)->shards;
 	rc = queue_check_same(q, wanted, err);
 	if (rc == TIDE_OK)
 		rc = args_add(&given, SLICE("shards"), slice_from(shards));
 	if (rc == TIDE_OK)
-		rc = change(q, &given, waiter, err);
+		rc = change(q, &given, user, waiter, err);
 	args_deinit(&given);
 	return rc;
+}
+
+static int create(struct vhost *v, const struct queue_declare_spec *spec,
+		  struct queue_config *own_take, struct queue **out, struct error *err)
+{
+	const struct queue_terms_spec what = { spec->name, spec->user };
+	struct queue_terms terms;
+	int rc = queue_terms_make(v, &what, own_take, &terms, err);
+
+	return rc == TIDE_OK ? queue_create(v, spec, &terms, out, err) : rc;
 }
 
 /* @param spec  without the option `update` */
@@ -76,9 +91,9 @@ static int declare(struct vhost *v, const struct queue_declare_spec *spec,
 	if (rc == TIDE_OK && !q)
 		rc = removal_check(v->broker, vhost_slice(v), spec->name, err);
 	if (rc == TIDE_OK && !q)
-		return queue_create(v, spec, &config, out, err);
+		return create(v, spec, &config, out, err);
 	if (rc == TIDE_OK)
-		rc = may_reshard ? reshard(q, &config, waiter, err)
+		rc = may_reshard ? reshard(q, &config, spec->user, waiter, err)
 				 : queue_check_same(q, &config, err);
 	*out = q;
 	queue_config_deinit(&config);
@@ -101,10 +116,55 @@ int declare_queue(struct vhost *v, const struct queue_declare_spec *spec,
 	rest.args = &args;
 	if (q && is_update) {
 		*out = q;
-		rc = change(q, &args, waiter, err);
+		rc = change(q, &args, spec->user, waiter, err);
 	} else {
 		rc = declare(v, &rest, out, waiter, err);
 	}
+	args_deinit(&args);
+	return rc;
+}
+
+/* Policies may refuse an exchange. */
+static int ask(const struct vhost *v, const struct exchange_declare_spec *spec,
+	       const struct args *args, struct error *err)
+{
+	char type[NAME_LEN_MAX + 1];
+	struct policy_call c = { .kind = "exchange",
+				 .type = type,
+				 .vhost = vhost_slice(v),
+				 .name = spec->name,
+				 .user = spec->user };
+	int rc;
+
+	snprintf(type, sizeof(type), "%" SLICE_FMT, SLICE_ARG(spec->type));
+	args_copy(&c.options, args);
+	rc = policy_ask(v->broker->engine, &c, err);
+	if (rc == TIDE_OK && c.files[0])
+		rc = error_set(err, TIDE_ERULE,
+			       "%s: exchange '%" SLICE_FMT "': a policy can refuse an "
+			       "exchange, but not change its options",
+			       c.files, SLICE_ARG(c.name));
+	args_deinit(&c.options);
+	return rc;
+}
+
+int declare_exchange(struct vhost *v, const struct exchange_declare_spec *spec,
+		     struct exchange **out, struct waiter *waiter, struct error *err)
+{
+	struct exchange *x = exchange_find(v, spec->name);
+	struct args args;
+	bool is_update;
+	int rc = definition_take_update(spec->args, &args, &is_update, err);
+
+	if (rc < 0)
+		return rc;
+	*out = x;
+	if (!x)
+		rc = ask(v, spec, &args, err);
+	if (rc == TIDE_OK)
+		rc = x && is_update ? exchange_change(x, spec->type, &args, waiter, err)
+				    : exchange_declare(v, spec->name, spec->type, &args,
+						       out, err);
 	args_deinit(&args);
 	return rc;
 }

@@ -116,7 +116,7 @@ static void on_answer(void *ctx, int status, const char *text)
 static void format(const struct definition *d, struct buf *out)
 {
 	if (definition_is_queue(d->table))
-		args_format(&queue_of(d)->config.canonical, out);
+		args_format(&queue_own(queue_of(d))->canonical, out);
 	else if (d->table == STORE_EXCHANGES)
 		exchange_format(exchange_of(d), out);
 }

@@ -1,7 +1,11 @@
 #include "exchange.h"
 
+#include <stdio.h>
+
 #include "base/mem.h"
 #include "base/percent.h"
+#include "base/waiter.h"
+#include "host/log.h"
 #include "queue.h"
 #include "route_cache.h"
 #include "unusable.h"
@@ -62,23 +66,43 @@ static int read_args(struct exchange *x, const struct args *args, struct error *
 	return rc;
 }
 
-static int refuse_flag(const struct exchange *x, const char *name, bool has,
-		       struct error *err)
+/* What can change is no part of the index, and of no message. */
+static const struct flag {
+	const char *name;
+	size_t offset;
+	const char *fixed; /* why it cannot change; NULL: it can */
+} flags[] = {
+	{ "durable", offsetof(struct exchange, is_durable),
+	  "its bindings are in Redis, or they are not" },
+	{ "auto-delete", offsetof(struct exchange, is_auto_delete), NULL },
+	{ "internal", offsetof(struct exchange, is_internal), NULL },
+};
+#define FLAGS (sizeof(flags) / sizeof(flags[0]))
+#define HINT "; the option update changes that"
+
+static bool *flag_of(const struct exchange *x, const struct flag *f)
 {
+	return (bool *)((char *)x + f->offset);
+}
+
+static int refuse_flag(const struct exchange *x, const struct flag *f, struct error *err)
+{
+	bool has = *flag_of(x, f);
+
 	return error_set(err, TIDE_EMISMATCH,
 			 "exchange '%s' exists with other options: it has %s=%d, not "
-			 "%s=%d",
-			 x->name, name, has, name, !has);
+			 "%s=%d%s",
+			 x->name, f->name, has, f->name, !has, f->fixed ? "" : HINT);
 }
 
 static int refuse_text(const struct exchange *x, const struct option_difference *d,
-		       struct error *err)
+		       const char *hint, struct error *err)
 {
 	return error_set(err, TIDE_EMISMATCH,
 			 "exchange '%s' exists with other options: it has %s=%s, not "
-			 "%s=%s",
+			 "%s=%s%s",
 			 x->name, d->name, d->has ? d->has : "(none)", d->name,
-			 d->wanted ? d->wanted : "(none)");
+			 d->wanted ? d->wanted : "(none)", hint);
 }
 
 static bool has_other_alternate(const struct exchange *x, const struct exchange *other,
@@ -90,25 +114,41 @@ static bool has_other_alternate(const struct exchange *x, const struct exchange 
 		       : x->alternate != other->alternate;
 }
 
-static int compare(const struct exchange *x, const struct exchange *other,
-		   struct error *err)
+static int check_type(const struct exchange *x, const char *type, struct error *err)
+{
+	if (strcmp(x->type, type) == 0)
+		return TIDE_OK;
+	return error_set(err, TIDE_EMISMATCH, "exchange '%s' exists with type %s, not %s",
+			 x->name, x->type, type);
+}
+
+/* @param is_given  look at what the DECLARE gives; false: at the rest */
+static int compare_part(const struct exchange *x, const struct exchange *other,
+			const struct args *given, bool is_given, struct error *err)
 {
 	struct option_difference d;
 
-	if (strcmp(x->type, other->type) != 0)
-		return error_set(err, TIDE_EMISMATCH,
-				 "exchange '%s' exists with type %s, not %s", x->name,
-				 x->type, other->type);
-	if (x->is_durable != other->is_durable)
-		return refuse_flag(x, "durable", x->is_durable, err);
-	if (x->is_auto_delete != other->is_auto_delete)
-		return refuse_flag(x, "auto-delete", x->is_auto_delete, err);
-	if (x->is_internal != other->is_internal)
-		return refuse_flag(x, "internal", x->is_internal, err);
-	if (has_other_alternate(x, other, &d) ||
-	    index_differs(x->indexes[RULESET_ACTIVE], &x->args, &other->args, &d))
-		return refuse_text(x, &d, err);
+	for (size_t i = 0; i < FLAGS; i++)
+		if ((args_get(given, flags[i].name) != NULL) == is_given &&
+		    *flag_of(x, &flags[i]) != *flag_of(other, &flags[i]))
+			return refuse_flag(x, &flags[i], err);
+	if (has_other_alternate(x, other, &d) &&
+	    (args_get(given, d.name) != NULL) == is_given)
+		return refuse_text(x, &d, HINT, err);
+	if (index_differs(x->indexes[RULESET_ACTIVE], &x->args, &other->args, &d) &&
+	    (args_get(given, d.name) != NULL) == is_given)
+		return refuse_text(x, &d, "", err);
 	return TIDE_OK;
+}
+
+static int compare(const struct exchange *x, const struct exchange *other,
+		   const struct args *given, struct error *err)
+{
+	int rc = check_type(x, other->type, err);
+
+	if (rc == TIDE_OK)
+		rc = compare_part(x, other, given, true, err);
+	return rc == TIDE_OK ? compare_part(x, other, given, false, err) : rc;
 }
 
 static struct exchange *make(struct vhost *v, struct slice name, struct slice type)
@@ -247,7 +287,7 @@ int exchange_declare(struct vhost *v, struct slice name, struct slice type,
 	int rc = read_args(x, args, err);
 
 	if (rc == TIDE_OK && has && !has->definition.is_unreadable)
-		rc = compare(has, x, err);
+		rc = compare(has, x, args, err);
 	if (rc == TIDE_OK && has)
 		rc = unusable_check(&has->definition, err);
 	if (rc == TIDE_OK && !has)
@@ -348,4 +388,161 @@ void exchange_format(const struct exchange *x, struct buf *out)
 		buf_append_char(out, ' ');
 		args_format(&x->args, out);
 	}
+}
+
+/* ---- another declaration ----------------------------------------------------------- */
+
+/* Redis is being told. The exchange may be deleted meanwhile. */
+struct exchange_update {
+	struct broker *broker;
+	uint64_t serial;
+	char *vhost, *name;
+	bool is_auto_delete, is_internal;
+	char *alternate;
+	struct waiter *waiter; /* NULL: Redis is not told */
+};
+
+static void apply(struct exchange *x, struct exchange_update *u)
+{
+	mem_free(x->alternate);
+	x->alternate = u->alternate;
+	u->alternate = NULL;
+	x->is_auto_delete = u->is_auto_delete;
+	x->is_internal = u->is_internal;
+	x->vhost->broker->route_version++;
+	log_info("exchange '%s' of vhost '%s' has other options: auto-delete=%d "
+		 "internal=%d alternate=%s",
+		 x->name, x->vhost->name, x->is_auto_delete, x->is_internal,
+		 x->alternate ? x->alternate : "(none)");
+}
+
+static void on_updated(void *ctx, int status, const char *text)
+{
+	struct exchange_update *u = ctx;
+	struct vhost *v = vhost_find(u->broker, slice_from(u->vhost));
+	struct exchange *x = v ? exchange_find(v, slice_from(u->name)) : NULL;
+
+	if (x && x->serial == u->serial) {
+		x->is_updating = false;
+		if (status == TIDE_OK)
+			apply(x, u);
+	}
+	if (u->waiter)
+		waiter_done(u->waiter, status, text);
+	mem_free(u->alternate);
+	mem_free(u->vhost);
+	mem_free(u->name);
+	mem_free(u);
+}
+
+/* What is given over what it has; without a value the default. Gives a new exchange that
+ * is none of the vhost. */
+static int merge(const struct exchange *x, const struct args *given,
+		 struct exchange **out, struct error *err)
+{
+	struct exchange *next = *out =
+		make(x->vhost, exchange_slice(x), slice_from(x->type));
+	struct args rest = { 0 };
+	int rc = TIDE_OK;
+
+	for (size_t i = 0; i < FLAGS; i++)
+		if (!args_get(given, flags[i].name))
+			*flag_of(next, &flags[i]) = *flag_of(x, &flags[i]);
+	if (x->alternate && !args_get(given, "alternate"))
+		next->alternate = mem_strdup(x->alternate);
+	for (size_t i = 0; i < x->args.count && rc == TIDE_OK; i++) {
+		const struct arg *a = &x->args.items[i];
+
+		if (!args_get(given, a->name))
+			rc = args_add(&rest, slice_from(a->name),
+				      (struct slice){ a->value, a->value_len });
+	}
+	for (size_t i = 0; i < given->count && rc == TIDE_OK; i++) {
+		const struct arg *a = &given->items[i];
+
+		if (a->value_len > 0)
+			rc = args_add(&rest, slice_from(a->name),
+				      (struct slice){ a->value, a->value_len });
+	}
+	if (rc < 0)
+		error_set(err, rc, "too many options");
+	else
+		rc = read_args(next, &rest, err);
+	args_deinit(&rest);
+	return rc;
+}
+
+static int check_change(const struct exchange *x, const struct exchange *next,
+			struct error *err)
+{
+	struct option_difference d;
+
+	for (size_t i = 0; i < FLAGS; i++)
+		if (flags[i].fixed && *flag_of(x, &flags[i]) != *flag_of(next, &flags[i]))
+			return error_set(err, TIDE_EMISMATCH,
+					 "exchange '%s' cannot change so: it keeps "
+					 "%s=%d: %s",
+					 x->name, flags[i].name, *flag_of(x, &flags[i]),
+					 flags[i].fixed);
+	if (index_differs(x->indexes[RULESET_ACTIVE], &x->args, &next->args, &d))
+		return error_set(err, TIDE_EMISMATCH,
+				 "exchange '%s' cannot change so: it keeps %s=%s: its "
+				 "bindings are indexed by it",
+				 x->name, d.name, d.has ? d.has : "(none)");
+	if (x->is_updating ||
+	    (x->is_durable && x->vhost->broker->env.store && !x->definition.is_stored))
+		return error_set(err, TIDE_EBUSY,
+				 "the last DECLARE of exchange '%s' is not yet stored; "
+				 "try again",
+				 x->name);
+	return TIDE_OK;
+}
+
+static void update(struct exchange *x, struct exchange *next, struct waiter *waiter)
+{
+	struct exchange_update *u = mem_zalloc(sizeof(*u));
+	struct buf text = { 0 };
+
+	u->broker = x->vhost->broker;
+	u->serial = x->serial;
+	u->vhost = mem_strdup(x->vhost->name);
+	u->name = mem_strdup(x->name);
+	u->is_auto_delete = next->is_auto_delete;
+	u->is_internal = next->is_internal;
+	u->alternate = next->alternate ? mem_strdup(next->alternate) : NULL;
+	if (!x->is_durable || !u->broker->env.store) {
+		on_updated(u, TIDE_OK, NULL);
+		return;
+	}
+	u->waiter = waiter;
+	waiter_add(waiter);
+	x->is_updating = true;
+	x->next_alternate = u->alternate;
+	exchange_format(next, &text);
+	definition_write(&x->definition, buf_slice(&text), on_updated, u);
+	buf_deinit(&text);
+}
+
+int exchange_change(struct exchange *x, struct slice type, const struct args *given,
+		    struct waiter *waiter, struct error *err)
+{
+	struct exchange *next = NULL;
+	struct option_difference d;
+	char wanted[NAME_LEN_MAX + 1];
+	int rc = unusable_check(&x->definition, err);
+
+	snprintf(wanted, sizeof(wanted), "%" SLICE_FMT, SLICE_ARG(type));
+	if (rc == TIDE_OK)
+		rc = check_type(x, wanted, err);
+	if (rc == TIDE_OK)
+		rc = merge(x, given, &next, err);
+	if (rc == TIDE_OK)
+		rc = check_change(x, next, err);
+	if (rc == TIDE_OK &&
+	    (x->is_auto_delete != next->is_auto_delete ||
+	     x->is_internal != next->is_internal || has_other_alternate(x, next, &d)))
+		update(x, next, waiter);
+	if (next)
+		free_memory(next);
+	return rc;
 }

@@ -47,6 +47,8 @@ struct exchange {
 		*alternate_of; /* by which it was reached; NULL: a binding */
 	uint64_t published;
 	struct unroutable unroutable; /* of what was published to it */
+	bool is_updating;             /* Redis is being told of other options */
+	const char *next_alternate;   /* then: of these; NULL: none */
 	bool is_going;                /* being destroyed, in a list of such */
 	struct exchange *next_going;
 };
@@ -58,6 +60,12 @@ struct exchange *exchange_find(struct vhost *v, struct slice name);
 TIDE_MUST_USE int exchange_declare(struct vhost *v, struct slice name, struct slice type,
 				   const struct args *args, struct exchange **out,
 				   struct error *err);
+/* DECLARE … update: give it these options, over those that it has. All of them change, or
+ * none; Redis is told first, and the waiter then. TIDE_EMISMATCH: one cannot change.
+ * TIDE_EBUSY */
+TIDE_MUST_USE int exchange_change(struct exchange *x, struct slice type,
+				  const struct args *given, struct waiter *waiter,
+				  struct error *err);
 /* One that Redis has: it exists without its script, until exchange_attach.
  * @param args  NULL: the definition cannot be read, for the reason in `err` */
 void exchange_restore(struct vhost *v, struct slice name, struct slice type,

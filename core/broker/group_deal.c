@@ -2,6 +2,7 @@
 
 #include "group_commit.h"
 #include "member.h"
+#include "offer.h"
 #include "pull.h"
 #include "queue.h"
 
@@ -19,6 +20,8 @@ struct round {
 	size_t bytes;  /* given, to a member since its output was looked at */
 	int64_t until_ms;
 	uint32_t lease_ms;
+	bool is_offered;
+	unsigned asked; /* messages about which scripts of deliver/ were asked */
 };
 
 /* The consumer takes one more. */
@@ -26,7 +29,7 @@ static bool can_take(struct round *r)
 {
 	const struct consumer *c = r->consumer;
 
-	if (r->left == 0)
+	if (r->left == 0 || (r->asked > 0 && pace_is_spent(&r->broker->pace, false)))
 		return false;
 	if (c->getter)
 		return r->bytes < GROUP_PULL_BYTES;
@@ -120,14 +123,67 @@ static bool read_next(struct round *r, struct cursor **cursor, uint64_t offset,
 	return false;
 }
 
+/* What scripts of deliver/ say of a record. */
+struct offered {
+	struct record record; /* with the headers that they leave */
+	struct msg *head;
+	int64_t delay_ms;
+};
+
+/* The message goes back before anybody has seen it. Others of the partition wait, if the
+ * topic keeps their order. */
+static void put_off(const struct round *r, struct run *run, int64_t delay_ms)
+{
+	run = claim_return(&r->gc->claim, run, run->first, run->count,
+			   r->broker->mono_ms + delay_ms, false, NULL, NULL);
+	/* It is read again. */
+	record_batch_unref(run->batch);
+	run->batch = NULL;
+}
+
+/* False: not now. */
+static __attribute__((noinline)) bool offer(struct round *r, const struct record *record,
+					    uint32_t attempt, struct offered *o)
+{
+	const struct offer_record asked = { &record->msg, attempt, r->gc->index,
+					    record->offset };
+
+	r->asked++;
+	o->record = *record;
+	if (!offer_ask_record(r->consumer, &asked, &o->head, &o->delay_ms))
+		return false;
+	if (o->head) {
+		o->record.msg.headers = o->head->headers;
+		o->record.msg.header_count = o->head->header_count;
+	}
+	return true;
+}
+
+static void put_off_new(const struct round *r, const struct record *record,
+			struct record_batch *batch, int64_t delay_ms)
+{
+	const struct claim_delivery nobody = { .offset = record->offset, .batch = batch };
+
+	put_off(r, claim_hold(&r->gc->claim, &nobody), delay_ms);
+}
+
 static void hand_out_again(struct round *r, const struct record *record,
 			   struct record_batch *batch, struct run *again)
 {
 	struct claim *claim = &r->gc->claim;
 	const struct claim_delivery d = holding(r, record, batch);
 	struct run *run = claim_hold_again(claim, again, &d);
+	struct offered o = { .head = NULL };
 
+	if (r->is_offered) {
+		if (!offer(r, record, run->attempts + 1, &o)) {
+			put_off(r, run, o.delay_ms);
+			return;
+		}
+		record = &o.record;
+	}
 	hand_out(r, record, run, d.tag);
+	msg_unref(o.head);
 	if (r->consumer->is_auto_ack)
 		claim_settle(claim, run, record->offset, 1, NULL, NULL);
 }
@@ -149,6 +205,35 @@ static bool give_again(struct round *r, struct run *again)
 	return true;
 }
 
+static void hand_out_new(struct round *r, const struct record *record,
+			 struct record_batch *batch)
+{
+	struct claim *claim = &r->gc->claim;
+
+	if (r->consumer->is_auto_ack) {
+		claim_pass(claim, record->offset);
+		hand_out(r, record, NULL, 0);
+	} else {
+		const struct claim_delivery d = holding(r, record, batch);
+
+		hand_out(r, record, claim_hold(claim, &d), d.tag);
+	}
+}
+
+static __attribute__((noinline)) bool
+give_offered(struct round *r, const struct record *record, struct record_batch *batch)
+{
+	struct offered o;
+
+	if (offer(r, record, 1, &o)) {
+		hand_out_new(r, &o.record, batch);
+		msg_unref(o.head);
+		return true;
+	}
+	put_off_new(r, record, batch, o.delay_ms);
+	return true;
+}
+
 static bool give_new(struct round *r)
 {
 	struct claim *claim = &r->gc->claim;
@@ -164,14 +249,9 @@ static bool give_new(struct round *r)
 		return skip(r, claim->reached);
 	if (record.offset > claim->reached)
 		skip(r, claim->reached);
-	if (r->consumer->is_auto_ack) {
-		claim_pass(claim, record.offset);
-		hand_out(r, &record, NULL, 0);
-	} else {
-		const struct claim_delivery d = holding(r, &record, batch);
-
-		hand_out(r, &record, claim_hold(claim, &d), d.tag);
-	}
+	if (r->is_offered)
+		return give_offered(r, &record, batch);
+	hand_out_new(r, &record, batch);
 	return true;
 }
 
@@ -227,6 +307,7 @@ static unsigned serve(struct consumer *c, struct group_claim_list *ready, unsign
 
 	gc->is_reading = false;
 	r.lease_ms = choose_lease(c);
+	r.is_offered = offer_is_used(c->queue);
 	r.until_ms = r.broker->mono_ms + r.lease_ms;
 	while (can_take(&r) && give(&r))
 		;

@@ -121,10 +121,10 @@ void move_copies(struct entry *e, struct draft_copies *copies_take,
 {
 	struct move *move = begin(e, ops, ctx);
 
-	/* What was held keeps its place in its group. */
+	/* What was held keeps its place in its group; so does what has moved for that. */
 	if (e->state == ENTRY_UNACKED)
 		shard_suspend(e);
-	else
+	else if (e->state != ENTRY_MOVING)
 		shard_set_moving(e);
 	move_copies_publish_take(entry_queue(e), copies_take, &move->waiter);
 	waiter_done(&move->waiter, TIDE_OK, NULL);

@@ -3,6 +3,7 @@
 #include "dead_letter.h"
 #include "queue_limit.h"
 #include "retry.h"
+#include "settlement.h"
 #include "wake.h"
 
 #define READ_MS 20 /* until the first messages have been read from Redis */
@@ -56,6 +57,7 @@ static void bring(struct queue *q, enum entry_state state)
 
 	bool is_trimmed = q->shard_count == 1 && excess > 0 &&
 			  q->config.overflow == QUEUE_OVERFLOW_DROP_HEAD &&
+			  !settlement_is_told(q) &&
 			  shard_trim(q->shards[0], state, excess, on_trimmed);
 
 	for (unsigned i = 0; i < q->shard_count && !is_trimmed; i++)
@@ -69,16 +71,39 @@ static void drop(struct entry *e)
 						.reason = "maxlen" };
 
 	retry_tell(e, &fate);
-	shard_remove(e, NULL);
+	if (settlement_is_told(entry_queue(e)))
+		settlement_drop(e, "maxlen", NULL);
+	else
+		shard_remove(e, NULL);
+}
+
+static void send_dead(struct entry *e, const struct settlement *s)
+{
+	const struct dead_letter_facts facts = { .reason = s->fate.reason,
+						 .rule = s->fate.rule,
+						 .attempts = e->attempts };
+
+	dead_letter(e, &facts);
+}
+
+static void move_away(struct entry *e)
+{
+	static const struct settlement s = { .fate = { .action = RETRY_DEAD_LETTER,
+						       .reason = "maxlen",
+						       .rule = "overflow" },
+					     .finish = send_dead };
+
+	if (settlement_is_told(entry_queue(e)))
+		settlement_run(e, &s);
+	else
+		send_dead(e, &s);
 }
 
 static void give_up(struct queue *q, struct entry *e)
 {
 	q->counters.overflowed++;
 	if (q->config.overflow == QUEUE_OVERFLOW_DEAD_LETTER)
-		dead_letter(e, &(struct dead_letter_facts){ .reason = "maxlen",
-							    .rule = "overflow",
-							    .attempts = e->attempts });
+		move_away(e);
 	else
 		drop(e);
 }

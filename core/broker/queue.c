@@ -162,7 +162,7 @@ static void free_parts(struct queue *q)
 		strategy_destroy(q->next_strategies[kind]);
 	for (int slot = 0; slot < RULESET_SLOTS; slot++)
 		queue_detach(q, slot);
-	queue_config_deinit(&q->config);
+	queue_terms_deinit(&(struct queue_terms){ q->config, q->own, q->policy });
 	route_cache_free(q->direct);
 	heap_deinit(&q->able);
 	heap_deinit(&q->line);
@@ -252,19 +252,31 @@ void queue_drop_unused(struct queue *q)
 	q->next_shard = 0;
 }
 
+struct queue_terms queue_swap_terms(struct queue *q, struct queue_terms *take)
+{
+	struct queue_terms former = { q->config, q->own, q->policy };
+
+	q->config = take->config;
+	q->own = take->own;
+	q->policy = take->policy;
+	*take = (struct queue_terms){ 0 };
+	return former;
+}
+
 static struct queue *make(struct vhost *v, struct slice name,
-			  struct queue_config *config_take)
+			  struct queue_terms *terms_take)
 {
 	struct queue *q = mem_zalloc(sizeof(*q));
 
-	q->definition.table = config_take->is_topic ? STORE_TOPICS : STORE_QUEUES;
+	q->definition.table = terms_take->config.is_topic ? STORE_TOPICS : STORE_QUEUES;
 	q->vhost = v;
 	q->name = mem_strndup(name.data, name.len);
 	q->name_len = name.len;
-	q->config = *config_take;
+	queue_swap_terms(q, terms_take);
 	TAILQ_INIT(&q->consumers);
 	TAILQ_INIT(&q->readers);
 	TAILQ_INIT(&q->looked);
+	TAILQ_INIT(&q->refusals);
 	TAILQ_INIT(&q->incoming);
 	return q;
 }
@@ -288,14 +300,15 @@ static void enter(struct queue *q)
 }
 
 int queue_create(struct vhost *v, const struct queue_declare_spec *spec,
-		 struct queue_config *config_take, struct queue **out, struct error *err)
+		 struct queue_terms *terms_take, struct queue **out, struct error *err)
 {
-	struct queue *q = make(v, spec->name, config_take);
+	struct queue *q = make(v, spec->name, terms_take);
 	struct error why;
 	int failed, rc = create_strategies(q, &v->broker->active_rules, &failed, &why);
 
 	if (rc < 0) {
 		refuse_script(&q->config, script_kinds[failed], &why, err);
+		queue_terms_blame(q->policy, err);
 		free_parts(q);
 		return err->code;
 	}
@@ -339,13 +352,13 @@ static void assume_config(struct queue_config *c, const struct queue_declare_spe
 void queue_restore(struct vhost *v, const struct queue_declare_spec *spec,
 		   struct error *err)
 {
-	struct queue_config config;
+	struct queue_terms terms = { .own = NULL };
 	struct queue *q;
-	bool is_readable = spec->args && queue_parse(&config, spec, err) == TIDE_OK;
+	bool is_readable = spec->args && queue_parse(&terms.config, spec, err) == TIDE_OK;
 
 	if (!is_readable)
-		assume_config(&config, spec);
-	q = make(v, spec->name, &config);
+		assume_config(&terms.config, spec);
+	q = make(v, spec->name, &terms);
 	enter(q);
 	q->definition.is_stored = true;
 	if (!is_readable)
@@ -416,6 +429,8 @@ void queue_renew_shards(struct queue *q)
 static int compare_scripts(const struct queue *q, const struct queue_config *wanted,
 			   bool is_given, struct error *err)
 {
+	const struct queue_config *has = queue_own(q);
+
 	for (int i = 0; i < 3; i++) {
 		enum script_kind kind = script_kinds[i];
 		const struct args *args = &wanted->script_args[kind];
@@ -423,10 +438,9 @@ static int compare_scripts(const struct queue *q, const struct queue_config *wan
 		struct option_difference d;
 
 		/* Those that are given come first. */
-		if (!q->config.scripts[kind] ||
-		    !strategy_differs(q->vhost->broker->engine, kind,
-				      q->config.scripts[kind],
-				      &q->config.script_args[kind], args, &d) ||
+		if (!has->scripts[kind] ||
+		    !strategy_differs(q->vhost->broker->engine, kind, has->scripts[kind],
+				      &has->script_args[kind], args, &d) ||
 		    (args_get(args, d.name) != NULL) != is_given)
 			continue;
 		return error_set(
@@ -443,12 +457,12 @@ static int compare(const struct queue *q, const struct queue_config *wanted,
 		   struct error *err)
 {
 	int64_t dedupe_ms = q->vhost->broker->config.dedupe_window_ms;
-	int rc = queue_config_compare(&q->config, wanted, true, dedupe_ms, err);
+	int rc = queue_config_compare(queue_own(q), wanted, true, dedupe_ms, err);
 
 	if (rc == TIDE_OK)
 		rc = compare_scripts(q, wanted, true, err);
 	if (rc == TIDE_OK)
-		rc = queue_config_compare(&q->config, wanted, false, dedupe_ms, err);
+		rc = queue_config_compare(queue_own(q), wanted, false, dedupe_ms, err);
 	return rc == TIDE_OK ? compare_scripts(q, wanted, false, err) : rc;
 }
 

@@ -5,7 +5,8 @@
 #include "base/table.h"
 #include "consumer.h"
 #include "exchange.h"
-#include "queue_config.h"
+#include "queue_terms.h"
+#include "refusal.h"
 #include "shard/dedupe.h"
 #include "shard/shard.h"
 #include "vhost.h"
@@ -46,7 +47,9 @@ struct queue {
 	struct vhost *vhost;
 	char *name;
 	size_t name_len;
-	struct queue_config config;
+	struct queue_config config; /* what it does */
+	struct queue_config *own;   /* what it was declared with; NULL: the same */
+	char *policy;               /* the policies that make the difference, or NULL */
 	/* By kind; a topic has none for priorities. */
 	struct strategy *strategies[RULESET_SLOTS][SCRIPT_RETRY + 1];
 	struct topic *topic;   /* NULL: it is a queue proper. Else no shard is there. */
@@ -56,7 +59,7 @@ struct queue {
 	struct shard **by_index; /* queue_config_shards of them; NULL: never used */
 	bool is_mixed;           /* one of them is: see update.h */
 	/* Redis is being told of other options: update.h. Else NULL. */
-	const struct queue_config *next_config;
+	const struct queue_terms *next_terms;
 	struct strategy *next_strategies[SCRIPT_RETRY + 1];
 	struct consumer_list consumers; /* all, in the order of their arrival */
 	struct heap able;               /* of them: those who can take a message now */
@@ -67,6 +70,10 @@ struct queue {
 	struct consumer_list
 		looked; /* GETs that found no match; has_news: they look again */
 	bool has_news;
+	struct refusal_list refusals; /* of all consumers, those made first first */
+	bool is_offered;              /* scripts of deliver/ are asked: offer.h */
+	int64_t offer_logged_ms;      /* that one of them fails */
+	int64_t settled_logged_ms;    /* that a script of settled/ fails */
 	struct consumer_list readers; /* of GETs that wait for a read of it */
 	bool has_yielded; /* to a more urgent queue of the GET that is first in line */
 	unsigned consumer_count; /* subscriptions; GETs do not count */
@@ -105,14 +112,22 @@ struct queue_declare_spec {
 	bool is_topic;
 	struct slice name;
 	const struct args *args;
+	struct slice user;        /* who says it */
 	struct queue_list *owner; /* that an exclusive queue goes to */
 };
 /* What DECLARE says. */
 TIDE_MUST_USE int queue_parse(struct queue_config *c,
 			      const struct queue_declare_spec *spec, struct error *err);
+/* What it was declared with. */
+static inline const struct queue_config *queue_own(const struct queue *q)
+{
+	return q->own ? q->own : &q->config;
+}
+/* Its options are others from here on. Gives those of before. */
+struct queue_terms queue_swap_terms(struct queue *q, struct queue_terms *take);
 /* The name is free. */
 TIDE_MUST_USE int queue_create(struct vhost *v, const struct queue_declare_spec *spec,
-			       struct queue_config *config_take, struct queue **out,
+			       struct queue_terms *terms_take, struct queue **out,
 			       struct error *err);
 /* Is it what is wanted? TIDE_EMISMATCH names a difference. */
 TIDE_MUST_USE int queue_check_same(struct queue *q, const struct queue_config *wanted,

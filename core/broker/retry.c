@@ -7,6 +7,7 @@
 #include "decide.h"
 #include "move.h"
 #include "queue.h"
+#include "settlement.h"
 #include "broker.h"
 #include "rules/engine/strategy.h"
 
@@ -261,19 +262,33 @@ static void publish_copies(struct entry *e, const struct retry_fate *fate)
 	move_copies(e, &c->fate.extra->copies, &copies_ops, c);
 }
 
-static void finish_take(struct entry *e, struct retry_fate fate)
+/* Takes the fate's extra. */
+static void finish(struct entry *e, const struct settlement *s)
 {
-	retry_tell(e, &fate);
+	const struct retry_fate *fate = &s->fate;
+
 	consumer_release(e);
-	retry_count(e, &fate);
-	if (fate.is_failure)
-		shard_count_failure(e, fate.reason);
-	if (fate.extra && fate.extra->copies.count > 0) {
-		publish_copies(e, &fate);
+	retry_count(e, fate);
+	if (fate->is_failure)
+		shard_count_failure(e, fate->reason);
+	if (fate->extra && fate->extra->copies.count > 0) {
+		publish_copies(e, fate);
 		return;
 	}
-	carry_out(e, &fate);
-	strategy_extra_unref(fate.extra);
+	carry_out(e, fate);
+	strategy_extra_unref(fate->extra);
+}
+
+static void finish_take(struct entry *e, struct retry_fate fate)
+{
+	const struct settlement s = { .fate = fate, .finish = finish };
+
+	retry_tell(e, &fate);
+	/* Who is given back what it never saw is told nothing. */
+	if (fate.reason && settlement_is_told(entry_queue(e)))
+		settlement_run(e, &s);
+	else
+		finish(e, &s);
 }
 
 void retry_failed(struct entry *e, const char *reason)

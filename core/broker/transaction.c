@@ -7,6 +7,7 @@
 #include "move.h"
 #include "publish.h"
 #include "queue.h"
+#include "settlement.h"
 #include "shard/commit.h"
 
 struct transaction_publish {
@@ -24,6 +25,8 @@ struct transaction_settle {
 	bool has_dead_letter;    /* it is one of the copies */
 	struct decision *copies; /* that are published with it */
 	unsigned copy_count;
+	struct decision *told; /* what scripts of settled/ publish */
+	unsigned told_count;
 };
 
 struct transaction {
@@ -49,7 +52,10 @@ static void free_settle(struct transaction_settle *s)
 {
 	for (unsigned i = 0; i < s->copy_count; i++)
 		decide_deinit(&s->copies[i]);
+	for (unsigned i = 0; i < s->told_count; i++)
+		decide_deinit(&s->told[i]);
 	mem_free(s->copies);
+	mem_free(s->told);
 	strategy_extra_unref(s->fate.extra);
 }
 
@@ -249,6 +255,47 @@ static int decide_copies(struct transaction_settle *s, struct error *err)
 	return TIDE_OK;
 }
 
+static int decide_one(struct decision *d, struct decide_spec *spec, struct error *err)
+{
+	int rc = publish_filter(d, spec, err);
+
+	if (rc == TIDE_OK)
+		rc = publish_route(d, spec, true, err);
+	return rc == TIDE_OK ? check_topic(d, err) : rc;
+}
+
+/* The scripts of settled/ are told last, when everything else is decided. What they
+ * publish is part of the transaction; what is wrong with it is not. */
+static void decide_told(struct transaction_settle *s)
+{
+	struct queue *q = entry_queue(s->entry);
+	struct settlement settlement = { .fate = s->fate, .is_ack = s->is_ack };
+	struct settled_pass pass;
+	struct error err;
+
+	if (s->has_dead_letter)
+		settlement.fate.action = RETRY_DEAD_LETTER;
+	settlement_tell(s->entry, &settlement, &pass);
+	if (pass.copies.count > 0)
+		s->told = mem_alloc(pass.copies.count * sizeof(*s->told));
+	for (unsigned i = 0; i < pass.copies.count; i++) {
+		struct msg *m = pass.copies.items[i];
+		struct decision *d = &s->told[s->told_count];
+		struct decide_spec spec = { .vhost = q->vhost, .msg = m };
+
+		m->id = broker_next_id(q->vhost->broker);
+		if (!m->id && id_lease_check(q->vhost->broker, &err) < 0) {
+			move_copies_tell_lost(q, m, err.text);
+		} else if (decide_one(d, &spec, &err) == TIDE_OK) {
+			s->told_count++;
+		} else {
+			move_copies_tell_lost(q, m, err.text);
+			decide_deinit(d);
+		}
+		msg_unref(m);
+	}
+}
+
 static int decide_rest(struct transaction *t, struct error *err)
 {
 	for (size_t i = 0; i < t->publish_count; i++)
@@ -257,6 +304,9 @@ static int decide_rest(struct transaction *t, struct error *err)
 	for (size_t i = 0; i < t->settle_count; i++)
 		if (decide_copies(&t->settles[i], err) < 0)
 			return err->code;
+	for (size_t i = 0; i < t->settle_count; i++)
+		if (settlement_is_told(entry_queue(t->settles[i].entry)))
+			decide_told(&t->settles[i]);
 	return TIDE_OK;
 }
 
@@ -300,6 +350,8 @@ static void settle(struct broker *b, const struct transaction_settle *s, struct 
 	commit_settle(c, s->entry, &change);
 	for (unsigned i = 0; i < s->copy_count; i++)
 		publish_commit(&s->copies[i], q->vhost, c, &ignored);
+	for (unsigned i = 0; i < s->told_count; i++)
+		publish_commit(&s->told[i], q->vhost, c, &ignored);
 	if (s->has_dead_letter)
 		dead_letter_count(q);
 }

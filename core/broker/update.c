@@ -9,8 +9,10 @@
 struct update {
 	struct broker *broker;
 	uint64_t serial; /* of the queue */
-	struct queue_config next;
-	bool is_sharded_anew, is_mixing, is_ranked_anew;
+	struct queue_terms next;
+	uint64_t epoch; /* of the policies that were asked */
+	bool is_declared_anew, is_sharded_anew, is_mixing, is_ranked_anew;
+	bool is_idle;          /* the queue does what it did */
 	struct waiter *waiter; /* NULL: Redis is not told */
 };
 
@@ -52,15 +54,16 @@ static int check_state(const struct queue *q, const struct queue_config *next,
 static int check(const struct queue *q, const struct update *u, struct error *err)
 {
 	struct error why;
-	int rc =
-		queue_config_check_change(&q->config, &u->next, u->is_sharded_anew, &why);
+	int rc = queue_config_check_change(&q->config, &u->next.config,
+					   u->is_sharded_anew, &why);
 
 	if (rc == TIDE_OK)
-		rc = check_state(q, &u->next, &why);
+		rc = check_state(q, &u->next.config, &why);
 	if (rc < 0)
 		return error_set(err, rc, "%s '%s' cannot change so: %s",
 				 definition_kind(q->definition.table), q->name, why.text);
-	if (q->next_config || (queue_is_durable(q) && !q->definition.is_stored))
+	if (q->next_terms ||
+	    (u->is_declared_anew && queue_is_durable(q) && !q->definition.is_stored))
 		return error_set(err, TIDE_EBUSY,
 				 "the last DECLARE of %s '%s' is not yet stored; try "
 				 "again",
@@ -81,12 +84,14 @@ static int create_strategies(struct queue *q, const struct update *u, struct err
 	int rc = TIDE_OK;
 
 	for (int kind = SCRIPT_SHARDING; kind <= SCRIPT_RETRY && rc == TIDE_OK; kind++)
-		if (has_other_script(q, &u->next, (enum script_kind)kind))
-			rc = queue_create_strategy(q, &u->next, (enum script_kind)kind,
+		if (has_other_script(q, &u->next.config, (enum script_kind)kind))
+			rc = queue_create_strategy(q, &u->next.config,
+						   (enum script_kind)kind,
 						   &q->next_strategies[kind], err);
-	if (rc < 0)
-		drop_strategies(q);
-	return rc;
+	if (rc == TIDE_OK)
+		return TIDE_OK;
+	drop_strategies(q);
+	return queue_terms_blame(u->next.policy, err);
 }
 
 /* ---- doing it ---------------------------------------------------------------------- */
@@ -152,74 +157,105 @@ static void tell_log(const struct queue *q, const struct queue_config *former)
 		    (!had || strcmp(had, a->value) != 0))
 			buf_printf(&text, " %s=%s", a->name, a->value);
 	}
+	if (q->policy)
+		buf_printf(&text, " (with %s)", q->policy);
 	log_info("%s '%s' of vhost '%s' has other options:%s",
 		 definition_kind(q->definition.table), q->name, q->vhost->name,
-		 buf_len(&text) ? buf_cstr(&text) : " some are left out now");
+		 buf_cstr(&text));
 	buf_deinit(&text);
 }
 
-static void apply(struct queue *q, struct update *u)
+/* It does something else now. */
+static void adapt(struct queue *q, const struct update *u,
+		  const struct queue_config *former)
 {
-	struct queue_config former = q->config;
-
-	q->config = u->next;
-	u->next = (struct queue_config){ 0 };
 	swap_strategies(q);
-	change_shards(q, u, queue_config_shards(&former));
-	change_clocks(q, &former);
+	change_shards(q, u, queue_config_shards(former));
+	change_clocks(q, former);
 	if (q->topic)
 		retention_renew(q->topic);
 	definition_follow(&q->definition);
 	/* Remembered routes say which shard. */
 	q->vhost->broker->route_version++;
 	queue_activate(q);
-	tell_log(q, &former);
-	queue_config_deinit(&former);
+	tell_log(q, former);
 }
 
+static void apply(struct queue *q, struct update *u)
+{
+	struct queue_terms former = queue_swap_terms(q, &u->next);
+
+	if (!u->is_idle)
+		adapt(q, u, &former.config);
+	queue_terms_deinit(&former);
+}
 static void on_answer(void *ctx, int status, const char *text)
 {
 	struct update *u = ctx;
 	struct queue *q = queue_by_serial(u->broker, u->serial);
 
 	if (q) {
-		q->next_config = NULL;
+		q->next_terms = NULL;
 		if (status == TIDE_OK)
 			apply(q, u);
 		else
 			drop_strategies(q);
 	}
+	/* There are other policies now. */
+	if (q && u->epoch != engine_epoch(u->broker->engine))
+		update_renew(q);
 	if (u->waiter)
 		waiter_done(u->waiter, status, text);
-	queue_config_deinit(&u->next);
+	queue_terms_deinit(&u->next);
 	mem_free(u);
 }
 
 /* ---- asking for it ----------------------------------------------------------------- */
 
+static void set_shards(struct queue_config *c, unsigned had)
+{
+	c->reshard = had;
+	queue_config_reshard(c, c->shards);
+}
+
 static void plan(const struct queue *q, struct update *u)
 {
 	unsigned had = queue_config_shards(&q->config);
+	struct queue_config *next = &u->next.config;
 
-	u->is_sharded_anew = u->next.shards != q->config.shards ||
-			     has_other_script(q, &u->next, SCRIPT_SHARDING);
-	u->is_ranked_anew = has_other_script(q, &u->next, SCRIPT_PRIORITY);
+	u->is_sharded_anew = next->shards != q->config.shards ||
+			     has_other_script(q, next, SCRIPT_SHARDING);
+	u->is_ranked_anew = has_other_script(q, next, SCRIPT_PRIORITY);
 	if (q->topic)
 		return;
-	u->is_mixing = u->is_sharded_anew && (had > 1 || u->next.shards > 1);
+	u->is_mixing = u->is_sharded_anew && (had > 1 || next->shards > 1);
 	/* A start finds them mixed by that. */
 	if (q->config.reshard || u->is_mixing) {
-		u->next.reshard = had;
-		queue_config_reshard(&u->next, u->next.shards);
+		set_shards(next, had);
+		if (u->next.own)
+			set_shards(u->next.own, had);
 	}
 }
 
-static bool is_same(const struct queue *q, const struct update *u)
+static bool does_same(const struct queue *q, const struct queue_config *next)
 {
 	for (int kind = 0; kind <= SCRIPT_RETRY; kind++)
-		if (has_other_script(q, &u->next, (enum script_kind)kind))
+		if (has_other_script(q, next, (enum script_kind)kind))
 			return false;
-	return queue_config_is_same(&q->config, &u->next);
+	return queue_config_is_same(&q->config, next);
+}
+
+static bool is_same_text(const struct queue_config *a, const struct queue_config *b)
+{
+	struct buf x = { 0 }, y = { 0 };
+	bool is_same;
+
+	args_format(&a->canonical, &x);
+	args_format(&b->canonical, &y);
+	is_same = strcmp(buf_cstr(&x), buf_cstr(&y)) == 0;
+	buf_deinit(&x);
+	buf_deinit(&y);
+	return is_same;
 }
 
 static void tell_redis(struct queue *q, struct update *u, struct waiter *waiter)
@@ -228,35 +264,98 @@ static void tell_redis(struct queue *q, struct update *u, struct waiter *waiter)
 
 	u->waiter = waiter;
 	waiter_add(waiter);
-	q->next_config = &u->next;
-	args_format(&u->next.canonical, &text);
+	q->next_terms = &u->next;
+	args_format(&queue_terms_own(&u->next)->canonical, &text);
 	definition_write(&q->definition, buf_slice(&text), on_answer, u);
 	buf_deinit(&text);
 }
 
-int update_queue(struct queue *q, struct queue_config *next_take, struct waiter *waiter,
+int update_queue(struct queue *q, struct queue_terms *next_take, struct waiter *waiter,
 		 struct error *err)
 {
 	struct update *u = mem_zalloc(sizeof(*u));
-	bool is_idle;
 	int rc = TIDE_OK;
 
 	u->broker = q->vhost->broker;
 	u->serial = q->serial;
+	u->epoch = engine_epoch(u->broker->engine);
 	u->next = *next_take;
 	plan(q, u);
-	is_idle = is_same(q, u);
-	if (!is_idle)
+	u->is_idle = does_same(q, &u->next.config);
+	u->is_declared_anew =
+		waiter && !is_same_text(queue_own(q), queue_terms_own(&u->next));
+	if (!u->is_idle || u->is_declared_anew)
 		rc = check(q, u, err);
-	if (!is_idle && rc == TIDE_OK)
+	if (rc == TIDE_OK && !u->is_idle)
 		rc = create_strategies(q, u, err);
-	if (is_idle || rc < 0) {
-		queue_config_deinit(&u->next);
+	if (rc < 0) {
+		queue_terms_deinit(&u->next);
 		mem_free(u);
-	} else if (queue_is_durable(q)) {
+	} else if (u->is_declared_anew && queue_is_durable(q)) {
 		tell_redis(q, u, waiter);
 	} else {
 		on_answer(u, TIDE_OK, NULL);
 	}
 	return rc;
+}
+
+/* ---- policies ---------------------------------------------------------------------- */
+
+/* What it was declared with, with the policies of now. */
+static int make_terms(const struct queue *q, struct queue_terms *out, struct error *err)
+{
+	const struct queue_config *has = queue_own(q);
+	const struct queue_terms_spec what = { .name = queue_slice(q) };
+	const struct args none = { 0 };
+	struct queue_config own;
+	struct args args;
+	int rc = queue_config_merge(has, &none, &args, err);
+
+	if (rc < 0)
+		return rc;
+	rc = has->is_topic ? queue_config_parse_topic(&own, &args, err)
+			   : queue_config_parse(&own, &args, err);
+	args_deinit(&args);
+	if (rc < 0)
+		return rc;
+	if (has->reshard)
+		set_shards(&own, has->reshard);
+	return queue_terms_make(q->vhost, &what, &own, out, err);
+}
+
+static void tell_refusal(const struct queue *q, const struct error *why)
+{
+	log_warn("%s '%s' of vhost '%s' keeps its options, whatever its policies say: %s",
+		 definition_kind(q->definition.table), q->name, q->vhost->name,
+		 why->text);
+}
+
+void update_renew(struct queue *q)
+{
+	struct queue_terms terms;
+	struct error why;
+	int rc = TIDE_OK;
+
+	/* It is asked again when Redis has answered. */
+	if (q->next_terms || q->definition.unusable)
+		return;
+	rc = make_terms(q, &terms, &why);
+	if (rc == TIDE_OK)
+		rc = update_queue(q, &terms, NULL, &why);
+	if (rc < 0)
+		tell_refusal(q, &why);
+}
+
+void update_restored(struct queue *q)
+{
+	struct queue_terms terms, former;
+	struct error why;
+
+	if (make_terms(q, &terms, &why) < 0) {
+		tell_refusal(q, &why);
+		return;
+	}
+	former = queue_swap_terms(q, &terms);
+	queue_terms_deinit(&former);
+	change_clocks(q, &q->config);
 }

@@ -12,6 +12,7 @@ struct consumer;
 struct decide_spec;
 struct decision;
 struct decision_context;
+struct deliver_pass;
 struct entry;
 struct error;
 struct line_trace;
@@ -22,6 +23,7 @@ struct record_place;
 struct retry_failure;
 struct retry_decision;
 struct retry_fate;
+struct settled_step;
 
 /* A publish that has been decided. */
 struct watched_publish {
@@ -55,6 +57,10 @@ struct follower {
 	/* It is decided next, then told by on_decided. */
 	void (*on_publish)(void *ctx, struct decide_spec *spec);
 	void (*on_decided)(void *ctx, const struct watched_publish *p);
+	/* Scripts of deliver/ were asked about it: what they say. @param failure  of the
+	 * last one; NULL: none */
+	void (*on_offered)(void *ctx, const struct queue *q, const struct deliver_pass *p,
+			   const struct error *failure);
 	/* The consumer was given it. */
 	void (*on_delivered)(void *ctx, const struct consumer *c, const struct entry *e);
 	/* It is acknowledged: told before it goes. */
@@ -62,6 +68,9 @@ struct follower {
 	/* It has failed, has expired, or is given back: what becomes of it now. */
 	void (*on_returned)(void *ctx, const struct entry *e,
 			    const struct retry_fate *fate);
+	/* A script of settled/ was told of it. */
+	void (*on_settled)(void *ctx, const struct queue *q, const struct msg *m,
+			   const struct settled_step *step);
 	/* A copy of it is published as a dead letter. */
 	void (*on_dead)(void *ctx, const struct queue *q, uint64_t id,
 			const struct msg *copy);

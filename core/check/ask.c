@@ -40,9 +40,12 @@ static void end_line(struct buf *line, json_t *item)
 {
 	const char *name;
 	struct args args = { 0 };
-	json_t *value;
+	json_t *value, *options = json_object_get(item, "declared");
 
-	json_object_foreach(json_object_get(item, "options"), name, value)
+	/* What policies make of them is theirs. */
+	if (!options)
+		options = json_object_get(item, "options");
+	json_object_foreach(options, name, value)
 	{
 		struct slice given = { json_string_value(value),
 				       json_string_length(value) };

@@ -175,6 +175,33 @@ static void add_returned(struct buf *out, const json_t *event)
 		buf_printf(out, ":%" JSON_INTEGER_FORMAT, number(event, "line"));
 }
 
+/* What a script of deliver/ or settled/ said. */
+static void add_offered(struct buf *out, const json_t *event)
+{
+	buf_printf(out, "%s,",
+		   cli_table_text(event, "queue", cli_table_text(event, "topic", "-")));
+	add_script(out, event);
+	buf_printf(out, ": %s",
+		   cli_table_text(event, "error", cli_table_text(event, "then", "-")));
+	if (has(event, "delay_ms"))
+		buf_printf(out, " of %" JSON_INTEGER_FORMAT " ms",
+			   number(event, "delay_ms"));
+	if (has(event, "reason"))
+		buf_printf(out, ", %s", cli_table_text(event, "reason", "-"));
+}
+
+static void add_settled(struct buf *out, const json_t *event)
+{
+	buf_printf(out, "%s %s,", cli_table_text(event, "queue", "-"),
+		   cli_table_text(event, "event", "-"));
+	add_script(out, event);
+	if (has(event, "error"))
+		buf_printf(out, ": %s", cli_table_text(event, "error", "-"));
+	else
+		buf_printf(out, ": %" JSON_INTEGER_FORMAT " copies",
+			   number(event, "copies"));
+}
+
 static void add_dead(struct buf *out, const json_t *event)
 {
 	buf_printf(out, "from %s to %s %s, as %s", cli_table_text(event, "queue", "-"),
@@ -209,6 +236,7 @@ static const struct {
 	{ "confirmed", add_confirmed }, { "refused", add_refused },
 	{ "delivered", add_delivered }, { "acked", add_acked },
 	{ "returned", add_returned },   { "dead-lettered", add_dead },
+	{ "offered", add_offered },     { "settled", add_settled },
 };
 
 /* Names and payloads are others': no control character reaches the terminal. */

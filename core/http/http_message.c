@@ -222,7 +222,7 @@ void http_message_write(const struct delivery *d, const char *receipt, struct js
 		json_member_int(j, "partition", d->partition);
 		json_member_int(j, "offset", (int64_t)d->offset);
 	}
-	msg_write_headers(m, j);
+	msg_write_headers(reply_head(d), j);
 	session_peek_write_payload(j, m);
 	json_object_end(j);
 }

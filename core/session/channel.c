@@ -3,13 +3,37 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "access/peer_host.h"
 #include "base/mem.h"
 #include "broker/group_settle.h"
 #include "broker/pull.h"
 #include "broker/retry.h"
 #include "lease_notice.h"
+#include "rules/engine/deliver.h"
 #include "session_private.h"
 #include "tracer.h"
+
+static void describe(const struct holder *h, const struct consumer *c,
+		     struct consumer_view *out)
+{
+	const struct channel *ch = container_of(h, struct channel, holder);
+	const struct session *s = ch->session;
+	struct session_peer peer = { 0 };
+
+	s->ops->facts(s->ctx, &peer);
+	*out = (struct consumer_view){ .vhost = vhost_slice(s->vhost),
+				       .user = { s->user, s->user_len },
+				       .address = peer_host(peer.address),
+				       .protocol = peer.protocol,
+				       .channel = ch->number };
+	if (s->name)
+		out->name = slice_from(s->name);
+	if (!c || c->getter)
+		return;
+	out->sid = subscription_of(c)->sid;
+	out->unacked = c->unacked;
+	out->prefetch = c->prefetch;
+}
 
 void channel_init(struct channel *ch, struct session *s, unsigned number)
 {
@@ -19,6 +43,7 @@ void channel_init(struct channel *ch, struct session *s, unsigned number)
 	TAILQ_INIT(&ch->subscriptions);
 	TAILQ_INIT(&ch->fetches);
 	ch->holder.on_release = channel_release;
+	ch->holder.describe = describe;
 	ch->holder.on_settled = subscription_settled;
 	ch->holder.last_tag = &ch->held.last_tag;
 	held_init(&ch->held);

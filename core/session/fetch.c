@@ -14,12 +14,16 @@ static struct delivery *next_delivery(struct fetch *f)
 	return &f->deliveries[f->getter.count];
 }
 
-static void on_deliver(struct consumer *c, struct entry *e, bool is_redelivered)
+static void on_deliver(struct consumer *c, struct entry *e, struct msg *head,
+		       bool is_redelivered)
 {
 	struct fetch *f = fetch_of(c->getter);
 
-	*next_delivery(f) = channel_hand_out(f->channel, c, e, is_redelivered);
+	struct delivery *d = next_delivery(f);
+
+	*d = channel_hand_out(f->channel, c, e, is_redelivered);
 	msg_ref(e->msg);
+	d->head = head ? msg_ref(head) : NULL;
 }
 
 static void on_record(struct consumer *c, const struct record_delivery *r)
@@ -46,7 +50,7 @@ static void on_skipped(struct consumer *c, unsigned partition, uint64_t from, ui
 				     &(struct channel_gap){ partition, from, to });
 }
 
-static void destroy(struct fetch *f)
+void fetch_drop(struct fetch *f)
 {
 	pull_leave(&f->getter);
 	getter_remove(&f->getter);
@@ -62,7 +66,7 @@ static void on_answer(struct getter *g)
 	struct delivery *deliveries = f->deliveries;
 	uint32_t count = f->getter.count;
 
-	destroy(f);
+	fetch_drop(f);
 	reply_messages_take(r, deliveries, count);
 }
 
@@ -74,7 +78,7 @@ void fetch_refuse(struct fetch *f, const struct error *why)
 		on_answer(&f->getter);
 		return;
 	}
-	destroy(f);
+	fetch_drop(f);
 	reply_error(r, why);
 }
 

@@ -29,5 +29,7 @@ static inline struct fetch *fetch_of(const struct getter *g)
 /* One of the channel with so many consumers, in no queue yet. The getter's
  * on_answer ends it. */
 struct fetch *fetch_create(struct channel *ch, unsigned consumer_count, struct reply *r);
+/* Forget it; its reply is the caller's. */
+void fetch_drop(struct fetch *f);
 /* It ends with an error, unless it was given something already. */
 void fetch_refuse(struct fetch *f, const struct error *why);

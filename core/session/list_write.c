@@ -30,17 +30,26 @@ void list_write_exchange(struct session *s, const void *item, struct json *j)
 	json_object_end(j);
 }
 
-/* Those that somebody chose, and may give again. */
-static void add_options(struct json *j, const struct queue *q)
+static void add_config(struct json *j, const char *name, const struct queue_config *c)
 {
-	const struct args *all = &q->config.canonical;
+	const struct args *all = &c->canonical;
 
-	json_member_object(j, "options");
+	json_member_object(j, name);
 	for (size_t i = 0; i < all->count; i++)
 		if (!queue_config_is_default(&all->items[i]) &&
 		    strcmp(all->items[i].name, "reshard") != 0)
 			json_member_text(j, all->items[i].name, all->items[i].value);
 	json_object_end(j);
+}
+
+/* Those that somebody chose, and may give again; and what policies make of them. */
+static void add_options(struct json *j, const struct queue *q)
+{
+	add_config(j, "options", &q->config);
+	if (!q->policy)
+		return;
+	add_config(j, "declared", queue_own(q));
+	json_member_text(j, "policy", q->policy);
 }
 
 static void add_figures(struct json *j, const struct queue *q)

@@ -7,8 +7,10 @@
 
 static void free_parts(struct reply *r)
 {
-	for (uint64_t i = 0; r->deliveries && i < r->count; i++)
+	for (uint64_t i = 0; r->deliveries && i < r->count; i++) {
 		msg_unref(r->deliveries[i].msg);
+		msg_unref(r->deliveries[i].head);
+	}
 	mem_free(r->deliveries);
 	mem_free(r->text);
 	buf_deinit(&r->data);

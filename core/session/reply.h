@@ -27,13 +27,22 @@ enum reply_kind {
 /* A message handed out. */
 struct delivery {
 	struct msg *msg; /* in the reply to a GET: a reference of its own */
-	uint64_t tag;    /* 0 = no acknowledgement is wanted */
+	/* Its headers for this delivery alone, in a message without a payload; likewise.
+	 * NULL: those of `msg`. */
+	struct msg *head;
+	uint64_t tag; /* 0 = no acknowledgement is wanted */
 	uint32_t attempt;
 	bool is_redelivered; /* somebody may have seen it before */
 	bool has_offset;     /* of a topic: it lies there */
 	uint16_t partition;
 	uint64_t offset;
 };
+
+/* Whose headers it is delivered with. */
+static inline const struct msg *reply_head(const struct delivery *d)
+{
+	return __builtin_expect(d->head != NULL, 0) ? d->head : d->msg;
+}
 
 struct channel;
 struct service;

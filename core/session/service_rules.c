@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "host/log.h"
 #include "broker/queue_fact.h"
+#include "broker/policies.h"
 #include "broker/unusable.h"
 #include "rollout/canary.h"
 #include "rollout/gate.h"
@@ -32,8 +33,10 @@ static void on_reload(void *ctx, const struct error *result)
 			 engine_origin_name(engine_origin(b->engine)),
 			 by[0] ? ", asked for by " : "", by);
 	history_note(s->rollout.history, result);
-	if (result->code == TIDE_OK)
+	if (result->code == TIDE_OK) {
 		unusable_retry_all(b);
+		policies_renew(b);
+	}
 	scheduler_update(s->scheduler);
 }
 

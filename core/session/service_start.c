@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include "host/log.h"
+#include "broker/policies.h"
 #include "broker/recover.h"
 #include "broker/unusable.h"
 #include "rollout/canary.h"
@@ -155,6 +156,7 @@ static void on_definitions(void *ctx, int status, const char *text)
 	/* A start that is given up has no engine to attach to. */
 	if (s->broker->is_closing)
 		return;
+	policies_begin(s->broker);
 	if (unusable_attach_all(s->broker) > 0 && s->rules_refusal.code == TIDE_OK)
 		try_last_good(s);
 	note_accepted(s);

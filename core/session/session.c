@@ -58,6 +58,7 @@ void session_destroy(struct session *s)
 	session_push_leave(s);
 	heap_remove(&s->service->throttled, &s->throttle_node);
 	session_allowance_logout(s);
+	session_allowance_limit(s, NULL);
 	drop_exclusive(s);
 	if (s->vhost)
 		vhost_leave(s->vhost);

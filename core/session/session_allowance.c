@@ -1,5 +1,6 @@
 /* What a session uses of the allowances of its user and its address. */
 #include "base/container.h"
+#include "base/decimal.h"
 #include "session_private.h"
 
 /* ---- rates */
@@ -8,10 +9,15 @@
 static void hold(struct session *s)
 {
 	int64_t mono_ms = s->broker->mono_ms;
-	int64_t user_ms = allowance_wait_ms(s->of_user, mono_ms);
-	int64_t address_ms = allowance_wait_ms(s->of_address, mono_ms);
-	int64_t wait_ms = user_ms > address_ms ? user_ms : address_ms;
+	struct allowance *const all[] = { s->of_user, s->of_address, s->of_connection };
+	int64_t wait_ms = 0;
 
+	for (int i = 0; i < 3; i++) {
+		int64_t own_ms = allowance_wait_ms(all[i], mono_ms);
+
+		if (own_ms > wait_ms)
+			wait_ms = own_ms;
+	}
 	if (wait_ms)
 		heap_set(&s->service->throttled, &s->throttle_node, mono_ms + wait_ms);
 	else
@@ -25,8 +31,9 @@ void session_allowance_throttle(struct session *s)
 
 void session_allowance_note(struct session *s)
 {
-	s->is_metered =
-		allowance_is_metered(s->of_user) || allowance_is_metered(s->of_address);
+	s->is_metered = allowance_is_metered(s->of_user) ||
+			allowance_is_metered(s->of_address) ||
+			allowance_is_metered(s->of_connection);
 	if (!heap_has(&s->throttle_node))
 		return;
 	hold(s);
@@ -61,10 +68,12 @@ int session_allowance_publish(struct session *s, size_t bytes, struct error *err
 
 	if (!s->is_throttled &&
 	    (allowance_check_publish(s->of_user, mono_ms, err) < 0 ||
-	     allowance_check_publish(s->of_address, mono_ms, err) < 0))
+	     allowance_check_publish(s->of_address, mono_ms, err) < 0 ||
+	     allowance_check_publish(s->of_connection, mono_ms, err) < 0))
 		return err->code;
 	allowance_count_publish(s->of_user, bytes, mono_ms);
 	allowance_count_publish(s->of_address, bytes, mono_ms);
+	allowance_count_publish(s->of_connection, bytes, mono_ms);
 	if (s->is_throttled)
 		hold(s);
 	return TIDE_OK;
@@ -106,10 +115,12 @@ int session_allowance_login(struct session *s, const struct user *u, struct erro
 int session_allowance_open(struct session *s, struct error *err)
 {
 	if (allowance_check_channels(s->of_user, 1, err) < 0 ||
-	    allowance_check_channels(s->of_address, 1, err) < 0)
+	    allowance_check_channels(s->of_address, 1, err) < 0 ||
+	    allowance_check_channels(s->of_connection, 1, err) < 0)
 		return err->code;
 	allowance_add_channels(s->of_user, 1);
 	allowance_add_channels(s->of_address, 1);
+	allowance_add_channels(s->of_connection, 1);
 	return TIDE_OK;
 }
 
@@ -117,4 +128,28 @@ void session_allowance_close(struct session *s)
 {
 	allowance_remove_channels(s->of_user, 1);
 	allowance_remove_channels(s->of_address, 1);
+	allowance_remove_channels(s->of_connection, 1);
+}
+
+static void leave_connection(struct session *s)
+{
+	allowance_remove_channels(s->of_connection, s->channel_count);
+	allowance_leave(s->of_connection, s->broker->mono_ms);
+	s->of_connection = NULL;
+}
+
+void session_allowance_limit(struct session *s, const struct user_limits *limits)
+{
+	char number[DECIMAL_MAX];
+	struct slice name = { number, 0 };
+	struct error never;
+
+	leave_connection(s);
+	if (limits) {
+		name.len = (size_t)(decimal_put(number, s->number) - number);
+		if (allowance_enter(&s->service->allowances, ALLOWANCE_CONNECTION, name,
+				    limits, &s->of_connection, &never) == TIDE_OK)
+			allowance_add_channels(s->of_connection, s->channel_count);
+	}
+	session_allowance_note(s);
 }

@@ -9,6 +9,7 @@
 #include "broker/deal.h"
 #include "broker/pause.h"
 #include "broker/retry.h"
+#include "broker/settlement.h"
 #include "session_private.h"
 #include "shard/shard_ask.h"
 #include "store/store_tries.h"
@@ -287,8 +288,11 @@ static bool get_entry(struct by_id *job, struct entry *e, enum entry_state state
 	f->getter.max = 1;
 	f->consumers[0].is_auto_ack = job->is_auto_ack;
 	f->consumers[0].ack_timeout_ms = job->ack_timeout_ms;
+	if (deal_take(entry_queue(e), &f->getter, e, &job->err) < 0) {
+		fetch_drop(f);
+		return false;
+	}
 	job->is_answered = true;
-	deal_take(entry_queue(e), &f->getter, e);
 	return true;
 }
 
@@ -345,6 +349,10 @@ static bool remove_entry(struct by_id *job, struct entry *e, enum entry_state st
 		return false;
 	job->count++;
 	entry_queue(e)->counters.removed++;
+	if (settlement_is_told(entry_queue(e))) {
+		settlement_drop(e, "removed", &job->reply->waiter);
+		return true;
+	}
 	consumer_release(e);
 	shard_remove(e, &job->reply->waiter);
 	return true;

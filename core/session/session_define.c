@@ -56,7 +56,8 @@ static int check_access(struct session *s, const struct declare_spec *spec,
 /* Does what a queue's dead letters are for exist? It may be declared later. */
 static int check_target(const struct queue *q, struct error *warning)
 {
-	const struct queue_config *c = q->next_config ? q->next_config : &q->config;
+	const struct queue_config *c =
+		q->next_terms ? &q->next_terms->config : &q->config;
 	const char *exchange = c->dead_exchange, *key = c->dead_key;
 
 	if (!exchange || (exchange[0] && exchange_find(q->vhost, slice_from(exchange))) ||
@@ -75,12 +76,14 @@ static int check_target(const struct queue *q, struct error *warning)
 
 static int check_alternate(const struct exchange *x, struct error *warning)
 {
-	if (!x->alternate || exchange_find(x->vhost, slice_from(x->alternate)))
+	const char *name = x->is_updating ? x->next_alternate : x->alternate;
+
+	if (!name || exchange_find(x->vhost, slice_from(name)))
 		return TIDE_OK;
 	return error_set(warning, TIDE_ENOTFOUND,
 			 "alternate=%s: there is no exchange '%s'; until it is declared, "
 			 "what no queue takes is dropped",
-			 x->alternate, x->alternate);
+			 name, name);
 }
 
 /* @param name     what the broker chose; empty: the client knows it
@@ -113,14 +116,15 @@ static int choose_name(struct broker *b, char name[NAME_LEN_MAX], struct error *
 }
 
 /* A queue or a topic. */
-static int declare(struct session *s, const struct declare_spec *spec, struct reply *r,
-		   struct error *err)
+static int make_queue(struct session *s, const struct declare_spec *spec, struct reply *r,
+		      struct error *err)
 {
 	struct broker *b = s->broker;
 	bool is_named = !slice_is(spec->name, "-");
 	struct queue_declare_spec what = { .is_topic = spec->kind == DEFINE_TOPIC,
 					   .name = spec->name,
 					   .args = spec->args,
+					   .user = slice_from(s->user ? s->user : ""),
 					   .owner = &s->exclusive };
 	char chosen[NAME_LEN_MAX];
 	struct queue *q;
@@ -151,10 +155,16 @@ static int declare(struct session *s, const struct declare_spec *spec, struct re
 	return TIDE_OK;
 }
 
-static int declare_exchange(struct session *s, const struct declare_spec *spec,
-			    struct reply *r, struct error *err)
+static int make_exchange(struct session *s, const struct declare_spec *spec,
+			 struct reply *r, struct error *err)
 {
 	const struct broker *b = s->broker;
+	const struct exchange_declare_spec what = {
+		.name = spec->name,
+		.type = spec->type,
+		.args = spec->args,
+		.user = slice_from(s->user ? s->user : ""),
+	};
 	struct exchange *x;
 	int rc = check_access(s, spec, spec->name, err);
 
@@ -162,8 +172,7 @@ static int declare_exchange(struct session *s, const struct declare_spec *spec,
 		rc = check_room(b->exchange_count, b->config.exchanges_max, "exchanges",
 				err);
 	if (rc == TIDE_OK)
-		rc = exchange_declare(s->vhost, spec->name, spec->type, spec->args, &x,
-				      err);
+		rc = declare_exchange(s->vhost, &what, &x, &r->waiter, err);
 	if (rc < 0)
 		return rc;
 	definition_send(&x->definition, &r->waiter);
@@ -202,8 +211,8 @@ int session_define_declare(struct session *s, const struct declare_spec *spec,
 		return error_set(err, TIDE_ESYNTAX,
 				 "a topic needs a name: the broker chooses those of "
 				 "queues alone");
-	return spec->kind == DEFINE_EXCHANGE ? declare_exchange(s, spec, r, err)
-					     : declare(s, spec, r, err);
+	return spec->kind == DEFINE_EXCHANGE ? make_exchange(s, spec, r, err)
+					     : make_queue(s, spec, r, err);
 }
 
 static int delete_queue(struct session *s, const struct delete_spec *spec,

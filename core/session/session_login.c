@@ -3,7 +3,11 @@
 #include "session_private.h"
 #include "tracer.h"
 
+#include "access/peer_host.h"
 #include "base/mem.h"
+#include "host/log.h"
+#include "rules/engine/connect.h"
+#include "rules/engine/hook.h"
 
 /* A login under way. The session is sent no further request meanwhile. */
 struct login_job {
@@ -48,17 +52,76 @@ static struct slice choose_vhost(const struct session *s, const struct session_l
 	return slice_from(u->grants->vhost);
 }
 
-static int enter(struct session *s, const struct session_login *l, struct error *err)
+/* The scripts of connect/ are asked; what they choose is in `d`. */
+static int ask_scripts(struct session *s, const struct session_login *l,
+		       struct slice vhost, struct connect_decision *d, struct error *err)
 {
-	struct slice vhost = choose_vhost(s, l);
-	int rc = check_vhost(s, vhost.data ? vhost : vhost_slice(s->vhost), err);
+	struct session_peer peer;
+	struct connect_client client;
+	int rc;
 
-	if (rc < 0 || !vhost.data)
-		return rc;
+	s->ops->facts(s->ctx, &peer);
+	client = (struct connect_client){
+		.user = s->subject.user ? slice_from(s->subject.user->name) : l->user,
+		.name = slice_from(s->name),
+		.vhost = vhost,
+		.address = peer_host(peer.address),
+		.certificate = slice_from(peer.certificate),
+		.protocol = peer.protocol,
+		.is_tls = peer.is_tls,
+		.is_local = peer.is_local,
+	};
+	rc = connect_ask(s->broker->engine, &client, d, err);
+	if (!d->is_refused)
+		return TIDE_OK;
+	log_warn("the login of '%" SLICE_FMT "' from %s was refused: %s",
+		 SLICE_ARG(client.user), peer.address ? peer.address : "-",
+		 rc < 0 ? err->text : d->reason);
+	return error_set(err, TIDE_EDENIED, "%s", d->reason);
+}
+
+/* Of this connection alone. */
+static void apply(struct session *s, const struct connect_decision *d)
+{
+	const struct user_limits limits = { .channels = d->limits.channels,
+					    .publish_rate = d->limits.publish_rate,
+					    .publish_bytes = d->limits.publish_bytes };
+
+	if (d->name[0])
+		session_set_name(s, slice_from(d->name));
+	if (d->has_limits || s->of_connection)
+		session_allowance_limit(s, d->has_limits ? &limits : NULL);
+}
+
+static int enter_vhost(struct session *s, const struct session_login *l,
+		       struct slice vhost, struct error *err)
+{
 	if (l->must_exist && !l->is_any_vhost && !session_has_vhost(s, vhost))
 		return error_set(err, TIDE_ENOTFOUND,
 				 "there is no vhost '%" SLICE_FMT "'", SLICE_ARG(vhost));
 	return session_set_vhost(s, vhost, err);
+}
+
+static int enter(struct session *s, const struct session_login *l, struct error *err)
+{
+	bool has_scripts = !s->broker->config.is_model &&
+			   hook_is_used(s->broker->engine, SCRIPT_CONNECT);
+	struct slice vhost = choose_vhost(s, l);
+	struct slice wanted = vhost.data ? vhost : vhost_slice(s->vhost);
+	struct connect_decision d = { 0 };
+	int rc = check_vhost(s, wanted, err);
+
+	if (rc == TIDE_OK && has_scripts)
+		rc = ask_scripts(s, l, wanted, &d, err);
+	if (rc == TIDE_OK && d.vhost[0]) {
+		vhost = slice_from(d.vhost);
+		rc = check_vhost(s, vhost, err);
+	}
+	if (rc == TIDE_OK && vhost.data)
+		rc = enter_vhost(s, l, vhost, err);
+	if (rc == TIDE_OK)
+		apply(s, &d);
+	return rc;
 }
 
 static void act_as(struct session *s, struct user *u)

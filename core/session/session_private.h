@@ -42,9 +42,10 @@ struct session {
 	/* What its user and its address may have and do; NULL: nobody has logged in, and
 	 * addresses have no limits. */
 	struct allowance *of_user, *of_address;
-	bool is_metered;                /* one of them limits publishes */
-	bool is_throttled;              /* see session_allowance_throttle */
-	struct heap_node throttle_node; /* while it is held for that; by mono_ms */
+	struct allowance *of_connection; /* of a script of connect/; NULL: none */
+	bool is_metered;                 /* one of them limits publishes */
+	bool is_throttled;               /* see session_allowance_throttle */
+	struct heap_node throttle_node;  /* while it is held for that; by mono_ms */
 	bool has_published;
 	bool is_never_held; /* for what it publishes */
 	bool is_closed;
@@ -76,6 +77,8 @@ void session_login_as(struct session *s, struct user *u);
 TIDE_MUST_USE int session_allowance_login(struct session *s, const struct user *u,
 					  struct error *err);
 void session_allowance_logout(struct session *s);
+/* Limits of this connection alone; NULL: none. */
+void session_allowance_limit(struct session *s, const struct user_limits *limits);
 /* A channel more, or less. */
 TIDE_MUST_USE int session_allowance_open(struct session *s, struct error *err);
 void session_allowance_close(struct session *s);

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "broker/group_settle.h"
 #include "broker/retry.h"
+#include "broker/settlement.h"
 #include "lease_notice.h"
 #include "session_private.h"
 
@@ -130,6 +131,10 @@ static void settle_entry(struct entry *e, const struct settle_spec *spec, struct
 	b->counters.acked++;
 	if (b->follower)
 		b->follower->on_acked(b->follower->ctx, e);
+	if (settlement_is_told(q)) {
+		settlement_ack(e, e->consumer, &r->waiter);
+		return;
+	}
 	channel_release(e);
 	shard_remove(e, &r->waiter);
 }

@@ -1,7 +1,7 @@
 /* RULES simulate login, RULES simulate access: who decides, and why. */
 #include "access/users.h"
 #include "broker/decide.h"
-#include "rules/engine/auth.h"
+#include "rules/engine/connect.h"
 #include "session_private.h"
 
 static const struct decision_context dry = { .is_dry = true };
@@ -35,6 +35,16 @@ static void write_limit(struct json *j, const char *name, uint32_t value)
 		json_member_int(j, name, value);
 }
 
+static void write_limits(struct json *j, const struct auth_limits *l)
+{
+	json_member_object(j, "limits");
+	write_limit(j, "max_connections", l->connections);
+	write_limit(j, "max_channels", l->channels);
+	write_limit(j, "publish_rate", l->publish_rate);
+	write_limit(j, "publish_bytes", l->publish_bytes);
+	json_object_end(j);
+}
+
 static void write_identity(struct json *j, const struct auth_identity *i)
 {
 	static const char *const names[] = { "configure", "write", "read" };
@@ -49,12 +59,7 @@ static void write_identity(struct json *j, const struct auth_identity *i)
 	json_array_end(j);
 	for (int p = 0; p < AUTH_PATTERN_COUNT; p++)
 		json_member_text(j, names[p], i->patterns[p] ? i->patterns[p] : "");
-	json_member_object(j, "limits");
-	write_limit(j, "max_connections", i->connections);
-	write_limit(j, "max_channels", i->channels);
-	write_limit(j, "publish_rate", i->publish_rate);
-	write_limit(j, "publish_bytes", i->publish_bytes);
-	json_object_end(j);
+	write_limits(j, &i->limits);
 	json_object_end(j);
 }
 
@@ -79,6 +84,46 @@ static void write_table_login(struct json *j, const struct session *s, struct sl
 		write_table(j, "deny", "it has no password");
 	else if (!is_let_in)
 		write_table(j, "password", "its password is asked");
+}
+
+/* What the scripts of connect/ say to somebody who is let in. */
+static void write_connect(struct json *j, struct engine *e,
+			  const struct auth_login *login, struct slice user)
+{
+	const struct connect_client client = {
+		.user = user,
+		.name = login->name,
+		.vhost = login->vhost,
+		.address = login->address,
+		.certificate = login->certificate,
+		.protocol = login->protocol,
+		.is_tls = login->is_tls,
+		.is_local = login->is_local,
+		.context = login->context,
+	};
+	struct connect_decision d;
+	struct error why;
+	struct buf place = { 0 };
+	int rc = connect_ask(e, &client, &d, &why);
+
+	if (!d.file)
+		return;
+	buf_printf(&place, "%s:%d", d.file, d.line);
+	json_member_object(j, "connect");
+	json_member_text(j, "verdict", d.is_refused ? "deny" : "allow");
+	json_member_text(j, "by", buf_cstr(&place));
+	if (rc < 0)
+		json_member_text(j, "error", why.text);
+	else if (d.is_refused)
+		json_member_text(j, "reason", d.reason);
+	if (!d.is_refused && d.name[0])
+		json_member_text(j, "name", d.name);
+	if (!d.is_refused && d.vhost[0])
+		json_member_text(j, "vhost", d.vhost);
+	if (!d.is_refused && d.has_limits)
+		write_limits(j, &d.limits);
+	json_object_end(j);
+	buf_deinit(&place);
 }
 
 int session_simulate_login(struct session *s, const struct simulate_login *what,
@@ -116,6 +161,9 @@ int session_simulate_login(struct session *s, const struct simulate_login *what,
 		write_identity(&j, &d.identity);
 	else if (rc == TIDE_OK && d.verdict != AUTH_DENY)
 		write_table_login(&j, s, what->user, vhost, d.verdict == AUTH_ALLOW);
+	if (rc == TIDE_OK && d.verdict != AUTH_DENY)
+		write_connect(&j, s->broker->engine, &login,
+			      d.has_identity ? slice_from(d.identity.name) : what->user);
 	json_object_end(&j);
 	reply_data(r);
 	if (rc == TIDE_OK)

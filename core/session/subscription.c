@@ -17,13 +17,15 @@ static bool can_take(const struct consumer *c)
 	return !sub->confirm && s->ops->can_take(s->ctx);
 }
 
-static void on_deliver(struct consumer *c, struct entry *e, bool is_redelivered)
+static void on_deliver(struct consumer *c, struct entry *e, struct msg *head,
+		       bool is_redelivered)
 {
 	struct subscription *sub = subscription_of(c);
 	struct channel *ch = sub->channel;
 	const struct session *s = ch->session;
-	const struct delivery d = channel_hand_out(ch, c, e, is_redelivered);
+	struct delivery d = channel_hand_out(ch, c, e, is_redelivered);
 
+	d.head = head;
 	if (sub->notify_ms && !c->is_auto_ack)
 		lease_notice_add(sub, e);
 	s->ops->on_deliver(s->ctx, ch->number, sub->sid, &d);

@@ -12,6 +12,8 @@
 #include "broker/member.h"
 #include "broker/retry.h"
 #include "host/machine.h"
+#include "rules/engine/deliver.h"
+#include "rules/engine/settled.h"
 #include "explanation.h"
 #include "session_private.h"
 
@@ -19,8 +21,7 @@
 /* An event with more is told without its decision. */
 #define EVENT_BYTES ((size_t)64 << 10)
 #define PAYLOAD_BYTES 256
-/* All that are followed: dead letters may go in a circle for as long as the trace does.
- */
+/* Of all traces. Dead letters may go in a circle for as long as the trace does. */
 #define TRACED_MAX 100000
 /* Of a range of offsets, so many are looked for one by one. */
 #define RANGE_SHORT 64
@@ -422,6 +423,31 @@ static void add_consumer(struct json *j, const struct consumer *c)
 		json_member_bool(j, "auto_ack", true);
 }
 
+static void on_offered(void *ctx, const struct queue *q, const struct deliver_pass *p,
+		       const struct error *failure)
+{
+	struct tracer *t = ctx;
+	const struct traced *f = find(t, p->msg->id);
+	struct buf text = { 0 };
+	struct json j;
+
+	if (!f)
+		return;
+	begin_event(t, &text, &j, "offered", f);
+	json_member_text(&j, q->topic ? "topic" : "queue", q->name);
+	json_member_text(&j, "script", p->file);
+	json_member_int(&j, "line", p->line);
+	json_member_text(&j, failure ? "error" : "then",
+			 failure ? failure->text : deliver_verdict_names[p->verdict]);
+	if (!failure && p->verdict == DELIVER_LATER)
+		json_member_int(&j, "delay_ms", p->delay_ms);
+	if (!failure && p->reason[0])
+		json_member_text(&j, "reason", p->reason);
+	if (p->head)
+		msg_write_headers(p->head, &j);
+	end_event(t, f, &text, &j);
+}
+
 static void on_delivered(void *ctx, const struct consumer *c, const struct entry *e)
 {
 	struct tracer *t = ctx;
@@ -506,6 +532,28 @@ static void on_returned(void *ctx, const struct entry *e, const struct retry_fat
 	add_line(&j, t, e->id);
 	json_member_int(&j, "attempts", e->attempts);
 	json_member_int(&j, "failures", e->failures + fate->is_failure);
+	end_event(t, f, &text, &j);
+}
+
+static void on_settled(void *ctx, const struct queue *q, const struct msg *m,
+		       const struct settled_step *step)
+{
+	struct tracer *t = ctx;
+	const struct traced *f = find(t, m->id);
+	struct buf text = { 0 };
+	struct json j;
+
+	if (!f)
+		return;
+	begin_event(t, &text, &j, "settled", f);
+	json_member_text(&j, "queue", q->name);
+	json_member_text(&j, "script", step->file);
+	json_member_int(&j, "line", step->line);
+	json_member_text(&j, "event", settled_event_names[step->event]);
+	if (step->failure->code < 0)
+		json_member_text(&j, "error", step->failure->text);
+	else
+		json_member_int(&j, "copies", step->copies);
 	end_event(t, f, &text, &j);
 }
 
@@ -624,10 +672,12 @@ static struct tracer *create(struct service *s)
 	t->follower = (struct follower){ .ctx = t,
 					 .on_publish = on_publish,
 					 .on_decided = on_decided,
+					 .on_offered = on_offered,
 					 .on_failing = on_failing,
 					 .on_delivered = on_delivered,
 					 .on_acked = on_acked,
 					 .on_returned = on_returned,
+					 .on_settled = on_settled,
 					 .on_dead = on_dead,
 					 .on_record = on_record,
 					 .on_records_acked = on_records_acked,

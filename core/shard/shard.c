@@ -228,6 +228,8 @@ void shard_entry_place(struct entry *e, enum entry_state state, double score)
 
 	if (sh->order)
 		enter_group(e, state);
+	if (__builtin_expect(sh->has_passed, 0) && state == ENTRY_READY)
+		sh->env->ops->on_entering(e);
 	e->state = (uint8_t)state;
 	if (state == ENTRY_DELAYED)
 		shard_wake_by(sh, e->at_unix_ms);

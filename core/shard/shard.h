@@ -30,6 +30,8 @@ TAILQ_HEAD(closing_list, shard);
 struct shard_ops {
 	/* A message may have become ready. */
 	void (*on_ready)(struct shard *sh);
+	/* This one becomes ready, of a shard that has_passed. */
+	void (*on_entering)(const struct entry *e);
 	/* The ack deadline of a held message has passed; it must be moved. False: enough
 	 * for this turn. */
 	bool (*on_timeout)(struct shard *sh, struct entry *e);
@@ -139,7 +141,8 @@ struct shard {
 	bool gives_up; /* what is too much */
 	struct store_size unstored;
 	bool is_closed;
-	bool is_mixed; /* it may have messages that another number of shards placed */
+	bool has_passed; /* somebody may not have some of what is ready */
+	bool is_mixed;   /* it may have messages that another number of shards placed */
 	TAILQ_ENTRY(shard) closing_link;
 	struct store_shard *keys; /* NULL: in memory alone */
 	int64_t ttl_ms; /* how long messages live here, from when they come; 0: no limit

@@ -515,7 +515,59 @@ function draft:copy(changes) end
 ---@field match { exchange: string?, key: string? }?  without it the filter is not active
 ---@field publish fun(msg: tide.Draft): boolean?, string?
 
+---What is declared. Only its options can be written.
+---@class tide.Declared
+---@field kind "queue"|"topic"|"exchange"
+---@field name string
+---@field vhost string
+---@field user string?  who declares it; nil when the broker asks again
+---@field type string?  of an exchange
+---@field options table<string, string|number|boolean|nil>  those that do not have their defaults
+
+---A policy. Without `match` it is not active.
+---@class tide.Declare
+---@field doc string?
+---@field options table<string, tide.OptionDeclaration>?
+---@field match { queue: string|string[]?, exchange: string|string[]?, vhost: string|string[]?, user: string|string[]?, except: table? }?
+---@field new nil|fun(opts: table): any
+---@field carry nil|fun(old: any, opts: table): any
+---@field declare fun(what: tide.Declared, opts: table, state: any): boolean?, string?
+
 ---The broker in a schedule. Expires after the run.
+---Who is to get a message. Read-only; expires after the call.
+---@class tide.Consumer
+---@field user string?
+---@field name string?  of the connection
+---@field address string?  without the port
+---@field vhost string
+---@field queue string  or topic
+---@field channel integer
+---@field sid string?  nil: a GET
+---@field unacked integer
+---@field prefetch integer
+---@field protocol string
+
+---@class tide.Deliver : tide.Rule
+---@field match table?  without it the script is not active
+---@field deliver fun(msg: tide.Msg, consumer: tide.Consumer, opts: table, state: any): boolean|number|string|nil, string?
+
+---What becomes of a message. Read-only; expires after the call.
+---@class tide.Outcome
+---@field event "ack"|"retry"|"expired"|"dead-letter"|"bury"|"drop"
+---@field reason string?
+---@field rule string?
+---@field vhost string
+---@field queue string
+---@field user string?  of the consumer
+---@field attempts integer
+---@field failures integer
+---@field waited_ms integer
+---@field took_ms integer
+
+---@class tide.Settled : tide.Rule
+---@field match table?  without it the script is not active
+---@field settled fun(msg: tide.Draft, outcome: tide.Outcome, opts: table, state: any)
+
 ---@class tide.Broker
 local broker = {}
 
@@ -591,3 +643,25 @@ function broker.queue(name) end
 ---@field doc string?
 ---@field authenticate nil|fun(login: tide.Login): boolean|tide.MadeUser|nil, string?
 ---@field authorize nil|fun(user: tide.User, action: "configure"|"write"|"read", object: tide.Object): boolean?, string?
+
+---Somebody who is about to be let in. Read-only; expires after the call.
+---@class tide.Client
+---@field user string?  who has logged in, or what the client calls itself when nobody has to
+---@field name string?  of the connection
+---@field vhost string
+---@field address string?  without the port; nil for a Unix socket
+---@field certificate string?  the name in a verified certificate
+---@field protocol "line"|"stomp"|"http"
+---@field is_tls boolean
+---@field is_local boolean  from this machine
+
+---@class tide.Connection
+---@field name string?
+---@field vhost string?
+---@field limits { max_channels: integer?, publish_rate: integer?, publish_bytes: integer? }?
+
+---@class tide.Connect
+---@field doc string?
+---@field match { vhost: string|string[]|nil, user: string|string[]|nil, except: table? }?  without it it is not active
+---@field options table<string, tide.OptionDeclaration>?
+---@field connect fun(client: tide.Client, opts: tide.Options, state: any): false|tide.Connection|nil, string?

@@ -110,11 +110,11 @@ describe('an exchange', function()
       declare('exchange b fanout', 'exchange a direct alternate=b internal')
       declare 'exchange a direct internal=1 alternate=b'
       c:expect_answer('DECLARE exchange a direct internal', "ERR mismatch exchange 'a' exists with other options: "
-        .. 'it has alternate=b, not alternate=(none)')
+        .. 'it has alternate=b, not alternate=(none); the option update changes that')
       c:expect_answer('DECLARE exchange a direct alternate=b', "ERR mismatch exchange 'a' exists with other "
-        .. 'options: it has internal=1, not internal=0')
+        .. 'options: it has internal=1, not internal=0; the option update changes that')
       c:expect_answer('DECLARE exchange b fanout alternate=a', "ERR mismatch exchange 'b' exists with other "
-        .. 'options: it has alternate=(none), not alternate=a')
+        .. 'options: it has alternate=(none), not alternate=a; the option update changes that')
       for _, bad in ipairs { '-', '', 'a%20b' } do
         assert.match('^ERR syntax alternate=.*: expected the name of an exchange other than the default one$',
           c:request('DECLARE exchange c fanout alternate=' .. bad))

@@ -129,6 +129,12 @@ describe('tidemq check', function()
     local count = 0
     for path, text in text_of_both:gmatch '\n```lua\n%-%- rules/(%S+)\n(.-)\n```' do
       write('r/' .. path, text .. '\n')
+      -- An instance needs the shipped script that it names.
+      local model = text:match 'tide%.use%("([%w_]+)"'
+      if model then
+        model = path:match '^%l+' .. '/' .. model .. '.lua'
+        write('r/' .. model, shell.read_file('rules/' .. model))
+      end
       count = count + 1
     end
     assert.is_true(count >= 5)

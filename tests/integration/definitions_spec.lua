@@ -223,7 +223,8 @@ describe('the definitions', function()
       c:expect_answer('DECLARE exchange x.same topic durable=0',
         "ERR mismatch exchange 'x.same' exists with other options: it has durable=1, not durable=0")
       c:expect_answer('DECLARE exchange x.same topic auto-delete',
-        "ERR mismatch exchange 'x.same' exists with other options: it has auto-delete=0, not auto-delete=1")
+        "ERR mismatch exchange 'x.same' exists with other options: it has auto-delete=0, not auto-delete=1; " ..
+        "the option update changes that")
       c:ok 'DELETE exchange x.same'
     end)
 

@@ -339,6 +339,54 @@ describe('update', function()
     end)
   end)
 
+  describe('of an exchange', function()
+    local function exchange()
+      for _, x in ipairs(c:document 'LIST exchanges') do
+        if x.name == 'x' then return x end
+      end
+    end
+
+    for _, durable in ipairs { 'durable=1', 'durable=0' } do
+      it('changes its alternate, internal and auto-delete, with ' .. durable, function()
+        c:ok('DECLARE exchange x topic ' .. durable)
+        c:ok 'DECLARE exchange lost fanout'
+        c:ok 'DECLARE queue q'
+        c:ok 'BIND q lost -'
+        assert.matches(' 0$', c:ok('PUB x a', 'm'))
+        c:ok 'DECLARE exchange x topic alternate=lost update'
+        assert.matches(' 1$', c:ok('PUB x a', 'm'))
+        c:ok 'DECLARE exchange x topic internal update'
+        assert.matches('^ERR denied ', c:request('PUB x a', 'm'))
+        if durable == 'durable=1' then
+          broker:restart()
+          reconnect()
+        end
+        assert.equal('lost', exchange().options.alternate)
+        c:ok 'DECLARE exchange x topic internal= alternate= auto-delete=1 update'
+        assert.matches(' 0$', c:ok('PUB x a', 'm'))
+        assert.is_nil(exchange().options.alternate)
+        c:ok 'BIND q x a'
+        c:ok 'UNBIND q x a'
+        assert.is_nil(exchange())
+      end)
+    end
+
+    it('keeps the rest', function()
+      c:ok 'DECLARE exchange x topic'
+      c:expect_answer('DECLARE exchange x direct update',
+        "ERR mismatch exchange 'x' exists with type topic, not direct")
+      c:expect_answer('DECLARE exchange x topic durable=0 internal update',
+        "ERR mismatch exchange 'x' cannot change so: it keeps durable=1: its bindings are in Redis, or they are not")
+      assert.matches('^ERR mismatch ', c:request 'DECLARE exchange x topic internal x=1 update')
+      assert.matches('^ERR syntax internal=2', c:request 'DECLARE exchange x topic internal=2 update')
+      c:expect_answer('DECLARE exchange x topic alternate=nowhere update',
+        "OK warning alternate=nowhere: there is no exchange 'nowhere'; until it is declared, " ..
+          'what no queue takes is dropped')
+      c:ok 'DECLARE exchange x topic alternate= update'
+      c:ok 'DECLARE exchange x topic'
+    end)
+  end)
+
   it('names what is given first when options differ', function()
     c:ok 'DECLARE queue q retry=fixed ttl=1h'
     c:expect_answer('DECLARE queue q ttl=2h',

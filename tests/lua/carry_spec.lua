@@ -193,7 +193,7 @@ describe("carry", function()
     assert.equal(2, rank())
   end)
 
-  it("needs `new`, and belongs to scripts that have a state", function()
+  it("needs `new`, and belongs to scripts with a state", function()
     for file, case in pairs {
       ["priority/mine.lua"] = { "return { rank = print, carry = print }",
         "'carry' replaces the state of 'new'; this script has no 'new'" },
@@ -202,7 +202,6 @@ describe("carry", function()
       ["routing/mine.lua"] = { "return { carry = print }", "a routing script has no 'carry'" },
       ["filter/mine.lua"] = { "return { publish = print, carry = print }",
         "'carry' replaces the state of 'new'; this script has no 'new'" },
-      ["auth/mine.lua"] = { "return { authorize = print, carry = print }", "an auth script has no 'carry'" },
     } do
       dir = support.make_dir { [file] = case[1] }
       local e, why = support.luatide.open { rules = dir }

@@ -24,6 +24,16 @@ end
 describe("docs/rules.md and its reference", function()
   local blocks = blocks_of("docs/rules.md", "docs/rules-reference.md")
 
+  -- An instance needs the shipped script that it names.
+  local function add_models(files)
+    local models = {}
+    for file, text in pairs(files) do
+      local model = text:match('tide%.use%("([%w_]+)"')
+      if model then models[#models + 1] = ("%s/%s.lua"):format(file:match("^%l+"), model) end
+    end
+    for _, model in ipairs(models) do files[model] = files[model] or read("rules/" .. model) end
+  end
+
   it("has blocks that load as the rules they are", function()
     local files, count = {}, 0
     for _, block in ipairs(blocks) do
@@ -35,7 +45,7 @@ describe("docs/rules.md and its reference", function()
       end
     end
     assert.is_true(count >= 5)
-    files["filter/rate_limit.lua"] = read("rules/filter/rate_limit.lua") -- which some use
+    add_models(files)
     local dir = support.make_dir(files)
     local engine, message = support.luatide.open { rules = dir }
     support.remove_dir(dir)
@@ -51,7 +61,7 @@ describe("docs/rules.md and its reference", function()
       end
     end
     assert(files[name], name)
-    files["filter/rate_limit.lua"] = read("rules/filter/rate_limit.lua") -- which some use
+    add_models(files)
     local dir = support.make_dir(files)
     local engine = support.open { rules = dir }
     support.remove_dir(dir)
@@ -355,6 +365,7 @@ describe("lua/meta/tide.lua", function()
         .. "return { match = { exchange = '*' }, publish = function(msg) return false, fields(msg) end }",
       ["schedule/a.lua"] = ask .. [[return { every = "1m", run = function(broker, tick)
         error(keys(broker) .. ";" .. keys(tick) .. ";" .. keys(tide.shared) .. ";" .. keys(tide.log), 0) end }]],
+      ["connect/a.lua"] = ask .. "return { match = {}, connect = function(c) return false, fields(c) end }",
       ["auth/a.lua"] = ask .. [[return {
         authenticate = function(login)
           error(fields(login) .. ";" .. keys(tide.base64) .. ";" .. keys(tide.json), 0) end,
@@ -384,6 +395,7 @@ describe("lua/meta/tide.lua", function()
     table.move(declared_fields("Msg"), 1, 100, #draft + 1, draft)
     assert.equal(sorted(draft), asked(engine:filter { exchange = "x", key = "k" })[1])
     assert.equal(sorted(draft), written)
+    assert.equal(sorted(declared_fields("Client")), asked(engine:connect {})[1])
     local login, base64, json_fields = table.unpack(asked(engine:authenticate {}))
     assert.equal(sorted(declared_fields("Login")), login)
     assert.equal(sorted(declared_fields("Base64")), base64)

@@ -348,7 +348,7 @@ describe("a shipped filter", function()
   it("is inert as it is shipped", function()
     engine = support.open()
     assert.equal(0, engine:filter_count())
-    for _, name in ipairs { "content_route", "dedupe", "mirror", "rate_limit", "record", "schema" } do
+    for _, name in ipairs { "content_route", "dedupe", "mirror", "rate_limit", "record", "schema", "shed" } do
       assert.matches('"file":"filter/' .. name .. '.lua"', engine:status())
     end
   end)

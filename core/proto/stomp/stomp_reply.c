@@ -128,7 +128,7 @@ static char *put_numbers(char *at, const struct stomp_channel *ch,
 static char *put_delivery(char *at, struct stomp *l, const struct stomp_channel *ch,
 			  const struct delivery *d)
 {
-	const struct msg *m = d->msg;
+	const struct msg *m = d->msg, *head = reply_head(d);
 
 	at = PUT(at, "message-id:");
 	id_format(m->id, at);
@@ -150,7 +150,7 @@ static char *put_delivery(char *at, struct stomp *l, const struct stomp_channel 
 		at = decimal_put(PUT(at, "\nx-offset:"), d->offset);
 	}
 	at = decimal_put(PUT(at, "\ncontent-length:"), m->payload_len);
-	if (!m->header_count || !msg_header(m, SLICE("timestamp")).data)
+	if (!head->header_count || !msg_header(head, SLICE("timestamp")).data)
 		at = decimal_put(PUT(at, "\ntimestamp:"), (uint64_t)m->ts_unix_ms);
 	*at++ = '\n';
 	return at;
@@ -159,7 +159,7 @@ static char *put_delivery(char *at, struct stomp *l, const struct stomp_channel 
 static void message(struct stomp *l, const struct stomp_channel *ch,
 		    const struct delivery *d)
 {
-	const struct msg *m = d->msg;
+	const struct msg *m = d->msg, *head = reply_head(d);
 	struct out *o = l->base.out;
 	struct slice subscription = buf_slice(&ch->subscription);
 	size_t small_len = m->payload_len <= PAYLOAD_SMALL ? m->payload_len + 3 : 0;
@@ -170,9 +170,9 @@ static void message(struct stomp *l, const struct stomp_channel *ch,
 	if (subscription.len > 0)
 		at = put(at, subscription.data, subscription.len);
 	at = put_delivery(at, l, ch, d);
-	if (m->header_count) {
+	if (head->header_count) {
 		put_frame(l, at);
-		append_headers(l, m);
+		append_headers(l, head);
 		at = out_reserve(o, small_len + 2);
 	}
 	*at++ = '\n';

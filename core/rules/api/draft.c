@@ -50,6 +50,16 @@ struct msg *draft_build(const struct draft *d)
 	return msg_create(&d->now);
 }
 
+struct msg *draft_build_head(const struct draft *d)
+{
+	struct msg like = d->now;
+
+	like.payload = "";
+	like.payload_len = 0;
+	like.dedupe_len = like.user_len = 0;
+	return msg_create(&like);
+}
+
 /* What is wrong with the value on the top, in the words of its writer. */
 static int refuse(lua_State *L, const char *field, const char *wanted)
 {
@@ -374,7 +384,7 @@ static int l_set_header(lua_State *L)
 	lua_settop(L, 3);
 	if (d->use == DRAFT_SETTLED)
 		return luaL_error(L, "'msg.headers' is read-only; %s", may_write[d->use]);
-	if (d->view.has_place)
+	if (d->use == DRAFT_RETRY && d->view.has_place)
 		return luaL_error(L,
 				  "'msg.headers' is read-only: what is in a topic does "
 				  "not change; publish a copy: msg:copy { … }");

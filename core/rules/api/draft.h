@@ -54,6 +54,9 @@ void draft_deinit(struct draft *d);
 /* A new message, with the id of the first; NULL when there is no memory for it. */
 struct msg *draft_build(const struct draft *d);
 
+/* What has its headers, and no payload; likewise. */
+struct msg *draft_build_head(const struct draft *d);
+
 /* Both may raise. */
 void draft_open(lua_State *L);
 void draft_push(lua_State *L, struct draft *d);

@@ -3,6 +3,7 @@
 #include <lauxlib.h>
 #include <stdint.h>
 
+#include "rules/sandbox/field.h"
 #include "rules/sandbox/hints.h"
 #include "rules/sandbox/safe_lib.h"
 #include "rules/sandbox/script.h"
@@ -131,4 +132,32 @@ const void *view_check(lua_State *L, int idx, const struct view_type *type)
 const void *view_self(lua_State *L)
 {
 	return view_check(L, 1, lua_touserdata(L, lua_upvalueindex(1)));
+}
+
+void view_push_slice(lua_State *L, const void *member)
+{
+	field_push(L, *(const struct slice *)member);
+}
+
+void view_push_optional(lua_State *L, const void *member)
+{
+	if (((const struct slice *)member)->len)
+		view_push_slice(L, member);
+	else
+		lua_pushnil(L);
+}
+
+void view_push_text(lua_State *L, const void *member)
+{
+	lua_pushstring(L, *(const char *const *)member);
+}
+
+void view_push_uint(lua_State *L, const void *member)
+{
+	lua_pushinteger(L, *(const unsigned *)member);
+}
+
+void view_push_int64(lua_State *L, const void *member)
+{
+	lua_pushinteger(L, (lua_Integer) * (const int64_t *)member);
 }

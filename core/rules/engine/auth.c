@@ -174,39 +174,45 @@ static void read_pattern(lua_State *L, const char *name, char **out)
 	lua_pop(L, 1);
 }
 
-static void read_limit(lua_State *L, const char *name, uint32_t *out)
+static void read_limit(lua_State *L, const char *function, const char *name,
+		       uint32_t *out)
 {
 	int is_integer = 1;
 	lua_Integer value = 0;
 
-	if (lua_getfield(L, -1, name) != LUA_TNIL)
-		value = lua_tointegerx(L, -1, &is_integer);
+	if (lua_getfield(L, -1, name) == LUA_TNIL) {
+		lua_pop(L, 1);
+		return;
+	}
+	value = lua_tointegerx(L, -1, &is_integer);
 	if (!is_integer || value < 0 || value > AUTH_LIMIT_MAX)
 		luaL_error(L,
-			   "authenticate returned a wrong 'limits.%s': an integer from 0 "
-			   "(no limit) to %I",
-			   name, (lua_Integer)AUTH_LIMIT_MAX);
+			   "%s returned a wrong 'limits.%s': an integer from 0 (no "
+			   "limit) to %I",
+			   function, name, (lua_Integer)AUTH_LIMIT_MAX);
 	*out = (uint32_t)value;
 	lua_pop(L, 1);
 }
 
-static void read_limits(lua_State *L, struct auth_identity *out)
+bool auth_read_limits(lua_State *L, const char *function, struct auth_limits *out)
 {
 	static const char *const names[] = { "max_connections", "max_channels",
 					     "publish_rate", "publish_bytes", NULL };
 	int type = lua_getfield(L, -1, "limits");
 
 	if (type != LUA_TNIL && type != LUA_TTABLE)
-		luaL_error(L, "authenticate returned wrong 'limits': a table, not a %s",
+		luaL_error(L, "%s returned wrong 'limits': a table, not a %s", function,
 			   luaL_typename(L, -1));
 	if (type == LUA_TTABLE) {
+		read_only_see_through(L, lua_gettop(L));
 		field_check_names(L, -1, "limits", names);
-		read_limit(L, "max_connections", &out->connections);
-		read_limit(L, "max_channels", &out->channels);
-		read_limit(L, "publish_rate", &out->publish_rate);
-		read_limit(L, "publish_bytes", &out->publish_bytes);
+		read_limit(L, function, "max_connections", &out->connections);
+		read_limit(L, function, "max_channels", &out->channels);
+		read_limit(L, function, "publish_rate", &out->publish_rate);
+		read_limit(L, function, "publish_bytes", &out->publish_bytes);
 	}
 	lua_pop(L, 1);
+	return type == LUA_TTABLE;
 }
 
 /* The user on the top. */
@@ -232,11 +238,10 @@ static void read_identity(lua_State *L, const struct auth_login *login,
 	read_pattern(L, "configure", &out->patterns[AUTH_CONFIGURE]);
 	read_pattern(L, "write", &out->patterns[AUTH_WRITE]);
 	read_pattern(L, "read", &out->patterns[AUTH_READ]);
-	read_limits(L, out);
+	auth_read_limits(L, "authenticate", &out->limits);
 }
 
-/* The reason on the top, of a refusal. */
-static void read_reason(lua_State *L, struct auth_decision *out)
+void auth_read_reason(lua_State *L, char out[AUTH_REASON_MAX])
 {
 	const char *reason = luaL_optstring(L, -1, "");
 
@@ -244,7 +249,7 @@ static void read_reason(lua_State *L, struct auth_decision *out)
 		reason = "a script refused it";
 	if (script_hides(script_state_of(L), slice_from(reason)))
 		reason = "a script refused it, for a reason with a password or a secret";
-	snprintf(out->reason, sizeof(out->reason), "%s", reason);
+	snprintf(out, AUTH_REASON_MAX, "%s", reason);
 }
 
 /* The two results on the top. A reason without `false` is a slip that would let somebody
@@ -266,7 +271,7 @@ static void read_verdict(lua_State *L, const struct auth_call *c, const char *fu
 			   "false and a reason, which is a text",
 			   function, luaL_typename(L, -1));
 	if (is_refused)
-		read_reason(L, out);
+		auth_read_reason(L, out->reason);
 	lua_pop(L, 1);
 	if (is_identity) {
 		read_only_see_through(L, lua_gettop(L));

@@ -29,6 +29,11 @@ struct auth_login {
 	struct decision_context *context; /* NULL: live */
 };
 
+struct auth_limits { /* 0: none */
+	uint32_t connections, channels;
+	uint32_t publish_rate, publish_bytes; /* a second */
+};
+
 /* The user that a script makes for one login. */
 struct auth_identity {
 	char name[NAME_LEN_MAX + 1];
@@ -36,8 +41,7 @@ struct auth_identity {
 	/* POSIX extended regular expressions for the login's vhost, owned. NULL matches
 	 * nothing. */
 	char *patterns[AUTH_PATTERN_COUNT];
-	uint32_t connections, channels;       /* 0: no limit */
-	uint32_t publish_rate, publish_bytes; /* a second */
+	struct auth_limits limits;
 };
 
 struct auth_decision {

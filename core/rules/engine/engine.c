@@ -16,6 +16,7 @@ static void forget_hook_sets(struct engine *e)
 	for (int kind = 0; kind < SCRIPT_KIND_COUNT; kind++) {
 		hook_set_destroy(e->hook_sets[kind]);
 		e->hook_sets[kind] = NULL;
+		e->hook_counts[kind] = 0;
 	}
 }
 
@@ -74,6 +75,9 @@ static void open_api(lua_State *L, void *engine)
 	draft_open(L);
 	schedule_open(L, e);
 	auth_open(L);
+	deliver_open(L);
+	settled_open(L);
+	connect_open(L);
 }
 
 /* Without its handles of the loop: free_engine ends it. */
@@ -278,6 +282,11 @@ void engine_take_recent(struct engine *e, struct script_recent *out)
 	recent->sum_ns = 0;
 	recent->longest_ns = SCRIPT_LONG_NS;
 	recent->longest[0] = '\0';
+}
+
+const unsigned *engine_hook_counts(const struct engine *e)
+{
+	return e->hook_counts;
 }
 
 const uint64_t *engine_call_count(const struct engine *e)

@@ -122,6 +122,10 @@ uint64_t engine_epoch(const struct engine *e);
 /* Is this the error of a call that was not made, because of an open circuit? */
 bool engine_is_not_called(const char *error_text);
 
+/* How many scripts with a match are active, by kind: an array that lasts as long as the
+ * engine, for whoever asks often. */
+const unsigned *engine_hook_counts(const struct engine *e);
+
 /* How many decisions scripts were asked for. */
 const uint64_t *engine_call_count(const struct engine *e);
 

@@ -3,6 +3,7 @@
 
 #include <sys/queue.h>
 
+#include "auth.h"
 #include "engine.h"
 #include "figures.h"
 #include "filter.h"
@@ -215,7 +216,8 @@ struct engine {
 	struct generation *current; /* NULL until the first is loaded */
 	/* Of the active generation, by kind; NULL for kinds without a match. */
 	struct hook_set *hook_sets[SCRIPT_KIND_COUNT];
-	enum engine_origin origin; /* of the active generation */
+	unsigned hook_counts[SCRIPT_KIND_COUNT]; /* of the scripts in them */
+	enum engine_origin origin;               /* of the active generation */
 	uint64_t epoch;
 	uint64_t call_count; /* decisions asked of scripts */
 
@@ -273,3 +275,11 @@ void index_open(lua_State *L, struct engine *e);
 void strategy_open(lua_State *L);
 void schedule_open(lua_State *L, struct engine *e);
 void auth_open(lua_State *L);
+void deliver_open(lua_State *L);
+void settled_open(lua_State *L);
+void connect_open(lua_State *L);
+
+/* Of a table on the top: `limits`, which `function` returned. False: it has none. */
+bool auth_read_limits(lua_State *L, const char *function, struct auth_limits *out);
+/* The reason on the top, of a refusal, without what must not be shown. */
+void auth_read_reason(lua_State *L, char out[AUTH_REASON_MAX]);

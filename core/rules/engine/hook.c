@@ -7,7 +7,13 @@
 
 bool hook_is_used(const struct engine *e, enum script_kind kind)
 {
-	return e->hook_sets[kind] && hook_set_count(e->hook_sets[kind]) > 0;
+	return e->hook_counts[kind] > 0;
+}
+
+bool hook_is_for(struct engine *e, enum script_kind kind, const struct hook_subject *s)
+{
+	return hook_is_used(e, kind) &&
+	       hook_set_plan(e->hook_sets[kind], s, false)->count > 0;
 }
 
 void hook_push(lua_State *L, const struct hook_call *c)
@@ -27,6 +33,14 @@ int hook_refuse(lua_State *L, const struct hook_call *c, const char *text)
 	script_set_place(script_state_of(L), rule_code_file(c->rule),
 			 c->rule->decide_line);
 	return luaL_error(L, "%s", text);
+}
+
+/* What has failed is the business of who is told. */
+static void tell(struct hook_call *c, int rc, const struct error *err)
+{
+	static const struct error none = { .code = TIDE_OK };
+
+	c->on_asked(c, rc < 0 ? err : &none);
 }
 
 static int ask(struct engine *e, struct hook_call *c, struct rule *rule,
@@ -60,8 +74,13 @@ int hook_run(struct engine *e, struct hook_call *c, struct error *err)
 	for (unsigned i = 0; rc == TIDE_OK && !c->is_decided && i < plan->count; i++) {
 		struct rule *rule = hook_set_rule(set, plan->places[i]);
 
-		if (rule_match_fits(rule->match, &c->subject))
-			rc = ask(e, c, rule, err);
+		if (!rule_match_fits(rule->match, &c->subject))
+			continue;
+		rc = ask(e, c, rule, err);
+		if (!c->on_asked)
+			continue;
+		tell(c, rc, err);
+		rc = TIDE_OK;
 	}
 	return rc;
 }

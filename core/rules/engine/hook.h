@@ -21,7 +21,10 @@ struct hook_call {
 	 * as light userdata. It calls hook_push, pushes the arguments, calls
 	 * hook_call_script, and reads the results; it may raise. */
 	lua_CFunction body;
-	void *ctx;       /* of the body */
+	void *ctx; /* of the body */
+	/* Told after each script, code 0: it has not failed. A failure does not end the
+	 * walk then. NULL: it does. */
+	void (*on_asked)(struct hook_call *c, const struct error *failure);
 	bool is_decided; /* out, of the body: the scripts behind this one are not asked */
 	/* Out: the script asked last, and its line; NULL: none matches. Good until the
 	 * next reload. */
@@ -32,6 +35,8 @@ struct hook_call {
 
 /* Is a script of the kind active? */
 bool hook_is_used(const struct engine *e, enum script_kind kind);
+/* May one of them match the address? Its messages and users are not looked at. */
+bool hook_is_for(struct engine *e, enum script_kind kind, const struct hook_subject *s);
 
 /* Ask the scripts that match. TIDE_ERULE: one failed; those behind it are not asked. */
 TIDE_MUST_USE int hook_run(struct engine *e, struct hook_call *c, struct error *err);

@@ -239,6 +239,7 @@ static void renew_hook_sets(struct engine *e)
 			continue;
 		hook_set_destroy(e->hook_sets[kind]);
 		e->hook_sets[kind] = hook_set_create(e->current, (enum script_kind)kind);
+		e->hook_counts[kind] = hook_set_count(e->hook_sets[kind]);
 	}
 }
 

@@ -85,28 +85,6 @@ bool strategy_differs(const struct engine *e, enum script_kind kind, const char 
 	return options_differ(rule ? &rule->options : &none, has, wanted, out);
 }
 
-static void push_slice(lua_State *L, const void *member)
-{
-	field_push(L, *(const struct slice *)member);
-}
-
-static void push_text(lua_State *L, const void *member)
-{
-	lua_pushstring(L, *(const char *const *)member);
-}
-
-static void push_uint(lua_State *L, const void *member)
-{
-	lua_pushinteger(L, *(const unsigned *)member);
-}
-
-static void push_uint64(lua_State *L, const void *member)
-{
-	const uint64_t *n = member;
-
-	lua_pushinteger(L, (lua_Integer)*n);
-}
-
 static void push_number(lua_State *L, const void *member)
 {
 	lua_pushnumber(L, *(const double *)member);
@@ -114,20 +92,20 @@ static void push_number(lua_State *L, const void *member)
 
 static const struct view_field queue_fields[] = {
 	{ .name = "name",
-	  .push = push_slice,
+	  .push = view_push_slice,
 	  .offset = offsetof(struct queue_view, name),
 	  .is_pure = true },
 	{ .name = "ready",
-	  .push = push_uint64,
+	  .push = view_push_int64,
 	  .offset = offsetof(struct queue_view, ready) },
 	{ .name = "served",
 	  .push = push_number,
 	  .offset = offsetof(struct queue_view, served) },
 	{ .name = "shard",
-	  .push = push_uint,
+	  .push = view_push_uint,
 	  .offset = offsetof(struct queue_view, shard) },
 	{ .name = "vhost",
-	  .push = push_slice,
+	  .push = view_push_slice,
 	  .offset = offsetof(struct queue_view, vhost),
 	  .is_pure = true },
 	{ .name = NULL },
@@ -136,13 +114,13 @@ static const struct view_type queue_type = { .name = "queue", .fields = queue_fi
 
 static const struct view_field failure_fields[] = {
 	{ .name = "attempts",
-	  .push = push_uint,
+	  .push = view_push_uint,
 	  .offset = offsetof(struct failure_view, attempts) },
 	{ .name = "failures",
-	  .push = push_uint,
+	  .push = view_push_uint,
 	  .offset = offsetof(struct failure_view, failures) },
 	{ .name = "reason",
-	  .push = push_text,
+	  .push = view_push_text,
 	  .offset = offsetof(struct failure_view, reason) },
 	{ .name = NULL },
 };

@@ -58,10 +58,10 @@ static void push_identity(lua_State *L, const struct auth_identity *i)
 		if (i->patterns[p])
 			set_text(L, patterns[p], i->patterns[p]);
 	lua_newtable(L);
-	set_limit(L, "max_connections", i->connections);
-	set_limit(L, "max_channels", i->channels);
-	set_limit(L, "publish_rate", i->publish_rate);
-	set_limit(L, "publish_bytes", i->publish_bytes);
+	set_limit(L, "max_connections", i->limits.connections);
+	set_limit(L, "max_channels", i->limits.channels);
+	set_limit(L, "publish_rate", i->limits.publish_rate);
+	set_limit(L, "publish_bytes", i->limits.publish_bytes);
 	lua_setfield(L, -2, "limits");
 }
 

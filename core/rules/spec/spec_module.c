@@ -14,6 +14,9 @@
 #include "evaluate.h"
 #include "simulate_retry.h"
 #include "spec_auth.h"
+#include "spec_declare.h"
+#include "spec_hook.h"
+#include "spec_connect.h"
 #include "spec_index.h"
 #include "spec_msg.h"
 #include "spec_queue.h"
@@ -249,11 +252,16 @@ static int l_status(lua_State *L)
 /* A run's messages go into the table on the top of this state. */
 static int take_message(void *ctx, const struct msg *m, struct error *err)
 {
+	static const char *const missing[] = { "id", "due", "expires" };
 	lua_State *L = ctx;
 
 	if (slice_is(m->exchange, "nowhere"))
 		return error_set(err, TIDE_ENOTFOUND, "there is no exchange 'nowhere'");
 	spec_msg_push(L, m);
+	for (int i = 0; i < 3; i++) {
+		lua_pushnil(L);
+		lua_setfield(L, -2, missing[i]);
+	}
 	spec_msg_set_integer(L, "delay", m->due_unix_ms);
 	lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
 	return TIDE_OK;
@@ -429,6 +437,28 @@ static int l_filter(lua_State *L)
 	return answer(L, rc, &err);
 }
 
+static int l_deliver(lua_State *L)
+{
+	const struct spec_hook h = { unbox(L, ENGINE), context_of(L),
+				     spec_msg_read(L, 2) };
+	struct error err;
+	int rc = spec_hook_deliver(L, &h, &err);
+
+	msg_unref((struct msg *)h.msg);
+	return answer(L, rc, &err);
+}
+
+static int l_settled(lua_State *L)
+{
+	const struct spec_hook h = { unbox(L, ENGINE), context_of(L),
+				     spec_msg_read(L, 2) };
+	struct error err;
+	int rc = spec_hook_settled(L, &h, &err);
+
+	msg_unref((struct msg *)h.msg);
+	return answer(L, rc, &err);
+}
+
 /* authenticate (login) -> "allow", "deny" or "none"; the user that was made, or the
  * reason, or nil; the script */
 static int l_authenticate(lua_State *L)
@@ -448,6 +478,24 @@ static int l_authorize(lua_State *L)
 	int rc = spec_auth_authorize(L, e, context_of(L), &err);
 
 	return rc == TIDE_OK ? SPEC_AUTH_RESULTS : answer(L, rc, &err);
+}
+
+/* declare ({ kind =, name =, options = }) -> its options, and the files that changed
+ * them, or nil */
+static int l_declare(lua_State *L)
+{
+	struct engine *e = unbox(L, ENGINE);
+	struct error err;
+	int rc = spec_declare_ask(L, e, context_of(L), &err);
+
+	return rc == TIDE_OK ? SPEC_DECLARE_RESULTS : answer(L, rc, &err);
+}
+
+static int l_connect(lua_State *L)
+{
+	struct engine *e = unbox(L, ENGINE);
+
+	return spec_connect(L, e, context_of(L));
 }
 
 static int l_filter_count(lua_State *L)
@@ -588,7 +636,7 @@ static int l_decide(lua_State *L)
 		lua_pushstring(L, strategy_action_names[decision.action]);
 	if (rc != TIDE_OK || !decision.extra)
 		return answer(L, rc, &err);
-	spec_retry_push_take(L, decision.extra, spec_msg_push);
+	spec_retry_push_take(L, decision.extra);
 	return 2;
 }
 
@@ -653,8 +701,12 @@ int spec_module_open(lua_State *L)
 		{ "reload", l_reload },
 		{ "filter", l_filter },
 		{ "filter_count", l_filter_count },
+		{ "deliver", l_deliver },
+		{ "settled", l_settled },
 		{ "authenticate", l_authenticate },
 		{ "authorize", l_authorize },
+		{ "declare", l_declare },
+		{ "connect", l_connect },
 		{ "dry_run", l_dry_run },
 		{ "seed", l_seed },
 		{ "advance", l_advance },

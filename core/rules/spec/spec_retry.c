@@ -1,9 +1,8 @@
 #include "spec_retry.h"
 
-#include "rules/sandbox/field.h"
+#include "spec_msg.h"
 
-void spec_retry_push_take(lua_State *L, struct retry_extra *extra,
-			  void (*push_msg)(lua_State *L, const struct msg *m))
+void spec_retry_push_take(lua_State *L, struct retry_extra *extra)
 {
 	lua_newtable(L);
 	if (extra->exchange) {
@@ -15,12 +14,12 @@ void spec_retry_push_take(lua_State *L, struct retry_extra *extra,
 		lua_setfield(L, -2, "key");
 	}
 	if (extra->msg) {
-		push_msg(L, extra->msg);
+		spec_msg_push(L, extra->msg);
 		lua_setfield(L, -2, "msg");
 	}
 	lua_newtable(L);
 	for (unsigned i = 0; i < extra->copies.count; i++) {
-		push_msg(L, extra->copies.items[i]);
+		spec_msg_push(L, extra->copies.items[i]);
 		lua_rawseti(L, -2, (lua_Integer)i + 1);
 	}
 	lua_setfield(L, -2, "copies");

@@ -6,5 +6,4 @@
 #include "rules/engine/strategy.h"
 
 /* Push { exchange =, key =, msg =, copies = }. The reference is taken. */
-void spec_retry_push_take(lua_State *L, struct retry_extra *extra,
-			  void (*push_msg)(lua_State *L, const struct msg *m));
+void spec_retry_push_take(lua_State *L, struct retry_extra *extra);

@@ -210,7 +210,7 @@ static bool on_expired(struct shard *sh, struct entry *e)
 	return pick(8) > 0;
 }
 
-static const struct shard_ops ops = { on_ready, on_timeout, on_expired };
+static const struct shard_ops ops = { on_ready, NULL, on_timeout, on_expired };
 
 /* As a dead letter does whose copy Redis does not take: it is buried in the middle of
  * what the shard does with the answer. */

@@ -1,0 +1,85 @@
+#include "policies.h"
+
+#include "base/container.h"
+#include "base/mem.h"
+#include "job.h"
+#include "queue.h"
+#include "rules/engine/hook.h"
+#include "update.h"
+#include "walk.h"
+
+struct policies {
+	struct job job;
+	struct broker *broker;
+	struct walk walk;
+	bool is_walking;
+	bool are_used; /* by the generation that was asked last */
+};
+
+static void end(struct policies *p)
+{
+	if (p->is_walking)
+		walk_end(&p->walk);
+	p->is_walking = false;
+}
+
+static void run(struct job *job)
+{
+	struct policies *p = container_of(job, struct policies, job);
+	struct broker *b = p->broker;
+	struct queue *q = NULL;
+
+	while (!b->is_closing && ((q = walk_queue(&p->walk)) != NULL ||
+				  (q = walk_topic(&p->walk)) != NULL)) {
+		update_renew(q);
+		if (pace_is_spent(&b->pace, false)) {
+			job_add(b, job);
+			return;
+		}
+	}
+	end(p);
+}
+
+void policies_renew(struct broker *b)
+{
+	struct policies *p = b->policies;
+	bool were_used = p->are_used;
+
+	p->are_used = hook_is_used(b->engine, SCRIPT_DECLARE);
+	/* Without policies queues do what they were declared with. */
+	if (!p->are_used && !were_used)
+		return;
+	end(p);
+	walk_begin(&p->walk, b);
+	p->is_walking = true;
+	job_add(b, &p->job);
+}
+
+static bool begin_one(void *ctx, struct definition *d)
+{
+	if (definition_is_queue(d->table) && !d->is_unreadable)
+		update_restored(container_of(d, struct queue, definition));
+	return true;
+}
+
+void policies_begin(struct broker *b)
+{
+	b->policies->are_used = hook_is_used(b->engine, SCRIPT_DECLARE);
+	if (b->policies->are_used)
+		definition_each(b, begin_one, NULL);
+}
+
+struct policies *policies_create(struct broker *b)
+{
+	struct policies *p = mem_zalloc(sizeof(*p));
+
+	p->broker = b;
+	p->job.run = run;
+	return p;
+}
+
+void policies_destroy(struct policies *p)
+{
+	end(p);
+	mem_free(p);
+}

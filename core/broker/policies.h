@@ -1,0 +1,12 @@
+/* policies.h: the policies (declare/) are asked about what there is: at the start, and
+ * again when other rules become active, between the turns of the loop. */
+#pragma once
+
+#include "broker.h"
+
+struct policies *policies_create(struct broker *b);
+void policies_destroy(struct policies *p);
+/* The definitions have been read from Redis; nothing is attached to the rules yet. */
+void policies_begin(struct broker *b);
+/* There is a new generation. */
+void policies_renew(struct broker *b);

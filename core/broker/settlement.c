@@ -1,0 +1,211 @@
+#include "settlement.h"
+
+#include "base/mem.h"
+#include "host/log.h"
+#include "rules/engine/deliver.h"
+#include "move.h"
+
+#define LOG_MS 60000
+
+bool settlement_is_asked(const struct queue *q)
+{
+	return settled_is_used(q->vhost->broker->engine, vhost_slice(q->vhost),
+			       queue_slice(q));
+}
+
+/* Once in a while. */
+static void log_failure(struct queue *q, const char *text)
+{
+	if (log_is_due(&q->settled_logged_ms, q->vhost->broker->now_ms, LOG_MS))
+		log_warn("queue '%s' of vhost '%s': settled: %s", q->name, q->vhost->name,
+			 text);
+}
+
+static enum settled_event event_of(const struct queue *q, const struct settlement *s)
+{
+	const struct retry_fate *fate = &s->fate;
+
+	if (s->is_ack)
+		return SETTLED_ACK;
+	switch (fate->action) {
+	case RETRY_AFTER:
+		return SETTLED_RETRY;
+	case RETRY_BURY:
+		return SETTLED_BURY;
+	case RETRY_DEAD_LETTER:
+		return q->config.dead_exchange ? SETTLED_DEAD_LETTER : SETTLED_BURY;
+	case RETRY_DROP:
+		break;
+	}
+	return strcmp(fate->reason, "expired") == 0 ? SETTLED_EXPIRED : SETTLED_DROP;
+}
+
+static int64_t time_between(int64_t from_ms, int64_t to_ms)
+{
+	return to_ms > from_ms ? to_ms - from_ms : 0;
+}
+
+/* What the scripts see of it. */
+static void view(const struct entry *e, const struct settlement *s,
+		 struct outcome_view *out)
+{
+	const struct queue *q = entry_queue(e);
+	const struct msg *m = e->msg;
+	int64_t now_ms = q->vhost->broker->now_ms;
+	int64_t came_ms = m->due_unix_ms > m->ts_unix_ms ? m->due_unix_ms : m->ts_unix_ms;
+	bool is_held = e->state == ENTRY_UNACKED;
+	int64_t given_ms = is_held ? e->held_unix_ms : now_ms;
+
+	*out = (struct outcome_view){
+		.event = event_of(q, s),
+		.reason = s->fate.reason,
+		.rule = s->fate.rule,
+		.vhost = vhost_slice(q->vhost),
+		.queue = queue_slice(q),
+		.attempts = e->attempts,
+		.failures = e->failures + s->fate.is_failure,
+		.waited_ms = time_between(came_ms, given_ms),
+		.took_ms = time_between(given_ms, now_ms),
+	};
+}
+
+struct telling {
+	struct queue *queue;
+	const struct msg *msg;
+};
+
+static void on_step(void *ctx, const struct settled_step *step)
+{
+	const struct telling *t = ctx;
+	const struct follower *f = t->queue->vhost->broker->follower;
+
+	if (step->failure->code < 0)
+		log_failure(t->queue, step->failure->text);
+	if (f)
+		f->on_settled(f->ctx, t->queue, t->msg, step);
+}
+
+static void tell(const struct entry *e, struct outcome_view *outcome,
+		 struct settled_pass *p)
+{
+	struct queue *q = entry_queue(e);
+	struct telling telling = { q, e->msg };
+
+	p->msg = e->msg;
+	p->outcome = outcome;
+	p->context = NULL;
+	p->now_unix_ms = q->vhost->broker->now_ms;
+	p->copies.max = DRAFT_COPIES_MAX;
+	p->on_step = on_step;
+	p->ctx = &telling;
+	settled_run(q->vhost->broker->engine, p);
+}
+
+/* Whose the message is, as far as it is known. */
+static void add_consumer(const struct holder *h, const struct consumer *c,
+			 struct outcome_view *out)
+{
+	struct consumer_view consumer;
+
+	if (!h)
+		return;
+	h->describe(h, c, &consumer);
+	out->user = consumer.user;
+}
+
+void settlement_tell(const struct entry *e, const struct settlement *s,
+		     struct settled_pass *p)
+{
+	struct outcome_view outcome;
+
+	view(e, s, &outcome);
+	add_consumer(e->holder, e->consumer, &outcome);
+	tell(e, &outcome, p);
+}
+
+/* One that waits for its copies. */
+struct settling {
+	struct settlement settlement;
+	char *rule; /* the script's generation may go meanwhile */
+};
+
+static void on_refused(void *ctx, int status, const char *text)
+{
+	/* The journal has said what Redis refused. */
+}
+
+static void on_end(void *ctx, struct entry *e, int status)
+{
+	struct settling *s = ctx;
+	const struct settlement *what = &s->settlement;
+	/* What is not durable at the end comes again. */
+	bool is_over = status == TIDE_ESHUTDOWN;
+
+	if (e && !is_over)
+		what->finish(e, what);
+	else
+		strategy_extra_unref(what->fate.extra);
+	if (what->waiter)
+		waiter_done(what->waiter, is_over ? status : TIDE_OK, NULL);
+	mem_free(s->rule);
+	mem_free(s);
+}
+
+static const struct move_ops move_ops = { on_refused, on_end };
+
+static void carry_out(struct entry *e, const struct settlement *what,
+		      struct draft_copies *copies)
+{
+	struct settling *s;
+
+	consumer_release(e);
+	if (copies->count == 0) {
+		what->finish(e, what);
+		return;
+	}
+	s = mem_alloc(sizeof(*s));
+	s->settlement = *what;
+	s->rule = what->fate.rule ? mem_strdup(what->fate.rule) : NULL;
+	s->settlement.fate.rule = s->rule;
+	if (what->waiter)
+		waiter_add(what->waiter);
+	move_copies(e, copies, &move_ops, s);
+}
+
+void settlement_run(struct entry *e, const struct settlement *s)
+{
+	struct settled_pass pass;
+
+	settlement_tell(e, s, &pass);
+	carry_out(e, s, &pass.copies);
+}
+
+static void remove_entry(struct entry *e, const struct settlement *s)
+{
+	shard_remove(e, s->waiter);
+}
+
+void settlement_ack(struct entry *e, const struct consumer *c, struct waiter *w)
+{
+	const struct settlement s = { .is_ack = true,
+				      .waiter = w,
+				      .finish = remove_entry };
+	struct outcome_view outcome;
+	struct settled_pass pass;
+
+	view(e, &s, &outcome);
+	/* Acknowledged by its delivery, which nothing has counted. */
+	outcome.attempts += e->state != ENTRY_UNACKED;
+	add_consumer(c ? c->holder : e->holder, c, &outcome);
+	tell(e, &outcome, &pass);
+	carry_out(e, &s, &pass.copies);
+}
+
+void settlement_drop(struct entry *e, const char *reason, struct waiter *w)
+{
+	const struct settlement s = { .fate = { .action = RETRY_DROP, .reason = reason },
+				      .waiter = w,
+				      .finish = remove_entry };
+
+	settlement_run(e, &s);
+}

@@ -1,0 +1,27 @@
+/* policy.h: declare/: the policies, which decide what options a queue or a topic has, and
+ * whether a definition may be declared. */
+#pragma once
+
+#include "base/args.h"
+#include "engine.h"
+
+#define POLICY_FILES_MAX 256
+#define POLICY_REASON_MAX 300
+
+struct policy_call {
+	const char *kind; /* "queue", "topic", "exchange" */
+	const char *type; /* of an exchange; else NULL */
+	struct slice vhost, name;
+	struct slice user;   /* who declares it; empty: nobody does just now */
+	struct args options; /* in and out; its owner frees them */
+	/* Out: who changed them, "declare/a.lua, declare/b.lua"; "" for nobody. */
+	char files[POLICY_FILES_MAX];
+	/* For policy.c alone. */
+	struct args next;
+	bool is_refused;
+	char reason[POLICY_REASON_MAX];
+};
+
+/* TIDE_EREJECTED: a policy refuses it, with the reason and its file. TIDE_ERULE: one has
+ * failed. */
+TIDE_MUST_USE int policy_ask(struct engine *e, struct policy_call *c, struct error *err);

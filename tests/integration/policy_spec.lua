@@ -1,0 +1,228 @@
+-- declare/: policies decide what options queues and topics have, at any time.
+local Broker = require 'support.broker'
+local traffic = require 'support.traffic'
+local wait = require 'support.wait'
+
+--- A policy whose body sees `what`.
+local broker
+
+local function policy(body, match)
+  match = match or ("{ vhost = '%s' }"):format(broker.vhost)
+  return ('return { match = %s, declare = function(what)\n%s\nend }\n'):format(match, body)
+end
+
+describe('policies', function()
+  local c
+
+  setup(function()
+    broker = Broker.start {
+      rules = { ['declare/10-first.lua'] = policy('', "{ queue = 'nothing' }") }, -- makes the directory
+      args = { '--window-messages', '16', '--fsync', 'no' },
+    }
+  end)
+  teardown(function() broker:destroy() end)
+  before_each(function()
+    c = broker:enter_vhost()
+    broker:write_rule('declare/20-test.lua', policy('', "{ queue = 'nothing' }"))
+    c:document 'RULES reload'
+  end)
+  after_each(function() c:close() end)
+
+  local function list(name, kind)
+    for _, q in ipairs(c:document('LIST ' .. (kind or 'queues'))) do
+      if q.name == name then return q end
+    end
+  end
+  local function options(name) return list(name or 'q').options end
+
+  --- These rules are active when it returns; what they ask of queues may follow.
+  local function activate(text)
+    if text then broker:write_rule('declare/20-test.lua', text) else broker:remove_rule 'declare/20-test.lua' end
+    return c:document 'RULES reload'
+  end
+
+  local function restart()
+    c:close()
+    broker:restart()
+    c = broker:connect()
+  end
+
+  it('set, bound and refuse when something is declared', function()
+    activate(policy [[
+      if what.name:find 'bad' then return false, 'no bad names' end
+      assert(what.kind == 'queue' and what.vhost:find '^test')
+      what.options.ttl = what.options.ttl or '1h'
+      what.options['max-length'] = 1000
+      what.options['auto-delete'] = false
+      what.options.rate = nil
+    ]])
+    c:expect_answer('DECLARE queue bad', 'ERR rejected no bad names (declare/20-test.lua)')
+    assert.is_nil(list 'bad')
+    c:ok 'DECLARE queue q rate=5/s max-length=5'
+    local q = list 'q'
+    assert.same({ ttl = '1h', ['max-length'] = '1000' }, q.options)
+    assert.same({ rate = '5/s', ['max-length'] = '5' }, q.declared)
+    assert.equal('declare/20-test.lua', q.policy)
+    c:ok 'DECLARE queue r ttl=2h max-length=1000'
+    q = list 'r'
+    assert.same({ ttl = '2h', ['max-length'] = '1000' }, q.options)
+    assert.same({ ttl = '2h', ['max-length'] = '1000' }, q.declared)
+    activate(policy "what.options.ttl = '2h'")
+    c:ok 'DECLARE queue s ttl=2h'
+    assert.is_nil(list('s').policy)
+    assert.is_nil(list('s').declared)
+  end)
+
+  it('leave what a client said as it is', function()
+    activate(policy "what.options.ttl = '1h'")
+    c:ok 'DECLARE queue q max-length=5'
+    c:ok 'DECLARE queue q max-length=5'
+    c:expect_answer('DECLARE queue q ttl=1h max-length=5',
+      "ERR mismatch queue 'q' exists with other options: it has ttl=0, not ttl=1h; the option update changes that")
+    c:ok 'DECLARE queue q max-length= rate=5/s update'
+    assert.same({ ttl = '1h', rate = '5/s' }, options())
+    assert.same({ rate = '5/s' }, list('q').declared)
+    restart()
+    assert.same({ ttl = '1h', rate = '5/s' }, options())
+    assert.same({ rate = '5/s' }, list('q').declared)
+    activate(nil)
+    wait.poll(function() return not options().ttl end)
+    assert.same({ rate = '5/s' }, options())
+    c:ok 'DECLARE queue q rate=5/s'
+  end)
+
+  it('change queues that are in use', function()
+    c:ok 'DECLARE queue q retry=none'
+    traffic.publish(c, 'q', 30)
+    activate(policy [[
+      what.options['max-length'], what.options.overflow, what.options.retry = '10', 'drop-head', 'fixed'
+    ]])
+    wait.poll(function() return c:stats('q').ready == 10 end)
+    assert.same({ ['max-length'] = '10', overflow = 'drop-head', retry = 'fixed' }, options())
+    c:ok('NACK ' .. c:get('q')[1].tag)
+    assert.equal(0, c:stats('q').buried)
+    activate(policy "what.options['max-length'] = '20' what.options.overflow = 'drop-head'")
+    wait.poll(function() return options()['max-length'] == '20' end)
+    assert.same({ ['max-length'] = '20', overflow = 'drop-head', retry = 'none' }, options())
+    broker:expect_log "queue 'q' of vhost '[^']+' has other options:.* max%-length=20.* %(with declare/20%-test.lua%)"
+  end)
+
+  it('change topics, too', function()
+    c:ok 'DECLARE topic t partitions=1'
+    for i = 1, 30 do c:ok('PUB - t', tostring(i)) end
+    activate(policy "if what.kind == 'topic' then what.options['retention-count'] = 10 end")
+    wait.poll(function() return list('t', 'topics').messages == 10 end)
+    assert.equal('declare/20-test.lua', list('t', 'topics').policy)
+  end)
+
+  it('may refuse an exchange, and not change its options', function()
+    activate(policy("if what.type == 'fanout' then return false, 'no fanouts' end", "{ exchange = 'eu.#' }"))
+    c:expect_answer('DECLARE exchange eu.a fanout', 'ERR rejected no fanouts (declare/20-test.lua)')
+    c:ok 'DECLARE exchange us.a fanout'
+    c:ok 'DECLARE exchange eu.a topic'
+    activate(policy("what.options.internal = 1", "{ exchange = '#' }"))
+    c:expect_answer('DECLARE exchange eu.b topic', "ERR rule declare/20-test.lua: exchange 'eu.b': a policy can " ..
+      'refuse an exchange, but not change its options')
+    c:ok 'DECLARE exchange eu.a topic'
+  end)
+
+  it('are found by name, vhost and exception', function()
+    activate(policy("what.options.ttl = '1h'",
+      ("{ queue = 'jobs.#', vhost = '%s', except = { queue = 'jobs.slow.*' } }"):format(broker.vhost)))
+    c:ok 'DECLARE queue jobs.a'
+    c:ok 'DECLARE queue jobs.slow.a'
+    c:ok 'DECLARE queue other'
+    assert.same({ ttl = '1h' }, options 'jobs.a')
+    assert.same({}, options 'jobs.slow.a')
+    assert.same({}, options 'other')
+  end)
+
+  it('run one after the other', function()
+    broker:write_rule('declare/30-later.lua', policy "what.options.ttl = what.options.ttl .. 'h'")
+    activate(policy "what.options.ttl = '2'")
+    c:ok 'DECLARE queue q'
+    broker:remove_rule 'declare/30-later.lua'
+    assert.same({ ttl = '2h' }, options())
+    assert.equal('declare/20-test.lua, declare/30-later.lua', list('q').policy)
+  end)
+
+  it('that fail refuse a DECLARE and leave what there is', function()
+    activate(policy "what.options.ttl = '1h'")
+    c:ok 'DECLARE queue q'
+    for body, answer in pairs {
+      ["error 'no'"] = 'ERR rule declare/20%-test.lua:2: no',
+      ['while true do end'] = 'ERR rule declare/20%-test.lua:%d: .*',
+      ["what.options.ttl = 'soon'"] = "ERR rule declare/20%-test.lua: queue 'r': ttl=soon: expected a duration",
+      ["what.options.ttl = {}"] = "ERR rule declare/20%-test.lua:%d: the option 'ttl' must be a text, a number or",
+      ["what.options.durable = '0'"] =
+        "ERR rule declare/20%-test.lua: queue 'r': it keeps durable=1: its messages are in Redis, or they are not",
+      ["what.options.shards = 4"] = "ERR rule declare/20%-test.lua: queue 'r': it keeps its shards and its sharding: ",
+      ["what.options['sharding.by'] = 'h'"] = 'ERR rule .* it keeps its shards and its sharding',
+      ["what.options['retry.no'] = '1'"] = "ERR rule declare/20%-test.lua: retry=immediate: .* has no option 'no'",
+      ["what.name = 'x'"] = 'ERR rule declare/20%-test.lua:2: ',
+      ["return true, 'why'"] = 'ERR rule declare/20%-test.lua:%d: declare must return nothing, or false and a reason',
+    } do
+      activate(policy(body))
+      assert.matches('^' .. answer, c:request 'DECLARE queue r')
+      assert.is_nil(list 'r')
+      assert.same({ ttl = '1h' }, options())
+    end
+    broker:expect_log "queue 'q' of vhost '[^']+' keeps its options, whatever its policies say: "
+  end)
+
+  it('that cannot be carried out now wait', function()
+    c:ok 'DECLARE queue q'
+    c:ok 'SUB q s'
+    activate(policy "what.options['single-active'] = true")
+    c:ok 'DECLARE queue other'
+    assert.same({ ['single-active'] = '1' }, options 'other')
+    assert.same({}, options())
+    c:ok 'UNSUB s'
+    c:ok 'DECLARE queue q update'
+    assert.same({ ['single-active'] = '1' }, options())
+  end)
+
+  it('are asked again about an update that Redis has not answered', function()
+    c:ok 'DECLARE queue q'
+    local pid = broker:redis_pid()
+    local other = broker:connect()
+    broker:write_rule('declare/20-test.lua', policy "what.options.ttl = '1h'")
+    os.execute('kill -STOP ' .. pid)
+    c:send 'DECLARE queue q rate=5/s update\r\n'
+    other:send 'RULES reload\r\n'
+    os.execute('kill -CONT ' .. pid)
+    c:expect_line 'OK'
+    other:expect_data()
+    other:close()
+    wait.poll(function() return options().ttl end)
+    assert.same({ ttl = '1h', rate = '5/s' }, options())
+  end)
+
+  it('know who declares, and that nobody does', function()
+    activate(policy "what.options['delivery-limit'] = what.user and 5 or 6")
+    c:ok 'DECLARE queue q'
+    assert.same({ ['delivery-limit'] = '6' }, options()) -- nobody has to log in
+  end)
+
+  it('apply after kill -9 with the options that the client gave', function()
+    activate(policy "what.options.ttl = '1h'")
+    c:ok 'DECLARE queue q rate=5/s'
+    traffic.publish(c, 'q', 20)
+    broker:kill9_all()
+    broker:run()
+    c:close()
+    c = broker:connect()
+    assert.same({ ttl = '1h', rate = '5/s' }, options())
+    assert.equal(20, c:stats('q').ready)
+  end)
+
+  it('may change with a rollback', function()
+    activate(policy "what.options.ttl = '1h'")
+    c:ok 'DECLARE queue q'
+    activate(policy "what.options.ttl = '2h'")
+    wait.poll(function() return options().ttl == '2h' end)
+    c:document 'RULES rollback'
+    wait.poll(function() return options().ttl == '1h' end)
+    assert.same({ ttl = '1h' }, options())
+  end)
+end)
