@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "host/log.h"
 #include "rules/engine/deliver.h"
+#include "dead_letter.h"
 #include "move.h"
 
 #define LOG_MS 60000
@@ -33,7 +34,8 @@ static enum settled_event event_of(const struct queue *q, const struct settlemen
 	case RETRY_BURY:
 		return SETTLED_BURY;
 	case RETRY_DEAD_LETTER:
-		return q->config.dead_exchange ? SETTLED_DEAD_LETTER : SETTLED_BURY;
+		return dead_letter_has_target(q, fate->extra) ? SETTLED_DEAD_LETTER
+							      : SETTLED_BURY;
 	case RETRY_DROP:
 		break;
 	}

@@ -53,6 +53,12 @@ static int add_part(struct session *s, struct slice path, struct slice text,
 	if (!slice_is(path, u->path)) {
 		finish_file(u);
 		snprintf(u->path, sizeof(u->path), "%" SLICE_FMT, SLICE_ARG(path));
+		if (bundle_find(u->files, u->path))
+			return error_set(err, TIDE_EEXISTS,
+					 "'%" SLICE_FMT
+					 "' has been uploaded already; the "
+					 "parts of a file follow each other",
+					 SLICE_ARG(path));
 	}
 	if (u->files->count >= UPLOAD_FILES_MAX || text.len > UPLOAD_BYTES_MAX ||
 	    u->files->bytes + buf_len(&u->text) > UPLOAD_BYTES_MAX - text.len)

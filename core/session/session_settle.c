@@ -131,7 +131,7 @@ static void settle_entry(struct entry *e, const struct settle_spec *spec, struct
 	b->counters.acked++;
 	if (b->follower)
 		b->follower->on_acked(b->follower->ctx, e);
-	if (settlement_is_told(q)) {
+	if (broker_has_hook(b, SCRIPT_SETTLED) && settlement_is_asked(q)) {
 		settlement_ack(e, e->consumer, &r->waiter);
 		return;
 	}

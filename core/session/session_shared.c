@@ -154,11 +154,13 @@ static bool read_number(struct slice text, struct shared_value *out)
 {
 	char digits[64], *end;
 
-	if (text.len == 0 || text.len >= sizeof(digits) ||
-	    !strchr("-0123456789", text.data[0]))
+	if (text.len == 0 || text.len >= sizeof(digits))
 		return false;
 	memcpy(digits, text.data, text.len);
 	digits[text.len] = '\0';
+	/* Neither "0x10" nor "nan", nor a zero and something behind it. */
+	if (strspn(digits, "+-.eE0123456789") != text.len)
+		return false;
 	if (out->type == SHARED_NUMBER) {
 		out->number = strtod(digits, &end);
 		return *end == '\0' && isfinite(out->number);

@@ -80,10 +80,10 @@ describe('the dashboard', function()
       local row = browser:run [[
         return [...document.querySelectorAll('[data-table=scripts] tbody td')].map((td) => td.innerText)]]
       assert.same({ 'active', '4' }, { row[2], row[3] })
-      assert.matches('%%$', row[5])
-      assert.equal('1', row[10])
+      assert.matches('%%$', row[6])
+      assert.equal('1', row[11])
       browser:type({ field = 'search scripts' }, 'routing/')
-      browser:expect_js "document.querySelectorAll('[data-table=scripts] tbody tr').length === 4"
+      browser:expect_js "document.querySelectorAll('[data-table=scripts] tbody tr').length === 5"
       -- Live: another publish is seen without a reload.
       publish(20)
       browser:type({ field = 'search scripts' }, '20-orders')

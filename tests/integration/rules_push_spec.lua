@@ -202,6 +202,10 @@ describe('tidemq rules push', function()
     c:expect "^ERR syntax '../a.lua' is no path of a rules file"
     c:expect_answer('RULES upload done', 'ERR not-found nothing has been uploaded: RULES upload <path> text=<text> '
       .. 'comes before')
+    c:ok 'RULES upload a.lua text=return'
+    c:ok 'RULES upload b.lua text=return'
+    c:expect_answer('RULES upload a.lua text=x',
+      "ERR exists 'a.lua' has been uploaded already; the parts of a file follow each other")
     c:ok 'RULES upload a.lua text=return%20'
     c:ok 'RULES upload a.lua text={}'
     local document = c:document 'RULES upload done'

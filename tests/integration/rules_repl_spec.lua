@@ -29,6 +29,8 @@ describe('tidemq rules repl', function()
     ['local y = 5\ny'] = 'nil\n',
     ['function f(n)\nreturn n * 2\nend\nf(\n21)'] = '42\n',
     [':msg { key = "k", headers = { a = "1" } }\nmsg.headers.a, msg.key'] = '"1", "k"\n',
+    [':msg { payload = \'{"a":[1,{"b":2}]}\' }\nmsg.json'] = '{ ["a"] = { 1, { ["b"] = 2 } } }\n',
+    ['table.unpack({}, 1, 200000)'] = ('nil, '):rep(100) .. '...\n',
     [':filter { key = "bad" }'] = 'nil, "bad key (filter/10-x.lua)", "rejected"\n',
     [':strategy("retry", "fixed", { delay = "5s" }):decide({}, { failures = 1 })'] = '5000\n',
     [':set_now(1000)\n:advance "1s"\ntide.now()'] = '2000\n2000\n',

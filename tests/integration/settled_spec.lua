@@ -47,6 +47,7 @@ return {
     msg:copy { exchange = "-", key = "told" }
   end,
 }]],
+  ['retry/choosing.lua'] = 'return { decide = function() return tide.dead_letter("-", "dead") end }',
   ['retry/dropping.lua'] = 'return { decide = function() return tide.DROP end }',
 }
 
@@ -138,6 +139,19 @@ for _, kind in ipairs {
       messages = told(1)
       assert.same({ 'dead-letter', 'expired', '0' },
         { messages[1].headers.event, messages[1].headers.reason, messages[1].headers.took })
+    end)
+
+    it('is told of a dead letter whose target a retry script chose', function()
+      c:ok 'DECLARE queue q retry=choosing'
+      publish('q', 'x', 'y')
+      c:get 'q max=2'
+      c:ok 'NACK 1'
+      assert.equal('dead-letter', by_event(told(1)))
+      c:ok 'BEGIN'
+      c:ok 'NACK 2'
+      c:ok 'COMMIT'
+      assert.equal('dead-letter', by_event(told(1)))
+      assert.equal(2, c:stats('dead').ready)
     end)
 
     it('is told of what expires or is dropped, without a target', function()

@@ -78,6 +78,10 @@ describe('what scripts share', function()
         "ERR syntax value: expected an integer of 64 bits, not '99999999999999999999'; type= says another type",
       ['SHARED set key=limit value=yes type=boolean'] =
         "ERR syntax value: expected true or false, not 'yes'; type= says another type",
+      ['SHARED set key=limit value=0x10'] =
+        "ERR syntax value: expected a finite number, not '0x10'; type= says another type",
+      ['SHARED set key=limit value=1%00x type=integer'] =
+        "ERR syntax value: expected an integer of 64 bits, not '1'; type= says another type",
       ['SHARED set key=limit'] = 'ERR syntax SHARED set needs key= and value=',
       ['SHARED get'] = "ERR syntax key=: expected 1 to 256 bytes",
       ['SHARED list key=x'] = "ERR syntax SHARED list has no option 'key'; it takes: of prefix cursor",

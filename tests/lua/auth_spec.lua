@@ -239,6 +239,8 @@ describe("a script of auth/", function()
     assert.matches("an auth script has no 'login'; it has authorize, new, authenticate, doc, options, active",
       why "return { login = 1 }")
     assert.matches("needs a function 'authorize'; here it is number", why "return { authorize = 1 }")
+    assert.matches("options must be a table, not a number", why "return { options = 5, authorize = print }")
+    assert.matches("'active' must be true or false, not a number", why "return { active = 1, authorize = print }")
     assert.matches("an auth script has no 'match'", why "return { match = {}, authorize = print }")
   end)
 

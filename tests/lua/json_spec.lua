@@ -123,6 +123,27 @@ describe("JSON in a script", function()
     end)
   end)
 
+  it("writes what a script keeps in a dry run, too", function()
+    open { ["filter/a.lua"] = [[return {
+      match = {},
+      new = function() return { copy = { key = "c", headers = { h = "1" } }, list = { 1, { a = 2 } } } end,
+      publish = function(msg, _, state)
+        msg.json = state.list
+        msg:copy(state.copy)
+        state.list[2].a = 3
+        state.list[3] = "new"
+        msg.headers.later = tide.json.encode(state.list)
+      end }]] }
+    local function check()
+      local msg = assert(engine:filter { exchange = "x" })
+      assert.same({ '[1,{"a":2}]', '[1,{"a":3},"new"]' }, { msg.payload, msg.headers.later })
+      assert.same({ "c", "1" }, { msg.copies[1].key, msg.copies[1].headers.h })
+    end
+    engine:dry_run(check)
+    engine:dry_run(check)
+    check()
+  end)
+
   describe("is msg.json", function()
     local ORDER <const> = [[{"id":7,"customer":{"country":"DE","tags":["a",null,"c"]},"paid":true,"none":null}]]
 
@@ -160,6 +181,7 @@ describe("JSON in a script", function()
     it("read-only", function()
       assert.matches("'msg.json' is read%-only at all depths; for a copy to change: tide.json.decode%(msg.payload%)",
         says("msg.json.customer.country = 'FR'", { payload = ORDER }))
+      assert.matches("'msg.json' is read%-only at all depths", says("rawset(msg.json, 'id', 1)", { payload = ORDER }))
       assert.matches("invalid key to 'next'", value("next(msg.json, 'x')", ORDER))
     end)
 

@@ -31,7 +31,7 @@ describe("tide.queue", function()
       ["filter/f.lua"] = [[return { match = {}, publish = function(msg)
         local q = tide.queue(msg.key)
         msg.headers.told = q and table.concat({ q.ready, q.unacked, q.delayed, q.buried, q.consumers,
-          q.messages, q.bytes, q.oldest_ms, q.in_rate, q.out_rate }, " ") or "nil"
+          q.messages, q.bytes, q.oldest_ms, q.in_rate, q.out_rate }, " ") or tostring(tide.queue(msg.key))
       end }]],
       ["retry/r.lua"] = "return { decide = function() return tide.queue('jobs').ready end }",
       ["priority/p.lua"] = "return { rank = function() return tide.queue('jobs').ready end }",

@@ -24,7 +24,7 @@ function circuit(script) {
 }
 
 function usesText(script) {
-  if (script.kind !== 'filter' && script.kind !== 'schedule' && script.kind !== 'auth') return number(script.uses);
+  if (script.active === undefined && script.kind !== 'schedule') return number(script.uses);
   return script.active ? 'active' : 'not active';
 }
 

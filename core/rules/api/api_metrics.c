@@ -9,7 +9,7 @@
 #include "decision_context.h"
 #include "meters.h"
 #include "rules/sandbox/field.h"
-#include "rules/sandbox/read_only.h"
+#include "rules/sandbox/safe_lib.h"
 #include "series.h"
 
 /* One of each type, with its labels. The text and the buckets stand behind it. */
@@ -58,7 +58,7 @@ static unsigned read_labels(lua_State *L, int idx,
 	if (lua_isnoneornil(L, idx))
 		return 0;
 	luaL_checktype(L, idx, LUA_TTABLE);
-	read_only_see_through(L, idx);
+	safe_lib_unfold(L, idx);
 	luaL_checkstack(L, 2 * SERIES_LABELS_MAX + 4, NULL);
 	lua_pushnil(L);
 	while (lua_next(L, idx)) {

@@ -325,10 +325,16 @@ static int l_pairs(lua_State *L)
 void document_open(lua_State *L)
 {
 	static const luaL_Reg methods[] = {
-		{ "__index", l_index }, { "__newindex", l_newindex }, { "__len", l_len },
-		{ "__pairs", l_pairs }, { "next", l_next }, /* these three are for
-							       safe_lib.c */
-		{ "rawget", l_index },  { "rawlen", l_len },          { NULL, NULL },
+		{ "__index", l_index },
+		{ "__newindex", l_newindex },
+		{ "__len", l_len },
+		{ "__pairs", l_pairs },
+		/* For safe_lib.c. */
+		{ "next", l_next },
+		{ "rawget", l_index },
+		{ "rawlen", l_len },
+		{ "rawset", l_newindex },
+		{ NULL, NULL },
 	};
 
 	luaL_newlib(L, methods);

@@ -8,7 +8,6 @@
 #include "base/mem.h"
 #include "base/percent.h"
 #include "rules/sandbox/field.h"
-#include "rules/sandbox/read_only.h"
 #include "rules/sandbox/safe_lib.h"
 #include "view.h"
 
@@ -415,7 +414,7 @@ static void set_copy_headers(lua_State *L, struct draft *copy)
 	if (!lua_istable(L, headers))
 		luaL_error(L, "the headers of a copy must be a table, not a %s",
 			   luaL_typename(L, headers));
-	read_only_see_through(L, headers);
+	safe_lib_unfold(L, headers);
 	for (lua_pushnil(L); lua_next(L, headers) != 0; lua_settop(L, headers + 1)) {
 		struct slice name = api_msg_header_name(L, headers + 1);
 		/* A nil would not be in the table. */
@@ -459,7 +458,7 @@ static int l_copy(lua_State *L)
 
 	luaL_checktype(L, 2, LUA_TTABLE);
 	lua_settop(L, 2);
-	read_only_see_through(L, 2);
+	safe_lib_unfold(L, 2);
 	if (!d->copies)
 		return luaL_error(L, "a deliver script publishes no copies");
 	if (d->copies->count >= d->copies->max)

@@ -124,11 +124,30 @@ static void begin(struct meter *meter, const struct meter_handle *h)
 	memcpy(meter->buckets, h->buckets, h->bucket_count * sizeof(*h->buckets));
 }
 
+/* Make room: forget the metric that nothing has written for the most generations. The
+ * newest generation's stay. */
+static bool forget_former(struct meters *m, uint64_t load)
+{
+	struct meter *oldest = m->by_name;
+
+	for (struct meter *meter = oldest; meter; meter = meter->hh.next)
+		if (meter->load < oldest->load)
+			oldest = meter;
+	if (!oldest || oldest->load >= load)
+		return false;
+	empty(m, oldest);
+	HASH_DEL(m->by_name, oldest);
+	mem_free(oldest);
+	return true;
+}
+
 static int make(struct meters *m, const struct meter_handle *h, struct meter **out,
 		struct error *err)
 {
 	struct meter *meter;
 
+	if (HASH_COUNT(m->by_name) >= METERS_MAX)
+		forget_former(m, h->load);
 	if (HASH_COUNT(m->by_name) >= METERS_MAX)
 		return error_set(err, TIDE_ELIMIT,
 				 "there are %d gauges and histograms, as many as there "
@@ -204,6 +223,9 @@ static struct meter_series *make_series(struct meters *m, struct meter *meter,
 	char other[SERIES_TEXT_MAX];
 	struct meter_series *s;
 
+	while (m->lines + lines_of(meter) > SERIES_IN_ALL &&
+	       forget_former(m, meter->load))
+		;
 	if (has_room(m, meter, 1))
 		return add_series(m, meter, text);
 	text = (struct slice){ other, series_write_other(other, text) };

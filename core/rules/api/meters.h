@@ -2,7 +2,8 @@
  *
  * They are outside of any Lua state and outlive reloads, but not the process. A metric is
  * what the script says that wrote it last, by the newest generation: another type or
- * other buckets begin it anew. Metrics and their series are bounded: series.h. */
+ * other buckets begin it anew. Metrics and their series are bounded: series.h. When there
+ * is no room, those go that the newest generation has not written. */
 #pragma once
 
 #include <stdint.h>

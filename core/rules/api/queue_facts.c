@@ -90,9 +90,10 @@ static int l_queue(lua_State *L)
 	name.data = luaL_checklstring(L, 1, &name.len);
 	check_allowed(L);
 	queue = source->find ? source->find(source->ctx, s->vhost, name) : NULL;
-	if (!queue)
-		return 0;
-	view_push(L, &type, queue);
+	if (queue)
+		view_push(L, &type, queue);
+	else
+		lua_pushnil(L);
 	return 1;
 }
 

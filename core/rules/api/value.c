@@ -285,7 +285,7 @@ static void write_container(struct writing *w, int idx)
 		return;
 	}
 	lua_pushvalue(w->L, idx);
-	read_only_see_through(w->L, -1);
+	safe_lib_unfold(w->L, -1);
 	write_table(w, lua_gettop(w->L));
 	lua_pop(w->L, 1);
 }

@@ -132,6 +132,46 @@ static int l_pairs(lua_State *L)
 	return 3;
 }
 
+/* table -> a copy of what `pairs` finds in it */
+static int l_unfold(lua_State *L)
+{
+	enum { TABLE = 1, COPY, NEXT, OF, KEY };
+
+	lua_settop(L, TABLE);
+	lua_newtable(L);
+	lua_pushcfunction(L, l_pairs);
+	lua_pushvalue(L, TABLE);
+	lua_call(L, 1, 3);
+	for (;;) {
+		lua_pushvalue(L, NEXT);
+		lua_pushvalue(L, OF);
+		lua_pushvalue(L, KEY);
+		lua_call(L, 2, 2);
+		if (lua_isnil(L, -2))
+			break;
+		lua_pushvalue(L, -2);
+		lua_replace(L, KEY);
+		lua_rawset(L, COPY);
+	}
+	lua_settop(L, COPY);
+	return 1;
+}
+
+void safe_lib_unfold(lua_State *L, int idx)
+{
+	idx = lua_absindex(L, idx);
+	if (read_only_see_through(L, idx) || !lua_getmetatable(L, idx))
+		return;
+	bool is_stand_in = lua_rawgetp(L, -1, &safe_lib_stand_in) != LUA_TNIL;
+	lua_pop(L, 2);
+	if (!is_stand_in)
+		return;
+	lua_pushcfunction(L, l_unfold);
+	lua_pushvalue(L, idx);
+	lua_call(L, 1, 1);
+	lua_replace(L, idx);
+}
+
 static int l_rep(lua_State *L)
 {
 	size_t len, separator_len = 0;

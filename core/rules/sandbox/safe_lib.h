@@ -42,6 +42,11 @@ extern const char safe_lib_stand_in;
  * its results are left. */
 bool safe_lib_call_stand_in(lua_State *L, const char *name);
 
+/* The table at `idx` is going to be read with lua_next or lua_rawget. A view
+ * (read_only.h) is replaced by the table that it shows, what stands in for another one by
+ * a copy of what that would be. */
+void safe_lib_unfold(lua_State *L, int idx);
+
 /* luaL_tolstring without the address of a value: a table is "table", or its __name. */
 const char *safe_lib_tolstring(lua_State *L, int idx, size_t *len);
 

@@ -8,7 +8,6 @@
 #include "rules/engine/engine_private.h"
 #include "rules/sandbox/compile.h"
 #include "rules/sandbox/field.h"
-#include "rules/sandbox/read_only.h"
 #include "rules/sandbox/safe_lib.h"
 
 #define FILE_NAME "prompt.lua" /* errors have their place by that */
@@ -64,7 +63,7 @@ static void write_table(lua_State *L, struct buf *out, int idx, int depth)
 	int count = 0;
 
 	lua_pushvalue(L, idx);
-	read_only_see_through(L, -1);
+	safe_lib_unfold(L, -1);
 	int table = lua_gettop(L);
 	buf_append_char(out, '{');
 	for (lua_pushnil(L); lua_next(L, table) != 0; lua_settop(L, table + 1)) {
@@ -160,9 +159,15 @@ static int l_line(lua_State *L)
 	lua_setupvalue(L, -2, 1);
 	int top = lua_gettop(L);
 	lua_call(L, 0, LUA_MULTRET);
-	for (int i = top; i <= lua_gettop(L); i++) {
-		buf_append_text(v->out, i > top ? ", " : "");
-		write_value(L, v->out, i, DEPTH_MAX);
+	int count = lua_gettop(L) - top + 1;
+	for (int i = 0; i < count; i++) {
+		script_check(L);
+		buf_append_text(v->out, i > 0 ? ", " : "");
+		if (i == ENTRIES_MAX || buf_len(v->out) > OUTPUT_MAX) {
+			buf_append_text(v->out, "...");
+			break;
+		}
+		write_value(L, v->out, top + i, DEPTH_MAX);
 	}
 	return 0;
 }

@@ -159,10 +159,39 @@ static void all_metrics_together_are_bounded(void **state)
 	meters_destroy(m);
 }
 
+static void what_no_generation_writes_any_more_makes_room(void **state)
+{
+	struct meters *m = meters_create();
+	char text[64];
+
+	for (int name = 0; name < METERS_MAX; name++) {
+		snprintf(text, sizeof(text), "old%d", name);
+		set(m, gauge(text), 1);
+	}
+	struct meter_handle kept = gauge("old0"), more = gauge("more");
+	kept.load = more.load = 2;
+	set(m, kept, 5);
+	set(m, more, 1);
+	assert_true(get(m, "old0") == 5 && get(m, "more") == 1);
+	assert_int_equal(count(m), METERS_MAX);
+	/* Lines as well as names. */
+	for (int i = 0; i < SERIES_IN_ALL; i++) {
+		snprintf(text, sizeof(text), "m%d{a=\"%d\"}", i / SERIES_PER_METRIC, i);
+		struct meter_handle h = gauge(text);
+		h.load = 3;
+		set(m, h, 1);
+	}
+	assert_int_equal(count(m), SERIES_IN_ALL);
+	assert_false(meters_has(m, SLICE("more")));
+	assert_true(get(m, "m3{a=\"1999\"}") == 1);
+	meters_destroy(m);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_gauge_is_set_and_moved),
+		cmocka_unit_test(what_no_generation_writes_any_more_makes_room),
 		cmocka_unit_test(a_histogram_counts_in_buckets),
 		cmocka_unit_test(what_scripts_disagree_about_is_an_error),
 		cmocka_unit_test(labels_beyond_the_bound_are_counted_together),
