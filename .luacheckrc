@@ -6,6 +6,7 @@ self = false
 files['rules'] = { read_globals = { 'tide' } }
 files['lua'] = { read_globals = { 'tide' } }
 files['examples/**/rules'] = { read_globals = { 'tide' } }
+files['examples/cookbook'] = { read_globals = { 'tide' } }
 
 files['tests'] = { std = '+busted' }
 files['**/*_spec.lua'] = { std = '+busted' }

@@ -1,11 +1,16 @@
 -- @NAME@: what holds for a connection, asked once when a client has logged in.
+--
+-- It is active as soon as it is saved, for what `match` says.
 
 return {
-  doc = "a limit for one user",
+  doc = "one user has few channels, and comes from this network alone",
   match = { user = "@NAME@" },
 
   -- nothing: as it is; false, reason: refused; a table: name, vhost, limits of the connection.
-  connect = function()
+  connect = function(client)
+    if not client.address:find("^10%.") then
+      return false, "not from there"
+    end
     return { limits = { max_channels = 10 } }
   end,
 }

@@ -1,9 +1,15 @@
--- @NAME@: a policy: what queues and exchanges of these names have. It may be changed at any time.
+-- @NAME@: a policy: what queues of these names have. It may be changed at any time.
+--
+-- It is active as soon as it is saved, for what `match` says.
 
 return {
-  doc = "defaults for the queues of one application",
+  doc = "messages of these queues do not live for ever",
   match = { queue = "@NAME@.#" },
 
-  declare = function()
+  -- false, reason: nothing is declared. Options are texts; nil is the default.
+  declare = function(what)
+    if what.kind == "queue" and not what.options.ttl then
+      what.options.ttl = "7d"
+    end
   end,
 }

@@ -83,7 +83,7 @@ describe('a compacted topic', function()
     c:ok 'DECLARE topic t compact=key'
     c:ok 'DECLARE topic t compact=key retention=0'
     assert.same({ compact = 'key', retention = '0' }, c:document('LIST topics')[1].options)
-    assert.matches('^ERR mismatch .* it has retention=0, not retention=1d$',
+    assert.matches('^ERR mismatch .* it has retention=0, not retention=1d; the option update changes that$',
       c:request 'DECLARE topic t compact=key retention=1d')
     assert.matches('^ERR syntax compact=key is for durable topics: ', c:request 'DECLARE topic u compact=key durable=0')
   end)

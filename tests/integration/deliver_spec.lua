@@ -273,6 +273,7 @@ for _, kind in ipairs {
         m = expect_payloads(a, 'twice')
         assert.same({ twice = '1', seen_by = 'a/s1!' }, m.headers)
         a:close()
+        assert.is_truthy(wait.poll(function() return c:stats('headers').ready == 4 end))
         local got = c:get 'headers max=2'
         assert.same({ keep = '1', seen_by = '-/-' }, got[1].headers)
         assert.same({ keep = '1', seen_by = '-/-' }, got[2].headers)

@@ -242,3 +242,32 @@ describe('the order flow', function()
     c:close()
   end)
 end)
+
+describe('examples/cookbook', function()
+  it('passes its specs and its check', function()
+    for _, verb in ipairs { 'test', 'check' } do
+      local output, status = run(("'%s' %s examples/cookbook"):format(Broker.binary(), verb))
+      assert.equal(0, status, output)
+    end
+  end)
+
+  it('decides in a broker', function()
+    local secrets = os.tmpname()
+    os.remove(secrets)
+    assert(os.execute(("mkdir '%s' && echo key >'%s/webhook'"):format(secrets, secrets)))
+    local rules = {}
+    for path in io.popen('cd examples/cookbook && find * -name "*.lua"'):lines() do
+      rules[path] = shell.read_file('examples/cookbook/' .. path)
+    end
+    local broker = Broker.start { args = { '--fsync', 'no', '--secrets', secrets }, rules = rules }
+    local c = broker:connect()
+    c:ok 'DECLARE queue pack'
+    c:ok 'DECLARE queue label'
+    c:ok('PUB - pack', 'a parcel')
+    c:get 'pack'
+    c:ok 'ACK 1'
+    assert.equal('a parcel', c:get('label')[1].payload)
+    broker:destroy()
+    assert(os.execute(("rm -r '%s'"):format(secrets)))
+  end)
+end)
