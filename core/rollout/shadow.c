@@ -105,7 +105,7 @@ static struct sample *keep(struct comparison *c, const struct sample *sample,
 	*kept = *sample;
 	msg_ref(kept->msg);
 	vhost_ref(kept->vhost);
-	strategy_extra_ref(kept->live.decision.extra);
+	kept->live.decision.extra = strategy_extra_clone(sample->live.decision.extra);
 	strategy_extra_ref(kept->shadow.decision.extra);
 	kept->live.error = live ? mem_strdup(live->text) : NULL;
 	kept->shadow.error = shadow ? mem_strdup(shadow->text) : NULL;

@@ -242,12 +242,14 @@ describe('a retry script', function()
     local dir = broker:copy_rules('next', { ['retry/powers.lua'] =
       RETRY:gsub('msg.headers.exchange or "%-", msg.headers.key', '"-", "q"') })
     c:document('RULES shadow ' .. dir .. ' share=100%')
-    c:ok('PUB - q h:do=target h:key=audit', 'x')
+    c:ok('PUB - q h:do=target,copy h:key=audit', 'x')
     c:ok('NACK ' .. c:get('q')[1].tag)
     local failures = c:document('RULES shadow status').failures
     assert.same({ 1, 1 }, { failures.compared, failures.differing })
     assert.same({ exchange = '-', key = 'audit' }, failures.samples[1].live.target)
     assert.same({ exchange = '-', key = 'q' }, failures.samples[1].shadow.target)
+    -- Also after they are published.
+    assert.same({ { exchange = '-', key = 'audit' } }, failures.samples[1].live.copies)
     c:ok 'RULES shadow drop'
   end)
 end)

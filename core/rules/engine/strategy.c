@@ -286,6 +286,21 @@ void strategy_extra_unref(struct retry_extra *x)
 	mem_free(x);
 }
 
+struct retry_extra *strategy_extra_clone(const struct retry_extra *x)
+{
+	if (!x)
+		return NULL;
+	struct retry_extra *clone = mem_zalloc(sizeof(*clone));
+	*clone = *x;
+	clone->refs = 1;
+	clone->msg = x->msg ? msg_ref(x->msg) : NULL;
+	clone->exchange = x->exchange ? mem_strdup(x->exchange) : NULL;
+	clone->key = x->key ? mem_strdup(x->key) : NULL;
+	for (unsigned i = 0; i < x->copies.count; i++)
+		msg_ref(x->copies.items[i]);
+	return clone;
+}
+
 static void write_address(struct slice exchange, struct slice key, struct json *out)
 {
 	json_member_string(out, "exchange", exchange.len ? exchange : SLICE("-"));

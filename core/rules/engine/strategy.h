@@ -79,6 +79,8 @@ static inline struct retry_extra *strategy_extra_ref(struct retry_extra *x)
 }
 /* Accepts NULL. */
 void strategy_extra_unref(struct retry_extra *x);
+/* One that keeps its copies when those of `x` are published. Accepts NULL. */
+struct retry_extra *strategy_extra_clone(const struct retry_extra *x);
 
 /* Members of an object: "target", "copies", "wrote_headers". */
 void strategy_write_extra(const struct retry_extra *x, struct json *out);
