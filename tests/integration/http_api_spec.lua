@@ -99,9 +99,12 @@ describe('the HTTP API', function()
     if row.shadow then admin:document 'RULES shadow next' end
   end
 
+  local doomed -- what collects garbage would close it
   local replacements = {
     CONNECTION = function()
-      users.connect(broker, 'root')
+      doomed = users.connect(broker, 'root')
+      collectgarbage() -- of those before it alone
+      assert(doomed)
       return admin:document 'LIST connections sort=connection order=desc max=1'[1].connection
     end,
     ID = function() return admin:document('PEEK q').messages[1].id end,
