@@ -161,7 +161,9 @@ static int by_name(const void *a, const void *b)
 
 static void sort_names(struct documents *d, size_t first)
 {
-	qsort(d->names + first, d->name_count - first, sizeof(*d->names), by_name);
+	if (d->name_count > first)
+		qsort(d->names + first, d->name_count - first, sizeof(*d->names),
+		      by_name);
 }
 
 /* ---- values */
