@@ -5,10 +5,11 @@
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "rollout/install.h"
+#include "rollout/canary.h"
 #include "rollout/shadow.h"
 #include "rollout/upload.h"
 #include "rules/engine/engine_status.h"
+#include "rules/engine/reload.h"
 #include "service_rules.h"
 #include "session_private.h"
 
@@ -156,20 +157,33 @@ static void finish(struct promotion *p, const struct error *result)
 	mem_free(p);
 }
 
-static void on_installed(void *ctx, const struct error *result)
+static void on_installed(void *ctx, const struct canary_result *result)
 {
-	finish(ctx, result);
+	struct promotion *p = ctx;
+	struct engine *e = p->rollout->broker->engine;
+
+	if (result->error.code == TIDE_OK &&
+	    bundle_hash(engine_files(e)) == bundle_hash(p->files))
+		reload_installed(e);
+	finish(p, &result->error);
 }
 
 static void on_promoted(void *ctx, const struct error *result)
 {
+	static const struct error stopping = { TIDE_ESHUTDOWN, "the broker is stopping" };
 	struct promotion *p = ctx;
-	struct error err;
+	const struct canary_spec what = {
+		.dir = p->rollout->broker->config.rules_dir,
+		.files = p->files,
+		.is_install = true,
+	};
 
 	if (result->code < 0)
 		finish(p, result);
-	else if (install_start(p->rollout, p->files, on_installed, p, &err) < 0)
-		finish(p, &err);
+	else if (!p->rollout->canary)
+		finish(p, &stopping);
+	else
+		canary_ask(p->rollout->canary, &what, on_installed, p);
 }
 
 int session_push_install(struct session *s, struct reply *r, struct error *err)

@@ -1,5 +1,6 @@
 -- tidemq rules push: a rules directory of another machine becomes the broker's.
 local Broker = require 'support.broker'
+local DiskFault = require 'support.disk_fault'
 local shell = require 'support.shell'
 local wait = require 'support.wait'
 
@@ -7,10 +8,10 @@ local ROUTE <const> = [[return { match = { exchange = "x" }, publish = function(
 local SPEC <const> = [[it("is right", function() assert.is_true(%s) end)]]
 
 describe('tidemq rules push', function()
-  local broker, c, dir
+  local broker, c, dir, env
 
   local function start(...)
-    broker = Broker.start { rules = { ['filter/10-old.lua'] = ROUTE:format 'y' },
+    broker = Broker.start { rules = { ['filter/10-old.lua'] = ROUTE:format 'y' }, env = env,
       args = { '--fsync', 'no', '--rules-candidates', '@DIR@', ... } }
     c = broker:connect()
     for _, name in ipairs { 'x', 'y', 'z' } do
@@ -22,6 +23,7 @@ describe('tidemq rules push', function()
 
   -- A push is a whole rules directory: the shipped scripts, and what a test writes.
   before_each(function()
+    env = nil
     dir = shell.make_dir 'tidemq-push'
     shell.run(("cp -R '%s'/* '%s' && rm -r '%s/filter'"):format(shell.shipped_rules(), dir, dir))
   end)
@@ -89,6 +91,18 @@ describe('tidemq rules push', function()
     assert.equal(hash, c:document 'RULES status'.hash)
   end)
 
+  it('installs what is no change of the directory', function()
+    start '--rules-writable'
+    write { ['filter/20-new.lua'] = ROUTE:format 'z' }
+    local text, status = push '--now --no-test'
+    assert.equal(0, status, text)
+    broker:write_rule('filter/30-mine.lua', ROUTE:format 'x')
+    assert(wait.poll(function() return c:document 'RULES status'.generation > 2 end))
+    local origins = {}
+    for i, attempt in ipairs(c:document 'RULES log') do origins[i] = attempt.origin end
+    assert.same({ 'files', 'promote', 'start' }, origins)
+  end)
+
   it('drops what decides otherwise, and shows it', function()
     start '--rules-writable'
     write { ['filter/20-new.lua'] = ROUTE:format 'z' }
@@ -122,6 +136,75 @@ describe('tidemq rules push', function()
     assert.equal(0, status, text)
     publish()
     assert.same({ 0, 0, 1 }, ready())
+  end)
+
+  describe('on a disk that fails', function()
+    local fault
+    setup(function() fault = DiskFault.new() end)
+    teardown(function() fault:destroy() end)
+
+    local function files() return (shell.run(("cd '%s' && find . -type f | sort"):format(broker.rules))) end
+
+    -- The files were written one after the other: what follows the one that it died of was missing.
+    it('is finished by the next start, when the broker dies half way', function()
+      env = fault:kill '@DIR@/rules/retry/none.lua'
+      start '--rules-writable'
+      write { ['filter/20-new.lua'] = ROUTE:format 'z' }
+      local text, status = push '--now --no-test'
+      assert.equal(1, status, text)
+      assert(wait.poll(function() return broker:exit_status() end))
+      assert.matches('%./filter/10%-old.lua\n.*%./filter/20%-new.lua\n', files())
+      assert.is_nil(shell.read_file(broker.rules .. '/retry/none.lua.new'))
+      broker.options.env = nil
+      c = broker:restart():connect()
+      assert.equal('start', c:document 'RULES status'.origin)
+      publish()
+      assert.same({ 0, 0, 1 }, ready())
+      assert.is_nil(files():find('10-old', 1, true))
+      assert.is_nil(files():find('.push', 1, true))
+    end)
+
+    it('changes nothing when it is full', function()
+      env = fault:full '@DIR@/rules/.push/1'
+      start '--rules-writable'
+      write { ['filter/20-new.lua'] = ROUTE:format 'z' }
+      local before = files()
+      local text, status = push '--now --no-test'
+      assert.equal(1, status)
+      assert.matches("the rules are active, but '.*/rules/.push' cannot be written: No space left on device; a restart "
+        .. 'loads what the rules directory has', text)
+      assert.equal(before, files())
+      publish()
+      assert.same({ 0, 0, 1 }, ready())
+      c = broker:restart():connect()
+      publish()
+      assert.same({ 0, 1, 1 }, ready())
+    end)
+
+    -- What stands in the way came after the files were listed.
+    it('serves with what was pushed, when it cannot be finished', function()
+      env = fault:kill '@DIR@/rules/retry/none.lua'
+      start '--rules-writable'
+      write { ['filter/20-new.lua'] = ROUTE:format 'z' }
+      push '--now --no-test'
+      assert(wait.poll(function() return broker:exit_status() end))
+      broker.options.env = nil
+      local place = broker.rules .. '/retry/none.lua'
+      shell.run(("rm '%s' && mkdir '%s'"):format(place, place))
+      c = broker:restart():connect()
+      local status = c:document 'RULES status'
+      assert.equal('last good', status.origin)
+      assert.matches("pushed rules are only partly in the rules directory, and '.*/retry/none.lua' cannot be changed: "
+        .. 'Is a directory; a reload goes on when this is repaired', status.refusal.error)
+      c:send 'RULES reload\r\n'
+      c:expect '^ERR rule pushed rules are only partly'
+      publish()
+      assert.same({ 0, 0, 1 }, ready())
+      shell.run(("rmdir '%s'"):format(place))
+      c:document 'RULES reload'
+      assert.is_nil(files():find('.push', 1, true))
+      assert.equal('reload', c:document 'RULES status'.origin)
+    end)
   end)
 
   it('leaves nothing behind when it is interrupted', function()

@@ -46,6 +46,9 @@ void reload_unchanged(struct engine *e);
 void reload_refuse(struct engine *e, enum engine_origin origin, struct bundle *files,
 		   const char *asker, const struct error *why);
 
+/* The directory has the files of the active rules now: that is no change of it. */
+void reload_installed(struct engine *e);
+
 /* What was read of the directory and of the framework when it was loaded last. NULL: the
  * directory must be loaded whatever it has now. */
 struct bundle *reload_known_files(const struct engine *e);
