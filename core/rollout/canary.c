@@ -274,8 +274,7 @@ static void try_rules(struct canary_trial *t)
 {
 	t->result.error.code = TIDE_OK;
 	if (t->is_install) {
-		t->result.error.code =
-			install_files(t->dir, t->files, &t->result.error);
+		t->result.error.code = install_files(t->dir, t->files, &t->result.error);
 		return;
 	}
 	if (!t->files && strcmp(t->dir, t->rules_dir) == 0 &&

@@ -267,7 +267,6 @@ static bool sync_all(const char *dir, const struct bundle *names)
 	return sync_folder(dir, "");
 }
 
-
 /* The names, in the order of the files that wait. NULL: there is no list, or errno says
  * why it cannot be read. */
 static struct bundle *read_list(const char *dir)

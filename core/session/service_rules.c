@@ -101,7 +101,7 @@ struct change {
 	char by[RELOAD_ASKER_MAX];
 	reload_done_fn *on_done;
 	void *ctx;
-	bool is_loading; /* counted in service.loading */
+	bool is_loading;            /* counted in service.loading */
 	const struct bundle *known; /* of the directory when it was asked for */
 	uint64_t epoch;             /* likewise */
 };

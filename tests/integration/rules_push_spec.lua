@@ -78,7 +78,9 @@ describe('tidemq rules push', function()
     local out = start_push '--messages 5'
     wait_for_shadow()
     publish(5)
-    assert.matches('%d+ files are active, hash %x+: 5 publishes compared, 0 differ\nstatus 0', answer(out))
+    local text = answer(out)
+    assert.matches('\ntrying: %d of 5 publishes compared, 0 differ\n', text)
+    assert.matches('%d+ files are active, hash %x+: 5 publishes compared, 0 differ\nstatus 0', text)
     assert.same({ 0, 5, 0 }, ready())
     local last = c:document 'RULES log'[1]
     assert.same({ 'promote', 'accepted' }, { last.origin, last.result })
@@ -207,18 +209,113 @@ describe('tidemq rules push', function()
     end)
   end)
 
+  local function uploads() return (shell.run(("ls '%s/uploads' 2>/dev/null"):format(broker.dir))) end
+
   it('leaves nothing behind when it is interrupted', function()
     start '--rules-writable'
     write { ['filter/20-new.lua'] = ROUTE:format 'z' }
-    for _, signal in ipairs { 'TERM', 'KILL' } do
-      local pid = shell.line(("'%s' rules push '%s' --url '%s' --for 1h --no-test >/dev/null 2>&1 & echo $!"):format(
-        Broker.binary(), dir, broker:url()))
+    for _, signal in ipairs { 'INT', 'TERM', 'KILL' } do
+      local out = os.tmpname()
+      local pid = shell.line(("'%s' rules push '%s' --url '%s' --for 1h --no-test >%s 2>&1 & echo $!"):format(
+        Broker.binary(), dir, broker:url(), out))
       wait_for_shadow()
+      assert.matches('%.push\n', uploads())
       shell.run(('kill -%s %s'):format(signal, pid))
       assert(wait.poll(function() return not c:document 'RULES shadow status'.active end))
+      assert(wait.poll(function() return uploads() == '' end))
+      if signal ~= 'KILL' then
+        assert(wait.poll(function()
+          return shell.read_file(out):find 'tidemq: interrupted: nothing has changed, the candidate rules are dropped\n$'
+        end))
+      end
+      os.remove(out)
     end
     publish()
     assert.same({ 0, 1, 0 }, ready())
+  end)
+
+  it('leaves nothing behind when the broker is killed', function()
+    start '--rules-writable'
+    write { ['filter/20-new.lua'] = ROUTE:format 'z' }
+    local out = start_push '--for 1h --no-test'
+    wait_for_shadow()
+    broker:kill9()
+    assert.matches('status 1', answer(out))
+    assert.matches('%.push\n', uploads())
+    c = broker:run():connect()
+    assert.equal('', uploads())
+    assert.is_false(c:document 'RULES shadow status'.active)
+  end)
+
+  it('shows on a terminal what it waits for, in one line', function()
+    start '--rules-writable'
+    write { ['filter/20-new.lua'] = ROUTE:format 'y' }
+    local out = os.tmpname()
+    os.execute(("script -qfec \"'%s' rules push '%s' --url '%s' --no-test --messages 2 --for 1h; echo status \\$?\" %s "
+      .. '>/dev/null 2>&1 </dev/null &'):format(Broker.binary(), dir, broker:url(), out))
+    wait_for_shadow()
+    publish(2)
+    local text
+    assert(wait.poll(function()
+      text = shell.read_file(out)
+      return text:find '\nstatus %d'
+    end))
+    os.remove(out)
+    assert.matches('\r\27%[Ktrying: 0 of 2 publishes compared, 0 differ, 1h left\r\27%[K', text)
+    assert.matches('\r\27%[K%d+ files are active', text)
+  end)
+
+  it('waits for nobody: who comes second is told who is there', function()
+    start '--rules-writable'
+    write { ['filter/20-new.lua'] = ROUTE:format 'z' }
+    local out = start_push '--for 1h --no-test'
+    wait_for_shadow()
+    local text, status = push '--now --no-test'
+    assert.equal(1, status)
+    assert.matches("^tidemq: exists: other candidate rules are in the shadow: '[^']*%.push', by connection %d+ "
+      .. "'tidemq%-rules' from 127%.0%.0%.1:%d+, for %d+ s; wait until they are active or dropped\n$", text)
+    assert.matches("^connection %d+ 'tidemq%-rules' from", c:document 'RULES shadow status'.by)
+    c:ok 'RULES shadow drop'
+    assert.matches('somebody has dropped the candidate rules\nstatus 1', answer(out))
+  end)
+
+  it('says what a directory cannot be pushed for', function()
+    start '--rules-writable'
+    local function refused(pattern)
+      local text, status = push '--now --no-test'
+      assert.equal(1, status)
+      assert.matches('^tidemq: nothing is pushed: ' .. pattern .. '\n$', text)
+    end
+    write { ['filter/my rule.lua'] = 'return {}' }
+    refused "'filter/my rule.lua' is no path of a rules file: expected a name like filter/10%-vip.lua, .*"
+    os.remove(dir .. '/filter/my rule.lua')
+    write { ['filter/20-new.lua'] = ('-'):rep(2 << 20) }
+    refused "'filter/20%-new.lua' has 2097152 bytes; a rules file has at most 262144"
+    write { ['filter/20-new.lua'] = ROUTE:format 'y' }
+    for i = 1, 1000 do write { [('lib/m%d.lua'):format(i)] = 'return 1' } end
+    refused "'.*' has 1%d%d%d files of %d+ bytes; a push has at most 1000 files of 4194304 bytes together"
+    shell.run(("rm -r '%s'/*"):format(dir))
+    refused "there are no scripts in '.*'"
+    write { ['filter/x_spec.lua'] = SPEC:format 'true' }
+    refused "there are no scripts in '.*'"
+    assert.equal('', uploads())
+  end)
+
+  -- A directory of releases is made of links, as that of a ConfigMap is.
+  it('sends what links lead to', function()
+    start '--rules-writable'
+    local other = broker.dir .. '/other'
+    shell.write_file(other .. '/20-new.lua', ROUTE:format 'z')
+    shell.run(("ln -s '%s' '%s/filter'"):format(other, dir))
+    local text, status = push '--now'
+    assert.equal(0, status, text)
+    publish()
+    assert.same({ 0, 0, 1 }, ready())
+    assert.equal(ROUTE:format 'z', shell.read_file(broker.rules .. '/filter/20-new.lua'))
+    shell.run(("ln -s nowhere '%s/retry/lost.lua'"):format(dir))
+    text, status = push '--now --no-test'
+    assert.equal(1, status)
+    assert.matches("^tidemq: cannot read '.*/retry/lost.lua': No such file or directory\n$", text)
   end)
 
   it('stops before the broker for what check, or a spec, finds', function()

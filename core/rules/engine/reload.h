@@ -7,7 +7,7 @@
 
 #include "engine.h"
 
-#define RELOAD_ASKER_MAX 320
+#define RELOAD_ASKER_MAX 400
 
 /* The end of a reload: TIDE_OK, or TIDE_ERULE with the reason of the refusal. Called
  * from the loop or from engine_close, never before the function that started it has

@@ -1,5 +1,6 @@
 /* disk_fault.c: LD_PRELOAD: $TIDE_TEST_DISK is "kill PATH": the process ends instead of a
- * rename to that path; or "full DIR": no file can be created there. See disk_fault.lua. */
+ * rename to that path; or "full DIR": no file can be created there. See disk_fault.lua.
+ */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

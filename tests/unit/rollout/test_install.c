@@ -92,9 +92,8 @@ int remove(const char *path)
 		return -1;
 	if (syscall(SYS_unlinkat, AT_FDCWD, path, 0) == 0)
 		return 0;
-	return errno == EISDIR
-		       ? (int)syscall(SYS_unlinkat, AT_FDCWD, path, AT_REMOVEDIR)
-		       : -1;
+	return errno == EISDIR ? (int)syscall(SYS_unlinkat, AT_FDCWD, path, AT_REMOVEDIR)
+			       : -1;
 }
 
 /* ---- a rules directory ------------------------------------------------------------ */
@@ -278,8 +277,8 @@ static void what_stands_in_the_way_is_found_before_anything_changes(void **state
 	snprintf(path, sizeof(path), "%s/filter/20-new.lua", dir);
 	mkdir(path, 0700);
 	assert_int_equal(install_files(dir, files, &err), TIDE_EDENIED);
-	assert_non_null(
-		strstr(err.text, "/filter/20-new.lua' cannot be written: Is a directory"));
+	assert_non_null(strstr(err.text,
+			       "/filter/20-new.lua' cannot be written: Is a directory"));
 	rmdir(path);
 	assert_string_equal(contents(dir), OLD);
 	put(dir, "lib", "no folder");
@@ -292,8 +291,9 @@ static void what_stands_in_the_way_is_found_before_anything_changes(void **state
 
 static void a_list_leads_nowhere_else(void **state)
 {
-	static const char *const lists[] = { "../x.lua\n", "/x.lua\n", "a/../../x.lua\n",
-					     "a//x.lua\n", ".push/list\n", "\n" };
+	static const char *const lists[] = { "../x.lua\n",      "/x.lua\n",
+					     "a/../../x.lua\n", "a//x.lua\n",
+					     ".push/list\n",    "\n" };
 	struct error err;
 	char dir[PATH_MAX];
 
