@@ -125,6 +125,19 @@ describe('LIST', function()
       end)
     end
 
+    it('has one order of ages, however many turns it takes', function()
+      local function by_age()
+        local list = {}
+        c:send 'LIST queues sort=age\r\n'
+        for name in c:expect_data():gmatch '"name":"([qr]%d+)"' do list[#list + 1] = name end
+        return table.concat(list, ' ')
+      end
+      local parts = {}
+      for i = 1, 10000 do parts[i] = ('DECLARE queue r%d quiet durable=0\r\nPUB - r%d quiet 1\r\nx\r\n'):format(i, i) end
+      c:send(table.concat(parts))
+      assert.equal(by_age(), by_age())
+    end)
+
     it('goes on for others when a session ends that waits for it', function()
       other:send(('LIST queues\r\n'):rep(5))
       other:close()

@@ -132,8 +132,14 @@ local function command_line(self)
   return table.concat(words, ' ') .. '\n'
 end
 
+local function release_connections(self)
+  for _, address in ipairs(self.addresses or {}) do Client.release(address) end
+  if self.http_address then Client.release(self.http_address) end
+end
+
 --- Start the process; it may not listen yet.
 function Broker:launch()
+  release_connections(self)
   shell.write_file(self.dir .. '/command', command_line(self))
   for _, name in ipairs { 'pid', 'exit', 'stdout' } do os.remove(self.dir .. '/' .. name) end
   assert(os.execute(support(self, 'run')))
@@ -410,6 +416,7 @@ end
 --- at any time and more than once.
 function Broker:destroy()
   if not self.guard then return end
+  release_connections(self)
   self.guard:close() -- waits until it has done its work
   self.guard = nil
   if self.redis then self.redis:destroy() end
