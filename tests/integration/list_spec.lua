@@ -133,7 +133,9 @@ describe('LIST', function()
         return table.concat(list, ' ')
       end
       local parts = {}
-      for i = 1, 10000 do parts[i] = ('DECLARE queue r%d quiet durable=0\r\nPUB - r%d quiet 1\r\nx\r\n'):format(i, i) end
+      for i = 1, 10000 do
+        parts[i] = ('DECLARE queue r%d quiet durable=0\r\nPUB - r%d quiet 1\r\nx\r\n'):format(i, i)
+      end
       c:send(table.concat(parts))
       assert.equal(by_age(), by_age())
     end)
