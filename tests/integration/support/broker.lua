@@ -306,7 +306,8 @@ end
 --- The directory is kept, for `restart`.
 ---@param seconds number?
 function Broker:expect_clean_stop(seconds)
-  if self:is_running() then self:signal 'TERM' end
+  -- One that is stopping may be gone before its status is known.
+  if self:is_running() then os.execute(('kill -TERM %d 2>/dev/null'):format(self:pid())) end
   local status = wait_exit(self, seconds)
   local is_clean = wait.poll(function() return #self:processes() == 0 end, seconds)
   if status ~= 0 or not is_clean then
