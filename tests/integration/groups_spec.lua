@@ -219,7 +219,7 @@ describe('a group of a topic', function()
       publish('a', 'b')
       sub(c, 's group=g prefetch=2')
       expect_payloads(c, 'a', 'b')
-      c:ok 'NACK 1 delay=400ms'
+      c:ok 'NACK 1 delay=1s'
       c:ok 'ACK 2'
       publish 'c'
       c:expect_nothing()
@@ -231,7 +231,7 @@ describe('a group of a topic', function()
       publish('a', 'b')
       sub(c, 's group=g')
       expect_payloads(c, 'a', 'b')
-      c:ok 'NACK 1 delay=400ms'
+      c:ok 'NACK 1 delay=1s'
       c:send 'PUB - t 1\r\nc\r\n'
       c:expect '^OK'
       expect_payloads(c, 'c', 'a')
