@@ -50,7 +50,8 @@ function Client.connect(address, describe, tls)
   if ok and tls then sock, ok, err = secure(sock, tls) end
   if not ok then error(('cannot connect to %s: %s'):format(address, err), 2) end
   sock:settimeout(0)
-  local self = setmetatable({ sock = sock, input = '', describe = describe, is_closed = false, address = called }, Client)
+  local self = { sock = sock, input = '', describe = describe, is_closed = false, address = called }
+  setmetatable(self, Client)
   held[called] = held[called] or {}
   held[called][self] = true
   return self
