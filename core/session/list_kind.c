@@ -84,8 +84,8 @@ static double queue_buried(const void *item)
 	return (double)queue_count(item, ENTRY_BURIED);
 }
 
-/* A list may take several turns, each with its own time: ages of different moments have no
- * order, the moments when they began have. */
+/* A list may take several turns, each with its own time: ages of different moments have
+ * no order, the moments when they began have. */
 static double queue_age(const void *item)
 {
 	int64_t since = queue_document_since(item, shard_age_ready);
