@@ -225,7 +225,7 @@ describe('tidemq rules push', function()
       assert(wait.poll(function() return uploads() == '' end))
       if signal ~= 'KILL' then
         assert(wait.poll(function()
-          return shell.read_file(out):find 'tidemq: interrupted: nothing has changed, the candidate rules are dropped\n$'
+          return shell.read_file(out):find 'interrupted: nothing has changed, the candidate rules are dropped\n$'
         end))
       end
       os.remove(out)
