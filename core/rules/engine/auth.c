@@ -84,7 +84,7 @@ static const struct view_field login_fields[] = {
 	LOGIN("is_local", push_bool, is_local),
 	{ NULL, NULL, 0, false },
 };
-static const struct view_type login_type = { .name = "login", .fields = login_fields };
+static const struct view_type login_type = { .number = VIEW_LOGIN, .name = "login", .fields = login_fields };
 
 #define QUESTION(name, push, field)                                      \
 	{                                                                \
@@ -98,7 +98,7 @@ static const struct view_field user_fields[] = {
 	QUESTION("is_monitor", push_is_monitor, tags),
 	{ NULL, NULL, 0, false },
 };
-static const struct view_type user_type = { .name = "user", .fields = user_fields };
+static const struct view_type user_type = { .number = VIEW_USER, .name = "user", .fields = user_fields };
 
 static const struct view_field object_fields[] = {
 	QUESTION("kind", push_text, kind),
@@ -106,7 +106,7 @@ static const struct view_field object_fields[] = {
 	QUESTION("vhost", push_slice, vhost),
 	{ NULL, NULL, 0, false },
 };
-static const struct view_type object_type = { .name = "object", .fields = object_fields };
+static const struct view_type object_type = { .number = VIEW_OBJECT, .name = "object", .fields = object_fields };
 
 struct auth_call {
 	const struct rule *rule;

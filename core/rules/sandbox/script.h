@@ -29,6 +29,7 @@
 #define SCRIPT_PLACE_MAX 128
 #define SCRIPT_MISSING_MAX 33
 #define SCRIPT_TRACEBACK_MAX 1024
+#define SCRIPT_VIEWS_MAX 16
 
 /* The longest text in a state. One instruction compares or hashes a whole text, and
  * nothing interrupts an instruction. */
@@ -36,6 +37,11 @@
 
 struct decision_context; /* of rules/api, for what scripts call there */
 struct documents;        /* the same */
+
+/* References to what api/view.c has of a type. */
+struct script_view {
+	int metatable, kept;
+};
 
 struct script_state {
 	lua_State *L;
@@ -81,6 +87,7 @@ struct script_state {
 	char traceback[SCRIPT_TRACEBACK_MAX];
 	struct slice vhost; /* of the decision under way; data NULL: there is none */
 	struct script_recent recent;
+	struct script_view views[SCRIPT_VIEWS_MAX];
 };
 
 /* What the calls of a script have cost. */
