@@ -117,6 +117,7 @@ int use_decide(struct engine *e, const struct use_call *c, struct error *err)
 						       : c->vhost,
 				    .account = account,
 				    .is_decision = true,
+				    .is_next = c->is_next,
 				    .is_pure = c->is_pure,
 				    .context = c->context,
 				    .password = c->password,

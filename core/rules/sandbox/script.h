@@ -86,6 +86,7 @@ struct script_state {
 	/* The stack of the last error, a line for each function; "" for none. */
 	char traceback[SCRIPT_TRACEBACK_MAX];
 	struct slice vhost; /* of the decision under way; data NULL: there is none */
+	int64_t ended_ns;   /* of the last decision that was counted */
 	struct script_recent recent;
 	struct script_view views[SCRIPT_VIEWS_MAX];
 };
@@ -114,6 +115,8 @@ struct script_call {
 	struct slice vhost;               /* whose call it is; empty: nobody's */
 	struct account *account;          /* NULL: that of the file and vhost */
 	bool is_decision;                 /* counted and timed */
+	/* Right behind another decision: its time begins where that one's ended. */
+	bool is_next;
 	bool is_pure;                     /* its answer will be remembered by the key */
 	struct decision_context *context; /* for what scripts call; may be NULL */
 	struct slice password;            /* that its errors must not show; or none */
