@@ -508,11 +508,13 @@ static const struct view_field draft_fields[] = {
 	{ .name = "vhost", .push = push_vhost },
 	{ .name = NULL },
 };
-static const struct view_type draft_type = { .number = VIEW_DRAFT, .name = "msg",
+static const struct view_type draft_type = { .number = VIEW_DRAFT,
+					     .name = "msg",
 					     .fields = draft_fields,
 					     .more = api_msg_fields,
 					     .newindex = l_set_field };
-static const struct view_type headers_type = { .number = VIEW_DRAFT_HEADERS, .name = "msg.headers",
+static const struct view_type headers_type = { .number = VIEW_DRAFT_HEADERS,
+					       .name = "msg.headers",
 					       .index = api_msg_header,
 					       .newindex = l_set_header,
 					       .pairs = l_headers };

@@ -148,8 +148,7 @@ const void *view_check(lua_State *L, int idx, const struct view_type *type)
 	struct view *v = lua_touserdata(L, idx);
 
 	if (!v || !lua_getmetatable(L, idx) ||
-	    lua_rawgeti(L, LUA_REGISTRYINDEX, view_of(L, type)->metatable) ==
-		    LUA_TNIL ||
+	    lua_rawgeti(L, LUA_REGISTRYINDEX, view_of(L, type)->metatable) == LUA_TNIL ||
 	    !lua_rawequal(L, -1, -2))
 		luaL_typeerror(L, idx, type->name);
 	lua_pop(L, 2);

@@ -53,7 +53,8 @@ void view_open(lua_State *L, const struct view_type *type);
 /* Push a view of `subject`, which must outlive the call under way. May raise. */
 void view_push(lua_State *L, const struct view_type *type, const void *subject);
 /* The same for a subject that several calls in a row see. The first view is kept, and
- * serves the later calls, each for its time. *is_kept is the subject's, false at first. */
+ * serves the later calls, each for its time. *is_kept is the subject's, false at first.
+ */
 void view_push_kept(lua_State *L, const struct view_type *type, const void *subject,
 		    bool *is_kept);
 /* The subject of the view at `idx`. Raises for other values and expired views. */

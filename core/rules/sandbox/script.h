@@ -109,12 +109,12 @@ struct script_stats {
 };
 
 struct script_call {
-	const char *file;                 /* named in errors that have no place */
-	const char *model;                /* the file of its functions; NULL: its own */
-	struct script_stats *stats;       /* may be NULL */
-	struct slice vhost;               /* whose call it is; empty: nobody's */
-	struct account *account;          /* NULL: that of the file and vhost */
-	bool is_decision;                 /* counted and timed */
+	const char *file;           /* named in errors that have no place */
+	const char *model;          /* the file of its functions; NULL: its own */
+	struct script_stats *stats; /* may be NULL */
+	struct slice vhost;         /* whose call it is; empty: nobody's */
+	struct account *account;    /* NULL: that of the file and vhost */
+	bool is_decision;           /* counted and timed */
 	/* Right behind another decision: its time begins where that one's ended. */
 	bool is_next;
 	bool is_pure;                     /* its answer will be remembered by the key */
