@@ -450,7 +450,7 @@ describe('what a settled script publishes', function()
     for _ = 1, count do c:expect_msg() end
     for i = 1, count do c:send(('ACK %d\r\n'):format(i)) end
     local function committed()
-      local value = broker:redis_cli('HGET', ('tide:{%s/t#0}:groups'):format(broker.vhost), 'g')
+      local value = broker.redis:cli('HGET', ('tide:{%s/t#0}:groups'):format(broker.vhost), 'g')
       return tonumber(value) or 0
     end
     assert(wait.poll(function() return committed() > 0 end))
@@ -462,6 +462,23 @@ describe('what a settled script publishes', function()
     local is_there = {}
     for _, m in ipairs(get_all(c, 'told')) do is_there[tonumber((m.payload:sub(1, -2)))] = true end
     for i = 1, first do assert(is_there[i], i) end
+    c:close()
+  end)
+
+  it('is waited for by the offset of a group', function()
+    c:ok 'DECLARE topic t partitions=1'
+    c:ok 'DECLARE queue told'
+    c:ok('PUB - t h:silent=1', 'a')
+    c:ok('PUB - t', 'b')
+    topics.sub(c, 's group=g from=first prefetch=2')
+    topics.expect_payloads(c, 'a', 'b')
+    local pid = broker.redis:pid()
+    broker.redis:signal('STOP', pid)
+    c:ok 'ACK 1-2'
+    assert.equal(1, topics.group(c, 'g').partitions[1].committed)
+    broker.redis:signal('CONT', pid)
+    assert(wait.poll(function() return topics.group(c, 'g').partitions[1].committed == 2 end))
+    assert.equal(1, c:stats('told').ready)
     c:close()
   end)
 end)
