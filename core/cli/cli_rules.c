@@ -94,8 +94,8 @@ static json_int_t integer_of(const json_t *object, const char *name)
 	return json_integer_value(json_object_get(object, name));
 }
 
-/* Remove the shipped scripts that nothing uses: a table of what goes on needs none of them.
- * How many there were. */
+/* Remove the shipped scripts that nothing uses: a table of what goes on needs none of
+ * them. How many there were. */
 static json_int_t leave_out_unused(json_t *scripts)
 {
 	static const char shipped[] = "shipped/";

@@ -382,7 +382,8 @@ describe('filters', function()
         local seen = {}
         for i, x in ipairs(d.exchanges) do seen[i] = { x.exchange, x.script, x.bindings, x.matched, #x.patterns } end
         assert.same({ { 'first', 'shipped/routing/topic.lua', 5, 4, 4 },
-          { 'second', 'shipped/routing/fanout.lua', 3, 3, 3 }, { 'third', 'shipped/routing/fanout.lua', 2, 2, 2 } }, seen)
+          { 'second', 'shipped/routing/fanout.lua', 3, 3, 3 },
+          { 'third', 'shipped/routing/fanout.lua', 2, 2, 2 } }, seen)
         assert.same({ { pattern = 'a.#', queue = 'a' }, { pattern = 'a.b', queue = 'a' },
           { pattern = '#.a.#', queue = 'a' }, { pattern = 'a.b', exchange = 'second' } }, d.exchanges[1].patterns)
         assert.equal(2, #d.queues)

@@ -82,7 +82,7 @@ for _, durable in ipairs { '1', '0' } do
       assert.same({ 'orders', 'shipped/routing/topic.lua', 'eu.#', 'q' },
         { visit.exchange, visit.script, visit.patterns[1].pattern, visit.patterns[1].queue })
       local pick = published.decision.queues[1]
-      assert.same({ 'q', 0, 0, 'priority/fifo.lua' }, { pick.queue, pick.shard, pick.rank, pick.priority })
+      assert.same({ 'q', 0, 0, 'shipped/priority/fifo.lua' }, { pick.queue, pick.shard, pick.rank, pick.priority })
       assert.equal(1, all[2].queues)
       assert.same({ 'q', 0, '-', 1, 1 },
         { all[3].queue, all[3].channel, all[3].sid, all[3].tag, all[3].attempt })

@@ -242,9 +242,8 @@ static void write_rule(struct json *out, const struct engine *e, const struct ru
 
 static bool is_file(const char *file, struct slice wanted)
 {
-	return slice_is(wanted, file) ||
-	       (strlen(file) == wanted.len + strlen(".lua") &&
-		memcmp(file, wanted.data, wanted.len) == 0);
+	return slice_is(wanted, file) || (strlen(file) == wanted.len + strlen(".lua") &&
+					  memcmp(file, wanted.data, wanted.len) == 0);
 }
 
 /* "topic", "routing/topic" or "routing/topic.lua"; of a shipped one also

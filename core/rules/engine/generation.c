@@ -149,8 +149,7 @@ bool generation_is_current(const struct generation *g)
 		if (!has_same_files(g, (enum script_kind)kind, &found))
 			return false;
 	}
-	return found == own &&
-	       bundle_is_current(g->files, g->sandbox.rules_dir) &&
+	return found == own && bundle_is_current(g->files, g->sandbox.rules_dir) &&
 	       bundle_is_current(g->sandbox.framework, g->sandbox.lua_dir);
 }
 

@@ -43,8 +43,9 @@ enum rule_pure { RULE_NOT_PURE, RULE_PURE, RULE_PURE_BY_OPTIONS };
 
 struct rule {
 	enum script_kind kind;
-	char *name;    /* "topic" */
-	char *file;    /* "routing/topic.lua"; of a shipped one "shipped/routing/topic.lua" */
+	char *name; /* "topic" */
+	char *file; /* "routing/topic.lua"; of a shipped one "shipped/routing/topic.lua"
+		     */
 	bool is_shipped;
 	char *doc;     /* NULL when there is none */
 	uint64_t hash; /* of the file, and of its model's */
