@@ -17,14 +17,13 @@ static int check_kind(const struct queue *q, bool is_topic, struct error *err)
 			 definition_kind(q->definition.table), q->name);
 }
 
-/* Give one that exists other options: these, over those that it has. */
-static int change(struct queue *q, const struct args *given, struct slice user,
-		  struct waiter *waiter, struct error *err)
+/* What one that exists would have with other options: these, over those that it has. */
+static int merge(const struct queue *q, const struct args *given,
+		 const struct queue_terms_spec *what, struct queue_terms *out,
+		 struct error *err)
 {
 	struct queue_declare_spec spec = { .is_topic = q->config.is_topic };
-	const struct queue_terms_spec what = { queue_slice(q), user };
 	struct queue_config next;
-	struct queue_terms terms;
 	struct args args;
 	bool ignored;
 	int rc = unusable_check(&q->definition, err);
@@ -38,8 +37,16 @@ static int change(struct queue *q, const struct args *given, struct slice user,
 	args_deinit(&args);
 	if (rc == TIDE_OK && !spec.is_topic)
 		rc = queue_config_take_reshard(&next, &ignored, err);
-	if (rc == TIDE_OK)
-		rc = queue_terms_make(q->vhost, &what, &next, &terms, err);
+	return rc == TIDE_OK ? queue_terms_make(q->vhost, what, &next, out, err) : rc;
+}
+
+static int change(struct queue *q, const struct args *given, struct slice user,
+		  struct waiter *waiter, struct error *err)
+{
+	const struct queue_terms_spec what = { queue_slice(q), user, NULL };
+	struct queue_terms terms;
+	int rc = merge(q, given, &what, &terms, err);
+
 	if (rc < 0)
 		return rc;
 	queue_use(q);
@@ -68,7 +75,7 @@ static int reshard(struct queue *q, struct queue_config *wanted, struct slice us
 static int create(struct vhost *v, const struct queue_declare_spec *spec,
 		  struct queue_config *own_take, struct queue **out, struct error *err)
 {
-	const struct queue_terms_spec what = { spec->name, spec->user };
+	const struct queue_terms_spec what = { spec->name, spec->user, NULL };
 	struct queue_terms terms;
 	int rc = queue_terms_make(v, &what, own_take, &terms, err);
 
@@ -124,16 +131,47 @@ int declare_queue(struct vhost *v, const struct queue_declare_spec *spec,
 	return rc;
 }
 
+int declare_ask_queue(struct vhost *v, const struct queue_declare_spec *spec,
+		      const struct policy_watch *w, struct queue_terms *out,
+		      struct error *err)
+{
+	const struct queue_terms_spec what = { spec->name, spec->user, w };
+	const struct queue *q = queue_find(v, spec->name);
+	struct queue_declare_spec rest = *spec;
+	struct queue_config config;
+	struct args args;
+	bool ignored;
+	int rc = check_kind(q, spec->is_topic, err);
+
+	if (rc == TIDE_OK)
+		rc = definition_take_update(spec->args, &args, &ignored, err);
+	if (rc < 0)
+		return rc;
+	rest.args = &args;
+	if (q) {
+		rc = merge(q, &args, &what, out, err);
+	} else {
+		rc = queue_parse(&config, &rest, err);
+		if (rc == TIDE_OK && !spec->is_topic)
+			rc = queue_config_take_reshard(&config, &ignored, err);
+		if (rc == TIDE_OK)
+			rc = queue_terms_make(v, &what, &config, out, err);
+	}
+	args_deinit(&args);
+	return rc;
+}
+
 /* Policies may refuse an exchange. */
 static int ask(const struct vhost *v, const struct exchange_declare_spec *spec,
-	       const struct args *args, struct error *err)
+	       const struct args *args, const struct policy_watch *w, struct error *err)
 {
 	char type[NAME_LEN_MAX + 1];
 	struct policy_call c = { .kind = "exchange",
 				 .type = type,
 				 .vhost = vhost_slice(v),
 				 .name = spec->name,
-				 .user = spec->user };
+				 .user = spec->user,
+				 .watch = w };
 	int rc;
 
 	snprintf(type, sizeof(type), "%" SLICE_FMT, SLICE_ARG(spec->type));
@@ -145,6 +183,20 @@ static int ask(const struct vhost *v, const struct exchange_declare_spec *spec,
 			       "exchange, but not change its options",
 			       c.files, SLICE_ARG(c.name));
 	args_deinit(&c.options);
+	return rc;
+}
+
+int declare_ask_exchange(const struct vhost *v, const struct exchange_declare_spec *spec,
+			 const struct policy_watch *w, struct error *err)
+{
+	struct args args;
+	bool ignored;
+	int rc = definition_take_update(spec->args, &args, &ignored, err);
+
+	if (rc < 0)
+		return rc;
+	rc = ask(v, spec, &args, w, err);
+	args_deinit(&args);
 	return rc;
 }
 
@@ -160,7 +212,7 @@ int declare_exchange(struct vhost *v, const struct exchange_declare_spec *spec,
 		return rc;
 	*out = x;
 	if (!x)
-		rc = ask(v, spec, &args, err);
+		rc = ask(v, spec, &args, NULL, err);
 	if (rc == TIDE_OK)
 		rc = x && is_update ? exchange_change(x, spec->type, &args, waiter, err)
 				    : exchange_declare(v, spec->name, spec->type, &args,
