@@ -196,7 +196,7 @@ describe('tidemq rules push', function()
       c = broker:restart():connect()
       local status = c:document 'RULES status'
       assert.equal('last good', status.origin)
-      assert.matches("pushed rules are only partly in the rules directory, and '.*/filter/20%-new.lua' cannot be changed: "
+      assert.matches("pushed rules are only partly in the rules directory, and '.*/20%-new.lua' cannot be changed: "
         .. 'Is a directory; a reload goes on when this is repaired', status.refusal.error)
       c:send 'RULES reload\r\n'
       c:expect '^ERR rule pushed rules are only partly'
