@@ -39,7 +39,8 @@ static int check_state(const struct queue *q, const struct queue_config *next,
 
 	if (has->is_single_active != next->is_single_active && q->consumer_count > 0)
 		return error_set(err, TIDE_EMISMATCH,
-				 "it keeps single-active=%d while it has subscriptions",
+				 "it keeps single-active=%d while it has subscriptions; "
+				 "end them first",
 				 has->is_single_active);
 	for (unsigned i = 0; !has->max_bytes && next->max_bytes && i < q->shard_count;
 	     i++)
@@ -47,7 +48,8 @@ static int check_state(const struct queue *q, const struct queue_config *next,
 			return error_set(
 				err, TIDE_EMISMATCH,
 				"it keeps max-bytes=0 while Redis alone has some of its "
-				"messages: their bytes are not known");
+				"messages and their bytes are not known; try again when "
+				"fewer wait, or use max-length=");
 	return TIDE_OK;
 }
 
@@ -145,6 +147,19 @@ static void change_clocks(struct queue *q, const struct queue_config *former)
 		heap_set(&q->vhost->broker->wakes, &q->wake, q->vhost->broker->mono_ms);
 }
 
+/* Those who have messages for a time of the queue's. */
+static void tell_consumers(const struct queue *q, const struct queue_config *former)
+{
+	struct consumer *c;
+
+	if (q->config.ack_timeout_ms == former->ack_timeout_ms &&
+	    q->config.ack_timeout_max_ms == former->ack_timeout_max_ms)
+		return;
+	TAILQ_FOREACH (c, &q->consumers, queue_link)
+		if (!c->getter)
+			c->ops->on_updated(c);
+}
+
 static void tell_log(const struct queue *q, const struct queue_config *former)
 {
 	struct buf text = { 0 };
@@ -178,6 +193,7 @@ static void adapt(struct queue *q, const struct update *u,
 	/* Remembered routes say which shard. */
 	q->vhost->broker->route_version++;
 	queue_activate(q);
+	tell_consumers(q, former);
 	tell_log(q, former);
 }
 

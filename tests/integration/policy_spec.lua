@@ -107,6 +107,17 @@ describe('policies', function()
     broker:expect_log "queue 'q' of vhost '[^']+' has other options:.* max%-length=20.* %(with declare/20%-test.lua%)"
   end)
 
+  it('tell subscriptions of another lease', function()
+    c:ok 'DECLARE queue q'
+    local other = broker:connect()
+    other:ok 'SUB q s'
+    activate(policy "what.options['ack-timeout'] = '5m'")
+    other:expect_line 'EVT updated s ack-timeout=5m'
+    activate(nil)
+    other:expect_line 'EVT updated s ack-timeout=1m'
+    other:close()
+  end)
+
   it('change topics, too', function()
     c:ok 'DECLARE topic t partitions=1'
     for i = 1, 30 do c:ok('PUB - t', tostring(i)) end
@@ -155,7 +166,7 @@ describe('policies', function()
       ["what.options.ttl = 'soon'"] = "ERR rule declare/20%-test.lua: queue 'r': ttl=soon: expected a duration",
       ["what.options.ttl = {}"] = "ERR rule declare/20%-test.lua:%d: the option 'ttl' must be a text, a number or",
       ["what.options.durable = '0'"] =
-        "ERR rule declare/20%-test.lua: queue 'r': it keeps durable=1: its messages are in Redis, or they are not",
+        "ERR rule declare/20%-test.lua: queue 'r': it keeps durable=1, because messages do not ",
       ["what.options.shards = 4"] = "ERR rule declare/20%-test.lua: queue 'r': it keeps its shards and its sharding: ",
       ["what.options['sharding.by'] = 'h'"] = 'ERR rule .* it keeps its shards and its sharding',
       ["what.options['retry.no'] = '1'"] = "ERR rule declare/20%-test.lua: retry=immediate: .* has no option 'no'",
