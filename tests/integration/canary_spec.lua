@@ -12,7 +12,7 @@ local function pick(n)
 end
 
 -- AddressSanitizer wants to be loaded first.
-if Broker.binary():find('asan', 1, true) then
+if Broker.is_sanitized() then
   describe('rules that crash the process', function()
     it('are not tried', function() pending 'no other Lua under AddressSanitizer' end)
   end)

@@ -12,23 +12,7 @@
 /* decode (bytes [, { null = true }]) -> value, or nil and a message */
 static int l_decode(lua_State *L)
 {
-	struct documents *d = script_state_of(L)->documents;
-	struct error err;
-	size_t len;
-	const char *bytes = luaL_checklstring(L, 1, &len);
-
-	script_check(L);
-	luaL_argcheck(L, len <= DOCUMENT_BYTES_MAX, 1, "the text has more than 1 MiB");
-	lua_settop(L, 2);
-	bool has_null = value_wants_null(L, 2, "tide.msgpack.decode");
-	if (msgpack_read(&d->tape, (struct slice){ bytes, len }, DOCUMENT_DEPTH_MAX,
-			 &err) != TIDE_OK) {
-		lua_pushnil(L);
-		lua_pushstring(L, err.text);
-		return 2;
-	}
-	document_push_copy(L, &d->tape, 0, has_null);
-	return 1;
+	return value_decode(L, msgpack_read, "tide.msgpack.decode");
 }
 
 static void write_null(void *ctx)

@@ -42,7 +42,8 @@ void value_push_null(lua_State *L)
 	lua_pushlightuserdata(L, (void *)&null_key);
 }
 
-bool value_wants_null(lua_State *L, int idx, const char *function)
+/* Do the options at `idx`, { null = true }, ask for nulls? */
+static bool wants_null(lua_State *L, int idx, const char *function)
 {
 	static const char *const names[] = { "null", NULL };
 
@@ -52,6 +53,31 @@ bool value_wants_null(lua_State *L, int idx, const char *function)
 	read_only_see_through(L, idx);
 	field_check_names(L, idx, function, names);
 	return field_boolean(L, idx, "null", false);
+}
+
+int value_decode(lua_State *L,
+		 int (*read)(struct json_tape *t, struct slice source, unsigned depth_max,
+			     struct error *err),
+		 const char *function)
+{
+	struct documents *d = script_state_of(L)->documents;
+	struct error err;
+	size_t len;
+	const char *text = luaL_checklstring(L, 1, &len);
+
+	script_check(L);
+	luaL_argcheck(L, len <= DOCUMENT_BYTES_MAX, 1, "the text has more than 1 MiB");
+	lua_settop(L, 2);
+	bool has_null = wants_null(L, 2, function);
+	if (read(&d->tape, (struct slice){ text, len }, DOCUMENT_DEPTH_MAX, &err) !=
+	    TIDE_OK) {
+		/* Nothing of the text is repeated in a message: it may be a token. */
+		lua_pushnil(L);
+		lua_pushstring(L, err.text);
+		return 2;
+	}
+	document_push_copy(L, &d->tape, 0, has_null);
+	return 1;
 }
 
 static bool is_marked(lua_State *L, int idx)

@@ -8,7 +8,7 @@
 #include <lua.h>
 #include <stdbool.h>
 
-#include "base/slice.h"
+#include "base/json_tape.h"
 
 /* How a format writes. The `ctx` is value_write's. Numbers are finite. */
 struct value_format {
@@ -28,8 +28,14 @@ struct value_format {
 
 void value_open(lua_State *L);
 void value_push_null(lua_State *L);
-/* Whether the options of `function` at `idx`, { null = true }, ask for nulls. */
-bool value_wants_null(lua_State *L, int idx, const char *function);
+/* The body of `function`, decode (text [, { null = true }]) -> value, or nil and a
+ * message, for a format that `read` puts on the state's tape. A null becomes nil, or
+ * value_push_null's.
+ */
+int value_decode(lua_State *L,
+		 int (*read)(struct json_tape *t, struct slice source, unsigned depth_max,
+			     struct error *err),
+		 const char *function);
 /* Mark the table on the top: it is an array, however empty. False: it has another
  * metatable. */
 bool value_mark_array(lua_State *L);

@@ -139,6 +139,14 @@ void view_push_slice(lua_State *L, const void *member)
 	field_push(L, *(const struct slice *)member);
 }
 
+void view_push_given(lua_State *L, const void *member)
+{
+	if (((const struct slice *)member)->data)
+		view_push_slice(L, member);
+	else
+		lua_pushnil(L);
+}
+
 void view_push_optional(lua_State *L, const void *member)
 {
 	if (((const struct slice *)member)->len)
@@ -150,6 +158,11 @@ void view_push_optional(lua_State *L, const void *member)
 void view_push_text(lua_State *L, const void *member)
 {
 	lua_pushstring(L, *(const char *const *)member);
+}
+
+void view_push_bool(lua_State *L, const void *member)
+{
+	lua_pushboolean(L, *(const bool *)member);
 }
 
 void view_push_uint(lua_State *L, const void *member)

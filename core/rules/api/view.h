@@ -31,11 +31,13 @@ void view_open(lua_State *L, const struct view_type *type);
 void view_push(lua_State *L, const struct view_type *type, const void *subject);
 /* The subject of the view at `idx`. Raises for other values and expired views. */
 const void *view_check(lua_State *L, int idx, const struct view_type *type);
-/* `push` of members: a slice; one that is nil when it is empty; a text, NULL is nil;
- * `unsigned` and `uint32_t`; 64 bits. */
+/* `push` of members: a slice; one that is nil without data; one that is nil when it is
+ * empty; a text, NULL is nil; a bool; `unsigned` and `uint32_t`; 64 bits. */
 void view_push_slice(lua_State *L, const void *member);
+void view_push_given(lua_State *L, const void *member);
 void view_push_optional(lua_State *L, const void *member);
 void view_push_text(lua_State *L, const void *member);
+void view_push_bool(lua_State *L, const void *member);
 void view_push_uint(lua_State *L, const void *member);
 void view_push_int64(lua_State *L, const void *member);
 /* That of argument 1, for the functions of a type. */

@@ -38,26 +38,6 @@ bool auth_has_authorize(const struct engine *e)
 
 /* From here to auth_open: inside the door. */
 
-static void push_slice(lua_State *L, const void *member)
-{
-	const struct slice *s = member;
-
-	if (s->data)
-		field_push(L, *s);
-	else
-		lua_pushnil(L);
-}
-
-static void push_text(lua_State *L, const void *member)
-{
-	lua_pushstring(L, *(const char *const *)member);
-}
-
-static void push_bool(lua_State *L, const void *member)
-{
-	lua_pushboolean(L, *(const bool *)member);
-}
-
 static void push_is_admin(lua_State *L, const void *member)
 {
 	lua_pushboolean(L, *(const unsigned *)member & AUTH_ADMIN);
@@ -73,15 +53,15 @@ static void push_is_monitor(lua_State *L, const void *member)
 		name, push, offsetof(struct auth_login, field), false \
 	}
 static const struct view_field login_fields[] = {
-	LOGIN("user", push_slice, user),
-	LOGIN("password", push_slice, password),
-	LOGIN("vhost", push_slice, vhost),
-	LOGIN("name", push_slice, name),
-	LOGIN("address", push_slice, address),
-	LOGIN("certificate", push_slice, certificate),
-	LOGIN("protocol", push_text, protocol),
-	LOGIN("is_tls", push_bool, is_tls),
-	LOGIN("is_local", push_bool, is_local),
+	LOGIN("user", view_push_given, user),
+	LOGIN("password", view_push_given, password),
+	LOGIN("vhost", view_push_given, vhost),
+	LOGIN("name", view_push_given, name),
+	LOGIN("address", view_push_given, address),
+	LOGIN("certificate", view_push_given, certificate),
+	LOGIN("protocol", view_push_text, protocol),
+	LOGIN("is_tls", view_push_bool, is_tls),
+	LOGIN("is_local", view_push_bool, is_local),
 	{ NULL, NULL, 0, false },
 };
 static const struct view_type login_type = { .name = "login", .fields = login_fields };
@@ -91,9 +71,9 @@ static const struct view_type login_type = { .name = "login", .fields = login_fi
 		name, push, offsetof(struct auth_question, field), false \
 	}
 static const struct view_field user_fields[] = {
-	QUESTION("name", push_slice, user),
-	QUESTION("vhost", push_slice, vhost),
-	QUESTION("address", push_slice, address),
+	QUESTION("name", view_push_given, user),
+	QUESTION("vhost", view_push_given, vhost),
+	QUESTION("address", view_push_given, address),
 	QUESTION("is_admin", push_is_admin, tags),
 	QUESTION("is_monitor", push_is_monitor, tags),
 	{ NULL, NULL, 0, false },
@@ -101,9 +81,9 @@ static const struct view_field user_fields[] = {
 static const struct view_type user_type = { .name = "user", .fields = user_fields };
 
 static const struct view_field object_fields[] = {
-	QUESTION("kind", push_text, kind),
-	QUESTION("name", push_slice, name),
-	QUESTION("vhost", push_slice, vhost),
+	QUESTION("kind", view_push_text, kind),
+	QUESTION("name", view_push_given, name),
+	QUESTION("vhost", view_push_given, vhost),
 	{ NULL, NULL, 0, false },
 };
 static const struct view_type object_type = { .name = "object", .fields = object_fields };

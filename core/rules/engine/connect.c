@@ -10,39 +10,19 @@
 #include "rules/sandbox/field.h"
 #include "rules/sandbox/read_only.h"
 
-static void push_slice(lua_State *L, const void *member)
-{
-	const struct slice *s = member;
-
-	if (s->data)
-		field_push(L, *s);
-	else
-		lua_pushnil(L);
-}
-
-static void push_text(lua_State *L, const void *member)
-{
-	lua_pushstring(L, *(const char *const *)member);
-}
-
-static void push_bool(lua_State *L, const void *member)
-{
-	lua_pushboolean(L, *(const bool *)member);
-}
-
 #define CLIENT(name, push, field)                                         \
 	{                                                                 \
 		name, push, offsetof(struct connect_client, field), false \
 	}
 static const struct view_field client_fields[] = {
-	CLIENT("user", push_slice, user),
-	CLIENT("name", push_slice, name),
-	CLIENT("vhost", push_slice, vhost),
-	CLIENT("address", push_slice, address),
-	CLIENT("certificate", push_slice, certificate),
-	CLIENT("protocol", push_text, protocol),
-	CLIENT("is_tls", push_bool, is_tls),
-	CLIENT("is_local", push_bool, is_local),
+	CLIENT("user", view_push_given, user),
+	CLIENT("name", view_push_given, name),
+	CLIENT("vhost", view_push_given, vhost),
+	CLIENT("address", view_push_given, address),
+	CLIENT("certificate", view_push_given, certificate),
+	CLIENT("protocol", view_push_text, protocol),
+	CLIENT("is_tls", view_push_bool, is_tls),
+	CLIENT("is_local", view_push_bool, is_local),
 	{ NULL, NULL, 0, false },
 };
 static const struct view_type client_type = { .name = "client", .fields = client_fields };

@@ -41,6 +41,11 @@ function Broker.binary()
   return path:sub(1, 1) == '/' and path or root .. '/' .. path
 end
 
+--- Is it built with AddressSanitizer? Then it bears no other clock.
+function Broker.is_sanitized()
+  return Broker.binary():find('asan', 1, true) ~= nil
+end
+
 --- In arguments, environment and listeners `@DIR@` stands for the broker's own directory.
 ---@class BrokerOptions
 ---@field args? string[] more arguments for `serve`
@@ -346,6 +351,13 @@ end
 function Broker:memory()
   local pages = shell.read_file(('/proc/%d/statm'):format(self:pid())):match '^%d+ (%d+)'
   return math.tointeger(tonumber(pages)) * 4096
+end
+
+--- Its resident memory is below this, in bytes. A sanitized broker is not asked: it keeps what was freed.
+function Broker:expect_memory_below(bytes)
+  local now = self:memory()
+  assert(now < bytes or Broker.is_sanitized(),
+    ('the broker has %.1f MB, not less than %.1f'):format(now / 1e6, bytes / 1e6))
 end
 
 --- Write a file of a private rules directory at once (no half of it is seen).
