@@ -2,8 +2,8 @@
 
 #include <stdio.h>
 
+#include "exchange_update.h"
 #include "removal.h"
-#include "rules/engine/policy.h"
 #include "unusable.h"
 #include "update.h"
 
@@ -17,7 +17,15 @@ static int check_kind(const struct queue *q, bool is_topic, struct error *err)
 			 definition_kind(q->definition.table), q->name);
 }
 
-/* Give one that exists other options: these, over those that it has. */
+/* One that its scripts refuse may be given other options. */
+static int check_updatable(const struct definition *d, struct error *err)
+{
+	if (!d->unusable || (!d->is_unreadable && !d->is_recovering))
+		return TIDE_OK;
+	return unusable_check(d, err);
+}
+
+/* Give a queue that exists other options: these, over those that it has. */
 static int change(struct queue *q, const struct args *given, struct slice user,
 		  struct waiter *waiter, struct error *err)
 {
@@ -124,33 +132,46 @@ int declare_queue(struct vhost *v, const struct queue_declare_spec *spec,
 	return rc;
 }
 
-/* Policies may refuse an exchange. */
-static int ask(const struct vhost *v, const struct exchange_declare_spec *spec,
-	       const struct args *args, struct error *err)
+/* Give an exchange that exists other options: these, over those that it has. */
+static int change_exchange(struct exchange *x, const struct exchange_terms_spec *what,
+			   const struct args *given, struct waiter *waiter,
+			   struct error *err)
 {
-	char type[NAME_LEN_MAX + 1];
-	struct policy_call c = { .kind = "exchange",
-				 .type = type,
-				 .vhost = vhost_slice(v),
-				 .name = spec->name,
-				 .user = spec->user };
-	int rc;
+	struct exchange_config next;
+	struct exchange_terms terms;
+	struct error why;
+	int rc = check_updatable(&x->definition, err);
 
-	snprintf(type, sizeof(type), "%" SLICE_FMT, SLICE_ARG(spec->type));
-	args_copy(&c.options, args);
-	rc = policy_ask(v->broker->engine, &c, err);
-	if (rc == TIDE_OK && c.files[0])
-		rc = error_set(err, TIDE_ERULE,
-			       "%s: exchange '%" SLICE_FMT "': a policy can refuse an "
-			       "exchange, but not change its options",
-			       c.files, SLICE_ARG(c.name));
-	args_deinit(&c.options);
-	return rc;
+	if (rc < 0)
+		return rc;
+	if (exchange_check_type(x, what->type, &why) < 0)
+		return error_set(
+			err, why.code,
+			"%s; declare an exchange of another name, and bind to it",
+			why.text);
+	rc = exchange_config_merge(exchange_own(x), given, &next, err);
+	if (rc == TIDE_OK)
+		rc = exchange_terms_make(x->vhost, what, &next, &terms, err);
+	return rc == TIDE_OK ? exchange_update_terms(x, &terms, waiter, err) : rc;
+}
+
+static int create_exchange(struct vhost *v, const struct exchange_terms_spec *what,
+			   const struct args *args, struct exchange **out,
+			   struct error *err)
+{
+	struct exchange_config own;
+	struct exchange_terms terms;
+	int rc = exchange_config_parse(&own, args, err);
+
+	if (rc == TIDE_OK)
+		rc = exchange_terms_make(v, what, &own, &terms, err);
+	return rc == TIDE_OK ? exchange_create(v, what, &terms, out, err) : rc;
 }
 
 int declare_exchange(struct vhost *v, const struct exchange_declare_spec *spec,
 		     struct exchange **out, struct waiter *waiter, struct error *err)
 {
+	const struct exchange_terms_spec what = { spec->name, spec->type, spec->user };
 	struct exchange *x = exchange_find(v, spec->name);
 	struct args args;
 	bool is_update;
@@ -160,11 +181,11 @@ int declare_exchange(struct vhost *v, const struct exchange_declare_spec *spec,
 		return rc;
 	*out = x;
 	if (!x)
-		rc = ask(v, spec, &args, err);
-	if (rc == TIDE_OK)
-		rc = x && is_update ? exchange_change(x, spec->type, &args, waiter, err)
-				    : exchange_declare(v, spec->name, spec->type, &args,
-						       out, err);
+		rc = create_exchange(v, &what, &args, out, err);
+	else if (is_update)
+		rc = change_exchange(x, &what, &args, waiter, err);
+	else
+		rc = exchange_check_same(x, spec->type, &args, err);
 	args_deinit(&args);
 	return rc;
 }

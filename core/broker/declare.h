@@ -4,8 +4,9 @@
 
 #include "queue.h"
 
-/* As exchange_declare. TIDE_EEXISTS: the name is taken by the other kind. With the option
- * `update`, or `reshard`, what exists changes: update.h. */
+/* An equal one that exists is the one. TIDE_EMISMATCH: it has other options.
+ * TIDE_EEXISTS: the name is taken by the other kind. With the option `update`, or
+ * `reshard`, what exists changes: update.h. */
 TIDE_MUST_USE int declare_queue(struct vhost *v, const struct queue_declare_spec *spec,
 				struct queue **out, struct waiter *waiter,
 				struct error *err);
@@ -15,7 +16,8 @@ struct exchange_declare_spec {
 	const struct args *args;
 	struct slice user;
 };
-/* As exchange_declare; with the option `update` what exists changes: exchange_change. */
+/* `args`: durable, auto-delete, internal, alternate, and the script's own. Likewise; what
+ * exists changes by exchange_update.h. */
 TIDE_MUST_USE int declare_exchange(struct vhost *v,
 				   const struct exchange_declare_spec *spec,
 				   struct exchange **out, struct waiter *waiter,

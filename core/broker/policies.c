@@ -2,6 +2,7 @@
 
 #include "base/container.h"
 #include "base/mem.h"
+#include "exchange_update.h"
 #include "job.h"
 #include "queue.h"
 #include "rules/engine/hook.h"
@@ -23,20 +24,29 @@ static void end(struct policies *p)
 	p->is_walking = false;
 }
 
+/* False: all were asked about. */
+static bool renew_next(struct walk *w)
+{
+	struct exchange *x = walk_exchange(w);
+	struct queue *q = NULL;
+
+	if (x)
+		exchange_update_renew(x);
+	else if ((q = walk_queue(w)) != NULL || (q = walk_topic(w)) != NULL)
+		update_renew(q);
+	return x || q;
+}
+
 static void run(struct job *job)
 {
 	struct policies *p = container_of(job, struct policies, job);
 	struct broker *b = p->broker;
-	struct queue *q = NULL;
 
-	while (!b->is_closing && ((q = walk_queue(&p->walk)) != NULL ||
-				  (q = walk_topic(&p->walk)) != NULL)) {
-		update_renew(q);
+	while (!b->is_closing && renew_next(&p->walk))
 		if (pace_is_spent(&b->pace, false)) {
 			job_add(b, job);
 			return;
 		}
-	}
 	end(p);
 }
 
@@ -57,8 +67,12 @@ void policies_renew(struct broker *b)
 
 static bool begin_one(void *ctx, struct definition *d)
 {
-	if (definition_is_queue(d->table) && !d->is_unreadable)
+	if (d->is_unreadable || d->is_recovering)
+		return true;
+	if (definition_is_queue(d->table))
 		update_restored(container_of(d, struct queue, definition));
+	else
+		exchange_update_restored(container_of(d, struct exchange, definition));
 	return true;
 }
 

@@ -55,21 +55,26 @@ static int check_state(const struct queue *q, const struct queue_config *next,
 
 static int check(const struct queue *q, const struct update *u, struct error *err)
 {
+	const char *kind = definition_kind(q->definition.table);
 	struct error why;
 	int rc = queue_config_check_change(&q->config, &u->next.config,
 					   u->is_sharded_anew, &why);
 
-	if (rc == TIDE_OK)
-		rc = check_state(q, &u->next.config, &why);
 	if (rc < 0)
-		return error_set(err, rc, "%s '%s' cannot change so: %s",
-				 definition_kind(q->definition.table), q->name, why.text);
+		return error_set(err, rc,
+				 "%s '%s' cannot change so: %s; declare a %s of another "
+				 "name",
+				 kind, q->name, why.text, kind);
+	rc = check_state(q, &u->next.config, &why);
+	if (rc < 0)
+		return error_set(err, rc, "%s '%s' cannot change so: %s", kind, q->name,
+				 why.text);
 	if (q->next_terms ||
 	    (u->is_declared_anew && queue_is_durable(q) && !q->definition.is_stored))
 		return error_set(err, TIDE_EBUSY,
 				 "the last DECLARE of %s '%s' is not yet stored; try "
 				 "again",
-				 definition_kind(q->definition.table), q->name);
+				 kind, q->name);
 	return TIDE_OK;
 }
 

@@ -76,7 +76,9 @@ static int check_target(const struct queue *q, struct error *warning)
 
 static int check_alternate(const struct exchange *x, struct error *warning)
 {
-	const char *name = x->is_updating ? x->next_alternate : x->alternate;
+	const struct exchange_config *c =
+		x->next_terms ? &x->next_terms->config : &x->config;
+	const char *name = c->alternate;
 
 	if (!name || exchange_find(x->vhost, slice_from(name)))
 		return TIDE_OK;

@@ -354,7 +354,7 @@ static void what_cannot_change_says_why(void **state)
 	}
 	change(queue_config_parse, "", "durable=0",
 	       "it keeps durable=1, because messages do not move between memory and "
-	       "Redis; declare a queue of another name");
+	       "Redis");
 	change(queue_config_parse, "", "exclusive=1", "it keeps exclusive=0, because ");
 	change(queue_config_parse, "", "order-by=key",
 	       "it keeps order-by=(none), because ");
