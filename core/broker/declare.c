@@ -20,9 +20,13 @@ static int check_kind(const struct queue *q, bool is_topic, struct error *err)
 /* One that its scripts refuse may be given other options. */
 static int check_updatable(const struct definition *d, struct error *err)
 {
-	if (!d->unusable || (!d->is_unreadable && !d->is_recovering))
-		return TIDE_OK;
-	return unusable_check(d, err);
+	if (d->is_unreadable)
+		return error_set(err, TIDE_ERULE,
+				 "%s '%s' cannot change: it %s; mend it in Redis while "
+				 "no broker runs, or DELETE it",
+				 definition_kind(d->table), definition_name(d).data,
+				 d->unusable);
+	return d->is_recovering ? unusable_check(d, err) : TIDE_OK;
 }
 
 /* Give a queue that exists other options: these, over those that it has. */
@@ -35,7 +39,7 @@ static int change(struct queue *q, const struct args *given, struct slice user,
 	struct queue_terms terms;
 	struct args args;
 	bool ignored;
-	int rc = unusable_check(&q->definition, err);
+	int rc = check_updatable(&q->definition, err);
 
 	if (rc == TIDE_OK)
 		rc = queue_config_merge(queue_own(q), given, &args, err);

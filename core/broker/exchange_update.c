@@ -57,7 +57,6 @@ static void apply(struct exchange *x, struct exchange_update *u)
 		return;
 	x->vhost->broker->route_version++;
 	tell_log(x);
-	unusable_retry(&x->definition);
 }
 
 static void on_answer(void *ctx, int status, const char *text)
@@ -69,10 +68,11 @@ static void on_answer(void *ctx, int status, const char *text)
 		x->next_terms = NULL;
 		if (status == TIDE_OK)
 			apply(x, u);
+		/* There are other policies now. */
+		if (u->epoch != engine_epoch(u->broker->engine))
+			exchange_update_renew(x);
+		unusable_retry(&x->definition, NULL);
 	}
-	/* There are other policies now. */
-	if (x && u->epoch != engine_epoch(u->broker->engine))
-		exchange_update_renew(x);
 	if (u->waiter)
 		waiter_done(u->waiter, status, text);
 	free_update(u);
@@ -86,15 +86,17 @@ static int check_options(const struct exchange *x, const struct exchange_config 
 	static const char another[] = "declare an exchange of another name, and "
 				      "bind to it";
 	struct option_difference d;
+	struct error cause;
 
 	if (x->config.is_durable != next->is_durable)
 		return error_set(why, TIDE_EMISMATCH,
 				 "it keeps durable=%d, because bindings do not move "
 				 "between memory and Redis; %s",
 				 x->config.is_durable, another);
-	if (x->definition.unusable)
-		return exchange_try(x, next, why);
-	if (index_differs(x->indexes[RULESET_ACTIVE], &x->config.args, &next->args, &d))
+	if (x->definition.unusable && exchange_try(x, next, &cause) < 0)
+		return error_set(why, cause.code, "it %s", cause.text);
+	if (!x->definition.unusable &&
+	    index_differs(x->indexes[RULESET_ACTIVE], &x->config.args, &next->args, &d))
 		return error_set(why, TIDE_EMISMATCH,
 				 "it keeps %s=%s, because its bindings are indexed by "
 				 "it; %s",
@@ -192,8 +194,12 @@ void exchange_update_renew(struct exchange *x)
 	int rc;
 
 	/* It is asked again when Redis has answered. */
-	if (x->next_terms || x->definition.unusable)
+	if (x->next_terms || x->definition.is_unreadable)
 		return;
+	if (x->definition.unusable) {
+		exchange_update_restored(x);
+		return;
+	}
 	rc = make_terms(x, &terms, &why);
 	if (rc == TIDE_OK)
 		rc = exchange_update_terms(x, &terms, NULL, &why);

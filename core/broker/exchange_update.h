@@ -15,8 +15,8 @@ struct waiter;
 TIDE_MUST_USE int exchange_update_terms(struct exchange *x,
 					struct exchange_terms *next_take,
 					struct waiter *waiter, struct error *err);
-/* Ask the policies of one that is in use again. What they cannot change stays, and the
+/* Ask the policies of one that exists again. What they cannot change stays, and the
  * log says so. */
 void exchange_update_renew(struct exchange *x);
-/* Likewise, while it cannot be used: before it has a script. */
+/* At the start, before it has a script: likewise. */
 void exchange_update_restored(struct exchange *x);

@@ -50,6 +50,15 @@ static void run(struct job *job)
 	end(p);
 }
 
+static bool renew_unusable(void *ctx, struct definition *d)
+{
+	if (d->unusable && definition_is_queue(d->table))
+		update_renew(container_of(d, struct queue, definition));
+	else if (d->unusable)
+		exchange_update_renew(container_of(d, struct exchange, definition));
+	return true;
+}
+
 void policies_renew(struct broker *b)
 {
 	struct policies *p = b->policies;
@@ -59,6 +68,8 @@ void policies_renew(struct broker *b)
 	/* Without policies queues do what they were declared with. */
 	if (!p->are_used && !were_used)
 		return;
+	if (b->unusable)
+		definition_each(b, renew_unusable, NULL);
 	end(p);
 	walk_begin(&p->walk, b);
 	p->is_walking = true;
@@ -67,11 +78,9 @@ void policies_renew(struct broker *b)
 
 static bool begin_one(void *ctx, struct definition *d)
 {
-	if (d->is_unreadable || d->is_recovering)
-		return true;
-	if (definition_is_queue(d->table))
+	if (!d->is_unreadable && definition_is_queue(d->table))
 		update_restored(container_of(d, struct queue, definition));
-	else
+	else if (!d->is_unreadable)
 		exchange_update_restored(container_of(d, struct exchange, definition));
 	return true;
 }

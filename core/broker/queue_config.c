@@ -755,9 +755,8 @@ fail:
 static int refuse_change(const struct queue_config *has, const char *name,
 			 const char *why, struct error *err)
 {
-	return error_set(err, TIDE_EMISMATCH,
-			 "it keeps %s=%s, because %s; declare a %s of another name", name,
-			 shown_value(has, name), why, has->is_topic ? "topic" : "queue");
+	return error_set(err, TIDE_EMISMATCH, "it keeps %s=%s, because %s", name,
+			 shown_value(has, name), why);
 }
 
 static int check_sharding(const struct queue_config *has, const struct queue_config *next,

@@ -4,6 +4,7 @@
 #include "host/log.h"
 #include "queue.h"
 #include "retention.h"
+#include "unusable.h"
 
 /* The new strategies are the queue's: it may go before Redis has answered. */
 struct update {
@@ -12,6 +13,7 @@ struct update {
 	struct queue_terms next;
 	uint64_t epoch; /* of the policies that were asked */
 	bool is_declared_anew, is_sharded_anew, is_mixing, is_ranked_anew;
+	bool is_revived;       /* it could not be used */
 	bool is_idle;          /* the queue does what it did */
 	struct waiter *waiter; /* NULL: Redis is not told */
 };
@@ -91,7 +93,9 @@ static int create_strategies(struct queue *q, const struct update *u, struct err
 	int rc = TIDE_OK;
 
 	for (int kind = SCRIPT_SHARDING; kind <= SCRIPT_RETRY && rc == TIDE_OK; kind++)
-		if (has_other_script(q, &u->next.config, (enum script_kind)kind))
+		if (u->next.config.scripts[kind] &&
+		    (u->is_revived ||
+		     has_other_script(q, &u->next.config, (enum script_kind)kind)))
 			rc = queue_create_strategy(q, &u->next.config,
 						   (enum script_kind)kind,
 						   &q->next_strategies[kind], err);
@@ -202,14 +206,27 @@ static void adapt(struct queue *q, const struct update *u,
 	tell_log(q, former);
 }
 
+/* It is attached, and its messages are read, as if this were the start. */
+static void prepare(struct queue *q, const struct update *u,
+		    const struct queue_config *former)
+{
+	if (u->is_mixing)
+		queue_renew_shards(q);
+	change_clocks(q, former);
+	tell_log(q, former);
+}
+
 static void apply(struct queue *q, struct update *u)
 {
 	struct queue_terms former = queue_swap_terms(q, &u->next);
 
-	if (!u->is_idle)
+	if (u->is_revived)
+		prepare(q, u, &former.config);
+	else if (!u->is_idle)
 		adapt(q, u, &former.config);
 	queue_terms_deinit(&former);
 }
+
 static void on_answer(void *ctx, int status, const char *text)
 {
 	struct update *u = ctx;
@@ -219,12 +236,12 @@ static void on_answer(void *ctx, int status, const char *text)
 		q->next_terms = NULL;
 		if (status == TIDE_OK)
 			apply(q, u);
-		else
-			drop_strategies(q);
+		drop_strategies(q);
+		/* There are other policies now. */
+		if (u->epoch != engine_epoch(u->broker->engine))
+			update_renew(q);
+		unusable_retry(&q->definition, u->waiter);
 	}
-	/* There are other policies now. */
-	if (q && u->epoch != engine_epoch(u->broker->engine))
-		update_renew(q);
 	if (u->waiter)
 		waiter_done(u->waiter, status, text);
 	queue_terms_deinit(&u->next);
@@ -301,10 +318,12 @@ int update_queue(struct queue *q, struct queue_terms *next_take, struct waiter *
 	u->serial = q->serial;
 	u->epoch = engine_epoch(u->broker->engine);
 	u->next = *next_take;
+	u->is_revived = q->definition.unusable != NULL;
 	plan(q, u);
-	u->is_idle = does_same(q, &u->next.config);
+	u->is_idle = !u->is_revived && does_same(q, &u->next.config);
 	u->is_declared_anew =
-		waiter && !is_same_text(queue_own(q), queue_terms_own(&u->next));
+		u->is_revived ||
+		(waiter && !is_same_text(queue_own(q), queue_terms_own(&u->next)));
 	if (!u->is_idle || u->is_declared_anew)
 		rc = check(q, u, err);
 	if (rc == TIDE_OK && !u->is_idle)
@@ -358,8 +377,12 @@ void update_renew(struct queue *q)
 	int rc = TIDE_OK;
 
 	/* It is asked again when Redis has answered. */
-	if (q->next_terms || q->definition.unusable)
+	if (q->next_terms || q->definition.is_unreadable || q->definition.is_recovering)
 		return;
+	if (q->definition.unusable) {
+		update_restored(q);
+		return;
+	}
 	rc = make_terms(q, &terms, &why);
 	if (rc == TIDE_OK)
 		rc = update_queue(q, &terms, NULL, &why);

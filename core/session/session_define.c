@@ -332,7 +332,7 @@ int session_define_unbind(struct session *s, const struct bind_spec *spec,
 	source = b->source;
 	binding_destroy(b);
 	/* That one may have been what its script refused. */
-	unusable_retry(&source->definition);
+	unusable_retry(&source->definition, NULL);
 	exchange_collect(source, &r->waiter);
 	reply_ok(r);
 	return TIDE_OK;
