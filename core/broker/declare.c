@@ -29,14 +29,13 @@ static int check_updatable(const struct definition *d, struct error *err)
 	return d->is_recovering ? unusable_check(d, err) : TIDE_OK;
 }
 
-/* Give a queue that exists other options: these, over those that it has. */
-static int change(struct queue *q, const struct args *given, struct slice user,
-		  struct waiter *waiter, struct error *err)
+/* What one that exists would have with other options: these, over those that it has. */
+static int merge(const struct queue *q, const struct args *given,
+		 const struct queue_terms_spec *what, struct queue_terms *out,
+		 struct error *err)
 {
 	struct queue_declare_spec spec = { .is_topic = q->config.is_topic };
-	const struct queue_terms_spec what = { queue_slice(q), user };
 	struct queue_config next;
-	struct queue_terms terms;
 	struct args args;
 	bool ignored;
 	int rc = check_updatable(&q->definition, err);
@@ -50,8 +49,16 @@ static int change(struct queue *q, const struct args *given, struct slice user,
 	args_deinit(&args);
 	if (rc == TIDE_OK && !spec.is_topic)
 		rc = queue_config_take_reshard(&next, &ignored, err);
-	if (rc == TIDE_OK)
-		rc = queue_terms_make(q->vhost, &what, &next, &terms, err);
+	return rc == TIDE_OK ? queue_terms_make(q->vhost, what, &next, out, err) : rc;
+}
+
+static int change(struct queue *q, const struct args *given, struct slice user,
+		  struct waiter *waiter, struct error *err)
+{
+	const struct queue_terms_spec what = { queue_slice(q), user, NULL };
+	struct queue_terms terms;
+	int rc = merge(q, given, &what, &terms, err);
+
 	if (rc < 0)
 		return rc;
 	queue_use(q);
@@ -80,7 +87,7 @@ static int reshard(struct queue *q, struct queue_config *wanted, struct slice us
 static int create(struct vhost *v, const struct queue_declare_spec *spec,
 		  struct queue_config *own_take, struct queue **out, struct error *err)
 {
-	const struct queue_terms_spec what = { spec->name, spec->user };
+	const struct queue_terms_spec what = { spec->name, spec->user, NULL };
 	struct queue_terms terms;
 	int rc = queue_terms_make(v, &what, own_take, &terms, err);
 
@@ -136,13 +143,44 @@ int declare_queue(struct vhost *v, const struct queue_declare_spec *spec,
 	return rc;
 }
 
-/* Give an exchange that exists other options: these, over those that it has. */
-static int change_exchange(struct exchange *x, const struct exchange_terms_spec *what,
-			   const struct args *given, struct waiter *waiter,
-			   struct error *err)
+int declare_ask_queue(struct vhost *v, const struct queue_declare_spec *spec,
+		      const struct policy_watch *w, struct queue_terms *out,
+		      struct error *err)
+{
+	const struct queue_terms_spec what = { spec->name, spec->user, w };
+	const struct queue *q = queue_find(v, spec->name);
+	struct queue_declare_spec rest = *spec;
+	struct queue_config config;
+	struct args args;
+	bool ignored;
+	int rc = check_kind(q, spec->is_topic, err);
+
+	if (rc == TIDE_OK)
+		rc = definition_take_update(spec->args, &args, &ignored, err);
+	if (rc < 0)
+		return rc;
+	rest.args = &args;
+	if (q) {
+		rc = merge(q, &args, &what, out, err);
+	} else {
+		rc = queue_parse(&config, &rest, err);
+		if (rc == TIDE_OK && !spec->is_topic)
+			rc = queue_config_take_reshard(&config, &ignored, err);
+		if (rc == TIDE_OK)
+			rc = queue_terms_make(v, &what, &config, out, err);
+	}
+	args_deinit(&args);
+	return rc;
+}
+
+/* What an exchange that exists would have with other options: these, over those that it
+ * has. */
+static int merge_exchange(const struct exchange *x,
+			  const struct exchange_terms_spec *what,
+			  const struct args *given, struct exchange_terms *out,
+			  struct error *err)
 {
 	struct exchange_config next;
-	struct exchange_terms terms;
 	struct error why;
 	int rc = check_updatable(&x->definition, err);
 
@@ -154,28 +192,63 @@ static int change_exchange(struct exchange *x, const struct exchange_terms_spec 
 			"%s; declare an exchange of another name, and bind to it",
 			why.text);
 	rc = exchange_config_merge(exchange_own(x), given, &next, err);
-	if (rc == TIDE_OK)
-		rc = exchange_terms_make(x->vhost, what, &next, &terms, err);
+	return rc == TIDE_OK ? exchange_terms_make(x->vhost, what, &next, out, err) : rc;
+}
+
+static int change_exchange(struct exchange *x, const struct exchange_terms_spec *what,
+			   const struct args *given, struct waiter *waiter,
+			   struct error *err)
+{
+	struct exchange_terms terms;
+	int rc = merge_exchange(x, what, given, &terms, err);
+
 	return rc == TIDE_OK ? exchange_update_terms(x, &terms, waiter, err) : rc;
+}
+
+/* What one that does not exist would have. */
+static int make_exchange(const struct vhost *v, const struct exchange_terms_spec *what,
+			 const struct args *args, struct exchange_terms *out,
+			 struct error *err)
+{
+	struct exchange_config own;
+	int rc = exchange_config_parse(&own, args, err);
+
+	return rc == TIDE_OK ? exchange_terms_make(v, what, &own, out, err) : rc;
 }
 
 static int create_exchange(struct vhost *v, const struct exchange_terms_spec *what,
 			   const struct args *args, struct exchange **out,
 			   struct error *err)
 {
-	struct exchange_config own;
 	struct exchange_terms terms;
-	int rc = exchange_config_parse(&own, args, err);
+	int rc = make_exchange(v, what, args, &terms, err);
 
-	if (rc == TIDE_OK)
-		rc = exchange_terms_make(v, what, &own, &terms, err);
 	return rc == TIDE_OK ? exchange_create(v, what, &terms, out, err) : rc;
+}
+
+int declare_ask_exchange(struct vhost *v, const struct exchange_declare_spec *spec,
+			 const struct policy_watch *w, struct exchange_terms *out,
+			 struct error *err)
+{
+	const struct exchange_terms_spec what = { spec->name, spec->type, spec->user, w };
+	const struct exchange *x = exchange_find(v, spec->name);
+	struct args args;
+	bool ignored;
+	int rc = definition_take_update(spec->args, &args, &ignored, err);
+
+	if (rc < 0)
+		return rc;
+	rc = x ? merge_exchange(x, &what, &args, out, err)
+	       : make_exchange(v, &what, &args, out, err);
+	args_deinit(&args);
+	return rc;
 }
 
 int declare_exchange(struct vhost *v, const struct exchange_declare_spec *spec,
 		     struct exchange **out, struct waiter *waiter, struct error *err)
 {
-	const struct exchange_terms_spec what = { spec->name, spec->type, spec->user };
+	const struct exchange_terms_spec what = { spec->name, spec->type, spec->user,
+						  NULL };
 	struct exchange *x = exchange_find(v, spec->name);
 	struct args args;
 	bool is_update;

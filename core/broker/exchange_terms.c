@@ -62,7 +62,8 @@ static int ask(const struct vhost *v, const struct exchange_terms_spec *spec,
 				 .type = type,
 				 .vhost = vhost_slice(v),
 				 .name = spec->name,
-				 .user = spec->user };
+				 .user = spec->user,
+				 .watch = spec->watch };
 	int rc;
 
 	snprintf(type, sizeof(type), "%" SLICE_FMT, SLICE_ARG(spec->type));

@@ -6,6 +6,7 @@
 
 #include "exchange_config.h"
 
+struct policy_watch;
 struct vhost;
 
 struct exchange_terms {
@@ -17,6 +18,7 @@ struct exchange_terms {
 struct exchange_terms_spec {
 	struct slice name, type;
 	struct slice user; /* who declares it; empty: the policies are asked again */
+	const struct policy_watch *watch; /* NULL: nobody looks on */
 };
 
 void exchange_terms_deinit(struct exchange_terms *t);

@@ -98,6 +98,7 @@ struct policies *policies_create(struct broker *b)
 
 	p->broker = b;
 	p->job.run = run;
+	b->on_policies_missed = update_renew;
 	return p;
 }
 

@@ -93,7 +93,8 @@ static int ask(const struct vhost *v, const struct queue_terms_spec *spec,
 	struct policy_call c = { .kind = t->config.is_topic ? "topic" : "queue",
 				 .vhost = vhost_slice(v),
 				 .name = spec->name,
-				 .user = spec->user };
+				 .user = spec->user,
+				 .watch = spec->watch };
 	struct args own;
 	int rc = queue_config_merge(&t->config, &none, &own, err);
 

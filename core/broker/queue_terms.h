@@ -7,6 +7,7 @@
 
 #include "queue_config.h"
 
+struct policy_watch;
 struct vhost;
 
 struct queue_terms {
@@ -18,6 +19,7 @@ struct queue_terms {
 struct queue_terms_spec {
 	struct slice name;
 	struct slice user; /* who declares it; empty: the policies are asked again */
+	const struct policy_watch *watch; /* NULL: nobody looks on */
 };
 
 void queue_terms_deinit(struct queue_terms *t);

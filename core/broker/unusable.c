@@ -5,7 +5,6 @@
 #include "base/mem.h"
 #include "base/waiter.h"
 #include "host/log.h"
-#include "update.h"
 
 #define LINES_MAX 50    /* in the log */
 #define WRITTEN_MAX 100 /* in a document */
@@ -119,7 +118,7 @@ static void revived(struct queue *q, const struct revival *r)
 			 definition_kind(d->table), q->name, q->vhost->name);
 		unusable_clear(d);
 		if (r->epoch != engine_epoch(r->broker->engine))
-			update_renew(q);
+			r->broker->on_policies_missed(q);
 		return;
 	}
 	error_set(&why, w->status, "has messages that cannot be read: %s",

@@ -50,7 +50,8 @@ static void add_shadow(struct cli *cli)
 static bool is_simulated_retry(const struct cli *cli)
 {
 	return strcmp(cli->words[1], "login") != 0 &&
-	       strcmp(cli->words[1], "access") != 0;
+	       strcmp(cli->words[1], "access") != 0 &&
+	       strcmp(cli->words[1], "declare") != 0;
 }
 
 static void add_simulate(struct cli *cli)
@@ -64,7 +65,7 @@ static void add_simulate(struct cli *cli)
 	if (strcmp(cli->words[1], "retry") != 0 || cli->word_count < 3) {
 		cli->status = cli_usage_error(
 			cli, "usage: tidemq rules simulate retry NAME [OPTION=VALUE]... "
-			     "| login|access OPTION=VALUE...");
+			     "| login|access|declare OPTION=VALUE...");
 		return;
 	}
 	cli_add_word(cli, "retry");
@@ -529,7 +530,7 @@ const struct cli_verb cli_rules_verbs[] = {
 		   "       shadow DIR|status|promote|drop | recent [N] | replay DIR |\n"
 		   "       push DIR |\n"
 		   "       simulate retry NAME [OPTION=VALUE]... |\n"
-		   "       simulate login|access OPTION=VALUE... |\n"
+		   "       simulate login|access|declare OPTION=VALUE... |\n"
 		   "       eval LUA | new KIND NAME | repl",
 	  .details =
 		  "reload     load the rules directory\n"
@@ -558,7 +559,8 @@ const struct cli_verb cli_rules_verbs[] = {
 		  "ack-timeout\n"
 		  "           as a queue has them.\n"
 		  "           Or show who decides about a login or a permission, and "
-		  "why.\n"
+		  "why;\n"
+		  "           or what policies make of a declaration.\n"
 		  "eval       the values of a line of Lua in the active rules, as a dry\n"
 		  "           run: nothing of it remains\n"
 		  "new        write a script with its spec: tidemq help rules new\n"
@@ -573,7 +575,8 @@ const struct cli_verb cli_rules_verbs[] = {
 		      "delivery-limit=0\n"
 		      "  tidemq rules simulate login user=bob vhost=shop\n"
 		      "  tidemq rules simulate access user=bob action=write kind=queue "
-		      "name=jobs\n",
+		      "name=jobs\n"
+		      "  tidemq rules simulate declare kind=queue name=jobs ttl=1d\n",
 	  .options = rules_options,
 	  .words_min = 1,
 	  .words_max = 80,

@@ -198,6 +198,27 @@ static int simulate_access(struct http_request *q, struct reply *r, struct error
 	return session_simulate_access(http_request_session(q), &what, r, err);
 }
 
+static int simulate_declare(struct http_request *q, struct reply *r, struct error *err)
+{
+	struct args options;
+	struct simulate_declare what = { .name = http_api_need_name(q, "name"),
+					 .type = http_request_name(q, "type"),
+					 .vhost = http_request_name(q, "vhost"),
+					 .user = http_request_name(q, "user"),
+					 .args = &options };
+	int rc;
+
+	http_api_need(q, "kind", "exchange, queue or topic");
+	what.kind = (enum define_kind)http_request_choice(q, "kind",
+							  "exchange, queue or topic");
+	http_request_args(q, "options", &options);
+	rc = http_request_check(q, err);
+	if (rc == TIDE_OK)
+		rc = session_simulate_declare(http_request_session(q), &what, r, err);
+	args_deinit(&options);
+	return rc;
+}
+
 #define LOGIN "user password vhost name address certificate protocol tls local"
 
 const struct http_route http_api_rules_routes[] = {
@@ -218,5 +239,7 @@ const struct http_route http_api_rules_routes[] = {
 	{ "POST", RULES "/simulate/login", LOGIN, 0, simulate_login },
 	{ "POST", RULES "/simulate/access", "user action kind name vhost address", 0,
 	  simulate_access },
+	{ "POST", RULES "/simulate/declare", "kind name type vhost user options", 0,
+	  simulate_declare },
 	{ 0 },
 };

@@ -23,13 +23,13 @@ static void write_options(struct json *j, const char *name,
 	json_object_end(j);
 }
 
-/* As those of a queue, which have all that does not have its default. */
-static void write_declared(struct json *j, const struct exchange_config *c)
+void exchange_document_config(const char *name, const struct exchange_config *c,
+			      struct json *j)
 {
 	struct args options;
 
 	exchange_config_options(c, &options);
-	json_member_object(j, "declared");
+	json_member_object(j, name);
 	for (size_t i = 0; i < options.count; i++)
 		json_member_text(j, options.items[i].name, options.items[i].value);
 	json_object_end(j);
@@ -45,6 +45,6 @@ void exchange_document_options(const struct exchange *x, struct json *j)
 	write_options(j, "options", &x->config);
 	if (!x->policy)
 		return;
-	write_declared(j, exchange_own(x));
+	exchange_document_config("declared", exchange_own(x), j);
 	json_member_text(j, "policy", x->policy);
 }

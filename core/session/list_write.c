@@ -30,25 +30,13 @@ void list_write_exchange(struct session *s, const void *item, struct json *j)
 	json_object_end(j);
 }
 
-static void add_config(struct json *j, const char *name, const struct queue_config *c)
-{
-	const struct args *all = &c->canonical;
-
-	json_member_object(j, name);
-	for (size_t i = 0; i < all->count; i++)
-		if (!queue_config_is_default(&all->items[i]) &&
-		    strcmp(all->items[i].name, "reshard") != 0)
-			json_member_text(j, all->items[i].name, all->items[i].value);
-	json_object_end(j);
-}
-
 /* Those that somebody chose, and may give again; and what policies make of them. */
 static void add_options(struct json *j, const struct queue *q)
 {
-	add_config(j, "options", &q->config);
+	queue_document_config("options", &q->config, j);
 	if (!q->policy)
 		return;
-	add_config(j, "declared", queue_own(q));
+	queue_document_config("declared", queue_own(q), j);
 	json_member_text(j, "policy", q->policy);
 }
 

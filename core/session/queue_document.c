@@ -64,3 +64,15 @@ void queue_document_rates(const struct queue *q, struct json *j)
 	json_member_number(j, "in_10s", queue_document_round(queue_fact_rate_in(q)));
 	json_member_number(j, "out_10s", queue_document_round(queue_fact_rate_out(q)));
 }
+
+void queue_document_config(const char *name, const struct queue_config *c, struct json *j)
+{
+	const struct args *all = &c->canonical;
+
+	json_member_object(j, name);
+	for (size_t i = 0; i < all->count; i++)
+		if (!queue_config_is_default(&all->items[i]) &&
+		    strcmp(all->items[i].name, "reshard") != 0)
+			json_member_text(j, all->items[i].name, all->items[i].value);
+	json_object_end(j);
+}

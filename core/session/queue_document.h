@@ -20,3 +20,6 @@ void queue_document_age(const char *name, int64_t since_ms, const struct queue *
 void queue_document_rates(const struct queue *q, struct json *j);
 /* A rate as documents show it. */
 double queue_document_round(double rate);
+/* Options that do not have their defaults, as a member of that name. */
+void queue_document_config(const char *name, const struct queue_config *c,
+			   struct json *j);

@@ -67,6 +67,7 @@ void session_destroy(struct session *s)
 	TAILQ_REMOVE(&s->service->sessions, s, link);
 	subject_deinit(&s->subject);
 	buf_deinit(&s->written_key);
+	mem_free(s->unwelcome);
 	mem_free(s->name);
 	mem_free(s->user);
 	mem_free(s);

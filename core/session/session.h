@@ -160,6 +160,9 @@ TIDE_MUST_USE int session_login_start(struct session *s, const struct session_lo
  * need no login. What is allowed once stays so: a session that may not go on is killed.
  */
 TIDE_MUST_USE int session_login_check(const struct session *s, struct error *err);
+/* The same for a protocol in which nobody has to say who he is: the scripts of connect/
+ * are asked about one that has not, once. */
+TIDE_MUST_USE int session_login_admit(struct session *s, struct error *err);
 /* It must, and has not. */
 bool session_is_stranger(const struct session *s);
 /* It is being decided whether it is in. */
@@ -509,6 +512,17 @@ struct simulate_login {
 TIDE_MUST_USE int session_simulate_login(struct session *s,
 					 const struct simulate_login *what,
 					 struct reply *r, struct error *err);
+/* What the policies would make of a DECLARE. */
+struct simulate_declare {
+	enum define_kind kind;
+	struct slice name, type; /* the type is of an exchange */
+	struct slice vhost;      /* without data: the session's */
+	struct slice user;       /* empty: nobody */
+	const struct args *args;
+};
+TIDE_MUST_USE int session_simulate_declare(struct session *s,
+					   const struct simulate_declare *what,
+					   struct reply *r, struct error *err);
 enum simulate_action { SIMULATE_CONFIGURE, SIMULATE_WRITE, SIMULATE_READ };
 struct simulate_access {
 	struct slice user, vhost, address, name;

@@ -74,9 +74,10 @@ static int ask_scripts(struct session *s, const struct session_login *l,
 	rc = connect_ask(s->broker->engine, &client, d, err);
 	if (!d->is_refused)
 		return TIDE_OK;
-	log_warn("the login of '%" SLICE_FMT "' from %s was refused: %s",
-		 SLICE_ARG(client.user), peer.address ? peer.address : "-",
-		 rc < 0 ? err->text : d->reason);
+	log_warn("the login of '%" SLICE_FMT "' from %s was refused: %s (%s)",
+		 SLICE_ARG(client.user.len ? client.user : SLICE("-")),
+		 peer.address ? peer.address : "-", rc < 0 ? err->text : d->reason,
+		 d->file);
 	return error_set(err, TIDE_EDENIED, "%s", d->reason);
 }
 
@@ -121,6 +122,7 @@ static int enter(struct session *s, const struct session_login *l, struct error 
 		rc = enter_vhost(s, l, vhost, err);
 	if (rc == TIDE_OK)
 		apply(s, &d);
+	s->has_entered = rc == TIDE_OK;
 	return rc;
 }
 
@@ -272,6 +274,21 @@ int session_login_start(struct session *s, const struct session_login *l, struct
 int session_login_check(const struct session *s, struct error *err)
 {
 	return session_is_stranger(s) ? refuse_stranger(err) : TIDE_OK;
+}
+
+int session_login_admit(struct session *s, struct error *err)
+{
+	static const struct session_login nobody;
+	int rc = session_login_check(s, err);
+
+	if (rc < 0 || s->has_entered)
+		return rc;
+	if (s->unwelcome)
+		return error_set(err, TIDE_EDENIED, "%s", s->unwelcome);
+	rc = enter(s, &nobody, err);
+	if (rc < 0)
+		s->unwelcome = mem_strdup(err->text);
+	return rc;
 }
 
 void session_login_cancel(struct session *s)

@@ -20,9 +20,11 @@ struct session {
 	char *name;                   /* from HELLO; NULL when none */
 	struct login_job *logging_in; /* NULL: it does not */
 	bool is_shut_out;             /* see session_is_shut_out */
-	bool is_founder;              /* it adds the first user */
-	char *user; /* its user's name; without one that from HELLO, which nobody has
-		     * checked */
+	bool has_entered;             /* connect/ has been asked about it */
+	char *unwelcome; /* why connect/ refuses it, which has not said who it is */
+	bool is_founder; /* it adds the first user */
+	char *user;      /* its user's name; without one that from HELLO, which nobody has
+			  * checked */
 	size_t user_len;
 	struct subject subject;   /* what it may do */
 	struct channel *channels; /* uthash by number */

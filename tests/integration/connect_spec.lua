@@ -31,7 +31,7 @@ describe('rules/connect', function()
       end }]] }
     local _, reply, c = hello 'user=bob vhost=shop'
     assert.equal('ERR denied no bob by line in shop', reply)
-    broker:expect_log "the login of 'bob' from 127.0.0.1:%d+ was refused: no bob by line in shop"
+    broker:expect_log "the login of 'bob' from 127.0.0.1:%d+ was refused: no bob by line in shop %(connect/"
     -- It is where it was.
     assert.equal(0, #c:document 'LIST queues')
     assert.is_truthy(hello 'user=alice vhost=shop')
@@ -39,6 +39,38 @@ describe('rules/connect', function()
     for _, script in ipairs(scripts) do
       if script.script == 'connect/10-no.lua' then assert.equal(1, script.rejected) end
     end
+  end)
+
+  it('are asked once about a connection that sends no HELLO', function()
+    start { ['connect/10-who.lua'] = [[
+      local asked = tide.counter "asked"
+      return { match = {}, connect = function(client)
+        asked:incr()
+        if not client.user then return false, "say who you are" end
+        if client.user == "anybody" then return { vhost = "lobby" } end
+      end }]] }
+    local c = broker:connect()
+    c:ok 'PING'
+    for _ = 1, 2 do c:expect_answer('DECLARE queue q', 'ERR denied say who you are') end
+    assert.equal('ERR denied say who you are', c:request('PUB - q', 'x'))
+    c:expect_answer('HELLO user=ann', 'ERR denied HELLO must be the first request')
+    local _, _, ann = hello 'user=ann'
+    assert.equal(2, ann:document('STATS').counters.asked)
+    ann:ok 'DECLARE queue q'
+    assert.equal('q', ann:document('LIST queues')[1].name)
+    assert.equal(2, ann:document('STATS').counters.asked)
+
+    broker:write_rule('connect/10-who.lua', [[
+      return { match = {}, connect = function(client)
+        if not client.user then return { vhost = "lobby", name = "guest" } end
+      end }]])
+    ann:document 'RULES reload'
+    local guest = broker:connect()
+    guest:ok 'DECLARE queue in-lobby'
+    assert.equal('in-lobby', guest:document('LIST queues')[1].name)
+    assert.equal('q', ann:document('LIST queues')[1].name)
+    -- One that is already there is not asked.
+    c:expect_answer('DECLARE queue q', 'ERR denied say who you are')
   end)
 
   it('choose vhost, name and limits, one after the other', function()

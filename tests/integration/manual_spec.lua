@@ -178,7 +178,7 @@ describe('completion for bash', function()
 
   it('knows the words of a verb, at their place', function()
     assert.equal('exchange queue topic', complete 'tidemq declare ')
-    assert.equal('access login retry', complete 'tidemq rules simulate ')
+    assert.equal('access declare login retry', complete 'tidemq rules simulate ')
     assert.equal('drop promote status', complete 'tidemq rules shadow ')
     assert.equal('both in out', complete 'tidemq pause jobs ')
     assert.equal('add', complete 'tidemq user --tags admin a')

@@ -85,6 +85,7 @@ local ROWS = {
   { 'RULES shadow promote', tag = 'admin' }, { 'RULES shadow no-such-directory', tag = 'admin' },
   { 'RULES recent', tag = 'admin' }, { 'RULES replay no-such-directory', tag = 'admin' },
   { 'RULES simulate retry fixed', tag = 'admin' },
+  { 'RULES simulate declare kind=queue name=q', tag = 'monitor' },
   { 'SHARED list', tag = 'monitor' }, { 'SHARED get key=k', tag = 'monitor' },
   { 'SHARED set key=k value=v', tag = 'admin' }, { 'SHARED delete key=k', tag = 'admin' },
   { 'SHARED clear prefix=none', tag = 'admin' },

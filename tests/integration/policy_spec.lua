@@ -229,8 +229,8 @@ describe('policies', function()
       ["what.options.durable = '0'"] =
         "ERR rule declare/20%-test.lua: queue 'r': it keeps durable=1, because messages do not move " ..
         'between memory and Redis; a policy can only refuse that$',
-      ["what.options.shards = 4"] = "ERR rule declare/20%-test.lua: queue 'r': it keeps its shards and its sharding, " ..
-        'because messages are found by them; a policy can only refuse that$',
+      ["what.options.shards = 4"] = "ERR rule declare/20%-test.lua: queue 'r': it keeps its shards and its " ..
+        'sharding, because messages are found by them; a policy can only refuse that$',
       ["what.options['sharding.by'] = 'h'"] = 'ERR rule .* it keeps its shards and its sharding',
       ["what.options['retry.no'] = '1'"] = "ERR rule declare/20%-test.lua: retry=immediate: .* has no option 'no'",
       ["what.name = 'x'"] = 'ERR rule declare/20%-test.lua:2: ',
@@ -298,5 +298,63 @@ describe('policies', function()
     c:document 'RULES rollback'
     wait.poll(function() return options().ttl == '1h' end)
     assert.same({ ttl = '1h' }, options())
+  end)
+
+  it('RULES simulate declare says what policies make of a declaration, and which line; it declares nothing', function()
+    activate(policy [[
+      if what.name:find 'bad' then
+        return false, 'no bad names, ' .. (what.user or 'nobody')
+      end
+      if what.options.ttl == '13' then error 'unlucky' end
+      what.options.ttl = what.options.ttl or '1h'
+      what.options['max-length'] = nil
+    ]])
+    local function calls()
+      for _, script in ipairs(c:document('RULES status').scripts) do
+        if script.file == 'declare/20-test.lua' then return script.calls end
+      end
+    end
+    local before = calls()
+    local d = c:document 'RULES simulate declare kind=queue name=jobs max-length=7'
+    assert.same({ kind = 'queue', name = 'jobs', vhost = broker.vhost, exists = false,
+      declared = { ['max-length'] = '7' }, options = { ttl = '1h' },
+      policies = { { script = 'declare/20-test.lua', line = 7, lines = d.policies[1].lines,
+        changes = { { option = 'max-length', from = '7', to = d.policies[1].changes[1].to },
+          { option = 'ttl', from = d.policies[1].changes[2].from, to = '1h' } } } } }, d)
+    assert.is_nil(list 'jobs')
+
+    d = c:document 'RULES simulate declare kind=topic name=bad user=eve'
+    assert.equal('no bad names, eve (declare/20-test.lua)', d.rejected)
+    assert.equal(3, d.policies[1].line)
+    assert.equal('no bad names, eve', d.policies[1].rejected)
+    assert.is_nil(d.options)
+    assert.matches('^declare/20%-test.lua:5: .*unlucky',
+      c:document('RULES simulate declare kind=queue name=q ttl=13').error)
+
+    c:ok 'DECLARE queue mine max-length=9 ttl=2d'
+    d = c:document 'RULES simulate declare kind=queue name=mine max-length=10'
+    assert.is_true(d.exists)
+    assert.same({ ['max-length'] = '10', ttl = '2d' }, d.declared)
+    assert.same({ ttl = '2d' }, d.options)
+
+    d = c:document 'RULES simulate declare kind=exchange name=bad type=topic'
+    assert.equal('no bad names, nobody (declare/20-test.lua)', d.rejected)
+    assert.matches("no option 'tttl'", c:document('RULES simulate declare kind=queue name=q tttl=1h').error)
+    assert.equal(before + 1, calls(), 'of DECLARE alone')
+    c:expect_answer('RULES simulate declare kind=queue',
+      'ERR syntax name must be 1-255 bytes of UTF-8 without white space and control characters')
+    c:expect_answer('RULES simulate declare name=q', 'ERR syntax RULES simulate declare needs kind= and name=')
+    for _, wrong in ipairs { 'kind=exchange', 'kind=queue type=topic' } do
+      c:expect_answer('RULES simulate declare name=q ' .. wrong,
+        'ERR syntax an exchange needs a type, and nothing else has one')
+    end
+    c:expect_answer('RULES simulate declare kind=queue name=q vhost=none', "ERR not-found there is no vhost 'none'")
+    activate(policy("what.options.alternate = 'lost' what.options.durable = what.options.internal"))
+    d = c:document 'RULES simulate declare kind=exchange name=x type=topic auto-delete=1'
+    assert.same({ ['auto-delete'] = '1' }, d.declared)
+    assert.same({ ['auto-delete'] = '1', alternate = 'lost' }, d.options)
+    assert.same({ 'alternate' }, { d.policies[1].changes[1].option })
+    d = c:document 'RULES simulate declare kind=exchange name=x type=topic internal=1 durable=0'
+    assert.matches('a policy sets auto%-delete, internal and alternate; it can only refuse', d.error)
   end)
 end)

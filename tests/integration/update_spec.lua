@@ -438,7 +438,8 @@ describe('update', function()
     it('keeps the rest', function()
       c:ok 'DECLARE exchange x topic'
       c:expect_answer('DECLARE exchange x direct update',
-        "ERR mismatch exchange 'x' exists with type topic, not direct; declare an exchange of another name, and bind to it")
+        "ERR mismatch exchange 'x' exists with type topic, not direct; declare an exchange of another name, " ..
+          'and bind to it')
       c:expect_answer('DECLARE exchange x topic durable=0 internal update',
         "ERR mismatch exchange 'x' cannot change so: it keeps durable=1, because bindings do not move between " ..
         'memory and Redis; declare an exchange of another name, and bind to it')

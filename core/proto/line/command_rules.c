@@ -129,7 +129,7 @@ static int read_words(struct simulate_words *in, struct request *q)
 	    !slice_is_name(q->words[2]))
 		return error_set(q->err, TIDE_ESYNTAX,
 				 "usage: RULES simulate retry <name> [options], or "
-				 "login or access [options]");
+				 "login, access or declare [options]");
 	in->spec.name = q->words[2];
 	in->spec.failures_max =
 		(unsigned)request_uint(q, "failures", failures, FAILURES_DEFAULT);
@@ -224,6 +224,42 @@ static int simulate_access(struct line *l, struct request *q, struct reply *r)
 	return q->rc;
 }
 
+static bool is_of_declare(struct slice option)
+{
+	return !slice_is(option, "kind") && !slice_is(option, "name") &&
+	       !slice_is(option, "type") && !slice_is(option, "user") &&
+	       !slice_is(option, "vhost");
+}
+
+/* RULES simulate declare kind= name= [type=] [vhost=] [user=] [options of DECLARE] */
+static int simulate_declare(struct line *l, struct request *q, struct reply *r)
+{
+	struct args args = { 0 };
+	struct simulate_declare what = { .name = read_name(q, "name"),
+					 .type = request_option(q, "type"),
+					 .vhost = read_vhost(q),
+					 .user = request_option(q, "user"),
+					 .args = &args };
+
+	what.kind =
+		(enum define_kind)request_choice(q, "kind", "exchange, queue or topic");
+	if (q->rc == TIDE_OK && !request_option(q, "kind").data)
+		q->rc = error_set(q->err, TIDE_ESYNTAX,
+				  "RULES simulate declare needs kind= and name=");
+	if (what.type.data)
+		request_check_name(q, what.type, "type");
+	if (what.user.data)
+		request_check_name(q, what.user, "user");
+	for (unsigned i = 0; i < q->option_count && q->rc == TIDE_OK; i++)
+		if (is_of_declare(q->options[i].name))
+			command_add_arg(q, &args, q->options[i].name,
+					q->options[i].value);
+	if (q->rc == TIDE_OK)
+		q->rc = session_simulate_declare(l->base.session, &what, r, q->err);
+	args_deinit(&args);
+	return q->rc;
+}
+
 /* RULES simulate retry <name> [failures=] [reason=] [delivery-limit=] [ack-timeout=]
  * [options of the script] */
 static int simulate_retry(struct line *l, struct request *q, struct reply *r)
@@ -247,6 +283,8 @@ RULES_WORD(simulate)
 		return simulate_login(l, q, r);
 	if (is_short && slice_is(q->words[1], "access"))
 		return simulate_access(l, q, r);
+	if (is_short && slice_is(q->words[1], "declare"))
+		return simulate_declare(l, q, r);
 	return simulate_retry(l, q, r);
 }
 

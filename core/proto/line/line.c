@@ -105,7 +105,7 @@ static int check_login(struct line *l, const struct request *q, struct error *er
 
 	if (l->may_ask || q->verb->features & VERB_NO_LOGIN)
 		return TIDE_OK;
-	rc = session_login_check(l->base.session, err);
+	rc = session_login_admit(l->base.session, err);
 	l->may_ask = rc == TIDE_OK;
 	return rc;
 }

@@ -94,10 +94,24 @@ static bool is_same(const struct args *a, const struct args *b)
 	return true;
 }
 
+static void tell(const struct hook_call *h, const struct policy_call *c,
+		 const struct args *after)
+{
+	const struct policy_step step = { .file = h->rule->file,
+					  .model = h->rule->model,
+					  .before = &c->options,
+					  .after = after,
+					  .rejected = c->is_refused ? c->reason : NULL };
+
+	if (c->watch)
+		c->watch->on_step(c->watch->ctx, &step);
+}
+
 static void take_options(const struct hook_call *h, struct policy_call *c)
 {
 	size_t len = strlen(c->files);
 
+	tell(h, c, &c->next);
 	if (is_same(&c->options, &c->next))
 		return;
 	args_deinit(&c->options);
@@ -138,7 +152,8 @@ static int l_declare(lua_State *L)
 	hook_call_script(L, h, 1, 2);
 	if (is_refusal(L, h, c)) {
 		c->is_refused = h->is_decided = true;
-		h->rule->stats.rejected++;
+		h->rule->stats.rejected += !(h->context && h->context->is_dry);
+		tell(h, c, &c->options);
 		return 0;
 	}
 	lua_settop(L, 2);
@@ -152,6 +167,7 @@ int policy_ask(struct engine *e, struct policy_call *c, struct error *err)
 	struct hook_call h = { .kind = SCRIPT_DECLARE, .body = l_declare, .ctx = c };
 	int rc;
 
+	h.context = c->watch ? c->watch->context : NULL;
 	h.subject.vhost = c->vhost;
 	h.subject.user = c->user;
 	*(c->type ? &h.subject.exchange : &h.subject.queue) = c->name;

@@ -8,12 +8,28 @@
 #define POLICY_FILES_MAX 256
 #define POLICY_REASON_MAX 300
 
+/* What one policy did that has not failed. */
+struct policy_step {
+	const char *file;
+	const char *model; /* whose lines they are; NULL: the file's */
+	const struct args *before, *after;
+	const char *rejected; /* NULL: it has not */
+};
+
+/* Who looks on. */
+struct policy_watch {
+	struct decision_context *context; /* a dry run; or NULL: live */
+	void (*on_step)(void *ctx, const struct policy_step *step);
+	void *ctx;
+};
+
 struct policy_call {
 	const char *kind; /* "queue", "topic", "exchange" */
 	const char *type; /* of an exchange; else NULL */
 	struct slice vhost, name;
 	struct slice user;   /* who declares it; empty: nobody does just now */
 	struct args options; /* in and out; its owner frees them */
+	const struct policy_watch *watch; /* NULL: nobody does */
 	/* Out: who changed them, "declare/a.lua, declare/b.lua"; "" for nobody. */
 	char files[POLICY_FILES_MAX];
 	/* For policy.c alone. */

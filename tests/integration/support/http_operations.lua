@@ -126,6 +126,8 @@ return {
   { 'POST /api/rules/simulate/login', body = { user = 'bob', vhost = '/', protocol = 'http' }, tag = 'admin' },
   { 'POST /api/rules/simulate/access', body = { user = 'bob', action = 'read', kind = 'queue', name = 'q' },
     tag = 'admin' },
+  { 'POST /api/rules/simulate/declare', body = { kind = 'queue', name = 'q', options = { ttl = '1h' } },
+    tag = 'monitor' },
 
   { 'GET /health/live', free = true },
   { 'GET /health/ready', free = true },

@@ -1,0 +1,151 @@
+/* RULES simulate declare: what the policies of declare/ would make of a DECLARE, and
+ * which line says so. Nothing is declared. */
+#include "broker/declare.h"
+#include "broker/decide.h"
+#include "rules/engine/policy.h"
+#include "exchange_document.h"
+#include "explain_lines.h"
+#include "queue_document.h"
+#include "session_private.h"
+
+/* What the policies did, as it is told. */
+struct steps {
+	struct line_trace trace;
+	struct buf text;
+	struct json items;
+};
+
+static void add_change(struct json *j, const char *name, const char *from, const char *to)
+{
+	json_object_begin(j);
+	json_member_text(j, "option", name);
+	json_member_text(j, "from", from);
+	json_member_text(j, "to", to);
+	json_object_end(j);
+}
+
+static void add_changes(struct json *j, const struct args *from, const struct args *to)
+{
+	json_member_array(j, "changes");
+	for (size_t i = 0; i < from->count; i++) {
+		const struct arg *had = &from->items[i];
+		const char *now = args_get(to, had->name);
+
+		if (!now || strcmp(now, had->value) != 0)
+			add_change(j, had->name, had->value, now);
+	}
+	for (size_t i = 0; i < to->count; i++) {
+		const struct arg *now = &to->items[i];
+
+		if (!args_get(from, now->name))
+			add_change(j, now->name, NULL, now->value);
+	}
+	json_array_end(j);
+}
+
+static void on_step(void *ctx, const struct policy_step *step)
+{
+	struct steps *s = ctx;
+	struct json *j = &s->items;
+
+	json_object_begin(j);
+	json_member_text(j, "script", step->file);
+	if (step->model)
+		json_member_text(j, "model", step->model);
+	explain_lines_write(j, &s->trace);
+	if (step->rejected)
+		json_member_text(j, "rejected", step->rejected);
+	add_changes(j, step->before, step->after);
+	json_object_end(j);
+}
+
+static int ask_queue(struct vhost *v, const struct simulate_declare *what,
+		     const struct policy_watch *w, struct json *j, struct error *err)
+{
+	const struct queue_declare_spec spec = { .is_topic = what->kind == DEFINE_TOPIC,
+						 .name = what->name,
+						 .args = what->args,
+						 .user = what->user };
+	struct queue_terms terms;
+	int rc = declare_ask_queue(v, &spec, w, &terms, err);
+
+	if (rc < 0)
+		return rc;
+	queue_document_config("declared", queue_terms_own(&terms), j);
+	queue_document_config("options", &terms.config, j);
+	queue_terms_deinit(&terms);
+	return rc;
+}
+
+static int ask_exchange(struct vhost *v, const struct simulate_declare *what,
+			const struct policy_watch *w, struct json *j, struct error *err)
+{
+	const struct exchange_declare_spec spec = { .name = what->name,
+						    .type = what->type,
+						    .args = what->args,
+						    .user = what->user };
+	struct exchange_terms terms;
+	int rc = declare_ask_exchange(v, &spec, w, &terms, err);
+
+	if (rc < 0)
+		return rc;
+	exchange_document_config("declared", exchange_terms_own(&terms), j);
+	exchange_document_config("options", &terms.config, j);
+	exchange_terms_deinit(&terms);
+	return rc;
+}
+
+static bool does_exist(struct vhost *v, const struct simulate_declare *what)
+{
+	return what->kind == DEFINE_EXCHANGE ? exchange_find(v, what->name) != NULL
+					     : queue_find(v, what->name) != NULL;
+}
+
+static void add_members(struct vhost *v, const struct simulate_declare *what,
+			struct json *j, struct error *err)
+{
+	static const char *const kinds[] = { [DEFINE_EXCHANGE] = "exchange",
+					     [DEFINE_QUEUE] = "queue",
+					     [DEFINE_TOPIC] = "topic" };
+	struct steps steps = { .items = { .out = &steps.text } };
+	struct decision_context context = { .is_dry = true, .trace = &steps.trace };
+	const struct policy_watch watch = { &context, on_step, &steps };
+	int rc;
+
+	json_member_text(j, "kind", kinds[what->kind]);
+	json_member_string(j, "name", what->name);
+	json_member_string(j, "vhost", vhost_slice(v));
+	json_member_bool(j, "exists", does_exist(v, what));
+	rc = what->kind == DEFINE_EXCHANGE ? ask_exchange(v, what, &watch, j, err)
+					   : ask_queue(v, what, &watch, j, err);
+	json_member_list(j, "policies", buf_slice(&steps.text));
+	if (rc < 0)
+		json_member_text(j, rc == TIDE_EREJECTED ? "rejected" : "error",
+				 err->text);
+	buf_deinit(&steps.text);
+}
+
+int session_simulate_declare(struct session *s, const struct simulate_declare *what,
+			     struct reply *r, struct error *err)
+{
+	struct vhost *v =
+		what->vhost.data ? vhost_find(s->broker, what->vhost) : s->vhost;
+	struct json j;
+	int rc = session_access_check_tag(s, USER_MONITOR, "RULES simulate declare", err);
+
+	if (rc < 0)
+		return rc;
+	if ((what->kind == DEFINE_EXCHANGE) != (what->type.data != NULL))
+		return error_set(err, TIDE_ESYNTAX,
+				 "an exchange needs a type, and nothing else has one");
+	if (!v)
+		return error_set(err, TIDE_ENOTFOUND,
+				 "there is no vhost '%" SLICE_FMT "'",
+				 SLICE_ARG(what->vhost));
+	reply_json(r, &j);
+	json_object_begin(&j);
+	add_members(v, what, &j, err);
+	json_object_end(&j);
+	reply_data(r);
+	return TIDE_OK;
+}
