@@ -52,8 +52,8 @@ end
 ---@field env? table<string, string>
 ---@field listen? string[] default: 127.0.0.1:0
 ---@field http? string where it listens for HTTP; default: nowhere
----@field rules? string|table<string, string> a directory (default: the repository's rules), or files, by their path
----  in the directory: a copy of the repository's rules with these on top
+---@field rules? string|table<string, string> a directory (default: the repository's rules), or the files of one, by
+---  their path in it
 ---@field config? string a configuration file
 ---@field certs? Certs for listeners with TLS
 ---@field redis? string[] run on a Redis of the test's own, started with these arguments and ended with the broker
@@ -86,7 +86,7 @@ function Broker.start(options)
   self.rules = type(options.rules) == 'string' and options.rules or shell.shipped_rules()
   if type(options.rules) == 'table' then
     self.rules = self.dir .. '/rules'
-    assert(os.execute(('cp -R %s %s'):format(quote(shell.shipped_rules()), quote(self.rules))))
+    assert(os.execute('mkdir ' .. quote(self.rules)))
     for path, text in pairs(options.rules) do self:write_rule(path, text) end
   end
   if options.stopped then return self end
@@ -132,8 +132,14 @@ local function command_line(self)
   return table.concat(words, ' ') .. '\n'
 end
 
+local function release_connections(self)
+  for _, address in ipairs(self.addresses or {}) do Client.release(address) end
+  if self.http_address then Client.release(self.http_address) end
+end
+
 --- Start the process; it may not listen yet.
 function Broker:launch()
+  release_connections(self)
   shell.write_file(self.dir .. '/command', command_line(self))
   for _, name in ipairs { 'pid', 'exit', 'stdout' } do os.remove(self.dir .. '/' .. name) end
   assert(os.execute(support(self, 'run')))
@@ -300,7 +306,8 @@ end
 --- The directory is kept, for `restart`.
 ---@param seconds number?
 function Broker:expect_clean_stop(seconds)
-  if self:is_running() then self:signal 'TERM' end
+  -- One that is stopping may be gone before its status is known.
+  if self:is_running() then os.execute(('kill -TERM %d 2>/dev/null'):format(self:pid())) end
   local status = wait_exit(self, seconds)
   local is_clean = wait.poll(function() return #self:processes() == 0 end, seconds)
   if status ~= 0 or not is_clean then
@@ -410,6 +417,7 @@ end
 --- at any time and more than once.
 function Broker:destroy()
   if not self.guard then return end
+  release_connections(self)
   self.guard:close() -- waits until it has done its work
   self.guard = nil
   if self.redis then self.redis:destroy() end
