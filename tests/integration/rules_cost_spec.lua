@@ -78,13 +78,13 @@ describe('a script that fails', function()
     local function circuit() return script 'routing/moody.lua'.circuit end
     c:ok 'DECLARE exchange x moody'
     c:ok 'BIND q x any'
-    for _ = 1, 10 do publish('PUB x endless', '^ERR rule .* ran longer than its budget of 50 ms$') end
+    for _ = 1, 10 do publish('PUB x endless', '^ERR rule .* ran longer than its budget of') end
     assert.equal('open', circuit())
     broker:expect_log "routing/moody%.lua uses up its time or memory too often for exchange 'x'; paused there"
     local since = script 'routing/moody.lua'.circuit_since_ms
     -- A trial that fails begins another rest.
     assert.is_true(wait.poll(function() return circuit() == 'half-open' end))
-    publish('PUB x endless', '^ERR rule .* ran longer than its budget of 50 ms$')
+    publish('PUB x endless', '^ERR rule .* ran longer than its budget of')
     assert.equal('open', circuit())
     assert.equal(since, script 'routing/moody.lua'.circuit_since_ms)
     publish('PUB x good', '^ERR rule .*%(not called again: ')
