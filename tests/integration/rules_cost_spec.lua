@@ -76,6 +76,8 @@ describe('a script that fails', function()
 
   it('is tried again after a rest, and called once the cause has ended', function()
     local function circuit() return script 'routing/moody.lua'.circuit end
+    broker:expect_clean_stop()
+    start '20ms'
     c:ok 'DECLARE exchange x moody'
     c:ok 'BIND q x any'
     for _ = 1, 10 do publish('PUB x endless', '^ERR rule .* ran longer than its budget of') end
