@@ -310,10 +310,10 @@ describe('tidemq rules push', function()
     publish()
     assert.same({ 0, 0, 1 }, ready())
     assert.equal(ROUTE:format 'z', shell.read_file(broker.rules .. '/filter/20-new.lua'))
-    shell.run(("ln -s nowhere '%s/retry/lost.lua'"):format(dir))
+    shell.run(("ln -s nowhere '%s/filter/lost.lua'"):format(dir))
     text, status = push '--now --no-test'
     assert.equal(1, status)
-    assert.matches("^tidemq: cannot read '.*/retry/lost.lua': No such file or directory\n$", text)
+    assert.matches("^tidemq: cannot read '.*/filter/lost.lua': No such file or directory\n$", text)
   end)
 
   it('stops before the broker for what check, or a spec, finds', function()
