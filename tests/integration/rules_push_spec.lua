@@ -5,6 +5,7 @@ local shell = require 'support.shell'
 local wait = require 'support.wait'
 
 local ROUTE <const> = [[return { match = { exchange = "x" }, publish = function(msg) msg.exchange = "%s" end }]]
+local NONE <const> = shell.read_file(shell.shipped_rules() .. '/retry/none.lua')
 local SPEC <const> = [[it("is right", function() assert.is_true(%s) end)]]
 
 describe('tidemq rules push', function()
@@ -149,7 +150,7 @@ describe('tidemq rules push', function()
     it('is finished by the next start, when the broker dies half way', function()
       env = fault:kill '@DIR@/rules/retry/none.lua'
       start '--rules-writable'
-      write { ['filter/20-new.lua'] = ROUTE:format 'z' }
+      write { ['filter/20-new.lua'] = ROUTE:format 'z', ['retry/none.lua'] = NONE }
       local text, status = push '--now --no-test'
       assert.equal(1, status, text)
       assert(wait.poll(function() return broker:exit_status() end))
@@ -167,7 +168,7 @@ describe('tidemq rules push', function()
     it('changes nothing when it is full', function()
       env = fault:full '@DIR@/rules/.push/1'
       start '--rules-writable'
-      write { ['filter/20-new.lua'] = ROUTE:format 'z' }
+      write { ['filter/20-new.lua'] = ROUTE:format 'z', ['retry/none.lua'] = NONE }
       local before = files()
       local text, status = push '--now --no-test'
       assert.equal(1, status)
@@ -185,12 +186,12 @@ describe('tidemq rules push', function()
     it('serves with what was pushed, when it cannot be finished', function()
       env = fault:kill '@DIR@/rules/retry/none.lua'
       start '--rules-writable'
-      write { ['filter/20-new.lua'] = ROUTE:format 'z' }
+      write { ['filter/20-new.lua'] = ROUTE:format 'z', ['retry/none.lua'] = NONE }
       push '--now --no-test'
       assert(wait.poll(function() return broker:exit_status() end))
       broker.options.env = nil
       local place = broker.rules .. '/retry/none.lua'
-      shell.run(("rm '%s' && mkdir '%s'"):format(place, place))
+      shell.run(("rm -f '%s' && mkdir -p '%s'"):format(place, place))
       c = broker:restart():connect()
       local status = c:document 'RULES status'
       assert.equal('last good', status.origin)
