@@ -111,8 +111,9 @@ static __attribute__((noinline)) struct entry *next_merged(struct queue *q,
 	return first;
 }
 
-/* The next message of any shard, in turn. */
-static struct entry *next_message(struct queue *q, unsigned *budget)
+/* The next message of any shard, in turn. Inline: deliveries pay for no call. */
+static inline __attribute__((always_inline)) struct entry *next_message(struct queue *q,
+									unsigned *budget)
 {
 	if (!is_open(q))
 		return NULL;
@@ -160,15 +161,17 @@ static struct entry *next_unasked(struct consumer *c, unsigned *budget)
 	return e;
 }
 
-/* The first that the scripts of deliver/ let it have. */
-static __attribute__((noinline)) struct handout next_offered(struct consumer *c,
-							     unsigned *budget)
+/* For a GET, or where scripts of deliver/ are asked: the first that they let it have. */
+static __attribute__((noinline)) struct handout next_chosen(struct consumer *c,
+							    unsigned *budget)
 {
 	struct pace *pace = &c->queue->vhost->broker->pace;
 	/* A GET that ends now has no other turn. */
 	unsigned late = 0, lates_max = c->getter && c->getter->is_over ? LATE_MAX : 0;
 	struct handout h;
 
+	if (!c->queue->is_offered)
+		return (struct handout){ next_unasked(c, budget), NULL };
 	while (*budget > 0 && (h.entry = next_unasked(c, budget)) != NULL) {
 		if (offer_ask(c, h.entry, &h.head))
 			return h;
@@ -181,9 +184,9 @@ static __attribute__((noinline)) struct handout next_offered(struct consumer *c,
 
 static inline struct handout next_for(struct consumer *c, unsigned *budget)
 {
-	if (__builtin_expect(c->queue->is_offered, 0))
-		return next_offered(c, budget);
-	return (struct handout){ next_unasked(c, budget), NULL };
+	if (__builtin_expect(c->queue->is_offered || c->getter || c->refusal, 0))
+		return next_chosen(c, budget);
+	return (struct handout){ next_message(c->queue, budget), NULL };
 }
 
 /* It has searched among what is there, and not all of that is for it. */
@@ -192,9 +195,9 @@ static bool has_chosen(const struct consumer *c)
 	return c->refusal || (c->getter && c->getter->match);
 }
 
-static void deliver(struct consumer *c, const struct handout *h)
+/* @param head  a reference, or NULL */
+static void deliver(struct consumer *c, struct entry *e, struct msg *head)
 {
-	struct entry *e = h->entry;
 	struct queue *q = c->queue;
 	struct broker *b = q->vhost->broker;
 	bool is_redelivered = e->attempts > 0 || shard_is_exposed(e);
@@ -209,8 +212,8 @@ static void deliver(struct consumer *c, const struct handout *h)
 		q->counters.redelivered++;
 	if (c->is_auto_ack) {
 		e->shard->served = e->rank;
-		c->ops->on_deliver(c, e, h->head, is_redelivered);
-		msg_unref(h->head);
+		c->ops->on_deliver(c, e, head, is_redelivered);
+		msg_unref(head);
 		if (b->follower)
 			b->follower->on_delivered(b->follower->ctx, c, e);
 		q->counters.acked++;
@@ -228,8 +231,8 @@ static void deliver(struct consumer *c, const struct handout *h)
 		if (c->credit)
 			c->credit->used++;
 	}
-	c->ops->on_deliver(c, e, h->head, is_redelivered);
-	msg_unref(h->head);
+	c->ops->on_deliver(c, e, head, is_redelivered);
+	msg_unref(head);
 	if (b->follower)
 		b->follower->on_delivered(b->follower->ctx, c, e);
 }
@@ -240,7 +243,7 @@ static void deliver_chosen(struct consumer *c, const struct handout *h)
 	struct shard *sh = h->entry->shard;
 	double served = sh->served;
 
-	deliver(c, h);
+	deliver(c, h->entry, h->head);
 	sh->served = served;
 }
 
@@ -256,7 +259,7 @@ int deal_take(struct queue *q, struct getter *g, struct entry *e, struct error *
 		c->queue = NULL;
 		return err->code;
 	}
-	deliver(c, &h);
+	deliver(c, e, h.head);
 	g->count++;
 	if (!c->is_auto_ack)
 		shard_ledger_found(e);
@@ -288,7 +291,8 @@ static void give_to_get(struct getter *g, const struct consumer *front, struct h
 			next = next_for(c, budget);
 		}
 		while (next.entry) {
-			has_chosen(c) ? deliver_chosen(c, &next) : deliver(c, &next);
+			has_chosen(c) ? deliver_chosen(c, &next)
+				      : deliver(c, next.entry, next.head);
 			if (++g->count == g->max)
 				break;
 			next = next_for(c, budget);
@@ -384,7 +388,7 @@ bool deal_queue(struct queue *q)
 		}
 		if (q->able.count > 1)
 			consumer_pass_turn(c);
-		has_chosen(c) ? deliver_chosen(c, &h) : deliver(c, &h);
+		c->refusal ? deliver_chosen(c, &h) : deliver(c, h.entry, h.head);
 		if (c->unacked == c->prefetch)
 			consumer_update(c);
 	}

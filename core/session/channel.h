@@ -47,9 +47,10 @@ struct subscription *channel_subscription(struct channel *ch, struct slice sid);
  * channel holds it. */
 static inline struct delivery channel_hand_out(struct channel *ch,
 					       const struct consumer *c, struct entry *e,
-					       bool is_redelivered)
+					       struct msg *head, bool is_redelivered)
 {
 	struct delivery d = { .msg = e->msg,
+			      .head = head,
 			      .attempt = e->attempts,
 			      .is_redelivered = is_redelivered };
 

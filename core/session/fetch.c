@@ -21,9 +21,10 @@ static void on_deliver(struct consumer *c, struct entry *e, struct msg *head,
 
 	struct delivery *d = next_delivery(f);
 
-	*d = channel_hand_out(f->channel, c, e, is_redelivered);
+	*d = channel_hand_out(f->channel, c, e, head, is_redelivered);
 	msg_ref(e->msg);
-	d->head = head ? msg_ref(head) : NULL;
+	if (head)
+		msg_ref(head);
 }
 
 static void on_record(struct consumer *c, const struct record_delivery *r)

@@ -108,35 +108,59 @@ static void give_back(struct entry *e, const struct settle_spec *spec)
 		retry_dead(e, "rejected");
 }
 
-/* Apart, so that an ack needs no frame for it. */
-static __attribute__((noinline)) void settle_otherwise(struct entry *e,
-						       const struct settle_spec *spec)
+static void count_ack(struct queue *q)
 {
-	if (spec->how == SETTLE_TOUCH)
-		touch(e, spec->ms);
-	else
-		give_back(e, spec);
+	q->counters.acked++;
+	q->vhost->broker->counters.acked++;
 }
 
-static void settle_entry(struct entry *e, const struct settle_spec *spec, struct reply *r)
+/* An ack that somebody may want to hear of. */
+static void ack_aloud(struct entry *e, struct reply *r)
 {
 	struct queue *q = entry_queue(e);
-	struct broker *b = q->vhost->broker;
+	const struct follower *f = q->vhost->broker->follower;
 
-	if (spec->how != SETTLE_ACK) {
-		settle_otherwise(e, spec);
-		return;
-	}
-	q->counters.acked++;
-	b->counters.acked++;
-	if (b->follower)
-		b->follower->on_acked(b->follower->ctx, e);
-	if (broker_has_hook(b, SCRIPT_SETTLED) && settlement_is_asked(q)) {
+	count_ack(q);
+	if (f)
+		f->on_acked(f->ctx, e);
+	if (settlement_is_told(q)) {
 		settlement_ack(e, e->consumer, &r->waiter);
 		return;
 	}
 	channel_release(e);
 	shard_remove(e, &r->waiter);
+}
+
+/* Apart, so that a silent ack needs no frame for it. */
+static __attribute__((noinline)) void
+settle_otherwise(struct entry *e, const struct settle_spec *spec, struct reply *r)
+{
+	if (spec->how == SETTLE_ACK)
+		ack_aloud(e, r);
+	else if (spec->how == SETTLE_TOUCH)
+		touch(e, spec->ms);
+	else
+		give_back(e, spec);
+}
+
+/* An ack, and nobody hears of it: neither a trace nor a script. */
+static bool is_silent_ack(const struct settle_job *job)
+{
+	const struct broker *b = job->channel->session->broker;
+
+	return job->spec.how == SETTLE_ACK && !b->follower &&
+	       !broker_has_hook(b, SCRIPT_SETTLED);
+}
+
+static void settle_entry(struct entry *e, struct settle_job *job, bool is_silent)
+{
+	if (!is_silent) {
+		settle_otherwise(e, &job->spec, job->reply);
+		return;
+	}
+	count_ack(entry_queue(e));
+	channel_release(e);
+	shard_remove(e, &job->reply->waiter);
 }
 
 static void fail_record(struct run *run, uint64_t tag, const struct settle_spec *spec)
@@ -197,7 +221,7 @@ static bool settle_entries(struct settle_job *job)
 	struct pace *pace = &job->channel->session->broker->pace;
 	uint64_t first = job->first, count = job->count;
 	size_t at = job->at;
-	bool is_spent = false;
+	bool is_silent = is_silent_ack(job), is_spent = false;
 
 	for (; at < spec->count; at++, first = 0) {
 		const struct tag_range *range = &spec->ranges[at];
@@ -205,7 +229,7 @@ static bool settle_entries(struct settle_job *job)
 
 		while (e && e->tag <= range->last) {
 			first = e->tag + 1;
-			settle_entry(e, spec, job->reply);
+			settle_entry(e, job, is_silent);
 			count++;
 			is_spent = pace_is_spent(pace, false);
 			if (is_spent)

@@ -23,9 +23,8 @@ static void on_deliver(struct consumer *c, struct entry *e, struct msg *head,
 	struct subscription *sub = subscription_of(c);
 	struct channel *ch = sub->channel;
 	const struct session *s = ch->session;
-	struct delivery d = channel_hand_out(ch, c, e, is_redelivered);
+	struct delivery d = channel_hand_out(ch, c, e, head, is_redelivered);
 
-	d.head = head;
 	if (sub->notify_ms && !c->is_auto_ack)
 		lease_notice_add(sub, e);
 	s->ops->on_deliver(s->ctx, ch->number, sub->sid, &d);

@@ -141,6 +141,16 @@ describe("a filter", function()
     assert.matches("this 'msg' has expired", fails { key = "k" })
   end)
 
+  it("has one view for all of a chain, and another for the next message", function()
+    local body = "if old then assert(old.headers.n) end old = msg; msg.headers.n = (msg.headers.n or '') .. '%s'"
+    open { a = body:format "a", b = body:format "b", c = body:format "c" }
+    assert.equal("abc", pass({ key = "k" }).headers.n)
+    assert.matches("^filter/a.lua:%d+: this 'msg' has expired", fails { key = "k" })
+    open { a = "return", b = body:format "b", c = "msg.headers.n = msg.headers.n .. 'c'" }
+    assert.equal("bc", pass({ key = "k" }).headers.n)
+    assert.matches("^filter/b.lua:%d+: this 'msg' has expired", fails { key = "k" })
+  end)
+
   it("refuses with a reason, and those behind it are not asked", function()
     open { ["10-a"] = "return false, 'not today'", ["20-b"] = "error 'asked'" }
     assert.equal("not today (filter/10-a.lua)", fails({}, "rejected"))

@@ -175,9 +175,9 @@ const struct view_field api_msg_fields[] = {
 static const struct view_field headers_field[] = {
 	{ .name = "headers", .push = push_headers }, { .name = NULL }
 };
-static const struct view_type msg_type = { .name = "msg",
-					   .fields = headers_field,
-					   .more = api_msg_fields };
+static const struct view_type msg_type = {
+	.number = VIEW_MSG, .name = "msg", .fields = headers_field, .more = api_msg_fields
+};
 
 struct slice api_msg_header_name(lua_State *L, int idx)
 {
@@ -222,7 +222,8 @@ static int l_headers(lua_State *L)
 	return 1;
 }
 
-static const struct view_type headers_type = { .name = "msg.headers",
+static const struct view_type headers_type = { .number = VIEW_MSG_HEADERS,
+					       .name = "msg.headers",
 					       .index = api_msg_header,
 					       .pairs = l_headers };
 

@@ -481,7 +481,9 @@ static int l_copy(lua_State *L)
 
 static void push_headers(lua_State *L, const void *subject)
 {
-	view_push(L, &headers_type, subject);
+	struct draft *d = (struct draft *)subject;
+
+	view_push_kept(L, &headers_type, d, &d->has_headers_view);
 }
 
 static void push_vhost(lua_State *L, const void *subject)
@@ -506,11 +508,13 @@ static const struct view_field draft_fields[] = {
 	{ .name = "vhost", .push = push_vhost },
 	{ .name = NULL },
 };
-static const struct view_type draft_type = { .name = "msg",
+static const struct view_type draft_type = { .number = VIEW_DRAFT,
+					     .name = "msg",
 					     .fields = draft_fields,
 					     .more = api_msg_fields,
 					     .newindex = l_set_field };
-static const struct view_type headers_type = { .name = "msg.headers",
+static const struct view_type headers_type = { .number = VIEW_DRAFT_HEADERS,
+					       .name = "msg.headers",
 					       .index = api_msg_header,
 					       .newindex = l_set_header,
 					       .pairs = l_headers };
@@ -523,5 +527,5 @@ void draft_open(lua_State *L)
 
 void draft_push(lua_State *L, struct draft *d)
 {
-	view_push(L, &draft_type, d);
+	view_push_kept(L, &draft_type, d, &d->has_view);
 }

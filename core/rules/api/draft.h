@@ -37,6 +37,7 @@ struct draft {
 	enum draft_use use;  /* DRAFT_FILTER after draft_init */
 	int64_t now_unix_ms; /* what a delay counts from */
 	bool is_changed;
+	bool has_view, has_headers_view; /* that is kept: view_push_kept */
 	uint32_t exchange_changes, key_changes;
 	/* What was written; NULL where nothing was. */
 	char *exchange, *key, *payload, *dedupe_id;

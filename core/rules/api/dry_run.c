@@ -188,8 +188,11 @@ static void push_shadow(lua_State *L)
 
 void dry_run_push_state(lua_State *L, int reference)
 {
+	if (reference < 0) {
+		lua_pushnil(L);
+		return;
+	}
 	int type = lua_rawgeti(L, LUA_REGISTRYINDEX, reference);
-
 	if (type == LUA_TTABLE && decision_context_is_dry(L))
 		push_shadow(L);
 }

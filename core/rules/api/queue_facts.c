@@ -62,7 +62,9 @@ static const struct view_field fields[] = {
 	{ .name = "out_rate", .push = push_out_rate },
 	{ .name = NULL },
 };
-static const struct view_type type = { .name = "tide.queue", .fields = fields };
+static const struct view_type type = { .number = VIEW_QUEUE_FACTS,
+				       .name = "tide.queue",
+				       .fields = fields };
 
 /* A route is of the message and the bindings alone. */
 static void check_allowed(lua_State *L)

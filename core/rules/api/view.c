@@ -6,12 +6,16 @@
 #include "rules/sandbox/field.h"
 #include "rules/sandbox/hints.h"
 #include "rules/sandbox/safe_lib.h"
-#include "rules/sandbox/script.h"
 
 struct view {
 	const void *subject;
 	uint64_t serial; /* of the call it was made in */
 };
+
+static struct script_view *view_of(lua_State *L, const struct view_type *type)
+{
+	return &script_state_of(L)->views[type->number];
+}
 
 static const void *subject_of(lua_State *L, struct view *v, const struct view_type *type)
 {
@@ -104,7 +108,10 @@ void view_open(lua_State *L, const struct view_type *type)
 	lua_setfield(L, -2, "__name");
 	lua_pushboolean(L, 0);
 	lua_setfield(L, -2, "__metatable");
-	lua_rawsetp(L, LUA_REGISTRYINDEX, type);
+	struct script_view *own = view_of(L, type);
+	own->metatable = luaL_ref(L, LUA_REGISTRYINDEX);
+	lua_pushboolean(L, 0);
+	own->kept = luaL_ref(L, LUA_REGISTRYINDEX);
 }
 
 void view_push(lua_State *L, const struct view_type *type, const void *subject)
@@ -113,8 +120,27 @@ void view_push(lua_State *L, const struct view_type *type, const void *subject)
 
 	v->subject = subject;
 	v->serial = script_state_of(L)->serial;
-	lua_rawgetp(L, LUA_REGISTRYINDEX, type);
+	lua_rawgeti(L, LUA_REGISTRYINDEX, view_of(L, type)->metatable);
 	lua_setmetatable(L, -2);
+}
+
+void view_push_kept(lua_State *L, const struct view_type *type, const void *subject,
+		    bool *is_kept)
+{
+	int kept = view_of(L, type)->kept;
+
+	if (*is_kept) {
+		lua_rawgeti(L, LUA_REGISTRYINDEX, kept);
+		struct view *v = lua_touserdata(L, -1);
+		if (v->subject == subject) {
+			v->serial = script_state_of(L)->serial;
+			return;
+		}
+	}
+	view_push(L, type, subject);
+	lua_pushvalue(L, -1);
+	lua_rawseti(L, LUA_REGISTRYINDEX, kept);
+	*is_kept = true;
 }
 
 const void *view_check(lua_State *L, int idx, const struct view_type *type)
@@ -122,7 +148,7 @@ const void *view_check(lua_State *L, int idx, const struct view_type *type)
 	struct view *v = lua_touserdata(L, idx);
 
 	if (!v || !lua_getmetatable(L, idx) ||
-	    lua_rawgetp(L, LUA_REGISTRYINDEX, type) == LUA_TNIL ||
+	    lua_rawgeti(L, LUA_REGISTRYINDEX, view_of(L, type)->metatable) == LUA_TNIL ||
 	    !lua_rawequal(L, -1, -2))
 		luaL_typeerror(L, idx, type->name);
 	lua_pop(L, 2);
@@ -131,7 +157,8 @@ const void *view_check(lua_State *L, int idx, const struct view_type *type)
 
 const void *view_self(lua_State *L)
 {
-	return view_check(L, 1, lua_touserdata(L, lua_upvalueindex(1)));
+	return subject_of(L, lua_touserdata(L, 1),
+			  lua_touserdata(L, lua_upvalueindex(1)));
 }
 
 void view_push_slice(lua_State *L, const void *member)

@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "rules/sandbox/script.h"
+
 struct view_field {
 	const char *name;
 	void (*push)(lua_State *L, const void *member);
@@ -15,7 +17,28 @@ struct view_field {
 	bool is_pure;  /* the same for each message with the same address */
 };
 
+/* The metatables of a state are found by these: a lookup by address costs three times as
+ * much. */
+enum view_number {
+	VIEW_CLIENT,
+	VIEW_CONSUMER,
+	VIEW_DRAFT,
+	VIEW_DRAFT_HEADERS,
+	VIEW_FAILURE,
+	VIEW_LOGIN,
+	VIEW_MSG,
+	VIEW_MSG_HEADERS,
+	VIEW_OBJECT,
+	VIEW_OUTCOME,
+	VIEW_QUEUE,
+	VIEW_QUEUE_FACTS,
+	VIEW_USER,
+	VIEW_COUNT
+};
+_Static_assert(VIEW_COUNT <= SCRIPT_VIEWS_MAX, "a state has room for all views");
+
 struct view_type {
+	enum view_number number;
 	const char *name;                /* "msg" */
 	const struct view_field *fields; /* ends with a NULL name */
 	const struct view_field *more;   /* further fields, or NULL */
@@ -29,6 +52,11 @@ struct view_type {
 void view_open(lua_State *L, const struct view_type *type);
 /* Push a view of `subject`, which must outlive the call under way. May raise. */
 void view_push(lua_State *L, const struct view_type *type, const void *subject);
+/* The same for a subject that several calls in a row see. The first view is kept, and
+ * serves the later calls, each for its time. *is_kept is the subject's, false at first.
+ */
+void view_push_kept(lua_State *L, const struct view_type *type, const void *subject,
+		    bool *is_kept);
 /* The subject of the view at `idx`. Raises for other values and expired views. */
 const void *view_check(lua_State *L, int idx, const struct view_type *type);
 /* `push` of members: a slice; one that is nil without data; one that is nil when it is
@@ -40,5 +68,6 @@ void view_push_text(lua_State *L, const void *member);
 void view_push_bool(lua_State *L, const void *member);
 void view_push_uint(lua_State *L, const void *member);
 void view_push_int64(lua_State *L, const void *member);
-/* That of argument 1, for the functions of a type. */
+/* That of argument 1, for the metamethods of a type: scripts cannot call them with
+ * anything else. */
 const void *view_self(lua_State *L);

@@ -64,7 +64,9 @@ static const struct view_field login_fields[] = {
 	LOGIN("is_local", view_push_bool, is_local),
 	{ NULL, NULL, 0, false },
 };
-static const struct view_type login_type = { .name = "login", .fields = login_fields };
+static const struct view_type login_type = { .number = VIEW_LOGIN,
+					     .name = "login",
+					     .fields = login_fields };
 
 #define QUESTION(name, push, field)                                      \
 	{                                                                \
@@ -78,7 +80,9 @@ static const struct view_field user_fields[] = {
 	QUESTION("is_monitor", push_is_monitor, tags),
 	{ NULL, NULL, 0, false },
 };
-static const struct view_type user_type = { .name = "user", .fields = user_fields };
+static const struct view_type user_type = { .number = VIEW_USER,
+					    .name = "user",
+					    .fields = user_fields };
 
 static const struct view_field object_fields[] = {
 	QUESTION("kind", view_push_text, kind),
@@ -86,7 +90,9 @@ static const struct view_field object_fields[] = {
 	QUESTION("vhost", view_push_given, vhost),
 	{ NULL, NULL, 0, false },
 };
-static const struct view_type object_type = { .name = "object", .fields = object_fields };
+static const struct view_type object_type = { .number = VIEW_OBJECT,
+					      .name = "object",
+					      .fields = object_fields };
 
 struct auth_call {
 	const struct rule *rule;

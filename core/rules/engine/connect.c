@@ -25,7 +25,9 @@ static const struct view_field client_fields[] = {
 	CLIENT("is_local", view_push_bool, is_local),
 	{ NULL, NULL, 0, false },
 };
-static const struct view_type client_type = { .name = "client", .fields = client_fields };
+static const struct view_type client_type = { .number = VIEW_CLIENT,
+					      .name = "client",
+					      .fields = client_fields };
 
 void connect_open(lua_State *L)
 {

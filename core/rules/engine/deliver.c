@@ -36,7 +36,8 @@ static const struct view_field consumer_fields[] = {
 	FIELD(vhost, view_push_slice),
 	{ .name = NULL },
 };
-static const struct view_type consumer_type = { .name = "consumer",
+static const struct view_type consumer_type = { .number = VIEW_CONSUMER,
+						.name = "consumer",
 						.fields = consumer_fields };
 
 void deliver_open(lua_State *L)

@@ -39,6 +39,7 @@ struct use_call {
 	struct slice password;            /* which no error shows */
 	struct decision_context *context; /* NULL: live */
 	bool is_pure;                     /* the answer will be remembered by the key */
+	bool is_next;                     /* see struct script_call */
 	lua_CFunction body;               /* runs inside the door */
 	void *ctx;                        /* of the body */
 };

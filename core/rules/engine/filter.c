@@ -100,6 +100,7 @@ static int run_filter(struct engine *e, struct rule *rule, struct draft *d,
 	const struct use_call asked = { .use = &rule->own,
 					.vhost = p->vhost,
 					.context = p->context,
+					.is_next = d->has_view && !before,
 					.body = l_publish,
 					.ctx = &call };
 	int rc = use_decide(e, &asked, err);

@@ -60,6 +60,8 @@ struct rule {
 	struct rule_match *match; /* NULL: not active, if its kind has a match */
 	bool is_idle;             /* of auth/: `active = false` */
 	struct use own;           /* of the kinds that nobody declares a use of */
+	/* Of the last call that was for a vhost: most come from the same one. */
+	struct account *recent;
 	enum rule_pure pure;
 	int pure_function;
 	struct options options;

@@ -40,7 +40,8 @@ static const struct view_field outcome_fields[] = {
 	FIELD(waited_ms, view_push_int64),
 	{ .name = NULL },
 };
-static const struct view_type outcome_type = { .name = "outcome",
+static const struct view_type outcome_type = { .number = VIEW_OUTCOME,
+					       .name = "outcome",
 					       .fields = outcome_fields };
 
 void settled_open(lua_State *L)

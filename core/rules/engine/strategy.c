@@ -110,7 +110,9 @@ static const struct view_field queue_fields[] = {
 	  .is_pure = true },
 	{ .name = NULL },
 };
-static const struct view_type queue_type = { .name = "queue", .fields = queue_fields };
+static const struct view_type queue_type = { .number = VIEW_QUEUE,
+					     .name = "queue",
+					     .fields = queue_fields };
 
 static const struct view_field failure_fields[] = {
 	{ .name = "attempts",
@@ -124,7 +126,8 @@ static const struct view_field failure_fields[] = {
 	  .offset = offsetof(struct failure_view, reason) },
 	{ .name = NULL },
 };
-static const struct view_type failure_type = { .name = "failure",
+static const struct view_type failure_type = { .number = VIEW_FAILURE,
+					       .name = "failure",
 					       .fields = failure_fields };
 
 /* `loads(i)`: how much shard i has to do. One function for all calls of a state, so that

@@ -89,13 +89,23 @@ void use_release(struct generation *g, size_t number)
 	use->rule = NULL;
 }
 
+/* That of the call's vhost. Accounts live as long as their state. */
+static struct account *account_of(struct script_state *s, const struct use_call *c)
+{
+	struct rule *rule = c->use->rule;
+
+	if (c->use->account)
+		return c->use->account;
+	if (!rule->recent || !slice_is_equal(rule->recent->vhost, c->vhost))
+		rule->recent = account_open(&s->accounts, rule->file, c->vhost);
+	return rule->recent;
+}
+
 int use_decide(struct engine *e, const struct use_call *c, struct error *err)
 {
 	struct rule *rule = c->use->rule;
 	struct script_state *s = &e->current->script;
-	struct account *account =
-		c->use->account ? c->use->account
-				: account_open(&s->accounts, rule->file, c->vhost);
+	struct account *account = account_of(s, c);
 	struct dry_run *costs = c->context ? c->context->costs : NULL;
 	struct line_trace *trace = c->context ? c->context->trace : NULL;
 	bool is_counted =
@@ -107,6 +117,7 @@ int use_decide(struct engine *e, const struct use_call *c, struct error *err)
 						       : c->vhost,
 				    .account = account,
 				    .is_decision = true,
+				    .is_next = c->is_next,
 				    .is_pure = c->is_pure,
 				    .context = c->context,
 				    .password = c->password,

@@ -328,8 +328,10 @@ static void note_longest(struct script_recent *r, const char *file, uint64_t too
 static void count_decision(struct script_state *s, const struct script_call *call,
 			   int64_t started_ns, bool has_failed)
 {
-	uint64_t took_ns = (uint64_t)(machine_clock_ns(CLOCK_MONOTONIC) - started_ns);
+	uint64_t took_ns;
 
+	s->ended_ns = machine_clock_ns(CLOCK_MONOTONIC);
+	took_ns = (uint64_t)(s->ended_ns - started_ns);
 	call->stats->calls++;
 	call->stats->time_ns += took_ns;
 	cost_add(&call->stats->cost, took_ns);
@@ -371,11 +373,18 @@ static void count(struct script_state *s, const struct script_call *call, int rc
 	memcpy(stats->last_traceback, s->traceback, sizeof(stats->last_traceback));
 }
 
+static int64_t began_ns(const struct script_state *s, const struct script_call *call)
+{
+	if (!call->is_decision || !call->stats)
+		return 0;
+	return call->is_next ? s->ended_ns : machine_clock_ns(CLOCK_MONOTONIC);
+}
+
 int script_enter(struct script_state *s, const struct script_call *call,
 		 struct error *err)
 {
 	lua_State *L = s->L;
-	int64_t started_ns = call->is_decision ? machine_clock_ns(CLOCK_MONOTONIC) : 0;
+	int64_t started_ns = began_ns(s, call);
 	int top = lua_gettop(L);
 
 	struct account *account = call->account;

@@ -29,6 +29,7 @@
 #define SCRIPT_PLACE_MAX 128
 #define SCRIPT_MISSING_MAX 33
 #define SCRIPT_TRACEBACK_MAX 1024
+#define SCRIPT_VIEWS_MAX 16
 
 /* The longest text in a state. One instruction compares or hashes a whole text, and
  * nothing interrupts an instruction. */
@@ -36,6 +37,11 @@
 
 struct decision_context; /* of rules/api, for what scripts call there */
 struct documents;        /* the same */
+
+/* References to what api/view.c has of a type. */
+struct script_view {
+	int metatable, kept;
+};
 
 struct script_state {
 	lua_State *L;
@@ -80,7 +86,9 @@ struct script_state {
 	/* The stack of the last error, a line for each function; "" for none. */
 	char traceback[SCRIPT_TRACEBACK_MAX];
 	struct slice vhost; /* of the decision under way; data NULL: there is none */
+	int64_t ended_ns;   /* of the last decision that was counted */
 	struct script_recent recent;
+	struct script_view views[SCRIPT_VIEWS_MAX];
 };
 
 /* What the calls of a script have cost. */
@@ -101,12 +109,14 @@ struct script_stats {
 };
 
 struct script_call {
-	const char *file;                 /* named in errors that have no place */
-	const char *model;                /* the file of its functions; NULL: its own */
-	struct script_stats *stats;       /* may be NULL */
-	struct slice vhost;               /* whose call it is; empty: nobody's */
-	struct account *account;          /* NULL: that of the file and vhost */
-	bool is_decision;                 /* counted and timed */
+	const char *file;           /* named in errors that have no place */
+	const char *model;          /* the file of its functions; NULL: its own */
+	struct script_stats *stats; /* may be NULL */
+	struct slice vhost;         /* whose call it is; empty: nobody's */
+	struct account *account;    /* NULL: that of the file and vhost */
+	bool is_decision;           /* counted and timed */
+	/* Right behind another decision: its time begins where that one's ended. */
+	bool is_next;
 	bool is_pure;                     /* its answer will be remembered by the key */
 	struct decision_context *context; /* for what scripts call; may be NULL */
 	struct slice password;            /* that its errors must not show; or none */

@@ -170,7 +170,11 @@ void watchdog_enter(struct watchdog *w, lua_State *L)
 
 bool watchdog_leave(struct watchdog *w)
 {
-	atomic_fetch_add(&w->sequence, 1);
+	uint64_t sequence = atomic_load_explicit(&w->sequence, memory_order_relaxed);
+	/* The thread may see the end late: the handler, which runs in this one, sees it.
+	 * `fired` is read behind it. */
+	atomic_store_explicit(&w->sequence, sequence + 1, memory_order_release);
+	atomic_signal_fence(memory_order_seq_cst);
 	if (!w->fired)
 		return false;
 	lua_sethook(w->L, NULL, 0, 0);
