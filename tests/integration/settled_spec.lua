@@ -262,7 +262,7 @@ for _, kind in ipairs {
       c:ok 'NACK 4 dead'
       messages = told(3)
       assert.equal('retry ack dead-letter', by_event(messages))
-      assert.same({ 'nack', 'retry/fixed.lua', '1', '1' }, { messages[1].headers.reason, messages[1].headers.rule,
+      assert.same({ 'nack', 'shipped/retry/fixed.lua', '1', '1' }, { messages[1].headers.reason, messages[1].headers.rule,
         messages[1].headers.attempts, messages[1].headers.failures })
       assert.same({ '2', '1' }, { messages[2].headers.attempts, messages[2].headers.failures })
       assert.equal('rejected', messages[3].headers.reason)
