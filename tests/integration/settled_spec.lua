@@ -118,8 +118,9 @@ for _, kind in ipairs {
       c:ok 'NACK 2'
       local messages = told(2)
       assert.equal('retry dead-letter', by_event(messages))
-      assert.same({ 'nack', 'retry/fixed.lua', '1', '1' }, { messages[1].headers.reason, messages[1].headers.rule,
-        messages[1].headers.attempts, messages[1].headers.failures })
+      local first = messages[1].headers
+      assert.same({ 'nack', 'shipped/retry/fixed.lua', '1', '1' },
+        { first.reason, first.rule, first.attempts, first.failures })
       assert.same({ 'nack', '2', '2' },
         { messages[2].headers.reason, messages[2].headers.attempts, messages[2].headers.failures })
       assert.equal(1, c:stats('dead').ready)
