@@ -119,8 +119,11 @@ static void on_service_closed(void *ctx)
 	struct serve *s = ctx;
 
 	s->service = NULL;
-	for (size_t i = 0; i < SIGNALS; i++)
+	for (size_t i = 0; i < SIGNALS; i++) {
 		uv_close((uv_handle_t *)&s->signals[i], NULL);
+		/* Everything is done: one that comes now must not change the status. */
+		signal(numbers[i], SIG_IGN);
+	}
 	uv_close((uv_handle_t *)&s->drain_timer, NULL);
 	uv_close((uv_handle_t *)&s->log_timer, NULL);
 }

@@ -1,5 +1,6 @@
 #include "list_kind.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "broker/group.h"
@@ -83,12 +84,13 @@ static double queue_buried(const void *item)
 	return (double)queue_count(item, ENTRY_BURIED);
 }
 
+/* A list may take several turns, each with its own time: ages of different moments have
+ * no order, the moments when they began have. */
 static double queue_age(const void *item)
 {
-	const struct queue *q = item;
-	int64_t since = queue_document_since(q, shard_age_ready);
+	int64_t since = queue_document_since(item, shard_age_ready);
 
-	return since ? (double)(q->vhost->broker->now_ms - since) : -1;
+	return since ? -(double)since : -INFINITY;
 }
 
 static double queue_in(const void *item)

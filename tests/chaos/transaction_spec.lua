@@ -65,7 +65,7 @@ describe('all or nothing of a transaction has happened', function()
     wait.poll(function()
       now = counts(client)
       return now == NOTHING or now == ALL
-    end, 3)
+    end)
     return now
   end
 

@@ -153,7 +153,7 @@ for _, durable in ipairs { '1', '0' } do
     end)
 
     it('gets its credit back from NACK, timeouts and what was unsubscribed', function()
-      c:ok('DECLARE queue short ack-timeout=20ms retry=none durable=' .. durable)
+      c:ok('DECLARE queue short ack-timeout=500ms retry=none durable=' .. durable)
       open(1, 'short s rank=1', 'low l rank=2')
       publish('low', 3)
       publish 'short'

@@ -100,7 +100,7 @@ describe('a broker whose clock is set', function()
     assert.matches('^ERR store', c:request('PUB - q', 'refused'))
     clock:set(-HOUR)
     broker:redis_cli('CONFIG', 'SET', 'maxmemory', '0')
-    assert(wait.poll(function() return c:request('PUB - q', 'taken'):find '^OK' end, 5))
+    assert(wait.poll(function() return c:request('PUB - q', 'taken'):find '^OK' end))
   end)
 
   it('overwrites nothing of what it confirmed before it was set back', function()

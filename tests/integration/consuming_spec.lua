@@ -65,7 +65,7 @@ for _, durable in ipairs { '1', '0' } do
       it('with a delay is delayed, and comes when it is due', function()
         declare 'q'
         c:ok('PUB - q delay=1h', 'later')
-        c:ok('PUB - q delay=400', 'soon')
+        c:ok('PUB - q delay=1000', 'soon')
         c:ok('PUB - q delay=0', 'now')
         local later = peek('q', 'delayed')
         later = later[#later]

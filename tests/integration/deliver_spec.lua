@@ -378,7 +378,7 @@ for _, kind in ipairs {
     it('is told by tidemq trace', function()
       c:ok 'DECLARE queue only'
       local path = broker.dir .. '/traced'
-      local command = ("%s trace --url '%s' --for 2s --max 1 - only > '%s' 2>&1 &"):format(
+      local command = ("%s trace --url '%s' --for 30s --max 1 - only > '%s' 2>&1 &"):format(
         Broker.binary(), broker:url(), path)
       assert(os.execute(command))
       assert(wait.poll(function()

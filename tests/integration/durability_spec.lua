@@ -117,7 +117,7 @@ describe('a durable queue', function()
   it('keeps delayed messages, which come when they are due', function()
     c:ok 'DECLARE queue jobs'
     c:ok('PUB - jobs delay=1h', 'late')
-    c:ok('PUB - jobs delay=700ms', 'soon')
+    c:ok('PUB - jobs delay=1500ms', 'soon')
     assert.equal('2', broker:redis_cli('ZCARD', broker:key('jobs', 'delayed')))
     crash 'kill9_all'
     local payloads = traffic.take(c, 'jobs', 1)

@@ -32,7 +32,7 @@ describe('a queue that expires', function()
       end
 
       it('goes with its messages and bindings, and can be declared anew', function()
-        declare('q', 'expires=500ms')
+        declare('q', 'expires=1s')
         c:ok 'DECLARE exchange x fanout'
         c:ok 'BIND q x -'
         traffic.publish(c, 'q', 100)
@@ -42,16 +42,16 @@ describe('a queue that expires', function()
           assert(wait.poll(function() return broker:redis_cli('EXISTS', broker:key('q', 'msg')) == '0' end))
           assert.equal('0', broker:redis_cli('HEXISTS', ('tide:%s:queues'):format(broker.vhost), 'q'))
         end
-        broker:expect_log(("queue 'q' of vhost '%s' is deleted: nobody has used it for its expires=500ms"):format(
+        broker:expect_log(("queue 'q' of vhost '%s' is deleted: nobody has used it for its expires=1s"):format(
           (broker.vhost:gsub('%-', '%%-'))))
         declare('q', 'expires=1h')
         assert.equal(0, c:stats('q').ready)
       end)
 
       it('stays while it has a subscription, and goes after that', function()
-        declare('q', 'expires=100ms')
+        declare('q', 'expires=500ms')
         c:ok 'SUB q s'
-        declare('other', 'expires=300ms')
+        declare('other', 'expires=800ms')
         expect_gone 'other'
         assert.is_true(exists 'q')
         c:ok 'UNSUB s'
@@ -59,10 +59,10 @@ describe('a queue that expires', function()
       end)
 
       it('stays while a GET waits', function()
-        declare('q', 'expires=100ms')
+        declare('q', 'expires=500ms')
         local waiting = broker:connect()
         waiting:send 'GET q wait=1h\r\n'
-        declare('other', 'expires=300ms')
+        declare('other', 'expires=800ms')
         expect_gone 'other'
         assert.is_true(exists 'q')
         waiting:close()
@@ -83,7 +83,7 @@ describe('a queue that expires', function()
   end
 
   it('expires after a restart', function()
-    c:ok 'DECLARE queue q expires=500ms'
+    c:ok 'DECLARE queue q expires=1s'
     c:ok 'DECLARE queue long expires=1h'
     traffic.publish(c, 'q', 10)
     broker:kill9_all()
@@ -94,7 +94,7 @@ describe('a queue that expires', function()
   end)
 
   it('expires while it is paused and at its limits', function()
-    c:ok 'DECLARE queue q expires=500ms max-length=1 rate=1/h'
+    c:ok 'DECLARE queue q expires=1s max-length=1 rate=1/h'
     c:ok('PUB - q', 'x')
     c:ok 'PAUSE q both'
     expect_gone 'q'

@@ -47,7 +47,7 @@ describe('a message whose ttl is over, of which nobody asks,', function()
 
       it('expires while it is delayed again, and not while it is held or buried', function()
         c:ok('DECLARE queue q ack-timeout=1h durable=' .. durable)
-        publish('q', 3, 'ttl=1s')
+        publish('q', 3, 'ttl=2s')
         local held = c:get 'q max=3'
         c:ok(('NACK %s delay=1h'):format(held[1].tag))
         c:ok(('NACK %s dead'):format(held[2].tag))

@@ -63,14 +63,14 @@ for _, durable in ipairs { '1', '0' } do
     end)
 
     it('is put off by an extension that comes before it', function()
-      declare '500ms'
-      c:ok 'SUB q s notify-lease=450ms'
+      declare '1500ms'
+      c:ok 'SUB q s notify-lease=500ms'
       publish('a', 'b')
       for _ = 1, 2 do c:expect_msg() end
       c:send 'TOUCH 1 for=1h quiet\r\n'
-      expect_event(2, 450)
+      expect_event(2, 500)
       assert.equal('b', c:expect_msg().payload)
-      expect_event(3, 450)
+      expect_event(3, 500)
     end)
 
     it('comes behind the message when the lease is shorter than that', function()
@@ -136,15 +136,15 @@ for _, durable in ipairs { '1', '0' } do
     end)
 
     it('is off when the connection or the queue has gone', function()
-      declare '500ms'
+      declare '10s'
       local d = broker:connect()
-      d:ok 'SUB q s notify-lease=450ms'
+      d:ok 'SUB q s notify-lease=9950ms'
       publish 'a'
       d:expect_msg()
       d:close()
-      c:ok 'SUB q s notify-lease=450ms'
+      c:ok 'SUB q s notify-lease=9950ms'
       c:expect_msg()
-      expect_event(1, 450)
+      expect_event(1, 9950)
       c:send 'DELETE queue q\r\n'
       c:expect_line 'EVT cancelled s queue-deleted'
       c:expect_line 'OK'

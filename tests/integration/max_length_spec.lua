@@ -171,7 +171,7 @@ describe('a queue with a limit', function()
       end)
 
       it('frees its room when messages expire', function()
-        declare('q', 'max-length=100 max-bytes=300 ttl=100ms')
+        declare('q', 'max-length=100 max-bytes=300 ttl=1s')
         assert.same({ 100, 50 }, { flood(c, 'q', 150, function() return 'abc' end) })
         traffic.expect_counts(c, 'q', { ready = 0, waiting_bytes = 0 })
         assert.same({ 100, 50 }, { flood(c, 'q', 150, function() return 'abc' end) })

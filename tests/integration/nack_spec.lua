@@ -59,7 +59,7 @@ for _, durable in ipairs { '1', '0' } do
       declare('q', 'priority=strict')
       publish('q', 'a', 'b')
       c:get 'q'
-      c:ok 'NACK 1 delay=300ms pri=5'
+      c:ok 'NACK 1 delay=1s pri=5'
       assert.equal(5, c:peek('q state=delayed')[1].priority)
       assert(wait.poll(function() return c:stats('q').delayed == 0 end))
       assert.equal('a b', payloads(c:get 'q max=2'))

@@ -110,7 +110,7 @@ describe('a queue with order-by', function()
         publish 'a1 b1 c1'
         local got, tags = get(10)
         assert.equal('a1', got)
-        d:ok('NACK ' .. tags.a1 .. ' delay=20ms')
+        d:ok('NACK ' .. tags.a1 .. ' delay=1s')
         assert.equal('', (get(10)))
         got, tags = get(10, 'wait=10s')
         assert.equal('a1', got)
@@ -148,7 +148,7 @@ describe('a queue with order-by', function()
       end)
 
       it('gives what a lost consumer held, or held for too long, first again', function()
-        c:ok('DECLARE queue jobs order-by=h:g ack-timeout=50ms ' .. how)
+        c:ok('DECLARE queue jobs order-by=h:g ack-timeout=500ms ' .. how)
         publish 'a1 a2 b1 b2'
         local e = broker:connect()
         assert.equal(2, #e:get 'jobs max=10')
@@ -166,7 +166,7 @@ describe('a queue with order-by', function()
 
       it('does not wait for a publish that is not due', function()
         c:ok('DECLARE queue jobs order-by=h:g ' .. how)
-        publish('a1', 'delay=50ms')
+        publish('a1', 'delay=1s')
         publish 'a2 a3'
         local got, tags = get(10)
         assert.equal('a2', got)
@@ -404,7 +404,7 @@ describe('a queue with order-by', function()
       c:ok('PUB - late', 'late1')
       c:ok('PUB - late', 'late2')
       local late = d:get 'late'[1]
-      d:ok('NACK ' .. late.tag .. ' delay=' .. 300 .. 'ms')
+      d:ok('NACK ' .. late.tag .. ' delay=2s')
       assert(wait.poll(function()
         return broker:redis_cli('ZCARD', broker:key('jobs', 'delayed')) == '1' and
           broker:redis_cli('ZCARD', broker:key('late', 'delayed')) == '1'

@@ -67,7 +67,7 @@ describe('a paused queue', function()
       end)
 
       it('resumes by itself when its time is over', function()
-        c:ok 'PAUSE q both for=60ms'
+        c:ok 'PAUSE q both for=900ms'
         local paused, in_until, out_until = state 'q'
         assert.equal('both', paused)
         assert.equal(in_until, out_until)

@@ -80,7 +80,7 @@ describe('a queue with a ttl', function()
       end)
 
       it('keeps what is held, and what is buried until it is kicked', function()
-        c:ok('DECLARE queue q ttl=100ms ack-timeout=1h durable=' .. durable)
+        c:ok('DECLARE queue q ttl=1s ack-timeout=1h durable=' .. durable)
         publish('q', 3)
         local held = c:get 'q max=2'
         c:ok(('NACK %s dead'):format(held[2].tag))

@@ -168,7 +168,7 @@ for _, durable in ipairs { '1', '0' } do
     end)
 
     it('passes on when the lease of the relieved one runs out', function()
-      c:ok('DECLARE queue r single-active ack-timeout=30ms delivery-limit=0 durable=' .. durable)
+      c:ok('DECLARE queue r single-active ack-timeout=1s delivery-limit=0 durable=' .. durable)
       local one, high = broker:connect(), broker:connect()
       one:ok 'SUB r one prefetch=1'
       one:expect_line 'EVT active one'

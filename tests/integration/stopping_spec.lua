@@ -75,6 +75,14 @@ describe('a broker', function()
     redis:signal('CONT', pid)
   end)
 
+  it('ends with status 0, however many signals come', function()
+    broker = Broker.start()
+    c = broker:connect()
+    c:ok 'PING'
+    os.execute(('while kill -TERM %d; do sleep 0.001; done 2>/dev/null'):format(broker:pid()))
+    broker:expect_clean_stop()
+  end)
+
   it('ends at the second SIGTERM with a Redis of its own that stands still', function()
     broker = Broker.start { args = { '--drain-timeout', '1h' } }
     c = broker:connect()

@@ -182,7 +182,7 @@ describe('a shipped strategy', function()
 
   it('priority=due_time goes by when a message was due, not by when it came', function()
     declare 'priority=due_time'
-    publish('delayed', 'delay=250ms')
+    publish('delayed', 'delay=1s')
     publish_all(many(40, 'at once #'))
     assert.is_truthy(wait.poll(function() return stats().delayed == 0 end))
     local payloads = take(41)

@@ -84,7 +84,7 @@ describe('a transaction', function()
       it('gives its messages ids and times of the COMMIT', function()
         c:ok 'BEGIN'
         c:ok('PUB - out', 'early')
-        c:ok('PUB - out delay=150ms', 'later')
+        c:ok('PUB - out delay=1s', 'later')
         local other = broker:connect()
         other:ok('PUB - out', 'between')
         c:expect_answer('COMMIT', 'OK 2 0')

@@ -132,8 +132,14 @@ local function command_line(self)
   return table.concat(words, ' ') .. '\n'
 end
 
+local function release_connections(self)
+  for _, address in ipairs(self.addresses or {}) do Client.release(address) end
+  if self.http_address then Client.release(self.http_address) end
+end
+
 --- Start the process; it may not listen yet.
 function Broker:launch()
+  release_connections(self)
   shell.write_file(self.dir .. '/command', command_line(self))
   for _, name in ipairs { 'pid', 'exit', 'stdout' } do os.remove(self.dir .. '/' .. name) end
   assert(os.execute(support(self, 'run')))
@@ -300,7 +306,8 @@ end
 --- The directory is kept, for `restart`.
 ---@param seconds number?
 function Broker:expect_clean_stop(seconds)
-  if self:is_running() then self:signal 'TERM' end
+  -- One that is stopping may be gone before its status is known.
+  if self:is_running() then os.execute(('kill -TERM %d 2>/dev/null'):format(self:pid())) end
   local status = wait_exit(self, seconds)
   local is_clean = wait.poll(function() return #self:processes() == 0 end, seconds)
   if status ~= 0 or not is_clean then
@@ -410,6 +417,7 @@ end
 --- at any time and more than once.
 function Broker:destroy()
   if not self.guard then return end
+  release_connections(self)
   self.guard:close() -- waits until it has done its work
   self.guard = nil
   if self.redis then self.redis:destroy() end

@@ -237,10 +237,14 @@ function Browser:expect_gone(what)
   end
 end
 
+--- It waits for what is still disabled: a click on that is lost.
 ---@param what string|table
 function Browser:click(what)
   with(self, what, function(id)
-    return command(self, 'POST', ('/session/%s/element/%s/click'):format(self.session, id), NOTHING)
+    local path = ('/session/%s/element/%s'):format(self.session, id)
+    local is_enabled, err = command(self, 'GET', path .. '/enabled')
+    if not is_enabled then return nil, err or 'it is disabled' end
+    return command(self, 'POST', path .. '/click', NOTHING)
   end)
 end
 

@@ -13,6 +13,10 @@ local wait = require 'support.wait'
 local Client = {}
 Client.__index = Client
 
+-- By address: a connection that Lua collects is closed. A test that made one and does not look
+-- at it again still has it, until it is closed or `release` is called.
+local held = {}
+
 --- Shake hands; `tls` has what luasec wants in place of the defaults.
 local function secure(sock, tls)
   local params = { mode = 'client', protocol = 'any', verify = 'peer', options = 'all' }
@@ -29,6 +33,7 @@ end
 ---@return Client
 function Client.connect(address, describe, tls)
   local sock, ok, err
+  local called = address
   address = address:gsub('^tls:', '')
   local path = address:match '^unix:(.+)$'
   if path then
@@ -45,7 +50,17 @@ function Client.connect(address, describe, tls)
   if ok and tls then sock, ok, err = secure(sock, tls) end
   if not ok then error(('cannot connect to %s: %s'):format(address, err), 2) end
   sock:settimeout(0)
-  return setmetatable({ sock = sock, input = '', describe = describe, is_closed = false }, Client)
+  local self = { sock = sock, input = '', describe = describe, is_closed = false, address = called }
+  setmetatable(self, Client)
+  held[called] = held[called] or {}
+  held[called][self] = true
+  return self
+end
+
+--- Nobody listens there any more: its connections are garbage as soon as no test has them.
+---@param address string as `connect` had it
+function Client.release(address)
+  held[address] = nil
 end
 
 local source = debug.getinfo(1, 'S').source
@@ -373,6 +388,7 @@ function Client:shutdown()
 end
 
 function Client:close()
+  if held[self.address] then held[self.address][self] = nil end
   self.sock:close()
   self.is_closed = true
 end
