@@ -59,5 +59,7 @@ const char *share_rules_dir(void)
 {
 	static char dir[PATH_MAX];
 
-	return find("rules", "routing", TIDE_RULES_DIR, dir);
+	/* One's own may be empty. That of a checkout has all shipped scripts. */
+	return share_is_dir("rules") ? "rules"
+				     : find("rules", "routing", TIDE_RULES_DIR, dir);
 }

@@ -18,7 +18,7 @@ struct group_death {
 	struct group_claim *gc; /* NULL: it is gone */
 	struct broker *broker;
 	uint64_t offset;
-	struct msg *copy;
+	struct msg *copy;       /* the dead letter; NULL: what scripts publish */
 	struct heap_node again; /* in group_env.deaths */
 };
 
@@ -53,15 +53,18 @@ static void on_published(struct waiter *w)
 	struct group_death *d = container_of(w, struct group_death, waiter);
 	struct group_claim *gc = d->gc;
 	uint64_t offset = d->offset;
+	bool is_over;
 
-	if (gc && w->status < 0) {
+	if (gc && d->copy && w->status < 0) {
 		on_refused(d, w->text ? w->text : error_text(w->status));
 		return;
 	}
-	if (gc)
+	/* At the end nothing is settled that is not durable. */
+	is_over = !d->copy && w->status == TIDE_ESHUTDOWN;
+	if (gc && d->copy)
 		dead_letter_count(gc->group->topic->queue);
 	destroy(d);
-	if (gc)
+	if (gc && !is_over)
 		group_settle_died(gc, offset);
 }
 
@@ -76,16 +79,33 @@ static void publish(struct group_death *d)
 	waiter_done(&d->waiter, rc, rc < 0 ? err.text : NULL);
 }
 
-void group_death_start_take(struct group_claim *gc, uint64_t offset, struct msg *copy)
+static struct group_death *add(struct group_claim *gc, uint64_t offset)
 {
 	struct group_death *d = mem_zalloc(sizeof(*d));
 
 	d->gc = gc;
 	d->broker = group_broker(gc->group);
 	d->offset = offset;
-	d->copy = copy;
 	TAILQ_INSERT_TAIL(&gc->dying, d, link);
+	return d;
+}
+
+void group_death_start_take(struct group_claim *gc, uint64_t offset, struct msg *copy)
+{
+	struct group_death *d = add(gc, offset);
+
+	d->copy = copy;
 	publish(d);
+}
+
+void group_death_wait_take(struct group_claim *gc, uint64_t offset,
+			   struct draft_copies *copies)
+{
+	struct group_death *d = add(gc, offset);
+
+	waiter_init(&d->waiter, on_published);
+	move_copies_publish_take(gc->group->topic->queue, copies, &d->waiter);
+	waiter_done(&d->waiter, TIDE_OK, NULL);
 }
 
 void group_death_forget(struct group_claim *gc)

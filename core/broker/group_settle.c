@@ -10,6 +10,7 @@
 #include "move.h"
 #include "queue.h"
 #include "retry.h"
+#include "settlement.h"
 
 /* A message whose retry script failed is tried again after this. */
 #define SCRIPT_FAILED_DELAY_MS 5000
@@ -92,26 +93,6 @@ static void tell_failed(const struct group_claim *gc, uint64_t offset,
 		f->on_record_failed(f->ctx, &at, fate);
 }
 
-uint64_t group_settle_ack(struct run *run, uint64_t first, uint64_t last)
-{
-	const struct part part = part_of(run, first, last);
-	struct group_claim *gc = claim_of(run);
-	struct queue *q = queue_of(gc);
-	struct holder *h = run->holder;
-	struct consumer *c = run->consumer;
-	uint64_t committed = gc->claim.committed;
-
-	if (q->vhost->broker->follower)
-		tell_acked(gc, &part);
-	run_remove(&h->runs, run);
-	claim_settle(&gc->claim, run, part.first, part.count, relink, NULL);
-	q->counters.acked += part.count;
-	q->vhost->broker->counters.acked += part.count;
-	settled(gc, committed);
-	release(h, c, part.count);
-	return part.count;
-}
-
 uint64_t group_settle_touch(struct run *run, uint64_t first, uint64_t last, int64_t ms)
 {
 	const struct part part = part_of(run, first, last);
@@ -130,7 +111,7 @@ uint64_t group_settle_touch(struct run *run, uint64_t first, uint64_t last, int6
 
 /* ---- failures ---------------------------------------------------------------------- */
 
-/* A message that has failed, while it is decided about. */
+/* A message that has failed, while it is decided about; or one that is acknowledged. */
 struct failed {
 	struct group_claim *gc;
 	struct run *run;
@@ -149,6 +130,43 @@ static void read_message(struct failed *f)
 	record_read(&f->reader, f->run->batch);
 	record_skip(&f->reader, f->offset);
 	f->is_read = record_next(&f->reader, &f->record) && f->record.offset == f->offset;
+}
+
+/* Readers without a group settle nothing. */
+static bool is_told(const struct group_claim *gc)
+{
+	return gc->group->name && settlement_is_told(queue_of(gc));
+}
+
+/* When the message was given out, as far as its lease tells. */
+static int64_t given_unix_ms(const struct failed *f)
+{
+	const struct broker *b = group_broker(f->gc->group);
+	int64_t given_ms = f->run->due_ms ? f->run->due_ms - f->run->lease_ms : 0;
+
+	return given_ms && given_ms < b->mono_ms ? b->now_ms - (b->mono_ms - given_ms)
+						 : b->now_ms;
+}
+
+/* The scripts of settled/. @param fate  NULL: it is acknowledged */
+static void tell_scripts(const struct failed *f, const struct retry_fate *fate,
+			 struct settled_pass *p)
+{
+	const struct topic_group *g = f->gc->group;
+	const struct settlement_record what = { .msg = &f->record.msg,
+						.fate = fate,
+						.holder = f->run->holder,
+						.consumer = f->run->consumer,
+						.group = { g->name, g->name_len },
+						.partition = f->gc->index,
+						.offset = f->offset,
+						.attempts = f->attempts,
+						.failures = f->failures,
+						.given_unix_ms = given_unix_ms(f) };
+
+	p->copies.count = 0;
+	if (f->is_read && is_told(f->gc))
+		settlement_tell_record(queue_of(f->gc), &what, p);
 }
 
 /* By the clock of leases. One that fails again and again at once is paced. */
@@ -269,12 +287,33 @@ static struct msg *make_copy(struct failed *f, const struct retry_fate *fate)
 	return dead_letter_make(queue_of(f->gc), &f->record.msg, &facts);
 }
 
-static void carry_out(struct failed *f, struct retry_fate *fate)
+/* It is settled, when what the scripts publish is durable. The claim may be freed by the
+ * call. */
+static void end(struct failed *f, struct draft_copies *copies_take)
 {
 	struct group_claim *gc = f->gc;
 	uint64_t committed = gc->claim.committed;
-	struct msg *copy = make_copy(f, fate);
+	struct retry_fate later = { .action = RETRY_AFTER };
 
+	if (copies_take->count == 0) {
+		claim_settle(&gc->claim, f->run, f->offset, 1, relink, NULL);
+		settled(gc, committed);
+		return;
+	}
+	later.due_ms = group_death_never(group_broker(gc->group));
+	come_back(f, &later);
+	group_death_wait_take(gc, f->offset, copies_take);
+}
+
+static void carry_out(struct failed *f, struct retry_fate *fate,
+		      struct draft_copies *copies_take)
+{
+	struct group_claim *gc = f->gc;
+	struct msg *copy = make_copy(f, fate);
+	uint64_t committed;
+
+	if (copy || fate->action == RETRY_AFTER)
+		move_copies_publish_take(queue_of(gc), copies_take, NULL);
 	if (copy) {
 		fate->due_ms = group_death_never(group_broker(gc->group));
 		come_back(f, fate);
@@ -283,13 +322,14 @@ static void carry_out(struct failed *f, struct retry_fate *fate)
 		return;
 	}
 	if (fate->action == RETRY_AFTER) {
+		committed = gc->claim.committed;
 		come_back(f, fate);
-	} else {
-		claim_settle(&gc->claim, f->run, f->offset, 1, relink, NULL);
-		if (fate->action != RETRY_DROP)
-			count_given_up(gc, f->offset, f->reason);
+		settled(gc, committed);
+		return;
 	}
-	settled(gc, committed);
+	if (fate->action != RETRY_DROP)
+		count_given_up(gc, f->offset, f->reason);
+	end(f, copies_take);
 }
 
 static void count_failure(struct queue *q, const struct retry_fate *fate)
@@ -313,20 +353,78 @@ void group_settle_fail(struct run *run, uint64_t tag, const struct group_failing
 			    .attempts = run->attempts + 1,
 			    .failures = run->failures + 1 };
 	struct record_batch *batch = run->batch ? record_batch_ref(run->batch) : NULL;
+	struct settled_pass pass;
 	struct retry_fate fate;
 
 	read_message(&f);
 	fate = decide(&f, how);
 	fate.reason = how->reason;
 	tell_failed(gc, f.offset, &fate);
+	tell_scripts(&f, &fate, &pass);
 	count_failure(queue_of(gc), &fate);
 	run_remove(&h->runs, run);
 	if (fate.extra)
 		move_copies_publish_take(queue_of(gc), &fate.extra->copies, NULL);
-	carry_out(&f, &fate);
+	carry_out(&f, &fate, &pass.copies);
 	strategy_extra_unref(fate.extra);
 	release(h, c, 1);
 	record_batch_unref(batch);
+}
+
+/* All at once, which no script is told of. */
+static uint64_t ack_part(struct run *run, const struct part *part)
+{
+	struct group_claim *gc = claim_of(run);
+	struct queue *q = queue_of(gc);
+	struct holder *h = run->holder;
+	struct consumer *c = run->consumer;
+	uint64_t committed = gc->claim.committed;
+
+	if (q->vhost->broker->follower)
+		tell_acked(gc, part);
+	run_remove(&h->runs, run);
+	claim_settle(&gc->claim, run, part->first, part->count, relink, NULL);
+	q->counters.acked += part->count;
+	q->vhost->broker->counters.acked += part->count;
+	settled(gc, committed);
+	release(h, c, part->count);
+	return part->count;
+}
+
+/* Of the part the first, which the scripts of settled/ are told of. */
+static uint64_t ack_first(struct run *run, const struct part *part)
+{
+	const struct part one = { part->first, 1 };
+	struct group_claim *gc = claim_of(run);
+	struct queue *q = queue_of(gc);
+	struct holder *h = run->holder;
+	struct consumer *c = run->consumer;
+	struct record_batch *batch = run->batch ? record_batch_ref(run->batch) : NULL;
+	struct failed f = { .gc = gc,
+			    .run = run,
+			    .offset = part->first,
+			    .attempts = run->attempts + 1,
+			    .failures = run->failures };
+	struct settled_pass pass;
+
+	read_message(&f);
+	tell_scripts(&f, NULL, &pass);
+	if (q->vhost->broker->follower)
+		tell_acked(gc, &one);
+	run_remove(&h->runs, run);
+	q->counters.acked++;
+	q->vhost->broker->counters.acked++;
+	end(&f, &pass.copies);
+	release(h, c, 1);
+	record_batch_unref(batch);
+	return 1;
+}
+
+uint64_t group_settle_ack(struct run *run, uint64_t first, uint64_t last)
+{
+	const struct part part = part_of(run, first, last);
+
+	return is_told(claim_of(run)) ? ack_first(run, &part) : ack_part(run, &part);
 }
 
 void group_settle_count_nack(const struct run *run)

@@ -22,11 +22,10 @@ static void log_failure(struct queue *q, const char *text)
 			 text);
 }
 
-static enum settled_event event_of(const struct queue *q, const struct settlement *s)
+/* @param fate  NULL: it is acknowledged */
+static enum settled_event event_of(const struct queue *q, const struct retry_fate *fate)
 {
-	const struct retry_fate *fate = &s->fate;
-
-	if (s->is_ack)
+	if (!fate)
 		return SETTLED_ACK;
 	switch (fate->action) {
 	case RETRY_AFTER:
@@ -59,7 +58,7 @@ static void view(const struct entry *e, const struct settlement *s,
 	int64_t given_ms = is_held ? e->held_unix_ms : now_ms;
 
 	*out = (struct outcome_view){
-		.event = event_of(q, s),
+		.event = event_of(q, s->is_ack ? NULL : &s->fate),
 		.reason = s->fate.reason,
 		.rule = s->fate.rule,
 		.vhost = vhost_slice(q->vhost),
@@ -87,13 +86,12 @@ static void on_step(void *ctx, const struct settled_step *step)
 		f->on_settled(f->ctx, t->queue, t->msg, step);
 }
 
-static void tell(const struct entry *e, struct outcome_view *outcome,
+static void tell(struct queue *q, const struct msg *m, struct outcome_view *outcome,
 		 struct settled_pass *p)
 {
-	struct queue *q = entry_queue(e);
-	struct telling telling = { q, e->msg };
+	struct telling telling = { q, m };
 
-	p->msg = e->msg;
+	p->msg = m;
 	p->outcome = outcome;
 	p->context = NULL;
 	p->now_unix_ms = q->vhost->broker->now_ms;
@@ -122,7 +120,29 @@ void settlement_tell(const struct entry *e, const struct settlement *s,
 
 	view(e, s, &outcome);
 	add_consumer(e->holder, e->consumer, &outcome);
-	tell(e, &outcome, p);
+	tell(entry_queue(e), e->msg, &outcome, p);
+}
+
+void settlement_tell_record(struct queue *topic, const struct settlement_record *r,
+			    struct settled_pass *p)
+{
+	struct outcome_view outcome = {
+		.event = event_of(topic, r->fate),
+		.reason = r->fate ? r->fate->reason : NULL,
+		.rule = r->fate ? r->fate->rule : NULL,
+		.vhost = vhost_slice(topic->vhost),
+		.queue = queue_slice(topic),
+		.group = r->group,
+		.partition = r->partition,
+		.offset = r->offset,
+		.attempts = r->attempts,
+		.failures = r->failures,
+		.waited_ms = time_between(r->msg->ts_unix_ms, r->given_unix_ms),
+		.took_ms = time_between(r->given_unix_ms, topic->vhost->broker->now_ms),
+	};
+
+	add_consumer(r->holder, r->consumer, &outcome);
+	tell(topic, r->msg, &outcome, p);
 }
 
 /* One that waits for its copies. */
@@ -199,7 +219,7 @@ void settlement_ack(struct entry *e, const struct consumer *c, struct waiter *w)
 	/* Acknowledged by its delivery, which nothing has counted. */
 	outcome.attempts += e->state != ENTRY_UNACKED;
 	add_consumer(c ? c->holder : e->holder, c, &outcome);
-	tell(e, &outcome, &pass);
+	tell(entry_queue(e), e->msg, &outcome, &pass);
 	carry_out(e, &s, &pass.copies);
 }
 

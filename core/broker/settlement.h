@@ -35,6 +35,21 @@ void settlement_run(struct entry *e, const struct settlement *s);
 void settlement_ack(struct entry *e, const struct consumer *c, struct waiter *w);
 /* It goes for another reason, a literal. */
 void settlement_drop(struct entry *e, const char *reason, struct waiter *w);
+/* A message of a topic, which a group settles. */
+struct settlement_record {
+	const struct msg *msg;
+	const struct retry_fate *fate; /* NULL: it is acknowledged */
+	const struct holder *holder;
+	const struct consumer *consumer; /* may be NULL */
+	struct slice group;
+	unsigned partition;
+	uint64_t offset;
+	uint32_t attempts, failures;
+	int64_t given_unix_ms;
+};
+/* Tell the scripts. What they publish is the caller's. */
+void settlement_tell_record(struct queue *topic, const struct settlement_record *r,
+			    struct settled_pass *p);
 /* What they publish is the caller's. For who publishes it by a commit. */
 void settlement_tell(const struct entry *e, const struct settlement *s,
 		     struct settled_pass *p);

@@ -79,7 +79,7 @@ static void add_simulate(struct cli *cli)
 static const struct cli_table_view status_view = {
 	.units = "loaded_ms:time ms:time",
 	.arrays = {
-		{ "scripts", "kind name uses calls cache_hits? errors rejected? overruns? "
+		{ "scripts", "file uses calls cache_hits? errors rejected? overruns? "
 			     "skipped? time_us? p50_ns? p99_ns? max_ns? circuit "
 			     "circuit_since_ms:time? last_error?" },
 		{ "schedules", "name file when vhost missed jitter_ms:duration active "
@@ -89,6 +89,39 @@ static const struct cli_table_view status_view = {
 		{ "metrics", "name labels type value count sum file" },
 	},
 };
+
+static json_int_t integer_of(const json_t *object, const char *name)
+{
+	return json_integer_value(json_object_get(object, name));
+}
+
+/* Remove the shipped scripts that nothing uses: a table of what goes on needs none of
+ * them. How many there were. */
+static json_int_t leave_out_unused(json_t *scripts)
+{
+	static const char shipped[] = "shipped/";
+	json_int_t count = 0;
+
+	for (size_t i = json_array_size(scripts); i-- > 0;) {
+		const json_t *script = json_array_get(scripts, i);
+		struct slice file = slice_from(cli_table_text(script, "file", ""));
+
+		if (slice_has_prefix(file, shipped) && integer_of(script, "uses") == 0 &&
+		    integer_of(script, "calls") == 0) {
+			json_array_remove(scripts, i);
+			count++;
+		}
+	}
+	return count;
+}
+
+static int print_status_take(struct cli *cli, json_t *document)
+{
+	json_int_t count = leave_out_unused(json_object_get(document, "scripts"));
+
+	json_object_set_new(document, "shipped_unused", json_integer(count));
+	return cli_table_print_take(document, &status_view);
+}
 
 /* The candidate rules, then a table of the decisions that differ. */
 static int print_changes_take(json_t *document, const struct cli_table_view *view,
@@ -119,7 +152,7 @@ static int print_shadow_take(struct cli *cli, json_t *document)
 	};
 
 	if (strcmp(cli->words[1], "promote") == 0)
-		return cli_table_print_take(document, &status_view);
+		return print_status_take(cli, document);
 	return print_changes_take(document, &view,
 				  "differs exchange key headers live:decision "
 				  "shadow:decision changes");
@@ -239,11 +272,6 @@ static void print_json(const json_t *value)
 	putchar('\n');
 }
 
-static json_int_t integer_of(const json_t *object, const char *name)
-{
-	return json_integer_value(json_object_get(object, name));
-}
-
 static int by_time(const void *a, const void *b)
 {
 	json_int_t x = integer_of(*(json_t *const *)a, "time_us");
@@ -304,6 +332,7 @@ static int run_top(struct cli *cli)
 		member = "this_generation";
 	if (cli_is_given(cli, "last-minute"))
 		member = "last_minute";
+	leave_out_unused(scripts);
 	rows = make_rows(scripts, member);
 	json_decref(document);
 	if (!cli->json)
@@ -444,10 +473,10 @@ static int print_scripts_take(struct cli *cli, json_t *scripts)
 }
 
 static const struct word words[] = {
-	{ "reload", .view = &status_view },
-	{ "status", .view = &status_view },
+	{ "reload", .print_take = print_status_take },
+	{ "status", .print_take = print_status_take },
 	{ "log", .print_take = print_log_take },
-	{ "rollback", 1, .view = &status_view },
+	{ "rollback", 1, .print_take = print_status_take },
 	{ "top", .run = run_top },
 	{ "show", 1, 1, .add = add_show, .print_take = print_scripts_take },
 	{ "eval", 1, 1, .add = add_code, .print_take = print_values_take },

@@ -50,7 +50,7 @@ static const struct list {
 		    "memory_bytes/memory unstored_bytes/unstored store_ms loop_busy" } },
 	{ "now", { .units = "t:time oldest_ready_ms:duration" } },
 	{ "rules",
-	  { .columns = "kind name uses calls errors time_us? doc", .array = "scripts" } },
+	  { .columns = "file uses calls errors time_us? doc", .array = "scripts" } },
 };
 
 static void add_page(struct cli *cli)

@@ -295,6 +295,9 @@ int session_rules_files(struct session *s, struct slice hash, struct reply *r,
 			&j, files->files[i].path,
 			(struct slice){ files->files[i].text, files->files[i].len });
 	json_object_end(&j);
+	json_member_object(&j, "shipped");
+	engine_status_shipped(s->broker->engine, &j);
+	json_object_end(&j);
 	json_object_end(&j);
 	reply_data(r);
 	return TIDE_OK;

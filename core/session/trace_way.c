@@ -149,7 +149,7 @@ static void on_settled(void *ctx, const struct queue *q, const struct msg *m,
 	if (!f)
 		return;
 	trace_event_begin(t, &text, &j, "settled", f);
-	json_member_text(&j, "queue", q->name);
+	json_member_text(&j, q->topic ? "topic" : "queue", q->name);
 	json_member_text(&j, "script", step->file);
 	json_member_int(&j, "line", step->line);
 	json_member_text(&j, "event", settled_event_names[step->event]);

@@ -557,7 +557,8 @@ function draft:copy(changes) end
 ---@field reason string?
 ---@field rule string?
 ---@field vhost string
----@field queue string
+---@field queue string  or topic
+---@field group string?  of a topic
 ---@field user string?  of the consumer
 ---@field attempts integer
 ---@field failures integer

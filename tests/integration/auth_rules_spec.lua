@@ -343,7 +343,7 @@ describe('rules/auth', function()
     assert(login('pass=' .. token(claims, nil, 'another key of more than 16 bytes')))
     os.remove(broker.dir .. '/secrets/jwt')
     c:send 'RULES reload\r\n'
-    c:expect "^ERR rule auth/jwt.lua:%d+: there is no secret 'jwt': .*/secrets/jwt: No such file"
+    c:expect "^ERR rule shipped/auth/jwt.lua:%d+: there is no secret 'jwt': .*/secrets/jwt: No such file"
     assert(login('pass=' .. token(claims, nil, 'another key of more than 16 bytes')))
   end)
 

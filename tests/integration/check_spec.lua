@@ -396,10 +396,7 @@ return {
 ]]
   local late = 'return { match = { exchange = "gone" }, publish = function() end }\n'
 
-  local function copy_rules() assert(os.execute(('cp -R %s/. %s/r'):format(shell.shipped_rules(), dir))) end
-
   it('holds the rules against a file of definitions', function()
-    copy_rules()
     write('defs', mistakes)
     local function at(line, text) return ('%s/defs:%d: %s'):format(dir, line, text) end
     finds({
@@ -443,21 +440,25 @@ return {
   end)
 
   it('holds the rules against what a broker has', function()
-    local broker = Broker.start { args = { '--store', 'none' } }
+    local mine <const> = {
+      ['routing/spread.lua'] = assert(shell.read_file 'rules/routing/fanout.lua'),
+      ['retry/mine.lua'] = 'return { decide = function() return 1 end }\n',
+    }
+    local broker = Broker.start { rules = mine, args = { '--store', 'none' } }
     finally(function() broker:expect_clean_stop() end)
     local c = broker:connect()
     c:ok 'DECLARE exchange a topic'
-    c:ok 'DECLARE exchange b fanout alternate=later'
+    c:ok 'DECLARE exchange b spread alternate=later'
     c:ok 'BIND b a # dest=exchange'
     c:ok 'BIND a b - dest=exchange'
-    c:ok 'DECLARE queue q retry=fixed dead-letter=-/dead'
+    c:ok 'DECLARE queue q retry=mine dead-letter=-/dead'
     c:ok 'DECLARE queue r dead-letter=nowhere/x'
     c:ok 'DECLARE queue s dead-letter=-/s priority=fair priority.by=a%20b'
     c:ok 'DECLARE topic log dead-letter=-/ghost'
     c:ok 'DECLARE queue u dead-letter=-/log'
     c:ok 'BIND log b -'
     local options = ('--url tide://%s/'):format(broker.address)
-    copy_rules()
+    for path, text in pairs(mine) do write('r/' .. path, text) end
     finds({ ['filter/10-late.lua'] = late, ['filter/20-send.lua'] = sender }, {
       "filter/10-late.lua:1: matches exchange 'gone', which does not exist: the filter is never called",
       "filter/20-send.lua:4: sends to exchange 'nirvana', which does not exist: the publish fails",
@@ -468,15 +469,14 @@ return {
       "broker: queue 's' dead-letters to itself in the end: s -> s",
       "broker: exchange 'a' is bound to itself in the end: a -> b -> a",
     }, options)
-    os.remove(dir .. '/r/retry/fixed.lua')
-    os.remove(dir .. '/r/routing/fanout.lua')
+    os.remove(dir .. '/r/retry/mine.lua')
+    os.remove(dir .. '/r/routing/spread.lua')
     local lines = check({}, options)
-    has(lines, "broker: exchange 'b': there is no routing script 'fanout'; there are: content direct headers topic")
-    has(lines, "broker: queue 'q': retry=fixed: there is no retry script 'fixed'; there are: exponential immediate")
+    has(lines, "broker: exchange 'b': there is no routing script 'spread'; there are: content direct fanout headers")
+    has(lines, "broker: queue 'q': retry=mine: there is no retry script 'mine'; there are: exponential fixed")
   end)
 
   it('asks no script of auth/ about them, and makes secrets up', function()
-    copy_rules()
     write('defs', 'DECLARE exchange shop topic\nDECLARE queue jobs\nBIND jobs shop #\n')
     is_clean({
       ['auth/a.lua'] = [[
@@ -494,7 +494,6 @@ return {
     finally(function() broker:expect_clean_stop() end)
     local c = broker:connect()
     c:ok 'DECLARE exchange gone topic'
-    copy_rules()
     write('defs', 'DECLARE queue jobs\nDECLARE exchange nirvana topic\nDECLARE exchange a topic\n'
       .. 'DECLARE queue review\nDECLARE queue s\n')
     is_clean({ ['filter/10-late.lua'] = late, ['filter/20-send.lua'] = sender },

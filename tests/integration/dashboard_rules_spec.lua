@@ -167,8 +167,8 @@ describe('the dashboard', function()
     end)
 
     it('shows the source of any file', function()
-      open 'rules/source?file=routing/fanout.lua'
-      browser:expect_text('h1', 'routing/fanout.lua')
+      open 'rules/source?file=shipped/routing/fanout.lua'
+      browser:expect_text('h1', 'shipped/routing/fanout.lua')
       local text = assert(shell.read_file 'rules/routing/fanout.lua')
       assert.equal(select(2, text:gsub('\n', '')), browser:run "return document.querySelectorAll('.source tr').length")
       browser:click { link = 'filter/20-orders.lua' }

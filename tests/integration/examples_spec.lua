@@ -215,7 +215,7 @@ describe('the order flow', function()
       x-death-key=orders.eu.placed
       x-death-time=TIME
       x-death-attempts=4
-      x-death-rule=retry/exponential.lua
+      x-death-rule=shipped/retry/exponential.lua
       x-death-first-reason=nack
       x-death-first-queue=billing
       x-death-first-exchange=orders

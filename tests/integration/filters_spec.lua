@@ -247,8 +247,9 @@ describe('filters', function()
         ['20-other'] = 'return { match = { exchange = "other" }, publish = function() return false, "no" end }',
       }
       local d = c:document 'EXPLAIN orders orders.a h:old=x payload=two%20words'
-      assert.same({ 'orders', 'orders.b', 'topic', 'routing/topic.lua' }, { d.exchange, d.key, d.type, d.script })
-      assert.same({ exchange = 'orders', type = 'topic', script = 'routing/topic.lua', line = 21,
+      assert.same({ 'orders', 'orders.b', 'topic', 'shipped/routing/topic.lua' },
+        { d.exchange, d.key, d.type, d.script })
+      assert.same({ exchange = 'orders', type = 'topic', script = 'shipped/routing/topic.lua', line = 21,
         lines = { { 21, 22 } }, bindings = 1, matched = 1,
         patterns = { { pattern = 'orders.#', queue = 'q' } } }, d.exchanges[1])
       assert.same({ new = '1' }, d.headers)
@@ -268,7 +269,7 @@ describe('filters', function()
       local asked = {}
       for _, script in ipairs(d.scripts) do asked[script.script] = script.calls end
       assert.equal(1, asked['filter/10-change.lua'])
-      assert.equal(1, asked['routing/topic.lua'])
+      assert.equal(1, asked['shipped/routing/topic.lua'])
       assert.is_false(c:document('EXPLAIN orders orders.a').cached)
       c:ok('PUB orders orders.a', '')
       assert.is_true(c:document('EXPLAIN orders orders.a').cached)
@@ -380,8 +381,9 @@ describe('filters', function()
         local d = c:document 'EXPLAIN first a.b'
         local seen = {}
         for i, x in ipairs(d.exchanges) do seen[i] = { x.exchange, x.script, x.bindings, x.matched, #x.patterns } end
-        assert.same({ { 'first', 'routing/topic.lua', 5, 4, 4 }, { 'second', 'routing/fanout.lua', 3, 3, 3 },
-          { 'third', 'routing/fanout.lua', 2, 2, 2 } }, seen)
+        assert.same({ { 'first', 'shipped/routing/topic.lua', 5, 4, 4 },
+          { 'second', 'shipped/routing/fanout.lua', 3, 3, 3 },
+          { 'third', 'shipped/routing/fanout.lua', 2, 2, 2 } }, seen)
         assert.same({ { pattern = 'a.#', queue = 'a' }, { pattern = 'a.b', queue = 'a' },
           { pattern = '#.a.#', queue = 'a' }, { pattern = 'a.b', exchange = 'second' } }, d.exchanges[1].patterns)
         assert.equal(2, #d.queues)

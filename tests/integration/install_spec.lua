@@ -18,29 +18,30 @@ describe('installing rules', function()
     return output
   end
 
-  it('puts them where the operator edits them, and is silent when it changes nothing', function()
+  it('leaves the directory of the operator empty: nothing shipped must be copied', function()
     assert.equal('', install())
-    assert.equal(shell.read_file 'rules/routing/topic.lua', shell.read_file(etc .. '/routing/topic.lua'))
+    assert.equal(shell.read_file 'rules/routing/topic.lua', shell.read_file(shipped .. '/routing/topic.lua'))
+    assert.equal('', (shell.run(('cd %s && ls'):format(etc))))
+    shell.write_file(etc .. '/filter/10-mine.lua', '-- mine\n')
     assert.equal('', install())
+    assert.equal('-- mine\n', shell.read_file(etc .. '/filter/10-mine.lua'))
   end)
 
-  it('leaves what the operator has changed or removed, and updates the rest', function()
+  it('removes the copies of earlier versions that nobody has changed, and names the others', function()
     install()
     shell.write_file(etc .. '/retry/fixed.lua', '-- mine\n')
-    shell.write_file(etc .. '/filter/10-mine.lua', '-- mine too\n')
-    os.remove(etc .. '/routing/headers.lua')
+    shell.write_file(etc .. '/retry/none.lua', shell.read_file 'rules/retry/none.lua')
     -- As an earlier version had it, and the operator left it.
     shell.write_file(etc .. '/routing/topic.lua', '-- old\n')
     shell.write_file(shipped .. '/routing/topic.lua', '-- old\n')
     local output = install()
     assert.equal('-- mine\n', shell.read_file(etc .. '/retry/fixed.lua'))
-    assert.equal('-- mine too\n', shell.read_file(etc .. '/filter/10-mine.lua'))
-    assert.is_nil(shell.read_file(etc .. '/routing/headers.lua'))
-    assert.equal(shell.read_file 'rules/routing/topic.lua', shell.read_file(etc .. '/routing/topic.lua'))
-    assert.matches('kept +%S+/retry/fixed.lua: it was changed; the shipped one is %S+/share/rules/', output)
-    assert.matches('removed +%S+/routing/headers.lua: stays removed', output)
-    assert.matches('updated +%S+/routing/topic.lua\n', output)
-    assert.equal(shell.read_file 'rules/retry/fixed.lua', shell.read_file(shipped .. '/retry/fixed.lua'))
+    for _, path in ipairs { '/routing/topic.lua', '/retry/none.lua' } do
+      assert.is_nil(shell.read_file(etc .. path))
+      assert.equal(shell.read_file('rules' .. path), shell.read_file(shipped .. path))
+    end
+    assert.matches('^  kept +%S+/etc/rules/retry/fixed.lua: it hides the shipped %S+/share/rules/retry/fixed.lua\n$',
+      output)
   end)
 end)
 

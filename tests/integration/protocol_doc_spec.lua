@@ -72,7 +72,7 @@ end)
 describe('a session in docs/protocol.md', function()
   local broker
 
-  setup(function() broker = Broker.start { args = { '--fsync', 'no' } } end)
+  setup(function() broker = Broker.start { rules = {}, args = { '--fsync', 'no' } } end)
   teardown(function() if broker then broker:destroy() end end)
 
   for _, s in ipairs(session.all(doc)) do

@@ -142,19 +142,21 @@ describe('the rules of a running broker', function()
 
   it('may not lose what is in use, and the user is named', function()
     declare()
-    c:ok 'DECLARE queue q retry=exponential'
+    broker:write_rule('retry/mine.lua', 'return { decide = function() return 1 end }\n')
+    c:document 'RULES reload'
+    c:ok 'DECLARE queue q retry=mine'
     broker:remove_rule 'routing/chosen.lua'
     assert.is_truthy(refused('RULES reload', '^ERR rule (.+)$'):find("exchange 'x'", 1, true))
     c:ok('PUB x k', '1')
     assert.equal(1, count 'left')
     broker:write_rule('routing/chosen.lua', chosen 'right')
-    broker:remove_rule 'retry/exponential.lua'
+    broker:remove_rule 'retry/mine.lua'
     assert.is_truthy(refused('RULES reload', '^ERR rule (.+)$'):find("queue 'q'", 1, true))
     c:ok 'DELETE queue q'
     c:document 'RULES reload'
     c:ok('PUB x k', '2')
     assert.same({ 1, 1 }, { count 'left', count 'right' })
-    refused('DECLARE queue q retry=exponential', "^ERR not%-found .*there is no retry script 'exponential'")
+    refused('DECLARE queue q retry=mine', "^ERR not%-found .*there is no retry script 'mine'")
   end)
 
   it('that loop without end are stopped, and the broker goes on', function()

@@ -7,7 +7,6 @@ describe('tidemq rules repl', function()
 
   before_each(function()
     dir = shell.make_dir 'tidemq-test'
-    assert(os.execute(("cp -R '%s'/* '%s'"):format(shell.shipped_rules(), dir)))
     shell.write_file(dir .. '/filter/10-x.lua', [[
       return { match = {}, publish = function(msg)
         if msg.key == "bad" then return false, "bad key" end

@@ -1,6 +1,7 @@
 -- settled/: scripts that are told what has become of a message, and may publish copies.
 local Broker = require 'support.broker'
 local json = require 'dkjson'
+local topics = require 'support.topics'
 local wait = require 'support.wait'
 
 -- What the queue is called says what its script does.
@@ -45,6 +46,23 @@ return {
   settled = function(msg)
     msg:copy { exchange = "-", key = "no-such-queue" }
     msg:copy { exchange = "-", key = "told" }
+  end,
+}]],
+  ['settled/50-log.lua'] = [[
+local asked = tide.counter "records"
+return {
+  match = { queue = "t" },
+  settled = function(msg, outcome)
+    asked:incr()
+    if msg.headers.silent then return end
+    msg:copy {
+      exchange = "-", key = "told", payload = msg.payload .. "!",
+      headers = {
+        event = outcome.event, reason = outcome.reason or "-", rule = outcome.rule or "-", group = outcome.group,
+        place = msg.partition .. ":" .. msg.offset, user = outcome.user or "-", attempts = outcome.attempts,
+        failures = outcome.failures, waited = outcome.waited_ms, took = outcome.took_ms,
+      },
+    }
   end,
 }]],
   ['retry/choosing.lua'] = 'return { decide = function() return tide.dead_letter("-", "dead") end }',
@@ -118,8 +136,9 @@ for _, kind in ipairs {
       c:ok 'NACK 2'
       local messages = told(2)
       assert.equal('retry dead-letter', by_event(messages))
-      assert.same({ 'nack', 'retry/fixed.lua', '1', '1' }, { messages[1].headers.reason, messages[1].headers.rule,
-        messages[1].headers.attempts, messages[1].headers.failures })
+      local first = messages[1].headers
+      assert.same({ 'nack', 'shipped/retry/fixed.lua', '1', '1' },
+        { first.reason, first.rule, first.attempts, first.failures })
       assert.same({ 'nack', '2', '2' },
         { messages[2].headers.reason, messages[2].headers.attempts, messages[2].headers.failures })
       assert.equal(1, c:stats('dead').ready)
@@ -218,6 +237,69 @@ for _, kind in ipairs {
       local messages = told(2)
       assert.equal('ack ack', by_event(messages))
       assert.same({ '1', '0' }, { messages[2].headers.attempts, messages[2].headers.took })
+    end)
+
+    it('is told of what a group of a topic settles, which goes on when the copies are durable', function()
+      c:ok 'DECLARE topic t partitions=1 retry=fixed retry.delay=10ms dead-letter=-/dead'
+      publish('t', 'a', 'b', 'c', 'd')
+      topics.sub(c, 's group=g prefetch=10 from=first')
+      for _ = 1, 4 do c:expect_msg() end
+      c:ok 'ACK 1-2'
+      local messages = told(2)
+      assert.equal('ack ack', by_event(messages))
+      assert.same({ 'a!', 'g', '0:0', '-', '-', '1', '0' }, { messages[1].payload, messages[1].headers.group,
+        messages[1].headers.place, messages[1].headers.reason, messages[1].headers.user, messages[1].headers.attempts,
+        messages[1].headers.failures })
+      assert.same({ 'b!', '0:1' }, { messages[2].payload, messages[2].headers.place })
+      assert.is_true(tonumber(messages[1].headers.waited) >= 0 and tonumber(messages[1].headers.took) >= 0)
+      local function committed() return c:document('LIST groups')[1].partitions[1].committed end
+      assert(wait.poll(function() return committed() == 2 end), committed())
+
+      c:ok 'NACK 3'
+      local again = c:expect_msg()
+      assert.equal('c 2', again.payload .. ' ' .. again.attempt)
+      c:ok('ACK ' .. again.tag)
+      c:ok 'NACK 4 dead'
+      messages = told(3)
+      assert.equal('retry ack dead-letter', by_event(messages))
+      assert.same({ 'nack', 'retry/fixed.lua', '1', '1' }, { messages[1].headers.reason, messages[1].headers.rule,
+        messages[1].headers.attempts, messages[1].headers.failures })
+      assert.same({ '2', '1' }, { messages[2].headers.attempts, messages[2].headers.failures })
+      assert.equal('rejected', messages[3].headers.reason)
+      assert(wait.poll(function() return c:stats('dead').ready == 1 and committed() == 4 end), committed())
+
+      local other = broker:connect()
+      other:ok('PUB - t', 'e')
+      other:close()
+      c:ok(('NACK %s bury'):format(c:expect_msg().tag))
+      assert.equal('bury', by_event(told(1)))
+      assert(wait.poll(function() return committed() == 5 end), committed())
+    end)
+
+    it('is not told of what is read without a group, or with ack=auto', function()
+      c:ok 'DECLARE topic t partitions=1'
+      publish('t', 'a')
+      topics.sub(c, 's from=first ack=auto group=auto')
+      c:expect_msg()
+      c:ok 'SUB t r from=first'
+      c:expect_msg()
+      c:ok 'ACK 1'
+      topics.sub(c, 't from=first group=g')
+      c:expect_msg()
+      c:ok 'ACK 2'
+      assert.equal('g', told(1)[1].headers.group)
+      assert.equal(0, c:stats('told').ready)
+    end)
+
+    it('is told of each of many that a group acknowledges together', function()
+      c:ok 'DECLARE topic t partitions=1'
+      local before = c:document('STATS').counters.records
+      topics.sub(c, 's group=g prefetch=3000')
+      for _ = 1, 3000 do c:send 'PUB - t h:silent=1 quiet 1\r\nx\r\n' end
+      for _ = 1, 3000 do c:expect_msg() end
+      assert.equal('3000', c:ok 'ACK 1-3000')
+      assert.equal(before + 3000, c:document('STATS').counters.records)
+      assert(wait.poll(function() return c:document('LIST groups')[1].partitions[1].committed == 3000 end))
     end)
 
     it('knows the user', function()
@@ -358,4 +440,46 @@ describe('what a settled script publishes', function()
       c:close()
     end)
   end
+
+  it('is there when a group of a topic has gone on, after kill -9', function()
+    local count = 2000
+    c:ok 'DECLARE topic t partitions=1'
+    c:ok 'DECLARE queue told'
+    for i = 1, count do c:send(('PUB - t quiet %d\r\n%d\r\n'):format(#tostring(i), i)) end
+    c:expect_nothing()
+    topics.sub(c, ('s group=g from=first prefetch=%d'):format(count))
+    for _ = 1, count do c:expect_msg() end
+    for i = 1, count do c:send(('ACK %d\r\n'):format(i)) end
+    local function committed()
+      local value = broker.redis:cli('HGET', ('tide:{%s/t#0}:groups'):format(broker.vhost), 'g')
+      return tonumber(value) or 0
+    end
+    assert(wait.poll(function() return committed() > 0 end))
+    broker:kill9()
+    c:close()
+    broker:run()
+    local first = committed()
+    c = broker:connect()
+    local is_there = {}
+    for _, m in ipairs(get_all(c, 'told')) do is_there[tonumber((m.payload:sub(1, -2)))] = true end
+    for i = 1, first do assert(is_there[i], i) end
+    c:close()
+  end)
+
+  it('is waited for by the offset of a group', function()
+    c:ok 'DECLARE topic t partitions=1'
+    c:ok 'DECLARE queue told'
+    c:ok('PUB - t h:silent=1', 'a')
+    c:ok('PUB - t', 'b')
+    topics.sub(c, 's group=g from=first prefetch=2')
+    topics.expect_payloads(c, 'a', 'b')
+    local pid = broker.redis:pid()
+    broker.redis:signal('STOP', pid)
+    c:ok 'ACK 1-2'
+    assert.equal(1, topics.group(c, 'g').partitions[1].committed)
+    broker.redis:signal('CONT', pid)
+    assert(wait.poll(function() return topics.group(c, 'g').partitions[1].committed == 2 end))
+    assert.equal(1, c:stats('told').ready)
+    c:close()
+  end)
 end)

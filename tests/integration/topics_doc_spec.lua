@@ -22,7 +22,7 @@ end
 describe('docs/topics.md', function()
   local broker
 
-  setup(function() broker = Broker.start { args = { '--fsync', 'no' } } end)
+  setup(function() broker = Broker.start { rules = {}, args = { '--fsync', 'no' } } end)
   teardown(function() if broker then broker:destroy() end end)
 
   for _, s in ipairs(by_heading()) do

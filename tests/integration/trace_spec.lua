@@ -79,10 +79,10 @@ for _, durable in ipairs { '1', '0' } do
       local filter = published.decision.filters[1]
       assert.same({ 'filter/50-stamp.lua', 6, 'stamped' }, { filter.script, filter.line, filter.changes[1].name })
       local visit = published.decision.exchanges[1]
-      assert.same({ 'orders', 'routing/topic.lua', 'eu.#', 'q' },
+      assert.same({ 'orders', 'shipped/routing/topic.lua', 'eu.#', 'q' },
         { visit.exchange, visit.script, visit.patterns[1].pattern, visit.patterns[1].queue })
       local pick = published.decision.queues[1]
-      assert.same({ 'q', 0, 0, 'priority/fifo.lua' }, { pick.queue, pick.shard, pick.rank, pick.priority })
+      assert.same({ 'q', 0, 0, 'shipped/priority/fifo.lua' }, { pick.queue, pick.shard, pick.rank, pick.priority })
       assert.equal(1, all[2].queues)
       assert.same({ 'q', 0, '-', 1, 1 },
         { all[3].queue, all[3].channel, all[3].sid, all[3].tag, all[3].attempt })
@@ -109,7 +109,7 @@ for _, durable in ipairs { '1', '0' } do
       local later = events(watch, until_what 'returned')
       assert.equal('hello', later[1].payload)
       local returned = later[#later]
-      assert.same({ 'nack', 'delay', 'retry/fixed.lua', 1, 1 },
+      assert.same({ 'nack', 'delay', 'shipped/retry/fixed.lua', 1, 1 },
         { returned.reason, returned['then'], returned.by, returned.attempts, returned.failures })
       assert.is_true(returned.delay_ms > 3500000 and returned.delay_ms <= 3600000)
       c:ok('RESCHEDULE q ' .. later[1].id .. ' delay=0')
@@ -133,7 +133,7 @@ for _, durable in ipairs { '1', '0' } do
       c:ok('NACK ' .. got[1].tag)
       local all = events(watch, until_what 'returned')
       local returned = all[#all]
-      assert.same({ 'retry/fixed.lua', 'delay' }, { returned.by, returned['then'] })
+      assert.same({ 'shipped/retry/fixed.lua', 'delay' }, { returned.by, returned['then'] })
       assert.is_true(returned.line > 1)
       c:ok('RESCHEDULE q ' .. all[1].id .. ' delay=0')
       got = c:get 'q'
@@ -220,7 +220,7 @@ for _, durable in ipairs { '1', '0' } do
       assert.same({ 't', 'g', 0, 49 }, { all[5].topic, all[5].group, all[5].partition, all[5].offset })
       assert.same({ 't', 'g', 0, 49 }, { all[7].topic, all[7].group, all[7].partition, all[7].offset })
       assert.same({ 't', 99, 'nack', 'delay' }, { all[8].topic, all[8].offset, all[8].reason, all[8]['then'] })
-      assert.equal('retry/fixed.lua', all[8].by)
+      assert.equal('shipped/retry/fixed.lua', all[8].by)
       assert.is_true(all[8].line > 1)
     end)
   end)

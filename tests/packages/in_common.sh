@@ -14,9 +14,8 @@ wait_for() {
 # What an administrator does.
 change_conffiles() {
 	echo '-- mine' >>/etc/tidemq/tidemq.lua
-	echo '-- mine' >>/etc/tidemq/rules/retry/fixed.lua
+	mkdir -p /etc/tidemq/rules/filter
 	echo 'return { publish = function() end }' >/etc/tidemq/rules/filter/10-mine.lua
-	rm /etc/tidemq/rules/schedule/heartbeat.lua
 }
 
 # A package of a later version, whose scripts are others.
@@ -24,18 +23,15 @@ make_next() {
 	rm -rf next
 	dpkg-deb -R "$(ls tidemq_0*.deb)" next
 	sed -i 's/^Version: .*/&+next/' next/DEBIAN/control
-	for file in tidemq.lua rules/retry/fixed.lua rules/retry/none.lua rules/schedule/heartbeat.lua; do
-		echo '-- next' >>"next/etc/tidemq/$file"
-	done
+	echo '-- next' >>next/etc/tidemq/tidemq.lua
+	echo '-- next' >>next/usr/share/tidemq/rules/retry/none.lua
 	dpkg-deb --root-owner-group -b next tidemq_next.deb
 }
 
-# After the upgrade what was changed is as it was, and so is what was removed; the rest is new.
+# After the upgrade what was changed or added is as it was; the rest is new.
 expect_conffiles() {
 	dpkg-query -W tidemq | grep next
 	[ "$(tail -n 1 /etc/tidemq/tidemq.lua)" = '-- mine' ]
-	[ "$(tail -n 1 /etc/tidemq/rules/retry/fixed.lua)" = '-- mine' ]
-	[ "$(tail -n 1 /etc/tidemq/rules/retry/none.lua)" = '-- next' ]
-	[ ! -e /etc/tidemq/rules/schedule/heartbeat.lua ]
+	[ "$(tail -n 1 /usr/share/tidemq/rules/retry/none.lua)" = '-- next' ]
 	[ -e /etc/tidemq/rules/filter/10-mine.lua ]
 }

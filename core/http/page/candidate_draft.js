@@ -50,6 +50,11 @@ export async function edit(path, text) {
   return draft;
 }
 
+// The shipped script that a file of this path would hide; undefined if there is none.
+export async function shippedText(path) {
+  return (await loadFiles()).shipped[`shipped/${path}`];
+}
+
 // How the draft differs from the active rules.
 export async function changes() {
   const active = await loadFiles();

@@ -188,8 +188,10 @@ class Candidate {
   async chooseFile() {
     try {
       const { files } = await draft.begin();
+      const names = Object.keys(files).sort();
+      if (names.length === 0) return await this.newFile();
       await ask({ title: 'Edit a file', verb: 'Edit', specs: [{ name: 'file', label: 'File', type: 'select',
-        options: Object.keys(files).sort(), value: Object.keys(files).sort()[0] }],
+        options: names, value: names[0] }],
       submit: ({ file }) => {
         setTimeout(() => this.editFile(file));
       } });
@@ -201,11 +203,12 @@ class Candidate {
   async newFile() {
     await ask({ title: 'A new script', verb: 'Write it', specs: [{ name: 'file', label: 'Path', required: true,
       placeholder: 'filter/20-orders.lua',
-      help: 'its folder says what it decides: filter, routing, sharding, priority, retry, schedule, auth' }],
+      help: 'its folder says what it decides: filter, routing, sharding, priority, retry, schedule, auth; with the '
+        + 'path of a shipped script you begin with its text' }],
     submit: async ({ file }) => {
       if (!/^[\w-]+(\/[\w.-]+)+\.lua$/.test(file)) throw new Error('write a path like filter/20-orders.lua');
       const { files } = await draft.begin();
-      files[file] ??= 'return {\n  doc = "",\n}\n';
+      files[file] ??= await draft.shippedText(file) ?? 'return {\n  doc = "",\n}\n';
       setTimeout(() => this.editFile(file));
     } });
   }

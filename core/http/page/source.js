@@ -5,7 +5,7 @@ import { show } from './dialog.js';
 import { tellError } from './toast.js';
 import { rulesTabs } from './rules_tabs.js';
 
-const generations = new Map(); // hash -> promise of { hash, files }; they never change
+const generations = new Map(); // hash -> promise of { hash, files, shipped }; they never change
 const KEPT = 12;
 
 // The files of a generation; without a hash of the active one.
@@ -13,7 +13,7 @@ export async function loadFiles(hash, options) {
   const wanted = hash || (await api.get('/api/rules', {}, options)).hash;
   if (!generations.has(wanted)) {
     const answer = api.get(`/api/rules/generations/${encodeURIComponent(wanted)}`)
-      .then(({ files }) => ({ hash: wanted, files }));
+      .then(({ files, shipped }) => ({ hash: wanted, files, shipped }));
     generations.set(wanted, answer);
     answer.catch(() => generations.delete(wanted));
     if (generations.size > KEPT) generations.delete(generations.keys().next().value);
@@ -59,8 +59,8 @@ function legend(place) {
 
 async function openSource(ctx, place) {
   try {
-    const { files } = await loadFiles(place.hash);
-    const text = files[place.file];
+    const { files, shipped } = await loadFiles(place.hash);
+    const text = files[place.file] ?? shipped[place.file];
     show(place.line ? `${place.file}, line ${place.line}` : place.file,
       text === undefined ? h('p', {}, 'This file is not in the generation.') : sourceTable(text, place), legend(place),
       h('p', {}, h('a', { href: sourceHref(ctx, place), onclick: (event) =>
@@ -98,9 +98,9 @@ async function render(ctx) {
   const { hash, line, lines, wrong } = ctx.query;
   const active = (await api.get('/api/rules', {}, { signal: ctx.signal })).hash;
   const generation = await loadFiles(hash || active);
-  const names = Object.keys(generation.files).sort();
+  const names = [...Object.keys(generation.files).sort(), ...Object.keys(generation.shipped).sort()];
   const file = ctx.query.file ?? names[0];
-  const text = generation.files[file];
+  const text = generation.files[file] ?? generation.shipped[file];
   const place = h('div', {});
   fill(place, text === undefined ? h('p', { class: 'empty' }, `There is no file ${file} in this generation.`)
     : sourceTable(text, { line: Number(line) || undefined, lines: parseRuns(lines), wrong: Boolean(wrong) }));

@@ -206,11 +206,28 @@ static void write_members(struct json *out, const struct engine *e,
 static void write_source(struct json *out, const struct engine *e,
 			 const struct rule *rule)
 {
-	const struct bundle_file *file = bundle_find(e->current->files, rule->file);
+	const struct bundle_file *file = generation_file(e->current, rule);
 
 	if (file)
 		json_member_string(out, "source",
 				   (struct slice){ file->text, file->len });
+}
+
+void engine_status_shipped(const struct engine *e, struct json *out)
+{
+	static const char dir[] = SANDBOX_SHIPPED_DIR "/";
+	const struct bundle *framework = e->current->sandbox.framework;
+	char name[SCRIPT_PLACE_MAX];
+
+	for (size_t i = 0; i < framework->count; i++) {
+		const struct bundle_file *file = &framework->files[i];
+
+		if (!slice_has_prefix(slice_from(file->path), dir))
+			continue;
+		snprintf(name, sizeof(name), SANDBOX_SHIPPED "%s",
+			 file->path + strlen(dir));
+		json_member_string(out, name, (struct slice){ file->text, file->len });
+	}
 }
 
 static void write_rule(struct json *out, const struct engine *e, const struct rule *rule,
@@ -223,12 +240,19 @@ static void write_rule(struct json *out, const struct engine *e, const struct ru
 	json_object_end(out);
 }
 
-/* "topic", "routing/topic" or "routing/topic.lua" */
+static bool is_file(const char *file, struct slice wanted)
+{
+	return slice_is(wanted, file) || (strlen(file) == wanted.len + strlen(".lua") &&
+					  memcmp(file, wanted.data, wanted.len) == 0);
+}
+
+/* "topic", "routing/topic" or "routing/topic.lua"; of a shipped one also
+ * "shipped/routing/topic.lua" */
 static bool is_named(const struct rule *rule, struct slice wanted)
 {
-	return slice_is(wanted, rule->name) || slice_is(wanted, rule->file) ||
-	       (strlen(rule->file) == wanted.len + strlen(".lua") &&
-		memcmp(rule->file, wanted.data, wanted.len) == 0);
+	return slice_is(wanted, rule->name) || is_file(rule->file, wanted) ||
+	       (rule->is_shipped &&
+		is_file(rule->file + strlen(SANDBOX_SHIPPED), wanted));
 }
 
 static int refuse_name(const struct generation *g, struct slice name, struct error *err)

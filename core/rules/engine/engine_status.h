@@ -17,6 +17,9 @@ TIDE_MUST_USE int engine_status_scripts(const struct engine *e, struct slice nam
 					bool has_source, struct json *out,
 					struct error *err);
 
+/* The texts of the shipped scripts that the generation has read: members of an object. */
+void engine_status_shipped(const struct engine *e, struct json *out);
+
 /* The counters of scripts by name, at most 256 of them: members of an object. */
 void engine_status_counters(const struct engine *e, struct json *out);
 /* Elements of an array: the gauges and histograms of scripts, the first 256. */

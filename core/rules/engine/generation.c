@@ -38,14 +38,15 @@ static bool make_path(const struct generation *g, enum script_kind kind, const c
 }
 
 static int load_file(struct generation *g, enum script_kind kind, const char *file,
-		     struct error *err)
+		     bool is_shipped, struct error *err)
 {
 	char path[PATH_MAX], name[SCRIPT_NAME_MAX + 1];
+	struct rule_place place = { kind, name, is_shipped };
 	struct rule *rule;
 
 	if (!make_path(g, kind, file, path))
 		return error_set(err, TIDE_ERULE, "%s: the path is too long", file);
-	if (!g->sandbox.from && is_directory(path))
+	if (!is_shipped && !g->sandbox.from && is_directory(path))
 		return TIDE_OK;
 	if (!name_of(kind, file, name))
 		return error_set(err, TIDE_ERULE,
@@ -54,10 +55,15 @@ static int load_file(struct generation *g, enum script_kind kind, const char *fi
 				 script_kind_name(kind), file,
 				 script_kind_is_ordered(kind) ? " or a digit" : "",
 				 SCRIPT_NAME_MAX);
-	int rc = rule_load(&g->script, &g->sandbox, kind, name, path, &rule, err);
+	int rc = rule_load(&g->script, &g->sandbox, &place, &rule, err);
 	if (rc != TIDE_OK) {
 		err->code = TIDE_ERULE;
 		return TIDE_ERULE;
+	}
+	/* In a checkout somebody may try rules in the shipped directory. */
+	if (is_shipped && rule_is_active(rule)) {
+		rule_destroy(rule);
+		return TIDE_OK;
 	}
 	if (g->rule_count == GENERATION_RULES_MAX) {
 		rule_destroy(rule);
@@ -78,13 +84,35 @@ static int open_kind(struct generation *g, enum script_kind kind, struct error *
 {
 	struct generation_rest *l = &g->rest;
 
+	char shipped[PATH_MAX];
+
 	rules_dir_list_free(&l->files);
+	rules_dir_list_free(&l->shipped);
 	l->kind = kind;
-	l->next = 0;
-	if (!g->sandbox.from)
+	l->next = l->next_shipped = 0;
+	snprintf(shipped, sizeof(shipped), "%s/" SANDBOX_SHIPPED_DIR, g->sandbox.lua_dir);
+	int rc = rules_dir_list(&l->shipped, shipped, kind, err);
+	if (rc == TIDE_OK && !g->sandbox.from)
 		return rules_dir_list(&l->files, g->sandbox.rules_dir, kind, err);
-	rules_dir_list_bundle(&l->files, g->sandbox.from, kind);
-	return TIDE_OK;
+	if (rc == TIDE_OK)
+		rules_dir_list_bundle(&l->files, g->sandbox.from, kind);
+	return rc;
+}
+
+/* The next file of the kind by name. A file hides the shipped one of its name. NULL:
+ * there is none. */
+static const char *take_next(struct generation_rest *l, bool *is_shipped)
+{
+	const char *own = l->next < l->files.count ? l->files.names[l->next] : NULL;
+	const char *shipped = l->next_shipped < l->shipped.count
+				      ? l->shipped.names[l->next_shipped]
+				      : NULL;
+	int order = !own ? 1 : !shipped ? -1 : strcmp(own, shipped);
+
+	*is_shipped = order > 0;
+	l->next += own && order <= 0;
+	l->next_shipped += shipped && order >= 0;
+	return *is_shipped ? shipped : own;
 }
 
 /* Does the generation have a script for each of the kind's files? Counts them. */
@@ -100,8 +128,11 @@ static bool has_same_files(const struct generation *g, enum script_kind kind,
 	for (size_t i = 0; i < files.count && is_same; i++) {
 		if (make_path(g, kind, files.names[i], path) && is_directory(path))
 			continue;
-		is_same = name_of(kind, files.names[i], name) &&
-			  generation_find(g, kind, slice_from(name));
+		const struct rule *rule =
+			name_of(kind, files.names[i], name)
+				? generation_find(g, kind, slice_from(name))
+				: NULL;
+		is_same = rule && !rule->is_shipped;
 		*found += is_same;
 	}
 	rules_dir_list_free(&files);
@@ -110,14 +141,15 @@ static bool has_same_files(const struct generation *g, enum script_kind kind,
 
 bool generation_is_current(const struct generation *g)
 {
-	size_t found = 0;
+	size_t found = 0, own = 0;
 
+	for (size_t i = 0; i < g->rule_count; i++)
+		own += !g->rules[i]->is_shipped;
 	for (int kind = 0; kind < SCRIPT_KIND_COUNT; kind++) {
 		if (!has_same_files(g, (enum script_kind)kind, &found))
 			return false;
 	}
-	return found == g->rule_count &&
-	       bundle_is_current(g->files, g->sandbox.rules_dir) &&
+	return found == own && bundle_is_current(g->files, g->sandbox.rules_dir) &&
 	       bundle_is_current(g->sandbox.framework, g->sandbox.lua_dir);
 }
 
@@ -184,9 +216,11 @@ int generation_begin(struct generation **out, const struct generation_config *co
 int generation_step(struct generation *g, struct error *err)
 {
 	struct generation_rest *l = &g->rest;
+	bool is_shipped;
+	const char *file = take_next(l, &is_shipped);
 
-	if (l->next < l->files.count)
-		return load_file(g, l->kind, l->files.names[l->next++], err);
+	if (file)
+		return load_file(g, l->kind, file, is_shipped, err);
 	if (l->kind + 1 < SCRIPT_KIND_COUNT)
 		return open_kind(g, l->kind + 1, err);
 	g->is_loading = false;
@@ -199,6 +233,7 @@ void generation_destroy(struct generation *g)
 	if (!g)
 		return;
 	rules_dir_list_free(&g->rest.files);
+	rules_dir_list_free(&g->rest.shipped);
 	script_state_deinit(&g->script);
 	document_deinit(&g->documents);
 	for (size_t i = 0; i < g->rule_count; i++)
@@ -208,6 +243,18 @@ void generation_destroy(struct generation *g)
 	mem_free(g->uses);
 	bundle_unref(g->files);
 	mem_free(g);
+}
+
+const struct bundle_file *generation_file(const struct generation *g,
+					  const struct rule *rule)
+{
+	char name[SCRIPT_PLACE_MAX];
+
+	if (!rule->is_shipped)
+		return bundle_find(g->files, rule->file);
+	snprintf(name, sizeof(name), SANDBOX_SHIPPED_DIR "/%s",
+		 rule->file + strlen(SANDBOX_SHIPPED));
+	return bundle_find(g->sandbox.framework, name);
 }
 
 struct rule *generation_find(const struct generation *g, enum script_kind kind,

@@ -1,5 +1,8 @@
 /* generation.h: all scripts of the rules directory in one Lua state, and their uses.
  *
+ * Where the directory has no script of a name, the generation has the shipped one, if
+ * there is one. A shipped script is never active by itself.
+ *
  * A use is a script with the options of one queue or exchange. A use of a routing script
  * is the index that the script builds from the bindings. The same number means the same
  * use in each generation: a handle of the engine works with any of them. A second
@@ -44,12 +47,12 @@ struct generation {
 	struct bundle *files; /* what was loaded, without the framework */
 	uint64_t hash;        /* of the files */
 	bool is_loading;
-	/* What is left to load: the files of a kind from `next` on, then further kinds.
-	 */
+	/* What is left to load: the files of a kind, and the shipped ones, from `next`
+	 * and `next_shipped` on, then further kinds. */
 	struct generation_rest {
 		enum script_kind kind;
-		struct rules_dir_list files;
-		size_t next;
+		struct rules_dir_list files, shipped;
+		size_t next, next_shipped;
 	} rest;
 };
 
@@ -68,6 +71,10 @@ bool generation_is_current(const struct generation *g);
 
 /* Accepts NULL. From any thread, when nobody uses the generation. */
 void generation_destroy(struct generation *g);
+
+/* The file of one of its scripts, as it was read. NULL: it is not kept any more. */
+const struct bundle_file *generation_file(const struct generation *g,
+					  const struct rule *rule);
 
 struct rule *generation_find(const struct generation *g, enum script_kind kind,
 			     struct slice name);

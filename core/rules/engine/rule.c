@@ -1,7 +1,6 @@
 #include "rule.h"
 
 #include <lauxlib.h>
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -88,7 +87,6 @@ struct rule_loading {
 	struct rule *rule;
 	struct source *source;
 	struct sandbox *sandbox;
-	const char *path;
 };
 
 /* The last line of the chunk on the top. What is wrong with the table that it
@@ -220,27 +218,47 @@ static void check_settings(lua_State *L, enum script_kind kind)
 	field_check_names(L, -1, owner, names);
 }
 
-/* Run the model's file; leave what it returns. */
+/* "filter/shed.lua"; of a shipped script "shipped/filter/shed.lua". */
+static void name_file(const struct rule_place *place, char out[SCRIPT_PLACE_MAX])
+{
+	snprintf(out, SCRIPT_PLACE_MAX, "%s%s/%s.lua",
+		 place->is_shipped ? SANDBOX_SHIPPED : "", script_kind_name(place->kind),
+		 place->name);
+}
+
+static int read_place(struct sandbox *sandbox, const struct rule_place *place,
+		      struct source *out, struct error *err)
+{
+	struct rule_place path = *place;
+	char name[SCRIPT_PLACE_MAX];
+
+	path.is_shipped = false;
+	name_file(&path, name);
+	return place->is_shipped ? sandbox_read_shipped(sandbox, name, out, err)
+				 : sandbox_read(sandbox, name, out, err);
+}
+
+/* Run the model's file; leave what it returns. A file that uses its own name uses the
+ * shipped script which it hides. */
 static void run_model(lua_State *L, struct rule_loading *l, const char *name)
 {
 	struct rule *r = l->rule;
+	struct rule_place place = { r->kind, name, strcmp(name, r->name) == 0 };
 	struct source source;
 	struct error err;
-	char path[PATH_MAX], file[SCRIPT_PLACE_MAX];
-	int folder = (int)(strrchr(l->path, '/') - l->path);
+	char file[SCRIPT_PLACE_MAX];
+	int rc = read_place(l->sandbox, &place, &source, &err);
 
-	snprintf(file, sizeof(file), "%s/%s.lua", script_kind_name(r->kind), name);
-	if (snprintf(path, sizeof(path), "%.*s/%s.lua", folder, l->path, name) >=
-	    (int)sizeof(path))
-		luaL_error(L, "the path of %s is too long", file);
-	int rc = sandbox_read(l->sandbox, path, file, &source, &err);
-	if (rc == TIDE_ENOTFOUND)
-		rc = sandbox_read_shipped(l->sandbox, file, &source, &err);
+	if (rc == TIDE_ENOTFOUND && !place.is_shipped) {
+		place.is_shipped = true;
+		rc = read_place(l->sandbox, &place, &source, &err);
+	}
+	name_file(&place, file);
 	if (rc == TIDE_ENOTFOUND)
 		luaL_error(L,
-			   "tide.use: there is no %s, neither here nor among the shipped "
-			   "scripts",
-			   file);
+			   "tide.use: there is no %s/%s.lua, neither here nor among the "
+			   "shipped scripts",
+			   script_kind_name(r->kind), name);
 	if (rc != TIDE_OK)
 		luaL_error(L, "%s", err.text);
 	r->model = mem_strdup(file);
@@ -451,25 +469,26 @@ static int load(struct script_state *s, struct rule_loading *l, struct error *er
 	return script_enter(s, &call, err);
 }
 
-int rule_load(struct script_state *s, struct sandbox *sandbox, enum script_kind kind,
-	      const char *name, const char *path, struct rule **out, struct error *err)
+int rule_load(struct script_state *s, struct sandbox *sandbox,
+	      const struct rule_place *place, struct rule **out, struct error *err)
 {
 	struct source source;
 	char file[SCRIPT_PLACE_MAX];
+	int rc = read_place(sandbox, place, &source, err);
 
-	snprintf(file, sizeof(file), "%s/%s.lua", script_kind_name(kind), name);
-	int rc = sandbox_read(sandbox, path, file, &source, err);
 	if (rc != TIDE_OK)
 		return rc;
+	name_file(place, file);
 	struct rule *r = mem_zalloc(sizeof(*r));
-	r->kind = kind;
-	r->name = mem_strdup(name);
+	r->kind = place->kind;
+	r->name = mem_strdup(place->name);
 	r->file = mem_strdup(file);
+	r->is_shipped = place->is_shipped;
 	r->hash = source.hash;
 	r->own = (struct use){ .rule = r, .options = LUA_NOREF, .state = LUA_NOREF };
 	options_init(&r->options);
 	options_init(&r->binding_options);
-	struct rule_loading loading = { r, &source, sandbox, path };
+	struct rule_loading loading = { r, &source, sandbox };
 	rc = load(s, &loading, err);
 	s->is_loading = false;
 	source_free(&source);

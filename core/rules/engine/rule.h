@@ -43,13 +43,15 @@ enum rule_pure { RULE_NOT_PURE, RULE_PURE, RULE_PURE_BY_OPTIONS };
 
 struct rule {
 	enum script_kind kind;
-	char *name;    /* "topic" */
-	char *file;    /* "routing/topic.lua" */
+	char *name; /* "topic" */
+	char *file; /* "routing/topic.lua"; of a shipped one "shipped/routing/topic.lua"
+		     */
+	bool is_shipped;
 	char *doc;     /* NULL when there is none */
 	uint64_t hash; /* of the file, and of its model's */
 	/* Of an instance, which returns tide.use(…): the file with its functions, and
 	 * what it gives them. */
-	char *model; /* "filter/rate_limit.lua"; NULL: it has its own */
+	char *model; /* "shipped/filter/shed.lua"; NULL: it has its own */
 	struct args values;
 	/* Where the functions begin, in the file or its model's: for errors in what they
 	 * return. */
@@ -85,10 +87,17 @@ static inline const char *rule_code_file(const struct rule *r)
 /* The name of RULE_DECIDE in scripts of the kind: "route", ... */
 const char *rule_decide_name(enum script_kind kind);
 
-/* Load `path` as the script `name` into the state, whose sandbox this is. TIDE_ERULE with
- * file and line: it fails. TIDE_ENOTFOUND: there is no such file. */
+/* Which file is loaded: of the rules directory, or a shipped one. */
+struct rule_place {
+	enum script_kind kind;
+	const char *name;
+	bool is_shipped;
+};
+
+/* Load a file into the state, whose sandbox this is. TIDE_ERULE with file and line: it
+ * fails. TIDE_ENOTFOUND: there is no such file. */
 TIDE_MUST_USE int rule_load(struct script_state *s, struct sandbox *sandbox,
-			    enum script_kind kind, const char *name, const char *path,
-			    struct rule **out, struct error *err);
+			    const struct rule_place *place, struct rule **out,
+			    struct error *err);
 /* Accepts NULL. The references go with the state. */
 void rule_destroy(struct rule *r);

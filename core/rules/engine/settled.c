@@ -30,6 +30,7 @@ static const struct view_field outcome_fields[] = {
 	/* It comes first in the struct, where an offset of 0 gives the subject, too. */
 	FIELD(event, push_event),
 	FIELD(failures, view_push_uint),
+	FIELD(group, view_push_optional),
 	FIELD(queue, view_push_slice),
 	FIELD(reason, view_push_text),
 	FIELD(rule, view_push_text),
@@ -117,6 +118,9 @@ void settled_run(struct engine *e, struct settled_pass *p)
 	s.draft.use = DRAFT_SETTLED;
 	s.draft.vhost = p->outcome->vhost;
 	s.draft.view.attempt = p->outcome->attempts;
+	s.draft.view.has_place = p->outcome->group.len > 0;
+	s.draft.view.partition = p->outcome->partition;
+	s.draft.view.offset = p->outcome->offset;
 	rc = hook_run(e, &call, &ignored);
 	assert(rc == TIDE_OK);
 	(void)rc;

@@ -24,7 +24,10 @@ struct outcome_view {
 	const char *reason; /* "nack", …; NULL: none */
 	const char *rule;   /* who says so; NULL: nobody */
 	struct slice vhost, queue;
-	struct slice user; /* of the consumer; empty: none, or nobody held it */
+	struct slice user;  /* of the consumer; empty: none, or nobody held it */
+	struct slice group; /* for which it is settled; empty: it is of a queue */
+	uint32_t partition; /* of a message of a topic, as offset */
+	uint64_t offset;
 	uint32_t attempts; /* deliveries */
 	uint32_t failures; /* with this one */
 	int64_t waited_ms; /* from when it could be had to its last delivery */

@@ -105,12 +105,17 @@ static bool is_module_name(const char *name, size_t len)
 	return word > 0 && len <= MODULE_NAME_MAX;
 }
 
-int sandbox_read(struct sandbox *sandbox, const char *path, const char *name,
-		 struct source *out, struct error *err)
+int sandbox_read(struct sandbox *sandbox, const char *name, struct source *out,
+		 struct error *err)
 {
 	struct bundle_file file = { .path = (char *)(uintptr_t)name };
-	int rc = bundle_read(sandbox->from, sandbox->files, out, path, name, err);
+	char path[PATH_MAX];
+	int rc;
 
+	if (snprintf(path, sizeof(path), "%s/%s", sandbox->rules_dir, name) >=
+	    (int)sizeof(path))
+		return error_set(err, TIDE_ERULE, "%s: the path is too long", name);
+	rc = bundle_read(sandbox->from, sandbox->files, out, path, name, err);
 	if (rc != TIDE_OK || !sandbox->on_file)
 		return rc;
 	file.text = out->data;
@@ -126,7 +131,7 @@ int sandbox_read_shipped(struct sandbox *sandbox, const char *name, struct sourc
 {
 	char path[PATH_MAX], file[MODULE_FILE_MAX];
 
-	snprintf(file, sizeof(file), "../rules/%s", name);
+	snprintf(file, sizeof(file), SANDBOX_SHIPPED_DIR "/%s", name);
 	if (snprintf(path, sizeof(path), "%s/%s", sandbox->lua_dir, file) >=
 	    (int)sizeof(path))
 		return error_set(err, TIDE_ERULE, "%s: the path is too long", name);
@@ -146,13 +151,12 @@ static int read_file(struct sandbox *sandbox, const char *name, const char *endi
 		if (*c == '.')
 			*c = '/';
 	}
-	int len = snprintf(path, sizeof(path), "%s/%s",
-			   is_framework ? sandbox->lua_dir : sandbox->rules_dir, file);
-	if (len >= (int)sizeof(path))
+	if (!is_framework)
+		return sandbox_read(sandbox, file, source, err);
+	if (snprintf(path, sizeof(path), "%s/%s", sandbox->lua_dir, file) >=
+	    (int)sizeof(path))
 		return error_set(err, TIDE_ERULE, "%s: the path is too long", file);
-	return is_framework
-		       ? bundle_read(NULL, sandbox->framework, source, path, file, err)
-		       : sandbox_read(sandbox, path, file, source, err);
+	return bundle_read(NULL, sandbox->framework, source, path, file, err);
 }
 
 /* The file is named by the error when there is neither. */

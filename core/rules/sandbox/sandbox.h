@@ -38,12 +38,19 @@ struct sandbox {
 
 /* Read a file of the rules directory, or of `from`.
  *
- * @param path  in the file system
  * @param name  in the rules directory */
-TIDE_MUST_USE int sandbox_read(struct sandbox *sandbox, const char *path,
-			       const char *name, struct source *out, struct error *err);
+TIDE_MUST_USE int sandbox_read(struct sandbox *sandbox, const char *name,
+			       struct source *out, struct error *err);
 
-/* Read a shipped script, which is beside the framework. */
+/* The shipped scripts are beside the framework. What is said of one begins with this:
+ * "shipped/priority/fifo.lua". */
+#define SANDBOX_SHIPPED "shipped/"
+/* Where they are, from the framework's directory. */
+#define SANDBOX_SHIPPED_DIR "../rules"
+
+/* Read a shipped script.
+ *
+ * @param name  "priority/fifo.lua" */
 TIDE_MUST_USE int sandbox_read_shipped(struct sandbox *sandbox, const char *name,
 				       struct source *out, struct error *err);
 

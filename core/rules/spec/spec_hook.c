@@ -117,6 +117,7 @@ int spec_hook_settled(lua_State *L, const struct spec_hook *h, struct error *err
 		.event = read_event(L),
 		.reason = word(L, "reason", NULL),
 		.rule = word(L, "rule", NULL),
+		.group = slice_from(word(L, "group", "")),
 		.vhost = slice_from(word(L, "vhost", "/")),
 		.queue = slice_from(word(L, "queue", "spec")),
 		.user = slice_from(word(L, "user", "")),

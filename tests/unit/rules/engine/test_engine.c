@@ -410,16 +410,17 @@ static void removed_script_in_use_refuses_the_reload(void **state)
 {
 	struct fixture *f = *state;
 	assert_starts(f);
-	struct strategy *s = make_strategy(f, SCRIPT_RETRY, "immediate", "");
-	remove_file(f, "retry/immediate.lua");
+	write_file(f, "retry/mine.lua", "return { decide = function() return 1 end }");
+	assert_int_equal(reload_now(f->engine, &f->err), TIDE_OK);
+	struct strategy *s = make_strategy(f, SCRIPT_RETRY, "mine", "");
+	remove_file(f, "retry/mine.lua");
 	assert_int_equal(reload_now(f->engine, &f->err), TIDE_ERULE);
-	assert_contains(f->err.text, "retry/immediate.lua");
+	assert_contains(f->err.text, "retry/mine.lua");
 	assert_contains(f->err.text, "queue 'jobs'");
 	assert_int_equal(decide(f, s, 1).action, RETRY_AFTER);
 	strategy_destroy(s);
 	assert_int_equal(reload_now(f->engine, &f->err), TIDE_OK);
-	assert_null(
-		generation_find(f->engine->current, SCRIPT_RETRY, SLICE("immediate")));
+	assert_null(generation_find(f->engine->current, SCRIPT_RETRY, SLICE("mine")));
 }
 
 static void handles_made_after_reloads_do_not_mix(void **state)

@@ -1,1 +1,0 @@
-../../../../rules/priority/fifo.lua

@@ -1,1 +1,0 @@
-../../../../rules/priority/strict.lua
