@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,23 +13,47 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/duration.h"
 #include "base/mem.h"
 #include "base/percent.h"
 #include "cli_table.h"
+#include "rollout/upload.h"
+#include "rules/sandbox/source.h"
 
 #define PART_BYTES 8192 /* of a file: a line of the protocol has room for it */
-#define FILE_BYTES_MAX ((size_t)1 << 20)
 #define DEPTH_MAX 4
 #define LOOK_MS 200 /* between two looks at the shadow */
 #define FOR_DEFAULT_MS 60000
+#define PROGRESS_MS 10000 /* between two lines of progress where there is no terminal */
 
 extern char **environ;
 
 struct push {
 	struct cli *cli;
-	size_t file_count;
+	size_t file_count, bytes;
 	bool has_specs;
+	bool has_progress; /* a line on the terminal, that has not ended */
+	int64_t progress_ms;
 };
+
+/* ---- an end in between ------------------------------------------------------------ */
+
+static volatile sig_atomic_t is_interrupted;
+
+static void on_interrupt(int number)
+{
+	is_interrupted = 1;
+}
+
+/* The second one ends the process. */
+static void catch_interrupts(void)
+{
+	struct sigaction action = { .sa_handler = on_interrupt,
+				    .sa_flags = (int)SA_RESETHAND };
+
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+}
 
 /* ---- the sender's own trial ------------------------------------------------------- */
 
@@ -51,6 +76,8 @@ static int run_local(const char *verb, const char *dir)
 		;
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
 		return CLI_DONE;
+	if (is_interrupted)
+		return cli_failure("interrupted: nothing is pushed");
 	return cli_failure("nothing is pushed: tidemq %s %s does not pass", verb, dir);
 }
 
@@ -59,13 +86,12 @@ static int run_local(const char *verb, const char *dir)
 static char *read_file(const char *path, size_t *len)
 {
 	FILE *in = fopen(path, "re");
-	char *text = mem_alloc(FILE_BYTES_MAX);
+	char *text;
 
-	if (!in) {
-		mem_free(text);
+	if (!in)
 		return NULL;
-	}
-	*len = fread(text, 1, FILE_BYTES_MAX, in);
+	text = mem_alloc(SOURCE_MAX_BYTES + 1);
+	*len = fread(text, 1, SOURCE_MAX_BYTES + 1, in);
 	bool is_whole = !ferror(in) && feof(in);
 	fclose(in);
 	if (is_whole)
@@ -95,8 +121,39 @@ static int send_file(struct push *p, const char *path, const char *name)
 		sent += part;
 	} while (cli_ask(cli, &reply) == CLI_DONE && sent < len);
 	mem_free(text);
-	p->file_count++;
+	if (cli->status == CLI_DONE && is_interrupted)
+		cli->status = cli_failure("interrupted: nothing is pushed");
 	return cli->status;
+}
+
+/* What the broker would refuse is said before anything else is done. */
+static int count_file(struct push *p, const char *name, const struct stat *st)
+{
+	struct error err;
+
+	p->file_count++;
+	p->bytes += (size_t)st->st_size;
+	if (upload_check_path(slice_from(name), &err) < 0)
+		return cli_failure("nothing is pushed: %s", err.text);
+	if (st->st_size > SOURCE_MAX_BYTES)
+		return cli_failure(
+			"nothing is pushed: '%s' has %lld bytes; a rules file has at "
+			"most %d",
+			name, (long long)st->st_size, SOURCE_MAX_BYTES);
+	return CLI_DONE;
+}
+
+static int check_count(const struct push *p)
+{
+	if (p->file_count == 0)
+		return cli_failure("nothing is pushed: there are no scripts in '%s'",
+				   p->cli->words[1]);
+	if (p->file_count > UPLOAD_FILES_MAX || p->bytes > UPLOAD_BYTES_MAX)
+		return cli_failure("nothing is pushed: '%s' has %zu files of %zu bytes; "
+				   "a push has at most %d files of %zu bytes together",
+				   p->cli->words[1], p->file_count, p->bytes,
+				   UPLOAD_FILES_MAX, UPLOAD_BYTES_MAX);
+	return CLI_DONE;
 }
 
 static int is_entry(const struct dirent *entry)
@@ -104,7 +161,7 @@ static int is_entry(const struct dirent *entry)
 	return entry->d_name[0] != '.' && entry->d_name[0] != '#';
 }
 
-/* A file or folder of the directory. `is_sending` false: look for specs alone. */
+/* A file or folder of the directory. `is_sending` false: it is only looked at. */
 static int take_entry(struct push *p, const char *dir, const char *name, bool is_sending);
 
 /* @param folder  relative to the directory; "" itself */
@@ -160,7 +217,7 @@ static int take_entry(struct push *p, const char *dir, const char *name, bool is
 		p->has_specs = true;
 		return CLI_DONE;
 	}
-	return is_sending ? send_file(p, path, name) : CLI_DONE;
+	return is_sending ? send_file(p, path, name) : count_file(p, name, &st);
 }
 
 static json_t *ask(struct push *p, const char *request)
@@ -193,8 +250,6 @@ static char *upload(struct push *p)
 	char *dir = NULL;
 
 	cli->status = take_folder(p, cli->words[1], "", true);
-	if (cli->status == CLI_DONE && p->file_count == 0)
-		cli->status = cli_failure("there are no scripts in '%s'", cli->words[1]);
 	json_t *document = cli->status == CLI_DONE ? ask(p, "RULES upload done") : NULL;
 	const json_t *check = json_object_get(document, "check");
 	if (!document)
@@ -280,6 +335,47 @@ static uint64_t count_difference(const json_t *shadow, const char *name)
 	return count_of(json_object_get(shadow, "differences"), name);
 }
 
+static int64_t now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * INT64_C(1000) + t.tv_nsec / 1000000;
+}
+
+/* A line that is rewritten on a terminal; elsewhere one from time to time. */
+static void show_progress(struct push *p, const json_t *shadow, int64_t left_ms)
+{
+	bool is_terminal = isatty(STDERR_FILENO);
+	uint64_t messages = cli_number(p->cli, "messages");
+	char left[DURATION_TEXT_MAX];
+
+	if (!is_terminal && now_ms() < p->progress_ms)
+		return;
+	p->progress_ms = now_ms() + PROGRESS_MS;
+	p->has_progress = is_terminal;
+	fprintf(stderr, "%strying: %" PRIu64, is_terminal ? "\r\33[K" : "",
+		count_of(shadow, "compared"));
+	if (messages > 0)
+		fprintf(stderr, " of %" PRIu64, messages);
+	fprintf(stderr, " publishes compared, %" PRIu64 " differ",
+		count_of(shadow, "differing"));
+	if (left_ms > 0) {
+		duration_format((left_ms + 999) / 1000 * 1000, left);
+		fprintf(stderr, ", %s left", left);
+	}
+	if (!is_terminal)
+		fputc('\n', stderr);
+	fflush(stderr);
+}
+
+static void end_progress(struct push *p)
+{
+	if (p->has_progress)
+		fputs("\r\33[K", stderr);
+	p->has_progress = false;
+}
+
 /* What differs and is not allowed: words for a sentence; nothing, if it is all right. */
 static void list_refused(const struct push *p, const json_t *shadow, struct buf *out)
 {
@@ -290,14 +386,6 @@ static void list_refused(const struct push *p, const json_t *shadow, struct buf 
 			buf_printf(out, "%s%" PRIu64 " %s", buf_len(out) ? ", " : "",
 				   count, differences[i]);
 	}
-}
-
-static int64_t now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * INT64_C(1000) + t.tv_nsec / 1000000;
 }
 
 static int refuse(struct push *p, json_t *shadow, const char *what)
@@ -326,6 +414,8 @@ static int look(struct push *p, json_t *shadow)
 		return cli_failure("nothing has changed: somebody has dropped the "
 				   "candidate rules");
 	list_refused(p, shadow, &refused);
+	if (buf_len(&refused) > 0 || json_is_true(json_object_get(shadow, "stopped")))
+		end_progress(p);
 	if (buf_len(&refused) > 0) {
 		buf_append_text(&refused, " of the decisions differ; --allow lists what "
 					  "may");
@@ -337,36 +427,57 @@ static int look(struct push *p, json_t *shadow)
 	return status;
 }
 
+static bool is_enough(const struct cli *cli, const json_t *shadow, int64_t left_ms)
+{
+	uint64_t messages = cli_number(cli, "messages");
+
+	return cli_is_given(cli, "now") || left_ms == 0 ||
+	       (messages > 0 && count_of(shadow, "compared") >= messages);
+}
+
+static int drop(struct push *p)
+{
+	struct tidemq_reply reply;
+
+	buf_clear(&p->cli->request);
+	buf_append_text(&p->cli->request, "RULES shadow drop");
+	end_progress(p);
+	return cli_ask(p->cli, &reply) == CLI_DONE
+		       ? cli_failure("interrupted: nothing has changed, the candidate "
+				     "rules are dropped")
+		       : p->cli->status;
+}
+
 /* Until enough has been compared. The last document; NULL after a message. */
 static json_t *wait_for_traffic(struct push *p)
 {
 	struct cli *cli = p->cli;
-	uint64_t messages = cli_number(cli, "messages");
-	int64_t for_ms = (int64_t)cli_number(cli, "for"), until_ms;
+	int64_t for_ms = (int64_t)cli_number(cli, "for"), until_ms, left_ms;
+	json_t *shadow;
 
-	if (for_ms == 0 && messages == 0)
+	if (for_ms == 0 && cli_number(cli, "messages") == 0)
 		for_ms = FOR_DEFAULT_MS;
-	if (cli_is_given(cli, "now"))
-		for_ms = 1;
 	until_ms = now_ms() + for_ms;
-	for (;;) {
-		json_t *shadow = ask(p, "RULES shadow status");
-		bool is_over = for_ms > 0 && now_ms() >= until_ms;
-
-		if (!shadow)
-			return NULL;
-		if (!cli_is_given(cli, "now"))
+	while ((shadow = ask(p, "RULES shadow status")) != NULL) {
+		left_ms = for_ms == 0 ? -1 : until_ms - now_ms();
+		if (for_ms > 0 && left_ms < 0)
+			left_ms = 0;
+		if (!cli_is_given(cli, "now")) {
+			show_progress(p, shadow, left_ms);
 			cli->status = look(p, shadow);
-		if (cli->status != CLI_DONE) {
-			json_decref(shadow);
-			return NULL;
 		}
-		if (is_over || cli_is_given(cli, "now") ||
-		    (messages > 0 && count_of(shadow, "compared") >= messages))
-			return shadow;
+		if (cli->status == CLI_DONE && is_interrupted)
+			cli->status = drop(p);
+		if (cli->status == CLI_DONE && is_enough(cli, shadow, left_ms))
+			break;
 		json_decref(shadow);
+		shadow = NULL;
+		if (cli->status != CLI_DONE)
+			break;
 		usleep(LOOK_MS * 1000);
 	}
+	end_progress(p);
+	return shadow;
 }
 
 static int promote(struct push *p, const json_t *shadow)
@@ -419,8 +530,11 @@ int cli_push_run(struct cli *cli)
 	char *uploaded;
 
 	cli->status = check_allow(cli);
+	catch_interrupts();
 	if (cli->status == CLI_DONE)
 		cli->status = take_folder(&p, dir, "", false);
+	if (cli->status == CLI_DONE)
+		cli->status = check_count(&p);
 	if (cli->status == CLI_DONE && !cli_is_given(cli, "no-test"))
 		cli->status = run_local("check", dir);
 	if (cli->status == CLI_DONE && !cli_is_given(cli, "no-test") && p.has_specs)

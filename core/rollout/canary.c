@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/queue.h>
 #include <sys/wait.h>
 
@@ -11,6 +12,7 @@
 #include "base/mem.h"
 #include "child.h"
 #include "gate_dir.h"
+#include "install.h"
 #include "rules/engine/rules_dir.h"
 #include "rules/engine/trial.h"
 #include "rules/sandbox/source.h"
@@ -33,6 +35,7 @@ struct canary_trial {
 	/* What to try. The thread only reads the bundles: they are not counted there. */
 	char *dir, *within;
 	struct bundle *files, *known, *framework;
+	bool is_install;
 	const char *program, *rules_dir, *lua_dir, *secrets_dir; /* the configuration's */
 	size_t memory_bytes;
 	int64_t budget_ms;
@@ -102,6 +105,7 @@ static struct canary_trial *create(struct canary *c, const struct canary_spec *s
 	t->files = ref(spec->files);
 	t->known = ref(spec->known);
 	t->framework = ref(spec->framework);
+	t->is_install = spec->is_install;
 	t->program = config->program;
 	t->rules_dir = config->rules_dir;
 	t->lua_dir = config->lua_dir;
@@ -269,6 +273,13 @@ static void try_files(struct canary_trial *t)
 static void try_rules(struct canary_trial *t)
 {
 	t->result.error.code = TIDE_OK;
+	if (t->is_install) {
+		t->result.error.code = install_files(t->dir, t->files, &t->result.error);
+		return;
+	}
+	if (!t->files && strcmp(t->dir, t->rules_dir) == 0 &&
+	    install_finish(t->dir, &t->result.error) < 0)
+		return;
 	if (!t->program)
 		return;
 	if (t->files)
@@ -335,7 +346,7 @@ struct canary_trial *canary_ask(struct canary *c, const struct canary_spec *spec
 	struct canary_trial *t = create(c, spec, on_done, ctx);
 	bool is_first = STAILQ_EMPTY(&c->trials);
 
-	if (t->files && has_passed(c, bundle_hash(t->files))) {
+	if (t->files && !t->is_install && has_passed(c, bundle_hash(t->files))) {
 		finish(t);
 		return NULL;
 	}

@@ -5,7 +5,10 @@
  * what the broker loads, byte for byte. A thread waits for the child; trials follow each
  * other in the order of the asking.
  *
- * Files that have passed are not tried again. */
+ * Files that have passed are not tried again.
+ *
+ * Files are installed into the rules directory (install.h) in the same order, so that no
+ * trial reads it meanwhile. What was interrupted is finished before it is tried. */
 #pragma once
 
 #include "broker/broker.h"
@@ -23,6 +26,7 @@ struct canary_spec {
 	/* Files must lie below this path and be as safe as the rules directory; NULL:
 	 * anywhere. */
 	const char *within;
+	bool is_install; /* do not try the files, but put them into the directory */
 };
 
 struct canary_result {

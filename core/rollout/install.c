@@ -4,192 +4,351 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/mem.h"
+#include "gate_dir.h"
 #include "rules/engine/rules_dir.h"
 
-struct install {
-	struct rollout *rollout; /* NULL: nobody wants to know any more */
-	uv_work_t work;
-	install_done_fn *on_done;
-	void *ctx;
-	struct bundle *files; /* the thread only reads it */
-	char *dir;
-	struct error failure;
-};
+#define LIST INSTALL_FOLDER "/list"
+#define LIST_DRAFT LIST ".new"
 
-/* ---- on the thread ---------------------------------------------------------------- */
-
-static int fail(struct install *i, const char *path)
+/* @param name  relative to the directory; "" itself */
+static bool format_path(const char *dir, const char *name, char out[PATH_MAX])
 {
-	return error_set(&i->failure, TIDE_EDENIED,
-			 "the rules are active, but '%s' cannot be written: %s; a "
-			 "restart loads what the rules directory has",
-			 path, strerror(errno));
-}
-
-static bool format_path(const struct install *i, const char *name, char out[PATH_MAX])
-{
-	if (snprintf(out, PATH_MAX, "%s/%s", i->dir, name) < PATH_MAX)
+	if (snprintf(out, PATH_MAX, "%s/%s", dir, name) < PATH_MAX)
 		return true;
 	errno = ENAMETOOLONG;
 	return false;
 }
 
-/* Where the n-th file waits: no script has such a name. */
-static bool format_place(const struct install *i, size_t n, char out[PATH_MAX])
+/* Where the n-th file waits. */
+static bool format_place(const char *dir, size_t n, char out[PATH_MAX])
 {
-	char name[32];
+	char name[sizeof(INSTALL_FOLDER) + 24];
 
-	snprintf(name, sizeof(name), ".push-%zu", n);
-	return format_path(i, name, out);
+	snprintf(name, sizeof(name), INSTALL_FOLDER "/%zu", n);
+	return format_path(dir, name, out);
 }
 
-static bool write_file(const char *path, const struct bundle_file *f)
+static bool sync_folder(const char *dir, const char *name)
 {
-	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
-	size_t written = 0;
+	char path[PATH_MAX];
+	int fd = format_path(dir, name, path)
+			 ? open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+			 : -1;
 
 	if (fd < 0)
 		return false;
-	while (written < f->len) {
-		ssize_t n = write(fd, f->text + written, f->len - written);
+	bool is_synced = fsync(fd) == 0;
+	return close(fd) == 0 && is_synced;
+}
 
-		if (n < 0)
-			break;
-		written += (size_t)n;
+/* Call `fn` for each folder above the file, the outermost first. */
+static bool each_folder(const char *dir, const char *name,
+			bool (*fn)(const char *dir, const char *folder))
+{
+	char folder[PATH_MAX];
+
+	snprintf(folder, sizeof(folder), "%s", name);
+	for (char *slash = folder; (slash = strchr(slash, '/')); slash++) {
+		*slash = '\0';
+		if (!fn(dir, folder))
+			return false;
+		*slash = '/';
 	}
-	bool is_written = written == f->len && fsync(fd) == 0;
+	return true;
+}
+
+/* The list goes first: without it the folder does not count. */
+static bool remove_all(const char *dir)
+{
+	char path[PATH_MAX];
+
+	if (!format_path(dir, LIST, path) || (unlink(path) != 0 && errno != ENOENT))
+		return false;
+	/* A list that came back must find its files. */
+	if (sync_folder(dir, INSTALL_FOLDER) && format_path(dir, INSTALL_FOLDER, path))
+		gate_dir_remove(path);
+	return true;
+}
+
+/* ---- before it counts ------------------------------------------------------------- */
+
+/* A rename into it must work. */
+static bool prepare_folder(const char *dir, const char *folder)
+{
+	struct stat here, there;
+	char path[PATH_MAX];
+
+	if (!format_path(dir, folder, path) ||
+	    (mkdir(path, 0755) != 0 && errno != EEXIST) || stat(dir, &here) != 0 ||
+	    stat(path, &there) != 0)
+		return false;
+	errno = !S_ISDIR(there.st_mode) ? ENOTDIR : EXDEV;
+	return S_ISDIR(there.st_mode) && here.st_dev == there.st_dev &&
+	       access(path, W_OK | X_OK) == 0;
+}
+
+/* Is it a name that leads nowhere else, and fits into a line? */
+static bool is_safe(const char *name)
+{
+	struct slice rest = slice_from(name);
+
+	if (rest.len == 0 || strchr(name, '\n') || name[rest.len - 1] == '/')
+		return false;
+	while (rest.len > 0) {
+		struct slice segment = slice_cut(&rest, '/');
+
+		if (segment.len == 0 || segment.data[0] == '.')
+			return false;
+	}
+	return true;
+}
+
+static bool prepare_file(const char *dir, const char *name)
+{
+	char path[PATH_MAX];
+	struct stat st;
+
+	if (!is_safe(name) || !format_path(dir, name, path)) {
+		errno = EINVAL;
+		return false;
+	}
+	if (!each_folder(dir, name, prepare_folder))
+		return false;
+	if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode))
+		return true;
+	errno = EISDIR;
+	return false;
+}
+
+/* What stands in the way is found before anything has changed. */
+static bool prepare(const char *dir, const struct bundle *files, const char **at)
+{
+	for (size_t i = 0; i < files->count; i++) {
+		*at = files->files[i].path;
+		if (!prepare_file(dir, *at))
+			return false;
+	}
+	for (int kind = 0; kind < SCRIPT_KIND_COUNT; kind++) {
+		struct rules_dir_list list;
+		struct error ignored;
+		bool is_fit = true;
+
+		*at = script_kind_name((enum script_kind)kind);
+		if (rules_dir_list(&list, dir, (enum script_kind)kind, &ignored) < 0)
+			list.count = 0;
+		if (list.count > 0)
+			is_fit = prepare_folder(dir, *at);
+		rules_dir_list_free(&list);
+		if (!is_fit)
+			return false;
+	}
+	return true;
+}
+
+static bool write_file(const char *path, struct slice text)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+
+	if (fd < 0)
+		return false;
+	while (text.len > 0) {
+		ssize_t n = write(fd, text.data, text.len);
+
+		if (n <= 0)
+			break;
+		text = slice_skip(text, (size_t)n);
+	}
+	bool is_written = text.len == 0 && fsync(fd) == 0;
 	return close(fd) == 0 && is_written;
 }
 
-static void make_folders(char *path, size_t from)
+static bool write_list(const char *dir, const struct bundle *files)
 {
-	for (char *slash = path + from; (slash = strchr(slash, '/')); slash++) {
-		*slash = '\0';
-		mkdir(path, 0755); /* what is there already is no harm */
-		*slash = '/';
+	char draft[PATH_MAX], list[PATH_MAX];
+	struct buf text = { 0 };
+
+	for (size_t i = 0; i < files->count; i++)
+		buf_printf(&text, "%s\n", files->files[i].path);
+	bool is_written = format_path(dir, LIST_DRAFT, draft) &&
+			  format_path(dir, LIST, list) &&
+			  write_file(draft, buf_slice(&text)) &&
+			  sync_folder(dir, INSTALL_FOLDER) && rename(draft, list) == 0;
+	buf_deinit(&text);
+	return is_written && sync_folder(dir, INSTALL_FOLDER) && sync_folder(dir, "");
+}
+
+static bool write_beside(const char *dir, const struct bundle *files)
+{
+	char path[PATH_MAX];
+
+	if (!format_path(dir, INSTALL_FOLDER, path) || mkdir(path, 0700) != 0)
+		return false;
+	for (size_t i = 0; i < files->count; i++) {
+		const struct bundle_file *f = &files->files[i];
+
+		if (!format_place(dir, i, path) ||
+		    !write_file(path, (struct slice){ f->text, f->len }))
+			return false;
 	}
+	return write_list(dir, files);
 }
 
-static void remove_places(const struct install *i, size_t count)
+/* ---- from then on: any of this may have been done --------------------------------- */
+
+static bool make_folder(const char *dir, const char *folder)
 {
-	char place[PATH_MAX];
+	char path[PATH_MAX];
 
-	for (size_t n = 0; n < count; n++)
-		if (format_place(i, n, place))
-			unlink(place);
+	return format_path(dir, folder, path) &&
+	       (mkdir(path, 0755) == 0 || errno == EEXIST);
 }
 
-static int write_beside(struct install *i)
-{
-	char place[PATH_MAX];
-
-	for (size_t n = 0; n < i->files->count; n++) {
-		if (format_place(i, n, place) && write_file(place, &i->files->files[n]))
-			continue;
-		fail(i, i->dir);
-		remove_places(i, n + 1);
-		return i->failure.code;
-	}
-	return TIDE_OK;
-}
-
-static int put_in_place(struct install *i)
+static bool put_in_place(const char *dir, const struct bundle *names, const char **at)
 {
 	char place[PATH_MAX], path[PATH_MAX];
 
-	for (size_t n = 0; n < i->files->count; n++) {
-		const char *name = i->files->files[n].path;
-
-		if (format_place(i, n, place) && format_path(i, name, path)) {
-			make_folders(path, strlen(i->dir) + 1);
-			if (rename(place, path) == 0)
-				continue;
-		}
-		fail(i, name);
-		remove_places(i, i->files->count);
-		return i->failure.code;
+	for (size_t i = 0; i < names->count; i++) {
+		*at = names->files[i].path;
+		if (!format_place(dir, i, place) || !format_path(dir, *at, path) ||
+		    !each_folder(dir, *at, make_folder) ||
+		    (rename(place, path) != 0 &&
+		     (errno != ENOENT || access(path, F_OK) != 0)))
+			return false;
 	}
-	return TIDE_OK;
+	return true;
 }
 
-/* Scripts that the files do not have. */
-static void remove_others(struct install *i, enum script_kind kind)
+/* A folder that is named like a script is none. */
+static bool remove_others(const char *dir, const struct bundle *names,
+			  enum script_kind kind, const char **at)
 {
 	struct rules_dir_list list;
 	char path[PATH_MAX], name[PATH_MAX];
 	struct error ignored;
+	bool is_done = true;
 
-	if (rules_dir_list(&list, i->dir, kind, &ignored) == TIDE_OK) {
-		for (size_t n = 0; n < list.count; n++) {
-			snprintf(name, sizeof(name), "%s/%s", script_kind_name(kind),
-				 list.names[n]);
-			if (!bundle_find(i->files, name) && format_path(i, name, path) &&
-			    unlink(path) != 0)
-				fail(i, name);
-		}
+	*at = script_kind_name(kind);
+	if (rules_dir_list(&list, dir, kind, &ignored) < 0)
+		list.count = 0;
+	for (size_t i = 0; i < list.count && is_done; i++) {
+		snprintf(name, sizeof(name), "%s/%s", *at, list.names[i]);
+		is_done = bundle_find(names, name) ||
+			  (format_path(dir, name, path) &&
+			   (unlink(path) == 0 || errno == ENOENT || errno == EISDIR));
 	}
 	rules_dir_list_free(&list);
+	return is_done;
 }
 
-static void work_install(uv_work_t *work)
+static bool sync_all(const char *dir, const struct bundle *names)
 {
-	struct install *i = work->data;
+	const char *last = NULL;
 
-	if (write_beside(i) < 0 || put_in_place(i) < 0)
-		return;
-	for (int kind = 0; kind < SCRIPT_KIND_COUNT; kind++)
-		remove_others(i, (enum script_kind)kind);
-}
+	for (size_t i = 0; i < names->count; i++) {
+		const char *name = names->files[i].path;
+		size_t len = (size_t)(strrchr(name, '/') ? strrchr(name, '/') - name : 0);
 
-/* ---- back on the loop ------------------------------------------------------------- */
-
-static void on_worked(uv_work_t *work, int status)
-{
-	struct install *i = work->data;
-
-	if (i->rollout) {
-		i->rollout->install = NULL;
-		i->on_done(i->ctx, &i->failure);
+		/* Files are sorted: those of a folder follow each other, mostly. */
+		if (last && strncmp(last, name, len + 1) == 0)
+			continue;
+		last = name;
+		if (!each_folder(dir, name, sync_folder))
+			return false;
 	}
-	bundle_unref(i->files);
-	mem_free(i->dir);
-	mem_free(i);
+	for (int kind = 0; kind < SCRIPT_KIND_COUNT; kind++)
+		if (!sync_folder(dir, script_kind_name((enum script_kind)kind)) &&
+		    errno != ENOENT)
+			return false;
+	return sync_folder(dir, "");
 }
 
-int install_start(struct rollout *r, struct bundle *files, install_done_fn *on_done,
-		  void *ctx, struct error *err)
+/* The names, in the order of the files that wait. NULL: there is no list, or errno says
+ * why it cannot be read. */
+static struct bundle *read_list(const char *dir)
 {
-	struct install *i;
+	char path[PATH_MAX];
+	FILE *in = format_path(dir, LIST, path) ? fopen(path, "re") : NULL;
+	struct bundle *names;
+	bool is_read = true;
+	char *line = NULL;
+	size_t size = 0;
+	ssize_t len;
 
-	if (r->install)
-		return error_set(err, TIDE_EBUSY,
-				 "other rules are being written into the rules "
-				 "directory");
-	i = mem_zalloc(sizeof(*i));
-	i->rollout = r;
-	i->work.data = i;
-	i->on_done = on_done;
-	i->ctx = ctx;
-	i->files = bundle_ref(files);
-	i->dir = mem_strdup(r->broker->config.rules_dir);
-	r->install = i;
-	uv_queue_work(r->broker->loop, &i->work, work_install, on_worked);
-	return TIDE_OK;
+	if (!in)
+		return NULL;
+	names = bundle_create();
+	while (is_read && (len = getline(&line, &size, in)) > 0) {
+		line[len - 1] = '\0';
+		is_read = is_safe(line);
+		bundle_add(names, line, SLICE(""));
+	}
+	if (!is_read)
+		errno = EINVAL;
+	is_read = is_read && !ferror(in);
+	free(line);
+	fclose(in);
+	if (is_read)
+		return names;
+	bundle_unref(names);
+	return NULL;
 }
 
-void install_cancel(struct rollout *r)
+int install_finish(const char *dir, struct error *err)
 {
-	static const struct error stopping = { TIDE_ESHUTDOWN, "the broker is stopping" };
-	struct install *i = r->install;
+	const char *at = LIST;
+	struct bundle *names = read_list(dir);
+	bool is_done;
 
-	if (!i)
-		return;
-	r->install = NULL;
-	i->rollout = NULL;
-	i->on_done(i->ctx, &stopping);
+	if (!names && (errno == ENOENT || errno == ENOTDIR))
+		return TIDE_OK;
+	is_done = names && put_in_place(dir, names, &at);
+	for (int kind = 0; is_done && kind < SCRIPT_KIND_COUNT; kind++)
+		is_done = remove_others(dir, names, (enum script_kind)kind, &at);
+	if (is_done) {
+		at = "";
+		is_done = sync_all(dir, names) && remove_all(dir);
+	}
+	if (!is_done)
+		error_set(err, TIDE_ERULE,
+			  "pushed rules are only partly in the rules directory, and "
+			  "'%s/%s' cannot be changed: %s; a reload goes on when this is "
+			  "repaired",
+			  dir, at, strerror(errno));
+	if (names)
+		bundle_unref(names);
+	return is_done ? TIDE_OK : err->code;
+}
+
+int install_files(const char *dir, const struct bundle *files, struct error *err)
+{
+	char folder[PATH_MAX];
+	const char *at = "";
+	int error;
+
+	if (install_finish(dir, err) < 0) {
+		err->code = TIDE_EDENIED;
+		return TIDE_EDENIED;
+	}
+	if (format_path(dir, INSTALL_FOLDER, folder))
+		gate_dir_remove(folder); /* of one that was interrupted */
+	if (prepare(dir, files, &at)) {
+		at = INSTALL_FOLDER;
+		if (write_beside(dir, files)) {
+			if (install_finish(dir, err) == TIDE_OK)
+				return TIDE_OK;
+			err->code = TIDE_EDENIED;
+			return TIDE_EDENIED;
+		}
+	}
+	error = errno;
+	remove_all(dir);
+	return error_set(err, TIDE_EDENIED,
+			 "the rules are active, but '%s/%s' cannot be written: %s; a "
+			 "restart loads what the rules directory has",
+			 dir, at, strerror(error));
 }

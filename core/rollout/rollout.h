@@ -7,7 +7,6 @@
 struct canary;
 struct gate;
 struct history;
-struct install;
 struct recent;
 struct replay;
 struct shadow;
@@ -22,5 +21,4 @@ struct rollout {
 	struct shadow *shadow;   /* rules that decide in parallel; NULL for none */
 	struct replay *replay;   /* under way; NULL for none */
 	struct upload *upload;   /* likewise */
-	struct install *install; /* likewise */
 };

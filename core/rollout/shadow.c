@@ -1,6 +1,6 @@
 #include "shadow.h"
 
-#include <stdio.h>
+#include <inttypes.h>
 
 #include "base/mem.h"
 #include "base/random.h"
@@ -43,6 +43,8 @@ struct shadow {
 	bool is_loaded;
 	double share;
 	uint64_t owner;
+	char *by;
+	int64_t asked_unix_ms;
 	uint64_t threshold; /* of random numbers, below which a publish is taken */
 	uint64_t random;
 	int64_t started_unix_ms;
@@ -135,6 +137,7 @@ void shadow_drop(struct rollout *r)
 		free_sample(&s->failures.samples[i]);
 	}
 	candidate_destroy(s->candidate);
+	mem_free(s->by);
 	mem_free(s);
 }
 
@@ -337,6 +340,19 @@ static void on_failed(void *ctx, const struct retry_failure *f,
 		strategy_extra_unref(s->asked.extra);
 }
 
+/* There is one already. */
+static int refuse_second(const struct shadow *s, struct error *err)
+{
+	return error_set(
+		err, TIDE_EEXISTS,
+		"other candidate rules are in the shadow: '%s', by %s, for %" PRId64
+		" s; %s",
+		s->candidate->dir, s->by,
+		(s->rollout->broker->now_ms - s->asked_unix_ms) / 1000,
+		s->owner ? "wait until they are active or dropped"
+			 : "promote or drop them first");
+}
+
 int shadow_start(struct rollout *r, const struct shadow_spec *spec,
 		 shadow_started_fn *on_started, void *ctx, struct error *err)
 {
@@ -346,10 +362,7 @@ int shadow_start(struct rollout *r, const struct shadow_spec *spec,
 	int rc;
 
 	if (r->shadow)
-		return error_set(err, TIDE_EEXISTS,
-				 "'%s' is in the shadow already; promote or drop it "
-				 "first",
-				 r->shadow->candidate->dir);
+		return refuse_second(r->shadow, err);
 	s = mem_zalloc(sizeof(*s));
 	wanted.ctx = s;
 	rc = candidate_create(&s->candidate, r, &wanted, err);
@@ -361,6 +374,8 @@ int shadow_start(struct rollout *r, const struct shadow_spec *spec,
 	s->on_started = on_started;
 	s->ctx = ctx;
 	s->owner = spec->owner;
+	s->by = mem_strdup(spec->by);
+	s->asked_unix_ms = b->now_ms;
 	s->share = spec->share;
 	s->threshold = s->share >= 1 ? UINT64_MAX : (uint64_t)(s->share * 0x1p64);
 	s->random = machine_random();
@@ -455,6 +470,7 @@ static void write_loaded(const struct shadow *s, const struct vhost *viewer,
 			 struct json *out)
 {
 	candidate_write(s->candidate, out);
+	json_member_text(out, "by", s->by);
 	json_member_number(out, "share", s->share);
 	json_member_int(out, "started_ms", s->started_unix_ms);
 	json_member_bool(out, "stopped", s->is_stopped);

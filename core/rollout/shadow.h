@@ -22,6 +22,7 @@ struct shadow_spec {
 	struct slice dir;
 	double share;   /* of the publishes, above 0 and up to 1 */
 	uint64_t owner; /* a session, with which it ends; 0: nobody */
+	const char *by; /* who asks; copied */
 };
 
 /* It decides from now on, or why it does not: TIDE_ERULE; TIDE_ENOTFOUND when it was

@@ -20,6 +20,7 @@
 #include "shadow.h"
 
 #define FOLDER "uploads"
+#define TEMPORARY ".push" /* how the names of such directories end */
 #define CHECK_SILENCE_MS 30000
 #define FINDINGS_MAX ((size_t)256 * 1024)
 #define ENTRIES_MAX 1000 /* in the folder, that are looked at */
@@ -31,7 +32,9 @@ struct upload {
 	void *ctx;
 	struct bundle *files; /* the thread only reads it */
 	const char *program;  /* the configuration's */
-	char within[PATH_MAX];
+	char *by;
+	int64_t since_ms;
+	char within[PATH_MAX], dir[PATH_MAX];
 	char *in_use; /* it is not removed: a path, or NULL */
 	char name[64];
 	/* The outcome. */
@@ -72,7 +75,7 @@ int upload_check_path(struct slice path, struct error *err)
 		return error_set(
 			err, TIDE_ESYNTAX,
 			"'%.*s' is no path of a rules file: expected a name like "
-			"filters/vip.lua, of letters, digits, '_', '-' and '.', "
+			"filter/10-vip.lua, of letters, digits, '_', '-' and '.', "
 			"at most four deep and %d bytes",
 			SLICE_HEAD(path, 100), UPLOAD_PATH_MAX);
 	if (slice_has_suffix(path, "_spec.lua"))
@@ -217,10 +220,9 @@ static void check(struct upload *u, const char *dir)
 static void work_upload(uv_work_t *work)
 {
 	struct upload *u = work->data;
-	char dir[PATH_MAX];
 
-	if (write_files(u, dir))
-		check(u, dir);
+	if (write_files(u, u->dir))
+		check(u, u->dir);
 	else
 		error_set(&u->failure, TIDE_EDENIED,
 			  "the files cannot be written below '%s' "
@@ -229,6 +231,17 @@ static void work_upload(uv_work_t *work)
 }
 
 /* ---- back on the loop ------------------------------------------------------------- */
+
+/* Told in the answer to those who come meanwhile. */
+static int refuse_second(const struct rollout *r, struct error *err)
+{
+	const struct upload *u = r->upload;
+
+	return error_set(err, TIDE_EBUSY,
+			 "another upload is under way, by %s, for %" PRId64
+			 " s; try again",
+			 u->by, (r->broker->now_ms - u->since_ms) / 1000);
+}
 
 static void write_document(const struct upload *u, struct buf *out)
 {
@@ -249,6 +262,7 @@ static void write_document(const struct upload *u, struct buf *out)
 static void free_upload(struct upload *u)
 {
 	bundle_unref(u->files);
+	mem_free(u->by);
 	buf_deinit(&u->findings);
 	uv_mutex_destroy(&u->lock);
 	mem_free(u->in_use);
@@ -263,18 +277,18 @@ static void on_worked(uv_work_t *work, int status)
 	if (u->rollout) {
 		u->rollout->upload = NULL;
 		if (u->failure.code < 0) {
-			u->on_done(u->ctx, NULL, &u->failure);
+			u->on_done(u->ctx, NULL, NULL, &u->failure);
 		} else {
 			write_document(u, &document);
-			u->on_done(u->ctx, &document, NULL);
+			u->on_done(u->ctx, u->dir, &document, NULL);
 			buf_deinit(&document);
 		}
 	}
 	free_upload(u);
 }
 
-int upload_start(struct rollout *r, struct bundle *files, upload_done_fn *on_done,
-		 void *ctx, struct error *err)
+int upload_start(struct rollout *r, const struct upload_spec *spec,
+		 upload_done_fn *on_done, void *ctx, struct error *err)
 {
 	const struct broker_config *config = &r->broker->config;
 	char within[PATH_MAX];
@@ -285,22 +299,26 @@ int upload_start(struct rollout *r, struct bundle *files, upload_done_fn *on_don
 				 "rules are uploaded only to a broker that was started "
 				 "with --rules-candidates");
 	if (r->upload)
-		return error_set(err, TIDE_EBUSY, "another upload is under way");
-	if (check_sizes(files, err) < 0 || candidate_dir_base(config, within, err) < 0)
+		return refuse_second(r, err);
+	if (check_sizes(spec->files, err) < 0 ||
+	    candidate_dir_base(config, within, err) < 0)
 		return err->code;
 	u = mem_zalloc(sizeof(*u));
 	u->rollout = r;
 	u->work.data = u;
 	u->on_done = on_done;
 	u->ctx = ctx;
-	u->files = bundle_ref(files);
+	u->files = bundle_ref(spec->files);
+	u->by = mem_strdup(spec->by);
+	u->since_ms = r->broker->now_ms;
 	u->program = config->program;
 	u->is_writable = config->is_rules_dir_writable;
 	memcpy(u->within, within, sizeof(within));
 	if (r->shadow)
 		u->in_use = mem_strdup(shadow_dir(r));
-	snprintf(u->name, sizeof(u->name), FOLDER "/%013" PRId64 "-%016" PRIx64,
-		 r->broker->now_ms, bundle_hash(files));
+	snprintf(u->name, sizeof(u->name), FOLDER "/%013" PRId64 "-%016" PRIx64 "%s",
+		 r->broker->now_ms, bundle_hash(spec->files),
+		 spec->is_temporary ? TEMPORARY : "");
 	uv_mutex_init(&u->lock);
 	r->upload = u;
 	uv_queue_work(r->broker->loop, &u->work, work_upload, on_worked);
@@ -321,5 +339,60 @@ void upload_cancel(struct rollout *r)
 	if (u->pid)
 		kill(-u->pid, SIGKILL);
 	uv_mutex_unlock(&u->lock);
-	u->on_done(u->ctx, NULL, &stopping);
+	u->on_done(u->ctx, NULL, NULL, &stopping);
+}
+
+/* ---- directories that nobody needs any more --------------------------------------- */
+
+struct upload_removal {
+	uv_work_t work;
+	char *dir;
+};
+
+static void work_remove(uv_work_t *work)
+{
+	gate_dir_remove(((struct upload_removal *)work->data)->dir);
+}
+
+static void on_removed(uv_work_t *work, int status)
+{
+	struct upload_removal *removal = work->data;
+
+	mem_free(removal->dir);
+	mem_free(removal);
+}
+
+void upload_remove(struct rollout *r, const char *dir)
+{
+	struct upload_removal *removal = mem_zalloc(sizeof(*removal));
+
+	removal->work.data = removal;
+	removal->dir = mem_strdup(dir);
+	uv_queue_work(r->broker->loop, &removal->work, work_remove, on_removed);
+}
+
+static int is_temporary(const struct dirent *entry)
+{
+	return is_upload(entry) && slice_has_suffix(slice_from(entry->d_name), TEMPORARY);
+}
+
+void upload_remove_left(const struct broker_config *config)
+{
+	char within[PATH_MAX], path[2 * PATH_MAX];
+	struct dirent **entries;
+	struct error ignored;
+	int count;
+
+	if (!config->rules_candidates || candidate_dir_base(config, within, &ignored) < 0)
+		return;
+	snprintf(path, sizeof(path), "%s/" FOLDER, within);
+	count = scandir(path, &entries, is_temporary, NULL);
+	for (int i = 0; i < count; i++) {
+		snprintf(path, sizeof(path), "%s/" FOLDER "/%s", within,
+			 entries[i]->d_name);
+		gate_dir_remove(path);
+		free(entries[i]);
+	}
+	if (count >= 0)
+		free(entries);
 }

@@ -3,7 +3,8 @@
  * The files are written into a new directory below that for candidate rules
  * (--rules-candidates, which must be given for that), in "uploads", and checked by
  * `tidemq check` in a process of its own. The shadow and the replay take the directory
- * from there. The last UPLOAD_KEPT directories are kept. */
+ * from there. The last UPLOAD_KEPT directories are kept; who asks for a temporary one
+ * removes it. */
 #pragma once
 
 #include "base/slice.h"
@@ -19,13 +20,24 @@
  * run with the broker's rights. */
 TIDE_MUST_USE int upload_check_path(struct slice path, struct error *err);
 
-/* @param document_take  where the files are and what the check has found; NULL: see
- *                       `failure` */
-typedef void upload_done_fn(void *ctx, struct buf *document_take,
+struct upload_spec {
+	struct bundle *files; /* which upload_check_path lets pass */
+	const char *by;       /* who asks; copied */
+	bool is_temporary;    /* the directory: see upload_remove */
+};
+
+/* @param dir            its path
+ * @param document_take  where the files are and what the check has found; NULL, with
+ *                       dir: see `failure` */
+typedef void upload_done_fn(void *ctx, const char *dir, struct buf *document_take,
 			    const struct error *failure);
-/* The files, which upload_check_path lets pass. TIDE_EDENIED: no directory is configured;
- * TIDE_ETOOLARGE; TIDE_EBUSY: another upload is under way. */
-TIDE_MUST_USE int upload_start(struct rollout *r, struct bundle *files,
+/* TIDE_EDENIED: no directory is configured; TIDE_ETOOLARGE; TIDE_EBUSY: another upload is
+ * under way. */
+TIDE_MUST_USE int upload_start(struct rollout *r, const struct upload_spec *spec,
 			       upload_done_fn *on_done, void *ctx, struct error *err);
+/* Remove a directory, on a thread. */
+void upload_remove(struct rollout *r, const char *dir);
+/* Remove the temporary ones that a broker before this one has left. Blocks. */
+void upload_remove_left(const struct broker_config *config);
 /* Tell that it has failed; it ends by itself. Harmless when there is none. */
 void upload_cancel(struct rollout *r);

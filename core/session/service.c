@@ -8,7 +8,6 @@
 #include "rollout/canary.h"
 #include "rollout/gate.h"
 #include "rollout/history.h"
-#include "rollout/install.h"
 #include "rollout/recent.h"
 #include "rollout/replay.h"
 #include "rollout/shadow.h"
@@ -316,7 +315,6 @@ void service_close(struct service *s, int64_t grace_ms)
 	shadow_drop(&s->rollout);
 	replay_cancel(&s->rollout);
 	upload_cancel(&s->rollout);
-	install_cancel(&s->rollout);
 	canary_destroy(s->rollout.canary);
 	s->rollout.canary = NULL;
 	gate_destroy(s->rollout.gate);

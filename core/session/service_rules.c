@@ -101,8 +101,9 @@ struct change {
 	char by[RELOAD_ASKER_MAX];
 	reload_done_fn *on_done;
 	void *ctx;
-	bool is_loading; /* counted in service.loading */
-	uint64_t epoch;  /* when it was asked for */
+	bool is_loading;            /* counted in service.loading */
+	const struct bundle *known; /* of the directory when it was asked for */
+	uint64_t epoch;             /* likewise */
 };
 
 /* A rollback or a promotion is not queued behind it. Specs may take long: others may
@@ -206,8 +207,8 @@ static bool is_unchanged(const struct change *c, const struct canary_result *res
 	const struct bundle *known = reload_known_files(e);
 
 	return result->is_known ||
-	       (engine_epoch(e) != c->epoch && known && result->files &&
-		bundle_hash(known) == bundle_hash(result->files));
+	       ((engine_epoch(e) != c->epoch || known != c->known) && known &&
+		result->files && bundle_hash(known) == bundle_hash(result->files));
 }
 
 static void on_canary(void *ctx, const struct canary_result *result)
@@ -262,6 +263,7 @@ void service_rules_change(struct service *s, const struct rules_change *spec)
 	c->service = s;
 	c->origin = spec->origin;
 	c->epoch = engine_epoch(e);
+	c->known = trial.known;
 	c->files = spec->files ? bundle_ref(spec->files) : NULL;
 	c->specs_dir = spec->specs_dir ? mem_strdup(spec->specs_dir) : NULL;
 	snprintf(c->by, sizeof(c->by), "%s", spec->by);

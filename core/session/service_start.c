@@ -10,6 +10,7 @@
 #include "rollout/canary.h"
 #include "rollout/gate.h"
 #include "rollout/history.h"
+#include "rollout/upload.h"
 #include "rules/sandbox/bundle.h"
 #include "rules/engine/rules_dir.h"
 #include "schedule/scheduler.h"
@@ -325,6 +326,7 @@ int service_start(struct service *s, struct error *err)
 	int rc;
 
 	/* Nobody waits for anything yet: it may block. */
+	upload_remove_left(&b->config);
 	canary_ask_now(s->rollout.canary, &trial, on_start_canary, s);
 	*err = s->rules_refusal;
 	if (err->code < 0 && !may_have_last_good(&b->config, err->code))

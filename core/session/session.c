@@ -114,12 +114,15 @@ void session_format_author(const struct session *s, char out[SESSION_AUTHOR_MAX]
 {
 	struct session_peer peer;
 	bool has_name = s->name && s->name[0];
+	bool is_user = s->of_user && s->user;
 
 	s->ops->facts(s->ctx, &peer);
-	snprintf(out, SESSION_AUTHOR_MAX, "connection %llu%s%.100s%s%s%.150s",
+	snprintf(out, SESSION_AUTHOR_MAX, "connection %llu%s%.100s%s%s%.*s%s%s%.150s",
 		 (unsigned long long)s->number, has_name ? " '" : "",
 		 has_name ? s->name : "", has_name ? "'" : "",
-		 peer.address ? " from " : "", peer.address ? peer.address : "");
+		 is_user ? " of user '" : "", is_user ? (int)s->user_len : 0,
+		 is_user ? s->user : "", is_user ? "'" : "", peer.address ? " from " : "",
+		 peer.address ? peer.address : "");
 }
 
 /* The channel behind `ch`; the first one behind NULL. */

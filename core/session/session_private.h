@@ -61,11 +61,12 @@ struct session {
 	struct buf written_key;        /* this queue, the last one */
 	const struct msg *prepared;    /* NULL once it is published */
 	struct session_upload *upload; /* rules that come in parts; NULL: none */
+	char *uploaded;                /* the directory of those that came last; NULL */
 };
 
 /* Who it is, for logs: "connection 7 'deploy' from 127.0.0.1:50412"; the name only if it
  * has one. */
-#define SESSION_AUTHOR_MAX 300
+#define SESSION_AUTHOR_MAX 400
 void session_format_author(const struct session *s, char out[SESSION_AUTHOR_MAX]);
 
 TIDE_MUST_USE int session_set_vhost(struct session *s, struct slice name,

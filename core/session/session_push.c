@@ -5,10 +5,11 @@
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "rollout/install.h"
+#include "rollout/canary.h"
 #include "rollout/shadow.h"
 #include "rollout/upload.h"
 #include "rules/engine/engine_status.h"
+#include "rules/engine/reload.h"
 #include "service_rules.h"
 #include "session_private.h"
 
@@ -83,16 +84,35 @@ int session_push_part(struct session *s, struct slice path, struct slice text,
 	return rc;
 }
 
-static void on_document(void *ctx, struct buf *document_take, const struct error *failure)
+static void remove_uploaded(struct session *s)
 {
+	if (s->uploaded)
+		upload_remove(&s->service->rollout, s->uploaded);
+	mem_free(s->uploaded);
+	s->uploaded = NULL;
+}
+
+static void on_uploaded(void *ctx, const char *dir, struct buf *document_take,
+			const struct error *failure)
+{
+	struct reply *r = ctx;
+	struct session *s = r->channel ? r->channel->session : NULL;
+
+	if (!failure && s) {
+		remove_uploaded(s);
+		s->uploaded = mem_strdup(dir);
+	} else if (!failure) {
+		upload_remove(&r->service->rollout, dir);
+	}
 	if (failure)
-		reply_error(ctx, failure);
+		reply_error(r, failure);
 	else
-		reply_data_take(ctx, document_take);
+		reply_data_take(r, document_take);
 }
 
 int session_push_upload(struct session *s, struct reply *r, struct error *err)
 {
+	char by[SESSION_AUTHOR_MAX];
 	int rc = session_access_check_tag(s, USER_ADMIN, "RULES", err);
 
 	if (rc == TIDE_OK && !s->upload)
@@ -100,9 +120,11 @@ int session_push_upload(struct session *s, struct reply *r, struct error *err)
 				 "nothing has been uploaded: RULES upload <path> "
 				 "text=<text> comes before");
 	if (rc == TIDE_OK) {
+		const struct upload_spec what = { s->upload->files, by, true };
+
 		finish_file(s->upload);
-		rc = upload_start(&s->service->rollout, s->upload->files, on_document, r,
-				  err);
+		session_format_author(s, by);
+		rc = upload_start(&s->service->rollout, &what, on_uploaded, r, err);
 	}
 	drop(s);
 	return rc;
@@ -126,10 +148,12 @@ static void reply_shadow(void *ctx, const struct error *result)
 int session_push_shadow(struct session *s, struct slice dir, double share,
 			struct reply *r, struct error *err)
 {
-	struct shadow_spec what = { dir, share ? share : SHADOW_SHARE_DEFAULT,
-				    s->number };
+	char by[SESSION_AUTHOR_MAX];
+	struct shadow_spec what = { dir, share ? share : SHADOW_SHARE_DEFAULT, s->number,
+				    by };
 	int rc = session_access_check_tag(s, USER_ADMIN, "RULES", err);
 
+	session_format_author(s, by);
 	return rc == TIDE_OK
 		       ? shadow_start(&s->service->rollout, &what, reply_shadow, r, err)
 		       : rc;
@@ -156,20 +180,33 @@ static void finish(struct promotion *p, const struct error *result)
 	mem_free(p);
 }
 
-static void on_installed(void *ctx, const struct error *result)
+static void on_installed(void *ctx, const struct canary_result *result)
 {
-	finish(ctx, result);
+	struct promotion *p = ctx;
+	struct engine *e = p->rollout->broker->engine;
+
+	if (result->error.code == TIDE_OK &&
+	    bundle_hash(engine_files(e)) == bundle_hash(p->files))
+		reload_installed(e);
+	finish(p, &result->error);
 }
 
 static void on_promoted(void *ctx, const struct error *result)
 {
+	static const struct error stopping = { TIDE_ESHUTDOWN, "the broker is stopping" };
 	struct promotion *p = ctx;
-	struct error err;
+	const struct canary_spec what = {
+		.dir = p->rollout->broker->config.rules_dir,
+		.files = p->files,
+		.is_install = true,
+	};
 
 	if (result->code < 0)
 		finish(p, result);
-	else if (install_start(p->rollout, p->files, on_installed, p, &err) < 0)
-		finish(p, &err);
+	else if (!p->rollout->canary)
+		finish(p, &stopping);
+	else
+		canary_ask(p->rollout->canary, &what, on_installed, p);
 }
 
 int session_push_install(struct session *s, struct reply *r, struct error *err)
@@ -201,6 +238,7 @@ int session_push_install(struct session *s, struct reply *r, struct error *err)
 void session_push_leave(struct session *s)
 {
 	drop(s);
+	remove_uploaded(s);
 	if (shadow_owner(&s->service->rollout) == s->number)
 		shadow_drop(&s->service->rollout);
 }

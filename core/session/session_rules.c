@@ -177,10 +177,12 @@ int session_rules_read_share(struct slice s, double *out, struct error *err)
 int session_rules_shadow(struct session *s, struct slice dir, double share,
 			 struct reply *r, struct error *err)
 {
-	struct shadow_spec what = { dir, share ? share : SHADOW_SHARE_DEFAULT, 0 };
+	char by[SESSION_AUTHOR_MAX];
+	struct shadow_spec what = { dir, share ? share : SHADOW_SHARE_DEFAULT, 0, by };
 
 	if (check_admin(s, err) < 0)
 		return err->code;
+	session_format_author(s, by);
 	return shadow_start(&s->service->rollout, &what, on_shadow, r, err);
 }
 
@@ -234,6 +236,12 @@ static void on_document(void *ctx, struct buf *document_take, const struct error
 		reply_error(ctx, failure);
 	else
 		reply_data_take(ctx, document_take);
+}
+
+static void on_uploaded(void *ctx, const char *dir, struct buf *document_take,
+			const struct error *failure)
+{
+	on_document(ctx, document_take, failure);
 }
 
 int session_rules_replay(struct session *s, struct slice dir, struct reply *r,
@@ -320,15 +328,18 @@ static int read_files(const struct rules_file *files, size_t count, struct bundl
 int session_rules_upload(struct session *s, const struct rules_file *files, size_t count,
 			 struct reply *r, struct error *err)
 {
+	char by[SESSION_AUTHOR_MAX];
 	struct bundle *bundle;
 	int rc = check_admin(s, err);
 
 	if (rc < 0)
 		return rc;
 	bundle = bundle_create();
+	session_format_author(s, by);
+	const struct upload_spec what = { .files = bundle, .by = by };
 	rc = read_files(files, count, bundle, err);
 	if (rc == TIDE_OK)
-		rc = upload_start(&s->service->rollout, bundle, on_document, r, err);
+		rc = upload_start(&s->service->rollout, &what, on_uploaded, r, err);
 	bundle_unref(bundle);
 	return rc;
 }

@@ -1,16 +1,18 @@
 -- tidemq rules push: a rules directory of another machine becomes the broker's.
 local Broker = require 'support.broker'
+local DiskFault = require 'support.disk_fault'
 local shell = require 'support.shell'
 local wait = require 'support.wait'
 
 local ROUTE <const> = [[return { match = { exchange = "x" }, publish = function(msg) msg.exchange = "%s" end }]]
+local NONE <const> = shell.read_file(shell.shipped_rules() .. '/retry/none.lua')
 local SPEC <const> = [[it("is right", function() assert.is_true(%s) end)]]
 
 describe('tidemq rules push', function()
-  local broker, c, dir
+  local broker, c, dir, env
 
   local function start(...)
-    broker = Broker.start { rules = { ['filter/10-old.lua'] = ROUTE:format 'y' },
+    broker = Broker.start { rules = { ['filter/10-old.lua'] = ROUTE:format 'y' }, env = env,
       args = { '--fsync', 'no', '--rules-candidates', '@DIR@', ... } }
     c = broker:connect()
     for _, name in ipairs { 'x', 'y', 'z' } do
@@ -20,7 +22,10 @@ describe('tidemq rules push', function()
     end
   end
 
-  before_each(function() dir = shell.make_dir 'tidemq-push' end)
+  before_each(function()
+    env = nil
+    dir = shell.make_dir 'tidemq-push'
+  end)
   after_each(function()
     c:close()
     broker:expect_clean_stop()
@@ -72,7 +77,9 @@ describe('tidemq rules push', function()
     local out = start_push '--messages 5'
     wait_for_shadow()
     publish(5)
-    assert.matches('%d+ files are active, hash %x+: 5 publishes compared, 0 differ\nstatus 0', answer(out))
+    local text = answer(out)
+    assert.matches('\ntrying: %d of 5 publishes compared, 0 differ\n', text)
+    assert.matches('%d+ files are active, hash %x+: 5 publishes compared, 0 differ\nstatus 0', text)
     assert.same({ 0, 5, 0 }, ready())
     local last = c:document 'RULES log'[1]
     assert.same({ 'promote', 'accepted' }, { last.origin, last.result })
@@ -83,6 +90,18 @@ describe('tidemq rules push', function()
     broker:restart()
     c = broker:connect()
     assert.equal(hash, c:document 'RULES status'.hash)
+  end)
+
+  it('installs what is no change of the directory', function()
+    start '--rules-writable'
+    write { ['filter/20-new.lua'] = ROUTE:format 'z' }
+    local text, status = push '--now --no-test'
+    assert.equal(0, status, text)
+    broker:write_rule('filter/30-mine.lua', ROUTE:format 'x')
+    assert(wait.poll(function() return c:document 'RULES status'.generation > 2 end))
+    local origins = {}
+    for i, attempt in ipairs(c:document 'RULES log') do origins[i] = attempt.origin end
+    assert.same({ 'files', 'promote', 'start' }, origins)
   end)
 
   it('drops what decides otherwise, and shows it', function()
@@ -120,18 +139,182 @@ describe('tidemq rules push', function()
     assert.same({ 0, 0, 1 }, ready())
   end)
 
+  describe('on a disk that fails', function()
+    local fault
+    setup(function() fault = DiskFault.new() end)
+    teardown(function() fault:destroy() end)
+
+    local function files() return (shell.run(("cd '%s' && find . -type f | sort"):format(broker.rules))) end
+
+    -- The files were written one after the other: what follows the one that it died of was missing.
+    it('is finished by the next start, when the broker dies half way', function()
+      env = fault:kill '@DIR@/rules/retry/none.lua'
+      start '--rules-writable'
+      write { ['filter/20-new.lua'] = ROUTE:format 'z', ['retry/none.lua'] = NONE }
+      local text, status = push '--now --no-test'
+      assert.equal(1, status, text)
+      assert(wait.poll(function() return broker:exit_status() end))
+      assert.matches('%./filter/10%-old.lua\n.*%./filter/20%-new.lua\n', files())
+      assert.is_nil(shell.read_file(broker.rules .. '/retry/none.lua.new'))
+      broker.options.env = nil
+      c = broker:restart():connect()
+      assert.equal('start', c:document 'RULES status'.origin)
+      publish()
+      assert.same({ 0, 0, 1 }, ready())
+      assert.is_nil(files():find('10-old', 1, true))
+      assert.is_nil(files():find('.push', 1, true))
+    end)
+
+    it('changes nothing when it is full', function()
+      env = fault:full '@DIR@/rules/.push/1'
+      start '--rules-writable'
+      write { ['filter/20-new.lua'] = ROUTE:format 'z', ['retry/none.lua'] = NONE }
+      local before = files()
+      local text, status = push '--now --no-test'
+      assert.equal(1, status)
+      assert.matches("the rules are active, but '.*/rules/.push' cannot be written: No space left on device; a restart "
+        .. 'loads what the rules directory has', text)
+      assert.equal(before, files())
+      publish()
+      assert.same({ 0, 0, 1 }, ready())
+      c = broker:restart():connect()
+      publish()
+      assert.same({ 0, 1, 1 }, ready())
+    end)
+
+    -- What stands in the way came after the files were listed.
+    it('serves with what was pushed, when it cannot be finished', function()
+      env = fault:kill '@DIR@/rules/retry/none.lua'
+      start '--rules-writable'
+      write { ['filter/20-new.lua'] = ROUTE:format 'z', ['retry/none.lua'] = NONE }
+      push '--now --no-test'
+      assert(wait.poll(function() return broker:exit_status() end))
+      broker.options.env = nil
+      local place = broker.rules .. '/retry/none.lua'
+      shell.run(("rm -f '%s' && mkdir -p '%s'"):format(place, place))
+      c = broker:restart():connect()
+      local status = c:document 'RULES status'
+      assert.equal('last good', status.origin)
+      assert.matches("pushed rules are only partly in the rules directory, and '.*/retry/none.lua' cannot be changed: "
+        .. 'Is a directory; a reload goes on when this is repaired', status.refusal.error)
+      c:send 'RULES reload\r\n'
+      c:expect '^ERR rule pushed rules are only partly'
+      publish()
+      assert.same({ 0, 0, 1 }, ready())
+      shell.run(("rmdir '%s'"):format(place))
+      c:document 'RULES reload'
+      assert.is_nil(files():find('.push', 1, true))
+      assert.equal('reload', c:document 'RULES status'.origin)
+    end)
+  end)
+
+  local function uploads() return (shell.run(("ls '%s/uploads' 2>/dev/null"):format(broker.dir))) end
+
   it('leaves nothing behind when it is interrupted', function()
     start '--rules-writable'
     write { ['filter/20-new.lua'] = ROUTE:format 'z' }
-    for _, signal in ipairs { 'TERM', 'KILL' } do
-      local pid = shell.line(("'%s' rules push '%s' --url '%s' --for 1h --no-test >/dev/null 2>&1 & echo $!"):format(
-        Broker.binary(), dir, broker:url()))
+    for _, signal in ipairs { 'INT', 'TERM', 'KILL' } do
+      local out = os.tmpname()
+      local pid = shell.line(("'%s' rules push '%s' --url '%s' --for 1h --no-test >%s 2>&1 & echo $!"):format(
+        Broker.binary(), dir, broker:url(), out))
       wait_for_shadow()
+      assert.matches('%.push\n', uploads())
       shell.run(('kill -%s %s'):format(signal, pid))
       assert(wait.poll(function() return not c:document 'RULES shadow status'.active end))
+      assert(wait.poll(function() return uploads() == '' end))
+      if signal ~= 'KILL' then
+        assert(wait.poll(function()
+          return shell.read_file(out):find 'interrupted: nothing has changed, the candidate rules are dropped\n$'
+        end))
+      end
+      os.remove(out)
     end
     publish()
     assert.same({ 0, 1, 0 }, ready())
+  end)
+
+  it('leaves nothing behind when the broker is killed', function()
+    start '--rules-writable'
+    write { ['filter/20-new.lua'] = ROUTE:format 'z' }
+    local out = start_push '--for 1h --no-test'
+    wait_for_shadow()
+    broker:kill9()
+    assert.matches('status 1', answer(out))
+    assert.matches('%.push\n', uploads())
+    c = broker:run():connect()
+    assert.equal('', uploads())
+    assert.is_false(c:document 'RULES shadow status'.active)
+  end)
+
+  it('shows on a terminal what it waits for, in one line', function()
+    start '--rules-writable'
+    write { ['filter/20-new.lua'] = ROUTE:format 'y' }
+    local out = os.tmpname()
+    os.execute(("script -qfec \"'%s' rules push '%s' --url '%s' --no-test --messages 2 --for 1h; echo status \\$?\" %s "
+      .. '>/dev/null 2>&1 </dev/null &'):format(Broker.binary(), dir, broker:url(), out))
+    wait_for_shadow()
+    publish(2)
+    local text
+    assert(wait.poll(function()
+      text = shell.read_file(out)
+      return text:find '\nstatus %d'
+    end))
+    os.remove(out)
+    assert.matches('\r\27%[Ktrying: 0 of 2 publishes compared, 0 differ, 1h left\r\27%[K', text)
+    assert.matches('\r\27%[K%d+ files are active', text)
+  end)
+
+  it('waits for nobody: who comes second is told who is there', function()
+    start '--rules-writable'
+    write { ['filter/20-new.lua'] = ROUTE:format 'z' }
+    local out = start_push '--for 1h --no-test'
+    wait_for_shadow()
+    local text, status = push '--now --no-test'
+    assert.equal(1, status)
+    assert.matches("^tidemq: exists: other candidate rules are in the shadow: '[^']*%.push', by connection %d+ "
+      .. "'tidemq%-rules' from 127%.0%.0%.1:%d+, for %d+ s; wait until they are active or dropped\n$", text)
+    assert.matches("^connection %d+ 'tidemq%-rules' from", c:document 'RULES shadow status'.by)
+    c:ok 'RULES shadow drop'
+    assert.matches('somebody has dropped the candidate rules\nstatus 1', answer(out))
+  end)
+
+  it('says what a directory cannot be pushed for', function()
+    start '--rules-writable'
+    local function refused(pattern)
+      local text, status = push '--now --no-test'
+      assert.equal(1, status)
+      assert.matches('^tidemq: nothing is pushed: ' .. pattern .. '\n$', text)
+    end
+    write { ['filter/my rule.lua'] = 'return {}' }
+    refused "'filter/my rule.lua' is no path of a rules file: expected a name like filter/10%-vip.lua, .*"
+    os.remove(dir .. '/filter/my rule.lua')
+    write { ['filter/20-new.lua'] = ('-'):rep(2 << 20) }
+    refused "'filter/20%-new.lua' has 2097152 bytes; a rules file has at most 262144"
+    write { ['filter/20-new.lua'] = ROUTE:format 'y' }
+    for i = 1, 1000 do write { [('lib/m%d.lua'):format(i)] = 'return 1' } end
+    refused "'.*' has 1%d%d%d files of %d+ bytes; a push has at most 1000 files of 4194304 bytes together"
+    shell.run(("rm -r '%s'/*"):format(dir))
+    refused "there are no scripts in '.*'"
+    write { ['filter/x_spec.lua'] = SPEC:format 'true' }
+    refused "there are no scripts in '.*'"
+    assert.equal('', uploads())
+  end)
+
+  -- A directory of releases is made of links, as that of a ConfigMap is.
+  it('sends what links lead to', function()
+    start '--rules-writable'
+    local other = broker.dir .. '/other'
+    shell.write_file(other .. '/20-new.lua', ROUTE:format 'z')
+    shell.run(("ln -s '%s' '%s/filter'"):format(other, dir))
+    local text, status = push '--now'
+    assert.equal(0, status, text)
+    publish()
+    assert.same({ 0, 0, 1 }, ready())
+    assert.equal(ROUTE:format 'z', shell.read_file(broker.rules .. '/filter/20-new.lua'))
+    shell.run(("ln -s nowhere '%s/filter/lost.lua'"):format(dir))
+    text, status = push '--now --no-test'
+    assert.equal(1, status)
+    assert.matches("^tidemq: cannot read '.*/filter/lost.lua': No such file or directory\n$", text)
   end)
 
   it('stops before the broker for what check, or a spec, finds', function()

@@ -151,26 +151,26 @@ describe('a schedule', function()
     it('deals with missed ticks as `missed = "' .. case.missed .. '"` says', function()
       broker = start(nil, ([[
         return {
-          every = "1h",
+          every = "1d",
           missed = "%s",
           run = function(broker, tick)
             broker.publish { key = "ticks", payload = tick.ms .. " " .. tick.missed }
           end,
         }]]):format(case.missed))
-      local hour = 3600 * 1000
+      local day = 86400 * 1000
       local done = math.tointeger(tonumber(broker:redis_cli('HGET', 'tide:rules:schedule', 'ticker')))
       assert.is_true(done > 0)
-      -- Near the end of an hour there would be one more.
-      local last = (math.floor(require('socket').gettime() * 1000) // hour - 3) * hour
+      -- Near the end of a day there would be one more.
+      local last = (math.floor(require('socket').gettime() * 1000) // day - 3) * day
       broker:redis_cli('HSET', 'tide:rules:schedule', 'ticker', last)
       broker:kill9()
       broker:run()
       assert(wait.poll(function()
-        return math.tointeger(tonumber(broker:redis_cli('HGET', 'tide:rules:schedule', 'ticker'))) == last + 3 * hour
+        return math.tointeger(tonumber(broker:redis_cli('HGET', 'tide:rules:schedule', 'ticker'))) == last + 3 * day
       end), broker:redis_cli('HGETALL', 'tide:rules:schedule') .. '\n' .. broker:log())
       local payloads = drain(broker, 'ticks')
       assert.equal(case.runs, #payloads)
-      if case.missed == 'once' then assert.equal(('%d 2'):format(last + 3 * hour), payloads[1]) end
+      if case.missed == 'once' then assert.equal(('%d 2'):format(last + 3 * day), payloads[1]) end
       broker:expect_clean_stop()
     end)
   end

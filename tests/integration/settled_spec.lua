@@ -262,8 +262,9 @@ for _, kind in ipairs {
       c:ok 'NACK 4 dead'
       messages = told(3)
       assert.equal('retry ack dead-letter', by_event(messages))
-      assert.same({ 'nack', 'retry/fixed.lua', '1', '1' }, { messages[1].headers.reason, messages[1].headers.rule,
-        messages[1].headers.attempts, messages[1].headers.failures })
+      local headers = messages[1].headers
+      assert.same({ 'nack', 'shipped/retry/fixed.lua', '1', '1' },
+        { headers.reason, headers.rule, headers.attempts, headers.failures })
       assert.same({ '2', '1' }, { messages[2].headers.attempts, messages[2].headers.failures })
       assert.equal('rejected', messages[3].headers.reason)
       assert(wait.poll(function() return c:stats('dead').ready == 1 and committed() == 4 end), committed())

@@ -403,6 +403,12 @@ void reload_unchanged(struct engine *e)
 	log_info("rules: the files match the active rules again");
 }
 
+void reload_installed(struct engine *e)
+{
+	bundle_unref(e->reload.directory);
+	e->reload.directory = bundle_ref(e->current->files);
+}
+
 struct bundle *reload_known_files(const struct engine *e)
 {
 	return is_of_directory(e->origin) ? e->current->files : e->reload.directory;

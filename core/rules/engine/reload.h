@@ -7,7 +7,7 @@
 
 #include "engine.h"
 
-#define RELOAD_ASKER_MAX 320
+#define RELOAD_ASKER_MAX 400
 
 /* The end of a reload: TIDE_OK, or TIDE_ERULE with the reason of the refusal. Called
  * from the loop or from engine_close, never before the function that started it has
@@ -45,6 +45,9 @@ void reload_follow(struct engine *e, struct bundle *files);
 void reload_unchanged(struct engine *e);
 void reload_refuse(struct engine *e, enum engine_origin origin, struct bundle *files,
 		   const char *asker, const struct error *why);
+
+/* The directory has the files of the active rules now: that is no change of it. */
+void reload_installed(struct engine *e);
 
 /* What was read of the directory and of the framework when it was loaded last. NULL: the
  * directory must be loaded whatever it has now. */
