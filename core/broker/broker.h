@@ -129,6 +129,9 @@ struct broker {
 	struct topic_list topics;        /* all, in the order of their making */
 	struct retention *retention;
 	struct policies *policies;
+	/* A queue can be used again. The policies that were asked are not those of now.
+	 */
+	void (*on_policies_missed)(struct queue *q);
 	struct users users;
 	struct pool id_appends; /* topic_ids.h */
 	const struct topic_hooks *topic_hooks;

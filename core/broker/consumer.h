@@ -52,6 +52,9 @@ struct consumer_ops {
 	 * between is no longer kept. */
 	void (*on_skipped)(struct consumer *c, unsigned partition, uint64_t from,
 			   uint64_t to);
+	/* The leases that its queue gives may be others from now on: update.h. Not told
+	 * to a GET. */
+	void (*on_updated)(struct consumer *c);
 	/* The queue is deleted. The consumer must be destroyed; a GET with all of its. */
 	void (*on_cancel)(struct consumer *c);
 };

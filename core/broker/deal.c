@@ -134,10 +134,8 @@ static inline __attribute__((always_inline)) struct entry *next_message(struct q
  * consumer says of all that it takes, and that before the queue's. */
 static uint32_t choose_lease(const struct consumer *c, const struct entry *e)
 {
-	uint32_t ms = e->msg->ack_timeout_ms ? e->msg->ack_timeout_ms : c->ack_timeout_ms;
-
-	return ms ? queue_limit_lease(c->queue, ms)
-		  : (uint32_t)c->queue->config.ack_timeout_ms;
+	return queue_lease(c->queue, e->msg->ack_timeout_ms ? e->msg->ack_timeout_ms
+							    : c->ack_timeout_ms);
 }
 
 /* What is given to a consumer next. */

@@ -2,8 +2,8 @@
 
 #include <stdio.h>
 
+#include "exchange_update.h"
 #include "removal.h"
-#include "rules/engine/policy.h"
 #include "unusable.h"
 #include "update.h"
 
@@ -17,6 +17,18 @@ static int check_kind(const struct queue *q, bool is_topic, struct error *err)
 			 definition_kind(q->definition.table), q->name);
 }
 
+/* One that its scripts refuse may be given other options. */
+static int check_updatable(const struct definition *d, struct error *err)
+{
+	if (d->is_unreadable)
+		return error_set(err, TIDE_ERULE,
+				 "%s '%s' cannot change: it %s; mend it in Redis while "
+				 "no broker runs, or DELETE it",
+				 definition_kind(d->table), definition_name(d).data,
+				 d->unusable);
+	return d->is_recovering ? unusable_check(d, err) : TIDE_OK;
+}
+
 /* What one that exists would have with other options: these, over those that it has. */
 static int merge(const struct queue *q, const struct args *given,
 		 const struct queue_terms_spec *what, struct queue_terms *out,
@@ -26,7 +38,7 @@ static int merge(const struct queue *q, const struct args *given,
 	struct queue_config next;
 	struct args args;
 	bool ignored;
-	int rc = unusable_check(&q->definition, err);
+	int rc = check_updatable(&q->definition, err);
 
 	if (rc == TIDE_OK)
 		rc = queue_config_merge(queue_own(q), given, &args, err);
@@ -161,41 +173,73 @@ int declare_ask_queue(struct vhost *v, const struct queue_declare_spec *spec,
 	return rc;
 }
 
-/* Policies may refuse an exchange. */
-static int ask(const struct vhost *v, const struct exchange_declare_spec *spec,
-	       const struct args *args, const struct policy_watch *w, struct error *err)
+/* What an exchange that exists would have with other options: these, over those that it
+ * has. */
+static int merge_exchange(const struct exchange *x,
+			  const struct exchange_terms_spec *what,
+			  const struct args *given, struct exchange_terms *out,
+			  struct error *err)
 {
-	char type[NAME_LEN_MAX + 1];
-	struct policy_call c = { .kind = "exchange",
-				 .type = type,
-				 .vhost = vhost_slice(v),
-				 .name = spec->name,
-				 .user = spec->user,
-				 .watch = w };
-	int rc;
+	struct exchange_config next;
+	struct error why;
+	int rc = check_updatable(&x->definition, err);
 
-	snprintf(type, sizeof(type), "%" SLICE_FMT, SLICE_ARG(spec->type));
-	args_copy(&c.options, args);
-	rc = policy_ask(v->broker->engine, &c, err);
-	if (rc == TIDE_OK && c.files[0])
-		rc = error_set(err, TIDE_ERULE,
-			       "%s: exchange '%" SLICE_FMT "': a policy can refuse an "
-			       "exchange, but not change its options",
-			       c.files, SLICE_ARG(c.name));
-	args_deinit(&c.options);
-	return rc;
+	if (rc < 0)
+		return rc;
+	if (exchange_check_type(x, what->type, &why) < 0)
+		return error_set(
+			err, why.code,
+			"%s; declare an exchange of another name, and bind to it",
+			why.text);
+	rc = exchange_config_merge(exchange_own(x), given, &next, err);
+	return rc == TIDE_OK ? exchange_terms_make(x->vhost, what, &next, out, err) : rc;
 }
 
-int declare_ask_exchange(const struct vhost *v, const struct exchange_declare_spec *spec,
-			 const struct policy_watch *w, struct error *err)
+static int change_exchange(struct exchange *x, const struct exchange_terms_spec *what,
+			   const struct args *given, struct waiter *waiter,
+			   struct error *err)
 {
+	struct exchange_terms terms;
+	int rc = merge_exchange(x, what, given, &terms, err);
+
+	return rc == TIDE_OK ? exchange_update_terms(x, &terms, waiter, err) : rc;
+}
+
+/* What one that does not exist would have. */
+static int make_exchange(const struct vhost *v, const struct exchange_terms_spec *what,
+			 const struct args *args, struct exchange_terms *out,
+			 struct error *err)
+{
+	struct exchange_config own;
+	int rc = exchange_config_parse(&own, args, err);
+
+	return rc == TIDE_OK ? exchange_terms_make(v, what, &own, out, err) : rc;
+}
+
+static int create_exchange(struct vhost *v, const struct exchange_terms_spec *what,
+			   const struct args *args, struct exchange **out,
+			   struct error *err)
+{
+	struct exchange_terms terms;
+	int rc = make_exchange(v, what, args, &terms, err);
+
+	return rc == TIDE_OK ? exchange_create(v, what, &terms, out, err) : rc;
+}
+
+int declare_ask_exchange(struct vhost *v, const struct exchange_declare_spec *spec,
+			 const struct policy_watch *w, struct exchange_terms *out,
+			 struct error *err)
+{
+	const struct exchange_terms_spec what = { spec->name, spec->type, spec->user, w };
+	const struct exchange *x = exchange_find(v, spec->name);
 	struct args args;
 	bool ignored;
 	int rc = definition_take_update(spec->args, &args, &ignored, err);
 
 	if (rc < 0)
 		return rc;
-	rc = ask(v, spec, &args, w, err);
+	rc = x ? merge_exchange(x, &what, &args, out, err)
+	       : make_exchange(v, &what, &args, out, err);
 	args_deinit(&args);
 	return rc;
 }
@@ -203,6 +247,8 @@ int declare_ask_exchange(const struct vhost *v, const struct exchange_declare_sp
 int declare_exchange(struct vhost *v, const struct exchange_declare_spec *spec,
 		     struct exchange **out, struct waiter *waiter, struct error *err)
 {
+	const struct exchange_terms_spec what = { spec->name, spec->type, spec->user,
+						  NULL };
 	struct exchange *x = exchange_find(v, spec->name);
 	struct args args;
 	bool is_update;
@@ -212,11 +258,11 @@ int declare_exchange(struct vhost *v, const struct exchange_declare_spec *spec,
 		return rc;
 	*out = x;
 	if (!x)
-		rc = ask(v, spec, &args, NULL, err);
-	if (rc == TIDE_OK)
-		rc = x && is_update ? exchange_change(x, spec->type, &args, waiter, err)
-				    : exchange_declare(v, spec->name, spec->type, &args,
-						       out, err);
+		rc = create_exchange(v, &what, &args, out, err);
+	else if (is_update)
+		rc = change_exchange(x, &what, &args, waiter, err);
+	else
+		rc = exchange_check_same(x, spec->type, &args, err);
 	args_deinit(&args);
 	return rc;
 }

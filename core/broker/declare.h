@@ -6,8 +6,9 @@
 
 struct policy_watch;
 
-/* As exchange_declare. TIDE_EEXISTS: the name is taken by the other kind. With the option
- * `update`, or `reshard`, what exists changes: update.h. */
+/* An equal one that exists is the one. TIDE_EMISMATCH: it has other options.
+ * TIDE_EEXISTS: the name is taken by the other kind. With the option `update`, or
+ * `reshard`, what exists changes: update.h. */
 TIDE_MUST_USE int declare_queue(struct vhost *v, const struct queue_declare_spec *spec,
 				struct queue **out, struct waiter *waiter,
 				struct error *err);
@@ -17,19 +18,21 @@ struct exchange_declare_spec {
 	const struct args *args;
 	struct slice user;
 };
-/* As exchange_declare; with the option `update` what exists changes: exchange_change. */
+/* `args`: durable, auto-delete, internal, alternate, and the script's own. Likewise; what
+ * exists changes by exchange_update.h. */
 TIDE_MUST_USE int declare_exchange(struct vhost *v,
 				   const struct exchange_declare_spec *spec,
 				   struct exchange **out, struct waiter *waiter,
 				   struct error *err);
 
-/* What the policies would make of it. Nothing is declared, and nobody is told. Of a queue
- * that exists: of its own options with these over them. TIDE_EREJECTED, TIDE_ERULE: as
+/* What the policies would make of it. Nothing is declared, and nobody is told. Of what
+ * exists: of its own options with these over them. TIDE_EREJECTED, TIDE_ERULE: as
  * policy_ask. */
 TIDE_MUST_USE int declare_ask_queue(struct vhost *v,
 				    const struct queue_declare_spec *spec,
 				    const struct policy_watch *w, struct queue_terms *out,
 				    struct error *err);
-TIDE_MUST_USE int declare_ask_exchange(const struct vhost *v,
+TIDE_MUST_USE int declare_ask_exchange(struct vhost *v,
 				       const struct exchange_declare_spec *spec,
-				       const struct policy_watch *w, struct error *err);
+				       const struct policy_watch *w,
+				       struct exchange_terms *out, struct error *err);

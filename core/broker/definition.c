@@ -76,10 +76,10 @@ static bool is_durable(const struct definition *d)
 	if (definition_is_queue(d->table))
 		return queue_is_durable(queue_of(d));
 	if (d->table == STORE_EXCHANGES)
-		return exchange_of(d)->is_durable;
+		return exchange_is_durable(exchange_of(d));
 	b = binding_of(d);
-	return b->source->is_durable &&
-	       (b->queue ? queue_is_durable(b->queue) : b->exchange->is_durable);
+	return exchange_is_durable(b->source) &&
+	       (b->queue ? queue_is_durable(b->queue) : exchange_is_durable(b->exchange));
 }
 
 /* Redis has refused it. What was sent behind it may be there all the same: the messages
@@ -118,7 +118,7 @@ static void format(const struct definition *d, struct buf *out)
 	if (definition_is_queue(d->table))
 		args_format(&queue_own(queue_of(d))->canonical, out);
 	else if (d->table == STORE_EXCHANGES)
-		exchange_format(exchange_of(d), out);
+		exchange_format(exchange_of(d), exchange_own(exchange_of(d)), out);
 }
 
 void definition_write(const struct definition *d, struct slice text,

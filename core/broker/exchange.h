@@ -7,7 +7,9 @@
 
 #include "base/table.h"
 #include "binding.h"
+#include "broker.h"
 #include "definition.h"
+#include "exchange_terms.h"
 #include "ruleset.h"
 #include "unroutable.h"
 #include "vhost.h"
@@ -22,11 +24,11 @@ struct exchange {
 	char *name;
 	size_t name_len;
 	char *type;
-	struct args args; /* the routing script's options */
-	bool is_durable;
-	bool is_auto_delete;
-	bool is_internal; /* clients do not publish to it */
-	char *alternate;  /* what gets the messages that lead nowhere; NULL: none */
+	struct exchange_config config; /* what it does */
+	struct exchange_config *own;   /* what it was declared with; NULL: the same */
+	char *policy; /* the policies that make the difference, or NULL */
+	/* Redis is being told of other options: exchange_update.h. Else NULL. */
+	const struct exchange_terms *next_terms;
 	struct definition definition;
 	struct index *indexes[RULESET_SLOTS]; /* NULL: not attached */
 	struct binding **bindings;            /* by number, NULL where free */
@@ -47,25 +49,32 @@ struct exchange {
 		*alternate_of; /* by which it was reached; NULL: a binding */
 	uint64_t published;
 	struct unroutable unroutable; /* of what was published to it */
-	bool is_updating;             /* Redis is being told of other options */
-	const char *next_alternate;   /* then: of these; NULL: none */
 	bool is_going;                /* being destroyed, in a list of such */
 	struct exchange *next_going;
 };
 
 struct exchange *exchange_find(struct vhost *v, struct slice name);
 
-/* `args`: durable, auto-delete, internal, alternate, and the script's own. When an equal
- * one exists that is the one; TIDE_EMISMATCH when it has other arguments. */
-TIDE_MUST_USE int exchange_declare(struct vhost *v, struct slice name, struct slice type,
-				   const struct args *args, struct exchange **out,
-				   struct error *err);
-/* DECLARE … update: give it these options, over those that it has. All of them change, or
- * none; Redis is told first, and the waiter then. TIDE_EMISMATCH: one cannot change.
- * TIDE_EBUSY */
-TIDE_MUST_USE int exchange_change(struct exchange *x, struct slice type,
-				  const struct args *given, struct waiter *waiter,
-				  struct error *err);
+/* What it was declared with. */
+static inline const struct exchange_config *exchange_own(const struct exchange *x)
+{
+	return x->own ? x->own : &x->config;
+}
+/* Its options are others from here on. Gives those of before. */
+struct exchange_terms exchange_swap_terms(struct exchange *x,
+					  struct exchange_terms *take);
+/* The name is free. */
+TIDE_MUST_USE int exchange_create(struct vhost *v, const struct exchange_terms_spec *spec,
+				  struct exchange_terms *terms_take,
+				  struct exchange **out, struct error *err);
+/* Is it what `args` says? TIDE_EMISMATCH names a difference. */
+TIDE_MUST_USE int exchange_check_same(const struct exchange *x, struct slice type,
+				      const struct args *args, struct error *err);
+TIDE_MUST_USE int exchange_check_type(const struct exchange *x, struct slice type,
+				      struct error *err);
+/* Would its script take these options, and all bindings? */
+TIDE_MUST_USE int exchange_try(const struct exchange *x, const struct exchange_config *c,
+			       struct error *err);
 /* One that Redis has: it exists without its script, until exchange_attach.
  * @param args  NULL: the definition cannot be read, for the reason in `err` */
 void exchange_restore(struct vhost *v, struct slice name, struct slice type,
@@ -82,8 +91,14 @@ void exchange_erase(struct exchange *x, struct waiter *waiter);
 void exchange_destroy(struct exchange *x);
 /* A binding has gone: delete it if it is auto-delete and that was its last. */
 void exchange_collect(struct exchange *x, struct waiter *waiter);
-/* "type=topic durable=1 ...": how Redis keeps it. */
-void exchange_format(const struct exchange *x, struct buf *out);
+/* "type=topic durable=1 ...": how Redis keeps it, with these options. */
+void exchange_format(const struct exchange *x, const struct exchange_config *c,
+		     struct buf *out);
+/* The definition is kept in Redis. */
+static inline bool exchange_is_durable(const struct exchange *x)
+{
+	return x->config.is_durable && x->vhost->broker->env.store;
+}
 
 static inline struct slice exchange_slice(const struct exchange *x)
 {

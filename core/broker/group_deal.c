@@ -277,14 +277,6 @@ static bool give(struct round *r)
 	return false;
 }
 
-static uint32_t choose_lease(const struct consumer *c)
-{
-	uint32_t ms = c->ack_timeout_ms;
-
-	return ms ? queue_limit_lease(c->queue, ms)
-		  : (uint32_t)c->queue->config.ack_timeout_ms;
-}
-
 static void count_round(struct queue *q, unsigned given)
 {
 	struct broker *b = q->vhost->broker;
@@ -307,7 +299,7 @@ static unsigned serve(struct consumer *c, struct group_claim_list *ready, unsign
 	uint64_t committed = gc->claim.committed;
 
 	gc->is_reading = false;
-	r.lease_ms = choose_lease(c);
+	r.lease_ms = queue_lease(c->queue, c->ack_timeout_ms);
 	r.is_offered = offer_is_used(c->queue);
 	r.until_ms = r.broker->mono_ms + r.lease_ms;
 	while (can_take(&r) && give(&r))

@@ -2,6 +2,7 @@
 
 #include "base/container.h"
 #include "base/mem.h"
+#include "exchange_update.h"
 #include "job.h"
 #include "queue.h"
 #include "rules/engine/hook.h"
@@ -23,21 +24,39 @@ static void end(struct policies *p)
 	p->is_walking = false;
 }
 
+/* False: all were asked about. */
+static bool renew_next(struct walk *w)
+{
+	struct exchange *x = walk_exchange(w);
+	struct queue *q = NULL;
+
+	if (x)
+		exchange_update_renew(x);
+	else if ((q = walk_queue(w)) != NULL || (q = walk_topic(w)) != NULL)
+		update_renew(q);
+	return x || q;
+}
+
 static void run(struct job *job)
 {
 	struct policies *p = container_of(job, struct policies, job);
 	struct broker *b = p->broker;
-	struct queue *q = NULL;
 
-	while (!b->is_closing && ((q = walk_queue(&p->walk)) != NULL ||
-				  (q = walk_topic(&p->walk)) != NULL)) {
-		update_renew(q);
+	while (!b->is_closing && renew_next(&p->walk))
 		if (pace_is_spent(&b->pace, false)) {
 			job_add(b, job);
 			return;
 		}
-	}
 	end(p);
+}
+
+static bool renew_unusable(void *ctx, struct definition *d)
+{
+	if (d->unusable && definition_is_queue(d->table))
+		update_renew(container_of(d, struct queue, definition));
+	else if (d->unusable)
+		exchange_update_renew(container_of(d, struct exchange, definition));
+	return true;
 }
 
 void policies_renew(struct broker *b)
@@ -49,6 +68,8 @@ void policies_renew(struct broker *b)
 	/* Without policies queues do what they were declared with. */
 	if (!p->are_used && !were_used)
 		return;
+	if (b->unusable)
+		definition_each(b, renew_unusable, NULL);
 	end(p);
 	walk_begin(&p->walk, b);
 	p->is_walking = true;
@@ -57,8 +78,10 @@ void policies_renew(struct broker *b)
 
 static bool begin_one(void *ctx, struct definition *d)
 {
-	if (definition_is_queue(d->table) && !d->is_unreadable)
+	if (!d->is_unreadable && definition_is_queue(d->table))
 		update_restored(container_of(d, struct queue, definition));
+	else if (!d->is_unreadable)
+		exchange_update_restored(container_of(d, struct exchange, definition));
 	return true;
 }
 
@@ -75,6 +98,7 @@ struct policies *policies_create(struct broker *b)
 
 	p->broker = b;
 	p->job.run = run;
+	b->on_policies_missed = update_renew;
 	return p;
 }
 

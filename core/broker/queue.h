@@ -217,6 +217,13 @@ static inline uint32_t queue_limit_lease(const struct queue *q, int64_t wanted_m
 	return (uint32_t)(wanted_ms < max_ms ? wanted_ms : max_ms);
 }
 
+/* For how long it gives messages out to who wants that; 0: says nothing. */
+static inline uint32_t queue_lease(const struct queue *q, uint32_t wanted_ms)
+{
+	return wanted_ms ? queue_limit_lease(q, wanted_ms)
+			 : (uint32_t)q->config.ack_timeout_ms;
+}
+
 /* A second begins for the queue's rates. */
 void queue_begin_second(struct queue *q) __attribute__((cold));
 /* Before a publish or a delivery is counted. */

@@ -605,15 +605,14 @@ static const struct {
 	enum option_kinds kinds;
 	const char *name, *why;
 } fixed[] = {
-	{ OF_BOTH, "durable", "its messages are in Redis, or they are not" },
-	{ OF_QUEUE, "exclusive",
-	  "it belongs to one connection, or to none, from its start on" },
+	{ OF_BOTH, "durable", "messages do not move between memory and Redis" },
+	{ OF_QUEUE, "exclusive", "whose it is does not change" },
 	{ OF_QUEUE, "order-by", "its groups count their messages from the first on" },
 	{ OF_QUEUE, "inflight", "its groups count their messages from the first on" },
 	{ OF_TOPIC, "partitions", "each key has its messages in one partition" },
 	{ OF_TOPIC, "sharding", "each key has its messages in one partition" },
 	{ OF_TOPIC, "order", "its groups hold messages by it" },
-	{ OF_TOPIC, "compact", "it decides which messages are kept, from the first on" },
+	{ OF_TOPIC, "compact", "it decides from the first message on which are kept" },
 };
 
 /* NULL: it can change. */
@@ -756,7 +755,7 @@ fail:
 static int refuse_change(const struct queue_config *has, const char *name,
 			 const char *why, struct error *err)
 {
-	return error_set(err, TIDE_EMISMATCH, "it keeps %s=%s: %s", name,
+	return error_set(err, TIDE_EMISMATCH, "it keeps %s=%s, because %s", name,
 			 shown_value(has, name), why);
 }
 

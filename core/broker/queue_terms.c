@@ -46,11 +46,17 @@ static bool has_all(const struct args *has, const struct args *wanted)
 static int check(const struct queue_terms *t, const struct queue_config *config,
 		 const struct args *own, const struct args *options, struct error *err)
 {
+	static const char instead[] = "a policy can only refuse that";
+	struct error why;
+
 	if (!has_all(own, options) || !has_all(options, own))
 		return error_set(err, TIDE_ERULE,
-				 "it keeps its shards and its sharding: by them its "
-				 "messages are found");
-	return queue_config_check_change(&t->config, config, false, err);
+				 "it keeps its shards and its sharding, because messages "
+				 "are found by them; %s",
+				 instead);
+	if (queue_config_check_change(&t->config, config, false, &why) == TIDE_OK)
+		return TIDE_OK;
+	return error_set(err, TIDE_ERULE, "%s; %s", why.text, instead);
 }
 
 static int adopt(struct queue_terms *t, const struct args *own,

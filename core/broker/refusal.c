@@ -104,17 +104,29 @@ void refusal_turn(struct queue *q)
 		wake_by(q, r->until_ms);
 }
 
+/* The search begins there again. It finds what was noted behind that place. */
+static void go_back(struct refusal *r, unsigned shard, struct place place)
+{
+	unsigned kept = 0;
+
+	*from_of(r, shard) = place;
+	for (unsigned i = 0; i < r->back_count; i++)
+		if (r->back[i].shard != shard || place_is_before(r->back[i].place, place))
+			r->back[kept++] = r->back[i];
+	r->back_count = kept;
+}
+
 static void note(struct refusal *r, const struct entry *e)
 {
-	struct place place = place_of(e), *from = from_of(r, e->shard->index);
+	unsigned shard = e->shard->index;
+	struct place place = place_of(e);
 
-	if (!place_is_before(place, *from))
+	if (!place_is_before(place, *from_of(r, shard)))
 		return;
 	if (r->back_count == BACK_MAX)
-		*from = place;
+		go_back(r, shard, place);
 	else
-		r->back[r->back_count++] =
-			(struct refusal_back){ e->shard->index, place };
+		r->back[r->back_count++] = (struct refusal_back){ shard, place };
 }
 
 void refusal_entering(struct queue *q, const struct entry *e)

@@ -103,7 +103,9 @@ static void add_exchange(struct route_walk *w, struct exchange *x,
 static void add_alternate(struct route_walk *w, const struct exchange *x)
 {
 	struct exchange *alternate =
-		x->alternate ? exchange_find(x->vhost, slice_from(x->alternate)) : NULL;
+		x->config.alternate
+			? exchange_find(x->vhost, slice_from(x->config.alternate))
+			: NULL;
 
 	if (alternate && w->alternates < ROUTE_ALTERNATES_MAX)
 		add_exchange(w, alternate, x);

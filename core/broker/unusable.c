@@ -101,11 +101,14 @@ unsigned unusable_attach_all(struct broker *b)
 struct revival {
 	struct waiter waiter;
 	struct broker *broker;
-	uint64_t serial; /* of the queue */
+	uint64_t serial;      /* of the queue */
+	uint64_t epoch;       /* of the policies that were asked */
+	struct waiter *asker; /* or NULL */
 };
 
-static void revived(struct queue *q, const struct waiter *w)
+static void revived(struct queue *q, const struct revival *r)
 {
+	const struct waiter *w = &r->waiter;
 	struct definition *d = &q->definition;
 	struct error why;
 
@@ -114,6 +117,8 @@ static void revived(struct queue *q, const struct waiter *w)
 		log_info("%s '%s' of vhost '%s' can be used again",
 			 definition_kind(d->table), q->name, q->vhost->name);
 		unusable_clear(d);
+		if (r->epoch != engine_epoch(r->broker->engine))
+			r->broker->on_policies_missed(q);
 		return;
 	}
 	error_set(&why, w->status, "has messages that cannot be read: %s",
@@ -131,16 +136,22 @@ static void on_recovered(struct waiter *w)
 	struct queue *q = queue_by_serial(r->broker, r->serial);
 
 	if (q && w->status != TIDE_ESHUTDOWN)
-		revived(q, w);
+		revived(q, r);
+	if (r->asker)
+		waiter_done(r->asker, w->status, w->text);
 	mem_free(r);
 }
 
-static void revive(struct queue *q)
+static void revive(struct queue *q, struct waiter *asker)
 {
 	struct revival *r = mem_zalloc(sizeof(*r));
 
 	r->broker = q->vhost->broker;
 	r->serial = q->serial;
+	r->epoch = engine_epoch(r->broker->engine);
+	r->asker = asker;
+	if (asker)
+		waiter_add(asker);
 	q->definition.is_recovering = true;
 	unusable_set(&q->definition, "is being read from Redis");
 	waiter_init(&r->waiter, on_recovered);
@@ -148,9 +159,17 @@ static void revive(struct queue *q)
 	waiter_done(&r->waiter, TIDE_OK, NULL);
 }
 
-void unusable_retry(struct definition *d)
+static bool is_changing(const struct definition *d)
 {
-	if (!d->unusable || d->is_recovering || d->is_unreadable || !attach(d))
+	return definition_is_queue(d->table)
+		       ? container_of(d, struct queue, definition)->next_terms != NULL
+		       : container_of(d, struct exchange, definition)->next_terms != NULL;
+}
+
+void unusable_retry(struct definition *d, struct waiter *waiter)
+{
+	if (!d->unusable || d->is_recovering || d->is_unreadable || is_changing(d) ||
+	    !attach(d))
 		return;
 	if (d->table == STORE_EXCHANGES) {
 		log_info("exchange '%s' of vhost '%s' can be used again",
@@ -159,12 +178,12 @@ void unusable_retry(struct definition *d)
 	}
 	definition_follow(d);
 	if (definition_is_queue(d->table))
-		revive(container_of(d, struct queue, definition));
+		revive(container_of(d, struct queue, definition), waiter);
 }
 
 static bool retry(void *ctx, struct definition *d)
 {
-	unusable_retry(d);
+	unusable_retry(d, NULL);
 	return true;
 }
 

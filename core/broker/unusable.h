@@ -39,8 +39,11 @@ unsigned unusable_attach_all(struct broker *b);
 /* There is a new generation: try the unusable ones again. A queue that can be used is
  * recovered with its messages before anybody gets at it. */
 void unusable_retry_all(struct broker *b);
-/* The bindings of an exchange have changed: try it again. */
-void unusable_retry(struct definition *d);
+/* What it depends on has changed: try it again. Harmless for one that can be used, and
+ * while Redis is being told of other options of it.
+ *
+ * @param waiter  is told when it can be used, or not; or NULL */
+void unusable_retry(struct definition *d, struct waiter *waiter);
 
 void unusable_count(const struct broker *b, struct unusable_count *out);
 /* One line for each, at the start. */

@@ -4,6 +4,7 @@
 #include "host/log.h"
 #include "queue.h"
 #include "retention.h"
+#include "unusable.h"
 
 /* The new strategies are the queue's: it may go before Redis has answered. */
 struct update {
@@ -12,6 +13,7 @@ struct update {
 	struct queue_terms next;
 	uint64_t epoch; /* of the policies that were asked */
 	bool is_declared_anew, is_sharded_anew, is_mixing, is_ranked_anew;
+	bool is_revived;       /* it could not be used */
 	bool is_idle;          /* the queue does what it did */
 	struct waiter *waiter; /* NULL: Redis is not told */
 };
@@ -39,7 +41,8 @@ static int check_state(const struct queue *q, const struct queue_config *next,
 
 	if (has->is_single_active != next->is_single_active && q->consumer_count > 0)
 		return error_set(err, TIDE_EMISMATCH,
-				 "it keeps single-active=%d while it has subscriptions",
+				 "it keeps single-active=%d while it has subscriptions; "
+				 "end them first",
 				 has->is_single_active);
 	for (unsigned i = 0; !has->max_bytes && next->max_bytes && i < q->shard_count;
 	     i++)
@@ -47,27 +50,33 @@ static int check_state(const struct queue *q, const struct queue_config *next,
 			return error_set(
 				err, TIDE_EMISMATCH,
 				"it keeps max-bytes=0 while Redis alone has some of its "
-				"messages: their bytes are not known");
+				"messages and their bytes are not known; try again when "
+				"fewer wait, or use max-length=");
 	return TIDE_OK;
 }
 
 static int check(const struct queue *q, const struct update *u, struct error *err)
 {
+	const char *kind = definition_kind(q->definition.table);
 	struct error why;
 	int rc = queue_config_check_change(&q->config, &u->next.config,
 					   u->is_sharded_anew, &why);
 
-	if (rc == TIDE_OK)
-		rc = check_state(q, &u->next.config, &why);
 	if (rc < 0)
-		return error_set(err, rc, "%s '%s' cannot change so: %s",
-				 definition_kind(q->definition.table), q->name, why.text);
+		return error_set(err, rc,
+				 "%s '%s' cannot change so: %s; declare a %s of another "
+				 "name",
+				 kind, q->name, why.text, kind);
+	rc = check_state(q, &u->next.config, &why);
+	if (rc < 0)
+		return error_set(err, rc, "%s '%s' cannot change so: %s", kind, q->name,
+				 why.text);
 	if (q->next_terms ||
 	    (u->is_declared_anew && queue_is_durable(q) && !q->definition.is_stored))
 		return error_set(err, TIDE_EBUSY,
 				 "the last DECLARE of %s '%s' is not yet stored; try "
 				 "again",
-				 definition_kind(q->definition.table), q->name);
+				 kind, q->name);
 	return TIDE_OK;
 }
 
@@ -84,7 +93,9 @@ static int create_strategies(struct queue *q, const struct update *u, struct err
 	int rc = TIDE_OK;
 
 	for (int kind = SCRIPT_SHARDING; kind <= SCRIPT_RETRY && rc == TIDE_OK; kind++)
-		if (has_other_script(q, &u->next.config, (enum script_kind)kind))
+		if (u->next.config.scripts[kind] &&
+		    (u->is_revived ||
+		     has_other_script(q, &u->next.config, (enum script_kind)kind)))
 			rc = queue_create_strategy(q, &u->next.config,
 						   (enum script_kind)kind,
 						   &q->next_strategies[kind], err);
@@ -145,6 +156,19 @@ static void change_clocks(struct queue *q, const struct queue_config *former)
 		heap_set(&q->vhost->broker->wakes, &q->wake, q->vhost->broker->mono_ms);
 }
 
+/* Those who have messages for a time of the queue's. */
+static void tell_consumers(const struct queue *q, const struct queue_config *former)
+{
+	struct consumer *c;
+
+	if (q->config.ack_timeout_ms == former->ack_timeout_ms &&
+	    q->config.ack_timeout_max_ms == former->ack_timeout_max_ms)
+		return;
+	TAILQ_FOREACH (c, &q->consumers, queue_link)
+		if (!c->getter)
+			c->ops->on_updated(c);
+}
+
 static void tell_log(const struct queue *q, const struct queue_config *former)
 {
 	struct buf text = { 0 };
@@ -178,6 +202,17 @@ static void adapt(struct queue *q, const struct update *u,
 	/* Remembered routes say which shard. */
 	q->vhost->broker->route_version++;
 	queue_activate(q);
+	tell_consumers(q, former);
+	tell_log(q, former);
+}
+
+/* It is attached, and its messages are read, as if this were the start. */
+static void prepare(struct queue *q, const struct update *u,
+		    const struct queue_config *former)
+{
+	if (u->is_mixing)
+		queue_renew_shards(q);
+	change_clocks(q, former);
 	tell_log(q, former);
 }
 
@@ -185,10 +220,13 @@ static void apply(struct queue *q, struct update *u)
 {
 	struct queue_terms former = queue_swap_terms(q, &u->next);
 
-	if (!u->is_idle)
+	if (u->is_revived)
+		prepare(q, u, &former.config);
+	else if (!u->is_idle)
 		adapt(q, u, &former.config);
 	queue_terms_deinit(&former);
 }
+
 static void on_answer(void *ctx, int status, const char *text)
 {
 	struct update *u = ctx;
@@ -198,12 +236,12 @@ static void on_answer(void *ctx, int status, const char *text)
 		q->next_terms = NULL;
 		if (status == TIDE_OK)
 			apply(q, u);
-		else
-			drop_strategies(q);
+		drop_strategies(q);
+		/* There are other policies now. */
+		if (u->epoch != engine_epoch(u->broker->engine))
+			update_renew(q);
+		unusable_retry(&q->definition, u->waiter);
 	}
-	/* There are other policies now. */
-	if (q && u->epoch != engine_epoch(u->broker->engine))
-		update_renew(q);
 	if (u->waiter)
 		waiter_done(u->waiter, status, text);
 	queue_terms_deinit(&u->next);
@@ -280,10 +318,12 @@ int update_queue(struct queue *q, struct queue_terms *next_take, struct waiter *
 	u->serial = q->serial;
 	u->epoch = engine_epoch(u->broker->engine);
 	u->next = *next_take;
+	u->is_revived = q->definition.unusable != NULL;
 	plan(q, u);
-	u->is_idle = does_same(q, &u->next.config);
+	u->is_idle = !u->is_revived && does_same(q, &u->next.config);
 	u->is_declared_anew =
-		waiter && !is_same_text(queue_own(q), queue_terms_own(&u->next));
+		u->is_revived ||
+		(waiter && !is_same_text(queue_own(q), queue_terms_own(&u->next)));
 	if (!u->is_idle || u->is_declared_anew)
 		rc = check(q, u, err);
 	if (rc == TIDE_OK && !u->is_idle)
@@ -337,8 +377,12 @@ void update_renew(struct queue *q)
 	int rc = TIDE_OK;
 
 	/* It is asked again when Redis has answered. */
-	if (q->next_terms || q->definition.unusable)
+	if (q->next_terms || q->definition.is_unreadable || q->definition.is_recovering)
 		return;
+	if (q->definition.unusable) {
+		update_restored(q);
+		return;
+	}
 	rc = make_terms(q, &terms, &why);
 	if (rc == TIDE_OK)
 		rc = update_queue(q, &terms, NULL, &why);

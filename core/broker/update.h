@@ -16,11 +16,13 @@
 struct queue;
 struct queue_terms;
 
-/* The waiter is told when it is done. TIDE_EBUSY: Redis has not answered about the last
- * DECLARE. TIDE_EMISMATCH: an option cannot change, or a script refuses its own. */
+/* The waiter is told when it is done. One that could not be used for its options can be
+ * then, with its messages: they have been read. TIDE_EBUSY: Redis has not answered about
+ * the last DECLARE. TIDE_EMISMATCH: an option cannot change, or a script refuses its own.
+ */
 TIDE_MUST_USE int update_queue(struct queue *q, struct queue_terms *next_take,
 			       struct waiter *waiter, struct error *err);
-/* Ask the policies of one that is in use again. What they cannot change stays, and the
+/* Ask the policies of one that exists again. What they cannot change stays, and the
  * log says so. */
 void update_renew(struct queue *q);
 /* At the start, before it has scripts and messages: likewise. */

@@ -96,12 +96,12 @@ static void check_alternate(struct model *m, const struct exchange *x)
 {
 	struct buf text = { 0 };
 
-	if (!x->alternate || model_has_exchange(m, x->alternate))
+	if (!x->config.alternate || model_has_exchange(m, x->config.alternate))
 		return;
 	buf_printf(&text,
 		   "exchange '%s' has the alternate '%s', which does not exist: what no "
 		   "queue takes is dropped",
-		   x->name, x->alternate);
+		   x->name, x->config.alternate);
 	model_report(m, "exchange", x->name, buf_cstr(&text));
 	buf_deinit(&text);
 }

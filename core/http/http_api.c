@@ -81,11 +81,17 @@ int http_api_declare(struct http_request *q, struct declare_spec *spec, struct r
 		     struct error *err)
 {
 	struct args args;
+	bool is_update = http_request_flag(q, "update");
 	int rc;
 
 	http_request_args(q, "options", &args);
 	spec->args = &args;
 	rc = http_request_check(q, err);
+	if (rc == TIDE_OK && is_update) {
+		rc = args_add(&args, SLICE("update"), SLICE("1"));
+		if (rc < 0)
+			error_set(err, rc, "'update' belongs beside 'options', once");
+	}
 	if (rc == TIDE_OK)
 		rc = session_define_declare(http_request_session(q), spec, r, err);
 	args_deinit(&args);

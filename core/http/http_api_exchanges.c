@@ -91,7 +91,7 @@ static int unbind(struct http_request *q, struct reply *r, struct error *err)
 const struct http_route http_api_exchanges_routes[] = {
 	{ "GET", VHOST "/exchanges", HTTP_API_PAGE, HTTP_PAGED, list },
 	{ "GET", EXCHANGE, NULL, 0, get },
-	{ "PUT", EXCHANGE, "type options", HTTP_DECLARES, declare },
+	{ "PUT", EXCHANGE, "type options update", HTTP_DECLARES, declare },
 	{ "DELETE", EXCHANGE, "if-unused", 0, delete },
 	{ "GET", VHOST "/bindings", HTTP_API_PAGE " exchange destination to", HTTP_PAGED,
 	  list_bindings },

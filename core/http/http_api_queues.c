@@ -115,7 +115,7 @@ static int resume(struct http_request *q, struct reply *r, struct error *err)
 const struct http_route http_api_queues_routes[] = {
 	{ "GET", QUEUES, HTTP_API_PAGE, HTTP_PAGED, list },
 	{ "GET", QUEUE, NULL, 0, get },
-	{ "PUT", QUEUE, "options", HTTP_DECLARES, declare },
+	{ "PUT", QUEUE, "options update", HTTP_DECLARES, declare },
 	{ "DELETE", QUEUE, "if-empty if-unused", 0, delete },
 	{ "POST", QUEUE "/purge", NULL, 0, purge },
 	{ "POST", QUEUE "/redrive", "max match to", 0, redrive },

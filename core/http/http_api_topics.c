@@ -94,7 +94,7 @@ static int delete_group(struct http_request *q, struct reply *r, struct error *e
 const struct http_route http_api_topics_routes[] = {
 	{ "GET", VHOST "/topics", HTTP_API_PAGE, HTTP_PAGED, list },
 	{ "GET", TOPIC, NULL, 0, get },
-	{ "PUT", TOPIC, "options", HTTP_DECLARES, declare },
+	{ "PUT", TOPIC, "options update", HTTP_DECLARES, declare },
 	{ "DELETE", TOPIC, "if-unused", 0, delete },
 	{ "POST", TOPIC "/purge", "before partition", 0, purge },
 	{ "GET", VHOST "/groups", HTTP_API_PAGE, HTTP_PAGED, list_groups },

@@ -404,13 +404,12 @@ unsigned http_request_choice(struct http_request *q, const char *name,
 	return 0;
 }
 
-/* An option that is false is one that is not given. */
 static void add_arg(struct http_request *q, const char *name, const json_t *value,
 		    struct args *out)
 {
 	struct slice text;
 
-	if (json_is_null(value) || json_is_false(value))
+	if (json_is_null(value))
 		return;
 	text = from_json(q, name, value);
 	if (q->rc == TIDE_OK && args_add(out, slice_from(name), text) < 0)

@@ -34,8 +34,8 @@ static void on_reload(void *ctx, const struct error *result)
 			 by[0] ? ", asked for by " : "", by);
 	history_note(s->rollout.history, result);
 	if (result->code == TIDE_OK) {
-		unusable_retry_all(b);
 		policies_renew(b);
+		unusable_retry_all(b);
 	}
 	scheduler_update(s->scheduler);
 }

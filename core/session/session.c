@@ -142,6 +142,7 @@ void session_drained(struct session *s)
 		TAILQ_FOREACH (sub, &ch->subscriptions, channel_link) {
 			subscription_tell_active(sub);
 			subscription_tell_assigned(sub);
+			subscription_tell_lease(sub);
 			if (!consumer_is_able(&sub->consumer))
 				consumer_update(&sub->consumer);
 		}

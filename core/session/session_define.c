@@ -76,7 +76,9 @@ static int check_target(const struct queue *q, struct error *warning)
 
 static int check_alternate(const struct exchange *x, struct error *warning)
 {
-	const char *name = x->is_updating ? x->next_alternate : x->alternate;
+	const struct exchange_config *c =
+		x->next_terms ? &x->next_terms->config : &x->config;
+	const char *name = c->alternate;
 
 	if (!name || exchange_find(x->vhost, slice_from(name)))
 		return TIDE_OK;
@@ -330,7 +332,7 @@ int session_define_unbind(struct session *s, const struct bind_spec *spec,
 	source = b->source;
 	binding_destroy(b);
 	/* That one may have been what its script refused. */
-	unusable_retry(&source->definition);
+	unusable_retry(&source->definition, NULL);
 	exchange_collect(source, &r->waiter);
 	reply_ok(r);
 	return TIDE_OK;

@@ -28,7 +28,7 @@ static int find_exchange(const struct session *s, struct slice name,
 		return error_set(err, TIDE_ENOTFOUND,
 				 "there is no exchange '%" SLICE_FMT "'",
 				 SLICE_ARG(name));
-	if (!*out || !(*out)->is_internal)
+	if (!*out || !(*out)->config.is_internal)
 		return TIDE_OK;
 	return error_set(err, TIDE_EDENIED,
 			 "exchange '%" SLICE_FMT "' is internal: bindings, alternates, "

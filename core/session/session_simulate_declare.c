@@ -3,6 +3,7 @@
 #include "broker/declare.h"
 #include "broker/decide.h"
 #include "rules/engine/policy.h"
+#include "exchange_document.h"
 #include "explain_lines.h"
 #include "queue_document.h"
 #include "session_private.h"
@@ -76,15 +77,22 @@ static int ask_queue(struct vhost *v, const struct simulate_declare *what,
 	return rc;
 }
 
-static int ask_exchange(const struct vhost *v, const struct simulate_declare *what,
-			const struct policy_watch *w, struct error *err)
+static int ask_exchange(struct vhost *v, const struct simulate_declare *what,
+			const struct policy_watch *w, struct json *j, struct error *err)
 {
 	const struct exchange_declare_spec spec = { .name = what->name,
 						    .type = what->type,
 						    .args = what->args,
 						    .user = what->user };
+	struct exchange_terms terms;
+	int rc = declare_ask_exchange(v, &spec, w, &terms, err);
 
-	return declare_ask_exchange(v, &spec, w, err);
+	if (rc < 0)
+		return rc;
+	exchange_document_config("declared", exchange_terms_own(&terms), j);
+	exchange_document_config("options", &terms.config, j);
+	exchange_terms_deinit(&terms);
+	return rc;
 }
 
 static bool does_exist(struct vhost *v, const struct simulate_declare *what)
@@ -108,7 +116,7 @@ static void add_members(struct vhost *v, const struct simulate_declare *what,
 	json_member_string(j, "name", what->name);
 	json_member_string(j, "vhost", vhost_slice(v));
 	json_member_bool(j, "exists", does_exist(v, what));
-	rc = what->kind == DEFINE_EXCHANGE ? ask_exchange(v, what, &watch, err)
+	rc = what->kind == DEFINE_EXCHANGE ? ask_exchange(v, what, &watch, j, err)
 					   : ask_queue(v, what, &watch, j, err);
 	json_member_list(j, "policies", buf_slice(&steps.text));
 	if (rc < 0)

@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 
+#include "base/duration.h"
 #include "base/mem.h"
 #include "broker/member.h"
 #include "broker/queue.h"
@@ -88,6 +89,27 @@ void subscription_tell_assigned(struct subscription *sub)
 	s->ops->on_event(s->ctx, sub->channel->number, "assigned", words);
 }
 
+void subscription_tell_lease(struct subscription *sub)
+{
+	const struct session *s = sub->channel->session;
+	const struct consumer *c = &sub->consumer;
+	char lease[DURATION_TEXT_MAX], words[NAME_LEN_MAX + DURATION_TEXT_MAX + 16];
+	uint32_t lease_ms = c->queue ? queue_lease(c->queue, c->ack_timeout_ms) : 0;
+
+	if (!c->queue || lease_ms == sub->told_lease_ms || c->is_auto_ack ||
+	    sub->confirm || !s->ops->can_take(s->ctx))
+		return;
+	sub->told_lease_ms = lease_ms;
+	duration_format(lease_ms, lease);
+	snprintf(words, sizeof(words), "%s ack-timeout=%s", sub->sid, lease);
+	s->ops->on_event(s->ctx, sub->channel->number, "updated", words);
+}
+
+static void on_updated(struct consumer *c)
+{
+	subscription_tell_lease(subscription_of(c));
+}
+
 static void on_assigned(struct consumer *c)
 {
 	subscription_tell_assigned(subscription_of(c));
@@ -105,6 +127,7 @@ static const struct consumer_ops ops = {
 	.on_assigned = on_assigned,
 	.on_skipped = on_skipped,
 	.on_active = on_active,
+	.on_updated = on_updated,
 	.on_cancel = on_cancel,
 };
 
@@ -155,6 +178,7 @@ void subscription_confirmed(struct subscription *sub)
 	sub->confirm = NULL;
 	subscription_tell_active(sub);
 	subscription_tell_assigned(sub);
+	subscription_tell_lease(sub);
 	consumer_update(&sub->consumer);
 }
 

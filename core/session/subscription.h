@@ -16,9 +16,10 @@ struct subscription {
 	char *sid;
 	int64_t notify_ms; /* how long before a lease ends it is told; 0: not at all */
 	struct lease_notice *notices; /* uthash by tag: of what it holds, if so */
-	struct reply *confirm; /* the OK of its SUB has not left: nothing may come */
-	bool is_told_active;   /* what its client knows: see consumer_ops.on_active */
-	bool is_charged;       /* with a failure, as its channel closes */
+	struct reply *confirm;  /* the OK of its SUB has not left: nothing may come */
+	bool is_told_active;    /* what its client knows: see consumer_ops.on_active */
+	uint32_t told_lease_ms; /* likewise: on_updated */
+	bool is_charged;        /* with a failure, as its channel closes */
 	/* It has ended, and is freed when the last message it was given is settled. */
 	bool is_gone;
 };
@@ -42,5 +43,7 @@ void subscription_confirmed(struct subscription *sub);
 void subscription_tell_active(struct subscription *sub);
 /* Likewise of a topic: of the partitions that it has. */
 void subscription_tell_assigned(struct subscription *sub);
+/* Likewise: of the lease that it has from now on. */
+void subscription_tell_lease(struct subscription *sub);
 /* Messages that it was given are no longer held. It may be freed by the call. */
 void subscription_settled(struct consumer *c, uint32_t count);

@@ -1,5 +1,5 @@
--- bounds: what queues or topics have when DECLARE leaves it out, and the most that they may
--- have. It is for options that are counts or durations, of which 0 means no limit.
+-- bounds: what queues, topics or exchanges have when DECLARE leaves it out, and the most that
+-- they may have: of options that are counts or durations, of which 0 means no limit.
 
 local UNITS <const> = { [""] = 1, ms = 1, s = 1000, m = 60000, h = 3600000, d = 86400000 }
 
@@ -20,11 +20,11 @@ local function read(list)
 end
 
 return {
-  doc = "defaults and upper bounds of options, for queues or topics by name",
+  doc = "defaults and upper bounds of options, for queues, topics or exchanges by name",
   -- match = { queue = "#" },
 
   options = {
-    kind = { type = "string", default = "queue", choices = { "queue", "topic" }, doc = "what it is for" },
+    kind = { type = "string", default = "queue", choices = { "queue", "topic", "exchange" }, doc = "what it is for" },
     defaults = { type = "list", doc = "<option>=<value>: for those that DECLARE leaves out" },
     most = { type = "list", doc = "<option>=<value>: the most; what is more, or has no limit, gets it" },
     refuse = { type = "boolean", default = false, doc = "refuse what asks for more, instead" },

@@ -111,6 +111,10 @@ describe('the command line', function()
       c:send 'NACK 1 requeue quiet\r\nACK 2-3 quiet\r\n'
       assert.equal('tidemq: event: active cli', pipe:read())
       assert.equal(queue .. ' x', pipe:read())
+      c:send('DECLARE queue ' .. queue .. ' ack-timeout=5m update\r\n')
+      c:drain_until '^EVT updated other ack%-timeout=5m$'
+      c:expect_line 'OK'
+      assert.equal('tidemq: event: updated cli ack-timeout=5m', pipe:read())
       c:ok 'UNSUB other'
       c:ok('DELETE queue ' .. queue)
       assert.equal('tidemq: the subscription ended: cli queue-deleted', pipe:read())

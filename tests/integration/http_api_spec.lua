@@ -280,6 +280,32 @@ describe('the HTTP API', function()
     end
   end
 
+  it('changes what exists with update', function()
+    local queue, exchange = '/api/vhosts/%2F/queues/changing', '/api/vhosts/%2F/exchanges/changing'
+    root:expect(200, 'PUT', queue, { options = { ttl = '1h' } })
+    local refused = root:expect_error(409, 'mismatch', 'PUT', queue, { options = { ttl = '2h' } })
+    assert.matches("'changing' exists with other options: it has ttl=1h, not ttl=2h; the option update", refused)
+    root:expect(200, 'PUT', queue, { options = { ttl = '2h' }, update = true })
+    root:expect(200, 'PUT', queue, { options = { ttl = '2h' }, update = false })
+    refused = root:expect_error(409, 'mismatch', 'PUT', queue, { options = { durable = false }, update = true })
+    assert.matches('it keeps durable=1, because ', refused)
+    root:expect_error(409, 'exists', 'PUT', queue, { options = { update = true }, update = true })
+    root:expect_error(400, 'syntax', 'PUT', queue, { update = 'soon' })
+    root:expect(200, 'PUT', exchange, { type = 'topic' })
+    root:expect_error(409, 'mismatch', 'PUT', exchange, { type = 'topic', options = { internal = true } })
+    root:expect(200, 'PUT', exchange, { type = 'topic', options = { internal = true }, update = true })
+    root:expect(200, 'DELETE', queue)
+    root:expect(200, 'DELETE', exchange)
+  end)
+
+  it('takes an option that is false as 0', function()
+    local queue = '/api/vhosts/%2F/queues/memory'
+    root:expect(200, 'PUT', queue, { options = { durable = false } })
+    assert.matches('it has durable=0, not durable=1',
+      root:expect_error(409, 'mismatch', 'PUT', queue, { options = { durable = true } }))
+    root:expect(200, 'DELETE', queue)
+  end)
+
   it('refuses tags that are no texts', function()
     local http = connect 'root'
     for _, tags in ipairs { '[1]', '["monitor",null]', '[[]]' } do

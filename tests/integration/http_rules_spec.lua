@@ -51,7 +51,8 @@ describe('rules over HTTP', function()
       local active = http:expect(200, 'GET', '/api/rules').hash
       local generation = http:expect(200, 'GET', '/api/rules/generations/' .. active)
       assert.same({ active, true }, { generation.hash, generation.active })
-      assert.equal(shell.read_file(broker.rules .. '/retry/fixed.lua'), generation.files['retry/fixed.lua'])
+      assert.is_nil(generation.files['retry/fixed.lua'])
+      assert.equal(shell.read_file 'rules/retry/fixed.lua', generation.shipped['shipped/retry/fixed.lua'])
       broker:write_rule('filter/50-new.lua', FILTER:format '')
       c:document 'RULES reload'
       local before = http:expect(200, 'GET', '/api/rules/generations/' .. active:sub(1, 6))

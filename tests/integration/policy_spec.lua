@@ -107,6 +107,17 @@ describe('policies', function()
     broker:expect_log "queue 'q' of vhost '[^']+' has other options:.* max%-length=20.* %(with declare/20%-test.lua%)"
   end)
 
+  it('tell subscriptions of another lease', function()
+    c:ok 'DECLARE queue q'
+    local other = broker:connect()
+    other:ok 'SUB q s'
+    activate(policy "what.options['ack-timeout'] = '5m'")
+    other:expect_line 'EVT updated s ack-timeout=5m'
+    activate(nil)
+    other:expect_line 'EVT updated s ack-timeout=1m'
+    other:close()
+  end)
+
   it('change topics, too', function()
     c:ok 'DECLARE topic t partitions=1'
     for i = 1, 30 do c:ok('PUB - t', tostring(i)) end
@@ -115,15 +126,76 @@ describe('policies', function()
     assert.equal('declare/20-test.lua', list('t', 'topics').policy)
   end)
 
-  it('may refuse an exchange, and not change its options', function()
+  it('may refuse an exchange', function()
     activate(policy("if what.type == 'fanout' then return false, 'no fanouts' end", "{ exchange = 'eu.#' }"))
     c:expect_answer('DECLARE exchange eu.a fanout', 'ERR rejected no fanouts (declare/20-test.lua)')
     c:ok 'DECLARE exchange us.a fanout'
     c:ok 'DECLARE exchange eu.a topic'
-    activate(policy("what.options.internal = 1", "{ exchange = '#' }"))
-    c:expect_answer('DECLARE exchange eu.b topic', "ERR rule declare/20-test.lua: exchange 'eu.b': a policy can " ..
-      'refuse an exchange, but not change its options')
+    activate(policy("return false, 'as it is'", "{ exchange = '#' }"))
     c:ok 'DECLARE exchange eu.a topic'
+    c:expect_answer('DECLARE exchange eu.a topic internal update', 'ERR rejected as it is (declare/20-test.lua)')
+  end)
+
+  it('set and bound what an exchange does', function()
+    activate(policy([[
+      what.options.alternate = what.options.alternate or 'lost'
+      what.options['auto-delete'] = nil
+      assert(what.kind == 'exchange' and what.type == 'topic')
+    ]], "{ exchange = 'eu.#' }"))
+    c:ok 'DECLARE exchange lost fanout'
+    c:ok 'DECLARE queue q'
+    c:ok 'BIND q lost -'
+    c:ok 'DECLARE exchange eu.a topic auto-delete=1'
+    local x = list('eu.a', 'exchanges')
+    assert.same({ alternate = 'lost' }, x.options)
+    assert.same({ ['auto-delete'] = '1' }, x.declared)
+    assert.is_false(x.auto_delete)
+    assert.equal('declare/20-test.lua', x.policy)
+    assert.matches(' 1$', c:ok('PUB eu.a k', 'm'))
+    -- A client that says what it said before is content.
+    c:ok 'DECLARE exchange eu.a topic auto-delete=1'
+    assert.matches('it has auto%-delete=1, not auto%-delete=0', c:request 'DECLARE exchange eu.a topic')
+    c:ok 'DECLARE exchange eu.b topic alternate=other'
+    assert.is_nil(list('eu.b', 'exchanges').policy)
+    c:ok 'DECLARE exchange eu.a topic internal auto-delete= update'
+    assert.same({ alternate = 'lost', internal = '1' }, list('eu.a', 'exchanges').options)
+    assert.same({ internal = '1' }, list('eu.a', 'exchanges').declared)
+  end)
+
+  it('change exchanges that are in use', function()
+    c:ok 'DECLARE exchange x topic internal'
+    c:ok 'DECLARE exchange lost fanout'
+    c:ok 'DECLARE queue q'
+    c:ok 'BIND q lost -'
+    assert.matches('^ERR denied ', c:request('PUB x a', 'm'))
+    activate(policy("what.options.internal, what.options.alternate = nil, 'lost'", "{ exchange = 'x' }"))
+    wait.poll(function() return list('x', 'exchanges').policy end)
+    assert.matches(' 1$', c:ok('PUB x a', 'm'))
+    assert.equal('1', list('x', 'exchanges').declared.internal)
+    broker:expect_log "exchange 'x' of vhost '[^']+' has other options: .* %(with declare/20%-test.lua%)"
+    broker:kill9_all()
+    broker:run()
+    c:close()
+    c = broker:connect()
+    assert.matches(' 1$', c:ok('PUB x a', 'm'))
+    activate(nil)
+    wait.poll(function() return not list('x', 'exchanges').policy end)
+    assert.matches('^ERR denied ', c:request('PUB x a', 'm'))
+  end)
+
+  it('cannot set what an exchange is made of', function()
+    c:ok 'DECLARE exchange x topic'
+    for _, body in ipairs { "what.options.durable = '0'", 'what.options.by = 1' } do
+      activate(policy(body, "{ exchange = '#' }"))
+      c:expect_answer('DECLARE exchange y topic', "ERR rule declare/20-test.lua: exchange 'y': a policy sets " ..
+        'auto-delete, internal and alternate; it can only refuse durable and the options of a type, because ' ..
+        'bindings are kept and indexed by them')
+      assert.is_nil(list('y', 'exchanges'))
+    end
+    broker:expect_log "exchange 'x' of vhost '[^']+' keeps its options, whatever its policies say: "
+    activate(policy("what.options.internal = 'soon'", "{ exchange = '#' }"))
+    assert.matches("^ERR rule declare/20%-test.lua: exchange 'y': internal=soon: expected 0 or 1",
+      c:request 'DECLARE exchange y topic')
   end)
 
   it('are found by name, vhost and exception', function()
@@ -155,8 +227,10 @@ describe('policies', function()
       ["what.options.ttl = 'soon'"] = "ERR rule declare/20%-test.lua: queue 'r': ttl=soon: expected a duration",
       ["what.options.ttl = {}"] = "ERR rule declare/20%-test.lua:%d: the option 'ttl' must be a text, a number or",
       ["what.options.durable = '0'"] =
-        "ERR rule declare/20%-test.lua: queue 'r': it keeps durable=1: its messages are in Redis, or they are not",
-      ["what.options.shards = 4"] = "ERR rule declare/20%-test.lua: queue 'r': it keeps its shards and its sharding: ",
+        "ERR rule declare/20%-test.lua: queue 'r': it keeps durable=1, because messages do not move " ..
+        'between memory and Redis; a policy can only refuse that$',
+      ["what.options.shards = 4"] = "ERR rule declare/20%-test.lua: queue 'r': it keeps its shards and its " ..
+        'sharding, because messages are found by them; a policy can only refuse that$',
       ["what.options['sharding.by'] = 'h'"] = 'ERR rule .* it keeps its shards and its sharding',
       ["what.options['retry.no'] = '1'"] = "ERR rule declare/20%-test.lua: retry=immediate: .* has no option 'no'",
       ["what.name = 'x'"] = 'ERR rule declare/20%-test.lua:2: ',
@@ -265,8 +339,6 @@ describe('policies', function()
 
     d = c:document 'RULES simulate declare kind=exchange name=bad type=topic'
     assert.equal('no bad names, nobody (declare/20-test.lua)', d.rejected)
-    assert.matches('a policy can refuse an exchange, but not',
-      c:document('RULES simulate declare kind=exchange name=x type=topic').error)
     assert.matches("no option 'tttl'", c:document('RULES simulate declare kind=queue name=q tttl=1h').error)
     assert.equal(before + 1, calls(), 'of DECLARE alone')
     c:expect_answer('RULES simulate declare kind=queue',
@@ -277,5 +349,12 @@ describe('policies', function()
         'ERR syntax an exchange needs a type, and nothing else has one')
     end
     c:expect_answer('RULES simulate declare kind=queue name=q vhost=none', "ERR not-found there is no vhost 'none'")
+    activate(policy("what.options.alternate = 'lost' what.options.durable = what.options.internal"))
+    d = c:document 'RULES simulate declare kind=exchange name=x type=topic auto-delete=1'
+    assert.same({ ['auto-delete'] = '1' }, d.declared)
+    assert.same({ ['auto-delete'] = '1', alternate = 'lost' }, d.options)
+    assert.same({ 'alternate' }, { d.policies[1].changes[1].option })
+    d = c:document 'RULES simulate declare kind=exchange name=x type=topic internal=1 durable=0'
+    assert.matches('a policy sets auto%-delete, internal and alternate; it can only refuse', d.error)
   end)
 end)

@@ -74,6 +74,32 @@ describe('a script that fails', function()
     assert.equal(2, c:document('STATS q').ready)
   end)
 
+  it('is tried again after a rest, and called once the cause has ended', function()
+    local function circuit() return script 'routing/moody.lua'.circuit end
+    broker:expect_clean_stop()
+    start '20ms'
+    c:ok 'DECLARE exchange x moody'
+    c:ok 'BIND q x any'
+    for _ = 1, 10 do publish('PUB x endless', '^ERR rule .* ran longer than its budget of') end
+    assert.equal('open', circuit())
+    broker:expect_log "routing/moody%.lua uses up its time or memory too often for exchange 'x'; paused there"
+    local since = script 'routing/moody.lua'.circuit_since_ms
+    -- A trial that fails begins another rest.
+    assert.is_true(wait.poll(function() return circuit() == 'half-open' end))
+    publish('PUB x endless', '^ERR rule .* ran longer than its budget of')
+    assert.equal('open', circuit())
+    assert.equal(since, script 'routing/moody.lua'.circuit_since_ms)
+    publish('PUB x good', '^ERR rule .*%(not called again: ')
+    assert.is_true(wait.poll(function() return circuit() == 'half-open' end))
+    publish('PUB x good', '^OK %x+ 1$')
+    broker:expect_log "routing/moody%.lua works again for exchange 'x'"
+    local s = script 'routing/moody.lua'
+    assert.same({ 'closed', 11, 1 }, { s.circuit, s.errors, s.skipped })
+    assert.is_nil(s.circuits and s.circuits[1])
+    publish('PUB x good', '^OK %x+ 1$')
+    assert.equal(2, c:stats('q').ready)
+  end)
+
   it('with one client\'s messages works for the messages of others', function()
     c:ok 'DECLARE exchange x moody'
     c:ok 'BIND q x any'

@@ -360,6 +360,96 @@ describe('without last good rules, what cannot be used', function()
     assert.is_truthy(wait.poll(function() return is_usable 'o' end))
   end)
 
+  it('is a queue that DECLARE with update gives other options, and keeps its messages', function()
+    restart_without 'priority/p.lua'
+    local none = '^ERR not%-found priority=p: there is no priority script'
+    refused(c, 'DECLARE queue q update', nil, none)
+    refused(c, 'DECLARE queue q ttl=1h update', nil, none)
+    refused(c, 'DECLARE queue q priority=fifo retry=none.such update', nil, '^ERR not%-found retry=none.such: ')
+    refused(c, 'DECLARE queue q priority=fifo durable=0 update', nil, '^ERR mismatch .* it keeps durable=1, because ')
+    refused(c, 'GET q', nil, GONE)
+    c:ok 'DECLARE queue q priority= shards=4 max-bytes=1000 update'
+    broker:expect_log "queue 'q' of vhost '/' can be used again"
+    assert.same({}, c:document('RULES status').unusable)
+    local q = c:stats 'q'
+    assert.same({ 2, 6 }, { q.ready + q.delayed, q.waiting_bytes })
+    assert.same({ shards = '4', ['max-bytes'] = '1000' }, find(c:document 'LIST queues', 'name', 'q').options)
+    for n = 1, 20 do c:ok('PUB - q', tostring(n)) end
+    broker:kill9_all()
+    broker:run()
+    c = broker:connect()
+    wait.poll(function() return c:stats('q').ready == 22 end)
+    local seen = {}
+    for _ = 1, 22 do seen[get(c, 'q')] = true end
+    for n = 1, 20 do assert.is_true(seen[tostring(n)]) end
+    assert.is_true(seen.one and seen.two)
+  end)
+
+  it('has the old options or the new ones after kill -9 during an update', function()
+    restart_without 'priority/p.lua'
+    local other = broker:connect()
+    other:send 'DECLARE queue q priority=fifo update\r\n'
+    broker:kill9_all()
+    other:close()
+    broker:run()
+    c = broker:connect()
+    c:ok 'DECLARE queue q priority=fifo update'
+    wait.poll(function() return c:stats('q').ready == 2 end)
+    assert.equal('one', get(c, 'q'))
+    assert.equal('two', get(c, 'q'))
+  end)
+
+  it('is a queue whose script takes other options', function()
+    c:ok 'DECLARE queue o retry=o retry.a=5'
+    c:ok('PUB - o', 'x')
+    broker:expect_clean_stop()
+    broker:write_rule('retry/o.lua', retry 'b')
+    broker:run()
+    c = broker:connect()
+    refused(c, 'DECLARE queue o retry.b=1 update', nil, "^ERR mismatch retry=o: .* has no option 'a'")
+    c:ok 'DECLARE queue o retry.a= retry.b=1 update'
+    assert.equal('x', get(c, 'o'))
+    c:ok 'DECLARE queue o retry=o retry.b=1'
+  end)
+
+  it('is an exchange whose script takes other options', function()
+    local function routing(option)
+      return (ROUTING:format ''):gsub('return {', ('return { options = { %s = {} },'):format(option), 1)
+    end
+    broker:write_rule('routing/s.lua', (routing 'a'))
+    c:document 'RULES reload'
+    c:ok 'DECLARE exchange s s a=1 internal'
+    c:ok 'BIND plain s all'
+    forget_last_good(broker)
+    broker:expect_clean_stop()
+    broker:write_rule('routing/s.lua', (routing 'b'))
+    broker:run()
+    c = broker:connect()
+    refused(c, 'DECLARE exchange s s b=2 update', nil, "^ERR mismatch exchange 's' cannot change so: it uses " ..
+      "routing/s.lua, which refuses its options: .* has no option 'a'")
+    c:ok 'DECLARE exchange s s a= b=2 internal= update'
+    assert.equal('1', c:ok('PUB s k', 'x'):match '%d+$')
+    broker:restart()
+    c = broker:connect()
+    assert.equal('1', c:ok('PUB s k', 'x'):match '%d+$')
+    assert.same({ b = '2' }, find(c:document 'LIST exchanges', 'name', 's').options)
+  end)
+
+  it('is a queue whose policy sets what its script does not take, until the policy is mended', function()
+    broker:expect_clean_stop()
+    local policy = "return { match = { queue = 'q' }, declare = function(what) what.options['%s'] = '9/s' end }"
+    broker:write_rule('declare/10-q.lua', policy:format 'retry.no')
+    broker:run()
+    c = broker:connect()
+    refused(c, 'PUB - q', 'x', "^ERR rule queue 'q' cannot be used: it uses retry/immediate.lua, which refuses")
+    refused(c, 'DECLARE queue q ttl=1h update', nil, '^ERR rule declare/10%-q.lua: retry=immediate: ')
+    broker:write_rule('declare/10-q.lua', policy:format 'rate')
+    c:document 'RULES reload'
+    assert.is_truthy(wait.poll(function() return is_usable 'q' end))
+    assert.equal('9/s', find(c:document 'LIST queues', 'name', 'q').options.rate)
+    assert.equal('one', get(c, 'q'))
+  end)
+
   it('is an exchange whose script is gone', function()
     c:ok 'DECLARE exchange outer fanout'
     c:ok 'BIND x outer a dest=exchange'
@@ -433,6 +523,9 @@ return {
     restart_without()
     refused(c, 'PUB - newer', 'x', "^ERR rule queue 'newer' cannot be used: it has a definition that cannot be read: ")
     refused(c, 'DECLARE queue newer', nil, '^ERR rule ')
+    refused(c, 'DECLARE queue newer shards=2 update', nil, "^ERR rule queue 'newer' cannot change: it has a definition "
+      .. 'that cannot be read: .*; mend it in Redis while no broker runs, or DELETE it$')
+    refused(c, 'DECLARE exchange odd topic update', nil, "^ERR rule exchange 'odd' cannot change: it has a definition ")
     refused(c, 'PUB odd k', 'x', "^ERR rule exchange 'odd' cannot be used: it has a definition that cannot be read: ")
     refused(c, 'PUB f k', 'x', "^ERR rule exchange 'f' cannot be used: it has a binding that cannot be read: "
       .. 'queue plain f b =x$')

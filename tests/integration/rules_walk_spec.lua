@@ -27,7 +27,7 @@ describe('the rules directory', function()
   end
 
   it('may have links to /proc and to itself', function()
-    sh 'ln -s /proc p && ln -s / root && ln -s . self && ln -s .. filter/up'
+    sh 'ln -s /proc p && ln -s / root && ln -s . self && mkdir filter && ln -s .. filter/up'
     reload(1)
     reload(2)
     broker:expect_clean_stop()

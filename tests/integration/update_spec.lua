@@ -53,7 +53,8 @@ describe('update', function()
     c:ok 'DECLARE queue q ttl=1h'
     for words, answer in pairs {
       ['max-length=5 durable=0'] =
-        "^ERR mismatch queue 'q' cannot change so: it keeps durable=1: its messages are in Redis, or they are not$",
+        "^ERR mismatch queue 'q' cannot change so: it keeps durable=1, because messages do not move between memory " ..
+        'and Redis; declare a queue of another name$',
       ['max-length=5 retry.max=soon'] = "^ERR mismatch retry=immediate: option 'max' of .* must be .*, not 'soon'$",
       ['max-length=5 retry=none.such'] = '^ERR not%-found retry=none%.such: there is no retry script',
       ['max-length=5 retry=fixed retry.mox=1'] = "^ERR mismatch retry=fixed: .* has no option 'mox'",
@@ -61,8 +62,8 @@ describe('update', function()
       ['max-length=5 ttll='] = "^ERR syntax a queue has no option 'ttll'",
       ['max-length=5 retention=1d'] = "^ERR syntax 'retention' is an option of topics",
       ['max-length=5 overflow=dead-letter'] = '^ERR syntax overflow=dead%-letter needs',
-      ['max-length=5 order-by=key'] = '^ERR mismatch .* it keeps order%-by=%(none%): ',
-      ['max-length=5 dedupe=queued'] = '^ERR mismatch .* it keeps dedupe=%(none%): ',
+      ['max-length=5 order-by=key'] = '^ERR mismatch .* it keeps order%-by=%(none%), because ',
+      ['max-length=5 dedupe=queued'] = '^ERR mismatch .* it keeps dedupe=%(none%), because ',
     } do
       assert.matches(answer, c:request('DECLARE queue q ' .. words .. ' update'))
     end
@@ -183,6 +184,39 @@ describe('update', function()
         assert.equal(1, c:stats('q').unacked)
       end)
 
+      it('tells a subscription when its lease is another', function()
+        declare()
+        local other = broker:connect()
+        other:send '@1 OPEN\r\n@1 SUB q s\r\n@1 SUB q own ack-timeout=1h\r\n@1 SUB q auto ack=auto\r\n'
+        for _ = 1, 4 do other:expect_line '@1 OK' end
+        update 'ttl=1h retry=fixed'
+        other:expect_nothing()
+        update 'ack-timeout=5m'
+        other:expect_line '@1 EVT updated s ack-timeout=5m'
+        update 'ack-timeout=300s ack-timeout-max=30m'
+        other:expect_line '@1 EVT updated own ack-timeout=30m'
+        other:expect_nothing()
+        other:close()
+      end)
+
+      it('tells it after the OK of a SUB that has to wait', function()
+        declare()
+        c:ok 'DECLARE queue slow'
+        local other = broker:connect()
+        other:send '@5 OPEN\r\n@5 GET slow wait=1h\r\n@5 SUB q s\r\n'
+        other:expect_line '@5 OK'
+        other:expect_nothing()
+        update 'ack-timeout=5m'
+        update 'ack-timeout=6m'
+        other:expect_nothing()
+        c:ok('PUB - slow', 'y')
+        other:expect_line '@5 OK 1'
+        other:expect_msg(nil, 5)
+        other:expect_line '@5 OK'
+        other:expect_line '@5 EVT updated s ack-timeout=6m'
+        other:close()
+      end)
+
       it('lets new messages live for the new time', function()
         declare()
         c:ok('PUB - q', 'stays')
@@ -273,7 +307,8 @@ describe('update', function()
         declare()
         c:ok 'SUB q s'
         c:expect_answer('DECLARE queue q single-active=1 update',
-          "ERR mismatch queue 'q' cannot change so: it keeps single-active=0 while it has subscriptions")
+          "ERR mismatch queue 'q' cannot change so: it keeps single-active=0 while it has subscriptions; " ..
+          'end them first')
         c:ok 'UNSUB s'
         update 'single-active=1'
         c:expect_answer('GET q', "ERR denied queue 'q' is single-active: only SUB takes its messages")
@@ -287,7 +322,7 @@ describe('update', function()
           reconnect()
           c:expect_answer('DECLARE queue q max-bytes=1000 update',
             "ERR mismatch queue 'q' cannot change so: it keeps max-bytes=0 while Redis alone has some of its " ..
-            'messages: their bytes are not known')
+            'messages and their bytes are not known; try again when fewer wait, or use max-length=')
           traffic.take(c, 'q', 95)
         end
         update 'max-bytes=1000'
@@ -315,15 +350,24 @@ describe('update', function()
     it('keeps where its keys are', function()
       c:ok 'DECLARE topic t partitions=4'
       for words, keeps in pairs {
-        ['partitions=5'] = 'partitions=4: each key has its messages in one partition',
-        ['sharding=random'] = 'sharding=hash: each key has its messages in one partition',
-        ['sharding.by=h'] = 'sharding=hash: each key has its messages in one partition',
-        ['order=0'] = 'order=1: its groups hold messages by it',
-        ['compact=key'] = 'compact=(none): it decides which messages are kept, from the first on',
+        ['partitions=5'] = 'partitions=4, because each key has its messages in one partition',
+        ['sharding=random'] = 'sharding=hash, because each key has its messages in one partition',
+        ['sharding.by=h'] = 'sharding=hash, because each key has its messages in one partition',
+        ['order=0'] = 'order=1, because its groups hold messages by it',
+        ['compact=key'] = 'compact=(none), because it decides from the first message on which are kept',
       } do
         c:expect_answer(('DECLARE topic t %s update'):format(words),
-          "ERR mismatch topic 't' cannot change so: it keeps " .. keeps)
+          "ERR mismatch topic 't' cannot change so: it keeps " .. keeps .. '; declare a topic of another name')
       end
+    end)
+
+    it('tells members that their lease is another', function()
+      c:ok 'DECLARE topic t partitions=1'
+      c:ok 'SUB t s group=g'
+      c:expect_line 'EVT assigned s 0'
+      c:send 'DECLARE topic t ack-timeout=5m update\r\n'
+      c:expect_line 'EVT updated s ack-timeout=5m'
+      c:expect_line 'OK'
     end)
 
     it('asks the new retry script', function()
@@ -371,13 +415,37 @@ describe('update', function()
       end)
     end
 
+    it('has the old options or the new ones after kill -9 at any moment', function()
+      c:ok 'DECLARE exchange x topic alternate=lost1'
+      c:ok 'DECLARE queue q'
+      c:ok 'BIND q x a'
+      for round = 2, 9 do
+        local other = broker:connect()
+        other:send(('DECLARE exchange x topic alternate=lost%d internal=%d update\r\n'):format(round, round % 2))
+        if round % 4 < 2 then other:expect '^OK' end
+        if round % 2 == 0 then broker:kill9() else broker:kill9_all() end
+        other:close()
+        broker:run()
+        reconnect()
+        local has = exchange()
+        local n = tonumber(has.options.alternate:match '^lost(%d)$')
+        assert.equal(n % 2 == 1 and n > 1 and '1' or nil, has.options.internal)
+        assert.is_true(n == round or (round % 4 >= 2 and n == round - 1), 'round ' .. round .. ' has ' .. n)
+        assert.equal(1, has.bindings)
+      end
+    end)
+
     it('keeps the rest', function()
       c:ok 'DECLARE exchange x topic'
       c:expect_answer('DECLARE exchange x direct update',
-        "ERR mismatch exchange 'x' exists with type topic, not direct")
+        "ERR mismatch exchange 'x' exists with type topic, not direct; declare an exchange of another name, " ..
+          'and bind to it')
       c:expect_answer('DECLARE exchange x topic durable=0 internal update',
-        "ERR mismatch exchange 'x' cannot change so: it keeps durable=1: its bindings are in Redis, or they are not")
-      assert.matches('^ERR mismatch ', c:request 'DECLARE exchange x topic internal x=1 update')
+        "ERR mismatch exchange 'x' cannot change so: it keeps durable=1, because bindings do not move between " ..
+        'memory and Redis; declare an exchange of another name, and bind to it')
+      c:expect_answer('DECLARE exchange x topic internal x=1 update',
+        "ERR mismatch exchange 'x' cannot change so: it keeps x=(none), because its bindings are indexed by it; " ..
+        'declare an exchange of another name, and bind to it')
       assert.matches('^ERR syntax internal=2', c:request 'DECLARE exchange x topic internal=2 update')
       c:expect_answer('DECLARE exchange x topic alternate=nowhere update',
         "OK warning alternate=nowhere: there is no exchange 'nowhere'; until it is declared, " ..

@@ -86,10 +86,11 @@ describe("a policy", function()
   end)
 
   describe("bounds", function()
+    local file = assert(io.open("rules/declare/bounds.lua"))
+    local model = file:read "a"
+    file:close()
+
     local function bounds(options)
-      local file = assert(io.open("rules/declare/bounds.lua"))
-      local model = file:read "a"
-      file:close()
       open { bounds = model, ["10-jobs"] =
         ('return tide.use("bounds", { match = { queue = "jobs.#" }, options = { %s } })'):format(options) }
     end
@@ -123,6 +124,16 @@ describe("a policy", function()
       bounds 'kind = "topic", most = "retention=30d"'
       assert.same({ retention = "30d" }, (declare({ retention = "0" }, "topic")))
       assert.same({}, (declare {}))
+    end)
+
+    it("is for exchanges", function()
+      open { bounds = model, ["10-lost"] = [[return tide.use("bounds",
+        { match = { exchange = "#" }, options = { kind = "exchange", defaults = "alternate=lost" } })]] }
+      local function declare_exchange(options)
+        return engine:declare { kind = "exchange", type = "topic", name = "x", options = options }
+      end
+      assert.same({ alternate = "lost" }, (declare_exchange {}))
+      assert.same({ alternate = "other" }, (declare_exchange { alternate = "other" }))
     end)
   end)
 end)

@@ -507,8 +507,10 @@ class Subscriptions(Case):
         self.assertEqual(([], False), (inbox.assigned, inbox.is_active))
         self.again(("SUB q s group=g|", b"OK\r\n"))
         link.feed(b"EVT assigned s 1\r\nEVT assigned s -\r\nEVT active s\r\nEVT relieved s\r\n")
+        link.feed(b"EVT updated s ack-timeout=5m\r\n")
         self.assertEqual(([], False), (inbox.assigned, inbox.is_active))
-        self.assertEqual(["assigned", "active", "assigned", "assigned", "active", "relieved"],
+        self.assertEqual(["assigned", "active", "assigned", "assigned", "active", "relieved",
+                          "updated"],
                          [event.name for event in events])
 
     def test_what_a_reader_refused_does_not_hold_it_back(self):

@@ -353,25 +353,30 @@ static void what_cannot_change_says_why(void **state)
 		change(queue_config_parse, can[i], "", NULL);
 	}
 	change(queue_config_parse, "", "durable=0",
-	       "it keeps durable=1: its messages are in Redis, or they are not");
-	change(queue_config_parse, "", "exclusive=1", "it keeps exclusive=0: ");
-	change(queue_config_parse, "", "order-by=key", "it keeps order-by=(none): ");
+	       "it keeps durable=1, because messages do not move between memory and "
+	       "Redis");
+	change(queue_config_parse, "", "exclusive=1", "it keeps exclusive=0, because ");
+	change(queue_config_parse, "", "order-by=key",
+	       "it keeps order-by=(none), because ");
 	change(queue_config_parse, "order-by=key inflight=2", "order-by=key",
-	       "it keeps inflight=2: ");
+	       "it keeps inflight=2, because ");
 	change(queue_config_parse, "order-by=key", "order-by=key shards=2",
-	       "it keeps shards=1: ");
-	change(queue_config_parse, "dedupe=queued", "", "it keeps dedupe=queued: ");
-	change(queue_config_parse, "", "dedupe=queued", "it keeps dedupe=(none): ");
+	       "it keeps shards=1, because ");
+	change(queue_config_parse, "dedupe=queued", "",
+	       "it keeps dedupe=queued, because ");
+	change(queue_config_parse, "", "dedupe=queued",
+	       "it keeps dedupe=(none), because ");
 	change(queue_config_parse_topic, "",
 	       "retention=2d retention-bytes=5 retention-count=6 keep-unread=a "
 	       "retry=fixed",
 	       NULL);
-	change(queue_config_parse_topic, "", "partitions=9", "it keeps partitions=8: ");
+	change(queue_config_parse_topic, "", "partitions=9",
+	       "it keeps partitions=8, because ");
 	change(queue_config_parse_topic, "", "sharding=random",
-	       "it keeps sharding=hash: ");
-	change(queue_config_parse_topic, "", "order=0", "it keeps order=1: ");
+	       "it keeps sharding=hash, because ");
+	change(queue_config_parse_topic, "", "order=0", "it keeps order=1, because ");
 	change(queue_config_parse_topic, "", "compact=key retention=1d",
-	       "it keeps compact=(none): ");
+	       "it keeps compact=(none), because ");
 }
 
 static void expect_shards(const struct queue_config *c, const char *shards,

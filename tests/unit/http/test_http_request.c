@@ -148,9 +148,10 @@ static void options_are_pairs(void **state)
 	struct args args;
 
 	http_request_args(q, "options", &args);
-	assert_int_equal(args.count, 3);
+	assert_int_equal(args.count, 4);
 	assert_string_equal(args_get(&args, "a"), "5");
 	assert_string_equal(args_get(&args, "b"), "1");
+	assert_string_equal(args_get(&args, "c"), "0");
 	assert_string_equal(args_get(&args, "e"), "x");
 	args_deinit(&args);
 	http_request_args(q, "max", &args);

@@ -423,6 +423,59 @@ static void removed_script_in_use_refuses_the_reload(void **state)
 	assert_null(generation_find(f->engine->current, SCRIPT_RETRY, SLICE("mine")));
 }
 
+/* The rules directory, and beside a framework of its own the shipped scripts. */
+static void make_shipped(struct fixture *f, char rules_dir[256], char lua_dir[256])
+{
+	static const char *const folders[] = {
+		"own",           "own/retry",     "x", "x/lua", "x/rules",
+		"x/rules/retry", "x/rules/filter"
+	};
+	char path[256];
+
+	for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
+		snprintf(path, sizeof(path), "%s/%s", f->dir, folders[i]);
+		assert_int_equal(mkdir(path, 0700), 0);
+	}
+	snprintf(rules_dir, 256, "%s/own", f->dir);
+	snprintf(lua_dir, 256, "%s/x/lua", f->dir);
+	f->config.rules_dir = rules_dir;
+	f->config.lua_dir = lua_dir;
+	write_file(f, "x/rules/retry/a.lua",
+		   "return { decide = function() return 1 end }");
+	write_file(f, "x/rules/retry/b.lua",
+		   "return { decide = function() return 1 end }");
+	write_file(f, "x/rules/filter/on.lua",
+		   "return { match = {}, publish = function() return false end }");
+}
+
+static void shipped_scripts_stand_in_and_are_not_active(void **state)
+{
+	struct fixture *f = *state;
+	char rules_dir[256], lua_dir[256];
+	make_shipped(f, rules_dir, lua_dir);
+	write_file(f, "own/retry/b.lua", "return { decide = function() return 2 end }");
+	assert_starts(f);
+	const struct generation *g = f->engine->current;
+	assert_int_equal(g->rule_count, 2);
+	assert_string_equal(g->rules[0]->file, "shipped/retry/a.lua");
+	assert_string_equal(g->rules[1]->file, "retry/b.lua");
+	assert_int_equal(g->files->count, 1);
+	assert_true(generation_is_current(g));
+	/* A file of a name that was a shipped one's; a newer version of what is shipped.
+	 */
+	write_file(f, "own/retry/a.lua", "return { decide = function() return 3 end }");
+	assert_false(generation_is_current(g));
+	remove_file(f, "own/retry/a.lua");
+	assert_true(generation_is_current(g));
+	write_file(f, "x/rules/retry/a.lua",
+		   "return { decide = function() return 4 end }");
+	assert_false(generation_is_current(g));
+	struct strategy *s = make_strategy(f, SCRIPT_RETRY, "a", "");
+	assert_int_equal(reload_now(f->engine, &f->err), TIDE_OK);
+	assert_int_equal(decide(f, s, 1).delay_ms, 4);
+	strategy_destroy(s);
+}
+
 static void handles_made_after_reloads_do_not_mix(void **state)
 {
 	struct fixture *f = *state;
@@ -544,6 +597,7 @@ int main(void)
 		TEST(refused_reload_leaves_everything),
 		TEST(script_that_refuses_a_binding_refuses_the_reload),
 		TEST(removed_script_in_use_refuses_the_reload),
+		TEST(shipped_scripts_stand_in_and_are_not_active),
 		TEST(handles_made_after_reloads_do_not_mix),
 		TEST(start_with_broken_rules_fails_with_the_line),
 		TEST(every_shortage_of_memory_is_an_error),
