@@ -18,7 +18,8 @@ end
 return function()
   local busted = require "busted"
   local handler = require "busted.outputHandlers.base"()
-  local running = package.loaded["tidemq.test"].running
+  local spec = package.loaded["tidemq.test"]
+  local running = spec.running
   local is_terminal = term.isatty(io.stdout)
   local files, pending, failed, passed = 0, 0, 0, 0
   local file -- the one that runs: { name =, passed =, failures = { text, … } }
@@ -29,6 +30,11 @@ return function()
   end
 
   local function finish()
+    -- With --filter most files have no test that is run.
+    if spec.filter and not file.has_run then
+      files, file = files - 1, nil
+      return
+    end
     if is_terminal then
       io.write "\r\27[K"
     end
@@ -55,6 +61,7 @@ return function()
       begin(place and place:match "^(.*):" or "the specs")
     end
     failed = failed + 1
+    file.has_run = true
     file.failures[#file.failures + 1] = ("Failure at %s: %s\n%s"):format(place or file.name,
       handler.getFullName(element), (("\n" .. (rest or text)):gsub("\n+", "\n  "):sub(2)))
     if is_alone then
@@ -75,6 +82,7 @@ return function()
       return nil, true
     end)
     busted.subscribe({ "test", "start" }, function(element)
+      file.has_run = true
       local name = handler.getFullName(element)
       running(("%s: %s"):format(file.name, name))
       if is_terminal then

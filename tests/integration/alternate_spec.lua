@@ -1,5 +1,6 @@
 -- Alternate and internal exchanges, and what no queue takes.
 local Broker = require 'support.broker'
+local Client = require 'support.client'
 
 describe('an exchange', function()
   local broker, c
@@ -12,11 +13,7 @@ describe('an exchange', function()
   local function declare(...)
     for _, words in ipairs { ... } do c:ok('DECLARE ' .. words) end
   end
-  local function payloads(queue)
-    local words = {}
-    for i, m in ipairs(c:get(queue .. ' max=100 ack=auto')) do words[i] = m.payload end
-    return table.concat(words, ' ')
-  end
+  local function payloads(queue) return table.concat(Client.payloads(c:get(queue .. ' max=100 ack=auto')), ' ') end
   local function visited(exchange, key)
     local names = {}
     for i, x in ipairs(c:document(('EXPLAIN %s %s'):format(exchange, key)).exchanges) do

@@ -2,6 +2,7 @@
 -- retries, dead letters, and looking at all of it.
 local socket = require 'socket'
 local Broker = require 'support.broker'
+local Client = require 'support.client'
 local wait = require 'support.wait'
 
 local ONE_OF = 'ERR syntax NACK takes only one of delay=, bury, dead and requeue; pri= may stand beside it'
@@ -27,11 +28,7 @@ for _, durable in ipairs { '1', '0' } do
     local function peek(queue, state)
       return c:peek(('%s 100 state=%s'):format(queue, state))
     end
-    local function payloads(messages)
-      local words = {}
-      for i, m in ipairs(messages) do words[i] = m.payload end
-      return table.concat(words, ' ')
-    end
+    local function payloads(messages) return table.concat(Client.payloads(messages), ' ') end
 
     describe('that is published', function()
       it('is given out as it was, with its facts', function()

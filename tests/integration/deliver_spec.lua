@@ -1,5 +1,6 @@
 -- deliver/: scripts that are asked before a consumer is given a message.
 local Broker = require 'support.broker'
+local Client = require 'support.client'
 local Http = require 'support.http'
 local Stomp = require 'support.stomp'
 local json = require 'dkjson'
@@ -101,11 +102,7 @@ for _, kind in ipairs {
       return other
     end
     local function named(name) return hello('name=' .. name) end
-    local function payloads(client, words)
-      local list = {}
-      for i, m in ipairs(client:get(words)) do list[i] = m.payload end
-      return table.concat(list, ' ')
-    end
+    local function payloads(client, words) return table.concat(Client.payloads(client:get(words)), ' ') end
     local function expect_payloads(client, ...)
       local last
       for _, payload in ipairs { ... } do

@@ -1,12 +1,9 @@
 -- GET of several queues: a blocking pop over levels of urgency. The queues are served in the order named.
 local Broker = require 'support.broker'
+local Client = require 'support.client'
 local wait = require 'support.wait'
 
-local function payloads(messages)
-  local words = {}
-  for i, m in ipairs(messages) do words[i] = m.payload end
-  return table.concat(words, ' ')
-end
+local function payloads(messages) return table.concat(Client.payloads(messages), ' ') end
 
 for _, durable in ipairs { '1', '0' } do
   describe(('a GET of several queues with durable=%s'):format(durable), function()

@@ -1,5 +1,6 @@
 -- GET match= takes the first message that matches, wherever it stands.
 local Broker = require 'support.broker'
+local Client = require 'support.client'
 
 for _, kind in ipairs {
   { name = 'on Redis', args = { '--fsync', 'no' } },
@@ -20,11 +21,7 @@ for _, kind in ipairs {
       for _, payload in ipairs { ... } do c:ok('PUB - ' .. words, payload) end
     end
 
-    local function payloads(words)
-      local list = {}
-      for i, m in ipairs(c:get(words)) do list[i] = m.payload end
-      return table.concat(list, ' ')
-    end
+    local function payloads(words) return table.concat(Client.payloads(c:get(words)), ' ') end
 
     for _, shards in ipairs { 1, 4 } do
       it(('takes the first that matches and leaves the others, over %d shards'):format(shards), function()

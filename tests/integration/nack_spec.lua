@@ -1,5 +1,6 @@
 -- What a consumer says of a message that it gives back: another priority, or that it is to be set aside.
 local Broker = require 'support.broker'
+local Client = require 'support.client'
 local wait = require 'support.wait'
 
 for _, durable in ipairs { '1', '0' } do
@@ -17,11 +18,7 @@ for _, durable in ipairs { '1', '0' } do
     local function publish(queue, ...)
       for _, payload in ipairs { ... } do c:ok('PUB - ' .. queue, payload) end
     end
-    local function payloads(messages)
-      local words = {}
-      for i, m in ipairs(messages) do words[i] = m.payload end
-      return table.concat(words, ' ')
-    end
+    local function payloads(messages) return table.concat(Client.payloads(messages), ' ') end
 
     it('with pri= is ranked anew, and says so', function()
       declare('q', 'priority=strict')

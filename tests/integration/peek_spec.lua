@@ -1,5 +1,6 @@
 -- PEEK reads a queue of any length, page by page, and searches it.
 local Broker = require 'support.broker'
+local Client = require 'support.client'
 
 --- All pages of a PEEK; gives the messages, and how many pages there were.
 local function read_all(c, words, between)
@@ -15,11 +16,7 @@ local function read_all(c, words, between)
   return messages, pages
 end
 
-local function payloads(messages)
-  local list = {}
-  for i, m in ipairs(messages) do list[i] = m.payload end
-  return list
-end
+local payloads = Client.payloads
 
 local function numbers(first, last, step)
   local list = {}

@@ -1,12 +1,9 @@
 -- REDRIVE sends dead letters back where they came from, and loses none.
 local Broker = require 'support.broker'
+local Client = require 'support.client'
 local wait = require 'support.wait'
 
-local function payloads(messages)
-  local list = {}
-  for i, m in ipairs(messages) do list[i] = m.payload end
-  return list
-end
+local payloads = Client.payloads
 
 local function numbers(first, last)
   local list = {}

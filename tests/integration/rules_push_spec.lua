@@ -1,11 +1,12 @@
 -- tidemq rules push: a rules directory of another machine becomes the broker's.
 local Broker = require 'support.broker'
 local DiskFault = require 'support.disk_fault'
+local lfs = require 'lfs'
 local shell = require 'support.shell'
 local wait = require 'support.wait'
 
 local ROUTE <const> = [[return { match = { exchange = "x" }, publish = function(msg) msg.exchange = "%s" end }]]
-local NONE <const> = shell.read_file(shell.shipped_rules() .. '/retry/none.lua')
+local NOTHING <const> = [[return { match = { exchange = "no" }, publish = function() end }]]
 local SPEC <const> = [[it("is right", function() assert.is_true(%s) end)]]
 
 describe('tidemq rules push', function()
@@ -148,14 +149,14 @@ describe('tidemq rules push', function()
 
     -- The files were written one after the other: what follows the one that it died of was missing.
     it('is finished by the next start, when the broker dies half way', function()
-      env = fault:kill '@DIR@/rules/retry/none.lua'
+      env = fault:kill '@DIR@/rules/filter/20-new.lua'
       start '--rules-writable'
-      write { ['filter/20-new.lua'] = ROUTE:format 'z', ['retry/none.lua'] = NONE }
+      write { ['filter/15-no.lua'] = NOTHING, ['filter/20-new.lua'] = ROUTE:format 'z' }
       local text, status = push '--now --no-test'
       assert.equal(1, status, text)
       assert(wait.poll(function() return broker:exit_status() end))
-      assert.matches('%./filter/10%-old.lua\n.*%./filter/20%-new.lua\n', files())
-      assert.is_nil(shell.read_file(broker.rules .. '/retry/none.lua.new'))
+      assert.matches('%./filter/10%-old.lua\n%./filter/15%-no.lua\n', files())
+      assert.is_nil(files():find('20-new', 1, true))
       broker.options.env = nil
       c = broker:restart():connect()
       assert.equal('start', c:document 'RULES status'.origin)
@@ -168,7 +169,7 @@ describe('tidemq rules push', function()
     it('changes nothing when it is full', function()
       env = fault:full '@DIR@/rules/.push/1'
       start '--rules-writable'
-      write { ['filter/20-new.lua'] = ROUTE:format 'z', ['retry/none.lua'] = NONE }
+      write { ['filter/15-no.lua'] = NOTHING, ['filter/20-new.lua'] = ROUTE:format 'z' }
       local before = files()
       local text, status = push '--now --no-test'
       assert.equal(1, status)
@@ -184,24 +185,24 @@ describe('tidemq rules push', function()
 
     -- What stands in the way came after the files were listed.
     it('serves with what was pushed, when it cannot be finished', function()
-      env = fault:kill '@DIR@/rules/retry/none.lua'
+      env = fault:kill '@DIR@/rules/filter/20-new.lua'
       start '--rules-writable'
-      write { ['filter/20-new.lua'] = ROUTE:format 'z', ['retry/none.lua'] = NONE }
+      write { ['filter/15-no.lua'] = NOTHING, ['filter/20-new.lua'] = ROUTE:format 'z' }
       push '--now --no-test'
       assert(wait.poll(function() return broker:exit_status() end))
       broker.options.env = nil
-      local place = broker.rules .. '/retry/none.lua'
-      shell.run(("rm -f '%s' && mkdir -p '%s'"):format(place, place))
+      local place = broker.rules .. '/filter/20-new.lua'
+      assert(lfs.mkdir(place))
       c = broker:restart():connect()
       local status = c:document 'RULES status'
       assert.equal('last good', status.origin)
-      assert.matches("pushed rules are only partly in the rules directory, and '.*/retry/none.lua' cannot be changed: "
+      assert.matches("pushed rules are only partly in the rules directory, and '.*/20%-new.lua' cannot be changed: "
         .. 'Is a directory; a reload goes on when this is repaired', status.refusal.error)
       c:send 'RULES reload\r\n'
       c:expect '^ERR rule pushed rules are only partly'
       publish()
       assert.same({ 0, 0, 1 }, ready())
-      shell.run(("rmdir '%s'"):format(place))
+      assert(lfs.rmdir(place))
       c:document 'RULES reload'
       assert.is_nil(files():find('.push', 1, true))
       assert.equal('reload', c:document 'RULES status'.origin)
@@ -311,10 +312,10 @@ describe('tidemq rules push', function()
     publish()
     assert.same({ 0, 0, 1 }, ready())
     assert.equal(ROUTE:format 'z', shell.read_file(broker.rules .. '/filter/20-new.lua'))
-    shell.run(("ln -s nowhere '%s/filter/lost.lua'"):format(dir))
+    shell.run(("mkdir '%s/retry' && ln -s nowhere '%s/retry/lost.lua'"):format(dir, dir))
     text, status = push '--now --no-test'
     assert.equal(1, status)
-    assert.matches("^tidemq: cannot read '.*/filter/lost.lua': No such file or directory\n$", text)
+    assert.matches("^tidemq: cannot read '.*/retry/lost.lua': No such file or directory\n$", text)
   end)
 
   it('stops before the broker for what check, or a spec, finds', function()

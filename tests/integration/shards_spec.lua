@@ -1,5 +1,6 @@
 -- What PEEK shows of a queue with several shards, and what KICK takes.
 local Broker = require 'support.broker'
+local Client = require 'support.client'
 local socket = require 'socket'
 local wait = require 'support.wait'
 
@@ -18,11 +19,7 @@ describe('in a queue with several shards', function()
     for i = 1, count do c:ok('PUB - q', tostring(i)) end
   end
 
-  local function payloads(messages)
-    local list = {}
-    for i, m in ipairs(messages) do list[i] = m.payload end
-    return list
-  end
+  local payloads = Client.payloads
 
   it('PEEK shows the oldest first, and of each shard what GET takes next', function()
     c:ok 'DECLARE queue by shards=3 sharding.by=n'

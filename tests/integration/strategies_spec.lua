@@ -363,7 +363,8 @@ describe('a shipped strategy', function()
         c:send('RULES ' .. request .. '\r\n')
         c:expect(pattern)
       end
-      refused('simulate', '^ERR syntax usage: RULES simulate retry <name> %[options%], or login or access %[options%]$')
+      refused('simulate',
+        '^ERR syntax usage: RULES simulate retry <name> %[options%], or login, access or declare %[options%]$')
       refused('simulate priority fifo', '^ERR syntax usage: RULES simulate retry')
       refused('simulate retry nope', '^ERR not%-found .*there are: exponential fixed')
       refused('simulate retry fixed dely=1s', '^ERR mismatch .*delay max')

@@ -1,5 +1,6 @@
 -- GET of topics: pulls of a group, and stateless reads of a partition.
 local Broker = require 'support.broker'
+local Client = require 'support.client'
 local topics = require 'support.topics'
 
 describe('GET of a topic', function()
@@ -18,11 +19,7 @@ describe('GET of a topic', function()
 
   local function publish(...) topics.publish(p, ...) end
 
-  local function payloads(messages)
-    local words = {}
-    for i, m in ipairs(messages) do words[i] = m.payload end
-    return table.concat(words, ' ')
-  end
+  local function payloads(messages) return table.concat(Client.payloads(messages), ' ') end
 
   describe('with a group', function()
     it('takes up to max messages, which are settled as those of a SUB', function()

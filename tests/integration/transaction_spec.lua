@@ -1,14 +1,11 @@
 -- BEGIN, COMMIT, ROLLBACK: publishes and settles that take place together, or not at all.
 local Broker = require 'support.broker'
+local Client = require 'support.client'
 local Redis = require 'support.redis'
 local traffic = require 'support.traffic'
 local wait = require 'support.wait'
 
-local function payloads(messages)
-  local list = {}
-  for i, m in ipairs(messages) do list[i] = m.payload end
-  return list
-end
+local payloads = Client.payloads
 
 --- All that a queue gives, and gives back.
 local function content(c, queue)

@@ -451,3 +451,23 @@ describe("docs/architecture.md", function()
     assert.is_true(rows >= 10, rows)
   end)
 end)
+
+describe("lua/meta/tidemq.lua", function()
+  it("declares the methods that objects of specs have, and nothing else", function()
+    local engine = support.open { rules = "rules" }
+    local meta = read("lua/meta/tidemq.lua")
+    local objects = { engine = engine, strategy = assert(engine:strategy("retry", "fixed")),
+      index = assert(engine:index("topic")) }
+    for name, object in pairs(objects) do
+      local has, declared = {}, {}
+      for method in pairs(getmetatable(object).__index) do has[#has + 1] = method end
+      for method in meta:gmatch("\nfunction " .. name .. ":([%w_]+)") do declared[#declared + 1] = method end
+      table.sort(has)
+      table.sort(declared)
+      assert.same(has, declared)
+    end
+    objects.strategy:close()
+    objects.index:close()
+    engine:close()
+  end)
+end)

@@ -148,6 +148,15 @@ describe("a settled script", function()
       { copies[2].exchange, copies[2].key, copies[2].payload, copies[2].headers })
   end)
 
+  it("knows the place of a message of a topic, and the group", function()
+    engine = open { ["settled/a.lua"] = [[
+      return { match = {}, settled = function(msg, outcome)
+        msg:copy { key = ("%s.%s:%s"):format(outcome.group, msg.partition, msg.offset) }
+      end }]] }
+    assert.equal("g.2:7", engine:settled({ partition = 2, offset = 7 }, { group = "g" })[1].key)
+    assert.equal("nil.nil:nil", engine:settled({}, {})[1].key)
+  end)
+
   it("changes nothing, and returns nothing", function()
     for text, message in pairs {
       ["return false"] = "settled must return nothing, not boolean: it changes no outcome",
@@ -156,7 +165,7 @@ describe("a settled script", function()
       ["msg.headers.x = 'x'"] = "'msg.headers' is read-only; a settled script may publish a copy",
       ["outcome.event = 'ack'"] = "'outcome' is read-only",
       ["return outcome.evnt"] = "there is no 'outcome.evnt'; did you mean 'event'? it has attempts event failures "
-        .. "queue reason rule took_ms user vhost waited_ms",
+        .. "group queue reason rule took_ms user vhost waited_ms",
       ["for _ = 1, 65 do msg:copy {} end"] = "a message makes at most 64 copies",
     } do
       engine = open { ["settled/a.lua"] =

@@ -1,5 +1,6 @@
 #include "meters.h"
 
+#include <math.h>
 #include <sys/queue.h>
 
 #include "base/mem.h"
@@ -264,12 +265,24 @@ int meters_set(struct meters *m, const struct meter_handle *h, double value,
 	return rc;
 }
 
+/* Infinity is no number in STATS, and never ends. */
+static int check_sum(const struct meter_series *s, double by, struct error *err)
+{
+	if (isfinite(s->value + by))
+		return TIDE_OK;
+	return error_set(err, TIDE_EMISMATCH,
+			 "'%" SLICE_FMT "' plus this is not a finite number",
+			 (int)s->text_len, s->text);
+}
+
 int meters_add(struct meters *m, const struct meter_handle *h, double by,
 	       struct error *err)
 {
 	struct meter_series *s;
 	int rc = obtain(m, h, &s, err);
 
+	if (rc == TIDE_OK)
+		rc = check_sum(s, by, err);
 	if (rc == TIDE_OK)
 		s->value += by;
 	return rc;
@@ -282,6 +295,8 @@ int meters_observe(struct meters *m, const struct meter_handle *h, double value,
 	int rc = obtain(m, h, &s, err);
 	unsigned i = 0;
 
+	if (rc == TIDE_OK)
+		rc = check_sum(s, value, err);
 	if (rc < 0)
 		return rc;
 	while (i < h->bucket_count && value > h->buckets[i])

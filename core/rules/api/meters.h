@@ -31,8 +31,9 @@ struct meters;
 struct meters *meters_create(void);
 void meters_destroy(struct meters *m);
 
-/* All but meters_get: TIDE_EMISMATCH: another script of this generation or a newer one
- * has it otherwise. TIDE_ELIMIT: there are too many names. */
+/* All but meters_get: TIDE_EMISMATCH: the sum is no finite number; or another script of
+ * this generation or a newer one has it otherwise. TIDE_ELIMIT: there are too many names.
+ */
 TIDE_MUST_USE int meters_set(struct meters *m, const struct meter_handle *h, double value,
 			     struct error *err);
 TIDE_MUST_USE int meters_add(struct meters *m, const struct meter_handle *h, double by,

@@ -118,6 +118,8 @@ int spec_hook_settled(lua_State *L, const struct spec_hook *h, struct error *err
 		.reason = word(L, "reason", NULL),
 		.rule = word(L, "rule", NULL),
 		.group = slice_from(word(L, "group", "")),
+		.partition = (uint32_t)spec_msg_integer(L, 2, "partition", 0),
+		.offset = (uint64_t)spec_msg_integer(L, 2, "offset", 0),
 		.vhost = slice_from(word(L, "vhost", "/")),
 		.queue = slice_from(word(L, "queue", "spec")),
 		.user = slice_from(word(L, "user", "")),

@@ -1,7 +1,6 @@
 #include "spec.h"
 
 #include <lauxlib.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,82 +13,17 @@
 #include "evaluate.h"
 #include "simulate_retry.h"
 #include "spec_auth.h"
+#include "spec_box.h"
 #include "spec_declare.h"
 #include "spec_hook.h"
 #include "spec_connect.h"
 #include "spec_index.h"
 #include "spec_msg.h"
 #include "spec_queue.h"
-#include "spec_retry.h"
+#include "spec_strategy.h"
 #include "spec_world.h"
 
-#define ENGINE "luatide.engine"
 #define INDEX "luatide.index"
-#define STRATEGY "luatide.strategy"
-
-struct box {
-	void *object;                     /* NULL once it is destroyed */
-	struct decision_context *context; /* of an engine: within dry_run, else NULL */
-};
-
-static void *unbox(lua_State *L, const char *type)
-{
-	struct box *box = luaL_checkudata(L, 1, type);
-
-	luaL_argcheck(L, box->object != NULL, 1, "is closed");
-	return box->object;
-}
-
-/* The box keeps the value at `owner` (its engine's) alive. */
-static struct box *push_box(lua_State *L, const char *type, int owner)
-{
-	struct box *box = lua_newuserdatauv(L, sizeof(*box), 1);
-
-	*box = (struct box){ .object = NULL };
-	luaL_setmetatable(L, type);
-	if (owner) {
-		lua_pushvalue(L, owner);
-		lua_setiuservalue(L, -2, 1);
-	}
-	return box;
-}
-
-/* That of the engine that the box at 1 is, or belongs to. */
-static struct decision_context *context_of(lua_State *L)
-{
-	bool is_owned = lua_getiuservalue(L, 1, 1) == LUA_TUSERDATA;
-	struct box *box = lua_touserdata(L, is_owned ? -1 : 1);
-
-	lua_pop(L, 1);
-	return box->context;
-}
-
-/* The value on the top, or what the engine refuses. */
-static int answer(lua_State *L, int rc, const struct error *err)
-{
-	if (rc == TIDE_OK)
-		return 1;
-	lua_pushnil(L);
-	lua_pushstring(L, err->text);
-	lua_pushstring(L, error_wire_code(rc));
-	return 3;
-}
-
-static void read_args(lua_State *L, int idx, struct args *out)
-{
-	*out = (struct args){ 0 };
-	if (!lua_istable(L, idx))
-		return;
-	for (lua_pushnil(L); lua_next(L, idx) != 0; lua_pop(L, 2)) {
-		const char *value = luaL_tolstring(L, -1, NULL);
-		if (args_add(out, slice_from(lua_tostring(L, -3)), slice_from(value)) ==
-		    TIDE_OK)
-			continue;
-		args_deinit(out);
-		luaL_error(L, "'%s' cannot be an option with this value",
-			   lua_tostring(L, -3));
-	}
-}
 
 /* Left by spec_run in the registry; else the directory of that name. */
 static const char *dir_field(lua_State *L, const char *name)
@@ -108,7 +42,7 @@ static void read_secrets(lua_State *L, struct engine_config *config, struct args
 	config->has_stand_in_secrets = type == LUA_TNIL;
 	if (type == LUA_TSTRING)
 		config->secrets_dir = lua_tostring(L, -1);
-	read_args(L, lua_gettop(L), given);
+	spec_box_args(L, lua_gettop(L), given);
 	config->secrets = given;
 }
 
@@ -119,7 +53,7 @@ static void read_settings(lua_State *L, struct engine_config *config, struct arg
 
 	*given = (struct args){ 0 };
 	if (lua_getfield(L, 1, "settings") != LUA_TNIL)
-		read_args(L, lua_gettop(L), given);
+		spec_box_args(L, lua_gettop(L), given);
 	else if (inherited && args_parse(given, slice_from(inherited)) != TIDE_OK)
 		*given = (struct args){ 0 };
 	lua_pop(L, 1);
@@ -144,7 +78,7 @@ static int l_open(lua_State *L)
 		.call_budget_ms = spec_msg_integer(L, 1, "budget_ms", 1000),
 		.shared_entries_max = (size_t)spec_msg_integer(L, 1, "shared_entries", 0),
 	};
-	struct box *box = push_box(L, ENGINE, 0);
+	struct spec_box *box = spec_box_push(L, SPEC_BOX_ENGINE, 0);
 	read_secrets(L, &config, &secrets);
 	read_settings(L, &config, &settings);
 	uv_loop_t *loop = malloc(sizeof(*loop));
@@ -156,7 +90,7 @@ static int l_open(lua_State *L)
 	if (rc != TIDE_OK) {
 		uv_loop_close(loop);
 		free(loop);
-		return answer(L, rc, &err);
+		return spec_box_answer(L, rc, &err);
 	}
 	spec_world_open(e);
 	box->object = e;
@@ -166,7 +100,7 @@ static int l_open(lua_State *L)
 
 static int l_engine_close(lua_State *L)
 {
-	struct box *box = luaL_checkudata(L, 1, ENGINE);
+	struct spec_box *box = luaL_checkudata(L, 1, SPEC_BOX_ENGINE);
 	struct engine *e = box->object;
 
 	if (!e || TAILQ_FIRST(&e->handles))
@@ -185,22 +119,24 @@ static int l_engine_close(lua_State *L)
 static int l_reload(lua_State *L)
 {
 	struct error err;
-	int rc = reload_now(unbox(L, ENGINE), &err);
+	int rc = reload_now(spec_box_check(L, SPEC_BOX_ENGINE), &err);
 
 	lua_pushboolean(L, 1);
-	return answer(L, rc, &err);
+	return spec_box_answer(L, rc, &err);
 }
 
 /* Methods of an engine that are elsewhere. */
-#define METHOD(name, push, results)        \
-	static int name(lua_State *L)      \
-	{                                  \
-		push(L, unbox(L, ENGINE)); \
-		return results;            \
+#define METHOD(name, push, results)                          \
+	static int name(lua_State *L)                        \
+	{                                                    \
+		push(L, spec_box_check(L, SPEC_BOX_ENGINE)); \
+		return results;                              \
 	}
 METHOD(l_seed, spec_world_seed, 0)
 METHOD(l_set_now, spec_world_set_now, 0)
 METHOD(l_advance, spec_world_advance, 1)
+METHOD(l_shared_list, spec_world_shared_list, 1)
+METHOD(l_shared_ttl, spec_world_shared_ttl, 1)
 METHOD(l_counters, spec_world_counters, 1)
 METHOD(l_log, spec_world_log, 1)
 METHOD(l_traceback, spec_world_traceback, 1)
@@ -210,7 +146,7 @@ METHOD(l_set_queue, spec_queue_set, 0)
  * whether the line is not complete */
 static int l_eval(lua_State *L)
 {
-	struct engine *e = unbox(L, ENGINE);
+	struct engine *e = spec_box_check(L, SPEC_BOX_ENGINE);
 	struct evaluate_spec spec = { .text = slice_from(luaL_checkstring(L, 2)),
 				      .vhost = SLICE("/") };
 	struct buf out = { 0 };
@@ -224,7 +160,7 @@ static int l_eval(lua_State *L)
 	if (rc == TIDE_OK)
 		lua_pushlstring(L, buf_cstr(&out), buf_len(&out));
 	buf_deinit(&out);
-	int count = answer(L, rc, &err);
+	int count = spec_box_answer(L, rc, &err);
 	lua_pushboolean(L, is_open);
 	return rc == TIDE_OK ? (lua_pop(L, 1), count) : count + 1;
 }
@@ -232,16 +168,16 @@ static int l_eval(lua_State *L)
 static int l_shared(lua_State *L)
 {
 	struct error err;
-	int rc = spec_world_shared(L, unbox(L, ENGINE), &err);
+	int rc = spec_world_shared(L, spec_box_check(L, SPEC_BOX_ENGINE), &err);
 
-	return answer(L, rc, &err);
+	return spec_box_answer(L, rc, &err);
 }
 
 static int l_status(lua_State *L)
 {
 	struct buf out = { 0 };
 	struct json json = { .out = &out };
-	struct engine *e = unbox(L, ENGINE);
+	struct engine *e = spec_box_check(L, SPEC_BOX_ENGINE);
 
 	engine_status(e, &json);
 	lua_pushstring(L, buf_cstr(&out));
@@ -270,7 +206,7 @@ static int take_message(void *ctx, const struct msg *m, struct error *err)
 /* run (name, tick ms [, missed]) -> the messages that it published */
 static int l_run(lua_State *L)
 {
-	struct engine *e = unbox(L, ENGINE);
+	struct engine *e = spec_box_check(L, SPEC_BOX_ENGINE);
 	const struct schedule_broker broker = { L, take_message, SLICE("/") };
 	struct schedule_tick tick = { luaL_checkinteger(L, 3),
 				      (uint64_t)luaL_optinteger(L, 4, 0) };
@@ -279,13 +215,13 @@ static int l_run(lua_State *L)
 	lua_newtable(L);
 	int rc =
 		schedule_run(e, slice_from(luaL_checkstring(L, 2)), &tick, &broker, &err);
-	return answer(L, rc, &err);
+	return spec_box_answer(L, rc, &err);
 }
 
 /* next_run (name, ms) -> when the schedule's first tick after that time is run */
 static int l_next_run(lua_State *L)
 {
-	const struct engine *e = unbox(L, ENGINE);
+	const struct engine *e = spec_box_check(L, SPEC_BOX_ENGINE);
 	struct slice name = slice_from(luaL_checkstring(L, 2));
 	const struct rule *r = generation_find(e->current, SCRIPT_SCHEDULE, name);
 	int64_t ms = luaL_checkinteger(L, 3);
@@ -299,26 +235,26 @@ static int l_next_run(lua_State *L)
 
 static int l_index(lua_State *L)
 {
-	struct engine *e = unbox(L, ENGINE);
+	struct engine *e = spec_box_check(L, SPEC_BOX_ENGINE);
 	struct error err;
 	struct args args;
 	struct spec_index *x;
 	const struct index_spec spec = { .type = slice_from(luaL_checkstring(L, 2)),
 					 .options = &args,
 					 .user = "exchange 'spec'" };
-	struct box *box = push_box(L, INDEX, 1);
+	struct spec_box *box = spec_box_push(L, INDEX, 1);
 
-	read_args(L, 3, &args);
+	spec_box_args(L, 3, &args);
 	int rc = spec_index_create(e, &spec, &x, &err);
 	args_deinit(&args);
 	if (rc == TIDE_OK)
 		box->object = x;
-	return answer(L, rc, &err);
+	return spec_box_answer(L, rc, &err);
 }
 
 static int l_index_close(lua_State *L)
 {
-	struct box *box = luaL_checkudata(L, 1, INDEX);
+	struct spec_box *box = luaL_checkudata(L, 1, INDEX);
 
 	spec_index_destroy(box->object);
 	box->object = NULL;
@@ -329,18 +265,18 @@ static int change(lua_State *L,
 		  int (*make)(struct spec_index *x, const struct index_binding *b,
 			      struct error *err))
 {
-	struct spec_index *x = unbox(L, INDEX);
+	struct spec_index *x = spec_box_check(L, INDEX);
 	struct error err;
 	struct args args;
 	const struct index_binding b = { .dest = (uint32_t)luaL_checkinteger(L, 3),
 					 .pattern = slice_from(luaL_checkstring(L, 2)),
 					 .args = &args };
 
-	read_args(L, 4, &args);
+	spec_box_args(L, 4, &args);
 	int rc = make(x, &b, &err);
 	args_deinit(&args);
 	lua_pushboolean(L, 1);
-	return answer(L, rc, &err);
+	return spec_box_answer(L, rc, &err);
 }
 
 static int l_bind(lua_State *L)
@@ -355,16 +291,16 @@ static int l_unbind(lua_State *L)
 
 static int l_route(lua_State *L)
 {
-	struct spec_index *x = unbox(L, INDEX);
+	struct spec_index *x = spec_box_check(L, INDEX);
 	struct error err;
 	const uint32_t *dests;
 	size_t count;
-	struct script_question q = { spec_msg_read(L, 2), context_of(L) };
+	struct script_question q = { spec_msg_read(L, 2), spec_box_context(L) };
 	int rc = index_route(x->index, &q, &dests, &count, &err);
 
 	msg_unref((struct msg *)q.msg);
 	if (rc != TIDE_OK)
-		return answer(L, rc, &err);
+		return spec_box_answer(L, rc, &err);
 	lua_createtable(L, (int)count, 0);
 	for (size_t i = 0; i < count; i++) {
 		lua_pushinteger(L, dests[i]);
@@ -375,7 +311,8 @@ static int l_route(lua_State *L)
 
 static int l_index_is_pure(lua_State *L)
 {
-	lua_pushboolean(L, index_is_pure(((struct spec_index *)unbox(L, INDEX))->index));
+	lua_pushboolean(
+		L, index_is_pure(((struct spec_index *)spec_box_check(L, INDEX))->index));
 	return 1;
 }
 
@@ -417,11 +354,11 @@ static void push_pass(lua_State *L, const struct filter_pass *p)
  * `passed`; the copies do not pass the filters again */
 static int l_filter(lua_State *L)
 {
-	struct engine *e = unbox(L, ENGINE);
+	struct engine *e = spec_box_check(L, SPEC_BOX_ENGINE);
 	struct passed passed = { .count = 0 };
 	struct error err;
 	struct filter_pass p = { .msg = spec_msg_read(L, 2),
-				 .context = context_of(L),
+				 .context = spec_box_context(L),
 				 .vhost = slice_from(spec_msg_text(L, 2, "vhost", "/")),
 				 .copies = { .max = DRAFT_COPIES_MAX },
 				 .on_step = note_step,
@@ -434,73 +371,73 @@ static int l_filter(lua_State *L)
 	for (unsigned i = 0; i < p.copies.count; i++)
 		msg_unref(p.copies.items[i]);
 	msg_unref(p.msg);
-	return answer(L, rc, &err);
+	return spec_box_answer(L, rc, &err);
 }
 
 static int l_deliver(lua_State *L)
 {
-	const struct spec_hook h = { unbox(L, ENGINE), context_of(L),
-				     spec_msg_read(L, 2) };
+	const struct spec_hook h = { spec_box_check(L, SPEC_BOX_ENGINE),
+				     spec_box_context(L), spec_msg_read(L, 2) };
 	struct error err;
 	int rc = spec_hook_deliver(L, &h, &err);
 
 	msg_unref((struct msg *)h.msg);
-	return answer(L, rc, &err);
+	return spec_box_answer(L, rc, &err);
 }
 
 static int l_settled(lua_State *L)
 {
-	const struct spec_hook h = { unbox(L, ENGINE), context_of(L),
-				     spec_msg_read(L, 2) };
+	const struct spec_hook h = { spec_box_check(L, SPEC_BOX_ENGINE),
+				     spec_box_context(L), spec_msg_read(L, 2) };
 	struct error err;
 	int rc = spec_hook_settled(L, &h, &err);
 
 	msg_unref((struct msg *)h.msg);
-	return answer(L, rc, &err);
+	return spec_box_answer(L, rc, &err);
 }
 
 /* authenticate (login) -> "allow", "deny" or "none"; the user that was made, or the
  * reason, or nil; the script */
 static int l_authenticate(lua_State *L)
 {
-	struct engine *e = unbox(L, ENGINE);
+	struct engine *e = spec_box_check(L, SPEC_BOX_ENGINE);
 	struct error err;
-	int rc = spec_auth_authenticate(L, e, context_of(L), &err);
+	int rc = spec_auth_authenticate(L, e, spec_box_context(L), &err);
 
-	return rc == TIDE_OK ? SPEC_AUTH_RESULTS : answer(L, rc, &err);
+	return rc == TIDE_OK ? SPEC_AUTH_RESULTS : spec_box_answer(L, rc, &err);
 }
 
 /* authorize (user, action, object) -> the same */
 static int l_authorize(lua_State *L)
 {
-	struct engine *e = unbox(L, ENGINE);
+	struct engine *e = spec_box_check(L, SPEC_BOX_ENGINE);
 	struct error err;
-	int rc = spec_auth_authorize(L, e, context_of(L), &err);
+	int rc = spec_auth_authorize(L, e, spec_box_context(L), &err);
 
-	return rc == TIDE_OK ? SPEC_AUTH_RESULTS : answer(L, rc, &err);
+	return rc == TIDE_OK ? SPEC_AUTH_RESULTS : spec_box_answer(L, rc, &err);
 }
 
 /* declare ({ kind =, name =, options = }) -> its options, and the files that changed
  * them, or nil */
 static int l_declare(lua_State *L)
 {
-	struct engine *e = unbox(L, ENGINE);
+	struct engine *e = spec_box_check(L, SPEC_BOX_ENGINE);
 	struct error err;
-	int rc = spec_declare_ask(L, e, context_of(L), &err);
+	int rc = spec_declare_ask(L, e, spec_box_context(L), &err);
 
-	return rc == TIDE_OK ? SPEC_DECLARE_RESULTS : answer(L, rc, &err);
+	return rc == TIDE_OK ? SPEC_DECLARE_RESULTS : spec_box_answer(L, rc, &err);
 }
 
 static int l_connect(lua_State *L)
 {
-	struct engine *e = unbox(L, ENGINE);
+	struct engine *e = spec_box_check(L, SPEC_BOX_ENGINE);
 
-	return spec_connect(L, e, context_of(L));
+	return spec_connect(L, e, spec_box_context(L));
 }
 
 static int l_filter_count(lua_State *L)
 {
-	lua_pushinteger(L, filter_count(unbox(L, ENGINE)));
+	lua_pushinteger(L, filter_count(spec_box_check(L, SPEC_BOX_ENGINE)));
 	return 1;
 }
 
@@ -509,10 +446,10 @@ static int l_dry_run(lua_State *L)
 {
 	struct decision_context context = {
 		.has_random = true,
-		.random_state = engine_random_state(unbox(L, ENGINE)),
+		.random_state = engine_random_state(spec_box_check(L, SPEC_BOX_ENGINE)),
 		.is_dry = true,
 	};
-	struct box *box = lua_touserdata(L, 1), outer = *box;
+	struct spec_box *box = lua_touserdata(L, 1), outer = *box;
 
 	lua_settop(L, 2);
 	box->context = &context;
@@ -521,130 +458,11 @@ static int l_dry_run(lua_State *L)
 	return rc == LUA_OK ? lua_gettop(L) - 1 : lua_error(L);
 }
 
-static int l_strategy(lua_State *L)
-{
-	static const char *const kinds[] = { "routing", "sharding", "priority", "retry",
-					     NULL };
-	struct engine *e = unbox(L, ENGINE);
-	struct error err;
-	struct args args;
-	struct strategy *s;
-	enum script_kind kind = (enum script_kind)luaL_checkoption(L, 2, NULL, kinds);
-	const char *name = luaL_checkstring(L, 3);
-	struct box *box = push_box(L, STRATEGY, 1);
-
-	read_args(L, 4, &args);
-	int rc = strategy_create(e,
-				 &(struct strategy_spec){ .kind = kind,
-							  .name = slice_from(name),
-							  .options = &args,
-							  .user = "queue 'spec'" },
-				 &s, &err);
-	args_deinit(&args);
-	if (rc == TIDE_OK)
-		box->object = s;
-	return answer(L, rc, &err);
-}
-
-static int l_strategy_close(lua_State *L)
-{
-	struct box *box = luaL_checkudata(L, 1, STRATEGY);
-
-	strategy_destroy(box->object);
-	box->object = NULL;
-	return 0;
-}
-
-/* The load of a shard from the table at index 4 of the state. */
-static uint64_t table_load(const void *ctx, unsigned shard)
-{
-	lua_State *L = (lua_State *)(uintptr_t)ctx;
-
-	lua_rawgeti(L, 4, shard); /* which raises nothing through the engine */
-	uint64_t load = (uint64_t)lua_tointeger(L, -1);
-	lua_pop(L, 1);
-	return load;
-}
-
-/* pick (msg, shards[, { [shard] = load }]) */
-static int l_pick(lua_State *L)
-{
-	struct strategy *s = unbox(L, STRATEGY);
-	struct error err;
-	lua_Integer shards = luaL_checkinteger(L, 3);
-	unsigned shard;
-
-	luaL_argcheck(L, shards >= 1 && shards <= INT_MAX, 3,
-		      "the number of shards must be 1 or more");
-	lua_settop(L, 4);
-	strategy_set_load(s, lua_istable(L, 4) ? table_load : NULL, L);
-	struct script_question q = { spec_msg_read(L, 2), context_of(L) };
-	int rc = strategy_pick(s, &q, (unsigned)shards, &shard, &err);
-	msg_unref((struct msg *)q.msg);
-	if (rc == TIDE_OK)
-		lua_pushinteger(L, shard);
-	return answer(L, rc, &err);
-}
-
-/* rank (msg, { served =, ready =, shard = }) */
-static int l_rank(lua_State *L)
-{
-	struct strategy *s = unbox(L, STRATEGY);
-	struct error err;
-	struct queue_view queue = { .vhost = SLICE("/"), .name = SLICE("spec") };
-	double rank;
-
-	if (lua_istable(L, 3)) {
-		lua_getfield(L, 3, "served");
-		queue.served = luaL_optnumber(L, -1, 0);
-		queue.ready = (uint64_t)spec_msg_integer(L, 3, "ready", 0);
-		queue.shard = (unsigned)spec_msg_integer(L, 3, "shard", 0);
-		queue.name = slice_from(spec_msg_text(L, 3, "name", "spec"));
-	}
-	struct script_question q = { spec_msg_read(L, 2), context_of(L) };
-	int rc = strategy_rank(s, &q, &queue, &rank, &err);
-	msg_unref((struct msg *)q.msg);
-	if (rc == TIDE_OK)
-		lua_pushnumber(L, rank);
-	return answer(L, rc, &err);
-}
-
-/* decide (msg, { reason =, attempts =, failures = }) -> delay or a name, and a table if
- * the script did more */
-static int l_decide(lua_State *L)
-{
-	struct strategy *s = unbox(L, STRATEGY);
-	struct error err;
-	struct retry_decision decision;
-
-	luaL_checktype(L, 3, LUA_TTABLE);
-	lua_Integer failures = spec_msg_integer(L, 3, "failures", 1);
-	struct failure_view failure = {
-		.reason = spec_msg_text(L, 3, "reason", "nack"),
-		.attempts = (uint32_t)spec_msg_integer(L, 3, "attempts", failures),
-		.failures = (uint32_t)failures,
-		.has_place = spec_msg_has(L, 2, "offset"),
-		.partition = (uint32_t)spec_msg_integer(L, 2, "partition", 0),
-		.offset = (uint64_t)spec_msg_integer(L, 2, "offset", 0),
-	};
-	struct script_question q = { spec_msg_read(L, 2), context_of(L) };
-	int rc = strategy_decide(s, &q, &failure, &decision, &err);
-	msg_unref((struct msg *)q.msg);
-	if (rc == TIDE_OK && decision.action == RETRY_AFTER)
-		lua_pushinteger(L, decision.delay_ms);
-	else if (rc == TIDE_OK)
-		lua_pushstring(L, strategy_action_names[decision.action]);
-	if (rc != TIDE_OK || !decision.extra)
-		return answer(L, rc, &err);
-	spec_retry_push_take(L, decision.extra);
-	return 2;
-}
-
 /* simulate (name, options, { reason =, failures =, limit =, held = }) -> the
  * document */
 static int l_simulate(lua_State *L)
 {
-	struct engine *e = unbox(L, ENGINE);
+	struct engine *e = spec_box_check(L, SPEC_BOX_ENGINE);
 	struct error err;
 	struct args args;
 	struct buf out = { 0 };
@@ -663,33 +481,13 @@ static int l_simulate(lua_State *L)
 		.delivery_limit = (uint32_t)spec_msg_integer(L, 4, "limit", 0),
 		.held_ms = spec_msg_integer(L, 4, "held", 0),
 	};
-	read_args(L, 3, &args);
+	spec_box_args(L, 3, &args);
 	int rc = simulate_retry(e, &spec, &json, &err);
 	args_deinit(&args);
 	if (rc == TIDE_OK)
 		lua_pushstring(L, buf_cstr(&out));
 	buf_deinit(&out);
-	return answer(L, rc, &err);
-}
-
-static int l_strategy_is_pure(lua_State *L)
-{
-	lua_pushboolean(L, strategy_is_pure(unbox(L, STRATEGY)));
-	return 1;
-}
-
-static void new_type(lua_State *L, const char *type, const luaL_Reg *methods,
-		     lua_CFunction close)
-{
-	luaL_newmetatable(L, type);
-	lua_newtable(L);
-	luaL_setfuncs(L, methods, 0);
-	lua_pushcfunction(L, close);
-	lua_setfield(L, -2, "close");
-	lua_setfield(L, -2, "__index");
-	lua_pushcfunction(L, close);
-	lua_setfield(L, -2, "__gc");
-	lua_pop(L, 1);
+	return spec_box_answer(L, rc, &err);
 }
 
 int spec_module_open(lua_State *L)
@@ -697,7 +495,7 @@ int spec_module_open(lua_State *L)
 	static const luaL_Reg functions[] = { { "open", l_open }, { NULL, NULL } };
 	static const luaL_Reg engine[] = {
 		{ "index", l_index },
-		{ "strategy", l_strategy },
+		{ "strategy", spec_strategy_create },
 		{ "reload", l_reload },
 		{ "filter", l_filter },
 		{ "filter_count", l_filter_count },
@@ -711,6 +509,8 @@ int spec_module_open(lua_State *L)
 		{ "seed", l_seed },
 		{ "advance", l_advance },
 		{ "shared", l_shared },
+		{ "shared_list", l_shared_list },
+		{ "shared_ttl", l_shared_ttl },
 		{ "counters", l_counters },
 		{ "log", l_log },
 		{ "traceback", l_traceback },
@@ -728,15 +528,10 @@ int spec_module_open(lua_State *L)
 		{ "route", l_route }, { "is_pure", l_index_is_pure },
 		{ NULL, NULL },
 	};
-	static const luaL_Reg strategy[] = {
-		{ "pick", l_pick },     { "rank", l_rank },
-		{ "decide", l_decide }, { "is_pure", l_strategy_is_pure },
-		{ NULL, NULL },
-	};
 
-	new_type(L, ENGINE, engine, l_engine_close);
-	new_type(L, INDEX, index, l_index_close);
-	new_type(L, STRATEGY, strategy, l_strategy_close);
+	spec_box_type(L, SPEC_BOX_ENGINE, engine, l_engine_close);
+	spec_box_type(L, INDEX, index, l_index_close);
+	spec_strategy_open(L);
 	luaL_newlib(L, functions);
 	return 1;
 }

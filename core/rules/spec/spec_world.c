@@ -115,16 +115,24 @@ static struct shared_value read_value(lua_State *L, int arg)
 	return v;
 }
 
+/* The key is argument 2. */
+static struct shared_op read_op(lua_State *L, struct engine *e)
+{
+	luaL_checktype(L, 2, LUA_TSTRING);
+	struct slice key = field_slice(L, 2);
+	luaL_argcheck(L, key.len > 0 && key.len <= SHARED_KEY_MAX, 2,
+		      "a key has 1 to 256 bytes");
+	return (struct shared_op){ .space = SHARED_KEYS,
+				   .now_ms = engine_now_ms(e),
+				   .key = key };
+}
+
 int spec_world_shared(lua_State *L, struct engine *e, struct error *err)
 {
 	int argument_count = lua_gettop(L);
-	struct shared_op op = { .space = SHARED_KEYS, .now_ms = engine_now_ms(e) };
+	struct shared_op op = read_op(L, e);
 	struct shared_value value;
 
-	luaL_checktype(L, 2, LUA_TSTRING);
-	op.key = field_slice(L, 2);
-	luaL_argcheck(L, op.key.len > 0 && op.key.len <= SHARED_KEY_MAX, 2,
-		      "a key has 1 to 256 bytes");
 	if (argument_count < 3) {
 		if (shared_get(e->tide.shared, &op, &value) == TIDE_OK)
 			push_value(L, &value);
@@ -147,6 +155,43 @@ int spec_world_shared(lua_State *L, struct engine *e, struct error *err)
 }
 
 /* To the table on the top. Allocation may raise, and nothing is owned then. */
+static void add_key(void *ctx, const struct shared_info *info)
+{
+	lua_State *L = ctx;
+
+	field_push(L, info->key);
+	lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
+}
+
+void spec_world_shared_list(lua_State *L, struct engine *e)
+{
+	struct shared_scan scan = { .space = SHARED_KEYS,
+				    .prefix = slice_from(luaL_optstring(L, 2, "")),
+				    .now_ms = engine_now_ms(e) };
+
+	lua_getglobal(L, "table");
+	lua_getfield(L, -1, "sort");
+	lua_newtable(L);
+	do
+		shared_scan(e->tide.shared, &scan, add_key, L);
+	while (scan.cursor);
+	lua_pushvalue(L, -1);
+	lua_insert(L, -3); /* below `sort` */
+	lua_call(L, 1, 0);
+}
+
+void spec_world_shared_ttl(lua_State *L, struct engine *e)
+{
+	const struct shared_op op = read_op(L, e);
+	struct shared_info info;
+
+	if (shared_read(e->tide.shared, &op, &info) == TIDE_OK && info.expires_unix_ms)
+		lua_pushinteger(L, info.expires_unix_ms - op.now_ms);
+	else
+		lua_pushnil(L);
+}
+
+/* Likewise. */
 static void add_counter(void *ctx, const struct shared_info *info)
 {
 	lua_State *L = ctx;

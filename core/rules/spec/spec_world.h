@@ -20,6 +20,10 @@ void spec_world_seed(lua_State *L, struct engine *e);
 /* shared (key [, value [, ttl]]) -> what tide.shared has under the key; with a value it
  * is set, with nil it is removed. TIDE_ELIMIT: there is no room. */
 TIDE_MUST_USE int spec_world_shared(lua_State *L, struct engine *e, struct error *err);
+/* shared_list ([prefix]) -> the keys that begin with it, sorted */
+void spec_world_shared_list(lua_State *L, struct engine *e);
+/* shared_ttl (key) -> milliseconds until it expires; nil: it does not, or is not there */
+void spec_world_shared_ttl(lua_State *L, struct engine *e);
 /* counters () -> the values of tide.counter by name */
 void spec_world_counters(lua_State *L, struct engine *e);
 /* log () -> the lines since the last call: { "warn filter/10-x.lua:3: text", … } */

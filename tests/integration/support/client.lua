@@ -382,6 +382,15 @@ function Client:get(words)
   return messages
 end
 
+--- The payloads of messages.
+---@param messages table[]
+---@return string[]
+function Client.payloads(messages)
+  local list = {}
+  for i, m in ipairs(messages) do list[i] = m.payload end
+  return list
+end
+
 --- No more will be sent; what the broker still says can be read.
 function Client:shutdown()
   self.sock:shutdown 'send'

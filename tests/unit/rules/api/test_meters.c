@@ -69,6 +69,23 @@ static void a_gauge_is_set_and_moved(void **state)
 	meters_destroy(m);
 }
 
+static void nothing_grows_to_infinity(void **state)
+{
+	const double most = 1.7e308;
+	struct meters *m = meters_create();
+	struct meter_handle g = gauge("g"), h = gauge("h");
+	struct error err;
+
+	set(m, g, most);
+	assert_int_equal(meters_add(m, &g, most, &err), TIDE_EMISMATCH);
+	assert_string_equal(err.text, "'g' plus this is not a finite number");
+	assert_true(get(m, "g") == most);
+	h.type = METER_HISTOGRAM;
+	assert_int_equal(meters_observe(m, &h, -most, &err), TIDE_OK);
+	assert_int_equal(meters_observe(m, &h, -most, &err), TIDE_EMISMATCH);
+	meters_destroy(m);
+}
+
 static void check_buckets(void *ctx, const struct meter_view *v)
 {
 	assert_int_equal(v->counts[0], 2);
@@ -191,6 +208,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_gauge_is_set_and_moved),
+		cmocka_unit_test(nothing_grows_to_infinity),
 		cmocka_unit_test(what_no_generation_writes_any_more_makes_room),
 		cmocka_unit_test(a_histogram_counts_in_buckets),
 		cmocka_unit_test(what_scripts_disagree_about_is_an_error),
