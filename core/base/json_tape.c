@@ -1,5 +1,6 @@
 #include "json_tape.h"
 
+#include <endian.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -241,6 +242,30 @@ static inline bool is_plain(char c)
 	return (unsigned char)c - 0x20u < 0x60 && c != '"' && c != '\\';
 }
 
+#define EACH_BYTE(b) (UINT64_C(0x0101010101010101) * (b))
+
+/* Go over plain characters, eight at a time: the lowest high bit of `other` is that of
+ * the first one that is not plain. Those above it mean nothing. */
+static inline void skip_ascii(struct json_reading *r)
+{
+	uint64_t word, other;
+
+	while (r->end - r->at >= 8) {
+		word = le64toh(bytes_load_eight(r->at));
+		other = (word | (word - EACH_BYTE(0x20)) |
+			 ((word ^ EACH_BYTE('"')) - EACH_BYTE(1)) |
+			 ((word ^ EACH_BYTE('\\')) - EACH_BYTE(1))) &
+			EACH_BYTE(0x80);
+		if (other) {
+			r->at += __builtin_ctzll(other) / 8;
+			return;
+		}
+		r->at += 8;
+	}
+	while (is_plain(*r->at))
+		r->at++;
+}
+
 /* Go over characters that stand for themselves. False: it is wrong at r->at. */
 static bool skip_plain(struct json_reading *r)
 {
@@ -248,8 +273,7 @@ static bool skip_plain(struct json_reading *r)
 	size_t n;
 
 	while (is_plain(*r->at) || (unsigned char)*r->at >= 0x80) {
-		while (is_plain(*r->at))
-			r->at++;
+		skip_ascii(r);
 		for (; (unsigned char)*r->at >= 0x80; r->at += n) {
 			n = utf8_decode(r->at, (size_t)(r->end - r->at), &c);
 			if (n == 0)

@@ -193,6 +193,29 @@ static bool has_chosen(const struct consumer *c)
 	return c->refusal || (c->getter && c->getter->match);
 }
 
+/* Apart, so that a delivery that nobody follows ends with the call of its consumer. */
+static __attribute__((noinline)) void hand_over_followed(struct consumer *c,
+							 struct entry *e,
+							 struct msg *head,
+							 bool is_redelivered)
+{
+	const struct follower *f = c->queue->vhost->broker->follower;
+
+	c->ops->on_deliver(c, e, head, is_redelivered);
+	msg_unref(head);
+	if (f)
+		f->on_delivered(f->ctx, c, e);
+}
+
+static inline void hand_over(const struct broker *b, struct consumer *c, struct entry *e,
+			     struct msg *head, bool is_redelivered)
+{
+	if (__builtin_expect(head || b->follower, 0))
+		hand_over_followed(c, e, head, is_redelivered);
+	else
+		c->ops->on_deliver(c, e, NULL, is_redelivered);
+}
+
 /* @param head  a reference, or NULL */
 static void deliver(struct consumer *c, struct entry *e, struct msg *head)
 {
@@ -210,10 +233,7 @@ static void deliver(struct consumer *c, struct entry *e, struct msg *head)
 		q->counters.redelivered++;
 	if (c->is_auto_ack) {
 		e->shard->served = e->rank;
-		c->ops->on_deliver(c, e, head, is_redelivered);
-		msg_unref(head);
-		if (b->follower)
-			b->follower->on_delivered(b->follower->ctx, c, e);
+		hand_over(b, c, e, head, is_redelivered);
 		q->counters.acked++;
 		b->counters.acked++;
 		if (settlement_is_told(q))
@@ -229,10 +249,7 @@ static void deliver(struct consumer *c, struct entry *e, struct msg *head)
 		if (c->credit)
 			c->credit->used++;
 	}
-	c->ops->on_deliver(c, e, head, is_redelivered);
-	msg_unref(head);
-	if (b->follower)
-		b->follower->on_delivered(b->follower->ctx, c, e);
+	hand_over(b, c, e, head, is_redelivered);
 }
 
 /* It was not its turn: what comes next has the rank of the last one whose it was. */
@@ -286,14 +303,14 @@ static void give_to_get(struct getter *g, const struct consumer *front, struct h
 			next = *h;
 			h->entry = NULL;
 		} else {
-			next = next_for(c, budget);
+			next = next_chosen(c, budget);
 		}
 		while (next.entry) {
 			has_chosen(c) ? deliver_chosen(c, &next)
 				      : deliver(c, next.entry, next.head);
 			if (++g->count == g->max)
 				break;
-			next = next_for(c, budget);
+			next = next_chosen(c, budget);
 		}
 		if (!g->is_hasty && queue_is_refilling(c->queue))
 			return;

@@ -106,7 +106,7 @@ static char *put_ts(struct line *l, char *at, int64_t ts_unix_ms)
 static void message(struct line *l, unsigned channel, const char *sid,
 		    const struct delivery *d)
 {
-	const struct msg *m = d->msg, *head = reply_head(d);
+	const struct msg *m = d->msg;
 	struct slice name = slice_from(sid);
 	size_t small_len = m->payload_len <= PAYLOAD_SMALL ? m->payload_len + 2 : 0;
 	char *at = begin_line(l, channel,
@@ -143,9 +143,9 @@ static void message(struct line *l, unsigned channel, const char *sid,
 	}
 	if (d->is_redelivered)
 		at = PUT(at, " redelivered");
-	if (head->header_count) {
+	if (reply_head(d)->header_count) {
 		put_line(l, at);
-		append_headers(l->base.out, head);
+		append_headers(l->base.out, reply_head(d));
 		at = out_reserve(l->base.out, LINE_SMALL + small_len);
 	}
 	*at++ = ' ';

@@ -31,13 +31,45 @@ static void clear(struct document *d)
 	*d = (struct document){ 0 };
 }
 
+static void clear_scratch(struct documents *d)
+{
+	json_tape_deinit(&d->tape);
+	buf_deinit(&d->out);
+	mem_free(d->names);
+	d->names = NULL;
+	d->name_count = d->name_cap = 0;
+}
+
 void document_deinit(struct documents *d)
 {
 	for (int i = 0; i < DOCUMENTS_MAX; i++)
 		clear(&d->items[i]);
-	json_tape_deinit(&d->tape);
-	buf_deinit(&d->out);
-	mem_free(d->names);
+	clear_scratch(d);
+}
+
+static size_t tape_bytes(const struct json_tape *t)
+{
+	return t->cap * sizeof(*t->nodes) + t->texts.cap +
+	       t->name_cap * sizeof(*t->names);
+}
+
+void document_measure(struct documents *d)
+{
+	size_t bytes =
+		tape_bytes(&d->tape) + d->out.cap + d->name_cap * sizeof(*d->names);
+
+	for (int i = 0; i < DOCUMENTS_MAX; i++)
+		bytes += d->items[i].source.cap + tape_bytes(&d->items[i].tape);
+	d->held_bytes = bytes;
+}
+
+void document_trim(struct documents *d)
+{
+	for (int i = 0; i < DOCUMENTS_MAX; i++)
+		if (d->items[i].order != d->order)
+			clear(&d->items[i]);
+	clear_scratch(d);
+	document_measure(d);
 }
 
 /* ---- documents */
@@ -98,6 +130,7 @@ static struct document *read_new(lua_State *L, struct documents *d, struct slice
 	if (json_tape_read(&item->tape, buf_slice(&item->source), DOCUMENT_DEPTH_MAX,
 			   &item->wrong) != TIDE_OK)
 		item->tape.count = 0;
+	document_measure(d);
 	return item;
 }
 

@@ -18,6 +18,9 @@
 #define DOCUMENTS_MAX 8
 /* Beside one that is larger, no others are kept. */
 #define DOCUMENT_SMALL_BYTES ((size_t)64 << 10)
+/* What is held between calls is beside the memory of the state. Of more than this, only
+ * the text that was read last stays, for the scripts that come next. */
+#define DOCUMENTS_KEPT_BYTES ((size_t)1 << 20)
 
 struct documents {
 	struct document {
@@ -37,9 +40,14 @@ struct documents {
 		uint32_t node; /* of a view, else 0 */
 	} * names;
 	size_t name_count, name_cap;
+	size_t held_bytes; /* by all of these, as document_measure has found */
 };
 
 void document_deinit(struct documents *d);
+/* After each use. */
+void document_measure(struct documents *d);
+/* After a call that has left more than DOCUMENTS_KEPT_BYTES. */
+void document_trim(struct documents *d);
 
 /* Make views known to a state, whose script_state has `documents`. */
 void document_open(lua_State *L);

@@ -69,8 +69,9 @@ int value_decode(lua_State *L,
 	luaL_argcheck(L, len <= DOCUMENT_BYTES_MAX, 1, "the text has more than 1 MiB");
 	lua_settop(L, 2);
 	bool has_null = wants_null(L, 2, function);
-	if (read(&d->tape, (struct slice){ text, len }, DOCUMENT_DEPTH_MAX, &err) !=
-	    TIDE_OK) {
+	int rc = read(&d->tape, (struct slice){ text, len }, DOCUMENT_DEPTH_MAX, &err);
+	document_measure(d);
+	if (rc != TIDE_OK) {
 		/* Nothing of the text is repeated in a message: it may be a token. */
 		lua_pushnil(L);
 		lua_pushstring(L, err.text);
@@ -415,5 +416,6 @@ void value_write(lua_State *L, int idx, const struct value_format *format, void 
 	w.documents->name_count = 0;
 	buf_clear(&w.documents->out);
 	write_value(&w, lua_absindex(L, idx));
+	document_measure(w.documents);
 	check_room(&w);
 }

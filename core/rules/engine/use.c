@@ -138,6 +138,8 @@ int use_decide(struct engine *e, const struct use_call *c, struct error *err)
 	if (trace)
 		line_trace_begin(trace, s->L, rule_code_file(rule));
 	int rc = script_enter(s, &call, err);
+	if (s->documents->held_bytes > DOCUMENTS_KEPT_BYTES)
+		document_trim(s->documents);
 	if (trace)
 		line_trace_end(s->L);
 	if (costs)

@@ -5,6 +5,7 @@
 #include <lauxlib.h>
 
 #include "base/msg.h"
+#include "rules/engine/engine_private.h"
 #include "rules/engine/hook.h"
 
 #define ANSWERS_MAX 200
@@ -196,6 +197,27 @@ static void thing_that_is_declared_has_one_name(void **state)
 	assert_contains(f->err.text, "'match' has both 'exchange' and 'queue'");
 }
 
+/* What reads documents keeps memory beside that of the state. */
+static void call_leaves_little_of_what_it_has_decoded(void **state)
+{
+	struct fixture *f = *state;
+	const struct documents *d;
+
+	add_hook(f, "a", "{ queue = 'much' }",
+		 "local text = '[' .. ('1,'):rep(100000) .. '1]'\n"
+		 "return #tide.json.decode(text) == 100001 and 'read' or 'no'");
+	add_hook(f, "b", "{ queue = 'little' }",
+		 "return tide.json.decode('[1]')[1] == 1 and 'read' or 'no'");
+	assert_int_equal(start_engine(f), TIDE_OK);
+	d = f->engine->current->script.documents;
+	assert_string_equal(ask(f, of_queue("/", "little")), "read ");
+	assert_in_range(d->held_bytes, 1, 16384);
+	assert_string_equal(ask(f, of_queue("/", "much")), "read ");
+	assert_in_range(d->held_bytes, 0, DOCUMENTS_KEPT_BYTES);
+	assert_string_equal(ask(f, of_queue("/", "little")), "read ");
+	assert_in_range(d->held_bytes, 1, 16384);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, fixture_teardown)
@@ -205,6 +227,7 @@ int main(void)
 		TEST(decision_ends_the_chain_and_a_failure_too),
 		TEST(match_that_cannot_be_is_refused),
 		TEST(thing_that_is_declared_has_one_name),
+		TEST(call_leaves_little_of_what_it_has_decoded),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
