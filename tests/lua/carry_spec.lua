@@ -32,7 +32,9 @@ describe("carry", function()
   end
 
   local function status()
-    return json.decode(engine:status()).scripts[1]
+    for _, s in ipairs(json.decode(engine:status()).scripts) do
+      if s.file == "priority/mine.lua" then return s end
+    end
   end
 
   local COUNT = [[return {

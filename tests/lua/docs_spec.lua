@@ -295,7 +295,7 @@ describe("lua/meta/tide.lua", function()
     }
     local engine = support.open { rules = dir }
     support.remove_dir(dir)
-    local has = engine:status():match('"doc":"(.-)"')
+    local has = engine:status():match('"file":"sharding/names.lua".-"doc":"(.-)"')
     engine:close()
     local declared = {}
     local meta = read("lua/meta/tide.lua")

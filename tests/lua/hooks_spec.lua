@@ -186,7 +186,7 @@ describe("a settled script", function()
     assert.is_nil(engine:settled({}, {}))
     local calls = {}
     for _, s in ipairs(json.decode(engine:status()).scripts) do
-      calls[s.file] = s.calls
+      if s.file:find "^settled/" then calls[s.file] = s.calls end
     end
     assert.same({ ["settled/a.lua"] = 1, ["settled/b.lua"] = 1 }, calls)
   end)

@@ -115,7 +115,7 @@ describe("a script of the broker itself", function()
       options = { required = { "color" } } })]] }
     assert.matches("color", select(2, engine:filter {}))
     assert(engine:filter { headers = { color = "red" } })
-    assert.matches('"model":"filter/schema.lua"', (engine:status()))
+    assert.matches('"model":"shipped/filter/schema.lua"', (engine:status()))
   end)
 
   it("changes when its model does", function()
