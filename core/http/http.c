@@ -22,7 +22,7 @@ static void on_reply(void *ctx, unsigned channel, struct reply *r)
 }
 
 /* A request subscribes to nothing. */
-static void on_deliver(void *ctx, unsigned channel, const char *sid,
+static void on_deliver(void *ctx, unsigned channel, struct slice sid,
 		       const struct delivery *d)
 {
 }

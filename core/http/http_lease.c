@@ -58,7 +58,7 @@ static void op_reply(void *ctx, unsigned channel, struct reply *r)
 	/* Its replies are all aside. */
 }
 
-static void op_deliver(void *ctx, unsigned channel, const char *sid,
+static void op_deliver(void *ctx, unsigned channel, struct slice sid,
 		       const struct delivery *d)
 {
 }

@@ -23,7 +23,7 @@ struct session_transaction;
 struct session_ops {
 	/* A reply leaves; it is freed after the call. */
 	void (*on_reply)(void *ctx, unsigned channel, struct reply *r);
-	void (*on_deliver)(void *ctx, unsigned channel, const char *sid,
+	void (*on_deliver)(void *ctx, unsigned channel, struct slice sid,
 			   const struct delivery *d);
 	/* what: "cancelled", ...; words: the rest of the line. */
 	void (*on_event)(void *ctx, unsigned channel, const char *what,

@@ -18,6 +18,11 @@ static bool can_take(const struct consumer *c)
 	return !sub->confirm && s->ops->can_take(s->ctx);
 }
 
+static struct slice sid_of(const struct subscription *sub)
+{
+	return (struct slice){ sub->sid, sub->hh.keylen };
+}
+
 static void on_deliver(struct consumer *c, struct entry *e, struct msg *head,
 		       bool is_redelivered)
 {
@@ -28,7 +33,7 @@ static void on_deliver(struct consumer *c, struct entry *e, struct msg *head,
 
 	if (sub->notify_ms && !c->is_auto_ack)
 		lease_notice_add(sub, e);
-	s->ops->on_deliver(s->ctx, ch->number, sub->sid, &d);
+	s->ops->on_deliver(s->ctx, ch->number, sid_of(sub), &d);
 }
 
 static void on_record(struct consumer *c, const struct record_delivery *r)
@@ -37,7 +42,7 @@ static void on_record(struct consumer *c, const struct record_delivery *r)
 	const struct session *s = sub->channel->session;
 	const struct delivery d = channel_delivery(r);
 
-	s->ops->on_deliver(s->ctx, sub->channel->number, sub->sid, &d);
+	s->ops->on_deliver(s->ctx, sub->channel->number, sid_of(sub), &d);
 }
 
 static void on_skipped(struct consumer *c, unsigned partition, uint64_t from, uint64_t to)

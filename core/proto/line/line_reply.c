@@ -103,18 +103,17 @@ static char *put_ts(struct line *l, char *at, int64_t ts_unix_ms)
 /* A payload up to this size is copied with its line, in one piece. */
 #define PAYLOAD_SMALL 1024
 
-static void message(struct line *l, unsigned channel, const char *sid,
+static void message(struct line *l, unsigned channel, struct slice sid,
 		    const struct delivery *d)
 {
 	const struct msg *m = d->msg;
-	struct slice name = slice_from(sid);
 	size_t small_len = m->payload_len <= PAYLOAD_SMALL ? m->payload_len + 2 : 0;
 	char *at = begin_line(l, channel,
-			      name.len + m->exchange.len + m->key.len + 2 * LINE_SMALL +
+			      sid.len + m->exchange.len + m->key.len + 2 * LINE_SMALL +
 				      small_len);
 
 	at = PUT(at, "MSG ");
-	at = put_word(at, name);
+	at = put_word(at, sid);
 	*at++ = ' ';
 	if (d->tag)
 		at = decimal_put(at, d->tag);
@@ -227,11 +226,11 @@ static void on_reply(void *ctx, unsigned channel, struct reply *r)
 	else
 		ok(l, channel, r);
 	for (uint64_t i = 0; r->kind == REPLY_MESSAGES && i < r->count; i++)
-		message(l, channel, "-", &r->deliveries[i]);
+		message(l, channel, SLICE("-"), &r->deliveries[i]);
 	l->base.ops->wake(l->base.ctx);
 }
 
-static void on_deliver(void *ctx, unsigned channel, const char *sid,
+static void on_deliver(void *ctx, unsigned channel, struct slice sid,
 		       const struct delivery *d)
 {
 	struct line *l = ctx;

@@ -337,7 +337,7 @@ static void on_reply(void *ctx, unsigned channel, struct reply *r)
 	wake(l);
 }
 
-static void on_deliver(void *ctx, unsigned channel, const char *sid,
+static void on_deliver(void *ctx, unsigned channel, struct slice sid,
 		       const struct delivery *d)
 {
 	struct stomp *l = ctx;
