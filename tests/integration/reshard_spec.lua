@@ -241,8 +241,8 @@ describe('reshard', function()
   it('is refused where groups have an order', function()
     c:ok 'DECLARE queue q order-by=key'
     c:expect_answer('DECLARE queue q order-by=key shards=2 reshard',
-      "ERR mismatch queue 'q' cannot change so: it keeps shards=1: with order-by= what is at work in one " ..
-      'shard holds back its group')
+      "ERR mismatch queue 'q' cannot change so: it keeps shards=1, because with order-by= what is at work in one " ..
+      'shard holds back its group; declare a queue of another name')
     assert.equal(1, c:stats('q').shards)
   end)
 
