@@ -160,6 +160,17 @@ static void refuse(struct change *c, const struct error *why)
 	on_changed(c, why);
 }
 
+/* Others may have loaded these files of the directory meanwhile. What is active now may be
+ * other files, after a rollback: they stay. */
+static bool is_superseded(const struct change *c)
+{
+	const struct engine *e = c->service->broker->engine;
+	const struct bundle *known = reload_known_files(e);
+
+	return (engine_epoch(e) != c->epoch || known != c->known) && known && c->files &&
+	       bundle_hash(known) == bundle_hash(c->files);
+}
+
 static void load(void *ctx, int status, const char *text)
 {
 	struct change *c = ctx;
@@ -170,6 +181,8 @@ static void load(void *ctx, int status, const char *text)
 
 	if (s->broker->is_closing)
 		error_set(&err, TIDE_ESHUTDOWN, "the broker is stopping");
+	else if (c->origin == ENGINE_FILES && is_superseded(c))
+		reload_unchanged(e);
 	else if (c->origin == ENGINE_FILES)
 		reload_follow(e, c->files);
 	else if (c->origin == ENGINE_RELOAD)
@@ -200,17 +213,6 @@ static void on_gate(void *ctx, struct bundle *files, const struct error *answer)
 				     load, c);
 }
 
-/* Others may have loaded these files while they were tried. */
-static bool is_unchanged(const struct change *c, const struct canary_result *result)
-{
-	const struct engine *e = c->service->broker->engine;
-	const struct bundle *known = reload_known_files(e);
-
-	return result->is_known ||
-	       ((engine_epoch(e) != c->epoch || known != c->known) && known &&
-		result->files && bundle_hash(known) == bundle_hash(result->files));
-}
-
 static void on_canary(void *ctx, const struct canary_result *result)
 {
 	struct change *c = ctx;
@@ -231,7 +233,7 @@ static void on_canary(void *ctx, const struct canary_result *result)
 	}
 	if (is_directory(c))
 		service_rules_tell_unread(c->service, result->unread);
-	if (c->origin == ENGINE_FILES && is_unchanged(c, result)) {
+	if (c->origin == ENGINE_FILES && (result->is_known || is_superseded(c))) {
 		reload_unchanged(c->service->broker->engine);
 		on_changed(c, &result->error);
 		return;
