@@ -160,8 +160,8 @@ static void refuse(struct change *c, const struct error *why)
 	on_changed(c, why);
 }
 
-/* Others may have loaded these files of the directory meanwhile. What is active now may be
- * other files, after a rollback: they stay. */
+/* Others may have loaded these files of the directory meanwhile. What is active now may
+ * be other files, after a rollback: they stay. */
 static bool is_superseded(const struct change *c)
 {
 	const struct engine *e = c->service->broker->engine;

@@ -176,8 +176,8 @@ describe("a script of the broker itself", function()
         .. "exchange, key, vhost, user, headers, min_size, max_size, except",
       ['"stamp", { options = { text = "x" } }'] =
         "filter/20-eu.lua:2: tide.use in filter/ needs 'match': write match = {} for everything",
-      ['"nothing", { match = {} }'] = "filter/20-eu.lua:2: tide.use: there is no filter/nothing.lua, "
-        .. "neither here nor among the shipped scripts",
+      ['"nothing", { match = {} }'] = "filter/20-eu.lua:2: tide.use: there is no filter/nothing.lua; "
+        .. "shipped are content_route, dedupe, mirror, rate_limit, record, schema, shed",
       ['"again", { match = {} }'] =
         "filter/20-eu.lua:2: tide.use: filter/again.lua is itself an instance of another script; use that one",
       ['"../plain", {}'] = "filter/20-eu.lua:2: bad argument #1 to 'use' (not the name of a script: write it as in "

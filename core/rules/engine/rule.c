@@ -9,6 +9,7 @@
 #include "rules/sandbox/bundle.h"
 #include "rules/sandbox/field.h"
 #include "rules/sandbox/read_only.h"
+#include "rules_dir.h"
 
 /* The functions of each kind, NULL for one that it does not have. */
 static const struct {
@@ -238,6 +239,37 @@ static int read_place(struct sandbox *sandbox, const struct rule_place *place,
 				 : sandbox_read(sandbox, name, out, err);
 }
 
+/* ", shed" and so on. */
+static void list_shipped(const struct sandbox *sandbox, enum script_kind kind, char *out,
+			 size_t size)
+{
+	struct rules_dir_list list = { 0 };
+	struct error err;
+	char dir[PATH_MAX];
+
+	snprintf(dir, sizeof(dir), "%s/" SANDBOX_SHIPPED_DIR, sandbox->lua_dir);
+	if (rules_dir_list(&list, dir, kind, &err) != TIDE_OK)
+		list.count = 0;
+	for (size_t i = 0; i < list.count; i++) {
+		size_t len = strlen(out);
+		int name_len = (int)strcspn(list.names[i], ".");
+
+		snprintf(out + len, size - len, "%s %.*s", i > 0 ? "," : "", name_len,
+			 list.names[i]);
+	}
+	rules_dir_list_free(&list);
+}
+
+static int no_such_model(lua_State *L, const struct rule_loading *l, const char *name)
+{
+	const char *kind = script_kind_name(l->rule->kind);
+	char shipped[256] = "";
+
+	list_shipped(l->sandbox, l->rule->kind, shipped, sizeof(shipped));
+	return luaL_error(L, "tide.use: there is no %s/%s.lua; shipped are%s", kind, name,
+			  shipped);
+}
+
 /* Run the model's file; leave what it returns. A file that uses its own name uses the
  * shipped script which it hides. */
 static void run_model(lua_State *L, struct rule_loading *l, const char *name)
@@ -255,10 +287,7 @@ static void run_model(lua_State *L, struct rule_loading *l, const char *name)
 	}
 	name_file(&place, file);
 	if (rc == TIDE_ENOTFOUND)
-		luaL_error(L,
-			   "tide.use: there is no %s/%s.lua, neither here nor among the "
-			   "shipped scripts",
-			   script_kind_name(r->kind), name);
+		no_such_model(L, l, name);
 	if (rc != TIDE_OK)
 		luaL_error(L, "%s", err.text);
 	r->model = mem_strdup(file);
