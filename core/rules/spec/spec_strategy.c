@@ -4,6 +4,7 @@
 #include <limits.h>
 
 #include "rules/engine/strategy.h"
+#include "rules/sandbox/field.h"
 #include "spec_box.h"
 #include "spec_msg.h"
 #include "spec_retry.h"
@@ -102,11 +103,13 @@ static int l_rank(lua_State *L)
  * the script did more */
 static int l_decide(lua_State *L)
 {
+	static const char *const names[] = { "reason", "attempts", "failures", NULL };
 	struct strategy *s = spec_box_check(L, STRATEGY);
 	struct error err;
 	struct retry_decision decision;
 
 	luaL_checktype(L, 3, LUA_TTABLE);
+	field_check_names(L, 3, "a failure", names);
 	lua_Integer failures = spec_msg_integer(L, 3, "failures", 1);
 	struct failure_view failure = {
 		.reason = spec_msg_text(L, 3, "reason", "nack"),
