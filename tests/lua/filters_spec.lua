@@ -273,6 +273,8 @@ describe("a filter", function()
     assert.matches("needs a function 'publish'", refused "return { match = {} }")
     assert.matches("options must be a table, not a string", refused "return { options = 'x', publish = print }")
     assert.matches("a filter script has no 'pure'", refused "return { pure = true, publish = print }")
+    assert.matches("by = '@usr': a header, '@user' or '@all' %(for filter/10%-x.lua%)",
+      refused "return tide.use('rate_limit', { match = {}, options = { by = '@usr' } })")
     assert.matches("'match' must be a table", refused "return { match = 'x', publish = print }")
     assert.matches("'match' of a filter script has no 'keys'; it has exchange, key",
       refused "return { match = { keys = '#' }, publish = print }")

@@ -188,6 +188,8 @@ describe("a settled script", function()
       "a message has no 'exchnage'; it has exchange, key")
     assert.error_matches(function() engine:authenticate { usr = "bob" } end, "a login has no 'usr'; it has user")
     assert.error_matches(function() engine:connect { usr = "bob" } end, "a client has no 'usr'; it has user")
+    assert.error_matches(function() engine:strategy("rety", "fixed") end,
+      "there are no strategies 'rety'; there are: sharding priority retry")
     local retry = assert(engine:strategy("retry", "fixed"))
     assert.error_matches(function() retry:decide({}, { failure = 3 }) end,
       "a failure has no 'failure'; it has reason, attempts, failures")

@@ -2,6 +2,7 @@
 
 #include <lauxlib.h>
 #include <limits.h>
+#include <string.h>
 
 #include "rules/engine/strategy.h"
 #include "rules/sandbox/field.h"
@@ -11,6 +12,19 @@
 
 #define STRATEGY "luatide.strategy"
 
+/* What is at 2, one of `names`. */
+static enum script_kind check_kind(lua_State *L, const char *const *names)
+{
+	const char *name = luaL_checkstring(L, 2);
+
+	for (int i = 0; names[i]; i++)
+		if (strcmp(name, names[i]) == 0)
+			return (enum script_kind)i;
+	luaL_error(L, "there are no strategies '%s'; there are: sharding priority retry",
+		   name);
+	return SCRIPT_RETRY;
+}
+
 int spec_strategy_create(lua_State *L)
 {
 	static const char *const kinds[] = { "routing", "sharding", "priority", "retry",
@@ -19,7 +33,7 @@ int spec_strategy_create(lua_State *L)
 	struct error err;
 	struct args args;
 	struct strategy *s;
-	enum script_kind kind = (enum script_kind)luaL_checkoption(L, 2, NULL, kinds);
+	enum script_kind kind = check_kind(L, kinds);
 	const char *name = luaL_checkstring(L, 3);
 	struct spec_box *box = spec_box_push(L, STRATEGY, 1);
 
