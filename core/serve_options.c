@@ -241,7 +241,7 @@ static const struct command_option rows[] = {
 		       "alone"),
 	  BROKER(rules_candidates) },
 	{ COMMAND_FLAG("rules-writable",
-		       "rules push writes the rules directory: a restart keeps them"),
+		       "rules push writes what it activates into the rules directory"),
 	  BROKER(is_rules_dir_writable) },
 	{ COMMAND_TEXT("rules-set", "NAME=VALUE", NULL,
 		       "what tide.setting gives to scripts; NAME alone takes it from the "

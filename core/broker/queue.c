@@ -134,6 +134,20 @@ int queue_create_strategy(struct queue *q, const struct queue_config *c,
 	return TIDE_OK;
 }
 
+int queue_check_scripts(const struct engine *e, const struct queue_config *c,
+			struct error *err)
+{
+	for (int i = 0; i < 3; i++) {
+		enum script_kind kind = script_kinds[i];
+		struct error why;
+
+		if (c->scripts[kind] && strategy_check(e, kind, c->scripts[kind],
+						       &c->script_args[kind], &why) < 0)
+			return refuse_script(c, kind, &why, err);
+	}
+	return TIDE_OK;
+}
+
 void queue_detach(struct queue *q, enum ruleset_slot slot)
 {
 	for (int kind = 0; kind <= SCRIPT_RETRY; kind++) {

@@ -152,6 +152,9 @@ void queue_widen(struct queue *q, unsigned had);
 TIDE_MUST_USE int queue_create_strategy(struct queue *q, const struct queue_config *c,
 					enum script_kind kind, struct strategy **out,
 					struct error *err);
+/* Whether a queue with these options could use their scripts. */
+TIDE_MUST_USE int queue_check_scripts(const struct engine *e,
+				      const struct queue_config *c, struct error *err);
 /* How many of its shards are mixed still. */
 unsigned queue_count_mixed(struct queue *q);
 /* The shard of that number, below queue_config_shards; NULL for a topic. */

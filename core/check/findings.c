@@ -8,6 +8,7 @@
 #include "base/mem.h"
 
 #define CALLED_FROM " (called from "
+#define SHIPPED "shipped/" /* the place of a script that is not in the directory */
 
 struct finding {
 	char *file;
@@ -135,8 +136,8 @@ void findings_add_error(struct findings *f, const char *text)
 bool findings_has(const struct findings *f, const char *file, int line)
 {
 	for (size_t i = 0; i < f->count; i++)
-		if (!f->items[i].is_outside && f->items[i].line == line &&
-		    strcmp(f->items[i].file, file) == 0)
+		if (!f->items[i].is_outside && !f->items[i].is_note &&
+		    f->items[i].line == line && strcmp(f->items[i].file, file) == 0)
 			return true;
 	return false;
 }
@@ -159,11 +160,12 @@ static int by_place(const void *a, const void *b)
 
 static void print_place(const struct findings *f, const struct finding *item, FILE *out)
 {
-	size_t len = item->is_outside ? 0 : strlen(f->dir);
+	bool is_shipped = strncmp(item->file, SHIPPED, strlen(SHIPPED)) == 0;
+	size_t len = item->is_outside || is_shipped ? 0 : strlen(f->dir);
 
 	while (len > 1 && f->dir[len - 1] == '/')
 		len--;
-	fprintf(out, "%.*s", (int)len, item->is_outside ? "" : f->dir);
+	fprintf(out, "%.*s", (int)len, f->dir);
 	if (len > 0 && item->file[0] && f->dir[len - 1] != '/')
 		fputc('/', out);
 	fputs(item->file, out);

@@ -37,7 +37,7 @@ void findings_add_outside(struct findings *f, const char *place, int line,
  * belongs to the directory. */
 void findings_add_error(struct findings *f, const char *text);
 
-/* Something is known for this line. */
+/* A problem is known for this line. */
 bool findings_has(const struct findings *f, const char *file, int line);
 
 void findings_print(struct findings *f, FILE *out);

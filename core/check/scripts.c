@@ -123,6 +123,28 @@ static void check_match(const struct rule *s, struct findings *f)
 		check_patterns(s, &m->exchange, "exchange", f);
 }
 
+static bool has_hook(enum script_kind kind)
+{
+	return kind == SCRIPT_FILTER || kind == SCRIPT_DELIVER ||
+	       kind == SCRIPT_SETTLED || kind == SCRIPT_DECLARE || kind == SCRIPT_CONNECT;
+}
+
+/* A script that nobody asks is mostly a `match` that was forgotten. One with options
+ * waits for its instances. */
+static void check_activity(const struct rule *s, struct rule *const *scripts,
+			   size_t count, struct findings *f)
+{
+	if (!has_hook(s->kind) || rule_is_active(s) || s->options.count > 0)
+		return;
+	for (size_t i = 0; i < count; i++)
+		if (scripts[i]->model && strcmp(scripts[i]->model, s->file) == 0)
+			return;
+	findings_note(f, s->file, s->line,
+		      "is not active, because it has no 'match'; write match = {} for "
+		      "everything, or use it in another file: tide.use(\"%s\", …)",
+		      s->name);
+}
+
 /* The functions that a file has defined so far. */
 struct functions {
 	struct findings *findings;
@@ -195,6 +217,7 @@ void scripts_check(const struct survey *s, struct findings *f)
 	survey_each_unread(s, on_unread, f);
 	for (size_t i = 0; i < count; i++) {
 		check_match(scripts[i], f);
+		check_activity(scripts[i], scripts, count, f);
 		for (size_t j = 0; j < i && !compare(scripts[j], scripts[i], f); j++)
 			;
 	}

@@ -9,7 +9,7 @@
  * functions that are defined twice. */
 void scripts_check(const struct survey *s, struct findings *f);
 
-/* The warnings of luacheck, if it is installed. Skips lines for which `f` has a finding
+/* The warnings of luacheck, if it is installed. Skips lines for which `f` has a problem
  * already. Blocks until luacheck ends. */
 void lint_rules(const char *dir, struct findings *f);
 

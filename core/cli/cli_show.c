@@ -112,7 +112,7 @@ static int run_list(struct cli *cli)
 	return cli_usage_error(cli,
 			       "there is no list of '%s'; expected exchanges, queues, "
 			       "topics, groups, bindings, consumers, connections, locks, "
-			       "vhosts or rules",
+			       "vhosts, history, now or rules",
 			       what);
 }
 

@@ -73,6 +73,8 @@ static int ask_queue(struct vhost *v, const struct simulate_declare *what,
 		return rc;
 	queue_document_config("declared", queue_terms_own(&terms), j);
 	queue_document_config("options", &terms.config, j);
+	if (v->broker->engine)
+		rc = queue_check_scripts(v->broker->engine, &terms.config, err);
 	queue_terms_deinit(&terms);
 	return rc;
 }

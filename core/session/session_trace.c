@@ -1,4 +1,5 @@
 /* TRACE. */
+#include "base/topic_pattern.h"
 #include "session_private.h"
 #include "tracer.h"
 
@@ -10,12 +11,27 @@ static int check_exchange(const struct session *s, struct slice name, struct err
 			 SLICE_ARG(name));
 }
 
+/* A key without wildcards may have empty words. */
+static int check_key(struct slice key, struct error *err)
+{
+	const char *fault =
+		slice_find(key, '*') < key.len || slice_find(key, '#') < key.len
+			? topic_pattern_fault(key)
+			: NULL;
+
+	if (!fault)
+		return TIDE_OK;
+	return error_set(err, TIDE_ESYNTAX, "the key '%" SLICE_FMT "' %s", SLICE_ARG(key),
+			 fault);
+}
+
 int session_trace_start(struct channel *ch, const struct trace_spec *spec,
 			struct reply *r, struct error *err)
 {
 	struct session *s = ch->session;
 
-	if (tracer_check(s, spec, err) < 0 || check_exchange(s, spec->exchange, err) < 0)
+	if (tracer_check(s, spec, err) < 0 ||
+	    check_exchange(s, spec->exchange, err) < 0 || check_key(spec->key, err) < 0)
 		return err->code;
 	if (ch->trace)
 		return error_set(err, TIDE_EEXISTS,

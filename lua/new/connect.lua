@@ -8,7 +8,7 @@ return {
 
   -- nothing: as it is; false, reason: refused; a table: name, vhost, limits of the connection.
   connect = function(client)
-    if not client.address:find("^10%.") then
+    if not (client.address or ""):find("^10%.") then -- nil: a Unix socket
       return false, "not from there"
     end
     return { limits = { max_channels = 10 } }

@@ -27,6 +27,9 @@ return {
   },
 
   new = function(opts, file)
+    if opts.by:find("^@") and opts.by ~= "@user" and opts.by ~= "@all" then
+      error(("by = '%s': a header, '@user' or '@all'"):format(opts.by), 0)
+    end
     local state = {
       name = opts.name or file,
       limit = { rate = tonumber(opts.rate) or opts.rate, burst = opts.burst },

@@ -217,9 +217,49 @@ BIND billing orders orders.*.placed
     is_clean {
       ['filter/10-limit.lua'] = REROUTE:format('in', 'out'),
       ['filter/9-limit.lua'] = REROUTE:format('other', 'out'),
-      ['filter/dedupe.lua'] = 'return { publish = function() end }\n',
+      ['filter/dedupe.lua'] = 'return { options = { n = {} }, publish = function() end }\n',
       ['filter/90-dedupe.lua'] = REROUTE:format('x', 'y'),
     }
+  end)
+
+  it('notes a script that nobody asks', function()
+    local lines, status = check {
+      ['filter/10-forgotten.lua'] = 'return { publish = function() end }\n',
+      ['filter/20-all.lua'] = 'return { match = {}, publish = function() return end }\n',
+      ['filter/limit.lua'] = 'return { options = { n = {} }, publish = function() end }\n',
+      ['settled/model.lua'] = 'return { settled = function() end }\n',
+      ['settled/10-use.lua'] = 'return tide.use("model", { match = {} })\n',
+    }
+    assert.same({
+      "filter/10-forgotten.lua:1: note: is not active, because it has no 'match'; write match = {} for everything, "
+        .. 'or use it in another file: tide.use("10-forgotten", …)',
+    }, lines)
+    assert.equal(0, status)
+  end)
+
+  it('tells a problem although the line has a note too', function()
+    local lines, status = check {
+      ['filter/10-typo.lua'] = 'return { match = {}, publish = function(msg) mgs.key = "x" end }\n',
+    }
+    assert.same("filter/10-typo.lua:1: mutating non-standard global variable 'mgs'", lines[#lines])
+    assert.equal(1, status)
+  end)
+
+  it('finds a directory that is one too deep, or not one of rules', function()
+    finds({
+      ['rules/filter/10-a.lua'] = REROUTE:format('in', 'out'),
+      ['20-b.lua'] = REROUTE:format('in', 'out'),
+    }, {
+      '20-b.lua:1: is not loaded: scripts belong in the folder of their kind, such as filter/ or retry/',
+      'rules/filter/10-a.lua:1: is not loaded: filter scripts belong in filter/, not in rules/filter/',
+    })
+  end)
+
+  it('says which instance an error in a shipped script is of', function()
+    local lines = check {
+      ['filter/10-a.lua'] = 'return tide.use("rate_limit", { match = {}, options = { rate = "fast" } })\n',
+    }
+    assert.matches('^shipped/filter/rate_limit.lua:%d+: .* %(for filter/10%-a.lua%)$', lines[1])
   end)
 
   it('knows scripts of auth/, whose names are their order', function()
@@ -402,7 +442,7 @@ return {
     finds({
       ['filter/10-late.lua'] = late,
       ['filter/20-send.lua'] = sender,
-      ['filter/30-off.lua'] = 'return { publish = function(msg) msg.exchange = "off" end }\n',
+      ['filter/30-off.lua'] = 'return { options = { n = {} }, publish = function(msg) msg.exchange = "off" end }\n',
       ['schedule/tick.lua'] = [[
 return {
   every = "1m",

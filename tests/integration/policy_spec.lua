@@ -339,6 +339,10 @@ describe('policies', function()
 
     d = c:document 'RULES simulate declare kind=exchange name=bad type=topic'
     assert.equal('no bad names, nobody (declare/20-test.lua)', d.rejected)
+    assert.matches("^retry=expontial: there is no retry script 'expontial'; there are: ",
+      c:document('RULES simulate declare kind=queue name=q retry=expontial').error)
+    assert.matches("^retry=fixed: retry/fixed has no option 'dealy'; it has delay max$",
+      c:document('RULES simulate declare kind=queue name=q retry=fixed retry.dealy=1s').error)
     assert.matches("no option 'tttl'", c:document('RULES simulate declare kind=queue name=q tttl=1h').error)
     assert.equal(before + 1, calls(), 'of DECLARE alone')
     c:expect_answer('RULES simulate declare kind=queue',

@@ -302,6 +302,7 @@ describe('a trace', function()
     for line, answer in pairs {
       ['TRACE x'] = 'ERR exists this channel has a trace already; it ends with its time, or with the channel',
       ['TRACE no'] = "ERR not-found there is no exchange 'no'",
+      ['TRACE x order.*x'] = "ERR syntax the key 'order.*x' has a word with a wildcard in it; ",
       ['TRACE x k sample=0'] = 'ERR syntax sample=0: expected a percentage above 0, up to 100',
       ['TRACE x k for=2h'] = 'ERR syntax for=2h: expected ',
       ['TRACE x k max=0'] = 'ERR syntax max=0: expected a number from 1 to 10000',

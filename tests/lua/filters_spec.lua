@@ -107,7 +107,8 @@ describe("a filter", function()
       { "msg.id = 'x'", "'msg.id' is read-only; a filter may write dedupe_id delay exchange json key payload priority "
         .. "ttl and headers.<name>" },
       { "msg.headers = {}", "'msg.headers' is read-only" },
-      { "msg[1] = 1", "'msg.1' is read-only" },
+      { "msg[1] = 1", "there is no 'msg.1'; a filter may write dedupe_id" },
+      { "msg.routing_key = 'a'", "there is no 'msg.routing_key'; a filter may write dedupe_id" },
       { "msg.headers['a b'] = 'x'", "a header's name must be 1-255 bytes" },
       { "msg.headers['a=b'] = 'x'", "without white space, control characters and '='" },
       { "msg.headers[1] = 'x'", "a header's name must be a text, not a number" },
@@ -119,6 +120,7 @@ describe("a filter", function()
       { "msg:copy { headers = 'x' }", "the headers of a copy must be a table, not a string" },
       { "msg:copy { priority = 300 }", "msg.priority must be an integer" },
       { "msg:copy()", "table expected" },
+      { "msg.copy { key = 'x' }", "write msg:copy { … }, with a colon" },
       { "for i = 1, 65 do msg:copy {} end", "a publish makes at most 64 copies" },
       { "return 5", "publish must return nothing, or false and a reason, not number" },
       { "return false, {}", "the reason of a refusal must be a text, not a table" },
@@ -271,12 +273,22 @@ describe("a filter", function()
     assert.matches("needs a function 'publish'", refused "return { match = {} }")
     assert.matches("options must be a table, not a string", refused "return { options = 'x', publish = print }")
     assert.matches("a filter script has no 'pure'", refused "return { pure = true, publish = print }")
+    assert.matches("by = '@usr': a header, '@user' or '@all' %(for filter/10%-x.lua%)",
+      refused "return tide.use('rate_limit', { match = {}, options = { by = '@usr' } })")
     assert.matches("'match' must be a table", refused "return { match = 'x', publish = print }")
     assert.matches("'match' of a filter script has no 'keys'; it has exchange, key",
       refused "return { match = { keys = '#' }, publish = print }")
     assert.matches("'match.key' must be a text", refused "return { match = { key = 5 }, publish = print }")
     assert.matches("'match.exchange' must be 1%-255 bytes",
       refused "return { match = { exchange = 'a b' }, publish = print }")
+    assert.matches("'match.headers.tier' must be a text or a list of texts, or true or false, not a number",
+      refused "return { match = { headers = { tier = 5 } }, publish = print }")
+    assert.matches("'match.min_size' is above 'max_size': nothing would match",
+      refused "return { match = { min_size = 10, max_size = 5 }, publish = print }")
+    assert.matches("option 'a': the default must be a duration such as 500ms, 30s or 5m, at least 90s, not '1s'",
+      refused "return { options = { a = { type = 'duration', min = '90s', default = '1s' } }, publish = print }")
+    assert.matches("option 'a': the value is a table with the name 'ttl', but it takes a list of values",
+      refused "return { options = { a = { type = 'list', default = { ttl = '7d' } } }, publish = print }")
     open {}
   end)
 

@@ -258,6 +258,18 @@ static const char *const may_write[] = {
 			"(msg:copy { … }) and return tide.dead_letter(exchange, key)",
 };
 
+static bool is_read_only(const char *name)
+{
+	static const char *const names[] = { "attempt",    "copy",   "headers",   "id",
+					     "json_error", "offset", "partition", "size",
+					     "ts",         "user",   "vhost",     NULL };
+
+	for (size_t i = 0; name && names[i]; i++)
+		if (strcmp(name, names[i]) == 0)
+			return true;
+	return false;
+}
+
 /* msg.<field> = value */
 static int l_set_field(lua_State *L)
 {
@@ -270,10 +282,10 @@ static int l_set_field(lua_State *L)
 				  safe_lib_tolstring(L, 2, NULL), may_write[d->use]);
 	if (set_field(L, d, name))
 		return 0;
-	return luaL_error(L,
-			  "'msg.%s' is read-only; a filter may write " FIELD_NAMES
-			  " and headers.<name>",
-			  safe_lib_tolstring(L, 2, NULL));
+	return luaL_error(
+		L, "%s'msg.%s'%s; a filter may write " FIELD_NAMES " and headers.<name>",
+		is_read_only(name) ? "" : "there is no ", safe_lib_tolstring(L, 2, NULL),
+		is_read_only(name) ? " is read-only" : "");
 }
 
 static void own_headers(struct draft *d)
@@ -454,8 +466,11 @@ static void renew(struct draft *copy)
 /* msg:copy { exchange =, key =, headers = { name = text or false }, ... } */
 static int l_copy(lua_State *L)
 {
-	struct draft *d = (struct draft *)view_check(L, 1, &draft_type);
+	struct draft *d;
 
+	if (lua_istable(L, 1) && lua_isnoneornil(L, 2))
+		return luaL_error(L, "write msg:copy { … }, with a colon");
+	d = (struct draft *)view_check(L, 1, &draft_type);
 	luaL_checktype(L, 2, LUA_TTABLE);
 	lua_settop(L, 2);
 	safe_lib_unfold(L, 2);

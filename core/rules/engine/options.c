@@ -140,6 +140,20 @@ static bool is_allowed_text(const struct option *o, const char *text)
 	return is_ok;
 }
 
+/* ", at least 30s" */
+static void describe_bound(const struct option *o, const char *words, double bound,
+			   struct buf *out)
+{
+	char text[DURATION_TEXT_MAX];
+
+	if ((o->type == OPTION_LIST ? o->of : o->type) != OPTION_DURATION) {
+		buf_printf(out, ", %s %.14g", words, bound);
+		return;
+	}
+	duration_format((int64_t)bound, text);
+	buf_printf(out, ", %s %s", words, text);
+}
+
 /* "a number, at least 1", in `out`. */
 static void describe(const struct option *o, struct buf *out)
 {
@@ -147,9 +161,9 @@ static void describe(const struct option *o, struct buf *out)
 	if (o->type == OPTION_LIST && o->of != OPTION_STRING)
 		buf_printf(out, ", each %s", types[o->of].what);
 	if (o->has_min)
-		buf_printf(out, ", at least %.14g", o->min);
+		describe_bound(o, "at least", o->min, out);
 	if (o->has_max)
-		buf_printf(out, ", at most %.14g", o->max);
+		describe_bound(o, "at most", o->max, out);
 	for (size_t i = 0; i < o->choices.count; i++)
 		buf_printf(out, "%s %s", i == 0 ? ", one of" : "",
 			   o->choices.items[i].name);
@@ -190,6 +204,16 @@ static void check_preset_len(lua_State *L, size_t len, const char *name)
 		refuse(L, name, "the value has more than %d bytes", OPTION_TEXT_MAX);
 }
 
+static void check_is_list(lua_State *L, int idx, const char *name)
+{
+	for (lua_pushnil(L); lua_next(L, idx) != 0; lua_pop(L, 1))
+		if (lua_type(L, -2) != LUA_TNUMBER)
+			refuse(L, name,
+			       "the value is a table with the name '%s', but it takes a "
+			       "list of values",
+			       safe_lib_tolstring(L, -2, NULL));
+}
+
 /* The values of a list with commas between them. */
 static const char *list_text(lua_State *L, int idx, const char *name)
 {
@@ -198,6 +222,7 @@ static const char *list_text(lua_State *L, int idx, const char *name)
 	luaL_buffinit(L, &list);
 	lua_Integer count = luaL_len(L, idx);
 	size_t sum = 0, len;
+	check_is_list(L, idx, name);
 	for (lua_Integer i = 1; i <= count; i++) {
 		script_check(L);
 		if (i > 1)
@@ -367,6 +392,17 @@ static void check_bounds(lua_State *L, const struct option *o)
 		refuse(L, o->name, "min is more than max");
 }
 
+static void refuse_default(lua_State *L, const struct option *o)
+{
+	struct buf what = { 0 };
+
+	describe(o, &what);
+	lua_pushlstring(L, buf_cstr(&what), buf_len(&what));
+	buf_deinit(&what);
+	refuse(L, o->name, "the default must be %s, not '%s'", lua_tostring(L, -1),
+	       o->preset);
+}
+
 static void check_declaration(lua_State *L, const struct option *o)
 {
 	if (o->type == OPTION_LIST && o->of == OPTION_LIST)
@@ -383,7 +419,7 @@ static void check_declaration(lua_State *L, const struct option *o)
 			refuse(L, o->name, "the choice '%s' is not allowed", choice);
 	}
 	if (o->preset && !is_allowed_text(o, o->preset))
-		refuse(L, o->name, "the default '%s' is not allowed", o->preset);
+		refuse_default(L, o);
 }
 
 /* Push the field in the place of the one before. */

@@ -76,8 +76,9 @@ static void add_word(lua_State *L, struct match_words *w, const char *path,
 	if (lua_type(L, -1) == LUA_TSTRING)
 		text = field_slice(L, -1);
 	else
-		luaL_error(L, "'%s.%s' must be a text or a list of texts, not a %s", path,
-			   name, luaL_typename(L, -1));
+		luaL_error(L, "'%s.%s' must be a text or a list of texts%s, not a %s",
+			   path, name, is_name ? "" : ", or true or false",
+			   luaL_typename(L, -1));
 	if (is_name && slice_is(text, "-"))
 		text.len = 0;
 	else if (is_name && !slice_is_name(text))
@@ -155,10 +156,14 @@ static void read_header(lua_State *L, struct rule_match *m, const char *path)
 	m->headers = mem_realloc(m->headers, (m->header_count + 1) * sizeof(*m->headers));
 	h = &m->headers[m->header_count++];
 	*h = (struct match_header){ .name = mem_strdup(lua_tostring(L, -2)) };
-	if (lua_isboolean(L, -1))
+	if (lua_isboolean(L, -1)) {
 		h->is_absent = !lua_toboolean(L, -1);
-	else
-		read_words(L, &h->values, path, "headers", false);
+		return;
+	}
+	lua_pushfstring(L, "headers.%s", h->name);
+	lua_insert(L, -2);
+	read_words(L, &h->values, path, lua_tostring(L, -2), false);
+	lua_remove(L, -2);
 }
 
 static void read_headers(lua_State *L, struct rule_match *m, const char *path)
@@ -232,6 +237,9 @@ static void read_table(lua_State *L, enum script_kind kind, const char *path,
 	read_headers(L, m, path);
 	m->min_bytes = read_size(L, m, path, "min_size", 0);
 	m->max_bytes = read_size(L, m, path, "max_size", SIZE_MAX);
+	if (m->min_bytes > m->max_bytes)
+		luaL_error(L, "'%s.min_size' is above 'max_size': nothing would match",
+			   path);
 	if (is_outer && lua_getfield(L, -1, "except") != LUA_TNIL) {
 		luaL_checktype(L, -1, LUA_TTABLE);
 		read_table(L, kind, "match.except", &m->except);

@@ -161,6 +161,8 @@ bool rules_dir_has_same_modules(const struct bundle *a, const struct bundle *b)
 	return is_same;
 }
 
+#define COPIED "rules/"
+
 struct search {
 	const struct bundle *loaded;
 	rules_dir_unread_fn *on_file;
@@ -183,6 +185,18 @@ static const char *similar_folder(const char *path)
 	return NULL;
 }
 
+/* The kind of a script in a rules directory that was copied into this one. */
+static const char *kind_below(const char *path)
+{
+	const char *file;
+	enum script_kind kind;
+
+	if (strncmp(path, COPIED, strlen(COPIED)) != 0)
+		return NULL;
+	kind = script_kind_of(path + strlen(COPIED), &file);
+	return file ? script_kind_name(kind) : NULL;
+}
+
 /* Leaves `why` empty for a file that is loaded or may be a module. */
 static void explain(const struct search *s, const char *path, struct buf *why)
 {
@@ -203,6 +217,14 @@ static void explain(const struct search *s, const char *path, struct buf *why)
 	else if (!file && similar)
 		buf_printf(why, "is not loaded: %s scripts belong in %s/, not in %.*s/",
 			   similar, similar, (int)strcspn(path, "/"), path);
+	else if (kind_below(path))
+		buf_printf(why,
+			   "is not loaded: %s scripts belong in %s/, not in " COPIED
+			   "%s/",
+			   kind_below(path), kind_below(path), kind_below(path));
+	else if (s->loaded->count == 0 && !strchr(path, '/'))
+		buf_append_text(why, "is not loaded: scripts belong in the folder of "
+				     "their kind, such as filter/ or retry/");
 }
 
 static void report(const struct search *s, const char *path, bool is_folder)

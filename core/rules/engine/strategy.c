@@ -85,6 +85,19 @@ bool strategy_differs(const struct engine *e, enum script_kind kind, const char 
 	return options_differ(rule ? &rule->options : &none, has, wanted, out);
 }
 
+int strategy_check(const struct engine *e, enum script_kind kind, const char *script,
+		   const struct args *options, struct error *err)
+{
+	char place[SCRIPT_PLACE_MAX];
+	struct rule *rule;
+	int rc = generation_get(e->current, kind, slice_from(script), &rule, err);
+
+	if (rc < 0)
+		return rc;
+	snprintf(place, sizeof(place), "%s/%s", script_kind_name(kind), script);
+	return options_check(&rule->options, options, place, err);
+}
+
 static void push_number(lua_State *L, const void *member)
 {
 	lua_pushnumber(L, *(const double *)member);

@@ -33,6 +33,12 @@ bool strategy_differs(const struct engine *e, enum script_kind kind, const char 
 		      const struct args *has, const struct args *wanted,
 		      struct option_difference *out);
 
+/* Whether strategy_create would find the script and take the options; it calls nothing.
+ */
+TIDE_MUST_USE int strategy_check(const struct engine *e, enum script_kind kind,
+				 const char *script, const struct args *options,
+				 struct error *err);
+
 /* How a sharding script learns the load of a shard. It is called when a script asks.
  * Without it the load of every shard is 0. */
 typedef uint64_t strategy_load_fn(const void *ctx, unsigned shard);

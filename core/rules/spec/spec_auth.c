@@ -80,10 +80,15 @@ static void push_decision(lua_State *L, const struct auth_decision *d)
 int spec_auth_authenticate(lua_State *L, struct engine *e,
 			   struct decision_context *context, struct error *err)
 {
+	static const char *const names[] = { "user",     "password", "vhost",
+					     "name",     "address",  "certificate",
+					     "protocol", "is_tls",   "is_local",
+					     NULL };
 	struct auth_decision d;
 
 	luaL_checktype(L, 2, LUA_TTABLE);
 	luaL_checkstack(L, 20, NULL);
+	field_check_names(L, 2, "a login", names);
 	const struct auth_login login = {
 		.user = word(L, 2, "user", NULL),
 		.password = word(L, 2, "password", NULL),

@@ -51,10 +51,14 @@ static void push_settings(lua_State *L, const struct connect_decision *d)
 
 int spec_connect(lua_State *L, struct engine *e, struct decision_context *context)
 {
+	static const char *const names[] = { "user",    "vhost",       "name",
+					     "address", "certificate", "protocol",
+					     "is_tls",  "is_local",    NULL };
 	struct connect_decision d;
 	struct error err;
 
 	luaL_checktype(L, 2, LUA_TTABLE);
+	field_check_names(L, 2, "a client", names);
 	const struct connect_client client = {
 		.user = word(L, "user", NULL),
 		.name = word(L, "name", NULL),

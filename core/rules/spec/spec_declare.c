@@ -17,7 +17,8 @@ static void read_options(lua_State *L, struct args *out)
 {
 	if (lua_isnil(L, -1))
 		return;
-	luaL_checktype(L, -1, LUA_TTABLE);
+	if (!lua_istable(L, -1))
+		luaL_error(L, "the options must be a table of texts, by name");
 	for (lua_pushnil(L); lua_next(L, -2) != 0; lua_pop(L, 1)) {
 		const char *value = lua_isboolean(L, -1)
 					    ? lua_toboolean(L, -1) ? "1" : "0"

@@ -26,8 +26,8 @@ static bool flag(lua_State *L, const char *name)
 	return lua_toboolean(L, -1);
 }
 
-/* Without one it is an empty table. */
-static void check_table(lua_State *L)
+/* Without one it is an empty table. `what` is in it, with these names. */
+static void check_table(lua_State *L, const char *what, const char *const *names)
 {
 	lua_settop(L, 3);
 	if (lua_isnil(L, 3)) {
@@ -36,6 +36,7 @@ static void check_table(lua_State *L)
 	}
 	luaL_checktype(L, 3, LUA_TTABLE);
 	luaL_checkstack(L, 40, NULL);
+	field_check_names(L, 3, what, names);
 }
 
 static void push_headers(lua_State *L, const struct msg *m)
@@ -69,7 +70,13 @@ static void push_pass(lua_State *L, const struct deliver_pass *p)
 
 int spec_hook_deliver(lua_State *L, const struct spec_hook *h, struct error *err)
 {
-	check_table(L);
+	static const char *const names[] = { "vhost",    "queue",   "user",
+					     "name",     "address", "protocol",
+					     "sid",      "channel", "unacked",
+					     "prefetch", "attempt", "keeps_order",
+					     NULL };
+
+	check_table(L, "a consumer", names);
 	const struct consumer_view consumer = {
 		.vhost = slice_from(word(L, "vhost", "/")),
 		.queue = slice_from(word(L, "queue", "spec")),
@@ -112,7 +119,12 @@ static enum settled_event read_event(lua_State *L)
 
 int spec_hook_settled(lua_State *L, const struct spec_hook *h, struct error *err)
 {
-	check_table(L);
+	static const char *const names[] = { "event",     "reason",   "rule",
+					     "group",     "vhost",    "queue",
+					     "user",      "attempts", "failures",
+					     "waited_ms", "took_ms",  NULL };
+
+	check_table(L, "an outcome", names);
 	const struct outcome_view outcome = {
 		.event = read_event(L),
 		.reason = word(L, "reason", NULL),

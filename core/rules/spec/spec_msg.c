@@ -55,9 +55,17 @@ static struct slice payload_field(lua_State *L, int idx)
 
 struct msg *spec_msg_read(lua_State *L, int idx)
 {
+	/* With those of a message that a function gave. */
+	static const char *const names[] = {
+		"exchange", "key",     "payload",   "headers", "priority",
+		"user",     "vhost",   "dedupe_id", "id",      "ts",
+		"due",      "expires", "attempt",   "offset",  "partition",
+		"delay",    "copies",  "passed",    "hops",    NULL
+	};
 	struct msg_header headers[MSG_HEADERS_ALL];
 
 	luaL_checktype(L, idx, LUA_TTABLE);
+	field_check_names(L, idx, "a message", names);
 	struct slice dedupe_id = slice_from(spec_msg_text(L, idx, "dedupe_id", ""));
 	struct slice payload = payload_field(L, idx);
 	struct slice user = word_field(L, idx, "user");

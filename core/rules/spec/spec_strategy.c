@@ -2,13 +2,28 @@
 
 #include <lauxlib.h>
 #include <limits.h>
+#include <string.h>
 
 #include "rules/engine/strategy.h"
+#include "rules/sandbox/field.h"
 #include "spec_box.h"
 #include "spec_msg.h"
 #include "spec_retry.h"
 
 #define STRATEGY "luatide.strategy"
+
+/* What is at 2, one of `names`. */
+static enum script_kind check_kind(lua_State *L, const char *const *names)
+{
+	const char *name = luaL_checkstring(L, 2);
+
+	for (int i = 0; names[i]; i++)
+		if (strcmp(name, names[i]) == 0)
+			return (enum script_kind)i;
+	luaL_error(L, "there are no strategies '%s'; there are: sharding priority retry",
+		   name);
+	return SCRIPT_RETRY;
+}
 
 int spec_strategy_create(lua_State *L)
 {
@@ -18,7 +33,7 @@ int spec_strategy_create(lua_State *L)
 	struct error err;
 	struct args args;
 	struct strategy *s;
-	enum script_kind kind = (enum script_kind)luaL_checkoption(L, 2, NULL, kinds);
+	enum script_kind kind = check_kind(L, kinds);
 	const char *name = luaL_checkstring(L, 3);
 	struct spec_box *box = spec_box_push(L, STRATEGY, 1);
 
@@ -102,11 +117,13 @@ static int l_rank(lua_State *L)
  * the script did more */
 static int l_decide(lua_State *L)
 {
+	static const char *const names[] = { "reason", "attempts", "failures", NULL };
 	struct strategy *s = spec_box_check(L, STRATEGY);
 	struct error err;
 	struct retry_decision decision;
 
 	luaL_checktype(L, 3, LUA_TTABLE);
+	field_check_names(L, 3, "a failure", names);
 	lua_Integer failures = spec_msg_integer(L, 3, "failures", 1);
 	struct failure_view failure = {
 		.reason = spec_msg_text(L, 3, "reason", "nack"),

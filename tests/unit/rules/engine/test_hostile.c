@@ -439,7 +439,7 @@ static const struct {
 	  "hostile.lua:2: option 'a': a type must be one of" },
 	{ "a default that is not allowed",
 	  "return { rank = type, options = { a = { type = 'integer', default = 'x' } } }",
-	  "option 'a': the default 'x' is not allowed" },
+	  "option 'a': the default must be an integer, not 'x'" },
 	{ "a declaration that is none", "return { rank = type, options = { 'a' } }",
 	  "options are declared as" },
 	{ "a long doc", "return { rank = type, doc = ('x'):rep(1 << 20) }",
