@@ -20,13 +20,19 @@ function DiskFault.new()
   return self
 end
 
+local function env(self, fault)
+  -- A sanitized broker does not mind then that another library comes before AddressSanitizer.
+  local options = (os.getenv 'ASAN_OPTIONS' or '') .. ':verify_asan_link_order=0'
+  return { LD_PRELOAD = self.library, TIDE_TEST_DISK = fault, ASAN_OPTIONS = options }
+end
+
 ---@param path string
 ---@return table<string, string> env for Broker.start
-function DiskFault:kill(path) return { LD_PRELOAD = self.library, TIDE_TEST_DISK = 'kill ' .. path } end
+function DiskFault:kill(path) return env(self, 'kill ' .. path) end
 
 ---@param dir string
 ---@return table<string, string> env for Broker.start
-function DiskFault:full(dir) return { LD_PRELOAD = self.library, TIDE_TEST_DISK = 'full ' .. dir } end
+function DiskFault:full(dir) return env(self, 'full ' .. dir) end
 
 function DiskFault:destroy()
   os.execute('rm -rf ' .. shell.quote(self.dir))
