@@ -382,14 +382,15 @@ describe('tidemq rules push', function()
     c:expect "^ERR syntax '../a.lua' is no path of a rules file"
     c:expect_answer('RULES upload done', 'ERR not-found nothing has been uploaded: RULES upload <path> text=<text> '
       .. 'comes before')
-    c:ok 'RULES upload a.lua text=return'
+    c:ok 'RULES upload retry/a.lua text=return'
     c:ok 'RULES upload b.lua text=return'
-    c:expect_answer('RULES upload a.lua text=x',
-      "ERR exists 'a.lua' has been uploaded already; the parts of a file follow each other")
-    c:ok 'RULES upload a.lua text=return%20'
-    c:ok 'RULES upload a.lua text={}'
+    c:expect_answer('RULES upload retry/a.lua text=x',
+      "ERR exists 'retry/a.lua' has been uploaded already; the parts of a file follow each other")
+    c:ok 'RULES upload retry/a.lua text=return%20'
+    c:ok 'RULES upload retry/a.lua text={decide=tide.bucket}'
     local document = c:document 'RULES upload done'
-    assert.is_true(document.check.fit)
-    assert.equal('return {}', shell.read_file(broker.dir .. '/' .. document.dir .. '/a.lua'))
+    assert.is_true(document.check.fit, document.check.text)
+    assert.equal('return {decide=tide.bucket}',
+      shell.read_file(broker.dir .. '/' .. document.dir .. '/retry/a.lua'))
   end)
 end)
