@@ -152,7 +152,7 @@ static void match_that_cannot_be_is_refused(void **state)
 		{ "{ queue = 'a b' }", "'match.queue' must be 1-255 bytes of UTF-8" },
 		{ "{ headers = 'x' }", "'match.headers' must be a table like" },
 		{ "{ headers = { 'x' } }", "'match.headers' must be a table of at most" },
-		{ "{ headers = { x = 5 } }", "'match.headers' must be a text or a list" },
+		{ "{ headers = { x = 5 } }", "'match.headers.x' must be a text or a list" },
 		{ "{ min_size = 'x' }", "'match.min_size' must be an integer" },
 		{ "{ max_size = -1 }", "'match.max_size' must be an integer" },
 		{ "'jobs'", "'match' must be a table like" },
