@@ -122,9 +122,17 @@ function Run:ask(c, line)
   return self:answer(c, line)
 end
 
+--- On a connection of its own.
+function Run:ask_once(line)
+  local c = self.broker:connect()
+  local answer = self:ask(c, line)
+  c:close()
+  return answer
+end
+
 function Run:declare(queue, words)
   while true do
-    local answer = self:ask(self.broker:connect(), ('DECLARE queue %s%s'):format(queue, words or ''))
+    local answer = self:ask_once(('DECLARE queue %s%s'):format(queue, words or ''))
     if answer == 'OK' then return end
     if answer ~= '' and not answer:find '^ERR store' then self:fail('DECLARE of %s', queue) end
     self:lift()
@@ -191,7 +199,7 @@ function Run:remove_all(line, queue)
       all[#all + 1] = record
     end
   end
-  local is_done = self:ask(self.broker:connect(), line):find '^OK' ~= nil
+  local is_done = self:ask_once(line):find '^OK' ~= nil
   for _, record in ipairs(all) do record.gone = record.gone or is_done end
   return is_done
 end
@@ -214,7 +222,7 @@ function Run:first_part()
   end
   local other = self.broker:connect()
   for _, msg in ipairs(self:get(other, 'b', 3)) do self:ask(other, ('NACK %s dead'):format(msg.tag)) end
-  self:ask(self.broker:connect(), 'KICK b 2')
+  self:ask_once('KICK b 2')
   self:remove_all('PURGE p', 'p')
   self:publish('p', 2)
   self.is_deleted = self:remove_all('DELETE queue x', 'x')
@@ -228,7 +236,7 @@ function Run:second_part()
   for _, msg in ipairs(self:get(c, 'q', 2)) do self:ack(c, msg) end
   self:publish('q', 3)
   self:publish('b', 1, ' ttl=1h')
-  self:ask(self.broker:connect(), 'KICK b')
+  self:ask_once('KICK b')
   local held = self:get(c, 'b', 2)
   if held[1] then self:ack(c, held[1]) end
   self:remove_all('PURGE p', 'p')
