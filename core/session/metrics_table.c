@@ -25,11 +25,12 @@
 
 /* ---- queues, and what topics count like them ---- */
 
-#define QUEUE_COUNTER(field)                                                 \
-	static double queue_##field(const void *item)                        \
-	{                                                                    \
-		return (double)((const struct queue *)item)->counters.field; \
+#define NUMBER(function, type, member)                       \
+	static double function(const void *item)             \
+	{                                                    \
+		return (double)((const type *)item)->member; \
 	}
+#define QUEUE_COUNTER(field) NUMBER(queue_##field, struct queue, counters.field)
 #define QUEUE_STATE(name, state)                                 \
 	static double queue_##name(const void *item)             \
 	{                                                        \
@@ -56,10 +57,7 @@ QUEUE_COUNTER(dead_lettered)
 QUEUE_COUNTER(refused)
 QUEUE_COUNTER(overflowed)
 
-static double queue_consumers(const void *item)
-{
-	return ((const struct queue *)item)->consumer_count;
-}
+NUMBER(queue_consumers, struct queue, consumer_count)
 
 static double age_of(const struct queue *q, int64_t since_ms)
 {
@@ -185,10 +183,7 @@ static double topic_appended(const void *item)
 	return (double)topic_sum(((const struct queue *)item)->topic).end;
 }
 
-static double topic_partitions(const void *item)
-{
-	return ((const struct queue *)item)->config.shards;
-}
+NUMBER(topic_partitions, struct queue, config.shards)
 
 static double topic_readers(const void *item)
 {
@@ -246,10 +241,7 @@ static double group_lag_seconds(const void *item)
 	return since_ms < 0 ? NAN : age_of(g->topic->queue, since_ms);
 }
 
-static double group_members(const void *item)
-{
-	return ((const struct topic_group *)item)->member_count;
-}
+NUMBER(group_members, struct topic_group, member_count)
 
 static double group_held(const void *item)
 {
@@ -262,10 +254,7 @@ static double group_held(const void *item)
 	return (double)held;
 }
 
-static double group_given_up(const void *item)
-{
-	return (double)((const struct topic_group *)item)->given_up;
-}
+NUMBER(group_given_up, struct topic_group, given_up)
 
 static const struct metric group_metrics[] = {
 	GAUGE("tidemq_group_lag_messages", "Messages that the group has not settled.",
@@ -301,20 +290,9 @@ static unsigned label_group(const void *item, struct exposition_label *out)
 
 /* ---- exchanges ---- */
 
-static double exchange_published(const void *item)
-{
-	return (double)((const struct exchange *)item)->published;
-}
-
-static double exchange_unroutable(const void *item)
-{
-	return (double)((const struct exchange *)item)->unroutable.count;
-}
-
-static double exchange_bindings(const void *item)
-{
-	return ((const struct exchange *)item)->binding_count;
-}
+NUMBER(exchange_published, struct exchange, published)
+NUMBER(exchange_unroutable, struct exchange, unroutable.count)
+NUMBER(exchange_bindings, struct exchange, binding_count)
 
 static const struct metric exchange_metrics[] = {
 	COUNTER("tidemq_exchange_published", "Messages published to it.",
