@@ -5,7 +5,6 @@
 #include <unistd.h>
 #include <uv.h>
 
-#include "base/container.h"
 #include "base/mem.h"
 #include "base/percent.h"
 #include "host/log.h"

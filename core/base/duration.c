@@ -49,3 +49,25 @@ void duration_format(int64_t ms, char out[DURATION_TEXT_MAX])
 	snprintf(out, DURATION_TEXT_MAX, "%" PRId64 "%s", ms / units[i].ms,
 		 units[i].name);
 }
+
+bool duration_is_within(struct slice text, struct number_limits limits, int64_t *out_ms)
+{
+	int64_t ms;
+
+	if (duration_parse(text, &ms) != TIDE_OK || (uint64_t)ms < limits.min ||
+	    (uint64_t)ms > limits.max)
+		return false;
+	*out_ms = ms;
+	return true;
+}
+
+const char *duration_format_range(struct number_limits limits,
+				  char out[DURATION_RANGE_MAX])
+{
+	char least[DURATION_TEXT_MAX], most[DURATION_TEXT_MAX];
+
+	duration_format((int64_t)limits.min, least);
+	duration_format((int64_t)limits.max, most);
+	snprintf(out, DURATION_RANGE_MAX, "from %s to %s", least, most);
+	return out;
+}

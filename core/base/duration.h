@@ -10,5 +10,11 @@
 
 /* TIDE_ESYNTAX when the text is no duration; `*out_ms` is then untouched. */
 TIDE_MUST_USE int duration_parse(struct slice text, int64_t *out_ms);
+/* Is it a duration within these limits, in ms? */
+bool duration_is_within(struct slice text, struct number_limits limits, int64_t *out_ms);
 /* The shortest exact spelling: 90000 is "90s", 3600000 is "1h". */
 void duration_format(int64_t ms, char out[DURATION_TEXT_MAX]);
+/* "from 100ms to 1d" */
+#define DURATION_RANGE_MAX (2 * DURATION_TEXT_MAX + 16)
+const char *duration_format_range(struct number_limits limits,
+				  char out[DURATION_RANGE_MAX]);

@@ -22,6 +22,50 @@ bool slice_to_uint(struct slice s, uint64_t max, uint64_t *out)
 	return true;
 }
 
+bool slice_to_int(struct slice s, int64_t min, int64_t max, int64_t *out)
+{
+	bool is_negative = s.len > 0 && s.data[0] == '-';
+	uint64_t digits;
+	int64_t n;
+
+	if (!slice_to_uint(slice_skip(s, is_negative), INT64_MAX, &digits))
+		return false;
+	n = is_negative ? -(int64_t)digits : (int64_t)digits;
+	if (n < min || n > max)
+		return false;
+	*out = n;
+	return true;
+}
+
+bool slice_is_listed(struct slice word, const char *list)
+{
+	struct slice rest = slice_from(list);
+
+	while (rest.len > 0)
+		if (slice_is_equal(slice_cut(&rest, ' '), word))
+			return true;
+	return false;
+}
+
+bool slice_is_choice(struct slice word, const char *choices, unsigned *index)
+{
+	struct slice rest = slice_from(choices);
+
+	*index = 0;
+	while (rest.len > 0) {
+		struct slice choice = slice_cut(&rest, ' ');
+
+		if (slice_is(choice, "or"))
+			continue;
+		if (slice_has_suffix(choice, ","))
+			choice.len--;
+		if (slice_is_equal(choice, word))
+			return true;
+		++*index;
+	}
+	return false;
+}
+
 bool slice_to_share(struct slice s, double *out)
 {
 	struct slice fraction = s, whole;

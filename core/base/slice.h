@@ -73,9 +73,20 @@ static inline struct slice slice_cut(struct slice *rest, char c)
 
 /* Decimal digits alone, no sign, at most `max`; false otherwise. */
 bool slice_to_uint(struct slice s, uint64_t max, uint64_t *out);
+/* Decimal digits, perhaps behind a minus, within these limits; false otherwise. */
+bool slice_to_int(struct slice s, int64_t min, int64_t max, int64_t *out);
 /* A percentage above 0, up to 100 ("10%", "0.5%", or the number alone), as a fraction;
  * false otherwise. */
 bool slice_to_share(struct slice s, double *out);
+
+/* Is it one of the words of "this that other"? NULL has none. */
+bool slice_is_listed(struct slice word, const char *list);
+/* Is it one of "this, that or other"? Gives its index. */
+bool slice_is_choice(struct slice word, const char *choices, unsigned *index);
+
+struct number_limits {
+	uint64_t min, max;
+};
 
 /* 1–255 bytes of valid UTF-8 without white space, control characters or DEL:
  * what every name, key and pattern of the protocol must be. */

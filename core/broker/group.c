@@ -1,6 +1,5 @@
 #include "group.h"
 
-#include "base/container.h"
 #include "base/mem.h"
 #include "host/log.h"
 #include "group_commit.h"

@@ -5,7 +5,6 @@
 
 #include "bench.h"
 #include "cli.h"
-#include "client/client_url.h"
 
 static const struct command_option options[] = {
 	{ COMMAND_NUMBER("producers", "1", "connections that publish; none with --drain",

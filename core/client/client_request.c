@@ -5,7 +5,6 @@
 #include <strings.h>
 
 #include "base/mem.h"
-#include "client_connect.h"
 #include "encode.h"
 
 /* A tag that no channel comes to. */

@@ -3,7 +3,6 @@
 
 #include <jansson.h>
 
-#include "http_api.h"
 #include "http_batch.h"
 #include "http_message.h"
 

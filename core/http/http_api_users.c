@@ -4,7 +4,6 @@
 #include <jansson.h>
 
 #include "base/mem.h"
-#include "http_api.h"
 #include "http_request_private.h"
 
 #define USER "/api/users/{user}"

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
-#include "base/container.h"
 #include "base/mem.h"
 #include "http_message.h"
 #include "http_receipt.h"

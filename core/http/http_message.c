@@ -144,16 +144,6 @@ static struct slice read_key(struct http_message_reader *r)
 	return key;
 }
 
-static bool is_known(struct slice name)
-{
-	struct slice rest = SLICE(HTTP_MESSAGE_NAMES);
-
-	while (rest.len > 0)
-		if (slice_is_equal(slice_cut(&rest, ' '), name))
-			return true;
-	return false;
-}
-
 static void check_names(struct http_message_reader *r)
 {
 	json_t *object = (json_t *)r->object, *value;
@@ -162,8 +152,9 @@ static void check_names(struct http_message_reader *r)
 	if (object && !json_is_object(object))
 		r->rc = error_set(r->err, TIDE_ESYNTAX,
 				  "a message is an object with: " HTTP_MESSAGE_NAMES);
-	json_object_foreach(object, name,
-			    value) if (r->rc == TIDE_OK && !is_known(slice_from(name)))
+	json_object_foreach(object, name, value) if (r->rc == TIDE_OK &&
+						     !slice_is_listed(slice_from(name),
+								      HTTP_MESSAGE_NAMES))
 		r->rc = error_set(r->err, TIDE_ESYNTAX,
 				  "a message has no member '%.64s'; it "
 				  "takes: " HTTP_MESSAGE_NAMES,

@@ -58,21 +58,11 @@ static int decode(struct http_request *q, struct slice text, struct slice *out,
 	return TIDE_OK;
 }
 
-static bool has_word(const char *words, struct slice word)
-{
-	struct slice rest = slice_from(words);
-
-	while (rest.len > 0)
-		if (slice_is_equal(slice_cut(&rest, ' '), word))
-			return true;
-	return false;
-}
-
 static int check_known(const struct http_request *q, struct slice name, struct error *err)
 {
 	const struct http_route *r = q->match.route;
 
-	if (has_word(r->names, name))
+	if (slice_is_listed(name, r->names))
 		return TIDE_OK;
 	return error_set(err, TIDE_ESYNTAX, "%s %s has no parameter '%.*s'%s%s",
 			 r->method, r->path, SLICE_HEAD(name, 64),
@@ -335,40 +325,27 @@ uint64_t http_request_uint(struct http_request *q, const char *name,
 int64_t http_request_int(struct http_request *q, const char *name, int64_t min,
 			 int64_t max, int64_t fallback)
 {
-	struct slice value = http_request_text(q, name), digits = value;
-	uint64_t n;
-	int64_t number;
+	struct slice value = http_request_text(q, name);
+	int64_t n = fallback;
 
-	if (!value.data)
-		return fallback;
-	if (value.len > 0 && value.data[0] == '-')
-		digits = slice_skip(value, 1);
-	if (slice_to_uint(digits, INT64_MAX, &n)) {
-		number = digits.len < value.len ? -(int64_t)n : (int64_t)n;
-		if (number >= min && number <= max)
-			return number;
-	}
-	http_request_refuse(q, name, value, "a number from %" PRId64 " to %" PRId64, min,
-			    max);
-	return fallback;
+	if (value.data && !slice_to_int(value, min, max, &n))
+		http_request_refuse(q, name, value,
+				    "a number from %" PRId64 " to %" PRId64, min, max);
+	return n;
 }
 
 int64_t http_request_duration(struct http_request *q, const char *name,
 			      struct number_limits limits)
 {
 	struct slice value = http_request_text(q, name);
-	char least[DURATION_TEXT_MAX], most[DURATION_TEXT_MAX];
+	char range[DURATION_RANGE_MAX];
 	int64_t ms = 0;
 
-	if (!value.data || (duration_parse(value, &ms) == TIDE_OK &&
-			    (uint64_t)ms >= limits.min && (uint64_t)ms <= limits.max))
-		return ms;
-	duration_format((int64_t)limits.min, least);
-	duration_format((int64_t)limits.max, most);
-	http_request_refuse(q, name, value,
-			    "a duration like 250ms, 30s, 5m, 2h or 1d, from %s to %s",
-			    least, most);
-	return 0;
+	if (value.data && !duration_is_within(value, limits, &ms))
+		http_request_refuse(q, name, value,
+				    "a duration like 250ms, 30s, 5m, 2h or 1d, %s",
+				    duration_format_range(limits, range));
+	return ms;
 }
 
 bool http_request_flag(struct http_request *q, const char *name)
@@ -385,22 +362,12 @@ bool http_request_flag(struct http_request *q, const char *name)
 unsigned http_request_choice(struct http_request *q, const char *name,
 			     const char *choices)
 {
-	struct slice value = http_request_text(q, name), rest = slice_from(choices);
+	struct slice value = http_request_text(q, name);
 	unsigned index = 0;
 
-	while (value.data && rest.len > 0) {
-		struct slice choice = slice_cut(&rest, ' ');
-
-		if (slice_is(choice, "or"))
-			continue;
-		if (slice_has_suffix(choice, ","))
-			choice.len--;
-		if (slice_is_equal(choice, value))
-			return index;
-		index++;
-	}
-	if (value.data)
-		http_request_refuse(q, name, value, "%s", choices);
+	if (!value.data || slice_is_choice(value, choices, &index))
+		return index;
+	http_request_refuse(q, name, value, "%s", choices);
 	return 0;
 }
 

@@ -25,9 +25,6 @@ struct slice http_request_text(struct http_request *q, const char *name);
 /* Likewise; what is given must be a name as everywhere. */
 struct slice http_request_name(struct http_request *q, const char *name);
 
-struct number_limits {
-	uint64_t min, max;
-};
 /* `fallback` when it is not given. */
 uint64_t http_request_uint(struct http_request *q, const char *name,
 			   struct number_limits limits, uint64_t fallback);

@@ -6,7 +6,6 @@
 #include "broker/exchange.h"
 #include "broker/publish.h"
 #include "broker/queue.h"
-#include "broker/route.h"
 #include "scheduler.h"
 
 /* The ids of a message and its copies, as the first run has written them down. */

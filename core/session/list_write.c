@@ -7,7 +7,6 @@
 #include "broker/unusable.h"
 #include "exchange_document.h"
 #include "queue_document.h"
-#include "rules/engine/index.h"
 #include "session_private.h"
 
 static void write_args(struct json *j, const struct args *args)

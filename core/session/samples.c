@@ -5,7 +5,6 @@
 #include "backlog.h"
 #include "base/mem.h"
 #include "service_pressure.h"
-#include "session_private.h"
 
 #define EVERY_MS 5000
 #define SAMPLES_MAX 720

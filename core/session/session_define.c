@@ -2,7 +2,6 @@
  * durable definition is answered when Redis has it. */
 #include <stdio.h>
 
-#include "base/mem.h"
 #include "host/log.h"
 #include "session_private.h"
 #include "broker/declare.h"

@@ -1,6 +1,5 @@
 /* Groups of topics: SEEK, DELETE group, and what LIST and STATS show of them. */
 #include "broker/group_seek.h"
-#include "broker/member.h"
 #include "broker/unusable.h"
 #include "session_private.h"
 

@@ -7,8 +7,6 @@
  * No batch of the shard is under way while they are taken, and no read, nor the other way
  * round: what is sent again after a reconnect would put a message back into the set that
  * it has been taken out of. */
-#include "base/container.h"
-#include "base/mem.h"
 #include "host/log.h"
 #include "shard_ask.h"
 #include "shard_index.h"

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/container.h"
 #include "base/mem.h"
 #include "host/log.h"
 #include "redis_link.h"

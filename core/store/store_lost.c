@@ -1,6 +1,5 @@
 /* store_lost.c: put messages that are in no set of their shard back among the ready
  * ones. */
-#include "base/mem.h"
 #include "resp.h"
 #include "store_private.h"
 

@@ -85,8 +85,8 @@ static bool is_late(const struct line *l)
 
 COMMAND(hello)
 {
-	const struct request_limits heartbeat = { HEARTBEAT_MIN_MS, HEARTBEAT_MAX_MS },
-				    prefetch = { 1, PREFETCH_MAX };
+	const struct number_limits heartbeat = { HEARTBEAT_MIN_MS, HEARTBEAT_MAX_MS },
+				   prefetch = { 1, PREFETCH_MAX };
 	const struct session_login login = {
 		.user = request_option(q, "user"),
 		.password = request_option(q, "pass"),
@@ -140,7 +140,7 @@ COMMAND(quit)
 
 COMMAND(open)
 {
-	const struct request_limits limits = { 1, PREFETCH_MAX };
+	const struct number_limits limits = { 1, PREFETCH_MAX };
 	uint32_t prefetch = (uint32_t)request_uint(q, "prefetch", limits, 0);
 	struct channel *ch;
 
@@ -279,23 +279,23 @@ COMMAND(unbind)
 /* The lease that somebody wants; 0: he does not say. */
 static uint32_t read_ack_timeout(struct request *q)
 {
-	const struct request_limits limits = { MSG_ACK_TIMEOUT_MIN_MS,
-					       MSG_ACK_TIMEOUT_MAX_MS };
+	const struct number_limits limits = { MSG_ACK_TIMEOUT_MIN_MS,
+					      MSG_ACK_TIMEOUT_MAX_MS };
 
 	return (uint32_t)request_duration(q, "ack-timeout", limits);
 }
 
 static uint8_t read_priority(struct request *q)
 {
-	const struct request_limits limits = { 0, MSG_PRIORITY_MAX };
+	const struct number_limits limits = { 0, MSG_PRIORITY_MAX };
 
 	return (uint8_t)request_uint(q, "pri", limits, 0);
 }
 
 static int read_publish(struct request *q, struct publish_spec *spec)
 {
-	static const struct request_limits delay = { 0, DURATION_MAX_MS },
-					   ttl = { 1, DURATION_MAX_MS };
+	static const struct number_limits delay = { 0, DURATION_MAX_MS },
+					  ttl = { 1, DURATION_MAX_MS };
 
 	*spec = (struct publish_spec){
 		.headers = q->headers,
@@ -322,7 +322,7 @@ static int read_publish(struct request *q, struct publish_spec *spec)
 
 static int read_expected(struct request *q, struct publish_demand *demand)
 {
-	const struct request_limits offset = { 0, INT64_MAX };
+	const struct number_limits offset = { 0, INT64_MAX };
 
 	demand->has_expected = request_option(q, "expect").data != NULL;
 	demand->expected = request_uint(q, "expect", offset, 0);
@@ -375,9 +375,9 @@ static struct position read_position(struct request *q, const char *name)
 
 COMMAND(subscribe)
 {
-	const struct request_limits prefetch = { 1, PREFETCH_MAX },
-				    rank = { 0, SUBSCRIBE_RANK_MAX },
-				    before = { 10, INT64_C(24) * 3600 * 1000 };
+	const struct number_limits prefetch = { 1, PREFETCH_MAX },
+				   rank = { 0, SUBSCRIBE_RANK_MAX },
+				   before = { 10, INT64_C(24) * 3600 * 1000 };
 	struct subscribe_spec spec = { .queue = request_name(q, 0, "a queue") };
 
 	spec.sid = request_name(q, 1, "a subscription's id");
@@ -446,7 +446,7 @@ static void read_pull(struct request *q, struct get_spec *spec)
 
 COMMAND(get)
 {
-	const struct request_limits max = { 1, GET_MAX }, wait = { 0, WAIT_MAX_MS };
+	const struct number_limits max = { 1, GET_MAX }, wait = { 0, WAIT_MAX_MS };
 	struct slice queues[GET_QUEUES_MAX], id = request_option(q, "id");
 	struct get_spec spec = { .queues = queues };
 	uint64_t number;
@@ -524,7 +524,7 @@ COMMAND(ack)
 
 COMMAND(nack)
 {
-	const struct request_limits limits = { 0, DURATION_MAX_MS };
+	const struct number_limits limits = { 0, DURATION_MAX_MS };
 	struct settle_spec spec = { .ms = request_duration(q, "delay", limits) };
 	bool is_dead = request_has_flag(q, "dead"), is_bury = request_has_flag(q, "bury"),
 	     is_requeue = request_has_flag(q, "requeue"),
@@ -547,7 +547,7 @@ COMMAND(nack)
 
 COMMAND(touch)
 {
-	const struct request_limits limits = { 10, INT64_C(24) * 3600 * 1000 };
+	const struct number_limits limits = { 10, INT64_C(24) * 3600 * 1000 };
 	struct settle_spec spec = { .how = SETTLE_TOUCH,
 				    .ms = request_duration(q, "for", limits) };
 
@@ -635,12 +635,12 @@ COMMAND(kick)
 
 COMMAND(list)
 {
-	const struct request_limits max = { 1, UINT32_MAX }, offset = { 0, UINT32_MAX };
+	const struct number_limits max = { 1, UINT32_MAX }, offset = { 0, UINT32_MAX };
 	struct list_spec spec = { .sort = request_option(q, "sort"),
 				  .match = request_option(q, "match") };
 	unsigned what, direction;
 
-	if (!request_find(LISTS, q->words[0], &what))
+	if (!slice_is_choice(q->words[0], LISTS, &what))
 		return error_set(q->err, TIDE_ESYNTAX, "LIST lists " LISTS);
 	spec.what = (enum list_what)what;
 	spec.max = request_uint(q, "max", max, 0);
@@ -663,7 +663,7 @@ COMMAND(stats)
 	unsigned last = q->word_count ? q->word_count - 1 : 0, kind = STATS_ANY;
 	struct slice name = SLICE("");
 
-	if (last > 0 && !request_find(STATS_KINDS, q->words[0], &kind))
+	if (last > 0 && !slice_is_choice(q->words[0], STATS_KINDS, &kind))
 		request_refuse(q, NULL, q->words[0], STATS_KINDS " before a name");
 	if (kind == STATS_EXCHANGE)
 		name = request_word(q, last, "an exchange");

@@ -1,6 +1,5 @@
 /* FIND, REMOVE and RESCHEDULE: messages by their ids. */
 #include "base/duration.h"
-#include "base/id.h"
 #include "base/mem.h"
 #include "line.h"
 #include "verb.h"
@@ -47,7 +46,7 @@ COMMAND(by_id_remove)
 
 COMMAND(by_id_reschedule)
 {
-	const struct request_limits delay = { 0, DURATION_MAX_MS };
+	const struct number_limits delay = { 0, DURATION_MAX_MS };
 	struct by_id_spec spec = { .delay_ms = request_duration(q, "delay", delay) };
 
 	if (q->rc == TIDE_OK && !request_option(q, "delay").data)

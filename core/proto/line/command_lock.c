@@ -19,8 +19,8 @@ static uint64_t read_token(struct request *q, const char *name, struct slice tex
 
 COMMAND(lock_take)
 {
-	const struct request_limits wait = { 0, WAIT_MAX_MS },
-				    ttl = { TTL_MIN_MS, TTL_MAX_MS };
+	const struct number_limits wait = { 0, WAIT_MAX_MS },
+				   ttl = { TTL_MIN_MS, TTL_MAX_MS };
 	struct slice token = request_option(q, "token");
 	struct lock_request request = { .name = request_name(q, 0, "a lock") };
 

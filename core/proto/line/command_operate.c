@@ -35,8 +35,8 @@ COMMAND(operate_drain)
 
 COMMAND(operate_trace)
 {
-	const struct request_limits time = { 100, TRACE_FOR_MAX_MS },
-				    messages = { 1, TRACE_MESSAGES_MAX };
+	const struct number_limits time = { 100, TRACE_FOR_MAX_MS },
+				   messages = { 1, TRACE_MESSAGES_MAX };
 	struct trace_spec spec = { .exchange = request_word(q, 0, "an exchange"),
 				   .key = SLICE("#") };
 

@@ -11,7 +11,7 @@ static void read_directions(struct request *q, struct pause_spec *spec)
 	unsigned which = 2;
 
 	if (q->rc == TIDE_OK && q->word_count > 1 &&
-	    !request_find(DIRECTIONS, q->words[1], &which))
+	    !slice_is_choice(q->words[1], DIRECTIONS, &which))
 		request_refuse(q, NULL, q->words[1], DIRECTIONS);
 	spec->in = which != 1;
 	spec->out = which != 0;
@@ -19,7 +19,7 @@ static void read_directions(struct request *q, struct pause_spec *spec)
 
 COMMAND(pause)
 {
-	static const struct request_limits limits = { 1, DURATION_MAX_MS };
+	static const struct number_limits limits = { 1, DURATION_MAX_MS };
 	struct pause_spec spec = { .queue = request_name(q, 0, "a queue") };
 
 	read_directions(q, &spec);

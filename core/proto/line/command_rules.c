@@ -123,7 +123,7 @@ static void read_option(struct simulate_words *in, struct request *q,
 static int read_words(struct simulate_words *in, struct request *q)
 {
 	static const char *const reasons[] = { "nack", "timeout", "gone" };
-	const struct request_limits failures = { 1, FAILURES_MAX };
+	const struct number_limits failures = { 1, FAILURES_MAX };
 
 	if (q->word_count < 3 || !slice_is(q->words[1], "retry") ||
 	    !slice_is_name(q->words[2]))
@@ -145,7 +145,7 @@ static int check_options(const struct request *q, const char *names)
 	unsigned index;
 
 	for (unsigned i = 0; i < q->option_count; i++)
-		if (!request_find(names, q->options[i].name, &index))
+		if (!slice_is_choice(q->options[i].name, names, &index))
 			return error_set(q->err, TIDE_ESYNTAX,
 					 "RULES simulate %.*s has no option '%.*s'; it "
 					 "has %s",

@@ -21,20 +21,10 @@ static const struct {
 	{ "of prefix cursor", session_shared_clear, false },
 };
 
-static bool is_listed(const char *list, struct slice name)
-{
-	struct slice rest = slice_from(list);
-
-	while (rest.len > 0)
-		if (slice_is_equal(slice_cut(&rest, ' '), name))
-			return true;
-	return false;
-}
-
 static int check_options(struct request *q, unsigned word)
 {
 	for (unsigned i = 0; i < q->option_count; i++)
-		if (!is_listed(words[word].options, q->options[i].name))
+		if (!slice_is_listed(q->options[i].name, words[word].options))
 			return error_set(q->err, TIDE_ESYNTAX,
 					 "SHARED %" SLICE_FMT
 					 " has no option '%" SLICE_FMT "'; it takes: %s",
@@ -56,12 +46,12 @@ static void read_key(struct request *q, bool has_key, struct shared_spec *spec)
 
 COMMAND(shared)
 {
-	const struct request_limits ttl = { 1, (uint64_t)TTL_MAX_MS },
-				    cursor = { 0, UINT32_MAX };
+	const struct number_limits ttl = { 1, (uint64_t)TTL_MAX_MS },
+				   cursor = { 0, UINT32_MAX };
 	struct shared_spec spec = { .value = request_option(q, "value") };
 	unsigned word;
 
-	if (!request_find(WORDS, q->words[0], &word))
+	if (!slice_is_choice(q->words[0], WORDS, &word))
 		return error_set(q->err, TIDE_ESYNTAX, "SHARED takes: " WORDS);
 	if (check_options(q, word) < 0)
 		return q->err->code;

@@ -21,23 +21,13 @@ static const struct {
 	[EDIT_LIST] = { false, NULL },
 };
 
-static bool is_listed(const char *list, struct slice name)
-{
-	struct slice rest = slice_from(list);
-
-	while (rest.len > 0)
-		if (slice_is_equal(slice_cut(&rest, ' '), name))
-			return true;
-	return false;
-}
-
 /* The value of an option is not told: it may be a password. */
 static int check_options(struct request *q, unsigned edit)
 {
 	const char *takes = edits[edit].options;
 
 	for (unsigned i = 0; i < q->option_count; i++)
-		if (!is_listed(takes ? takes : "", q->options[i].name))
+		if (!slice_is_listed(q->options[i].name, takes))
 			return error_set(q->err, TIDE_ESYNTAX,
 					 "USER %" SLICE_FMT " has no option '%" SLICE_FMT
 					 "'; it takes: %s",
@@ -62,7 +52,7 @@ static int check_words(struct request *q, unsigned edit)
 
 static void read_limits(struct request *q, struct user_spec *spec)
 {
-	const struct request_limits any = { 0, UINT64_C(1) << 53 };
+	const struct number_limits any = { 0, UINT64_C(1) << 53 };
 	struct slice rest = SLICE(COMMAND_USER_LIMITS);
 
 	while (rest.len > 0) {
@@ -86,7 +76,7 @@ COMMAND(user)
 				  .read = request_option(q, "read") };
 	unsigned edit;
 
-	if (!request_find(EDITS, q->words[0], &edit))
+	if (!slice_is_choice(q->words[0], EDITS, &edit))
 		return error_set(q->err, TIDE_ESYNTAX, "USER takes: " EDITS);
 	if (check_words(q, edit) < 0 || check_options(q, edit) < 0)
 		return q->err->code;

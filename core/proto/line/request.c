@@ -67,7 +67,7 @@ struct slice request_word(struct request *r, unsigned word, const char *what)
 	return request_name(r, word, what);
 }
 
-uint64_t request_uint(struct request *r, const char *name, struct request_limits limits,
+uint64_t request_uint(struct request *r, const char *name, struct number_limits limits,
 		      uint64_t fallback)
 {
 	struct slice value = request_option(r, name);
@@ -93,60 +93,26 @@ double request_share(struct request *r, const char *name, double fallback)
 int64_t request_int(struct request *r, const char *name, int64_t min, int64_t max,
 		    int64_t fallback)
 {
-	struct slice value = request_option(r, name), digits = value;
-	bool is_negative = value.len > 0 && value.data[0] == '-';
-	uint64_t n = 0;
-	int64_t number;
+	struct slice value = request_option(r, name);
+	int64_t n = fallback;
 
-	if (!value.data)
-		return fallback;
-	if (is_negative)
-		digits = slice_skip(value, 1);
-	if (slice_to_uint(digits, INT32_MAX, &n)) {
-		number = is_negative ? -(int64_t)n : (int64_t)n;
-		if (number >= min && number <= max)
-			return number;
-	}
-	request_refuse(r, name, value, "a number from %lld to %lld", (long long)min,
-		       (long long)max);
-	return fallback;
+	if (value.data && !slice_to_int(value, min, max, &n))
+		request_refuse(r, name, value, "a number from %lld to %lld",
+			       (long long)min, (long long)max);
+	return n;
 }
 
-int64_t request_duration(struct request *r, const char *name,
-			 struct request_limits limits)
+int64_t request_duration(struct request *r, const char *name, struct number_limits limits)
 {
 	struct slice value = request_option(r, name);
-	char least[DURATION_TEXT_MAX], most[DURATION_TEXT_MAX];
+	char range[DURATION_RANGE_MAX];
 	int64_t ms = 0;
 
-	if (!value.data || (duration_parse(value, &ms) == TIDE_OK &&
-			    (uint64_t)ms >= limits.min && (uint64_t)ms <= limits.max))
-		return ms;
-	duration_format((int64_t)limits.min, least);
-	duration_format((int64_t)limits.max, most);
-	request_refuse(r, name, value,
-		       "a duration like 250ms, 30s, 5m, 2h or 1d, from %s to %s", least,
-		       most);
-	return 0;
-}
-
-bool request_find(const char *choices, struct slice word, unsigned *index)
-{
-	struct slice rest = slice_from(choices);
-
-	*index = 0;
-	while (rest.len > 0) {
-		struct slice choice = slice_cut(&rest, ' ');
-
-		if (slice_is(choice, "or"))
-			continue;
-		if (choice.data[choice.len - 1] == ',')
-			choice.len--;
-		if (slice_is_equal(choice, word))
-			return true;
-		++*index;
-	}
-	return false;
+	if (value.data && !duration_is_within(value, limits, &ms))
+		request_refuse(r, name, value,
+			       "a duration like 250ms, 30s, 5m, 2h or 1d, %s",
+			       duration_format_range(limits, range));
+	return ms;
 }
 
 unsigned request_choice(struct request *r, const char *name, const char *choices)
@@ -154,7 +120,7 @@ unsigned request_choice(struct request *r, const char *name, const char *choices
 	struct slice value = request_option(r, name);
 	unsigned index = 0;
 
-	if (!value.data || request_find(choices, value, &index))
+	if (!value.data || slice_is_choice(value, choices, &index))
 		return index;
 	request_refuse(r, name, value, "%s", choices);
 	return 0;

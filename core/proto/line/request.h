@@ -66,10 +66,7 @@ struct slice request_word(struct request *r, unsigned word, const char *what);
 void request_check_name(struct request *r, struct slice name, const char *what);
 
 /* An option: a number, or `fallback` when it is not there. */
-struct request_limits {
-	uint64_t min, max;
-};
-uint64_t request_uint(struct request *r, const char *name, struct request_limits limits,
+uint64_t request_uint(struct request *r, const char *name, struct number_limits limits,
 		      uint64_t fallback);
 /* Likewise, with a sign. */
 int64_t request_int(struct request *r, const char *name, int64_t min, int64_t max,
@@ -79,12 +76,10 @@ int64_t request_int(struct request *r, const char *name, int64_t min, int64_t ma
 double request_share(struct request *r, const char *name, double fallback);
 /* Milliseconds; 0 when it is not there. */
 int64_t request_duration(struct request *r, const char *name,
-			 struct request_limits limits);
+			 struct number_limits limits);
 /* One of "this, that or other": its index; 0 when it is not there. */
 unsigned request_choice(struct request *r, const char *name, const char *choices);
 /* A word that is a number from 1 to `max`, or `fallback` when it is left out. */
 uint64_t request_count(struct request *r, unsigned word, uint64_t max, uint64_t fallback);
 /* The id of a message: the value of an option, or a word (`name` is NULL). */
 uint64_t request_id(struct request *r, const char *name, struct slice value);
-/* The index of a word among such choices; false when there is no such choice. */
-bool request_find(const char *choices, struct slice word, unsigned *index);

@@ -381,7 +381,7 @@ struct slice stomp_frame_need(struct stomp_frame *f, enum stomp_header header)
 }
 
 uint64_t stomp_frame_uint(struct stomp_frame *f, enum stomp_header header,
-			  struct stomp_limits limits, uint64_t fallback)
+			  struct number_limits limits, uint64_t fallback)
 {
 	struct slice value = stomp_frame_header(f, header);
 	uint64_t n = fallback;
@@ -394,21 +394,16 @@ uint64_t stomp_frame_uint(struct stomp_frame *f, enum stomp_header header,
 }
 
 int64_t stomp_frame_duration(struct stomp_frame *f, enum stomp_header header,
-			     struct stomp_limits limits)
+			     struct number_limits limits)
 {
 	struct slice value = stomp_frame_header(f, header);
-	char least[DURATION_TEXT_MAX], most[DURATION_TEXT_MAX];
+	char range[DURATION_RANGE_MAX];
 	int64_t ms = 0;
 
-	if (!value.data || (duration_parse(value, &ms) == TIDE_OK &&
-			    (uint64_t)ms >= limits.min && (uint64_t)ms <= limits.max))
-		return ms;
-	duration_format((int64_t)limits.min, least);
-	duration_format((int64_t)limits.max, most);
-	stomp_frame_refuse(f, header,
-			   "milliseconds, or a duration like 30s, from %s to %s", least,
-			   most);
-	return 0;
+	if (value.data && !duration_is_within(value, limits, &ms))
+		stomp_frame_refuse(f, header, "milliseconds, or a duration like 30s, %s",
+				   duration_format_range(limits, range));
+	return ms;
 }
 
 bool stomp_frame_flag(struct stomp_frame *f, enum stomp_header header, bool fallback)

@@ -106,12 +106,9 @@ void stomp_frame_refuse(struct stomp_frame *f, enum stomp_header header,
 			const char *expected, ...) TIDE_PRINTF(3, 4);
 /* One that must be given, and not be empty. */
 struct slice stomp_frame_need(struct stomp_frame *f, enum stomp_header header);
-struct stomp_limits {
-	uint64_t min, max;
-};
 uint64_t stomp_frame_uint(struct stomp_frame *f, enum stomp_header header,
-			  struct stomp_limits limits, uint64_t fallback);
+			  struct number_limits limits, uint64_t fallback);
 /* Milliseconds, or "30s". */
 int64_t stomp_frame_duration(struct stomp_frame *f, enum stomp_header header,
-			     struct stomp_limits limits);
+			     struct number_limits limits);
 bool stomp_frame_flag(struct stomp_frame *f, enum stomp_header header, bool fallback);

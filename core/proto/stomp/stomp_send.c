@@ -89,11 +89,11 @@ static int read_headers(struct stomp *l, struct stomp_frame *f, char room[REPLY_
 
 static void read_options(struct stomp_frame *f, struct publish_spec *spec)
 {
-	static const struct stomp_limits priority = { 0, MSG_PRIORITY_MAX },
-					 delay = { 0, DURATION_MAX_MS },
-					 ttl = { 1, DURATION_MAX_MS },
-					 lease = { MSG_ACK_TIMEOUT_MIN_MS,
-						   MSG_ACK_TIMEOUT_MAX_MS };
+	static const struct number_limits priority = { 0, MSG_PRIORITY_MAX },
+					  delay = { 0, DURATION_MAX_MS },
+					  ttl = { 1, DURATION_MAX_MS },
+					  lease = { MSG_ACK_TIMEOUT_MIN_MS,
+						    MSG_ACK_TIMEOUT_MAX_MS };
 
 	spec->priority = (uint8_t)stomp_frame_uint(f, STOMP_H_PRIORITY, priority, 0);
 	spec->delay_ms = stomp_frame_duration(f, STOMP_H_DELAY, delay);

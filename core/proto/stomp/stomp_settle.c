@@ -57,7 +57,7 @@ static struct stomp_channel *find_message(struct stomp *l, struct stomp_frame *f
 
 static void read_nack(struct stomp_frame *f, struct settle_spec *spec)
 {
-	static const struct stomp_limits delay = { 0, DURATION_MAX_MS };
+	static const struct number_limits delay = { 0, DURATION_MAX_MS };
 	bool has_delay = stomp_frame_header(f, STOMP_H_DELAY).data != NULL,
 	     has_requeue = stomp_frame_header(f, STOMP_H_REQUEUE).data != NULL,
 	     is_requeue = stomp_frame_flag(f, STOMP_H_REQUEUE, true);

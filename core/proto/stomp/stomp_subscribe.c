@@ -233,10 +233,10 @@ static void read_ack(struct subscribing *s)
 
 static int read_spec(struct subscribing *s)
 {
-	static const struct stomp_limits prefetch = { 1, STOMP_PREFETCH_MAX },
-					 partition = { 0, 63 },
-					 lease = { MSG_ACK_TIMEOUT_MIN_MS,
-						   MSG_ACK_TIMEOUT_MAX_MS };
+	static const struct number_limits prefetch = { 1, STOMP_PREFETCH_MAX },
+					  partition = { 0, 63 },
+					  lease = { MSG_ACK_TIMEOUT_MIN_MS,
+						    MSG_ACK_TIMEOUT_MAX_MS };
 	struct stomp_frame *f = s->f;
 	struct slice from = stomp_frame_header(f, STOMP_H_FROM),
 		     group = stomp_frame_header(f, STOMP_H_GROUP);

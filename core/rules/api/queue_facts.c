@@ -3,7 +3,6 @@
 #include <lauxlib.h>
 #include <string.h>
 
-#include "rules/sandbox/field.h"
 #include "rules/sandbox/script.h"
 #include "view.h"
 

@@ -7,7 +7,6 @@
 #include "engine_private.h"
 #include "host/log.h"
 #include "host/machine.h"
-#include "rules_dir.h"
 
 #define RELOAD_TURN_NS 1500000
 /* Then a directory that changes all the time is taken as it is. */

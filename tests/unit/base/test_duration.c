@@ -95,9 +95,25 @@ static void what_is_written_reads_back(void **state)
 	}
 }
 
+static void a_duration_is_within_limits(void **state)
+{
+	const struct number_limits limits = { 1000, 60000 };
+	char range[DURATION_RANGE_MAX];
+	int64_t ms = 0;
+
+	assert_true(duration_is_within(SLICE("1m"), limits, &ms));
+	assert_int_equal(ms, 60000);
+	assert_false(duration_is_within(SLICE("2m"), limits, &ms));
+	assert_false(duration_is_within(SLICE("999"), limits, &ms));
+	assert_false(duration_is_within(SLICE("soon"), limits, &ms));
+	assert_int_equal(ms, 60000);
+	assert_string_equal(duration_format_range(limits, range), "from 1s to 1m");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_duration_is_within_limits),
 		cmocka_unit_test(durations_are_read_as_people_write_them),
 		cmocka_unit_test(what_is_no_duration_is_refused),
 		cmocka_unit_test(the_shortest_exact_spelling_is_written),

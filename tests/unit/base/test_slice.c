@@ -182,9 +182,42 @@ static void a_share_is_a_percentage(void **state)
 	}
 }
 
+static void a_number_may_have_a_minus(void **state)
+{
+	int64_t n = 7;
+
+	assert_true(slice_to_int(SLICE("-3"), -3, 5, &n));
+	assert_int_equal(n, -3);
+	assert_true(slice_to_int(SLICE("5"), -3, 5, &n));
+	assert_int_equal(n, 5);
+	assert_false(slice_to_int(SLICE("-4"), -3, 5, &n));
+	assert_false(slice_to_int(SLICE("6"), -3, 5, &n));
+	assert_false(slice_to_int(SLICE("--3"), -3, 5, &n));
+	assert_false(slice_to_int(SLICE("-"), -3, 5, &n));
+	assert_false(slice_to_int(SLICE(""), -3, 5, &n));
+	assert_int_equal(n, 5);
+}
+
+static void a_word_is_one_of_a_list(void **state)
+{
+	unsigned index;
+
+	assert_true(slice_is_listed(SLICE("b"), "a b"));
+	assert_false(slice_is_listed(SLICE("c"), "a b"));
+	assert_false(slice_is_listed(SLICE("b"), NULL));
+	assert_true(slice_is_choice(SLICE("other"), "this, that or other", &index));
+	assert_int_equal(index, 2);
+	assert_true(slice_is_choice(SLICE("this"), "this, that or other", &index));
+	assert_int_equal(index, 0);
+	assert_false(slice_is_choice(SLICE("or"), "this, that or other", &index));
+	assert_false(slice_is_choice(SLICE("this,"), "this, that or other", &index));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_number_may_have_a_minus),
+		cmocka_unit_test(a_word_is_one_of_a_list),
 		cmocka_unit_test(a_share_is_a_percentage),
 		cmocka_unit_test(numbers_are_decimal_digits_within_the_limit),
 		cmocka_unit_test(names_hold_no_white_space_and_no_control_character),

@@ -129,7 +129,7 @@ static void headers_have_a_limit(void **state)
 
 static void values_are_checked(void **state)
 {
-	static const struct stomp_limits to_nine = { 0, 9 }, to_minute = { 0, 60000 };
+	static const struct number_limits to_nine = { 0, 9 }, to_minute = { 0, 60000 };
 
 	assert_int_equal(parse("SEND\npriority:10\nmust:maybe\ndelay:2m\n\n", STOMP_1_2),
 			 0);
