@@ -45,10 +45,7 @@ void heap_set(struct heap *h, struct heap_node *n, int64_t key)
 {
 	n->key = key;
 	if (!heap_has(n)) {
-		if (h->count + 1 >= h->cap) {
-			h->cap = h->cap ? h->cap * 2 : 16;
-			h->nodes = mem_realloc(h->nodes, h->cap * sizeof(*h->nodes));
-		}
+		MEM_GROW(h->nodes, h->count + 1, h->cap, 16);
 		place(h, n, ++h->count);
 	}
 	sift_up(h, n);

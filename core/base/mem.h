@@ -19,3 +19,14 @@ void *mem_try_realloc(void *old, size_t size);
 void mem_free(void *p);
 /* Report the size on standard error and abort: the only I/O of base. */
 void mem_fail(size_t size) __attribute__((noreturn));
+
+/* Make room for one more item behind `count` of the array `items`, which has `cap`
+ * places: `first` places, then twice as many. Each argument may be evaluated several
+ * times. */
+#define MEM_GROW(items, count, cap, first)                                        \
+	do {                                                                      \
+		if ((count) >= (cap)) {                                           \
+			(cap) = (cap) ? (cap)*2 : (first);                        \
+			(items) = mem_realloc((items), (cap) * sizeof(*(items))); \
+		}                                                                 \
+	} while (0)

@@ -92,12 +92,6 @@ bool ranking_wants(const struct ranking *r, double figure, struct slice name)
 	return r->count < r->max || (r->max > 0 && comes_before(r, &row, &r->rows[0]));
 }
 
-static void grow(struct ranking *r)
-{
-	r->cap = r->cap ? 2 * r->cap : 64;
-	r->rows = mem_realloc(r->rows, r->cap * sizeof(*r->rows));
-}
-
 void ranking_add(struct ranking *r, double figure, struct slice name, struct slice text)
 {
 	const struct ranking_row row = {
@@ -110,8 +104,7 @@ void ranking_add(struct ranking *r, double figure, struct slice name, struct sli
 	};
 
 	if (r->count < r->max) {
-		if (r->count == r->cap)
-			grow(r);
+		MEM_GROW(r->rows, r->count, r->cap, 64);
 		r->rows[r->count++] = row;
 		sift_up(r, r->count - 1);
 	} else {

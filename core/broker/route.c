@@ -79,10 +79,7 @@ static int add_queue(const struct route_walk *w, struct queue *q,
 	if (q->definition.unusable)
 		return unusable_check(&q->definition, err);
 	q->visit = w->broker->route_stamp;
-	if (r->count == r->cap) {
-		r->cap = r->cap ? r->cap * 2 : 4;
-		r->targets = mem_realloc(r->targets, r->cap * sizeof(*r->targets));
-	}
+	MEM_GROW(r->targets, r->count, r->cap, 4);
 	r->targets[r->count] = (struct route_target){ .queue = q, .binding = binding };
 	return fill_target(w, &r->targets[r->count++], err);
 }

@@ -80,11 +80,7 @@ void transaction_publish_take(struct transaction *t, struct msg *m, bool is_mand
 {
 	struct transaction_publish *p;
 
-	if (t->publish_count == t->publish_cap) {
-		t->publish_cap = t->publish_cap ? t->publish_cap * 2 : 2;
-		t->publishes =
-			mem_realloc(t->publishes, t->publish_cap * sizeof(*t->publishes));
-	}
+	MEM_GROW(t->publishes, t->publish_count, t->publish_cap, 2);
 	p = &t->publishes[t->publish_count++];
 	p->msg = m;
 	p->number = number;
@@ -94,10 +90,7 @@ void transaction_publish_take(struct transaction *t, struct msg *m, bool is_mand
 void transaction_settle(struct transaction *t, struct entry *e,
 			const struct retry_fate *fate, unsigned number)
 {
-	if (t->settle_count == t->settle_cap) {
-		t->settle_cap = t->settle_cap ? t->settle_cap * 2 : 4;
-		t->settles = mem_realloc(t->settles, t->settle_cap * sizeof(*t->settles));
-	}
+	MEM_GROW(t->settles, t->settle_count, t->settle_cap, 4);
 	t->settles[t->settle_count++] = (struct transaction_settle){
 		.entry = e,
 		.fate = fate ? *fate : (struct retry_fate){ 0 },

@@ -64,10 +64,7 @@ static void add_take(struct findings *f, struct finding new)
 			return;
 		}
 	}
-	if (f->count == f->cap) {
-		f->cap = f->cap * 2 + 16;
-		f->items = mem_realloc(f->items, f->cap * sizeof(*f->items));
-	}
+	MEM_GROW(f->items, f->count, f->cap, 16);
 	new.number = f->count;
 	f->items[f->count++] = new;
 	f->problems += !new.is_note;

@@ -31,10 +31,7 @@ void graph_link(struct graph *g, const char *from, const char *to)
 {
 	struct graph_node *n = node_of(g, from);
 
-	if (n->count == n->cap) {
-		n->cap = n->cap * 2 + 4;
-		n->links = mem_realloc(n->links, n->cap * sizeof(*n->links));
-	}
+	MEM_GROW(n->links, n->count, n->cap, 4);
 	n->links[n->count++] = node_of(g, to);
 }
 

@@ -169,11 +169,7 @@ static void on_function(void *ctx, struct slice name, int line)
 			     SLICE_ARG(name), known->items[i].line);
 		return;
 	}
-	if (known->count == known->cap) {
-		known->cap = known->cap * 2 + 16;
-		known->items =
-			mem_realloc(known->items, known->cap * sizeof(*known->items));
-	}
+	MEM_GROW(known->items, known->count, known->cap, 16);
 	known->items[known->count++] = (struct function){ name, line };
 }
 

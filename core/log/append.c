@@ -107,10 +107,7 @@ size_t append_end_batch(struct append *a)
 
 static void add_waiter(struct append *a, struct waiter *waiter)
 {
-	if (a->waiter_count == a->waiter_cap) {
-		a->waiter_cap = a->waiter_cap ? a->waiter_cap * 2 : 16;
-		a->waiters = mem_realloc(a->waiters, a->waiter_cap * sizeof(*a->waiters));
-	}
+	MEM_GROW(a->waiters, a->waiter_count, a->waiter_cap, 16);
 	a->waiters[a->waiter_count++] = waiter;
 	waiter_add(waiter);
 }

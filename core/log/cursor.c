@@ -97,10 +97,7 @@ static void push_ahead(struct cursor *c, struct record_batch *b)
 			c->ahead_count * sizeof(*c->ahead));
 		c->ahead_first = 0;
 	}
-	if (c->ahead_count == c->ahead_cap) {
-		c->ahead_cap = c->ahead_cap ? c->ahead_cap * 2 : 16;
-		c->ahead = mem_realloc(c->ahead, c->ahead_cap * sizeof(*c->ahead));
-	}
+	MEM_GROW(c->ahead, c->ahead_count, c->ahead_cap, 16);
 	c->ahead[c->ahead_first + c->ahead_count++] = b;
 	c->ahead_bytes += b->len;
 	c->partition->env->reading_bytes += b->len;

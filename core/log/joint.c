@@ -15,10 +15,7 @@ struct joint *joint_create(struct partition *p)
 
 static void keep(struct joint *j, struct msg *m)
 {
-	if (j->count == j->cap) {
-		j->cap = j->cap ? j->cap * 2 : 4;
-		j->messages = mem_realloc(j->messages, j->cap * sizeof(*j->messages));
-	}
+	MEM_GROW(j->messages, j->count, j->cap, 4);
 	j->messages[j->count++] = msg_ref(m);
 }
 

@@ -71,10 +71,7 @@ static void add_piece(struct merge *m, const struct record_batch *b)
 {
 	if (m->count >= MERGE_PIECES_MAX && !m->is_flying)
 		drop_pieces(m, 0, MERGE_PIECES_MAX / 2);
-	if (m->count == m->cap) {
-		m->cap = m->cap ? m->cap * 2 : 4;
-		m->pieces = mem_realloc(m->pieces, m->cap * sizeof(*m->pieces));
-	}
+	MEM_GROW(m->pieces, m->count, m->cap, 4);
 	m->pieces[m->count++] =
 		(struct merge_piece){ .base = b->base, .len = (uint32_t)b->len };
 	m->end = b->end;

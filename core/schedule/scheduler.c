@@ -60,10 +60,7 @@ static void forget_ids(struct schedule *s)
 
 void scheduler_add_id(struct schedule *s, uint64_t id, unsigned message)
 {
-	if (s->id_count == s->id_cap) {
-		s->id_cap = s->id_cap * 2 + 16;
-		s->ids = mem_realloc(s->ids, s->id_cap * sizeof(*s->ids));
-	}
+	MEM_GROW(s->ids, s->id_count, s->id_cap, 16);
 	s->ids[s->id_count++] = (struct schedule_id){ id, message };
 }
 

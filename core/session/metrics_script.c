@@ -21,10 +21,7 @@ static void add(void *ctx, const struct engine_metric *m)
 {
 	struct metric_list *list = ctx;
 
-	if (list->count == list->cap) {
-		list->cap = list->cap * 2 + 16;
-		list->items = mem_realloc(list->items, list->cap * sizeof(*list->items));
-	}
+	MEM_GROW(list->items, list->count, list->cap, 16);
 	list->items[list->count++] = *m;
 }
 

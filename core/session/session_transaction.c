@@ -194,10 +194,7 @@ static int check_room(const struct session_transaction *t, size_t messages, size
 static struct kept_request *keep(struct session_transaction *t, size_t messages,
 				 size_t bytes)
 {
-	if (t->count == t->cap) {
-		t->cap = t->cap ? t->cap * 2 : 8;
-		t->requests = mem_realloc(t->requests, t->cap * sizeof(*t->requests));
-	}
+	MEM_GROW(t->requests, t->count, t->cap, 8);
 	t->messages += messages;
 	t->bytes += bytes;
 	t->session->service->transactions.bytes += bytes;
@@ -261,10 +258,7 @@ static int count_tags(const struct channel *ch, const struct settle_spec *spec,
 
 static void add_tag(struct session_transaction *t, struct channel *ch, uint64_t tag)
 {
-	if (t->tag_count == t->tag_cap) {
-		t->tag_cap = t->tag_cap ? t->tag_cap * 2 : 8;
-		t->tags = mem_realloc(t->tags, t->tag_cap * sizeof(*t->tags));
-	}
+	MEM_GROW(t->tags, t->tag_count, t->tag_cap, 8);
 	t->tags[t->tag_count++] = (struct kept_tag){ ch, tag };
 	held_mark(&ch->held, tag, true);
 }

@@ -51,10 +51,7 @@ static void add_shard(struct commit *c, struct shard *sh)
 	if (sh->commit == c)
 		return;
 	sh->commit = c;
-	if (c->shard_count == c->shard_cap) {
-		c->shard_cap = c->shard_cap ? c->shard_cap * 2 : 4;
-		c->shards = mem_realloc(c->shards, c->shard_cap * sizeof(*c->shards));
-	}
+	MEM_GROW(c->shards, c->shard_count, c->shard_cap, 4);
 	c->shards[c->shard_count++] = shard_ref(sh);
 	c->is_durable |= sh->keys != NULL;
 }
@@ -62,10 +59,7 @@ static void add_shard(struct commit *c, struct shard *sh)
 static struct commit_item *add_item(struct commit *c, struct entry *e)
 {
 	add_shard(c, e->shard);
-	if (c->count == c->cap) {
-		c->cap = c->cap ? c->cap * 2 : 8;
-		c->items = mem_realloc(c->items, c->cap * sizeof(*c->items));
-	}
+	MEM_GROW(c->items, c->count, c->cap, 8);
 	e->flags |= ENTRY_COMMITTING;
 	c->items[c->count] = (struct commit_item){ .entry = e };
 	return &c->items[c->count++];

@@ -60,11 +60,7 @@ static void add_segment(struct dedupe_table *t)
 {
 	size_t n = t->buckets / SEGMENT_BUCKETS;
 
-	if (n == t->segment_cap) {
-		t->segment_cap = n ? 2 * n : SEGMENTS_FIRST;
-		t->segments =
-			mem_realloc(t->segments, t->segment_cap * sizeof(*t->segments));
-	}
+	MEM_GROW(t->segments, n, t->segment_cap, SEGMENTS_FIRST);
 	t->segments[n] = mem_zalloc(SEGMENT_BUCKETS * sizeof(**t->segments));
 }
 

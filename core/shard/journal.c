@@ -119,10 +119,7 @@ void journal_count_elided(struct journal *j)
 
 static void flight_add(struct flight *f, struct entry *e)
 {
-	if (f->count == f->cap) {
-		f->cap = f->cap ? f->cap * 2 : 64;
-		f->items = mem_realloc(f->items, f->cap * sizeof(*f->items));
-	}
+	MEM_GROW(f->items, f->count, f->cap, 64);
 	f->items[f->count++] =
 		(struct flight_item){ e, e->stored_score, e->home, e->state == ENTRY_GONE,
 				      e->flags & ENTRY_REVISED };

@@ -209,11 +209,7 @@ static void offer(struct order *o, struct group *g)
 		return;
 	g->search = o->search;
 	g->offered = 0;
-	if (o->offering_count == o->offering_cap) {
-		o->offering_cap = o->offering_cap ? 2 * o->offering_cap : 64;
-		o->offering = mem_realloc(o->offering,
-					  o->offering_cap * sizeof(struct group *));
-	}
+	MEM_GROW(o->offering, o->offering_count, o->offering_cap, 64);
 	o->offering[o->offering_count++] = g;
 }
 

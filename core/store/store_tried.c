@@ -39,10 +39,7 @@ static void scan(struct store *s, struct store_shard *shard, struct slice cursor
 static void gather(struct tried *t, const redisReply *ids)
 {
 	for (size_t i = 0; i < ids->elements; i++) {
-		if (t->count == t->cap) {
-			t->cap = t->cap ? t->cap * 2 : 64;
-			t->ids = mem_realloc(t->ids, t->cap * sizeof(*t->ids));
-		}
+		MEM_GROW(t->ids, t->count, t->cap, 64);
 		if (id_parse(store_reply_slice(ids->element[i]), &t->ids[t->count]) ==
 		    TIDE_OK)
 			t->count++;

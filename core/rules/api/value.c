@@ -170,10 +170,7 @@ static void write_number(const struct writing *w, int idx)
 
 static void add_name(struct documents *d, struct slice name, uint32_t node)
 {
-	if (d->name_count == d->name_cap) {
-		d->name_cap = d->name_cap ? d->name_cap * 2 : 64;
-		d->names = mem_realloc(d->names, d->name_cap * sizeof(*d->names));
-	}
+	MEM_GROW(d->names, d->name_count, d->name_cap, 64);
 	d->names[d->name_count++] = (struct document_name){ name, node };
 }
 

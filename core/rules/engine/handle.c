@@ -12,11 +12,7 @@ static size_t take_number(struct engine *e)
 
 static void give_number(struct engine *e, size_t number)
 {
-	if (e->free_count == e->free_cap) {
-		e->free_cap = e->free_cap * 2 + 16;
-		e->free_numbers = mem_realloc(e->free_numbers,
-					      e->free_cap * sizeof(*e->free_numbers));
-	}
+	MEM_GROW(e->free_numbers, e->free_count, e->free_cap, 16);
 	e->free_numbers[e->free_count++] = number;
 }
 
