@@ -447,8 +447,10 @@ static void read_fields(lua_State *L, int table, struct option *o)
 	}
 	if (has_field(L, table, "doc"))
 		o->doc = options_take_doc(L, o->name);
-	if (has_field(L, table, "default"))
+	if (has_field(L, table, "default")) {
+		read_only_see_through(L, -1);
 		o->preset = mem_strdup(preset_text(L, -1, o->name));
+	}
 	if (has_field(L, table, "required") && !lua_isboolean(L, -1))
 		refuse(L, o->name, "'required' must be true or false, not a %s",
 		       luaL_typename(L, -1));
@@ -469,6 +471,7 @@ static void declare(lua_State *L, struct options *o)
 		luaL_error(L, "options are declared as name = { type = ..., ... }");
 	if (o->count == OPTIONS_MAX)
 		luaL_error(L, "more than %d options", OPTIONS_MAX);
+	read_only_see_through(L, -1); /* of a module */
 	const char *name = check_name(L, -2);
 	struct option *option = &o->items[o->count++];
 
