@@ -91,6 +91,21 @@ describe("a script of the broker itself", function()
     assert.equal("8monfriab", assert(engine:filter {}).headers.all)
   end)
 
+  it("may give an empty list, which has no element", function()
+    open { ["filter/10-x.lua"] = 'return tide.use("schema", { match = {}, options = { required = {} } })' }
+    assert(engine:filter {})
+  end)
+
+  it("gets its values whole, or they are refused", function()
+    local function declare(value)
+      return refused { ["filter/10-a.lua"] = ([[
+        return { match = {}, options = { x = { type = "list", default = %s } }, publish = print }]]):format(value) }
+    end
+    assert.matches("option 'x': an element of a list cannot have a comma", declare '{ "a,b" }')
+    assert.matches("option 'x': the value has a zero byte", declare [["a\0b"]])
+    assert.matches("option 'x': the value has a zero byte", declare [[{ "a\0b" }]])
+  end)
+
   it("is used again with other options, each use with a state of its own", function()
     open {
       ["filter/stamp.lua"] = STAMP,

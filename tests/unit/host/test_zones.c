@@ -222,8 +222,8 @@ static void what_is_no_zone_is_refused_with_a_sentence(void **state)
 	}
 	/* A zero byte ends a path, and would make each such name a zone of its own. */
 	assert_null(zones_get(&zones, SLICE("UTC\0x"), &err));
-	assert_string_equal(
-		err.text, "'UTC' is not the name of a time zone, as Europe/Berlin is");
+	assert_string_equal(err.text,
+			    "'UTC' is not the name of a time zone, as Europe/Berlin is");
 	expect_refused("Europe/Berln", "there is no time zone 'Europe/Berln'");
 	expect_refused("Europe", "there is no time zone 'Europe'");
 	assert_non_null(mkdtemp(dir));
