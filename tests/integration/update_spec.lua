@@ -43,10 +43,17 @@ describe('update', function()
     assert.same({ retry = 'exponential', ['max-length'] = '5' }, options())
   end)
 
-  it('makes a queue that does not exist', function()
-    c:ok 'DECLARE queue q ttl=1h update'
-    assert.same({ ttl = '1h' }, options())
+  it('makes nothing by a wrong name', function()
+    for _, what in ipairs { 'queue jbos', 'topic jbos', 'exchange jbos topic' } do
+      local kind = what:match '^%a+'
+      c:expect_answer('DECLARE ' .. what .. ' update',
+        ("ERR not-found there is no %s 'jbos' to update; DECLARE without update makes one"):format(kind))
+      assert.same({}, c:document('LIST ' .. kind .. 's'))
+      local asked = 'RULES simulate declare name=jbos kind=' .. kind .. (kind == 'exchange' and ' type=topic' or '')
+      assert.matches('^there is no ' .. kind .. " 'jbos' to update; ", c:document(asked .. ' update=1').error)
+    end
     c:ok 'DECLARE queue q ttl=1h update=0'
+    assert.same({ ttl = '1h' }, options())
   end)
 
   it('changes everything or nothing', function()
@@ -112,20 +119,159 @@ describe('update', function()
     assert.same({ ttl = '2h' }, options())
   end)
 
-  it('is busy while the one before it is not stored', function()
-    c:ok 'DECLARE queue q ttl=1h'
-    local pid = broker:redis_pid()
-    os.execute('kill -STOP ' .. pid)
-    c:send 'DECLARE queue q ttl=2h update\r\nDECLARE queue q ttl=3h update\r\n'
-    local other = broker:connect()
-    other:expect_answer('DECLARE queue q ttl=3h update',
-      "ERR busy the last DECLARE of queue 'q' is not yet stored; try again")
-    other:ok 'DECLARE queue q ttl=1h'
-    os.execute('kill -CONT ' .. pid)
-    other:close()
-    c:expect_line 'OK'
-    c:expect_line "ERR busy the last DECLARE of queue 'q' is not yet stored; try again"
-    assert.same({ ttl = '2h' }, options())
+  describe('while Redis has not answered about the last DECLARE', function()
+    local pid
+
+    --- What it sent is being worked on; another channel tells.
+    local function is_read(client)
+      client:send '@9 OPEN\r\n@9 CLOSE\r\n'
+      client:expect_line '@9 OK'
+      client:expect_line '@9 OK'
+    end
+
+    --- What `work` sends waits for Redis.
+    local function held_up(work)
+      pid = broker:redis_pid()
+      os.execute('kill -STOP ' .. pid)
+      local ok, why = pcall(work)
+      os.execute('kill -CONT ' .. pid)
+      assert(ok, why)
+    end
+
+    it('waits for it, in the order of the requests', function()
+      c:send(table.concat {
+        'DECLARE queue q ttl=1h\r\n',
+        'DECLARE queue q ttl=2h max-length=5 update\r\n',
+        'DECLARE queue q ttl=2h max-length=5\r\n',
+        'DECLARE queue q ttl= retry=fixed update\r\n',
+        'DECLARE queue q retry.delay=soon update\r\n',
+        'DECLARE queue q retry.delay=5s dead-letter=-/nowhere update\r\n',
+        'PING\r\n',
+        'DECLARE queue q shards=4 retry=fixed retry.delay=5s max-length=5 dead-letter=-/nowhere reshard\r\n',
+        'DECLARE queue q ttl=2h max-length=5\r\n',
+      })
+      for _ = 1, 4 do c:expect_line 'OK' end
+      c:expect "^ERR mismatch retry=fixed: option 'delay' of .* must be .*, not 'soon'$"
+      c:expect '^OK warning dead%-letter=%-/nowhere: '
+      c:expect_line 'OK'
+      c:expect '^OK warning dead%-letter=%-/nowhere: '
+      c:expect "^ERR mismatch queue 'q' exists with other options: it has "
+      assert.same({ shards = '4', retry = 'fixed', ['retry.delay'] = '5s', ['max-length'] = '5',
+        ['dead-letter'] = '-/nowhere' }, options())
+    end)
+
+    it('waits for that of others, and holds nobody up', function()
+      c:ok 'DECLARE queue q ttl=1h'
+      local other = broker:connect()
+      held_up(function()
+        c:send 'DECLARE queue q ttl=2h update\r\nDECLARE queue q rate=5/s update\r\n'
+        is_read(c)
+        other:send 'DECLARE queue q ttl=3h update\r\n@1 OPEN\r\n@1 DECLARE queue q ttl=1h\r\n@1 PING\r\n'
+        for _ = 1, 3 do other:expect_line '@1 OK' end
+        is_read(other)
+      end)
+      c:expect_line 'OK'
+      c:expect_line 'OK'
+      other:expect_line 'OK'
+      other:close()
+      assert.same({ ttl = '3h', rate = '5/s' }, options())
+    end)
+
+    it('is refused when it was deleted before its turn, also when it is back', function()
+      c:ok 'DECLARE queue q ttl=1h'
+      held_up(function()
+        c:send 'DECLARE queue q ttl=2h update\r\nDECLARE queue q ttl=3h update\r\nDELETE queue q\r\n'
+        c:send 'DECLARE queue q ttl=4h\r\nDECLARE queue q rate=1/s update\r\n'
+        is_read(c)
+      end)
+      c:expect_line 'OK'
+      c:expect_line "ERR not-found 'q' was deleted before it could change"
+      for _ = 1, 3 do c:expect_line 'OK' end
+      assert.same({ ttl = '4h', rate = '1/s' }, options())
+    end)
+
+    it('goes with a connection that is killed', function()
+      c:ok 'DECLARE queue q ttl=1h'
+      held_up(function()
+        local gone, other = broker:connect(), broker:connect()
+        gone:send 'DECLARE queue q ttl=2h update\r\nDECLARE queue q ttl=3h update\r\n'
+        is_read(gone)
+        other:send 'DECLARE queue q rate=5/s update\r\n'
+        is_read(other)
+        for _, one in ipairs(c:document 'LIST connections') do
+          if one.pending == 2 then c:ok('KILL connection ' .. one.connection) end
+        end
+        gone:expect '^EVT closed '
+        gone:expect_closed()
+        os.execute('kill -CONT ' .. pid)
+        other:expect_line 'OK'
+        other:close()
+      end)
+      assert.same({ ttl = '2h', rate = '5/s' }, options())
+    end)
+
+    it('asks again who may do it, and is refused with what is not stored', function()
+      broker:redis_cli('CONFIG', 'SET', 'maxmemory', '1')
+      c:send 'DECLARE queue q ttl=1h\r\nDECLARE queue q ttl=2h update\r\nPING\r\n'
+      c:expect '^ERR store '
+      c:expect_line "ERR not-found 'q' was deleted before it could change"
+      c:expect_line 'OK'
+      broker:redis_cli('CONFIG', 'SET', 'maxmemory', '0')
+      assert.same({}, c:document 'LIST queues')
+    end)
+
+    it('is busy when too many wait', function()
+      c:ok 'DECLARE queue q ttl=1h'
+      held_up(function()
+        c:send(('DECLARE queue q ttl=2h update\r\n'):rep(258))
+        local other = broker:connect()
+        other:expect_answer('DECLARE queue q ttl=3h update',
+          "ERR busy too many DECLAREs of queue 'q' wait for Redis; try again")
+        other:close()
+      end)
+      for _ = 1, 257 do c:expect_line 'OK' end
+      c:expect_line "ERR busy too many DECLAREs of queue 'q' wait for Redis; try again"
+      assert.same({ ttl = '2h' }, options())
+    end)
+
+    it('waits when it is an exchange or a topic', function()
+      c:send(table.concat {
+        'DECLARE exchange x topic\r\n',
+        'DECLARE exchange x topic internal update\r\n',
+        'DECLARE exchange x topic internal\r\n',
+        'DECLARE exchange x topic alternate=lost update\r\n',
+        'DECLARE topic t partitions=1\r\n',
+        'DECLARE topic t retention=1h update\r\n',
+        'DECLARE topic t retention-count=5 update\r\n',
+      })
+      for _ = 1, 3 do c:expect_line 'OK' end
+      c:expect '^OK warning alternate=lost: '
+      for _ = 1, 3 do c:expect_line 'OK' end
+      assert.same({ partitions = '1', retention = '1h', ['retention-count'] = '5' }, options 'topics')
+      local x
+      for _, e in ipairs(c:document 'LIST exchanges') do
+        if e.name == 'x' then x = e end
+      end
+      assert.same({ internal = '1', alternate = 'lost' }, x.options)
+    end)
+
+    it('has the options of one of them after kill -9', function()
+      c:ok 'DECLARE queue q max-length=1 delivery-limit=1'
+      for round = 1, 8 do
+        local other = broker:connect()
+        local words = { ('max-length=%d1 delivery-limit=%d1'):format(round, round),
+          ('max-length=%d2 delivery-limit=%d2'):format(round, round) }
+        other:send(('DECLARE queue q %s update\r\nDECLARE queue q %s update\r\n'):format(words[1], words[2]))
+        if round % 2 == 0 then other:expect_line 'OK' end
+        if round % 4 < 2 then broker:kill9() else broker:kill9_all() end
+        other:close()
+        broker:run()
+        reconnect()
+        local has = options()
+        assert.equal(has['delivery-limit'], has['max-length'])
+        if round % 2 == 0 then assert.matches('^' .. round, has['max-length']) end
+      end
+    end)
   end)
 
   it('of a queue that is deleted meanwhile changes nothing', function()
