@@ -1,5 +1,7 @@
 -- DECLARE ... update: other options for a queue or a topic that is in use.
 local Broker = require 'support.broker'
+local Http = require 'support.http'
+local Stomp = require 'support.stomp'
 local traffic = require 'support.traffic'
 local wait = require 'support.wait'
 
@@ -12,6 +14,7 @@ describe('update', function()
     broker = Broker.start {
       rules = { ['sharding/always.lua'] = always(1) },
       args = { '--window-messages', '16', '--fsync', 'no' },
+      http = '127.0.0.1:0',
     }
   end)
   teardown(function() broker:destroy() end)
@@ -177,6 +180,33 @@ describe('update', function()
       assert.same({ ttl = '3h', rate = '5/s' }, options())
     end)
 
+    it('waits over HTTP and STOMP, too', function()
+      c:ok 'DECLARE queue q ttl=1h'
+      local http, other, vhost = Http.connect(broker), broker:connect(), broker.vhost
+      broker.vhost = nil
+      local stomp = Stomp.connect(broker, { host = vhost })
+      broker.vhost = vhost
+      local function is_waiting(protocol)
+        for _, one in ipairs(other:document 'LIST connections') do
+          if one.protocol == protocol and one.pending > 0 then return true end
+        end
+      end
+      held_up(function()
+        c:send 'DECLARE queue q ttl=2h update\r\n'
+        is_read(c)
+        http:send('PUT', '/api/vhosts/' .. vhost .. '/queues/q', { options = { rate = '5/s' }, update = true })
+        assert.is_true(wait.poll(function() return is_waiting 'http' end))
+        stomp:frame('SUBSCRIBE', { id = 's', destination = '/queue/q', receipt = 'r', ['x-message-ttl'] = '2h',
+          ['x-rate'] = '5/s' })
+        assert.is_true(wait.poll(function() return is_waiting 'stomp' end))
+      end)
+      c:expect_line 'OK'
+      assert.equal(200, http:answer().status)
+      stomp:expect('RECEIPT', { ['receipt-id'] = 'r' })
+      for _, one in ipairs { http, stomp, other } do one:close() end
+      assert.same({ ttl = '2h', rate = '5/s' }, options())
+    end)
+
     it('is refused when it was deleted before its turn, also when it is back', function()
       c:ok 'DECLARE queue q ttl=1h'
       held_up(function()
@@ -328,6 +358,32 @@ describe('update', function()
         c:get 'q'
         wait.poll(function() return c:stats('q').timed_out == 1 end)
         assert.equal(1, c:stats('q').unacked)
+      end)
+
+      it('extends a lease by what it was, and by no more than the new limit', function()
+        declare 'ack-timeout=1h'
+        c:ok('PUB - q', 'a')
+        c:ok 'SUB q s notify-lease=1d'
+        local tag = c:expect_msg().tag
+        local function expect_lease(least_ms, most_ms)
+          local ms = tonumber(c:expect(('^EVT lease s %d (%%d+)$'):format(tag)))
+          assert.is_true(ms > least_ms and ms <= most_ms, ms .. ' ms')
+        end
+        expect_lease(3500000, 3600000)
+        c:send 'DECLARE queue q ack-timeout=2h update\r\n'
+        c:expect_line 'EVT updated s ack-timeout=2h'
+        c:expect_line 'OK'
+        c:ok('TOUCH ' .. tag)
+        expect_lease(3500000, 3600000)
+        c:ok('TOUCH ' .. tag .. ' for=3h')
+        expect_lease(10700000, 10800000)
+        c:send 'DECLARE queue q ack-timeout=10m ack-timeout-max=20m update\r\n'
+        c:expect_line 'EVT updated s ack-timeout=10m'
+        c:expect_line 'OK'
+        c:ok('TOUCH ' .. tag .. ' for=3h')
+        expect_lease(1100000, 1200000)
+        c:ok('TOUCH ' .. tag)
+        expect_lease(1100000, 1200000)
       end)
 
       it('tells a subscription when its lease is another', function()
