@@ -241,7 +241,8 @@ static const char *list_text(lua_State *L, int idx, const char *name)
 		if (!lua_isstring(L, -1))
 			refuse(L, name, "element %d of the value is a %s", (int)i,
 			       luaL_typename(L, -1));
-		lua_tolstring(L, -1, &len);
+		if (strchr(lua_tolstring(L, -1, &len), ','))
+			refuse(L, name, "an element of a list cannot have a comma");
 		sum += len + 1;
 		check_preset_len(L, sum - 1, name);
 		luaL_addvalue(&list);
@@ -287,29 +288,12 @@ static const char *check_name(lua_State *L, int idx)
 	return name.data;
 }
 
-/* The elements of a list must not fall apart. */
-static void check_elements(lua_State *L, int idx, const char *name)
-{
-	lua_Integer count = luaL_len(L, idx);
-
-	for (lua_Integer i = 1; i <= count; i++) {
-		script_check(L);
-		lua_geti(L, idx, i);
-		if (lua_type(L, -1) == LUA_TSTRING && strchr(lua_tostring(L, -1), ','))
-			refuse(L, name, "an element of a list cannot have a comma");
-		lua_pop(L, 1);
-	}
-}
-
 /* The text of the value on the top. */
 static const char *value_text(lua_State *L, const char *name)
 {
 	int value = lua_gettop(L);
 
-	if (lua_istable(L, value)) {
-		read_only_see_through(L, value);
-		check_elements(L, value, name);
-	}
+	read_only_see_through(L, value);
 	return preset_text(L, value, name);
 }
 
