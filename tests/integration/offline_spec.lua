@@ -53,7 +53,8 @@ describe('the offline verbs', function()
     assert.matches('^ok    ./rules/x_spec.lua  1 passed\n', (run_in(dir(), 'test')))
     assert.matches("^tidemq: there is no rules directory './rules': make it, or name another\n$",
       (run_in(dir() .. '/rules', 'test')))
-    assert.matches("x_spec.lua' is not a directory; name the rules directory", (run('test ' .. dir() .. '/rules/x_spec.lua')))
+    local text = run('test ' .. dir() .. '/rules/x_spec.lua')
+    assert.matches("x_spec.lua' is not a directory; name the rules directory", text)
   end)
 
   it('say what they take', function()

@@ -36,7 +36,8 @@ describe('tidemq rules repl', function()
     [':strategy("retry", "fixed", { delay = "5s" }):decide({}, { failures = 1 })'] = '5000\n',
     [':set_now(1000)\n:advance "1s"\ntide.now()'] = '2000\n2000\n',
     ['require "lib.double"(4)'] = '8\n',
-    [':next_run("x", 5)'] = 'nil, "there is no schedule script \'x\'; there are: heartbeat nightly_report", "not-found"\n',
+    [':next_run("x", 5)'] =
+      'nil, "there is no schedule script \'x\'; there are: heartbeat nightly_report", "not-found"\n',
     ['os.time()'] = "error: prompt.lua:1: attempt to call a nil value (field 'time'); scripts have no 'os.time': "
       .. 'use tide.now() for the time, tide.time for dates\n  prompt.lua:1: in the file\n',
     ['while true do end\n1'] = 'error: prompt.lua:1: ran longer than its budget of 1000 ms\n'
