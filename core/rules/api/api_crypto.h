@@ -6,7 +6,7 @@
 
 #include <lua.h>
 
-/* The longest text that one of them takes. */
+/* The longest text that a function takes. */
 #define API_CRYPTO_TEXT_MAX ((size_t)1 << 20)
 #define API_CRYPTO_RANDOM_MAX 1024
 

@@ -187,7 +187,7 @@ static bool has_room(const struct shared *s, const struct api_metric *m, size_t 
 	       shared_count_labelled(s) < times * SERIES_IN_ALL;
 }
 
-/* An entry that is not there yet: that, or the one for all others. */
+/* Add the first value of a new series, or count it in the series `other`. */
 static int add_first(lua_State *L, const struct api_metric *m, struct shared_op *op,
 		     const struct shared_value *by, struct shared_value *sum)
 {

@@ -308,8 +308,8 @@ static int l_touch(lua_State *L)
 	return 1;
 }
 
-/* The keys that a step of a scan has found: in the dictionary, which nothing changes
- * meanwhile. A bucket with more is none that keys of clients can make. */
+/* The most keys that a step of a scan finds. The keys stay in the dictionary, which does
+ * not change meanwhile. Clients cannot fill a bucket further: the hash is keyed. */
 #define FOUND_MAX (SHARED_SCAN_FOUND + 100)
 
 struct found_keys {

@@ -134,7 +134,7 @@ static int64_t field(lua_State *L, const char *name, int64_t preset)
 /* of (fields [, zone]) -> ms */
 static int l_of(lua_State *L)
 {
-	/* The last four are those that fields() gives besides: they say nothing new. */
+	/* The last four are accepted because fields() gives them. They are not read. */
 	static const char *const names[] = { "year",    "month",     "day", "hour",
 					     "min",     "sec",       "ms",  "weekday",
 					     "yearday", "offset_ms", "dst", NULL };

@@ -27,7 +27,8 @@ enum draft_use {
 	DRAFT_FILTER,  /* all is written, and copied */
 	DRAFT_DELIVER, /* headers are written */
 	DRAFT_SETTLED, /* it is copied, as a new message */
-	DRAFT_RETRY,   /* likewise, and headers are written, unless it is in a topic */
+	DRAFT_RETRY,   /* copied, as a new message; headers are written, except in a topic
+			*/
 };
 
 struct draft {
@@ -55,7 +56,7 @@ void draft_deinit(struct draft *d);
 /* A new message, with the id of the first; NULL when there is no memory for it. */
 struct msg *draft_build(const struct draft *d);
 
-/* What has its headers, and no payload; likewise. */
+/* The same with the headers, and without a payload. */
 struct msg *draft_build_head(const struct draft *d);
 
 /* Both may raise. */

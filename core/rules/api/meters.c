@@ -216,8 +216,9 @@ static bool has_room(const struct meters *m, const struct meter *meter, unsigned
 	       m->lines + lines_of(meter) <= (size_t)times * SERIES_IN_ALL;
 }
 
-/* A new one, or that of all the others: one for each set of names of labels; if there are
- * many of these too, the one without labels. */
+/* Make a new series. When there are too many, use the series `other`, of which there is
+ * one for each set of label names. When there are too many of these too, use the series
+ * without labels. */
 static struct meter_series *make_series(struct meters *m, struct meter *meter,
 					struct slice text)
 {

@@ -16,7 +16,7 @@
 
 enum meter_type { METER_GAUGE, METER_HISTOGRAM };
 
-/* Which one, as the script has it. */
+/* A metric, as a script names it. */
 struct meter_handle {
 	enum meter_type type;
 	struct slice text; /* with the labels: series.h */

@@ -15,7 +15,8 @@ enum queue_fact {
 	QUEUE_FACT_DELAYED,
 	QUEUE_FACT_BURIED,
 	QUEUE_FACT_CONSUMERS,
-	QUEUE_FACT_MESSAGES, /* all of these; of a topic those that it keeps */
+	QUEUE_FACT_MESSAGES, /* the sum of the four states; of a topic, the messages that
+				it keeps */
 	QUEUE_FACT_BYTES,
 	QUEUE_FACT_OLDEST_MS, /* how long the oldest ready one has been so; 0: none is */
 	QUEUE_FACT_IN_RATE,   /* messages a second, over ten seconds */
@@ -23,13 +24,13 @@ enum queue_fact {
 	QUEUE_FACT_COUNT,
 };
 
-/* Where they come from. */
+/* How facts are found. */
 struct queue_facts {
 	void *ctx;
 	/* NULL: there is no such queue, or what it has is not known. Good for the call
 	 * under way. */
 	const void *(*find)(void *ctx, struct slice vhost, struct slice name);
-	/* Negative: it has no such fact. */
+	/* Negative: the queue has no such fact. */
 	double (*read)(const void *queue, enum queue_fact fact);
 };
 

@@ -12,13 +12,13 @@
 #include "payers.h"
 #include "shared_text.h"
 
-/* Expired entries whose room each new one takes back: more than one, so that
- * they become fewer. */
+/* Each new entry removes so many expired ones. With one alone they would never become
+ * fewer. */
 #define RECLAIM_PER_SET 2
 
 #define KEY_BYTES_MAX (2 + SHARED_SERIES_MAX) /* "k:" and the key */
 
-/* Where an entry is on its way to be kept. */
+/* How far an entry is with being stored. */
 enum home { HOME_CLEAN, HOME_DIRTY, HOME_SENT };
 
 /* Counters that differ in their labels alone, as in `orders{tenant="a"}`. */

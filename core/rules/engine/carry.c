@@ -200,7 +200,8 @@ static struct generation *end(struct engine *e)
 
 struct generation *carry_begin(struct engine *e, struct generation *old)
 {
-	/* What has filled the memory of one generation would fill that of the next. */
+	/* State that filled the memory of one generation would fill the next one's too.
+	 */
 	if (!old || !e->current->must_carry || old->script.is_exhausted)
 		return old;
 	e->former = old;

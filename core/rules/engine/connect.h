@@ -1,14 +1,14 @@
-/* connect.h: the scripts of connect/: asked once for each login, when it is known who it
- * is: is it let in, under which name, into which vhost, with which limits?
+/* connect.h: the scripts of connect/. They are asked once for each login, when the user
+ * is known: may the client connect, under which name, to which vhost, with which limits?
  *
- * All that match are asked, in the order of their file names, until one refuses. Each
- * sees what the ones before it chose. One that fails refuses: a limit that is not set
- * would be none. */
+ * All scripts that match are asked, in the order of their file names, until one refuses.
+ * Each script sees what the scripts before it chose. A script that fails refuses: without
+ * its answer a limit might be missing. */
 #pragma once
 
 #include "auth.h"
 
-/* What is so for this connection. Empty: as it is. */
+/* What scripts decided for the connection. An empty field changes nothing. */
 struct connect_decision {
 	const char *file; /* of the script that was asked last, good until the next
 			   * reload; NULL: none */

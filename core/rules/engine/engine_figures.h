@@ -22,7 +22,7 @@ struct engine_script {
 	const char *kind, *name;
 	uint64_t calls, errors, overruns, rejected, skipped;
 	uint64_t time_ns, longest_ns;
-	size_t memory_bytes; /* what it holds of that of all scripts */
+	size_t memory_bytes; /* its part of the scripts' memory */
 	unsigned open_circuits;
 };
 

@@ -104,11 +104,11 @@ struct build {
 	bool is_checking;        /* the next step reads all files, in a turn of its own */
 	struct generation *next; /* NULL: not begun yet */
 	struct generation *dropped; /* by a restart of the last turn */
-	uint64_t serial;            /* handles keep that of their build */
+	uint64_t serial;            /* a handle keeps the number of its build */
 	struct handle *at;          /* the next one to enter */
 	unsigned restarts;
 	struct error failure; /* of a change made in both; code 0: none */
-	/* What it costs the loop; afterwards, what it has cost. */
+	/* The cost of the build to the event loop, kept after it. */
 	unsigned turns;
 	int64_t started_ns, took_ns, worked_ns, longest_ns;
 	int64_t longest_cpu_ns; /* of a turn, without the time of other processes */
@@ -185,7 +185,7 @@ void carry_own(struct engine *e, struct rule *rule);
  * room for calls. Possible garbage is then collected in steps, between the turns of the
  * event loop. */
 struct room {
-	uint64_t ending_epoch; /* the last one that used up its memory */
+	uint64_t ending_epoch; /* of the last generation that used up its memory */
 	size_t fresh_bytes;    /* of the active generation when it was loaded */
 	uv_idle_t collector;   /* active while the state is collected in steps */
 	uint64_t collecting;   /* the epoch that is collected */
@@ -227,7 +227,7 @@ struct engine {
 
 	struct generation *former; /* while its states are carried over; else NULL */
 	struct handle *carry_at;   /* the next one to be asked */
-	size_t carry_rule;         /* then these, which have a use of their own */
+	size_t carry_rule; /* the next rule with a state of its own, after the handles */
 	struct build build;
 	struct reload reload;
 	struct room room;

@@ -144,7 +144,7 @@ static void write_values(struct json *out, const char *key, const struct args *v
 	json_object_end(out);
 }
 
-/* What the file uses, and what it gives to it. */
+/* The model of an instance, and the options that the instance gives. */
 static void write_instance(struct json *out, const struct rule *rule)
 {
 	json_member_text(out, "model", rule->model);

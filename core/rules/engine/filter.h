@@ -26,15 +26,15 @@ struct filter_step {
 	uint64_t time_ns;
 };
 
-/* One message on its way through. */
+/* One message on its way through the filters. */
 struct filter_pass {
 	struct msg *msg; /* in: a reference; out: the same, or a new one in its place */
 	struct decision_context *context; /* NULL: live */
 	struct slice vhost;               /* where it is published */
 	int64_t now_unix_ms;              /* what delays count from */
 	unsigned hops;                    /* in and out */
-	/* The script that sent it to its exchange, or through the default one to its
-	 * queue, and the line of its function; untouched when none did. */
+	/* The script that chose the exchange (of the default exchange: the queue), and
+	 * the line of its function. Untouched when no script did. */
 	const char *sender;
 	int sender_line;
 	struct draft_copies copies; /* in: max; out: references. Each has its sender */

@@ -35,7 +35,7 @@ struct hook_call {
 
 /* Is a script of the kind active? */
 bool hook_is_used(const struct engine *e, enum script_kind kind);
-/* May one of them match the address? Its messages and users are not looked at. */
+/* May a script match the address? Messages and users are not considered. */
 bool hook_is_for(struct engine *e, enum script_kind kind, const struct hook_subject *s);
 
 /* Ask the scripts that match. TIDE_ERULE: one failed; those behind it are not asked. */
@@ -45,5 +45,5 @@ TIDE_MUST_USE int hook_run(struct engine *e, struct hook_call *c, struct error *
 void hook_push(lua_State *L, const struct hook_call *c);
 /* Call it with the `args` arguments that are above it, then `opts` and `state`. */
 void hook_call_script(lua_State *L, const struct hook_call *c, int args, int results);
-/* Raise: the script has returned what it must not. */
+/* Raise an error: the script returned a wrong value. */
 int hook_refuse(lua_State *L, const struct hook_call *c, const char *text);

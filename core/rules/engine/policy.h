@@ -8,7 +8,7 @@
 #define POLICY_FILES_MAX 256
 #define POLICY_REASON_MAX 300
 
-/* What one policy did that has not failed. */
+/* What one policy did, if it did not fail. */
 struct policy_step {
 	const char *file;
 	const char *model; /* whose lines they are; NULL: the file's */
@@ -28,7 +28,7 @@ struct policy_call {
 	const char *type; /* of an exchange; else NULL */
 	struct slice vhost, name;
 	struct slice user;   /* who declares it; empty: nobody does just now */
-	struct args options; /* in and out; its owner frees them */
+	struct args options; /* in and out; the owner of the call frees them */
 	const struct policy_watch *watch; /* NULL: nobody does */
 	/* Out: who changed them, "declare/a.lua, declare/b.lua"; "" for nobody. */
 	char files[POLICY_FILES_MAX];

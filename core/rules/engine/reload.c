@@ -350,7 +350,7 @@ static void on_turn(uv_idle_t *idle)
 		return;
 	uv_idle_stop(idle);
 	engine_retire(e, conclude(e, rc, &result));
-	/* With what those do who are told. */
+	/* The time includes the callbacks that tell the result. */
 	note_turn(&e->build, started);
 	if (e->former && !e->is_closing)
 		uv_idle_start(idle, on_turn);

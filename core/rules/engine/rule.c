@@ -305,7 +305,8 @@ static void run_model(lua_State *L, struct rule_loading *l, const char *name)
 	}
 }
 
-/* Copy the fields of the table on the top into the one at `to`, but for `options`. */
+/* Copy the fields of the table on the top, with or without `options`, into the table at
+ * `to`. */
 static void copy_fields(lua_State *L, int to, bool with_options)
 {
 	read_only_see_through(L, lua_gettop(L));

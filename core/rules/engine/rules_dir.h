@@ -45,7 +45,7 @@ typedef void rules_dir_unread_fn(void *ctx, const char *path, const char *why);
  * reported: they do no harm. Reads the directory; blocks. */
 void rules_dir_each_unread(const char *rules_dir, const struct bundle *loaded,
 			   rules_dir_unread_fn *on_file, void *ctx);
-/* Append the first RULES_DIR_UNREAD_MAX of them, and how many there are besides. */
+/* Append the first RULES_DIR_UNREAD_MAX unread files, and the number of further ones. */
 #define RULES_DIR_UNREAD_MAX 8
 void rules_dir_describe_unread(const char *rules_dir, const struct bundle *loaded,
 			       struct buf *out);

@@ -25,7 +25,7 @@ struct schedule_broker {
 
 struct schedule_tick {
 	int64_t ms;
-	uint64_t missed; /* earlier ticks that this one replaces */
+	uint64_t missed; /* how many earlier ticks this tick replaces */
 };
 
 /* TIDE_ENOTFOUND: there is no such script. TIDE_ERULE: it fails. */

@@ -34,7 +34,7 @@ struct outcome_view {
 	int64_t took_ms;   /* from then on; 0: nobody held it */
 };
 
-/* What one script did. Of one that fails no copy is made. */
+/* What one script did. No copy is published when a script fails. */
 struct settled_step {
 	const char *file;
 	int line;

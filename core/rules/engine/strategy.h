@@ -57,8 +57,8 @@ struct queue_view {
 /* What scripts see as `failure`. */
 struct failure_view {
 	const char *reason; /* "nack" "timeout" "gone" "expired" */
-	unsigned attempts;  /* deliveries so far, this one included */
-	unsigned failures;  /* failures so far, this one included */
+	unsigned attempts;  /* including this delivery */
+	unsigned failures;  /* including this failure */
 	bool has_place;     /* the message is in a topic, there */
 	uint32_t partition;
 	uint64_t offset;
@@ -68,7 +68,7 @@ enum retry_action { RETRY_AFTER, RETRY_BURY, RETRY_DEAD_LETTER, RETRY_DROP };
 /* "retry", "bury", "dead-letter", "drop" */
 extern const char *const strategy_action_names[];
 
-/* What a script did besides its answer. */
+/* What a retry script did in addition to its answer. */
 struct retry_extra {
 	unsigned refs;
 	struct msg *msg; /* the message with the headers that it wrote; NULL: none */

@@ -44,7 +44,7 @@ struct survey *survey_open(const char *rules_dir, const char *lua_dir,
 		return s;
 	}
 	s->is_complete = true;
-	/* Each step loads a file; one that fails leaves the others as they are. */
+	/* Each step loads one file. A file that fails does not affect the others. */
 	while (s->generation->is_loading) {
 		if (generation_step(s->generation, &err) == TIDE_OK)
 			continue;

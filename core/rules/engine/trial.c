@@ -13,7 +13,7 @@
 #include "host/trust.h"
 #include "rules/sandbox/bundle.h"
 
-/* For the process itself, besides what scripts may have. */
+/* Memory for the process itself, in addition to the memory of scripts. */
 #define ROOM_BYTES ((rlim_t)512 << 20)
 
 /* A sanitizer reserves terabytes of addresses. */

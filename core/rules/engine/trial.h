@@ -16,7 +16,7 @@
 
 #include "base/args.h"
 
-/* For one file, in seconds of processor time, besides the budget of a call. */
+/* Processor time for one file, in seconds. The budget of a call applies too. */
 #define TRIAL_FILE_S 5
 
 struct trial_spec {

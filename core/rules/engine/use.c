@@ -89,7 +89,7 @@ void use_release(struct generation *g, size_t number)
 	use->rule = NULL;
 }
 
-/* That of the call's vhost. Accounts live as long as their state. */
+/* The account of the call's vhost. Accounts live as long as their Lua state. */
 static struct account *account_of(struct script_state *s, const struct use_call *c)
 {
 	struct rule *rule = c->use->rule;

@@ -36,7 +36,7 @@ struct account {
 struct account *account_open(struct account **table, const char *file,
 			     struct slice vhost);
 void account_free_all(struct account **table);
-/* The one that holds most; NULL when there is none. */
+/* The account that holds most memory; NULL without accounts. */
 const struct account *account_largest(const struct account *table);
 
 /* What a script holds for all vhosts. Goes through its accounts alone. */

@@ -95,7 +95,7 @@ static int l_rawlen(lua_State *L)
 						   : safe_lib_call_original(L);
 }
 
-/* As the library's, which gives its own `next` away: that one looks at no budget. */
+/* The library's pairs() would return its own `next`, which checks no budget. */
 int safe_lib_next(lua_State *L)
 {
 	script_check(L);
@@ -316,7 +316,7 @@ static size_t push_conversion(lua_State *L, const char *at, const char *end, int
 	return len;
 }
 
-/* One conversion after the other, so that there is a check between them. */
+/* Formats one conversion at a time, and checks the budgets between them. */
 static int l_format(lua_State *L)
 {
 	luaL_Buffer out;

@@ -297,7 +297,8 @@ static void describe(struct script_state *s, int rc, const char *file, bool over
 	}
 }
 
-/* The lines of an instance are those of its model: which one has failed? */
+/* An instance runs the code of its model, and errors name the model's file: add the
+ * instance. */
 static void name_instance(const char *file, struct error *err)
 {
 	size_t len = strlen(err->text);
@@ -306,9 +307,9 @@ static void name_instance(const char *file, struct error *err)
 		snprintf(err->text + len, sizeof(err->text) - len, " (for %s)", file);
 }
 
-/* After an allocation was refused: was it the call that wanted too much, or does the
- * account hold too much of earlier calls? Lua has collected everything before it gave up,
- * so what is not of the call is kept. */
+/* An allocation was refused. Either this call wanted too much, or the account holds too
+ * much from earlier calls. Lua has collected all garbage before it gave up: memory that
+ * this call did not allocate is in use. */
 static void look_for_room(struct script_state *s, struct account *a)
 {
 	account_settle(s->accounts);

@@ -73,8 +73,8 @@ struct script_state {
 	/* Where an allocation was refused last: Lua's own error does not say. */
 	char refused_at[SCRIPT_PLACE_MAX];
 	bool was_string; /* it was for a text over SCRIPT_STRING_MAX */
-	/* A budget of the call under way is used up: its error, whatever catches it in
-	 * between; "" for none. */
+	/* The error of the budget that this call has used up. It counts even if the
+	 * script catches it. "": no budget is used up. */
 	char fault[ERROR_TEXT_MAX];
 	/* What the errors of a call do not show: the owner's list, which may be NULL, and
 	 * the password that the call under way is about. */
@@ -95,8 +95,8 @@ struct script_state {
 struct script_stats {
 	uint64_t calls; /* decisions alone: neither loading nor binding */
 	uint64_t errors;
-	uint64_t overruns; /* of the errors, those of the time budget */
-	uint64_t rejected; /* messages that a filter refused; no errors */
+	uint64_t overruns; /* errors because the time budget was used up */
+	uint64_t rejected; /* messages that a filter refused; not counted as errors */
 	uint64_t time_ns;  /* of the decisions */
 	uint64_t skipped;  /* decisions that the open circuit failed at once */
 	/* Decisions from the broker's cache, of uses that are gone. */
@@ -112,10 +112,11 @@ struct script_call {
 	const char *file;           /* named in errors that have no place */
 	const char *model;          /* the file of its functions; NULL: its own */
 	struct script_stats *stats; /* may be NULL */
-	struct slice vhost;         /* whose call it is; empty: nobody's */
+	struct slice vhost;         /* for which the script is called; may be empty */
 	struct account *account;    /* NULL: that of the file and vhost */
 	bool is_decision;           /* counted and timed */
-	/* Right behind another decision: its time begins where that one's ended. */
+	/* The call follows another decision directly: its time begins when that decision
+	 * ended. */
 	bool is_next;
 	bool is_pure;                     /* its answer will be remembered by the key */
 	struct decision_context *context; /* for what scripts call; may be NULL */

@@ -23,8 +23,8 @@ uint64_t source_hash(const char *data, size_t len)
 	return hash ^ hash >> 33;
 }
 
-/* Until end of file, into a buffer of one byte more than the limit, so that a
- * file which is over it is seen as such whatever its size was said to be. */
+/* Read until end of file. The buffer has one byte more than the limit: a file over the
+ * limit is noticed even if its size has changed since it was looked up. */
 static int read_all(int fd, char *data, size_t *len)
 {
 	for (*len = 0; *len <= SOURCE_MAX_BYTES;) {

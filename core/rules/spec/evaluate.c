@@ -10,7 +10,7 @@
 #include "rules/sandbox/field.h"
 #include "rules/sandbox/safe_lib.h"
 
-#define FILE_NAME "prompt.lua" /* errors have their place by that */
+#define FILE_NAME "prompt.lua" /* in the place of errors */
 #define DEPTH_MAX 4
 #define ENTRIES_MAX 100
 #define OUTPUT_MAX ((size_t)64 * 1024)

@@ -19,7 +19,7 @@ struct spec_box {
 void *spec_box_check(lua_State *L, const char *type);
 /* The box keeps the value at `owner` (its engine's) alive; 0: there is none. */
 struct spec_box *spec_box_push(lua_State *L, const char *type, int owner);
-/* That of the engine that the box at 1 is, or belongs to. */
+/* The context of the engine that is argument 1, or that argument 1 belongs to. */
 struct decision_context *spec_box_context(lua_State *L);
 /* The value on the top, or what the engine refuses. */
 int spec_box_answer(lua_State *L, int rc, const struct error *err);

@@ -8,7 +8,7 @@
 #include "spec_field.h"
 #include "spec_msg.h"
 
-/* Without one it is an empty table. `what` is in it, with these names. */
+/* Argument 3 is a table with these names, described by `what`; nil is an empty one. */
 static void check_table(lua_State *L, const char *what, const char *const *names)
 {
 	lua_settop(L, 3);

@@ -113,7 +113,7 @@ static int l_rank(lua_State *L)
 	return spec_box_answer(L, rc, &err);
 }
 
-/* What a script did besides, as a table. Takes the reference. */
+/* What a script did in addition, as a table. Takes the reference. */
 static void push_extra_take(lua_State *L, struct retry_extra *extra)
 {
 	lua_newtable(L);
