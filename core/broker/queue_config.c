@@ -203,20 +203,15 @@ static bool set_rate(struct queue_config *c, const struct queue_option *o,
 	return c->rate_ns > 0;
 }
 
-static bool set_overflow(struct queue_config *c, const char *value)
+static bool set_overflow(struct queue_config *c, const struct queue_option *o,
+			 const char *value)
 {
-	static const char *const words[] = {
-		[QUEUE_OVERFLOW_REJECT] = "reject",
-		[QUEUE_OVERFLOW_DROP_HEAD] = "drop-head",
-		[QUEUE_OVERFLOW_DEAD_LETTER] = "dead-letter",
-	};
+	unsigned index; /* the words are in the order of the enum */
+	bool is_known = slice_is_choice(slice_from(value), o->expected, &index);
 
-	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) {
-		c->overflow = (enum queue_overflow)i;
-		if (strcmp(value, words[i]) == 0)
-			return true;
-	}
-	return false;
+	if (is_known)
+		c->overflow = (enum queue_overflow)index;
+	return is_known;
 }
 
 static bool set_duration(struct queue_config *c, const struct queue_option *o,
@@ -235,6 +230,14 @@ static bool set_duration(struct queue_config *c, const struct queue_option *o,
 	return true;
 }
 
+static bool has_group(struct slice groups, struct slice name)
+{
+	while (groups.len > 0)
+		if (slice_is_equal(slice_cut(&groups, ','), name))
+			return true;
+	return false;
+}
+
 /* "a,b": each a name, and none twice. */
 static bool set_groups(struct queue_config *c, const char *value)
 {
@@ -243,13 +246,10 @@ static bool set_groups(struct queue_config *c, const char *value)
 	if (value[0] && value[strlen(value) - 1] == ',')
 		return false;
 	while (rest.len > 0) {
-		struct slice group = slice_cut(&rest, ','), other = rest;
+		struct slice group = slice_cut(&rest, ',');
 
-		if (!slice_is_name(group))
+		if (!slice_is_name(group) || has_group(rest, group))
 			return false;
-		while (other.len > 0)
-			if (slice_is_equal(group, slice_cut(&other, ',')))
-				return false;
 	}
 	c->keep_unread = mem_strdup(value);
 	return true;
@@ -282,7 +282,7 @@ static bool set_option(struct queue_config *c, const struct queue_option *o,
 	case OPTION_AMOUNT:
 		return set_count(c, o, value);
 	case OPTION_OVERFLOW:
-		return set_overflow(c, value);
+		return set_overflow(c, o, value);
 	case OPTION_RATE:
 		return set_rate(c, o, value);
 	case OPTION_GROUPS:
@@ -331,29 +331,32 @@ static const struct queue_option *find_option(const char *name, enum option_kind
 	return NULL;
 }
 
+/* The option that names the script which "retry.base" is for; NULL: no option of a
+ * script has such a name. */
+static const struct queue_option *script_of(const char *name)
+{
+	size_t len = strcspn(name, ".");
+
+	for (size_t i = 0; i < OPTIONS; i++)
+		if (options[i].type == OPTION_SCRIPT && name[len] && name[len + 1] &&
+		    strncmp(name, options[i].name, len) == 0 && !options[i].name[len])
+			return &options[i];
+	return NULL;
+}
+
 /* Hand "retry.base" to the retry script. What is left is no option. */
 static int set_script_arg(struct queue_config *c, const struct arg *a, struct error *err)
 {
-	bool is_other = find_option(a->name, OF_BOTH) != NULL;
+	const struct queue_option *o = script_of(a->name);
+	struct slice name, value = { a->value, a->value_len };
 
-	for (size_t i = 0; i < OPTIONS; i++) {
-		const struct queue_option *o = &options[i];
-		size_t len = strlen(o->name);
-
-		if (o->type != OPTION_SCRIPT || strncmp(a->name, o->name, len) != 0 ||
-		    a->name[len] != '.' || a->name[len + 1] == '\0')
-			continue;
-		is_other = !(o->kinds & kind_of(c));
-		if (is_other)
-			break;
-		if (args_add(&c->script_args[o->offset], slice_from(a->name + len + 1),
-			     (struct slice){ a->value, a->value_len }) < 0)
-			return error_set(err, TIDE_ESYNTAX, "option '%s' appears twice",
-					 a->name);
-		return args_add(&c->canonical, slice_from(a->name),
-				(struct slice){ a->value, a->value_len });
-	}
-	return refuse_unknown(c, a->name, is_other, err);
+	if (!o || !(o->kinds & kind_of(c)))
+		return refuse_unknown(c, a->name, o || find_option(a->name, OF_BOTH),
+				      err);
+	name = slice_from(a->name + strlen(o->name) + 1);
+	if (args_add(&c->script_args[o->offset], name, value) < 0)
+		return error_set(err, TIDE_ESYNTAX, "option '%s' appears twice", a->name);
+	return args_add(&c->canonical, slice_from(a->name), value);
 }
 
 /* What an option has that is not given. */
@@ -536,14 +539,6 @@ static bool is_same_text(const char *a, const char *b)
 	return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
-static bool has_group(struct slice groups, struct slice name)
-{
-	while (groups.len > 0)
-		if (slice_is_equal(slice_cut(&groups, ','), name))
-			return true;
-	return false;
-}
-
 /* In any order. None is named twice. */
 static bool is_same_groups(const char *a, const char *b)
 {
@@ -695,17 +690,11 @@ bool queue_config_is_same(const struct queue_config *a, const struct queue_confi
 static bool is_of_former(const struct queue_config *has, const struct args *given,
 			 const char *name)
 {
-	for (size_t i = 0; i < OPTIONS; i++) {
-		const struct queue_option *o = &options[i];
-		const char *script = args_get(given, o->name);
-		size_t len = strlen(o->name);
+	const struct queue_option *o = script_of(name);
+	const char *script = o ? args_get(given, o->name) : NULL;
 
-		if (o->type != OPTION_SCRIPT || !script ||
-		    strncmp(name, o->name, len) != 0 || name[len] != '.')
-			continue;
-		return strcmp(script[0] ? script : o->fallback, has->scripts[o->offset]);
-	}
-	return false;
+	return script &&
+	       strcmp(script[0] ? script : o->fallback, has->scripts[o->offset]) != 0;
 }
 
 static bool is_own(const struct arg *a)
