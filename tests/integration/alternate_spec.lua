@@ -13,7 +13,7 @@ describe('an exchange', function()
   local function declare(...)
     for _, words in ipairs { ... } do c:ok('DECLARE ' .. words) end
   end
-  local function payloads(queue) return table.concat(Client.payloads(c:get(queue .. ' max=100 ack=auto')), ' ') end
+  local function payloads(queue) return Client.payload_text(c:get(queue .. ' max=100 ack=auto')) end
   local function visited(exchange, key)
     local names = {}
     for i, x in ipairs(c:document(('EXPLAIN %s %s'):format(exchange, key)).exchanges) do

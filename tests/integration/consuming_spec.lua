@@ -22,13 +22,10 @@ for _, durable in ipairs { '1', '0' } do
     local function declare(name, options)
       c:ok(('DECLARE queue %s durable=%s %s'):format(name, durable, options or 'shards=1'))
     end
-    local function publish(queue, ...)
-      for _, payload in ipairs { ... } do c:ok('PUB - ' .. queue, payload) end
-    end
     local function peek(queue, state)
       return c:peek(('%s 100 state=%s'):format(queue, state))
     end
-    local function payloads(messages) return table.concat(Client.payloads(messages), ' ') end
+    local payloads = Client.payload_text
 
     describe('that is published', function()
       it('is given out as it was, with its facts', function()
@@ -104,7 +101,7 @@ for _, durable in ipairs { '1', '0' } do
 
       it('comes in the order of publication', function()
         declare 'q'
-        publish('q', 'a', 'b', 'c', 'd')
+        c:publish('q', 'a', 'b', 'c', 'd')
         assert.equal('a b', payloads(c:get 'q max=2'))
         assert.equal('c d', payloads(c:get 'q max=1000'))
       end)
@@ -126,7 +123,7 @@ for _, durable in ipairs { '1', '0' } do
     describe('that is subscribed to', function()
       it('comes up to the prefetch, and more with each ack', function()
         declare 'q'
-        publish('q', '1', '2', '3', '4', '5')
+        c:publish('q', '1', '2', '3', '4', '5')
         c:send 'SUB q s prefetch=2\r\n'
         c:expect_line 'OK'
         c:expect_msg()
@@ -147,7 +144,7 @@ for _, durable in ipairs { '1', '0' } do
 
       it('needs no ack with ack=auto', function()
         declare 'q'
-        publish('q', '1', '2', '3')
+        c:publish('q', '1', '2', '3')
         c:send 'SUB q s prefetch=1 ack=auto\r\n'
         c:expect_line 'OK'
         for i = 1, 3 do
@@ -193,7 +190,7 @@ for _, durable in ipairs { '1', '0' } do
 
       it('comes no more after UNSUB, and what is held stays', function()
         declare 'q'
-        publish('q', 'a', 'b')
+        c:publish('q', 'a', 'b')
         c:send 'SUB q s prefetch=1\r\n'
         c:expect_line 'OK'
         c:expect_msg()
@@ -246,7 +243,7 @@ for _, durable in ipairs { '1', '0' } do
       it('is there, or not', function()
         declare 'q'
         assert.same({}, c:get 'q')
-        publish('q', 'a')
+        c:publish('q', 'a')
         local m = c:get('q')[1]
         assert.equal('-', m.sid)
         assert.equal('1', m.tag)
@@ -289,7 +286,7 @@ for _, durable in ipairs { '1', '0' } do
           others[i]:expect_line '@1 OK'
           others[i]:expect_line 'OK'
         end
-        publish('q', '1', '2', '3')
+        c:publish('q', '1', '2', '3')
         for i = 1, 3 do
           others[i]:expect_line '@1 OK 1'
           assert.equal(tostring(i), others[i]:expect_msg(nil, 1).payload)
@@ -299,7 +296,7 @@ for _, durable in ipairs { '1', '0' } do
 
       it('is taken before what the channel asks next is done', function()
         declare 'q'
-        publish('q', 'a', 'b')
+        c:publish('q', 'a', 'b')
         c:send 'GET q\r\nACK 1\r\nGET q ack=auto\r\nGET q\r\nPUB - q quiet 1\r\nx\r\nPURGE q\r\n'
         c:expect_line 'OK 1'
         assert.equal('a', c:expect_msg().payload)
@@ -314,7 +311,7 @@ for _, durable in ipairs { '1', '0' } do
     describe('that is settled', function()
       it('is named by tags and ranges', function()
         declare 'q'
-        publish('q', '1', '2', '3', '4', '5', '6', '7')
+        c:publish('q', '1', '2', '3', '4', '5', '6', '7')
         c:get 'q max=7'
         assert.equal('1', c:ok 'ACK 2')
         assert.equal('3', c:ok 'ACK 1-3 5')
@@ -343,7 +340,7 @@ for _, durable in ipairs { '1', '0' } do
 
       it('by NACK comes again, as the retry script says', function()
         declare 'q'
-        publish('q', 'a')
+        c:publish('q', 'a')
         c:get 'q'
         assert.equal('1', c:ok 'NACK 1')
         local m = c:get('q')[1]
@@ -363,7 +360,7 @@ for _, durable in ipairs { '1', '0' } do
 
       it('keeps its place in the queue when it is returned', function()
         declare 'q'
-        publish('q', 'a', 'b', 'c', 'd')
+        c:publish('q', 'a', 'b', 'c', 'd')
         c:get 'q max=3'
         c:ok 'NACK 2 requeue'
         c:ok 'NACK 3 requeue'
@@ -374,7 +371,7 @@ for _, durable in ipairs { '1', '0' } do
       it('by NACK with exponential backoff waits longer each time, up to the cap', function()
         declare('q', 'retry=exponential retry.base=1m retry.factor=3 retry.cap=20m')
         for failures, delay in ipairs { 60000, 180000, 540000, 1200000, 1200000 } do
-          publish('q', 'x')
+          c:publish('q', 'x')
           for _ = 2, failures do c:ok(('NACK %s requeue'):format(c:get('q wait=10s')[1].tag)) end
           c:send(('NACK %s\r\nPEEK q 100 state=delayed\r\n'):format(c:get('q wait=10s')[1].tag))
           c:expect_line 'OK 1'
@@ -388,7 +385,7 @@ for _, durable in ipairs { '1', '0' } do
 
       it('waits by a timetable that doubles up to its cap', function()
         declare('q', 'retry=exponential retry.base=10ms retry.factor=2 retry.cap=40ms retry.max=6')
-        publish('q', 'a')
+        c:publish('q', 'a')
         local at_least = { 10, 20, 40, 40, 40 }
         for attempt = 1, 5 do
           local m = c:get('q wait=10s')[1]
@@ -412,7 +409,7 @@ for _, durable in ipairs { '1', '0' } do
 
       it('by TOUCH has more time', function()
         declare('q', 'ack-timeout=1h')
-        publish('q', 'a', 'b')
+        c:publish('q', 'a', 'b')
         c:get 'q max=2'
         local function due()
           local list = {}
@@ -435,7 +432,7 @@ for _, durable in ipairs { '1', '0' } do
 
       it('is lost when the ack-timeout has passed', function()
         declare('q', 'ack-timeout=10ms')
-        publish('q', 'a')
+        c:publish('q', 'a')
         local first = c:get('q')[1]
         local second = c:get('q wait=10s')[1]
         assert.equal(first.options.id, second.options.id)
@@ -447,7 +444,7 @@ for _, durable in ipairs { '1', '0' } do
 
       it('gives its credit back when the ack-timeout has passed', function()
         declare('q', 'ack-timeout=10ms delivery-limit=3')
-        publish('q', 'a')
+        c:publish('q', 'a')
         c:send 'SUB q s prefetch=1\r\n'
         c:expect_line 'OK'
         for attempt = 1, 3 do assert.equal(attempt, c:expect_msg().attempt) end
@@ -489,7 +486,7 @@ for _, durable in ipairs { '1', '0' } do
         declare 'dead'
         c:ok 'BIND dead graveyard q.*'
         declare('q.1', 'dead-letter=graveyard')
-        publish('q.1', 'a')
+        c:publish('q.1', 'a')
         c:get 'q.1'
         c:ok 'NACK 1 dead'
         local m = c:get('dead wait=10s')[1]
@@ -502,7 +499,7 @@ for _, durable in ipairs { '1', '0' } do
       it('is dead-lettered by the retry script too', function()
         declare 'dead'
         declare('q', 'retry.max=2 dead-letter=-/dead')
-        publish('q', 'a')
+        c:publish('q', 'a')
         for _ = 1, 2 do c:ok('NACK ' .. c:get('q')[1].tag) end
         local m = c:get('dead wait=10s')[1]
         assert.equal('retry/immediate.lua', m.headers['x-death-rule'])
@@ -535,7 +532,7 @@ for _, durable in ipairs { '1', '0' } do
 
       it('is buried without a target', function()
         declare 'q'
-        publish('q', 'a', 'b', 'c')
+        c:publish('q', 'a', 'b', 'c')
         c:get 'q max=3'
         assert.equal('3', c:ok 'NACK 1-3 dead')
         assert.equal(3, c:stats('q').buried)
@@ -557,7 +554,7 @@ for _, durable in ipairs { '1', '0' } do
         declare('q', 'dead-letter=-/nobody')
         declare('q2', 'dead-letter=nowhere/k')
         for _, queue in ipairs { 'q', 'q2' } do
-          publish(queue, 'a')
+          c:publish(queue, 'a')
           c:ok(('NACK %s dead'):format(c:get(queue)[1].tag))
           assert.is_truthy(wait.poll(function() return c:stats(queue).buried == 1 end))
         end
@@ -565,7 +562,7 @@ for _, durable in ipairs { '1', '0' } do
 
       it('is dead-lettered into its own queue', function()
         declare('q', 'dead-letter=-/q')
-        publish('q', 'a')
+        c:publish('q', 'a')
         c:get 'q'
         c:ok 'NACK 1 dead'
         local m = c:get('q wait=10s')[1]
@@ -576,7 +573,7 @@ for _, durable in ipairs { '1', '0' } do
 
       it('without limit never is', function()
         declare('q', 'delivery-limit=0')
-        publish('q', 'a')
+        c:publish('q', 'a')
         for i = 1, 6 do
           local m = c:get('q wait=10s')[1]
           assert.equal(i, m.attempt)
@@ -589,7 +586,7 @@ for _, durable in ipairs { '1', '0' } do
     describe('whose consumer goes away', function()
       it('comes back; the first is charged, the others are not', function()
         declare 'q'
-        publish('q', 'a', 'b', 'c')
+        c:publish('q', 'a', 'b', 'c')
         local other = broker:connect()
         other:send 'SUB q s\r\n'
         other:expect_line 'OK'
@@ -612,7 +609,7 @@ for _, durable in ipairs { '1', '0' } do
 
       it('is charged once for each of the channel\'s consumers', function()
         declare 'q'
-        publish('q', '1', '2', '3', '4', '5')
+        c:publish('q', '1', '2', '3', '4', '5')
         c:send '@1 OPEN\r\n@1 SUB q a prefetch=2\r\n'
         c:expect_line '@1 OK'
         c:expect_line '@1 OK'
@@ -632,7 +629,7 @@ for _, durable in ipairs { '1', '0' } do
     describe('that is looked at', function()
       it('stays where it is', function()
         declare('q', 'ack-timeout=1h')
-        publish('q', 'text', '\xff\xfe\0')
+        c:publish('q', 'text', '\xff\xfe\0')
         c:ok('PUB - q h:a=%00b pri=3 delay=1h', '')
         local ready = peek('q', 'ready')
         assert.equal(2, #ready)
@@ -661,7 +658,7 @@ for _, durable in ipairs { '1', '0' } do
 
       it('is counted', function()
         declare 'q'
-        publish('q', '1', '2', '3', '4')
+        c:publish('q', '1', '2', '3', '4')
         c:ok('PUB - q delay=1h', '5')
         c:get 'q max=2'
         c:ok 'NACK 1 dead'
@@ -678,7 +675,7 @@ for _, durable in ipairs { '1', '0' } do
 
     it('is purged in any state but unacked', function()
       declare 'q'
-      publish('q', '1', '2', '3')
+      c:publish('q', '1', '2', '3')
       c:ok('PUB - q delay=1h', '4')
       c:get 'q max=2'
       c:ok 'NACK 1 dead'
@@ -688,7 +685,7 @@ for _, durable in ipairs { '1', '0' } do
       assert.equal('1', c:ok 'ACK 2')
       assert.equal('0', c:ok 'PURGE q')
       c:expect_answer('PURGE nobody', "ERR not-found there is no queue 'nobody'")
-      publish('q', 'after')
+      c:publish('q', 'after')
       assert.equal('after', payloads(c:get 'q'))
     end)
 

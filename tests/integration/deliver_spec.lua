@@ -85,9 +85,6 @@ for _, kind in ipairs {
     before_each(function() c = broker:enter_vhost() end)
     after_each(function() c:close() end)
 
-    local function publish(words, ...)
-      for _, payload in ipairs { ... } do c:ok('PUB - ' .. words, payload) end
-    end
     --- What `connect` gives, in no vhost yet.
     local function outside(connect)
       local vhost = broker.vhost
@@ -102,7 +99,7 @@ for _, kind in ipairs {
       return other
     end
     local function named(name) return hello('name=' .. name) end
-    local function payloads(client, words) return table.concat(Client.payloads(client:get(words)), ' ') end
+    local function payloads(client, words) return Client.payload_text(client:get(words)) end
     local function expect_payloads(client, ...)
       local last
       for _, payload in ipairs { ... } do
@@ -118,9 +115,9 @@ for _, kind in ipairs {
           c:ok(('DECLARE queue only shards=%d sharding=round_robin'):format(shards))
           local a, b = named 'a', named 'b'
           a:ok 'SUB only s prefetch=100'
-          publish('only h:to=b', 'for b 1', 'for b 2')
-          publish('only h:to=a', 'for a 1')
-          publish('only', 'any')
+          c:publish('only h:to=b', 'for b 1', 'for b 2')
+          c:publish('only h:to=a', 'for a 1')
+          c:publish('only', 'any')
           local got = {}
           for _ = 1, 2 do got[#got + 1] = a:expect_msg().payload end
           table.sort(got)
@@ -128,8 +125,8 @@ for _, kind in ipairs {
           a:expect_nothing()
           b:ok 'SUB only s prefetch=100'
           expect_payloads(b, 'for b 1', 'for b 2')
-          publish('only h:to=b', 'for b 3')
-          publish('only h:to=a', 'for a 2')
+          c:publish('only h:to=b', 'for b 3')
+          c:publish('only h:to=a', 'for a 2')
           expect_payloads(b, 'for b 3')
           expect_payloads(a, 'for a 2')
           a:close()
@@ -141,9 +138,9 @@ for _, kind in ipairs {
         c:ok 'DECLARE queue only'
         local a = named 'a'
         a:ok 'SUB only s prefetch=2'
-        publish('only h:to=a', '1')
-        publish('only h:to=b', 'x', 'y', 'z')
-        publish('only h:to=a', '2', '3')
+        c:publish('only h:to=a', '1')
+        c:publish('only h:to=b', 'x', 'y', 'z')
+        c:publish('only h:to=a', '2', '3')
         local one = expect_payloads(a, '1')
         expect_payloads(a, '2')
         a:ok('NACK ' .. one.tag .. ' requeue')
@@ -159,11 +156,11 @@ for _, kind in ipairs {
         c:ok 'DECLARE queue only'
         local function asked() return c:document('STATS').counters.asked end
         local a = named 'a'
-        publish('only h:to=b', table.unpack { '1', '2', '3', '4', '5' })
+        c:publish('only h:to=b', table.unpack { '1', '2', '3', '4', '5' })
         a:ok 'SUB only s prefetch=100'
         a:expect_nothing()
         local before = asked()
-        for i = 1, 20 do publish('only h:to=a', 'a' .. i) end
+        for i = 1, 20 do c:publish('only h:to=a', 'a' .. i) end
         for i = 1, 20 do assert.equal('a' .. i, a:expect_msg().payload) end
         -- At most one more round meanwhile, after its 5 seconds.
         assert.is_true(asked() - before <= 20 + 5, asked() - before)
@@ -172,7 +169,7 @@ for _, kind in ipairs {
 
       it('until it says otherwise, a few seconds later at most', function()
         c:ok 'DECLARE queue only'
-        publish('only h:to=once', 'x')
+        c:publish('only h:to=once', 'x')
         c:ok 'SUB only s'
         c:expect_nothing()
         assert.equal('x', c:expect_msg(20).payload)
@@ -181,17 +178,17 @@ for _, kind in ipairs {
       it('and a GET waits, or takes what is for it', function()
         c:ok 'DECLARE queue only'
         local a = named 'a'
-        publish('only h:to=b', 'x')
+        c:publish('only h:to=b', 'x')
         assert.equal('', payloads(a, 'only'))
-        publish('only h:to=a', '1', '2')
+        c:publish('only h:to=a', '1', '2')
         assert.equal('1 2', payloads(a, 'only max=10'))
         a:send 'GET only wait=1h\r\n'
-        publish('only h:to=a', '3')
+        c:publish('only h:to=a', '3')
         a:expect_line 'OK 1'
         expect_payloads(a, '3')
-        publish('only h:to=a h:tier=gold', '4')
-        publish('only h:to=b h:tier=gold', 'y')
-        publish('only h:to=a h:tier=gold', '5')
+        c:publish('only h:to=a h:tier=gold', '4')
+        c:publish('only h:to=b h:tier=gold', 'y')
+        c:publish('only h:to=a h:tier=gold', '5')
         assert.equal('4 5', payloads(a, 'only max=10 match=h:tier=gold'))
         a:close()
       end)
@@ -208,7 +205,7 @@ for _, kind in ipairs {
 
       it('is an error where messages keep an order', function()
         c:ok 'DECLARE queue ordered order-by=key'
-        publish('ordered h:refuse=1', 'x')
+        c:publish('ordered h:refuse=1', 'x')
         c:ok 'SUB ordered s'
         assert.equal('x', c:expect_msg(20).payload)
         broker:expect_log 'deliver/60%-refuse.lua:3: deliver may not refuse what must keep its order'
@@ -218,9 +215,9 @@ for _, kind in ipairs {
     describe('delays', function()
       it('and nobody gets the message before', function()
         c:ok 'DECLARE queue later'
-        publish('later h:wait=1h', 'x')
-        publish('later h:wait=20', 'y')
-        publish('later', 'z')
+        c:publish('later h:wait=1h', 'x')
+        c:publish('later h:wait=20', 'y')
+        c:publish('later', 'z')
         c:ok 'SUB later s prefetch=10'
         expect_payloads(c, 'z')
         local y = expect_payloads(c, 'y')
@@ -231,9 +228,9 @@ for _, kind in ipairs {
 
       it('and it keeps its place in its group', function()
         c:ok 'DECLARE queue groups order-by=h:g'
-        publish('groups h:g=1 h:wait=50', 'first')
-        publish('groups h:g=1', 'second')
-        publish('groups h:g=2', 'other')
+        c:publish('groups h:g=1 h:wait=50', 'first')
+        c:publish('groups h:g=1', 'second')
+        c:publish('groups h:g=2', 'other')
         c:ok 'SUB groups s prefetch=10'
         expect_payloads(c, 'other')
         local first = expect_payloads(c, 'first')
@@ -243,8 +240,8 @@ for _, kind in ipairs {
 
       it('and a partition of a topic waits', function()
         c:ok 'DECLARE topic t partitions=1'
-        publish('t h:wait=50', 'first')
-        publish('t', 'second')
+        c:publish('t h:wait=50', 'first')
+        c:publish('t', 'second')
         c:ok 'SUB t s group=g prefetch=10'
         c:expect '^EVT assigned'
         expect_payloads(c, 'first', 'second')
@@ -256,9 +253,9 @@ for _, kind in ipairs {
       it('of one delivery, and the message stays as it is', function()
         c:ok 'DECLARE queue headers'
         local big = ('x'):rep(20000)
-        publish('headers h:card=4711 h:keep=1', 'small', big)
-        publish('headers h:card=4711 h:plain=1', 'plain')
-        publish('headers h:twice=1', 'twice')
+        c:publish('headers h:card=4711 h:keep=1', 'small', big)
+        c:publish('headers h:card=4711 h:plain=1', 'plain')
+        c:publish('headers h:twice=1', 'twice')
         local a = named 'a'
         a:ok 'SUB headers s1 prefetch=10'
         local m = a:expect_msg()
@@ -280,7 +277,7 @@ for _, kind in ipairs {
 
       it('of a message that is acknowledged by its delivery', function()
         c:ok 'DECLARE queue headers'
-        publish('headers h:card=4711', 'x', 'y')
+        c:publish('headers h:card=4711', 'x', 'y')
         assert.same({ seen_by = '-/-' }, c:get('headers ack=auto')[1].headers)
         c:ok 'SUB headers s ack=auto'
         assert.same({ seen_by = '-/s' }, c:expect_msg().headers)
@@ -288,7 +285,7 @@ for _, kind in ipairs {
 
       it('of topics, for groups, readers and GETs', function()
         c:ok 'DECLARE topic th partitions=1'
-        publish('th h:card=4711', 'x', 'y')
+        c:publish('th h:card=4711', 'x', 'y')
         c:ok 'SUB th s group=g prefetch=10'
         c:expect '^EVT assigned'
         assert.same({ seen_by = '-/s' }, expect_payloads(c, 'x').headers)
@@ -301,7 +298,7 @@ for _, kind in ipairs {
 
       it('over STOMP and HTTP', function()
         c:ok 'DECLARE queue headers'
-        publish('headers h:card=4711', 'one', 'two')
+        c:publish('headers h:card=4711', 'one', 'two')
         local vhost = broker.vhost
         local stomp = outside(function() return Stomp.connect(broker, { host = vhost }) end)
         stomp:subscribe('1', '/queue/headers', { ack = 'client-individual', ['prefetch-count'] = '1' })
@@ -319,7 +316,7 @@ for _, kind in ipairs {
 
     it('knows the consumer', function()
       c:ok 'DECLARE queue facts'
-      publish('facts', 'x', 'y', 'z')
+      c:publish('facts', 'x', 'y', 'z')
       local a = hello 'user=alice name=laptop'
       a:send '@3 OPEN\r\n@3 SUB facts s prefetch=2\r\n'
       a:expect_line '@3 OK'
@@ -335,8 +332,8 @@ for _, kind in ipairs {
 
     it('that fails keeps the message, and the others go on', function()
       c:ok 'DECLARE queue broken'
-      publish('broken h:broken=' .. broker.vhost, 'x')
-      publish('broken', 'y')
+      c:publish('broken h:broken=' .. broker.vhost, 'x')
+      c:publish('broken', 'y')
       c:ok 'SUB broken s prefetch=10'
       expect_payloads(c, 'y')
       local stats = c:stats 'broken'
@@ -359,7 +356,7 @@ for _, kind in ipairs {
       c:ok 'DECLARE queue later'
       local watch = broker:connect()
       watch:ok 'TRACE - later'
-      publish('later h:wait=20', 'x')
+      c:publish('later h:wait=20', 'x')
       c:get 'later wait=10s'
       local offers = {}
       repeat
@@ -379,7 +376,7 @@ for _, kind in ipairs {
         Broker.binary(), broker:url(), path)
       assert(os.execute(command))
       assert(wait.poll(function()
-        publish('only h:to=b', 'x')
+        c:publish('only h:to=b', 'x')
         c:get 'only'
         return (shell.read_file(path) or ''):find('only, deliver/10-only.lua:4: refuse, it is for b', 1, true)
       end), shell.read_file(path))
@@ -387,7 +384,7 @@ for _, kind in ipairs {
 
     it('that is new asks about what was refused at once', function()
       c:ok 'DECLARE queue only'
-      publish('only h:to=nobody', 'x')
+      c:publish('only h:to=nobody', 'x')
       c:ok 'SUB only s'
       c:expect_nothing()
       broker:write_rule('deliver/10-only.lua', 'return { match = { queue = "only" }, deliver = function() end }')

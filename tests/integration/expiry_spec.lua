@@ -14,14 +14,6 @@ describe('a message whose ttl is over, of which nobody asks,', function()
     traffic.publish(c, queue, count, function(i) return tostring(i), options end)
   end
 
-  --- Nothing is left of them in Redis.
-  local function expect_nothing(queue)
-    for _, set in ipairs { 'msg', 'ready', 'delayed', 'unack', 'expiry', 'tries' } do
-      local key = broker:key(queue, set)
-      assert(require('support.wait').poll(function() return broker:redis_cli('EXISTS', key) == '0' end), key)
-    end
-  end
-
   for _, durable in ipairs { 0, 1 } do
     describe('durable=' .. durable .. ',', function()
       it('is dropped and counted, in the window and beyond', function()
@@ -32,7 +24,7 @@ describe('a message whose ttl is over, of which nobody asks,', function()
         traffic.expect_counts(c, 'q', { ready = 2, expired = 300 })
         assert.is_true(c:stats('q').in_memory <= 2)
         assert.same({ 'stays', 'stays for long' }, (traffic.take(c, 'q', 2)))
-        if durable == 1 then expect_nothing 'q' end
+        if durable == 1 then broker:expect_no_messages 'q' end
       end)
 
       it('is dead-lettered', function()
@@ -42,7 +34,7 @@ describe('a message whose ttl is over, of which nobody asks,', function()
         traffic.expect_counts(c, 'q', { ready = 0, unacked = 0, expired = 100, dead_lettered = 100 })
         local _, deliveries = traffic.take(c, 'dead', 100)
         for _, m in ipairs(deliveries) do assert.equal('expired', m.headers['x-death-reason']) end
-        if durable == 1 then expect_nothing 'q' end
+        if durable == 1 then broker:expect_no_messages 'q' end
       end)
 
       it('expires while it is delayed again, and not while it is held or buried', function()
@@ -56,7 +48,7 @@ describe('a message whose ttl is over, of which nobody asks,', function()
         traffic.expect_counts(c, 'q', { expired = 2, buried = 0 })
         c:ok(('NACK %s'):format(held[3].tag))
         traffic.expect_counts(c, 'q', { expired = 3, ready = 0, unacked = 0 })
-        if durable == 1 then expect_nothing 'q' end
+        if durable == 1 then broker:expect_no_messages 'q' end
       end)
     end)
   end
@@ -95,6 +87,6 @@ describe('a message whose ttl is over, of which nobody asks,', function()
       assert.matches('^stays', payload)
       seen[payload] = true
     end
-    expect_nothing 'q'
+    broker:expect_no_messages 'q'
   end)
 end)

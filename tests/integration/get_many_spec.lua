@@ -3,7 +3,7 @@ local Broker = require 'support.broker'
 local Client = require 'support.client'
 local wait = require 'support.wait'
 
-local function payloads(messages) return table.concat(Client.payloads(messages), ' ') end
+local payloads = Client.payload_text
 
 for _, durable in ipairs { '1', '0' } do
   describe(('a GET of several queues with durable=%s'):format(durable), function()
@@ -19,10 +19,6 @@ for _, durable in ipairs { '1', '0' } do
     end)
     after_each(function() c:close() end)
 
-    local function publish(queue, ...)
-      for _, payload in ipairs { ... } do c:ok('PUB - ' .. queue, payload) end
-    end
-
     -- A GET on a connection of its own that waits, once it is in the line of its queues.
     local function waiting(words, queues)
       local other = broker:connect()
@@ -33,25 +29,25 @@ for _, durable in ipairs { '1', '0' } do
     end
 
     it('takes from the first that has something, and all of that first', function()
-      publish('low', 'l1', 'l2')
-      publish('mid', 'm1', 'm2', 'm3')
+      c:publish('low', 'l1', 'l2')
+      c:publish('mid', 'm1', 'm2', 'm3')
       assert.equal('m1', payloads(c:get 'high mid low'))
       assert.equal('m2 m3 l1', payloads(c:get 'high mid low max=3'))
-      publish('high', 'h1')
+      c:publish('high', 'h1')
       assert.equal('h1 l2', payloads(c:get 'high mid low max=10'))
       assert.same({}, c:get 'high mid low max=10')
     end)
 
     it('takes in the order named, whichever that is', function()
-      publish('low', 'l1', 'l2')
-      publish('high', 'h1', 'h2')
+      c:publish('low', 'l1', 'l2')
+      c:publish('high', 'h1', 'h2')
       assert.equal('l1 l2 h1', payloads(c:get 'low high max=3'))
       assert.equal('h2', payloads(c:get 'mid low high wait=1h'))
     end)
 
     it('gives tags in that order, whichever queue a message is of', function()
-      publish('low', 'l')
-      publish('high', 'h')
+      c:publish('low', 'l')
+      c:publish('high', 'h')
       local messages = c:get 'high low max=2'
       assert.same({ '1', '2' }, { messages[1].tag, messages[2].tag })
       assert.same({ 'high', 'low' }, { messages[1].key, messages[2].key })
@@ -62,7 +58,7 @@ for _, durable in ipairs { '1', '0' } do
     it('waits for all of them', function()
       for _, queue in ipairs { 'low', 'high', 'mid' } do
         local other = waiting('high mid low', 3)
-        publish(queue, queue)
+        c:publish(queue, queue)
         other:expect_line 'OK 1'
         assert.equal(queue, other:expect_msg().payload)
         assert.same({}, c:document 'LIST consumers')
@@ -96,7 +92,7 @@ for _, durable in ipairs { '1', '0' } do
 
     it('keeps its place in the line of each queue', function()
       local first, both, last = waiting('high', 1), waiting('high low', 2), waiting('high', 1)
-      publish('high', '1', '2', '3')
+      c:publish('high', '1', '2', '3')
       for i, other in ipairs { first, both, last } do
         other:expect_line 'OK 1'
         assert.equal(tostring(i), other:expect_msg().payload)
@@ -108,7 +104,7 @@ for _, durable in ipairs { '1', '0' } do
       local other = broker:connect()
       other:ok 'SUB low s prefetch=1'
       local get = waiting('high low', 2)
-      publish('low', '1', '2')
+      c:publish('low', '1', '2')
       assert.equal('1', other:expect_msg().payload)
       get:expect_line 'OK 1'
       assert.equal('2', get:expect_msg().payload)
@@ -121,7 +117,7 @@ for _, durable in ipairs { '1', '0' } do
       c:ok 'DELETE queue mid'
       get:expect_line "ERR not-found queue 'mid' was deleted"
       assert.same({}, c:document 'LIST consumers')
-      publish('high', 'x')
+      c:publish('high', 'x')
       assert.equal('x', payloads(c:get 'high'))
       get:close()
     end)
@@ -134,7 +130,7 @@ for _, durable in ipairs { '1', '0' } do
       c:expect_line '@3 OK'
       c:expect_line '@3 OK 0'
       c:expect_line '@3 OK'
-      publish('mid', 'x')
+      c:publish('mid', 'x')
       assert.equal('x', payloads(c:get 'high mid'))
     end)
 
@@ -146,8 +142,8 @@ for _, durable in ipairs { '1', '0' } do
     end)
 
     it('needs no acks with ack=auto', function()
-      publish('low', 'l')
-      publish('high', 'h')
+      c:publish('low', 'l')
+      c:publish('high', 'h')
       local messages = c:get 'high low max=2 ack=auto'
       assert.equal('h l', payloads(messages))
       assert.same({ '-', '-' }, { messages[1].tag, messages[2].tag })
@@ -155,7 +151,7 @@ for _, durable in ipairs { '1', '0' } do
     end)
 
     it('is refused before anything is taken', function()
-      publish('high', 'h')
+      c:publish('high', 'h')
       c:expect_answer('GET high low nobody', "ERR not-found there is no queue 'nobody'")
       c:expect_answer('GET high low high', "ERR syntax GET names queue 'high' twice")
       c:expect_answer('GET high  low', 'ERR syntax single spaces separate words')

@@ -17,18 +17,14 @@ for _, kind in ipairs {
     before_each(function() c = broker:enter_vhost() end)
     after_each(function() c:close() end)
 
-    local function publish(words, ...)
-      for _, payload in ipairs { ... } do c:ok('PUB - ' .. words, payload) end
-    end
-
-    local function payloads(words) return table.concat(Client.payloads(c:get(words)), ' ') end
+    local function payloads(words) return Client.payload_text(c:get(words)) end
 
     for _, shards in ipairs { 1, 4 } do
       it(('takes the first that matches and leaves the others, over %d shards'):format(shards), function()
         c:ok(('DECLARE queue q shards=%d sharding=round_robin'):format(shards))
-        publish('q h:tier=silver', 'a', 'b')
-        publish('q h:tier=gold', 'c', 'd', 'e')
-        publish('q', 'f')
+        c:publish('q h:tier=silver', 'a', 'b')
+        c:publish('q h:tier=gold', 'c', 'd', 'e')
+        c:publish('q', 'f')
         assert.equal('c', payloads 'q match=h:tier=gold')
         assert.equal('d e', payloads 'q match=h:tier=gold max=10')
         assert.equal('', payloads 'q match=h:tier=gold max=10')
@@ -42,7 +38,7 @@ for _, kind in ipairs {
 
     it('waits for one that comes, by whatever way', function()
       c:ok 'DECLARE queue q'
-      publish('q', 'other')
+      c:publish('q', 'other')
       c:send 'GET q match=wanted wait=1h\r\n'
       c:send 'PUB - q 7\r\nanother\r\nPUB - q 8\r\nwanted 1\r\n'
       c:expect_line 'OK 1'
@@ -78,7 +74,7 @@ for _, kind in ipairs {
       c:ok 'DECLARE queue q'
       c:send '@1 OPEN\r\n@1 GET q match=never wait=1h\r\n'
       c:expect_line '@1 OK'
-      publish('q', 'a', 'b')
+      c:publish('q', 'a', 'b')
       assert.equal('a', payloads 'q')
       assert.equal('b', payloads 'q wait=1h')
       c:send '@1 CLOSE\r\n'
@@ -88,7 +84,7 @@ for _, kind in ipairs {
 
     it('ends with nothing after its time, or with its queue', function()
       c:ok 'DECLARE queue q'
-      publish('q', 'a')
+      c:publish('q', 'a')
       c:expect_answer('GET q match=b', 'OK 0')
       c:expect_answer('GET q match=b wait=30ms', 'OK 0')
       c:send '@1 OPEN\r\n@1 GET q match=b wait=1h\r\n'
@@ -100,7 +96,7 @@ for _, kind in ipairs {
 
     it('waits while the queue is paused', function()
       c:ok 'DECLARE queue q'
-      publish('q', 'a')
+      c:publish('q', 'a')
       c:ok 'PAUSE q out'
       c:expect_answer('GET q match=a', 'OK 0')
       c:send '@1 OPEN\r\n@1 GET q match=a wait=1h\r\n'

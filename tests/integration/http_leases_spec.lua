@@ -40,7 +40,7 @@ describe('a GET over HTTP', function()
   end)
 
   local function publish(...)
-    for _, payload in ipairs { ... } do c:ok('PUB - ' .. queue, payload) end
+    c:publish(queue, ...)
   end
   local function path(what) return QUEUES .. queue .. '/' .. what end
   local function get(options, h) return (h or http):expect(200, 'POST', path 'get', options or {}).messages end

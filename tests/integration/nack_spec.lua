@@ -15,14 +15,11 @@ for _, durable in ipairs { '1', '0' } do
     local function declare(name, options)
       c:ok(('DECLARE queue %s durable=%s %s'):format(name, durable, options or 'shards=1'))
     end
-    local function publish(queue, ...)
-      for _, payload in ipairs { ... } do c:ok('PUB - ' .. queue, payload) end
-    end
-    local function payloads(messages) return table.concat(Client.payloads(messages), ' ') end
+    local payloads = Client.payload_text
 
     it('with pri= is ranked anew, and says so', function()
       declare('q', 'priority=strict')
-      publish('q', 'a', 'b', 'c')
+      c:publish('q', 'a', 'b', 'c')
       c:get 'q max=3'
       c:ok 'NACK 3 pri=9 requeue'
       c:ok 'NACK 1-2 requeue'
@@ -54,7 +51,7 @@ for _, durable in ipairs { '1', '0' } do
 
     it('with pri= and delay= waits, then comes by its new rank', function()
       declare('q', 'priority=strict')
-      publish('q', 'a', 'b')
+      c:publish('q', 'a', 'b')
       c:get 'q'
       c:ok 'NACK 1 delay=1s pri=5'
       assert.equal(5, c:peek('q state=delayed')[1].priority)
@@ -64,7 +61,7 @@ for _, durable in ipairs { '1', '0' } do
 
     it('with pri= alone goes where the retry script says', function()
       declare('q', 'priority=strict retry=fixed retry.delay=1h')
-      publish('q', 'a')
+      c:publish('q', 'a')
       c:get 'q'
       c:ok 'NACK 1 pri=7'
       local m = c:peek('q state=delayed')[1]
@@ -86,7 +83,7 @@ for _, durable in ipairs { '1', '0' } do
     it('with bury is set aside, until it is kicked', function()
       declare 'dead'
       declare('q', 'priority=strict dead-letter=-/dead')
-      publish('q', 'a', 'b')
+      c:publish('q', 'a', 'b')
       c:get 'q max=2'
       c:ok 'NACK 1 bury pri=4'
       c:ok 'NACK 2 bury'
@@ -104,7 +101,7 @@ for _, durable in ipairs { '1', '0' } do
     it('with dead takes its new priority along', function()
       declare('dead', 'priority=strict')
       declare('q', 'dead-letter=-/dead')
-      publish('q', 'a')
+      c:publish('q', 'a')
       c:get 'q'
       c:ok 'NACK 1 dead pri=6'
       assert.equal('6', c:get('dead wait=10s')[1].options.pri)
@@ -113,7 +110,7 @@ for _, durable in ipairs { '1', '0' } do
     it('is buried whatever the delivery limit says', function()
       declare 'dead'
       declare('q', 'delivery-limit=1 dead-letter=-/dead')
-      publish('q', 'a')
+      c:publish('q', 'a')
       c:get 'q'
       c:ok 'NACK 1 bury'
       assert.same({ 1, 0 }, { c:stats('q').buried, c:stats('dead').published })
@@ -121,7 +118,7 @@ for _, durable in ipairs { '1', '0' } do
 
     it('is refused with options that contradict each other', function()
       declare 'q'
-      publish('q', 'a')
+      c:publish('q', 'a')
       c:get 'q'
       for _, words in ipairs { 'bury dead', 'bury requeue', 'bury delay=1s', 'dead requeue pri=1' } do
         c:expect_answer('NACK 1 ' .. words,

@@ -1,7 +1,6 @@
 -- DECLARE queue ttl=: how long messages live in a queue, whatever their own ttl is.
 local Broker = require 'support.broker'
 local traffic = require 'support.traffic'
-local wait = require 'support.wait'
 
 describe('a queue with a ttl', function()
   local broker, c
@@ -13,13 +12,6 @@ describe('a queue with a ttl', function()
 
   local function publish(queue, count, options)
     traffic.publish(c, queue, count, function(i) return tostring(i), options end)
-  end
-
-  local function expect_nothing(queue)
-    for _, set in ipairs { 'msg', 'ready', 'delayed', 'unack', 'expiry', 'tries' } do
-      local key = broker:key(queue, set)
-      assert(wait.poll(function() return broker:redis_cli('EXISTS', key) == '0' end), key)
-    end
   end
 
   --- For how long it lives on from its publication.
@@ -34,7 +26,7 @@ describe('a queue with a ttl', function()
         publish('q', 300)
         publish('q', 300, 'ttl=1h')
         traffic.expect_counts(c, 'q', { ready = 0, expired = 600 })
-        if durable == 1 then expect_nothing 'q' end
+        if durable == 1 then broker:expect_no_messages 'q' end
       end)
 
       it('takes the shorter of both, and the longer one does not hide what is behind it', function()
@@ -64,7 +56,7 @@ describe('a queue with a ttl', function()
         local m = c:peek 'third'[1]
         assert.is_true(life(m) > 3600000)
         assert.equal('expired', m.headers['x-death-reason'])
-        if durable == 1 then expect_nothing 'first' end
+        if durable == 1 then broker:expect_no_messages 'first' end
       end)
 
       it('leaves another queue of the same publish alone', function()
@@ -89,7 +81,7 @@ describe('a queue with a ttl', function()
         traffic.expect_counts(c, 'q', { buried = 0, unacked = 1, expired = 2 })
         c:ok(('NACK %s'):format(held[1].tag))
         traffic.expect_counts(c, 'q', { ready = 0, unacked = 0, expired = 3 })
-        if durable == 1 then expect_nothing 'q' end
+        if durable == 1 then broker:expect_no_messages 'q' end
       end)
     end)
   end
@@ -104,7 +96,7 @@ describe('a queue with a ttl', function()
     broker:run()
     c = broker:connect()
     traffic.expect_counts(c, 'brief', { ready = 0 })
-    expect_nothing 'brief'
+    broker:expect_no_messages 'brief'
     local ends = {}
     for _, m in ipairs(before) do ends[m.id] = m.expires end
     local after = c:peek 'q 100'

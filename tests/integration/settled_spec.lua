@@ -103,9 +103,6 @@ for _, kind in ipairs {
     end)
     after_each(function() c:close() end)
 
-    local function publish(words, ...)
-      for _, payload in ipairs { ... } do c:ok('PUB - ' .. words, payload) end
-    end
     --- What scripts have published, when there are so many.
     local function told(n)
       assert(wait.poll(function() return c:stats('told').ready >= n end), c:stats('told').ready)
@@ -114,7 +111,7 @@ for _, kind in ipairs {
 
     it('is told of an ack, and publishes before it is answered', function()
       c:ok 'DECLARE queue q'
-      publish('q h:a=1 pri=7', 'hello')
+      c:publish('q h:a=1 pri=7', 'hello')
       c:get 'q'
       c:ok 'ACK 1'
       assert.equal(1, c:stats('told').ready)
@@ -129,7 +126,7 @@ for _, kind in ipairs {
 
     it('is told of each way out', function()
       c:ok 'DECLARE queue q retry=fixed retry.delay=10ms retry.max=2 dead-letter=-/dead'
-      publish('q', 'x')
+      c:publish('q', 'x')
       c:get 'q'
       c:ok 'NACK 1'
       c:get 'q wait=10s'
@@ -143,10 +140,10 @@ for _, kind in ipairs {
         { messages[2].headers.reason, messages[2].headers.attempts, messages[2].headers.failures })
       assert.equal(1, c:stats('dead').ready)
 
-      publish('q', 'y')
+      c:publish('q', 'y')
       c:get 'q'
       c:ok 'NACK 3 bury'
-      publish('q', 'z')
+      c:publish('q', 'z')
       c:get 'q'
       c:ok 'NACK 4 dead'
       assert.equal('bury dead-letter', by_event(told(2)))
@@ -154,7 +151,7 @@ for _, kind in ipairs {
       c:ok('REMOVE q ' .. id)
       local removed = told(1)[1]
       assert.same({ 'drop', 'removed', 'removed!' }, { removed.headers.event, removed.headers.reason, removed.payload })
-      publish('q ttl=20ms', 'expired')
+      c:publish('q ttl=20ms', 'expired')
       messages = told(1)
       assert.same({ 'dead-letter', 'expired', '0' },
         { messages[1].headers.event, messages[1].headers.reason, messages[1].headers.took })
@@ -162,7 +159,7 @@ for _, kind in ipairs {
 
     it('is told of a dead letter whose target a retry script chose', function()
       c:ok 'DECLARE queue q retry=choosing'
-      publish('q', 'x', 'y')
+      c:publish('q', 'x', 'y')
       c:get 'q max=2'
       c:ok 'NACK 1'
       assert.equal('dead-letter', by_event(told(1)))
@@ -175,14 +172,14 @@ for _, kind in ipairs {
 
     it('is told of what expires or is dropped, without a target', function()
       c:ok 'DECLARE queue q retry=dropping max-length=2 overflow=drop-head'
-      publish('q ttl=20ms', 'expired')
+      c:publish('q ttl=20ms', 'expired')
       assert.equal('expired', by_event(told(1)))
-      publish('q', 'x')
+      c:publish('q', 'x')
       c:get 'q'
       c:ok 'NACK 1'
       local m = told(1)[1]
       assert.same({ 'drop', 'nack' }, { m.headers.event, m.headers.reason })
-      publish('q', '1', '2', '3')
+      c:publish('q', '1', '2', '3')
       m = told(1)[1]
       assert.same({ 'drop', 'maxlen', '1!' }, { m.headers.event, m.headers.reason, m.payload })
       assert.equal(2, c:stats('q').ready)
@@ -190,7 +187,7 @@ for _, kind in ipairs {
 
     it('is told of what a queue that is full dead-letters', function()
       c:ok 'DECLARE queue q max-length=1 overflow=dead-letter dead-letter=-/dead'
-      publish('q', '1', '2')
+      c:publish('q', '1', '2')
       local m = told(1)[1]
       assert.same({ 'dead-letter', 'maxlen', 'overflow', '1!' },
         { m.headers.event, m.headers.reason, m.headers.rule, m.payload })
@@ -199,7 +196,7 @@ for _, kind in ipairs {
 
     it('lets nobody overtake a message of a group that comes again', function()
       c:ok 'DECLARE queue q order-by=key retry=immediate'
-      publish('q', '1', '2', '3')
+      c:publish('q', '1', '2', '3')
       local other = broker:connect()
       other:ok 'SUB q s prefetch=3'
       local order = {}
@@ -215,7 +212,7 @@ for _, kind in ipairs {
 
     it('is told of a timeout and of a connection that goes, once', function()
       c:ok 'DECLARE queue q retry=fixed retry.delay=1h'
-      publish('q', '1', '2', '3')
+      c:publish('q', '1', '2', '3')
       c:get 'q ack-timeout=10ms'
       local m = told(1)[1]
       assert.same({ 'retry', 'timeout' }, { m.headers.event, m.headers.reason })
@@ -230,7 +227,7 @@ for _, kind in ipairs {
 
     it('is told of what is acknowledged by its delivery', function()
       c:ok 'DECLARE queue q'
-      publish('q', 'x', 'y')
+      c:publish('q', 'x', 'y')
       c:get 'q ack=auto'
       c:ok 'SUB q s ack=auto'
       c:expect_msg()
@@ -241,7 +238,7 @@ for _, kind in ipairs {
 
     it('is told of what a group of a topic settles, which goes on when the copies are durable', function()
       c:ok 'DECLARE topic t partitions=1 retry=fixed retry.delay=10ms dead-letter=-/dead'
-      publish('t', 'a', 'b', 'c', 'd')
+      c:publish('t', 'a', 'b', 'c', 'd')
       topics.sub(c, 's group=g prefetch=10 from=first')
       for _ = 1, 4 do c:expect_msg() end
       c:ok 'ACK 1-2'
@@ -279,7 +276,7 @@ for _, kind in ipairs {
 
     it('is not told of what is read without a group, or with ack=auto', function()
       c:ok 'DECLARE topic t partitions=1'
-      publish('t', 'a')
+      c:publish('t', 'a')
       topics.sub(c, 's from=first ack=auto group=auto')
       c:expect_msg()
       c:ok 'SUB t r from=first'
@@ -310,7 +307,7 @@ for _, kind in ipairs {
       broker.vhost = vhost
       a:document('HELLO user=alice vhost=' .. vhost)
       c:ok 'DECLARE queue q retry=fixed'
-      publish('q', '1', '2', '3')
+      c:publish('q', '1', '2', '3')
       a:get 'q'
       a:ok 'ACK 1'
       a:get 'q'
@@ -338,14 +335,14 @@ for _, kind in ipairs {
     it('that fails changes nothing, and the others are told', function()
       c:ok 'DECLARE queue broken'
       for i, how in ipairs { 'raise', 'return', 'write', 'key' } do
-        publish('broken h:how=' .. how, 'x')
+        c:publish('broken h:how=' .. how, 'x')
         c:get 'broken'
         c:ok('ACK ' .. i)
         assert.equal('behind', told(1)[1].payload)
         assert.equal(0, c:stats('told').ready)
       end
       assert.equal(0, c:stats('broken').unacked)
-      publish('broken', 'x')
+      c:publish('broken', 'x')
       c:get 'broken'
       c:ok 'ACK 5'
       assert.equal(2, #told(2))
@@ -360,7 +357,7 @@ for _, kind in ipairs {
 
     it('whose copy nobody takes changes nothing', function()
       c:ok 'DECLARE queue nowhere'
-      publish('nowhere', 'x')
+      c:publish('nowhere', 'x')
       c:get 'nowhere'
       c:ok 'ACK 1'
       assert.equal(1, #told(1))
@@ -370,7 +367,7 @@ for _, kind in ipairs {
 
     it('publishes as part of a transaction', function()
       c:ok 'DECLARE queue q dead-letter=-/dead'
-      publish('q', 'a', 'b', 'c')
+      c:publish('q', 'a', 'b', 'c')
       c:get 'q max=3'
       c:ok 'BEGIN'
       c:ok 'ACK 1'
@@ -392,7 +389,7 @@ for _, kind in ipairs {
       c:ok 'DECLARE queue broken'
       local watch = broker:connect()
       watch:ok 'TRACE - broken'
-      publish('broken h:how=raise', 'x')
+      c:publish('broken h:how=raise', 'x')
       c:get 'broken'
       c:ok 'ACK 1'
       local told_of = {}

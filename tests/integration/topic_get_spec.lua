@@ -19,7 +19,7 @@ describe('GET of a topic', function()
 
   local function publish(...) topics.publish(p, ...) end
 
-  local function payloads(messages) return table.concat(Client.payloads(messages), ' ') end
+  local payloads = Client.payload_text
 
   describe('with a group', function()
     it('takes up to max messages, which are settled as those of a SUB', function()

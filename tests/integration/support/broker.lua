@@ -255,6 +255,15 @@ function Broker:key(queue, set)
   return ('tide:{%s/%s#0}:%s'):format(self.vhost or '/', queue, set)
 end
 
+--- Wait until Redis has no message of a queue.
+---@param queue string
+function Broker:expect_no_messages(queue)
+  for _, set in ipairs { 'msg', 'ready', 'delayed', 'unack', 'expiry', 'tries' } do
+    local key = self:key(queue, set)
+    assert(wait.poll(function() return self:redis_cli('EXISTS', key) == '0' end), key)
+  end
+end
+
 ---@param name string a signal: TERM, HUP, KILL, STOP, CONT, ...
 function Broker:signal(name)
   assert(os.execute(('kill -%s %d'):format(name, self:pid())))

@@ -382,6 +382,12 @@ function Client:get(words)
   return messages
 end
 
+--- Publish payloads, one after the other, each with its confirm.
+---@param words string the queue, and options
+function Client:publish(words, ...)
+  for _, payload in ipairs { ... } do self:ok('PUB - ' .. words, payload) end
+end
+
 --- The payloads of messages.
 ---@param messages table[]
 ---@return string[]
@@ -390,6 +396,11 @@ function Client.payloads(messages)
   for i, m in ipairs(messages) do list[i] = m.payload end
   return list
 end
+
+--- The same as one text, with a space between them.
+---@param messages table[]
+---@return string
+function Client.payload_text(messages) return table.concat(Client.payloads(messages), ' ') end
 
 --- No more will be sent; what the broker still says can be read.
 function Client:shutdown()
