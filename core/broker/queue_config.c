@@ -689,6 +689,17 @@ bool queue_config_is_same(const struct queue_config *a, const struct queue_confi
 	return a->dedupe_ms == b->dedupe_ms;
 }
 
+bool queue_config_is_same_option(const struct queue_config *a,
+				 const struct queue_config *b, const char *name)
+{
+	const struct queue_option *o = find_option(name, kind_of(a));
+
+	if (!o)
+		return is_same_text(args_get(&a->canonical, name),
+				    args_get(&b->canonical, name));
+	return o->type == OPTION_WINDOW ? a->dedupe_ms == b->dedupe_ms : is_same(o, a, b);
+}
+
 /* ---- changes --------------------------------------------------------------------- */
 
 /* Of a script that the queue has no more: "retry.base" behind another retry. */

@@ -90,6 +90,9 @@ TIDE_MUST_USE int queue_config_compare(const struct queue_config *has,
 
 /* They do the same, but for what the options of their scripts say. */
 bool queue_config_is_same(const struct queue_config *a, const struct queue_config *b);
+/* The same of one option. The value of a script's is its text. */
+bool queue_config_is_same_option(const struct queue_config *a,
+				 const struct queue_config *b, const char *name);
 
 /* What it was declared with, as the options that do not have their defaults, and others
  * over them. A value without text is the default; with another script the options of the
