@@ -280,7 +280,7 @@ static bool does_same(const struct queue *q, const struct queue_config *next)
 	for (int kind = 0; kind <= SCRIPT_RETRY; kind++)
 		if (has_other_script(q, next, (enum script_kind)kind))
 			return false;
-	return queue_config_is_same(&q->config, next);
+	return queue_config_is_same(&q->config, next, NULL);
 }
 
 static bool is_same_text(const struct queue_config *a, const struct queue_config *b)

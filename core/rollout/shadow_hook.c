@@ -232,11 +232,12 @@ static bool has_same_option(const struct answer *a, const struct answer *b,
 			    const char *name)
 {
 	const char *x = args_get(options_of(a), name), *y = args_get(options_of(b), name);
+	bool is_of_script = strchr(name, '.') != NULL;
 
-	if (!x || !y)
-		return false;
-	return a->is_exchange ? strcmp(x, y) == 0
-			      : queue_config_is_same_option(&a->queue, &b->queue, name);
+	if (!x || !y || strcmp(x, y) == 0)
+		return x && y;
+	return !a->is_exchange && !is_of_script &&
+	       queue_config_is_same(&a->queue, &b->queue, name);
 }
 
 /* The options that the other one has not, or not so. */

@@ -28,7 +28,10 @@ local function settled(body)
 end
 
 local function declare(body)
-  return ('return { match = { queue = "#" }, declare = function(what)\nif what.kind == "topic" then return end\n%s\nend }'):format(body)
+  return ([[return { match = { queue = "#" }, declare = function(what)
+    if what.kind == "topic" then return end
+    %s
+  end }]]):format(body)
 end
 
 local function connect(body)
@@ -165,6 +168,18 @@ describe('in the shadow', function()
       c:ok('ACK ' .. c:get('q wait=5s')[1].tag)
       assert.same({ 2, 2 }, counts(status().settled))
       assert.same({ 0, 0 }, { c:stats('told').ready, c:stats('q').ready })
+      c:ok('PUB - q', 'y')
+      tag = c:get('q')[1].tag
+      c:ok 'BEGIN'
+      c:ok('ACK ' .. tag)
+      c:ok 'COMMIT'
+      c:ok 'DECLARE queue q max-length=1 overflow=drop-head update'
+      c:ok('PUB - q', 'a')
+      c:ok('PUB - q', 'b')
+      assert.equal('b', c:get('q')[1].payload)
+      assert.same({ 4, 4 }, counts(status().settled))
+      assert.equal('drop', status().settled.samples[1].event)
+      assert.equal(0, c:stats('told').ready)
     end)
   end)
 
@@ -179,10 +194,13 @@ describe('in the shadow', function()
       c:ok 'DECLARE topic t'
       c:ok 'DECLARE exchange x topic'
       local figures = shadow {
-        ['declare/10-a.lua'] = declare(MOST:format '2000' .. '\nif what.options.ttl then what.options.ttl = 3600000 end'),
+        ['declare/10-a.lua'] = declare(MOST:format '2000' .. [[
+
+          if what.options.ttl then what.options.ttl = 3600000 end]]),
         ['declare/20-x.lua'] = [[return { match = { exchange = "x" }, declare = function(what)
           what.options.internal = true end }]],
-        ['declare/30-t.lua'] = [[return { match = { queue = "t" }, declare = function() return false, "no topics" end }]],
+        ['declare/30-t.lua'] = [[return { match = { queue = "t" }, declare = function()
+          return false, "no topics" end }]],
       }.declare
       -- Those are asked about before it is there: who asked for it need not wait.
       assert.same({ 5, 4 }, counts(figures))

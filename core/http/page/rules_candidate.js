@@ -108,9 +108,11 @@ class Candidate {
 
   promote() {
     const d = this.trial;
+    const others = FIGURES.filter(([name]) => d[name]?.differing)
+      .map(([name, title]) => `, ${number(d[name].differing)} ${title.toLowerCase()}`).join('');
     return confirm({
       title: 'Make the candidate rules active?', verb: 'Promote',
-      text: `The rules ${d.hash} decide from now on. ${number(d.differing)} of ${number(d.compared)} publishes were ` +
+      text: `The rules ${d.hash} decide from now on. ${number(d.differing)} of ${number(d.compared)} publishes${others} were ` +
         'decided differently. The rules directory is not written.',
       submit: async () => {
         await api.post('/api/rules/shadow/promote');
