@@ -6,7 +6,8 @@
 
 struct policies *policies_create(struct broker *b);
 void policies_destroy(struct policies *p);
-/* The definitions have been read from Redis; nothing is attached to the rules yet. */
+/* The definitions have been read from Redis; nothing is attached to the rules yet.
+ * Likewise for each generation that the start tries. */
 void policies_begin(struct broker *b);
 /* There is a new generation; what cannot be used has not been tried with it yet. */
 void policies_renew(struct broker *b);

@@ -3,14 +3,15 @@
  *
  * broker->watcher is empty when nobody does. Each hook may be NULL. Who sets one keeps
  * the watcher that was there, passes on to it, and puts it back. A hook changes nothing
- * that the active rules decide by, except what on_publish and on_failure return. */
+ * that the active rules decide by, except what on_publish, on_failure and on_asking
+ * return. */
 #pragma once
 
 #include <stdint.h>
 
 #include "rules/engine/script_kind.h"
 
-struct connect_client;
+struct auth_login;
 struct connect_decision;
 struct consumer;
 struct decide_spec;
@@ -48,7 +49,7 @@ struct watched_hook {
 	const struct deliver_pass *deliver;
 	const struct settled_pass *settled;
 	const struct policy_call *policy;
-	const struct connect_client *client;
+	const struct auth_login *client;
 	const struct connect_decision *admission;
 };
 

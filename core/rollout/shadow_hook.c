@@ -263,7 +263,7 @@ static void write_policy(const struct answer *mine, const struct answer *other,
 static void ask_connect(struct engine *e, const struct watched_hook *h,
 			struct decision_context *context, struct answer *out)
 {
-	struct connect_client client = *h->client;
+	struct auth_login client = *h->client;
 	struct error err;
 
 	client.context = context;
@@ -277,7 +277,7 @@ static void take_connect(const struct watched_hook *h, struct answer *out)
 
 static void write_connect_facts(const struct watched_hook *h, struct json *out)
 {
-	const struct connect_client *c = h->client;
+	const struct auth_login *c = h->client;
 
 	json_member_string(out, "user", c->user);
 	if (c->name.len)

@@ -57,14 +57,14 @@ static int ask_scripts(struct session *s, const struct session_login *l,
 {
 	const struct watcher *w = &s->broker->watcher;
 	struct session_peer peer;
-	struct connect_client client;
+	struct auth_login client;
 	const struct watched_hook watched = { .kind = SCRIPT_CONNECT,
 					      .client = &client,
 					      .admission = d };
 	int rc;
 
 	s->ops->facts(s->ctx, &peer);
-	client = (struct connect_client){
+	client = (struct auth_login){
 		.user = s->subject.user ? slice_from(s->subject.user->name) : l->user,
 		.name = slice_from(s->name),
 		.vhost = vhost,
