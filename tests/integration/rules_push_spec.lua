@@ -288,7 +288,7 @@ describe('tidemq rules push', function()
     local out = os.tmpname()
     os.execute(("script -qfec \"'%s' rules push '%s' --url '%s' --no-test --messages 2 --for 1h; echo status \\$?\" %s "
       .. '>/dev/null 2>&1 </dev/null &'):format(Broker.binary(), dir, broker:url(), out))
-    wait_for_shadow()
+    assert(wait.poll(function() return shell.read_file(out):find('trying: 0 of 2', 1, true) end))
     publish(2)
     local text
     assert(wait.poll(function()
