@@ -173,8 +173,8 @@ local function update(random, spec, i, name)
 end
 
 function makers.DECLARE(random, spec)
-  local i = random(#QUEUES)
-  if random() < 0.7 then return update(random, spec, i, QUEUES[i]) end
+  local which = random(#QUEUES)
+  if random() < 0.7 then return update(random, spec, which, QUEUES[which]) end
   for i, name in ipairs(QUEUES) do
     if not spec.queues[name] then return 'DECLARE queue ' .. name .. queue_options(random, i) end
   end

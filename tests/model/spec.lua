@@ -38,7 +38,7 @@ end
 
 ---@param clients integer how many clients there are
 function M.new(clients)
-  local self = setmetatable({ queues = {}, exchanges = {}, clients = {}, now = 0, buried = 0 }, M)
+  local self = setmetatable({ queues = {}, exchanges = {}, clients = {}, now = 0, buried = 0, delays = 0 }, M)
   for i = 1, clients do self:reset_client(i) end
   return self
 end
@@ -69,11 +69,13 @@ function M:stuck()
   end
 end
 
-local function find(queue, payload, id)
+---@param state string? of one whose id is not known yet: another may be on its way to be it
+local function find(queue, payload, id, state)
   local unknown
   for _, msg in ipairs(queue.msgs) do
     if msg.id == id then return msg end
-    if not msg.id and msg.payload == payload and not unknown then unknown = msg end
+    local may_be = not msg.id and msg.payload == payload and (not state or msg.state == state)
+    if may_be and not unknown then unknown = msg end
   end
   if unknown then unknown.id = id end
   return unknown
@@ -726,7 +728,7 @@ end
 function M:compare(name, shown)
   local queue, seen_before = self.queues[name], {}
   for _, seen in ipairs(shown) do
-    local msg = find(queue, seen.payload, seen.id)
+    local msg = find(queue, seen.payload, seen.id, seen.state)
     if not msg then return ('queue %s has %s (%s), which it should not'):format(name, seen.payload, seen.state) end
     local difference = compare_message(msg, seen)
     if difference then return difference end
