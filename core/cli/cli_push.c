@@ -328,6 +328,17 @@ static int check_allow(const struct cli *cli)
 	return CLI_DONE;
 }
 
+static int check_share(const struct cli *cli)
+{
+	const char *share = cli_get(cli, "share");
+	double ignored;
+
+	if (!share || slice_to_share(slice_from(share), &ignored))
+		return CLI_DONE;
+	return cli_usage_error(
+		cli, "--share must be a percentage above 0, up to 100, not '%s'", share);
+}
+
 static uint64_t count_of(const json_t *object, const char *name)
 {
 	return (uint64_t)json_integer_value(json_object_get(object, name));
@@ -545,6 +556,8 @@ int cli_push_run(struct cli *cli)
 	char *uploaded;
 
 	cli->status = check_allow(cli);
+	if (cli->status == CLI_DONE)
+		cli->status = check_share(cli);
 	catch_interrupts();
 	if (cli->status == CLI_DONE)
 		cli->status = take_folder(&p, dir, "", false);

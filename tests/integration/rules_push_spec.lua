@@ -367,6 +367,9 @@ describe('tidemq rules push', function()
     assert.equal(2, status)
     assert.matches("%-%-allow takes error, queues, shard, rank, message, retry, deliver, settled, "
       .. "declare, connect and all, not 'color'", text)
+    text, status = push '--share 300%'
+    assert.equal(2, status)
+    assert.matches('^tidemq rules: %-%-share must be a percentage above 0, up to 100, not .300%%', text)
     publish()
     assert.same({ 0, 1, 0 }, ready())
   end)
