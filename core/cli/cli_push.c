@@ -273,22 +273,26 @@ static char *upload(struct push *p)
 
 /* ---- the trial on live traffic ---------------------------------------------------- */
 
-static const char *const differences[] = { "errors", "queues",   "shards",
-					   "ranks",  "messages", "retries" };
+/* What may differ. */
+static const struct difference {
+	const char *word;    /* of --allow */
+	const char *count;   /* in `differences` of the shadow; --allow takes it too */
+	const char *figures; /* or it has figures of its own */
+} differences[] = {
+	{ "error", "errors", NULL },     { "queues", "queues", NULL },
+	{ "shard", "shards", NULL },     { "rank", "ranks", NULL },
+	{ "message", "messages", NULL }, { "retry", "retries", "failures" },
+	{ "deliver", NULL, "deliver" },  { "settled", NULL, "settled" },
+	{ "declare", NULL, "declare" },  { "connect", NULL, "connect" },
+};
 #define DIFFERENCE_COUNT (sizeof(differences) / sizeof(differences[0]))
 
-/* One and many: "rank" and "ranks". */
-static bool is_named(struct slice word, const char *difference)
+static bool is_named(struct slice word, const struct difference *d)
 {
-	struct slice name = slice_from(difference);
-
-	if (slice_is(word, "retry"))
-		return strcmp(difference, "retries") == 0;
-	return slice_is_equal(word, name) ||
-	       slice_is_equal(word, (struct slice){ name.data, name.len - 1 });
+	return slice_is(word, d->word) || (d->count && slice_is(word, d->count));
 }
 
-static bool is_allowed(const struct cli *cli, const char *difference)
+static bool is_allowed(const struct cli *cli, const struct difference *d)
 {
 	const char *allow = cli_get(cli, "allow");
 	struct slice rest = allow ? slice_from(allow) : SLICE("");
@@ -296,7 +300,7 @@ static bool is_allowed(const struct cli *cli, const char *difference)
 	while (rest.len > 0) {
 		struct slice word = slice_cut(&rest, ',');
 
-		if (slice_is(word, "all") || is_named(word, difference))
+		if (slice_is(word, "all") || is_named(word, d))
 			return true;
 	}
 	return false;
@@ -312,12 +316,13 @@ static int check_allow(const struct cli *cli)
 		bool is_known = slice_is(word, "all");
 
 		for (size_t i = 0; i < DIFFERENCE_COUNT; i++)
-			is_known = is_known || is_named(word, differences[i]);
+			is_known = is_known || is_named(word, &differences[i]);
 		if (!is_known)
 			return cli_usage_error(
 				cli,
 				"--allow takes error, queues, shard, rank, message, "
-				"retry and all, not '%.*s'",
+				"retry, deliver, settled, declare, connect and all, not "
+				"'%.*s'",
 				SLICE_HEAD(word, 40));
 	}
 	return CLI_DONE;
@@ -328,11 +333,11 @@ static uint64_t count_of(const json_t *object, const char *name)
 	return (uint64_t)json_integer_value(json_object_get(object, name));
 }
 
-static uint64_t count_difference(const json_t *shadow, const char *name)
+static uint64_t count_difference(const json_t *shadow, const struct difference *d)
 {
-	if (strcmp(name, "retries") == 0)
-		return count_of(json_object_get(shadow, "failures"), "differing");
-	return count_of(json_object_get(shadow, "differences"), name);
+	if (d->figures)
+		return count_of(json_object_get(shadow, d->figures), "differing");
+	return count_of(json_object_get(shadow, "differences"), d->count);
 }
 
 static int64_t now_ms(void)
@@ -380,26 +385,37 @@ static void end_progress(struct push *p)
 static void list_refused(const struct push *p, const json_t *shadow, struct buf *out)
 {
 	for (size_t i = 0; i < DIFFERENCE_COUNT; i++) {
-		uint64_t count = count_difference(shadow, differences[i]);
+		const struct difference *d = &differences[i];
+		uint64_t count = count_difference(shadow, d);
 
-		if (count > 0 && !is_allowed(p->cli, differences[i]))
-			buf_printf(out, "%s%" PRIu64 " %s", buf_len(out) ? ", " : "",
-				   count, differences[i]);
+		if (count > 0 && !is_allowed(p->cli, d))
+			buf_printf(out, "%s%s (%" PRIu64 ")",
+				   buf_len(out) ? ", " : "decisions differ in ", d->word,
+				   count);
 	}
+}
+
+static void show_samples(json_t *figures, const char *columns)
+{
+	const struct cli_table_view view = { .columns = columns, .array = "samples" };
+
+	if (json_array_size(json_object_get(figures, "samples")) > 0)
+		cli_table_print_take(json_incref(figures), &view);
 }
 
 static int refuse(struct push *p, json_t *shadow, const char *what)
 {
-	static const struct cli_table_view view = {
-		.columns = "differs exchange key headers live:decision shadow:decision "
-			   "changes",
-		.array = "samples",
-	};
-
-	if (p->cli->json)
+	if (p->cli->json) {
 		json_dumpf(shadow, stdout, JSON_COMPACT);
-	else if (json_array_size(json_object_get(shadow, "samples")) > 0)
-		cli_table_print_take(json_incref(shadow), &view);
+	} else {
+		show_samples(shadow, "differs exchange key headers live:decision "
+				     "shadow:decision changes");
+		for (size_t i = 0; i < DIFFERENCE_COUNT; i++)
+			if (differences[i].figures)
+				show_samples(
+					json_object_get(shadow, differences[i].figures),
+					CLI_PUSH_COLUMNS);
+	}
 	return cli_failure("nothing has changed, the candidate rules are dropped: %s",
 			   what);
 }
@@ -417,8 +433,7 @@ static int look(struct push *p, json_t *shadow)
 	if (buf_len(&refused) > 0 || json_is_true(json_object_get(shadow, "stopped")))
 		end_progress(p);
 	if (buf_len(&refused) > 0) {
-		buf_append_text(&refused, " of the decisions differ; --allow lists what "
-					  "may");
+		buf_append_text(&refused, "; --allow lists what may");
 		status = refuse(p, shadow, buf_cstr(&refused));
 	} else if (json_is_true(json_object_get(shadow, "stopped"))) {
 		status = refuse(p, shadow, "they are too slow");
