@@ -54,7 +54,7 @@ describe('rules/connect', function()
     local _, long = hello('user=ann vhost=' .. ('x'):rep(5000))
     assert.matches("^ERR syntax 'xxx", long)
     local _, colon = hello 'user=ann vhost=a:b'
-    assert.equal("ERR syntax 'a:b' is not a vhost: expected / or a name of 1-255 bytes without white space, '/' and ':'", colon)
+    assert.matches("^ERR syntax 'a:b' is not a vhost: expected / or a name of 1%-255 bytes", colon)
     local _, _, ann = hello 'user=ann'
     assert.equal(2, ann:document('STATS').counters.asked)
   end)
