@@ -422,6 +422,27 @@ static int check_together(const struct queue_config *c, struct error *err)
 	return TIDE_OK;
 }
 
+static int refuse_value(const struct queue_option *o, const char *value,
+			struct error *err)
+{
+	return error_set(err, TIDE_ESYNTAX, "%s=%s: expected %s", o->name, value,
+			 o->expected);
+}
+
+int queue_config_check_option(bool is_topic, const struct arg *a, struct error *err)
+{
+	struct queue_config c = { .is_topic = is_topic };
+	const struct queue_option *o = find_option(a->name, kind_of(&c));
+	int rc = TIDE_OK;
+
+	if (!o)
+		rc = set_script_arg(&c, a, err);
+	else if (!set_option(&c, o, a->value))
+		rc = refuse_value(o, a->value, err);
+	queue_config_deinit(&c);
+	return rc;
+}
+
 static int set_options(struct queue_config *c, const struct args *args, struct error *err)
 {
 	int rc = TIDE_OK;
@@ -438,8 +459,7 @@ static int set_options(struct queue_config *c, const struct args *args, struct e
 			continue;
 		c->given |= given ? UINT64_C(1) << i : 0;
 		if (!set_option(c, o, value))
-			rc = error_set(err, TIDE_ESYNTAX, "%s=%s: expected %s", o->name,
-				       value, o->expected);
+			rc = refuse_value(o, value, err);
 		else if (args_add(&c->canonical, slice_from(o->name), slice_from(value)) <
 			 0)
 			rc = error_set(err, TIDE_ETOOLONG, "too many options");
@@ -622,6 +642,11 @@ static const char *why_fixed(enum option_kinds kinds, const char *name)
 		if (fixed[i].kinds & kinds && strcmp(fixed[i].name, name) == 0)
 			return fixed[i].why;
 	return NULL;
+}
+
+const char *queue_config_why_fixed(bool is_topic, const char *name)
+{
+	return why_fixed(is_topic ? OF_TOPIC : OF_QUEUE, name);
 }
 
 #define HINT "; the option update changes that"

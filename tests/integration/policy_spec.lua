@@ -73,6 +73,25 @@ describe('policies', function()
     assert.is_nil(list('s').declared)
   end)
 
+  it('are refused with options that there are not, when they are loaded', function()
+    local function use(option)
+      broker:write_rule('declare/20-test.lua',
+        ('return tide.use("bounds", { match = {}, options = { defaults = "%s=5" } })\n'):format(option))
+      c:send 'RULES reload\r\n'
+    end
+    use 'max-lenght'
+    c:expect "^ERR rule .*bounds.lua:%d+: a queue has no option 'max%-lenght'; it takes: .*%(for declare/20%-test.lua%)$"
+    use 'max-length'
+    c:expect '^DATA '
+    c:expect '^{'
+  end)
+
+  it('cannot say where messages lie', function()
+    activate(policy "what.options.reshard = 1 what.options.ttl = '1h'")
+    c:send 'DECLARE queue q\r\n'
+    c:expect "^ERR rule declare/20%-test.lua: queue 'q': it keeps its shards and its sharding"
+  end)
+
   it('leave what a client said as it is', function()
     activate(policy "what.options.ttl = '1h'")
     c:ok 'DECLARE queue q max-length=5'

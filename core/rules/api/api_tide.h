@@ -12,6 +12,7 @@
 
 #include "host/log.h"
 #include "host/zones.h"
+#include "api_option.h"
 #include "queue_facts.h"
 #include "secrets.h"
 
@@ -37,6 +38,7 @@ struct api_tide {
 	struct secrets secrets;    /* behind tide.secret */
 	struct args settings;      /* behind tide.setting */
 	struct queue_facts queues; /* behind tide.queue */
+	api_option_fn *check_option; /* behind tide.check_option; may be NULL */
 };
 
 #define API_TIDE_LOG_LINES_PER_SECOND 50

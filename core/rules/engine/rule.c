@@ -60,6 +60,17 @@ bool rule_is_active(const struct rule *r)
 	       (r->kind == SCRIPT_AUTH && !r->is_idle);
 }
 
+bool rule_is_forgotten(const struct rule *r, struct rule *const *scripts, size_t count)
+{
+	if (!script_kind_has_match(r->kind) || r->match || r->is_shipped ||
+	    r->options.count > 0)
+		return false;
+	for (size_t i = 0; i < count; i++)
+		if (scripts[i]->model && strcmp(scripts[i]->model, r->file) == 0)
+			return false;
+	return true;
+}
+
 /* Used by the broker itself, and so with options of its own: no strategy. */
 static bool has_own_use(enum script_kind kind)
 {
