@@ -296,22 +296,20 @@ static char *upload(struct push *p)
 
 /* ---- the trial on live traffic ---------------------------------------------------- */
 
-static const char *const differences[] = { "errors", "queues",   "shards",
-					   "ranks",  "messages", "retries" };
+static const struct difference {
+	const char *many, *one;
+} differences[] = {
+	{ "errors", "error" }, { "queues", "queue" },     { "shards", "shard" },
+	{ "ranks", "rank" },   { "messages", "message" }, { "retries", "retry" },
+};
 #define DIFFERENCE_COUNT (sizeof(differences) / sizeof(differences[0]))
 
-/* One and many: "rank" and "ranks". */
-static bool is_named(struct slice word, const char *difference)
+static bool is_named(struct slice word, const struct difference *d)
 {
-	struct slice name = slice_from(difference);
-
-	if (slice_is(word, "retry"))
-		return strcmp(difference, "retries") == 0;
-	return slice_is_equal(word, name) ||
-	       slice_is_equal(word, (struct slice){ name.data, name.len - 1 });
+	return slice_is(word, d->many) || slice_is(word, d->one);
 }
 
-static bool is_allowed(const struct cli *cli, const char *difference)
+static bool is_allowed(const struct cli *cli, const struct difference *d)
 {
 	const char *allow = cli_get(cli, "allow");
 	struct slice rest = allow ? slice_from(allow) : SLICE("");
@@ -319,7 +317,7 @@ static bool is_allowed(const struct cli *cli, const char *difference)
 	while (rest.len > 0) {
 		struct slice word = slice_cut(&rest, ',');
 
-		if (slice_is(word, "all") || is_named(word, difference))
+		if (slice_is(word, "all") || is_named(word, d))
 			return true;
 	}
 	return false;
@@ -335,7 +333,7 @@ static int check_allow(const struct cli *cli)
 		bool is_known = slice_is(word, "all");
 
 		for (size_t i = 0; i < DIFFERENCE_COUNT; i++)
-			is_known = is_known || is_named(word, differences[i]);
+			is_known = is_known || is_named(word, &differences[i]);
 		if (!is_known)
 			return cli_usage_error(
 				cli,
@@ -371,17 +369,18 @@ static void show_progress(struct push *p, const json_t *shadow, int64_t left_ms)
 {
 	bool is_terminal = isatty(STDERR_FILENO);
 	uint64_t messages = cli_number(p->cli, "messages");
+	uint64_t compared = count_of(shadow, "compared");
 	char left[DURATION_TEXT_MAX];
 
 	if (!is_terminal && now_ms() < p->progress_ms)
 		return;
 	p->progress_ms = now_ms() + PROGRESS_MS;
 	p->has_progress = is_terminal;
-	fprintf(stderr, "%strying: %" PRIu64, is_terminal ? "\r\33[K" : "",
-		count_of(shadow, "compared"));
+	fprintf(stderr, "%strying: %" PRIu64, is_terminal ? "\r\33[K" : "", compared);
 	if (messages > 0)
 		fprintf(stderr, " of %" PRIu64, messages);
-	fprintf(stderr, " publishes compared, %" PRIu64 " differ",
+	fprintf(stderr, " publish%s compared, %" PRIu64 " differ",
+		(messages ? messages : compared) == 1 ? "" : "es",
 		count_of(shadow, "differing"));
 	if (left_ms > 0) {
 		duration_format((left_ms + 999) / 1000 * 1000, left);
@@ -403,11 +402,12 @@ static void end_progress(struct push *p)
 static void list_refused(const struct push *p, const json_t *shadow, struct buf *out)
 {
 	for (size_t i = 0; i < DIFFERENCE_COUNT; i++) {
-		uint64_t count = count_difference(shadow, differences[i]);
+		const struct difference *d = &differences[i];
+		uint64_t count = count_difference(shadow, d->many);
 
-		if (count > 0 && !is_allowed(p->cli, differences[i]))
+		if (count > 0 && !is_allowed(p->cli, d))
 			buf_printf(out, "%s%" PRIu64 " %s", buf_len(out) ? ", " : "",
-				   count, differences[i]);
+				   count, count == 1 ? d->one : d->many);
 	}
 }
 
@@ -505,6 +505,7 @@ static json_t *wait_for_traffic(struct push *p)
 
 static int promote(struct push *p, const json_t *shadow)
 {
+	uint64_t compared = count_of(shadow, "compared");
 	struct cli *cli = p->cli;
 	json_t *status =
 		ask(p, cli_is_given(cli, "transient") ? "RULES shadow promote"
@@ -521,9 +522,9 @@ static int promote(struct push *p, const json_t *shadow)
 		if (p->module_count > 0)
 			printf("%zu module%s, ", p->module_count,
 			       p->module_count == 1 ? "" : "s");
-		printf("hash %s: %" PRIu64 " publishes compared, %" PRIu64 " differ\n",
-		       cli_table_text(status, "hash", ""),
-		       count_of(shadow, "compared"), count_of(shadow, "differing"));
+		printf("hash %s: %" PRIu64 " publish%s compared, %" PRIu64 " differ\n",
+		       cli_table_text(status, "hash", ""), compared,
+		       compared == 1 ? "" : "es", count_of(shadow, "differing"));
 	}
 	json_decref(status);
 	return CLI_DONE;

@@ -1,5 +1,6 @@
 -- declare/: policies decide what options queues and topics have, at any time.
 local Broker = require 'support.broker'
+local json = require 'dkjson'
 local traffic = require 'support.traffic'
 local wait = require 'support.wait'
 
@@ -319,6 +320,41 @@ describe('policies', function()
     assert.same({ ttl = '1h' }, options())
   end)
 
+  it('tidemq rules simulate declare prints a table, and fails as DECLARE would', function()
+    activate(policy [[
+      if what.name == 'bad' then return false, 'no bad names' end
+      what.options.ttl = '1h'
+      what.options['max-length'] = nil
+    ]])
+    local function simulate(...)
+      return broker:cli('rules', 'simulate', 'declare', 'vhost=' .. broker.vhost, 'kind=queue', ...)
+    end
+    local text, status = simulate('name=jobs', 'ttl=2h', 'max-length=7')
+    assert.equal(0, status)
+    assert.matches('\npolicies\n  SCRIPT +DECIDED +SETS\n'
+      .. '  declare/20%-test.lua +declare/20%-test.lua:%d+ +max%-length=%(default%) %(was 7%), ttl=1h %(was 2h%)\n', text)
+    text, status = simulate 'name=bad'
+    assert.equal(1, status)
+    assert.matches(' refuses: no bad names\n', text)
+    assert.matches('tidemq: rejected: no bad names %(declare/20%-test.lua%)\n', text)
+    text, status = simulate('name=q', 'ttl=3x')
+    assert.equal(1, status)
+    assert.matches('tidemq: ttl=3x: expected a duration', text)
+    text, status = simulate('name=bad', '--json')
+    assert.equal(1, status)
+    assert.matches('"rejected":"no bad names %(declare/20%-test.lua%)"', text)
+    assert.equal("tidemq: not-found: there is no vhost 'none'; HELLO vhost=none creates it, LIST vhosts shows those "
+      .. 'that there are\n', (broker:cli('rules', 'simulate', 'declare', 'kind=queue', 'name=q', 'vhost=none')))
+  end)
+
+  it('are named in tidemq list', function()
+    c:ok 'DECLARE queue q'
+    assert.is_nil(broker:cli('list', 'queues'):find('POLICY', 1, true))
+    activate(policy "what.options.ttl = '1h'")
+    assert(wait.poll(function() return options().ttl == '1h' end))
+    assert.matches('^NAME [^\n]* POLICY\nq [^\n]* ttl=1h +declare/20%-test.lua\n', (broker:cli('list', 'queues')))
+  end)
+
   it('RULES simulate declare says what policies make of a declaration, and which line; it declares nothing', function()
     activate(policy [[
       if what.name:find 'bad' then
@@ -338,8 +374,8 @@ describe('policies', function()
     assert.same({ kind = 'queue', name = 'jobs', vhost = broker.vhost, exists = false,
       declared = { ['max-length'] = '7' }, options = { ttl = '1h' },
       policies = { { script = 'declare/20-test.lua', line = 7, lines = d.policies[1].lines,
-        changes = { { option = 'max-length', from = '7', to = d.policies[1].changes[1].to },
-          { option = 'ttl', from = d.policies[1].changes[2].from, to = '1h' } } } } }, d)
+        changes = { { option = 'max-length', from = '7', to = json.null },
+          { option = 'ttl', from = json.null, to = '1h' } } } } }, d)
     assert.is_nil(list 'jobs')
 
     d = c:document 'RULES simulate declare kind=topic name=bad user=eve'

@@ -112,7 +112,7 @@ describe('tidemq rules push', function()
     wait_for_shadow()
     publish()
     local text = answer(out)
-    assert.matches('nothing has changed, the candidate rules are dropped: 1 queues, 1 messages of the decisions differ',
+    assert.matches('nothing has changed, the candidate rules are dropped: 1 queue, 1 message of the decisions differ',
       text)
     assert.matches('status 1', text)
     assert(wait.poll(function() return not c:document 'RULES shadow status'.active end))
