@@ -8,7 +8,7 @@
 #include "rules/engine/policy.h"
 #include "vhost.h"
 
-#define LIMITS                                                             \
+#define LIMITS                                                            \
 	"a policy sets auto-delete, internal and alternate; it can only " \
 	"refuse durable and the options of a type, because bindings are " \
 	"kept and indexed by them"
@@ -55,9 +55,7 @@ static int adopt(struct exchange_terms *t, const struct policy_call *c, struct e
 
 	if (rc == TIDE_OK && (config.is_durable != t->config.is_durable ||
 			      !has_same_args(&config.args, &t->config.args))) {
-		rc = error_set(
-			&why, TIDE_ERULE,
-			LIMITS);
+		rc = error_set(&why, TIDE_ERULE, LIMITS);
 		exchange_config_deinit(&config);
 	}
 	if (rc < 0)

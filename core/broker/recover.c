@@ -266,10 +266,9 @@ static void log_counts(const struct broker *b)
 		for (x = v->exchanges; x; x = x->hh.next)
 			bindings += x->binding_count;
 	}
-	append_counts(&text, (struct counts){ exchanges - none.exchanges,
-					      queues - none.queues,
-					      bindings - none.bindings,
-					      topics - none.topics });
+	append_counts(&text,
+		      (struct counts){ exchanges - none.exchanges, queues - none.queues,
+				       bindings - none.bindings, topics - none.topics });
 	log_info("recovered %s", buf_cstr(&text));
 	if (none.exchanges + none.queues + none.topics > 0) {
 		unusable_log(b);

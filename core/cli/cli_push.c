@@ -22,8 +22,8 @@
 #include "rules/sandbox/source.h"
 
 #define PART_BYTES 8192 /* of a file: a line of the protocol has room for it */
-#define DEPTH_MAX 16 /* of the walk; files as deep as that are refused */
-#define LOOK_MS 200 /* between two looks at the shadow */
+#define DEPTH_MAX 16    /* of the walk; files as deep as that are refused */
+#define LOOK_MS 200     /* between two looks at the shadow */
 #define FOR_DEFAULT_MS 60000
 #define PROGRESS_MS 10000 /* between two lines of progress where there is no terminal */
 

@@ -1,6 +1,5 @@
 -- declare/: policies decide what options queues and topics have, at any time.
 local Broker = require 'support.broker'
-local json = require 'dkjson'
 local traffic = require 'support.traffic'
 local wait = require 'support.wait'
 
@@ -374,8 +373,8 @@ describe('policies', function()
     assert.same({ kind = 'queue', name = 'jobs', vhost = broker.vhost, exists = false,
       declared = { ['max-length'] = '7' }, options = { ttl = '1h' },
       policies = { { script = 'declare/20-test.lua', line = 7, lines = d.policies[1].lines,
-        changes = { { option = 'max-length', from = '7', to = json.null },
-          { option = 'ttl', from = json.null, to = '1h' } } } } }, d)
+        changes = { { option = 'max-length', from = '7' },
+          { option = 'ttl', to = '1h' } } } } }, d)
     assert.is_nil(list 'jobs')
 
     d = c:document 'RULES simulate declare kind=topic name=bad user=eve'
