@@ -35,7 +35,7 @@ bool exposition_wants_openmetrics(struct slice accept)
 
 static void append_name(struct exposition *e, const char *suffix)
 {
-	buf_append_text(e->out, e->family->name);
+	buf_append_text(e->out, e->family.name);
 	buf_append_text(e->out, suffix);
 }
 
@@ -44,9 +44,9 @@ static const char *suffix_of(const struct exposition *e, bool is_sample)
 {
 	if (e->is_openmetrics && !is_sample)
 		return "";
-	return e->family->type == EXPOSITION_COUNTER ? "_total"
-	       : e->family->type == EXPOSITION_INFO  ? "_info"
-						     : "";
+	return e->family.type == EXPOSITION_COUNTER ? "_total"
+	       : e->family.type == EXPOSITION_INFO  ? "_info"
+						    : "";
 }
 
 void exposition_family(struct exposition *e, const struct exposition_family *f)
@@ -54,7 +54,7 @@ void exposition_family(struct exposition *e, const struct exposition_family *f)
 	static const char *const types[] = { "counter", "gauge", "histogram", "info" };
 	bool is_gauge = f->type == EXPOSITION_INFO && !e->is_openmetrics;
 
-	e->family = f;
+	e->family = *f;
 	buf_append_text(e->out, "# HELP ");
 	append_name(e, suffix_of(e, false));
 	buf_append_char(e->out, ' ');
@@ -164,6 +164,21 @@ void exposition_sample(struct exposition *e, const struct exposition_label *labe
 	append_name(e, suffix_of(e, true));
 	append_labels(e->out, labels, count, NULL);
 	append_end(e, value);
+}
+
+void exposition_counter(struct exposition *e, const char *name, const char *help,
+			double value)
+{
+	exposition_family(e,
+			  &(struct exposition_family){ name, EXPOSITION_COUNTER, help });
+	exposition_sample(e, NULL, 0, value);
+}
+
+void exposition_gauge(struct exposition *e, const char *name, const char *help,
+		      double value)
+{
+	exposition_family(e, &(struct exposition_family){ name, EXPOSITION_GAUGE, help });
+	exposition_sample(e, NULL, 0, value);
 }
 
 /* OpenMetrics wants "1.0", and others read it. */

@@ -34,8 +34,13 @@ struct exposition_label {
 struct exposition {
 	struct buf *out;
 	bool is_openmetrics;
-	const struct exposition_family *family; /* of the samples that follow */
+	struct exposition_family family; /* of the samples that follow */
 };
+
+static inline struct exposition_label exposition_text(const char *name, const char *text)
+{
+	return (struct exposition_label){ name, slice_from(text) };
+}
 
 /* The Content-Type of the answer. */
 const char *exposition_content_type(bool is_openmetrics);
@@ -45,6 +50,11 @@ bool exposition_wants_openmetrics(struct slice accept);
 void exposition_family(struct exposition *e, const struct exposition_family *f);
 void exposition_sample(struct exposition *e, const struct exposition_label *labels,
 		       unsigned count, double value);
+/* A family with one sample. */
+void exposition_counter(struct exposition *e, const char *name, const char *help,
+			double value);
+void exposition_gauge(struct exposition *e, const char *name, const char *help,
+		      double value);
 /* The samples of one series of a histogram.
  *
  * @param scale  what a value of the tally is divided by: 1e9 for ns */

@@ -29,6 +29,37 @@ static int check_updatable(const struct definition *d, struct error *err)
 	return d->is_recovering ? unusable_check(d, err) : TIDE_OK;
 }
 
+/* DECLAREs of one that exists are carried out in their order. */
+static int check_turn(const struct definition *d, bool is_its_turn, struct error *err)
+{
+	if (!definition_is_busy(d, is_its_turn))
+		return TIDE_OK;
+	return error_set(err, TIDE_EBUSY,
+			 "too many DECLAREs of %s '%s' wait for Redis; try again",
+			 definition_kind(d->table), definition_name(d).data);
+}
+
+/* One of before may give it what is wanted. */
+static int check_same(int rc, const struct definition *d, bool is_its_turn,
+		      struct error *err)
+{
+	bool may_change = definition_is_changing(d) || (d->line && !is_its_turn);
+
+	return rc == TIDE_EMISMATCH && may_change ? check_turn(d, is_its_turn, err) : rc;
+}
+
+/* Nobody makes one by a wrong name. */
+static int check_exists(bool exists, const char *kind, struct slice name,
+			struct error *err)
+{
+	if (exists)
+		return TIDE_OK;
+	return error_set(err, TIDE_ENOTFOUND,
+			 "there is no %s '%" SLICE_FMT
+			 "' to update; DECLARE without update makes one",
+			 kind, SLICE_ARG(name));
+}
+
 /* What one that exists would have with other options: these, over those that it has. */
 static int merge(const struct queue *q, const struct args *given,
 		 const struct queue_terms_spec *what, struct queue_terms *out,
@@ -52,13 +83,15 @@ static int merge(const struct queue *q, const struct args *given,
 	return rc == TIDE_OK ? queue_terms_make(q->vhost, what, &next, out, err) : rc;
 }
 
-static int change(struct queue *q, const struct args *given, struct slice user,
+static int change(struct queue *q, const struct queue_declare_spec *spec,
 		  struct waiter *waiter, struct error *err)
 {
-	const struct queue_terms_spec what = { queue_slice(q), user, NULL };
+	const struct queue_terms_spec what = { queue_slice(q), spec->user, NULL };
 	struct queue_terms terms;
-	int rc = merge(q, given, &what, &terms, err);
+	int rc = check_turn(&q->definition, spec->is_its_turn, err);
 
+	if (rc == TIDE_OK)
+		rc = merge(q, spec->args, &what, &terms, err);
 	if (rc < 0)
 		return rc;
 	queue_use(q);
@@ -66,20 +99,24 @@ static int change(struct queue *q, const struct args *given, struct slice user,
 }
 
 /* With `reshard`: another number of shards, and nothing else. */
-static int reshard(struct queue *q, struct queue_config *wanted, struct slice user,
-		   struct waiter *waiter, struct error *err)
+static int reshard(struct queue *q, struct queue_config *wanted,
+		   const struct queue_declare_spec *spec, struct waiter *waiter,
+		   struct error *err)
 {
 	char shards[16];
 	struct args given = { 0 };
-	int rc;
+	struct queue_declare_spec other = *spec;
+	int rc = check_turn(&q->definition, spec->is_its_turn, err);
 
 	snprintf(shards, sizeof(shards), "%u", wanted->shards);
 	wanted->shards = queue_own(q)->shards;
-	rc = queue_check_same(q, wanted, err);
+	other.args = &given;
+	if (rc == TIDE_OK)
+		rc = queue_check_same(q, wanted, err);
 	if (rc == TIDE_OK)
 		rc = args_add(&given, SLICE("shards"), slice_from(shards));
 	if (rc == TIDE_OK)
-		rc = change(q, &given, user, waiter, err);
+		rc = change(q, &other, waiter, err);
 	args_deinit(&given);
 	return rc;
 }
@@ -112,8 +149,9 @@ static int declare(struct vhost *v, const struct queue_declare_spec *spec,
 	if (rc == TIDE_OK && !q)
 		return create(v, spec, &config, out, err);
 	if (rc == TIDE_OK)
-		rc = may_reshard ? reshard(q, &config, spec->user, waiter, err)
-				 : queue_check_same(q, &config, err);
+		rc = may_reshard ? reshard(q, &config, spec, waiter, err)
+				 : check_same(queue_check_same(q, &config, err),
+					      &q->definition, spec->is_its_turn, err);
 	*out = q;
 	queue_config_deinit(&config);
 	return rc;
@@ -133,12 +171,13 @@ int declare_queue(struct vhost *v, const struct queue_declare_spec *spec,
 	if (rc < 0)
 		return rc;
 	rest.args = &args;
-	if (q && is_update) {
-		*out = q;
-		rc = change(q, &args, spec->user, waiter, err);
-	} else {
+	if (!is_update)
 		rc = declare(v, &rest, out, waiter, err);
-	}
+	else if (check_exists(q != NULL, spec->is_topic ? "topic" : "queue", spec->name,
+			      err) < 0)
+		rc = err->code;
+	else
+		rc = change(*out = q, &rest, waiter, err);
 	args_deinit(&args);
 	return rc;
 }
@@ -152,16 +191,19 @@ int declare_ask_queue(struct vhost *v, const struct queue_declare_spec *spec,
 	struct queue_declare_spec rest = *spec;
 	struct queue_config config;
 	struct args args;
-	bool ignored;
+	bool is_update, ignored;
 	int rc = check_kind(q, spec->is_topic, err);
 
 	if (rc == TIDE_OK)
-		rc = definition_take_update(spec->args, &args, &ignored, err);
+		rc = definition_take_update(spec->args, &args, &is_update, err);
 	if (rc < 0)
 		return rc;
 	rest.args = &args;
 	if (q) {
 		rc = merge(q, &args, &what, out, err);
+	} else if (is_update) {
+		rc = check_exists(false, spec->is_topic ? "topic" : "queue", spec->name,
+				  err);
 	} else {
 		rc = queue_parse(&config, &rest, err);
 		if (rc == TIDE_OK && !spec->is_topic)
@@ -233,13 +275,16 @@ int declare_ask_exchange(struct vhost *v, const struct exchange_declare_spec *sp
 	const struct exchange_terms_spec what = { spec->name, spec->type, spec->user, w };
 	const struct exchange *x = exchange_find(v, spec->name);
 	struct args args;
-	bool ignored;
-	int rc = definition_take_update(spec->args, &args, &ignored, err);
+	bool is_update;
+	int rc = definition_take_update(spec->args, &args, &is_update, err);
 
 	if (rc < 0)
 		return rc;
-	rc = x ? merge_exchange(x, &what, &args, out, err)
-	       : make_exchange(v, &what, &args, out, err);
+	if (is_update)
+		rc = check_exists(x != NULL, "exchange", spec->name, err);
+	if (rc == TIDE_OK)
+		rc = x ? merge_exchange(x, &what, &args, out, err)
+		       : make_exchange(v, &what, &args, out, err);
 	args_deinit(&args);
 	return rc;
 }
@@ -257,12 +302,17 @@ int declare_exchange(struct vhost *v, const struct exchange_declare_spec *spec,
 	if (rc < 0)
 		return rc;
 	*out = x;
-	if (!x)
-		rc = create_exchange(v, &what, &args, out, err);
-	else if (is_update)
+	if (is_update)
+		rc = check_exists(x != NULL, "exchange", spec->name, err);
+	if (rc == TIDE_OK && is_update)
+		rc = check_turn(&x->definition, spec->is_its_turn, err);
+	if (rc == TIDE_OK && is_update)
 		rc = change_exchange(x, &what, &args, waiter, err);
-	else
-		rc = exchange_check_same(x, spec->type, &args, err);
+	else if (rc == TIDE_OK && !x)
+		rc = create_exchange(v, &what, &args, out, err);
+	else if (rc == TIDE_OK)
+		rc = check_same(exchange_check_same(x, spec->type, &args, err),
+				&x->definition, spec->is_its_turn, err);
 	args_deinit(&args);
 	return rc;
 }

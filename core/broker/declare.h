@@ -8,7 +8,8 @@ struct policy_watch;
 
 /* An equal one that exists is the one. TIDE_EMISMATCH: it has other options.
  * TIDE_EEXISTS: the name is taken by the other kind. With the option `update`, or
- * `reshard`, what exists changes: update.h. */
+ * `reshard`, what exists changes: update.h. TIDE_EBUSY: it may be asked for again when
+ * its turn comes, see definition_wait. */
 TIDE_MUST_USE int declare_queue(struct vhost *v, const struct queue_declare_spec *spec,
 				struct queue **out, struct waiter *waiter,
 				struct error *err);
@@ -17,6 +18,7 @@ struct exchange_declare_spec {
 	struct slice name, type;
 	const struct args *args;
 	struct slice user;
+	bool is_its_turn; /* as of queues */
 };
 /* `args`: durable, auto-delete, internal, alternate, and the script's own. Likewise; what
  * exists changes by exchange_update.h. */

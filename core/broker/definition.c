@@ -3,8 +3,20 @@
 #include "base/container.h"
 #include "base/mem.h"
 #include "base/waiter.h"
+#include "job.h"
 #include "queue.h"
 #include "removal.h"
+
+#define WAITS_MAX 256
+
+/* Those who wait for one definition. It may be deleted before their turn. */
+struct definition_line {
+	struct job job;
+	struct broker *broker;
+	struct definition *definition; /* NULL: deleted */
+	STAILQ_HEAD(, definition_wait) waits;
+	unsigned count;
+};
 
 /* A request to Redis. The thing may be deleted before the answer. */
 struct definition_job {
@@ -35,6 +47,11 @@ void definition_deinit(struct definition *d)
 	LIST_FOREACH (job, &d->jobs, link)
 		job->definition = NULL;
 	LIST_INIT(&d->jobs);
+	if (d->line) {
+		d->line->definition = NULL;
+		job_add(d->line->broker, &d->line->job);
+		d->line = NULL;
+	}
 }
 
 const char *definition_kind(enum store_table table)
@@ -108,6 +125,8 @@ static void on_answer(void *ctx, int status, const char *text)
 		if (status < 0 && status != TIDE_ESHUTDOWN && !d->is_stored &&
 		    LIST_EMPTY(&d->jobs))
 			take_back(d);
+		else
+			definition_settled(d);
 	}
 	waiter_done(job->waiter, status, text);
 	mem_free(job);
@@ -158,6 +177,67 @@ void definition_send(struct definition *d, struct waiter *waiter)
 	definition_write(d, buf_slice(&text), on_answer, job);
 	buf_deinit(&text);
 }
+
+/* ---- DECLAREs that wait ------------------------------------------------------------ */
+
+bool definition_is_changing(const struct definition *d)
+{
+	return definition_is_queue(d->table) ? queue_of(d)->next_terms != NULL
+					     : exchange_of(d)->next_terms != NULL;
+}
+
+bool definition_is_busy(const struct definition *d, bool is_its_turn)
+{
+	return definition_is_changing(d) || d->is_recovering ||
+	       (!d->is_stored && is_durable(d)) || (d->line && !is_its_turn);
+}
+
+/* One in a turn. */
+static void run_line(struct job *job)
+{
+	struct definition_line *line = container_of(job, struct definition_line, job);
+	struct definition_wait *w = STAILQ_FIRST(&line->waits);
+
+	if (!w) {
+		if (line->definition)
+			line->definition->line = NULL;
+		mem_free(line);
+	} else if (!line->definition || !definition_is_busy(line->definition, true)) {
+		STAILQ_REMOVE_HEAD(&line->waits, link);
+		line->count--;
+		w->run(w, line->definition);
+		job_add(line->broker, job);
+	}
+}
+
+bool definition_wait(struct definition *d, struct definition_wait *w)
+{
+	struct definition_line *line = d->line;
+
+	if (!definition_is_busy(d, false))
+		return false;
+	if (!line) {
+		line = mem_zalloc(sizeof(*line));
+		line->job.run = run_line;
+		line->broker = definition_vhost(d)->broker;
+		line->definition = d;
+		STAILQ_INIT(&line->waits);
+		d->line = line;
+	}
+	if (line->count == WAITS_MAX)
+		return false;
+	line->count++;
+	STAILQ_INSERT_TAIL(&line->waits, w, link);
+	return true;
+}
+
+void definition_settled(struct definition *d)
+{
+	if (d->line)
+		job_add(d->line->broker, &d->line->job);
+}
+
+/* ---- options ----------------------------------------------------------------------- */
 
 int definition_take_update(const struct args *given, struct args *rest, bool *is_update,
 			   struct error *err)

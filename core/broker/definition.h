@@ -16,13 +16,24 @@ struct waiter;
 
 LIST_HEAD(definition_jobs, definition_job);
 
+struct definition;
+
+/* A DECLARE that waits for its turn. */
+struct definition_wait {
+	STAILQ_ENTRY(definition_wait) link;
+	/* It is its turn, and perhaps another must wait behind it. NULL: the definition
+	 * was deleted before. It may free itself. */
+	void (*run)(struct definition_wait *w, struct definition *d);
+};
+
 struct definition {
 	enum store_table table; /* it is a queue, a topic, an exchange or a binding */
 	bool is_stored;         /* Redis has it */
 	bool is_unreadable;     /* what Redis has; of an exchange, or of a binding */
 	bool is_recovering;     /* a queue that can be used in a moment */
 	char *unusable;         /* why it cannot be used; NULL: it can be. unusable.h */
-	struct definition_jobs jobs; /* requests that Redis has not answered */
+	struct definition_jobs jobs;  /* requests that Redis has not answered */
+	struct definition_line *line; /* of DECLAREs that wait; NULL: none does */
 };
 
 /* It is deleted: what Redis answers about it matters no more. */
@@ -45,6 +56,18 @@ void definition_send(struct definition *d, struct waiter *waiter);
 /* Write a durable one to Redis with other options, whatever it has. */
 void definition_write(const struct definition *d, struct slice text,
 		      store_done_fn on_done, void *ctx);
+/* Redis is being told of other options. */
+bool definition_is_changing(const struct definition *d);
+/* Its options cannot change yet: Redis has not answered about the last DECLARE, or a
+ * queue's messages are being read; or others wait for that.
+ *
+ * @param is_its_turn  it has waited: definition_wait */
+bool definition_is_busy(const struct definition *d, bool is_its_turn);
+/* Wait behind the others for one that is busy. It runs from the loop, in their order.
+ * False: it is not busy, or too many wait. */
+TIDE_MUST_USE bool definition_wait(struct definition *d, struct definition_wait *w);
+/* Perhaps it is busy no more. */
+void definition_settled(struct definition *d);
 /* The options of DECLARE without `update`, which is a flag: is it given? */
 TIDE_MUST_USE int definition_take_update(const struct args *given, struct args *rest,
 					 bool *is_update, struct error *err);

@@ -72,6 +72,7 @@ static void on_answer(void *ctx, int status, const char *text)
 		if (u->epoch != engine_epoch(u->broker->engine))
 			exchange_update_renew(x);
 		unusable_retry(&x->definition, NULL);
+		definition_settled(&x->definition);
 	}
 	if (u->waiter)
 		waiter_done(u->waiter, status, text);
@@ -104,23 +105,15 @@ static int check_options(const struct exchange *x, const struct exchange_config 
 	return TIDE_OK;
 }
 
-static int check(const struct exchange *x, const struct exchange_update *u,
+static int check(const struct exchange *x, const struct exchange_config *next,
 		 struct error *err)
 {
 	struct error why;
-	int rc = check_options(x, &u->next.config, &why);
+	int rc = check_options(x, next, &why);
 
 	if (rc < 0)
 		return error_set(err, rc, "exchange '%s' cannot change so: %s", x->name,
 				 why.text);
-	if (u->is_idle && !u->is_declared_anew)
-		return TIDE_OK;
-	if (x->next_terms ||
-	    (u->is_declared_anew && exchange_is_durable(x) && !x->definition.is_stored))
-		return error_set(err, TIDE_EBUSY,
-				 "the last DECLARE of exchange '%s' is not yet stored; "
-				 "try again",
-				 x->name);
 	return TIDE_OK;
 }
 
@@ -155,7 +148,7 @@ int exchange_update_terms(struct exchange *x, struct exchange_terms *next_take,
 		waiter &&
 		(is_unusable ||
 		 !exchange_config_is_same(exchange_own(x), exchange_terms_own(&u->next)));
-	rc = check(x, u, err);
+	rc = check(x, &u->next.config, err);
 	if (rc < 0)
 		free_update(u);
 	else if (u->is_declared_anew && exchange_is_durable(x))

@@ -10,8 +10,8 @@ struct exchange;
 struct exchange_terms;
 struct waiter;
 
-/* The waiter is told when it is done. TIDE_EBUSY: Redis has not answered about the last
- * DECLARE. TIDE_EMISMATCH: an option cannot change, or the script refuses its own. */
+/* The waiter is told when it is done. The exchange is not busy: definition_is_busy.
+ * TIDE_EMISMATCH: an option cannot change, or the script refuses its own. */
 TIDE_MUST_USE int exchange_update_terms(struct exchange *x,
 					struct exchange_terms *next_take,
 					struct waiter *waiter, struct error *err);

@@ -89,8 +89,10 @@ static bool begin_one(void *ctx, struct definition *d)
 
 void policies_begin(struct broker *b)
 {
+	bool were_used = b->policies->are_used;
+
 	b->policies->are_used = hook_is_used(b->engine, SCRIPT_DECLARE);
-	if (b->policies->are_used)
+	if (b->policies->are_used || were_used)
 		definition_each(b, begin_one, NULL);
 }
 

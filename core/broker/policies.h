@@ -6,7 +6,8 @@
 
 struct policies *policies_create(struct broker *b);
 void policies_destroy(struct policies *p);
-/* The definitions have been read from Redis; nothing is attached to the rules yet. */
+/* The definitions have been read from Redis; nothing is attached to the rules yet.
+ * Likewise for each generation that the start tries. */
 void policies_begin(struct broker *b);
 /* What tide.check_option answers: may a policy set this? */
 int policies_check_option(const char *kind, const struct arg *option, struct error *err);

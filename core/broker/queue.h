@@ -114,6 +114,7 @@ struct queue_declare_spec {
 	const struct args *args;
 	struct slice user;        /* who says it */
 	struct queue_list *owner; /* that an exclusive queue goes to */
+	bool is_its_turn;         /* it has waited: definition_wait */
 };
 /* What DECLARE says. */
 TIDE_MUST_USE int queue_parse(struct queue_config *c,

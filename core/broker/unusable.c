@@ -137,6 +137,8 @@ static void on_recovered(struct waiter *w)
 
 	if (q && w->status != TIDE_ESHUTDOWN)
 		revived(q, r);
+	if (q)
+		definition_settled(&q->definition);
 	if (r->asker)
 		waiter_done(r->asker, w->status, w->text);
 	mem_free(r);
@@ -159,17 +161,10 @@ static void revive(struct queue *q, struct waiter *asker)
 	waiter_done(&r->waiter, TIDE_OK, NULL);
 }
 
-static bool is_changing(const struct definition *d)
-{
-	return definition_is_queue(d->table)
-		       ? container_of(d, struct queue, definition)->next_terms != NULL
-		       : container_of(d, struct exchange, definition)->next_terms != NULL;
-}
-
 void unusable_retry(struct definition *d, struct waiter *waiter)
 {
-	if (!d->unusable || d->is_recovering || d->is_unreadable || is_changing(d) ||
-	    !attach(d))
+	if (!d->unusable || d->is_recovering || d->is_unreadable ||
+	    definition_is_changing(d) || !attach(d))
 		return;
 	if (d->table == STORE_EXCHANGES) {
 		log_info("exchange '%s' of vhost '%s' can be used again",

@@ -68,16 +68,9 @@ static int check(const struct queue *q, const struct update *u, struct error *er
 				 "name",
 				 kind, q->name, why.text, kind);
 	rc = check_state(q, &u->next.config, &why);
-	if (rc < 0)
-		return error_set(err, rc, "%s '%s' cannot change so: %s", kind, q->name,
-				 why.text);
-	if (q->next_terms ||
-	    (u->is_declared_anew && queue_is_durable(q) && !q->definition.is_stored))
-		return error_set(err, TIDE_EBUSY,
-				 "the last DECLARE of %s '%s' is not yet stored; try "
-				 "again",
-				 kind, q->name);
-	return TIDE_OK;
+	return rc < 0 ? error_set(err, rc, "%s '%s' cannot change so: %s", kind, q->name,
+				  why.text)
+		      : TIDE_OK;
 }
 
 static void drop_strategies(struct queue *q)
@@ -241,6 +234,7 @@ static void on_answer(void *ctx, int status, const char *text)
 		if (u->epoch != engine_epoch(u->broker->engine))
 			update_renew(q);
 		unusable_retry(&q->definition, u->waiter);
+		definition_settled(&q->definition);
 	}
 	if (u->waiter)
 		waiter_done(u->waiter, status, text);

@@ -17,9 +17,9 @@ struct queue;
 struct queue_terms;
 
 /* The waiter is told when it is done. One that could not be used for its options can be
- * then, with its messages: they have been read. TIDE_EBUSY: Redis has not answered about
- * the last DECLARE. TIDE_EMISMATCH: an option cannot change, or a script refuses its own.
- */
+ * then, with its messages: they have been read. The queue is not busy:
+ * definition_is_busy. TIDE_EMISMATCH: an option cannot change, or a script refuses its
+ * own. */
 TIDE_MUST_USE int update_queue(struct queue *q, struct queue_terms *next_take,
 			       struct waiter *waiter, struct error *err);
 /* Ask the policies of one that exists again. What they cannot change stays, and the

@@ -15,6 +15,27 @@ static bool has(const char *text, const char *part)
 	return text && strcasestr(text, part) != NULL;
 }
 
+#define HAS(function, type, member)                              \
+	static bool function(const void *item, const char *part) \
+	{                                                        \
+		return has(((const type *)item)->member, part);  \
+	}
+#define NUMBER(function, type, member)                       \
+	static double function(const void *item)             \
+	{                                                    \
+		return (double)((const type *)item)->member; \
+	}
+#define QUEUE_STATE(function, state)                     \
+	static double function(const void *item)         \
+	{                                                \
+		return (double)queue_count(item, state); \
+	}
+#define PEER(function, member)                       \
+	static double function(const void *item)     \
+	{                                            \
+		return (double)peer_of(item).member; \
+	}
+
 /* Exchanges. */
 
 static struct slice exchange_name(const void *item, struct buf *scratch)
@@ -24,25 +45,10 @@ static struct slice exchange_name(const void *item, struct buf *scratch)
 	return (struct slice){ x->name, x->name_len };
 }
 
-static bool exchange_has(const void *item, const char *part)
-{
-	return has(((const struct exchange *)item)->name, part);
-}
-
-static double exchange_bindings(const void *item)
-{
-	return ((const struct exchange *)item)->binding_count;
-}
-
-static double exchange_published(const void *item)
-{
-	return (double)((const struct exchange *)item)->published;
-}
-
-static double exchange_unroutable(const void *item)
-{
-	return (double)((const struct exchange *)item)->unroutable.count;
-}
+HAS(exchange_has, struct exchange, name)
+NUMBER(exchange_bindings, struct exchange, binding_count)
+NUMBER(exchange_published, struct exchange, published)
+NUMBER(exchange_unroutable, struct exchange, unroutable.count)
 
 static const struct list_key exchange_keys[] = {
 	{ "name", NULL, exchange_name, false },
@@ -59,30 +65,11 @@ static struct slice queue_name(const void *item, struct buf *scratch)
 	return queue_slice(item);
 }
 
-static bool queue_has(const void *item, const char *part)
-{
-	return has(((const struct queue *)item)->name, part);
-}
-
-static double queue_ready(const void *item)
-{
-	return (double)queue_count(item, ENTRY_READY);
-}
-
-static double queue_delayed(const void *item)
-{
-	return (double)queue_count(item, ENTRY_DELAYED);
-}
-
-static double queue_unacked(const void *item)
-{
-	return (double)queue_count(item, ENTRY_UNACKED);
-}
-
-static double queue_buried(const void *item)
-{
-	return (double)queue_count(item, ENTRY_BURIED);
-}
+HAS(queue_has, struct queue, name)
+QUEUE_STATE(queue_ready, ENTRY_READY)
+QUEUE_STATE(queue_delayed, ENTRY_DELAYED)
+QUEUE_STATE(queue_unacked, ENTRY_UNACKED)
+QUEUE_STATE(queue_buried, ENTRY_BURIED)
 
 /* A list may take several turns, each with its own time: ages of different moments have
  * no order, the moments when they began have. */
@@ -103,10 +90,7 @@ static double queue_out(const void *item)
 	return queue_fact_rate_out(item);
 }
 
-static double queue_consumers(const void *item)
-{
-	return ((const struct queue *)item)->consumer_count;
-}
+NUMBER(queue_consumers, struct queue, consumer_count)
 
 static const struct list_key queue_keys[] = {
 	{ "name", NULL, queue_name, false },
@@ -149,10 +133,7 @@ static double topic_bytes(const void *item)
 	return (double)sum_of(item).bytes;
 }
 
-static double topic_partitions(const void *item)
-{
-	return ((const struct queue *)item)->config.shards;
-}
+NUMBER(topic_partitions, struct queue, config.shards)
 
 static double topic_lag(const void *item)
 {
@@ -214,10 +195,7 @@ static double group_lag(const void *item)
 	return (double)session_group_lag(item);
 }
 
-static double group_members(const void *item)
-{
-	return ((const struct topic_group *)item)->member_count;
-}
+NUMBER(group_members, struct topic_group, member_count)
 
 static const struct list_key group_keys[] = {
 	{ "topic", NULL, group_topic, false },
@@ -275,15 +253,8 @@ static bool consumer_has(const void *item, const char *part)
 	       (!c->getter && has(subscription_of((struct consumer *)c)->sid, part));
 }
 
-static double consumer_unacked(const void *item)
-{
-	return ((const struct consumer *)item)->unacked;
-}
-
-static double consumer_delivered(const void *item)
-{
-	return (double)((const struct consumer *)item)->delivered;
-}
+NUMBER(consumer_unacked, struct consumer, unacked)
+NUMBER(consumer_delivered, struct consumer, delivered)
 
 static const struct list_key consumer_keys[] = {
 	{ "queue", NULL, consumer_queue, false },
@@ -323,35 +294,12 @@ static bool connection_has(const void *item, const char *part)
 	return has(s->name, part) || has(s->user, part) || has(peer_of(s).address, part);
 }
 
-static double connection_number(const void *item)
-{
-	return (double)((const struct session *)item)->number;
-}
-
-static double connection_channels(const void *item)
-{
-	return ((const struct session *)item)->channel_count;
-}
-
-static double connection_pending(const void *item)
-{
-	return ((const struct session *)item)->pending;
-}
-
-static double connection_bytes_in(const void *item)
-{
-	return (double)peer_of(item).bytes_in;
-}
-
-static double connection_bytes_out(const void *item)
-{
-	return (double)peer_of(item).bytes_out;
-}
-
-static double connection_output(const void *item)
-{
-	return (double)peer_of(item).output;
-}
+NUMBER(connection_number, struct session, number)
+NUMBER(connection_channels, struct session, channel_count)
+NUMBER(connection_pending, struct session, pending)
+PEER(connection_bytes_in, bytes_in)
+PEER(connection_bytes_out, bytes_out)
+PEER(connection_output, output)
 
 static const struct list_key connection_keys[] = {
 	{ "connection", connection_number, NULL, false },
@@ -374,20 +322,9 @@ static struct slice lock_name(const void *item, struct buf *scratch)
 	return (struct slice){ l->name, l->name_len };
 }
 
-static bool lock_has(const void *item, const char *part)
-{
-	return has(((const struct lock *)item)->name, part);
-}
-
-static double lock_since(const void *item)
-{
-	return (double)((const struct lock *)item)->since_ms;
-}
-
-static double lock_waiting(const void *item)
-{
-	return ((const struct lock *)item)->wait_count;
-}
+HAS(lock_has, struct lock, name)
+NUMBER(lock_since, struct lock, since_ms)
+NUMBER(lock_waiting, struct lock, wait_count)
 
 static const struct list_key lock_keys[] = {
 	{ "name", NULL, lock_name, false },
@@ -403,10 +340,7 @@ static struct slice vhost_name(const void *item, struct buf *scratch)
 	return vhost_slice(((const struct list_vhost_sum *)item)->vhost);
 }
 
-static bool vhost_has(const void *item, const char *part)
-{
-	return has(((const struct list_vhost_sum *)item)->vhost->name, part);
-}
+HAS(vhost_has, struct list_vhost_sum, vhost->name)
 
 static bool may_enter(struct session *s, const void *item)
 {

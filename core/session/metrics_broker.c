@@ -7,582 +7,314 @@
 #include "session_private.h"
 #include "shard/dedupe.h"
 
-/* What is asked once for all samples. */
-struct facts {
-	const struct service *service;
-	const struct broker *broker;
-	const struct journal_stats *journal;
-	struct store_stats store;
-	struct usage usage;
-};
-
-/* A family with one sample; with a label, the family of the row before. */
-struct figure {
-	struct exposition_family family;
-	double (*value)(const struct facts *f);
-	const char *label, *label_value;
-};
-
-#define BROKER_FIGURE(name, expression)                    \
-	static double figure_##name(const struct facts *f) \
-	{                                                  \
-		const struct broker *b = f->broker;        \
-		const struct service *s = f->service;      \
-                                                           \
-		(void)b;                                   \
-		(void)s;                                   \
-		return (double)(expression);               \
-	}
-
-BROKER_FIGURE(unusable, b->unusable)
-BROKER_FIGURE(blocked, s->is_blocked)
-BROKER_FIGURE(draining, b->refuses_publishes)
-BROKER_FIGURE(published, b->counters.published)
-BROKER_FIGURE(routed, b->counters.routed)
-BROKER_FIGURE(unroutable, b->counters.unroutable)
-BROKER_FIGURE(duplicates, b->counters.duplicates)
-BROKER_FIGURE(delivered, b->counters.delivered)
-BROKER_FIGURE(acked, b->counters.acked)
-BROKER_FIGURE(failed, b->counters.failed)
-BROKER_FIGURE(paced, b->counters.paced)
-BROKER_FIGURE(dead_lettered, b->counters.dead_lettered)
-BROKER_FIGURE(death_limited, b->counters.death_limited)
-BROKER_FIGURE(memory_bytes, service_pressure_memory(s))
-BROKER_FIGURE(memory_limit_bytes, b->config.memory_max_bytes)
-BROKER_FIGURE(dedupe_memory_bytes, dedupe_bytes(b->dedupe))
-BROKER_FIGURE(dedupe_memory_limit_bytes, b->config.dedupe_max_bytes)
-BROKER_FIGURE(routes_memory_bytes, b->route_bytes)
-BROKER_FIGURE(transactions_open, s->transactions.open)
-BROKER_FIGURE(transactions_bytes, s->transactions.bytes)
-BROKER_FIGURE(transactions_committed, s->transactions.committed)
-BROKER_FIGURE(transactions_failed, s->transactions.failed)
-BROKER_FIGURE(transactions_rolled_back, s->transactions.rolled_back)
-BROKER_FIGURE(users, users_count(&b->users))
-BROKER_FIGURE(anonymous, service_users_is_open(s))
-BROKER_FIGURE(logins_accepted, s->login.counters.accepted)
-BROKER_FIGURE(logins_refused, s->login.counters.refused)
-BROKER_FIGURE(passwords_hashed, s->password_work.count)
-BROKER_FIGURE(limited_connections, s->allowances.refused.connections)
-BROKER_FIGURE(limited_channels, s->allowances.refused.channels)
-BROKER_FIGURE(limited_publishes, s->allowances.refused.publishes)
-BROKER_FIGURE(connections_limit, s->net.limit)
-BROKER_FIGURE(connections_accepted, s->net.accepted)
-BROKER_FIGURE(connections_refused, s->net.refused)
-BROKER_FIGURE(received_bytes, s->net.bytes_in)
-BROKER_FIGURE(sent_bytes, s->net.bytes_out)
-BROKER_FIGURE(tls_handshakes, s->net.tls_handshakes)
-BROKER_FIGURE(tls_failures, s->net.tls_failures)
-BROKER_FIGURE(log_appended, b->partitions.stats.appended)
-BROKER_FIGURE(log_batches, b->partitions.stats.batches)
-BROKER_FIGURE(log_refused, b->partitions.stats.refused)
-BROKER_FIGURE(log_merged_batches, b->partitions.stats.merged)
-BROKER_FIGURE(log_compacted, b->partitions.stats.compacted)
-BROKER_FIGURE(log_read_batches, b->partitions.stats.read_batches)
-BROKER_FIGURE(log_unstored_bytes, b->partitions.unstored_bytes)
-BROKER_FIGURE(log_tail_bytes, b->partitions.tail_bytes)
-BROKER_FIGURE(log_memory_bytes, b->partitions.memory_bytes)
-BROKER_FIGURE(store_up, store_state(b->store) == STORE_UP)
-BROKER_FIGURE(store_requests, f->store.requests)
-BROKER_FIGURE(store_commands, f->store.commands)
-BROKER_FIGURE(store_transactions, f->store.transactions)
-BROKER_FIGURE(store_reconnects, f->store.reconnects)
-BROKER_FIGURE(store_sent_bytes, f->store.bytes_sent)
-BROKER_FIGURE(store_pending_requests, f->store.pending_requests)
-BROKER_FIGURE(store_pending_bytes, f->store.pending_bytes)
-BROKER_FIGURE(store_flushes, f->journal->flushes)
-BROKER_FIGURE(store_inserted, f->journal->inserted)
-BROKER_FIGURE(store_removed, f->journal->removed)
-BROKER_FIGURE(store_elided, f->journal->elided)
-BROKER_FIGURE(store_refused_publishes, f->journal->refused)
-BROKER_FIGURE(store_unstored_bytes, b->env.unstored_bytes)
-BROKER_FIGURE(store_unstored_limit_bytes, b->config.unstored_max_bytes)
-BROKER_FIGURE(loop_turn_max_seconds, (double)b->turn_time.busy.max / 1e9)
-BROKER_FIGURE(process_cpu_seconds, (double)f->usage.cpu_us / 1e6)
-BROKER_FIGURE(process_resident_memory_bytes, f->usage.resident_bytes)
-BROKER_FIGURE(process_virtual_memory_bytes, f->usage.virtual_bytes)
-BROKER_FIGURE(process_max_fds, f->usage.fds_max)
-BROKER_FIGURE(process_start_time_seconds, (double)b->started_unix_ms / 1000)
-
-static const struct figure broker_figures[] = {
-	{ { "tidemq_unusable", EXPOSITION_GAUGE,
-	    "Exchanges, queues and topics that cannot be used." },
-	  figure_unusable,
-	  NULL,
-	  NULL },
-	{ { "tidemq_blocked", EXPOSITION_GAUGE,
-	    "1: publishers and schedules are held back." },
-	  figure_blocked,
-	  NULL,
-	  NULL },
-	{ { "tidemq_draining", EXPOSITION_GAUGE, "1: publishes are refused (DRAIN)." },
-	  figure_draining,
-	  NULL,
-	  NULL },
-	{ { "tidemq_published", EXPOSITION_COUNTER,
-	    "Accepted publishes, with repetitions and the copies of filters." },
-	  figure_published,
-	  NULL,
-	  NULL },
-	{ { "tidemq_routed", EXPOSITION_COUNTER,
-	    "Copies of messages that queues and topics took." },
-	  figure_routed,
-	  NULL,
-	  NULL },
-	{ { "tidemq_unroutable", EXPOSITION_COUNTER, "Publishes that no queue took." },
-	  figure_unroutable,
-	  NULL,
-	  NULL },
-	{ { "tidemq_duplicates", EXPOSITION_COUNTER,
-	    "Copies not taken because their id had been seen." },
-	  figure_duplicates,
-	  NULL,
-	  NULL },
-	{ { "tidemq_delivered", EXPOSITION_COUNTER, "Deliveries to consumers." },
-	  figure_delivered,
-	  NULL,
-	  NULL },
-	{ { "tidemq_acked", EXPOSITION_COUNTER, "Messages acknowledged." },
-	  figure_acked,
-	  NULL,
-	  NULL },
-	{ { "tidemq_failed", EXPOSITION_COUNTER, "Deliveries that failed." },
-	  figure_failed,
-	  NULL,
-	  NULL },
-	{ { "tidemq_paced", EXPOSITION_COUNTER, "Returns that had to wait." },
-	  figure_paced,
-	  NULL,
-	  NULL },
-	{ { "tidemq_dead_lettered", EXPOSITION_COUNTER,
-	    "Messages sent to a dead-letter target." },
-	  figure_dead_lettered,
-	  NULL,
-	  NULL },
-	{ { "tidemq_death_limited", EXPOSITION_COUNTER,
-	    "Messages buried because they had died too often." },
-	  figure_death_limited,
-	  NULL,
-	  NULL },
-	{ { "tidemq_memory_bytes", EXPOSITION_GAUGE, "Messages in memory." },
-	  figure_memory_bytes,
-	  NULL,
-	  NULL },
-	{ { "tidemq_memory_limit_bytes", EXPOSITION_GAUGE,
-	    "From here on publishers are held back." },
-	  figure_memory_limit_bytes,
-	  NULL,
-	  NULL },
-	{ { "tidemq_dedupe_memory_bytes", EXPOSITION_GAUGE, "Publish ids in memory." },
-	  figure_dedupe_memory_bytes,
-	  NULL,
-	  NULL },
-	{ { "tidemq_dedupe_memory_limit_bytes", EXPOSITION_GAUGE,
-	    "What publish ids may take." },
-	  figure_dedupe_memory_limit_bytes,
-	  NULL,
-	  NULL },
-	{ { "tidemq_routes_memory_bytes", EXPOSITION_GAUGE, "Remembered routes." },
-	  figure_routes_memory_bytes,
-	  NULL,
-	  NULL },
-	{ { "tidemq_transactions_open", EXPOSITION_GAUGE,
-	    "Transactions begun and not ended." },
-	  figure_transactions_open,
-	  NULL,
-	  NULL },
-	{ { "tidemq_transactions_bytes", EXPOSITION_GAUGE, "What they keep." },
-	  figure_transactions_bytes,
-	  NULL,
-	  NULL },
-	{ { "tidemq_transactions", EXPOSITION_COUNTER,
-	    "Transactions that ended, by outcome." },
-	  figure_transactions_committed,
-	  "outcome",
-	  "committed" },
-	{ { 0 }, figure_transactions_failed, "outcome", "failed" },
-	{ { 0 }, figure_transactions_rolled_back, "outcome", "rolled_back" },
-	{ { "tidemq_users", EXPOSITION_GAUGE, "Users that are defined." },
-	  figure_users,
-	  NULL,
-	  NULL },
-	{ { "tidemq_anonymous", EXPOSITION_GAUGE, "1: nobody has to log in." },
-	  figure_anonymous,
-	  NULL,
-	  NULL },
-	{ { "tidemq_logins", EXPOSITION_COUNTER, "Logins, by outcome." },
-	  figure_logins_accepted,
-	  "outcome",
-	  "accepted" },
-	{ { 0 }, figure_logins_refused, "outcome", "refused" },
-	{ { "tidemq_passwords_hashed", EXPOSITION_COUNTER,
-	    "Passwords hashed, to verify or to set them." },
-	  figure_passwords_hashed,
-	  NULL,
-	  NULL },
-	{ { "tidemq_limited", EXPOSITION_COUNTER,
-	    "What was refused at a limit of a user or an address." },
-	  figure_limited_connections,
-	  "what",
-	  "connections" },
-	{ { 0 }, figure_limited_channels, "what", "channels" },
-	{ { 0 }, figure_limited_publishes, "what", "publishes" },
-	{ { "tidemq_connections_limit", EXPOSITION_GAUGE,
-	    "Connections that may be open at once." },
-	  figure_connections_limit,
-	  NULL,
-	  NULL },
-	{ { "tidemq_connections_accepted", EXPOSITION_COUNTER, "Connections accepted." },
-	  figure_connections_accepted,
-	  NULL,
-	  NULL },
-	{ { "tidemq_connections_refused", EXPOSITION_COUNTER,
-	    "Of these, those refused at a limit." },
-	  figure_connections_refused,
-	  NULL,
-	  NULL },
-	{ { "tidemq_received_bytes", EXPOSITION_COUNTER,
-	    "Bytes received on all connections." },
-	  figure_received_bytes,
-	  NULL,
-	  NULL },
-	{ { "tidemq_sent_bytes", EXPOSITION_COUNTER, "Bytes sent on all connections." },
-	  figure_sent_bytes,
-	  NULL,
-	  NULL },
-	{ { "tidemq_tls_handshakes", EXPOSITION_COUNTER,
-	    "Handshakes of TLS that succeeded." },
-	  figure_tls_handshakes,
-	  NULL,
-	  NULL },
-	{ { "tidemq_tls_failures", EXPOSITION_COUNTER,
-	    "Connections that TLS ended, in the handshake or later." },
-	  figure_tls_failures,
-	  NULL,
-	  NULL },
-	{ { "tidemq_log_appended", EXPOSITION_COUNTER,
-	    "Messages appended to partitions of topics." },
-	  figure_log_appended,
-	  NULL,
-	  NULL },
-	{ { "tidemq_log_batches", EXPOSITION_COUNTER, "Record batches written." },
-	  figure_log_batches,
-	  NULL,
-	  NULL },
-	{ { "tidemq_log_refused", EXPOSITION_COUNTER,
-	    "Messages whose append Redis refused." },
-	  figure_log_refused,
-	  NULL,
-	  NULL },
-	{ { "tidemq_log_merged_batches", EXPOSITION_COUNTER,
-	    "Record batches merged into larger ones." },
-	  figure_log_merged_batches,
-	  NULL,
-	  NULL },
-	{ { "tidemq_log_compacted", EXPOSITION_COUNTER,
-	    "Messages that compaction has removed." },
-	  figure_log_compacted,
-	  NULL,
-	  NULL },
-	{ { "tidemq_log_read_batches", EXPOSITION_COUNTER,
-	    "Record batches read from Redis." },
-	  figure_log_read_batches,
-	  NULL,
-	  NULL },
-	{ { "tidemq_log_unstored_bytes", EXPOSITION_GAUGE,
-	    "Messages of topics that are not durable yet." },
-	  figure_log_unstored_bytes,
-	  NULL,
-	  NULL },
-	{ { "tidemq_log_tail_bytes", EXPOSITION_GAUGE,
-	    "The newest messages of durable topics, in memory." },
-	  figure_log_tail_bytes,
-	  NULL,
-	  NULL },
-	{ { "tidemq_log_memory_bytes", EXPOSITION_GAUGE,
-	    "The messages of topics with durable=0." },
-	  figure_log_memory_bytes,
-	  NULL,
-	  NULL },
-	{ { "tidemq_store_up", EXPOSITION_GAUGE,
-	    "1: Redis answers, or there is none (--store none)." },
-	  figure_store_up,
-	  NULL,
-	  NULL },
-	{ { "tidemq_store_requests", EXPOSITION_COUNTER, "Requests to Redis." },
-	  figure_store_requests,
-	  NULL,
-	  NULL },
-	{ { "tidemq_store_commands", EXPOSITION_COUNTER, "Commands in these requests." },
-	  figure_store_commands,
-	  NULL,
-	  NULL },
-	{ { "tidemq_store_transactions", EXPOSITION_COUNTER,
-	    "Transactions that write messages of queues." },
-	  figure_store_transactions,
-	  NULL,
-	  NULL },
-	{ { "tidemq_store_reconnects", EXPOSITION_COUNTER,
-	    "Connections to Redis after the first." },
-	  figure_store_reconnects,
-	  NULL,
-	  NULL },
-	{ { "tidemq_store_sent_bytes", EXPOSITION_COUNTER, "Bytes sent to Redis." },
-	  figure_store_sent_bytes,
-	  NULL,
-	  NULL },
-	{ { "tidemq_store_pending_requests", EXPOSITION_GAUGE,
-	    "Requests that Redis has not answered." },
-	  figure_store_pending_requests,
-	  NULL,
-	  NULL },
-	{ { "tidemq_store_pending_bytes", EXPOSITION_GAUGE, "Their size." },
-	  figure_store_pending_bytes,
-	  NULL,
-	  NULL },
-	{ { "tidemq_store_flushes", EXPOSITION_COUNTER, "Batches of changes written." },
-	  figure_store_flushes,
-	  NULL,
-	  NULL },
-	{ { "tidemq_store_inserted", EXPOSITION_COUNTER, "Messages written." },
-	  figure_store_inserted,
-	  NULL,
-	  NULL },
-	{ { "tidemq_store_removed", EXPOSITION_COUNTER, "Messages removed from Redis." },
-	  figure_store_removed,
-	  NULL,
-	  NULL },
-	{ { "tidemq_store_elided", EXPOSITION_COUNTER,
-	    "Messages acknowledged before they were written." },
-	  figure_store_elided,
-	  NULL,
-	  NULL },
-	{ { "tidemq_store_refused_publishes", EXPOSITION_COUNTER,
-	    "Publishes that Redis refused." },
-	  figure_store_refused_publishes,
-	  NULL,
-	  NULL },
-	{ { "tidemq_store_unstored_bytes", EXPOSITION_GAUGE,
-	    "Messages of queues that are not durable yet." },
-	  figure_store_unstored_bytes,
-	  NULL,
-	  NULL },
-	{ { "tidemq_store_unstored_limit_bytes", EXPOSITION_GAUGE,
-	    "From here on, with topics, publishers are held back." },
-	  figure_store_unstored_limit_bytes,
-	  NULL,
-	  NULL },
-	{ { "tidemq_loop_turn_max_seconds", EXPOSITION_GAUGE,
-	    "The longest turn of the event loop since the start." },
-	  figure_loop_turn_max_seconds,
-	  NULL,
-	  NULL },
-	{ { "process_cpu_seconds", EXPOSITION_COUNTER,
-	    "Processor time of the broker, in the program and in the kernel." },
-	  figure_process_cpu_seconds,
-	  NULL,
-	  NULL },
-	{ { "process_resident_memory_bytes", EXPOSITION_GAUGE, "Resident memory." },
-	  figure_process_resident_memory_bytes,
-	  NULL,
-	  NULL },
-	{ { "process_virtual_memory_bytes", EXPOSITION_GAUGE, "Virtual memory." },
-	  figure_process_virtual_memory_bytes,
-	  NULL,
-	  NULL },
-	{ { "process_max_fds", EXPOSITION_GAUGE, "Descriptors that may be open." },
-	  figure_process_max_fds,
-	  NULL,
-	  NULL },
-	{ { "process_start_time_seconds", EXPOSITION_GAUGE,
-	    "When the broker began, since 1970." },
-	  figure_process_start_time_seconds,
-	  NULL,
-	  NULL },
-};
-
-#define COUNT_OF(table) (sizeof(table) / sizeof((table)[0]))
-
-static struct exposition_label label(const char *name, const char *value)
+static void begin(struct exposition *e, enum exposition_type type, const char *name,
+		  const char *help)
 {
-	return (struct exposition_label){ name, slice_from(value) };
+	exposition_family(e, &(struct exposition_family){ name, type, help });
 }
 
-static void write_figures(struct exposition *e, const struct facts *f,
-			  const struct figure *rows, size_t count)
+static void sample(struct exposition *e, const char *label, const char *value,
+		   double number)
 {
-	for (size_t i = 0; i < count; i++) {
-		struct exposition_label one;
-
-		if (rows[i].family.name)
-			exposition_family(e, &rows[i].family);
-		if (rows[i].label)
-			one = label(rows[i].label, rows[i].label_value);
-		exposition_sample(e, &one, rows[i].label != NULL, rows[i].value(f));
-	}
+	exposition_sample(e, &(struct exposition_label){ label, slice_from(value) }, 1,
+			  number);
 }
 
-static void write_build(struct exposition *e, const struct facts *f)
+static void write_build(struct exposition *e, const struct broker *b)
 {
-	static const struct exposition_family family = {
-		"tidemq_build", EXPOSITION_INFO, "The broker: its version and number."
-	};
 	char node[16];
-	struct exposition_label labels[] = { label("version", TIDE_VERSION),
-					     label("node", node) };
 
-	snprintf(node, sizeof(node), "%u", f->broker->config.node);
-	labels[1] = label("node", node);
-	exposition_family(e, &family);
+	snprintf(node, sizeof(node), "%u", b->config.node);
+	const struct exposition_label labels[] = {
+		exposition_text("version", TIDE_VERSION), exposition_text("node", node)
+	};
+	begin(e, EXPOSITION_INFO, "tidemq_build", "The broker: its version and number.");
 	exposition_sample(e, labels, 2, 1);
 }
 
 static void write_connections(struct exposition *e, const struct service *s)
 {
-	static const struct exposition_family family = {
-		"tidemq_connections", EXPOSITION_GAUGE, "Open connections, by protocol."
-	};
 	const struct net_protocol *p = s->protocols;
 
-	exposition_family(e, &family);
-	for (unsigned i = 0; i < NET_PROTOCOLS_MAX && p[i].name; i++) {
-		struct exposition_label one = label("protocol", p[i].name);
-
-		exposition_sample(e, &one, 1, p[i].open);
-	}
+	begin(e, EXPOSITION_GAUGE, "tidemq_connections",
+	      "Open connections, by protocol.");
+	for (unsigned i = 0; i < NET_PROTOCOLS_MAX && p[i].name; i++)
+		sample(e, "protocol", p[i].name, p[i].open);
 }
 
-static void write_store(struct exposition *e, const struct facts *f)
+static void write_messages(struct exposition *e, const struct service *s)
 {
-	static const struct exposition_family info = { "tidemq_store", EXPOSITION_INFO,
-						       "Redis." };
-	static const struct exposition_family refused = {
-		"tidemq_store_refused_requests", EXPOSITION_COUNTER,
-		"Requests that Redis refused, by reason."
-	};
-	static const struct exposition_family round_trip = {
-		"tidemq_store_round_trip_seconds", EXPOSITION_HISTOGRAM,
-		"From a request to the answer of Redis."
-	};
-	static const struct exposition_family changes = {
-		"tidemq_store_flush_changes", EXPOSITION_HISTOGRAM,
-		"Messages that each batch writes, moves or removes."
-	};
-	static const struct exposition_family memory = {
-		"tidemq_store_memory_bytes", EXPOSITION_GAUGE,
-		"Memory of Redis, as it told at the scrape before."
-	};
-	static const struct exposition_family limit = {
-		"tidemq_store_memory_limit_bytes", EXPOSITION_GAUGE,
-		"What Redis may take (maxmemory); 0: no limit."
-	};
-	const struct store_stats *st = &f->store;
-	const struct exposition_label labels[] = { label("kind", st->kind),
-						   label("address", st->address),
-						   label("version", st->version) };
+	const struct broker *b = s->broker;
+	const struct broker_counters *n = &b->counters;
 
-	exposition_family(e, &info);
-	exposition_sample(e, labels, 3, 1);
-	exposition_family(e, &refused);
-	for (unsigned i = 0; i < STORE_REFUSALS; i++) {
-		struct exposition_label one =
-			label("reason", store_refusal_name((enum store_refusal)i));
+	exposition_gauge(e, "tidemq_unusable",
+			 "Exchanges, queues and topics that cannot be used.",
+			 b->unusable);
+	exposition_gauge(e, "tidemq_blocked",
+			 "1: publishers and schedules are held back.", s->is_blocked);
+	exposition_gauge(e, "tidemq_draining", "1: publishes are refused (DRAIN).",
+			 b->refuses_publishes);
+	exposition_counter(
+		e, "tidemq_published",
+		"Accepted publishes, with repetitions and the copies of filters.",
+		n->published);
+	exposition_counter(e, "tidemq_routed",
+			   "Copies of messages that queues and topics took.", n->routed);
+	exposition_counter(e, "tidemq_unroutable", "Publishes that no queue took.",
+			   n->unroutable);
+	exposition_counter(e, "tidemq_duplicates",
+			   "Copies not taken because their id had been seen.",
+			   n->duplicates);
+	exposition_counter(e, "tidemq_delivered", "Deliveries to consumers.",
+			   n->delivered);
+	exposition_counter(e, "tidemq_acked", "Messages acknowledged.", n->acked);
+	exposition_counter(e, "tidemq_failed", "Deliveries that failed.", n->failed);
+	exposition_counter(e, "tidemq_paced", "Returns that had to wait.", n->paced);
+	exposition_counter(e, "tidemq_dead_lettered",
+			   "Messages sent to a dead-letter target.", n->dead_lettered);
+	exposition_counter(e, "tidemq_death_limited",
+			   "Messages buried because they had died too often.",
+			   n->death_limited);
+}
 
-		exposition_sample(e, &one, 1, (double)st->refused[i]);
-	}
-	exposition_family(e, &round_trip);
+static void write_memory(struct exposition *e, const struct service *s)
+{
+	const struct broker *b = s->broker;
+
+	exposition_gauge(e, "tidemq_memory_bytes", "Messages in memory.",
+			 service_pressure_memory(s));
+	exposition_gauge(e, "tidemq_memory_limit_bytes",
+			 "From here on publishers are held back.",
+			 b->config.memory_max_bytes);
+	exposition_gauge(e, "tidemq_dedupe_memory_bytes", "Publish ids in memory.",
+			 dedupe_bytes(b->dedupe));
+	exposition_gauge(e, "tidemq_dedupe_memory_limit_bytes",
+			 "What publish ids may take.", b->config.dedupe_max_bytes);
+	exposition_gauge(e, "tidemq_routes_memory_bytes", "Remembered routes.",
+			 b->route_bytes);
+}
+
+static void write_transactions(struct exposition *e, const struct service *s)
+{
+	exposition_gauge(e, "tidemq_transactions_open",
+			 "Transactions begun and not ended.", s->transactions.open);
+	exposition_gauge(e, "tidemq_transactions_bytes", "What they keep.",
+			 s->transactions.bytes);
+	begin(e, EXPOSITION_COUNTER, "tidemq_transactions",
+	      "Transactions that ended, by outcome.");
+	sample(e, "outcome", "committed", s->transactions.committed);
+	sample(e, "outcome", "failed", s->transactions.failed);
+	sample(e, "outcome", "rolled_back", s->transactions.rolled_back);
+}
+
+static void write_users(struct exposition *e, const struct service *s)
+{
+	exposition_gauge(e, "tidemq_users", "Users that are defined.",
+			 users_count(&s->broker->users));
+	exposition_gauge(e, "tidemq_anonymous", "1: nobody has to log in.",
+			 service_users_is_open(s));
+	begin(e, EXPOSITION_COUNTER, "tidemq_logins", "Logins, by outcome.");
+	sample(e, "outcome", "accepted", s->login.counters.accepted);
+	sample(e, "outcome", "refused", s->login.counters.refused);
+	exposition_counter(e, "tidemq_passwords_hashed",
+			   "Passwords hashed, to verify or to set them.",
+			   s->password_work.count);
+	begin(e, EXPOSITION_COUNTER, "tidemq_limited",
+	      "What was refused at a limit of a user or an address.");
+	sample(e, "what", "connections", s->allowances.refused.connections);
+	sample(e, "what", "channels", s->allowances.refused.channels);
+	sample(e, "what", "publishes", s->allowances.refused.publishes);
+}
+
+static void write_net(struct exposition *e, const struct service *s)
+{
+	exposition_gauge(e, "tidemq_connections_limit",
+			 "Connections that may be open at once.", s->net.limit);
+	exposition_counter(e, "tidemq_connections_accepted", "Connections accepted.",
+			   s->net.accepted);
+	exposition_counter(e, "tidemq_connections_refused",
+			   "Of these, those refused at a limit.", s->net.refused);
+	exposition_counter(e, "tidemq_received_bytes",
+			   "Bytes received on all connections.", s->net.bytes_in);
+	exposition_counter(e, "tidemq_sent_bytes", "Bytes sent on all connections.",
+			   s->net.bytes_out);
+	exposition_counter(e, "tidemq_tls_handshakes",
+			   "Handshakes of TLS that succeeded.", s->net.tls_handshakes);
+	exposition_counter(e, "tidemq_tls_failures",
+			   "Connections that TLS ended, in the handshake or later.",
+			   s->net.tls_failures);
+}
+
+static void write_log(struct exposition *e, const struct partition_env *p)
+{
+	exposition_counter(e, "tidemq_log_appended",
+			   "Messages appended to partitions of topics.",
+			   p->stats.appended);
+	exposition_counter(e, "tidemq_log_batches", "Record batches written.",
+			   p->stats.batches);
+	exposition_counter(e, "tidemq_log_refused",
+			   "Messages whose append Redis refused.", p->stats.refused);
+	exposition_counter(e, "tidemq_log_merged_batches",
+			   "Record batches merged into larger ones.", p->stats.merged);
+	exposition_counter(e, "tidemq_log_compacted",
+			   "Messages that compaction has removed.", p->stats.compacted);
+	exposition_counter(e, "tidemq_log_read_batches",
+			   "Record batches read from Redis.", p->stats.read_batches);
+	exposition_gauge(e, "tidemq_log_unstored_bytes",
+			 "Messages of topics that are not durable yet.",
+			 p->unstored_bytes);
+	exposition_gauge(e, "tidemq_log_tail_bytes",
+			 "The newest messages of durable topics, in memory.",
+			 p->tail_bytes);
+	exposition_gauge(e, "tidemq_log_memory_bytes",
+			 "The messages of topics with durable=0.", p->memory_bytes);
+}
+
+static void write_requests(struct exposition *e, const struct store_stats *st)
+{
+	exposition_counter(e, "tidemq_store_requests", "Requests to Redis.",
+			   st->requests);
+	exposition_counter(e, "tidemq_store_commands", "Commands in these requests.",
+			   st->commands);
+	exposition_counter(e, "tidemq_store_transactions",
+			   "Transactions that write messages of queues.",
+			   st->transactions);
+	exposition_counter(e, "tidemq_store_reconnects",
+			   "Connections to Redis after the first.", st->reconnects);
+	exposition_counter(e, "tidemq_store_sent_bytes", "Bytes sent to Redis.",
+			   st->bytes_sent);
+	exposition_gauge(e, "tidemq_store_pending_requests",
+			 "Requests that Redis has not answered.", st->pending_requests);
+	exposition_gauge(e, "tidemq_store_pending_bytes", "Their size.",
+			 st->pending_bytes);
+}
+
+static void write_flushes(struct exposition *e, const struct journal_stats *j)
+{
+	exposition_counter(e, "tidemq_store_flushes", "Batches of changes written.",
+			   j->flushes);
+	exposition_counter(e, "tidemq_store_inserted", "Messages written.", j->inserted);
+	exposition_counter(e, "tidemq_store_removed", "Messages removed from Redis.",
+			   j->removed);
+	exposition_counter(e, "tidemq_store_elided",
+			   "Messages acknowledged before they were written.", j->elided);
+	exposition_counter(e, "tidemq_store_refused_publishes",
+			   "Publishes that Redis refused.", j->refused);
+}
+
+static void write_round_trips(struct exposition *e, const struct store_stats *st,
+			      const struct journal_stats *j)
+{
+	begin(e, EXPOSITION_HISTOGRAM, "tidemq_store_round_trip_seconds",
+	      "From a request to the answer of Redis.");
 	exposition_tally(e, NULL, 0, &st->round_trip, tally_times_ns, 1e9);
-	exposition_family(e, &changes);
-	exposition_tally(e, NULL, 0, &f->journal->changes, tally_sizes, 1);
-	exposition_family(e, &memory);
+	begin(e, EXPOSITION_HISTOGRAM, "tidemq_store_flush_changes",
+	      "Messages that each batch writes, moves or removes.");
+	exposition_tally(e, NULL, 0, &j->changes, tally_sizes, 1);
+	begin(e, EXPOSITION_GAUGE, "tidemq_store_memory_bytes",
+	      "Memory of Redis, as it told at the scrape before.");
 	if (st->memory_bytes)
 		exposition_sample(e, NULL, 0, (double)st->memory_bytes);
-	exposition_family(e, &limit);
+	begin(e, EXPOSITION_GAUGE, "tidemq_store_memory_limit_bytes",
+	      "What Redis may take (maxmemory); 0: no limit.");
 	if (st->memory_bytes)
 		exposition_sample(e, NULL, 0, (double)st->memory_max_bytes);
 }
 
-static void write_process(struct exposition *e, const struct facts *f)
+static void write_store(struct exposition *e, const struct broker *b)
 {
-	static const struct exposition_family turns = {
-		"tidemq_loop_turn_seconds", EXPOSITION_HISTOGRAM,
-		"Turns of the event loop: how long it did not look at its sockets."
-	};
-	static const struct exposition_family fds = { "process_open_fds",
-						      EXPOSITION_GAUGE,
-						      "Open descriptors." };
+	const struct journal_stats *j = journal_stats(b->journal);
+	struct store_stats st;
 
-	exposition_family(e, &turns);
-	exposition_tally(e, NULL, 0, &f->broker->turn_time.busy, tally_times_ns, 1e9);
-	exposition_family(e, &fds);
-	if (f->usage.fds)
-		exposition_sample(e, NULL, 0, (double)f->usage.fds);
+	store_memory_ask(b->store);
+	store_stats(b->store, &st);
+	const struct exposition_label labels[] = {
+		exposition_text("kind", st.kind),
+		exposition_text("address", st.address),
+		exposition_text("version", st.version),
+	};
+	begin(e, EXPOSITION_INFO, "tidemq_store", "Redis.");
+	exposition_sample(e, labels, 3, 1);
+	exposition_gauge(e, "tidemq_store_up",
+			 "1: Redis answers, or there is none (--store none).",
+			 store_state(b->store) == STORE_UP);
+	write_requests(e, &st);
+	write_flushes(e, j);
+	exposition_gauge(e, "tidemq_store_unstored_bytes",
+			 "Messages of queues that are not durable yet.",
+			 b->env.unstored_bytes);
+	exposition_gauge(e, "tidemq_store_unstored_limit_bytes",
+			 "From here on, with topics, publishers are held back.",
+			 b->config.unstored_max_bytes);
+	begin(e, EXPOSITION_COUNTER, "tidemq_store_refused_requests",
+	      "Requests that Redis refused, by reason.");
+	for (unsigned i = 0; i < STORE_REFUSALS; i++)
+		sample(e, "reason", store_refusal_name((enum store_refusal)i),
+		       st.refused[i]);
+	write_round_trips(e, &st, j);
+}
+
+static void write_process(struct exposition *e, const struct broker *b)
+{
+	const struct tally *turns = &b->turn_time.busy;
+	struct usage u;
+
+	usage_read(&u);
+	exposition_gauge(e, "tidemq_loop_turn_max_seconds",
+			 "The longest turn of the event loop since the start.",
+			 (double)turns->max / 1e9);
+	exposition_counter(
+		e, "process_cpu_seconds",
+		"Processor time of the broker, in the program and in the kernel.",
+		(double)u.cpu_us / 1e6);
+	exposition_gauge(e, "process_resident_memory_bytes", "Resident memory.",
+			 u.resident_bytes);
+	exposition_gauge(e, "process_virtual_memory_bytes", "Virtual memory.",
+			 u.virtual_bytes);
+	exposition_gauge(e, "process_max_fds", "Descriptors that may be open.",
+			 u.fds_max);
+	exposition_gauge(e, "process_start_time_seconds",
+			 "When the broker began, since 1970.",
+			 (double)b->started_unix_ms / 1000);
+	begin(e, EXPOSITION_HISTOGRAM, "tidemq_loop_turn_seconds",
+	      "Turns of the event loop: how long it did not look at its sockets.");
+	exposition_tally(e, NULL, 0, turns, tally_times_ns, 1e9);
+	begin(e, EXPOSITION_GAUGE, "process_open_fds", "Open descriptors.");
+	if (u.fds)
+		exposition_sample(e, NULL, 0, (double)u.fds);
 }
 
 void metrics_broker_write(struct service *s, struct exposition *e)
 {
-	struct facts f = { .service = s, .broker = s->broker };
-
-	f.journal = journal_stats(s->broker->journal);
-	store_memory_ask(s->broker->store);
-	store_stats(s->broker->store, &f.store);
-	usage_read(&f.usage);
-	write_build(e, &f);
+	write_build(e, s->broker);
 	write_connections(e, s);
-	write_figures(e, &f, broker_figures, COUNT_OF(broker_figures));
-	write_store(e, &f);
-	write_process(e, &f);
+	write_messages(e, s);
+	write_memory(e, s);
+	write_transactions(e, s);
+	write_users(e, s);
+	write_net(e, s);
+	write_log(e, &s->broker->partitions);
+	write_store(e, s->broker);
+	write_process(e, s->broker);
 }
 
-static double vhost_queues(const struct vhost *v)
-{
-	return HASH_COUNT(v->queues) - v->topic_count;
-}
-
-static double vhost_topics(const struct vhost *v)
-{
-	return v->topic_count;
-}
-
-static double vhost_exchanges(const struct vhost *v)
-{
-	return HASH_COUNT(v->exchanges);
-}
-
-static double vhost_sessions(const struct vhost *v)
-{
-	return v->sessions;
-}
-
-static double vhost_unroutable(const struct vhost *v)
-{
-	return (double)v->unroutable.count;
-}
+#define EACH_VHOST(type, name, help, expression)                                         \
+	begin(e, type, name, help);                                                      \
+	for (const struct vhost *v = s->broker->vhosts; v; v = v->hh.next)               \
+		exposition_sample(e,                                                     \
+				  &(struct exposition_label){ "vhost", vhost_slice(v) }, \
+				  1, (double)(expression));
 
 void metrics_broker_write_vhosts(struct service *s, struct exposition *e)
 {
-	static const struct {
-		struct exposition_family family;
-		double (*value)(const struct vhost *v);
-	} rows[] = {
-		{ { "tidemq_queues", EXPOSITION_GAUGE, "Queues." }, vhost_queues },
-		{ { "tidemq_topics", EXPOSITION_GAUGE, "Topics." }, vhost_topics },
-		{ { "tidemq_exchanges", EXPOSITION_GAUGE, "Exchanges." },
-		  vhost_exchanges },
-		{ { "tidemq_vhost_connections", EXPOSITION_GAUGE,
-		    "Connections that work in the vhost." },
-		  vhost_sessions },
-		{ { "tidemq_default_exchange_unroutable", EXPOSITION_COUNTER,
-		    "Publishes to the default exchange that no queue took." },
-		  vhost_unroutable },
-	};
-	const struct vhost *v;
-
-	for (size_t i = 0; i < COUNT_OF(rows); i++) {
-		exposition_family(e, &rows[i].family);
-		for (v = s->broker->vhosts; v; v = v->hh.next) {
-			struct exposition_label one = { "vhost", vhost_slice(v) };
-
-			exposition_sample(e, &one, 1, rows[i].value(v));
-		}
-	}
+	EACH_VHOST(EXPOSITION_GAUGE, "tidemq_queues", "Queues.",
+		   HASH_COUNT(v->queues) - v->topic_count)
+	EACH_VHOST(EXPOSITION_GAUGE, "tidemq_topics", "Topics.", v->topic_count)
+	EACH_VHOST(EXPOSITION_GAUGE, "tidemq_exchanges", "Exchanges.",
+		   HASH_COUNT(v->exchanges))
+	EACH_VHOST(EXPOSITION_GAUGE, "tidemq_vhost_connections",
+		   "Connections that work in the vhost.", v->sessions)
+	EACH_VHOST(EXPOSITION_COUNTER, "tidemq_default_exchange_unroutable",
+		   "Publishes to the default exchange that no queue took.",
+		   v->unroutable.count)
 }

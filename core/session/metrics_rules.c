@@ -6,60 +6,28 @@
 
 #define COUNT_OF(table) (sizeof(table) / sizeof((table)[0]))
 
-struct rules_figure {
-	struct exposition_family family;
-	double (*value)(const struct engine_figures *f);
-};
-
-#define RULES_FIGURE(name, expression)                              \
-	static double figure_##name(const struct engine_figures *f) \
-	{                                                           \
-		return (double)(expression);                        \
-	}
-
-RULES_FIGURE(rules_generation, f->generation)
-RULES_FIGURE(rules_loaded_timestamp_seconds, (double)f->loaded_unix_ms / 1000)
-RULES_FIGURE(rules_refusals, f->refused)
-RULES_FIGURE(rules_refused, f->is_refused)
-RULES_FIGURE(rules_memory_bytes, f->memory_bytes)
-RULES_FIGURE(rules_memory_limit_bytes, f->memory_max_bytes)
-RULES_FIGURE(rules_shared_entries, f->shared_entries)
-RULES_FIGURE(rules_shared_entries_limit, f->shared_entries_max)
-RULES_FIGURE(rules_shared_bytes, f->shared_bytes)
-RULES_FIGURE(rules_shared_limit_bytes, f->shared_bytes_max)
-
-static const struct rules_figure rules_figures[] = {
-	{ { "tidemq_rules_generation", EXPOSITION_GAUGE,
-	    "The number of the active generation." },
-	  figure_rules_generation },
-	{ { "tidemq_rules_loaded_timestamp_seconds", EXPOSITION_GAUGE,
-	    "When it was loaded, since 1970." },
-	  figure_rules_loaded_timestamp_seconds },
-	{ { "tidemq_rules_refusals", EXPOSITION_COUNTER,
-	    "Generations that were refused." },
-	  figure_rules_refusals },
-	{ { "tidemq_rules_refused", EXPOSITION_GAUGE,
-	    "1: the last attempt to load rules was refused." },
-	  figure_rules_refused },
-	{ { "tidemq_rules_memory_bytes", EXPOSITION_GAUGE,
-	    "Memory of the active generation." },
-	  figure_rules_memory_bytes },
-	{ { "tidemq_rules_memory_limit_bytes", EXPOSITION_GAUGE, "What it may take." },
-	  figure_rules_memory_limit_bytes },
-	{ { "tidemq_rules_shared_entries", EXPOSITION_GAUGE, "Entries of tide.shared." },
-	  figure_rules_shared_entries },
-	{ { "tidemq_rules_shared_entries_limit", EXPOSITION_GAUGE,
-	    "How many it may have." },
-	  figure_rules_shared_entries_limit },
-	{ { "tidemq_rules_shared_bytes", EXPOSITION_GAUGE, "Their size." },
-	  figure_rules_shared_bytes },
-	{ { "tidemq_rules_shared_limit_bytes", EXPOSITION_GAUGE, "What they may take." },
-	  figure_rules_shared_limit_bytes },
-};
-
-static struct exposition_label label(const char *name, const char *value)
+static void write_generation(struct exposition *e, const struct engine_figures *f)
 {
-	return (struct exposition_label){ name, slice_from(value) };
+	exposition_gauge(e, "tidemq_rules_generation",
+			 "The number of the active generation.", f->generation);
+	exposition_gauge(e, "tidemq_rules_loaded_timestamp_seconds",
+			 "When it was loaded, since 1970.",
+			 (double)f->loaded_unix_ms / 1000);
+	exposition_counter(e, "tidemq_rules_refusals", "Generations that were refused.",
+			   f->refused);
+	exposition_gauge(e, "tidemq_rules_refused",
+			 "1: the last attempt to load rules was refused.", f->is_refused);
+	exposition_gauge(e, "tidemq_rules_memory_bytes",
+			 "Memory of the active generation.", f->memory_bytes);
+	exposition_gauge(e, "tidemq_rules_memory_limit_bytes", "What it may take.",
+			 f->memory_max_bytes);
+	exposition_gauge(e, "tidemq_rules_shared_entries", "Entries of tide.shared.",
+			 f->shared_entries);
+	exposition_gauge(e, "tidemq_rules_shared_entries_limit", "How many it may have.",
+			 f->shared_entries_max);
+	exposition_gauge(e, "tidemq_rules_shared_bytes", "Their size.", f->shared_bytes);
+	exposition_gauge(e, "tidemq_rules_shared_limit_bytes", "What they may take.",
+			 f->shared_bytes_max);
 }
 
 #define SCRIPT_FIGURE(name, expression)                            \
@@ -119,8 +87,8 @@ static void write_scripts(struct exposition *e, const struct engine *engine)
 		exposition_family(e, &script_figures[k].family);
 		for (size_t i = 0; i < count; i++) {
 			const struct exposition_label labels[] = {
-				label("kind", scripts[i].kind),
-				label("script", scripts[i].name)
+				exposition_text("kind", scripts[i].kind),
+				exposition_text("script", scripts[i].name)
 			};
 
 			exposition_sample(e, labels, 2,
@@ -143,11 +111,8 @@ void metrics_rules_write(struct service *s, struct exposition *e)
 	exposition_sample(
 		e,
 		(const struct exposition_label[]){ { "hash", { hash, sizeof(hash) } },
-						   label("origin", f.origin) },
+						   exposition_text("origin", f.origin) },
 		2, 1);
-	for (size_t i = 0; i < COUNT_OF(rules_figures); i++) {
-		exposition_family(e, &rules_figures[i].family);
-		exposition_sample(e, NULL, 0, rules_figures[i].value(&f));
-	}
+	write_generation(e, &f);
 	write_scripts(e, s->broker->engine);
 }

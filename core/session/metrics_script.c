@@ -128,7 +128,6 @@ static size_t write_family(struct exposition *e, const struct engine *engine,
 	exposition_family(e, &family);
 	for (; n < left && slice_is_equal(name_of(&first[n]), name_of(first)); n++)
 		write_sample(e, &first[n]);
-	e->family = NULL;
 	return n;
 }
 

@@ -9,23 +9,28 @@
 #include "queue_document.h"
 #include "session_private.h"
 
-#define COUNTER(name, help)                    \
-	{                                      \
-		name, EXPOSITION_COUNTER, help \
+#define COUNTER(name, help, value)                               \
+	{                                                        \
+		{ name, EXPOSITION_COUNTER, help }, false, value \
 	}
-#define GAUGE(name, help)                    \
-	{                                    \
-		name, EXPOSITION_GAUGE, help \
+#define GAUGE(name, help, value)                               \
+	{                                                      \
+		{ name, EXPOSITION_GAUGE, help }, false, value \
+	}
+#define LARGEST(name, help, value)                            \
+	{                                                     \
+		{ name, EXPOSITION_GAUGE, help }, true, value \
 	}
 #define COUNT_OF(table) (sizeof(table) / sizeof((table)[0]))
 
 /* ---- queues, and what topics count like them ---- */
 
-#define QUEUE_COUNTER(field)                                                 \
-	static double queue_##field(const void *item)                        \
-	{                                                                    \
-		return (double)((const struct queue *)item)->counters.field; \
+#define NUMBER(function, type, member)                       \
+	static double function(const void *item)             \
+	{                                                    \
+		return (double)((const type *)item)->member; \
 	}
+#define QUEUE_COUNTER(field) NUMBER(queue_##field, struct queue, counters.field)
 #define QUEUE_STATE(name, state)                                 \
 	static double queue_##name(const void *item)             \
 	{                                                        \
@@ -52,10 +57,7 @@ QUEUE_COUNTER(dead_lettered)
 QUEUE_COUNTER(refused)
 QUEUE_COUNTER(overflowed)
 
-static double queue_consumers(const void *item)
-{
-	return ((const struct queue *)item)->consumer_count;
-}
+NUMBER(queue_consumers, struct queue, consumer_count)
 
 static double age_of(const struct queue *q, int64_t since_ms)
 {
@@ -96,61 +98,54 @@ static double queue_groups_blocked(const void *item)
 }
 
 static const struct metric queue_metrics[] = {
-	{ GAUGE("tidemq_queue_messages_ready", "Messages that consumers may have now."),
-	  false, queue_ready },
-	{ GAUGE("tidemq_queue_messages_delayed", "Messages that are not due yet."), false,
-	  queue_delayed },
-	{ GAUGE("tidemq_queue_messages_unacked", "Messages that consumers hold."), false,
-	  queue_unacked },
-	{ GAUGE("tidemq_queue_messages_buried", "Messages put aside after failures."),
-	  false, queue_buried },
-	{ GAUGE("tidemq_queue_oldest_ready_seconds",
+	GAUGE("tidemq_queue_messages_ready", "Messages that consumers may have now.",
+	      queue_ready),
+	GAUGE("tidemq_queue_messages_delayed", "Messages that are not due yet.",
+	      queue_delayed),
+	GAUGE("tidemq_queue_messages_unacked", "Messages that consumers hold.",
+	      queue_unacked),
+	GAUGE("tidemq_queue_messages_buried", "Messages put aside after failures.",
+	      queue_buried),
+	LARGEST("tidemq_queue_oldest_ready_seconds",
 		"How long the oldest ready message could have been delivered; 0 without "
-		"one."),
-	  true, queue_oldest_ready },
-	{ GAUGE("tidemq_queue_oldest_lease_seconds",
-		"How long the oldest unacked message has been held; 0 without one."),
-	  true, queue_oldest_lease },
-	{ GAUGE("tidemq_queue_consumers", "Subscriptions."), false, queue_consumers },
-	{ GAUGE("tidemq_queue_paused_in", "1: publishes are paused."), false,
-	  queue_paused_in },
-	{ GAUGE("tidemq_queue_paused_out", "1: deliveries are paused."), false,
-	  queue_paused_out },
-	{ GAUGE("tidemq_queue_groups_blocked",
-		"Groups of order-by that wait for a message at work."),
-	  false, queue_groups_blocked },
-	{ COUNTER("tidemq_queue_published", "Messages that the queue took."), false,
-	  queue_published },
-	{ COUNTER("tidemq_queue_duplicates",
-		  "Messages not taken because their id had been seen."),
-	  false, queue_duplicates },
-	{ COUNTER("tidemq_queue_refused",
-		  "Messages not taken because the queue was full or paused."),
-	  false, queue_refused },
-	{ COUNTER("tidemq_queue_unranked", "Messages whose priority script failed."),
-	  false, queue_unranked },
-	{ COUNTER("tidemq_queue_delivered", "Deliveries."), false, queue_delivered },
-	{ COUNTER("tidemq_queue_redelivered", "Deliveries that were not the first."),
-	  false, queue_redelivered },
-	{ COUNTER("tidemq_queue_acked", "Messages acknowledged."), false, queue_acked },
-	{ COUNTER("tidemq_queue_nacked", "Deliveries that consumers gave back."), false,
-	  queue_nacked },
-	{ COUNTER("tidemq_queue_timed_out", "Deliveries not settled in time."), false,
-	  queue_timed_out },
-	{ COUNTER("tidemq_queue_paced", "Returns that had to wait."), false,
-	  queue_paced },
-	{ COUNTER("tidemq_queue_expired", "Messages that lived too long."), false,
-	  queue_expired },
-	{ COUNTER("tidemq_queue_dead_lettered", "Messages sent to a dead-letter target."),
-	  false, queue_dead_lettered },
-	{ COUNTER("tidemq_queue_death_limited",
-		  "Messages buried because they had died too often."),
-	  false, queue_death_limited },
-	{ COUNTER("tidemq_queue_removed", "Messages removed by their id."), false,
-	  queue_removed },
-	{ COUNTER("tidemq_queue_overflowed",
-		  "Messages given up because the queue was over a limit."),
-	  false, queue_overflowed },
+		"one.",
+		queue_oldest_ready),
+	LARGEST("tidemq_queue_oldest_lease_seconds",
+		"How long the oldest unacked message has been held; 0 without one.",
+		queue_oldest_lease),
+	GAUGE("tidemq_queue_consumers", "Subscriptions.", queue_consumers),
+	GAUGE("tidemq_queue_paused_in", "1: publishes are paused.", queue_paused_in),
+	GAUGE("tidemq_queue_paused_out", "1: deliveries are paused.", queue_paused_out),
+	GAUGE("tidemq_queue_groups_blocked",
+	      "Groups of order-by that wait for a message at work.",
+	      queue_groups_blocked),
+	COUNTER("tidemq_queue_published", "Messages that the queue took.",
+		queue_published),
+	COUNTER("tidemq_queue_duplicates",
+		"Messages not taken because their id had been seen.", queue_duplicates),
+	COUNTER("tidemq_queue_refused",
+		"Messages not taken because the queue was full or paused.",
+		queue_refused),
+	COUNTER("tidemq_queue_unranked", "Messages whose priority script failed.",
+		queue_unranked),
+	COUNTER("tidemq_queue_delivered", "Deliveries.", queue_delivered),
+	COUNTER("tidemq_queue_redelivered", "Deliveries that were not the first.",
+		queue_redelivered),
+	COUNTER("tidemq_queue_acked", "Messages acknowledged.", queue_acked),
+	COUNTER("tidemq_queue_nacked", "Deliveries that consumers gave back.",
+		queue_nacked),
+	COUNTER("tidemq_queue_timed_out", "Deliveries not settled in time.",
+		queue_timed_out),
+	COUNTER("tidemq_queue_paced", "Returns that had to wait.", queue_paced),
+	COUNTER("tidemq_queue_expired", "Messages that lived too long.", queue_expired),
+	COUNTER("tidemq_queue_dead_lettered", "Messages sent to a dead-letter target.",
+		queue_dead_lettered),
+	COUNTER("tidemq_queue_death_limited",
+		"Messages buried because they had died too often.", queue_death_limited),
+	COUNTER("tidemq_queue_removed", "Messages removed by their id.", queue_removed),
+	COUNTER("tidemq_queue_overflowed",
+		"Messages given up because the queue was over a limit.",
+		queue_overflowed),
 };
 
 static const void *next_queue(struct walk *w)
@@ -188,10 +183,7 @@ static double topic_appended(const void *item)
 	return (double)topic_sum(((const struct queue *)item)->topic).end;
 }
 
-static double topic_partitions(const void *item)
-{
-	return ((const struct queue *)item)->config.shards;
-}
+NUMBER(topic_partitions, struct queue, config.shards)
 
 static double topic_readers(const void *item)
 {
@@ -199,33 +191,28 @@ static double topic_readers(const void *item)
 }
 
 static const struct metric topic_metrics[] = {
-	{ GAUGE("tidemq_topic_messages", "Messages that are kept."), false,
-	  topic_messages },
-	{ GAUGE("tidemq_topic_size_bytes", "Their size in Redis."), false, topic_bytes },
-	{ GAUGE("tidemq_topic_partitions", "Partitions."), false, topic_partitions },
-	{ GAUGE("tidemq_topic_consumers", "Subscriptions."), false, queue_consumers },
-	{ GAUGE("tidemq_topic_readers", "Subscriptions without a group."), false,
-	  topic_readers },
-	{ COUNTER("tidemq_topic_appended",
-		  "Messages appended since the topic was declared."),
-	  false, topic_appended },
-	{ COUNTER("tidemq_topic_published", "Messages that the topic took."), false,
-	  queue_published },
-	{ COUNTER("tidemq_topic_duplicates",
-		  "Messages not taken because their id had been seen."),
-	  false, queue_duplicates },
-	{ COUNTER("tidemq_topic_delivered", "Deliveries to all groups and readers."),
-	  false, queue_delivered },
-	{ COUNTER("tidemq_topic_acked", "Messages acknowledged, by all groups."), false,
-	  queue_acked },
-	{ COUNTER("tidemq_topic_nacked", "Deliveries that consumers gave back."), false,
-	  queue_nacked },
-	{ COUNTER("tidemq_topic_timed_out", "Deliveries not settled in time."), false,
-	  queue_timed_out },
-	{ COUNTER("tidemq_topic_paced", "Returns that had to wait."), false,
-	  queue_paced },
-	{ COUNTER("tidemq_topic_dead_lettered", "Messages sent to a dead-letter target."),
-	  false, queue_dead_lettered },
+	GAUGE("tidemq_topic_messages", "Messages that are kept.", topic_messages),
+	GAUGE("tidemq_topic_size_bytes", "Their size in Redis.", topic_bytes),
+	GAUGE("tidemq_topic_partitions", "Partitions.", topic_partitions),
+	GAUGE("tidemq_topic_consumers", "Subscriptions.", queue_consumers),
+	GAUGE("tidemq_topic_readers", "Subscriptions without a group.", topic_readers),
+	COUNTER("tidemq_topic_appended",
+		"Messages appended since the topic was declared.", topic_appended),
+	COUNTER("tidemq_topic_published", "Messages that the topic took.",
+		queue_published),
+	COUNTER("tidemq_topic_duplicates",
+		"Messages not taken because their id had been seen.", queue_duplicates),
+	COUNTER("tidemq_topic_delivered", "Deliveries to all groups and readers.",
+		queue_delivered),
+	COUNTER("tidemq_topic_acked", "Messages acknowledged, by all groups.",
+		queue_acked),
+	COUNTER("tidemq_topic_nacked", "Deliveries that consumers gave back.",
+		queue_nacked),
+	COUNTER("tidemq_topic_timed_out", "Deliveries not settled in time.",
+		queue_timed_out),
+	COUNTER("tidemq_topic_paced", "Returns that had to wait.", queue_paced),
+	COUNTER("tidemq_topic_dead_lettered", "Messages sent to a dead-letter target.",
+		queue_dead_lettered),
 };
 
 static const void *next_topic(struct walk *w)
@@ -254,10 +241,7 @@ static double group_lag_seconds(const void *item)
 	return since_ms < 0 ? NAN : age_of(g->topic->queue, since_ms);
 }
 
-static double group_members(const void *item)
-{
-	return ((const struct topic_group *)item)->member_count;
-}
+NUMBER(group_members, struct topic_group, member_count)
 
 static double group_held(const void *item)
 {
@@ -270,23 +254,19 @@ static double group_held(const void *item)
 	return (double)held;
 }
 
-static double group_given_up(const void *item)
-{
-	return (double)((const struct topic_group *)item)->given_up;
-}
+NUMBER(group_given_up, struct topic_group, given_up)
 
 static const struct metric group_metrics[] = {
-	{ GAUGE("tidemq_group_lag_messages", "Messages that the group has not settled."),
-	  false, group_lag },
-	{ GAUGE("tidemq_group_lag_seconds",
-		"Age of the oldest of these; absent when it is not in memory."),
-	  true, group_lag_seconds },
-	{ GAUGE("tidemq_group_members", "Subscriptions."), false, group_members },
-	{ GAUGE("tidemq_group_messages_unacked", "Messages that members hold."), false,
-	  group_held },
-	{ COUNTER("tidemq_group_given_up",
-		  "Messages that failed for good, without a dead-letter target."),
-	  false, group_given_up },
+	GAUGE("tidemq_group_lag_messages", "Messages that the group has not settled.",
+	      group_lag),
+	LARGEST("tidemq_group_lag_seconds",
+		"Age of the oldest of these; absent when it is not in memory.",
+		group_lag_seconds),
+	GAUGE("tidemq_group_members", "Subscriptions.", group_members),
+	GAUGE("tidemq_group_messages_unacked", "Messages that members hold.", group_held),
+	COUNTER("tidemq_group_given_up",
+		"Messages that failed for good, without a dead-letter target.",
+		group_given_up),
 };
 
 static const void *next_group(const void *met, const void *part)
@@ -310,28 +290,16 @@ static unsigned label_group(const void *item, struct exposition_label *out)
 
 /* ---- exchanges ---- */
 
-static double exchange_published(const void *item)
-{
-	return (double)((const struct exchange *)item)->published;
-}
-
-static double exchange_unroutable(const void *item)
-{
-	return (double)((const struct exchange *)item)->unroutable.count;
-}
-
-static double exchange_bindings(const void *item)
-{
-	return ((const struct exchange *)item)->binding_count;
-}
+NUMBER(exchange_published, struct exchange, published)
+NUMBER(exchange_unroutable, struct exchange, unroutable.count)
+NUMBER(exchange_bindings, struct exchange, binding_count)
 
 static const struct metric exchange_metrics[] = {
-	{ COUNTER("tidemq_exchange_published", "Messages published to it."), false,
-	  exchange_published },
-	{ COUNTER("tidemq_exchange_unroutable", "Of these, those that no queue took."),
-	  false, exchange_unroutable },
-	{ GAUGE("tidemq_exchange_bindings", "Bindings from it."), false,
-	  exchange_bindings },
+	COUNTER("tidemq_exchange_published", "Messages published to it.",
+		exchange_published),
+	COUNTER("tidemq_exchange_unroutable", "Of these, those that no queue took.",
+		exchange_unroutable),
+	GAUGE("tidemq_exchange_bindings", "Bindings from it.", exchange_bindings),
 };
 
 static const void *next_exchange(struct walk *w)

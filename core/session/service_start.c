@@ -106,6 +106,14 @@ static bool has_directory_changed(const struct service *s, const struct engine *
 	return has_changed;
 }
 
+/* The active rules are asked what each is to do, and do it. Returns how many they do not
+ * carry. */
+static unsigned attach_all(struct broker *b)
+{
+	policies_begin(b);
+	return unusable_attach_all(b);
+}
+
 /* The rules directory does not carry all definitions of Redis. The last good generation
  * serves instead, if it carries more of them. */
 static void try_last_good(struct service *s)
@@ -127,7 +135,7 @@ static void try_last_good(struct service *s)
 		s->rules_refusal = count.first;
 	if (service_rules_load(s, last, &s->rules_refusal, &err) < 0) {
 		log_error("rules: the last good generation cannot serve: %s", err.text);
-	} else if (unusable_attach_all(s->broker) < before) {
+	} else if (attach_all(s->broker) < before) {
 		s->has_changed_rules |= has_directory_changed(s, directory);
 		engine_close(directory, NULL, NULL);
 		tell_of_last_good(s);
@@ -138,7 +146,7 @@ static void try_last_good(struct service *s)
 	}
 	broker_set_engine(s->broker, directory);
 	s->rules_refusal.code = TIDE_OK;
-	unusable_attach_all(s->broker);
+	attach_all(s->broker);
 }
 
 static void note_accepted(struct service *s)
@@ -157,8 +165,7 @@ static void on_definitions(void *ctx, int status, const char *text)
 	/* A start that is given up has no engine to attach to. */
 	if (s->broker->is_closing)
 		return;
-	policies_begin(s->broker);
-	if (unusable_attach_all(s->broker) > 0 && s->rules_refusal.code == TIDE_OK)
+	if (attach_all(s->broker) > 0 && s->rules_refusal.code == TIDE_OK)
 		try_last_good(s);
 	note_accepted(s);
 	recover_shards(s->broker, on_shards_recovered, s);

@@ -2,6 +2,7 @@
  * durable definition is answered when Redis has it. */
 #include <stdio.h>
 
+#include "base/container.h"
 #include "base/mem.h"
 #include "host/log.h"
 #include "session_private.h"
@@ -117,9 +118,11 @@ static int choose_name(struct broker *b, char name[NAME_LEN_MAX], struct error *
 	return TIDE_OK;
 }
 
-/* A queue or a topic. */
-static int make_queue(struct session *s, const struct declare_spec *spec, struct reply *r,
-		      struct error *err)
+/* A queue or a topic.
+ *
+ * @param is_its_turn  it has waited for others; so of exchanges */
+static int make_queue(struct session *s, const struct declare_spec *spec,
+		      bool is_its_turn, struct reply *r, struct error *err)
 {
 	struct broker *b = s->broker;
 	bool is_named = !slice_is(spec->name, "-");
@@ -127,7 +130,8 @@ static int make_queue(struct session *s, const struct declare_spec *spec, struct
 					   .name = spec->name,
 					   .args = spec->args,
 					   .user = slice_from(s->user ? s->user : ""),
-					   .owner = &s->exclusive };
+					   .owner = &s->exclusive,
+					   .is_its_turn = is_its_turn };
 	char chosen[NAME_LEN_MAX];
 	struct queue *q;
 	int rc;
@@ -158,7 +162,7 @@ static int make_queue(struct session *s, const struct declare_spec *spec, struct
 }
 
 static int make_exchange(struct session *s, const struct declare_spec *spec,
-			 struct reply *r, struct error *err)
+			 bool is_its_turn, struct reply *r, struct error *err)
 {
 	const struct broker *b = s->broker;
 	const struct exchange_declare_spec what = {
@@ -166,6 +170,7 @@ static int make_exchange(struct session *s, const struct declare_spec *spec,
 		.type = spec->type,
 		.args = spec->args,
 		.user = slice_from(s->user ? s->user : ""),
+		.is_its_turn = is_its_turn,
 	};
 	struct exchange *x;
 	int rc = check_access(s, spec, spec->name, err);
@@ -200,8 +205,8 @@ bool session_define_exists(struct session *s, enum define_kind kind, struct slic
 					: queue_find(s->vhost, name) != NULL);
 }
 
-int session_define_declare(struct session *s, const struct declare_spec *spec,
-			   struct reply *r, struct error *err)
+static int declare(struct session *s, const struct declare_spec *spec, bool is_its_turn,
+		   struct reply *r, struct error *err)
 {
 	if (s->broker->is_draining)
 		return error_set(err, TIDE_ESHUTDOWN, "the broker is stopping");
@@ -213,8 +218,85 @@ int session_define_declare(struct session *s, const struct declare_spec *spec,
 		return error_set(err, TIDE_ESYNTAX,
 				 "a topic needs a name: the broker chooses those of "
 				 "queues alone");
-	return spec->kind == DEFINE_EXCHANGE ? make_exchange(s, spec, r, err)
-					     : make_queue(s, spec, r, err);
+	return spec->kind == DEFINE_EXCHANGE ? make_exchange(s, spec, is_its_turn, r, err)
+					     : make_queue(s, spec, is_its_turn, r, err);
+}
+
+/* ---- one that waits for those before it -------------------------------------------- */
+
+struct waiting_declare {
+	struct definition_wait wait;
+	struct declare_spec spec; /* of what is here: */
+	struct args args;
+	char *name, *type;
+	struct reply *reply;
+};
+
+static void free_waiting(struct waiting_declare *w)
+{
+	args_deinit(&w->args);
+	mem_free(w->name);
+	mem_free(w->type);
+	mem_free(w);
+}
+
+static void on_turn(struct definition_wait *wait, struct definition *d)
+{
+	struct waiting_declare *w = container_of(wait, struct waiting_declare, wait);
+	struct reply *r = w->reply;
+	struct error err = { .code = TIDE_OK };
+
+	if (!r->channel)
+		error_set(&err, TIDE_ESHUTDOWN, "the connection has ended");
+	else if (!d)
+		error_set(&err, TIDE_ENOTFOUND, "'%s' was deleted before it could change",
+			  w->name);
+	else
+		err.code = declare(r->channel->session, &w->spec, true, r, &err);
+	if (err.code < 0)
+		reply_error(r, &err);
+	free_waiting(w);
+}
+
+static struct definition *find_definition(const struct session *s,
+					  const struct declare_spec *spec)
+{
+	struct exchange *x;
+	struct queue *q;
+
+	if (spec->kind == DEFINE_EXCHANGE) {
+		x = exchange_find(s->vhost, spec->name);
+		return x ? &x->definition : NULL;
+	}
+	q = queue_find(s->vhost, spec->name);
+	return q ? &q->definition : NULL;
+}
+
+static int wait_turn(struct session *s, const struct declare_spec *spec, struct reply *r,
+		     struct error *err)
+{
+	struct waiting_declare *w = mem_zalloc(sizeof(*w));
+	struct definition *d = find_definition(s, spec);
+
+	w->wait.run = on_turn;
+	w->reply = r;
+	args_copy(&w->args, spec->args);
+	w->name = mem_strndup(spec->name.data, spec->name.len);
+	w->type = mem_strndup(spec->type.data, spec->type.len);
+	w->spec = (struct declare_spec){ spec->kind, slice_from(w->name),
+					 slice_from(w->type), &w->args };
+	if (d && definition_wait(d, &w->wait))
+		return TIDE_OK;
+	free_waiting(w);
+	return err->code;
+}
+
+int session_define_declare(struct session *s, const struct declare_spec *spec,
+			   struct reply *r, struct error *err)
+{
+	int rc = declare(s, spec, false, r, err);
+
+	return rc == TIDE_EBUSY ? wait_turn(s, spec, r, err) : rc;
 }
 
 static int delete_queue(struct session *s, const struct delete_spec *spec,

@@ -57,11 +57,11 @@ static int ask_scripts(struct session *s, const struct session_login *l,
 		       struct slice vhost, struct connect_decision *d, struct error *err)
 {
 	struct session_peer peer;
-	struct connect_client client;
+	struct auth_login client;
 	int rc;
 
 	s->ops->facts(s->ctx, &peer);
-	client = (struct connect_client){
+	client = (struct auth_login){
 		.user = s->subject.user ? slice_from(s->subject.user->name) : l->user,
 		.name = slice_from(s->name),
 		.vhost = vhost,

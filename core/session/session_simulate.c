@@ -90,22 +90,14 @@ static void write_table_login(struct json *j, const struct session *s, struct sl
 static void write_connect(struct json *j, struct engine *e,
 			  const struct auth_login *login, struct slice user)
 {
-	const struct connect_client client = {
-		.user = user,
-		.name = login->name,
-		.vhost = login->vhost,
-		.address = login->address,
-		.certificate = login->certificate,
-		.protocol = login->protocol,
-		.is_tls = login->is_tls,
-		.is_local = login->is_local,
-		.context = login->context,
-	};
+	struct auth_login client = *login;
 	struct connect_decision d;
 	struct error why;
 	struct buf place = { 0 };
-	int rc = connect_ask(e, &client, &d, &why);
+	int rc;
 
+	client.user = user;
+	rc = connect_ask(e, &client, &d, &why);
 	if (!d.file)
 		return;
 	buf_printf(&place, "%s:%d", d.file, d.line);

@@ -7,17 +7,28 @@
 #include "traced.h"
 #include "tracer_private.h"
 
-void trace_event_begin(const struct tracer *t, struct buf *text, struct json *j,
-		       const char *what, const struct traced *f)
+void trace_event_begin(struct trace_event *v, const struct tracer *t, const char *what,
+		       const struct traced *f)
 {
 	double ms = (double)(uv_hrtime() - f->began_ns) / 1e6;
 
-	*j = (struct json){ .out = text };
-	json_object_begin(j);
-	json_member_text(j, "what", what);
-	json_member_int(j, "at", t->service->broker->now_ms);
-	json_member_hex(j, "id", f->id);
-	json_member_number(j, "ms", round(ms * 1000) / 1000);
+	*v = (struct trace_event){ .tracer = t, .followed = f };
+	v->json.out = &v->text;
+	json_object_begin(&v->json);
+	json_member_text(&v->json, "what", what);
+	json_member_int(&v->json, "at", t->service->broker->now_ms);
+	json_member_hex(&v->json, "id", f->id);
+	json_member_number(&v->json, "ms", round(ms * 1000) / 1000);
+}
+
+bool trace_event_begin_by_id(struct trace_event *v, const struct tracer *t,
+			     const char *what, uint64_t id)
+{
+	const struct traced *f = traced_find(&t->followed, id);
+
+	if (f)
+		trace_event_begin(v, t, what, f);
+	return f != NULL;
 }
 
 void trace_event_send(struct trace *trace, const char *text)
@@ -39,7 +50,8 @@ static void tell_dropped(struct trace *trace)
 	trace_event_send(trace, text);
 }
 
-void trace_event_tell(const struct tracer *t, unsigned traces, struct buf *text)
+/* To all of the mask, if their clients read. */
+static void tell(const struct tracer *t, unsigned traces, struct buf *text)
 {
 	for (unsigned i = 0; i < TRACES_MAX; i++) {
 		struct trace *trace = t->traces[i];
@@ -57,10 +69,9 @@ void trace_event_tell(const struct tracer *t, unsigned traces, struct buf *text)
 	}
 }
 
-void trace_event_end(const struct tracer *t, const struct traced *f, struct buf *text,
-		     struct json *j)
+void trace_event_end(struct trace_event *v)
 {
-	json_object_end(j);
-	trace_event_tell(t, f->traces, text);
-	buf_deinit(text);
+	json_object_end(&v->json);
+	tell(v->tracer, v->followed->traces, &v->text);
+	buf_deinit(&v->text);
 }

@@ -29,59 +29,49 @@ static void add_consumer(struct json *j, const struct consumer *c)
 static void on_offered(void *ctx, const struct queue *q, const struct deliver_pass *p,
 		       const struct error *failure)
 {
-	struct tracer *t = ctx;
-	const struct traced *f = traced_find(&t->followed, p->msg->id);
-	struct buf text = { 0 };
-	struct json j;
+	struct trace_event v;
 
-	if (!f)
+	if (!trace_event_begin_by_id(&v, ctx, "offered", p->msg->id))
 		return;
-	trace_event_begin(t, &text, &j, "offered", f);
-	json_member_text(&j, q->topic ? "topic" : "queue", q->name);
-	json_member_text(&j, "script", p->file);
-	json_member_int(&j, "line", p->line);
-	json_member_text(&j, failure ? "error" : "then",
+	json_member_text(&v.json, q->topic ? "topic" : "queue", q->name);
+	json_member_text(&v.json, "script", p->file);
+	json_member_int(&v.json, "line", p->line);
+	json_member_text(&v.json, failure ? "error" : "then",
 			 failure ? failure->text : deliver_verdict_names[p->verdict]);
 	if (!failure && p->verdict == DELIVER_LATER)
-		json_member_int(&j, "delay_ms", p->delay_ms);
+		json_member_int(&v.json, "delay_ms", p->delay_ms);
 	if (!failure && p->reason[0])
-		json_member_text(&j, "reason", p->reason);
+		json_member_text(&v.json, "reason", p->reason);
 	if (p->head)
-		msg_write_headers(p->head, &j);
-	trace_event_end(t, f, &text, &j);
+		msg_write_headers(p->head, &v.json);
+	trace_event_end(&v);
 }
 
 static void on_delivered(void *ctx, const struct consumer *c, const struct entry *e)
 {
-	struct tracer *t = ctx;
-	const struct traced *f = traced_find(&t->followed, e->id);
-	struct buf text = { 0 };
-	struct json j;
+	struct trace_event v;
 
-	if (!f)
+	if (!trace_event_begin_by_id(&v, ctx, "delivered", e->id))
 		return;
-	trace_event_begin(t, &text, &j, "delivered", f);
-	json_member_text(&j, "queue", entry_queue(e)->name);
-	add_consumer(&j, c);
+	json_member_text(&v.json, "queue", entry_queue(e)->name);
+	add_consumer(&v.json, c);
 	if (e->tag)
-		json_member_int(&j, "tag", (int64_t)e->tag);
-	json_member_int(&j, "attempt", c->is_auto_ack ? e->attempts + 1 : e->attempts);
-	trace_event_end(t, f, &text, &j);
+		json_member_int(&v.json, "tag", (int64_t)e->tag);
+	json_member_int(&v.json, "attempt",
+			c->is_auto_ack ? e->attempts + 1 : e->attempts);
+	trace_event_end(&v);
 }
 
 static void on_acked(void *ctx, const struct entry *e)
 {
 	struct tracer *t = ctx;
-	const struct traced *f = traced_find(&t->followed, e->id);
-	struct buf text = { 0 };
-	struct json j;
+	struct trace_event v;
 
-	if (!f)
+	if (!trace_event_begin_by_id(&v, t, "acked", e->id))
 		return;
-	trace_event_begin(t, &text, &j, "acked", f);
-	json_member_text(&j, "queue", entry_queue(e)->name);
-	json_member_int(&j, "held_ms", t->service->broker->now_ms - e->held_unix_ms);
-	trace_event_end(t, f, &text, &j);
+	json_member_text(&v.json, "queue", entry_queue(e)->name);
+	json_member_int(&v.json, "held_ms", t->service->broker->now_ms - e->held_unix_ms);
+	trace_event_end(&v);
 }
 
 static struct line_trace *on_failing(void *ctx, uint64_t id)
@@ -123,59 +113,49 @@ static void add_fate(struct json *j, const struct retry_fate *fate, int64_t now_
 static void on_returned(void *ctx, const struct entry *e, const struct retry_fate *fate)
 {
 	struct tracer *t = ctx;
-	const struct traced *f = traced_find(&t->followed, e->id);
-	struct buf text = { 0 };
-	struct json j;
+	struct trace_event v;
 
-	if (!f)
+	if (!trace_event_begin_by_id(&v, t, "returned", e->id))
 		return;
-	trace_event_begin(t, &text, &j, "returned", f);
-	json_member_text(&j, "queue", entry_queue(e)->name);
-	add_fate(&j, fate, t->service->broker->now_ms);
-	add_line(&j, t, e->id);
-	json_member_int(&j, "attempts", e->attempts);
-	json_member_int(&j, "failures", e->failures + fate->is_failure);
-	trace_event_end(t, f, &text, &j);
+	json_member_text(&v.json, "queue", entry_queue(e)->name);
+	add_fate(&v.json, fate, t->service->broker->now_ms);
+	add_line(&v.json, t, e->id);
+	json_member_int(&v.json, "attempts", e->attempts);
+	json_member_int(&v.json, "failures", e->failures + fate->is_failure);
+	trace_event_end(&v);
 }
 
 static void on_settled(void *ctx, const struct queue *q, const struct msg *m,
 		       const struct settled_step *step)
 {
-	struct tracer *t = ctx;
-	const struct traced *f = traced_find(&t->followed, m->id);
-	struct buf text = { 0 };
-	struct json j;
+	struct trace_event v;
 
-	if (!f)
+	if (!trace_event_begin_by_id(&v, ctx, "settled", m->id))
 		return;
-	trace_event_begin(t, &text, &j, "settled", f);
-	json_member_text(&j, q->topic ? "topic" : "queue", q->name);
-	json_member_text(&j, "script", step->file);
-	json_member_int(&j, "line", step->line);
-	json_member_text(&j, "event", settled_event_names[step->event]);
+	json_member_text(&v.json, q->topic ? "topic" : "queue", q->name);
+	json_member_text(&v.json, "script", step->file);
+	json_member_int(&v.json, "line", step->line);
+	json_member_text(&v.json, "event", settled_event_names[step->event]);
 	if (step->failure->code < 0)
-		json_member_text(&j, "error", step->failure->text);
+		json_member_text(&v.json, "error", step->failure->text);
 	else
-		json_member_int(&j, "copies", step->copies);
-	trace_event_end(t, f, &text, &j);
+		json_member_int(&v.json, "copies", step->copies);
+	trace_event_end(&v);
 }
 
 static void on_dead(void *ctx, const struct queue *q, uint64_t id, const struct msg *copy)
 {
 	struct tracer *t = ctx;
-	const struct traced *f = traced_find(&t->followed, id);
-	struct buf text = { 0 };
-	struct json j;
+	struct trace_event v;
 
-	if (!f)
+	if (!trace_event_begin_by_id(&v, t, "dead-lettered", id))
 		return;
-	trace_event_begin(t, &text, &j, "dead-lettered", f);
-	json_member_text(&j, "queue", q->name);
-	json_member_hex(&j, "copy", copy->id);
-	json_member_string(&j, "exchange", msg_exchange_word(copy));
-	json_member_string(&j, "key", copy->key);
-	traced_follow_copy(&t->followed, copy->id, f);
-	trace_event_end(t, f, &text, &j);
+	json_member_text(&v.json, "queue", q->name);
+	json_member_hex(&v.json, "copy", copy->id);
+	json_member_string(&v.json, "exchange", msg_exchange_word(copy));
+	json_member_string(&v.json, "key", copy->key);
+	traced_follow_copy(&t->followed, copy->id, v.followed);
+	trace_event_end(&v);
 }
 
 static void add_place(struct json *j, const struct record_place *at)
@@ -201,37 +181,35 @@ static void on_record(void *ctx, const struct consumer *c,
 	struct traced *f = traced_find(&t->followed, d->record->msg.id);
 	const struct record_place at = { c->queue, group_name(c), d->partition,
 					 d->record->offset };
-	struct buf text = { 0 };
-	struct json j;
+	struct trace_event v;
 
 	if (!f)
 		return;
 	traced_note_place(&t->followed, f, &at);
-	trace_event_begin(t, &text, &j, "delivered", f);
-	add_place(&j, &at);
-	add_consumer(&j, c);
+	trace_event_begin(&v, t, "delivered", f);
+	add_place(&v.json, &at);
+	add_consumer(&v.json, c);
 	if (d->tag)
-		json_member_int(&j, "tag", (int64_t)d->tag);
-	json_member_int(&j, "attempt", d->attempt);
-	trace_event_end(t, f, &text, &j);
+		json_member_int(&v.json, "tag", (int64_t)d->tag);
+	json_member_int(&v.json, "attempt", d->attempt);
+	trace_event_end(&v);
 }
 
 static void tell_record(struct tracer *t, const struct record_place *at, const char *what,
 			const struct retry_fate *fate)
 {
 	const struct traced_place *p = traced_find_place(&t->followed, at);
-	struct buf text = { 0 };
-	struct json j;
+	struct trace_event v;
 
 	if (!p)
 		return;
-	trace_event_begin(t, &text, &j, what, p->followed);
-	add_place(&j, at);
+	trace_event_begin(&v, t, what, p->followed);
+	add_place(&v.json, at);
 	if (fate) {
-		add_fate(&j, fate, t->service->broker->mono_ms);
-		add_line(&j, t, p->followed->id);
+		add_fate(&v.json, fate, t->service->broker->mono_ms);
+		add_line(&v.json, t, p->followed->id);
 	}
-	trace_event_end(t, p->followed, &text, &j);
+	trace_event_end(&v);
 }
 
 static void on_records_acked(void *ctx, const struct record_place *first, uint64_t count)

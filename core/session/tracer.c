@@ -107,33 +107,32 @@ static void add_payload(struct json *j, const struct msg *m)
 }
 
 /* The event of a publish, with or without what it carries. */
-static void write_published(struct tracer *t, struct buf *text,
+static void begin_published(struct trace_event *v, struct tracer *t,
 			    const struct watched_publish *p, const struct traced *f,
 			    bool is_whole)
 {
 	static const struct error none = { .code = TIDE_OK };
 	const struct msg *m = p->spec->msg;
-	struct json j;
+	struct json *j = &v->json;
 
-	trace_event_begin(t, text, &j, "published", f);
+	trace_event_begin(v, t, "published", f);
 	if (p->spec->connection)
-		json_member_int(&j, "connection", (int64_t)p->spec->connection);
+		json_member_int(j, "connection", (int64_t)p->spec->connection);
 	if (m->user_len)
-		json_member_string(&j, "user", msg_user(m));
-	json_member_string(&j, "exchange", msg_exchange_word(m));
-	json_member_string(&j, "key", m->key);
-	json_member_int(&j, "size", (int64_t)m->payload_len);
+		json_member_string(j, "user", msg_user(m));
+	json_member_string(j, "exchange", msg_exchange_word(m));
+	json_member_string(j, "key", m->key);
+	json_member_int(j, "size", (int64_t)m->payload_len);
 	if (is_whole && wants_payload(t, f->traces))
-		add_payload(&j, m);
+		add_payload(j, m);
 	if (is_whole) {
-		json_member_object(&j, "decision");
+		json_member_object(j, "decision");
 		explanation_write(t->explanation, p->spec, p->decision,
-				  p->refusal ? p->refusal : &none, &j);
-		json_object_end(&j);
+				  p->refusal ? p->refusal : &none, j);
+		json_object_end(j);
 	} else {
-		json_member_bool(&j, "is_cut", true);
+		json_member_bool(j, "is_cut", true);
 	}
-	json_object_end(&j);
 }
 
 /* One follower may want the payload, and another not: each text is written once. */
@@ -147,18 +146,17 @@ static void tell_published(struct tracer *t, const struct watched_publish *p,
 		if (wants_payload(t, f->traces & 1u << i))
 			with |= 1u << i;
 	for (int i = 0; i < 2; i++) {
-		struct buf text = { 0 };
+		struct trace_event v;
 
 		part.traces = i ? with : f->traces & ~with;
 		if (!part.traces)
 			continue;
-		write_published(t, &text, p, &part, true);
-		if (buf_len(&text) > EVENT_BYTES) {
-			buf_clear(&text);
-			write_published(t, &text, p, &part, false);
+		begin_published(&v, t, p, &part, true);
+		if (buf_len(&v.text) >= EVENT_BYTES) {
+			buf_deinit(&v.text);
+			begin_published(&v, t, p, &part, false);
 		}
-		trace_event_tell(t, part.traces, &text);
-		buf_deinit(&text);
+		trace_event_end(&v);
 	}
 }
 
@@ -167,15 +165,14 @@ static void tell_copies(struct tracer *t, const struct decision *d,
 {
 	for (unsigned i = 0; i < d->copy_count; i++) {
 		const struct outcome *o = &d->copies[i];
-		struct buf text = { 0 };
-		struct json j;
+		struct trace_event v;
 
-		trace_event_begin(t, &text, &j, "copied", f);
-		json_member_hex(&j, "copy", o->msg->id);
-		json_member_int(&j, "number", o->number);
-		json_member_text(&j, "by", o->sender);
+		trace_event_begin(&v, t, "copied", f);
+		json_member_hex(&v.json, "copy", o->msg->id);
+		json_member_int(&v.json, "number", o->number);
+		json_member_text(&v.json, "by", o->sender);
 		traced_follow_copy(&t->followed, o->msg->id, f);
-		trace_event_end(t, f, &text, &j);
+		trace_event_end(&v);
 	}
 }
 
@@ -198,22 +195,20 @@ static void on_decided(void *ctx, const struct watched_publish *p)
 void tracer_confirm(struct tracer *t, const struct reply *r, const char *why)
 {
 	bool is_refused = r->waiter.status < 0;
-	const struct traced *f = traced_find(&t->followed, r->id);
-	struct buf text = { 0 };
-	struct json j;
+	struct trace_event v;
 
-	if (!f)
+	if (!trace_event_begin_by_id(&v, t, is_refused ? "refused" : "confirmed", r->id))
 		return;
-	trace_event_begin(t, &text, &j, is_refused ? "refused" : "confirmed", f);
 	if (is_refused) {
-		json_member_text(&j, "code", error_wire_code(r->waiter.status));
-		json_member_text(&j, "error", why ? why : error_text(r->waiter.status));
+		json_member_text(&v.json, "code", error_wire_code(r->waiter.status));
+		json_member_text(&v.json, "error",
+				 why ? why : error_text(r->waiter.status));
 	} else {
-		json_member_int(&j, "queues", (int64_t)r->count);
+		json_member_int(&v.json, "queues", (int64_t)r->count);
 		if (r->is_duplicate)
-			json_member_bool(&j, "duplicate", true);
+			json_member_bool(&v.json, "duplicate", true);
 	}
-	trace_event_end(t, f, &text, &j);
+	trace_event_end(&v);
 }
 
 /* ---- traces -------------------------------------------------------------------------

@@ -296,6 +296,8 @@ describe('the HTTP API', function()
     root:expect(200, 'PUT', exchange, { type = 'topic', options = { internal = true }, update = true })
     root:expect(200, 'DELETE', queue)
     root:expect(200, 'DELETE', exchange)
+    root:expect_error(404, 'not-found', 'PUT', queue, { options = { ttl = '1h' }, update = true })
+    root:expect_error(404, 'not-found', 'PUT', exchange, { type = 'topic', update = true })
   end)
 
   it('takes an option that is false as 0', function()

@@ -406,7 +406,8 @@ describe('policies', function()
       c:expect_answer('RULES simulate declare name=q ' .. wrong,
         'ERR syntax an exchange needs a type, and nothing else has one')
     end
-    c:expect_answer('RULES simulate declare kind=queue name=q vhost=none', "ERR not-found there is no vhost 'none'")
+    c:expect_answer('RULES simulate declare kind=queue name=q vhost=none',
+      "ERR not-found there is no vhost 'none'; HELLO vhost=none creates it, LIST vhosts shows those that there are")
     activate(policy("what.options.alternate = 'lost' what.options.durable = what.options.internal"))
     d = c:document 'RULES simulate declare kind=exchange name=x type=topic auto-delete=1'
     assert.same({ ['auto-delete'] = '1' }, d.declared)

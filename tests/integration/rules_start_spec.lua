@@ -105,6 +105,45 @@ describe('at a start, what the directory does not carry', function()
     assert.equal('lost?', get(c, 'q'))
   end)
 
+  it('has the options that the policies of the last good rules give it', function()
+    local policy = "return { match = { queue = '%s' }, declare = function(what) what.options['%s'] = '%s' end }"
+    local function options(name) return find(c:document 'LIST queues', 'name', name).options end
+    broker:write_rule('declare/10-p.lua', policy:format('#', 'max-length', '70'))
+    c:document 'RULES reload'
+    wait.poll(function() return options 'plain'['max-length'] == '70' end)
+    broker:expect_clean_stop()
+    broker:write_rule('declare/10-p.lua', policy:format('#', 'ttl', '1h'))
+    broker:remove_rule 'priority/p.lua'
+    broker:run()
+    expect_last_good "queue 'q' of vhost '/' uses priority/p.lua, which is missing"
+    for name, own in pairs { plain = {}, q = { priority = 'p' }, o = { retry = 'o', ['retry.a'] = '5' } } do
+      own['max-length'] = '70'
+      assert.same(own, options(name))
+    end
+    broker:write_rule('priority/p.lua', PRIORITY .. '-- back\n')
+    expect_directory()
+    wait.poll(function() return options 'plain'.ttl == '1h' end)
+    assert.same({ ttl = '1h' }, options 'plain')
+  end)
+
+  it('has its own options when the last good rules have no policies, or carry no more', function()
+    local policy = "return { match = { queue = '#' }, declare = function(what) what.options.ttl = '1h' end }"
+    local function options(name) return find(c:document 'LIST queues', 'name', name).options end
+    broker:expect_clean_stop()
+    broker:write_rule('declare/10-p.lua', policy)
+    broker:remove_rule 'priority/p.lua'
+    broker:run()
+    expect_last_good "queue 'q' of vhost '/' uses priority/p.lua, which is missing"
+    assert.same({}, options 'plain')
+    assert.equal('1', c:ok('PUB - q', 'x'):match '%d+$')
+    broker:redis_cli('HSET', 'tide:/:queues', 'q', 'priority=unheard-of')
+    broker:expect_clean_stop()
+    broker:run()
+    c = broker:connect()
+    assert.equal('start', c:document('RULES status').origin)
+    assert.same({ ttl = '1h' }, options 'plain')
+  end)
+
   it('is so after kill -9 of everything, too', function()
     c:ok('PUB - q', 'three')
     broker:kill9_all()

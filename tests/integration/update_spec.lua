@@ -1,5 +1,7 @@
 -- DECLARE ... update: other options for a queue or a topic that is in use.
 local Broker = require 'support.broker'
+local Http = require 'support.http'
+local Stomp = require 'support.stomp'
 local traffic = require 'support.traffic'
 local wait = require 'support.wait'
 
@@ -12,6 +14,7 @@ describe('update', function()
     broker = Broker.start {
       rules = { ['sharding/always.lua'] = always(1) },
       args = { '--window-messages', '16', '--fsync', 'no' },
+      http = '127.0.0.1:0',
     }
   end)
   teardown(function() broker:destroy() end)
@@ -43,10 +46,17 @@ describe('update', function()
     assert.same({ retry = 'exponential', ['max-length'] = '5' }, options())
   end)
 
-  it('makes a queue that does not exist', function()
-    c:ok 'DECLARE queue q ttl=1h update'
-    assert.same({ ttl = '1h' }, options())
+  it('makes nothing by a wrong name', function()
+    for _, what in ipairs { 'queue jbos', 'topic jbos', 'exchange jbos topic' } do
+      local kind = what:match '^%a+'
+      c:expect_answer('DECLARE ' .. what .. ' update',
+        ("ERR not-found there is no %s 'jbos' to update; DECLARE without update makes one"):format(kind))
+      assert.same({}, c:document('LIST ' .. kind .. 's'))
+      local asked = 'RULES simulate declare name=jbos kind=' .. kind .. (kind == 'exchange' and ' type=topic' or '')
+      assert.matches('^there is no ' .. kind .. " 'jbos' to update; ", c:document(asked .. ' update=1').error)
+    end
     c:ok 'DECLARE queue q ttl=1h update=0'
+    assert.same({ ttl = '1h' }, options())
   end)
 
   it('changes everything or nothing', function()
@@ -112,20 +122,186 @@ describe('update', function()
     assert.same({ ttl = '2h' }, options())
   end)
 
-  it('is busy while the one before it is not stored', function()
-    c:ok 'DECLARE queue q ttl=1h'
-    local pid = broker:redis_pid()
-    os.execute('kill -STOP ' .. pid)
-    c:send 'DECLARE queue q ttl=2h update\r\nDECLARE queue q ttl=3h update\r\n'
-    local other = broker:connect()
-    other:expect_answer('DECLARE queue q ttl=3h update',
-      "ERR busy the last DECLARE of queue 'q' is not yet stored; try again")
-    other:ok 'DECLARE queue q ttl=1h'
-    os.execute('kill -CONT ' .. pid)
-    other:close()
-    c:expect_line 'OK'
-    c:expect_line "ERR busy the last DECLARE of queue 'q' is not yet stored; try again"
-    assert.same({ ttl = '2h' }, options())
+  describe('while Redis has not answered about the last DECLARE', function()
+    local pid
+
+    --- What it sent is being worked on; another channel tells.
+    local function is_read(client)
+      client:send '@9 OPEN\r\n@9 CLOSE\r\n'
+      client:expect_line '@9 OK'
+      client:expect_line '@9 OK'
+    end
+
+    --- What `work` sends waits for Redis.
+    local function held_up(work)
+      pid = broker:redis_pid()
+      os.execute('kill -STOP ' .. pid)
+      local ok, why = pcall(work)
+      os.execute('kill -CONT ' .. pid)
+      assert(ok, why)
+    end
+
+    it('waits for it, in the order of the requests', function()
+      c:send(table.concat {
+        'DECLARE queue q ttl=1h\r\n',
+        'DECLARE queue q ttl=2h max-length=5 update\r\n',
+        'DECLARE queue q ttl=2h max-length=5\r\n',
+        'DECLARE queue q ttl= retry=fixed update\r\n',
+        'DECLARE queue q retry.delay=soon update\r\n',
+        'DECLARE queue q retry.delay=5s dead-letter=-/nowhere update\r\n',
+        'PING\r\n',
+        'DECLARE queue q shards=4 retry=fixed retry.delay=5s max-length=5 dead-letter=-/nowhere reshard\r\n',
+        'DECLARE queue q ttl=2h max-length=5\r\n',
+      })
+      for _ = 1, 4 do c:expect_line 'OK' end
+      c:expect "^ERR mismatch retry=fixed: option 'delay' of .* must be .*, not 'soon'$"
+      c:expect '^OK warning dead%-letter=%-/nowhere: '
+      c:expect_line 'OK'
+      c:expect '^OK warning dead%-letter=%-/nowhere: '
+      c:expect "^ERR mismatch queue 'q' exists with other options: it has "
+      assert.same({ shards = '4', retry = 'fixed', ['retry.delay'] = '5s', ['max-length'] = '5',
+        ['dead-letter'] = '-/nowhere' }, options())
+    end)
+
+    it('waits for that of others, and holds nobody up', function()
+      c:ok 'DECLARE queue q ttl=1h'
+      local other = broker:connect()
+      held_up(function()
+        c:send 'DECLARE queue q ttl=2h update\r\nDECLARE queue q rate=5/s update\r\n'
+        is_read(c)
+        other:send 'DECLARE queue q ttl=3h update\r\n@1 OPEN\r\n@1 DECLARE queue q ttl=1h\r\n@1 PING\r\n'
+        for _ = 1, 3 do other:expect_line '@1 OK' end
+        is_read(other)
+      end)
+      c:expect_line 'OK'
+      c:expect_line 'OK'
+      other:expect_line 'OK'
+      other:close()
+      assert.same({ ttl = '3h', rate = '5/s' }, options())
+    end)
+
+    it('waits over HTTP and STOMP, too', function()
+      c:ok 'DECLARE queue q ttl=1h'
+      local http, other, vhost = Http.connect(broker), broker:connect(), broker.vhost
+      broker.vhost = nil
+      local stomp = Stomp.connect(broker, { host = vhost })
+      broker.vhost = vhost
+      local function is_waiting(protocol)
+        for _, one in ipairs(other:document 'LIST connections') do
+          if one.protocol == protocol and one.pending > 0 then return true end
+        end
+      end
+      held_up(function()
+        c:send 'DECLARE queue q ttl=2h update\r\n'
+        is_read(c)
+        http:send('PUT', '/api/vhosts/' .. vhost .. '/queues/q', { options = { rate = '5/s' }, update = true })
+        assert.is_true(wait.poll(function() return is_waiting 'http' end))
+        stomp:frame('SUBSCRIBE', { id = 's', destination = '/queue/q', receipt = 'r', ['x-message-ttl'] = '2h',
+          ['x-rate'] = '5/s' })
+        assert.is_true(wait.poll(function() return is_waiting 'stomp' end))
+      end)
+      c:expect_line 'OK'
+      assert.equal(200, http:answer().status)
+      stomp:expect('RECEIPT', { ['receipt-id'] = 'r' })
+      for _, one in ipairs { http, stomp, other } do one:close() end
+      assert.same({ ttl = '2h', rate = '5/s' }, options())
+    end)
+
+    it('is refused when it was deleted before its turn, also when it is back', function()
+      c:ok 'DECLARE queue q ttl=1h'
+      held_up(function()
+        c:send 'DECLARE queue q ttl=2h update\r\nDECLARE queue q ttl=3h update\r\nDELETE queue q\r\n'
+        c:send 'DECLARE queue q ttl=4h\r\nDECLARE queue q rate=1/s update\r\n'
+        is_read(c)
+      end)
+      c:expect_line 'OK'
+      c:expect_line "ERR not-found 'q' was deleted before it could change"
+      for _ = 1, 3 do c:expect_line 'OK' end
+      assert.same({ ttl = '4h', rate = '1/s' }, options())
+    end)
+
+    it('goes with a connection that is killed', function()
+      c:ok 'DECLARE queue q ttl=1h'
+      held_up(function()
+        local gone, other = broker:connect(), broker:connect()
+        gone:send 'DECLARE queue q ttl=2h update\r\nDECLARE queue q ttl=3h update\r\n'
+        is_read(gone)
+        other:send 'DECLARE queue q rate=5/s update\r\n'
+        is_read(other)
+        for _, one in ipairs(c:document 'LIST connections') do
+          if one.pending == 2 then c:ok('KILL connection ' .. one.connection) end
+        end
+        gone:expect '^EVT closed '
+        gone:expect_closed()
+        os.execute('kill -CONT ' .. pid)
+        other:expect_line 'OK'
+        other:close()
+      end)
+      assert.same({ ttl = '2h', rate = '5/s' }, options())
+    end)
+
+    it('asks again who may do it, and is refused with what is not stored', function()
+      broker:redis_cli('CONFIG', 'SET', 'maxmemory', '1')
+      c:send 'DECLARE queue q ttl=1h\r\nDECLARE queue q ttl=2h update\r\nPING\r\n'
+      c:expect '^ERR store '
+      c:expect_line "ERR not-found 'q' was deleted before it could change"
+      c:expect_line 'OK'
+      broker:redis_cli('CONFIG', 'SET', 'maxmemory', '0')
+      assert.same({}, c:document 'LIST queues')
+    end)
+
+    it('is busy when too many wait', function()
+      c:ok 'DECLARE queue q ttl=1h'
+      held_up(function()
+        c:send(('DECLARE queue q ttl=2h update\r\n'):rep(258))
+        local other = broker:connect()
+        other:expect_answer('DECLARE queue q ttl=3h update',
+          "ERR busy too many DECLAREs of queue 'q' wait for Redis; try again")
+        other:close()
+      end)
+      for _ = 1, 257 do c:expect_line 'OK' end
+      c:expect_line "ERR busy too many DECLAREs of queue 'q' wait for Redis; try again"
+      assert.same({ ttl = '2h' }, options())
+    end)
+
+    it('waits when it is an exchange or a topic', function()
+      c:send(table.concat {
+        'DECLARE exchange x topic\r\n',
+        'DECLARE exchange x topic internal update\r\n',
+        'DECLARE exchange x topic internal\r\n',
+        'DECLARE exchange x topic alternate=lost update\r\n',
+        'DECLARE topic t partitions=1\r\n',
+        'DECLARE topic t retention=1h update\r\n',
+        'DECLARE topic t retention-count=5 update\r\n',
+      })
+      for _ = 1, 3 do c:expect_line 'OK' end
+      c:expect '^OK warning alternate=lost: '
+      for _ = 1, 3 do c:expect_line 'OK' end
+      assert.same({ partitions = '1', retention = '1h', ['retention-count'] = '5' }, options 'topics')
+      local x
+      for _, e in ipairs(c:document 'LIST exchanges') do
+        if e.name == 'x' then x = e end
+      end
+      assert.same({ internal = '1', alternate = 'lost' }, x.options)
+    end)
+
+    it('has the options of one of them after kill -9', function()
+      c:ok 'DECLARE queue q max-length=1 delivery-limit=1'
+      for round = 1, 8 do
+        local other = broker:connect()
+        local words = { ('max-length=%d1 delivery-limit=%d1'):format(round, round),
+          ('max-length=%d2 delivery-limit=%d2'):format(round, round) }
+        other:send(('DECLARE queue q %s update\r\nDECLARE queue q %s update\r\n'):format(words[1], words[2]))
+        if round % 2 == 0 then other:expect_line 'OK' end
+        if round % 4 < 2 then broker:kill9() else broker:kill9_all() end
+        other:close()
+        broker:run()
+        reconnect()
+        local has = options()
+        assert.equal(has['delivery-limit'], has['max-length'])
+        if round % 2 == 0 then assert.matches('^' .. round, has['max-length']) end
+      end
+    end)
   end)
 
   it('of a queue that is deleted meanwhile changes nothing', function()
@@ -182,6 +358,32 @@ describe('update', function()
         c:get 'q'
         wait.poll(function() return c:stats('q').timed_out == 1 end)
         assert.equal(1, c:stats('q').unacked)
+      end)
+
+      it('extends a lease by what it was, and by no more than the new limit', function()
+        declare 'ack-timeout=1h'
+        c:ok('PUB - q', 'a')
+        c:ok 'SUB q s notify-lease=1d'
+        local tag = c:expect_msg().tag
+        local function expect_lease(least_ms, most_ms)
+          local ms = tonumber(c:expect(('^EVT lease s %d (%%d+)$'):format(tag)))
+          assert.is_true(ms > least_ms and ms <= most_ms, ms .. ' ms')
+        end
+        expect_lease(3500000, 3600000)
+        c:send 'DECLARE queue q ack-timeout=2h update\r\n'
+        c:expect_line 'EVT updated s ack-timeout=2h'
+        c:expect_line 'OK'
+        c:ok('TOUCH ' .. tag)
+        expect_lease(3500000, 3600000)
+        c:ok('TOUCH ' .. tag .. ' for=3h')
+        expect_lease(10700000, 10800000)
+        c:send 'DECLARE queue q ack-timeout=10m ack-timeout-max=20m update\r\n'
+        c:expect_line 'EVT updated s ack-timeout=10m'
+        c:expect_line 'OK'
+        c:ok('TOUCH ' .. tag .. ' for=3h')
+        expect_lease(1100000, 1200000)
+        c:ok('TOUCH ' .. tag)
+        expect_lease(1100000, 1200000)
       end)
 
       it('tells a subscription when its lease is another', function()

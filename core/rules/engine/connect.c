@@ -10,9 +10,9 @@
 #include "rules/sandbox/field.h"
 #include "rules/sandbox/read_only.h"
 
-#define CLIENT(name, push, field)                                         \
-	{                                                                 \
-		name, push, offsetof(struct connect_client, field), false \
+#define CLIENT(name, push, field)                                     \
+	{                                                             \
+		name, push, offsetof(struct auth_login, field), false \
 	}
 static const struct view_field client_fields[] = {
 	CLIENT("user", view_push_given, user),
@@ -35,7 +35,7 @@ void connect_open(lua_State *L)
 }
 
 struct connecting {
-	struct connect_client client; /* as the scripts so far have made it */
+	struct auth_login client; /* as the scripts so far have made it */
 	struct connect_decision *out;
 };
 
@@ -115,7 +115,7 @@ static int l_connect(lua_State *L)
 	return 0;
 }
 
-int connect_ask(struct engine *e, const struct connect_client *client,
+int connect_ask(struct engine *e, const struct auth_login *client,
 		struct connect_decision *out, struct error *err)
 {
 	struct connecting c = { .client = *client, .out = out };

@@ -8,18 +8,6 @@
 
 #include "auth.h"
 
-/* What scripts see as `client`. A slice without data is nil there. */
-struct connect_client {
-	struct slice user; /* nobody has to log in: what the client calls itself */
-	struct slice name; /* of the connection */
-	struct slice vhost;
-	struct slice address;     /* without the port */
-	struct slice certificate; /* common name of the one that was verified */
-	const char *protocol;     /* "line", "stomp", "http" */
-	bool is_tls, is_local;
-	struct decision_context *context; /* NULL: live */
-};
-
 /* What is so for this connection. Empty: as it is. */
 struct connect_decision {
 	const char *file; /* of the script that was asked last, good until the next
@@ -32,7 +20,9 @@ struct connect_decision {
 	struct auth_limits limits; /* of the connection: without `connections` */
 };
 
-/* TIDE_ERULE: a script failed, and refuses: `out` is as for a refusal. The error is for
- * the log, not for the client. */
-TIDE_MUST_USE int connect_ask(struct engine *e, const struct connect_client *client,
+/* @param client  who was let in: with the user that was chosen, else what the client
+ * calls itself. Scripts do not see the password
+ * @return        TIDE_ERULE: a script failed, and refuses: `out` is as for a refusal. The
+ *                error is for the log, not for the client */
+TIDE_MUST_USE int connect_ask(struct engine *e, const struct auth_login *client,
 			      struct connect_decision *out, struct error *err);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "host/machine.h"
+#include "spec_field.h"
 #include "spec_files.h"
 
 /* What the process of the specs tells this one: the test that runs. */
@@ -33,25 +34,15 @@ static int l_running(lua_State *L)
 	return 0;
 }
 
-static void set_text(lua_State *L, const char *name, const char *text)
-{
-	lua_pushstring(L, text);
-	lua_setfield(L, -2, name);
-}
-
 /* What lua/test/run.lua gets. */
 static void push_spec(lua_State *L, const struct spec_process *r, const char *here)
 {
 	lua_newtable(L);
-	set_text(L, "dir", r->options->dir);
-	set_text(L, "here", here);
-	set_text(L, "filter", r->options->filter);
-	lua_newtable(L);
-	for (size_t i = 0; i < r->files.count; i++) {
-		lua_pushstring(L, r->files.paths[i]);
-		lua_rawseti(L, -2, (lua_Integer)i + 1);
-	}
-	lua_setfield(L, -2, "files");
+	spec_field_set_text(L, "dir", r->options->dir);
+	spec_field_set_text(L, "here", here);
+	spec_field_set_text(L, "filter", r->options->filter);
+	spec_field_set_list(L, "files", (const char *const *)r->files.paths,
+			    r->files.count);
 	lua_pushlightuserdata(L, r->running);
 	lua_pushcclosure(L, l_running, 1);
 	lua_setfield(L, -2, "running");
@@ -218,7 +209,7 @@ static int l_prompt(lua_State *L)
 
 	push_program(L, dirs[0], dirs[1], "repl.lua");
 	lua_newtable(L);
-	set_text(L, "dir", dirs[0]);
+	spec_field_set_text(L, "dir", dirs[0]);
 	lua_pushboolean(L, isatty(STDIN_FILENO) && isatty(STDOUT_FILENO));
 	lua_setfield(L, -2, "is_terminal");
 	lua_call(L, 1, 1);

@@ -1,12 +1,12 @@
-/* spec_auth.h: the scripts of auth/, asked by a spec. */
+/* spec_auth.h: the scripts of auth/ and connect/, asked by a spec. */
 #pragma once
 
 #include <lua.h>
 
 #include "rules/engine/auth.h"
 
-/* What both push: "allow", "deny" or "none"; the user that was made (a table), or the
- * reason, or nil; the file of the script that decided, or nil. */
+/* What the first two push: "allow", "deny" or "none"; the user that was made (a table),
+ * or the reason, or nil; the file of the script that decided, or nil. */
 #define SPEC_AUTH_RESULTS 3
 
 /* Argument 2 is the login: { user =, password =, vhost =, name =, address =,
@@ -20,3 +20,8 @@ TIDE_MUST_USE int spec_auth_authenticate(lua_State *L, struct engine *e,
 TIDE_MUST_USE int spec_auth_authorize(lua_State *L, struct engine *e,
 				      struct decision_context *context,
 				      struct error *err);
+
+/* connect { user =, vhost =, name =, address =, … }: push what the scripts choose, a
+ * table with name, vhost, limits and file, or nil, the reason and the file. Gives how
+ * many values that are. */
+int spec_auth_connect(lua_State *L, struct engine *e, struct decision_context *context);

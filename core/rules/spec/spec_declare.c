@@ -4,13 +4,7 @@
 
 #include "rules/engine/policy.h"
 #include "rules/sandbox/field.h"
-
-/* They stay on the stack. */
-static struct slice text_of(lua_State *L, const char *name, const char *preset)
-{
-	lua_getfield(L, 2, name);
-	return slice_from(luaL_optstring(L, -1, preset));
-}
+#include "spec_field.h"
 
 /* The table on the top, with values that are texts, numbers or booleans. */
 static void read_options(lua_State *L, struct args *out)
@@ -36,28 +30,24 @@ static void read_options(lua_State *L, struct args *out)
 static void push_options(lua_State *L, const struct args *options)
 {
 	lua_createtable(L, 0, (int)options->count);
-	for (size_t i = 0; i < options->count; i++) {
-		lua_pushstring(L, options->items[i].value);
-		lua_setfield(L, -2, options->items[i].name);
-	}
+	for (size_t i = 0; i < options->count; i++)
+		spec_field_set_text(L, options->items[i].name, options->items[i].value);
 }
 
-int spec_declare_ask(lua_State *L, struct engine *e, struct decision_context *context,
-		     struct error *err)
+int spec_declare_ask(lua_State *L, struct engine *e, struct error *err)
 {
 	static const char *const names[] = { "kind", "name", "options", "vhost",
 					     "user", "type", NULL };
 	struct policy_call c = { .kind = NULL };
 	int rc;
 
-	(void)context; /* a policy decides live */
 	luaL_checktype(L, 2, LUA_TTABLE);
 	field_check_names(L, 2, "what is declared", names);
-	c.kind = text_of(L, "kind", "queue").data;
-	c.name = text_of(L, "name", "");
-	c.vhost = text_of(L, "vhost", "/");
-	c.user = text_of(L, "user", "");
-	c.type = strcmp(c.kind, "exchange") == 0 ? text_of(L, "type", "direct").data
+	c.kind = spec_field_text(L, 2, "kind", "queue");
+	c.name = spec_field_slice(L, 2, "name", "");
+	c.vhost = spec_field_slice(L, 2, "vhost", "/");
+	c.user = spec_field_slice(L, 2, "user", "");
+	c.type = strcmp(c.kind, "exchange") == 0 ? spec_field_text(L, 2, "type", "direct")
 						 : NULL;
 	luaL_argcheck(L, c.name.len > 0, 2, "name is missing");
 	lua_getfield(L, 2, "options");

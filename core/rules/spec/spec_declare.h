@@ -9,5 +9,4 @@
  * Pushes its options as the policies leave them, and the files that changed them, or nil.
  * Raises for wrong arguments. */
 #define SPEC_DECLARE_RESULTS 2
-TIDE_MUST_USE int spec_declare_ask(lua_State *L, struct engine *e,
-				   struct decision_context *context, struct error *err);
+TIDE_MUST_USE int spec_declare_ask(lua_State *L, struct engine *e, struct error *err);

@@ -5,26 +5,8 @@
 #include "rules/engine/deliver.h"
 #include "rules/engine/settled.h"
 #include "rules/sandbox/field.h"
+#include "spec_field.h"
 #include "spec_msg.h"
-
-/* A word of the table at 3. It stays on the stack. */
-static const char *word(lua_State *L, const char *name, const char *preset)
-{
-	lua_getfield(L, 3, name);
-	return luaL_optstring(L, -1, preset);
-}
-
-static lua_Integer number(lua_State *L, const char *name, lua_Integer preset)
-{
-	lua_getfield(L, 3, name);
-	return luaL_optinteger(L, -1, preset);
-}
-
-static bool flag(lua_State *L, const char *name)
-{
-	lua_getfield(L, 3, name);
-	return lua_toboolean(L, -1);
-}
 
 /* Without one it is an empty table. `what` is in it, with these names. */
 static void check_table(lua_State *L, const char *what, const char *const *names)
@@ -39,33 +21,16 @@ static void check_table(lua_State *L, const char *what, const char *const *names
 	field_check_names(L, 3, what, names);
 }
 
-static void push_headers(lua_State *L, const struct msg *m)
-{
-	lua_newtable(L);
-	for (unsigned i = 0; i < m->header_count; i++) {
-		field_push(L, m->headers[i].name);
-		field_push(L, m->headers[i].value);
-		lua_rawset(L, -3);
-	}
-}
-
 static void push_pass(lua_State *L, const struct deliver_pass *p)
 {
 	lua_newtable(L);
-	lua_pushstring(L, deliver_verdict_names[p->verdict]);
-	lua_setfield(L, -2, "verdict");
-	if (p->verdict != DELIVER_GIVE && p->reason[0]) {
-		lua_pushstring(L, p->reason);
-		lua_setfield(L, -2, "reason");
-	}
-	if (p->verdict == DELIVER_LATER) {
-		lua_pushinteger(L, p->delay_ms);
-		lua_setfield(L, -2, "delay");
-	}
-	lua_pushstring(L, p->file);
-	lua_setfield(L, -2, "script");
-	push_headers(L, p->head ? p->head : p->msg);
-	lua_setfield(L, -2, "headers");
+	spec_field_set_text(L, "verdict", deliver_verdict_names[p->verdict]);
+	if (p->verdict != DELIVER_GIVE && p->reason[0])
+		spec_field_set_text(L, "reason", p->reason);
+	if (p->verdict == DELIVER_LATER)
+		spec_field_set_integer(L, "delay", p->delay_ms);
+	spec_field_set_text(L, "script", p->file);
+	spec_field_set_headers(L, p->head ? p->head : p->msg);
 }
 
 int spec_hook_deliver(lua_State *L, const struct spec_hook *h, struct error *err)
@@ -78,20 +43,21 @@ int spec_hook_deliver(lua_State *L, const struct spec_hook *h, struct error *err
 
 	check_table(L, "a consumer", names);
 	const struct consumer_view consumer = {
-		.vhost = slice_from(word(L, "vhost", "/")),
-		.queue = slice_from(word(L, "queue", "spec")),
-		.user = slice_from(word(L, "user", "")),
-		.name = slice_from(word(L, "name", "")),
-		.address = slice_from(word(L, "address", "127.0.0.1")),
-		.protocol = word(L, "protocol", "line"),
-		.sid = word(L, "sid", NULL),
-		.channel = (unsigned)number(L, "channel", 0),
-		.unacked = (uint32_t)number(L, "unacked", 0),
-		.prefetch = (uint32_t)number(L, "prefetch", 1),
+		.vhost = spec_field_slice(L, 3, "vhost", "/"),
+		.queue = spec_field_slice(L, 3, "queue", "spec"),
+		.user = spec_field_slice(L, 3, "user", ""),
+		.name = spec_field_slice(L, 3, "name", ""),
+		.address = spec_field_slice(L, 3, "address", "127.0.0.1"),
+		.protocol = spec_field_text(L, 3, "protocol", "line"),
+		.sid = spec_field_text(L, 3, "sid", NULL),
+		.channel = (unsigned)spec_field_integer(L, 3, "channel", 0),
+		.unacked = (uint32_t)spec_field_integer(L, 3, "unacked", 0),
+		.prefetch = (uint32_t)spec_field_integer(L, 3, "prefetch", 1),
 	};
 	struct deliver_pass p = { .msg = h->msg,
-				  .attempt = (uint32_t)number(L, "attempt", 1),
-				  .keeps_order = flag(L, "keeps_order"),
+				  .attempt = (uint32_t)spec_field_integer(L, 3, "attempt",
+									  1),
+				  .keeps_order = spec_field_flag(L, 3, "keeps_order"),
 				  .consumer = &consumer,
 				  .context = h->context,
 				  .now_unix_ms = h->msg->ts_unix_ms };
@@ -127,18 +93,18 @@ int spec_hook_settled(lua_State *L, const struct spec_hook *h, struct error *err
 	check_table(L, "an outcome", names);
 	const struct outcome_view outcome = {
 		.event = read_event(L),
-		.reason = word(L, "reason", NULL),
-		.rule = word(L, "rule", NULL),
-		.group = slice_from(word(L, "group", "")),
-		.partition = (uint32_t)spec_msg_integer(L, 2, "partition", 0),
-		.offset = (uint64_t)spec_msg_integer(L, 2, "offset", 0),
-		.vhost = slice_from(word(L, "vhost", "/")),
-		.queue = slice_from(word(L, "queue", "spec")),
-		.user = slice_from(word(L, "user", "")),
-		.attempts = (uint32_t)number(L, "attempts", 1),
-		.failures = (uint32_t)number(L, "failures", 0),
-		.waited_ms = number(L, "waited_ms", 0),
-		.took_ms = number(L, "took_ms", 0),
+		.reason = spec_field_text(L, 3, "reason", NULL),
+		.rule = spec_field_text(L, 3, "rule", NULL),
+		.group = spec_field_slice(L, 3, "group", ""),
+		.partition = (uint32_t)spec_field_integer(L, 2, "partition", 0),
+		.offset = (uint64_t)spec_field_integer(L, 2, "offset", 0),
+		.vhost = spec_field_slice(L, 3, "vhost", "/"),
+		.queue = spec_field_slice(L, 3, "queue", "spec"),
+		.user = spec_field_slice(L, 3, "user", ""),
+		.attempts = (uint32_t)spec_field_integer(L, 3, "attempts", 1),
+		.failures = (uint32_t)spec_field_integer(L, 3, "failures", 0),
+		.waited_ms = spec_field_integer(L, 3, "waited_ms", 0),
+		.took_ms = spec_field_integer(L, 3, "took_ms", 0),
 	};
 	struct settled_pass p = { .msg = h->msg,
 				  .outcome = &outcome,

@@ -15,8 +15,8 @@
 #include "spec_auth.h"
 #include "spec_box.h"
 #include "spec_declare.h"
+#include "spec_field.h"
 #include "spec_hook.h"
-#include "spec_connect.h"
 #include "spec_index.h"
 #include "spec_msg.h"
 #include "spec_queue.h"
@@ -30,7 +30,7 @@ static const char *dir_field(lua_State *L, const char *name)
 {
 	lua_getfield(L, LUA_REGISTRYINDEX, name);
 	const char *preset = luaL_optstring(L, -1, name);
-	return spec_msg_text(L, 1, name, preset);
+	return spec_field_text(L, 1, name, preset);
 }
 
 /* `secrets`: a directory, or a table of texts. Without it secrets are made up. The text
@@ -73,10 +73,11 @@ static int l_open(lua_State *L)
 	struct engine_config config = {
 		.rules_dir = dir_field(L, "rules"),
 		.lua_dir = dir_field(L, "lua"),
-		.memory_max_bytes = (size_t)spec_msg_integer(L, 1, "memory_bytes",
-							     ENGINE_MEMORY_DEFAULT),
-		.call_budget_ms = spec_msg_integer(L, 1, "budget_ms", 1000),
-		.shared_entries_max = (size_t)spec_msg_integer(L, 1, "shared_entries", 0),
+		.memory_max_bytes = (size_t)spec_field_integer(L, 1, "memory_bytes",
+							       ENGINE_MEMORY_DEFAULT),
+		.call_budget_ms = spec_field_integer(L, 1, "budget_ms", 1000),
+		.shared_entries_max =
+			(size_t)spec_field_integer(L, 1, "shared_entries", 0),
 	};
 	struct spec_box *box = spec_box_push(L, SPEC_BOX_ENGINE, 0);
 	read_secrets(L, &config, &secrets);
@@ -198,7 +199,7 @@ static int take_message(void *ctx, const struct msg *m, struct error *err)
 		lua_pushnil(L);
 		lua_setfield(L, -2, missing[i]);
 	}
-	spec_msg_set_integer(L, "delay", m->due_unix_ms);
+	spec_field_set_integer(L, "delay", m->due_unix_ms);
 	lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
 	return TIDE_OK;
 }
@@ -335,19 +336,9 @@ static void push_pass(lua_State *L, const struct filter_pass *p)
 	const struct passed *passed = p->ctx;
 
 	spec_msg_push(L, p->msg);
-	lua_newtable(L);
-	for (unsigned i = 0; i < p->copies.count; i++) {
-		spec_msg_push(L, p->copies.items[i]);
-		lua_rawseti(L, -2, (lua_Integer)i + 1);
-	}
-	lua_setfield(L, -2, "copies");
-	spec_msg_set_integer(L, "hops", p->hops);
-	lua_newtable(L);
-	for (size_t i = 0; i < passed->count; i++) {
-		lua_pushstring(L, passed->files[i]);
-		lua_rawseti(L, -2, (lua_Integer)i + 1);
-	}
-	lua_setfield(L, -2, "passed");
+	spec_msg_set_list(L, "copies", p->copies.items, p->copies.count);
+	spec_field_set_integer(L, "hops", p->hops);
+	spec_field_set_list(L, "passed", passed->files, passed->count);
 }
 
 /* filter (msg) -> what became of it, with `copies`, `hops` and the files that it has
@@ -359,7 +350,7 @@ static int l_filter(lua_State *L)
 	struct error err;
 	struct filter_pass p = { .msg = spec_msg_read(L, 2),
 				 .context = spec_box_context(L),
-				 .vhost = slice_from(spec_msg_text(L, 2, "vhost", "/")),
+				 .vhost = spec_field_slice(L, 2, "vhost", "/"),
 				 .copies = { .max = DRAFT_COPIES_MAX },
 				 .on_step = note_step,
 				 .ctx = &passed };
@@ -423,7 +414,7 @@ static int l_declare(lua_State *L)
 {
 	struct engine *e = spec_box_check(L, SPEC_BOX_ENGINE);
 	struct error err;
-	int rc = spec_declare_ask(L, e, spec_box_context(L), &err);
+	int rc = spec_declare_ask(L, e, &err);
 
 	return rc == TIDE_OK ? SPEC_DECLARE_RESULTS : spec_box_answer(L, rc, &err);
 }
@@ -432,7 +423,7 @@ static int l_connect(lua_State *L)
 {
 	struct engine *e = spec_box_check(L, SPEC_BOX_ENGINE);
 
-	return spec_connect(L, e, spec_box_context(L));
+	return spec_auth_connect(L, e, spec_box_context(L));
 }
 
 static int l_filter_count(lua_State *L)
@@ -476,10 +467,10 @@ static int l_simulate(lua_State *L)
 	struct simulate_spec spec = {
 		.name = slice_from(luaL_checkstring(L, 2)),
 		.options = &args,
-		.reason = spec_msg_text(L, 4, "reason", "nack"),
-		.failures_max = (unsigned)spec_msg_integer(L, 4, "failures", 100),
-		.delivery_limit = (uint32_t)spec_msg_integer(L, 4, "limit", 0),
-		.held_ms = spec_msg_integer(L, 4, "held", 0),
+		.reason = spec_field_text(L, 4, "reason", "nack"),
+		.failures_max = (unsigned)spec_field_integer(L, 4, "failures", 100),
+		.delivery_limit = (uint32_t)spec_field_integer(L, 4, "limit", 0),
+		.held_ms = spec_field_integer(L, 4, "held", 0),
 	};
 	spec_box_args(L, 3, &args);
 	int rc = simulate_retry(e, &spec, &json, &err);

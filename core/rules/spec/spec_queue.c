@@ -17,7 +17,6 @@ static const void *find(void *ctx, struct slice vhost, struct slice name)
 {
 	const struct spec_queue *q = ctx;
 
-	(void)vhost;
 	while (q && !slice_is(name, q->name))
 		q = q->next;
 	return q;

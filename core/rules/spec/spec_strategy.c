@@ -7,8 +7,8 @@
 #include "rules/engine/strategy.h"
 #include "rules/sandbox/field.h"
 #include "spec_box.h"
+#include "spec_field.h"
 #include "spec_msg.h"
-#include "spec_retry.h"
 
 #define STRATEGY "luatide.strategy"
 
@@ -101,9 +101,9 @@ static int l_rank(lua_State *L)
 	if (lua_istable(L, 3)) {
 		lua_getfield(L, 3, "served");
 		queue.served = luaL_optnumber(L, -1, 0);
-		queue.ready = (uint64_t)spec_msg_integer(L, 3, "ready", 0);
-		queue.shard = (unsigned)spec_msg_integer(L, 3, "shard", 0);
-		queue.name = slice_from(spec_msg_text(L, 3, "name", "spec"));
+		queue.ready = (uint64_t)spec_field_integer(L, 3, "ready", 0);
+		queue.shard = (unsigned)spec_field_integer(L, 3, "shard", 0);
+		queue.name = spec_field_slice(L, 3, "name", "spec");
 	}
 	struct script_question q = { spec_msg_read(L, 2), spec_box_context(L) };
 	int rc = strategy_rank(s, &q, &queue, &rank, &err);
@@ -111,6 +111,22 @@ static int l_rank(lua_State *L)
 	if (rc == TIDE_OK)
 		lua_pushnumber(L, rank);
 	return spec_box_answer(L, rc, &err);
+}
+
+/* What a script did besides, as a table. Takes the reference. */
+static void push_extra_take(lua_State *L, struct retry_extra *extra)
+{
+	lua_newtable(L);
+	if (extra->exchange)
+		spec_field_set_text(L, "exchange",
+				    extra->exchange[0] ? extra->exchange : "-");
+	spec_field_set_text(L, "key", extra->key);
+	if (extra->msg) {
+		spec_msg_push(L, extra->msg);
+		lua_setfield(L, -2, "msg");
+	}
+	spec_msg_set_list(L, "copies", extra->copies.items, extra->copies.count);
+	strategy_extra_unref(extra);
 }
 
 /* decide (msg, { reason =, attempts =, failures = }) -> delay or a name, and a table if
@@ -124,14 +140,14 @@ static int l_decide(lua_State *L)
 
 	luaL_checktype(L, 3, LUA_TTABLE);
 	field_check_names(L, 3, "a failure", names);
-	lua_Integer failures = spec_msg_integer(L, 3, "failures", 1);
+	lua_Integer failures = spec_field_integer(L, 3, "failures", 1);
 	struct failure_view failure = {
-		.reason = spec_msg_text(L, 3, "reason", "nack"),
-		.attempts = (uint32_t)spec_msg_integer(L, 3, "attempts", failures),
+		.reason = spec_field_text(L, 3, "reason", "nack"),
+		.attempts = (uint32_t)spec_field_integer(L, 3, "attempts", failures),
 		.failures = (uint32_t)failures,
-		.has_place = spec_msg_has(L, 2, "offset"),
-		.partition = (uint32_t)spec_msg_integer(L, 2, "partition", 0),
-		.offset = (uint64_t)spec_msg_integer(L, 2, "offset", 0),
+		.has_place = spec_field_is_there(L, 2, "offset"),
+		.partition = (uint32_t)spec_field_integer(L, 2, "partition", 0),
+		.offset = (uint64_t)spec_field_integer(L, 2, "offset", 0),
 	};
 	struct script_question q = { spec_msg_read(L, 2), spec_box_context(L) };
 	int rc = strategy_decide(s, &q, &failure, &decision, &err);
@@ -142,7 +158,7 @@ static int l_decide(lua_State *L)
 		lua_pushstring(L, strategy_action_names[decision.action]);
 	if (rc != TIDE_OK || !decision.extra)
 		return spec_box_answer(L, rc, &err);
-	spec_retry_push_take(L, decision.extra);
+	push_extra_take(L, decision.extra);
 	return 2;
 }
 

@@ -99,7 +99,7 @@ static void histograms_are_cumulative(void **state)
 static void label_values_are_escaped(void **state)
 {
 	struct buf out = { 0 };
-	struct exposition e = { .out = &out, .family = &ready };
+	struct exposition e = { .out = &out, .family = ready };
 	struct exposition_label label = { "queue",
 					  SLICE("a\"b\\c\nd \xc3\xa4\xff{},\xe2\x82") };
 
@@ -126,7 +126,7 @@ static void numbers_read_back_as_they_were(void **state)
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct buf out = { 0 };
-		struct exposition e = { .out = &out, .family = &ready };
+		struct exposition e = { .out = &out, .family = ready };
 
 		exposition_sample(&e, NULL, 0, cases[i].value);
 		snprintf(expected, sizeof(expected), "tidemq_queue_messages_ready %s\n",
