@@ -38,7 +38,7 @@ static bool is_name(struct slice name)
 		char c = name.data[i];
 
 		if (c == '/' ? before == '/'
-			     : !isalnum((unsigned char)c) && !strchr("_-+", c))
+			     : !isalnum((unsigned char)c) && !memchr("_-+", c, 3))
 			return false;
 		before = c;
 	}

@@ -76,6 +76,36 @@ describe("a script of the broker itself", function()
     assert.same({ "jobs", "2" }, { sent[1].key, sent[1].payload })
   end)
 
+  it("takes the declarations of its options from a module", function()
+    open {
+      ["lib/opts.lua"] = [[return { times = { type = "integer", default = 7 },
+        days = { type = "list", default = { "mon", "fri" } }, words = { "a", "b" } }]],
+      ["filter/10-a.lua"] = [[
+        local declared = require "lib.opts"
+        return { match = {}, options = { times = declared.times, days = declared.days,
+            words = { type = "list", default = declared.words } },
+          publish = function(msg, opts)
+            msg.headers.all = opts.times + 1 .. table.concat(opts.days) .. table.concat(opts.words)
+          end }]],
+    }
+    assert.equal("8monfriab", assert(engine:filter {}).headers.all)
+  end)
+
+  it("may give an empty list, which has no element", function()
+    open { ["filter/10-x.lua"] = 'return tide.use("schema", { match = {}, options = { required = {} } })' }
+    assert(engine:filter {})
+  end)
+
+  it("gets its values whole, or they are refused", function()
+    local function declare(value)
+      return refused { ["filter/10-a.lua"] = ([[
+        return { match = {}, options = { x = { type = "list", default = %s } }, publish = print }]]):format(value) }
+    end
+    assert.matches("option 'x': an element of a list cannot have a comma", declare '{ "a,b" }')
+    assert.matches("option 'x': the value has a zero byte", declare [["a\0b"]])
+    assert.matches("option 'x': the value has a zero byte", declare [[{ "a\0b" }]])
+  end)
+
   it("is used again with other options, each use with a state of its own", function()
     open {
       ["filter/stamp.lua"] = STAMP,

@@ -195,6 +195,7 @@ describe("what scripts share", function()
         ['tide.bucket("b", { burst = 2 })'] = "'rate' is a number of tokens a second above 0",
         ['tide.bucket("b", { rate = "5/week" })'] = "'rate' is a number of tokens a second",
         ['tide.bucket("b", { rate = 1, burst = 0 })'] = "'burst' is how many tokens",
+        ['tide.bucket("b", { rate = 1e-12, burst = 1e6 })'] = "at this 'rate' the bucket needs more than 30,000 years",
         ['tide.bucket("b", { rate = 1 }):take(2)'] = "never holds that many tokens",
       } do
         local run = scripts({}, code)

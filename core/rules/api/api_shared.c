@@ -374,6 +374,9 @@ static int l_delete(lua_State *L)
 	return 1;
 }
 
+/* Moments from now until then are exact as a double. */
+#define BUCKET_FILL_MAX_MS 1e15
+
 /* A bucket. */
 struct bucket {
 	double interval_ms;  /* between two tokens */
@@ -429,6 +432,9 @@ static int l_bucket(lua_State *L)
 	double burst = luaL_optnumber(L, 4, rate > 1 ? ceil(rate) : 1);
 	if (!(burst >= 1 && burst <= 1e9))
 		luaL_error(L, "'burst' is how many tokens the bucket holds: 1 or more");
+	if (burst * 1000 / rate > BUCKET_FILL_MAX_MS)
+		luaL_error(L, "at this 'rate' the bucket needs more than 30,000 years "
+			      "for its 'burst'");
 	struct slice name = check_key(L, 1);
 	struct bucket *n = lua_newuserdatauv(L, sizeof(*n) + name.len, 0);
 

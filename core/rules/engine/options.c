@@ -204,6 +204,16 @@ static void check_preset_len(lua_State *L, size_t len, const char *name)
 		refuse(L, name, "the value has more than %d bytes", OPTION_TEXT_MAX);
 }
 
+/* What follows a zero byte would be lost. */
+static const char *check_preset(lua_State *L, const char *text, size_t len,
+				const char *name)
+{
+	check_preset_len(L, len, name);
+	if (memchr(text, '\0', len))
+		refuse(L, name, "the value has a zero byte");
+	return text;
+}
+
 static void check_is_list(lua_State *L, int idx, const char *name)
 {
 	for (lua_pushnil(L); lua_next(L, idx) != 0; lua_pop(L, 1))
@@ -231,13 +241,15 @@ static const char *list_text(lua_State *L, int idx, const char *name)
 		if (!lua_isstring(L, -1))
 			refuse(L, name, "element %d of the value is a %s", (int)i,
 			       luaL_typename(L, -1));
-		lua_tolstring(L, -1, &len);
+		if (strchr(lua_tolstring(L, -1, &len), ','))
+			refuse(L, name, "an element of a list cannot have a comma");
 		sum += len + 1;
 		check_preset_len(L, sum - 1, name);
 		luaL_addvalue(&list);
 	}
 	luaL_pushresult(&list);
-	return lua_tostring(L, -1);
+	const char *text = lua_tolstring(L, -1, &len);
+	return check_preset(L, text, len, name);
 }
 
 /* The text of a default: what a user would write for it. Raises for a value
@@ -252,8 +264,7 @@ static const char *preset_text(lua_State *L, int idx, const char *name)
 	case LUA_TSTRING: {
 		size_t len;
 		const char *text = safe_lib_tolstring(L, idx, &len);
-		check_preset_len(L, len, name);
-		return text;
+		return check_preset(L, text, len, name);
 	}
 	case LUA_TTABLE:
 		return list_text(L, idx, name);
@@ -277,30 +288,21 @@ static const char *check_name(lua_State *L, int idx)
 	return name.data;
 }
 
-/* The elements of a list must not fall apart. */
-static void check_elements(lua_State *L, int idx, const char *name)
+/* The text of the value on the top. */
+static const char *value_text(lua_State *L, const char *name)
 {
-	lua_Integer count = luaL_len(L, idx);
+	int value = lua_gettop(L);
 
-	for (lua_Integer i = 1; i <= count; i++) {
-		script_check(L);
-		lua_geti(L, idx, i);
-		if (lua_type(L, -1) == LUA_TSTRING && strchr(lua_tostring(L, -1), ','))
-			refuse(L, name, "an element of a list cannot have a comma");
-		lua_pop(L, 1);
-	}
+	read_only_see_through(L, value);
+	return preset_text(L, value, name);
 }
 
 /* The value on the top, whose name is below. */
 static void take_value(lua_State *L, struct args *out)
 {
 	const char *name = check_name(L, -2);
+	struct slice text = slice_from(value_text(L, name));
 
-	if (lua_istable(L, -1)) {
-		read_only_see_through(L, lua_gettop(L));
-		check_elements(L, lua_gettop(L), name);
-	}
-	struct slice text = slice_from(preset_text(L, -1, name));
 	if (args_add(out, slice_from(name), text) != TIDE_OK)
 		refuse(L, name, "more than %d options are given", ARGS_MAX);
 }
@@ -448,7 +450,7 @@ static void read_fields(lua_State *L, int table, struct option *o)
 	if (has_field(L, table, "doc"))
 		o->doc = options_take_doc(L, o->name);
 	if (has_field(L, table, "default"))
-		o->preset = mem_strdup(preset_text(L, -1, o->name));
+		o->preset = mem_strdup(value_text(L, o->name));
 	if (has_field(L, table, "required") && !lua_isboolean(L, -1))
 		refuse(L, o->name, "'required' must be true or false, not a %s",
 		       luaL_typename(L, -1));
@@ -469,6 +471,7 @@ static void declare(lua_State *L, struct options *o)
 		luaL_error(L, "options are declared as name = { type = ..., ... }");
 	if (o->count == OPTIONS_MAX)
 		luaL_error(L, "more than %d options", OPTIONS_MAX);
+	read_only_see_through(L, -1); /* of a module */
 	const char *name = check_name(L, -2);
 	struct option *option = &o->items[o->count++];
 
@@ -632,6 +635,8 @@ static void push_value(lua_State *L, enum option_type type, const char *text, si
 static void push_list(lua_State *L, enum option_type of, const char *text)
 {
 	lua_newtable(L);
+	if (!*text)
+		text = NULL; /* no element, and not an empty one */
 	for (lua_Integer i = 1; text; i++) {
 		size_t len = strcspn(text, ",");
 		/* The parsers want an end; the copy is Lua's, so nothing leaks. */

@@ -110,7 +110,7 @@ static void read_words(lua_State *L, struct match_words *w, const char *path,
 		add_word(L, w, path, name, is_name);
 		lua_pop(L, 1);
 	}
-	if (count == 0)
+	if (count < 1)
 		luaL_error(L, "'%s.%s' is an empty list: nothing would match", path,
 			   name);
 }
@@ -241,7 +241,11 @@ static void read_table(lua_State *L, enum script_kind kind, const char *path,
 		luaL_error(L, "'%s.min_size' is above 'max_size': nothing would match",
 			   path);
 	if (is_outer && lua_getfield(L, -1, "except") != LUA_TNIL) {
-		luaL_checktype(L, -1, LUA_TTABLE);
+		if (!lua_istable(L, -1))
+			luaL_error(L,
+				   "'match.except' must be a table like 'match', "
+				   "not a %s",
+				   luaL_typename(L, -1));
 		read_table(L, kind, "match.except", &m->except);
 		m->is_per_message |= m->except->is_per_message;
 	}

@@ -212,6 +212,7 @@ static void what_is_no_zone_is_refused_with_a_sentence(void **state)
 		"",    "/etc/passwd",    "../passwd", "Europe/", "Europe//Berlin",
 		"a.b", "Europe/Berlin ", NULL
 	};
+	struct error err;
 
 	for (size_t i = 0; wrong[i]; i++) {
 		snprintf(sentence, sizeof(sentence),
@@ -219,6 +220,10 @@ static void what_is_no_zone_is_refused_with_a_sentence(void **state)
 			 wrong[i]);
 		expect_refused(wrong[i], sentence);
 	}
+	/* A zero byte ends a path, and would make each such name a zone of its own. */
+	assert_null(zones_get(&zones, SLICE("UTC\0x"), &err));
+	assert_string_equal(err.text,
+			    "'UTC' is not the name of a time zone, as Europe/Berlin is");
 	expect_refused("Europe/Berln", "there is no time zone 'Europe/Berln'");
 	expect_refused("Europe", "there is no time zone 'Europe'");
 	assert_non_null(mkdtemp(dir));
