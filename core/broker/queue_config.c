@@ -5,6 +5,7 @@
 
 #include "base/duration.h"
 #include "base/mem.h"
+#include "base/name_list.h"
 #include "shard/dedupe.h"
 
 #define COUNT_MAX UINT64_C(1000000000000)
@@ -235,24 +236,10 @@ static bool set_duration(struct queue_config *c, const struct queue_option *o,
 	return true;
 }
 
-/* "a,b": each a name, and none twice. */
 static bool set_groups(struct queue_config *c, const char *value)
 {
-	struct slice rest = slice_from(value);
-
-	if (value[0] && value[strlen(value) - 1] == ',')
-		return false;
-	while (rest.len > 0) {
-		struct slice group = slice_cut(&rest, ','), other = rest;
-
-		if (!slice_is_name(group))
-			return false;
-		while (other.len > 0)
-			if (slice_is_equal(group, slice_cut(&other, ',')))
-				return false;
-	}
 	c->keep_unread = mem_strdup(value);
-	return true;
+	return name_list_is(slice_from(value));
 }
 
 static bool set_compact(struct queue_config *c, const char *value)
@@ -556,27 +543,6 @@ static bool is_same_text(const char *a, const char *b)
 	return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
-static bool has_group(struct slice groups, struct slice name)
-{
-	while (groups.len > 0)
-		if (slice_is_equal(slice_cut(&groups, ','), name))
-			return true;
-	return false;
-}
-
-/* In any order. None is named twice. */
-static bool is_same_groups(const char *a, const char *b)
-{
-	struct slice rest = slice_from(a), other = slice_from(b);
-
-	if (rest.len != other.len)
-		return false;
-	while (rest.len > 0)
-		if (!has_group(other, slice_cut(&rest, ',')))
-			return false;
-	return true;
-}
-
 static bool is_same(const struct queue_option *o, const struct queue_config *a,
 		    const struct queue_config *b)
 {
@@ -607,7 +573,8 @@ static bool is_same(const struct queue_option *o, const struct queue_config *a,
 		return a->order_by == b->order_by &&
 		       is_same_text(a->order_header, b->order_header);
 	case OPTION_GROUPS:
-		return is_same_groups(a->keep_unread, b->keep_unread);
+		return name_list_is_same(slice_from(a->keep_unread),
+					 slice_from(b->keep_unread));
 	}
 	return false;
 }

@@ -232,11 +232,11 @@ void recover_definitions(struct broker *b, store_done_fn on_done, void *ctx)
 	store_definition_load(b->store, on_definition, on_end, create(b, on_done, ctx));
 }
 
-struct counts {
+struct recovered_counts {
 	unsigned exchanges, queues, bindings, topics;
 };
 
-static void append_counts(struct buf *out, struct counts n)
+static void append_counts(struct buf *out, struct recovered_counts n)
 {
 	buf_clear(out);
 	buf_append_count(out, n.exchanges, "exchange");
@@ -266,14 +266,15 @@ static void log_counts(const struct broker *b)
 		for (x = v->exchanges; x; x = x->hh.next)
 			bindings += x->binding_count;
 	}
-	append_counts(&text,
-		      (struct counts){ exchanges - none.exchanges, queues - none.queues,
-				       bindings - none.bindings, topics - none.topics });
+	append_counts(&text, (struct recovered_counts){
+				     exchanges - none.exchanges, queues - none.queues,
+				     bindings - none.bindings, topics - none.topics });
 	log_info("recovered %s", buf_cstr(&text));
 	if (none.exchanges + none.queues + none.topics > 0) {
 		unusable_log(b);
-		append_counts(&text, (struct counts){ none.exchanges, none.queues,
-						      none.bindings, none.topics });
+		append_counts(&text,
+			      (struct recovered_counts){ none.exchanges, none.queues,
+							 none.bindings, none.topics });
 		log_error("cannot be used: %s; publishes to them are refused until the "
 			  "rules support them",
 			  buf_cstr(&text));

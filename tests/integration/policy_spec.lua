@@ -80,7 +80,7 @@ describe('policies', function()
       c:send 'RULES reload\r\n'
     end
     use 'max-lenght'
-    c:expect "^ERR rule .*bounds.lua:%d+: a queue has no option 'max%-lenght'; it takes: .*%(for declare/20%-test.lua%)$"
+    c:expect "^ERR rule .*bounds.lua:%d+: a queue has no option 'max%-lenght'; it takes: .*%(for declare/20%-test.lua%)"
     use 'max-length'
     c:expect '^DATA '
     c:expect '^{'
@@ -331,7 +331,7 @@ describe('policies', function()
     local text, status = simulate('name=jobs', 'ttl=2h', 'max-length=7')
     assert.equal(0, status)
     assert.matches('\npolicies\n  SCRIPT +DECIDED +SETS\n'
-      .. '  declare/20%-test.lua +declare/20%-test.lua:%d+ +max%-length=%(default%) %(was 7%), ttl=1h %(was 2h%)\n', text)
+      .. '  declare/20%-test.lua +declare/20%-test.lua:%d+ +max%-length=%(default%) %(was 7%), ttl=1h %(was 2h%)', text)
     text, status = simulate 'name=bad'
     assert.equal(1, status)
     assert.matches(' refuses: no bad names\n', text)
