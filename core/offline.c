@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "audit/audit.h"
 #include "check/check.h"
@@ -11,9 +12,23 @@
 #include "share.h"
 #include "skeleton.h"
 
+#define RULES_DIR_DEFAULT "./rules"
+
+/* That of a broker that is started here. */
+static const char *rules_dir_of(const struct cli *cli)
+{
+	return cli->word_count > 0 ? cli->words[0] : RULES_DIR_DEFAULT;
+}
+
 static int refuse_dir(const char *dir)
 {
-	cli_failure("'%s' is not a directory", dir);
+	if (access(dir, F_OK) == 0)
+		cli_failure("'%s' is not a directory; name the rules directory, which "
+			    "has filter/, retry/ and so on",
+			    dir);
+	else
+		cli_failure("there is no rules directory '%s': make it, or name another",
+			    dir);
 	return CLI_USAGE;
 }
 
@@ -38,7 +53,7 @@ static int run_check(struct cli *cli)
 {
 	struct args settings;
 	int status = read_settings(cli, &settings);
-	const struct check_options o = { .dir = cli->words[0],
+	const struct check_options o = { .dir = rules_dir_of(cli),
 					 .lua_dir = share_lua_dir(),
 					 .url = cli_get(cli, "url"),
 					 .definitions = cli_get(cli, "definitions"),
@@ -54,7 +69,7 @@ static int run_check(struct cli *cli)
 static int run_test(struct cli *cli)
 {
 	const struct spec_options o = {
-		.dir = cli->words[0],
+		.dir = rules_dir_of(cli),
 		.lua_dir = share_lua_dir(),
 		.filter = cli_get(cli, "filter"),
 		.follows_links = cli_is_given(cli, "follow-links"),
@@ -168,7 +183,7 @@ static const struct command_option test_options[] = {
 const struct cli_verb offline_verbs[] = {
 	{ .name = "check",
 	  .summary = "look for mistakes in a rules directory before it goes live",
-	  .usage = "[options] DIR",
+	  .usage = "[options] [DIR]",
 	  .details =
 		  "Loads every script as a broker would, and reports each that does not\n"
 		  "load with file and line.\n"
@@ -187,13 +202,12 @@ const struct cli_verb offline_verbs[] = {
 	  .examples = "  tidemq check ./rules\n"
 		      "  tidemq check --url tide://127.0.0.1:7310/shop ./rules.next\n",
 	  .options = check_options,
-	  .words_min = 1,
 	  .words_max = 1,
 	  .is_local = true,
 	  .run = run_check },
 	{ .name = "test",
 	  .summary = "run the specs (*_spec.lua) of a rules directory",
-	  .usage = "[options] DIR",
+	  .usage = "[options] [DIR]",
 	  .details =
 		  "Runs each DIR/**/*_spec.lua with busted and the real rule engine,\n"
 		  "in a process of their own:\n"
@@ -218,7 +232,6 @@ const struct cli_verb offline_verbs[] = {
 	  .examples = "  tidemq test ./rules\n"
 		      "  tidemq test --filter doubles --timeout 5s ./rules\n",
 	  .options = test_options,
-	  .words_min = 1,
 	  .words_max = 1,
 	  .is_local = true,
 	  .run = run_test },
@@ -270,7 +283,7 @@ static int run_new(struct cli *cli)
 }
 
 static const struct command_option new_options[] = {
-	{ COMMAND_TEXT("rules", "DIR", "./rules", "the rules directory") },
+	{ COMMAND_TEXT("rules", "DIR", RULES_DIR_DEFAULT, "the rules directory") },
 	{ .name = NULL },
 };
 

@@ -10,6 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "rules/engine/script_kind.h"
+
 extern char **environ;
 
 static int start(const char *dir, int out, pid_t *pid)
@@ -65,6 +67,19 @@ static bool is_problem(const char *code)
 	return false;
 }
 
+/* A module is often somebody's library: its style is none of ours, and it asks for
+ * globals that other versions of Lua have. */
+static void add(struct findings *f, const char *path, int line, const char *code,
+		const char *text)
+{
+	bool is_module = !script_kind_is_path(path);
+
+	if (is_problem(code) && (!is_module || code[0] == 'E'))
+		findings_add(f, path, line, "%s", text);
+	else if (is_problem(code) || !is_module)
+		findings_note(f, path, line, "%s", text);
+}
+
 /* "dir/filter/a.lua:3:7: (W211) unused variable x" */
 static void take_line(const char *line, const char *dir, struct findings *f)
 {
@@ -85,12 +100,8 @@ static void take_line(const char *line, const char *dir, struct findings *f)
 		return;
 	text = end + length + strspn(end + length, " ");
 	/* That a file does not load is known already. */
-	if (!is_rule(path) || findings_has(f, path, number))
-		return;
-	if (is_problem(code))
-		findings_add(f, path, number, "%s", text);
-	else
-		findings_note(f, path, number, "%s", text);
+	if (is_rule(path) && !findings_has(f, path, number))
+		add(f, path, number, code, text);
 }
 
 static void take_output(int fd, const char *dir, struct findings *f)

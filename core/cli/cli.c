@@ -12,6 +12,8 @@
 #include "client/client_url.h"
 #include "client/encode.h"
 
+#define ENV_URL "TIDEMQ_URL"
+
 int cli_usage_error(const struct cli *cli, const char *format, ...)
 {
 	va_list args;
@@ -36,8 +38,24 @@ int cli_failure(const char *format, ...)
 	return CLI_FAILED;
 }
 
+int cli_count_error(const struct cli *cli, const char *word, int min, int max, int given)
+{
+	if (max == 0)
+		return cli_usage_error(cli, "nothing follows '%s'", word);
+	if (given < min)
+		return cli_usage_error(cli, "'%s' needs %s", word,
+				       min == 1 ? "an argument" : "more arguments");
+	return cli_usage_error(cli, "'%s' takes at most %d argument%s, not %d", word, max,
+			       max == 1 ? "" : "s", given);
+}
+
+/* At a shell nobody types HELLO. */
 static int report(const struct tidemq_error *err)
 {
+	if (strncmp(err->text, "log in first", 12) == 0)
+		return cli_failure("%s: log in first: " ENV_URL
+				   "=tide://NAME:PASSWORD@HOST:PORT/",
+				   err->word);
 	return cli_failure("%s%s%s", err->word, err->word[0] ? ": " : "", err->text);
 }
 
@@ -199,8 +217,6 @@ int cli_ask(struct cli *cli, struct tidemq_reply *reply)
 	cli_end_wait();
 	return cli->status;
 }
-
-#define ENV_URL "TIDEMQ_URL"
 
 static const struct command_option client_options[] = {
 	{ COMMAND_TEXT("url", "URL", "$" ENV_URL " or " CLIENT_URL_DEFAULT,

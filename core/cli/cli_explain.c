@@ -112,6 +112,8 @@ static int run_explain(struct cli *cli)
 	cli_add_word(cli, cli->words[1]);
 	for (int i = 0; i < cli->line.given_count && cli->status == CLI_DONE; i++)
 		add_given(cli, &cli->line.given[i]);
+	if (cli->word_count > 2)
+		cli_add_value(cli, SLICE("payload"), cli->words[2]);
 	document = cli_table_ask_document(cli);
 	if (!document)
 		return cli->status;
@@ -127,18 +129,22 @@ static const struct command_option options[] = {
 	{ COMMAND_DURATION("delay", NULL, "as with pub", 0, 0) },
 	{ COMMAND_DURATION("ttl", NULL, "as with pub", 0, 0) },
 	{ COMMAND_TEXT("id", "ID", NULL, "as with pub") },
-	{ COMMAND_TEXT("payload", "TEXT", NULL, "for filters that look at it") },
+	{ COMMAND_TEXT("payload", "TEXT", NULL, "the same as PAYLOAD") },
 	{ .name = NULL },
 };
 
 const struct cli_verb cli_explain_verbs[] = {
 	{ .name = "explain",
 	  .summary = "show what a publish would do and which scripts would decide it",
-	  .usage = "[options] EXCHANGE KEY",
-	  .examples = "  tidemq explain orders orders.eu.paid --header tier=gold\n",
+	  .usage = "[options] EXCHANGE KEY [PAYLOAD]",
+	  .details =
+		  "What follows is that of `tidemq pub`. A PAYLOAD is for scripts that "
+		  "look at it.",
+	  .examples = "  tidemq explain orders orders.eu.paid --header tier=gold\n"
+		      "  tidemq explain sales new '{\"total\":1200}'\n",
 	  .options = options,
 	  .words_min = 2,
-	  .words_max = 2,
+	  .words_max = 3,
 	  .run = run_explain },
 	{ .name = NULL },
 };

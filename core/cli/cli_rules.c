@@ -127,6 +127,39 @@ static int print_status_take(struct cli *cli, json_t *document)
 	return cli_table_print_take(document, &status_view);
 }
 
+/* A sentence, and what the new generation cannot use. */
+static int print_active_take(json_t *document, const char *more)
+{
+	static const struct cli_table_view view = { .columns = "kind vhost name reason" };
+	json_t *unusable = json_incref(json_object_get(document, "unusable"));
+
+	printf("generation %" JSON_INTEGER_FORMAT " is active, hash %s%s\n",
+	       integer_of(document, "generation"), cli_table_text(document, "hash", ""),
+	       more);
+	json_decref(document);
+	if (json_array_size(unusable) > 0) {
+		printf("\nwhat cannot be used\n");
+		return cli_table_print_take(unusable, &view);
+	}
+	json_decref(unusable);
+	return CLI_DONE;
+}
+
+static int print_reload_take(struct cli *cli, json_t *document)
+{
+	(void)cli;
+	return print_active_take(document, "");
+}
+
+/* What a rollback or a promotion activates is not what the directory has. */
+static int print_switch_take(struct cli *cli, json_t *document)
+{
+	(void)cli;
+	return print_active_take(document,
+				 "; the rules directory stays as it is, and its next "
+				 "change, a reload or a restart loads it again");
+}
+
 /* The candidate rules, then a table of the decisions that differ. */
 static int print_changes_take(json_t *document, const struct cli_table_view *view,
 			      const char *columns)
@@ -135,7 +168,7 @@ static int print_changes_take(json_t *document, const struct cli_table_view *vie
 	json_t *changes = json_incref(json_object_get(document, view->without));
 	int status = cli_table_print_take(document, view);
 
-	if (status != CLI_DONE) {
+	if (status != CLI_DONE || !changes) {
 		json_decref(changes);
 		return status;
 	}
@@ -156,7 +189,7 @@ static int print_shadow_take(struct cli *cli, json_t *document)
 	};
 
 	if (strcmp(cli->words[1], "promote") == 0)
-		return print_status_take(cli, document);
+		return print_switch_take(cli, document);
 	return print_changes_take(document, &view,
 				  "differs exchange key headers live:decision "
 				  "shadow:decision changes");
@@ -171,44 +204,50 @@ static int print_replay_take(struct cli *cli, json_t *document)
 				  "after:decision");
 }
 
-/* "a.lua, b.lua", or "27 files" */
-static void shorten(json_t *entry, const char *kind)
+/* "+a.lua, +b.lua", or "+27 files" */
+static void append_changes(struct buf *out, const json_t *entry, const char *kind,
+			   const char *sign)
 {
-	json_t *names = json_object_get(entry, kind), *name;
+	const json_t *names = json_object_get(entry, kind), *name, *given;
 	size_t count = json_array_size(names), i;
-	const json_t *given;
-	struct buf out = { 0 };
+	struct buf member = { 0 }, list = { 0 };
 
-	buf_printf(&out, "%s_count", kind);
-	given = json_object_get(entry, buf_cstr(&out));
-	buf_clear(&out);
+	buf_printf(&member, "%s_count", kind);
+	given = json_object_get(entry, buf_cstr(&member));
 	if (given)
 		count = (size_t)json_integer_value(given);
 	json_array_foreach(names, i, name)
-		buf_printf(&out, "%s%s", i ? ", " : "", json_string_value(name));
-	if (buf_len(&out) > NAMES_WIDTH_MAX || count > json_array_size(names)) {
-		buf_clear(&out);
-		buf_printf(&out, "%zu file%s", count, count == 1 ? "" : "s");
+		buf_printf(&list, "%s%s%s", i ? ", " : "", sign, json_string_value(name));
+	if (buf_len(&list) > NAMES_WIDTH_MAX || count > json_array_size(names)) {
+		buf_clear(&list);
+		buf_printf(&list, "%s%zu file%s", sign, count, count == 1 ? "" : "s");
 	}
 	if (count > 0)
-		json_object_set_new(entry, kind, json_string(buf_cstr(&out)));
-	buf_deinit(&out);
+		buf_printf(out, "%s%s", buf_len(out) ? ", " : "", buf_cstr(&list));
+	buf_deinit(&member);
+	buf_deinit(&list);
 }
 
 static int print_log_take(struct cli *cli, json_t *log)
 {
 	static const struct cli_table_view view = {
-		.columns = "number loaded_ms:time origin by result hash added changed "
-			   "removed error"
+		.columns = "number loaded_ms:time origin result hash changes by error"
 	};
 	size_t i;
 	json_t *entry;
 
 	json_array_foreach(log, i, entry)
 	{
-		shorten(entry, "added");
-		shorten(entry, "changed");
-		shorten(entry, "removed");
+		struct buf changes = { 0 };
+
+		append_changes(&changes, entry, "added", "+");
+		append_changes(&changes, entry, "changed", "");
+		append_changes(&changes, entry, "removed", "-");
+		json_object_set_new(entry, "changes", json_string(buf_cstr(&changes)));
+		buf_deinit(&changes);
+		/* They have changed: that is what their origin says. */
+		if (strcmp(cli_table_text(entry, "origin", ""), "files") == 0)
+			json_object_del(entry, "by");
 	}
 	return cli_table_print_take(log, &view);
 }
@@ -329,19 +368,48 @@ static int simulate_declare(struct cli *cli)
 	return cli->status == CLI_DONE ? status : cli->status;
 }
 
+static void append_address(struct buf *out, const json_t *address)
+{
+	buf_printf(out, "%s%s %s", buf_len(out) ? ", " : "",
+		   cli_table_text(address, "exchange", "-"),
+		   cli_table_text(address, "key", ""));
+}
+
+/* Exchange and key of the target and of the copies, as one writes them. */
+static void name_addresses(json_t *attempt)
+{
+	const json_t *target = json_object_get(attempt, "target"), *copy;
+	struct buf to = { 0 }, copies = { 0 };
+	size_t i;
+
+	if (target)
+		append_address(&to, target);
+	json_array_foreach(json_object_get(attempt, "copies"), i, copy)
+		append_address(&copies, copy);
+	json_object_set_new(attempt, "to", json_string(buf_cstr(&to)));
+	json_object_set_new(attempt, "copies", json_string(buf_cstr(&copies)));
+	buf_deinit(&to);
+	buf_deinit(&copies);
+}
+
 static int print_simulation_take(struct cli *cli, json_t *document)
 {
 	static const struct cli_table_view view = {
-		.columns = "attempt at_ms:duration delay_ms:duration happens error?",
+		.columns = "attempt at_ms:duration delay_ms:duration happens to? copies? "
+			   "headers? error?",
 		.array = "attempts",
 	};
 	static const struct cli_table_view decision_view = { .units = "" };
 	const char *end;
 	int status;
+	size_t i;
+	json_t *attempt;
 
 	if (!is_simulated_retry(cli))
 		return cli_table_print_take(document, &decision_view);
 	end = explain_end(document);
+	json_array_foreach(json_object_get(document, "attempts"), i, attempt)
+		name_addresses(attempt);
 	status = cli_table_print_take(document, &view);
 
 	if (status == CLI_DONE && end)
@@ -569,10 +637,10 @@ static int print_scripts_take(struct cli *cli, json_t *scripts)
 }
 
 static const struct word words[] = {
-	{ "reload", .print_take = print_status_take },
+	{ "reload", .print_take = print_reload_take },
 	{ "status", .print_take = print_status_take },
 	{ "log", .print_take = print_log_take },
-	{ "rollback", 1, .print_take = print_status_take },
+	{ "rollback", 1, .print_take = print_switch_take },
 	{ "top", .run = run_top },
 	{ "show", 1, 1, .add = add_show, .print_take = print_scripts_take },
 	{ "eval", 1, 1, .add = add_code, .print_take = print_values_take },
@@ -590,8 +658,7 @@ static int ask(struct cli *cli, const struct word *w)
 	json_t *document;
 
 	if (more < w->words_min || more > w->words_max)
-		return cli_usage_error(cli, "'%s' takes %d to %d arguments, not %d",
-				       w->name, w->words_min, w->words_max, more);
+		return cli_count_error(cli, w->name, w->words_min, w->words_max, more);
 	if (w->run)
 		return w->run(cli);
 	if (w->add == add_simulate && is_simulated_declare(cli))
@@ -617,7 +684,7 @@ static int run_rules(struct cli *cli)
 			return ask(cli, &words[i]);
 	for (size_t i = 0; i < WORD_COUNT; i++)
 		buf_printf(&names, "%s%s", i ? ", " : "", words[i].name);
-	cli_usage_error(cli, "there is no verb 'rules %s'; expected one of %s",
+	cli_usage_error(cli, "there is no verb 'rules %s'; expected one of %s, new, repl",
 			cli->words[0], buf_cstr(&names));
 	buf_deinit(&names);
 	return CLI_USAGE;

@@ -144,10 +144,9 @@ static int run_shared(struct cli *cli)
 			continue;
 		if (cli->word_count < words[i].words_min ||
 		    cli->word_count > words[i].words_max)
-			return cli_usage_error(
-				cli, "'%s' takes %d to %d arguments, not %d",
-				words[i].name, words[i].words_min - 1,
-				words[i].words_max - 1, cli->word_count - 1);
+			return cli_count_error(cli, words[i].name, words[i].words_min - 1,
+					       words[i].words_max - 1,
+					       cli->word_count - 1);
 		return words[i].run(cli);
 	}
 	return cli_usage_error(cli,

@@ -12,9 +12,10 @@
 #define COLUMNS_MAX 24
 #define NAME_MAX_BYTES 32
 #define CELL_WIDTH_MAX 60
-#define CELL_WIDTH_MIN 12 /* not shortened further to fit a line */
+#define CELL_WIDTH_MIN 24 /* not shortened further to fit a line: ids, hashes, times */
 #define GAP 2
-#define DEPTH_MAX 32 /* of objects and lists in each other */
+#define FOLD_INDENT 4 /* of the further lines of a row */
+#define DEPTH_MAX 32  /* of objects and lists in each other */
 
 enum unit { NO_UNIT, TIME, DURATION, PAYLOAD, DECISION };
 
@@ -339,53 +340,156 @@ static size_t line_width(void)
 	return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
-/* Take from the widest columns of texts until a line has the width. */
-static void fit(size_t *widths, const struct cell *last_row, size_t columns, size_t room)
+/* A table on the terminal: its columns, and where its lines begin. */
+struct layout {
+	size_t columns;
+	size_t widths[COLUMNS_MAX];
+	bool begins_line[COLUMNS_MAX]; /* all but the first begin a further line */
+	int indent;
+};
+
+/* Take from the widest columns of texts until a line has the width, and nothing from the
+ * first column: it says what a row is about.
+ *
+ * @return  false, and nothing is changed: they would have to be narrower than
+ *          CELL_WIDTH_MIN */
+static bool fit(struct layout *l, const struct cell *last_row, size_t room)
+{
+	struct layout fitted = *l;
+	size_t used = 0;
+
+	for (size_t i = 0; i < l->columns; i++)
+		used += l->widths[i] + (i ? GAP : 0);
+	while (used > room) {
+		size_t widest = l->columns;
+
+		for (size_t i = 1; i < l->columns; i++)
+			if (!last_row[i].is_number && fitted.widths[i] > CELL_WIDTH_MIN &&
+			    (widest == l->columns ||
+			     fitted.widths[i] > fitted.widths[widest]))
+				widest = i;
+		if (widest == l->columns)
+			return false;
+		fitted.widths[widest]--;
+		used--;
+	}
+	*l = fitted;
+	return true;
+}
+
+/* Give a row as many lines as it needs. What is too wide for one is wrapped. */
+static void fold(struct layout *l, size_t room)
 {
 	size_t used = 0;
 
-	for (size_t i = 0; i < columns; i++)
-		used += widths[i] + (i ? GAP : 0);
-	while (used > room) {
-		size_t widest = columns;
+	for (size_t i = 0; i < l->columns; i++) {
+		size_t longest = room > FOLD_INDENT + CELL_WIDTH_MIN ? room - FOLD_INDENT
+								     : CELL_WIDTH_MIN;
 
-		for (size_t i = 0; i < columns; i++)
-			if (!last_row[i].is_number && widths[i] > CELL_WIDTH_MIN &&
-			    (widest == columns || widths[i] > widths[widest]))
-				widest = i;
-		if (widest == columns)
-			return; /* then it is too wide */
-		widths[widest]--;
-		used--;
+		if (l->widths[i] > longest)
+			l->widths[i] = longest;
+		l->begins_line[i] = i > 0 && used + GAP + l->widths[i] > room;
+		used = l->begins_line[i] ? FOLD_INDENT + l->widths[i]
+					 : used + (i ? GAP : 0) + l->widths[i];
+	}
+}
+
+static void lay_out(struct layout *l, struct cell *cells, size_t rows)
+{
+	size_t room = line_width();
+
+	for (size_t i = 0; i < rows * l->columns; i++) {
+		size_t w = width(&cells[i]);
+
+		if (w > l->widths[i % l->columns])
+			l->widths[i % l->columns] = w;
+		/* A title stands over its numbers. */
+		if (i < l->columns && rows > 1)
+			cells[i].is_number = cells[i + l->columns].is_number;
+	}
+	if (room <= (size_t)l->indent)
+		return;
+	room -= (size_t)l->indent;
+	if (!fit(l, cells + (rows - 1) * l->columns, room))
+		fold(l, room);
+}
+
+/* Is anything in the line that begins with this cell? */
+static bool has_content(const struct layout *l, const struct cell *row, size_t column)
+{
+	do {
+		if (!slice_is_equal(buf_slice(&row[column].text), SLICE("-")))
+			return true;
+	} while (++column < l->columns && !l->begins_line[column]);
+	return false;
+}
+
+/* How many bytes go into a line of so many code points, at a blank if there is one. */
+static size_t wrap_at(struct slice s, size_t max)
+{
+	size_t points = 0, blank = 0, i = 0;
+
+	for (; i < s.len; i++) {
+		if (!is_continuation(s.data[i]) && points++ == max)
+			return blank ? blank : i;
+		if (s.data[i] == ' ')
+			blank = i;
+	}
+	return i;
+}
+
+/* A text that has lines of its own. */
+static void print_wrapped(const struct cell *cell, size_t max, int indent)
+{
+	struct slice s = buf_slice(&cell->text);
+
+	for (;;) {
+		size_t len = wrap_at(s, max);
+
+		fwrite(s.data, 1, len, stdout);
+		if (len < s.len && s.data[len] == ' ')
+			len++;
+		s = slice_skip(s, len);
+		putchar('\n');
+		if (s.len == 0)
+			return;
+		printf("%*s", indent, "");
+	}
+}
+
+static void print_row(const struct layout *l, struct cell *row)
+{
+	bool is_shown = true;
+
+	for (size_t i = 0; i < l->columns; i++) {
+		bool is_last = i + 1 == l->columns || l->begins_line[i + 1];
+		bool is_alone = is_last && l->begins_line[i];
+
+		if (i == 0 || l->begins_line[i]) {
+			is_shown = i == 0 || has_content(l, row, i);
+			if (is_shown)
+				printf("%*s", l->indent + (i ? FOLD_INDENT : 0), "");
+		}
+		if (!is_shown)
+			continue;
+		if (is_alone && width(&row[i]) > l->widths[i]) {
+			print_wrapped(&row[i], l->widths[i], l->indent + FOLD_INDENT);
+			continue;
+		}
+		shorten(&row[i], l->widths[i]);
+		print_cell(&row[i], l->widths[i], is_last);
+		if (is_last)
+			putchar('\n');
 	}
 }
 
 static void print_rows(struct cell *cells, size_t rows, size_t columns, int indent)
 {
-	size_t widths[COLUMNS_MAX] = { 0 }, room = line_width();
+	struct layout l = { .columns = columns, .indent = indent };
 
-	for (size_t i = 0; i < rows * columns; i++) {
-		size_t w = width(&cells[i]);
-
-		if (w > widths[i % columns])
-			widths[i % columns] = w;
-		/* A title stands over its numbers. */
-		if (i < columns && rows > 1)
-			cells[i].is_number = cells[i + columns].is_number;
-	}
-	if (room > (size_t)indent)
-		fit(widths, cells + (rows - 1) * columns, columns, room - (size_t)indent);
-	for (size_t i = 0; i < rows * columns; i++) {
-		bool is_last = i % columns == columns - 1;
-
-		shorten(&cells[i], widths[i % columns]);
-
-		if (i % columns == 0)
-			printf("%*s", indent, "");
-		print_cell(&cells[i], widths[i % columns], is_last);
-		if (is_last)
-			putchar('\n');
-	}
+	lay_out(&l, cells, rows);
+	for (size_t i = 0; i < rows; i++)
+		print_row(&l, cells + i * columns);
 }
 
 static bool is_empty(const json_t *value, const struct column *c)

@@ -12,7 +12,8 @@
  * Titles of columns are the names in capitals, without the "_ms" of members with a
  * unit; or what stands behind a '/': "lag_ms:duration/behind". The text of messages is
  * made printable. On a terminal, or with $COLUMNS, columns of texts are shortened until a
- * row fits. */
+ * row fits, but none so far that a name or an id is cut: then a row has further lines,
+ * which are indented. One without any value is left out. */
 #pragma once
 
 #include <jansson.h>

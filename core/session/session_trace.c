@@ -7,6 +7,12 @@ static int check_exchange(const struct session *s, struct slice name, struct err
 {
 	if (name.len == 0 || tracer_is_all(name) || exchange_find(s->vhost, name))
 		return TIDE_OK;
+	if (queue_find(s->vhost, name))
+		return error_set(err, TIDE_ENOTFOUND,
+				 "there is no exchange '%" SLICE_FMT
+				 "'; what is published to the queue by its name has the "
+				 "exchange - and the key '%" SLICE_FMT "'",
+				 SLICE_ARG(name), SLICE_ARG(name));
 	return error_set(err, TIDE_ENOTFOUND, "there is no exchange '%" SLICE_FMT "'",
 			 SLICE_ARG(name));
 }

@@ -103,6 +103,10 @@ return function()
     busted.subscribe({ "failure" }, note_failure)
     busted.subscribe({ "error" }, note_failure)
     busted.subscribe({ "suite", "end" }, function(suite)
+      spec.is_empty = files == 0
+      if spec.filter and spec.is_empty then
+        io.stderr:write(("tidemq: no test has '%s' in its name\n"):format(spec.filter))
+      end
       io.write(("%s, %d passed, %d failed%s in %.1f s\n"):format(plural(files, "spec"), passed, failed,
         pending > 0 and (", %d pending"):format(pending) or "", suite.duration or 0))
       io.flush()

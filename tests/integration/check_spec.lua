@@ -432,6 +432,17 @@ return M
     assert.equal(0, status)
   end)
 
+  it('leaves the style of modules alone, and notes what they lack in Lua 5.4', function()
+    if not os.execute 'command -v luacheck >/dev/null' then return end
+    local found, status = check {
+      ['retry/a.lua'] = 'local lib = require "lib"\nreturn { decide = function() return lib.one() end }\n',
+      ['lib.lua'] = 'local unused = 1\nlocal load = loadstring or load\n'
+        .. 'return { one = function() return load "return 1"() end }\n',
+    }
+    assert.equal(0, status)
+    assert.same({ "lib.lua:2: note: accessing undefined variable 'loadstring'" }, found)
+  end)
+
   it('says that luacheck is not installed, when it is not', function()
     write('r/retry/a.lua', 'return { decide = function() return 0 end }\n')
     local text, status = capture(('PATH=/nonexistent %s check %s/r'):format(Broker.binary(), dir))

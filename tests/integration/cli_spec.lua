@@ -216,6 +216,7 @@ describe('the command line', function()
       assert.matches('to 1 queue', tide('pub', '--header', 'city=New York', exchange, 'k', 'x'))
       refused(1, '^tidemq: unroutable: ', 'pub', '--header', 'city=York', exchange, 'k', 'x')
       assert.matches(queue .. ' ', tide('explain', '--header', 'city=New York', exchange, 'k'))
+      assert.matches(queue .. ' ', tide('explain', exchange, 'k', 'a payload'))
     end)
 
     it('kick what is buried', function()
@@ -299,17 +300,26 @@ describe('the command line', function()
       broker:write_rule('schedule/idle.lua', 'return { every = "1h", active = false, run = function() end }\n')
       broker:write_rule('filter/10-bad.lua',
         'return { match = { key = "bad" }, publish = function() error "oh" end }\n')
+      broker:write_rule('retry/park.lua', [[return { decide = function(msg, failure)
+        if failure.failures < 2 then return 1000 end
+        msg.headers.why = failure.reason
+        msg:copy { exchange = "-", key = "alarm" }
+        return tide.dead_letter("-", "parking")
+      end }]])
       tide('rules', 'reload')
+      assert.matches('HAPPENS +TO +COPIES +HEADERS\n +1 +0s +1s +retry +%- +%- +%-\n'
+        .. ' +2 +1s +%- +dead%-letter +%- parking +%- alarm +why=nack\n', tide('rules', 'simulate', 'retry', 'park'))
       assert.matches('HAPPENS +ERROR\n[^\n]*no luck', tide('rules', 'simulate', 'retry', 'broken'))
       refused(1, 'oh', 'pub', '-', 'bad', 'hello')
       local text = tide('rules', 'status')
       assert.matches('ERRORS +TIME US [^\n]*CIRCUIT +LAST ERROR\n', text)
       assert.is_nil(text:find('SKIPPED', 1, true))
       assert.matches('\n  filter/10%-bad.lua [^\n]* filter/10%-bad%.lua:1: oh\n', text)
-      -- The first schedule is not active and has neither.
+      -- What is not active has neither.
       assert.matches('ACTIVE +NEXT +RUNNING', text)
       assert.matches('\n  idle +[^\n]+ no +%- +%-\n', text)
-      for _, path in ipairs { 'retry/broken.lua', 'schedule/tick.lua', 'schedule/idle.lua', 'filter/10-bad.lua' } do
+      for _, path in ipairs { 'retry/broken.lua', 'retry/park.lua', 'schedule/tick.lua', 'schedule/idle.lua',
+        'filter/10-bad.lua' } do
         broker:remove_rule(path)
       end
       tide('rules', 'reload')
@@ -342,6 +352,18 @@ describe('the command line', function()
       assert.matches('a pattern of words: %* is one word, # any number\n', run 'tidemq list rules')
     end)
 
+    it('have further lines on a narrow terminal, with whole ids and names, and without empty ones', function()
+      tide('declare', 'queue', queue)
+      tide('pub', '--header', 'long=' .. ('word '):rep(14) .. 'last', '-', queue, 'x')
+      tide('pub', '-', queue, 'x')
+      local printed = run('export COLUMNS=70; tidemq peek ' .. queue)
+      assert.matches('^ID +EXCHANGE .*\n    HEADERS\n', printed)
+      assert.matches('\n%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x +%- ', printed)
+      assert.matches('\n    long=word [^\n]*\n    [^\n]*last\n', printed)
+      assert.is_nil(printed:find('\n +%-\n'), printed)
+      for line in printed:gmatch '[^\n]+' do assert.is_true(#line <= 70, line) end
+    end)
+
     it('tell of a decision in words', function()
       tide('declare', 'queue', queue)
       tide('pub', '-', queue, 'x')
@@ -352,7 +374,9 @@ describe('the command line', function()
 
     it('rules and lists are documents with --json', function()
       assert.matches('\ngeneration +%d+\n', '\n' .. tide('rules', 'status'))
-      assert.matches('\n  shipped/routing/topic%.lua +%d+ +%d+ ', tide('rules', 'reload'))
+      assert.matches('\n  shipped/routing/topic%.lua +%d+ +%d+ ', tide('rules', 'status'))
+      assert.matches('^generation %d+ is active, hash %x+\n$', tide('rules', 'reload'))
+      assert.equal('active  no\n', tide('rules', 'shadow', 'status'))
       assert.matches('shipped/routing/topic%.lua +%d+ +%d+ +%d+ .*a pattern of words', tide('list', 'rules'))
       assert.is_table(json.decode(tide('rules', 'status', '--json')).scripts)
       for _, what in ipairs { 'exchanges', 'queues', 'bindings', 'consumers', 'connections', 'rules' } do
@@ -424,6 +448,10 @@ describe('the command line', function()
 
     it('status 2 for wrong usage', function()
       refused(2, 'an argument is missing', 'pub', '-')
+      refused(2, "'show' needs an argument;", 'rules', 'show')
+      refused(2, "'eval' takes at most 1 argument, not 2", 'rules', 'eval', '1', '2')
+      refused(2, "nothing follows 'status'", 'rules', 'status', 'x')
+      refused(2, 'push, new, repl;', 'rules', 'foo')
       refused(2, 'give a PAYLOAD', 'pub', '-', 'k')
       refused(2, 'give a PAYLOAD', 'pub', '--lines', '-', 'k', 'x')
       refused(2, 'too many arguments', 'ping', 'x')

@@ -44,9 +44,22 @@ describe('the offline verbs', function()
     assert.truthy(text:find('1 spec, 2 passed, 0 failed in ', 1, true), text)
   end)
 
+  it('take ./rules without a directory', function()
+    write('rules/x_spec.lua', 'it("passes", function() end)')
+    local function run_in(place, words) -- in a directory that the test may enter
+      return shell.run(('binary=$(realpath %s); cd %s; $binary %s 2>&1'):format(Broker.binary(), place, words))
+    end
+    assert.equal('./rules: nothing is wrong\n', (run_in(dir(), 'check')))
+    assert.matches('^ok    ./rules/x_spec.lua  1 passed\n', (run_in(dir(), 'test')))
+    assert.matches("^tidemq: there is no rules directory './rules': make it, or name another\n$",
+      (run_in(dir() .. '/rules', 'test')))
+    local text = run('test ' .. dir() .. '/rules/x_spec.lua')
+    assert.matches("x_spec.lua' is not a directory; name the rules directory", text)
+  end)
+
   it('say what they take', function()
     for _, words in ipairs {
-      'check', 'test', 'check --nonsense x', 'test /nonexistent', 'check --url', 'check rules rules',
+      'check --nonsense x', 'test /nonexistent', 'check --url', 'check rules rules',
       'check --definitions /nonexistent rules', 'test --definitions x rules',
     } do
       local text, status = run(words)

@@ -13,6 +13,8 @@ describe('tidemq rules repl', function()
         tide.shared.incr "n"
         msg.headers.amount = msg.headers.amount + 1
       end }]])
+    shell.write_file(dir .. '/lib/double.lua', 'local two = require "lib.two"\nreturn function(n) return n * two end')
+    shell.write_file(dir .. '/lib/two.lua', 'return 2')
   end)
   after_each(function() assert(os.execute(("rm -r '%s'"):format(dir))) end)
 
@@ -33,6 +35,9 @@ describe('tidemq rules repl', function()
     [':filter { key = "bad" }'] = 'nil, "bad key (filter/10-x.lua)", "rejected"\n',
     [':strategy("retry", "fixed", { delay = "5s" }):decide({}, { failures = 1 })'] = '5000\n',
     [':set_now(1000)\n:advance "1s"\ntide.now()'] = '2000\n2000\n',
+    ['require "lib.double"(4)'] = '8\n',
+    [':next_run("x", 5)'] =
+      'nil, "there is no schedule script \'x\'; there are: heartbeat nightly_report", "not-found"\n',
     ['os.time()'] = "error: prompt.lua:1: attempt to call a nil value (field 'time'); scripts have no 'os.time': "
       .. 'use tide.now() for the time, tide.time for dates\n  prompt.lua:1: in the file\n',
     ['while true do end\n1'] = 'error: prompt.lua:1: ran longer than its budget of 1000 ms\n'

@@ -42,15 +42,25 @@ static void copy_table(lua_State *L, int from)
 	}
 }
 
-/* Upvalues of require: the sandbox, the environment of the file. */
+/* Upvalues of require: the sandbox, the environment of the file, whether it loads modules
+ * at any time. */
 static void bind_require(lua_State *L, int env)
 {
 	lua_getfield(L, env, "require");
 	lua_CFunction function = lua_tocfunction(L, -1);
 	lua_getupvalue(L, -1, 1);
 	lua_pushvalue(L, env);
-	lua_pushcclosure(L, function, 2);
+	lua_pushboolean(L, 0);
+	lua_pushcclosure(L, function, 3);
 	lua_setfield(L, env, "require");
+	lua_pop(L, 1);
+}
+
+void sandbox_allow_require(lua_State *L)
+{
+	lua_getfield(L, -1, "require");
+	lua_pushboolean(L, 1);
+	lua_setupvalue(L, -2, 3);
 	lua_pop(L, 1);
 }
 
@@ -182,7 +192,7 @@ static int refuse_module(lua_State *L, const char *name, const char *file)
 /* Push the chunk of the module and its arguments. Not inline: modules that require each
  * other nest, and the buffers here would be on the stack once for each. */
 static __attribute__((noinline)) void push_module(lua_State *L, struct sandbox *sandbox,
-						  const char *name)
+						  const char *name, bool is_allowed)
 {
 	char file[MODULE_FILE_MAX];
 	struct source source;
@@ -194,14 +204,22 @@ static __attribute__((noinline)) void push_module(lua_State *L, struct sandbox *
 	if (rc != TIDE_OK)
 		luaL_error(L, "%s", err.text);
 	sandbox_load_take(L, &source, file);
+	if (is_allowed) {
+		lua_getupvalue(L, -1, 1);
+		sandbox_allow_require(L);
+		lua_pop(L, 1);
+	}
 	lua_pushstring(L, name);
 	lua_pushstring(L, file);
 }
 
-/* Run the module's file and leave its result on the stack. */
-static void run_module(lua_State *L, struct sandbox *sandbox, const char *name)
+/* Run the module's file and leave its result on the stack.
+ *
+ * @param is_allowed  see sandbox_allow_require */
+static void run_module(lua_State *L, struct sandbox *sandbox, const char *name,
+		       bool is_allowed)
 {
-	push_module(L, sandbox, name);
+	push_module(L, sandbox, name, is_allowed);
 	lua_call(L, 2, 1);
 	read_only_show(L);
 	if (lua_isnil(L, -1)) {
@@ -248,14 +266,15 @@ static int l_require(lua_State *L)
 		return luaL_error(L, "module '%s' requires itself", name);
 	if (!is_mark && !lua_isnil(L, -1))
 		return 1;
-	if (!script_state_of(L)->is_loading)
+	bool is_allowed = lua_toboolean(L, lua_upvalueindex(3));
+	if (!script_state_of(L)->is_loading && !is_allowed)
 		return luaL_error(L,
 				  "module '%s' cannot be loaded during a decision; "
 				  "require it at the top of the file",
 				  name);
 	lua_pushlightuserdata(L, mark);
 	lua_setfield(L, 2, name);
-	run_module(L, sandbox, name);
+	run_module(L, sandbox, name, is_allowed);
 	lua_pushvalue(L, -1);
 	lua_setfield(L, 2, name);
 	return 1;

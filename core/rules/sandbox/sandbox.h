@@ -64,3 +64,7 @@ void sandbox_add_global(lua_State *L, const char *name);
 /* Push the chunk of `source`, with an environment of its own, and free the source. Errors
  * call the file `name`. */
 void sandbox_load_take(lua_State *L, struct source *source, const char *name);
+
+/* The `require` of the environment on top of the stack, and of the modules that it loads,
+ * loads at any time: that of a prompt, which no broker has. */
+void sandbox_allow_require(lua_State *L);

@@ -137,6 +137,7 @@ static void push_environment(lua_State *L, const struct evaluate_spec *spec)
 		return;
 	lua_pop(L, 1);
 	push_new_environment(L);
+	sandbox_allow_require(L);
 	lua_pushvalue(L, -1);
 	lua_rawsetp(L, LUA_REGISTRYINDEX, &environment_key);
 }

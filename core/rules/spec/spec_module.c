@@ -224,14 +224,16 @@ static int l_next_run(lua_State *L)
 {
 	const struct engine *e = spec_box_check(L, SPEC_BOX_ENGINE);
 	struct slice name = slice_from(luaL_checkstring(L, 2));
-	const struct rule *r = generation_find(e->current, SCRIPT_SCHEDULE, name);
 	int64_t ms = luaL_checkinteger(L, 3);
+	struct rule *r;
+	struct error err;
+	int rc = generation_get(e->current, SCRIPT_SCHEDULE, name, &r, &err);
 
-	if (r)
-		ms = schedule_spec_due(r->schedule, r->name,
-				       schedule_spec_next(r->schedule, ms));
-	lua_pushinteger(L, ms);
-	return 1;
+	if (rc == TIDE_OK)
+		lua_pushinteger(L,
+				schedule_spec_due(r->schedule, r->name,
+						  schedule_spec_next(r->schedule, ms)));
+	return spec_box_answer(L, rc, &err);
 }
 
 static int l_index(lua_State *L)
