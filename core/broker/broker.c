@@ -100,6 +100,8 @@ static void init_partition_env(struct broker *b)
 	TAILQ_INIT(&b->groups.dirty);
 }
 
+static const unsigned no_hooks[SCRIPT_KIND_COUNT];
+
 struct broker *broker_create(uv_loop_t *loop, const struct broker_config *config)
 {
 	struct broker *b = mem_zalloc(sizeof(*b));
@@ -109,6 +111,7 @@ struct broker *broker_create(uv_loop_t *loop, const struct broker_config *config
 
 	b->loop = loop;
 	b->config = *config;
+	b->hook_counts = b->tried_counts = no_hooks;
 	id_lease_init(&b->ids, b->config.node);
 	TAILQ_INIT(&b->active);
 	TAILQ_INIT(&b->credits);
@@ -176,14 +179,19 @@ void broker_clear(struct broker *b)
 
 void broker_set_engine(struct broker *b, struct engine *e)
 {
-	static const unsigned none[SCRIPT_KIND_COUNT];
-
 	b->engine = b->active_rules.engine = e;
-	b->hook_counts = e ? engine_hook_counts(e) : none;
+	b->hook_counts = e ? engine_hook_counts(e) : no_hooks;
 	b->route_version++;
 	pace_init(&b->pace);
 	if (e)
 		b->pace.calls = engine_call_count(e);
+}
+
+void broker_set_candidate(struct broker *b, enum ruleset_slot slot, struct ruleset *r)
+{
+	b->candidates[slot] = r;
+	if (slot == RULESET_SHADOW)
+		b->tried_counts = r ? engine_hook_counts(r->engine) : no_hooks;
 }
 
 void broker_set_store(struct broker *b, struct store *store)

@@ -116,6 +116,7 @@ struct broker {
 	struct engine *engine; /* of the active rules */
 	const unsigned
 		*hook_counts; /* of these: how many scripts of each kind are asked */
+	const unsigned *tried_counts; /* the same of the rules in the shadow */
 	struct ruleset active_rules;
 	struct ruleset *candidates[RULESET_SLOTS]; /* NULL where there is none */
 	struct subject_env subjects;     /* of sessions, and what they have begun */
@@ -191,10 +192,19 @@ void broker_clear(struct broker *b);
 
 /* The rules; NULL: none, until others are set. They stay the caller's. */
 void broker_set_engine(struct broker *b, struct engine *e);
-/* Is a script of that kind active? */
+/* Candidate rules; NULL: none any more. They stay the caller's. */
+void broker_set_candidate(struct broker *b, enum ruleset_slot slot, struct ruleset *r);
+/* Is a script of that kind active, or tried in the shadow? */
 static inline bool broker_has_hook(const struct broker *b, enum script_kind kind)
 {
-	return __builtin_expect(b->hook_counts[kind] > 0, 0);
+	return __builtin_expect((b->hook_counts[kind] | b->tried_counts[kind]) > 0, 0);
+}
+/* The engine of the rules in the shadow; NULL: there are none. */
+static inline struct engine *broker_tried_engine(const struct broker *b)
+{
+	const struct ruleset *r = b->candidates[RULESET_SHADOW];
+
+	return r ? r->engine : NULL;
 }
 
 /* The store, opened. It stays the caller's. */

@@ -4,7 +4,6 @@
 
 #include "base/mem.h"
 #include "broker.h"
-#include "rules/engine/hook.h"
 #include "rules/engine/policy.h"
 #include "vhost.h"
 
@@ -78,11 +77,15 @@ static int ask(const struct vhost *v, const struct exchange_terms_spec *spec,
 				 .name = spec->name,
 				 .user = spec->user,
 				 .watch = spec->watch };
+	const struct watcher *w = &v->broker->watcher;
+	const struct watched_hook watched = { .kind = SCRIPT_DECLARE, .policy = &c };
 	int rc;
 
 	snprintf(type, sizeof(type), "%" SLICE_FMT, SLICE_ARG(spec->type));
 	exchange_config_options(&t->config, &c.options);
+	watcher_asking(w, &watched);
 	rc = policy_ask(v->broker->engine, &c, err);
+	watcher_answered(w, &watched, rc < 0 ? err : NULL);
 	if (rc == TIDE_OK && c.files[0])
 		rc = adopt(t, &c, err);
 	args_deinit(&c.options);
@@ -93,11 +96,10 @@ int exchange_terms_make(const struct vhost *v, const struct exchange_terms_spec 
 			struct exchange_config *own_take, struct exchange_terms *out,
 			struct error *err)
 {
-	const struct engine *e = v->broker->engine;
 	int rc;
 
 	*out = (struct exchange_terms){ .config = *own_take };
-	if (!e || !hook_is_used(e, SCRIPT_DECLARE))
+	if (!broker_has_hook(v->broker, SCRIPT_DECLARE))
 		return TIDE_OK;
 	rc = ask(v, spec, out, err);
 	if (rc < 0)

@@ -161,16 +161,26 @@ int exchange_update_terms(struct exchange *x, struct exchange_terms *next_take,
 /* ---- policies ---------------------------------------------------------------------- */
 
 /* What it was declared with, with the policies of now. */
-static int make_terms(const struct exchange *x, struct exchange_terms *out,
-		      struct error *err)
+static int make_terms(const struct exchange *x, const struct policy_watch *w,
+		      struct exchange_terms *out, struct error *err)
 {
 	const struct exchange_terms_spec what = { .name = exchange_slice(x),
-						  .type = slice_from(x->type) };
+						  .type = slice_from(x->type),
+						  .watch = w };
 	const struct args none = { 0 };
 	struct exchange_config own;
 	int rc = exchange_config_merge(exchange_own(x), &none, &own, err);
 
 	return rc == TIDE_OK ? exchange_terms_make(x->vhost, &what, &own, out, err) : rc;
+}
+
+void exchange_update_ask(const struct exchange *x, const struct policy_watch *w)
+{
+	struct exchange_terms terms;
+	struct error ignored;
+
+	if (make_terms(x, w, &terms, &ignored) == TIDE_OK)
+		exchange_terms_deinit(&terms);
 }
 
 static void tell_refusal(const struct exchange *x, const struct error *why)
@@ -193,7 +203,7 @@ void exchange_update_renew(struct exchange *x)
 		exchange_update_restored(x);
 		return;
 	}
-	rc = make_terms(x, &terms, &why);
+	rc = make_terms(x, NULL, &terms, &why);
 	if (rc == TIDE_OK)
 		rc = exchange_update_terms(x, &terms, NULL, &why);
 	if (rc < 0)
@@ -205,7 +215,7 @@ void exchange_update_restored(struct exchange *x)
 	struct exchange_terms terms, former;
 	struct error why;
 
-	if (make_terms(x, &terms, &why) < 0) {
+	if (make_terms(x, NULL, &terms, &why) < 0) {
 		tell_refusal(x, &why);
 		return;
 	}

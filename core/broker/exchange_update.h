@@ -8,6 +8,7 @@
 
 struct exchange;
 struct exchange_terms;
+struct policy_watch;
 struct waiter;
 
 /* The waiter is told when it is done. The exchange is not busy: definition_is_busy.
@@ -18,5 +19,7 @@ TIDE_MUST_USE int exchange_update_terms(struct exchange *x,
 /* Ask the policies of one that exists again. What they cannot change stays, and the
  * log says so. */
 void exchange_update_renew(struct exchange *x);
+/* Ask them for who looks on: nothing changes. */
+void exchange_update_ask(const struct exchange *x, const struct policy_watch *w);
 /* At the start, before it has a script: likewise. */
 void exchange_update_restored(struct exchange *x);

@@ -8,9 +8,13 @@
 bool offer_is_used(const struct queue *q)
 {
 	const struct broker *b = q->vhost->broker;
+	struct engine *tried;
 
-	return broker_has_hook(b, SCRIPT_DELIVER) &&
-	       deliver_is_used(b->engine, vhost_slice(q->vhost), queue_slice(q));
+	if (!broker_has_hook(b, SCRIPT_DELIVER))
+		return false;
+	tried = broker_tried_engine(b);
+	return deliver_is_used(b->engine, vhost_slice(q->vhost), queue_slice(q)) ||
+	       (tried && deliver_is_used(tried, vhost_slice(q->vhost), queue_slice(q)));
 }
 
 static void tell(const struct queue *q, const struct deliver_pass *p,
@@ -27,6 +31,9 @@ static int run(struct consumer *c, struct deliver_pass *p, struct error *err)
 {
 	const struct queue *q = c->queue;
 	const struct broker *b = q->vhost->broker;
+	const struct watched_hook watched = { .kind = SCRIPT_DELIVER,
+					      .vhost = q->vhost,
+					      .deliver = p };
 	struct consumer_view view;
 	int rc;
 
@@ -34,7 +41,9 @@ static int run(struct consumer *c, struct deliver_pass *p, struct error *err)
 	view.queue = queue_slice(q);
 	p->consumer = &view;
 	p->now_unix_ms = b->now_ms;
+	p->context = watcher_asking(&b->watcher, &watched);
 	rc = deliver_run(b->engine, p, err);
+	watcher_answered(&b->watcher, &watched, rc < 0 ? err : NULL);
 	tell(q, p, rc < 0 ? err : NULL);
 	p->consumer = NULL;
 	return rc;

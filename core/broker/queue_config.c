@@ -556,10 +556,10 @@ static bool is_same(const struct queue_option *o, const struct queue_config *a,
 		return *(const uint32_t *)x == *(const uint32_t *)y;
 	case OPTION_DURATION:
 	case OPTION_RATE:
-		return *(const int64_t *)x == *(const int64_t *)y;
 	case OPTION_WINDOW:
+		return *(const int64_t *)x == *(const int64_t *)y;
 	case OPTION_RESHARD:
-		return true; /* compare_windows; no part of what a queue is */
+		return true; /* no part of what a queue is */
 	case OPTION_SCRIPT:
 		return is_same_text(a->scripts[o->offset], b->scripts[o->offset]);
 	case OPTION_AMOUNT:
@@ -673,12 +673,14 @@ int queue_config_compare(const struct queue_config *has,
 	return rc;
 }
 
-bool queue_config_is_same(const struct queue_config *a, const struct queue_config *b)
+bool queue_config_is_same(const struct queue_config *a, const struct queue_config *b,
+			  const char *name)
 {
 	for (size_t i = 0; i < OPTIONS; i++)
-		if (options[i].kinds & kind_of(a) && !is_same(&options[i], a, b))
+		if (options[i].kinds & kind_of(a) && !is_same(&options[i], a, b) &&
+		    (!name || strcmp(options[i].name, name) == 0))
 			return false;
-	return a->dedupe_ms == b->dedupe_ms;
+	return true;
 }
 
 /* ---- changes --------------------------------------------------------------------- */

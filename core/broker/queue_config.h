@@ -93,8 +93,10 @@ TIDE_MUST_USE int queue_config_compare(const struct queue_config *has,
 				       const struct queue_config *wanted, bool is_given,
 				       int64_t dedupe_ms, struct error *err);
 
-/* They do the same, but for what the options of their scripts say. */
-bool queue_config_is_same(const struct queue_config *a, const struct queue_config *b);
+/* They do the same, but for what the options of their scripts say.
+ * @param name  look at this option; NULL: at all */
+bool queue_config_is_same(const struct queue_config *a, const struct queue_config *b,
+			  const char *name);
 
 /* What it was declared with, as the options that do not have their defaults, and others
  * over them. A value without text is the default; with another script the options of the

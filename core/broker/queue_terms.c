@@ -2,7 +2,6 @@
 
 #include "base/mem.h"
 #include "broker.h"
-#include "rules/engine/hook.h"
 #include "rules/engine/policy.h"
 #include "vhost.h"
 
@@ -111,13 +110,17 @@ static int ask(const struct vhost *v, const struct queue_terms_spec *spec,
 				 .name = spec->name,
 				 .user = spec->user,
 				 .watch = spec->watch };
+	const struct watcher *w = &v->broker->watcher;
+	const struct watched_hook watched = { .kind = SCRIPT_DECLARE, .policy = &c };
 	struct args own;
 	int rc = queue_config_merge(&t->config, &none, &own, err);
 
 	if (rc < 0)
 		return rc;
 	args_copy(&c.options, &own);
+	watcher_asking(w, &watched);
 	rc = policy_ask(v->broker->engine, &c, err);
+	watcher_answered(w, &watched, rc < 0 ? err : NULL);
 	if (rc == TIDE_OK && c.files[0])
 		rc = adopt(t, &own, &c, err);
 	args_deinit(&c.options);
@@ -129,11 +132,10 @@ int queue_terms_make(const struct vhost *v, const struct queue_terms_spec *spec,
 		     struct queue_config *own_take, struct queue_terms *out,
 		     struct error *err)
 {
-	const struct engine *e = v->broker->engine;
 	int rc;
 
 	*out = (struct queue_terms){ .config = *own_take };
-	if (!e || !hook_is_used(e, SCRIPT_DECLARE))
+	if (!broker_has_hook(v->broker, SCRIPT_DECLARE))
 		return TIDE_OK;
 	rc = ask(v, spec, out, err);
 	if (rc < 0)

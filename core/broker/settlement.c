@@ -10,8 +10,11 @@
 
 bool settlement_is_asked(const struct queue *q)
 {
-	return settled_is_used(q->vhost->broker->engine, vhost_slice(q->vhost),
-			       queue_slice(q));
+	const struct broker *b = q->vhost->broker;
+	struct engine *tried = broker_tried_engine(b);
+
+	return settled_is_used(b->engine, vhost_slice(q->vhost), queue_slice(q)) ||
+	       (tried && settled_is_used(tried, vhost_slice(q->vhost), queue_slice(q)));
 }
 
 /* Once in a while. */
@@ -73,15 +76,18 @@ static void view(const struct entry *e, const struct settlement *s,
 struct telling {
 	struct queue *queue;
 	const struct msg *msg;
+	struct error failure; /* the last one; code 0: none */
 };
 
 static void on_step(void *ctx, const struct settled_step *step)
 {
-	const struct telling *t = ctx;
+	struct telling *t = ctx;
 	const struct follower *f = t->queue->vhost->broker->follower;
 
-	if (step->failure->code < 0)
+	if (step->failure->code < 0) {
+		t->failure = *step->failure;
 		log_failure(t->queue, step->failure->text);
+	}
 	if (f)
 		f->on_settled(f->ctx, t->queue, t->msg, step);
 }
@@ -89,16 +95,21 @@ static void on_step(void *ctx, const struct settled_step *step)
 static void tell(struct queue *q, const struct msg *m, struct outcome_view *outcome,
 		 struct settled_pass *p)
 {
-	struct telling telling = { q, m };
+	struct telling telling = { q, m, { .code = TIDE_OK } };
+	const struct watcher *w = &q->vhost->broker->watcher;
+	const struct watched_hook watched = { .kind = SCRIPT_SETTLED,
+					      .vhost = q->vhost,
+					      .settled = p };
 
 	p->msg = m;
 	p->outcome = outcome;
-	p->context = NULL;
 	p->now_unix_ms = q->vhost->broker->now_ms;
 	p->copies.max = DRAFT_COPIES_MAX;
 	p->on_step = on_step;
 	p->ctx = &telling;
+	p->context = watcher_asking(w, &watched);
 	settled_run(q->vhost->broker->engine, p);
+	watcher_answered(w, &watched, telling.failure.code < 0 ? &telling.failure : NULL);
 }
 
 /* Whose the message is, as far as it is known. */

@@ -274,7 +274,7 @@ static bool does_same(const struct queue *q, const struct queue_config *next)
 	for (int kind = 0; kind <= SCRIPT_RETRY; kind++)
 		if (has_other_script(q, next, (enum script_kind)kind))
 			return false;
-	return queue_config_is_same(&q->config, next);
+	return queue_config_is_same(&q->config, next, NULL);
 }
 
 static bool is_same_text(const struct queue_config *a, const struct queue_config *b)
@@ -336,10 +336,11 @@ int update_queue(struct queue *q, struct queue_terms *next_take, struct waiter *
 /* ---- policies ---------------------------------------------------------------------- */
 
 /* What it was declared with, with the policies of now. */
-static int make_terms(const struct queue *q, struct queue_terms *out, struct error *err)
+static int make_terms(const struct queue *q, const struct policy_watch *w,
+		      struct queue_terms *out, struct error *err)
 {
 	const struct queue_config *has = queue_own(q);
-	const struct queue_terms_spec what = { .name = queue_slice(q) };
+	const struct queue_terms_spec what = { .name = queue_slice(q), .watch = w };
 	const struct args none = { 0 };
 	struct queue_config own;
 	struct args args;
@@ -355,6 +356,15 @@ static int make_terms(const struct queue *q, struct queue_terms *out, struct err
 	if (has->reshard)
 		set_shards(&own, has->reshard);
 	return queue_terms_make(q->vhost, &what, &own, out, err);
+}
+
+void update_ask(const struct queue *q, const struct policy_watch *w)
+{
+	struct queue_terms terms;
+	struct error ignored;
+
+	if (make_terms(q, w, &terms, &ignored) == TIDE_OK)
+		queue_terms_deinit(&terms);
 }
 
 static void tell_refusal(const struct queue *q, const struct error *why)
@@ -377,7 +387,7 @@ void update_renew(struct queue *q)
 		update_restored(q);
 		return;
 	}
-	rc = make_terms(q, &terms, &why);
+	rc = make_terms(q, NULL, &terms, &why);
 	if (rc == TIDE_OK)
 		rc = update_queue(q, &terms, NULL, &why);
 	if (rc < 0)
@@ -389,7 +399,7 @@ void update_restored(struct queue *q)
 	struct queue_terms terms, former;
 	struct error why;
 
-	if (make_terms(q, &terms, &why) < 0) {
+	if (make_terms(q, NULL, &terms, &why) < 0) {
 		tell_refusal(q, &why);
 		return;
 	}

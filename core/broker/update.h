@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/waiter.h"
 
+struct policy_watch;
 struct queue;
 struct queue_terms;
 
@@ -25,5 +26,7 @@ TIDE_MUST_USE int update_queue(struct queue *q, struct queue_terms *next_take,
 /* Ask the policies of one that exists again. What they cannot change stays, and the
  * log says so. */
 void update_renew(struct queue *q);
+/* Ask them for who looks on: nothing changes. */
+void update_ask(const struct queue *q, const struct policy_watch *w);
 /* At the start, before it has scripts and messages: likewise. */
 void update_restored(struct queue *q);

@@ -3,11 +3,16 @@
  *
  * broker->watcher is empty when nobody does. Each hook may be NULL. Who sets one keeps
  * the watcher that was there, passes on to it, and puts it back. A hook changes nothing
- * that the active rules decide by, except what on_publish and on_failure return. */
+ * that the active rules decide by, except what on_publish, on_failure and on_asking
+ * return. */
 #pragma once
 
 #include <stdint.h>
 
+#include "rules/engine/script_kind.h"
+
+struct auth_login;
+struct connect_decision;
 struct consumer;
 struct decide_spec;
 struct decision;
@@ -17,13 +22,16 @@ struct entry;
 struct error;
 struct line_trace;
 struct msg;
+struct policy_call;
 struct queue;
 struct record_delivery;
 struct record_place;
 struct retry_failure;
 struct retry_decision;
 struct retry_fate;
+struct settled_pass;
 struct settled_step;
+struct vhost;
 
 /* A publish that has been decided. */
 struct watched_publish {
@@ -31,6 +39,18 @@ struct watched_publish {
 	const struct decision *decision;
 	const struct error *refusal; /* NULL: none */
 	uint64_t random_state;       /* of tide.random, before the decision */
+};
+
+/* Scripts of deliver/, settled/, declare/ or connect/ are asked: the question, and
+ * afterwards the answer, both in the struct of the kind. The others are NULL. */
+struct watched_hook {
+	enum script_kind kind;
+	struct vhost *vhost; /* of the message, in deliver/ and settled/ */
+	const struct deliver_pass *deliver;
+	const struct settled_pass *settled;
+	const struct policy_call *policy;
+	const struct auth_login *client;
+	const struct connect_decision *admission;
 };
 
 struct watcher {
@@ -44,7 +64,25 @@ struct watcher {
 	/* What was decided about it. @param err  of the script; NULL: it has decided */
 	void (*on_failed)(void *ctx, const struct retry_failure *f,
 			  const struct retry_decision *d, const struct error *err);
+	/* Scripts are asked next: under which conditions; NULL: those of a live call. */
+	struct decision_context *(*on_asking)(void *ctx, const struct watched_hook *h);
+	/* They were. @param err  one has failed; NULL: none */
+	void (*on_answered)(void *ctx, const struct watched_hook *h,
+			    const struct error *err);
 };
+
+static inline struct decision_context *watcher_asking(const struct watcher *w,
+						      const struct watched_hook *h)
+{
+	return w->on_asking ? w->on_asking(w->ctx, h) : NULL;
+}
+
+static inline void watcher_answered(const struct watcher *w, const struct watched_hook *h,
+				    const struct error *err)
+{
+	if (w->on_answered)
+		w->on_answered(w->ctx, h, err);
+}
 
 /* follower: who follows single messages from their publish on: TRACE.
  *

@@ -296,17 +296,23 @@ static char *upload(struct push *p)
 
 /* ---- the trial on live traffic ---------------------------------------------------- */
 
+/* What may differ. */
 static const struct difference {
-	const char *many, *one;
+	const char *word;    /* of --allow */
+	const char *count;   /* in `differences` of the shadow; --allow takes it too */
+	const char *figures; /* or it has figures of its own */
 } differences[] = {
-	{ "errors", "error" }, { "queues", "queue" },     { "shards", "shard" },
-	{ "ranks", "rank" },   { "messages", "message" }, { "retries", "retry" },
+	{ "error", "errors", NULL },     { "queues", "queues", NULL },
+	{ "shard", "shards", NULL },     { "rank", "ranks", NULL },
+	{ "message", "messages", NULL }, { "retry", "retries", "failures" },
+	{ "deliver", NULL, "deliver" },  { "settled", NULL, "settled" },
+	{ "declare", NULL, "declare" },  { "connect", NULL, "connect" },
 };
 #define DIFFERENCE_COUNT (sizeof(differences) / sizeof(differences[0]))
 
 static bool is_named(struct slice word, const struct difference *d)
 {
-	return slice_is(word, d->many) || slice_is(word, d->one);
+	return slice_is(word, d->word) || (d->count && slice_is(word, d->count));
 }
 
 static bool is_allowed(const struct cli *cli, const struct difference *d)
@@ -338,7 +344,8 @@ static int check_allow(const struct cli *cli)
 			return cli_usage_error(
 				cli,
 				"--allow takes error, queues, shard, rank, message, "
-				"retry and all, not '%.*s'",
+				"retry, deliver, settled, declare, connect and all, not "
+				"'%.*s'",
 				SLICE_HEAD(word, 40));
 	}
 	return CLI_DONE;
@@ -349,11 +356,11 @@ static uint64_t count_of(const json_t *object, const char *name)
 	return (uint64_t)json_integer_value(json_object_get(object, name));
 }
 
-static uint64_t count_difference(const json_t *shadow, const char *name)
+static uint64_t count_difference(const json_t *shadow, const struct difference *d)
 {
-	if (strcmp(name, "retries") == 0)
-		return count_of(json_object_get(shadow, "failures"), "differing");
-	return count_of(json_object_get(shadow, "differences"), name);
+	if (d->figures)
+		return count_of(json_object_get(shadow, d->figures), "differing");
+	return count_of(json_object_get(shadow, "differences"), d->count);
 }
 
 static int64_t now_ms(void)
@@ -403,26 +410,36 @@ static void list_refused(const struct push *p, const json_t *shadow, struct buf 
 {
 	for (size_t i = 0; i < DIFFERENCE_COUNT; i++) {
 		const struct difference *d = &differences[i];
-		uint64_t count = count_difference(shadow, d->many);
+		uint64_t count = count_difference(shadow, d);
 
 		if (count > 0 && !is_allowed(p->cli, d))
-			buf_printf(out, "%s%" PRIu64 " %s", buf_len(out) ? ", " : "",
-				   count, count == 1 ? d->one : d->many);
+			buf_printf(out, "%s%s (%" PRIu64 ")",
+				   buf_len(out) ? ", " : "decisions differ in ", d->word,
+				   count);
 	}
+}
+
+static void show_samples(json_t *figures, const char *columns)
+{
+	const struct cli_table_view view = { .columns = columns, .array = "samples" };
+
+	if (json_array_size(json_object_get(figures, "samples")) > 0)
+		cli_table_print_take(json_incref(figures), &view);
 }
 
 static int refuse(struct push *p, json_t *shadow, const char *what)
 {
-	static const struct cli_table_view view = {
-		.columns = "differs exchange key headers live:decision shadow:decision "
-			   "changes",
-		.array = "samples",
-	};
-
-	if (p->cli->json)
+	if (p->cli->json) {
 		json_dumpf(shadow, stdout, JSON_COMPACT);
-	else if (json_array_size(json_object_get(shadow, "samples")) > 0)
-		cli_table_print_take(json_incref(shadow), &view);
+	} else {
+		show_samples(shadow, "differs exchange key headers live:decision "
+				     "shadow:decision changes");
+		for (size_t i = 0; i < DIFFERENCE_COUNT; i++)
+			if (differences[i].figures)
+				show_samples(
+					json_object_get(shadow, differences[i].figures),
+					CLI_PUSH_COLUMNS);
+	}
 	return cli_failure("nothing has changed, the candidate rules are dropped: %s",
 			   what);
 }
@@ -440,8 +457,7 @@ static int look(struct push *p, json_t *shadow)
 	if (buf_len(&refused) > 0 || json_is_true(json_object_get(shadow, "stopped")))
 		end_progress(p);
 	if (buf_len(&refused) > 0) {
-		buf_append_text(&refused, " of the decisions differ; --allow lists what "
-					  "may");
+		buf_append_text(&refused, "; --allow lists what may");
 		status = refuse(p, shadow, buf_cstr(&refused));
 	} else if (json_is_true(json_object_get(shadow, "stopped"))) {
 		status = refuse(p, shadow, "they are too slow");

@@ -178,18 +178,19 @@ static int print_changes_take(json_t *document, const struct cli_table_view *vie
 
 static int print_shadow_take(struct cli *cli, json_t *document)
 {
-	/* The samples of the document are publishes; those within are failures. */
+	/* The samples of the document are publishes. */
 	static const struct cli_table_view view = {
 		.units = "started_ms:time delay_ms:duration",
 		.without = "samples",
-		.arrays = { { "samples", "queue reason attempts failures id "
-					 "published_ms:time vhost exchange key priority "
-					 "dedupe_id? user? due_ms:time? size headers "
-					 "live:decision shadow:decision" } },
+		.arrays = { { "samples", CLI_PUSH_COLUMNS } },
 	};
+	static const char *const hooks[] = { "deliver", "settled", "declare", "connect" };
 
 	if (strcmp(cli->words[1], "promote") == 0)
 		return print_switch_take(cli, document);
+	for (size_t i = 0; i < sizeof(hooks) / sizeof(hooks[0]); i++)
+		if (integer_of(json_object_get(document, hooks[i]), "seen") == 0)
+			json_object_del(document, hooks[i]);
 	return print_changes_take(document, &view,
 				  "differs exchange key headers live:decision "
 				  "shadow:decision changes");

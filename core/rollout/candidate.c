@@ -52,24 +52,31 @@ int candidate_decide(struct candidate *c, struct decide_spec *spec,
 	return decide_route(d, spec, err);
 }
 
-/* The modules that scripts require are compared anew with each generation. */
-static bool has_same_modules(struct candidate *c)
+/* The files are compared anew with each generation. */
+static const struct rules_dir_difference *difference(struct candidate *c)
 {
 	const struct engine *active = c->broker->engine;
 
 	if (c->epoch != engine_epoch(active)) {
 		c->epoch = engine_epoch(active);
-		c->has_same_modules = rules_dir_has_same_modules(
-			engine_files(active), engine_files(c->rules.engine));
+		c->difference = rules_dir_compare(engine_files(active),
+						  engine_files(c->rules.engine));
 	}
-	return c->has_same_modules;
+	return &c->difference;
+}
+
+bool candidate_has_other_scripts(struct candidate *c, enum script_kind kind)
+{
+	const struct rules_dir_difference *d = difference(c);
+
+	return d->modules || d->scripts[kind];
 }
 
 static bool is_other(struct candidate *c, const struct queue *q, enum script_kind kind)
 {
 	return strategy_hash(q->strategies[c->rules.slot][kind]) !=
 		       strategy_hash(q->strategies[RULESET_ACTIVE][kind]) ||
-	       !has_same_modules(c);
+	       difference(c)->modules;
 }
 
 static bool is_telling(struct candidate *c, const struct queue *q, enum script_kind kind)
@@ -200,7 +207,7 @@ int candidate_create(struct candidate **out, struct rollout *r,
 	c->ctx = spec->ctx;
 	c->rules.engine = e;
 	c->rules.slot = spec->slot;
-	b->candidates[spec->slot] = &c->rules;
+	broker_set_candidate(b, spec->slot, &c->rules);
 	uv_idle_init(b->loop, &c->turn);
 	c->turn.data = c;
 	c->trial = canary_ask(r->canary, &trial, on_canary, c);
@@ -224,7 +231,7 @@ void candidate_destroy(struct candidate *c)
 		return;
 	canary_forget(c->trial);
 	definition_detach_all(c->broker, c->rules.slot);
-	c->broker->candidates[c->rules.slot] = NULL;
+	broker_set_candidate(c->broker, c->rules.slot, NULL);
 	engine_close(c->rules.engine, NULL, NULL);
 	uv_close((uv_handle_t *)&c->turn, on_closed);
 }

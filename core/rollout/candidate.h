@@ -10,6 +10,7 @@
 #include "broker/decide.h"
 #include "broker/retry.h"
 #include "rollout.h"
+#include "rules/engine/rules_dir.h"
 #include "verdict.h"
 
 /* It is loaded, or TIDE_ERULE: why a reload of this directory would be refused. */
@@ -29,8 +30,8 @@ struct candidate {
 	char *about;                /* how log lines begin */
 	struct canary_trial *trial; /* NULL: has ended */
 	struct bundle *files;       /* what has been tried; NULL before */
-	uint64_t epoch; /* of the active rules with which modules were compared */
-	bool has_same_modules;
+	uint64_t epoch; /* of the active rules with which the files were compared */
+	struct rules_dir_difference difference;
 	uv_idle_t turn; /* from then until all is attached; then for the owner */
 	candidate_loaded_fn *on_loaded;
 	void *ctx;
@@ -57,6 +58,8 @@ void candidate_judge(struct candidate *c, const struct decision *d, int status,
 /* Is the queue's retry script another one than in the active rules, or has it other
  * modules? If it is the same, its decisions differ in what it remembers alone. */
 bool candidate_has_other_retry(struct candidate *c, const struct queue *q);
+/* The same of all scripts of a kind. */
+bool candidate_has_other_scripts(struct candidate *c, enum script_kind kind);
 
 /* Members of an object: the directory and the hash. */
 void candidate_write(const struct candidate *c, struct json *out);

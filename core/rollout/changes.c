@@ -54,7 +54,8 @@ static void add_header(struct changes *c, struct slice name, struct slice one,
 	json_object_end(c->out);
 }
 
-static void add_headers(struct changes *c, const struct msg *one, const struct msg *other)
+void changes_add_headers(struct changes *c, const struct msg *one,
+			 const struct msg *other)
 {
 	for (unsigned i = 0; i < one->header_count; i++) {
 		const struct msg_header *h = &one->headers[i];
@@ -103,6 +104,6 @@ void changes_add(struct changes *c, const struct msg *one, const struct msg *oth
 	changes_add_int(c, "priority", one->priority, other->priority);
 	changes_add_int(c, "due", one->due_unix_ms, other->due_unix_ms);
 	changes_add_int(c, "expires", one->expires_unix_ms, other->expires_unix_ms);
-	add_headers(c, one, other);
+	changes_add_headers(c, one, other);
 	add_payload(c, one, other);
 }

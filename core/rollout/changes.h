@@ -18,5 +18,8 @@ struct changes {
 
 /* Add those between two messages. */
 void changes_add(struct changes *c, const struct msg *one, const struct msg *other);
+/* Those in headers alone. */
+void changes_add_headers(struct changes *c, const struct msg *one,
+			 const struct msg *other);
 /* A difference in a number; none when they are equal. */
 void changes_add_int(struct changes *c, const char *field, int64_t one, int64_t other);

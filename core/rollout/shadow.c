@@ -11,6 +11,10 @@
 #include "changes.h"
 #include "recent.h"
 #include "rules/engine/strategy.h"
+#include "shadow_hook.h"
+
+/* Of a loop turn, while both rules are asked about what there is. */
+#define WALK_SLICE_NS 1000000
 
 /* What one of the two decided: a verdict about a publish, or an action for a failure. */
 struct side {
@@ -41,6 +45,7 @@ struct shadow {
 	shadow_started_fn *on_started; /* NULL once told */
 	void *ctx;
 	bool is_loaded;
+	bool is_walking; /* before: both are asked about what there is */
 	double share;
 	uint64_t owner;
 	char *by;
@@ -57,7 +62,8 @@ struct shadow {
 	bool is_asked; /* about the failure that the active rules decide now */
 	struct retry_decision asked;
 	struct error asked_error; /* code 0: it has decided */
-	struct watcher before;    /* that of the broker */
+	struct shadow_hook *hooks;
+	struct watcher before; /* that of the broker */
 };
 
 static void tell(struct shadow *s, const struct error *result)
@@ -69,21 +75,49 @@ static void tell(struct shadow *s, const struct error *result)
 		on_started(s->ctx, result);
 }
 
+static void begin(struct shadow *s)
+{
+	const struct error none = { .code = TIDE_OK };
+
+	s->is_loaded = true;
+	s->started_unix_ms = s->rollout->broker->now_ms;
+	log_info("rules: '%s' decides in the shadow on %g%% of the publishes",
+		 s->candidate->dir, s->share * 100);
+	tell(s, &none);
+}
+
+static void on_idle(uv_idle_t *handle)
+{
+	struct shadow *s = ((struct candidate *)handle->data)->ctx;
+	int64_t start = shadow_clock_ns();
+	bool has_more;
+
+	do
+		has_more = shadow_hook_walk(s->hooks);
+	while (has_more && shadow_clock_ns() - start < WALK_SLICE_NS);
+	if (has_more)
+		return;
+	uv_idle_stop(handle);
+	s->is_walking = false;
+	begin(s);
+}
+
 static void on_loaded(void *ctx, const struct error *result)
 {
 	struct shadow *s = ctx;
-	struct broker *b = s->rollout->broker;
 
 	if (result->code < 0) {
 		tell(s, result);
 		shadow_drop(s->rollout);
 		return;
 	}
-	s->is_loaded = true;
-	s->started_unix_ms = b->now_ms;
-	log_info("rules: '%s' decides in the shadow on %g%% of the publishes",
-		 s->candidate->dir, s->share * 100);
-	tell(s, result);
+	s->hooks = shadow_hook_create(s->candidate);
+	s->is_walking = broker_has_hook(s->rollout->broker, SCRIPT_DECLARE) &&
+			candidate_has_other_scripts(s->candidate, SCRIPT_DECLARE);
+	if (s->is_walking)
+		uv_idle_start(&s->candidate->turn, on_idle);
+	else
+		begin(s);
 }
 
 static void free_sample(struct sample *sample)
@@ -136,6 +170,7 @@ void shadow_drop(struct rollout *r)
 		free_sample(&s->publishes.samples[i]);
 		free_sample(&s->failures.samples[i]);
 	}
+	shadow_hook_destroy(s->hooks);
 	candidate_destroy(s->candidate);
 	mem_free(s->by);
 	mem_free(s);
@@ -178,14 +213,20 @@ static void count_time(struct shadow *s, int64_t ns)
 		 (unsigned long long)(s->time_max_ns / 1000000));
 }
 
-/* Is what is decided next one of the share? Then scripts see one moment. */
-static bool take(struct shadow *s)
+/* The scripts of both see one moment. */
+static void begin_moment(struct shadow *s)
 {
 	const struct engine *active = s->rollout->broker->engine;
 
+	s->taken = (struct decision_context){ .now_ms = engine_now_ms(active) };
+}
+
+/* Is what is decided next one of the share? */
+static bool take(struct shadow *s)
+{
 	if (s->is_stopped || !s->is_loaded || !is_taken(s))
 		return false;
-	s->taken = (struct decision_context){ .now_ms = engine_now_ms(active) };
+	begin_moment(s);
 	return true;
 }
 
@@ -340,6 +381,38 @@ static void on_failed(void *ctx, const struct retry_failure *f,
 		strategy_extra_unref(s->asked.extra);
 }
 
+/* Of what is rare the share is all. */
+static bool takes_hook(struct shadow *s, const struct watched_hook *h)
+{
+	if (h->kind == SCRIPT_DELIVER || h->kind == SCRIPT_SETTLED)
+		return take(s);
+	if (s->is_stopped || !(s->is_loaded || s->is_walking))
+		return false;
+	begin_moment(s);
+	return true;
+}
+
+static struct decision_context *on_asking(void *ctx, const struct watched_hook *h)
+{
+	struct shadow *s = ctx;
+	int64_t start;
+
+	if (!s->hooks || !shadow_hook_see(s->hooks, h) || !takes_hook(s, h))
+		return NULL;
+	start = shadow_clock_ns();
+	shadow_hook_ask(s->hooks, h, s->taken.now_ms);
+	count_time(s, shadow_clock_ns() - start);
+	return &s->taken;
+}
+
+static void on_answered(void *ctx, const struct watched_hook *h, const struct error *err)
+{
+	struct shadow *s = ctx;
+
+	if (s->hooks)
+		shadow_hook_compare(s->hooks, h, err);
+}
+
 /* There is one already. */
 static int refuse_second(const struct shadow *s, struct error *err)
 {
@@ -381,7 +454,8 @@ int shadow_start(struct rollout *r, const struct shadow_spec *spec,
 	s->random = machine_random();
 	r->shadow = s;
 	s->before = b->watcher;
-	b->watcher = (struct watcher){ s, on_publish, on_decided, on_failure, on_failed };
+	b->watcher = (struct watcher){ s,         on_publish, on_decided, on_failure,
+				       on_failed, on_asking,  on_answered };
 	return TIDE_OK;
 }
 
@@ -481,6 +555,7 @@ static void write_loaded(const struct shadow *s, const struct vhost *viewer,
 	json_member_object(out, "failures");
 	write_comparison(&s->failures, viewer, out);
 	json_object_end(out);
+	shadow_hook_write(s->hooks, viewer, out);
 }
 
 void shadow_write(const struct rollout *r, const struct vhost *viewer, struct json *out)

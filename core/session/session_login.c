@@ -7,7 +7,6 @@
 #include "base/mem.h"
 #include "host/log.h"
 #include "rules/engine/connect.h"
-#include "rules/engine/hook.h"
 
 /* A login under way. The session is sent no further request meanwhile. */
 struct login_job {
@@ -56,8 +55,12 @@ static struct slice choose_vhost(const struct session *s, const struct session_l
 static int ask_scripts(struct session *s, const struct session_login *l,
 		       struct slice vhost, struct connect_decision *d, struct error *err)
 {
+	const struct watcher *w = &s->broker->watcher;
 	struct session_peer peer;
 	struct auth_login client;
+	const struct watched_hook watched = { .kind = SCRIPT_CONNECT,
+					      .client = &client,
+					      .admission = d };
 	int rc;
 
 	s->ops->facts(s->ctx, &peer);
@@ -71,7 +74,9 @@ static int ask_scripts(struct session *s, const struct session_login *l,
 		.is_tls = peer.is_tls,
 		.is_local = peer.is_local,
 	};
+	client.context = watcher_asking(w, &watched);
 	rc = connect_ask(s->broker->engine, &client, d, err);
+	watcher_answered(w, &watched, rc < 0 ? err : NULL);
 	if (!d->is_refused)
 		return TIDE_OK;
 	log_warn("the login of '%" SLICE_FMT "' from %s was refused: %s (%s)",
@@ -105,8 +110,8 @@ static int enter_vhost(struct session *s, const struct session_login *l,
 
 static int enter(struct session *s, const struct session_login *l, struct error *err)
 {
-	bool has_scripts = !s->broker->config.is_model &&
-			   hook_is_used(s->broker->engine, SCRIPT_CONNECT);
+	bool has_scripts =
+		!s->broker->config.is_model && broker_has_hook(s->broker, SCRIPT_CONNECT);
 	struct slice vhost = choose_vhost(s, l);
 	struct slice wanted = vhost.data ? vhost : vhost_slice(s->vhost);
 	struct connect_decision d = { 0 };

@@ -202,6 +202,40 @@ describe('the dashboard', function()
       browser:expect_no_problems()
     end)
 
+    it('shows what hooks would do otherwise: to messages, queues and logins', function()
+      c:document('RULES shadow ' .. broker:copy_rules('next', {
+        ['deliver/10-no.lua'] = [[return { match = { queue = "q" }, deliver = function(msg)
+          if msg.headers.amount == "20" then return false, "not yet" end
+          msg.headers.seen = "1" end }]],
+        ['declare/10-ttl.lua'] = [[return { match = { queue = "q" }, declare = function(what)
+          what.options.ttl = "1h" end }]],
+        ['connect/10-eve.lua'] = [[return { match = { user = "eve" }, connect = function()
+          return false, "go away" end }]],
+      }) .. ' share=100')
+      for _, amount in ipairs { 20, 30 } do
+        publish(amount)
+        c:get 'q'
+      end
+      local other = broker:connect()
+      assert.matches('^DATA', other:request 'HELLO user=eve')
+      other:close()
+      open 'rules/candidate'
+      browser:expect_text('[data-part=figures]', 'pattern:deliveries compared%s+2, 2 differing')
+      browser:expect_text('[data-part=samples]', 'Deliveries decided differently')
+      local heads = browser:run [[return [...document.querySelectorAll('.difference-head')].map((e) => e.innerText)]]
+      local sides = browser:run [[return [...document.querySelectorAll('.sides > div')].map((e) => e.innerText)]]
+      local text = table.concat(heads, '\n') .. table.concat(sides, '\n'):gsub('%s+', ' ')
+      for _, part in ipairs { 'from queue q', 'queue q\n', 'user eve', 'Candidate rules: what scripts wrote seen: 1',
+        'verdict: refuse file: deliver/10-no.lua line: 1 reason: not yet', 'Active rules ttl: 0',
+        'Candidate rules ttl: 1h policy: declare/10-ttl.lua', 'reason: go away' } do
+        assert.is_truthy(text:find(part, 1, true), part .. ' is not in ' .. text)
+      end
+      browser:click { button = 'Promote' }
+      browser:expect_text('dialog', '0 of 2 publishes, 2 deliveries, 1 declarations, 1 logins were decided differently')
+      browser:click { button = 'Cancel' }
+      browser:expect_no_problems()
+    end)
+
     it('takes a directory, leaves out what is no rule, and says what the check finds', function()
       local dir = shell.make_dir 'tidemq-upload'
       shell.write_file(dir .. '/mine/filter/10-bad.lua', 'return {\n  match = { exchange = "orders" },\n  '

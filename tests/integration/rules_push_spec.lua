@@ -112,8 +112,8 @@ describe('tidemq rules push', function()
     wait_for_shadow()
     publish()
     local text = answer(out)
-    assert.matches('nothing has changed, the candidate rules are dropped: 1 queue, 1 message of the decisions differ',
-      text)
+    assert.matches('nothing has changed, the candidate rules are dropped: decisions differ in queues %(1%), '
+      .. 'message %(1%); %-%-allow lists what may\n', text)
     assert.matches('status 1', text)
     assert(wait.poll(function() return not c:document 'RULES shadow status'.active end))
     publish()
@@ -129,6 +129,41 @@ describe('tidemq rules push', function()
     assert.matches('3 publishes compared, 3 differ\nstatus 0', answer(out))
     publish()
     assert.same({ 0, 3, 1 }, ready())
+  end)
+
+  it('holds back hooks that decide otherwise, and shows it', function()
+    start '--rules-writable'
+    write { ['filter/20-new.lua'] = ROUTE:format 'y', ['deliver/10-no.lua'] =
+      [[return { match = { queue = "y" }, deliver = function() return false, "not yet" end }]] }
+    local out = start_push '--for 1h'
+    wait_for_shadow()
+    publish()
+    assert.equal(1, #c:get 'y')
+    local text = answer(out)
+    assert.matches('QUEUE .*\ny .*verdict=give +verdict=refuse.*not yet', text)
+    assert.matches('candidate rules are dropped: decisions differ in deliver %(1%); %-%-allow lists what may\n', text)
+    assert.matches('status 1', text)
+    publish()
+    assert.equal(1, #c:get 'y')
+    out = start_push '--messages 1 --allow deliver'
+    wait_for_shadow()
+    publish()
+    c:get 'y'
+    assert.matches('status 0', answer(out))
+    publish()
+    assert.equal(0, #c:get 'y')
+  end)
+
+  it('holds back policies that change what there is, without any traffic', function()
+    start '--rules-writable'
+    write { ['filter/20-new.lua'] = ROUTE:format 'y', ['declare/10-ttl.lua'] =
+      [[return { match = { queue = "z" }, declare = function(what) what.options.ttl = "1h" end }]] }
+    local text, status = push '--for 1h'
+    assert.equal(1, status)
+    assert.matches('KIND +NAME .*\nqueue +z +/ +options=ttl=0 +options=ttl=1h policy=declare/10%-ttl.lua\n', text)
+    assert.matches('decisions differ in declare %(1%); %-%-allow lists what may\n', text)
+    text, status = push '--for 1ms --allow declare'
+    assert.equal(0, status, text)
   end)
 
   it('needs no traffic with --now', function()
@@ -253,7 +288,7 @@ describe('tidemq rules push', function()
     local out = os.tmpname()
     os.execute(("script -qfec \"'%s' rules push '%s' --url '%s' --no-test --messages 2 --for 1h; echo status \\$?\" %s "
       .. '>/dev/null 2>&1 </dev/null &'):format(Broker.binary(), dir, broker:url(), out))
-    wait_for_shadow()
+    assert(wait.poll(function() return shell.read_file(out):find('trying: 0 of 2', 1, true) end))
     publish(2)
     local text
     assert(wait.poll(function()
@@ -337,7 +372,8 @@ describe('tidemq rules push', function()
     assert.matches('nothing is pushed: tidemq test .* does not pass', text)
     text, status = push '--allow color'
     assert.equal(2, status)
-    assert.matches("%-%-allow takes error, queues, shard, rank, message, retry and all, not 'color'", text)
+    assert.matches("%-%-allow takes error, queues, shard, rank, message, retry, deliver, settled, "
+      .. "declare, connect and all, not 'color'", text)
     publish()
     assert.same({ 0, 1, 0 }, ready())
   end)

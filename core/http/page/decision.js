@@ -18,6 +18,12 @@ function retryText(d) {
   return d.delay_ms === undefined ? d.action : `${d.action} after ${number(d.delay_ms)} ms`;
 }
 
+// Of a hook: what it answered, a line for each fact.
+function answerLines(d) {
+  return Object.entries(d).flatMap(([name, v]) => (v !== null && typeof v === 'object'
+    ? Object.entries(v).map(([inner, text]) => `${inner}: ${text}`) : [`${name}: ${v}`]));
+}
+
 function side(ctx, title, d, other) {
   if (d.action) {
     const isOther = retryText(d) !== (other.action && retryText(other));
@@ -27,6 +33,11 @@ function side(ctx, title, d, other) {
     const text = `${d.code ?? 'error'}: ${d.error ?? ''}`;
     return h('div', {}, h('h4', {}, title), h('p', { class: 'bad' }, mark(d.error !== other.error, h('span', {},
       linkPlaces(ctx, text)))));
+  }
+  if (!d.queues) {
+    const theirs = answerLines(other);
+    return h('div', {}, h('h4', {}, title), h('ul', {},
+      answerLines(d).map((text) => h('li', {}, mark(!theirs.includes(text), linkPlaces(ctx, text))))));
   }
   // Copies may bring a queue the same message twice: each of the others stands for one.
   const theirs = (other.queues ?? []).map(queueText);
@@ -47,7 +58,7 @@ function value(v, size) {
 }
 
 function messageSide(title, changes, name) {
-  return h('div', {}, h('h4', {}, `${title}: what the filters wrote`), h('ul', {}, changes.map((c) => h('li', {},
+  return h('div', {}, h('h4', {}, `${title}: what scripts wrote`), h('ul', {}, changes.map((c) => h('li', {},
     `${c.copy ? `copy ${c.copy}, ` : ''}${c.name ?? c.field}: `, mark(true, value(c[name], c[`${name}_bytes`]))))));
 }
 
@@ -55,14 +66,30 @@ function headersText(publish) {
   return Object.entries(publish.headers ?? {}).map(([name, text]) => `${name}: ${text}`).join(', ');
 }
 
+// In which queue the message is, and what happened there.
+function whereText({ queue, reason, attempts, event, consumer }) {
+  if (reason) return `failed in queue ${queue}: ${reason}, attempt ${attempts}`;
+  if (event) return `settled in queue ${queue}: ${event}`;
+  return consumer ? `from queue ${queue} for ${consumer}` : `from queue ${queue}`;
+}
+
+// What a hook was asked about, where that is no message.
+function subjectHead(one) {
+  const { kind, name, vhost, user, address, protocol } = one;
+  return h('div', { class: 'difference-head' }, h('b', {}, kind ? `${kind} ${name}` : `user ${user || '(none)'}`),
+    vhost === '/' ? null : h('span', { class: 'dim' }, `vhost ${vhost}`),
+    address && h('span', { class: 'dim' }, `${address}${protocol ? ` by ${protocol}` : ''}`));
+}
+
 // Which publish it is, with a link to the route tester.
 export function publishHead(ctx, publish) {
+  if (publish.published_ms === undefined) return subjectHead(publish);
   const isShown = publish.key !== undefined; // what is another vhost's is not
   return h('div', { class: 'difference-head' },
     h('b', {}, `${publish.exchange || '-'} / ${isShown ? publish.key : '…'}`),
     h('span', { class: 'dim' }, time(publish.published_ms), publish.vhost === '/' ? null : `, vhost ${publish.vhost}`),
     publish.headers && h('span', { class: 'dim' }, headersText(publish)),
-    publish.queue && h('span', {}, `failed in queue ${publish.queue}: ${publish.reason}, attempt ${publish.attempts}`),
+    publish.queue && h('span', {}, whereText(publish)),
     (publish.differs ?? []).map((what) => h('span', { class: 'badge warn' }, what)),
     isShown && h('a', { href: testHref(ctx, publish) }, 'Test it'));
 }

@@ -15,6 +15,9 @@ const SIDES = [['live', 'Active rules'], ['shadow', 'Candidate rules']];
 const SHARE = { name: 'share', label: 'Share of publishes, in percent', type: 'number', min: 1, max: 100, value: 10,
   required: true };
 const KINDS = ['errors', 'queues', 'shards', 'ranks', 'messages'];
+// Figures with samples of their own, and what they are about.
+const FIGURES = [['failures', 'Failures'], ['deliver', 'Deliveries'], ['settled', 'Settled messages'],
+  ['declare', 'Declarations'], ['connect', 'Logins']];
 
 // What the broker said of the last upload: { dir, check: { findings } }. Like the draft, it outlives the view.
 let uploaded = null;
@@ -67,7 +70,6 @@ class Candidate {
 
   // The figures change all the time; the samples stay for those who read them.
   showFigures(d) {
-    const { failures } = d;
     this.trial = d;
     fill(this.figures, facts([
       ['directory', d.directory], ['hash', d.hash], ['share of publishes', share(d.share)],
@@ -76,17 +78,17 @@ class Candidate {
       ...KINDS.map((kind) => [`differing ${kind}`, d.differences?.[kind] ? number(d.differences[kind]) : null]),
       ['mean time of a decision', d.compared ? duration(d.time_us / d.compared / 1000) : null],
       ['longest decision', duration((d.time_max_us ?? 0) / 1000)],
-      ['failures compared', failures?.compared
-        ? `${number(failures.compared)}, ${number(failures.differing)} differing` : null],
+      ...FIGURES.map(([name, title]) => [`${title.toLowerCase()} compared`, d[name]?.compared
+        ? `${number(d[name].compared)}, ${number(d[name].differing)} differing` : null]),
     ]));
-    const samples = JSON.stringify([d.samples, failures?.samples, d.compared > 0]);
+    const samples = JSON.stringify([d.samples, FIGURES.map(([name]) => d[name]?.samples), d.compared > 0]);
     if (samples === this.shownSamples) return;
     this.shownSamples = samples;
     fill(this.samples, section('Publishes decided differently', null, d.samples?.length
       ? d.samples.map((one) => differenceOf(this.ctx, one, SIDES))
       : h('p', { class: 'empty' }, d.compared ? 'None so far.' : 'Nothing was published yet.')),
-    failures?.samples?.length > 0 && section('Failures decided differently', null,
-      failures.samples.map((one) => differenceOf(this.ctx, one, SIDES))));
+    FIGURES.map(([name, title]) => d[name]?.samples?.length > 0 && section(`${title} decided differently`, null,
+      d[name].samples.map((one) => differenceOf(this.ctx, one, SIDES)))));
   }
 
   askForDirectory() {
@@ -106,9 +108,11 @@ class Candidate {
 
   promote() {
     const d = this.trial;
+    const others = FIGURES.filter(([name]) => d[name]?.differing)
+      .map(([name, title]) => `, ${number(d[name].differing)} ${title.toLowerCase()}`).join('');
     return confirm({
       title: 'Make the candidate rules active?', verb: 'Promote',
-      text: `The rules ${d.hash} decide from now on. ${number(d.differing)} of ${number(d.compared)} publishes were ` +
+      text: `The rules ${d.hash} decide from now on. ${number(d.differing)} of ${number(d.compared)} publishes${others} were ` +
         'decided differently. The rules directory is not written.',
       submit: async () => {
         await api.post('/api/rules/shadow/promote');

@@ -103,7 +103,7 @@ static void tell(const struct hook_call *h, const struct policy_call *c,
 					  .after = after,
 					  .rejected = c->is_refused ? c->reason : NULL };
 
-	if (c->watch)
+	if (c->watch && c->watch->on_step)
 		c->watch->on_step(c->watch->ctx, &step);
 }
 

@@ -19,6 +19,7 @@ struct policy_step {
 /* Who looks on. */
 struct policy_watch {
 	struct decision_context *context; /* a dry run; or NULL: live */
+	/* May be NULL. */
 	void (*on_step)(void *ctx, const struct policy_step *step);
 	void *ctx;
 };

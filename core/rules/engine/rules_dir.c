@@ -149,17 +149,22 @@ bool rules_dir_is_current(const char *rules_dir, const struct bundle *known)
 
 static void look_at_change(void *ctx, enum bundle_change change, const char *path)
 {
-	bool *is_same = ctx;
+	struct rules_dir_difference *d = ctx;
+	const char *file;
 
-	*is_same &= script_kind_is_path(path);
+	if (script_kind_is_path(path))
+		d->scripts[script_kind_of(path, &file)] = true;
+	else
+		d->modules = true;
 }
 
-bool rules_dir_has_same_modules(const struct bundle *a, const struct bundle *b)
+struct rules_dir_difference rules_dir_compare(const struct bundle *a,
+					      const struct bundle *b)
 {
-	bool is_same = true;
+	struct rules_dir_difference d = { 0 };
 
-	bundle_compare(a, b, look_at_change, &is_same);
-	return is_same;
+	bundle_compare(a, b, look_at_change, &d);
+	return d;
 }
 
 #define COPIED "rules/"

@@ -27,8 +27,13 @@ struct bundle *rules_dir_scan(const char *rules_dir, const struct bundle *known)
 /* Has the directory the files of `known`, and no other scripts? */
 bool rules_dir_is_current(const char *rules_dir, const struct bundle *known);
 
-/* Do the bundles differ in scripts at most? The other files are modules. */
-bool rules_dir_has_same_modules(const struct bundle *a, const struct bundle *b);
+/* In what two bundles differ. Files that are no scripts are modules. */
+struct rules_dir_difference {
+	bool modules;
+	bool scripts[SCRIPT_KIND_COUNT];
+};
+struct rules_dir_difference rules_dir_compare(const struct bundle *a,
+					      const struct bundle *b);
 
 /* @param path       relative to the rules directory
  * @param why        follows the path in a sentence: "is not loaded: ..."

@@ -104,10 +104,13 @@ static void modules_are_what_is_no_script(void **state)
 						 { "retry/lib/c.lua", "2" } };
 	struct bundle *a = make(one, 3), *b = make(script, 4), *c = make(module, 3);
 
-	assert_true(rules_dir_has_same_modules(a, a));
-	assert_true(rules_dir_has_same_modules(a, b));
-	assert_false(rules_dir_has_same_modules(a, c));
-	assert_false(rules_dir_has_same_modules(a, NULL));
+	assert_false(rules_dir_compare(a, a).modules);
+	assert_false(rules_dir_compare(a, b).modules);
+	assert_true(rules_dir_compare(a, c).modules);
+	assert_true(rules_dir_compare(a, NULL).modules);
+	assert_true(rules_dir_compare(a, b).scripts[SCRIPT_PRIORITY]);
+	assert_false(rules_dir_compare(a, b).scripts[SCRIPT_DELIVER]);
+	assert_false(rules_dir_compare(a, c).scripts[SCRIPT_RETRY]);
 	bundle_unref(a);
 	bundle_unref(b);
 	bundle_unref(c);
