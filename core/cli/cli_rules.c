@@ -168,7 +168,7 @@ static int print_changes_take(json_t *document, const struct cli_table_view *vie
 	json_t *changes = json_incref(json_object_get(document, view->without));
 	int status = cli_table_print_take(document, view);
 
-	if (status != CLI_DONE || !changes) {
+	if (status != CLI_DONE || json_array_size(changes) == 0) {
 		json_decref(changes);
 		return status;
 	}

@@ -42,10 +42,11 @@ static void on_reload(void *ctx, const struct error *result)
 		log_error("rules: change refused, the active rules stay: %s",
 			  result->text);
 	else
-		log_info("rules: generation %llu is active, from %s%s%s",
+		log_info("rules: generation %llu is active, from %s%s%s, hash %016llx",
 			 (unsigned long long)engine_epoch(b->engine),
 			 engine_origin_name(engine_origin(b->engine)),
-			 by[0] ? ", asked for by " : "", by);
+			 by[0] ? ", asked for by " : "", by,
+			 (unsigned long long)engine_hash(b->engine));
 	history_note(s->rollout.history, result);
 	if (result->code == TIDE_OK) {
 		tell_forgotten(s);
