@@ -115,9 +115,9 @@ static void add_decision(struct buf *out, const json_t *decision)
 
 static void add_published(struct buf *out, const json_t *event)
 {
-	buf_printf(out, "%s %s, %" JSON_INTEGER_FORMAT " bytes",
-		   cli_table_text(event, "exchange", "-"),
-		   cli_table_text(event, "key", "-"), number(event, "size"));
+	buf_printf(out, "%s %s, ", cli_table_text(event, "exchange", "-"),
+		   cli_table_text(event, "key", "-"));
+	buf_append_count(out, (uint64_t)number(event, "size"), "byte");
 	if (has(event, "user"))
 		buf_printf(out, ", by %s", cli_table_text(event, "user", "-"));
 	if (has(event, "connection"))
@@ -175,6 +175,20 @@ static void add_returned(struct buf *out, const json_t *event)
 		buf_printf(out, ":%" JSON_INTEGER_FORMAT, number(event, "line"));
 }
 
+/* Those of the delivery, if a script has changed them. */
+static void add_headers(struct buf *out, json_t *headers)
+{
+	const char *name;
+	json_t *value;
+
+	if (!headers)
+		return;
+	buf_append_text(out, json_object_size(headers) ? ", with the headers"
+						       : ", without headers");
+	json_object_foreach(headers, name, value)
+		buf_printf(out, " %s=%s", name, json_string_value(value));
+}
+
 /* What a script of deliver/ or settled/ said. */
 static void add_offered(struct buf *out, const json_t *event)
 {
@@ -188,6 +202,7 @@ static void add_offered(struct buf *out, const json_t *event)
 			   number(event, "delay_ms"));
 	if (has(event, "reason"))
 		buf_printf(out, ", %s", cli_table_text(event, "reason", "-"));
+	add_headers(out, json_object_get(event, "headers"));
 }
 
 static void add_settled(struct buf *out, const json_t *event)

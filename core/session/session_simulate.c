@@ -29,6 +29,17 @@ static void write_table(struct json *j, const char *verdict, const char *reason)
 	json_member_text(j, "reason", reason);
 }
 
+/* Who asks about logins before there are users must not read that all are refused. */
+static bool write_open(struct json *j, const struct session *s)
+{
+	if (s->broker->subjects.must_log_in)
+		return false;
+	json_member_text(j, "verdict", "allow");
+	json_member_text(j, "by", "open");
+	json_member_text(j, "reason", "nobody has to log in, since there are no users");
+	return true;
+}
+
 static void write_limit(struct json *j, const char *name, uint32_t value)
 {
 	if (value)
@@ -74,6 +85,8 @@ static void write_table_login(struct json *j, const struct session *s, struct sl
 {
 	const struct user *u = users_find(&s->broker->users, name);
 
+	if (!is_let_in && write_open(j, s))
+		return;
 	if (!u)
 		write_table(j, "deny", "there is no such user");
 	else if (u->unreadable)
@@ -223,7 +236,7 @@ int session_simulate_access(struct session *s, const struct simulate_access *wha
 	json_member_string(&j, "name", what->name);
 	if (rc < 0 || d.verdict != AUTH_NONE)
 		write_script(&j, rc, &d, &why);
-	else
+	else if (!write_open(&j, s))
 		write_table_access(&j, u, what, vhost);
 	json_object_end(&j);
 	reply_data(r);

@@ -438,10 +438,15 @@ void shard_revise(struct entry *e, struct msg *m, double rank)
 
 void shard_return(struct entry *e, int64_t due_ms)
 {
+	struct shard *sh = e->shard;
+
 	entry_leave(e);
 	/* The attempt was not written while it was held for a moment only. */
 	e->flags |= ENTRY_TRIES_DIRTY;
 	enter_by(e, due_ms);
+	/* One that is delayed waits, too: the queue may be over a limit. */
+	if (due_ms > sh->env->now_ms)
+		sh->env->ops->on_ready(sh);
 }
 
 void shard_bury(struct entry *e)

@@ -28,7 +28,7 @@ TAILQ_HEAD(closing_list, shard);
 
 /* What shards tell their owner. */
 struct shard_ops {
-	/* A message may have become ready. */
+	/* A message may have become ready, or has come back to be delayed. */
 	void (*on_ready)(struct shard *sh);
 	/* This one becomes ready, of a shard that has_passed. */
 	void (*on_entering)(const struct entry *e);

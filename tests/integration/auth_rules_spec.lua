@@ -351,9 +351,11 @@ describe('rules/auth', function()
     it('about a login', function()
       start {}
       local c = broker:connect()
+      assert.same({ vhost = '/', verdict = 'allow', by = 'open',
+        reason = 'nobody has to log in, since there are no users' }, c:document 'RULES simulate login user=jane pass=x')
+      c:ok 'USER add root pass=root-password tags=admin'
       assert.same({ vhost = '/', verdict = 'deny', by = 'table', reason = 'there is no such user' },
         c:document 'RULES simulate login user=jane pass=x')
-      c:ok 'USER add root pass=root-password tags=admin'
       assert.same({ vhost = '/', verdict = 'password', by = 'table', reason = 'its password is asked' },
         c:document 'RULES simulate login user=root pass=x')
       broker:write_rule('auth/10-jwt.lua', use 'jwt')
@@ -380,19 +382,21 @@ describe('rules/auth', function()
       local asked = { user = 'bob', vhost = '/', action = 'write', kind = 'lock', name = 'x', verdict = 'deny',
         by = 'auth/a.lua:1', reason = 'bob write lock' }
       assert.same(asked, ask 'kind=lock name=x')
-      assert.equal('there is no such user', ask 'kind=queue name=jobs'.reason)
+      assert.equal('open', ask 'kind=queue name=jobs'.by)
       assert.equal('auth/a.lua:3: no', ask 'kind=queue name=fails'.error)
       assert.is_nil(c:document 'RULES status'.counters.asked)
       assert.matches('verdict +deny', (broker:cli('rules', 'simulate', 'access', 'user=bob', 'action=write',
         'kind=lock', 'name=x')))
+      c:ok 'USER add root pass=root-password tags=admin'
+      assert.equal('there is no such user', ask 'kind=queue name=jobs'.reason)
     end)
 
     for words, why in pairs {
       ['login usr=x'] = "RULES simulate login has no option 'usr'; it has user, pass",
       ['login vhost=%20'] = 'vhost must be 1%-255 bytes',
       ['login tls=1'] = 'tls=1: expected no or yes',
-      ['access user=bob action=write kind=queue'] = 'name must be 1%-255 bytes',
-      ['access user=bob action=write name=q'] = 'needs user=, action=, kind= and name=',
+      ['access user=bob action=write kind=queue'] = 'needs user=, action=, kind= and name=',
+      ['access user=bob action=write kind=queue name=%20'] = 'name must be 1%-255 bytes',
       ['access user=bob action=drink kind=queue name=q'] = 'action=drink: expected configure, write or read',
       ['access user=bob action=write kind=queue name=q x=1'] = "has no option 'x'",
       ['logout'] = 'usage: RULES simulate',

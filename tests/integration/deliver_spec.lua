@@ -372,17 +372,26 @@ for _, kind in ipairs {
       watch:close()
     end)
 
-    it('is told by tidemq trace', function()
-      c:ok 'DECLARE queue only'
+    -- The first message of the queue, until the trace has begun, and what is printed about it.
+    local function is_printed(queue, options, text)
+      c:ok('DECLARE queue ' .. queue)
       local path = broker.dir .. '/traced'
-      local command = ("%s trace --url '%s' --for 30s --max 1 - only > '%s' 2>&1 &"):format(
-        Broker.binary(), broker:url(), path)
+      local command = ("%s trace --url '%s' --for 30s --max 1 - %s > '%s' 2>&1 &"):format(
+        Broker.binary(), broker:url(), queue, path)
       assert(os.execute(command))
       assert(wait.poll(function()
-        publish('only h:to=b', 'x')
-        c:get 'only'
-        return (shell.read_file(path) or ''):find('only, deliver/10-only.lua:4: refuse, it is for b', 1, true)
+        publish(queue .. ' ' .. options, 'x')
+        c:get(queue)
+        return (shell.read_file(path) or ''):find(text, 1, true)
       end), shell.read_file(path))
+    end
+
+    it('is told by tidemq trace', function()
+      is_printed('only', 'h:to=b', 'only, deliver/10-only.lua:4: refuse, it is for b')
+    end)
+
+    it('and the headers that it has changed', function()
+      is_printed('headers', 'h:card=4711', 'headers, deliver/30-redact.lua:3: give, with the headers seen_by=-/-\n')
     end)
 
     it('that is new asks about what was refused at once', function()

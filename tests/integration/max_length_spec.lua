@@ -109,6 +109,23 @@ describe('a queue with a limit', function()
         assert.same(numbers(151, 200), (traffic.take(c, 'q', 50)))
       end)
 
+      it('counts what comes back with a delay', function()
+        declare('q', 'max-length=2 overflow=drop-head')
+        c:ok('PUB - q', '1')
+        local tag = c:get('q')[1].tag
+        for i = 2, 3 do c:ok('PUB - q', tostring(i)) end
+        c:ok('NACK ' .. tag .. ' delay=30m')
+        assert.is_true(wait.poll(function() return c:stats('q').ready == 1 end))
+        assert.equal(1, c:stats('q').delayed)
+        tag = c:get('q')[1].tag
+        c:ok('NACK ' .. tag .. ' bury')
+        c:ok('PUB - q', '4')
+        local id = c:document('PEEK q state=buried').messages[1].id
+        c:ok('RESCHEDULE q ' .. id .. ' delay=30m')
+        assert.is_true(wait.poll(function() return c:stats('q').ready == 0 end))
+        assert.equal(2, c:stats('q').delayed)
+      end)
+
       it('drops the lowest rank first, over its shards, and then what is delayed', function()
         declare('q', 'max-length=3 overflow=drop-head priority=strict shards=3 sharding=round_robin')
         flood(c, 'q', 5, function(i) return 'p' .. i, 'pri=' .. i end)

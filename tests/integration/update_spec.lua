@@ -26,6 +26,12 @@ describe('update', function()
     c = broker:connect()
   end
 
+  --- A Redis that a killed broker left may be about to end.
+  local function renew_redis()
+    broker:restart()
+    reconnect()
+  end
+
   --- What LIST says of the queue's options.
   local function options(kind) return c:document('LIST ' .. (kind or 'queues'))[1].options end
 
@@ -108,6 +114,7 @@ describe('update', function()
       assert.is_true(n == round or (round % 2 == 1 and n == round - 1), 'round ' .. round .. ' has ' .. n)
       assert.equal(20, c:stats('q').ready)
     end
+    renew_redis()
   end)
 
   it('is refused while Redis refuses it', function()
@@ -301,6 +308,7 @@ describe('update', function()
         assert.equal(has['delivery-limit'], has['max-length'])
         if round % 2 == 0 then assert.matches('^' .. round, has['max-length']) end
       end
+      renew_redis()
     end)
   end)
 
@@ -621,6 +629,7 @@ describe('update', function()
       c:ok 'DECLARE exchange x topic alternate=lost1'
       c:ok 'DECLARE queue q'
       c:ok 'BIND q x a'
+      local had = 1
       for round = 2, 9 do
         local other = broker:connect()
         other:send(('DECLARE exchange x topic alternate=lost%d internal=%d update\r\n'):format(round, round % 2))
@@ -632,9 +641,11 @@ describe('update', function()
         local has = exchange()
         local n = tonumber(has.options.alternate:match '^lost(%d)$')
         assert.equal(n % 2 == 1 and n > 1 and '1' or nil, has.options.internal)
-        assert.is_true(n == round or (round % 4 >= 2 and n == round - 1), 'round ' .. round .. ' has ' .. n)
+        assert.is_true(n == round or (round % 4 >= 2 and n == had), 'round ' .. round .. ' has ' .. n)
+        had = n
         assert.equal(1, has.bindings)
       end
+      renew_redis()
     end)
 
     it('keeps the rest', function()

@@ -120,7 +120,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
     -- Not of one without.
     local said, status = verbs.run(broker, 'tidemq user list --url ' .. quote('tide://' .. broker.address) .. ' 2>&1')
     assert.equal(1, status)
-    assert.matches('^tidemq: denied: log in first', said)
+    assert.equal('tidemq: denied: log in first: TIDEMQ_URL=tide://NAME:PASSWORD@HOST:PORT/\n', said)
   end)
 end)
 

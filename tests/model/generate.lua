@@ -153,7 +153,28 @@ function makers.REDRIVE(random)
   return 'REDRIVE ' .. random_of(random, QUEUES)
 end
 
+local CHANGES = {
+  'retry=', 'retry=none', 'retry=fixed retry.delay=20m', 'retry=fixed retry.delay=1m', 'delivery-limit=',
+  'delivery-limit=1', 'delivery-limit=3', 'ttl=', 'ttl=50m', 'ttl=20m', 'priority=', 'priority=strict', 'shards=',
+  'shards=2', 'shards=3', 'max-length= overflow=', 'max-length=2 overflow=', 'max-length=3 overflow=drop-head',
+  'dead-letter=', 'dead-letter=', 'dedupe=', 'dedupe=90m', 'dedupe=10m', 'durable=0', 'order-by=key',
+}
+
+--- One change or two, of different options.
+local function update(random, spec, i, name)
+  local one, other = random_of(random, CHANGES), random_of(random, CHANGES)
+  local queue = spec.queues[name]
+  if random() < 0.2 and i < #QUEUES then
+    local may_be_fan = queue and queue.overflow ~= 'dead-letter' and random() < 0.3
+    one = 'dead-letter=' .. (may_be_fan and 'fan' or '-/' .. QUEUES[i + 1])
+  end
+  local line = ('DECLARE queue %s update %s'):format(name, one)
+  return one:match '^[^=]+' ~= other:match '^[^=]+' and random() < 0.5 and line .. ' ' .. other or line
+end
+
 function makers.DECLARE(random, spec)
+  local which = random(#QUEUES)
+  if random() < 0.7 then return update(random, spec, which, QUEUES[which]) end
   for i, name in ipairs(QUEUES) do
     if not spec.queues[name] then return 'DECLARE queue ' .. name .. queue_options(random, i) end
   end
@@ -180,7 +201,7 @@ M.makers = makers
 -- How often each is chosen, out of all; what is not here once.
 local WEIGHTS = {
   PUB = 40, GET = 16, SUB = 6, UNSUB = 3, ACK = 10, NACK = 24, TOUCH = 8, KICK = 8, REMOVE = 4, RESCHEDULE = 8,
-  FIND = 3, PEEK = 3, PAUSE = 3, RESUME = 6, REDRIVE = 5, DECLARE = 3, BIND = 3, BEGIN = 6, COMMIT = 9, PURGE = 2,
+  FIND = 3, PEEK = 3, PAUSE = 3, RESUME = 6, REDRIVE = 5, DECLARE = 10, BIND = 3, BEGIN = 6, COMMIT = 9, PURGE = 2,
   reconnect = 6, restart = 1, kill = 2, ['kill-all'] = 1, ['kill-redis'] = 1, clock = 3,
 }
 

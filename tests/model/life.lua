@@ -22,7 +22,7 @@ function M.in_state(queue, state)
       return M.is_before(a, b)
     end)
   elseif state == 'delayed' then
-    table.sort(list, function(a, b) return a.due < b.due end)
+    table.sort(list, function(a, b) return a.due < b.due or (a.due == b.due and a.delayed < b.delayed) end)
   elseif state == 'buried' then
     table.sort(list, function(a, b) return a.buried < b.buried end)
   end
@@ -57,7 +57,7 @@ function M.add(self, queue, from)
     pub_id = from.pub_id, queue = queue,
   }
   local begins = self.now + (from.delay or 0)
-  if (from.delay or 0) > 0 then msg.state, msg.due = 'delayed', begins end
+  if (from.delay or 0) > 0 then M.delay(self, msg, from.delay) end
   if from.ttl then msg.expires = begins + from.ttl end
   if queue.ttl > 0 then msg.expires = math.min(msg.expires or math.huge, begins + queue.ttl) end
   queue.msgs[#queue.msgs + 1] = msg
@@ -101,7 +101,10 @@ end
 
 function M.delay(self, msg, ms)
   M.make_ready(msg)
-  if ms > 0 then msg.state, msg.due = 'delayed', self.now + ms end
+  if ms <= 0 then return end
+  -- Of those for the same time the first comes first.
+  self.delays = self.delays + 1
+  msg.state, msg.due, msg.delayed = 'delayed', self.now + ms, self.delays
 end
 
 function M.bury(self, msg)

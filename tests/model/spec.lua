@@ -38,7 +38,7 @@ end
 
 ---@param clients integer how many clients there are
 function M.new(clients)
-  local self = setmetatable({ queues = {}, exchanges = {}, clients = {}, now = 0, buried = 0 }, M)
+  local self = setmetatable({ queues = {}, exchanges = {}, clients = {}, now = 0, buried = 0, delays = 0 }, M)
   for i = 1, clients do self:reset_client(i) end
   return self
 end
@@ -69,11 +69,13 @@ function M:stuck()
   end
 end
 
-local function find(queue, payload, id)
+---@param state string? of one whose id is not known yet: another may be on its way to be it
+local function find(queue, payload, id, state)
   local unknown
   for _, msg in ipairs(queue.msgs) do
     if msg.id == id then return msg end
-    if not msg.id and msg.payload == payload and not unknown then unknown = msg end
+    local may_be = not msg.id and msg.payload == payload and (not state or msg.state == state)
+    if may_be and not unknown then unknown = msg end
   end
   if unknown then unknown.id = id end
   return unknown
@@ -83,6 +85,10 @@ M.find = find
 --- A client gets a message: `sub` is its subscription, or what stands for the GET.
 local function deliver(self, client, sub, queue, delivery)
   local msg = find(queue, delivery.payload, delivery.options.id)
+  if not msg and not self:stuck() then -- another queue has given it up at its limit
+    self:overflow()
+    msg = find(queue, delivery.payload, delivery.options.id)
+  end
   local what = ('%s of queue %s'):format(delivery.payload, queue.name)
   if not msg then violated('a delivery of %s, which the queue does not have', what) end
   if msg.state ~= 'ready' and not sub.by_id then violated('a delivery of %s, which is %s', what, msg.state) end
@@ -198,6 +204,41 @@ end
 
 local verbs = {}
 
+--- What the options of a DECLARE make of a queue.
+local function set_options(queue, o)
+  local exchange, key = (o['dead-letter'] or ''):match '^([^/]+)/?(.*)$'
+  queue.options = o
+  queue.durable, queue.priority, queue.retry = o.durable ~= '0', o.priority or 'fifo', o.retry or 'immediate'
+  queue.retry_delay, queue.delivery_limit = M.duration(o['retry.delay'] or '10s'), tonumber(o['delivery-limit'] or 20)
+  queue.dead_letter = exchange and { exchange = exchange, key = key ~= '' and key or nil }
+  queue.max_length, queue.overflow = tonumber(o['max-length'] or 0), o.overflow or 'reject'
+  queue.ttl, queue.shards = M.duration(o.ttl or '0'), tonumber(o.shards or 1)
+  queue.dedupe = o.dedupe == 'queued' and 'queued' or M.duration(o.dedupe or tostring(DEDUPE_WINDOW))
+  queue.order_by, queue.inflight = o['order-by'], tonumber(o.inflight or 1)
+end
+
+--- Of a queue that exists: these options over its own. Nil: they cannot be.
+local function merge(queue, given)
+  local has, o = queue.options, {}
+  local function changes(name, default) return given[name] and (o[name] or default) ~= (has[name] or default) end
+  for name, value in pairs(has) do o[name] = value end
+  for name, value in pairs(given) do o[name] = value ~= '' and value or nil end
+  if changes('retry', 'immediate') then o['retry.delay'] = given['retry.delay'] end
+  if changes('durable', '1') or changes 'order-by' or (o['order-by'] and changes('shards', '1'))
+    or (changes 'dedupe' and (o.dedupe == 'queued' or has.dedupe == 'queued'))
+    or (o.overflow and not o['max-length']) or (o.overflow == 'dead-letter' and not o['dead-letter']) then
+    return nil
+  end
+  return o
+end
+
+local function is_same(a, b)
+  for name, value in pairs(a) do
+    if b[name] ~= value then return false end
+  end
+  return true
+end
+
 function verbs.DECLARE(self, r)
   local kind, name = r.words[1], r.words[2]
   if kind == 'exchange' then
@@ -207,21 +248,20 @@ function verbs.DECLARE(self, r)
     self.exchanges[name] = known or { type = r.words[3], bindings = {} }
     return
   end
-  local o = r.options
-  local spelled = r.line:gsub('^DECLARE queue %S+ ?', '')
-  local known = self.queues[name]
-  if known then return want(r.answer, known.spelled == spelled and '^OK' or '^ERR mismatch ') end
-  want(r.answer, '^OK')
-  local exchange, key = (o['dead-letter'] or ''):match '^([^/]+)/?(.*)$'
-  self.queues[name] = {
-    name = name, spelled = spelled, msgs = {}, ids = {}, peak = 0,
-    durable = o.durable ~= '0', priority = o.priority or 'fifo', retry = o.retry or 'immediate',
-    retry_delay = M.duration(o['retry.delay'] or '10s'), delivery_limit = tonumber(o['delivery-limit'] or 20),
-    dead_letter = exchange and { exchange = exchange, key = key ~= '' and key or nil },
-    max_length = tonumber(o['max-length'] or 0), overflow = o.overflow or 'reject', ttl = M.duration(o.ttl or '0'),
-    dedupe = o.dedupe == 'queued' and 'queued' or M.duration(o.dedupe or tostring(DEDUPE_WINDOW)),
-    shards = tonumber(o.shards or 1), order_by = o['order-by'], inflight = tonumber(o.inflight or 1),
-  }
+  local queue = self.queues[name]
+  if r.words[3] == 'update' then
+    if not queue then return want(r.answer, '^ERR not%-found ') end
+    local options = merge(queue, r.options)
+    want(r.answer, options and '^OK' or '^ERR [ms][iy][sn]%a+ ')
+    if options then set_options(queue, options) end
+  elseif queue then
+    local is_known = is_same(queue.options, r.options) and is_same(r.options, queue.options)
+    want(r.answer, is_known and '^OK' or '^ERR mismatch ')
+  else
+    want(r.answer, '^OK')
+    self.queues[name] = { name = name, msgs = {}, ids = {}, peak = 0 }
+    set_options(self.queues[name], r.options)
+  end
 end
 
 function verbs.DELETE(self, r)
@@ -688,7 +728,7 @@ end
 function M:compare(name, shown)
   local queue, seen_before = self.queues[name], {}
   for _, seen in ipairs(shown) do
-    local msg = find(queue, seen.payload, seen.id)
+    local msg = find(queue, seen.payload, seen.id, seen.state)
     if not msg then return ('queue %s has %s (%s), which it should not'):format(name, seen.payload, seen.state) end
     local difference = compare_message(msg, seen)
     if difference then return difference end

@@ -56,12 +56,14 @@ RULES_WORD(upload)
 {
 	struct slice text = request_option(q, "text");
 
+	if (slice_is(q->words[1], "begin"))
+		return session_push_begin(l->base.session, r, q->err);
 	if (slice_is(q->words[1], "done"))
 		return session_push_upload(l->base.session, r, q->err);
 	if (!text.data)
 		return error_set(q->err, TIDE_ESYNTAX,
-				 "usage: RULES upload <path> text=<text>, or RULES "
-				 "upload done");
+				 "usage: RULES upload begin, RULES upload <path> "
+				 "text=<text>, or RULES upload done");
 	return session_push_part(l->base.session, q->words[1], text, r, q->err);
 }
 
@@ -198,25 +200,30 @@ static int simulate_login(struct line *l, struct request *q, struct reply *r)
 	return q->rc;
 }
 
+static bool has_options(struct request *q, const char *const *names)
+{
+	while (*names && request_option(q, *names).data)
+		names++;
+	return !*names;
+}
+
 /* RULES simulate access user= action= kind= name= [vhost=] [address=] */
 static int simulate_access(struct line *l, struct request *q, struct reply *r)
 {
 	static const char *const kinds[] = { "exchange", "queue", "topic", "lock" };
-	struct simulate_access what = {
-		.user = read_name(q, "user"),
-		.vhost = read_vhost(q),
-		.address = request_option(q, "address"),
-		.name = read_name(q, "name"),
-	};
+	static const char *const needed[] = { "user", "action", "kind", "name", NULL };
+	struct simulate_access what = { .address = request_option(q, "address") };
 
+	if (!has_options(q, needed))
+		return error_set(q->err, TIDE_ESYNTAX,
+				 "RULES simulate access needs user=, action=, kind= and "
+				 "name=");
+	what.user = read_name(q, "user");
+	what.vhost = read_vhost(q);
+	what.name = read_name(q, "name");
 	what.action = (enum simulate_action)request_choice(q, "action",
 							   "configure, write or read");
 	what.kind = kinds[request_choice(q, "kind", "exchange, queue, topic or lock")];
-	if (q->rc == TIDE_OK &&
-	    !(request_option(q, "action").data && request_option(q, "kind").data))
-		q->rc = error_set(q->err, TIDE_ESYNTAX,
-				  "RULES simulate access needs user=, action=, kind= and "
-				  "name=");
 	if (q->rc == TIDE_OK)
 		q->rc = check_options(q, "user, action, kind, name, vhost or address");
 	if (q->rc == TIDE_OK)
