@@ -270,9 +270,10 @@ static void on_started(void *ctx, const struct error *failed)
 	if (listen_all(s, &err) < 0 || listen_http(s, &err) < 0)
 		fail(s, &err);
 	else if (s->options.server.connections_max < wanted)
-		log_warn("--max-connections is %u, but the limit of open files leaves "
-			 "room for %u; raise it (ulimit -n, LimitNOFILE=)",
-			 wanted, s->options.server.connections_max);
+		log_write(s->options.is_max_connections_asked ? LOG_WARN : LOG_INFO,
+			  "--max-connections is %u, but the limit of open files leaves "
+			  "room for %u; raise it (ulimit -n, LimitNOFILE=)",
+			  wanted, s->options.server.connections_max);
 }
 
 static void reload(struct serve *s)

@@ -323,6 +323,7 @@ static int set_socket_mode(struct serve_options *o, const char *text, struct err
 static int set_option(struct serve_options *o, const struct command_option *row,
 		      const char *text, uint64_t value, struct error *err)
 {
+	o->is_max_connections_asked |= strcmp(row->name, "max-connections") == 0;
 	if (row->size)
 		set_field(o, row, text, value);
 	else if (strcmp(row->name, "help") == 0)

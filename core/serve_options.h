@@ -15,6 +15,7 @@ struct serve_options {
 	unsigned listen_count;
 	const char *http;   /* where it listens for HTTP; NULL: nowhere */
 	bool is_http_asked; /* it was given: without it the broker does not start */
+	bool is_max_connections_asked; /* it was given: less is worth a warning */
 	struct broker_config broker;
 	struct args settings; /* --rules-set */
 	struct server_config server;

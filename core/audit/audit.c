@@ -485,8 +485,10 @@ static void finish(struct audit *a)
 	bool is_complete = a->is_scanned && !a->key && STAILQ_EMPTY(&a->keys);
 	struct buf place = { 0 };
 
-	printf("%llu keys, %llu entries: %llu findings", (unsigned long long)a->key_count,
-	       (unsigned long long)a->row_count, (unsigned long long)a->found_count);
+	printf("%llu key%s, %llu %s: %llu finding%s", (unsigned long long)a->key_count,
+	       a->key_count == 1 ? "" : "s", (unsigned long long)a->row_count,
+	       a->row_count == 1 ? "entry" : "entries",
+	       (unsigned long long)a->found_count, a->found_count == 1 ? "" : "s");
 	if (a->options->is_repair)
 		printf(", %llu repaired", (unsigned long long)a->mended_count);
 	putchar('\n');

@@ -107,6 +107,15 @@ void buf_append_uint(struct buf *b, uint64_t n)
 	b->end += (size_t)(decimal_put(to, n) - to);
 }
 
+void buf_append_count(struct buf *b, uint64_t n, const char *noun)
+{
+	buf_append_uint(b, n);
+	buf_append_char(b, ' ');
+	buf_append_text(b, noun);
+	if (n != 1)
+		buf_append_char(b, 's');
+}
+
 void buf_printf(struct buf *b, const char *format, ...)
 {
 	va_list ap;

@@ -48,6 +48,8 @@ void buf_append_slice(struct buf *b, struct slice s);
 void buf_append_text(struct buf *b, const char *text);
 void buf_append_char(struct buf *b, char c);
 void buf_append_uint(struct buf *b, uint64_t n);
+/* "1 byte", "2 bytes": a noun of which there are many by an 's'. */
+void buf_append_count(struct buf *b, uint64_t n, const char *noun);
 void buf_printf(struct buf *b, const char *format, ...) TIDE_PRINTF(2, 3);
 
 /* Drop `len` bytes from the front. */

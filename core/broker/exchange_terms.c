@@ -7,6 +7,11 @@
 #include "rules/engine/policy.h"
 #include "vhost.h"
 
+#define LIMITS                                                            \
+	"a policy sets auto-delete, internal and alternate; it can only " \
+	"refuse durable and the options of a type, because bindings are " \
+	"kept and indexed by them"
+
 void exchange_terms_deinit(struct exchange_terms *t)
 {
 	exchange_config_deinit(&t->config);
@@ -28,6 +33,19 @@ static bool has_same_args(const struct args *a, const struct args *b)
 	return true;
 }
 
+int exchange_terms_check_option(const struct arg *option, struct error *err)
+{
+	struct exchange_config config;
+	struct args one = { (struct arg *)(uintptr_t)option, 1 };
+	int rc = exchange_config_parse(&config, &one, err);
+
+	if (rc == TIDE_OK &&
+	    (config.args.count > 0 || strcmp(option->name, "durable") == 0))
+		rc = error_set(err, TIDE_ESYNTAX, "%s: " LIMITS, option->name);
+	exchange_config_deinit(&config);
+	return rc;
+}
+
 static int adopt(struct exchange_terms *t, const struct policy_call *c, struct error *err)
 {
 	struct exchange_config config;
@@ -36,11 +54,7 @@ static int adopt(struct exchange_terms *t, const struct policy_call *c, struct e
 
 	if (rc == TIDE_OK && (config.is_durable != t->config.is_durable ||
 			      !has_same_args(&config.args, &t->config.args))) {
-		rc = error_set(
-			&why, TIDE_ERULE,
-			"a policy sets auto-delete, internal and alternate; it can "
-			"only refuse durable and the options of a type, because "
-			"bindings are kept and indexed by them");
+		rc = error_set(&why, TIDE_ERULE, LIMITS);
 		exchange_config_deinit(&config);
 	}
 	if (rc < 0)

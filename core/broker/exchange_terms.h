@@ -28,6 +28,9 @@ exchange_terms_own(const struct exchange_terms *t)
 {
 	return t->own ? t->own : &t->config;
 }
+/* May a policy set this option to this value? TIDE_ESYNTAX */
+TIDE_MUST_USE int exchange_terms_check_option(const struct arg *option,
+					      struct error *err);
 /* Ask the policies. TIDE_EREJECTED: one refuses it. TIDE_ERULE: one fails, or wants what
  * cannot be. */
 TIDE_MUST_USE int exchange_terms_make(const struct vhost *v,

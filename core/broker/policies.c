@@ -2,9 +2,11 @@
 
 #include "base/container.h"
 #include "base/mem.h"
+#include "exchange_terms.h"
 #include "exchange_update.h"
 #include "job.h"
 #include "queue.h"
+#include "queue_terms.h"
 #include "rules/engine/hook.h"
 #include "update.h"
 #include "walk.h"
@@ -92,6 +94,13 @@ void policies_begin(struct broker *b)
 	b->policies->are_used = hook_is_used(b->engine, SCRIPT_DECLARE);
 	if (b->policies->are_used || were_used)
 		definition_each(b, begin_one, NULL);
+}
+
+int policies_check_option(const char *kind, const struct arg *option, struct error *err)
+{
+	if (strcmp(kind, "exchange") == 0)
+		return exchange_terms_check_option(option, err);
+	return queue_terms_check_option(strcmp(kind, "topic") == 0, option, err);
 }
 
 struct policies *policies_create(struct broker *b)

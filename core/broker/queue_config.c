@@ -5,6 +5,7 @@
 
 #include "base/duration.h"
 #include "base/mem.h"
+#include "base/name_list.h"
 #include "shard/dedupe.h"
 
 #define COUNT_MAX UINT64_C(1000000000000)
@@ -235,24 +236,10 @@ static bool set_duration(struct queue_config *c, const struct queue_option *o,
 	return true;
 }
 
-/* "a,b": each a name, and none twice. */
 static bool set_groups(struct queue_config *c, const char *value)
 {
-	struct slice rest = slice_from(value);
-
-	if (value[0] && value[strlen(value) - 1] == ',')
-		return false;
-	while (rest.len > 0) {
-		struct slice group = slice_cut(&rest, ','), other = rest;
-
-		if (!slice_is_name(group))
-			return false;
-		while (other.len > 0)
-			if (slice_is_equal(group, slice_cut(&other, ',')))
-				return false;
-	}
 	c->keep_unread = mem_strdup(value);
-	return true;
+	return name_list_is(slice_from(value));
 }
 
 static bool set_compact(struct queue_config *c, const char *value)
@@ -422,6 +409,27 @@ static int check_together(const struct queue_config *c, struct error *err)
 	return TIDE_OK;
 }
 
+static int refuse_value(const struct queue_option *o, const char *value,
+			struct error *err)
+{
+	return error_set(err, TIDE_ESYNTAX, "%s=%s: expected %s", o->name, value,
+			 o->expected);
+}
+
+int queue_config_check_option(bool is_topic, const struct arg *a, struct error *err)
+{
+	struct queue_config c = { .is_topic = is_topic };
+	const struct queue_option *o = find_option(a->name, kind_of(&c));
+	int rc = TIDE_OK;
+
+	if (!o)
+		rc = set_script_arg(&c, a, err);
+	else if (!set_option(&c, o, a->value))
+		rc = refuse_value(o, a->value, err);
+	queue_config_deinit(&c);
+	return rc;
+}
+
 static int set_options(struct queue_config *c, const struct args *args, struct error *err)
 {
 	int rc = TIDE_OK;
@@ -438,8 +446,7 @@ static int set_options(struct queue_config *c, const struct args *args, struct e
 			continue;
 		c->given |= given ? UINT64_C(1) << i : 0;
 		if (!set_option(c, o, value))
-			rc = error_set(err, TIDE_ESYNTAX, "%s=%s: expected %s", o->name,
-				       value, o->expected);
+			rc = refuse_value(o, value, err);
 		else if (args_add(&c->canonical, slice_from(o->name), slice_from(value)) <
 			 0)
 			rc = error_set(err, TIDE_ETOOLONG, "too many options");
@@ -536,27 +543,6 @@ static bool is_same_text(const char *a, const char *b)
 	return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
-static bool has_group(struct slice groups, struct slice name)
-{
-	while (groups.len > 0)
-		if (slice_is_equal(slice_cut(&groups, ','), name))
-			return true;
-	return false;
-}
-
-/* In any order. None is named twice. */
-static bool is_same_groups(const char *a, const char *b)
-{
-	struct slice rest = slice_from(a), other = slice_from(b);
-
-	if (rest.len != other.len)
-		return false;
-	while (rest.len > 0)
-		if (!has_group(other, slice_cut(&rest, ',')))
-			return false;
-	return true;
-}
-
 static bool is_same(const struct queue_option *o, const struct queue_config *a,
 		    const struct queue_config *b)
 {
@@ -587,7 +573,8 @@ static bool is_same(const struct queue_option *o, const struct queue_config *a,
 		return a->order_by == b->order_by &&
 		       is_same_text(a->order_header, b->order_header);
 	case OPTION_GROUPS:
-		return is_same_groups(a->keep_unread, b->keep_unread);
+		return name_list_is_same(slice_from(a->keep_unread),
+					 slice_from(b->keep_unread));
 	}
 	return false;
 }
@@ -622,6 +609,11 @@ static const char *why_fixed(enum option_kinds kinds, const char *name)
 		if (fixed[i].kinds & kinds && strcmp(fixed[i].name, name) == 0)
 			return fixed[i].why;
 	return NULL;
+}
+
+const char *queue_config_why_fixed(bool is_topic, const char *name)
+{
+	return why_fixed(is_topic ? OF_TOPIC : OF_QUEUE, name);
 }
 
 #define HINT "; the option update changes that"

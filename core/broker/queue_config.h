@@ -76,6 +76,11 @@ void queue_config_reshard(struct queue_config *c, unsigned shards);
  * out of the configuration. TIDE_ESYNTAX */
 TIDE_MUST_USE int queue_config_take_reshard(struct queue_config *c, bool *is_given,
 					    struct error *err);
+/* Is this an option, and its value one? Regardless of other options. TIDE_ESYNTAX */
+TIDE_MUST_USE int queue_config_check_option(bool is_topic, const struct arg *a,
+					    struct error *err);
+/* Why the option cannot change while the queue or topic is in use; NULL: it can. */
+const char *queue_config_why_fixed(bool is_topic, const char *name);
 /* The value is what the option has when nobody gives it. */
 bool queue_config_is_default(const struct arg *a);
 void queue_config_deinit(struct queue_config *c);

@@ -23,10 +23,26 @@ int queue_terms_blame(const char *policy, struct error *err)
 		      : err->code;
 }
 
-/* Where messages are said to lie: shards, sharding, sharding.* */
+/* Where messages are said to lie: shards, sharding, sharding.*, reshard */
 static bool is_of_place(const struct arg *a)
 {
-	return strncmp(a->name, "shard", strlen("shard")) == 0;
+	return strncmp(a->name, "shard", strlen("shard")) == 0 ||
+	       strcmp(a->name, "reshard") == 0;
+}
+
+int queue_terms_check_option(bool is_topic, const struct arg *option, struct error *err)
+{
+	const char *why = is_of_place(option)
+				  ? "messages are found by it"
+				  : queue_config_why_fixed(is_topic, option->name);
+	int rc = queue_config_check_option(is_topic, option, err);
+
+	if (rc == TIDE_OK && why)
+		rc = error_set(err, TIDE_ESYNTAX,
+			       "a policy cannot set %s, because %s; it can only refuse "
+			       "what is declared",
+			       option->name, why);
+	return rc;
 }
 
 static bool has_all(const struct args *has, const struct args *wanted)

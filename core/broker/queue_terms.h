@@ -31,6 +31,10 @@ static inline const struct queue_config *queue_terms_own(const struct queue_term
 /* A script refuses its options: is it a policy that has given them? Replaces the error.
  */
 int queue_terms_blame(const char *policy, struct error *err);
+/* May a policy set this option to this value? Other options may still refuse it.
+ * TIDE_ESYNTAX */
+TIDE_MUST_USE int queue_terms_check_option(bool is_topic, const struct arg *option,
+					   struct error *err);
 /* Ask the policies. TIDE_EREJECTED: one refuses it. TIDE_ERULE: one fails, or wants what
  * cannot be. */
 TIDE_MUST_USE int queue_terms_make(const struct vhost *v,

@@ -232,20 +232,29 @@ void recover_definitions(struct broker *b, store_done_fn on_done, void *ctx)
 	store_definition_load(b->store, on_definition, on_end, create(b, on_done, ctx));
 }
 
-#define TOPICS_TEXT_MAX 32
+struct recovered_counts {
+	unsigned exchanges, queues, bindings, topics;
+};
 
-static void format_topics(char out[TOPICS_TEXT_MAX], unsigned topics)
+static void append_counts(struct buf *out, struct recovered_counts n)
 {
-	out[0] = '\0';
-	if (topics)
-		snprintf(out, TOPICS_TEXT_MAX, ", %u topics", topics);
+	buf_clear(out);
+	buf_append_count(out, n.exchanges, "exchange");
+	buf_append_text(out, ", ");
+	buf_append_count(out, n.queues, "queue");
+	buf_append_text(out, ", ");
+	buf_append_count(out, n.bindings, "binding");
+	if (n.topics) {
+		buf_append_text(out, ", ");
+		buf_append_count(out, n.topics, "topic");
+	}
 }
 
 static void log_counts(const struct broker *b)
 {
 	struct unusable_count none;
 	unsigned exchanges = 0, queues = 0, topics = 0, bindings = 0;
-	char text[TOPICS_TEXT_MAX];
+	struct buf text = { 0 };
 	const struct exchange *x;
 	const struct vhost *v;
 
@@ -257,17 +266,20 @@ static void log_counts(const struct broker *b)
 		for (x = v->exchanges; x; x = x->hh.next)
 			bindings += x->binding_count;
 	}
-	format_topics(text, topics - none.topics);
-	log_info("recovered %u exchanges, %u queues, %u bindings%s",
-		 exchanges - none.exchanges, queues - none.queues,
-		 bindings - none.bindings, text);
-	if (none.exchanges + none.queues + none.topics == 0)
-		return;
-	unusable_log(b);
-	format_topics(text, none.topics);
-	log_error("cannot be used: %u exchanges, %u queues, %u bindings%s; publishes to "
-		  "them are refused until the rules support them",
-		  none.exchanges, none.queues, none.bindings, text);
+	append_counts(&text, (struct recovered_counts){
+				     exchanges - none.exchanges, queues - none.queues,
+				     bindings - none.bindings, topics - none.topics });
+	log_info("recovered %s", buf_cstr(&text));
+	if (none.exchanges + none.queues + none.topics > 0) {
+		unusable_log(b);
+		append_counts(&text,
+			      (struct recovered_counts){ none.exchanges, none.queues,
+							 none.bindings, none.topics });
+		log_error("cannot be used: %s; publishes to them are refused until the "
+			  "rules support them",
+			  buf_cstr(&text));
+	}
+	buf_deinit(&text);
 }
 
 static void drop_unused(struct broker *b)

@@ -24,7 +24,7 @@ struct vhost *vhost_find(struct broker *b, struct slice name)
 	return v;
 }
 
-static int check_name(struct slice name, struct error *err)
+int vhost_check_name(struct slice name, struct error *err)
 {
 	if (name_is_valid(name))
 		return TIDE_OK;
@@ -64,7 +64,7 @@ int vhost_recover(struct broker *b, struct slice name, struct vhost **out,
 	*out = vhost_find(b, name);
 	if (*out)
 		return TIDE_OK;
-	rc = check_name(name, err);
+	rc = vhost_check_name(name, err);
 	if (rc == TIDE_OK)
 		*out = create(b, name);
 	return rc;

@@ -32,6 +32,8 @@ struct vhost {
 	TAILQ_ENTRY(vhost) idle_link;
 };
 
+/* Can there be a vhost of this name? */
+TIDE_MUST_USE int vhost_check_name(struct slice name, struct error *err);
 struct vhost *vhost_find(struct broker *b, struct slice name);
 /* The vhost, made when it is new. */
 TIDE_MUST_USE int vhost_open(struct broker *b, struct slice name, struct vhost **out,

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "broker/policies.h"
 #include "host/log.h"
 #include "steps.h"
 
@@ -71,13 +72,15 @@ static void check_definitions(const struct check_options *o, const struct survey
 
 static int check_with(const struct check_options *o, struct slice definitions)
 {
+	const struct survey_spec spec = { o->dir, o->lua_dir, o->settings,
+					  policies_check_option };
 	struct findings f;
 	struct survey *s;
 	int status;
 
 	findings_init(&f, o->dir);
 	log_configure(LOG_WARN, false);
-	s = survey_open(o->dir, o->lua_dir, o->settings, on_error, &f);
+	s = survey_open(&spec, on_error, &f);
 	scripts_check(s, &f);
 	lint_rules(o->dir, &f);
 	/* Filters see made-up dead letters; what they log about those helps nobody. */

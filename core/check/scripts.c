@@ -123,22 +123,11 @@ static void check_match(const struct rule *s, struct findings *f)
 		check_patterns(s, &m->exchange, "exchange", f);
 }
 
-static bool has_hook(enum script_kind kind)
-{
-	return kind == SCRIPT_FILTER || kind == SCRIPT_DELIVER ||
-	       kind == SCRIPT_SETTLED || kind == SCRIPT_DECLARE || kind == SCRIPT_CONNECT;
-}
-
-/* A script that nobody asks is mostly a `match` that was forgotten. One with options
- * waits for its instances. */
 static void check_activity(const struct rule *s, struct rule *const *scripts,
 			   size_t count, struct findings *f)
 {
-	if (!has_hook(s->kind) || rule_is_active(s) || s->options.count > 0)
+	if (!rule_is_forgotten(s, scripts, count))
 		return;
-	for (size_t i = 0; i < count; i++)
-		if (scripts[i]->model && strcmp(scripts[i]->model, s->file) == 0)
-			return;
 	findings_note(f, s->file, s->line,
 		      "is not active, because it has no 'match'; write match = {} for "
 		      "everything, or use it in another file: tide.use(\"%s\", …)",
@@ -203,9 +192,12 @@ static void check_keys(const struct bundle_file *file, struct findings *f)
 	text_each_number_key((struct slice){ file->text, file->len }, on_number_key, &in);
 }
 
-static void on_unread(void *ctx, const char *path, const char *why)
+static void on_unread(void *ctx, const char *path, const char *why, bool is_module)
 {
-	findings_add(ctx, path, 1, "%s", why);
+	if (is_module)
+		findings_note(ctx, path, 1, "%s", why);
+	else
+		findings_add(ctx, path, 1, "%s", why);
 }
 
 void scripts_check(const struct survey *s, struct findings *f)

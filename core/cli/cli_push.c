@@ -18,11 +18,12 @@
 #include "base/percent.h"
 #include "cli_table.h"
 #include "rollout/upload.h"
+#include "rules/engine/script_kind.h"
 #include "rules/sandbox/source.h"
 
 #define PART_BYTES 8192 /* of a file: a line of the protocol has room for it */
-#define DEPTH_MAX 4
-#define LOOK_MS 200 /* between two looks at the shadow */
+#define DEPTH_MAX 16    /* of the walk; files as deep as that are refused */
+#define LOOK_MS 200     /* between two looks at the shadow */
 #define FOR_DEFAULT_MS 60000
 #define PROGRESS_MS 10000 /* between two lines of progress where there is no terminal */
 
@@ -30,7 +31,7 @@ extern char **environ;
 
 struct push {
 	struct cli *cli;
-	size_t file_count, bytes;
+	size_t script_count, module_count, bytes;
 	bool has_specs;
 	bool has_progress; /* a line on the terminal, that has not ended */
 	int64_t progress_ms;
@@ -131,7 +132,10 @@ static int count_file(struct push *p, const char *name, const struct stat *st)
 {
 	struct error err;
 
-	p->file_count++;
+	if (script_kind_is_path(name))
+		p->script_count++;
+	else
+		p->module_count++;
 	p->bytes += (size_t)st->st_size;
 	if (upload_check_path(slice_from(name), &err) < 0)
 		return cli_failure("nothing is pushed: %s", err.text);
@@ -145,13 +149,15 @@ static int count_file(struct push *p, const char *name, const struct stat *st)
 
 static int check_count(const struct push *p)
 {
-	if (p->file_count == 0)
+	size_t file_count = p->script_count + p->module_count;
+
+	if (file_count == 0)
 		return cli_failure("nothing is pushed: there are no scripts in '%s'",
 				   p->cli->words[1]);
-	if (p->file_count > UPLOAD_FILES_MAX || p->bytes > UPLOAD_BYTES_MAX)
+	if (file_count > UPLOAD_FILES_MAX || p->bytes > UPLOAD_BYTES_MAX)
 		return cli_failure("nothing is pushed: '%s' has %zu files of %zu bytes; "
 				   "a push has at most %d files of %zu bytes together",
-				   p->cli->words[1], p->file_count, p->bytes,
+				   p->cli->words[1], file_count, p->bytes,
 				   UPLOAD_FILES_MAX, UPLOAD_BYTES_MAX);
 	return CLI_DONE;
 }
@@ -208,9 +214,11 @@ static int take_entry(struct push *p, const char *dir, const char *name, bool is
 	if (snprintf(path, sizeof(path), "%s/%s", dir, name) >= (int)sizeof(path) ||
 	    stat(path, &st) != 0)
 		return cli_failure("cannot read '%s/%s': %s", dir, name, strerror(errno));
+	if (S_ISDIR(st.st_mode) && depth_of(name) >= DEPTH_MAX)
+		return cli_failure("nothing is pushed: '%s' is a folder at a depth of %d",
+				   name, DEPTH_MAX);
 	if (S_ISDIR(st.st_mode))
-		return depth_of(name) < DEPTH_MAX ? take_folder(p, dir, name, is_sending)
-						  : CLI_DONE;
+		return take_folder(p, dir, name, is_sending);
 	if (!slice_has_suffix(slice_from(name), ".lua"))
 		return CLI_DONE;
 	if (slice_has_suffix(slice_from(name), "_spec.lua")) {
@@ -243,6 +251,27 @@ static void tell_findings(const json_t *check)
 	}
 }
 
+/* Whether it may be is asked before anything that takes time. */
+static int ask_whether(struct push *p)
+{
+	struct cli *cli = p->cli;
+	json_t *document = ask(p, "RULES upload begin");
+
+	if (!document)
+		return cli->status;
+	if (!cli_is_given(cli, "transient") &&
+	    !json_is_true(json_object_get(document, "writable")))
+		cli->status = cli_failure(
+			"nothing has changed: the broker does not write its rules "
+			"directory (serve --rules-writable); with --transient the rules "
+			"are active until its next restart, or change of that directory");
+	json_decref(document);
+	/* It may not like how long specs take. */
+	tidemq_disconnect(cli->client);
+	cli->client = NULL;
+	return cli->status;
+}
+
 /* Where the broker has put the files; NULL after a message. */
 static char *upload(struct push *p)
 {
@@ -258,12 +287,6 @@ static char *upload(struct push *p)
 		tell_findings(check);
 		cli->status =
 			cli_failure("nothing has changed: the broker's check fails");
-	} else if (!cli_is_given(cli, "transient") &&
-		   !json_is_true(json_object_get(document, "writable"))) {
-		cli->status = cli_failure(
-			"nothing has changed: the broker does not write its rules "
-			"directory (serve --rules-writable); with --transient the rules "
-			"are active until its next restart, or change of that directory");
 	} else {
 		dir = mem_strdup(cli_table_text(document, "dir", ""));
 	}
@@ -328,6 +351,17 @@ static int check_allow(const struct cli *cli)
 	return CLI_DONE;
 }
 
+static int check_share(const struct cli *cli)
+{
+	const char *share = cli_get(cli, "share");
+	double ignored;
+
+	if (!share || slice_to_share(slice_from(share), &ignored))
+		return CLI_DONE;
+	return cli_usage_error(
+		cli, "--share must be a percentage above 0, up to 100, not '%s'", share);
+}
+
 static uint64_t count_of(const json_t *object, const char *name)
 {
 	return (uint64_t)json_integer_value(json_object_get(object, name));
@@ -353,17 +387,18 @@ static void show_progress(struct push *p, const json_t *shadow, int64_t left_ms)
 {
 	bool is_terminal = isatty(STDERR_FILENO);
 	uint64_t messages = cli_number(p->cli, "messages");
+	uint64_t compared = count_of(shadow, "compared");
 	char left[DURATION_TEXT_MAX];
 
 	if (!is_terminal && now_ms() < p->progress_ms)
 		return;
 	p->progress_ms = now_ms() + PROGRESS_MS;
 	p->has_progress = is_terminal;
-	fprintf(stderr, "%strying: %" PRIu64, is_terminal ? "\r\33[K" : "",
-		count_of(shadow, "compared"));
+	fprintf(stderr, "%strying: %" PRIu64, is_terminal ? "\r\33[K" : "", compared);
 	if (messages > 0)
 		fprintf(stderr, " of %" PRIu64, messages);
-	fprintf(stderr, " publishes compared, %" PRIu64 " differ",
+	fprintf(stderr, " publish%s compared, %" PRIu64 " differ",
+		(messages ? messages : compared) == 1 ? "" : "es",
 		count_of(shadow, "differing"));
 	if (left_ms > 0) {
 		duration_format((left_ms + 999) / 1000 * 1000, left);
@@ -497,6 +532,7 @@ static json_t *wait_for_traffic(struct push *p)
 
 static int promote(struct push *p, const json_t *shadow)
 {
+	uint64_t compared = count_of(shadow, "compared");
 	struct cli *cli = p->cli;
 	json_t *status =
 		ask(p, cli_is_given(cli, "transient") ? "RULES shadow promote"
@@ -508,10 +544,14 @@ static int promote(struct push *p, const json_t *shadow)
 		json_dumpf(status, stdout, JSON_COMPACT);
 		putchar('\n');
 	} else {
-		printf("%zu files are active, hash %s: %" PRIu64
-		       " publishes compared, %" PRIu64 " differ\n",
-		       p->file_count, cli_table_text(status, "hash", ""),
-		       count_of(shadow, "compared"), count_of(shadow, "differing"));
+		printf("active: %zu script%s, ", p->script_count,
+		       p->script_count == 1 ? "" : "s");
+		if (p->module_count > 0)
+			printf("%zu module%s, ", p->module_count,
+			       p->module_count == 1 ? "" : "s");
+		printf("hash %s: %" PRIu64 " publish%s compared, %" PRIu64 " differ\n",
+		       cli_table_text(status, "hash", ""), compared,
+		       compared == 1 ? "" : "es", count_of(shadow, "differing"));
 	}
 	json_decref(status);
 	return CLI_DONE;
@@ -545,11 +585,15 @@ int cli_push_run(struct cli *cli)
 	char *uploaded;
 
 	cli->status = check_allow(cli);
+	if (cli->status == CLI_DONE)
+		cli->status = check_share(cli);
 	catch_interrupts();
 	if (cli->status == CLI_DONE)
 		cli->status = take_folder(&p, dir, "", false);
 	if (cli->status == CLI_DONE)
 		cli->status = check_count(&p);
+	if (cli->status == CLI_DONE)
+		cli->status = ask_whether(&p);
 	if (cli->status == CLI_DONE && !cli_is_given(cli, "no-test"))
 		cli->status = run_local("check", dir);
 	if (cli->status == CLI_DONE && !cli_is_given(cli, "no-test") && p.has_specs)

@@ -47,11 +47,15 @@ static void add_shadow(struct cli *cli)
 		cli_add_value(cli, SLICE("share"), share);
 }
 
+static bool is_simulated_declare(const struct cli *cli)
+{
+	return strcmp(cli->words[1], "declare") == 0;
+}
+
 static bool is_simulated_retry(const struct cli *cli)
 {
 	return strcmp(cli->words[1], "login") != 0 &&
-	       strcmp(cli->words[1], "access") != 0 &&
-	       strcmp(cli->words[1], "declare") != 0;
+	       strcmp(cli->words[1], "access") != 0 && !is_simulated_declare(cli);
 }
 
 static void add_simulate(struct cli *cli)
@@ -267,6 +271,104 @@ static const char *explain_end(const json_t *document)
 	return strcmp(end, "time") == 0 ? "It would go on for a very long time." : NULL;
 }
 
+static void print_json(const json_t *value)
+{
+	json_dumpf(value, stdout, JSON_COMPACT);
+	putchar('\n');
+}
+
+/* "ttl=7d (was 30d), -rate" */
+static void describe_changes(const json_t *changes, struct buf *out)
+{
+	size_t i;
+	json_t *change;
+
+	json_array_foreach(changes, i, change)
+	{
+		const char *from = cli_table_text(change, "from", NULL);
+		const char *to = cli_table_text(change, "to", NULL);
+
+		buf_printf(out, "%s%s=%s", i ? ", " : "",
+			   cli_table_text(change, "option", ""), to ? to : "(default)");
+		if (from)
+			buf_printf(out, " (was %s)", from);
+	}
+	if (json_array_size(changes) == 0)
+		buf_append_text(out, "nothing");
+}
+
+/* A policy's step as a row: where it decided, and what it sets. */
+static void make_policy_row(json_t *step)
+{
+	const char *file = cli_table_text(step, "script", "");
+	const char *why = cli_table_text(step, "rejected", NULL);
+	struct buf sets = { 0 };
+
+	json_object_set_new(step, "decided",
+			    json_sprintf("%s:%lld", cli_table_text(step, "model", file),
+					 (long long)integer_of(step, "line")));
+	if (why)
+		buf_printf(&sets, "refuses: %s", why);
+	else
+		describe_changes(json_object_get(step, "changes"), &sets);
+	json_object_set_new(step, "sets", json_string(buf_cstr(&sets)));
+	buf_deinit(&sets);
+}
+
+/* What DECLARE would fail with is the command's failure. */
+static int end_declaration_take(char *rejected_take, char *error_take)
+{
+	int status = CLI_DONE;
+
+	if (rejected_take)
+		status = cli_failure("rejected: %s", rejected_take);
+	else if (error_take)
+		status = cli_failure("%s", error_take);
+	mem_free(rejected_take);
+	mem_free(error_take);
+	return status;
+}
+
+static char *take_text(json_t *document, const char *name)
+{
+	const char *text = cli_table_text(document, name, NULL);
+
+	return text ? mem_strdup(text) : NULL;
+}
+
+static int simulate_declare(struct cli *cli)
+{
+	static const struct cli_table_view view = {
+		.arrays = { { "policies", "script decided sets" } },
+	};
+	struct tidemq_reply reply;
+	char *rejected, *error;
+	json_t *document, *step;
+	size_t i;
+
+	buf_append_text(&cli->request, "RULES simulate");
+	add_simulate(cli);
+	if (cli_ask(cli, &reply) != CLI_DONE)
+		return cli->status;
+	document = cli_table_parse(cli, &reply);
+	if (!document)
+		return cli->status;
+	rejected = take_text(document, "rejected");
+	error = take_text(document, "error");
+	if (cli->json) {
+		print_json(document);
+		json_decref(document);
+	} else {
+		json_object_del(document, "rejected");
+		json_object_del(document, "error");
+		json_array_foreach(json_object_get(document, "policies"), i, step)
+			make_policy_row(step);
+		cli->status = cli_table_print_take(document, &view);
+	}
+	int status = end_declaration_take(rejected, error);
+	return cli->status == CLI_DONE ? status : cli->status;
+}
+
 static void append_address(struct buf *out, const json_t *address)
 {
 	buf_printf(out, "%s%s %s", buf_len(out) ? ", " : "",
@@ -333,12 +435,6 @@ static json_t *ask_status(struct cli *cli, json_t **scripts)
 	status = cli_table_parse(cli, &reply);
 	*scripts = json_object_get(status, "scripts");
 	return status;
-}
-
-static void print_json(const json_t *value)
-{
-	json_dumpf(value, stdout, JSON_COMPACT);
-	putchar('\n');
 }
 
 static int by_time(const void *a, const void *b)
@@ -566,6 +662,8 @@ static int ask(struct cli *cli, const struct word *w)
 		return cli_count_error(cli, w->name, w->words_min, w->words_max, more);
 	if (w->run)
 		return w->run(cli);
+	if (w->add == add_simulate && is_simulated_declare(cli))
+		return simulate_declare(cli);
 	buf_printf(&cli->request, "RULES %s", w->name);
 	if (w->add)
 		w->add(cli);

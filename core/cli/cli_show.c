@@ -15,16 +15,16 @@ static const struct list {
 } lists[] = {
 	{ "exchanges",
 	  { .columns = "name type durable auto_delete? bindings published "
-		       "unroutable options? "
-		       "unusable?" } },
+		       "unroutable options? policy? unusable?" } },
 	{ "queues",
 	  { .columns =
 		    "name ready delayed unacked buried oldest_ready_ms:duration/oldest "
 		    "in_10s/in out_10s/out consumers durable paused options? "
-		    "unusable?" } },
+		    "policy? unusable?" } },
 	{ "topics",
 	  { .columns = "name partitions messages bytes appended in_10s/in out_10s/out "
-		       "groups? lag? consumers durable options? unusable?" } },
+		       "groups? lag? consumers durable options? policy? "
+		       "unusable?" } },
 	{ "bindings",
 	  { .columns = "exchange to destination pattern options? unusable?" } },
 	{ "groups",

@@ -115,9 +115,9 @@ static void add_decision(struct buf *out, const json_t *decision)
 
 static void add_published(struct buf *out, const json_t *event)
 {
-	buf_printf(out, "%s %s, %" JSON_INTEGER_FORMAT " bytes",
-		   cli_table_text(event, "exchange", "-"),
-		   cli_table_text(event, "key", "-"), number(event, "size"));
+	buf_printf(out, "%s %s, ", cli_table_text(event, "exchange", "-"),
+		   cli_table_text(event, "key", "-"));
+	buf_append_count(out, (uint64_t)number(event, "size"), "byte");
 	if (has(event, "user"))
 		buf_printf(out, ", by %s", cli_table_text(event, "user", "-"));
 	if (has(event, "connection"))

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "broker/definition.h"
 #include "broker/queue.h"
+#include "broker/policies.h"
 #include "broker/queue_fact.h"
 #include "candidate_dir.h"
 #include "canary.h"
@@ -183,6 +184,7 @@ int candidate_create(struct candidate **out, struct rollout *r,
 		.call_budget_ms = b->config.rules_budget_ms,
 		.secrets_dir = b->config.secrets_dir,
 		.settings = b->config.rules_settings,
+		.check_option = policies_check_option,
 	};
 	struct engine *e;
 	struct candidate *c;

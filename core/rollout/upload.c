@@ -287,6 +287,15 @@ static void on_worked(uv_work_t *work, int status)
 	free_upload(u);
 }
 
+int upload_check(const struct rollout *r, struct error *err)
+{
+	if (!r->broker->config.rules_candidates)
+		return error_set(err, TIDE_EDENIED,
+				 "rules are uploaded only to a broker that was started "
+				 "with --rules-candidates");
+	return r->upload ? refuse_second(r, err) : TIDE_OK;
+}
+
 int upload_start(struct rollout *r, const struct upload_spec *spec,
 		 upload_done_fn *on_done, void *ctx, struct error *err)
 {
@@ -294,13 +303,7 @@ int upload_start(struct rollout *r, const struct upload_spec *spec,
 	char within[PATH_MAX];
 	struct upload *u;
 
-	if (!config->rules_candidates)
-		return error_set(err, TIDE_EDENIED,
-				 "rules are uploaded only to a broker that was started "
-				 "with --rules-candidates");
-	if (r->upload)
-		return refuse_second(r, err);
-	if (check_sizes(spec->files, err) < 0 ||
+	if (upload_check(r, err) < 0 || check_sizes(spec->files, err) < 0 ||
 	    candidate_dir_base(config, within, err) < 0)
 		return err->code;
 	u = mem_zalloc(sizeof(*u));

@@ -31,8 +31,9 @@ struct upload_spec {
  *                       dir: see `failure` */
 typedef void upload_done_fn(void *ctx, const char *dir, struct buf *document_take,
 			    const struct error *failure);
-/* TIDE_EDENIED: no directory is configured; TIDE_ETOOLARGE; TIDE_EBUSY: another upload is
- * under way. */
+/* TIDE_EDENIED: no directory is configured; TIDE_EBUSY: another upload is under way. */
+TIDE_MUST_USE int upload_check(const struct rollout *r, struct error *err);
+/* Errors of upload_check; TIDE_ETOOLARGE. */
 TIDE_MUST_USE int upload_start(struct rollout *r, const struct upload_spec *spec,
 			       upload_done_fn *on_done, void *ctx, struct error *err);
 /* Remove a directory, on a thread. */

@@ -534,6 +534,9 @@ static void write_one(void *ctx, const struct rule *rule)
 	struct status *st = ctx;
 	const struct schedule *s = find(st->scheduler, rule->name);
 
+	/* Only what uses it runs. */
+	if (rule->is_shipped)
+		return;
 	json_object_begin(st->out);
 	json_member_text(st->out, "name", rule->name);
 	json_member_text(st->out, "file", rule->file);

@@ -12,9 +12,23 @@
 #include "rollout/gate.h"
 #include "rollout/history.h"
 #include "rollout/shadow.h"
+#include "rules/engine/engine_status.h"
 #include "rules/sandbox/source.h"
 #include "schedule/scheduler.h"
 #include "service_access.h"
+
+/* Once for each generation: a script that does nothing may be meant to. */
+static void tell_forgotten(const struct service *s)
+{
+	struct buf files = { 0 };
+
+	engine_status_forgotten(s->broker->engine, &files);
+	if (buf_len(&files))
+		log_info("rules: not active, without a 'match' (match = {} is for "
+			 "everything): %s",
+			 buf_cstr(&files));
+	buf_deinit(&files);
+}
 
 static void on_reload(void *ctx, const struct error *result)
 {
@@ -35,6 +49,7 @@ static void on_reload(void *ctx, const struct error *result)
 			 (unsigned long long)engine_hash(b->engine));
 	history_note(s->rollout.history, result);
 	if (result->code == TIDE_OK) {
+		tell_forgotten(s);
 		policies_renew(b);
 		unusable_retry_all(b);
 	}
@@ -69,6 +84,7 @@ int service_rules_load(struct service *s, struct bundle *files,
 		.shared_bytes_max = c->shared_bytes_max,
 		.secrets_dir = c->secrets_dir,
 		.settings = c->rules_settings,
+		.check_option = policies_check_option,
 		.has_stand_in_secrets = c->is_model,
 		.files = files,
 		.refusal = refusal,
@@ -80,6 +96,8 @@ int service_rules_load(struct service *s, struct bundle *files,
 
 	if (rc == TIDE_OK)
 		broker_set_engine(s->broker, e);
+	if (rc == TIDE_OK && !c->is_model)
+		tell_forgotten(s);
 	return rc;
 }
 

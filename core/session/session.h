@@ -567,8 +567,10 @@ struct rules_file {
 /* Write a rules directory for the shadow and the replay, and check it. */
 TIDE_MUST_USE int session_rules_upload(struct session *s, const struct rules_file *files,
 				       size_t count, struct reply *r, struct error *err);
-/* The same in parts: text that is appended to a file of the session's upload, then the
- * upload of all. An error drops what has come. */
+/* The same in parts: whether it may be (a document), text that is appended to a file of
+ * the session's upload, then the upload of all. An error drops what has come. */
+TIDE_MUST_USE int session_push_begin(struct session *s, struct reply *r,
+				     struct error *err);
 TIDE_MUST_USE int session_push_part(struct session *s, struct slice path,
 				    struct slice text, struct reply *r,
 				    struct error *err);

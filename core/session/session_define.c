@@ -335,8 +335,8 @@ static int delete_exchange(struct session *s, const struct delete_spec *spec,
 		return err->code;
 	if (spec->if_unused && x->binding_count)
 		return error_set(err, TIDE_EEXISTS,
-				 "exchange '%s' is in use: it has %u bindings", x->name,
-				 x->binding_count);
+				 "exchange '%s' is in use: it has %u binding%s", x->name,
+				 x->binding_count, x->binding_count == 1 ? "" : "s");
 	exchange_erase(x, &r->waiter);
 	exchange_destroy(x);
 	return TIDE_OK;

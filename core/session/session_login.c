@@ -118,6 +118,8 @@ static int enter(struct session *s, const struct session_login *l, struct error 
 	int rc = check_vhost(s, wanted, err);
 
 	if (rc == TIDE_OK && has_scripts)
+		rc = vhost_check_name(wanted, err);
+	if (rc == TIDE_OK && has_scripts)
 		rc = ask_scripts(s, l, wanted, &d, err);
 	if (rc == TIDE_OK && d.vhost[0]) {
 		vhost = slice_from(d.vhost);

@@ -70,6 +70,24 @@ static int add_part(struct session *s, struct slice path, struct slice text,
 	return TIDE_OK;
 }
 
+int session_push_begin(struct session *s, struct reply *r, struct error *err)
+{
+	int rc = session_access_check_tag(s, USER_ADMIN, "RULES", err);
+	struct json j;
+
+	if (rc == TIDE_OK)
+		rc = upload_check(&s->service->rollout, err);
+	if (rc < 0)
+		return rc;
+	drop(s);
+	reply_json(r, &j);
+	json_object_begin(&j);
+	json_member_bool(&j, "writable", s->broker->config.is_rules_dir_writable);
+	json_object_end(&j);
+	reply_data(r);
+	return TIDE_OK;
+}
+
 int session_push_part(struct session *s, struct slice path, struct slice text,
 		      struct reply *r, struct error *err)
 {

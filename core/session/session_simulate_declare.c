@@ -15,12 +15,22 @@ struct steps {
 	struct json items;
 };
 
+/* NULL is null: the default. */
+static void add_value(struct json *j, const char *name, const char *value)
+{
+	json_key(j, name);
+	if (value)
+		json_text(j, value);
+	else
+		json_nil(j);
+}
+
 static void add_change(struct json *j, const char *name, const char *from, const char *to)
 {
 	json_object_begin(j);
 	json_member_text(j, "option", name);
-	json_member_text(j, "from", from);
-	json_member_text(j, "to", to);
+	add_value(j, "from", from);
+	add_value(j, "to", to);
 	json_object_end(j);
 }
 
@@ -142,8 +152,10 @@ int session_simulate_declare(struct session *s, const struct simulate_declare *w
 				 "an exchange needs a type, and nothing else has one");
 	if (!v)
 		return error_set(err, TIDE_ENOTFOUND,
-				 "there is no vhost '%" SLICE_FMT "'",
-				 SLICE_ARG(what->vhost));
+				 "there is no vhost '%" SLICE_FMT
+				 "'; HELLO vhost=%" SLICE_FMT
+				 " creates it, LIST vhosts shows those that there are",
+				 SLICE_ARG(what->vhost), SLICE_ARG(what->vhost));
 	reply_json(r, &j);
 	json_object_begin(&j);
 	add_members(v, what, &j, err);

@@ -60,6 +60,15 @@ function tide.secret(name) end
 ---@return string?
 function tide.setting(name, default) end
 
+---Can a policy of `declare/` set this option to this value? For `new`, so that a misspelt name is
+---found when the file loads. Specs have no list of options: true there.
+---@param kind "queue"|"topic"|"exchange"
+---@param name string
+---@param value string
+---@return boolean?
+---@return string? why
+function tide.check_option(kind, name, value) end
+
 ---Of `filter/`, `deliver/`, `settled/`, `declare/`, `connect/`: what a script is for. Everything
 ---given must fit; of a list one value.
 ---@class tide.Match

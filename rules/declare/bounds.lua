@@ -10,11 +10,13 @@ local function number_of(text)
 end
 
 -- { "ttl=1d", … } as a table.
-local function read(list)
+local function read(kind, list)
   local values = {}
   for _, pair in ipairs(list or {}) do
     local name, value = pair:match("^([^=]+)=(.+)$")
-    values[name or error(("'%s' is not <option>=<value>"):format(pair))] = value
+    if not name then error(("'%s' is not <option>=<value>"):format(pair)) end
+    assert(tide.check_option(kind, name, value))
+    values[name] = value
   end
   return values
 end
@@ -31,7 +33,7 @@ return {
   },
 
   new = function(opts)
-    local state = { defaults = read(opts.defaults), most = read(opts.most) }
+    local state = { defaults = read(opts.kind, opts.defaults), most = read(opts.kind, opts.most) }
     for name, value in pairs(state.most) do
       assert(number_of(value), ("%s=%s: a bound is a number or a duration"):format(name, value))
     end

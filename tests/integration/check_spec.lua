@@ -237,6 +237,51 @@ BIND billing orders orders.*.placed
     assert.equal(0, status)
   end)
 
+  it('notes a module beside the folders that no script requires', function()
+    local files = {
+      ['filter/20-all.lua'] = 'local near = require "near"\nreturn { match = {}, publish = near }\n',
+      ['lib/unused.lua'] = 'return {}\n',
+      ['near.lua'] = 'return function() end\n',
+      ['not.a.name.lua'] = 'return {}\n',
+      ['top.lua'] = 'return {}\n',
+    }
+    local lines, status = check(files)
+    assert.same({
+      'not.a.name.lua:1: note: is read by nothing; scripts belong in the folder of their kind, such as filter/ or '
+        .. 'retry/',
+      'top.lua:1: note: is a module, for scripts that say require "top", and none does; scripts belong in the folder '
+        .. 'of their kind, such as filter/ or retry/',
+    }, lines)
+    assert.equal(0, status)
+  end)
+
+  it('finds options that no policy can set in the values of bounds', function()
+    for options, problem in pairs {
+      ['defaults = "max-lenght=5"'] = "a queue has no option 'max-lenght'; it takes: durable ",
+      ['most = "ttl=1x"'] = 'ttl=1x: expected a duration from 1ms',
+      ['kind = "topic", defaults = "priority=fair"'] = "'priority' is an option of queues: a topic takes ",
+      ['defaults = "shards=3"'] = 'a policy cannot set shards, because messages are found by it; it can only refuse',
+      ['defaults = "durable=0"'] = 'a policy cannot set durable, because messages do not move',
+      ['kind = "exchange", defaults = "alternat=x"'] = 'alternat: a policy sets auto-delete, internal and alternate',
+      ['kind = "exchange", defaults = "durable=0"'] = 'durable: a policy sets auto-delete, internal and alternate',
+      ['kind = "exchange", defaults = "internal=yes"'] = 'internal=yes: expected 0 or 1',
+    } do
+      local lines, status = check {
+        ['declare/10-a.lua'] = ('return tide.use("bounds", { match = { %s = "a.#" }, options = { %s } })\n'):format(
+          options:find 'exchange' and 'exchange' or 'queue', options),
+      }
+      local text = lines[1]:gsub('^shipped/declare/bounds.lua:%d+: ', '')
+      assert.equal(problem, text:sub(1, #problem))
+      assert.matches('%(for declare/10%-a.lua%)$', text)
+      assert.equal(1, status)
+    end
+    -- Options that need others may come from the client.
+    is_clean {
+      ['declare/10-a.lua'] = 'return tide.use("bounds", { match = { queue = "#" }, options = { defaults = '
+        .. '"overflow=drop-head,ack-timeout-max=5s,retry=exponential,retry.max=5,priority.by=x" } })\n',
+    }
+  end)
+
   it('tells a problem although the line has a note too', function()
     local lines, status = check {
       ['filter/10-typo.lua'] = 'return { match = {}, publish = function(msg) mgs.key = "x" end }\n',

@@ -365,7 +365,7 @@ describe('a store without a broker', function()
       if damage.did then
         assert.equal(0, status, text)
         expect_line(text, damage.finding() .. '; repaired: ' .. damage.did .. '\n')
-        assert.matches('entries: 1 findings, 1 repaired\n$', text)
+        assert.matches('entries: 1 finding, 1 repaired\n$', text)
         if damage.after then damage.after() end
       else
         assert.equal(1, status, text)

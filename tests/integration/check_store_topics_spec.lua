@@ -49,7 +49,7 @@ describe('a store with topics', function()
         line = line .. '; --repair leaves it as it is\n'
         assert.truthy(('\n' .. text):find('\n' .. line, 1, true), line .. 'is not in\n' .. text)
       end
-      assert.matches((': %d findings'):format(select('#', ...)), text)
+      assert.matches((': %d finding'):format(select('#', ...)), text)
     end
   end
 

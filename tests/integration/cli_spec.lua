@@ -297,6 +297,7 @@ describe('the command line', function()
       assert.is_nil(tide('rules', 'simulate', 'retry', 'fixed'):find('ERROR', 1, true))
       broker:write_rule('retry/broken.lua', 'return { decide = function() error "no luck" end }\n')
       broker:write_rule('schedule/tick.lua', 'return { every = "1h", run = function() end }\n')
+      broker:write_rule('schedule/idle.lua', 'return { every = "1h", active = false, run = function() end }\n')
       broker:write_rule('filter/10-bad.lua',
         'return { match = { key = "bad" }, publish = function() error "oh" end }\n')
       broker:write_rule('retry/park.lua', [[return { decide = function(msg, failure)
@@ -314,10 +315,11 @@ describe('the command line', function()
       assert.matches('ERRORS +TIME US [^\n]*CIRCUIT +LAST ERROR\n', text)
       assert.is_nil(text:find('SKIPPED', 1, true))
       assert.matches('\n  filter/10%-bad.lua [^\n]* filter/10%-bad%.lua:1: oh\n', text)
-      -- The first schedule is not active and has neither.
+      -- What is not active has neither.
       assert.matches('ACTIVE +NEXT +RUNNING', text)
-      assert.matches('\n  heartbeat +[^\n]+ no +%- +%-\n', text)
-      for _, path in ipairs { 'retry/broken.lua', 'retry/park.lua', 'schedule/tick.lua', 'filter/10-bad.lua' } do
+      assert.matches('\n  idle +[^\n]+ no +%- +%-\n', text)
+      for _, path in ipairs { 'retry/broken.lua', 'retry/park.lua', 'schedule/tick.lua', 'schedule/idle.lua',
+        'filter/10-bad.lua' } do
         broker:remove_rule(path)
       end
       tide('rules', 'reload')

@@ -41,6 +41,24 @@ describe('rules/connect', function()
     end
   end)
 
+  it('are not asked about a vhost that cannot be, however long it is', function()
+    start({ ['connect/10-slow.lua'] = [[
+      local asked = tide.counter "asked"
+      return { match = {}, connect = function(client)
+        asked:incr()
+        while client.user == "slow" do end
+      end }]] }, { '--fsync', 'no', '--rules-budget', '5ms' })
+    -- From here on failures of the script are remembered by vhost.
+    local _, slow = hello 'user=slow'
+    assert.equal('ERR denied a script failed', slow)
+    local _, long = hello('user=ann vhost=' .. ('x'):rep(5000))
+    assert.matches("^ERR syntax 'xxx", long)
+    local _, colon = hello 'user=ann vhost=a:b'
+    assert.matches("^ERR syntax 'a:b' is not a vhost: expected / or a name of 1%-255 bytes", colon)
+    local _, _, ann = hello 'user=ann'
+    assert.equal(2, ann:document('STATS').counters.asked)
+  end)
+
   it('are asked once about a connection that sends no HELLO', function()
     start { ['connect/10-who.lua'] = [[
       local asked = tide.counter "asked"

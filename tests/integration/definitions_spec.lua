@@ -256,7 +256,7 @@ describe('the definitions', function()
       assert.is_false(x.durable)
       assert.is_false(x.auto_delete)
       assert.is_nil(find('exchanges', '-'))
-      c:expect_answer('DELETE exchange x.list if-unused', "ERR exists exchange 'x.list' is in use: it has 1 bindings")
+      c:expect_answer('DELETE exchange x.list if-unused', "ERR exists exchange 'x.list' is in use: it has 1 binding")
       c:ok 'UNBIND x.list x.list - a=1 match=any'
       c:ok 'DELETE exchange x.list if-unused'
       c:expect_answer('DELETE exchange x.list', "ERR not-found there is no exchange 'x.list'")

@@ -204,6 +204,7 @@ describe('filters', function()
       assert.not_equal(true, script.active)
     end
     assert.same({ false, 0 }, { found.active, found.calls })
+    broker:expect_log "info  rules: not active, without a 'match' %(match = {} is for everything%): filter/10%-off.lua"
     assert.same({}, c:document('EXPLAIN orders orders.a').filters)
     get 'q'
   end)

@@ -618,9 +618,21 @@ describe('another user of the machine', function()
 end)
 
 describe('few descriptors', function()
+  it('are worth a warning when more was asked for', function()
+    for _, options in ipairs {
+      { files = 64, args = { '--max-connections', '500' } },
+      { files = 64, config = 'return { ["max-connections"] = 500 }' },
+    } do
+      local broker = Broker.start(options)
+      broker:expect_log 'warn  %-%-max%-connections is 500, but the limit of open files leaves room for %d+; raise it'
+      broker:expect_clean_stop()
+      broker:destroy()
+    end
+  end)
+
   it('leave those that the broker needs for itself, however many clients come', function()
     local broker = Broker.start { files = 64 }
-    broker:expect_log 'warn  %-%-max%-connections is 20000, but the limit of open files leaves room for %d+'
+    broker:expect_log 'info  %-%-max%-connections is 20000, but the limit of open files leaves room for %d+'
     local c = broker:connect()
     c:ok 'DECLARE queue q'
     local host, port = broker.address:match '^(.*):(%d+)$'

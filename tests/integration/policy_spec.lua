@@ -73,6 +73,25 @@ describe('policies', function()
     assert.is_nil(list('s').declared)
   end)
 
+  it('are refused with options that there are not, when they are loaded', function()
+    local function use(option)
+      broker:write_rule('declare/20-test.lua',
+        ('return tide.use("bounds", { match = {}, options = { defaults = "%s=5" } })\n'):format(option))
+      c:send 'RULES reload\r\n'
+    end
+    use 'max-lenght'
+    c:expect "^ERR rule .*bounds.lua:%d+: a queue has no option 'max%-lenght'; it takes: .*%(for declare/20%-test.lua%)"
+    use 'max-length'
+    c:expect '^DATA '
+    c:expect '^{'
+  end)
+
+  it('cannot say where messages lie', function()
+    activate(policy "what.options.reshard = 1 what.options.ttl = '1h'")
+    c:send 'DECLARE queue q\r\n'
+    c:expect "^ERR rule declare/20%-test.lua: queue 'q': it keeps its shards and its sharding"
+  end)
+
   it('leave what a client said as it is', function()
     activate(policy "what.options.ttl = '1h'")
     c:ok 'DECLARE queue q max-length=5'
@@ -300,6 +319,41 @@ describe('policies', function()
     assert.same({ ttl = '1h' }, options())
   end)
 
+  it('tidemq rules simulate declare prints a table, and fails as DECLARE would', function()
+    activate(policy [[
+      if what.name == 'bad' then return false, 'no bad names' end
+      what.options.ttl = '1h'
+      what.options['max-length'] = nil
+    ]])
+    local function simulate(...)
+      return broker:cli('rules', 'simulate', 'declare', 'vhost=' .. broker.vhost, 'kind=queue', ...)
+    end
+    local text, status = simulate('name=jobs', 'ttl=2h', 'max-length=7')
+    assert.equal(0, status)
+    assert.matches('\npolicies\n  SCRIPT +DECIDED +SETS\n'
+      .. '  declare/20%-test.lua +declare/20%-test.lua:%d+ +max%-length=%(default%) %(was 7%), ttl=1h %(was 2h%)', text)
+    text, status = simulate 'name=bad'
+    assert.equal(1, status)
+    assert.matches(' refuses: no bad names\n', text)
+    assert.matches('tidemq: rejected: no bad names %(declare/20%-test.lua%)\n', text)
+    text, status = simulate('name=q', 'ttl=3x')
+    assert.equal(1, status)
+    assert.matches('tidemq: ttl=3x: expected a duration', text)
+    text, status = simulate('name=bad', '--json')
+    assert.equal(1, status)
+    assert.matches('"rejected":"no bad names %(declare/20%-test.lua%)"', text)
+    assert.equal("tidemq: not-found: there is no vhost 'none'; HELLO vhost=none creates it, LIST vhosts shows those "
+      .. 'that there are\n', (broker:cli('rules', 'simulate', 'declare', 'kind=queue', 'name=q', 'vhost=none')))
+  end)
+
+  it('are named in tidemq list', function()
+    c:ok 'DECLARE queue q'
+    assert.is_nil(broker:cli('list', 'queues'):find('POLICY', 1, true))
+    activate(policy "what.options.ttl = '1h'")
+    assert(wait.poll(function() return options().ttl == '1h' end))
+    assert.matches('^NAME [^\n]* POLICY\nq [^\n]* ttl=1h +declare/20%-test.lua\n', (broker:cli('list', 'queues')))
+  end)
+
   it('RULES simulate declare says what policies make of a declaration, and which line; it declares nothing', function()
     activate(policy [[
       if what.name:find 'bad' then
@@ -319,8 +373,8 @@ describe('policies', function()
     assert.same({ kind = 'queue', name = 'jobs', vhost = broker.vhost, exists = false,
       declared = { ['max-length'] = '7' }, options = { ttl = '1h' },
       policies = { { script = 'declare/20-test.lua', line = 7, lines = d.policies[1].lines,
-        changes = { { option = 'max-length', from = '7', to = d.policies[1].changes[1].to },
-          { option = 'ttl', from = d.policies[1].changes[2].from, to = '1h' } } } } }, d)
+        changes = { { option = 'max-length', from = '7' },
+          { option = 'ttl', to = '1h' } } } } }, d)
     assert.is_nil(list 'jobs')
 
     d = c:document 'RULES simulate declare kind=topic name=bad user=eve'
@@ -352,7 +406,8 @@ describe('policies', function()
       c:expect_answer('RULES simulate declare name=q ' .. wrong,
         'ERR syntax an exchange needs a type, and nothing else has one')
     end
-    c:expect_answer('RULES simulate declare kind=queue name=q vhost=none', "ERR not-found there is no vhost 'none'")
+    c:expect_answer('RULES simulate declare kind=queue name=q vhost=none',
+      "ERR not-found there is no vhost 'none'; HELLO vhost=none creates it, LIST vhosts shows those that there are")
     activate(policy("what.options.alternate = 'lost' what.options.durable = what.options.internal"))
     d = c:document 'RULES simulate declare kind=exchange name=x type=topic auto-delete=1'
     assert.same({ ['auto-delete'] = '1' }, d.declared)

@@ -80,7 +80,7 @@ describe('tidemq rules push', function()
     publish(5)
     local text = answer(out)
     assert.matches('\ntrying: %d of 5 publishes compared, 0 differ\n', text)
-    assert.matches('%d+ files are active, hash %x+: 5 publishes compared, 0 differ\nstatus 0', text)
+    assert.matches('active: 1 script, hash %x+: 5 publishes compared, 0 differ\nstatus 0', text)
     assert.same({ 0, 5, 0 }, ready())
     local last = c:document 'RULES log'[1]
     assert.same({ 'promote', 'accepted' }, { last.origin, last.result })
@@ -297,7 +297,7 @@ describe('tidemq rules push', function()
     end))
     os.remove(out)
     assert.matches('\r\27%[Ktrying: 0 of 2 publishes compared, 0 differ, 1h left\r\27%[K', text)
-    assert.matches('\r\27%[K%d+ files are active', text)
+    assert.matches('\r\27%[Kactive: 1 script, hash', text)
   end)
 
   it('waits for nobody: who comes second is told who is there', function()
@@ -324,6 +324,13 @@ describe('tidemq rules push', function()
     write { ['filter/my rule.lua'] = 'return {}' }
     refused "'filter/my rule.lua' is no path of a rules file: expected a name like filter/10%-vip.lua, .*"
     os.remove(dir .. '/filter/my rule.lua')
+    write { ['a/b/c/d/e/f/deep.lua'] = 'return {}' }
+    refused "'a/b/c/d/e/f/deep.lua' is no path of a rules file: .* at most four deep and 200 bytes"
+    shell.run(("rm -r '%s'/a"):format(dir))
+    -- A link into itself has no end.
+    shell.run(("ln -s . '%s/again'"):format(dir))
+    refused "'again/.*' is a folder at a depth of 16"
+    os.remove(dir .. '/again')
     write { ['filter/20-new.lua'] = ('-'):rep(2 << 20) }
     refused "'filter/20%-new.lua' has 2097152 bytes; a rules file has at most 262144"
     write { ['filter/20-new.lua'] = ROUTE:format 'y' }
@@ -367,6 +374,9 @@ describe('tidemq rules push', function()
     assert.equal(2, status)
     assert.matches("%-%-allow takes error, queues, shard, rank, message, retry, deliver, settled, "
       .. "declare, connect and all, not 'color'", text)
+    text, status = push '--share 300%'
+    assert.equal(2, status)
+    assert.matches('^tidemq rules: %-%-share must be a percentage above 0, up to 100, not .300%%', text)
     publish()
     assert.same({ 0, 1, 0 }, ready())
   end)
@@ -382,10 +392,13 @@ describe('tidemq rules push', function()
 
   it('says that the broker writes no rules directory, unless they are for now', function()
     start()
-    write { ['filter/20-new.lua'] = ROUTE:format 'z' }
+    -- It says so before it looks at the files.
+    write { ['filter/20-new.lua'] = 'return {', ['filter/a_spec.lua'] = SPEC:format 'false' }
     local text, status = push '--now'
     assert.equal(1, status)
-    assert.matches('serve %-%-rules%-writable', text)
+    assert.matches('^tidemq: nothing has changed: .*serve %-%-rules%-writable', text)
+    write { ['filter/20-new.lua'] = ROUTE:format 'z' }
+    os.remove(dir .. '/filter/a_spec.lua')
     assert.same({ 0, 0, 0 }, ready())
     text, status = push '--now --transient'
     assert.equal(0, status, text)
@@ -403,6 +416,7 @@ describe('tidemq rules push', function()
       ['lib/to.lua'] = 'return { name = "z" }\n' .. long }
     local text, status = push '--now'
     assert.equal(0, status, text)
+    assert.matches('^active: 1 script, 1 module, hash', text:match '[^\n]*\n$')
     publish()
     assert.same({ 0, 0, 1 }, ready())
     assert.equal(shell.read_file(dir .. '/lib/to.lua'), shell.read_file(broker.rules .. '/lib/to.lua'))
@@ -412,7 +426,9 @@ describe('tidemq rules push', function()
     start '--rules-writable'
     c:expect_answer('RULES upload done', 'ERR not-found nothing has been uploaded: RULES upload <path> text=<text> '
       .. 'comes before')
-    c:expect_answer('RULES upload a.lua', 'ERR syntax usage: RULES upload <path> text=<text>, or RULES upload done')
+    c:expect_answer('RULES upload a.lua', 'ERR syntax usage: RULES upload begin, RULES upload <path> text=<text>, '
+      .. 'or RULES upload done')
+    assert.same({ writable = true }, c:document 'RULES upload begin')
     c:ok 'RULES upload a.lua text=return%20{'
     c:send 'RULES upload ../a.lua text=x\r\n'
     c:expect "^ERR syntax '../a.lua' is no path of a rules file"

@@ -75,7 +75,7 @@ describe('at a start, what the directory does not carry', function()
     assert.same({}, status.unusable)
     broker:expect_log('is broken: ' .. reason:gsub('%p', '%%%0'))
     broker:expect_log 'serving with the last good generation'
-    broker:expect_log 'recovered 1 exchanges, 3 queues, 1 bindings'
+    broker:expect_log 'recovered 1 exchange, 3 queues, 1 binding\n'
     assert.is_nil(broker:log():find 'cannot be used')
     local log = c:document 'RULES log'
     assert.equal('last good', log[1].origin)
@@ -248,8 +248,8 @@ describe('without last good rules, what cannot be used', function()
 
   it('is refused with the reason, in every request, and nothing is dropped', function()
     restart_without 'priority/p.lua'
-    broker:expect_log 'recovered 2 exchanges, 1 queues, 2 bindings\n'
-    broker:expect_log 'cannot be used: 0 exchanges, 1 queues, 1 bindings'
+    broker:expect_log 'recovered 2 exchanges, 1 queue, 2 bindings\n'
+    broker:expect_log 'cannot be used: 0 exchanges, 1 queue, 1 binding;'
     broker:expect_log "queue 'q' of vhost '/' cannot be used and stays in Redis: it uses priority/p.lua"
     for _, line in ipairs {
       'SUB q s', 'GET q', 'PEEK q', 'STATS q', 'BIND q f c', 'PURGE q', 'KICK q', 'DELETE queue q if-empty',
@@ -500,7 +500,7 @@ describe('without last good rules, what cannot be used', function()
     assert.is_truthy(('ERR rule ' .. c:document('EXPLAIN x k').error):find(gone))
     refused(c, 'DECLARE exchange x r', nil, gone)
     refused(c, 'DECLARE exchange x topic', nil, "^ERR mismatch exchange 'x' exists with type r")
-    broker:expect_log 'cannot be used: 1 exchanges, 0 queues, 2 bindings'
+    broker:expect_log 'cannot be used: 1 exchange, 0 queues, 2 bindings'
     local list = c:document 'LIST exchanges'
     assert.equal('uses routing/r.lua, which is missing', find(list, 'name', 'x').unusable)
     local b = find(c:document 'LIST bindings', 'exchange', 'outer')

@@ -514,7 +514,7 @@ describe('a topic and the rules', function()
     c = broker:connect()
     local why = 'uses sharding/mine.lua, which is missing'
     broker:expect_log("topic 't' of vhost '/' cannot be used and stays in Redis: it " .. why)
-    broker:expect_log 'cannot be used: 0 exchanges, 0 queues, 0 bindings, 1 topics;'
+    broker:expect_log 'cannot be used: 0 exchanges, 0 queues, 0 bindings, 1 topic;'
     assert.equal(why, find(c:document 'LIST topics', 't').unusable)
     local again = 'DECLARE topic t partitions=2 sharding=mine'
     for _, request in ipairs { 'PUB - t 1\r\na', 'STATS t', 'BIND t x -', again } do

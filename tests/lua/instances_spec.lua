@@ -202,6 +202,8 @@ describe("a script of the broker itself", function()
         "filter/20-eu.lua:2: filter/plain.lua has no option 'x'; it has none",
       ['"stamp", { mtach = {} }'] =
         "filter/20-eu.lua:2: tide.use in filter/ has no 'mtach'; it has doc, options, match",
+      ['"stamp", { match = {}, text = "x" }'] =
+        "filter/20-eu.lua:2: 'text' is an option of filter/stamp.lua: write options = { text = … }",
       ['"stamp", { match = { keys = "x" } }'] = "filter/20-eu.lua:2: 'match' of a filter script has no 'keys'; it has "
         .. "exchange, key, vhost, user, headers, min_size, max_size, except",
       ['"stamp", { options = { text = "x" } }'] =

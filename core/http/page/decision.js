@@ -1,6 +1,6 @@
 // Two decisions about the same message, side by side, with what differs marked.
 import { h } from './dom.js';
-import { number, time } from './format.js';
+import { count, number, time } from './format.js';
 import { placeLink, linkPlaces } from './source.js';
 import { testHref } from './tester.js';
 
@@ -53,7 +53,7 @@ function side(ctx, title, d, other) {
 }
 
 function value(v, size) {
-  if (size !== undefined) return `${number(size)} bytes`;
+  if (size !== undefined) return count(size, 'byte');
   return v === null || v === undefined ? '(none)' : String(v);
 }
 

@@ -1,6 +1,6 @@
 // EXPLAIN step by step, in words.
 import { h, facts } from './dom.js';
-import { number, duration, time } from './format.js';
+import { count, number, duration, time } from './format.js';
 import { placeLink, linkPlaces } from './source.js';
 import { hrefOf, patternText } from './picture.js';
 
@@ -23,7 +23,7 @@ function message(asked) {
     ['exchange', asked.exchange], ['key', body.key || '(empty)'], ['priority', body.priority],
     ['delay', body.delay], ['time to live', body.ttl], ['publish id', body.id],
     ['headers', Object.entries(body.headers).map(([name, value]) => `${name}: ${value}`).join(', ')],
-    ['payload', body.payload === undefined ? null : `${number(new TextEncoder().encode(body.payload).length)} bytes`],
+    ['payload', body.payload === undefined ? null : count(new TextEncoder().encode(body.payload).length, 'byte')],
   ]));
 }
 

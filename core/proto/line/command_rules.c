@@ -56,12 +56,14 @@ RULES_WORD(upload)
 {
 	struct slice text = request_option(q, "text");
 
+	if (slice_is(q->words[1], "begin"))
+		return session_push_begin(l->base.session, r, q->err);
 	if (slice_is(q->words[1], "done"))
 		return session_push_upload(l->base.session, r, q->err);
 	if (!text.data)
 		return error_set(q->err, TIDE_ESYNTAX,
-				 "usage: RULES upload <path> text=<text>, or RULES "
-				 "upload done");
+				 "usage: RULES upload begin, RULES upload <path> "
+				 "text=<text>, or RULES upload done");
 	return session_push_part(l->base.session, q->words[1], text, r, q->err);
 }
 

@@ -291,6 +291,7 @@ void api_tide_open(lua_State *L, struct api_tide *t)
 	api_match_add(L);
 	api_time_add(L, t);
 	api_setting_add(L, &t->settings);
+	api_option_add(L, &t->check_option);
 	api_use_add(L);
 	secrets_add(L, &t->secrets);
 	queue_facts_open(L, &t->queues);

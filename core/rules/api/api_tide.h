@@ -12,6 +12,7 @@
 
 #include "host/log.h"
 #include "host/zones.h"
+#include "api_option.h"
 #include "queue_facts.h"
 #include "secrets.h"
 
@@ -33,10 +34,11 @@ struct api_tide {
 	/* Told each line of a script that the log has, or would have; NULL: nobody. */
 	void (*on_line)(void *ctx, enum log_level level, const char *text);
 	void *on_line_ctx;
-	struct zones zones;        /* behind tide.time, and of schedules */
-	struct secrets secrets;    /* behind tide.secret */
-	struct args settings;      /* behind tide.setting */
-	struct queue_facts queues; /* behind tide.queue */
+	struct zones zones;          /* behind tide.time, and of schedules */
+	struct secrets secrets;      /* behind tide.secret */
+	struct args settings;        /* behind tide.setting */
+	struct queue_facts queues;   /* behind tide.queue */
+	api_option_fn *check_option; /* behind tide.check_option; may be NULL */
 };
 
 #define API_TIDE_LOG_LINES_PER_SECOND 50

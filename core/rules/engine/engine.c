@@ -108,6 +108,7 @@ static int prepare(struct engine **out, uv_loop_t *loop,
 	STAILQ_INIT(&e->reload.followers);
 	e->tide = (struct api_tide){ .about = "rules", .random_state = machine_random() };
 	e->tide.queues = e->hooks.queues;
+	e->tide.check_option = config->check_option;
 	if (config->about)
 		e->tide.about = e->config.about = mem_strdup(config->about);
 	if (config->secrets_dir)

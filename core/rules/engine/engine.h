@@ -28,6 +28,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/msg.h"
+#include "rules/api/api_option.h"
 #include "rules/api/queue_facts.h"
 #include "script_kind.h"
 
@@ -75,6 +76,7 @@ struct engine_config {
 	const struct args *secrets;
 	bool has_stand_in_secrets;
 	const struct args *settings; /* behind tide.setting; copied; NULL: none */
+	api_option_fn *check_option; /* behind tide.check_option; NULL: all may be set */
 };
 
 struct engine_hooks {

@@ -89,6 +89,12 @@ static void write_auth(struct json *out, const struct rule *rule,
 	json_member_int(out, "rejected", (int64_t)since_start->rejected);
 }
 
+static void write_schedule(struct json *out, const struct rule *rule)
+{
+	json_member_int(out, "uses", rule->schedule->is_active);
+	json_member_bool(out, "active", rule->schedule->is_active);
+}
+
 /* It may say no to somebody. */
 static bool has_rejections(const struct rule *rule)
 {
@@ -184,6 +190,8 @@ static void write_members(struct json *out, const struct engine *e,
 		write_match(out, rule, &since_start);
 	else if (rule->kind == SCRIPT_AUTH)
 		write_auth(out, rule, &since_start);
+	else if (rule->schedule)
+		write_schedule(out, rule);
 	else
 		json_member_int(out, "uses", (int64_t)count_uses(e, rule));
 	write_figures(out, &since_start);
@@ -228,6 +236,16 @@ void engine_status_shipped(const struct engine *e, struct json *out)
 			 file->path + strlen(dir));
 		json_member_string(out, name, (struct slice){ file->text, file->len });
 	}
+}
+
+void engine_status_forgotten(const struct engine *e, struct buf *out)
+{
+	const struct generation *g = e->current;
+
+	for (size_t i = 0; i < g->rule_count; i++)
+		if (rule_is_forgotten(g->rules[i], g->rules, g->rule_count))
+			buf_printf(out, "%s%s", buf_len(out) ? ", " : "",
+				   g->rules[i]->file);
 }
 
 static void write_rule(struct json *out, const struct engine *e, const struct rule *rule,

@@ -20,6 +20,9 @@ TIDE_MUST_USE int engine_status_scripts(const struct engine *e, struct slice nam
 /* The texts of the shipped scripts that the generation has read: members of an object. */
 void engine_status_shipped(const struct engine *e, struct json *out);
 
+/* The files that are forgotten (rule_is_forgotten): "filter/10-x.lua, deliver/a.lua". */
+void engine_status_forgotten(const struct engine *e, struct buf *out);
+
 /* The counters of scripts by name, at most 256 of them: members of an object. */
 void engine_status_counters(const struct engine *e, struct json *out);
 /* Elements of an array: the gauges and histograms of scripts, the first 256. */

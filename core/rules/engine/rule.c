@@ -60,6 +60,17 @@ bool rule_is_active(const struct rule *r)
 	       (r->kind == SCRIPT_AUTH && !r->is_idle);
 }
 
+bool rule_is_forgotten(const struct rule *r, struct rule *const *scripts, size_t count)
+{
+	if (!script_kind_has_match(r->kind) || r->match || r->is_shipped ||
+	    r->options.count > 0)
+		return false;
+	for (size_t i = 0; i < count; i++)
+		if (scripts[i]->model && strcmp(scripts[i]->model, r->file) == 0)
+			return false;
+	return true;
+}
+
 /* Used by the broker itself, and so with options of its own: no strategy. */
 static bool has_own_use(enum script_kind kind)
 {
@@ -201,9 +212,44 @@ static void take_doc(lua_State *L, struct rule *r)
 	lua_pop(L, 1);
 }
 
-/* What a setting of an instance may be, besides the attributes of its model. */
-static void check_settings(lua_State *L, enum script_kind kind)
+static bool is_among(const char *name, const char *const *names)
 {
+	while (*names && strcmp(*names, name) != 0)
+		names++;
+	return *names;
+}
+
+/* Refuse a setting that is none but an option of the model. The settings are on the top,
+ * and the model's table below them. */
+static void check_misplaced(lua_State *L, const char *model, const char *const *names)
+{
+	int settings = lua_gettop(L) + 1, options = settings + 1;
+
+	lua_pushvalue(L, -1);
+	read_only_see_through(L, settings);
+	if (lua_getfield(L, settings - 2, "options") == LUA_TTABLE) {
+		for (lua_pushnil(L); lua_next(L, settings) != 0; lua_pop(L, 1)) {
+			const char *name = lua_type(L, -2) == LUA_TSTRING
+						   ? lua_tostring(L, -2)
+						   : NULL;
+
+			if (name && !is_among(name, names) &&
+			    lua_getfield(L, options, name) != LUA_TNIL)
+				luaL_error(L,
+					   "'%s' is an option of %s: write options = { "
+					   "%s = … }",
+					   name, model, name);
+			lua_settop(L, options + 2);
+		}
+	}
+	lua_settop(L, settings - 1);
+}
+
+/* What a setting of an instance may be, besides the attributes of its model: the settings
+ * are on the top, the model's table below them. */
+static void check_settings(lua_State *L, const struct rule *r)
+{
+	enum script_kind kind = r->kind;
 	const char *names[SCHEDULE_SPEC_FIELDS + 5] = { "doc", "options" };
 	char owner[48];
 	size_t count = 2;
@@ -215,6 +261,7 @@ static void check_settings(lua_State *L, enum script_kind kind)
 	for (size_t i = 0; kind == SCRIPT_SCHEDULE && i < SCHEDULE_SPEC_FIELDS; i++)
 		names[count++] = schedule_spec_fields[i];
 	names[count] = NULL;
+	check_misplaced(L, r->model, names);
 	snprintf(owner, sizeof(owner), "tide.use in %s/", script_kind_name(kind));
 	field_check_names(L, -1, owner, names);
 }
@@ -270,16 +317,16 @@ static int no_such_model(lua_State *L, const struct rule_loading *l, const char 
 			  shipped);
 }
 
-/* Run the model's file; leave what it returns. A file that uses its own name uses the
- * shipped script which it hides. */
-static void run_model(lua_State *L, struct rule_loading *l, const char *name)
+/* Run the model's file; leave what it returns. Its last line. A file that uses its own
+ * name uses the shipped script which it hides. */
+static int run_model(lua_State *L, struct rule_loading *l, const char *name)
 {
 	struct rule *r = l->rule;
 	struct rule_place place = { r->kind, name, strcmp(name, r->name) == 0 };
 	struct source source;
 	struct error err;
 	char file[SCRIPT_PLACE_MAX];
-	int rc = read_place(l->sandbox, &place, &source, &err);
+	int line, rc = read_place(l->sandbox, &place, &source, &err);
 
 	if (rc == TIDE_ENOTFOUND && !place.is_shipped) {
 		place.is_shipped = true;
@@ -294,7 +341,8 @@ static void run_model(lua_State *L, struct rule_loading *l, const char *name)
 	r->hash = r->hash * UINT64_C(0x100000001b3) ^ source.hash;
 	script_state_of(L)->model = r->model;
 	sandbox_load_take(L, &source, r->model);
-	script_set_place(script_state_of(L), r->model, last_line(L));
+	line = last_line(L);
+	script_set_place(script_state_of(L), r->model, line);
 	lua_call(L, 0, 1);
 	if (api_use_at_top(L)) {
 		script_set_place(script_state_of(L), r->file, r->line);
@@ -303,6 +351,7 @@ static void run_model(lua_State *L, struct rule_loading *l, const char *name)
 			   "that one",
 			   file);
 	}
+	return line;
 }
 
 /* Copy the fields of the table on the top into the one at `to`, but for `options`. */
@@ -354,7 +403,7 @@ static void merge(lua_State *L, const struct rule *r, int settings)
 static void load_model(lua_State *L, struct rule_loading *l, const struct api_use *use)
 {
 	struct rule *r = l->rule;
-	int settings = lua_gettop(L) + 1;
+	int settings = lua_gettop(L) + 1, line;
 
 	r->line = use->line;
 	script_set_place(script_state_of(L), r->file, r->line);
@@ -364,15 +413,19 @@ static void load_model(lua_State *L, struct rule_loading *l, const struct api_us
 			   "it is declared",
 			   script_kind_name(r->kind));
 	api_use_push_settings(L);
-	check_settings(L, r->kind);
 	lua_getfield(L, settings, "options");
 	options_take_values(L, &r->values);
 	lua_pop(L, 1);
-	run_model(L, l, use->name);
-	if (lua_istable(L, -1)) {
-		check_keys(L, r->kind);
-		merge(L, r, settings);
-	}
+	line = run_model(L, l, use->name);
+	if (!lua_istable(L, -1))
+		return;
+	check_keys(L, r->kind);
+	script_set_place(script_state_of(L), r->file, r->line);
+	lua_pushvalue(L, settings);
+	check_settings(L, r);
+	lua_pop(L, 1);
+	script_set_place(script_state_of(L), r->model, line);
+	merge(L, r, settings);
 }
 
 static void take_active(lua_State *L, struct rule *r)

@@ -78,6 +78,10 @@ struct rule {
 /* A script with a match, a schedule that is due at times, or a script of auth/. */
 bool rule_is_active(const struct rule *r);
 
+/* Nobody asks it, and no other of these scripts uses it: mostly its `match` was
+ * forgotten. One with options waits for its instances, a shipped one for anybody. */
+bool rule_is_forgotten(const struct rule *r, struct rule *const *scripts, size_t count);
+
 /* The file with the functions. */
 static inline const char *rule_code_file(const struct rule *r)
 {

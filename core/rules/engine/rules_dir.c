@@ -14,6 +14,7 @@
 #include "rules/sandbox/source.h"
 
 #define EXTENSION ".lua"
+#define MODULE_LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 
 static void add(struct rules_dir_list *list, const char *name)
 {
@@ -232,6 +233,25 @@ static void explain(const struct search *s, const char *path, struct buf *why)
 				     "their kind, such as filter/ or retry/");
 }
 
+/* A file beside the folders of scripts. */
+static void report_module(const struct search *s, const char *path)
+{
+	int len = (int)(strlen(path) - strlen(EXTENSION));
+	struct buf why = { 0 };
+
+	if (strspn(path, MODULE_LETTERS) == (size_t)len)
+		buf_printf(&why,
+			   "is a module, for scripts that say require \"%.*s\", and none "
+			   "does; ",
+			   len, path);
+	else
+		buf_append_text(&why, "is read by nothing; ");
+	buf_append_text(&why, "scripts belong in the folder of their kind, such as "
+			      "filter/ or retry/");
+	s->on_file(s->ctx, path, buf_cstr(&why), true);
+	buf_deinit(&why);
+}
+
 static void report(const struct search *s, const char *path, bool is_folder)
 {
 	struct buf why = { 0 };
@@ -242,7 +262,9 @@ static void report(const struct search *s, const char *path, bool is_folder)
 		buf_append_text(&why, "is a folder, but a script must be a file; nothing "
 				      "in it is loaded");
 	if (buf_len(&why))
-		s->on_file(s->ctx, path, buf_cstr(&why));
+		s->on_file(s->ctx, path, buf_cstr(&why), false);
+	else if (!is_folder && !strchr(path, '/') && !bundle_find(s->loaded, path))
+		report_module(s, path);
 	buf_deinit(&why);
 }
 
@@ -346,7 +368,8 @@ void rules_dir_each_unread(const char *rules_dir, const struct bundle *loaded,
 	if (search.left == 0)
 		on_file(ctx, ".",
 			"has more than " RULES_DIR_ENTRIES_TEXT
-			" entries; not all of them were looked at");
+			" entries; not all of them were looked at",
+			false);
 }
 
 struct summary {
@@ -354,10 +377,12 @@ struct summary {
 	size_t count;
 };
 
-static void summarise(void *ctx, const char *path, const char *why)
+static void summarise(void *ctx, const char *path, const char *why, bool is_module)
 {
 	struct summary *s = ctx;
 
+	if (is_module)
+		return;
 	/* What is said of the whole directory is never among those that are counted. */
 	if (strcmp(path, ".") == 0 || ++s->count <= RULES_DIR_UNREAD_MAX)
 		buf_printf(s->out, "%s%s %s", buf_len(s->out) ? "; " : "", path, why);

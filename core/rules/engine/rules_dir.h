@@ -35,9 +35,11 @@ struct rules_dir_difference {
 struct rules_dir_difference rules_dir_compare(const struct bundle *a,
 					      const struct bundle *b);
 
-/* @param path  relative to the rules directory
- * @param why   follows the path in a sentence: "is not loaded: ..." */
-typedef void rules_dir_unread_fn(void *ctx, const char *path, const char *why);
+/* @param path       relative to the rules directory
+ * @param why        follows the path in a sentence: "is not loaded: ..."
+ * @param is_module  it may be right as it is */
+typedef void rules_dir_unread_fn(void *ctx, const char *path, const char *why,
+				 bool is_module);
 
 /* The walk over the directory: its depth, and the entries of all folders together. Links
  * to folders are not followed. */
@@ -46,11 +48,13 @@ typedef void rules_dir_unread_fn(void *ctx, const char *path, const char *why);
 #define RULES_DIR_ENTRIES_TEXT "10000"
 
 /* Call `on_file` for each Lua file that nothing loads although its name suggests
- * otherwise, in the order of their names. Modules that no script requires are not
- * reported: they do no harm. Reads the directory; blocks. */
+ * otherwise, in the order of their names, and for modules beside the folders of scripts
+ * that no script requires. Other modules that no script requires are not reported: they
+ * do no harm. Reads the directory; blocks. */
 void rules_dir_each_unread(const char *rules_dir, const struct bundle *loaded,
 			   rules_dir_unread_fn *on_file, void *ctx);
-/* Append the first RULES_DIR_UNREAD_MAX of them, and how many there are besides. */
+/* Append the first RULES_DIR_UNREAD_MAX of them, and how many there are besides, without
+ * modules. */
 #define RULES_DIR_UNREAD_MAX 8
 void rules_dir_describe_unread(const char *rules_dir, const struct bundle *loaded,
 			       struct buf *out);

@@ -13,16 +13,16 @@ struct survey {
 	bool is_complete;
 };
 
-static int begin(struct survey *s, const char *rules_dir, const char *lua_dir,
-		 const struct args *settings, struct error *err)
+static int begin(struct survey *s, const struct survey_spec *spec, struct error *err)
 {
 	const struct engine_config config = {
-		.rules_dir = rules_dir,
-		.lua_dir = lua_dir,
+		.rules_dir = spec->rules_dir,
+		.lua_dir = spec->lua_dir,
 		.memory_max_bytes = SURVEY_MEMORY_BYTES,
 		.call_budget_ms = SURVEY_BUDGET_MS,
 		.has_stand_in_secrets = true,
-		.settings = settings,
+		.settings = spec->settings,
+		.check_option = spec->check_option,
 	};
 	int rc = engine_open(&s->engine, &s->loop, &config, NULL, err);
 
@@ -31,15 +31,14 @@ static int begin(struct survey *s, const char *rules_dir, const char *lua_dir,
 	return rc;
 }
 
-struct survey *survey_open(const char *rules_dir, const char *lua_dir,
-			   const struct args *settings,
+struct survey *survey_open(const struct survey_spec *spec,
 			   void (*on_error)(void *ctx, const char *text), void *ctx)
 {
 	struct survey *s = mem_zalloc(sizeof(*s));
 	struct error err;
 
 	uv_loop_init(&s->loop);
-	if (begin(s, rules_dir, lua_dir, settings, &err) != TIDE_OK) {
+	if (begin(s, spec, &err) != TIDE_OK) {
 		on_error(ctx, err.text);
 		return s;
 	}

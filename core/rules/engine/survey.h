@@ -6,15 +6,22 @@
 #pragma once
 
 #include "rule.h"
+#include "rules/api/api_option.h"
 #include "rules_dir.h"
 
 struct bundle;
 struct survey;
 
+struct survey_spec {
+	const char *rules_dir;
+	const char *lua_dir;
+	const struct args *settings;
+	api_option_fn *check_option;
+};
+
 /* Loads all scripts. Calls `on_error` for each that does not load, with a text that
  * begins with file and line. Always gives a survey, if need be one without scripts. */
-struct survey *survey_open(const char *rules_dir, const char *lua_dir,
-			   const struct args *settings,
+struct survey *survey_open(const struct survey_spec *spec,
 			   void (*on_error)(void *ctx, const char *text), void *ctx);
 void survey_close(struct survey *s);
 

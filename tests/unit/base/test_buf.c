@@ -29,6 +29,15 @@ static void everything_appends_in_order(void **state)
 	buf_deinit(&b);
 }
 
+static void one_is_singular_and_none_is_many(void **state)
+{
+	struct buf b = { 0 };
+	for (unsigned n = 0; n < 3; n++)
+		buf_append_count(&b, n, "byte");
+	assert_buf(&b, "0 bytes1 byte2 bytes");
+	buf_deinit(&b);
+}
+
 static void printf_of_any_length_fits(void **state)
 {
 	char text[1000];
@@ -128,6 +137,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_new_buffer_is_empty_and_owns_nothing),
 		cmocka_unit_test(everything_appends_in_order),
+		cmocka_unit_test(one_is_singular_and_none_is_many),
 		cmocka_unit_test(printf_of_any_length_fits),
 		cmocka_unit_test(bytes_come_out_in_the_order_they_went_in),
 		cmocka_unit_test(a_steady_flow_does_not_grow_the_buffer),
