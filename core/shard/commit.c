@@ -230,6 +230,8 @@ static void take_place(struct commit *c, const struct commit_item *item)
 	}
 	e->at_unix_ms = item->change.at_unix_ms;
 	shard_entry_place(e, item->change.state, score_of(item));
+	/* One that is delayed counts at the queue's limit. */
+	sh->env->ops->on_ready(sh);
 }
 
 /* A new message: Redis may have it all the same, and forgets it in the next batch. */

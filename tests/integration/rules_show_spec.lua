@@ -61,7 +61,7 @@ describe('RULES show', function()
 
   it('names the scripts that there are', function()
     c:send 'RULES show orders\r\n'
-    c:expect "^ERR not%-found there is no script 'orders'; there are: .*filter/20%-orders"
+    c:expect "^ERR not%-found there is no script 'orders', and modules are not shown; there are .*filter/20%-orders, "
     c:send 'RULES show 20-orders text\r\n'
     c:expect '^ERR syntax usage: RULES show <name> %[source%]$'
   end)

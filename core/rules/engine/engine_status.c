@@ -278,9 +278,12 @@ static int refuse_name(const struct generation *g, struct slice name, struct err
 	struct buf names = { 0 };
 
 	for (size_t i = 0; i < g->rule_count; i++)
-		buf_printf(&names, " %s/%s", script_kind_name(g->rules[i]->kind),
-			   g->rules[i]->name);
-	error_set(err, TIDE_ENOTFOUND, "there is no script '%.*s'; there are:%s",
+		if (!g->rules[i]->is_shipped)
+			buf_printf(&names, "%s/%s, ", script_kind_name(g->rules[i]->kind),
+				   g->rules[i]->name);
+	error_set(err, TIDE_ENOTFOUND,
+		  "there is no script '%.*s', and modules are not shown; there are %sand "
+		  "those that are shipped",
 		  SLICE_HEAD(name, 64), buf_cstr(&names));
 	buf_deinit(&names);
 	return TIDE_ENOTFOUND;
