@@ -369,13 +369,13 @@ describe('a schedule', function()
           broker.publish { key = "jobs", payload = jobs and tostring(jobs.ready) or "none" }
           broker.publish { exchange = "x", key = "k", payload = "routed" }
         end,
-      }]] } }
+      }]], ['schedule/root.lua'] = 'return { every = "1h", run = function() end }' } }
     broker:expect_log "schedule 'shop': there is no vhost 'shop'; HELLO vhost=shop creates it"
     local s = schedule(broker, 'shop')
     assert.equal('shop', s.vhost)
     assert.matches("^there is no vhost 'shop'", s.result)
     assert.is_true(s.failures > 0)
-    assert.equal('/', schedule(broker, 'heartbeat').vhost)
+    assert.equal('/', schedule(broker, 'root').vhost)
     local c = in_vhost 'shop'
     c:ok 'DECLARE exchange x fanout'
     c:ok 'DECLARE queue routed'

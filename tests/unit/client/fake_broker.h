@@ -8,6 +8,7 @@
 #define TIDE_TEST_FAKE_BROKER_H
 
 #include <fnmatch.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -77,6 +78,8 @@ static void fake_play(int listener, const char *const *script)
 static void fake_listen(struct fake_broker *f)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	/* As every program that uses the library. */
+	signal(SIGPIPE, SIG_IGN);
 	snprintf(f->dir, sizeof(f->dir), "/tmp/tidemq-client-XXXXXX");
 	assert_non_null(mkdtemp(f->dir));
 	snprintf(f->path, sizeof(f->path), "%s/s", f->dir);
