@@ -5,6 +5,7 @@
 #include "log/compact.h"
 #include "queue.h"
 #include "topic_ids.h"
+#include "walk.h"
 
 struct topic *topic_create(struct queue *q)
 {
@@ -34,6 +35,7 @@ void topic_destroy(struct topic *t)
 {
 	topic_ids_close(t->ids);
 	hooks_of(t)->on_close(t);
+	walk_leave_topic(t);
 	TAILQ_REMOVE(&t->queue->vhost->broker->topics, t, link);
 	for (unsigned i = 0; i < t->queue->config.shards; i++)
 		close_partition(t, i);

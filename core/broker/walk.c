@@ -79,12 +79,18 @@ void walk_leave_queue(struct queue *q)
 {
 	struct walk *w;
 
-	TAILQ_FOREACH (w, &q->vhost->broker->walks, link) {
+	TAILQ_FOREACH (w, &q->vhost->broker->walks, link)
 		if (w->queue == q)
 			w->queue = q->serial_hh.next;
-		if (q->topic && w->topic == q->topic)
-			w->topic = TAILQ_NEXT(q->topic, link);
-	}
+}
+
+void walk_leave_topic(struct topic *t)
+{
+	struct walk *w;
+
+	TAILQ_FOREACH (w, &t->queue->vhost->broker->walks, link)
+		if (w->topic == t)
+			w->topic = TAILQ_NEXT(t, link);
 }
 
 void walk_leave_exchange(struct exchange *x)

@@ -11,6 +11,7 @@
 
 struct exchange;
 struct queue;
+struct topic;
 
 struct walk {
 	TAILQ_ENTRY(walk) link;
@@ -31,6 +32,7 @@ struct exchange *walk_exchange(struct walk *w);
 /* Begin all passes anew. */
 void walk_rewind(struct walk *w);
 
-/* For queue.c and exchange.c: it goes. */
+/* For queue.c, topic.c and exchange.c: it goes. */
 void walk_leave_queue(struct queue *q);
+void walk_leave_topic(struct topic *t);
 void walk_leave_exchange(struct exchange *x);

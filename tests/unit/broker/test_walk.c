@@ -38,11 +38,13 @@ static void remove_queue(struct model *m, unsigned i)
 {
 	struct queue *q = m->queues[i];
 
+	if (q->topic) { /* it goes before its queue */
+		walk_leave_topic(q->topic);
+		TAILQ_REMOVE(&m->broker.topics, q->topic, link);
+		mem_free(q->topic);
+	}
 	walk_leave_queue(q);
 	HASH_DELETE(serial_hh, m->broker.queues_by_serial, q);
-	if (q->topic)
-		TAILQ_REMOVE(&m->broker.topics, q->topic, link);
-	mem_free(q->topic);
 	mem_free(q);
 	m->queues[i] = NULL;
 }
