@@ -77,6 +77,9 @@ static void tell(const struct lease_notice *n)
 	int64_t left_ms = n->entry->at_unix_ms - s->broker->now_ms;
 	char words[NAME_LEN_MAX + 64];
 
+	/* It was waited for by the other clock, which may be ahead by a part of a ms. */
+	if (left_ms > sub->notify_ms)
+		left_ms = sub->notify_ms;
 	snprintf(words, sizeof(words), "%s %" PRIu64 " %" PRId64, sub->sid, n->tag,
 		 left_ms > 0 ? left_ms : 0);
 	s->ops->on_event(s->ctx, sub->channel->number, "lease", words);
