@@ -55,7 +55,8 @@ static struct entry *take_row(struct shard *sh, const struct store_row *row,
 		sh->stages[from].beyond--;
 	if (!e)
 		return NULL;
-	if (sh->order && from == STORE_DELAYED)
+	/* A slot of what was purged is free, and may be another's already. */
+	if (sh->order && from == STORE_DELAYED && !is_purged)
 		leave_group(e);
 	if (!is_purged && from != STORE_BURIED)
 		sh->waiting_bytes -= e->msg->payload_len;

@@ -351,18 +351,39 @@ static void what_redis_refuses_is_refused_and_nothing_else_is_lost(void **state)
 	run_seeds(2);
 }
 
-static void publish_plain(void)
+static void publish_due(int64_t due_ms)
 {
 	struct thing *t = &w.things[w.count++];
 	struct call *c = call_create(w.count - 1, w.count, true);
 	struct msg *m;
 
-	*t = (struct thing){ .fate = FATE_WAITING };
+	*t = (struct thing){ .fate = FATE_WAITING, .due_ms = due_ms };
+	t->was_delayed = due_ms > 0;
 	m = make_msg(id_of(t), "k", "x", 1);
+	m->due_unix_ms = due_ms;
 	t->priority = m->priority;
 	shard_publish(w.shard, m, 0, &c->waiter, false);
 	waiter_done(&c->waiter, TIDE_OK, NULL);
 	msg_unref(m);
+}
+
+static void publish_plain(void)
+{
+	publish_due(0);
+}
+
+/* The next one is delivered, and comes back with a delay. */
+static void fail_next(int64_t due_ms)
+{
+	struct entry *e = shard_next(w.shard);
+	struct thing *t;
+
+	assert_non_null(e);
+	t = thing_of(e->id);
+	t->was_tried = t->was_delayed = t->is_retry = true;
+	t->due_ms = due_ms;
+	shard_hold(e, 100000);
+	shard_return(e, due_ms);
 }
 
 /* It is found by its id before Redis knows that it has been delayed, and that it sorts
@@ -401,6 +422,40 @@ static void a_message_that_is_found_is_not_read_again(void **state)
 	end();
 }
 
+/* It waits for its next attempt in Redis alone. The answer with it comes when it has been
+ * purged, and when another message of its group waits: that one has a slot still. */
+static void what_a_purge_outruns_has_no_slot(void **state)
+{
+	struct request *r = mem_zalloc(sizeof(*r));
+
+	begin(4);
+	w.inflight = w.shard->order->spec.inflight = 1;
+	w.env.window_messages = 2;
+	publish_plain();
+	fail_next(w.env.now_ms + 9000);
+	for (int i = 0; i < 4; i++)
+		publish_due(w.env.now_ms + 1000);
+	settle_all();
+	r->what = BY_ID_REMOVE;
+	r->ids[0] = id_of(&w.things[0]);
+	r->ask = (struct shard_ask){ .shard = w.shard, .ids = r->ids, .count = 1 };
+	r->ask.on_entry = on_found;
+	r->ask.on_end = on_asked;
+	shard_take_ask(&r->ask);
+	WAIT(&w.h, (turn(), w.shard->take.is_taking));
+	purge();
+	publish_plain();
+	fail_next(w.env.now_ms + 9000);
+	publish_plain();
+	WAIT(&w.h, !w.shard->take.is_taking);
+	assert_null(shard_next(w.shard));
+	settle_all();
+	pass_time(9000);
+	w.is_ready = true;
+	drain();
+	end();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -408,6 +463,7 @@ int main(void)
 		cmocka_unit_test(so_it_does_when_its_connection_is_cut),
 		cmocka_unit_test(what_redis_refuses_is_refused_and_nothing_else_is_lost),
 		cmocka_unit_test(a_message_that_is_found_is_not_read_again),
+		cmocka_unit_test(what_a_purge_outruns_has_no_slot),
 	};
 
 	signal(SIGPIPE, SIG_IGN);
