@@ -57,9 +57,7 @@ void shard_entry_free(struct entry *e)
 
 void shard_account(struct entry *e, int delta)
 {
-	bool is_beyond = (e->flags & ENTRY_OUTSIDE) && e->state == e->home;
-
-	if (e->home < SHARD_STAGES && !is_beyond)
+	if (e->home < SHARD_STAGES && shard_is_indexed(e))
 		e->shard->stages[e->home].indexed += (uint64_t)(int64_t)delta;
 }
 

@@ -368,6 +368,12 @@ void shard_entry_clean(struct entry *e);
 void shard_discard(struct entry *e);
 /* Put an entry that has left its place into a stage. The call may free it. */
 void shard_entry_enter(struct entry *e, enum entry_state state, double score);
+/* It counts in stage.indexed of its home, when that is a stage. */
+static inline bool shard_is_indexed(const struct entry *e)
+{
+	return !(e->flags & ENTRY_OUTSIDE) || e->state != e->home;
+}
+
 /* Keep stage.indexed; called around every change of home or of ENTRY_OUTSIDE. */
 void shard_account(struct entry *e, int delta);
 struct entry *shard_entry_create(struct shard *sh, struct msg *m, uint64_t id,

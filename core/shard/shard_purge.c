@@ -54,6 +54,24 @@ static void purge_end(struct purge *p, int status, const char *text)
 static void purge_next(struct purge *p);
 static void purge_count(struct purge *p);
 
+/* How many places of Redis's set are before the edge. What has changed since the last
+ * batch counts where Redis has it: an entry that was behind the edge, and is to be
+ * removed, is behind it there. */
+static uint64_t count_before(const struct stage *st)
+{
+	uint64_t n = st->indexed;
+	const struct entry *e;
+
+	TAILQ_FOREACH (e, &st->shard->dirty, dirty_link) {
+		struct place stored = { e->stored_score, e->id };
+
+		if (e->home == st->set)
+			n += (uint64_t)place_is_before(stored, st->edge) -
+			     (uint64_t)shard_is_indexed(e);
+	}
+	return n;
+}
+
 static void on_purged(void *ctx, int status, const char *text, uint64_t removed,
 		      const uint64_t *ids, size_t id_count)
 {
@@ -87,7 +105,7 @@ static void purge_next(struct purge *p)
 		p->left[p->stage] < PURGE_ROWS ? (unsigned)p->left[p->stage] : PURGE_ROWS;
 	request = (struct store_purge){
 		.set = sh->stages[p->stage].set,
-		.start = (int64_t)sh->stages[p->stage].indexed,
+		.start = (int64_t)count_before(&sh->stages[p->stage]),
 		.count = p->asked,
 		.wants_ids = sh->dedupe.is_queued,
 	};
@@ -107,9 +125,9 @@ static void on_purge_counts(void *ctx, int status, const char *text,
 	}
 	for (int i = 0; i < SHARD_STAGES; i++) {
 		const struct stage *st = &p->shard->stages[i];
-		uint64_t size = counts->sets[st->set];
+		uint64_t size = counts->sets[st->set], before = count_before(st);
 
-		p->left[i] = size > st->indexed ? size - st->indexed : 0;
+		p->left[i] = size > before ? size - before : 0;
 	}
 	p->stage = 0;
 	purge_next(p);

@@ -14,11 +14,12 @@ static void on_recovered(struct waiter *waiter)
 	w.is_crashing = false;
 }
 
-static bool has_tries(const char *id)
+static bool has_tries(const struct thing *t)
 {
 	char command[80];
 
-	snprintf(command, sizeof(command), "HEXISTS tide:{//jobs#0}:tries %s", id);
+	snprintf(command, sizeof(command), "HEXISTS tide:{//jobs#0}:tries %016llx",
+		 (unsigned long long)id_of(t));
 	return ask_int(w.redis, command) == 1;
 }
 
@@ -55,6 +56,8 @@ static void adopt_redis(void)
 		t->fate = FATE_WAITING;
 		t->was_delayed = t->is_retry = false;
 		t->was_refused = false;
+		/* An attempt of a moment ago may not have been written. */
+		t->was_tried = has_tries(t);
 	}
 	for (int set = STORE_DELAYED; set < STORE_SET_COUNT; set++) {
 		redisReply *r = ask(w.redis, "ZRANGE tide:{//jobs#0}:%s 0 -1 WITHSCORES",
@@ -72,7 +75,6 @@ static void adopt_redis(void)
 				from = (int)store_read_taken_from(score, &at_ms);
 			if (from == STORE_BURIED)
 				t->fate = FATE_BURIED;
-			t->was_tried = has_tries(r->element[i]->str);
 			t->was_delayed = from == STORE_DELAYED;
 			t->is_retry = t->was_delayed && t->was_tried;
 			t->due_ms = at_ms;
@@ -351,25 +353,25 @@ static void what_redis_refuses_is_refused_and_nothing_else_is_lost(void **state)
 	run_seeds(2);
 }
 
-static void publish_due(int64_t due_ms)
+static void publish_one(double rank, int64_t due_ms)
 {
 	struct thing *t = &w.things[w.count++];
 	struct call *c = call_create(w.count - 1, w.count, true);
 	struct msg *m;
 
-	*t = (struct thing){ .fate = FATE_WAITING, .due_ms = due_ms };
+	*t = (struct thing){ .fate = FATE_WAITING, .rank = rank, .due_ms = due_ms };
 	t->was_delayed = due_ms > 0;
 	m = make_msg(id_of(t), "k", "x", 1);
 	m->due_unix_ms = due_ms;
 	t->priority = m->priority;
-	shard_publish(w.shard, m, 0, &c->waiter, false);
+	shard_publish(w.shard, m, rank, &c->waiter, false);
 	waiter_done(&c->waiter, TIDE_OK, NULL);
 	msg_unref(m);
 }
 
 static void publish_plain(void)
 {
-	publish_due(0);
+	publish_one(0, 0);
 }
 
 /* The next one is delivered, and comes back with a delay. */
@@ -422,26 +424,31 @@ static void a_message_that_is_found_is_not_read_again(void **state)
 	end();
 }
 
+static void ask_for_one(struct thing *t, enum by_id what)
+{
+	struct request *r = mem_zalloc(sizeof(*r));
+
+	r->what = what;
+	r->ids[0] = id_of(t);
+	r->ask = (struct shard_ask){ .shard = w.shard, .ids = r->ids, .count = 1 };
+	r->ask.on_entry = on_found;
+	r->ask.on_end = on_asked;
+	shard_take_ask(&r->ask);
+}
+
 /* It waits for its next attempt in Redis alone. The answer with it comes when it has been
  * purged, and when another message of its group waits: that one has a slot still. */
 static void what_a_purge_outruns_has_no_slot(void **state)
 {
-	struct request *r = mem_zalloc(sizeof(*r));
-
 	begin(4);
 	w.inflight = w.shard->order->spec.inflight = 1;
 	w.env.window_messages = 2;
 	publish_plain();
 	fail_next(w.env.now_ms + 9000);
 	for (int i = 0; i < 4; i++)
-		publish_due(w.env.now_ms + 1000);
+		publish_one(0, w.env.now_ms + 1000);
 	settle_all();
-	r->what = BY_ID_REMOVE;
-	r->ids[0] = id_of(&w.things[0]);
-	r->ask = (struct shard_ask){ .shard = w.shard, .ids = r->ids, .count = 1 };
-	r->ask.on_entry = on_found;
-	r->ask.on_end = on_asked;
-	shard_take_ask(&r->ask);
+	ask_for_one(&w.things[0], BY_ID_REMOVE);
 	WAIT(&w.h, (turn(), w.shard->take.is_taking));
 	purge();
 	publish_plain();
@@ -456,6 +463,30 @@ static void what_a_purge_outruns_has_no_slot(void **state)
 	end();
 }
 
+/* One has an attempt that is not written, and is put behind the edge; another one before
+ * it, behind the edge as well, is Redis's alone. */
+static void a_purge_removes_what_is_before_an_unwritten_one(void **state)
+{
+	begin(0);
+	w.env.window_messages = 2;
+	while (w.count < 10)
+		publish_plain();
+	settle_all();
+	ask_for_one(&w.things[1], BY_ID_HOLD);
+	assert_int_equal(w.things[1].fate, FATE_HELD);
+	w.things[1].fate = FATE_WAITING;
+	shard_return(w.things[1].entry, 0);
+	for (int i = 0; i < 2; i++) {
+		pass_time(20);
+		publish_one(-1, 0);
+	}
+	assert_int_equal(w.shard->stages[ENTRY_READY].beyond, 10);
+	purge();
+	settle_all();
+	check_redis(true);
+	end();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -464,6 +495,7 @@ int main(void)
 		cmocka_unit_test(what_redis_refuses_is_refused_and_nothing_else_is_lost),
 		cmocka_unit_test(a_message_that_is_found_is_not_read_again),
 		cmocka_unit_test(what_a_purge_outruns_has_no_slot),
+		cmocka_unit_test(a_purge_removes_what_is_before_an_unwritten_one),
 	};
 
 	signal(SIGPIPE, SIG_IGN);
