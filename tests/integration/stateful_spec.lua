@@ -133,14 +133,16 @@ describe('what the shipped scripts remember', function()
       -- Reloads that come while one is under way are one: a slow machine needs more of them.
       local count = 0
       repeat
-        count = count + 1
-        other:send 'RULES reload\r\n'
-        many(1, 'q', 'h:tenant=flood', 'flood')
-        local m = c:document 'EXPLAIN - q h:tenant=flood'
-        assert.equal(count + 1, m.queues[1].rank)
-        assert.equal(1, c:document('EXPLAIN - q h:tenant=new').queues[1].rank)
+        for _ = 1, 10 do
+          count = count + 1
+          other:send 'RULES reload\r\n'
+          many(1, 'q', 'h:tenant=flood', 'flood')
+          local m = c:document 'EXPLAIN - q h:tenant=flood'
+          assert.equal(count + 1, m.queues[1].rank)
+          assert.equal(1, c:document('EXPLAIN - q h:tenant=new').queues[1].rank)
+        end
+        for _ = 1, 10 do other:expect_json() end
       until count >= 300 and c:document('RULES status').generation > 100
-      for _ = 1, count do other:expect_json() end
       other:close()
     end)
   end)
