@@ -11,6 +11,11 @@ void wake_by(struct queue *q, int64_t mono_ms)
 		heap_set(&q->vhost->broker->wakes, &q->wake, mono_ms);
 }
 
+void wake_all(struct broker *b)
+{
+	heap_set_all(&b->wakes, b->mono_ms);
+}
+
 static void expire(struct queue *q)
 {
 	log_info("queue '%s' of vhost '%s' is deleted: nobody has used it for its "

@@ -8,6 +8,7 @@
 #include "broker/queue_fact.h"
 #include "broker/policies.h"
 #include "broker/unusable.h"
+#include "broker/wake.h"
 #include "rollout/canary.h"
 #include "rollout/gate.h"
 #include "rollout/history.h"
@@ -52,6 +53,8 @@ static void on_reload(void *ctx, const struct error *result)
 		tell_forgotten(s);
 		policies_renew(b);
 		unusable_retry_all(b);
+		/* What scripts of deliver/ have refused is asked about again. */
+		wake_all(b);
 	}
 	scheduler_update(s->scheduler);
 }

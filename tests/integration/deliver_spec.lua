@@ -5,6 +5,7 @@ local Http = require 'support.http'
 local Stomp = require 'support.stomp'
 local json = require 'dkjson'
 local shell = require 'support.shell'
+local socket = require 'socket'
 local wait = require 'support.wait'
 
 -- What the queue is called says what its script does.
@@ -77,7 +78,11 @@ for _, kind in ipairs {
   describe('a deliver script ' .. kind.name, function()
     local broker, c
 
-    setup(function() broker = Broker.start { args = kind.args, rules = RULES, http = '127.0.0.1:0' } end)
+    local begins = {}
+    setup(function()
+      broker = Broker.start { args = kind.args, rules = RULES, http = '127.0.0.1:0' }
+      for _, begin in ipairs(begins) do begin() end
+    end)
     teardown(function()
       broker:expect_clean_stop()
       broker:destroy()
@@ -167,14 +172,6 @@ for _, kind in ipairs {
         a:close()
       end)
 
-      it('until it says otherwise, a few seconds later at most', function()
-        c:ok 'DECLARE queue only'
-        c:publish('only h:to=once', 'x')
-        c:ok 'SUB only s'
-        c:expect_nothing()
-        assert.equal('x', c:expect_msg(20).payload)
-      end)
-
       it('and a GET waits, or takes what is for it', function()
         c:ok 'DECLARE queue only'
         local a = named 'a'
@@ -201,14 +198,6 @@ for _, kind in ipairs {
         local b = named 'b'
         assert.equal('x', payloads(b, 'only id=' .. id))
         b:close()
-      end)
-
-      it('is an error where messages keep an order', function()
-        c:ok 'DECLARE queue ordered order-by=key'
-        c:publish('ordered h:refuse=1', 'x')
-        c:ok 'SUB ordered s'
-        assert.equal('x', c:expect_msg(20).payload)
-        broker:expect_log 'deliver/60%-refuse.lua:3: deliver may not refuse what must keep its order'
       end)
     end)
 
@@ -330,26 +319,58 @@ for _, kind in ipairs {
       a:close()
     end)
 
-    it('that fails keeps the message, and the others go on', function()
-      c:ok 'DECLARE queue broken'
-      c:publish('broken h:broken=' .. broker.vhost, 'x')
-      c:publish('broken', 'y')
-      c:ok 'SUB broken s prefetch=10'
-      expect_payloads(c, 'y')
-      local stats = c:stats 'broken'
+    --- A test of what takes some seconds, which pass while the tests before it run: all of them
+    --- `begin` with the broker.
+    local function it_slowly(name, begin, expect)
+      local client, vhost
+      begins[#begins + 1] = function()
+        client = broker:enter_vhost()
+        vhost = broker.vhost
+        begin(client)
+      end
+      it(name, function()
+        broker.vhost = vhost
+        expect(client)
+        client:close()
+      end)
+    end
+
+    -- First, because others must not see a reload.
+    it_slowly('that fails keeps the message, and the others go on', function(client)
+      client:ok 'DECLARE queue broken'
+      client:publish('broken h:broken=' .. broker.vhost, 'x')
+      client:publish('broken', 'y')
+      client:ok 'SUB broken s prefetch=10'
+      expect_payloads(client, 'y')
+      local stats = client:stats 'broken'
       assert.same({ 0, 1, 1 }, { stats.ready, stats.delayed, stats.unacked })
       broker:expect_log('deliver/50%-broken.lua:4: broken: ' .. broker.vhost:gsub('%-', '%%-'))
-      for _, rule in ipairs(c:document('RULES status').scripts) do
+      for _, rule in ipairs(client:document('RULES status').scripts) do
         if rule.file == 'deliver/50-broken.lua' then assert.is_true(rule.errors > 0) end
       end
-      broker:write_rule('deliver/55-repair.lua', 'return { match = { queue = "broken" }, deliver = function() end, }')
       broker:write_rule('deliver/50-broken.lua', 'return { match = { queue = "broken" }, deliver = function() end }')
-      c:document 'RULES reload'
-      local x = c:expect_msg(20)
+      client:document 'RULES reload'
+    end, function(client)
+      local x = client:expect_msg(20)
       assert.same({ 'x', 1, false }, { x.payload, x.attempt, x.redelivered })
-      broker:remove_rule 'deliver/55-repair.lua'
-      broker:write_rule('deliver/50-broken.lua', RULES['deliver/50-broken.lua'])
-      c:document 'RULES reload'
+    end)
+
+    it_slowly('refuses until it says otherwise, a few seconds later at most', function(client)
+      client:ok 'DECLARE queue only'
+      client:publish('only h:to=once', 'x')
+      client:ok 'SUB only s'
+      client:expect_nothing()
+    end, function(client)
+      assert.equal('x', client:expect_msg(20).payload)
+    end)
+
+    it_slowly('refuses in vain where messages keep an order: that is an error', function(client)
+      client:ok 'DECLARE queue ordered order-by=key'
+      client:publish('ordered h:refuse=1', 'x')
+      client:ok 'SUB ordered s'
+    end, function(client)
+      assert.equal('x', client:expect_msg(20).payload)
+      broker:expect_log 'deliver/60%-refuse.lua:3: deliver may not refuse what must keep its order'
     end)
 
     it('is told by TRACE, with file and line', function()
@@ -394,11 +415,14 @@ for _, kind in ipairs {
     it('that is new asks about what was refused at once', function()
       c:ok 'DECLARE queue only'
       c:publish('only h:to=nobody', 'x')
+      local began = socket.gettime()
       c:ok 'SUB only s'
       c:expect_nothing()
       broker:write_rule('deliver/10-only.lua', 'return { match = { queue = "only" }, deliver = function() end }')
       c:document 'RULES reload'
       assert.equal('x', c:expect_msg(20).payload)
+      -- After 5 seconds it is asked about in any case.
+      assert.is_true(socket.gettime() - began < 5)
       broker:write_rule('deliver/10-only.lua', RULES['deliver/10-only.lua'])
       c:document 'RULES reload'
     end)

@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "broker/queue.h"
+#include "broker/wake.h"
 #include "rules/engine/engine_private.h"
 
 #define SHARDS 2
@@ -236,6 +237,9 @@ static void with_other_rules_all_is_asked_again(void **state)
 	refuse(&w->one, 1);
 	refuse(&w->other, 1);
 	w->engine.epoch++;
+	w->broker.mono_ms = 1;
+	wake_all(&w->broker);
+	assert_int_equal(w->queue.wake.key, 1);
 	refusal_turn(&w->queue);
 	assert_null(w->one.refusal);
 	assert_null(w->other.refusal);
