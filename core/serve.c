@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -305,14 +306,32 @@ static void raise_file_limit(void)
 	}
 }
 
-static int make_data_dir(const struct serve_options *o, struct error *err)
+static int make_dir(const char *path, const char *what, struct error *err)
 {
-	if (strcmp(o->broker.store.url, "embedded") != 0)
+	struct stat st;
+
+	if (mkdir(path, 0700) == 0)
 		return TIDE_OK;
-	if (mkdir(o->broker.store.data_dir, 0700) < 0 && errno != EEXIST)
-		return error_set(err, -errno, "cannot make the data directory '%s': %s",
-				 o->broker.store.data_dir, strerror(errno));
+	if (errno == EEXIST && (stat(path, &st) < 0 || !S_ISDIR(st.st_mode)))
+		errno = ENOTDIR;
+	if (errno != EEXIST)
+		return error_set(err, -errno, "cannot make %s '%s': %s", what, path,
+				 strerror(errno));
 	return TIDE_OK;
+}
+
+static int make_dirs(const struct broker_config *c, struct error *err)
+{
+	int rc = TIDE_OK;
+
+	if (strcmp(c->store.url, "embedded") == 0)
+		rc = make_dir(c->store.data_dir, "the data directory", err);
+	if (rc == TIDE_OK && c->rules_candidates)
+		rc = make_dir(c->rules_candidates,
+			      "the directory for candidate rules "
+			      "(--rules-candidates)",
+			      err);
+	return rc;
 }
 
 /* Until their handlers are there they wait. */
@@ -397,7 +416,7 @@ int serve_main(int argc, char **argv)
 	if (rc == TIDE_OK)
 		find_exposed(&s);
 	if (rc == TIDE_OK)
-		rc = make_data_dir(&s.options, &err);
+		rc = make_dirs(&s.options.broker, &err);
 	if (rc == TIDE_OK)
 		rc = service_create(&s.service, &s.loop, &s.options.broker, &hooks, &err);
 	if (rc < 0) {

@@ -57,6 +57,22 @@ describe('candidate rules', function()
     os.execute('rm -rf ' .. other)
   end)
 
+  it('lie in a directory that the broker makes, or it does not start', function()
+    local dir = broker.dir
+    local other = Broker.start { args = { '--store', 'none', '--rules-candidates', dir .. '/made' } }
+    assert.equal('700', shell.line('stat -c %a ' .. dir .. '/made'))
+    other:destroy()
+    local wrong = { ['/no/where'] = 'No such file or directory', ['/rules/sharding/mine.lua'] = 'Not a directory' }
+    for path, why in pairs(wrong) do
+      local none, log, status = Broker.start { may_fail = true,
+        args = { '--store', 'none', '--rules-candidates', dir .. path } }
+      assert.is_nil(none)
+      assert.equal(1, status)
+      assert.equal(("tidemq: cannot make the directory for candidate rules (--rules-candidates) '%s%s': %s\n")
+        :format(dir, path, why), log)
+    end
+  end)
+
   it('are closed to others', function()
     sh 'mkdir open'
     broker:copy_rules('open/next', {})
