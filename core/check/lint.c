@@ -11,29 +11,40 @@
 #include <unistd.h>
 
 #include "rules/engine/script_kind.h"
+#include "rules/sandbox/hints.h"
+
+#define WORDS_MAX 64
 
 extern char **environ;
 
+/* Scripts have Lua 5.4 and `tide`, without what the sandbox leaves out. */
+static void set_words(const char *argv[WORDS_MAX], const char *dir)
+{
+	static const char *const words[] = {
+		"luacheck",      "--no-config",    "--std",
+		"lua54",         "--no-self",      "--no-max-line-length",
+		"--codes",       "--no-color",     "--formatter",
+		"plain",         "--read-globals", "tide",
+		"--not-globals",
+	};
+	size_t count = sizeof(words) / sizeof(words[0]);
+	const char *name;
+
+	memcpy(argv, words, sizeof(words));
+	for (size_t i = 0; (name = hints_absent(i)) && count < WORDS_MAX - 3; i++)
+		argv[count++] = name;
+	argv[count++] = "--";
+	argv[count++] = dir;
+	argv[count] = NULL;
+}
+
 static int start(const char *dir, int out, pid_t *pid)
 {
-	const char *const argv[] = { "luacheck",
-				     "--no-config",
-				     "--std",
-				     "lua54",
-				     "--read-globals",
-				     "tide",
-				     "--no-max-line-length",
-				     "--no-self",
-				     "--no-color",
-				     "--formatter",
-				     "plain",
-				     "--codes",
-				     "--",
-				     dir,
-				     NULL };
+	const char *argv[WORDS_MAX];
 	posix_spawn_file_actions_t actions;
 	int rc = posix_spawn_file_actions_init(&actions);
 
+	set_words(argv, dir);
 	if (rc == 0)
 		rc = posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
 	if (rc == 0)
@@ -67,17 +78,33 @@ static bool is_problem(const char *code)
 	return false;
 }
 
+/* What to use instead: "accessing undefined variable 'os'",
+ * "accessing undefined field 'random' of global 'math'". NULL: nothing is known. */
+static const char *instead_of(const char *text)
+{
+	char owner[32] = "", name[32];
+
+	if (sscanf(text, "accessing undefined field '%31[^']' of global '%31[^']'", name,
+		   owner) == 2 ||
+	    sscanf(text, "accessing undefined variable '%31[^']'", name) == 1)
+		return hints_instead(owner, name);
+	return NULL;
+}
+
 /* A module is often somebody's library: its style is none of ours, and it asks for
  * globals that other versions of Lua have. */
 static void add(struct findings *f, const char *path, int line, const char *code,
 		const char *text)
 {
 	bool is_module = !script_kind_is_path(path);
+	const char *instead = instead_of(text), *sep = instead ? "; " : "";
 
+	if (!instead)
+		instead = "";
 	if (is_problem(code) && (!is_module || code[0] == 'E'))
-		findings_add(f, path, line, "%s", text);
+		findings_add(f, path, line, "%s%s%s", text, sep, instead);
 	else if (is_problem(code) || !is_module)
-		findings_note(f, path, line, "%s", text);
+		findings_note(f, path, line, "%s%s%s", text, sep, instead);
 }
 
 /* "dir/filter/a.lua:3:7: (W211) unused variable x" */

@@ -402,6 +402,23 @@ return M
       { "retry/a.lua:2: setting non-standard global variable 'unknown'" })
   end)
 
+  it('says what scripts do not have, also in functions that are not called, and what to use', function()
+    if not os.execute 'command -v luacheck >/dev/null' then return end
+    local found, status = check { ['filter/a.lua'] = [[
+return { match = {}, publish = function(msg)
+  msg.headers.at = os.time()
+  msg.headers.by = math.random(3) + math.abs(2)
+  if msg.key == "x" then print(string.dump(tide.now), load "return 1", rawset, utf8.len "") end
+end }
+]] }
+    assert.equal(1, status)
+    assert.same({
+      "filter/a.lua:2: accessing undefined variable 'os'; use tide.now() for the time, tide.time for dates",
+      "filter/a.lua:3: accessing undefined field 'random' of global 'math'; use tide.random",
+      "filter/a.lua:4: accessing undefined field 'dump' of global 'string'; pass the function itself",
+    }, found)
+  end)
+
   it('notes a number made from a text that is the key of a table', function()
     write('r/filter/keys.lua', [[
       local seen, levels = {}, { "a", "b" }
@@ -440,7 +457,7 @@ return M
         .. 'return { one = function() return load "return 1"() end }\n',
     }
     assert.equal(0, status)
-    assert.same({ "lib.lua:2: note: accessing undefined variable 'loadstring'" }, found)
+    assert.same({ "lib.lua:2: note: accessing undefined variable 'loadstring'; use load" }, found)
   end)
 
   it('says that luacheck is not installed, when it is not', function()

@@ -45,7 +45,12 @@ static const struct {
 /* Registry: the guarded tables by their names. */
 static const char guarded_key;
 
-static const char *find_absent(const char *owner, const char *name)
+const char *hints_absent(size_t number)
+{
+	return number < sizeof(absent) / sizeof(absent[0]) ? absent[number].name : NULL;
+}
+
+const char *hints_instead(const char *owner, const char *name)
 {
 	char full[2 * NEAR_NAME_MAX];
 
@@ -286,9 +291,9 @@ static bool push_hint(lua_State *L, const struct variable *v)
 			return false;
 		owner = s->missing_owner;
 	}
-	instead = find_absent(owner, v->name);
+	instead = hints_instead(owner, v->name);
 	if (!instead && is_field) /* of a library that is empty */
-		instead = find_absent("", owner);
+		instead = hints_instead("", owner);
 	if (instead) {
 		lua_pushfstring(L, "; scripts have no '%s%s%s': %s", owner,
 				owner[0] ? "." : "", v->name, instead);

@@ -10,6 +10,7 @@
 
 #include <lua.h>
 #include <stdbool.h>
+#include <stddef.h>
 
 /* What becomes of a read of a field that is missing: nil, which an error about it will
  * explain; or an error at once. */
@@ -26,6 +27,13 @@ const char *hints_nearest(lua_State *L, int idx, const char *name);
 /* Inside a message handler: if the text on the top is Lua's error about a missing
  * variable or field, and there is a hint, add it. */
 void hints_add(lua_State *L);
+
+/* What scripts do not have and Lua does, one after the other: "os", "math.random". NULL
+ * after the last. */
+const char *hints_absent(size_t number);
+/* What to use in the place of such a one; NULL: it is none. `owner` is "" or a library.
+ */
+const char *hints_instead(const char *owner, const char *name);
 
 /* Push what to say about a module that was not found, or cannot be one: "", or "; …". */
 void hints_push_module(lua_State *L, const char *name);
