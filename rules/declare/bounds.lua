@@ -3,6 +3,12 @@
 
 local UNITS <const> = { [""] = 1, ms = 1, s = 1000, m = 60000, h = 3600000, d = 86400000 }
 
+-- What DECLARE gives, where that is not 0.
+local GIVEN <const> = {
+  ["ack-timeout"] = "60s", ["ack-timeout-max"] = "1d", ["delivery-limit"] = "20", ["death-limit"] = "100",
+  retention = "1d",
+}
+
 -- A count, or milliseconds; nil for another text.
 local function number_of(text)
   local number, unit = text:match("^(%d+%.?%d*)(%a*)$")
@@ -45,7 +51,7 @@ return {
     local options = what.options
     for name, value in pairs(state.defaults) do options[name] = options[name] or value end
     for name, most in pairs(state.most) do
-      local has = number_of(options[name] or "0")
+      local has = number_of(options[name] or GIVEN[name] or "0")
       local is_over = not has or has == 0 or has > number_of(most)
       if is_over and options[name] and opts.refuse then
         return false, ("%s=%s: %s is the most here"):format(name, options[name], most)

@@ -26,7 +26,8 @@ return {
     -- The key has the exchange: a copy to another exchange is another message.
     local key = ("%s %s %s %s"):format(state.name, msg.vhost, msg.exchange, id)
     if #key > 256 then -- the limit of keys in tide.shared
-      return false, ("its %s is %d bytes too long"):format(opts.header, #key - 256)
+      local over = #key - 256
+      return false, ("its %s is %d byte%s too long"):format(opts.header, over, over == 1 and "" or "s")
     end
     local first = tide.shared.get(key)
     if first == msg.id then

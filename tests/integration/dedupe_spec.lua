@@ -302,7 +302,7 @@ describe('a publish id outlives', function()
   end)
 
   it('a restart until its window is over, and leaves Redis after that', function()
-    c:ok 'DECLARE queue q dedupe=2s'
+    c:ok 'DECLARE queue q dedupe=1s'
     c:ok 'DECLARE queue big dedupe=1s'
     local lines = {}
     for i = 1, 9000 do lines[i] = ('PUB - big id=%d quiet 0\r\n\r\n'):format(i) end

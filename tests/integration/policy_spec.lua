@@ -86,6 +86,18 @@ describe('policies', function()
     c:expect '^{'
   end)
 
+  it('know what DECLARE gives', function()
+    -- The values in `bounds`, given, are no other than those that are left out.
+    c:ok 'DECLARE queue q'
+    c:ok 'DECLARE queue q ack-timeout=60s ack-timeout-max=1d delivery-limit=20 death-limit=100'
+    c:ok 'DECLARE topic t'
+    c:ok 'DECLARE topic t retention=1d'
+    assert.same({}, options())
+    activate 'return tide.use("bounds", { match = {}, options = { most = "delivery-limit=100,death-limit=9" } })\n'
+    c:ok 'DECLARE queue r'
+    assert.same({ ['death-limit'] = '9' }, options 'r')
+  end)
+
   it('cannot say where messages lie', function()
     activate(policy "what.options.reshard = 1 what.options.ttl = '1h'")
     c:send 'DECLARE queue q\r\n'

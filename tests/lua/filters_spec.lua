@@ -428,8 +428,10 @@ describe("a shipped filter", function()
         end
       end
       assert.is_true(passes("/", "x", ("i"):rep(242)))
-      assert.matches("its message%-id is 1 bytes too long",
+      assert.matches("its message%-id is 1 byte too long",
         reason { exchange = "x", headers = { ["message-id"] = ("i"):rep(243) } })
+      assert.matches("its message%-id is 2 bytes too long",
+        reason { exchange = "x", headers = { ["message-id"] = ("i"):rep(244) } })
     end)
 
     it("lets the first one by again, and dead letters", function()

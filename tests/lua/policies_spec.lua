@@ -120,9 +120,20 @@ describe("a policy", function()
       assert.same({ ttl = "60m" }, (declare { ttl = "60m" }))
     end)
 
+    it("raises no option that has a smaller value by itself", function()
+      bounds 'most = "delivery-limit=100,ack-timeout=5m"'
+      assert.same({}, (declare()))
+      assert.same({ ["ack-timeout"] = "5m", ["delivery-limit"] = "100" },
+        (declare { ["ack-timeout"] = "10m", ["delivery-limit"] = "0" }))
+      bounds 'most = "delivery-limit=10,ack-timeout=5s,death-limit=50,ack-timeout-max=1h"'
+      assert.same({ ["ack-timeout"] = "5s", ["delivery-limit"] = "10", ["death-limit"] = "50",
+        ["ack-timeout-max"] = "1h" }, (declare()))
+    end)
+
     it("is for topics", function()
       bounds 'kind = "topic", most = "retention=30d"'
       assert.same({ retention = "30d" }, (declare({ retention = "0" }, "topic")))
+      assert.same({}, (declare({}, "topic")))
       assert.same({}, (declare {}))
     end)
 

@@ -207,8 +207,8 @@ class Candidate {
   async newFile() {
     await ask({ title: 'A new script', verb: 'Write it', specs: [{ name: 'file', label: 'Path', required: true,
       placeholder: 'filter/20-orders.lua',
-      help: 'its folder says what it decides: filter, routing, sharding, priority, retry, schedule, auth; with the '
-        + 'path of a shipped script you begin with its text' }],
+      help: 'its folder says what it decides: filter, routing, sharding, priority, retry, deliver, settled, schedule, '
+        + 'declare, connect, auth; with the path of a shipped script you begin with its text' }],
     submit: async ({ file }) => {
       if (!/^[\w-]+(\/[\w.-]+)+\.lua$/.test(file)) throw new Error('write a path like filter/20-orders.lua');
       const { files } = await draft.begin();
