@@ -29,6 +29,10 @@ function M.in_state(queue, state)
   return list
 end
 
+function M.is_waiting(msg)
+  return msg.state == 'ready' or msg.state == 'delayed'
+end
+
 local function waiting(queue)
   return #M.in_state(queue, 'ready') + #M.in_state(queue, 'delayed')
 end
@@ -230,9 +234,7 @@ end
 function M:expire_all()
   for _, queue in pairs(self.queues) do
     for _, msg in ipairs { table.unpack(queue.msgs) } do
-      if (msg.state == 'ready' or msg.state == 'delayed') and M.has_expired(self, msg) then
-        M.expire(self, msg)
-      end
+      if M.is_waiting(msg) and M.has_expired(self, msg) then M.expire(self, msg) end
     end
   end
 end

@@ -91,10 +91,18 @@ local function read_answer(self, number)
   end
 end
 
+--- What each client got, in its order. That between two clients is not seen: if one has what may not
+--- come yet, another got something before.
 local function deliver_events(self)
-  local events = self.events
-  self.events = {}
-  for _, event in ipairs(events) do self.spec:deliver(event[1], event[2]) end
+  while #self.events > 0 do
+    local at, is_passed = nil, {}
+    for i, event in ipairs(self.events) do
+      local number, delivery = table.unpack(event)
+      if not at and not is_passed[number] and not self.spec:is_early(number, delivery) then at = i end
+      is_passed[number] = true
+    end
+    self.spec:deliver(table.unpack(table.remove(self.events, at or 1)))
+  end
 end
 
 --- All deliveries that were on their way.
@@ -256,7 +264,6 @@ local function request(self, number, line)
   self.trace[#self.trace + 1] = ('c%d> %s'):format(number, r.line .. (r.payload and ' <' .. r.payload .. '>' or ''))
   self.trace[#self.trace + 1] = ('c%d< %s'):format(number, r.answer)
   self.spec:request(r)
-  deliver_events(self)
   return true
 end
 
