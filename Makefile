@@ -160,8 +160,9 @@ run: deps
 	@$(MAKE) all
 	@tools/run.sh $(B)/tidemq serve --data ./data --rules ./rules $(RUN_ARGS)
 
-# WHAT: any of unit, lua, integration. What takes longest starts first.
-WHAT ?= integration lua unit
+# WHAT: any of unit, lua, integration. Unit programs start first: some take a minute, in which at the
+# end nothing else would be left to run.
+WHAT ?= unit integration lua
 test: deps-test
 	@$(MAKE) all unit $(B)/luatide.so
 	@tools/run_tests.sh $(B) $(WHAT)
@@ -193,9 +194,11 @@ soak: deps-test
 	@$(MAKE) all
 	@TIDEMQ=$(abspath $(B))/tidemq OUT=$(or $(OUT),$(B)/soak.svg) lua5.4 tests/chaos/soak.lua
 
-# What is written in Lua alone has nothing for a sanitizer to see.
+# What is written in Lua alone has nothing for a sanitizer to see. With -no-pie a process starts
+# in three quarters of the time: there are 280,000 relocations less.
 asan:
-	@TIDE_TEST_PATIENCE=3 TIDE_MATRIX_SHARE=50 $(MAKE) test B=$(B)/asan WHAT="integration unit" CFLAGS="-O1 -g" \
+	@TIDE_TEST_PATIENCE=3 TIDE_MATRIX_SHARE=50 $(MAKE) test B=$(B)/asan WHAT="unit integration" CFLAGS="-O1 -g" \
+		LDFLAGS=-no-pie \
 		SANITIZE="-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer"
 
 C_FILES = $(shell find core include tests examples -name '*.[ch]')

@@ -90,10 +90,10 @@ describe('a batch that was carried out and is refused when it is sent again', fu
     local publisher, consumer = consume()
     publisher:ok('PUB - q', 'a')
     local tag = consumer:expect_msg(30).tag
-    hold_after_exec(consumer, ('NACK %s delay=1ms\r\n'):format(tag), 5) -- and ZREM
-    refuse_again()
+    hold_after_exec(consumer, ('NACK %s delay=500ms\r\n'):format(tag), 5) -- and ZREM
     consumer:expect('^OK', 30)
     tag = consumer:expect_msg(30).tag
+    refuse_again()
     redis:cli('CONFIG', 'SET', 'maxmemory', '0')
     assert(wait.poll(function() return redis:cli('ZCARD', 'tide:{//q#0}:delayed') == '0' end, 30))
     assert.are.equal('1', redis:cli('ZCARD', 'tide:{//q#0}:ready'))

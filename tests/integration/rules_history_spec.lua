@@ -132,7 +132,7 @@ describe('RULES log', function()
 
   it('is bounded, as are the kept files', function()
     local c = broker:connect()
-    for n = 1, 110 do reload(broker, c, fixed(n)) end
+    for n = 1, 102 do reload(broker, c, fixed(n)) end
     assert.equal(100, #c:document 'RULES log')
     assert.is_truthy(wait.poll(function() return tonumber(broker:redis_cli('HLEN', 'tide:rules:log')) == 100 end))
     local count = 0

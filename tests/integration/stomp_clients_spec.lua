@@ -31,7 +31,12 @@ describe('STOMP with', function()
 
   setup(function()
     broker = Broker.start { redis = {}, http = '127.0.0.1:0', stopped = true }
-    users.restore(broker.redis, { app = { vhosts = { ['/'] = { configure = '.*', write = '.*', read = '.*' } } } })
+    -- Each program is a user of its own: each has a wrong password once, and the next login of a
+    -- user that has failed waits twice as long.
+    local may = { vhosts = { ['/'] = { configure = '.*', write = '.*', read = '.*' } } }
+    local table_of_users = {}
+    for i in ipairs(clients) do table_of_users['app' .. i] = may end
+    users.restore(broker.redis, table_of_users)
     broker:run()
     -- The packages come from npm, by their names and hashes in package-lock.json.
     node = shell.make_dir 'tidemq-node'
@@ -44,7 +49,7 @@ describe('STOMP with', function()
     if node then shell.run('rm -rf ' .. node) end
   end)
 
-  for _, client in ipairs(clients) do
+  for i, client in ipairs(clients) do
     local name, command = table.unpack(client)
 
     it(name, function()
@@ -52,8 +57,8 @@ describe('STOMP with', function()
       if command:find 'NODE' and npm_said and not os.getenv 'CI' then
         return pending('npm ci has failed: ' .. npm_said)
       end
-      local output, status = shell.run(('timeout 200 %s %s app %s 2>&1 </dev/null'):format(
-        (command:gsub('NODE', node)), (broker.address:gsub(':', ' ')),
+      local output, status = shell.run(('timeout 200 %s %s app%d %s 2>&1 </dev/null'):format(
+        (command:gsub('NODE', node)), (broker.address:gsub(':', ' ')), i,
         users.password .. (client.is_websocket and (' ws://%s/stomp'):format(broker.http_address) or '')))
       assert.equal(cases(client.without), output)
       assert.equal(0, status)

@@ -6,6 +6,8 @@
 declare(strict_types=1);
 
 [, $host, $port, $user, $password] = $argv;
+// For the answer to CONNECT, which a refused login gets late; otherwise 2 seconds.
+ini_set('stomp.default_read_timeout_sec', '30');
 
 function connected(string $id = ''): Stomp
 {

@@ -18,15 +18,18 @@ close_inherited() {
 	done
 } 2>/dev/null
 
+# By bash alone: a process for each look would take longer than the end of a broker.
 pids() {
-	{
-		find /proc/[0-9]*/cwd -maxdepth 0 -lname "$dir*"
-		grep -lsF -e "$dir" /proc/[0-9]*/cmdline
-	} 2>/dev/null | cut -d/ -f3 | sort -un | while read -r pid; do
-		# The grep above has found itself, and is gone.
-		[ ! -d "/proc/$pid" ] || echo "$pid"
+	local process words
+	for process in /proc/[0-9]*; do
+		words=()
+		mapfile -d '' words <"$process/cmdline"
+		if [[ "${words[*]}" == *"$dir"* ]] || { cd -P "$process/cwd" && [[ $PWD == "$dir"* ]]; }; then
+			echo "${process#/proc/}"
+		fi
+		cd /
 	done
-}
+} 2>/dev/null
 
 # What $dir/command says, with its pid, output and exit status in files.
 run() {

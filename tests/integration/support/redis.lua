@@ -15,6 +15,7 @@ local wait = require 'support.wait'
 ---@field url string for --store
 ---@field path string of its socket
 ---@field tls_url string? for --store, with TLS
+---@field db integer? that `cli` asks; default: 0
 local Redis = {}
 Redis.__index = Redis
 
@@ -72,7 +73,7 @@ end
 ---@param ... string|number
 ---@return string
 function Redis:cli(...)
-  local words = { 'timeout 20 redis-cli', '-s', quote(self.path) }
+  local words = { 'timeout 20 redis-cli', '-n', self.db or 0, '-s', quote(self.path) }
   for _, word in ipairs { ... } do words[#words + 1] = quote(word) end
   return shell.line(table.concat(words, ' ') .. ' 2>&1')
 end

@@ -65,9 +65,10 @@ ssize_t write(int fd, const void *data, size_t len)
 	return fails(true) ? -1 : syscall(SYS_write, fd, data, len);
 }
 
+/* A process that ends loses nothing that it has written, and no test ends the machine. */
 int fsync(int fd)
 {
-	return fails(true) ? -1 : (int)syscall(SYS_fsync, fd);
+	return fails(true) ? -1 : 0;
 }
 
 int mkdir(const char *path, mode_t mode)
