@@ -28,7 +28,8 @@ return {
   end,
 }]]):format(generation, generation),
     ['filter/20-limit.lua'] = [[
-return tide.use("rate_limit", { match = { key = "work.#" }, options = { by = "@all", rate = "100000/s" } })]],
+return tide.use("rate_limit", { match = { key = "work.#" },
+  options = { by = "@all", rate = "100000/s", burst = 100000 } })]],
     ['filter/30-shed.lua'] = [[
 return tide.use("shed", { match = { key = "work.#" }, options = { queue = "work.a", ready = 1000000 } })]],
     ['deliver/10-redact.lua'] = [[
