@@ -1,5 +1,6 @@
 #include "steps.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -31,8 +32,10 @@ static void set_words(const char *argv[WORDS_MAX], const char *dir)
 	const char *name;
 
 	memcpy(argv, words, sizeof(words));
-	for (size_t i = 0; (name = hints_absent(i)) && count < WORDS_MAX - 3; i++)
+	for (size_t i = 0; (name = hints_absent(i)); i++) {
+		assert(count < WORDS_MAX - 3);
 		argv[count++] = name;
+	}
 	argv[count++] = "--";
 	argv[count++] = dir;
 	argv[count] = NULL;

@@ -3,19 +3,15 @@
 --- perf samples a broker under the load of `make bench-peers`; each sample counts
 --- for the folder of core/ that its line is in, or for the library or the part of
 --- the kernel. The Redis beside it is a process of its own and counted apart.
+package.path = './tests/integration/?.lua;' .. package.path
+local sh = require 'support.shell'.run
+local wait = require 'support.wait'
+
 local build, output = arg[1], arg[2]
 
 local PORT = 7499
 local COUNT = 1000000
 local HERTZ = 5000
-
-local function sh(command)
-  local pipe = assert(io.popen(command .. '; echo "status $?"'))
-  local text = pipe:read 'a'
-  pipe:close()
-  local out, status = text:match '^(.*)status (%d+)\n$'
-  return out, tonumber(status)
-end
 
 local function fail(...)
   io.stderr:write('profile.lua: ', ...)
@@ -33,11 +29,9 @@ local dir = sh 'mktemp -d ${TMPDIR:-/tmp}/tidemq-profile.XXXXXX':gsub('%s+$', ''
 local function start()
   local command = ('%s/tidemq serve --http none --listen 127.0.0.1:%d --data %s/data'):format(build, PORT, dir)
   local pid = sh(('exec setsid %s >%s/out 2>%s/log </dev/null & echo $!'):format(command, dir, dir)):match '%d+'
-  for _ = 1, 300 do
-    if select(2, sh(('grep -q listening %s/out'):format(dir))) == 0 then return pid end
-    os.execute 'sleep 0.1'
-  end
-  fail('the broker did not start: see ', dir, '/log')
+  local is_ready = wait.poll(function() return select(2, sh(('grep -q listening %s/out'):format(dir))) == 0 end, 30)
+  if not is_ready then fail('the broker did not start: see ', dir, '/log') end
+  return pid
 end
 
 local function stop(pid)

@@ -4,21 +4,16 @@
 --- The load is that of `make bench` (one producer, one consumer, windows of
 --- 1,000); each figure is the median of three runs. FULL=1 goes to the largest
 --- sizes (100,000 queues and bindings, a backlog of 10,000,000).
+package.path = './tests/integration/?.lua;' .. package.path
 local socket = require 'socket'
+local sh = require 'support.shell'.run
+local wait = require 'support.wait'
 
 local build, output = arg[1], arg[2]
 local is_full = os.getenv 'FULL' == '1'
 local ROUNDS = 3
 local PORT = 7479
 local URL = ('--url tide://127.0.0.1:%d/'):format(PORT)
-
-local function sh(command)
-  local pipe = assert(io.popen(command .. '; echo "status $?"'))
-  local text = pipe:read 'a'
-  pipe:close()
-  local out, status = text:match '^(.*)status (%d+)\n$'
-  return out, tonumber(status)
-end
 
 local dir, pid
 
@@ -33,15 +28,9 @@ local function run()
   local before = socket.gettime()
   pid = sh(('exec setsid %s/tidemq serve --http none --listen 127.0.0.1:%d --data %s --max-connections 100000 '
     .. '>%s.out 2>%s.log </dev/null & echo $!'):format(build, PORT, dir, dir, dir)):match '%d+'
-  for _ = 1, 6000 do
-    local c = connect()
-    if c then
-      c:close()
-      return socket.gettime() - before
-    end
-    socket.sleep(0.01)
-  end
-  error('the broker did not start: see ' .. dir .. '.log')
+  local c = wait.poll(connect, 60) or error('the broker did not start: see ' .. dir .. '.log')
+  c:close()
+  return socket.gettime() - before
 end
 
 local function start()
@@ -51,7 +40,8 @@ end
 
 local function signal(name)
   os.execute(('kill -%s %s'):format(name, pid))
-  while select(2, sh(('kill -0 %s 2>/dev/null'):format(pid))) == 0 do socket.sleep(0.02) end
+  assert(wait.poll(function() return not os.execute(('kill -0 %s 2>/dev/null'):format(pid)) end, 60),
+    'the broker does not stop')
 end
 
 local function stop()

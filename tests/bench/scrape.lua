@@ -2,30 +2,22 @@
 ---
 --- QUEUES (100,000) queues in memory; a client that waits for each answer to PING; and curl, which scrapes as
 --- fast as it can. Turns are those of the event loop, from the histogram of STATS.
+package.path = './tests/integration/?.lua;' .. package.path
 local json = require 'dkjson'
 local socket = require 'socket'
+local sh = require 'support.shell'.line
+local wait = require 'support.wait'
 
 local build, output = arg[1], arg[2]
 local QUEUES = tonumber(os.getenv 'QUEUES') or 100000
 local PORT, HTTP = 7481, 7482
 
-local function sh(command)
-  local pipe = assert(io.popen(command))
-  local text = pipe:read 'a'
-  pipe:close()
-  return text
-end
-
 local dir = sh 'mktemp -d ${TMPDIR:-/tmp}/tidemq-scrape.XXXXXX':gsub('%s+$', '')
 local pid = sh(('exec setsid %s/tidemq serve --listen 127.0.0.1:%d --http 127.0.0.1:%d --store none >%s/out 2>%s/log '
   .. '</dev/null & echo $!'):format(build, PORT, HTTP, dir, dir)):match '%d+'
 
-local c
-for _ = 1, 1000 do
-  c = socket.connect('127.0.0.1', PORT)
-  if c then break end
-  socket.sleep(0.01)
-end
+local c = wait.poll(function() return socket.connect('127.0.0.1', PORT) end)
+  or error('the broker did not start: see ' .. dir .. '/log')
 c:setoption('tcp-nodelay', true)
 
 local function ask(line)

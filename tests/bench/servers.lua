@@ -2,19 +2,11 @@
 ---
 --- Each server runs alone, in a directory of its own, with durable settings that
 --- the tables state.
-local M = {}
+package.path = './tests/integration/?.lua;' .. package.path
+local sh = require 'support.shell'.run
+local wait = require 'support.wait'
 
----@param command string of the shell
----@return string output
----@return integer status
-function M.sh(command)
-  local pipe = assert(io.popen(command .. '; echo "status $?"'))
-  local text = pipe:read 'a'
-  pipe:close()
-  local out, status = text:match '^(.*)status (%d+)\n$'
-  return out, tonumber(status)
-end
-local sh = M.sh
+local M = {}
 
 local function has(program)
   return select(2, sh(('command -v %s >/dev/null 2>&1'):format(program))) == 0
@@ -92,20 +84,23 @@ function Server:command(text)
   return (text:gsub('%%(%a)', { d = self.dir, p = tostring(self.port), b = self.build }))
 end
 
+function Server:has_ended()
+  return select(2, sh(('kill -0 %s 2>/dev/null'):format(self.pid))) ~= 0
+end
+
 --- Start it in its directory, and wait until it serves.
 ---@return boolean
 function Server:run()
   assert(os.execute('mkdir -p ' .. self.dir))
   local pid = sh(('exec setsid %s >%s/log 2>&1 </dev/null & echo $!'):format(self:command(self.start), self.dir))
   self.pid = assert(pid:match '%d+')
-  for _ = 1, 3000 do
+  local state = wait.poll(function()
     local _, status = sh(('bash -c "exec 3<>/dev/tcp/127.0.0.1/%d" 2>/dev/null'):format(self.port))
     -- Some listen before they can serve.
     if status == 0 and self.ready then _, status = sh(('grep -q "%s" %s/log'):format(self.ready, self.dir)) end
-    if status == 0 then return true end
-    if select(2, sh(('kill -0 %s 2>/dev/null'):format(self.pid))) ~= 0 then break end
-    os.execute 'sleep 0.1'
-  end
+    return status == 0 and 'ready' or self:has_ended() and 'ended'
+  end, 300)
+  if state == 'ready' then return true end
   io.stderr:write(self.name, ' did not start: see ', self.dir, '/log\n')
   return false
 end
@@ -114,10 +109,7 @@ end
 function Server:halt()
   if self.stop then os.execute(self:command(self.stop) .. ' 2>/dev/null') end
   os.execute(('kill %s 2>/dev/null'):format(self.pid))
-  for _ = 1, 600 do
-    if select(2, sh(('kill -0 %s 2>/dev/null'):format(self.pid))) ~= 0 then break end
-    os.execute 'sleep 0.1'
-  end
+  wait.poll(function() return self:has_ended() end, 60)
 end
 
 --- End it, and remove its directory.

@@ -4,19 +4,15 @@
 --- and one without, of the same broker, in turn. Handshakes: `openssl s_time` from two
 --- processes, for several keys. Each figure is the median of three runs. The broker's
 --- processor time comes from /proc. RAM is the store (--store none).
+package.path = './tests/integration/?.lua;' .. package.path
 local socket = require 'socket'
+local sh = require 'support.shell'.line
+local wait = require 'support.wait'
 
 local build, output = arg[1], arg[2]
 local ROUNDS = 3
 local SIZES = { 128, 1024, 16384, 262144 }
 local TOTAL_BYTES, COUNT_MAX = 512 * 1024 * 1024, 400000
-
-local function sh(command)
-  local pipe = assert(io.popen(command))
-  local text = pipe:read 'a'
-  pipe:close()
-  return (text:gsub('%s+$', ''))
-end
 
 local dir = sh 'mktemp -d ${TMPDIR:-/tmp}/tidemq-bench-tls.XXXXXX'
 local pid
@@ -33,18 +29,16 @@ local function start(key)
   local command = 'exec setsid %s/tidemq serve --store none --http none --listen 127.0.0.1:0 --listen tls:127.0.0.1:0 '
     .. '--tls-cert %s/cert --tls-key %s/key --log error >%s/out 2>&1 </dev/null & echo $!'
   pid = sh(command:format(build, dir, dir, dir))
-  for _ = 1, 1000 do
-    local file <close> = assert(io.open(dir .. '/out'))
-    plain_port, secure_port = file:read('a'):match 'listening on 127.0.0.1:(%d+)\n.*tls:127.0.0.1:(%d+)\n'
-    if secure_port then return end
-    socket.sleep(0.01)
-  end
-  error('the broker did not start: see ' .. dir)
+  assert(wait.poll(function()
+    plain_port, secure_port = sh(('cat %s/out'):format(dir)):match 'on 127.0.0.1:(%d+)\n.*tls:127.0.0.1:(%d+)$'
+    return secure_port
+  end), 'the broker did not start: see ' .. dir)
 end
 
 local function stop()
   os.execute('kill ' .. pid)
-  while os.execute(('kill -0 %s 2>/dev/null'):format(pid)) do socket.sleep(0.02) end
+  assert(wait.poll(function() return not os.execute(('kill -0 %s 2>/dev/null'):format(pid)) end, 60),
+    'the broker does not stop')
 end
 
 --- Seconds of processor time that the broker has used.

@@ -8,7 +8,8 @@
 --- COUNT=N is for trying: so many messages in each of the other loads. ROUNDS=3.
 package.path = './tests/bench/?.lua;' .. package.path
 local servers = require 'servers'
-local sh, median, thousands = servers.sh, servers.median, servers.thousands
+local sh = require 'support.shell'.run
+local median, thousands = servers.median, servers.thousands
 
 local build, output = arg[1], arg[2]
 local ROUNDS = tonumber(os.getenv 'ROUNDS' or 3)
