@@ -76,8 +76,7 @@ static void return_runs(struct channel *ch, bool is_punished)
 	while (run) {
 		struct subscription *sub =
 			run->consumer ? subscription_of(run->consumer) : NULL;
-		bool *is_charged =
-			sub && !sub->is_gone ? &sub->is_charged : &is_get_charged;
+		bool *is_charged = sub ? &sub->is_charged : &is_get_charged;
 		uint64_t next = run->first_tag + run->count;
 
 		if (!*is_charged && group_settle_comes_again(run)) {
@@ -99,7 +98,7 @@ void channel_return_held(struct channel *ch)
 	struct held *h = &ch->held;
 	struct entry *last;
 	uint64_t tag;
-	/* What GETs and those who have gone took counts as one consumer's. */
+	/* What GETs took counts as one consumer's. */
 	bool is_get_charged = false;
 
 	release_committing(h);
@@ -107,8 +106,7 @@ void channel_return_held(struct channel *ch)
 	     e = held_from(h, tag + 1)) {
 		struct subscription *sub =
 			e->consumer ? subscription_of(e->consumer) : NULL;
-		bool *is_charged =
-			sub && !sub->is_gone ? &sub->is_charged : &is_get_charged;
+		bool *is_charged = sub ? &sub->is_charged : &is_get_charged;
 
 		tag = e->tag;
 		if (*is_charged)

@@ -617,11 +617,14 @@ for _, durable in ipairs { '1', '0' } do
         c:send '@1 GET q max=2\r\n'
         c:expect_line '@1 OK 2'
         for _ = 1, 2 do c:expect_msg(nil, 1) end
-        c:send '@1 CLOSE\r\n'
+        c:send '@1 SUB q b prefetch=1\r\n'
         c:expect_line '@1 OK'
+        c:expect_msg(nil, 1)
+        c:send '@1 UNSUB a\r\n@1 CLOSE\r\n'
+        for _ = 1, 2 do c:expect_line '@1 OK' end
         local failures = {}
         for _, m in ipairs(peek('q', 'ready')) do failures[#failures + 1] = m.failures end
-        assert.same({ 1, 0, 1, 0, 0 }, failures)
+        assert.same({ 1, 0, 1, 0, 1 }, failures)
         assert.equal('1 2 3 4 5', payloads(c:get 'q max=9'))
       end)
     end)

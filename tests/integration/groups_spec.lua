@@ -324,6 +324,19 @@ describe('a group of a topic', function()
       expect_payloads(c, 'a', 'b')
     end)
 
+    it('charges each consumer of a channel that ends, also one that was ended before', function()
+      c:ok 'DECLARE queue dead'
+      declare 'partitions=1 delivery-limit=1 dead-letter=-/dead'
+      publish 'a'
+      local other = broker:connect()
+      sub(other, 's group=g')
+      expect_payloads(other, 'a')
+      other:ok 'UNSUB s'
+      assert.equal('a', other:get('t group=h')[1].payload)
+      other:close()
+      for _ = 1, 2 do assert.equal('a', c:get('dead wait=10s')[1].payload) end
+    end)
+
     it('refuses what is for queues', function()
       declare()
       publish 'a'

@@ -168,6 +168,7 @@ function M.dead_letter(self, msg)
   local target = msg.queue.dead_letter
   local key = target and (target.key or msg.key)
   local queues = target and self:route(target.exchange, key) or {}
+  msg.state = 'moving' -- it does not wait where it is, should it come back there
   for _, queue in ipairs(queues) do
     if queue.paused_in or M.is_full(queue) then queues = {} end
   end

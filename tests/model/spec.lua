@@ -590,7 +590,10 @@ function verbs.REDRIVE(self, r)
   for _, msg in ipairs(M.in_state(queue, 'ready')) do
     local to = msg.death
     local queues = to and self:route(to.exchange, to.key) or {}
-    if refusal(queues) then return want(r.answer, '^ERR %a+ .*' .. (moved > 0 and moved or '')) end
+    msg.state = 'moving' -- it does not wait where it is, should it come back there
+    local is_refused = refusal(queues)
+    if is_refused or #queues == 0 then msg.state = 'ready' end
+    if is_refused then return want(r.answer, '^ERR %a+ .*' .. (moved > 0 and moved or '')) end
     if #queues == 0 then
       left = left + 1
     else
