@@ -127,6 +127,7 @@ struct broker *broker_create(uv_loop_t *loop, const struct broker_config *config
 	b->policies = policies_create(b);
 	pace_init(&b->pace);
 	b->turn_time.slow_ns = (uint64_t)config->slow_turn_ms * 1000000;
+	pool_init(&b->get_leases, sizeof(struct lease), 4096);
 	init_shard_env(b);
 	init_partition_env(b);
 	b->started_unix_ms = b->now_ms;
@@ -145,6 +146,8 @@ void broker_destroy(struct broker *b)
 	shard_expiry_deinit(&b->env);
 	heap_deinit(&b->timers);
 	heap_deinit(&b->waits);
+	heap_deinit(&b->leases);
+	pool_deinit(&b->get_leases);
 	heap_deinit(&b->lock_lapses);
 	heap_deinit(&b->lock_waits);
 	heap_deinit(&b->wakes);

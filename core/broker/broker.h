@@ -148,6 +148,8 @@ struct broker {
 	struct heap lock_waits;        /* of requests that wait for one, likewise */
 	unsigned lock_count;
 	struct heap waits; /* of GETs that wait, by mono_ms */
+	struct heap leases;     /* by mono_ms: lease.h */
+	struct pool get_leases; /* those of GETs */
 	struct heap wakes; /* of queues, by mono_ms: wake.h */
 	unsigned guarded;  /* queues that may refuse messages */
 	struct pace pace;  /* of what is being done just now */

@@ -13,7 +13,8 @@ static inline __attribute__((always_inline)) bool could_take(struct consumer *c)
 		return c->queue->topic ? c->is_active
 				       : !c->has_looked && getter_can_take(c);
 	return c->is_active && !c->has_looked &&
-	       (c->is_auto_ack || c->unacked < c->prefetch) && c->ops->can_take(c);
+	       (c->is_auto_ack || !(consumer_is_full(c) || c->lease.rest_until_ms)) &&
+	       c->ops->can_take(c);
 }
 
 static bool can_take(struct consumer *c)
@@ -25,6 +26,17 @@ static bool can_take(struct consumer *c)
 static void take_turn(struct queue *q, struct consumer *c)
 {
 	heap_set(&q->able, &c->turn, consumer_place(c->priority, ++q->turns));
+}
+
+struct lease *consumer_lease(struct consumer *c)
+{
+	struct getter *g = c->getter;
+
+	if (!g)
+		return &c->lease;
+	if (!g->lease)
+		g->lease = lease_create(g->broker, c->lease.holder);
+	return g->lease;
 }
 
 void consumer_add(struct queue *q, struct consumer *c)
@@ -163,13 +175,12 @@ static __attribute__((noinline)) void come_back(struct consumer *c, uint32_t cou
 	if (consumer_is_able(c))
 		return;
 	consumer_update(c);
-	if (!c->is_active && c->unacked == 0 && c->queue)
+	if (!c->is_active && c->lease.count == 0 && c->queue)
 		queue_activate(c->queue); /* its successor may begin */
 }
 
 void consumer_settled(struct consumer *c, uint32_t count)
 {
-	c->unacked -= count;
 	if (!consumer_is_able(c) || c->credit)
 		come_back(c, count);
 }

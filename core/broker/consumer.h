@@ -15,11 +15,8 @@
 
 #include "base/heap.h"
 #include "credit.h"
-#include "log/claim.h"
-#include "shard/entry.h"
+#include "lease.h"
 
-struct consumer;
-struct consumer_view;
 struct getter;
 struct member;
 struct queue;
@@ -32,13 +29,14 @@ struct record_delivery {
 	unsigned partition;
 	uint64_t tag; /* 0 = no acknowledgement is wanted */
 	uint32_t attempt;
+	bool is_redelivered;
 };
 
 struct consumer_ops {
 	/* Its client takes more. Not asked of a GET, nor is on_assigned told. */
 	bool (*can_take)(const struct consumer *c);
 	/* Send the message, or gather it for the answer of a GET. Unless is_auto_ack the
-	 * message is held; it gets its holder here. `head` has its headers for this
+	 * message is held; it gets its tag and its lease here. `head` has its headers for this
 	 * delivery; NULL: its own. */
 	void (*on_deliver)(struct consumer *c, struct entry *e, struct msg *head,
 			   bool is_redelivered);
@@ -52,6 +50,8 @@ struct consumer_ops {
 	 * between is no longer kept. */
 	void (*on_skipped)(struct consumer *c, unsigned partition, uint64_t from,
 			   uint64_t to);
+	/* So many ms are left of the lease of what it holds by that tag. */
+	void (*on_lease)(struct consumer *c, uint64_t tag, int64_t left_ms);
 	/* The leases that its queue gives may be others from now on: update.h. Not told
 	 * to a GET. */
 	void (*on_updated)(struct consumer *c);
@@ -66,7 +66,7 @@ struct consumer {
 	struct queue *queue;   /* NULL: it is in no queue's list any more */
 	int32_t priority;      /* of 16 bits; of a GET: 0 */
 	uint32_t prefetch;
-	uint32_t unacked;        /* of a subscription */
+	struct lease lease;      /* of a GET it holds nothing: see getter.h */
 	uint32_t ack_timeout_ms; /* the lease that it wants; 0: the queue's */
 	struct credit *credit;   /* that it shares with others; NULL: none */
 	struct heap_node want;   /* in credit.wanting */
@@ -78,7 +78,6 @@ struct consumer {
 	bool is_auto_ack;
 	uint64_t delivered;
 
-	struct holder *holder; /* of what it is given */
 	struct member *member; /* of a topic: what it is there; else NULL */
 	struct getter *getter; /* whose it is; NULL: a subscription */
 	bool is_reader;        /* the GET waits for a read of this queue */
@@ -100,20 +99,14 @@ static inline bool consumer_is_able(const struct consumer *c)
 	return heap_has(&c->turn);
 }
 
-/* Who holds the messages that consumers were given: a client's channel embeds it. */
-struct holder {
-	/* The message leaves it: it is settled, returned, or its queue is deleted. The
-	 * entry's holder and consumer must be NULL afterwards. */
-	void (*on_release)(struct entry *e);
-	/* Whose it is, as scripts see it. `c`: which of its consumers; NULL: a GET. */
-	void (*describe)(const struct holder *h, const struct consumer *c,
-			 struct consumer_view *out);
-	/* So many messages of topics have left it, which the consumer was given. It may
-	 * be freed by the call. */
-	void (*on_settled)(struct consumer *c, uint32_t count);
-	struct run_tag_tree runs; /* messages of topics */
-	uint64_t *last_tag;       /* the last one given out, of whatever it holds */
-};
+/* It has as many messages as it may. */
+static inline bool consumer_is_full(const struct consumer *c)
+{
+	return c->lease.count >= (c->lease.is_stalled ? 1 : c->prefetch);
+}
+
+/* Of what it is given next. */
+struct lease *consumer_lease(struct consumer *c);
 
 /* A key in a heap: a higher priority first, then a lower number. There are numbers for 89
  * years at 100,000 a second. */
@@ -148,6 +141,6 @@ void consumer_settled(struct consumer *c, uint32_t count);
 /* If somebody holds the message, it does so no longer. */
 static inline void consumer_release(struct entry *e)
 {
-	if (e->holder)
-		e->holder->on_release(e);
+	if (e->lease)
+		e->lease->holder->on_release(e);
 }

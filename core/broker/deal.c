@@ -24,15 +24,6 @@ static void on_ready(struct shard *sh)
 	queue_activate(q);
 }
 
-static bool on_timeout(struct shard *sh, struct entry *e)
-{
-	struct queue *q = sh->owner;
-
-	q->counters.timed_out++;
-	retry_failed(e, "timeout");
-	return !pace_is_spent(&q->vhost->broker->pace, false);
-}
-
 static bool on_expired(struct shard *sh, struct entry *e)
 {
 	const struct queue *q = sh->owner;
@@ -46,7 +37,7 @@ static void on_entering(const struct entry *e)
 	refusal_entering(entry_queue(e), e);
 }
 
-const struct shard_ops deal_shard_ops = { on_ready, on_entering, on_timeout, on_expired };
+const struct shard_ops deal_shard_ops = { on_ready, on_entering, on_expired };
 
 static bool is_open(struct queue *q)
 {
@@ -221,7 +212,7 @@ static void deliver(struct consumer *c, struct entry *e, struct msg *head)
 {
 	struct queue *q = c->queue;
 	struct broker *b = q->vhost->broker;
-	bool is_redelivered = e->attempts > 0 || shard_is_exposed(e);
+	bool is_redelivered = e->deliveries > 0 || shard_is_exposed(e);
 
 	c->delivered++;
 	queue_rate(q);
@@ -237,18 +228,14 @@ static void deliver(struct consumer *c, struct entry *e, struct msg *head)
 		q->counters.acked++;
 		b->counters.acked++;
 		if (settlement_is_told(q))
-			settlement_ack(e, c, NULL);
+			settlement_ack(e, &c->lease, NULL);
 		else
 			shard_remove(e, NULL);
 		return;
 	}
 	shard_hold(e, choose_lease(c, e));
-	if (!c->getter) {
-		e->consumer = c;
-		c->unacked++;
-		if (c->credit)
-			c->credit->used++;
-	}
+	if (c->credit)
+		c->credit->used++;
 	hand_over(b, c, e, head, is_redelivered);
 }
 
@@ -404,7 +391,7 @@ bool deal_queue(struct queue *q)
 		if (q->able.count > 1)
 			consumer_pass_turn(c);
 		c->refusal ? deliver_chosen(c, &h) : deliver(c, h.entry, h.head);
-		if (c->unacked == c->prefetch)
+		if (consumer_is_full(c))
 			consumer_update(c);
 	}
 	if (budget > 0)

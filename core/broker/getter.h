@@ -24,6 +24,7 @@ struct getter {
 	void (*on_answer)(struct getter *g);
 	uint32_t max;                  /* how many messages it wants */
 	uint32_t count;                /* that it was given */
+	struct lease *lease;           /* of what it was given; NULL: nothing yet */
 	const struct msg_match *match; /* it takes only what matches; NULL: any */
 	struct consumer *consumers;    /* one for each of its queues, in their order */
 	unsigned consumer_count;

@@ -18,7 +18,7 @@ struct round {
 	struct broker *broker;
 	unsigned left; /* messages */
 	size_t bytes;  /* given, to a member since its output was looked at */
-	int64_t until_ms;
+	struct lease *lease;
 	uint32_t lease_ms;
 	bool is_offered;
 	unsigned asked; /* messages about which scripts of deliver/ were asked */
@@ -34,7 +34,7 @@ static bool can_take(struct round *r)
 	if (c->getter)
 		return r->bytes < GROUP_PULL_BYTES;
 	if (!c->is_auto_ack &&
-	    (c->unacked >= c->prefetch || (c->credit && credit_is_full(c->credit))))
+	    (consumer_is_full(c) || (c->credit && credit_is_full(c->credit))))
 		return false;
 	if (r->bytes < LOOK_BYTES)
 		return true;
@@ -49,10 +49,9 @@ static struct claim_delivery holding(const struct round *r, const struct record 
 
 	return (struct claim_delivery){ .offset = record->offset,
 					.tag = c->is_auto_ack ? 0
-							      : ++*c->holder->last_tag,
-					.holder = c->holder,
-					.consumer = c->getter ? NULL : c,
-					.until_ms = r->until_ms,
+							      : ++*c->lease.holder->last_tag,
+					.lease = r->lease,
+					.now_ms = r->broker->mono_ms,
 					.lease_ms = r->lease_ms,
 					.batch = batch };
 }
@@ -69,16 +68,19 @@ static void hand_out(struct round *r, const struct record *record, struct run *r
 		     uint64_t tag)
 {
 	struct consumer *c = r->consumer;
-	const struct record_delivery d = { record, r->gc->index, tag,
-					   run ? run->attempts + 1 : 1 };
+	const struct record_delivery d = { .record = record,
+					   .partition = r->gc->index,
+					   .tag = tag,
+					   .attempt = run ? run->failures + 1 : 1,
+					   .is_redelivered = run && run->deliveries > 0 };
 
 	r->left--;
 	r->bytes += record->msg.payload_len + 64;
 	c->delivered++;
-	if (!c->is_auto_ack && run->count == 1)
-		run_add(&c->holder->runs, run);
-	if (!c->is_auto_ack && !c->getter) {
-		c->unacked++;
+	if (!c->is_auto_ack) {
+		if (run->count == 1)
+			run_add(&c->lease.holder->runs, run);
+		lease_add_record(r->lease, tag, r->lease_ms);
 		if (c->credit)
 			c->credit->used++;
 	}
@@ -134,8 +136,10 @@ struct offered {
  * topic keeps their order. */
 static void put_off(const struct round *r, struct run *run, int64_t delay_ms)
 {
-	run = claim_return(&r->gc->claim, run, run->first, run->count,
-			   r->broker->mono_ms + delay_ms, false, NULL, NULL);
+	const struct claim_return how = { run->first, run->count,
+					  r->broker->mono_ms + delay_ms, CLAIM_UNSEEN };
+
+	run = claim_return(&r->gc->claim, run, &how, NULL, NULL);
 	/* It is read again. */
 	record_batch_unref(run->batch);
 	run->batch = NULL;
@@ -176,7 +180,7 @@ static void hand_out_again(struct round *r, const struct record *record,
 	struct offered o = { .head = NULL };
 
 	if (r->is_offered) {
-		if (!offer(r, record, run->attempts + 1, &o)) {
+		if (!offer(r, record, run->failures + 1, &o)) {
 			put_off(r, run, o.delay_ms);
 			return;
 		}
@@ -301,7 +305,7 @@ static unsigned serve(struct consumer *c, struct group_claim_list *ready, unsign
 	gc->is_reading = false;
 	r.lease_ms = queue_lease(c->queue, c->ack_timeout_ms);
 	r.is_offered = offer_is_used(c->queue);
-	r.until_ms = r.broker->mono_ms + r.lease_ms;
+	r.lease = c->is_auto_ack ? NULL : consumer_lease(c);
 	while (can_take(&r) && give(&r))
 		;
 	count_round(c->queue, max - r.left);
@@ -385,7 +389,7 @@ static unsigned deal_member(struct consumer *c, unsigned max)
 	if (c->queue->able.count > 1)
 		consumer_pass_turn(c);
 	given = serve(c, &m->ready, max < ROUND_MAX ? max : ROUND_MAX);
-	if (c->unacked >= c->prefetch)
+	if (consumer_is_full(c))
 		consumer_update(c);
 	return given;
 }

@@ -27,18 +27,16 @@ static struct queue *queue_of(const struct group_claim *gc)
 	return gc->group->topic->queue;
 }
 
-static void relink(void *ctx, struct run *left)
+static struct run_tag_tree *tags_of(const struct run *run)
 {
-	struct holder *h = left->holder;
+	const struct lease *l = run->lease;
 
-	run_add(&h->runs, left);
+	return &l->holder->runs;
 }
 
-/* The holder has so many fewer. */
-static void release(struct holder *h, struct consumer *c, uint64_t count)
+static void relink(void *ctx, struct run *left)
 {
-	if (c)
-		h->on_settled(c, (uint32_t)count);
+	run_add(tags_of(left), left);
 }
 
 /* The claim has changed; it may be freed by the call. */
@@ -98,14 +96,11 @@ uint64_t group_settle_touch(struct run *run, uint64_t first, uint64_t last, int6
 	const struct part part = part_of(run, first, last);
 	struct group_claim *gc = claim_of(run);
 	const struct queue *q = queue_of(gc);
-	struct holder *h = run->holder;
-	int64_t until_ms =
-		q->vhost->broker->mono_ms + queue_limit_lease(q, ms ? ms : run->lease_ms);
-
-	run_remove(&h->runs, run);
-	run = claim_touch(&gc->claim, run, part.first, part.count, until_ms, relink,
-			  NULL);
-	run_add(&h->runs, run);
+	run_remove(tags_of(run), run);
+	run = claim_isolate(&gc->claim, run, part.first, part.count, relink, NULL);
+	run->lease_ms = queue_limit_lease(q, ms ? ms : run->lease_ms);
+	run_add(tags_of(run), run);
+	lease_touch(run->lease, run->first_tag, run->lease_ms);
 	return part.count;
 }
 
@@ -117,7 +112,8 @@ struct failed {
 	struct run *run;
 	uint64_t offset;
 	const char *reason;
-	uint32_t attempts, failures; /* with this one */
+	uint32_t failures; /* with this one, if it is one */
+	uint32_t attempt;
 	struct record_reader reader;
 	struct record record;
 	bool is_read;
@@ -138,14 +134,12 @@ static bool is_told(const struct group_claim *gc)
 	return gc->group->name && settlement_is_told(queue_of(gc));
 }
 
-/* When the message was given out, as far as its lease tells. */
+/* When the message was given out, or one behind it. */
 static int64_t given_unix_ms(const struct failed *f)
 {
 	const struct broker *b = group_broker(f->gc->group);
-	int64_t given_ms = f->run->due_ms ? f->run->due_ms - f->run->lease_ms : 0;
 
-	return given_ms && given_ms < b->mono_ms ? b->now_ms - (b->mono_ms - given_ms)
-						 : b->now_ms;
+	return b->now_ms - (b->mono_ms - f->run->given_ms);
 }
 
 /* The scripts of settled/. @param fate  NULL: it is acknowledged */
@@ -153,14 +147,14 @@ static void tell_scripts(const struct failed *f, const struct retry_fate *fate,
 			 struct settled_pass *p)
 {
 	const struct topic_group *g = f->gc->group;
+	const struct lease *l = f->run->lease;
 	const struct settlement_record what = { .msg = &f->record.msg,
 						.fate = fate,
-						.holder = f->run->holder,
-						.consumer = f->run->consumer,
+						.lease = l,
 						.group = { g->name, g->name_len },
 						.partition = f->gc->index,
 						.offset = f->offset,
-						.attempts = f->attempts,
+						.attempts = f->attempt,
 						.failures = f->failures,
 						.given_unix_ms = given_unix_ms(f) };
 
@@ -173,11 +167,10 @@ static void tell_scripts(const struct failed *f, const struct retry_fate *fate,
 static struct retry_fate back_after(const struct failed *f, int64_t delay_ms)
 {
 	int64_t now_ms = group_broker(f->gc->group)->mono_ms;
-	int64_t gap_ms = redelivery_gap_ms(f->attempts);
-	int64_t held_ms = f->run->due_ms - f->run->lease_ms;
+	int64_t gap_ms = redelivery_gap_ms(f->failures);
 	struct retry_fate fate = { .action = RETRY_AFTER,
 				   .due_ms = delay_ms > 0 ? now_ms + delay_ms : 0 };
-	int64_t paced_ms = (held_ms < now_ms ? held_ms : now_ms) + gap_ms;
+	int64_t paced_ms = f->run->given_ms + gap_ms;
 
 	if (gap_ms > 0 && paced_ms > now_ms && paced_ms > fate.due_ms) {
 		fate.due_ms = paced_ms;
@@ -193,7 +186,8 @@ static void ask(struct failed *f, struct msg *m, struct retry_decision *d)
 	const struct retry_failure failure = { q,
 					       m,
 					       { .reason = f->reason,
-						 .attempts = f->attempts,
+						 .attempts = f->attempt,
+						 .deliveries = f->run->deliveries + 1,
 						 .failures = f->failures,
 						 .has_place = true,
 						 .partition = f->gc->index,
@@ -265,8 +259,8 @@ static void count_given_up(struct group_claim *gc, uint64_t offset, const char *
 /* Soon given out again, it is read from where it lies; later from the log. */
 static void come_back(struct failed *f, const struct retry_fate *fate)
 {
-	struct run *r = claim_return(&f->gc->claim, f->run, f->offset, 1, fate->due_ms,
-				     true, relink, NULL);
+	const struct claim_return how = { f->offset, 1, fate->due_ms, CLAIM_FAILED };
+	struct run *r = claim_return(&f->gc->claim, f->run, &how, relink, NULL);
 
 	if (fate->due_ms > 0) {
 		record_batch_unref(r->batch);
@@ -279,7 +273,7 @@ static void come_back(struct failed *f, const struct retry_fate *fate)
 /* The copy of what is to be dead-lettered; NULL: it is given up. */
 static struct msg *make_copy(struct failed *f, const struct retry_fate *fate)
 {
-	const struct dead_letter_facts facts = { f->reason, fate->rule, f->attempts,
+	const struct dead_letter_facts facts = { f->reason, fate->rule, f->attempt,
 						 fate->extra };
 
 	if (fate->action != RETRY_DEAD_LETTER || !f->is_read)
@@ -344,13 +338,12 @@ static void count_failure(struct queue *q, const struct retry_fate *fate)
 void group_settle_fail(struct run *run, uint64_t tag, const struct group_failing *how)
 {
 	struct group_claim *gc = claim_of(run);
-	struct holder *h = run->holder;
-	struct consumer *c = run->consumer;
+	struct lease *l = run->lease;
 	struct failed f = { .gc = gc,
 			    .run = run,
 			    .offset = run->first + (tag - run->first_tag),
 			    .reason = how->reason,
-			    .attempts = run->attempts + 1,
+			    .attempt = run->failures + 1,
 			    .failures = run->failures + 1 };
 	struct record_batch *batch = run->batch ? record_batch_ref(run->batch) : NULL;
 	struct settled_pass pass;
@@ -362,12 +355,12 @@ void group_settle_fail(struct run *run, uint64_t tag, const struct group_failing
 	tell_failed(gc, f.offset, &fate);
 	tell_scripts(&f, &fate, &pass);
 	count_failure(queue_of(gc), &fate);
-	run_remove(&h->runs, run);
+	run_remove(tags_of(run), run);
 	if (fate.extra)
 		move_copies_publish_take(queue_of(gc), &fate.extra->copies, NULL);
 	carry_out(&f, &fate, &pass.copies);
 	strategy_extra_unref(fate.extra);
-	release(h, c, 1);
+	lease_remove_records(l, 1);
 	record_batch_unref(batch);
 }
 
@@ -376,18 +369,17 @@ static uint64_t ack_part(struct run *run, const struct part *part)
 {
 	struct group_claim *gc = claim_of(run);
 	struct queue *q = queue_of(gc);
-	struct holder *h = run->holder;
-	struct consumer *c = run->consumer;
+	struct lease *l = run->lease;
 	uint64_t committed = gc->claim.committed;
 
 	if (q->vhost->broker->follower)
 		tell_acked(gc, part);
-	run_remove(&h->runs, run);
+	run_remove(tags_of(run), run);
 	claim_settle(&gc->claim, run, part->first, part->count, relink, NULL);
 	q->counters.acked += part->count;
 	q->vhost->broker->counters.acked += part->count;
 	settled(gc, committed);
-	release(h, c, part->count);
+	lease_remove_records(l, part->count);
 	return part->count;
 }
 
@@ -397,13 +389,12 @@ static uint64_t ack_first(struct run *run, const struct part *part)
 	const struct part one = { part->first, 1 };
 	struct group_claim *gc = claim_of(run);
 	struct queue *q = queue_of(gc);
-	struct holder *h = run->holder;
-	struct consumer *c = run->consumer;
+	struct lease *l = run->lease;
 	struct record_batch *batch = run->batch ? record_batch_ref(run->batch) : NULL;
 	struct failed f = { .gc = gc,
 			    .run = run,
 			    .offset = part->first,
-			    .attempts = run->attempts + 1,
+			    .attempt = run->failures + 1,
 			    .failures = run->failures };
 	struct settled_pass pass;
 
@@ -411,11 +402,11 @@ static uint64_t ack_first(struct run *run, const struct part *part)
 	tell_scripts(&f, NULL, &pass);
 	if (q->vhost->broker->follower)
 		tell_acked(gc, &one);
-	run_remove(&h->runs, run);
+	run_remove(tags_of(run), run);
 	q->counters.acked++;
 	q->vhost->broker->counters.acked++;
 	end(&f, &pass.copies);
-	release(h, c, 1);
+	lease_remove_records(l, 1);
 	record_batch_unref(batch);
 	return 1;
 }
@@ -427,9 +418,9 @@ uint64_t group_settle_ack(struct run *run, uint64_t first, uint64_t last)
 	return is_told(claim_of(run)) ? ack_first(run, &part) : ack_part(run, &part);
 }
 
-void group_settle_count_nack(const struct run *run)
+void group_settle_count_nacks(const struct run *run, uint64_t count)
 {
-	queue_of(claim_of(run))->counters.nacked++;
+	queue_of(claim_of(run))->counters.nacked += count;
 }
 
 const struct queue *group_settle_queue(const struct run *run)
@@ -442,21 +433,69 @@ bool group_settle_comes_again(const struct run *run)
 	return claim_of(run)->group->name != NULL;
 }
 
-void group_settle_return(struct run *run)
+void group_settle_return(struct run *run, uint64_t first_tag, uint64_t count)
 {
+	const struct claim_return how = { run->first + (first_tag - run->first_tag),
+					  count, 0, CLAIM_GIVEN_BACK };
 	struct group_claim *gc = claim_of(run);
-	struct holder *h = run->holder;
-	struct consumer *c = run->consumer;
-	uint64_t count = run->count;
-	struct failed f = { .gc = gc, .run = run, .attempts = run->attempts + 1 };
-	const struct retry_fate fate = back_after(&f, 0);
+	struct lease *l = run->lease;
 
-	run_remove(&h->runs, run);
-	claim_return(&gc->claim, run, run->first, count, fate.due_ms, false, relink,
-		     NULL);
+	queue_of(gc)->counters.returned += count;
+	run_remove(tags_of(run), run);
+	claim_return(&gc->claim, run, &how, relink, NULL);
 	group_wake(gc);
 	group_check(gc);
-	release(h, c, count);
+	lease_remove_records(l, count);
+}
+
+void group_settle_lapse(struct run *run, uint64_t first_tag, uint64_t count)
+{
+	const struct group_claim *gc = claim_of(run);
+	const struct lease *l = run->lease;
+	const struct lapse what = { .tag = first_tag,
+				    .count = count,
+				    .queue = queue_of(gc),
+				    .claim = gc,
+				    .offset = run->first + (first_tag - run->first_tag) };
+
+	l->holder->on_lapse(l->holder, &what);
+}
+
+void group_settle_count_timeout(const struct run *run)
+{
+	queue_of(claim_of(run))->counters.timed_out++;
+}
+
+/* The message of a returned run: what lies before it in the run stays. */
+static void settle_returned(struct group_claim *gc, struct run *run, uint64_t offset)
+{
+	uint64_t committed = gc->claim.committed;
+	struct queue *q = queue_of(gc);
+
+	claim_settle_returned(&gc->claim, run, offset);
+	q->counters.acked++;
+	q->vhost->broker->counters.acked++;
+	group_wake(gc);
+	settled(gc, committed);
+}
+
+bool group_settle_ack_late(struct group_claim *gc, uint64_t offset,
+			   const struct holder *h)
+{
+	struct run *run = claim_find(&gc->claim, offset);
+	const struct lease *l = run && run->state == RUN_HELD ? run->lease : NULL;
+	uint64_t tag;
+
+	if (l && l->holder == h) {
+		tag = run->first_tag + (offset - run->first);
+		group_settle_ack(run, tag, tag);
+		return true;
+	}
+	/* A dead letter of it may be under way. */
+	if (!run || run->state != RUN_RETURNED || run->due_ms >= GROUP_DEATH_NEVER_MS)
+		return false;
+	settle_returned(gc, run, offset);
+	return true;
 }
 
 void group_settle_forget(struct group_claim *gc)
@@ -465,13 +504,12 @@ void group_settle_forget(struct group_claim *gc)
 
 	group_death_forget(gc);
 	while ((run = claim_first_held(&gc->claim)) != NULL) {
-		struct holder *h = run->holder;
-		struct consumer *c = run->consumer;
+		struct lease *l = run->lease;
 		uint64_t count = run->count;
 
-		run_remove(&h->runs, run);
+		run_remove(tags_of(run), run);
 		claim_settle(&gc->claim, run, run->first, count, relink, NULL);
-		release(h, c, count);
+		lease_remove_records(l, count);
 	}
 }
 
@@ -489,14 +527,6 @@ void group_settle_died(struct group_claim *gc, uint64_t offset)
 
 /* ---- time -------------------------------------------------------------------------- */
 
-static void time_out(struct run *run)
-{
-	static const struct group_failing timeout = { GROUP_FAILED, "timeout", 0 };
-
-	queue_of(claim_of(run))->counters.timed_out++;
-	group_settle_fail(run, run->first_tag, &timeout);
-}
-
 void group_settle_turn(struct broker *b)
 {
 	struct heap_node *n;
@@ -504,12 +534,8 @@ void group_settle_turn(struct broker *b)
 	while ((n = heap_min(&b->groups.runs)) != NULL && n->key <= b->mono_ms) {
 		struct run *run = container_of(n, struct run, timer);
 
-		if (run->state == RUN_HELD) {
-			time_out(run);
-		} else {
-			claim_due(run);
-			group_wake(claim_of(run));
-		}
+		claim_due(run);
+		group_wake(claim_of(run));
 		if (pace_is_spent(&b->pace, false))
 			return;
 	}

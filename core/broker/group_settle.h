@@ -12,7 +12,8 @@
 /* Those with tags from `first` to `last`, as far as the run has them, are settled. Gives
  * how many. */
 uint64_t group_settle_ack(struct run *run, uint64_t first, uint64_t last);
-/* Likewise: their leases end so much later from now; 0: as long as before. */
+/* Likewise: so long are their leases; the one that has begun begins anew. 0: as long as
+ * before. */
 uint64_t group_settle_touch(struct run *run, uint64_t first, uint64_t last, int64_t ms);
 
 /* What has happened to a message. */
@@ -29,12 +30,19 @@ struct group_failing {
 };
 /* The message of that tag, which the run has, has failed. */
 void group_settle_fail(struct run *run, uint64_t tag, const struct group_failing *f);
-/* Before it, for a NACK. */
-void group_settle_count_nack(const struct run *run);
+/* Before it, or before they return, for a NACK. */
+void group_settle_count_nacks(const struct run *run, uint64_t count);
 /* Its group goes on without the consumer. A reader's does not: nothing of it is kept. */
 bool group_settle_comes_again(const struct run *run);
-/* The run comes again, unpunished: its consumer went away at work on another. */
-void group_settle_return(struct run *run);
+/* Those of the run with these tags come again, unpunished: nobody was at work on them. */
+void group_settle_return(struct run *run, uint64_t first_tag, uint64_t count);
+/* Before it, or before they fail: their lease has ended. */
+void group_settle_lapse(struct run *run, uint64_t first_tag, uint64_t count);
+void group_settle_count_timeout(const struct run *run);
+/* A late ack: the message was given out, has come back, and is with nobody or with that
+ * holder. False: it is not. */
+bool group_settle_ack_late(struct group_claim *gc, uint64_t offset,
+			   const struct holder *h);
 /* The topic of its messages. */
 const struct queue *group_settle_queue(const struct run *run);
 /* Nothing of the claim is held any more: its holders forget it. A claim_reset or the end
@@ -44,7 +52,7 @@ void group_settle_forget(struct group_claim *gc);
 /* A dead letter is durable: its message is settled. */
 void group_settle_died(struct group_claim *gc, uint64_t offset);
 
-/* Leases end, and what was to come later is due. */
+/* What was to come later is due. */
 void group_settle_turn(struct broker *b);
 /* When the next one is, wall clock; 0: none. */
 int64_t group_settle_due_ms(const struct broker *b);

@@ -37,7 +37,7 @@ static int run(struct consumer *c, struct deliver_pass *p, struct error *err)
 	struct consumer_view view;
 	int rc;
 
-	c->holder->describe(c->holder, c, &view);
+	c->lease.holder->describe(c->lease.holder, c, &view);
 	view.queue = queue_slice(q);
 	p->consumer = &view;
 	p->now_unix_ms = b->now_ms;
@@ -53,7 +53,7 @@ static int ask(struct consumer *c, const struct entry *e, struct deliver_pass *p
 	       struct error *err)
 {
 	*p = (struct deliver_pass){ .msg = e->msg,
-				    .attempt = e->attempts + 1,
+				    .attempt = e->failures + 1,
 				    .keeps_order = e->shard->order != NULL };
 	return run(c, p, err);
 }

@@ -81,7 +81,7 @@ static void send_dead(struct entry *e, const struct settlement *s)
 {
 	const struct dead_letter_facts facts = { .reason = s->fate.reason,
 						 .rule = s->fate.rule,
-						 .attempts = e->attempts };
+						 .attempts = e->failures };
 
 	dead_letter(e, &facts);
 }

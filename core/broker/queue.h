@@ -23,6 +23,7 @@ struct queue_counters {
 	uint64_t redelivered;
 	uint64_t acked;
 	uint64_t nacked;
+	uint64_t returned; /* deliveries that came back without a failure */
 	uint64_t timed_out;
 	uint64_t paced; /* returns that had to wait: redelivery.h */
 	uint64_t expired;

@@ -21,13 +21,13 @@ static bool is_over_limit(const struct entry *e, uint32_t failures)
 	return limit > 0 && failures >= limit;
 }
 
-/* Back to the queue, not before `due_ms`: whatever brings it back, one that fails again
- * and again at once is paced. */
-static struct retry_fate back_at(const struct entry *e, int64_t due_ms)
+/* Back to the queue, not before `due_ms`: one that fails again and again at once is paced,
+ * whatever brings it back. */
+static struct retry_fate back_at(const struct entry *e, int64_t due_ms, uint32_t failures)
 {
 	int64_t now_ms = e->shard->env->now_ms;
-	int64_t gap_ms = redelivery_gap_ms(e->attempts);
-	int64_t paced_ms = e->held_unix_ms + gap_ms;
+	int64_t gap_ms = redelivery_gap_ms(failures);
+	int64_t paced_ms = e->at_unix_ms + gap_ms;
 	struct retry_fate fate = { .action = RETRY_AFTER, .due_ms = due_ms };
 
 	if (paced_ms > now_ms + gap_ms)
@@ -87,7 +87,10 @@ static void ask(const struct entry *e, const char *reason, uint32_t failures,
 	const struct retry_failure f = {
 		q,
 		e->msg,
-		{ .reason = reason, .attempts = e->attempts, .failures = failures }
+		{ .reason = reason,
+		  .attempts = failures,
+		  .deliveries = e->deliveries,
+		  .failures = failures }
 	};
 	struct error err;
 
@@ -109,7 +112,7 @@ static struct retry_fate by_script(const struct entry *e, const char *reason,
 	ask(e, reason, failures, &d);
 	fate.action = d.action;
 	if (d.action == RETRY_AFTER)
-		fate = back_at(e, e->shard->env->now_ms + d.delay_ms);
+		fate = back_at(e, e->shard->env->now_ms + d.delay_ms, failures);
 	fate.rule = strategy_script(s);
 	fate.extra = d.extra;
 	return fate;
@@ -149,7 +152,8 @@ struct retry_fate retry_plan_after(const struct entry *e, int64_t delay_ms)
 {
 	struct retry_fate fate = is_over_limit(e, e->failures + 1)
 					 ? dead("delivery-limit")
-					 : back_at(e, e->shard->env->now_ms + delay_ms);
+					 : back_at(e, e->shard->env->now_ms + delay_ms,
+						   e->failures + 1);
 
 	fate.reason = "nack";
 	fate.is_failure = true;
@@ -172,12 +176,18 @@ struct retry_fate retry_plan_bury(void)
 				    .is_failure = true };
 }
 
+struct retry_fate retry_plan_return(void)
+{
+	return (struct retry_fate){ .action = RETRY_AFTER };
+}
+
 void retry_count(const struct entry *e, const struct retry_fate *fate)
 {
 	struct queue *q = entry_queue(e);
 	struct broker *b = q->vhost->broker;
 
 	b->counters.failed += fate->reason != NULL;
+	q->counters.returned += fate->reason == NULL;
 	q->counters.paced += fate->is_paced;
 	b->counters.paced += fate->is_paced;
 }
@@ -205,7 +215,7 @@ static void revise(struct entry *e, const struct retry_fate *fate)
 /* Nobody holds it. */
 static void carry_out(struct entry *e, const struct retry_fate *fate)
 {
-	const struct dead_letter_facts facts = { fate->reason, fate->rule, e->attempts,
+	const struct dead_letter_facts facts = { fate->reason, fate->rule, e->failures,
 						 fate->extra };
 
 	revise(e, fate);
@@ -339,5 +349,5 @@ void retry_dead(struct entry *e, const char *reason)
 
 void retry_unpunished(struct entry *e)
 {
-	finish_take(e, back_at(e, 0));
+	finish_take(e, retry_plan_return());
 }

@@ -35,11 +35,12 @@ struct retry_fate {
 	bool is_failure;           /* it counts as one of the message */
 	bool is_paced;
 };
-/* What retry_failed, retry_after and retry_dead would do. The `extra` is the caller's. */
+/* What retry_failed, retry_after, retry_dead, … would do. The `extra` is the caller's. */
 struct retry_fate retry_plan_failed(const struct entry *e, const char *reason);
 struct retry_fate retry_plan_after(const struct entry *e, int64_t delay_ms);
 struct retry_fate retry_plan_dead(const char *reason);
 struct retry_fate retry_plan_bury(void);
+struct retry_fate retry_plan_return(void);
 /* Tell who follows the message, before it is carried out. */
 void retry_tell(const struct entry *e, const struct retry_fate *fate);
 /* Count it in the statistics: who carries it out calls this. */
@@ -62,5 +63,5 @@ TIDE_MUST_USE int retry_decide(const struct ruleset *r, struct decision_context 
 TIDE_MUST_USE int retry_ask(const struct retry_failure *f, uint64_t id,
 			    struct retry_decision *d, struct error *err);
 
-/* Returned unpunished: its consumer went away while at work on another. */
+/* Returned unpunished and unpaced: nobody was at work on it, or is to be blamed. */
 void retry_unpunished(struct entry *e);

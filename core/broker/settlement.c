@@ -58,7 +58,7 @@ static void view(const struct entry *e, const struct settlement *s,
 	int64_t now_ms = q->vhost->broker->now_ms;
 	int64_t came_ms = m->due_unix_ms > m->ts_unix_ms ? m->due_unix_ms : m->ts_unix_ms;
 	bool is_held = e->state == ENTRY_UNACKED;
-	int64_t given_ms = is_held ? e->held_unix_ms : now_ms;
+	int64_t given_ms = is_held ? e->at_unix_ms : now_ms;
 
 	*out = (struct outcome_view){
 		.event = event_of(q, s->is_ack ? NULL : &s->fate),
@@ -66,7 +66,7 @@ static void view(const struct entry *e, const struct settlement *s,
 		.rule = s->fate.rule,
 		.vhost = vhost_slice(q->vhost),
 		.queue = queue_slice(q),
-		.attempts = e->attempts,
+		.attempts = e->failures + (s->is_ack || s->fate.is_failure),
 		.failures = e->failures + s->fate.is_failure,
 		.waited_ms = time_between(came_ms, given_ms),
 		.took_ms = time_between(given_ms, now_ms),
@@ -113,14 +113,13 @@ static void tell(struct queue *q, const struct msg *m, struct outcome_view *outc
 }
 
 /* Whose the message is, as far as it is known. */
-static void add_consumer(const struct holder *h, const struct consumer *c,
-			 struct outcome_view *out)
+static void add_consumer(const struct lease *l, struct outcome_view *out)
 {
 	struct consumer_view consumer;
 
-	if (!h)
+	if (!l)
 		return;
-	h->describe(h, c, &consumer);
+	l->holder->describe(l->holder, l->consumer, &consumer);
 	out->user = consumer.user;
 }
 
@@ -130,7 +129,7 @@ void settlement_tell(const struct entry *e, const struct settlement *s,
 	struct outcome_view outcome;
 
 	view(e, s, &outcome);
-	add_consumer(e->holder, e->consumer, &outcome);
+	add_consumer(e->lease, &outcome);
 	tell(entry_queue(e), e->msg, &outcome, p);
 }
 
@@ -152,7 +151,7 @@ void settlement_tell_record(struct queue *topic, const struct settlement_record 
 		.took_ms = time_between(r->given_unix_ms, topic->vhost->broker->now_ms),
 	};
 
-	add_consumer(r->holder, r->consumer, &outcome);
+	add_consumer(r->lease, &outcome);
 	tell(topic, r->msg, &outcome, p);
 }
 
@@ -218,7 +217,7 @@ static void remove_entry(struct entry *e, const struct settlement *s)
 	shard_remove(e, s->waiter);
 }
 
-void settlement_ack(struct entry *e, const struct consumer *c, struct waiter *w)
+void settlement_ack(struct entry *e, const struct lease *l, struct waiter *w)
 {
 	const struct settlement s = { .is_ack = true,
 				      .waiter = w,
@@ -227,9 +226,7 @@ void settlement_ack(struct entry *e, const struct consumer *c, struct waiter *w)
 	struct settled_pass pass;
 
 	view(e, &s, &outcome);
-	/* Acknowledged by its delivery, which nothing has counted. */
-	outcome.attempts += e->state != ENTRY_UNACKED;
-	add_consumer(c ? c->holder : e->holder, c, &outcome);
+	add_consumer(l, &outcome);
 	tell(entry_queue(e), e->msg, &outcome, &pass);
 	carry_out(e, &s, &pass.copies);
 }

@@ -31,16 +31,15 @@ static inline bool settlement_is_told(const struct queue *q)
 /* Tell the scripts, release the message from who holds it, and carry it out, now or
  * later. */
 void settlement_run(struct entry *e, const struct settlement *s);
-/* It is acknowledged, and goes. @param c  who had it; NULL: a GET, or nobody */
-void settlement_ack(struct entry *e, const struct consumer *c, struct waiter *w);
+/* It is acknowledged, and goes. @param l  who had it; NULL: nobody */
+void settlement_ack(struct entry *e, const struct lease *l, struct waiter *w);
 /* It goes for another reason, a literal. */
 void settlement_drop(struct entry *e, const char *reason, struct waiter *w);
 /* A message of a topic, which a group settles. */
 struct settlement_record {
 	const struct msg *msg;
 	const struct retry_fate *fate; /* NULL: it is acknowledged */
-	const struct holder *holder;
-	const struct consumer *consumer; /* may be NULL */
+	const struct lease *lease;
 	struct slice group;
 	unsigned partition;
 	uint64_t offset;

@@ -31,7 +31,7 @@ void succession_settle(struct queue *q)
 
 	if (q->active && q->active != first) {
 		set_active(q->active, false);
-		if (q->active->unacked > 0)
+		if (q->active->lease.count > 0)
 			return;
 	}
 	q->active = first;

@@ -212,7 +212,8 @@ static void decide_dead_letter(struct transaction_settle *s)
 {
 	const struct retry_extra *extra = s->fate.extra;
 	const struct dead_letter_facts facts = { s->fate.reason, s->fate.rule,
-						 s->entry->attempts, extra };
+						 s->entry->failures + s->fate.is_failure,
+						 extra };
 	struct msg *copy = dead_letter_make(
 		entry_queue(s->entry), extra && extra->msg ? extra->msg : s->entry->msg,
 		&facts);

@@ -10,6 +10,7 @@
 #include "group_death.h"
 #include "group_settle.h"
 #include "job.h"
+#include "lease_end.h"
 #include "lock.h"
 #include "overflow.h"
 #include "removal.h"
@@ -114,6 +115,7 @@ void turn_tick(struct broker *b)
 	}
 	if (b->env.may_expire) {
 		shard_expiry_turn(&b->env);
+		lease_end_turn(b);
 		group_settle_turn(b);
 		group_death_turn(b);
 	}
@@ -168,6 +170,7 @@ int64_t turn_due_ms(const struct broker *b)
 		due_ms = heap_earlier(due_ms, n->key);
 	if (b->env.may_expire) {
 		due_ms = heap_earlier(due_ms, shard_expiry_due_ms(&b->env));
+		due_ms = heap_earlier(due_ms, lease_end_due_ms(b));
 		due_ms = heap_earlier(due_ms, group_settle_due_ms(b));
 		due_ms = heap_earlier(due_ms, group_death_due_ms(b));
 	}

@@ -201,7 +201,8 @@ static int nack(struct http_request *q, struct reply *r, struct error *err)
 				 "priority may stand beside it");
 	what.spec.how = is_dead                    ? SETTLE_DEAD
 			: is_bury                  ? SETTLE_BURY
-			: is_requeue || is_delayed ? SETTLE_AFTER
+			: is_requeue               ? SETTLE_REQUEUE
+			: is_delayed               ? SETTLE_AFTER
 						   : SETTLE_RETRY;
 	return settle(q, &what, r, err);
 }

@@ -274,6 +274,8 @@ static struct http_websocket *create(struct http_conn *c)
 void http_websocket_destroy(struct http_websocket *w)
 {
 	w->is_over = true;
+	if (!wslay_event_get_close_received(w->frames))
+		session_break(w->inner->session);
 	w->inner->kind->deinit(w->inner);
 	mem_free(w->inner);
 	wslay_event_context_free(w->frames);

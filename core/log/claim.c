@@ -116,9 +116,8 @@ static struct run *split(struct claim *c, struct run *r, uint64_t at)
 	return add(c, &rest);
 }
 
-/* The run that has these offsets of the run and no others. */
-static struct run *isolate(struct claim *c, struct run *r, uint64_t first, uint64_t count,
-			   claim_cut_fn on_cut, void *ctx)
+struct run *claim_isolate(struct claim *c, struct run *r, uint64_t first, uint64_t count,
+			  claim_cut_fn on_cut, void *ctx)
 {
 	assert(r->state == RUN_HELD && count > 0);
 	assert(first >= r->first && count <= r->count &&
@@ -164,7 +163,7 @@ static void settle_all(struct claim *c, struct run *r)
 
 	count_out(c, r);
 	r->state = RUN_SETTLED;
-	r->holder = r->consumer = NULL;
+	r->lease = NULL;
 	set_due(r, 0);
 	set_batch(r, NULL);
 	if (behind && behind->state == RUN_SETTLED) {
@@ -204,13 +203,24 @@ void claim_settle(struct claim *c, struct run *run, uint64_t first, uint64_t cou
 		on_cut(ctx, run);
 		return;
 	}
-	settle_all(c, isolate(c, run, first, count, on_cut, ctx));
+	settle_all(c, claim_isolate(c, run, first, count, on_cut, ctx));
 }
 
 void claim_give_up(struct claim *c, struct run *returned)
 {
 	assert(returned->state == RUN_RETURNED);
 	settle_all(c, returned);
+}
+
+void claim_settle_returned(struct claim *c, struct run *r, uint64_t offset)
+{
+	assert(r->state == RUN_RETURNED && offset >= r->first && offset < run_end(r));
+	if (offset > r->first)
+		r = split(c, r, offset);
+	if (r->count > 1)
+		settle_front(c, r, 1);
+	else
+		settle_all(c, r);
 }
 
 uint64_t claim_skip(struct claim *c, uint64_t start)
@@ -232,11 +242,10 @@ uint64_t claim_skip(struct claim *c, uint64_t start)
 
 static bool can_grow(const struct run *r, const struct claim_delivery *d)
 {
-	return r && r->state == RUN_HELD && r->holder == d->holder &&
-	       r->consumer == d->consumer && r->batch == d->batch &&
-	       r->lease_ms == d->lease_ms && r->attempts == 0 &&
-	       run_end(r) == d->offset && r->first_tag + r->count == d->tag &&
-	       !r->due_ms == !d->until_ms;
+	return r && r->state == RUN_HELD && r->lease == d->lease &&
+	       r->batch == d->batch && r->lease_ms == d->lease_ms &&
+	       r->deliveries == 0 && run_end(r) == d->offset &&
+	       r->first_tag + r->count == d->tag;
 }
 
 struct run *claim_hold(struct claim *c, const struct claim_delivery *d)
@@ -247,17 +256,15 @@ struct run *claim_hold(struct claim *c, const struct claim_delivery *d)
 	if (can_grow(last, d)) {
 		last->count++;
 		c->held++;
-		if (d->until_ms > last->due_ms)
-			set_due(last, d->until_ms);
+		last->given_ms = d->now_ms;
 	} else {
 		settle_new(c, d->offset);
 		last = add(c, &(struct run){ .first = d->offset,
 					     .count = 1,
 					     .state = RUN_HELD,
-					     .holder = d->holder,
-					     .consumer = d->consumer,
+					     .lease = d->lease,
 					     .first_tag = d->tag,
-					     .due_ms = d->until_ms,
+					     .given_ms = d->now_ms,
 					     .lease_ms = d->lease_ms,
 					     .batch = d->batch });
 	}
@@ -283,20 +290,19 @@ struct run *claim_hold_again(struct claim *c, struct run *r,
 	count_out(c, r);
 	r->state = RUN_HELD;
 	count_in(c, r);
-	r->holder = d->holder;
-	r->consumer = d->consumer;
+	r->lease = d->lease;
 	r->first_tag = d->tag;
+	r->given_ms = d->now_ms;
 	r->lease_ms = d->lease_ms;
-	r->attempts++;
 	set_batch(r, d->batch);
-	set_due(r, d->until_ms);
+	set_due(r, 0);
 	return r;
 }
 
 static bool is_alike(const struct run *a, const struct run *b)
 {
 	return b->state == RUN_RETURNED && a->due_ms == b->due_ms &&
-	       a->attempts == b->attempts && a->failures == b->failures &&
+	       a->deliveries == b->deliveries && a->failures == b->failures &&
 	       a->batch == b->batch;
 }
 
@@ -310,18 +316,19 @@ static void join(struct claim *c, struct run *a, struct run *b)
 	c->returned += count;
 }
 
-struct run *claim_return(struct claim *c, struct run *run, uint64_t first, uint64_t count,
-			 int64_t due_ms, bool is_failure, claim_cut_fn on_cut, void *ctx)
+struct run *claim_return(struct claim *c, struct run *run, const struct claim_return *how,
+			 claim_cut_fn on_cut, void *ctx)
 {
-	struct run *r = isolate(c, run, first, count, on_cut, ctx);
+	struct run *r = claim_isolate(c, run, how->first, how->count, on_cut, ctx);
 	struct run *before = RB_PREV(run_tree, &c->runs, r);
 	struct run *behind = RB_NEXT(run_tree, &c->runs, r);
 
 	count_out(c, r);
 	r->state = RUN_RETURNED;
-	r->holder = r->consumer = NULL;
-	r->failures += is_failure;
-	set_due(r, due_ms);
+	r->lease = NULL;
+	r->deliveries += how->end != CLAIM_UNSEEN;
+	r->failures += how->end == CLAIM_FAILED;
+	set_due(r, how->due_ms);
 	count_in(c, r);
 	if (behind && is_alike(r, behind))
 		join(c, r, behind);
@@ -329,15 +336,6 @@ struct run *claim_return(struct claim *c, struct run *run, uint64_t first, uint6
 		join(c, before, r);
 		return before;
 	}
-	return r;
-}
-
-struct run *claim_touch(struct claim *c, struct run *run, uint64_t first, uint64_t count,
-			int64_t until_ms, claim_cut_fn on_cut, void *ctx)
-{
-	struct run *r = isolate(c, run, first, count, on_cut, ctx);
-
-	set_due(r, until_ms);
 	return r;
 }
 

@@ -8,7 +8,7 @@
  * settled runs are one.
  *
  * A claim decides nothing and reads nothing; it knows no consumer: who holds a run is the
- * owner's business (run.holder, run_add). */
+ * owner's business (run.lease, run_add). */
 #pragma once
 
 #include "run.h"
@@ -36,22 +36,21 @@ void claim_reset(struct claim *c, uint64_t offset);
 struct claim_delivery {
 	uint64_t offset;
 	uint64_t tag;
-	void *holder, *consumer;
-	int64_t until_ms; /* 0: it has no limit */
+	void *lease;
+	int64_t now_ms;
 	uint32_t lease_ms;
 	struct record_batch *batch; /* a reference is taken; may be NULL */
 };
 /* The message at `reached`, or behind it (what lies between is settled: it is no longer
  * kept), is given out. Gives its run: a new one of one message, for the holder's tree; or
- * the last one, grown: then holder, consumer, lease and batch are the same and tag and
- * offset follow; it takes the later until_ms. */
+ * the last one, grown: then lease and batch are the same and tag and offset follow. */
 struct run *claim_hold(struct claim *c, const struct claim_delivery *d);
 /* Likewise, and it is settled at once: a consumer that acknowledges nothing has it. */
 void claim_pass(struct claim *c, uint64_t offset);
 /* The message at the front of a returned run is given out again; or one further in (what
  * lies before it in the run is settled: it is no longer kept). Gives its run, of one
  * message, for the holder's tree: `returned` itself; what is left of it is another run
- * from now on. attempts are one more. */
+ * from now on. */
 struct run *claim_hold_again(struct claim *c, struct run *returned,
 			     const struct claim_delivery *d);
 
@@ -64,15 +63,27 @@ typedef void (*claim_cut_fn)(void *ctx, struct run *left);
 /* The offsets of a run that is held are settled. `committed` may move on. */
 void claim_settle(struct claim *c, struct run *run, uint64_t first, uint64_t count,
 		  claim_cut_fn on_cut, void *ctx);
-/* Likewise: they come again, not before due_ms (0: at once); with is_failure they have
- * failed once more. Neighbouring runs that are alike in all, and of the same batch,
- * become one. Gives the run that has them now. */
-struct run *claim_return(struct claim *c, struct run *run, uint64_t first, uint64_t count,
-			 int64_t due_ms, bool is_failure, claim_cut_fn on_cut, void *ctx);
-/* Likewise: they are still held, until another time (0: without a limit). Gives the run
- * that has them now, which on_cut is not told of. */
-struct run *claim_touch(struct claim *c, struct run *run, uint64_t first, uint64_t count,
-			int64_t until_ms, claim_cut_fn on_cut, void *ctx);
+/* How the delivery ended of what comes again. */
+enum claim_end {
+	CLAIM_UNSEEN, /* nobody has seen it */
+	CLAIM_GIVEN_BACK,
+	CLAIM_FAILED,
+};
+/* Likewise: they come again, not before due_ms (0: at once). Neighbouring runs that are
+ * alike in all, and of the same batch, become one. Gives the run that has them now. */
+struct claim_return {
+	uint64_t first, count;
+	int64_t due_ms;
+	enum claim_end end;
+};
+struct run *claim_return(struct claim *c, struct run *run, const struct claim_return *how,
+			 claim_cut_fn on_cut, void *ctx);
+/* Likewise: they are still held, and have a run of their own, which is given and which
+ * on_cut is not told of. */
+struct run *claim_isolate(struct claim *c, struct run *run, uint64_t first,
+			  uint64_t count, claim_cut_fn on_cut, void *ctx);
+/* A message of a returned run is settled after all. */
+void claim_settle_returned(struct claim *c, struct run *returned, uint64_t offset);
 /* A returned run needs no second delivery: all its messages were given up, and are
  * settled. */
 void claim_give_up(struct claim *c, struct run *returned);

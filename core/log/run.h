@@ -9,7 +9,7 @@
 #include "record.h"
 
 enum run_state {
-	RUN_HELD,     /* with a consumer, until due_ms */
+	RUN_HELD,     /* with a consumer, since given_ms */
 	RUN_RETURNED, /* to be given out again, not before due_ms */
 	RUN_SETTLED,
 };
@@ -23,12 +23,12 @@ struct run {
 	struct claim *claim;
 	uint64_t first, count; /* offsets */
 	enum run_state state;
-	void *holder;       /* RUN_HELD: see claim_hold */
-	void *consumer;     /* RUN_HELD: likewise; may be NULL */
+	void *lease;        /* RUN_HELD: whose it is; see claim_hold */
 	uint64_t first_tag; /* RUN_HELD: of the first offset; the others follow */
-	int64_t due_ms;     /* see enum run_state; 0: at once, or without a limit */
-	uint32_t lease_ms;  /* RUN_HELD */
-	uint32_t attempts;  /* deliveries before this one; of each of its messages */
+	int64_t given_ms;   /* RUN_HELD: when the last of it was given out */
+	int64_t due_ms;     /* RUN_RETURNED: see there; 0: at once */
+	uint32_t lease_ms;  /* RUN_HELD: how long the lease of each message is */
+	uint32_t deliveries; /* before this one; of each of its messages */
 	uint32_t failures;
 	/* That has its messages; NULL: it must be read again. The run has a reference. */
 	struct record_batch *batch;

@@ -29,6 +29,13 @@ static void op_finish(void *ctx)
 	server_due(c->server, c);
 }
 
+/* Unless it was to end: it has left in order, or is closed. */
+static void note_break(struct conn *c)
+{
+	if (c->protocol && !c->is_finishing)
+		session_break(c->protocol->session);
+}
+
 static void op_kill(void *ctx)
 {
 	struct conn *c = ctx;
@@ -285,6 +292,7 @@ static void on_end(struct conn *c)
 {
 	c->is_ended = true;
 	stop_reading(c);
+	note_break(c);
 	conn_note_end(c);
 	op_finish(c);
 }
@@ -566,6 +574,7 @@ void conn_close(struct conn *c)
 	if (c->is_closing)
 		return;
 	c->is_closing = true;
+	note_break(c);
 	stranger_remove(c);
 	server_due(c->server, c);
 }

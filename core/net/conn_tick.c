@@ -82,9 +82,10 @@ void conn_tick(struct conn *c, int64_t now_ms)
 	p = c->protocol;
 	if (p->kind->tick)
 		p->kind->tick(p, now_ms);
-	if (c->is_reading && p->heartbeat_in_ms && silent_ms > 2 * p->heartbeat_in_ms)
+	if (c->is_reading && p->heartbeat_in_ms && silent_ms > 2 * p->heartbeat_in_ms) {
+		session_break(p->session);
 		conn_close_with(c, "busy no input for two heartbeats");
-	else if (is_in_the_way(c))
+	} else if (is_in_the_way(c))
 		conn_close_with(c, "busy the rest of a payload did not arrive");
 	else if (c->is_reading && idle_ms && silent_ms > idle_ms)
 		conn_close_with(c, "busy no input for the idle timeout");

@@ -8,7 +8,6 @@
 #include "broker/group_settle.h"
 #include "broker/pull.h"
 #include "broker/retry.h"
-#include "lease_notice.h"
 #include "rules/engine/deliver.h"
 #include "session_private.h"
 #include "tracer.h"
@@ -31,8 +30,13 @@ static void describe(const struct holder *h, const struct consumer *c,
 	if (!c || c->getter)
 		return;
 	out->sid = subscription_of(c)->sid;
-	out->unacked = c->unacked;
+	out->unacked = c->lease.count;
 	out->prefetch = c->prefetch;
+}
+
+static void on_lapse(struct holder *h, const struct lapse *what)
+{
+	lapsed_add(&container_of(h, struct channel, holder)->lapsed, what);
 }
 
 void channel_init(struct channel *ch, struct session *s, unsigned number)
@@ -45,8 +49,10 @@ void channel_init(struct channel *ch, struct session *s, unsigned number)
 	ch->holder.on_release = channel_release;
 	ch->holder.describe = describe;
 	ch->holder.on_settled = subscription_settled;
+	ch->holder.on_lapse = on_lapse;
 	ch->holder.last_tag = &ch->held.last_tag;
 	held_init(&ch->held);
+	lapsed_init(&ch->lapsed);
 	lock_holder_init(&ch->locks);
 	credit_init(&ch->credit, s->broker, 0);
 }
@@ -65,6 +71,12 @@ static void release_committing(struct held *h)
 	}
 }
 
+/* Has the consumer been charged with its failure? All GETs of a channel count as one. */
+static bool *charge_of(struct lease *l, bool *is_get_charged)
+{
+	return l->consumer ? &l->is_charged : is_get_charged;
+}
+
 /* As channel_return_held, of topics. */
 static void return_runs(struct channel *ch, bool is_punished)
 {
@@ -74,9 +86,7 @@ static void return_runs(struct channel *ch, bool is_punished)
 	bool is_get_charged = false;
 
 	while (run) {
-		struct subscription *sub =
-			run->consumer ? subscription_of(run->consumer) : NULL;
-		bool *is_charged = sub ? &sub->is_charged : &is_get_charged;
+		bool *is_charged = charge_of(run->lease, &is_get_charged);
 		uint64_t next = run->first_tag + run->count;
 
 		if (!*is_charged && group_settle_comes_again(run)) {
@@ -86,15 +96,16 @@ static void return_runs(struct channel *ch, bool is_punished)
 		run = run_from_tag(runs, next);
 	}
 	while ((run = run_from_tag(runs, 0)) != NULL)
-		group_settle_return(run);
+		group_settle_return(run, run->first_tag, run->count);
 }
 
-/* Of what a consumer leaves behind, only the message that it was given first
- * can be the one at fault: consumers work in order. The others go back as if
- * they had never been taken. */
+/* Who leaves in order says by that that nothing has failed. Of what a consumer leaves
+ * behind whose connection broke, only the message that it was given first can be the one
+ * at fault: consumers work in order. */
 void channel_return_held(struct channel *ch)
 {
-	bool is_punished = !ch->session->broker->is_draining;
+	const struct session *s = ch->session;
+	bool is_punished = s->is_broken && !s->has_left && !s->broker->is_draining;
 	struct held *h = &ch->held;
 	struct entry *last;
 	uint64_t tag;
@@ -104,9 +115,7 @@ void channel_return_held(struct channel *ch)
 	release_committing(h);
 	for (struct entry *e = is_punished ? held_from(h, 0) : NULL; e;
 	     e = held_from(h, tag + 1)) {
-		struct subscription *sub =
-			e->consumer ? subscription_of(e->consumer) : NULL;
-		bool *is_charged = sub ? &sub->is_charged : &is_get_charged;
+		bool *is_charged = charge_of(e->lease, &is_get_charged);
 
 		tag = e->tag;
 		if (*is_charged)
@@ -140,6 +149,7 @@ void channel_end(struct channel *ch)
 	while ((f = TAILQ_FIRST(&ch->fetches)) != NULL)
 		f->getter.on_answer(&f->getter);
 	held_deinit(&ch->held);
+	lapsed_deinit(&ch->lapsed);
 	lock_holder_end(&ch->locks);
 	credit_deinit(&ch->credit);
 }
@@ -161,33 +171,30 @@ struct subscription *channel_subscription(struct channel *ch, struct slice sid)
 void channel_write_holder(const struct entry *e, struct json *out)
 {
 	const struct channel *ch;
+	int64_t until_ms = lease_until_unix_ms(e);
 
-	if (!e->holder)
+	if (!e->lease)
 		return;
-	ch = container_of(e->holder, struct channel, holder);
+	ch = container_of(e->lease->holder, struct channel, holder);
 	json_member_object(out, "holder");
 	json_member_int(out, "connection", (int64_t)ch->session->number);
 	json_member_int(out, "channel", ch->number);
 	json_member_text(out, "sid",
-			 e->consumer ? subscription_of(e->consumer)->sid : "-");
+			 e->lease->consumer ? subscription_of(e->lease->consumer)->sid
+					    : "-");
 	json_member_int(out, "tag", (int64_t)e->tag);
-	json_member_int(out, "until", e->at_unix_ms);
+	json_member_int(out, "since", e->at_unix_ms);
+	if (until_ms)
+		json_member_int(out, "until", until_ms);
 	json_object_end(out);
 }
 
 void channel_release(struct entry *e)
 {
-	struct channel *ch = container_of(e->holder, struct channel, holder);
-	struct subscription *sub = e->consumer ? subscription_of(e->consumer) : NULL;
+	struct channel *ch = container_of(e->lease->holder, struct channel, holder);
 
 	held_remove(&ch->held, e->tag);
-	e->holder = NULL;
-	e->consumer = NULL;
-	if (!sub)
-		return;
-	if (sub->notify_ms)
-		lease_notice_remove(sub, e);
-	subscription_settled(&sub->consumer, 1);
+	lease_remove(e);
 }
 
 void channel_tell_skipped(struct channel *ch, const char *sid,

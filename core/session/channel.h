@@ -5,6 +5,7 @@
 #include "broker/lock.h"
 #include "fetch.h"
 #include "held.h"
+#include "lapsed.h"
 #include "reply.h"
 #include "subscription.h"
 
@@ -20,6 +21,7 @@ struct channel {
 	struct reply_aside_list asides; /* that are in no order */
 	struct holder holder;           /* who its messages are held by */
 	struct held held;
+	struct lapsed lapsed; /* what was held, until a lease ended */
 	struct lock_holder locks;
 	struct credit credit; /* of its subscriptions together */
 	struct subscription_list subscriptions;
@@ -31,7 +33,8 @@ struct channel {
 };
 
 void channel_init(struct channel *ch, struct session *s, unsigned number);
-/* Return its messages: the consumer has gone. */
+/* Return its messages: the consumer has gone. If its connection broke, the message that it
+ * was at work on has failed. */
 void channel_return_held(struct channel *ch);
 /* End its subscriptions and return its messages. The replies that it owes remain. */
 void channel_end(struct channel *ch);
@@ -46,20 +49,19 @@ struct subscription *channel_subscription(struct channel *ch, struct slice sid);
 /* A consumer of the channel is given the message. Unless it is acknowledged by that, the
  * channel holds it. */
 static inline struct delivery channel_hand_out(struct channel *ch,
-					       const struct consumer *c, struct entry *e,
+					       struct consumer *c, struct entry *e,
 					       struct msg *head, bool is_redelivered)
 {
 	struct delivery d = { .msg = e->msg,
 			      .head = head,
-			      .attempt = e->attempts,
+			      .attempt = e->failures + 1,
 			      .is_redelivered = is_redelivered };
 
 	if (c->is_auto_ack) {
 		e->tag = 0;
-		d.attempt++; /* nothing counts it any more */
 	} else {
 		d.tag = held_add(&ch->held, e);
-		e->holder = &ch->holder;
+		lease_add(consumer_lease(c), e);
 	}
 	return d;
 }
@@ -70,7 +72,7 @@ static inline struct delivery channel_delivery(const struct record_delivery *r)
 		.msg = (struct msg *)&r->record->msg, /* a view: nobody keeps it */
 		.tag = r->tag,
 		.attempt = r->attempt,
-		.is_redelivered = r->attempt > 1,
+		.is_redelivered = r->is_redelivered,
 		.has_offset = true,
 		.partition = (uint16_t)r->partition,
 		.offset = r->record->offset,

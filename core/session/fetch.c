@@ -55,6 +55,8 @@ void fetch_drop(struct fetch *f)
 {
 	pull_leave(&f->getter);
 	getter_remove(&f->getter);
+	if (f->getter.lease)
+		lease_close(f->getter.lease);
 	TAILQ_REMOVE(&f->channel->fetches, f, channel_link);
 	msg_match_deinit(&f->match);
 	mem_free(f);
@@ -113,7 +115,8 @@ struct fetch *fetch_create(struct channel *ch, unsigned consumer_count, struct r
 	for (unsigned i = 0; i < consumer_count; i++) {
 		f->consumers[i].ops = &ops;
 		f->consumers[i].getter = &f->getter;
-		f->consumers[i].holder = &ch->holder;
+		lease_init(&f->consumers[i].lease, ch->session->broker, &ch->holder,
+			   &f->consumers[i]);
 	}
 	TAILQ_INSERT_TAIL(&ch->fetches, f, channel_link);
 	return f;

@@ -253,7 +253,7 @@ static bool consumer_has(const void *item, const char *part)
 	       (!c->getter && has(subscription_of((struct consumer *)c)->sid, part));
 }
 
-NUMBER(consumer_unacked, struct consumer, unacked)
+NUMBER(consumer_unacked, struct consumer, lease.count)
 NUMBER(consumer_delivered, struct consumer, delivered)
 
 static const struct list_key consumer_keys[] = {

@@ -140,7 +140,7 @@ void list_write_consumer(struct session *s, const void *item, struct json *j)
 	json_member_int(j, "channel_prefetch", ch->credit.limit);
 	json_member_int(j, "rank", c->rank);
 	json_member_int(j, "notify_lease_ms",
-			c->getter ? 0 : subscription_of(c)->notify_ms);
+			c->lease.notify_ms);
 	group = c->member ? c->member->group : c->getter ? c->getter->group : NULL;
 	if (group && group->name)
 		json_member_text(j, "group", group->name);
@@ -148,7 +148,7 @@ void list_write_consumer(struct session *s, const void *item, struct json *j)
 		member_format(c->member, partitions);
 		json_member_text(j, "partitions", partitions);
 	}
-	json_member_int(j, "unacked", c->unacked);
+	json_member_int(j, "unacked", c->lease.count);
 	json_member_int(j, "delivered", (int64_t)c->delivered);
 	json_object_end(j);
 }

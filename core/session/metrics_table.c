@@ -48,6 +48,7 @@ QUEUE_COUNTER(delivered)
 QUEUE_COUNTER(redelivered)
 QUEUE_COUNTER(acked)
 QUEUE_COUNTER(nacked)
+QUEUE_COUNTER(returned)
 QUEUE_COUNTER(timed_out)
 QUEUE_COUNTER(paced)
 QUEUE_COUNTER(expired)
@@ -73,7 +74,7 @@ static double queue_oldest_ready(const void *item)
 
 static double queue_oldest_lease(const void *item)
 {
-	return age_of(item, queue_document_since(item, shard_age_lease));
+	return age_of(item, queue_document_since(item, shard_age_held));
 }
 
 static double queue_paused_in(const void *item)
@@ -134,6 +135,8 @@ static const struct metric queue_metrics[] = {
 	COUNTER("tidemq_queue_acked", "Messages acknowledged.", queue_acked),
 	COUNTER("tidemq_queue_nacked", "Deliveries that consumers gave back.",
 		queue_nacked),
+	COUNTER("tidemq_queue_returned",
+		"Deliveries that came back without a failure.", queue_returned),
 	COUNTER("tidemq_queue_timed_out", "Deliveries not settled in time.",
 		queue_timed_out),
 	COUNTER("tidemq_queue_paced", "Returns that had to wait.", queue_paced),
@@ -208,6 +211,8 @@ static const struct metric topic_metrics[] = {
 		queue_acked),
 	COUNTER("tidemq_topic_nacked", "Deliveries that consumers gave back.",
 		queue_nacked),
+	COUNTER("tidemq_topic_returned",
+		"Deliveries that came back without a failure.", queue_returned),
 	COUNTER("tidemq_topic_timed_out", "Deliveries not settled in time.",
 		queue_timed_out),
 	COUNTER("tidemq_topic_paced", "Returns that had to wait.", queue_paced),

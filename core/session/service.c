@@ -15,7 +15,6 @@
 #include "rules/sandbox/bundle.h"
 #include "rules/sandbox/script_recent.h"
 #include "schedule/scheduler.h"
-#include "lease_notice.h"
 #include "samples.h"
 #include "service_access.h"
 #include "service_pressure.h"
@@ -38,7 +37,6 @@ static struct service *create(uv_loop_t *loop, const struct broker_config *confi
 	TAILQ_INIT(&s->transactions.committing);
 	TAILQ_INIT(&s->receiving);
 	pool_init(&s->replies, sizeof(struct reply), 16384);
-	lease_notice_init(s);
 	s->rollout.broker = b;
 	s->rollout.history = history_create(b);
 	s->rollout.canary = canary_create(b);
@@ -65,7 +63,6 @@ static void destroy(struct service *s)
 	bundle_unref(s->directory);
 	broker_destroy(b);
 	pool_deinit(&s->replies);
-	lease_notice_deinit(s);
 	mem_free(s);
 }
 
@@ -86,7 +83,6 @@ static void on_idle(uv_idle_t *handle)
 static int64_t next_due_ms(const struct service *s)
 {
 	const int64_t others[] = { scheduler_due_ms(s->scheduler),
-				   lease_notice_due_ms(s),
 				   service_users_due_ms(s),
 				   service_access_due_ms(s),
 				   session_allowance_due_ms(s),
@@ -171,7 +167,6 @@ void service_turn(struct service *s)
 	tracer_turn(s);
 	samples_turn(s->samples);
 	turn_tick(b);
-	lease_notice_turn(s); /* of what has not run out just now */
 	scheduler_turn(s->scheduler);
 	enter(b, TURN_DELIVERIES);
 	turn_deal(b);

@@ -67,8 +67,6 @@ struct service {
 	struct tracer *tracer;       /* NULL: nobody has followed a message yet */
 	struct settle_list settling; /* requests that go on in the next turn */
 	struct pool replies;
-	struct heap due_notices; /* lease_notice.h */
-	struct pool notices;
 
 	/* The turns. */
 	uv_timer_t timer;

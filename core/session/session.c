@@ -164,6 +164,16 @@ void session_end_waits(struct session *s)
 	}
 }
 
+void session_leave(struct session *s)
+{
+	s->has_left = true;
+}
+
+void session_break(struct session *s)
+{
+	s->is_broken = true;
+}
+
 void session_return_held(struct session *s)
 {
 	struct channel *ch = NULL;

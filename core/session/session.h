@@ -98,6 +98,10 @@ void session_set_name(struct session *s, struct slice name);
 /* The peer has ended its side: its waiting GETs take what is there now. Otherwise a
  * peer that is gone would get messages for as long as they wait. */
 void session_end_waits(struct session *s);
+/* It leaves in order: nothing that it holds has failed. */
+void session_leave(struct session *s);
+/* Its connection breaks: unless it has left, what its consumers were at work on has. */
+void session_break(struct session *s);
 /* Nothing more will come from it, not even an ACK: what it holds is returned. */
 void session_return_held(struct session *s);
 /* The output has drained. */
@@ -309,6 +313,7 @@ struct tag_range {
 enum settle {
 	SETTLE_ACK,
 	SETTLE_RETRY,
+	SETTLE_REQUEUE, /* it was not begun: no failure */
 	SETTLE_AFTER,
 	SETTLE_BURY,
 	SETTLE_DEAD,

@@ -61,7 +61,7 @@ static void give_back(struct channel *ch, uint64_t tag)
 	if (e && e->tag == tag)
 		retry_unpunished(e);
 	else if (run && run->first_tag <= tag)
-		group_settle_return(run);
+		group_settle_return(run, tag, 1);
 }
 
 void session_beside_end_wait(struct session *s, const struct reply *r)

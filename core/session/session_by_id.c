@@ -36,6 +36,8 @@ struct by_id {
 	struct error err;        /* why there is nothing else to answer */
 	unsigned left; /* shards that are still asked, and one while they are begun */
 	void (*end)(struct by_id *job);
+	void (*on_acked)(void *ctx, uint64_t count, const struct error *err);
+	void *ctx; /* likewise, of a late ACK */
 	uint64_t *ids; /* for each shard */
 	struct by_id_part parts[];
 };
@@ -157,7 +159,7 @@ static void write_at(struct json *j, enum entry_state state, double at_ms)
 	static const char *const names[] = {
 		[ENTRY_DELAYED] = "due",
 		[ENTRY_BURIED] = "buried",
-		[ENTRY_UNACKED] = "deadline",
+		[ENTRY_UNACKED] = "held",
 	};
 
 	if (state < sizeof(names) / sizeof(names[0]) && names[state])
@@ -187,7 +189,7 @@ static void write_found(struct by_id *job, const struct shard *sh,
 	write_at(&json, state, row->score);
 	if (row->expires_unix_ms)
 		json_member_int(&json, "expires", row->expires_unix_ms);
-	json_member_int(&json, "attempts", row->attempts);
+	json_member_int(&json, "deliveries", row->deliveries);
 	write_failures(&json, row);
 	if (e)
 		channel_write_holder(e, &json);
@@ -203,7 +205,7 @@ static bool find_entry(struct by_id *job, struct entry *e, enum entry_state stat
 				 .rank = e->rank,
 				 .expires_unix_ms = e->expires_unix_ms,
 				 .msg = e->msg,
-				 .attempts = e->attempts,
+				 .deliveries = e->deliveries,
 				 .failures = e->failures };
 
 	memcpy(row.failed, e->failed, sizeof(row.failed));
@@ -362,6 +364,43 @@ int session_by_id_remove(struct session *s, const struct by_id_spec *spec,
 			 struct reply *r, struct error *err)
 {
 	return begin_count(s, spec, remove_entry, r, err);
+}
+
+static bool ack_entry(struct by_id *job, struct entry *e, enum entry_state state)
+{
+	struct channel *ch = job->reply->channel;
+	uint64_t tag = 0;
+
+	if (state == ENTRY_MOVING)
+		return false;
+	if (state == ENTRY_UNACKED) {
+		if (!ch || e->lease->holder != &ch->holder)
+			return false;
+		tag = e->tag;
+		lease_progress(e->lease, tag);
+	}
+	job->count++;
+	session_settle_ack(e, job->reply);
+	if (tag)
+		lapsed_add_done(&ch->lapsed, tag);
+	return true;
+}
+
+static void ack_end(struct by_id *job)
+{
+	job->on_acked(job->ctx, job->count, &job->err);
+}
+
+void session_by_id_ack(struct queue *q, const struct by_id_ack *what)
+{
+	const struct by_id_spec spec = { .ids = what->ids, .count = what->count };
+	const struct by_id job = { .reply = what->reply,
+				   .use = ack_entry,
+				   .end = ack_end,
+				   .on_acked = what->on_acked,
+				   .ctx = what->ctx };
+
+	job_begin(q, &job, &spec, NULL);
 }
 
 static bool reschedule_entry(struct by_id *job, struct entry *e, enum entry_state state)

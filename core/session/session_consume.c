@@ -36,7 +36,7 @@ int session_consume_subscribe(struct channel *ch, const struct subscribe_spec *s
 	sub->consumer.is_auto_ack = spec->is_auto_ack;
 	sub->consumer.ack_timeout_ms = spec->ack_timeout_ms;
 	sub->consumer.rank = spec->rank;
-	sub->notify_ms = spec->notify_lease_ms;
+	sub->consumer.lease.notify_ms = (uint32_t)spec->notify_lease_ms;
 	sub->told_lease_ms = queue_lease(q, spec->ack_timeout_ms);
 	if (ch->credit.limit > 0 && !spec->is_auto_ack)
 		sub->consumer.credit = &ch->credit;

@@ -3,9 +3,8 @@
 #include "session_private.h"
 
 #define SHOWN_MAX 10
-#define YOUNG_MAX 256 /* of a shard: STATS must stay cheap */
 
-/* Those that end first of all that are offered. */
+/* Those held for longest of all that are offered. */
 struct leases {
 	const struct entry *items[SHOWN_MAX + 1];
 	unsigned count;
@@ -22,7 +21,6 @@ static void offer(struct leases *l, const struct entry *e)
 		l->count++;
 }
 
-/* Those held for less than a second are not in the order of their ends. */
 static void offer_shard(struct leases *l, const struct shard *sh)
 {
 	const struct entry *e = window_first(&sh->held);
@@ -30,7 +28,7 @@ static void offer_shard(struct leases *l, const struct shard *sh)
 	for (unsigned i = 0; e && i < SHOWN_MAX; i++, e = window_next(&sh->held, e))
 		offer(l, e);
 	e = TAILQ_FIRST(&sh->young);
-	for (unsigned i = 0; e && i < YOUNG_MAX; i++, e = TAILQ_NEXT(e, link))
+	for (unsigned i = 0; e && i < SHOWN_MAX; i++, e = TAILQ_NEXT(e, link))
 		offer(l, e);
 }
 

@@ -87,7 +87,7 @@ static void show(struct json *j, enum entry_state state, unsigned shard,
 	if (row->expires_unix_ms)
 		json_member_int(j, "expires", row->expires_unix_ms);
 	json_member_number(j, "rank", row->rank);
-	json_member_int(j, "attempts", row->attempts);
+	json_member_int(j, "deliveries", row->deliveries);
 	json_member_int(j, "failures", row->failures);
 	if (row->reason[0])
 		json_member_text(j, "reason", row->reason);

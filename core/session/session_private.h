@@ -51,6 +51,8 @@ struct session {
 	bool has_published;
 	bool is_never_held; /* for what it publishes */
 	bool is_closed;
+	bool has_left;  /* in order */
+	bool is_broken; /* its connection is */
 	struct queue_list exclusive;
 	/* What was published to last, and the message that was prepared for it: it
 	 * need not be looked for and asked about again, as long as the version is the
@@ -192,6 +194,19 @@ void session_transaction_turn(struct service *service);
 
 /* Why a tag cannot be settled. */
 int session_settle_refuse(const struct channel *ch, uint64_t tag, struct error *err);
+/* The message is acknowledged, whoever holds it; the reply waits until Redis has
+ * forgotten it. */
+void session_settle_ack(struct entry *e, struct reply *r);
+/* Acknowledge messages by their ids, unless another channel than that of the reply has
+ * them. The ids are copied. on_acked may come before the call returns. */
+struct by_id_ack {
+	const uint64_t *ids;
+	unsigned count;
+	struct reply *reply;
+	void (*on_acked)(void *ctx, uint64_t count, const struct error *err);
+	void *ctx;
+};
+void session_by_id_ack(struct queue *q, const struct by_id_ack *what);
 /* A GET may take from it: it would be another consumer beside the active one. */
 TIDE_MUST_USE int session_queue_check_get(const struct queue *q, struct error *err);
 

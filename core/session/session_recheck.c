@@ -90,7 +90,7 @@ static void return_runs(struct channel *ch, struct read_check *r)
 		uint64_t next = run->first_tag + run->count;
 
 		if (!may_read(r, group_settle_queue(run)))
-			group_settle_return(run);
+			group_settle_return(run, run->first_tag, run->count);
 		run = run_from_tag(runs, next);
 	}
 }

@@ -109,6 +109,7 @@ static void queue_stats(struct queue *q, struct json *j)
 	json_member_int(j, "redelivered", (int64_t)n->redelivered);
 	json_member_int(j, "acked", (int64_t)n->acked);
 	json_member_int(j, "nacked", (int64_t)n->nacked);
+	json_member_int(j, "returned", (int64_t)n->returned);
 	json_member_int(j, "timed_out", (int64_t)n->timed_out);
 	json_member_int(j, "paced", (int64_t)n->paced);
 	json_member_int(j, "expired", (int64_t)n->expired);
@@ -117,7 +118,7 @@ static void queue_stats(struct queue *q, struct json *j)
 	json_member_int(j, "dead_lettered", (int64_t)n->dead_lettered);
 	queue_document_age("oldest_ready_ms", queue_document_since(q, shard_age_ready), q,
 			   j);
-	queue_document_age("oldest_lease_ms", queue_document_since(q, shard_age_lease), q,
+	queue_document_age("oldest_lease_ms", queue_document_since(q, shard_age_held), q,
 			   j);
 	queue_begin_second(q);
 	add_rates(j, &q->rates->in, &q->rates->out);
@@ -181,6 +182,7 @@ static void topic_stats(struct queue *q, struct json *j)
 	json_member_int(j, "delivered", (int64_t)q->counters.delivered);
 	json_member_int(j, "acked", (int64_t)q->counters.acked);
 	json_member_int(j, "nacked", (int64_t)q->counters.nacked);
+	json_member_int(j, "returned", (int64_t)q->counters.returned);
 	json_member_int(j, "timed_out", (int64_t)q->counters.timed_out);
 	json_member_int(j, "paced", (int64_t)q->counters.paced);
 	json_member_int(j, "dead_lettered", (int64_t)q->counters.dead_lettered);

@@ -9,7 +9,7 @@
 #include "broker/group_settle.h"
 #include "broker/retry.h"
 #include "broker/settlement.h"
-#include "lease_notice.h"
+#include "session_late.h"
 #include "session_private.h"
 
 struct settle_job {
@@ -54,12 +54,13 @@ static bool has_run(const struct channel *ch, const struct tag_range *range)
 	return run && run->first_tag <= range->last;
 }
 
-static int check_range(const struct channel *ch, const struct tag_range *range,
+static int check_range(struct channel *ch, const struct tag_range *range, bool is_ack,
 		       struct error *err)
 {
 	const struct entry *e = held_next(&ch->held, range->first);
 
-	if ((e && e->tag <= range->last) || has_run(ch, range))
+	if ((e && e->tag <= range->last) || has_run(ch, range) ||
+	    (is_ack && session_late_first(ch, range)))
 		return TIDE_OK;
 	return session_settle_refuse(ch, range->first, err);
 }
@@ -85,21 +86,28 @@ static int check_topics(const struct channel *ch, const struct settle_spec *spec
 
 static void touch(struct entry *e, int64_t ms)
 {
-	struct queue *q = entry_queue(e);
-	int64_t now_ms = q->vhost->broker->now_ms;
+	uint32_t lease_ms = queue_limit_lease(entry_queue(e), ms ? ms : e->lease_ms);
+	struct lease *l = e->lease;
 
-	shard_touch(e, now_ms + queue_limit_lease(q, ms ? ms : e->lease_ms));
-	if (e->consumer && subscription_of(e->consumer)->notify_ms)
-		lease_notice_renew(subscription_of(e->consumer), e);
+	/* One that has begun begins anew, and keeps its length for the next TOUCH. */
+	if (e->tag != l->oldest)
+		e->lease_ms = lease_ms;
+	lease_touch(l, e->tag, lease_ms);
 }
 
 static void give_back(struct entry *e, const struct settle_spec *spec)
 {
 	entry_queue(e)->counters.nacked++;
+	if (spec->how == SETTLE_REQUEUE)
+		lease_give_back(e->lease);
+	else
+		lease_progress(e->lease, e->tag);
 	if (spec->has_priority)
 		retry_set_priority(e, spec->priority);
 	if (spec->how == SETTLE_RETRY)
 		retry_failed(e, "nack");
+	else if (spec->how == SETTLE_REQUEUE)
+		retry_unpunished(e);
 	else if (spec->how == SETTLE_AFTER)
 		retry_after(e, spec->ms);
 	else if (spec->how == SETTLE_BURY)
@@ -114,8 +122,7 @@ static void count_ack(struct queue *q)
 	q->vhost->broker->counters.acked++;
 }
 
-/* An ack that somebody may want to hear of. */
-static void ack_aloud(struct entry *e, struct reply *r)
+void session_settle_ack(struct entry *e, struct reply *r)
 {
 	struct queue *q = entry_queue(e);
 	const struct follower *f = q->vhost->broker->follower;
@@ -124,10 +131,10 @@ static void ack_aloud(struct entry *e, struct reply *r)
 	if (f)
 		f->on_acked(f->ctx, e);
 	if (settlement_is_told(q)) {
-		settlement_ack(e, e->consumer, &r->waiter);
+		settlement_ack(e, e->lease, &r->waiter);
 		return;
 	}
-	channel_release(e);
+	consumer_release(e);
 	shard_remove(e, &r->waiter);
 }
 
@@ -135,12 +142,14 @@ static void ack_aloud(struct entry *e, struct reply *r)
 static __attribute__((noinline)) void
 settle_otherwise(struct entry *e, const struct settle_spec *spec, struct reply *r)
 {
-	if (spec->how == SETTLE_ACK)
-		ack_aloud(e, r);
-	else if (spec->how == SETTLE_TOUCH)
+	if (spec->how == SETTLE_ACK) {
+		lease_progress(e->lease, e->tag);
+		session_settle_ack(e, r);
+	} else if (spec->how == SETTLE_TOUCH) {
 		touch(e, spec->ms);
-	else
+	} else {
 		give_back(e, spec);
+	}
 }
 
 /* An ack, and nobody hears of it: neither a trace nor a script. */
@@ -159,6 +168,7 @@ static void settle_entry(struct entry *e, struct settle_job *job, bool is_silent
 		return;
 	}
 	count_ack(entry_queue(e));
+	lease_progress(e->lease, e->tag);
 	channel_release(e);
 	shard_remove(e, &job->reply->waiter);
 }
@@ -174,18 +184,32 @@ static void fail_record(struct run *run, uint64_t tag, const struct settle_spec 
 	struct group_failing failing = ways[spec->how];
 
 	failing.delay_ms = spec->ms;
-	group_settle_count_nack(run);
+	group_settle_count_nacks(run, 1);
 	group_settle_fail(run, tag, &failing);
+}
+
+static uint64_t give_back_records(struct run *run, const struct tag_range *tags)
+{
+	uint64_t end = run->first_tag + run->count;
+	uint64_t count = (tags->last < end ? tags->last + 1 : end) - tags->first;
+
+	group_settle_count_nacks(run, count);
+	lease_give_back(run->lease);
+	group_settle_return(run, tags->first, count);
+	return count;
 }
 
 /* Of the messages of a run those with these tags: all at once, or else the first. */
 static uint64_t settle_run(struct run *run, const struct tag_range *tags,
 			   const struct settle_spec *spec)
 {
-	if (spec->how == SETTLE_ACK)
-		return group_settle_ack(run, tags->first, tags->last);
+	if (spec->how == SETTLE_REQUEUE)
+		return give_back_records(run, tags);
 	if (spec->how == SETTLE_TOUCH)
 		return group_settle_touch(run, tags->first, tags->last, spec->ms);
+	lease_progress(run->lease, tags->first);
+	if (spec->how == SETTLE_ACK)
+		return group_settle_ack(run, tags->first, tags->last);
 	fail_record(run, tags->first, spec);
 	return 1;
 }
@@ -262,6 +286,16 @@ static bool settle_some(struct settle_job *job)
 	return true;
 }
 
+static void answer(const struct settle_job *job)
+{
+	struct channel *ch = job->channel;
+
+	if (job->spec.how == SETTLE_ACK && ch->lapsed.count > 0)
+		session_late_ack(ch, &job->spec, job->count, job->reply);
+	else
+		reply_count(job->reply, job->count);
+}
+
 static void keep(const struct settle_job *job)
 {
 	struct session *s = job->channel->session;
@@ -289,10 +323,10 @@ int session_settle(struct channel *ch, const struct settle_spec *spec, struct re
 						  ch, spec, r, err);
 	/* Checked first: an error changes nothing. */
 	for (size_t i = 0; i < spec->count; i++)
-		if (check_range(ch, &spec->ranges[i], err) < 0)
+		if (check_range(ch, &spec->ranges[i], spec->how == SETTLE_ACK, err) < 0)
 			return err->code;
 	if (settle_some(&job))
-		reply_count(r, job.count);
+		answer(&job);
 	else
 		keep(&job);
 	return TIDE_OK;
@@ -302,7 +336,7 @@ static void finish(struct session *s, struct settle_job *job)
 {
 	TAILQ_REMOVE(&s->service->settling, job, link);
 	s->settling = NULL;
-	reply_count(job->reply, job->count);
+	answer(job);
 	mem_free((struct tag_range *)job->spec.ranges);
 	mem_free(job);
 }

@@ -291,6 +291,7 @@ int session_transaction_settle(struct session_transaction *t, struct channel *ch
 		/* NULL when an earlier range of this request has named the same. */
 		for (; e; e = next_unmarked(&ch->held, e->tag + 1, range->last)) {
 			add_tag(t, ch, e->tag);
+			lease_work(e->lease);
 			kept->tag_count++;
 		}
 	}
@@ -417,6 +418,8 @@ static int settle_tag(struct session_transaction *t, const struct kept_request *
 	}
 	if (kept->settle.how == SETTLE_RETRY)
 		fate = retry_plan_failed(e, "nack");
+	else if (kept->settle.how == SETTLE_REQUEUE)
+		fate = retry_plan_return();
 	else if (kept->settle.how == SETTLE_AFTER)
 		fate = retry_plan_after(e, kept->settle.ms);
 	else if (kept->settle.how == SETTLE_BURY)

@@ -1,5 +1,6 @@
 #include "subscription.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 
 #include "base/duration.h"
@@ -7,7 +8,6 @@
 #include "broker/member.h"
 #include "broker/queue.h"
 #include "channel.h"
-#include "lease_notice.h"
 #include "session_private.h"
 
 static bool can_take(const struct consumer *c)
@@ -31,8 +31,6 @@ static void on_deliver(struct consumer *c, struct entry *e, struct msg *head,
 	const struct session *s = ch->session;
 	struct delivery d = channel_hand_out(ch, c, e, head, is_redelivered);
 
-	if (sub->notify_ms && !c->is_auto_ack)
-		lease_notice_add(sub, e);
 	s->ops->on_deliver(s->ctx, ch->number, sid_of(sub), &d);
 }
 
@@ -120,6 +118,16 @@ static void on_assigned(struct consumer *c)
 	subscription_tell_assigned(subscription_of(c));
 }
 
+static void on_lease(struct consumer *c, uint64_t tag, int64_t left_ms)
+{
+	const struct subscription *sub = subscription_of(c);
+	const struct session *s = sub->channel->session;
+	char words[NAME_LEN_MAX + 64];
+
+	snprintf(words, sizeof(words), "%s %" PRIu64 " %" PRId64, sub->sid, tag, left_ms);
+	s->ops->on_event(s->ctx, sub->channel->number, "lease", words);
+}
+
 static void on_active(struct consumer *c)
 {
 	subscription_tell_active(subscription_of(c));
@@ -132,6 +140,7 @@ static const struct consumer_ops ops = {
 	.on_assigned = on_assigned,
 	.on_skipped = on_skipped,
 	.on_active = on_active,
+	.on_lease = on_lease,
 	.on_updated = on_updated,
 	.on_cancel = on_cancel,
 };
@@ -142,7 +151,8 @@ struct subscription *subscription_create(struct channel *ch, struct slice sid)
 
 	sub->channel = ch;
 	sub->consumer.ops = &ops;
-	sub->consumer.holder = &ch->holder;
+	lease_init(&sub->consumer.lease, ch->session->broker, &ch->holder,
+		   &sub->consumer);
 	TAILQ_INSERT_TAIL(&ch->subscriptions, sub, channel_link);
 	sub->sid = mem_strndup(sid.data, sid.len);
 	HASH_ADD_KEYPTR(hh, ch->by_sid, sub->sid, sid.len, sub);
@@ -152,6 +162,7 @@ struct subscription *subscription_create(struct channel *ch, struct slice sid)
 
 static void release(struct subscription *sub)
 {
+	lease_deinit(&sub->consumer.lease);
 	mem_free(sub->sid);
 	mem_free(sub);
 }
@@ -174,7 +185,7 @@ void subscription_destroy(struct subscription *sub)
 	HASH_DEL(ch->by_sid, sub);
 	ch->session->subscription_count--;
 	sub->is_gone = true;
-	if (sub->consumer.unacked == 0)
+	if (sub->consumer.lease.count == 0)
 		release(sub);
 }
 
@@ -192,6 +203,6 @@ void subscription_settled(struct consumer *c, uint32_t count)
 	struct subscription *sub = subscription_of(c);
 
 	consumer_settled(c, count);
-	if (sub->is_gone && c->unacked == 0)
+	if (sub->is_gone && c->lease.count == 0)
 		release(sub);
 }

@@ -14,12 +14,9 @@ struct subscription {
 	struct channel *channel;
 	UT_hash_handle hh; /* by sid, in the channel's hash */
 	char *sid;
-	int64_t notify_ms; /* how long before a lease ends it is told; 0: not at all */
-	struct lease_notice *notices; /* uthash by tag: of what it holds, if so */
 	struct reply *confirm;  /* the OK of its SUB has not left: nothing may come */
 	bool is_told_active;    /* what its client knows: see consumer_ops.on_active */
 	uint32_t told_lease_ms; /* likewise: on_updated */
-	bool is_charged;        /* with a failure, as its channel closes */
 	/* It has ended, and is freed when the last message it was given is settled. */
 	bool is_gone;
 };

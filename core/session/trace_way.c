@@ -15,12 +15,10 @@
 static void add_consumer(struct json *j, const struct consumer *c)
 {
 	const struct channel *ch =
-		c->holder ? container_of(c->holder, struct channel, holder) : NULL;
+		container_of(c->lease.holder, struct channel, holder);
 
-	if (ch) {
-		json_member_int(j, "connection", (int64_t)ch->session->number);
-		json_member_int(j, "channel", ch->number);
-	}
+	json_member_int(j, "connection", (int64_t)ch->session->number);
+	json_member_int(j, "channel", ch->number);
 	json_member_text(j, "sid", c->getter ? "-" : subscription_of(c)->sid);
 	if (c->is_auto_ack)
 		json_member_bool(j, "auto_ack", true);
@@ -57,8 +55,7 @@ static void on_delivered(void *ctx, const struct consumer *c, const struct entry
 	add_consumer(&v.json, c);
 	if (e->tag)
 		json_member_int(&v.json, "tag", (int64_t)e->tag);
-	json_member_int(&v.json, "attempt",
-			c->is_auto_ack ? e->attempts + 1 : e->attempts);
+	json_member_int(&v.json, "attempt", e->failures + 1);
 	trace_event_end(&v);
 }
 
@@ -70,7 +67,9 @@ static void on_acked(void *ctx, const struct entry *e)
 	if (!trace_event_begin_by_id(&v, t, "acked", e->id))
 		return;
 	json_member_text(&v.json, "queue", entry_queue(e)->name);
-	json_member_int(&v.json, "held_ms", t->service->broker->now_ms - e->held_unix_ms);
+	if (e->state == ENTRY_UNACKED)
+		json_member_int(&v.json, "held_ms",
+				t->service->broker->now_ms - e->at_unix_ms);
 	trace_event_end(&v);
 }
 
@@ -120,7 +119,7 @@ static void on_returned(void *ctx, const struct entry *e, const struct retry_fat
 	json_member_text(&v.json, "queue", entry_queue(e)->name);
 	add_fate(&v.json, fate, t->service->broker->now_ms);
 	add_line(&v.json, t, e->id);
-	json_member_int(&v.json, "attempts", e->attempts);
+	json_member_int(&v.json, "deliveries", e->deliveries);
 	json_member_int(&v.json, "failures", e->failures + fate->is_failure);
 	trace_event_end(&v);
 }

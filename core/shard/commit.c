@@ -123,7 +123,7 @@ static void encode_tries(const struct commit_item *item, struct batch *b)
 	const struct entry *e = item->entry;
 	const struct store_tries tries = shard_tries(e, item->change.reason);
 
-	if (e->attempts > 0)
+	if (e->deliveries > 0)
 		batch_tries(b, e->id, &tries);
 }
 
@@ -211,7 +211,7 @@ static void take_place(struct commit *c, const struct commit_item *item)
 	if (sh->keys)
 		e->home = is_gone ? HOME_NONE : (uint8_t)item->change.state;
 	e->stored_score = score_of(item);
-	if (sh->keys && !is_gone && e->attempts > 0)
+	if (sh->keys && !is_gone && e->deliveries > 0)
 		e->flags |= ENTRY_TRIES_STORED;
 	e->flags &= (uint16_t) ~(ENTRY_TRIES_DIRTY | ENTRY_SCORE_DIRTY |
 				 ENTRY_COMMITTING | ENTRY_LEDGERED | ENTRY_REVISED);

@@ -31,7 +31,7 @@ enum {
 	ENTRY_IN_FLIGHT = 1 << 1, /* named by a batch that is not answered */
 	ENTRY_OUTSIDE = 1 << 2,   /* sorts behind the window: Redis alone will keep it */
 	ENTRY_LISTED = 1 << 3,    /* in its stage's list of outside entries */
-	ENTRY_TRIES_DIRTY = 1 << 4,  /* attempts or failures are to be written */
+	ENTRY_TRIES_DIRTY = 1 << 4,  /* deliveries or failures are to be written */
 	ENTRY_TRIES_STORED = 1 << 5, /* Redis has a tries field for it */
 	ENTRY_SCORE_DIRTY = 1 << 6,  /* same set, new score */
 	ENTRY_LEDGERED = 1 << 7,     /* held for so long that the unack set names it */
@@ -50,8 +50,7 @@ enum {
 struct group;
 struct lane;
 struct shard;
-struct consumer;
-struct holder;
+struct lease;
 struct shard_expiring;
 
 struct entry {
@@ -59,7 +58,7 @@ struct entry {
 	uint64_t id;
 	struct shard *shard;
 	double rank;
-	int64_t at_unix_ms; /* delayed: due; unacked: ack deadline; buried: since when */
+	int64_t at_unix_ms; /* delayed: due; unacked, buried: since when */
 	int64_t expires_unix_ms; /* in this queue: not to be delivered after; 0: never */
 	double stored_score;     /* by which `home` has it, unless that is HOME_NONE */
 
@@ -69,18 +68,15 @@ struct entry {
 	struct group *group; /* of which it has a slot, or in which it is parked */
 
 	struct waiter *waiter;     /* told when Redis has it, or has forgotten it */
-	struct holder *holder;     /* who holds it, while unacked */
-	struct consumer *consumer; /* whose credit it uses; NULL: a GET took it */
+	struct lease *lease;       /* whose it is, while unacked */
+	TAILQ_ENTRY(entry) lease_link;
 	uint64_t tag;
-	union {
-		int64_t held_unix_ms;            /* while it is held: since when */
-		struct shard_expiring *expiring; /* in a window; see shard_expiry.c */
-	};
+	struct shard_expiring *expiring; /* in a window; see shard_expiry.c */
 
-	uint32_t attempts;  /* deliveries so far */
-	uint32_t failures;  /* nacks, timeouts and consumers lost while at work on it */
+	uint32_t deliveries; /* so far, with those that came back without a failure */
+	uint32_t failures;   /* nacks, timeouts and consumers lost while at work on it */
 	const char *reason; /* of the last failure; a literal, NULL when none */
-	uint32_t lease_ms;  /* while it is held: for how long it was given out */
+	uint32_t lease_ms;  /* while it is held: how long its lease is */
 	uint16_t failed[STORE_REASONS]; /* failures, by reason */
 	uint8_t state;                  /* enum entry_state */
 	uint8_t home;                   /* enum store_set or HOME_NONE */

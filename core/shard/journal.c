@@ -198,7 +198,7 @@ static void encode_move(struct batch *b, struct entry *e, uint8_t want)
 	if (is_anew)
 		batch_leave_others(b, e->id, (enum store_set)want);
 	e->stored_score = score;
-	if ((e->flags & ENTRY_TRIES_DIRTY) && e->attempts > 0)
+	if ((e->flags & ENTRY_TRIES_DIRTY) && e->deliveries > 0)
 		encode_tries(b, e);
 }
 

@@ -273,7 +273,7 @@ void order_take(struct order *o, struct entry *e, bool is_waiting)
 
 void order_adopt(struct order *o, struct entry *e)
 {
-	struct group *g = e->attempts > 0 ? group_find(o, e->msg) : NULL;
+	struct group *g = e->deliveries > 0 ? group_find(o, e->msg) : NULL;
 
 	if (g && g->waiting > 0)
 		e->group = g;

@@ -188,8 +188,7 @@ static inline void leave_place(struct entry *e)
 	} else if (e->state == ENTRY_UNACKED) {
 		leave_hands(e);
 		e->flags &= (uint16_t)~ENTRY_LEDGERED;
-		e->holder = NULL;
-		e->consumer = NULL;
+		e->lease = NULL;
 	}
 }
 
@@ -223,7 +222,7 @@ static __attribute__((noinline)) void enter_group(struct entry *e, enum entry_st
 		order_release(o, e);
 		e->shard->env->ops->on_ready(e->shard);
 	}
-	if (state == ENTRY_DELAYED && e->attempts > 0)
+	if (state == ENTRY_DELAYED && e->deliveries > 0)
 		order_take(o, e, true);
 }
 
@@ -346,24 +345,22 @@ static __attribute__((noinline)) void take_slot(struct entry *e)
 void shard_hold(struct entry *e, uint32_t lease_ms)
 {
 	struct shard *sh = e->shard;
-	int64_t now_ms = sh->env->now_ms, deadline_ms = now_ms + lease_ms;
+	int64_t now_ms = sh->env->now_ms;
 
 	leave_place(e);
 	sh->served = e->rank;
 	if (sh->order)
 		take_slot(e);
 	e->state = ENTRY_UNACKED;
-	e->attempts++;
+	e->deliveries++;
 	e->lease_ms = lease_ms;
-	e->at_unix_ms = deadline_ms;
-	e->held_unix_ms = now_ms;
+	e->at_unix_ms = now_ms;
 	TAILQ_INSERT_TAIL(&sh->young, e, link);
 	sh->unacked++;
-	shard_wake_by(sh,
-		      deadline_ms < now_ms + YOUNG_MS ? deadline_ms : now_ms + YOUNG_MS);
+	shard_wake_by(sh, now_ms + YOUNG_MS);
 }
 
-/* Held for long: it goes into the order of deadlines, and into the ledger. */
+/* Held for long: it goes into the ledger. */
 static void enter_ledger(struct entry *e)
 {
 	struct shard *sh = e->shard;
@@ -374,7 +371,6 @@ static void enter_ledger(struct entry *e)
 	if (e->home == STORE_UNACK)
 		e->flags |= ENTRY_SCORE_DIRTY;
 	shard_entry_dirty(e);
-	shard_wake_by(sh, e->at_unix_ms);
 }
 
 static void end_youth(struct entry *e)
@@ -393,23 +389,25 @@ void shard_ledger_found(struct entry *e)
 		end_youth(e);
 }
 
-void shard_touch(struct entry *e, int64_t deadline_ms)
+/* Taken out first: each finds its new place. */
+void shard_step_clock(struct shard *sh, int64_t step_ms)
 {
-	struct shard *sh = e->shard;
+	struct entry_list moved = TAILQ_HEAD_INITIALIZER(moved);
+	struct entry *e;
 
-	if (!e->lane) {
-		e->at_unix_ms = deadline_ms;
-		if (deadline_ms < e->held_unix_ms + YOUNG_MS)
-			end_youth(e);
-		return;
+	TAILQ_FOREACH (e, &sh->young, link)
+		e->at_unix_ms += step_ms;
+	while ((e = window_first(&sh->held)) != NULL) {
+		window_remove(&sh->held, e);
+		TAILQ_INSERT_TAIL(&moved, e, link);
 	}
-	shard_entry_leaving(e);
-	window_remove(&sh->held, e);
-	e->at_unix_ms = deadline_ms;
-	window_insert(&sh->held, e, (double)deadline_ms);
-	e->flags |= ENTRY_SCORE_DIRTY;
-	shard_entry_dirty(e);
-	shard_wake_by(sh, deadline_ms);
+	while ((e = TAILQ_FIRST(&moved)) != NULL) {
+		TAILQ_REMOVE(&moved, e, link);
+		e->at_unix_ms += step_ms;
+		window_insert(&sh->held, e, (double)e->at_unix_ms);
+	}
+	/* Whatever it wanted to look at later, at a time that now means another. */
+	shard_wake_by(sh, sh->env->now_ms);
 }
 
 void shard_revise(struct entry *e, struct msg *m, double rank)
@@ -439,7 +437,7 @@ void shard_return(struct entry *e, int64_t due_ms)
 	struct shard *sh = e->shard;
 
 	entry_leave(e);
-	/* The attempt was not written while it was held for a moment only. */
+	/* The delivery was not written while it was held for a moment only. */
 	e->flags |= ENTRY_TRIES_DIRTY;
 	enter_by(e, due_ms);
 	/* One that is delayed waits, too: the queue may be over a limit. */
@@ -529,7 +527,7 @@ void shard_resume_held(struct entry *e)
 	shard_entry_leaving(e);
 	TAILQ_REMOVE(&sh->moving, e, link);
 	e->flags |= ENTRY_TRIES_DIRTY;
-	if (!e->holder) {
+	if (!e->lease) {
 		e->flags &= (uint16_t)~ENTRY_LEDGERED;
 		shard_entry_enter(e, ENTRY_READY, e->rank);
 		return;
@@ -541,7 +539,7 @@ void shard_resume_held(struct entry *e)
 
 struct store_tries shard_tries(const struct entry *e, const char *reason)
 {
-	struct store_tries tries = { e->attempts, e->failures, e->reason, { 0 } };
+	struct store_tries tries = { e->deliveries, e->failures, e->reason, { 0 } };
 
 	memcpy(tries.failed, e->failed, sizeof(tries.failed));
 	if (!reason)
@@ -639,31 +637,14 @@ static void tick_young(struct shard *sh, unsigned *budget)
 	struct entry *e;
 
 	while ((e = TAILQ_FIRST(&sh->young)) != NULL) {
-		int64_t due_ms = e->held_unix_ms + YOUNG_MS;
+		int64_t due_ms = e->at_unix_ms + YOUNG_MS;
 
-		if (e->at_unix_ms < due_ms)
-			due_ms = e->at_unix_ms;
 		if (due_ms > sh->env->now_ms || *budget == 0) {
 			shard_wake_by(sh, due_ms);
 			return;
 		}
 		(*budget)--;
 		end_youth(e);
-	}
-}
-
-static void tick_held(struct shard *sh, unsigned *budget)
-{
-	struct entry *e;
-
-	while ((e = window_first(&sh->held)) != NULL) {
-		if (e->at_unix_ms > sh->env->now_ms || *budget == 0) {
-			shard_wake_by(sh, e->at_unix_ms);
-			return;
-		}
-		(*budget)--;
-		if (!sh->env->ops->on_timeout(sh, e))
-			*budget = 0;
 	}
 }
 
@@ -676,7 +657,6 @@ void shard_tick(struct shard *sh)
 		return;
 	shard_ref(sh);
 	tick_young(sh, &budget);
-	tick_held(sh, &budget);
 	tick_delayed(sh, &budget);
 	if (!sh->is_closed) {
 		shard_take_tick(sh);

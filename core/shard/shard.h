@@ -32,10 +32,8 @@ struct shard_ops {
 	void (*on_ready)(struct shard *sh);
 	/* This one becomes ready, of a shard that has_passed. */
 	void (*on_entering)(const struct entry *e);
-	/* The ack deadline of a held message has passed; it must be moved. False: enough
-	 * for this turn. */
-	bool (*on_timeout)(struct shard *sh, struct entry *e);
-	/* A message that nobody holds has expired; it must be moved. False: likewise. */
+	/* A message that nobody holds has expired; it must be moved. False: enough for
+	 * this turn. */
 	bool (*on_expired)(struct shard *sh, struct entry *e);
 };
 
@@ -152,7 +150,7 @@ struct shard {
 		stages[SHARD_STAGES]; /* by ENTRY_READY, ENTRY_DELAYED, ENTRY_BURIED */
 	struct entry_list
 		young;      /* held for less than YOUNG_MS, in the order of delivery */
-	struct window held; /* held for longer, by deadline */
+	struct window held; /* held for longer, in the same order */
 	struct entry_list moving; /* out of circulation until something is durable */
 	uint64_t unacked;         /* young and held */
 
@@ -243,9 +241,10 @@ static inline struct entry *shard_head(struct shard *sh, enum entry_state state)
 typedef void (*shard_trimmed_fn)(struct shard *sh, uint64_t count);
 bool shard_trim(struct shard *sh, enum entry_state state, uint64_t count,
 		shard_trimmed_fn on_trimmed);
-/* Give it to somebody for so long; counts the attempt. */
+/* Give it to somebody; counts the delivery. */
 void shard_hold(struct entry *e, uint32_t lease_ms);
-void shard_touch(struct entry *e, int64_t deadline_ms);
+/* The clock was set: what is held has been held since another time. */
+void shard_step_clock(struct shard *sh, int64_t step_ms);
 /* What somebody holds is another message from now on, of the same id, with another rank.
  * Takes a reference of it. Redis gets it when the entry is next written. */
 void shard_revise(struct entry *e, struct msg *m, double rank);
@@ -292,7 +291,7 @@ void shard_expiry_turn(struct shard_env *env);
 /* When that is; 0: never. */
 int64_t shard_expiry_due_ms(const struct shard_env *env);
 
-/* Do what is due: delayed messages, the ledger, ack deadlines. */
+/* Do what is due: delayed messages, the ledger. */
 void shard_tick(struct shard *sh);
 
 uint64_t shard_count(const struct shard *sh, enum entry_state stage);
@@ -302,8 +301,8 @@ uint64_t shard_count(const struct shard *sh, enum entry_state stage);
 int64_t shard_age_ready(const struct shard *sh);
 /* The same of the first 64 ranks alone: for who asks at each message. */
 int64_t shard_age_front(const struct shard *sh);
-/* When the oldest lease began; likewise. Of 4096 leases that end first. */
-int64_t shard_age_lease(const struct shard *sh);
+/* Since when the message that is held for longest has been held; 0: none is. */
+int64_t shard_age_held(const struct shard *sh);
 
 /* Read the counts of an earlier process's shard, and return what the ledger names as
  * held. The waiter is told when the shard can serve. */

@@ -1,7 +1,7 @@
 #include "base/id.h"
 #include "shard.h"
 
-/* Ranks and leases that are looked at: a figure must not cost a turn. */
+/* Ranks that are looked at: a figure must not cost a turn. */
 #define LOOKS_MAX 4096
 #define FRONT_LOOKS_MAX 64
 
@@ -42,14 +42,11 @@ int64_t shard_age_front(const struct shard *sh)
 	return age_ready(sh, FRONT_LOOKS_MAX);
 }
 
-int64_t shard_age_lease(const struct shard *sh)
+int64_t shard_age_held(const struct shard *sh)
 {
-	const struct entry *e = TAILQ_FIRST(&sh->young);
-	int64_t since = e ? e->held_unix_ms : 0;
-	unsigned looks = 0;
+	const struct entry *e = window_first(&sh->held);
 
-	for (e = window_first(&sh->held); e && looks++ < LOOKS_MAX;
-	     e = window_next(&sh->held, e))
-		since = heap_earlier(since, e->held_unix_ms);
-	return since;
+	if (!e)
+		e = TAILQ_FIRST(&sh->young);
+	return e ? e->at_unix_ms : 0;
 }

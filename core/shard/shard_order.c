@@ -246,7 +246,7 @@ static void on_waiting(void *ctx, int status, const char *text, struct store_row
 		return;
 	}
 	for (size_t i = 0; i < count; i++)
-		if (rows[i].msg && rows[i].attempts > 0)
+		if (rows[i].msg && rows[i].deliveries > 0)
 			order_recover(sh->order, rows[i].msg);
 	if (count == 0)
 		r->at = end;

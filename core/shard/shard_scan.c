@@ -61,7 +61,7 @@ static void set_row(struct shard_row *out, const struct shard_scan *scan,
 				   .rank = e->rank,
 				   .expires_unix_ms = e->expires_unix_ms,
 				   .msg = msg_ref(e->msg),
-				   .attempts = e->attempts,
+				   .deliveries = e->deliveries,
 				   .failures = e->failures };
 	if (e->reason)
 		snprintf(row->reason, sizeof(row->reason), "%s", e->reason);

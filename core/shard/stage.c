@@ -411,11 +411,11 @@ struct entry *stage_row_entry(struct shard *sh, const struct store_row *row,
 
 	e->home = (uint8_t)set;
 	e->stored_score = row->score;
-	e->attempts = row->attempts;
+	e->deliveries = row->deliveries;
 	e->failures = row->failures;
 	e->reason = intern_reason(row->reason);
 	memcpy(e->failed, row->failed, sizeof(e->failed));
-	if (row->attempts || set == STORE_UNACK)
+	if (row->deliveries || set == STORE_UNACK)
 		e->flags |= ENTRY_TRIES_STORED;
 	shard_account(e, 1);
 	if (row->msg)

@@ -175,7 +175,7 @@ void batch_expiry(struct batch *b, uint64_t id, int64_t expires_unix_ms);
 /* What happened to a message so far. */
 #define STORE_REASONS 4 /* why it failed: see store_tries.h */
 struct store_tries {
-	uint32_t attempts; /* deliveries */
+	uint32_t deliveries;
 	uint32_t failures;
 	const char *reason;             /* of the last failure; NULL when none */
 	uint16_t failed[STORE_REASONS]; /* failures, by reason */
@@ -245,7 +245,7 @@ struct store_row {
 	int64_t expires_unix_ms; /* likewise */
 	struct msg *msg;         /* NULL: the body is missing, or `is_corrupt` */
 	bool is_corrupt; /* there is a body, and it cannot be read (it was logged) */
-	uint32_t attempts;
+	uint32_t deliveries;
 	uint32_t failures;
 	char reason[32]; /* of the last failure; "" when none */
 	uint16_t failed[STORE_REASONS];

@@ -13,7 +13,7 @@ const char *store_tries_reason(unsigned i)
 
 size_t store_tries_format(const struct store_tries *tries, char out[STORE_TRIES_TEXT_MAX])
 {
-	int len = snprintf(out, STORE_TRIES_TEXT_MAX, "%u %u %.31s", tries->attempts,
+	int len = snprintf(out, STORE_TRIES_TEXT_MAX, "%u %u %.31s", tries->deliveries,
 			   tries->failures, tries->reason ? tries->reason : "");
 
 	for (unsigned i = 0; i < STORE_REASONS; i++)
@@ -38,7 +38,7 @@ void store_tries_parse(const char *text, struct store_row *row)
 	struct slice rest, word;
 	char *end;
 
-	row->attempts = (uint32_t)strtoul(text, &end, 10);
+	row->deliveries = (uint32_t)strtoul(text, &end, 10);
 	row->failures = (uint32_t)strtoul(end, &end, 10);
 	while (*end == ' ')
 		end++;

@@ -1,6 +1,6 @@
 /* store_tries.h: what happened to a message so far, as the text that Redis has of it.
  *
- * "<attempts> <failures> <last reason> <reason>=<count>...": older brokers wrote no
+ * "<deliveries> <failures> <last reason> <reason>=<count>...": older brokers wrote no
  * counts. */
 #pragma once
 

@@ -133,6 +133,7 @@ COMMAND(help)
 COMMAND(quit)
 {
 	reply_ok(r);
+	session_leave(l->base.session);
 	l->state = LINE_CLOSED;
 	l->base.ops->finish(l->base.ctx);
 	return TIDE_OK;
@@ -540,7 +541,8 @@ COMMAND(nack)
 				 "pri= may stand beside it");
 	spec.how = is_dead                    ? SETTLE_DEAD
 		   : is_bury                  ? SETTLE_BURY
-		   : is_requeue || is_delayed ? SETTLE_AFTER
+		   : is_requeue               ? SETTLE_REQUEUE
+		   : is_delayed               ? SETTLE_AFTER
 					      : SETTLE_RETRY;
 	return settle(l, q, &spec, r);
 }

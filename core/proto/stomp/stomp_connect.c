@@ -138,6 +138,7 @@ int stomp_connect_end(struct stomp *l, struct stomp_frame *f)
 {
 	l->state = STOMP_CLOSED;
 	l->is_leaving = true;
+	session_leave(l->base.session);
 	buf_append_slice(&l->leaving, stomp_frame_header(f, STOMP_H_RECEIPT));
 	stomp_reply_leave(l);
 	return TIDE_OK;

@@ -304,14 +304,6 @@ void stomp_reply_closed(struct stomp *l, const char *words)
 	wake(l);
 }
 
-/* A message that was not settled in time is with somebody else, or will be. Its consumer
- * is not at fault, and cannot do anything about it. */
-static bool is_overlooked(const struct reply *r, const struct stomp_owed *owed)
-{
-	return r->error == TIDE_ELEASE && !owed->is_strict &&
-	       (owed->verb == STOMP_ACK || owed->verb == STOMP_NACK);
-}
-
 static void on_reply(void *ctx, unsigned channel, struct reply *r)
 {
 	struct stomp *l = ctx;
@@ -322,7 +314,7 @@ static void on_reply(void *ctx, unsigned channel, struct reply *r)
 		stomp_channel_settle(l, ch);
 		return;
 	}
-	if (r->kind == REPLY_ERROR && !is_overlooked(r, &owed)) {
+	if (r->kind == REPLY_ERROR) {
 		error_frame(l, error_wire_code(r->error), slice_from(r->text), &owed);
 		end(l);
 	} else if (owed.verb == STOMP_CONNECT) {

@@ -66,9 +66,10 @@ static void read_nack(struct stomp_frame *f, struct settle_spec *spec)
 	if (has_delay && !is_requeue && f->rc == TIDE_OK)
 		f->rc = error_set(f->err, TIDE_ESYNTAX,
 				  "NACK takes delay or requeue:false, not both");
-	spec->how = !is_requeue                ? SETTLE_DEAD
-		    : has_delay || has_requeue ? SETTLE_AFTER
-					       : SETTLE_RETRY;
+	spec->how = !is_requeue   ? SETTLE_DEAD
+		    : has_delay   ? SETTLE_AFTER
+		    : has_requeue ? SETTLE_REQUEUE
+				  : SETTLE_RETRY;
 }
 
 int stomp_settle(struct stomp *l, struct stomp_frame *f)
@@ -87,10 +88,5 @@ int stomp_settle(struct stomp *l, struct stomp_frame *f)
 		return f->rc;
 	r = stomp_channel_reply(l, ch, f);
 	f->rc = session_settle(stomp_channel_session(l, ch), &spec, r, f->err);
-	if (f->rc == TIDE_ELEASE && !spec.transaction) {
-		/* Told to nobody: see is_overlooked of stomp_reply.c. */
-		f->rc = TIDE_OK;
-		reply_error(r, f->err);
-	}
 	return f->rc < 0 ? stomp_channel_fail(f, r) : TIDE_OK;
 }

@@ -57,7 +57,8 @@ struct queue_view {
 /* What scripts see as `failure`. */
 struct failure_view {
 	const char *reason; /* "nack" "timeout" "gone" "expired" */
-	unsigned attempts;  /* including this delivery */
+	unsigned attempts;  /* to work on it, with this one */
+	unsigned deliveries; /* more, if it came back without a failure */
 	unsigned failures;  /* including this failure */
 	bool has_place;     /* the message is in a topic, there */
 	uint32_t partition;
