@@ -184,6 +184,7 @@ void channel_write_holder(const struct entry *e, struct json *out)
 					    : "-");
 	json_member_int(out, "tag", (int64_t)e->tag);
 	json_member_int(out, "since", e->at_unix_ms);
+	json_member_int(out, "lease_ms", e->lease_ms);
 	if (until_ms)
 		json_member_int(out, "until", until_ms);
 	json_object_end(out);

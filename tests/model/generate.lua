@@ -6,7 +6,7 @@ local EXCHANGES = { fan = 'fanout', top = 'topic', dir = 'direct' }
 
 --- Verbs that no line has, and why.
 M.left_out = {
-  HELLO = 'the first request of each client', HELP = 'says the same always', QUIT = 'as reconnect',
+  HELLO = 'the first request of each client', HELP = 'says the same always', QUIT = 'as leave',
   OPEN = 'one channel for each client', CLOSE = 'as reconnect',
   EXPLAIN = 'a dry run: tests/integration/figures_spec.lua', LOCK = 'tests/integration/locks_spec.lua',
   UNLOCK = 'with LOCK', CHECK = 'with LOCK', KILL = 'as reconnect', DRAIN = 'for the whole broker',
@@ -96,7 +96,7 @@ local function settling(random, spec, words)
 end
 
 function makers.ACK(random, spec)
-  if random() < 0.05 then return random_of(random, { 'ACK 1', 'ACK 1-3', 'ACK 999' }) end
+  if random() < 0.2 then return random_of(random, { 'ACK 1', 'ACK 2', 'ACK 3', 'ACK 1-3', 'ACK 4-9', 'ACK 999' }) end
   return settling(random, spec, 'ACK %s')
 end
 
@@ -202,11 +202,12 @@ M.makers = makers
 local WEIGHTS = {
   PUB = 40, GET = 16, SUB = 6, UNSUB = 3, ACK = 10, NACK = 24, TOUCH = 8, KICK = 8, REMOVE = 4, RESCHEDULE = 8,
   FIND = 3, PEEK = 3, PAUSE = 3, RESUME = 6, REDRIVE = 5, DECLARE = 10, BIND = 3, BEGIN = 6, COMMIT = 9, PURGE = 2,
-  reconnect = 6, restart = 1, kill = 2, ['kill-all'] = 1, ['kill-redis'] = 1, clock = 3,
+  reconnect = 4, leave = 3, restart = 1, kill = 2, ['kill-all'] = 1, ['kill-redis'] = 1, clock = 3,
 }
 
 local faults = {
   reconnect = function(random) return 'reconnect ' .. random(3) end,
+  leave = function(random) return 'leave ' .. random(3) end,
   restart = function() return 'restart' end,
   kill = function() return 'kill' end,
   ['kill-all'] = function() return 'kill-all' end,

@@ -57,7 +57,7 @@ end
 function M.add(self, queue, from)
   local msg = {
     payload = from.payload, id = from.id, exchange = from.exchange, key = from.key, priority = from.priority,
-    rank = M.rank_of(queue, from.priority), state = 'ready', attempts = 0, failures = 0, death = from.death,
+    rank = M.rank_of(queue, from.priority), state = 'ready', deliveries = 0, failures = 0, death = from.death,
     pub_id = from.pub_id, queue = queue,
   }
   local begins = self.now + (from.delay or 0)
@@ -76,7 +76,7 @@ local function group_of(msg)
 end
 
 local function is_at_work(msg)
-  return msg.state == 'unacked' or (msg.state == 'delayed' and msg.attempts > 0)
+  return msg.state == 'unacked' or (msg.state == 'delayed' and msg.deliveries > 0)
 end
 
 --- The ready messages that a consumer could get now, in their order: of a group that is at work, none;

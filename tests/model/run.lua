@@ -6,7 +6,7 @@
 ---   c1 PUB - q1 pri=3 <m7>       client 1 sends it, with the payload m7
 ---   c2 ACK {tag:m7@q1}           the tag by which client 2 holds m7 of q1
 ---   c2 REMOVE q1 {id:m7@q1}      the id of m7 in q1
----   reconnect 2 | restart | kill | kill-all | kill-redis | clock 60m
+---   reconnect 2 | leave 2 | restart | kill | kill-all | kill-redis | clock 60m
 ---
 --- A line that names a message which is not there is skipped: so a script still runs
 --- when lines of it are taken away. After each line the broker must come to what the model says.
@@ -177,6 +177,14 @@ function faults.reconnect(self, number)
   self.clients[number]:close()
   connect(self, number)
   self.spec:disconnect(number)
+end
+
+function faults.leave(self, number)
+  number = math.tointeger(tonumber(number))
+  self.clients[number]:ok 'QUIT'
+  self.clients[number]:close()
+  connect(self, number)
+  self.spec:leave(number)
 end
 
 local function begin_again(self, is_killed)

@@ -45,13 +45,13 @@ function M.new(clients)
 end
 
 function M:reset_client(number)
-  self.clients[number] = { number = number, subs = {}, held = {}, tags = 0 }
+  self.clients[number] = { number = number, subs = {}, held = {}, lapsed = {}, tags = 0 }
 end
 
 -- ---- consumers -----------------------------------------------------------------
 
 local function has_credit(sub)
-  return sub.auto or sub.unacked() < sub.prefetch
+  return sub.auto or sub.unacked() < (sub.is_stalled and 1 or sub.prefetch)
 end
 
 ---@return string? why the model is not at rest: somebody must get a message
@@ -105,15 +105,18 @@ local function deliver(self, client, sub, queue, delivery)
   if has_expired(self, msg) and not sub.by_id then violated('a delivery of %s, which has expired', what) end
   if queue.paused_out then violated('a delivery of %s, which is paused', what) end
   if is_early(sub, queue, msg) then violated('a delivery of %s out of the order of its group', what) end
-  msg.attempts = msg.attempts + 1
-  if delivery.attempt ~= msg.attempts and delivery.attempt ~= (msg.attempts_or or -1) + 1 then
-    violated('a delivery of %s: attempt %d, not %d', what, delivery.attempt, msg.attempts)
+  if delivery.attempt ~= msg.failures + 1 and delivery.attempt ~= (msg.failures_or or -1) + 1 then
+    violated('a delivery of %s: attempt %d, not %d', what, delivery.attempt, msg.failures + 1)
   end
-  msg.attempts, msg.attempts_or = delivery.attempt, nil
-  if msg.attempts > 1 and not delivery.redelivered then violated('%s is not marked redelivered', what) end
-  if delivery.redelivered and msg.attempts == 1 and not msg.doubtful then
+  msg.failures, msg.failures_or = delivery.attempt - 1, nil
+  if msg.deliveries > 0 and not msg.deliveries_or and not delivery.redelivered then
+    violated('%s is not marked redelivered', what)
+  end
+  if delivery.redelivered and msg.deliveries == 0 and not msg.doubtful then
     violated('%s is marked redelivered at its first delivery', what)
   end
+  msg.deliveries = msg.deliveries + 1
+  msg.deliveries_or = msg.deliveries_or and msg.deliveries_or + 1
   if tonumber(delivery.options.pri or 0) ~= msg.priority then
     violated('%s has priority %s, not %d', what, delivery.options.pri or 0, msg.priority)
   end
@@ -131,7 +134,62 @@ local function deliver(self, client, sub, queue, delivery)
   end
   make_ready(msg)
   msg.state, msg.holder, msg.tag, msg.sub = 'unacked', { client = client }, client.tags, sub
+  msg.is_short = false
   client.held[client.tags] = msg
+end
+
+-- ---- leases --------------------------------------------------------------------
+
+--- What a consumer holds, the oldest first.
+local function held_of(client, sub)
+  local list = {}
+  for _, msg in pairs(client.held) do
+    if msg.sub == sub then list[#list + 1] = msg end
+  end
+  table.sort(list, function(a, b) return a.tag < b.tag end)
+  return list
+end
+
+local function lapse(client, msg)
+  client.lapsed[msg.tag] = { msg = msg, queue = msg.queue }
+end
+
+--- The lease of the oldest ends. A consumer that has settled nothing else gives back the others.
+local function end_lease(self, client, sub)
+  local list = held_of(client, sub)
+  if not sub.has_settled then
+    sub.is_stalled = true
+    for i = #list, 2, -1 do
+      lapse(client, list[i])
+      give_back(self, list[i])
+    end
+  end
+  lapse(client, list[1])
+  fail(self, list[1], 'timeout')
+end
+
+--- Another message may be the oldest of the consumer: then its lease begins, and perhaps ends.
+local function look_at_lease(self, client, sub)
+  local oldest = held_of(client, sub)[1]
+  if sub.oldest == (oldest and oldest.tag) then return end
+  sub.oldest, sub.has_settled = oldest and oldest.tag, false
+  if oldest and oldest.is_short then
+    end_lease(self, client, sub)
+    look_at_lease(self, client, sub)
+  end
+end
+
+local function look_at_leases(self)
+  for _, client in ipairs(self.clients) do
+    for _, msg in pairs(client.held) do client.consumers = client.consumers or {} client.consumers[msg.sub] = true end
+    for sub in pairs(client.consumers or {}) do look_at_lease(self, client, sub) end
+  end
+end
+
+--- A client settles a message that it holds, or gives it back.
+local function progress(msg, is_return)
+  msg.sub.is_stalled = false
+  if not is_return and msg.tag ~= msg.sub.oldest then msg.sub.has_settled = true end
 end
 
 --- Does a message of a subscription come before one of its group that another client may have had?
@@ -148,6 +206,7 @@ function M:deliver(number, delivery)
   if not sub then violated('a delivery to %s, which is no subscription', delivery.sid) end
   if not has_credit(sub) then violated('a delivery to %s beyond its prefetch', delivery.sid) end
   deliver(self, client, sub, sub.queue, delivery)
+  look_at_leases(self)
 end
 
 -- ---- faults --------------------------------------------------------------------
@@ -159,8 +218,9 @@ function M:disconnect(number)
   table.sort(tags)
   for _, tag in ipairs(tags) do
     local msg = client.held[tag]
-    if not first[msg.sub] then
-      first[msg.sub] = true
+    local who = msg.sub.is_get or msg.sub -- all GETs count as one
+    if not first[who] then
+      first[who] = true
       fail(self, msg, 'gone')
     else
       give_back(self, msg)
@@ -169,11 +229,20 @@ function M:disconnect(number)
   self:reset_client(number)
 end
 
---- The broker has ended. After a kill the last attempt may not have been counted.
+--- The client has left in order: all return.
+function M:leave(number)
+  local held = self.clients[number].held
+  for tag = self.clients[number].tags, 1, -1 do
+    if held[tag] then give_back(self, held[tag]) end
+  end
+  self:reset_client(number)
+end
+
+--- The broker has ended. After a kill the last delivery may not have been counted.
 function M:restart(is_killed)
   for number, client in ipairs(self.clients) do
     for _, msg in pairs(client.held) do
-      if is_killed then msg.attempts_or = msg.attempts - 1 end
+      if is_killed then msg.deliveries_or = msg.deliveries - 1 end
       make_ready(msg)
     end
     self:reset_client(number)
@@ -385,10 +454,8 @@ local function get_by_id(self, r, queue, client)
   if not msg then return want(r.answer, '^ERR not%-found ') end
   if msg.state == 'unacked' or queue.paused_out then return want(r.answer, '^ERR busy ') end
   want(r.answer, '^OK 1$')
-  client.gets = client.gets or {}
-  client.gets.by_id, client.gets.auto = true, r.options.ack == 'auto'
-  deliver(self, client, client.gets, queue, r.messages[1])
-  client.gets.by_id = nil
+  local sub = { is_get = 'get', by_id = true, auto = r.options.ack == 'auto' }
+  deliver(self, client, sub, queue, r.messages[1])
 end
 
 function verbs.GET(self, r)
@@ -399,8 +466,7 @@ function verbs.GET(self, r)
   end
   if r.options.id then return get_by_id(self, r, queues[1], client) end
   local max, n = tonumber(r.options.max or 1), 0
-  client.gets = client.gets or {}
-  client.gets.auto = r.options.ack == 'auto'
+  local sub = { is_get = 'get', auto = r.options.ack == 'auto' }
   for _, queue in ipairs(queues) do
     while n < max and not queue.paused_out do
       local first = M.deliverable(queue)[1]
@@ -416,15 +482,42 @@ function verbs.GET(self, r)
       if queue.shards == 1 and msg and first.id and first ~= msg and is_before(first, msg) then
         violated('GET gave %s before %s of queue %s', msg.payload, first.payload, queue.name)
       end
-      deliver(self, client, client.gets, queue, delivery)
+      deliver(self, client, sub, queue, delivery)
     end
   end
   if #r.messages > n then violated('GET gave %d messages, not %d', #r.messages, n) end
 end
 
+--- A late ACK: the message that the client has lost, if it is in its queue, and nobody else has it.
+local function late(client, tag)
+  local lost = client.lapsed[tag]
+  client.lapsed[tag] = nil
+  if lost.is_done then return true end
+  for _, msg in ipairs(lost.queue.msgs) do
+    if msg == lost.msg and (msg.state ~= 'unacked' or msg.holder.client == client) then
+      if msg.state == 'unacked' then
+        progress(msg)
+        client.lapsed[msg.tag] = { is_done = true }
+      end
+      remove(lost.queue, msg)
+      return true
+    end
+  end
+  return false
+end
+
+local function ack_late(client, tags)
+  local n = 0
+  for _, tag in ipairs(tags) do
+    if late(client, tag) then n = n + 1 end
+  end
+  for _, sub in pairs(#tags > 0 and client.subs or {}) do sub.is_stalled = false end
+  return n
+end
+
 --- The messages of the tags, or nil: the answer is an error, and has been looked at.
 local function held_by(self, r)
-  local client, found, is_lost = self.clients[r.client], {}, false
+  local client, found, is_lost, lapsed = self.clients[r.client], {}, false, {}
   for _, word in ipairs(r.words) do
     local first, last = word:match '^(%d+)%-?(%d*)$'
     first = tonumber(first)
@@ -434,35 +527,53 @@ local function held_by(self, r)
     for tag = first, last do
       local msg = client.held[tag]
       if msg and not (r.is_kept and client.kept[msg] == msg.tag) then found[#found + 1] = msg end
+      if r.verb == 'ACK' and not r.is_kept and client.lapsed[tag] then
+        n = -1
+        lapsed[#lapsed + 1] = tag
+      end
     end
     if #found == n then is_lost = true end
   end
   if is_lost then want(r.answer, '^ERR lease%-lost ') return nil end
-  want(r.answer, r.is_kept and '^OK queued$' or ('^OK %d$'):format(#found))
+  local count = #found + ack_late(client, lapsed)
+  if count == 0 then want(r.answer, '^ERR lease%-lost ') return nil end
+  want(r.answer, r.is_kept and '^OK queued$' or ('^OK %d$'):format(count))
   return found
 end
 
 local function settle(self, r, msg)
   local o, flags = r.options, r.flags
+  if msg.sub and not r.is_kept then progress(msg, flags.requeue) end
   if r.verb == 'ACK' then return remove(msg.queue, msg) end
   if o.pri then
     msg.priority = tonumber(o.pri)
     msg.rank = rank_of(msg.queue, msg.priority)
   end
-  local asked = o.delay and M.duration(o.delay) or flags.requeue and 0 or nil
+  if flags.requeue then return give_back(self, msg) end
+  local asked = o.delay and M.duration(o.delay) or nil
   fail(self, msg, flags.dead and 'rejected' or 'nack', flags.bury and 'bury' or flags.dead and 'dead', asked)
 end
 
 function verbs.ACK(self, r)
-  for _, msg in ipairs(held_by(self, r) or {}) do settle(self, r, msg) end
+  for _, msg in ipairs(held_by(self, r) or {}) do
+    settle(self, r, msg)
+    look_at_leases(self)
+  end
 end
 
 verbs.NACK = verbs.ACK
 
---- With for=10ms the lease ends, and the message fails.
+--- With for=10ms the lease of the oldest ends; that of another will be so short.
 function verbs.TOUCH(self, r)
+  local how = r.options['for']
   for _, msg in ipairs(held_by(self, r) or {}) do
-    if r.options['for'] == '10ms' then fail(self, msg, 'timeout') end
+    local sub, client = msg.sub, msg.holder.client
+    if msg.tag ~= sub.oldest then
+      sub.has_settled = true
+      msg.is_short = how == '10ms' or (not how and msg.is_short)
+    elseif how == '10ms' then
+      end_lease(self, client, sub)
+    end
   end
 end
 
@@ -628,7 +739,10 @@ function transacted.ACK(self, r)
   r.is_kept = true
   if r.verb == 'NACK' and r.options.pri then return want(r.answer, '^ERR syntax ') end
   local found = held_by(self, r)
-  for _, msg in ipairs(found or {}) do self.clients[r.client].kept[msg] = msg.tag end
+  for _, msg in ipairs(found or {}) do
+    self.clients[r.client].kept[msg] = msg.tag
+    msg.sub.is_stalled, msg.sub.has_settled = false, true
+  end
   return found
 end
 
@@ -703,6 +817,7 @@ M.verbs = verbs
 function M:request(r)
   local is_kept = transacted[r.verb] and self.clients[r.client].transaction
   if is_kept then keep(self, r) else verbs[r.verb](self, r) end
+  look_at_leases(self)
 end
 
 -- ---- what is seen from outside ---------------------------------------------------
@@ -713,8 +828,8 @@ local function compare_message(msg, seen)
   end
   if seen.payload ~= msg.payload then return differs('payload', seen.payload, msg.payload) end
   if seen.state ~= msg.state then return differs('state', seen.state, msg.state) end
-  if seen.attempts ~= msg.attempts and seen.attempts ~= msg.attempts_or then
-    return differs('attempts', seen.attempts, msg.attempts)
+  if seen.deliveries ~= msg.deliveries and seen.deliveries ~= msg.deliveries_or then
+    return differs('deliveries', seen.deliveries, msg.deliveries)
   end
   if seen.failures ~= msg.failures and seen.failures ~= msg.failures_or then
     return differs('failures', seen.failures, msg.failures)
@@ -763,7 +878,7 @@ function M:compare(name, shown)
     end
   end
   for msg, seen in pairs(seen_before) do
-    msg.attempts, msg.attempts_or, msg.failures, msg.failures_or = seen.attempts, nil, seen.failures, nil
+    msg.deliveries, msg.deliveries_or, msg.failures, msg.failures_or = seen.deliveries, nil, seen.failures, nil
   end
 end
 

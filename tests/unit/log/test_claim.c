@@ -40,8 +40,12 @@ static struct run *give_back(uint64_t tag, uint64_t count, int64_t due_ms,
 	struct run *r = run_from_tag(&tags, tag);
 
 	run_remove(&tags, r);
-	return claim_return(&claim, r, r->first + (tag - r->first_tag), count, due_ms,
-			    is_failure, on_cut, &tags);
+	return claim_return(&claim, r,
+			    &(struct claim_return){ r->first + (tag - r->first_tag),
+						    count, due_ms,
+						    is_failure ? CLAIM_FAILED
+							       : CLAIM_GIVEN_BACK },
+			    on_cut, &tags);
 }
 
 static int teardown(void **state)
@@ -59,12 +63,12 @@ static int teardown(void **state)
 }
 
 /* Offset 10 has tag 100 and so on. */
-static struct claim_delivery delivery(uint64_t offset, int64_t until_ms)
+static struct claim_delivery delivery(uint64_t offset)
 {
 	return (struct claim_delivery){ .offset = offset,
 					.tag = offset + 90,
-					.holder = &tags,
-					.until_ms = until_ms,
+					.lease = &tags,
+					.now_ms = 5000,
 					.lease_ms = 30000,
 					.batch = &batches[0] };
 }
@@ -72,7 +76,7 @@ static struct claim_delivery delivery(uint64_t offset, int64_t until_ms)
 static void hold(uint64_t first, uint64_t count)
 {
 	for (uint64_t i = 0; i < count; i++) {
-		struct claim_delivery d = delivery(first + i, 5000);
+		struct claim_delivery d = delivery(first + i);
 		struct run *r = claim_hold(&claim, &d);
 
 		if (r->count == 1)
@@ -103,48 +107,43 @@ static void deliveries_that_follow_are_one_run(void **state)
 	assert_int_equal(claim.held, 1000);
 	assert_int_equal(claim.reached, 1010);
 	assert_int_equal(claim.committed, 10);
-	assert_int_equal(timers.count, 1);
+	assert_int_equal(timers.count, 0);
 	assert_int_equal(batches[0].refs, 2);
 }
 
-static void another_consumer_batch_lease_or_tag_begins_a_run(void **state)
+static void another_lease_batch_length_or_tag_begins_a_run(void **state)
 {
 	struct claim_delivery d;
 
 	hold(10, 1);
-	d = delivery(11, 5000);
-	d.consumer = &claim;
+	d = delivery(11);
+	d.lease = &claim;
 	run_add(&tags, claim_hold(&claim, &d));
-	d = delivery(12, 5000);
+	d = delivery(12);
 	run_add(&tags, claim_hold(&claim, &d));
-	d = delivery(13, 5000);
+	d = delivery(13);
 	d.batch = &batches[1];
 	run_add(&tags, claim_hold(&claim, &d));
-	d = delivery(14, 5000);
+	d = delivery(14);
 	d.batch = &batches[1];
 	d.lease_ms = 7;
 	run_add(&tags, claim_hold(&claim, &d));
-	d = delivery(15, 5000);
-	d.tag++;
-	run_add(&tags, claim_hold(&claim, &d));
-	d = delivery(16, 0);
+	d = delivery(15);
 	d.tag++;
 	run_add(&tags, claim_hold(&claim, &d));
 	assert_string_equal(runs(), "10-10 held, 11-11 held, 12-12 held, 13-13 held, "
-				    "14-14 held, 15-15 held, 16-16 held");
-	assert_int_equal(timers.count, 6);
+				    "14-14 held, 15-15 held");
 }
 
-static void a_run_that_grows_takes_the_later_time(void **state)
+static void a_run_that_grows_knows_its_last_delivery(void **state)
 {
-	struct claim_delivery d = delivery(10, 5000);
+	struct claim_delivery d = delivery(10);
 
 	run_add(&tags, claim_hold(&claim, &d));
-	d = delivery(11, 6000);
-	assert_int_equal(claim_hold(&claim, &d)->due_ms, 6000);
-	d = delivery(12, 4000);
-	assert_int_equal(claim_hold(&claim, &d)->due_ms, 6000);
-	assert_int_equal(heap_min(&timers)->key, 6000);
+	d = delivery(11);
+	d.now_ms = 6000;
+	assert_int_equal(claim_hold(&claim, &d)->given_ms, 6000);
+	assert_int_equal(timers.count, 0);
 }
 
 static void acks_in_order_move_committed(void **state)
@@ -186,7 +185,7 @@ static void acks_in_any_order_become_one(void **state)
 
 static void what_returned_is_given_out_again_one_by_one(void **state)
 {
-	struct claim_delivery d = delivery(10, 9000);
+	struct claim_delivery d = delivery(10);
 	struct run *r;
 
 	hold(10, 5);
@@ -200,16 +199,16 @@ static void what_returned_is_given_out_again_one_by_one(void **state)
 	run_add(&tags, r);
 	assert_int_equal(r->first, 10);
 	assert_int_equal(r->count, 1);
-	assert_int_equal(r->attempts, 1);
+	assert_int_equal(r->deliveries, 1);
 	assert_int_equal(r->failures, 1);
-	assert_int_equal(r->due_ms, 9000);
+	assert_int_equal(r->due_ms, 0);
 	assert_ptr_equal(r->batch, &batches[2]);
 	assert_string_equal(runs(), "10-10 held, 11-12 returned, 13-14 held");
 	assert_ptr_equal(claim_first_held(&claim), r);
 	assert_int_equal(claim_first_returned(&claim)->first, 11);
-	assert_int_equal(claim_first_returned(&claim)->attempts, 0);
+	assert_int_equal(claim_first_returned(&claim)->deliveries, 1);
 	/* The message behind it is no longer there. */
-	d = delivery(12, 9000);
+	d = delivery(12);
 	d.tag = 201;
 	run_add(&tags, claim_hold_again(&claim, claim_first_returned(&claim), &d));
 	assert_string_equal(runs(), "10-10 held, 11-11 settled, 12-12 held, 13-14 held");
@@ -230,7 +229,7 @@ static void what_returns_alike_becomes_one(void **state)
 	give_back(104, 1, 800, true);
 	assert_string_equal(runs(),
 			    "10-12 returned, 13-13 returned, 14-14 returned, 15-18 held");
-	assert_int_equal(timers.count, 4);
+	assert_int_equal(timers.count, 3);
 	assert_int_equal(heap_min(&timers)->key, 700);
 	assert_ptr_equal(container_of(heap_min(&timers), struct run, timer),
 			 claim_first_returned(&claim));
@@ -295,7 +294,7 @@ static void what_is_passed_moves_committed_unless_somebody_holds(void **state)
 
 static void what_is_no_longer_kept_is_settled(void **state)
 {
-	struct claim_delivery d = delivery(14, 5000);
+	struct claim_delivery d = delivery(14);
 
 	assert_int_equal(claim_skip(&claim, 12), 2);
 	assert_int_equal(claim.committed, 12);
@@ -320,24 +319,33 @@ static void what_is_no_longer_kept_is_settled(void **state)
 	assert_int_equal(claim.committed, 30);
 }
 
-static void a_touch_moves_the_time_of_its_part(void **state)
+static void a_part_becomes_a_run_of_its_own(void **state)
 {
 	struct run *r;
 
 	hold(10, 5);
 	r = run_from_tag(&tags, 102);
 	run_remove(&tags, r);
-	r = claim_touch(&claim, r, 12, 2, 8000, on_cut, &tags);
+	r = claim_isolate(&claim, r, 12, 2, on_cut, &tags);
 	run_add(&tags, r);
 	assert_string_equal(runs(), "10-11 held, 12-13 held, 14-14 held");
-	assert_int_equal(run_from_tag(&tags, 101)->due_ms, 5000);
-	assert_int_equal(run_from_tag(&tags, 103)->due_ms, 8000);
-	assert_int_equal(run_from_tag(&tags, 104)->due_ms, 5000);
+	assert_ptr_equal(run_from_tag(&tags, 103), r);
 	assert_int_equal(run_from_tag(&tags, 104)->first_tag, 104);
 	assert_null(run_from_tag(&tags, 105));
-	run_remove(&tags, r);
-	run_add(&tags, claim_touch(&claim, r, 12, 2, 0, on_cut, &tags));
-	assert_int_equal(timers.count, 2);
+}
+
+static void one_that_has_returned_is_settled_after_all(void **state)
+{
+	hold(10, 5);
+	give_back(100, 5, 0, false);
+	claim_settle_returned(&claim, claim_find(&claim, 12), 12);
+	assert_string_equal(runs(), "10-11 returned, 12-12 settled, 13-14 returned");
+	claim_settle_returned(&claim, claim_find(&claim, 10), 10);
+	assert_string_equal(runs(), "11-11 returned, 12-12 settled, 13-14 returned");
+	assert_int_equal(claim.committed, 11);
+	claim_settle_returned(&claim, claim_find(&claim, 11), 11);
+	assert_int_equal(claim.committed, 13);
+	assert_int_equal(claim.returned, 2);
 }
 
 static void after_a_reset_it_goes_on_elsewhere(void **state)
@@ -367,14 +375,13 @@ struct fact {
 	unsigned holder;
 	uint64_t tag;
 	int64_t due_ms;
-	uint32_t attempts, failures;
+	uint32_t deliveries, failures;
 	const struct record_batch *batch;
 };
 
 static struct fact model[OFFSETS + 40];
 static struct run_tag_tree holders[HOLDERS];
 static uint64_t next_tags[HOLDERS];
-static unsigned consumers[2];
 
 static void check_run(const struct run *r)
 {
@@ -386,14 +393,14 @@ static void check_run(const struct run *r)
 		if (f->state == SETTLED)
 			continue;
 		assert_int_equal(r->due_ms, f->due_ms);
-		assert_int_equal(r->attempts, f->attempts);
+		assert_int_equal(r->deliveries, f->deliveries);
 		assert_int_equal(r->failures, f->failures);
 		assert_ptr_equal(r->batch, f->batch);
 		if (f->state != HELD)
 			continue;
 		assert_int_equal(r->first_tag + i, f->tag);
-		assert_ptr_equal(r->holder, &holders[f->holder]);
-		assert_ptr_equal(run_from_tag(r->holder, f->tag), r);
+		assert_ptr_equal(r->lease, &holders[f->holder]);
+		assert_ptr_equal(run_from_tag(r->lease, f->tag), r);
 	}
 	assert_int_equal(heap_has(&r->timer), r->due_ms != 0);
 	if (heap_has(&r->timer))
@@ -459,10 +466,8 @@ static struct claim_delivery make_delivery(uint64_t offset)
 	struct claim_delivery d = {
 		.offset = offset,
 		.tag = next_tags[holder]++,
-		.holder = &holders[holder],
-		.consumer = &consumers[rand() % 16 == 0],
-		.until_ms = rand() % 20 ? 1000 + rand() % 3 : 0,
-		.lease_ms = 30000,
+		.lease = &holders[holder],
+		.lease_ms = rand() % 16 ? 30000 : 20000,
 		.batch = offset / 8 % 5 ? &batches[offset / 8 % 4] : NULL,
 	};
 	struct fact *f = &model[offset];
@@ -470,8 +475,7 @@ static struct claim_delivery make_delivery(uint64_t offset)
 	*f = (struct fact){ .state = HELD,
 			    .holder = holder,
 			    .tag = d.tag,
-			    .due_ms = d.until_ms,
-			    .attempts = f->attempts + (f->state == RETURNED),
+			    .deliveries = f->deliveries,
 			    .failures = f->failures,
 			    .batch = d.batch };
 	return d;
@@ -497,10 +501,7 @@ static void step_hold(void)
 	d = make_delivery(offset);
 	r = claim_hold(&claim, &d);
 	if (r->count == 1)
-		run_add(d.holder, r);
-	for (uint64_t i = 0; i < r->count; i++)
-		model[r->first + i].due_ms = r->due_ms;
-	assert_true(r->due_ms >= d.until_ms);
+		run_add(d.lease, r);
 }
 
 static void step_hold_again(void)
@@ -527,7 +528,7 @@ static void step_hold_again(void)
 	d = make_delivery(offset);
 	r = claim_hold_again(&claim, r, &d);
 	assert_int_equal(r->count, 1);
-	run_add(d.holder, r);
+	run_add(d.lease, r);
 }
 
 /* A part of a run that a holder has: its front, mostly. */
@@ -554,12 +555,12 @@ static void step_settle(void)
 		return;
 	for (uint64_t i = 0; i < count; i++)
 		model[first + i].state = SETTLED;
-	claim_settle(&claim, r, first, count, on_cut, r->holder);
+	claim_settle(&claim, r, first, count, on_cut, r->lease);
 }
 
 static void step_return(void)
 {
-	bool is_failure = rand() % 2;
+	enum claim_end end = (enum claim_end)(rand() % 3);
 	int64_t due_ms = rand() % 2 ? 0 : 500 + rand() % 2;
 	uint64_t first, count;
 	struct run *r = choose(&first, &count);
@@ -569,26 +570,37 @@ static void step_return(void)
 	for (uint64_t i = 0; i < count; i++) {
 		model[first + i].state = RETURNED;
 		model[first + i].due_ms = due_ms;
-		model[first + i].failures += is_failure;
+		model[first + i].deliveries += end != CLAIM_UNSEEN;
+		model[first + i].failures += end == CLAIM_FAILED;
 	}
-	r = claim_return(&claim, r, first, count, due_ms, is_failure, on_cut, r->holder);
+	r = claim_return(&claim, r, &(struct claim_return){ first, count, due_ms, end },
+			 on_cut, r->lease);
 	assert_true(r->first <= first && first + count <= run_end(r));
 }
 
-static void step_touch(void)
+static void step_isolate(void)
 {
-	int64_t until_ms = rand() % 4 ? 2000 : 0;
 	uint64_t first, count;
 	struct run *r = choose(&first, &count);
 
 	if (!r)
 		return;
-	for (uint64_t i = 0; i < count; i++)
-		model[first + i].due_ms = until_ms;
-	r = claim_touch(&claim, r, first, count, until_ms, on_cut, r->holder);
+	r = claim_isolate(&claim, r, first, count, on_cut, r->lease);
 	assert_int_equal(r->first, first);
 	assert_int_equal(r->count, count);
-	run_add(r->holder, r);
+	run_add(r->lease, r);
+}
+
+static void step_settle_returned(void)
+{
+	struct run *r = claim_first_returned(&claim);
+	uint64_t offset;
+
+	if (!r)
+		return;
+	offset = r->first + (uint64_t)rand() % r->count;
+	model[offset].state = SETTLED;
+	claim_settle_returned(&claim, r, offset);
 }
 
 static void step_skip(void)
@@ -621,8 +633,10 @@ static void run_model(unsigned seed)
 		else if (dice < 92)
 			step_return();
 		else if (dice < 98)
-			step_touch();
-		else if (rand() % 4 == 0)
+			step_isolate();
+		else if (rand() % 2)
+			step_settle_returned();
+		else if (rand() % 2)
 			step_skip();
 		check_all();
 	}
@@ -650,8 +664,8 @@ int main(void)
 #define CLAIM_TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		CLAIM_TEST(deliveries_that_follow_are_one_run),
-		CLAIM_TEST(another_consumer_batch_lease_or_tag_begins_a_run),
-		CLAIM_TEST(a_run_that_grows_takes_the_later_time),
+		CLAIM_TEST(another_lease_batch_length_or_tag_begins_a_run),
+		CLAIM_TEST(a_run_that_grows_knows_its_last_delivery),
 		CLAIM_TEST(acks_in_order_move_committed),
 		CLAIM_TEST(acks_in_any_order_become_one),
 		CLAIM_TEST(what_returned_is_given_out_again_one_by_one),
@@ -661,7 +675,8 @@ int main(void)
 		CLAIM_TEST(giving_up_settles),
 		CLAIM_TEST(what_is_passed_moves_committed_unless_somebody_holds),
 		CLAIM_TEST(what_is_no_longer_kept_is_settled),
-		CLAIM_TEST(a_touch_moves_the_time_of_its_part),
+		CLAIM_TEST(a_part_becomes_a_run_of_its_own),
+		CLAIM_TEST(one_that_has_returned_is_settled_after_all),
 		CLAIM_TEST(after_a_reset_it_goes_on_elsewhere),
 		CLAIM_TEST(it_says_what_a_model_says),
 	};

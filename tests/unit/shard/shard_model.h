@@ -176,12 +176,6 @@ static void settle(struct entry *e, unsigned how)
 	}
 }
 
-static bool on_timeout(struct shard *sh, struct entry *e)
-{
-	settle(e, pick(4));
-	return true;
-}
-
 static void ack(struct thing *t);
 
 static bool on_expired(struct shard *sh, struct entry *e)
@@ -210,7 +204,7 @@ static bool on_expired(struct shard *sh, struct entry *e)
 	return pick(8) > 0;
 }
 
-static const struct shard_ops ops = { on_ready, NULL, on_timeout, on_expired };
+static const struct shard_ops ops = { on_ready, NULL, on_expired };
 
 /* As a dead letter does whose copy Redis does not take: it is buried in the middle of
  * what the shard does with the answer. */

@@ -163,7 +163,7 @@ static void step(bool has_trouble)
 		break;
 	case 25:
 		if ((t = any_with(FATE_HELD)))
-			shard_touch(t->entry, w.env.now_ms + 1 + pick(3000));
+			shard_step_clock(t->entry->shard, (int64_t)pick(3000) - 1500);
 		break;
 	case 26:
 		if ((t = any_with(FATE_MOVING)))

@@ -179,7 +179,7 @@ static void inserted_messages_are_read_in_order_of_score_then_id(void **state)
 	assert_true(slice_is(m->key, "eu.new"));
 	assert_true(slice_is(msg_header(m, SLICE("tier")), "gold"));
 	assert_int_equal(m->priority, 7);
-	assert_int_equal(got.rows[2].attempts, 0);
+	assert_int_equal(got.rows[2].deliveries, 0);
 	assert_string_equal(got.rows[2].reason, "");
 }
 
@@ -204,7 +204,7 @@ static void moves_tries_and_removals_change_exactly_what_they_name(void **state)
 	assert_int_equal(got.count, 1);
 	assert_null(got.rows[0].msg);
 	assert_true(got.rows[0].score == 1790000005000.0);
-	assert_int_equal(got.rows[0].attempts, 3);
+	assert_int_equal(got.rows[0].deliveries, 3);
 	assert_int_equal(got.rows[0].failures, 2);
 	assert_string_equal(got.rows[0].reason, "timeout");
 	read_set(h, STORE_READY, 0, 10, 1 << 20, false);
