@@ -40,7 +40,7 @@ void group_settle_return(struct run *run, uint64_t first_tag, uint64_t count);
 void group_settle_lapse(struct run *run, uint64_t first_tag, uint64_t count);
 void group_settle_count_timeout(const struct run *run);
 /* A late ack: the message was given out, has come back, and is with nobody or with that
- * holder. False: it is not. */
+ * holder, which may be NULL. False: it is not. */
 bool group_settle_ack_late(struct group_claim *gc, uint64_t offset,
 			   const struct holder *h);
 /* The topic of its messages. */

@@ -9,6 +9,7 @@ struct session *session_beside_create(const struct session *s,
 {
 	struct session *beside = session_create(s->service, ops, ctx);
 
+	beside->is_beside = true;
 	vhost_enter(s->vhost);
 	vhost_leave(beside->vhost);
 	beside->vhost = s->vhost;

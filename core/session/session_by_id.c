@@ -374,7 +374,7 @@ static bool ack_entry(struct by_id *job, struct entry *e, enum entry_state state
 	if (state == ENTRY_MOVING)
 		return false;
 	if (state == ENTRY_UNACKED) {
-		if (!ch || e->lease->holder != &ch->holder)
+		if (!ch || ch->session->is_beside || e->lease->holder != &ch->holder)
 			return false;
 		tag = e->tag;
 		lease_progress(e->lease, tag);

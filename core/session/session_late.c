@@ -61,7 +61,8 @@ static bool ack_record(struct channel *ch, const struct lapsed_item *item)
 					 ? group_claim(g, item->partition)
 					 : NULL;
 
-	return gc && group_settle_ack_late(gc, item->offset, &ch->holder);
+	return gc && group_settle_ack_late(gc, item->offset,
+					   ch->session->is_beside ? NULL : &ch->holder);
 }
 
 static int compare_queues(const void *a, const void *b)

@@ -53,6 +53,7 @@ struct session {
 	bool is_closed;
 	bool has_left;  /* in order */
 	bool is_broken; /* its connection is */
+	bool is_beside; /* its channel is that of many clients: session_beside.c */
 	struct queue_list exclusive;
 	/* What was published to last, and the message that was prepared for it: it
 	 * need not be looked for and asked about again, as long as the version is the

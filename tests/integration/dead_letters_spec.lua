@@ -45,8 +45,8 @@ for _, durable in ipairs { '1', '0' } do
       c:ok 'BIND q orders #'
       c:ok 'BIND dead graveyard -'
       local id = c:ok('PUB orders orders.eu h:kept=yes', 'a'):match '^%x+'
-      kill('q', ' requeue')
-      local second = kill('q', ' requeue')
+      kill('q', ' delay=0')
+      local second = kill('q', ' delay=0')
       local m = take 'dead'
       local own, first = split(m)
       assert.same({ kept = 'yes' }, own)

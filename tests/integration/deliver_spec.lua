@@ -150,7 +150,7 @@ for _, kind in ipairs {
         expect_payloads(a, '2')
         a:ok('NACK ' .. one.tag .. ' requeue')
         one = expect_payloads(a, '1')
-        assert.equal(2, one.attempt)
+        assert.is_true(one.redelivered)
         a:send('ACK ' .. one.tag .. ' quiet\r\n')
         expect_payloads(a, '3')
         assert.equal(3, c:stats('only').ready)

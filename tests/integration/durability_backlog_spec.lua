@@ -199,7 +199,8 @@ describe('a backlog beyond the window', function()
     local payloads, deliveries = traffic.take(c, 'jobs', 1000)
     for i = 1, 1000 do
       assert.equal(tostring(i), payloads[i])
-      assert.equal(i <= 200 and 2 or 1, deliveries[i].attempt, 'of ' .. i)
+      assert.equal(i == 1 and 2 or 1, deliveries[i].attempt, 'of ' .. i)
+      assert.equal(i <= 200, deliveries[i].redelivered)
     end
     assert.equal('0', left_in_redis(broker, 'jobs'))
   end)

@@ -134,10 +134,20 @@ describe('a GET over HTTP', function()
     publish 'one'
     local receipt = get { ['ack-timeout'] = '20ms' }[1].receipt
     assert(wait.poll(function() return states()[1] == 1 end))
+    local second = get()[1]
+    assert.equal(2, second.attempt)
     local why = http:expect_error(410, 'lease-lost', 'POST', path 'ack', { receipts = { receipt } })
     assert.equal('a receipt is no longer good: its message was settled or timed out, or its queue was '
       .. 'deleted; nothing was settled', why)
-    assert.equal(2, get()[1].attempt)
+    http:request('POST', path 'ack', { receipts = { second.receipt } })
+  end)
+
+  it('takes a late ack of what is back in the queue', function()
+    publish 'one'
+    local receipt = get { ['ack-timeout'] = '20ms' }[1].receipt
+    assert(wait.poll(function() return states()[1] == 1 end))
+    http:request('POST', path 'ack', { receipts = { receipt } })
+    assert.same({ 0, 0 }, { states()[1], states()[2] })
   end)
 
   it('keeps a message longer by touch', function()

@@ -557,7 +557,7 @@ describe('a change of permissions', function()
     admin:expect_line('OK'):expect_line 'EVT assigned s 0'
     for i = 1, 3 do
       local m = admin:expect_msg()
-      assert.same({ tostring(i), 2 }, { m.payload, m.attempt })
+      assert.same({ tostring(i), 1, true }, { m.payload, m.attempt, m.redelivered })
     end
     admin:ok 'UNSUB s'
   end)

@@ -181,7 +181,7 @@ describe('GET of a topic', function()
       assert.equal(2, m.attempt)
       assert.is_true(m.redelivered)
       assert.equal(3, pull(c, 'group=g wait=10s ack-timeout=1h', 'a').attempt) -- after 100 ms
-      c:expect_answer('ACK 2', 'ERR lease-lost tag 2 ' .. LOST)
+      c:expect_answer('NACK 2', 'ERR lease-lost tag 2 ' .. LOST)
       c:ok 'TOUCH 3'
       local other = begin 'group=g wait=10s'
       c:close()

@@ -110,7 +110,7 @@ for _, durable in ipairs { '1', '0' } do
       assert.equal('hello', later[1].payload)
       local returned = later[#later]
       assert.same({ 'nack', 'delay', 'shipped/retry/fixed.lua', 1, 1 },
-        { returned.reason, returned['then'], returned.by, returned.attempts, returned.failures })
+        { returned.reason, returned['then'], returned.by, returned.deliveries, returned.failures })
       assert.is_true(returned.delay_ms > 3500000 and returned.delay_ms <= 3600000)
       c:ok('RESCHEDULE q ' .. later[1].id .. ' delay=0')
       c:get 'q wait=5s'

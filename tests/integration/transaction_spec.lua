@@ -60,7 +60,7 @@ describe('a transaction', function()
         assert.same({ 1, 1, 2, 1 }, { s.unacked, s.ready, s.acked, s.nacked })
         assert.same({ 'a', 'b' }, content(c, 'out'))
         local back = c:get 'in'[1]
-        assert.same({ 'in3', 2, true }, { back.payload, back.attempt, back.redelivered })
+        assert.same({ 'in3', 1, true }, { back.payload, back.attempt, back.redelivered })
         c:ok 'ACK 4'
       end)
 

@@ -153,6 +153,7 @@ local function settle(self)
   local deadline = wait.deadline(M.settle_seconds)
   repeat
     collect(self)
+    self.spec:end_leases()
     if not self.spec:stuck() then self.spec:overflow() end
     found = difference(self)
     if found and wait.left(deadline) == 0 then violated('%s', found) end

@@ -168,21 +168,33 @@ local function end_lease(self, client, sub)
   fail(self, list[1], 'timeout')
 end
 
---- Another message may be the oldest of the consumer: then its lease begins, and perhaps ends.
-local function look_at_lease(self, client, sub)
+--- Another message may be the oldest of the consumer: then its lease begins.
+local function look_at_lease(client, sub)
   local oldest = held_of(client, sub)[1]
   if sub.oldest == (oldest and oldest.tag) then return end
   sub.oldest, sub.has_settled = oldest and oldest.tag, false
-  if oldest and oldest.is_short then
-    end_lease(self, client, sub)
-    look_at_lease(self, client, sub)
-  end
+  sub.is_ending = oldest and oldest.is_short
 end
 
 local function look_at_leases(self)
   for _, client in ipairs(self.clients) do
     for _, msg in pairs(client.held) do client.consumers = client.consumers or {} client.consumers[msg.sub] = true end
-    for sub in pairs(client.consumers or {}) do look_at_lease(self, client, sub) end
+    for sub in pairs(client.consumers or {}) do look_at_lease(client, sub) end
+  end
+end
+
+--- Leases of 10 ms end, when everything has been delivered that could be before.
+function M:end_leases()
+  for _, client in ipairs(self.clients) do
+    for sub in pairs(client.consumers or {}) do
+      if sub.is_ending and self:stuck() then return end
+      if sub.is_ending then
+        sub.is_ending = false
+        end_lease(self, client, sub)
+        look_at_leases(self)
+        return self:end_leases()
+      end
+    end
   end
 end
 
@@ -202,6 +214,7 @@ end
 --- A message of a subscription has come.
 function M:deliver(number, delivery)
   local client = self.clients[number]
+  self:end_leases()
   local sub = client.subs[delivery.sid]
   if not sub then violated('a delivery to %s, which is no subscription', delivery.sid) end
   if not has_credit(sub) then violated('a delivery to %s beyond its prefetch', delivery.sid) end
@@ -567,12 +580,12 @@ verbs.NACK = verbs.ACK
 function verbs.TOUCH(self, r)
   local how = r.options['for']
   for _, msg in ipairs(held_by(self, r) or {}) do
-    local sub, client = msg.sub, msg.holder.client
+    local sub = msg.sub
     if msg.tag ~= sub.oldest then
       sub.has_settled = true
       msg.is_short = how == '10ms' or (not how and msg.is_short)
-    elseif how == '10ms' then
-      end_lease(self, client, sub)
+    else
+      sub.is_ending = how == '10ms'
     end
   end
 end
