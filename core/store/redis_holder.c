@@ -319,7 +319,7 @@ static enum redis_holder_verdict judge_other(struct redis_holder *h)
 		h->step = HOLDER_TAKE;
 		return REDIS_HOLDER_MORE;
 	}
-	if (!is_standby && !h->has_held && h->alive_looks >= ALIVE_LOOKS) {
+	if (!is_standby && h->alive_looks >= ALIVE_LOOKS) {
 		snprintf(h->reason, sizeof(h->reason),
 			 "another broker holds this store: %s; with --standby this one "
 			 "waits and takes over when it ends",
