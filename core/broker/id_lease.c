@@ -11,10 +11,17 @@
 /* A field of it that is there while no broker runs: the last one ended cleanly. */
 #define FIELD_CLEAN SLICE("clean")
 
-/* How far the mark is ahead. Ids are so far from the clock, at most, after a kill
- * and a restart. */
+/* How far the mark is ahead of the clock. Ids are so far from it after a kill and a
+ * restart. */
 #define LEASE_MS 10000
-/* The mark moves when it is no further ahead than this. */
+/* No number of kills leaves a mark that is further ahead: the clock was set back. */
+#define LEAD_MAX_MS (2 * LEASE_MS)
+/* How far the mark is ahead of ids that are ahead of the clock: two million of them. */
+#define STEP_MS 500
+/* Of what is left to LEAD_MAX_MS a start takes this part. So one start after the other
+ * adds no more than it lasts. */
+#define STEP_PART 16
+/* The mark moves when it is no further ahead than this, or half of it is used. */
 #define RENEW_MS 5000
 /* Ids below the mark that are kept for the time when Redis does not answer: 4,096 for
  * each of these milliseconds, more than publishers are let send in that time. */
@@ -104,13 +111,32 @@ static void write_mark(struct broker *b, int64_t mark_ms, bool is_clean,
 }
 
 /* A clock of the next century moves nothing. */
+static int64_t follow_clock(const struct broker *b, int64_t ms, int64_t ahead_ms)
+{
+	if (b->now_ms <= MARK_MAX && b->now_ms + ahead_ms > ms)
+		ms = b->now_ms + ahead_ms;
+	return ms < MARK_MAX ? ms : MARK_MAX;
+}
+
 static int64_t next_mark(const struct broker *b)
 {
-	int64_t from_ms = b->ids.source.last_ms;
+	int64_t last_ms = b->ids.source.last_ms;
+	int64_t left_ms = b->now_ms + LEAD_MAX_MS - last_ms;
+	int64_t step_ms = STEP_MS;
 
-	if (b->now_ms > from_ms && b->now_ms <= MARK_MAX)
-		from_ms = b->now_ms;
-	return from_ms < MARK_MAX - LEASE_MS ? from_ms + LEASE_MS : MARK_MAX;
+	if (left_ms > 0 && left_ms / STEP_PART < step_ms)
+		step_ms = left_ms / STEP_PART + 1;
+	return follow_clock(b, last_ms + step_ms, LEASE_MS);
+}
+
+/* Soon, while a start after a kill waits for the clock: it has little left. */
+static int64_t rest_ms(const struct broker *b)
+{
+	const struct id_lease *l = &b->ids;
+	bool is_short = l->sent_ms - l->source.last_ms < RENEW_MS;
+
+	return is_short && l->sent_ms <= b->now_ms + LEAD_MAX_MS ? STEP_MS
+								 : LEASE_MS - RENEW_MS;
 }
 
 static void renew(struct broker *b)
@@ -119,20 +145,21 @@ static void renew(struct broker *b)
 
 	l->is_sent = true;
 	l->sent_ms = next_mark(b);
-	l->due_ms = b->now_ms + LEASE_MS - RENEW_MS;
+	l->half_ms = (follow_clock(b, l->source.last_ms, 0) + l->sent_ms) / 2;
+	l->due_ms = b->now_ms + rest_ms(b);
 	write_mark(b, l->sent_ms, false, on_written);
 }
 
 void id_lease_turn(struct broker *b)
 {
 	const struct id_lease *l = &b->ids;
-	int64_t rest_ms = l->due_ms - b->now_ms;
+	int64_t left_ms = l->due_ms - b->now_ms;
 
 	if (l->is_sent || l->due_ms == INT64_MAX || b->is_closing)
 		return;
 	/* Longer than any rest: the clock was set back. */
-	if (rest_ms <= 0 || rest_ms > LEASE_MS ||
-	    (!l->is_refused && l->source.last_ms > l->sent_ms - RENEW_MS))
+	if (left_ms <= 0 || left_ms > LEASE_MS ||
+	    (!l->is_refused && l->source.last_ms > l->half_ms))
 		renew(b);
 }
 
@@ -178,7 +205,7 @@ void id_lease_end(struct broker *b, bool is_clean)
 static void go_on_from(struct broker *b, int64_t mark_ms)
 {
 	id_source_advance(&b->ids.source, id_at_unix_ms(mark_ms));
-	if (mark_ms > b->now_ms + LEASE_MS)
+	if (mark_ms > b->now_ms + LEAD_MAX_MS)
 		log_warn("the clock is %lld s behind tide:ids; it may have been set "
 			 "back. Ids continue from tide:ids",
 			 (long long)(mark_ms - b->now_ms) / 1000);

@@ -5,10 +5,12 @@
  * An id is made only below a mark that Redis has confirmed, in this start. So a message
  * never has the id of another one, and cannot overwrite it.
  *
- * The mark is some seconds ahead of the clock and moves with it. While Redis is late to
- * confirm a new mark, ids continue below the last one and fall behind the clock; the
- * time of a message stays the clock's. When they are used up, or when Redis has refused
- * the first mark, there are none. */
+ * The mark is some seconds ahead of the clock and moves with it. A start after a kill
+ * begins at the old mark, ahead of the clock, and moves it by little then: any number of
+ * kills brings ids no further ahead than 20 seconds. While Redis is late to confirm a
+ * new mark, ids continue below the last one and fall behind the clock; the time of a
+ * message stays the clock's. When they are used up, or when Redis has refused the first
+ * mark, there are none. */
 #pragma once
 
 #include <stdbool.h>
@@ -23,6 +25,7 @@ struct id_lease {
 	struct id_source source;
 	int64_t due_ms;  /* when the mark is to move; wall clock */
 	int64_t sent_ms; /* the mark on its way, or the last one that was */
+	int64_t half_ms; /* half of what it was ahead: ids above it have it moved */
 	bool is_sent;    /* a mark is on its way */
 	bool is_refused; /* the last one was */
 	char why[ERROR_TEXT_MAX];

@@ -20,11 +20,14 @@ static void TIDE_PRINTF(4, 5) note(struct service_note *list, unsigned *count,
 #define REASON(out, ...) note((out)->reasons, &(out)->reason_count, __VA_ARGS__)
 #define WARNING(out, ...) note((out)->warnings, &(out)->warning_count, __VA_ARGS__)
 
-static void check_store(const struct broker *b, struct service_health *out)
+static void check_store(const struct service *s, struct service_health *out)
 {
+	const struct broker *b = s->broker;
 	enum store_state state = store_state(b->store);
 
-	if (state == STORE_DOWN || state == STORE_FAILED)
+	if (state == STORE_STALE)
+		REASON(out, "store", "%s", s->store_state_why);
+	else if (state == STORE_DOWN || state == STORE_FAILED)
 		REASON(out, "store", "Redis is away: durable changes wait for it");
 	else if (journal_stats(b->journal)->last_error[0])
 		WARNING(out, "store",
@@ -59,7 +62,7 @@ void service_health(const struct service *s, struct service_health *out)
 		REASON(out, "starting", "the broker is starting");
 		return;
 	}
-	check_store(b, out);
+	check_store(s, out);
 	if (s->is_blocked)
 		REASON(out, "blocked", "publishers are held back: %s", s->blocked_why);
 	if (b->refuses_publishes)

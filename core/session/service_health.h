@@ -8,7 +8,7 @@
 
 struct service_note {
 	const char *code; /* "store" */
-	char text[160];
+	char text[256];
 };
 
 struct service_health {

@@ -196,7 +196,8 @@ static void topic_stats(struct queue *q, struct json *j)
 static void store_members(const struct service *service, struct json *j)
 {
 	const struct broker *b = service->broker;
-	static const char *const states[] = { "starting", "up", "down", "failed" };
+	static const char *const states[] = { "starting", "up", "down", "stale",
+					      "failed" };
 	const struct journal_stats *n = journal_stats(b->journal);
 	struct store_stats st;
 

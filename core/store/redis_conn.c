@@ -28,7 +28,7 @@ enum phase {
 	PHASE_CONNECTING, /* a link is on its way */
 	PHASE_HELLO,      /* connected, being checked */
 	PHASE_HOLDER,     /* is the store ours? */
-	PHASE_STANDBY,    /* connected; somebody else's store, to be asked again */
+	PHASE_STANDBY,    /* connected; not our store, to be asked again */
 	PHASE_UP,
 	PHASE_FAILED, /* the first connection failed for good */
 	PHASE_CLOSED, /* only handles are left */
@@ -67,8 +67,10 @@ struct redis_conn {
 	uv_timer_t beat_timer;
 	struct redis_request beat;
 	uv_buf_t beat_part;
-	bool is_beat_out;    /* asked and not answered */
-	bool is_standing_by; /* a start that waits as long as it takes */
+	uv_buf_t count_part;
+	char stale[ERROR_TEXT_MAX]; /* of STORE_STALE: what requests are answered */
+	bool is_beat_out;           /* asked and not answered */
+	bool is_standing_by;        /* a start that waits as long as it takes */
 	bool is_closing;
 	void (*on_closed)(void *ctx);
 	void *closed_ctx;
@@ -78,6 +80,7 @@ static void lose(struct redis_conn *c, bool is_final, const char *format, ...)
 	TIDE_PRINTF(3, 4);
 static void try_connect(struct redis_conn *c);
 static void send_holder_round(struct redis_conn *c);
+static void refuse_waiting(struct redis_conn *c);
 static void on_grace_over(uv_timer_t *timer);
 
 /* The prepare callback runs before the loop sleeps. The idle handle does
@@ -93,7 +96,9 @@ static void on_prepare(uv_prepare_t *handle)
 
 	uv_prepare_stop(&c->prepare);
 	uv_idle_stop(&c->idle);
-	if (c->link)
+	if (c->state == STORE_STALE)
+		refuse_waiting(c);
+	else if (c->link)
 		redis_link_flush(c->link);
 }
 
@@ -242,11 +247,38 @@ static void close_if_idle(struct redis_conn *c)
 		uv_timer_start(&c->grace, on_grace_over, 0, 0);
 }
 
+static void answer_with_error(struct redis_conn *c, struct redis_request *r,
+			      const char *text)
+{
+	redisReply reply = { .type = REDIS_REPLY_ERROR,
+			     .str = (char *)(uintptr_t)text,
+			     .len = strlen(text) };
+	unsigned replies = r->replies;
+
+	take_waiting(c, r);
+	for (unsigned i = 1; i <= replies; i++) {
+		r->answered = i;
+		r->on_reply(r, &reply);
+	}
+}
+
+/* Those that are asked meanwhile wait for the next turn. */
+static void refuse_waiting(struct redis_conn *c)
+{
+	struct redis_request *r;
+
+	forget_suspect(c);
+	for (uint64_t n = c->stats.pending_requests; n > 0; n--) {
+		r = TAILQ_FIRST(&c->waiting);
+		c->stats.refused[STORE_REFUSAL_OTHER]++;
+		answer_with_error(c, r, c->stale);
+	}
+	close_if_idle(c);
+}
+
 static void give_up(struct redis_conn *c, struct redis_request *r)
 {
 	struct error err;
-	redisReply reply = { .type = REDIS_REPLY_ERROR, .str = err.text };
-	unsigned replies = r->replies;
 
 	if (c->refusal[0])
 		error_set(&err, TIDE_ESTORE, "%s", c->refusal);
@@ -254,15 +286,10 @@ static void give_up(struct redis_conn *c, struct redis_request *r)
 		error_set(&err, TIDE_ESTORE,
 			  "%u connections to Redis were lost over this request",
 			  c->suspect_losses);
-	reply.len = strlen(err.text);
 	log_error("store: giving up a request of %zu bytes, the others continue: %s",
 		  r->bytes, err.text);
 	forget_suspect(c);
-	take_waiting(c, r);
-	for (unsigned i = 1; i <= replies; i++) {
-		r->answered = i;
-		r->on_reply(r, &reply);
-	}
+	answer_with_error(c, r, err.text);
 	close_if_idle(c);
 }
 
@@ -315,7 +342,7 @@ static void tell_up(struct redis_conn *c)
 		  h->is_append_only ? "append-only" : "no append-only file",
 		  h->is_append_only && h->fsync[0] ? ", fsync " : "",
 		  h->is_append_only ? h->fsync : "");
-	if (c->state == STORE_DOWN) {
+	if (c->state != STORE_STARTING) {
 		c->stats.reconnects++;
 		log_info("store: %s is back after %llu ms, %llu requests sent again",
 			 err.text, (unsigned long long)(uv_now(c->loop) - c->began_at_ms),
@@ -402,6 +429,18 @@ static void stand_by(struct redis_conn *c)
 	enter(c, PHASE_STANDBY, REDIS_HOLDER_PAUSE_MS);
 }
 
+/* What Redis lacks was confirmed: nothing is written beside it. */
+static void stand_off(struct redis_conn *c)
+{
+	snprintf(c->stale, sizeof(c->stale), "%s", c->holder.reason);
+	enter(c, PHASE_STANDBY, REDIS_HOLDER_PAUSE_MS);
+	schedule_flush(c);
+	if (c->state == STORE_STALE)
+		return;
+	log_error("store: Redis at %s: %s", c->config.address, c->stale);
+	set_state(c, STORE_STALE, c->stale);
+}
+
 /* The same trouble at each try is told once. */
 static void refused(struct redis_conn *c, const char *why)
 {
@@ -427,6 +466,9 @@ static void on_holder_reply(struct redis_conn *c, const redisReply *reply)
 		break;
 	case REDIS_HOLDER_LOST:
 		lose_for_good(c);
+		break;
+	case REDIS_HOLDER_STALE:
+		stand_off(c);
 		break;
 	case REDIS_HOLDER_REFUSED:
 		refused(c, c->holder.reason);
@@ -478,6 +520,14 @@ static void on_beat_reply(struct redis_conn *c, const redisReply *reply)
 	/* What is so is found out on a new link: it may be ours to take again. */
 	if (!redis_holder_is_ours(&c->holder, reply))
 		lose(c, false, "tide:holder does not name this broker any more");
+}
+
+static void on_link_count(void *ctx, const redisReply *reply)
+{
+	struct redis_conn *c = ctx;
+
+	if (!redis_holder_is_counted(&c->holder, reply, c->stats.pending_requests))
+		lose(c, false, "it lacks what it has confirmed");
 }
 
 static void on_link_bytes(void *ctx)
@@ -583,6 +633,7 @@ static void try_connect(struct redis_conn *c)
 	static const struct redis_link_ops ops = {
 		.on_connected = on_link_connected,
 		.on_bytes = on_link_bytes,
+		.on_count = on_link_count,
 		.on_reply = on_link_reply,
 		.on_lost = on_link_lost,
 		.on_closed = on_part_closed,
@@ -605,7 +656,7 @@ static void try_connect(struct redis_conn *c)
 
 static void init_holder(struct redis_conn *c)
 {
-	struct slice beat = redis_holder_beat();
+	struct slice beat = redis_holder_beat(), count = redis_holder_count();
 
 	c->holder.hold = c->config.hold;
 	c->holder.node = c->config.node;
@@ -613,6 +664,7 @@ static void init_holder(struct redis_conn *c)
 	c->holder.is_sole = c->config.is_sole;
 	redis_holder_init(&c->holder);
 	c->beat_part = uv_buf_init((char *)(uintptr_t)beat.data, (unsigned)beat.len);
+	c->count_part = uv_buf_init((char *)(uintptr_t)count.data, (unsigned)count.len);
 	c->beat.parts = &c->beat_part;
 	c->beat.part_count = 1;
 	c->beat.replies = 1;
@@ -648,12 +700,14 @@ struct redis_conn *redis_conn_create(uv_loop_t *loop,
 
 void redis_conn_send(struct redis_conn *c, struct redis_request *r)
 {
-	r->bytes = 0;
+	r->count =
+		r->is_write && c->config.hold != STORE_HOLD_NONE ? &c->count_part : NULL;
+	r->bytes = r->count ? r->count->len : 0;
 	r->was_lost = false;
 	for (unsigned i = 0; i < r->part_count; i++)
 		r->bytes += r->parts[i].len;
 	c->stats.requests++;
-	c->stats.commands += r->replies;
+	c->stats.commands += r->replies + (r->count != NULL);
 	c->stats.pending_bytes += r->bytes;
 	if (c->stats.pending_requests++ == 0 && c->phase == PHASE_UP)
 		start_ticks(c);
@@ -665,6 +719,8 @@ void redis_conn_send(struct redis_conn *c, struct redis_request *r)
 	} else {
 		r->asked_ns = uv_hrtime();
 		TAILQ_INSERT_TAIL(&c->waiting, r, entry);
+		if (c->state == STORE_STALE)
+			schedule_flush(c);
 	}
 }
 

@@ -7,8 +7,9 @@
  * that Redis hangs up on, by its own word or each time that it comes first, is
  * answered with an error instead, so that those behind it go on. The first
  * connection alone may fail for good (STORE_FAILED), unless another broker takes the
- * store over: nothing is sent on a link before it is known to be ours. What is queued
- * in a turn of the loop is written together at the end of it. */
+ * store over: nothing is sent on a link before it is known to be ours. While Redis is
+ * stale (redis_holder) all requests are answered with an error. What is queued in a turn
+ * of the loop is written together at the end of it. */
 #pragma once
 
 #include "redis_hello.h"
@@ -36,7 +37,7 @@ struct redis_conn_hooks {
 	/* Before each try to connect: with which TLS, borrowed for the call; `*tls` is
 	 * NULL for none. An error is why there is nothing to connect to. */
 	int (*before_connect)(void *ctx, struct tls_context **tls, struct error *err);
-	/* STORE_UP, STORE_DOWN, STORE_FAILED, as in store_hooks. */
+	/* STORE_UP, STORE_DOWN, STORE_STALE, STORE_FAILED, as in store_hooks. */
 	void (*on_state)(void *ctx, enum store_state state, const char *why);
 	/* As in store_hooks. */
 	void (*on_heard)(void *ctx, uint64_t now_ns);

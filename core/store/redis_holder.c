@@ -1,5 +1,6 @@
 #include "redis_holder.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -17,15 +18,16 @@
 /* In so many looks a connection that is alive must have been heard of since the first. */
 #define ALIVE_LOOKS 10
 
-/* Compare and set. The flag: Redis may be out of memory, and what frees some are the
- * acks that the holder takes. */
+/* Compare and set; gives how many writes are counted by then. The flag: Redis may be out
+ * of memory, and what frees some are the acks that the holder takes. */
 #define TAKE_FLAGS "#!lua flags=allow-oom\n"
-#define TAKE                                                                    \
-	"if (redis.call('HGET', KEYS[1], 'incarnation') or '') ~= ARGV[1] then" \
-	" return 0 end "                                                        \
-	"redis.call('DEL', KEYS[1]) "                                           \
-	"redis.call('HSET', KEYS[1], unpack(ARGV, 2)) "                         \
-	"return 1"
+#define TAKE                                                                         \
+	"if (redis.call('HGET', KEYS[1], 'incarnation') or '') ~= ARGV[1] then"      \
+	" return 0 end "                                                             \
+	"local writes = (tonumber(redis.call('HGET', KEYS[1], 'writes')) or 0) + 1 " \
+	"redis.call('DEL', KEYS[1]) "                                                \
+	"redis.call('HSET', KEYS[1], 'writes', writes, unpack(ARGV, 2)) "            \
+	"return writes"
 /* The incarnation stays: a former holder that comes back must not find its own. */
 #define RELEASE                                                         \
 	"if redis.call('HGET', KEYS[1], 'incarnation') == ARGV[1] then" \
@@ -59,12 +61,12 @@ void redis_holder_begin(struct redis_holder *h, unsigned redis_major)
 	h->has_flags = redis_major >= 7;
 	h->step = HOLDER_LOOK;
 	h->alive_looks = h->lapsed_looks = 0;
-	h->reason[0] = '\0';
 }
 
 static unsigned add_look(struct redis_holder *h, struct buf *out)
 {
 	h->record = (struct redis_holder_record){ .is_released = true };
+	h->reason[0] = '\0';
 	h->is_other_alive = false;
 	buf_clear(&h->fence);
 	h->fence_count = 0;
@@ -148,6 +150,8 @@ static void read_field(struct redis_holder_record *r, struct slice name,
 		r->process.start_tick = number;
 	else if (slice_is(name, "since"))
 		r->since_unix_ms = number;
+	else if (slice_is(name, "writes"))
+		r->writes = number;
 }
 
 static bool is_recorded(const struct redis_holder *h)
@@ -216,8 +220,10 @@ void redis_holder_reply(struct redis_holder *h, unsigned index, const redisReply
 		refuse(h, index, reply->str);
 	else if (h->step == HOLDER_LOOK)
 		read_look(h, index, reply);
-	else if (h->step == HOLDER_TAKE && reply->integer == 1)
+	else if (h->step == HOLDER_TAKE && reply->integer > 0) {
 		h->has_taken = true;
+		h->writes = (uint64_t)reply->integer;
+	}
 }
 
 static void describe(const struct redis_holder_record *r, char *out, size_t size)
@@ -265,6 +271,36 @@ static enum redis_holder_verdict lose(struct redis_holder *h, const char *who)
 	return REDIS_HOLDER_LOST;
 }
 
+/* A copy that is older than this start names a holder of before. */
+static bool is_stale(const struct redis_holder *h)
+{
+	if (!h->has_held)
+		return false;
+	return !h->record.incarnation[0] ||
+	       (h->record.writes < h->writes && (is_recorded(h) || !h->is_other_alive));
+}
+
+/* Others are kept away as before: what is there is not theirs to go on with. */
+static enum redis_holder_verdict stand_off(struct redis_holder *h)
+{
+	static const char until[] =
+		"; nothing is stored until the data is back, or the broker is restarted, "
+		"which goes on with what is there";
+
+	if (!h->record.incarnation[0])
+		snprintf(h->reason, sizeof(h->reason),
+			 "Redis has lost all that it kept: it was emptied, or is another "
+			 "one%s",
+			 until);
+	else
+		snprintf(h->reason, sizeof(h->reason),
+			 "Redis has lost the last %" PRIu64
+			 " writes: it was restored from an older copy, or is another "
+			 "one%s",
+			 h->writes - h->record.writes, until);
+	return REDIS_HOLDER_STALE;
+}
+
 static enum redis_holder_verdict judge_other(struct redis_holder *h)
 {
 	bool is_new = count_look(h);
@@ -273,7 +309,7 @@ static enum redis_holder_verdict judge_other(struct redis_holder *h)
 
 	h->has_taken = false;
 	describe(&h->record, who, sizeof(who));
-	if (h->has_held && h->record.incarnation[0])
+	if (h->has_held)
 		return lose(h, who);
 	if (may_take(h)) {
 		if (!h->record.is_released && !h->is_sole)
@@ -283,7 +319,7 @@ static enum redis_holder_verdict judge_other(struct redis_holder *h)
 		h->step = HOLDER_TAKE;
 		return REDIS_HOLDER_MORE;
 	}
-	if (!is_standby && !h->has_held && h->alive_looks >= ALIVE_LOOKS) {
+	if (!is_standby && h->alive_looks >= ALIVE_LOOKS) {
 		snprintf(h->reason, sizeof(h->reason),
 			 "another broker holds this store: %s; with --standby this one "
 			 "waits and takes over when it ends",
@@ -300,6 +336,8 @@ static enum redis_holder_verdict judge_look(struct redis_holder *h)
 {
 	bool is_named = h->has_taken;
 
+	if (is_stale(h))
+		return stand_off(h);
 	if (!is_recorded(h))
 		return judge_other(h);
 	h->has_taken = true;
@@ -331,6 +369,31 @@ bool redis_holder_is_ours(const struct redis_holder *h, const redisReply *reply)
 {
 	return reply->type == REDIS_REPLY_ERROR ||
 	       slice_is(text_of(reply), h->incarnation);
+}
+
+struct slice redis_holder_count(void)
+{
+	return SLICE("*4\r\n$7\r\nHINCRBY\r\n$11\r\n" KEY
+		     "\r\n$6\r\nwrites\r\n$1\r\n1\r\n");
+}
+
+bool redis_holder_is_counted(struct redis_holder *h, const redisReply *reply,
+			     uint64_t under_way)
+{
+	uint64_t writes = (uint64_t)reply->integer;
+
+	/* A Redis that takes no writes has none to count. */
+	if (reply->type != REDIS_REPLY_INTEGER)
+		return true;
+	if (writes > h->writes) {
+		h->writes = writes;
+		return true;
+	}
+	/* What is under way counts on from here, and is not to look like what was lost.
+	 */
+	if (h->writes < writes + under_way)
+		h->writes = writes + under_way;
+	return false;
 }
 
 void redis_holder_release(const struct redis_holder *h, struct buf *out)

@@ -15,6 +15,12 @@
  * Redis, or of the candidate, ends no lease. It ends at once when the holder has given
  * it back, and when its process has visibly ended.
  *
+ * `writes` in tide:holder counts what was written, from the first holder on. Behind each
+ * write whose success a client is told goes one HINCRBY, and nobody is told before it is
+ * answered with more than the last one was. So a Redis that was emptied, that came back
+ * from an older copy, or that is another one confirms nothing. It is stale: its holder
+ * neither writes nor takes it, and looks whether what it knows has come back.
+ *
  * Here are the commands of that and what follows from their replies, in rounds that
  * redis_conn sends. */
 #pragma once
@@ -34,6 +40,8 @@ enum redis_holder_verdict {
 	REDIS_HOLDER_OTHER,
 	REDIS_HOLDER_REFUSED, /* by a holder that lives, or by Redis */
 	REDIS_HOLDER_LOST,    /* it was ours, and somebody has taken it over */
+	/* It was ours, and lacks what it has confirmed: the next round after a pause. */
+	REDIS_HOLDER_STALE,
 };
 
 enum redis_holder_step { HOLDER_LOOK, HOLDER_TAKE, HOLDER_FENCE };
@@ -44,6 +52,7 @@ struct redis_holder_record {
 	bool is_released;
 	uint64_t node;
 	uint64_t since_unix_ms;
+	uint64_t writes;
 	struct process process;
 };
 
@@ -54,13 +63,14 @@ struct redis_holder {
 	unsigned db;
 	bool is_sole; /* nobody else can hold it: ours is the data directory */
 	/* Found. */
-	char reason[ERROR_TEXT_MAX]; /* of REFUSED and LOST */
+	char reason[ERROR_TEXT_MAX]; /* of REFUSED, LOST and STALE */
 	/* Within. */
 	char incarnation[17];
 	struct process self;
 	bool has_held;
-	bool has_taken; /* connections have our incarnation as their name */
-	bool has_flags; /* Redis knows the flags of scripts */
+	uint64_t writes; /* as Redis has told */
+	bool has_taken;  /* connections have our incarnation as their name */
+	bool has_flags;  /* Redis knows the flags of scripts */
 	enum redis_holder_step step;
 	struct redis_holder_record record;
 	char last_seen[40]; /* an incarnation */
@@ -90,5 +100,13 @@ enum redis_holder_verdict redis_holder_judge(struct redis_holder *h);
 struct slice redis_holder_beat(void);
 /* The store is still ours, as far as this reply tells. */
 bool redis_holder_is_ours(const struct redis_holder *h, const redisReply *reply);
+/* What counts a write: one command, one reply. */
+struct slice redis_holder_count(void);
+/* It is counted, as far as this reply tells. If not, Redis has lost some of what it
+ * confirmed.
+ *
+ * @param under_way  how many writes may be counted behind it */
+bool redis_holder_is_counted(struct redis_holder *h, const redisReply *reply,
+			     uint64_t under_way);
 /* Give the lease back: one command, one reply. */
 void redis_holder_release(const struct redis_holder *h, struct buf *out);

@@ -43,6 +43,7 @@ struct redis_link {
 	struct addrinfo *address; /* the one being tried */
 	redisReader *reader;
 	struct reply_arena replies;         /* the reader's */
+	redisReply *held;                   /* the last of a request; its count is next */
 	struct redis_requests requests;     /* unanswered, in order */
 	struct redis_request *next;         /* the first that the kernel has not seen */
 	struct redis_request *last_written; /* NULL: it is marked so */
@@ -131,6 +132,17 @@ static void answer(struct redis_link *l)
 					     ? reply->str
 					     : "a reply to no request");
 			return;
+		}
+		if (r->count && !l->held && r->answered + 1 == r->replies) {
+			l->held = reply;
+			continue;
+		}
+		if (l->held) {
+			l->ops->on_count(l->ctx, reply);
+			if (l->is_closing)
+				return;
+			reply = l->held;
+			l->held = NULL;
 		}
 		if (++r->answered == r->replies)
 			TAILQ_REMOVE(&l->requests, r, entry);
@@ -373,9 +385,11 @@ static void gather(struct redis_link *l)
 	unsigned count = 0;
 	struct redis_request *r = l->next;
 
-	for (; r && r->part_count <= WRITE_PARTS - count; r = TAILQ_NEXT(r, entry)) {
+	for (; r && r->part_count < WRITE_PARTS - count; r = TAILQ_NEXT(r, entry)) {
 		memcpy(l->parts + count, r->parts, r->part_count * sizeof(uv_buf_t));
 		count += r->part_count;
+		if (r->count)
+			l->parts[count++] = *r->count;
 		l->last_written = r;
 	}
 	l->next = r;

@@ -143,6 +143,7 @@ struct store_call *store_done_call_create(struct store *s, struct store_shard *s
 	struct done_call *d = store_call_create(s, shard, sizeof(*d), on_done_reply, ctx);
 
 	d->on_done = on_done;
+	d->call.request.is_write = true;
 	return &d->call;
 }
 
@@ -166,6 +167,7 @@ struct store_call *store_count_call_create(struct store *s, struct store_shard *
 		store_call_create(s, shard, sizeof(*c), on_count_reply, ctx);
 
 	c->on_count = on_count;
+	c->call.request.is_write = true;
 	return &c->call;
 }
 
@@ -222,7 +224,8 @@ void store_batch_commit_take(struct batch *b, batch_done_fn on_done, void *ctx)
 	b->on_done = on_done;
 	b->ctx = ctx;
 	batch_seal(b);
-	if (b->request.replies == 0) {
+	b->request.is_write = b->request.replies > 0;
+	if (!b->request.is_write) {
 		/* Its completion has its place among the others all the same. */
 		b->parts[0] = uv_buf_init(ping, sizeof(ping) - 1);
 		b->request.part_count = 1;

@@ -7,8 +7,9 @@
  * Requests are answered in the order in which they were made. They are
  * idempotent, so when the connection is lost they are kept and sent again, in
  * the same order, after the reconnect; a completion reports an error only when
- * Redis itself refused (OOM, READONLY, ...) or when the store is being closed
- * (TIDE_ESHUTDOWN). Every completion is called exactly once.
+ * Redis itself refused (OOM, READONLY, ...), when Redis lacks what it has confirmed
+ * (STORE_STALE), or when the store is being closed (TIDE_ESHUTDOWN). Every completion is
+ * called exactly once.
  *
  * The store logs what happens to its connection; who is told by on_state need
  * not log it again, except for STORE_FAILED. The program must ignore SIGPIPE.
@@ -41,6 +42,9 @@ enum store_state {
 	STORE_STARTING, /* not yet connected for the first time */
 	STORE_UP,
 	STORE_DOWN, /* lost; reconnecting for ever, requests are kept */
+	/* Redis lacks what it has confirmed: it was emptied, came back from an older
+	 * copy, or is another one. Requests are refused until it has all of it. */
+	STORE_STALE,
 	/* The first connection failed, what was found is not fit to keep messages, or
 	 * another broker has taken the store over; close is all that is left. */
 	STORE_FAILED,

@@ -261,6 +261,7 @@ void store_log_append(struct store *s, struct store_log *log,
 		on_append_reply, ctx);
 
 	assert(append->count > 0 && append->count <= STORE_LOG_BATCHES_MAX);
+	a->call.request.is_write = true;
 	a->on_done = on_done;
 	add_append_head(a, append);
 	add_batches(a, append);

@@ -76,6 +76,7 @@ static void remove_ids(const struct purge_call *p, const redisReply *ids)
 	struct buf *out = store_call_add_words(&next->call, 8 + ids->elements);
 	struct slice prefix = shard_prefix(p->call.shard);
 
+	next->call.request.is_write = true;
 	next->on_purged = p->on_purged;
 	resp_text(out, "EVAL");
 	resp_bulk(out, script_remove);

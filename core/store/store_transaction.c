@@ -29,6 +29,7 @@ struct store_transaction *store_transaction_begin(struct store *s)
 	struct store_transaction *t =
 		store_call_create(s, NULL, sizeof(*t), on_reply, NULL);
 
+	t->call.request.is_write = true;
 	store_call_add(&t->call, "MULTI");
 	return t;
 }

@@ -77,6 +77,23 @@ describe('the ids of messages', function()
     end
     assert.is_true(mark() < now_ms() + 120000)
   end)
+
+  it('run no further ahead of the clock with each kill, and nobody is told that it was set', function()
+    local last = publish()
+    for _ = 1, 12 do
+      broker:kill9()
+      broker:run()
+      c = broker:connect()
+      local id = publish()
+      assert.is_true(id > last)
+      last = id
+      -- The Redis of the broker before it may just be ending.
+      local ahead = assert(wait.poll(mark)) - now_ms()
+      assert.is_true(ahead <= 20000, ahead)
+    end
+    assert.is_nil(broker:log():find 'the clock')
+  end)
+
 end)
 
 describe('the ids of messages, on a Redis that is not the broker\'s,', function()

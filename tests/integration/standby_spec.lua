@@ -158,16 +158,6 @@ describe('a store', function()
     assert.equal('', second:stdout())
   end)
 
-  it('is taken again by its holder when Redis was emptied', function()
-    local first = start()
-    local c = first:connect()
-    redis:cli 'FLUSHALL'
-    assert(wait.poll(function() return held_by() == tostring(first:pid()) end, 30))
-    c:ok 'DECLARE queue jobs'
-    c:ok('PUB - jobs', 'x')
-    assert.is_true(first:is_running())
-  end)
-
   it('is held also while Redis is out of memory', function()
     local first = start()
     local c = first:connect()

@@ -16,6 +16,7 @@ struct world {
 	struct buf asked; /* in the last round */
 	char recorded[40];
 	bool is_released;
+	unsigned writes;     /* counted */
 	bool has_other;      /* a connection of another holder, */
 	unsigned idle;       /* idle for so many seconds, */
 	unsigned db;         /* in this database */
@@ -67,13 +68,16 @@ static void say_number(struct world *w, unsigned index, long long number)
 /* HGETALL: a process of another machine. */
 static void say_record(struct world *w, unsigned index)
 {
-	const char *const words[] = { "incarnation", w->recorded, "node",  "5",   "host",
-				      "elsewhere",   "boot",      "other", "pid", "77" };
-	redisReply texts[10], *elements[10];
+	char writes[16];
+	const char *const words[] = { "writes", writes,  "incarnation", w->recorded,
+				      "node",   "5",     "host",        "elsewhere",
+				      "boot",   "other", "pid",         "77" };
+	redisReply texts[12], *elements[12];
 	redisReply reply = { .type = REDIS_REPLY_ARRAY, .element = elements };
 
-	reply.elements = !w->recorded[0] ? 0 : w->is_released ? 8 : 10;
-	for (unsigned i = 0; i < 10; i++) {
+	snprintf(writes, sizeof(writes), "%u", w->writes);
+	reply.elements = w->recorded[0] ? (w->is_released ? 10 : 12) : w->writes ? 2 : 0;
+	for (unsigned i = 0; i < 12; i++) {
 		texts[i] = (redisReply){ .type = REDIS_REPLY_STRING,
 					 .str = (char *)(uintptr_t)words[i],
 					 .len = strlen(words[i]) };
@@ -107,7 +111,7 @@ static void take(struct world *w)
 	}
 	snprintf(w->recorded, sizeof(w->recorded), "%s", w->h.incarnation);
 	w->is_released = false;
-	say_number(w, 0, 1);
+	say_number(w, 0, ++w->writes);
 }
 
 static enum redis_holder_verdict round_trip(struct world *w)
@@ -145,7 +149,22 @@ static enum redis_holder_verdict settle(struct world *w)
 static void set_other(struct world *w)
 {
 	snprintf(w->recorded, sizeof(w->recorded), "other");
+	w->writes = 100;
 	w->has_other = true;
+}
+
+/* How the next write is counted, with one more under way. */
+static bool is_counted(struct world *w)
+{
+	redisReply reply = { .type = REDIS_REPLY_INTEGER, .integer = ++w->writes };
+
+	return redis_holder_is_counted(&w->h, &reply, 2);
+}
+
+static void empty(struct world *w)
+{
+	w->recorded[0] = '\0';
+	w->writes = 0;
 }
 
 static void a_free_store_is_taken_named_verified_and_fenced(void **state)
@@ -277,17 +296,76 @@ static void a_former_holder_has_lost_for_good(void **state)
 	assert_non_null(strstr(w->h.reason, "has taken the store over"));
 }
 
-static void a_holder_takes_an_emptied_store_again(void **state)
+static void an_emptied_store_is_stale_and_not_taken_again(void **state)
+{
+	struct world *w = *state;
+	char name[40];
+
+	assert_int_equal(settle(w), REDIS_HOLDER_OURS);
+	empty(w);
+	redis_holder_begin(&w->h, 7);
+	assert_int_equal(settle(w), REDIS_HOLDER_STALE);
+	assert_non_null(strstr(w->h.reason, "has lost all that it kept"));
+	/* Its connection says that there is somebody. */
+	snprintf(name, sizeof(name), "tidemq:%s\r\n", w->h.incarnation);
+	assert_int_equal(settle(w), REDIS_HOLDER_STALE);
+	assert_true(has_asked(w, name));
+	/* All is back. */
+	snprintf(w->recorded, sizeof(w->recorded), "%s", w->h.incarnation);
+	w->writes = 1;
+	assert_int_equal(settle(w), REDIS_HOLDER_OURS);
+	assert_string_equal(w->h.reason, "");
+}
+
+static void the_first_write_to_an_emptied_store_is_not_counted(void **state)
 {
 	struct world *w = *state;
 
 	assert_int_equal(settle(w), REDIS_HOLDER_OURS);
-	w->recorded[0] = '\0';
-	redis_holder_begin(&w->h, 7);
-	w->has_other = true; /* it may have taken it, and writes so within its beat */
-	assert_int_equal(settle(w), REDIS_HOLDER_OTHER);
-	w->has_other = false;
+	empty(w);
+	assert_false(is_counted(w));
+}
+
+static void an_older_copy_is_stale(void **state)
+{
+	struct world *w = *state;
+
+	w->writes = 41;
 	assert_int_equal(settle(w), REDIS_HOLDER_OURS);
+	assert_true(is_counted(w));
+	assert_true(is_counted(w));
+	w->writes -= 1;
+	redis_holder_begin(&w->h, 7);
+	assert_int_equal(settle(w), REDIS_HOLDER_STALE);
+	assert_non_null(strstr(w->h.reason, "has lost the last 1 writes"));
+	/* Of before this start, when no other broker is there. */
+	snprintf(w->recorded, sizeof(w->recorded), "before");
+	assert_int_equal(settle(w), REDIS_HOLDER_STALE);
+	w->has_other = true;
+	assert_int_equal(settle(w), REDIS_HOLDER_LOST);
+}
+
+static void writes_on_their_way_to_an_older_copy_do_not_make_it_ours(void **state)
+{
+	struct world *w = *state;
+
+	assert_int_equal(settle(w), REDIS_HOLDER_OURS);
+	assert_true(is_counted(w));
+	w->writes -= 1; /* the connection stays */
+	assert_false(is_counted(w));
+	w->writes++;
+	redis_holder_begin(&w->h, 7);
+	assert_int_equal(settle(w), REDIS_HOLDER_STALE);
+}
+
+static void a_write_that_redis_refuses_to_count_says_nothing(void **state)
+{
+	struct world *w = *state;
+	redisReply no = { .type = REDIS_REPLY_ERROR, .str = (char[]){ "OOM no" } };
+
+	assert_int_equal(settle(w), REDIS_HOLDER_OURS);
+	assert_true(redis_holder_is_counted(&w->h, &no, 1));
+	assert_true(is_counted(w));
 }
 
 static void an_embedded_redis_is_taken_from_whoever_had_it(void **state)
@@ -325,7 +403,11 @@ int main(void)
 		TEST(a_holder_of_another_database_is_left_alone),
 		TEST(who_comes_second_in_a_race_waits),
 		TEST(a_former_holder_has_lost_for_good),
-		TEST(a_holder_takes_an_emptied_store_again),
+		TEST(an_emptied_store_is_stale_and_not_taken_again),
+		TEST(the_first_write_to_an_emptied_store_is_not_counted),
+		TEST(an_older_copy_is_stale),
+		TEST(writes_on_their_way_to_an_older_copy_do_not_make_it_ours),
+		TEST(a_write_that_redis_refuses_to_count_says_nothing),
 		TEST(an_embedded_redis_is_taken_from_whoever_had_it),
 		TEST(what_redis_refuses_is_told),
 	};
