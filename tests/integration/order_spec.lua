@@ -434,6 +434,19 @@ describe('a queue with order-by', function()
     end
   end)
 
+  it('gives a GET all that is ready after kill -9', function()
+    c:ok 'DECLARE queue jobs order-by=h:g'
+    publish 'a1 a2 b1 b2 none1'
+    local _, tags = get(10)
+    -- Held for more than a second, they are noted in Redis.
+    assert(wait.poll(function() return broker:redis_cli('ZCARD', broker:key('jobs', 'unack')) == '3' end))
+    d:ok('NACK ' .. tags.a1 .. ' delay=1h')
+    assert(wait.poll(function() return broker:redis_cli('ZCARD', broker:key('jobs', 'delayed')) == '1' end))
+    restart 'kill9_all'
+    assert.equal('b1 none1', (get(10)))
+    expect_order { groups = 2, groups_blocked = 2, parked = 2 }
+  end)
+
   it('with shards has each group in one of them', function()
     c:ok 'DECLARE queue jobs order-by=h:g shards=4 sharding.by=g'
     traffic.publish(c, 'jobs', 400, function(i) return tostring(i), 'h:g=' .. i % 20 end)

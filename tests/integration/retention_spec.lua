@@ -1,6 +1,8 @@
 -- What topics drop: by age, count and bytes, by PURGE; and who is told.
 local Broker = require 'support.broker'
+local Client = require 'support.client'
 local Clock = require 'support.clock'
+local topics = require 'support.topics'
 local wait = require 'support.wait'
 
 local HOUR, DAY = 3600, 86400
@@ -410,6 +412,26 @@ describe('a topic whose clock is moved', function()
     assert.equal('12', c:expect_msg().options.offset)
   end)
 
+  it('is read by GET over the end of a day', function()
+    if not start() then return end
+    c:ok 'DECLARE topic t partitions=1 retention=0'
+    for day, payloads in ipairs { { 'a', 'b' }, { 'c', 'd', 'e' }, { 'f' } } do
+      set(day * DAY)
+      topics.publish(c, table.unpack(payloads))
+    end
+    for words, expected in pairs {
+      ['partition=0 offset=first max=6'] = 'a b c d e f',
+      ['partition=0 offset=1 max=4'] = 'b c d e',
+      ['partition=0 offset=1 max=100 wait=1h'] = 'b c d e f',
+      ['group=g max=100'] = 'a b c d e f',
+      ['group=h max=100 wait=1h ack=auto'] = 'a b c d e f',
+    } do
+      broker:restart()
+      c = broker:connect()
+      assert.equal(expected, Client.payload_text(c:get('t ' .. words)), words)
+    end
+  end)
+
   it('loses nothing and repeats nothing when the clock goes forth and back', function()
     if not start() then return end
     c:ok 'DECLARE topic t partitions=1 retention=5d'
@@ -542,14 +564,14 @@ describe('a topic whose clock is moved', function()
 
   it('is looked at each minute, and each is dropped of many', function()
     if not start() then return end
-    local topics = 60
-    for i = 1, topics do
+    local count = 60
+    for i = 1, count do
       c:ok(('DECLARE topic t%d partitions=4 sharding=round_robin retention=1h'):format(i))
       publish(c, 't' .. i, 8)
     end
     set(2 * HOUR)
     -- Some go meanwhile.
-    for i = 1, topics, 10 do c:ok('DELETE topic t' .. i) end
+    for i = 1, count, 10 do c:ok('DELETE topic t' .. i) end
     assert(wait.poll(function()
       for _, t in ipairs(c:document 'LIST topics') do
         if t.messages > 0 then return false end
