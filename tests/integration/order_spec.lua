@@ -447,6 +447,34 @@ describe('a queue with order-by', function()
     expect_order { groups = 2, groups_blocked = 2, parked = 2 }
   end)
 
+  -- Of 40 groups each has a message that waits for its next attempt, most of them in Redis alone.
+  for what, take_away in pairs {
+    PURGE = function() assert.equal('40', c:ok 'PURGE jobs') end,
+    REMOVE = function(ids) assert.equal('40', c:ok('REMOVE jobs ' .. table.concat(ids, ' '))) end,
+    expiry = function() end,
+    ['drop-head'] = function()
+      c:ok 'DECLARE queue jobs update max-length=1 overflow=drop-head'
+      assert(wait.poll(function() return c:stats('jobs').delayed <= 1 end))
+      c:ok 'DECLARE queue jobs update max-length=100 overflow=reject'
+      c:ok 'PURGE jobs'
+    end,
+  } do
+    it('waits for nothing that is gone: ' .. what, function()
+      c:ok 'DECLARE queue jobs order-by=h:g'
+      local ids, expected = {}, {}
+      for i = 1, 40 do
+        ids[i] = c:ok(('PUB - jobs h:g=%d%s'):format(i, what == 'expiry' and ' ttl=2s' or ''), 'x'):match '^%x+'
+        expected[i] = 'new' .. i
+      end
+      for _, m in ipairs(d:get 'jobs max=40') do d:ok(('NACK %s delay=1h'):format(m.tag)) end
+      take_away(ids)
+      assert(wait.poll(function() return c:stats('jobs').delayed == 0 end))
+      expect_order { groups = 0 }
+      for i = 1, 40 do c:ok('PUB - jobs h:g=' .. i, expected[i]) end
+      assert.equal(table.concat(expected, ' '), (get(40)))
+    end)
+  end
+
   it('with shards has each group in one of them', function()
     c:ok 'DECLARE queue jobs order-by=h:g shards=4 sharding.by=g'
     traffic.publish(c, 'jobs', 400, function(i) return tostring(i), 'h:g=' .. i % 20 end)
