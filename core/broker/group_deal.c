@@ -288,6 +288,15 @@ static void count_round(struct queue *q, unsigned given)
 	b->counters.delivered += given;
 }
 
+/* Others wait for what comes again later: not for what is no longer kept. */
+static void skip_returned(struct round *r)
+{
+	const struct run *again = claim_first_returned(&r->gc->claim);
+
+	if (again)
+		skip(r, again->first);
+}
+
 /* Up to `max` messages of the partition, which is in the list `ready`. Gives how many it
  * was. */
 static unsigned serve(struct consumer *c, struct group_claim *gc,
@@ -298,9 +307,10 @@ static unsigned serve(struct consumer *c, struct group_claim *gc,
 	};
 	uint64_t committed = gc->claim.committed;
 
-	gc->is_reading = false;
+	gc->is_reading = gc->is_far_ahead = false;
 	if (c->getter)
 		r.bytes = c->getter->bytes;
+	skip_returned(&r);
 	r.lease_ms = queue_lease(c->queue, c->ack_timeout_ms);
 	r.is_offered = offer_is_used(c->queue);
 	r.until_ms = r.broker->mono_ms + r.lease_ms;

@@ -432,6 +432,19 @@ describe('a topic whose clock is moved', function()
     end
   end)
 
+  it('keeps no group waiting for what is too old', function()
+    if not start() then return end
+    c:ok 'DECLARE topic t partitions=1 retention=1d'
+    topics.publish(c, 'a', 'b')
+    topics.sub(c, 's group=g prefetch=1')
+    topics.expect_payloads(c, 'a')
+    c:ok 'NACK 1 delay=30d'
+    set(3 * DAY)
+    c:expect_line 'EVT skipped s 0 0 2'
+    c:ok('PUB - t', 'new')
+    topics.expect_payloads(c, 'new')
+  end)
+
   it('loses nothing and repeats nothing when the clock goes forth and back', function()
     if not start() then return end
     c:ok 'DECLARE topic t partitions=1 retention=5d'
