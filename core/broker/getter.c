@@ -48,6 +48,13 @@ void getter_await(struct getter *g)
 	set_timer(g);
 }
 
+void getter_await_no_more(struct getter *g)
+{
+	g->is_hasty = true;
+	g->read_until_ms = g->broker->mono_ms;
+	set_timer(g);
+}
+
 /* The queue of this consumer is being read. */
 static void await_read(struct consumer *c)
 {

@@ -57,6 +57,8 @@ void getter_remove(struct getter *g);
 /* No queue that is named before this consumer's is being read. If one is, the consumer is
  * updated when that has ended. */
 bool getter_can_take(struct consumer *c);
+/* It waits for no read any longer: it is about to be answered, if it has something. */
+void getter_await_no_more(struct getter *g);
 /* It waits for a read from now on, for GETTER_READ_MS at most since the first time. */
 void getter_await(struct getter *g);
 /* It has not enough, one of its queues is being read, and it may wait for that. */

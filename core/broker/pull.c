@@ -66,7 +66,7 @@ void pull_lose(const struct group_claim *gc)
 	struct getter *first = TAILQ_FIRST(&gc->group->pulls);
 
 	if (first && first->source == gc)
-		getter_hurry(first);
+		getter_await_no_more(first);
 }
 
 /* Something that a GET may take is being looked for. */

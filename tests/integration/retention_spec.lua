@@ -432,6 +432,31 @@ describe('a topic whose clock is moved', function()
     end
   end)
 
+  it('is read by GET no further when a subscription gets the partition', function()
+    if not start() then return end
+    c:ok 'DECLARE topic t partitions=1 retention=0'
+    topics.publish(c, 'a', 'b')
+    set(DAY)
+    topics.publish(c, 'c')
+    set(2 * DAY)
+    topics.publish(c, 'd')
+    broker:restart()
+    c = broker:connect()
+    local d, redis = broker:connect(), broker:redis_pid()
+    assert.equal('a', Client.payload_text(c:get 't group=g'))
+    -- What was read ahead is kept, since Redis cannot be told of the ack: 'b', and perhaps 'c'.
+    assert(os.execute('kill -STOP ' .. redis))
+    c:ok 'ACK 1'
+    c:send 'GET t group=g max=10 wait=1h\r\n'
+    assert(wait.poll(function() return topics.group(d, 'g').gets == 1 end))
+    topics.sub(d, 's group=g')
+    local count = tonumber(c:expect '^OK (%d)$')
+    topics.expect_payloads(c, table.unpack({ 'b', 'c' }, 1, count))
+    assert(os.execute('kill -CONT ' .. redis))
+    c:ok('ACK 2-' .. count + 1)
+    topics.expect_payloads(d, table.unpack({ 'b', 'c', 'd' }, count + 1))
+  end)
+
   it('keeps no group waiting for what is too old', function()
     if not start() then return end
     c:ok 'DECLARE topic t partitions=1 retention=1d'
