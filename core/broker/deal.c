@@ -283,8 +283,12 @@ static void give_to_get(struct getter *g, const struct consumer *front, struct h
 		struct consumer *c = &g->consumers[i];
 		struct handout next = { 0 };
 
-		if (c != front && front && consumer_next(c->queue) != c)
-			continue;
+		if (c != front && front) {
+			/* It is in line again, if a queue before it was being read. */
+			consumer_update(c);
+			if (consumer_next(c->queue) != c)
+				continue;
+		}
 		c->queue->is_offered = offer_is_used(c->queue);
 		if (c == front) {
 			next = *h;
@@ -293,6 +297,7 @@ static void give_to_get(struct getter *g, const struct consumer *front, struct h
 			next = next_chosen(c, budget);
 		}
 		while (next.entry) {
+			g->bytes += next.entry->msg->payload_len;
 			has_chosen(c) ? deliver_chosen(c, &next)
 				      : deliver(c, next.entry, next.head);
 			if (++g->count == g->max)
@@ -311,7 +316,7 @@ void deal_answer(struct getter *g)
 	g->is_over = true;
 	if (!g->broker->is_draining) {
 		give_to_get(g, NULL, NULL, &budget);
-		if (g->count == 0 && getter_awaits_read(g))
+		if (getter_awaits_read(g))
 			return;
 	}
 	g->on_answer(g);
@@ -346,7 +351,7 @@ static void serve_get(struct consumer *c, struct handout *h, unsigned *budget)
 	give_to_get(g, c, h, budget);
 	if (h->entry)
 		msg_unref(h->head); /* its other queues had enough */
-	if (g->count > 0)
+	if (g->count > 0 && !getter_awaits_read(g))
 		g->on_answer(g);
 	else
 		consumer_update(c);

@@ -48,6 +48,13 @@ void getter_await(struct getter *g)
 	set_timer(g);
 }
 
+void getter_await_no_more(struct getter *g)
+{
+	g->is_hasty = true;
+	g->read_until_ms = g->broker->mono_ms;
+	set_timer(g);
+}
+
 /* The queue of this consumer is being read. */
 static void await_read(struct consumer *c)
 {
@@ -81,8 +88,10 @@ bool getter_can_take(struct consumer *c)
 
 bool getter_awaits_read(struct getter *g)
 {
-	struct consumer *read = first_read(g, g->consumers + g->consumer_count);
+	struct consumer *read = NULL;
 
+	if (g->count < g->max && g->bytes < GETTER_BYTES)
+		read = first_read(g, g->consumers + g->consumer_count);
 	if (read)
 		await_read(read);
 	return read != NULL;
@@ -117,7 +126,7 @@ bool getter_wake(struct getter *g)
 	if (g->read_until_ms && g->broker->mono_ms >= g->read_until_ms)
 		g->is_hasty = true;
 	g->is_over = g->is_over || g->broker->mono_ms >= g->until_ms;
-	if (g->is_over || g->broker->is_draining)
+	if (g->is_over || g->count > 0 || g->broker->is_draining)
 		return true;
 	g->read_until_ms = 0;
 	set_timer(g);
@@ -133,7 +142,7 @@ struct getter *getter_read_ended(struct queue *q)
 		struct getter *g = c->getter;
 
 		leave_readers(c);
-		if (g->is_over)
+		if (g->is_over || g->count > 0)
 			return g;
 		g->read_until_ms = 0;
 		set_timer(g);

@@ -1,9 +1,10 @@
 /* getter.h: a GET: a consumer in each of its queues, which are named in order.
  *
- * It takes what is there from the first queue on, and is answered as soon as it has
- * taken something. While a queue is being read from Redis, the GET takes nothing from
- * those named behind it; for GETTER_READ_MS at most, since Redis may be away. When its
- * time is over it ends, but for such a read.
+ * It takes what is there from the first queue on, and is answered when it has taken
+ * something and nothing more is there for it. While a queue is being read from Redis, the
+ * GET takes nothing from those named behind it, and is not answered unless it has enough;
+ * for GETTER_READ_MS at most, since Redis may be away. When its time is over it ends, but
+ * for such a read.
  *
  * Who makes a getter provides the consumers, and destroys both after on_answer. */
 #pragma once
@@ -12,9 +13,12 @@
 #include "consumer.h"
 
 #define GETTER_READ_MS 5000
+/* A GET that has so many bytes waits for no more; of a topic, it takes no more. */
+#define GETTER_BYTES ((size_t)1 << 20)
 
 struct broker;
 struct msg_match;
+struct group_claim;
 struct topic_group;
 struct queue;
 
@@ -24,6 +28,7 @@ struct getter {
 	void (*on_answer)(struct getter *g);
 	uint32_t max;                  /* how many messages it wants */
 	uint32_t count;                /* that it was given */
+	size_t bytes;                  /* of these, payloads */
 	struct lease *lease;           /* of what it was given; NULL: nothing yet */
 	const struct msg_match *match; /* it takes only what matches; NULL: any */
 	struct consumer *consumers;    /* one for each of its queues, in their order */
@@ -38,7 +43,8 @@ struct getter {
 	/* Of a topic, for pull.h. It has one consumer then. */
 	struct topic_group *group; /* NULL: it takes from queues */
 	TAILQ_ENTRY(getter) line_link;
-	bool is_late; /* its time is over, and it waits for a read */
+	struct group_claim *source; /* what it has is of this one, which is being read */
+	bool is_late;               /* its time is over, and it waits for a read */
 };
 
 TAILQ_HEAD(getter_list, getter);
@@ -52,9 +58,11 @@ void getter_remove(struct getter *g);
 /* No queue that is named before this consumer's is being read. If one is, the consumer is
  * updated when that has ended. */
 bool getter_can_take(struct consumer *c);
+/* It waits for no read any longer: it is about to be answered, if it has something. */
+void getter_await_no_more(struct getter *g);
 /* It waits for a read from now on, for GETTER_READ_MS at most since the first time. */
 void getter_await(struct getter *g);
-/* One of its queues is being read, and it may wait for that. */
+/* It has not enough, one of its queues is being read, and it may wait for that. */
 bool getter_awaits_read(struct getter *g);
 /* A queue named before this consumer's waits to be dealt out. */
 bool getter_has_active_before(const struct consumer *c);
@@ -63,5 +71,5 @@ void getter_hurry(struct getter *g);
 /* The time that it has set is there. Whether its time is over; otherwise it goes on. */
 bool getter_wake(struct getter *g);
 /* The queue is no longer being read. Gives one of the GETs that have waited for that
- * until the end of their time, and which must be answered, or NULL. */
+ * and must be answered: it has something, or its time is over. Or NULL. */
 struct getter *getter_read_ended(struct queue *q);

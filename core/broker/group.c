@@ -134,8 +134,12 @@ uint64_t group_committed(const struct topic_group *g, unsigned index)
 
 bool group_is_free(const struct group_claim *gc)
 {
-	return !gc->owner &&
-	       (gc->claim.held == 0 || !gc->group->topic->queue->config.keeps_order);
+	const struct getter *pull = TAILQ_FIRST(&gc->group->pulls);
+
+	if (gc->owner)
+		return false;
+	return gc->claim.held == 0 || !gc->group->topic->queue->config.keeps_order ||
+	       (pull && pull->source == gc);
 }
 
 /* Who may be given what it has now; NULL: nobody. */

@@ -129,7 +129,7 @@ unsigned group_width(const struct topic_group *g);
 struct broker *group_broker(const struct topic_group *g);
 
 /* GETs may take from it: no member has it, and nothing of it is held (or order is not
- * kept). */
+ * kept), but by the first of them. */
 bool group_is_free(const struct group_claim *gc);
 /* There may be something to give out. */
 void group_wake(struct group_claim *gc);

@@ -17,7 +17,7 @@ struct round {
 	struct group_claim *gc;
 	struct broker *broker;
 	unsigned left; /* messages */
-	size_t bytes;  /* given, to a member since its output was looked at */
+	size_t bytes;  /* given: to a GET; to a member since its output was looked at */
 	struct lease *lease;
 	uint32_t lease_ms;
 	bool is_offered;
@@ -32,7 +32,7 @@ static bool can_take(struct round *r)
 	if (r->left == 0 || (r->asked > 0 && pace_is_spent(&r->broker->pace, false)))
 		return false;
 	if (c->getter)
-		return r->bytes < GROUP_PULL_BYTES;
+		return r->bytes < GETTER_BYTES;
 	if (!c->is_auto_ack &&
 	    (consumer_is_full(c) || (c->credit && credit_is_full(c->credit))))
 		return false;
@@ -292,22 +292,36 @@ static void count_round(struct queue *q, unsigned given)
 	b->counters.delivered += given;
 }
 
-/* Up to `max` messages of the partition, which is the first of `ready`. Gives how many it
- * was. */
-static unsigned serve(struct consumer *c, struct group_claim_list *ready, unsigned max)
+/* Others wait for what comes again later: not for what is no longer kept. */
+static void skip_returned(struct round *r)
 {
-	struct group_claim *gc = TAILQ_FIRST(ready);
+	const struct run *again = claim_first_returned(&r->gc->claim);
+
+	if (again)
+		skip(r, again->first);
+}
+
+/* Up to `max` messages of the partition, which is in the list `ready`. Gives how many it
+ * was. */
+static unsigned serve(struct consumer *c, struct group_claim *gc,
+		      struct group_claim_list *ready, unsigned max)
+{
 	struct round r = {
 		.consumer = c, .gc = gc, .broker = c->queue->vhost->broker, .left = max
 	};
 	uint64_t committed = gc->claim.committed;
 
-	gc->is_reading = false;
+	gc->is_reading = gc->is_far_ahead = false;
+	if (c->getter)
+		r.bytes = c->getter->bytes;
+	skip_returned(&r);
 	r.lease_ms = queue_lease(c->queue, c->ack_timeout_ms);
 	r.is_offered = offer_is_used(c->queue);
 	r.lease = c->is_auto_ack ? NULL : consumer_lease(c);
 	while (can_take(&r) && give(&r))
 		;
+	if (c->getter)
+		c->getter->bytes = r.bytes;
 	count_round(c->queue, max - r.left);
 	if (gc->claim.committed != committed)
 		group_commit_mark(gc);
@@ -322,31 +336,51 @@ static unsigned serve(struct consumer *c, struct group_claim_list *ready, unsign
 /* ---- GETs ----------------------------------------------------------------------------
  */
 
-/* The first in line gets what the first partition has. Who was given something has gone
- * afterwards, and perhaps its group. Gives how many messages it was. */
-static unsigned serve_pull(struct topic_group *g)
+/* The partition that the first in line takes from next: an answer has messages of one.
+ * NULL: none has anything for it. */
+static struct group_claim *next_source(const struct topic_group *g)
+{
+	struct group_claim *source = TAILQ_FIRST(&g->pulls)->source;
+
+	if (!source)
+		return TAILQ_FIRST(&g->ready);
+	return source->is_ready && group_is_free(source) ? source : NULL;
+}
+
+/* The first in line gets what the partition has. True: it has all that there is for it,
+ * was answered and has gone, and perhaps its group.
+ *
+ * @param given  receives how many messages it was */
+static bool serve_pull(struct topic_group *g, struct group_claim *gc, unsigned *given)
 {
 	struct getter *pull = TAILQ_FIRST(&g->pulls);
-	struct group_claim *gc = TAILQ_FIRST(&g->ready);
-	unsigned given = serve(pull->consumers, &g->ready, pull->max);
 
-	if (given == 0)
-		return 0;
+	*given = serve(pull->consumers, gc, &g->ready, pull->max - pull->count);
+	if (*given == 0 && !pull->source)
+		return false;
+	if (gc->is_reading && !pull->is_hasty) {
+		pull->source = gc;
+		getter_await(pull);
+		return false;
+	}
+	pull->source = NULL;
 	if (!group_is_free(gc))
 		group_rest(gc);
 	g->next_pulled = gc->index + 1;
 	pull->on_answer(pull);
-	return given;
+	return true;
 }
 
 bool group_deal_pull(struct getter *pull)
 {
 	struct topic_group *g = pull->group;
+	struct group_claim *gc;
+	unsigned given;
 
-	while (!TAILQ_EMPTY(&g->ready)) {
+	while ((gc = next_source(g)) != NULL) {
 		bool is_first = TAILQ_FIRST(&g->pulls) == pull;
 
-		if (serve_pull(g) > 0 && is_first)
+		if (serve_pull(g, gc, &given) && is_first)
 			return false;
 	}
 	return true;
@@ -366,9 +400,13 @@ void group_deal_answer(struct getter *pull)
 static unsigned deal_pulls(struct consumer *c)
 {
 	struct topic_group *g = c->getter->group;
+	struct group_claim *gc = next_source(g);
+	unsigned given = 0;
 
-	if (!TAILQ_EMPTY(&g->ready))
-		return serve_pull(g);
+	if (gc) {
+		serve_pull(g, gc, &given);
+		return given;
+	}
 	consumer_rest(c);
 	pull_end_late(g);
 	return 0;
@@ -388,7 +426,8 @@ static unsigned deal_member(struct consumer *c, unsigned max)
 	}
 	if (c->queue->able.count > 1)
 		consumer_pass_turn(c);
-	given = serve(c, &m->ready, max < ROUND_MAX ? max : ROUND_MAX);
+	given = serve(c, TAILQ_FIRST(&m->ready), &m->ready,
+		      max < ROUND_MAX ? max : ROUND_MAX);
 	if (consumer_is_full(c))
 		consumer_update(c);
 	return given;

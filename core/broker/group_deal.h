@@ -3,9 +3,6 @@
 
 #include "group.h"
 
-/* The messages of an answer to a GET end with the one that reaches this. */
-#define GROUP_PULL_BYTES ((size_t)1 << 20)
-
 /* As deal_queue, for a topic. */
 bool group_deal(struct queue *q);
 /* Likewise for a GET that has just joined its line (pull.h): it, and those before it, are

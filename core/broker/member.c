@@ -3,6 +3,7 @@
 #include "base/decimal.h"
 #include "base/mem.h"
 #include "log/assign.h"
+#include "pull.h"
 #include "queue.h"
 
 static bool keeps_order(const struct topic_group *g)
@@ -21,6 +22,7 @@ static void give(struct topic_group *g, unsigned partition, struct member *m)
 	if (gc->owner)
 		gc->owner->is_changed = true;
 	gc->owner = m;
+	pull_lose(gc);
 	gc->is_handover = m && gc->claim.held > 0 && keeps_order(g);
 	if (m) {
 		m->is_changed = true;

@@ -50,6 +50,7 @@ void pull_leave(struct getter *pull)
 	if (!g)
 		return;
 	pull->group = NULL;
+	pull->source = NULL;
 	TAILQ_REMOVE(&g->pulls, pull, line_link);
 	g->pull_count--;
 	g->late_pulls -= pull->is_late;
@@ -58,6 +59,14 @@ void pull_leave(struct getter *pull)
 		group_left(g);
 	else if (!TAILQ_EMPTY(&g->ready) || g->late_pulls > 0)
 		consumer_wake(first->consumers);
+}
+
+void pull_lose(const struct group_claim *gc)
+{
+	struct getter *first = TAILQ_FIRST(&gc->group->pulls);
+
+	if (first && first->source == gc)
+		getter_await_no_more(first);
 }
 
 /* Something that a GET may take is being looked for. */

@@ -67,9 +67,9 @@ bool shard_trim(struct shard *sh, enum entry_state state, uint64_t count,
 	struct trim *t;
 
 	/* The publish ids of what goes are to be forgotten with it, if they are kept so.
-	 */
+	 * A delayed message may have a slot of its group: only an entry gives it back. */
 	if (!sh->keys || !sh->may_trim || sh->dedupe.is_queued || sh->size.is_kept ||
-	    st->window.count > 0 || stored == 0)
+	    (sh->order && state == ENTRY_DELAYED) || st->window.count > 0 || stored == 0)
 		return false;
 	if (is_unsettled(sh, st))
 		return true;

@@ -223,7 +223,7 @@ describe('a GET of several queues', function()
     local redis = broker:redis_pid()
     assert(os.execute('kill -STOP ' .. redis))
     repeat
-      local messages = c:get 'high max=16 wait=1ms'
+      local messages = c:get 'high max=1 wait=1ms'
       taken = taken + #messages
     until #messages == 0
     assert.is_true(taken < 100)
@@ -245,9 +245,24 @@ describe('a GET of several queues', function()
     broker:kill9_all()
     broker:run()
     c = broker:connect()
-    local messages = c:get 'high low max=2 wait=10s'
-    while #messages < 2 do messages[#messages + 1] = c:get('high low wait=10s')[1] end
+    local messages = c:get 'high low max=2'
     assert.equal('h l', payloads(messages))
     for _, m in ipairs(messages) do assert.is_true(m.redelivered) end
+  end)
+
+  it('takes all that is ready, most of which Redis alone has', function()
+    c:ok 'DECLARE queue high'
+    c:ok 'DECLARE queue low'
+    local expected = {}
+    for i = 1, 100 do
+      c:ok('PUB - ' .. (i <= 60 and 'high' or 'low'), tostring(i))
+      expected[i] = tostring(i)
+    end
+    assert.equal(table.concat(expected, ' ', 1, 50), payloads(c:get 'high max=50'))
+    c:ok 'NACK 1-50 requeue'
+    broker:kill9_all()
+    broker:run()
+    c = broker:connect()
+    assert.equal(table.concat(expected, ' '), payloads(c:get 'high low max=1000 wait=1h'))
   end)
 end)

@@ -615,6 +615,66 @@ describe('a group of a topic', function()
     end)
   end)
 
+  -- What takes the first of two messages away, or both; where the groups go on.
+  for line, start in pairs {
+    ['PURGE t before=1'] = 1,
+    ['PURGE t'] = 2,
+    ['DECLARE topic t update retention-count=1'] = 1,
+    ['DECLARE topic t update retention-bytes=1'] = 1,
+    ['SEEK t %s 1'] = 1,
+    ['SEEK t %s last'] = 2,
+  } do
+    -- A copy that nobody takes is tried again for ever.
+    for _, how in ipairs { 'delay=1h', 'dead' } do
+      it(('waits no longer for what is gone: NACK %s, %s'):format(how, line), function()
+        local d, e = broker:connect(), broker:connect()
+        c:ok 'DECLARE queue full max-length=1'
+        c:ok('PUB - full', 'x')
+        declare 'partitions=1 dead-letter=-/full'
+        publish('a', 'b')
+        sub(c, 's group=g prefetch=1')
+        expect_payloads(c, 'a')
+        c:ok('NACK 1 ' .. how)
+        assert.equal('a', d:get 't group=h'[1].payload)
+        d:ok('NACK 1 ' .. how)
+        d:send 'GET t group=h wait=20s\r\n'
+        e:ok(line:format 'g')
+        if line:find '^SEEK' then
+          e:ok(line:format 'h')
+        else
+          c:expect_line('EVT skipped s 0 0 ' .. start)
+          d:expect_line('EVT skipped - 0 0 ' .. start)
+        end
+        if start == 1 then
+          expect_payloads(c, 'b')
+          c:ok 'ACK 2'
+        end
+        e:ok('PUB - t', 'new')
+        expect_payloads(c, 'new')
+        d:expect_line 'OK 1'
+        expect_payloads(d, start == 1 and 'b' or 'new')
+      end)
+    end
+  end
+
+  it('goes on when what held it back is gone, though 100,000 messages were settled behind that', function()
+    declare 'partitions=1 order=0'
+    sub(c, 's group=g prefetch=1')
+    publish 'a'
+    expect_payloads(c, 'a')
+    c:ok 'NACK 1 delay=1h'
+    c:ok 'UNSUB s'
+    c:send(('PUB - t quiet 1\r\nx\r\n'):rep(100010))
+    c:ok 'PING'
+    local d = broker:connect()
+    repeat until #d:get 't group=g max=1000 ack=auto' == 0
+    assert.is_true(group('g').partitions[1].stopped)
+    d:send 'GET t group=g wait=20s\r\n'
+    c:ok 'PURGE t before=1'
+    d:expect_line 'EVT skipped - 0 0 1'
+    d:expect_line 'OK 1'
+  end)
+
   describe('that is moved by SEEK', function()
     it('goes on there, and forgets what is held', function()
       declare()

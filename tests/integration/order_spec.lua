@@ -434,6 +434,47 @@ describe('a queue with order-by', function()
     end
   end)
 
+  it('gives a GET all that is ready after kill -9', function()
+    c:ok 'DECLARE queue jobs order-by=h:g'
+    publish 'a1 a2 b1 b2 none1'
+    local _, tags = get(10)
+    -- Held for more than a second, they are noted in Redis.
+    assert(wait.poll(function() return broker:redis_cli('ZCARD', broker:key('jobs', 'unack')) == '3' end))
+    d:ok('NACK ' .. tags.a1 .. ' delay=1h')
+    assert(wait.poll(function() return broker:redis_cli('ZCARD', broker:key('jobs', 'delayed')) == '1' end))
+    restart 'kill9_all'
+    assert.equal('b1 none1', (get(10)))
+    expect_order { groups = 2, groups_blocked = 2, parked = 2 }
+  end)
+
+  -- Of 40 groups each has a message that waits for its next attempt, most of them in Redis alone.
+  for what, take_away in pairs {
+    PURGE = function() assert.equal('40', c:ok 'PURGE jobs') end,
+    REMOVE = function(ids) assert.equal('40', c:ok('REMOVE jobs ' .. table.concat(ids, ' '))) end,
+    expiry = function() end,
+    ['drop-head'] = function()
+      c:ok 'DECLARE queue jobs update max-length=1 overflow=drop-head'
+      assert(wait.poll(function() return c:stats('jobs').delayed <= 1 end))
+      c:ok 'DECLARE queue jobs update max-length=100 overflow=reject'
+      c:ok 'PURGE jobs'
+    end,
+  } do
+    it('waits for nothing that is gone: ' .. what, function()
+      c:ok 'DECLARE queue jobs order-by=h:g'
+      local ids, expected = {}, {}
+      for i = 1, 40 do
+        ids[i] = c:ok(('PUB - jobs h:g=%d%s'):format(i, what == 'expiry' and ' ttl=2s' or ''), 'x'):match '^%x+'
+        expected[i] = 'new' .. i
+      end
+      for _, m in ipairs(d:get 'jobs max=40') do d:ok(('NACK %s delay=1h'):format(m.tag)) end
+      take_away(ids)
+      assert(wait.poll(function() return c:stats('jobs').delayed == 0 end))
+      expect_order { groups = 0 }
+      for i = 1, 40 do c:ok('PUB - jobs h:g=' .. i, expected[i]) end
+      assert.equal(table.concat(expected, ' '), (get(40)))
+    end)
+  end
+
   it('with shards has each group in one of them', function()
     c:ok 'DECLARE queue jobs order-by=h:g shards=4 sharding.by=g'
     traffic.publish(c, 'jobs', 400, function(i) return tostring(i), 'h:g=' .. i % 20 end)

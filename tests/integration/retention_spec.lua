@@ -1,6 +1,8 @@
 -- What topics drop: by age, count and bytes, by PURGE; and who is told.
 local Broker = require 'support.broker'
+local Client = require 'support.client'
 local Clock = require 'support.clock'
+local topics = require 'support.topics'
 local wait = require 'support.wait'
 
 local HOUR, DAY = 3600, 86400
@@ -410,6 +412,64 @@ describe('a topic whose clock is moved', function()
     assert.equal('12', c:expect_msg().options.offset)
   end)
 
+  it('is read by GET over the end of a day', function()
+    if not start() then return end
+    c:ok 'DECLARE topic t partitions=1 retention=0'
+    for day, payloads in ipairs { { 'a', 'b' }, { 'c', 'd', 'e' }, { 'f' } } do
+      set(day * DAY)
+      topics.publish(c, table.unpack(payloads))
+    end
+    for words, expected in pairs {
+      ['partition=0 offset=first max=6'] = 'a b c d e f',
+      ['partition=0 offset=1 max=4'] = 'b c d e',
+      ['partition=0 offset=1 max=100 wait=1h'] = 'b c d e f',
+      ['group=g max=100'] = 'a b c d e f',
+      ['group=h max=100 wait=1h ack=auto'] = 'a b c d e f',
+    } do
+      broker:restart()
+      c = broker:connect()
+      assert.equal(expected, Client.payload_text(c:get('t ' .. words)), words)
+    end
+  end)
+
+  it('is read by GET no further when a subscription gets the partition', function()
+    if not start() then return end
+    c:ok 'DECLARE topic t partitions=1 retention=0'
+    topics.publish(c, 'a', 'b')
+    set(DAY)
+    topics.publish(c, 'c')
+    set(2 * DAY)
+    topics.publish(c, 'd')
+    broker:restart()
+    c = broker:connect()
+    local d, redis = broker:connect(), broker:redis_pid()
+    assert.equal('a', Client.payload_text(c:get 't group=g'))
+    -- What was read ahead is kept, since Redis cannot be told of the ack: 'b', and perhaps 'c'.
+    assert(os.execute('kill -STOP ' .. redis))
+    c:ok 'ACK 1'
+    c:send 'GET t group=g max=10 wait=1h\r\n'
+    assert(wait.poll(function() return topics.group(d, 'g').gets == 1 end))
+    topics.sub(d, 's group=g')
+    local count = tonumber(c:expect '^OK (%d)$')
+    topics.expect_payloads(c, table.unpack({ 'b', 'c' }, 1, count))
+    assert(os.execute('kill -CONT ' .. redis))
+    c:ok('ACK 2-' .. count + 1)
+    topics.expect_payloads(d, table.unpack({ 'b', 'c', 'd' }, count + 1))
+  end)
+
+  it('keeps no group waiting for what is too old', function()
+    if not start() then return end
+    c:ok 'DECLARE topic t partitions=1 retention=1d'
+    topics.publish(c, 'a', 'b')
+    topics.sub(c, 's group=g prefetch=1')
+    topics.expect_payloads(c, 'a')
+    c:ok 'NACK 1 delay=30d'
+    set(3 * DAY)
+    c:expect_line 'EVT skipped s 0 0 2'
+    c:ok('PUB - t', 'new')
+    topics.expect_payloads(c, 'new')
+  end)
+
   it('loses nothing and repeats nothing when the clock goes forth and back', function()
     if not start() then return end
     c:ok 'DECLARE topic t partitions=1 retention=5d'
@@ -542,14 +602,14 @@ describe('a topic whose clock is moved', function()
 
   it('is looked at each minute, and each is dropped of many', function()
     if not start() then return end
-    local topics = 60
-    for i = 1, topics do
+    local count = 60
+    for i = 1, count do
       c:ok(('DECLARE topic t%d partitions=4 sharding=round_robin retention=1h'):format(i))
       publish(c, 't' .. i, 8)
     end
     set(2 * HOUR)
     -- Some go meanwhile.
-    for i = 1, topics, 10 do c:ok('DELETE topic t' .. i) end
+    for i = 1, count, 10 do c:ok('DELETE topic t' .. i) end
     assert(wait.poll(function()
       for _, t in ipairs(c:document 'LIST topics') do
         if t.messages > 0 then return false end
