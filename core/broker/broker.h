@@ -147,12 +147,12 @@ struct broker {
 	struct heap lock_lapses;       /* of locks without their holder, by mono_ms */
 	struct heap lock_waits;        /* of requests that wait for one, likewise */
 	unsigned lock_count;
-	struct heap waits; /* of GETs that wait, by mono_ms */
+	struct heap waits;      /* of GETs that wait, by mono_ms */
 	struct heap leases;     /* by mono_ms: lease.h */
 	struct pool get_leases; /* those of GETs */
-	struct heap wakes; /* of queues, by mono_ms: wake.h */
-	unsigned guarded;  /* queues that may refuse messages */
-	struct pace pace;  /* of what is being done just now */
+	struct heap wakes;      /* of queues, by mono_ms: wake.h */
+	unsigned guarded;       /* queues that may refuse messages */
+	struct pace pace;       /* of what is being done just now */
 	struct turn_time turn_time;
 	struct msg_pool msgs; /* of the messages that are published */
 	int64_t started_unix_ms;

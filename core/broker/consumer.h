@@ -36,8 +36,8 @@ struct consumer_ops {
 	/* Its client takes more. Not asked of a GET, nor is on_assigned told. */
 	bool (*can_take)(const struct consumer *c);
 	/* Send the message, or gather it for the answer of a GET. Unless is_auto_ack the
-	 * message is held; it gets its tag and its lease here. `head` has its headers for this
-	 * delivery; NULL: its own. */
+	 * message is held; it gets its tag and its lease here. `head` has its headers for
+	 * this delivery; NULL: its own. */
 	void (*on_deliver)(struct consumer *c, struct entry *e, struct msg *head,
 			   bool is_redelivered);
 	/* Of a single-active queue: it is the active one now, or is no longer. */

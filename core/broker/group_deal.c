@@ -48,8 +48,9 @@ static struct claim_delivery holding(const struct round *r, const struct record 
 	struct consumer *c = r->consumer;
 
 	return (struct claim_delivery){ .offset = record->offset,
-					.tag = c->is_auto_ack ? 0
-							      : ++*c->lease.holder->last_tag,
+					.tag = c->is_auto_ack
+						       ? 0
+						       : ++*c->lease.holder->last_tag,
 					.lease = r->lease,
 					.now_ms = r->broker->mono_ms,
 					.lease_ms = r->lease_ms,

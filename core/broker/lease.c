@@ -143,8 +143,8 @@ void lease_give_back(struct lease *l)
 	l->is_stalled = false;
 	if (++l->returns <= RETURNS_FREE || !l->consumer)
 		return;
-	l->rest_until_ms = l->broker->mono_ms +
-			   (doublings < 7 ? REST_MS << doublings : REST_MAX_MS);
+	l->rest_until_ms =
+		l->broker->mono_ms + (doublings < 7 ? REST_MS << doublings : REST_MAX_MS);
 	wake_by(l, l->rest_until_ms);
 }
 

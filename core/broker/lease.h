@@ -5,7 +5,8 @@
  * consumer is a subscription, or one GET with what it took.
  *
  * The messages of a lease are entries of queues, or runs (log/run.h) of one topic. Times
- * are those of the clock that nobody sets. What happens when a lease ends: lease_end.h. */
+ * are those of the clock that nobody sets. What happens when a lease ends: lease_end.h.
+ */
 #pragma once
 
 #include "base/heap.h"
@@ -38,9 +39,9 @@ struct holder {
 
 /* A message that the holder loses because a lease has ended. */
 struct lapse {
-	uint64_t tag, count;       /* of a topic there may be several, one after the other */
-	const struct queue *queue; /* or a topic */
-	uint64_t id;               /* of a queue */
+	uint64_t tag, count; /* of a topic there may be several, one after the other */
+	const struct queue *queue;       /* or a topic */
+	uint64_t id;                     /* of a queue */
 	const struct group_claim *claim; /* of a topic */
 	uint64_t offset;
 };

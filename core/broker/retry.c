@@ -21,8 +21,8 @@ static bool is_over_limit(const struct entry *e, uint32_t failures)
 	return limit > 0 && failures >= limit;
 }
 
-/* Back to the queue, not before `due_ms`: one that fails again and again at once is paced,
- * whatever brings it back. */
+/* Back to the queue, not before `due_ms`: one that fails again and again at once is
+ * paced, whatever brings it back. */
 static struct retry_fate back_at(const struct entry *e, int64_t due_ms, uint32_t failures)
 {
 	int64_t now_ms = e->shard->env->now_ms;
@@ -84,14 +84,12 @@ static void ask(const struct entry *e, const char *reason, uint32_t failures,
 		struct retry_decision *d)
 {
 	struct queue *q = entry_queue(e);
-	const struct retry_failure f = {
-		q,
-		e->msg,
-		{ .reason = reason,
-		  .attempts = failures,
-		  .deliveries = e->deliveries,
-		  .failures = failures }
-	};
+	const struct retry_failure f = { q,
+					 e->msg,
+					 { .reason = reason,
+					   .attempts = failures,
+					   .deliveries = e->deliveries,
+					   .failures = failures } };
 	struct error err;
 
 	if (retry_ask(&f, e->id, d, &err) == TIDE_OK)
@@ -150,10 +148,10 @@ struct retry_fate retry_plan_failed(const struct entry *e, const char *reason)
 
 struct retry_fate retry_plan_after(const struct entry *e, int64_t delay_ms)
 {
-	struct retry_fate fate = is_over_limit(e, e->failures + 1)
-					 ? dead("delivery-limit")
-					 : back_at(e, e->shard->env->now_ms + delay_ms,
-						   e->failures + 1);
+	struct retry_fate fate =
+		is_over_limit(e, e->failures + 1)
+			? dead("delivery-limit")
+			: back_at(e, e->shard->env->now_ms + delay_ms, e->failures + 1);
 
 	fate.reason = "nack";
 	fate.is_failure = true;

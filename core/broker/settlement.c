@@ -231,6 +231,22 @@ void settlement_ack(struct entry *e, const struct lease *l, struct waiter *w)
 	carry_out(e, &s, &pass.copies);
 }
 
+void settlement_ack_held(struct entry *e, struct waiter *w)
+{
+	struct queue *q = entry_queue(e);
+	const struct follower *f = q->vhost->broker->follower;
+
+	settlement_count_ack(q);
+	if (f)
+		f->on_acked(f->ctx, e);
+	if (settlement_is_told(q)) {
+		settlement_ack(e, e->lease, w);
+		return;
+	}
+	consumer_release(e);
+	shard_remove(e, w);
+}
+
 void settlement_drop(struct entry *e, const char *reason, struct waiter *w)
 {
 	const struct settlement s = { .fate = { .action = RETRY_DROP, .reason = reason },

@@ -31,6 +31,14 @@ static inline bool settlement_is_told(const struct queue *q)
 /* Tell the scripts, release the message from who holds it, and carry it out, now or
  * later. */
 void settlement_run(struct entry *e, const struct settlement *s);
+/* Count it in the statistics. */
+static inline void settlement_count_ack(struct queue *q)
+{
+	q->counters.acked++;
+	q->vhost->broker->counters.acked++;
+}
+/* A client acknowledges it, whoever holds it; `w` is told when Redis has forgotten it. */
+void settlement_ack_held(struct entry *e, struct waiter *w);
 /* It is acknowledged, and goes. @param l  who had it; NULL: nobody */
 void settlement_ack(struct entry *e, const struct lease *l, struct waiter *w);
 /* It goes for another reason, a literal. */

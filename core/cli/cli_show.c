@@ -199,7 +199,7 @@ static int print_page(struct cli *cli, json_t *page, bool is_only)
 {
 	static const struct cli_table_view view = {
 		.columns = "id partition offset exchange key priority ts:time due:time "
-			   "attempts failures "
+			   "deliveries failures "
 			   "reason "
 			   "headers size payload:payload",
 		.array = "messages",

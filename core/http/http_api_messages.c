@@ -199,11 +199,11 @@ static int nack(struct http_request *q, struct reply *r, struct error *err)
 		return error_set(err, TIDE_ESYNTAX,
 				 "nack takes only one of delay, bury, dead and requeue; "
 				 "priority may stand beside it");
-	what.spec.how = is_dead                    ? SETTLE_DEAD
-			: is_bury                  ? SETTLE_BURY
-			: is_requeue               ? SETTLE_REQUEUE
-			: is_delayed               ? SETTLE_AFTER
-						   : SETTLE_RETRY;
+	what.spec.how = is_dead      ? SETTLE_DEAD
+			: is_bury    ? SETTLE_BURY
+			: is_requeue ? SETTLE_REQUEUE
+			: is_delayed ? SETTLE_AFTER
+				     : SETTLE_RETRY;
 	return settle(q, &what, r, err);
 }
 

@@ -243,9 +243,8 @@ uint64_t claim_skip(struct claim *c, uint64_t start)
 static bool can_grow(const struct run *r, const struct claim_delivery *d)
 {
 	return r && r->state == RUN_HELD && r->lease == d->lease &&
-	       r->batch == d->batch && r->lease_ms == d->lease_ms &&
-	       r->deliveries == 0 && run_end(r) == d->offset &&
-	       r->first_tag + r->count == d->tag;
+	       r->batch == d->batch && r->lease_ms == d->lease_ms && r->deliveries == 0 &&
+	       run_end(r) == d->offset && r->first_tag + r->count == d->tag;
 }
 
 struct run *claim_hold(struct claim *c, const struct claim_delivery *d)

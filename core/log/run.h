@@ -23,11 +23,11 @@ struct run {
 	struct claim *claim;
 	uint64_t first, count; /* offsets */
 	enum run_state state;
-	void *lease;        /* RUN_HELD: whose it is; see claim_hold */
-	uint64_t first_tag; /* RUN_HELD: of the first offset; the others follow */
-	int64_t given_ms;   /* RUN_HELD: when the last of it was given out */
-	int64_t due_ms;     /* RUN_RETURNED: see there; 0: at once */
-	uint32_t lease_ms;  /* RUN_HELD: how long the lease of each message is */
+	void *lease;         /* RUN_HELD: whose it is; see claim_hold */
+	uint64_t first_tag;  /* RUN_HELD: of the first offset; the others follow */
+	int64_t given_ms;    /* RUN_HELD: when the last of it was given out */
+	int64_t due_ms;      /* RUN_RETURNED: see there; 0: at once */
+	uint32_t lease_ms;   /* RUN_HELD: how long the lease of each message is */
 	uint32_t deliveries; /* before this one; of each of its messages */
 	uint32_t failures;
 	/* That has its messages; NULL: it must be read again. The run has a reference. */

@@ -198,6 +198,19 @@ void channel_release(struct entry *e)
 	lease_remove(e);
 }
 
+int channel_refuse_tag(const struct channel *ch, uint64_t tag, struct error *err)
+{
+	if (tag > ch->held.last_tag || tag == 0)
+		return error_set(err, TIDE_ENOTFOUND,
+				 "tag %" PRIu64 " was never given out on this channel",
+				 tag);
+	return error_set(err, TIDE_ELEASE,
+			 "tag %" PRIu64
+			 " is no longer held: it was settled, timed out or its queue "
+			 "was deleted",
+			 tag);
+}
+
 void channel_tell_skipped(struct channel *ch, const char *sid,
 			  const struct channel_gap *gap)
 {

@@ -33,8 +33,8 @@ struct channel {
 };
 
 void channel_init(struct channel *ch, struct session *s, unsigned number);
-/* Return its messages: the consumer has gone. If its connection broke, the message that it
- * was at work on has failed. */
+/* Return its messages: the consumer has gone. If its connection broke, the message that
+ * it was at work on has failed. */
 void channel_return_held(struct channel *ch);
 /* End its subscriptions and return its messages. The replies that it owes remain. */
 void channel_end(struct channel *ch);
@@ -48,9 +48,9 @@ void channel_forget(struct channel *ch);
 struct subscription *channel_subscription(struct channel *ch, struct slice sid);
 /* A consumer of the channel is given the message. Unless it is acknowledged by that, the
  * channel holds it. */
-static inline struct delivery channel_hand_out(struct channel *ch,
-					       struct consumer *c, struct entry *e,
-					       struct msg *head, bool is_redelivered)
+static inline struct delivery channel_hand_out(struct channel *ch, struct consumer *c,
+					       struct entry *e, struct msg *head,
+					       bool is_redelivered)
 {
 	struct delivery d = { .msg = e->msg,
 			      .head = head,
@@ -86,6 +86,8 @@ struct channel_gap {
 /* Who reads it is told that it goes on behind them. */
 void channel_tell_skipped(struct channel *ch, const char *sid,
 			  const struct channel_gap *gap);
+/* Why the tag cannot be settled: TIDE_ENOTFOUND, TIDE_ELEASE. */
+int channel_refuse_tag(const struct channel *ch, uint64_t tag, struct error *err);
 /* The entry, which a channel holds, is no longer held: tag and credit come back. */
 void channel_release(struct entry *e);
 

@@ -14,9 +14,9 @@
 struct lapsed_item {
 	RB_ENTRY(lapsed_item) by_tag;
 	uint64_t tag;
-	uint64_t queue;     /* its serial; 0: the message was acknowledged by a late ACK */
-	uint64_t id;        /* of a message of a queue; 0: it is of a topic */
-	uint64_t offset;    /* there */
+	uint64_t queue;  /* its serial; 0: the message was acknowledged by a late ACK */
+	uint64_t id;     /* of a message of a queue; 0: it is of a topic */
+	uint64_t offset; /* there */
 	unsigned partition; /* likewise */
 	char group[];       /* likewise */
 };

@@ -139,8 +139,7 @@ void list_write_consumer(struct session *s, const void *item, struct json *j)
 		json_member_int(j, "ack_timeout", c->ack_timeout_ms);
 	json_member_int(j, "channel_prefetch", ch->credit.limit);
 	json_member_int(j, "rank", c->rank);
-	json_member_int(j, "notify_lease_ms",
-			c->lease.notify_ms);
+	json_member_int(j, "notify_lease_ms", c->lease.notify_ms);
 	group = c->member ? c->member->group : c->getter ? c->getter->group : NULL;
 	if (group && group->name)
 		json_member_text(j, "group", group->name);

@@ -82,12 +82,11 @@ static void on_idle(uv_idle_t *handle)
 
 static int64_t next_due_ms(const struct service *s)
 {
-	const int64_t others[] = { scheduler_due_ms(s->scheduler),
-				   service_users_due_ms(s),
-				   service_access_due_ms(s),
-				   session_allowance_due_ms(s),
-				   samples_due_ms(s->samples),
-				   tracer_due_ms(s) };
+	const int64_t others[] = {
+		scheduler_due_ms(s->scheduler), service_users_due_ms(s),
+		service_access_due_ms(s),       session_allowance_due_ms(s),
+		samples_due_ms(s->samples),     tracer_due_ms(s)
+	};
 	int64_t due_ms = turn_due_ms(s->broker);
 
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)

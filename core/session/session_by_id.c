@@ -37,7 +37,7 @@ struct by_id {
 	unsigned left; /* shards that are still asked, and one while they are begun */
 	void (*end)(struct by_id *job);
 	void (*on_acked)(void *ctx, uint64_t count, const struct error *err);
-	void *ctx; /* likewise, of a late ACK */
+	void *ctx;     /* likewise, of a late ACK */
 	uint64_t *ids; /* for each shard */
 	struct by_id_part parts[];
 };
@@ -380,7 +380,7 @@ static bool ack_entry(struct by_id *job, struct entry *e, enum entry_state state
 		lease_progress(e->lease, tag);
 	}
 	job->count++;
-	session_settle_ack(e, job->reply);
+	settlement_ack_held(e, &job->reply->waiter);
 	if (tag)
 		lapsed_add_done(&ch->lapsed, tag);
 	return true;

@@ -32,10 +32,11 @@ static void late_done(struct late *late)
 	if (--late->left > 0)
 		return;
 	if (late->count == 0 && late->err.code == TIDE_OK)
-		error_set(&late->err, TIDE_ELEASE,
-			  "tag %llu is no longer held: its lease ended, and somebody else "
-			  "has its message or has settled it",
-			  (unsigned long long)late->first);
+		error_set(
+			&late->err, TIDE_ELEASE,
+			"tag %llu is no longer held: its lease ended, and somebody else "
+			"has its message or has settled it",
+			(unsigned long long)late->first);
 	if (late->count > 0)
 		reply_count(late->reply, late->count);
 	else
@@ -84,9 +85,8 @@ static size_t ack_queue(struct late *late, const struct late_message *messages,
 		ids[n] = messages[n].id;
 	if (q) {
 		late->left++;
-		session_by_id_ack(q,
-				  &(struct by_id_ack){ ids, (unsigned)n, late->reply,
-						       on_acked, late });
+		session_by_id_ack(q, &(struct by_id_ack){ ids, (unsigned)n, late->reply,
+							  on_acked, late });
 	}
 	mem_free(ids);
 	return n;

@@ -193,11 +193,6 @@ void session_transaction_end(struct channel *ch);
 /* Go on with the COMMITs that were left. */
 void session_transaction_turn(struct service *service);
 
-/* Why a tag cannot be settled. */
-int session_settle_refuse(const struct channel *ch, uint64_t tag, struct error *err);
-/* The message is acknowledged, whoever holds it; the reply waits until Redis has
- * forgotten it. */
-void session_settle_ack(struct entry *e, struct reply *r);
 /* Acknowledge messages by their ids, unless another channel than that of the reply has
  * them. The ids are copied. on_acked may come before the call returns. */
 struct by_id_ack {

@@ -23,19 +23,6 @@ struct settle_job {
 	bool has_settled_entries;
 };
 
-int session_settle_refuse(const struct channel *ch, uint64_t tag, struct error *err)
-{
-	if (tag > ch->held.last_tag || tag == 0)
-		return error_set(err, TIDE_ENOTFOUND,
-				 "tag %" PRIu64 " was never given out on this channel",
-				 tag);
-	return error_set(err, TIDE_ELEASE,
-			 "tag %" PRIu64
-			 " is no longer held: it was settled, timed out or its queue "
-			 "was deleted",
-			 tag);
-}
-
 /* The first one from a tag on that no commit is settling. */
 static struct entry *held_next(const struct held *held, uint64_t tag)
 {
@@ -62,7 +49,7 @@ static int check_range(struct channel *ch, const struct tag_range *range, bool i
 	if ((e && e->tag <= range->last) || has_run(ch, range) ||
 	    (is_ack && session_late_first(ch, range)))
 		return TIDE_OK;
-	return session_settle_refuse(ch, range->first, err);
+	return channel_refuse_tag(ch, range->first, err);
 }
 
 static int check_topics(const struct channel *ch, const struct settle_spec *spec,
@@ -116,35 +103,13 @@ static void give_back(struct entry *e, const struct settle_spec *spec)
 		retry_dead(e, "rejected");
 }
 
-static void count_ack(struct queue *q)
-{
-	q->counters.acked++;
-	q->vhost->broker->counters.acked++;
-}
-
-void session_settle_ack(struct entry *e, struct reply *r)
-{
-	struct queue *q = entry_queue(e);
-	const struct follower *f = q->vhost->broker->follower;
-
-	count_ack(q);
-	if (f)
-		f->on_acked(f->ctx, e);
-	if (settlement_is_told(q)) {
-		settlement_ack(e, e->lease, &r->waiter);
-		return;
-	}
-	consumer_release(e);
-	shard_remove(e, &r->waiter);
-}
-
 /* Apart, so that a silent ack needs no frame for it. */
 static __attribute__((noinline)) void
 settle_otherwise(struct entry *e, const struct settle_spec *spec, struct reply *r)
 {
 	if (spec->how == SETTLE_ACK) {
 		lease_progress(e->lease, e->tag);
-		session_settle_ack(e, r);
+		settlement_ack_held(e, &r->waiter);
 	} else if (spec->how == SETTLE_TOUCH) {
 		touch(e, spec->ms);
 	} else {
@@ -167,7 +132,7 @@ static void settle_entry(struct entry *e, struct settle_job *job, bool is_silent
 		settle_otherwise(e, &job->spec, job->reply);
 		return;
 	}
-	count_ack(entry_queue(e));
+	settlement_count_ack(entry_queue(e));
 	lease_progress(e->lease, e->tag);
 	channel_release(e);
 	shard_remove(e, &job->reply->waiter);

@@ -235,7 +235,7 @@ static int refuse_tag(const struct channel *ch, uint64_t tag, struct error *err)
 		return error_set(err, TIDE_ELEASE,
 				 "tag %" PRIu64 " is settled by a transaction already",
 				 tag);
-	return session_settle_refuse(ch, tag, err);
+	return channel_refuse_tag(ch, tag, err);
 }
 
 /* How many messages the ranges name. TIDE_ENOTFOUND, TIDE_ELEASE: a range names none. */
@@ -412,7 +412,7 @@ static int settle_tag(struct session_transaction *t, const struct kept_request *
 	struct retry_fate fate;
 
 	if (!e || e->tag != at->tag) {
-		session_settle_refuse(at->channel, at->tag, err);
+		channel_refuse_tag(at->channel, at->tag, err);
 		return error_set(err, err->code, "request %u: %s", kept->number,
 				 err->text);
 	}

@@ -14,8 +14,7 @@
 
 static void add_consumer(struct json *j, const struct consumer *c)
 {
-	const struct channel *ch =
-		container_of(c->lease.holder, struct channel, holder);
+	const struct channel *ch = container_of(c->lease.holder, struct channel, holder);
 
 	json_member_int(j, "connection", (int64_t)ch->session->number);
 	json_member_int(j, "channel", ch->number);

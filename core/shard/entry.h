@@ -58,7 +58,7 @@ struct entry {
 	uint64_t id;
 	struct shard *shard;
 	double rank;
-	int64_t at_unix_ms; /* delayed: due; unacked, buried: since when */
+	int64_t at_unix_ms;      /* delayed: due; unacked, buried: since when */
 	int64_t expires_unix_ms; /* in this queue: not to be delivered after; 0: never */
 	double stored_score;     /* by which `home` has it, unless that is HOME_NONE */
 
@@ -67,16 +67,16 @@ struct entry {
 	struct lane *lane;             /* the window that it is in, or NULL */
 	struct group *group; /* of which it has a slot, or in which it is parked */
 
-	struct waiter *waiter;     /* told when Redis has it, or has forgotten it */
-	struct lease *lease;       /* whose it is, while unacked */
+	struct waiter *waiter; /* told when Redis has it, or has forgotten it */
+	struct lease *lease;   /* whose it is, while unacked */
 	TAILQ_ENTRY(entry) lease_link;
 	uint64_t tag;
 	struct shard_expiring *expiring; /* in a window; see shard_expiry.c */
 
 	uint32_t deliveries; /* so far, with those that came back without a failure */
 	uint32_t failures;   /* nacks, timeouts and consumers lost while at work on it */
-	const char *reason; /* of the last failure; a literal, NULL when none */
-	uint32_t lease_ms;  /* while it is held: how long its lease is */
+	const char *reason;  /* of the last failure; a literal, NULL when none */
+	uint32_t lease_ms;   /* while it is held: how long its lease is */
 	uint16_t failed[STORE_REASONS]; /* failures, by reason */
 	uint8_t state;                  /* enum entry_state */
 	uint8_t home;                   /* enum store_set or HOME_NONE */

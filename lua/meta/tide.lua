@@ -462,8 +462,9 @@ function tide.dead_letter(exchange, key) end
 ---A failed delivery. Read-only; expires after the call.
 ---@class tide.Failure
 ---@field reason "nack"|"timeout"|"gone"|"expired"
----@field attempts integer  deliveries so far, this one included
----@field failures integer  deliveries that count against the message
+---@field attempts integer  attempts so far, this one included
+---@field deliveries integer  how often it was handed out
+---@field failures integer  attempts that failed, this one included
 
 ---The options of a queue or exchange, with defaults. Read-only.
 ---@alias tide.Options table<string, any>

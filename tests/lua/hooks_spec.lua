@@ -192,7 +192,7 @@ describe("a settled script", function()
       "there are no strategies 'rety'; there are: sharding priority retry")
     local retry = assert(engine:strategy("retry", "fixed"))
     assert.error_matches(function() retry:decide({}, { failure = 3 }) end,
-      "a failure has no 'failure'; it has reason, attempts, failures")
+      "a failure has no 'failure'; it has reason, attempts, deliveries, failures")
   end)
 
   it("that fails makes no copies, and those behind it are told", function()

@@ -1,9 +1,10 @@
 --- The specification as a small model: queues are sets of messages with a state. `request` says
 --- whether an answer is allowed, and what follows from it. `deliver` does the same for a message
 --- that a consumer gets. A violation is an error with a text.
+local lease = require 'model.lease'
 local life = require 'model.life'
 
-local M = setmetatable({}, { __index = life })
+local M = setmetatable({}, { __index = lease })
 M.__index = M
 
 local MINUTE = 60000
@@ -45,7 +46,7 @@ function M.new(clients)
 end
 
 function M:reset_client(number)
-  self.clients[number] = { number = number, subs = {}, held = {}, lapsed = {}, tags = 0 }
+  self.clients[number] = { number = number, subs = {}, held = {}, lapsed = {}, consumers = {}, tags = 0 }
 end
 
 -- ---- consumers -----------------------------------------------------------------
@@ -138,72 +139,6 @@ local function deliver(self, client, sub, queue, delivery)
   client.held[client.tags] = msg
 end
 
--- ---- leases --------------------------------------------------------------------
-
---- What a consumer holds, the oldest first.
-local function held_of(client, sub)
-  local list = {}
-  for _, msg in pairs(client.held) do
-    if msg.sub == sub then list[#list + 1] = msg end
-  end
-  table.sort(list, function(a, b) return a.tag < b.tag end)
-  return list
-end
-
-local function lapse(client, msg)
-  client.lapsed[msg.tag] = { msg = msg, queue = msg.queue }
-end
-
---- The lease of the oldest ends. A consumer that has settled nothing else gives back the others.
-local function end_lease(self, client, sub)
-  local list = held_of(client, sub)
-  if not sub.has_settled then
-    sub.is_stalled = true
-    for i = #list, 2, -1 do
-      lapse(client, list[i])
-      give_back(self, list[i])
-    end
-  end
-  lapse(client, list[1])
-  fail(self, list[1], 'timeout')
-end
-
---- Another message may be the oldest of the consumer: then its lease begins.
-local function look_at_lease(client, sub)
-  local oldest = held_of(client, sub)[1]
-  if sub.oldest == (oldest and oldest.tag) then return end
-  sub.oldest, sub.has_settled = oldest and oldest.tag, false
-  sub.is_ending = oldest and oldest.is_short
-end
-
-local function look_at_leases(self)
-  for _, client in ipairs(self.clients) do
-    for _, msg in pairs(client.held) do client.consumers = client.consumers or {} client.consumers[msg.sub] = true end
-    for sub in pairs(client.consumers or {}) do look_at_lease(client, sub) end
-  end
-end
-
---- Leases of 10 ms end, when everything has been delivered that could be before.
-function M:end_leases()
-  for _, client in ipairs(self.clients) do
-    for sub in pairs(client.consumers or {}) do
-      if sub.is_ending and self:stuck() then return end
-      if sub.is_ending then
-        sub.is_ending = false
-        end_lease(self, client, sub)
-        look_at_leases(self)
-        return self:end_leases()
-      end
-    end
-  end
-end
-
---- A client settles a message that it holds, or gives it back.
-local function progress(msg, is_return)
-  msg.sub.is_stalled = false
-  if not is_return and msg.tag ~= msg.sub.oldest then msg.sub.has_settled = true end
-end
-
 --- Does a message of a subscription come before one of its group that another client may have had?
 function M:is_early(number, delivery)
   local sub = self.clients[number].subs[delivery.sid]
@@ -219,7 +154,7 @@ function M:deliver(number, delivery)
   if not sub then violated('a delivery to %s, which is no subscription', delivery.sid) end
   if not has_credit(sub) then violated('a delivery to %s beyond its prefetch', delivery.sid) end
   deliver(self, client, sub, sub.queue, delivery)
-  look_at_leases(self)
+  self:look_at_leases()
 end
 
 -- ---- faults --------------------------------------------------------------------
@@ -501,33 +436,6 @@ function verbs.GET(self, r)
   if #r.messages > n then violated('GET gave %d messages, not %d', #r.messages, n) end
 end
 
---- A late ACK: the message that the client has lost, if it is in its queue, and nobody else has it.
-local function late(client, tag)
-  local lost = client.lapsed[tag]
-  client.lapsed[tag] = nil
-  if lost.is_done then return true end
-  for _, msg in ipairs(lost.queue.msgs) do
-    if msg == lost.msg and (msg.state ~= 'unacked' or msg.holder.client == client) then
-      if msg.state == 'unacked' then
-        progress(msg)
-        client.lapsed[msg.tag] = { is_done = true }
-      end
-      remove(lost.queue, msg)
-      return true
-    end
-  end
-  return false
-end
-
-local function ack_late(client, tags)
-  local n = 0
-  for _, tag in ipairs(tags) do
-    if late(client, tag) then n = n + 1 end
-  end
-  for _, sub in pairs(#tags > 0 and client.subs or {}) do sub.is_stalled = false end
-  return n
-end
-
 --- The messages of the tags, or nil: the answer is an error, and has been looked at.
 local function held_by(self, r)
   local client, found, is_lost, lapsed = self.clients[r.client], {}, false, {}
@@ -548,7 +456,7 @@ local function held_by(self, r)
     if #found == n then is_lost = true end
   end
   if is_lost then want(r.answer, '^ERR lease%-lost ') return nil end
-  local count = #found + ack_late(client, lapsed)
+  local count = #found + lease.ack_late(client, lapsed)
   if count == 0 then want(r.answer, '^ERR lease%-lost ') return nil end
   want(r.answer, r.is_kept and '^OK queued$' or ('^OK %d$'):format(count))
   return found
@@ -556,7 +464,7 @@ end
 
 local function settle(self, r, msg)
   local o, flags = r.options, r.flags
-  if msg.sub and not r.is_kept then progress(msg, flags.requeue) end
+  if msg.sub and not r.is_kept then lease.progress(msg, flags.requeue) end
   if r.verb == 'ACK' then return remove(msg.queue, msg) end
   if o.pri then
     msg.priority = tonumber(o.pri)
@@ -570,7 +478,7 @@ end
 function verbs.ACK(self, r)
   for _, msg in ipairs(held_by(self, r) or {}) do
     settle(self, r, msg)
-    look_at_leases(self)
+    self:look_at_leases()
   end
 end
 
@@ -830,7 +738,7 @@ M.verbs = verbs
 function M:request(r)
   local is_kept = transacted[r.verb] and self.clients[r.client].transaction
   if is_kept then keep(self, r) else verbs[r.verb](self, r) end
-  look_at_leases(self)
+  self:look_at_leases()
 end
 
 -- ---- what is seen from outside ---------------------------------------------------

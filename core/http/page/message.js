@@ -74,7 +74,7 @@ export function messageView(ctx, message, tools) {
       ['state', message.state], ['shard', message.shard], ['rank', message.rank], ['priority', message.priority],
       ['published', time(message.ts)],
       ['due', message.due && time(message.due)], ['expires', message.expires && time(message.expires)],
-      ['attempts', message.attempts], ['failures', message.failures], ['reason', message.reason],
+      ['deliveries', message.deliveries], ['failures', message.failures], ['reason', message.reason],
       ['held by', message.holder && h('a', { href: ctx.href(['connections', String(message.holder.connection)]) },
         holderText(message.holder))],
       ['lease', message.holder && `ends in ${duration(message.holder.until - Date.now())}`],

@@ -57,7 +57,7 @@ class Messages {
     this.node = section('Messages', form,
       h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'messages' },
         h('table', { 'data-table': 'messages' }, h('thead', {}, h('tr', {},
-          ['', this.isTopic ? 'Offset' : 'Id', 'Key', 'Published', 'Size', this.isTopic ? null : 'Attempts', 'Payload']
+          ['', this.isTopic ? 'Offset' : 'Id', 'Key', 'Published', 'Size', this.isTopic ? null : 'Deliveries', 'Payload']
             .filter((text) => text !== null).map((text) => h('th', { scope: 'col' }, text)))), this.rows), this.note),
       h('div', { class: 'tools' }, this.more));
   }
@@ -101,7 +101,7 @@ class Messages {
       h('td', { class: this.isTopic ? 'numeric' : 'mono' }, this.isTopic ? number(message.offset) : message.id),
       h('td', {}, message.key), h('td', { class: 'numeric' }, time(message.ts)),
       h('td', { class: 'numeric' }, bytes(message.size)),
-      this.isTopic ? null : h('td', { class: 'numeric' }, number(message.attempts)),
+      this.isTopic ? null : h('td', { class: 'numeric' }, number(message.deliveries)),
       h('td', { class: 'mono' }, preview(message))), body];
   }
 }

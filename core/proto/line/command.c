@@ -539,11 +539,11 @@ COMMAND(nack)
 		return error_set(q->err, TIDE_ESYNTAX,
 				 "NACK takes only one of delay=, bury, dead and requeue; "
 				 "pri= may stand beside it");
-	spec.how = is_dead                    ? SETTLE_DEAD
-		   : is_bury                  ? SETTLE_BURY
-		   : is_requeue               ? SETTLE_REQUEUE
-		   : is_delayed               ? SETTLE_AFTER
-					      : SETTLE_RETRY;
+	spec.how = is_dead      ? SETTLE_DEAD
+		   : is_bury    ? SETTLE_BURY
+		   : is_requeue ? SETTLE_REQUEUE
+		   : is_delayed ? SETTLE_AFTER
+				: SETTLE_RETRY;
 	return settle(l, q, &spec, r);
 }
 

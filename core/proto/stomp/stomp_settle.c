@@ -89,7 +89,8 @@ int stomp_settle(struct stomp *l, struct stomp_frame *f)
 	r = stomp_channel_reply(l, ch, f);
 	f->rc = session_settle(stomp_channel_session(l, ch), &spec, r, f->err);
 	if (f->rc == TIDE_ELEASE && !spec.transaction) {
-		/* It was settled before. Of what somebody else has, the reply is an error. */
+		/* It was settled before. Of what somebody else has, the reply is an
+		 * error. */
 		f->rc = TIDE_OK;
 		reply_ok(r);
 	}

@@ -27,6 +27,7 @@ static const char *decide(struct simulation *sim, struct retry_decision *d)
 	const struct simulate_spec *spec = sim->spec;
 	struct failure_view failure = { .reason = spec->reason,
 					.attempts = sim->attempt,
+					.deliveries = sim->attempt,
 					.failures = sim->attempt };
 	struct script_question question = { sim->msg, &sim->context };
 	struct error err;

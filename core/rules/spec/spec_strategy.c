@@ -129,11 +129,12 @@ static void push_extra_take(lua_State *L, struct retry_extra *extra)
 	strategy_extra_unref(extra);
 }
 
-/* decide (msg, { reason =, attempts =, failures = }) -> delay or a name, and a table if
- * the script did more */
+/* decide (msg, { reason =, attempts =, deliveries =, failures = }) -> delay or a name,
+ * and a table if the script did more */
 static int l_decide(lua_State *L)
 {
-	static const char *const names[] = { "reason", "attempts", "failures", NULL };
+	static const char *const names[] = { "reason", "attempts", "deliveries",
+					     "failures", NULL };
 	struct strategy *s = spec_box_check(L, STRATEGY);
 	struct error err;
 	struct retry_decision decision;
@@ -144,6 +145,7 @@ static int l_decide(lua_State *L)
 	struct failure_view failure = {
 		.reason = spec_field_text(L, 3, "reason", "nack"),
 		.attempts = (uint32_t)spec_field_integer(L, 3, "attempts", failures),
+		.deliveries = (uint32_t)spec_field_integer(L, 3, "deliveries", failures),
 		.failures = (uint32_t)failures,
 		.has_place = spec_field_is_there(L, 2, "offset"),
 		.partition = (uint32_t)spec_field_integer(L, 2, "partition", 0),

@@ -40,12 +40,11 @@ static struct run *give_back(uint64_t tag, uint64_t count, int64_t due_ms,
 	struct run *r = run_from_tag(&tags, tag);
 
 	run_remove(&tags, r);
-	return claim_return(&claim, r,
-			    &(struct claim_return){ r->first + (tag - r->first_tag),
-						    count, due_ms,
-						    is_failure ? CLAIM_FAILED
-							       : CLAIM_GIVEN_BACK },
-			    on_cut, &tags);
+	return claim_return(
+		&claim, r,
+		&(struct claim_return){ r->first + (tag - r->first_tag), count, due_ms,
+					is_failure ? CLAIM_FAILED : CLAIM_GIVEN_BACK },
+		on_cut, &tags);
 }
 
 static int teardown(void **state)
