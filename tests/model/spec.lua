@@ -1,10 +1,11 @@
 --- The specification as a small model: queues are sets of messages with a state. `request` says
 --- whether an answer is allowed, and what follows from it. `deliver` does the same for a message
 --- that a consumer gets. A violation is an error with a text.
+local compare = require 'model.compare'
 local lease = require 'model.lease'
 local life = require 'model.life'
 
-local M = setmetatable({}, { __index = lease })
+local M = setmetatable({}, { __index = compare })
 M.__index = M
 
 local MINUTE = 60000
@@ -12,6 +13,7 @@ local UNITS = { ms = 1, s = 1000, m = MINUTE, h = 60 * MINUTE, d = 1440 * MINUTE
 local DEDUPE_WINDOW = 2 * MINUTE
 local SMALLEST_WINDOW = 15 -- messages that a queue has had before Redis alone has some
 
+local find = compare.find
 local is_before = life.is_before
 local remove = life.remove
 local add = life.add
@@ -23,9 +25,6 @@ local expire = life.expire
 local fail = life.fail
 local give_back = life.give_back
 local has_expired = life.has_expired
-local is_over = life.is_over
-local is_waiting = life.is_waiting
-local give_up = life.give_up
 
 local function violated(format, ...)
   error({ violation = format:format(...) }, 0)
@@ -70,19 +69,6 @@ function M:stuck()
     end
   end
 end
-
----@param state string? of one whose id is not known yet: another may be on its way to be it
-local function find(queue, payload, id, state)
-  local unknown
-  for _, msg in ipairs(queue.msgs) do
-    if msg.id == id then return msg end
-    local may_be = not msg.id and msg.payload == payload and (not state or msg.state == state)
-    if may_be and not unknown then unknown = msg end
-  end
-  if unknown then unknown.id = id end
-  return unknown
-end
-M.find = find
 
 --- Must another message of its group come before?
 local function is_early(sub, queue, msg)
@@ -739,68 +725,6 @@ function M:request(r)
   local is_kept = transacted[r.verb] and self.clients[r.client].transaction
   if is_kept then keep(self, r) else verbs[r.verb](self, r) end
   self:look_at_leases()
-end
-
--- ---- what is seen from outside ---------------------------------------------------
-
-local function compare_message(msg, seen)
-  local function differs(name, is, should)
-    return ('%s of queue %s: %s is %s, not %s'):format(msg.payload, msg.queue.name, name, is, should)
-  end
-  if seen.payload ~= msg.payload then return differs('payload', seen.payload, msg.payload) end
-  if seen.state ~= msg.state then return differs('state', seen.state, msg.state) end
-  if seen.deliveries ~= msg.deliveries and seen.deliveries ~= msg.deliveries_or then
-    return differs('deliveries', seen.deliveries, msg.deliveries)
-  end
-  if seen.failures ~= msg.failures and seen.failures ~= msg.failures_or then
-    return differs('failures', seen.failures, msg.failures)
-  end
-  if seen.priority ~= msg.priority then return differs('priority', seen.priority, msg.priority) end
-  if seen.rank ~= msg.rank then return differs('rank', seen.rank, msg.rank) end
-  if msg.failures > 0 and msg.reason and seen.reason ~= msg.reason then
-    return differs('reason', seen.reason, msg.reason)
-  end
-  if seen.exchange ~= msg.exchange or seen.key ~= msg.key then
-    return differs('origin', seen.exchange .. '/' .. seen.key, msg.exchange .. '/' .. msg.key)
-  end
-end
-
---- Which messages a queue gave up is certain only if the places of all are known.
-local function is_certain(queue)
-  for _, msg in ipairs(queue.msgs) do
-    if not msg.id then return false end
-  end
-  return true
-end
-
---- Compare a queue with what PEEK shows of it in all states.
----@param name string
----@param shown table[] messages
----@return string? difference
-function M:compare(name, shown)
-  local queue, seen_before = self.queues[name], {}
-  for _, seen in ipairs(shown) do
-    local msg = find(queue, seen.payload, seen.id, seen.state)
-    if not msg then return ('queue %s has %s (%s), which it should not'):format(name, seen.payload, seen.state) end
-    -- What is given up stays, buried, where dead messages have nowhere to go.
-    if seen.state == 'buried' and is_waiting(msg) and is_over(queue) and (self.is_loose or not is_certain(queue)) then
-      give_up(self, msg)
-    end
-    local difference = compare_message(msg, seen)
-    if difference then return difference end
-    seen_before[msg] = seen
-  end
-  local is_open = self.is_loose or not is_certain(queue)
-  for _, msg in ipairs { table.unpack(queue.msgs) } do
-    if not seen_before[msg] and is_open and is_over(queue) then
-      give_up(self, msg)
-    elseif not seen_before[msg] then
-      return ('queue %s lacks %s, which should be %s'):format(name, msg.payload, msg.state)
-    end
-  end
-  for msg, seen in pairs(seen_before) do
-    msg.deliveries, msg.deliveries_or, msg.failures, msg.failures_or = seen.deliveries, nil, seen.failures, nil
-  end
 end
 
 return M
