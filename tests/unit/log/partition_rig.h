@@ -224,7 +224,7 @@ static inline int rig_next(struct cursor *c, struct record *out)
 
 	while ((rc = cursor_next(c, out, &batch)) == TIDE_AGAIN || rc == TIDE_ESTORE) {
 		r.env.now_ms++;
-		uv_timer_start(&r.h.waker, harness_wake, 1, 0);
+		uv_timer_start(&r.h.waker, harness_wake, 1, 1);
 		partition_flush(&r.env);
 		uv_run(&r.h.loop, UV_RUN_ONCE);
 		if (uv_hrtime() > late)

@@ -62,7 +62,7 @@ static void turn(void)
 {
 	r.env.now_ms += 20;
 	partition_flush(&r.env);
-	uv_timer_start(&r.h.waker, harness_wake, 1, 0);
+	uv_timer_start(&r.h.waker, harness_wake, 1, 1);
 	uv_run(&r.h.loop, UV_RUN_ONCE);
 }
 

@@ -47,7 +47,8 @@ static int harness_unlink(const char *path, const struct stat *st, int type,
 	return remove(path);
 }
 
-/* Lets UV_RUN_ONCE return now and then. */
+/* Lets UV_RUN_ONCE return now and then. Its timer repeats: one that is due already when
+ * the loop runs fires before the wait, and once fired it would not end that. */
 static void harness_wake(uv_timer_t *timer)
 {
 }
