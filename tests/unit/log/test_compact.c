@@ -75,7 +75,7 @@ static bool is_quiet(void)
 /* Until merges and passes have ended. */
 static void settle(void)
 {
-	uint64_t late = uv_hrtime() + DEADLINE_MS * UINT64_C(1000000);
+	uint64_t late = patience_end_ns();
 
 	while (!is_quiet() && uv_hrtime() < late)
 		turn();
