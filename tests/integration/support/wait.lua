@@ -15,6 +15,13 @@ function M.deadline(seconds)
   return socket.gettime() + (seconds or M.DEFAULT) * M.patience
 end
 
+--- The same for what takes its limit as a number.
+---@param seconds number?
+---@return integer seconds
+function M.limit(seconds)
+  return math.ceil((seconds or M.DEFAULT) * M.patience)
+end
+
 ---@param deadline number
 ---@return number seconds, never negative
 function M.left(deadline)
