@@ -4,7 +4,8 @@
 # WHAT: unit (cmocka programs in BUILD/unit), lua (busted, tests/lua),
 # integration (busted, tests/integration, tests/model and tests/chaos, against BUILD/tidemq).
 # A program or a spec file is a job. TIDE_TEST_JOBS jobs run at once, by default two
-# for each core: most of them wait most of the time.
+# for each core: most of them wait most of the time. What a job takes depends on the
+# machine; one that says nothing for 900 s, times TIDE_TEST_PATIENCE, hangs, and is ended.
 #
 # Prints a line for each job that ends, the whole output of a job that failed, and
 # a line for each five seconds in which no job ends. A job that failed is repeated
@@ -17,7 +18,11 @@ TIDEMQ=$(realpath "$build")/tidemq
 export TIDEMQ
 export ASAN_OPTIONS=${ASAN_OPTIONS:-abort_on_error=0:detect_stack_use_after_return=1}
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1:halt_on_error=1}
+export TIDE_MATRIX_PROGRESS=1
 limit=${TIDE_TEST_JOBS:-$((2 * $(nproc)))}
+patience=${TIDE_TEST_PATIENCE:-1}
+patience=${patience%.*}
+silence=$((900 * (patience > 1 ? patience : 1)))
 passed=0
 failed=0
 outputs=$(mktemp -d)
@@ -84,6 +89,17 @@ count() {
 	say '%-48s %4d passed %3d failed %4d s\n' "$job" "$good" "$bad" "$seconds"
 }
 
+end_silent() {
+	local pid output now
+	now=$(date +%s)
+	for pid in "${!job_of[@]}"; do
+		output=${output_of[$pid]}
+		[ $((now - $(stat -c %Y "$output"))) -ge "$silence" ] || continue
+		echo "${job_of[$pid]} said nothing for $silence s, and is ended" >>"$output"
+		kill "$pid" 2>/dev/null
+	done
+}
+
 # Wait until fewer than $1 jobs run.
 wait_below() {
 	local pid status
@@ -99,6 +115,7 @@ wait_below() {
 			continue
 		fi
 		ticker=
+		end_silent
 		[ $((SECONDS - last_line)) -lt 5 ] || say 'running: %s\n' "${job_of[*]}"
 	done
 }
@@ -107,7 +124,8 @@ start() {
 	local command=("$1")
 	[[ $1 != *_spec.lua ]] || command=(lua5.4 "$(command -v busted)" --output=plainTerminal "$1")
 	jobs_started=$((jobs_started + 1))
-	timeout -k 5 900 "${command[@]}" >"$outputs/$jobs_started" 2>&1 </dev/null &
+	# For its -k: what it runs is told to end with it, and is killed when it does not.
+	timeout -k 5 0 "${command[@]}" >"$outputs/$jobs_started" 2>&1 </dev/null &
 	job_of[$!]=${1#"$build"/}
 	path_of[$!]=$1
 	output_of[$!]=$outputs/$jobs_started

@@ -6,8 +6,10 @@
 --- sizes (100,000 queues and bindings, a backlog of 10,000,000).
 package.path = './tests/integration/?.lua;' .. package.path
 local socket = require 'socket'
-local sh = require 'support.shell'.run
+local shell = require 'support.shell'
 local wait = require 'support.wait'
+
+local sh = shell.run
 
 local build, output = arg[1], arg[2]
 local is_full = os.getenv 'FULL' == '1'
@@ -40,8 +42,7 @@ end
 
 local function signal(name)
   os.execute(('kill -%s %s'):format(name, pid))
-  assert(wait.poll(function() return not os.execute(('kill -0 %s 2>/dev/null'):format(pid)) end, 60),
-    'the broker does not stop')
+  assert(wait.poll(function() return not shell.is_running(pid) end, 60), 'the broker does not stop')
 end
 
 local function stop()

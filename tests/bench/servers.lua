@@ -3,8 +3,10 @@
 --- Each server runs alone, in a directory of its own, with durable settings that
 --- the tables state.
 package.path = './tests/integration/?.lua;' .. package.path
-local sh = require 'support.shell'.run
+local shell = require 'support.shell'
 local wait = require 'support.wait'
+
+local sh = shell.run
 
 local M = {}
 
@@ -85,7 +87,7 @@ function Server:command(text)
 end
 
 function Server:has_ended()
-  return select(2, sh(('kill -0 %s 2>/dev/null'):format(self.pid))) ~= 0
+  return not shell.is_running(self.pid)
 end
 
 --- Start it in its directory, and wait until it serves.

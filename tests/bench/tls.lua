@@ -6,8 +6,10 @@
 --- processor time comes from /proc. RAM is the store (--store none).
 package.path = './tests/integration/?.lua;' .. package.path
 local socket = require 'socket'
-local sh = require 'support.shell'.line
+local shell = require 'support.shell'
 local wait = require 'support.wait'
+
+local sh = shell.line
 
 local build, output = arg[1], arg[2]
 local ROUNDS = 3
@@ -37,8 +39,7 @@ end
 
 local function stop()
   os.execute('kill ' .. pid)
-  assert(wait.poll(function() return not os.execute(('kill -0 %s 2>/dev/null'):format(pid)) end, 60),
-    'the broker does not stop')
+  assert(wait.poll(function() return not shell.is_running(pid) end, 60), 'the broker does not stop')
 end
 
 --- Seconds of processor time that the broker has used.

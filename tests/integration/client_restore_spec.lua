@@ -49,7 +49,7 @@ describe('a client that reconnects', function()
     local program = { out = base .. '.out', err = base .. '.err' }
     -- timeout passes SIGTERM on, also when the test is killed.
     program.pipe = assert(io.popen(('sh -c %s >%s 2>%s; echo status $?'):format(
-      quote(('echo $$ >%s; exec timeout 200 %s'):format(quote(base .. '.pid'), command)),
+      quote(('echo $$ >%s; exec timeout %d %s'):format(quote(base .. '.pid'), wait.limit(200), command)),
       quote(program.out), quote(program.err))))
     program.pid = assert(wait.poll(function()
       return tonumber((shell.read_file(base .. '.pid') or ''):match '^(%d+)\n')

@@ -1,6 +1,7 @@
 -- Every example runs, against a real broker, and prints what it is known to print.
 local Broker = require 'support.broker'
 local shell = require 'support.shell'
+local wait = require 'support.wait'
 
 local function run(command)
   return shell.run(command .. ' 2>&1 </dev/null')
@@ -69,7 +70,7 @@ describe('the examples', function()
     for n = 1, 3 do c:ok(('PUB - example.python h:note=number%%20%d'):format(n), 'job ' .. n) end
     c:close()
     local output, status = shell.run(
-      ('timeout 60 python3 -B examples/python/worker.py %s 3 2>/dev/null'):format(broker:url()))
+      ('timeout %d python3 -B examples/python/worker.py %s 3 2>/dev/null'):format(wait.limit(60), broker:url()))
     assert.equal(lines [[
       done: job 1, note 'number 1', attempt 1
       failed: the first attempt at job 2 fails
@@ -81,7 +82,8 @@ describe('the examples', function()
   end)
 
   it('the jobs in Python with asyncio', function()
-    local output, status = run('timeout 60 python3 -B examples/python/jobs_asyncio.py ' .. broker:url())
+    local output, status = run(('timeout %d python3 -B examples/python/jobs_asyncio.py %s'):format(
+      wait.limit(60), broker:url()))
     assert.equal(lines [[
       confirmed: 10
       done: number 0, number 1, number 2, number 3, number 4, number 5, number 6, number 7, number 8, number 9

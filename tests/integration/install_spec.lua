@@ -59,7 +59,7 @@ describe('make run', function()
     end)
     local port = text:match '%f[%l]listening on 127%.0%.0%.1:(%d+)\n'
     os.execute('kill -TERM ' .. pid)
-    assert(wait.poll(function() return not os.execute(('kill -0 %s 2>/dev/null'):format(pid)) end))
+    assert(wait.poll(function() return not shell.is_running(pid) end))
     os.execute('rm -rf ' .. shell.quote(dir))
     assert.is_truthy(seen, text)
     assert.is_truthy(text:find(('nc 127.0.0.1 %s '):format(port), 1, true), text)

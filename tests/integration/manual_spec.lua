@@ -2,6 +2,7 @@
 local Broker = require 'support.broker'
 local shell = require 'support.shell'
 local verbs = require 'support.verbs'
+local wait = require 'support.wait'
 
 local binary = Broker.binary()
 local quote = shell.quote
@@ -104,8 +105,8 @@ describe('the examples of the help', function()
         -- Not once an example has made a user: then who has not logged in is refused.
         pcall(restore_world)
         local output, status = shell.run(('export PATH=%s/bin:$PATH TIDEMQ_URL=%s; cd %s;'
-          .. ' echo secret 2>/dev/null | timeout 30 sh -c %s 2>&1')
-          :format(dir, quote(broker:url()), dir, quote(line .. own)))
+          .. ' echo secret 2>/dev/null | timeout %d sh -c %s 2>&1')
+          :format(dir, quote(broker:url()), dir, wait.limit(30), quote(line .. own)))
         assert.is_true(status < 2, line .. '\n' .. output)
       end
     end

@@ -1,9 +1,10 @@
 -- The Python client: its own tests, each file of which starts the real broker itself.
 local Broker = require 'support.broker'
 local shell = require 'support.shell'
+local wait = require 'support.wait'
 
-local python = ('TIDEMQ=%s PYTHONPATH=examples/python:tests/python timeout 400 python3 -B -W error '):format(
-  shell.quote(Broker.binary()))
+local python = ('TIDEMQ=%s PYTHONPATH=examples/python:tests/python timeout %d python3 -B -W error '):format(
+  shell.quote(Broker.binary()), wait.limit(400))
 
 describe('the Python client', function()
   local function check(name)

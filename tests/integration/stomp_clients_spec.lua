@@ -2,6 +2,7 @@
 local Broker = require 'support.broker'
 local shell = require 'support.shell'
 local users = require 'support.users'
+local wait = require 'support.wait'
 
 -- What each program does; what is not there its library cannot do, or only in one way.
 local all = {
@@ -57,8 +58,8 @@ describe('STOMP with', function()
       if command:find 'NODE' and npm_said and not os.getenv 'CI' then
         return pending('npm ci has failed: ' .. npm_said)
       end
-      local output, status = shell.run(('timeout 200 %s %s app%d %s 2>&1 </dev/null'):format(
-        (command:gsub('NODE', node)), (broker.address:gsub(':', ' ')), i,
+      local output, status = shell.run(('timeout %d %s %s app%d %s 2>&1 </dev/null'):format(
+        wait.limit(200), (command:gsub('NODE', node)), (broker.address:gsub(':', ' ')), i,
         users.password .. (client.is_websocket and (' ws://%s/stomp'):format(broker.http_address) or '')))
       assert.equal(cases(client.without), output)
       assert.equal(0, status)

@@ -154,7 +154,7 @@ function makers.REDRIVE(random)
 end
 
 local CHANGES = {
-  'retry=', 'retry=none', 'retry=fixed retry.delay=20m', 'retry=fixed retry.delay=1m', 'delivery-limit=',
+  'retry=', 'retry=none', 'retry=fixed retry.delay=20m', 'retry=fixed retry.delay=10m', 'delivery-limit=',
   'delivery-limit=1', 'delivery-limit=3', 'ttl=', 'ttl=50m', 'ttl=20m', 'priority=', 'priority=strict', 'shards=',
   'shards=2', 'shards=3', 'max-length= overflow=', 'max-length=2 overflow=', 'max-length=3 overflow=drop-head',
   'dead-letter=', 'dead-letter=', 'dedupe=', 'dedupe=90m', 'dedupe=10m', 'durable=0', 'order-by=key',

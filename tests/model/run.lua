@@ -18,7 +18,7 @@ local wait = require 'support.wait'
 local M = {}
 
 M.CLIENTS = 3
-M.settle_seconds = 12 -- that the broker has to come to the state of the model
+M.settle_seconds = 30 -- that the broker has to come to the state of the model
 
 local function violated(format, ...)
   error({ violation = format:format(...) }, 0)

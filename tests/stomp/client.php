@@ -7,14 +7,15 @@ declare(strict_types=1);
 
 [, $host, $port, $user, $password] = $argv;
 // For the answer to CONNECT, which a refused login gets late; otherwise 2 seconds.
-ini_set('stomp.default_read_timeout_sec', '30');
+$wait_s = (int) (30 * (float) (getenv('TIDE_TEST_PATIENCE') ?: 1));
+ini_set('stomp.default_read_timeout_sec', (string) $wait_s);
 
 function connected(string $id = ''): Stomp
 {
-    global $host, $port, $user, $password;
+    global $host, $port, $user, $password, $wait_s;
     $headers = $id === '' ? ['host' => '/'] : ['host' => '/', 'client-id' => $id];
     $c = new Stomp("tcp://$host:$port", $user, $password, $headers);
-    $c->setReadTimeout(30);
+    $c->setReadTimeout($wait_s);
     return $c;
 }
 

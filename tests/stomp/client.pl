@@ -7,7 +7,7 @@ use warnings;
 use Net::Stomp;
 
 my ($host, $port, $user, $password) = @ARGV;
-my $wait_s = 30;
+my $wait_s = 30 * ($ENV{TIDE_TEST_PATIENCE} // 1);
 $| = 1;
 
 sub connected {

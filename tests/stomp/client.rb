@@ -5,7 +5,7 @@ require 'stomp'
 require 'timeout'
 
 HOST, PORT, USER, PASSWORD = ARGV
-WAIT_S = 30
+WAIT_S = 30 * ENV.fetch('TIDE_TEST_PATIENCE', '1').to_f
 
 def open_connection(version = '1.2', password: PASSWORD, heartbeat: nil)
   headers = { 'accept-version' => version, 'host' => '/' }

@@ -69,7 +69,7 @@ end
 --- The broker is gone, as it was to be at the point.
 local function was_killed(self, point)
   return point.what == 'broker' and self.proxy:state() == 'idle'
-    and wait.poll(function() return not self.broker:is_running() end, 2)
+    and wait.poll(function() return not self.broker:is_running() end)
 end
 
 local function live(self, life, point)

@@ -347,8 +347,8 @@ end
 function Broker:redis_cli(...)
   local words = {}
   for i, word in ipairs { ... } do words[i] = quote(word) end
-  return shell.line(('timeout 20 redis-cli -s %s %s 2>&1'):format(
-    quote(self.data .. '/redis.sock'), table.concat(words, ' ')))
+  return shell.line(('timeout %d redis-cli -s %s %s 2>&1'):format(
+    wait.limit(20), quote(self.data .. '/redis.sock'), table.concat(words, ' ')))
 end
 
 ---@return integer

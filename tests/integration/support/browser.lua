@@ -10,6 +10,8 @@
 --- One browser serves a whole spec file: starting it takes a second. What can be clicked or read is named by a CSS
 --- selector, or by what a user sees: { button = text }, { link = text }, { field = label }, { cell = text }. While
 --- a dialog is open, only what is in it is found. Each wait has a deadline.
+local Client = require 'support.client'
+local Redis = require 'support.redis'
 local http = require 'socket.http'
 local json = require 'dkjson'
 local ltn12 = require 'ltn12'
@@ -96,8 +98,10 @@ local function start_driver(self)
   local script = ('TIDE_TEST_DIR=%s exec bash %s/tests/integration/support/process.sh '):format(
     quote(self.dir), quote(root))
   self.guard = assert(io.popen(script .. 'guard', 'w'))
-  shell.write_file(self.dir .. '/command', ('cd %s && HOME=%s exec chromedriver --port=0 --log-path=%s\n'):format(
-    quote(self.dir), quote(self.dir), quote(self.dir .. '/driver.log')))
+  -- Without IPv6 it does not tell which port it took for 0.
+  local wanted = Client.has_ipv6() and 0 or Redis.free_port()
+  shell.write_file(self.dir .. '/command', ('cd %s && HOME=%s exec chromedriver --port=%d --log-path=%s\n'):format(
+    quote(self.dir), quote(self.dir), wanted, quote(self.dir .. '/driver.log')))
   assert(os.execute(script .. 'run'))
   local port = wait.poll(function()
     return (shell.read_file(self.dir .. '/stdout') or ''):match 'started successfully on port (%d+)'

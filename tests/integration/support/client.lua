@@ -22,8 +22,16 @@ local function secure(sock, tls)
   local params = { mode = 'client', protocol = 'any', verify = 'peer', options = 'all' }
   for name, value in pairs(tls) do params[name] = value end
   local secured = assert(ssl.wrap(sock, params))
-  secured:settimeout(wait.DEFAULT)
+  secured:settimeout(wait.limit())
   return secured, secured:dohandshake()
+end
+
+--- Can this machine listen on IPv6? A container may have none.
+---@return boolean
+function Client.has_ipv6()
+  local server = socket.bind('::1', 0)
+  if server then server:close() end
+  return server ~= nil
 end
 
 --- Connect to `HOST:PORT`, `[HOST]:PORT`, either after `tls:`, or `unix:PATH`.
@@ -43,7 +51,7 @@ function Client.connect(address, describe, tls)
     local host, port = address:match '^%[?(.-)%]?:(%d+)$'
     assert(host, 'no address: ' .. address)
     sock = assert(host:find(':', 1, true) and socket.tcp6() or socket.tcp())
-    sock:settimeout(wait.DEFAULT)
+    sock:settimeout(wait.limit())
     ok, err = sock:connect(host, tonumber(port))
     sock:setoption('tcp-nodelay', true)
   end

@@ -73,7 +73,7 @@ end
 ---@param ... string|number
 ---@return string
 function Redis:cli(...)
-  local words = { 'timeout 20 redis-cli', '-n', self.db or 0, '-s', quote(self.path) }
+  local words = { 'timeout', wait.limit(20), 'redis-cli', '-n', self.db or 0, '-s', quote(self.path) }
   for _, word in ipairs { ... } do words[#words + 1] = quote(word) end
   return shell.line(table.concat(words, ' ') .. ' 2>&1')
 end

@@ -25,6 +25,14 @@ function M.line(command)
   return (M.run(command):gsub('\n$', ''))
 end
 
+--- One that has ended, and that nobody has waited for, is still there: kill -0 finds it.
+---@param pid integer|string
+---@return boolean
+function M.is_running(pid)
+  local state = (M.read_file('/proc/' .. pid .. '/stat') or ''):match '.*%) (%a)'
+  return state ~= nil and state ~= 'Z'
+end
+
 ---@param path string
 ---@return string? text, nil when there is no such file
 function M.read_file(path)

@@ -4,7 +4,7 @@ local socket = require 'socket'
 local M = {}
 
 -- A busy or instrumented machine may ask for more with TIDE_TEST_PATIENCE=3.
-local patience = tonumber(os.getenv 'TIDE_TEST_PATIENCE') or 1
+M.patience = tonumber(os.getenv 'TIDE_TEST_PATIENCE') or 1
 
 --- How long anything may take before a test gives up, in seconds.
 M.DEFAULT = 15
@@ -12,7 +12,14 @@ M.DEFAULT = 15
 ---@param seconds number?
 ---@return number deadline, a point in time for `M.left`
 function M.deadline(seconds)
-  return socket.gettime() + (seconds or M.DEFAULT) * patience
+  return socket.gettime() + (seconds or M.DEFAULT) * M.patience
+end
+
+--- The same for what takes its limit as a number.
+---@param seconds number?
+---@return integer seconds
+function M.limit(seconds)
+  return math.ceil((seconds or M.DEFAULT) * M.patience)
 end
 
 ---@param deadline number

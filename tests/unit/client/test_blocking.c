@@ -161,7 +161,7 @@ static void a_message_is_consumed_and_settled(void **state)
 	struct tidemq_msg *m, *other;
 	struct tidemq_subscription s = { .queue = "jobs", .sid = "s1", .prefetch = 5 };
 	assert_int_equal(tidemq_subscribe(c, &s), TIDEMQ_OK);
-	assert_int_equal(tidemq_next(c, 5000, &m), TIDEMQ_OK);
+	assert_int_equal(tidemq_next(c, patience_ms(DEADLINE_MS), &m), TIDEMQ_OK);
 	assert_string_equal(m->sid, "s1");
 	assert_string_equal(m->payload, "hi");
 	assert_int_equal(tidemq_ack(c, m), TIDEMQ_OK);
@@ -198,7 +198,7 @@ static void get_counts_and_its_messages_come_out_of_next(void **state)
 	unsigned count;
 	assert_int_equal(tidemq_get(c, &g, &count), TIDEMQ_OK);
 	assert_int_equal(count, 1);
-	assert_int_equal(tidemq_next(c, 5000, &m), TIDEMQ_OK);
+	assert_int_equal(tidemq_next(c, patience_ms(DEADLINE_MS), &m), TIDEMQ_OK);
 	assert_string_equal(m->sid, "-");
 	assert_int_equal(m->tag, 0);
 	assert_int_equal(tidemq_ack(c, m), TIDEMQ_EINVAL);
@@ -234,7 +234,7 @@ static void a_topic_is_followed_by_a_group_or_read_at_an_offset(void **state)
 	struct tidemq_msg *m;
 	unsigned count;
 	assert_int_equal(tidemq_subscribe(c, &s), TIDEMQ_OK);
-	assert_int_equal(tidemq_next(c, 5000, &m), TIDEMQ_EEVENT);
+	assert_int_equal(tidemq_next(c, patience_ms(DEADLINE_MS), &m), TIDEMQ_EEVENT);
 	assert_string_equal(tidemq_last_error(c)->text, "assigned s1 0,3");
 	s = (struct tidemq_subscription){
 		.queue = "events", .sid = "s2", .from = "first", .has_partition = true
@@ -248,7 +248,7 @@ static void a_topic_is_followed_by_a_group_or_read_at_an_offset(void **state)
 				   .offset = "12" };
 	assert_int_equal(tidemq_get(c, &g, &count), TIDEMQ_OK);
 	assert_int_equal(count, 1);
-	assert_int_equal(tidemq_next(c, 5000, &m), TIDEMQ_OK);
+	assert_int_equal(tidemq_next(c, patience_ms(DEADLINE_MS), &m), TIDEMQ_OK);
 	assert_true(m->has_offset);
 	assert_int_equal(m->partition, 3);
 	assert_int_equal(m->offset, 14);
@@ -269,7 +269,7 @@ static void acks_may_be_pipelined(void **state)
 	struct tidemq_subscription s = { .queue = "jobs", .sid = "s1" };
 	assert_int_equal(tidemq_subscribe(c, &s), TIDEMQ_OK);
 	for (int i = 0; i < 2; i++) {
-		assert_int_equal(tidemq_next(c, 5000, &m), TIDEMQ_OK);
+		assert_int_equal(tidemq_next(c, patience_ms(DEADLINE_MS), &m), TIDEMQ_OK);
 		assert_int_equal(tidemq_ack_pipelined(c, m), TIDEMQ_OK);
 		tidemq_msg_free(m);
 	}
@@ -290,7 +290,7 @@ static void next_without_messages_times_out_and_the_client_lives(void **state)
 	assert_int_equal(tidemq_next(c, 5, &m), TIDEMQ_ETIMEDOUT);
 	assert_null(m);
 	assert_int_equal(tidemq_request(c, "PING", NULL, 0, NULL), TIDEMQ_OK);
-	assert_int_equal(tidemq_next(c, 5000, &m), TIDEMQ_ECANCELLED);
+	assert_int_equal(tidemq_next(c, patience_ms(DEADLINE_MS), &m), TIDEMQ_ECANCELLED);
 	assert_string_equal(tidemq_last_error(c)->text, "s1 deleted");
 	tidemq_disconnect(c);
 	fake_stop(&f);
@@ -311,12 +311,12 @@ static void next_returns_events_to_those_who_ask(void **state)
 					       .notify_lease_ms = 1000 };
 	struct tidemq_msg *m;
 	assert_int_equal(tidemq_subscribe(c, &s), TIDEMQ_OK);
-	assert_int_equal(tidemq_next(c, 5000, &m), TIDEMQ_EEVENT);
+	assert_int_equal(tidemq_next(c, patience_ms(DEADLINE_MS), &m), TIDEMQ_EEVENT);
 	assert_null(m);
 	assert_string_equal(tidemq_last_error(c)->text, "active s1");
-	assert_int_equal(tidemq_next(c, 5000, &m), TIDEMQ_EEVENT);
+	assert_int_equal(tidemq_next(c, patience_ms(DEADLINE_MS), &m), TIDEMQ_EEVENT);
 	assert_string_equal(tidemq_last_error(c)->text, "lease s1 7 500");
-	assert_int_equal(tidemq_next(c, 5000, &m), TIDEMQ_ECANCELLED);
+	assert_int_equal(tidemq_next(c, patience_ms(DEADLINE_MS), &m), TIDEMQ_ECANCELLED);
 	tidemq_disconnect(c);
 	fake_stop(&f);
 }

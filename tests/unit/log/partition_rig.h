@@ -96,7 +96,7 @@ static inline void rig_turn(void)
 /* Turns until nothing is under way. */
 static inline void rig_settle(void)
 {
-	uint64_t late = uv_hrtime() + DEADLINE_MS * UINT64_C(1000000);
+	uint64_t late = patience_end_ns();
 
 	uv_timer_start(&r.h.waker, harness_wake, 1, 1);
 	while (!partition_is_idle(&r.env) && uv_hrtime() < late) {
@@ -218,13 +218,13 @@ static inline uint32_t rig_serial(const struct record *record)
 /* The next record; it waits for it. TIDE_EMPTY: that was all. */
 static inline int rig_next(struct cursor *c, struct record *out)
 {
-	uint64_t late = uv_hrtime() + DEADLINE_MS * UINT64_C(1000000);
+	uint64_t late = patience_end_ns();
 	struct record_batch *batch = NULL;
 	int rc;
 
 	while ((rc = cursor_next(c, out, &batch)) == TIDE_AGAIN || rc == TIDE_ESTORE) {
 		r.env.now_ms++;
-		uv_timer_start(&r.h.waker, harness_wake, 1, 0);
+		uv_timer_start(&r.h.waker, harness_wake, 1, 1);
 		partition_flush(&r.env);
 		uv_run(&r.h.loop, UV_RUN_ONCE);
 		if (uv_hrtime() > late)

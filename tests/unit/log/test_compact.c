@@ -62,7 +62,7 @@ static void turn(void)
 {
 	r.env.now_ms += 20;
 	partition_flush(&r.env);
-	uv_timer_start(&r.h.waker, harness_wake, 1, 0);
+	uv_timer_start(&r.h.waker, harness_wake, 1, 1);
 	uv_run(&r.h.loop, UV_RUN_ONCE);
 }
 
@@ -75,7 +75,7 @@ static bool is_quiet(void)
 /* Until merges and passes have ended. */
 static void settle(void)
 {
-	uint64_t late = uv_hrtime() + DEADLINE_MS * UINT64_C(1000000);
+	uint64_t late = patience_end_ns();
 
 	while (!is_quiet() && uv_hrtime() < late)
 		turn();

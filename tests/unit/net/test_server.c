@@ -9,8 +9,7 @@
 #include <unistd.h>
 
 #include "net/server.h"
-
-#define PATIENCE_NS (UINT64_C(20) * 1000000000)
+#include "patience.h"
 
 static struct rig rig;
 static struct server *server;
@@ -31,16 +30,16 @@ static int open_client(void)
 }
 
 /* A turn of the loop, as long as there is time. */
-static void turn(uint64_t since)
+static void turn(uint64_t late)
 {
-	if (uv_hrtime() - since > PATIENCE_NS)
+	if (uv_hrtime() > late)
 		fail_msg("nothing came in time");
 	uv_run(&rig.loop, UV_RUN_NOWAIT);
 }
 
 static void say(int fd, const char *data, size_t len)
 {
-	uint64_t since = uv_hrtime();
+	uint64_t late = patience_end_ns();
 
 	while (len > 0) {
 		ssize_t n = send(fd, data, len, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -49,14 +48,14 @@ static void say(int fd, const char *data, size_t len)
 			data += n;
 			len -= (size_t)n;
 		}
-		turn(since);
+		turn(late);
 	}
 }
 
 /* Take `len` bytes, or what there is until the other side's end. */
 static size_t hear(int fd, char *data, size_t len)
 {
-	uint64_t since = uv_hrtime();
+	uint64_t late = patience_end_ns();
 	size_t at = 0;
 
 	while (at < len) {
@@ -66,7 +65,7 @@ static size_t hear(int fd, char *data, size_t len)
 			break;
 		if (n > 0)
 			at += (size_t)n;
-		turn(since);
+		turn(late);
 	}
 	return at;
 }
@@ -179,14 +178,14 @@ static void what_a_lost_connection_held_goes_back(void **state)
 {
 	int fd = open_client(), other = open_client();
 	char line[256] = "";
-	uint64_t since = uv_hrtime();
+	uint64_t late = patience_end_ns();
 
 	ask(other, "DECLARE queue q durable=0\r\n", "OK\r\n");
 	ask(other, "PUB - q quiet 1\r\nx\r\nPING\r\n", "OK\r\n");
 	ask(fd, "GET q\r\n", "OK 1\r\n");
 	close(fd);
 	while (server->conn_count > 1)
-		turn(since);
+		turn(late);
 	ask(other, "GET q\r\n", "OK 1\r\nMSG - 1 2 - q id=");
 	hear(other, line, 16 + strlen(" ts=1795257322468 redelivered 1\r\nx\r\n"));
 	assert_non_null(strstr(line, " redelivered 1\r\nx\r\n"));

@@ -184,7 +184,7 @@ static bool is_settled(void)
 
 static void settle_all(void)
 {
-	uint64_t late = uv_hrtime() + DEADLINE_MS * UINT64_C(1000000);
+	uint64_t late = patience_end_ns();
 
 	uv_timer_start(&w.h.waker, harness_wake, 1, 1);
 	while (!is_settled() && uv_hrtime() < late) {

@@ -213,7 +213,7 @@ static void step(bool has_trouble)
 static void drain(void)
 {
 	struct thing *t;
-	uint64_t late = uv_hrtime() + DEADLINE_MS * UINT64_C(1000000);
+	uint64_t late = patience_end_ns();
 	uint64_t left = UINT64_MAX, before;
 
 	/* Each message may cost a round trip and an fsync: only no progress is late. */
@@ -234,7 +234,7 @@ static void drain(void)
 		before = left;
 		left = total_in_stages() + w.shard->unacked + count_fate(FATE_MOVING);
 		if (left < before)
-			late = uv_hrtime() + DEADLINE_MS * UINT64_C(1000000);
+			late = patience_end_ns();
 		check_counts();
 	}
 	uv_timer_stop(&w.h.waker);

@@ -25,9 +25,8 @@
 #include <hiredis/hiredis.h>
 
 #include "host/log.h"
+#include "patience.h"
 #include "store/store.h"
-
-#define DEADLINE_MS 20000
 
 struct harness {
 	uv_loop_t loop;
@@ -47,7 +46,8 @@ static int harness_unlink(const char *path, const struct stat *st, int type,
 	return remove(path);
 }
 
-/* Lets UV_RUN_ONCE return now and then. */
+/* Lets UV_RUN_ONCE return now and then. Its timer repeats: one that is due already when
+ * the loop runs fires before the wait, and once fired it would not end that. */
 static void harness_wake(uv_timer_t *timer)
 {
 }
@@ -64,7 +64,7 @@ static void harness_on_state(void *ctx, enum store_state state, const char *why)
 /* Run the loop until the condition holds. */
 #define WAIT(h, condition)                                                       \
 	do {                                                                     \
-		uint64_t late = uv_hrtime() + DEADLINE_MS * UINT64_C(1000000);   \
+		uint64_t late = patience_end_ns();                               \
 		uv_timer_start(&(h)->waker, harness_wake, 5, 5);                 \
 		while (!(condition) && uv_hrtime() < late)                       \
 			uv_run(&(h)->loop, UV_RUN_ONCE);                         \
@@ -85,14 +85,29 @@ static inline void harness_init(struct harness *h)
 	h->waker.data = h;
 }
 
+/* What Redis may take to answer. */
+static inline int64_t harness_limit_ms(void)
+{
+	return patience_ms(2000);
+}
+
+/* What is said when it took longer. */
+static inline const char *harness_too_long(const char *what)
+{
+	static char text[64];
+	snprintf(text, sizeof(text), "%s within %lld ms", what,
+		 (long long)harness_limit_ms());
+	return text;
+}
+
 static inline int harness_try_open(struct harness *h, const char *url, struct error *err)
 {
 	struct store_config config = {
 		.url = url,
 		.data_dir = h->dir,
 		.fsync = STORE_FSYNC_ALWAYS,
-		.connect_timeout_ms = 2000,
-		.command_timeout_ms = 2000,
+		.connect_timeout_ms = harness_limit_ms(),
+		.command_timeout_ms = harness_limit_ms(),
 	};
 	struct store_hooks hooks = { .ctx = h, .on_state = harness_on_state };
 	h->state = STORE_STARTING;

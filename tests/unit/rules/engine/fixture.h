@@ -17,6 +17,7 @@
 #include <unistd.h>
 #include <uv.h>
 
+#include "patience.h"
 #include "rules/engine/engine.h"
 #include "rules/engine/engine_status.h"
 #include "rules/engine/index.h"
@@ -129,6 +130,18 @@ static inline int start_engine(struct fixture *f)
 {
 	struct engine_hooks hooks = { .ctx = f, .on_reload = on_fixture_reload };
 	return engine_create(&f->engine, &f->loop, &f->config, &hooks, &f->err);
+}
+
+/* Start with the shortest budget for a call, of `least_ms` and its doubles, that this
+ * machine needs to load the scripts. */
+static inline void start_with_short_budget(struct fixture *f, int64_t least_ms)
+{
+	f->config.call_budget_ms = least_ms;
+	while (start_engine(f) != TIDE_OK) {
+		if (!strstr(f->err.text, "ran longer than its budget"))
+			fail_msg("no start: %s", f->err.text);
+		f->config.call_budget_ms *= 2;
+	}
 }
 
 static inline void on_fixture_closed(void *ctx)

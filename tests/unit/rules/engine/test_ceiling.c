@@ -15,24 +15,15 @@ static int64_t thread_ms(void)
 	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* Sanitizers and valgrind are slower: the factor. */
-static int64_t patience(void)
-{
-	const char *text = getenv("TIDE_TEST_PATIENCE");
-	return text && atoll(text) > 1 ? atoll(text) : 1;
-}
-
-static int64_t budget_ms(void)
-{
-	return 20 * patience();
-}
+/* A machine or a sanitizer that needs more to load the scripts is as much slower. */
+#define BUDGET_MS 20
 
 /* Twice the budget, and the longest that one instruction or one call of a library
  * function takes: the comparison of two texts of SCRIPT_STRING_MAX zeros, a
  * collection of all the memory. */
-static int64_t ceiling_ms(void)
+static int64_t ceiling_ms(const struct fixture *f)
 {
-	return 2 * budget_ms() + 160 * patience();
+	return (2 * BUDGET_MS + patience_ms(160)) * f->config.call_budget_ms / BUDGET_MS;
 }
 
 /* msg.key is "<function> <loop>", both numbers; the rank is 1, and 0 when there is no
@@ -150,15 +141,10 @@ static void no_function_hides_from_the_budget(void **state)
 	int64_t longest = 0;
 	unsigned calls = 0;
 	double rank = 1;
-	f->config.call_budget_ms = budget_ms();
 	f->config.memory_max_bytes = 64 * 1024 * 1024;
 	f->config.breaker_rest_ms = 1;
 	write_file(f, "priority/all.lua", script);
-	/* A busy machine may need longer than the budget to load the script. */
-	for (int i = 0; !f->engine && i < 50; i++)
-		if (start_engine(f) != TIDE_OK)
-			assert_contains(f->err.text, "ran longer than its budget");
-	assert_non_null(f->engine);
+	start_with_short_budget(f, BUDGET_MS);
 	struct strategy *s = NULL;
 	assert_int_equal(
 		strategy_create(f->engine,
@@ -180,7 +166,7 @@ static void no_function_hides_from_the_budget(void **state)
 			longest = took > longest ? took : longest;
 			if (getenv("VERBOSE"))
 				print_message("%s: %d ms\n", key, (int)took);
-			if (took > ceiling_ms())
+			if (took > ceiling_ms(f))
 				fail_msg("%s: %d ms: %s", key, (int)took, f->err.text);
 			if (status == TIDE_OK && rank == 2)
 				break;
@@ -217,8 +203,7 @@ static void no_file_is_compiled_for_longer_than_the_budget(void **state)
 {
 	struct fixture *f = *state;
 	static char text[256 * 1024 + 1];
-	f->config.call_budget_ms = budget_ms();
-	assert_starts(f);
+	start_with_short_budget(f, BUDGET_MS);
 	for (size_t i = 0; i < sizeof(slow) / sizeof(slow[0]); i++) {
 		size_t end = sizeof(text) - 64 - strlen(slow[i].tail);
 		size_t len = strlen(strcpy(text, slow[i].head));
@@ -229,7 +214,7 @@ static void no_file_is_compiled_for_longer_than_the_budget(void **state)
 		int64_t started = thread_ms();
 		int status = reload_now(f->engine, &f->err);
 		int64_t took = thread_ms() - started;
-		if (took > ceiling_ms())
+		if (took > ceiling_ms(f))
 			fail_msg("%zu: took %d ms", i, (int)took);
 		/* None of them returns a table. */
 		assert_int_equal(status, TIDE_ERULE);

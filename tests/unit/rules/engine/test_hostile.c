@@ -398,7 +398,7 @@ static void hostile_calls_end_in_an_error_with_its_line(void **state)
 		if (strpbrk(f->err.text, "\n\r\033"))
 			fail_msg("%s: more than a line", in_calls[i].name);
 		/* Sanitizers make everything slower, what is not counted too. */
-		if (took > 2000)
+		if (took > patience_ms(2000))
 			fail_msg("%s: took %d ms", in_calls[i].name, (int)took);
 		strategy_destroy(s);
 		assert_int_equal(call(f, strict), TIDE_OK);

@@ -4,8 +4,6 @@
 
 #include "fixture.h"
 
-#define WAIT_MAX_MS 10000
-
 static const char decide_text[] = "return { decide = function() return %d end }\n";
 
 static void write_decide(struct fixture *f, const char *name, int delay_ms)
@@ -40,7 +38,7 @@ static void wait_for(struct fixture *f, int reloads, struct strategy *s, int del
 	uv_timer_t deadline;
 	uv_timer_init(&f->loop, &deadline);
 	deadline.data = &is_late;
-	uv_timer_start(&deadline, on_deadline, WAIT_MAX_MS, 0);
+	uv_timer_start(&deadline, on_deadline, (uint64_t)patience_ms(DEADLINE_MS), 1);
 	while (!is_late && (f->reloads <= reloads || (s && delay_of(f, s) != delay_ms)))
 		uv_run(&f->loop, UV_RUN_ONCE);
 	uv_close((uv_handle_t *)&deadline, NULL);
