@@ -421,7 +421,7 @@ TIDE_MUST_USE int session_pause(struct session *s, const struct pause_spec *spec
 
 struct lock_request {
 	struct slice name;
-	int64_t ttl_ms;
+	int64_t ttl_ms; /* 0, with a token: as before */
 	int64_t wait_ms;
 	uint64_t token; /* 0: a new one */
 };
