@@ -244,6 +244,18 @@ static inline int64_t queue_dedupe_ms(const struct queue *q)
 					: q->vhost->broker->config.dedupe_window_ms;
 }
 
+/* It remembers a publish id for as long as it has the message. */
+static inline bool queue_keeps_ids(const struct queue *q)
+{
+	return queue_dedupe_ms(q) == PUBLISH_IDS_QUEUED_MS;
+}
+
+/* The one that it keeps with the message; empty: none. */
+static inline struct slice queue_publish_id(const struct queue *q, const struct msg *m)
+{
+	return q->dedupe ? dedupe_id_of(q->dedupe, m->id) : (struct slice){ 0 };
+}
+
 static inline struct queue *entry_queue(const struct entry *e)
 {
 	return e->shard->owner;

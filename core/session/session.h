@@ -364,7 +364,8 @@ struct redrive_spec {
 	struct slice queue;
 	uint64_t max;
 	struct slice match; /* see base/msg_match.h; data == NULL: all */
-	struct slice to;    /* "<exchange>/<key>"; data == NULL: where they came from */
+	struct slice to;    /* "<exchange>/<key>"; data == NULL: where they died */
+	bool is_routed;     /* without `to`: by the exchange that they came by */
 };
 TIDE_MUST_USE int session_redrive_start(struct session *s,
 					const struct redrive_spec *spec, struct reply *r,

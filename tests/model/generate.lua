@@ -150,7 +150,7 @@ function makers.RESUME(random)
 end
 
 function makers.REDRIVE(random)
-  return 'REDRIVE ' .. random_of(random, QUEUES)
+  return 'REDRIVE ' .. random_of(random, QUEUES) .. some(random, 0.4, 'routed')
 end
 
 local CHANGES = {

@@ -162,6 +162,11 @@ function M.is_full(queue)
   return queue.max_length > 0 and queue.overflow == 'reject' and waiting(queue) >= queue.max_length
 end
 
+--- The publish id that goes with the message, and that REDRIVE brings back.
+function M.kept_id(msg)
+  return msg.queue.dedupe == 'queued' and msg.pub_id or msg.death and msg.death.pub_id
+end
+
 -- ---- failures ----------------------------------------------------------------
 
 function M.dead_letter(self, msg)
@@ -174,10 +179,10 @@ function M.dead_letter(self, msg)
   end
   if #queues == 0 then return M.bury(self, msg) end
   M.remove(msg.queue, msg)
+  local death = { queue = msg.queue.name, exchange = msg.exchange, key = msg.key, pub_id = M.kept_id(msg) }
   for _, queue in ipairs(queues) do
     M.add(self, queue, {
-      payload = msg.payload, exchange = target.exchange, key = key, priority = msg.priority,
-      death = { exchange = msg.exchange, key = msg.key },
+      payload = msg.payload, exchange = target.exchange, key = key, priority = msg.priority, death = death,
     })
   end
 end
