@@ -189,7 +189,8 @@ uint64_t queue_count(const struct queue *q, enum entry_state state);
  * not mean that a consumer has gone for good. */
 bool queue_is_abandoned(const struct queue *q);
 
-/* Somebody consumes from it, or declares it: it does not expire for a while. */
+/* Somebody consumes from it, holds a message no longer, or declares it: it does not
+ * expire for a while. */
 void queue_use(struct queue *q);
 /* It has not been used for its `expires`. Otherwise it wants to be asked again. */
 bool queue_is_expired(struct queue *q);

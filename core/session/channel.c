@@ -180,6 +180,7 @@ void channel_release(struct entry *e)
 	struct channel *ch = container_of(e->holder, struct channel, holder);
 	struct subscription *sub = e->consumer ? subscription_of(e->consumer) : NULL;
 
+	queue_use(entry_queue(e));
 	held_remove(&ch->held, e->tag);
 	e->holder = NULL;
 	e->consumer = NULL;
