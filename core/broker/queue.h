@@ -101,6 +101,8 @@ struct queue {
 	struct queue_rates *rates;  /* NULL: nothing was counted yet */
 	int64_t unranked_logged_ms; /* the log names it once in a while */
 	int64_t copies_logged_ms;   /* likewise */
+	bool has_tail;              /* a round of overflow_tail.h is under way */
+	int64_t tail_due_ms;        /* by mono_ms: none before; 0: at once */
 };
 
 /* A queue or a topic. */

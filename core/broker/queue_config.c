@@ -72,7 +72,7 @@ static const struct queue_option options[] = {
 	{ OF_QUEUE, "max-bytes", "0", OPTION_AMOUNT, FIELD(max_bytes), 0, COUNT_MAX,
 	  "a number of bytes from 1 to 1000000000000, or 0 for no limit" },
 	{ OF_QUEUE, "overflow", "reject", OPTION_CHOICE, FIELD(overflow), 0, 0,
-	  "reject, drop-head or dead-letter" },
+	  "reject, drop-head, dead-letter, drop-lowest or dead-letter-lowest" },
 	{ OF_QUEUE, "expires", "0", OPTION_DURATION, FIELD(expires_ms), 0,
 	  DURATION_MAX_MS, "a duration from 1ms to 3660d, or 0 for never" },
 	{ OF_QUEUE, "expires-if", "unused", OPTION_CHOICE, FIELD(expires_if), 0, 0,
@@ -396,10 +396,10 @@ static int check_together(const struct queue_config *c, struct error *err)
 			err, TIDE_ESYNTAX,
 			"overflow= says what happens at a limit: give max-length= or "
 			"max-bytes=");
-	if (c->overflow == QUEUE_OVERFLOW_DEAD_LETTER && !c->dead_exchange)
+	if (queue_overflow_is_dead_letter(c->overflow) && !c->dead_exchange)
 		return error_set(err, TIDE_ESYNTAX,
-				 "overflow=dead-letter needs "
-				 "dead-letter=<exchange>/<key>");
+				 "overflow=%s needs dead-letter=<exchange>/<key>",
+				 args_get(&c->canonical, "overflow"));
 	if (c->expires_if && !c->expires_ms)
 		return error_set(err, TIDE_ESYNTAX,
 				 "expires-if= says which queue goes after its expires=: "

@@ -16,7 +16,21 @@ enum queue_overflow {
 	QUEUE_OVERFLOW_REJECT, /* publishes are refused */
 	QUEUE_OVERFLOW_DROP_HEAD,
 	QUEUE_OVERFLOW_DEAD_LETTER,
+	QUEUE_OVERFLOW_DROP_LOWEST,
+	QUEUE_OVERFLOW_DEAD_LETTER_LOWEST,
 };
+
+static inline bool queue_overflow_is_dead_letter(unsigned overflow)
+{
+	return overflow == QUEUE_OVERFLOW_DEAD_LETTER ||
+	       overflow == QUEUE_OVERFLOW_DEAD_LETTER_LOWEST;
+}
+
+/* The last messages go, not the first. */
+static inline bool queue_overflow_is_lowest(unsigned overflow)
+{
+	return overflow >= QUEUE_OVERFLOW_DROP_LOWEST;
+}
 
 /* What a queue is that its `expires` deletes. */
 enum queue_expires_if {

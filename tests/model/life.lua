@@ -250,18 +250,29 @@ function M.is_over(queue)
 end
 
 function M.give_up(self, msg)
-  if msg.queue.overflow == 'dead-letter' then M.dead_letter(self, msg) else M.remove(msg.queue, msg) end
+  if msg.queue.overflow:find '^dead%-letter' then M.dead_letter(self, msg) else M.remove(msg.queue, msg) end
 end
 
---- What a queue with drop-head or dead-letter gives up once nobody takes more of it.
+--- What goes when a queue is over its limit: the first of these, or the last.
+function M.too_much(queue)
+  local list = M.in_state(queue, 'ready')
+  if #list == 0 then list = M.in_state(queue, 'delayed') end
+  if not queue.overflow:find 'lowest$' then return list[1] end
+  for _, msg in ipairs(list) do
+    if not msg.id then return msg end -- it may be behind all others
+  end
+  return list[#list]
+end
+
+--- What a queue gives up once nobody takes more of it, unless it refuses.
 function M:overflow()
   -- While much changes at once, which is first when it is looked at is not certain: see compare.
   if self.is_loose then return end
   for _, queue in pairs(self.queues) do
     while M.is_over(queue) do
-      local first = M.in_state(queue, 'ready')[1] or M.in_state(queue, 'delayed')[1]
-      if not first.id then break end -- its place is not known: see compare
-      M.give_up(self, first)
+      local msg = M.too_much(queue)
+      if not msg.id then break end -- its place is not known: see compare
+      M.give_up(self, msg)
     end
   end
 end

@@ -239,7 +239,7 @@ local function merge(queue, given)
   if changes('retry', 'immediate') then o['retry.delay'] = given['retry.delay'] end
   if changes('durable', '1') or changes 'order-by' or (o['order-by'] and changes('shards', '1'))
     or (changes 'dedupe' and (o.dedupe == 'queued' or has.dedupe == 'queued'))
-    or (o.overflow and not o['max-length']) or (o.overflow == 'dead-letter' and not o['dead-letter']) then
+    or (o.overflow and (not o['max-length'] or (o.overflow:find '^dead' and not o['dead-letter']))) then
     return nil
   end
   return o
