@@ -71,7 +71,8 @@ int main(int argc, char **argv)
 		return serve_main(argc - 1, argv + 1);
 	if (strcmp(argv[1], "trial") == 0)
 		return offline_trial(argc - 1, argv + 1);
-	if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0)
+	if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 ||
+	    strcmp(argv[1], "-h") == 0)
 		return help_main(argc > 2 ? argv[2] : "help", argc > 3 ? argv[3] : NULL);
 	if (strcmp(argv[1], "version") == 0 || strcmp(argv[1], "--version") == 0) {
 		puts("tidemq " TIDE_VERSION);

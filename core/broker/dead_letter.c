@@ -44,8 +44,14 @@ bool dead_letter_has_target(const struct queue *q, const struct retry_extra *ext
 static struct msg *make_copy(const struct queue *q, const struct msg *m, uint64_t id,
 			     const struct dead_letter_facts *f)
 {
-	const struct death death = { queue_slice(q), f->reason, f->rule, f->attempts,
-				     q->vhost->broker->now_ms };
+	const struct death death = {
+		.queue = queue_slice(q),
+		.reason = f->reason,
+		.rule = f->rule,
+		.publish_id = queue_publish_id(q, m),
+		.attempts = f->attempts,
+		.now_ms = q->vhost->broker->now_ms,
+	};
 	struct death_headers headers;
 	struct msg like = *m;
 	const char *key;
@@ -123,7 +129,7 @@ void dead_letter(struct entry *e, const struct dead_letter_facts *f)
 		shard_bury(e);
 		return;
 	}
-	if (move_start(e, copy, NULL, &ops, q) == TIDE_OK)
+	if (move_start(e, copy, &(struct move_target){ NULL, NULL }, &ops, q) == TIDE_OK)
 		dead_letter_count(q);
 	msg_unref(copy);
 }

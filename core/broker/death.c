@@ -165,6 +165,8 @@ void death_write(const struct msg *m, const struct death *d, struct death_header
 	add(out, NAME("time"), time);
 	add(out, NAME("attempts"), put_number(out->attempts, d->attempts));
 	add(out, NAME("rule"), slice_from(d->rule));
+	add(out, DEATH_PUBLISH_ID,
+	    d->publish_id.len ? d->publish_id : msg_header(m, DEATH_PUBLISH_ID));
 	for (size_t i = 0; i < sizeof(facts) / sizeof(facts[0]); i++)
 		add(out, facts[i].first, first_of(m, &facts[i]));
 	add(out, NAME("total"), put_number(out->total, (uint64_t)death_total(m) + 1));

@@ -11,11 +11,15 @@
 #define DEATH_PAIRS_MAX 64
 #define DEATH_COUNTS_MAX 1500
 
+/* The header with the publish id, for a queue with dedupe=queued that gets it back. */
+#define DEATH_PUBLISH_ID SLICE(MSG_DEATH_PREFIX "publish-id")
+
 /* A death that happens now. */
 struct death {
 	struct slice queue;
 	const char *reason;
-	const char *rule; /* what decided it */
+	const char *rule;        /* what decided it */
+	struct slice publish_id; /* empty: it keeps the one that it had before, if any */
 	uint32_t attempts;
 	int64_t now_ms;
 };

@@ -272,10 +272,9 @@ static int route_outcome(struct decision *d, struct outcome *o,
 	return pick_queues(o, spec, route, err);
 }
 
-static inline int filter_all(struct decision *d, const struct decide_spec *spec,
-			     struct error *err)
+/* The path of every publish: the rest of it is set when it is known. */
+static inline void begin(struct decision *d, const struct decide_spec *spec)
 {
-	/* The path of every publish: the rest of it is set when it is known. */
 	d->first.msg = msg_ref(spec->msg);
 	d->first.sender = NULL;
 	d->first.picks = NULL;
@@ -283,6 +282,12 @@ static inline int filter_all(struct decision *d, const struct decide_spec *spec,
 	d->first.number = d->first.hops = d->first.count = 0;
 	d->copies = NULL;
 	d->copy_count = d->copies_made = 0;
+}
+
+static inline int filter_all(struct decision *d, const struct decide_spec *spec,
+			     struct error *err)
+{
+	begin(d, spec);
 	if (filter_count(spec->rules->engine) == 0)
 		return TIDE_OK;
 	return run_filters(d, spec, err);
@@ -306,6 +311,21 @@ int decide_filter(struct decision *d, const struct decide_spec *spec, struct err
 int decide_route(struct decision *d, const struct decide_spec *spec, struct error *err)
 {
 	return route_all(d, spec, err);
+}
+
+int decide_queue(struct decision *d, const struct decide_spec *spec, struct queue *q,
+		 struct error *err)
+{
+	struct route_target target = { .queue = q,
+				       .shard = ROUTE_ASK,
+				       .has_rank = q->topic != NULL };
+	const struct route route = { .targets = &target, .count = 1 };
+
+	begin(d, spec);
+	d->first.exchange = NULL;
+	d->first.picks = d->picks;
+	d->first.count = 1;
+	return pick_queues(&d->first, spec, &route, err);
 }
 
 int decide(struct decision *d, const struct decide_spec *spec, struct error *err)

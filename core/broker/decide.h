@@ -98,6 +98,10 @@ TIDE_MUST_USE int decide_filter(struct decision *d, const struct decide_spec *sp
 				struct error *err);
 TIDE_MUST_USE int decide_route(struct decision *d, const struct decide_spec *spec,
 			       struct error *err);
+/* Without both: the queue alone is to take it, by its shard and rank. `spec` needs rules,
+ * vhost and msg. */
+TIDE_MUST_USE int decide_queue(struct decision *d, const struct decide_spec *spec,
+			       struct queue *q, struct error *err);
 void decide_deinit(struct decision *d);
 /* The rank of the outcome in the queue and shard of the pick; when the script fails, that
  * of the newest message. */

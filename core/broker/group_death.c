@@ -74,8 +74,7 @@ static void publish(struct group_death *d)
 	int rc;
 
 	waiter_init(&d->waiter, on_published);
-	rc = move_publish(d->gc->group->topic->queue->vhost, d->copy, NULL, &d->waiter,
-			  &err);
+	rc = move_publish(d->gc->group->topic->queue->vhost, d->copy, &d->waiter, &err);
 	waiter_done(&d->waiter, rc, rc < 0 ? err.text : NULL);
 }
 

@@ -218,7 +218,8 @@ static int take_back(struct lock *l, const struct lock_spec *spec, struct error 
 {
 	if (!l || l->token != spec->token)
 		return refuse_token(l, spec->name, spec->token, err);
-	l->ttl_ms = spec->ttl_ms;
+	if (spec->ttl_ms)
+		l->ttl_ms = spec->ttl_ms;
 	enter_holder(l, spec->holder);
 	send_held(l, spec->waiter);
 	*spec->granted = l->token;

@@ -35,7 +35,7 @@ struct lock {
 /* All that is asked of a LOCK. */
 struct lock_spec {
 	struct slice name;
-	int64_t ttl_ms;
+	int64_t ttl_ms; /* 0, with a token: as before */
 	int64_t wait_ms;
 	uint64_t token; /* to take back what was held with it; 0: a new one */
 	struct lock_holder *holder;

@@ -1,5 +1,7 @@
 #include "move.h"
 
+#include <inttypes.h>
+
 #include "base/container.h"
 #include "base/mem.h"
 #include "address.h"
@@ -49,22 +51,50 @@ static void on_copied(struct waiter *w)
 	b->is_ending_moves = false;
 }
 
-int move_publish(struct vhost *v, struct msg *m, struct subject *subject,
-		 struct waiter *w, struct error *err)
+static int publish_routed(struct decide_spec *spec, struct waiter *w,
+			  struct published *out, struct error *err)
 {
-	struct decide_spec spec = { .vhost = v, .subject = subject, .msg = m };
-	struct published ignored;
+	const struct msg *m = spec->msg;
 
-	if (address_check(subject, v, m->exchange, m->key, err) < 0)
+	if (address_check(spec->subject, spec->vhost, m->exchange, m->key, err) < 0)
 		return err->code;
 	if (m->exchange.len) {
-		spec.exchange = exchange_find(v, m->exchange);
-		if (!spec.exchange)
+		spec->exchange = exchange_find(spec->vhost, m->exchange);
+		if (!spec->exchange)
 			return error_set(err, TIDE_ENOTFOUND,
 					 "there is no exchange '%" SLICE_FMT "'",
 					 SLICE_ARG(m->exchange));
 	}
-	return publish_message(&spec, true, w, &ignored, err);
+	return publish_message(spec, true, w, out, err);
+}
+
+int move_publish(struct vhost *v, struct msg *m, struct waiter *w, struct error *err)
+{
+	struct decide_spec spec = { .vhost = v, .msg = m };
+	struct published ignored;
+
+	return publish_routed(&spec, w, &ignored, err);
+}
+
+static int publish_to(const struct move_target *to, struct vhost *v, struct msg *m,
+		      struct waiter *w, struct error *err)
+{
+	struct decide_spec spec = { .vhost = v, .subject = to->subject, .msg = m };
+	struct published out;
+	int rc;
+
+	if (!to->queue)
+		rc = publish_routed(&spec, w, &out, err);
+	else if (address_check(to->subject, v, SLICE(""), queue_slice(to->queue), err) <
+		 0)
+		return err->code;
+	else
+		rc = publish_to_queue(to->queue, m, w, &out, err);
+	if (rc < 0 || !out.is_duplicate)
+		return rc;
+	return error_set(err, TIDE_EEXISTS,
+			 "message %016" PRIx64 " is there with the same publish id",
+			 out.id);
 }
 
 #define REFUSED_LOG_MS 60000
@@ -85,7 +115,7 @@ static int publish_copy(struct queue *q, struct msg *m, struct waiter *w,
 	m->id = broker_next_id(q->vhost->broker);
 	if (!m->id)
 		return id_lease_check(q->vhost->broker, err);
-	return move_publish(q->vhost, m, NULL, w, err);
+	return move_publish(q->vhost, m, w, err);
 }
 
 void move_copies_publish_take(struct queue *q, struct draft_copies *copies,
@@ -130,7 +160,7 @@ void move_copies(struct entry *e, struct draft_copies *copies_take,
 	waiter_done(&move->waiter, TIDE_OK, NULL);
 }
 
-int move_start(struct entry *e, struct msg *copy, struct subject *subject,
+int move_start(struct entry *e, struct msg *copy, const struct move_target *to,
 	       const struct move_ops *ops, void *ctx)
 {
 	struct queue *q = entry_queue(e);
@@ -139,7 +169,7 @@ int move_start(struct entry *e, struct msg *copy, struct subject *subject,
 	int rc;
 
 	shard_set_moving(e);
-	rc = move_publish(q->vhost, copy, subject, &move->waiter, &err);
+	rc = publish_to(to, q->vhost, copy, &move->waiter, &err);
 	waiter_done(&move->waiter, rc, rc < 0 ? err.text : NULL);
 	return rc;
 }

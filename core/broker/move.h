@@ -20,11 +20,15 @@ struct move_ops {
 	void (*on_end)(void *ctx, struct entry *e, int status);
 };
 
-/* Publish `copy` to the exchange that it names, and take the message out of circulation.
- * Nobody holds it. NULL as subject: the broker itself does it. A copy that no queue takes
- * is refused. The calls may come before this returns. Gives what publish_message gives.
- */
-int move_start(struct entry *e, struct msg *copy, struct subject *subject,
+struct move_target {
+	struct subject *subject; /* who must be allowed to; NULL: the broker itself */
+	struct queue *queue;     /* it alone; NULL: the exchange that the copy names */
+};
+
+/* Publish `copy` to the target, and take the message out of circulation. Nobody holds it.
+ * A copy that no queue takes is refused, TIDE_EEXISTS if they have its publish id. The
+ * calls may come before this returns. Gives what publish_message gives. */
+int move_start(struct entry *e, struct msg *copy, const struct move_target *to,
 	       const struct move_ops *ops, void *ctx);
 
 /* Publish what a script has copied, and take the message out of circulation until all of
@@ -33,9 +37,9 @@ int move_start(struct entry *e, struct msg *copy, struct subject *subject,
 void move_copies(struct entry *e, struct draft_copies *copies_take,
 		 const struct move_ops *ops, void *ctx);
 
-/* The copy alone: publish it to the exchange that it names. */
-TIDE_MUST_USE int move_publish(struct vhost *v, struct msg *copy, struct subject *subject,
-			       struct waiter *w, struct error *err);
+/* The copy alone: the broker publishes it to the exchange that it names. */
+TIDE_MUST_USE int move_publish(struct vhost *v, struct msg *copy, struct waiter *w,
+			       struct error *err);
 
 /* What a script publishes by msg:copy where it decides about a message that is there
  * already: the copies, which are taken, are published in the queue's vhost, as the broker

@@ -1,9 +1,11 @@
 #include "overflow.h"
 
 #include "dead_letter.h"
+#include "overflow_tail.h"
 #include "queue_limit.h"
 #include "retry.h"
 #include "settlement.h"
+#include "shard/shard_tail.h"
 #include "wake.h"
 
 #define READ_MS 20 /* until the first messages have been read from Redis */
@@ -36,7 +38,22 @@ static struct entry *first_in(const struct queue *q, enum entry_state state,
 	return *is_missing ? NULL : first;
 }
 
-/* Those that would be delivered first: what is ready, else what is delayed. */
+/* The same of the last one. */
+static struct entry *last_in(const struct queue *q, enum entry_state state, bool *is_far)
+{
+	struct entry *last = NULL;
+
+	for (unsigned i = 0; i < q->shard_count; i++) {
+		struct entry *e = shard_tail_entry(q->shards[i], state);
+
+		*is_far |= shard_tail_is_far(q->shards[i], state);
+		if (e && (!last || is_before(last, e, state)))
+			last = e;
+	}
+	return *is_far ? NULL : last;
+}
+
+/* What is ready goes first, then what is delayed. */
 static enum entry_state first_state(const struct queue *q)
 {
 	return queue_count(q, ENTRY_READY) > 0 ? ENTRY_READY : ENTRY_DELAYED;
@@ -47,22 +64,6 @@ static void on_trimmed(struct shard *sh, uint64_t count)
 	struct queue *q = sh->owner;
 
 	q->counters.overflowed += count;
-}
-
-/* Redis alone has the first ones. They go unread, unless they are wanted elsewhere, or
- * have to be compared with those of other shards. */
-static void bring(struct queue *q, enum entry_state state)
-{
-	uint64_t excess = queue_limit_excess(q);
-
-	bool is_trimmed = q->shard_count == 1 && excess > 0 &&
-			  q->config.overflow == QUEUE_OVERFLOW_DROP_HEAD &&
-			  !settlement_is_told(q) &&
-			  shard_trim(q->shards[0], state, excess, on_trimmed);
-
-	for (unsigned i = 0; i < q->shard_count && !is_trimmed; i++)
-		shard_front(q->shards[i], state);
-	wake_by(q, q->vhost->broker->mono_ms + READ_MS);
 }
 
 static void drop(struct entry *e)
@@ -102,25 +103,58 @@ static void move_away(struct entry *e)
 static void give_up(struct queue *q, struct entry *e)
 {
 	q->counters.overflowed++;
-	if (q->config.overflow == QUEUE_OVERFLOW_DEAD_LETTER)
+	if (queue_overflow_is_dead_letter(q->config.overflow))
 		move_away(e);
 	else
 		drop(e);
 }
 
+/* What goes need not be read: it is not wanted elsewhere, nor to be compared with what
+ * other shards have. */
+static bool trim(struct queue *q, enum entry_state state, bool is_last)
+{
+	uint64_t excess = queue_limit_excess(q);
+
+	return q->shard_count == 1 && excess > 0 && !settlement_is_told(q) &&
+	       !queue_overflow_is_dead_letter(q->config.overflow) &&
+	       shard_trim(q->shards[0], state, excess, is_last, on_trimmed);
+}
+
+static bool trim_last(struct queue *q, enum entry_state state)
+{
+	return trim(q, state, true);
+}
+
+static const struct overflow_tail_ops tail_ops = { trim_last, give_up };
+
+/* Redis alone has the first ones. */
+static void bring(struct queue *q, enum entry_state state)
+{
+	bool is_trimmed = trim(q, state, false);
+
+	for (unsigned i = 0; i < q->shard_count && !is_trimmed; i++)
+		shard_front(q->shards[i], state);
+	wake_by(q, q->vhost->broker->mono_ms + READ_MS);
+}
+
 bool overflow_turn(struct queue *q)
 {
+	bool is_last = queue_overflow_is_lowest(q->config.overflow);
+	const struct queue_limit none = { 0, 0 };
 	struct broker *b = q->vhost->broker;
 
-	while (!b->is_draining && queue_limit_has_excess(q)) {
+	while (!b->is_draining && queue_limit_has_excess(q, none)) {
 		enum entry_state state = first_state(q);
 		bool is_missing = false;
-		struct entry *e = first_in(q, state, &is_missing);
+		struct entry *e = is_last ? last_in(q, state, &is_missing)
+					  : first_in(q, state, &is_missing);
 
-		if (!e) {
+		if (!e && is_last)
+			overflow_tail_begin(q, state, &tail_ops);
+		else if (!e)
 			bring(q, state);
+		if (!e)
 			return false;
-		}
 		give_up(q, e);
 		if (pace_is_spent(&b->pace, false))
 			return true;

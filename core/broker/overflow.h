@@ -1,4 +1,5 @@
-/* overflow.h: a queue that is over a limit gives up its first messages. */
+/* overflow.h: a queue that is over a limit gives up its first messages, or
+ * its last ones. */
 #pragma once
 
 #include <stdbool.h>

@@ -9,6 +9,7 @@
 #include "shard/commit.h"
 #include "topic.h"
 #include "topic_ids.h"
+#include "unusable.h"
 
 #define UNRANKED_LOG_MS 60000
 
@@ -369,6 +370,31 @@ int publish_message(struct decide_spec *spec, bool is_mandatory, struct waiter *
 	if (rc == TIDE_OK)
 		apply(&d, spec->vhost,
 		      &(struct entrance){ .waiter = waiter, .told = out }, out);
+	decide_deinit(&d);
+	return rc;
+}
+
+int publish_to_queue(struct queue *q, struct msg *m, struct waiter *waiter,
+		     struct published *out, struct error *err)
+{
+	const struct broker *b = q->vhost->broker;
+	const struct decide_spec spec = { .rules = &b->active_rules,
+					  .vhost = q->vhost,
+					  .msg = m,
+					  .now_ms = b->now_ms };
+	struct decision d;
+	int rc = unusable_check(&q->definition, err);
+
+	*out = (struct published){ .id = m->id };
+	if (rc < 0)
+		return rc;
+	rc = decide_queue(&d, &spec, q, err);
+	if (rc == TIDE_OK)
+		rc = check_sizes(&d, b, err);
+	if (rc == TIDE_OK)
+		rc = admit(&d, &spec, err);
+	if (rc == TIDE_OK)
+		apply(&d, q->vhost, &(struct entrance){ .waiter = waiter }, out);
 	decide_deinit(&d);
 	return rc;
 }

@@ -22,6 +22,11 @@ TIDE_MUST_USE int publish_message(struct decide_spec *spec, bool is_mandatory,
 				  struct waiter *waiter, struct published *out,
 				  struct error *err);
 
+/* The message goes to this queue alone: neither filtered nor routed, and it is no publish
+ * that is watched. The waiter and the errors are as above. */
+TIDE_MUST_USE int publish_to_queue(struct queue *q, struct msg *m, struct waiter *waiter,
+				   struct published *out, struct error *err);
+
 /* Where a message is already: nothing is stored there. */
 struct publish_known {
 	bool (*has)(const void *ctx, const struct msg *m, const struct queue *q);

@@ -580,15 +580,37 @@ void queue_use(struct queue *q)
 	q->used_mono_ms = q->vhost->broker->mono_ms;
 }
 
+/* Somebody works on one of its messages, or where that goes is not yet durable. */
+static bool is_at_work(const struct queue *q)
+{
+	for (unsigned i = 0; i < q->shard_count; i++)
+		if (q->shards[i]->unacked > 0 || !TAILQ_EMPTY(&q->shards[i]->moving))
+			return true;
+	return false;
+}
+
+static bool is_empty(const struct queue *q)
+{
+	for (unsigned i = 0; i < q->shard_count; i++)
+		if (!shard_is_empty(q->shards[i]))
+			return false;
+	return true;
+}
+
+static bool may_expire(const struct queue *q)
+{
+	return TAILQ_EMPTY(&q->consumers) && !q->definition.unusable && !is_at_work(q) &&
+	       (q->config.expires_if == QUEUE_EXPIRES_UNUSED || is_empty(q));
+}
+
 bool queue_is_expired(struct queue *q)
 {
 	struct broker *b = q->vhost->broker;
-	bool is_used = !TAILQ_EMPTY(&q->consumers);
 	int64_t due_ms;
 
 	if (!q->config.expires_ms || b->is_draining)
 		return false;
-	if (is_used || q->definition.unusable)
+	if (!may_expire(q))
 		queue_use(q);
 	due_ms = q->used_mono_ms + q->config.expires_ms;
 	if (due_ms <= b->mono_ms)

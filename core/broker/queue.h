@@ -102,6 +102,8 @@ struct queue {
 	struct queue_rates *rates;  /* NULL: nothing was counted yet */
 	int64_t unranked_logged_ms; /* the log names it once in a while */
 	int64_t copies_logged_ms;   /* likewise */
+	bool has_tail;              /* a round of overflow_tail.h is under way */
+	int64_t tail_due_ms;        /* by mono_ms: none before; 0: at once */
 };
 
 /* A queue or a topic. */
@@ -190,7 +192,8 @@ uint64_t queue_count(const struct queue *q, enum entry_state state);
  * not mean that a consumer has gone for good. */
 bool queue_is_abandoned(const struct queue *q);
 
-/* Somebody consumes from it, or declares it: it does not expire for a while. */
+/* Somebody consumes from it, holds a message no longer, or declares it: it does not
+ * expire for a while. */
 void queue_use(struct queue *q);
 /* It has not been used for its `expires`. Otherwise it wants to be asked again. */
 bool queue_is_expired(struct queue *q);
@@ -243,6 +246,18 @@ static inline int64_t queue_dedupe_ms(const struct queue *q)
 {
 	return q->config.dedupe_ms >= 0 ? q->config.dedupe_ms
 					: q->vhost->broker->config.dedupe_window_ms;
+}
+
+/* It remembers a publish id for as long as it has the message. */
+static inline bool queue_keeps_ids(const struct queue *q)
+{
+	return queue_dedupe_ms(q) == PUBLISH_IDS_QUEUED_MS;
+}
+
+/* The one that it keeps with the message; empty: none. */
+static inline struct slice queue_publish_id(const struct queue *q, const struct msg *m)
+{
+	return q->dedupe ? dedupe_id_of(q->dedupe, m->id) : (struct slice){ 0 };
 }
 
 static inline struct queue *entry_queue(const struct entry *e)

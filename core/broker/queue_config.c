@@ -21,7 +21,7 @@ enum option_type {
 	OPTION_TARGET,
 	OPTION_ORDER,
 	OPTION_AMOUNT,
-	OPTION_OVERFLOW,
+	OPTION_CHOICE,
 	OPTION_RATE,
 	OPTION_GROUPS,
 	OPTION_COMPACT
@@ -71,10 +71,12 @@ static const struct queue_option options[] = {
 	  "a number of messages from 1 to 1000000000000, or 0 for no limit" },
 	{ OF_QUEUE, "max-bytes", "0", OPTION_AMOUNT, FIELD(max_bytes), 0, COUNT_MAX,
 	  "a number of bytes from 1 to 1000000000000, or 0 for no limit" },
-	{ OF_QUEUE, "overflow", "reject", OPTION_OVERFLOW, FIELD(overflow), 0, 0,
-	  "reject, drop-head or dead-letter" },
+	{ OF_QUEUE, "overflow", "reject", OPTION_CHOICE, FIELD(overflow), 0, 0,
+	  "reject, drop-head, dead-letter, drop-lowest or dead-letter-lowest" },
 	{ OF_QUEUE, "expires", "0", OPTION_DURATION, FIELD(expires_ms), 0,
 	  DURATION_MAX_MS, "a duration from 1ms to 3660d, or 0 for never" },
+	{ OF_QUEUE, "expires-if", "unused", OPTION_CHOICE, FIELD(expires_if), 0, 0,
+	  "unused or empty" },
 	{ OF_QUEUE, "rate", "0", OPTION_RATE, FIELD(rate_ns), 0, 1000000,
 	  "<n>/s, <n>/m or <n>/h, with a number from 1 to 1000000, or 0 for no limit" },
 	{ OF_BOTH, "delivery-limit", "20", OPTION_UINT, FIELD(delivery_limit), 0, 1000000,
@@ -204,15 +206,13 @@ static bool set_rate(struct queue_config *c, const struct queue_option *o,
 	return c->rate_ns > 0;
 }
 
-static bool set_overflow(struct queue_config *c, const struct queue_option *o,
-			 const char *value)
+/* The words are in the order of the enum. */
+static bool set_choice(struct queue_config *c, const struct queue_option *o,
+		       const char *value)
 {
-	unsigned index; /* the words are in the order of the enum */
-	bool is_known = slice_is_choice(slice_from(value), o->expected, &index);
+	unsigned *field = (unsigned *)((char *)c + o->offset);
 
-	if (is_known)
-		c->overflow = (enum queue_overflow)index;
-	return is_known;
+	return slice_is_choice(slice_from(value), o->expected, field);
 }
 
 static bool set_duration(struct queue_config *c, const struct queue_option *o,
@@ -263,8 +263,8 @@ static bool set_option(struct queue_config *c, const struct queue_option *o,
 		return set_order(c, value);
 	case OPTION_AMOUNT:
 		return set_count(c, o, value);
-	case OPTION_OVERFLOW:
-		return set_overflow(c, o, value);
+	case OPTION_CHOICE:
+		return set_choice(c, o, value);
 	case OPTION_RATE:
 		return set_rate(c, o, value);
 	case OPTION_GROUPS:
@@ -396,10 +396,14 @@ static int check_together(const struct queue_config *c, struct error *err)
 			err, TIDE_ESYNTAX,
 			"overflow= says what happens at a limit: give max-length= or "
 			"max-bytes=");
-	if (c->overflow == QUEUE_OVERFLOW_DEAD_LETTER && !c->dead_exchange)
+	if (queue_overflow_is_dead_letter(c->overflow) && !c->dead_exchange)
 		return error_set(err, TIDE_ESYNTAX,
-				 "overflow=dead-letter needs "
-				 "dead-letter=<exchange>/<key>");
+				 "overflow=%s needs dead-letter=<exchange>/<key>",
+				 args_get(&c->canonical, "overflow"));
+	if (c->expires_if && !c->expires_ms)
+		return error_set(err, TIDE_ESYNTAX,
+				 "expires-if= says which queue goes after its expires=: "
+				 "give expires=");
 	if (c->compacts && !c->is_durable)
 		return error_set(err, TIDE_ESYNTAX,
 				 "compact=key is for durable topics: with durable=0 the "
@@ -551,6 +555,7 @@ static bool is_same(const struct queue_option *o, const struct queue_config *a,
 	case OPTION_COMPACT:
 		return *(const bool *)x == *(const bool *)y;
 	case OPTION_UINT:
+	case OPTION_CHOICE:
 		return *(const uint32_t *)x == *(const uint32_t *)y;
 	case OPTION_DURATION:
 	case OPTION_RATE:
@@ -562,8 +567,6 @@ static bool is_same(const struct queue_option *o, const struct queue_config *a,
 		return is_same_text(a->scripts[o->offset], b->scripts[o->offset]);
 	case OPTION_AMOUNT:
 		return *(const uint64_t *)x == *(const uint64_t *)y;
-	case OPTION_OVERFLOW:
-		return a->overflow == b->overflow;
 	case OPTION_TARGET:
 		return is_same_text(a->dead_exchange, b->dead_exchange) &&
 		       is_same_text(a->dead_key, b->dead_key);

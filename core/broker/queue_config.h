@@ -16,6 +16,26 @@ enum queue_overflow {
 	QUEUE_OVERFLOW_REJECT, /* publishes are refused */
 	QUEUE_OVERFLOW_DROP_HEAD,
 	QUEUE_OVERFLOW_DEAD_LETTER,
+	QUEUE_OVERFLOW_DROP_LOWEST,
+	QUEUE_OVERFLOW_DEAD_LETTER_LOWEST,
+};
+
+static inline bool queue_overflow_is_dead_letter(unsigned overflow)
+{
+	return overflow == QUEUE_OVERFLOW_DEAD_LETTER ||
+	       overflow == QUEUE_OVERFLOW_DEAD_LETTER_LOWEST;
+}
+
+/* The last messages go, not the first. */
+static inline bool queue_overflow_is_lowest(unsigned overflow)
+{
+	return overflow >= QUEUE_OVERFLOW_DROP_LOWEST;
+}
+
+/* What a queue is that its `expires` deletes. */
+enum queue_expires_if {
+	QUEUE_EXPIRES_UNUSED,
+	QUEUE_EXPIRES_EMPTY, /* that, and it has no message in any state */
 };
 
 struct queue_config {
@@ -31,11 +51,12 @@ struct queue_config {
 	int64_t ack_timeout_max_ms; /* of all that ask for another one */
 	int64_t dedupe_ms; /* how long publish ids are remembered; -1 = as the broker says
 			    */
-	int64_t expires_ms;  /* it goes when it was not used for so long; 0 = never */
-	int64_t rate_ns;     /* between two deliveries; 0 = any number at once */
-	uint64_t max_length; /* messages that may wait; 0 = any number */
-	uint64_t max_bytes;  /* of their payloads; likewise */
-	enum queue_overflow overflow;
+	int64_t expires_ms;      /* it goes when it was not used for so long; 0 = never */
+	unsigned expires_if;     /* enum queue_expires_if */
+	int64_t rate_ns;         /* between two deliveries; 0 = any number at once */
+	uint64_t max_length;     /* messages that may wait; 0 = any number */
+	uint64_t max_bytes;      /* of their payloads; likewise */
+	unsigned overflow;       /* enum queue_overflow */
 	int64_t ttl_ms;          /* how long messages live in it; 0 = no limit */
 	uint32_t delivery_limit; /* failures after which it is dead-lettered; 0 = none */
 	enum order_by order_by;

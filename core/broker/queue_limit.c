@@ -42,9 +42,13 @@ static struct queue_limit stored(const struct queue *q)
 	return n;
 }
 
-bool queue_limit_has_excess(const struct queue *q)
+bool queue_limit_has_excess(const struct queue *q, struct queue_limit more)
 {
-	return is_over(&q->config, stored(q));
+	struct queue_limit n = stored(q);
+
+	n.messages += more.messages;
+	n.bytes += more.bytes;
+	return is_over(&q->config, n);
 }
 
 uint64_t queue_limit_excess(const struct queue *q)
@@ -52,6 +56,21 @@ uint64_t queue_limit_excess(const struct queue *q)
 	uint64_t n = stored(q).messages, max = q->config.max_length;
 
 	return q->config.max_bytes || n <= max ? 0 : n - max;
+}
+
+uint64_t queue_limit_over(const struct queue *q)
+{
+	const struct queue_config *c = &q->config;
+	struct queue_limit n = stored(q);
+	uint64_t messages = c->max_length && n.messages > c->max_length
+				    ? n.messages - c->max_length
+				    : 0;
+	uint64_t mean = n.bytes / (n.messages ? n.messages : 1);
+	uint64_t by_bytes = 0;
+
+	if (c->max_bytes && n.bytes > c->max_bytes)
+		by_bytes = 1 + (n.bytes - c->max_bytes) / (2 * (mean + 1));
+	return messages > by_bytes ? messages : by_bytes;
 }
 
 int queue_limit_refuse(const struct queue *q, struct queue_limit more, struct error *err)

@@ -20,10 +20,13 @@ static inline bool queue_limit_has(const struct queue *q)
 struct queue_limit queue_limit_waiting(const struct queue *q);
 /* It would be over a limit with so much more. */
 bool queue_limit_is_over(const struct queue *q, struct queue_limit more);
-/* It is over a limit without what Redis may still refuse: that must not cost a message
- * that is confirmed. */
-bool queue_limit_has_excess(const struct queue *q);
+/* With so much more it is over a limit, without what Redis may still refuse: that must
+ * not cost a message that is confirmed. */
+bool queue_limit_has_excess(const struct queue *q, struct queue_limit more);
 /* How many messages that are; 0 also when their bytes are limited. */
 uint64_t queue_limit_excess(const struct queue *q);
+/* How many have to go, at least. When bytes are limited: half of what their mean size
+ * says, and one in any case. 0: there is no excess. */
+uint64_t queue_limit_over(const struct queue *q);
 /* TIDE_EFULL, with what there is and what is allowed. */
 int queue_limit_refuse(const struct queue *q, struct queue_limit more, struct error *err);

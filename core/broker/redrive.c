@@ -7,15 +7,14 @@
 #include "base/container.h"
 #include "base/mem.h"
 #include "host/log.h"
+#include "death.h"
 #include "move.h"
 #include "queue.h"
 #include "shard/shard_ask.h"
 
 #define ROUND_MOVES 256 /* copies under way */
 
-#define NO_TARGET                                                              \
-	"it has no headers " MSG_DEATH_PREFIX "exchange and " MSG_DEATH_PREFIX \
-	"key, and there is no to="
+#define DEATH_HEADER(name) msg_header(m, SLICE(MSG_DEATH_PREFIX name))
 
 static void end(struct redrive *r)
 {
@@ -41,7 +40,7 @@ static bool is_of_message(int code)
 {
 	return code == TIDE_EUNROUTABLE || code == TIDE_ENOTFOUND ||
 	       code == TIDE_EREJECTED || code == TIDE_ERULE || code == TIDE_ETOOLARGE ||
-	       code == TIDE_EDENIED;
+	       code == TIDE_EDENIED || code == TIDE_EEXISTS;
 }
 
 static void stay(struct redrive *r, int code, const char *text)
@@ -76,49 +75,98 @@ static void on_moved(void *ctx, struct entry *e, int status)
 
 static const struct move_ops move_ops = { on_refused, on_moved };
 
-/* Where it goes; false: nobody knows. */
-static bool find_target(const struct redrive *r, const struct msg *m,
-			struct slice *exchange, struct slice *key)
-{
-	struct slice dead_exchange = msg_header(m, SLICE(MSG_DEATH_PREFIX "exchange")),
-		     dead_key = msg_header(m, SLICE(MSG_DEATH_PREFIX "key"));
+/* Where a message goes. */
+struct target {
+	struct slice exchange, key; /* of the copy */
+	struct queue *queue;        /* that alone gets it; NULL: it is published */
+};
 
-	*exchange = r->exchange ? slice_from(r->exchange) : dead_exchange;
-	*key = r->key ? slice_from(r->key) : dead_key.data ? dead_key : m->key;
-	if (slice_is(*exchange, "-"))
-		exchange->len = 0;
-	return r->exchange || (dead_exchange.data && dead_key.data);
+static int refuse_target(const struct redrive *r, struct slice queue, struct error *err)
+{
+	return queue.data && !r->is_routed
+		       ? error_set(err, TIDE_ENOTFOUND,
+				   "queue '%" SLICE_FMT
+				   "', where it died, is gone: use routed or to=",
+				   SLICE_ARG(queue))
+		       : error_set(err, TIDE_ENOTFOUND,
+				   "no headers " MSG_DEATH_PREFIX
+				   "* say where it died, and there is no to=");
 }
 
-static struct msg *make_copy(const struct msg *m, uint64_t id, struct slice exchange,
-			     struct slice key)
+static int find_target(const struct redrive *r, const struct msg *m, struct target *t,
+		       struct error *err)
 {
-	struct msg like = *m;
+	struct slice exchange = DEATH_HEADER("exchange"), key = DEATH_HEADER("key"),
+		     queue = DEATH_HEADER("queue");
+
+	*t = (struct target){ r->exchange     ? slice_from(r->exchange)
+			      : exchange.data ? exchange
+					      : m->exchange,
+			      r->key     ? slice_from(r->key)
+			      : key.data ? key
+					 : m->key,
+			      NULL };
+	if (slice_is(t->exchange, "-"))
+		t->exchange.len = 0;
+	if (r->exchange || (r->is_routed && exchange.data && key.data))
+		return TIDE_OK;
+	if (!r->is_routed && queue.data)
+		t->queue = queue_find(r->vhost, queue);
+	return t->queue ? TIDE_OK : refuse_target(r, queue, err);
+}
+
+/* A queue that remembers publish ids with their messages gets that of this one: it is
+ * taken there, and free here, as of then. In a window a second publish of it would have
+ * been seen already. */
+static struct slice publish_id(const struct entry *e, const struct target *t)
+{
+	struct queue *from = entry_queue(e);
+	const struct queue *to = t->queue;
+	struct slice id = queue_publish_id(from, e->msg);
+
+	if (!to && t->exchange.len == 0)
+		to = queue_find(from->vhost, t->key);
+	if (!to || !queue_keeps_ids(to))
+		return (struct slice){ 0 };
+	return id.len ? id : msg_header(e->msg, DEATH_PUBLISH_ID);
+}
+
+static struct msg *make_copy(const struct entry *e, uint64_t id, const struct target *t)
+{
+	struct msg like = *e->msg;
+	struct slice own = publish_id(e, t);
 
 	like.id = id;
-	/* The copy is no second publish. */
-	like.dedupe_len = like.user_len = 0;
+	/* For all others the copy is no second publish. */
+	like.dedupe_id = own.data;
+	like.dedupe_len = own.len <= MSG_DEDUPE_ID_MAX ? (uint8_t)own.len : 0;
+	like.user_len = 0;
 	like.pool = NULL;
 	like.due_unix_ms = like.expires_unix_ms = 0;
-	like.exchange = exchange;
-	like.key = key;
+	like.exchange = t->exchange;
+	like.key = t->key;
 	return msg_create(&like);
 }
 
 /* False: the message has been left as it is. */
 static bool send_back(struct redrive *r, struct entry *e)
 {
-	struct slice exchange, key;
-	struct msg *copy;
 	uint64_t id = broker_next_id(r->broker);
+	struct target target;
+	struct msg *copy;
+	struct error err;
+	int rc = find_target(r, e->msg, &target, &err);
 
-	(void)find_target(r, e->msg, &exchange, &key);
+	if (rc < 0) {
+		stay(r, rc, err.text);
+		return false;
+	}
 	if (!id) {
 		if (id_lease_check(r->broker, &r->err) == TIDE_OK)
 			error_set(&r->err, TIDE_ESTORE, "there are no ids");
 		return false;
 	}
-	copy = make_copy(e->msg, id, exchange, key);
+	copy = make_copy(e, id, &target);
 	if (!copy) {
 		error_set(&r->err, TIDE_ELIMIT, "out of memory");
 		return false;
@@ -126,7 +174,8 @@ static bool send_back(struct redrive *r, struct entry *e)
 	r->started++;
 	r->open++;
 	waiter_add(&r->waiter);
-	(void)move_start(e, copy, &r->subject, &move_ops, r);
+	(void)move_start(e, copy, &(struct move_target){ &r->subject, target.queue },
+			 &move_ops, r);
 	msg_unref(copy);
 	return true;
 }
@@ -210,14 +259,17 @@ static bool on_match(struct queue_scan *scan, struct shard *sh,
 		     const struct shard_row *row)
 {
 	struct redrive *r = container_of(scan, struct redrive, scan);
-	struct slice exchange, key;
+	struct target target;
+	struct error err;
 	struct entry *e;
+	int rc;
 
 	if (row->row.id > r->newest_id)
 		return true;
 	e = find_ready(sh, &row->row);
-	if (!find_target(r, row->row.msg, &exchange, &key))
-		stay(r, TIDE_ENOTFOUND, NO_TARGET);
+	rc = find_target(r, row->row.msg, &target, &err);
+	if (rc < 0)
+		stay(r, rc, err.text);
 	else if (e)
 		(void)send_back(r, e);
 	else

@@ -2,7 +2,8 @@
  *
  * The ready messages of a queue are searched, in rounds. Each that matches goes by a move
  * (move.h): a copy with no attempts yet, which keeps its headers, and the message is
- * removed when the copy is durable. What dies again meanwhile has a new id, and is not
+ * removed when the copy is durable. The queue where it died gets it without a route, or
+ * it is published once more. What dies again meanwhile has a new id, and is not
  * sent back a second time. */
 #pragma once
 
@@ -12,9 +13,10 @@
 struct redrive {
 	/* The caller's. */
 	struct msg_match match;
-	char *exchange;         /* where to; NULL: as the headers of each message say */
-	char *key;              /* with an exchange; NULL: likewise */
-	uint64_t max;           /* messages to send back */
+	char *exchange; /* where to; NULL: as the headers of each message say */
+	char *key;      /* with an exchange; NULL: likewise */
+	bool is_routed; /* without one: by its exchange, not into the queue alone */
+	uint64_t max;   /* messages to send back */
 	struct subject subject; /* who asks for it, and must be allowed to publish them */
 	/* `err`, when its code < 0, says what it has ended by. The call frees it. */
 	void (*on_end)(struct redrive *r);

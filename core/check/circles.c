@@ -62,7 +62,11 @@ static void check_bindings(struct model *m)
 static struct msg *make_dead_letter(const struct queue *q, const char *key)
 {
 	const int64_t now_ms = q->vhost->broker->now_ms;
-	const struct death death = { queue_slice(q), "nack", "consumer", 1, now_ms };
+	const struct death death = { .queue = queue_slice(q),
+				     .reason = "nack",
+				     .rule = "consumer",
+				     .attempts = 1,
+				     .now_ms = now_ms };
 	struct death_headers headers;
 	struct msg spec = {
 		.id = 1,

@@ -185,6 +185,8 @@ static int run_redrive(struct cli *cli)
 		cli_add_value(cli, SLICE("match"), cli_get(cli, "match"));
 	if (cli_is_given(cli, "to"))
 		cli_add_value(cli, SLICE("to"), cli_get(cli, "to"));
+	if (cli_is_given(cli, "routed"))
+		buf_append_text(&cli->request, " routed");
 	return finish_redrive(cli);
 }
 
@@ -203,7 +205,9 @@ static const struct command_option seek_options[] = {
 static const struct command_option redrive_options[] = {
 	{ COMMAND_NUMBER("count", "all", "how many at most", 1, UINT32_MAX) },
 	{ COMMAND_TEXT("match", "WHAT", NULL, "only those that match, see above") },
-	{ COMMAND_TEXT("to", "EXCHANGE/KEY", "where they came from", "where they go") },
+	{ COMMAND_TEXT("to", "EXCHANGE/KEY", "where they died", "where they go") },
+	{ COMMAND_FLAG("routed",
+		       "publish them once more by the exchange they came from") },
 	{ .name = NULL },
 };
 
@@ -301,7 +305,7 @@ const struct cli_verb cli_define_verbs[] = {
 	  .words_max = 3,
 	  .run = run_seek },
 	{ .name = "redrive",
-	  .summary = "send dead letters back where they came from",
+	  .summary = "send dead letters back to the queues where they died",
 	  .usage = "[options] QUEUE",
 	  .details = CLI_MATCH_HELP,
 	  .examples = "  tidemq redrive dead --count 100\n",

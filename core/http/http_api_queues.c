@@ -71,6 +71,7 @@ static int redrive(struct http_request *q, struct reply *r, struct error *err)
 	spec.max = http_request_uint(q, "max", max, UINT64_MAX);
 	spec.match = http_request_text(q, "match");
 	spec.to = http_request_text(q, "to");
+	spec.is_routed = http_request_flag(q, "routed");
 	if (http_request_check(q, err) < 0)
 		return err->code;
 	return session_redrive_start(http_request_session(q), &spec, r, err);
@@ -118,7 +119,7 @@ const struct http_route http_api_queues_routes[] = {
 	{ "PUT", QUEUE, "options update", HTTP_DECLARES, declare },
 	{ "DELETE", QUEUE, "if-empty if-unused", 0, delete },
 	{ "POST", QUEUE "/purge", NULL, 0, purge },
-	{ "POST", QUEUE "/redrive", "max match to", 0, redrive },
+	{ "POST", QUEUE "/redrive", "max match to routed", 0, redrive },
 	{ "POST", QUEUE "/kick", "max", 0, kick },
 	{ "POST", QUEUE "/pause", "direction for", 0, pause_queue },
 	{ "POST", QUEUE "/resume", "direction", 0, resume },

@@ -194,6 +194,7 @@ void channel_release(struct entry *e)
 {
 	struct channel *ch = container_of(e->lease->holder, struct channel, holder);
 
+	queue_use(entry_queue(e));
 	held_remove(&ch->held, e->tag);
 	lease_remove(e);
 }

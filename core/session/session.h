@@ -369,7 +369,8 @@ struct redrive_spec {
 	struct slice queue;
 	uint64_t max;
 	struct slice match; /* see base/msg_match.h; data == NULL: all */
-	struct slice to;    /* "<exchange>/<key>"; data == NULL: where they came from */
+	struct slice to;    /* "<exchange>/<key>"; data == NULL: where they died */
+	bool is_routed;     /* without `to`: by the exchange that they came by */
 };
 TIDE_MUST_USE int session_redrive_start(struct session *s,
 					const struct redrive_spec *spec, struct reply *r,
@@ -426,7 +427,7 @@ TIDE_MUST_USE int session_pause(struct session *s, const struct pause_spec *spec
 
 struct lock_request {
 	struct slice name;
-	int64_t ttl_ms;
+	int64_t ttl_ms; /* 0, with a token: as before */
 	int64_t wait_ms;
 	uint64_t token; /* 0: a new one */
 };

@@ -57,9 +57,14 @@ int session_redrive_start(struct session *s, const struct redrive_spec *spec,
 		return rc;
 	if (s->broker->is_draining)
 		return error_set(err, TIDE_ESHUTDOWN, "the broker is stopping");
+	if (spec->is_routed && spec->to.data)
+		return error_set(err, TIDE_ESYNTAX,
+				 "routed goes by the exchange where they came from, and "
+				 "to= elsewhere: give one of them");
 	job = mem_zalloc(sizeof(*job));
 	job->reply = r;
 	job->redrive.max = spec->max;
+	job->redrive.is_routed = spec->is_routed;
 	job->redrive.on_end = on_end;
 	subject_copy(&job->redrive.subject, &s->subject);
 	rc = msg_match_init(&job->redrive.match, spec->match, err);

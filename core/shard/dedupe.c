@@ -78,6 +78,15 @@ struct publish_ids *dedupe_ids(struct dedupe_queue *dq)
 	return &dq->ids;
 }
 
+struct slice dedupe_id_of(const struct dedupe_queue *dq, uint64_t msg_id)
+{
+	const struct dedupe_record *r =
+		dq->ids.is_queued ? dedupe_table_of_message(&dq->ids.table, msg_id)
+				  : NULL;
+
+	return r && r->copy == 0 ? dedupe_record_id(r) : (struct slice){ 0 };
+}
+
 struct publish_ids_env *dedupe_env(struct dedupe *d)
 {
 	return &d->ids;

@@ -36,6 +36,9 @@ void dedupe_join(struct dedupe_queue *dq, struct shard *sh);
 /* The queue is about to close its shards: it forgets everything. */
 void dedupe_close(struct dedupe_queue *dq_take);
 struct publish_ids *dedupe_ids(struct dedupe_queue *dq);
+/* The publish id that a message of the queue has; empty unless the queue has is_queued.
+ * Copies that filters made have none of their own. */
+struct slice dedupe_id_of(const struct dedupe_queue *dq, uint64_t msg_id);
 /* What they share with the ids of topics. */
 struct publish_ids_env *dedupe_env(struct dedupe *d);
 /* Read what Redis has of a shard. The waiter is told when that is done. */

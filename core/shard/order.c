@@ -417,6 +417,11 @@ struct entry *order_seek(const struct order *o, struct place from)
 	return place_tree_seek(&o->places, from);
 }
 
+struct entry *order_last(const struct order *o)
+{
+	return place_tree_last(&o->places);
+}
+
 /* The first one, unless a place that memory has no entry of is before it. */
 static struct entry *first_entry(const struct group *g)
 {

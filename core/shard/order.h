@@ -157,6 +157,8 @@ struct entry *order_another(const struct entry *e);
 /* The first parked entry at or behind a place, in memory alone; NULL when there is none.
  */
 struct entry *order_seek(const struct order *o, struct place from);
+/* The last parked entry, in memory alone; NULL when there is none. */
+struct entry *order_last(const struct order *o);
 /* Some of the messages are parked, and their places alone are known. They will be read:
  * by the next read, which on_asked begins; or, when one is under way, after asking again.
  */

@@ -48,3 +48,11 @@ struct entry *place_tree_seek(const struct place_tree *t, struct place from)
 
 	return n ? n->entry : NULL;
 }
+
+struct entry *place_tree_last(const struct place_tree *t)
+{
+	struct place_node *n =
+		RB_MAX(place_node_tree, (struct place_node_tree *)&t->nodes);
+
+	return n ? n->entry : NULL;
+}

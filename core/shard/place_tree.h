@@ -24,3 +24,5 @@ void place_tree_add(struct place_tree *t, struct entry *e);
 void place_tree_remove(struct place_tree *t, struct entry *e);
 /* The first one at or behind a place; NULL when there is none. */
 struct entry *place_tree_seek(const struct place_tree *t, struct place from);
+/* NULL when it is empty. */
+struct entry *place_tree_last(const struct place_tree *t);

@@ -235,11 +235,11 @@ static inline struct entry *shard_head(struct shard *sh, enum entry_state state)
 
 	return e || state != ENTRY_READY || !sh->order ? e : shard_order_head(sh);
 }
-/* Remove the first `count` ready or delayed messages, or some of them, which Redis alone
- * has. Told how many. Nothing is done yet if they are about to change: ask again. False:
- * it cannot be done so. */
+/* Remove the first `count` ready or delayed messages, or the last, or some of them, which
+ * Redis alone has. Told how many. Nothing is done yet if they are about to change: ask
+ * again. False: it cannot be done so. */
 typedef void (*shard_trimmed_fn)(struct shard *sh, uint64_t count);
-bool shard_trim(struct shard *sh, enum entry_state state, uint64_t count,
+bool shard_trim(struct shard *sh, enum entry_state state, uint64_t count, bool is_last,
 		shard_trimmed_fn on_trimmed);
 /* Give it to somebody; counts the delivery. */
 void shard_hold(struct entry *e, uint32_t lease_ms);

@@ -1,4 +1,5 @@
-/* shard_trim.c: the first messages of a set go that Redis alone has: they are not read.
+/* shard_trim.c: the first messages of a set go that Redis alone has, or the last: they
+ * are not read.
  *
  * Their places are known when nothing of the set is about to change: no batch or read is
  * under way, and what is dirty has no place in it. */
@@ -59,17 +60,18 @@ static bool is_unsettled(const struct shard *sh, const struct stage *st)
 	       has_place(sh, st);
 }
 
-bool shard_trim(struct shard *sh, enum entry_state state, uint64_t count,
+bool shard_trim(struct shard *sh, enum entry_state state, uint64_t count, bool is_last,
 		shard_trimmed_fn on_trimmed)
 {
 	struct stage *st = &sh->stages[state];
 	uint64_t stored = st->beyond - st->outside_unwritten;
 	struct trim *t;
 
-	/* The publish ids of what goes are to be forgotten with it, if they are kept so.
-	 * A delayed message may have a slot of its group: only an entry gives it back. */
-	if (!sh->keys || !sh->may_trim || sh->dedupe.is_queued || sh->size.is_kept ||
-	    (sh->order && state == ENTRY_DELAYED) || st->window.count > 0 || stored == 0)
+	/* The publish ids of what goes are to be forgotten with it, if they are kept so,
+	 * and what waits for its next attempt has a slot of its group. */
+	if ((sh->order && state == ENTRY_DELAYED) || !sh->keys || !sh->may_trim ||
+	    sh->dedupe.is_queued || sh->size.is_kept ||
+	    (st->window.count > 0 && !is_last) || stored == 0)
 		return false;
 	if (is_unsettled(sh, st))
 		return true;
@@ -80,7 +82,8 @@ bool shard_trim(struct shard *sh, enum entry_state state, uint64_t count,
 	shard_ref(sh);
 	store_purge(sh->env->store, sh->keys,
 		    &(struct store_purge){ .set = st->set,
-					   .start = (int64_t)st->indexed,
+					   .start = is_last ? -(int64_t)t->asked
+							    : (int64_t)st->indexed,
 					   .count = (unsigned)t->asked },
 		    on_purged, t);
 	return true;

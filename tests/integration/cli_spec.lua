@@ -486,6 +486,7 @@ describe('the command line', function()
     end
     assert.matches('\n  serve +%l', overview)
     assert.equal((run 'tidemq help pub'), (run 'tidemq pub --help'))
+    assert.equal((run 'tidemq help'), (run 'tidemq -h'))
     local output, status = run 'tidemq help dance 2>&1'
     assert.equal(2, status)
     assert.matches('no verb', output)

@@ -140,10 +140,12 @@ for _, durable in ipairs { '1', '0' } do
       local function coded(text) return (text:gsub('%%', '%%25')) end
       for i = 1, 3 do
         c:ok(('DECLARE exchange %s fanout durable=0'):format(name('x', i)))
-        declare(name('q', i), ('dead-letter=%s/%s'):format(coded(name('x', i % 3 + 1)), coded(name('k', i))))
+        local target = coded(name('x', i % 3 + 1)) .. '/' .. coded(name('k', i))
+        declare(name('q', i), 'dedupe=queued dead-letter=' .. target)
         c:ok(('BIND %s %s -'):format(name('q', i), name('x', i)))
       end
-      local line = ('PUB %s %s pri=255 h:a='):format(name('x', 1), name('k', 3))
+      local id = ('%25'):rep(128)
+      local line = ('PUB %s %s pri=255 id=%s h:a='):format(name('x', 1), name('k', 3), id)
       c:send(line .. ('x'):rep(65536 - 4 - #line) .. ' 1\r\nx\r\n')
       c:expect '^OK %x+ 1$'
       for i = 1, 3 do kill(name('q', i)) end
@@ -151,6 +153,7 @@ for _, durable in ipairs { '1', '0' } do
       for _ = 1, 2 do c:expect_line '@65535 OK' end
       local m = c:expect_msg(nil, 65535)
       assert.equal('3', m.headers['x-death-total'])
+      assert.equal(('%'):rep(128), m.headers['x-death-publish-id'])
       assert.is_true(#m.line > 65536 + 5000 and #m.line + 2 <= 73728, #m.line)
     end)
 

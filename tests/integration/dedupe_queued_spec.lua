@@ -103,6 +103,60 @@ for _, kind in ipairs {
       assert(wait.poll(function() return c:stats('jobs').dedupe_ids == 0 end))
       new(c, 'jobs', 'a')
     end)
+
+    --- Each is published, and dies.
+    local function die(queue, ids)
+      for _, id in ipairs(ids) do
+        new(c, queue, id)
+        c:ok(('NACK %s dead'):format(c:get(queue)[1].tag))
+      end
+      assert(wait.poll(function() return c:stats('dead').ready >= #ids end))
+      assert(wait.poll(function() return c:stats(queue).dedupe_ids == 0 end))
+    end
+
+    it('has an id taken again when its message is sent back by REDRIVE', function()
+      c:ok 'DECLARE queue dead'
+      declare ' dead-letter=-/dead'
+      die('jobs', { 'a', 'c' })
+      assert.equal('2 0', c:ok 'REDRIVE dead')
+      assert.equal(2, c:stats('jobs').dedupe_ids)
+      local ids = {}
+      for i, m in ipairs(c:peek 'jobs 10') do ids[i] = m.id end
+      duplicate(c, 'jobs', 'a', ids[1])
+      duplicate(c, 'jobs', 'c', ids[2])
+      traffic.take(c, 'jobs', 2)
+      new(c, 'jobs', 'c')
+    end)
+
+    it('leaves a dead letter whose id is taken where it is', function()
+      c:ok 'DECLARE queue dead'
+      declare ' dead-letter=-/dead'
+      die('jobs', { 'a' })
+      local id = new(c, 'jobs', 'a')
+      assert.equal('0 1', c:ok 'REDRIVE dead')
+      broker:expect_log(('message %s is there with the same publish id'):format(id))
+      traffic.expect_counts(c, 'dead', { ready = 1, unacked = 0 })
+      traffic.take(c, 'jobs', 1)
+      assert.equal('1 0', c:ok 'REDRIVE dead')
+      assert.equal(1, c:stats('jobs').dedupe_ids)
+    end)
+
+    it('gives an id over to the queue that its message is moved to', function()
+      declare()
+      c:ok('DECLARE queue more dedupe=queued' .. kind.options)
+      c:ok 'DECLARE queue plain'
+      for i = 1, 40 do new(c, 'jobs', 'job-' .. i) end
+      assert.equal('40 0', c:ok 'REDRIVE jobs to=-/more')
+      assert.same({ 0, 40 }, { c:stats('jobs').dedupe_ids, c:stats('more').dedupe_ids })
+      for i = 1, 40 do
+        new(c, 'jobs', 'job-' .. i)
+        c:send(pub('more', 'job-' .. i))
+        c:expect '^OK %x+ 1 duplicate$'
+      end
+      assert.equal('0 40', c:ok 'REDRIVE jobs to=-/more')
+      assert.equal('40 0', c:ok 'REDRIVE jobs to=-/plain')
+      assert.equal(0, c:stats('jobs').dedupe_ids)
+    end)
   end)
 end
 

@@ -1,12 +1,13 @@
 -- DECLARE queue expires=: a queue that nobody uses goes.
 local Broker = require 'support.broker'
+local Http = require 'support.http'
 local traffic = require 'support.traffic'
 local wait = require 'support.wait'
 
 describe('a queue that expires', function()
   local broker, c
 
-  setup(function() broker = Broker.start { args = { '--fsync', 'no' } } end)
+  setup(function() broker = Broker.start { http = '127.0.0.1:0', args = { '--fsync', 'no' } } end)
   teardown(function() broker:expect_clean_stop() end)
   before_each(function() c = broker:enter_vhost() end)
   after_each(function() c:close() end)
@@ -82,6 +83,81 @@ describe('a queue that expires', function()
     end)
   end
 
+  --- Meanwhile another queue, declared later, goes.
+  local function expect_to_stay(queue)
+    c:ok 'DECLARE queue other expires=800ms'
+    expect_gone 'other'
+    assert.is_true(exists(queue), queue .. ' is gone')
+  end
+
+  it('stays while somebody holds one of its messages', function()
+    c:ok 'DECLARE queue q'
+    traffic.publish(c, 'q', 2)
+    local tag = c:get('q')[1].tag
+    c:ok 'DECLARE queue q update expires=500ms'
+    expect_to_stay 'q'
+    assert.equal('1', c:ok('ACK ' .. tag))
+    expect_gone 'q'
+  end)
+
+  it('stays while somebody holds a message whose subscription has ended', function()
+    c:ok 'DECLARE queue q'
+    c:ok('PUB - q', 'x')
+    c:ok 'SUB q s'
+    local tag = c:expect_msg().tag
+    c:ok 'UNSUB s'
+    c:ok 'DECLARE queue q update expires=500ms'
+    expect_to_stay 'q'
+    assert.equal('1', c:ok('ACK ' .. tag))
+    expect_gone 'q'
+  end)
+
+  it('stays while somebody has a receipt of HTTP', function()
+    local path = ('/api/vhosts/%s/queues/q/'):format(broker.vhost)
+    local http = Http.connect(broker)
+    c:ok 'DECLARE queue q'
+    c:ok('PUB - q', 'x')
+    local receipt = http:expect(200, 'POST', path .. 'get', {}).messages[1].receipt
+    c:ok 'DECLARE queue q update expires=500ms'
+    expect_to_stay 'q'
+    assert.equal(1, http:expect(200, 'POST', path .. 'ack', { receipts = { receipt } }).count)
+    expect_gone 'q'
+    http:close()
+  end)
+
+  it('has all of its time again when a message is held no longer', function()
+    c:ok 'DECLARE queue q'
+    c:ok('PUB - q', 'x')
+    local tag = c:get('q')[1].tag
+    c:ok 'DECLARE queue q update expires=2s'
+    c:ok 'DECLARE queue clock expires=1s'
+    expect_gone 'clock'
+    c:ok 'DECLARE queue other expires=1500ms'
+    c:ok('ACK ' .. tag)
+    local left
+    assert(wait.poll(function()
+      left = {}
+      for _, q in ipairs(c:document 'LIST queues') do left[q.name] = true end
+      return not left.q
+    end))
+    assert.is_nil(left.other)
+  end)
+
+  it('stays with expires-if=empty while it has a message, in whatever state', function()
+    c:ok 'DECLARE queue q retry=none'
+    local id = c:ok('PUB - q', 'ready'):match '^%x+'
+    c:ok 'DECLARE queue q update expires=400ms expires-if=empty'
+    expect_to_stay 'q'
+    c:ok('RESCHEDULE q ' .. id .. ' delay=1h')
+    expect_to_stay 'q'
+    c:ok('KICK q id=' .. id)
+    c:ok('NACK ' .. c:get('q')[1].tag)
+    assert.equal(1, c:stats('q').buried)
+    expect_to_stay 'q'
+    c:ok 'PURGE q'
+    expect_gone 'q'
+  end)
+
   it('expires after a restart', function()
     c:ok 'DECLARE queue q expires=1s'
     c:ok 'DECLARE queue long expires=1h'
@@ -107,6 +183,12 @@ describe('a queue that expires', function()
     c:expect_answer('DECLARE queue q',
       "ERR mismatch queue 'q' exists with other options: it has expires=1h, not expires=0; " ..
       'the option update changes that')
+    c:expect_answer('DECLARE queue new expires-if=empty',
+      'ERR syntax expires-if= says which queue goes after its expires=: give expires=')
+    c:expect_answer('DECLARE queue new expires=1h expires-if=full',
+      'ERR syntax expires-if=full: expected unused or empty')
+    c:ok 'DECLARE queue q update expires-if=empty'
+    c:ok 'DECLARE queue q expires=1h expires-if=empty'
     c:expect_answer('DECLARE queue new expires=soon',
       'ERR syntax expires=soon: expected a duration from 1ms to 3660d, or 0 for never')
   end)

@@ -109,6 +109,91 @@ describe('a queue with a limit', function()
         assert.same(numbers(151, 200), (traffic.take(c, 'q', 50)))
       end)
 
+      local function is_urgent_first(a, b) return a.pri > b.pri or (a.pri == b.pri and a.n < b.n) end
+
+      --- Publish from..to; gives what a queue of `max` has then, of these and of `before`.
+      local function flood_by_priority(from, to, max, before)
+        local all = { table.unpack(before or {}) }
+        flood(c, 'q', to - from + 1, function(i)
+          local n = from + i - 1
+          local pri = n * 37 % 101
+          all[#all + 1] = { n = n, pri = pri }
+          return tostring(n), ('pri=%d id=%d h:k=%d'):format(pri, n, n % 7)
+        end)
+        table.sort(all, is_urgent_first)
+        return { table.unpack(all, 1, max) }
+      end
+
+      --- @param options string? of the queue, beside its limit
+      local function expect_left(expected, options)
+        local left = {}
+        traffic.expect_counts(c, 'q', { ready = #expected })
+        for _, m in ipairs((select(2, traffic.take(c, 'q', #expected)))) do
+          left[#left + 1] = { n = tonumber(m.payload), pri = tonumber(m.options.pri or 0) }
+        end
+        -- Shards and groups have an order of their own.
+        if options then table.sort(left, is_urgent_first) end
+        assert.same(expected, left)
+      end
+
+      for _, options in ipairs { '', ' shards=3 sharding=round_robin', ' order-by=h:k', ' dedupe=queued' } do
+        it('drops the last ones, however many are before: drop-lowest' .. options, function()
+          declare('q', 'max-length=300 overflow=drop-lowest priority=strict' .. options)
+          local left = flood_by_priority(1, 700, 300)
+          traffic.expect_counts(c, 'q', { ready = 300, overflowed = 400 })
+          left = flood_by_priority(701, 800, 300, left)
+          traffic.expect_counts(c, 'q', { ready = 300, overflowed = 500 })
+          if options == ' dedupe=queued' then assert.equal(300, c:stats('q').dedupe_ids) end
+          if durable == 1 then restart() end
+          expect_left(flood_by_priority(801, 900, 300, left), options ~= '' and options)
+        end)
+      end
+
+      it('drops of equal ones the newest with drop-lowest, and of those that are delayed the last', function()
+        declare('q', 'max-length=50 overflow=drop-lowest')
+        flood(c, 'q', 120)
+        traffic.expect_counts(c, 'q', { ready = 50, overflowed = 70 })
+        assert.same(numbers(1, 50), (traffic.take(c, 'q', 50)))
+        flood(c, 'q', 90, function(i) return 'd' .. i, ('delay=%dm'):format(100 - i) end)
+        traffic.expect_counts(c, 'q', { delayed = 50 })
+        assert.equal('d90', c:peek 'q state=delayed'[1].payload)
+        c:ok('PUB - q', 'ready')
+        traffic.expect_counts(c, 'q', { delayed = 50, ready = 0, overflowed = 111 })
+      end)
+
+      it('keeps what is held, and drops the last of what comes back, with drop-lowest', function()
+        declare('q', 'max-length=40 overflow=drop-lowest priority=strict ack-timeout=1h')
+        flood(c, 'q', 40, function(i) return 'low' .. i end)
+        local held = {}
+        repeat
+          for _, m in ipairs(c:get(('q max=%d wait=20s'):format(20 - #held))) do held[#held + 1] = m end
+        until #held == 20
+        flood(c, 'q', 40, function(i) return 'high' .. i, 'pri=9' end)
+        traffic.expect_counts(c, 'q', { ready = 40, unacked = 20, overflowed = 20 })
+        c:ok(('NACK %s-%s requeue'):format(held[1].tag, held[20].tag))
+        traffic.expect_counts(c, 'q', { ready = 40, unacked = 0, overflowed = 40 })
+        for _, m in ipairs((select(2, traffic.take(c, 'q', 40)))) do assert.matches('^high', m.payload) end
+      end)
+
+      it('dead-letters the last ones with dead-letter-lowest', function()
+        declare('dead', 'max-length=1000')
+        declare('q', 'max-length=100 overflow=dead-letter-lowest dead-letter=-/dead priority=strict')
+        local left = flood_by_priority(1, 300, 100)
+        traffic.expect_counts(c, 'q', { ready = 100, overflowed = 200, dead_lettered = 200 })
+        traffic.expect_counts(c, 'dead', { ready = 200 })
+        expect_left(left)
+        assert.equal('maxlen', c:get('dead')[1].headers['x-death-reason'])
+      end)
+
+      it('drops the last ones until it is below max-bytes', function()
+        declare('q', 'max-bytes=3000 overflow=drop-lowest priority=strict')
+        flood(c, 'q', 90, function(i) return ('%03d'):format(i) .. ('x'):rep(97), 'pri=' .. (i % 2) end)
+        traffic.expect_counts(c, 'q', { ready = 30, overflowed = 60, waiting_bytes = 3000 })
+        for i, m in ipairs((select(2, traffic.take(c, 'q', 30)))) do
+          assert.equal(('%03d'):format(2 * i - 1), m.payload:sub(1, 3))
+        end
+      end)
+
       it('counts what comes back with a delay', function()
         declare('q', 'max-length=2 overflow=drop-head')
         c:ok('PUB - q', '1')
@@ -253,6 +338,25 @@ describe('a queue with a limit', function()
     assert.same(numbers(851, 1050), (traffic.take(c, 'q', 200)))
   end)
 
+  it('drops the last ones, though it is killed, or deleted, in the middle', function()
+    local options = 'max-length=100 overflow=drop-lowest priority=strict shards=2 sharding=round_robin'
+    local function make(i) return tostring(i), 'pri=' .. i % 200 end
+    c:ok('DECLARE queue q ' .. options)
+    flood(c, 'q', 600, make)
+    restart()
+    flood(c, 'q', 100, make)
+    traffic.expect_counts(c, 'q', { ready = 100 })
+    for _, m in ipairs((select(2, traffic.take(c, 'q', 100)))) do
+      -- 150 messages have 150 or more, and 100 are left.
+      assert.is_true(tonumber(m.options.pri) >= 166, m.options.pri)
+    end
+    flood(c, 'q', 600, make)
+    c:ok 'DELETE queue q'
+    c:ok('DECLARE queue q ' .. options)
+    flood(c, 'q', 150, make)
+    traffic.expect_counts(c, 'q', { ready = 100, overflowed = 50 })
+  end)
+
   -- The bytes of the payloads of what is not buried.
   local script = [[
     local sum = 0
@@ -315,7 +419,8 @@ describe('a queue with a limit', function()
         .. 'or 0 for no limit',
       ['new max-bytes=1K'] = 'ERR syntax max-bytes=1K: expected a number of bytes from 1 to 1000000000000, '
         .. 'or 0 for no limit',
-      ['new max-length=1 overflow=drop'] = 'ERR syntax overflow=drop: expected reject, drop-head or dead-letter',
+      ['new max-length=1 overflow=drop'] = 'ERR syntax overflow=drop: expected reject, drop-head, dead-letter, '
+        .. 'drop-lowest or dead-letter-lowest',
       ['new overflow=drop-head'] =
         'ERR syntax overflow= says what happens at a limit: give max-length= or max-bytes=',
       ['new max-length=1 overflow=dead-letter'] =

@@ -358,13 +358,17 @@ return {
       admin:ok(('NACK %s dead'):format(m.tag))
     end
     assert(wait.poll(function() return admin:stats 'dead'.ready == 2 end))
+    grant { read = '^dead$', write = '^first$' }
+    c:expect_answer('REDRIVE dead', 'OK 0 2')
+    broker:expect_log("redrive of queue 'dead': 2 messages stay where they are; of the last one: "
+      .. "user 'bob' may not write to queue or topic 'dying' in vhost '/'")
     grant { read = '^dead$', write = '^dying$' }
-    c:expect_answer('REDRIVE dead', 'OK 1 1')
+    c:expect_answer('REDRIVE dead routed', 'OK 1 1')
     broker:expect_log("redrive of queue 'dead': 1 messages stay where they are; of the last one: "
       .. "user 'bob' may not write to exchange 'first' in vhost '/'")
     assert.equal(1, admin:stats 'dead'.ready)
     grant { read = '^dead$', write = '^first$' }
-    c:expect_answer('REDRIVE dead', 'OK 1 0')
+    c:expect_answer('REDRIVE dead routed', 'OK 1 0')
     admin:ok 'DELETE queue dead'
     admin:ok 'DELETE queue dying'
   end)

@@ -102,7 +102,7 @@ for _, kind in ipairs {
       assert.same({ '333', '399' }, payloads(take(c, 'q', 2)))
       assert.equal(398, c:stats('dead').ready)
       c:ok 'UNBIND q x #'
-      assert.equal('0 398', c:ok 'REDRIVE dead')
+      assert.equal('0 398', c:ok 'REDRIVE dead routed')
       local stats = c:stats 'dead'
       assert.equal(398, stats.ready)
       assert.equal(0, stats.unacked + stats.delayed + stats.buried)
@@ -137,13 +137,46 @@ for _, kind in ipairs {
       take(c, 'q', 2)
       die(c, 'q', 'x', 'k', 5, 6)
       c:ok 'UNBIND q x #'
-      assert.equal('0 4', c:ok 'REDRIVE dead')
+      assert.equal('0 4', c:ok 'REDRIVE dead routed')
       c:ok 'DELETE exchange x'
+      assert.equal('0 4', c:ok 'REDRIVE dead routed')
+      c:ok 'DELETE queue q'
       assert.equal('0 4', c:ok 'REDRIVE dead')
+      broker:expect_log "queue 'q', where it died, is gone: use routed or to="
       local stats = c:stats 'dead'
       assert.equal(4, stats.ready)
       assert.same({ '1', '2', '5', '6' }, payloads(c:peek 'dead 100'))
       assert.equal(1, c:get('dead')[1].attempt)
+    end)
+
+    it('brings them to the queue where they died alone; with routed by the exchange once more', function()
+      c:ok 'DECLARE queue other'
+      c:ok 'BIND other x #'
+      publish(c, '-', 'q', 1, 1)
+      c:send 'PUB x k 1\r\n2\r\n'
+      c:expect '^OK %x+ 2$'
+      take(c, 'other', 1)
+      for _, m in ipairs(c:get 'q max=2') do c:ok(('NACK %s dead'):format(m.tag)) end
+      assert(wait.poll(function() return c:stats('dead').ready == 2 end))
+      assert.equal('2 0', c:ok 'REDRIVE dead')
+      assert.equal(0, c:stats('other').ready)
+      local got = c:get 'q max=2'
+      assert.same({ '1', '2' }, payloads(got))
+      assert.same({ '-', 'q', 'x', 'k' }, { got[1].exchange, got[1].key, got[2].exchange, got[2].key })
+      for _, m in ipairs(got) do c:ok(('NACK %s dead'):format(m.tag)) end
+      assert(wait.poll(function() return c:stats('dead').ready == 2 end))
+      assert.equal('2 0', c:ok 'REDRIVE dead routed')
+      assert.same({ '1', '2' }, payloads(take(c, 'q', 2)))
+      assert.same({ '2' }, payloads(take(c, 'other', 1)))
+    end)
+
+    it('brings a topic its message back', function()
+      c:ok 'DECLARE topic t partitions=1 dead-letter=-/dead'
+      c:ok('PUB - t h:n=1', 'a')
+      c:ok(('NACK %s dead'):format(c:get('t group=g from=first wait=20s')[1].tag))
+      assert(wait.poll(function() return c:stats('dead').ready == 1 end))
+      assert.equal('1 0', c:ok 'REDRIVE dead')
+      assert.equal('1', c:get('t group=g wait=20s')[1].headers.n)
     end)
 
     it('ends also when what it sends comes back', function()
@@ -160,6 +193,8 @@ for _, kind in ipairs {
         c:expect_answer('REDRIVE dead to=' .. bad, ('ERR syntax to=%s%s'):format(bad, expected))
       end
       c:expect_answer('REDRIVE dead to=nowhere/k', "ERR not-found there is no exchange 'nowhere'")
+      c:expect_answer('REDRIVE dead routed to=x/k',
+        'ERR syntax routed goes by the exchange where they came from, and to= elsewhere: give one of them')
       c:expect_answer('REDRIVE nobody', "ERR not-found there is no queue 'nobody'")
     end)
   end)

@@ -41,7 +41,8 @@ local function queue_options(random, i)
   end
   if random() < 0.3 then -- what goes over to the exchange fan might come back for ever
     options = options .. ' max-length=' .. random(4)
-      .. some(random, 0.6, 'overflow=drop-head', options:find 'dead%-letter=%-' and 'overflow=dead-letter')
+      .. some(random, 0.6, random_of(random, { 'overflow=drop-head', 'overflow=drop-lowest' }),
+        options:find 'dead%-letter=%-' and random_of(random, { 'overflow=dead-letter', 'overflow=dead-letter-lowest' }))
   end
   return options
 end
@@ -150,13 +151,14 @@ function makers.RESUME(random)
 end
 
 function makers.REDRIVE(random)
-  return 'REDRIVE ' .. random_of(random, QUEUES)
+  return 'REDRIVE ' .. random_of(random, QUEUES) .. some(random, 0.4, 'routed')
 end
 
 local CHANGES = {
   'retry=', 'retry=none', 'retry=fixed retry.delay=20m', 'retry=fixed retry.delay=10m', 'delivery-limit=',
   'delivery-limit=1', 'delivery-limit=3', 'ttl=', 'ttl=50m', 'ttl=20m', 'priority=', 'priority=strict', 'shards=',
   'shards=2', 'shards=3', 'max-length= overflow=', 'max-length=2 overflow=', 'max-length=3 overflow=drop-head',
+  'max-length=3 overflow=drop-lowest',
   'dead-letter=', 'dead-letter=', 'dedupe=', 'dedupe=90m', 'dedupe=10m', 'durable=0', 'order-by=key',
 }
 
@@ -165,7 +167,7 @@ local function update(random, spec, i, name)
   local one, other = random_of(random, CHANGES), random_of(random, CHANGES)
   local queue = spec.queues[name]
   if random() < 0.2 and i < #QUEUES then
-    local may_be_fan = queue and queue.overflow ~= 'dead-letter' and random() < 0.3
+    local may_be_fan = queue and not queue.overflow:find '^dead' and random() < 0.3
     one = 'dead-letter=' .. (may_be_fan and 'fan' or '-/' .. QUEUES[i + 1])
   end
   local line = ('DECLARE queue %s update %s'):format(name, one)

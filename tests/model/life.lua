@@ -162,6 +162,11 @@ function M.is_full(queue)
   return queue.max_length > 0 and queue.overflow == 'reject' and waiting(queue) >= queue.max_length
 end
 
+--- The publish id that goes with the message, and that REDRIVE brings back.
+function M.kept_id(msg)
+  return msg.queue.dedupe == 'queued' and msg.pub_id or msg.death and msg.death.pub_id
+end
+
 -- ---- failures ----------------------------------------------------------------
 
 function M.dead_letter(self, msg)
@@ -174,10 +179,10 @@ function M.dead_letter(self, msg)
   end
   if #queues == 0 then return M.bury(self, msg) end
   M.remove(msg.queue, msg)
+  local death = { queue = msg.queue.name, exchange = msg.exchange, key = msg.key, pub_id = M.kept_id(msg) }
   for _, queue in ipairs(queues) do
     M.add(self, queue, {
-      payload = msg.payload, exchange = target.exchange, key = key, priority = msg.priority,
-      death = { exchange = msg.exchange, key = msg.key },
+      payload = msg.payload, exchange = target.exchange, key = key, priority = msg.priority, death = death,
     })
   end
 end
@@ -245,18 +250,29 @@ function M.is_over(queue)
 end
 
 function M.give_up(self, msg)
-  if msg.queue.overflow == 'dead-letter' then M.dead_letter(self, msg) else M.remove(msg.queue, msg) end
+  if msg.queue.overflow:find '^dead%-letter' then M.dead_letter(self, msg) else M.remove(msg.queue, msg) end
 end
 
---- What a queue with drop-head or dead-letter gives up once nobody takes more of it.
+--- What goes when a queue is over its limit: the first of these, or the last.
+function M.too_much(queue)
+  local list = M.in_state(queue, 'ready')
+  if #list == 0 then list = M.in_state(queue, 'delayed') end
+  if not queue.overflow:find 'lowest$' then return list[1] end
+  for _, msg in ipairs(list) do
+    if not msg.id then return msg end -- it may be behind all others
+  end
+  return list[#list]
+end
+
+--- What a queue gives up once nobody takes more of it, unless it refuses.
 function M:overflow()
   -- While much changes at once, which is first when it is looked at is not certain: see compare.
   if self.is_loose then return end
   for _, queue in pairs(self.queues) do
     while M.is_over(queue) do
-      local first = M.in_state(queue, 'ready')[1] or M.in_state(queue, 'delayed')[1]
-      if not first.id then break end -- its place is not known: see compare
-      M.give_up(self, first)
+      local msg = M.too_much(queue)
+      if not msg.id then break end -- its place is not known: see compare
+      M.give_up(self, msg)
     end
   end
 end

@@ -225,6 +225,8 @@ function faults.clock(self, duration)
   self.place:step_clock(ms)
 end
 
+local FLAGS = { must = true, bury = true, dead = true, requeue = true, ['if-empty'] = true, routed = true }
+
 ---@return table? what a line asks for; nil when it names what is not there
 local function request_of(self, number, line)
   local is_there = true
@@ -247,8 +249,7 @@ local function request_of(self, number, line)
     local name, value = word:match '^([%a-.]+)=(.*)$'
     if name then
       r.options[name] = value
-    elseif (word == 'must' or word == 'bury' or word == 'dead' or word == 'requeue' or word == 'if-empty')
-      and r.verb:find '^[PND][UAE][BCL]' then
+    elseif FLAGS[word] and r.verb:find '^[PNDR][UAE][BCLD]' then
       r.flags[word] = true
     else
       r.words[#r.words + 1] = word

@@ -242,7 +242,7 @@ local function merge(queue, given)
   if changes('retry', 'immediate') then o['retry.delay'] = given['retry.delay'] end
   if changes('durable', '1') or changes 'order-by' or (o['order-by'] and changes('shards', '1'))
     or (changes 'dedupe' and (o.dedupe == 'queued' or has.dedupe == 'queued'))
-    or (o.overflow and not o['max-length']) or (o.overflow == 'dead-letter' and not o['dead-letter']) then
+    or (o.overflow and (not o['max-length'] or (o.overflow:find '^dead' and not o['dead-letter']))) then
     return nil
   end
   return o
@@ -332,7 +332,7 @@ local function decide(self, r)
   local takers, ids = {}, {}
   for _, queue in ipairs(queues) do
     local seen = duplicate_of(self, queue, o.id)
-    if seen then ids[seen.id] = true else takers[#takers + 1] = queue end
+    if seen then ids[seen.msg and seen.msg.id or seen.id] = true else takers[#takers + 1] = queue end
   end
   return refusal(takers), queues, takers, ids
 end
@@ -601,13 +601,24 @@ function verbs.RESUME(self, r)
   if is_out then queue.paused_out = false end
 end
 
+--- The queues that get it, and the publish id that it has there.
+local function redriven(self, r, msg)
+  local to, id = msg.death, life.kept_id(msg)
+  if not to then return {} end
+  local queues = { self.queues[to.queue] }
+  if r.flags.routed then queues = self:route(to.exchange, to.key) or {} end
+  local only = (not r.flags.routed or to.exchange == '-') and queues[1]
+  if not id or not only or only.dedupe ~= 'queued' then return queues end
+  return duplicate_of(self, only, id) and {} or queues, id
+end
+
 function verbs.REDRIVE(self, r)
   local queue = need_queue(self, r.words[1], r.answer)
   if not queue then return end
   local moved, left = 0, 0
   for _, msg in ipairs(M.in_state(queue, 'ready')) do
     local to = msg.death
-    local queues = to and self:route(to.exchange, to.key) or {}
+    local queues, id = redriven(self, r, msg)
     msg.state = 'moving' -- it does not wait where it is, should it come back there
     local is_refused = refusal(queues)
     if is_refused or #queues == 0 then msg.state = 'ready' end
@@ -618,9 +629,11 @@ function verbs.REDRIVE(self, r)
       moved = moved + 1
       remove(queue, msg)
       for _, target in ipairs(queues) do
-        add(self, target, {
+        local copy = add(self, target, {
           payload = msg.payload, exchange = to.exchange, key = to.key, priority = msg.priority, death = to,
+          pub_id = id,
         })
+        if id then target.ids[id] = { msg = copy } end
       end
     end
   end

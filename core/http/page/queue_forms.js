@@ -64,13 +64,15 @@ function moved(answer) {
 export function redriveQueue(ctx, name) {
   return ask({
     title: 'Redrive', verb: 'Redrive',
-    text: 'Sends ready dead letters back to where they came from.',
+    text: 'Sends each ready dead letter back to the queue where it died.',
     specs: [
       { name: 'max', label: 'How many', type: 'number', min: 1, placeholder: 'all' },
       { name: 'match', label: 'Only those that match', placeholder: 'text, key:pattern, h:name=value' },
+      { name: 'routed', label: 'By their exchange', type: 'checkbox',
+        help: 'Publishes them once more: filters and limits count again, and each bound queue gets one.' },
     ],
-    submit: async ({ max, match }) => tell(moved(await api.post(at(ctx.vhost, 'queues', name, 'redrive'),
-      { ...givenOptions({ match }), ...(max ? { max } : {}) }))),
+    submit: async ({ max, match, routed }) => tell(moved(await api.post(at(ctx.vhost, 'queues', name, 'redrive'),
+      { routed, ...givenOptions({ match }), ...(max ? { max } : {}) }))),
   });
 }
 

@@ -579,14 +579,12 @@ COMMAND(peek)
 COMMAND(redrive)
 {
 	struct redrive_spec spec = { .queue = request_name(q, 0, "a queue"),
-				     .max = UINT64_MAX,
+				     .max = request_count(q, 1, UINT64_MAX - 1,
+							  UINT64_MAX),
 				     .match = request_option(q, "match"),
-				     .to = request_option(q, "to") };
+				     .to = request_option(q, "to"),
+				     .is_routed = request_has_flag(q, "routed") };
 
-	if (q->rc == TIDE_OK && q->word_count > 1 && slice_is(q->words[1], "quiet"))
-		r->is_quiet = true;
-	else
-		spec.max = request_count(q, 1, UINT64_MAX - 1, UINT64_MAX);
 	return q->rc < 0 ? q->rc
 			 : session_redrive_start(l->base.session, &spec, r, q->err);
 }

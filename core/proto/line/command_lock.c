@@ -25,7 +25,8 @@ COMMAND(lock_take)
 	struct lock_request request = { .name = request_name(q, 0, "a lock") };
 
 	request.wait_ms = request_duration(q, "wait", wait);
-	request.ttl_ms = TTL_MS;
+	/* A lock that is taken back has its own. */
+	request.ttl_ms = token.data ? 0 : TTL_MS;
 	if (request_option(q, "ttl").data)
 		request.ttl_ms = request_duration(q, "ttl", ttl);
 	if (token.data)

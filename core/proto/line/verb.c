@@ -33,7 +33,7 @@ static const struct verb verbs[] = {
 	{ "NACK",    0, 0, NULL,                       VERB_TAGS | VERB_TRANSACTED,      "delay pri", "bury dead requeue", command_nack },
 	{ "TOUCH",   0, 0, NULL,                       VERB_TAGS,                        "for", NULL,                  command_touch },
 	{ "PEEK",    1, 2, "queue n",                  VERB_DOCUMENT | VERB_ANSWERS,        "state match after partition offset", NULL, command_peek },
-	{ "REDRIVE", 1, 2, "queue n",                  VERB_DOCUMENT,                    "match to", NULL,             command_redrive },
+	{ "REDRIVE", 1, 2, "queue n",                  VERB_DOCUMENT,                    "match to", "routed",         command_redrive },
 	{ "PURGE",   1, 1, "queue",                    0,                                "before partition", NULL,     command_purge },
 	{ "KICK",    1, 2, "queue n",                  VERB_DOCUMENT,                    "id", NULL,                   command_kick },
 	{ "FIND",    2, 2, "queue id",                 VERB_DOCUMENT | VERB_ANSWERS,     NULL, NULL,                   command_by_id_find },

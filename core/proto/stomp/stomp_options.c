@@ -55,9 +55,12 @@ static int read_overflow(struct stomp_options *o, struct stomp_frame *f,
 	if (slice_is(h->value, "reject-publish"))
 		return add(o, f, SLICE("overflow"), SLICE("reject"));
 	if (slice_is(h->value, "drop-head") || slice_is(h->value, "reject") ||
-	    slice_is(h->value, "dead-letter"))
+	    slice_is(h->value, "dead-letter") || slice_is(h->value, "drop-lowest") ||
+	    slice_is(h->value, "dead-letter-lowest"))
 		return add(o, f, SLICE("overflow"), h->value);
-	return refuse(f, h, "drop-head, reject-publish or dead-letter");
+	return refuse(f, h,
+		      "drop-head, reject-publish, dead-letter, drop-lowest or "
+		      "dead-letter-lowest");
 }
 
 static int read_dead_letter(struct stomp_options *o, struct stomp_frame *f,

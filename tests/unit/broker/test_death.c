@@ -15,12 +15,22 @@ static struct slice header(const struct death_headers *h, const char *name)
 	return SLICE("(none)");
 }
 
-static void die(const struct msg *m, const char *queue, struct death_headers *out)
+static void die_with(const struct msg *m, const char *queue, struct slice publish_id,
+		     struct death_headers *out)
 {
-	const struct death d = { slice_from(queue), "nack", "consumer", 3,
-				 1700000000000 };
+	const struct death d = { .queue = slice_from(queue),
+				 .reason = "nack",
+				 .rule = "consumer",
+				 .publish_id = publish_id,
+				 .attempts = 3,
+				 .now_ms = 1700000000000 };
 
 	death_write(m, &d, out);
+}
+
+static void die(const struct msg *m, const char *queue, struct death_headers *out)
+{
+	die_with(m, queue, SLICE(""), out);
 }
 
 /* A message with these headers, which are borrowed. */
@@ -47,6 +57,22 @@ static void the_first_death_is_first_and_last(void **state)
 	assert_slice(header(&h, "x-death-first-time"), "1700000000000");
 	assert_slice(header(&h, "x-death-total"), "1");
 	assert_slice(header(&h, "x-death-counts"), "1:nack:q");
+}
+
+static void a_publish_id_stays_until_there_is_another(void **state)
+{
+	struct death_headers h, again, last;
+	struct msg m = message(NULL, 0);
+
+	die_with(&m, "q", SLICE("a"), &h);
+	assert_slice(header(&h, "x-death-publish-id"), "a");
+	m = message(h.items, h.count);
+	die(&m, "dead", &again);
+	assert_slice(header(&again, "x-death-publish-id"), "a");
+	m = message(again.items, again.count);
+	die_with(&m, "q", SLICE("b"), &last);
+	assert_slice(header(&last, "x-death-publish-id"), "b");
+	assert_int_equal(last.count, 16);
 }
 
 static void sixty_four_headers_are_kept(void **state)
@@ -134,6 +160,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_first_death_is_first_and_last),
+		cmocka_unit_test(a_publish_id_stays_until_there_is_another),
 		cmocka_unit_test(sixty_four_headers_are_kept),
 		cmocka_unit_test(many_queues_are_counted_together),
 		cmocka_unit_test(headers_that_are_missing_or_wrong_do_no_harm),

@@ -62,7 +62,8 @@ static void what_is_not_said_has_its_default(void **state)
 	assert_buf(&text,
 		   "ack-timeout=60s ack-timeout-max=1d auto-delete=0 dead-letter= "
 		   "death-limit=100 dedupe= "
-		   "delivery-limit=20 durable=1 exclusive=0 expires=0 inflight= "
+		   "delivery-limit=20 durable=1 exclusive=0 expires=0 "
+		   "expires-if=unused inflight= "
 		   "max-bytes=0 max-length=0 order-by= overflow=reject priority=fifo "
 		   "rate=0 reshard=0 retry=immediate sharding=hash shards=1 "
 		   "single-active=0 ttl=0");
@@ -103,6 +104,10 @@ static void every_option_is_read(void **state)
 	parse_good(&c, "order-by=key shards=2 sharding=consistent sharding.by=key");
 	assert_int_equal(c.order_by, ORDER_KEY);
 	assert_int_equal(c.inflight, 1);
+	queue_config_deinit(&c);
+	parse_good(&c, "expires=1h expires-if=empty max-length=9 overflow=drop-lowest");
+	assert_int_equal(c.expires_if, QUEUE_EXPIRES_EMPTY);
+	assert_int_equal(c.overflow, QUEUE_OVERFLOW_DROP_LOWEST);
 	queue_config_deinit(&c);
 }
 
