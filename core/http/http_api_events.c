@@ -1,4 +1,4 @@
-#include "http_api_events.h"
+#include "http_route.h"
 
 #include "base/mem.h"
 #include "http_events.h"

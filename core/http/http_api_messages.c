@@ -1,6 +1,4 @@
 /* Messages of queues and topics: a look at them, and GET with receipts. */
-#include "http_api_messages.h"
-
 #include <jansson.h>
 
 #include "base/duration.h"

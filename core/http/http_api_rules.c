@@ -1,6 +1,4 @@
 /* Rules over HTTP: what they are and were, candidates, the shadow, the replay. */
-#include "http_api_rules.h"
-
 #include <jansson.h>
 
 #include "base/mem.h"

@@ -1,5 +1,5 @@
 /* Users over HTTP. PUT makes a user what the request says, step by step. */
-#include "http_api_users.h"
+#include "http_route.h"
 
 #include <jansson.h>
 
@@ -190,7 +190,7 @@ static int grant(struct http_request *q, struct reply *r, struct error *err)
 	return edit(q, &spec, r, err);
 }
 
-static int revoke(struct http_request *q, struct reply *r, struct error *err)
+static int revoke_grant(struct http_request *q, struct reply *r, struct error *err)
 {
 	struct user_spec spec = { .edit = USER_EDIT_REVOKE,
 				  .vhost = http_request_path(q, "of") };
@@ -203,6 +203,6 @@ const struct http_route http_api_users_routes[] = {
 	{ "PUT", USER, "password tags limits", 0, put },
 	{ "DELETE", USER, NULL, 0, delete },
 	{ "PUT", GRANT, "configure write read", 0, grant },
-	{ "DELETE", GRANT, NULL, 0, revoke },
+	{ "DELETE", GRANT, NULL, 0, revoke_grant },
 	{ 0 },
 };

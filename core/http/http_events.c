@@ -93,7 +93,7 @@ void http_events_start(struct http_request *q, const struct http_events *events)
 	f->events = *events;
 	f->request = q;
 	f->is_due = true;
-	uv_timer_init(q->engine->loop, &f->timer);
+	uv_timer_init(q->conn->engine->loop, &f->timer);
 	f->timer.data = f;
 	http_stream_start(q, &source);
 }

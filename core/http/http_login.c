@@ -118,11 +118,22 @@ static void on_done(void *ctx, struct reply *r, const struct error *refusal)
 	c->login_refusal = refusal ? *refusal : (struct error){ .code = TIDE_OK };
 }
 
+/* Another client, for all that the broker knows. */
+static void replace_session(struct http_conn *c)
+{
+	struct protocol *p = &c->base;
+
+	session_destroy(p->session);
+	p->session = session_create(c->spec.service, c->session_ops, p);
+	session_allowance_set_address(p->session, c->spec.address);
+	session_publish_hold_never(p->session);
+}
+
 /* A session that nobody has tried to log in. */
 static void renew(struct http_conn *c, const struct http_login *l)
 {
 	if (c->is_used)
-		http_conn_renew(c);
+		replace_session(c);
 	c->is_used = true;
 	c->is_in = c->is_login_late = false;
 	c->login = *l;
