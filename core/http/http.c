@@ -141,7 +141,7 @@ static void tick(struct protocol *p, int64_t now_ms)
 	struct http_conn *c = conn_of(p);
 
 	/* We take nothing: it is not the peer who takes his time. */
-	if (c->receiving_ms && !http_exchange_can_take(c))
+	if (c->receiving_ms && (protocol_is_held(p) || !http_exchange_can_take(c)))
 		c->receiving_ms = now_ms;
 	else if (is_slow(c, now_ms))
 		p->ops->kill(p->ctx);

@@ -1,5 +1,7 @@
 #include "http_answer.h"
 
+#include <stdlib.h>
+
 #include "http_engine.h"
 #include "http_request_private.h"
 
@@ -99,37 +101,24 @@ void http_answer_error(struct http_request *q, const struct error *err)
 
 /* ---- as bytes ---- */
 
-static const char *reason_of(unsigned status)
+/* "200 OK" */
+static struct slice status_line(unsigned status)
 {
-	static const struct {
-		unsigned status;
-		const char *reason;
-	} rows[] = {
-		{ 101, "Switching Protocols" },
-		{ 200, "OK" },
-		{ 304, "Not Modified" },
-		{ 400, "Bad Request" },
-		{ 401, "Unauthorized" },
-		{ 403, "Forbidden" },
-		{ 404, "Not Found" },
-		{ 405, "Method Not Allowed" },
-		{ 409, "Conflict" },
-		{ 410, "Gone" },
-		{ 413, "Content Too Large" },
-		{ 414, "URI Too Long" },
-		{ 415, "Unsupported Media Type" },
-		{ 417, "Expectation Failed" },
-		{ 422, "Unprocessable Content" },
-		{ 426, "Upgrade Required" },
-		{ 429, "Too Many Requests" },
-		{ 431, "Request Header Fields Too Large" },
-		{ 505, "HTTP Version Not Supported" },
-	};
+	static const char lines[] =
+		"101 Switching Protocols|200 OK|304 Not Modified|400 Bad Request|"
+		"401 Unauthorized|403 Forbidden|404 Not Found|405 Method Not Allowed|"
+		"409 Conflict|410 Gone|413 Content Too Large|414 URI Too Long|"
+		"415 Unsupported Media Type|422 Unprocessable Content|"
+		"426 Upgrade Required|429 Too Many Requests|"
+		"431 Request Header Fields Too Large|505 HTTP Version Not Supported";
+	struct slice rest = slice_from(lines), line;
 
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-		if (rows[i].status == status)
-			return rows[i].reason;
-	return "Service Unavailable";
+	while (rest.len > 0) {
+		line = slice_cut(&rest, '|');
+		if (strtoul(line.data, NULL, 10) == status)
+			return line;
+	}
+	return SLICE("503 Service Unavailable");
 }
 
 /* Where its bytes end, and whether another answer follows. */
@@ -152,8 +141,8 @@ void http_answer_write_head(struct http_request *q)
 {
 	struct buf text = { 0 };
 
-	buf_printf(&text, "HTTP/1.1 %u %s\r\nDate: %s\r\n", q->status,
-		   reason_of(q->status), http_engine_date(q->conn->engine));
+	buf_printf(&text, "HTTP/1.1 %" SLICE_FMT "\r\nDate: %s\r\n",
+		   SLICE_ARG(status_line(q->status)), http_engine_date(q->conn->engine));
 	buf_append_slice(&text, buf_slice(&q->headers));
 	write_framing(q, &text);
 	out_append_slice(q->conn->base.out, buf_slice(&text));
@@ -167,9 +156,9 @@ void http_answer_whole(struct out *out, unsigned status, const char *code,
 
 	write_error(&body, code, why);
 	buf_printf(&head,
-		   "HTTP/1.1 %u %s\r\nContent-Type: application/json\r\n"
+		   "HTTP/1.1 %" SLICE_FMT "\r\nContent-Type: application/json\r\n"
 		   "Content-Length: %zu\r\nConnection: close\r\n\r\n",
-		   status, reason_of(status), buf_len(&body));
+		   SLICE_ARG(status_line(status)), buf_len(&body));
 	out_append_slice(out, buf_slice(&head));
 	out_append_slice(out, buf_slice(&body));
 	buf_deinit(&head);

@@ -27,8 +27,7 @@ static struct http_leases *leases_of(const struct http_request *q)
 	return q->conn->engine->leases;
 }
 
-/* ---- a look -------------------------------------------------------------------------
- */
+/* ---- a look ---- */
 
 static int peek(struct http_request *q, struct reply *r, struct error *err)
 {
@@ -108,8 +107,7 @@ static int reschedule(struct http_request *q, struct reply *r, struct error *err
 	return with_id(q, &spec, session_by_id_reschedule, r, err);
 }
 
-/* ---- GET and what follows -----------------------------------------------------------
- */
+/* ---- GET and what follows ---- */
 
 static int get(struct http_request *q, struct reply *r, struct error *err)
 {

@@ -16,8 +16,7 @@ static int list(struct http_request *q, struct reply *r, struct error *err)
 	return session_user_list(http_request_session(q), r, err);
 }
 
-/* ---- PUT ----------------------------------------------------------------------------
- */
+/* ---- PUT ---- */
 
 /* A user is added, with all that is given. One that is there gets its tags and limits,
  * and then its password. */
@@ -158,8 +157,7 @@ static int put(struct http_request *q, struct reply *r, struct error *err)
 	return TIDE_OK;
 }
 
-/* ---- the rest -----------------------------------------------------------------------
- */
+/* ---- the rest ---- */
 
 static int edit(struct http_request *q, struct user_spec *spec, struct reply *r,
 		struct error *err)

@@ -5,12 +5,6 @@
 #define SIZE_DIGITS_MAX 16 /* behind zeros */
 #define TRAILERS_MAX ((size_t)8 << 10)
 
-static unsigned refuse(struct error *err, const char *why)
-{
-	error_set(err, TIDE_ESYNTAX, "%s", why);
-	return 400;
-}
-
 void http_body_init(struct http_body *b, const struct http_head *h)
 {
 	*b = (struct http_body){ .left = h->length };
@@ -55,65 +49,63 @@ static bool has_extensions(const char *at)
 	return *at == '\r';
 }
 
-static unsigned read_size(struct http_body *b, const char *line, struct error *err)
+static const char *read_size(struct http_body *b, const char *line)
 {
 	size_t zeros = strspn(line, "0"),
 	       digits = strspn(line + zeros, "0123456789abcdefABCDEF");
 	const char *at = line + zeros;
 
 	if (zeros + digits == 0 || digits > SIZE_DIGITS_MAX)
-		return refuse(err, "a chunk begins with its length, in at most 16 "
-				   "hexadecimal digits");
+		return "400 a chunk begins with its length, in at most 16 "
+		       "hexadecimal digits";
 	if (!has_extensions(at + digits))
-		return refuse(err, "CR LF follows the length of a chunk");
+		return "400 CR LF follows the length of a chunk";
 	for (b->left = 0; digits > 0; digits--, at++)
 		b->left =
 			b->left << 4 | (*at <= '9' ? *at - '0' : (*at | ' ') - 'a' + 10);
 	b->state = b->left ? HTTP_BODY_CHUNK : HTTP_BODY_TRAILERS;
-	return 0;
+	return NULL;
 }
 
-static unsigned feed_size(struct http_body *b, struct slice data, size_t *used,
-			  struct error *err)
+static const char *feed_size(struct http_body *b, struct slice data, size_t *used)
 {
 	size_t len = 0;
 
 	while (len < data.len && len < SIZE_LINE_MAX && data.data[len] >= ' ')
 		len++;
 	if (len == SIZE_LINE_MAX)
-		return refuse(err, "the line before a chunk is too long");
+		return "400 the line before a chunk is too long";
 	if (len == data.len || (data.data[len] == '\r' && len + 1 == data.len))
-		return 0;
+		return NULL;
 	if (data.data[len] != '\r' || data.data[len + 1] != '\n')
-		return refuse(err, "CR LF follows the length of a chunk");
+		return "400 CR LF follows the length of a chunk";
 	*used = len + 2;
-	return read_size(b, data.data, err);
+	return read_size(b, data.data);
 }
 
 /* ---- what is behind it ---- */
 
-static unsigned feed_crlf(struct http_body *b, struct slice data, size_t *used,
-			  struct error *err)
+static const char *feed_crlf(struct http_body *b, struct slice data, size_t *used)
 {
 	if (data.data[0] != '\r' || (data.len > 1 && data.data[1] != '\n'))
-		return refuse(err, "CR LF follows a chunk");
+		return "400 CR LF follows a chunk";
 	if (data.len == 1)
-		return 0;
+		return NULL;
 	*used = 2;
 	b->state = HTTP_BODY_SIZE;
-	return 0;
+	return NULL;
 }
 
-static unsigned feed_trailers(struct http_body *b, char *data, size_t len, size_t *used,
-			      struct error *err)
+static const char *feed_trailers(struct http_body *b, char *data, size_t len,
+				 size_t *used)
 {
-	unsigned status = http_head_scan(&b->scan, (struct slice){ data, len },
-					 TRAILERS_MAX, used, err);
+	const char *why =
+		http_head_scan(&b->scan, (struct slice){ data, len }, TRAILERS_MAX, used);
 
-	if (status || *used == 0)
-		return status;
+	if (why || *used == 0)
+		return why;
 	b->state = HTTP_BODY_DONE;
-	return http_head_read_trailers(data, err);
+	return http_head_read_trailers(data);
 }
 
 static void feed_bytes(struct http_body *b, struct slice data, size_t *used,
@@ -126,8 +118,8 @@ static void feed_bytes(struct http_body *b, struct slice data, size_t *used,
 		b->state = b->state == HTTP_BODY_CHUNK ? HTTP_BODY_CRLF : HTTP_BODY_DONE;
 }
 
-unsigned http_body_feed(struct http_body *b, char *data, size_t len, size_t *used,
-			struct slice *piece, struct error *err)
+const char *http_body_feed(struct http_body *b, char *data, size_t len, size_t *used,
+			   struct slice *piece)
 {
 	struct slice all = { data, len };
 
@@ -135,13 +127,13 @@ unsigned http_body_feed(struct http_body *b, char *data, size_t len, size_t *use
 	*piece = (struct slice){ 0 };
 	switch (b->state) {
 	case HTTP_BODY_SIZE:
-		return feed_size(b, all, used, err);
+		return feed_size(b, all, used);
 	case HTTP_BODY_CRLF:
-		return feed_crlf(b, all, used, err);
+		return feed_crlf(b, all, used);
 	case HTTP_BODY_TRAILERS:
-		return feed_trailers(b, data, len, used, err);
+		return feed_trailers(b, data, len, used);
 	default:
 		feed_bytes(b, all, used, piece);
-		return 0;
+		return NULL;
 	}
 }

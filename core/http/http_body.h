@@ -26,6 +26,5 @@ void http_body_init(struct http_body *b, const struct http_head *h);
  *
  * @param used   receives how many bytes it was; 0: more must come
  * @param piece  receives what of them is content */
-TIDE_MUST_USE unsigned http_body_feed(struct http_body *b, char *data, size_t len,
-				      size_t *used, struct slice *piece,
-				      struct error *err);
+TIDE_MUST_USE const char *http_body_feed(struct http_body *b, char *data, size_t len,
+					 size_t *used, struct slice *piece);

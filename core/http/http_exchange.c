@@ -1,10 +1,10 @@
 #include "http_exchange.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <strings.h>
 
 #include "base/mem.h"
-#include "session/service_users.h"
 #include "http_answer.h"
 #include "http_engine.h"
 #include "http_login.h"
@@ -29,12 +29,8 @@ static void refuse_method(struct http_request *q)
 
 static void refuse_login(struct http_request *q, const struct error *why)
 {
-	if (why->code != TIDE_EDENIED) {
-		http_answer_error(q, why);
-		return;
-	}
 	/* Another password would not help. */
-	if (q->conn->is_shut_out) {
+	if (why->code != TIDE_EDENIED || q->conn->is_shut_out) {
 		http_answer_error(q, why);
 		return;
 	}
@@ -48,16 +44,6 @@ static void refuse_login(struct http_request *q, const struct error *why)
 				   "Basic realm=\"tidemq\", charset=\"UTF-8\"");
 }
 
-static void on_login(void *ctx, const struct error *refusal)
-{
-	struct http_request *q = ctx;
-
-	q->is_deciding = false;
-	if (refusal)
-		refuse_login(q, refusal);
-	http_engine_queue(q);
-}
-
 /* Who asks is decided before a byte of the body is kept. */
 static void log_in(struct http_request *q)
 {
@@ -65,11 +51,7 @@ static void log_in(struct http_request *q)
 		.authorization = slice_from(http_request_header(q, "Authorization")),
 		.vhost = http_request_path(q, "vhost"),
 		.must_exist = !(q->match.route->features & HTTP_DECLARES),
-		.on_done = on_login,
-		.ctx = q,
 	};
-	struct error err;
-	int rc;
 
 	if (q->match.route->features & HTTP_VHOST) {
 		login.vhost = http_request_name(q, "vhost");
@@ -77,29 +59,8 @@ static void log_in(struct http_request *q)
 		if (!login.vhost.data)
 			login.vhost = SLICE("/");
 	}
-	rc = http_request_check(q, &err);
-	if (rc < 0) {
-		http_answer_error(q, &err);
-		return;
-	}
-	rc = http_login_start(q->conn, &login, &err);
-	q->is_deciding = rc == TIDE_AGAIN;
-	if (rc < 0 && rc != TIDE_AGAIN)
-		refuse_login(q, &err);
-}
-
-static int check_safety(const struct http_request *q, struct error *err)
-{
-	const struct http_safety safety = {
-		.host = q->head.host,
-		.origin = http_request_header(q, "Origin"),
-		.is_open = service_users_is_open(q->conn->spec.service),
-	};
-
-	/* Probes know the broker by all sorts of names. */
-	if (q->match.route && q->match.route->features & HTTP_ANY_HOST)
-		return TIDE_OK;
-	return http_safety_check(&safety, &q->conn->engine->config, err);
+	if (http_request_check(q, &q->conn->refusal) == TIDE_OK)
+		http_login_start(q->conn, &login);
 }
 
 /* As base64 a payload is longer, and there is something around it. */
@@ -124,8 +85,9 @@ static void read_head(struct http_request *q)
 	char allow[HTTP_ALLOW_MAX];
 	struct error err;
 
+	q->conn->refusal.code = TIDE_OK;
 	http_route_find(&q->match, q->head.method, q->path, allow);
-	if (check_safety(q, &err) < 0)
+	if (http_safety_check(q, &err) < 0)
 		http_answer_error(q, &err);
 	else if (!q->match.route && !q->match.allow)
 		http_answer_refuse(q, 404, "not-found", "there is nothing at this path");
@@ -309,7 +271,7 @@ static bool is_ready(const struct http_request *q)
 {
 	switch (q->state) {
 	case HTTP_LOGIN:
-		return !q->is_deciding;
+		return !q->conn->is_deciding;
 	case HTTP_BODY:
 		return !has_body(q);
 	case HTTP_PARSE:
@@ -332,6 +294,8 @@ static bool step(struct http_request *q)
 		q->state = HTTP_LOGIN;
 		return true;
 	case HTTP_LOGIN:
+		if (q->conn->refusal.code < 0)
+			refuse_login(q, &q->conn->refusal);
 		/* Whoever is answered before his body is there is closed. */
 		if (q->status && has_body(q)) {
 			q->conn->is_leaving = true;
@@ -399,27 +363,30 @@ void http_exchange_go_on(struct http_request *q)
 
 /* ---- from the connection ---- */
 
-static void refuse(struct http_conn *c, unsigned status, const struct error *err)
+static void refuse(struct http_conn *c, const char *why)
 {
+	unsigned status = (unsigned)strtoul(why, NULL, 10);
+	bool is_too_long = status == 414 || status == 431;
+
 	if (c->request)
 		forget(c->request);
 	c->is_leaving = true;
-	http_answer_whole(c->base.out, status, error_wire_code(err->code), err->text);
+	http_answer_whole(c->base.out, status, is_too_long ? "too-long" : "syntax",
+			  why + 4);
 	c->base.ops->finish(c->base.ctx);
 }
 
 static void begin(struct http_conn *c, const char *data, size_t len)
 {
 	struct http_request *q = mem_zalloc(sizeof(*q));
-	struct error err;
-	unsigned status;
+	const char *why;
 
 	q->conn = c;
 	q->text = mem_strndup(data, len);
 	c->request = q;
-	status = http_head_read(&q->head, q->text, &err);
-	if (status) {
-		refuse(c, status, &err);
+	why = http_head_read(&q->head, q->text);
+	if (why) {
+		refuse(c, why);
 		return;
 	}
 	http_body_init(&q->coming, &q->head);
@@ -431,8 +398,7 @@ static void begin(struct http_conn *c, const char *data, size_t len)
 
 static size_t feed_head(struct http_conn *c, const char *data, size_t len)
 {
-	struct error err;
-	unsigned status;
+	const char *why;
 	size_t head_len;
 
 	/* Some clients send an empty line behind a body. */
@@ -440,10 +406,10 @@ static size_t feed_head(struct http_conn *c, const char *data, size_t len)
 		return len == 1 ? 0 : 2;
 	if (!c->receiving_ms)
 		c->receiving_ms = (int64_t)uv_now(c->engine->loop);
-	status = http_head_scan(&c->scan, (struct slice){ data, len }, HTTP_HEAD_MAX,
-				&head_len, &err);
-	if (status)
-		refuse(c, status, &err);
+	why = http_head_scan(&c->scan, (struct slice){ data, len }, HTTP_HEAD_MAX,
+			     &head_len);
+	if (why)
+		refuse(c, why);
 	if (head_len == 0)
 		return 0;
 	c->scan = (struct http_scan){ 0 };
@@ -455,12 +421,11 @@ static size_t feed_body(struct http_conn *c, char *data, size_t len)
 {
 	struct http_request *q = c->request;
 	struct slice piece;
-	struct error err;
 	size_t used;
-	unsigned status = http_body_feed(&q->coming, data, len, &used, &piece, &err);
+	const char *why = http_body_feed(&q->coming, data, len, &used, &piece);
 
-	if (status) {
-		refuse(c, status, &err);
+	if (why) {
+		refuse(c, why);
 		return 0;
 	}
 	take_body(q, piece);

@@ -4,22 +4,16 @@
 
 #define ALPHA "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #define DIGIT "0123456789"
-#define FRAMING \
-	"a body has one Content-Length, or Transfer-Encoding: chunked and no length"
-
-static unsigned refuse(struct error *err, const char *why)
-{
-	error_set(err, TIDE_ESYNTAX, "%s", why);
-	return 400;
-}
+#define FRAMING                                                                 \
+	"400 a body has one Content-Length, or Transfer-Encoding: chunked and " \
+	"no length"
 
 /* ---- where it ends ---- */
 
-static unsigned refuse_length(const struct http_scan *s, size_t max, struct error *err)
+static const char *refuse_length(unsigned lines)
 {
-	error_set(err, TIDE_ETOOLONG, "at most %zu bytes and %d headers are read here",
-		  max, HTTP_FIELDS_MAX);
-	return s->lines == 0 ? 414 : 431;
+	return lines == 0 ? "414 the first line of a request is too long"
+			  : "431 the headers of a request are too long, or too many";
 }
 
 static bool is_control(char c)
@@ -27,33 +21,35 @@ static bool is_control(char c)
 	return ((unsigned char)c < ' ' && c != '\t') || c == 0x7f;
 }
 
-unsigned http_head_scan(struct http_scan *s, struct slice data, size_t max, size_t *len,
-			struct error *err)
+const char *http_head_scan(struct http_scan *s, struct slice data, size_t max,
+			   size_t *len)
 {
 	*len = 0;
 	while (s->at < data.len) {
+		const char *at = data.data + s->at;
+
 		if (s->at >= max)
-			return refuse_length(s, max, err);
-		if (!is_control(data.data[s->at])) {
+			return refuse_length(s->lines);
+		if (!is_control(*at)) {
 			s->at++;
 			continue;
 		}
-		if (data.data[s->at] != '\r')
-			return refuse(err, "a line ends with CR LF, and has no other "
-					   "control characters");
+		if (*at != '\r')
+			return "400 a line has a control character, or does not end with "
+			       "CR LF";
 		if (s->at + 1 == data.len)
-			return 0;
-		if (data.data[s->at + 1] != '\n')
-			return refuse(err, "a CR stands without its LF");
+			return NULL;
+		if (at[1] != '\n')
+			return "400 a CR stands without its LF";
 		s->at += 2;
 		if (s->at == s->line + 2) {
 			*len = s->at;
-			return 0;
+			return NULL;
 		}
 		s->line = s->at;
 		s->lines++;
 	}
-	return 0;
+	return NULL;
 }
 
 /* ---- a header ---- */
@@ -73,30 +69,27 @@ static char *cut_line(char **rest)
 	return line;
 }
 
-static char *trim(char *text)
+static struct slice trim(struct slice text)
 {
-	char *end = text + strlen(text);
-
-	while (end > text && (end[-1] == ' ' || end[-1] == '\t'))
-		end--;
-	*end = '\0';
-	return text + strspn(text, " \t");
+	while (text.len > 0 && strchr(" \t", text.data[text.len - 1]))
+		text.len--;
+	while (text.len > 0 && strchr(" \t", text.data[0]))
+		text = slice_skip(text, 1);
+	return text;
 }
 
 /* "Name: value", of which the colon becomes a zero. */
-static unsigned read_field(char *line, char **value, struct error *err)
+static const char *read_field(char *line, struct slice *value)
 {
 	size_t len = http_head_token(line);
 
 	if (*line == ' ' || *line == '\t')
-		return refuse(err, "a header may not be folded: a line begins with a "
-				   "blank");
+		return "400 a line begins with a blank: a header may not be folded";
 	if (len == 0 || line[len] != ':')
-		return refuse(err, "a header is a name and a colon, with no blank "
-				   "between them");
+		return "400 a header is a name with a colon at its end";
 	line[len] = '\0';
-	*value = trim(line + len + 1);
-	return 0;
+	*value = trim(slice_from(line + len + 1));
+	return NULL;
 }
 
 static const char *next_field(const char *name)
@@ -107,60 +100,58 @@ static const char *next_field(const char *name)
 }
 
 /* Two of one of these would be read by one side as the first, by another as the last. */
-static unsigned check_single(const struct http_head *h, const char *name,
-			     struct error *err)
+static const char *check_single(const struct http_head *h, const char *name)
 {
-	static const struct {
-		const char *name, *why;
-	} rows[] = {
+	static const char *const rows[][2] = {
 		{ "Content-Length", FRAMING },
 		{ "Transfer-Encoding", FRAMING },
-		{ "Host", "Host is given twice" },
-		{ "Expect", "Expect is given twice" },
-		{ "Authorization", "Authorization is given twice" },
-		{ "Content-Type", "Content-Type is given twice" },
-		{ "Origin", "Origin is given twice" },
+		{ "Host", "400 Host is given twice" },
+		{ "Authorization", "400 Authorization is given twice" },
+		{ "Content-Type", "400 Content-Type is given twice" },
+		{ "Origin", "400 Origin is given twice" },
 	};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-		if (strcasecmp(name, rows[i].name) == 0 && http_head_field(h, name))
-			return refuse(err, rows[i].why);
-	return 0;
+		if (strcasecmp(name, rows[i][0]) == 0 && http_head_field(h, name))
+			return rows[i][1];
+	return NULL;
 }
 
 /* Names and values move together to the front. */
-static unsigned read_fields(struct http_head *h, char *rest, struct error *err)
+static const char *read_fields(struct http_head *h, char *rest)
 {
-	char *out = rest, *line, *value;
-	unsigned status;
+	const char *why = NULL;
+	char *out = rest, *line;
+	struct slice value;
 
 	h->fields = out;
 	while (*(line = cut_line(&rest))) {
 		if (h->field_count == HTTP_FIELDS_MAX)
-			return refuse_length(&(struct http_scan){ .lines = 1 },
-					     HTTP_HEAD_MAX, err);
-		status = read_field(line, &value, err);
-		if (status == 0)
-			status = check_single(h, line, err);
-		if (status)
-			return status;
+			return refuse_length(1);
+		why = read_field(line, &value);
+		if (!why)
+			why = check_single(h, line);
+		if (why)
+			return why;
 		memmove(out, line, strlen(line) + 1);
 		out += strlen(out) + 1;
-		memmove(out, value, strlen(value) + 1);
-		out += strlen(out) + 1;
+		memmove(out, value.data, value.len);
+		out += value.len;
+		*out++ = '\0';
 		h->field_count++;
 	}
-	return 0;
+	return NULL;
 }
 
-unsigned http_head_read_trailers(char *text, struct error *err)
+const char *http_head_read_trailers(char *text)
 {
-	char *rest = text, *line, *value;
-	unsigned status = 0;
+	const char *why = NULL;
+	struct slice value;
+	char *line;
 
-	while (status == 0 && *(line = cut_line(&rest)))
-		status = read_field(line, &value, err);
-	return status;
+	while (!why && *(line = cut_line(&text)))
+		why = read_field(line, &value);
+	return why;
 }
 
 const char *http_head_field(const struct http_head *h, const char *name)
@@ -173,38 +164,24 @@ const char *http_head_field(const struct http_head *h, const char *name)
 	return NULL;
 }
 
-static bool is_word(struct slice word, const char *wanted, bool is_exact)
+static bool has_word(struct slice list, const char *word)
 {
-	return word.len == strlen(wanted) &&
-	       (is_exact ? memcmp(word.data, wanted, word.len)
-			 : strncasecmp(word.data, wanted, word.len)) == 0;
-}
+	while (list.len > 0) {
+		struct slice one = trim(slice_cut(&list, ','));
 
-static bool has_word(const char *list, const char *word, bool is_exact)
-{
-	struct slice rest = slice_from(list);
-
-	while (rest.len > 0) {
-		struct slice one = slice_cut(&rest, ',');
-
-		while (slice_has_prefix(one, " ") || slice_has_prefix(one, "\t"))
-			one = slice_skip(one, 1);
-		while (slice_has_suffix(one, " ") || slice_has_suffix(one, "\t"))
-			one.len--;
-		if (is_word(one, word, is_exact))
+		if (one.len == strlen(word) && strncasecmp(one.data, word, one.len) == 0)
 			return true;
 	}
 	return false;
 }
 
-bool http_head_has_word(const struct http_head *h, const char *name, const char *word,
-			bool is_exact)
+bool http_head_has_word(const struct http_head *h, const char *name, const char *word)
 {
 	const char *at = h->fields;
 
 	for (unsigned i = 0; i < h->field_count; i++, at = next_field(at))
 		if (strcasecmp(at, name) == 0 &&
-		    has_word(at + strlen(at) + 1, word, is_exact))
+		    has_word(slice_from(at + strlen(at) + 1), word))
 			return true;
 	return false;
 }
@@ -217,16 +194,17 @@ static bool is_host(const char *host)
 }
 
 /* "http://HOST/PATH": the host moves to the left, to have a zero behind it. */
-static unsigned read_absolute(struct http_head *h, char *target, struct error *err)
+static const char *read_absolute(struct http_head *h, char *target)
 {
-	size_t scheme = strncasecmp(target, "http://", 7) == 0    ? 7
-			: strncasecmp(target, "https://", 8) == 0 ? 8
-								  : 0;
-	char *host = target + scheme, *path;
-	size_t len = strcspn(host, "/?");
+	size_t scheme = strncasecmp(target, "http://", 7) == 0 ? 7 : 0, len;
+	char *host, *path;
 
+	if (strncasecmp(target, "https://", 8) == 0)
+		scheme = 8;
+	host = target + scheme;
+	len = strcspn(host, "/?");
 	if (scheme == 0 || len == 0)
-		return refuse(err, "a target begins with '/', or with http://HOST");
+		return "400 a target begins with '/', or with http://HOST";
 	path = host + len;
 	memmove(host - 2, host, len);
 	host[len - 2] = '\0';
@@ -236,115 +214,100 @@ static unsigned read_absolute(struct http_head *h, char *target, struct error *e
 		path[-1] = '/';
 		h->target = path - 1;
 	}
-	return is_host(h->host) ? 0 : refuse(err, "the target's host is none");
+	return is_host(h->host) ? NULL : "400 the host of the target is none";
 }
 
-static unsigned read_target(struct http_head *h, char *target, struct error *err)
+static const char *read_target(struct http_head *h, char *target)
 {
 	for (const char *at = target; *at; at++)
 		if (*at <= ' ' || *at > '~' || *at == '#')
-			return refuse(err, "a target is ASCII without blanks and '#': "
-					   "write others as %HH");
+			return "400 a target is ASCII without blanks and '#': write "
+			       "others as "
+			       "%HH";
 	h->target = target;
 	if (*target == '/' ||
 	    (strcmp(target, "*") == 0 && strcmp(h->method, "OPTIONS") == 0))
-		return 0;
-	return read_absolute(h, target, err);
+		return NULL;
+	return read_absolute(h, target);
 }
 
-static unsigned read_version(struct http_head *h, const char *text, struct error *err)
+static const char *read_version(struct http_head *h, const char *text)
 {
 	bool is_version = strncmp(text, "HTTP/", 5) == 0 && strlen(text) == 8 &&
 			  strchr(DIGIT, text[5]) && text[6] == '.' &&
 			  strchr(DIGIT, text[7]);
 
 	if (!is_version)
-		return refuse(err, "the first line is METHOD TARGET HTTP/1.1, with one "
-				   "blank between them");
+		return "400 the first line is METHOD TARGET HTTP/1.1, with one blank "
+		       "between them";
 	h->is_old = strcmp(text, "HTTP/1.0") == 0;
 	if (h->is_old || strcmp(text, "HTTP/1.1") == 0)
-		return 0;
-	error_set(err, TIDE_ESYNTAX,
-		  "the versions that are spoken here are HTTP/1.1 and "
-		  "HTTP/1.0");
-	return 505;
+		return NULL;
+	return "505 the versions that are spoken here are HTTP/1.1 and HTTP/1.0";
 }
 
-static unsigned read_first(struct http_head *h, char *line, struct error *err)
+static const char *read_first(struct http_head *h, char *line)
 {
 	size_t len = http_head_token(line);
 	char *target = line + len + 1, *version;
-	unsigned status;
+	const char *why;
 
 	version = line[len] == ' ' ? strchr(target, ' ') : NULL;
 	if (len == 0 || !version)
-		return read_version(h, "", err);
+		return read_version(h, "");
 	line[len] = *version++ = '\0';
 	h->method = line;
-	status = read_version(h, version, err);
-	return status ? status : read_target(h, target, err);
+	why = read_version(h, version);
+	return why ? why : read_target(h, target);
 }
 
 /* ---- what the headers mean ---- */
 
-static unsigned read_host(struct http_head *h, struct error *err)
+static const char *read_host(struct http_head *h)
 {
 	const char *host = http_head_field(h, "Host");
 
 	if (!host && !h->is_old)
-		return refuse(err, "HTTP/1.1 needs a Host");
+		return "400 HTTP/1.1 needs a Host";
 	if (host && !is_host(host))
-		return refuse(err, "Host must be a name or an address, and perhaps a "
-				   "port");
+		return "400 Host must be a name or an address, and perhaps a port";
 	if (!h->host)
 		h->host = host;
-	return 0;
+	return NULL;
 }
 
 /* Whoever stands between must not see another end of the body than we do. */
-static unsigned read_framing(struct http_head *h, struct error *err)
+static const char *read_framing(struct http_head *h)
 {
 	const char *length = http_head_field(h, "Content-Length");
 	const char *encoding = http_head_field(h, "Transfer-Encoding");
 
 	h->is_chunked = encoding && strcasecmp(encoding, "chunked") == 0;
 	if (encoding && (length || h->is_old || !h->is_chunked))
-		return refuse(err, FRAMING);
+		return FRAMING;
 	if (length && !slice_to_uint(slice_from(length), UINT64_MAX, &h->length))
-		return refuse(err, "Content-Length must be a number of bytes");
-	return 0;
+		return "400 Content-Length must be a number of bytes";
+	return NULL;
 }
 
-static unsigned read_expectation(struct http_head *h, struct error *err)
+const char *http_head_read(struct http_head *out, char *text)
 {
-	const char *expect = http_head_field(h, "Expect");
-
-	h->is_expected = expect && !h->is_old;
-	if (!h->is_expected || strcasecmp(expect, "100-continue") == 0)
-		return 0;
-	error_set(err, TIDE_ESYNTAX, "Expect must be 100-continue");
-	return 417;
-}
-
-unsigned http_head_read(struct http_head *out, char *text, struct error *err)
-{
-	char *rest = text;
-	unsigned status;
+	const char *why;
 
 	*out = (struct http_head){ 0 };
-	status = read_first(out, cut_line(&rest), err);
-	if (status == 0)
-		status = read_fields(out, rest, err);
-	if (status == 0)
-		status = read_host(out, err);
-	if (status == 0)
-		status = read_framing(out, err);
-	if (status == 0)
-		status = read_expectation(out, err);
-	if (status)
-		return status;
-	out->is_last = http_head_has_word(out, "Connection", "close", false) ||
-		       (out->is_old &&
-			!http_head_has_word(out, "Connection", "keep-alive", false));
-	return 0;
+	why = read_first(out, cut_line(&text));
+	if (!why)
+		why = read_fields(out, text);
+	if (!why)
+		why = read_host(out);
+	if (!why)
+		why = read_framing(out);
+	if (why)
+		return why;
+	out->is_expected =
+		!out->is_old && http_head_has_word(out, "Expect", "100-continue");
+	out->is_last =
+		http_head_has_word(out, "Connection", "close") ||
+		(out->is_old && !http_head_has_word(out, "Connection", "keep-alive"));
+	return NULL;
 }

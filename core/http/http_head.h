@@ -1,9 +1,9 @@
 /* http_head.h: the head of a request: RFC 9112, and nothing that two readers could take
  * for two things.
  *
- * A function that refuses gives the status of the answer, and an error with a sentence;
- * 0 means that all is well. After a refusal nobody knows where the next request begins:
- * the connection ends. */
+ * What refuses gives the status and a sentence, "400 Host is given twice"; NULL means
+ * that all is well. After a refusal nobody knows where the next request begins: the
+ * connection ends. */
 #pragma once
 
 #include "base/error.h"
@@ -32,22 +32,18 @@ struct http_head {
 	bool is_expected; /* it waits for a word before it sends the body */
 };
 
-/* Look for the empty line that ends the lines of `data`, at most `max` bytes.
+/* Look for the empty line that ends the lines of `data`.
  *
  * @param len  receives the length with the empty line; 0: more must come */
-TIDE_MUST_USE unsigned http_head_scan(struct http_scan *s, struct slice data, size_t max,
-				      size_t *len, struct error *err);
+TIDE_MUST_USE const char *http_head_scan(struct http_scan *s, struct slice data,
+					 size_t max, size_t *len);
 /* Read a whole head, of which http_head_scan has found the end. `out` points into it. */
-TIDE_MUST_USE unsigned http_head_read(struct http_head *out, char *text,
-				      struct error *err);
+TIDE_MUST_USE const char *http_head_read(struct http_head *out, char *text);
 /* Likewise the lines behind the last chunk, which mean nothing here. */
-TIDE_MUST_USE unsigned http_head_read_trailers(char *text, struct error *err);
+TIDE_MUST_USE const char *http_head_read_trailers(char *text);
 /* The value of the first header of that name, in any case; NULL: none. */
 const char *http_head_field(const struct http_head *h, const char *name);
-/* Headers of that name have the word in their list.
- *
- * @param is_exact  in this case alone */
-bool http_head_has_word(const struct http_head *h, const char *name, const char *word,
-			bool is_exact);
+/* Headers of that name have the word in their list, in any case. */
+bool http_head_has_word(const struct http_head *h, const char *name, const char *word);
 /* The length of the token that `text` begins with. */
 size_t http_head_token(const char *text);

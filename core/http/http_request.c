@@ -39,8 +39,7 @@ static struct slice keep(struct http_request *q, const char *data, size_t len)
 	return (struct slice){ room, len };
 }
 
-/* ---- the parts of a request ---------------------------------------------------------
- */
+/* ---- the parts of a request ---- */
 
 static int decode(struct http_request *q, struct slice text, struct slice *out,
 		  struct error *err)
@@ -212,8 +211,7 @@ void http_request_listen(struct http_request *q,
 		reply_ok(q->reply);
 }
 
-/* ---- what handlers ask ---------------------------------------------------------------
- */
+/* ---- what handlers ask ---- */
 
 const char *http_request_header(const struct http_request *q, const char *name)
 {

@@ -39,7 +39,6 @@ struct http_request {
 	struct http_body coming;
 	TAILQ_ENTRY(http_request) queue_link; /* of the engine */
 	bool is_queued;
-	bool is_deciding;    /* who asks */
 	struct reply *reply; /* that its handler was given; NULL: it has come */
 	/* Who hears of replies; NULL: they are the answer. */
 	void (*on_reply)(void *ctx, struct reply *r);

@@ -16,18 +16,29 @@ void http_stream_end(struct http_request *q)
 		end(q->source.ctx);
 }
 
+static void write_chunk(struct out *out, struct slice bytes)
+{
+	char size[24];
+
+	out_append(out, size, (size_t)snprintf(size, sizeof(size), "%zx\r\n", bytes.len));
+	out_append_slice(out, bytes);
+	out_append(out, "\r\n", 2);
+}
+
 static void write_piece(struct http_request *q, struct slice piece)
 {
 	struct out *out = q->conn->base.out;
-	char size[24];
 
 	if (q->head.is_old) {
 		out_append_slice(out, piece);
 		return;
 	}
-	out_append(out, size, (size_t)snprintf(size, sizeof(size), "%zx\r\n", piece.len));
-	out_append_slice(out, piece);
-	out_append(out, "\r\n", 2);
+	while (piece.len > 0) {
+		size_t len = piece.len < PIECE_BYTES ? piece.len : PIECE_BYTES;
+
+		write_chunk(out, (struct slice){ piece.data, len });
+		piece = slice_skip(piece, len);
+	}
 }
 
 /* An answer that breaks off has no end that a reader could take for one. */

@@ -294,7 +294,7 @@ static const char *choose_protocol(const struct http_request *q)
 	static const char *const names[] = { "v12.stomp", "v11.stomp", "v10.stomp" };
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (http_head_has_word(&q->head, PROTOCOLS, names[i], true))
+		if (http_head_has_word(&q->head, PROTOCOLS, names[i]))
 			return names[i];
 	return NULL;
 }
@@ -323,14 +323,14 @@ static int get_stomp(struct http_request *q, struct reply *r, struct error *err)
 	const char *protocol = choose_protocol(q);
 	char accept[ACCEPT_MAX];
 
-	if (!http_head_has_word(&q->head, "Upgrade", "websocket", false) ||
-	    !http_head_has_word(&q->head, "Connection", "upgrade", false)) {
+	if (!http_head_has_word(&q->head, "Upgrade", "websocket") ||
+	    !http_head_has_word(&q->head, "Connection", "upgrade")) {
 		http_answer_refuse(q, 426, "syntax",
 				   "this path is for STOMP in a WebSocket");
 		http_answer_header(q, "Upgrade", "websocket");
 		return TIDE_OK;
 	}
-	if (!http_head_has_word(&q->head, "Sec-WebSocket-Version", "13", true)) {
+	if (!http_head_has_word(&q->head, "Sec-WebSocket-Version", "13")) {
 		http_answer_refuse(q, 426, "syntax", "Sec-WebSocket-Version must be 13");
 		http_answer_header(q, "Sec-WebSocket-Version", "13");
 		return TIDE_OK;
