@@ -91,9 +91,12 @@ static size_t feed(struct protocol *p, char *data, size_t len)
 	size_t at = 0, used = 1;
 
 	p->is_paused = false;
-	while (!c->websocket && at < len && used > 0 && http_exchange_can_take(c)) {
+	while (!c->websocket && at < len && used > 0 && !p->is_paused &&
+	       http_exchange_can_take(c)) {
 		used = http_exchange_feed(c, data + at, len - at);
 		at += used;
+		/* Tens of thousands of chunks fit into one read. */
+		p->is_paused = at < len && http_engine_is_late(c->engine);
 	}
 	if (c->websocket) {
 		http_websocket_feed(c->websocket, data + at, len - at);
