@@ -8,7 +8,7 @@ PREFIX ?= /usr/local
 FLOORS := base host tls store rules/sandbox rules/api rules/engine rules/spec access log shard broker schedule rollout \
 	session proto proto/line proto/stomp http net client cli check audit
 
-PACKAGES := lua5.4 hiredis libuv jansson openssl libmicrohttpd ncursesw
+PACKAGES := lua5.4 hiredis libuv jansson openssl ncursesw
 CFLAGS ?= -O2 -g
 WARNINGS := -Wall -Wextra -Wshadow -Wpointer-arith -Wstrict-prototypes -Wmissing-prototypes \
 	-Wwrite-strings -Wvla -Wformat=2 -Wundef -Wno-unused-parameter $(WERROR)

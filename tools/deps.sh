@@ -10,7 +10,7 @@ packages_of() {
 	case $1 in
 	build)
 		echo gcc libc6-dev binutils pkg-config liblua5.4-dev libhiredis-dev libuv1-dev \
-			uthash-dev libbsd-dev libjansson-dev libssl-dev libxxhash-dev libmicrohttpd-dev libwslay-dev \
+			uthash-dev libbsd-dev libjansson-dev libssl-dev libxxhash-dev libwslay-dev \
 			libncurses-dev redis-server tzdata
 		;;
 	test)
@@ -67,7 +67,7 @@ done
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
 	# Another system: what the packages bring may be there under other names.
 	if command -v pkg-config >/dev/null && command -v redis-server >/dev/null &&
-		pkg-config --exists lua5.4 hiredis libuv jansson openssl libmicrohttpd ncursesw; then
+		pkg-config --exists lua5.4 hiredis libuv jansson openssl ncursesw; then
 		exit 0
 	fi
 	echo "This is not a Debian system; please install what these packages bring:$missing" >&2

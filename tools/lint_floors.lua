@@ -17,7 +17,7 @@ for i, floor in ipairs(arg) do rank[floor] = i end
 local libraries = {
   ['^lua%.h$'] = '^rules/', ['^lauxlib%.h$'] = '^rules/', ['^lualib%.h$'] = '^rules/', ['^luaconf%.h$'] = '^rules/',
   ['^hiredis'] = '^store$', ['^uthash'] = '^base$', ['^jansson%.h$'] = '^cli$ ^check$ ^access$ ^rules/api$ ^http$',
-  ['^microhttpd%.h$'] = '^http$', ['^wslay/'] = '^http$', ['^n?curses%.h$'] = '^cli$',
+  ['^wslay/'] = '^http$', ['^n?curses%.h$'] = '^cli$',
   ['^openssl/'] = '^tls$ ^access$ ^rules/api$ ^http$',
   ['^tidemq/'] = '^client$ ^cli$ ^main$ ^check$',
 }

@@ -1,15 +1,15 @@
 #include "http.h"
 
 #include "base/container.h"
-#include "http_answer.h"
 #include "http_engine.h"
 #include "http_exchange.h"
-#include "http_relay.h"
 #include "http_request_private.h"
 #include "http_websocket.h"
 
 /* What a body must come at. */
 #define BODY_BYTES_PER_MS 16
+/* Between two requests. */
+#define IDLE_MS (120 * 1000)
 
 static struct http_conn *conn_of(void *ctx)
 {
@@ -68,11 +68,7 @@ static void init(struct protocol *p, const struct protocol_spec *spec)
 	};
 	protocol_init(p, &http_protocol, &session_ops, spec);
 	session_publish_hold_never(p->session);
-	c->relay = http_relay_create(c->engine, c);
-	if (c->relay)
-		return;
-	http_refuse(p->out, 503, "limit", "no descriptors are left");
-	p->ops->finish(p->ctx);
+	c->idle_ms = (int64_t)uv_now(c->engine->loop);
 }
 
 static void deinit(struct protocol *p)
@@ -80,8 +76,6 @@ static void deinit(struct protocol *p)
 	struct http_conn *c = conn_of(p);
 
 	http_exchange_drop(c);
-	if (c->relay)
-		http_relay_close(c->relay);
 	if (c->websocket)
 		http_websocket_destroy(c->websocket);
 	else
@@ -94,17 +88,22 @@ static void deinit(struct protocol *p)
 static size_t feed(struct protocol *p, char *data, size_t len)
 {
 	struct http_conn *c = conn_of(p);
+	size_t at = 0, used = 1;
 
 	p->is_paused = false;
+	while (!c->websocket && at < len && used > 0 && !p->is_paused &&
+	       http_exchange_can_take(c)) {
+		used = http_exchange_feed(c, data + at, len - at);
+		at += used;
+		/* Tens of thousands of chunks fit into one read. */
+		p->is_paused = at < len && http_engine_is_late(c->engine);
+	}
 	if (c->websocket) {
-		http_websocket_feed(c->websocket, data, len);
+		http_websocket_feed(c->websocket, data + at, len - at);
 		return len;
 	}
-	if (!c->receiving_ms)
-		c->receiving_ms = (int64_t)uv_now(c->engine->loop);
-	if (c->relay && len > 0)
-		http_relay_feed(c->relay, data, len);
-	return len;
+	p->is_full = at < len && !http_exchange_can_take(c);
+	return at;
 }
 
 /* A request that came still gets its answer. */
@@ -134,34 +133,29 @@ static bool is_slow(const struct http_conn *c, int64_t now_ms)
 	return c->receiving_ms && now_ms - c->receiving_ms > may_ms;
 }
 
+static bool is_idle(const struct http_conn *c, int64_t now_ms)
+{
+	return !c->request && !c->websocket && !c->receiving_ms &&
+	       now_ms - c->idle_ms > IDLE_MS;
+}
+
 static void tick(struct protocol *p, int64_t now_ms)
 {
 	struct http_conn *c = conn_of(p);
-	/* For the password, or an answer: what comes meanwhile is the next request's. */
-	bool is_waiting = c->request && c->request->state != HTTP_HEAD &&
-			  c->request->state != HTTP_BODY;
 
-	/* We take nothing, or it is not the peer who takes his time. */
-	if (c->receiving_ms && (is_waiting || protocol_is_held(p)))
+	/* We take nothing: it is not the peer who takes his time. */
+	if (c->receiving_ms && (protocol_is_held(p) || !http_exchange_can_take(c)))
 		c->receiving_ms = now_ms;
 	else if (is_slow(c, now_ms))
 		p->ops->kill(p->ctx);
+	else if (is_idle(c, now_ms))
+		p->ops->finish(p->ctx);
 }
 
 static void sent(struct protocol *p)
 {
-	struct http_conn *c = conn_of(p);
-
-	if (c->relay)
-		http_relay_pull(c->relay);
-}
-
-static void ended(struct protocol *p)
-{
-	struct http_conn *c = conn_of(p);
-
-	if (c->relay)
-		http_relay_end(c->relay);
+	if (!conn_of(p)->websocket)
+		http_exchange_sent(conn_of(p));
 }
 
 const struct protocol_kind http_protocol = {
@@ -174,32 +168,9 @@ const struct protocol_kind http_protocol = {
 	.heartbeat = heartbeat,
 	.tick = tick,
 	.sent = sent,
-	.ended = ended,
 };
 
-int http_create(struct http_engine **out, uv_loop_t *loop,
-		const struct http_config *config, struct error *err)
+struct http_engine *http_create(uv_loop_t *loop, const struct http_config *config)
 {
-	static const struct http_engine_hooks hooks = {
-		.begin = http_exchange_begin,
-		.step = http_exchange_step,
-		.end = http_exchange_end,
-	};
-
-	return http_engine_create(out, loop, config, &hooks, err);
-}
-
-void http_refuse(struct out *out, unsigned status, const char *code, const char *text)
-{
-	struct buf body = { 0 }, head = { 0 };
-
-	http_answer_write_error(&body, code, text);
-	buf_printf(&head,
-		   "HTTP/1.1 %u %s\r\nContent-Type: application/json\r\n"
-		   "Content-Length: %zu\r\nConnection: close\r\n\r\n",
-		   status, MHD_get_reason_phrase_for(status), buf_len(&body));
-	out_append_slice(out, buf_slice(&head));
-	out_append_slice(out, buf_slice(&body));
-	buf_deinit(&head);
-	buf_deinit(&body);
+	return http_engine_create(loop, config, http_exchange_go_on);
 }

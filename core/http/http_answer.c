@@ -1,8 +1,8 @@
 #include "http_answer.h"
 
-#include <microhttpd.h>
+#include <stdlib.h>
 
-#include "base/mem.h"
+#include "http_engine.h"
 #include "http_request_private.h"
 
 /* The page loads nothing from elsewhere, and nobody shows it inside of his. */
@@ -10,15 +10,11 @@
 	"default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; " \
 	"form-action 'none'; frame-ancestors 'none'"
 
-static const struct {
-	const char *name, *value;
-} fixed_headers[] = {
-	{ "X-Content-Type-Options", "nosniff" },
-	{ "X-Frame-Options", "DENY" },
-	{ "Referrer-Policy", "no-referrer" },
-	{ "Content-Security-Policy", CONTENT_POLICY },
-	{ "Cross-Origin-Resource-Policy", "same-origin" },
-};
+static const char fixed_headers[] = "X-Content-Type-Options: nosniff\r\n"
+				    "X-Frame-Options: DENY\r\n"
+				    "Referrer-Policy: no-referrer\r\n"
+				    "Content-Security-Policy: " CONTENT_POLICY "\r\n"
+				    "Cross-Origin-Resource-Policy: same-origin\r\n";
 
 unsigned http_answer_status(int code)
 {
@@ -43,24 +39,20 @@ unsigned http_answer_status(int code)
 
 void http_answer_header(struct http_request *q, const char *name, const char *value)
 {
-	MHD_add_response_header(q->response, name, value);
+	buf_printf(&q->headers, "%s: %s\r\n", name, value);
 }
 
-void http_answer_set(struct http_request *q, unsigned status,
-		     struct MHD_Response *response)
+void http_answer_begin(struct http_request *q, unsigned status)
 {
 	q->status = status;
-	q->response = response;
-	for (size_t i = 0; i < sizeof(fixed_headers) / sizeof(fixed_headers[0]); i++)
-		http_answer_header(q, fixed_headers[i].name, fixed_headers[i].value);
+	buf_append_text(&q->headers, fixed_headers);
 }
 
 void http_answer_take(struct http_request *q, unsigned status, struct buf *json)
 {
-	http_answer_set(
-		q, status,
-		MHD_create_response_from_buffer_with_free_callback_cls(
-			buf_len(json), json->data + json->start, mem_free, json->data));
+	http_answer_begin(q, status);
+	q->document = *json;
+	q->left = buf_slice(json);
 	*json = (struct buf){ 0 };
 	http_answer_header(q, "Content-Type", "application/json");
 	http_answer_header(q, "Cache-Control", "no-store");
@@ -68,20 +60,18 @@ void http_answer_take(struct http_request *q, unsigned status, struct buf *json)
 
 void http_answer_content(struct http_request *q, const struct http_content *content)
 {
-	const char *known = MHD_lookup_connection_value(q->connection, MHD_HEADER_KIND,
-							"If-None-Match");
+	const char *known = http_request_header(q, "If-None-Match");
 	bool is_known = known && strstr(known, content->etag);
 
-	http_answer_set(q, is_known ? 304 : 200,
-			MHD_create_response_from_buffer(is_known ? 0 : content->bytes.len,
-							(void *)content->bytes.data,
-							MHD_RESPMEM_PERSISTENT));
+	http_answer_begin(q, is_known ? 304 : 200);
+	if (!is_known)
+		q->left = content->bytes;
 	http_answer_header(q, "Content-Type", content->type);
 	http_answer_header(q, "Cache-Control", "no-cache");
 	http_answer_header(q, "ETag", content->etag);
 }
 
-void http_answer_write_error(struct buf *out, const char *code, const char *text)
+static void write_error(struct buf *out, const char *code, const char *text)
 {
 	struct json j = { .out = out };
 
@@ -99,7 +89,7 @@ void http_answer_refuse(struct http_request *q, unsigned status, const char *cod
 {
 	struct buf json = { 0 };
 
-	http_answer_write_error(&json, code, text);
+	write_error(&json, code, text);
 	http_answer_take(q, status, &json);
 }
 
@@ -107,4 +97,70 @@ void http_answer_error(struct http_request *q, const struct error *err)
 {
 	http_answer_refuse(q, http_answer_status(err->code), error_wire_code(err->code),
 			   err->text);
+}
+
+/* ---- as bytes ---- */
+
+/* "200 OK" */
+static struct slice status_line(unsigned status)
+{
+	static const char lines[] =
+		"101 Switching Protocols|200 OK|304 Not Modified|400 Bad Request|"
+		"401 Unauthorized|403 Forbidden|404 Not Found|405 Method Not Allowed|"
+		"409 Conflict|410 Gone|413 Content Too Large|414 URI Too Long|"
+		"415 Unsupported Media Type|422 Unprocessable Content|"
+		"426 Upgrade Required|429 Too Many Requests|"
+		"431 Request Header Fields Too Large|505 HTTP Version Not Supported";
+	struct slice rest = slice_from(lines), line;
+
+	while (rest.len > 0) {
+		line = slice_cut(&rest, '|');
+		if (strtoul(line.data, NULL, 10) == status)
+			return line;
+	}
+	return SLICE("503 Service Unavailable");
+}
+
+/* Where its bytes end, and whether another answer follows. */
+static void write_framing(const struct http_request *q, struct buf *out)
+{
+	if (q->is_in_pieces && !q->head.is_old)
+		buf_append_text(out, "Transfer-Encoding: chunked\r\n");
+	else if (!q->is_in_pieces && q->status != 304 && q->status != 101)
+		buf_printf(out, "Content-Length: %zu\r\n", q->left.len);
+	if (q->status == 101)
+		buf_append_text(out, "Connection: Upgrade\r\n");
+	else if (q->conn->is_leaving)
+		buf_append_text(out, "Connection: close\r\n");
+	else if (q->head.is_old)
+		buf_append_text(out, "Connection: keep-alive\r\n");
+	buf_append_text(out, "\r\n");
+}
+
+void http_answer_write_head(struct http_request *q)
+{
+	struct buf text = { 0 };
+
+	buf_printf(&text, "HTTP/1.1 %" SLICE_FMT "\r\nDate: %s\r\n",
+		   SLICE_ARG(status_line(q->status)), http_engine_date(q->conn->engine));
+	buf_append_slice(&text, buf_slice(&q->headers));
+	write_framing(q, &text);
+	out_append_slice(q->conn->base.out, buf_slice(&text));
+	buf_deinit(&text);
+}
+
+void http_answer_whole(struct out *out, unsigned status, const char *code,
+		       const char *why)
+{
+	struct buf body = { 0 }, head = { 0 };
+
+	write_error(&body, code, why);
+	buf_printf(&head,
+		   "HTTP/1.1 %" SLICE_FMT "\r\nContent-Type: application/json\r\n"
+		   "Content-Length: %zu\r\nConnection: close\r\n\r\n",
+		   SLICE_ARG(status_line(status)), buf_len(&body));
+	out_append_slice(out, buf_slice(&head));
+	out_append_slice(out, buf_slice(&body));
+	buf_deinit(&head);
+	buf_deinit(&body);
 }

@@ -1,6 +1,4 @@
 /* The broker itself over HTTP: who asks, figures, connections, draining. */
-#include "http_api_broker.h"
-
 #include "http_api.h"
 #include "http_request_private.h"
 

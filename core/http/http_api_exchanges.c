@@ -1,6 +1,4 @@
 /* Exchanges and bindings over HTTP. */
-#include "http_api_exchanges.h"
-
 #include "http_api.h"
 
 #define VHOST "/api/vhosts/{vhost}"

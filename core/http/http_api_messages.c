@@ -1,6 +1,4 @@
 /* Messages of queues and topics: a look at them, and GET with receipts. */
-#include "http_api_messages.h"
-
 #include <jansson.h>
 
 #include "base/duration.h"
@@ -29,8 +27,7 @@ static struct http_leases *leases_of(const struct http_request *q)
 	return q->conn->engine->leases;
 }
 
-/* ---- a look -------------------------------------------------------------------------
- */
+/* ---- a look ---- */
 
 static int peek(struct http_request *q, struct reply *r, struct error *err)
 {
@@ -110,8 +107,7 @@ static int reschedule(struct http_request *q, struct reply *r, struct error *err
 	return with_id(q, &spec, session_by_id_reschedule, r, err);
 }
 
-/* ---- GET and what follows -----------------------------------------------------------
- */
+/* ---- GET and what follows ---- */
 
 static int get(struct http_request *q, struct reply *r, struct error *err)
 {

@@ -1,5 +1,5 @@
 /* Publishing over HTTP, and what would become of a message. */
-#include "http_api_publish.h"
+#include "http_route.h"
 
 #include <jansson.h>
 

@@ -1,5 +1,3 @@
-#include "http_api_queues.h"
-
 #include "base/duration.h"
 #include "http_api.h"
 

@@ -1,6 +1,4 @@
 /* Rules over HTTP: what they are and were, candidates, the shadow, the replay. */
-#include "http_api_rules.h"
-
 #include <jansson.h>
 
 #include "base/mem.h"
@@ -45,8 +43,7 @@ static int rollback(struct http_request *q, struct reply *r, struct error *err)
 				      hash.data ? hash : SLICE(""), r, err);
 }
 
-/* ---- candidates ---------------------------------------------------------------------
- */
+/* ---- candidates ---- */
 
 static int read_files(json_t *object, struct rules_file *out, struct error *err)
 {
@@ -122,8 +119,7 @@ static int recent(struct http_request *q, struct reply *r, struct error *err)
 	return session_rules_recent(http_request_session(q), (size_t)max, r, err);
 }
 
-/* ---- simulations --------------------------------------------------------------------
- */
+/* ---- simulations ---- */
 
 static void take_queue_option(struct http_request *q, const char *name, struct args *out)
 {

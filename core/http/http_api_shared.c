@@ -1,5 +1,3 @@
-#include "http_api_shared.h"
-
 #include <jansson.h>
 
 #include "http_api.h"

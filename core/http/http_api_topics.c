@@ -1,6 +1,4 @@
 /* Topics and their groups over HTTP. */
-#include "http_api_topics.h"
-
 #include "http_api.h"
 
 #define VHOST "/api/vhosts/{vhost}"

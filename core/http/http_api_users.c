@@ -1,5 +1,5 @@
 /* Users over HTTP. PUT makes a user what the request says, step by step. */
-#include "http_api_users.h"
+#include "http_route.h"
 
 #include <jansson.h>
 
@@ -16,8 +16,7 @@ static int list(struct http_request *q, struct reply *r, struct error *err)
 	return session_user_list(http_request_session(q), r, err);
 }
 
-/* ---- PUT ----------------------------------------------------------------------------
- */
+/* ---- PUT ---- */
 
 /* A user is added, with all that is given. One that is there gets its tags and limits,
  * and then its password. */
@@ -158,8 +157,7 @@ static int put(struct http_request *q, struct reply *r, struct error *err)
 	return TIDE_OK;
 }
 
-/* ---- the rest -----------------------------------------------------------------------
- */
+/* ---- the rest ---- */
 
 static int edit(struct http_request *q, struct user_spec *spec, struct reply *r,
 		struct error *err)
@@ -190,7 +188,7 @@ static int grant(struct http_request *q, struct reply *r, struct error *err)
 	return edit(q, &spec, r, err);
 }
 
-static int revoke(struct http_request *q, struct reply *r, struct error *err)
+static int revoke_grant(struct http_request *q, struct reply *r, struct error *err)
 {
 	struct user_spec spec = { .edit = USER_EDIT_REVOKE,
 				  .vhost = http_request_path(q, "of") };
@@ -203,6 +201,6 @@ const struct http_route http_api_users_routes[] = {
 	{ "PUT", USER, "password tags limits", 0, put },
 	{ "DELETE", USER, NULL, 0, delete },
 	{ "PUT", GRANT, "configure write read", 0, grant },
-	{ "DELETE", GRANT, NULL, 0, revoke },
+	{ "DELETE", GRANT, NULL, 0, revoke_grant },
 	{ 0 },
 };

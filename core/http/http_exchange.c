@@ -1,47 +1,22 @@
 #include "http_exchange.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <strings.h>
 
 #include "base/mem.h"
-#include "session/service_users.h"
 #include "http_answer.h"
 #include "http_engine.h"
 #include "http_login.h"
 #include "http_parse.h"
-#include "http_relay.h"
 #include "http_reply.h"
 #include "http_request_private.h"
 #include "http_safety.h"
-#include "http_wait.h"
+#include "http_websocket.h"
 
-/* ---- from the engine, and back to it ---- */
+#define CONTINUE "HTTP/1.1 100 Continue\r\n\r\n"
 
-void *http_exchange_begin(void *cls, const char *target, struct MHD_Connection *c)
-{
-	struct http_request *q = mem_zalloc(sizeof(*q));
-	struct slice rest;
-
-	q->connection = c;
-	q->engine = cls;
-	q->conn = http_engine_relay(c)->conn;
-	if (q->conn) {
-		q->conn->request = q;
-		q->conn->base.is_busy = true;
-	}
-	q->target = mem_strdup(target);
-	rest = slice_from(q->target);
-	q->path = slice_cut(&rest, '?');
-	q->query = rest;
-	return q;
-}
-
-static const char *header(const struct http_request *q, const char *name)
-{
-	return MHD_lookup_connection_value(q->connection, MHD_HEADER_KIND, name);
-}
-
-/* ---- the head
- * --------------------------------------------------------------------------- */
+/* ---- the head ---- */
 
 static void refuse_method(struct http_request *q)
 {
@@ -54,46 +29,29 @@ static void refuse_method(struct http_request *q)
 
 static void refuse_login(struct http_request *q, const struct error *why)
 {
-	if (why->code != TIDE_EDENIED) {
-		http_answer_error(q, why);
-		return;
-	}
 	/* Another password would not help. */
-	if (q->conn->is_shut_out) {
+	if (why->code != TIDE_EDENIED || q->conn->is_shut_out) {
 		http_answer_error(q, why);
 		return;
 	}
 	http_answer_refuse(q, 401, "denied",
-			   header(q, "Authorization")
+			   http_request_header(q, "Authorization")
 				   ? why->text
 				   : "log in first: HTTP Basic with user and password");
 	/* A page that has its own form for that wants no other by the browser. */
-	if (!header(q, "X-Requested-With"))
+	if (!http_request_header(q, "X-Requested-With"))
 		http_answer_header(q, "WWW-Authenticate",
 				   "Basic realm=\"tidemq\", charset=\"UTF-8\"");
-}
-
-static void on_login(void *ctx, const struct error *refusal)
-{
-	struct http_request *q = ctx;
-
-	if (refusal)
-		refuse_login(q, refusal);
-	http_wait_end(q);
 }
 
 /* Who asks is decided before a byte of the body is kept. */
 static void log_in(struct http_request *q)
 {
 	struct http_login login = {
-		.authorization = slice_from(header(q, "Authorization")),
+		.authorization = slice_from(http_request_header(q, "Authorization")),
 		.vhost = http_request_path(q, "vhost"),
 		.must_exist = !(q->match.route->features & HTTP_DECLARES),
-		.on_done = on_login,
-		.ctx = q,
 	};
-	struct error err;
-	int rc;
 
 	if (q->match.route->features & HTTP_VHOST) {
 		login.vhost = http_request_name(q, "vhost");
@@ -101,120 +59,62 @@ static void log_in(struct http_request *q)
 		if (!login.vhost.data)
 			login.vhost = SLICE("/");
 	}
-	rc = http_request_check(q, &err);
-	if (rc < 0) {
-		http_answer_error(q, &err);
-		return;
-	}
-	rc = http_login_start(q->conn, &login, &err);
-	if (rc == TIDE_AGAIN)
-		http_wait_begin(q);
-	else if (rc < 0)
-		refuse_login(q, &err);
-}
-
-static int check_safety(const struct http_request *q, struct error *err)
-{
-	const struct http_safety safety = {
-		.host = header(q, "Host"),
-		.origin = header(q, "Origin"),
-		.is_open = service_users_is_open(q->conn->spec.service),
-	};
-
-	/* Probes know the broker by all sorts of names. */
-	if (q->match.route && q->match.route->features & HTTP_ANY_HOST)
-		return TIDE_OK;
-	return http_safety_check(&safety, &q->engine->config, err);
+	if (http_request_check(q, &q->conn->refusal) == TIDE_OK)
+		http_login_start(q->conn, &login);
 }
 
 /* As base64 a payload is longer, and there is something around it. */
 static size_t body_max(const struct http_request *q)
 {
-	size_t payload_max = q->engine->config.payload_max;
+	size_t payload_max = q->conn->engine->config.payload_max;
 
 	if (q->match.route->features & HTTP_NO_LOGIN)
 		return 0;
 	return payload_max + payload_max / 2 + ((size_t)64 << 10);
 }
 
-static int refuse_length(const struct http_request *q, struct error *err)
+static const struct error *refuse_length(const struct http_request *q, struct error *err)
 {
-	return error_set(err, TIDE_ETOOLARGE, "the body exceeds the limit of %zu bytes",
-			 body_max(q));
+	error_set(err, TIDE_ETOOLARGE, "the body exceeds the limit of %zu bytes",
+		  body_max(q));
+	return err;
 }
 
-/* What it says of its body, before that is waited for. */
-static int check_length(const struct http_request *q, struct error *err)
-{
-	const char *length = header(q, "Content-Length");
-	uint64_t n;
-
-	if (!length || !slice_to_uint(slice_from(length), UINT64_MAX, &n) ||
-	    n <= body_max(q))
-		return TIDE_OK;
-	return refuse_length(q, err);
-}
-
-static enum MHD_Result count_length(void *cls, enum MHD_ValueKind kind, const char *name,
-				    const char *value)
-{
-	*(unsigned *)cls += strcasecmp(name, "Content-Length") == 0;
-	return MHD_YES;
-}
-
-/* Whoever stands between must not see another end of the body than we do. */
-static bool is_framed(const struct http_request *q)
-{
-	const char *encoding = header(q, "Transfer-Encoding");
-	unsigned lengths = 0;
-
-	MHD_get_connection_values(q->connection, MHD_HEADER_KIND, count_length, &lengths);
-	return encoding ? lengths == 0 && strcasecmp(encoding, "chunked") == 0
-			: lengths <= 1;
-}
-
-static void refuse_framing(struct http_request *q)
-{
-	q->conn->is_leaving = true;
-	http_answer_refuse(q, 400, "syntax",
-			   "a body has one Content-Length, or Transfer-Encoding: chunked "
-			   "and no length");
-}
-
-static void read_head(struct http_request *q, const char *method)
+static void read_head(struct http_request *q)
 {
 	char allow[HTTP_ALLOW_MAX];
 	struct error err;
 
-	q->state = HTTP_LOGIN;
-	http_route_find(&q->match, method, q->path, allow);
-	if (!is_framed(q))
-		refuse_framing(q);
-	else if (check_safety(q, &err) < 0)
+	q->conn->refusal.code = TIDE_OK;
+	http_route_find(&q->match, q->head.method, q->path, allow);
+	if (http_safety_check(q, &err) < 0)
 		http_answer_error(q, &err);
 	else if (!q->match.route && !q->match.allow)
 		http_answer_refuse(q, 404, "not-found", "there is nothing at this path");
 	else if (!q->match.route)
 		refuse_method(q);
-	else if (http_request_decode(q, &err) < 0 || check_length(q, &err) < 0)
+	else if (http_request_decode(q, &err) < 0)
 		http_answer_error(q, &err);
+	else if (q->head.length > body_max(q))
+		http_answer_error(q, refuse_length(q, &err));
 	else if (!(q->match.route->features & HTTP_NO_LOGIN))
 		log_in(q);
 }
 
-/* ---- the body
- * ----------------------------------------------------------------------------- */
+/* ---- the body ---- */
 
 /* It counts as memory that publishers are held back for. */
-static void take_body(struct http_request *q, const char *data, size_t len)
+static void take_body(struct http_request *q, struct slice piece)
 {
-	if (q->rc == TIDE_OK && len <= body_max(q) - buf_len(&q->body) &&
-	    buf_try_reserve(&q->body, len) == TIDE_OK) {
-		buf_append(&q->body, data, len);
-		protocol_receive(&q->conn->base, len);
+	if (piece.len == 0)
+		return;
+	if (q->rc == TIDE_OK && piece.len <= body_max(q) - buf_len(&q->body) &&
+	    buf_try_reserve(&q->body, piece.len) == TIDE_OK) {
+		buf_append_slice(&q->body, piece);
+		protocol_receive(&q->conn->base, piece.len);
 		return;
 	}
-	q->rc = refuse_length(q, &q->err);
+	q->rc = refuse_length(q, &q->err)->code;
 	buf_deinit(&q->body);
 }
 
@@ -228,7 +128,7 @@ static bool is_json(const char *type)
 
 static int check_body(struct http_request *q, struct error *err)
 {
-	const char *type = header(q, "Content-Type");
+	const char *type = http_request_header(q, "Content-Type");
 
 	if (http_request_check(q, err) < 0)
 		return err->code;
@@ -242,8 +142,7 @@ static int check_body(struct http_request *q, struct error *err)
 	return http_request_read_body(q, err);
 }
 
-/* ---- the work
- * ----------------------------------------------------------------------------- */
+/* ---- the work ---- */
 
 static void work(struct http_request *q)
 {
@@ -251,15 +150,14 @@ static void work(struct http_request *q)
 	struct error err;
 	int rc;
 
-	q->state = HTTP_WORK;
 	q->conn->receiving_ms = 0;
 	/* It becomes messages, which count themselves. */
 	if (q->conn->base.is_counted) {
 		protocol_received(&q->conn->base);
 		session_publish_relieve(http_request_session(q));
 	}
-	rc = q->response ? TIDE_OK : check_body(q, &err);
-	if (q->response)
+	rc = q->status ? TIDE_OK : check_body(q, &err);
+	if (q->status)
 		return;
 	if (rc < 0) {
 		http_answer_error(q, &err);
@@ -275,7 +173,7 @@ static void work(struct http_request *q)
 	else if (rc < 0)
 		http_answer_error(q, &err);
 	/* The handler has left it alone. */
-	if (q->reply && q->response)
+	if (q->reply && q->status)
 		reply_ok(q->reply);
 }
 
@@ -287,116 +185,272 @@ void http_exchange_reply(struct http_conn *c, struct reply *r)
 		return;
 	if (q->reply == r) {
 		q->reply = NULL;
-		if (!q->on_reply && !q->response)
+		if (!q->on_reply && !q->status)
 			http_reply_write(q, r);
 	} else if (q->on_reply) {
 		q->on_reply(q->on_reply_ctx, r);
 	}
-	if (q->response)
-		http_wait_end(q);
+	/* In the middle of the handler there is no need. */
+	if (q->state == HTTP_WORK)
+		http_engine_queue(q);
 }
 
-static enum MHD_Result answer(struct http_request *q)
+/* ---- the answer ---- */
+
+static void begin_answer(struct http_request *q)
 {
-	enum MHD_Result rc;
-
-	q->state = HTTP_ANSWERED;
-	if (q->conn->is_leaving)
-		http_answer_header(q, "Connection", "close");
-	rc = MHD_queue_response(q->connection, q->status, q->response);
-	MHD_destroy_response(q->response);
-	q->response = NULL;
-	return rc;
+	http_answer_write_head(q);
+	if (q->status != 101 && strcmp(q->head.method, "HEAD") != 0)
+		return;
+	q->left.len = 0;
+	q->is_in_pieces = false;
+	http_stream_end(q);
 }
+
+static bool has_room(const struct http_request *q)
+{
+	return q->conn->base.out->bytes < HTTP_OUTPUT_MAX;
+}
+
+/* Some more of it; false: that was all. */
+static bool write_more(struct http_request *q)
+{
+	size_t len = q->left.len < HTTP_OUTPUT_MAX ? q->left.len : HTTP_OUTPUT_MAX;
+
+	if (q->is_in_pieces)
+		return http_stream_write(q);
+	out_append(q->conn->base.out, q->left.data, len);
+	q->left = slice_skip(q->left, len);
+	return q->left.len > 0;
+}
+
+static void forget(struct http_request *q)
+{
+	struct http_conn *c = q->conn;
+
+	http_stream_end(q);
+	http_engine_forget(q);
+	http_parse_forget(q);
+	protocol_received(&c->base);
+	c->request = NULL;
+	c->receiving_ms = 0;
+	c->idle_ms = (int64_t)uv_now(c->engine->loop);
+	c->base.is_busy = false;
+	http_request_deinit(q);
+	mem_free(q);
+}
+
+static void end(struct http_request *q)
+{
+	struct http_conn *c = q->conn;
+	bool is_upgrade = q->status == 101;
+
+	forget(q);
+	if (is_upgrade)
+		http_websocket_start(c);
+	else if (c->is_leaving)
+		c->base.ops->finish(c->base.ctx);
+}
+
+/* ---- from state to state ---- */
 
 static bool has_body(const struct http_request *q)
 {
-	const char *length = header(q, "Content-Length");
-
-	return (length && strcmp(length, "0") != 0) || header(q, "Transfer-Encoding");
+	return q->coming.state != HTTP_BODY_DONE;
 }
 
-/* An answer, or the next step towards one. */
-static enum MHD_Result go_on(struct http_request *q)
+static void begin_body(struct http_request *q)
 {
-	/* Whoever is answered before his body is there is closed. */
-	if (q->response && q->state == HTTP_LOGIN && !has_body(q)) {
-		q->state = HTTP_BODY;
-		return MHD_YES;
-	}
-	if (q->response)
-		return answer(q);
-	if (!q->is_suspended && q->state == HTTP_WORK)
-		http_wait_begin(q);
-	return MHD_YES;
+	if (has_body(q) && q->head.is_expected)
+		out_append(q->conn->base.out, CONTINUE, sizeof(CONTINUE) - 1);
+	q->state = HTTP_BODY;
 }
 
-enum MHD_Result http_exchange_step(void *cls, struct MHD_Connection *c, const char *url,
-				   const char *method, const char *version,
-				   const char *data, size_t *len, void **request)
+/* It has what it waited for. */
+static bool is_ready(const struct http_request *q)
 {
-	struct http_request *q = *request;
-
-	if (!q || !q->conn)
-		return MHD_NO;
-	if (*len > 0) {
-		take_body(q, data, *len);
-		*len = 0;
-		return MHD_YES;
+	switch (q->state) {
+	case HTTP_LOGIN:
+		return !q->conn->is_deciding;
+	case HTTP_BODY:
+		return !has_body(q);
+	case HTTP_PARSE:
+		return !q->parse;
+	case HTTP_WORK:
+		return q->status != 0;
+	case HTTP_ANSWER:
+		return has_room(q) && !q->is_source_idle;
+	default:
+		return true;
 	}
-	if (q->state == HTTP_HEAD)
-		read_head(q, method);
-	else if (q->state == HTTP_BODY && !http_wait_turn(q) && !http_parse_begin(q))
+}
+
+/* False: it is done with. */
+static bool step(struct http_request *q)
+{
+	switch (q->state) {
+	case HTTP_HEAD:
+		read_head(q);
+		q->state = HTTP_LOGIN;
+		return true;
+	case HTTP_LOGIN:
+		if (q->conn->refusal.code < 0)
+			refuse_login(q, &q->conn->refusal);
+		/* Whoever is answered before his body is there is closed. */
+		if (q->status && has_body(q)) {
+			q->conn->is_leaving = true;
+			q->state = HTTP_WORK;
+		} else {
+			begin_body(q);
+		}
+		return true;
+	case HTTP_BODY:
+		http_parse_begin(q);
+		q->state = HTTP_PARSE;
+		return true;
+	case HTTP_PARSE:
 		work(q);
-	/* The head is done with when nothing is waited for. */
-	if (q->state == HTTP_LOGIN && !q->is_suspended && !q->response)
-		q->state = HTTP_BODY;
-	return go_on(q);
-}
-
-/* ---- the end
- * -------------------------------------------------------------------------------- */
-
-static void leave(struct http_request *q)
-{
-	http_stream_end(q);
-	if (q->conn)
-		q->conn->request = NULL;
-}
-
-void http_exchange_end(void *cls, struct MHD_Connection *c, void **request,
-		       enum MHD_RequestTerminationCode why)
-{
-	struct http_request *q = *request;
-
-	if (!q)
-		return;
-	leave(q);
-	if (q->conn) {
-		protocol_received(&q->conn->base);
-		http_relay_pull(q->conn->relay);
-		if (q->conn->is_leaving)
-			q->conn->base.ops->finish(q->conn->base.ctx);
-		q->conn->base.ops->wake(q->conn->base.ctx);
+		q->state = HTTP_WORK;
+		return true;
+	case HTTP_WORK:
+		begin_answer(q);
+		q->state = HTTP_ANSWER;
+		return true;
+	default:
+		return write_more(q);
 	}
-	http_wait_forget(q);
-	http_parse_forget(q);
-	if (q->response)
-		MHD_destroy_response(q->response);
-	http_request_deinit(q);
-	mem_free(q);
-	*request = NULL;
+}
+
+/* Its rest may never come, and then it gets no answer. */
+static bool is_partial(const struct http_request *q)
+{
+	return q->state == HTTP_BODY && has_body(q);
+}
+
+bool http_exchange_can_take(const struct http_conn *c)
+{
+	if (c->request)
+		return is_partial(c->request);
+	return !c->is_leaving && c->base.out->bytes < HTTP_OUTPUT_MAX;
+}
+
+/* Send what was written, and go on with input that was held back. */
+static void wake(struct http_conn *c)
+{
+	if (c->websocket || http_exchange_can_take(c))
+		c->base.is_full = false;
+	c->base.ops->wake(c->base.ctx);
+}
+
+void http_exchange_go_on(struct http_request *q)
+{
+	struct http_conn *c = q->conn;
+	bool has_ended = false;
+
+	while (!has_ended && is_ready(q)) {
+		if (http_engine_is_late(c->engine)) {
+			http_engine_queue(q);
+			break;
+		}
+		has_ended = !step(q);
+	}
+	if (has_ended)
+		end(q);
+	else
+		c->base.is_busy = !is_partial(q);
+	wake(c);
+}
+
+/* ---- from the connection ---- */
+
+static void refuse(struct http_conn *c, const char *why)
+{
+	unsigned status = (unsigned)strtoul(why, NULL, 10);
+	bool is_too_long = status == 414 || status == 431;
+
+	if (c->request)
+		forget(c->request);
+	c->is_leaving = true;
+	http_answer_whole(c->base.out, status, is_too_long ? "too-long" : "syntax",
+			  why + 4);
+	c->base.ops->finish(c->base.ctx);
+}
+
+static void begin(struct http_conn *c, const char *data, size_t len)
+{
+	struct http_request *q = mem_zalloc(sizeof(*q));
+	const char *why;
+
+	q->conn = c;
+	q->text = mem_strndup(data, len);
+	c->request = q;
+	why = http_head_read(&q->head, q->text);
+	if (why) {
+		refuse(c, why);
+		return;
+	}
+	http_body_init(&q->coming, &q->head);
+	q->query = slice_from(q->head.target);
+	q->path = slice_cut(&q->query, '?');
+	c->is_leaving |= q->head.is_last;
+	http_exchange_go_on(q);
+}
+
+static size_t feed_head(struct http_conn *c, const char *data, size_t len)
+{
+	const char *why;
+	size_t head_len;
+
+	/* Some clients send an empty line behind a body. */
+	if (c->scan.at == 0 && data[0] == '\r' && (len == 1 || data[1] == '\n'))
+		return len == 1 ? 0 : 2;
+	if (!c->receiving_ms)
+		c->receiving_ms = (int64_t)uv_now(c->engine->loop);
+	why = http_head_scan(&c->scan, (struct slice){ data, len }, HTTP_HEAD_MAX,
+			     &head_len);
+	if (why)
+		refuse(c, why);
+	if (head_len == 0)
+		return 0;
+	c->scan = (struct http_scan){ 0 };
+	begin(c, data, head_len);
+	return head_len;
+}
+
+static size_t feed_body(struct http_conn *c, char *data, size_t len)
+{
+	struct http_request *q = c->request;
+	struct slice piece;
+	size_t used;
+	const char *why = http_body_feed(&q->coming, data, len, &used, &piece);
+
+	if (why) {
+		refuse(c, why);
+		return 0;
+	}
+	take_body(q, piece);
+	if (!has_body(q))
+		http_exchange_go_on(q);
+	return used;
+}
+
+size_t http_exchange_feed(struct http_conn *c, char *data, size_t len)
+{
+	return c->request ? feed_body(c, data, len) : feed_head(c, data, len);
+}
+
+void http_exchange_sent(struct http_conn *c)
+{
+	if (c->request && c->request->state == HTTP_ANSWER && is_ready(c->request))
+		http_engine_queue(c->request);
+	else if (c->base.is_full)
+		wake(c);
 }
 
 void http_exchange_drop(struct http_conn *c)
 {
-	struct http_request *q = c->request;
-
-	if (!q)
-		return;
-	leave(q);
-	q->conn = NULL;
-	http_wait_end(q);
+	if (c->request)
+		forget(c->request);
 }
 
 void http_exchange_stop(struct http_conn *c)
@@ -404,11 +458,10 @@ void http_exchange_stop(struct http_conn *c)
 	struct http_request *q = c->request;
 
 	c->is_leaving = true;
-	if (!q || http_request_is_partial(q)) {
-		c->base.is_busy = false;
+	if (!q || is_partial(q)) {
 		c->base.ops->finish(c->base.ctx);
 	} else if (q->source.is_endless) {
 		http_stream_end(q);
-		http_wait_end(q);
+		http_stream_wake(q);
 	}
 }

@@ -1,4 +1,4 @@
-#include "http_files.h"
+#include "http_route.h"
 
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-#include "http_health.h"
+#include "http_route.h"
 
 #include "http_answer.h"
 #include "http_conn.h"

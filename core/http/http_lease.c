@@ -42,7 +42,7 @@ struct http_leases {
 	void *ctx;
 };
 
-/* ---- the sessions ----------------------------------------------------------------- */
+/* ---- the sessions ---- */
 
 static void on_timer(uv_timer_t *timer);
 
@@ -205,7 +205,7 @@ static int find_or_create(struct http_leases *all, const struct session *s,
 	return TIDE_OK;
 }
 
-/* ---- GET -------------------------------------------------------------------------- */
+/* ---- GET ---- */
 
 struct http_pull {
 	struct http_leases *all;
@@ -348,7 +348,7 @@ int http_lease_get(struct http_leases *all, struct http_request *q,
 	return rc;
 }
 
-/* ---- settling --------------------------------------------------------------------- */
+/* ---- settling ---- */
 
 /* A client has receipts: it does not know the tags that errors of a session name. */
 static const struct error lost = {
@@ -493,7 +493,7 @@ int http_lease_settle(struct http_leases *all, struct http_request *q,
 	return TIDE_OK;
 }
 
-/* ---- all of them ------------------------------------------------------------------ */
+/* ---- all of them ---- */
 
 struct http_leases *http_lease_open(uv_loop_t *loop)
 {

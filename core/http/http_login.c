@@ -4,9 +4,9 @@
 
 #include "base/base64.h"
 #include "base/mem.h"
+#include "http_engine.h"
 
-/* ---- what the header says ------------------------------------------------------------
- */
+/* ---- what the header says ---- */
 
 struct credentials {
 	char *room;
@@ -76,8 +76,7 @@ static void forget(struct credentials *c)
 	mem_free(c->room);
 }
 
-/* ---- the session ---------------------------------------------------------------------
- */
+/* ---- the session ---- */
 
 static bool is_same(const struct buf *kept, struct slice now)
 {
@@ -102,66 +101,73 @@ static void keep(struct buf *to, struct slice text)
 static void on_done(void *ctx, struct reply *r, const struct error *refusal)
 {
 	struct http_conn *c = ctx;
-	struct http_login login = c->login;
 
+	c->is_deciding = false;
 	c->is_in = !refusal;
-	if (c->is_in)
+	if (refusal)
+		c->refusal = *refusal;
+	else
 		keep(&c->vhost, session_facts(c->base.session).vhost);
 	c->is_shut_out = session_is_shut_out(c->base.session);
 	/* The reply is that of the login alone. */
 	reply_ok(r);
-	if (c->is_login_late) {
-		login.on_done(login.ctx, refusal);
-		return;
-	}
-	c->login.on_done = NULL;
-	c->login_refusal = refusal ? *refusal : (struct error){ .code = TIDE_OK };
+	if (c->request)
+		http_engine_queue(c->request);
+}
+
+/* Another client, for all that the broker knows. */
+static void replace_session(struct http_conn *c)
+{
+	struct protocol *p = &c->base;
+
+	session_destroy(p->session);
+	p->session = session_create(c->spec.service, c->session_ops, p);
+	session_allowance_set_address(p->session, c->spec.address);
+	session_publish_hold_never(p->session);
 }
 
 /* A session that nobody has tried to log in. */
 static void renew(struct http_conn *c, const struct http_login *l)
 {
 	if (c->is_used)
-		http_conn_renew(c);
+		replace_session(c);
 	c->is_used = true;
-	c->is_in = c->is_login_late = false;
-	c->login = *l;
+	c->is_in = false;
 	keep(&c->authorization, l->authorization);
 	keep(&c->vhost, l->vhost.data ? l->vhost : SLICE("/"));
 }
 
-int http_login_start(struct http_conn *c, const struct http_login *l, struct error *err)
+static void start(struct http_conn *c, const struct http_login *l,
+		  const struct credentials *who)
 {
-	struct session_login login = { .on_done = on_done, .ctx = c };
-	struct credentials who;
 	struct reply *r;
-	int rc;
+	struct session_login login = {
+		.on_done = on_done,
+		.ctx = c,
+		.user = who->user,
+		.password = who->password,
+		.must_exist = l->must_exist,
+		.is_any_vhost = !l->vhost.data,
+	};
+
+	renew(c, l);
+	login.vhost = buf_slice(&c->vhost);
+	c->is_deciding = true;
+	r = reply_create(session_channel(c->base.session, 0), true);
+	if (session_login_start(c->base.session, &login, r, &c->refusal) == TIDE_OK)
+		return;
+	c->is_deciding = false;
+	reply_ok(r);
+}
+
+void http_login_start(struct http_conn *c, const struct http_login *l)
+{
+	struct credentials who;
 
 	if (is_in(c, l))
-		return TIDE_OK;
+		return;
 	c->is_shut_out = false;
-	rc = read_credentials(l->authorization, &who, err);
-	if (rc < 0) {
-		forget(&who);
-		return rc;
-	}
-	renew(c, l);
-	login.user = who.user;
-	login.password = who.password;
-	login.vhost = buf_slice(&c->vhost);
-	login.must_exist = l->must_exist;
-	login.is_any_vhost = !l->vhost.data;
-	r = reply_create(session_channel(c->base.session, 0), true);
-	rc = session_login_start(c->base.session, &login, r, err);
+	if (read_credentials(l->authorization, &who, &c->refusal) == TIDE_OK)
+		start(c, l, &who);
 	forget(&who);
-	if (rc < 0) {
-		reply_ok(r);
-		return rc;
-	}
-	if (c->login.on_done) {
-		c->is_login_late = true;
-		return TIDE_AGAIN;
-	}
-	rc = c->login_refusal.code;
-	return rc < 0 ? error_set(err, rc, "%s", c->login_refusal.text) : TIDE_OK;
 }

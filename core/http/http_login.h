@@ -5,8 +5,12 @@
 
 #include "http_conn.h"
 
-/* The session is one that the request may use: TIDE_OK. TIDE_AGAIN: that is being
- * decided, and login->on_done comes, unless the connection ends before. Another error is
- * the refusal. */
-TIDE_MUST_USE int http_login_start(struct http_conn *c, const struct http_login *login,
-				   struct error *err);
+struct http_login {
+	struct slice authorization; /* the header; data == NULL: none */
+	struct slice vhost;         /* data == NULL: the path has none */
+	bool must_exist;            /* the vhost; else it is made */
+};
+
+/* The session becomes one that the request may use, or `refusal` says why not. While that
+ * `is_deciding` the request waits; then it is queued. */
+void http_login_start(struct http_conn *c, const struct http_login *login);

@@ -1,6 +1,4 @@
-#include "http_metrics.h"
-
-#include <microhttpd.h>
+#include "http_route.h"
 
 #include "base/exposition.h"
 #include "base/mem.h"
@@ -37,8 +35,7 @@ static void end(void *ctx)
 
 static bool wants_openmetrics(const struct http_request *q)
 {
-	const char *accept = MHD_lookup_connection_value(q->connection, MHD_HEADER_KIND,
-							 MHD_HTTP_HEADER_ACCEPT);
+	const char *accept = http_request_header(q, "Accept");
 
 	return exposition_wants_openmetrics(slice_from(accept ? accept : ""));
 }

@@ -4,7 +4,6 @@
 
 #include "base/mem.h"
 #include "http_engine.h"
-#include "http_wait.h"
 
 /* From here on another thread is worth it. */
 #define LARGE_BYTES ((size_t)16 << 10)
@@ -37,7 +36,7 @@ static void on_parsed(uv_work_t *work, int status)
 		q->json = p->json;
 		if (p->rc < 0)
 			q->rc = error_set(&q->err, p->rc, "%s", p->err.text);
-		http_wait_end(q);
+		http_engine_queue(q);
 	} else {
 		buf_deinit(&p->body);
 		json_decref(p->json);
@@ -45,21 +44,19 @@ static void on_parsed(uv_work_t *work, int status)
 	mem_free(p);
 }
 
-bool http_parse_begin(struct http_request *q)
+void http_parse_begin(struct http_request *q)
 {
 	struct http_parse *p;
 
-	if (q->is_parsed || q->response || q->rc < 0 || buf_len(&q->body) < LARGE_BYTES)
-		return false;
+	if (q->status || q->rc < 0 || buf_len(&q->body) < LARGE_BYTES)
+		return;
 	p = mem_zalloc(sizeof(*p));
 	p->work.data = p;
 	p->request = q;
 	p->body = q->body;
 	q->body = (struct buf){ 0 };
 	q->parse = p;
-	http_wait_begin(q);
-	uv_queue_work(q->engine->loop, &p->work, work_parse, on_parsed);
-	return true;
+	uv_queue_work(q->conn->engine->loop, &p->work, work_parse, on_parsed);
 }
 
 void http_parse_forget(struct http_request *q)

@@ -4,8 +4,8 @@
 
 #include "http_request_private.h"
 
-/* The body is there. False: it is small, and read when the request is worked on. Else the
- * request waits, and has its JSON, or an error, when it goes on. */
-bool http_parse_begin(struct http_request *q);
+/* The body is there. A small one is read when the request is worked on. Another has its
+ * JSON, or an error, when `parse` is NULL and the request is queued. */
+void http_parse_begin(struct http_request *q);
 /* The request ends. */
 void http_parse_forget(struct http_request *q);

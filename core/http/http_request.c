@@ -5,7 +5,6 @@
 #include "base/duration.h"
 #include "base/mem.h"
 #include "base/percent.h"
-#include "http_conn.h"
 #include "http_request_private.h"
 
 static const struct slice none = { NULL, 0 };
@@ -40,8 +39,7 @@ static struct slice keep(struct http_request *q, const char *data, size_t len)
 	return (struct slice){ room, len };
 }
 
-/* ---- the parts of a request ---------------------------------------------------------
- */
+/* ---- the parts of a request ---- */
 
 static int decode(struct http_request *q, struct slice text, struct slice *out,
 		  struct error *err)
@@ -197,9 +195,10 @@ void http_request_deinit(struct http_request *q)
 		mem_free(t);
 	}
 	buf_deinit(&q->body);
-	buf_deinit(&q->piece);
+	buf_deinit(&q->headers);
+	buf_deinit(&q->document);
 	json_decref(q->json);
-	mem_free(q->target);
+	mem_free(q->text);
 }
 
 void http_request_listen(struct http_request *q,
@@ -212,8 +211,12 @@ void http_request_listen(struct http_request *q,
 		reply_ok(q->reply);
 }
 
-/* ---- what handlers ask ---------------------------------------------------------------
- */
+/* ---- what handlers ask ---- */
+
+const char *http_request_header(const struct http_request *q, const char *name)
+{
+	return http_head_field(&q->head, name);
+}
 
 struct slice http_request_body(const struct http_request *q)
 {

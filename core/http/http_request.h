@@ -49,6 +49,8 @@ void http_request_args(struct http_request *q, const char *member, struct args *
 void http_request_listen(struct http_request *q,
 			 void (*on_reply)(void *ctx, struct reply *r), void *ctx);
 
+/* A header, by its name in any case; NULL: there is none. */
+const char *http_request_header(const struct http_request *q, const char *name);
 /* The body as it came, zero-terminated. */
 struct slice http_request_body(const struct http_request *q);
 /* The body, a json_t *; NULL: there is none. */

@@ -4,21 +4,22 @@
 
 #include <jansson.h>
 
+#include "http_body.h"
+#include "http_conn.h"
 #include "http_route.h"
 #include "http_stream.h"
 
-struct MHD_Connection;
-struct MHD_Response;
 struct http_conn;
 struct http_parse;
-struct http_engine;
 
+/* Where it is. It waits in some of them; http_exchange_go_on says for what. */
 enum http_state {
-	HTTP_HEAD,     /* its head is there */
-	HTTP_LOGIN,    /* it is being decided who asks */
-	HTTP_BODY,     /* more may come */
-	HTTP_WORK,     /* a reply is waited for */
-	HTTP_ANSWERED, /* the engine has the answer, or will be given it */
+	HTTP_HEAD,   /* its head is there */
+	HTTP_LOGIN,  /* it is being decided who asks */
+	HTTP_BODY,   /* its body comes */
+	HTTP_PARSE,  /* that is read as JSON */
+	HTTP_WORK,   /* its handler was asked */
+	HTTP_ANSWER, /* its answer leaves */
 };
 
 struct http_text {
@@ -31,23 +32,19 @@ struct http_text {
 #define HTTP_VALUES_MAX 250000
 
 struct http_request {
-	struct MHD_Connection *connection;
-	struct http_conn *conn; /* NULL: it has ended, and nobody waits for the answer */
+	struct http_conn *conn;
 	enum http_state state;
-	struct http_engine *engine;
-	bool is_suspended;
+	char *text; /* the head, in which `head` points */
+	struct http_head head;
+	struct http_body coming;
+	TAILQ_ENTRY(http_request) queue_link; /* of the engine */
+	bool is_queued;
 	struct reply *reply; /* that its handler was given; NULL: it has come */
-	struct http_engine
-		*queue; /* where it waits for the next run; NULL: it does not */
-	TAILQ_ENTRY(http_request) waiting_link;
 	/* Who hears of replies; NULL: they are the answer. */
 	void (*on_reply)(void *ctx, struct reply *r);
 	void *on_reply_ctx;
-	struct http_source source; /* of an answer in pieces */
-	struct buf piece;          /* the one that is being sent */
 	struct http_match match;
-	char *target; /* as the request has it; the path and the query are parts of it */
-	struct slice path, query;
+	struct slice path, query;                      /* of the target */
 	struct slice path_values[HTTP_PATH_NAMES_MAX]; /* decoded */
 	struct {
 		struct slice name, value; /* decoded */
@@ -60,8 +57,14 @@ struct http_request {
 	bool is_parsed;
 	struct error err;
 	int rc; /* of the first wrong parameter */
-	struct MHD_Response *response;
-	unsigned status;
+	/* The answer. */
+	unsigned status;           /* 0: there is none yet */
+	struct buf headers;        /* "Name: value\r\n" of each */
+	struct buf document;       /* its bytes, unless others keep them */
+	struct slice left;         /* what is to be written of them */
+	struct http_source source; /* of an answer in pieces */
+	bool is_in_pieces;
+	bool is_source_idle; /* it wakes the request when there is more */
 };
 
 /* Room for a text of that length and a zero, for as long as the request. */
@@ -73,9 +76,4 @@ TIDE_MUST_USE int http_request_decode(struct http_request *q, struct error *err)
 TIDE_MUST_USE int http_request_parse(struct slice body, json_t **out, struct error *err);
 /* Read the body as JSON, unless that was done, and look at its names. */
 TIDE_MUST_USE int http_request_read_body(struct http_request *q, struct error *err);
-/* Its head or its body has not come whole, and the engine waits for it. */
-static inline bool http_request_is_partial(const struct http_request *q)
-{
-	return !q->is_suspended && (q->state == HTTP_HEAD || q->state == HTTP_BODY);
-}
 void http_request_deinit(struct http_request *q);

@@ -2,21 +2,6 @@
 
 #include <stdio.h>
 
-#include "http_api_broker.h"
-#include "http_api_events.h"
-#include "http_api_exchanges.h"
-#include "http_api_messages.h"
-#include "http_api_publish.h"
-#include "http_api_queues.h"
-#include "http_api_rules.h"
-#include "http_api_shared.h"
-#include "http_api_topics.h"
-#include "http_api_users.h"
-#include "http_files.h"
-#include "http_health.h"
-#include "http_websocket.h"
-#include "http_metrics.h"
-
 static const struct http_route *const tables[] = {
 	http_websocket_routes,     http_files_routes,        http_health_routes,
 	http_api_queues_routes,    http_api_messages_routes, http_api_publish_routes,

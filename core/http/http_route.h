@@ -42,3 +42,19 @@ void http_route_find(struct http_match *out, const char *method, struct slice pa
 		     char allow[HTTP_ALLOW_MAX]);
 /* The row at that place, over all tables; NULL: there are no more. For tests. */
 const struct http_route *http_route_at(size_t index);
+
+/* The tables, each in the file of its name; the last row is all zeros. */
+extern const struct http_route http_api_broker_routes[];
+extern const struct http_route http_api_events_routes[];
+extern const struct http_route http_api_exchanges_routes[];
+extern const struct http_route http_api_messages_routes[];
+extern const struct http_route http_api_publish_routes[];
+extern const struct http_route http_api_queues_routes[];
+extern const struct http_route http_api_rules_routes[];
+extern const struct http_route http_api_shared_routes[];
+extern const struct http_route http_api_topics_routes[];
+extern const struct http_route http_api_users_routes[];
+extern const struct http_route http_files_routes[];
+extern const struct http_route http_health_routes[];
+extern const struct http_route http_metrics_routes[];
+extern const struct http_route http_websocket_routes[];

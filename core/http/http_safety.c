@@ -4,6 +4,10 @@
 #include <stdio.h>
 #include <strings.h>
 
+#include "session/service_users.h"
+#include "http_engine.h"
+#include "http_request_private.h"
+
 /* "https://HOST:PORT" is a page of the host. */
 static bool is_own(const char *origin, const char *host)
 {
@@ -41,22 +45,25 @@ static bool is_known(const char *name, const struct http_config *config)
 	return false;
 }
 
-int http_safety_check(const struct http_safety *s, const struct http_config *config,
-		      struct error *err)
+int http_safety_check(const struct http_request *q, struct error *err)
 {
+	const char *host = q->head.host, *origin = http_request_header(q, "Origin");
 	char name[256];
 
-	if (s->origin && !is_own(s->origin, s->host))
+	/* Probes know the broker by all sorts of names. */
+	if (q->match.route && q->match.route->features & HTTP_ANY_HOST)
+		return TIDE_OK;
+	if (origin && !is_own(origin, host))
 		return error_set(err, TIDE_EDENIED,
 				 "a page of %.200s may not ask this broker: only its own "
 				 "pages may",
-				 s->origin);
+				 origin);
 	/* A name may be made to lead here by whoever owns it: then his page is our own,
 	 * for a browser. With a login he would need a password. */
-	if (!s->is_open || !s->host)
+	if (!host || !service_users_is_open(q->conn->spec.service))
 		return TIDE_OK;
-	cut_name(s->host, name, sizeof(name));
-	if (is_known(name, config))
+	cut_name(host, name, sizeof(name));
+	if (is_known(name, &q->conn->engine->config))
 		return TIDE_OK;
 	return error_set(err, TIDE_EDENIED,
 			 "this broker is not known as '%.200s': start it with "

@@ -1,11 +1,8 @@
 #include "http_stream.h"
 
-#include <microhttpd.h>
-
 #include "http_answer.h"
 #include "http_engine.h"
 #include "http_request_private.h"
-#include "http_wait.h"
 
 #define PIECE_BYTES 16384
 
@@ -19,60 +16,71 @@ void http_stream_end(struct http_request *q)
 		end(q->source.ctx);
 }
 
-/* What the source says next, in q->piece. */
-static ssize_t fill(struct http_request *q, size_t max)
+static void write_chunk(struct out *out, struct slice bytes)
 {
-	int rc;
+	char size[24];
 
-	if (http_wait_turn(q))
-		return 0;
-	buf_clear(&q->piece);
-	rc = q->source.next(q->source.ctx, &q->piece, max);
-	if (rc == TIDE_EMPTY) {
-		http_stream_end(q);
-		return buf_len(&q->piece) ? 0 : MHD_CONTENT_READER_END_OF_STREAM;
-	}
-	if (rc < 0 && rc != TIDE_AGAIN)
-		return MHD_CONTENT_READER_END_WITH_ERROR;
-	if (buf_len(&q->piece) == 0)
-		http_wait_begin(q);
-	return 0;
+	out_append(out, size, (size_t)snprintf(size, sizeof(size), "%zx\r\n", bytes.len));
+	out_append_slice(out, bytes);
+	out_append(out, "\r\n", 2);
 }
 
-static ssize_t read_piece(void *cls, uint64_t pos, char *out, size_t max)
+static void write_piece(struct http_request *q, struct slice piece)
 {
-	struct http_request *q = cls;
-	size_t len;
+	struct out *out = q->conn->base.out;
 
-	/* The connection has ended. */
-	if (!q->conn)
-		return MHD_CONTENT_READER_END_WITH_ERROR;
-	if (buf_len(&q->piece) == 0 && !q->source.next)
-		return MHD_CONTENT_READER_END_OF_STREAM;
-	if (buf_len(&q->piece) == 0) {
-		ssize_t rc = fill(q, max);
-
-		if (rc < 0)
-			return rc;
+	if (q->head.is_old) {
+		out_append_slice(out, piece);
+		return;
 	}
-	len = buf_len(&q->piece) < max ? buf_len(&q->piece) : max;
-	if (len > 0)
-		memcpy(out, q->piece.data + q->piece.start, len);
-	buf_consume(&q->piece, len);
-	return (ssize_t)len;
+	while (piece.len > 0) {
+		size_t len = piece.len < PIECE_BYTES ? piece.len : PIECE_BYTES;
+
+		write_chunk(out, (struct slice){ piece.data, len });
+		piece = slice_skip(piece, len);
+	}
+}
+
+/* An answer that breaks off has no end that a reader could take for one. */
+static void break_off(struct http_request *q)
+{
+	q->conn->is_leaving = true;
+	http_stream_end(q);
+}
+
+bool http_stream_write(struct http_request *q)
+{
+	struct buf piece = { 0 };
+	int rc = TIDE_EMPTY;
+
+	if (q->source.next)
+		rc = q->source.next(q->source.ctx, &piece, PIECE_BYTES);
+	if (buf_len(&piece) > 0)
+		write_piece(q, buf_slice(&piece));
+	q->is_source_idle = rc == TIDE_AGAIN && buf_len(&piece) == 0;
+	buf_deinit(&piece);
+	if (rc == TIDE_OK || rc == TIDE_AGAIN)
+		return true;
+	if (rc != TIDE_EMPTY)
+		break_off(q);
+	else if (!q->head.is_old)
+		out_append(q->conn->base.out, "0\r\n\r\n", 5);
+	return false;
 }
 
 void http_stream_start(struct http_request *q, const struct http_source *source)
 {
+	http_answer_begin(q, 200);
 	q->source = *source;
-	http_answer_set(q, 200,
-			MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, PIECE_BYTES,
-							  read_piece, q, NULL));
+	q->is_in_pieces = true;
+	/* Without chunks its end is that of the connection. */
+	q->conn->is_leaving |= q->head.is_old;
 	http_answer_header(q, "Content-Type", source->content_type);
 	http_answer_header(q, "Cache-Control", "no-store");
 }
 
 void http_stream_wake(struct http_request *q)
 {
-	http_wait_end(q);
+	q->is_source_idle = false;
+	http_engine_queue(q);
 }

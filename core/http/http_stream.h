@@ -21,5 +21,7 @@ struct http_source {
 void http_stream_start(struct http_request *q, const struct http_source *source);
 /* The source has more. Harmless when it is not waited for. */
 void http_stream_wake(struct http_request *q);
+/* Write its next piece, if it has one. False: that was the last. */
+bool http_stream_write(struct http_request *q);
 /* No piece follows, and `end` is called. Harmless when that has been. */
 void http_stream_end(struct http_request *q);

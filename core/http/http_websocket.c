@@ -1,22 +1,18 @@
 #include "http_websocket.h"
 
-#include <errno.h>
 #include <openssl/evp.h>
 #include <stdio.h>
-#include <strings.h>
-#include <sys/socket.h>
 #include <wslay/wslay.h>
 
 #include "base/base64.h"
 #include "base/mem.h"
 #include "http_answer.h"
-#include "http_engine.h"
-#include "http_relay.h"
 #include "http_request_private.h"
 #include "proto/stomp/stomp.h"
 
 /* Of RFC 6455, section 1.3. */
 #define ACCEPT_GUID "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+#define PROTOCOLS "Sec-WebSocket-Protocol"
 #define ACCEPT_MAX 32
 #define KEY_BYTES 16
 /* A message has a STOMP frame: a payload, and what stands before it. */
@@ -285,80 +281,22 @@ void http_websocket_destroy(struct http_websocket *w)
 	mem_free(w);
 }
 
-/* What came behind the request: all that the engine has, or has not taken yet. */
-static void collect(struct buf *out, struct slice extra, int fd,
-		    const struct http_relay *relay)
+void http_websocket_start(struct http_conn *c)
 {
-	char bytes[4096];
-	ssize_t n;
-
-	buf_append_slice(out, extra);
-	while ((n = recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT)) > 0)
-		buf_append(out, bytes, (size_t)n);
-	buf_append_slice(out, buf_slice(&relay->in));
-}
-
-/* The answer is written. The connection is ours, and the engine's end is closed. */
-static void on_upgraded(void *cls, struct MHD_Connection *connection, void *request,
-			const char *extra, size_t extra_len, MHD_socket fd,
-			struct MHD_UpgradeResponseHandle *handle)
-{
-	struct http_request *q = cls;
-	struct http_conn *c = q->conn;
-	struct buf early = { 0 };
-
-	http_engine_release(q->engine, handle);
-	if (!c)
-		return;
-	http_relay_take(c->relay);
-	collect(&early, (struct slice){ extra, extra_len }, fd, c->relay);
-	http_relay_close(c->relay);
-	c->relay = NULL;
-	c->request = NULL;
-	q->conn = NULL;
-	session_destroy(c->base.session);
+	protocol_deinit(&c->base);
 	c->websocket = create(c);
 	c->base.session = c->websocket->inner->session;
-	c->base.is_busy = c->base.is_full = false;
-	c->receiving_ms = 0;
-	http_websocket_feed(c->websocket, buf_slice(&early).data, buf_len(&early));
-	buf_deinit(&early);
 }
 
 /* ---- GET /stomp ---- */
 
-static const char *header(const struct http_request *q, const char *name)
-{
-	return MHD_lookup_connection_value(q->connection, MHD_HEADER_KIND, name);
-}
-
-/* One of a list of words with commas between. */
-static bool has_word(const char *list, const char *word, bool is_exact)
-{
-	struct slice rest = slice_from(list);
-
-	while (list && rest.len > 0) {
-		struct slice one = slice_cut(&rest, ',');
-
-		while (slice_has_prefix(one, " "))
-			one = slice_skip(one, 1);
-		while (slice_has_suffix(one, " "))
-			one.len--;
-		if (one.len == strlen(word) &&
-		    (is_exact ? memcmp(one.data, word, one.len)
-			      : strncasecmp(one.data, word, one.len)) == 0)
-			return true;
-	}
-	return false;
-}
-
 /* NULL: the peer wants none of ours. */
-static const char *choose_protocol(const char *list)
+static const char *choose_protocol(const struct http_request *q)
 {
 	static const char *const names[] = { "v12.stomp", "v11.stomp", "v10.stomp" };
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (has_word(list, names[i], true))
+		if (http_head_has_word(&q->head, PROTOCOLS, names[i]))
 			return names[i];
 	return NULL;
 }
@@ -384,34 +322,33 @@ static bool make_accept(const char *key, char out[ACCEPT_MAX])
 
 static int get_stomp(struct http_request *q, struct reply *r, struct error *err)
 {
-	const char *offered = header(q, "Sec-WebSocket-Protocol");
-	const char *protocol = choose_protocol(offered);
+	const char *protocol = choose_protocol(q);
 	char accept[ACCEPT_MAX];
 
-	if (!has_word(header(q, "Upgrade"), "websocket", false) ||
-	    !has_word(header(q, "Connection"), "upgrade", false)) {
+	if (!http_head_has_word(&q->head, "Upgrade", "websocket") ||
+	    !http_head_has_word(&q->head, "Connection", "upgrade")) {
 		http_answer_refuse(q, 426, "syntax",
 				   "this path is for STOMP in a WebSocket");
 		http_answer_header(q, "Upgrade", "websocket");
 		return TIDE_OK;
 	}
-	if (!has_word(header(q, "Sec-WebSocket-Version"), "13", true)) {
+	if (!http_head_has_word(&q->head, "Sec-WebSocket-Version", "13")) {
 		http_answer_refuse(q, 426, "syntax", "Sec-WebSocket-Version must be 13");
 		http_answer_header(q, "Sec-WebSocket-Version", "13");
 		return TIDE_OK;
 	}
-	if (!make_accept(header(q, "Sec-WebSocket-Key"), accept))
+	if (!make_accept(http_request_header(q, "Sec-WebSocket-Key"), accept))
 		return error_set(err, TIDE_ESYNTAX,
 				 "Sec-WebSocket-Key must be 16 bytes as base64");
-	if (offered && !protocol)
+	if (http_request_header(q, PROTOCOLS) && !protocol)
 		return error_set(err, TIDE_ESYNTAX,
 				 "Sec-WebSocket-Protocol must be v12.stomp, v11.stomp or "
 				 "v10.stomp");
-	http_answer_set(q, 101, MHD_create_response_for_upgrade(on_upgraded, q));
+	http_answer_begin(q, 101);
 	http_answer_header(q, "Upgrade", "websocket");
 	http_answer_header(q, "Sec-WebSocket-Accept", accept);
 	if (protocol)
-		http_answer_header(q, "Sec-WebSocket-Protocol", protocol);
+		http_answer_header(q, PROTOCOLS, protocol);
 	return TIDE_OK;
 }
 

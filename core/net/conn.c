@@ -538,7 +538,6 @@ static void on_handle_closed(uv_handle_t *handle)
 	buf_deinit(&c->in);
 	buf_deinit(&c->cipher);
 	tls_destroy(c->tls);
-	s->http_count -= c->is_http;
 	mem_free(c);
 	server_conn_gone(s);
 }
@@ -658,7 +657,7 @@ static void refuse(struct conn *c, const char *why)
 {
 	c->server->figures->refused++;
 	if (c->is_http) {
-		http_refuse(&c->out, 503, "limit", why);
+		http_answer_whole(&c->out, 503, "limit", why);
 		op_finish(c);
 		return;
 	}
@@ -668,19 +667,12 @@ static void refuse(struct conn *c, const char *why)
 	op_finish(c);
 }
 
-static bool has_descriptors(const struct server *s)
-{
-	unsigned max = s->config.descriptors_max;
-
-	return !max || (size_t)s->conn_count + 2 * (size_t)s->http_count <= max;
-}
-
 /* It is one too many, of all or of its address. */
 static bool is_too_many(struct conn *c, struct error *err)
 {
 	struct server *s = c->server;
 
-	if (s->conn_count <= s->config.connections_max && has_descriptors(s))
+	if (s->conn_count <= s->config.connections_max)
 		return service_address_enter(s->service, c->peer, &c->address, err) < 0;
 	error_set(err, TIDE_ELIMIT, "the limit of %u connections is reached",
 		  s->config.connections_max);
@@ -697,7 +689,6 @@ void conn_accept(struct server *s, uv_stream_t *listener, struct conn_kind kind)
 
 	c->server = s;
 	c->is_http = kind.is_http;
-	s->http_count += kind.is_http;
 	out_init(&c->out, &s->chunks);
 	server_init_socket(s, &c->socket, is_unix);
 	c->socket.stream.data = c;

@@ -117,7 +117,8 @@ void conn_tls_refuse_plain(struct conn *c, const char *data, size_t len)
 	c->tls = NULL;
 	c->is_shaking = false;
 	if (c->is_http)
-		http_refuse(&c->out, 400, "syntax", "this port speaks TLS: use https://");
+		http_answer_whole(&c->out, 400, "syntax",
+				  "this port speaks TLS: use https://");
 	else
 		out_append(&c->out, text, sizeof(text) - 1);
 	conn_end(c);

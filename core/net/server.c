@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
-#include <limits.h>
 #include <stdio.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -84,8 +83,6 @@ int server_limit_connections(struct server_config *c, struct error *err)
 
 	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
 		return TIDE_OK;
-	if (limit.rlim_cur > reserved && limit.rlim_cur - reserved < UINT_MAX)
-		c->descriptors_max = (unsigned)(limit.rlim_cur - reserved);
 	if (limit.rlim_cur >= (rlim_t)c->connections_max + reserved)
 		return TIDE_OK;
 	if (limit.rlim_cur <= reserved)
@@ -437,14 +434,13 @@ int server_listen_http(struct server *s, const char *address,
 {
 	const struct http_config config = {
 		.payload_max = s->config.payload_max,
-		.connections_max = s->config.connections_max,
 		.request_timeout_ms = s->config.http_timeout_ms,
 		.hosts = s->config.http_hosts,
 		.host_count = s->config.http_host_count,
 	};
 
-	if (!s->http && http_create(&s->http, s->loop, &config, err) < 0)
-		return err->code;
+	if (!s->http)
+		s->http = http_create(s->loop, &config);
 	return listen_on(s, address, true, bound, err);
 }
 

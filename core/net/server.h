@@ -26,7 +26,6 @@ TAILQ_HEAD(conn_list, conn);
 
 struct server_config {
 	unsigned connections_max;
-	unsigned descriptors_max; /* for connections; 0: no limit */
 	size_t payload_max;
 	/* Above the first, a connection gets no deliveries and is not read, until its
 	 * output is at the second. */
@@ -79,7 +78,6 @@ struct server {
 	struct conn_list strangers; /* stranger.h; the oldest first */
 	unsigned stranger_count;
 	unsigned conn_count;
-	unsigned http_count; /* of these, those of HTTP: each has two more descriptors */
 	struct listener *listeners; /* those that are open */
 	struct pool chunks;
 	char *read_buf;

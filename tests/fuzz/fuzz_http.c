@@ -14,7 +14,7 @@
 
 #define PEERS 3
 #define PAYLOAD_MAX 40000
-#define TURNS 6 /* from the socket to the engine, and back */
+#define TURNS 6 /* a request may wait for the next one, and its answer for room */
 #define TURNS_MAX 20000
 
 enum {
@@ -41,8 +41,7 @@ static struct server *server; /* of this run */
 static char bound[SERVER_ADDRESS_MAX];
 static struct client clients[PEERS];
 
-/* ---- what the broker says ------------------------------------------------------------
- */
+/* ---- what the broker says ---- */
 
 static void refuse(struct slice all, const char *why)
 {
@@ -169,6 +168,8 @@ static void read_answers(struct slice rest)
 			continue;
 		if (a.is_chunked && a.has_length)
 			refuse(rest, "two lengths");
+		if (a.status == 304)
+			continue;
 		/* To HEAD there is no body. */
 		if (rest.len == 0 || slice_has_prefix(rest, "HTTP/1."))
 			continue;
@@ -184,8 +185,7 @@ static void read_answers(struct slice rest)
 	}
 }
 
-/* ---- the clients ----------------------------------------------------------------------
- */
+/* ---- the clients ---- */
 
 static void hear(struct client *c)
 {
@@ -283,8 +283,7 @@ static void happen(uint8_t op, unsigned *current)
 	}
 }
 
-/* ---- one run --------------------------------------------------------------------------
- */
+/* ---- one run ---- */
 
 static void serve_turn(void *ctx)
 {

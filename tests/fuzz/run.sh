@@ -67,6 +67,15 @@ http() {
 	cat "$1"/document-* >"$1/document"
 }
 
+# One request each, without those that repeat something.
+http_heads() {
+	local line number=0
+	sed -n 's/^[0-9][0-9]* //p' tests/cases/http_requests.txt | grep -v '\\{' | while IFS= read -r line; do
+		number=$((number + 1))
+		printf '%b' "$line" >"$1/case-$number"
+	done
+}
+
 seed() {
 	mkdir -p "$corpus/$1" "$found"
 	case $1 in
@@ -84,7 +93,11 @@ seed() {
 		printf '2HELLO\r\n' >"$corpus/$1/plain"
 		;;
 	fuzz_stomp) frames tests/cases/stomp.txt "$corpus/$1" ;;
-	fuzz_http) http "$corpus/$1" ;;
+	fuzz_http)
+		http "$corpus/$1"
+		http_heads "$corpus/$1"
+		;;
+	fuzz_http_head) http_heads "$corpus/$1" ;;
 	fuzz_text)
 		requests "$corpus/$1"
 		printf 'redis://user:pass@[::1]:6379/3' >"$corpus/$1/redis"
@@ -125,7 +138,7 @@ run() {
 		-artifact_prefix="$found/$name-" -print_final_stats=1 -max_len=4096)
 	case $name in
 	fuzz_request | fuzz_line | fuzz_tls) options+=(-dict=tests/fuzz/line.dict) ;;
-	fuzz_http) options+=(-dict=tests/fuzz/http.dict) ;;
+	fuzz_http | fuzz_http_head) options+=(-dict=tests/fuzz/http.dict) ;;
 	esac
 	# What the broker keeps from run to run makes every run look like a leak.
 	case $name in fuzz_line | fuzz_tls | fuzz_http) options+=(-detect_leaks=0) ;; esac

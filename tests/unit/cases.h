@@ -1,8 +1,8 @@
 /* cases.h: the files of tests/cases: lines of text that C and Lua tests share.
  *
  * An empty line and one that begins with '#' say nothing. Escapes, wherever the
- * reader of a file wants them: \xHH a byte, \\ a backslash, \{N:text} the text
- * N times, in which \# is the number of the repetition. */
+ * reader of a file wants them: \xHH a byte, \r \n \t, \\ a backslash, \{N:text} the
+ * text N times, in which \# is the number of the repetition. */
 #ifndef TIDE_TEST_CASES_H
 #define TIDE_TEST_CASES_H
 
@@ -73,6 +73,9 @@ static inline const char *cases_repeat(const char *text, struct buf *out)
 static inline void cases_unescape(const char *text, const char *end, unsigned round,
 				  struct buf *out)
 {
+	static const char names[] = "rnt", values[] = "\r\n\t";
+	const char *name;
+
 	while (text < end) {
 		char hex[3] = "";
 
@@ -94,7 +97,8 @@ static inline void cases_unescape(const char *text, const char *end, unsigned ro
 			text += 2;
 			break;
 		default:
-			buf_append_char(out, text[1]);
+			name = strchr(names, text[1]);
+			buf_append_char(out, name ? values[name - names] : text[1]);
 			text += 2;
 			break;
 		}
