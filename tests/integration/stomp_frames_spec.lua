@@ -336,6 +336,30 @@ describe('a STOMP connection', function()
       assert.is_true(c.is_closed)
     end)
 
+    it('comes with an ERROR, whatever else is owed', function()
+      local own = Broker.start { redis = {}, args = { '--fsync', 'no' } }
+      local c, line, pid = Stomp.connect(own), own:connect(), own.redis:pid()
+      c:ask('SEND', { destination = '/queue/work' }, 'x')
+      c:frame('SUBSCRIBE', { id = 'held', destination = '/queue/work', ack = 'client' })
+      c:expect 'MESSAGE'
+      own.redis:signal('STOP', pid)
+      c:send(Stomp.format('SUBSCRIBE', { id = 'new', destination = '/topic/a', receipt = 'owed' })
+        .. Stomp.format 'BOGUS')
+      c:expect('ERROR', { code = 'unknown-verb' })
+      assert.is_nil(c:read())
+      assert.is_true(c.is_closed)
+      assert.is_true(wait.poll(function() return line:stats('work').ready == 1 end))
+      own.redis:signal('CONT', pid)
+      assert.is_true(wait.poll(function()
+        for _, q in ipairs(line:document 'LIST queues') do
+          if q.name:find '^stomp%-' then return false end
+        end
+        return true
+      end))
+      line:close()
+      own:expect_clean_stop()
+    end)
+
     it('comes with KILL, which is told', function()
       local c = Stomp.connect(broker, { ['client-id'] = 'victim' })
       for _, connection in ipairs(admin:document 'LIST connections') do

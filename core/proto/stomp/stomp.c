@@ -276,7 +276,7 @@ static void deinit(struct protocol *p)
 	struct stomp *l = container_of(p, struct stomp, base);
 
 	l->state = STOMP_CLOSED;
-	l->is_silent = true;
+	l->base.is_silent = true;
 	protocol_deinit(p);
 	stomp_channel_deinit(l);
 	stomp_subscribe_deinit(l);

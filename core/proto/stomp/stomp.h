@@ -49,7 +49,6 @@ struct stomp {
 	uint8_t version; /* enum stomp_version, once it is connected */
 	bool has_connected;
 	bool is_heavy;  /* the frame that was run last was no light one */
-	bool is_silent; /* an ERROR was sent: nothing follows it */
 	size_t scanned; /* of the head that has not come whole */
 	struct stomp_channel **channels; /* by their number; NULL: free */
 	unsigned channel_cap;

@@ -221,7 +221,7 @@ static void error_frame(struct stomp *l, const char *code, struct slice why,
 	char length[DECIMAL_MAX + 1];
 	struct buf body = { 0 };
 
-	if (l->is_silent)
+	if (l->base.is_silent)
 		return;
 	if (owed && owed->verb < STOMP_VERB_COUNT)
 		buf_printf(&body, "%s: ", stomp_frame_verb(owed->verb));
@@ -239,7 +239,7 @@ static void error_frame(struct stomp *l, const char *code, struct slice why,
 	header(l, "content-length", slice_from(length));
 	text_end(l, buf_slice(&body));
 	buf_deinit(&body);
-	l->is_silent = true;
+	l->base.is_silent = true;
 	l->state = STOMP_CLOSED;
 }
 
@@ -278,7 +278,7 @@ void stomp_reply_leave(struct stomp *l)
 {
 	struct slice words = buf_slice(&l->leaving), code;
 
-	if (!l->is_leaving || l->is_silent || !session_is_answered(l->base.session))
+	if (!l->is_leaving || l->base.is_silent || !session_is_answered(l->base.session))
 		return;
 	if (l->has_error) {
 		code = slice_cut(&words, ' ');
@@ -287,7 +287,7 @@ void stomp_reply_leave(struct stomp *l)
 	} else if (words.len > 0) {
 		receipt(l, words);
 	}
-	l->is_silent = true;
+	l->base.is_silent = true;
 	end(l);
 }
 
@@ -318,7 +318,7 @@ static void on_reply(void *ctx, unsigned channel, struct reply *r)
 	struct stomp_channel *ch = l->channels[channel];
 	struct stomp_owed owed = stomp_channel_pay(ch);
 
-	if (l->is_silent) {
+	if (l->base.is_silent) {
 		stomp_channel_settle(l, ch);
 		return;
 	}
@@ -342,7 +342,7 @@ static void on_deliver(void *ctx, unsigned channel, struct slice sid,
 {
 	struct stomp *l = ctx;
 
-	if (l->is_silent)
+	if (l->base.is_silent)
 		return;
 	message(l, l->channels[channel], d);
 	wake(l);
@@ -372,7 +372,7 @@ static bool can_take(void *ctx)
 {
 	struct stomp *l = ctx;
 
-	return !l->is_leaving && !l->is_silent && protocol_can_take(&l->base);
+	return !l->is_leaving && !l->base.is_silent && protocol_can_take(&l->base);
 }
 
 /* STOMP has no word for it: the client's next frames are not read. */
@@ -392,7 +392,7 @@ static void on_kill(void *ctx, const char *why)
 	error_frame(l, buf_cstr(&code_text), words, NULL);
 	buf_deinit(&code_text);
 	l->state = STOMP_CLOSED;
-	l->is_silent = true;
+	l->base.is_silent = true;
 	l->base.ops->kill(l->base.ctx);
 }
 
