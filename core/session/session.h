@@ -324,6 +324,11 @@ struct settle_spec {
 	size_t count;
 	struct session_transaction *transaction; /* as in publish_demand */
 };
+/* The channel holds messages. */
+bool session_held_any(const struct channel *ch);
+/* The channel has given out the tag, and it is not that of another message that it holds.
+ * Messages of topics are not compared. */
+bool session_held_was_given(const struct channel *ch, uint64_t tag, uint64_t id);
 TIDE_MUST_USE int session_settle(struct channel *ch, const struct settle_spec *spec,
 				 struct reply *r, struct error *err);
 

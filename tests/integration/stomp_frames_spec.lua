@@ -50,14 +50,21 @@ describe('a STOMP connection', function()
       end
     end)
 
-    it('ends with UNSUBSCRIBE, and what was not acknowledged goes back', function()
+    it('ends with UNSUBSCRIBE, and what it holds can still be settled', function()
       local q = fresh()
-      c:ask('SEND', { destination = '/queue/' .. q }, 'x')
-      c:frame('SUBSCRIBE', { id = '1', destination = '/queue/' .. q, ack = 'client' })
-      c:expect('MESSAGE', { redelivered = 'false' })
+      for i = 1, 3 do c:ask('SEND', { destination = '/queue/' .. q }, tostring(i)) end
+      c:frame('SUBSCRIBE', { id = '1', destination = '/queue/' .. q, ack = 'client-individual' })
+      local held = {}
+      for i = 1, 3 do held[i] = c:expect('MESSAGE', { redelivered = 'false' }, tostring(i)).headers.ack end
       c:ask('UNSUBSCRIBE', { id = '1' })
-      c:frame('SUBSCRIBE', { id = '1', destination = '/queue/' .. q, ack = 'client' })
-      c:expect('MESSAGE', { redelivered = 'true', ['x-attempt'] = '2' })
+      c:subscribe('1', '/queue/' .. q, { ack = 'client' })
+      c:ask('ACK', { id = held[1] })
+      assert.equal(2, queue(q).unacked)
+      c:ask('BEGIN', { transaction = 't' })
+      c:ask('ACK', { id = held[2], transaction = 't' })
+      c:ask('COMMIT', { transaction = 't' })
+      c:ask('NACK', { id = held[3], requeue = 'true' })
+      c:ask('ACK', { id = c:expect('MESSAGE', { redelivered = 'true', ['x-attempt'] = '2' }, '3').headers.ack })
       c:frame('UNSUBSCRIBE', { id = '2' })
       c:expect_error("this connection has no subscription '2'", { code = 'not-found' })
     end)
@@ -77,6 +84,18 @@ describe('a STOMP connection', function()
       end
       for i = 1, 200 do c:subscribe(tostring(i), '/queue/' .. q) end
       assert.equal(200, queue(q).consumers)
+    end)
+
+    it('may end any number of times with a message in work', function()
+      local q = fresh()
+      for i = 1, 300 do
+        c:frame('SUBSCRIBE', { id = '1', destination = '/queue/' .. q, ack = 'client', ['prefetch-count'] = 1 })
+        c:frame('SEND', { destination = '/queue/' .. q }, tostring(i))
+        local m = c:expect('MESSAGE', nil, tostring(i))
+        c:frame('UNSUBSCRIBE', { id = '1' })
+        c:ask('ACK', { id = m.headers.ack })
+      end
+      assert.equal(0, queue(q).unacked)
     end)
   end)
 
@@ -130,7 +149,7 @@ describe('a STOMP connection', function()
       one:frame('ACK', { ['message-id'] = m.headers['message-id'] })
       one:expect('MESSAGE')
       one:ask('UNSUBSCRIBE', { destination = '/queue/' .. q })
-      assert.equal(2, queue(q).ready)
+      assert.equal(1, queue(q).unacked)
       one:close()
     end)
 
@@ -155,17 +174,64 @@ describe('a STOMP connection', function()
       assert.equal(3, queue(q).unacked)
     end)
 
+    it('never settle what has come since, with the id of before', function()
+      local other, seen = fresh(), {}
+      for i = 1, 4 do c:ask('SEND', { destination = '/queue/' .. other }, tostring(i)) end
+      -- A subscription with the same name, of the same connection.
+      local old = subscribe 'client'
+      c:ask('ACK', { id = old[4].ack })
+      c:ask('UNSUBSCRIBE', { id = 's' })
+      c:frame('SUBSCRIBE', { id = 's', destination = '/queue/' .. other, ack = 'client' })
+      for i = 1, 4 do
+        local ack = c:expect('MESSAGE', nil, tostring(i)).headers.ack
+        seen[ack] = true
+        assert.is_nil(seen[old[i].ack])
+      end
+      c:ask('ACK', { id = old[4].ack })
+      assert.equal(4, queue(other).unacked)
+      -- Another connection.
+      c:close()
+      c = Stomp.connect(broker)
+      c:frame('SUBSCRIBE', { id = 's', destination = '/queue/' .. other, ack = 'client' })
+      for i = 1, 4 do assert.is_nil(seen[c:expect('MESSAGE', nil, tostring(i)).headers.ack]) end
+      for ack in pairs(seen) do c:ask('ACK', { id = ack }) end
+      assert.equal(4, queue(other).unacked)
+    end)
+
+    it('never settle what has come since, with an id from before the broker\'s restart', function()
+      local own = Broker.start()
+      local one, old = Stomp.connect(own), nil
+      for i = 1, 3 do one:ask('SEND', { destination = '/queue/jobs' }, tostring(i)) end
+      one:frame('SUBSCRIBE', { id = '1', destination = '/queue/jobs', ack = 'client' })
+      for _ = 1, 3 do old = one:expect('MESSAGE').headers.ack end
+      one:ask('ACK', { id = old })
+      one:ask('UNSUBSCRIBE', { id = '1' })
+      for i = 4, 6 do one:ask('SEND', { destination = '/queue/jobs' }, tostring(i)) end
+      local session = one.connected.headers.session
+      own:restart()
+      -- The same number of connection, subscription and tag.
+      repeat one = Stomp.connect(own) until tonumber(one.connected.headers.session) >= tonumber(session)
+      assert.equal(session, one.connected.headers.session)
+      one:frame('SUBSCRIBE', { id = '1', destination = '/queue/jobs', ack = 'client' })
+      for i = 4, 6 do one:expect('MESSAGE', nil, tostring(i)) end
+      one:ask('ACK', { id = old })
+      assert.equal(3, own:connect():stats('jobs').unacked)
+      own:expect_clean_stop()
+    end)
+
     it('are refused for what was never given', function()
       subscribe 'client-individual'
-      for _, id in ipairs { '1-99', '2-1', 'x', '-1', '1-', '0-1', '1-0', '99999999999999999999-1' } do
+      for _, id in ipairs { '1-99', 'x', '-1', '1-1-1-1', '6881cb0402800000-1-1', '6881cb0402800000-1-1-', '' } do
         local one = Stomp.connect(broker)
         one:frame('SUBSCRIBE', { id = '1', destination = '/queue/none', ack = 'client' })
         one:frame('ACK', { id = id })
-        one:expect('ERROR', { code = 'not-found' })
+        one:expect('ERROR', { code = id == '' and 'syntax' or 'not-found' })
         one:close()
       end
-      c:subscribe('auto', '/queue/' .. fresh())
-      c:frame('ACK', { id = '2-1' })
+      local auto = fresh()
+      c:subscribe('auto', '/queue/' .. auto)
+      c:frame('SEND', { destination = '/queue/' .. auto })
+      c:frame('ACK', { id = c:expect('MESSAGE').headers['message-id'] })
       c:expect_error("the subscription 'auto' has ack:auto: its messages need no ACK", { code = 'denied' })
     end)
   end)
@@ -214,7 +280,7 @@ describe('a STOMP connection', function()
       assert.equal(0, queue(q).ready)
     end)
 
-    it('fail when a subscription whose messages they settle ends', function()
+    it('settle messages of a subscription that has ended meanwhile', function()
       local q = fresh()
       c:ask('SEND', { destination = '/queue/' .. q }, 'x')
       c:frame('SUBSCRIBE', { id = '1', destination = '/queue/' .. q, ack = 'client' })
@@ -222,7 +288,10 @@ describe('a STOMP connection', function()
       c:ask('BEGIN', { transaction = 't' })
       c:ask('ACK', { id = m.headers.ack, transaction = 't' })
       c:ask('UNSUBSCRIBE', { id = '1' })
-      c:frame('COMMIT', { transaction = 't' })
+      c:ask('COMMIT', { transaction = 't' })
+      assert.equal(0, queue(q).unacked)
+      c:ask('BEGIN', { transaction = 't' })
+      c:frame('ACK', { id = m.headers.ack, transaction = 't' })
       c:expect('ERROR', { code = 'lease-lost' })
     end)
 

@@ -27,12 +27,15 @@ struct stomp_channel {
 	unsigned number;
 	struct buf owed; /* records of answers, in the order of the replies */
 	/* Of all but channel 0: the subscription. */
-	struct slice id;          /* owned; of 1.0 it may be the destination */
-	struct buf subscription;  /* the line "subscription:<id>" of its messages */
+	struct slice id;         /* owned; of 1.0 it may be the destination */
+	struct buf subscription; /* the line "subscription:<id>" of its messages */
+	uint64_t serial;         /* no other subscription of the connection has it */
+	struct buf origin; /* between id and tag of an ack: "-<session>-<serial>-" */
 	struct slice destination; /* owned */
 	char *queue;              /* that it reads */
 	bool is_auto;
 	bool is_cumulative; /* an ACK is for all messages up to its own */
+	bool is_ended;      /* UNSUBSCRIBE has come; what it holds can be settled */
 	bool is_closing;    /* it waits for its last answers */
 };
 
@@ -52,6 +55,7 @@ struct stomp {
 	size_t scanned; /* of the head that has not come whole */
 	struct stomp_channel **channels; /* by their number; NULL: free */
 	unsigned channel_cap;
+	uint64_t last_serial;
 	struct stomp_temp *temps; /* uthash */
 	char *client_id;          /* of CONNECT, or NULL */
 	/* The SEND whose body is being read. */

@@ -1,5 +1,7 @@
 #include "stomp_channel.h"
 
+#include <inttypes.h>
+
 #include "base/mem.h"
 
 struct owed_head {
@@ -28,6 +30,7 @@ static void drop(struct stomp *l, struct stomp_channel *ch)
 	l->channels[ch->number] = NULL;
 	buf_deinit(&ch->owed);
 	buf_deinit(&ch->subscription);
+	buf_deinit(&ch->origin);
 	mem_free((char *)ch->id.data);
 	mem_free((char *)ch->destination.data);
 	mem_free(ch->queue);
@@ -49,27 +52,62 @@ void stomp_channel_deinit(struct stomp *l)
 	l->channel_cap = 0;
 }
 
-int stomp_channel_open(struct stomp *l, struct stomp_channel **out, struct error *err)
+/* Those of subscriptions that have ended, and whose messages are settled by now. */
+static void release_ended(struct stomp *l, const struct stomp_frame *f)
+{
+	for (unsigned i = 1; i < l->channel_cap; i++)
+		if (l->channels[i] && l->channels[i]->is_ended)
+			stomp_channel_release(l, l->channels[i], f);
+}
+
+int stomp_channel_open(struct stomp *l, struct stomp_frame *f, struct stomp_channel **out)
 {
 	unsigned number = 1;
+	struct stomp_channel *opened;
 	struct channel *ch;
 
+	release_ended(l, f);
 	while (number < l->channel_cap && l->channels[number])
 		number++;
-	if (session_open(l->base.session, number, &ch, err) < 0)
-		return err->code;
+	f->rc = session_open(l->base.session, number, &ch, f->err);
+	if (f->rc < 0)
+		return f->rc;
 	add(l, number);
-	*out = l->channels[number];
+	opened = l->channels[number];
+	opened->serial = ++l->last_serial;
+	buf_printf(&opened->origin, "-%" PRIu64 "-%" PRIu64 "-",
+		   session_facts(l->base.session).number, opened->serial);
+	*out = opened;
 	return TIDE_OK;
 }
 
 struct stomp_channel *stomp_channel_find(struct stomp *l, struct slice id)
 {
 	for (unsigned i = 1; i < l->channel_cap; i++)
-		if (l->channels[i] && !l->channels[i]->is_closing &&
+		if (l->channels[i] && !l->channels[i]->is_ended &&
 		    slice_is_equal(l->channels[i]->id, id))
 			return l->channels[i];
 	return NULL;
+}
+
+struct stomp_channel *stomp_channel_find_serial(struct stomp *l, uint64_t serial)
+{
+	for (unsigned i = 1; i < l->channel_cap; i++)
+		if (l->channels[i] && !l->channels[i]->is_closing &&
+		    l->channels[i]->serial == serial)
+			return l->channels[i];
+	return NULL;
+}
+
+void stomp_channel_release(struct stomp *l, struct stomp_channel *ch,
+			   const struct stomp_frame *f)
+{
+	struct channel *of_session = stomp_channel_session(l, ch);
+
+	if (ch->is_closing || session_held_any(of_session))
+		return;
+	ch->is_closing = true;
+	session_close_channel(of_session, stomp_channel_part(l, ch, f));
 }
 
 void stomp_channel_owe(struct stomp_channel *ch, const struct stomp_owed *owed)

@@ -11,11 +11,17 @@ struct stomp_owed {
 	struct slice receipt;
 };
 
-/* One that is free, with its channel of the session open. */
-TIDE_MUST_USE int stomp_channel_open(struct stomp *l, struct stomp_channel **out,
-				     struct error *err);
+/* One that is free, with its channel of the session open. Gives f->rc. */
+TIDE_MUST_USE int stomp_channel_open(struct stomp *l, struct stomp_frame *f,
+				     struct stomp_channel **out);
 /* The subscription of that id, or NULL. */
 struct stomp_channel *stomp_channel_find(struct stomp *l, struct slice id);
+/* Likewise, by its serial; also one that has ended, while it holds messages. */
+struct stomp_channel *stomp_channel_find_serial(struct stomp *l, uint64_t serial);
+/* Its subscription has ended: it goes, unless it holds messages. It may be freed by the
+ * call. */
+void stomp_channel_release(struct stomp *l, struct stomp_channel *ch,
+			   const struct stomp_frame *f);
 static inline struct stomp_channel *stomp_channel_zero(const struct stomp *l)
 {
 	return l->channels[0];

@@ -4,7 +4,7 @@
 #include "base/id.h"
 
 /* What a MESSAGE takes without names and headers, with room to spare. */
-#define MESSAGE_SMALL 256
+#define MESSAGE_SMALL 512
 /* A payload up to this size is copied with its head, in one piece. */
 #define PAYLOAD_SMALL 1024
 /* With a line end, as RabbitMQ's frames: PHP's client waits for it. */
@@ -117,11 +117,13 @@ static void append_headers(struct stomp *l, const struct msg *m)
 	}
 }
 
-static char *put_numbers(char *at, const struct stomp_channel *ch,
-			 const struct delivery *d)
+/* What an ACK names. */
+static char *put_id(char *at, const struct stomp_channel *ch, const struct delivery *d)
 {
-	at = decimal_put(at, ch->number);
-	*at++ = '-';
+	struct slice origin = buf_slice(&ch->origin);
+
+	id_format(d->msg->id, at);
+	at = put(at + ID_HEX_LEN, origin.data, origin.len);
 	return decimal_put(at, d->tag);
 }
 
@@ -130,15 +132,11 @@ static char *put_delivery(char *at, struct stomp *l, const struct stomp_channel 
 {
 	const struct msg *m = d->msg, *head = reply_head(d);
 
-	at = PUT(at, "message-id:");
-	id_format(m->id, at);
-	at += ID_HEX_LEN;
-	*at++ = '-';
-	at = put_numbers(at, ch, d);
+	at = put_id(PUT(at, "message-id:"), ch, d);
 	*at++ = '\n';
 	at = put_destination(at, m, l->version);
 	if (l->version == STOMP_1_2 && d->tag)
-		at = put_numbers(PUT(at, "\nack:"), ch, d);
+		at = put_id(PUT(at, "\nack:"), ch, d);
 	at = d->is_redelivered ? PUT(at, "\nredelivered:true")
 			       : PUT(at, "\nredelivered:false");
 	if (m->priority)
@@ -358,7 +356,7 @@ static void on_event(void *ctx, unsigned channel, const char *what, const char *
 	bool is_denied = strcmp(words + strcspn(words, " "), " denied") == 0;
 	struct buf why = { 0 };
 
-	if (strcmp(what, "cancelled") != 0 || ch->is_closing)
+	if (strcmp(what, "cancelled") != 0 || ch->is_ended)
 		return;
 	buf_printf(&why, "%s the subscription '%" SLICE_FMT "' has ended: %s",
 		   is_denied ? "denied" : "not-found", SLICE_ARG(ch->id),

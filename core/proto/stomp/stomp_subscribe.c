@@ -36,8 +36,7 @@ static int open_channel(struct stomp *l, struct stomp_frame *f, struct slice id,
 					 "this connection has a subscription '%.*s' "
 					 "already",
 					 SLICE_HEAD(id, 64));
-	f->rc = stomp_channel_open(l, out, f->err);
-	if (f->rc == TIDE_OK)
+	if (stomp_channel_open(l, f, out) == TIDE_OK)
 		(*out)->id = copy(id);
 	return f->rc;
 }
@@ -349,19 +348,25 @@ int stomp_subscribe_temp(struct stomp *l, struct stomp_frame *f, struct slice de
 /* ---- UNSUBSCRIBE
  * ----------------------------------------------------------------------- */
 
-/* The queue of a durable subscription goes with it, if the client says so. */
-static int delete_queue(struct stomp *l, struct stomp_channel *ch, struct stomp_frame *f)
+/* The subscription ends; what it holds stays with its channel.
+ *
+ * @param is_delete  the queue of a durable subscription goes with it */
+static int end_subscription(struct stomp *l, struct stomp_channel *ch,
+			    struct stomp_frame *f, bool is_delete)
 {
 	const struct delete_spec spec = { .kind = DEFINE_QUEUE,
 					  .name = slice_from(ch->queue) };
 	char number[DECIMAL_MAX];
-	struct reply *r = stomp_channel_part(l, ch, f);
+	struct reply *r =
+		is_delete ? stomp_channel_part(l, ch, f) : stomp_channel_reply(l, ch, f);
 
 	f->rc = session_consume_unsubscribe(stomp_channel_session(l, ch),
 					    sid_of(ch, number), r, f->err);
 	if (f->rc < 0)
 		return stomp_channel_fail(f, r);
-	r = stomp_channel_part(l, ch, f);
+	if (!is_delete)
+		return TIDE_OK;
+	r = stomp_channel_reply(l, ch, f);
 	f->rc = session_define_delete(l->base.session, &spec, r, f->err);
 	return f->rc < 0 ? stomp_channel_fail(f, r) : TIDE_OK;
 }
@@ -382,13 +387,11 @@ int stomp_subscribe_end(struct stomp *l, struct stomp_frame *f)
 		return f->rc = error_set(f->err, TIDE_ENOTFOUND,
 					 "this connection has no subscription '%.*s'",
 					 SLICE_HEAD(id.len ? id : destination, 64));
-	if (is_delete &&
-	    (slice_has_prefix(ch->destination, "/topic/") ||
-	     slice_has_prefix(ch->destination, "/exchange/")) &&
-	    delete_queue(l, ch, f) < 0)
+	is_delete = is_delete && (slice_has_prefix(ch->destination, "/topic/") ||
+				  slice_has_prefix(ch->destination, "/exchange/"));
+	if (end_subscription(l, ch, f, is_delete) < 0)
 		return f->rc;
-	ch->is_closing = true;
-	session_close_channel(stomp_channel_session(l, ch),
-			      stomp_channel_reply(l, ch, f));
+	ch->is_ended = true;
+	stomp_channel_release(l, ch, f);
 	return TIDE_OK;
 }
