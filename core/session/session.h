@@ -181,9 +181,9 @@ struct declare_spec {
 	struct slice type; /* of an exchange */
 	const struct args *args;
 };
-/* Something of that name is there, queue or topic: it may have any options. Who may do
- * nothing with the name is not told. */
-bool session_define_exists(struct session *s, enum define_kind kind, struct slice name);
+/* A queue or a topic of that name is there: it may have any options. Who may do nothing
+ * with the name is not told. */
+bool session_define_exists(struct session *s, struct slice name);
 TIDE_MUST_USE int session_define_declare(struct session *s,
 					 const struct declare_spec *spec, struct reply *r,
 					 struct error *err);

@@ -14,7 +14,7 @@ int stomp_ensure_declared(struct stomp *l, struct stomp_channel *ch,
 int stomp_ensure(struct stomp *l, struct stomp_channel *ch, struct stomp_frame *f,
 		 const struct declare_spec *spec)
 {
-	if (session_define_exists(l->base.session, spec->kind, spec->name))
+	if (session_define_exists(l->base.session, spec->name))
 		return TIDE_OK;
 	return stomp_ensure_declared(l, ch, f, spec);
 }
@@ -24,16 +24,6 @@ int stomp_ensure_queue(struct stomp *l, struct stomp_channel *ch, struct stomp_f
 {
 	const struct declare_spec spec = { .kind = DEFINE_QUEUE,
 					   .name = name,
-					   .args = &no_args };
-
-	return stomp_ensure(l, ch, f, &spec);
-}
-
-int stomp_ensure_topic(struct stomp *l, struct stomp_channel *ch, struct stomp_frame *f)
-{
-	const struct declare_spec spec = { .kind = DEFINE_EXCHANGE,
-					   .name = SLICE(STOMP_TOPIC_EXCHANGE),
-					   .type = SLICE("topic"),
 					   .args = &no_args };
 
 	return stomp_ensure(l, ch, f, &spec);

@@ -13,11 +13,9 @@ TIDE_MUST_USE int stomp_ensure_declared(struct stomp *l, struct stomp_channel *c
 /* Likewise, unless there is something of that name, whatever its options are. */
 TIDE_MUST_USE int stomp_ensure(struct stomp *l, struct stomp_channel *ch,
 			       struct stomp_frame *f, const struct declare_spec *spec);
-/* A durable queue; the exchange of /topic/. */
+/* A durable queue. */
 TIDE_MUST_USE int stomp_ensure_queue(struct stomp *l, struct stomp_channel *ch,
 				     struct stomp_frame *f, struct slice name);
-TIDE_MUST_USE int stomp_ensure_topic(struct stomp *l, struct stomp_channel *ch,
-				     struct stomp_frame *f);
 /* The queue gets what its destination, an exchange with a pattern, gets. */
 TIDE_MUST_USE int stomp_ensure_bound(struct stomp *l, struct stomp_channel *ch,
 				     struct stomp_frame *f, struct slice queue,

@@ -15,8 +15,6 @@ static int ensure(struct stomp *l, struct stomp_frame *f)
 {
 	const struct stomp_destination *d = &l->last;
 
-	if (d->place == STOMP_TOPIC)
-		return stomp_ensure_topic(l, stomp_channel_zero(l), f);
 	if (d->place == STOMP_QUEUE)
 		return stomp_ensure_queue(l, stomp_channel_zero(l), f, d->key);
 	if (d->place == STOMP_TEMP_QUEUE)

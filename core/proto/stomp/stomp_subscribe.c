@@ -115,8 +115,6 @@ static int declare_bound(struct stomp *l, struct subscribing *s)
 	if (rc == TIDE_OK && !is_durable)
 		rc = add_private(s);
 	spec.name = slice_from(s->queue);
-	if (rc == TIDE_OK && s->destination.place == STOMP_TOPIC)
-		rc = stomp_ensure_topic(l, s->ch, s->f);
 	if (rc == TIDE_OK)
 		rc = stomp_ensure_declared(l, s->ch, s->f, &spec);
 	if (rc == TIDE_OK)
