@@ -424,15 +424,42 @@ describe('STOMP', function()
       c:frame('SUBSCRIBE', { id = id, destination = '/topic/durable.*', durable = 'true' })
       c:expect('MESSAGE', { subscription = id }, 'kept')
       c:ask('UNSUBSCRIBE', { id = id, durable = 'true' })
-      assert.is_nil(queue('stomp-subscription-' .. id))
+      assert.is_nil(queue(('stomp-subscription-:%s:topic:durable.*'):format(id)))
       other:close()
     end)
 
-    it('/topic/ names the queue of a durable subscription by client-id or x-queue-name', function()
+    it('/topic/ with durable:true is another one for each client-id, id and destination', function()
+      local names = {}
+      for name, it in pairs {
+        ['stomp-subscription-:sub-0:topic:orders'] = { nil, 'sub-0', '/topic/orders' },
+        ['stomp-subscription-:sub-0:topic:mails'] = { nil, 'sub-0', '/topic/mails' },
+        ['stomp-subscription-:a-sub:topic:orders'] = { nil, 'a-sub', '/topic/orders' },
+        ['stomp-subscription-a:sub:topic:orders'] = { 'a', 'sub', '/topic/orders' },
+        ['stomp-subscription-a-b:c:topic:orders'] = { 'a-b', 'c', '/topic/orders' },
+        ['stomp-subscription-a:b-c:topic:orders'] = { 'a', 'b-c', '/topic/orders' },
+        ['stomp-subscription-a%3Ab:c:topic:orders'] = { 'a:b', 'c', '/topic/orders' },
+        ['stomp-subscription-a:b%3Ac:topic:orders'] = { 'a', 'b:c', '/topic/orders' },
+        ['stomp-subscription-a:b%253Ac:topic:orders'] = { 'a', 'b%3Ac', '/topic/orders' },
+        ['stomp-subscription-a:my%20sub:exchange:amq.fanout:'] = { 'a', 'my sub', '/exchange/amq.fanout' },
+        ['stomp-subscription-a:s:exchange:amq.direct:a/b%3Ac'] = { 'a', 's', '/exchange/amq.direct/a%2Fb:c' },
+        ['stomp-subscription-a:s:topic:x'] = { 'a', 's', '/exchange/amq.topic/x' },
+      } do
+        local one = Stomp.connect(broker, { ['client-id'] = it[1] })
+        one:subscribe(it[2], it[3], { durable = 'true' })
+        one:close()
+        assert.is_table(queue(name), name)
+        names[#names + 1] = name
+      end
+      c:ask('SEND', { destination = '/topic/orders' }, 'x')
+      assert.equal(1, queue('stomp-subscription-:sub-0:topic:orders').ready)
+      assert.equal(0, queue('stomp-subscription-:sub-0:topic:mails').ready)
+      for _, name in ipairs(names) do admin:ok('DELETE queue ' .. name) end
+    end)
+
+    it('/topic/ names the queue of a durable subscription by x-queue-name', function()
       local id = fresh 'sub'
       local one = Stomp.connect(broker, { ['client-id'] = 'ann' })
       one:subscribe(id, '/topic/a', { durable = 'true' })
-      assert.is_true(queue('stomp-subscription-ann-' .. id).durable)
       one:subscribe(id .. 'b', '/topic/a', { durable = 'true', ['x-queue-name'] = 'my.' .. id })
       assert.is_true(queue('my.' .. id).durable)
       one:ask('UNSUBSCRIBE', { id = id, durable = 'true' })

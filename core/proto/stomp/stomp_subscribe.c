@@ -6,6 +6,7 @@
 
 #include "base/decimal.h"
 #include "base/mem.h"
+#include "base/percent.h"
 #include "stomp_ensure.h"
 #include "stomp_options.h"
 
@@ -78,6 +79,44 @@ static int name_queue(struct subscribing *s, const char *format, ...)
 		       s->queue);
 }
 
+/* A part of a name of parts, with a ':' between them. */
+static void add_part(struct buf *name, struct slice part)
+{
+	while (part.len > 0) {
+		size_t run = slice_find(part, ':');
+
+		percent_encode(name, (struct slice){ part.data, run });
+		if (run < part.len)
+			buf_append_text(name, "%3A");
+		part = slice_skip(part, run < part.len ? run + 1 : run);
+	}
+}
+
+/* Another client, id or destination has another queue: what was bound before would bring
+ * messages of somebody else. */
+static int name_durable(const struct stomp *l, struct subscribing *s)
+{
+	const struct stomp_destination *d = &s->destination;
+	struct buf name = { 0 };
+
+	buf_append_text(&name, "stomp-subscription-");
+	if (l->client_id)
+		add_part(&name, slice_from(l->client_id));
+	buf_append_char(&name, ':');
+	add_part(&name, s->ch->id);
+	if (slice_is(d->exchange, STOMP_TOPIC_EXCHANGE)) {
+		buf_append_text(&name, ":topic:");
+	} else {
+		buf_append_text(&name, ":exchange:");
+		add_part(&name, d->exchange);
+		buf_append_char(&name, ':');
+	}
+	add_part(&name, d->key);
+	name_queue(s, "%" SLICE_FMT, SLICE_ARG(buf_slice(&name)));
+	buf_deinit(&name);
+	return s->f->rc;
+}
+
 /* The queue goes with its subscription. Somebody else may share one that has a name. */
 static int add_private(struct subscribing *s)
 {
@@ -96,7 +135,7 @@ static int add_private(struct subscribing *s)
 }
 
 /* A queue that gets what is published to an exchange from now on: of this connection
- * alone, or durable, for whoever subscribes with this id. */
+ * alone, or durable, for whoever subscribes to the same with this id. */
 static int declare_bound(struct stomp *l, struct subscribing *s)
 {
 	struct declare_spec spec = { .kind = DEFINE_QUEUE, .args = &s->options.args };
@@ -105,9 +144,7 @@ static int declare_bound(struct stomp *l, struct subscribing *s)
 	int rc;
 
 	if (is_durable)
-		rc = name_queue(s, "stomp-subscription-%s%s%" SLICE_FMT,
-				l->client_id ? l->client_id : "", l->client_id ? "-" : "",
-				SLICE_ARG(s->ch->id));
+		rc = name_durable(l, s);
 	else
 		rc = name_queue(s, "stomp-%u-%" PRIu64 "-%u",
 				session_facts(l->base.session).node,
