@@ -92,7 +92,9 @@ void session_allowance_throttle(struct session *s);
 struct channel *session_channel(struct session *s, unsigned number);
 /* A channel that was closed, but still owes replies; NULL when there is none. */
 struct channel *session_closing_channel(struct session *s, unsigned number);
-/* There is a vhost of that name. */
+/* Can there be a vhost of that name? */
+TIDE_MUST_USE int session_check_vhost(struct slice name, struct error *err);
+/* There is one. */
 bool session_has_vhost(const struct session *s, struct slice name);
 void session_set_name(struct session *s, struct slice name);
 /* The peer has ended its side: its waiting GETs take what is there now. Otherwise a

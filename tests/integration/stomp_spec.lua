@@ -281,19 +281,38 @@ describe('STOMP', function()
     it('never give back headers that would hide the broker\'s', function()
       local q = fresh()
       c:subscribe('1', '/queue/' .. q)
-      c:frame('SEND', { destination = '/queue/' .. q, subscription = 'x', ['message-id'] = 'y', redelivered = 'z' })
+      admin:ok('DECLARE queue ' .. q)
+      admin:ok(('PUB - %s h:subscription=x h:message-id=y h:redelivered=z'):format(q), 'x')
       local m = c:expect('MESSAGE', { subscription = '1', redelivered = 'false' })
       assert.equal(6, #m.order, table.concat(m.order, ' '))
     end)
 
+    it('drop what a consumer has copied from a MESSAGE', function()
+      local q, dead, again = fresh(), fresh(), fresh()
+      admin:ok('DECLARE queue ' .. dead)
+      admin:ok(('DECLARE queue %s dead-letter=-/%s'):format(q, dead))
+      c:subscribe('1', '/queue/' .. q, { ack = 'client' })
+      c:subscribe('2', '/queue/' .. dead, { ack = 'client' })
+      c:frame('SEND', { destination = '/queue/' .. q, ['x-mine'] = 'a' }, 'x')
+      c:frame('NACK', { id = c:expect('MESSAGE', { subscription = '1' }).headers.ack, requeue = 'false' })
+      c:frame('NACK', { id = c:expect('MESSAGE', { subscription = '2' }).headers.ack, requeue = 'true' })
+      local m = c:expect('MESSAGE', { subscription = '2', ['x-attempt'] = '2', ['x-mine'] = 'a' })
+      assert.is_string(m.headers['x-death-reason'])
+      local copied = { ['x-partition'] = '1', ['x-offset'] = '2' }
+      for name, value in pairs(m.headers) do copied[name] = value end
+      copied.destination, copied['message-id'] = '/queue/' .. again, nil
+      c:ask('SEND', copied, m.body)
+      assert.same({ ['x-mine'] = 'a', timestamp = m.headers.timestamp }, admin:peek(again)[1].headers)
+    end)
+
     it('refuse what cannot be', function()
       for headers, why in pairs {
-        [{ destination = '/jobs' }] = 'syntax', [{ destination = '/queue/a/b' }] = 'syntax', [{}] = 'syntax',
+        [{ destination = '/jobs' }] = 'syntax',
+        [{}] = 'syntax', [{ destination = 'a', ['message-id'] = '1' }] = 'syntax',
         [{ destination = '/queue/a', priority = '256' }] = 'syntax',
         [{ destination = '/queue/a', delay = 'soon' }] = 'syntax',
         [{ destination = '/queue/a', expiration = '0' }] = 'syntax',
         [{ destination = '/queue/a', ['two words'] = 'x' }] = 'syntax',
-        [{ destination = '/queue/a', ['x-death-count'] = '1' }] = 'denied',
         [{ destination = '/queue/a', transaction = 'none' }] = 'not-found',
         [{ destination = '/queue/a', receipt = ('r'):rep(1025) }] = 'too-long',
         [{ destination = '/exchange/none/k' }] = 'not-found',
@@ -308,7 +327,8 @@ describe('STOMP', function()
         local frame = one:expect('ERROR', { code = why })
         if #headers.receipt < 1000 then assert.equal('it', frame.headers['receipt-id']) end
         assert.equal('text/plain', frame.headers['content-type'])
-        assert.is_truthy(frame.body:find '^SEND: ')
+        assert.equal(frame.headers.message == 'Invalid header' and headers['message-id']
+          and "'message-id' is not allowed on 'SEND'.\n" or ('SEND: %s\n'):format(frame.headers.reason), frame.body)
         assert.is_nil(one:read())
         assert.is_true(one.is_closed)
       end
@@ -538,6 +558,50 @@ describe('STOMP', function()
         ['dead-letter'] = '-/dead', retry = 'exponential', ['retry.base'] = '5s', ['single-active'] = '1',
           priority = 'strict',
       }, queue(q).options)
+    end)
+
+    it('take the options of a queue from the headers of SEND too', function()
+      local q = fresh()
+      local options = {
+        ['x-message-ttl'] = 60000, ['x-expires'] = 70000, ['x-max-length'] = 10, ['x-max-length-bytes'] = 20000,
+        ['x-dead-letter-exchange'] = 'dlx', ['x-dead-letter-routing-key'] = 'dead', ['x-max-priority'] = 6,
+        ['x-queue-type'] = 'quorum', ['x-single-active-consumer'] = 'False', ['auto-delete'] = 'FALSE',
+      }
+      local headers = { destination = '/queue/' .. q, ['x-priority'] = '5', ['x-retry'] = 'mine', ['x-mine'] = 'a' }
+      for name, value in pairs(options) do headers[name] = value end
+      c:ask('SEND', headers, 'x')
+      assert.same({
+        ttl = '60000', expires = '70000', ['max-length'] = '10', ['max-bytes'] = '20000', overflow = 'drop-head',
+        ['dead-letter'] = 'dlx/dead', priority = 'strict',
+      }, queue(q).options)
+      assert.same({ ['x-priority'] = '5', ['x-retry'] = 'mine', ['x-mine'] = 'a' }, admin:peek(q)[1].headers)
+      options.receipt = 'r'
+      c:subscribe('1', '/queue/' .. q, options)
+      c:expect('MESSAGE', { ['x-retry'] = 'mine' }, 'x')
+      -- To an exchange they are the message's.
+      c:subscribe('2', '/topic/options')
+      c:frame('SEND', { destination = '/topic/options', ['x-message-ttl'] = '5' })
+      c:expect('MESSAGE', { subscription = '2', ['x-message-ttl'] = '5' })
+      local other = fresh()
+      c:ask('SEND', { destination = '/queue/' .. other, durable = 'false' })
+      assert.is_false(queue(other).durable)
+      c:close()
+      c = Stomp.connect(broker)
+      c:frame('SEND', { destination = '/queue/' .. other, ['x-message-ttl'] = '7' })
+      c:expect('ERROR', { code = 'mismatch', message = 'precondition_failed' })
+    end)
+
+    it('take True and False of any language, persistent for durable, and a prefetch of no limit', function()
+      local id, q = fresh 'sub', fresh()
+      c:subscribe(id, '/topic/flags', { persistent = 'True', ['auto-delete'] = 'False' })
+      assert.is_true(queue(('stomp-subscription-:%s:topic:flags'):format(id)).durable)
+      c:ask('UNSUBSCRIBE', { id = id, persistent = 'TRUE' })
+      assert.is_nil(queue(('stomp-subscription-:%s:topic:flags'):format(id)))
+      for i = 1, 1100 do c:frame('SEND', { destination = '/queue/' .. q }, tostring(i)) end
+      c:frame('SUBSCRIBE', { id = '1', destination = '/queue/' .. q, ack = 'client', ['prefetch-count'] = '0' })
+      local last
+      for i = 1, 1100 do last = c:expect('MESSAGE', nil, tostring(i)).headers.ack end
+      c:ask('NACK', { id = last, requeue = 'False' })
     end)
 
     it('refuse options that the queue does not have', function()

@@ -4,10 +4,12 @@
 
 #include "base/mem.h"
 
+/* Then the bytes of the three, in this order. */
 struct owed_head {
 	uint8_t verb;
-	bool is_part, is_strict;
-	uint32_t len;
+	bool is_part, is_strict, is_kept;
+	const char *word;
+	uint32_t receipt_len, kept_len, sentence_len;
 };
 
 static void add(struct stomp *l, unsigned number)
@@ -112,28 +114,63 @@ void stomp_channel_release(struct stomp *l, struct stomp_channel *ch,
 
 void stomp_channel_owe(struct stomp_channel *ch, const struct stomp_owed *owed)
 {
-	const struct owed_head head = { (uint8_t)owed->verb, owed->is_part,
-					owed->is_strict, (uint32_t)owed->receipt.len };
+	const struct owed_head head = {
+		.verb = (uint8_t)owed->verb,
+		.is_part = owed->is_part,
+		.is_strict = owed->is_strict,
+		.is_kept = owed->is_kept,
+		.receipt_len = (uint32_t)owed->receipt.len,
+		.kept_len = (uint32_t)owed->kept.len,
+	};
 
+	ch->last_owed_len = sizeof(head) + owed->receipt.len + owed->kept.len;
 	buf_append(&ch->owed, &head, sizeof(head));
 	buf_append_slice(&ch->owed, owed->receipt);
+	buf_append_slice(&ch->owed, owed->kept);
+}
+
+void stomp_channel_explain(struct stomp_channel *ch, const char *word,
+			   struct slice sentence)
+{
+	char *at = ch->owed.data + ch->owed.end - ch->last_owed_len;
+	struct owed_head head;
+
+	memcpy(&head, at, sizeof(head));
+	head.word = word;
+	head.sentence_len = (uint32_t)sentence.len;
+	memcpy(at, &head, sizeof(head));
+	buf_append_slice(&ch->owed, sentence);
+}
+
+/* The next part of a record. */
+static struct slice take_part(struct slice *rest, size_t len)
+{
+	struct slice part = { len ? rest->data : NULL, len };
+
+	*rest = slice_skip(*rest, len);
+	return part;
 }
 
 struct stomp_owed stomp_channel_pay(struct stomp_channel *ch)
 {
-	struct slice all = buf_slice(&ch->owed);
+	struct slice all = buf_slice(&ch->owed), rest;
 	struct owed_head head;
 	struct stomp_owed owed;
 
 	memcpy(&head, all.data, sizeof(head));
+	rest = slice_skip(all, sizeof(head));
 	owed = (struct stomp_owed){
 		.verb = (enum stomp_verb)head.verb,
 		.is_part = head.is_part,
 		.is_strict = head.is_strict,
-		.receipt = { head.len ? all.data + sizeof(head) : NULL, head.len },
+		.is_kept = head.is_kept,
+		.word = head.word,
 	};
+	owed.receipt = take_part(&rest, head.receipt_len);
+	owed.kept = take_part(&rest, head.kept_len);
+	owed.sentence = take_part(&rest, head.sentence_len);
 	/* The bytes stay until the next one is owed. */
-	buf_consume(&ch->owed, sizeof(head) + head.len);
+	buf_consume(&ch->owed, all.len - rest.len);
 	return owed;
 }
 
@@ -163,9 +200,10 @@ struct reply *stomp_channel_part(struct stomp *l, struct stomp_channel *ch,
 	return owe(l, ch, f, true);
 }
 
-int stomp_channel_fail(struct stomp_frame *f, struct reply *r)
+int stomp_channel_fail(struct stomp_channel *ch, struct stomp_frame *f, struct reply *r)
 {
 	f->is_told = true;
+	stomp_channel_explain(ch, f->word, f->sentence);
 	reply_error(r, f->err);
 	return f->rc;
 }

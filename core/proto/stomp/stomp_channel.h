@@ -8,7 +8,12 @@ struct stomp_owed {
 	enum stomp_verb verb;
 	bool is_part;   /* of a request: it is told only if it fails */
 	bool is_strict; /* of a transaction: no failure is overlooked */
+	bool is_kept;   /* until COMMIT, and so is its receipt */
 	struct slice receipt;
+	/* If it is an error: stomp_frame_explain. */
+	const char *word;
+	struct slice sentence;
+	struct slice kept; /* of a COMMIT: receipts before its own, a NUL behind each */
 };
 
 /* One that is free, with its channel of the session open. Gives f->rc. */
@@ -36,6 +41,9 @@ void stomp_channel_deinit(struct stomp *l);
 
 /* The next reply of the channel that is created answers this. */
 void stomp_channel_owe(struct stomp_channel *ch, const struct stomp_owed *owed);
+/* The reply that was created last is an error: RabbitMQ's words for it. */
+void stomp_channel_explain(struct stomp_channel *ch, const char *word,
+			   struct slice sentence);
 /* What a reply that leaves answers; good until the next call for the channel. */
 struct stomp_owed stomp_channel_pay(struct stomp_channel *ch);
 /* The answer to a frame, or to a part of what it asks for. */
@@ -43,7 +51,7 @@ struct reply *stomp_channel_reply(struct stomp *l, struct stomp_channel *ch,
 				  const struct stomp_frame *f);
 struct reply *stomp_channel_part(struct stomp *l, struct stomp_channel *ch,
 				 const struct stomp_frame *f);
-/* The reply to a part is the error of the frame: gives f->rc. */
-int stomp_channel_fail(struct stomp_frame *f, struct reply *r);
+/* The reply, the channel's last, is the error of the frame: gives f->rc. */
+int stomp_channel_fail(struct stomp_channel *ch, struct stomp_frame *f, struct reply *r);
 /* Its session's channel was closed: it is free when it owes nothing. */
 void stomp_channel_settle(struct stomp *l, struct stomp_channel *ch);

@@ -213,6 +213,48 @@ static void receipt(struct stomp *l, struct slice id)
 	text_end(l, (struct slice){ 0 });
 }
 
+/* RabbitMQ's word for an error, where no frame of STOMP has one of its own. */
+static const char *word_of(const char *code)
+{
+	static const struct {
+		const char *code, *word;
+	} words[] = {
+		{ "syntax", "Invalid frame" },
+		{ "too-long", "Invalid frame" },
+		{ "unknown-verb", "Bad command" },
+		{ "not-found", "not_found" },
+		{ "denied", "access_refused" },
+		{ "rejected", "not_allowed" },
+		{ "unroutable", "no_route" },
+		{ "mismatch", "precondition_failed" },
+		{ "exists", "precondition_failed" },
+		{ "lease-lost", "precondition_failed" },
+		{ "aborted", "precondition_failed" },
+		{ "too-large", "precondition_failed" },
+		{ "limit", "resource_error" },
+		{ "full", "resource_error" },
+		{ "busy", "resource_error" },
+		{ "shutdown", "connection_forced" },
+	};
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (strcmp(code, words[i].code) == 0)
+			return words[i].word;
+	return "internal_error";
+}
+
+static void append_body(struct buf *out, struct slice why, const struct stomp_owed *owed)
+{
+	if (owed->sentence.data) {
+		buf_append_slice(out, owed->sentence);
+		return;
+	}
+	if (owed->verb < STOMP_VERB_COUNT)
+		buf_printf(out, "%s: ", stomp_frame_verb(owed->verb));
+	buf_append_slice(out, why);
+	buf_append_text(out, "\n");
+}
+
 static void error_frame(struct stomp *l, const char *code, struct slice why,
 			const struct stomp_owed *owed)
 {
@@ -221,17 +263,15 @@ static void error_frame(struct stomp *l, const char *code, struct slice why,
 
 	if (l->base.is_silent)
 		return;
-	if (owed && owed->verb < STOMP_VERB_COUNT)
-		buf_printf(&body, "%s: ", stomp_frame_verb(owed->verb));
-	buf_append_slice(&body, why);
-	buf_append_text(&body, "\n");
+	append_body(&body, why, owed);
 	*decimal_put(length, buf_len(&body)) = '\0';
 	text(l, "ERROR\n");
-	header(l, "message", why);
+	header(l, "message", slice_from(owed->word ? owed->word : word_of(code)));
 	header(l, "code", slice_from(code));
+	header(l, "reason", why);
 	if (!l->has_connected)
 		text(l, "version:1.0,1.1,1.2\n");
-	if (owed && owed->receipt.data)
+	if (owed->receipt.data)
 		header(l, "receipt-id", owed->receipt);
 	text(l, "content-type:text/plain\n");
 	header(l, "content-length", slice_from(length));
@@ -239,6 +279,15 @@ static void error_frame(struct stomp *l, const char *code, struct slice why,
 	buf_deinit(&body);
 	l->base.is_silent = true;
 	l->state = STOMP_CLOSED;
+}
+
+/* The broker ends the connection, and no frame is at fault. */
+static void farewell(struct stomp *l, const char *word, const char *code,
+		     struct slice why)
+{
+	const struct stomp_owed owed = { .verb = STOMP_VERB_COUNT, .word = word };
+
+	error_frame(l, code, why, &owed);
 }
 
 static void connected(struct stomp *l)
@@ -281,7 +330,7 @@ void stomp_reply_leave(struct stomp *l)
 	if (l->has_error) {
 		code = slice_cut(&words, ' ');
 		*((char *)code.data + code.len) = '\0';
-		error_frame(l, code.data, words, NULL);
+		farewell(l, l->leaving_word, code.data, words);
 	} else if (words.len > 0) {
 		receipt(l, words);
 	}
@@ -289,17 +338,23 @@ void stomp_reply_leave(struct stomp *l)
 	end(l);
 }
 
-void stomp_reply_closed(struct stomp *l, const char *words)
+static void leave_with(struct stomp *l, const char *word, const char *words)
 {
 	l->state = STOMP_CLOSED;
 	if (l->is_leaving && !l->has_error)
 		return; /* it has said so itself */
 	l->is_leaving = l->has_error = true;
+	l->leaving_word = word;
 	buf_clear(&l->leaving);
 	buf_append_text(&l->leaving, words);
 	buf_cstr(&l->leaving);
 	stomp_reply_leave(l);
 	wake(l);
+}
+
+void stomp_reply_closed(struct stomp *l, const char *words)
+{
+	leave_with(l, "connection_forced", words);
 }
 
 /* A message that was not settled in time is with somebody else, or will be. Its consumer
@@ -308,6 +363,16 @@ static bool is_overlooked(const struct reply *r, const struct stomp_owed *owed)
 {
 	return r->error == TIDE_ELEASE && !owed->is_strict &&
 	       (owed->verb == STOMP_ACK || owed->verb == STOMP_NACK);
+}
+
+static void pay_receipts(struct stomp *l, const struct stomp_owed *owed)
+{
+	struct slice kept = owed->kept;
+
+	while (kept.len > 0)
+		receipt(l, slice_cut(&kept, '\0'));
+	if (owed->receipt.data && !owed->is_part && !owed->is_kept)
+		receipt(l, owed->receipt);
 }
 
 static void on_reply(void *ctx, unsigned channel, struct reply *r)
@@ -326,8 +391,8 @@ static void on_reply(void *ctx, unsigned channel, struct reply *r)
 	} else if (owed.verb == STOMP_CONNECT) {
 		l->has_connected = true;
 		connected(l);
-	} else if (owed.receipt.data && !owed.is_part) {
-		receipt(l, owed.receipt);
+	} else {
+		pay_receipts(l, &owed);
 	}
 	stomp_channel_settle(l, ch);
 	if (l->is_leaving)
@@ -362,7 +427,7 @@ static void on_event(void *ctx, unsigned channel, const char *what, const char *
 		   is_denied ? "denied" : "not-found", SLICE_ARG(ch->id),
 		   is_denied ? "its user may no longer read from the queue"
 			     : "its queue was deleted");
-	stomp_reply_closed(l, buf_cstr(&why));
+	leave_with(l, "Server cancelled subscription", buf_cstr(&why));
 	buf_deinit(&why);
 }
 
@@ -387,7 +452,7 @@ static void on_kill(void *ctx, const char *why)
 	struct buf code_text = { 0 };
 
 	buf_append_slice(&code_text, code);
-	error_frame(l, buf_cstr(&code_text), words, NULL);
+	farewell(l, "connection_forced", buf_cstr(&code_text), words);
 	buf_deinit(&code_text);
 	l->state = STOMP_CLOSED;
 	l->base.is_silent = true;
@@ -428,5 +493,7 @@ void stomp_reply_error(struct stomp *l, const struct stomp_frame *f,
 		owed.receipt = stomp_frame_header(f, STOMP_H_RECEIPT);
 	}
 	stomp_channel_owe(zero, &owed);
+	if (f)
+		stomp_channel_explain(zero, f->word, f->sentence);
 	reply_error(reply_create(stomp_channel_session(l, zero), false), err);
 }

@@ -57,6 +57,7 @@ static struct stomp_channel *find_message(struct stomp *l, struct stomp_frame *f
 				  "no message with the id '%.*s' was given to a "
 				  "subscription of this connection",
 				  SLICE_HEAD(text, 64));
+		stomp_frame_explain(f, "Invalid header", NULL);
 		return NULL;
 	}
 	ch = find_delivered(l, &d);
@@ -101,14 +102,14 @@ static int settle(struct stomp *l, struct stomp_channel *ch, struct stomp_frame 
 	struct reply *r = stomp_channel_reply(l, ch, f);
 
 	f->rc = session_settle(stomp_channel_session(l, ch), spec, r, f->err);
-	return f->rc < 0 ? stomp_channel_fail(f, r) : TIDE_OK;
+	return f->rc < 0 ? stomp_channel_fail(ch, f, r) : TIDE_OK;
 }
 
 int stomp_settle(struct stomp *l, struct stomp_frame *f)
 {
 	struct tag_range range;
 	struct settle_spec spec = { .how = SETTLE_ACK, .ranges = &range, .count = 1 };
-	struct stomp_channel *ch;
+	struct stomp_channel *zero = stomp_channel_zero(l), *ch;
 
 	if (stomp_transaction_find(l, f, &spec.transaction) < 0)
 		return f->rc;
@@ -123,6 +124,6 @@ int stomp_settle(struct stomp *l, struct stomp_frame *f)
 		return f->rc;
 	/* Told to nobody: see is_overlooked of stomp_reply.c. */
 	if (!ch)
-		stomp_channel_fail(f, stomp_channel_reply(l, stomp_channel_zero(l), f));
+		stomp_channel_fail(zero, f, stomp_channel_reply(l, zero, f));
 	return f->rc = TIDE_OK;
 }
