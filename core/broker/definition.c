@@ -128,7 +128,8 @@ static void on_answer(void *ctx, int status, const char *text)
 		else
 			definition_settled(d);
 	}
-	waiter_done(job->waiter, status, text);
+	if (job->waiter)
+		waiter_done(job->waiter, status, text);
 	mem_free(job);
 }
 
@@ -170,7 +171,8 @@ void definition_send(struct definition *d, struct waiter *waiter)
 	job->definition = d;
 	job->waiter = waiter;
 	LIST_INSERT_HEAD(&d->jobs, job, link);
-	waiter_add(waiter);
+	if (waiter)
+		waiter_add(waiter);
 	format(d, &text);
 	store_definition_set(store, STORE_VHOSTS, SLICE(""), vhost_slice(v), SLICE(""),
 			     NULL, NULL);

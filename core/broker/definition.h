@@ -51,7 +51,7 @@ struct vhost *definition_vhost(const struct definition *d);
 struct slice definition_name(const struct definition *d);
 
 /* Write it to Redis if it is durable and not there. Adds to `waiter` what it has to wait
- * for. */
+ * for. It may be NULL. */
 void definition_send(struct definition *d, struct waiter *waiter);
 /* Write a durable one to Redis with other options, whatever it has. */
 void definition_write(const struct definition *d, struct slice text,

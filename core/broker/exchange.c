@@ -7,12 +7,61 @@
 #include "walk.h"
 #include "rules/engine/index.h"
 
+/* In each vhost, as in each of RabbitMQ: clients of its know that they are there. */
+static const struct {
+	const char *name, *type;
+} predeclared[] = {
+	{ "amq.direct", "direct" },
+	{ "amq.fanout", "fanout" },
+	{ "amq.headers", "headers" },
+	{ "amq.topic", "topic" },
+};
+
+/* The type of the predeclared exchange of that name, or NULL. */
+static const char *predeclared_type(struct slice name)
+{
+	for (size_t i = 0; i < sizeof(predeclared) / sizeof(predeclared[0]); i++)
+		if (slice_is(name, predeclared[i].name))
+			return predeclared[i].type;
+	return NULL;
+}
+
+bool exchange_is_predeclared(const struct exchange *x)
+{
+	const char *type = predeclared_type(exchange_slice(x));
+
+	return type && strcmp(type, x->type) == 0;
+}
+
+/* It costs nothing until somebody names it. NULL: no script of the rules routes for it, a
+ * policy does not want it, or those of Redis are still being read. */
+static struct exchange *make_predeclared(struct vhost *v, struct slice name)
+{
+	static const struct args no_args;
+	const char *type = predeclared_type(name);
+	struct exchange_terms_spec spec = { .name = name };
+	struct exchange_config own;
+	struct exchange_terms terms;
+	struct exchange *x;
+	struct error ignored;
+
+	if (!type || engine_epoch(v->broker->active_rules.engine) == 0 ||
+	    exchange_config_parse(&own, &no_args, &ignored) < 0)
+		return NULL;
+	spec.type = slice_from(type);
+	if (exchange_terms_make(v, &spec, &own, &terms, &ignored) < 0 ||
+	    exchange_create(v, &spec, &terms, &x, &ignored) < 0)
+		return NULL;
+	definition_send(&x->definition, NULL);
+	return x;
+}
+
 struct exchange *exchange_find(struct vhost *v, struct slice name)
 {
 	struct exchange *x;
 
 	HASH_FIND(hh, v->exchanges, name.data, name.len, x);
-	return x;
+	return x ? x : make_predeclared(v, name);
 }
 
 /* @param is_given  look at what the DECLARE gives; false: at the rest */

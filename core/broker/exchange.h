@@ -53,7 +53,11 @@ struct exchange {
 	struct exchange *next_going;
 };
 
+/* One of those that each vhost has, amq.topic and the like, is made when it is first
+ * looked for. */
 struct exchange *exchange_find(struct vhost *v, struct slice name);
+/* It is one of those. */
+bool exchange_is_predeclared(const struct exchange *x);
 
 /* What it was declared with. */
 static inline const struct exchange_config *exchange_own(const struct exchange *x)

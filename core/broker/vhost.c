@@ -79,9 +79,19 @@ void vhost_unref(struct vhost *v)
 	mem_free(v);
 }
 
+/* Those that it has anyway count if something is bound to them. */
+static bool has_exchanges(const struct vhost *v)
+{
+	for (const struct exchange *x = v->exchanges; x; x = x->hh.next)
+		if (!exchange_is_predeclared(x) || x->binding_count ||
+		    !TAILQ_EMPTY(&x->incoming))
+			return true;
+	return false;
+}
+
 static bool is_needed(const struct vhost *v)
 {
-	return v->is_kept || v->sessions || v->queues || v->exchanges || v->locks;
+	return v->is_kept || v->sessions || v->queues || v->locks || has_exchanges(v);
 }
 
 void vhost_enter(struct vhost *v)
@@ -112,12 +122,15 @@ static void be_busy(struct vhost *v)
 
 void vhost_turn(struct broker *b)
 {
+	struct exchange *x;
 	struct vhost *v;
 
 	while ((v = TAILQ_FIRST(&b->idle_vhosts)) != NULL) {
 		be_busy(v);
 		if (is_needed(v))
 			continue;
+		for (x = v->exchanges; x; x = x->hh.next)
+			exchange_erase(x, NULL);
 		/* Whatever is defined in it from now on defines it anew before. */
 		if (b->env.store)
 			store_definition_remove(b->store, STORE_VHOSTS, SLICE(""),

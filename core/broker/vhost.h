@@ -1,8 +1,9 @@
 /* vhost.h: a name space of exchanges and queues.
  *
  * It is made when it is first named, and goes at the end of a turn in which it has
- * no exchange, no queue and no session any more. The default vhost stays. What has
- * happened in it may be remembered for longer, by references. */
+ * no exchange, no queue and no session any more, but for what each vhost has anyway. The
+ * default vhost stays. What has happened in it may be remembered for longer, by
+ * references. */
 #pragma once
 
 #include "base/slice.h"

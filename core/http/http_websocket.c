@@ -91,6 +91,7 @@ static void op_finish(void *ctx)
 	struct protocol *p = &w->conn->base;
 
 	say_goodbye(w, WSLAY_CODE_NORMAL_CLOSURE);
+	p->is_silent = w->inner->is_silent;
 	p->ops->finish(p->ctx);
 }
 

@@ -81,6 +81,7 @@ struct protocol {
 	bool has_input;    /* it keeps some: feed it, with nothing, when that may be */
 	bool is_full;      /* it can take no more, until it wakes the connection */
 	bool is_busy;      /* it owes answers that the session knows nothing of */
+	bool is_silent;    /* it has said its last: what it owes is not waited for */
 };
 
 /* @param ops  of the session; their ctx is `p` */
@@ -95,10 +96,10 @@ static inline bool protocol_is_held(const struct protocol *p)
 	return p->is_full || session_is_held(p->session, p->msg != NULL || p->is_counted);
 }
 
-/* All its requests are answered. */
+/* Nothing that it is to say is missing: all its requests are answered, or never will. */
 static inline bool protocol_is_answered(const struct protocol *p)
 {
-	return !p->is_busy && session_is_answered(p->session);
+	return p->is_silent || (!p->is_busy && session_is_answered(p->session));
 }
 
 /* `bytes` of a payload, or of what is kept for it, have come: more follow. */

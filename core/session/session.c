@@ -91,6 +91,11 @@ int session_set_vhost(struct session *s, struct slice name, struct error *err)
 	return TIDE_OK;
 }
 
+int session_check_vhost(struct slice name, struct error *err)
+{
+	return vhost_check_name(name, err);
+}
+
 bool session_has_vhost(const struct session *s, struct slice name)
 {
 	return vhost_find(s->broker, name) != NULL;

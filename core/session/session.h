@@ -92,7 +92,9 @@ void session_allowance_throttle(struct session *s);
 struct channel *session_channel(struct session *s, unsigned number);
 /* A channel that was closed, but still owes replies; NULL when there is none. */
 struct channel *session_closing_channel(struct session *s, unsigned number);
-/* There is a vhost of that name. */
+/* Can there be a vhost of that name? */
+TIDE_MUST_USE int session_check_vhost(struct slice name, struct error *err);
+/* There is one. */
 bool session_has_vhost(const struct session *s, struct slice name);
 void session_set_name(struct session *s, struct slice name);
 /* The peer has ended its side: its waiting GETs take what is there now. Otherwise a
@@ -185,9 +187,9 @@ struct declare_spec {
 	struct slice type; /* of an exchange */
 	const struct args *args;
 };
-/* Something of that name is there, queue or topic: it may have any options. Who may do
- * nothing with the name is not told. */
-bool session_define_exists(struct session *s, enum define_kind kind, struct slice name);
+/* A queue or a topic of that name is there: it may have any options. Who may do nothing
+ * with the name is not told. */
+bool session_define_exists(struct session *s, struct slice name);
 TIDE_MUST_USE int session_define_declare(struct session *s,
 					 const struct declare_spec *spec, struct reply *r,
 					 struct error *err);
@@ -329,6 +331,11 @@ struct settle_spec {
 	size_t count;
 	struct session_transaction *transaction; /* as in publish_demand */
 };
+/* The channel holds messages. */
+bool session_held_any(const struct channel *ch);
+/* The channel has given out the tag, and it is not that of another message that it holds.
+ * Messages of topics are not compared. */
+bool session_held_was_given(const struct channel *ch, uint64_t tag, uint64_t id);
 TIDE_MUST_USE int session_settle(struct channel *ch, const struct settle_spec *spec,
 				 struct reply *r, struct error *err);
 

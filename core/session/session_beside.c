@@ -51,7 +51,7 @@ bool session_beside_is_same(const struct session *beside, const struct session *
 
 bool session_beside_is_holding(const struct session *s)
 {
-	return s->zero.held.count > 0 || !RB_EMPTY(&s->zero.holder.runs);
+	return session_held_any(&s->zero);
 }
 
 static void give_back(struct channel *ch, uint64_t tag)

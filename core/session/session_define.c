@@ -187,22 +187,17 @@ static int make_exchange(struct session *s, const struct declare_spec *spec,
 	return TIDE_OK;
 }
 
-bool session_define_exists(struct session *s, enum define_kind kind, struct slice name)
+bool session_define_exists(struct session *s, struct slice name)
 {
 	static const enum user_action actions[] = { USER_WRITE, USER_READ,
 						    USER_CONFIGURE };
-	bool is_exchange = kind == DEFINE_EXCHANGE, may_know = false;
+	bool may_know = false;
 	struct error ignored;
 
 	for (size_t i = 0; i < sizeof(actions) / sizeof(actions[0]) && !may_know; i++)
-		may_know =
-			(is_exchange
-				 ? session_access_check(s, actions[i], SUBJECT_EXCHANGE,
-							name, &ignored)
-				 : session_access_check_queue(s, actions[i], name,
-							      &ignored)) == TIDE_OK;
-	return may_know && (is_exchange ? exchange_find(s->vhost, name) != NULL
-					: queue_find(s->vhost, name) != NULL);
+		may_know = session_access_check_queue(s, actions[i], name, &ignored) ==
+			   TIDE_OK;
+	return may_know && queue_find(s->vhost, name) != NULL;
 }
 
 static int declare(struct session *s, const struct declare_spec *spec, bool is_its_turn,
@@ -333,6 +328,11 @@ static int delete_exchange(struct session *s, const struct delete_spec *spec,
 
 	if (find_exchange(s, USER_CONFIGURE, spec->name, &x, err) < 0)
 		return err->code;
+	if (exchange_is_predeclared(x))
+		return error_set(err, TIDE_EDENIED,
+				 "exchange '%s' is there in each vhost and cannot be "
+				 "deleted; UNBIND takes its bindings away",
+				 x->name);
 	if (spec->if_unused && x->binding_count)
 		return error_set(err, TIDE_EEXISTS,
 				 "exchange '%s' is in use: it has %u binding%s", x->name,

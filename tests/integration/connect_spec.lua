@@ -148,7 +148,7 @@ describe('rules/connect', function()
       end }]] } }
     local refused = Stomp.open(broker)
     refused:frame('CONNECT', { ['accept-version'] = '1.2', login = 'no', passcode = 'x' })
-    assert.matches('not by stomp', refused:expect('ERROR').headers.message)
+    assert.matches('not by stomp', refused:expect('ERROR').headers.reason)
     local stomp = Stomp.connect(broker, { login = 'bob', passcode = 'x' })
     local http = Http.connect(broker, { user = 'no', password = 'x' })
     assert.matches('not by http', http:expect_error(401, 'denied', 'GET', '/api/whoami'))

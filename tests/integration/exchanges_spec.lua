@@ -1,5 +1,6 @@
 -- What the shipped types of exchanges make of bindings, and queues that the broker names.
 local Broker = require 'support.broker'
+local users = require 'support.users'
 local wait = require 'support.wait'
 
 describe('an exchange', function()
@@ -190,6 +191,80 @@ describe('an exchange', function()
     end)
   end)
 
+  describe('of those that are there in each vhost', function()
+    it('routes without a DECLARE, and is listed once it was named', function()
+      c:ok 'DECLARE queue q'
+      c:ok 'BIND q amq.direct k'
+      c:ok 'BIND q amq.fanout -'
+      c:ok 'BIND q amq.headers - h:a=b'
+      c:ok 'BIND q amq.topic eu.*'
+      c:ok 'BIND amq.fanout amq.topic all dest=exchange'
+      for words, count in pairs {
+        ['amq.direct k'] = 1, ['amq.direct l'] = 0, ['amq.fanout l'] = 1, ['amq.headers - h:a=b'] = 1,
+        ['amq.headers - h:a=c'] = 0, ['amq.topic eu.de'] = 1, ['amq.topic us.ny'] = 0, ['amq.topic all'] = 1,
+      } do
+        assert.matches('^%x+ ' .. count .. '$', c:ok('PUB ' .. words, 'x'))
+      end
+      local listed = {}
+      for _, x in ipairs(c:document 'LIST exchanges') do listed[x.name] = x.type .. ' ' .. tostring(x.durable) end
+      assert.same({
+        ['amq.direct'] = 'direct true', ['amq.fanout'] = 'fanout true', ['amq.headers'] = 'headers true',
+        ['amq.topic'] = 'topic true',
+      }, listed)
+    end)
+
+    it('is one of its type, and stays', function()
+      assert.matches('^%x+ 0$', c:ok('PUB amq.topic k', 'x'))
+      assert.equal('topic', c:document('STATS exchange amq.topic').type)
+      c:ok 'DECLARE exchange amq.topic topic'
+      c:expect_answer('DECLARE exchange amq.direct topic',
+        "ERR mismatch exchange 'amq.direct' exists with type direct, not topic")
+      for _, flag in ipairs { '', ' if-unused' } do
+        c:expect_answer('DELETE exchange amq.direct' .. flag, "ERR denied exchange 'amq.direct' is there in each vhost "
+          .. 'and cannot be deleted; UNBIND takes its bindings away')
+      end
+      c:expect_answer('PUB amq.other k 1\r\nx', "ERR not-found there is no exchange 'amq.other'")
+    end)
+
+    it('takes what an alternate and dead letters send there', function()
+      assert.equal('', c:ok 'DECLARE exchange x fanout alternate=amq.fanout')
+      assert.equal('', c:ok 'DECLARE queue q dead-letter=amq.direct/dead')
+      c:ok 'DECLARE queue rest'
+      c:ok 'BIND rest amq.fanout -'
+      c:ok 'BIND rest amq.direct dead'
+      c:ok('PUB x k', 'from x')
+      assert.equal('from x', c:get('rest ack=auto')[1].payload)
+      c:ok('PUB - q', 'from q')
+      c:ok('NACK ' .. c:get('q')[1].tag .. ' dead')
+      assert.equal('from q', c:get('rest wait=5s ack=auto')[1].payload)
+    end)
+
+    it('does not keep its vhost, unless something is bound to it', function()
+      local function vhosts(names)
+        local left = {}
+        for _, v in ipairs(c:document 'LIST vhosts') do
+          if names[v.name] then left[#left + 1] = v.name end
+        end
+        return left
+      end
+      for _, name in ipairs { 'passing', 'bound' } do
+        local other = users.stranger(broker)
+        other:send(('HELLO vhost=%s\r\n'):format(name))
+        other:expect_data()
+        other:ok('PUB amq.topic k', 'x')
+        if name == 'bound' then other:ok 'BIND amq.fanout amq.topic k dest=exchange' end
+        other:close()
+      end
+      local left
+      assert(wait.poll(function()
+        left = vhosts { passing = true, bound = true }
+        return #left == 1
+      end))
+      assert.same({ 'bound' }, left)
+      assert.equal('', broker:redis_cli('--raw', 'KEYS', '*passing*'))
+    end)
+  end)
+
   describe('takes a queue whose name', function()
     it('the broker has chosen', function()
       c:ok 'DECLARE exchange x fanout'
@@ -301,6 +376,25 @@ describe('a topic pattern that an older version took', function()
     c = broker:connect()
     assert.equal('hello', c:get('q')[1].payload)
     assert.equal(1, #c:document 'LIST bindings')
+    broker:expect_clean_stop()
+  end)
+end)
+
+describe('an exchange that each vhost has', function()
+  it('keeps its bindings over a restart, also one of another type from before', function()
+    local broker = Broker.start()
+    local c = broker:connect()
+    c:ok 'DECLARE queue q'
+    c:ok 'BIND q amq.topic a.*'
+    -- As an older version has left it.
+    broker:redis_cli('HSET', 'tide:/:exchanges', 'amq.direct', 'type=fanout durable=1')
+    c = broker:restart_after 'kill9'
+    assert.matches('^%x+ 1$', c:ok('PUB amq.topic a.b', 'x'))
+    c:ok 'BIND q amq.direct -'
+    assert.matches('^%x+ 1$', c:ok('PUB amq.direct k', 'x'))
+    c:ok 'DELETE exchange amq.direct'
+    assert.matches('^%x+ 0$', c:ok('PUB amq.direct k', 'x'))
+    assert.equal('direct', c:document('STATS exchange amq.direct').type)
     broker:expect_clean_stop()
   end)
 end)

@@ -21,7 +21,7 @@ local function sessions()
 end
 
 --- What differs from run to run: the id of a message, and the number of a connection.
-local ID, PRIVATE = '%f[%x]%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%-', 'stomp%-temp%-%d+%-%d+'
+local ID, PRIVATE = '%f[%x]' .. ('%x'):rep(16) .. '%-%d+%-', 'stomp%-temp%-%d+%-%d+'
 
 local function normalize(line)
   return (line:gsub('^timestamp:%d+$', 'timestamp:N'):gsub('^session:%d+$', 'session:N')
@@ -35,11 +35,11 @@ local function play(text, broker)
   else
     c = Stomp.open(broker)
   end
-  local private -- of this run
+  local private, ids = nil, {} -- of this run
   for frame in text:gmatch '(.-)%^@\n' do
     local command = frame:match '^%u+'
     if not from_broker[command] then
-      c:send((frame:gsub(PRIVATE, function() return private end)) .. '\0')
+      c:send((frame:gsub(PRIVATE, function() return private end):gsub(ID, ids)) .. '\0')
     else
       local got = c:expect(command)
       local head, body = frame:match '^%u+\n(.-)\n\n(.*)$'
@@ -47,6 +47,7 @@ local function play(text, broker)
       for line in head:gmatch '[^\n]+' do wanted[#wanted + 1] = normalize(line) end
       for i, line in ipairs(got.order) do
         lines[i] = normalize(line)
+        if line:find '^ack:' then ids[head:match('\nack:(' .. ID .. ')')] = line:match(ID) end
         private = private or line:match(PRIVATE)
       end
       assert.same(wanted, lines)

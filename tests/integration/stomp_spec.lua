@@ -178,7 +178,7 @@ describe('STOMP', function()
         subscription = 's 1', destination = '/queue/' .. q, redelivered = 'false', ['content-type'] = 'text/plain',
         ['content-length'] = '5', ['x-a:b'] = 'c\n\\:\r', ack = false,
       }, 'hello')
-      assert.is_truthy(m.headers['message-id']:find '^%x+%-1%-0$')
+      assert.is_truthy(m.headers['message-id']:find '^%x+%-%d+%-1%-0$')
       assert.is_truthy(m.headers.timestamp:find '^%d+$')
     end)
 
@@ -281,19 +281,38 @@ describe('STOMP', function()
     it('never give back headers that would hide the broker\'s', function()
       local q = fresh()
       c:subscribe('1', '/queue/' .. q)
-      c:frame('SEND', { destination = '/queue/' .. q, subscription = 'x', ['message-id'] = 'y', redelivered = 'z' })
+      admin:ok('DECLARE queue ' .. q)
+      admin:ok(('PUB - %s h:subscription=x h:message-id=y h:redelivered=z'):format(q), 'x')
       local m = c:expect('MESSAGE', { subscription = '1', redelivered = 'false' })
       assert.equal(6, #m.order, table.concat(m.order, ' '))
     end)
 
+    it('drop what a consumer has copied from a MESSAGE', function()
+      local q, dead, again = fresh(), fresh(), fresh()
+      admin:ok('DECLARE queue ' .. dead)
+      admin:ok(('DECLARE queue %s dead-letter=-/%s'):format(q, dead))
+      c:subscribe('1', '/queue/' .. q, { ack = 'client' })
+      c:subscribe('2', '/queue/' .. dead, { ack = 'client' })
+      c:frame('SEND', { destination = '/queue/' .. q, ['x-mine'] = 'a' }, 'x')
+      c:frame('NACK', { id = c:expect('MESSAGE', { subscription = '1' }).headers.ack, requeue = 'false' })
+      c:frame('NACK', { id = c:expect('MESSAGE', { subscription = '2' }).headers.ack, requeue = 'true' })
+      local m = c:expect('MESSAGE', { subscription = '2', ['x-attempt'] = '2', ['x-mine'] = 'a' })
+      assert.is_string(m.headers['x-death-reason'])
+      local copied = { ['x-partition'] = '1', ['x-offset'] = '2' }
+      for name, value in pairs(m.headers) do copied[name] = value end
+      copied.destination, copied['message-id'] = '/queue/' .. again, nil
+      c:ask('SEND', copied, m.body)
+      assert.same({ ['x-mine'] = 'a', timestamp = m.headers.timestamp }, admin:peek(again)[1].headers)
+    end)
+
     it('refuse what cannot be', function()
       for headers, why in pairs {
-        [{ destination = '/jobs' }] = 'syntax', [{ destination = '/queue/a/b' }] = 'syntax', [{}] = 'syntax',
+        [{ destination = '/jobs' }] = 'syntax',
+        [{}] = 'syntax', [{ destination = 'a', ['message-id'] = '1' }] = 'syntax',
         [{ destination = '/queue/a', priority = '256' }] = 'syntax',
         [{ destination = '/queue/a', delay = 'soon' }] = 'syntax',
         [{ destination = '/queue/a', expiration = '0' }] = 'syntax',
         [{ destination = '/queue/a', ['two words'] = 'x' }] = 'syntax',
-        [{ destination = '/queue/a', ['x-death-count'] = '1' }] = 'denied',
         [{ destination = '/queue/a', transaction = 'none' }] = 'not-found',
         [{ destination = '/queue/a', receipt = ('r'):rep(1025) }] = 'too-long',
         [{ destination = '/exchange/none/k' }] = 'not-found',
@@ -308,7 +327,8 @@ describe('STOMP', function()
         local frame = one:expect('ERROR', { code = why })
         if #headers.receipt < 1000 then assert.equal('it', frame.headers['receipt-id']) end
         assert.equal('text/plain', frame.headers['content-type'])
-        assert.is_truthy(frame.body:find '^SEND: ')
+        assert.equal(frame.headers.message == 'Invalid header' and headers['message-id']
+          and "'message-id' is not allowed on 'SEND'.\n" or ('SEND: %s\n'):format(frame.headers.reason), frame.body)
         assert.is_nil(one:read())
         assert.is_true(one.is_closed)
       end
@@ -361,10 +381,12 @@ describe('STOMP', function()
       admin:ok(('DECLARE topic %s partitions=1'):format(t))
       for i = 1, 3 do c:ask('SEND', { destination = '/queue/' .. t }, tostring(i)) end
       c:subscribe('g', '/queue/' .. t, { group = 'g', from = 'first', ack = 'client' })
+      local last
       for i = 1, 3 do
-        c:expect('MESSAGE', { subscription = 'g', ['x-partition'] = '0', ['x-offset'] = tostring(i - 1) }, tostring(i))
+        last = c:expect('MESSAGE', { subscription = 'g', ['x-partition'] = '0', ['x-offset'] = tostring(i - 1) },
+          tostring(i))
       end
-      c:ask('ACK', { id = '1-3' })
+      c:ask('ACK', { id = last.headers.ack })
       c:subscribe('r', '/queue/' .. t, { from = '1', partition = 0 })
       c:expect('MESSAGE', { subscription = 'r', ['x-offset'] = '1' }, '2')
       c:expect('MESSAGE', { subscription = 'r', ['x-offset'] = '2' }, '3')
@@ -422,15 +444,42 @@ describe('STOMP', function()
       c:frame('SUBSCRIBE', { id = id, destination = '/topic/durable.*', durable = 'true' })
       c:expect('MESSAGE', { subscription = id }, 'kept')
       c:ask('UNSUBSCRIBE', { id = id, durable = 'true' })
-      assert.is_nil(queue('stomp-subscription-' .. id))
+      assert.is_nil(queue(('stomp-subscription-:%s:topic:durable.*'):format(id)))
       other:close()
     end)
 
-    it('/topic/ names the queue of a durable subscription by client-id or x-queue-name', function()
+    it('/topic/ with durable:true is another one for each client-id, id and destination', function()
+      local names = {}
+      for name, it in pairs {
+        ['stomp-subscription-:sub-0:topic:orders'] = { nil, 'sub-0', '/topic/orders' },
+        ['stomp-subscription-:sub-0:topic:mails'] = { nil, 'sub-0', '/topic/mails' },
+        ['stomp-subscription-:a-sub:topic:orders'] = { nil, 'a-sub', '/topic/orders' },
+        ['stomp-subscription-a:sub:topic:orders'] = { 'a', 'sub', '/topic/orders' },
+        ['stomp-subscription-a-b:c:topic:orders'] = { 'a-b', 'c', '/topic/orders' },
+        ['stomp-subscription-a:b-c:topic:orders'] = { 'a', 'b-c', '/topic/orders' },
+        ['stomp-subscription-a%3Ab:c:topic:orders'] = { 'a:b', 'c', '/topic/orders' },
+        ['stomp-subscription-a:b%3Ac:topic:orders'] = { 'a', 'b:c', '/topic/orders' },
+        ['stomp-subscription-a:b%253Ac:topic:orders'] = { 'a', 'b%3Ac', '/topic/orders' },
+        ['stomp-subscription-a:my%20sub:exchange:amq.fanout:'] = { 'a', 'my sub', '/exchange/amq.fanout' },
+        ['stomp-subscription-a:s:exchange:amq.direct:a/b%3Ac'] = { 'a', 's', '/exchange/amq.direct/a%2Fb:c' },
+        ['stomp-subscription-a:s:topic:x'] = { 'a', 's', '/exchange/amq.topic/x' },
+      } do
+        local one = Stomp.connect(broker, { ['client-id'] = it[1] })
+        one:subscribe(it[2], it[3], { durable = 'true' })
+        one:close()
+        assert.is_table(queue(name), name)
+        names[#names + 1] = name
+      end
+      c:ask('SEND', { destination = '/topic/orders' }, 'x')
+      assert.equal(1, queue('stomp-subscription-:sub-0:topic:orders').ready)
+      assert.equal(0, queue('stomp-subscription-:sub-0:topic:mails').ready)
+      for _, name in ipairs(names) do admin:ok('DELETE queue ' .. name) end
+    end)
+
+    it('/topic/ names the queue of a durable subscription by x-queue-name', function()
       local id = fresh 'sub'
       local one = Stomp.connect(broker, { ['client-id'] = 'ann' })
       one:subscribe(id, '/topic/a', { durable = 'true' })
-      assert.is_true(queue('stomp-subscription-ann-' .. id).durable)
       one:subscribe(id .. 'b', '/topic/a', { durable = 'true', ['x-queue-name'] = 'my.' .. id })
       assert.is_true(queue('my.' .. id).durable)
       one:ask('UNSUBSCRIBE', { id = id, durable = 'true' })
@@ -509,6 +558,50 @@ describe('STOMP', function()
         ['dead-letter'] = '-/dead', retry = 'exponential', ['retry.base'] = '5s', ['single-active'] = '1',
           priority = 'strict',
       }, queue(q).options)
+    end)
+
+    it('take the options of a queue from the headers of SEND too', function()
+      local q = fresh()
+      local options = {
+        ['x-message-ttl'] = 60000, ['x-expires'] = 70000, ['x-max-length'] = 10, ['x-max-length-bytes'] = 20000,
+        ['x-dead-letter-exchange'] = 'dlx', ['x-dead-letter-routing-key'] = 'dead', ['x-max-priority'] = 6,
+        ['x-queue-type'] = 'quorum', ['x-single-active-consumer'] = 'False', ['auto-delete'] = 'FALSE',
+      }
+      local headers = { destination = '/queue/' .. q, ['x-priority'] = '5', ['x-retry'] = 'mine', ['x-mine'] = 'a' }
+      for name, value in pairs(options) do headers[name] = value end
+      c:ask('SEND', headers, 'x')
+      assert.same({
+        ttl = '60000', expires = '70000', ['max-length'] = '10', ['max-bytes'] = '20000', overflow = 'drop-head',
+        ['dead-letter'] = 'dlx/dead', priority = 'strict',
+      }, queue(q).options)
+      assert.same({ ['x-priority'] = '5', ['x-retry'] = 'mine', ['x-mine'] = 'a' }, admin:peek(q)[1].headers)
+      options.receipt = 'r'
+      c:subscribe('1', '/queue/' .. q, options)
+      c:expect('MESSAGE', { ['x-retry'] = 'mine' }, 'x')
+      -- To an exchange they are the message's.
+      c:subscribe('2', '/topic/options')
+      c:frame('SEND', { destination = '/topic/options', ['x-message-ttl'] = '5' })
+      c:expect('MESSAGE', { subscription = '2', ['x-message-ttl'] = '5' })
+      local other = fresh()
+      c:ask('SEND', { destination = '/queue/' .. other, durable = 'false' })
+      assert.is_false(queue(other).durable)
+      c:close()
+      c = Stomp.connect(broker)
+      c:frame('SEND', { destination = '/queue/' .. other, ['x-message-ttl'] = '7' })
+      c:expect('ERROR', { code = 'mismatch', message = 'precondition_failed' })
+    end)
+
+    it('take True and False of any language, persistent for durable, and a prefetch of no limit', function()
+      local id, q = fresh 'sub', fresh()
+      c:subscribe(id, '/topic/flags', { persistent = 'True', ['auto-delete'] = 'False' })
+      assert.is_true(queue(('stomp-subscription-:%s:topic:flags'):format(id)).durable)
+      c:ask('UNSUBSCRIBE', { id = id, persistent = 'TRUE' })
+      assert.is_nil(queue(('stomp-subscription-:%s:topic:flags'):format(id)))
+      for i = 1, 1100 do c:frame('SEND', { destination = '/queue/' .. q }, tostring(i)) end
+      c:frame('SUBSCRIBE', { id = '1', destination = '/queue/' .. q, ack = 'client', ['prefetch-count'] = '0' })
+      local last
+      for i = 1, 1100 do last = c:expect('MESSAGE', nil, tostring(i)).headers.ack end
+      c:ask('NACK', { id = last, requeue = 'False' })
     end)
 
     it('refuse options that the queue does not have', function()

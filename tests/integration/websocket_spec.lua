@@ -102,6 +102,10 @@ describe('a WebSocket', function()
     local ws = connect():send 'NONSENSE\n\n\0'
     ws:expect '^ERROR\n'
     ws:expect_close(1000)
+    -- Also while an answer is owed.
+    ws = connect():send 'SUBSCRIBE\nid:1\ndestination:/queue/new\n\n\0NONSENSE\n\n\0'
+    ws:expect '^ERROR\n'
+    ws:expect_close(1000)
     broker:expect_clean_stop()
   end)
 

@@ -88,10 +88,10 @@ run('individual', function () {
 run('transaction', function () {
     $c = connected();
     expect($c->begin('t1', ['receipt' => 'begun']), true);
-    confirmed($c, '/queue/php.tx', 'no', ['transaction' => 't1']);
+    expect($c->send('/queue/php.tx', 'no', ['transaction' => 't1']), true);
     expect($c->abort('t1', ['receipt' => 'aborted']), true);
     expect($c->begin('t2', ['receipt' => 'begun']), true);
-    confirmed($c, '/queue/php.tx', 'yes', ['transaction' => 't2']);
+    expect($c->send('/queue/php.tx', 'yes', ['transaction' => 't2']), true);
     expect($c->commit('t2', ['receipt' => 'done']), true);
     $c->subscribe('/queue/php.tx', ['ack' => 'auto']);
     expect(receive($c)->body, 'yes');
@@ -135,7 +135,7 @@ run('error', function () {
     try {
         $c->subscribe('/amq/queue/php.missing', ['receipt' => 'subscribed']);
     } catch (StompException $e) {
-        expect(str_contains($e->getMessage(), 'php.missing'), true);
+        expect(str_contains($e->getDetails(), 'php.missing'), true);
         return;
     }
     expect(str_contains((string)$c->error(), 'php.missing'), true);
@@ -146,7 +146,7 @@ run('login', function () {
     try {
         new Stomp("tcp://$host:$port", $user, 'wrong', ['host' => '/']);
     } catch (StompException $e) {
-        expect(str_contains($e->getMessage() . $e->getDetails(), 'wrong'), true);
+        expect($e->getMessage(), 'Bad CONNECT');
         return;
     }
     throw new Exception('a wrong password was taken');

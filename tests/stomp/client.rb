@@ -156,13 +156,13 @@ run 'error' do
   c.subscribe('/amq/queue/ruby.missing', { 'id' => 'a' }, 'a')
   got = receive(c)
   expect 'command', got.command, 'ERROR'
-  raise got.inspect unless got.headers['message'].include?('ruby.missing')
+  raise got.inspect unless got.body.include?('ruby.missing')
 end
 
 run 'login' do
   got = open_connection(password: 'wrong').connection_frame
   expect 'command', got.command, 'ERROR'
-  raise got.inspect unless got.headers['message'].include?('wrong')
+  raise got.inspect unless got.headers['reason'].include?('wrong')
 end
 
 run 'heartbeats' do

@@ -60,13 +60,13 @@ static void lose(struct stomp *l, int code, const char *why)
 
 static int check_frame(const struct stomp *l, struct stomp_frame *f)
 {
-	if (l->has_connected == (f->verb == STOMP_CONNECT))
-		return f->rc = error_set(f->err, TIDE_EDENIED,
-					 l->has_connected
-						 ? "this connection has sent CONNECT "
-						   "already"
-						 : "the first frame must be CONNECT or "
-						   "STOMP");
+	if (l->has_connected == (f->verb == STOMP_CONNECT)) {
+		f->rc = error_set(f->err, TIDE_EDENIED,
+				  l->has_connected
+					  ? "this connection has sent CONNECT already"
+					  : "the first frame must be CONNECT or STOMP");
+		return stomp_frame_explain(f, "Illegal command", NULL);
+	}
 	if (f->verb != STOMP_CONNECT && session_login_check(l->base.session, f->err) < 0)
 		return f->rc = f->err->code;
 	if (stomp_frame_header(f, STOMP_H_RECEIPT).len > RECEIPT_MAX)
@@ -151,10 +151,11 @@ static size_t feed_send(struct stomp *l, char *data, size_t head_len, size_t len
 
 static size_t feed_frame(struct stomp *l, char *data, size_t len)
 {
-	size_t head_len, most = len < PROTOCOL_UNREAD_MAX ? len : PROTOCOL_UNREAD_MAX;
+	size_t head_len, end,
+		most = len < PROTOCOL_UNREAD_MAX ? len : PROTOCOL_UNREAD_MAX;
 
-	/* What stands between two frames, for one, as a heart-beat. */
-	if (data[0] == '\n')
+	/* What stands between two frames, for one, as a heart-beat; or a NUL too many. */
+	if (data[0] == '\n' || data[0] == '\0')
 		return 1;
 	if (data[0] == '\r' && (len < 2 || data[1] == '\n'))
 		return len < 2 ? 0 : 2;
@@ -175,11 +176,15 @@ static size_t feed_frame(struct stomp *l, char *data, size_t len)
 		l->scanned = head_len ? 0 : l->scanned;
 		return head_len;
 	}
-	if (head_len == len && head_len < PROTOCOL_UNREAD_MAX)
+	end = head_len;
+	/* Line ends are no body. */
+	while (end < most && (data[end] == '\n' || data[end] == '\r'))
+		end++;
+	if (end == len && end < PROTOCOL_UNREAD_MAX)
 		return 0;
 	l->scanned = 0;
-	run(l, data, head_len, head_len == len || data[head_len] != '\0');
-	return head_len + 1;
+	run(l, data, head_len, end == most || data[end] != '\0');
+	return end + 1;
 }
 
 /* A body whose length is not known; the NUL is its end. */
@@ -276,11 +281,13 @@ static void deinit(struct protocol *p)
 	struct stomp *l = container_of(p, struct stomp, base);
 
 	l->state = STOMP_CLOSED;
-	l->is_silent = true;
+	l->base.is_silent = true;
 	protocol_deinit(p);
 	stomp_channel_deinit(l);
 	stomp_subscribe_deinit(l);
+	stomp_transaction_deinit(l);
 	mem_free(l->client_id);
+	mem_free(l->login);
 	mem_free(l->last_room);
 	buf_deinit(&l->head);
 	buf_deinit(&l->body);

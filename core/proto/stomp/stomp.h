@@ -26,13 +26,17 @@ enum stomp_state {
 struct stomp_channel {
 	unsigned number;
 	struct buf owed; /* records of answers, in the order of the replies */
+	size_t last_owed_len;
 	/* Of all but channel 0: the subscription. */
-	struct slice id;          /* owned; of 1.0 it may be the destination */
-	struct buf subscription;  /* the line "subscription:<id>" of its messages */
+	struct slice id;         /* owned; of 1.0 it may be the destination */
+	struct buf subscription; /* the line "subscription:<id>" of its messages */
+	uint64_t serial;         /* no other subscription of the connection has it */
+	struct buf origin; /* between id and tag of an ack: "-<session>-<serial>-" */
 	struct slice destination; /* owned */
 	char *queue;              /* that it reads */
 	bool is_auto;
 	bool is_cumulative; /* an ACK is for all messages up to its own */
+	bool is_ended;      /* UNSUBSCRIBE has come; what it holds can be settled */
 	bool is_closing;    /* it waits for its last answers */
 };
 
@@ -43,18 +47,27 @@ struct stomp_temp {
 	char name[];
 };
 
+/* Of the SENDs of a transaction that is open: their receipts come with its COMMIT. */
+struct stomp_kept {
+	UT_hash_handle hh;
+	struct buf receipts; /* a NUL is behind each */
+	char name[];
+};
+
 struct stomp {
 	struct protocol base;
 	uint8_t state;   /* enum stomp_state */
 	uint8_t version; /* enum stomp_version, once it is connected */
 	bool has_connected;
 	bool is_heavy;  /* the frame that was run last was no light one */
-	bool is_silent; /* an ERROR was sent: nothing follows it */
 	size_t scanned; /* of the head that has not come whole */
 	struct stomp_channel **channels; /* by their number; NULL: free */
 	unsigned channel_cap;
+	uint64_t last_serial;
 	struct stomp_temp *temps; /* uthash */
+	struct stomp_kept *kept;  /* likewise */
 	char *client_id;          /* of CONNECT, or NULL */
+	char *login;              /* likewise, while it is being checked */
 	/* The SEND whose body is being read. */
 	struct publish_demand demand;
 	struct buf head, body; /* of a body whose length is not known */
@@ -65,6 +78,7 @@ struct stomp {
 	uint64_t last_version;
 	char *last_room;    /* of `last`; NULL before the first SEND */
 	struct buf leaving; /* the receipt of DISCONNECT; or why the connection ends */
+	const char *leaving_word; /* with why it ends: RabbitMQ's word */
 	bool is_leaving, has_error;
 };
 

@@ -21,11 +21,14 @@ static int choose_version(struct stomp *l, struct stomp_frame *f)
 			if (slice_is(version, stomp_frame_version((enum stomp_version)v)))
 				chosen = v;
 	}
-	if (chosen < 0)
-		return f->rc = error_set(f->err, TIDE_ESYNTAX,
-					 "accept-version:%.*s: the broker speaks STOMP "
-					 "1.0, 1.1 and 1.2",
-					 SLICE_HEAD(list, 64));
+	if (chosen < 0) {
+		f->rc = error_set(f->err, TIDE_ESYNTAX,
+				  "accept-version:%.*s: the broker speaks STOMP 1.0, 1.1 "
+				  "and 1.2",
+				  SLICE_HEAD(list, 64));
+		return stomp_frame_explain(f, "Version mismatch",
+					   "Supported versions are 1.0,1.1,1.2\n");
+	}
 	l->version = (uint8_t)chosen;
 	return TIDE_OK;
 }
@@ -65,13 +68,19 @@ static bool is_address(struct slice host)
 	       memchr(host.data, ':', host.len);
 }
 
-static struct slice read_vhost(const struct stomp *l, const struct stomp_frame *f)
+/* data == NULL: the default one. */
+static struct slice read_vhost(const struct stomp *l, struct stomp_frame *f)
 {
 	struct slice host = stomp_frame_header(f, STOMP_H_HOST);
 
 	if (host.len == 0 ||
 	    (is_address(host) && !session_has_vhost(l->base.session, host)))
 		return (struct slice){ NULL, 0 };
+	f->rc = session_check_vhost(host, f->err);
+	if (f->rc < 0)
+		stomp_frame_explain(f, "Bad CONNECT",
+				    "Virtual host '%" SLICE_FMT "' access denied",
+				    SLICE_ARG(host));
 	return host;
 }
 
@@ -83,9 +92,28 @@ static struct slice read_credential(const struct stomp_frame *f, enum stomp_head
 	return value.len ? value : (struct slice){ NULL, 0 };
 }
 
+/* Nobody has logged in. Its reply is the last of channel 0: nothing else is read
+ * meanwhile. */
+static void explain_refusal(struct stomp *l, const struct error *refusal)
+{
+	bool is_stranger = refusal->code == TIDE_EDENIED && l->login &&
+			   !session_is_shut_out(l->base.session);
+	struct buf sentence = { 0 };
+
+	if (is_stranger)
+		buf_printf(&sentence, "Access refused for user '%s'\n", l->login);
+	stomp_channel_explain(stomp_channel_zero(l), "Bad CONNECT", buf_slice(&sentence));
+	buf_deinit(&sentence);
+}
+
 static void on_logged_in(void *ctx, struct reply *r, const struct error *refusal)
 {
-	(void)ctx;
+	struct stomp *l = ctx;
+
+	if (refusal)
+		explain_refusal(l, refusal);
+	mem_free(l->login);
+	l->login = NULL;
 	if (refusal)
 		reply_error(r, refusal);
 	else
@@ -102,17 +130,34 @@ static void check_name(struct stomp_frame *f, enum stomp_header header)
 				   "characters");
 }
 
-int stomp_connect(struct stomp *l, struct stomp_frame *f)
+/* What it says of itself is good so far. */
+static int log_in(struct stomp *l, struct stomp_frame *f, struct slice vhost)
 {
 	const struct session_login login = {
 		.user = read_credential(f, STOMP_H_LOGIN),
 		.password = read_credential(f, STOMP_H_PASSCODE),
-		.vhost = read_vhost(l, f),
+		.vhost = vhost,
 		.on_done = on_logged_in,
 		.ctx = l,
 	};
-	struct slice client_id = stomp_frame_header(f, STOMP_H_CLIENT_ID);
-	struct reply *r;
+	struct stomp_channel *zero = stomp_channel_zero(l);
+	struct reply *r = stomp_channel_reply(l, zero, f);
+
+	if (login.user.data)
+		l->login = mem_strndup(login.user.data, login.user.len);
+	f->rc = session_login_start(l->base.session, &login, r, f->err);
+	if (f->rc == TIDE_OK)
+		return TIDE_OK;
+	if (f->rc == TIDE_EDENIED && !login.user.data && !login.password.data)
+		error_set(f->err, f->rc,
+			  "log in first: CONNECT needs the headers login and passcode");
+	stomp_frame_explain(f, "Bad CONNECT", NULL);
+	return stomp_channel_fail(zero, f, r);
+}
+
+int stomp_connect(struct stomp *l, struct stomp_frame *f)
+{
+	struct slice client_id = stomp_frame_header(f, STOMP_H_CLIENT_ID), vhost;
 
 	if (choose_version(l, f) < 0)
 		return f->rc;
@@ -121,16 +166,14 @@ int stomp_connect(struct stomp *l, struct stomp_frame *f)
 	check_name(f, STOMP_H_CLIENT_ID);
 	if (f->rc < 0)
 		return f->rc;
+	vhost = read_vhost(l, f);
+	if (f->rc < 0)
+		return f->rc;
 	if (client_id.len > 0) {
 		l->client_id = mem_strndup(client_id.data, client_id.len);
 		session_set_name(l->base.session, client_id);
 	}
-	r = stomp_channel_reply(l, stomp_channel_zero(l), f);
-	f->rc = session_login_start(l->base.session, &login, r, f->err);
-	if (f->rc == TIDE_EDENIED && !login.user.data && !login.password.data)
-		error_set(f->err, f->rc,
-			  "log in first: CONNECT needs the headers login and passcode");
-	return f->rc < 0 ? stomp_channel_fail(f, r) : TIDE_OK;
+	return log_in(l, f, vhost);
 }
 
 /* Its receipt means that everything before it is done. */

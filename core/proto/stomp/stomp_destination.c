@@ -7,10 +7,14 @@
 static const struct place {
 	const char *prefix;
 	enum stomp_place place;
+	const char *kind; /* what RabbitMQ calls it */
 } places[] = {
-	{ "/queue/", STOMP_QUEUE },           { "/topic/", STOMP_TOPIC },
-	{ "/exchange/", STOMP_EXCHANGE },     { "/amq/queue/", STOMP_AMQ_QUEUE },
-	{ "/temp-queue/", STOMP_TEMP_QUEUE }, { "/reply-queue/", STOMP_REPLY_QUEUE },
+	{ "/queue/", STOMP_QUEUE, "queue" },
+	{ "/topic/", STOMP_TOPIC, "topic" },
+	{ "/exchange/", STOMP_EXCHANGE, "exchange" },
+	{ "/amq/queue/", STOMP_AMQ_QUEUE, "amqqueue" },
+	{ "/temp-queue/", STOMP_TEMP_QUEUE, "temp_queue" },
+	{ "/reply-queue/", STOMP_REPLY_QUEUE, "reply_queue" },
 };
 
 static int refuse(struct slice text, const char *why, struct error *err)
@@ -86,4 +90,29 @@ int stomp_destination_parse(struct slice text, char *room, struct stomp_destinat
 		      "/exchange/<name>/<key>, /amq/queue/<name>, /temp-queue/<name> or "
 		      "/reply-queue/<name>",
 		      err);
+}
+
+/* "/queue" is a wrong one of a queue, as "/queue/a/b". */
+static bool begins_with(struct slice text, const char *prefix)
+{
+	size_t len = strlen(prefix) - 1;
+
+	return slice_has_prefix(text, prefix) ||
+	       (text.len == len && memcmp(text.data, prefix, len) == 0);
+}
+
+int stomp_destination_read(struct stomp_frame *f, struct slice text, char *room,
+			   struct stomp_destination *out)
+{
+	f->rc = stomp_destination_parse(text, room, out, f->err);
+	if (f->rc == TIDE_OK)
+		return TIDE_OK;
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
+		if (begins_with(text, places[i].prefix))
+			stomp_frame_explain(
+				f, "Invalid destination",
+				"'%" SLICE_FMT "' is not a valid %s destination\n",
+				SLICE_ARG(slice_skip(text, strlen(places[i].prefix) - 1)),
+				places[i].kind);
+	return stomp_frame_explain(f, "Unknown destination", NULL);
 }

@@ -2,7 +2,7 @@
  * /queue/<name>, /exchange/<name>/<key>, … In a name a '/' is written %2F. */
 #pragma once
 
-#include "base/msg.h"
+#include "stomp_frame.h"
 
 #define STOMP_DESTINATION_MAX 2048 /* bytes of its text */
 #define STOMP_TOPIC_EXCHANGE "amq.topic"
@@ -26,3 +26,6 @@ struct stomp_destination {
 TIDE_MUST_USE int stomp_destination_parse(struct slice text, char *room,
 					  struct stomp_destination *out,
 					  struct error *err);
+/* The same for a frame: gives f->rc. */
+TIDE_MUST_USE int stomp_destination_read(struct stomp_frame *f, struct slice text,
+					 char *room, struct stomp_destination *out);

@@ -5,19 +5,15 @@
 #pragma once
 
 #include "stomp_channel.h"
+#include "stomp_options.h"
 
 /* Declare it. */
 TIDE_MUST_USE int stomp_ensure_declared(struct stomp *l, struct stomp_channel *ch,
 					struct stomp_frame *f,
 					const struct declare_spec *spec);
-/* Likewise, unless there is something of that name, whatever its options are. */
-TIDE_MUST_USE int stomp_ensure(struct stomp *l, struct stomp_channel *ch,
-			       struct stomp_frame *f, const struct declare_spec *spec);
-/* A durable queue; the exchange of /topic/. */
-TIDE_MUST_USE int stomp_ensure_queue(struct stomp *l, struct stomp_channel *ch,
-				     struct stomp_frame *f, struct slice name);
-TIDE_MUST_USE int stomp_ensure_topic(struct stomp *l, struct stomp_channel *ch,
-				     struct stomp_frame *f);
+/* A queue with these options, or if there are none, with any. */
+int stomp_ensure_queue(struct stomp *l, struct stomp_channel *ch, struct stomp_frame *f,
+		       struct slice name, const struct stomp_options *options);
 /* The queue gets what its destination, an exchange with a pattern, gets. */
 TIDE_MUST_USE int stomp_ensure_bound(struct stomp *l, struct stomp_channel *ch,
 				     struct stomp_frame *f, struct slice queue,

@@ -2,6 +2,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <strings.h>
 
 #include "base/duration.h"
 
@@ -112,6 +113,7 @@ bool stomp_frame_has_length(struct slice head, enum stomp_version version)
 
 #define IN(verb) (1u << STOMP_##verb)
 #define IN_ALL ((1u << STOMP_VERB_COUNT) - 1)
+#define IN_SUBSCRIPTION (IN(SUBSCRIBE) | IN(UNSUBSCRIBE))
 #define IN_SETTLE (IN(ACK) | IN(NACK))
 #define IN_END (IN(BEGIN) | IN(COMMIT) | IN(ABORT))
 #define KNOWN_LEN_MAX 14
@@ -133,16 +135,17 @@ static const struct known_header known[KNOWN_LEN_MAX + 1][6] = {
 		{ "login", STOMP_H_LOGIN, IN(CONNECT) },
 		{ "group", STOMP_H_GROUP, IN(SUBSCRIBE) } },
 	[7] = { { "receipt", STOMP_H_RECEIPT, IN_ALL },
-		{ "durable", STOMP_H_DURABLE, IN(SUBSCRIBE) | IN(UNSUBSCRIBE) },
+		{ "durable", STOMP_H_DURABLE, IN(SEND) | IN_SUBSCRIPTION },
 		{ "requeue", STOMP_H_REQUEUE, IN(NACK) } },
 	[8] = { { "priority", STOMP_H_PRIORITY, IN(SEND) },
 		{ "reply-to", STOMP_H_REPLY_TO, IN(SEND) },
 		{ "passcode", STOMP_H_PASSCODE, IN(CONNECT) },
 		{ "selector", STOMP_H_SELECTOR, IN(SUBSCRIBE) } },
-	[9] = { { "exclusive", STOMP_H_EXCLUSIVE, IN(SUBSCRIBE) },
+	[9] = { { "exclusive", STOMP_H_EXCLUSIVE, IN(SEND) | IN(SUBSCRIBE) },
 		{ "partition", STOMP_H_PARTITION, IN(SUBSCRIBE) },
 		{ "client-id", STOMP_H_CLIENT_ID, IN(CONNECT) } },
-	[10] = { { "message-id", STOMP_H_MESSAGE_ID, IN_SETTLE },
+	[10] = { { "message-id", STOMP_H_MESSAGE_ID, IN(SEND) | IN_SETTLE },
+		 { "persistent", STOMP_H_DURABLE, IN_SUBSCRIPTION },
 		 { "expiration", STOMP_H_EXPIRATION, IN(SEND) },
 		 { "publish-id", STOMP_H_PUBLISH_ID, IN(SEND) },
 		 { "heart-beat", STOMP_H_HEART_BEAT, IN(CONNECT) } },
@@ -150,7 +153,7 @@ static const struct known_header known[KNOWN_LEN_MAX + 1][6] = {
 		   IN(SEND) | IN(SUBSCRIBE) | IN(UNSUBSCRIBE) },
 		 { "transaction", STOMP_H_TRANSACTION, IN(SEND) | IN_SETTLE | IN_END },
 		 { "ack-timeout", STOMP_H_ACK_TIMEOUT, IN(SEND) | IN(SUBSCRIBE) },
-		 { "auto-delete", STOMP_H_AUTO_DELETE, IN(SUBSCRIBE) } },
+		 { "auto-delete", STOMP_H_AUTO_DELETE, IN(SEND) | IN(SUBSCRIBE) } },
 	[12] = { { "subscription", STOMP_H_SUBSCRIPTION, IN_SETTLE } },
 	[14] = { { "content-length", STOMP_H_CONTENT_LENGTH, IN_ALL },
 		 { "accept-version", STOMP_H_ACCEPT_VERSION, IN(CONNECT) },
@@ -324,6 +327,8 @@ int stomp_frame_parse(struct stomp_frame *f, char *head, size_t len,
 	f->rc = TIDE_OK;
 	f->err = err;
 	f->is_told = false;
+	f->word = NULL;
+	f->sentence = (struct slice){ NULL, 0 };
 	if (f->verb == STOMP_VERB_COUNT)
 		return f->rc = error_set(
 			       err, TIDE_EVERB,
@@ -341,6 +346,25 @@ int stomp_frame_parse(struct stomp_frame *f, char *head, size_t len,
 			break;
 		f->rc = read_header(f, line, version);
 	}
+	return f->rc;
+}
+
+int stomp_frame_explain(struct stomp_frame *f, const char *word, const char *sentence,
+			...)
+{
+	va_list args;
+	int len;
+
+	if (f->word)
+		return f->rc;
+	f->word = word;
+	if (!sentence)
+		return f->rc;
+	va_start(args, sentence);
+	len = vsnprintf(f->theirs, sizeof(f->theirs), sentence, args);
+	va_end(args);
+	if (len < STOMP_SENTENCE_MAX)
+		f->sentence = (struct slice){ f->theirs, (size_t)len };
 	return f->rc;
 }
 
@@ -368,15 +392,23 @@ void stomp_frame_refuse(struct stomp_frame *f, enum stomp_header header,
 	va_end(args);
 	f->rc = error_set(f->err, TIDE_ESYNTAX, "header %s:%.*s: expected %s",
 			  header_name(header), SLICE_HEAD(value, NAME_MAX_SHOWN), text);
+	stomp_frame_explain(f, "Invalid header", NULL);
 }
 
 struct slice stomp_frame_need(struct stomp_frame *f, enum stomp_header header)
 {
 	struct slice value = stomp_frame_header(f, header);
 
-	if (value.len == 0 && f->rc == TIDE_OK)
-		f->rc = error_set(f->err, TIDE_ESYNTAX, "%s needs a header '%s'",
-				  stomp_frame_verb(f->verb), header_name(header));
+	if (value.len > 0 || f->rc < 0)
+		return value;
+	f->rc = error_set(f->err, TIDE_ESYNTAX, "%s needs a header '%s'",
+			  stomp_frame_verb(f->verb), header_name(header));
+	if (header == STOMP_H_DESTINATION)
+		stomp_frame_explain(f, "Missing destination", NULL);
+	else if (header == STOMP_H_TRANSACTION)
+		stomp_frame_explain(f, "Missing transaction", NULL);
+	else
+		stomp_frame_explain(f, "Missing header", NULL);
 	return value;
 }
 
@@ -406,13 +438,25 @@ int64_t stomp_frame_duration(struct stomp_frame *f, enum stomp_header header,
 	return ms;
 }
 
+static bool is_word(struct slice value, const char *word)
+{
+	return value.len == strlen(word) && strncasecmp(value.data, word, value.len) == 0;
+}
+
+/* Python writes True, others TRUE. */
+bool stomp_frame_read_flag(struct slice value, bool *flag)
+{
+	*flag = is_word(value, "true");
+	return *flag || is_word(value, "false");
+}
+
 bool stomp_frame_flag(struct stomp_frame *f, enum stomp_header header, bool fallback)
 {
 	struct slice value = stomp_frame_header(f, header);
 
-	if (slice_is(value, "true"))
-		return true;
-	if (value.data && !slice_is(value, "false"))
+	bool flag = fallback;
+
+	if (value.data && !stomp_frame_read_flag(value, &flag))
 		stomp_frame_refuse(f, header, "true or false");
-	return value.data ? false : fallback;
+	return flag;
 }

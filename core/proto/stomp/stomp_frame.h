@@ -62,6 +62,8 @@ enum stomp_header {
 	STOMP_HEADER_COUNT
 };
 
+#define STOMP_SENTENCE_MAX 256
+
 struct stomp_frame {
 	enum stomp_verb verb;
 	uint32_t has; /* by enum stomp_header: it was given */
@@ -73,6 +75,10 @@ struct stomp_frame {
 	struct error *err;
 	bool is_told;       /* a reply has it */
 	bool has_backslash; /* without one, no header has an escape */
+	/* Of the error, for clients of RabbitMQ: stomp_frame_explain. */
+	const char *word;
+	struct slice sentence; /* in `theirs`; data == NULL: none */
+	char theirs[STOMP_SENTENCE_MAX];
 };
 
 /* How long the head is, with the empty line behind it; 0: more must come; SIZE_MAX: a NUL
@@ -100,6 +106,11 @@ static inline struct slice stomp_frame_header(const struct stomp_frame *f,
 /* Likewise of one that the broker does not know for this command. */
 struct slice stomp_frame_other(const struct stomp_frame *f, const char *name);
 
+/* What RabbitMQ says for the error of the frame: its word, a literal, and its sentence,
+ * byte for byte; NULL: ours is as good. What was said first stays. Gives f->rc. */
+int stomp_frame_explain(struct stomp_frame *f, const char *word, const char *sentence,
+			...) TIDE_PRINTF(3, 4);
+
 /* What follows reads values. The first that is wrong is in f->rc and f->err from then on.
  * The last parameter is for a header that was not given. */
 void stomp_frame_refuse(struct stomp_frame *f, enum stomp_header header,
@@ -111,4 +122,6 @@ uint64_t stomp_frame_uint(struct stomp_frame *f, enum stomp_header header,
 /* Milliseconds, or "30s". */
 int64_t stomp_frame_duration(struct stomp_frame *f, enum stomp_header header,
 			     struct number_limits limits);
+/* True or false, in any case; false: neither. */
+bool stomp_frame_read_flag(struct slice value, bool *flag);
 bool stomp_frame_flag(struct stomp_frame *f, enum stomp_header header, bool fallback);

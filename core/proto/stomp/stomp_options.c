@@ -28,27 +28,6 @@ static int add(struct stomp_options *o, struct stomp_frame *f, struct slice name
 	return f->rc;
 }
 
-/* Names of RabbitMQ's, whose value is taken as it is. */
-static const struct {
-	const char *header, *option;
-} renamed[] = {
-	{ "x-message-ttl", "ttl" },
-	{ "x-max-length-bytes", "max-bytes" },
-};
-
-/* They say how RabbitMQ keeps a queue; there is only one way here. */
-static const char *const ignored[] = {
-	"x-queue-mode",
-	"x-queue-version",
-	"x-queue-leader-locator",
-	"x-queue-master-locator",
-	"x-quorum-initial-group-size",
-	"x-initial-cluster-size",
-	"x-cancel-on-ha-failover",
-	"x-dead-letter-routing-key",
-	"x-dead-letter-strategy",
-};
-
 static int read_overflow(struct stomp_options *o, struct stomp_frame *f,
 			 const struct msg_header *h)
 {
@@ -77,12 +56,21 @@ static int read_dead_letter(struct stomp_options *o, struct stomp_frame *f,
 	return f->rc;
 }
 
-static int read_flag(struct stomp_options *o, struct stomp_frame *f,
-		     const struct msg_header *h, struct slice option)
+static int read_single_active(struct stomp_options *o, struct stomp_frame *f,
+			      const struct msg_header *h)
 {
-	if (slice_is(h->value, "true"))
-		return add(o, f, option, SLICE("1"));
-	return slice_is(h->value, "false") ? TIDE_OK : refuse(f, h, "true or false");
+	bool flag;
+
+	if (!stomp_frame_read_flag(h->value, &flag))
+		return refuse(f, h, "true or false");
+	return flag ? add(o, f, SLICE("single-active"), SLICE("1")) : TIDE_OK;
+}
+
+static int read_max_priority(struct stomp_options *o, struct stomp_frame *f,
+			     const struct msg_header *h)
+{
+	(void)h;
+	return add(o, f, SLICE("priority"), SLICE("strict"));
 }
 
 static int read_type(struct stomp_options *o, struct stomp_frame *f,
@@ -123,25 +111,53 @@ static int read_offset(struct stomp_options *o, struct stomp_frame *f,
 	return f->rc = position_parse(value, &o->from, f->err);
 }
 
-static int read_option(struct stomp_options *o, struct stomp_frame *f,
-		       const struct msg_header *h)
+/* RabbitMQ's options of a queue. */
+static const struct known_option {
+	const char *header;
+	const char *option; /* ours, with the same value; or else: */
+	int (*read)(struct stomp_options *o, struct stomp_frame *f,
+		    const struct msg_header *h); /* NULL: it has no effect */
+} known[] = {
+	{ "x-message-ttl", "ttl", NULL },
+	{ "x-expires", "expires", NULL },
+	{ "x-max-length", "max-length", NULL },
+	{ "x-max-length-bytes", "max-bytes", NULL },
+	{ "x-delivery-limit", "delivery-limit", NULL },
+	{ "x-dead-letter-exchange", NULL, read_dead_letter },
+	{ "x-overflow", NULL, read_overflow },
+	{ "x-single-active-consumer", NULL, read_single_active },
+	{ "x-queue-type", NULL, read_type },
+	{ "x-max-priority", NULL, read_max_priority },
+	/* Read with the exchange. */
+	{ "x-dead-letter-routing-key", NULL, NULL },
+	/* They say how RabbitMQ keeps a queue; there is only one way here. */
+	{ "x-queue-mode", NULL, NULL },
+	{ "x-queue-version", NULL, NULL },
+	{ "x-queue-leader-locator", NULL, NULL },
+	{ "x-queue-master-locator", NULL, NULL },
+	{ "x-quorum-initial-group-size", NULL, NULL },
+	{ "x-initial-cluster-size", NULL, NULL },
+	{ "x-cancel-on-ha-failover", NULL, NULL },
+	{ "x-dead-letter-strategy", NULL, NULL },
+};
+
+static const struct known_option *find_known(struct slice name)
 {
-	for (size_t i = 0; i < sizeof(ignored) / sizeof(ignored[0]); i++)
-		if (slice_is(h->name, ignored[i]))
-			return TIDE_OK;
-	for (size_t i = 0; i < sizeof(renamed) / sizeof(renamed[0]); i++)
-		if (slice_is(h->name, renamed[i].header))
-			return add(o, f, slice_from(renamed[i].option), h->value);
-	if (slice_is(h->name, "x-dead-letter-exchange"))
-		return read_dead_letter(o, f, h);
-	if (slice_is(h->name, "x-overflow"))
-		return read_overflow(o, f, h);
-	if (slice_is(h->name, "x-single-active-consumer"))
-		return read_flag(o, f, h, SLICE("single-active"));
-	if (slice_is(h->name, "x-queue-type"))
-		return read_type(o, f, h);
-	if (slice_is(h->name, "x-max-priority"))
-		return add(o, f, SLICE("priority"), SLICE("strict"));
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (slice_is(name, known[i].header))
+			return &known[i];
+	return NULL;
+}
+
+bool stomp_options_is_of_queue(struct slice name)
+{
+	return find_known(name) != NULL;
+}
+
+/* What RabbitMQ does not know as one of a queue. */
+static int read_other(struct stomp_options *o, struct stomp_frame *f,
+		      const struct msg_header *h)
+{
 	if (slice_is(h->name, "x-priority"))
 		return read_priority(o, f, h);
 	if (slice_is(h->name, "x-stream-offset"))
@@ -151,6 +167,18 @@ static int read_option(struct stomp_options *o, struct stomp_frame *f,
 	else
 		add(o, f, slice_skip(h->name, 2), h->value);
 	return f->rc;
+}
+
+static int read_option(struct stomp_options *o, struct stomp_frame *f,
+		       const struct msg_header *h)
+{
+	const struct known_option *k = find_known(h->name);
+
+	if (!k)
+		return f->verb == STOMP_SEND ? TIDE_OK : read_other(o, f, h);
+	if (k->option)
+		return add(o, f, slice_from(k->option), h->value);
+	return k->read ? k->read(o, f, h) : TIDE_OK;
 }
 
 /* A queue of RabbitMQ that is full drops its oldest message unless it says otherwise. */

@@ -4,7 +4,7 @@
 #include "base/id.h"
 
 /* What a MESSAGE takes without names and headers, with room to spare. */
-#define MESSAGE_SMALL 256
+#define MESSAGE_SMALL 512
 /* A payload up to this size is copied with its head, in one piece. */
 #define PAYLOAD_SMALL 1024
 /* With a line end, as RabbitMQ's frames: PHP's client waits for it. */
@@ -117,11 +117,13 @@ static void append_headers(struct stomp *l, const struct msg *m)
 	}
 }
 
-static char *put_numbers(char *at, const struct stomp_channel *ch,
-			 const struct delivery *d)
+/* What an ACK names. */
+static char *put_id(char *at, const struct stomp_channel *ch, const struct delivery *d)
 {
-	at = decimal_put(at, ch->number);
-	*at++ = '-';
+	struct slice origin = buf_slice(&ch->origin);
+
+	id_format(d->msg->id, at);
+	at = put(at + ID_HEX_LEN, origin.data, origin.len);
 	return decimal_put(at, d->tag);
 }
 
@@ -130,15 +132,11 @@ static char *put_delivery(char *at, struct stomp *l, const struct stomp_channel 
 {
 	const struct msg *m = d->msg, *head = reply_head(d);
 
-	at = PUT(at, "message-id:");
-	id_format(m->id, at);
-	at += ID_HEX_LEN;
-	*at++ = '-';
-	at = put_numbers(at, ch, d);
+	at = put_id(PUT(at, "message-id:"), ch, d);
 	*at++ = '\n';
 	at = put_destination(at, m, l->version);
 	if (l->version == STOMP_1_2 && d->tag)
-		at = put_numbers(PUT(at, "\nack:"), ch, d);
+		at = put_id(PUT(at, "\nack:"), ch, d);
 	at = d->is_redelivered ? PUT(at, "\nredelivered:true")
 			       : PUT(at, "\nredelivered:false");
 	if (m->priority)
@@ -215,32 +213,81 @@ static void receipt(struct stomp *l, struct slice id)
 	text_end(l, (struct slice){ 0 });
 }
 
+/* RabbitMQ's word for an error, where no frame of STOMP has one of its own. */
+static const char *word_of(const char *code)
+{
+	static const struct {
+		const char *code, *word;
+	} words[] = {
+		{ "syntax", "Invalid frame" },
+		{ "too-long", "Invalid frame" },
+		{ "unknown-verb", "Bad command" },
+		{ "not-found", "not_found" },
+		{ "denied", "access_refused" },
+		{ "rejected", "not_allowed" },
+		{ "unroutable", "no_route" },
+		{ "mismatch", "precondition_failed" },
+		{ "exists", "precondition_failed" },
+		{ "lease-lost", "precondition_failed" },
+		{ "aborted", "precondition_failed" },
+		{ "too-large", "precondition_failed" },
+		{ "limit", "resource_error" },
+		{ "full", "resource_error" },
+		{ "busy", "resource_error" },
+		{ "shutdown", "connection_forced" },
+	};
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (strcmp(code, words[i].code) == 0)
+			return words[i].word;
+	return "internal_error";
+}
+
+static void append_body(struct buf *out, struct slice why, const struct stomp_owed *owed)
+{
+	if (owed->sentence.data) {
+		buf_append_slice(out, owed->sentence);
+		return;
+	}
+	if (owed->verb < STOMP_VERB_COUNT)
+		buf_printf(out, "%s: ", stomp_frame_verb(owed->verb));
+	buf_append_slice(out, why);
+	buf_append_text(out, "\n");
+}
+
 static void error_frame(struct stomp *l, const char *code, struct slice why,
 			const struct stomp_owed *owed)
 {
 	char length[DECIMAL_MAX + 1];
 	struct buf body = { 0 };
 
-	if (l->is_silent)
+	if (l->base.is_silent)
 		return;
-	if (owed && owed->verb < STOMP_VERB_COUNT)
-		buf_printf(&body, "%s: ", stomp_frame_verb(owed->verb));
-	buf_append_slice(&body, why);
-	buf_append_text(&body, "\n");
+	append_body(&body, why, owed);
 	*decimal_put(length, buf_len(&body)) = '\0';
 	text(l, "ERROR\n");
-	header(l, "message", why);
+	header(l, "message", slice_from(owed->word ? owed->word : word_of(code)));
 	header(l, "code", slice_from(code));
+	header(l, "reason", why);
 	if (!l->has_connected)
 		text(l, "version:1.0,1.1,1.2\n");
-	if (owed && owed->receipt.data)
+	if (owed->receipt.data)
 		header(l, "receipt-id", owed->receipt);
 	text(l, "content-type:text/plain\n");
 	header(l, "content-length", slice_from(length));
 	text_end(l, buf_slice(&body));
 	buf_deinit(&body);
-	l->is_silent = true;
+	l->base.is_silent = true;
 	l->state = STOMP_CLOSED;
+}
+
+/* The broker ends the connection, and no frame is at fault. */
+static void farewell(struct stomp *l, const char *word, const char *code,
+		     struct slice why)
+{
+	const struct stomp_owed owed = { .verb = STOMP_VERB_COUNT, .word = word };
+
+	error_frame(l, code, why, &owed);
 }
 
 static void connected(struct stomp *l)
@@ -278,30 +325,46 @@ void stomp_reply_leave(struct stomp *l)
 {
 	struct slice words = buf_slice(&l->leaving), code;
 
-	if (!l->is_leaving || l->is_silent || !session_is_answered(l->base.session))
+	if (!l->is_leaving || l->base.is_silent || !session_is_answered(l->base.session))
 		return;
 	if (l->has_error) {
 		code = slice_cut(&words, ' ');
 		*((char *)code.data + code.len) = '\0';
-		error_frame(l, code.data, words, NULL);
+		farewell(l, l->leaving_word, code.data, words);
 	} else if (words.len > 0) {
 		receipt(l, words);
 	}
-	l->is_silent = true;
+	l->base.is_silent = true;
 	end(l);
 }
 
-void stomp_reply_closed(struct stomp *l, const char *words)
+static void leave_with(struct stomp *l, const char *word, const char *words)
 {
 	l->state = STOMP_CLOSED;
 	if (l->is_leaving && !l->has_error)
 		return; /* it has said so itself */
 	l->is_leaving = l->has_error = true;
+	l->leaving_word = word;
 	buf_clear(&l->leaving);
 	buf_append_text(&l->leaving, words);
 	buf_cstr(&l->leaving);
 	stomp_reply_leave(l);
 	wake(l);
+}
+
+void stomp_reply_closed(struct stomp *l, const char *words)
+{
+	leave_with(l, "connection_forced", words);
+}
+
+static void pay_receipts(struct stomp *l, const struct stomp_owed *owed)
+{
+	struct slice kept = owed->kept;
+
+	while (kept.len > 0)
+		receipt(l, slice_cut(&kept, '\0'));
+	if (owed->receipt.data && !owed->is_part && !owed->is_kept)
+		receipt(l, owed->receipt);
 }
 
 static void on_reply(void *ctx, unsigned channel, struct reply *r)
@@ -310,7 +373,7 @@ static void on_reply(void *ctx, unsigned channel, struct reply *r)
 	struct stomp_channel *ch = l->channels[channel];
 	struct stomp_owed owed = stomp_channel_pay(ch);
 
-	if (l->is_silent) {
+	if (l->base.is_silent) {
 		stomp_channel_settle(l, ch);
 		return;
 	}
@@ -320,8 +383,8 @@ static void on_reply(void *ctx, unsigned channel, struct reply *r)
 	} else if (owed.verb == STOMP_CONNECT) {
 		l->has_connected = true;
 		connected(l);
-	} else if (owed.receipt.data && !owed.is_part) {
-		receipt(l, owed.receipt);
+	} else {
+		pay_receipts(l, &owed);
 	}
 	stomp_channel_settle(l, ch);
 	if (l->is_leaving)
@@ -334,7 +397,7 @@ static void on_deliver(void *ctx, unsigned channel, struct slice sid,
 {
 	struct stomp *l = ctx;
 
-	if (l->is_silent)
+	if (l->base.is_silent)
 		return;
 	message(l, l->channels[channel], d);
 	wake(l);
@@ -350,13 +413,13 @@ static void on_event(void *ctx, unsigned channel, const char *what, const char *
 	bool is_denied = strcmp(words + strcspn(words, " "), " denied") == 0;
 	struct buf why = { 0 };
 
-	if (strcmp(what, "cancelled") != 0 || ch->is_closing)
+	if (strcmp(what, "cancelled") != 0 || ch->is_ended)
 		return;
 	buf_printf(&why, "%s the subscription '%" SLICE_FMT "' has ended: %s",
 		   is_denied ? "denied" : "not-found", SLICE_ARG(ch->id),
 		   is_denied ? "its user may no longer read from the queue"
 			     : "its queue was deleted");
-	stomp_reply_closed(l, buf_cstr(&why));
+	leave_with(l, "Server cancelled subscription", buf_cstr(&why));
 	buf_deinit(&why);
 }
 
@@ -364,7 +427,7 @@ static bool can_take(void *ctx)
 {
 	struct stomp *l = ctx;
 
-	return !l->is_leaving && !l->is_silent && protocol_can_take(&l->base);
+	return !l->is_leaving && !l->base.is_silent && protocol_can_take(&l->base);
 }
 
 /* STOMP has no word for it: the client's next frames are not read. */
@@ -381,10 +444,10 @@ static void on_kill(void *ctx, const char *why)
 	struct buf code_text = { 0 };
 
 	buf_append_slice(&code_text, code);
-	error_frame(l, buf_cstr(&code_text), words, NULL);
+	farewell(l, "connection_forced", buf_cstr(&code_text), words);
 	buf_deinit(&code_text);
 	l->state = STOMP_CLOSED;
-	l->is_silent = true;
+	l->base.is_silent = true;
 	l->base.ops->kill(l->base.ctx);
 }
 
@@ -418,9 +481,10 @@ void stomp_reply_error(struct stomp *l, const struct stomp_frame *f,
 	l->state = STOMP_CLOSED;
 	if (f && f->verb < STOMP_VERB_COUNT) {
 		owed.verb = f->verb;
-		owed.is_strict = true;
 		owed.receipt = stomp_frame_header(f, STOMP_H_RECEIPT);
 	}
 	stomp_channel_owe(zero, &owed);
+	if (f)
+		stomp_channel_explain(zero, f->word, f->sentence);
 	reply_error(reply_create(stomp_channel_session(l, zero), false), err);
 }

@@ -5,20 +5,31 @@
 #include "base/duration.h"
 #include "base/mem.h"
 #include "stomp_ensure.h"
+#include "stomp_options.h"
 #include "stomp_subscribe.h"
 #include "stomp_transaction.h"
 
 #define REPLY_TO_MAX (2 * 255 + 64)
 
-/* What a queue or an exchange of that name needs to be there; it may be made. */
+/* With the options that the frame has, as a SUBSCRIBE declares it. */
+static int ensure_queue(struct stomp *l, struct stomp_frame *f)
+{
+	struct stomp_options options;
+
+	if (stomp_options_read(&options, f) == TIDE_OK) {
+		stomp_ensure_queue(l, stomp_channel_zero(l), f, l->last.key, &options);
+		stomp_options_deinit(&options);
+	}
+	return f->rc;
+}
+
+/* It may be made. */
 static int ensure(struct stomp *l, struct stomp_frame *f)
 {
 	const struct stomp_destination *d = &l->last;
 
-	if (d->place == STOMP_TOPIC)
-		return stomp_ensure_topic(l, stomp_channel_zero(l), f);
 	if (d->place == STOMP_QUEUE)
-		return stomp_ensure_queue(l, stomp_channel_zero(l), f, d->key);
+		return ensure_queue(l, f);
 	if (d->place == STOMP_TEMP_QUEUE)
 		return f->rc = error_set(
 			       f->err, TIDE_EDENIED,
@@ -43,8 +54,8 @@ static int find_destination(struct stomp *l, struct stomp_frame *f)
 	buf_clear(&l->last_text);
 	if (!l->last_room)
 		l->last_room = mem_alloc(STOMP_DESTINATION_MAX);
-	f->rc = stomp_destination_parse(text, l->last_room, &l->last, f->err);
-	if (f->rc < 0 || ensure(l, f) < 0)
+	if (stomp_destination_read(f, text, l->last_room, &l->last) < 0 ||
+	    ensure(l, f) < 0)
 		return f->rc;
 	buf_append_slice(&l->last_text, text);
 	l->last_version = session_route_version(l->base.session);
@@ -62,11 +73,37 @@ static int check_header(struct stomp_frame *f, struct slice name)
 				 SLICE_HEAD(name, 64));
 }
 
+/* Who copies the headers of a MESSAGE has some that say nothing of the new one. */
+static bool is_of_delivery(struct slice name)
+{
+	static const char *const names[] = { "ack",       "subscription", "redelivered",
+					     "x-attempt", "x-partition",  "x-offset" };
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (slice_is(name, names[i]))
+			return true;
+	return slice_has_prefix(name, "x-death-");
+}
+
+/* Those that are the message's stay. */
+static void drop_headers(const struct stomp *l, struct stomp_frame *f)
+{
+	bool has_options = l->last.place == STOMP_QUEUE;
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < f->count; i++)
+		if (!is_of_delivery(f->others[i].name) &&
+		    !(has_options && stomp_options_is_of_queue(f->others[i].name)))
+			f->others[count++] = f->others[i];
+	f->count = count;
+}
+
 /* @param room  for a reply-to that is rewritten */
 static int read_headers(struct stomp *l, struct stomp_frame *f, char room[REPLY_TO_MAX])
 {
 	struct slice reply_to = stomp_frame_header(f, STOMP_H_REPLY_TO), queue;
 
+	drop_headers(l, f);
 	for (unsigned i = 0; i < f->count; i++)
 		if (check_header(f, f->others[i].name) < 0)
 			return f->rc;
@@ -111,11 +148,17 @@ int stomp_send(struct stomp *l, struct stomp_frame *f, size_t body_len)
 {
 	struct publish_spec spec = { .payload_len = body_len };
 	char reply_to[REPLY_TO_MAX];
-	const struct stomp_owed owed = { .verb = STOMP_SEND,
-					 .receipt =
-						 stomp_frame_header(f, STOMP_H_RECEIPT) };
+	struct stomp_owed owed = { .verb = STOMP_SEND };
 	bool is_queue;
 
+	if (stomp_frame_header(f, STOMP_H_MESSAGE_ID).data) {
+		f->rc = error_set(
+			f->err, TIDE_ESYNTAX,
+			"SEND has no header 'message-id': the broker gives each "
+			"message its id; publish-id is for one of your own");
+		return stomp_frame_explain(f, "Invalid header",
+					   "'message-id' is not allowed on 'SEND'.\n");
+	}
 	if (find_destination(l, f) < 0 || read_headers(l, f, reply_to) < 0)
 		return f->rc;
 	read_options(f, &spec);
@@ -133,6 +176,10 @@ int stomp_send(struct stomp *l, struct stomp_frame *f, size_t body_len)
 		return f->rc;
 	l->base.filled = 0;
 	l->state = STOMP_BODY;
+	owed.receipt = stomp_frame_header(f, STOMP_H_RECEIPT);
+	owed.is_kept = l->demand.transaction != NULL;
+	if (owed.is_kept)
+		stomp_transaction_keep(l, f);
 	stomp_channel_owe(stomp_channel_zero(l), &owed);
 	return TIDE_OK;
 }

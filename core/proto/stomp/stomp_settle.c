@@ -1,23 +1,40 @@
 #include "stomp_settle.h"
 
 #include "base/duration.h"
+#include "base/id.h"
 #include "stomp_transaction.h"
 
-/* "[<id of the message>-]<channel>-<tag>" */
-static bool read_place(struct slice text, uint64_t *channel, uint64_t *tag)
-{
-	size_t dash = text.len, before;
+/* What the id of a delivery says. */
+struct delivered {
+	uint64_t id; /* of the message */
+	uint64_t session, serial;
+	uint64_t tag;
+};
 
-	while (dash > 0 && text.data[dash - 1] != '-')
-		dash--;
-	if (dash == 0)
-		return false;
-	before = dash - 1;
-	while (before > 0 && text.data[before - 1] != '-')
-		before--;
-	return slice_to_uint(slice_skip(text, dash), UINT64_MAX - 1, tag) &&
-	       slice_to_uint((struct slice){ text.data + before, dash - 1 - before },
-			     UINT32_MAX, channel);
+/* "<id of the message>-<session>-<serial of the subscription>-<tag>" */
+static bool read_delivered(struct slice text, struct delivered *d)
+{
+	struct slice id = slice_cut(&text, '-'), session = slice_cut(&text, '-'),
+		     serial = slice_cut(&text, '-');
+
+	return id_parse(id, &d->id) == TIDE_OK &&
+	       slice_to_uint(session, UINT64_MAX, &d->session) &&
+	       slice_to_uint(serial, UINT64_MAX, &d->serial) &&
+	       slice_to_uint(text, UINT64_MAX - 1, &d->tag);
+}
+
+/* The subscription that was given the message, or NULL. Numbers of sessions begin again
+ * with the broker: what an earlier one gave out is told from the rest by its id. */
+static struct stomp_channel *find_delivered(struct stomp *l, const struct delivered *d)
+{
+	struct stomp_channel *ch = NULL;
+
+	if (d->session == session_facts(l->base.session).number)
+		ch = stomp_channel_find_serial(l, d->serial);
+	if (!ch || ch->is_auto ||
+	    session_held_was_given(stomp_channel_session(l, ch), d->tag, d->id))
+		return ch;
+	return NULL;
 }
 
 /* Which message: 1.2 names it by the header "ack" of its MESSAGE, 1.0 and 1.1 by its
@@ -25,9 +42,9 @@ static bool read_place(struct slice text, uint64_t *channel, uint64_t *tag)
 static struct stomp_channel *find_message(struct stomp *l, struct stomp_frame *f,
 					  uint64_t *tag)
 {
-	struct stomp_channel *ch = NULL;
 	struct slice subscription = stomp_frame_header(f, STOMP_H_SUBSCRIPTION), text;
-	uint64_t channel;
+	struct stomp_channel *ch;
+	struct delivered d;
 
 	text = stomp_frame_header(f, STOMP_H_MESSAGE_ID);
 	if (l->version == STOMP_1_2 || !text.data)
@@ -35,12 +52,20 @@ static struct stomp_channel *find_message(struct stomp *l, struct stomp_frame *f
 								   : STOMP_H_MESSAGE_ID);
 	if (f->rc < 0)
 		return NULL;
-	if (read_place(text, &channel, tag) && channel > 0 && channel < l->channel_cap)
-		ch = l->channels[channel];
-	if (!ch || ch->is_closing)
+	if (!read_delivered(text, &d)) {
 		f->rc = error_set(f->err, TIDE_ENOTFOUND,
 				  "no message with the id '%.*s' was given to a "
 				  "subscription of this connection",
+				  SLICE_HEAD(text, 64));
+		stomp_frame_explain(f, "Invalid header", NULL);
+		return NULL;
+	}
+	ch = find_delivered(l, &d);
+	*tag = d.tag;
+	if (!ch)
+		f->rc = error_set(f->err, TIDE_ELEASE,
+				  "the message '%.*s' is no longer held: it was settled "
+				  "or timed out, or the connection was lost",
 				  SLICE_HEAD(text, 64));
 	else if (ch->is_auto)
 		f->rc = error_set(f->err, TIDE_EDENIED,
@@ -76,16 +101,17 @@ int stomp_settle(struct stomp *l, struct stomp_frame *f)
 {
 	struct tag_range range;
 	struct settle_spec spec = { .how = SETTLE_ACK, .ranges = &range, .count = 1 };
-	struct stomp_channel *ch = find_message(l, f, &range.last);
+	struct stomp_channel *ch;
 	struct reply *r;
 
-	if (!ch || stomp_transaction_find(l, f, &spec.transaction) < 0)
+	if (stomp_transaction_find(l, f, &spec.transaction) < 0)
 		return f->rc;
-	range.first = ch->is_cumulative ? 1 : range.last;
 	if (f->verb == STOMP_NACK)
 		read_nack(f, &spec);
-	if (f->rc < 0)
+	ch = f->rc < 0 ? NULL : find_message(l, f, &range.last);
+	if (!ch)
 		return f->rc;
+	range.first = ch->is_cumulative ? 1 : range.last;
 	r = stomp_channel_reply(l, ch, f);
 	f->rc = session_settle(stomp_channel_session(l, ch), &spec, r, f->err);
 	if (f->rc == TIDE_ELEASE && !spec.transaction) {
@@ -94,5 +120,5 @@ int stomp_settle(struct stomp *l, struct stomp_frame *f)
 		f->rc = TIDE_OK;
 		reply_ok(r);
 	}
-	return f->rc < 0 ? stomp_channel_fail(f, r) : TIDE_OK;
+	return f->rc < 0 ? stomp_channel_fail(ch, f, r) : TIDE_OK;
 }

@@ -6,6 +6,7 @@
 
 #include "base/decimal.h"
 #include "base/mem.h"
+#include "base/percent.h"
 #include "stomp_ensure.h"
 #include "stomp_options.h"
 
@@ -31,13 +32,17 @@ static struct slice copy(struct slice s)
 static int open_channel(struct stomp *l, struct stomp_frame *f, struct slice id,
 			struct stomp_channel **out)
 {
-	if (stomp_channel_find(l, id))
-		return f->rc = error_set(f->err, TIDE_EEXISTS,
-					 "this connection has a subscription '%.*s' "
-					 "already",
-					 SLICE_HEAD(id, 64));
-	f->rc = stomp_channel_open(l, out, f->err);
-	if (f->rc == TIDE_OK)
+	if (stomp_channel_find(l, id)) {
+		f->rc = error_set(f->err, TIDE_EEXISTS,
+				  "this connection has a subscription '%.*s' already",
+				  SLICE_HEAD(id, 64));
+		/* T_ is what it puts before an id. */
+		return stomp_frame_explain(f, "Duplicated subscription identifier",
+					   "A subscription identified by 'T_%" SLICE_FMT
+					   "' already exists.",
+					   SLICE_ARG(id));
+	}
+	if (stomp_channel_open(l, f, out) == TIDE_OK)
 		(*out)->id = copy(id);
 	return f->rc;
 }
@@ -79,6 +84,56 @@ static int name_queue(struct subscribing *s, const char *format, ...)
 		       s->queue);
 }
 
+/* A part of a name of parts, with a ':' between them. */
+static void add_part(struct buf *name, struct slice part)
+{
+	while (part.len > 0) {
+		size_t run = slice_find(part, ':');
+
+		percent_encode(name, (struct slice){ part.data, run });
+		if (run < part.len)
+			buf_append_text(name, "%3A");
+		part = slice_skip(part, run < part.len ? run + 1 : run);
+	}
+}
+
+/* In 1.0 a subscription has an id if its client wants one. */
+static int need_id(struct stomp_frame *f)
+{
+	if (stomp_frame_header(f, STOMP_H_ID).len > 0)
+		return TIDE_OK;
+	f->rc = error_set(
+		f->err, TIDE_ESYNTAX,
+		"a durable subscription needs a header 'id': it is how the next "
+		"one is known to be the same");
+	return stomp_frame_explain(f, "Missing Header", NULL);
+}
+
+/* Another client, id or destination has another queue: what was bound before would bring
+ * messages of somebody else. */
+static int name_durable(const struct stomp *l, struct subscribing *s)
+{
+	const struct stomp_destination *d = &s->destination;
+	struct buf name = { 0 };
+
+	buf_append_text(&name, "stomp-subscription-");
+	if (l->client_id)
+		add_part(&name, slice_from(l->client_id));
+	buf_append_char(&name, ':');
+	add_part(&name, s->ch->id);
+	if (slice_is(d->exchange, STOMP_TOPIC_EXCHANGE)) {
+		buf_append_text(&name, ":topic:");
+	} else {
+		buf_append_text(&name, ":exchange:");
+		add_part(&name, d->exchange);
+		buf_append_char(&name, ':');
+	}
+	add_part(&name, d->key);
+	name_queue(s, "%" SLICE_FMT, SLICE_ARG(buf_slice(&name)));
+	buf_deinit(&name);
+	return s->f->rc;
+}
+
 /* The queue goes with its subscription. Somebody else may share one that has a name. */
 static int add_private(struct subscribing *s)
 {
@@ -97,7 +152,7 @@ static int add_private(struct subscribing *s)
 }
 
 /* A queue that gets what is published to an exchange from now on: of this connection
- * alone, or durable, for whoever subscribes with this id. */
+ * alone, or durable, for whoever subscribes to the same with this id. */
 static int declare_bound(struct stomp *l, struct subscribing *s)
 {
 	struct declare_spec spec = { .kind = DEFINE_QUEUE, .args = &s->options.args };
@@ -106,9 +161,7 @@ static int declare_bound(struct stomp *l, struct subscribing *s)
 	int rc;
 
 	if (is_durable)
-		rc = name_queue(s, "stomp-subscription-%s%s%" SLICE_FMT,
-				l->client_id ? l->client_id : "", l->client_id ? "-" : "",
-				SLICE_ARG(s->ch->id));
+		rc = need_id(s->f) < 0 ? s->f->rc : name_durable(l, s);
 	else
 		rc = name_queue(s, "stomp-%u-%" PRIu64 "-%u",
 				session_facts(l->base.session).node,
@@ -116,8 +169,6 @@ static int declare_bound(struct stomp *l, struct subscribing *s)
 	if (rc == TIDE_OK && !is_durable)
 		rc = add_private(s);
 	spec.name = slice_from(s->queue);
-	if (rc == TIDE_OK && s->destination.place == STOMP_TOPIC)
-		rc = stomp_ensure_topic(l, s->ch, s->f);
 	if (rc == TIDE_OK)
 		rc = stomp_ensure_declared(l, s->ch, s->f, &spec);
 	if (rc == TIDE_OK)
@@ -125,21 +176,15 @@ static int declare_bound(struct stomp *l, struct subscribing *s)
 	return rc;
 }
 
-/* As it is, unless the client asks for options. */
 static int declare_queue(struct stomp *l, struct subscribing *s)
 {
-	const struct declare_spec spec = {
-		.kind = s->options.is_topic ? DEFINE_TOPIC : DEFINE_QUEUE,
-		.name = s->destination.key,
-		.args = &s->options.args,
-	};
+	struct slice name = s->destination.key;
 
-	if (name_queue(s, "%" SLICE_FMT, SLICE_ARG(s->destination.key)) < 0)
+	if (name_queue(s, "%" SLICE_FMT, SLICE_ARG(name)) < 0)
 		return s->f->rc;
 	if (s->destination.place == STOMP_AMQ_QUEUE)
 		return TIDE_OK;
-	return s->options.args.count ? stomp_ensure_declared(l, s->ch, s->f, &spec)
-				     : stomp_ensure(l, s->ch, s->f, &spec);
+	return stomp_ensure_queue(l, s->ch, s->f, name, &s->options);
 }
 
 static int declare_temp(struct stomp *l, struct stomp_channel *ch, struct stomp_frame *f,
@@ -233,7 +278,7 @@ static void read_ack(struct subscribing *s)
 
 static int read_spec(struct subscribing *s)
 {
-	static const struct number_limits prefetch = { 1, STOMP_PREFETCH_MAX },
+	static const struct number_limits prefetch = { 0, STOMP_PREFETCH_MAX },
 					  partition = { 0, 63 },
 					  lease = { MSG_ACK_TIMEOUT_MIN_MS,
 						    MSG_ACK_TIMEOUT_MAX_MS };
@@ -244,6 +289,8 @@ static int read_spec(struct subscribing *s)
 	read_ack(s);
 	s->spec.prefetch = (uint32_t)stomp_frame_uint(f, STOMP_H_PREFETCH_COUNT, prefetch,
 						      STOMP_PREFETCH_DEFAULT);
+	if (s->spec.prefetch == 0)
+		s->spec.prefetch = UINT32_MAX;
 	s->spec.ack_timeout_ms =
 		(uint32_t)stomp_frame_duration(f, STOMP_H_ACK_TIMEOUT, lease);
 	s->spec.rank = SUBSCRIBE_RANK_MAX;
@@ -268,7 +315,7 @@ static int begin(struct stomp *l, struct stomp_channel *ch, struct stomp_frame *
 		 const struct subscribe_spec *spec, struct reply *r)
 {
 	f->rc = session_consume_subscribe(stomp_channel_session(l, ch), spec, r, f->err);
-	return f->rc < 0 ? stomp_channel_fail(f, r) : TIDE_OK;
+	return f->rc < 0 ? stomp_channel_fail(ch, f, r) : TIDE_OK;
 }
 
 static int subscribe(struct stomp *l, struct subscribing *s)
@@ -297,8 +344,8 @@ int stomp_subscribe(struct stomp *l, struct stomp_frame *f)
 		stomp_frame_refuse(f, STOMP_H_ID, "%d bytes at most", NAME_LEN_MAX);
 	if (f->rc < 0)
 		return f->rc;
-	f->rc = stomp_destination_parse(destination, s.room, &s.destination, f->err);
-	if (f->rc < 0 || open_channel(l, f, id.len ? id : destination, &s.ch) < 0 ||
+	if (stomp_destination_read(f, destination, s.room, &s.destination) < 0 ||
+	    open_channel(l, f, id.len ? id : destination, &s.ch) < 0 ||
 	    read_spec(&s) < 0 || stomp_options_read(&s.options, f) < 0)
 		return f->rc;
 	s.ch->destination = copy(destination);
@@ -326,8 +373,7 @@ int stomp_subscribe_temp(struct stomp *l, struct stomp_frame *f, struct slice de
 	struct stomp_channel *ch;
 	struct stomp_temp *t;
 
-	f->rc = stomp_destination_parse(destination, room, &d, f->err);
-	if (f->rc < 0)
+	if (stomp_destination_read(f, destination, room, &d) < 0)
 		return f->rc;
 	HASH_FIND(hh, l->temps, d.key.data, d.key.len, t);
 	if (t) {
@@ -349,21 +395,27 @@ int stomp_subscribe_temp(struct stomp *l, struct stomp_frame *f, struct slice de
 /* ---- UNSUBSCRIBE
  * ----------------------------------------------------------------------- */
 
-/* The queue of a durable subscription goes with it, if the client says so. */
-static int delete_queue(struct stomp *l, struct stomp_channel *ch, struct stomp_frame *f)
+/* The subscription ends; what it holds stays with its channel.
+ *
+ * @param is_delete  the queue of a durable subscription goes with it */
+static int end_subscription(struct stomp *l, struct stomp_channel *ch,
+			    struct stomp_frame *f, bool is_delete)
 {
 	const struct delete_spec spec = { .kind = DEFINE_QUEUE,
 					  .name = slice_from(ch->queue) };
 	char number[DECIMAL_MAX];
-	struct reply *r = stomp_channel_part(l, ch, f);
+	struct reply *r =
+		is_delete ? stomp_channel_part(l, ch, f) : stomp_channel_reply(l, ch, f);
 
 	f->rc = session_consume_unsubscribe(stomp_channel_session(l, ch),
 					    sid_of(ch, number), r, f->err);
 	if (f->rc < 0)
-		return stomp_channel_fail(f, r);
-	r = stomp_channel_part(l, ch, f);
+		return stomp_channel_fail(ch, f, r);
+	if (!is_delete)
+		return TIDE_OK;
+	r = stomp_channel_reply(l, ch, f);
 	f->rc = session_define_delete(l->base.session, &spec, r, f->err);
-	return f->rc < 0 ? stomp_channel_fail(f, r) : TIDE_OK;
+	return f->rc < 0 ? stomp_channel_fail(ch, f, r) : TIDE_OK;
 }
 
 int stomp_subscribe_end(struct stomp *l, struct stomp_frame *f)
@@ -378,17 +430,17 @@ int stomp_subscribe_end(struct stomp *l, struct stomp_frame *f)
 	if (f->rc < 0)
 		return f->rc;
 	ch = stomp_channel_find(l, id.len ? id : destination);
-	if (!ch)
-		return f->rc = error_set(f->err, TIDE_ENOTFOUND,
-					 "this connection has no subscription '%.*s'",
-					 SLICE_HEAD(id.len ? id : destination, 64));
-	if (is_delete &&
-	    (slice_has_prefix(ch->destination, "/topic/") ||
-	     slice_has_prefix(ch->destination, "/exchange/")) &&
-	    delete_queue(l, ch, f) < 0)
+	if (!ch) {
+		f->rc = error_set(f->err, TIDE_ENOTFOUND,
+				  "this connection has no subscription '%.*s'",
+				  SLICE_HEAD(id.len ? id : destination, 64));
+		return stomp_frame_explain(f, "No subscription found", NULL);
+	}
+	is_delete = is_delete && (slice_has_prefix(ch->destination, "/topic/") ||
+				  slice_has_prefix(ch->destination, "/exchange/"));
+	if (end_subscription(l, ch, f, is_delete) < 0)
 		return f->rc;
-	ch->is_closing = true;
-	session_close_channel(stomp_channel_session(l, ch),
-			      stomp_channel_reply(l, ch, f));
+	ch->is_ended = true;
+	stomp_channel_release(l, ch, f);
 	return TIDE_OK;
 }

@@ -137,8 +137,8 @@ end
 ---@return Frame
 function Stomp:expect_error(message, headers)
   local frame = self:expect('ERROR', headers)
-  if frame.headers.message ~= message then
-    error(('expected the error %q, got %q'):format(message, frame.headers.message), 2)
+  if frame.headers.reason ~= message then
+    error(('expected the error %q, got %q'):format(message, frame.headers.reason), 2)
   end
   if self:read() or not self.is_closed then error('the connection goes on after ERROR', 2) end
   return frame
