@@ -137,7 +137,8 @@ describe('rules/connect', function()
     assert.equal("ERR denied user 'bob' may not enter vhost 'secret'", reply)
     assert.equal('home', hello('user=bob pass=secret2 name=home').vhost)
     local told = c:document 'RULES simulate login user=bob name=home protocol=stomp'
-    assert.same({ verdict = 'allow', by = 'connect/10-move.lua:1', vhost = 'home' }, told.connect)
+    assert.same({ verdict = 'allow', by = 'connect/10-move.lua:2', line = 2, lines = { { 2, 2 } }, vhost = 'home' },
+      told.connect)
   end)
 
   it('are asked by each protocol', function()

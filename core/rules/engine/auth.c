@@ -348,6 +348,7 @@ static int ask(struct engine *e, enum rule_function function, struct auth_call *
 		    rule->functions[function] == LUA_NOREF)
 			continue;
 		out->file = rule->file;
+		out->model = rule->model;
 		out->line = rule->model               ? rule->line
 			    : function == RULE_DECIDE ? rule->decide_line
 						      : rule->authenticate_line;

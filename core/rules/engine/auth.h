@@ -48,7 +48,8 @@ struct auth_decision {
 	enum auth_verdict verdict;
 	const char
 		*file; /* of the script that decided, good until the next reload; NULL */
-	int line;      /* of its function */
+	int line;      /* of its function; of a model, where it is used */
+	const char *model; /* the file of its function, as long; NULL: its own */
 	char reason[AUTH_REASON_MAX]; /* of AUTH_DENY */
 	/* A login: the script made the user, who is `identity`. False with AUTH_ALLOW:
 	 * it is the user of the table with the login's name, whose password is not asked.
