@@ -1,6 +1,7 @@
 #include "http_exchange.h"
 
 #include <stdio.h>
+#include <strings.h>
 
 #include "base/mem.h"
 #include "session/service_users.h"
@@ -16,10 +17,34 @@
 
 /* ---- from the engine, and back to it ---- */
 
+/* "http://HOST:PORT/path?query" is for that host, whatever the header says (RFC 9112,
+ * 3.2.2). */
+static void read_target(struct http_request *q, const char *target)
+{
+	const char *host = target;
+	struct slice rest;
+
+	if (strncasecmp(target, "http://", 7) == 0)
+		host += 7;
+	else if (strncasecmp(target, "https://", 8) == 0)
+		host += 8;
+	/* A user in front of the host would make another name of it. */
+	size_t len = host > target ? strcspn(host, "/?@") : 0;
+	if (len > 0) {
+		q->host = mem_strndup(host, len);
+		target = host + len;
+	}
+	q->target = mem_strdup(target);
+	rest = slice_from(q->target);
+	q->path = slice_cut(&rest, '?');
+	q->query = rest;
+	if (q->host && q->path.len == 0)
+		q->path = SLICE("/");
+}
+
 void *http_exchange_begin(void *cls, const char *target, struct MHD_Connection *c)
 {
 	struct http_request *q = mem_zalloc(sizeof(*q));
-	struct slice rest;
 
 	q->connection = c;
 	q->engine = cls;
@@ -28,10 +53,7 @@ void *http_exchange_begin(void *cls, const char *target, struct MHD_Connection *
 		q->conn->request = q;
 		q->conn->base.is_busy = true;
 	}
-	q->target = mem_strdup(target);
-	rest = slice_from(q->target);
-	q->path = slice_cut(&rest, '?');
-	q->query = rest;
+	read_target(q, target);
 	return q;
 }
 
@@ -116,7 +138,7 @@ static void log_in(struct http_request *q)
 static int check_safety(const struct http_request *q, struct error *err)
 {
 	const struct http_safety safety = {
-		.host = header(q, "Host"),
+		.host = q->host ? q->host : header(q, "Host"),
 		.origin = header(q, "Origin"),
 		.is_open = service_users_is_open(q->conn->spec.service),
 	};

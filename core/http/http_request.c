@@ -199,6 +199,7 @@ void http_request_deinit(struct http_request *q)
 	buf_deinit(&q->body);
 	buf_deinit(&q->piece);
 	json_decref(q->json);
+	mem_free(q->host);
 	mem_free(q->target);
 }
 

@@ -46,7 +46,8 @@ struct http_request {
 	struct http_source source; /* of an answer in pieces */
 	struct buf piece;          /* the one that is being sent */
 	struct http_match match;
-	char *target; /* as the request has it; the path and the query are parts of it */
+	char *host;   /* of an absolute target, in place of the header's; NULL: none */
+	char *target; /* behind the host; the path and the query are parts of it */
 	struct slice path, query;
 	struct slice path_values[HTTP_PATH_NAMES_MAX]; /* decoded */
 	struct {

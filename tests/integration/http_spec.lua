@@ -278,6 +278,27 @@ describe('the HTTP port', function()
       broker:expect_clean_stop()
     end)
 
+    it('is asked by the host of an absolute address, whatever the header says', function()
+      local http = start()
+      local evil = { Host = 'evil.example' }
+      for _, address in ipairs { 'http://localhost:7311', 'HTTPS://127.0.0.1', 'http://[::1]:1' } do
+        assert.equal(200, (status_with(http, evil, address .. '/health/live')), address)
+        assert.equal(200, (status_with(http, evil, address .. '/api/stats')), address)
+      end
+      assert.equal(0, #http:request('GET', 'http://localhost/api/vhosts/%2F/queues?max=1').json)
+      assert.equal(200, (status_with(http, nil, 'http://localhost')))
+      assert.equal(404, (status_with(http, nil, 'http://localhost/nothing')))
+      assert.equal(200, (status_with(http, { Origin = 'http://localhost:1' }, 'http://localhost:1/api/stats')))
+      -- Another host is refused as by its header; what names none is no address.
+      assert.equal(403, (status_with(http, nil, 'http://evil.example/api/stats')))
+      assert.equal(200, (status_with(http, nil, 'http://evil.example/health/live')))
+      assert.equal(403, (status_with(http, { Origin = 'http://evil.example' }, 'http://localhost/api/stats')))
+      for _, target in ipairs { 'http:///api/stats', 'http://127.0.0.1:1@evil.example/', 'ftp://localhost/' } do
+        assert.equal(404, (status_with(http, nil, target)), target)
+      end
+      broker:expect_clean_stop()
+    end)
+
     it('takes any name when users are defined', function()
       broker = Broker.start { http = '127.0.0.1:0', redis = {}, stopped = true }
       users.restore(broker.redis, { anna = { tags = { 'monitor' } } })
