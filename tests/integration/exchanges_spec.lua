@@ -76,6 +76,20 @@ describe('an exchange', function()
     end)
   end)
 
+  it('of the type topic takes neighbouring # for one', function()
+    c:ok 'DECLARE exchange x topic'
+    for _, queue in ipairs { 'a', 'b', 'c' } do c:ok('DECLARE queue ' .. queue) end
+    c:ok 'BIND a x #.#.#'
+    c:ok 'BIND b x #.*.#.*.#'
+    c:ok 'BIND c x #.#.new.#.#'
+    assert.equal('a', reached('x -', 'a', 'b', 'c'))
+    assert.equal('a', reached('x k', 'a', 'b', 'c'))
+    assert.equal('a b', reached('x k.l', 'a', 'b', 'c'))
+    assert.equal('a b c', reached('x orders.new.eu', 'a', 'b', 'c'))
+    c:send 'BIND a x #.a.#.b.#\r\n'
+    c:expect "^ERR rule .*a topic pattern may have '#' 2 times, not 3"
+  end)
+
   describe('of the type headers', function()
     before_each(function()
       c:ok 'DECLARE exchange x headers'

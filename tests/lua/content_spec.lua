@@ -41,6 +41,7 @@ describe("routing by content (seed " .. seed .. ")", function()
     ["customer.name=Anna%20Maria%3B%20x"] = true,
     ["h:tier=gold"] = true, ["h:tier=none"] = false, ["h:size>9"] = true, ["h:none"] = false, ["!h:none"] = true,
     ["@key=orders.new"] = true, ["@key~orders.#"] = true, ["@key~#.old"] = false,
+    ["@key~#.#.#"] = true, ["@key~#.#.new.#"] = true, ["items.0.sku"] = false,
     ["customer.country=DE;total>=100"] = false, ["customer.country=DE;total>=50;h:tier=gold;@key~orders.*"] = true,
     ["-"] = true, [""] = true,
   } do
