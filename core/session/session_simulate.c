@@ -29,7 +29,7 @@ static void write_script(struct json *j, int rc, const struct auth_decision *d,
 	write_by(j, d->file, d->line, d->model, trace);
 	if (rc < 0)
 		json_member_text(j, "error", err->text);
-	else if (d->verdict == AUTH_DENY)
+	else if (d->verdict == AUTH_REFUSE)
 		json_member_text(j, "reason", d->reason);
 }
 
@@ -99,13 +99,13 @@ static void write_table_login(struct json *j, const struct session *s, struct sl
 	if (!is_let_in && write_open(j, s))
 		return;
 	if (!u)
-		write_table(j, "deny", "there is no such user");
+		write_table(j, "refuse", "there is no such user");
 	else if (u->unreadable)
-		write_table(j, "deny", u->unreadable);
+		write_table(j, "refuse", u->unreadable);
 	else if (!u->tags && !user_grant_find(u, vhost))
-		write_table(j, "deny", "it may not enter the vhost");
+		write_table(j, "refuse", "it may not enter the vhost");
 	else if (!is_let_in && !u->password)
-		write_table(j, "deny", "it has no password");
+		write_table(j, "refuse", "it has no password");
 	else if (!is_let_in)
 		write_table(j, "password", "its password is asked");
 }
@@ -124,7 +124,7 @@ static void write_connect(struct json *j, struct engine *e,
 	if (!d.file)
 		return;
 	json_member_object(j, "connect");
-	json_member_text(j, "verdict", d.is_refused ? "deny" : "allow");
+	json_member_text(j, "verdict", d.is_refused ? "refuse" : "allow");
 	write_by(j, d.file, d.line, d.model, login->context->trace);
 	if (rc < 0)
 		json_member_text(j, "error", why.text);
@@ -173,9 +173,9 @@ int session_simulate_login(struct session *s, const struct simulate_login *what,
 		write_script(&j, rc, &d, &trace, &why);
 	if (rc == TIDE_OK && d.has_identity)
 		write_identity(&j, &d.identity);
-	else if (rc == TIDE_OK && d.verdict != AUTH_DENY)
+	else if (rc == TIDE_OK && d.verdict != AUTH_REFUSE)
 		write_table_login(&j, s, what->user, vhost, d.verdict == AUTH_ALLOW);
-	if (rc == TIDE_OK && d.verdict != AUTH_DENY)
+	if (rc == TIDE_OK && d.verdict != AUTH_REFUSE)
 		write_connect(&j, s->broker->engine, &login,
 			      d.has_identity ? slice_from(d.identity.name) : what->user);
 	json_object_end(&j);
@@ -200,13 +200,13 @@ static void write_table_access(struct json *j, const struct user *u,
 	const struct user_grant *grant = u ? user_grant_find(u, vhost) : NULL;
 
 	if (!u)
-		write_table(j, "deny", "there is no such user");
+		write_table(j, "refuse", "there is no such user");
 	else if (!grant)
-		write_table(j, "deny", "it has no rights in the vhost");
+		write_table(j, "refuse", "it has no rights in the vhost");
 	else
 		write_table(j,
 			    user_grant_allows(grant, action, what->name) ? "allow"
-									 : "deny",
+									 : "refuse",
 			    "its pattern");
 	if (grant)
 		json_member_text(j, "pattern", grant->patterns[action].text);

@@ -31,7 +31,7 @@ describe('rules/connect', function()
       end }]] }
     local _, reply, c = hello 'user=bob vhost=shop'
     assert.equal('ERR denied no bob by line in shop', reply)
-    broker:expect_log "the login of 'bob' from 127.0.0.1:%d+ was refused: no bob by line in shop %(connect/"
+    broker:expect_log "login as 'bob' from 127.0.0.1:%d+ refused: no bob by line in shop %(connect/"
     -- It is where it was.
     assert.equal(0, #c:document 'LIST queues')
     assert.is_truthy(hello 'user=alice vhost=shop')
@@ -183,7 +183,7 @@ describe('rules/connect', function()
     } do
       local _, reply = hello('vhost=shop user=' .. user)
       assert.equal('ERR denied a script failed', reply)
-      broker:expect_log(("the login of '%s' from .* was refused: .*"):format(user) .. why)
+      broker:expect_log(("login as '%s' from .* refused: .*"):format(user) .. why)
     end
     assert.is_truthy(hello 'vhost=other user=a')
     local c = select(3, hello 'user=z')
