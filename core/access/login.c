@@ -233,7 +233,7 @@ static bool decide_by_script(struct login_attempt *a)
 	if (answer.verdict == AUTH_NONE)
 		return false;
 	u = answer.user ? answer.user : find_user(a);
-	if (answer.verdict == AUTH_DENY)
+	if (answer.verdict == AUTH_REFUSE)
 		refuse(a, answer.why.text);
 	else if (!u || u->unreadable)
 		refuse(a, "a script lets it in, but there is no such user");

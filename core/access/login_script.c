@@ -44,14 +44,14 @@ void login_script_ask(const struct login_spec *spec, struct login_answer *out)
 	};
 	struct auth_decision decision;
 
-	*out = (struct login_answer){ .verdict = AUTH_DENY };
+	*out = (struct login_answer){ .verdict = AUTH_REFUSE };
 	if (auth_authenticate(spec->scripts, &login, &decision, &out->why) < 0)
 		return;
 	out->verdict = decision.verdict;
-	if (decision.verdict == AUTH_DENY)
+	if (decision.verdict == AUTH_REFUSE)
 		error_set(&out->why, TIDE_EDENIED, "%s: %s", decision.file,
 			  decision.reason);
 	else if (decision.has_identity && make_user(spec, &decision.identity, out) < 0)
-		out->verdict = AUTH_DENY;
+		out->verdict = AUTH_REFUSE;
 	auth_decision_deinit(&decision);
 }

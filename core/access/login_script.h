@@ -9,7 +9,7 @@ struct login_answer {
 	enum auth_verdict verdict; /* AUTH_NONE: the table of users decides */
 	struct user *user;         /* of AUTH_ALLOW: made for this login, a reference;
 				    * NULL: that of the table */
-	struct error why;          /* of AUTH_DENY, for the log */
+	struct error why;          /* of AUTH_REFUSE, for the log */
 };
 
 void login_script_ask(const struct login_spec *spec, struct login_answer *out);

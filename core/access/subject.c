@@ -169,7 +169,7 @@ static int ask_scripts(const struct subject *s, enum user_action action,
 	struct error why;
 	int rc = auth_authorize(s->env->scripts, &question, &d, &why);
 
-	if (rc == TIDE_OK && d.verdict != AUTH_DENY) {
+	if (rc == TIDE_OK && d.verdict != AUTH_REFUSE) {
 		rc = d.verdict == AUTH_ALLOW ? TIDE_OK : TIDE_EMPTY;
 		auth_decision_deinit(&d);
 		return rc;

@@ -208,26 +208,66 @@ static int64_t offset_ms(const struct zone *zone, int64_t utc_ms)
 	return zone ? zone_offset_at(zone, utc_ms / 1000).seconds * INT64_C(1000) : 0;
 }
 
-/* While the clocks show an hour for the second time, its ticks are over. */
+/* Does the schedule run in the hours before and after that of the tick, too? Then its
+ * ticks have a distance, which no clock changes. */
+static bool is_in_series(const struct cron *c, int64_t tick_ms)
+{
+	unsigned hour = (unsigned)(tick_ms / MINUTE_MS % DAY_MINUTES / 60);
+
+	return has(c->hours, (hour + 23) % 24) && has(c->hours, (hour + 1) % 24);
+}
+
+/* The clocks skip the tick, and what comes in its place is the next of its series. */
+static bool is_left_out(const struct cron *c, const struct zone *zone, int64_t tick_ms)
+{
+	int64_t utc_ms = moment(zone, tick_ms);
+
+	return utc_ms + offset_ms(zone, utc_ms) != tick_ms && is_in_series(c, tick_ms);
+}
+
+/* Clocks with this offset show the tick of a series for the second time. */
+static bool comes_again(const struct cron *c, const struct zone *zone, int64_t tick_ms,
+			int64_t offset)
+{
+	return is_in_series(c, tick_ms) && moment(zone, tick_ms) < tick_ms - offset &&
+	       offset_ms(zone, tick_ms - offset) == offset;
+}
+
 int64_t cron_next(const struct cron *c, const struct zone *zone, int64_t after_unix_ms)
 {
 	int64_t local_ms = after_unix_ms + offset_ms(zone, after_unix_ms);
 	int64_t tick_ms = search(c, local_ms / MINUTE_MS + 1, 1);
 
-	while (tick_ms && moment(zone, tick_ms) <= after_unix_ms)
+	while (tick_ms &&
+	       (moment(zone, tick_ms) <= after_unix_ms || is_left_out(c, zone, tick_ms)))
 		tick_ms = search(c, tick_ms / MINUTE_MS + 1, 1);
-	return tick_ms ? moment(zone, tick_ms) : 0;
+	if (!tick_ms)
+		return 0;
+	int64_t next_ms = moment(zone, tick_ms), offset = offset_ms(zone, next_ms);
+	tick_ms = search(c, (after_unix_ms + offset) / MINUTE_MS + 1, 1);
+	for (; tick_ms && tick_ms - offset < next_ms;
+	     tick_ms = search(c, tick_ms / MINUTE_MS + 1, 1))
+		if (comes_again(c, zone, tick_ms, offset))
+			return tick_ms - offset;
+	return next_ms;
 }
 
 /* The clocks may have shown a later time some hours ago. */
 int64_t cron_prev(const struct cron *c, const struct zone *zone, int64_t at_unix_ms)
 {
-	int64_t now_ms = offset_ms(zone, at_unix_ms);
+	int64_t offset = offset_ms(zone, at_unix_ms);
 	int64_t day_ago_ms = offset_ms(zone, at_unix_ms - DAY_MINUTES * MINUTE_MS);
-	int64_t local_ms = at_unix_ms + (now_ms > day_ago_ms ? now_ms : day_ago_ms);
-	int64_t tick_ms = search(c, local_ms / MINUTE_MS, -1);
+	int64_t local_ms = at_unix_ms + (offset > day_ago_ms ? offset : day_ago_ms);
+	int64_t tick_ms = search(c, local_ms / MINUTE_MS, -1), prev_ms;
 
-	while (tick_ms && moment(zone, tick_ms) > at_unix_ms)
+	while (tick_ms &&
+	       (moment(zone, tick_ms) > at_unix_ms || is_left_out(c, zone, tick_ms)))
 		tick_ms = search(c, tick_ms / MINUTE_MS - 1, -1);
-	return tick_ms ? moment(zone, tick_ms) : 0;
+	prev_ms = tick_ms ? moment(zone, tick_ms) : 0;
+	tick_ms = search(c, (at_unix_ms + offset) / MINUTE_MS, -1);
+	for (; tick_ms && tick_ms - offset > prev_ms;
+	     tick_ms = search(c, tick_ms / MINUTE_MS - 1, -1))
+		if (comes_again(c, zone, tick_ms, offset))
+			return tick_ms - offset;
+	return prev_ms;
 }

@@ -33,7 +33,9 @@ TIDE_MUST_USE int cron_parse(struct slice text, struct cron *out, struct error *
  *
  * A tick in the hour that clocks skip comes when they are put forward. Several of them,
  * and one of that very minute, are one. A tick in the hour that clocks show twice comes
- * the first time.
+ * the first time. Not so if the cron has the hours before and after, too: its ticks go by
+ * real time. Those that clocks skip are left out, and those that they show twice come
+ * twice.
  *
  * @param zone  NULL: UTC, in which no hour is skipped or comes twice */
 int64_t cron_next(const struct cron *c, const struct zone *zone, int64_t after_unix_ms);

@@ -2,6 +2,7 @@
 
 #include <endian.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +19,10 @@ struct json_reading {
 	struct json_tape *tape;
 	const char *begin, *end, *at;
 	unsigned depth_max;
+	bool is_front;          /* the source goes on behind `end` */
+	bool is_cut;            /* ... and has a value there that ends later */
+	bool is_partial;        /* a value is unreadable; `err` has the first */
+	const char *text_fault; /* of the text under way; NULL: none so far */
 	struct error *err;
 };
 
@@ -31,15 +36,18 @@ void json_tape_deinit(struct json_tape *t)
 
 static int refuse(struct json_reading *r)
 {
+	r->is_cut = r->is_front && r->at == r->end;
 	return error_set(r->err, TIDE_ESYNTAX, "this is not JSON: wrong at byte %zu",
 			 (size_t)(r->at - r->begin) + 1);
 }
 
-/* It may be JSON. */
-static int refuse_value(struct json_reading *r, const char *at, const char *what)
+/* What cannot be kept may be JSON: the reader goes on behind it. */
+static void note_unreadable(struct json_reading *r, const char *at, const char *what)
 {
-	return error_set(r->err, TIDE_ESYNTAX, "the JSON has %s at byte %zu", what,
-			 (size_t)(at - r->begin) + 1);
+	if (!r->is_partial)
+		error_set(r->err, TIDE_ESYNTAX, "the JSON has %s at byte %zu", what,
+			  (size_t)(at - r->begin) + 1);
+	r->is_partial = true;
 }
 
 static int no_memory(struct json_reading *r)
@@ -72,6 +80,13 @@ static inline int add(struct json_reading *r, struct json_node node)
 	return json_tape_add(r->tape, node) == TIDE_OK ? TIDE_OK : no_memory(r);
 }
 
+static int add_unreadable(struct json_reading *r, const char *at, const char *what)
+{
+	note_unreadable(r, at, what);
+	return add(r, (struct json_node){ .kind = JSON_TAPE_UNREADABLE,
+					  .end = r->tape->count + 1 });
+}
+
 static inline void skip_space(struct json_reading *r)
 {
 	while (*r->at == ' ' || *r->at == '\n' || *r->at == '\t' || *r->at == '\r')
@@ -91,7 +106,7 @@ static int add_integer(struct json_reading *r, const char *begin, uint64_t magni
 	bool is_negative = *begin == '-';
 
 	if (is_over || magnitude > (uint64_t)INT64_MAX + is_negative)
-		return refuse_value(r, begin, "an integer of more than 64 bits");
+		return add_unreadable(r, begin, "an integer of more than 64 bits");
 	return add(r,
 		   (struct json_node){ .kind = JSON_TAPE_INTEGER,
 				       .integer = is_negative ? (int64_t)(0 - magnitude)
@@ -115,7 +130,7 @@ static int add_real(struct json_reading *r, const char *begin, uint64_t digits, 
 		number = strtod(begin, NULL);
 	}
 	if (!isfinite(number))
-		return refuse_value(r, begin, "a number that is too large");
+		return add_unreadable(r, begin, "a number that is too large");
 	return add(r, (struct json_node){ .kind = JSON_TAPE_NUMBER, .number = number });
 }
 
@@ -161,6 +176,8 @@ static int read_number(struct json_reading *r)
 		if (!read_digits(r, &exponent, &is_over))
 			return refuse(r);
 	}
+	if (r->is_front && r->at == r->end)
+		return refuse(r);
 	return is_real ? add_real(r, begin, digits, is_over ? -1 : scale)
 		       : add_integer(r, begin, digits, is_over);
 }
@@ -200,21 +217,31 @@ static char *put_utf8(char *to, uint32_t c)
 	return to;
 }
 
-/* What is behind "\u", with the second half of a pair. */
+static bool is_second_half(uint32_t c)
+{
+	return c >= 0xdc00 && c < 0xe000;
+}
+
+/* What is behind "\u", with the second half of a pair. NULL: it is wrong at r->at. */
 static char *read_unicode(struct json_reading *r, char *to)
 {
-	uint32_t c, low;
+	uint32_t c, low = 0;
 
-	if (!read_hex(r, &c) || c == 0 || (c >= 0xdc00 && c < 0xe000))
+	if (!read_hex(r, &c))
 		return NULL;
+	if (c == 0)
+		r->text_fault = "a text with \\u0000";
 	if (c < 0xd800 || c >= 0xe000)
 		return put_utf8(to, c);
-	if (r->at[0] != '\\' || r->at[1] != 'u')
-		return NULL;
-	r->at += 2;
-	if (!read_hex(r, &low) || low < 0xdc00 || low >= 0xe000)
-		return NULL;
-	return put_utf8(to, 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00));
+	if (!is_second_half(c) && r->at[0] == '\\' && r->at[1] == 'u') {
+		r->at += 2;
+		if (!read_hex(r, &low))
+			return NULL;
+	}
+	if (is_second_half(low))
+		return put_utf8(to, 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00));
+	r->text_fault = "a text with half a surrogate pair";
+	return to;
 }
 
 /* What is behind a backslash, written to `to`. NULL: it is wrong at r->at. */
@@ -276,8 +303,10 @@ static bool skip_plain(struct json_reading *r)
 		skip_ascii(r);
 		for (; (unsigned char)*r->at >= 0x80; r->at += n) {
 			n = utf8_decode(r->at, (size_t)(r->end - r->at), &c);
-			if (n == 0)
-				return false;
+			if (n == 0) {
+				r->text_fault = "a text that is not UTF-8";
+				n = 1;
+			}
 		}
 	}
 	return (unsigned char)*r->at >= 0x20;
@@ -312,22 +341,34 @@ static int read_escaped(struct json_reading *r, const char *begin, struct json_n
 	return TIDE_OK;
 }
 
-static int read_text(struct json_reading *r)
+static int read_text(struct json_reading *r, struct json_node *out)
 {
-	struct json_node node = { .kind = JSON_TAPE_TEXT, .text = ++r->at };
-	const char *begin = r->at;
+	const char *begin = ++r->at;
 	int rc = TIDE_OK;
 
+	*out = (struct json_node){ .kind = JSON_TAPE_TEXT, .text = begin };
+	r->text_fault = NULL;
 	if (!skip_plain(r))
 		return refuse(r);
 	if (*r->at == '\\')
-		rc = read_escaped(r, begin, &node);
+		rc = read_escaped(r, begin, out);
 	else
-		node.len = (uint32_t)(r->at - begin);
+		out->len = (uint32_t)(r->at - begin);
 	if (rc != TIDE_OK)
 		return rc;
 	r->at++;
-	return add(r, node);
+	return TIDE_OK;
+}
+
+static int read_text_value(struct json_reading *r)
+{
+	const char *begin = r->at;
+	struct json_node node;
+	int rc = read_text(r, &node);
+
+	if (rc != TIDE_OK)
+		return rc;
+	return r->text_fault ? add_unreadable(r, begin, r->text_fault) : add(r, node);
 }
 
 /* ---- containers */
@@ -352,10 +393,26 @@ static uint32_t *clear_names(struct json_tape *t, size_t cap)
 	return memset(t->names, 0, cap * sizeof(*t->names));
 }
 
+static void forget_value(struct json_tape *t, uint32_t i)
+{
+	uint32_t end = json_tape_behind(t, i);
+
+	t->nodes[i] = (struct json_node){ .kind = JSON_TAPE_UNREADABLE, .end = end };
+}
+
+/* Which of two values of a name is meant is not known. */
+static int forget_both(struct json_tape *t, uint32_t name, uint32_t other)
+{
+	forget_value(t, name + 1);
+	forget_value(t, other + 1);
+	return TIDE_EEXISTS;
+}
+
 /* Two names that are the same: TIDE_EEXISTS. */
 static int check_many_names(struct json_tape *t, uint32_t object)
 {
 	size_t cap = 64;
+	int rc = TIDE_OK;
 
 	while (cap < (size_t)t->nodes[object].len * 2)
 		cap *= 2;
@@ -366,76 +423,154 @@ static int check_many_names(struct json_tape *t, uint32_t object)
 		const struct json_node *name = &t->nodes[i];
 		size_t place = bytes_hash_wide(name->text, name->len) & (cap - 1);
 
-		for (; names[place]; place = (place + 1) & (cap - 1))
-			if (is_same(name, &t->nodes[names[place]]))
-				return TIDE_EEXISTS;
-		names[place] = i;
+		while (names[place] && !is_same(name, &t->nodes[names[place]]))
+			place = (place + 1) & (cap - 1);
+		if (names[place])
+			rc = forget_both(t, names[place], i);
+		else
+			names[place] = i;
 	}
-	return TIDE_OK;
+	return rc;
 }
 
 int json_tape_check_names(struct json_tape *t, uint32_t object)
 {
+	int rc = TIDE_OK;
+
 	if (t->nodes[object].len > NAMES_COMPARED)
 		return check_many_names(t, object);
 	for (uint32_t i = object + 1; i < t->count; i = json_tape_behind(t, i + 1)) {
 		for (uint32_t k = object + 1; k < i; k = json_tape_behind(t, k + 1))
 			if (is_same(&t->nodes[i], &t->nodes[k]))
-				return TIDE_EEXISTS;
+				rc = forget_both(t, k, i);
 	}
-	return TIDE_OK;
+	return rc;
 }
 
+/* The object ends at r->at. */
 static int check_names(struct json_reading *r, uint32_t object)
 {
 	int rc = json_tape_check_names(r->tape, object);
 
+	if (rc == TIDE_ELIMIT)
+		return no_memory(r);
 	if (rc == TIDE_EEXISTS)
-		return refuse_value(r, r->at, "a name twice in an object that ends");
-	return rc == TIDE_OK ? TIDE_OK : no_memory(r);
+		note_unreadable(r, r->at, "a name twice in an object that ends");
+	return TIDE_OK;
 }
 
-static int read_member(struct json_reading *r, unsigned depth)
+/* One that is unreadable leaves r->text_fault. */
+static int read_name(struct json_reading *r)
 {
+	const char *begin = r->at;
+	struct json_node node;
+
 	if (*r->at != '"')
 		return refuse(r);
-	int rc = read_text(r);
+	int rc = read_text(r, &node);
+	if (rc == TIDE_OK && r->text_fault)
+		note_unreadable(r, begin, r->text_fault);
+	if (rc == TIDE_OK)
+		rc = add(r, node);
 	if (rc != TIDE_OK)
 		return rc;
 	skip_space(r);
 	if (*r->at != ':')
 		return refuse(r);
 	r->at++;
-	return read_value(r, depth);
+	return TIDE_OK;
 }
 
-/* What is between the brackets, and the closing one. */
+/* Of a member that the end of the source cuts, an object stays, with what is in front of
+ * the cut. */
+static int read_member(struct json_reading *r, uint32_t object, unsigned depth)
+{
+	struct json_tape *t = r->tape;
+	uint32_t name = t->count, value = name + 1;
+	int rc = read_name(r);
+	bool has_name = !r->text_fault;
+
+	if (rc == TIDE_OK)
+		rc = read_value(r, depth);
+	if (t->count <= value ||
+	    (rc != TIDE_OK && t->nodes[value].kind != JSON_TAPE_OBJECT)) {
+		t->count = name;
+		return rc;
+	}
+	t->nodes[object].len++;
+	if (!has_name)
+		forget_value(t, value);
+	return rc;
+}
+
+static int read_element(struct json_reading *r, uint32_t array, unsigned depth)
+{
+	int rc = read_value(r, depth);
+
+	r->tape->nodes[array].len++;
+	return rc;
+}
+
+/* What is between the brackets. */
 static int read_children(struct json_reading *r, uint32_t container, unsigned depth)
 {
 	bool is_object = r->tape->nodes[container].kind == JSON_TAPE_OBJECT;
 	char bracket = is_object ? '}' : ']';
-	uint32_t count = 0;
 	int rc;
 
 	skip_space(r);
-	while (*r->at != bracket || count > 0) {
-		rc = is_object ? read_member(r, depth) : read_value(r, depth);
+	if (*r->at == bracket)
+		return TIDE_OK;
+	for (;;) {
+		rc = is_object ? read_member(r, container, depth)
+			       : read_element(r, container, depth);
 		if (rc != TIDE_OK)
 			return rc;
-		count++;
 		skip_space(r);
 		if (*r->at == bracket)
-			break;
+			return TIDE_OK;
 		if (*r->at != ',')
 			return refuse(r);
 		r->at++;
 		skip_space(r);
 	}
-	r->tape->nodes[container].len = count;
-	r->tape->nodes[container].end = r->tape->count;
-	rc = is_object ? check_names(r, container) : TIDE_OK;
+}
+
+/* Go behind the text at r->at. */
+static int skip_text(struct json_reading *r)
+{
+	for (r->at++; *r->at != '"'; r->at++) {
+		r->at += *r->at == '\\' && r->at < r->end;
+		if (r->at >= r->end)
+			return refuse(r);
+	}
 	r->at++;
-	return rc;
+	return TIDE_OK;
+}
+
+/* Of a container that is too deep only the end is looked for. */
+static int skip_container(struct json_reading *r)
+{
+	const char *begin = r->at;
+	char what[48];
+	size_t open = 0;
+
+	do {
+		char c = *r->at;
+		if (r->at == r->end)
+			return refuse(r);
+		if (c == '"') {
+			int rc = skip_text(r);
+			if (rc != TIDE_OK)
+				return rc;
+			continue;
+		}
+		open += c == '{' || c == '[';
+		open -= c == '}' || c == ']';
+		r->at++;
+	} while (open > 0);
+	snprintf(what, sizeof(what), "a value deeper than %u levels", r->depth_max);
+	return add_unreadable(r, begin, what);
 }
 
 static int read_container(struct json_reading *r, unsigned depth)
@@ -444,15 +579,22 @@ static int read_container(struct json_reading *r, unsigned depth)
 	uint32_t container = r->tape->count;
 
 	if (depth == r->depth_max)
-		return error_set(r->err, TIDE_ELIMIT,
-				 "the JSON is nested deeper than %u levels",
-				 r->depth_max);
+		return skip_container(r);
 	int rc = add(r, (struct json_node){ .kind = is_object ? JSON_TAPE_OBJECT
 							      : JSON_TAPE_ARRAY });
 	if (rc == TIDE_OK && !is_object)
 		rc = add(r, (struct json_node){ .kind = JSON_TAPE_CURSOR });
+	if (rc != TIDE_OK)
+		return rc;
 	r->at++;
-	return rc == TIDE_OK ? read_children(r, container, depth + 1) : rc;
+	rc = read_children(r, container, depth + 1);
+	r->tape->nodes[container].end = r->tape->count;
+	if (is_object && (rc == TIDE_OK || r->is_cut)) {
+		int checked = check_names(r, container);
+		rc = checked == TIDE_OK ? rc : checked;
+	}
+	r->at += rc == TIDE_OK;
+	return rc;
 }
 
 static int read_word(struct json_reading *r, const char *word, enum json_tape_kind kind)
@@ -472,7 +614,7 @@ static int read_value(struct json_reading *r, unsigned depth)
 	case '[':
 		return read_container(r, depth);
 	case '"':
-		return read_text(r);
+		return read_text_value(r);
 	case 't':
 		return read_word(r, "true", JSON_TAPE_TRUE);
 	case 'f':
@@ -484,25 +626,52 @@ static int read_value(struct json_reading *r, unsigned depth)
 	}
 }
 
+static int read_document(struct json_reading *r)
+{
+	if (r->end - r->begin > (ptrdiff_t)JSON_TAPE_SOURCE_MAX)
+		return error_set(r->err, TIDE_ELIMIT, "the text is too long");
+	int rc = read_value(r, 0);
+	if (rc != TIDE_OK)
+		return rc;
+	skip_space(r);
+	return r->at == r->end ? TIDE_OK : refuse(r);
+}
+
+static struct json_reading begin_reading(struct json_tape *t, struct slice source,
+					 unsigned depth_max, struct error *err)
+{
+	t->count = 0;
+	buf_clear(&t->texts);
+	return (struct json_reading){ .tape = t,
+				      .begin = source.data,
+				      .end = source.data + source.len,
+				      .at = source.data,
+				      .depth_max = depth_max,
+				      .err = err };
+}
+
 int json_tape_read(struct json_tape *t, struct slice source, unsigned depth_max,
 		   struct error *err)
 {
-	struct json_reading r = { .tape = t,
-				  .begin = source.data,
-				  .end = source.data + source.len,
-				  .at = source.data,
-				  .depth_max = depth_max,
-				  .err = err };
+	struct json_reading r = begin_reading(t, source, depth_max, err);
+	int rc = read_document(&r);
 
-	t->count = 0;
-	buf_clear(&t->texts);
-	if (source.len > JSON_TAPE_SOURCE_MAX)
-		return error_set(err, TIDE_ELIMIT, "the text is too long");
-	int rc = read_value(&r, 0);
 	if (rc != TIDE_OK)
-		return rc;
-	skip_space(&r);
-	return r.at == r.end ? TIDE_OK : refuse(&r);
+		t->count = 0;
+	return r.is_partial && rc == TIDE_OK ? TIDE_ESYNTAX : rc;
+}
+
+void json_tape_read_front(struct json_tape *t, struct slice source, unsigned depth_max)
+{
+	struct error err;
+	struct json_reading r = begin_reading(t, source, depth_max, &err);
+
+	r.is_front = true;
+	int rc = read_document(&r);
+	bool is_open = rc == TIDE_ESYNTAX && r.is_cut && t->count > 0 &&
+		       t->nodes[0].kind == JSON_TAPE_OBJECT;
+	if (rc != TIDE_OK && !is_open)
+		t->count = 0;
 }
 
 uint32_t json_tape_member(const struct json_tape *t, uint32_t i, struct slice name)

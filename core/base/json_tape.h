@@ -1,9 +1,9 @@
 /* json_tape.h: a JSON reader: a text becomes an array of nodes, in the order of the text.
  *
  * Nothing is allocated for a value: a tape is read into again and again. Integers of 64
- * bits are exact. Refused are names that an object has twice, texts that are not UTF-8 or
- * have a zero in them, lone surrogates, and numbers that neither int64_t nor double can
- * hold.
+ * bits are exact. Unreadable are the values of a name that an object has twice, texts
+ * that are not UTF-8 or have a zero in them, lone surrogates, numbers that neither
+ * int64_t nor double can hold, and containers that are too deep. They hide no others.
  *
  * The children of a container lie behind it: of an object a name, then its value. */
 #pragma once
@@ -24,7 +24,8 @@ enum json_tape_kind {
 	JSON_TAPE_TEXT, /* a name too */
 	JSON_TAPE_ARRAY,
 	JSON_TAPE_OBJECT,
-	JSON_TAPE_CURSOR, /* behind each array: where json_tape_element was last */
+	JSON_TAPE_UNREADABLE, /* with an `end`, as a container */
+	JSON_TAPE_CURSOR,     /* behind each array: where json_tape_element was last */
 };
 
 struct json_node {
@@ -52,13 +53,20 @@ void json_tape_deinit(struct json_tape *t);
 
 /* Read a text that has a zero behind it, and that outlives what is read of it.
  * TIDE_ESYNTAX: a sentence with the byte, and nothing of the text, which may be a secret.
- * TIDE_ELIMIT: deeper than `depth_max` containers, or out of memory. */
+ * If the text is JSON with unreadable values, the tape has the others all the same, and
+ * the sentence is about the first of them; else it is empty. TIDE_ELIMIT: too long, or
+ * out of memory. */
 TIDE_MUST_USE int json_tape_read(struct json_tape *t, struct slice source,
 				 unsigned depth_max, struct error *err);
+/* The same for the front of a longer text, which has a zero behind it too. An object that
+ * goes on behind the front has the members that end in it; an array is left out. The tape
+ * is empty if the front is not that of an object, or of no JSON. */
+void json_tape_read_front(struct json_tape *t, struct slice source, unsigned depth_max);
 
 /* For readers of other formats: clear `count` before. TIDE_ELIMIT: out of memory. */
 TIDE_MUST_USE int json_tape_add(struct json_tape *t, struct json_node node);
-/* Of an object whose nodes are the last. TIDE_EEXISTS: a name is there twice. */
+/* Of an object whose nodes are the last. TIDE_EEXISTS: a name is there twice, and its
+ * values are unreadable. */
 TIDE_MUST_USE int json_tape_check_names(struct json_tape *t, uint32_t object);
 
 static inline struct slice json_tape_text(const struct json_node *n)

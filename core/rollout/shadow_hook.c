@@ -302,7 +302,7 @@ static void write_connect(const struct answer *mine, const struct answer *other,
 {
 	const struct connect_decision *d = &mine->admission;
 
-	json_member_text(out, "verdict", d->is_refused ? "refuse" : "admit");
+	json_member_text(out, "verdict", d->is_refused ? "refuse" : "allow");
 	if (is_whole && d->is_refused)
 		write_source(d->file, d->line, d->reason, out);
 	if (d->is_refused)

@@ -23,6 +23,7 @@ struct explanation {
 	struct list filters;
 	struct list exchanges[1 + DRAFT_COPIES_MAX]; /* of the message, of the copies */
 	struct list unranked;
+	struct error unread;
 	struct line_trace trace; /* of the script that was asked last */
 	struct explain_lines lines;
 };
@@ -296,6 +297,8 @@ void explanation_write(struct explanation *x, const struct decide_spec *spec,
 		add_copies(j, x, d);
 	if (buf_len(&x->unranked.text) > 0)
 		json_member_list(j, "unranked", buf_slice(&x->unranked.text));
+	if (x->unread.code)
+		json_member_text(j, "unread", x->unread.text);
 	add_scripts(j, &x->run);
 }
 
@@ -312,6 +315,7 @@ void explanation_watch_scripts(struct explanation *x, struct decision_context *c
 {
 	c->costs = &x->run;
 	c->trace = &x->trace;
+	c->unread = &x->unread;
 }
 
 struct explanation *explanation_create(void)
@@ -320,6 +324,7 @@ struct explanation *explanation_create(void)
 
 	x->run.count = 0;
 	x->trace.line = 0;
+	x->unread.code = TIDE_OK;
 	x->lines.lines = NULL;
 	x->filters = (struct list){ .items = { .out = &x->filters.text } };
 	x->unranked = (struct list){ .items = { .out = &x->unranked.text } };

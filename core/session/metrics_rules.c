@@ -58,7 +58,7 @@ static const struct {
 	    "Of the errors, those of the time budget." },
 	  script_overruns },
 	{ { "tidemq_script_rejected", EXPOSITION_COUNTER,
-	    "Messages that a filter refused, or logins that a script denied." },
+	    "Messages that a filter refused, or logins that a script refused." },
 	  script_rejected },
 	{ { "tidemq_script_skipped", EXPOSITION_COUNTER,
 	    "Decisions that an open circuit failed at once." },

@@ -79,7 +79,7 @@ static int ask_scripts(struct session *s, const struct session_login *l,
 	watcher_answered(w, &watched, rc < 0 ? err : NULL);
 	if (!d->is_refused)
 		return TIDE_OK;
-	log_warn("the login of '%" SLICE_FMT "' from %s was refused: %s (%s)",
+	log_warn("login as '%" SLICE_FMT "' from %s refused: %s (%s)",
 		 SLICE_ARG(client.user.len ? client.user : SLICE("-")),
 		 peer.address ? peer.address : "-", rc < 0 ? err->text : d->reason,
 		 d->file);

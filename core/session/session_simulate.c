@@ -2,24 +2,35 @@
 #include "access/users.h"
 #include "broker/decide.h"
 #include "rules/engine/connect.h"
+#include "explain_lines.h"
 #include "session_private.h"
 
-static const struct decision_context dry = { .is_dry = true };
-
-/* The members "verdict", "by" and "reason" of what a script says. */
-static void write_script(struct json *j, int rc, const struct auth_decision *d,
-			 const struct error *err)
+/* The script, with the line that decided; a model has that line in a file of its own.
+ *
+ * @param line  of its function, or where it uses a model */
+static void write_by(struct json *j, const char *file, int line, const char *model,
+		     const struct line_trace *trace)
 {
 	struct buf place = { 0 };
 
-	buf_printf(&place, "%s:%d", d->file, d->line);
-	json_member_text(j, "verdict", auth_verdict_name(d->verdict));
+	buf_printf(&place, "%s:%d", file, trace->line && !model ? trace->line : line);
 	json_member_text(j, "by", buf_cstr(&place));
+	buf_deinit(&place);
+	if (model)
+		json_member_text(j, "model", model);
+	explain_lines_write(j, trace);
+}
+
+/* The members "verdict", "by" and "reason" of what a script says. */
+static void write_script(struct json *j, int rc, const struct auth_decision *d,
+			 const struct line_trace *trace, const struct error *err)
+{
+	json_member_text(j, "verdict", auth_verdict_name(d->verdict));
+	write_by(j, d->file, d->line, d->model, trace);
 	if (rc < 0)
 		json_member_text(j, "error", err->text);
-	else if (d->verdict == AUTH_DENY)
+	else if (d->verdict == AUTH_REFUSE)
 		json_member_text(j, "reason", d->reason);
-	buf_deinit(&place);
 }
 
 static void write_table(struct json *j, const char *verdict, const char *reason)
@@ -88,13 +99,13 @@ static void write_table_login(struct json *j, const struct session *s, struct sl
 	if (!is_let_in && write_open(j, s))
 		return;
 	if (!u)
-		write_table(j, "deny", "there is no such user");
+		write_table(j, "refuse", "there is no such user");
 	else if (u->unreadable)
-		write_table(j, "deny", u->unreadable);
+		write_table(j, "refuse", u->unreadable);
 	else if (!u->tags && !user_grant_find(u, vhost))
-		write_table(j, "deny", "it may not enter the vhost");
+		write_table(j, "refuse", "it may not enter the vhost");
 	else if (!is_let_in && !u->password)
-		write_table(j, "deny", "it has no password");
+		write_table(j, "refuse", "it has no password");
 	else if (!is_let_in)
 		write_table(j, "password", "its password is asked");
 }
@@ -106,17 +117,15 @@ static void write_connect(struct json *j, struct engine *e,
 	struct auth_login client = *login;
 	struct connect_decision d;
 	struct error why;
-	struct buf place = { 0 };
 	int rc;
 
 	client.user = user;
 	rc = connect_ask(e, &client, &d, &why);
 	if (!d.file)
 		return;
-	buf_printf(&place, "%s:%d", d.file, d.line);
 	json_member_object(j, "connect");
-	json_member_text(j, "verdict", d.is_refused ? "deny" : "allow");
-	json_member_text(j, "by", buf_cstr(&place));
+	json_member_text(j, "verdict", d.is_refused ? "refuse" : "allow");
+	write_by(j, d.file, d.line, d.model, login->context->trace);
 	if (rc < 0)
 		json_member_text(j, "error", why.text);
 	else if (d.is_refused)
@@ -128,13 +137,13 @@ static void write_connect(struct json *j, struct engine *e,
 	if (!d.is_refused && d.has_limits)
 		write_limits(j, &d.limits);
 	json_object_end(j);
-	buf_deinit(&place);
 }
 
 int session_simulate_login(struct session *s, const struct simulate_login *what,
 			   struct reply *r, struct error *err)
 {
-	struct decision_context context = dry;
+	struct line_trace trace = { 0 };
+	struct decision_context context = { .is_dry = true, .trace = &trace };
 	struct slice vhost = vhost_of(s, what->vhost);
 	const char *protocol = what->protocol.data ? what->protocol.data : "line";
 	const struct auth_login login = {
@@ -161,12 +170,12 @@ int session_simulate_login(struct session *s, const struct simulate_login *what,
 	json_object_begin(&j);
 	json_member_string(&j, "vhost", vhost);
 	if (rc < 0 || d.verdict != AUTH_NONE)
-		write_script(&j, rc, &d, &why);
+		write_script(&j, rc, &d, &trace, &why);
 	if (rc == TIDE_OK && d.has_identity)
 		write_identity(&j, &d.identity);
-	else if (rc == TIDE_OK && d.verdict != AUTH_DENY)
+	else if (rc == TIDE_OK && d.verdict != AUTH_REFUSE)
 		write_table_login(&j, s, what->user, vhost, d.verdict == AUTH_ALLOW);
-	if (rc == TIDE_OK && d.verdict != AUTH_DENY)
+	if (rc == TIDE_OK && d.verdict != AUTH_REFUSE)
 		write_connect(&j, s->broker->engine, &login,
 			      d.has_identity ? slice_from(d.identity.name) : what->user);
 	json_object_end(&j);
@@ -191,13 +200,13 @@ static void write_table_access(struct json *j, const struct user *u,
 	const struct user_grant *grant = u ? user_grant_find(u, vhost) : NULL;
 
 	if (!u)
-		write_table(j, "deny", "there is no such user");
+		write_table(j, "refuse", "there is no such user");
 	else if (!grant)
-		write_table(j, "deny", "it has no rights in the vhost");
+		write_table(j, "refuse", "it has no rights in the vhost");
 	else
 		write_table(j,
 			    user_grant_allows(grant, action, what->name) ? "allow"
-									 : "deny",
+									 : "refuse",
 			    "its pattern");
 	if (grant)
 		json_member_text(j, "pattern", grant->patterns[action].text);
@@ -206,7 +215,8 @@ static void write_table_access(struct json *j, const struct user *u,
 int session_simulate_access(struct session *s, const struct simulate_access *what,
 			    struct reply *r, struct error *err)
 {
-	struct decision_context context = dry;
+	struct line_trace trace = { 0 };
+	struct decision_context context = { .is_dry = true, .trace = &trace };
 	struct slice vhost = vhost_of(s, what->vhost);
 	const struct user *u = users_find(&s->broker->users, what->user);
 	const struct auth_question question = {
@@ -235,7 +245,7 @@ int session_simulate_access(struct session *s, const struct simulate_access *wha
 	json_member_text(&j, "kind", what->kind);
 	json_member_string(&j, "name", what->name);
 	if (rc < 0 || d.verdict != AUTH_NONE)
-		write_script(&j, rc, &d, &why);
+		write_script(&j, rc, &d, &trace, &why);
 	else if (!write_open(&j, s))
 		write_table_access(&j, u, what, vhost);
 	json_object_end(&j);

@@ -213,7 +213,7 @@ function engine:index(name, options) end
 function engine:declare(what) end
 
 ---@param login tidemq.Login
----@return "allow"|"deny"|"none"
+---@return "allow"|"refuse"|"none"
 ---@return table|string|nil user  or the reason
 ---@return string? file
 function engine:authenticate(login) end
@@ -221,7 +221,7 @@ function engine:authenticate(login) end
 ---@param user table
 ---@param action "configure"|"write"|"read"
 ---@param object { kind: string, name: string }
----@return "allow"|"deny"|"none"
+---@return "allow"|"refuse"|"none"
 ---@return string? reason
 ---@return string? file
 function engine:authorize(user, action, object) end

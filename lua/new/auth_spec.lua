@@ -12,7 +12,7 @@ describe("@NAME@", function()
 
   it("keeps what is another's", function()
     local verdict, reason, file = ask("bob", "@NAME@.eve.jobs")
-    assert.equal("deny", verdict)
+    assert.equal("refuse", verdict)
     assert.matches("belongs to eve", reason)
     assert.equal("auth/@NAME@.lua", file)
   end)

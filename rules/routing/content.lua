@@ -7,8 +7,8 @@
 -- A field is a member of the JSON payload (`items.1.sku`: of the first element), a header
 -- (`h:name`), or the key (`@key`). Its value is compared as text, with < <= > >= as a number, with
 -- ~ by a topic pattern. `|` separates values of which one must be equal. Of an array one element
--- must be. != needs a value that differs. A pattern `-` takes every message. %20 is a blank, %3B
--- a semicolon.
+-- must be. A member that cannot be read counts as absent. != needs a value that differs. A pattern
+-- `-` takes every message. %20 is a blank, %3B a semicolon.
 
 local find, match, gsub, format = string.find, string.match, string.gsub, string.format
 local is_pattern_match, tointeger = tide.match, math.tointeger
@@ -259,8 +259,9 @@ local function holds(c, value)
   elseif type(value) ~= "table" then
     return value ~= nil and c.test(value, c)
   end
-  for _, element in ipairs(value) do
-    if type(element) ~= "table" and c.test(element, c) then
+  for i = 1, #value do
+    local element = value[i]
+    if element ~= nil and type(element) ~= "table" and c.test(element, c) then
       return true
     end
   end
@@ -289,8 +290,9 @@ function M.route(index, msg, to)
     local field = indexed[i]
     local value = value_of(seen, field, msg)
     if type(value) == "table" then
-      for _, element in ipairs(value) do
-        local list = type(element) ~= "table" and field.lists[text_of(element)]
+      for k = 1, #value do
+        local element = value[k]
+        local list = element ~= nil and type(element) ~= "table" and field.lists[text_of(element)]
         if list then
           try(list, seen, msg, to)
         end

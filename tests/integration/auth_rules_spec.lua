@@ -209,7 +209,7 @@ describe('rules/auth', function()
     broker:expect_log 'frames by stomp from 127.0.0.1'
   end)
 
-  it('denies when it throws or hangs, and the broker goes on', function()
+  it('refuses when it throws or hangs, and the broker goes on', function()
     start {
       ['auth/a.lua'] = [[
         return {
@@ -354,7 +354,7 @@ describe('rules/auth', function()
       assert.same({ vhost = '/', verdict = 'allow', by = 'open',
         reason = 'nobody has to log in, since there are no users' }, c:document 'RULES simulate login user=jane pass=x')
       c:ok 'USER add root pass=root-password tags=admin'
-      assert.same({ vhost = '/', verdict = 'deny', by = 'table', reason = 'there is no such user' },
+      assert.same({ vhost = '/', verdict = 'refuse', by = 'table', reason = 'there is no such user' },
         c:document 'RULES simulate login user=jane pass=x')
       assert.same({ vhost = '/', verdict = 'password', by = 'table', reason = 'its password is asked' },
         c:document 'RULES simulate login user=root pass=x')
@@ -362,11 +362,24 @@ describe('rules/auth', function()
       broker:expect_log 'generation 2 is active'
       local place = 'auth/10-jwt.lua:1'
       local text = token(('"sub":"bob","aud":"tidemq","scope":"write","exp":%d'):format(os.time() + 3600))
+      local jwt = {}
+      for line in io.lines 'rules/auth/jwt.lua' do jwt[#jwt + 1] = line end
+      -- The line that decided is one of the model.
+      local function ask(words)
+        local d = c:document('RULES simulate login ' .. words)
+        assert.equal('shipped/auth/jwt.lua', d.model)
+        local line = jwt[d.line]
+        d.model, d.line, d.lines = nil, nil, nil
+        return d, line
+      end
+      local d, line = ask('pass=' .. text)
+      assert.matches('return user', line)
       assert.same({ vhost = '/', verdict = 'allow', by = place,
         user = { name = 'bob', tags = {}, configure = '', write = '.*', read = '', limits = {} } },
-        c:document('RULES simulate login pass=' .. text))
-      assert.same({ vhost = 'shop', verdict = 'deny', by = place, reason = 'the token is for another user' },
-        c:document('RULES simulate login user=jane vhost=shop pass=' .. text))
+        d)
+      d, line = ask('user=jane vhost=shop pass=' .. text)
+      assert.matches('the token is for another user', line)
+      assert.same({ vhost = 'shop', verdict = 'refuse', by = place, reason = 'the token is for another user' }, d)
     end)
 
     it('about a permission', function()
@@ -379,13 +392,14 @@ describe('rules/auth', function()
       }
       local c = broker:connect()
       local function ask(words) return c:document('RULES simulate access user=bob action=write ' .. words) end
-      local asked = { user = 'bob', vhost = '/', action = 'write', kind = 'lock', name = 'x', verdict = 'deny',
-        by = 'auth/a.lua:1', reason = 'bob write lock' }
+      local asked = { user = 'bob', vhost = '/', action = 'write', kind = 'lock', name = 'x', verdict = 'refuse',
+        by = 'auth/a.lua:4', line = 4, lines = { { 2, 4 } }, reason = 'bob write lock' }
       assert.same(asked, ask 'kind=lock name=x')
       assert.equal('open', ask 'kind=queue name=jobs'.by)
       assert.equal('auth/a.lua:3: no', ask 'kind=queue name=fails'.error)
+      assert.equal('auth/a.lua:3', ask 'kind=queue name=fails'.by)
       assert.is_nil(c:document 'RULES status'.counters.asked)
-      assert.matches('verdict +deny', (broker:cli('rules', 'simulate', 'access', 'user=bob', 'action=write',
+      assert.matches('verdict +refuse', (broker:cli('rules', 'simulate', 'access', 'user=bob', 'action=write',
         'kind=lock', 'name=x')))
       c:ok 'USER add root pass=root-password tags=admin'
       assert.equal('there is no such user', ask 'kind=queue name=jobs'.reason)

@@ -31,7 +31,7 @@ describe('rules/connect', function()
       end }]] }
     local _, reply, c = hello 'user=bob vhost=shop'
     assert.equal('ERR denied no bob by line in shop', reply)
-    broker:expect_log "the login of 'bob' from 127.0.0.1:%d+ was refused: no bob by line in shop %(connect/"
+    broker:expect_log "login as 'bob' from 127.0.0.1:%d+ refused: no bob by line in shop %(connect/"
     -- It is where it was.
     assert.equal(0, #c:document 'LIST queues')
     assert.is_truthy(hello 'user=alice vhost=shop')
@@ -137,7 +137,8 @@ describe('rules/connect', function()
     assert.equal("ERR denied user 'bob' may not enter vhost 'secret'", reply)
     assert.equal('home', hello('user=bob pass=secret2 name=home').vhost)
     local told = c:document 'RULES simulate login user=bob name=home protocol=stomp'
-    assert.same({ verdict = 'allow', by = 'connect/10-move.lua:1', vhost = 'home' }, told.connect)
+    assert.same({ verdict = 'allow', by = 'connect/10-move.lua:2', line = 2, lines = { { 2, 2 } }, vhost = 'home' },
+      told.connect)
   end)
 
   it('are asked by each protocol', function()
@@ -182,7 +183,7 @@ describe('rules/connect', function()
     } do
       local _, reply = hello('vhost=shop user=' .. user)
       assert.equal('ERR denied a script failed', reply)
-      broker:expect_log(("the login of '%s' from .* was refused: .*"):format(user) .. why)
+      broker:expect_log(("login as '%s' from .* refused: .*"):format(user) .. why)
     end
     assert.is_truthy(hello 'vhost=other user=a')
     local c = select(3, hello 'user=z')

@@ -51,12 +51,44 @@ describe('an exchange', function()
       assert.equal('', to '{"total":100,"customer":{"country":"DE"}}')
     end)
 
+    it('goes by what can be read, and EXPLAIN says what cannot', function()
+      c:ok 'DECLARE exchange x content'
+      c:ok 'DECLARE queue a'
+      c:ok 'BIND a x total>=100'
+      local payload = '{"id":18446744073709551615,"total":100}'
+      c:send(('PUB x k %d\r\n%s\r\n'):format(#payload, payload))
+      c:expect '^OK %x+ 1$'
+      local escaped = payload:gsub('[^%w]', function(s) return ('%%%02X'):format(s:byte()) end)
+      local d = c:document('EXPLAIN x k payload=' .. escaped)
+      assert.equal('a', d.queues[1].queue)
+      assert.equal('the JSON has an integer of more than 64 bits at byte 7', d.unread)
+      d = c:document 'EXPLAIN x k payload=hello'
+      assert.same({}, d.queues)
+      assert.equal('this is not JSON: wrong at byte 1', d.unread)
+      assert.is_nil(c:document('EXPLAIN x k payload=%7B%7D').unread)
+      assert.is_nil(c:document('EXPLAIN - a payload=hello').unread)
+    end)
+
     it('refuses a pattern that has no meaning', function()
       c:ok 'DECLARE exchange x content'
       c:ok 'DECLARE queue a'
       c:send 'BIND a x total>=much\r\n'
       assert.matches("'total>=much' compares with a number, not 'much'", (c:expect '^ERR rule (.*)$'))
     end)
+  end)
+
+  it('of the type topic takes neighbouring # for one', function()
+    c:ok 'DECLARE exchange x topic'
+    for _, queue in ipairs { 'a', 'b', 'c' } do c:ok('DECLARE queue ' .. queue) end
+    c:ok 'BIND a x #.#.#'
+    c:ok 'BIND b x #.*.#.*.#'
+    c:ok 'BIND c x #.#.new.#.#'
+    assert.equal('a', reached('x -', 'a', 'b', 'c'))
+    assert.equal('a', reached('x k', 'a', 'b', 'c'))
+    assert.equal('a b', reached('x k.l', 'a', 'b', 'c'))
+    assert.equal('a b c', reached('x orders.new.eu', 'a', 'b', 'c'))
+    c:send 'BIND a x #.a.#.b.#\r\n'
+    c:expect "^ERR rule .*a topic pattern may have '#' 2 times, not 3"
   end)
 
   describe('of the type headers', function()

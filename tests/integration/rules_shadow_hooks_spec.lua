@@ -283,9 +283,9 @@ describe('in the shadow', function()
       local eve, joe, ann, bob = table.unpack(figures.samples)
       assert.same({ 'eve', '/', '127.0.0.1', 'line' }, { eve.user, eve.vhost, eve.address, eve.protocol })
       assert.same({ verdict = 'refuse', reason = 'no', file = 'connect/10-a.lua', line = 1 }, eve.live)
-      assert.same({ verdict = 'admit' }, eve.shadow)
+      assert.same({ verdict = 'allow' }, eve.shadow)
       assert.matches('oh no', joe.shadow.error)
-      assert.same({ verdict = 'admit', vhost = 'lobby',
+      assert.same({ verdict = 'allow', vhost = 'lobby',
         limits = { max_channels = 0, publish_rate = 5, publish_bytes = 0 } }, ann.shadow)
       assert.equal('not you', bob.shadow.reason)
     end)

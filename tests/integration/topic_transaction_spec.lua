@@ -62,6 +62,32 @@ describe('a transaction that publishes to a topic', function()
     assert.same({ 'c' }, log())
   end)
 
+  it('has no publish ids for a topic that remembers them, nor for the copy that a filter makes', function()
+    local other = Broker.start { args = { '--fsync', 'no' }, rules = { ['filter/80-record.lua'] =
+      'return tide.use("record", { match = { exchange = "x" }, options = { to = "r" } })' } }
+    local d = other:connect()
+    for _, words in ipairs { 'topic t', 'topic off dedupe=0', 'queue q', 'exchange x fanout', 'exchange r fanout' } do
+      d:ok('DECLARE ' .. words)
+    end
+    d:ok 'BIND q x -'
+    d:ok 'BIND t r -'
+    local function commit(words)
+      d:ok 'BEGIN'
+      assert.equal('queued', d:ok('PUB ' .. words, 'm'))
+      return d:request 'COMMIT'
+    end
+    for _, words in ipairs { '- t id=1', 'x k id=1' } do
+      assert.matches("^ERR denied nothing was applied: request 1: the message has an id=, and would go to topic 't'",
+        commit(words))
+    end
+    assert.equal('OK 1 0', commit '- off id=1')
+    assert.equal('OK 1 0', commit 'x k')
+    assert.equal(1, d:stats('t').messages)
+    assert.equal(1, d:stats('q').ready)
+    d:close()
+    other:expect_clean_stop()
+  end)
+
   it('is one of many publishes of several connections', function()
     c:ok 'DECLARE topic t partitions=2 sharding=round_robin'
     c:ok 'DECLARE queue q'

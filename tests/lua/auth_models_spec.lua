@@ -46,14 +46,14 @@ describe("a JSON Web Token", function()
   end)
 
   it("is for nobody else", function()
-    assert.same({ "deny", "the token is for another user", "auth/10-jwt.lua" }, { login(BOB, "alice") })
+    assert.same({ "refuse", "the token is for another user", "auth/10-jwt.lua" }, { login(BOB, "alice") })
   end)
 
   it("ends", function()
     engine:set_now((NOW_S + 3600 + 29) * 1000)
     assert.equal("allow", (login(BOB)))
     engine:set_now((NOW_S + 3600 + 30) * 1000)
-    assert.same({ "deny", "the token has expired", "auth/10-jwt.lua" }, { login(BOB) })
+    assert.same({ "refuse", "the token has expired", "auth/10-jwt.lua" }, { login(BOB) })
   end)
 
   it("is not believed when a byte of it is another", function()
@@ -62,7 +62,7 @@ describe("a JSON Web Token", function()
     for _, token in ipairs { head .. "." .. body .. "." .. other .. signature:sub(2), head .. "." .. body .. ".",
       head .. "." .. body:sub(1, -2) .. "R." .. signature } do
       local verdict, why = login(token)
-      assert.same({ "deny", "the signature of the token is wrong" }, { verdict, why })
+      assert.same({ "refuse", "the signature of the token is wrong" }, { verdict, why })
     end
   end)
 
@@ -72,7 +72,7 @@ describe("a JSON Web Token", function()
     for _, head in ipairs { "eyJhbGciOiJub25lIn0", "eyJhbGciOiJoczI1NiJ9", "eyJhbGciOiJIUzUxMiJ9" } do
       for _, end_ in ipairs { "", signature } do
         local verdict, why = login(head .. "." .. body .. "." .. end_)
-        assert.same({ "deny", "the token is not signed with HS256" }, { verdict, why })
+        assert.same({ "refuse", "the token is not signed with HS256" }, { verdict, why })
       end
     end
   end)
@@ -102,9 +102,9 @@ describe("business hours", function()
   it("begin at eight and end at six, an hour ahead of UTC", function()
     for hour = 0, 23 do
       local is_open = hour + 1 >= 8 and hour + 1 < 18
-      assert.equal(is_open and "none" or "deny", (ask(MONDAY_MS + hour * HOUR_MS)), hour)
+      assert.equal(is_open and "none" or "refuse", (ask(MONDAY_MS + hour * HOUR_MS)), hour)
     end
-    assert.equal("deny", (ask(MONDAY_MS + 17 * HOUR_MS)))
+    assert.equal("refuse", (ask(MONDAY_MS + 17 * HOUR_MS)))
     assert.equal("none", (ask(MONDAY_MS + 17 * HOUR_MS - 1)))
   end)
 
@@ -113,13 +113,13 @@ describe("business hours", function()
     for day = 0, 6 do
       days[#days + 1] = ask(MONDAY_MS + day * DAY_MS + 12 * HOUR_MS)
     end
-    assert.same({ "none", "none", "none", "none", "none", "deny", "deny" }, days)
+    assert.same({ "none", "none", "none", "none", "none", "refuse", "refuse" }, days)
   end)
 
   it("are not for readers and admins", function()
     assert.equal("none", (ask(MONDAY_MS, "read")))
     assert.equal("none", (ask(MONDAY_MS, "write", { name = "root", is_admin = true })))
-    assert.equal("deny", (ask(MONDAY_MS, "configure")))
+    assert.equal("refuse", (ask(MONDAY_MS, "configure")))
   end)
 
   it("say when they begin", function()
@@ -139,7 +139,7 @@ describe("a tenant", function()
 
   it("enters no other", function()
     for _, vhost in ipairs { "/", "acme2", "acm", "other" } do
-      assert.same({ "deny", "users of 'acme' enter the vhost 'acme' alone", "auth/10-tenants.lua" },
+      assert.same({ "refuse", "users of 'acme' enter the vhost 'acme' alone", "auth/10-tenants.lua" },
         { engine:authenticate { user = "acme/bob", vhost = vhost } })
     end
   end)
@@ -149,7 +149,7 @@ describe("a tenant", function()
       return engine:authorize({ name = "acme/bob", vhost = vhost }, "read", { kind = "queue", name = "jobs" })
     end
     assert.equal("none", (ask "acme"))
-    assert.equal("deny", (ask "other"))
+    assert.equal("refuse", (ask "other"))
   end)
 
   it("is not who has no tenant in his name", function()
@@ -180,12 +180,12 @@ describe("a model of rules/auth", function()
   it("takes tokens for another audience, of one issuer, if it is told so", function()
     local engine = open("jwt", [[audience = "billing"]], { jwt = KEY })
     engine:set_now(NOW_S * 1000)
-    assert.same({ "deny", "the token is for another audience", "auth/10-jwt.lua" },
+    assert.same({ "refuse", "the token is for another audience", "auth/10-jwt.lua" },
       { engine:authenticate { password = BOB } })
     engine:close()
     engine = open("jwt", [[audience = "", issuer = "https://login.example.com"]], { jwt = KEY })
     engine:set_now(NOW_S * 1000)
-    assert.same({ "deny", "the token is of another issuer", "auth/10-jwt.lua" },
+    assert.same({ "refuse", "the token is of another issuer", "auth/10-jwt.lua" },
       { engine:authenticate { password = BOB } })
     engine:close()
   end)

@@ -43,7 +43,7 @@ describe("a script of auth/", function()
       authenticate [[
         return false, ("%s %s %s %s %s %s %s %s %s"):format(login.user, #login.password, login.vhost,
           login.name, login.address, login.certificate, login.protocol, login.is_tls, login.is_local)]]
-      assert.same({ "deny", "bob 10 /shop app 10.1.2.3 cn stomp true false", "auth/a.lua" },
+      assert.same({ "refuse", "bob 10 /shop app 10.1.2.3 cn stomp true false", "auth/a.lua" },
         { engine:authenticate { user = "bob", password = "top-secret", vhost = "/shop", name = "app",
           address = "10.1.2.3", certificate = "cn", protocol = "stomp", is_tls = true } })
     end)
@@ -60,7 +60,7 @@ describe("a script of auth/", function()
         ["auth/9-last.lua"] = [[return { authenticate = function() return false, "last" end }]],
       }
       assert.same({ "allow", nil, "auth/10-first.lua" }, { engine:authenticate { user = "first" } })
-      assert.same({ "deny", "last", "auth/9-last.lua" }, { engine:authenticate { user = "bob" } })
+      assert.same({ "refuse", "last", "auth/9-last.lua" }, { engine:authenticate { user = "bob" } })
     end)
 
     it("says nothing at all", function()
@@ -112,7 +112,7 @@ describe("a script of auth/", function()
       ["while true do end"] = "ran longer than its budget",
     }
     for body, text in pairs(wrong) do
-      it("denies when it fails: " .. body, function()
+      it("refuses when it fails: " .. body, function()
         authenticate(body, { budget_ms = 20 })
         local verdict, message, code = engine:authenticate { user = "bob" }
         assert.is_nil(verdict)
@@ -180,7 +180,7 @@ describe("a script of auth/", function()
         return false, ("%s %s %s %s %s / %s / %s %s %s"):format(user.name, user.vhost, user.address,
           user.is_admin, user.is_monitor, action, object.kind, object.name, object.vhost)
       ]]
-      assert.same({ "deny", "bob v 10.0.0.1 true true / write / topic t v", "auth/a.lua" },
+      assert.same({ "refuse", "bob v 10.0.0.1 true true / write / topic t v", "auth/a.lua" },
         { engine:authorize({ name = "bob", vhost = "v", address = "10.0.0.1", is_admin = true }, "write",
           { kind = "topic", name = "t" }) })
     end)
@@ -193,7 +193,7 @@ describe("a script of auth/", function()
         return { engine:authorize({ name = "bob" }, "read", { kind = "queue", name = name }) }
       end
       assert.same({ "allow", nil, "auth/a.lua" }, ask "yes")
-      assert.same({ "deny", "because", "auth/a.lua" }, ask "no")
+      assert.same({ "refuse", "because", "auth/a.lua" }, ask "no")
       assert.same({ "none", nil, nil }, ask "other")
     end)
 
@@ -217,7 +217,7 @@ describe("a script of auth/", function()
       assert.equal("allow", engine:dry_run(ask))
       assert.is_nil(engine:status():find('"asked"', 1, true))
       engine:set_now(1000)
-      assert.equal("deny", ask())
+      assert.equal("refuse", ask())
       assert.matches('"asked":1', engine:status())
     end)
   end)
@@ -376,7 +376,7 @@ describe("the functions of tide for tokens", function()
     ['tide.json.decode([[{"a":null}]]).a'] = "nil",
     ['#tide.json.decode("[]")'] = "0",
     ['#tide.json.decode(("["):rep(32) .. ("]"):rep(32))'] = "1",
-    ['select(2, tide.json.decode(("["):rep(100000)))'] = "the JSON is nested deeper than 32 levels",
+    ['select(2, tide.json.decode(("["):rep(100000)))'] = "this is not JSON: wrong at byte 100001",
   }
   for expression, result in pairs(expressions) do
     it(expression, function()

@@ -41,6 +41,7 @@ describe("routing by content (seed " .. seed .. ")", function()
     ["customer.name=Anna%20Maria%3B%20x"] = true,
     ["h:tier=gold"] = true, ["h:tier=none"] = false, ["h:size>9"] = true, ["h:none"] = false, ["!h:none"] = true,
     ["@key=orders.new"] = true, ["@key~orders.#"] = true, ["@key~#.old"] = false,
+    ["@key~#.#.#"] = true, ["@key~#.#.new.#"] = true, ["items.0.sku"] = false,
     ["customer.country=DE;total>=100"] = false, ["customer.country=DE;total>=50;h:tier=gold;@key~orders.*"] = true,
     ["-"] = true, [""] = true,
   } do
@@ -48,6 +49,29 @@ describe("routing by content (seed " .. seed .. ")", function()
       assert.equal(expected, meets(pattern, ORDER, { tier = "gold", size = "10" }, "orders.new"))
     end)
   end
+
+  it("goes by what can be read of the payload", function()
+    for _, bad in ipairs {
+      "18446744073709551615", "1e999", '"a\\u0000b"', '"\255"', '1,"bad":2',
+    } do
+      local payload = '{"a":1,"bad":' .. bad .. ',"z":{"b":"x"}}'
+      assert.is_true(meets("a=1;z.b=x", payload), bad)
+      assert.is_false(meets("bad", payload), bad)
+    end
+    assert.is_true(meets("a=1", '{"deep":' .. ("["):rep(40) .. ("]"):rep(40) .. ',"a":1}'))
+    local payload = '{"a":1,"text":"' .. ("x"):rep(1024 * 1024) .. '","z":1}'
+    assert.is_true(meets("a=1", payload))
+    assert.is_false(meets("z=1", payload))
+  end)
+
+  it("looks at all elements of an array, also behind a null", function()
+    for _, element in ipairs { "null", "1e999", "[]" } do
+      local payload = '{"tags":["a",' .. element .. ',"c"]}'
+      assert.is_true(meets("tags=c", payload), element)
+      assert.is_true(meets("tags~c.#", payload), element)
+      assert.is_false(meets("tags=b", payload), element)
+    end
+  end)
 
   it("takes a payload that is no JSON for one without members", function()
     assert.is_false(meets("a=1", "hello"))

@@ -250,7 +250,7 @@ describe("a script of the broker itself", function()
     }
     assert.same({ "allow" }, { (engine:authenticate { user = "bob", password = "hush hush" }) })
     local verdict, _, file = engine:authenticate { user = "bob", password = "x" }
-    assert.same({ "deny", "auth/10-mine.lua" }, { verdict, file })
+    assert.same({ "refuse", "auth/10-mine.lua" }, { verdict, file })
     assert.matches('"file":"auth/model.lua".-"active":false', engine:status())
   end)
 

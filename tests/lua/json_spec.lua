@@ -70,7 +70,8 @@ describe("JSON in a script", function()
         ["1 2"] = "this is not JSON: wrong at byte 3",
         ["01"] = "this is not JSON: wrong at byte 2",
       } do assert.equal(why, value(("select(2, tide.json.decode(%q))"):format(text)), text) end
-      assert.equal("the JSON is nested deeper than 32 levels", value 'select(2, tide.json.decode(("["):rep(33)))')
+      assert.equal("nil the JSON has a value deeper than 32 levels at byte 33",
+        value '(function(s) return tide.json.decode(s) end)(("["):rep(33) .. ("]"):rep(33))')
       assert.matches("the text has more than 1 MiB", value 'tide.json.decode((" "):rep(1024 * 1024) .. "1")')
     end)
   end)
@@ -190,6 +191,42 @@ describe("JSON in a script", function()
       assert.equal("nil the payload has more than 1024 KiB", value("msg.json, msg.json_error", (" "):rep(1048577)))
       assert.equal("table nil", value("type(msg.json), msg.json_error", "[" .. (" "):rep(1048574) .. "]"))
       assert.equal("nil", value("msg.json_error", ORDER))
+    end)
+
+    it("what can be read, and msg.json_error says what cannot", function()
+      for _, bad in ipairs {
+        "18446744073709551615", "1e999", '"a\\u0000b"', '"\\ud800"', '"\255"', '1,"bad":2',
+      } do
+        local text = '{"a":{"b":7},"bad":' .. bad .. ',"list":[1,' .. bad:gsub(",.*", "") .. ',3],"z":9}'
+        assert.matches("^7 nil 3 9 3 the JSON has an? .+ at byte %d+$",
+          value("msg.json.a.b, msg.json.bad, msg.json.list[3], msg.json.z, #msg.json.list, msg.json_error", text))
+        assert.equal("a list z", says([[local t = {} for k in pairs(msg.json) do t[#t + 1] = k end
+          return false, table.concat(t, " ")]], { payload = text }))
+        assert.matches("^nil the JSON has", value("tide.json.decode(msg.payload)", text))
+        assert.matches("bad is a part of msg.json that cannot be read; msg.json_error says why",
+          value("tide.json.encode(msg.json)", text))
+      end
+      local deep = '{"deep":' .. ("["):rep(40) .. ("]"):rep(40) .. ',"z":9}'
+      assert.equal("9 1 the JSON has a value deeper than 32 levels at byte 40",
+        value("msg.json.z, #msg.json.deep[1], msg.json_error", deep))
+      assert.matches("list.2 is a part of msg.json that cannot",
+        value("tide.json.encode(msg.json)", '{"list":[1,1e999]}'))
+    end)
+
+    it("the front of a payload of more than 1 MiB", function()
+      local text = '{"a":{"b":7},"items":["' .. ("x"):rep(1024 * 1024) .. '"],"z":9}'
+      assert.equal("7 nil nil the payload has more than 1024 KiB",
+        value("msg.json.a.b, msg.json.items, msg.json.z, msg.json_error", text))
+      assert.matches("the payload has more than 1024 KiB: what is read of it as 'msg.json' cannot be written",
+        value("tide.json.encode(msg.json)", text))
+      -- Up to there another payload is the same.
+      open { ["filter/a.lua"] = [[return { match = {}, publish = function(msg)
+        local front = msg.json.a.b
+        msg.payload = msg.payload:sub(1, 1024 * 1024)
+        return false, front .. " " .. msg.json_error
+      end }]] }
+      local _, message = engine:filter { exchange = "x", key = "k", payload = text }
+      assert.matches("7 this is not JSON: wrong at byte 1048577", message)
     end)
 
     it("good for one call only", function()

@@ -129,6 +129,7 @@ export function explainSteps(ctx, asked, d) {
       own.some((f) => f.changes.length) && isRouted ? outcome(d) : null, isRouted ? route(ctx, d) : null,
       failure ? h('li', { class: 'bad' }, h('h3', {}, d.error ? 'Failure' : 'Denied'),
         h('p', {}, linkPlaces(ctx, failure))) : null),
+    d.unread ? h('p', { class: 'warn' }, `The payload was not read whole: ${d.unread}.`) : null,
     (d.unranked ?? []).map((one) => h('p', { class: 'warn' }, `Queue ${one.queue} has no rank for it: `,
       linkPlaces(ctx, one.error))),
     [...copies].map((n) => copySteps(ctx, d, n)), costs(d)];

@@ -63,7 +63,9 @@ static void push_payload(lua_State *L, const void *subject)
 
 static void push_json(lua_State *L, const void *subject)
 {
-	document_push(L, payload(L, subject, "msg.json"));
+	const struct decision_context *c = decision_context_of(L);
+
+	document_push(L, payload(L, subject, "msg.json"), c ? c->unread : NULL);
 }
 
 static void push_json_error(lua_State *L, const void *subject)

@@ -38,6 +38,9 @@ struct decision_context {
 	struct dry_run *costs; /* may be NULL */
 	/* Out: the lines of the last call, for who asks right behind it. May be NULL. */
 	struct line_trace *trace;
+	/* Out: why a payload that a script read as JSON was not read whole, of the first
+	 * such; code TIDE_OK: all were. May be NULL. */
+	struct error *unread;
 	bool is_uncounted; /* by the figures and the breaker of the script */
 	/* The message has lost a payload of this size. A script that reads it is stopped,
 	 * and its decision means nothing, even if it catches the error. */

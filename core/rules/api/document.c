@@ -74,10 +74,10 @@ void document_trim(struct documents *d)
 
 /* ---- documents */
 
-static struct document *find_same(struct documents *d, struct slice text)
+static struct document *find_same(struct documents *d, struct slice text, bool is_front)
 {
 	for (int i = 0; i < DOCUMENTS_MAX; i++)
-		if (d->items[i].order &&
+		if (d->items[i].order && d->items[i].is_front == is_front &&
 		    slice_is_equal(buf_slice(&d->items[i].source), text))
 			return &d->items[i];
 	return NULL;
@@ -114,7 +114,15 @@ static void make_room(lua_State *L, struct documents *d, struct document *item,
 			clear(&d->items[i]);
 }
 
-static struct document *read_new(lua_State *L, struct documents *d, struct slice text)
+static void read_front(struct document *item)
+{
+	json_tape_read_front(&item->tape, buf_slice(&item->source), DOCUMENT_DEPTH_MAX);
+	error_set(&item->wrong, TIDE_ELIMIT, "the payload has more than %d KiB",
+		  (int)(DOCUMENT_BYTES_MAX >> 10));
+}
+
+static struct document *read_new(lua_State *L, struct documents *d, struct slice text,
+				 bool is_front)
 {
 	struct document *item = find_oldest(L, d);
 
@@ -126,24 +134,27 @@ static struct document *read_new(lua_State *L, struct documents *d, struct slice
 		luaL_error(L, "out of memory for %I bytes", (lua_Integer)text.len);
 	buf_append_slice(&item->source, text);
 	buf_cstr(&item->source);
+	item->is_front = is_front;
 	item->wrong.code = TIDE_OK;
-	if (json_tape_read(&item->tape, buf_slice(&item->source), DOCUMENT_DEPTH_MAX,
-			   &item->wrong) != TIDE_OK)
-		item->tape.count = 0;
+	if (is_front)
+		read_front(item);
+	else
+		(void)!json_tape_read(&item->tape, buf_slice(&item->source),
+				      DOCUMENT_DEPTH_MAX, &item->wrong);
 	document_measure(d);
 	return item;
 }
 
-/* NULL: it is too long. */
 static struct document *look_into(lua_State *L, struct slice text)
 {
 	struct documents *d = documents_of(L);
+	bool is_front = text.len > DOCUMENT_BYTES_MAX;
 
-	if (text.len > DOCUMENT_BYTES_MAX)
-		return NULL;
-	struct document *item = find_same(d, text);
+	if (is_front)
+		text.len = DOCUMENT_BYTES_MAX;
+	struct document *item = find_same(d, text, is_front);
 	if (!item)
-		item = read_new(L, d, text);
+		item = read_new(L, d, text, is_front);
 	item->order = ++d->order;
 	item->used = script_state_of(L)->serial;
 	return item;
@@ -171,6 +182,7 @@ static void push_node(lua_State *L, const struct document *item, uint32_t node)
 		lua_pushboolean(L, n->kind == JSON_TAPE_TRUE);
 		return;
 	case JSON_TAPE_NULL:
+	case JSON_TAPE_UNREADABLE:
 	case JSON_TAPE_CURSOR:
 		lua_pushnil(L);
 		return;
@@ -223,6 +235,9 @@ bool document_find(lua_State *L, int idx, struct json_tape **tape, uint32_t *nod
 
 	if (!find_place(L, idx, &v))
 		return false;
+	if (v.item->is_front)
+		luaL_error(L, "%s: what is read of it as 'msg.json' cannot be written",
+			   v.item->wrong.text);
 	*tape = &v.item->tape;
 	*node = v.node;
 	return true;
@@ -281,7 +296,7 @@ static int l_len(lua_State *L)
 	return 1;
 }
 
-/* Push the first key from child `at` on whose value is no null, and its value; false:
+/* Push the first key from child `at` on whose value is not nil, and its value; false:
  * there is none. `n` is the number of the child before it; both follow. */
 static bool push_pair(lua_State *L, const struct view_place *v, uint32_t *at,
 		      lua_Integer *n)
@@ -294,7 +309,8 @@ static bool push_pair(lua_State *L, const struct view_place *v, uint32_t *at,
 		*at = json_tape_behind(t, value);
 		++*n;
 		script_check(L);
-		if (t->nodes[value].kind == JSON_TAPE_NULL)
+		if (t->nodes[value].kind == JSON_TAPE_NULL ||
+		    t->nodes[value].kind == JSON_TAPE_UNREADABLE)
 			continue;
 		if (v->is_array)
 			lua_pushinteger(L, *n);
@@ -378,25 +394,23 @@ void document_open(lua_State *L)
 	lua_rawsetp(L, LUA_REGISTRYINDEX, &metatable_key);
 }
 
-void document_push(lua_State *L, struct slice text)
+void document_push(lua_State *L, struct slice text, struct error *unread)
 {
 	const struct document *item = look_into(L, text);
 
-	if (!item || item->wrong.code)
-		lua_pushnil(L);
-	else
+	if (unread && item->wrong.code && unread->code == TIDE_OK)
+		*unread = item->wrong;
+	if (item->tape.count > 0)
 		push_node(L, item, 0);
+	else
+		lua_pushnil(L);
 }
 
 void document_push_error(lua_State *L, struct slice text)
 {
 	const struct document *item = look_into(L, text);
 
-	if (!item)
-		lua_pushfstring(L, "the payload has more than %d KiB",
-				(int)(DOCUMENT_BYTES_MAX >> 10));
-	else
-		lua_pushstring(L, item->wrong.code ? item->wrong.text : NULL);
+	lua_pushstring(L, item->wrong.code ? item->wrong.text : NULL);
 }
 
 /* ---- copies */
@@ -451,6 +465,7 @@ void document_push_copy(lua_State *L, const struct json_tape *t, uint32_t node,
 		lua_pushboolean(L, n->kind == JSON_TAPE_TRUE);
 		break;
 	case JSON_TAPE_NULL:
+	case JSON_TAPE_UNREADABLE:
 	case JSON_TAPE_CURSOR:
 		if (has_null)
 			value_push_null(L);

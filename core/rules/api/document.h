@@ -26,7 +26,8 @@ struct documents {
 	struct document {
 		struct buf source; /* its own copy, with a zero behind it */
 		struct json_tape tape;
-		struct error wrong; /* why it cannot be read; code 0: it can */
+		bool is_front;      /* the text of a payload that is longer */
+		struct error wrong; /* why it is not read whole; code 0: it is */
 		uint64_t used;      /* the serial of the last call that looked into it */
 		uint64_t order;
 	} items[DOCUMENTS_MAX];
@@ -52,11 +53,15 @@ void document_trim(struct documents *d);
 /* Make views known to a state, whose script_state has `documents`. */
 void document_open(lua_State *L);
 
-/* Push what the text says; nil, when it is null, or no JSON. */
-void document_push(lua_State *L, struct slice text);
-/* Push why it cannot be read; nil when it can. */
+/* Push what the text says; nil, when it is null, or no JSON. What is unreadable in it is
+ * nil; of more than DOCUMENT_BYTES_MAX only the front is read.
+ * @param unread  receives why it is not read whole, unless it has an error; may be NULL
+ */
+void document_push(lua_State *L, struct slice text, struct error *unread);
+/* Push why it is not read whole; nil when it is. */
 void document_push_error(lua_State *L, struct slice text);
-/* Is the value at `idx` a view? Then where it looks. Raises for an expired one. */
+/* Is the value at `idx` a view? Then where it looks. Raises for an expired one, and for
+ * one of a payload that is not read to its end. */
 bool document_find(lua_State *L, int idx, struct json_tape **tape, uint32_t *node);
 
 /* Push the value at a node as tables of its own; their arrays are value_mark_array's. A

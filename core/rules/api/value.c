@@ -367,9 +367,13 @@ static void write_object_node(struct writing *w, const struct json_tape *t, uint
 
 static void write_array_node(struct writing *w, const struct json_tape *t, uint32_t node)
 {
+	lua_Integer n = 0;
+
 	enter(w, true, t->nodes[node].len);
-	for (uint32_t i = node + 2; i < t->nodes[node].end; i = json_tape_behind(t, i))
+	for (uint32_t i = node + 2; i < t->nodes[node].end; i = json_tape_behind(t, i)) {
+		w->path[w->depth - 1] = (struct writing_step){ .number = ++n };
 		write_node(w, t, i);
+	}
 	leave(w, true);
 }
 
@@ -397,6 +401,10 @@ static void write_node(struct writing *w, const struct json_tape *t, uint32_t no
 	case JSON_TAPE_TRUE:
 	case JSON_TAPE_FALSE:
 		w->format->boolean(w->ctx, n->kind == JSON_TAPE_TRUE);
+		break;
+	case JSON_TAPE_UNREADABLE:
+		refuse(w, "is a part of msg.json that cannot be read; msg.json_error "
+			  "says why");
 		break;
 	case JSON_TAPE_NULL:
 	case JSON_TAPE_CURSOR:

@@ -13,7 +13,7 @@
 
 const char *auth_verdict_name(enum auth_verdict verdict)
 {
-	static const char *const names[] = { "none", "allow", "deny" };
+	static const char *const names[] = { "none", "allow", "refuse" };
 
 	return names[verdict];
 }
@@ -265,7 +265,7 @@ static void read_verdict(lua_State *L, const struct auth_call *c, const char *fu
 		out->has_identity = true;
 	}
 	if (type != LUA_TNIL)
-		out->verdict = is_refused ? AUTH_DENY : AUTH_ALLOW;
+		out->verdict = is_refused ? AUTH_REFUSE : AUTH_ALLOW;
 }
 
 static void push_own(lua_State *L, const struct rule *rule)
@@ -328,7 +328,7 @@ static int ask_script(struct engine *e, struct rule *rule, struct auth_call *cal
 		use.account = account_open(&e->current->script.accounts, rule->file,
 					   (struct slice){ 0 });
 	int rc = use_decide(e, asked, err);
-	if (rc == TIDE_OK && call->out->verdict == AUTH_DENY && !is_dry)
+	if (rc == TIDE_OK && call->out->verdict == AUTH_REFUSE && !is_dry)
 		rule->stats.rejected++;
 	return rc;
 }
@@ -348,13 +348,14 @@ static int ask(struct engine *e, enum rule_function function, struct auth_call *
 		    rule->functions[function] == LUA_NOREF)
 			continue;
 		out->file = rule->file;
+		out->model = rule->model;
 		out->line = rule->model               ? rule->line
 			    : function == RULE_DECIDE ? rule->decide_line
 						      : rule->authenticate_line;
 		int rc = ask_script(e, rule, call, asked, err);
 		if (rc != TIDE_OK) {
 			auth_decision_deinit(out);
-			out->verdict = AUTH_DENY;
+			out->verdict = AUTH_REFUSE;
 			return rc;
 		}
 	}

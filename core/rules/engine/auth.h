@@ -1,7 +1,7 @@
 /* auth.h: the scripts of auth/: who somebody is, and what he may do.
  *
  * Scripts are asked in the order of their file names. The first that has an opinion
- * decides. A script that fails denies, and so does one whose circuit is open. */
+ * decides. A script that fails refuses, and so does one whose circuit is open. */
 #pragma once
 
 #include "engine.h"
@@ -10,8 +10,8 @@
 #define AUTH_PATTERN_MAX 1024
 #define AUTH_LIMIT_MAX UINT32_MAX
 
-enum auth_verdict { AUTH_NONE, AUTH_ALLOW, AUTH_DENY };
-const char *auth_verdict_name(enum auth_verdict verdict); /* "none", "allow", "deny" */
+enum auth_verdict { AUTH_NONE, AUTH_ALLOW, AUTH_REFUSE };
+const char *auth_verdict_name(enum auth_verdict verdict); /* "none", "allow", "refuse" */
 
 enum auth_tag { AUTH_MONITOR = 1 << 0, AUTH_ADMIN = 1 << 1 };
 
@@ -48,8 +48,9 @@ struct auth_decision {
 	enum auth_verdict verdict;
 	const char
 		*file; /* of the script that decided, good until the next reload; NULL */
-	int line;      /* of its function */
-	char reason[AUTH_REASON_MAX]; /* of AUTH_DENY */
+	int line;      /* of its function; of a model, where it is used */
+	const char *model; /* the file of its function, as long; NULL: its own */
+	char reason[AUTH_REASON_MAX]; /* of AUTH_REFUSE */
 	/* A login: the script made the user, who is `identity`. False with AUTH_ALLOW:
 	 * it is the user of the table with the login's name, whose password is not asked.
 	 */
@@ -65,7 +66,7 @@ bool auth_has_authorize(const struct engine *e);
 /* Ask who logs in. Nothing of the password comes into `out` or `err`.
  *
  * @param out  auth_decision_deinit it after success
- * @return     TIDE_ERULE: a script failed, and the login is denied. The error is for the
+ * @return     TIDE_ERULE: a script failed, and the login is refused. The error is for the
  *             log, not for the client. `out` has the script; there is nothing to deinit
  */
 TIDE_MUST_USE int auth_authenticate(struct engine *e, const struct auth_login *l,

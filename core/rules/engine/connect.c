@@ -131,6 +131,7 @@ int connect_ask(struct engine *e, const struct auth_login *client,
 	rc = hook_run(e, &call, err);
 	out->file = call.file;
 	out->line = call.line;
+	out->model = call.rule ? call.rule->model : NULL;
 	if (rc < 0) {
 		out->is_refused = true;
 		snprintf(out->reason, sizeof(out->reason), "a script failed");

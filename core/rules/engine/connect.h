@@ -13,6 +13,7 @@ struct connect_decision {
 	const char *file; /* of the script that was asked last, good until the next
 			   * reload; NULL: none */
 	int line;
+	const char *model; /* the file of its function, as long; NULL: its own */
 	bool is_refused;
 	char reason[AUTH_REASON_MAX];
 	char name[NAME_LEN_MAX + 1], vhost[NAME_LEN_MAX + 1];

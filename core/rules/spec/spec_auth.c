@@ -53,7 +53,7 @@ static void push_decision(lua_State *L, const struct auth_decision *d)
 	lua_pushstring(L, auth_verdict_name(d->verdict));
 	if (d->has_identity)
 		push_identity(L, &d->identity);
-	else if (d->verdict == AUTH_DENY)
+	else if (d->verdict == AUTH_REFUSE)
 		lua_pushstring(L, d->reason);
 	else
 		lua_pushnil(L);

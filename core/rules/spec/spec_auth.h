@@ -5,7 +5,7 @@
 
 #include "rules/engine/auth.h"
 
-/* What the first two push: "allow", "deny" or "none"; the user that was made (a table),
+/* What the first two push: "allow", "refuse" or "none"; the user that was made (a table),
  * or the reason, or nil; the file of the script that decided, or nil. */
 #define SPEC_AUTH_RESULTS 3
 

@@ -389,7 +389,7 @@ static int l_settled(lua_State *L)
 	return spec_box_answer(L, rc, &err);
 }
 
-/* authenticate (login) -> "allow", "deny" or "none"; the user that was made, or the
+/* authenticate (login) -> "allow", "refuse" or "none"; the user that was made, or the
  * reason, or nil; the script */
 static int l_authenticate(lua_State *L)
 {

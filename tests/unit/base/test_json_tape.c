@@ -128,15 +128,9 @@ static void what_is_no_json_is_refused_with_its_byte(void **state)
 		{ "\"a\nb\"", 3 },
 		{ "\"\\x\"", 3 },
 		{ "\"\\u12g4\"", 6 },
-		{ "\"\\u0000\"", 8 },
-		{ "\"\\ud800\"", 8 },
-		{ "\"\\udc00\"", 8 },
-		{ "\"\\ud800\\u0041\"", 14 },
-		{ "\"\xff\"", 2 },
-		{ "\"\xc3\"", 2 },
-		{ "\"\xed\xa0\x80\"", 2 },
 		{ "\xef\xbb\xbf{}", 1 },
 		{ "NaN", 1 },
+		{ "{\"\\u0000\":1,}", 13 },
 		{ "// x\n1", 1 },
 	};
 	char why[80];
@@ -197,8 +191,107 @@ static void members_and_elements_are_found(void **state)
 static void depth_is_bounded(void **state)
 {
 	assert_int_equal(json_tape_read(&tape, SLICE("[[1]]"), 2, &err), TIDE_OK);
-	assert_int_equal(json_tape_read(&tape, SLICE("[[[]]]"), 2, &err), TIDE_ELIMIT);
-	assert_string_equal(err.text, "the JSON is nested deeper than 2 levels");
+	assert_int_equal(json_tape_read(&tape, SLICE("[[[]]]"), 2, &err), TIDE_ESYNTAX);
+	assert_string_equal(err.text,
+			    "the JSON has a value deeper than 2 levels at byte 3");
+	/* Brackets in its texts are none. */
+	assert_int_equal(
+		json_tape_read(&tape, SLICE("[[[\"]\\\"]\",{\"}\":1}],7],8]"), 2, &err),
+		TIDE_ESYNTAX);
+	assert_int_equal(tape.nodes[json_tape_element(&tape, 0, 2)].integer, 8);
+	assert_int_equal(json_tape_read(&tape, SLICE("[[[\"]"), 2, &err), TIDE_ESYNTAX);
+	assert_int_equal(tape.count, 0);
+	assert_int_equal(json_tape_read(&tape, SLICE("[[[\"\\"), 2, &err), TIDE_ESYNTAX);
+}
+
+static void what_is_unreadable_hides_nothing_else(void **state)
+{
+	static const struct {
+		const char *value, *why;
+	} cases[] = {
+		{ "18446744073709551615", "an integer of more than 64 bits at byte 14" },
+		{ "1e309", "a number that is too large at byte 14" },
+		{ "\"a\\u0000b\"", "a text with \\u0000 at byte 14" },
+		{ "\"\\u0000\\ud83d\\ude00\"", "a text with \\u0000 at byte 14" },
+		{ "\"\\ud800\"", "a text with half a surrogate pair at byte 14" },
+		{ "\"\\udc00\"", "a text with half a surrogate pair at byte 14" },
+		{ "\"\\ud800\\u0041\"", "a text with half a surrogate pair at byte 14" },
+		{ "\"\\udc00\\udc00\"", "a text with half a surrogate pair at byte 14" },
+		{ "\"\xff\"", "a text that is not UTF-8 at byte 14" },
+		{ "\"\xc3\"", "a text that is not UTF-8 at byte 14" },
+		{ "\"\\t\xed\xa0\x80\"", "a text that is not UTF-8 at byte 14" },
+		{ "0,\"x\":0", "a name twice in an object that ends at byte 27" },
+		{ "{},\"x\":[1],\"x\":0",
+		  "a name twice in an object that ends at byte 36" },
+	};
+	char text[80], why[80];
+
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		snprintf(text, sizeof(text), "{\"a\":[7],\"x\":%s,\"z\":9}",
+			 cases[i].value);
+		snprintf(why, sizeof(why), "the JSON has %s", cases[i].why);
+		assert_refused(text, why);
+		uint32_t x = json_tape_member(&tape, 0, SLICE("x"));
+		uint32_t z = json_tape_member(&tape, 0, SLICE("z"));
+		assert_int_equal(tape.nodes[x].kind, JSON_TAPE_UNREADABLE);
+		assert_int_equal(tape.nodes[z].integer, 9);
+		assert_int_equal(json_tape_behind(&tape, 0), tape.count);
+	}
+	/* The value of an unreadable name is so too, and the first fault is told. */
+	assert_refused("{\"\\u0000\":[1,1e309],\"z\":9}",
+		       "the JSON has a text with \\u0000 at byte 2");
+	assert_int_equal(tape.nodes[0].len, 2);
+	assert_int_equal(tape.nodes[json_tape_member(&tape, 0, SLICE("z"))].integer, 9);
+}
+
+static void read_front_of(const char *text)
+{
+	json_tape_read_front(&tape, slice_from(text), 32);
+}
+
+static void a_front_has_what_ends_in_it(void **state)
+{
+	static const char *const ends[] = {
+		"",
+		",",
+		",\"b",
+		",\"b\"",
+		",\"b\":",
+		",\"b\": ",
+		",\"b\":1",
+		",\"b\":tru",
+		",\"b\":\"x\\",
+		",\"b\":\"x\xc3",
+		",\"b\":[1,{\"c\":2}",
+		",\"b\":[[",
+		",\"b\":\"\\u12",
+	};
+	char text[80];
+
+	for (size_t i = 0; i < COUNT(ends); i++) {
+		snprintf(text, sizeof(text), "{\"a\":{\"z\":9}%s", ends[i]);
+		read_front_of(text);
+		uint32_t a = json_tape_member(&tape, 0, SLICE("a"));
+		assert_int_equal(
+			tape.nodes[json_tape_member(&tape, a, SLICE("z"))].integer, 9);
+		assert_int_equal(tape.nodes[0].len, 1);
+		assert_int_equal(json_tape_behind(&tape, 0), tape.count);
+	}
+	read_front_of("{\"a\":{\"b\":{\"z\":9,\"y\":1,\"y\":2,\"x\":12");
+	uint32_t a = json_tape_member(&tape, 0, SLICE("a"));
+	uint32_t b = json_tape_member(&tape, a, SLICE("b"));
+	assert_int_equal(tape.nodes[b].len, 3);
+	assert_int_equal(tape.nodes[json_tape_member(&tape, b, SLICE("y"))].kind,
+			 JSON_TAPE_UNREADABLE);
+	read_front_of("{\"a\":1}  ");
+	assert_int_equal(tape.nodes[0].len, 1);
+	static const char *const none[] = {
+		"", "[1,2", "\"text", "12", "{\"a\":1,}", "{\"a\":1} x", "{\"a\" 1", "{a"
+	};
+	for (size_t i = 0; i < COUNT(none); i++) {
+		read_front_of(none[i]);
+		assert_int_equal(tape.count, 0);
+	}
 }
 
 static void each_allocation_may_fail(void **state)
@@ -233,6 +326,9 @@ int main(void)
 		cmocka_unit_test_teardown(a_name_is_in_an_object_once, tear_down),
 		cmocka_unit_test_teardown(members_and_elements_are_found, tear_down),
 		cmocka_unit_test_teardown(depth_is_bounded, tear_down),
+		cmocka_unit_test_teardown(what_is_unreadable_hides_nothing_else,
+					  tear_down),
+		cmocka_unit_test_teardown(a_front_has_what_ends_in_it, tear_down),
 		cmocka_unit_test_teardown(each_allocation_may_fail, tear_down),
 	};
 
