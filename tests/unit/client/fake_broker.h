@@ -2,8 +2,9 @@
  *
  * A step is "<line", which must come from the client next, or "~pattern", which a line
  * must match that comes next, or "=", which is that line once more, or ">bytes", which
- * are sent, or ".", which waits until the client closes, or "!", which closes and waits
- * for another connection. At the end of the script the connection is closed. */
+ * are sent, or ".", which waits until the client says QUIT or closes, or "!", which
+ * closes and waits for another connection. At the end of the script the connection is
+ * closed. */
 #ifndef TIDE_TEST_FAKE_BROKER_H
 #define TIDE_TEST_FAKE_BROKER_H
 
@@ -67,7 +68,8 @@ static void fake_play(int listener, const char *const *script)
 			fclose(from);
 			from = fake_accept(listener);
 		} else if (**script == '.') {
-			while (getc(from) != EOF)
+			while (fgets(fake_matched, sizeof(fake_matched), from) &&
+			       strcmp(fake_matched, "QUIT\r\n") != 0)
 				;
 		} else if (write(fileno(from), *script + 1, len) != (ssize_t)len) {
 			fake_fail("cannot send", *script);
