@@ -480,15 +480,16 @@ static void settle_returned(struct group_claim *gc, struct run *run, uint64_t of
 }
 
 bool group_settle_ack_late(struct group_claim *gc, uint64_t offset,
-			   const struct holder *h)
+			   const struct holder *h, uint64_t *tag)
 {
 	struct run *run = claim_find(&gc->claim, offset);
-	const struct lease *l = run && run->state == RUN_HELD ? run->lease : NULL;
-	uint64_t tag;
+	struct lease *l = run && run->state == RUN_HELD ? run->lease : NULL;
 
+	*tag = 0;
 	if (l && l->holder == h) {
-		tag = run->first_tag + (offset - run->first);
-		group_settle_ack(run, tag, tag);
+		*tag = run->first_tag + (offset - run->first);
+		lease_progress(l, *tag);
+		group_settle_ack(run, *tag, *tag);
 		return true;
 	}
 	/* A dead letter of it may be under way. */

@@ -40,9 +40,10 @@ void group_settle_return(struct run *run, uint64_t first_tag, uint64_t count);
 void group_settle_lapse(struct run *run, uint64_t first_tag, uint64_t count);
 void group_settle_count_timeout(const struct run *run);
 /* A late ack: the message was given out, has come back, and is with nobody or with that
- * holder, which may be NULL. False: it is not. */
+ * holder, which may be NULL. `tag`: by which that one has it; 0: nobody has. False: it is
+ * not. */
 bool group_settle_ack_late(struct group_claim *gc, uint64_t offset,
-			   const struct holder *h);
+			   const struct holder *h, uint64_t *tag);
 /* The topic of its messages. */
 const struct queue *group_settle_queue(const struct run *run);
 /* Nothing of the claim is held any more: its holders forget it. A claim_reset or the end

@@ -61,9 +61,14 @@ static bool ack_record(struct channel *ch, const struct lapsed_item *item)
 	struct group_claim *gc = g && item->partition < group_width(g)
 					 ? group_claim(g, item->partition)
 					 : NULL;
+	const struct holder *own = ch->session->is_beside ? NULL : &ch->holder;
+	uint64_t tag;
 
-	return gc && group_settle_ack_late(gc, item->offset,
-					   ch->session->is_beside ? NULL : &ch->holder);
+	if (!gc || !group_settle_ack_late(gc, item->offset, own, &tag))
+		return false;
+	if (tag)
+		lapsed_add_done(&ch->lapsed, tag);
+	return true;
 }
 
 static int compare_queues(const void *a, const void *b)
