@@ -21,7 +21,7 @@ struct json_reading {
 	unsigned depth_max;
 	bool is_front;          /* the source goes on behind `end` */
 	bool is_cut;            /* ... and has a value there that ends later */
-	bool is_partial;        /* a value is unreadable; `err` has the first */
+	int partial;            /* the error of the first unreadable value; TIDE_OK */
 	const char *text_fault; /* of the text under way; NULL: none so far */
 	struct error *err;
 };
@@ -42,12 +42,12 @@ static int refuse(struct json_reading *r)
 }
 
 /* What cannot be kept may be JSON: the reader goes on behind it. */
-static void note_unreadable(struct json_reading *r, const char *at, const char *what)
+static void note_unreadable(struct json_reading *r, const char *at, int code,
+			    const char *what)
 {
-	if (!r->is_partial)
-		error_set(r->err, TIDE_ESYNTAX, "the JSON has %s at byte %zu", what,
-			  (size_t)(at - r->begin) + 1);
-	r->is_partial = true;
+	if (r->partial == TIDE_OK)
+		r->partial = error_set(r->err, code, "the JSON has %s at byte %zu", what,
+				       (size_t)(at - r->begin) + 1);
 }
 
 static int no_memory(struct json_reading *r)
@@ -82,7 +82,7 @@ static inline int add(struct json_reading *r, struct json_node node)
 
 static int add_unreadable(struct json_reading *r, const char *at, const char *what)
 {
-	note_unreadable(r, at, what);
+	note_unreadable(r, at, TIDE_ESYNTAX, what);
 	return add(r, (struct json_node){ .kind = JSON_TAPE_UNREADABLE,
 					  .end = r->tape->count + 1 });
 }
@@ -455,7 +455,8 @@ static int check_names(struct json_reading *r, uint32_t object)
 	if (rc == TIDE_ELIMIT)
 		return no_memory(r);
 	if (rc == TIDE_EEXISTS)
-		note_unreadable(r, r->at, "a name twice in an object that ends");
+		note_unreadable(r, r->at, TIDE_ESYNTAX,
+				"a name twice in an object that ends");
 	return TIDE_OK;
 }
 
@@ -469,7 +470,7 @@ static int read_name(struct json_reading *r)
 		return refuse(r);
 	int rc = read_text(r, &node);
 	if (rc == TIDE_OK && r->text_fault)
-		note_unreadable(r, begin, r->text_fault);
+		note_unreadable(r, begin, TIDE_ESYNTAX, r->text_fault);
 	if (rc == TIDE_OK)
 		rc = add(r, node);
 	if (rc != TIDE_OK)
@@ -570,6 +571,7 @@ static int skip_container(struct json_reading *r)
 		r->at++;
 	} while (open > 0);
 	snprintf(what, sizeof(what), "a value deeper than %u levels", r->depth_max);
+	note_unreadable(r, begin, TIDE_ELIMIT, what);
 	return add_unreadable(r, begin, what);
 }
 
@@ -658,7 +660,7 @@ int json_tape_read(struct json_tape *t, struct slice source, unsigned depth_max,
 
 	if (rc != TIDE_OK)
 		t->count = 0;
-	return r.is_partial && rc == TIDE_OK ? TIDE_ESYNTAX : rc;
+	return rc == TIDE_OK ? r.partial : rc;
 }
 
 void json_tape_read_front(struct json_tape *t, struct slice source, unsigned depth_max)

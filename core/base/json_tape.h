@@ -54,8 +54,8 @@ void json_tape_deinit(struct json_tape *t);
 /* Read a text that has a zero behind it, and that outlives what is read of it.
  * TIDE_ESYNTAX: a sentence with the byte, and nothing of the text, which may be a secret.
  * If the text is JSON with unreadable values, the tape has the others all the same, and
- * the sentence is about the first of them; else it is empty. TIDE_ELIMIT: too long, or
- * out of memory. */
+ * the sentence is about the first of them; else it is empty. TIDE_ELIMIT: the same for a
+ * value deeper than `depth_max` containers; or the text is too long, or out of memory. */
 TIDE_MUST_USE int json_tape_read(struct json_tape *t, struct slice source,
 				 unsigned depth_max, struct error *err);
 /* The same for the front of a longer text, which has a zero behind it too. An object that

@@ -1,4 +1,5 @@
-/* The JSON reader: what it reads is what jansson reads, and it refuses the rest alike. */
+/* The JSON reader: what it reads is what jansson reads, and it refuses the rest alike.
+ * The front of a text is a whole tape, too. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,6 +95,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	else if (rc != TIDE_ELIMIT)
 		expect(rc != TIDE_OK && !value);
 	json_decref(value);
+	json_tape_read_front(&tape, (struct slice){ copy, size }, DEPTH_MAX);
+	expect(tape.count == 0 || json_tape_behind(&tape, 0) == tape.count);
 	json_tape_deinit(&tape);
 	mem_free(copy);
 	return 0;

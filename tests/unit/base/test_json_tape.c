@@ -191,13 +191,13 @@ static void members_and_elements_are_found(void **state)
 static void depth_is_bounded(void **state)
 {
 	assert_int_equal(json_tape_read(&tape, SLICE("[[1]]"), 2, &err), TIDE_OK);
-	assert_int_equal(json_tape_read(&tape, SLICE("[[[]]]"), 2, &err), TIDE_ESYNTAX);
+	assert_int_equal(json_tape_read(&tape, SLICE("[[[]]]"), 2, &err), TIDE_ELIMIT);
 	assert_string_equal(err.text,
 			    "the JSON has a value deeper than 2 levels at byte 3");
 	/* Brackets in its texts are none. */
 	assert_int_equal(
 		json_tape_read(&tape, SLICE("[[[\"]\\\"]\",{\"}\":1}],7],8]"), 2, &err),
-		TIDE_ESYNTAX);
+		TIDE_ELIMIT);
 	assert_int_equal(tape.nodes[json_tape_element(&tape, 0, 2)].integer, 8);
 	assert_int_equal(json_tape_read(&tape, SLICE("[[[\"]"), 2, &err), TIDE_ESYNTAX);
 	assert_int_equal(tape.count, 0);
