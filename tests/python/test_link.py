@@ -419,9 +419,46 @@ class Restoring(Case):
         link.unsubscribe(inbox)
         self.assertEqual("UNSUB s1|", self.out())
         link.feed(b"MSG s1 3 1 - q id=1 ts=1 1\r\nc\r\nOK\r\n")
-        self.assertEqual("NACK 2 3 requeue|", self.out())
+        self.assertEqual("NACK 2-3 requeue|", self.out())
         self.assertIsNone(inbox.take())
         self.assertTrue(inbox.is_ended)
+
+    def test_what_nobody_took_goes_back_in_ranges_that_are_not_others(self):
+        link = self.up()
+        inbox, _ = link.subscribe(0, "q", "a", {})
+        link.subscribe(0, "q", "b", {})
+        link.feed(b"OK\r\nOK\r\n")
+        for tag in (1, 2, 3, 5, 6, 8):
+            link.feed(f"MSG a {tag} 1 - q id={tag} ts=1 1\r\na\r\n".encode())
+        link.feed(b"MSG b 7 1 - q id=7 ts=1 1\r\nb\r\n")
+        self.out()
+        link.unsubscribe(inbox)
+        link.feed(b"OK\r\n")
+        # Each by itself: one that is not held any more keeps no other one here.
+        self.assertEqual("UNSUB a|NACK 1-3 requeue|NACK 5-6 requeue|NACK 8-8 requeue|", self.out())
+        link.feed(b"OK 3\r\nERR lease-lost tag 5 is no longer held\r\nOK 1\r\n")
+
+    def test_a_message_that_came_back_while_it_waited_is_taken_once(self):
+        link = self.up()
+        inbox, _ = link.subscribe(0, "q", None, {})
+        link.feed(b"OK\r\n")
+        for tag in (1, 2, 3):
+            link.feed(f"MSG s1 {tag} 1 - q id=a{tag} ts=1 1\r\na\r\n".encode())
+        first = inbox.take()
+        # The consumer has hung for a whole lease: all three come again.
+        for tag in (1, 2, 3):
+            link.feed(f"MSG s1 {tag + 3} 1 - q id=a{tag} ts=1 redelivered 1\r\na\r\n".encode())
+        late = link.submit(requests.ack(first))
+        link.feed(b"OK 1\r\n")
+        self.assertEqual(1, late.result())
+        self.assertEqual([5, 6], [inbox.take().tag, inbox.take().tag])
+        self.assertIsNone(inbox.take())
+
+    def test_two_messages_with_one_id_are_two(self):
+        link = self.up()
+        inbox, _ = link.subscribe(0, "q", None, {})
+        link.feed(b"OK\r\nMSG s1 1 1 - q id=a ts=1 1\r\na\r\nMSG s1 2 1 - q id=a ts=1 1\r\nb\r\n")
+        self.assertEqual([b"a", b"b"], [inbox.take().payload, inbox.take().payload])
 
     def test_a_get_that_nobody_waits_for_gives_its_messages_back(self):
         link = self.up()
@@ -429,7 +466,7 @@ class Restoring(Case):
         self.out()
         link.abandon(pending)
         link.feed(b"OK 1\r\nMSG - 4 1 - q id=1 ts=1 1\r\na\r\n")
-        self.assertEqual("NACK 4 requeue|", self.out())
+        self.assertEqual("NACK 4-4 requeue|", self.out())
 
 
 class Channels(Case):

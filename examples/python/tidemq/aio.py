@@ -192,7 +192,9 @@ class Client(Channel):
         return Channel(self, number)
 
     async def close(self) -> None:
-        """Say goodbye and disconnect. Replies that are to come are waited for, up to 5 s."""
+        """Say goodbye and disconnect. Replies that are to come are waited for, up to 5 s.
+
+        What the client holds goes back to its queues, and nothing counts as failed."""
         try:
             if self._link.is_up:
                 await self._reply(self._link.submit(requests.quit()), 5.0)

@@ -1,6 +1,6 @@
 """What one subscription has received, and how to subscribe again after a reconnect."""
 
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 
 from . import codec
@@ -26,14 +26,23 @@ class Inbox:
         self.is_active = False  #: of a single-active queue: this one gets the messages
         self.assigned: list[int] = []  #: of a topic with a group: its partitions
         self.on_change: Callable[[], None] = lambda: None
-        self._messages: deque[tuple[int, Message]] = deque()
+        self._messages: OrderedDict[str, tuple[int, Message]] = OrderedDict()
         self._started = now
         self._next: dict[int, int] = {}  # partition to offset: what comes after the last one
         self._held: dict[int, set[int]] = {}  # partition to offsets: not acknowledged
 
     def put(self, serial: int, message: Message) -> None:
-        """A message has arrived."""
-        self._messages.append((serial, message))
+        """A message has arrived.
+
+        One that is here already was taken back while it waited, because the consumer settled
+        nothing for a whole lease. What comes now has the tag that counts, and its place."""
+        key = _key(message) or f"{serial}"
+        if key in self._messages:
+            if message.redelivered:
+                serial = self._messages[key][0]
+            else:
+                key = f"{serial}"
+        self._messages[key] = (serial, message)
         if self.is_reader and message.partition is not None and message.offset is not None:
             following = self._next.get(message.partition, 0)
             self._next[message.partition] = max(following, message.offset + 1)
@@ -44,7 +53,7 @@ class Inbox:
     @property
     def first(self) -> int | None:
         """The serial number of the next message; None if there is none."""
-        return self._messages[0][0] if self._messages else None
+        return next(iter(self._messages.values()))[0] if self._messages else None
 
     @property
     def has_news(self) -> bool:
@@ -54,10 +63,14 @@ class Inbox:
     def take(self) -> Message | None:
         """The next message. When there is none and will be none, raises why it ended."""
         if self._messages:
-            return self._messages.popleft()[1]
+            return self._messages.popitem(last=False)[1][1]
         if self.error is not None:
             raise self.error
         return None
+
+    def done(self, message: Message) -> None:
+        """It is acknowledged. If its lease had ended, it may have come again meanwhile."""
+        self._messages.pop(_key(message), None)
 
     def settled(self, message: Message) -> None:
         """The consumer is done with it, or has given it back."""
@@ -73,8 +86,9 @@ class Inbox:
     def lose(self) -> list[Message]:
         """Drop what has not been taken and must be acknowledged: the broker gives it out again,
         or is asked to."""
-        lost = [message for _, message in self._messages if message.tag is not None]
-        self._messages = deque(item for item in self._messages if item[1].tag is None)
+        lost = [message for _, message in self._messages.values() if message.tag is not None]
+        self._messages = OrderedDict((key, item) for key, item in self._messages.items()
+                                     if item[1].tag is None)
         self.assigned = []
         self.is_active = False
         return lost
@@ -111,3 +125,10 @@ class Inbox:
 
     def _line(self, sid: str, options: Mapping[str, Value]) -> str:
         return " ".join(["SUB", codec.word(self.name), codec.word(sid), *codec.options(options)])
+
+
+def _key(message: Message) -> str:
+    """What a message is known by, however often it comes; "" if it comes once (ack="auto")."""
+    if message.tag is None:
+        return ""
+    return message.id if message.partition is None else f"{message.partition}:{message.offset}"

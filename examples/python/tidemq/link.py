@@ -8,7 +8,7 @@ import random
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -510,10 +510,14 @@ class Link:
         self._send(pending)
 
     def _give_back(self, messages: list[Message]) -> None:
+        """Return what nobody has begun, in ranges: one message that is not held any more must not
+        keep the others here, and a line has an end."""
         held = [message for message in messages
                 if message.tag is not None and message.connection == self._connection]
-        if held and self.is_connected and held[0].channel in self._channels:
-            self._send_internal(requests.nack(*held, requeue=True), held[0].channel, None)
+        if not held or not self.is_connected or held[0].channel not in self._channels:
+            return
+        for first, last in _ranges(sorted(message.tag or 0 for message in held)):
+            self._send_internal(requests.requeue(first, last), held[0].channel, None)
 
     def _remove(self, inbox: Inbox, error: Error | None) -> None:
         if inbox in self._inboxes:
@@ -667,8 +671,12 @@ class Link:
         if request.is_end:
             for message in request.messages:
                 for inbox in self._inboxes:
-                    if inbox.is_reader and self._is_of(inbox, message):
+                    if not self._is_of(inbox, message):
+                        continue
+                    if inbox.is_reader:
                         inbox.settled(message)
+                    if request.line.startswith("ACK "):
+                        inbox.done(message)
 
     def _is_of(self, inbox: Inbox, message: Message) -> bool:
         return self._channels[inbox.channel].inboxes.get(message.sid) is inbox \
@@ -714,6 +722,17 @@ class Link:
             inbox.assigned = [] if partitions == "-" else [int(n) for n in partitions.split(",")]
         else:
             inbox.is_active = event.name == "active"
+
+
+def _ranges(tags: list[int]) -> Iterator[tuple[int, int]]:
+    """The first and the last of each run of tags without a gap."""
+    first = last = tags[0]
+    for tag in tags[1:]:
+        if tag != last + 1:
+            yield first, last
+            first = tag
+        last = tag
+    yield first, last
 
 
 def _stale() -> LeaseLost:

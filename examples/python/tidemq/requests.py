@@ -326,6 +326,12 @@ def unsubscribe(sid: str) -> Request[None]:
     return Request(_line("UNSUB", sid), _nothing, on_loss="done")
 
 
+def requeue(first: int, last: int) -> Request[int]:
+    """Give back what was not begun: no failure. Tags between that are not held any more are
+    passed over."""
+    return Request(_line("NACK", f"{first}-{last}", requeue=True), _count)
+
+
 def quit() -> Request[None]:
     return Request("QUIT", _nothing, on_loss="done")
 
