@@ -1,6 +1,7 @@
 """The asyncio client on the real broker: what differs from the blocking one."""
 
 import asyncio
+import contextlib
 import logging
 import random
 import unittest
@@ -134,6 +135,18 @@ class Asking(Case):
         found = await asyncio.gather(*(transfer(n) for n in range(10)), return_exceptions=True)
         self.assertEqual([1] * 5, found[::2])
         self.assertEqual(5, (await self.stats(queue))["ready"])
+
+    async def test_an_exception_is_a_failure_of_the_message_in_work_and_a_close_is_none(self):
+        queue = await self.queue(await self.connect())
+        for error, attempt in ((asyncio.CancelledError, 1), (ZeroDivisionError, 1), (None, 2)):
+            with self.assertRaises(error) if error else contextlib.nullcontext():
+                async with aio.connect(self.broker.url) as client:
+                    if error is not None:
+                        await client.publish(queue, "x", id="once")
+                    message = await (await client.subscribe(queue)).next(timeout=10)
+                    self.assertEqual(attempt, message.attempt)
+                    if error is not None:
+                        raise error
 
     async def test_several_subscriptions_at_once(self):
         client = await self.connect()

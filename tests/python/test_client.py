@@ -1,6 +1,7 @@
 """The blocking client on the real broker."""
 
 import ast
+import contextlib
 import os
 import random
 import re
@@ -233,6 +234,53 @@ class Consuming(Case):
         [message] = client.get(queue)
         client.ack(message)
         self.refused("lease-lost", client.ack, message)
+
+    def attempts(self, name):
+        """The attempts of the messages that are ready, once nobody holds one."""
+        client = self.broker_client()
+        wait_for(lambda: client.request(f"STATS {name}").document["unacked"] == 0, "the end")
+        return [message.attempt for message in client.get(name, max=10)]
+
+    def test_to_leave_in_order_is_no_failure(self):
+        queue = self.queue(self.broker_client())
+        for _ in range(3):
+            self.broker_client().publish(queue, "x")
+        for leave in (None, KeyboardInterrupt, SystemExit):
+            with self.assertRaises(leave) if leave else contextlib.nullcontext():
+                with self.connect() as client:
+                    client.subscribe(queue).next(timeout=10)
+                    if leave:
+                        raise leave
+        self.assertEqual([1, 1, 1], self.attempts(queue))
+
+    def test_an_exception_that_ends_the_program_is_a_failure_of_the_message_in_work(self):
+        queue = self.queue(self.broker_client())
+        for _ in range(3):
+            self.broker_client().publish(queue, "x")
+        with self.assertRaises(ZeroDivisionError), self.connect() as client:
+            client.subscribe(queue).next(timeout=10)
+            raise ZeroDivisionError
+        self.assertEqual([1, 1, 2], sorted(self.attempts(queue)))
+
+    def test_a_consumer_that_hung_does_each_message_once(self):
+        client = self.connect()
+        queue = self.queue(client, ack_timeout=0.05)
+        subscription = client.subscribe(queue)
+        other = self.broker_client()
+        for n in range(5):
+            other.publish(queue, str(n))
+        first = subscription.next(timeout=10)
+        wait_for(lambda: other.request(f"STATS {queue}").document["timed_out"] > 0, "a timeout")
+        seen = [int(first.payload)]
+        client.ack(first)
+        other.request(f"DECLARE queue {queue} ack-timeout=1h update")
+        while len(seen) < 5:
+            message = subscription.next(timeout=10)
+            seen.append(int(message.payload))
+            client.ack(message)
+        self.assertEqual(list(range(5)), seen)
+        self.refused("timeout", subscription.next, timeout=0)
+        self.assertEqual(0, self.ready(queue))
 
     def test_several_subscriptions_at_once(self):
         client = self.connect()

@@ -195,9 +195,19 @@ class Client(Channel):
         """Say goodbye and disconnect. Replies that are to come are waited for, up to 5 s.
 
         What the client holds goes back to its queues, and nothing counts as failed."""
+        await self._leave(requests.quit())
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                        trace: TracebackType | None) -> None:
+        """`close`. But after an Exception there is no goodbye: the message in work may be what
+        raised it. The broker counts a failure of it, as it does when the program crashes."""
+        is_crash = kind is not None and issubclass(kind, Exception)
+        await self._leave(requests.ping() if is_crash else requests.quit())
+
+    async def _leave(self, last: Request[None]) -> None:
         try:
             if self._link.is_up:
-                await self._reply(self._link.submit(requests.quit()), 5.0)
+                await self._reply(self._link.submit(last), 5.0)
         except Error:
             pass
         finally:
