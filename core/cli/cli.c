@@ -138,11 +138,32 @@ static void on_state(struct tidemq_client *c, enum tidemq_state state,
 
 bool cli_is_late(const struct cli *cli, int status)
 {
-	const struct tidemq_error *err = tidemq_last_error(cli->client);
+	return status == TIDEMQ_ELEASELOST ||
+	       (status == TIDEMQ_ELOST && cli_is_given(cli, "reconnect"));
+}
 
-	return cli_is_given(cli, "reconnect") &&
-	       (status == TIDEMQ_ELOST ||
-		(status == TIDEMQ_EREFUSED && strcmp(err->word, "lease-lost") == 0));
+static volatile sig_atomic_t caught_signal;
+
+static void on_end_signal(int number)
+{
+	caught_signal = number;
+}
+
+void cli_catch_signals(bool is_caught)
+{
+	static const int numbers[] = { SIGINT, SIGTERM };
+	struct sigaction old, next = { .sa_handler = is_caught ? on_end_signal : SIG_DFL,
+				       .sa_flags = SA_RESTART | (int)SA_RESETHAND };
+
+	/* One that is ignored, as SIGINT behind a shell's `&`, stays ignored. */
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+		if (sigaction(numbers[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+			sigaction(numbers[i], &next, NULL);
+}
+
+bool cli_is_ending(void)
+{
+	return caught_signal != 0;
 }
 
 int cli_connect(struct cli *cli, const struct tidemq_options *options)
@@ -364,5 +385,9 @@ int cli_run(const struct cli_verb *verb, int argc, char **argv)
 	buf_deinit(&cli.request);
 	mem_free(cli.hidden_url);
 	tidemq_disconnect(cli.client);
+	if (cli_is_ending()) {
+		cli_catch_signals(false);
+		raise(caught_signal);
+	}
 	return status == CLI_DONE ? flushed : status;
 }

@@ -89,9 +89,16 @@ int cli_client_failure(const struct cli *cli);
 					  "lost, and go on; say so on standard error") \
 	}
 
-/* Is what an ack or a nack says no failure, since the connection was lost meanwhile? The
- * message comes again. */
+/* Is what an ack or a nack says no failure, since it came too late? The message comes
+ * again, or is another consumer's. */
 bool cli_is_late(const struct cli *cli, int status);
+
+/* From now on SIGINT and SIGTERM are remembered, so that a verb can leave in order with
+ * the messages that it holds; the second one ends the process. cli_run ends it by the
+ * signal, after the client has said QUIT. False: they end it at once, as before. */
+void cli_catch_signals(bool is_caught);
+/* A signal has been caught. */
+bool cli_is_ending(void);
 
 /* CLI_DONE with cli->client, or CLI_FAILED. */
 int cli_connect(struct cli *cli, const struct tidemq_options *options);

@@ -17,6 +17,8 @@
 #define PREFETCH_DEFAULT 100
 #define GET_WAIT_MAX_MS (3600 * 1000)
 #define HEARTBEAT_MS 30000
+/* A signal that comes between two of these waits is noticed so late. */
+#define TURN_MS 200
 
 #define FORMAT_DEFAULT "%k %p\\n"
 #define FORMAT_HELP                                                                   \
@@ -179,15 +181,23 @@ static bool is_taken(void)
 	return ioctl(STDOUT_FILENO, FIONREAD, &left) < 0 || left == 0;
 }
 
+static bool pass_late(struct cli *cli, int status)
+{
+	if (!cli_is_late(cli, status))
+		return false;
+	fprintf(stderr, "tidemq: late: %s\n", tidemq_last_error(cli->client)->text);
+	return true;
+}
+
 /* The ack may report the loss of an earlier one, and is not sent then. If it is late
  * itself, the message comes again. */
 static int ack(struct cli *cli, const struct tidemq_msg *m)
 {
 	int status = tidemq_ack_pipelined(cli->client, m);
 
-	if (cli_is_late(cli, status))
+	if (pass_late(cli, status))
 		status = tidemq_ack_pipelined(cli->client, m);
-	return cli_is_late(cli, status) ? TIDEMQ_OK : status;
+	return pass_late(cli, status) ? TIDEMQ_OK : status;
 }
 
 static int settle(struct cli *cli, const struct consuming *c, const struct tidemq_msg *m)
@@ -218,11 +228,27 @@ static int take(struct cli *cli, const struct consuming *c, const struct tidemq_
 	return status == CLI_DONE && m->tag > 0 ? settle(cli, c, m) : status;
 }
 
+/* tidemq_next, which also ends soon after a signal. */
+static int await(struct cli *cli, int64_t timeout_ms, struct tidemq_msg **m)
+{
+	bool is_endless = timeout_ms < 0;
+	int64_t turn_ms;
+	int status;
+
+	do {
+		turn_ms = is_endless || timeout_ms > TURN_MS ? TURN_MS : timeout_ms;
+		timeout_ms -= turn_ms;
+		status = tidemq_next(cli->client, turn_ms, m);
+	} while (status == TIDEMQ_ETIMEDOUT && (is_endless || timeout_ms > 0) &&
+		 !cli_is_ending());
+	return status;
+}
+
 static int next(struct cli *cli, const struct consuming *c, int64_t timeout_ms,
 		enum arrival *arrival)
 {
 	struct tidemq_msg *m;
-	int status = tidemq_next(cli->client, timeout_ms, &m);
+	int status = await(cli, timeout_ms, &m);
 
 	*arrival = ARRIVAL_NONE;
 	if (status == TIDEMQ_ETIMEDOUT)
@@ -249,7 +275,7 @@ static int finish(struct cli *cli, int status)
 {
 	int flushed = tidemq_flush(cli->client);
 
-	if (flushed == TIDEMQ_OK || cli_is_late(cli, flushed))
+	if (flushed == TIDEMQ_OK || pass_late(cli, flushed))
 		return status;
 	return status == CLI_DONE ? cli_client_failure(cli) : status;
 }
@@ -276,11 +302,14 @@ static int get_some(struct cli *cli, const struct consuming *c, unsigned max,
 
 	if (tidemq_get(cli->client, &fetch, count) != TIDEMQ_OK)
 		return cli_client_failure(cli);
-	for (unsigned i = 0; i < *count && status == CLI_DONE;) {
+	cli_catch_signals(true);
+	for (unsigned i = 0; i < *count && status == CLI_DONE && !cli_is_ending();) {
 		status = next(cli, c, -1, &arrival);
 		i += arrival == ARRIVAL_MESSAGE;
 	}
-	return finish(cli, status);
+	status = finish(cli, status);
+	cli_catch_signals(false);
+	return status;
 }
 
 /* A subscription would be sent more than `count`: each ack makes room for another
@@ -294,7 +323,7 @@ static int sub_counted(struct cli *cli, const struct consuming *c)
 
 	if (batch > GET_MAX)
 		batch = GET_MAX;
-	while (left > 0 && status == CLI_DONE) {
+	while (left > 0 && status == CLI_DONE && !cli_is_ending()) {
 		unsigned count;
 
 		status = get_some(cli, c, left < batch ? (unsigned)left : batch, wait_ms,
@@ -322,6 +351,7 @@ static int subscribe(struct cli *cli, const struct consuming *c)
 		.partition = c->partition,
 	};
 
+	cli_catch_signals(true);
 	if (tidemq_subscribe(cli->client, &sub) == TIDEMQ_OK)
 		return CLI_DONE;
 	return cli_client_failure(cli);
@@ -334,7 +364,7 @@ static int sub_endless(struct cli *cli, const struct consuming *c)
 
 	if (status != CLI_DONE)
 		return status;
-	while (status == CLI_DONE && arrival != ARRIVAL_NONE)
+	while (status == CLI_DONE && arrival != ARRIVAL_NONE && !cli_is_ending())
 		status = next(cli, c, c->timeout_ms, &arrival);
 	return finish(cli, status);
 }
@@ -353,8 +383,8 @@ static int sub_topic_counted(struct cli *cli, const struct consuming *options)
 	status = subscribe(cli, &c);
 	if (status != CLI_DONE)
 		return status;
-	for (uint64_t left = c.count;
-	     left > 0 && status == CLI_DONE && arrival != ARRIVAL_NONE;) {
+	for (uint64_t left = c.count; left > 0 && status == CLI_DONE &&
+				      arrival != ARRIVAL_NONE && !cli_is_ending();) {
 		c.is_last = left == 1;
 		status = next(cli, &c, c.timeout_ms, &arrival);
 		left -= arrival == ARRIVAL_MESSAGE;

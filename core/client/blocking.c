@@ -8,6 +8,10 @@
 #include "client_request.h"
 #include "encode.h"
 
+/* How far from the front a message is looked for that has come again. It comes in the
+ * order of its queue, and so it is near. */
+#define WAITING_SEEN_MAX 1000
+
 struct blocking {
 	uv_loop_t loop;
 	uv_timer_t timer;
@@ -88,10 +92,55 @@ static void on_change(struct tidemq_client *c, const struct tidemq_error *why, v
 {
 }
 
+static bool is_same(const struct tidemq_msg *a, const struct tidemq_msg *b)
+{
+	if (a->tag == 0 || b->tag == 0 || a->channel != b->channel ||
+	    strcmp(a->sid, b->sid) != 0)
+		return false;
+	if (a->has_offset)
+		return b->has_offset && a->partition == b->partition &&
+		       a->offset == b->offset;
+	return strcmp(a->id, b->id) == 0;
+}
+
+/* The same message, waiting to be handed out; NULL: it is not. The caller counts what a
+ * GET brought, so that those are left alone. */
+static struct msg_box *find_waiting(struct blocking *b, const struct tidemq_msg *m)
+{
+	unsigned left = WAITING_SEEN_MAX;
+	struct msg_box *box;
+
+	if (strcmp(m->sid, "-") == 0)
+		return NULL;
+	TAILQ_FOREACH (box, &b->inbox, link) {
+		if (left-- == 0)
+			return NULL;
+		if (is_same(&box->msg, m))
+			return box;
+	}
+	return NULL;
+}
+
+static void drop_waiting(struct blocking *b, struct msg_box *box)
+{
+	TAILQ_REMOVE(&b->inbox, box, link);
+	tidemq_msg_free(&box->msg);
+}
+
+/* After a consumer has settled nothing for a whole lease, its messages are given out
+ * again. One that still waits here gets the tag that counts, and keeps its place. */
 static void on_msg(struct tidemq_client *c, struct tidemq_msg *m, void *ctx)
 {
-	TAILQ_INSERT_TAIL(&c->blocking->inbox, container_of(m, struct msg_box, msg),
-			  link);
+	struct blocking *b = c->blocking;
+	struct msg_box *box = container_of(m, struct msg_box, msg);
+	struct msg_box *old = m->redelivered ? find_waiting(b, m) : NULL;
+
+	if (!old) {
+		TAILQ_INSERT_TAIL(&b->inbox, box, link);
+		return;
+	}
+	TAILQ_INSERT_BEFORE(old, box, link);
+	drop_waiting(b, old);
 }
 
 /* They have gone back to their queues, and come again. */
@@ -106,8 +155,7 @@ static void on_stale(struct tidemq_client *c)
 			continue;
 		if (box->msg.has_offset)
 			client_restore_unsee(&c->restore, &box->msg);
-		TAILQ_REMOVE(&b->inbox, box, link);
-		tidemq_msg_free(&box->msg);
+		drop_waiting(b, box);
 	}
 }
 
@@ -135,10 +183,8 @@ static void free_blocking(struct blocking *b)
 	uv_close((uv_handle_t *)&b->timer, NULL);
 	uv_run(&b->loop, UV_RUN_DEFAULT);
 	uv_loop_close(&b->loop);
-	while ((box = TAILQ_FIRST(&b->inbox))) {
-		TAILQ_REMOVE(&b->inbox, box, link);
-		tidemq_msg_free(&box->msg);
-	}
+	while ((box = TAILQ_FIRST(&b->inbox)))
+		drop_waiting(b, box);
 	buf_deinit(&b->cancellations);
 	buf_deinit(&b->events);
 	buf_deinit(&b->reply_text);
@@ -472,7 +518,17 @@ int tidemq_ack_pipelined(struct tidemq_client *c, const struct tidemq_msg *m)
 
 int tidemq_ack(struct tidemq_client *c, const struct tidemq_msg *m)
 {
-	return settle(c, m, "ACK", "");
+	struct tidemq_reply reply;
+	struct buf line = { 0 };
+	struct msg_box *again;
+	int rc = settle_line(c, m, "ACK", "", &line);
+
+	rc = request_take(c, &line, rc, 0, &reply);
+	/* Of a late ack: the message may have come again meanwhile. */
+	again = rc == TIDEMQ_OK ? find_waiting(c->blocking, m) : NULL;
+	if (again && strcmp(reply.text, "queued") != 0)
+		drop_waiting(c->blocking, again);
+	return rc;
 }
 
 int tidemq_nack(struct tidemq_client *c, const struct tidemq_msg *m, enum tidemq_nack how)

@@ -14,6 +14,7 @@
 #define HEARTBEAT_MIN_MS 1000
 #define HEARTBEAT_MAX_MS 3600000
 #define WINDOW 1000
+#define LEAVE_TIMEOUT_MS 5000
 #define PAYLOAD_MAX_BYTES (256u * 1024 * 1024)
 
 /* ---- what the broker sends ---- */
@@ -38,8 +39,7 @@ static void on_answer(struct tidemq_client *c, const struct decoder_item *item)
 				      .is_document = item->kind == ITEM_DATA };
 
 	if (item->kind == ITEM_ERR) {
-		reply.status = client_fail_remote(&refusal, TIDEMQ_EREFUSED, item->word,
-						  item->text);
+		reply.status = client_fail_refused(&refusal, item->word, item->text);
 		reply.word = refusal.word;
 	}
 	if (!client_request_answer(c, item->channel, &reply))
@@ -318,19 +318,49 @@ static void on_handle_closed(uv_handle_t *handle)
 	client_finish(c);
 }
 
+void client_leave(struct tidemq_client *c)
+{
+	if (c->leaving)
+		client_link_close(c->leaving);
+	c->leaving = NULL;
+	if (!uv_is_closing((uv_handle_t *)&c->timer))
+		uv_close((uv_handle_t *)&c->timer, on_handle_closed);
+}
+
+static void on_leave_timeout(uv_timer_t *timer)
+{
+	client_leave(timer->data);
+}
+
+/* Say QUIT behind all that was sent: a connection that only breaks costs the oldest
+ * message that it holds a failure. What still comes is read and dropped, since the end
+ * of a socket with unread bytes could overtake the QUIT. */
+static void say_quit(struct tidemq_client *c)
+{
+	buf_append_text(&c->out, "QUIT\r\n");
+	client_link_flush(c->leaving);
+	/* The clock of a blocking client stood still since its last call. */
+	uv_update_time(c->loop);
+	uv_timer_start(&c->timer, on_leave_timeout, LEAVE_TIMEOUT_MS, 0);
+}
+
 void tidemq_close(struct tidemq_client *c, void (*on_closed)(void *ctx), void *ctx)
 {
+	bool is_up = c->state == CLIENT_UP;
+
 	if (c->state == CLIENT_CLOSING)
 		return;
 	client_fail(&c->loss, TIDEMQ_ECLOSED, "the client was closed");
 	c->state = CLIENT_CLOSING;
 	c->on_closed = on_closed;
 	c->on_closed_ctx = ctx;
-	if (c->link)
-		client_link_close(c->link);
+	c->leaving = c->link;
 	c->link = NULL;
-	uv_close((uv_handle_t *)&c->timer, on_handle_closed);
 	uv_close((uv_handle_t *)&c->flusher, on_handle_closed);
+	if (is_up)
+		say_quit(c);
+	else
+		client_leave(c);
 }
 
 const char *tidemq_server_info(const struct tidemq_client *c)

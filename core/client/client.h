@@ -53,11 +53,13 @@ struct tidemq_client {
 	void (*on_stale)(struct tidemq_client *c);
 
 	struct client_link *link; /* NULL between two attempts */
-	unsigned links;           /* that are not freed yet */
-	unsigned handles;         /* that libuv has not yet given back */
-	uv_timer_t timer;         /* the pause, the connect timeout, then the heartbeat */
-	uv_prepare_t flusher;     /* runs while `out` waits to be written */
-	unsigned silent_ticks;    /* of the heartbeat, since the broker was heard */
+	struct client_link
+		*leaving;      /* of a closing client: waits for the reply to QUIT */
+	unsigned links;        /* that are not freed yet */
+	unsigned handles;      /* that libuv has not yet given back */
+	uv_timer_t timer;      /* the pause, the connect timeout, then the heartbeat */
+	uv_prepare_t flusher;  /* runs while `out` waits to be written */
+	unsigned silent_ticks; /* of the heartbeat, since the broker was heard */
 
 	bool was_up;         /* a HELLO has been answered: a loss may be repaired */
 	bool is_quitting;    /* QUIT was sent: the next loss is the end */
@@ -84,6 +86,9 @@ struct tidemq_client {
 
 /* Nothing that libuv has holds the client any more? Free it, if it is closing. */
 void client_finish(struct tidemq_client *c);
+
+/* A closing client waits for the broker no longer. */
+void client_leave(struct tidemq_client *c);
 
 /* An EVT of the library's own; the text ends in a zero. */
 void client_event(struct tidemq_client *c, unsigned channel, const char *text);

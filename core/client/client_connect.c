@@ -48,13 +48,20 @@ static void on_input(void *ctx)
 	struct tidemq_client *c = ctx;
 
 	c->silent_ticks = 0;
-	client_dispatch(c);
+	if (c->state == CLIENT_CLOSING)
+		buf_clear(&c->decoder.in);
+	else
+		client_dispatch(c);
 }
 
 static void on_down(void *ctx, const struct tidemq_error *why)
 {
 	struct tidemq_client *c = ctx;
 
+	if (c->state == CLIENT_CLOSING) {
+		client_leave(c);
+		return;
+	}
 	c->loss = c->farewell.status != TIDEMQ_OK ? c->farewell : *why;
 	client_connect_lose(c);
 }

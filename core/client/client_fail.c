@@ -19,6 +19,7 @@ static const struct {
 	{ TIDEMQ_ECANCELLED, "the broker ended the subscription" },
 	{ TIDEMQ_EEVENT, "an event" },
 	{ TIDEMQ_ELOST, "the connection was lost before the reply" },
+	{ TIDEMQ_ELEASELOST, "the message is no longer this client's" },
 };
 
 const char *tidemq_status_text(int status)
@@ -40,6 +41,14 @@ int client_fail(struct tidemq_error *err, int status, const char *format, ...)
 	vsnprintf(err->text, sizeof(err->text), format, args);
 	va_end(args);
 	return status;
+}
+
+int client_fail_refused(struct tidemq_error *err, struct slice word, struct slice text)
+{
+	bool is_late = slice_is(word, "lease-lost");
+
+	return client_fail_remote(err, is_late ? TIDEMQ_ELEASELOST : TIDEMQ_EREFUSED,
+				  word, text);
 }
 
 int client_fail_remote(struct tidemq_error *err, int status, struct slice word,

@@ -272,9 +272,9 @@ uint64_t client_request_see_tag(struct tidemq_client *c, unsigned number, uint64
 
 static int refuse_stale(struct tidemq_client *c)
 {
-	return client_fail_remote(&c->error, TIDEMQ_EREFUSED, SLICE("lease-lost"),
-				  SLICE("the message came over a connection that was "
-					"lost: the broker has given it back"));
+	return client_fail_refused(&c->error, SLICE("lease-lost"),
+				   SLICE("the message came over a connection that was "
+					 "lost: the broker has given it back"));
 }
 
 /* "7" or "3-9" as the broker has it. False: the message came over a lost connection. */

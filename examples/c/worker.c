@@ -9,7 +9,8 @@
  *
  * It takes jobs from the queue example.jobs and puts a result of each into
  * example.results. While it runs, kill the broker and start it again: every job has one
- * result. End it with SIGTERM or Ctrl-C. */
+ * result. End it with SIGTERM or Ctrl-C: what it holds then goes back to the queue, and
+ * does not count as failed. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -55,12 +56,14 @@ static int publish_result(struct tidemq_client *c, const struct tidemq_msg *job)
 	return tidemq_publish(c, &p, NULL);
 }
 
-/* Is the ack one that came too late? Then the job comes again, and nothing is wrong. */
+/* Did the ack come too late? Then the job is somebody else's, or comes again: this one
+ * goes on with the next. */
 static int is_late(struct tidemq_client *c, int status)
 {
-	return status == TIDEMQ_ELOST ||
-	       (status == TIDEMQ_EREFUSED &&
-		strcmp(tidemq_last_error(c)->word, "lease-lost") == 0);
+	if (status != TIDEMQ_ELOST && status != TIDEMQ_ELEASELOST)
+		return 0;
+	fprintf(stderr, "late: %s\n", tidemq_last_error(c)->text);
+	return 1;
 }
 
 static int work(struct tidemq_client *c)
@@ -82,9 +85,7 @@ static int work(struct tidemq_client *c)
 
 static int run(struct tidemq_client *c)
 {
-	const struct tidemq_subscription s = { .queue = JOBS,
-					       .sid = "worker",
-					       .prefetch = 10 };
+	const struct tidemq_subscription s = { .queue = JOBS, .sid = "worker" };
 	int status = tidemq_request(c, "DECLARE queue " JOBS, NULL, 0, NULL);
 	if (status == TIDEMQ_OK)
 		status = tidemq_request(c, "DECLARE queue " RESULTS, NULL, 0, NULL);

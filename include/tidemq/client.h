@@ -38,7 +38,7 @@
  *   other requests without a reply     fail with TIDEMQ_ELOST: nobody knows whether
  *                                      they were carried out
  *   messages that were not settled     come again. An ack of one that came before is
- *                                      TIDEMQ_EREFUSED with lease-lost
+ *                                      TIDEMQ_ELEASELOST
  *   an open transaction                is lost, and nothing of it was carried out: all
  *                                      that belongs to it is TIDEMQ_ELOST, up to COMMIT
  *                                      or ROLLBACK
@@ -71,18 +71,20 @@ struct tidemq_client;
 
 enum tidemq_status {
 	TIDEMQ_OK = 0,
-	TIDEMQ_ECONNECT = -1,   /* the broker could not be reached */
-	TIDEMQ_ETIMEDOUT = -2,  /* it did not answer in time */
-	TIDEMQ_ECLOSED = -3,    /* the connection has ended */
-	TIDEMQ_EPROTOCOL = -4,  /* the other side does not speak the protocol */
-	TIDEMQ_EINVAL = -5,     /* an argument of the call is wrong; nothing was sent */
-	TIDEMQ_ENOMEM = -6,     /* no memory for a payload; nothing was sent */
-	TIDEMQ_EREFUSED = -7,   /* the broker answered ERR */
-	TIDEMQ_EBUSY = -8,      /* the window is full; wait for a reply first */
-	TIDEMQ_ECANCELLED = -9, /* the broker ended a subscription */
-	TIDEMQ_EEVENT = -10,    /* no message but an event, which was asked for */
-	TIDEMQ_ELOST = -11,     /* the connection was lost before the reply; the client
-				 * goes on, with the option `reconnect` */
+	TIDEMQ_ECONNECT = -1,    /* the broker could not be reached */
+	TIDEMQ_ETIMEDOUT = -2,   /* it did not answer in time */
+	TIDEMQ_ECLOSED = -3,     /* the connection has ended */
+	TIDEMQ_EPROTOCOL = -4,   /* the other side does not speak the protocol */
+	TIDEMQ_EINVAL = -5,      /* an argument of the call is wrong; nothing was sent */
+	TIDEMQ_ENOMEM = -6,      /* no memory for a payload; nothing was sent */
+	TIDEMQ_EREFUSED = -7,    /* the broker answered ERR */
+	TIDEMQ_EBUSY = -8,       /* the window is full; wait for a reply first */
+	TIDEMQ_ECANCELLED = -9,  /* the broker ended a subscription */
+	TIDEMQ_EEVENT = -10,     /* no message but an event, which was asked for */
+	TIDEMQ_ELOST = -11,      /* the connection was lost before the reply; the client
+				  * goes on, with the option `reconnect` */
+	TIDEMQ_ELEASELOST = -12, /* the broker answered ERR lease-lost: the message is no
+				  * longer yours. A worker logs it and goes on */
 };
 
 /* A few words for a status, in static storage. */
@@ -234,8 +236,9 @@ struct tidemq_client *tidemq_connect(const char *url,
 				     const struct tidemq_options *options,
 				     struct tidemq_error *err);
 
-/* Close and free. Publications that were not confirmed may be lost. Messages that
- * were not acknowledged go back to their queues. Accepts NULL. */
+/* Leave in order (QUIT), close and free. Publications that were not confirmed may be
+ * lost. Messages that were not acknowledged go back to their queues, and none of them
+ * counts as failed. Waits for the broker, up to 5 s. Accepts NULL. */
 void tidemq_disconnect(struct tidemq_client *c);
 
 /* Why the last call on this client failed. Good until the next call. */
@@ -269,7 +272,7 @@ struct tidemq_subscription {
 	unsigned prefetch;       /* unacknowledged messages at most; 0 = the broker's
 				  * default */
 	bool auto_ack;           /* a message counts as acknowledged when it is sent */
-	int64_t ack_timeout_ms;  /* how long you may hold a message; 0 = as the queue
+	int64_t ack_timeout_ms;  /* how long you may work on a message; 0 = as the queue
 				  * says */
 	int priority;            /* -1000 to 1000: among the consumers of the queue,
 				  * higher is served first */
@@ -330,9 +333,9 @@ int tidemq_next(struct tidemq_client *c, int64_t timeout_ms, struct tidemq_msg *
 /* Accepts NULL. */
 void tidemq_msg_free(struct tidemq_msg *m);
 
-/* Acknowledge. TIDEMQ_OK: the broker has forgotten the message. TIDEMQ_EREFUSED
- * with lease-lost: the ack came too late, and another consumer may have the message.
- * A message without a tag (auto ack) is TIDEMQ_EINVAL, here and below. */
+/* Acknowledge. TIDEMQ_OK: the broker has forgotten the message, also if the ack came
+ * late and nobody else had it. TIDEMQ_ELEASELOST: another consumer has the message, or
+ * has settled it. A message without a tag (auto ack) is TIDEMQ_EINVAL, here and below. */
 int tidemq_ack(struct tidemq_client *c, const struct tidemq_msg *m);
 
 /* Acknowledge without waiting, like tidemq_publish_pipelined. A later call reports
@@ -341,7 +344,7 @@ int tidemq_ack_pipelined(struct tidemq_client *c, const struct tidemq_msg *m);
 
 enum tidemq_nack {
 	TIDEMQ_NACK_RETRY,   /* the queue's retry script decides */
-	TIDEMQ_NACK_REQUEUE, /* ready again at once */
+	TIDEMQ_NACK_REQUEUE, /* you have not begun it: ready again at once, no failure */
 	TIDEMQ_NACK_DEAD,    /* to the dead-letter target, or buried */
 	TIDEMQ_NACK_BURY,    /* set aside until a KICK */
 };
@@ -350,7 +353,7 @@ int tidemq_nack(struct tidemq_client *c, const struct tidemq_msg *m,
 /* The message is delivered again after delay_ms. */
 int tidemq_nack_delay(struct tidemq_client *c, const struct tidemq_msg *m,
 		      int64_t delay_ms);
-/* Ask for more time: the ack-timeout starts again. 0 = the queue's duration. */
+/* Ask for more time: the lease starts again. 0 = with the duration that it had. */
 int tidemq_touch(struct tidemq_client *c, const struct tidemq_msg *m, int64_t for_ms);
 
 /* Any request of docs/protocol.md: "DECLARE queue jobs", "@1 OPEN", "BEGIN". Between
@@ -412,7 +415,7 @@ struct tidemq_client *tidemq_start(struct uv_loop_s *loop, const char *url,
  * @return          TIDEMQ_EBUSY: the window or the output buffer is full, send again
  *                  after a reply. TIDEMQ_EINVAL, TIDEMQ_ENOMEM, TIDEMQ_ECLOSED. With the
  *                  option `reconnect` also TIDEMQ_EBUSY while there is no connection, but
- *                  not for a publish; TIDEMQ_EREFUSED for the tag of a lost connection;
+ *                  not for a publish; TIDEMQ_ELEASELOST for the tag of a lost connection;
  *                  TIDEMQ_ELOST for a part of a lost transaction */
 int tidemq_send(struct tidemq_client *c, const char *line, const void *payload,
 		size_t payload_len, tidemq_reply_fn on_reply, void *ctx);
@@ -426,9 +429,10 @@ int tidemq_send_publication(struct tidemq_client *c, unsigned channel,
 int tidemq_reply_receipt(const struct tidemq_reply *reply,
 			 struct tidemq_receipt *receipt);
 
-/* Stop, fail the requests in flight, free the client, then call on_closed (may be
- * NULL). Do not use the client after this call; its pointer is good until on_closed.
- * For clients from tidemq_start, also after on_lost. */
+/* Leave in order, as tidemq_disconnect: send QUIT, wait for its reply up to 5 s, fail the
+ * requests in flight, free the client, then call on_closed (may be NULL). No handler is
+ * called any more. Do not use the client after this call; its pointer is good until
+ * on_closed. For clients from tidemq_start, also after on_lost. */
 void tidemq_close(struct tidemq_client *c, void (*on_closed)(void *ctx), void *ctx);
 
 #ifdef __cplusplus

@@ -146,6 +146,28 @@ describe('the command line', function()
       assert.is_true(stats.acked < 200)
     end)
 
+    for signal, verb in pairs { TERM = 'sub', INT = 'get --max 5' } do
+      it(('leave in order at SIG%s: nothing counts as failed (%s)'):format(signal, verb), function()
+        tide('declare', 'queue', queue)
+        for i = 1, 5 do tide('pub', '-', queue, i) end
+        local pipe = io.popen(("echo $$; exec '%s' %s --format '%%p\\n' --url %s %s"):format(
+          Broker.binary(), verb, broker:url(), queue))
+        local pid = pipe:read 'l'
+        local function stats() return json.decode(tide('stats', '--json', queue)) end
+        -- It has them, catches signals, and waits until the first one is read.
+        assert(wait.poll(function()
+          local caught = shell.read_file('/proc/' .. pid .. '/status'):match 'SigCgt:%s+(%x+)'
+          return stats().unacked == 5 and tonumber(caught, 16) & 0x4002 == 0x4002
+        end))
+        assert(os.execute(('kill -%s %s'):format(signal, pid)))
+        assert.equal('1', pipe:read 'a':gsub('\n', ''))
+        local _, how, number_of_signal = pipe:close()
+        assert.same({ 'signal', signal == 'TERM' and 15 or 2 }, { how, number_of_signal })
+        assert(wait.poll(function() return stats().unacked == 0 end))
+        assert.equal('2 1\n3 1\n4 1\n5 1\n', tide('get', '--max', '9', '--format', '%p %a\\n', queue))
+      end)
+    end
+
     it('loses no message to a reader that stops after a line', function()
       tide('declare', 'queue', queue)
       local c = broker:connect()

@@ -2,8 +2,9 @@
  *
  * A step is "<line", which must come from the client next, or "~pattern", which a line
  * must match that comes next, or "=", which is that line once more, or ">bytes", which
- * are sent, or ".", which waits until the client closes, or "!", which closes and waits
- * for another connection. At the end of the script the connection is closed.
+ * are sent, or ".", which waits until the client says QUIT or closes, or "!", which
+ * closes and waits for another connection. At the end of the script the connection is
+ * closed.
  *
  * "*" begins a script for a client with short limits, which on a busy machine pass early:
  * if it leaves, the part since the last "!" is played anew, and so is the last part until
@@ -40,7 +41,7 @@ static void fake_fail(const char *what, const char *detail)
 	_exit(1);
 }
 
-static char fake_matched[4096];
+static char fake_matched[4096], fake_line[4096];
 
 /* False: the client has closed. */
 static bool fake_expect(FILE *from, const char *step)
@@ -50,6 +51,8 @@ static bool fake_expect(FILE *from, const char *step)
 	if (!fgets(line, sizeof(line), from))
 		return false;
 	line[strcspn(line, "\r\n")] = 0;
+	if (strcmp(line, "QUIT") == 0 && strcmp(want, "QUIT") != 0)
+		return false;
 	if (*step == '~' ? fnmatch(want, line, 0) != 0 : strcmp(line, want) != 0)
 		fake_fail("an unexpected line", line);
 	if (*step == '~')
@@ -74,7 +77,8 @@ static bool fake_step(FILE *from, const char *step)
 		return fake_expect(from, step);
 	if (*step == '>')
 		return write(fileno(from), step + 1, len) == (ssize_t)len;
-	while (getc(from) != EOF)
+	while (fgets(fake_line, sizeof(fake_line), from) &&
+	       strcmp(fake_line, "QUIT\r\n") != 0)
 		;
 	return true;
 }

@@ -156,7 +156,9 @@ static void send_and_close(struct seen *s)
 
 static void close_fails_what_is_in_flight_after_it_returned(void **state)
 {
-	static const char *const script[] = { FAKE_HELLO, NULL };
+	static const char *const script[] = { FAKE_HELLO, "<PING", "<QUIT",
+					      ">EVT closed shutdown bye\r\nOK\r\n",
+					      NULL };
 	run(script, NULL, send_and_close,
 	    "connected 0; reply -3 <> <the client was closed>; ");
 }

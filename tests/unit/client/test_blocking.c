@@ -169,7 +169,7 @@ static void a_message_is_consumed_and_settled(void **state)
 	assert_int_equal(other->channel, 4);
 	assert_string_equal(tidemq_msg_header(other, "t"), "1");
 	assert_int_equal(tidemq_nack(c, other, TIDEMQ_NACK_REQUEUE), TIDEMQ_OK);
-	assert_int_equal(tidemq_nack_delay(c, other, 250), TIDEMQ_EREFUSED);
+	assert_int_equal(tidemq_nack_delay(c, other, 250), TIDEMQ_ELEASELOST);
 	assert_string_equal(tidemq_last_error(c)->word, "lease-lost");
 	assert_int_equal(tidemq_touch(c, other, 1000), TIDEMQ_OK);
 	assert_int_equal(tidemq_nack(c, other, TIDEMQ_NACK_DEAD), TIDEMQ_OK);
@@ -273,9 +273,49 @@ static void acks_may_be_pipelined(void **state)
 		assert_int_equal(tidemq_ack_pipelined(c, m), TIDEMQ_OK);
 		tidemq_msg_free(m);
 	}
-	assert_int_equal(tidemq_flush(c), TIDEMQ_EREFUSED);
+	assert_int_equal(tidemq_flush(c), TIDEMQ_ELEASELOST);
 	assert_string_equal(tidemq_last_error(c)->word, "lease-lost");
 	assert_int_equal(tidemq_request(c, "PING", NULL, 0, NULL), TIDEMQ_OK);
+	tidemq_disconnect(c);
+	fake_stop(&f);
+}
+
+#define AGAIN(tag, id, payload) \
+	"MSG s1 " tag " 1 - jobs id=" id " ts=5 redelivered 1\r\n" payload "\r\n"
+
+/* The consumer settled nothing for a whole lease. */
+static void a_message_that_comes_again_while_it_waits_is_handed_out_once(void **state)
+{
+	START(FAKE_HELLO, "<SUB jobs s1",
+	      ">OK\r\nMSG s1 1 1 - jobs id=" ID_1 " ts=5 1\r\na\r\n"
+	      "MSG s1 2 1 - jobs id=" ID_2 " ts=5 1\r\nb\r\n",
+	      "<PING", ">" AGAIN("3", ID_1, "a") AGAIN("4", ID_2, "b") "OK\r\n", "<ACK 1",
+	      ">OK 1\r\n", "<ACK 4", ">OK 1\r\n", "<QUIT");
+	struct tidemq_client *c = connect_to(&f, NULL);
+	struct tidemq_msg *m;
+	struct tidemq_subscription s = { .queue = "jobs", .sid = "s1" };
+	assert_int_equal(tidemq_subscribe(c, &s), TIDEMQ_OK);
+	assert_int_equal(tidemq_next(c, 5000, &m), TIDEMQ_OK);
+	assert_int_equal(tidemq_request(c, "PING", NULL, 0, NULL), TIDEMQ_OK);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(tidemq_ack(c, m), TIDEMQ_OK);
+		tidemq_msg_free(m);
+		int rc = i == 0 ? TIDEMQ_OK : TIDEMQ_ETIMEDOUT;
+		assert_int_equal(tidemq_next(c, 0, &m), rc);
+	}
+	tidemq_disconnect(c);
+	fake_stop(&f);
+}
+
+/* What comes meanwhile is read: a socket that ends with unread bytes is one that breaks.
+ */
+static void disconnect_says_quit_and_waits_for_the_end(void **state)
+{
+	START(FAKE_HELLO, "<SUB jobs s1", ">OK\r\n", "<QUIT",
+	      ">MSG s1 1 1 - jobs id=" ID_1 " ts=5 1\r\na\r\nOK\r\n");
+	struct tidemq_client *c = connect_to(&f, NULL);
+	struct tidemq_subscription s = { .queue = "jobs", .sid = "s1" };
+	assert_int_equal(tidemq_subscribe(c, &s), TIDEMQ_OK);
 	tidemq_disconnect(c);
 	fake_stop(&f);
 }
@@ -394,6 +434,9 @@ int main(void)
 		cmocka_unit_test(get_counts_and_its_messages_come_out_of_next),
 		cmocka_unit_test(a_topic_is_followed_by_a_group_or_read_at_an_offset),
 		cmocka_unit_test(acks_may_be_pipelined),
+		cmocka_unit_test(
+			a_message_that_comes_again_while_it_waits_is_handed_out_once),
+		cmocka_unit_test(disconnect_says_quit_and_waits_for_the_end),
 		cmocka_unit_test(next_without_messages_times_out_and_the_client_lives),
 		cmocka_unit_test(next_returns_events_to_those_who_ask),
 		cmocka_unit_test(a_reply_that_does_not_come_ends_the_connection),

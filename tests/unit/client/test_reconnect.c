@@ -224,13 +224,13 @@ static void tags_of_a_lost_connection_are_refused(void **state)
 	check_request(c, "PING", TIDEMQ_OK);
 	/* The second one was not handed out: it comes again. */
 	fresh = next(c, 3);
-	assert_int_equal(tidemq_ack(c, old), TIDEMQ_EREFUSED);
+	assert_int_equal(tidemq_ack(c, old), TIDEMQ_ELEASELOST);
 	assert_string_equal(tidemq_last_error(c)->word, "lease-lost");
 	assert_int_equal(tidemq_ack(c, fresh), TIDEMQ_OK);
 	tidemq_msg_free(old);
 	tidemq_msg_free(fresh);
-	check_request(c, "ACK 3 2", TIDEMQ_EREFUSED);
-	check_request(c, "ACK 1-2", TIDEMQ_EREFUSED);
+	check_request(c, "ACK 3 2", TIDEMQ_ELEASELOST);
+	check_request(c, "ACK 1-2", TIDEMQ_ELEASELOST);
 	check_request(c, "NACK 2-4 6 7-x pri=1 requeue", TIDEMQ_OK);
 	END("connected; lost; restored; ");
 }
