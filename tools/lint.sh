@@ -67,7 +67,7 @@ python() {
 	mkdir -p "$cache"
 	mypy --config-file examples/python/pyproject.toml --cache-dir "$cache" --no-error-summary \
 		examples/python/tidemq examples/python/worker.py examples/python/jobs_asyncio.py &&
-		pycodestyle --max-line-length=100 examples/python tests/python
+		pycodestyle --max-line-length=100 examples/python tests/python tests/field
 }
 
 shell() { scripts | xargs -r shellcheck -x; }

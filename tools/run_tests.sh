@@ -2,7 +2,7 @@
 # run_tests.sh BUILD WHAT...: run the tests of a build and add up their totals.
 #
 # WHAT: unit (cmocka programs in BUILD/unit), lua (busted, tests/lua),
-# integration (busted, tests/integration, tests/model and tests/chaos, against BUILD/tidemq).
+# integration (busted, tests/integration, tests/field, tests/model and tests/chaos, against BUILD/tidemq).
 # A program or a spec file is a job. TIDE_TEST_JOBS jobs run at once, by default two
 # for each core: most of them wait most of the time. What a job takes depends on the
 # machine; one that says nothing for 900 s, times TIDE_TEST_PATIENCE, hangs, and is ended.
@@ -143,7 +143,7 @@ jobs_of() {
 		done
 		;;
 	lua) find tests/lua -name '*_spec.lua' | sort ;;
-	integration) find tests/chaos tests/model tests/integration -name '*_spec.lua' | sort ;;
+	integration) find tests/chaos tests/model tests/field tests/integration -name '*_spec.lua' | sort ;;
 	*)
 		echo "run_tests.sh: unit, lua or integration, not '$1'" >&2
 		return 2

@@ -12,10 +12,13 @@
  * order of its queue, and so it is near. */
 #define WAITING_SEEN_MAX 1000
 
+#define PUSH_AFTER_NS (10 * 1000 * 1000)
+
 struct blocking {
 	uv_loop_t loop;
 	uv_timer_t timer;
-	bool is_late; /* the timer of the present wait has run out */
+	bool is_late;          /* the timer of the present wait has run out */
+	uint64_t turned_at_ns; /* the last turn that sent what was pipelined */
 	TAILQ_HEAD(, msg_box) inbox;
 	struct buf cancellations;    /* texts, each ends in a zero */
 	struct buf events;           /* likewise: the others */
@@ -457,12 +460,28 @@ static int take_text(struct tidemq_client *c, struct buf *texts, int status)
 	return status;
 }
 
+/* While messages wait here, no call waits for the broker: the pipelined acks of a slow
+ * consumer would stay in the buffer until it has worked on all of them, and it would
+ * settle nothing for so long. A fast one still sends many at once. */
+static void push_acks(struct tidemq_client *c)
+{
+	struct blocking *b = c->blocking;
+
+	if (buf_len(&c->out) == 0 || uv_hrtime() - b->turned_at_ns < PUSH_AFTER_NS)
+		return;
+	b->turned_at_ns = uv_hrtime();
+	uv_run(&b->loop, UV_RUN_NOWAIT);
+}
+
 int tidemq_next(struct tidemq_client *c, int64_t timeout_ms, struct tidemq_msg **out)
 {
 	struct blocking *b = c->blocking;
-	int rc = wait_until(c, has_arrival, NULL, timeout_ms);
-	struct msg_box *box = TAILQ_FIRST(&b->inbox);
+	struct msg_box *box;
+	int rc;
 
+	push_acks(c);
+	rc = wait_until(c, has_arrival, NULL, timeout_ms);
+	box = TAILQ_FIRST(&b->inbox);
 	*out = NULL;
 	if (rc == TIDEMQ_ETIMEDOUT && c->state < CLIENT_LOST)
 		return client_fail(&c->error, rc, "no message arrived");

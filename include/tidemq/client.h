@@ -339,7 +339,8 @@ void tidemq_msg_free(struct tidemq_msg *m);
 int tidemq_ack(struct tidemq_client *c, const struct tidemq_msg *m);
 
 /* Acknowledge without waiting, like tidemq_publish_pipelined. A later call reports
- * a refusal. The ack is sent at the latest when tidemq_next waits. */
+ * a refusal. The ack is sent by a later call of tidemq_next: together with others, but
+ * not later than the first call that comes 10 ms after those before. */
 int tidemq_ack_pipelined(struct tidemq_client *c, const struct tidemq_msg *m);
 
 enum tidemq_nack {
