@@ -129,18 +129,18 @@ describe('workers that come and go', function()
   it('keep the order of a single-active queue through six quick reconnects', function()
     local single = field.queue 'shards=1 single-active'
     field.publish(single, 20)
-    local function come()
+    local function become_active()
       local worker = Field.consumer(field.broker)
       worker.c:send(('SUB %s worker\r\n'):format(single))
       worker.c:drain_until '^EVT active worker$'
       return worker
     end
     for _ = 1, 6 do
-      local worker = come()
+      local worker = become_active()
       worker:next()
       worker:quit()
     end
-    local worker, lines = come(), {}
+    local worker, lines = become_active(), {}
     for i = 1, 20 do
       local m = worker:next()
       lines[i] = Field.line(m)

@@ -85,10 +85,11 @@ describe('web requests with a time limit', function()
       again = request('get', {}).messages[1]
     until again
     assert.equal('1 2', Field.line(again))
-    -- All requests of a user share a channel: the first ack counts, and the other one is told.
+    -- The one that forgot it comes back late. Both have done it, and all requests of a user share a channel.
     request('ack', { receipts = { forgotten.receipt } })
+    request('ack', { receipts = { again.receipt } })
     local http = field.http()
-    http:expect_error(409, 'lease-lost', 'POST', path .. '/ack', { receipts = { again.receipt } })
+    http:expect_error(410, 'lease-lost', 'POST', path .. '/ack', { receipts = { again.receipt } })
     http:close()
     field.expect_done(queue, 2, { timed_out = 1 })
   end)
