@@ -17,6 +17,7 @@ static void step(struct broker *b, int64_t step_ms)
 		 "expiries do not",
 		 step_ms < 0 ? "back" : "forward",
 		 (long long)(step_ms < 0 ? -step_ms : step_ms) / 1000);
+	lease_step_clock(b, step_ms);
 	HASH_ITER (hh, b->vhosts, v, next_vhost)
 		HASH_ITER (hh, v->queues, q, next) {
 			for (unsigned i = 0; i < q->shard_count; i++)

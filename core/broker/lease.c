@@ -1,5 +1,6 @@
 #include "lease.h"
 
+#include "base/container.h"
 #include "broker.h"
 #include "consumer.h"
 
@@ -49,13 +50,20 @@ static void wake_by(struct lease *l, int64_t at_ms)
 		heap_set(&l->broker->leases, &l->timer, at_ms);
 }
 
+static inline void restart(struct lease *l, uint32_t lease_ms)
+{
+	l->end_ms = l->broker->mono_ms + lease_ms;
+	l->end_unix_ms = l->broker->now_ms + lease_ms;
+	l->is_told = false;
+	wake_by(l, l->end_ms - l->notify_ms);
+}
+
 static inline void begin_oldest(struct lease *l, uint64_t tag, uint32_t lease_ms)
 {
 	l->oldest = tag;
 	l->oldest_ms = lease_ms;
-	l->end_ms = l->broker->mono_ms + lease_ms;
-	l->is_told = l->has_settled = false;
-	wake_by(l, l->end_ms - l->notify_ms);
+	l->has_settled = false;
+	restart(l, lease_ms);
 }
 
 void lease_add(struct lease *l, struct entry *e)
@@ -125,9 +133,7 @@ void lease_touch(struct lease *l, uint64_t tag, uint32_t ms)
 		l->has_settled = true;
 		return;
 	}
-	l->end_ms = l->broker->mono_ms + ms;
-	l->is_told = false;
-	wake_by(l, l->end_ms - l->notify_ms);
+	restart(l, ms);
 }
 
 void lease_work(struct lease *l)
@@ -148,11 +154,18 @@ void lease_give_back(struct lease *l)
 	wake_by(l, l->rest_until_ms);
 }
 
+void lease_step_clock(struct broker *b, int64_t step_ms)
+{
+	for (size_t i = 1; i <= b->leases.count; i++)
+		container_of(b->leases.nodes[i], struct lease, timer)->end_unix_ms +=
+			step_ms;
+}
+
 int64_t lease_until_unix_ms(const struct entry *e)
 {
 	const struct lease *l = e->lease;
 
 	if (!l || l->oldest != e->tag)
 		return 0;
-	return l->broker->now_ms + (l->end_ms - l->broker->mono_ms);
+	return l->end_unix_ms;
 }

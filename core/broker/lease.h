@@ -55,6 +55,7 @@ struct lease {
 	uint32_t oldest_ms;        /* how long the lease of the oldest is */
 	uint64_t oldest;           /* the tag of the oldest; 0: it holds none */
 	int64_t end_ms;            /* when the lease of the oldest ends */
+	int64_t end_unix_ms;       /* the same by the wall clock, to be shown */
 	struct heap_node timer;    /* in broker.leases: not later than what is next */
 	uint32_t notify_ms;        /* the consumer is told so long before; 0: it is not */
 	uint32_t returns;          /* given back in a row, without a settlement */
@@ -99,5 +100,7 @@ static inline void lease_progress(struct lease *l, uint64_t tag)
  * served ever more slowly: that hurts nobody but itself. */
 void lease_give_back(struct lease *l);
 
+/* The wall clock was set: leases end at another time of it. */
+void lease_step_clock(struct broker *b, int64_t step_ms);
 /* When the lease of the message ends, wall clock; 0: it has not begun. */
 int64_t lease_until_unix_ms(const struct entry *e);

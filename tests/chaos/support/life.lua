@@ -276,10 +276,10 @@ function Life:work()
   self:get('lease', 'max=1')
   self.held = {}
   self:get('lease', 'max=1 wait=10s')
+  for _, copy in ipairs(self.ledger:copies_in 'lease') do self.ledger:removing(copy) end
   self:send('ACK ' .. held[#held].tag)
   self:reply()
   self.held = {}
-  for _, copy in ipairs(self.ledger:copies_in 'lease') do self.ledger:removing(copy) end
 
   self.queue_of.s = 'jobs'
   self:ok 'SUB jobs s prefetch=2'
