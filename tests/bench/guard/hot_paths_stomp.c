@@ -5,7 +5,7 @@
 
 #include "proto/stomp/stomp.h"
 
-/* The channel of the only subscription. */
+/* The channel of the only subscription, and its serial. */
 #define SUBSCRIPTION 1
 
 /* ---- publish: the bytes of a SEND that asks for no receipt ---------------------------
@@ -37,11 +37,13 @@ static void make_acks(struct bench *b)
 {
 	const struct channel *ch =
 		session_channel(b->stomp.protocol->session, SUBSCRIPTION);
-	uint64_t first = ch->held.last_tag - OPS + 1;
+	const struct entry *e = held_from(&ch->held, 0);
 
 	buf_clear(&b->acks);
-	for (uint64_t tag = first; tag < first + OPS; tag++) {
-		buf_printf(&b->acks, "ACK\nid:%d-%" PRIu64 "\n\n", SUBSCRIPTION, tag);
+	for (; e; e = held_from(&ch->held, e->tag + 1)) {
+		buf_printf(&b->acks,
+			   "ACK\nid:%016" PRIx64 "-%" PRIu64 "-%d-%" PRIu64 "\n\n", e->id,
+			   ch->session->number, SUBSCRIPTION, e->tag);
 		buf_append_char(&b->acks, '\0');
 	}
 }
