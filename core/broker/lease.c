@@ -136,10 +136,23 @@ void lease_touch(struct lease *l, uint64_t tag, uint32_t ms)
 	restart(l, ms);
 }
 
+void lease_put_off(struct lease *l)
+{
+	lease_touch(l, l->oldest, l->oldest_ms);
+}
+
+int64_t lease_given_ms(const struct lease *l)
+{
+	const struct entry *e = TAILQ_FIRST(&l->entries);
+
+	return e ? l->broker->mono_ms - (l->broker->now_ms - e->at_unix_ms)
+		 : lease_run_from(l, l->oldest)->given_ms;
+}
+
 void lease_work(struct lease *l)
 {
 	lease_progress(l, 0);
-	lease_touch(l, l->oldest, l->oldest_ms);
+	lease_put_off(l);
 }
 
 void lease_give_back(struct lease *l)

@@ -2,7 +2,8 @@
  *
  * A consumer works on one message after the other. So the lease of a message begins when
  * it is the oldest that its consumer holds; until then the message only waits there. A
- * consumer is a subscription, or one GET with what it took.
+ * consumer is a subscription, or one GET with what it took. A client with several
+ * subscriptions works on what it was given first: that is looked at when a lease ends.
  *
  * The messages of a lease are entries of queues, or runs (log/run.h) of one topic. Times
  * are those of the clock that nobody sets. What happens when a lease ends: lease_end.h.
@@ -31,6 +32,9 @@ struct holder {
 	/* So many messages have left it, which the consumer was given. It may be freed by
 	 * the call. */
 	void (*on_settled)(struct consumer *c, uint32_t count);
+	/* The client has a message by another subscription, and had it before the oldest
+	 * of this one. */
+	bool (*has_older)(const struct lease *l);
 	/* The lease of a message has ended; next it is released. */
 	void (*on_lapse)(struct holder *h, const struct lapse *what);
 	struct run_tag_tree runs; /* messages of topics */
@@ -87,6 +91,10 @@ struct run *lease_run_from(const struct lease *l, uint64_t tag);
 
 /* The client has asked for more time for what it holds by that tag. */
 void lease_touch(struct lease *l, uint64_t tag, uint32_t ms);
+/* The oldest has not had its turn: its lease begins later. */
+void lease_put_off(struct lease *l);
+/* By the clock that nobody sets: when the oldest, which there is, was given out. */
+int64_t lease_given_ms(const struct lease *l);
 /* It has said, in a transaction, what is to become of a message. */
 void lease_work(struct lease *l);
 /* It settles the message of that tag, which is released next. */

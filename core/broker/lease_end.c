@@ -82,6 +82,10 @@ static void end_record(struct lease *l)
 /* The lease may be gone afterwards. False: likewise. */
 static bool end(struct lease *l)
 {
+	if (l->consumer && l->holder->has_older(l)) {
+		lease_put_off(l);
+		return true;
+	}
 	if (!l->has_settled)
 		l->is_stalled = true;
 	if (!TAILQ_EMPTY(&l->entries))

@@ -34,6 +34,38 @@ static void describe(const struct holder *h, const struct consumer *c,
 	out->prefetch = c->prefetch;
 }
 
+/* Of equal times, which clock ticks are coarse enough for, the earlier channel's and tag.
+ */
+static bool is_older(const struct subscription *a, const struct lease *b)
+{
+	const struct lease *l = &a->consumer.lease;
+	const struct channel *other = container_of(b->holder, struct channel, holder);
+	int64_t given_ms, than_ms;
+
+	if (l == b || !l->oldest)
+		return false;
+	given_ms = lease_given_ms(l);
+	than_ms = lease_given_ms(b);
+	if (given_ms != than_ms)
+		return given_ms < than_ms;
+	if (a->channel != other)
+		return a->channel->number < other->number;
+	return l->oldest < b->oldest;
+}
+
+static bool has_older(const struct lease *l)
+{
+	struct session *s = container_of(l->holder, struct channel, holder)->session;
+	const struct channel *ch = NULL;
+	const struct subscription *sub;
+
+	while ((ch = session_next_channel(s, ch)) != NULL)
+		TAILQ_FOREACH (sub, &ch->subscriptions, channel_link)
+			if (is_older(sub, l))
+				return true;
+	return false;
+}
+
 static void on_lapse(struct holder *h, const struct lapse *what)
 {
 	lapsed_add(&container_of(h, struct channel, holder)->lapsed, what);
@@ -50,6 +82,7 @@ void channel_init(struct channel *ch, struct session *s, unsigned number)
 	ch->holder.describe = describe;
 	ch->holder.on_settled = subscription_settled;
 	ch->holder.on_lapse = on_lapse;
+	ch->holder.has_older = has_older;
 	ch->holder.last_tag = &ch->held.last_tag;
 	held_init(&ch->held);
 	lapsed_init(&ch->lapsed);

@@ -130,20 +130,12 @@ void session_format_author(const struct session *s, char out[SESSION_AUTHOR_MAX]
 		 peer.address ? peer.address : "");
 }
 
-/* The channel behind `ch`; the first one behind NULL. */
-static struct channel *next_channel(struct session *s, const struct channel *ch)
-{
-	if (!ch)
-		return &s->zero;
-	return ch == &s->zero ? s->channels : ch->hh.next;
-}
-
 void session_drained(struct session *s)
 {
 	struct channel *ch = NULL;
 	struct subscription *sub;
 
-	while ((ch = next_channel(s, ch)) != NULL)
+	while ((ch = session_next_channel(s, ch)) != NULL)
 		TAILQ_FOREACH (sub, &ch->subscriptions, channel_link) {
 			subscription_tell_active(sub);
 			subscription_tell_assigned(sub);
@@ -159,7 +151,7 @@ void session_end_waits(struct session *s)
 	struct reply_aside *a;
 	struct fetch *f;
 
-	while ((ch = next_channel(s, ch)) != NULL) {
+	while ((ch = session_next_channel(s, ch)) != NULL) {
 		TAILQ_FOREACH (a, &ch->asides, link)
 			if (a->on_hurry)
 				a->on_hurry(a->ctx);
@@ -183,7 +175,7 @@ void session_return_held(struct session *s)
 {
 	struct channel *ch = NULL;
 
-	while ((ch = next_channel(s, ch)) != NULL)
+	while ((ch = session_next_channel(s, ch)) != NULL)
 		channel_return_held(ch);
 }
 

@@ -193,6 +193,14 @@ void session_transaction_end(struct channel *ch);
 /* Go on with the COMMITs that were left. */
 void session_transaction_turn(struct service *service);
 
+/* Channel 0, then the others; NULL behind the last. */
+static inline struct channel *session_next_channel(struct session *s,
+						   const struct channel *ch)
+{
+	if (!ch)
+		return &s->zero;
+	return ch == &s->zero ? s->channels : ch->hh.next;
+}
 /* Acknowledge messages by their ids, unless another channel than that of the reply has
  * them. The ids are copied. on_acked may come before the call returns. */
 struct by_id_ack {

@@ -84,6 +84,24 @@ for _, place in ipairs(PLACES) do
       expect_counts(1, 1)
     end)
 
+    it('has a lease only when nothing older waits in another subscription of its client', function()
+      begin 'a1'
+      c:ok('DECLARE ' .. place.declare:gsub(' q ', ' other '))
+      c:ok('SUB other t' .. place.sub:sub(2))
+      if place.is_topic then c:expect '^EVT assigned t ' end
+      admin:ok('PUB - other', 'x')
+      assert.equal('x', c:expect_msg().payload)
+      c:ok 'TOUCH 2 for=10ms'
+      c:expect_nothing()
+      c:send 'ACK 1 quiet\r\nTOUCH 2 for=10ms quiet\r\n'
+      local m = c:expect_msg()
+      assert.same({ 't', 'x', 2 }, { m.sid, m.payload, m.attempt })
+      c:ok 'ACK 3'
+      assert.equal(1, admin:stats('other').timed_out)
+      admin:ok('DELETE ' .. place.declare:match '^%a+' .. ' other')
+      c:expect_line(('EVT cancelled t %s-deleted'):format(place.declare:match '^%a+'))
+    end)
+
     it('that leaves in order is charged with nothing', function()
       begin 'a1 b1 c1'
       for _ = 1, 2 do

@@ -48,12 +48,24 @@ function M:look_at_leases()
   end
 end
 
+--- Does the client have a message by another subscription, which it was given before the oldest of this one?
+local function has_older(client, sub)
+  if sub.is_get then return false end
+  for _, other in pairs(client.subs) do
+    if other ~= sub and other.oldest and other.oldest < sub.oldest then return true end
+  end
+  return false
+end
+
 --- Leases of 10 ms end, when everything has been delivered that could be before.
 function M:end_leases()
   for _, client in ipairs(self.clients) do
     for sub in pairs(client.consumers) do
       if sub.is_ending and self:stuck() then return end
-      if sub.is_ending then
+      local is_later = sub.is_ending and has_older(client, sub)
+      -- It has not had its turn: its lease is put off.
+      if is_later and not held_of(client, sub)[1].is_short then sub.is_ending = false end
+      if sub.is_ending and not is_later then
         sub.is_ending = false
         end_lease(self, client, sub)
         self:look_at_leases()
