@@ -134,7 +134,6 @@ COMMAND(quit)
 {
 	reply_ok(r);
 	session_leave(l->base.session);
-	session_end_waits(l->base.session);
 	l->state = LINE_CLOSED;
 	l->base.ops->finish(l->base.ctx);
 	return TIDE_OK;
