@@ -112,7 +112,8 @@ $(B)/libtidemq.a: $(LIBRARY_OBJS)
 # ---- unit tests -----------------------------------------------------------
 
 # tests/unit/<floor>/test_x.c links with all floors. A test that includes
-# failing_mem.h can make the n-th mem_try_* fail.
+# failing_mem.h can make the n-th mem_try_* fail; one that defines __wrap_pace_is_over says
+# when a slice of a turn is over.
 MEM_WRAP := -Wl,--wrap=mem_try_alloc,--wrap=mem_try_realloc
 UNIT_TESTS := $(foreach l,$(FLOORS),$(patsubst tests/unit/%.c,$(B)/unit/%,$(wildcard tests/unit/$(l)/test_*.c)))
 $(B)/unit/%: tests/unit/%.c $(ARCHIVES) $(B)/stamp/link
@@ -120,6 +121,7 @@ $(B)/unit/%: tests/unit/%.c $(ARCHIVES) $(B)/stamp/link
 	@echo "  link  $@"
 	@$(CC) $(ALL_CFLAGS) -Wno-missing-prototypes -Itests/unit -MMD -MP -MF $@.d \
 		$(LDFLAGS) $(shell grep -q failing_mem.h $< && echo '$(MEM_WRAP)') \
+		$(shell grep -q __wrap_pace_is_over $< && echo '-Wl,--wrap=pace_is_over') \
 		-o $@ $< $(LINK_ARCHIVES) $(LDLIBS) -lcmocka
 
 unit: $(UNIT_TESTS)
