@@ -34,8 +34,7 @@ static void describe(const struct holder *h, const struct consumer *c,
 	out->prefetch = c->prefetch;
 }
 
-/* Of equal times, which clock ticks are coarse enough for, the earlier channel's and tag.
- */
+/* Messages of one turn have the same time: then the channel and the tag decide. */
 static bool is_older(const struct subscription *a, const struct lease *b)
 {
 	const struct lease *l = &a->consumer.lease;

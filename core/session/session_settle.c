@@ -251,12 +251,23 @@ static bool settle_some(struct settle_job *job)
 	return true;
 }
 
-static void answer(const struct settle_job *job)
+/* An ACK that names something that the channel has lost. */
+static bool is_late(const struct settle_job *job)
 {
 	struct channel *ch = job->channel;
 
-	if (job->spec.how == SETTLE_ACK && ch->lapsed.count > 0)
-		session_late_ack(ch, &job->spec, job->count, job->reply);
+	if (job->spec.how != SETTLE_ACK || ch->lapsed.count == 0)
+		return false;
+	for (size_t i = 0; i < job->spec.count; i++)
+		if (session_late_first(ch, &job->spec.ranges[i]))
+			return true;
+	return false;
+}
+
+static void answer(const struct settle_job *job)
+{
+	if (is_late(job))
+		session_late_ack(job->channel, &job->spec, job->count, job->reply);
 	else
 		reply_count(job->reply, job->count);
 }
