@@ -16,7 +16,7 @@ explain() {
 			to=${to//[\[\]]/}
 			;;
 		'http on '[0-9[]*)
-			printf '\nA page to look at it: http://%s/\n\n' "${line#http on }"
+			printf '\nDashboard: http://%s/\n\n' "${line#http on }"
 			continue
 			;;
 		*) continue ;;
