@@ -140,3 +140,28 @@ struct slice msg_header(const struct msg *m, struct slice name)
 	}
 	return (struct slice){ 0 };
 }
+
+struct slice msg_cut_reason(struct slice text)
+{
+	size_t len = MSG_REASON_TEXT_MAX;
+
+	if (text.len <= len)
+		return text;
+	/* A character has three bytes behind its first at most. */
+	while (len > MSG_REASON_TEXT_MAX - 3 && ((uint8_t)text.data[len] & 0xc0) == 0x80)
+		len--;
+	return (struct slice){ text.data, len };
+}
+
+unsigned msg_headers_with_reason(const struct msg *m, struct slice text,
+				 struct msg_header out[MSG_HEADERS_ALL])
+{
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < m->header_count; i++)
+		if (!slice_is_equal(m->headers[i].name, MSG_REASON_TEXT))
+			out[count++] = m->headers[i];
+	assert(count < MSG_HEADERS_ALL);
+	out[count++] = (struct msg_header){ MSG_REASON_TEXT, text };
+	return count;
+}

@@ -15,8 +15,12 @@
 #define MSG_HEADERS_MAX 64 /* of a publish */
 /* With those that dead-lettering adds, whose names begin with the prefix. Only the broker
  * sets them: rules trust them. */
-#define MSG_HEADERS_ALL (MSG_HEADERS_MAX + 16)
+#define MSG_HEADERS_ALL (MSG_HEADERS_MAX + 17)
 #define MSG_DEATH_PREFIX "x-death-"
+/* What a consumer said of it last when it gave the message back (NACK reason=). The
+ * message has it from then on, whether it dies or not. */
+#define MSG_REASON_TEXT SLICE(MSG_DEATH_PREFIX "reason-text")
+#define MSG_REASON_TEXT_MAX 256 /* what is longer is cut */
 #define MSG_PRIORITY_MAX 255
 #define MSG_DEDUPE_ID_MAX 128
 #define MSG_USER_MAX 255
@@ -118,6 +122,12 @@ static inline struct slice msg_exchange_word(const struct msg *m)
 
 /* The header's value; a slice with data == NULL when there is none. */
 struct slice msg_header(const struct msg *m, struct slice name);
+
+/* As much of it as is kept; of UTF-8 no part of a character. */
+struct slice msg_cut_reason(struct slice text);
+/* The headers of `m`, with that text of a consumer. Gives how many they are. */
+unsigned msg_headers_with_reason(const struct msg *m, struct slice text,
+				 struct msg_header out[MSG_HEADERS_ALL]);
 
 /* It is the broker's: dead-lettering sets it, nobody else does. */
 static inline bool msg_header_is_death(struct slice name)

@@ -159,6 +159,7 @@ void death_write(const struct msg *m, const struct death *d, struct death_header
 	out->count = 0;
 	copy_headers(m, out);
 	add(out, NAME("reason"), reason);
+	add(out, MSG_REASON_TEXT, msg_header(m, MSG_REASON_TEXT));
 	add(out, NAME("queue"), d->queue);
 	add(out, NAME("exchange"), exchange);
 	add(out, NAME("key"), m->key);

@@ -172,14 +172,24 @@ static void put_off_new(const struct round *r, const struct record *record,
 	put_off(r, claim_hold(&r->gc->claim, &nobody), delay_ms);
 }
 
-static void hand_out_again(struct round *r, const struct record *record,
-			   struct record_batch *batch, struct run *again)
+/* Apart: what comes again is rare, and what came new needs no such room. */
+static __attribute__((noinline)) void hand_out_again(struct round *r,
+						     const struct record *record,
+						     struct record_batch *batch,
+						     struct run *again)
 {
 	struct claim *claim = &r->gc->claim;
 	const struct claim_delivery d = holding(r, record, batch);
 	struct run *run = claim_hold_again(claim, again, &d);
 	struct offered o = { .head = NULL };
+	struct msg_header headers[MSG_HEADERS_ALL];
+	struct record told;
 
+	if (run->reason.len > 0) {
+		told = *record;
+		record_add_reason(&told, run->reason, headers);
+		record = &told;
+	}
 	if (r->is_offered) {
 		if (!offer(r, record, run->failures + 1, &o)) {
 			put_off(r, run, o.delay_ms);

@@ -104,6 +104,18 @@ uint64_t group_settle_touch(struct run *run, uint64_t first, uint64_t last, int6
 	return part.count;
 }
 
+struct run *group_settle_set_reason(struct run *run, uint64_t first, uint64_t last,
+				    struct slice text)
+{
+	const struct part part = part_of(run, first, last);
+
+	run_remove(tags_of(run), run);
+	run = claim_isolate(run->claim, run, part.first, part.count, relink, NULL);
+	run_set_reason(run, msg_cut_reason(text));
+	run_add(tags_of(run), run);
+	return run;
+}
+
 /* ---- failures ---------------------------------------------------------------------- */
 
 /* A message that has failed, while it is decided about; or one that is acknowledged. */
@@ -116,6 +128,7 @@ struct failed {
 	uint32_t attempt;
 	struct record_reader reader;
 	struct record record;
+	struct msg_header headers[MSG_HEADERS_ALL]; /* with the text of a NACK */
 	bool is_read;
 };
 
@@ -126,6 +139,8 @@ static void read_message(struct failed *f)
 	record_read(&f->reader, f->run->batch);
 	record_skip(&f->reader, f->offset);
 	f->is_read = record_next(&f->reader, &f->record) && f->record.offset == f->offset;
+	if (f->is_read && f->run->reason.len > 0)
+		record_add_reason(&f->record, f->run->reason, f->headers);
 }
 
 /* Readers without a group settle nothing. */
@@ -186,6 +201,7 @@ static void ask(struct failed *f, struct msg *m, struct retry_decision *d)
 	const struct retry_failure failure = { q,
 					       m,
 					       { .reason = f->reason,
+						 .reason_text = f->run->reason,
 						 .attempts = f->attempt,
 						 .deliveries = f->run->deliveries + 1,
 						 .failures = f->failures,

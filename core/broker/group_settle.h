@@ -16,6 +16,11 @@ uint64_t group_settle_ack(struct run *run, uint64_t first, uint64_t last);
  * before. */
 uint64_t group_settle_touch(struct run *run, uint64_t first, uint64_t last, int64_t ms);
 
+/* Likewise, for a NACK that says why, before it fails or returns. Gives the run that has
+ * these messages now, and no others. */
+struct run *group_settle_set_reason(struct run *run, uint64_t first, uint64_t last,
+				    struct slice text);
+
 /* What has happened to a message. */
 enum group_failure {
 	GROUP_FAILED, /* the retry script is asked */

@@ -87,6 +87,8 @@ static void ask(const struct entry *e, const char *reason, uint32_t failures,
 	const struct retry_failure f = { q,
 					 e->msg,
 					 { .reason = reason,
+					   .reason_text =
+						   msg_header(e->msg, MSG_REASON_TEXT),
 					   .attempts = failures,
 					   .deliveries = e->deliveries,
 					   .failures = failures } };
@@ -337,6 +339,28 @@ void retry_set_priority(struct entry *e, uint8_t priority)
 
 	decide_rank(&spec, &o, &pick);
 	shard_revise(e, m, pick.rank);
+	msg_unref(m);
+}
+
+void retry_set_reason(struct entry *e, struct slice text)
+{
+	struct msg_header headers[MSG_HEADERS_ALL];
+	struct msg like = *e->msg;
+	struct msg *m;
+
+	text = msg_cut_reason(text);
+	if (slice_is_equal(msg_header(e->msg, MSG_REASON_TEXT), text))
+		return;
+	like.headers = headers;
+	like.header_count = (uint8_t)msg_headers_with_reason(e->msg, text, headers);
+	m = msg_create(&like);
+	if (!m) {
+		log_warn("queue '%s': out of memory for a message of %zu bytes with the "
+			 "reason of its NACK",
+			 entry_queue(e)->name, e->msg->bytes);
+		return;
+	}
+	shard_revise(e, m, e->rank);
 	msg_unref(m);
 }
 

@@ -22,6 +22,9 @@ void retry_bury(struct entry *e);
 /* A NACK that names another priority, before it does one of these: the queue ranks the
  * message anew. */
 void retry_set_priority(struct entry *e, uint8_t priority);
+/* A NACK that says why, before it does one of these: whoever gets the message next sees
+ * the text. */
+void retry_set_reason(struct entry *e, struct slice text);
 /* A NACK that says that it is hopeless. */
 void retry_dead(struct entry *e, const char *reason);
 

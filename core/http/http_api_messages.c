@@ -185,8 +185,9 @@ static int nack(struct http_request *q, struct reply *r, struct error *err)
 	struct http_settle what = {
 		.spec = { .ms = http_request_duration(q, "delay", delay),
 			  .has_priority = http_request_text(q, "priority").data != NULL,
-			  .priority = (uint8_t)http_request_uint(q, "priority", priority,
-								 0) },
+			  .priority =
+				  (uint8_t)http_request_uint(q, "priority", priority, 0),
+			  .reason = http_request_text(q, "reason") },
 	};
 
 	if (http_request_check(q, err) < 0)
@@ -194,7 +195,7 @@ static int nack(struct http_request *q, struct reply *r, struct error *err)
 	if (is_dead + is_bury + is_requeue + is_delayed > 1)
 		return error_set(err, TIDE_ESYNTAX,
 				 "nack takes only one of delay, bury, dead and requeue; "
-				 "priority may stand beside it");
+				 "priority and reason may stand beside it");
 	what.spec.how = is_dead      ? SETTLE_DEAD
 			: is_bury    ? SETTLE_BURY
 			: is_requeue ? SETTLE_REQUEUE
@@ -214,7 +215,7 @@ static int touch(struct http_request *q, struct reply *r, struct error *err)
 	return settle(q, &what, r, err);
 }
 
-#define NACK "receipts delay dead bury requeue priority"
+#define NACK "receipts delay dead bury requeue priority reason"
 
 const struct http_route http_api_messages_routes[] = {
 	{ "GET", QUEUE "/messages", "state max match after", 0, peek },

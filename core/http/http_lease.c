@@ -16,7 +16,7 @@
 /* ACKs and the like. */
 struct http_settle_op {
 	STAILQ_ENTRY(http_settle_op) link;
-	struct settle_spec spec; /* its ranges are ours */
+	struct settle_spec spec; /* session_settle_own */
 	struct reply *answer;
 };
 STAILQ_HEAD(http_settle_ops, http_settle_op);
@@ -486,6 +486,8 @@ int http_lease_settle(struct http_leases *all, struct http_request *q,
 	s->spec = what->spec;
 	s->spec.ranges = ranges;
 	s->spec.count = what->count;
+	session_settle_own(&s->spec);
+	mem_free(ranges);
 	s->answer = r;
 	STAILQ_INSERT_TAIL(&l->settles, s, link);
 	use(l);

@@ -78,10 +78,20 @@ static struct run *add(struct claim *c, const struct run *like)
 	r->timer = (struct heap_node){ 0 };
 	if (r->batch)
 		record_batch_ref(r->batch);
+	if (like->reason.len > 0) {
+		r->reason = (struct slice){ 0 };
+		run_set_reason(r, like->reason);
+	}
 	RB_INSERT(run_tree, &c->runs, r);
 	count_in(c, r);
 	set_due(r, r->due_ms);
 	return r;
+}
+
+static void drop_reason(struct run *r)
+{
+	if (r->reason.len > 0)
+		run_set_reason(r, (struct slice){ 0 });
 }
 
 static void drop(struct claim *c, struct run *r)
@@ -89,6 +99,7 @@ static void drop(struct claim *c, struct run *r)
 	count_out(c, r);
 	set_due(r, 0);
 	set_batch(r, NULL);
+	drop_reason(r);
 	RB_REMOVE(run_tree, &c->runs, r);
 	if (c->spare || POOL_KEEPS_NOTHING)
 		mem_free(r);
@@ -166,6 +177,7 @@ static void settle_all(struct claim *c, struct run *r)
 	r->lease = NULL;
 	set_due(r, 0);
 	set_batch(r, NULL);
+	drop_reason(r);
 	if (behind && behind->state == RUN_SETTLED) {
 		r->count += behind->count;
 		drop(c, behind);
@@ -302,7 +314,7 @@ static bool is_alike(const struct run *a, const struct run *b)
 {
 	return b->state == RUN_RETURNED && a->due_ms == b->due_ms &&
 	       a->deliveries == b->deliveries && a->failures == b->failures &&
-	       a->batch == b->batch;
+	       a->batch == b->batch && slice_is_equal(a->reason, b->reason);
 }
 
 /* `b` is behind `a`, and goes. */

@@ -577,3 +577,10 @@ int record_open_at(struct slice bytes, uint64_t base, struct record_batch **out,
 	}
 	return rc;
 }
+
+void record_add_reason(struct record *r, struct slice text,
+		       struct msg_header headers[MSG_HEADERS_ALL])
+{
+	r->msg.header_count = (uint8_t)msg_headers_with_reason(&r->msg, text, headers);
+	r->msg.headers = headers;
+}

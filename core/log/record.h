@@ -143,5 +143,8 @@ struct record_reader {
 void record_read(struct record_reader *r, const struct record_batch *batch);
 /* The next record; false: that was the last. The view is good until the next call. */
 bool record_next(struct record_reader *r, struct record *out);
+/* Its message has the text of a NACK from now on, with these headers. */
+void record_add_reason(struct record *r, struct slice text,
+		       struct msg_header headers[MSG_HEADERS_ALL]);
 /* Leave out those below the offset, without making views of them. */
 void record_skip(struct record_reader *r, uint64_t offset);

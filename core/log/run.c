@@ -1,5 +1,7 @@
 #include "run.h"
 
+#include "base/mem.h"
+
 static int compare(const struct run *a, const struct run *b)
 {
 	return (a->first_tag > b->first_tag) - (a->first_tag < b->first_tag);
@@ -15,6 +17,16 @@ void run_add(struct run_tag_tree *t, struct run *r)
 void run_remove(struct run_tag_tree *t, struct run *r)
 {
 	RB_REMOVE(run_tag_tree, t, r);
+}
+
+void run_set_reason(struct run *r, struct slice reason)
+{
+	char *text = reason.len > 0 ? mem_alloc(reason.len) : NULL;
+
+	if (text)
+		memcpy(text, reason.data, reason.len);
+	mem_free((char *)r->reason.data);
+	r->reason = (struct slice){ text, reason.len };
 }
 
 struct run *run_from_tag(const struct run_tag_tree *t, uint64_t tag)

@@ -32,6 +32,7 @@ struct run {
 	uint32_t failures;
 	/* That has its messages; NULL: it must be read again. The run has a reference. */
 	struct record_batch *batch;
+	struct slice reason; /* what a consumer said of its messages; the run owns it */
 	struct heap_node timer; /* in claim.timers when due_ms is not 0 */
 };
 
@@ -46,6 +47,8 @@ RB_HEAD(run_tag_tree, run);
 
 void run_add(struct run_tag_tree *t, struct run *r);
 void run_remove(struct run_tag_tree *t, struct run *r);
+/* The run has a copy of it. */
+void run_set_reason(struct run *r, struct slice reason);
 /* The run that has the tag, or the first behind it; NULL: none. From 0 it is the first;
  * from first_tag + count of a run it is the next. */
 struct run *run_from_tag(const struct run_tag_tree *t, uint64_t tag);

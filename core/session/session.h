@@ -324,13 +324,16 @@ enum settle {
 struct settle_spec {
 	enum settle how;
 	int64_t ms; /* SETTLE_AFTER: the delay; SETTLE_TOUCH: 0 = as long as before */
-	/* Of what is given back: they get the priority first. */
+	/* Of what is given back: the messages get the priority and the text first. */
 	bool has_priority;
 	uint8_t priority;
+	struct slice reason; /* empty: none */
 	const struct tag_range *ranges;
 	size_t count;
 	struct session_transaction *transaction; /* as in publish_demand */
 };
+/* Its ranges and its reason are copies from now on: mem_free of the ranges frees both. */
+void session_settle_own(struct settle_spec *spec);
 /* The channel holds messages. */
 bool session_held_any(const struct channel *ch);
 /* The channel has given out the tag, and it is not that of another message that it holds.
@@ -370,6 +373,8 @@ struct peek_spec {
 };
 /* The members "size", and "payload" or "payload_base64". */
 void session_peek_write_payload(struct json *j, const struct msg *m);
+/* Why it failed or died: the text of a NACK, and of a dead letter its last death. */
+void session_peek_write_death(struct json *j, const struct msg *m);
 TIDE_MUST_USE int session_peek(struct session *s, const struct peek_spec *spec,
 			       struct reply *r, struct error *err);
 struct redrive_spec {

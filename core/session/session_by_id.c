@@ -191,6 +191,7 @@ static void write_found(struct by_id *job, const struct shard *sh,
 		json_member_int(&json, "expires", row->expires_unix_ms);
 	json_member_int(&json, "deliveries", row->deliveries);
 	write_failures(&json, row);
+	session_peek_write_death(&json, m);
 	if (e)
 		channel_write_holder(e, &json);
 	msg_write_headers(m, &json);

@@ -58,6 +58,33 @@ void session_peek_write_payload(struct json *j, const struct msg *m)
 	buf_deinit(&text);
 }
 
+static void write_number(struct json *j, const char *name, struct slice text)
+{
+	uint64_t n;
+
+	if (slice_to_uint(text, INT64_MAX, &n))
+		json_member_int(j, name, (int64_t)n);
+}
+
+#define DEATH(name) msg_header(m, SLICE(MSG_DEATH_PREFIX name))
+
+void session_peek_write_death(struct json *j, const struct msg *m)
+{
+	struct slice text = msg_header(m, MSG_REASON_TEXT);
+
+	if (text.data)
+		json_member_string(j, "reason_text", text);
+	if (!DEATH("queue").data)
+		return;
+	json_member_object(j, "death");
+	json_member_string(j, "queue", DEATH("queue"));
+	json_member_string(j, "reason", DEATH("reason"));
+	write_number(j, "time", DEATH("time"));
+	write_number(j, "attempts", DEATH("attempts"));
+	write_number(j, "total", DEATH("total"));
+	json_object_end(j);
+}
+
 struct peek {
 	struct queue_scan scan;
 	struct msg_match match;
@@ -91,6 +118,7 @@ static void show(struct json *j, enum entry_state state, unsigned shard,
 	json_member_int(j, "failures", row->failures);
 	if (row->reason[0])
 		json_member_text(j, "reason", row->reason);
+	session_peek_write_death(j, m);
 	if (state == ENTRY_UNACKED)
 		channel_write_holder(shown->entry, j);
 	msg_write_headers(m, j);

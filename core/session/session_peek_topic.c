@@ -36,6 +36,7 @@ static void show(struct json *j, unsigned partition, const struct record *record
 	json_member_string(j, "key", m->key);
 	json_member_int(j, "priority", m->priority);
 	json_member_int(j, "ts", m->ts_unix_ms);
+	session_peek_write_death(j, m);
 	msg_write_headers(m, j);
 	session_peek_write_payload(j, m);
 	json_object_end(j);

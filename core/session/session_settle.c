@@ -91,6 +91,8 @@ static void give_back(struct entry *e, const struct settle_spec *spec)
 		lease_progress(e->lease, e->tag);
 	if (spec->has_priority)
 		retry_set_priority(e, spec->priority);
+	if (spec->reason.len > 0)
+		retry_set_reason(e, spec->reason);
 	if (spec->how == SETTLE_RETRY)
 		retry_failed(e, "nack");
 	else if (spec->how == SETTLE_REQUEUE)
@@ -164,19 +166,33 @@ static uint64_t give_back_records(struct run *run, const struct tag_range *tags)
 	return count;
 }
 
+/* Those that return at once, or the first, which fails. */
+static uint64_t give_back_run(struct run *run, const struct tag_range *tags,
+			      const struct settle_spec *spec)
+{
+	bool is_requeue = spec->how == SETTLE_REQUEUE;
+
+	if (spec->reason.len > 0)
+		run = group_settle_set_reason(run, tags->first,
+					      is_requeue ? tags->last : tags->first,
+					      spec->reason);
+	if (is_requeue)
+		return give_back_records(run, tags);
+	lease_progress(run->lease, tags->first);
+	fail_record(run, tags->first, spec);
+	return 1;
+}
+
 /* Of the messages of a run those with these tags: all at once, or else the first. */
 static uint64_t settle_run(struct run *run, const struct tag_range *tags,
 			   const struct settle_spec *spec)
 {
-	if (spec->how == SETTLE_REQUEUE)
-		return give_back_records(run, tags);
 	if (spec->how == SETTLE_TOUCH)
 		return group_settle_touch(run, tags->first, tags->last, spec->ms);
+	if (spec->how != SETTLE_ACK)
+		return give_back_run(run, tags, spec);
 	lease_progress(run->lease, tags->first);
-	if (spec->how == SETTLE_ACK)
-		return group_settle_ack(run, tags->first, tags->last);
-	fail_record(run, tags->first, spec);
-	return 1;
+	return group_settle_ack(run, tags->first, tags->last);
 }
 
 /* What the range has of topics. False: the slice is spent; it goes on at job->first. */
@@ -272,16 +288,26 @@ static void answer(const struct settle_job *job)
 		reply_count(job->reply, job->count);
 }
 
+void session_settle_own(struct settle_spec *spec)
+{
+	size_t size = spec->count * sizeof(*spec->ranges);
+	struct tag_range *ranges = mem_alloc(size + spec->reason.len);
+	char *reason = (char *)(ranges + spec->count);
+
+	memcpy(ranges, spec->ranges, size);
+	if (spec->reason.len > 0)
+		memcpy(reason, spec->reason.data, spec->reason.len);
+	spec->ranges = ranges;
+	spec->reason.data = reason;
+}
+
 static void keep(const struct settle_job *job)
 {
 	struct session *s = job->channel->session;
 	struct settle_job *kept = mem_alloc(sizeof(*kept));
-	size_t size = job->spec.count * sizeof(*job->spec.ranges);
-	struct tag_range *ranges = mem_alloc(size);
 
-	memcpy(ranges, job->spec.ranges, size);
 	*kept = *job;
-	kept->spec.ranges = ranges;
+	session_settle_own(&kept->spec);
 	s->settling = kept;
 	TAILQ_INSERT_TAIL(&s->service->settling, kept, link);
 }

@@ -270,9 +270,10 @@ int session_transaction_settle(struct session_transaction *t, struct channel *ch
 	struct kept_request *kept;
 	size_t count, bytes;
 
-	if (spec->has_priority)
+	if (spec->has_priority || spec->reason.len > 0)
 		return error_set(err, TIDE_ESYNTAX,
-				 "NACK pri= cannot be part of a transaction");
+				 "NACK %s= cannot be part of a transaction",
+				 spec->has_priority ? "pri" : "reason");
 	if (check_failed(t, err) < 0 ||
 	    count_tags(ch, spec, ch->session->broker->config.transaction_messages_max,
 		       &count, err) < 0)

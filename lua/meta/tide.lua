@@ -462,6 +462,7 @@ function tide.dead_letter(exchange, key) end
 ---A failed delivery. Read-only; expires after the call.
 ---@class tide.Failure
 ---@field reason "nack"|"timeout"|"gone"|"expired"
+---@field reason_text string?  what the last NACK reason= said
 ---@field attempts integer  attempts so far, this one included
 ---@field deliveries integer  how often it was handed out
 ---@field failures integer  attempts that failed, this one included

@@ -251,7 +251,7 @@ function strategy:pick(message, shards, loads) end
 function strategy:rank(message, queue) end
 
 ---@param message tidemq.Message
----@param failure { failures: integer?, attempts: integer?, deliveries: integer?, reason: string? }
+---@param failure { failures: integer?, attempts: integer?, deliveries: integer?, reason: string?, reason_text: string? }
 ---@return integer|string|nil decision  ms, "bury", "dead-letter" or "drop"
 ---@return table|string|nil more  what the script did besides
 ---@return string? code

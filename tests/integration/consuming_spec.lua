@@ -5,7 +5,7 @@ local Broker = require 'support.broker'
 local Client = require 'support.client'
 local wait = require 'support.wait'
 
-local ONE_OF = 'ERR syntax NACK takes only one of delay=, bury, dead and requeue; pri= may stand beside it'
+local ONE_OF = 'ERR syntax NACK takes only one of delay=, bury, dead and requeue; pri= and reason= may stand beside it'
 local LOST = 'is no longer held: it was settled, timed out or its queue was deleted'
 
 -- The whole file runs on a durable queue and on one in memory alone: what a

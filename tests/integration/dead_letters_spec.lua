@@ -148,12 +148,13 @@ for _, durable in ipairs { '1', '0' } do
       local line = ('PUB %s %s pri=255 id=%s h:a='):format(name('x', 1), name('k', 3), id)
       c:send(line .. ('x'):rep(65536 - 4 - #line) .. ' 1\r\nx\r\n')
       c:expect '^OK %x+ 1$'
-      for i = 1, 3 do kill(name('q', i)) end
+      for i = 1, 3 do kill(name('q', i), ' dead reason=' .. ('%01'):rep(300)) end
       c:send(('@65535 OPEN\r\n@65535 SUB %s %s\r\n'):format(name('q', 1), ('s'):rep(255)))
       for _ = 1, 2 do c:expect_line '@65535 OK' end
       local m = c:expect_msg(nil, 65535)
       assert.equal('3', m.headers['x-death-total'])
       assert.equal(('%'):rep(128), m.headers['x-death-publish-id'])
+      assert.equal(('\1'):rep(256), m.headers['x-death-reason-text'])
       assert.is_true(#m.line > 65536 + 5000 and #m.line + 2 <= 73728, #m.line)
     end)
 

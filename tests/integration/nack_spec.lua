@@ -122,7 +122,7 @@ for _, durable in ipairs { '1', '0' } do
       c:get 'q'
       for _, words in ipairs { 'bury dead', 'bury requeue', 'bury delay=1s', 'dead requeue pri=1' } do
         c:expect_answer('NACK 1 ' .. words,
-          'ERR syntax NACK takes only one of delay=, bury, dead and requeue; pri= may stand beside it')
+          'ERR syntax NACK takes only one of delay=, bury, dead and requeue; pri= and reason= may stand beside it')
       end
       c:expect_answer('NACK 1 pri=256', 'ERR syntax pri=256: expected a number from 0 to 255')
       c:expect_answer('NACK 1 pri=high', 'ERR syntax pri=high: expected a number from 0 to 255')

@@ -54,6 +54,12 @@ describe("a retry script", function()
     assert.equal("bury", (s:decide({ key = "k" }, { failures = 2 })))
   end)
 
+  it("reads what the consumer said", function()
+    local s = retry [[return failure.reason_text == "no paper" and 60000 or failure.reason_text == nil and 7]]
+    assert.equal(60000, (s:decide({}, { reason_text = "no paper" })))
+    assert.equal(7, (s:decide({}, {})))
+  end)
+
   it("chooses where the message is dead-lettered to", function()
     local s = retry([[
       if msg.key == "both" then return tide.dead_letter("dead", "k2") end

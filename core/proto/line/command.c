@@ -533,12 +533,13 @@ COMMAND(nack)
 
 	spec.has_priority = request_option(q, "pri").data != NULL;
 	spec.priority = read_priority(q);
+	spec.reason = request_option(q, "reason");
 	if (q->rc < 0)
 		return q->rc;
 	if (is_dead + is_bury + is_requeue + is_delayed > 1)
 		return error_set(q->err, TIDE_ESYNTAX,
 				 "NACK takes only one of delay=, bury, dead and requeue; "
-				 "pri= may stand beside it");
+				 "pri= and reason= may stand beside it");
 	spec.how = is_dead      ? SETTLE_DEAD
 		   : is_bury    ? SETTLE_BURY
 		   : is_requeue ? SETTLE_REQUEUE

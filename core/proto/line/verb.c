@@ -30,7 +30,7 @@ static const struct verb verbs[] = {
 	{ "SEEK",    3, 3, "topic group position",     0,                                "partition", NULL,            command_topic_seek },
 	{ "UNSUB",   1, 1, "sid",                      0,                                NULL, NULL,                   command_unsubscribe },
 	{ "GET",     1, 1, "queue",                    VERB_ANSWERS | VERB_LIST,         "max wait ack id match ack-timeout group from partition offset", NULL, command_get },
-	{ "NACK",    0, 0, NULL,                       VERB_TAGS | VERB_TRANSACTED,      "delay pri", "bury dead requeue", command_nack },
+	{ "NACK",    0, 0, NULL,                       VERB_TAGS | VERB_TRANSACTED,      "delay pri reason", "bury dead requeue", command_nack },
 	{ "TOUCH",   0, 0, NULL,                       VERB_TAGS,                        "for", NULL,                  command_touch },
 	{ "PEEK",    1, 2, "queue n",                  VERB_DOCUMENT | VERB_ANSWERS,        "state match after partition offset", NULL, command_peek },
 	{ "REDRIVE", 1, 2, "queue n",                  VERB_DOCUMENT,                    "match to", "routed",         command_redrive },

@@ -134,6 +134,7 @@ static const struct known_header known[KNOWN_LEN_MAX + 1][6] = {
 	[5] = { { "delay", STOMP_H_DELAY, IN(SEND) | IN(NACK) },
 		{ "login", STOMP_H_LOGIN, IN(CONNECT) },
 		{ "group", STOMP_H_GROUP, IN(SUBSCRIBE) } },
+	[6] = { { "reason", STOMP_H_REASON, IN(NACK) } },
 	[7] = { { "receipt", STOMP_H_RECEIPT, IN_ALL },
 		{ "durable", STOMP_H_DURABLE, IN(SEND) | IN_SUBSCRIPTION },
 		{ "requeue", STOMP_H_REQUEUE, IN(NACK) } },

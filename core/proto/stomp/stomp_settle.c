@@ -88,6 +88,7 @@ static void read_nack(struct stomp_frame *f, struct settle_spec *spec)
 	     is_requeue = stomp_frame_flag(f, STOMP_H_REQUEUE, true);
 
 	spec->ms = stomp_frame_duration(f, STOMP_H_DELAY, delay);
+	spec->reason = stomp_frame_header(f, STOMP_H_REASON);
 	if (has_delay && !is_requeue && f->rc == TIDE_OK)
 		f->rc = error_set(f->err, TIDE_ESYNTAX,
 				  "NACK takes delay or requeue:false, not both");

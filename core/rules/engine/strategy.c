@@ -127,6 +127,14 @@ static const struct view_type queue_type = { .number = VIEW_QUEUE,
 					     .name = "queue",
 					     .fields = queue_fields };
 
+static void push_slice_or_nil(lua_State *L, const void *member)
+{
+	if (((const struct slice *)member)->len > 0)
+		view_push_slice(L, member);
+	else
+		lua_pushnil(L);
+}
+
 static const struct view_field failure_fields[] = {
 	{ .name = "attempts",
 	  .push = view_push_uint,
@@ -140,6 +148,9 @@ static const struct view_field failure_fields[] = {
 	{ .name = "reason",
 	  .push = view_push_text,
 	  .offset = offsetof(struct failure_view, reason) },
+	{ .name = "reason_text",
+	  .push = push_slice_or_nil,
+	  .offset = offsetof(struct failure_view, reason_text) },
 	{ .name = NULL },
 };
 static const struct view_type failure_type = { .number = VIEW_FAILURE,

@@ -56,11 +56,12 @@ struct queue_view {
 
 /* What scripts see as `failure`. */
 struct failure_view {
-	const char *reason;  /* "nack" "timeout" "gone" "expired" */
-	unsigned attempts;   /* to work on it, with this one */
-	unsigned deliveries; /* more, if it came back without a failure */
-	unsigned failures;   /* including this failure */
-	bool has_place;      /* the message is in a topic, there */
+	const char *reason;       /* "nack" "timeout" "gone" "expired" */
+	struct slice reason_text; /* MSG_REASON_TEXT of the message; empty: none */
+	unsigned attempts;        /* to work on it, with this one */
+	unsigned deliveries;      /* more, if it came back without a failure */
+	unsigned failures;        /* including this failure */
+	bool has_place;           /* the message is in a topic, there */
 	uint32_t partition;
 	uint64_t offset;
 };

@@ -129,12 +129,12 @@ static void push_extra_take(lua_State *L, struct retry_extra *extra)
 	strategy_extra_unref(extra);
 }
 
-/* decide (msg, { reason =, attempts =, deliveries =, failures = }) -> delay or a name,
- * and a table if the script did more */
+/* decide (msg, { reason =, attempts =, deliveries =, failures =, reason_text = }) ->
+ * delay or a name, and a table if the script did more */
 static int l_decide(lua_State *L)
 {
-	static const char *const names[] = { "reason", "attempts", "deliveries",
-					     "failures", NULL };
+	static const char *const names[] = { "reason",   "attempts",    "deliveries",
+					     "failures", "reason_text", NULL };
 	struct strategy *s = spec_box_check(L, STRATEGY);
 	struct error err;
 	struct retry_decision decision;
@@ -144,6 +144,7 @@ static int l_decide(lua_State *L)
 	lua_Integer failures = spec_field_integer(L, 3, "failures", 1);
 	struct failure_view failure = {
 		.reason = spec_field_text(L, 3, "reason", "nack"),
+		.reason_text = slice_from(spec_field_text(L, 3, "reason_text", "")),
 		.attempts = (uint32_t)spec_field_integer(L, 3, "attempts", failures),
 		.deliveries = (uint32_t)spec_field_integer(L, 3, "deliveries", failures),
 		.failures = (uint32_t)failures,

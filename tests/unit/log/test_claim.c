@@ -234,6 +234,35 @@ static void what_returns_alike_becomes_one(void **state)
 			 claim_first_returned(&claim));
 }
 
+static void what_a_consumer_said_goes_with_each_part(void **state)
+{
+	struct claim_delivery d = delivery(11);
+	struct run *r;
+
+	hold(10, 6);
+	r = run_from_tag(&tags, 100);
+	run_remove(&tags, r);
+	r = claim_isolate(&claim, r, 11, 3, on_cut, &tags);
+	run_set_reason(r, SLICE("not mine"));
+	run_add(&tags, r);
+	give_back(101, 3, 0, false);
+	/* Others are no part of it, whatever else they have in common. */
+	give_back(100, 1, 0, false);
+	give_back(104, 1, 0, false);
+	for (uint64_t offset = 10; offset < 15; offset++) {
+		bool has_reason = offset >= 11 && offset < 14;
+
+		r = claim_find(&claim, offset);
+		assert_true(slice_is(r->reason, has_reason ? "not mine" : ""));
+	}
+	r = claim_hold_again(&claim, claim_find(&claim, 11), &d);
+	run_add(&tags, r);
+	assert_true(slice_is(r->reason, "not mine"));
+	assert_true(slice_is(claim_find(&claim, 12)->reason, "not mine"));
+	settle(101, 1);
+	assert_int_equal(claim_find(&claim, 11)->reason.len, 0);
+}
+
 static void what_is_due_is_known_apart_from_what_comes_later(void **state)
 {
 	struct run *later;
@@ -669,6 +698,7 @@ int main(void)
 		CLAIM_TEST(acks_in_any_order_become_one),
 		CLAIM_TEST(what_returned_is_given_out_again_one_by_one),
 		CLAIM_TEST(what_returns_alike_becomes_one),
+		CLAIM_TEST(what_a_consumer_said_goes_with_each_part),
 		CLAIM_TEST(what_is_due_is_known_apart_from_what_comes_later),
 		CLAIM_TEST(a_run_is_found_by_an_offset),
 		CLAIM_TEST(giving_up_settles),
