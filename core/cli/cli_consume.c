@@ -156,8 +156,9 @@ struct consuming {
 	int64_t ack_timeout_ms;
 	bool is_auto;
 	bool nack;
-	bool is_piped; /* standard output has room for one message at a time */
-	bool is_last;  /* of a subscription, which ends with the next message */
+	const char *reason; /* of the nack; NULL: none */
+	bool is_piped;      /* standard output has room for one message at a time */
+	bool is_last;       /* of a subscription, which ends with the next message */
 };
 
 /* A reader like `head -n 1` reads what a pipe holds and drops what it does not want. So
@@ -208,7 +209,8 @@ static int settle(struct cli *cli, const struct consuming *c, const struct tidem
 	if (c->is_last)
 		status = tidemq_unsubscribe(cli->client, SID);
 	if (status == TIDEMQ_OK)
-		status = c->nack ? tidemq_nack(cli->client, m, TIDEMQ_NACK_RETRY)
+		status = c->nack ? tidemq_nack_reason(cli->client, m, TIDEMQ_NACK_RETRY,
+						      c->reason)
 				 : ack(cli, m);
 	return status == TIDEMQ_OK ? CLI_DONE : cli_client_failure(cli);
 }
@@ -477,8 +479,11 @@ static int run_get(struct cli *cli)
 	unsigned count;
 
 	c.nack = cli_is_given(cli, "nack");
+	c.reason = cli_get(cli, "reason");
 	c.match = cli_get(cli, "match");
 	c.offset = cli_get(cli, "offset");
+	if (c.reason && !c.nack)
+		return cli_usage_error(cli, "--reason needs --nack");
 	if (cli_connect(cli, NULL) != CLI_DONE)
 		return CLI_FAILED;
 	return get_some(cli, &c, (unsigned)cli_number(cli, "max"),
@@ -556,6 +561,8 @@ static const struct command_option get_options[] = {
 	{ COMMAND_NUMBER("max", "1", "1-1000: how many at most", 1, 1000) },
 	{ COMMAND_DURATION("wait", "0", "how long to wait for the first", 0, 0) },
 	{ COMMAND_FLAG("nack", "reject them: the retry script of the queue decides") },
+	{ COMMAND_TEXT("reason", "TEXT", NULL,
+		       "with --nack: why, for whoever gets them next") },
 	{ .name = NULL },
 };
 

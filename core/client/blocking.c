@@ -4,6 +4,8 @@
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "base/msg.h"
+#include "base/percent.h"
 #include "client_connect.h"
 #include "client_request.h"
 #include "encode.h"
@@ -552,12 +554,28 @@ int tidemq_ack(struct tidemq_client *c, const struct tidemq_msg *m)
 
 int tidemq_nack(struct tidemq_client *c, const struct tidemq_msg *m, enum tidemq_nack how)
 {
+	return tidemq_nack_reason(c, m, how, NULL);
+}
+
+int tidemq_nack_reason(struct tidemq_client *c, const struct tidemq_msg *m,
+		       enum tidemq_nack how, const char *reason)
+{
 	static const char *const options[] = { [TIDEMQ_NACK_RETRY] = "",
 					       [TIDEMQ_NACK_REQUEUE] = " requeue",
 					       [TIDEMQ_NACK_DEAD] = " dead",
 					       [TIDEMQ_NACK_BURY] = " bury" };
 
-	return settle(c, m, "NACK", options[how]);
+	struct buf option = { 0 };
+	int rc;
+
+	buf_append_text(&option, options[how]);
+	if (reason && *reason) {
+		buf_append_text(&option, " reason=");
+		percent_encode(&option, msg_cut_reason(slice_from(reason)));
+	}
+	rc = settle(c, m, "NACK", buf_cstr(&option));
+	buf_deinit(&option);
+	return rc;
 }
 
 int tidemq_nack_delay(struct tidemq_client *c, const struct tidemq_msg *m,

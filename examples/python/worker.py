@@ -27,7 +27,7 @@ def settle(client: tidemq.Client, message: tidemq.Message) -> bool:
         work(message)
     except RuntimeError as error:
         print(f"failed: {error}")
-        client.nack(message)
+        client.nack(message, reason=str(error))
         return False
     client.ack(message)
     return True

@@ -351,6 +351,12 @@ enum tidemq_nack {
 };
 int tidemq_nack(struct tidemq_client *c, const struct tidemq_msg *m,
 		enum tidemq_nack how);
+/* The same, and says why. Whoever gets the message next sees the text, in the header
+ * x-death-reason-text, and its dead letter has it. The broker keeps 256 bytes of it.
+ *
+ * @param reason  NULL: it is tidemq_nack. Any bytes but a zero */
+int tidemq_nack_reason(struct tidemq_client *c, const struct tidemq_msg *m,
+		       enum tidemq_nack how, const char *reason);
 /* The message is delivered again after delay_ms. */
 int tidemq_nack_delay(struct tidemq_client *c, const struct tidemq_msg *m,
 		      int64_t delay_ms);

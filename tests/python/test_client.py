@@ -229,9 +229,10 @@ class Consuming(Case):
         self.assertEqual(1, client.nack(message, delay=0.001))
         [message] = client.get(queue, wait=5)
         self.assertEqual((2, True), (message.attempt, message.redelivered))
-        client.nack(message, bury=True)
+        client.nack(message, bury=True, reason="€ " * 1000)
         self.assertEqual(["1"], client.request(f"KICK {queue}").words)
         [message] = client.get(queue)
+        self.assertEqual(("€ " * 64), message.headers["x-death-reason-text"])
         client.ack(message)
         self.refused("lease-lost", client.ack, message)
 

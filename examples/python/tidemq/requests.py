@@ -265,14 +265,17 @@ def ack(*messages: Message) -> Request[int]:
 
 
 def nack(*messages: Message, delay: Duration | None = None, requeue: bool = False,
-         bury: bool = False, dead: bool = False, priority: int | None = None) -> Request[int]:
+         bury: bool = False, dead: bool = False, priority: int | None = None,
+         reason: str | None = None) -> Request[int]:
     """The messages could not be dealt with.
 
     The retry script of the queue says what becomes of them, unless one of these does: `delay`,
-    `requeue` (at once), `bury`, `dead` (to the dead-letter target).
+    `requeue` (at once), `bury`, `dead` (to the dead-letter target). Whoever gets a message next
+    sees the `reason`, in its header x-death-reason-text; the broker keeps 256 bytes of it.
     """
     return _settle("NACK", messages, is_end=True, delay=delay, requeue=requeue or None,
-                   bury=bury or None, dead=dead or None, pri=priority)
+                   bury=bury or None, dead=dead or None, pri=priority,
+                   reason=reason[:256] if reason else None)
 
 
 def touch(*messages: Message, for_: Duration | None = None) -> Request[int]:

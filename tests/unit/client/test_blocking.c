@@ -156,7 +156,8 @@ static void a_message_is_consumed_and_settled(void **state)
 	      "<ACK 1", ">OK 1\r\n", "<@4 NACK 9 requeue", ">@4 OK 1\r\n",
 	      "<@4 NACK 9 delay=250", ">@4 ERR lease-lost tag 9 is no longer held\r\n",
 	      "<@4 TOUCH 9 for=1000", ">@4 OK 1\r\n", "<@4 NACK 9 dead", ">@4 OK 1\r\n",
-	      "<UNSUB s1", ">OK\r\n");
+	      "<@4 NACK 9 bury reason=disk%20full", ">@4 OK 1\r\n", "<UNSUB s1",
+	      ">OK\r\n");
 	struct tidemq_client *c = connect_to(&f, NULL);
 	struct tidemq_msg *m, *other;
 	struct tidemq_subscription s = { .queue = "jobs", .sid = "s1", .prefetch = 5 };
@@ -173,6 +174,8 @@ static void a_message_is_consumed_and_settled(void **state)
 	assert_string_equal(tidemq_last_error(c)->word, "lease-lost");
 	assert_int_equal(tidemq_touch(c, other, 1000), TIDEMQ_OK);
 	assert_int_equal(tidemq_nack(c, other, TIDEMQ_NACK_DEAD), TIDEMQ_OK);
+	assert_int_equal(tidemq_nack_reason(c, other, TIDEMQ_NACK_BURY, "disk full"),
+			 TIDEMQ_OK);
 	assert_int_equal(tidemq_unsubscribe(c, "s1"), TIDEMQ_OK);
 	tidemq_msg_free(m);
 	tidemq_msg_free(other);
