@@ -194,17 +194,35 @@ static json_t *peek_page(struct cli *cli, const char *next)
 	return cli_table_parse(cli, &reply);
 }
 
+/* What a dead letter tells of its last death, beside what its queue knows. */
+static void lift_deaths(json_t *page)
+{
+	json_t *m, *death;
+	size_t i;
+
+	json_array_foreach(json_object_get(page, "messages"), i, m)
+	{
+		death = json_object_get(m, "death");
+		if (!json_object_get(m, "reason"))
+			json_object_set(m, "reason", json_object_get(death, "reason"));
+		json_object_set(m, "source", json_object_get(death, "queue"));
+		json_object_set(m, "died", json_object_get(death, "time"));
+		json_object_set(m, "attempts", json_object_get(death, "attempts"));
+	}
+}
+
 /* A search may find nothing in a page, of which there is nothing to print. */
 static int print_page(struct cli *cli, json_t *page, bool is_only)
 {
 	static const struct cli_table_view view = {
 		.columns = "id partition offset exchange key priority ts:time due:time "
 			   "deliveries failures "
-			   "reason "
+			   "reason reason_text/text source died:time attempts "
 			   "headers size payload:payload",
 		.array = "messages",
 	};
 
+	lift_deaths(page);
 	if (!cli->json &&
 	    (is_only || json_array_size(json_object_get(page, "messages")) > 0))
 		return cli_table_print_take(page, &view);
