@@ -66,7 +66,7 @@ python() {
 	local cache=${B:-build}/mypy
 	mkdir -p "$cache"
 	mypy --config-file examples/python/pyproject.toml --cache-dir "$cache" --no-error-summary \
-		examples/python/tidemq examples/python/worker.py examples/python/jobs_asyncio.py &&
+		examples/python/tidemq examples/python/*.py &&
 		pycodestyle --max-line-length=100 examples/python tests/python tests/field
 }
 

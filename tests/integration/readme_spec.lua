@@ -1,6 +1,7 @@
 --- The README's session, typed at a real broker: each line behind `>` is sent,
 --- each other line must be what comes.
 local Broker = require 'support.broker'
+local python = require 'support.python'
 local shell = require 'support.shell'
 
 local readme = shell.read_file 'README.md'
@@ -33,6 +34,11 @@ describe('README', function()
       end
     end
     assert.is_true(lines >= 10)
+  end)
+
+  it('shows a program in Python that works on what it publishes, and on what comes', function()
+    local program = assert(readme:match '```python\n(.-)```')
+    python.expect(broker, program, 'hello\nmore\n', function() broker:cli('pub', '-', 'jobs', 'more') end)
   end)
 
   it('shows an exchange type of ten lines that works', function()

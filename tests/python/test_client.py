@@ -1,15 +1,13 @@
 """The blocking client on the real broker."""
 
-import ast
 import contextlib
 import os
 import random
-import re
 import threading
 import unittest
 
 import tidemq
-from broker import ROOT, Broker, Proxy, wait_for
+from broker import Broker, Proxy, wait_for
 
 ANY = bytes(range(256)) + b"\r\nOK\r\n\r\nDATA 5\r\n"
 
@@ -161,36 +159,6 @@ class Publishing(Case):
         self.addCleanup(os.environ.pop, "TIDEMQ_URL")
         with tidemq.connect() as client:
             self.assertEqual("env", client.facts["vhost"])
-
-
-class Guide(Case):
-    """examples/python/README.md"""
-
-    def blocks(self):
-        text = (ROOT / "examples/python/README.md").read_text()
-        return re.findall(r"```python\n(.*?)```", text, re.S)
-
-    def test_its_first_program(self):
-        class Enough(BaseException):
-            pass
-
-        attempts = []
-
-        def work(payload):
-            attempts.append(payload)
-            if len(attempts) == 2:
-                raise Enough
-            raise ValueError
-        program = self.blocks()[0].replace("tide://127.0.0.1/shop", self.broker.url)
-        with self.assertRaises(Enough):
-            exec(program, {"work": work, "print": lambda *_: None})
-        self.assertEqual([b"hello", b"hello"], attempts)
-        for name in ("jobs", "jobs.dead"):
-            self.broker_client().delete_queue(name)
-
-    def test_the_others_are_python(self):
-        for block in self.blocks():
-            compile(block, "README.md", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 
 class Consuming(Case):

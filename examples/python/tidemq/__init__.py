@@ -9,7 +9,7 @@
             print(message.payload)
             client.ack(message)
 
-`tidemq.aio` has the same for asyncio. README.md is the guide.
+`tidemq.aio` has the same for asyncio. docs/python.md is the guide.
 """
 
 from . import aio, tls
