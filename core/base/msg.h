@@ -125,7 +125,8 @@ struct slice msg_header(const struct msg *m, struct slice name);
 
 /* As much of it as is kept; of UTF-8 no part of a character. */
 struct slice msg_cut_reason(struct slice text);
-/* The headers of `m`, with that text of a consumer. Gives how many they are. */
+/* The headers of `m`, with that text of a consumer if there is room. Gives how many they
+ * are. `out` may be the array that `m` has them in. */
 unsigned msg_headers_with_reason(const struct msg *m, struct slice text,
 				 struct msg_header out[MSG_HEADERS_ALL]);
 

@@ -128,7 +128,6 @@ struct failed {
 	uint32_t attempt;
 	struct record_reader reader;
 	struct record record;
-	struct msg_header headers[MSG_HEADERS_ALL]; /* with the text of a NACK */
 	bool is_read;
 };
 
@@ -140,7 +139,7 @@ static void read_message(struct failed *f)
 	record_skip(&f->reader, f->offset);
 	f->is_read = record_next(&f->reader, &f->record) && f->record.offset == f->offset;
 	if (f->is_read && f->run->reason.len > 0)
-		record_add_reason(&f->record, f->run->reason, f->headers);
+		record_add_reason(&f->record, f->run->reason, f->reader.headers);
 }
 
 /* Readers without a group settle nothing. */

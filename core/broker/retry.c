@@ -80,15 +80,14 @@ int retry_ask(const struct retry_failure *f, uint64_t id, struct retry_decision 
 	return rc;
 }
 
-static void ask(const struct entry *e, const char *reason, uint32_t failures,
-		struct retry_decision *d)
+static void ask(const struct entry *e, struct msg *m, const char *reason,
+		uint32_t failures, struct retry_decision *d)
 {
 	struct queue *q = entry_queue(e);
 	const struct retry_failure f = { q,
-					 e->msg,
+					 m,
 					 { .reason = reason,
-					   .reason_text =
-						   msg_header(e->msg, MSG_REASON_TEXT),
+					   .reason_text = msg_header(m, MSG_REASON_TEXT),
 					   .attempts = failures,
 					   .deliveries = e->deliveries,
 					   .failures = failures } };
@@ -102,14 +101,14 @@ static void ask(const struct entry *e, const char *reason, uint32_t failures,
 				      .delay_ms = SCRIPT_FAILED_DELAY_MS };
 }
 
-static struct retry_fate by_script(const struct entry *e, const char *reason,
-				   uint32_t failures)
+static struct retry_fate by_script(const struct entry *e, struct msg *m,
+				   const char *reason, uint32_t failures)
 {
 	struct strategy *s = entry_queue(e)->strategies[RULESET_ACTIVE][SCRIPT_RETRY];
 	struct retry_fate fate = { 0 };
 	struct retry_decision d;
 
-	ask(e, reason, failures, &d);
+	ask(e, m, reason, failures, &d);
 	fate.action = d.action;
 	if (d.action == RETRY_AFTER)
 		fate = back_at(e, e->shard->env->now_ms + d.delay_ms, failures);
@@ -126,7 +125,7 @@ static struct retry_fate expired(const struct entry *e)
 	struct retry_fate fate;
 
 	q->counters.expired++;
-	fate = by_script(e, "expired", e->failures);
+	fate = by_script(e, e->msg, "expired", e->failures);
 	if (fate.action == RETRY_AFTER || fate.action == RETRY_DEAD_LETTER) {
 		fate.action = dead_letter_has_target(q, fate.extra) ? RETRY_DEAD_LETTER
 								    : RETRY_DROP;
@@ -136,12 +135,13 @@ static struct retry_fate expired(const struct entry *e)
 	return fate;
 }
 
-struct retry_fate retry_plan_failed(const struct entry *e, const char *reason)
+struct retry_fate retry_plan_failed(const struct entry *e, struct msg *m,
+				    const char *reason)
 {
 	uint32_t failures = e->failures + 1;
 	struct retry_fate fate = is_over_limit(e, failures)
 					 ? dead("delivery-limit")
-					 : by_script(e, reason, failures);
+					 : by_script(e, m, reason, failures);
 
 	fate.reason = reason;
 	fate.is_failure = true;
@@ -305,7 +305,7 @@ void retry_failed(struct entry *e, const char *reason)
 {
 	bool is_expired = strcmp(reason, "expired") == 0;
 
-	finish_take(e, is_expired ? expired(e) : retry_plan_failed(e, reason));
+	finish_take(e, is_expired ? expired(e) : retry_plan_failed(e, e->msg, reason));
 }
 
 void retry_after(struct entry *e, int64_t delay_ms)
@@ -342,25 +342,32 @@ void retry_set_priority(struct entry *e, uint8_t priority)
 	msg_unref(m);
 }
 
-void retry_set_reason(struct entry *e, struct slice text)
+struct msg *retry_with_reason(const struct entry *e, struct slice text)
 {
 	struct msg_header headers[MSG_HEADERS_ALL];
 	struct msg like = *e->msg;
 	struct msg *m;
 
 	text = msg_cut_reason(text);
-	if (slice_is_equal(msg_header(e->msg, MSG_REASON_TEXT), text))
-		return;
+	if (text.len == 0 || slice_is_equal(msg_header(e->msg, MSG_REASON_TEXT), text))
+		return msg_ref(e->msg);
 	like.headers = headers;
 	like.header_count = (uint8_t)msg_headers_with_reason(e->msg, text, headers);
 	m = msg_create(&like);
-	if (!m) {
-		log_warn("queue '%s': out of memory for a message of %zu bytes with the "
-			 "reason of its NACK",
-			 entry_queue(e)->name, e->msg->bytes);
-		return;
-	}
-	shard_revise(e, m, e->rank);
+	if (m)
+		return m;
+	log_warn("queue '%s': out of memory for a message of %zu bytes with the reason "
+		 "of its NACK",
+		 entry_queue(e)->name, e->msg->bytes);
+	return msg_ref(e->msg);
+}
+
+void retry_set_reason(struct entry *e, struct slice text)
+{
+	struct msg *m = retry_with_reason(e, text);
+
+	if (m != e->msg)
+		shard_revise(e, m, e->rank);
 	msg_unref(m);
 }
 

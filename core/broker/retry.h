@@ -25,6 +25,9 @@ void retry_set_priority(struct entry *e, uint8_t priority);
 /* A NACK that says why, before it does one of these: whoever gets the message next sees
  * the text. */
 void retry_set_reason(struct entry *e, struct slice text);
+/* The message with that text, for what is carried out later; its own if it has the text,
+ * and without memory. A reference. An empty text is that of before. */
+struct msg *retry_with_reason(const struct entry *e, struct slice text);
 /* A NACK that says that it is hopeless. */
 void retry_dead(struct entry *e, const char *reason);
 
@@ -38,8 +41,10 @@ struct retry_fate {
 	bool is_failure;           /* it counts as one of the message */
 	bool is_paced;
 };
-/* What retry_failed, retry_after, retry_dead, … would do. The `extra` is the caller's. */
-struct retry_fate retry_plan_failed(const struct entry *e, const char *reason);
+/* What retry_failed, retry_after, retry_dead, … would do. The `extra` is the caller's.
+ * @param m  the message as the script sees it */
+struct retry_fate retry_plan_failed(const struct entry *e, struct msg *m,
+				    const char *reason);
 struct retry_fate retry_plan_after(const struct entry *e, int64_t delay_ms);
 struct retry_fate retry_plan_dead(const char *reason);
 struct retry_fate retry_plan_bury(void);

@@ -19,6 +19,7 @@ struct transaction_publish {
 
 struct transaction_settle {
 	struct entry *entry;
+	struct msg *msg; /* the message as it is from then on: a reference */
 	struct retry_fate fate;
 	unsigned number;
 	bool is_ack;
@@ -57,6 +58,7 @@ static void free_settle(struct transaction_settle *s)
 	mem_free(s->copies);
 	mem_free(s->told);
 	strategy_extra_unref(s->fate.extra);
+	msg_unref(s->msg);
 }
 
 void transaction_destroy(struct transaction *t)
@@ -87,12 +89,13 @@ void transaction_publish_take(struct transaction *t, struct msg *m, bool is_mand
 	p->is_mandatory = is_mandatory;
 }
 
-void transaction_settle(struct transaction *t, struct entry *e,
-			const struct retry_fate *fate, unsigned number)
+void transaction_settle_take(struct transaction *t, struct entry *e, struct msg *m,
+			     const struct retry_fate *fate, unsigned number)
 {
 	MEM_GROW(t->settles, t->settle_count, t->settle_cap, 4);
 	t->settles[t->settle_count++] = (struct transaction_settle){
 		.entry = e,
+		.msg = m,
 		.fate = fate ? *fate : (struct retry_fate){ 0 },
 		.number = number,
 		.is_ack = !fate,
@@ -207,6 +210,14 @@ static void decide_script_copies(struct transaction_settle *s)
 	}
 }
 
+/* With the headers that its script wrote. */
+static struct msg *message_of(const struct transaction_settle *s)
+{
+	const struct retry_extra *extra = s->fate.extra;
+
+	return extra && extra->msg ? extra->msg : s->msg;
+}
+
 /* Without a copy the message is buried, as when it is dead-lettered alone. */
 static void decide_dead_letter(struct transaction_settle *s)
 {
@@ -214,9 +225,7 @@ static void decide_dead_letter(struct transaction_settle *s)
 	const struct dead_letter_facts facts = { s->fate.reason, s->fate.rule,
 						 s->entry->failures + s->fate.is_failure,
 						 extra };
-	struct msg *copy = dead_letter_make(
-		entry_queue(s->entry), extra && extra->msg ? extra->msg : s->entry->msg,
-		&facts);
+	struct msg *copy = dead_letter_make(entry_queue(s->entry), message_of(s), &facts);
 	struct error err;
 
 	s->fate.action = RETRY_BURY;
@@ -312,8 +321,8 @@ static struct commit_change change_of(const struct transaction_settle *s)
 	if (s->is_ack)
 		return change;
 	change.reason = s->fate.is_failure ? s->fate.reason : NULL;
-	change.msg =
-		s->fate.extra && s->fate.action != RETRY_DROP ? s->fate.extra->msg : NULL;
+	if (s->fate.action != RETRY_DROP && message_of(s) != s->entry->msg)
+		change.msg = message_of(s);
 	if (s->fate.action == RETRY_BURY) {
 		change.state = ENTRY_BURIED;
 		change.at_unix_ms = now_ms;

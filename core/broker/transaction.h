@@ -26,9 +26,10 @@ void transaction_destroy(struct transaction *t);
 /* The message has had no id so far; its times count from now on. */
 void transaction_publish_take(struct transaction *t, struct msg *m, bool is_mandatory,
 			      unsigned number);
-/* A held message. @param fate  NULL: it is acknowledged. Its `extra` is taken */
-void transaction_settle(struct transaction *t, struct entry *e,
-			const struct retry_fate *fate, unsigned number);
+/* A held message. @param fate  NULL: it is acknowledged. Its `extra` is taken
+ * @param m  a reference, which is taken: the message as it is from then on */
+void transaction_settle_take(struct transaction *t, struct entry *e, struct msg *m,
+			     const struct retry_fate *fate, unsigned number);
 
 /* Run filters. TIDE_AGAIN: the slice is spent, go on in the next turn. On an error
  * destroy it. */

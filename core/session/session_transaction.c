@@ -20,7 +20,7 @@ struct kept_request {
 	unsigned number;
 	bool is_mandatory;
 	struct msg *msg;
-	struct settle_spec settle; /* without its ranges */
+	struct settle_spec settle; /* without its ranges; its reason is ours */
 	size_t tag_count;          /* the next ones of the transaction's tags */
 };
 
@@ -69,8 +69,10 @@ static void unmark(struct session_transaction *t)
 static void drop_kept(struct session_transaction *t)
 {
 	unmark(t);
-	for (size_t i = 0; i < t->count; i++)
+	for (size_t i = 0; i < t->count; i++) {
 		msg_unref(t->requests[i].msg);
+		mem_free((char *)t->requests[i].settle.reason.data);
+	}
 	t->count = t->messages = 0;
 	t->session->service->transactions.bytes -= t->bytes;
 	t->bytes = 0;
@@ -267,24 +269,28 @@ int session_transaction_settle(struct session_transaction *t, struct channel *ch
 			       const struct settle_spec *spec, struct reply *r,
 			       struct error *err)
 {
+	const struct slice reason = msg_cut_reason(spec->reason);
 	struct kept_request *kept;
 	size_t count, bytes;
 
-	if (spec->has_priority || spec->reason.len > 0)
+	if (spec->has_priority)
 		return error_set(err, TIDE_ESYNTAX,
-				 "NACK %s= cannot be part of a transaction",
-				 spec->has_priority ? "pri" : "reason");
+				 "NACK pri= cannot be part of a transaction");
 	if (check_failed(t, err) < 0 ||
 	    count_tags(ch, spec, ch->session->broker->config.transaction_messages_max,
 		       &count, err) < 0)
 		return err->code;
-	bytes = sizeof(struct kept_request) + count * sizeof(*t->tags);
+	bytes = sizeof(struct kept_request) + count * sizeof(*t->tags) + reason.len;
 	if (check_room(t, count, bytes, err) < 0)
 		return err->code;
 	kept = keep(t, 0, bytes);
 	kept->kind = KEPT_SETTLE;
 	kept->settle = *spec;
 	kept->settle.ranges = NULL;
+	kept->settle.reason = (struct slice){ NULL, reason.len };
+	if (reason.len > 0)
+		kept->settle.reason.data =
+			memcpy(mem_alloc(reason.len), reason.data, reason.len);
 	for (size_t i = 0; i < spec->count; i++) {
 		const struct tag_range *range = &spec->ranges[i];
 		struct entry *e = next_unmarked(&ch->held, range->first, range->last);
@@ -411,14 +417,16 @@ static int settle_tag(struct session_transaction *t, const struct kept_request *
 {
 	struct entry *e = held_from(&at->channel->held, at->tag);
 	struct retry_fate fate;
+	struct msg *m;
 
 	if (!e || e->tag != at->tag) {
 		channel_refuse_tag(at->channel, at->tag, err);
 		return error_set(err, err->code, "request %u: %s", kept->number,
 				 err->text);
 	}
+	m = retry_with_reason(e, kept->settle.reason);
 	if (kept->settle.how == SETTLE_RETRY)
-		fate = retry_plan_failed(e, "nack");
+		fate = retry_plan_failed(e, m, "nack");
 	else if (kept->settle.how == SETTLE_REQUEUE)
 		fate = retry_plan_return();
 	else if (kept->settle.how == SETTLE_AFTER)
@@ -427,8 +435,9 @@ static int settle_tag(struct session_transaction *t, const struct kept_request *
 		fate = retry_plan_bury();
 	else if (kept->settle.how == SETTLE_DEAD)
 		fate = retry_plan_dead("rejected");
-	transaction_settle(t->deciding, e, kept->settle.how == SETTLE_ACK ? NULL : &fate,
-			   kept->number);
+	transaction_settle_take(t->deciding, e, m,
+				kept->settle.how == SETTLE_ACK ? NULL : &fate,
+				kept->number);
 	return TIDE_OK;
 }
 

@@ -96,15 +96,17 @@ describe('a transaction', function()
         for i = 1, 5 do c:ok('PUB - work', 'w' .. i) end
         assert.equal(5, #c:get 'work max=5')
         c:ok 'BEGIN'
-        c:ok 'NACK 1 dead'
-        c:ok 'NACK 2 delay=1h'
+        c:ok 'NACK 1 dead reason=hopeless'
+        c:ok 'NACK 2 delay=1h reason=not%20now'
         c:ok 'NACK 3 requeue'
         c:ok 'NACK 4'
         c:ok 'ACK 5'
         assert.equal(0, c:stats('dead').ready)
         c:expect_answer('COMMIT', 'OK 0 5')
         local dead = c:get 'dead'[1]
-        assert.same({ 'w1', 'rejected' }, { dead.payload, dead.headers['x-death-reason'] })
+        assert.same({ 'w1', 'rejected', 'hopeless' },
+          { dead.payload, dead.headers['x-death-reason'], dead.headers['x-death-reason-text'] })
+        assert.equal('not now', c:peek('work state=delayed')[1].reason_text)
         local s = c:stats 'work'
         assert.same({ 4, 1, 1, 0 }, { s.nacked, s.acked, s.dead_lettered, s.unacked })
         assert.equal(3, s.ready + s.delayed)

@@ -153,6 +153,30 @@ static void a_size_beyond_the_address_space_is_no_message(void **state)
 	assert_null(msg_create(&spec));
 }
 
+static void the_text_of_a_nack_replaces_the_one_before_it(void **state)
+{
+	struct msg_header headers[MSG_HEADERS_ALL];
+	struct msg m = full_spec();
+
+	m.header_count = (uint8_t)msg_headers_with_reason(&m, SLICE("one"), headers);
+	m.headers = headers;
+	m.header_count = (uint8_t)msg_headers_with_reason(&m, SLICE("two"), headers);
+	assert_int_equal(m.header_count, 3);
+	assert_slice(msg_header(&m, SLICE("tier")), "gold");
+	assert_slice(msg_header(&m, MSG_REASON_TEXT), "two");
+}
+
+static void without_room_there_is_no_text_of_a_nack(void **state)
+{
+	struct msg_header headers[MSG_HEADERS_ALL], out[MSG_HEADERS_ALL];
+	struct msg m = { .headers = headers, .header_count = MSG_HEADERS_ALL };
+
+	for (size_t i = 0; i < MSG_HEADERS_ALL; i++)
+		headers[i] = two_headers[0];
+	assert_int_equal(msg_headers_with_reason(&m, SLICE("one"), out), MSG_HEADERS_ALL);
+	assert_slice(out[MSG_HEADERS_ALL - 1].name, "tier");
+}
+
 static void without_memory_there_is_no_message(void **state)
 {
 	struct msg spec = full_spec();
@@ -178,6 +202,8 @@ int main(void)
 		cmocka_unit_test(headers_are_found_by_their_exact_name),
 		cmocka_unit_test(the_first_of_two_equal_headers_counts),
 		cmocka_unit_test(a_size_beyond_the_address_space_is_no_message),
+		cmocka_unit_test(the_text_of_a_nack_replaces_the_one_before_it),
+		cmocka_unit_test(without_room_there_is_no_text_of_a_nack),
 		cmocka_unit_test(without_memory_there_is_no_message),
 	};
 	return cmocka_run_group_tests_name("base/msg", tests, NULL, NULL);
