@@ -1,4 +1,4 @@
--- No queue of a customer fills the disk, whatever his program declares.
+-- No queue of a customer can fill the disk, even if the program declares no limit.
 return {
   doc = "every queue of these customers has a limit and an end",
   match = { queue = "#", vhost = { "acme", "globex" } },

@@ -1,4 +1,4 @@
--- What one customer does is handled in order, whatever the routing key says.
+-- Messages of one customer are handled in order, for any routing key.
 return {
   doc = "the shard by the field 'customer' of the payload",
   pick = function(msg, n)
