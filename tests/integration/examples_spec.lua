@@ -40,7 +40,7 @@ describe('the examples', function()
       > urgent
       OK <id> 1
       > PEEK no-such-queue
-      ERR not-found there is no queue 'no-such-queue'
+      ERR not-found there is no queue 'no-such-queue' in vhost '/'
       > GET example.shell max=2
       OK 2
       MSG - 1 1 - example.shell id=<id> ts=<time> pri=9 6
@@ -100,7 +100,7 @@ describe('the examples', function()
       news.eu went to 1 queue(s)
       news.eu.rain: about news.eu.rain (en GB)
       news.eu: about news.eu (en GB)
-      false	not-found there is no queue 'example.lua.eu'
+      false	not-found there is no queue 'example.lua.eu' in vhost '/'
     ]])
   end)
 

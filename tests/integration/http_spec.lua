@@ -101,7 +101,7 @@ describe('the HTTP port', function()
     broker:expect_clean_stop()
   end)
 
-  it('makes a vhost by a declaration alone', function()
+  it('makes a vhost that a grant names by a declaration alone', function()
     broker = Broker.start { http = '127.0.0.1:0', redis = {} }
     local function check(http, name)
       local path = '/api/vhosts/' .. name
@@ -109,7 +109,7 @@ describe('the HTTP port', function()
         { 'GET', '/queues' }, { 'GET', '/queues/q' }, { 'DELETE', '/queues/q' }, { 'POST', '/queues/q/get' },
         { 'POST', '/exchanges/-/publish' }, { 'DELETE', '/bindings' },
       } do
-        assert.equal(("there is no vhost '%s'"):format(name),
+        assert.matches(("^there is no vhost '%s', only '/'.*; DECLARE vhost %s makes it$"):format(name, name),
           http:expect_error(404, 'not-found', request[1], path .. request[2]))
       end
       http:expect_error(404, 'not-found', 'GET', '/api/rules/recent?vhost=' .. name)
@@ -119,7 +119,12 @@ describe('the HTTP port', function()
       assert.is_truthy(http:get '/api/vhosts'.body:find(name, 1, true))
     end
     local http = Http.connect(broker)
-    check(http, 'shop')
+    Http.connect(broker):expect_error(404, 'not-found', 'PUT', '/api/vhosts/shop/queues/q', {})
+    http:expect(200, 'PUT', '/api/vhosts/shop')
+    http:expect(200, 'PUT', '/api/vhosts/shop/queues/q', {})
+    http:expect_error(409, 'exists', 'DELETE', '/api/vhosts/shop')
+    http:expect(200, 'DELETE', '/api/vhosts/shop/queues/q')
+    http:expect(200, 'DELETE', '/api/vhosts/shop')
     http:expect(200, 'PUT', '/api/users/root', { password = users.password, tags = { 'admin' } })
     local root = Http.connect(broker, { user = 'root', password = users.password })
     root:expect(200, 'PUT', '/api/users/root/grants/store', { configure = '.*', write = '.*', read = '.*' })

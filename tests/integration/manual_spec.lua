@@ -190,7 +190,7 @@ describe('completion for bash', function()
   end)
 
   it('knows the words of a verb, at their place', function()
-    assert.equal('exchange queue topic', complete 'tidemq declare ')
+    assert.equal('exchange queue topic vhost', complete 'tidemq declare ')
     assert.equal('access declare login retry', complete 'tidemq rules simulate ')
     assert.equal('drop promote status', complete 'tidemq rules shadow ')
     assert.equal('both in out', complete 'tidemq pause jobs ')

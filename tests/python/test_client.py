@@ -152,11 +152,13 @@ class Publishing(Case):
                 tidemq.connect(url)
 
     def test_the_second_of_two_urls(self):
+        self.broker_client().request("DECLARE vhost second")
         client = self.connect(f"tide+unix:/nowhere,{self.broker.url}?vhost=second")
         self.assertEqual("second", client.facts["vhost"])
         self.assertEqual(["retrying", "connected"], [state for state, _ in self.said])
 
     def test_the_url_of_the_environment(self):
+        self.broker_client().request("DECLARE vhost env")
         os.environ["TIDEMQ_URL"] = f"{self.broker.url}?vhost=env"
         self.addCleanup(os.environ.pop, "TIDEMQ_URL")
         with tidemq.connect() as client:
