@@ -249,6 +249,7 @@ void session_publish_take(struct session *s, struct msg *m,
 	r->count = published.queues;
 	r->is_duplicate = published.is_duplicate;
 	r->has_offset = published.has_offset;
+	r->topics = published.topics;
 	r->partition = published.partition;
 	r->offset = published.offset;
 	if (rc < 0)

@@ -51,6 +51,34 @@ describe('the command line', function()
       assert.equal('a\0b\r\n', (run(("tidemq get --format %%p %s"):format(queue))))
     end)
 
+    it('say how many of several are stored, when the others are refused', function()
+      tide('declare', 'queue', queue, 'max-length=312', 'overflow=reject')
+      refused(1, '^tidemq: 312 of 1000 stored; then: full: ', 'pub', '--count', '1000', '-', queue, 'x')
+      refused(1, '^tidemq: 0 of 2 stored; then: full: ', 'pub', '--count', '2', '-', queue, 'x')
+      tide('purge', queue)
+      local output, status = run(('seq 2000 | tidemq pub --json --lines - %s 2>/dev/null'):format(queue))
+      assert.same({ '{"published":312}\n', 1 }, { output, status })
+      output = run(('seq 3 | tidemq pub --lines - %s 2>&1'):format(queue))
+      assert.matches('^tidemq: 0 of 3 sent are stored; then: full: ', output)
+    end)
+
+    it('name queues and topics each', function()
+      local topic = queue .. '-log'
+      tide('declare', 'exchange', queue .. '-x', 'fanout')
+      for _, kind in ipairs { 'queue', 'topic' } do
+        local name = kind == 'topic' and topic or queue
+        tide('declare', kind, name)
+        tide('bind', name, queue .. '-x', '-')
+      end
+      assert.matches('^published %x+ to 1 queue and 1 topic, partition %d offset 0\n$', tide('pub', queue .. '-x', 'k', 'x'))
+      local receipt = json.decode(tide('pub', '--json', queue .. '-x', 'k', 'x'))
+      assert.same({ 2, 1 }, { receipt.queues, receipt.topics })
+      tide('declare', 'topic', topic .. '2')
+      tide('bind', topic .. '2', queue .. '-x', '-')
+      assert.matches('^published %x+ to 1 queue and 2 topics, ', tide('pub', queue .. '-x', 'k', 'x'))
+      assert.matches('^published %x+ to 1 topic, partition', tide('pub', '-', topic, 'x'))
+    end)
+
     it('publish each line, and several times', function()
       tide('declare', 'queue', queue)
       assert.equal('published 1500 messages\n', (run(('seq 1500 | tidemq pub --lines - %s'):format(queue))))

@@ -34,7 +34,7 @@ describe('the command line on a topic', function()
 
   it('declares, lists, shows and deletes it', function()
     assert.equal('', tide('declare', 'topic', topic, 'partitions=2', 'sharding=round_robin'))
-    assert.matches('published %x+ to 1 queue, partition 0 offset 0\n', tide('pub', '-', topic, 'a'))
+    assert.matches('published %x+ to 1 topic, partition 0 offset 0\n', tide('pub', '-', topic, 'a'))
     local receipt = json.decode(tide('pub', '--json', '-', topic, 'b'))
     assert.equal(1, receipt.partition)
     assert.equal(0, receipt.offset)

@@ -61,7 +61,7 @@ class Publishing(Case):
         client = self.connect()
         queue = self.queue(client)
         receipt = client.publish(queue, ANY, headers={"a": "50% off\n", "b": ANY}, priority=7)
-        self.assertEqual((1, False), (receipt.queues, receipt.duplicate))
+        self.assertEqual((1, 0, False), (receipt.queues, receipt.topics, receipt.duplicate))
         [message] = client.get(queue)
         self.assertEqual((ANY, "50% off\n", receipt.id, 7, 1, "", queue), (
             message.payload, message.headers["a"], message.id, message.priority, message.attempt,
@@ -605,6 +605,7 @@ class Restarting(unittest.TestCase):
         expected, got = {}, [{}, {}]
         for n in range(300):
             receipt = other.publish("t", str(n))
+            self.assertEqual(1, receipt.topics)
             expected.setdefault(receipt.partition, []).append(n)
             if n in (100, 200):
                 self.broker.restart()
