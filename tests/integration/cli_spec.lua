@@ -70,7 +70,8 @@ describe('the command line', function()
         tide('declare', kind, name)
         tide('bind', name, queue .. '-x', '-')
       end
-      assert.matches('^published %x+ to 1 queue and 1 topic, partition %d offset 0\n$', tide('pub', queue .. '-x', 'k', 'x'))
+      assert.matches('^published %x+ to 1 queue and 1 topic, partition %d offset 0\n$',
+        tide('pub', queue .. '-x', 'k', 'x'))
       local receipt = json.decode(tide('pub', '--json', queue .. '-x', 'k', 'x'))
       assert.same({ 2, 1 }, { receipt.queues, receipt.topics })
       tide('declare', 'topic', topic .. '2')
@@ -406,12 +407,44 @@ describe('the command line', function()
       tide('declare', 'queue', queue)
       tide('pub', '--header', 'long=' .. ('word '):rep(14) .. 'last', '-', queue, 'x')
       tide('pub', '-', queue, 'x')
-      local printed = run('export COLUMNS=70; tidemq peek ' .. queue)
+      local printed = run('export COLUMNS=70; tidemq peek --wide ' .. queue)
       assert.matches('^ID +EXCHANGE .*\n    HEADERS\n', printed)
       assert.matches('\n%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x +%- ', printed)
       assert.matches('\n    long=word [^\n]*\n    [^\n]*last\n', printed)
       assert.is_nil(printed:find('\n +%-\n'), printed)
       for line in printed:gmatch '[^\n]+' do assert.is_true(#line <= 70, line) end
+    end)
+
+    it('leave out on a narrow terminal what is not so important, and say how to see it', function()
+      local long = queue .. '-' .. ('long'):rep(12) .. '-end'
+      tide('declare', 'queue', long, 'ttl=1h', 'max-length=100000')
+      tide('pub', '--header', 'tier=gold', '--priority', '3', '-', long, ('payload '):rep(20))
+      for what, kept in pairs { ['list queues'] = 'READY', ['peek ' .. long] = 'PAYLOAD' } do
+        local narrow = run(('export COLUMNS=80; tidemq %s 2>/dev/null'):format(what))
+        local title = narrow:match '^[^\n]*'
+        assert.matches(kept, title)
+        local rows = select(2, narrow:gsub('\n', ''))
+        for line in narrow:gmatch '[^\n]+' do assert.is_true(utf8.len(line) <= 80, line) end
+        -- One line for each row.
+        local whole = tide(table.unpack(what:match '^list' and { 'list', 'queues' } or { 'peek', long }))
+        assert.equal(select(2, whole:gsub('\n', '')), rows)
+        -- No terminal, or --wide: nothing is missing.
+        local hint = run(('export COLUMNS=80; tidemq %s 2>&1 >/dev/null'):format(what))
+        if what:find 'list' then assert.matches(queue .. '%-longlong.*%.%.%..*long%-end ', narrow) end
+        local names = hint:match '^%-%-wide shows also: (.*)\n$'
+        assert.is_string(names, hint)
+        local wide = run(('export COLUMNS=80; tidemq %s --wide 2>&1'):format(what))
+        assert.is_nil(wide:find('--wide', 1, true))
+        for name in names:gmatch '[^, ]+' do
+          name = name:gsub('_', ' '):upper()
+          if name == 'WHOLE' then break end
+          assert.is_nil(title:find('%f[%w]' .. name .. '%f[%W]'), name)
+          assert.is_truthy(whole:find(name, 1, true), name)
+          assert.is_truthy(wide:find(name, 1, true), name)
+        end
+        assert.is_truthy(whole:find(long, 1, true))
+        assert.is_truthy(wide:find(long, 1, true))
+      end
     end)
 
     it('tell of a decision in words', function()

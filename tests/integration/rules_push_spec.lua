@@ -425,7 +425,8 @@ describe('tidemq rules push', function()
     local other = Broker.start { args = { '--fsync', 'no', '--store', 'none' } }
     text, status = shell.run(command:format(Broker.binary(), dir, other:url()))
     assert.equal(1, status)
-    assert.matches('^tidemq: denied: .* %-%-rules%-candidates DIR, and with %-%-rules%-writable if they are to stay ', text)
+    assert.matches('^tidemq: denied: .* %-%-rules%-candidates DIR, and with %-%-rules%-writable if they are to stay ',
+      text)
     other:expect_clean_stop()
   end)
 
@@ -437,8 +438,8 @@ describe('tidemq rules push', function()
     assert.matches('tidemq: nothing has changed, the candidate rules are dropped: nothing was compared, '
       .. 'since no message came meanwhile; %-%-yes makes them active all the same\n$', text)
     local function ask(answer)
-      return shell.run(("printf '%s\\n' | script -qfec \"'%s' rules push '%s' --url '%s' --no-test --for 1ms\" /dev/null")
-        :format(answer, Broker.binary(), dir, broker:url()))
+      return shell.run(("printf '%s\\n' | script -qfec \"'%s' rules push '%s' --url '%s' --no-test --for 1ms\" "
+        .. '/dev/null'):format(answer, Broker.binary(), dir, broker:url()))
     end
     text, status = ask 'n'
     assert.equal(1, status, text)
@@ -466,9 +467,8 @@ describe('tidemq rules push', function()
     for _, word in ipairs { 'queues', 'deliver', 'settled', 'declare', 'connect', 'all' } do
       assert.is_truthy((words .. ','):find(word .. ',', 1, true), word)
     end
-    for word in words:gmatch '%l+' do
-      assert.is_truthy(shell.read_file 'docs/rules.md':match('%-%-allow` takes(.-)%.\n'):find('`' .. word .. '`', 1, true), word)
-    end
+    local documented = shell.read_file 'docs/rules.md':match '%-%-allow` takes(.-)%.\n'
+    for word in words:gmatch '%l+' do assert.is_truthy(documented:find('`' .. word .. '`', 1, true), word) end
   end)
 
   it('sends large files in parts, modules too', function()
