@@ -437,9 +437,9 @@ describe('tidemq rules push', function()
     assert.equal(1, status)
     assert.matches('tidemq: nothing has changed, the candidate rules are dropped: nothing was compared, '
       .. 'since no message came meanwhile; %-%-yes makes them active all the same\n$', text)
-    local function ask(answer)
+    local function ask(word)
       return shell.run(("printf '%s\\n' | script -qfec \"'%s' rules push '%s' --url '%s' --no-test --for 1ms\" "
-        .. '/dev/null'):format(answer, Broker.binary(), dir, broker:url()))
+        .. '/dev/null'):format(word, Broker.binary(), dir, broker:url()))
     end
     text, status = ask 'n'
     assert.equal(1, status, text)
