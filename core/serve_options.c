@@ -6,6 +6,7 @@
 #include "base/command_option.h"
 #include "base/id.h"
 #include "base/mem.h"
+#include "http/http_safety.h"
 #include "rules/sandbox/config_file.h"
 #include "settings.h"
 #include "share.h"
@@ -37,6 +38,9 @@ static const struct command_option rows[] = {
 		"http-host", "NAME", NULL,
 		"a name that HTTP may be asked by while nobody must log in, besides "
 		"localhost and addresses; may be repeated") },
+	{ COMMAND_TEXT("http-origin", "ORIGIN", NULL,
+		       "whose pages browsers may let ask, besides those of the broker: "
+		       "https://app.example:8443, or * for all; may be repeated") },
 	{ COMMAND_DURATION(
 		  "http-timeout", "20s",
 		  "close a connection whose HTTP request has not come by then; a "
@@ -320,6 +324,20 @@ static int set_socket_mode(struct serve_options *o, const char *text, struct err
 	return TIDE_OK;
 }
 
+static int add_origin(struct server_config *c, const char *text, struct error *err)
+{
+	if (!http_safety_is_origin(text))
+		return error_set(err, TIDE_ESYNTAX,
+				 "--http-origin must be like https://app.example:8443, "
+				 "without a path, or *; not '%s'",
+				 text);
+	if (c->http_origin_count == SERVER_HTTP_HOSTS_MAX)
+		return error_set(err, TIDE_ESYNTAX, "--http-origin may be given %d times",
+				 SERVER_HTTP_HOSTS_MAX);
+	c->http_origins[c->http_origin_count++] = text;
+	return TIDE_OK;
+}
+
 static int set_option(struct serve_options *o, const struct command_option *row,
 		      const char *text, uint64_t value, struct error *err)
 {
@@ -338,6 +356,8 @@ static int set_option(struct serve_options *o, const struct command_option *row,
 					 "--http-host may be given %d times",
 					 SERVER_HTTP_HOSTS_MAX);
 		o->server.http_hosts[o->server.http_host_count++] = text;
+	} else if (strcmp(row->name, "http-origin") == 0) {
+		return add_origin(&o->server, text, err);
 	} else if (strcmp(row->name, "listen") == 0) {
 		if (o->listen_count == SERVE_LISTEN_MAX)
 			return error_set(err, TIDE_ESYNTAX,

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Completion for bash. It reads what `tidemq help VERB` prints, and has no list of its own:
+# Completion for bash; those for zsh and fish ask it. It reads what `tidemq help VERB` prints, and has no list of its own:
 # verbs, options, the words that an option or a verb takes. Names of queues, topics and
 # exchanges come from the broker, if one answers within a second.
 
@@ -99,13 +99,13 @@ _tidemq_split() {
 	done
 }
 
-# The words come from the line: COMP_WORDS is cut at each ':' and '='.
-_tidemq() {
-	local line word verb help found words value_of
-	read -ra line <<<"${COMP_LINE:0:COMP_POINT}"
-	case ${COMP_LINE:0:COMP_POINT} in *[[:blank:]]) line+=('') ;; esac
+# LINE: what may follow it, a candidate a line; <DIR> or <FILE> where a path may stand. The
+# completions for zsh and fish call this one.
+_tidemq_follow() {
+	local line word verb help found words value_of candidates candidate
+	read -ra line <<<"$1"
+	case $1 in *[[:blank:]]) line+=('') ;; esac
 	word=${line[-1]} verb=${line[1]:-}
-	COMPREPLY=()
 	if [ ${#line[@]} -eq 2 ] || { [ ${#line[@]} -eq 3 ] && [ "$verb" = help ]; }; then
 		found="help $(tidemq help 2>/dev/null | sed -n 's/^  \([a-z-]*\)  *.*/\1/p')"
 	else
@@ -120,18 +120,26 @@ _tidemq() {
 			found=$(_tidemq_words "$help" "${words[@]}")
 		fi
 	fi
-	case $found in
-	*'<DIR>'*) mapfile -t COMPREPLY < <(compgen -d -- "$word") && compopt -o filenames 2>/dev/null ;;
-	*'<FILE>'*) mapfile -t COMPREPLY < <(compgen -f -- "$word") && compopt -o filenames 2>/dev/null ;;
-	esac
-	# A name may have signs of the shell in it. What is before the last ':' or '=' of the word
-	# is on the line already.
-	local candidates candidate typed=${word%"${word##*[:=]}"}
 	read -rd '' -a candidates <<<"$found"
 	for candidate in "${candidates[@]}"; do
+		case $candidate in '<DIR>' | '<FILE>' | "$word"*) echo "$candidate" ;; esac
+	done
+}
+
+# The words come from the line: COMP_WORDS is cut at each ':' and '='.
+_tidemq() {
+	local text=${COMP_LINE:0:COMP_POINT} candidates candidate word typed
+	case $text in *[[:blank:]]) word='' ;; *) word=${text##*[[:blank:]]} ;; esac
+	COMPREPLY=()
+	mapfile -t candidates < <(_tidemq_follow "$text")
+	# What is before the last ':' or '=' of the word is on the line already.
+	typed=${word%"${word##*[:=]}"}
+	for candidate in "${candidates[@]}"; do
 		case $candidate in
-		'<DIR>' | '<FILE>') ;;
-		"$word"*)
+		'<DIR>') mapfile -t COMPREPLY < <(compgen -d -- "$word") && compopt -o filenames 2>/dev/null ;;
+		'<FILE>') mapfile -t COMPREPLY < <(compgen -f -- "$word") && compopt -o filenames 2>/dev/null ;;
+		*)
+			# A name may have signs of the shell in it.
 			candidate=${candidate#"$typed"}
 			COMPREPLY+=("${candidate@Q}")
 			[[ $candidate == *[!A-Za-z0-9_./:@%+-]* ]] || COMPREPLY[-1]=$candidate

@@ -30,6 +30,9 @@ INCLUDE = $(DESTDIR)$(PREFIX)/include/tidemq
 ETC = $(DESTDIR)$(SYSCONFDIR)/tidemq
 DOC = $(SHARE)/doc/tidemq
 SYSTEMD = $(DESTDIR)$(PREFIX)/lib
+# Where zsh looks: packages have a directory of their own.
+ZSH = $(SHARE)/zsh/$(if $(filter /usr,$(PREFIX)),vendor-completions,site-functions)
+FISH = $(SHARE)/fish/vendor_completions.d
 FILL_IN = sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g' -e 's|@SYSCONFDIR@|$(SYSCONFDIR)|g' \
 	-e 's|@LIBDIR@|$(LIBDIR)|g' -e 's|@DATE@|$(DATE)|g' \
 	-e '/^@VERBS@$$/ { r $(B)/man/verbs' -e 'd }'
@@ -49,6 +52,9 @@ install: all
 	$(FILL_IN) $(B)/tidemq.lua >$(SHARE)/tidemq/tidemq.lua
 	[ -e "$(ETC)/tidemq.lua" ] || install -m 644 $(SHARE)/tidemq/tidemq.lua $(ETC)/tidemq.lua
 	install -D -m 644 packaging/completion.bash $(SHARE)/bash-completion/completions/tidemq
+	install -d $(ZSH) $(FISH)
+	$(FILL_IN) packaging/completion.zsh >$(ZSH)/_tidemq
+	$(FILL_IN) packaging/completion.fish >$(FISH)/tidemq.fish
 	install -d $(DOC)
 	install -m 644 README.md CHANGELOG.md LICENSE docs/*.md docs/*.svg $(DOC)
 	find examples -type f ! -path '*/__pycache__/*' | while read -r f; do \
@@ -59,7 +65,8 @@ uninstall:
 	rm -f $(BIN)/tidemq $(LIB)/libtidemq.a $(LIB)/pkgconfig/tidemq.pc
 	rm -f $(SYSTEMD)/systemd/system/tidemq.service $(SYSTEMD)/sysusers.d/tidemq.conf
 	rm -f $(SHARE)/man/man1/tidemq.1 $(SHARE)/man/man1/tidemq-*.1
-	rm -f $(SHARE)/bash-completion/completions/tidemq
+	rm -f $(SHARE)/bash-completion/completions/tidemq $(ZSH)/_tidemq
+	rm -f $(FISH)/tidemq.fish
 	rm -rf $(INCLUDE) $(SHARE)/tidemq $(DOC)
 	@[ ! -d $(ETC) ] || echo "$(ETC) stays: remove it if nobody needs its rules and its configuration"
 

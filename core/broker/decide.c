@@ -177,9 +177,7 @@ static int find_exchange(struct outcome *o, const struct decide_spec *spec,
 	if (o->exchange)
 		return TIDE_OK;
 	if (!o->sender)
-		return error_set(err, TIDE_ENOTFOUND,
-				 "there is no exchange '%" SLICE_FMT "'",
-				 SLICE_ARG(o->msg->exchange));
+		return vhost_refuse(spec->vhost, "exchange", o->msg->exchange, err);
 	return error_set(err, TIDE_ERULE,
 			 "%s:%d: the message is sent to exchange '%" SLICE_FMT
 			 "', which does not exist",

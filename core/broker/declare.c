@@ -49,15 +49,15 @@ static int check_same(int rc, const struct definition *d, bool is_its_turn,
 }
 
 /* Nobody makes one by a wrong name. */
-static int check_exists(bool exists, const char *kind, struct slice name,
-			struct error *err)
+static int check_exists(const void *thing, const struct vhost *v, const char *kind,
+			struct slice name, struct error *err)
 {
-	if (exists)
+	if (thing)
 		return TIDE_OK;
 	return error_set(err, TIDE_ENOTFOUND,
 			 "there is no %s '%" SLICE_FMT
-			 "' to update; DECLARE without update makes one",
-			 kind, SLICE_ARG(name));
+			 "' to update in vhost '%s'; DECLARE without update makes one",
+			 kind, SLICE_ARG(name), v->name);
 }
 
 /* What one that exists would have with other options: these, over those that it has. */
@@ -173,8 +173,8 @@ int declare_queue(struct vhost *v, const struct queue_declare_spec *spec,
 	rest.args = &args;
 	if (!is_update)
 		rc = declare(v, &rest, out, waiter, err);
-	else if (check_exists(q != NULL, spec->is_topic ? "topic" : "queue", spec->name,
-			      err) < 0)
+	else if (check_exists(q, v, spec->is_topic ? "topic" : "queue", spec->name, err) <
+		 0)
 		rc = err->code;
 	else
 		rc = change(*out = q, &rest, waiter, err);
@@ -202,7 +202,7 @@ int declare_ask_queue(struct vhost *v, const struct queue_declare_spec *spec,
 	if (q) {
 		rc = merge(q, &args, &what, out, err);
 	} else if (is_update) {
-		rc = check_exists(false, spec->is_topic ? "topic" : "queue", spec->name,
+		rc = check_exists(q, v, spec->is_topic ? "topic" : "queue", spec->name,
 				  err);
 	} else {
 		rc = queue_parse(&config, &rest, err);
@@ -281,7 +281,7 @@ int declare_ask_exchange(struct vhost *v, const struct exchange_declare_spec *sp
 	if (rc < 0)
 		return rc;
 	if (is_update)
-		rc = check_exists(x != NULL, "exchange", spec->name, err);
+		rc = check_exists(x, v, "exchange", spec->name, err);
 	if (rc == TIDE_OK)
 		rc = x ? merge_exchange(x, &what, &args, out, err)
 		       : make_exchange(v, &what, &args, out, err);
@@ -303,7 +303,7 @@ int declare_exchange(struct vhost *v, const struct exchange_declare_spec *spec,
 		return rc;
 	*out = x;
 	if (is_update)
-		rc = check_exists(x != NULL, "exchange", spec->name, err);
+		rc = check_exists(x, v, "exchange", spec->name, err);
 	if (rc == TIDE_OK && is_update)
 		rc = check_turn(&x->definition, spec->is_its_turn, err);
 	if (rc == TIDE_OK && is_update)

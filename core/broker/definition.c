@@ -122,6 +122,8 @@ static void on_answer(void *ctx, int status, const char *text)
 	if (d) {
 		LIST_REMOVE(job, link);
 		d->is_stored |= status == TIDE_OK;
+		if (status == TIDE_OK)
+			definition_vhost(d)->is_kept = true;
 		if (status < 0 && status != TIDE_ESHUTDOWN && !d->is_stored &&
 		    LIST_EMPTY(&d->jobs))
 			take_back(d);

@@ -61,9 +61,7 @@ static int publish_routed(struct decide_spec *spec, struct waiter *w,
 	if (m->exchange.len) {
 		spec->exchange = exchange_find(spec->vhost, m->exchange);
 		if (!spec->exchange)
-			return error_set(err, TIDE_ENOTFOUND,
-					 "there is no exchange '%" SLICE_FMT "'",
-					 SLICE_ARG(m->exchange));
+			return vhost_refuse(spec->vhost, "exchange", m->exchange, err);
 	}
 	return publish_message(spec, true, w, out, err);
 }

@@ -45,7 +45,10 @@ struct entrance {
 
 static void tell_place(const struct entrance *to, unsigned partition, uint64_t offset)
 {
-	if (!to->told || to->told->has_offset)
+	if (!to->told)
+		return;
+	to->told->topics++;
+	if (to->told->has_offset)
 		return;
 	to->told->has_offset = true;
 	to->told->partition = (uint16_t)partition;

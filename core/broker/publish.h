@@ -10,6 +10,7 @@ struct published {
 	unsigned queues;   /* how many have it */
 	bool is_duplicate; /* all of them had it before: the id is that of the first */
 	bool has_offset;   /* a topic has it: the first of them there */
+	unsigned topics;   /* of `queues` */
 	uint16_t partition;
 	uint64_t offset;
 	uint64_t id;

@@ -70,6 +70,14 @@ int vhost_recover(struct broker *b, struct slice name, struct vhost **out,
 	return rc;
 }
 
+int vhost_refuse(const struct vhost *v, const char *kind, struct slice name,
+		 struct error *err)
+{
+	return error_set(err, TIDE_ENOTFOUND,
+			 "there is no %s '%" SLICE_FMT "' in vhost '%s'", kind,
+			 SLICE_ARG(name), v->name);
+}
+
 void vhost_unref(struct vhost *v)
 {
 	if (!v || --v->refs > 0)
@@ -79,19 +87,20 @@ void vhost_unref(struct vhost *v)
 	mem_free(v);
 }
 
-/* Those that it has anyway count if something is bound to them. */
-static bool has_exchanges(const struct vhost *v)
+unsigned vhost_count_exchanges(const struct vhost *v)
 {
+	unsigned count = 0;
+
 	for (const struct exchange *x = v->exchanges; x; x = x->hh.next)
-		if (!exchange_is_predeclared(x) || x->binding_count ||
-		    !TAILQ_EMPTY(&x->incoming))
-			return true;
-	return false;
+		count += !exchange_is_predeclared(x) || x->binding_count ||
+			 !TAILQ_EMPTY(&x->incoming);
+	return count;
 }
 
 static bool is_needed(const struct vhost *v)
 {
-	return v->is_kept || v->sessions || v->queues || v->locks || has_exchanges(v);
+	return v->is_kept || v->sessions || v->queues || v->locks ||
+	       vhost_count_exchanges(v);
 }
 
 void vhost_enter(struct vhost *v)

@@ -1,9 +1,10 @@
 /* vhost.h: a name space of exchanges and queues.
  *
- * It is made when it is first named, and goes at the end of a turn in which it has
- * no exchange, no queue and no session any more, but for what each vhost has anyway. The
- * default vhost stays. What has happened in it may be remembered for longer, by
- * references. */
+ * It is declared, or made when a client enters that a grant or a script of connect/ sends
+ * there. Once Redis knows it, it stays until it is deleted (vhost_keep.h). Until then it
+ * goes at the end of a turn in which it has no exchange, no queue and no session, but for
+ * what each vhost has anyway. The default vhost stays. What has happened in it may be
+ * remembered for longer, by references. */
 #pragma once
 
 #include "base/slice.h"
@@ -28,7 +29,7 @@ struct vhost {
 	struct unroutable unroutable; /* of the default exchange */
 	unsigned sessions;            /* that work in it */
 	unsigned refs;                /* one for being a vhost of the broker */
-	bool is_kept;                 /* needed even when it is empty */
+	bool is_kept;                 /* needed even when it is empty: Redis has it */
 	bool is_idle; /* in the broker's list of those that may be empty */
 	TAILQ_ENTRY(vhost) idle_link;
 };
@@ -42,9 +43,16 @@ TIDE_MUST_USE int vhost_open(struct broker *b, struct slice name, struct vhost *
 /* The same for what is in Redis, whatever the limit. */
 TIDE_MUST_USE int vhost_recover(struct broker *b, struct slice name, struct vhost **out,
 				struct error *err);
+/* TIDE_ENOTFOUND: "there is no queue 'jobs' in vhost '/'".
+ *
+ * @param kind  "exchange", "queue", "topic" */
+TIDE_MUST_USE int vhost_refuse(const struct vhost *v, const char *kind, struct slice name,
+			       struct error *err);
 /* A session begins or ends to work in it. */
 void vhost_enter(struct vhost *v);
 void vhost_leave(struct vhost *v);
+/* Those that it has anyway count if something is bound to them. */
+unsigned vhost_count_exchanges(const struct vhost *v);
 /* It may be empty now. */
 void vhost_check(struct vhost *v);
 /* Let those go that are empty, from Redis too. */

@@ -2,7 +2,9 @@
  * resume, seek: verbs whose words are the protocol's, and whose reply is OK. */
 #include <inttypes.h>
 
+#include "base/mem.h"
 #include "cli.h"
+#include "cli_url.h"
 
 #define WORDS_MAX 80
 
@@ -100,14 +102,31 @@ static int run_remove(struct cli *cli)
 	return finish(cli);
 }
 
+/* The URL may be that of the vhost which is still to be made. */
+static int finish_vhost(struct cli *cli)
+{
+	char *url;
+
+	if (cli->word_count > 2)
+		return cli_usage_error(cli, "a vhost has a name and nothing else");
+	add_words(cli, 2);
+	url = cli_url_with(cli->url, "/");
+	cli->url = url;
+	finish(cli);
+	mem_free(url);
+	return cli->status;
+}
+
 static int run_declare(struct cli *cli)
 {
 	bool is_exchange = strcmp(cli->words[0], "exchange") == 0;
 
+	if (strcmp(cli->words[0], "vhost") == 0)
+		return finish_vhost(cli);
 	if (!is_exchange && strcmp(cli->words[0], "queue") != 0 &&
 	    strcmp(cli->words[0], "topic") != 0)
 		return cli_usage_error(
-			cli, "expected 'exchange', 'queue' or 'topic', not '%s'",
+			cli, "expected 'exchange', 'queue', 'topic' or 'vhost', not '%s'",
 			cli->words[0]);
 	if (is_exchange && cli->word_count < 3)
 		return cli_usage_error(cli, "the type of the exchange is missing");
@@ -121,11 +140,15 @@ static int run_delete(struct cli *cli)
 	static const char *const flags[] = { "if-empty", "if-unused" };
 	bool is_group = strcmp(cli->words[0], "group") == 0, is_known = false;
 
+	if (strcmp(cli->words[0], "vhost") == 0)
+		return finish_vhost(cli);
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
 		is_known = is_known || strcmp(cli->words[0], kinds[i]) == 0;
 	if (!is_known)
 		return cli_usage_error(
-			cli, "expected 'exchange', 'queue', 'topic' or 'group', not '%s'",
+			cli,
+			"expected 'exchange', 'queue', 'topic', 'vhost' or 'group', not "
+			"'%s'",
 			cli->words[0]);
 	if (is_group != (cli->word_count == 3))
 		return cli_usage_error(cli, is_group ? "the name of the group is missing"
@@ -236,9 +259,9 @@ static const struct command_option pause_options[] = {
 
 const struct cli_verb cli_define_verbs[] = {
 	{ .name = "declare",
-	  .summary = "declare an exchange, a queue or a topic",
+	  .summary = "declare an exchange, a queue, a topic or a vhost",
 	  .usage = "[options] exchange NAME TYPE [NAME=VALUE...] | queue|topic NAME "
-		   "[NAME=VALUE...]",
+		   "[NAME=VALUE...] | vhost NAME",
 	  .details =
 		  "NAME=VALUE are the options of DECLARE in docs/protocol.md.\n"
 		  "The broker chooses the name of 'queue -', which is printed.\n"
@@ -246,13 +269,15 @@ const struct cli_verb cli_define_verbs[] = {
 	  .examples = "  tidemq declare exchange orders topic\n"
 		      "  tidemq declare queue jobs retry=exponential retry.base=500ms\n"
 		      "  tidemq declare queue jobs retry.max=5 ttl= update=1\n"
-		      "  tidemq declare topic events partitions=4\n",
+		      "  tidemq declare topic events partitions=4\n"
+		      "  tidemq declare vhost shop\n",
 	  .words_min = 2,
 	  .words_max = WORDS_MAX,
 	  .run = run_declare },
 	{ .name = "delete",
-	  .summary = "delete an exchange, a queue, a topic, or a group of a topic",
-	  .usage = "[options] exchange|queue|topic NAME | group TOPIC GROUP",
+	  .summary = "delete an exchange, a queue, a topic, a vhost that is empty, or a "
+		     "group of a topic",
+	  .usage = "[options] exchange|queue|topic|vhost NAME | group TOPIC GROUP",
 	  .examples = "  tidemq delete queue jobs --if-empty\n"
 		      "  tidemq delete group events billing\n",
 	  .options = delete_options,

@@ -96,22 +96,43 @@ static int read_stdin(struct buf *input)
 	return CLI_DONE;
 }
 
+/* "1 queue and 2 topics" */
+static void append_takers(struct buf *out, const struct tidemq_receipt *r)
+{
+	unsigned queues = r->queues - r->topics;
+
+	if (queues || !r->topics)
+		buf_append_count(out, queues, "queue");
+	if (queues && r->topics)
+		buf_append_text(out, " and ");
+	if (r->topics)
+		buf_append_count(out, r->topics, "topic");
+}
+
 static void print_receipt(const struct cli *cli, const struct tidemq_receipt *r)
 {
-	char place[96] = "";
+	struct buf out = { 0 };
 
-	if (r->has_offset)
-		snprintf(place, sizeof(place),
-			 cli->json ? ",\"partition\":%u,\"offset\":%" PRIu64
-				   : ", partition %u offset %" PRIu64,
-			 r->partition, r->offset);
-	if (cli->json)
-		printf("{\"id\":\"%s\",\"queues\":%u%s%s}\n", r->id, r->queues,
-		       r->is_duplicate ? ",\"duplicate\":true" : "", place);
-	else
-		printf(r->is_duplicate ? "duplicate of %s in %u queue%s%s\n"
-				       : "published %s to %u queue%s%s\n",
-		       r->id, r->queues, r->queues == 1 ? "" : "s", place);
+	if (cli->json) {
+		buf_printf(&out, "{\"id\":\"%s\",\"queues\":%u", r->id, r->queues);
+		if (r->is_duplicate)
+			buf_append_text(&out, ",\"duplicate\":true");
+		if (r->has_offset)
+			buf_printf(&out,
+				   ",\"topics\":%u,\"partition\":%u,\"offset\":%" PRIu64,
+				   r->topics, r->partition, r->offset);
+		buf_append_char(&out, '}');
+	} else {
+		buf_printf(&out,
+			   r->is_duplicate ? "duplicate of %s in " : "published %s to ",
+			   r->id);
+		append_takers(&out, r);
+		if (r->has_offset)
+			buf_printf(&out, ", partition %u offset %" PRIu64, r->partition,
+				   r->offset);
+	}
+	puts(buf_cstr(&out));
+	buf_deinit(&out);
 }
 
 static int publish_one(struct cli *cli, struct pub_request *pub)
@@ -155,6 +176,25 @@ static int publish_lines(struct cli *cli, struct pub_request *pub, uint64_t *tot
 	return status;
 }
 
+/* Some are stored. Those that were on their way are waited for: they count, too.
+ *
+ * @param total  that were to be published; by line those that were sent */
+static int report_part(struct cli *cli, uint64_t total, bool by_line)
+{
+	const struct tidemq_error why = *tidemq_last_error(cli->client);
+	bool is_sure = why.status == TIDEMQ_EREFUSED;
+	int ignored = is_sure ? tidemq_flush(cli->client) : TIDEMQ_OK;
+	uint64_t stored = tidemq_confirmed(cli->client);
+
+	(void)ignored;
+	if (cli->json)
+		printf("{\"published\":%" PRIu64 "}\n", stored);
+	return cli_failure("%s%" PRIu64 " of %" PRIu64 " %sstored; then: %s%s%s",
+			   is_sure ? "" : "at least ", stored, total,
+			   by_line ? "sent are " : "", why.word, why.word[0] ? ": " : "",
+			   why.text);
+}
+
 static int publish_many(struct cli *cli, struct pub_request *pub, bool by_line)
 {
 	uint64_t total = 0;
@@ -166,7 +206,7 @@ static int publish_many(struct cli *cli, struct pub_request *pub, bool by_line)
 		status = tidemq_flush(cli->client);
 	cli_end_wait();
 	if (status != TIDEMQ_OK)
-		return cli_client_failure(cli);
+		return report_part(cli, by_line ? total : pub->count, by_line);
 	if (cli->json)
 		printf("{\"published\":%" PRIu64 "}\n", total);
 	else

@@ -8,6 +8,7 @@
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -296,17 +297,12 @@ static char *upload(struct push *p)
 
 /* ---- the trial on live traffic ---------------------------------------------------- */
 
-/* What may differ. */
 static const struct difference {
-	const char *word;    /* of --allow */
-	const char *count;   /* in `differences` of the shadow; --allow takes it too */
-	const char *figures; /* or it has figures of its own */
+	const char *word, *count, *figures;
 } differences[] = {
-	{ "error", "errors", NULL },     { "queues", "queues", NULL },
-	{ "shard", "shards", NULL },     { "rank", "ranks", NULL },
-	{ "message", "messages", NULL }, { "retry", "retries", "failures" },
-	{ "deliver", NULL, "deliver" },  { "settled", NULL, "settled" },
-	{ "declare", NULL, "declare" },  { "connect", NULL, "connect" },
+#define X(word, count, figures) { word, count, figures },
+	CLI_PUSH_DIFFERENCES(X)
+#undef X
 };
 #define DIFFERENCE_COUNT (sizeof(differences) / sizeof(differences[0]))
 
@@ -342,10 +338,7 @@ static int check_allow(const struct cli *cli)
 			is_known = is_known || is_named(word, &differences[i]);
 		if (!is_known)
 			return cli_usage_error(
-				cli,
-				"--allow takes error, queues, shard, rank, message, "
-				"retry, deliver, settled, declare, connect and all, not "
-				"'%.*s'",
+				cli, "--allow takes " CLI_PUSH_ALLOWED ", not '%.*s'",
 				SLICE_HEAD(word, 40));
 	}
 	return CLI_DONE;
@@ -530,6 +523,45 @@ static json_t *wait_for_traffic(struct push *p)
 	return shadow;
 }
 
+static bool is_compared(const json_t *shadow)
+{
+	uint64_t count = count_of(shadow, "compared");
+
+	for (size_t i = 0; i < DIFFERENCE_COUNT; i++)
+		if (differences[i].figures)
+			count += count_of(json_object_get(shadow, differences[i].figures),
+					  "compared");
+	return count > 0;
+}
+
+#define NOTHING_COMPARED "nothing was compared, since no message came meanwhile"
+
+static bool is_yes(void)
+{
+	char answer[16];
+
+	fputs("tidemq: " NOTHING_COMPARED "; make the rules active all the same? [y/N] ",
+	      stderr);
+	fflush(stderr);
+	return fgets(answer, sizeof(answer), stdin) &&
+	       (strcasecmp(answer, "y\n") == 0 || strcasecmp(answer, "yes\n") == 0);
+}
+
+/* A trial without traffic has shown nothing. */
+static int ask_if_untried(const struct cli *cli, const json_t *shadow)
+{
+	bool is_terminal = isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
+
+	if (cli_is_given(cli, "now") || cli_is_given(cli, "yes") || is_compared(shadow))
+		return CLI_DONE;
+	if (is_terminal && is_yes())
+		return CLI_DONE;
+	return cli_failure("nothing has changed, the candidate rules are dropped%s",
+			   is_terminal ? ""
+				       : ": " NOTHING_COMPARED
+					 "; --yes makes them active all the same");
+}
+
 static int promote(struct push *p, const json_t *shadow)
 {
 	uint64_t compared = count_of(shadow, "compared");
@@ -573,7 +605,9 @@ static int try_on_traffic(struct push *p, const char *dir)
 	document = wait_for_traffic(p);
 	if (!document)
 		return p->cli->status;
-	int status = promote(p, document);
+	int status = ask_if_untried(p->cli, document);
+	if (status == CLI_DONE)
+		status = promote(p, document);
 	json_decref(document);
 	return status;
 }

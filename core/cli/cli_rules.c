@@ -708,9 +708,9 @@ static const struct command_option rules_options[] = {
 	{ COMMAND_NUMBER("messages", NULL, "push: until so many publishes are compared",
 			 1, UINT32_MAX) },
 	{ COMMAND_TEXT("allow", "LIST", NULL,
-		       "push: what may differ: error, queues, shard, rank, message, "
-		       "retry, all") },
+		       "push: what may differ: " CLI_PUSH_ALLOWED) },
 	{ COMMAND_FLAG("now", "push: make them active without a trial on traffic") },
+	{ COMMAND_FLAG("yes", "push: do not ask when no publish was compared") },
 	{ COMMAND_FLAG("no-test", "push: without tidemq check and test") },
 	{ COMMAND_FLAG("transient",
 		       "push: leave the broker's rules directory as it is") },

@@ -14,43 +14,43 @@ static const struct list {
 	struct cli_table_view view;
 } lists[] = {
 	{ "exchanges",
-	  { .columns = "name type durable auto_delete? bindings published "
-		       "unroutable options? policy? unusable?" } },
+	  { .columns = "name type durable+ auto_delete?+ bindings published "
+		       "unroutable options?+ policy?+ unusable?" } },
 	{ "queues",
 	  { .columns =
-		    "name ready delayed unacked buried oldest_ready_ms:duration/oldest "
-		    "in_10s/in out_10s/out consumers durable paused options? "
-		    "policy? unusable?" } },
+		    "name ready delayed+ unacked buried oldest_ready_ms:duration/oldest "
+		    "in_10s/in+ out_10s/out+ consumers durable+ paused options?+ "
+		    "policy?+ unusable?" } },
 	{ "topics",
-	  { .columns = "name partitions messages bytes appended in_10s/in out_10s/out "
-		       "groups? lag? consumers durable options? policy? "
+	  { .columns = "name partitions messages bytes+ appended+ in_10s/in+ "
+		       "out_10s/out+ groups? lag? consumers durable+ options?+ policy?+ "
 		       "unusable?" } },
 	{ "bindings",
-	  { .columns = "exchange to destination pattern options? unusable?" } },
+	  { .columns = "exchange to destination pattern options?+ unusable?" } },
 	{ "groups",
 	  { .columns =
-		    "topic group members gets? lag lag_ms:duration/behind given_up?" } },
+		    "topic group members gets?+ lag lag_ms:duration/behind given_up?" } },
 	{ "consumers",
-	  { .columns = "queue sid kind connection channel ack priority active? "
-		       "group partitions prefetch unacked "
-		       "delivered" } },
+	  { .columns = "queue sid kind+ connection channel+ ack+ priority+ active? "
+		       "group partitions prefetch+ unacked "
+		       "delivered+" } },
 	{ "connections",
-	  { .columns = "connection name peer protocol tls? vhost channels pending" } },
+	  { .columns = "connection name peer protocol tls?+ vhost channels+ pending+" } },
 	{ "locks",
-	  { .columns = "name token connection? channel ttl_ms:duration since:time "
+	  { .columns = "name token connection? channel+ ttl_ms:duration+ since:time+ "
 		       "lapses:time "
 		       "waiting?" } },
 	{ "vhosts",
-	  { .columns = "name exchanges queues topics connections ready delayed "
+	  { .columns = "name exchanges+ queues topics connections ready delayed+ "
 		       "unacked buried" } },
 	{ "history",
-	  { .columns =
-		    "t:time/time published/in delivered/out acked ready unacked "
-		    "delayed buried oldest_ready_ms:duration/oldest connections "
-		    "memory_bytes/memory unstored_bytes/unstored store_ms loop_busy" } },
+	  { .columns = "t:time/time published/in delivered/out acked+ ready unacked+ "
+		       "delayed+ buried+ oldest_ready_ms:duration/oldest connections+ "
+		       "memory_bytes/memory+ unstored_bytes/unstored+ store_ms+ "
+		       "loop_busy+" } },
 	{ "now", { .units = "t:time oldest_ready_ms:duration" } },
 	{ "rules",
-	  { .columns = "file uses calls errors time_us? doc", .array = "scripts" } },
+	  { .columns = "file uses calls errors time_us?+ doc", .array = "scripts" } },
 };
 
 static void add_page(struct cli *cli)
@@ -99,14 +99,17 @@ static int print_history(struct cli *cli, const struct cli_table_view *view)
 static int run_list(struct cli *cli)
 {
 	const char *what = cli->words[0];
+	struct cli_table_view view;
 
 	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
 		if (strcmp(what, lists[i].what) == 0) {
 			buf_printf(&cli->request, "LIST %s", what);
 			add_page(cli);
+			view = lists[i].view;
+			view.is_wide = cli_is_given(cli, "wide");
 			if (strcmp(what, "history") == 0)
-				return print_history(cli, &lists[i].view);
-			return cli_table_ask(cli, &lists[i].view);
+				return print_history(cli, &view);
+			return cli_table_ask(cli, &view);
 		}
 	}
 	return cli_usage_error(cli,
@@ -214,12 +217,14 @@ static void lift_deaths(json_t *page)
 /* A search may find nothing in a page, of which there is nothing to print. */
 static int print_page(struct cli *cli, json_t *page, bool is_only)
 {
-	static const struct cli_table_view view = {
-		.columns = "id partition offset exchange key priority ts:time due:time "
-			   "deliveries failures "
-			   "reason reason_text/text source died:time attempts "
-			   "headers size payload:payload",
+	const struct cli_table_view view = {
+		.columns =
+			"id partition offset exchange+ key priority+ ts:time+ due:time "
+			"deliveries+ failures+ "
+			"reason reason_text/text source died:time attempts "
+			"headers+ size+ payload:payload",
 		.array = "messages",
+		.is_wide = cli_is_given(cli, "wide"),
 	};
 
 	lift_deaths(page);
@@ -312,6 +317,8 @@ static int run_request(struct cli *cli)
 	return CLI_DONE;
 }
 
+#define WIDE_HELP "all columns, also those for which the terminal is too narrow"
+
 static const struct command_option peek_options[] = {
 	{ COMMAND_FLAG("all", "all of them, in tables of up to 100") },
 	{ COMMAND_TEXT("after", "PLACE", NULL,
@@ -324,6 +331,7 @@ static const struct command_option peek_options[] = {
 	{ COMMAND_NUMBER("partition", NULL, "which one of a topic", 0, 63) },
 	{ COMMAND_CHOICE("state", "ready|delayed|unacked|buried", "ready",
 			 "which of a queue") },
+	{ COMMAND_FLAG("wide", WIDE_HELP) },
 	{ .name = NULL },
 };
 
@@ -337,6 +345,7 @@ static const struct command_option list_options[] = {
 	{ COMMAND_TEXT("sort", "BY", NULL,
 		       "of queues: name, ready, delayed, unacked, buried, age, in, out, "
 		       "consumers; of others: LIST in docs/protocol.md") },
+	{ COMMAND_FLAG("wide", WIDE_HELP) },
 	{ .name = NULL },
 };
 

@@ -24,6 +24,7 @@ struct column {
 	char title[NAME_MAX_BYTES]; /* "": made from the name */
 	enum unit unit;
 	bool is_optional; /* left out also when all values are 0 */
+	bool is_wide;     /* left out also when a row would not fit */
 };
 
 struct columns {
@@ -36,20 +37,21 @@ struct cell {
 	bool is_number;
 };
 
-/* "name:unit/title?" */
+/* "name:unit/title?+" */
 static struct column parse_column(const char *text, size_t len)
 {
 	static const char *const units[] = { [TIME] = ":time",
 					     [DURATION] = ":duration",
 					     [PAYLOAD] = ":payload",
 					     [DECISION] = ":decision" };
-	struct column c = { .is_optional = len > 0 && text[len - 1] == '?' };
-	size_t name_len = strcspn(text, ":/? ");
+	struct column c = { .is_optional = memchr(text, '?', len) != NULL,
+			    .is_wide = memchr(text, '+', len) != NULL };
+	size_t name_len = strcspn(text, ":/?+ ");
 	const char *title = memchr(text, '/', len);
 
 	snprintf(c.name, sizeof(c.name), "%.*s", (int)name_len, text);
 	if (title)
-		snprintf(c.title, sizeof(c.title), "%.*s", (int)strcspn(title + 1, "? "),
+		snprintf(c.title, sizeof(c.title), "%.*s", (int)strcspn(title + 1, "?+ "),
 			 title + 1);
 	for (enum unit unit = TIME; unit <= DECISION; unit++)
 		if (strncmp(text + name_len, units[unit], strlen(units[unit])) == 0)
@@ -280,6 +282,33 @@ static void shorten(struct cell *cell, size_t max)
 	buf_append_text(&cell->text, "...");
 }
 
+/* Behind so many code points. */
+static size_t skip_points(struct slice s, size_t count)
+{
+	size_t i = 0;
+
+	for (; i < s.len; i++)
+		if (!is_continuation(s.data[i]) && count-- == 0)
+			break;
+	return i;
+}
+
+/* Of a name the end tells as much as the beginning. */
+static void shorten_name(struct cell *cell, size_t max)
+{
+	struct slice s = buf_slice(&cell->text);
+	size_t points = width(cell), head = (max - 3) / 2, tail = max - 3 - head;
+	struct buf out = { 0 };
+
+	if (points <= max)
+		return;
+	buf_append(&out, s.data, skip_points(s, head));
+	buf_append_text(&out, "...");
+	buf_append_slice(&out, slice_skip(s, skip_points(s, points - tail)));
+	buf_deinit(&cell->text);
+	cell->text = out;
+}
+
 /* A payload that is not UTF-8 stands in a member of its own. */
 static const json_t *member_of(const json_t *object, const struct column *c)
 {
@@ -394,10 +423,8 @@ static void fold(struct layout *l, size_t room)
 	}
 }
 
-static void lay_out(struct layout *l, struct cell *cells, size_t rows)
+static void measure(struct layout *l, struct cell *cells, size_t rows)
 {
-	size_t room = line_width();
-
 	for (size_t i = 0; i < rows * l->columns; i++) {
 		size_t w = width(&cells[i]);
 
@@ -407,6 +434,13 @@ static void lay_out(struct layout *l, struct cell *cells, size_t rows)
 		if (i < l->columns && rows > 1)
 			cells[i].is_number = cells[i + l->columns].is_number;
 	}
+}
+
+static void lay_out(struct layout *l, struct cell *cells, size_t rows)
+{
+	size_t room = line_width();
+
+	measure(l, cells, rows);
 	if (room <= (size_t)l->indent)
 		return;
 	room -= (size_t)l->indent;
@@ -521,26 +555,102 @@ static void leave_out_columns(const json_t *array, struct columns *columns)
 	columns->count = count;
 }
 
-static void print_array(const json_t *array, const char *members,
-			const struct columns *units, int indent)
+/* The title and a row for each item; for free_cells. */
+static struct cell *fill_cells(const json_t *array, const struct columns *columns,
+			       const struct columns *units)
 {
+	size_t count = columns->count, rows = json_array_size(array) + 1;
+	struct cell *cells = mem_zalloc(rows * count * sizeof(*cells));
+
+	for (size_t i = 0; i < count; i++)
+		fill_title(&cells[i], &columns->items[i]);
+	for (size_t i = count; i < rows * count; i++)
+		fill_cell(&cells[i], json_array_get(array, i / count - 1),
+			  &columns->items[i % count], units);
+	return cells;
+}
+
+static void free_cells(struct cell *cells, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		buf_deinit(&cells[i].text);
+	mem_free(cells);
+}
+
+static bool is_fitting(struct cell *cells, size_t rows, size_t columns)
+{
+	struct layout l = { .columns = columns };
+	size_t room = line_width();
+
+	measure(&l, cells, rows);
+	return room == 0 || fit(&l, cells + (rows - 1) * columns, room);
+}
+
+/* Leave out the last of the columns for --wide. False: there is none. */
+static bool drop_wide(struct columns *columns, struct buf *dropped)
+{
+	size_t last = columns->count;
+
+	while (last > 0 && !columns->items[last - 1].is_wide)
+		last--;
+	if (last == 0)
+		return false;
+	buf_printf(dropped, "%s%s", buf_len(dropped) ? ", " : "",
+		   columns->items[last - 1].title[0] ? columns->items[last - 1].title
+						     : columns->items[last - 1].name);
+	memmove(columns->items + last - 1, columns->items + last,
+		(columns->count - last) * sizeof(columns->items[0]));
+	columns->count--;
+	return true;
+}
+
+/* Cut the names of the first column if that is all that a row needs to fit. */
+static bool cut_names(struct cell *cells, size_t rows, size_t columns)
+{
+	struct layout l = { .columns = columns };
+	size_t room = line_width(), others = 0;
+
+	measure(&l, cells, rows);
+	for (size_t i = 1; i < columns; i++)
+		others += GAP + (cells[i + (rows - 1) * columns].is_number ||
+						 l.widths[i] < CELL_WIDTH_MIN
+					 ? l.widths[i]
+					 : CELL_WIDTH_MIN);
+	if (room < others + CELL_WIDTH_MIN || l.widths[0] <= room - others)
+		return false;
+	for (size_t i = 0; i < rows; i++)
+		shorten_name(&cells[i * columns], room - others);
+	return true;
+}
+
+static void print_array(const json_t *array, const struct cli_table_view *view,
+			const char *members, const struct columns *units, int indent)
+{
+	size_t rows = json_array_size(array) + 1;
+	struct buf dropped = { 0 };
 	struct columns columns;
-	size_t rows = json_array_size(array) + 1, count;
 	struct cell *cells;
 
 	parse_columns(members, &columns);
 	leave_out_columns(array, &columns);
-	count = columns.count;
-	cells = mem_zalloc(rows * count * sizeof(*cells));
-	for (size_t i = 0; i < count; i++)
-		fill_title(&cells[i], &columns.items[i]);
-	for (size_t i = count; i < rows * count; i++)
-		fill_cell(&cells[i], json_array_get(array, i / count - 1),
-			  &columns.items[i % count], units);
-	print_rows(cells, rows, count, indent);
-	for (size_t i = 0; i < rows * count; i++)
-		buf_deinit(&cells[i].text);
-	mem_free(cells);
+	cells = fill_cells(array, &columns, units);
+	while (!view->is_wide && !is_fitting(cells, rows, columns.count)) {
+		size_t count = rows * columns.count;
+
+		if (!drop_wide(&columns, &dropped)) {
+			if (cut_names(cells, rows, columns.count))
+				buf_printf(&dropped, "%swhole names",
+					   buf_len(&dropped) ? ", " : "");
+			break;
+		}
+		free_cells(cells, count);
+		cells = fill_cells(array, &columns, units);
+	}
+	print_rows(cells, rows, columns.count, indent);
+	free_cells(cells, rows * columns.count);
+	if (buf_len(&dropped))
+		fprintf(stderr, "--wide shows also: %s\n", buf_cstr(&dropped));
+	buf_deinit(&dropped);
 }
 
 static const char *columns_of(const struct cli_table_view *view, const char *member)
@@ -594,7 +704,7 @@ static void print_members(json_t *object, const struct cli_table_view *view,
 		if (is_nested)
 			putchar('\n');
 		if (is_table)
-			print_array(value, columns, units, indent + GAP);
+			print_array(value, view, columns, units, indent + GAP);
 		else if (is_nested)
 			print_members(value, view, units, indent + GAP);
 		else
@@ -611,7 +721,7 @@ int cli_table_print_take(json_t *document, const struct cli_table_view *view)
 
 	parse_columns(view->units, &units);
 	if (view->columns && json_is_array(table)) {
-		print_array(table, view->columns, &units, 0);
+		print_array(table, view, view->columns, &units, 0);
 	} else if (!view->columns && json_is_object(document)) {
 		if (view->without)
 			json_object_del(document, view->without);

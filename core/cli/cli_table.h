@@ -2,7 +2,8 @@
  *
  * A list of members is a text with spaces between the names. After a name stands its
  * unit, if it has one: "name size due:time delay_ms:duration". A column in which no row
- * has anything is left out, and one with '?' also if all its numbers are 0.
+ * has anything is left out, and one with '?' also if all its numbers are 0. One with '+'
+ * is left out, the last first, until a row fits the terminal; --wide keeps it.
  *
  *   :time      milliseconds since 1970; shown as 2026-01-31T12:00:00.000Z
  *   :duration  milliseconds; shown as 250ms, 1.500s or 5h2m1s
@@ -12,8 +13,9 @@
  * Titles of columns are the names in capitals, without the "_ms" of members with a
  * unit; or what stands behind a '/': "lag_ms:duration/behind". The text of messages is
  * made printable. On a terminal, or with $COLUMNS, columns of texts are shortened until a
- * row fits, but none so far that a name or an id is cut: then a row has further lines,
- * which are indented. One without any value is left out. */
+ * row fits, but none so far that an id is cut; then a long name in the first column. If
+ * that is not enough, a row has further lines, which are indented. One without any value
+ * is left out. */
 #pragma once
 
 #include <jansson.h>
@@ -32,6 +34,7 @@ struct cli_table_view {
 	const char *columns; /* of a table; NULL: the document is an object */
 	const char *array; /* this member of the document is the table; NULL: all of it */
 	const char *units; /* of an object's members at any depth, or NULL */
+	bool is_wide;      /* --wide */
 	const char *without; /* a member of the object that is not shown; or NULL */
 	/* Arrays that are shown as tables, up to one without a name. Other arrays are
 	 * lists within a line. */

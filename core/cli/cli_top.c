@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "base/percent.h"
 #include "cli_top_screen.h"
-#include "cli_top_url.h"
+#include "cli_url.h"
 #include "cli_top_view.h"
 #include "cli.h"
 
@@ -435,7 +435,7 @@ static void connect_to(struct top *t, const char *url)
 
 static void enter_vhost(struct top *t, const char *vhost)
 {
-	char *url = cli_top_url_with(t->url, vhost);
+	char *url = cli_url_with(t->url, vhost);
 
 	mem_free(t->other);
 	t->other = mem_strdup(t->url);

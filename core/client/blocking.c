@@ -26,6 +26,7 @@ struct blocking {
 	struct buf events;           /* likewise: the others */
 	struct buf reply_text;       /* of the last tidemq_request */
 	struct tidemq_error refusal; /* the first of the pipelined requests' */
+	uint64_t confirmed;          /* pipelined publications */
 };
 
 static void on_late(uv_timer_t *timer)
@@ -391,12 +392,24 @@ static int begin_pipelined(struct tidemq_client *c)
 	return rc == TIDEMQ_OK ? take_refusal(c) : rc;
 }
 
+static void on_published(struct tidemq_client *c, const struct tidemq_reply *reply,
+			 void *ctx)
+{
+	c->blocking->confirmed += reply->status == TIDEMQ_OK;
+	on_pipelined(c, reply, ctx);
+}
+
 int tidemq_publish_pipelined(struct tidemq_client *c, const struct tidemq_publication *p)
 {
 	int rc = begin_pipelined(c);
 
-	return rc == TIDEMQ_OK ? tidemq_send_publication(c, 0, p, on_pipelined, NULL)
+	return rc == TIDEMQ_OK ? tidemq_send_publication(c, 0, p, on_published, NULL)
 			       : rc;
+}
+
+uint64_t tidemq_confirmed(const struct tidemq_client *c)
+{
+	return c->blocking->confirmed;
 }
 
 static bool is_confirmed(const struct tidemq_client *c, const void *ctx)

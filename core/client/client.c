@@ -145,7 +145,8 @@ void client_dispatch(struct tidemq_client *c)
 
 /* ---- publishing ---- */
 
-/* "duplicate 3:17", each of which may be missing. Words of later versions may follow. */
+/* "duplicate 3:17 topics=1", each of which may be missing. Words of later versions may
+ * follow. */
 static void read_place(struct slice rest, struct tidemq_receipt *receipt)
 {
 	struct slice offset = slice_cut(&rest, ' '), partition;
@@ -160,6 +161,11 @@ static void read_place(struct slice rest, struct tidemq_receipt *receipt)
 		return;
 	receipt->has_offset = true;
 	receipt->partition = (unsigned)number;
+	receipt->topics = 1;
+	if (slice_has_prefix(rest, "topics=") &&
+	    slice_to_uint(slice_skip(slice_cut(&rest, ' '), strlen("topics=")),
+			  UINT32_MAX, &number))
+		receipt->topics = (unsigned)number;
 }
 
 int tidemq_reply_receipt(const struct tidemq_reply *reply, struct tidemq_receipt *receipt)

@@ -17,6 +17,9 @@ struct http_config {
 	int64_t request_timeout_ms; /* for a request to come; longer for a long body */
 	const char *const *hosts;   /* names that it is asked by, besides localhost */
 	unsigned host_count;
+	/* Whose pages may ask besides its own: "https://app.example", or "*" */
+	const char *const *origins;
+	unsigned origin_count;
 };
 
 struct http_engine *http_create(uv_loop_t *loop, const struct http_config *config);

@@ -4,6 +4,7 @@
 
 #include "http_engine.h"
 #include "http_request_private.h"
+#include "http_safety.h"
 
 /* The page loads nothing from elsewhere, and nobody shows it inside of his. */
 #define CONTENT_POLICY                                                                   \
@@ -46,6 +47,7 @@ void http_answer_begin(struct http_request *q, unsigned status)
 {
 	q->status = status;
 	buf_append_text(&q->headers, fixed_headers);
+	http_safety_write(q);
 }
 
 void http_answer_take(struct http_request *q, unsigned status, struct buf *json)
@@ -105,7 +107,8 @@ void http_answer_error(struct http_request *q, const struct error *err)
 static struct slice status_line(unsigned status)
 {
 	static const char lines[] =
-		"101 Switching Protocols|200 OK|304 Not Modified|400 Bad Request|"
+		"101 Switching Protocols|200 OK|204 No Content|304 Not Modified|400 Bad "
+		"Request|"
 		"401 Unauthorized|403 Forbidden|404 Not Found|405 Method Not Allowed|"
 		"409 Conflict|410 Gone|413 Content Too Large|414 URI Too Long|"
 		"415 Unsupported Media Type|422 Unprocessable Content|"
@@ -126,7 +129,8 @@ static void write_framing(const struct http_request *q, struct buf *out)
 {
 	if (q->is_in_pieces && !q->head.is_old)
 		buf_append_text(out, "Transfer-Encoding: chunked\r\n");
-	else if (!q->is_in_pieces && q->status != 304 && q->status != 101)
+	else if (!q->is_in_pieces && q->status != 304 && q->status != 204 &&
+		 q->status != 101)
 		buf_printf(out, "Content-Length: %zu\r\n", q->left.len);
 	if (q->status == 101)
 		buf_append_text(out, "Connection: Upgrade\r\n");

@@ -12,6 +12,25 @@ static int list_vhosts(struct http_request *q, struct reply *r, struct error *er
 	return http_api_list(q, LIST_VHOSTS, r, err);
 }
 
+/* The session stays in the vhost that it is in: {name}, not {vhost}. */
+static int declare_vhost(struct http_request *q, struct reply *r, struct error *err)
+{
+	const struct args none = { 0 };
+	const struct declare_spec spec = { .kind = DEFINE_VHOST,
+					   .name = http_request_path(q, "name"),
+					   .args = &none };
+
+	return session_define_declare(http_request_session(q), &spec, r, err);
+}
+
+static int delete_vhost(struct http_request *q, struct reply *r, struct error *err)
+{
+	const struct delete_spec spec = { .kind = DEFINE_VHOST,
+					  .name = http_request_path(q, "name") };
+
+	return session_define_delete(http_request_session(q), &spec, r, err);
+}
+
 static int stats(struct http_request *q, struct reply *r, struct error *err)
 {
 	return session_report_stats(http_request_session(q), STATS_ANY, SLICE(""), r,
@@ -83,6 +102,8 @@ const struct http_route http_api_broker_routes[] = {
 	{ "GET", "/api", NULL, 0, list_routes },
 	{ "GET", "/api/whoami", NULL, 0, whoami },
 	{ "GET", "/api/vhosts", HTTP_API_PAGE, HTTP_PAGED, list_vhosts },
+	{ "PUT", "/api/vhosts/{name}", NULL, 0, declare_vhost },
+	{ "DELETE", "/api/vhosts/{name}", NULL, 0, delete_vhost },
 	{ "GET", "/api/stats", NULL, 0, stats },
 	{ "GET", "/api/history", "max", 0, history },
 	{ "GET", "/api/connections", HTTP_API_PAGE, HTTP_PAGED, list_connections },

@@ -80,6 +80,18 @@ static const struct error *refuse_length(const struct http_request *q, struct er
 	return err;
 }
 
+/* The request itself is asked about its path, its method and its login. */
+static void answer_preflight(struct http_request *q)
+{
+	http_answer_begin(q, 204);
+	http_answer_header(q, "Access-Control-Allow-Methods",
+			   "GET, HEAD, POST, PUT, DELETE");
+	http_answer_header(
+		q, "Access-Control-Allow-Headers",
+		"Authorization, Content-Type, If-None-Match, X-Requested-With");
+	http_answer_header(q, "Access-Control-Max-Age", "600");
+}
+
 static void read_head(struct http_request *q)
 {
 	char allow[HTTP_ALLOW_MAX];
@@ -89,6 +101,8 @@ static void read_head(struct http_request *q)
 	http_route_find(&q->match, q->head.method, q->path, allow);
 	if (http_safety_check(q, &err) < 0)
 		http_answer_error(q, &err);
+	else if (http_safety_is_preflight(q))
+		answer_preflight(q);
 	else if (!q->match.route && !q->match.allow)
 		http_answer_refuse(q, 404, "not-found", "there is nothing at this path");
 	else if (!q->match.route)

@@ -8,7 +8,7 @@
 struct http_login {
 	struct slice authorization; /* the header; data == NULL: none */
 	struct slice vhost;         /* data == NULL: the path has none */
-	bool must_exist;            /* the vhost; else it is made */
+	bool must_exist;            /* the vhost, also if a grant names it */
 };
 
 /* The session becomes one that the request may use, or `refusal` says why not. While that

@@ -11,6 +11,7 @@ void http_reply_published(struct json *j, const struct reply *r)
 	json_member_bool(j, "duplicate", r->is_duplicate);
 	if (!r->has_offset)
 		return;
+	json_member_int(j, "topics", r->topics);
 	json_member_int(j, "partition", r->partition);
 	json_member_int(j, "offset", (int64_t)r->offset);
 }

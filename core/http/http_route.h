@@ -11,7 +11,7 @@ enum http_feature {
 			       http_answer.h */
 	HTTP_PAGED = 2,     /* the document is an array, r->count the length of all:
 			       {"total","items"} */
-	HTTP_DECLARES = 4,  /* the vhost of the path is made if there is none */
+	HTTP_DECLARES = 4,  /* the vhost of the path is made if a grant names it */
 	HTTP_VHOST = 8,     /* the vhost of the session is that of the query */
 	HTTP_ANY_HOST = 16, /* whatever name the broker is asked by, and by whose page */
 };

@@ -16,6 +16,29 @@ static bool is_own(const char *origin, const char *host)
 	return at && host && strcasecmp(at + 3, host) == 0;
 }
 
+bool http_safety_is_origin(const char *text)
+{
+	const char *at = strstr(text, "://");
+
+	return strcmp(text, "*") == 0 ||
+	       (at && at > text && at[3] && !strpbrk(at + 3, "/?#@ \t\"'*,"));
+}
+
+/* --http-origin that lets it ask; NULL: none does. */
+static const char *find_origin(const struct http_request *q, const char *origin)
+{
+	const struct http_config *config = &q->conn->engine->config;
+
+	const char *any = NULL;
+
+	for (unsigned i = 0; i < config->origin_count; i++)
+		if (strcasecmp(config->origins[i], origin) == 0)
+			return config->origins[i];
+		else if (strcmp(config->origins[i], "*") == 0)
+			any = config->origins[i];
+	return any;
+}
+
 /* Without the port, and without the brackets of an IPv6 address. */
 static void cut_name(const char *host, char *name, size_t size)
 {
@@ -53,10 +76,10 @@ int http_safety_check(const struct http_request *q, struct error *err)
 	/* Probes know the broker by all sorts of names. */
 	if (q->match.route && q->match.route->features & HTTP_ANY_HOST)
 		return TIDE_OK;
-	if (origin && !is_own(origin, host))
+	if (origin && !is_own(origin, host) && !find_origin(q, origin))
 		return error_set(err, TIDE_EDENIED,
 				 "a page of %.200s may not ask this broker: only its own "
-				 "pages may",
+				 "pages may, and those of serve --http-origin",
 				 origin);
 	/* A name may be made to lead here by whoever owns it: then his page is our own,
 	 * for a browser. With a login he would need a password. */
@@ -69,4 +92,34 @@ int http_safety_check(const struct http_request *q, struct error *err)
 			 "this broker is not known as '%.200s': start it with "
 			 "--http-host %.200s, or define users",
 			 name, name);
+}
+
+bool http_safety_is_preflight(const struct http_request *q)
+{
+	const char *origin = http_request_header(q, "Origin");
+
+	return origin && strcmp(q->head.method, "OPTIONS") == 0 &&
+	       http_request_header(q, "Access-Control-Request-Method") &&
+	       find_origin(q, origin);
+}
+
+/* The password that a browser has stored goes along for a page of an origin that is
+ * named; for any page it does not: that one must know a password. */
+void http_safety_write(struct http_request *q)
+{
+	const char *origin = http_request_header(q, "Origin"), *allowed;
+
+	if (q->conn->engine->config.origin_count == 0)
+		return;
+	buf_append_text(&q->headers, "Vary: Origin\r\n");
+	allowed = origin ? find_origin(q, origin) : NULL;
+	if (!allowed)
+		return;
+	if (strcmp(allowed, "*") == 0)
+		buf_append_text(&q->headers, "Access-Control-Allow-Origin: *\r\n");
+	else
+		buf_printf(&q->headers,
+			   "Access-Control-Allow-Origin: %s\r\n"
+			   "Access-Control-Allow-Credentials: true\r\n",
+			   origin);
 }

@@ -437,6 +437,8 @@ int server_listen_http(struct server *s, const char *address,
 		.request_timeout_ms = s->config.http_timeout_ms,
 		.hosts = s->config.http_hosts,
 		.host_count = s->config.http_host_count,
+		.origins = s->config.http_origins,
+		.origin_count = s->config.http_origin_count,
 	};
 
 	if (!s->http)

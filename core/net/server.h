@@ -42,6 +42,9 @@ struct server_config {
 	/* Names that HTTP may be asked by while nobody must log in. */
 	const char *http_hosts[SERVER_HTTP_HOSTS_MAX];
 	unsigned http_host_count;
+	/* Whose pages may ask besides its own: see http_config. */
+	const char *http_origins[SERVER_HTTP_HOSTS_MAX];
+	unsigned http_origin_count;
 	int64_t http_timeout_ms; /* for a request to come */
 	struct tls_files tls;    /* of listeners with TLS */
 	enum tls_client tls_client;

@@ -292,7 +292,11 @@ int upload_check(const struct rollout *r, struct error *err)
 	if (!r->broker->config.rules_candidates)
 		return error_set(err, TIDE_EDENIED,
 				 "rules are uploaded only to a broker that was started "
-				 "with --rules-candidates");
+				 "with --rules-candidates DIR%s",
+				 r->broker->config.is_rules_dir_writable
+					 ? ""
+					 : ", and with --rules-writable if they are to "
+					   "stay after a restart");
 	return r->upload ? refuse_second(r, err) : TIDE_OK;
 }
 

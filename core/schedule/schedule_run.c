@@ -31,9 +31,7 @@ static int gather(void *ctx, const struct msg *m, struct error *err)
 	struct msg spec = *m, *msg;
 
 	if (m->exchange.len && !exchange_find(s->home, m->exchange))
-		return error_set(err, TIDE_ENOTFOUND,
-				 "there is no exchange '%" SLICE_FMT "'",
-				 SLICE_ARG(m->exchange));
+		return vhost_refuse(s->home, "exchange", m->exchange, err);
 	if (s->msg_count == SCHEDULE_MESSAGES_MAX)
 		return error_set(err, TIDE_ELIMIT, "a run publishes at most %d messages",
 				 SCHEDULE_MESSAGES_MAX);
@@ -248,7 +246,7 @@ int schedule_run_home(const struct schedule *s, struct vhost **out, struct error
 	if (*out)
 		return TIDE_OK;
 	return error_set(err, TIDE_ENOTFOUND,
-			 "there is no vhost '%s'; HELLO vhost=%s creates it",
+			 "there is no vhost '%s'; DECLARE vhost %s makes it",
 			 s->spec.vhost, s->spec.vhost);
 }
 

@@ -344,7 +344,7 @@ HAS(vhost_has, struct list_vhost_sum, vhost->name)
 
 static bool may_enter(struct session *s, const void *item)
 {
-	return session_login_may_enter(
+	return session_access_may_enter(
 		s, vhost_slice(((const struct list_vhost_sum *)item)->vhost));
 }
 

@@ -59,8 +59,9 @@ struct reply {
 	bool is_duplicate; /* for REPLY_PUBLISHED, as has_offset and the next */
 	bool has_offset;   /* it is in a topic, there */
 	uint16_t partition;
-	int error;   /* for REPLY_ERROR */
-	uint64_t id; /* for REPLY_COUNTS: the second one */
+	uint32_t topics; /* of `count` */
+	int error;       /* for REPLY_ERROR */
+	uint64_t id;     /* for REPLY_COUNTS: the second one */
 	uint64_t count;
 	uint64_t offset;                   /* for REPLY_PUBLISHED */
 	char *text;                        /* for REPLY_ERROR, REPLY_TEXT; owned */

@@ -148,7 +148,7 @@ void session_close_channel(struct channel *ch, struct reply *r);
 /* HELLO, or what the protocol has for it. Slices without data: not given. */
 struct session_login {
 	struct slice user, password, vhost;
-	bool must_exist; /* the vhost; else it is made */
+	bool must_exist; /* the vhost, also if a grant names it */
 	/* Any vhost will do: who may not enter the one that is given enters the first of
 	 * the own ones. */
 	bool is_any_vhost;
@@ -179,7 +179,7 @@ bool session_is_shut_out(const struct session *s);
 /* The commands. Each finishes `r`, now or later. On an error the caller does:
  * reply_error. */
 
-enum define_kind { DEFINE_EXCHANGE, DEFINE_QUEUE, DEFINE_TOPIC };
+enum define_kind { DEFINE_EXCHANGE, DEFINE_QUEUE, DEFINE_TOPIC, DEFINE_VHOST };
 
 struct declare_spec {
 	enum define_kind kind;

@@ -44,3 +44,11 @@ int session_access_check_tag(const struct session *s, enum user_tag tag, const c
 {
 	return subject_check_tag(&s->subject, tag, what, err);
 }
+
+/* A user with a tag may look at all vhosts. */
+bool session_access_may_enter(const struct session *s, struct slice vhost)
+{
+	const struct user *u = s->subject.user;
+
+	return !u || u->tags || user_grant_find(u, vhost);
+}

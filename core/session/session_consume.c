@@ -95,9 +95,7 @@ static int check_topic_options(struct session *s, const struct get_spec *spec,
 	    !spec->offset.kind)
 		return TIDE_OK;
 	if (!queue_find(s->vhost, spec->queues[0]))
-		return error_set(err, TIDE_ENOTFOUND,
-				 "there is no topic '%" SLICE_FMT "'",
-				 SLICE_ARG(spec->queues[0]));
+		return session_missing(s, SUBJECT_TOPIC, spec->queues[0], err);
 	return error_set(err, TIDE_ESYNTAX,
 			 "group=, from=, partition= and offset= are for topics, and "
 			 "'%" SLICE_FMT "' is a queue",

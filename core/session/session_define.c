@@ -8,6 +8,7 @@
 #include "session_private.h"
 #include "broker/declare.h"
 #include "broker/unusable.h"
+#include "broker/vhost_keep.h"
 
 #define QUEUE_NAME_CHOSEN "gen-"
 
@@ -28,8 +29,7 @@ static int find_exchange(struct session *s, enum user_action action, struct slic
 	*out = exchange_find(s->vhost, name);
 	if (*out)
 		return TIDE_OK;
-	return error_set(err, TIDE_ENOTFOUND, "there is no exchange '%" SLICE_FMT "'",
-			 SLICE_ARG(name));
+	return session_missing(s, SUBJECT_EXCHANGE, name, err);
 }
 
 /* What goes on from it by itself, its user may read there and send here. */
@@ -286,11 +286,41 @@ static int wait_turn(struct session *s, const struct declare_spec *spec, struct 
 	return err->code;
 }
 
+static int declare_vhost(struct session *s, const struct declare_spec *spec,
+			 struct reply *r, struct error *err)
+{
+	if (session_access_check_tag(s, USER_ADMIN, "DECLARE vhost", err) < 0)
+		return err->code;
+	if (s->broker->is_draining)
+		return error_set(err, TIDE_ESHUTDOWN, "the broker is stopping");
+	if (spec->args->count)
+		return error_set(err, TIDE_ESYNTAX, "a vhost has no options");
+	if (vhost_keep_declare(s->broker, spec->name, &r->waiter, err) < 0)
+		return err->code;
+	reply_ok(r);
+	return TIDE_OK;
+}
+
+static int delete_vhost(struct session *s, const struct delete_spec *spec,
+			struct reply *r, struct error *err)
+{
+	struct vhost *v;
+
+	if (session_access_check_tag(s, USER_ADMIN, "DELETE vhost", err) < 0)
+		return err->code;
+	v = vhost_find(s->broker, spec->name);
+	return v ? vhost_keep_delete(v, &r->waiter, err)
+		 : session_missing_vhost(s, spec->name, err);
+}
+
 int session_define_declare(struct session *s, const struct declare_spec *spec,
 			   struct reply *r, struct error *err)
 {
-	int rc = declare(s, spec, false, r, err);
+	int rc;
 
+	if (spec->kind == DEFINE_VHOST)
+		return declare_vhost(s, spec, r, err);
+	rc = declare(s, spec, false, r, err);
 	return rc == TIDE_EBUSY ? wait_turn(s, spec, r, err) : rc;
 }
 
@@ -345,9 +375,13 @@ static int delete_exchange(struct session *s, const struct delete_spec *spec,
 int session_define_delete(struct session *s, const struct delete_spec *spec,
 			  struct reply *r, struct error *err)
 {
-	int rc = spec->kind == DEFINE_EXCHANGE ? delete_exchange(s, spec, r, err)
-					       : delete_queue(s, spec, r, err);
+	int rc;
 
+	if (spec->kind == DEFINE_VHOST)
+		rc = delete_vhost(s, spec, r, err);
+	else
+		rc = spec->kind == DEFINE_EXCHANGE ? delete_exchange(s, spec, r, err)
+						   : delete_queue(s, spec, r, err);
 	if (rc == TIDE_OK)
 		reply_ok(r);
 	return rc;

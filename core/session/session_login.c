@@ -25,17 +25,9 @@ static void end(struct session *s)
 	mem_free(job);
 }
 
-/* A user with a tag may look at all vhosts. */
-bool session_login_may_enter(const struct session *s, struct slice vhost)
-{
-	const struct user *u = s->subject.user;
-
-	return !u || u->tags || user_grant_find(u, vhost);
-}
-
 static int check_vhost(const struct session *s, struct slice vhost, struct error *err)
 {
-	if (session_login_may_enter(s, vhost))
+	if (session_access_may_enter(s, vhost))
 		return TIDE_OK;
 	return error_set(err, TIDE_EDENIED,
 			 "user '%s' may not enter vhost '%" SLICE_FMT "'",
@@ -46,7 +38,7 @@ static struct slice choose_vhost(const struct session *s, const struct session_l
 {
 	const struct user *u = s->subject.user;
 
-	if (!l->is_any_vhost || session_login_may_enter(s, l->vhost) || !u->grants)
+	if (!l->is_any_vhost || session_access_may_enter(s, l->vhost) || !u->grants)
 		return l->vhost;
 	return slice_from(u->grants->vhost);
 }
@@ -99,13 +91,21 @@ static void apply(struct session *s, const struct connect_decision *d)
 		session_allowance_limit(s, d->has_limits ? &limits : NULL);
 }
 
-static int enter_vhost(struct session *s, const struct session_login *l,
+/* A vhost is made for who is sent there by a grant or by a script of connect/: somebody
+ * has named it on purpose. Nobody makes one by a wrong name.
+ *
+ * @param is_chosen  a script has chosen it */
+static int enter_vhost(struct session *s, const struct session_login *l, bool is_chosen,
 		       struct slice vhost, struct error *err)
 {
-	if (l->must_exist && !l->is_any_vhost && !session_has_vhost(s, vhost))
-		return error_set(err, TIDE_ENOTFOUND,
-				 "there is no vhost '%" SLICE_FMT "'", SLICE_ARG(vhost));
-	return session_set_vhost(s, vhost, err);
+	const struct user *u = s->subject.user;
+	bool is_named = is_chosen || (u && user_grant_find(u, vhost));
+	int rc = vhost_check_name(vhost, err);
+
+	if (rc == TIDE_OK && !session_has_vhost(s, vhost) &&
+	    (!is_named || (l->must_exist && !l->is_any_vhost)))
+		return session_missing_vhost(s, vhost, err);
+	return rc == TIDE_OK ? session_set_vhost(s, vhost, err) : rc;
 }
 
 static int enter(struct session *s, const struct session_login *l, struct error *err)
@@ -126,7 +126,7 @@ static int enter(struct session *s, const struct session_login *l, struct error 
 		rc = check_vhost(s, vhost, err);
 	}
 	if (rc == TIDE_OK && vhost.data)
-		rc = enter_vhost(s, l, vhost, err);
+		rc = enter_vhost(s, l, d.vhost[0] != 0, vhost, err);
 	if (rc == TIDE_OK)
 		apply(s, &d);
 	s->has_entered = rc == TIDE_OK;

@@ -97,8 +97,12 @@ void session_allowance_turn(struct service *service);
 int64_t session_allowance_due_ms(const struct service *service);
 /* Limits have changed. */
 void session_allowance_note(struct session *s);
-/* Its user may be in that vhost. */
-bool session_login_may_enter(const struct session *s, struct slice vhost);
+/* TIDE_ENOTFOUND: "there is no queue 'jobs' in vhost '/'; vhost 'shop' has one". Another
+ * vhost is named if the user may do something with what has that name there. */
+int session_missing(const struct session *s, enum subject_kind kind, struct slice name,
+		    struct error *err);
+/* TIDE_ENOTFOUND, with the vhosts that the user may enter. */
+int session_missing_vhost(const struct session *s, struct slice name, struct error *err);
 /* The session ends: with it what it has uploaded, and the shadow that is its own. */
 void session_push_leave(struct session *s);
 /* The session ends while it logs in. */
@@ -118,6 +122,8 @@ TIDE_MUST_USE int session_access_check_write(struct session *s, struct slice exc
 /* @param what  the request */
 TIDE_MUST_USE int session_access_check_tag(const struct session *s, enum user_tag tag,
 					   const char *what, struct error *err);
+/* Its user may be in that vhost. */
+bool session_access_may_enter(const struct session *s, struct slice vhost);
 
 /* What its user may do has perhaps changed. If he was deleted, its connection is killed.
  * Else subscriptions of what he may no longer read are cancelled, GETs that wait for it

@@ -25,9 +25,7 @@ static int find_exchange(const struct session *s, struct slice name,
 {
 	*out = name.len ? exchange_find(s->vhost, name) : NULL;
 	if (name.len && !*out)
-		return error_set(err, TIDE_ENOTFOUND,
-				 "there is no exchange '%" SLICE_FMT "'",
-				 SLICE_ARG(name));
+		return session_missing(s, SUBJECT_EXCHANGE, name, err);
 	if (!*out || !(*out)->config.is_internal)
 		return TIDE_OK;
 	return error_set(err, TIDE_EDENIED,
@@ -251,6 +249,7 @@ void session_publish_take(struct session *s, struct msg *m,
 	r->count = published.queues;
 	r->is_duplicate = published.is_duplicate;
 	r->has_offset = published.has_offset;
+	r->topics = published.topics;
 	r->partition = published.partition;
 	r->offset = published.offset;
 	if (rc < 0)

@@ -75,8 +75,13 @@ int session_push_begin(struct session *s, struct reply *r, struct error *err)
 	int rc = session_access_check_tag(s, USER_ADMIN, "RULES", err);
 	struct json j;
 
-	if (rc == TIDE_OK)
-		rc = upload_check(&s->service->rollout, err);
+	/* All that is needed, not one thing after the other. */
+	if (rc < 0)
+		return error_set(err, rc,
+				 "%s; the broker needs serve --rules-candidates DIR, and "
+				 "--rules-writable unless the push is --transient",
+				 err->text);
+	rc = upload_check(&s->service->rollout, err);
 	if (rc < 0)
 		return rc;
 	drop(s);

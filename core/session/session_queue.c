@@ -11,8 +11,7 @@ int session_queue_any(struct session *s, enum user_action action, struct slice n
 		return err->code;
 	q = queue_find(s->vhost, name);
 	if (!q)
-		return error_set(err, TIDE_ENOTFOUND,
-				 "there is no queue '%" SLICE_FMT "'", SLICE_ARG(name));
+		return session_missing(s, SUBJECT_QUEUE, name, err);
 	if (q->owner && q->owner != &s->exclusive)
 		return error_set(err, TIDE_EDENIED,
 				 "queue '%s' belongs to another connection", q->name);
@@ -38,8 +37,7 @@ int session_queue_find_topic(struct session *s, enum user_action action,
 		return err->code;
 	*out = queue_find(s->vhost, name);
 	if (!*out)
-		return error_set(err, TIDE_ENOTFOUND,
-				 "there is no topic '%" SLICE_FMT "'", SLICE_ARG(name));
+		return session_missing(s, SUBJECT_TOPIC, name, err);
 	if ((*out)->topic)
 		return TIDE_OK;
 	return error_set(err, TIDE_EDENIED, "'%s' is a queue: this request takes a topic",

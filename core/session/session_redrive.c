@@ -38,9 +38,7 @@ static int read_target(struct session *s, struct slice to, struct redrive *out,
 	if (session_access_check_write(s, exchange, key, err) < 0)
 		return err->code;
 	if (exchange.len && !exchange_find(s->vhost, exchange))
-		return error_set(err, TIDE_ENOTFOUND,
-				 "there is no exchange '%" SLICE_FMT "'",
-				 SLICE_ARG(exchange));
+		return session_missing(s, SUBJECT_EXCHANGE, exchange, err);
 	out->exchange = mem_strndup(exchange.data, exchange.len);
 	out->key = key.len ? mem_strndup(key.data, key.len) : NULL;
 	return TIDE_OK;

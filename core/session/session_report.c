@@ -317,9 +317,7 @@ static int exchange_stats(struct session *s, struct slice name, struct reply *r,
 		return rc;
 	x = name.len ? exchange_find(s->vhost, name) : NULL;
 	if (name.len && !x)
-		return error_set(err, TIDE_ENOTFOUND,
-				 "there is no exchange '%" SLICE_FMT "'",
-				 SLICE_ARG(name));
+		return session_missing(s, SUBJECT_EXCHANGE, name, err);
 	reply_json(r, &j);
 	json_object_begin(&j);
 	json_member_text(&j, "exchange", x ? x->name : "-");

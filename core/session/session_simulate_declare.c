@@ -151,11 +151,7 @@ int session_simulate_declare(struct session *s, const struct simulate_declare *w
 		return error_set(err, TIDE_ESYNTAX,
 				 "an exchange needs a type, and nothing else has one");
 	if (!v)
-		return error_set(err, TIDE_ENOTFOUND,
-				 "there is no vhost '%" SLICE_FMT
-				 "'; HELLO vhost=%" SLICE_FMT
-				 " creates it, LIST vhosts shows those that there are",
-				 SLICE_ARG(what->vhost), SLICE_ARG(what->vhost));
+		return session_missing_vhost(s, what->vhost, err);
 	reply_json(r, &j);
 	json_object_begin(&j);
 	add_members(v, what, &j, err);

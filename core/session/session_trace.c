@@ -10,11 +10,10 @@ static int check_exchange(const struct session *s, struct slice name, struct err
 	if (queue_find(s->vhost, name))
 		return error_set(err, TIDE_ENOTFOUND,
 				 "there is no exchange '%" SLICE_FMT
-				 "'; what is published to the queue by its name has the "
-				 "exchange - and the key '%" SLICE_FMT "'",
-				 SLICE_ARG(name), SLICE_ARG(name));
-	return error_set(err, TIDE_ENOTFOUND, "there is no exchange '%" SLICE_FMT "'",
-			 SLICE_ARG(name));
+				 "' in vhost '%s'; what is published to the queue by its "
+				 "name has the exchange - and the key '%" SLICE_FMT "'",
+				 SLICE_ARG(name), s->vhost->name, SLICE_ARG(name));
+	return session_missing(s, SUBJECT_EXCHANGE, name, err);
 }
 
 /* A key without wildcards may have empty words. */

@@ -174,8 +174,9 @@ struct tidemq_publication {
 
 /* What a confirmed publication got. */
 struct tidemq_receipt {
-	char id[17]; /* 16 hex digits */
-	unsigned queues;
+	char id[17];       /* 16 hex digits */
+	unsigned queues;   /* queues and topics that took it */
+	unsigned topics;   /* of these */
 	bool is_duplicate; /* they had it before; the id is that of the first */
 	bool has_offset;   /* a topic has it, there; the first one if several do */
 	unsigned partition;
@@ -265,6 +266,9 @@ int tidemq_publish_pipelined(struct tidemq_client *c, const struct tidemq_public
  *
  * @return  TIDEMQ_EREFUSED with the first refusal since the last report */
 int tidemq_flush(struct tidemq_client *c);
+/* How many publications of tidemq_publish_pipelined the broker has confirmed so far.
+ * After tidemq_flush those that are missing were refused, or lost with a connection. */
+uint64_t tidemq_confirmed(const struct tidemq_client *c);
 
 struct tidemq_subscription {
 	const char *queue;       /* or a topic */

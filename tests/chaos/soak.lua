@@ -80,7 +80,7 @@ end
 --- Clients that come and go, with queues and bindings of their own.
 local function churn(state)
   local c = state.broker:connect()
-  c:document('HELLO vhost=v' .. math.random(20))
+  c:enter_vhost('v' .. math.random(20))
   c:ok 'DECLARE queue mine exclusive'
   c:ok 'DECLARE exchange x fanout auto-delete'
   c:ok 'BIND mine x -'

@@ -188,10 +188,12 @@ describe('an exchange', function()
     -- What is asked, not done, does not count.
     c:document 'EXPLAIN orders nowhere'
     assert.equal(26, c:document('STATS exchange orders').unroutable)
-    c:expect_answer('STATS exchange none', "ERR not-found there is no exchange 'none'")
-    c:expect_answer('STATS queue none', "ERR not-found there is no queue 'none'")
+    c:expect_answer('STATS exchange none',
+      "ERR not-found there is no exchange 'none' in vhost '" .. broker.vhost .. "'")
+    c:expect_answer('STATS queue none', "ERR not-found there is no queue 'none' in vhost '" .. broker.vhost .. "'")
     c:expect_answer('STATS teapot orders', "ERR syntax 'teapot': expected exchange, queue or topic before a name")
-    c:expect_answer('STATS topic orders', "ERR not-found there is no topic 'orders'")
+    c:expect_answer('STATS topic orders',
+      "ERR not-found there is no topic 'orders' in vhost '" .. broker.vhost .. "'")
     c:expect_answer('STATS topic eu', "ERR denied 'eu' is a queue: this request takes a topic")
     assert.equal('eu', c:document('STATS queue eu').queue)
     c:ok 'DECLARE topic seen'

@@ -267,7 +267,7 @@ describe('a message by its id', function()
     for request, answer in pairs {
       ['FIND jobs'] = 'ERR syntax FIND needs <queue> and <id>: <id> is missing',
       ['FIND jobs 12'] = "ERR syntax '12': expected the id of a message, 16 hex digits",
-      ['FIND none ' .. NONE] = "ERR not-found there is no queue 'none'",
+      ['FIND none ' .. NONE] = "ERR not-found there is no queue 'none' in vhost '" .. broker.vhost .. "'",
       ['REMOVE jobs'] = 'ERR syntax REMOVE needs ids of messages: 16 hex digits each',
       ['REMOVE jobs ' .. NONE .. ' x'] = "ERR syntax 'x': expected the id of a message, 16 hex digits",
       ['RESCHEDULE jobs ' .. NONE] =
@@ -294,7 +294,7 @@ describe('a message by its id', function()
     c:send(('REMOVE jobs %s\r\nDELETE queue jobs\r\nFIND jobs %s\r\n'):format(ids[90], ids[90]))
     c:expect '^[OE][KR]'
     c:expect_line 'OK'
-    c:expect_line "ERR not-found there is no queue 'jobs'"
+    c:expect "^ERR not%-found there is no queue 'jobs' in vhost "
   end)
 end)
 

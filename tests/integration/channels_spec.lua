@@ -80,7 +80,7 @@ describe('a channel', function()
     c:send '@3 PEEK q\r\n'
     local text = c:expect_data()
     assert.is_truthy(text:find('"payload":"hi"', 1, true))
-    says('@3 PUB nowhere k 2\r\nhi\r\n', "@3 ERR not-found there is no exchange 'nowhere'")
+    says('@3 PUB nowhere k 2\r\nhi\r\n', "@3 ERR not-found there is no exchange 'nowhere' in vhost '/'")
   end)
 
   it('answers in its order, and waits for no other', function()
@@ -105,7 +105,7 @@ describe('a channel', function()
     for _ = 1, n do
       c:expect '^OK %x+ 1$'
       c:expect_line "ERR unknown-verb there is no verb 'FROB'"
-      c:expect_line "ERR not-found there is no exchange 'nowhere'"
+      c:expect_line "ERR not-found there is no exchange 'nowhere' in vhost '/'"
       c:expect_line 'ERR exists channel 0 is open already'
     end
   end)

@@ -540,7 +540,7 @@ return {
       at(10, "queue 's' dead-letters to queue 'gone', which does not exist: its dead letters are buried"),
       at(11, "queue 't': single spaces separate words"),
       at(11, "queue 't' dead-letters to itself in the end: t -> u -> t"),
-      at(14, "binding of 'u' to 'dlx': there is no queue 'u'"),
+      at(14, "binding of 'u' to 'dlx': there is no queue 'u' in vhost '/'"),
       at(17, "exchange 'empty' has the alternate 'void', which does not exist: what no queue takes is dropped"),
       at(18, "queue 'v' dead-letters to exchange 'empty', which has no bindings: its dead letters are buried"),
       at(19, "'PUB - q 3' is not a definition; definitions are: DECLARE exchange <name> <type>, DECLARE queue <name>, "

@@ -51,6 +51,35 @@ describe('the command line', function()
       assert.equal('a\0b\r\n', (run(("tidemq get --format %%p %s"):format(queue))))
     end)
 
+    it('say how many of several are stored, when the others are refused', function()
+      tide('declare', 'queue', queue, 'max-length=312', 'overflow=reject')
+      refused(1, '^tidemq: 312 of 1000 stored; then: full: ', 'pub', '--count', '1000', '-', queue, 'x')
+      refused(1, '^tidemq: 0 of 2 stored; then: full: ', 'pub', '--count', '2', '-', queue, 'x')
+      tide('purge', queue)
+      local output, status = run(('seq 2000 | tidemq pub --json --lines - %s 2>/dev/null'):format(queue))
+      assert.same({ '{"published":312}\n', 1 }, { output, status })
+      output = run(('seq 3 | tidemq pub --lines - %s 2>&1'):format(queue))
+      assert.matches('^tidemq: 0 of 3 sent are stored; then: full: ', output)
+    end)
+
+    it('name queues and topics each', function()
+      local topic = queue .. '-log'
+      tide('declare', 'exchange', queue .. '-x', 'fanout')
+      for _, kind in ipairs { 'queue', 'topic' } do
+        local name = kind == 'topic' and topic or queue
+        tide('declare', kind, name)
+        tide('bind', name, queue .. '-x', '-')
+      end
+      assert.matches('^published %x+ to 1 queue and 1 topic, partition %d offset 0\n$',
+        tide('pub', queue .. '-x', 'k', 'x'))
+      local receipt = json.decode(tide('pub', '--json', queue .. '-x', 'k', 'x'))
+      assert.same({ 2, 1 }, { receipt.queues, receipt.topics })
+      tide('declare', 'topic', topic .. '2')
+      tide('bind', topic .. '2', queue .. '-x', '-')
+      assert.matches('^published %x+ to 1 queue and 2 topics, ', tide('pub', queue .. '-x', 'k', 'x'))
+      assert.matches('^published %x+ to 1 topic, partition', tide('pub', '-', topic, 'x'))
+    end)
+
     it('publish each line, and several times', function()
       tide('declare', 'queue', queue)
       assert.equal('published 1500 messages\n', (run(('seq 1500 | tidemq pub --lines - %s'):format(queue))))
@@ -390,12 +419,44 @@ describe('the command line', function()
       tide('declare', 'queue', queue)
       tide('pub', '--header', 'long=' .. ('word '):rep(14) .. 'last', '-', queue, 'x')
       tide('pub', '-', queue, 'x')
-      local printed = run('export COLUMNS=70; tidemq peek ' .. queue)
+      local printed = run('export COLUMNS=70; tidemq peek --wide ' .. queue)
       assert.matches('^ID +EXCHANGE .*\n    HEADERS\n', printed)
       assert.matches('\n%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x +%- ', printed)
       assert.matches('\n    long=word [^\n]*\n    [^\n]*last\n', printed)
       assert.is_nil(printed:find('\n +%-\n'), printed)
       for line in printed:gmatch '[^\n]+' do assert.is_true(#line <= 70, line) end
+    end)
+
+    it('leave out on a narrow terminal what is not so important, and say how to see it', function()
+      local long = queue .. '-' .. ('long'):rep(12) .. '-end'
+      tide('declare', 'queue', long, 'ttl=1h', 'max-length=100000')
+      tide('pub', '--header', 'tier=gold', '--priority', '3', '-', long, ('payload '):rep(20))
+      for what, kept in pairs { ['list queues'] = 'READY', ['peek ' .. long] = 'PAYLOAD' } do
+        local narrow = run(('export COLUMNS=80; tidemq %s 2>/dev/null'):format(what))
+        local title = narrow:match '^[^\n]*'
+        assert.matches(kept, title)
+        local rows = select(2, narrow:gsub('\n', ''))
+        for line in narrow:gmatch '[^\n]+' do assert.is_true(utf8.len(line) <= 80, line) end
+        -- One line for each row.
+        local whole = tide(table.unpack(what:match '^list' and { 'list', 'queues' } or { 'peek', long }))
+        assert.equal(select(2, whole:gsub('\n', '')), rows)
+        -- No terminal, or --wide: nothing is missing.
+        local hint = run(('export COLUMNS=80; tidemq %s 2>&1 >/dev/null'):format(what))
+        if what:find 'list' then assert.matches(queue .. '%-longlong.*%.%.%..*long%-end ', narrow) end
+        local names = hint:match '^%-%-wide shows also: (.*)\n$'
+        assert.is_string(names, hint)
+        local wide = run(('export COLUMNS=80; tidemq %s --wide 2>&1'):format(what))
+        assert.is_nil(wide:find('--wide', 1, true))
+        for name in names:gmatch '[^, ]+' do
+          name = name:gsub('_', ' '):upper()
+          if name == 'WHOLE' then break end
+          assert.is_nil(title:find('%f[%w]' .. name .. '%f[%W]'), name)
+          assert.is_truthy(whole:find(name, 1, true), name)
+          assert.is_truthy(wide:find(name, 1, true), name)
+        end
+        assert.is_truthy(whole:find(long, 1, true))
+        assert.is_truthy(wide:find(long, 1, true))
+      end
     end)
 
     it('tell of a decision in words', function()
@@ -460,10 +521,21 @@ describe('the command line', function()
     end)
 
     it('names the vhost', function()
-      local url = ('tide://%s/other-%d'):format(broker.address, number)
+      local name = 'other-' .. number
+      local url = ('tide://%s/%s'):format(broker.address, name)
+      -- A wrong name makes none.
+      refused(1, ("^tidemq: not%%-found: there is no vhost '%s', only '/'.*; DECLARE vhost %s makes it\n$")
+        :format((name:gsub('%-', '%%-')), (name:gsub('%-', '%%-'))), 'declare', 'queue', '--url', url, queue)
+      assert.is_nil(tide('list', 'vhosts'):find(name, 1, true))
+      assert.equal('', tide('declare', '--url', url, 'vhost', name))
       tide('declare', 'queue', '--url', url, queue, 'durable=0')
       assert.matches(queue, tide('list', '--url', url, 'queues'))
       assert.is_nil(tide('list', 'queues'):find(queue, 1, true))
+      refused(1, ("^tidemq: not%%-found: there is no queue '%s' in vhost '/'; vhost 'other.*' has one")
+        :format(queue), 'get', queue)
+      tide('delete', '--url', url, 'queue', queue)
+      tide('delete', '--url', url, 'vhost', name)
+      assert.is_nil(tide('list', 'vhosts'):find(name, 1, true))
     end)
   end)
 
@@ -496,7 +568,7 @@ describe('the command line', function()
       refused(2, '%-%-header must be NAME=VALUE', 'pub', '--header', 'x', '-', 'k', 'x')
       refused(2, '%-%-ack must be one of manual|auto', 'sub', '--ack', 'never', queue)
       refused(2, "there is no list of 'cats'", 'list', 'cats')
-      refused(2, "expected 'exchange', 'queue' or 'topic', not 'cat'", 'declare', 'cat', 'x')
+      refused(2, "expected 'exchange', 'queue', 'topic' or 'vhost', not 'cat'", 'declare', 'cat', 'x')
       refused(2, 'type of the exchange is missing', 'declare', 'exchange', 'x')
       refused(2, "there is no verb 'rules dance'", 'rules', 'dance')
       refused(2, 'is not a name', 'purge', 'a b')

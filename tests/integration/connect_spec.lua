@@ -29,6 +29,7 @@ describe('rules/connect', function()
       return { match = { user = { "bob", "eve" } }, connect = function(client)
         return false, "no " .. client.user .. " by " .. client.protocol .. " in " .. client.vhost
       end }]] }
+    broker:connect():enter_vhost 'shop'
     local _, reply, c = hello 'user=bob vhost=shop'
     assert.equal('ERR denied no bob by line in shop', reply)
     broker:expect_log "login as 'bob' from 127.0.0.1:%d+ refused: no bob by line in shop %(connect/"
@@ -185,6 +186,7 @@ describe('rules/connect', function()
       assert.equal('ERR denied a script failed', reply)
       broker:expect_log(("login as '%s' from .* refused: .*"):format(user) .. why)
     end
+    broker:connect():enter_vhost 'other'
     assert.is_truthy(hello 'vhost=other user=a')
     local c = select(3, hello 'user=z')
     assert.matches('broken', c:document('RULES simulate login user=a vhost=shop').connect.error)

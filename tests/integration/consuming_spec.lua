@@ -227,7 +227,7 @@ for _, durable in ipairs { '1', '0' } do
         c:send '@1 OPEN\r\n@1 SUB q s\r\n'
         c:expect_line '@1 OK'
         c:expect_line '@1 OK'
-        c:expect_answer('SUB nobody s2', "ERR not-found there is no queue 'nobody'")
+        c:expect_answer('SUB nobody s2', "ERR not-found there is no queue 'nobody' in vhost '" .. broker.vhost .. "'")
         c:expect_answer('SUB q s2 prefetch=0', 'ERR syntax prefetch=0: expected a number from 1 to 65535')
         c:expect_answer('SUB q s2 prefetch=65536', 'ERR syntax prefetch=65536: expected a number from 1 to 65535')
         c:expect_answer('SUB q s2 ack=never', 'ERR syntax ack=never: expected manual or auto')
@@ -251,7 +251,7 @@ for _, durable in ipairs { '1', '0' } do
         c:expect_answer('GET q max=1001', 'ERR syntax max=1001: expected a number from 1 to 1000')
         c:expect_answer('GET q wait=2h', 'ERR syntax wait=2h: expected a duration like 250ms, 30s, 5m, 2h or 1d, '
           .. 'from 0s to 1h')
-        c:expect_answer('GET nobody', "ERR not-found there is no queue 'nobody'")
+        c:expect_answer('GET nobody', "ERR not-found there is no queue 'nobody' in vhost '" .. broker.vhost .. "'")
       end)
 
       it('is waited for, while the channel holds its answers back', function()
@@ -663,7 +663,7 @@ for _, durable in ipairs { '1', '0' } do
         c:expect_answer('PEEK q 0', "ERR syntax '0': expected a number from 1 to 100")
         c:expect_answer('PEEK q 101', "ERR syntax '101': expected a number from 1 to 100")
         c:expect_answer('PEEK q state=lost', 'ERR syntax state=lost: expected ready, delayed, unacked or buried')
-        c:expect_answer('PEEK nobody', "ERR not-found there is no queue 'nobody'")
+        c:expect_answer('PEEK nobody', "ERR not-found there is no queue 'nobody' in vhost '" .. broker.vhost .. "'")
       end)
 
       it('is counted', function()
@@ -679,7 +679,7 @@ for _, durable in ipairs { '1', '0' } do
         assert.equal('embedded', all.store.kind)
         assert.is_true(all.published >= 5)
         assert.equal('up', all.store.state)
-        c:expect_answer('STATS nobody', "ERR not-found there is no queue 'nobody'")
+        c:expect_answer('STATS nobody', "ERR not-found there is no queue 'nobody' in vhost '" .. broker.vhost .. "'")
       end)
     end)
 
@@ -694,7 +694,7 @@ for _, durable in ipairs { '1', '0' } do
       assert.same({ 0, 0, 1, 0 }, { s.ready, s.delayed, s.unacked, s.buried })
       assert.equal('1', c:ok 'ACK 2')
       assert.equal('0', c:ok 'PURGE q')
-      c:expect_answer('PURGE nobody', "ERR not-found there is no queue 'nobody'")
+      c:expect_answer('PURGE nobody', "ERR not-found there is no queue 'nobody' in vhost '" .. broker.vhost .. "'")
       c:publish('q', 'after')
       assert.equal('after', payloads(c:get 'q'))
     end)

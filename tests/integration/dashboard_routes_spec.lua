@@ -169,7 +169,7 @@ describe('the dashboard', function()
       browser:expect_text('dialog', 'topic')
       browser:press 'escape'
       open 'exchanges/none'
-      browser:expect_text('main', "there is no exchange 'none'")
+      browser:expect_text('main', "there is no exchange 'none' in vhost '" .. broker.vhost .. "'")
       browser:expect_no_problems('taken .* 409', 'none .* 404')
     end)
 
@@ -314,7 +314,7 @@ describe('the dashboard', function()
 
     it('says what is wrong with the inputs', function()
       test('none', 'k')
-      browser:expect_text('.verdict', "there is no exchange 'none'")
+      browser:expect_text('.verdict', "there is no exchange 'none' in vhost '" .. broker.vhost .. "'")
       browser:type({ field = 'Headers' }, 'nonsense')
       browser:expect_text('.verdict', "'nonsense' is no header")
       browser:type({ field = 'Headers' }, '')

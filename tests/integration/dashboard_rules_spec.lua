@@ -312,7 +312,7 @@ describe('the dashboard', function()
       browser:expect_rows('recent publishes', { '2', '1' })
       -- They are those of the vhost that is looked at.
       local other = broker:connect()
-      other:document 'HELLO vhost=other'
+      other:enter_vhost 'other'
       other:ok 'DECLARE queue elsewhere'
       other:ok('PUB - elsewhere', 'x')
       other:close()

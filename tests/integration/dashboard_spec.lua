@@ -312,7 +312,7 @@ describe('the dashboard', function()
       browser:expect_text('[data-figure=ready]', '0')
       c:ok 'DELETE queue jobs'
       browser:expect_text('h1', 'Not found')
-      browser:expect_text('main', "there is no queue 'jobs'")
+      browser:expect_text('main', "there is no queue 'jobs' in vhost '" .. broker.vhost .. "'")
       c:ok 'DECLARE queue jobs'
       browser:click { button = 'Try again' }
       browser:expect_text('h1', 'jobs')

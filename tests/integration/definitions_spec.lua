@@ -113,7 +113,7 @@ describe('the definitions', function()
       assert.is_false(q.durable)
       assert.equal(0, q.ready + q.delayed + q.unacked + q.buried + q.consumers)
       c:ok 'DELETE queue d.list'
-      c:expect_answer('DELETE queue d.list', "ERR not-found there is no queue 'd.list'")
+      c:expect_answer('DELETE queue d.list', "ERR not-found there is no queue 'd.list' in vhost '/'")
     end)
 
     it('exclusive to a connection are for that alone, and end with it', function()
@@ -177,7 +177,7 @@ describe('the definitions', function()
       c:expect_answer('DELETE queue d.cond if-unused', "ERR exists queue 'd.cond' is in use: it has 1 consumers")
       c:ok 'UNSUB s1'
       c:ok 'DELETE queue d.cond if-empty if-unused'
-      c:expect_answer('DELETE queue d.cond', "ERR not-found there is no queue 'd.cond'")
+      c:expect_answer('DELETE queue d.cond', "ERR not-found there is no queue 'd.cond' in vhost '/'")
     end)
 
     it('that are deleted cancel their consumers and what those hold', function()
@@ -241,7 +241,7 @@ describe('the definitions', function()
       c:expect_answer('DECLARE exchange x.bad topic durable=2', 'ERR syntax durable=2: expected 0 or 1')
       c:expect_answer('DECLARE exchange - topic',
         "ERR syntax '-' stands for the default exchange and cannot be declared")
-      c:expect_answer('DECLARE teapot x.bad topic', "ERR syntax 'teapot': expected exchange, queue or topic")
+      c:expect_answer('DECLARE teapot x.bad topic', "ERR syntax 'teapot': expected exchange, queue, topic or vhost")
       assert.is_nil(find('exchanges', 'x.bad'))
     end)
 
@@ -259,7 +259,7 @@ describe('the definitions', function()
       c:expect_answer('DELETE exchange x.list if-unused', "ERR exists exchange 'x.list' is in use: it has 1 binding")
       c:ok 'UNBIND x.list x.list - a=1 match=any'
       c:ok 'DELETE exchange x.list if-unused'
-      c:expect_answer('DELETE exchange x.list', "ERR not-found there is no exchange 'x.list'")
+      c:expect_answer('DELETE exchange x.list', "ERR not-found there is no exchange 'x.list' in vhost '/'")
     end)
 
     it('that are auto-delete go with their last binding', function()
@@ -315,9 +315,9 @@ describe('the definitions', function()
     end)
 
     it('is between what there is', function()
-      c:expect_answer('BIND nobody b.x a', "ERR not-found there is no queue 'nobody'")
-      c:expect_answer('BIND b.q nowhere a', "ERR not-found there is no exchange 'nowhere'")
-      c:expect_answer('BIND b.q b.x a dest=exchange', "ERR not-found there is no exchange 'b.q'")
+      c:expect_answer('BIND nobody b.x a', "ERR not-found there is no queue 'nobody' in vhost '/'")
+      c:expect_answer('BIND b.q nowhere a', "ERR not-found there is no exchange 'nowhere' in vhost '/'")
+      c:expect_answer('BIND b.q b.x a dest=exchange', "ERR not-found there is no exchange 'b.q' in vhost '/'")
       c:expect_answer('BIND b.q b.x a dest=moon', 'ERR syntax dest=moon: expected queue or exchange')
       c:expect_answer('BIND b.q - a',
         'ERR denied the default exchange routes to the queue that the key names and takes no '
@@ -347,7 +347,7 @@ describe('the definitions', function()
   describe('of a vhost', function()
     it('are its own', function()
       local shop = broker:connect()
-      local hello = shop:document 'HELLO vhost=shop name=till heartbeat=30s user=me pass=x%20y'
+      local hello = shop:enter_vhost('shop', 'name=till heartbeat=30s user=me pass=x%20y')
       assert.equal('shop', hello.vhost)
       assert.equal(30000, hello.heartbeat_ms)
       assert.equal(1, hello.protocol)
@@ -359,7 +359,7 @@ describe('the definitions', function()
       shop:ok('PUB v.x k', 'x')
       assert.is_nil(find('queues', 'v.jobs'))
       assert.equal(0, #list 'bindings')
-      c:expect_answer('GET v.jobs', "ERR not-found there is no queue 'v.jobs'")
+      c:expect_answer('GET v.jobs', "ERR not-found there is no queue 'v.jobs' in vhost '/'; vhost 'shop' has one")
       c:ok 'DECLARE queue v.jobs shards=3'
       assert.same({}, c:get 'v.jobs')
       assert.equal('x', shop:get('v.jobs')[1].payload)
@@ -395,13 +395,52 @@ describe('the definitions', function()
       end
     end)
 
+    it('are refused in one that nobody has declared', function()
+      local fresh = broker:connect()
+      fresh:send 'HELLO vhost=shpo\r\n'
+      assert.matches("^ERR not%-found there is no vhost 'shpo', only '/'.*; DECLARE vhost shpo makes it$",
+        fresh:expect '.*')
+      fresh:close()
+      for _, vhost in ipairs(list 'vhosts') do assert.not_equal('shpo', vhost.name) end
+    end)
+
+    it('stay, and so does it, until they are deleted', function()
+      local own = Broker.start { redis = {} }
+      own:connect():ok 'DECLARE vhost shop'
+      own:kill9()
+      own:run()
+      local shop = own:connect()
+      shop:document 'HELLO vhost=shop'
+      shop:ok 'DECLARE queue jobs'
+      shop:ok 'DECLARE topic log'
+      shop:ok 'DECLARE exchange x topic'
+      shop:ok 'BIND jobs amq.topic a'
+      local other = own:connect()
+      other:expect_answer('DELETE vhost shop',
+        "ERR exists vhost 'shop' is not empty: it has 2 exchanges, 1 queue, 1 topic")
+      for _, what in ipairs { 'queue jobs', 'topic log', 'exchange x' } do shop:ok('DELETE ' .. what) end
+      shop:close()
+      own:kill9()
+      own:run()
+      local c2 = own:connect()
+      c2:ok 'DECLARE vhost shop'
+      c2:ok 'DELETE vhost shop'
+      c2:expect_answer('DELETE vhost shop',
+        "ERR not-found there is no vhost 'shop', only '/'; DECLARE vhost shop makes it")
+      c2:expect_answer('DELETE vhost /', "ERR denied the default vhost '/' cannot be deleted")
+      c2:expect_answer('DECLARE vhost a/b', "ERR syntax 'a/b' is not a vhost: "
+        .. "expected / or a name of 1-255 bytes without white space, '/' and ':'")
+      c2:expect_answer('DECLARE vhost shop ttl=1s', 'ERR syntax a vhost has no options')
+      own:expect_clean_stop()
+    end)
+
     it('are limited in number', function()
       local small = Broker.start { args = { '--store', 'none', '--max-vhosts', '2' } }
-      local one, two = small:connect(), small:connect()
-      assert.equal('one', one:document('HELLO vhost=one').vhost)
-      two:send 'HELLO vhost=two\r\n'
-      two:expect_line 'ERR limit the limit of 2 vhosts is reached'
-      two:expect_nothing()
+      local one = small:connect()
+      one:ok 'DECLARE vhost one'
+      one:expect_answer('DECLARE vhost two', 'ERR limit the limit of 2 vhosts is reached')
+      one:ok 'DELETE vhost one'
+      one:ok 'DECLARE vhost two'
       small:expect_clean_stop()
     end)
   end)

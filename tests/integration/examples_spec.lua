@@ -40,7 +40,7 @@ describe('the examples', function()
       > urgent
       OK <id> 1
       > PEEK no-such-queue
-      ERR not-found there is no queue 'no-such-queue'
+      ERR not-found there is no queue 'no-such-queue' in vhost '/'
       > GET example.shell max=2
       OK 2
       MSG - 1 1 - example.shell id=<id> ts=<time> pri=9 6
@@ -100,7 +100,7 @@ describe('the examples', function()
       news.eu went to 1 queue(s)
       news.eu.rain: about news.eu.rain (en GB)
       news.eu: about news.eu (en GB)
-      false	not-found there is no queue 'example.lua.eu'
+      false	not-found there is no queue 'example.lua.eu' in vhost '/'
     ]])
   end)
 
@@ -271,5 +271,26 @@ describe('examples/cookbook', function()
     assert.equal('a parcel', c:get('label')[1].payload)
     broker:destroy()
     assert(os.execute(("rm -r '%s'"):format(secrets)))
+  end)
+end)
+
+describe('examples/README.md', function()
+  local text = shell.read_file 'examples/README.md'
+
+  it('names each example, and none that is not there', function()
+    for path in io.popen('cd examples && ls -d */ *.sh && ls -d c/*.c shell/* lua/*'):lines() do
+      -- Of a folder with a row for each file the files are named.
+      local is_split = path == 'c/' or path == 'shell/' or path == 'lua/'
+      if not is_split then assert.is_truthy(text:find(('(%s'):format(path), 1, true), path) end
+    end
+    for path in text:gmatch '%]%(([^)#]+)%)' do
+      assert.is_not_nil(require('lfs').attributes('examples/' .. path), path)
+    end
+  end)
+
+  it('counts the rules of the cookbook', function()
+    local count = tonumber(shell.line 'ls examples/cookbook/*/*.lua | grep -vc _spec')
+    assert.equal(21, count)
+    assert.is_truthy(text:find('twenty-one short rules', 1, true))
   end)
 end)

@@ -255,7 +255,8 @@ describe('an exchange', function()
         c:expect_answer('DELETE exchange amq.direct' .. flag, "ERR denied exchange 'amq.direct' is there in each vhost "
           .. 'and cannot be deleted; UNBIND takes its bindings away')
       end
-      c:expect_answer('PUB amq.other k 1\r\nx', "ERR not-found there is no exchange 'amq.other'")
+      c:expect_answer('PUB amq.other k 1\r\nx',
+        "ERR not-found there is no exchange 'amq.other' in vhost '" .. broker.vhost .. "'")
     end)
 
     it('takes what an alternate and dead letters send there', function()
@@ -281,12 +282,14 @@ describe('an exchange', function()
       end
       for _, name in ipairs { 'passing', 'bound' } do
         local other = users.stranger(broker)
-        other:send(('HELLO vhost=%s\r\n'):format(name))
-        other:expect_data()
+        other:enter_vhost(name)
         other:ok('PUB amq.topic k', 'x')
         if name == 'bound' then other:ok 'BIND amq.fanout amq.topic k dest=exchange' end
         other:close()
       end
+      c:ok 'DELETE vhost passing'
+      c:expect_answer('DELETE vhost bound',
+        "ERR exists vhost 'bound' is not empty: it has 2 exchanges, 0 queues, 0 topics")
       local left
       assert(wait.poll(function()
         left = vhosts { passing = true, bound = true }

@@ -99,7 +99,7 @@ describe('a broker with slow scripts', function()
     c:send 'DELETE queue q\r\nDELETE exchange y\r\nBIND q x a\r\n'
     c:expect_line 'OK'
     c:expect_line 'OK'
-    c:expect_line "ERR not-found there is no exchange 'x'"
+    c:expect_line "ERR not-found there is no exchange 'x' in vhost '/'"
   end)
 
   it('frees a queue of many messages over some turns', function()

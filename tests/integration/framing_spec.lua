@@ -114,8 +114,9 @@ describe('the framing of the line protocol', function()
     it('that lack words are told which', function()
       for line, text in pairs {
         ['BIND'] = 'BIND needs <queue>, <exchange> and <pattern>: <queue>, <exchange> and <pattern> are missing',
-        ['DECLARE'] = 'DECLARE needs exchange|queue|topic and <name>: exchange|queue|topic and <name> are missing',
-        ['DECLARE queue'] = 'DECLARE needs exchange|queue|topic and <name>: <name> is missing',
+        ['DECLARE'] =
+          'DECLARE needs exchange|queue|topic|vhost and <name>: exchange|queue|topic|vhost and <name> are missing',
+        ['DECLARE queue'] = 'DECLARE needs exchange|queue|topic|vhost and <name>: <name> is missing',
         ['SUB q'] = 'SUB needs <queue> and <sid>: <sid> is missing',
         ['GET'] = 'GET needs <queue>: <queue> is missing',
         ['ACK'] = 'ACK needs tags: numbers, or ranges like 3-7',
@@ -147,7 +148,7 @@ describe('the framing of the line protocol', function()
           .. 'HTTP is on that of --http (by default 7311)')
         page:expect_closed()
       end
-      c:expect_answer('STATS from-a-page', "ERR not-found there is no queue 'from-a-page'")
+      c:expect_answer('STATS from-a-page', "ERR not-found there is no queue 'from-a-page' in vhost '/'")
       -- Only there: a queue may have such a name.
       c:ok 'DECLARE queue HTTP/1.1'
       broker:connect():ok 'DELETE queue HTTP/1.1'
@@ -283,7 +284,7 @@ describe('the framing of the line protocol', function()
         c:expect_line(answer)
         c:expect_nothing()
       end
-      refused('PUB nowhere k', "ERR not-found there is no exchange 'nowhere'")
+      refused('PUB nowhere k', "ERR not-found there is no exchange 'nowhere' in vhost '/'")
       refused('PUB - f pri=256', 'ERR syntax pri=256: expected a number from 0 to 255')
       refused('PUB - f maybe', "ERR syntax PUB has no flag 'maybe'; it takes: must quiet")
       refused('PUB - f frob=1', "ERR syntax PUB has no option 'frob'; it takes: pri delay ttl id ack-timeout expect")
@@ -484,7 +485,7 @@ describe('the framing of the line protocol', function()
       c:send 'SUB f -\r\n'
       c:expect_line "ERR syntax '-' cannot be the name of a subscription"
       c:send 'GET -\r\n'
-      c:expect_line "ERR not-found there is no queue '-'"
+      c:expect_line "ERR not-found there is no queue '-' in vhost '/'"
     end)
   end)
 
@@ -492,7 +493,7 @@ describe('the framing of the line protocol', function()
     it('leaves out the answer of what succeeds', function()
       c:send 'PING quiet\r\nPUB - f quiet 2\r\nhi\r\n'
       c:send 'PUB nowhere k quiet 2\r\nhi\r\nDECLARE queue f2 quiet exclusive\r\n'
-      c:expect_line "ERR not-found there is no exchange 'nowhere'"
+      c:expect_line "ERR not-found there is no exchange 'nowhere' in vhost '/'"
       c:send 'KICK f quiet\r\nKICK f 1 quiet\r\nDELETE queue f2 quiet\r\n@3 OPEN quiet\r\n@3 CLOSE quiet\r\n'
       c:expect_nothing()
       get 'hi'

@@ -152,7 +152,8 @@ for _, durable in ipairs { '1', '0' } do
 
     it('is refused before anything is taken', function()
       c:publish('high', 'h')
-      c:expect_answer('GET high low nobody', "ERR not-found there is no queue 'nobody'")
+      c:expect_answer('GET high low nobody',
+        "ERR not-found there is no queue 'nobody' in vhost '" .. broker.vhost .. "'")
       c:expect_answer('GET high low high', "ERR syntax GET names queue 'high' twice")
       c:expect_answer('GET high  low', 'ERR syntax single spaces separate words')
       c:expect_answer('GET high low ', 'ERR syntax single spaces separate words')

@@ -117,7 +117,8 @@ for _, kind in ipairs {
       c:ok 'DECLARE queue q'
       c:expect_answer('GET q match=', 'ERR syntax match=: expected <text>, text:<text>, key:<pattern>, '
         .. 'h:<name> or h:<name>=<value>')
-      c:expect_answer('GET nobody match=x', "ERR not-found there is no queue 'nobody'")
+      c:expect_answer('GET nobody match=x',
+        "ERR not-found there is no queue 'nobody' in vhost '" .. broker.vhost .. "'")
     end)
   end)
 end

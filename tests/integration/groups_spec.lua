@@ -709,7 +709,7 @@ describe('a group of a topic', function()
     it('refuses what makes no sense', function()
       declare()
       c:expect_answer('SEEK t g first', "ERR not-found topic 't' has no group 'g'")
-      c:expect_answer('SEEK u g first', "ERR not-found there is no topic 'u'")
+      c:expect_answer('SEEK u g first', "ERR not-found there is no topic 'u' in vhost '" .. broker.vhost .. "'")
       sub(c, 's group=g')
       c:expect_answer('SEEK t g committed',
         'ERR syntax SEEK moves what is committed: expected first, last, an offset or a time')

@@ -101,7 +101,7 @@ describe('the HTTP port', function()
     broker:expect_clean_stop()
   end)
 
-  it('makes a vhost by a declaration alone', function()
+  it('makes a vhost that a grant names by a declaration alone', function()
     broker = Broker.start { http = '127.0.0.1:0', redis = {} }
     local function check(http, name)
       local path = '/api/vhosts/' .. name
@@ -109,7 +109,7 @@ describe('the HTTP port', function()
         { 'GET', '/queues' }, { 'GET', '/queues/q' }, { 'DELETE', '/queues/q' }, { 'POST', '/queues/q/get' },
         { 'POST', '/exchanges/-/publish' }, { 'DELETE', '/bindings' },
       } do
-        assert.equal(("there is no vhost '%s'"):format(name),
+        assert.matches(("^there is no vhost '%s', only '/'.*; DECLARE vhost %s makes it$"):format(name, name),
           http:expect_error(404, 'not-found', request[1], path .. request[2]))
       end
       http:expect_error(404, 'not-found', 'GET', '/api/rules/recent?vhost=' .. name)
@@ -119,7 +119,12 @@ describe('the HTTP port', function()
       assert.is_truthy(http:get '/api/vhosts'.body:find(name, 1, true))
     end
     local http = Http.connect(broker)
-    check(http, 'shop')
+    Http.connect(broker):expect_error(404, 'not-found', 'PUT', '/api/vhosts/shop/queues/q', {})
+    http:expect(200, 'PUT', '/api/vhosts/shop')
+    http:expect(200, 'PUT', '/api/vhosts/shop/queues/q', {})
+    http:expect_error(409, 'exists', 'DELETE', '/api/vhosts/shop')
+    http:expect(200, 'DELETE', '/api/vhosts/shop/queues/q')
+    http:expect(200, 'DELETE', '/api/vhosts/shop')
     http:expect(200, 'PUT', '/api/users/root', { password = users.password, tags = { 'admin' } })
     local root = Http.connect(broker, { user = 'root', password = users.password })
     root:expect(200, 'PUT', '/api/users/root/grants/store', { configure = '.*', write = '.*', read = '.*' })
@@ -252,7 +257,8 @@ describe('the HTTP port', function()
       for _, origin in ipairs(others) do
         local status, text = status_with(http, { Origin = origin })
         assert.equal(403, status)
-        assert.equal(('a page of %s may not ask this broker: only its own pages may'):format(origin), text)
+        assert.equal(('a page of %s may not ask this broker: only its own pages may, '
+          .. 'and those of serve --http-origin'):format(origin), text)
       end
       broker:expect_clean_stop()
     end)
@@ -307,6 +313,77 @@ describe('the HTTP port', function()
       assert.equal(200, (status_with(http, { Host = 'broker.example' })))
       assert.equal(403, (status_with(http, { Host = 'broker.example', Origin = 'http://evil.example' })))
       broker:expect_clean_stop()
+    end)
+
+    it('answers pages of the origins that it is started with', function()
+      local app = 'https://app.example:8443'
+      local http = start { args = { '--http-origin', app, '--http-origin', 'http://localhost:3000' } }
+      local function asked(origin, method, path, headers)
+        headers = headers or {}
+        headers.Origin = origin
+        return http:request(method or 'GET', path or '/api/stats', nil, headers)
+      end
+      for _, origin in ipairs { app, 'http://localhost:3000' } do
+        local answer = asked(origin)
+        assert.equal(200, answer.status)
+        assert.equal(origin, answer.headers['access-control-allow-origin'])
+        assert.equal('true', answer.headers['access-control-allow-credentials'])
+        assert.equal('Origin', answer.headers.vary)
+      end
+      -- An error can be read, too.
+      local missing = asked(app, 'GET', '/api/vhosts/%2F/queues/none')
+      assert.same({ 404, app }, { missing.status, missing.headers['access-control-allow-origin'] })
+      for _, origin in ipairs { 'http://app.example:8443', 'https://app.example', 'https://app.example:8443.evil',
+        'null' } do
+        local answer = asked(origin)
+        assert.equal(403, answer.status, origin)
+        assert.is_nil(answer.headers['access-control-allow-origin'])
+      end
+      local own = http:get '/api/stats'
+      assert.is_nil(own.headers['access-control-allow-origin'])
+      assert.equal('Origin', own.headers.vary)
+      -- Before a request that changes something a browser asks whether it may.
+      local wanted = { ['Access-Control-Request-Method'] = 'PUT',
+        ['Access-Control-Request-Headers'] = 'authorization, content-type' }
+      local preflight = asked(app, 'OPTIONS', '/api/vhosts/%2F/queues/q', wanted)
+      assert.equal(204, preflight.status)
+      assert.equal(app, preflight.headers['access-control-allow-origin'])
+      assert.matches('PUT', preflight.headers['access-control-allow-methods'])
+      assert.matches('Authorization, Content%-Type', preflight.headers['access-control-allow-headers'])
+      assert.is_nil(preflight.headers['content-length'])
+      assert.equal(403, asked('https://evil.example', 'OPTIONS', '/api/vhosts/%2F/queues/q', wanted).status)
+      assert.equal(405, http:request('OPTIONS', '/api/vhosts/%2F/queues/q').status)
+      assert.equal(200, asked(app, 'GET', '/api/stats').status)
+      broker:expect_clean_stop()
+    end)
+
+    it('answers any page when it is told to, without the passwords that a browser knows', function()
+      broker = Broker.start { http = '127.0.0.1:0', redis = {}, stopped = true,
+        args = { '--http-origin', '*', '--http-origin', 'https://app.example' } }
+      users.restore(broker.redis, { anna = { tags = { 'monitor' } } })
+      broker:run()
+      local stranger = Http.connect(broker)
+      local wanted = { Origin = 'http://x', ['Access-Control-Request-Method'] = 'GET' }
+      local preflight = stranger:request('OPTIONS', '/api/stats', nil, wanted)
+      assert.same({ 204, '*' }, { preflight.status, preflight.headers['access-control-allow-origin'] })
+      local refused = stranger:get('/api/stats', { Origin = 'http://x' })
+      assert.same({ 401, '*' }, { refused.status, refused.headers['access-control-allow-origin'] })
+      local http = Http.connect(broker, { user = 'anna', password = users.password })
+      local answer = http:get('/api/stats', { Origin = 'http://x' })
+      assert.same({ 200, '*' }, { answer.status, answer.headers['access-control-allow-origin'] })
+      assert.is_nil(answer.headers['access-control-allow-credentials'])
+      answer = http:get('/api/stats', { Origin = 'https://app.example' })
+      assert.equal('true', answer.headers['access-control-allow-credentials'])
+      broker:expect_clean_stop()
+    end)
+
+    it('is not started with what is no origin', function()
+      for _, wrong in ipairs { 'app.example', 'https://app.example/', 'https://*.example', 'null' } do
+        local out, status = require('support.shell').run(("'%s' serve --http-origin '%s' 2>&1"):format(
+          Broker.binary(), wrong))
+        assert.equal(2, status, wrong)
+        assert.matches('%-%-http%-origin must be like https://app.example:8443, without a path, or %*; not', out)
+      end
     end)
 
     it('takes bodies as JSON alone', function()

@@ -43,7 +43,7 @@ describe('a lock', function()
   it('is another one in another vhost', function()
     local peer = Client.connect(broker.address)
     lock(c, 'a')
-    peer:document 'HELLO vhost=elsewhere'
+    peer:enter_vhost 'elsewhere'
     lock(peer, 'a')
     assert.equal(1, #locks())
     peer:close()

@@ -84,7 +84,45 @@ describe('a login', function()
     assert.equal('shop', c:document 'HELLO user=bob pass=secret vhost=shop'.vhost)
     assert.equal('ERR denied HELLO must be the first request', c:request 'HELLO user=bob pass=secret vhost=shop')
     c:close()
+    local admin = users.connect(broker, 'admin')
+    admin:ok 'DECLARE vhost anywhere'
+    admin:close()
     users.connect(broker, 'watcher', 'anywhere'):close()
+  end)
+
+  it('with a tag makes no vhost by a wrong name, and is told those that there are', function()
+    local c = users.stranger(broker)
+    assert.matches("^ERR not%-found there is no vhost 'shpo', only '/'.*; DECLARE vhost shpo makes it$",
+      c:request 'HELLO user=watcher pass=secret vhost=shpo')
+    c:close()
+  end)
+
+  it('learns of what another vhost has if its user may do something with it there', function()
+    local admin = users.connect(broker, 'admin')
+    for vhost, name in pairs { shop = 'mine', hidden = 'theirs', part = 'other' } do
+      admin:ok('DECLARE vhost ' .. vhost)
+      local there = users.connect(broker, 'admin', vhost)
+      admin:ok('USER grant admin ' .. vhost .. ' configure=.* write=.* read=.*')
+      there:ok('DECLARE queue ' .. name)
+      there:ok(('DECLARE exchange %s topic'):format(name))
+      there:close()
+    end
+    admin:ok 'USER grant bob / configure=.* write=.* read=.*'
+    admin:ok 'USER grant bob part read=^mine$'
+    local c = users.connect(broker, 'bob', '/')
+    for line, kind in pairs {
+      ['GET %s'] = 'queue', ['DELETE queue %s'] = 'queue', ['STATS exchange %s'] = 'exchange',
+    } do
+      local function told(name) return c:request(line:format(name)) end
+      local missing = "ERR not-found there is no " .. kind .. " '%s' in vhost '/'"
+      assert.equal(missing:format 'mine' .. "; vhost 'shop' has one", told 'mine')
+      -- A vhost that is not his; one that is, and a name that is not.
+      assert.equal(missing:format 'theirs', told 'theirs')
+      assert.equal(missing:format 'other', told 'other')
+    end
+    c:close()
+    admin:ok 'USER revoke bob /'
+    admin:close()
   end)
 
   it('is told late when it is wrong, later each time, and not why', function()

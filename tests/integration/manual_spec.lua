@@ -190,7 +190,7 @@ describe('completion for bash', function()
   end)
 
   it('knows the words of a verb, at their place', function()
-    assert.equal('exchange queue topic', complete 'tidemq declare ')
+    assert.equal('exchange queue topic vhost', complete 'tidemq declare ')
     assert.equal('access declare login retry', complete 'tidemq rules simulate ')
     assert.equal('drop promote status', complete 'tidemq rules shadow ')
     assert.equal('both in out', complete 'tidemq pause jobs ')
@@ -216,6 +216,42 @@ describe('completion for bash', function()
     assert.equal("'$(touch${IFS}owned)'", complete 'tidemq kick $')
     assert.is_nil(shell.read_file(dir .. '/owned'))
   end)
+
+  -- What the completion of another shell offers for a line, likewise.
+  local in_shell = {
+    zsh = [==[zsh -fc 'compadd() { shift; print -rl -- "$@" }; _files() { print -rl -- ${=1:+nFOLDERS} nFILES };
+      line=$1; words=(${(z)line}); [[ $line = *\  ]] && words+=(""); CURRENT=$#words; PREFIX=$words[-1];
+      . $2/packaging/completion.zsh' zsh]==],
+    fish = [[fish --no-config -c 'function __fish_complete_directories; echo nFOLDERS; end;
+      function __fish_complete_path; echo nFILES; end;
+      source $argv[2]/packaging/completion.fish; complete -C $argv[1] | string replace -r "\t.*" ""']],
+  }
+
+  for name, command in pairs(in_shell) do
+    it('is the same in ' .. name, function()
+      if not shell.line('command -v ' .. name .. ' || true'):find '/' then
+        return pending(name .. ' is not installed')
+      end
+      local function offered(line)
+        local found = {}
+        local text = shell.run(('export PATH=%s:$PATH TIDEMQ_URL=%s TIDEMQ_COMPLETION=$PWD/packaging/completion.bash; '
+          .. '%s %s "$PWD" 2>&1 </dev/null'):format(quote(dir), quote(broker:url()), command, quote(line)))
+        for word in text:gmatch '[^\n]+' do found[#found + 1] = word end
+        table.sort(found)
+        return table.concat(found, ' ')
+      end
+      for _, line in ipairs { 'tidemq d', 'tidemq help r', 'tidemq delete --if', 'tidemq dance ', 'tidemq declare ',
+        'tidemq rules simulate ', 'tidemq user --tags admin a', 'tidemq sub --ack ', 'tidemq sub jo',
+        'tidemq bind jobs ' } do
+        assert.equal(complete(line), offered(line), line)
+      end
+      assert.equal('jobs:late', offered 'tidemq kick jobs:')
+      assert.matches('touch', offered 'tidemq kick ')
+      assert.is_nil(shell.read_file(dir .. '/owned'))
+      assert.matches('FOLDERS', offered 'tidemq check n')
+      assert.matches('FILES', offered 'tidemq serve --config n')
+    end)
+  end
 
   it('takes files and directories where they stand', function()
     assert.is_true(os.execute(('mkdir %s/next; touch %s/nice.lua'):format(quote(dir), quote(dir))))

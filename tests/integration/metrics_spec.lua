@@ -42,7 +42,7 @@ describe('metrics', function()
   after_each(function() c:close() end)
 
   it('move as messages do', function()
-    c:document 'HELLO vhost=moves'
+    c:enter_vhost 'moves'
     c:ok 'DECLARE queue jobs'
     for i = 1, 10 do c:ok('PUB - jobs', 'message ' .. i) end
     c:ok 'GET jobs max=5'
@@ -75,7 +75,7 @@ describe('metrics', function()
   end)
 
   it('count what exchanges route, and what they do not', function()
-    c:document 'HELLO vhost=routes'
+    c:enter_vhost 'routes'
     c:ok 'DECLARE exchange orders topic'
     c:ok 'DECLARE queue eu'
     c:ok 'BIND eu orders orders.eu.#'
@@ -95,7 +95,7 @@ describe('metrics', function()
   end)
 
   it('tell how far groups are behind', function()
-    c:document 'HELLO vhost=logs'
+    c:enter_vhost 'logs'
     c:ok 'DECLARE topic events partitions=2'
     for i = 1, 6 do c:ok('PUB - events', 'event ' .. i) end
     c:ok 'GET events group=g from=first max=2'
@@ -120,7 +120,7 @@ describe('metrics', function()
 
   it('are those of the whole broker, too', function()
     local before = read(http)
-    c:document 'HELLO vhost=whole'
+    c:enter_vhost 'whole'
     c:ok 'DECLARE queue q'
     c:ok('PUB - q', 'a')
     c:ok 'GET q ack=auto'
@@ -153,7 +153,7 @@ describe('metrics', function()
     local conns = {}
     for i, name in ipairs(odd) do
       conns[i] = Client.connect(broker.address)
-      conns[i]:document('HELLO vhost=' .. name)
+      conns[i]:enter_vhost(name)
       for _, queue in ipairs(odd) do conns[i]:ok(('DECLARE queue %s durable=0'):format(queue:gsub('^/', 'slash/'))) end
     end
     for _, query in ipairs { '', '?per=vhost' } do
@@ -174,7 +174,7 @@ describe('metrics', function()
   end)
 
   it('of a vhost are sums, and of ages the largest', function()
-    c:document 'HELLO vhost=sums'
+    c:enter_vhost 'sums'
     c:ok 'DECLARE queue a'
     c:ok 'DECLARE queue b'
     c:ok 'DECLARE exchange x fanout'

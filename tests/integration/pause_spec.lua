@@ -198,7 +198,7 @@ describe('a paused queue', function()
   it('is named in full when the request is wrong', function()
     c:ok 'DECLARE queue q'
     c:expect_answer('PAUSE q', 'ERR syntax PAUSE needs <queue> and in|out|both: in|out|both is missing')
-    c:expect_answer('PAUSE nobody in', "ERR not-found there is no queue 'nobody'")
+    c:expect_answer('PAUSE nobody in', "ERR not-found there is no queue 'nobody' in vhost '" .. broker.vhost .. "'")
     c:expect_answer('PAUSE q up', "ERR syntax 'up': expected in, out or both")
     c:expect_answer('PAUSE q in for=0', 'ERR syntax for=0: expected a duration like 250ms, 30s, 5m, 2h or 1d, '
       .. 'from 1ms to 3660d')

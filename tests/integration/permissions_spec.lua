@@ -35,6 +35,7 @@ local ROWS = {
     needs = { { 'configure', 'queue', 'new' }, { 'read', 'queue', 'new' }, { 'write', 'queue', 'other' } } },
   { 'DECLARE exchange new direct alternate=y',
     needs = { { 'configure', 'exchange', 'new' }, { 'read', 'exchange', 'new' }, { 'write', 'exchange', 'y' } } },
+  { 'DECLARE vhost new', tag = 'admin' }, { 'DELETE vhost new', tag = 'admin' },
   { 'DELETE queue q', needs = { { 'configure', 'queue', 'q' } } },
   { 'DELETE topic t', needs = { { 'configure', 'queue', 't' } } },
   { 'DELETE exchange x', needs = { { 'configure', 'exchange', 'x' } } },

@@ -423,7 +423,7 @@ describe('GET of a topic', function()
       end
       for _, option in ipairs { 'group=g', 'from=0', 'partition=0', 'offset=0' } do
         refused('q ' .. option, "syntax group=, from=, partition= and offset= are for topics, and 'q' is a queue")
-        refused('x ' .. option, "not-found there is no topic 'x'")
+        refused('x ' .. option, "not-found there is no topic 'x' in vhost '" .. broker.vhost .. "'")
       end
       pull(c, 'partition=0 offset=0 ack=auto')
     end)

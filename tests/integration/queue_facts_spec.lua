@@ -106,7 +106,7 @@ describe('tide.queue', function()
   it('is of the vhost of the message', function()
     local see, other = look 'q.ready', broker:connect()
     c:ok('PUB - q', '')
-    other:document 'HELLO vhost=elsewhere'
+    other:enter_vhost 'elsewhere'
     other:ok 'DECLARE exchange orders topic'
     assert.equal('none', see('q', other))
     other:ok 'DECLARE queue q'

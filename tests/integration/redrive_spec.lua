@@ -192,10 +192,11 @@ for _, kind in ipairs {
       for _, bad in ipairs { '', '-', '-/', '/k' } do
         c:expect_answer('REDRIVE dead to=' .. bad, ('ERR syntax to=%s%s'):format(bad, expected))
       end
-      c:expect_answer('REDRIVE dead to=nowhere/k', "ERR not-found there is no exchange 'nowhere'")
+      c:expect_answer('REDRIVE dead to=nowhere/k',
+        "ERR not-found there is no exchange 'nowhere' in vhost '" .. broker.vhost .. "'")
       c:expect_answer('REDRIVE dead routed to=x/k',
         'ERR syntax routed goes by the exchange where they came from, and to= elsewhere: give one of them')
-      c:expect_answer('REDRIVE nobody', "ERR not-found there is no queue 'nobody'")
+      c:expect_answer('REDRIVE nobody', "ERR not-found there is no queue 'nobody' in vhost '" .. broker.vhost .. "'")
     end)
   end)
 end

@@ -196,7 +196,7 @@ describe('routing', function()
     assert.same({}, setmetatable(nobody.queues, nil))
     assert.equal(d.generation, nobody.generation)
     c:send 'EXPLAIN nowhere k\r\n'
-    c:expect_line "ERR not-found there is no exchange 'nowhere'"
+    c:expect_line "ERR not-found there is no exchange 'nowhere' in vhost '/'"
     c:send 'EXPLAIN x k pri=300\r\n'
     c:expect_line 'ERR syntax pri=300: expected a number from 0 to 255'
     c:send 'GET a\r\nGET s\r\n'

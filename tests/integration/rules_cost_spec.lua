@@ -112,7 +112,7 @@ describe('a script that fails', function()
 
   it('for the patterns of one vhost works for another vhost', function()
     local other = broker:connect()
-    other:document 'HELLO vhost=other'
+    other:enter_vhost 'other'
     for _, client in ipairs { c, other } do client:ok 'DECLARE exchange f fanout' end
     local hostile = ('PUB f %s h:pattern=%s'):format(('a'):rep(39), ('a?'):rep(40) .. ('a'):rep(40))
     for i = 1, 30 do

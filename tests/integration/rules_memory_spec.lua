@@ -87,7 +87,7 @@ describe('the memory of the rules', function()
   it('that the bindings of one vhost fill leaves some to another', function()
     local n = bind_until_refused(0)
     local other = broker:connect()
-    other:document 'HELLO vhost=other'
+    other:enter_vhost 'other'
     other:ok 'DECLARE exchange x topic'
     other:ok 'DECLARE queue q priority=fair'
     for i = 1, n // 5 do other:ok(('BIND q x w%d.%d.*'):format(i % 100, i)) end

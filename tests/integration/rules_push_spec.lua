@@ -41,7 +41,7 @@ describe('tidemq rules push', function()
   -- Its output, with that on standard error, and its exit status.
   local function push(options)
     return shell.run(("'%s' rules push '%s' --url '%s' %s 2>&1"):format(
-      Broker.binary(), dir, broker:url(), options or ''))
+      Broker.binary(), dir, broker:url(), options or '') .. ' </dev/null')
   end
 
   local function publish(n)
@@ -373,7 +373,7 @@ describe('tidemq rules push', function()
     text, status = push '--allow color'
     assert.equal(2, status)
     assert.matches("%-%-allow takes error, queues, shard, rank, message, retry, deliver, settled, "
-      .. "declare, connect and all, not 'color'", text)
+      .. "declare, connect, all, not 'color'", text)
     text, status = push '--share 300%'
     assert.equal(2, status)
     assert.matches('^tidemq rules: %-%-share must be a percentage above 0, up to 100, not .300%%', text)
@@ -407,6 +407,68 @@ describe('tidemq rules push', function()
     assert.matches('10%-old.lua', (shell.run(("ls '%s/filter'"):format(broker.rules))))
     c:send 'RULES shadow promote install\r\n'
     c:expect '^ERR denied the broker does not write its rules directory'
+  end)
+
+  it('names all that is missing in its first refusal', function()
+    start()
+    write { ['filter/20-new.lua'] = ROUTE:format 'z' }
+    c:ok 'USER add root pass=secret tags=admin'
+    c:ok 'USER grant root / configure=.* write=.* read=.*'
+    c:ok 'USER add bob pass=secret'
+    c:ok 'USER grant bob / configure=.* write=.* read=.*'
+    local command = "'%s' rules push '%s' --url '%s' 2>&1"
+    local text, status = shell.run(command:format(Broker.binary(), dir,
+      broker:url():gsub('//', '//bob:secret@')))
+    assert.equal(1, status)
+    assert.matches("denied: RULES needs a user with the tag admin, and user 'bob' has not; the broker needs serve "
+      .. '%-%-rules%-candidates DIR, and %-%-rules%-writable unless the push is %-%-transient\n$', text)
+    local other = Broker.start { args = { '--fsync', 'no', '--store', 'none' } }
+    text, status = shell.run(command:format(Broker.binary(), dir, other:url()))
+    assert.equal(1, status)
+    assert.matches('^tidemq: denied: .* %-%-rules%-candidates DIR, and with %-%-rules%-writable if they are to stay ',
+      text)
+    other:expect_clean_stop()
+  end)
+
+  it('asks when nothing was compared; where nobody answers --yes is needed', function()
+    start '--rules-writable'
+    write { ['filter/20-new.lua'] = ROUTE:format 'z' }
+    local text, status = push '--no-test --for 1ms'
+    assert.equal(1, status)
+    assert.matches('tidemq: nothing has changed, the candidate rules are dropped: nothing was compared, '
+      .. 'since no message came meanwhile; %-%-yes makes them active all the same\n$', text)
+    local function ask(word)
+      return shell.run(("printf '%s\\n' | script -qfec \"'%s' rules push '%s' --url '%s' --no-test --for 1ms\" "
+        .. '/dev/null'):format(word, Broker.binary(), dir, broker:url()))
+    end
+    text, status = ask 'n'
+    assert.equal(1, status, text)
+    assert.matches('nothing was compared, .*; make the rules active all the same%? %[y/N%] ', text)
+    publish()
+    assert.same({ 0, 1, 0 }, ready())
+    text, status = ask 'y'
+    assert.equal(0, status, text)
+    publish()
+    assert.same({ 0, 1, 1 }, ready())
+    write { ['filter/20-new.lua'] = ROUTE:format 'x' }
+    text, status = push '--no-test --for 1ms --yes'
+    assert.equal(0, status, text)
+    publish()
+    assert.same({ 1, 1, 1 }, ready())
+  end)
+
+  it('names in its help all that may differ', function()
+    start()
+    local help = shell.run(Broker.binary() .. ' help rules')
+    local words = help:match 'push: what may differ: ([%l, ]+)'
+    local text, status = push '--allow nothing'
+    assert.equal(2, status)
+    assert.equal(words, text:match 'takes (.-), not')
+    for _, word in ipairs { 'queues', 'deliver', 'settled', 'declare', 'connect', 'all' } do
+      assert.is_truthy((words .. ','):find(word .. ',', 1, true), word)
+    end
+    local documented = shell.read_file 'docs/rules.md':match '%-%-allow` takes(.-)%.\n'
+    for word in words:gmatch '%l+' do assert.is_truthy(documented:find('`' .. word .. '`', 1, true), word) end
   end)
 
   it('sends large files in parts, modules too', function()

@@ -180,7 +180,7 @@ describe('at a start, what the directory does not carry', function()
 
   it('is counted, and named with its vhost', function()
     local v = broker:connect()
-    v:document 'HELLO vhost=shop'
+    v:enter_vhost 'shop'
     v:ok 'DECLARE queue later priority=p'
     c:ok 'DELETE queue q'
     broker:remove_rule 'priority/p.lua'

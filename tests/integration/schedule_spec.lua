@@ -226,7 +226,7 @@ describe('a schedule', function()
           end
         end,
       }]])
-    broker:expect_log "schedule/ticker.lua:9: there is no exchange 'nowhere'"
+    broker:expect_log "schedule/ticker.lua:9: there is no exchange 'nowhere' in vhost '/'"
     local c = broker:connect()
     c:ok 'SUB ticks s'
     local msg = c:expect_msg()

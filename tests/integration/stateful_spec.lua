@@ -173,7 +173,7 @@ describe('what the shipped scripts remember', function()
       assert.equal(4, c:document('STATS q').ready)
       -- Vhosts are worlds of their own.
       local shop = broker:connect()
-      shop:document 'HELLO vhost=shop'
+      shop:enter_vhost 'shop'
       shop:ok 'DECLARE queue q'
       shop:ok('PUB - q h:message-id=order-1', 'x')
       shop:close()
@@ -182,7 +182,7 @@ describe('what the shipped scripts remember', function()
     it('has room for the ids of one vhost, however many another sends', function()
       start({ ['filter/90-dedupe.lua'] = filter 'dedupe' }, { '--store', 'none', '--max-shared', '40' })
       local other = broker:connect()
-      other:document 'HELLO vhost=other'
+      other:enter_vhost 'other'
       for _, client in ipairs { c, other } do client:ok 'DECLARE exchange x fanout' end
       local refused = 0
       for i = 1, 60 do
@@ -360,7 +360,7 @@ describe('a schedule', function()
 
   local function in_vhost(name)
     local c = broker:connect()
-    c:document(('HELLO vhost=%s'):format(name))
+    c:enter_vhost(name)
     return c
   end
 
@@ -374,7 +374,7 @@ describe('a schedule', function()
           broker.publish { exchange = "x", key = "k", payload = "routed" }
         end,
       }]], ['schedule/root.lua'] = 'return { every = "1h", run = function() end }' } }
-    broker:expect_log "schedule 'shop': there is no vhost 'shop'; HELLO vhost=shop creates it"
+    broker:expect_log "schedule 'shop': there is no vhost 'shop'; DECLARE vhost shop makes it"
     local s = schedule(broker, 'shop')
     assert.equal('shop', s.vhost)
     assert.matches("^there is no vhost 'shop'", s.result)

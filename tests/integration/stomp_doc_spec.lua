@@ -24,6 +24,7 @@ end
 local ID, PRIVATE = '%f[%x]' .. ('%x'):rep(16) .. '%-%d+%-', 'stomp%-temp%-%d+%-%d+'
 
 local function normalize(line)
+  if line:find '^reason:' then line = line:gsub("vhost 'doc%-%d+'", "vhost '/'") end
   return (line:gsub('^timestamp:%d+$', 'timestamp:N'):gsub('^session:%d+$', 'session:N')
     :gsub(ID, 'ID-'):gsub(PRIVATE, 'stomp-temp'))
 end
@@ -31,7 +32,9 @@ end
 local function play(text, broker)
   local c
   if not text:find '^CONNECT' and not text:find '^STOMP' then
-    c = Stomp.connect(broker, { host = ('doc-%d'):format(math.random(1, 1 << 40)) })
+    local vhost = ('doc-%d'):format(math.random(1, 1 << 40))
+    broker:connect():ok('DECLARE vhost ' .. vhost)
+    c = Stomp.connect(broker, { host = vhost })
   else
     c = Stomp.open(broker)
   end
@@ -42,11 +45,13 @@ local function play(text, broker)
       c:send((frame:gsub(PRIVATE, function() return private end):gsub(ID, ids)) .. '\0')
     else
       local got = c:expect(command)
+      -- The vhost is new, and what depends on the length of its name.
+      got.body = got.body:gsub("vhost 'doc%-%d+'", "vhost '/'")
       local head, body = frame:match '^%u+\n(.-)\n\n(.*)$'
       local wanted, lines = {}, {}
       for line in head:gmatch '[^\n]+' do wanted[#wanted + 1] = normalize(line) end
       for i, line in ipairs(got.order) do
-        lines[i] = normalize(line)
+        lines[i] = normalize((line:gsub('^content%-length:.*', 'content-length:' .. #got.body)))
         if line:find '^ack:' then ids[head:match('\nack:(' .. ID .. ')')] = line:match(ID) end
         private = private or line:match(PRIVATE)
       end

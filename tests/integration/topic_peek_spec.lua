@@ -124,7 +124,7 @@ describe('PEEK of a topic', function()
         "syntax 't' is a topic: PEEK takes partition= and offset= for it, and no state= and after=",
       ['PEEK q partition=0'] = "syntax 'q' is a queue: partition= and offset= are for topics",
       ['PEEK q offset=3'] = "syntax 'q' is a queue: partition= and offset= are for topics",
-      ['PEEK nothing'] = "not-found there is no queue 'nothing'",
+      ['PEEK nothing'] = "not-found there is no queue 'nothing' in vhost '" .. broker.vhost .. "'",
     } do
       assert.equal('ERR ' .. answer, c:request(request))
     end

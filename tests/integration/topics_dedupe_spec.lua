@@ -59,13 +59,13 @@ describe('a publish with an id to a topic', function()
     c:ok 'BIND q news -'
     c:ok('PUB - late', 'm')
     local function publish() return c:request('PUB news - id=n1', 'x') end
-    local id = publish():match '^OK (%x+) 2 0:0$'
-    assert.equal(('OK %s 2 duplicate 0:0'):format(id), publish())
+    local id = publish():match '^OK (%x+) 2 0:0 topics=1$'
+    assert.equal(('OK %s 2 duplicate 0:0 topics=1'):format(id), publish())
     c:ok 'BIND late news -'
     local second = publish()
-    assert.matches('^OK %x+ 3 0:[01]$', second)
+    assert.matches('^OK %x+ 3 0:[01] topics=2$', second)
     assert.is_nil(second:find(id, 1, true))
-    assert.matches('^OK %x+ 3 duplicate 0:[01]$', publish())
+    assert.matches('^OK %x+ 3 duplicate 0:[01] topics=2$', publish())
     expect_stats(c, 'left', { messages = 1 })
     expect_stats(c, 'late', { messages = 2 })
     assert.equal(1, c:stats('q').ready)

@@ -301,7 +301,7 @@ describe('a trace', function()
     watch:ok 'TRACE x'
     for line, answer in pairs {
       ['TRACE x'] = 'ERR exists this channel has a trace already; it ends with its time, or with the channel',
-      ['TRACE no'] = "ERR not-found there is no exchange 'no'",
+      ['TRACE no'] = "ERR not-found there is no exchange 'no' in vhost '" .. broker.vhost .. "'",
       ['TRACE x order.*x'] = "ERR syntax the key 'order.*x' has a word with a wildcard in it; ",
       ['TRACE x k sample=0'] = 'ERR syntax sample=0: expected a percentage above 0, up to 100',
       ['TRACE x k for=2h'] = 'ERR syntax for=2h: expected ',
@@ -395,9 +395,10 @@ describe('tidemq trace', function()
     assert.equal('{"what":"end","why":"time","messages":0,"dropped":0}\n',
       verbs.tide(broker, 'trace', 'x', '--for', '100ms', '--json'))
     assert.equal('tidemq: the trace has ended (time): 0 messages\n', verbs.tide(broker, 'trace', '-', '--for', '100ms'))
-    verbs.refused(broker, 1, "^tidemq: not%-found: there is no exchange 'y'\n$", 'trace', 'y')
+    verbs.refused(broker, 1, "^tidemq: not%-found: there is no exchange 'y' in vhost '/'\n$", 'trace', 'y')
     verbs.tide(broker, 'declare', 'queue', 'y')
-    verbs.refused(broker, 1, "'y'; what is published to the queue by its name has the exchange %- and the key 'y'\n$",
+    verbs.refused(broker, 1,
+      "'y' in vhost '/'; what is published to the queue by its name has the exchange %- and the key 'y'\n$",
       'trace', 'y')
     verbs.refused(broker, 1, '^tidemq: syntax: sample=x', 'trace', 'x', '--sample', 'x')
     verbs.refused(broker, 2, '^tidemq trace: %-%-for', 'trace', 'x', '--for', '2h')

@@ -56,10 +56,11 @@ describe('update', function()
     for _, what in ipairs { 'queue jbos', 'topic jbos', 'exchange jbos topic' } do
       local kind = what:match '^%a+'
       c:expect_answer('DECLARE ' .. what .. ' update',
-        ("ERR not-found there is no %s 'jbos' to update; DECLARE without update makes one"):format(kind))
+        ("ERR not-found there is no %s 'jbos' to update in vhost '%s'; DECLARE without update makes one")
+          :format(kind, broker.vhost))
       assert.same({}, c:document('LIST ' .. kind .. 's'))
       local asked = 'RULES simulate declare name=jbos kind=' .. kind .. (kind == 'exchange' and ' type=topic' or '')
-      assert.matches('^there is no ' .. kind .. " 'jbos' to update; ", c:document(asked .. ' update=1').error)
+      assert.matches('^there is no ' .. kind .. " 'jbos' to update in vhost ", c:document(asked .. ' update=1').error)
     end
     c:ok 'DECLARE queue q ttl=1h update=0'
     assert.same({ ttl = '1h' }, options())

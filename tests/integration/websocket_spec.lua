@@ -192,4 +192,12 @@ describe('a WebSocket', function()
     assert.equal(405, http:post('/stomp').status)
     broker:expect_clean_stop()
   end)
+
+  it('is for pages of the origins that the broker is started with, too', function()
+    local own = Broker.start { http = '127.0.0.1:0',
+      args = { '--store', 'none', '--http-origin', 'https://app.example' } }
+    assert.equal(101, Websocket.try(own, { Origin = 'https://app.example' }).answer.status)
+    assert.equal(403, Websocket.try(own, { Origin = 'http://app.example' }).answer.status)
+    own:expect_clean_stop()
+  end)
 end)

@@ -13,6 +13,9 @@ id tidemq
 [ ! -e /lib/systemd/systemd ]
 [ ! -e /usr/bin/redis-server ] && [ ! -e /lib/systemd/system/redis-server.service ]
 [ "$(stat -c %U:%G:%a /etc/tidemq/tidemq.lua)" = root:root:644 ]
+for file in bash-completion/completions/tidemq zsh/vendor-completions/_tidemq fish/vendor_completions.d/tidemq.fish; do
+	[ -s "/usr/share/$file" ]
+done
 
 # It runs with its configuration, as its user.
 install -d -o tidemq -g tidemq -m 700 /var/lib/tidemq

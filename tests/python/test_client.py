@@ -59,7 +59,7 @@ class Publishing(Case):
         client = self.connect()
         queue = self.queue(client)
         receipt = client.publish(queue, ANY, headers={"a": "50% off\n", "b": ANY}, priority=7)
-        self.assertEqual((1, False), (receipt.queues, receipt.duplicate))
+        self.assertEqual((1, 0, False), (receipt.queues, receipt.topics, receipt.duplicate))
         [message] = client.get(queue)
         self.assertEqual((ANY, "50% off\n", receipt.id, 7, 1, "", queue), (
             message.payload, message.headers["a"], message.id, message.priority, message.attempt,
@@ -150,11 +150,13 @@ class Publishing(Case):
                 tidemq.connect(url)
 
     def test_the_second_of_two_urls(self):
+        self.broker_client().request("DECLARE vhost second")
         client = self.connect(f"tide+unix:/nowhere,{self.broker.url}?vhost=second")
         self.assertEqual("second", client.facts["vhost"])
         self.assertEqual(["retrying", "connected"], [state for state, _ in self.said])
 
     def test_the_url_of_the_environment(self):
+        self.broker_client().request("DECLARE vhost env")
         os.environ["TIDEMQ_URL"] = f"{self.broker.url}?vhost=env"
         self.addCleanup(os.environ.pop, "TIDEMQ_URL")
         with tidemq.connect() as client:
@@ -572,6 +574,7 @@ class Restarting(unittest.TestCase):
         expected, got = {}, [{}, {}]
         for n in range(300):
             receipt = other.publish("t", str(n))
+            self.assertEqual(1, receipt.topics)
             expected.setdefault(receipt.partition, []).append(n)
             if n in (100, 200):
                 self.broker.restart()

@@ -170,12 +170,13 @@ static enum define_kind read_kind(struct request *q)
 {
 	static const char *const names[] = { [DEFINE_EXCHANGE] = "exchange",
 					     [DEFINE_QUEUE] = "queue",
-					     [DEFINE_TOPIC] = "topic" };
+					     [DEFINE_TOPIC] = "topic",
+					     [DEFINE_VHOST] = "vhost" };
 
-	for (int kind = DEFINE_EXCHANGE; kind <= DEFINE_TOPIC; kind++)
+	for (int kind = DEFINE_EXCHANGE; kind <= DEFINE_VHOST; kind++)
 		if (slice_is(q->words[0], names[kind]))
 			return (enum define_kind)kind;
-	request_refuse(q, NULL, q->words[0], "exchange, queue or topic");
+	request_refuse(q, NULL, q->words[0], "exchange, queue, topic or vhost");
 	return DEFINE_EXCHANGE;
 }
 

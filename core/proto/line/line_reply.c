@@ -208,6 +208,11 @@ static void ok(struct line *l, unsigned channel, const struct reply *r)
 		*at++ = ':';
 		at = decimal_put(at, r->offset);
 	}
+	/* Of one that took it, the place says that it is a topic. */
+	if (r->has_offset && r->count > 1) {
+		at = PUT(at, " topics=");
+		at = decimal_put(at, r->topics);
+	}
 	at = PUT(at, "\r\n");
 	put_line(l, at);
 }

@@ -71,6 +71,7 @@ class Receipt:
     partition: int | None = None  #: of a topic: where it lies
     offset: int | None = None
     queued: bool = False  #: it is part of a transaction; COMMIT is its confirm
+    topics: int = 0  #: how many of `queues` are topics
 
 
 def _nothing(_: Answer) -> None:
@@ -93,9 +94,11 @@ def _receipt(answer: Answer) -> Receipt:
         return Receipt(queued=True)
     place = next((text for text in words[2:] if ":" in text), None)
     partition, offset = place.split(":") if place else (None, None)
+    topics = next((text for text in words[2:] if text.startswith("topics=")), None)
     return Receipt(words[0], int(words[1]), "duplicate" in words[2:],
                    None if partition is None else int(partition),
-                   None if offset is None else int(offset))
+                   None if offset is None else int(offset),
+                   topics=int(topics.partition("=")[2]) if topics else int(place is not None))
 
 
 def _line(*words: str, **options: Value) -> str:

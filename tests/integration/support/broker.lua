@@ -233,7 +233,15 @@ function Broker:connect(n, tls)
     return ('-- the broker %s; its log ends:\n%s'):format(
       status and 'ended with status ' .. status or 'runs', log:sub(-2000))
   end, tls)
-  if self.vhost then client:document('HELLO vhost=' .. self.vhost) end
+  if not self.vhost then return client end
+  -- Without a store a broker that was started again does not know it.
+  local which = self.vhost .. ' ' .. self:pid()
+  if self.known_vhost == which then
+    client:document('HELLO vhost=' .. self.vhost)
+  else
+    client:enter_vhost(self.vhost)
+    self.known_vhost = which
+  end
   return client
 end
 

@@ -58,7 +58,7 @@ function Client.connect(address, describe, tls)
   if ok and tls then sock, ok, err = secure(sock, tls) end
   if not ok then error(('cannot connect to %s: %s'):format(address, err), 2) end
   sock:settimeout(0)
-  local self = { sock = sock, input = '', describe = describe, is_closed = false, address = called }
+  local self = { sock = sock, input = '', describe = describe, is_closed = false, address = called, tls = tls }
   setmetatable(self, Client)
   held[called] = held[called] or {}
   held[called][self] = true
@@ -419,6 +419,17 @@ function Client:close()
   if held[self.address] then held[self.address][self] = nil end
   self.sock:close()
   self.is_closed = true
+end
+
+--- Work in a vhost, which is declared before by another connection.
+---@param name string
+---@param words? string further options of HELLO
+---@return table the document of HELLO
+function Client:enter_vhost(name, words)
+  local peer = Client.connect(self.address, self.describe, self.tls)
+  peer:ok('DECLARE vhost ' .. name)
+  peer:close()
+  return self:document(('HELLO vhost=%s%s'):format(name, words and ' ' .. words or ''))
 end
 
 return Client

@@ -28,6 +28,8 @@ return {
   { 'GET /api/openapi.json', free = true },
   { 'GET /api/whoami' },
   { 'GET /api/vhosts' },
+  { 'PUT /api/vhosts/{name}', path = '/api/vhosts/new', tag = 'admin' },
+  { 'DELETE /api/vhosts/{name}', path = '/api/vhosts/new', tag = 'admin' },
   { 'GET /api/stats', tag = 'monitor' },
   { 'GET /api/history', path = '/api/history?max=2', tag = 'monitor' },
   { 'GET /api/events', path = '/api/events?every=100ms', tag = 'monitor', is_endless = true },

@@ -76,8 +76,8 @@ static void publish_gives_the_receipt(void **state)
 	START(FAKE_HELLO, "<PUB - jobs pri=7 must h:a=b%20c 2", "<hi",
 	      ">OK " ID_1 " 3\r\n", "<PUB - jobs id=a 0", "<",
 	      ">OK " ID_2 " 1 duplicate\r\n", "<PUB - t 0", "<",
-	      ">OK " ID_1 " 2 63:18446744073709551614 more\r\n", "<PUB - t 0", "<",
-	      ">OK " ID_2 " 1 duplicate 0:7\r\n", "<PUB - t 0", "<",
+	      ">OK " ID_1 " 2 63:18446744073709551614 topics=2 more\r\n", "<PUB - t 0",
+	      "<", ">OK " ID_2 " 1 duplicate 0:7\r\n", "<PUB - t 0", "<",
 	      ">OK " ID_1 " 1 x:y 3:4\r\n", "<PUB x - 0", "<",
 	      ">ERR not-found there is no exchange 'x'\r\n", "<PING", ">OK\r\n");
 	struct tidemq_client *c = connect_to(&f, NULL);
@@ -104,6 +104,7 @@ static void publish_gives_the_receipt(void **state)
 	assert_false(receipt.is_duplicate);
 	assert_true(receipt.has_offset);
 	assert_int_equal(receipt.queues, 2);
+	assert_int_equal(receipt.topics, 2);
 	assert_int_equal(receipt.partition, 63);
 	assert_true(receipt.offset == UINT64_MAX - 1);
 	assert_int_equal(tidemq_publish(c, &p, &receipt), TIDEMQ_OK);
@@ -141,9 +142,11 @@ static void pipelined_publications_wait_for_the_window_only(void **state)
 	assert_int_equal(tidemq_flush(c), TIDEMQ_EREFUSED);
 	assert_string_equal(tidemq_last_error(c)->word, "full");
 	assert_int_equal(tidemq_flush(c), TIDEMQ_OK);
+	assert_int_equal(tidemq_confirmed(c), 2);
 	p.payload = "5";
 	assert_int_equal(tidemq_publish_pipelined(c, &p), TIDEMQ_OK);
 	assert_int_equal(tidemq_flush(c), TIDEMQ_OK);
+	assert_int_equal(tidemq_confirmed(c), 3);
 	tidemq_disconnect(c);
 	fake_stop(&f);
 }

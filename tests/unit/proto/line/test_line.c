@@ -530,6 +530,9 @@ static void hello_is_the_first_request_or_none(void **state)
 	struct peer *p;
 
 	p = peer_create(&rig, PAYLOAD_MAX);
+	assert_answer(p, "DECLARE vhost v\r\n", "OK\r\n");
+	peer_destroy(p);
+	p = peer_create(&rig, PAYLOAD_MAX);
 	assert_answer(p, "\r\n\nHELLO heartbeat=30s vhost=v name=n\r\n", "DATA\r\n");
 	assert_int_equal(p->protocol->heartbeat_in_ms, 30000);
 	assert_string_equal(p->protocol->session->vhost->name, "v");

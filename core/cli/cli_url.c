@@ -1,4 +1,4 @@
-#include "cli_top_url.h"
+#include "cli_url.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -37,7 +37,7 @@ static void append_with(struct buf *out, struct slice url, const char *vhost)
 	append_encoded(out, vhost);
 }
 
-char *cli_top_url_with(const char *urls, const char *vhost)
+char *cli_url_with(const char *urls, const char *vhost)
 {
 	struct buf out = { 0 };
 	const char *next;

@@ -1,11 +1,11 @@
 #include "check.h"
 
 #include "base/mem.h"
-#include "cli/cli_top_url.h"
+#include "cli/cli_url.h"
 
 static void expect(const char *url, const char *vhost, const char *wanted)
 {
-	char *got = cli_top_url_with(url, vhost);
+	char *got = cli_url_with(url, vhost);
 
 	assert_string_equal(got, wanted);
 	mem_free(got);
