@@ -2,7 +2,7 @@
 import { h, fill, facts, section, button } from './dom.js';
 import { api } from './api.js';
 import { number, bytes, duration, share, time, ago } from './format.js';
-import { table, pageOf } from './table.js';
+import { table, pageOf, plainTable } from './table.js';
 import { confirm } from './dialog.js';
 import { attempt } from './toast.js';
 import { rulesTabs } from './rules_tabs.js';
@@ -80,13 +80,11 @@ function problems(ctx, d) {
 }
 
 function schedulesTable(ctx, schedules) {
-  const heads = ['Schedule', 'When', 'Vhost', 'Next', 'Last', 'Result', 'Runs', 'Failures', 'Messages'];
-  const rows = schedules.map((s) => h('tr', {}, h('td', {}, placeLink(ctx, { file: s.file })), h('td', {}, s.when),
-    h('td', {}, s.vhost), s.active ? [s.next_ms, s.last_ms].map((ms) => h('td', {}, time(ms)))
-      : h('td', { colspan: 2 }, 'not active'), h('td', {}, s.result ?? ''),
-    [s.runs, s.failures, s.messages].map((n) => h('td', { class: 'numeric' }, n === undefined ? '' : number(n)))));
-  return h('div', { class: 'scroll' }, h('table', {},
-    h('thead', {}, h('tr', {}, heads.map((head) => h('th', {}, head)))), h('tbody', {}, rows)));
+  return plainTable('schedules', [{ text: 'Schedule' }, { text: 'When' }, { text: 'Vhost' },
+    { text: 'Next', class: 'time' }, { text: 'Last', class: 'time' }, { text: 'Result' },
+    ...['Runs', 'Failures', 'Messages'].map((text) => ({ text, numeric: true }))],
+  schedules.map((s) => [placeLink(ctx, { file: s.file }), s.when, s.vhost, s.active ? time(s.next_ms) : 'not active',
+    s.active ? time(s.last_ms) : '', s.result ?? '', ...[s.runs, s.failures, s.messages].map((n) => n && number(n))]));
 }
 
 function countersOf(d) {
