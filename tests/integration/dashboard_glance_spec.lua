@@ -112,6 +112,7 @@ describe('at a glance, the dashboard', function()
     open 'queues'
     assert.is_false(browser:has '.count')
     c:ok 'DRAIN'
+    finally(function() c:ok 'DRAIN off' end)
     browser:expect_text('[data-part=health] .bad', 'draining publishes are refused (DRAIN)')
     browser:expect_text('nav .count', 'pattern:^1$')
     assert.equal('one problem', browser:run 'return document.querySelector("nav .count").getAttribute("aria-label")')

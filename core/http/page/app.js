@@ -12,7 +12,7 @@ const main = h('main', { id: 'main', tabindex: -1 });
 const nav = h('nav', { 'aria-label': 'views' });
 const banner = h('div', { class: 'banner', role: 'alert', hidden: true });
 const { notices, badge } = followHealth();
-const vhosts = h('select', { 'aria-label': 'vhost', class: 'vhost' });
+const vhosts = h('select', { 'aria-label': 'vhost', class: 'vhost', hidden: true });
 const who = h('span', { class: 'who' });
 const node = h('span', { class: 'node' });
 let isAsking = false;
@@ -36,7 +36,7 @@ function showNavigation(ctx) {
     return h('a', { href: hashOf([view.path], { vhost: ctx.vhost }), 'aria-current': isHere ? 'page' : null,
       title: `g ${view.nav.key}` }, view.nav.text, view.path === 'overview' && badge);
   }));
-  setHealthView(ctx.view.path === 'overview');
+  setHealthView(ctx);
   if ([...vhosts.options].some((option) => option.value === ctx.vhost)) vhosts.value = ctx.vhost;
 }
 
@@ -77,14 +77,14 @@ function logOut() {
 // What a person who was refused can do about it.
 function refusal(error, user) {
   if (error.status !== 401) return error;
-  return new Error(`Not logged in as ${user}: ${error.message}. Names and passwords differ in small and capital letters.`);
+  return new Error(`Not logged in as ${user}: ${error.message}. Both are case-sensitive.`);
 }
 
 function loginText(isExpired) {
   return [isExpired ? 'The broker refuses the login that this tab kept: the user is gone, or has another password. '
     : 'This broker serves its users alone. ', 'Enter the name and the password of one of them.',
-  h('small', { class: 'aside' }, 'You have none? Somebody with the tag admin adds a user: here, under Users, or on the ',
-    'machine of the broker with ', h('code', {}, 'tidemq user add NAME'), '. A forgotten password is replaced there too.')];
+  h('small', { class: 'aside' }, 'You have none? Somebody with the tag admin adds a user: here, under Users, or with ',
+    h('code', {}, 'tidemq user add NAME'), '. After a forgotten password: ', h('code', {}, 'tidemq user passwd NAME'), '.')];
 }
 
 async function logIn() {

@@ -11,13 +11,13 @@ const notices = h('div', { role: 'status' });
 const badge = h('span', { class: 'count', hidden: true });
 let report = {};
 let named;
-let isOverview = true;
+let overviewHref; // of another view
 
 function noticesOf(list, most) {
   const shown = list.slice(0, most).map(([mood, { code, text }]) => h('p', { class: `notice ${mood}` },
     h('strong', {}, code), ` ${text}`));
   return h('div', { class: 'notices', 'data-part': 'health', hidden: list.length === 0 }, shown,
-    list.length > most && h('p', { class: 'notice' }, h('a', { href: '#/overview' }, `${list.length - most} more`)));
+    list.length > most && h('p', { class: 'notice' }, h('a', { href: overviewHref }, `${list.length - most} more`)));
 }
 
 function listOf({ reasons = [], warnings = [] }) {
@@ -25,8 +25,8 @@ function listOf({ reasons = [], warnings = [] }) {
 }
 
 function show() {
-  const list = listOf((isOverview && named) || report);
-  update(notices, noticesOf(list, isOverview ? list.length : FEW));
+  const list = listOf(named ?? report);
+  update(notices, noticesOf(list, overviewHref ? FEW : list.length));
   badge.hidden = list.length === 0;
   badge.setAttribute('aria-label', count(list.length, 'problem'));
   setText(badge, list.length);
@@ -43,8 +43,8 @@ export async function lookAtHealth() {
   show();
 }
 
-export function setHealthView(isNowOverview) {
-  isOverview = isNowOverview;
+export function setHealthView(ctx) {
+  overviewHref = ctx.view.path === 'overview' ? undefined : ctx.href(['overview']);
   named = undefined;
   show();
 }
