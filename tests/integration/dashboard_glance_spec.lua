@@ -287,4 +287,14 @@ describe('at a glance, the dashboard', function()
     browser:click { button = 'Try again' }
     browser:expect_text('h1', 'jobs')
   end)
+
+  it('says that the broker is away when it does not answer for long', function()
+    open 'queues'
+    browser:run 'const real = AbortSignal.timeout; AbortSignal.timeout = () => real.call(AbortSignal, 500)'
+    broker:signal 'STOP'
+    finally(function() broker:signal 'CONT' end)
+    browser:expect_text('.banner', 'The broker does not answer')
+    broker:signal 'CONT'
+    browser:expect_gone '.banner'
+  end)
 end)

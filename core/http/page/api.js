@@ -17,6 +17,7 @@ export class ApiError extends Error {
 export const status = new EventTarget();
 
 const KEY = 'tidemq.login';
+const ANSWER_MS = 20000; // a broker that lets a question wait for longer stands still
 let isAway = false;
 
 // The credentials live as long as the tab, and in no other tab.
@@ -88,16 +89,22 @@ async function send(path, options) {
   throw error;
 }
 
+function withDeadline(signal) {
+  return AbortSignal.any([AbortSignal.timeout(ANSWER_MS), ...(signal ? [signal] : [])]);
+}
+
 async function request(method, path, body, options = {}) {
   const headers = body === undefined ? {} : { 'Content-Type': 'application/json' };
   const response = await send(path, {
-    method, headers, body: body === undefined ? undefined : JSON.stringify(body), signal: options.signal,
+    method, headers, body: body === undefined ? undefined : JSON.stringify(body),
+    signal: method === 'GET' ? withDeadline(options.signal) : options.signal,
   });
-  const text = await response.text();
   try {
+    const text = await response.text();
     return text ? JSON.parse(text) : null;
-  } catch {
-    throw new ApiError('http', 'the answer is not one of the broker; it may come from a proxy before it');
+  } catch (error) {
+    if (error.name === 'AbortError') throw error;
+    throw new ApiError('http', 'the answer broke off, or is not one of the broker; it may come from a proxy before it');
   }
 }
 
@@ -203,6 +210,6 @@ export async function follow(path, signal, onEvent) {
 
 // What /health/ready says, ready or not: { ready, reasons, warnings }.
 export async function loadHealth() {
-  const response = await fetch('/health/ready', { cache: 'no-store' });
+  const response = await fetch('/health/ready', { cache: 'no-store', signal: withDeadline() });
   return response.json();
 }

@@ -55,10 +55,14 @@ export function setNamedHealth(health) {
   show();
 }
 
+async function keepLooking() {
+  await lookAtHealth();
+  setTimeout(keepLooking, EVERY_MS);
+}
+
 // Begin to ask. Gives { notices, badge }, two elements.
 export function followHealth() {
-  lookAtHealth();
-  setInterval(lookAtHealth, EVERY_MS);
+  keepLooking();
   document.addEventListener('visibilitychange', lookAtHealth);
   return { notices, badge };
 }
