@@ -275,7 +275,8 @@ describe('at a glance, the dashboard', function()
     open 'queues'
     browser:run [[
       window.real = window.fetch;
-      window.fetch = () => new Promise((resolve) => { window.answer = resolve; });
+      window.fetch = (path, options) => (path.endsWith('/queues/jobs')
+        ? new Promise((resolve) => { window.answer = resolve; }) : real(path, options));
     ]]
     browser:go(('#/queues/jobs?vhost=%s'):format(broker.vhost))
     browser:expect_text('main', 'Loading…')
@@ -290,10 +291,14 @@ describe('at a glance, the dashboard', function()
 
   it('says that the broker is away when it does not answer for long', function()
     open 'queues'
-    browser:run 'const real = AbortSignal.timeout; AbortSignal.timeout = () => real.call(AbortSignal, 500)'
+    browser:run [[
+      window.real = AbortSignal.timeout;
+      AbortSignal.timeout = () => real.call(AbortSignal, 500);
+    ]]
     broker:signal 'STOP'
     finally(function() broker:signal 'CONT' end)
     browser:expect_text('.banner', 'The broker does not answer')
+    browser:run 'AbortSignal.timeout = real'
     broker:signal 'CONT'
     browser:expect_gone '.banner'
   end)

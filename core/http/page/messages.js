@@ -25,10 +25,10 @@ function deathPlace(queue, headers) {
 
 // Of a dead letter, facts of its death stand in place of what its last publish was.
 const COLUMNS = [
-  { text: 'Key', cell: (m) => (isDead(m) ? '' : m.key) },
+  { text: 'Key', class: 'name', cell: (m) => (isDead(m) ? '' : m.key) },
   { text: 'Published', class: 'time', cell: (m) => (isDead(m) ? '' : time(m.ts)) },
   { ...deathColumn('Reason', 'x-death-reason'), class: 'unbroken' },
-  deathColumn('Died in', 'x-death-queue', deathPlace),
+  { ...deathColumn('Died in', 'x-death-queue', deathPlace), class: 'name' },
   { ...deathColumn('Died', 'x-death-time', (ms) => time(Number(ms))), class: 'time' },
   { ...deathColumn('Attempts', 'x-death-attempts', (n) => number(Number(n))), numeric: true },
   { text: 'Size', numeric: true, cell: (m) => bytes(m.size) },
@@ -70,6 +70,7 @@ class Messages {
     this.ctx = ctx;
     this.name = name;
     this.isTopic = kind === 'topic';
+    this.serial = 0;
     this.rows = h('tbody', {});
     this.note = h('p', { class: 'empty', role: 'status' }, 'Loading…');
     this.columns = [{ text: this.isTopic ? 'Offset' : 'Id', class: 'message-id' }, ...COLUMNS];
@@ -100,13 +101,16 @@ class Messages {
     await this.load(false);
   }
 
+  // A later question overtakes this one: then its answer is not shown.
   async load(isMore) {
+    const serial = ++this.serial;
     const place = this.isTopic
       ? { partition: this.partition.value, offset: isMore ? this.next : this.offset.value.trim() }
       : { state: this.state.value, after: isMore ? this.next : '' };
     try {
       const answer = await api.get(at(this.ctx.vhost, this.isTopic ? 'topics' : 'queues', this.name, 'messages'),
         { max: PAGE, match: this.match.value, ...place }, { signal: this.ctx.signal });
+      if (serial !== this.serial) return;
       this.next = answer.next;
       const rows = answer.messages.flatMap((message) => this.row(message));
       if (isMore) this.rows.append(...rows);
