@@ -93,21 +93,7 @@ describe('at a glance, the dashboard', function()
     end
   end)
 
-  it('has what is wrong first, then what waits, then charts', function()
-    fill()
-    c:ok 'DRAIN'
-    finally(function() c:ok 'DRAIN off' end)
-    open 'overview'
-    browser:expect_text('[data-part=health]', 'publishes are refused')
-    browser:expect_js(('document.querySelector("[data-table=backlog] tbody td").textContent === %q'):format(ORDERS))
-    browser:expect_rows('lags', { 'analytics-warehouse-loader' })
-    local parts = { '[data-part=health]', '[data-table=backlog]', '[data-table=lags]', '.tiles', '.charts' }
-    local tops = browser:run([[
-      return arguments[0].map((css) => document.querySelector(css).getBoundingClientRect().top);
-    ]], parts)
-    for i = 2, #tops do assert.is_true(tops[i - 1] < tops[i], parts[i]) end
-  end)
-
+  -- Before the others: their dead letters are something to warn of.
   it('shows on every view what is wrong, and how much in the menu', function()
     open 'queues'
     assert.is_false(browser:has '.count')
@@ -121,38 +107,48 @@ describe('at a glance, the dashboard', function()
     browser:expect_gone 'nav .count'
   end)
 
-  it('shows reasons before warnings, the first two, and all on the overview', function()
-    open 'queues'
-    browser:run [[
+  -- What the page is told is wrong: by /health/ready, and by STATS.
+  local function pretend(ready, stats)
+    browser:run([[
+      const [ready, stats] = arguments;
       const real = window.fetch;
-      const note = (text) => ({ code: 'code', text });
-      window.fetch = (path, options) => (path === '/health/ready' ? Promise.resolve(new Response(JSON.stringify({
-        ready: false, reasons: [note('a')], warnings: [note('b'), note('<b>c</b>')] }))) : real(path, options));
-    ]]
+      window.fetch = async (path, options) => {
+        if (path === '/health/ready') return new Response(JSON.stringify(ready));
+        const response = await real(path, options);
+        if (path !== '/api/stats') return response;
+        return new Response(JSON.stringify({ ...await response.json(), health: stats }));
+      };
+    ]], ready, stats)
+  end
+
+  it('shows reasons before warnings, the first two, and all with their names on the overview', function()
+    local function note(text) return { code = 'code', text = text } end
+    open 'queues'
+    pretend({ reasons = { note 'a' }, warnings = { note 'b', note '2 queues' } },
+      { reasons = { note 'a' }, warnings = { note 'b', note 'queue <b>c</b>', note 'queue d' } })
     browser:expect_text('[data-part=health]', 'pattern:^code a%s+code b%s+1 more$')
     browser:expect_text('nav .count', 'pattern:^3$')
     browser:click { link = '1 more' }
-    browser:expect_text('[data-part=health]', 'pattern:^code a%s+code b%s+code <b>c</b>$')
-    assert.equal(2, browser:run 'return document.querySelectorAll("[data-part=health] .warn").length')
+    browser:expect_text('[data-part=health]', 'pattern:^code a%s+code b%s+code queue <b>c</b>%s+code queue d$')
+    assert.equal(3, browser:run 'return document.querySelectorAll("[data-part=health] .warn").length')
+    browser:go(('#/queues?vhost=%s'):format(broker.vhost))
+    browser:expect_text('[data-part=health]', 'pattern:^code a%s+code b%s+1 more$')
     browser:expect_no_problems()
   end)
 
-  it('names on the overview what STATS names', function()
-    open 'queues'
-    browser:run [[
-      const real = window.fetch;
-      window.fetch = async (path, options) => {
-        const response = await real(path, options);
-        if (path !== '/api/stats') return response;
-        const warnings = [{ code: 'backlog', text: 'queue jobs grows' }];
-        return new Response(JSON.stringify({ ...await response.json(), health: { warnings } }));
-      };
-    ]]
-    browser:go(('#/overview?vhost=%s'):format(broker.vhost))
-    browser:expect_text('[data-part=health] .warn', 'backlog queue jobs grows')
-    browser:go(('#/queues?vhost=%s'):format(broker.vhost))
-    browser:expect_gone '[data-part=health]'
-    browser:expect_no_problems()
+  it('has what is wrong first, then what waits, then charts', function()
+    fill()
+    c:ok 'DRAIN'
+    finally(function() c:ok 'DRAIN off' end)
+    open 'overview'
+    browser:expect_text('[data-part=health]', 'publishes are refused')
+    browser:expect_js(('document.querySelector("[data-table=backlog] tbody td").textContent === %q'):format(ORDERS))
+    browser:expect_rows('lags', { 'analytics-warehouse-loader' })
+    local parts = { '[data-part=health]', '[data-table=backlog]', '[data-table=lags]', '.tiles', '.charts' }
+    local tops = browser:run([[
+      return arguments[0].map((css) => document.querySelector(css).getBoundingClientRect().top);
+    ]], parts)
+    for i = 2, #tops do assert.is_true(tops[i - 1] < tops[i], parts[i]) end
   end)
 
   it('says who consumes: name, user and address', function()
