@@ -55,6 +55,7 @@ end
 --- A consumer that acks a message each `every` seconds, and fails with each `fails`th.
 local function consumer(queue, every, fails)
   local client = broker:connect()
+  client:document(('HELLO name=%s-worker-1'):format(queue))
   client:ok(('SUB %s worker prefetch=20'):format(queue))
   return { client = client, every = every, fails = fails, due = 0, count = 0, waiting = {} }
 end
@@ -73,7 +74,17 @@ local function serve(one, now)
   end
 end
 
-local consumers
+-- A group that acks nothing, and one that acks all it gets.
+local function readers()
+  local slow, fast = broker:connect(), broker:connect()
+  slow:document 'HELLO name=warehouse-loader-1'
+  slow:ok 'SUB clicks load group=warehouse-loader prefetch=10'
+  fast:document 'HELLO name=recommender-1'
+  fast:ok 'SUB clicks recommend group=recommender ack=auto'
+  return { fast, slow }
+end
+
+local consumers, reading
 local published, started = 0, socket.gettime()
 local kinds = { 'eu.paid', 'us.paid', 'eu.new', 'us.new', 'eu.shipped' }
 
@@ -99,6 +110,7 @@ local function load_for(seconds)
       publish()
     end
     for _, one in ipairs(consumers) do serve(one, now) end
+    while reading[1]:read_line(0) do end
     socket.sleep(0.01)
   end
 end
@@ -112,13 +124,14 @@ end
 
 local function pictures()
   local browser = Browser.start()
-  browser:resize(WIDTH, HEIGHT)
   browser:prefer 'light'
 
+  browser:resize(WIDTH, 1120)
   browser:open(broker, '#/overview')
   browser:expect_text('main', 'Messages a second')
   load_for(8)
   save(browser, 'overview')
+  browser:resize(WIDTH, HEIGHT)
 
   browser:open(broker, '#/queues/billing')
   browser:expect_text('[data-table=messages]', 'orders')
@@ -126,6 +139,12 @@ local function pictures()
   browser:expect '.message pre'
   load_for(5)
   save(browser, 'queue')
+
+  browser:open(broker, '#/queues/billing.failed')
+  browser:expect_text('[data-table=messages]', 'rejected')
+  load_for(3)
+  browser:resize(WIDTH, 600)
+  save(browser, 'dead-letters')
 
   browser:prefer 'dark'
   browser:resize(WIDTH, 450)
@@ -152,6 +171,14 @@ local function pictures()
   browser:expect_text('main', 'shipping.us')
   load_for(2)
   save(browser, 'exchange')
+
+  broker:write_rule('filter/broken.lua', 'return {')
+  browser:resize(390, HEIGHT)
+  browser:open(broker, '#/queues?sort=ready&order=desc')
+  browser:expect_text('[data-table=queues]', 'billing')
+  load_for(8)
+  browser:expect_text('nav', 'Overview1')
+  save(browser, 'phone')
   browser:destroy()
 end
 
@@ -160,6 +187,7 @@ consumers = {
   consumer('billing', 0.06, 40), consumer('shipping.eu', 0.012), consumer('mail', 0.011), consumer('audit', 0.008),
   consumer('vip', 0.07),
 }
+reading = readers()
 load_for(SECONDS)
 pictures()
 broker:expect_clean_stop()

@@ -121,6 +121,8 @@ void list_write_consumer(struct session *s, const void *item, struct json *j)
 	const struct queue *q = c->queue;
 	const struct channel *ch =
 		c->getter ? fetch_of(c->getter)->channel : subscription_of(c)->channel;
+	const struct session *owner = ch->session;
+	struct session_peer peer = session_beside_peer(owner);
 	char partitions[MEMBER_PARTITIONS_MAX];
 	const struct topic_group *group;
 
@@ -128,7 +130,10 @@ void list_write_consumer(struct session *s, const void *item, struct json *j)
 	json_member_text(j, "queue", q->name);
 	json_member_text(j, "sid", c->getter ? "-" : subscription_of(c)->sid);
 	json_member_text(j, "kind", c->getter ? "get" : "subscription");
-	json_member_int(j, "connection", (int64_t)ch->session->number);
+	json_member_int(j, "connection", (int64_t)owner->number);
+	json_member_text(j, "name", owner->name ? owner->name : "");
+	json_member_text(j, "user", owner->user ? owner->user : "");
+	json_member_text(j, "peer", peer.address ? peer.address : "");
 	json_member_int(j, "channel", ch->number);
 	json_member_text(j, "ack", c->is_auto_ack ? "auto" : "manual");
 	json_member_int(j, "priority", c->priority);

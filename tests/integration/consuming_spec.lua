@@ -3,6 +3,7 @@
 local socket = require 'socket'
 local Broker = require 'support.broker'
 local Client = require 'support.client'
+local users = require 'support.users'
 local wait = require 'support.wait'
 
 local ONE_OF = 'ERR syntax NACK takes only one of delay=, bury, dead and requeue; pri= and reason= may stand beside it'
@@ -236,6 +237,23 @@ for _, durable in ipairs { '1', '0' } do
         assert.equal('s', consumers[1].sid)
         assert.equal('subscription', consumers[1].kind)
         assert.equal(100, consumers[1].prefetch)
+      end)
+
+      it('is listed with who it is: the name, the user and the address of its connection', function()
+        declare 'q'
+        local worker = users.stranger(broker)
+        worker:document('HELLO name=worker-7 vhost=' .. broker.vhost)
+        worker:ok 'SUB q s'
+        worker:send '@1 OPEN\r\n@1 GET q wait=1h\r\n'
+        worker:expect_line '@1 OK'
+        assert(wait.poll(function() return #c:document 'LIST consumers' == 2 end))
+        local connection = c:document('LIST connections match=worker-7')[1]
+        for _, consumer in ipairs(c:document 'LIST consumers') do
+          assert.same({ connection.connection, 'worker-7', '', connection.peer },
+            { consumer.connection, consumer.name, consumer.user, consumer.peer })
+        end
+        assert.truthy(connection.peer:find '^127%.0%.0%.1:%d+$')
+        worker:close()
       end)
     end)
 

@@ -217,7 +217,7 @@ describe('the dashboard', function()
 
     it('draws the way from the message to the queues, with the scripts and lines that decided', function()
       test('orders', 'orders.eu.new', 'amount: 20000')
-      browser:expect_text('.verdict', 'Goes to 2 queues: eu, history, and one copy')
+      browser:expect_text('.verdict', 'Goes to one queue and one topic: eu, history, and one copy')
       assert.same({ 'copy:1', 'filter:0', 'message', 'q:0:eu', 'q:0:history', 'q:1:review', 'x:0:audit', 'x:0:orders' },
         boxes())
       assert.same({ 'copy:1 > q:1:review: by its name', 'filter:0 > copy:1: ', 'filter:0 > x:0:orders: ',
@@ -253,7 +253,7 @@ describe('the dashboard', function()
       assert.same({ 'message > x:0:orders: ', 'x:0:lost > q:0:unclaimed: (all)', 'x:0:orders > x:0:lost: otherwise' },
         edges())
       test('audit', 'k')
-      browser:expect_text('.verdict', 'Goes to one queue: history')
+      browser:expect_text('.verdict', 'Goes to one topic: history')
       c:ok 'UNBIND history audit -'
       browser:click { button = 'Test' }
       browser:expect_text('.verdict', 'Unroutable: no queue takes it')
@@ -282,7 +282,7 @@ describe('the dashboard', function()
       browser:open(broker, '#/exchanges')
       browser:expect_text('h1', 'Exchanges')
       browser:open(broker, address:match '#.*')
-      browser:expect_text('.verdict', 'Goes to 2 queues')
+      browser:expect_text('.verdict', 'Goes to one queue and one topic')
       browser:expect_text('.steps', 'note: a=b, c')
       assert.same({ '7', '90s' }, browser:run [[return ['priority', 'delay'].map((n) =>
         document.querySelector(`[name=${n}]`).value)]])
@@ -292,7 +292,7 @@ describe('the dashboard', function()
     it('decides again while somebody types', function()
       test('orders', 'orders.eu.new')
       browser:type({ field = 'Headers' }, 'amount: 5')
-      browser:expect_text('.verdict', 'Goes to 2 queues: eu, history')
+      browser:expect_text('.verdict', 'Goes to one queue and one topic: eu, history')
       browser:expect_no_problems()
     end)
 
@@ -300,12 +300,12 @@ describe('the dashboard', function()
       test('orders', 'orders.eu.new', 'amount: 5')
       browser:type({ field = 'Payload' }, 'hello')
       browser:click { button = 'Publish it for real' }
-      browser:expect_text('dialog', 'Goes to 2 queues: eu, history')
+      browser:expect_text('dialog', 'Goes to one queue and one topic: eu, history')
       browser:click { button = 'Cancel' }
       assert.equal(0, c:stats('eu').ready)
       browser:click { button = 'Publish it for real' }
       browser:click { button = 'Publish' }
-      browser:expect_text('.toast', 'Published to 2 queues')
+      browser:expect_text('.toast', 'Published to 2 queues and topics')
       c:ok 'GET eu ack=auto'
       local m = c:expect_msg()
       assert.same({ 'hello', 'orders.eu.new', '5', 'EUR' }, { m.payload, m.key, m.headers.amount, m.headers.currency })

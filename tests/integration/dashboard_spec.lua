@@ -259,7 +259,6 @@ describe('the dashboard', function()
       open 'queues/jobs'
       browser:expect_text('[data-figure=unacked]', '1')
       browser:expect_text('[data-table=consumers]', 's1')
-      browser:choose({ field = 'state' }, 'unacked')
       browser:click { button = 'message ' .. id }
       local holder = c:peek('jobs state=unacked')[1].holder
       local text = ('connection %d, channel 0, s1'):format(holder.connection)
@@ -639,8 +638,9 @@ describe('the dashboard', function()
       allow ' 401 '
       c:ok 'DECLARE queue jobs'
       browser:open(guarded, '#/queues')
+      browser:expect_text('dialog', 'tidemq user add NAME')
       log_in('root', 'wrong')
-      browser:expect_text('dialog .error', 'the user or the password is wrong')
+      browser:expect_text('dialog .error', 'Not logged in as root: the user or the password is wrong.')
       log_in 'root'
       browser:expect_rows('queues', { 'jobs' })
       browser:expect_text('header', 'root')
@@ -654,6 +654,16 @@ describe('the dashboard', function()
       browser:click { button = 'Log in' }
       log_in 'root'
       browser:expect_rows('queues', { 'jobs' })
+    end)
+
+    it('says so when the login that it kept is refused', function()
+      open_as('root', '#/locks')
+      browser:expect_text('h1', 'Locks')
+      browser:run "sessionStorage.setItem('tidemq.login', 'Basic cm9vdDpvbGQ=')"
+      browser:reload()
+      browser:expect_text('dialog', 'The broker refuses the login that this tab kept')
+      log_in 'root'
+      browser:expect_text('h1', 'Locks')
     end)
 
     it('shows why something is not allowed', function()

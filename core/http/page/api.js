@@ -17,6 +17,7 @@ export class ApiError extends Error {
 export const status = new EventTarget();
 
 const KEY = 'tidemq.login';
+const ANSWER_MS = 20000; // a broker that lets a question wait for longer stands still
 let isAway = false;
 
 // The credentials live as long as the tab, and in no other tab.
@@ -65,8 +66,8 @@ async function readError(response) {
   } catch {
     // It came from something between us and the broker, or is broken off.
   }
-  return new ApiError(error?.code ?? 'http', error?.text ?? `${response.status} ${response.statusText}`,
-    response.status);
+  return new ApiError(error?.code ?? 'http', error?.text ?? `the answer is ${response.status} ${response.statusText}, `
+    + 'without a reason; it may come from a proxy before the broker', response.status);
 }
 
 async function send(path, options) {
@@ -83,17 +84,28 @@ async function send(path, options) {
   setAway(false);
   if (response.ok) return response;
   const error = await readError(response);
-  if (error.status === 401) status.dispatchEvent(new CustomEvent('login', { detail: error.message }));
+  // A login that has been made meanwhile is not the one that was refused.
+  if (error.status === 401 && headers.Authorization === (authorization ?? undefined)) status.dispatchEvent(new Event('login'));
   throw error;
+}
+
+function withDeadline(signal) {
+  return AbortSignal.any([AbortSignal.timeout(ANSWER_MS), ...(signal ? [signal] : [])]);
 }
 
 async function request(method, path, body, options = {}) {
   const headers = body === undefined ? {} : { 'Content-Type': 'application/json' };
   const response = await send(path, {
-    method, headers, body: body === undefined ? undefined : JSON.stringify(body), signal: options.signal,
+    method, headers, body: body === undefined ? undefined : JSON.stringify(body),
+    signal: method === 'GET' ? withDeadline(options.signal) : options.signal,
   });
-  const text = await response.text();
-  return text ? JSON.parse(text) : null;
+  try {
+    const text = await response.text();
+    return text ? JSON.parse(text) : null;
+  } catch (error) {
+    if (error.name === 'AbortError') throw error;
+    throw new ApiError('http', 'the answer broke off, or is not one of the broker; it may come from a proxy before it');
+  }
 }
 
 export const api = {
@@ -197,12 +209,7 @@ export async function follow(path, signal, onEvent) {
 }
 
 // What /health/ready says, ready or not: { ready, reasons, warnings }.
-export async function health(signal) {
-  try {
-    const response = await fetch('/health/ready', { cache: 'no-store', signal });
-    return await response.json();
-  } catch (error) {
-    if (error.name === 'AbortError') throw error;
-    throw new ApiError('away', 'the broker does not answer');
-  }
+export async function loadHealth() {
+  const response = await fetch('/health/ready', { cache: 'no-store', signal: withDeadline() });
+  return response.json();
 }

@@ -5,12 +5,14 @@ import { register, navigation, start, visit, leave, currentVisit, setUser, hashO
 import { setGlobalKeys, showKeys } from './keys.js';
 import { ask } from './dialog.js';
 import { tellError } from './toast.js';
+import { followHealth, setHealthView } from './health.js';
 import { views } from './views.js';
 
 const main = h('main', { id: 'main', tabindex: -1 });
 const nav = h('nav', { 'aria-label': 'views' });
 const banner = h('div', { class: 'banner', role: 'alert', hidden: true });
-const vhosts = h('select', { 'aria-label': 'vhost', class: 'vhost' });
+const { notices, badge } = followHealth();
+const vhosts = h('select', { 'aria-label': 'vhost', class: 'vhost', hidden: true });
 const who = h('span', { class: 'who' });
 const node = h('span', { class: 'node' });
 let isAsking = false;
@@ -32,8 +34,9 @@ function showNavigation(ctx) {
   fill(nav, navigation().map((view) => {
     const isHere = view.path.split('/')[0] === first;
     return h('a', { href: hashOf([view.path], { vhost: ctx.vhost }), 'aria-current': isHere ? 'page' : null,
-      title: `g ${view.nav.key}` }, view.nav.text);
+      title: `g ${view.nav.key}` }, view.nav.text, view.path === 'overview' && badge);
   }));
+  setHealthView(ctx);
   if ([...vhosts.options].some((option) => option.value === ctx.vhost)) vhosts.value = ctx.vhost;
 }
 
@@ -71,12 +74,27 @@ function logOut() {
   location.reload();
 }
 
-async function logIn(reason) {
+// What a person who was refused can do about it.
+function refusal(error, user) {
+  if (error.status !== 401) return error;
+  return new Error(`Not logged in as ${user}: ${error.message}. Both are case-sensitive.`);
+}
+
+function loginText(isExpired) {
+  return [isExpired ? 'The broker refuses the login that this tab kept: the user is gone, or has another password. '
+    : 'This broker serves its users alone. ', 'Enter the name and the password of one of them.',
+  h('small', { class: 'aside' }, 'You have none? Somebody with the tag admin adds a user: here, under Users, or with ',
+    h('code', {}, 'tidemq user add NAME'), '. After a forgotten password: ', h('code', {}, 'tidemq user passwd NAME'), '.')];
+}
+
+async function logIn() {
   if (isAsking) return;
   isAsking = true;
+  const isExpired = hasLogin();
+  forgetLogin();
   const done = await ask({
-    title: 'Log in', text: reason, verb: 'Log in',
-    specs: [{ name: 'user', label: 'User', required: true, autocomplete: 'username' },
+    title: 'Log in', text: loginText(isExpired), verb: 'Log in',
+    specs: [{ name: 'user', label: 'User', required: true, autocomplete: 'username', help: 'a user of this broker, not of this machine' },
       { name: 'password', label: 'Password', type: 'password', autocomplete: 'current-password' }],
     submit: async ({ user, password }) => {
       setLogin(user, password);
@@ -84,7 +102,7 @@ async function logIn(reason) {
         await loadUser();
       } catch (error) {
         forgetLogin();
-        throw error;
+        throw refusal(error, user);
       }
     },
   });
@@ -94,7 +112,9 @@ async function logIn(reason) {
     return;
   }
   leave();
-  fill(main, h('div', { class: 'problem' }, h('p', {}, 'Nobody is logged in.'),
+  main.removeAttribute('aria-busy');
+  fill(main, h('div', { class: 'problem' }, h('h1', {}, 'Not logged in'),
+    h('p', {}, 'Nobody is logged in. The broker shows its queues to its users alone.'),
     button('Log in', () => logIn(), 'primary')));
 }
 
@@ -111,7 +131,7 @@ function build() {
     h('header', {}, h('a', { href: '#/overview', class: 'brand' }, 'tidemq'), node, vhosts, h('span', { class: 'space' }),
       who, button('?', showKeys, 'quiet', { 'aria-label': 'keys', title: 'keys: ?' }),
       button('◐', toggleTheme, 'quiet', { 'aria-label': 'light or dark', title: 'light or dark' })),
-    nav, banner, main);
+    nav, h('div', { class: 'banners' }, banner, notices), main);
   vhosts.addEventListener('change', () => {
     // What is shown in detail is of one vhost; the list it is in, of any.
     goTo([currentVisit()?.parts[0] ?? 'overview'], vhosts.value);
@@ -139,7 +159,7 @@ async function run() {
     t: ['light or dark', toggleTheme],
   });
   status.addEventListener('away', onAway);
-  status.addEventListener('login', (event) => logIn(event.detail));
+  status.addEventListener('login', logIn);
   start(main, showNavigation);
   try {
     await loadUser();

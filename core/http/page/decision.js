@@ -1,6 +1,6 @@
 // Two decisions about the same message, side by side, with what differs marked.
 import { h } from './dom.js';
-import { count, number, time } from './format.js';
+import { count, number, time, queuesAndTopics } from './format.js';
 import { placeLink, linkPlaces } from './source.js';
 import { testHref } from './tester.js';
 
@@ -49,7 +49,7 @@ function side(ctx, title, d, other) {
   return h('div', {}, h('h4', {}, title),
     d.count === 0 ? h('p', { class: 'warn' }, mark(other.count !== 0, 'no queue')) : null,
     h('ul', {}, (d.queues ?? []).map(queueText).map((text) => h('li', {}, mark(!isTheirs(text), text)))),
-    d.count > (d.queues ?? []).length ? h('p', { class: 'dim' }, `${number(d.count)} queues in all`) : null);
+    d.count > (d.queues ?? []).length ? h('p', { class: 'dim' }, `${queuesAndTopics(d.count)} in all`) : null);
 }
 
 function value(v, size) {

@@ -1,7 +1,7 @@
 // EXPLAIN as a picture: from the message by filters and exchanges to the queues, each with the script and line that
 // decided.
 import { graph } from './graph.js';
-import { count, number } from './format.js';
+import { count, number, destinations } from './format.js';
 import { hrefOf, patternText } from './picture.js';
 import { sourceHref } from './source.js';
 
@@ -107,7 +107,7 @@ class Picture {
     const last = exchanges.length ? `x:${n}:${exchanges[exchanges.length - 1].exchange}` : from;
     if (o.queues.length > QUEUES) {
       this.join(last, this.add({ id: `more:${n}`, kind: 'more', lines: [], tone: 'dim',
-        title: `${number(o.queues.length - QUEUES)} more queues` }));
+        title: `${destinations(o.queues.slice(QUEUES))} more` }));
     }
     if (o.queues.length === 0 && !this.d.error && !this.d.denied) {
       this.join(last, this.add({ id: `nowhere:${n}`, kind: 'more', lines: [], tone: 'warn',
@@ -146,16 +146,16 @@ export function verdict(d) {
   if (d.error) return { tone: 'bad', text: `It fails: ${d.error}` };
   const refused = d.queues.find((q) => q.refused);
   if (refused) {
-    return { tone: 'bad', text: `Queue ${refused.queue} refuses it, so no queue gets it: ${refused.refused}` };
+    return { tone: 'bad', text: `${refused.partition === undefined ? 'Queue' : 'Topic'} ${refused.queue} refuses it, so no queue gets it: ${refused.refused}` };
   }
   const made = d.copies?.length ?? 0;
   const copies = made === 0 ? '' : made === 1 ? ', and one copy' : `, and ${made} copies`;
   if (d.queues.length === 0) {
     return { tone: 'warn', text: `Unroutable: no queue takes it${made ? `; copies of filters: ${made}` : ''}` };
   }
-  const names = d.queues.slice(0, 5).map((q) => q.queue).join(', ');
-  const rest = d.queues.length > 5 ? ', …' : '';
-  return { tone: 'good', text: `Goes to ${count(d.queues.length, 'queue')}: ${names}${rest}${copies}` };
+  const names = [...new Set(d.queues.map((q) => q.queue))];
+  const rest = names.length > 5 ? ', …' : '';
+  return { tone: 'good', text: `Goes to ${destinations(d.queues)}: ${names.slice(0, 5).join(', ')}${rest}${copies}` };
 }
 
 export function decisionNote(d) {

@@ -1,6 +1,7 @@
 // EXPLAIN step by step, in words.
 import { h, facts } from './dom.js';
-import { count, number, duration, time } from './format.js';
+import { count, number, duration, time, destinations } from './format.js';
+import { plainTable } from './table.js';
 import { placeLink, linkPlaces } from './source.js';
 import { hrefOf, patternText } from './picture.js';
 
@@ -39,8 +40,7 @@ function filterStep(ctx, f) {
 
 function patternRow(ctx, p) {
   const kind = p.queue === undefined ? 'exchange' : 'queue';
-  return h('tr', {}, h('td', { class: 'mono' }, patternText(p)),
-    h('td', {}, h('a', { href: hrefOf(ctx, kind, p[kind]) }, p[kind]), kind === 'exchange' ? ' (an exchange)' : ''));
+  return [patternText(p), [h('a', { href: hrefOf(ctx, kind, p[kind]) }, p[kind]), kind === 'exchange' ? ' (an exchange)' : '']];
 }
 
 function exchangeStep(ctx, x) {
@@ -50,8 +50,8 @@ function exchangeStep(ctx, x) {
       x.alternate_of ? `, as the alternate of ${x.alternate_of}` : ''),
     h('p', {}, x.matched === 0 ? `No binding matches, of ${number(x.bindings)}.`
       : `Bindings that match: ${number(x.matched)} of ${number(x.bindings)}`),
-    x.patterns.length ? h('div', { class: 'scroll' }, h('table', {}, h('thead', {}, h('tr', {}, h('th', {}, 'Pattern'),
-      h('th', {}, 'Leads to'))), h('tbody', {}, x.patterns.map((p) => patternRow(ctx, p))))) : null,
+    x.patterns.length ? plainTable('patterns', [{ text: 'Pattern', class: 'mono' }, { text: 'Leads to' }],
+      x.patterns.map((p) => patternRow(ctx, p))) : null,
     x.matched > x.patterns.length
       ? h('p', { class: 'dim' }, `… and ${number(x.matched - x.patterns.length)} more`) : null);
 }
@@ -66,17 +66,17 @@ function remembered(is) {
 
 function queueRow(ctx, q) {
   const isTopic = q.partition !== undefined;
-  return h('tr', {},
-    h('td', {}, h('a', { href: hrefOf(ctx, isTopic ? 'topic' : 'queue', q.queue) }, q.queue),
-      q.durable ? null : h('span', { class: 'badge' }, 'in memory')),
-    h('td', { class: 'mono' }, q.exchange ? `${q.exchange}: ${q.binding || '(all)'}` : 'its name'),
-    h('td', {}, isTopic ? `partition ${q.partition} ` : `${q.shard} `, script(ctx, q.sharding, q.sharding_line), ' ',
-      remembered(q.shard_cached ?? q.partition_cached)),
-    h('td', {}, isTopic ? '–' : [`${q.rank} `, script(ctx, q.priority, q.priority_line), ' ',
-      remembered(q.rank_cached), q.unranked ? h('span', { class: 'badge bad' }, 'the script failed') : null]),
-    h('td', {}, isTopic ? 'appended' : q.state, q.dedupe ? ` · id ${q.dedupe}` : '',
-      q.refused ? h('span', { class: 'bad' }, ` refused: ${q.refused}`) : null),
-    h('td', {}, script(ctx, q.retry)));
+  return [
+    [h('a', { href: hrefOf(ctx, isTopic ? 'topic' : 'queue', q.queue) }, q.queue),
+      q.durable ? null : h('span', { class: 'badge' }, 'in memory')],
+    q.exchange ? `${q.exchange}: ${q.binding || '(all)'}` : 'its name',
+    [isTopic ? `partition ${q.partition} ` : `${q.shard} `, script(ctx, q.sharding, q.sharding_line), ' ',
+      remembered(q.shard_cached ?? q.partition_cached)],
+    isTopic ? '–' : [`${q.rank} `, script(ctx, q.priority, q.priority_line), ' ',
+      remembered(q.rank_cached), q.unranked ? h('span', { class: 'badge bad' }, 'the script failed') : null],
+    [isTopic ? 'appended' : q.state, q.dedupe ? ` · id ${q.dedupe}` : '',
+      q.refused ? h('span', { class: 'bad' }, ` refused: ${q.refused}`) : null],
+    script(ctx, q.retry)];
 }
 
 function queueStep(ctx, o) {
@@ -84,11 +84,10 @@ function queueStep(ctx, o) {
     return h('li', { class: 'warn' }, h('h3', {}, 'No queue'),
       h('p', {}, 'No queue takes it. A publish with `must` is refused.'));
   }
-  const heads = ['Queue', 'By', 'Shard', 'Rank', 'State', 'After a failure'];
-  return h('li', {}, h('h3', {}, o.queues.length === 1 ? 'Queue' : `${number(o.queues.length)} queues`),
-    h('div', { class: 'scroll' }, h('table', { 'data-table': 'explained queues' },
-      h('thead', {}, h('tr', {}, heads.map((head) => h('th', {}, head)))),
-      h('tbody', {}, o.queues.slice(0, 200).map((q) => queueRow(ctx, q))))));
+  const columns = [{ text: 'Name' }, { text: 'By', class: 'mono' },
+    ...['Shard', 'Rank', 'State', 'After a failure'].map((text) => ({ text }))];
+  return h('li', {}, h('h3', {}, `To ${destinations(o.queues)}`),
+    plainTable('explained queues', columns, o.queues.slice(0, 200).map((q) => queueRow(ctx, q))));
 }
 
 // The message as the filters left it.

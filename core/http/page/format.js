@@ -82,3 +82,15 @@ export function ago(unixMs) {
 export function count(n, noun) {
   return n === 1 ? `one ${noun}` : `${number(n)} ${noun}s`;
 }
+
+// What gets a message: "3 queues and one topic". `list`: `queues` of EXPLAIN; each name counts once.
+export function destinations(list) {
+  const topics = new Set(list.filter((q) => q.partition !== undefined).map((q) => q.queue));
+  const queues = new Set(list.map((q) => q.queue)).size - topics.size;
+  return [queues && count(queues, 'queue'), topics.size && count(topics.size, 'topic')].filter(Boolean).join(' and ');
+}
+
+// The number that a publish is answered with counts both.
+export function queuesAndTopics(n) {
+  return n === 1 ? 'one queue or topic' : `${number(n)} queues and topics`;
+}

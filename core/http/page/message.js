@@ -63,6 +63,11 @@ export function holderText(holder) {
   return `connection ${holder.connection}, channel ${holder.channel}${holder.sid && holder.sid !== '-' ? `, ${holder.sid}` : ''}`;
 }
 
+// Of what one consumer holds, the lease of the oldest runs; that of the next begins when that one is settled.
+export function leaseText(holder) {
+  return holder.until === undefined ? 'has not begun' : duration(Math.max(0, holder.until - Date.now()));
+}
+
 export function messageView(ctx, message, tools) {
   const headers = Object.entries(message.headers ?? {});
   return h('div', { class: 'message' },
@@ -77,7 +82,7 @@ export function messageView(ctx, message, tools) {
       ['deliveries', message.deliveries], ['failures', message.failures], ['reason', message.reason],
       ['held by', message.holder && h('a', { href: ctx.href(['connections', String(message.holder.connection)]) },
         holderText(message.holder))],
-      ['lease', message.holder && `ends in ${duration(message.holder.until - Date.now())}`],
+      ['lease ends in', message.holder && leaseText(message.holder)],
     ]),
     headers.length > 0 && [h('h3', {}, 'Headers'), facts(headers)],
     payloadView(message));

@@ -1,10 +1,11 @@
-// The broker at a glance: figures that move, the last hour as charts, what is wrong.
+// The broker at a glance: what is wrong, what waits, figures that move, the last hour as charts.
 import { h, fill, update, section, facts, button } from './dom.js';
-import { api, at, follow, health } from './api.js';
+import { api, at, follow } from './api.js';
 import { confirm } from './dialog.js';
 import { chart } from './chart.js';
 import { tiles } from './tiles.js';
 import { table } from './table.js';
+import { lookAtHealth, setNamedHealth } from './health.js';
 import { number, short, rate, bytes, duration, span, share, time } from './format.js';
 import { tell, tellError } from './toast.js';
 
@@ -101,25 +102,23 @@ function storeFacts(store) {
   ]);
 }
 
+// Errors of scripts show code, which the notices of the health keep back.
+function ruleProblems(rules) {
+  const open = (rules.scripts ?? []).filter((script) => script.circuit !== 'closed');
+  return h('div', {},
+    rules.refusal && h('p', { class: 'notice bad' }, `Rules refused ${time(rules.refusal.ms)}: ${rules.refusal.error}`),
+    open.map((script) => h('p', { class: 'notice warn' }, `The circuit of ${script.file} is ${script.circuit}.`)));
+}
+
 function rulesFacts(ctx, rules) {
   const scripts = rules.scripts ?? [];
   const sum = (key) => scripts.reduce((all, script) => all + (script.this_generation?.[key] ?? 0), 0);
-  const open = scripts.filter((script) => script.circuit !== 'closed');
-  return h('div', {},
-    rules.refusal && h('p', { class: 'notice bad' }, `Refused ${time(rules.refusal.ms)}: ${rules.refusal.error}`),
-    open.map((script) => h('p', { class: 'notice warn' }, `The circuit of ${script.file} is ${script.circuit}.`)),
-    facts([
-      ['generation', h('a', { href: ctx.href(['rules']) }, String(rules.generation))], ['loaded', time(rules.loaded_ms)],
-      ['origin', rules.origin], ['hash', h('code', {}, String(rules.hash).slice(0, 12))],
-      ['scripts', number(scripts.length)], ['calls', number(sum('calls'))], ['errors', number(sum('errors'))],
-      ['memory', bytes(rules.memory_bytes)],
-    ]));
-}
-
-function healthNotices(report) {
-  const part = (list, mood) => (list ?? []).map(({ code, text }) => h('p', { class: `notice ${mood}` },
-    h('strong', {}, code), ` ${text}`));
-  return h('div', { 'data-part': 'health' }, part(report.reasons, 'bad'), part(report.warnings, 'warn'));
+  return facts([
+    ['generation', h('a', { href: ctx.href(['rules']) }, String(rules.generation))], ['loaded', time(rules.loaded_ms)],
+    ['origin', rules.origin], ['hash', h('code', {}, String(rules.hash).slice(0, 12))],
+    ['scripts', number(scripts.length)], ['calls', number(sum('calls'))], ['errors', number(sum('errors'))],
+    ['memory', bytes(rules.memory_bytes)],
+  ]);
 }
 
 async function toggleDrain(isDraining) {
@@ -139,23 +138,27 @@ class Overview {
     this.ctx = ctx;
     this.figures = tiles(FIGURES);
     this.hour = new Hour(history);
-    this.health = h('div', {});
+    this.problems = h('div', {});
     this.broker = h('div', {});
     this.store = h('div', {});
-    this.rules = h('div', {});
+    this.rules = h('p', { class: 'dim' }, 'Loading…');
     this.drain = button('Drain', async () => {
       try {
-        if (await toggleDrain(this.isDraining)) await this.look();
+        if (await toggleDrain(this.isDraining)) await Promise.all([this.look(), lookAtHealth()]);
       } catch (error) {
         tellError(error);
       }
     });
     this.backlog = this.makeBacklog();
+    this.lags = this.makeLags();
+    this.groups = section('Groups with the largest lag', h('a', { href: ctx.href(['topics'], { sort: 'lag', order: 'desc' }) },
+      'All topics'), this.lags.node);
     this.showStats(stats);
-    this.node = h('div', {}, h('div', { class: 'view-head' }, h('h1', {}, 'Overview')), this.health, this.figures.node,
-      section('The last hour', null, h('div', { class: 'charts' }, this.hour.charts.map((one) => one.node))),
+    this.node = h('div', {}, h('div', { class: 'view-head' }, h('h1', {}, 'Overview')), this.problems,
       section('Queues with the largest backlog', h('a', { href: ctx.href(['queues'], { sort: 'ready', order: 'desc' }) }, 'All queues'),
         this.backlog.node),
+      this.groups, this.figures.node,
+      section('The last hour', null, h('div', { class: 'charts' }, this.hour.charts.map((one) => one.node))),
       h('div', { class: 'columns' }, section('Broker', ctx.can('admin') && this.drain, this.broker),
         section('Store', null, this.store)),
       section('Rules', null, this.rules));
@@ -168,12 +171,30 @@ class Overview {
       columns: [
         { key: 'name', text: 'Name', cell: (q) => q.name },
         { key: 'ready', text: 'Ready', numeric: true, cell: (q) => number(q.ready) },
+        { key: 'unacked', text: 'Unacked', numeric: true, cell: (q) => number(q.unacked) },
+        { key: 'buried', text: 'Buried', numeric: true, cell: (q) => (q.buried > 0 ? number(q.buried) : '') },
         { key: 'in', text: 'In', numeric: true, cell: (q) => rate(q.in_10s) },
         { key: 'out', text: 'Out', numeric: true, cell: (q) => rate(q.out_10s) },
         { key: 'oldest', text: 'Oldest', numeric: true, cell: (q) => duration(q.oldest_ready_ms) },
         { key: 'consumers', text: 'Consumers', numeric: true, cell: (q) => number(q.consumers) },
       ],
       load: (state) => api.get(at(this.ctx.vhost, 'queues'), state, { signal: this.ctx.signal }),
+    });
+  }
+
+  makeLags() {
+    return table(this.ctx, {
+      name: 'lags', prefix: 'g-', search: null, sort: 'lag', order: 'desc', max: 5, id: (g) => `${g.topic} ${g.group}`,
+      href: (g) => this.ctx.href(['topics', g.topic]), empty: 'No group reads a topic of this vhost.',
+      columns: [
+        { key: 'group', text: 'Group', cell: (g) => g.group },
+        { key: 'topic', text: 'Topic', cell: (g) => g.topic },
+        { key: 'lag', text: 'Lag', numeric: true, cell: (g) => number(g.lag) },
+        { key: 'oldest', text: 'Oldest', numeric: true, cell: (g) => duration(g.lag_ms) },
+        { key: 'given_up', text: 'Given up', numeric: true, cell: (g) => (g.given_up > 0 ? number(g.given_up) : '') },
+        { key: 'members', text: 'Members', numeric: true, cell: (g) => number(g.members + (g.gets ?? 0)) },
+      ],
+      load: (state) => api.get(at(this.ctx.vhost, 'groups'), state, { signal: this.ctx.signal }),
     });
   }
 
@@ -192,10 +213,13 @@ class Overview {
   // What does not move every second.
   async look() {
     const { signal } = this.ctx;
-    const [stats, report, rules] = await Promise.all([api.get('/api/stats', {}, { signal }), health(signal),
-      api.get('/api/rules', {}, { signal }), this.backlog.refresh()]);
+    const [stats, rules, groups] = await Promise.all([api.get('/api/stats', {}, { signal }),
+      api.get('/api/rules', {}, { signal }), this.lags.refresh(), this.backlog.refresh()]);
+    if (signal.aborted) return;
     this.showStats(stats);
-    update(this.health, healthNotices(report));
+    setNamedHealth(stats.health);
+    this.groups.hidden = groups?.total === 0;
+    update(this.problems, ruleProblems(rules));
     update(this.rules, rulesFacts(this.ctx, rules));
   }
 }

@@ -1,11 +1,11 @@
 // One queue in detail.
 import { h, fill, update, section, button, facts } from './dom.js';
 import { api, at } from './api.js';
-import { table, pageOf } from './table.js';
+import { table, pageOf, plainTable } from './table.js';
 import { tiles } from './tiles.js';
 import { trend } from './trend.js';
-import { messagesPart } from './messages.js';
-import { holderText } from './message.js';
+import { messagesPart, fullestState } from './messages.js';
+import { holderText, leaseText } from './message.js';
 import { publishForm } from './publish.js';
 import { showOptions } from './options.js';
 import { bindingsTo } from './bindings_to.js';
@@ -41,21 +41,17 @@ export async function loadWithOptions(ctx, kind, name) {
 
 function leases(ctx, list) {
   if (!list?.length) return h('p', { class: 'dim' }, 'Nobody holds a message, or only for a moment.');
-  return h('div', { class: 'scroll' }, h('table', { 'data-table': 'leases' },
-    h('thead', {}, h('tr', {}, ['Message', 'Held by', 'Tag', 'Lease ends in'].map((t) => h('th', { scope: 'col' }, t)))),
-    h('tbody', {}, list.map((lease) => h('tr', {},
-      h('td', { class: 'mono' }, lease.id),
-      h('td', {}, h('a', { href: ctx.href(['connections', String(lease.holder.connection)]) }, holderText(lease.holder))),
-      h('td', { class: 'numeric' }, lease.holder.tag),
-      h('td', { class: 'numeric' }, duration(Math.max(0, lease.holder.until - Date.now()))))))));
+  return plainTable('leases', [{ text: 'Message', class: 'mono' }, { text: 'Held by' }, { text: 'Tag', numeric: true },
+    { text: 'Lease ends in', numeric: true }], list.map(({ id, holder }) => [id,
+    h('a', { href: ctx.href(['connections', String(holder.connection)]) }, holderText(holder)), holder.tag,
+    leaseText(holder)]));
 }
 
 function shards(list) {
   if (!list || list.length < 2) return h('span', {});
-  return h('div', { class: 'scroll' }, h('table', { 'data-table': 'shards' },
-    h('thead', {}, h('tr', {}, ['Shard', 'Ready', 'Delayed', 'Unacked', 'Buried'].map((t) => h('th', { scope: 'col', class: 'numeric' }, t)))),
-    h('tbody', {}, list.map((one) => h('tr', {}, ['shard', 'ready', 'delayed', 'unacked', 'buried'].map((key) =>
-      h('td', { class: 'numeric' }, number(one[key]))))))));
+  const keys = ['shard', 'ready', 'delayed', 'unacked', 'buried'];
+  return plainTable('shards', ['Shard', 'Ready', 'Delayed', 'Unacked', 'Buried'].map((text) => ({ text, numeric: true })),
+    list.map((one) => keys.map((key) => number(one[key]))));
 }
 
 // The consumers of a queue or a topic.
@@ -64,12 +60,14 @@ export function consumersTable(ctx, name) {
     name: 'consumers', prefix: 'c-', search: null, sort: 'connection', id: (c) => `${c.connection}/${c.channel}/${c.sid}/${c.kind}`,
     empty: 'Nobody consumes from here.',
     columns: [
-      { key: 'connection', text: 'Connection', numeric: true,
-        cell: (c) => h('a', { href: ctx.href(['connections', String(c.connection)]) }, c.connection) },
-      { key: 'channel', text: 'Channel', numeric: true, cell: (c) => c.channel },
+      { key: 'name', text: 'Consumer',
+        cell: (c) => h('a', { href: ctx.href(['connections', String(c.connection)]) }, c.name || `connection ${c.connection}`) },
+      { key: 'user', text: 'User', cell: (c) => c.user },
+      { key: 'peer', text: 'Address', class: 'unbroken', cell: (c) => c.peer },
+      { key: 'channel', text: 'Channel', numeric: true, cell: (c) => c.channel || '' },
       { key: 'sid', text: 'Subscription', cell: (c) => (c.kind === 'get' ? 'a waiting GET' : c.sid) },
       { key: 'group', text: 'Group', cell: (c) => c.group ?? '' },
-      { key: 'priority', text: 'Priority', numeric: true, cell: (c) => c.priority },
+      { key: 'priority', text: 'Priority', numeric: true, cell: (c) => c.priority || '' },
       { key: 'prefetch', text: 'Prefetch', numeric: true, cell: (c) => c.prefetch },
       { key: 'unacked', text: 'Holds', numeric: true, cell: (c) => number(c.unacked) },
       { key: 'delivered', text: 'Delivered', numeric: true, cell: (c) => number(c.delivered) },
@@ -94,11 +92,11 @@ class QueuePage {
     this.leases = h('div', {});
     this.shards = h('div', {});
     this.consumers = consumersTable(ctx, this.name);
-    this.messages = messagesPart(ctx, { name: this.name, kind: 'queue' });
+    this.messages = messagesPart(ctx, { name: this.name, kind: 'queue', first: fullestState(queue) });
     this.pause = button('Pause', () => this.togglePause());
     this.node = this.build(queue);
     ctx.keys({
-      p: ['publish a message', () => this.run(() => publishForm(ctx, { key: this.name, fixed: true }))],
+      p: ['publish a message', () => this.run(() => publishForm(ctx, 'queue', this.name))],
       r: ['look at the messages again', () => this.messages.look()],
       '/': ['search messages', () => this.messages.match.focus()],
     });
@@ -109,7 +107,7 @@ class QueuePage {
     const act = (text, action, kind) => button(text, () => this.run(() => action(ctx, name)), kind);
     return h('div', {},
       h('div', { class: 'view-head' }, h('h1', {}, name), this.badges, h('div', { class: 'tools' },
-        button('Publish', () => this.run(() => publishForm(ctx, { key: name, fixed: true })), 'primary'),
+        button('Publish', () => this.run(() => publishForm(ctx, 'queue', name)), 'primary'),
         act('Redrive', redriveQueue), act('Move', moveMessages), act('Kick', kickQueue), this.pause,
         act('Purge', purgeQueue, 'danger'), act('Delete', deleteQueue, 'danger'))),
       queue.unusable && h('p', { class: 'notice bad' }, queue.unusable),

@@ -150,7 +150,8 @@ class Visit {
 }
 
 function problem(error, ctx) {
-  return h('div', { class: 'problem', role: 'alert' }, h('h1', {}, error.status === 404 ? 'Not found' : 'Not shown'),
+  const titles = { 403: 'Not allowed', 404: 'Not found' };
+  return h('div', { class: 'problem', role: 'alert' }, h('h1', {}, titles[error.status] ?? 'Not shown'),
     h('p', {}, error.message), h('p', {}, h('code', {}, error.code ?? error.name)),
     h('button', { type: 'button', class: 'button', onclick: () => ctx.reload() }, 'Try again'));
 }
@@ -177,11 +178,13 @@ export function visit() {
   current?.leave();
   const ctx = new Visit(found.view, found.params, parts[0] === '' ? ['overview'] : parts, query);
   const isSameView = current?.view === found.view;
+  const isSamePlace = isSameView && current.vhost === ctx.vhost && current.parts.join('/') === ctx.parts.join('/');
   current = ctx;
   setViewKeys({});
   const title = typeof found.view.title === 'function' ? found.view.title(found.params) : found.view.title;
   document.title = `${title} – tidemq`;
   place.setAttribute('aria-busy', 'true');
+  if (!isSamePlace) fill(place, h('p', { class: 'loading', role: 'status' }, 'Loading…'));
   onVisit(ctx);
   if (!isSameView) window.scrollTo(0, 0);
   return render(ctx);

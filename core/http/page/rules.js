@@ -2,7 +2,7 @@
 import { h, fill, facts, section, button } from './dom.js';
 import { api } from './api.js';
 import { number, bytes, duration, share, time, ago } from './format.js';
-import { table, pageOf } from './table.js';
+import { table, pageOf, plainTable } from './table.js';
 import { confirm } from './dialog.js';
 import { attempt } from './toast.js';
 import { rulesTabs } from './rules_tabs.js';
@@ -28,6 +28,7 @@ function usesText(script) {
   return script.active ? 'active' : 'not active';
 }
 
+// What is 0 for every script has no column.
 function scriptColumns(ctx, total) {
   return [
     { key: 'file', text: 'Script', sort: true, cell: (x) => h('span', { class: 'titled' },
@@ -36,16 +37,16 @@ function scriptColumns(ctx, total) {
     { key: 'calls', text: 'Calls', sort: true, numeric: true, cell: (x) => number(x.calls) },
     { key: 'last_minute', text: 'Last minute', numeric: true, cell: (x) => h('span',
       { title: `p99 ${ns(x.last_minute.p99_ns)}, ${number(x.last_minute.errors)} failed` }, number(x.last_minute.calls)) },
-    { key: 'cache_hits', text: 'Remembered', sort: true, numeric: true, cell: (x) => number(x.cache_hits) },
+    { key: 'cache_hits', text: 'Remembered', sort: true, numeric: true, cell: (x) => (x.cache_hits ? number(x.cache_hits) : '') },
     { key: 'time_us', text: 'Time', sort: true, numeric: true,
       cell: (x) => (total.us ? share(x.time_us / total.us) : '–') },
     { key: 'p50_ns', text: 'p50', sort: true, numeric: true, cell: (x) => ns(x.p50_ns) },
     { key: 'p99_ns', text: 'p99', sort: true, numeric: true, cell: (x) => ns(x.p99_ns) },
     { key: 'max_ns', text: 'Longest', sort: true, numeric: true, cell: (x) => ns(x.max_ns) },
     { key: 'errors', text: 'Errors', sort: true, numeric: true, cell: (x) => (x.errors
-      ? h('span', { class: 'bad' }, number(x.errors)) : '0') },
-    { key: 'rejected', text: 'Rejected', sort: true, numeric: true, cell: (x) => (x.rejected === undefined ? ''
-      : number(x.rejected)) },
+      ? h('span', { class: 'bad' }, number(x.errors)) : '') },
+    { key: 'rejected', text: 'Rejected', sort: true, numeric: true, cell: (x) => (x.rejected
+      ? number(x.rejected) : '') },
     { key: 'memory_bytes', text: 'Memory', sort: true, numeric: true, cell: (x) => bytes(x.memory_bytes) },
     { key: 'circuit', text: 'Circuit', cell: circuit },
   ];
@@ -80,13 +81,11 @@ function problems(ctx, d) {
 }
 
 function schedulesTable(ctx, schedules) {
-  const heads = ['Schedule', 'When', 'Vhost', 'Next', 'Last', 'Result', 'Runs', 'Failures', 'Messages'];
-  const rows = schedules.map((s) => h('tr', {}, h('td', {}, placeLink(ctx, { file: s.file })), h('td', {}, s.when),
-    h('td', {}, s.vhost), s.active ? [s.next_ms, s.last_ms].map((ms) => h('td', {}, time(ms)))
-      : h('td', { colspan: 2 }, 'not active'), h('td', {}, s.result ?? ''),
-    [s.runs, s.failures, s.messages].map((n) => h('td', { class: 'numeric' }, n === undefined ? '' : number(n)))));
-  return h('div', { class: 'scroll' }, h('table', {},
-    h('thead', {}, h('tr', {}, heads.map((head) => h('th', {}, head)))), h('tbody', {}, rows)));
+  return plainTable('schedules', [{ text: 'Schedule' }, { text: 'When' }, { text: 'Vhost' },
+    { text: 'Next', class: 'time' }, { text: 'Last', class: 'time' }, { text: 'Result' },
+    ...['Runs', 'Failures', 'Messages'].map((text) => ({ text, numeric: true }))],
+  schedules.map((s) => [placeLink(ctx, { file: s.file }), s.when, s.vhost, s.active ? time(s.next_ms) : 'not active',
+    s.active ? time(s.last_ms) : '', s.result ?? '', ...[s.runs, s.failures, s.messages].map((n) => n && number(n))]));
 }
 
 function countersOf(d) {

@@ -8,6 +8,7 @@ import { rulesTabs } from './rules_tabs.js';
 import { linkPlaces, sourceTable, loadFiles } from './source.js';
 import { differenceOf, findingsList } from './decision.js';
 import { diffTable } from './diff.js';
+import { plainTable } from './table.js';
 import * as draft from './candidate_draft.js';
 
 const REFRESH_MS = 2000;
@@ -155,21 +156,18 @@ class Candidate {
 
   async changesSection(now) {
     const { before, list } = await draft.changes();
-    const rows = list.map((one) => h('tr', {}, h('td', { class: 'mono' }, one.file), h('td', {}, one.kind),
-      h('td', { class: 'numeric' }, `+${one.added} −${one.removed}`), h('td', {}, h('span', { class: 'tools' },
-        button('Difference', () => show(one.file, diffTable(before[one.file], now.files[one.file], 'unified')),
-          'small'),
-        now.files[one.file] === undefined ? null : button('Edit', () => this.editFile(one.file), 'small'),
-        now.from === 'active' ? button('Undo', () => this.undo(one.file, before), 'small') : null))));
+    const rows = list.map((one) => [one.file, one.kind, `+${one.added} −${one.removed}`, h('span', { class: 'tools' },
+      button('Difference', () => show(one.file, diffTable(before[one.file], now.files[one.file], 'unified')), 'small'),
+      now.files[one.file] === undefined ? null : button('Edit', () => this.editFile(one.file), 'small'),
+      now.from === 'active' ? button('Undo', () => this.undo(one.file, before), 'small') : null)]);
     const note = now.leftOut
       ? ` ${count(now.leftOut, 'file')} left out: only scripts are rules, and specs are not uploaded.` : '';
     return section('The candidate', [
       button('Upload and check', () => this.upload(), 'primary', { disabled: list.length === 0 }),
       button('Discard', () => this.discard())],
     h('p', { class: 'dim' }, `${count(Object.keys(now.files).length, 'file')}, ${differText(list.length)}.${note}`),
-    list.length ? h('div', { class: 'scroll' }, h('table', { 'data-table': 'candidate files' },
-      h('thead', {}, h('tr', {}, ['File', '', 'Lines', ''].map((head) => h('th', {}, head)))),
-      h('tbody', {}, rows))) : null);
+    list.length ? plainTable('candidate files', [{ text: 'File', class: 'mono' }, { text: '' },
+      { text: 'Lines', numeric: true }, { text: '' }], rows) : null);
   }
 
   async readDirectory(list) {

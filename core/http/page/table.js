@@ -14,7 +14,8 @@
 //   });
 //   await t.refresh();  …  ctx.every(2000, t.refresh);
 //
-// Two tables in a view need another `prefix` each, for their part of the address.
+// Two tables in a view need another `prefix` each, for their part of the address. A column that has nothing in any row
+// is hidden. On a narrow screen a row is a card, in which each cell has the text of its column beside it.
 import { h, fill, setText, button } from './dom.js';
 import { number } from './format.js';
 
@@ -29,6 +30,33 @@ function setCell(td, content) {
   } else {
     setText(td, content ?? '–');
   }
+}
+
+// A cell of a column, which has { text, numeric, class }.
+export function buildCell(column, content) {
+  return h('td', { class: column.numeric ? 'numeric' : column.class, 'data-label': column.text || null }, content);
+}
+
+export function buildHead(column, content = column.text) {
+  return h('th', { scope: 'col', class: column.numeric ? 'numeric' : null }, content);
+}
+
+// Hide the columns that have nothing in any of these rows, but never that of the order.
+export function hideEmptyColumns(heads, rows) {
+  heads.forEach((head, i) => {
+    const isEmpty = rows.every((tr) => ['', '–'].includes(tr.children[i].textContent));
+    head.hidden = isEmpty && !head.hasAttribute('aria-sort');
+    for (const tr of rows) tr.children[i].hidden = head.hidden;
+  });
+}
+
+// A table of rows that are there: lists of contents, one for each of the columns.
+export function plainTable(name, columns, rows) {
+  const heads = columns.map((column) => buildHead(column));
+  const list = rows.map((row) => h('tr', {}, row.map((content, i) => buildCell(columns[i], content))));
+  hideEmptyColumns(heads, list);
+  return h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': name },
+    h('table', { 'data-table': name }, h('thead', {}, h('tr', {}, heads)), h('tbody', {}, list)));
 }
 
 class Table {
@@ -73,24 +101,27 @@ class Table {
         timer = setTimeout(() => this.set({ match: this.search.value, offset: '' }), SEARCH_MS);
       } });
     this.ctx.onLeave(() => clearTimeout(timer));
-    this.heads = columns.map((column) => this.buildHead(column));
+    this.heads = columns.map((column) => this.buildSortableHead(column));
     this.body = h('tbody', {});
-    this.note = h('p', { class: 'empty', hidden: true });
+    this.table = h('table', { hidden: true }, h('thead', {}, h('tr', {}, this.heads)), this.body);
+    this.note = h('p', { class: 'empty' }, 'Loading…');
     this.range = h('span', { class: 'range', role: 'status' });
-    this.back = button('‹', () => this.turn(-1), 'quiet', { 'aria-label': 'page before' });
-    this.on = button('›', () => this.turn(1), 'quiet', { 'aria-label': 'next page' });
+    this.back = button('‹', () => this.turn(-1), 'quiet', { 'aria-label': 'page before', hidden: true });
+    this.on = button('›', () => this.turn(1), 'quiet', { 'aria-label': 'next page', hidden: true });
+    this.tools = h('div', { class: 'table-tools', hidden: !search && !tools }, this.search, h('div', { class: 'tools' }, tools),
+      h('div', { class: 'pager' }, this.range, this.back, this.on));
     this.node = h('div', { class: 'table-box', 'data-table': name },
-      h('div', { class: 'table-tools' }, this.search, h('div', { class: 'tools' }, tools),
-        h('div', { class: 'pager' }, this.range, this.back, this.on)),
+      this.tools,
       h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': name },
-        h('table', {}, h('thead', {}, h('tr', {}, this.heads)), this.body), this.note));
+        this.table, this.note));
   }
 
-  buildHead(column) {
-    const attributes = { scope: 'col', class: column.numeric ? 'numeric' : null };
-    if (!column.sort) return h('th', attributes, column.text);
+  buildSortableHead(column) {
+    if (!column.sort) return buildHead(column);
     const key = column.sort === true ? column.key : column.sort;
-    return h('th', { ...attributes, 'data-sort': key }, button(column.text, () => this.sortBy(key, column), 'sort'));
+    const head = buildHead(column, button(column.text, () => this.sortBy(key, column), 'sort'));
+    head.dataset.sort = key;
+    return head;
   }
 
   sortBy(key, column) {
@@ -142,7 +173,7 @@ class Table {
   showError(error) {
     if (!error.code) throw error;
     // The rows of before are better than none while the broker is away.
-    if (error.code === 'away' || error.status === 401) return;
+    if (this.body.children.length > 0 && (error.code === 'away' || error.status === 401)) return;
     this.show([], this.state);
     setText(this.range, '');
     fill(this.note, error.message);
@@ -172,7 +203,10 @@ class Table {
     this.back.disabled = state.offset === 0;
     this.on.disabled = last >= this.total;
     this.back.hidden = this.on.hidden = this.total <= state.max;
+    this.tools.hidden = this.back.hidden && !this.spec.search && !this.spec.tools;
+    this.table.hidden = items.length === 0;
     this.note.hidden = items.length > 0;
+    hideEmptyColumns(this.heads, [...this.body.children]);
     if (items.length === 0) fill(this.note, state.match ? `Nothing matches “${state.match}”.` : this.spec.empty);
   }
 
@@ -181,7 +215,7 @@ class Table {
     const tr = h('tr', { tabindex: -1, onkeydown: (event) => {
       if (event.key === 'Enter' && event.target === tr && href) this.ctx.go(href(tr.item));
     } });
-    for (const column of columns) tr.append(h('td', { class: column.numeric ? 'numeric' : column.class ?? null }));
+    tr.append(...columns.map((column) => buildCell(column)));
     return tr;
   }
 

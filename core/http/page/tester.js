@@ -2,7 +2,7 @@
 import { h, fill, section, button } from './dom.js';
 import { api, at } from './api.js';
 import { fields, confirm } from './dialog.js';
-import { count } from './format.js';
+import { queuesAndTopics } from './format.js';
 import { tell } from './toast.js';
 import { explainPicture, verdict, decisionNote } from './explain.js';
 import { explainSteps } from './explain_steps.js';
@@ -130,7 +130,7 @@ class Tester {
       text: `${verdict(this.document).text}. Consumers get it like any other message.`,
       submit: async () => {
         const done = await api.post(at(this.ctx.vhost, 'exchanges', exchange, 'publish'), body);
-        const to = done.queues === undefined ? '' : ` to ${count(done.queues, 'queue')}`;
+        const to = done.queues === undefined ? '' : ` to ${queuesAndTopics(done.queues)}`;
         tell(`Published${to}${done.id ? `, as ${done.id}` : ''}.`);
       },
     });

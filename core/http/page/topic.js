@@ -2,6 +2,7 @@
 import { h, fill, update, section, button } from './dom.js';
 import { api, at } from './api.js';
 import { ask, confirm } from './dialog.js';
+import { plainTable } from './table.js';
 import { tiles } from './tiles.js';
 import { trend } from './trend.js';
 import { messagesPart } from './messages.js';
@@ -16,19 +17,29 @@ import { tell } from './toast.js';
 const FIGURES = [['messages', 'Messages'], ['bytes', 'Size'], ['partitions', 'Partitions'], ['in', 'In'], ['out', 'Out'],
   ['groups', 'Groups'], ['readers', 'Readers'], ['consumers', 'Consumers']];
 
-function plainTable(name, heads, rows) {
-  return h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': name }, h('table', { 'data-table': name },
-    h('thead', {}, h('tr', {}, heads.map(([text, numeric]) => h('th', { scope: 'col', class: numeric ? 'numeric' : null }, text)))),
-    h('tbody', {}, rows.map((row) => h('tr', {}, row.map((cell, i) =>
-      h('td', { class: heads[i][1] ? 'numeric' : null }, cell ?? '–')))))));
-}
+const PARTITION_COLUMNS = [{ text: 'Partition' }, { text: 'First offset', numeric: true },
+  { text: 'Next offset', numeric: true }, { text: 'Messages', numeric: true }, { text: 'Size', numeric: true },
+  { text: 'Last append', class: 'time' }, { text: 'Held back', numeric: true }, { text: 'By group' }];
+
+const GROUP_COLUMNS = [{ text: 'Group' }, { text: 'Members', numeric: true }, { text: 'Lag', numeric: true },
+  { text: 'Oldest', numeric: true }, { text: 'Given up', numeric: true }, { text: 'Lag of partitions', class: 'wide' },
+  { text: '' }];
 
 function partitionsTable(list) {
-  return plainTable('partitions',
-    [['Partition', true], ['First offset', true], ['Next offset', true], ['Messages', true], ['Size', true],
-      ['Last append', true], ['Held back', true], ['By group']],
+  return plainTable('partitions', PARTITION_COLUMNS,
     (list ?? []).map((p) => [p.partition, number(p.start), number(p.end), number(p.end - p.start), bytes(p.bytes),
       time(p.last), p.held_back ? number(p.held_back) : '', p.held_by ?? '']));
+}
+
+// The partitions that a group has not read to their end.
+function lagsList(partitions) {
+  return h('ul', { class: 'lags' }, partitions.filter((p) => p.lag > 0 || p.stopped).map((p) => h('li', {},
+    h('span', { class: 'dim' }, `partition ${p.partition}: `), number(p.lag), p.stopped ? ' stopped' : '')));
+}
+
+function fullestPartition(list) {
+  return (list ?? []).reduce((fullest, p) => (p.end - p.start > fullest.end - fullest.start ? p : fullest),
+    { partition: 0, start: 0, end: 0 }).partition;
 }
 
 function seekForm(ctx, topic, group) {
@@ -100,7 +111,8 @@ class TopicPage {
     this.partitions = h('div', {});
     this.groups = h('div', {});
     this.consumers = consumersTable(ctx, this.name);
-    this.messages = messagesPart(ctx, { name: this.name, kind: 'topic', partitions: topic.partitions });
+    this.messages = messagesPart(ctx, { name: this.name, kind: 'topic', partitions: topic.partitions,
+      first: fullestPartition(topic.per_partition) });
     this.node = this.build(topic);
     ctx.keys({
       p: ['publish a message', () => this.run(() => this.publish())],
@@ -110,7 +122,7 @@ class TopicPage {
   }
 
   publish() {
-    return publishForm(this.ctx, { key: this.name, fixed: true });
+    return publishForm(this.ctx, 'topic', this.name);
   }
 
   build(topic) {
@@ -125,10 +137,10 @@ class TopicPage {
       section('Groups', null, this.groups),
       section('Partitions', null, this.partitions),
       this.messages.node,
-      section('Rates', null, this.trend.node),
       section('Consumers', null, this.consumers.node),
+      section('Options', null, showOptions(topic.options)),
       h('div', { class: 'columns' },
-        section('Options', null, showOptions(topic.options)),
+        section('Rates', null, this.trend.node),
         section('Bindings that lead here', null, bindingsTo(ctx, 'topic', name))));
   }
 
@@ -139,11 +151,9 @@ class TopicPage {
     this.shownGroups = shown;
     const { ctx, name } = this;
     fill(this.groups, groups.length === 0 ? h('p', { class: 'dim' }, 'No group reads this topic.')
-      : plainTable('groups',
-        [['Group'], ['Members', true], ['Lag', true], ['Oldest', true], ['Given up', true], ['Lag per partition'], ['']],
-        groups.map((g) => [g.group, number(g.members + (g.gets ?? 0)), number(g.lag), duration(g.lag_ms), number(g.given_up),
-          g.partitions.map((p) => `${p.partition}: ${number(p.lag)}${p.stopped ? ' stopped' : ''}`).join(', '),
-          h('span', { class: 'tools' },
+      : plainTable('groups', GROUP_COLUMNS,
+        groups.map((g) => [g.group, number(g.members + (g.gets ?? 0)), number(g.lag), duration(g.lag_ms),
+          number(g.given_up), lagsList(g.partitions), h('span', { class: 'tools' },
             button('Seek', () => this.run(() => seekForm(ctx, name, g.group)), 'small'),
             button('Delete', () => this.run(() => deleteGroup(ctx, name, g.group)), 'small danger'))])));
   }

@@ -2,7 +2,7 @@
 import { h, section, button, facts } from './dom.js';
 import { api, ApiError, setLogin } from './api.js';
 import { ask, confirm } from './dialog.js';
-import { table, pageOf } from './table.js';
+import { table, pageOf, plainTable } from './table.js';
 import { number } from './format.js';
 import { tell } from './toast.js';
 
@@ -143,13 +143,11 @@ function revoke(user, vhost) {
 function grantsTable(user, run) {
   const rows = Object.entries(user.vhosts ?? {});
   if (rows.length === 0) return h('p', { class: 'dim' }, 'It may enter no vhost.');
-  return h('div', { class: 'scroll' }, h('table', { 'data-table': 'grants' },
-    h('thead', {}, h('tr', {}, ['Vhost', 'configure', 'write', 'read', ''].map((t) => h('th', { scope: 'col' }, t)))),
-    h('tbody', {}, rows.map(([vhost, patterns]) => h('tr', {}, h('td', {}, vhost),
-      ['configure', 'write', 'read'].map((name) => h('td', { class: 'mono' }, patterns[name] ?? '')),
-      h('td', {}, h('span', { class: 'tools' },
-        button('Change', () => run(() => grant(user, vhost, patterns)), 'small'),
-        button('Revoke', () => run(() => revoke(user, vhost)), 'small danger'))))))));
+  const names = ['configure', 'write', 'read'];
+  return plainTable('grants', [{ text: 'Vhost' }, ...names.map((text) => ({ text, class: 'mono' })), { text: '' }],
+    rows.map(([vhost, patterns]) => [vhost, ...names.map((name) => patterns[name] ?? ''), h('span', { class: 'tools' },
+      button('Change', () => run(() => grant(user, vhost, patterns)), 'small'),
+      button('Revoke', () => run(() => revoke(user, vhost)), 'small danger'))]));
 }
 
 const detailView = {
