@@ -28,6 +28,7 @@ const COLUMNS = [
   { text: 'Key', class: 'name', cell: (m) => (isDead(m) ? '' : m.key) },
   { text: 'Published', class: 'time', cell: (m) => (isDead(m) ? '' : time(m.ts)) },
   { ...deathColumn('Reason', 'x-death-reason'), class: 'unbroken' },
+  { ...deathColumn('Because', 'x-death-reason-text'), class: 'name' },
   { ...deathColumn('Died in', 'x-death-queue', deathPlace), class: 'name' },
   { ...deathColumn('Died', 'x-death-time', (ms) => time(Number(ms))), class: 'time' },
   { ...deathColumn('Attempts', 'x-death-attempts', (n) => number(Number(n))), numeric: true },
