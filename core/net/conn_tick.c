@@ -2,24 +2,70 @@
 #include "conn_tick.h"
 
 #include <poll.h>
+#include <sys/ioctl.h>
 
 #include "host/log.h"
 #include "conn_tls.h"
 
-/* Its payload has had its time to come, and others wait for the memory. Time in which it
- * was held back itself does not count. */
-static bool is_in_the_way(struct conn *c)
+/* What a peer that goes on sending has in the socket at least while nobody reads it:
+ * less than any socket takes by default. */
+#define SOCKET_BYTES ((size_t)16 << 10)
+
+static size_t count_unread(const struct conn *c)
+{
+	uv_os_fd_t fd;
+	int n = 0;
+
+	if (uv_fileno(&c->socket.handle, &fd) < 0 || ioctl(fd, FIONREAD, &n) < 0)
+		return 0;
+	return (size_t)n;
+}
+
+/* The peer has sent the rest of its payload, or as much as any socket takes: it is the
+ * broker who keeps it waiting, unless the peer does not take its answers. How much is
+ * missing is known of a message alone. */
+static bool is_kept_waiting(const struct conn *c, size_t unread)
+{
+	const struct protocol *p = c->protocol;
+	size_t missing = p->msg ? protocol_missing(p) : 1;
+
+	if (c->tls)
+		unread += tls_unread_bytes(c->tls);
+	return !c->is_reading && !c->is_full &&
+	       unread >= (missing < SOCKET_BYTES ? missing : SOCKET_BYTES);
+}
+
+/* The payload under way has had its time to come, and others wait for the memory. Time in
+ * which the peer is kept waiting counts as well, until more comes after it: so a peer
+ * that has stopped is found out as soon as what it has sent is read. */
+static bool is_in_the_way(struct conn *c, int64_t silent_ms)
 {
 	int64_t timeout_ms = c->server->config.write_timeout_ms;
-	uint64_t receiving = c->protocol->is_counted ? c->protocol->received : 0;
+	size_t unread = count_unread(c);
+	uint64_t arrived = c->bytes_in + unread;
+	bool is_waiting = is_kept_waiting(c, unread);
+	bool is_alive = c->has_waited && !is_waiting && arrived != c->arrived;
 
-	if (!receiving || receiving != c->receiving)
+	c->has_waited = is_waiting || (c->has_waited && !is_alive);
+	c->receiving_ms = is_alive ? 0 : c->receiving_ms + SERVER_TICK_MS;
+	c->arrived = arrived;
+	return timeout_ms && c->receiving_ms > timeout_ms && !is_waiting &&
+	       (!c->has_waited || silent_ms > SERVER_TICK_MS) &&
+	       session_receive_is_waited_for(c->protocol->session);
+}
+
+/* A payload is under way since the last tick at least. */
+static bool is_receiving(struct conn *c)
+{
+	uint64_t payload = c->protocol->is_counted ? c->protocol->received : 0;
+	bool is_same = payload && payload == c->receiving;
+
+	if (!is_same) {
 		c->receiving_ms = 0;
-	else if (c->is_reading)
-		c->receiving_ms += SERVER_TICK_MS;
-	c->receiving = receiving;
-	return timeout_ms && c->receiving_ms > timeout_ms &&
-	       session_publish_is_blocked(c->protocol->session);
+		c->has_waited = false;
+	}
+	c->receiving = payload;
+	return is_same;
 }
 
 /* The socket has been full for so long, and the peer has read nothing of it. */
@@ -85,7 +131,7 @@ void conn_tick(struct conn *c, int64_t now_ms)
 	if (c->is_reading && p->heartbeat_in_ms && silent_ms > 2 * p->heartbeat_in_ms) {
 		session_break(p->session);
 		conn_close_with(c, "busy no input for two heartbeats");
-	} else if (is_in_the_way(c))
+	} else if (is_receiving(c) && is_in_the_way(c, silent_ms))
 		conn_close_with(c, "busy the rest of a payload did not arrive");
 	else if (c->is_reading && idle_ms && silent_ms > idle_ms)
 		conn_close_with(c, "busy no input for the idle timeout");
