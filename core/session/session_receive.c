@@ -44,17 +44,6 @@ static void leave_line(struct session *s)
 	s->is_in_line = false;
 }
 
-/* The first that may have a place; NULL: there is none. */
-static struct session *next_in_line(const struct service *service)
-{
-	struct session *s;
-
-	TAILQ_FOREACH (s, &service->receiving.line, receiving_link)
-		if (!is_blocked(s))
-			return s;
-	return NULL;
-}
-
 static bool has_room(const struct service *service, size_t missing)
 {
 	const struct receiving *r = &service->receiving;
@@ -63,13 +52,25 @@ static bool has_room(const struct service *service, size_t missing)
 	       r->bytes + r->promised_bytes + missing <= share(service);
 }
 
+/* The first that may have a place; NULL: there is none, or no room. */
+static struct session *next_in_line(const struct service *service)
+{
+	struct session *s;
+
+	if (!has_room(service, 0))
+		return NULL;
+	TAILQ_FOREACH (s, &service->receiving.line, receiving_link)
+		if (!is_blocked(s))
+			return has_room(service, s->missing_bytes) ? s : NULL;
+	return NULL;
+}
+
 static void give_places(struct service *service)
 {
 	struct receiving *r = &service->receiving;
 	struct session *s;
 
-	while (r->is_short && (s = next_in_line(service)) != NULL &&
-	       has_room(service, s->missing_bytes)) {
+	while (r->is_short && (s = next_in_line(service)) != NULL) {
 		leave_line(s);
 		s->has_place = true;
 		r->places++;
