@@ -7,18 +7,23 @@
 #include "host/log.h"
 #include "conn_tls.h"
 
+/* Of the write timeout: how soon a peer goes on that was kept waiting. */
+#define GOES_ON_SHARE 60
+
 /* What a peer that goes on sending has in the socket at least while nobody reads it:
  * less than any socket takes by default. */
 #define SOCKET_BYTES ((size_t)16 << 10)
 
+/* What has come and is not read yet. */
 static size_t count_unread(const struct conn *c)
 {
+	size_t in_tls = c->tls ? tls_unread_bytes(c->tls) : 0;
 	uv_os_fd_t fd;
 	int n = 0;
 
 	if (uv_fileno(&c->socket.handle, &fd) < 0 || ioctl(fd, FIONREAD, &n) < 0)
-		return 0;
-	return (size_t)n;
+		return in_tls;
+	return in_tls + (size_t)n;
 }
 
 /* The peer has sent the rest of its payload, or as much as any socket takes: it is the
@@ -29,28 +34,24 @@ static bool is_kept_waiting(const struct conn *c, size_t unread)
 	const struct protocol *p = c->protocol;
 	size_t missing = p->msg ? protocol_missing(p) : 1;
 
-	if (c->tls)
-		unread += tls_unread_bytes(c->tls);
-	return !c->is_reading && !c->is_full &&
-	       unread >= (missing < SOCKET_BYTES ? missing : SOCKET_BYTES);
+	return !c->is_full && unread >= (missing < SOCKET_BYTES ? missing : SOCKET_BYTES);
 }
 
-/* The payload under way has had its time to come, and others wait for the memory. Time in
- * which the peer is kept waiting counts as well, until more comes after it: so a peer
- * that has stopped is found out as soon as what it has sent is read. */
+/* The payload under way has had its time to come, and others wait for the memory. Whether
+ * a peer that is kept waiting has stopped is not known: when its turn comes it goes on at
+ * once, or has. */
 static bool is_in_the_way(struct conn *c, int64_t silent_ms)
 {
 	int64_t timeout_ms = c->server->config.write_timeout_ms;
 	size_t unread = count_unread(c);
-	uint64_t arrived = c->bytes_in + unread;
 	bool is_waiting = is_kept_waiting(c, unread);
-	bool is_alive = c->has_waited && !is_waiting && arrived != c->arrived;
+	bool has_stopped = unread == 0 && silent_ms > SERVER_TICK_MS &&
+			   silent_ms > timeout_ms / GOES_ON_SHARE;
 
-	c->has_waited = is_waiting || (c->has_waited && !is_alive);
-	c->receiving_ms = is_alive ? 0 : c->receiving_ms + SERVER_TICK_MS;
-	c->arrived = arrived;
-	return timeout_ms && c->receiving_ms > timeout_ms && !is_waiting &&
-	       (!c->has_waited || silent_ms > SERVER_TICK_MS) &&
+	c->receiving_ms += SERVER_TICK_MS;
+	c->kept_waiting_ms += is_waiting ? SERVER_TICK_MS : 0;
+	return timeout_ms && !is_waiting &&
+	       c->receiving_ms - (has_stopped ? 0 : c->kept_waiting_ms) > timeout_ms &&
 	       session_receive_is_waited_for(c->protocol->session);
 }
 
@@ -60,10 +61,8 @@ static bool is_receiving(struct conn *c)
 	uint64_t payload = c->protocol->is_counted ? c->protocol->received : 0;
 	bool is_same = payload && payload == c->receiving;
 
-	if (!is_same) {
-		c->receiving_ms = 0;
-		c->has_waited = false;
-	}
+	if (!is_same)
+		c->receiving_ms = c->kept_waiting_ms = 0;
 	c->receiving = payload;
 	return is_same;
 }
