@@ -28,7 +28,6 @@ void broker_config_init(struct broker_config *c)
 		.window_messages = 16384,
 		.window_bytes = (size_t)16 << 20,
 		.parked_messages = 1000000,
-		.memory_soft_bytes = (size_t)256 << 20,
 		.memory_max_bytes = (size_t)1 << 30,
 		.dedupe_window_ms = 120000,
 		.dedupe_max_bytes = (size_t)256 << 20,
@@ -69,7 +68,7 @@ static void init_shard_env(struct broker *b)
 	env->window_messages = b->config.window_messages;
 	env->window_bytes = b->config.window_bytes;
 	env->parked_messages = b->config.parked_messages;
-	env->memory_soft_bytes = b->config.memory_soft_bytes;
+	env->memory_soft_bytes = b->config.memory_max_bytes / 4;
 	b->journal = env->journal = journal_create(env);
 	commit_init(env);
 	clock_update(b);

@@ -42,7 +42,6 @@ struct broker_config {
 	size_t window_messages; /* of a shard, in memory */
 	size_t window_bytes;
 	size_t parked_messages;    /* of a shard with groups */
-	size_t memory_soft_bytes;  /* over it, windows shrink */
 	size_t memory_max_bytes;   /* over it, publishers are held back; also of
 				    * what is half received */
 	size_t unstored_max_bytes; /* messages not yet durable: likewise */

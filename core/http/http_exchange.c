@@ -117,7 +117,14 @@ static void read_head(struct http_request *q)
 
 /* ---- the body ---- */
 
-/* It counts as memory that publishers are held back for. */
+static size_t missing(const struct http_request *q)
+{
+	size_t len = buf_len(&q->body);
+
+	return q->head.is_chunked ? protocol_missing_unknown(len, body_max(q))
+				  : (size_t)q->head.length - len;
+}
+
 static void take_body(struct http_request *q, struct slice piece)
 {
 	if (piece.len == 0)
@@ -125,7 +132,7 @@ static void take_body(struct http_request *q, struct slice piece)
 	if (q->rc == TIDE_OK && piece.len <= body_max(q) - buf_len(&q->body) &&
 	    buf_try_reserve(&q->body, piece.len) == TIDE_OK) {
 		buf_append_slice(&q->body, piece);
-		protocol_receive(&q->conn->base, piece.len);
+		protocol_receive(&q->conn->base, piece.len, missing(q));
 		return;
 	}
 	q->rc = refuse_length(q, &q->err)->code;
@@ -166,10 +173,7 @@ static void work(struct http_request *q)
 
 	q->conn->receiving_ms = 0;
 	/* It becomes messages, which count themselves. */
-	if (q->conn->base.is_counted) {
-		protocol_received(&q->conn->base);
-		session_publish_relieve(http_request_session(q));
-	}
+	protocol_received(&q->conn->base);
 	rc = q->status ? TIDE_OK : check_body(q, &err);
 	if (q->status)
 		return;

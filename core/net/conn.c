@@ -110,6 +110,14 @@ static bool may_read(const struct conn *c)
 	return may_feed(c);
 }
 
+/* Where memory is waited for, input that may have to wait waits in its socket. */
+static unsigned read_bytes(const struct conn *c)
+{
+	return c->protocol && session_receive_is_waited_for(c->protocol->session)
+		       ? TLS_RECORD_BYTES
+		       : SERVER_READ_BYTES;
+}
+
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
 {
 	struct conn *c = handle->data;
@@ -132,11 +140,11 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
 	if (c->tls) {
 		/* What a stranger may have wait for its turn is little. */
 		*out = uv_buf_init(c->server->cipher_buf,
-				   c->is_shaking ? TLS_RECORD_BYTES : SERVER_READ_BYTES);
+				   c->is_shaking ? TLS_RECORD_BYTES : read_bytes(c));
 		return;
 	}
 	/* The beginning of a cut request goes before what is read now. */
-	*out = uv_buf_init(c->server->read_buf + held, SERVER_READ_BYTES);
+	*out = uv_buf_init(c->server->read_buf + held, read_bytes(c));
 }
 
 static void speak(struct conn *c, const struct protocol_kind *kind)

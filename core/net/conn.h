@@ -27,12 +27,13 @@ struct conn {
 	TAILQ_ENTRY(conn) stranger_link;
 	int64_t stranger_ms;       /* since when it is one */
 	struct allowance *address; /* what its address may have; NULL: all */
-	uint64_t receiving;   /* the payload that was on its way at the last tick: its
-				 number, 0: none was */
-	int64_t receiving_ms; /* how long it has been, while it was read */
-	size_t writing;       /* bytes that uv_write is at work on */
-	struct buf cipher;    /* with TLS they are these */
-	size_t unwritten;     /* of these, at the last tick */
+	uint64_t receiving;      /* the payload that was on its way at the last tick: its
+				    number, 0: none was */
+	int64_t receiving_ms;    /* how long it has been */
+	int64_t kept_waiting_ms; /* of this, while the broker did not read what came */
+	size_t writing;          /* bytes that uv_write is at work on */
+	struct buf cipher;       /* with TLS they are these */
+	size_t unwritten;        /* of these, at the last tick */
 	int64_t last_progress_ms;
 	int64_t accepted_ms; /* of the loop's clock, as the next ones */
 	int64_t last_read_ms;

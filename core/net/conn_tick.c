@@ -2,24 +2,69 @@
 #include "conn_tick.h"
 
 #include <poll.h>
+#include <sys/ioctl.h>
 
 #include "host/log.h"
 #include "conn_tls.h"
 
-/* Its payload has had its time to come, and others wait for the memory. Time in which it
- * was held back itself does not count. */
-static bool is_in_the_way(struct conn *c)
+/* Of the write timeout: how soon a peer goes on that was kept waiting. */
+#define GOES_ON_SHARE 60
+
+/* What a peer that goes on sending has in the socket at least while nobody reads it:
+ * less than any socket takes by default. */
+#define SOCKET_BYTES ((size_t)16 << 10)
+
+/* What has come and is not read yet. */
+static size_t count_unread(const struct conn *c)
+{
+	size_t in_tls = c->tls ? tls_unread_bytes(c->tls) : 0;
+	uv_os_fd_t fd;
+	int n = 0;
+
+	if (uv_fileno(&c->socket.handle, &fd) < 0 || ioctl(fd, FIONREAD, &n) < 0)
+		return in_tls;
+	return in_tls + (size_t)n;
+}
+
+/* The peer has sent the rest of its payload, or as much as any socket takes: it is the
+ * broker who keeps it waiting, unless the peer does not take its answers. How much is
+ * missing is known of a message alone. */
+static bool is_kept_waiting(const struct conn *c, size_t unread)
+{
+	const struct protocol *p = c->protocol;
+	size_t missing = p->msg ? protocol_missing(p) : 1;
+
+	return !c->is_full && unread >= (missing < SOCKET_BYTES ? missing : SOCKET_BYTES);
+}
+
+/* The payload under way has had its time to come, and others wait for the memory. Whether
+ * a peer that is kept waiting has stopped is not known: when its turn comes it goes on at
+ * once, or has. */
+static bool is_in_the_way(struct conn *c, int64_t silent_ms)
 {
 	int64_t timeout_ms = c->server->config.write_timeout_ms;
-	uint64_t receiving = c->protocol->is_counted ? c->protocol->received : 0;
+	size_t unread = count_unread(c);
+	bool is_waiting = is_kept_waiting(c, unread);
+	bool has_stopped = unread == 0 && silent_ms > SERVER_TICK_MS &&
+			   silent_ms > timeout_ms / GOES_ON_SHARE;
 
-	if (!receiving || receiving != c->receiving)
-		c->receiving_ms = 0;
-	else if (c->is_reading)
-		c->receiving_ms += SERVER_TICK_MS;
-	c->receiving = receiving;
-	return timeout_ms && c->receiving_ms > timeout_ms &&
-	       session_publish_is_blocked(c->protocol->session);
+	c->receiving_ms += SERVER_TICK_MS;
+	c->kept_waiting_ms += is_waiting ? SERVER_TICK_MS : 0;
+	return timeout_ms && !is_waiting &&
+	       c->receiving_ms - (has_stopped ? 0 : c->kept_waiting_ms) > timeout_ms &&
+	       session_receive_is_waited_for(c->protocol->session);
+}
+
+/* A payload is under way since the last tick at least. */
+static bool is_receiving(struct conn *c)
+{
+	uint64_t payload = c->protocol->is_counted ? c->protocol->received : 0;
+	bool is_same = payload && payload == c->receiving;
+
+	if (!is_same)
+		c->receiving_ms = c->kept_waiting_ms = 0;
+	c->receiving = payload;
+	return is_same;
 }
 
 /* The socket has been full for so long, and the peer has read nothing of it. */
@@ -85,7 +130,7 @@ void conn_tick(struct conn *c, int64_t now_ms)
 	if (c->is_reading && p->heartbeat_in_ms && silent_ms > 2 * p->heartbeat_in_ms) {
 		session_break(p->session);
 		conn_close_with(c, "busy no input for two heartbeats");
-	} else if (is_in_the_way(c))
+	} else if (is_receiving(c) && is_in_the_way(c, silent_ms))
 		conn_close_with(c, "busy the rest of a payload did not arrive");
 	else if (c->is_reading && idle_ms && silent_ms > idle_ms)
 		conn_close_with(c, "busy no input for the idle timeout");

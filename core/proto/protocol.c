@@ -28,25 +28,25 @@ void protocol_deinit(struct protocol *p)
 	service_net_leave(p->service, p->kind->name);
 }
 
-void protocol_receive(struct protocol *p, size_t bytes)
+void protocol_receive(struct protocol *p, size_t bytes, size_t missing)
 {
 	p->received += !p->is_counted;
 	p->is_counted = true;
-	session_publish_receive(p->session, bytes);
+	session_receive_add(p->session, bytes, missing);
 }
 
 void protocol_received(struct protocol *p)
 {
 	if (p->is_counted)
-		session_publish_received(p->session);
+		session_receive_end(p->session);
 	p->is_counted = false;
 }
 
 char *protocol_direct(struct protocol *p, size_t *len)
 {
-	if (!p->msg || p->msg->payload_len - p->filled < PROTOCOL_DIRECT_BYTES)
+	if (!p->msg || protocol_missing(p) < PROTOCOL_DIRECT_BYTES)
 		return NULL;
-	*len = p->msg->payload_len - p->filled;
+	*len = protocol_missing(p);
 	return msg_payload_room(p->msg) + p->filled;
 }
 

@@ -102,14 +102,26 @@ static inline bool protocol_is_answered(const struct protocol *p)
 	return p->is_silent || (!p->is_busy && session_is_answered(p->session));
 }
 
-/* `bytes` of a payload, or of what is kept for it, have come: more follow. */
-void protocol_receive(struct protocol *p, size_t bytes);
+/* `bytes` of a payload, or of what is kept for it, have come, and so many may follow. */
+void protocol_receive(struct protocol *p, size_t bytes, size_t missing);
 /* All have, or the rest never will. */
 void protocol_received(struct protocol *p);
 
+/* Of p->msg. */
+static inline size_t protocol_missing(const struct protocol *p)
+{
+	return p->msg->payload_len - p->filled;
+}
+
 static inline bool protocol_is_filled(const struct protocol *p)
 {
-	return p->filled == p->msg->payload_len;
+	return protocol_missing(p) == 0;
+}
+
+/* Of a body whose length nobody knows: it takes no place before it is long. */
+static inline size_t protocol_missing_unknown(size_t len, size_t max)
+{
+	return len < SESSION_RECEIVE_SMALL ? 1 : max - len;
 }
 
 /* `len` more bytes of the payload are in their place. */
@@ -117,13 +129,13 @@ static inline void protocol_filled(struct protocol *p, size_t len)
 {
 	p->filled += len;
 	if (p->is_counted)
-		session_publish_receive(p->session, len);
+		session_receive_add(p->session, len, protocol_missing(p));
 }
 
 /* Put them there: gives how many were taken. */
 static inline size_t protocol_fill(struct protocol *p, const char *data, size_t len)
 {
-	size_t wanted = p->msg->payload_len - p->filled;
+	size_t wanted = protocol_missing(p);
 	size_t n = len < wanted ? len : wanted;
 
 	memcpy(msg_payload_room(p->msg) + p->filled, data, n);
@@ -138,7 +150,8 @@ char *protocol_direct(struct protocol *p, size_t *len);
 static inline void protocol_count_payload(struct protocol *p)
 {
 	if (p->msg && !p->is_counted)
-		protocol_receive(p, p->msg->bytes - p->msg->payload_len + p->filled);
+		protocol_receive(p, p->msg->bytes - protocol_missing(p),
+				 protocol_missing(p));
 }
 
 /* Members of struct session_ops that all protocols share. */

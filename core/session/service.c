@@ -35,7 +35,7 @@ static struct service *create(uv_loop_t *loop, const struct broker_config *confi
 	TAILQ_INIT(&s->sessions);
 	TAILQ_INIT(&s->settling);
 	TAILQ_INIT(&s->transactions.committing);
-	TAILQ_INIT(&s->receiving);
+	TAILQ_INIT(&s->receiving.line);
 	pool_init(&s->replies, sizeof(struct reply), 16384);
 	s->rollout.broker = b;
 	s->rollout.history = history_create(b);

@@ -22,6 +22,15 @@ TAILQ_HEAD(session_list, session);
 TAILQ_HEAD(settle_list, settle_job);
 TAILQ_HEAD(transaction_list, session_transaction);
 
+/* Payloads on their way: session_receive.c. */
+struct receiving {
+	size_t bytes;          /* that have come of all */
+	size_t promised_bytes; /* what is missing of those that have a place */
+	unsigned places;
+	bool is_short;            /* memory for them is */
+	struct session_list line; /* without a place; the first to begin comes first */
+};
+
 /* Of all sessions. */
 struct transactions {
 	struct transaction_list committing; /* COMMITs that go on in the next turn */
@@ -90,9 +99,7 @@ struct service {
 	/* Publishers and schedules are held back while memory or the store is full. */
 	bool is_blocked;
 	char blocked_why[128];
-	/* Of messages whose payload is on its way: what has come. */
-	size_t receiving_bytes;
-	struct session_list receiving; /* the first to begin comes first */
+	struct receiving receiving;
 };
 
 /* Begin to start: on_started tells the outcome. An error here is a wrong

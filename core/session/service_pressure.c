@@ -14,27 +14,6 @@ void service_pressure_hold(struct service *s)
 	scheduler_hold(s->scheduler, s->is_blocked || s->broker->refuses_publishes);
 }
 
-/* Payloads that go on while publishers are held back. */
-#define RECEIVERS_MAX 4
-
-bool service_pressure_may_receive(const struct service *s, const struct session *session)
-{
-	const struct session *first;
-	unsigned i = 0;
-
-	/* What is stored is given back by consumers, and no payload has to end for that.
-	 */
-	if (s->broker->env.memory_bytes > s->broker->config.memory_max_bytes)
-		return false;
-	TAILQ_FOREACH (first, &s->receiving, receiving_link) {
-		if (first == session)
-			return true;
-		if (++i == RECEIVERS_MAX)
-			break;
-	}
-	return false;
-}
-
 static void set_blocked(struct service *s, bool is_blocked)
 {
 	struct session *peer, *next;
@@ -49,14 +28,14 @@ static void set_blocked(struct service *s, bool is_blocked)
 		next = TAILQ_NEXT(peer, link);
 		if (peer->has_published)
 			peer->ops->on_blocked(peer->ctx, is_blocked, s->blocked_why);
-		if (peer->receiving_bytes)
-			peer->ops->on_progress(peer->ctx);
 	}
+	if (!is_blocked)
+		session_receive_resume(s);
 }
 
 size_t service_pressure_memory(const struct service *s)
 {
-	return s->broker->env.memory_bytes + s->receiving_bytes;
+	return s->broker->env.memory_bytes + s->receiving.bytes;
 }
 
 void service_pressure_check(struct service *s)
@@ -64,7 +43,7 @@ void service_pressure_check(struct service *s)
 	const struct broker *b = s->broker;
 	size_t unstored = b->env.unstored_bytes + b->partitions.unstored_bytes;
 	size_t unstored_max = b->config.unstored_max_bytes;
-	size_t memory = service_pressure_memory(s);
+	size_t memory = service_pressure_memory(s) - s->receiving.bytes;
 	size_t memory_max = b->config.memory_max_bytes;
 
 	if (!s->is_blocked && unstored > unstored_max) {

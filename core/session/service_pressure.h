@@ -5,9 +5,6 @@
 
 /* Of messages, and of what has come of those that are half received. */
 size_t service_pressure_memory(const struct service *s);
-/* While publishers are held back: the session may go on with the payload that it has
- * begun. A few may, since what has come of it is given back at its end alone. */
-bool service_pressure_may_receive(const struct service *s, const struct session *session);
 /* Stop or resume publishers as memory and the store demand. */
 void service_pressure_check(struct service *s);
 /* Whether schedules are held has perhaps changed. */

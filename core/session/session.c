@@ -1,4 +1,3 @@
-#include "service_pressure.h"
 #include "service_users.h"
 #include "session_private.h"
 #include "tracer.h"
@@ -184,9 +183,9 @@ bool session_is_held(const struct session *s, bool is_receiving)
 	return s->pending >= s->broker->config.replies_max ||
 	       s->documents >= DOCUMENTS_MAX || s->settling || s->committing ||
 	       s->logging_in || s->is_founder || heap_has(&s->throttle_node) ||
-	       (s->service->is_blocked && !s->transactions &&
-		(is_receiving ? !service_pressure_may_receive(s->service, s)
-			      : s->has_published));
+	       (is_receiving
+			? !session_receive_may_go_on(s)
+			: s->service->is_blocked && !s->transactions && s->has_published);
 }
 
 static struct channel *find_channel(struct session *s, unsigned number)

@@ -108,9 +108,8 @@ void session_break(struct session *s);
 void session_return_held(struct session *s);
 /* The output has drained. */
 void session_drained(struct session *s);
-/* It must wait: it has its limit of unanswered requests, or one that resumes in the
- * next turn, or publishers are held back. In the
- * middle of a payload the first few go on all the same. */
+/* It must wait: it has its limit of unanswered requests, or one that resumes in the next
+ * turn, or publishers are held back. In the middle of a payload: session_receive.c. */
 bool session_is_held(const struct session *s, bool is_receiving);
 
 /* All its requests are answered. */
@@ -236,14 +235,15 @@ struct publish_spec {
 TIDE_MUST_USE int session_publish_prepare(struct session *s,
 					  const struct publish_spec *spec,
 					  struct msg **out, struct error *err);
-/* The payload of a message that was prepared is not there at once: so much more of it
- * has come. It is memory that publishers are held back for. */
-void session_publish_receive(struct session *s, size_t bytes);
-/* It is there, or will never be. */
-void session_publish_received(struct session *s);
-/* What was received was no message itself, and may have held publishers back: do they go
- * on? Else that is asked once a turn. */
-void session_publish_relieve(struct session *s);
+/* The payload of a request is not there at once: so many more bytes of it have come, and
+ * `missing` may follow. session_receive.c says when it may go on. */
+void session_receive_add(struct session *s, size_t bytes, size_t missing);
+/* All of it is there, or the rest never will be. */
+void session_receive_end(struct session *s);
+/* A payload of which no more than this is missing does not wait. */
+#define SESSION_RECEIVE_SMALL ((size_t)64 << 10)
+/* Others wait for memory: little is read at once, and nobody may dawdle. */
+bool session_receive_is_waited_for(const struct session *s);
 /* Publishers are held back. */
 bool session_publish_is_blocked(const struct session *s);
 /* They are, and this session has not published yet. */

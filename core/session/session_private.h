@@ -39,8 +39,10 @@ struct session {
 	/* Open on its channels. It goes on when publishers are held back: what it keeps
 	 * has a limit of its own, and is given back when they end. */
 	unsigned transactions;
-	size_t receiving_bytes; /* of a message whose payload is on its way; 0: none */
+	/* Of a payload on its way: session_receive.c. */
+	size_t receiving_bytes, missing_bytes;
 	TAILQ_ENTRY(session) receiving_link;
+	bool is_in_line, has_place;
 	/* What its user and its address may have and do; NULL: nobody has logged in, and
 	 * addresses have no limits. */
 	struct allowance *of_user, *of_address;
@@ -76,6 +78,10 @@ TIDE_MUST_USE int session_set_vhost(struct session *s, struct slice name,
 				    struct error *err);
 /* The user of its publishes: MSG_USER_MAX bytes at most. */
 void session_set_user(struct session *s, struct slice user);
+/* It may go on with the payload that it has begun. */
+bool session_receive_may_go_on(const struct session *s);
+/* Publishers are no longer held back. */
+void session_receive_resume(struct service *service);
 /* From now on it is this user. */
 void session_login_as(struct session *s, struct user *u);
 /* The session's allowances. Of its user: a connection more, with its channels;

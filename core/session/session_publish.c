@@ -148,44 +148,11 @@ int session_publish_make(struct session *s, const struct publish_spec *spec,
 	return rc == TIDE_OK ? create(s, spec, out, err) : rc;
 }
 
-void session_publish_receive(struct session *s, size_t bytes)
-{
-	struct service *service = s->service;
-
-	if (!s->receiving_bytes)
-		TAILQ_INSERT_TAIL(&service->receiving, s, receiving_link);
-	s->receiving_bytes += bytes;
-	service->receiving_bytes += bytes;
-	/* Now: the next connection of this turn may have as much. */
-	service_pressure_check(service);
-}
-
-void session_publish_received(struct session *s)
-{
-	struct service *service = s->service;
-	struct session *peer;
-
-	service->receiving_bytes -= s->receiving_bytes;
-	s->receiving_bytes = 0;
-	TAILQ_REMOVE(&service->receiving, s, receiving_link);
-	if (!service->is_blocked)
-		return;
-	/* Another one may go on in its place. */
-	TAILQ_FOREACH (peer, &service->receiving, receiving_link)
-		if (service_pressure_may_receive(service, peer))
-			peer->ops->on_progress(peer->ctx);
-}
-
 void session_publish_begin(struct session *s)
 {
 	if (!s->has_published && s->service->is_blocked)
 		s->ops->on_blocked(s->ctx, true, s->service->blocked_why);
 	s->has_published = !s->is_never_held;
-}
-
-void session_publish_relieve(struct session *s)
-{
-	service_pressure_check(s->service);
 }
 
 void session_publish_hold_never(struct session *s)

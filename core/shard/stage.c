@@ -10,7 +10,8 @@
 
 #define REFILL_MAX 2048 /* rows of one read: some 2 ms of Redis's time */
 
-/* Over the broker's soft limit every window makes do with a fraction. */
+/* Over the broker's soft limit every window makes do with a fraction, and over twice the
+ * limit with a fraction of that: what Redis has need not hold publishers back. */
 #define SHRINK 16
 
 void stage_init(struct stage *st, struct shard *sh, enum store_set set,
@@ -23,7 +24,10 @@ void stage_init(struct stage *st, struct shard *sh, enum store_set set,
 
 static size_t limit(const struct shard_env *env, size_t full)
 {
-	return env->memory_bytes > env->memory_soft_bytes ? full / SHRINK : full;
+	if (env->memory_bytes <= env->memory_soft_bytes)
+		return full;
+	return env->memory_bytes / 2 <= env->memory_soft_bytes ? full / SHRINK
+							       : full / SHRINK / SHRINK;
 }
 
 static size_t limit_messages(const struct stage *st)

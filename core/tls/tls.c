@@ -154,6 +154,11 @@ bool tls_has_input(const struct tls *t)
 	return t->in.len || buf_len(&t->kept) || SSL_has_pending(t->ssl);
 }
 
+size_t tls_unread_bytes(const struct tls *t)
+{
+	return t->in.len + buf_len(&t->kept) + (size_t)SSL_pending(t->ssl);
+}
+
 /* ---- failures ---- */
 
 /* The first line of what is no TLS. Of a client's the first word: a password may follow.

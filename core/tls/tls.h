@@ -23,6 +23,8 @@ void tls_feed(struct tls *t, const char *data, size_t len);
 void tls_keep(struct tls *t);
 /* Something fed may be left to be read. */
 bool tls_has_input(const struct tls *t);
+/* About how much that is. */
+size_t tls_unread_bytes(const struct tls *t);
 
 /* Take plaintext.
  *

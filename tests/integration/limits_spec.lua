@@ -4,6 +4,25 @@ local wait = require 'support.wait'
 
 -- AddressSanitizer keeps what was freed: its memory says nothing of ours.
 
+describe('a broker whose messages are in Redis', function()
+  it('takes more than fits the memory, in one queue or in many', function()
+    local broker = Broker.start { args = { '--fsync', 'no', '--max-memory', '8M' } }
+    local c, text = broker:connect(), ('PUB - %%s 20000\r\n%s\r\n'):format(('x'):rep(20000))
+    for i = 1, 24 do
+      local count = i == 1 and 500 or 20
+      c:ok('DECLARE queue q' .. i)
+      c:send(text:format('q' .. i):rep(count))
+      for _ = 1, count do c:drain_until '^OK %x+ 1$' end
+    end
+    local got = 0
+    assert(wait.poll(function()
+      got = got + #c:get 'q1 max=500 ack=auto'
+      return got == 500
+    end), got .. ' came')
+    broker:expect_clean_stop()
+  end)
+end)
+
 describe('a broker with low limits', function()
   local broker, c
 

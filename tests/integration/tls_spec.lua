@@ -48,6 +48,17 @@ describe('a listener with TLS', function()
     broker:expect_clean_stop()
   end)
 
+  it('lets a payload wait for memory, and gives up those that have stopped', function()
+    start { '--store', 'none', '--max-memory', '1M', '--write-timeout', '1s' }
+    local stopped, c, plain = {}, broker:connect(), broker:connect(2)
+    for i = 1, 4 do stopped[i] = broker:connect():send('PUB - q 16777216\r\n' .. ('x'):rep(500000)) end
+    assert(wait.poll(function() return plain:document 'STATS'.memory_bytes >= 2000000 end))
+    c:send('PUB - q 200000\r\n' .. ('x'):rep(200000) .. '\r\n')
+    c:expect '^OK %x+ 0$'
+    for i = 1, 4 do stopped[i]:expect_line 'EVT closed busy the rest of a payload did not arrive' end
+    broker:expect_clean_stop()
+  end)
+
   it('carries large payloads, and many small ones, both ways', function()
     start { '--fsync', 'no' }
     local c, plain = broker:connect(), broker:connect(2)

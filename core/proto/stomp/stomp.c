@@ -200,7 +200,9 @@ static size_t feed_text(struct stomp *l, char *data, size_t len)
 		return 0;
 	}
 	buf_append(&l->body, data, n);
-	protocol_receive(&l->base, n);
+	protocol_receive(
+		&l->base, n,
+		protocol_missing_unknown(buf_len(&l->body), l->base.payload_max));
 	if (!nul)
 		return len;
 	protocol_received(&l->base);
