@@ -9,6 +9,7 @@
 #include "hints.h"
 #include "host/log.h"
 #include "host/machine.h"
+#include "rehash.h"
 #include "traceback.h"
 
 /* lua_getstack counts from the top of the stack each time, and a stack may have 200,000
@@ -58,6 +59,29 @@ static void grant(const struct script_state *s, struct account *a)
 		a->granted = a->bytes;
 }
 
+/* The block is not counted yet. As for a table that is too large, Lua expects an error
+ * here, and has changed nothing. */
+static void *refuse_growth(struct script_state *s, struct block *block)
+{
+	free(block);
+	script_fail(
+		s->L,
+		"a table needs more than the budget of %d ms to grow: too many of its "
+		"keys are numbers that share a place. Use texts as keys: tostring(n)",
+		(int)watchdog_budget_ms(s->watchdog));
+	return NULL;
+}
+
+/* What a call asks for that is neither an object nor the stack may be a table's keys. */
+static bool is_long_growth(const struct script_state *s, struct block *block,
+			   size_t bytes)
+{
+	bool is_inside = (s->serial & 1) != 0;
+
+	return is_inside &&
+	       rehash_is_long(s->L, block + 1, bytes, watchdog_budget_ms(s->watchdog));
+}
+
 static void *allocate(void *ctx, void *old, size_t old_size, size_t size)
 {
 	struct script_state *s = ctx;
@@ -89,6 +113,8 @@ static void *allocate(void *ctx, void *old, size_t old_size, size_t size)
 			nearest_line(s->L, NULL, s->refused_at, sizeof(s->refused_at));
 		return NULL;
 	}
+	if (!old && old_size == 0 && !is_stack && is_long_growth(s, new, size))
+		return refuse_growth(s, new);
 	if (is_stack)
 		s->stack = new + 1;
 	s->memory_bytes = s->memory_bytes - held + size;
