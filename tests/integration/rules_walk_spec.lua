@@ -56,6 +56,15 @@ describe('the rules directory', function()
     broker:expect_clean_stop()
   end)
 
+  it('may have thousands of scripts', function()
+    local name = ('a-name-that-is-as-long-as-names-may-be-'):rep(2):sub(1, 59)
+    sh(([[mkdir filter && cd filter && for i in $(seq 10001 14000); do
+      echo "return { match = { exchange = 'x$i' }, publish = function() end }" >%s$i.lua; done]]):format(name))
+    reload(1)
+    reload(2)
+    broker:expect_clean_stop()
+  end)
+
   it('is warned about in one line', function()
     sh 'for i in $(seq 30); do mkdir -p filters; echo "return {}" >filters/x$i.lua; done'
     reload(1)
