@@ -9,7 +9,6 @@
 #include "hints.h"
 #include "host/log.h"
 #include "host/machine.h"
-#include "rehash.h"
 #include "traceback.h"
 
 /* lua_getstack counts from the top of the stack each time, and a stack may have 200,000
@@ -72,14 +71,16 @@ static void *refuse_growth(struct script_state *s, struct block *block)
 	return NULL;
 }
 
-/* What a call asks for that is neither an object nor the stack may be a table's keys. */
-static bool is_long_growth(const struct script_state *s, struct block *block,
-			   size_t bytes)
+/* A block without a type that is not the stack may be for the keys of a table. */
+static bool is_long_growth(struct script_state *s, struct block *block, size_t bytes)
 {
 	bool is_inside = (s->serial & 1) != 0;
 
-	return is_inside &&
-	       rehash_is_long(s->L, block + 1, bytes, watchdog_budget_ms(s->watchdog));
+	if (is_inside && rehash_is_long(&s->rehash, s->L, block + 1, bytes,
+					watchdog_budget_ms(s->watchdog)))
+		return true;
+	rehash_add(&s->rehash, block + 1, bytes);
+	return false;
 }
 
 static void *allocate(void *ctx, void *old, size_t old_size, size_t size)
@@ -91,6 +92,8 @@ static void *allocate(void *ctx, void *old, size_t old_size, size_t size)
 	/* The first block without a type. */
 	bool is_stack = old ? old == s->stack : !s->stack && old_size == 0;
 
+	if (old && rehash_is_keys(held))
+		rehash_remove(&s->rehash, old);
 	if (size == 0) {
 		release(s, block, held);
 		if (is_stack)
@@ -113,7 +116,8 @@ static void *allocate(void *ctx, void *old, size_t old_size, size_t size)
 			nearest_line(s->L, NULL, s->refused_at, sizeof(s->refused_at));
 		return NULL;
 	}
-	if (!old && old_size == 0 && !is_stack && is_long_growth(s, new, size))
+	if (!old && old_size == 0 && !is_stack && rehash_is_keys(size) &&
+	    is_long_growth(s, new, size))
 		return refuse_growth(s, new);
 	if (is_stack)
 		s->stack = new + 1;
@@ -169,6 +173,7 @@ void script_state_deinit(struct script_state *s)
 	if (s->L)
 		lua_close(s->L);
 	s->L = NULL;
+	rehash_deinit(&s->rehash);
 	account_free_all(&s->accounts);
 }
 
