@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/mem.h"
 #include "host/log.h"
 #include "net/server.h"
 #include "session/service_rules.h"
@@ -390,6 +391,7 @@ int serve_main(int argc, char **argv)
 	struct error err;
 	int rc;
 
+	mem_join_early();
 	mask_signals(SIG_BLOCK);
 	log_unblock();
 	if (serve_options_parse(&s.options, argc, argv, &err) < 0) {

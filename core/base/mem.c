@@ -1,5 +1,6 @@
 #include "mem.h"
 
+#include <malloc.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,11 @@ void mem_fail(size_t size)
 	if (poll(&p, 1, 0) > 0)
 		dprintf(p.fd, "tidemq: out of memory (%zu bytes)\n", size);
 	abort();
+}
+
+void mem_join_early(void)
+{
+	mallopt(M_MXFAST, 0);
 }
 
 static void *check(void *p, size_t size)

@@ -17,6 +17,10 @@ char *mem_strndup(const char *text, size_t len) __attribute__((malloc, returns_n
 void *mem_try_alloc(size_t size) __attribute__((malloc));
 void *mem_try_realloc(void *old, size_t size);
 void mem_free(void *p);
+/* From now on no freed block is set aside for another of its size (glibc's fastbins).
+ * Those of a whole Lua state, which a thread frees, would be joined some time, all at
+ * once: for half a second every thread that allocates waits. */
+void mem_join_early(void);
 /* Report the size on standard error and abort: the only I/O of base. */
 void mem_fail(size_t size) __attribute__((noreturn));
 

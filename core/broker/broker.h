@@ -155,8 +155,12 @@ struct broker {
 	struct turn_time turn_time;
 	struct msg_pool msgs; /* of the messages that are published */
 	int64_t started_unix_ms;
-	int64_t now_ms;         /* wall clock */
-	int64_t mono_ms;        /* the clock that nobody sets: for `waits` */
+	int64_t now_ms;  /* wall clock */
+	int64_t mono_ms; /* the clock that nobody sets: for `waits` */
+	/* By mono_ms: what clients had sent by then has been read. Silence is judged by
+	 * this clock. When the process stood still (SIGSTOP, a paused machine), mono_ms
+	 * is far ahead of it until the sockets have been read. */
+	int64_t heard_ms;
 	int64_t clock_ahead_ms; /* of the monotonic one, when it was looked at last */
 	uint64_t last_serial;   /* of queues and exchanges */
 	struct walk_list walks; /* over them: walk.h */

@@ -125,24 +125,24 @@ static bool wake(struct lease *l)
 	struct broker *b = l->broker;
 	int64_t due_ms;
 
-	if (l->rest_until_ms && l->rest_until_ms <= b->mono_ms)
+	if (l->rest_until_ms && l->rest_until_ms <= b->heard_ms)
 		end_rest(l);
 	if (l->oldest && l->notify_ms && !l->is_told &&
-	    l->end_ms - l->notify_ms <= b->mono_ms)
+	    l->end_ms - l->notify_ms <= b->heard_ms)
 		tell(l);
 	due_ms = next_ms(l);
 	if (due_ms)
 		heap_set(&b->leases, &l->timer, due_ms);
 	else
 		heap_remove(&b->leases, &l->timer);
-	return !l->oldest || l->end_ms > b->mono_ms || end(l);
+	return !l->oldest || l->end_ms > b->heard_ms || end(l);
 }
 
 void lease_end_turn(struct broker *b)
 {
 	struct heap_node *n;
 
-	while ((n = heap_min(&b->leases)) != NULL && n->key <= b->mono_ms)
+	while ((n = heap_min(&b->leases)) != NULL && n->key <= b->heard_ms)
 		if (!wake(container_of(n, struct lease, timer)) ||
 		    pace_is_spent(&b->pace, false))
 			return;

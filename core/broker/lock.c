@@ -378,12 +378,12 @@ void lock_turn(struct broker *b)
 {
 	struct heap_node *n;
 
-	while ((n = heap_min(&b->lock_lapses)) != NULL && n->key <= b->mono_ms) {
+	while ((n = heap_min(&b->lock_lapses)) != NULL && n->key <= b->heard_ms) {
 		let_go(container_of(n, struct lock, timer), NULL);
 		if (pace_is_spent(&b->pace, false))
 			return;
 	}
-	while ((n = heap_min(&b->lock_waits)) != NULL && n->key <= b->mono_ms) {
+	while ((n = heap_min(&b->lock_waits)) != NULL && n->key <= b->heard_ms) {
 		fail_wait(container_of(n, struct lock_wait, timer), TIDE_EBUSY,
 			  "the lock was held for all of the time");
 		if (pace_is_spent(&b->pace, false))

@@ -613,7 +613,7 @@ bool queue_is_expired(struct queue *q)
 	if (!may_expire(q))
 		queue_use(q);
 	due_ms = q->used_mono_ms + q->config.expires_ms;
-	if (due_ms <= b->mono_ms)
+	if (due_ms <= b->heard_ms)
 		return true;
 	if (!heap_has(&q->wake) || q->wake.key > due_ms)
 		heap_set(&b->wakes, &q->wake, due_ms);

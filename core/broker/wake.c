@@ -29,7 +29,7 @@ void wake_turn(struct broker *b)
 {
 	struct heap_node *n;
 
-	while ((n = heap_min(&b->wakes)) != NULL && n->key <= b->mono_ms) {
+	while ((n = heap_min(&b->wakes)) != NULL && n->key <= b->heard_ms) {
 		struct queue *q = container_of(n, struct queue, wake);
 
 		heap_remove(&b->wakes, n);

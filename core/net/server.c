@@ -51,12 +51,21 @@ void server_config_init(struct server_config *c)
 	};
 }
 
+/* The process may have stood still, and what its peers have sent meanwhile lies in its
+ * sockets: nobody is judged before that has been read. */
 static void on_tick(uv_timer_t *timer)
 {
 	struct server *s = timer->data;
-	int64_t now_ms = (int64_t)uv_now(s->loop);
+
+	s->tick_ms = (int64_t)uv_now(s->loop);
+}
+
+static void tick_all(struct server *s)
+{
+	int64_t now_ms = s->tick_ms;
 	struct conn *c, *next;
 
+	s->tick_ms = 0;
 	for (c = TAILQ_FIRST(&s->conns); c; c = next) {
 		next = TAILQ_NEXT(c, link);
 		conn_tick(c, now_ms);
@@ -472,6 +481,8 @@ void server_turn(struct server *s)
 	bool is_last;
 
 	s->shaken_ns = 0;
+	if (s->tick_ms && s->tick_ms <= service_net_heard_ms(s->service))
+		tick_all(s);
 	/* Those that are due again because of this pass wait for the next one. */
 	while ((c = TAILQ_FIRST(&s->due)) != NULL) {
 		is_last = c == last;
@@ -481,7 +492,7 @@ void server_turn(struct server *s)
 		if (is_last)
 			break;
 	}
-	if (!TAILQ_EMPTY(&s->due) && !s->is_closing)
+	if ((!TAILQ_EMPTY(&s->due) || s->tick_ms) && !s->is_closing)
 		uv_idle_start(&s->idle, on_idle);
 	else
 		uv_idle_stop(&s->idle);

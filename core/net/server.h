@@ -88,7 +88,9 @@ struct server {
 	char *cipher_buf;        /* likewise; SERVER_READ_BYTES */
 	uint64_t shaken_ns;      /* what handshakes took of this turn */
 	uv_timer_t timer;        /* heartbeats, idleness, lingering */
-	uv_idle_t idle; /* active while connections are due: the loop does not wait */
+	int64_t tick_ms; /* when it ran, and its work waits for the sockets; 0: none */
+	uv_idle_t idle; /* active while connections or the tick are due: the loop does not
+			   wait */
 	struct http_engine *http; /* NULL: nobody listens for HTTP */
 	unsigned handles; /* listeners, timer and idle, not yet closed; and `http` */
 	bool is_draining;

@@ -29,6 +29,25 @@ void gate_dir_remove(const char *dir)
 	nftw(dir, remove_entry, DEPTH_MAX, FTW_DEPTH | FTW_PHYS);
 }
 
+bool gate_dir_make(const char *path, mode_t mode)
+{
+	struct stat st;
+
+	if (mkdir(path, mode) == 0)
+		return true;
+	if (errno != EEXIST || lstat(path, &st) != 0)
+		return false;
+	errno = S_ISLNK(st.st_mode) ? ELOOP : ENOTDIR;
+	return S_ISDIR(st.st_mode);
+}
+
+const char *gate_dir_explain(int error)
+{
+	return error == ELOOP ? "a folder on the way is a symbolic link, which is not "
+				"followed"
+			      : strerror(error);
+}
+
 /* The folders above the file. */
 static void make_folders(char *path, size_t from)
 {

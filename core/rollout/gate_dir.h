@@ -8,6 +8,7 @@
 
 #include <limits.h>
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include "rules/sandbox/bundle.h"
 
@@ -22,5 +23,10 @@ TIDE_MUST_USE int gate_dir_create(const struct bundle *files, const char *specs_
 				  char out[PATH_MAX], struct error *err);
 /* Write the files into a directory that is there. False: errno says why not. */
 bool gate_dir_write(const struct bundle *files, const char *dir);
+/* Make a folder that files will be written into, or take the one that is there. False:
+ * errno says why not. ELOOP: it is a link, which would lead the files elsewhere. */
+bool gate_dir_make(const char *path, mode_t mode);
+/* The reason in words. */
+const char *gate_dir_explain(int error);
 /* Remove it with all that is in it. */
 void gate_dir_remove(const char *dir);

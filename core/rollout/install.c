@@ -83,13 +83,11 @@ static bool prepare_folder(const char *dir, const char *folder)
 	struct stat here, there;
 	char path[PATH_MAX];
 
-	if (!format_path(dir, folder, path) ||
-	    (mkdir(path, 0755) != 0 && errno != EEXIST) || stat(dir, &here) != 0 ||
-	    stat(path, &there) != 0)
+	if (!format_path(dir, folder, path) || !gate_dir_make(path, 0755) ||
+	    stat(dir, &here) != 0 || stat(path, &there) != 0)
 		return false;
-	errno = !S_ISDIR(there.st_mode) ? ENOTDIR : EXDEV;
-	return S_ISDIR(there.st_mode) && here.st_dev == there.st_dev &&
-	       access(path, W_OK | X_OK) == 0;
+	errno = EXDEV;
+	return here.st_dev == there.st_dev && access(path, W_OK | X_OK) == 0;
 }
 
 /* Is it a name that leads nowhere else, and fits into a line? */
@@ -204,8 +202,7 @@ static bool make_folder(const char *dir, const char *folder)
 {
 	char path[PATH_MAX];
 
-	return format_path(dir, folder, path) &&
-	       (mkdir(path, 0755) == 0 || errno == EEXIST);
+	return format_path(dir, folder, path) && gate_dir_make(path, 0755);
 }
 
 static bool put_in_place(const char *dir, const struct bundle *names, const char **at)
@@ -235,6 +232,8 @@ static bool remove_others(const char *dir, const struct bundle *names,
 	*at = script_kind_name(kind);
 	if (rules_dir_list(&list, dir, kind, &ignored) < 0)
 		list.count = 0;
+	if (list.count > 0)
+		is_done = make_folder(dir, *at);
 	for (size_t i = 0; i < list.count && is_done; i++) {
 		snprintf(name, sizeof(name), "%s/%s", *at, list.names[i]);
 		is_done = bundle_find(names, name) ||
@@ -267,12 +266,25 @@ static bool sync_all(const char *dir, const struct bundle *names)
 	return sync_folder(dir, "");
 }
 
+/* A link is none: it may lead to a list that is somebody else's. */
+static bool has_folder(const char *dir)
+{
+	char path[PATH_MAX];
+	struct stat st;
+
+	if (!format_path(dir, INSTALL_FOLDER, path) || lstat(path, &st) != 0)
+		return false;
+	errno = ENOTDIR;
+	return S_ISDIR(st.st_mode);
+}
+
 /* The names, in the order of the files that wait. NULL: there is no list, or errno says
  * why it cannot be read. */
 static struct bundle *read_list(const char *dir)
 {
 	char path[PATH_MAX];
-	FILE *in = format_path(dir, LIST, path) ? fopen(path, "re") : NULL;
+	FILE *in = has_folder(dir) && format_path(dir, LIST, path) ? fopen(path, "re")
+								   : NULL;
 	struct bundle *names;
 	bool is_read = true;
 	char *line = NULL;
@@ -318,7 +330,7 @@ int install_finish(const char *dir, struct error *err)
 			  "pushed rules are only partly in the rules directory, and "
 			  "'%s/%s' cannot be changed: %s; a reload goes on when this is "
 			  "repaired",
-			  dir, at, strerror(errno));
+			  dir, at, gate_dir_explain(errno));
 	if (names)
 		bundle_unref(names);
 	return is_done ? TIDE_OK : err->code;
@@ -350,5 +362,5 @@ int install_files(const char *dir, const struct bundle *files, struct error *err
 	return error_set(err, TIDE_EDENIED,
 			 "the rules are active, but '%s/%s' cannot be written: %s; a "
 			 "restart loads what the rules directory has",
-			 dir, at, strerror(error));
+			 dir, at, gate_dir_explain(error));
 }

@@ -144,7 +144,7 @@ static bool write_files(struct upload *u, char dir[PATH_MAX])
 		errno = ENAMETOOLONG;
 		return false;
 	}
-	if (mkdir(folder, 0700) != 0 && errno != EEXIST)
+	if (!gate_dir_make(folder, 0700))
 		return false;
 	remove_old(u, folder);
 	if (mkdir(dir, 0700) != 0)
@@ -227,7 +227,7 @@ static void work_upload(uv_work_t *work)
 		error_set(&u->failure, TIDE_EDENIED,
 			  "the files cannot be written below '%s' "
 			  "(serve --rules-candidates): %s",
-			  u->within, strerror(errno));
+			  u->within, gate_dir_explain(errno));
 }
 
 /* ---- back on the loop ------------------------------------------------------------- */
@@ -388,11 +388,14 @@ void upload_remove_left(const struct broker_config *config)
 	char within[PATH_MAX], path[2 * PATH_MAX];
 	struct dirent **entries;
 	struct error ignored;
+	struct stat st;
 	int count;
 
 	if (!config->rules_candidates || candidate_dir_base(config, within, &ignored) < 0)
 		return;
 	snprintf(path, sizeof(path), "%s/" FOLDER, within);
+	if (lstat(path, &st) != 0 || !S_ISDIR(st.st_mode))
+		return;
 	count = scandir(path, &entries, is_temporary, NULL);
 	for (int i = 0; i < count; i++) {
 		snprintf(path, sizeof(path), "%s/" FOLDER "/%s", within,

@@ -185,12 +185,15 @@ static void on_prepare(uv_prepare_t *handle)
 
 	service_turn(s);
 	end_turn(s);
+	/* What has been sent by now, the loop reads before on_check. */
+	s->polled_ms = s->broker->mono_ms;
 }
 
 static void on_check(uv_check_t *handle)
 {
 	struct service *s = handle->data;
 
+	s->broker->heard_ms = s->polled_ms;
 	service_turn(s);
 	enter(s->broker, TURN_OTHER);
 	turn_time_check(&s->broker->turn_time, uv_now(s->loop));

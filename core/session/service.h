@@ -84,6 +84,7 @@ struct service {
 	uv_idle_t idle;
 	unsigned handles;     /* not yet closed */
 	int64_t timer_due_ms; /* what the uv timer is set to; 0 = stopped */
+	int64_t polled_ms;    /* mono_ms before the loop looked at the sockets last */
 
 	unsigned loading; /* changes of the rules that somebody asked for, before
 			   * the specs run and after */

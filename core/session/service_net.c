@@ -10,6 +10,11 @@ struct net_figures *service_net_figures(struct service *s)
 	return &s->net;
 }
 
+int64_t service_net_heard_ms(const struct service *s)
+{
+	return s->broker->heard_ms;
+}
+
 static struct net_protocol *protocol_of(struct service *s, const char *name)
 {
 	struct net_protocol *p = s->protocols;

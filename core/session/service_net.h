@@ -1,4 +1,5 @@
-/* service_net.h: what the network side counts, for STATS and /metrics. */
+/* service_net.h: what the network side and the service know of each other: what is
+ * counted for STATS and /metrics, and since when every client has been heard. */
 #pragma once
 
 #include <stdint.h>
@@ -23,6 +24,10 @@ struct net_protocol {
 
 /* Connections count there themselves. */
 struct net_figures *service_net_figures(struct service *s);
+
+/* What clients had sent by then has been read: silence is judged by this. Monotonic, in
+ * milliseconds, as uv_now. */
+int64_t service_net_heard_ms(const struct service *s);
 
 /* A session of that protocol begins, or ends. `name` lives for ever. */
 void service_net_enter(struct service *s, const char *name);

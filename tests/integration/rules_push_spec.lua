@@ -360,6 +360,25 @@ describe('tidemq rules push', function()
     assert.matches("^tidemq: cannot read '.*/retry/lost.lua': No such file or directory\n$", text)
   end)
 
+  it('follows no link in the place that it writes to', function()
+    start '--rules-writable'
+    write { ['filter/20-new.lua'] = ROUTE:format 'z' }
+    local other = broker.dir .. '/other'
+    shell.run(("mkdir '%s' && ln -s '%s' '%s/uploads'"):format(other, other, broker.dir))
+    local text, status = push '--now --no-test'
+    assert.equal(1, status)
+    assert.matches("the files cannot be written below '.*' %(serve %-%-rules%-candidates%): a folder on the way is a "
+      .. 'symbolic link, which is not followed\n$', text)
+    os.remove(broker.dir .. '/uploads')
+    shell.run(("mv '%s/filter'/* '%s' && rmdir '%s/filter' && ln -s '%s' '%s/filter'"):format(
+      broker.rules, other, broker.rules, other, broker.rules))
+    text, status = push '--now --no-test'
+    assert.equal(1, status)
+    assert.matches("'.*/rules/filter/20%-new.lua' cannot be written: a folder on the way is a symbolic link, which is "
+      .. 'not followed; a restart loads what the rules directory has\n$', text)
+    assert.equal('10-old.lua\n', (shell.run(("ls '%s'"):format(other))))
+  end)
+
   it('stops before the broker for what check, or a spec, finds', function()
     start '--rules-writable'
     write { ['filter/20-new.lua'] = 'return {' }

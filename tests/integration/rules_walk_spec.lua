@@ -56,6 +56,31 @@ describe('the rules directory', function()
     broker:expect_clean_stop()
   end)
 
+  it('is watched, although links lead to more than can be', function()
+    sh 'mkdir ../heap && for i in $(seq 1200); do mkdir ../heap/$i; done'
+    local kinds = { 'connect', 'deliver', 'filter', 'schedule', 'settled', 'sharding' }
+    for i, kind in ipairs(kinds) do
+      sh(('mkdir %s && ln -s ../heap %d && ln -s ../../heap %s/%d'):format(kind, i, kind, i))
+    end
+    c:document 'RULES reload'
+    broker:expect_log 'warn  rules: cannot watch [^ ]*, and perhaps other folders: there are too many folders'
+    for _, kind in ipairs(kinds) do
+      broker:write_rule(kind .. '/mine.lua', 'oops')
+      broker:expect_log('change refused, the active rules stay: ' .. kind .. '/mine.lua:1:')
+      broker:remove_rule(kind .. '/mine.lua')
+      assert(wait.poll(function() return c:document 'RULES status'.refusal == nil end))
+    end
+  end)
+
+  it('may have thousands of scripts', function()
+    local name = ('a-name-that-is-as-long-as-names-may-be-'):rep(2):sub(1, 59)
+    sh(([[mkdir filter && cd filter && for i in $(seq 10001 14000); do
+      echo "return { match = { exchange = 'x$i' }, publish = function() end }" >%s$i.lua; done]]):format(name))
+    reload(1)
+    reload(2)
+    broker:expect_clean_stop()
+  end)
+
   it('is warned about in one line', function()
     sh 'for i in $(seq 30); do mkdir -p filters; echo "return {}" >filters/x$i.lua; done'
     reload(1)

@@ -72,6 +72,7 @@ static int load_file(struct generation *g, enum script_kind kind, const char *fi
 	}
 	g->rules = mem_realloc(g->rules, (g->rule_count + 1) * sizeof(struct rule *));
 	g->rules[g->rule_count++] = rule;
+	HASH_ADD_KEYPTR(hh, g->by_name[kind], rule->name, strlen(rule->name), rule);
 	g->must_carry |= rule->own.must_carry;
 	if (kind == SCRIPT_AUTH && rule_is_active(rule)) {
 		g->authenticate_count += rule->functions[RULE_AUTHENTICATE] != LUA_NOREF;
@@ -236,6 +237,8 @@ void generation_destroy(struct generation *g)
 	rules_dir_list_free(&g->rest.shipped);
 	script_state_deinit(&g->script);
 	document_deinit(&g->documents);
+	for (int kind = 0; kind < SCRIPT_KIND_COUNT; kind++)
+		HASH_CLEAR(hh, g->by_name[kind]);
 	for (size_t i = 0; i < g->rule_count; i++)
 		rule_destroy(g->rules[i]);
 	bundle_unref(g->sandbox.framework);
@@ -260,11 +263,10 @@ const struct bundle_file *generation_file(const struct generation *g,
 struct rule *generation_find(const struct generation *g, enum script_kind kind,
 			     struct slice name)
 {
-	for (size_t i = 0; i < g->rule_count; i++) {
-		if (g->rules[i]->kind == kind && slice_is(name, g->rules[i]->name))
-			return g->rules[i];
-	}
-	return NULL;
+	struct rule *rule;
+
+	HASH_FIND(hh, g->by_name[kind], name.data, name.len, rule);
+	return rule;
 }
 
 int generation_get(const struct generation *g, enum script_kind kind, struct slice name,

@@ -298,12 +298,8 @@ static void start_turns(struct engine *e, struct bundle *from, enum engine_origi
 {
 	build_start(e, from, origin);
 	/* File systems without events report no change: look at the places anew. */
-	if (origin == ENGINE_RELOAD) {
-		struct moment started = now();
-
+	if (origin == ENGINE_RELOAD)
 		watch_renew(e->watch);
-		note_turn(&e->build, started);
-	}
 	uv_idle_start(&e->reload.turn, on_turn);
 }
 

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/table.h"
 #include "options.h"
 #include "rule_match.h"
 #include "rules/sandbox/sandbox.h"
@@ -43,7 +44,8 @@ enum rule_pure { RULE_NOT_PURE, RULE_PURE, RULE_PURE_BY_OPTIONS };
 
 struct rule {
 	enum script_kind kind;
-	char *name; /* "topic" */
+	char *name;        /* "topic" */
+	UT_hash_handle hh; /* by name: the generation's of the kind */
 	char *file; /* "routing/topic.lua"; of a shipped one "shipped/routing/topic.lua"
 		     */
 	bool is_shipped;

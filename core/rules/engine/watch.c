@@ -14,8 +14,10 @@
 
 #define LINKS_MAX 40     /* on one path, as the kernel has it */
 #define FOLDERS_MAX 1024 /* watches in all: inotify's are limited per user */
-/* Names that are looked at in all folders together: this is done on the loop. */
+/* Names that are looked at in all folders together. */
 #define ENTRIES_MAX 10000
+/* This is done on the loop: names and folders in a turn of it. */
+#define STEPS_PER_TURN 64
 
 /* A directory in which something changes all the time is looked at too. */
 #define DEBOUNCES_MAX 10
@@ -30,13 +32,32 @@ struct folder {
 	size_t name_count;
 };
 
+TAILQ_HEAD(folder_list, folder);
+
+/* A folder to look into, or a link that may lead to one. */
+struct visit {
+	TAILQ_ENTRY(visit) link;
+	char *path; /* absolute; up to the last name without links */
+	int depth;
+	bool is_link;
+	bool is_own; /* no link has led here */
+};
+
 struct watch {
 	uv_loop_t *loop;
 	struct watch_config config;
 	uv_timer_t rest;
 	uint64_t since_ms; /* the first event that the rest has been put off for */
-	TAILQ_HEAD(folder_list, folder) folders;
-	size_t folder_count;
+	struct folder_list folders;
+	/* A look at all that is there is under way, in many turns. The watches of the
+	 * one before stay until its end, so that no event is missed. */
+	uv_idle_t turn;
+	bool must_tell; /* at the end: something has changed */
+	struct folder_list fresh;
+	size_t folder_count; /* of these */
+	TAILQ_HEAD(visit_list, visit) visits;
+	struct visit *visit; /* of which `dir` is open; NULL: none */
+	DIR *dir;
 	size_t entries_left; /* of ENTRIES_MAX */
 	bool is_short;       /* not everything is watched, which has been logged */
 	size_t open_handles;
@@ -115,27 +136,26 @@ static void on_folder_closed(uv_handle_t *handle)
 	release(w);
 }
 
-static void on_timer_closed(uv_handle_t *handle)
+static void on_own_closed(uv_handle_t *handle)
 {
 	release(handle->data);
 }
 
-static void forget_folders(struct watch *w)
+static void forget_folders(struct folder_list *list)
 {
 	struct folder *f;
 
-	while ((f = TAILQ_FIRST(&w->folders))) {
-		TAILQ_REMOVE(&w->folders, f, link);
+	while ((f = TAILQ_FIRST(list))) {
+		TAILQ_REMOVE(list, f, link);
 		uv_close((uv_handle_t *)&f->event, on_folder_closed);
 	}
-	w->folder_count = 0;
 }
 
 static struct folder *find_folder(struct watch *w, const char *path)
 {
 	struct folder *f;
 
-	TAILQ_FOREACH (f, &w->folders, link)
+	TAILQ_FOREACH (f, &w->fresh, link)
 		if (strcmp(f->path, path) == 0)
 			return f;
 	return NULL;
@@ -173,7 +193,7 @@ static int start_folder(struct watch *w, struct folder *f)
 		return rc;
 	}
 	w->folder_count++;
-	TAILQ_INSERT_TAIL(&w->folders, f, link);
+	TAILQ_INSERT_TAIL(&w->fresh, f, link);
 	return 0;
 }
 
@@ -193,16 +213,14 @@ static int add_folder(struct watch *w, const char *path, struct folder **out)
 
 /* Watch all that is in a directory. False when this is done already, which ends the
  * way round links that lead to each other. */
-static bool add_whole(struct watch *w, const char *path, int *rc)
+static bool add_whole(struct watch *w, const char *path)
 {
 	struct folder *f = find_folder(w, path);
 
 	if (f && f->name_count == 0)
 		return false;
-	if (!f) {
-		*rc = add_folder(w, path, &f);
-		return *rc == 0;
-	}
+	if (!f)
+		return add_folder(w, path, &f) == 0;
 	forget_names(f);
 	return true;
 }
@@ -293,41 +311,121 @@ static bool follow(struct watch *w, const char *base, const char *path, char *ou
 	return true;
 }
 
-static void add_tree(struct watch *w, const char *path, int depth);
+static void free_visit(struct visit *v)
+{
+	mem_free(v->path);
+	mem_free(v);
+}
 
-static void add_entry(struct watch *w, const char *dir, const char *name, int depth)
+/* Folders of the directory come before all that links lead to: those may be without
+ * number. */
+static void plan(struct watch *w, const char *path, const struct visit *how)
+{
+	struct visit *v = mem_alloc(sizeof(*v));
+
+	*v = *how;
+	v->path = mem_strdup(path);
+	if (v->is_own)
+		TAILQ_INSERT_HEAD(&w->visits, v, link);
+	else
+		TAILQ_INSERT_TAIL(&w->visits, v, link);
+}
+
+static void add_entry(struct watch *w, const struct visit *v, const char *name)
+{
+	struct visit next = { .depth = v->depth + 1, .is_own = v->is_own };
+	char path[PATH_MAX];
+	struct stat st;
+
+	if (snprintf(path, sizeof(path), "%s/%s", v->path, name) >= (int)sizeof(path) ||
+	    lstat(path, &st) != 0)
+		return;
+	next.is_link = S_ISLNK(st.st_mode);
+	next.is_own &= !next.is_link;
+	if (next.is_link || (S_ISDIR(st.st_mode) && v->depth < WATCH_DEPTH_MAX))
+		plan(w, path, &next);
+}
+
+/* Watch what a link leads to: false when that is no folder to look into. */
+static bool follow_link(struct watch *w, struct visit *v)
 {
 	char real[PATH_MAX];
 	struct stat st;
 
-	if (snprintf(real, sizeof(real), "%s/%s", dir, name) >= (int)sizeof(real) ||
-	    lstat(real, &st) != 0)
-		return;
-	if (S_ISLNK(st.st_mode) && (!follow(w, dir, name, real) || stat(real, &st) != 0))
-		return;
-	if (S_ISDIR(st.st_mode) && depth < WATCH_DEPTH_MAX)
-		add_tree(w, real, depth + 1);
+	if (!follow(w, "/", v->path, real) || stat(real, &st) != 0 ||
+	    !S_ISDIR(st.st_mode) || v->depth > WATCH_DEPTH_MAX)
+		return false;
+	mem_free(v->path);
+	v->path = mem_strdup(real);
+	return true;
 }
 
-/* Watch a directory, which is no link, and the folders in it. */
-static void add_tree(struct watch *w, const char *path, int depth)
+static void end_visit(struct watch *w)
 {
-	int rc = 0;
-	struct dirent *entry;
+	if (w->dir)
+		closedir(w->dir);
+	w->dir = NULL;
+	free_visit(w->visit);
+	w->visit = NULL;
+}
 
-	if (!add_whole(w, path, &rc))
-		return;
-	DIR *dir = opendir(path);
-	while (dir && w->entries_left > 0 && (entry = readdir(dir))) {
-		w->entries_left--;
-		/* Itself, .git, ...; and what a watch of the folder tells of. */
-		if (entry->d_name[0] != '.' && entry->d_type != DT_REG)
-			add_entry(w, path, entry->d_name, depth);
+/* Watch a folder, and open it if there is more to look at. */
+static void begin_visit(struct watch *w, struct visit *v)
+{
+	w->visit = v;
+	TAILQ_REMOVE(&w->visits, v, link);
+	if ((!v->is_link || follow_link(w, v)) && add_whole(w, v->path) &&
+	    w->entries_left > 0)
+		w->dir = opendir(v->path);
+	if (!w->dir)
+		end_visit(w);
+}
+
+static void read_entry(struct watch *w)
+{
+	struct dirent *entry = readdir(w->dir);
+
+	/* Itself, .git, ...; and what a watch of the folder tells of. */
+	if (entry && entry->d_name[0] != '.' && entry->d_type != DT_REG)
+		add_entry(w, w->visit, entry->d_name);
+	if (entry && --w->entries_left == 0)
+		note_short(w, w->visit->path, UV_E2BIG);
+	if (!entry || w->entries_left == 0)
+		end_visit(w);
+}
+
+/* False when nothing is left to look at. */
+static bool look(struct watch *w)
+{
+	if (w->dir)
+		read_entry(w);
+	else if (!TAILQ_EMPTY(&w->visits))
+		begin_visit(w, TAILQ_FIRST(&w->visits));
+	else
+		return false;
+	return true;
+}
+
+static void forget_look(struct watch *w)
+{
+	struct visit *v;
+
+	uv_idle_stop(&w->turn);
+	if (w->visit)
+		end_visit(w);
+	while ((v = TAILQ_FIRST(&w->visits))) {
+		TAILQ_REMOVE(&w->visits, v, link);
+		free_visit(v);
 	}
-	if (w->entries_left == 0)
-		note_short(w, path, UV_E2BIG);
-	if (dir)
-		closedir(dir);
+	forget_folders(&w->fresh);
+	w->folder_count = 0;
+}
+
+static void end_look(struct watch *w)
+{
+	uv_idle_stop(&w->turn);
+	forget_folders(&w->folders);
+	TAILQ_CONCAT(&w->folders, &w->fresh, link);
 }
 
 /* The place is watched too, so that a directory that is gone is found again. */
@@ -339,14 +437,15 @@ static int add_dir(struct watch *w, const char *path)
 	if (!getcwd(here, sizeof(here)))
 		return UV_ENOENT;
 	if (follow(w, here, path, real))
-		add_tree(w, real, 0);
+		plan(w, real, &(struct visit){ .is_own = true });
 	return w->folder_count > before ? 0 : UV_ENOENT;
 }
 
-static int add_all(struct watch *w)
+static int begin_look(struct watch *w)
 {
 	int rc = 0;
 
+	forget_look(w);
 	w->entries_left = ENTRIES_MAX;
 	for (int i = 0; i < WATCH_DIRS_MAX && rc == 0; i++) {
 		if (w->config.dirs[i])
@@ -355,18 +454,38 @@ static int add_all(struct watch *w)
 	return rc;
 }
 
+static void on_turn(uv_idle_t *idle)
+{
+	struct watch *w = idle->data;
+	bool must_tell = w->must_tell;
+
+	for (unsigned i = 0; i < STEPS_PER_TURN; i++)
+		if (!look(w)) {
+			end_look(w);
+			w->must_tell = false;
+			if (must_tell)
+				w->config.on_change(w->config.ctx);
+			return;
+		}
+}
+
 void watch_renew(struct watch *w)
 {
-	forget_folders(w);
-	add_all(w);
+	begin_look(w);
+	uv_idle_start(&w->turn, on_turn);
 }
 
 static void on_rest(uv_timer_t *timer)
 {
 	struct watch *w = timer->data;
 
+	/* What changes all the time must not keep a look from its end. */
+	if (uv_is_active((uv_handle_t *)&w->turn)) {
+		uv_timer_start(timer, on_rest, (uint64_t)w->config.debounce_ms, 0);
+		return;
+	}
+	w->must_tell = true;
 	watch_renew(w);
-	w->config.on_change(w->config.ctx);
 }
 
 int watch_open(struct watch **out, uv_loop_t *loop, const struct watch_config *config)
@@ -376,14 +495,22 @@ int watch_open(struct watch **out, uv_loop_t *loop, const struct watch_config *c
 	w->loop = loop;
 	w->config = *config;
 	TAILQ_INIT(&w->folders);
+	TAILQ_INIT(&w->fresh);
+	TAILQ_INIT(&w->visits);
 	for (int i = 0; i < WATCH_DIRS_MAX; i++)
 		w->config.dirs[i] = config->dirs[i] ? mem_strdup(config->dirs[i]) : NULL;
 	uv_timer_init(loop, &w->rest);
 	uv_unref((uv_handle_t *)&w->rest);
-	w->rest.data = w;
-	w->open_handles = 1;
+	uv_idle_init(loop, &w->turn);
+	uv_unref((uv_handle_t *)&w->turn);
+	w->rest.data = w->turn.data = w;
+	w->open_handles = 2;
 	*out = w;
-	return add_all(w);
+	int rc = begin_look(w);
+	while (look(w))
+		;
+	end_look(w);
+	return rc;
 }
 
 void watch_close(struct watch *w, void (*on_closed)(void *ctx), void *ctx)
@@ -391,6 +518,8 @@ void watch_close(struct watch *w, void (*on_closed)(void *ctx), void *ctx)
 	w->is_closing = true;
 	w->on_closed = on_closed;
 	w->closed_ctx = ctx;
-	forget_folders(w);
-	uv_close((uv_handle_t *)&w->rest, on_timer_closed);
+	forget_look(w);
+	forget_folders(&w->folders);
+	uv_close((uv_handle_t *)&w->turn, on_own_closed);
+	uv_close((uv_handle_t *)&w->rest, on_own_closed);
 }

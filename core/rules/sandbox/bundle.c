@@ -28,14 +28,20 @@ void bundle_unref(struct bundle *b)
 	mem_free(b);
 }
 
-/* The place of the path, or where it would be. Files come in their order mostly. */
+/* The place of the path, or where it would be. */
 static size_t place_of(const struct bundle *b, const char *path)
 {
-	size_t at = b->count;
+	size_t from = 0, to = b->count;
 
-	while (at > 0 && strcmp(b->files[at - 1].path, path) >= 0)
-		at--;
-	return at;
+	while (from < to) {
+		size_t at = from + (to - from) / 2;
+
+		if (strcmp(b->files[at].path, path) < 0)
+			from = at + 1;
+		else
+			to = at;
+	}
+	return from;
 }
 
 const struct bundle_file *bundle_find(const struct bundle *b, const char *path)

@@ -58,6 +58,31 @@ static void grant(const struct script_state *s, struct account *a)
 		a->granted = a->bytes;
 }
 
+/* The block is not counted yet. As for a table that is too large, Lua expects an error
+ * here, and has changed nothing. */
+static void *refuse_growth(struct script_state *s, struct block *block)
+{
+	free(block);
+	script_fail(
+		s->L,
+		"a table needs more than the budget of %d ms to grow: too many of its "
+		"keys are numbers that share a place. Use texts as keys: tostring(n)",
+		(int)watchdog_budget_ms(s->watchdog));
+	return NULL;
+}
+
+/* A block without a type that is not the stack may be for the keys of a table. */
+static bool is_long_growth(struct script_state *s, struct block *block, size_t bytes)
+{
+	bool is_inside = (s->serial & 1) != 0;
+
+	if (is_inside && rehash_is_long(&s->rehash, s->L, block + 1, bytes,
+					watchdog_budget_ms(s->watchdog)))
+		return true;
+	rehash_add(&s->rehash, block + 1, bytes);
+	return false;
+}
+
 static void *allocate(void *ctx, void *old, size_t old_size, size_t size)
 {
 	struct script_state *s = ctx;
@@ -67,6 +92,8 @@ static void *allocate(void *ctx, void *old, size_t old_size, size_t size)
 	/* The first block without a type. */
 	bool is_stack = old ? old == s->stack : !s->stack && old_size == 0;
 
+	if (old && rehash_is_keys(held))
+		rehash_remove(&s->rehash, old);
 	if (size == 0) {
 		release(s, block, held);
 		if (is_stack)
@@ -89,6 +116,9 @@ static void *allocate(void *ctx, void *old, size_t old_size, size_t size)
 			nearest_line(s->L, NULL, s->refused_at, sizeof(s->refused_at));
 		return NULL;
 	}
+	if (!old && old_size == 0 && !is_stack && rehash_is_keys(size) &&
+	    is_long_growth(s, new, size))
+		return refuse_growth(s, new);
 	if (is_stack)
 		s->stack = new + 1;
 	s->memory_bytes = s->memory_bytes - held + size;
@@ -143,6 +173,7 @@ void script_state_deinit(struct script_state *s)
 	if (s->L)
 		lua_close(s->L);
 	s->L = NULL;
+	rehash_deinit(&s->rehash);
 	account_free_all(&s->accounts);
 }
 

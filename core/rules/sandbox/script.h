@@ -24,6 +24,7 @@
 #include "cost.h"
 #include "hidden.h"
 #include "minute.h"
+#include "rehash.h"
 #include "watchdog.h"
 
 #define SCRIPT_PLACE_MAX 128
@@ -53,6 +54,7 @@ struct script_state {
 	struct account *accounts; /* uthash */
 	struct account *account;  /* of the call under way */
 	const void *stack;        /* the block that L has its stack in */
+	struct rehash rehash;     /* of large tables */
 	/* Odd inside a call. What expires with the call keeps it to compare. */
 	uint64_t serial;
 	bool is_loading;   /* a file: `require` may read others */

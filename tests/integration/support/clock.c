@@ -1,7 +1,9 @@
-/* clock.c: a wall clock that a test sets: LD_PRELOAD with $TIDE_TEST_CLOCK, a file
- * whose first eight bytes are how many milliseconds it is ahead. See clock.lua. */
+/* clock.c: clocks that a test sets: LD_PRELOAD with $TIDE_TEST_CLOCK, a file of two
+ * numbers of eight bytes: how many milliseconds the wall clock is ahead, and the
+ * monotonic one. See clock.lua. */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -11,7 +13,7 @@
 
 static volatile int64_t *ahead_ms(void)
 {
-	static int64_t none;
+	static int64_t none[2];
 	static volatile int64_t *ahead;
 	const char *path = getenv("TIDE_TEST_CLOCK");
 	int fd;
@@ -20,20 +22,21 @@ static volatile int64_t *ahead_ms(void)
 	if (ahead)
 		return ahead;
 	fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-	map = fd < 0 ? MAP_FAILED : mmap(NULL, 8, PROT_READ, MAP_SHARED, fd, 0);
+	map = fd < 0 ? MAP_FAILED : mmap(NULL, 16, PROT_READ, MAP_SHARED, fd, 0);
 	if (fd >= 0)
 		close(fd);
-	ahead = map == MAP_FAILED ? &none : map;
+	ahead = map == MAP_FAILED ? none : map;
 	return ahead;
 }
 
 int clock_gettime(clockid_t id, struct timespec *ts)
 {
 	int rc = (int)syscall(SYS_clock_gettime, id, ts);
+	bool is_mono = id == CLOCK_MONOTONIC || id == CLOCK_MONOTONIC_COARSE;
 	int64_t ms;
 
-	if (rc == 0 && id == CLOCK_REALTIME) {
-		ms = ts->tv_nsec / 1000000 + *ahead_ms();
+	if (rc == 0 && (id == CLOCK_REALTIME || is_mono)) {
+		ms = ts->tv_nsec / 1000000 + ahead_ms()[is_mono];
 		ts->tv_sec += ms / 1000 - (ms % 1000 < 0);
 		ts->tv_nsec = ts->tv_nsec % 1000000 + (ms % 1000 + 1000) % 1000 * 1000000;
 	}

@@ -1,8 +1,9 @@
---- A wall clock for brokers that a test sets:
+--- Clocks for brokers that a test sets:
 ---
 ---   local clock = Clock.new()
 ---   local broker = Broker.start { env = clock.env }
----   clock:set(-3600) -- an hour behind, for all that began with it
+---   clock:set(-3600) -- the wall clock is an hour behind, for all that began with it
+---   clock:pass(3600) -- an hour passes, by every clock
 ---   clock:destroy()
 local shell = require 'support.shell'
 
@@ -20,6 +21,7 @@ function Clock.new()
     .. ' tests/integration/support/clock.c'))
   self.file = assert(io.open(file, 'wb'))
   self.file:setvbuf 'no'
+  self.ahead, self.passed = 0, 0
   self:set(0)
   self.env = { LD_PRELOAD = library, TIDE_TEST_CLOCK = file }
   return self
@@ -27,8 +29,15 @@ end
 
 ---@param seconds integer how far it is ahead of the true one
 function Clock:set(seconds)
+  self.ahead = seconds
   self.file:seek('set', 0)
-  self.file:write(string.pack('=i8', seconds * 1000))
+  self.file:write(string.pack('=i8i8', (self.ahead + self.passed) * 1000, self.passed * 1000))
+end
+
+---@param seconds integer
+function Clock:pass(seconds)
+  self.passed = self.passed + seconds
+  self:set(self.ahead)
 end
 
 function Clock:destroy()

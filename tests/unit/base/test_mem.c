@@ -1,5 +1,6 @@
 #include "check.h"
 
+#include <malloc.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -23,6 +24,19 @@ static void zalloc_gives_zero_bytes(void **state)
 	for (int i = 0; i < 100; i++)
 		assert_int_equal(p[i], 0);
 	mem_free(p);
+}
+
+/* Each size has some blocks more, which each thread keeps for itself. */
+static void freed_blocks_are_joined_early(void **state)
+{
+	void *blocks[1000];
+
+	mem_join_early();
+	for (size_t i = 0; i < COUNT(blocks); i++)
+		blocks[i] = mem_alloc(40);
+	for (size_t i = 0; i < COUNT(blocks); i++)
+		mem_free(blocks[i]);
+	assert_int_equal(mallinfo2().smblks, 0);
 }
 
 static void strings_are_copied_with_their_zero(void **state)
@@ -88,6 +102,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(nothing_is_a_size_too),
 		cmocka_unit_test(zalloc_gives_zero_bytes),
+		cmocka_unit_test(freed_blocks_are_joined_early),
 		cmocka_unit_test(strings_are_copied_with_their_zero),
 #if !defined(__SANITIZE_ADDRESS__)
 		cmocka_unit_test(a_try_that_fails_is_null),

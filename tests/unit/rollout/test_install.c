@@ -308,6 +308,29 @@ static void a_list_leads_nowhere_else(void **state)
 	}
 }
 
+static void no_link_is_followed(void **state)
+{
+	struct error err;
+	char dir[PATH_MAX], other[PATH_MAX], path[PATH_MAX + 64];
+
+	make_dir(dir);
+	make_dir(other);
+	snprintf(path, sizeof(path), "%s/lib", dir);
+	assert_int_equal(symlink(other, path), 0);
+	assert_int_equal(install_files(dir, files, &err), TIDE_EDENIED);
+	assert_non_null(strstr(err.text, "/lib/a/part.lua' cannot be written: a folder "
+					 "on the way is a symbolic link"));
+	unlink(path);
+	put(other, "list", "filter/20-new.lua\n");
+	put(other, "0", "somebody else's");
+	snprintf(path, sizeof(path), "%s/" INSTALL_FOLDER, dir);
+	assert_int_equal(symlink(other, path), 0);
+	assert_int_equal(install_finish(dir, &err), TIDE_OK);
+	assert_string_equal(contents(dir), OLD);
+	gate_dir_remove(dir);
+	gate_dir_remove(other);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -317,6 +340,7 @@ int main(void)
 		cmocka_unit_test(a_full_disk_leaves_all_or_nothing),
 		cmocka_unit_test(what_stands_in_the_way_is_found_before_anything_changes),
 		cmocka_unit_test(a_list_leads_nowhere_else),
+		cmocka_unit_test(no_link_is_followed),
 	};
 
 	files = bundle_create();

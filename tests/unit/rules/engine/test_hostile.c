@@ -128,6 +128,21 @@ static const struct {
 	  " local f = pairs(t) local m = { __index = f }"
 	  " while true do ('x'):rep(1000):gsub('.', function() f(t) end) end",
 	  "hostile.lua:2: ran longer than" },
+	{ "numbers that share a place when the table grows",
+	  "local t = {} for i = 1, 1 << 20 do t[i * 65535] = i end",
+	  "hostile.lua:2: a table needs more than the budget of" },
+	{ "the same in pcall",
+	  "local t = {} local function f(n) t[n] = n end"
+	  " for i = 1, 1 << 20 do pcall(f, i * 65535) end",
+	  "hostile.lua:2: a table needs more than the budget of" },
+	{ "the same by rawset",
+	  "local t = {} for i = 1, 1 << 20 do rawset(t, i * 65535, i) end",
+	  "hostile.lua:2: a table needs more than the budget of" },
+	{ "numbers that do not share a place",
+	  "local t = {} for i = 1, 20000 do t[i * 7 + (1 << 40)] = i t[i / 3 + 0.1] = i "
+	  "end"
+	  " error('done')",
+	  "hostile.lua:2: done" },
 	{ "captures without end",
 	  "local r = ('%1'):rep(1 << 18) while true do ('xxxx'):gsub('()x', r) end",
 	  "hostile.lua:2: " },

@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "fixture.h"
+#include "rules/engine/watch.h"
 
 static const char decide_text[] = "return { decide = function() return %d end }\n";
 
@@ -16,6 +17,11 @@ static void write_decide(struct fixture *f, const char *name, int delay_ms)
 static void on_deadline(uv_timer_t *timer)
 {
 	*(bool *)timer->data = true;
+}
+
+static void on_watch_closed(void *ctx)
+{
+	*(bool *)ctx = true;
 }
 
 static int64_t delay_of(struct fixture *f, struct strategy *s)
@@ -328,6 +334,43 @@ static void scripts_that_keep_too_much_are_loaded_anew(void **state)
 	strategy_destroy(s);
 }
 
+static void count_change(void *ctx)
+{
+	++*(int *)ctx;
+}
+
+static void no_folder_is_too_large_for_a_turn(void **state)
+{
+	struct fixture *f = *state;
+	int changes = 0, turns = 0;
+	bool is_late = false, is_closed = false;
+	struct watch_config config = { .dirs = { f->dir },
+				       .on_change = count_change,
+				       .ctx = &changes };
+	struct watch *w;
+	uv_timer_t deadline;
+	char name[64];
+
+	for (int i = 0; i < 900; i++) {
+		snprintf(name, sizeof(name), "many/%d", i);
+		make_folders(f, name);
+	}
+	assert_int_equal(watch_open(&w, &f->loop, &config), 0);
+	uv_timer_init(&f->loop, &deadline);
+	deadline.data = &is_late;
+	uv_timer_start(&deadline, on_deadline, (uint64_t)patience_ms(DEADLINE_MS), 0);
+	watch_poke(w);
+	for (; !is_late && changes == 0; turns++)
+		uv_run(&f->loop, UV_RUN_ONCE);
+	assert_false(is_late);
+	/* Those of the folders and what else is in the directory. */
+	assert_true(turns > 20);
+	watch_close(w, on_watch_closed, &is_closed);
+	uv_close((uv_handle_t *)&deadline, NULL);
+	while (!is_closed)
+		uv_run(&f->loop, UV_RUN_ONCE);
+}
+
 static void closing_while_a_change_rests_is_safe(void **state)
 {
 	struct fixture *f = *state;
@@ -354,6 +397,7 @@ int main(void)
 		TEST(deep_modules_and_links_in_a_circle_are_no_trouble),
 		TEST(directory_that_is_replaced_is_found_again),
 		TEST(scripts_that_keep_too_much_are_loaded_anew),
+		TEST(no_folder_is_too_large_for_a_turn),
 		TEST(closing_while_a_change_rests_is_safe),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
