@@ -93,6 +93,8 @@ struct service {
 	/* Of messages whose payload is on its way: what has come. */
 	size_t receiving_bytes;
 	struct session_list receiving; /* the first to begin comes first */
+	/* Of answers that are being written, or that clients have not taken. */
+	size_t answer_bytes;
 };
 
 /* Begin to start: on_started tells the outcome. An error here is a wrong

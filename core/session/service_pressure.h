@@ -3,7 +3,8 @@
 
 #include "service.h"
 
-/* Of messages, and of what has come of those that are half received. */
+/* Of messages, of what has come of those that are half received, and of answers that
+ * have not been taken. */
 size_t service_pressure_memory(const struct service *s);
 /* While publishers are held back: the session may go on with the payload that it has
  * begun. A few may, since what has come of it is given back at its end alone. */

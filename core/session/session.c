@@ -10,6 +10,8 @@
 
 /* Unfinished answers of a session that may be large, such as those of PEEK. */
 #define DOCUMENTS_MAX 8
+/* Answers of a session that are there, and wait for earlier ones. */
+#define KEPT_MAX ((size_t)1 << 20)
 
 struct session *session_create(struct service *service, const struct session_ops *ops,
 			       void *ctx)
@@ -53,6 +55,7 @@ void session_destroy(struct session *s)
 		channel_forget(ch);
 	}
 	channel_deinit(&s->zero);
+	session_answer_leave(s, 0);
 	session_settle_cancel(s);
 	session_login_cancel(s);
 	session_push_leave(s);
@@ -182,7 +185,8 @@ void session_return_held(struct session *s)
 bool session_is_held(const struct session *s, bool is_receiving)
 {
 	return s->pending >= s->broker->config.replies_max ||
-	       s->documents >= DOCUMENTS_MAX || s->settling || s->committing ||
+	       s->documents >= DOCUMENTS_MAX || s->kept_bytes > KEPT_MAX ||
+	       (s->wants_document && s->written > 0) || s->settling || s->committing ||
 	       s->logging_in || s->is_founder || heap_has(&s->throttle_node) ||
 	       (s->service->is_blocked && !s->transactions &&
 		(is_receiving ? !service_pressure_may_receive(s->service, s)

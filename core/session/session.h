@@ -108,10 +108,21 @@ void session_break(struct session *s);
 void session_return_held(struct session *s);
 /* The output has drained. */
 void session_drained(struct session *s);
-/* It must wait: it has its limit of unanswered requests, or one that resumes in the
- * next turn, or publishers are held back. In the
- * middle of a payload the first few go on all the same. */
+/* It must wait: it has its limit of unanswered requests, or of answers that wait for
+ * earlier ones, or a request that resumes in the next turn, or publishers are held back.
+ * In the middle of a payload the first few go on all the same. */
 bool session_is_held(const struct session *s, bool is_receiving);
+
+/* The next request is for a document. False: another one is being written, and the
+ * session is held until that is done. */
+bool session_answer_may_begin(struct session *s);
+/* A document is being written. */
+bool session_answer_is_written(const struct session *s);
+/* An answer of so many bytes is in the output, or kept for it. It is memory until it has
+ * been taken. */
+void session_answer_stand(struct session *s, size_t bytes);
+/* Some of the output was taken: so much of it is left. */
+void session_answer_leave(struct session *s, size_t left);
 
 /* All its requests are answered. */
 bool session_is_answered(const struct session *s);
