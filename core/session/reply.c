@@ -254,10 +254,14 @@ void reply_data(struct reply *r)
 {
 	struct error err;
 
-	if (session_answer_check(r, 0, &err) < 0) {
+	if (session_answer_check(r, 0, &err) < 0)
 		reply_error(r, &err);
-		return;
-	}
+	else
+		reply_data_bounded(r);
+}
+
+void reply_data_bounded(struct reply *r)
+{
 	r->kind = REPLY_DATA;
 	reply_when_done(r);
 }

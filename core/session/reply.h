@@ -114,6 +114,8 @@ void reply_counts(struct reply *r, uint64_t count, uint64_t second);
  * large one is refused if answers that clients do not read leave no room for it. */
 void reply_json(struct reply *r, struct json *out);
 void reply_data(struct reply *r);
+/* The same for a document that ends where there is no room for more. */
+void reply_data_bounded(struct reply *r);
 /* The document is taken; `data` is empty afterwards. */
 void reply_data_take(struct reply *r, struct buf *data);
 void reply_error(struct reply *r, const struct error *err);

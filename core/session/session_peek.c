@@ -133,7 +133,7 @@ static void on_end(struct queue_scan *scan)
 	if (scan->err.code < 0)
 		reply_error(p->reply, &scan->err);
 	else
-		reply_data(p->reply);
+		reply_data_bounded(p->reply);
 	queue_scan_deinit(scan);
 	msg_match_deinit(&p->match);
 	mem_free(p);

@@ -51,7 +51,7 @@ static void end(struct peek_topic *p, int status, const char *text)
 		error_set(&err, status, "%s", text ? text : error_text(status));
 		reply_error(p->reply, &err);
 	} else {
-		reply_data(p->reply);
+		reply_data_bounded(p->reply);
 	}
 	cursor_destroy(p->cursor);
 	msg_match_deinit(&p->match);

@@ -33,8 +33,9 @@ struct session {
 	unsigned subscription_count; /* of all its channels */
 	unsigned pending;            /* replies that have not left */
 	unsigned documents;          /* of these, those that may be large */
-	unsigned written;            /* documents that are being written */
-	bool wants_document;         /* the next request is for one: it waits for them */
+	unsigned reads;      /* GETs of topics without a group that are not answered */
+	unsigned written;    /* documents that are being written */
+	bool wants_document; /* the next request is for one: it waits for them */
 	size_t kept_bytes; /* of answers that wait for an earlier one of their channel */
 	size_t standing_bytes;       /* of answers that the peer has not taken */
 	struct settle_job *settling; /* a request that goes on; NULL for none */
