@@ -189,7 +189,8 @@ void session_return_held(struct session *s)
 static bool has_its_limit(const struct session *s)
 {
 	return s->pending >= s->broker->config.replies_max ||
-	       s->documents >= DOCUMENTS_MAX || (s->wants_document && s->written > 0) ||
+	       s->documents >= DOCUMENTS_MAX ||
+	       (s->wants_document && session_answer_is_late(s)) ||
 	       s->reads >= READS_MAX || s->kept_bytes > KEPT_MAX;
 }
 

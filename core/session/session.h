@@ -113,11 +113,11 @@ void session_drained(struct session *s);
  * In the middle of a payload the first few go on all the same. */
 bool session_is_held(const struct session *s, bool is_receiving);
 
-/* The next request is for a document. False: another one is being written, and the
- * session is held until that is done. */
+/* The next request is for a document. False: an answer before it is late, and the session
+ * is held for that. */
 bool session_answer_may_begin(struct session *s);
-/* A document is being written. */
-bool session_answer_is_written(const struct session *s);
+/* A document is being written, or much of the last answers was not taken. */
+bool session_answer_is_late(const struct session *s);
 /* An answer of so many bytes is in the output, or kept for it. It is memory until it has
  * been taken. */
 void session_answer_stand(struct session *s, size_t bytes);

@@ -6,6 +6,8 @@
 #define DOCUMENT_MAX ((size_t)16 << 20)
 /* There is room for one of this size in any case. */
 #define DOCUMENT_SMALL ((size_t)1 << 20)
+/* Of answers that the peer has not taken, when the next document begins. */
+#define STANDING_MAX ((size_t)256 << 10)
 /* All answers together have this part of the memory for messages, and so much at least.
  * Above it documents end early, or are refused. */
 #define SHARE 16
@@ -18,14 +20,14 @@ static bool is_too_much(const struct service *s, size_t bytes)
 	return bytes >= (share > SHARE_MIN ? share : SHARE_MIN);
 }
 
-bool session_answer_is_written(const struct session *s)
+bool session_answer_is_late(const struct session *s)
 {
-	return s->written > 0;
+	return s->written > 0 || s->standing_bytes > STANDING_MAX;
 }
 
 bool session_answer_may_begin(struct session *s)
 {
-	s->wants_document = s->written > 0;
+	s->wants_document = session_answer_is_late(s);
 	return !s->wants_document;
 }
 
@@ -84,4 +86,6 @@ void session_answer_leave(struct session *s, size_t left)
 		return;
 	s->service->answer_bytes -= s->standing_bytes - left;
 	s->standing_bytes = left;
+	if (s->wants_document && !s->is_closed)
+		s->ops->on_progress(s->ctx);
 }

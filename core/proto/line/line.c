@@ -182,15 +182,15 @@ static void command(struct line *l, char *line, size_t len)
 	l->has_asked = true;
 }
 
-/* A connection's first publish finds publishers held back, or another document is being
- * written. Other requests do not wait. */
+/* A connection's first publish finds publishers held back, or a document comes too early.
+ * Other requests do not wait. */
 static bool must_wait(struct line *l, struct slice line)
 {
 	struct session *s = l->base.session;
 	bool is_publish_held = session_publish_is_next_held(s);
 	const struct verb *verb;
 
-	if (!is_publish_held && !session_answer_is_written(s))
+	if (!is_publish_held && !session_answer_is_late(s))
 		return false;
 	verb = request_parse_verb(line);
 	if (verb && verb->features & VERB_DOCUMENT)
