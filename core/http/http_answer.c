@@ -55,6 +55,8 @@ void http_answer_take(struct http_request *q, unsigned status, struct buf *json)
 	http_answer_begin(q, status);
 	q->document = *json;
 	q->left = buf_slice(json);
+	q->conn->base.kept = q->left.len;
+	session_answer_stand(q->conn->base.session, q->left.len);
 	*json = (struct buf){ 0 };
 	http_answer_header(q, "Content-Type", "application/json");
 	http_answer_header(q, "Cache-Control", "no-store");

@@ -220,7 +220,7 @@ static void begin_answer(struct http_request *q)
 	http_answer_write_head(q);
 	if (q->status != 101 && strcmp(q->head.method, "HEAD") != 0)
 		return;
-	q->left.len = 0;
+	q->left.len = q->conn->base.kept = 0;
 	q->is_in_pieces = false;
 	http_stream_end(q);
 }
@@ -239,6 +239,7 @@ static bool write_more(struct http_request *q)
 		return http_stream_write(q);
 	out_append(q->conn->base.out, q->left.data, len);
 	q->left = slice_skip(q->left, len);
+	q->conn->base.kept = q->left.len;
 	return q->left.len > 0;
 }
 
@@ -251,6 +252,7 @@ static void forget(struct http_request *q)
 	http_parse_forget(q);
 	protocol_received(&c->base);
 	c->request = NULL;
+	c->base.kept = 0;
 	c->receiving_ms = 0;
 	c->idle_ms = (int64_t)uv_now(c->engine->loop);
 	c->base.is_busy = false;

@@ -402,10 +402,6 @@ static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
 	else
 		feed(c, (size_t)nread);
 	server_limit_unfinished(c->server);
-	if (c->out.bytes > c->server->config.output_high_bytes) {
-		c->is_full = true;
-		stop_reading(c);
-	}
 }
 
 static void start_reading(struct conn *c)
@@ -462,8 +458,8 @@ void conn_consume_output(struct conn *c, size_t len)
 {
 	out_consume(&c->out, len);
 	c->last_write_ms = (int64_t)uv_now(c->server->loop);
-	if (c->protocol && c->protocol->kind->sent)
-		c->protocol->kind->sent(c->protocol);
+	if (c->protocol)
+		protocol_sent(c->protocol);
 	if (!c->is_full || c->out.bytes > c->server->config.output_low_bytes)
 		return;
 	c->is_full = false;

@@ -21,6 +21,8 @@ struct protocol_ops {
 	void (*wake)(void *ctx);
 	/* Send what was written, if the peer takes it, and close. */
 	void (*kill)(void *ctx);
+	/* The output is under its mark: deliveries go into it, and the next request is
+	 * taken. */
 	bool (*can_take)(void *ctx);
 	void (*describe)(void *ctx, struct json *out);
 	/* All but the name of the protocol. NULL: nothing is known. */
@@ -76,6 +78,7 @@ struct protocol {
 	struct msg *msg; /* whose payload is being read, up to `filled`; NULL: none */
 	size_t filled;
 	uint64_t received; /* how many payloads came in pieces, with this one */
+	size_t kept;       /* of its answer: it goes into the output later */
 	bool is_counted;   /* one is coming in pieces: the session knows */
 	bool is_paused;    /* `feed` left something to do: feed it again, later */
 	bool has_input;    /* it keeps some: feed it, with nothing, when that may be */
@@ -89,11 +92,20 @@ void protocol_init(struct protocol *p, const struct protocol_kind *kind,
 		   const struct session_ops *ops, const struct protocol_spec *spec);
 void protocol_deinit(struct protocol *p);
 
-/* The client must wait: publishers are held back, or it has too many unanswered
- * requests. */
+/* The client must wait: it does not read its answers, or has too many unanswered
+ * requests, or publishers are held back. */
 static inline bool protocol_is_held(const struct protocol *p)
 {
-	return p->is_full || session_is_held(p->session, p->msg != NULL || p->is_counted);
+	return p->is_full || !p->ops->can_take(p->ctx) ||
+	       session_is_held(p->session, p->msg != NULL || p->is_counted);
+}
+
+/* Some of the output has left. */
+static inline void protocol_sent(struct protocol *p)
+{
+	session_answer_leave(p->session, p->out->bytes + p->kept);
+	if (p->kind->sent)
+		p->kind->sent(p);
 }
 
 /* Nothing that it is to say is missing: all its requests are answered, or never will. */

@@ -58,6 +58,7 @@ void fetch_drop(struct fetch *f)
 	if (f->getter.lease)
 		lease_close(f->getter.lease);
 	TAILQ_REMOVE(&f->channel->fetches, f, channel_link);
+	f->channel->session->reads -= f->is_read;
 	msg_match_deinit(&f->match);
 	mem_free(f);
 }

@@ -14,6 +14,7 @@ struct fetch {
 	TAILQ_ENTRY(fetch) channel_link;
 	struct channel *channel;
 	struct reply *reply;
+	bool is_read; /* of a topic, without a group: counted in the session */
 	struct msg_match match;
 	struct delivery *deliveries; /* getter.count of them */
 	struct consumer consumers[];

@@ -25,12 +25,43 @@ static void reply_free(struct reply *r, struct pool *pool)
 	pool_give(pool, r);
 }
 
+/* What an answer takes until it is in the output. */
+static size_t size_of(const struct reply *r)
+{
+	size_t bytes = buf_len(&r->data);
+
+	for (uint64_t i = 0; r->deliveries && i < r->count; i++)
+		if (reply_is_alone(&r->deliveries[i]))
+			bytes += r->deliveries[i].msg->payload_len;
+	return bytes;
+}
+
 /* It leaves the channel's order. */
 static void uncount(struct session *s, struct reply *r)
 {
 	s->pending--;
 	if (r->is_document)
 		s->documents--;
+	if (r->is_written)
+		s->written--;
+	if (r->is_kept)
+		session_answer_give(s, size_of(r));
+}
+
+/* An answer that may be large is there. */
+static void settle_size(struct reply *r)
+{
+	struct session *s = r->channel->session;
+
+	if (r->is_written)
+		s->written--;
+	r->is_written = false;
+	if (STAILQ_FIRST(&r->channel->replies) == r)
+		return;
+	r->is_kept = true;
+	session_answer_keep(s, size_of(r));
+	/* The next document may be written, though this one has not left. */
+	s->ops->on_progress(s->ctx);
 }
 
 static void flush(struct channel *ch)
@@ -58,6 +89,8 @@ static void finish(struct reply *r)
 	struct service *s = r->service;
 
 	r->is_done = true;
+	if (r->channel && r->kind >= REPLY_MESSAGES)
+		settle_size(r);
 	if (r->channel)
 		flush(r->channel);
 	else
@@ -153,6 +186,7 @@ void reply_expect_document(struct reply *r)
 {
 	r->is_document = true;
 	r->channel->session->documents++;
+	r->channel->session->wants_document = false;
 }
 
 void reply_drop_all(struct channel *ch)
@@ -210,9 +244,23 @@ void reply_counts(struct reply *r, uint64_t count, uint64_t second)
 void reply_json(struct reply *r, struct json *out)
 {
 	*out = (struct json){ .out = &r->data };
+	if (!r->channel || r->is_written)
+		return;
+	r->is_written = true;
+	r->channel->session->written++;
 }
 
 void reply_data(struct reply *r)
+{
+	struct error err;
+
+	if (session_answer_check(r, 0, &err) < 0)
+		reply_error(r, &err);
+	else
+		reply_data_bounded(r);
+}
+
+void reply_data_bounded(struct reply *r)
 {
 	r->kind = REPLY_DATA;
 	reply_when_done(r);

@@ -44,6 +44,13 @@ static inline const struct msg *reply_head(const struct delivery *d)
 	return __builtin_expect(d->head != NULL, 0) ? d->head : d->msg;
 }
 
+/* The message is kept for the delivery alone: that of a queue which is held counts there.
+ */
+static inline bool reply_is_alone(const struct delivery *d)
+{
+	return d->tag == 0 || d->has_offset;
+}
+
 struct channel;
 struct service;
 struct subscription;
@@ -55,6 +62,8 @@ struct reply {
 	uint8_t kind; /* enum reply_kind */
 	bool is_quiet;
 	bool is_document; /* counted in the session */
+	bool is_written;  /* a document is being written into it: likewise */
+	bool is_kept;     /* it has its answer, and waits for an earlier one: likewise */
 	bool is_done;
 	bool is_duplicate; /* for REPLY_PUBLISHED, as has_offset and the next */
 	bool has_offset;   /* it is in a topic, there */
@@ -94,7 +103,7 @@ struct reply *reply_create_aside(struct channel *ch, reply_aside_fn *on_done, vo
 void reply_aside_watch(struct reply *r, void (*on_hurry)(void *ctx));
 /* The channel goes: its replies will not be sent. Those not finished complete unseen. */
 void reply_drop_all(struct channel *ch);
-/* It may be large: a session waits for few such at a time. */
+/* Its answer may be large: a session has few such replies at a time. */
 void reply_expect_document(struct reply *r);
 
 void reply_ok(struct reply *r);
@@ -102,9 +111,12 @@ void reply_ok(struct reply *r);
 void reply_text(struct reply *r, const char *text);
 void reply_count(struct reply *r, uint64_t count);
 void reply_counts(struct reply *r, uint64_t count, uint64_t second);
-/* Write a document into the reply, then finish it by reply_data, or by reply_error. */
+/* Write a document into the reply, then finish it by reply_data, or by reply_error. A
+ * large one is refused if answers that clients do not read leave no room for it. */
 void reply_json(struct reply *r, struct json *out);
 void reply_data(struct reply *r);
+/* The same for a document that ends where there is no room for more. */
+void reply_data_bounded(struct reply *r);
 /* The document is taken; `data` is empty afterwards. */
 void reply_data_take(struct reply *r, struct buf *data);
 void reply_error(struct reply *r, const struct error *err);

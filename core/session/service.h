@@ -101,6 +101,8 @@ struct service {
 	bool is_blocked;
 	char blocked_why[128];
 	struct receiving receiving;
+	/* Of answers that are being written, or that clients have not taken. */
+	size_t answer_bytes;
 };
 
 /* Begin to start: on_started tells the outcome. An error here is a wrong

@@ -35,7 +35,7 @@ static void set_blocked(struct service *s, bool is_blocked)
 
 size_t service_pressure_memory(const struct service *s)
 {
-	return s->broker->env.memory_bytes + s->receiving.bytes;
+	return s->broker->env.memory_bytes + s->receiving.bytes + s->answer_bytes;
 }
 
 void service_pressure_check(struct service *s)

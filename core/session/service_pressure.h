@@ -3,7 +3,8 @@
 
 #include "service.h"
 
-/* Of messages, and of what has come of those that are half received. */
+/* Of messages, of what has come of those that are half received, and of answers that
+ * have not been taken. */
 size_t service_pressure_memory(const struct service *s);
 /* Stop or resume publishers as memory and the store demand. */
 void service_pressure_check(struct service *s);

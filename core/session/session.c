@@ -9,6 +9,11 @@
 
 /* Unfinished answers of a session that may be large, such as those of PEEK. */
 #define DOCUMENTS_MAX 8
+/* Unanswered GETs of a session that read a topic without a group: one message may be
+ * copied for each. */
+#define READS_MAX 64
+/* Answers of a session that are there, and wait for earlier ones. */
+#define KEPT_MAX ((size_t)1 << 20)
 
 struct session *session_create(struct service *service, const struct session_ops *ops,
 			       void *ctx)
@@ -52,6 +57,7 @@ void session_destroy(struct session *s)
 		channel_forget(ch);
 	}
 	channel_deinit(&s->zero);
+	session_answer_leave(s, 0);
 	session_settle_cancel(s);
 	session_login_cancel(s);
 	session_push_leave(s);
@@ -178,11 +184,19 @@ void session_return_held(struct session *s)
 		channel_return_held(ch);
 }
 
-bool session_is_held(const struct session *s, bool is_receiving)
+/* It is owed as many answers as it may be. */
+static bool has_its_limit(const struct session *s)
 {
 	return s->pending >= s->broker->config.replies_max ||
-	       s->documents >= DOCUMENTS_MAX || s->settling || s->committing ||
-	       s->logging_in || s->is_founder || heap_has(&s->throttle_node) ||
+	       s->documents >= DOCUMENTS_MAX ||
+	       (s->wants_document && session_answer_is_late(s)) ||
+	       s->reads >= READS_MAX || s->kept_bytes > KEPT_MAX;
+}
+
+bool session_is_held(const struct session *s, bool is_receiving)
+{
+	return has_its_limit(s) || s->settling || s->committing || s->logging_in ||
+	       s->is_founder || heap_has(&s->throttle_node) ||
 	       (is_receiving
 			? !session_receive_may_go_on(s)
 			: s->service->is_blocked && !s->transactions && s->has_published);

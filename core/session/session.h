@@ -108,9 +108,21 @@ void session_break(struct session *s);
 void session_return_held(struct session *s);
 /* The output has drained. */
 void session_drained(struct session *s);
-/* It must wait: it has its limit of unanswered requests, or one that resumes in the next
- * turn, or publishers are held back. In the middle of a payload: session_receive.c. */
+/* It must wait: it has its limit of unanswered requests, or of answers that wait for
+ * earlier ones, or a request that resumes in the next turn, or publishers are held back.
+ * In the middle of a payload: session_receive.c. */
 bool session_is_held(const struct session *s, bool is_receiving);
+
+/* The next request is for a document. False: an answer before it is late, and the session
+ * is held for that. */
+bool session_answer_may_begin(struct session *s);
+/* A document is being written, or much of the last answers was not taken. */
+bool session_answer_is_late(const struct session *s);
+/* An answer of so many bytes is in the output, or kept for it. It is memory until it has
+ * been taken. */
+void session_answer_stand(struct session *s, size_t bytes);
+/* Some of the output was taken: so much of it is left. */
+void session_answer_leave(struct session *s, size_t left);
 
 /* All its requests are answered. */
 bool session_is_answered(const struct session *s);

@@ -29,6 +29,7 @@ struct list_job {
 	char *part;               /* of a name; NULL: all are wanted */
 	char *only[LIST_MEMBERS]; /* as in list_spec; owned */
 	size_t written;           /* rows before this one are, or lie before the page */
+	size_t counted;           /* of the document, as memory */
 	uint64_t total;
 	struct list_walk walk;
 	struct list_vhost_sum sum; /* of the vhost that is being looked at */
@@ -170,6 +171,7 @@ static bool go_on(struct list_job *l)
 
 static void end(struct list_job *l)
 {
+	session_answer_written(l->reply, l->counted);
 	list_walk_deinit(&l->walk);
 	ranking_deinit(&l->ranking);
 	buf_deinit(&l->name);
@@ -191,18 +193,31 @@ static void finish(struct list_job *l)
 	reply_data(r);
 }
 
+static void refuse(struct list_job *l, const struct error *err)
+{
+	struct reply *r = l->reply;
+
+	end(l);
+	reply_error(r, err);
+}
+
 static void run(struct job *job)
 {
 	struct list_job *l = (struct list_job *)job;
 	struct session *s = l->reply->channel ? session_of(l) : NULL;
+	struct error err;
 
-	if (s && !go_on(l)) {
+	session_answer_write(l->reply, &l->counted);
+	if (session_answer_check(l->reply, l->counted, &err) < 0) {
+		refuse(l, &err);
+	} else if (s && !go_on(l)) {
 		list_walk_keep(&l->walk);
 		job_add(l->broker, &l->job);
 		return;
+	} else {
+		/* Without a session nobody sees the answer. */
+		finish(l);
 	}
-	/* Without a session nobody sees the answer. */
-	finish(l);
 	if (s)
 		s->ops->on_progress(s->ctx);
 }

@@ -93,6 +93,7 @@ struct peek {
 	enum entry_state state;
 	unsigned left;     /* messages to be shown */
 	size_t bytes_left; /* nothing more is shown when they are used up */
+	size_t counted;    /* of the document, as memory */
 };
 
 static void show(struct json *j, enum entry_state state, unsigned shard,
@@ -134,7 +135,8 @@ static bool on_match(struct queue_scan *scan, struct shard *sh,
 
 	show(&p->json, p->state, sh->index, row);
 	p->bytes_left -= bytes < p->bytes_left ? bytes : p->bytes_left;
-	return --p->left > 0 && p->bytes_left > 0;
+	session_answer_write(p->reply, &p->counted);
+	return --p->left > 0 && p->bytes_left > 0 && !session_answer_is_enough(p->reply);
 }
 
 /* `next` is behind the last message that was looked at, and names that one. */
@@ -155,10 +157,11 @@ static void on_end(struct queue_scan *scan)
 	if (!scan->is_whole)
 		show_next(&p->json, scan->next);
 	json_object_end(&p->json);
+	session_answer_written(p->reply, p->counted);
 	if (scan->err.code < 0)
 		reply_error(p->reply, &scan->err);
 	else
-		reply_data(p->reply);
+		reply_data_bounded(p->reply);
 	queue_scan_deinit(scan);
 	msg_match_deinit(&p->match);
 	mem_free(p);

@@ -20,7 +20,8 @@ struct peek_topic {
 	struct partition *partition; /* until there is a cursor */
 	struct cursor *cursor;
 	uint64_t searched;
-	size_t bytes; /* looked at */
+	size_t bytes;   /* looked at */
+	size_t counted; /* of the document, as memory */
 	unsigned left;
 };
 
@@ -46,11 +47,12 @@ static void end(struct peek_topic *p, int status, const char *text)
 {
 	struct error err;
 
+	session_answer_written(p->reply, p->counted);
 	if (status < 0) {
 		error_set(&err, status, "%s", text ? text : error_text(status));
 		reply_error(p->reply, &err);
 	} else {
-		reply_data(p->reply);
+		reply_data_bounded(p->reply);
 	}
 	cursor_destroy(p->cursor);
 	msg_match_deinit(&p->match);
@@ -95,6 +97,9 @@ static void go_on(void *ctx)
 			continue;
 		show(&p->json, index, &record);
 		p->left--;
+		session_answer_write(p->reply, &p->counted);
+		if (session_answer_is_enough(p->reply))
+			p->left = 0;
 	}
 	if (rc == TIDE_ESTORE)
 		end(p, rc, "the partition cannot be read now; the broker's log says why");

@@ -33,6 +33,11 @@ struct session {
 	unsigned subscription_count; /* of all its channels */
 	unsigned pending;            /* replies that have not left */
 	unsigned documents;          /* of these, those that may be large */
+	unsigned reads;      /* GETs of topics without a group that are not answered */
+	unsigned written;    /* documents that are being written */
+	bool wants_document; /* the next request is for one: it waits for them */
+	size_t kept_bytes; /* of answers that wait for an earlier one of their channel */
+	size_t standing_bytes;       /* of answers that the peer has not taken */
 	struct settle_job *settling; /* a request that goes on; NULL for none */
 	struct session_transaction *committing; /* a COMMIT likewise */
 	struct transaction_list named;          /* open ones that have a name */
@@ -189,6 +194,19 @@ unsigned session_group_count_readers(const struct topic *t);
 /* The message of a publish that is not to take place, whoever may publish it. */
 TIDE_MUST_USE int session_publish_make(struct session *s, const struct publish_spec *spec,
 				       struct msg **out, struct error *err);
+
+/* An answer waits for an earlier one of its channel; it waits no longer. */
+void session_answer_keep(struct session *s, size_t bytes);
+void session_answer_give(struct session *s, size_t bytes);
+/* The document of a reply grows: `counted` is what has been counted of it, at first 0. */
+void session_answer_write(struct reply *r, size_t *counted);
+/* It is large enough, if it can end here. */
+bool session_answer_is_enough(const struct reply *r);
+/* It is written, or given up. */
+void session_answer_written(struct reply *r, size_t counted);
+/* It is small, or the others leave room for it: else TIDE_EBUSY. */
+TIDE_MUST_USE int session_answer_check(const struct reply *r, size_t counted,
+				       struct error *err);
 
 /* A PUB, ACK or NACK between BEGIN and COMMIT. */
 TIDE_MUST_USE int session_transaction_publish(struct session_transaction *t,

@@ -52,6 +52,7 @@ int session_pull_get(struct channel *ch, struct queue *topic, const struct get_s
 	struct broker *b = ch->session->broker;
 	bool has_group = spec->group.data != NULL;
 	struct getter *pull;
+	struct fetch *f;
 
 	if (unusable_check(&topic->definition, err) < 0 ||
 	    check_queue_options(topic, spec, err) < 0 ||
@@ -59,7 +60,10 @@ int session_pull_get(struct channel *ch, struct queue *topic, const struct get_s
 	    (has_group ? group_admit(topic->topic, spec->group, err)
 		       : check_read(topic, spec, err)) < 0)
 		return err->code;
-	pull = &fetch_create(ch, 1, r)->getter;
+	f = fetch_create(ch, 1, r);
+	f->is_read = !has_group;
+	ch->session->reads += f->is_read;
+	pull = &f->getter;
 	pull->max = spec->max;
 	pull->consumers[0].queue = topic;
 	pull->consumers[0].is_auto_ack = spec->is_auto_ack || !has_group;

@@ -182,17 +182,22 @@ static void command(struct line *l, char *line, size_t len)
 	l->has_asked = true;
 }
 
-/* A connection's first publish finds publishers held back. Other requests do not wait. */
+/* A connection's first publish finds publishers held back, or a document comes too early.
+ * Other requests do not wait. */
 static bool must_wait(struct line *l, struct slice line)
 {
+	struct session *s = l->base.session;
+	bool is_publish_held = session_publish_is_next_held(s);
 	const struct verb *verb;
 
-	if (!session_publish_is_next_held(l->base.session))
+	if (!is_publish_held && !session_answer_is_late(s))
 		return false;
 	verb = request_parse_verb(line);
-	if (!verb || !(verb->features & VERB_PAYLOAD))
+	if (verb && verb->features & VERB_DOCUMENT)
+		return !session_answer_may_begin(s);
+	if (!is_publish_held || !verb || !(verb->features & VERB_PAYLOAD))
 		return false;
-	session_publish_begin(l->base.session);
+	session_publish_begin(s);
 	return true;
 }
 
@@ -217,13 +222,6 @@ static size_t feed_command(struct line *l, char *data, size_t len)
 	return line_len + 1;
 }
 
-/* One peer's requests must neither keep the loop, nor pile up answers. */
-static bool has_had_its_share(struct line *l)
-{
-	return session_is_spent(l->base.session, l->is_heavy) ||
-	       (l->is_heavy && !l->base.ops->can_take(l->base.ctx));
-}
-
 static size_t feed(struct protocol *p, char *data, size_t len)
 {
 	struct line *l = container_of(p, struct line, base);
@@ -235,7 +233,8 @@ static size_t feed(struct protocol *p, char *data, size_t len)
 	while (at < len && l->state != LINE_CLOSED) {
 		size_t n;
 
-		if (l->state == LINE_COMMAND && at > 0 && has_had_its_share(l)) {
+		if (l->state == LINE_COMMAND && at > 0 &&
+		    session_is_spent(p->session, l->is_heavy)) {
 			l->base.is_paused = true;
 			break;
 		}

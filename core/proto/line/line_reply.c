@@ -220,6 +220,7 @@ static void ok(struct line *l, unsigned channel, const struct reply *r)
 static void on_reply(void *ctx, unsigned channel, struct reply *r)
 {
 	struct line *l = ctx;
+	size_t before = l->base.out->bytes, shared = 0;
 
 	if (r->kind == REPLY_ERROR)
 		error_line(l, channel, r->error, r->text);
@@ -230,8 +231,15 @@ static void on_reply(void *ctx, unsigned channel, struct reply *r)
 			 slice_from(r->text));
 	else
 		ok(l, channel, r);
-	for (uint64_t i = 0; r->kind == REPLY_MESSAGES && i < r->count; i++)
-		message(l, channel, SLICE("-"), &r->deliveries[i]);
+	for (uint64_t i = 0; r->kind == REPLY_MESSAGES && i < r->count; i++) {
+		const struct delivery *d = &r->deliveries[i];
+
+		message(l, channel, SLICE("-"), d);
+		shared += reply_is_alone(d) ? 0 : d->msg->payload_len;
+	}
+	if (r->kind == REPLY_DATA || r->kind == REPLY_MESSAGES)
+		session_answer_stand(l->base.session,
+				     l->base.out->bytes - before - shared);
 	l->base.ops->wake(l->base.ctx);
 }
 
