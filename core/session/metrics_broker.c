@@ -237,7 +237,13 @@ static void write_store(struct exposition *e, const struct broker *b)
 	exposition_sample(e, labels, 3, 1);
 	exposition_gauge(e, "tidemq_store_up",
 			 "1: Redis answers, or there is none (--store none).",
-			 store_state(b->store) == STORE_UP);
+			 store_state(b->store) == STORE_UP &&
+				 !store_has_trouble(b->store, STORE_TROUBLE_SILENT));
+	begin(e, EXPOSITION_GAUGE, "tidemq_store_trouble",
+	      "1: something is wrong with Redis, by kind.");
+	for (unsigned i = 0; i < STORE_TROUBLES; i++)
+		sample(e, "kind", store_trouble_name((enum store_trouble)i),
+		       store_has_trouble(b->store, (enum store_trouble)i));
 	write_requests(e, &st);
 	write_flushes(e, j);
 	exposition_gauge(e, "tidemq_store_unstored_bytes",
@@ -249,7 +255,7 @@ static void write_store(struct exposition *e, const struct broker *b)
 	begin(e, EXPOSITION_COUNTER, "tidemq_store_refused_requests",
 	      "Requests that Redis refused, by reason.");
 	for (unsigned i = 0; i < STORE_REFUSALS; i++)
-		sample(e, "reason", store_refusal_name((enum store_refusal)i),
+		sample(e, "reason", store_trouble_name((enum store_trouble)i),
 		       st.refused[i]);
 	write_round_trips(e, &st, j);
 }
