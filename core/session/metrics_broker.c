@@ -5,6 +5,7 @@
 #include "service_pressure.h"
 #include "service_users.h"
 #include "session_private.h"
+#include "warnings.h"
 #include "shard/dedupe.h"
 
 static void begin(struct exposition *e, enum exposition_type type, const char *name,
@@ -75,6 +76,14 @@ static void write_messages(struct exposition *e, const struct service *s)
 	exposition_counter(e, "tidemq_death_limited",
 			   "Messages buried because they had died too often.",
 			   n->death_limited);
+}
+
+static void write_warnings(struct exposition *e, const struct service *s)
+{
+	begin(e, EXPOSITION_GAUGE, "tidemq_warnings",
+	      "Things that somebody should look after, by code.");
+	for (unsigned i = 0; warnings_code(i); i++)
+		sample(e, "code", warnings_code(i), warnings_count(s->warnings, i));
 }
 
 static void write_memory(struct exposition *e, const struct service *s)
@@ -295,6 +304,7 @@ void metrics_broker_write(struct service *s, struct exposition *e)
 	write_build(e, s->broker);
 	write_connections(e, s);
 	write_messages(e, s);
+	write_warnings(e, s);
 	write_memory(e, s);
 	write_transactions(e, s);
 	write_users(e, s);
