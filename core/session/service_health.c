@@ -40,7 +40,9 @@ static void check_store(const struct service *s, struct reasons *r)
 		    store_trouble_is_total((enum store_trouble)kind))
 			add(r, "store", "%s",
 			    store_trouble_text((enum store_trouble)kind));
-	if ((state == STORE_DOWN || state == STORE_FAILED) && r->count == 0)
+	if (store_unfit(store))
+		add(r, "store", "Redis cannot be used now: %s", store_unfit(store));
+	else if ((state == STORE_DOWN || state == STORE_FAILED) && r->count == 0)
 		add(r, "store",
 		    "Redis is away: durable changes wait for it; see whether it runs, "
 		    "the log says more");

@@ -306,6 +306,13 @@ static void give_up(struct redis_conn *c, struct redis_request *r)
 	close_if_idle(c);
 }
 
+/* It cannot be reached: what was wrong with it is not known any more. */
+static void forget_redis(struct redis_conn *c)
+{
+	redis_trouble_forget(&c->trouble);
+	c->hello.verdict = REDIS_HELLO_OK;
+}
+
 /* The link is gone, or could not be made. `is_final`: a first connection is
  * not tried again. */
 static void lose(struct redis_conn *c, bool is_final, const char *format, ...)
@@ -325,7 +332,7 @@ static void lose(struct redis_conn *c, bool is_final, const char *format, ...)
 	if (c->phase == PHASE_UP)
 		culprit = find_culprit(c);
 	else if (c->phase == PHASE_CONNECTING)
-		redis_trouble_forget(&c->trouble);
+		forget_redis(c);
 	uv_timer_stop(&c->timer);
 	if (is_start_over(c, is_final)) {
 		c->phase = PHASE_FAILED;

@@ -43,7 +43,7 @@ void redis_trouble_key_reply(struct redis_trouble *t, const redisReply *reply,
 /* Redis owes an answer, and is silent; it has said something. */
 void redis_trouble_silent(struct redis_trouble *t, uint64_t now_ms);
 void redis_trouble_heard(struct redis_trouble *t, uint64_t now_ms);
-/* Redis cannot be reached: nothing is known of it any more. */
+/* Nothing is known of Redis any more. */
 void redis_trouble_forget(struct redis_trouble *t);
 /* Now and then, while it is connected. True: t->key.request is to be sent, which tells
  * whether the key still has another type. */

@@ -507,10 +507,21 @@ bool store_has_trouble(const struct store *s, enum store_trouble kind)
 	return s->conn && redis_trouble_has(redis_conn_trouble(s->conn), kind);
 }
 
+const char *store_unfit(const struct store *s)
+{
+	const struct redis_hello *hello = s->conn ? redis_conn_hello(s->conn) : NULL;
+
+	return s->state == STORE_DOWN && hello->verdict != REDIS_HELLO_OK ? hello->reason
+									  : NULL;
+}
+
 const char *store_trouble_now(const struct store *s)
 {
+	const char *unfit = store_unfit(s);
 	int kind = 0;
 
+	if (unfit)
+		return unfit;
 	while (kind < STORE_TROUBLES && !store_has_trouble(s, (enum store_trouble)kind))
 		kind++;
 	if (kind == STORE_TROUBLES)

@@ -127,6 +127,9 @@ bool store_has_trouble(const struct store *s, enum store_trouble kind);
 /* The first sentence of those that are so, for those who may see names: it names the key
  * of another type. "": there is none. Good until the next turn. */
 const char *store_trouble_now(const struct store *s);
+/* Why the Redis that was found again cannot be used, or not yet: without a name or
+ * address. NULL: it can, or is away. */
+const char *store_unfit(const struct store *s);
 /* For STATS: that of store_state, or "silent", or "refusing" if Redis takes no writes. */
 const char *store_state_name(const struct store *s);
 

@@ -131,6 +131,27 @@ describe('a Redis', function()
     assert.is_nil(broker:log():find('lost Redis', 1, true))
   end)
 
+  it('that comes back and cannot be used is told of', function()
+    start()
+    redis:cli('REPLICAOF', '127.0.0.1', '1')
+    redis:cli('CLIENT', 'KILL', 'TYPE', 'normal')
+    local why = 'this Redis is a replica and does not accept writes'
+    broker:expect_log('error store: Redis at %S+: ' .. why .. '; trying again')
+    -- At each try nothing is known for a moment.
+    becomes(function()
+      local reasons = http:get('/health/ready').json.reasons
+      return reasons[1] and reasons[#reasons].text == 'Redis cannot be used now: ' .. why
+    end)
+    becomes(function()
+      local store = c:document('STATS').store
+      return store.state == 'down' and store.trouble == why
+    end)
+    redis:cli('REPLICAOF', 'NO', 'ONE')
+    broker:expect_log 'is back after'
+    c:ok('PUB - jobs', 'a')
+    becomes(function() return http:get('/health/ready').status == 200 end)
+  end)
+
   local READY, LOG = 'tide:{//jobs#0}:ready', 'tide:{//events#0}:log'
 
   local function expect_wrong_key(key, is, should)
