@@ -46,6 +46,8 @@ static bool judge_unusable(const struct warnings *w, void *item, struct buf *tex
 static bool judge_memory(const struct warnings *w, void *item, struct buf *text);
 static bool judge_store_memory(const struct warnings *w, void *item, struct buf *text);
 static bool judge_certificate(const struct warnings *w, void *item, struct buf *text);
+static bool judge_store_certificate(const struct warnings *w, void *item,
+				    struct buf *text);
 static bool judge_script(const struct warnings *w, void *item, struct buf *text);
 static bool judge_consumers(const struct warnings *w, void *item, struct buf *text);
 static bool judge_dead_letters(const struct warnings *w, void *item, struct buf *text);
@@ -63,6 +65,7 @@ static const struct {
 	{ "store-memory", SCOPE_BROKER, judge_store_memory, NULL },
 	{ "memory", SCOPE_BROKER, judge_memory, NULL },
 	{ "certificate", SCOPE_BROKER, judge_certificate, NULL },
+	{ "store-certificate", SCOPE_BROKER, judge_store_certificate, NULL },
 	{ "rules", SCOPE_BROKER, judge_rules, NULL },
 	{ "unusable", SCOPE_BROKER, judge_unusable, NULL },
 	{ "scripts", SCOPE_SCRIPT, judge_script,
@@ -180,22 +183,38 @@ static bool judge_store_memory(const struct warnings *w, void *item, struct buf 
 	return true;
 }
 
-static bool judge_certificate(const struct warnings *w, void *item, struct buf *text)
+/* @param until_ms  0: there is no certificate */
+static bool ends_soon(const struct warnings *w, int64_t until_ms, const char *what,
+		      struct buf *text)
 {
-	int64_t until_ms = w->service->net.tls_until_unix_ms;
 	int64_t left_ms = until_ms - w->service->broker->now_ms;
 
 	if (!until_ms || left_ms >= CERTIFICATE_DAYS * DAY_MS)
 		return false;
+	buf_printf(text, "the certificate of %s ", what);
 	if (left_ms <= 0)
-		buf_append_text(text,
-				"the certificate of --tls-cert has ended, and clients "
-				"refuse it");
+		buf_append_text(text, "has ended, and is refused");
 	else
-		buf_printf(text, "the certificate of --tls-cert ends in %lld days",
-			   (long long)(left_ms / DAY_MS));
-	buf_append_text(text, ": put a new one in its place, and send SIGHUP");
+		buf_printf(text, "ends in %lld days", (long long)(left_ms / DAY_MS));
+	buf_append_text(text, ": put a new one in its place");
 	return true;
+}
+
+static bool judge_certificate(const struct warnings *w, void *item, struct buf *text)
+{
+	bool is_soon =
+		ends_soon(w, w->service->net.tls_until_unix_ms, "--tls-cert", text);
+
+	if (is_soon)
+		buf_append_text(text, ", and send SIGHUP");
+	return is_soon;
+}
+
+static bool judge_store_certificate(const struct warnings *w, void *item,
+				    struct buf *text)
+{
+	return ends_soon(w, store_tls_until_unix_ms(w->service->broker->store),
+			 "--store (cert=)", text);
 }
 
 static struct script_trend *find_script(struct warnings *w, struct slice file)
@@ -340,7 +359,9 @@ static void look_at_script(struct warnings *w, const struct engine_script *scrip
 
 	buf_printf(&file, "%s/%s", script->kind, script->name);
 	t = find_script(w, buf_slice(&file));
-	t->grown = trend_counter(&t->errors, script->errors, w->service->broker->now_ms);
+	/* An open circuit fails decisions without a call. */
+	t->grown = trend_counter(&t->errors, script->errors + script->skipped,
+				 w->service->broker->now_ms);
 	look(w, SCOPE_SCRIPT, t);
 	buf_deinit(&file);
 }

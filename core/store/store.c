@@ -515,6 +515,11 @@ const char *store_unfit(const struct store *s)
 									  : NULL;
 }
 
+int64_t store_tls_until_unix_ms(const struct store *s)
+{
+	return s->tls ? tls_context_until_unix_ms(s->tls) : 0;
+}
+
 const char *store_trouble_now(const struct store *s)
 {
 	const char *unfit = store_unfit(s);

@@ -130,6 +130,8 @@ const char *store_trouble_now(const struct store *s);
 /* Why the Redis that was found again cannot be used, or not yet: without a name or
  * address. NULL: it can, or is away. */
 const char *store_unfit(const struct store *s);
+/* When the certificate ends that Redis is shown; 0: it is shown none. */
+int64_t store_tls_until_unix_ms(const struct store *s);
 /* For STATS: that of store_state, or "silent", or "refusing" if Redis takes no writes. */
 const char *store_state_name(const struct store *s);
 

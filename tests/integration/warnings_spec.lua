@@ -3,19 +3,21 @@ local Broker = require 'support.broker'
 local Certs = require 'support.certs'
 local Clock = require 'support.clock'
 local Http = require 'support.http'
+local Redis = require 'support.redis'
 local socket = require 'socket'
 local wait = require 'support.wait'
 
 describe('a warning', function()
-  local broker, http, c, clock, ahead, certs
+  local broker, redis, http, c, clock, ahead, certs
 
   before_each(function() clock, ahead = Clock.new(), 0 end)
 
   after_each(function()
     broker:destroy()
     clock:destroy()
+    if redis then redis:destroy() end
     if certs then certs:destroy() end
-    certs = nil
+    redis, certs = nil, nil
   end)
 
   local function start(options)
@@ -33,9 +35,7 @@ describe('a warning', function()
     for _, w in ipairs(c:document('STATS').health.warnings) do
       if w.code == code then named[#named + 1] = w.text end
     end
-    local answer = http:get '/health/ready'
-    assert.equal(200, answer.status)
-    for _, w in ipairs(answer.json.warnings) do
+    for _, w in ipairs(http:get('/health/ready').json.warnings) do
       if w.code == code then public[#public + 1] = w.text end
     end
     return named, public
@@ -50,6 +50,7 @@ describe('a warning', function()
       return #named > 0 and named[1]:find(pattern)
     end, 60)
     assert(found, (named[1] or 'none') .. http:get('/health/ready').body .. broker:log())
+    assert.equal(200, http:get('/health/ready').status)
     assert.equal(1, #public)
     assert.matches(public_pattern or pattern, public[1])
     return named
@@ -179,10 +180,23 @@ describe('a warning', function()
       '^the certificate of %-%-tls%-cert ends in 4 days: put a new one in its place, and send SIGHUP$')
     assert.equal('1', metric 'certificate')
     clock:set(6 * 86400)
-    expect_warning('certificate', '^the certificate of %-%-tls%-cert has ended, and clients refuse it: put a new one '
-      .. 'in its place, and send SIGHUP$')
+    expect_warning('certificate', '^the certificate of %-%-tls%-cert has ended, and is refused: put a new one in its '
+      .. 'place, and send SIGHUP$')
     certs:issue('server', { days = 60 })
     broker:signal 'HUP'
     expect_none 'certificate'
+  end)
+
+  it('says that the certificate for Redis ends soon', function()
+    certs = Certs.make()
+    certs:issue('client', { days = 5 })
+    redis = Redis.start({}, certs)
+    start { args = { '--store', ('%s&cert=%s&key=%s'):format(redis.tls_url, certs:cert 'client', certs:key 'client') } }
+    expect_warning('store-certificate',
+      '^the certificate of %-%-store %(cert=%) ends in 4 days: put a new one in its place$')
+    -- It is read again with each connection.
+    certs:issue('client', { days = 60 })
+    redis:cli('CLIENT', 'KILL', 'TYPE', 'normal')
+    expect_none 'store-certificate'
   end)
 end)
