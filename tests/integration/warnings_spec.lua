@@ -7,22 +7,24 @@ local Redis = require 'support.redis'
 local socket = require 'socket'
 local wait = require 'support.wait'
 
+local NO_CLOCK = 'no other clock under AddressSanitizer'
+
 describe('a warning', function()
   local broker, redis, http, c, clock, ahead, certs
 
-  before_each(function() clock, ahead = Clock.new(), 0 end)
-
   after_each(function()
-    broker:destroy()
-    clock:destroy()
+    if broker then broker:destroy() end
+    if clock then clock:destroy() end
     if redis then redis:destroy() end
     if certs then certs:destroy() end
-    redis, certs = nil, nil
+    broker, redis, clock, certs = nil, nil, nil, nil
   end)
 
   local function start(options)
     options = options or {}
-    options.env, options.http = clock.env, '127.0.0.1:0'
+    -- One that is sanitized bears no other clock: what needs one is left out.
+    clock, ahead = not Broker.is_sanitized() and Clock.new() or nil, 0
+    options.env, options.http = clock and clock.env, '127.0.0.1:0'
     options.args = options.args or { '--store', 'none' }
     broker = Broker.start(options)
     http = Http.connect(broker)
@@ -90,12 +92,14 @@ describe('a warning', function()
       .. '%(RULES status%)$', '^1 scripts of the rules fail: see their last error %(RULES status%)$')
     assert.equal('1', metric 'scripts')
     assert.is_nil(http:get('/health/ready').body:find('bad', 1, true))
+    if not clock then return pending(NO_CLOCK) end
     expect_none('scripts', minutes_pass())
     assert.equal('0', metric 'scripts')
   end)
 
   it('names queues that grow and have no consumer, the first few', function()
     start()
+    if not clock then return pending(NO_CLOCK) end
     for i = 1, 7 do c:ok('DECLARE queue lonely' .. i) end
     c:ok 'DECLARE queue served'
     c:ok 'DECLARE queue still'
@@ -128,11 +132,13 @@ describe('a warning', function()
     assert.equal(1, #expect_warning('dead-letters', "^the queue 'jobs' %(vhost /%) has sent 1 messages to its "
       .. 'dead%-letter target in the last two minutes: look there for the reason$',
       '^1 queues and topics send messages to their dead%-letter target: look there for the reason$'))
+    if not clock then return pending(NO_CLOCK) end
     expect_none('dead-letters', minutes_pass())
   end)
 
   it('names groups that fall behind', function()
     start()
+    if not clock then return pending(NO_CLOCK) end
     c:ok 'DECLARE topic events partitions=1'
     local late, quick = broker:connect(), broker:connect()
     late:ok 'SUB events s group=late prefetch=1'
@@ -179,6 +185,7 @@ describe('a warning', function()
     expect_warning('certificate',
       '^the certificate of %-%-tls%-cert ends in 4 days: put a new one in its place, and send SIGHUP$')
     assert.equal('1', metric 'certificate')
+    if not clock then return pending(NO_CLOCK) end
     clock:set(6 * 86400)
     expect_warning('certificate', '^the certificate of %-%-tls%-cert has ended, and is refused: put a new one in its '
       .. 'place, and send SIGHUP$')
