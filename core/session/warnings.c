@@ -53,30 +53,31 @@ static bool judge_consumers(const struct warnings *w, void *item, struct buf *te
 static bool judge_dead_letters(const struct warnings *w, void *item, struct buf *text);
 static bool judge_lag(const struct warnings *w, void *item, struct buf *text);
 
-/* `several` is what those are told who may see no names; their number is added. The
- * sentences of the whole broker have no names. */
+/* `many` and `advice` are for those who may see no names, with the number between them.
+ * The sentences of the whole broker have no names. */
 static const struct {
 	const char *code;
 	enum scope scope;
 	judge_fn judge;
-	const char *several;
+	const char *many, *advice;
 } kinds[] = {
-	{ "store", SCOPE_BROKER, judge_store, NULL },
-	{ "store-memory", SCOPE_BROKER, judge_store_memory, NULL },
-	{ "memory", SCOPE_BROKER, judge_memory, NULL },
-	{ "certificate", SCOPE_BROKER, judge_certificate, NULL },
-	{ "store-certificate", SCOPE_BROKER, judge_store_certificate, NULL },
-	{ "rules", SCOPE_BROKER, judge_rules, NULL },
-	{ "unusable", SCOPE_BROKER, judge_unusable, NULL },
-	{ "scripts", SCOPE_SCRIPT, judge_script,
-	  "scripts of the rules fail: see their last error (RULES status)" },
+	{ "store", SCOPE_BROKER, judge_store, NULL, NULL },
+	{ "store-memory", SCOPE_BROKER, judge_store_memory, NULL, NULL },
+	{ "memory", SCOPE_BROKER, judge_memory, NULL, NULL },
+	{ "certificate", SCOPE_BROKER, judge_certificate, NULL, NULL },
+	{ "store-certificate", SCOPE_BROKER, judge_store_certificate, NULL, NULL },
+	{ "rules", SCOPE_BROKER, judge_rules, NULL, NULL },
+	{ "unusable", SCOPE_BROKER, judge_unusable, NULL, NULL },
+	{ "scripts", SCOPE_SCRIPT, judge_script, "scripts of the rules that fail",
+	  "see their last error (RULES status)" },
 	{ "consumers", SCOPE_QUEUE, judge_consumers,
-	  "queues grow and have no consumer: start one, or give the queue a limit" },
+	  "queues that grow and have no consumer",
+	  "start one, or give the queue a limit (max-length, ttl)" },
 	{ "dead-letters", SCOPE_QUEUE, judge_dead_letters,
-	  "queues and topics send messages to their dead-letter target: look there for "
-	  "the reason" },
-	{ "lag", SCOPE_GROUP, judge_lag,
-	  "groups fall behind their topics: start more consumers" },
+	  "queues and topics that send messages to their dead-letter target",
+	  "look there for the reason" },
+	{ "lag", SCOPE_GROUP, judge_lag, "groups that fall behind their topics",
+	  "start more consumers" },
 };
 #define KINDS (sizeof(kinds) / sizeof(kinds[0]))
 
@@ -235,12 +236,13 @@ static bool judge_script(const struct warnings *w, void *item, struct buf *text)
 {
 	const struct script_trend *t = item;
 
-	if (t->grown > 0)
-		buf_printf(text,
-			   "the script %s has failed %llu times in the last two "
-			   "minutes: see its last error (RULES status)",
-			   t->file, (unsigned long long)t->grown);
-	return t->grown > 0;
+	if (t->grown == 0)
+		return false;
+	buf_printf(text, "the script %s has failed ", t->file);
+	buf_append_count(text, t->grown, "time");
+	buf_append_text(text, " in the last two minutes: see its last error (RULES "
+			      "status)");
+	return true;
 }
 
 static void name_queue(const struct queue *q, struct buf *text)
@@ -271,11 +273,9 @@ static bool judge_consumers(const struct warnings *w, void *item, struct buf *te
 	if (trend_gauge(&q->rates->ready, ready, w->service->broker->now_ms) == 0)
 		return false;
 	name_queue(q, text);
-	buf_printf(
-		text,
-		"grows and has no consumer: %llu messages wait; start one, or give the "
-		"queue a limit (max-length, ttl)",
-		(unsigned long long)ready);
+	buf_append_text(text, "grows and has no consumer, with ");
+	buf_append_count(text, ready, "message");
+	buf_append_text(text, ": start one, or give the queue a limit (max-length, ttl)");
 	return true;
 }
 
@@ -293,10 +293,10 @@ static bool judge_dead_letters(const struct warnings *w, void *item, struct buf 
 	if (grown == 0)
 		return false;
 	name_queue(q, text);
-	buf_printf(text,
-		   "has sent %llu messages to its dead-letter target in the last two "
-		   "minutes: look there for the reason",
-		   (unsigned long long)grown);
+	buf_append_text(text, "has sent ");
+	buf_append_count(text, grown, "message");
+	buf_append_text(text, " to its dead-letter target in the last two minutes: look "
+			      "there for the reason");
 	return true;
 }
 
@@ -474,19 +474,25 @@ static unsigned judge_now(const struct warnings *w, size_t kind, struct buf *tex
 	return kinds[kind].judge(w, NULL, text) ? 1 : 0;
 }
 
-static void tell_found(const struct found *f, size_t kind, bool has_names,
-		       warnings_fn tell, void *ctx)
+static void tell_names(const struct found *f, size_t kind, warnings_fn tell, void *ctx)
 {
 	unsigned shown = f->count < LINES_MAX ? f->count : LINES_MAX;
+	char text[32];
+
+	for (unsigned i = 0; i < shown; i++)
+		tell(ctx, kinds[kind].code, f->lines[i]);
+	snprintf(text, sizeof(text), "… and %u more", f->count - shown);
+	if (f->count > shown)
+		tell(ctx, kinds[kind].code, text);
+}
+
+static void tell_count(const struct found *f, size_t kind, warnings_fn tell, void *ctx)
+{
 	char text[LINE_BYTES];
 
-	if (f->count == 0)
-		return;
-	for (unsigned i = 0; has_names && i < shown; i++)
-		tell(ctx, kinds[kind].code, f->lines[i]);
-	snprintf(text, sizeof(text), has_names ? "… and %u more" : "%u %s",
-		 has_names ? f->count - shown : f->count, kinds[kind].several);
-	if (!has_names || f->count > shown)
+	snprintf(text, sizeof(text), "%s: %u; %s", kinds[kind].many, f->count,
+		 kinds[kind].advice);
+	if (f->count > 0)
 		tell(ctx, kinds[kind].code, text);
 }
 
@@ -497,7 +503,7 @@ void warnings_each(const struct warnings *w, bool has_names, warnings_fn tell, v
 	for (size_t i = 0; i < KINDS; i++) {
 		buf_clear(&text);
 		if (kinds[i].scope != SCOPE_BROKER)
-			tell_found(&w->now[i], i, has_names, tell, ctx);
+			(has_names ? tell_names : tell_count)(&w->now[i], i, tell, ctx);
 		else if (judge_now(w, i, &text))
 			tell(ctx, kinds[i].code, buf_cstr(&text));
 	}

@@ -89,7 +89,7 @@ describe('a warning', function()
     c:ok 'DECLARE exchange orders fanout'
     for _ = 1, 3 do assert.matches('^ERR rule', c:request('PUB orders jobs', 'x')) end
     expect_warning('scripts', '^the script filter/bad has failed 3 times in the last two minutes: see its last error '
-      .. '%(RULES status%)$', '^1 scripts of the rules fail: see their last error %(RULES status%)$')
+      .. '%(RULES status%)$', '^scripts of the rules that fail: 1; see their last error %(RULES status%)$')
     assert.equal('1', metric 'scripts')
     assert.is_nil(http:get('/health/ready').body:find('bad', 1, true))
     if not clock then return pending(NO_CLOCK) end
@@ -110,9 +110,9 @@ describe('a warning', function()
       for i = 1, 7 do c:ok('PUB - lonely' .. i, 'x') end
       c:ok('PUB - served', 'x')
     end
-    local named = expect_warning('consumers', "^the queue 'lonely%d' %(vhost /%) grows and has no consumer: %d+ "
-      .. 'messages wait; start one, or give the queue a limit %(max%-length, ttl%)$',
-      '^7 queues grow and have no consumer: start one, or give the queue a limit$', minutes_pass(publish))
+    local named = expect_warning('consumers', "^the queue 'lonely%d' %(vhost /%) grows and has no consumer, with "
+      .. '%d+ messages?: start one, or give the queue a limit %(max%-length, ttl%)$', '^queues that grow and have no '
+      .. 'consumer: 7; start one, or give the queue a limit %(max%-length, ttl%)$', minutes_pass(publish))
     assert.equal(6, #named)
     assert.equal('… and 2 more', named[6])
     assert.equal('7', metric 'consumers')
@@ -129,9 +129,9 @@ describe('a warning', function()
     c:ok('PUB - jobs', 'x')
     c:ok 'GET jobs'
     c:ok('NACK ' .. c:expect_msg().tag)
-    assert.equal(1, #expect_warning('dead-letters', "^the queue 'jobs' %(vhost /%) has sent 1 messages to its "
+    assert.equal(1, #expect_warning('dead-letters', "^the queue 'jobs' %(vhost /%) has sent 1 message to its "
       .. 'dead%-letter target in the last two minutes: look there for the reason$',
-      '^1 queues and topics send messages to their dead%-letter target: look there for the reason$'))
+      '^queues and topics that send messages to their dead%-letter target: 1; look there for the reason$'))
     if not clock then return pending(NO_CLOCK) end
     expect_none('dead-letters', minutes_pass())
   end)
@@ -151,7 +151,7 @@ describe('a warning', function()
     end
     publish()
     expect_warning('lag', "^the group 'late' of the topic 'events' %(vhost /%) is %d+ messages behind, %d+ more than a "
-      .. 'minute ago: start more consumers$', '^1 groups fall behind their topics: start more consumers$',
+      .. 'minute ago: start more consumers$', '^groups that fall behind their topics: 1; start more consumers$',
       minutes_pass(publish))
     expect_none('lag', minutes_pass())
   end)
