@@ -16,6 +16,7 @@
 
 #include "base/position.h"
 #include "base/table.h"
+#include "base/trend.h"
 #include "log/claim.h"
 #include "log/cursor.h"
 #include "getter.h"
@@ -69,6 +70,7 @@ struct topic_group {
 	unsigned member_count;
 	struct group_claim **claims; /* by partition; NULL: there is none */
 	uint64_t *committed;         /* where there is none; GROUP_UNKNOWN */
+	struct trend lag;            /* of session/warnings.h */
 	uint64_t given_up;           /* messages that failed for good, without a target */
 	int64_t given_up_logged_ms;
 	int64_t only;             /* the one partition that a reader wants; -1: all */

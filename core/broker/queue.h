@@ -2,6 +2,7 @@
  * with partitions instead of shards: topic.h. */
 #pragma once
 
+#include "base/trend.h"
 #include "base/table.h"
 #include "consumer.h"
 #include "exchange.h"
@@ -37,6 +38,7 @@ struct queue_counters {
 /* Of a queue that has been used. */
 struct queue_rates {
 	struct rate in, out;
+	struct trend ready, dead_lettered; /* of session/warnings.h */
 };
 enum queue_direction { QUEUE_IN, QUEUE_OUT, QUEUE_DIRECTIONS };
 

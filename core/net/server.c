@@ -298,12 +298,13 @@ int server_check_address(uv_loop_t *loop, const char *address,
 	return rc == TIDE_OK && inner ? check_tls(config, err) : rc;
 }
 
-static void log_certificate(const struct server *s, const char *what)
+static void use_certificate(const struct server *s, const char *what)
 {
 	struct buf text = { 0 };
 	uv_timeval64_t now;
 
 	uv_gettimeofday(&now);
+	s->figures->tls_until_unix_ms = tls_context_until_unix_ms(s->tls);
 	tls_context_describe(s->tls, &text);
 	log_info("TLS: %s the certificate of %s", what, buf_cstr(&text));
 	if (tls_context_is_expired(s->tls, now.tv_sec * 1000))
@@ -318,7 +319,7 @@ static int begin_tls(struct server *s, struct error *err)
 	if (rc < 0 || s->cipher_buf)
 		return rc;
 	s->cipher_buf = mem_alloc(SERVER_READ_BYTES);
-	log_certificate(s, "using");
+	use_certificate(s, "using");
 	return TIDE_OK;
 }
 
@@ -335,7 +336,7 @@ void server_reload_tls(struct server *s)
 	}
 	tls_context_unref(s->tls);
 	s->tls = fresh;
-	log_certificate(s, "now using");
+	use_certificate(s, "now using");
 }
 
 bool server_may_shake(const struct server *s)

@@ -5,6 +5,7 @@
 #include "service_pressure.h"
 #include "service_users.h"
 #include "session_private.h"
+#include "warnings.h"
 #include "shard/dedupe.h"
 
 static void begin(struct exposition *e, enum exposition_type type, const char *name,
@@ -75,6 +76,14 @@ static void write_messages(struct exposition *e, const struct service *s)
 	exposition_counter(e, "tidemq_death_limited",
 			   "Messages buried because they had died too often.",
 			   n->death_limited);
+}
+
+static void write_warnings(struct exposition *e, const struct service *s)
+{
+	begin(e, EXPOSITION_GAUGE, "tidemq_warnings",
+	      "Things that somebody should look after, by code.");
+	for (unsigned i = 0; warnings_code(i); i++)
+		sample(e, "code", warnings_code(i), warnings_count(s->warnings, i));
 }
 
 static void write_memory(struct exposition *e, const struct service *s)
@@ -237,7 +246,13 @@ static void write_store(struct exposition *e, const struct broker *b)
 	exposition_sample(e, labels, 3, 1);
 	exposition_gauge(e, "tidemq_store_up",
 			 "1: Redis answers, or there is none (--store none).",
-			 store_state(b->store) == STORE_UP);
+			 store_state(b->store) == STORE_UP &&
+				 !store_has_trouble(b->store, STORE_TROUBLE_SILENT));
+	begin(e, EXPOSITION_GAUGE, "tidemq_store_trouble",
+	      "1: something is wrong with Redis, by kind.");
+	for (unsigned i = 0; i < STORE_TROUBLES; i++)
+		sample(e, "kind", store_trouble_name((enum store_trouble)i),
+		       store_has_trouble(b->store, (enum store_trouble)i));
 	write_requests(e, &st);
 	write_flushes(e, j);
 	exposition_gauge(e, "tidemq_store_unstored_bytes",
@@ -249,7 +264,7 @@ static void write_store(struct exposition *e, const struct broker *b)
 	begin(e, EXPOSITION_COUNTER, "tidemq_store_refused_requests",
 	      "Requests that Redis refused, by reason.");
 	for (unsigned i = 0; i < STORE_REFUSALS; i++)
-		sample(e, "reason", store_refusal_name((enum store_refusal)i),
+		sample(e, "reason", store_trouble_name((enum store_trouble)i),
 		       st.refused[i]);
 	write_round_trips(e, &st, j);
 }
@@ -289,6 +304,7 @@ void metrics_broker_write(struct service *s, struct exposition *e)
 	write_build(e, s->broker);
 	write_connections(e, s);
 	write_messages(e, s);
+	write_warnings(e, s);
 	write_memory(e, s);
 	write_transactions(e, s);
 	write_users(e, s);

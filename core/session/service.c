@@ -22,6 +22,7 @@
 #include "service_users.h"
 #include "session_private.h"
 #include "tracer.h"
+#include "warnings.h"
 
 static struct service *create(uv_loop_t *loop, const struct broker_config *config,
 			      const struct service_hooks *hooks)
@@ -45,6 +46,7 @@ static struct service *create(uv_loop_t *loop, const struct broker_config *confi
 	recent_watch(s->rollout.recent, b);
 	service_users_init(s);
 	s->samples = samples_create(s);
+	s->warnings = warnings_create(s);
 	return s;
 }
 
@@ -53,6 +55,7 @@ static void destroy(struct service *s)
 	struct broker *b = s->broker;
 
 	samples_destroy(s->samples);
+	warnings_destroy(s->warnings);
 	service_users_deinit(s);
 	tracer_destroy(s->tracer);
 	scheduler_destroy(s->scheduler);
@@ -85,7 +88,8 @@ static int64_t next_due_ms(const struct service *s)
 	const int64_t others[] = {
 		scheduler_due_ms(s->scheduler), service_users_due_ms(s),
 		service_access_due_ms(s),       session_allowance_due_ms(s),
-		samples_due_ms(s->samples),     tracer_due_ms(s)
+		samples_due_ms(s->samples),     tracer_due_ms(s),
+		warnings_due_ms(s->warnings)
 	};
 	int64_t due_ms = turn_due_ms(s->broker);
 
@@ -165,6 +169,7 @@ void service_turn(struct service *s)
 	session_transaction_turn(s);
 	tracer_turn(s);
 	samples_turn(s->samples);
+	warnings_turn(s->warnings);
 	turn_tick(b);
 	scheduler_turn(s->scheduler);
 	enter(b, TURN_DELIVERIES);

@@ -17,6 +17,7 @@ struct scheduler;
 struct session;
 struct settle_job;
 struct tracer;
+struct warnings;
 
 TAILQ_HEAD(session_list, session);
 TAILQ_HEAD(settle_list, settle_job);
@@ -64,6 +65,7 @@ struct service {
 	struct net_figures net;
 	struct net_protocol protocols[NET_PROTOCOLS_MAX];
 	struct samples *samples; /* of the last hour */
+	struct warnings *warnings;
 	struct password_work password_work;
 	struct login login;
 	struct user_changes user_changes;
@@ -95,6 +97,7 @@ struct service {
 	struct bundle *directory;   /* what the rules directory has; until it is loaded */
 	bool has_changed_rules;     /* during the start, which has loaded them */
 	struct error rules_refusal; /* of the rules directory; code 0 = accepted */
+	struct error start_refusal; /* what Redis said, while it is asked for more */
 	char store_state_why[256];
 
 	/* Publishers and schedules are held back while memory or the store is full. */

@@ -1,23 +1,12 @@
-/* service_health.h: whether the broker may be given work, for those who ask without a
- * login: nothing that it says is secret. */
+/* service_health.h: whether the broker may be given work, and what somebody should look
+ * after. */
 #pragma once
 
+#include "base/json.h"
 #include "service.h"
 
-#define SERVICE_HEALTH_MAX 8
-
-struct service_note {
-	const char *code; /* "store" */
-	char text[256];
-};
-
-struct service_health {
-	/* Why it is not ready; none: it is. */
-	struct service_note reasons[SERVICE_HEALTH_MAX];
-	unsigned reason_count;
-	/* What somebody should look after. */
-	struct service_note warnings[SERVICE_HEALTH_MAX];
-	unsigned warning_count;
-};
-
-void service_health(const struct service *s, struct service_health *out);
+/* "ready", "reasons" and "warnings", as members of an object that is open.
+ *
+ * @param has_names  of queues and so on: not for those who ask without a login */
+bool service_health_is_ready(const struct service *s);
+void service_health_write(const struct service *s, bool has_names, struct json *j);

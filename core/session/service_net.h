@@ -11,8 +11,9 @@ struct net_figures {
 	uint64_t accepted; /* connections */
 	uint64_t refused;  /* of these, at a limit */
 	uint64_t bytes_in, bytes_out;
-	uint64_t tls_handshakes; /* that succeeded */
-	uint64_t tls_failures;   /* connections that TLS ended, in a handshake or later */
+	uint64_t tls_handshakes;   /* that succeeded */
+	int64_t tls_until_unix_ms; /* when the certificate ends; 0: there is none */
+	uint64_t tls_failures; /* connections that TLS ended, in a handshake or later */
 };
 
 /* Sessions of a protocol. Those behind the last one have no name. */

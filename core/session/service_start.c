@@ -26,10 +26,25 @@ static void start_failed(struct service *s, int status, const char *why)
 	s->hooks.on_started(s->hooks.ctx, &err);
 }
 
+static void on_explained(void *ctx, int status, const char *text)
+{
+	struct service *s = ctx;
+
+	if (status != TIDE_ESHUTDOWN)
+		start_failed(s, TIDE_ESTORE, text ? text : s->start_refusal.text);
+}
+
+/* What Redis said is less than what the store finds out by asking. */
 static bool step_failed(struct service *s, int status, const char *text)
 {
-	if (status < 0 && status != TIDE_ESHUTDOWN)
-		start_failed(s, status, text ? text : error_text(status));
+	const char *why = text ? text : error_text(status);
+
+	if (status == TIDE_ESTORE) {
+		error_set(&s->start_refusal, status, "%s", why);
+		store_trouble_ask(s->broker->store, on_explained, s);
+	} else if (status < 0 && status != TIDE_ESHUTDOWN) {
+		start_failed(s, status, why);
+	}
 	return status < 0;
 }
 
@@ -251,11 +266,11 @@ static void on_history(void *ctx, int status, const char *text)
 
 	if (status == TIDE_ESHUTDOWN || s->broker->is_closing)
 		return;
-	if (status < 0)
-		start_failed(s, status, text ? text : error_text(status));
-	else if (s->rules_refusal.code < 0 ||
-		 (files &&
-		  history_check_loading(h, bundle_hash(files), &s->rules_refusal) < 0))
+	if (step_failed(s, status, text))
+		return;
+	if (s->rules_refusal.code < 0 ||
+	    (files &&
+	     history_check_loading(h, bundle_hash(files), &s->rules_refusal) < 0))
 		start_with_last_good(s);
 	else if (!files)
 		on_loading_noted(s, TIDE_OK, NULL);

@@ -84,7 +84,7 @@ void session_figures_write_store(const struct service *s, struct json *j)
 	json_member_object(j, "refused_requests");
 	for (unsigned i = 0; i < STORE_REFUSALS; i++)
 		if (st.refused[i])
-			json_member_int(j, store_refusal_name((enum store_refusal)i),
+			json_member_int(j, store_trouble_name((enum store_trouble)i),
 					(int64_t)st.refused[i]);
 	json_object_end(j);
 	if (!st.memory_bytes)

@@ -4,6 +4,7 @@
 #include "exchange_document.h"
 #include "queue_document.h"
 #include "session_leases.h"
+#include "service_health.h"
 #include "service_users.h"
 #include "service_pressure.h"
 #include "samples.h"
@@ -196,8 +197,6 @@ static void topic_stats(struct queue *q, struct json *j)
 static void store_members(const struct service *service, struct json *j)
 {
 	const struct broker *b = service->broker;
-	static const char *const states[] = { "starting", "up", "down", "stale",
-					      "failed" };
 	const struct journal_stats *n = journal_stats(b->journal);
 	struct store_stats st;
 
@@ -206,7 +205,8 @@ static void store_members(const struct service *service, struct json *j)
 	json_member_text(j, "kind", st.kind);
 	json_member_text(j, "address", st.address);
 	json_member_text(j, "version", st.version);
-	json_member_text(j, "state", states[store_state(b->store)]);
+	json_member_text(j, "state", store_state_name(b->store));
+	json_member_text(j, "trouble", store_trouble_now(b->store));
 	json_member_int(j, "requests", (int64_t)st.requests);
 	json_member_int(j, "transactions", (int64_t)st.transactions);
 	json_member_int(j, "reconnects", (int64_t)st.reconnects);
@@ -301,6 +301,9 @@ static void broker_stats(const struct service *service, struct json *j)
 	partition_members(&b->partitions, j);
 	session_figures_write(service, j);
 	store_members(service, j);
+	json_member_object(j, "health");
+	service_health_write(service, true, j);
+	json_object_end(j);
 }
 
 static int exchange_stats(struct session *s, struct slice name, struct reply *r,

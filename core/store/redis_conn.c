@@ -21,7 +21,9 @@
 #define PATIENCE_MS 60000
 /* The timeout is counted in ticks and not read from the clock, so that a
  * pause of our own process does not look like a silent Redis. */
-#define TICKS_PER_TIMEOUT 4
+#define TICKS_PER_TIMEOUT 12
+/* So long it is told that Redis is silent before the connection is given up. */
+#define TICKS_OF_SILENCE 4
 
 enum phase {
 	PHASE_WAITING,    /* for the next try */
@@ -67,6 +69,7 @@ struct redis_conn {
 	uv_timer_t beat_timer;
 	struct redis_request beat;
 	uv_buf_t beat_part;
+	struct redis_trouble trouble;
 	uv_buf_t count_part;
 	char stale[ERROR_TEXT_MAX]; /* of STORE_STALE: what requests are answered */
 	bool is_beat_out;           /* asked and not answered */
@@ -111,13 +114,24 @@ static void schedule_flush(struct redis_conn *c)
 	uv_idle_start(&c->idle, on_idle);
 }
 
+static bool is_owed(const struct redis_conn *c)
+{
+	return c->phase != PHASE_UP || c->stats.pending_requests > 0 || c->is_beat_out ||
+	       c->trouble.key.is_out;
+}
+
 static void on_tick(struct redis_conn *c)
 {
-	if (c->stats.pending_requests == 0 && !c->is_beat_out)
+	bool is_up = c->phase == PHASE_UP;
+
+	if (!is_owed(c))
 		uv_timer_stop(&c->timer);
 	else if (++c->silent_ticks > TICKS_PER_TIMEOUT)
-		lose(c, false, "no reply within %lld ms",
+		lose(c, !is_up, "%sno reply within %lld ms",
+		     is_up ? "" : "connected, but ",
 		     (long long)c->config.command_timeout_ms);
+	else if (c->silent_ticks == TICKS_OF_SILENCE)
+		redis_trouble_silent(&c->trouble, uv_now(c->loop));
 }
 
 static void on_timer(uv_timer_t *timer)
@@ -134,9 +148,6 @@ static void on_timer(uv_timer_t *timer)
 		     (long long)c->config.connect_timeout_ms);
 	else if (c->phase == PHASE_STANDBY)
 		send_holder_round(c);
-	else if (c->phase == PHASE_HELLO || c->phase == PHASE_HOLDER)
-		lose(c, true, "connected, but no reply within %lld ms",
-		     (long long)c->config.command_timeout_ms);
 	else
 		on_tick(c);
 }
@@ -170,7 +181,9 @@ static void drop_link(struct redis_conn *c)
 		TAILQ_INIT(&unanswered); /* it was the greeting alone */
 	else if (c->is_beat_out)
 		TAILQ_REMOVE(&unanswered, &c->beat, entry);
-	c->is_beat_out = false;
+	if (c->trouble.key.is_out)
+		TAILQ_REMOVE(&unanswered, &c->trouble.key.request, entry);
+	c->is_beat_out = c->trouble.key.is_out = false;
 	TAILQ_CONCAT(&unanswered, &c->waiting, entry);
 	TAILQ_CONCAT(&c->waiting, &unanswered, entry);
 }
@@ -270,7 +283,7 @@ static void refuse_waiting(struct redis_conn *c)
 	forget_suspect(c);
 	for (uint64_t n = c->stats.pending_requests; n > 0; n--) {
 		r = TAILQ_FIRST(&c->waiting);
-		c->stats.refused[STORE_REFUSAL_OTHER]++;
+		c->stats.refused[STORE_TROUBLE_OTHER]++;
 		answer_with_error(c, r, c->stale);
 	}
 	close_if_idle(c);
@@ -293,6 +306,13 @@ static void give_up(struct redis_conn *c, struct redis_request *r)
 	close_if_idle(c);
 }
 
+/* It cannot be reached: what was wrong with it is not known any more. */
+static void forget_redis(struct redis_conn *c)
+{
+	redis_trouble_forget(&c->trouble);
+	c->hello.verdict = REDIS_HELLO_OK;
+}
+
 /* The link is gone, or could not be made. `is_final`: a first connection is
  * not tried again. */
 static void lose(struct redis_conn *c, bool is_final, const char *format, ...)
@@ -311,6 +331,8 @@ static void lose(struct redis_conn *c, bool is_final, const char *format, ...)
 	drop_link(c);
 	if (c->phase == PHASE_UP)
 		culprit = find_culprit(c);
+	else if (c->phase == PHASE_CONNECTING)
+		forget_redis(c);
 	uv_timer_stop(&c->timer);
 	if (is_start_over(c, is_final)) {
 		c->phase = PHASE_FAILED;
@@ -354,6 +376,15 @@ static void tell_up(struct redis_conn *c)
 	set_state(c, STORE_UP, err.text);
 }
 
+/* What the connection asks for itself: it is not counted, and not sent again. */
+static void ask(struct redis_conn *c, struct redis_request *r)
+{
+	redis_link_send(c->link, r);
+	schedule_flush(c);
+	if (!uv_is_active((uv_handle_t *)&c->timer))
+		start_ticks(c);
+}
+
 static void on_beat(uv_timer_t *timer)
 {
 	struct redis_conn *c = timer->data;
@@ -361,10 +392,9 @@ static void on_beat(uv_timer_t *timer)
 	if (c->phase != PHASE_UP || c->is_beat_out)
 		return;
 	c->is_beat_out = true;
-	redis_link_send(c->link, &c->beat);
-	schedule_flush(c);
-	if (c->stats.pending_requests == 0)
-		start_ticks(c);
+	ask(c, &c->beat);
+	if (redis_trouble_tick(&c->trouble, uv_now(c->loop)))
+		ask(c, &c->trouble.key.request);
 }
 
 static void enter_up(struct redis_conn *c)
@@ -410,7 +440,8 @@ static void send_greeting(struct redis_conn *c, enum phase phase, unsigned repli
 	c->greeting.replies = replies;
 	c->greeting.parts = &c->greeting_part;
 	c->greeting.part_count = 1;
-	enter(c, phase, c->config.command_timeout_ms);
+	c->phase = phase;
+	start_ticks(c);
 	redis_link_send(c->link, &c->greeting);
 	redis_link_flush(c->link);
 }
@@ -516,9 +547,10 @@ static void on_link_connected(void *ctx)
 
 static void on_beat_reply(struct redis_conn *c, const redisReply *reply)
 {
-	c->is_beat_out = false;
+	redis_trouble_reply(&c->trouble, &c->beat, reply, uv_now(c->loop));
+	c->is_beat_out = c->beat.answered < c->beat.replies;
 	/* What is so is found out on a new link: it may be ours to take again. */
-	if (!redis_holder_is_ours(&c->holder, reply))
+	if (c->beat.answered == 1 && !redis_holder_is_ours(&c->holder, reply))
 		lose(c, false, "tide:holder does not name this broker any more");
 }
 
@@ -535,40 +567,9 @@ static void on_link_bytes(void *ctx)
 	struct redis_conn *c = ctx;
 
 	c->silent_ticks = 0;
+	redis_trouble_heard(&c->trouble, uv_now(c->loop));
 	c->heard_ns = uv_hrtime();
 	c->hooks.on_heard(c->hooks.ctx, c->heard_ns);
-}
-
-static enum store_refusal refusal_of(const char *text)
-{
-	static const struct {
-		const char *word;
-		enum store_refusal why;
-	} words[] = { { "OOM ", STORE_REFUSAL_MEMORY },
-		      { "MISCONF ", STORE_REFUSAL_DISK },
-		      { "READONLY ", STORE_REFUSAL_READONLY },
-		      { "BUSY ", STORE_REFUSAL_BUSY },
-		      { "LOADING ", STORE_REFUSAL_BUSY },
-		      { "NOPERM ", STORE_REFUSAL_DENIED },
-		      { "NOAUTH ", STORE_REFUSAL_DENIED } };
-
-	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-		if (strncmp(text, words[i].word, strlen(words[i].word)) == 0)
-			return words[i].why;
-	return STORE_REFUSAL_OTHER;
-}
-
-/* A transaction that is refused has an error for each of its commands: the first one
- * says why. */
-static void count_refusal(struct redis_conn *c, struct redis_request *r,
-			  const redisReply *reply)
-{
-	if (r->answered == 1)
-		r->is_refused = false;
-	if (reply->type != REDIS_REPLY_ERROR || r->is_refused)
-		return;
-	r->is_refused = true;
-	c->stats.refused[refusal_of(reply->str)]++;
 }
 
 static void on_link_reply(void *ctx, struct redis_request *r, const redisReply *reply)
@@ -587,8 +588,13 @@ static void on_link_reply(void *ctx, struct redis_request *r, const redisReply *
 		on_beat_reply(c, reply);
 		return;
 	}
+	if (r == &c->trouble.key.request) {
+		redis_trouble_key_reply(&c->trouble, reply, uv_now(c->loop));
+		return;
+	}
 	note_refusal(c, r, reply);
-	count_refusal(c, r, reply);
+	if (redis_trouble_reply(&c->trouble, r, reply, uv_now(c->loop)))
+		ask(c, &c->trouble.key.request);
 	if (r->answered == r->replies) {
 		tally_add(&c->stats.round_trip, tally_times_ns,
 			  c->heard_ns - r->asked_ns);
@@ -618,6 +624,7 @@ static void on_part_closed(void *ctx)
 	if (--c->open_count > 0)
 		return;
 	redis_holder_deinit(&c->holder);
+	redis_trouble_deinit(&c->trouble);
 	buf_deinit(&c->greeting_bytes);
 	c->on_closed(c->closed_ctx);
 	mem_free(c);
@@ -667,7 +674,7 @@ static void init_holder(struct redis_conn *c)
 	c->count_part = uv_buf_init((char *)(uintptr_t)count.data, (unsigned)count.len);
 	c->beat.parts = &c->beat_part;
 	c->beat.part_count = 1;
-	c->beat.replies = 1;
+	c->beat.replies = REDIS_HOLDER_BEAT_REPLIES;
 }
 
 struct redis_conn *redis_conn_create(uv_loop_t *loop,
@@ -685,6 +692,7 @@ struct redis_conn *redis_conn_create(uv_loop_t *loop,
 	c->hello.url = config->url;
 	c->hello.set_fsync = config->set_fsync;
 	init_holder(c);
+	redis_trouble_init(&c->trouble, config->address, c->stats.refused);
 	TAILQ_INIT(&c->waiting);
 	uv_timer_init(loop, &c->timer);
 	uv_timer_init(loop, &c->grace);
@@ -709,7 +717,8 @@ void redis_conn_send(struct redis_conn *c, struct redis_request *r)
 	c->stats.requests++;
 	c->stats.commands += r->replies + (r->count != NULL);
 	c->stats.pending_bytes += r->bytes;
-	if (c->stats.pending_requests++ == 0 && c->phase == PHASE_UP)
+	if (c->stats.pending_requests++ == 0 && c->phase == PHASE_UP &&
+	    !uv_is_active((uv_handle_t *)&c->timer))
 		start_ticks(c);
 	if (c->phase == PHASE_UP) {
 		c->stats.bytes_sent += r->bytes;
@@ -769,6 +778,11 @@ const struct redis_holder *redis_conn_holder(const struct redis_conn *c)
 	bool is_held = c->phase == PHASE_UP && c->config.hold != STORE_HOLD_NONE;
 
 	return is_held ? &c->holder : NULL;
+}
+
+const struct redis_trouble *redis_conn_trouble(const struct redis_conn *c)
+{
+	return &c->trouble;
 }
 
 const struct redis_hello *redis_conn_hello(const struct redis_conn *c)

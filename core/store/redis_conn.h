@@ -3,18 +3,19 @@
  *
  * Requests are answered in order. A link that is lost, or that is silent for
  * longer than command_timeout_ms while something is owed, is replaced, for
- * ever, with growing pauses; what is unanswered is sent again in order. A request
- * that Redis hangs up on, by its own word or each time that it comes first, is
- * answered with an error instead, so that those behind it go on. The first
- * connection alone may fail for good (STORE_FAILED), unless another broker takes the
- * store over: nothing is sent on a link before it is known to be ours. While Redis is
- * stale (redis_holder) all requests are answered with an error. What is queued in a turn
- * of the loop is written together at the end of it. */
+ * ever, with growing pauses (a third of that time is told: redis_trouble); what is
+ * unanswered is sent again in order. A request that Redis hangs up on, by its own word or
+ * each time that it comes first, is answered with an error instead, so that those behind
+ * it go on. The first connection alone may fail for good (STORE_FAILED), unless another
+ * broker takes the store over: nothing is sent on a link before it is known to be ours.
+ * While Redis is stale (redis_holder) all requests are answered with an error. What is
+ * queued in a turn of the loop is written together at the end of it. */
 #pragma once
 
 #include "redis_hello.h"
 #include "redis_holder.h"
 #include "redis_request.h"
+#include "redis_trouble.h"
 #include "store.h"
 #include "tls/tls_context.h"
 
@@ -59,6 +60,7 @@ void redis_conn_hurry(struct redis_conn *c);
 
 /* Ours to give back: the connection stands, and the store is held. NULL: it is not. */
 const struct redis_holder *redis_conn_holder(const struct redis_conn *c);
+const struct redis_trouble *redis_conn_trouble(const struct redis_conn *c);
 const struct redis_hello *redis_conn_hello(const struct redis_conn *c);
 /* What it counts itself; the rest is 0. */
 const struct store_stats *redis_conn_stats(const struct redis_conn *c);

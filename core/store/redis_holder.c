@@ -362,7 +362,9 @@ enum redis_holder_verdict redis_holder_judge(struct redis_holder *h)
 
 struct slice redis_holder_beat(void)
 {
-	return SLICE("*3\r\n$4\r\nHGET\r\n$11\r\n" KEY "\r\n$11\r\nincarnation\r\n");
+	return SLICE("*3\r\n$4\r\nHGET\r\n$11\r\n" KEY "\r\n$11\r\nincarnation\r\n"
+		     "*5\r\n$4\r\nZADD\r\n$10\r\ntide:probe\r\n$2\r\nXX\r\n$1\r\n0\r\n"
+		     "$5\r\nprobe\r\n");
 }
 
 bool redis_holder_is_ours(const struct redis_holder *h, const redisReply *reply)

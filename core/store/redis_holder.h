@@ -96,9 +96,11 @@ void redis_holder_reply(struct redis_holder *h, unsigned index, const redisReply
 /* After the last reply of a round. */
 enum redis_holder_verdict redis_holder_judge(struct redis_holder *h);
 
-/* What the holder asks now and then: one command, one reply. */
+/* What the holder asks now and then: who holds the store, and for a write that changes
+ * nothing, which Redis refuses as it would refuse others. */
+#define REDIS_HOLDER_BEAT_REPLIES 2
 struct slice redis_holder_beat(void);
-/* The store is still ours, as far as this reply tells. */
+/* The store is still ours, as far as the first reply tells. */
 bool redis_holder_is_ours(const struct redis_holder *h, const redisReply *reply);
 /* What counts a write: one command, one reply. */
 struct slice redis_holder_count(void);

@@ -502,15 +502,72 @@ enum store_state store_state(const struct store *s)
 	return s->state;
 }
 
-const char *store_refusal_name(enum store_refusal why)
+bool store_has_trouble(const struct store *s, enum store_trouble kind)
 {
-	static const char *const names[] = {
-		[STORE_REFUSAL_MEMORY] = "memory",     [STORE_REFUSAL_DISK] = "disk",
-		[STORE_REFUSAL_READONLY] = "readonly", [STORE_REFUSAL_BUSY] = "busy",
-		[STORE_REFUSAL_DENIED] = "denied",     [STORE_REFUSAL_OTHER] = "other",
-	};
+	return s->conn && redis_trouble_has(redis_conn_trouble(s->conn), kind);
+}
 
-	return names[why];
+const char *store_unfit(const struct store *s)
+{
+	const struct redis_hello *hello = s->conn ? redis_conn_hello(s->conn) : NULL;
+
+	return s->state == STORE_DOWN && hello->verdict != REDIS_HELLO_OK ? hello->reason
+									  : NULL;
+}
+
+int64_t store_tls_until_unix_ms(const struct store *s)
+{
+	return s->tls ? tls_context_until_unix_ms(s->tls) : 0;
+}
+
+const char *store_trouble_now(const struct store *s)
+{
+	const char *unfit = store_unfit(s);
+	int kind = 0;
+
+	if (unfit)
+		return unfit;
+	while (kind < STORE_TROUBLES && !store_has_trouble(s, (enum store_trouble)kind))
+		kind++;
+	if (kind == STORE_TROUBLES)
+		return "";
+	if (kind == STORE_TROUBLE_TYPE && redis_conn_trouble(s->conn)->key.found[0])
+		return redis_conn_trouble(s->conn)->key.text;
+	return store_trouble_text((enum store_trouble)kind);
+}
+
+const char *store_state_name(const struct store *s)
+{
+	static const char *const names[] = { "starting", "up", "down", "stale",
+					     "failed" };
+
+	if (s->state != STORE_UP)
+		return names[s->state];
+	if (store_has_trouble(s, STORE_TROUBLE_SILENT))
+		return "silent";
+	for (int kind = 0; kind < STORE_REFUSALS; kind++)
+		if (store_has_trouble(s, (enum store_trouble)kind) &&
+		    store_trouble_is_total((enum store_trouble)kind))
+			return "refusing";
+	return "up";
+}
+
+/* The answer comes behind those to what was asked of a refused request. */
+static void on_asked(struct store_call *call, const redisReply *reply, bool is_last)
+{
+	struct done_call *d = container_of(call, struct done_call, call);
+	const char *text = store_trouble_now(call->store);
+
+	d->on_done(call->ctx, call->err.code, text[0] ? text : NULL);
+}
+
+void store_trouble_ask(struct store *s, store_done_fn on_done, void *ctx)
+{
+	struct done_call *d = store_call_create(s, NULL, sizeof(*d), on_asked, ctx);
+
+	d->on_done = on_done;
+	store_call_add(&d->call, "PING");
+	store_call_send(&d->call, 0);
 }
 
 void store_stats(const struct store *s, struct store_stats *out)

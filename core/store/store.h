@@ -103,17 +103,37 @@ enum store_state store_state(const struct store *s);
 size_t store_body_max(const struct store *s);
 #define STORE_BODY_MAX_MIN ((size_t)1 << 20) /* no Redis takes less */
 
-/* Why Redis refused a request. */
-enum store_refusal {
-	STORE_REFUSAL_MEMORY,   /* it has no more, or may not take more */
-	STORE_REFUSAL_DISK,     /* it cannot write */
-	STORE_REFUSAL_READONLY, /* it is a replica */
-	STORE_REFUSAL_BUSY,     /* it is loading, or a script holds it up */
-	STORE_REFUSAL_DENIED,   /* its user may not */
-	STORE_REFUSAL_OTHER,
-	STORE_REFUSALS
+/* What is wrong with a Redis that is connected: redis_trouble.h. */
+enum store_trouble {
+	STORE_TROUBLE_MEMORY,   /* it has no more, or may not take more */
+	STORE_TROUBLE_DISK,     /* it cannot write */
+	STORE_TROUBLE_READONLY, /* it is a replica */
+	STORE_TROUBLE_REPLICAS, /* it has too few */
+	STORE_TROUBLE_BUSY,     /* it is loading, or a script holds it up */
+	STORE_TROUBLE_DENIED,   /* its user may not */
+	STORE_TROUBLE_TYPE,     /* a key has another type */
+	STORE_TROUBLE_OTHER,
+	STORE_REFUSALS,
+	STORE_TROUBLE_SILENT = STORE_REFUSALS, /* it does not answer */
+	STORE_TROUBLES
 };
-const char *store_refusal_name(enum store_refusal why);
+const char *store_trouble_name(enum store_trouble kind);
+/* Redis takes no writes because of it; else some requests fail. */
+bool store_trouble_is_total(enum store_trouble kind);
+/* One sentence, with what to do; it has no name or address. */
+const char *store_trouble_text(enum store_trouble kind);
+/* It is so now. */
+bool store_has_trouble(const struct store *s, enum store_trouble kind);
+/* The first sentence of those that are so, for those who may see names: it names the key
+ * of another type. "": there is none. Good until the next turn. */
+const char *store_trouble_now(const struct store *s);
+/* Why the Redis that was found again cannot be used, or not yet: without a name or
+ * address. NULL: it can, or is away. */
+const char *store_unfit(const struct store *s);
+/* When the certificate ends that Redis is shown; 0: it is shown none. */
+int64_t store_tls_until_unix_ms(const struct store *s);
+/* For STATS: that of store_state, or "silent", or "refusing" if Redis takes no writes. */
+const char *store_state_name(const struct store *s);
 
 /* For STATS and the metrics; all since the start. */
 struct store_stats {
@@ -126,8 +146,8 @@ struct store_stats {
 	uint64_t bytes_sent;
 	uint64_t pending_requests; /* asked and not answered */
 	size_t pending_bytes;
-	uint64_t commands; /* in these requests */
-	uint64_t refused[STORE_REFUSALS];
+	uint64_t commands;                /* in these requests */
+	uint64_t refused[STORE_REFUSALS]; /* by enum store_trouble */
 	/* From the end of the turn that asks to the answer, in tally_times_ns. What waits
 	 * for a connection waits for its answer. */
 	struct tally round_trip;
@@ -150,6 +170,10 @@ struct store_shard *store_shard_create(struct slice vhost, struct slice queue,
 void store_shard_destroy(struct store_shard *shard);
 
 typedef void (*store_done_fn)(void *ctx, int status, const char *text);
+
+/* Ask what is wrong with Redis, behind all that was asked before: `text` is the sentence
+ * with its details; NULL: nothing is. */
+void store_trouble_ask(struct store *s, store_done_fn on_done, void *ctx);
 
 /* The writes of a batch are one transaction. Its removals are sent before it
  * and in none: a Redis whose memory is out refuses whatever stands in a MULTI,

@@ -245,6 +245,16 @@ void tls_context_describe(const struct tls_context *c, struct buf *out)
 		   name[0] ? name : "without a common name", until);
 }
 
+int64_t tls_context_until_unix_ms(const struct tls_context *c)
+{
+	const X509 *cert = SSL_CTX_get0_certificate(c->ssl);
+	struct tm tm;
+
+	if (!cert || ASN1_TIME_to_tm(X509_get0_notAfter(cert), &tm) != 1)
+		return 0;
+	return (int64_t)timegm(&tm) * 1000;
+}
+
 bool tls_context_is_expired(const struct tls_context *c, int64_t now_unix_ms)
 {
 	const X509 *cert = SSL_CTX_get0_certificate(c->ssl);

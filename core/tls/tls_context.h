@@ -38,6 +38,8 @@ void tls_context_unref(struct tls_context *c); /* accepts NULL */
 
 /* "broker.example, valid until 2027-01-31 12:00 UTC": our certificate. */
 void tls_context_describe(const struct tls_context *c, struct buf *out);
+/* When our certificate ends; 0: there is none. */
+int64_t tls_context_until_unix_ms(const struct tls_context *c);
 /* `now_unix_ms` is not within the time of our certificate. */
 bool tls_context_is_expired(const struct tls_context *c, int64_t now_unix_ms);
 

@@ -32,7 +32,8 @@ describe('/health/ready', function()
     start { redis = {} }
     assert.same({ ready = true, reasons = {}, warnings = {} }, http:expect(200, 'GET', '/health/ready'))
     broker.redis:signal 'KILL'
-    assert.equal('Redis is away: durable changes wait for it', becomes(503, 'reasons', 'store'))
+    assert.equal('Redis is away: durable changes wait for it; see whether it runs, the log says more',
+      becomes(503, 'reasons', 'store'))
     broker.redis:run()
     becomes(200, 'reasons', nil)
     broker:expect_clean_stop()

@@ -620,9 +620,9 @@ static void removals_pass_while_memory_is_out(void **state)
 	insert_range(h, 12, 12);
 	assert_int_equal(h->downs, 0);
 	store_stats(h->store, &stats);
-	assert_int_equal(stats.refused[STORE_REFUSAL_MEMORY], 2);
-	assert_int_equal(stats.refused[STORE_REFUSAL_OTHER], 0);
-	assert_string_equal(store_refusal_name(STORE_REFUSAL_MEMORY), "memory");
+	assert_int_equal(stats.refused[STORE_TROUBLE_MEMORY], 2);
+	assert_int_equal(stats.refused[STORE_TROUBLE_OTHER], 0);
+	assert_string_equal(store_trouble_name(STORE_TROUBLE_MEMORY), "memory");
 }
 
 static void round_trips_are_timed(void **state)
