@@ -229,7 +229,7 @@ describe('the Debian package', function()
   it('has the version of the Makefile, and is built with the libraries of tools/deps.sh', function()
     local control, rest = shell.read_file 'packaging/debian/control', shell.read_file 'tools/deps.sh'
     local build_depends = control:match 'Build%-Depends:(.-)\nStandards'
-    for name in rest:match '\n\tbuild%)(.-);;':gmatch '[%w.+-]+%-dev' do
+    for name in rest:gmatch '\n([%w.+-]+%-dev) +build%f[\n]' do
       if name ~= 'libc6-dev' then
         local pattern = ' ' .. name:gsub('%p', '%%%0') .. '%f[^%w.+-]'
         assert.matches(pattern, build_depends, nil, name .. ' is not in packaging/debian/control')

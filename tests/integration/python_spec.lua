@@ -1,5 +1,6 @@
 -- The Python client: its own tests, each file of which starts the real broker itself.
 local Broker = require 'support.broker'
+local needs = require 'support.needs'
 local shell = require 'support.shell'
 local wait = require 'support.wait'
 
@@ -20,13 +21,8 @@ describe('the Python client', function()
   it('speaks TLS', function() check 'test_tls' end)
   it('logs in', function() check 'test_users' end)
 
-  it('is installed by pip', function()
-    local with_pip
-    for _, name in ipairs { 'python3', '/usr/bin/python3' } do
-      local _, status = shell.run(name .. ' -c "import pip, setuptools, wheel" 2>/dev/null')
-      with_pip = with_pip or status == 0 and name
-    end
-    if not with_pip then return pending 'pip, setuptools or wheel is missing' end
+  local with_pip = '/usr/bin/python3'
+  needs.client(it, with_pip .. ' -c "import pip, setuptools, wheel"')('is installed by pip', function()
     local dir = shell.make_dir 'tidemq-pip'
     local output, status = shell.run(([[
       cp -R examples/python DIR/src && cd DIR && PYTHON -m pip install --quiet --no-index --no-deps \
