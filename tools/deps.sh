@@ -3,8 +3,8 @@
 #
 # Groups: build, test, test-browser, test-clients, lint, fuzz, bench, profile, deb. Without
 # test-browser and test-clients, the tests that need them are pending. Quick and silent when
-# nothing is missing. Needs root or sudo otherwise. A redis-server that is installed on the way is
-# started neither now nor at boot, and one that was there is left alone.
+# nothing is missing. Needs root or sudo otherwise. A daemon that is installed on the way (Redis,
+# Prometheus) is started neither now nor at boot, and one that was there is left alone.
 set -eu
 
 # A package, and the groups that need it.
@@ -48,6 +48,7 @@ openssl                   test
 php-cli                   test-clients
 php-stomp                 test-clients
 pkg-config                build
+prometheus                test-clients
 pycodestyle               lint
 python3                   test deb
 python3-jsonschema        test
@@ -154,9 +155,9 @@ if ! { apt update && apt install -y --no-install-recommends $missing; } >"$log" 
 	echo "apt-get could not install:$missing" >&2
 	exit 1
 fi
-case "$missing " in
-*" redis-server "*)
-	# The broker starts its own; nobody has asked for one of the system's.
-	$sudo update-rc.d redis-server disable >/dev/null 2>&1 || true
-	;;
-esac
+# The broker starts its own Redis, and tests need tools alone; nobody has asked for daemons.
+for daemon in redis-server prometheus; do
+	case "$missing " in
+	*" $daemon "*) $sudo update-rc.d "$daemon" disable >/dev/null 2>&1 || true ;;
+	esac
+done

@@ -10,7 +10,7 @@
 # Prints a line for each job that ends, the whole output of a job that failed, and
 # a line for each five seconds in which no job ends. A job that failed is repeated
 # alone at the end, and counts by that. Then says which spec files have pending tests, and
-# how to add the packages that those need; with CI=true a pending test is a failed one.
+# how to add the packages that those need; with CI=true one that lacks them is a failed one.
 # Prints `tests: N passed, N failed` last; fails when a test failed or none ran.
 set -u
 build=$1
@@ -66,14 +66,15 @@ number() {
 # JOB OUTPUT: of the spec file, the tests that are pending. Those that lack packages name the
 # target that adds them (tests/integration/support/needs.lua); of others the reason is shown.
 note_pending() {
-	local n targets
+	local n targets lacking
 	n=$(number "$2" '.* ([0-9]+) pending :.*')
 	[ "$n" -ne 0 ] || return 0
 	targets=$(sed -nE 's/.*\(needs packages: make (deps-[a-z-]+)\)$/\1/p' "$2")
-	[ "$(echo "$targets" | grep -c .)" -eq "$n" ] || sed -n '/^Pending -> /,$p' "$2"
+	lacking=$(echo "$targets" | grep -c .)
+	[ "$lacking" -eq "$n" ] || sed -n '/^Pending -> /,$p' "$2"
 	echo "$targets" >>"$outputs/targets"
 	pending+=("pending: $n of $1")
-	[ -z "${CI:-}" ] || failed=$((failed + n))
+	[ -z "${CI:-}" ] || failed=$((failed + lacking))
 }
 
 # PID STATUS: count what the job did. A job that failed without saying so (a crash,
@@ -186,8 +187,7 @@ wait_below 1
 if [ "${#pending[@]}" -ne 0 ]; then
 	printf '%s\n' "${pending[@]}"
 	targets=$(sort -u "$outputs/targets" | xargs)
-	[ -z "$targets" ] || echo "to run them: make $targets"
-	[ -z "${CI:-}" ] || echo "a pending test is a failed one with CI=true"
+	[ -z "$targets" ] || echo "to run them: make $targets${CI:+ (with CI=true they have failed)}"
 fi
 echo "tests: $passed passed, $failed failed"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

@@ -61,8 +61,10 @@ describe('STOMP with', function()
     local name, command = table.unpack(client)
 
     needs.client(it, client.probe)(name, function()
-      -- A machine may have no way to npm.
-      if client.probe == NPM and npm_said then return pending('npm ci has failed: ' .. npm_said) end
+      -- A machine of one's own may have no way to npm; that of CI has.
+      if client.probe == NPM and npm_said and not os.getenv 'CI' then
+        return pending('npm ci has failed: ' .. npm_said)
+      end
       local output, status = shell.run(('timeout %d %s %s app%d %s 2>&1 </dev/null'):format(
         wait.limit(200), (command:gsub('NODE', node or '')), (broker.address:gsub(':', ' ')), i,
         users.password .. (client.is_websocket and (' ws://%s/stomp'):format(broker.http_address) or '')))

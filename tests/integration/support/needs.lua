@@ -4,7 +4,7 @@
 ---   needs.client(it, '/usr/bin/perl -MNet::Stomp -e 1')('Net::Stomp of Perl', function() … end)
 ---
 --- What is missing is named by the target that brings it, which tools/run_tests.sh looks for. There,
---- with CI=true, a pending test is a failed one.
+--- with CI=true, such a test is a failed one.
 local busted = require 'busted'
 local shell = require 'support.shell'
 
@@ -14,14 +14,14 @@ local M = {}
 ---@param block function `describe` or `it`
 ---@param probe string a command that succeeds where the packages are
 ---@return function block, or what makes one pending test of it
-local function needing(group, block, probe)
+function M.group(group, block, probe)
   local _, status = shell.run(('{ %s; } >/dev/null 2>&1 </dev/null'):format(probe))
   if status == 0 then return block end
   return function(name) busted.pending(('%s (needs packages: make deps-%s)'):format(name, group)) end
 end
 
-function M.browser(block) return needing('test-browser', block, 'command -v chromium && command -v chromedriver') end
+function M.browser(block) return M.group('test-browser', block, 'command -v chromium && command -v chromedriver') end
 
-function M.client(block, probe) return needing('test-clients', block, probe) end
+function M.client(block, probe) return M.group('test-clients', block, probe) end
 
 return M
