@@ -146,11 +146,13 @@ fuzzers: $(FUZZERS)
 
 # ---- running and testing -----------------------------------------------------
 
-.PHONY: deps deps-test deps-lint deps-fuzz deps-bench run test matrix chaos model soak fuzz asan lint format format-check pictures demo clean help
+.PHONY: deps deps-test deps-test-browser deps-test-clients deps-lint deps-fuzz deps-bench run test matrix chaos model soak fuzz asan lint format format-check pictures demo clean help
 deps:
 	@tools/deps.sh build
 deps-test:
 	@tools/deps.sh build test
+deps-test-browser deps-test-clients:
+	@tools/deps.sh build test $(@:deps-%=%)
 deps-lint:
 	@tools/deps.sh build lint
 deps-fuzz:
@@ -213,11 +215,11 @@ format-check: deps-lint
 	@clang-format --dry-run -Werror $(C_FILES)
 
 # docs/dashboard-*.png, in about five minutes.
-pictures: deps-test
+pictures: deps-test-browser
 	@$(MAKE) all
 	@TIDEMQ=$(abspath $(B))/tidemq lua5.4 tools/dashboard_pictures.lua
 
-demo: deps-test
+demo: deps
 	@$(MAKE) all
 	@TIDEMQ=$(abspath $(B))/tidemq examples/demo.sh
 
@@ -321,6 +323,7 @@ help:
 #: make pictures       the pictures of the dashboard in docs, from a broker with load (five minutes)
 #: make demo           a guided tour of a broker, crashes included
 #: make deps           install what the build needs (deps-test, deps-lint, deps-fuzz, deps-bench, deps-deb: more)
+#: make deps-test-browser deps-test-clients   what the tests of the dashboard, and of clients that others wrote, need
 #: make install        to $(DESTDIR)$(PREFIX), by default /usr/local; rules to /etc/tidemq/rules; uninstall
 #: make deb            packages for this Debian, in build/deb; DEB_BUILD_OPTIONS=terse: fewer words
 #: make image          an OCI image of the packages, in build/image; IMAGE_SUITE=bookworm (needs root)

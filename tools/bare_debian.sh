@@ -1,9 +1,14 @@
 #!/bin/bash
-# bare_debian.sh [SUITE...]: build, test, install and try the committed tree in bare roots of
-# Debian (bookworm and trixie), once as root and once as a user with sudo.
+# bare_debian.sh [--container] [SUITE...]: build, test, install and try the committed tree in bare
+# roots of Debian (bookworm and trixie), once as root and once as a user with sudo.
+#
+# --container: when its packages are there, a root has what a poor container gives. The network is
+# 127.0.0.1 alone, without IPv6. /proc is read-only. The first process waits for nobody but its own
+# child, so that orphans stay zombies.
 #
 # Needs root and debootstrap. The mirror is that of this machine's own apt sources.
 #   TEST="make test WHAT=unit"   what to run instead of `make test`
+#   PACKAGES="test test-browser" with --container: the groups of tools/deps.sh to install; default: test
 #   TIDE_TEST_PATIENCE=3         is passed on
 #   WHO="root"                   as whom; default: "root user"
 #   LIMIT=3600                   seconds that a step may take
@@ -12,13 +17,18 @@
 # Prints a line for each step, and what it said when it failed.
 # shellcheck disable=SC2317 # the steps are called by their names
 set -eu
+is_container=
+[ "${1:-}" != --container ] || { is_container=yes; shift; }
 suites=${*:-bookworm trixie}
 tree=$(cd "$(dirname "$0")/.." && pwd)
 test=${TEST:-make test}
 limit=${LIMIT:-3600}
 
 [ "$(id -u)" -eq 0 ] || { echo "bare_debian.sh: needs root, to make roots of Debian" >&2; exit 2; }
-command -v debootstrap >/dev/null || { echo "bare_debian.sh: needs debootstrap: apt-get install debootstrap" >&2; exit 2; }
+for program in debootstrap ${is_container:+ip}; do
+	command -v "$program" >/dev/null ||
+		{ echo "bare_debian.sh: needs $program: apt-get install debootstrap iproute2" >&2; exit 2; }
+done
 
 # Where this machine has the release CODENAME from.
 mirror_of() {
@@ -83,19 +93,35 @@ bootstrap() {
 	mv "$work/$1.new" "$work/$1"
 }
 
+# As the first process: run the command, and wait for nothing else.
+# shellcheck disable=SC2016 # perl's
+first_process='my $pid = fork // die; $pid or exec @ARGV or die; waitpid $pid, 0; exit($? >> 8 || $? & 127)'
+
 # WHO SHELL-COMMAND: in the root, as WHO. Processes and mounts end with the command. The shell
 # outside of the chroot stays root: a process that gives that up would outlive `unshare`.
-inside() {
+inside() { enter '' "$@"; }
+
+# The same, in a container when one was asked for.
+contained() { enter "$is_container" "$@"; }
+
+# CONTAINED WHO SHELL-COMMAND
+enter() {
 	# shellcheck disable=SC2016 # the inner shell's
-	timeout --foreground -s KILL "$limit" unshare --mount --pid --fork --kill-child bash -eu -c '
+	timeout --foreground -s KILL "$limit" unshare --mount --pid ${1:+--net} --fork --kill-child \
+		${1:+perl -e "$first_process"} bash -eu -c '
 		root=$1
-		shift
-		mount -t proc proc "$root/proc"
+		contained=$2
+		shift 2
+		if [ -n "$contained" ]; then
+			ip link set lo up
+			[ ! -d /proc/sys/net/ipv6 ] || echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6
+		fi
+		mount -t proc ${contained:+-o ro} proc "$root/proc"
 		mount --rbind /dev "$root/dev"
 		mount -t tmpfs tmpfs "$root/tmp"
 		chroot "$root" env -i PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 \
 			TIDE_TEST_PATIENCE="${TIDE_TEST_PATIENCE:-1}" "$@" || exit
-	' inside "$root" runuser -u "$1" -- bash -c "set -eu; export HOME=~; cd; $2"
+	' inside "$root" "$1" runuser -u "$2" -- bash -c "set -eu; export HOME=~; cd; $3"
 }
 
 # SUITE WHO: a copy of the root, with a clone in the home of WHO.
@@ -132,10 +158,12 @@ for suite in $suites; do
 		[ "$who" = root ] && sudo='' || sudo=sudo
 		rm -rf --one-file-system "$root"
 		if step "$suite, $who: clone" prepare "$suite" "$who"; then
-			step "$suite, $who: test" inside "$who" "cd tidemq; $test" || true
-			step "$suite, $who: install" inside "$who" "cd tidemq; make deps; make; $sudo make install" || true
-			step "$suite, $who: try" inside "$who" "$try" || true
-			step "$suite, $who: uninstall" inside "$who" \
+			[ -z "$is_container" ] || step "$suite, $who: packages" inside "$who" \
+				"cd tidemq; tools/deps.sh build ${PACKAGES:-test}" || true
+			step "$suite, $who: test" contained "$who" "cd tidemq; $test" || true
+			step "$suite, $who: install" contained "$who" "cd tidemq; make deps; make; $sudo make install" || true
+			step "$suite, $who: try" contained "$who" "$try" || true
+			step "$suite, $who: uninstall" contained "$who" \
 				"cd tidemq; $sudo make uninstall; [ ! -e /usr/local/bin/tidemq ]" || true
 		fi
 		rm -rf --one-file-system "$root"

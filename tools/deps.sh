@@ -1,45 +1,87 @@
 #!/bin/sh
 # deps.sh GROUP...: install the Debian packages that are missing.
 #
-# Groups: build, test, lint, fuzz, bench, profile, deb. Quick and silent when nothing is missing. Needs
-# root or sudo otherwise. A redis-server that is installed on the way is started
-# neither now nor at boot, and one that was there is left alone.
+# Groups: build, test, test-browser, test-clients, lint, fuzz, bench, profile, deb. Without
+# test-browser and test-clients, the tests that need them are pending. Quick and silent when
+# nothing is missing. Needs root or sudo otherwise. A daemon that is installed on the way (Redis,
+# Prometheus) is started neither now nor at boot, and one that was there is left alone.
 set -eu
 
+# A package, and the groups that need it.
+table='
+binutils                  build
+build-essential           deb
+chromium                  test-browser
+chromium-driver           test-browser
+clang                     fuzz
+clang-format              lint
+curl                      test
+debhelper                 deb
+dh-python                 deb
+fish                      test-clients
+gcc                       build
+libbsd-dev                build
+libc6-dev                 build
+libclang-rt-dev           fuzz
+libcmocka-dev             test
+libhiredis-dev            build
+libjansson-dev            build
+liblua5.4-dev             build
+libncurses-dev            build
+libnet-stomp-perl         test-clients
+libssl-dev                build
+libuv1-dev                build
+libwslay-dev              build
+libxxhash-dev             build
+lintian                   deb
+linux-perf                profile
+lua-busted                test
+lua-check                 test lint
+lua-sec                   test
+lua-socket                test
+lua5.4                    test lint bench
+mandoc                    lint
+mmdebstrap                deb
+mypy                      lint
+netcat-openbsd            test
+npm                       test-clients
+openssl                   test
+php-cli                   test-clients
+php-stomp                 test-clients
+pkg-config                build
+prometheus                test-clients
+pycodestyle               lint
+python3                   test deb
+python3-jsonschema        test
+python3-msgpack           test
+python3-prometheus-client test
+python3-stomp             test-clients
+python3-venv              test-clients
+redis-server              build
+redis-tools               test
+ruby-stomp                test-clients
+shellcheck                lint
+tmux                      test
+tzdata                    build
+uthash-dev                build
+valgrind                  bench
+'
+zsh                       test-clients
+
 packages_of() {
-	case $1 in
-	build)
-		echo gcc libc6-dev binutils pkg-config liblua5.4-dev libhiredis-dev libuv1-dev \
-			uthash-dev libbsd-dev libjansson-dev libssl-dev libxxhash-dev libwslay-dev \
-			libncurses-dev redis-server tzdata
-		;;
-	test)
-		echo libcmocka-dev lua5.4 lua-busted lua-socket lua-sec lua-check redis-tools netcat-openbsd openssl tmux python3 \
-			python3-prometheus-client python3-stomp python3-jsonschema python3-msgpack curl ruby-stomp libnet-stomp-perl php-cli \
-			php-stomp chromium chromium-driver
-		# Node is often there from elsewhere, and then brings npm along.
-		command -v npm >/dev/null || echo npm
-		;;
-	lint)
-		echo lua5.4 lua-check clang-format shellcheck mandoc mypy pycodestyle
-		;;
-	fuzz)
-		echo clang libclang-rt-dev
-		;;
-	bench)
-		echo lua5.4 valgrind
-		;;
-	profile)
-		echo linux-perf
-		;;
-	deb)
-		echo build-essential debhelper dh-python python3 lintian mmdebstrap
-		;;
-	*)
-		echo "deps.sh: no such group: $1 (build, test, lint, fuzz, bench, profile, deb)" >&2
-		exit 2
-		;;
-	esac
+	found=
+	while read -r package groups; do
+		case " $groups " in
+		*" $1 "*)
+			# Node is often there from elsewhere, and then brings npm along.
+			[ "$package" = npm ] && command -v npm >/dev/null || echo "$package"
+			found=yes
+			;;
+		esac
+	done <<-TABLE
+		$table
+	TABLE
+	[ -n "$found" ] || { echo "deps.sh: no such group: $1 (they are in its table)" >&2; exit 2; }
 }
 
 is_installed() {
@@ -55,7 +97,7 @@ fi
 
 missing=
 for group in "$@"; do
-	packages=$(packages_of "$group")
+	packages=$(packages_of "$group") || exit
 	for package in $packages; do
 		if ! command -v dpkg-query >/dev/null || ! is_installed "$package"; then
 			missing="$missing $package"
@@ -113,9 +155,9 @@ if ! { apt update && apt install -y --no-install-recommends $missing; } >"$log" 
 	echo "apt-get could not install:$missing" >&2
 	exit 1
 fi
-case "$missing " in
-*" redis-server "*)
-	# The broker starts its own; nobody has asked for one of the system's.
-	$sudo update-rc.d redis-server disable >/dev/null 2>&1 || true
-	;;
-esac
+# The broker starts its own Redis, and tests need tools alone; nobody has asked for daemons.
+for daemon in redis-server prometheus; do
+	case "$missing " in
+	*" $daemon "*) $sudo update-rc.d "$daemon" disable >/dev/null 2>&1 || true ;;
+	esac
+done

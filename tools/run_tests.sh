@@ -9,8 +9,9 @@
 #
 # Prints a line for each job that ends, the whole output of a job that failed, and
 # a line for each five seconds in which no job ends. A job that failed is repeated
-# alone at the end, and counts by that. Prints `tests: N passed, N failed` last; fails
-# when a test failed or none ran.
+# alone at the end, and counts by that. Then says which spec files have pending tests, and
+# how to add the packages that those need; with CI=true one that lacks them is a failed one.
+# Prints `tests: N passed, N failed` last; fails when a test failed or none ran.
 set -u
 build=$1
 shift
@@ -25,6 +26,7 @@ patience=${patience%.*}
 silence=$((900 * (patience > 1 ? patience : 1)))
 passed=0
 failed=0
+pending=() # a line for each spec file that has such tests
 outputs=$(mktemp -d)
 declare -A job_of=() path_of=() output_of=() started_of=() # by process id
 again=() # jobs that failed beside others
@@ -61,6 +63,20 @@ number() {
 	echo "${n:-0}"
 }
 
+# JOB OUTPUT: of the spec file, the tests that are pending. Those that lack packages name the
+# target that adds them (tests/integration/support/needs.lua); of others the reason is shown.
+note_pending() {
+	local n targets lacking
+	n=$(number "$2" '.* ([0-9]+) pending :.*')
+	[ "$n" -ne 0 ] || return 0
+	targets=$(sed -nE 's/.*\(needs packages: make (deps-[a-z-]+)\)$/\1/p' "$2")
+	lacking=$(echo "$targets" | grep -c .)
+	[ "$lacking" -eq "$n" ] || sed -n '/^Pending -> /,$p' "$2"
+	echo "$targets" >>"$outputs/targets"
+	pending+=("pending: $n of $1")
+	[ -z "${CI:-}" ] || failed=$((failed + lacking))
+}
+
 # PID STATUS: count what the job did. A job that failed without saying so (a crash,
 # a file that does not load) is one failed test.
 count() {
@@ -86,6 +102,7 @@ count() {
 	fi
 	passed=$((passed + good))
 	failed=$((failed + bad))
+	[[ $job != *_spec.lua ]] || note_pending "$job" "$output"
 	say '%-48s %4d passed %3d failed %4d s\n' "$job" "$good" "$bad" "$seconds"
 }
 
@@ -167,5 +184,10 @@ for job in "${again[@]}"; do
 	start "$job"
 done
 wait_below 1
+if [ "${#pending[@]}" -ne 0 ]; then
+	printf '%s\n' "${pending[@]}"
+	targets=$(sort -u "$outputs/targets" | xargs)
+	[ -z "$targets" ] || echo "to run them: make $targets${CI:+ (with CI=true they have failed)}"
+fi
 echo "tests: $passed passed, $failed failed"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

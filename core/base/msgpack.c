@@ -52,12 +52,13 @@ static int add(const struct msgpack_reading *r, struct json_node node)
 	return error_set(r->err, TIDE_ELIMIT, "out of memory for the MessagePack");
 }
 
-/* `size` bytes behind the first one as a number; the reader is then behind them. */
+/* `size` bytes behind the first one as a number; the reader is then behind them.
+ * On failure *out is 0, for the compilers that cannot tell that nobody reads it. */
 static int read_uint(struct msgpack_reading *r, unsigned size, uint64_t *out)
 {
+	*out = 0;
 	if ((size_t)(r->end - r->at) < 1 + (size_t)size)
 		return refuse(r, "a value that is cut off");
-	*out = 0;
 	r->at++;
 	for (unsigned i = 0; i < size; i++)
 		*out = *out << 8 | (unsigned char)*r->at++;

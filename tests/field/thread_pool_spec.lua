@@ -1,7 +1,9 @@
 -- A pool of threads on one channel: several messages are in work at the same time and end in any order. The channel
 -- settles something all the time, so that only what is stuck counts as failed.
 local Field = require 'support.field'
+local needs = require 'support.needs'
 local shell = require 'support.shell'
+local wait = require 'support.wait'
 
 local LEASE, THREADS, JOBS = Field.LEASE_MS, 4, 64
 local WORK = LEASE // 8
@@ -52,7 +54,7 @@ describe('a pool of threads on one channel', function()
   it('does each job once in Python, by tasks that share a subscription', function()
     local queue = open()
     local output, status = shell.run(([[
-PYTHONPATH=examples/python timeout 300 python3 -B -W error - %s %s %d %d %g <<'EOF' 2>&1
+PYTHONPATH=examples/python timeout %d python3 -B -W error - %s %s %d %d %g <<'EOF' 2>&1
 import asyncio, collections, sys
 from tidemq import aio
 
@@ -78,22 +80,23 @@ async def main():
           == [(n, 1) for n in range(1, int(jobs) + 1)])
 
 asyncio.run(main())
-EOF]]):format(field.broker:url(), queue, JOBS, THREADS, WORK / 1000))
+EOF]]):format(wait.limit(300), field.broker:url(), queue, JOBS, THREADS, WORK / 1000))
     assert.equal('True\n', output)
     assert.equal(0, status)
     field.expect_done(queue, JOBS, { redelivered = 0 })
   end)
 
-  it('does each job once with python3-stomp, whose threads share a connection', function()
+  local it_with_stomp = needs.client(it, '/usr/bin/python3 -c "import stomp"')
+  it_with_stomp('does each job once with python3-stomp, whose threads share a connection', function()
     local queue = open()
     local host, port = field.broker.address:match '^(.*):(%d+)$'
     local output, status = shell.run(([[
-timeout 300 /usr/bin/python3 -B - %s %d %s %d %d %g <<'EOF' 2>&1
+timeout %d /usr/bin/python3 -B - %s %d %s %d %d %g %d <<'EOF' 2>&1
 import collections, queue, sys, threading, time
 import stomp
 
 host, port, name = sys.argv[1:4]
-jobs, threads, pause = map(float, sys.argv[4:])
+jobs, threads, pause, limit = map(float, sys.argv[4:])
 waiting, done, ended = queue.Queue(), collections.Counter(), threading.Semaphore(0)
 
 class Listener(stomp.ConnectionListener):
@@ -116,10 +119,10 @@ connection.subscribe('/queue/' + name, 'w', 'client-individual')
 for _ in range(int(threads)):
     threading.Thread(target=work, daemon=True).start()
 for _ in range(int(jobs)):
-    assert ended.acquire(timeout=60)
+    assert ended.acquire(timeout=limit)
 connection.disconnect('bye')
 print(sorted(done.elements()) == list(range(1, int(jobs) + 1)))
-EOF]]):format(host, port, queue, JOBS, THREADS, WORK / 1000))
+EOF]]):format(wait.limit(300), host, port, queue, JOBS, THREADS, WORK / 1000, wait.limit(60)))
     assert.equal('True\n', output)
     assert.equal(0, status)
     field.expect_done(queue, JOBS, { redelivered = 0 })

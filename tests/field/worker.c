@@ -18,10 +18,16 @@
 #include <tidemq/client.h>
 
 #define BATCH 10
-#define WAIT_MS 60000
 
 static struct tidemq_client *client;
 static unsigned work_ms;
+
+static int64_t wait_ms(void)
+{
+	const char *patience = getenv("TIDE_TEST_PATIENCE");
+
+	return (int64_t)(60000 * (patience ? atof(patience) : 1));
+}
 
 static void check(int status, const char *what)
 {
@@ -40,7 +46,7 @@ static struct tidemq_msg *next_message(void)
 {
 	struct tidemq_msg *m;
 
-	check(tidemq_next(client, WAIT_MS, &m), "next");
+	check(tidemq_next(client, wait_ms(), &m), "next");
 	return m;
 }
 
@@ -65,7 +71,7 @@ static void settle_take(struct tidemq_msg *m)
 static unsigned get(const char *queue, unsigned max)
 {
 	const struct tidemq_fetch fetch = {
-		.queues = &queue, .queue_count = 1, .max = max, .wait_ms = WAIT_MS
+		.queues = &queue, .queue_count = 1, .max = max, .wait_ms = wait_ms()
 	};
 	unsigned count;
 

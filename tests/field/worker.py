@@ -10,10 +10,13 @@ Each message takes WORK_MS. Prints "payload attempt" for what is done, "late pay
 that came too late.
 """
 
+import os
 import sys
 import time
 
 import tidemq
+
+WAIT_S = 60 * float(os.environ.get("TIDE_TEST_PATIENCE", "1"))
 
 
 def work(milliseconds: float) -> None:
@@ -36,7 +39,7 @@ def main() -> None:
         if mode == "sub":
             messages = client.subscribe(queue)
             for _ in range(int(count)):
-                message = messages.next(timeout=120)
+                message = messages.next(timeout=WAIT_S)
                 work(pause)
                 settle(client, message)
         elif mode == "touch":

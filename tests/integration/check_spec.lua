@@ -27,6 +27,7 @@ return {
 ]]
 
 describe('tidemq check', function()
+  local it_with_luacheck = require 'support.needs'.group('test', it, 'command -v luacheck')
   local dir
 
   before_each(function()
@@ -396,14 +397,12 @@ return M
     })
   end)
 
-  it('says what luacheck says, when it is installed', function()
-    if not os.execute 'command -v luacheck >/dev/null' then return end
+  it_with_luacheck('says what luacheck says, when it is installed', function()
     finds({ ['retry/a.lua'] = 'return {\n  decide = function() unknown = 1 return 0 end,\n}\n' },
       { "retry/a.lua:2: setting non-standard global variable 'unknown'" })
   end)
 
-  it('says what scripts do not have, also in functions that are not called, and what to use', function()
-    if not os.execute 'command -v luacheck >/dev/null' then return end
+  it_with_luacheck('says what scripts do not have, also in functions that are not called, and what to use', function()
     local found, status = check { ['filter/a.lua'] = [[
 return { match = {}, publish = function(msg)
   msg.headers.at = os.time()
@@ -439,8 +438,7 @@ end }
     assert.equal(0, status, text)
   end)
 
-  it('calls style a note, which does not affect the exit status', function()
-    if not os.execute 'command -v luacheck >/dev/null' then return end
+  it_with_luacheck('calls style a note, which does not affect the exit status', function()
     write('r/retry/a.lua', 'local unused = 1\nreturn {\n  decide = function(msg) return 0 end, \n}\n')
     local text, status = capture(('%s check %s/r'):format(Broker.binary(), dir))
     assert.is_truthy(text:find("retry/a.lua:1: note: unused variable 'unused'", 1, true), text)
@@ -449,8 +447,7 @@ end }
     assert.equal(0, status)
   end)
 
-  it('leaves the style of modules alone, and notes what they lack in Lua 5.4', function()
-    if not os.execute 'command -v luacheck >/dev/null' then return end
+  it_with_luacheck('leaves the style of modules alone, and notes what they lack in Lua 5.4', function()
     local found, status = check {
       ['retry/a.lua'] = 'local lib = require "lib"\nreturn { decide = function() return lib.one() end }\n',
       ['lib.lua'] = 'local unused = 1\nlocal load = loadstring or load\n'

@@ -1,6 +1,7 @@
 -- The dashboard: exchanges with their picture, and the route tester, in a headless Chromium.
 local Broker = require 'support.broker'
 local Browser = require 'support.browser'
+local needs = require 'support.needs'
 
 local ORDERS = [[
 return {
@@ -14,7 +15,7 @@ return {
   end,
 }]]
 
-describe('the dashboard', function()
+needs.browser(describe)('the dashboard', function()
   local broker, browser, c
 
   setup(function()

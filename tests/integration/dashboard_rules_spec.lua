@@ -1,6 +1,7 @@
 -- The dashboard: scripts, generations, sources, candidate rules, replay, in a headless Chromium.
 local Broker = require 'support.broker'
 local Browser = require 'support.browser'
+local needs = require 'support.needs'
 local shell = require 'support.shell'
 local users = require 'support.users'
 
@@ -20,7 +21,7 @@ return {
 ]]):format(amount)
 end
 
-describe('the dashboard', function()
+needs.browser(describe)('the dashboard', function()
   local broker, browser, c
 
   setup(function() browser = Browser.start() end)

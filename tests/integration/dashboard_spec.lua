@@ -2,9 +2,10 @@
 -- broker, which is asked by the line protocol.
 local Broker = require 'support.broker'
 local Browser = require 'support.browser'
+local needs = require 'support.needs'
 local users = require 'support.users'
 
-describe('the dashboard', function()
+needs.browser(describe)('the dashboard', function()
   local broker, browser, c
   local allowed
 

@@ -271,20 +271,23 @@ describe('specs that hang', function()
   local c
   after_each(function() if broker then broker:destroy() end end)
 
-  local function begin(timeout)
+  --- @param prepare? fun() before the first change
+  local function begin(timeout, prepare)
     start({ ['sharding/mine.lua'] = pick(0), ['sharding/mine_spec.lua'] = specs(3) },
       { args = { '--rules-gate-timeout', timeout } })
     c = broker:connect()
     c:ok 'DECLARE queue q shards=8 sharding=mine'
+    if prepare then prepare() end
     broker:write_rule('sharding/mine.lua', pick(1))
     c:document 'RULES reload'
   end
 
   --- One whose processes wait, as long as they are let.
-  local function hang()
+  --- @param condition? string of the shell, in the broker's directory
+  local function hang(condition)
     broker:write_rule('sharding/hang_spec.lua', ([[
-it("hangs", function() os.execute "cd %s; touch begun; sleep 600 & sleep 600" end)
-]]):format(broker.dir))
+it("hangs", function() os.execute "cd %s; if %s; then touch begun; sleep 600 & sleep 600; fi" end)
+]]):format(broker.dir, condition or 'true'))
   end
   local function wait_until_begun()
     assert.is_truthy(wait.poll(function() return shell.read_file(broker.dir .. '/begun') end))
@@ -323,9 +326,10 @@ it("leaves a process", function() os.execute "cd %s; sleep 600 &" end)
   end)
 
   it('are not in the way of a rollback, which ends them', function()
-    begin '10m'
-    hang()
-    broker:write_rule('sharding/mine.lua', pick(2))
+    -- The files do not change before the reload that hangs: such a change may be noticed after the
+    -- rollback, and would then be loaded.
+    begin('10m', function() hang '[ -e go ]' end)
+    shell.write_file(broker.dir .. '/go', '')
     c:send 'RULES reload\r\n'
     wait_until_begun()
     local d = broker:connect()

@@ -1,6 +1,7 @@
 -- A rules directory has only what its owner wrote: what it lacks is shipped.
 local Broker = require 'support.broker'
 local shell = require 'support.shell'
+local wait = require 'support.wait'
 
 local NEVER <const> = 'return { decide = function() return tide.BURY end }\n'
 
@@ -218,8 +219,8 @@ BIND jobs logs a.*
 
   it('is the default when it is there', function()
     start { rules = {}, args = { '--store', 'none' } }
-    local out = shell.run(("mkdir -p '%s/own/rules'; cd '%s/own'; timeout 20 '%s' serve --store none --http none "
-      .. "--listen nowhere 2>&1"):format(broker.dir, broker.dir, Broker.binary()))
+    local out = shell.run(("mkdir -p '%s/own/rules'; cd '%s/own'; timeout %d '%s' serve --store none --http none "
+      .. "--listen nowhere 2>&1"):format(broker.dir, broker.dir, wait.limit(20), Broker.binary()))
     assert.is_nil(out:find('there is no rules directory', 1, true), out)
     local status
     out, status = shell.run(("'%s' serve --store none --rules '%s/missing' 2>&1"):format(Broker.binary(), broker.dir))

@@ -133,8 +133,8 @@ describe('a listener with TLS', function()
   it('resumes sessions', function()
     start()
     local port, ticket = broker.address:match ':(%d+)$', broker.dir .. '/ticket'
-    local command = '{ echo PING; echo QUIT; sleep 5; } | timeout 20 openssl s_client -ign_eof -connect 127.0.0.1:'
-      .. port .. ' -CAfile ' .. certs:cert 'ca' .. ' %s ' .. ticket .. ' 2>&1'
+    local command = '{ echo PING; echo QUIT; } | timeout ' .. wait.limit(20) .. ' openssl s_client -ign_eof '
+      .. '-connect 127.0.0.1:' .. port .. ' -CAfile ' .. certs:cert 'ca' .. ' %s ' .. ticket .. ' 2>&1'
     assert.matches('New, TLSv1.3', shell.run(command:format '-sess_out'))
     assert.matches('Reused, TLSv1.3', shell.run(command:format '-sess_in'))
   end)
@@ -173,7 +173,7 @@ describe('a listener with TLS', function()
     for _, bytes in ipairs { '\x16', '\x16\x03\x01\xff\xff' .. ('x'):rep(70000), '\x16\x03\x01\x00\x04\x01\x00\x00\x00',
       ('\x16\x03\x01\x00\x01\x01'):rep(5000), '\x16' .. ('\0'):rep(300000) } do
       local c = Client.connect(broker.address)
-      c.sock:settimeout(5)
+      c.sock:settimeout(wait.limit())
       c.sock:send(bytes)
       c:close()
     end
@@ -301,7 +301,7 @@ describe('a listener with TLS', function()
 
   it('has a certificate that is valid, or says so', function()
     local key, cert = certs:key 'server', certs:cert 'server'
-    assert.equal(0, select(2, shell.run(('openssl x509 -in %s -signkey %s -days -1 -out %s.new 2>&1 && mv %s.new %s')
+    assert.equal(0, select(2, shell.run(('openssl x509 -in %s -signkey %s -days 0 -out %s.new 2>&1 && mv %s.new %s')
       :format(cert, key, cert, cert, cert))))
     start()
     broker:expect_log 'warn  TLS: the certificate is not valid now: clients will refuse it'

@@ -5,6 +5,9 @@ local users = require 'support.users'
 local verbs = require 'support.verbs'
 local wait = require 'support.wait'
 
+-- A hundred of them take a second or more.
+local LOOKS = wait.limit() * 100
+
 local STAMP = [[
 return {
   match = { exchange = "orders" },
@@ -354,10 +357,10 @@ describe('a trace', function()
     local output = verbs.run(broker, [[
       cd ]] .. broker.dir .. [[;
       ']] .. Broker.binary() .. [[' trace - picked --for 60s >out2 2>err2 & pid=$!
-      for i in $(seq 1000); do tidemq list connections | grep -q tidemq-trace && break; sleep 0.01; done
+      for i in $(seq ]] .. LOOKS .. [[); do tidemq list connections | grep -q tidemq-trace && break; sleep 0.01; done
       for i in $(seq 90); do tidemq pub --header tenant=a - picked x >/dev/null; grep -q confirmed out2 && break; done
       tidemq get picked --nack --max 100 >/dev/null
-      for i in $(seq 1000); do grep -q returned out2 && break; sleep 0.01; done
+      for i in $(seq ]] .. LOOKS .. [[); do grep -q returned out2 && break; sleep 0.01; done
       kill $pid; wait $pid; grep -m 1 published out2; grep -m 1 returned out2; cat err2
     ]])
     assert.matches('; to picked/%d by sharding/hash%.lua:%d+ rank %d+ by priority/fair%.lua:%d+\n', output)
@@ -369,10 +372,10 @@ describe('a trace', function()
     local output = verbs.run(broker, [[
       cd ]] .. broker.dir .. [[;
       ']] .. Broker.binary() .. [[' trace x 'a.#' --for 60s --payload >out 2>err & pid=$!
-      for i in $(seq 1000); do tidemq list connections | grep -q tidemq-trace && break; sleep 0.01; done
+      for i in $(seq ]] .. LOOKS .. [[); do tidemq list connections | grep -q tidemq-trace && break; sleep 0.01; done
       for i in $(seq 90); do tidemq pub x a.b hello >/dev/null; grep -q confirmed out && break; done
       tidemq get q --max 100 >/dev/null
-      for i in $(seq 1000); do grep -q acked out && break; sleep 0.01; done
+      for i in $(seq ]] .. LOOKS .. [[); do grep -q acked out && break; sleep 0.01; done
       kill $pid; wait $pid; echo status $?
       head -n 2 out; grep -m 1 delivered out; grep -m 1 acked out; cat err
     ]])

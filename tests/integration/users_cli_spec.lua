@@ -5,6 +5,7 @@ local json = require 'dkjson'
 local shell = require 'support.shell'
 local users = require 'support.users'
 local verbs = require 'support.verbs'
+local wait = require 'support.wait'
 
 local quote = shell.quote
 
@@ -112,8 +113,9 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
     done('alice', 'secret', 'tidemq declare queue q')
     local url = ('tide://alice:secret@%s/'):format(broker.address)
     local output = shell.run(([[%s sub q --url '%s' >%s/sub 2>&1 & pid=$!
-      for i in $(seq 1000); do grep -q warning %s/sub && break; sleep 0.01; done
-      tr '\0' ' ' </proc/$pid/cmdline; kill $pid]]):format(quote(Broker.binary()), url, broker.dir, broker.dir))
+      for i in $(seq %d); do grep -q warning %s/sub && break; sleep 0.01; done
+      tr '\0' ' ' </proc/$pid/cmdline; kill $pid]]):format(quote(Broker.binary()), url, broker.dir,
+      wait.limit() * 100, broker.dir))
     assert.is_nil(output:find 'secret')
     assert.matches('sub q %-%-url %*+', output)
     assert.equal('tidemq: warning: the password of --url was on the command line, where every user could read it: '

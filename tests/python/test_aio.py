@@ -7,7 +7,7 @@ import random
 import unittest
 
 import tidemq
-from broker import Broker, Proxy, wait_for
+from broker import PATIENCE, Broker, Proxy, wait_for
 from tidemq import aio
 
 
@@ -143,7 +143,7 @@ class Asking(Case):
                 async with aio.connect(self.broker.url) as client:
                     if error is not None:
                         await client.publish(queue, "x", id="once")
-                    message = await (await client.subscribe(queue)).next(timeout=10)
+                    message = await (await client.subscribe(queue)).next(timeout=PATIENCE)
                     self.assertEqual(attempt, message.attempt)
                     if error is not None:
                         raise error
@@ -156,7 +156,7 @@ class Asking(Case):
         for name in queues * 2:
             await client.publish(name, name)
         seen = []
-        async for message in client.messages(timeout=10):
+        async for message in client.messages(timeout=PATIENCE):
             seen.append(message.key)
             if len(seen) == 4:
                 break
@@ -229,7 +229,7 @@ class Restarting(unittest.IsolatedAsyncioTestCase):
             subscription = await client.subscribe("q", prefetch=20)
             while len(done) < 1200:
                 try:
-                    message = await subscription.next(timeout=10)
+                    message = await subscription.next(timeout=PATIENCE)
                     done.add(int(message.payload))
                     await client.ack(message)
                 except tidemq.LeaseLost:

@@ -7,7 +7,7 @@ import threading
 import unittest
 
 import tidemq
-from broker import Broker, Proxy, wait_for
+from broker import PATIENCE, Broker, Proxy, wait_for
 
 ANY = bytes(range(256)) + b"\r\nOK\r\n\r\nDATA 5\r\n"
 
@@ -188,7 +188,7 @@ class Consuming(Case):
         self.refused("timeout", subscription.next, timeout=0)
         self.refused("timeout", subscription.next, timeout=0.01)
         self.broker_client().publish(queue, "x")
-        self.assertEqual(b"x", subscription.next(timeout=10).payload)
+        self.assertEqual(b"x", subscription.next(timeout=PATIENCE).payload)
 
     def test_nack_touch_and_attempts(self):
         client = self.connect()
@@ -219,7 +219,7 @@ class Consuming(Case):
         for leave in (None, KeyboardInterrupt, SystemExit):
             with self.assertRaises(leave) if leave else contextlib.nullcontext():
                 with self.connect() as client:
-                    client.subscribe(queue).next(timeout=10)
+                    client.subscribe(queue).next(timeout=PATIENCE)
                     if leave:
                         raise leave
         self.assertEqual([1, 1, 1], self.attempts(queue))
@@ -229,7 +229,7 @@ class Consuming(Case):
         for _ in range(3):
             self.broker_client().publish(queue, "x")
         with self.assertRaises(ZeroDivisionError), self.connect() as client:
-            client.subscribe(queue).next(timeout=10)
+            client.subscribe(queue).next(timeout=PATIENCE)
             raise ZeroDivisionError
         self.assertEqual([1, 1, 2], sorted(self.attempts(queue)))
 
@@ -240,13 +240,13 @@ class Consuming(Case):
         other = self.broker_client()
         for n in range(5):
             other.publish(queue, str(n))
-        first = subscription.next(timeout=10)
+        first = subscription.next(timeout=PATIENCE)
         wait_for(lambda: other.request(f"STATS {queue}").document["timed_out"] > 0, "a timeout")
         seen = [int(first.payload)]
         client.ack(first)
         other.request(f"DECLARE queue {queue} ack-timeout=1h update")
         while len(seen) < 5:
-            message = subscription.next(timeout=10)
+            message = subscription.next(timeout=PATIENCE)
             seen.append(int(message.payload))
             client.ack(message)
         self.assertEqual(list(range(5)), seen)
@@ -261,7 +261,8 @@ class Consuming(Case):
         other = self.broker_client()
         for name in [*queues, *queues]:
             other.publish(name, name)
-        seen = [(m.sid, m.payload.decode()) for _, m in zip(range(6), client.messages(timeout=10))]
+        seen = [(m.sid, m.payload.decode())
+                for _, m in zip(range(6), client.messages(timeout=PATIENCE))]
         self.assertEqual([(name, name) for name in [*queues, *queues]], seen)
 
     def test_a_queue_that_is_deleted_ends_its_subscription(self):
@@ -269,7 +270,7 @@ class Consuming(Case):
         name = client.declare_queue()
         subscription = client.subscribe(name)
         client.delete_queue(name)
-        self.refused("cancelled", subscription.next, timeout=5)
+        self.refused("cancelled", subscription.next, timeout=PATIENCE)
         self.refused("not-found", client.subscribe, name)
 
     def test_a_channel_does_not_hold_up_another(self):
@@ -285,7 +286,7 @@ class Consuming(Case):
             channel.subscribe(queue, prefetch=10)
             for _ in range(3):
                 client.publish(queue, "y")
-            self.assertEqual(b"y", next(channel.messages(timeout=10)).payload)
+            self.assertEqual(b"y", next(channel.messages(timeout=PATIENCE)).payload)
             self.assertEqual([], list(channel.messages(timeout=0.05)))
         self.refused("closed", channel.ping)
         client.ping()

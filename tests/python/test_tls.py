@@ -20,7 +20,8 @@ def certificates():
     found = tempfile.TemporaryDirectory(prefix="tidemq-python-tls.")
     for name in ("ca", "another"):
         openssl(found.name, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
-                "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.pem")
+                "-subj", f"/CN={name}", "-addext", "keyUsage=critical,keyCertSign",
+                "-keyout", f"{name}.key", "-out", f"{name}.pem")
     for name, host in (("server", "localhost"), ("client", "c")):
         openssl(found.name, "req", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}",
                 "-addext", f"subjectAltName=DNS:{host}", "-keyout", f"{name}.key",

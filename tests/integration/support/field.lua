@@ -17,11 +17,9 @@ local wait = require 'support.wait'
 
 local Field = {}
 
-local patience = tonumber(os.getenv 'TIDE_TEST_PATIENCE') or 1
-
 --- Of a queue whose worker is to need far longer than that for all jobs. A busy machine may stop a
 --- test for most of it.
-Field.LEASE_MS = math.ceil(2000 * patience)
+Field.LEASE_MS = wait.limit(2000)
 
 ---@return string[] "1", "2", … as payloads are
 function Field.numbers(first, last)
@@ -44,7 +42,8 @@ end
 local program = {}
 
 function program.python(_, words)
-  return ('PYTHONPATH=examples/python exec timeout 300 python3 -B -W error tests/field/worker.py %s'):format(words)
+  return ('PYTHONPATH=examples/python exec timeout %d python3 -B -W error tests/field/worker.py %s'):format(
+    wait.limit(300), words)
 end
 
 function program.c(broker, words)
@@ -57,7 +56,7 @@ function program.c(broker, words)
         $(pkg-config --libs libuv openssl) -o '%s' 2>&1]]):format(build, build, path))
     assert(status == 0, output)
   end
-  return ("exec timeout 300 '%s' %s"):format(path, words)
+  return ("exec timeout %d '%s' %s"):format(wait.limit(300), path, words)
 end
 
 ---@param options BrokerOptions? more of them
