@@ -10,7 +10,7 @@
 #include "session_figures.h"
 #include "session_private.h"
 #include "log/compact.h"
-#include "broker/queue_limit.h"
+#include "broker/queue_figures.h"
 #include "broker/retention.h"
 #include "broker/unusable.h"
 #include "rules/engine/engine_status.h"
@@ -56,7 +56,7 @@ static void add_rates(struct json *j, const struct rate *in, const struct rate *
 	for (size_t i = 0; i < sizeof(rates) / sizeof(rates[0]); i++)
 		json_member_number(
 			j, rates[i].name,
-			queue_document_round(rate_over(rates[i].rate, rates[i].seconds)));
+			figure_round(rate_over(rates[i].rate, rates[i].seconds)));
 	json_object_end(j);
 }
 
@@ -88,45 +88,10 @@ static void add_per_shard(struct json *j, const struct queue *q)
 
 static void queue_stats(struct queue *q, struct json *j)
 {
-	const struct queue_counters *n = &q->counters;
-	struct order_stats order = order_sum(q);
-	size_t in_memory = order.parked - order.parked_in_redis;
-
-	for (unsigned i = 0; i < q->shard_count; i++)
-		for (int k = 0; k < SHARD_STAGES; k++)
-			in_memory += q->shards[i]->stages[k].window.count;
 	json_member_text(j, "queue", q->name);
-	queue_document_states(q, j);
-	json_member_int(j, "in_memory", (int64_t)in_memory);
-	json_member_int(j, "shards", q->config.shards);
-	json_member_int(j, "mixed_shards", queue_count_mixed(q));
-	json_member_int(j, "consumers", q->consumer_count);
-	json_member_int(j, "published", (int64_t)n->published);
-	json_member_int(j, "duplicates", (int64_t)n->duplicates);
-	json_member_int(j, "unranked", (int64_t)n->unranked);
-	json_member_int(j, "dedupe_ids", (int64_t)publish_ids_count(q->ids));
-	json_member_int(j, "delivered", (int64_t)n->delivered);
-	json_member_int(j, "redelivered", (int64_t)n->redelivered);
-	json_member_int(j, "acked", (int64_t)n->acked);
-	json_member_int(j, "nacked", (int64_t)n->nacked);
-	json_member_int(j, "returned", (int64_t)n->returned);
-	json_member_int(j, "timed_out", (int64_t)n->timed_out);
-	json_member_int(j, "paced", (int64_t)n->paced);
-	json_member_int(j, "expired", (int64_t)n->expired);
-	json_member_int(j, "removed", (int64_t)n->removed);
-	json_member_int(j, "death_limited", (int64_t)n->death_limited);
-	json_member_int(j, "dead_lettered", (int64_t)n->dead_lettered);
-	queue_document_age("oldest_ready_ms", queue_document_since(q, shard_age_ready), q,
-			   j);
-	queue_document_age("oldest_lease_ms", queue_document_since(q, shard_age_held), q,
-			   j);
+	figure_write(&queue_figures_all, FIGURE_STATS, q, q->vhost->broker->now_ms, j);
 	queue_begin_second(q);
 	add_rates(j, &q->rates->in, &q->rates->out);
-	json_member_int(j, "refused", (int64_t)n->refused);
-	json_member_int(j, "overflowed", (int64_t)n->overflowed);
-	if (q->config.max_bytes)
-		json_member_int(j, "waiting_bytes",
-				(int64_t)queue_limit_waiting(q).bytes);
 	queue_document_pause(q, j);
 	session_leases_write(q, j);
 	add_per_shard(j, q);
@@ -171,22 +136,9 @@ static void add_partitions(struct json *j, const struct topic *t)
 static void topic_stats(struct queue *q, struct json *j)
 {
 	json_member_text(j, "topic", q->name);
-	json_member_int(j, "partitions", q->config.shards);
-	queue_document_sum(q->topic, j);
-	json_member_int(j, "consumers", q->consumer_count);
-	json_member_int(j, "published", (int64_t)q->counters.published);
-	json_member_int(j, "duplicates", (int64_t)q->counters.duplicates);
-	json_member_int(j, "dedupe_ids", (int64_t)publish_ids_count(q->ids));
+	figure_write(&queue_figures_topic, FIGURE_STATS, q, q->vhost->broker->now_ms, j);
 	queue_begin_second(q);
 	add_rates(j, &q->rates->in, &q->rates->out);
-	json_member_int(j, "delivered", (int64_t)q->counters.delivered);
-	json_member_int(j, "acked", (int64_t)q->counters.acked);
-	json_member_int(j, "nacked", (int64_t)q->counters.nacked);
-	json_member_int(j, "returned", (int64_t)q->counters.returned);
-	json_member_int(j, "timed_out", (int64_t)q->counters.timed_out);
-	json_member_int(j, "paced", (int64_t)q->counters.paced);
-	json_member_int(j, "dead_lettered", (int64_t)q->counters.dead_lettered);
-	json_member_int(j, "readers", session_group_count_readers(q->topic));
 	json_member_array(j, "groups");
 	session_group_write_all(q->topic, j);
 	json_array_end(j);
@@ -325,8 +277,7 @@ static int exchange_stats(struct session *s, struct slice name, struct reply *r,
 	json_member_text(&j, "exchange", x ? x->name : "-");
 	if (x) {
 		exchange_document_kind(x, &j);
-		json_member_int(&j, "bindings", x->binding_count);
-		json_member_int(&j, "published", (int64_t)x->published);
+		figure_write(&queue_figures_exchange, FIGURE_STATS, x, 0, &j);
 	}
 	unroutable_write(x ? &x->unroutable : &s->vhost->unroutable, &j);
 	if (x)
