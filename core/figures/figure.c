@@ -28,6 +28,11 @@ double figure_script(const struct figure *f, const void *item, int64_t now_ms)
 	return f->kind == FIGURE_SINCE && !isnan(value) ? age_ms(value, now_ms) : value;
 }
 
+enum exposition_type figure_type(const struct figure *f)
+{
+	return f->kind == FIGURE_COUNTER ? EXPOSITION_COUNTER : EXPOSITION_GAUGE;
+}
+
 double figure_metric(const struct figure *f, const void *item, int64_t now_ms)
 {
 	double value = figure_script(f, item, now_ms);
@@ -38,7 +43,9 @@ double figure_metric(const struct figure *f, const void *item, int64_t now_ms)
 static void write_one(const struct figure *f, double value, int64_t now_ms,
 		      struct json *j)
 {
-	if (f->kind == FIGURE_RATE)
+	if (f->kind == FIGURE_FLAG)
+		json_member_bool(j, f->name, value != 0);
+	else if (f->kind == FIGURE_RATE)
 		json_member_number(j, f->name, figure_round(value));
 	else if (f->kind != FIGURE_SINCE)
 		json_member_int(j, f->name, (int64_t)value);

@@ -4,11 +4,13 @@
 
 #include <stdint.h>
 
+#include "base/exposition.h"
 #include "base/json.h"
 
 enum figure_kind {
 	FIGURE_GAUGE,
 	FIGURE_COUNTER, /* only grows */
+	FIGURE_FLAG,    /* a boolean in documents; 0 or 1 */
 	FIGURE_RATE,    /* messages a second, over ten seconds */
 	FIGURE_SINCE, /* Unix ms: documents and metrics have the time since then; 0: none
 		       */
@@ -45,6 +47,7 @@ struct figure_table {
 /* What LIST sorts by: of ages the moments when they began, which do not change while a
  * long list is made. -INFINITY: not known. */
 double figure_rank(const struct figure *f, const void *item);
+enum exposition_type figure_type(const struct figure *f);
 /* What the metric has, with times in seconds. NAN: not known. */
 double figure_metric(const struct figure *f, const void *item, int64_t now_ms);
 /* What a script sees, with times in ms. NAN: not known. */
