@@ -6,6 +6,7 @@
 #include "base/table.h"
 #include "consumer.h"
 #include "exchange.h"
+#include "figures/figure_rows.h"
 #include "queue_terms.h"
 #include "refusal.h"
 #include "shard/dedupe.h"
@@ -16,24 +17,12 @@
 struct route;
 struct topic;
 
+#define COUNTER_MEMBER(counter, ...) uint64_t counter;
 struct queue_counters {
-	uint64_t published;
-	uint64_t duplicates; /* publishes of what it had seen already */
-	uint64_t unranked;   /* publishes for which the priority script failed */
-	uint64_t delivered;
-	uint64_t redelivered;
-	uint64_t acked;
-	uint64_t nacked;
-	uint64_t returned; /* deliveries that came back without a failure */
-	uint64_t timed_out;
-	uint64_t paced; /* returns that had to wait: redelivery.h */
-	uint64_t expired;
-	uint64_t removed;       /* by their ids */
-	uint64_t death_limited; /* buried: they had died too often */
-	uint64_t dead_lettered;
-	uint64_t refused;    /* publishes that it did not take: admission.h */
-	uint64_t overflowed; /* messages that it gave up: overflow.h */
+	BOTH_COUNTERS(COUNTER_MEMBER)
+	QUEUE_COUNTERS(COUNTER_MEMBER)
 };
+#undef COUNTER_MEMBER
 
 /* Of a queue that has been used. */
 struct queue_rates {

@@ -7,7 +7,7 @@
 #include "broker/definition.h"
 #include "broker/queue.h"
 #include "broker/policies.h"
-#include "broker/queue_fact.h"
+#include "broker/queue_figures.h"
 #include "candidate_dir.h"
 #include "canary.h"
 #include "host/log.h"
@@ -194,7 +194,7 @@ int candidate_create(struct candidate **out, struct rollout *r,
 		return rc;
 	snprintf(about, sizeof(about), "rules of '%s' (%s)", path,
 		 is_replay ? "replay" : "shadow");
-	const struct engine_hooks hooks = { .queues = queue_fact_source(b) };
+	const struct engine_hooks hooks = { .queues = queue_figures_for_scripts(b) };
 
 	rc = engine_open(&e, b->loop, &config, &hooks, err);
 	if (rc < 0)

@@ -1,13 +1,10 @@
 #include "list_kind.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "broker/group.h"
 #include "broker/lock.h"
-#include "broker/queue_fact.h"
 #include "list_write.h"
-#include "queue_document.h"
 #include "session_private.h"
 
 static bool has(const char *text, const char *part)
@@ -25,11 +22,6 @@ static bool has(const char *text, const char *part)
 	{                                                    \
 		return (double)((const type *)item)->member; \
 	}
-#define QUEUE_STATE(function, state)                     \
-	static double function(const void *item)         \
-	{                                                \
-		return (double)queue_count(item, state); \
-	}
 #define PEER(function, member)                       \
 	static double function(const void *item)     \
 	{                                            \
@@ -46,15 +38,8 @@ static struct slice exchange_name(const void *item, struct buf *scratch)
 }
 
 HAS(exchange_has, struct exchange, name)
-NUMBER(exchange_bindings, struct exchange, binding_count)
-NUMBER(exchange_published, struct exchange, published)
-NUMBER(exchange_unroutable, struct exchange, unroutable.count)
-
 static const struct list_key exchange_keys[] = {
 	{ "name", NULL, exchange_name, false },
-	{ "bindings", exchange_bindings, NULL, true },
-	{ "published", exchange_published, NULL, true },
-	{ "unroutable", exchange_unroutable, NULL, true },
 	{ .name = NULL },
 };
 
@@ -66,42 +51,8 @@ static struct slice queue_name(const void *item, struct buf *scratch)
 }
 
 HAS(queue_has, struct queue, name)
-QUEUE_STATE(queue_ready, ENTRY_READY)
-QUEUE_STATE(queue_delayed, ENTRY_DELAYED)
-QUEUE_STATE(queue_unacked, ENTRY_UNACKED)
-QUEUE_STATE(queue_buried, ENTRY_BURIED)
-
-/* A list may take several turns, each with its own time: ages of different moments have
- * no order, the moments when they began have. */
-static double queue_age(const void *item)
-{
-	int64_t since = queue_document_since(item, shard_age_ready);
-
-	return since ? -(double)since : -INFINITY;
-}
-
-static double queue_in(const void *item)
-{
-	return queue_fact_rate_in(item);
-}
-
-static double queue_out(const void *item)
-{
-	return queue_fact_rate_out(item);
-}
-
-NUMBER(queue_consumers, struct queue, consumer_count)
-
 static const struct list_key queue_keys[] = {
 	{ "name", NULL, queue_name, false },
-	{ "ready", queue_ready, NULL, true },
-	{ "delayed", queue_delayed, NULL, true },
-	{ "unacked", queue_unacked, NULL, true },
-	{ "buried", queue_buried, NULL, true },
-	{ "age", queue_age, NULL, true },
-	{ "in", queue_in, NULL, true },
-	{ "out", queue_out, NULL, true },
-	{ "consumers", queue_consumers, NULL, true },
 	{ .name = NULL },
 };
 
@@ -114,43 +65,6 @@ static bool is_topic(struct session *s, const void *item)
 {
 	return ((const struct queue *)item)->topic != NULL;
 }
-
-/* Of one that cannot be used nothing is known. */
-static struct topic_sum sum_of(const struct queue *q)
-{
-	return q->definition.unusable ? (struct topic_sum){ 0 } : topic_sum(q->topic);
-}
-
-static double topic_messages(const void *item)
-{
-	const struct topic_sum sum = sum_of(item);
-
-	return (double)(sum.end - sum.start);
-}
-
-static double topic_bytes(const void *item)
-{
-	return (double)sum_of(item).bytes;
-}
-
-NUMBER(topic_partitions, struct queue, config.shards)
-
-static double topic_lag(const void *item)
-{
-	return (double)session_group_lag_most(((const struct queue *)item)->topic);
-}
-
-static const struct list_key topic_keys[] = {
-	{ "name", NULL, queue_name, false },
-	{ "messages", topic_messages, NULL, true },
-	{ "bytes", topic_bytes, NULL, true },
-	{ "in", queue_in, NULL, true },
-	{ "out", queue_out, NULL, true },
-	{ "lag", topic_lag, NULL, true },
-	{ "partitions", topic_partitions, NULL, true },
-	{ "consumers", queue_consumers, NULL, true },
-	{ .name = NULL },
-};
 
 /* Groups. */
 
@@ -190,18 +104,9 @@ static bool group_has(const void *item, const char *part)
 	return has(g->name, part) || has(g->topic->queue->name, part);
 }
 
-static double group_lag(const void *item)
-{
-	return (double)session_group_lag(item);
-}
-
-NUMBER(group_members, struct topic_group, member_count)
-
 static const struct list_key group_keys[] = {
 	{ "topic", NULL, group_topic, false },
 	{ "name", NULL, group_name, false },
-	{ "lag", group_lag, NULL, true },
-	{ "members", group_members, NULL, true },
 	{ .name = NULL },
 };
 
@@ -355,33 +260,35 @@ static const struct list_key vhost_keys[] = {
 
 static const struct list_kind kinds[] = {
 	[LIST_EXCHANGES] = { LIST_OF_VHOST, &list_walk_exchanges, NULL, exchange_keys,
-			     exchange_name, NULL, exchange_has, list_write_exchange,
-			     true },
-	[LIST_QUEUES] = { LIST_OF_VHOST, &list_walk_queues, NULL, queue_keys, queue_name,
-			  is_queue, queue_has, list_write_queue, true },
-	[LIST_TOPICS] = { LIST_OF_VHOST, &list_walk_queues, NULL, topic_keys, queue_name,
-			  is_topic, queue_has, list_write_topic, true },
+			     &queue_figures_exchange, exchange_name, NULL, exchange_has,
+			     list_write_exchange, true },
+	[LIST_QUEUES] = { LIST_OF_VHOST, &list_walk_queues, NULL, queue_keys,
+			  &queue_figures_all, queue_name, is_queue, queue_has,
+			  list_write_queue, true },
+	[LIST_TOPICS] = { LIST_OF_VHOST, &list_walk_queues, NULL, queue_keys,
+			  &queue_figures_topic, queue_name, is_topic, queue_has,
+			  list_write_topic, true },
 	[LIST_GROUPS] = { LIST_OF_VHOST, &list_walk_queues, &list_walk_groups, group_keys,
-			  group_topic, may_see_group, group_has, list_write_group,
-			  false },
+			  &queue_figures_group, group_topic, may_see_group, group_has,
+			  list_write_group, false },
 	[LIST_BINDINGS] = { LIST_OF_VHOST, &list_walk_exchanges, &list_walk_bindings,
-			    binding_keys, binding_source, NULL, binding_has,
+			    binding_keys, NULL, binding_source, NULL, binding_has,
 			    list_write_binding, false,
 			    .members = { [LIST_BY_EXCHANGE] = binding_source,
 					 [LIST_BY_DESTINATION] = binding_destination,
 					 [LIST_BY_TO] = binding_to } },
 	[LIST_CONSUMERS] = { LIST_OF_VHOST, &list_walk_queues, &list_walk_consumers,
-			     consumer_keys, consumer_queue, NULL, consumer_has,
+			     consumer_keys, NULL, consumer_queue, NULL, consumer_has,
 			     list_write_consumer, false,
 			     .members = { [LIST_BY_QUEUE] = consumer_queue } },
 	[LIST_CONNECTIONS] = { LIST_OF_SERVICE, &list_walk_sessions, NULL,
-			       connection_keys, connection_name, NULL, connection_has,
-			       list_write_connection, false },
-	[LIST_LOCKS] = { LIST_OF_VHOST, &list_walk_locks, NULL, lock_keys, lock_name,
-			 NULL, lock_has, list_write_lock, true },
+			       connection_keys, NULL, connection_name, NULL,
+			       connection_has, list_write_connection, false },
+	[LIST_LOCKS] = { LIST_OF_VHOST, &list_walk_locks, NULL, lock_keys, NULL,
+			 lock_name, NULL, lock_has, list_write_lock, true },
 	[LIST_VHOSTS] = { LIST_OF_BROKER, &list_walk_vhosts, &list_walk_queues,
-			  vhost_keys, vhost_name, may_enter, vhost_has, list_write_vhost,
-			  false },
+			  vhost_keys, NULL, vhost_name, may_enter, vhost_has,
+			  list_write_vhost, false },
 };
 
 const struct list_kind *list_kind_of(enum list_what what)
@@ -389,30 +296,47 @@ const struct list_kind *list_kind_of(enum list_what what)
 	return what >= LIST_HISTORY ? NULL : &kinds[what];
 }
 
-const struct list_key *list_kind_key(const struct list_kind *kind, struct slice name)
+bool list_kind_key(const struct list_kind *kind, struct slice name,
+		   struct list_order *out)
 {
-	const struct list_key *key = kind->keys;
+	const struct figure_table *t = kind->figures;
 
-	if (!name.data)
-		return key;
-	while (key->name && !slice_is(name, key->name))
-		key++;
-	return key->name ? key : NULL;
+	*out = (struct list_order){ NULL };
+	for (const struct list_key *key = kind->keys; key->name && !out->key; key++)
+		if (!name.data || slice_is(name, key->name))
+			out->key = key;
+	for (unsigned i = 0; !out->key && t && i < t->count; i++)
+		if (t->rows[i].sort && slice_is(name, t->rows[i].sort))
+			out->figure = &t->rows[i];
+	return out->key || out->figure;
 }
 
 int list_kind_refuse(const struct list_kind *kind, struct slice key, struct error *err)
 {
+	const struct figure_table *t = kind->figures;
+	const char *last = NULL;
 	struct buf names = { 0 };
 	int rc;
 
-	for (const struct list_key *k = kind->keys; k->name; k++)
-		buf_printf(&names, "%s%s",
-			   k == kind->keys ? ""
-			   : k[1].name     ? ", "
-					   : " or ",
-			   k->name);
-	rc = error_set(err, TIDE_ESYNTAX, "sort=%.*s: expected %s", SLICE_HEAD(key, 64),
-		       buf_cstr(&names));
+	for (const struct list_key *k = kind->keys; k->name; k++) {
+		if (last)
+			buf_printf(&names, "%s, ", last);
+		last = k->name;
+	}
+	for (unsigned i = 0; t && i < t->count; i++) {
+		if (!t->rows[i].sort)
+			continue;
+		buf_printf(&names, "%s, ", last);
+		last = t->rows[i].sort;
+	}
+	/* "a, b, " */
+	if (buf_len(&names))
+		rc = error_set(err, TIDE_ESYNTAX, "sort=%.*s: expected %.*s or %s",
+			       SLICE_HEAD(key, 64), (int)buf_len(&names) - 2,
+			       buf_cstr(&names), last);
+	else
+		rc = error_set(err, TIDE_ESYNTAX, "sort=%.*s: expected %s",
+			       SLICE_HEAD(key, 64), last);
 	buf_deinit(&names);
 	return rc;
 }

@@ -1,9 +1,9 @@
 #include "list_write.h"
 
 #include "base/container.h"
+#include "broker/queue_figures.h"
 #include "broker/lock.h"
 #include "broker/member.h"
-#include "broker/queue_limit.h"
 #include "broker/unusable.h"
 #include "exchange_document.h"
 #include "queue_document.h"
@@ -22,9 +22,7 @@ void list_write_exchange(struct session *s, const void *item, struct json *j)
 	json_object_begin(j);
 	json_member_text(j, "name", x->name);
 	exchange_document_kind(x, j);
-	json_member_int(j, "bindings", x->binding_count);
-	json_member_int(j, "published", (int64_t)x->published);
-	json_member_int(j, "unroutable", (int64_t)x->unroutable.count);
+	figure_write(&queue_figures_exchange, FIGURE_LIST, x, 0, j);
 	exchange_document_options(x, j);
 	json_object_end(j);
 }
@@ -39,15 +37,16 @@ static void add_options(struct json *j, const struct queue *q)
 	json_member_text(j, "policy", q->policy);
 }
 
+/* What has not been read is not known to be none. */
 static void add_figures(struct json *j, const struct queue *q)
 {
-	queue_document_states(q, j);
-	queue_document_age("oldest_ready_ms", queue_document_since(q, shard_age_ready), q,
-			   j);
-	queue_document_rates(q, j);
-	if (q->config.max_bytes)
-		json_member_int(j, "waiting_bytes",
-				(int64_t)queue_limit_waiting(q).bytes);
+	const char *unusable = q->definition.unusable;
+
+	if (unusable)
+		json_member_text(j, "unusable", unusable);
+	figure_write(q->topic ? &queue_figures_topic : &queue_figures_all,
+		     FIGURE_LIST | (unusable ? FIGURE_OF_UNUSABLE : 0), q,
+		     q->vhost->broker->now_ms, j);
 }
 
 void list_write_queue(struct session *s, const void *item, struct json *j)
@@ -56,12 +55,7 @@ void list_write_queue(struct session *s, const void *item, struct json *j)
 
 	json_object_begin(j);
 	json_member_text(j, "name", q->name);
-	/* What has not been read is not known to be none. */
-	if (q->definition.unusable)
-		json_member_text(j, "unusable", q->definition.unusable);
-	else
-		add_figures(j, q);
-	json_member_int(j, "consumers", q->consumer_count);
+	add_figures(j, q);
 	json_member_bool(j, "durable", queue_is_durable(q));
 	queue_document_pause(q, j);
 	add_options(j, q);
@@ -74,15 +68,7 @@ void list_write_topic(struct session *s, const void *item, struct json *j)
 
 	json_object_begin(j);
 	json_member_text(j, "name", q->name);
-	json_member_int(j, "partitions", q->config.shards);
-	if (q->definition.unusable) {
-		json_member_text(j, "unusable", q->definition.unusable);
-	} else {
-		queue_document_sum(q->topic, j);
-		queue_document_rates(q, j);
-		session_group_write_sum(q->topic, j);
-	}
-	json_member_int(j, "consumers", q->consumer_count);
+	add_figures(j, q);
 	json_member_bool(j, "durable", queue_is_durable(q));
 	add_options(j, q);
 	json_object_end(j);

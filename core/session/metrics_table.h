@@ -1,21 +1,13 @@
-/* metrics_table.h: the metrics of queues, topics, groups and exchanges: one row each. */
+/* metrics_table.h: which things have the metrics of a table of figures, and their labels.
+ */
 #pragma once
 
 #include "base/exposition.h"
+#include "broker/queue_figures.h"
 #include "broker/walk.h"
 
-struct metric {
-	struct exposition_family family;
-	bool is_largest; /* of many things together it is the largest, not the sum */
-	double (*value)(const void *item); /* NAN: not known */
-};
-
-#define METRICS_TABLE_MAX 32
-
-/* Metrics of the same things. */
 struct metrics_table {
-	const struct metric *metrics;
-	unsigned count;
+	const struct figure_table *figures;
 	/* What the walk meets next; NULL: that was the last. */
 	const void *(*next)(struct walk *w);
 	/* What it has several of: these are what is measured. NULL: it is itself.

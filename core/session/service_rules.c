@@ -5,7 +5,7 @@
 
 #include "base/mem.h"
 #include "host/log.h"
-#include "broker/queue_fact.h"
+#include "broker/queue_figures.h"
 #include "broker/policies.h"
 #include "broker/unusable.h"
 #include "broker/wake.h"
@@ -93,7 +93,7 @@ int service_rules_load(struct service *s, struct bundle *files,
 		.refusal = refusal,
 	};
 	struct engine_hooks hooks = { s, on_reload, add_status, on_change,
-				      queue_fact_source(s->broker) };
+				      queue_figures_for_scripts(s->broker) };
 	struct engine *e;
 	int rc = engine_create(&e, s->loop, &config, &hooks, err);
 

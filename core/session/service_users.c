@@ -108,27 +108,3 @@ int64_t service_users_due_ms(const struct service *s)
 
 	return due_ms ? b->now_ms + (due_ms - b->mono_ms) : 0;
 }
-
-static void write_limited(const struct allowance_counters *refused, struct json *j)
-{
-	json_member_object(j, "limited");
-	json_member_int(j, "connections", (int64_t)refused->connections);
-	json_member_int(j, "channels", (int64_t)refused->channels);
-	json_member_int(j, "publishes", (int64_t)refused->publishes);
-	json_object_end(j);
-}
-
-void service_users_write_stats(const struct service *s, struct json *j)
-{
-	const struct login *l = &s->login;
-
-	json_member_object(j, "logins");
-	json_member_int(j, "users", users_count(&s->broker->users));
-	json_member_bool(j, "open", service_users_is_open(s));
-	json_member_int(j, "accepted", (int64_t)l->counters.accepted);
-	json_member_int(j, "remembered", (int64_t)l->counters.remembered);
-	json_member_int(j, "refused", (int64_t)l->counters.refused);
-	json_member_int(j, "hashed", (int64_t)s->password_work.count);
-	json_object_end(j);
-	write_limited(&s->allowances.refused, j);
-}

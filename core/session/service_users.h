@@ -29,5 +29,3 @@ void service_users_end_stranger(struct session *s);
 void service_users_turn(struct service *s);
 /* When that is, wall clock; 0: never. */
 int64_t service_users_due_ms(const struct service *s);
-/* The members "logins" and "limited" of an object. */
-void service_users_write_stats(const struct service *s, struct json *j);

@@ -1,7 +1,10 @@
 #include "session_figures.h"
 
 #include "base/tally.h"
-#include "host/usage.h"
+#include "queue_document.h"
+#include "rules/engine/engine_status.h"
+#include "service_figures.h"
+#include "service_health.h"
 #include "session_private.h"
 
 /* How many there were, and those of each step that has some. `unit` divides values and
@@ -30,66 +33,77 @@ static void write_tally(struct json *j, const char *name, const struct tally *t,
 	json_object_end(j);
 }
 
-static void write_process(struct json *j)
+static void write_net(const struct service_moment *m, struct json *j)
 {
-	struct usage u;
+	const struct net_protocol *p = m->service->protocols;
 
-	usage_read(&u);
-	json_member_object(j, "process");
-	json_member_int(j, "resident_bytes", (int64_t)u.resident_bytes);
-	json_member_int(j, "virtual_bytes", (int64_t)u.virtual_bytes);
-	json_member_int(j, "cpu_ms", u.cpu_us / 1000);
-	if (u.fds)
-		json_member_int(j, "fds", (int64_t)u.fds);
-	json_member_int(j, "fds_max", (int64_t)u.fds_max);
+	json_member_object(j, "net");
+	service_figures_write(m, "net", j);
+	json_member_object(j, "open");
+	for (unsigned i = 0; i < NET_PROTOCOLS_MAX && p[i].name; i++)
+		json_member_int(j, p[i].name, p[i].open);
+	json_object_end(j);
 	json_object_end(j);
 }
 
-static void write_net(const struct service *s, struct json *j)
+static void write_object(const struct service_moment *m, const char *name, struct json *j)
 {
-	const struct net_figures *n = &s->net;
+	json_member_object(j, name);
+	service_figures_write(m, name, j);
+	json_object_end(j);
+}
+static void write_rules(const struct broker *b, struct json *j)
+{
+	json_member_object(j, "counters");
+	engine_status_counters(b->engine, j);
+	json_object_end(j);
+	json_member_array(j, "metrics");
+	engine_status_metrics(b->engine, j);
+	json_array_end(j);
+}
 
-	json_member_object(j, "net");
-	json_member_int(j, "accepted", (int64_t)n->accepted);
-	json_member_int(j, "refused", (int64_t)n->refused);
-	json_member_int(j, "bytes_in", (int64_t)n->bytes_in);
-	json_member_int(j, "bytes_out", (int64_t)n->bytes_out);
-	json_member_int(j, "tls_handshakes", (int64_t)n->tls_handshakes);
-	json_member_int(j, "tls_failures", (int64_t)n->tls_failures);
-	json_member_object(j, "open");
-	for (unsigned i = 0; i < NET_PROTOCOLS_MAX && s->protocols[i].name; i++)
-		json_member_int(j, s->protocols[i].name, s->protocols[i].open);
+static void write_store(const struct service_moment *m, struct json *j)
+{
+	const struct store_stats *st = &m->store;
+
+	json_member_object(j, "store");
+	json_member_text(j, "kind", st->kind);
+	json_member_text(j, "address", st->address);
+	json_member_text(j, "version", st->version);
+	json_member_text(j, "state", store_state_name(m->service->broker->store));
+	json_member_text(j, "trouble", store_trouble_now(m->service->broker->store));
+	service_figures_write(m, "store", j);
+	json_member_text(j, "last_error", m->journal->last_error);
+	write_tally(j, "round_trip", &st->round_trip, tally_times_ns, 1000);
+	write_tally(j, "changes", &m->journal->changes, tally_sizes, 1);
+	json_member_object(j, "refused_requests");
+	for (unsigned i = 0; i < STORE_REFUSALS; i++)
+		if (st->refused[i])
+			json_member_int(j, store_trouble_name((enum store_trouble)i),
+					(int64_t)st->refused[i]);
 	json_object_end(j);
 	json_object_end(j);
 }
 
 void session_figures_write(const struct service *s, struct json *j)
 {
-	write_tally(j, "loop", &s->broker->turn_time.busy, tally_times_ns, 1000);
-	json_member_int(j, "slow_turns", (int64_t)s->broker->turn_time.slow);
-	write_net(s, j);
-	write_process(j);
-}
+	const struct broker *b = s->broker;
+	struct service_moment m;
 
-void session_figures_write_store(const struct service *s, struct json *j)
-{
-	const struct journal_stats *n = journal_stats(s->broker->journal);
-	struct store_stats st;
-
-	store_memory_ask(s->broker->store);
-	store_stats(s->broker->store, &st);
-	json_member_int(j, "commands", (int64_t)st.commands);
-	write_tally(j, "round_trip", &st.round_trip, tally_times_ns, 1000);
-	write_tally(j, "changes", &n->changes, tally_sizes, 1);
-	json_member_object(j, "refused_requests");
-	for (unsigned i = 0; i < STORE_REFUSALS; i++)
-		if (st.refused[i])
-			json_member_int(j, store_trouble_name((enum store_trouble)i),
-					(int64_t)st.refused[i]);
+	service_figures_take(&m, s);
+	json_member_text(j, "version", TIDE_VERSION);
+	service_figures_write(&m, "", j);
+	write_object(&m, "transactions", j);
+	queue_document_rates(j, &b->in, &b->out);
+	write_object(&m, "logins", j);
+	write_object(&m, "limited", j);
+	write_rules(b, j);
+	write_object(&m, "logs", j);
+	write_tally(j, "loop", &b->turn_time.busy, tally_times_ns, 1000);
+	write_net(&m, j);
+	write_object(&m, "process", j);
+	write_store(&m, j);
+	json_member_object(j, "health");
+	service_health_write(s, true, j);
 	json_object_end(j);
-	if (!st.memory_bytes)
-		return;
-	json_member_int(j, "memory_bytes", (int64_t)st.memory_bytes);
-	if (st.memory_max_bytes)
-		json_member_int(j, "memory_max_bytes", (int64_t)st.memory_max_bytes);
 }

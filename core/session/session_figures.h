@@ -1,12 +1,9 @@
-/* session_figures.h: members of the broker's STATS: the loop, the network, the process,
- * and how long Redis takes. */
+/* session_figures.h: STATS without a name: the document of the broker itself. */
 #pragma once
 
 #include "base/json.h"
 
 struct service;
 
-/* Objects: loop, process, net. */
+/* Write its members. */
 void session_figures_write(const struct service *s, struct json *j);
-/* Of the object store: round_trip, changes, refused_requests, memory. */
-void session_figures_write_store(const struct service *s, struct json *j);

@@ -1,4 +1,6 @@
 /* Groups of topics: SEEK, DELETE group, and what LIST and STATS show of them. */
+#include "broker/queue_figures.h"
+#include "broker/group_lag.h"
 #include "broker/group_seek.h"
 #include "broker/unusable.h"
 #include "session_private.h"
@@ -54,41 +56,18 @@ int session_group_delete(struct session *s, const struct group_spec *spec,
 	return TIDE_OK;
 }
 
-/* What is waiting for the group in a partition. */
-struct lag {
-	uint64_t messages;
-	int64_t since_ms; /* when the oldest was appended; 0: not known, or there is none
-			   */
-};
-
-static struct lag lag_of(const struct topic_group *g, unsigned index)
-{
-	const struct partition *p = g->topic->partitions[index];
-	uint64_t committed = group_committed(g, index);
-	struct lag lag = { 0 };
-
-	if (!p)
-		return lag;
-	if (committed == GROUP_UNKNOWN || committed < partition_start(p))
-		committed = partition_start(p);
-	lag.messages = partition_readable(p) - committed;
-	lag.since_ms = lag.messages ? partition_time_at(p, committed) : 0;
-	return lag;
-}
-
 static void write_partition(const struct topic_group *g, unsigned index, struct json *j)
 {
 	const struct group_claim *gc = group_claim(g, index);
 	const struct partition *p = g->topic->partitions[index];
 	uint64_t committed = group_committed(g, index);
-	const struct lag lag = lag_of(g, index);
 
 	json_object_begin(j);
 	json_member_int(j, "partition", index);
 	if (committed != GROUP_UNKNOWN)
 		json_member_int(j, "committed", (int64_t)committed);
 	json_member_int(j, "end", p ? (int64_t)partition_readable(p) : 0);
-	json_member_int(j, "lag", (int64_t)lag.messages);
+	json_member_int(j, "lag", (int64_t)group_lag_in(g, index));
 	json_member_int(j, "held", gc ? (int64_t)gc->claim.held : 0);
 	json_member_int(j, "returned", gc ? (int64_t)gc->claim.returned : 0);
 	json_member_int(j, "ahead",
@@ -98,49 +77,12 @@ static void write_partition(const struct topic_group *g, unsigned index, struct 
 	json_object_end(j);
 }
 
-uint64_t session_group_lag(const struct topic_group *g)
-{
-	uint64_t sum = 0;
-
-	for (unsigned i = 0; i < group_width(g); i++)
-		sum += lag_of(g, i).messages;
-	return sum;
-}
-
-int64_t session_group_since(const struct topic_group *g)
-{
-	int64_t since_ms = 0;
-
-	for (unsigned i = 0; i < group_width(g); i++) {
-		const struct lag lag = lag_of(g, i);
-
-		if (lag.messages && !lag.since_ms)
-			return -1;
-		if (lag.since_ms && (!since_ms || lag.since_ms < since_ms))
-			since_ms = lag.since_ms;
-	}
-	return since_ms;
-}
-
-static void write_lag(const struct topic_group *g, struct json *j)
-{
-	int64_t since_ms = session_group_since(g);
-
-	json_member_int(j, "lag", (int64_t)session_group_lag(g));
-	if (since_ms >= 0)
-		json_member_int(j, "lag_ms",
-				since_ms ? group_broker(g)->now_ms - since_ms : 0);
-}
-
 void session_group_write(const struct topic_group *g, struct json *j)
 {
 	json_object_begin(j);
 	json_member_text(j, "topic", g->topic->queue->name);
 	json_member_text(j, "group", g->name);
-	json_member_int(j, "members", g->member_count);
-	json_member_int(j, "gets", g->pull_count);
-	write_lag(g, j);
-	json_member_int(j, "given_up", (int64_t)g->given_up);
+	figure_write(&queue_figures_group, FIGURE_BOTH, g, group_broker(g)->now_ms, j);
 	json_member_array(j, "partitions");
 	for (unsigned i = 0; i < group_width(g); i++)
 		write_partition(g, i, j);
@@ -162,34 +104,4 @@ void session_group_write_all(struct topic *t, struct json *j)
 	HASH_SRT(hh, t->groups->by_name, by_name);
 	HASH_ITER (hh, t->groups->by_name, g, next)
 		session_group_write(g, j);
-}
-
-uint64_t session_group_lag_most(const struct topic *t)
-{
-	const struct topic_group *g;
-	uint64_t most = 0, lag;
-
-	for (g = t->groups ? t->groups->by_name : NULL; g; g = g->hh.next) {
-		lag = session_group_lag(g);
-		if (lag > most)
-			most = lag;
-	}
-	return most;
-}
-
-void session_group_write_sum(const struct topic *t, struct json *j)
-{
-	json_member_int(j, "groups", t->groups ? HASH_COUNT(t->groups->by_name) : 0);
-	json_member_int(j, "lag", (int64_t)session_group_lag_most(t));
-}
-
-unsigned session_group_count_readers(const struct topic *t)
-{
-	const struct topic_group *g;
-	unsigned count = 0;
-
-	if (t->groups)
-		TAILQ_FOREACH (g, &t->groups->readers, link)
-			count += g->member_count;
-	return count;
 }

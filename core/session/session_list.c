@@ -25,7 +25,7 @@ struct list_job {
 	struct broker *broker;
 	struct vhost *vhost; /* a reference */
 	const struct list_kind *kind;
-	const struct list_key *key;
+	struct list_order order;
 	char *part;               /* of a name; NULL: all are wanted */
 	char *only[LIST_MEMBERS]; /* as in list_spec; owned */
 	size_t written;           /* rows before this one are, or lie before the page */
@@ -50,11 +50,14 @@ static void offer(struct list_job *l, const void *item)
 	const struct list_kind *kind = l->kind;
 	struct json j = { .out = &l->text };
 	struct slice name, text = { NULL, 0 };
-	double figure = l->key->figure ? l->key->figure(item) : 0;
+	const struct list_key *key = l->order.key;
+	double figure = !key          ? figure_rank(l->order.figure, item)
+			: key->number ? key->number(item)
+				      : 0;
 
 	l->total++;
 	buf_clear(&l->name);
-	name = (l->key->figure ? kind->name : l->key->text)(item, &l->name);
+	name = (key && key->text ? key->text : kind->name)(item, &l->name);
 	if (!ranking_wants(&l->ranking, figure, name)) {
 		ranking_pass(&l->ranking);
 		return;
@@ -229,14 +232,14 @@ static void *container_of_kind(struct session *s, enum list_place_of place)
 					 : (void *)s->service;
 }
 
-static bool is_falling(const struct list_key *key, enum list_direction direction)
+static bool is_falling(const struct list_order *order, enum list_direction direction)
 {
-	return direction == LIST_AS_USUAL ? key->is_falling
+	return direction == LIST_AS_USUAL ? !order->key || order->key->is_falling
 					  : direction == LIST_DESCENDING;
 }
 
 static struct list_job *create(struct session *s, const struct list_spec *spec,
-			       const struct list_key *key, struct reply *r)
+			       const struct list_order *order, struct reply *r)
 {
 	const struct list_kind *kind = list_kind_of(spec->what);
 	struct list_job *l = mem_zalloc(sizeof(*l));
@@ -247,7 +250,7 @@ static struct list_job *create(struct session *s, const struct list_spec *spec,
 	l->broker = s->broker;
 	l->vhost = vhost_ref(s->vhost);
 	l->kind = kind;
-	l->key = key;
+	l->order = *order;
 	if (spec->match.data)
 		l->part = mem_strndup(spec->match.data, spec->match.len);
 	l->written = (size_t)spec->offset;
@@ -261,7 +264,8 @@ static struct list_job *create(struct session *s, const struct list_spec *spec,
 		list_walk_choose(&l->walk, spec->only[LIST_BY_EXCHANGE]);
 	else if (spec->only[LIST_BY_QUEUE].data)
 		list_walk_choose(&l->walk, spec->only[LIST_BY_QUEUE]);
-	ranking_init(&l->ranking, max, !key->figure, is_falling(key, spec->direction));
+	ranking_init(&l->ranking, max, order->key && order->key->text,
+		     is_falling(order, spec->direction));
 	return l;
 }
 
@@ -303,7 +307,7 @@ int session_list(struct session *s, const struct list_spec *spec, struct reply *
 		 struct error *err)
 {
 	const struct list_kind *kind = list_kind_of(spec->what);
-	const struct list_key *key;
+	struct list_order order;
 	struct list_job *l;
 
 	if (spec->what != LIST_GROUPS && spec->what != LIST_VHOSTS &&
@@ -313,10 +317,9 @@ int session_list(struct session *s, const struct list_spec *spec, struct reply *
 		return err->code;
 	if (!kind)
 		return write_document(s, spec, r, err);
-	key = list_kind_key(kind, spec->sort);
-	if (!key)
+	if (!list_kind_key(kind, spec->sort, &order))
 		return list_kind_refuse(kind, spec->sort, err);
-	l = create(s, spec, key, r);
+	l = create(s, spec, &order, r);
 	reply_json(r, &l->json);
 	json_array_begin(&l->json);
 	if (go_on(l)) {

@@ -26,7 +26,7 @@ static void (*const heads[])(struct service *s, struct exposition *e) = {
 /* Of one vhost: the table's figures of all that it has. */
 struct row {
 	struct vhost *vhost; /* a reference */
-	double sums[METRICS_TABLE_MAX];
+	double sums[FIGURE_ROWS_MAX];
 };
 
 struct session_metrics {
@@ -50,6 +50,16 @@ static const struct metrics_table *table_of(const struct session_metrics *m)
 	return &metrics_table_all[m->section - HEADS];
 }
 
+static const struct figure *figure_of(const struct session_metrics *m)
+{
+	return &table_of(m)->figures->rows[m->metric];
+}
+
+static int64_t now_ms(const struct session_metrics *m)
+{
+	return m->service->broker->now_ms;
+}
+
 static void begin_section(struct session_metrics *m)
 {
 	m->metric = 0;
@@ -59,19 +69,29 @@ static void begin_section(struct session_metrics *m)
 
 static void begin_metric(struct session_metrics *m)
 {
-	const struct metrics_table *t = table_of(m);
-
 	m->has_begun = false;
-	if (++m->metric < t->count)
+	if (++m->metric < table_of(m)->figures->count)
 		return;
 	m->section++;
 	begin_section(m);
 }
 
+static void begin_family(struct session_metrics *m)
+{
+	const struct figure *f = figure_of(m);
+
+	exposition_family(&m->exposition,
+			  &(struct exposition_family){ f->metric,
+						       f->kind == FIGURE_COUNTER
+							       ? EXPOSITION_COUNTER
+							       : EXPOSITION_GAUGE,
+						       f->help });
+}
+
 static void write_sample(struct session_metrics *m, const void *met, const void *item)
 {
 	const struct metrics_table *t = table_of(m);
-	double value = t->metrics[m->metric].value(item);
+	double value = figure_metric(figure_of(m), item, now_ms(m));
 	struct exposition_label labels[METRICS_LABELS_MAX] = {
 		{ "vhost", vhost_slice(t->vhost(met)) }
 	};
@@ -88,7 +108,7 @@ static void step_each(struct session_metrics *m)
 	const void *met, *part = NULL;
 
 	if (!m->has_begun) {
-		exposition_family(&m->exposition, &t->metrics[m->metric].family);
+		begin_family(m);
 		walk_rewind(&m->walk);
 		m->has_begun = true;
 	}
@@ -110,14 +130,18 @@ static struct row *row_of(struct session_metrics *m, const struct vhost *v)
 	return NULL;
 }
 
-static void add_to_row(struct row *row, const struct metrics_table *t, const void *item)
+/* Of ages the largest is shown. */
+static void add_to_row(struct row *row, const struct session_metrics *m, const void *item)
 {
+	const struct figure_table *t = table_of(m)->figures;
+
 	for (unsigned i = 0; i < t->count; i++) {
-		double value = t->metrics[i].value(item);
+		const struct figure *f = &t->rows[i];
+		double value = f->metric ? figure_metric(f, item, now_ms(m)) : NAN;
 
 		if (isnan(value))
 			continue;
-		if (!t->metrics[i].is_largest)
+		if (f->kind != FIGURE_SINCE)
 			row->sums[i] += value;
 		else if (value > row->sums[i])
 			row->sums[i] = value;
@@ -142,15 +166,15 @@ static void step_sums(struct session_metrics *m)
 	if (!met)
 		m->has_sums = true;
 	else if (row && !t->next_part)
-		add_to_row(row, t, met);
+		add_to_row(row, m, met);
 	else if (row)
 		while ((part = t->next_part(met, part)) != NULL)
-			add_to_row(row, t, part);
+			add_to_row(row, m, part);
 }
 
 static void write_rows(struct session_metrics *m)
 {
-	exposition_family(&m->exposition, &table_of(m)->metrics[m->metric].family);
+	begin_family(m);
 	for (unsigned i = 0; i < m->row_count; i++) {
 		struct exposition_label one = { "vhost", vhost_slice(m->rows[i].vhost) };
 
@@ -164,6 +188,8 @@ static void step(struct session_metrics *m)
 	if (m->section < HEADS) {
 		heads[m->section++](m->service, &m->exposition);
 		begin_section(m);
+	} else if (!figure_of(m)->metric) {
+		begin_metric(m);
 	} else if (!m->spec.is_per_vhost) {
 		step_each(m);
 	} else if (!m->has_sums) {

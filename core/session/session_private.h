@@ -177,19 +177,8 @@ void session_topic_join(struct subscription *sub, const struct subscribe_spec *s
 
 /* A group of a topic, as an object. */
 void session_group_write(const struct topic_group *g, struct json *j);
-/* Messages that are not committed, in all partitions. */
-uint64_t session_group_lag(const struct topic_group *g);
-/* Since when the oldest of these waits, unix ms; 0: there is none, -1: it is not in
- * memory. */
-int64_t session_group_since(const struct topic_group *g);
-/* Of the group that is the furthest behind. */
-uint64_t session_group_lag_most(const struct topic *t);
-/* "groups": how many there are; "lag": of the one that is the furthest behind. */
-void session_group_write_sum(const struct topic *t, struct json *j);
 /* Each group of a topic, as an object. */
 void session_group_write_all(struct topic *t, struct json *j);
-/* Those who read it without a group. */
-unsigned session_group_count_readers(const struct topic *t);
 
 /* The message of a publish that is not to take place, whoever may publish it. */
 TIDE_MUST_USE int session_publish_make(struct session *s, const struct publish_spec *spec,

@@ -1,20 +1,15 @@
 /* STATS: figures of what there is. */
 #include "base/json.h"
-#include "shard/dedupe.h"
 #include "exchange_document.h"
 #include "queue_document.h"
 #include "session_leases.h"
-#include "service_health.h"
-#include "service_users.h"
-#include "service_pressure.h"
 #include "samples.h"
 #include "session_figures.h"
 #include "session_private.h"
 #include "log/compact.h"
-#include "broker/queue_limit.h"
+#include "broker/queue_figures.h"
 #include "broker/retention.h"
 #include "broker/unusable.h"
-#include "rules/engine/engine_status.h"
 
 static struct order_stats order_sum(const struct queue *q)
 {
@@ -39,25 +34,6 @@ static void add_order(struct json *j, const struct queue *q)
 	json_member_int(j, "parked", (int64_t)sum.parked);
 	json_member_int(j, "parked_in_redis", (int64_t)sum.parked_in_redis);
 	json_member_bool(j, "stopped", sum.is_stopped);
-	json_object_end(j);
-}
-
-static void add_rates(struct json *j, const struct rate *in, const struct rate *out)
-{
-	const struct {
-		const char *name;
-		const struct rate *rate;
-		unsigned seconds;
-	} rates[] = {
-		{ "in_1s", in, 1 },   { "in_10s", in, 10 },   { "in_60s", in, 60 },
-		{ "out_1s", out, 1 }, { "out_10s", out, 10 }, { "out_60s", out, 60 }
-	};
-
-	json_member_object(j, "rates");
-	for (size_t i = 0; i < sizeof(rates) / sizeof(rates[0]); i++)
-		json_member_number(
-			j, rates[i].name,
-			queue_document_round(rate_over(rates[i].rate, rates[i].seconds)));
 	json_object_end(j);
 }
 
@@ -89,45 +65,10 @@ static void add_per_shard(struct json *j, const struct queue *q)
 
 static void queue_stats(struct queue *q, struct json *j)
 {
-	const struct queue_counters *n = &q->counters;
-	struct order_stats order = order_sum(q);
-	size_t in_memory = order.parked - order.parked_in_redis;
-
-	for (unsigned i = 0; i < q->shard_count; i++)
-		for (int k = 0; k < SHARD_STAGES; k++)
-			in_memory += q->shards[i]->stages[k].window.count;
 	json_member_text(j, "queue", q->name);
-	queue_document_states(q, j);
-	json_member_int(j, "in_memory", (int64_t)in_memory);
-	json_member_int(j, "shards", q->config.shards);
-	json_member_int(j, "mixed_shards", queue_count_mixed(q));
-	json_member_int(j, "consumers", q->consumer_count);
-	json_member_int(j, "published", (int64_t)n->published);
-	json_member_int(j, "duplicates", (int64_t)n->duplicates);
-	json_member_int(j, "unranked", (int64_t)n->unranked);
-	json_member_int(j, "dedupe_ids", (int64_t)publish_ids_count(q->ids));
-	json_member_int(j, "delivered", (int64_t)n->delivered);
-	json_member_int(j, "redelivered", (int64_t)n->redelivered);
-	json_member_int(j, "acked", (int64_t)n->acked);
-	json_member_int(j, "nacked", (int64_t)n->nacked);
-	json_member_int(j, "returned", (int64_t)n->returned);
-	json_member_int(j, "timed_out", (int64_t)n->timed_out);
-	json_member_int(j, "paced", (int64_t)n->paced);
-	json_member_int(j, "expired", (int64_t)n->expired);
-	json_member_int(j, "removed", (int64_t)n->removed);
-	json_member_int(j, "death_limited", (int64_t)n->death_limited);
-	json_member_int(j, "dead_lettered", (int64_t)n->dead_lettered);
-	queue_document_age("oldest_ready_ms", queue_document_since(q, shard_age_ready), q,
-			   j);
-	queue_document_age("oldest_lease_ms", queue_document_since(q, shard_age_held), q,
-			   j);
+	figure_write(&queue_figures_all, FIGURE_STATS, q, q->vhost->broker->now_ms, j);
 	queue_begin_second(q);
-	add_rates(j, &q->rates->in, &q->rates->out);
-	json_member_int(j, "refused", (int64_t)n->refused);
-	json_member_int(j, "overflowed", (int64_t)n->overflowed);
-	if (q->config.max_bytes)
-		json_member_int(j, "waiting_bytes",
-				(int64_t)queue_limit_waiting(q).bytes);
+	queue_document_rates(j, &q->rates->in, &q->rates->out);
 	queue_document_pause(q, j);
 	session_leases_write(q, j);
 	add_per_shard(j, q);
@@ -172,138 +113,13 @@ static void add_partitions(struct json *j, const struct topic *t)
 static void topic_stats(struct queue *q, struct json *j)
 {
 	json_member_text(j, "topic", q->name);
-	json_member_int(j, "partitions", q->config.shards);
-	queue_document_sum(q->topic, j);
-	json_member_int(j, "consumers", q->consumer_count);
-	json_member_int(j, "published", (int64_t)q->counters.published);
-	json_member_int(j, "duplicates", (int64_t)q->counters.duplicates);
-	json_member_int(j, "dedupe_ids", (int64_t)publish_ids_count(q->ids));
+	figure_write(&queue_figures_topic, FIGURE_STATS, q, q->vhost->broker->now_ms, j);
 	queue_begin_second(q);
-	add_rates(j, &q->rates->in, &q->rates->out);
-	json_member_int(j, "delivered", (int64_t)q->counters.delivered);
-	json_member_int(j, "acked", (int64_t)q->counters.acked);
-	json_member_int(j, "nacked", (int64_t)q->counters.nacked);
-	json_member_int(j, "returned", (int64_t)q->counters.returned);
-	json_member_int(j, "timed_out", (int64_t)q->counters.timed_out);
-	json_member_int(j, "paced", (int64_t)q->counters.paced);
-	json_member_int(j, "dead_lettered", (int64_t)q->counters.dead_lettered);
-	json_member_int(j, "readers", session_group_count_readers(q->topic));
+	queue_document_rates(j, &q->rates->in, &q->rates->out);
 	json_member_array(j, "groups");
 	session_group_write_all(q->topic, j);
 	json_array_end(j);
 	add_partitions(j, q->topic);
-}
-
-static void store_members(const struct service *service, struct json *j)
-{
-	const struct broker *b = service->broker;
-	const struct journal_stats *n = journal_stats(b->journal);
-	struct store_stats st;
-
-	store_stats(b->store, &st);
-	json_member_object(j, "store");
-	json_member_text(j, "kind", st.kind);
-	json_member_text(j, "address", st.address);
-	json_member_text(j, "version", st.version);
-	json_member_text(j, "state", store_state_name(b->store));
-	json_member_text(j, "trouble", store_trouble_now(b->store));
-	json_member_int(j, "requests", (int64_t)st.requests);
-	json_member_int(j, "transactions", (int64_t)st.transactions);
-	json_member_int(j, "reconnects", (int64_t)st.reconnects);
-	json_member_int(j, "bytes_sent", (int64_t)st.bytes_sent);
-	json_member_int(j, "pending_requests", (int64_t)st.pending_requests);
-	json_member_int(j, "flushes", (int64_t)n->flushes);
-	json_member_int(j, "inserted", (int64_t)n->inserted);
-	json_member_int(j, "removed", (int64_t)n->removed);
-	json_member_int(j, "elided", (int64_t)n->elided);
-	json_member_int(j, "refused", (int64_t)n->refused);
-	json_member_int(j, "unstored_bytes", (int64_t)b->env.unstored_bytes);
-	json_member_text(j, "last_error", n->last_error);
-	session_figures_write_store(service, j);
-	json_object_end(j);
-}
-
-static void transaction_members(const struct transactions *t, struct json *j)
-{
-	json_member_object(j, "transactions");
-	json_member_int(j, "open", t->open);
-	json_member_int(j, "bytes", (int64_t)t->bytes);
-	json_member_int(j, "committed", (int64_t)t->committed);
-	json_member_int(j, "failed", (int64_t)t->failed);
-	json_member_int(j, "rolled_back", (int64_t)t->rolled_back);
-	json_object_end(j);
-}
-
-static void partition_members(const struct partition_env *env, struct json *j)
-{
-	json_member_object(j, "logs");
-	json_member_int(j, "appended", (int64_t)env->stats.appended);
-	json_member_int(j, "batches", (int64_t)env->stats.batches);
-	json_member_int(j, "refused", (int64_t)env->stats.refused);
-	json_member_int(j, "merged", (int64_t)env->stats.merged);
-	json_member_int(j, "compacted", (int64_t)env->stats.compacted);
-	json_member_int(j, "read_batches", (int64_t)env->stats.read_batches);
-	json_member_int(j, "unstored_bytes", (int64_t)env->unstored_bytes);
-	json_member_int(j, "tail_bytes", (int64_t)env->tail_bytes);
-	json_member_int(j, "memory_bytes", (int64_t)env->memory_bytes);
-	json_object_end(j);
-}
-
-static void broker_stats(const struct service *service, struct json *j)
-{
-	const struct broker *b = service->broker;
-	const struct broker_counters *n = &b->counters;
-	const struct vhost *v;
-	uint64_t queues = 0, topics = 0, exchanges = 0, connections = 0;
-	const struct session *s;
-
-	for (v = b->vhosts; v; v = v->hh.next) {
-		queues += HASH_COUNT(v->queues) - v->topic_count;
-		topics += v->topic_count;
-		exchanges += HASH_COUNT(v->exchanges);
-	}
-	TAILQ_FOREACH (s, &service->sessions, link)
-		connections++;
-	json_member_text(j, "version", TIDE_VERSION);
-	json_member_int(j, "node", b->config.node);
-	json_member_int(j, "uptime_ms", b->now_ms - b->started_unix_ms);
-	json_member_int(j, "connections", (int64_t)connections);
-	json_member_int(j, "vhosts", HASH_COUNT(b->vhosts));
-	json_member_int(j, "exchanges", (int64_t)exchanges);
-	json_member_int(j, "queues", (int64_t)queues);
-	json_member_int(j, "topics", (int64_t)topics);
-	json_member_int(j, "unusable", b->unusable);
-	json_member_int(j, "published", (int64_t)n->published);
-	json_member_int(j, "routed", (int64_t)n->routed);
-	json_member_int(j, "unroutable", (int64_t)n->unroutable);
-	json_member_int(j, "duplicates", (int64_t)n->duplicates);
-	json_member_int(j, "dedupe_bytes", (int64_t)dedupe_bytes(b->dedupe));
-	json_member_int(j, "delivered", (int64_t)n->delivered);
-	json_member_int(j, "acked", (int64_t)n->acked);
-	json_member_int(j, "failed", (int64_t)n->failed);
-	json_member_int(j, "paced", (int64_t)n->paced);
-	json_member_int(j, "dead_lettered", (int64_t)n->dead_lettered);
-	json_member_int(j, "death_limited", (int64_t)n->death_limited);
-	json_member_int(j, "memory_bytes", (int64_t)service_pressure_memory(service));
-	json_member_int(j, "routes_bytes", (int64_t)b->route_bytes);
-	json_member_bool(j, "blocked", service->is_blocked);
-	json_member_bool(j, "draining", b->refuses_publishes);
-	json_member_int(j, "rules_generation", (int64_t)engine_epoch(b->engine));
-	transaction_members(&service->transactions, j);
-	add_rates(j, &b->in, &b->out);
-	service_users_write_stats(service, j);
-	json_member_object(j, "counters");
-	engine_status_counters(b->engine, j);
-	json_object_end(j);
-	json_member_array(j, "metrics");
-	engine_status_metrics(b->engine, j);
-	json_array_end(j);
-	partition_members(&b->partitions, j);
-	session_figures_write(service, j);
-	store_members(service, j);
-	json_member_object(j, "health");
-	service_health_write(service, true, j);
-	json_object_end(j);
 }
 
 static int exchange_stats(struct session *s, struct slice name, struct reply *r,
@@ -326,8 +142,7 @@ static int exchange_stats(struct session *s, struct slice name, struct reply *r,
 	json_member_text(&j, "exchange", x ? x->name : "-");
 	if (x) {
 		exchange_document_kind(x, &j);
-		json_member_int(&j, "bindings", x->binding_count);
-		json_member_int(&j, "published", (int64_t)x->published);
+		figure_write(&queue_figures_exchange, FIGURE_STATS, x, 0, &j);
 	}
 	unroutable_write(x ? &x->unroutable : &s->vhost->unroutable, &j);
 	if (x)
@@ -367,7 +182,7 @@ int session_report_stats(struct session *s, enum stats_kind kind, struct slice n
 	else if (q)
 		queue_stats(q, &j);
 	else
-		broker_stats(s->service, &j);
+		session_figures_write(s->service, &j);
 	json_object_end(&j);
 	reply_data(r);
 	return TIDE_OK;

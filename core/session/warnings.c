@@ -1,7 +1,7 @@
 #include "warnings.h"
 
 #include "base/mem.h"
-#include "broker/group.h"
+#include "broker/group_lag.h"
 #include "list_walk.h"
 #include "rules/engine/engine_figures.h"
 #include "rules/engine/reload.h"
@@ -303,7 +303,7 @@ static bool judge_dead_letters(const struct warnings *w, void *item, struct buf 
 static bool judge_lag(const struct warnings *w, void *item, struct buf *text)
 {
 	struct topic_group *g = item;
-	uint64_t lag = session_group_lag(g);
+	uint64_t lag = group_lag_all(g);
 	uint64_t grown = trend_gauge(&g->lag, lag, w->service->broker->now_ms);
 
 	if (grown == 0 || lag < LAG_MIN)

@@ -86,7 +86,7 @@ describe("tide.queue", function()
       assert.matches(why, text, 1, true)
     end
     fails("write", "retry/r.lua:4: 'tide.queue' is read-only here")
-    fails("wrong", "retry/r.lua:5: there is no 'tide.queue.lenght'; it has ready unacked delayed buried")
+    fails("wrong", "retry/r.lua:5: there is no 'tide.queue.lenght'; it has ready delayed unacked buried")
     assert.equal(0, r:decide({ key = "x" }, { failures = 1 }))
     fails("kept", "retry/r.lua:6: this 'tide.queue' has expired")
   end)

@@ -1,69 +1,73 @@
 #include "queue_facts.h"
 
 #include <lauxlib.h>
+#include <math.h>
 #include <string.h>
 
+#include "figures/figure.h"
+#include "figures/figure_rows.h"
+#include "rules/sandbox/safe_lib.h"
 #include "rules/sandbox/script.h"
 #include "view.h"
 
-const char *const queue_facts_names[] = {
-	[QUEUE_FACT_READY] = "ready",         [QUEUE_FACT_UNACKED] = "unacked",
-	[QUEUE_FACT_DELAYED] = "delayed",     [QUEUE_FACT_BURIED] = "buried",
-	[QUEUE_FACT_CONSUMERS] = "consumers", [QUEUE_FACT_MESSAGES] = "messages",
-	[QUEUE_FACT_BYTES] = "bytes",         [QUEUE_FACT_OLDEST_MS] = "oldest_ms",
-	[QUEUE_FACT_IN_RATE] = "in_rate",     [QUEUE_FACT_OUT_RATE] = "out_rate",
-};
+#define NAME(read, name, shown, sort, script, ...) script,
+const char *const queue_facts_names[] = { QUEUE_FIGURES(NAME) };
+const unsigned queue_facts_count =
+	sizeof(queue_facts_names) / sizeof(queue_facts_names[0]);
+
+#define KIND(read, name, shown, sort, script, metric, kind, ...) kind,
+static const enum figure_kind kinds[] = { QUEUE_FIGURES(KIND) };
 
 /* Registry key: the struct queue_facts. */
 static const char source_key;
 
-static void push(lua_State *L, const void *queue, enum queue_fact fact)
+static void push_number(lua_State *L, unsigned row, double n)
 {
-	lua_rawgetp(L, LUA_REGISTRYINDEX, &source_key);
-	const struct queue_facts *source = lua_touserdata(L, -1);
-	lua_pop(L, 1);
-	double n = source->read(queue, fact);
-
-	if (n < 0)
+	if (isnan(n))
 		lua_pushnil(L);
-	else if (fact == QUEUE_FACT_IN_RATE || fact == QUEUE_FACT_OUT_RATE)
+	else if (kinds[row] == FIGURE_RATE)
 		lua_pushnumber(L, n);
 	else
 		lua_pushinteger(L, (lua_Integer)n);
 }
 
-#define FACT(name, fact)                                         \
-	static void push_##name(lua_State *L, const void *queue) \
-	{                                                        \
-		push(L, queue, fact);                            \
-	}
-FACT(ready, QUEUE_FACT_READY)
-FACT(unacked, QUEUE_FACT_UNACKED)
-FACT(delayed, QUEUE_FACT_DELAYED)
-FACT(buried, QUEUE_FACT_BURIED)
-FACT(consumers, QUEUE_FACT_CONSUMERS)
-FACT(messages, QUEUE_FACT_MESSAGES)
-FACT(bytes, QUEUE_FACT_BYTES)
-FACT(oldest_ms, QUEUE_FACT_OLDEST_MS)
-FACT(in_rate, QUEUE_FACT_IN_RATE)
-FACT(out_rate, QUEUE_FACT_OUT_RATE)
+static int refuse_field(lua_State *L, const char *name)
+{
+	luaL_Buffer names;
 
-static const struct view_field fields[] = {
-	{ .name = "ready", .push = push_ready },
-	{ .name = "unacked", .push = push_unacked },
-	{ .name = "delayed", .push = push_delayed },
-	{ .name = "buried", .push = push_buried },
-	{ .name = "consumers", .push = push_consumers },
-	{ .name = "messages", .push = push_messages },
-	{ .name = "bytes", .push = push_bytes },
-	{ .name = "oldest_ms", .push = push_oldest_ms },
-	{ .name = "in_rate", .push = push_in_rate },
-	{ .name = "out_rate", .push = push_out_rate },
-	{ .name = NULL },
-};
+	luaL_buffinit(L, &names);
+	for (unsigned i = 0; i < queue_facts_count; i++) {
+		if (!queue_facts_names[i])
+			continue;
+		luaL_addchar(&names, ' ');
+		luaL_addstring(&names, queue_facts_names[i]);
+	}
+	luaL_pushresult(&names);
+	return luaL_error(L, "there is no 'tide.queue.%s'; it has%s", name,
+			  lua_tostring(L, -1));
+}
+
+/* (view, name) -> the fact of now */
+static int l_field(lua_State *L)
+{
+	const void *queue = view_self(L);
+	const char *name = safe_lib_tolstring(L, 2, NULL);
+	unsigned row = 0;
+
+	while (row < queue_facts_count && !(queue_facts_names[row] && name &&
+					    strcmp(queue_facts_names[row], name) == 0))
+		row++;
+	if (row == queue_facts_count)
+		return refuse_field(L, name ? name : "?");
+	lua_rawgetp(L, LUA_REGISTRYINDEX, &source_key);
+	const struct queue_facts *source = lua_touserdata(L, -1);
+	push_number(L, row, source->read(queue, row));
+	return 1;
+}
+
 static const struct view_type type = { .number = VIEW_QUEUE_FACTS,
 				       .name = "tide.queue",
-				       .fields = fields };
+				       .index = l_field };
 
 /* A route is of the message and the bindings alone. */
 static void check_allowed(lua_State *L)

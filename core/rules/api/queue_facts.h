@@ -9,33 +9,19 @@
 
 #include "base/slice.h"
 
-enum queue_fact {
-	QUEUE_FACT_READY,
-	QUEUE_FACT_UNACKED,
-	QUEUE_FACT_DELAYED,
-	QUEUE_FACT_BURIED,
-	QUEUE_FACT_CONSUMERS,
-	QUEUE_FACT_MESSAGES, /* the sum of the four states; of a topic, the messages that
-				it keeps */
-	QUEUE_FACT_BYTES,
-	QUEUE_FACT_OLDEST_MS, /* how long the oldest ready one has been so; 0: none is */
-	QUEUE_FACT_IN_RATE,   /* messages a second, over ten seconds */
-	QUEUE_FACT_OUT_RATE,
-	QUEUE_FACT_COUNT,
-};
-
 /* How facts are found. */
 struct queue_facts {
 	void *ctx;
 	/* NULL: there is no such queue, or what it has is not known. Good for the call
 	 * under way. */
 	const void *(*find)(void *ctx, struct slice vhost, struct slice name);
-	/* Negative: the queue has no such fact. */
-	double (*read)(const void *queue, enum queue_fact fact);
+	/* The fact of that row of QUEUE_FIGURES. NAN: the queue has no such fact. */
+	double (*read)(const void *queue, unsigned row);
 };
 
-/* The names of the fields, by fact. */
+/* The names of the fields, by row of QUEUE_FIGURES; NULL: scripts do not see it. */
 extern const char *const queue_facts_names[];
+extern const unsigned queue_facts_count;
 
 /* Make the view known to a state. May raise. Without `find` in `source` there are no
  * queues. */

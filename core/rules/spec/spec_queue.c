@@ -1,15 +1,17 @@
 #include "spec_queue.h"
 
 #include <lauxlib.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "figures/figure.h"
 #include "rules/sandbox/field.h"
 
 struct spec_queue {
 	struct spec_queue *next;
-	double facts[QUEUE_FACT_COUNT];
+	double facts[FIGURE_ROWS_MAX]; /* by row */
 	char name[];
 };
 
@@ -22,9 +24,9 @@ static const void *find(void *ctx, struct slice vhost, struct slice name)
 	return q;
 }
 
-static double read_fact(const void *queue, enum queue_fact fact)
+static double read_fact(const void *queue, unsigned row)
 {
-	return ((const struct spec_queue *)queue)->facts[fact];
+	return ((const struct spec_queue *)queue)->facts[row];
 }
 
 static void forget(struct engine *e, const char *name)
@@ -41,16 +43,23 @@ static void forget(struct engine *e, const char *name)
 	}
 }
 
-/* What is not given is 0. */
+/* What is not given is 0; what is negative the queue does not have. */
 static void read_facts(lua_State *L, int table, double *facts)
 {
-	const char *names[QUEUE_FACT_COUNT + 1] = { NULL };
+	const char *names[FIGURE_ROWS_MAX + 1] = { NULL };
+	unsigned count = 0;
 
-	memcpy(names, queue_facts_names, QUEUE_FACT_COUNT * sizeof(*names));
+	for (unsigned i = 0; i < queue_facts_count; i++)
+		if (queue_facts_names[i])
+			names[count++] = queue_facts_names[i];
 	field_check_names(L, table, "a queue", names);
-	for (int i = 0; i < QUEUE_FACT_COUNT; i++) {
-		lua_getfield(L, table, names[i]);
+	for (unsigned i = 0; i < queue_facts_count; i++) {
+		if (!queue_facts_names[i])
+			continue;
+		lua_getfield(L, table, queue_facts_names[i]);
 		facts[i] = luaL_optnumber(L, -1, 0);
+		if (facts[i] < 0)
+			facts[i] = NAN;
 		lua_pop(L, 1);
 	}
 }
@@ -58,7 +67,7 @@ static void read_facts(lua_State *L, int table, double *facts)
 void spec_queue_set(lua_State *L, struct engine *e)
 {
 	const char *name = luaL_checkstring(L, 2);
-	double facts[QUEUE_FACT_COUNT];
+	double facts[FIGURE_ROWS_MAX] = { 0 };
 
 	if (!lua_isnoneornil(L, 3)) {
 		luaL_checktype(L, 3, LUA_TTABLE);
