@@ -27,7 +27,8 @@ describe('docs/python.md', function()
     end)
   end
 
-  needs.client(it, '/usr/bin/python3 -c "import ensurepip"')('installs the package with pip, without a network', function()
+  local with_venv = needs.client(it, '/usr/bin/python3 -c "import ensurepip"')
+  with_venv('installs the package with pip, without a network', function()
     local commands = assert(doc:match '\n```sh\n(.-)```')
     local dir = shell.make_dir 'tidemq-pip'
     local output, status = shell.run(([[
