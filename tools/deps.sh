@@ -65,8 +65,8 @@ tmux                      test
 tzdata                    build
 uthash-dev                build
 valgrind                  bench
-'
 zsh                       test-clients
+'
 
 packages_of() {
 	found=
