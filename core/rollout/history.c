@@ -230,6 +230,22 @@ void history_note_loading(struct history *h, uint64_t hash, store_done_fn on_don
 	buf_deinit(&text);
 }
 
+/* Redis takes changes in their order: one that changes nothing is the last of them. */
+void history_flush(struct history *h, store_done_fn on_done, void *ctx)
+{
+	struct buf last = { 0 };
+	struct store *store = store_of(h);
+
+	if (!store || store_state(store) != STORE_UP) {
+		on_done(ctx, TIDE_OK, NULL);
+		return;
+	}
+	append_hash(&last, h->last);
+	const struct store_field field = { SLICE("hash"), buf_slice(&last) };
+	store_document_change(store, DOC_LAST, &field, 1, on_done, ctx);
+	buf_deinit(&last);
+}
+
 static void drop_kept(struct history *h, size_t i)
 {
 	bundle_unref(h->kept[i].files);

@@ -36,6 +36,8 @@ void history_note_start(struct history *h, const struct error *refusal);
  * come within the call: without a store, or while it is away. */
 void history_note_loading(struct history *h, uint64_t hash, store_done_fn on_done,
 			  void *ctx);
+/* on_done when Redis has what was noted before; it may come within the call, likewise. */
+void history_flush(struct history *h, store_done_fn on_done, void *ctx);
 /* TIDE_ERULE: a broker has died of the files of that hash, and there are others. */
 TIDE_MUST_USE int history_check_loading(const struct history *h, uint64_t hash,
 					struct error *err);

@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "rollout/canary.h"
+#include "rollout/history.h"
 #include "rollout/shadow.h"
 #include "rollout/upload.h"
 #include "rules/engine/engine_status.h"
@@ -214,7 +215,7 @@ static void on_installed(void *ctx, const struct canary_result *result)
 	finish(p, &result->error);
 }
 
-static void on_promoted(void *ctx, const struct error *result)
+static void on_noted(void *ctx, int status, const char *text)
 {
 	static const struct error stopping = { TIDE_ESHUTDOWN, "the broker is stopping" };
 	struct promotion *p = ctx;
@@ -224,12 +225,22 @@ static void on_promoted(void *ctx, const struct error *result)
 		.is_install = true,
 	};
 
-	if (result->code < 0)
-		finish(p, result);
-	else if (!p->rollout->canary)
+	if (!p->rollout->canary)
 		finish(p, &stopping);
 	else
 		canary_ask(p->rollout->canary, &what, on_installed, p);
+}
+
+/* A broker that ends while it writes the files must not be taken for one that these rules
+ * have ended: Redis has them as the last ones first. */
+static void on_promoted(void *ctx, const struct error *result)
+{
+	struct promotion *p = ctx;
+
+	if (result->code < 0)
+		finish(p, result);
+	else
+		history_flush(p->rollout->history, on_noted, p);
 }
 
 int session_push_install(struct session *s, struct reply *r, struct error *err)

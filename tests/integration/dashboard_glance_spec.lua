@@ -9,7 +9,7 @@ local FAILED = 'warehouse.eu-central.fulfilment.failed'
 local STOCK = 'warehouse.stock-movements.eu-central'
 local WORKER = 'fulfilment-worker-1.eu-central-1.internal'
 
-describe('at a glance, the dashboard', function()
+needs.browser(describe)('at a glance, the dashboard', function()
   local broker, browser, c
   local workers = {}
 

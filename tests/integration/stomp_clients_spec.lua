@@ -65,6 +65,7 @@ describe('STOMP with', function()
       if client.probe == NPM and npm_said and not os.getenv 'CI' then
         return pending('npm ci has failed: ' .. npm_said)
       end
+      assert.is_nil(client.probe == NPM and npm_said or nil)
       local output, status = shell.run(('timeout %d %s %s app%d %s 2>&1 </dev/null'):format(
         wait.limit(200), (command:gsub('NODE', node or '')), (broker.address:gsub(':', ' ')), i,
         users.password .. (client.is_websocket and (' ws://%s/stomp'):format(broker.http_address) or '')))
