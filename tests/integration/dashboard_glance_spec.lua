@@ -2,6 +2,7 @@
 -- empty, and nothing that is cut, on a large screen or a small one.
 local Broker = require 'support.broker'
 local Browser = require 'support.browser'
+local needs = require 'support.needs'
 local users = require 'support.users'
 
 local ORDERS = 'warehouse.eu-central.fulfilment.priority-orders'
