@@ -8,6 +8,7 @@ struct redis_conn {
 	struct redis_conn_hooks hooks;
 	struct redis_requests pending;
 	struct store_stats stats;
+	struct redis_trouble trouble;
 	struct redis_hello hello;
 	bool is_up;
 	void (*on_closed)(void *ctx);
@@ -110,4 +111,9 @@ const struct redis_hello *redis_conn_hello(const struct redis_conn *c)
 const struct store_stats *redis_conn_stats(const struct redis_conn *c)
 {
 	return &c->stats;
+}
+
+const struct redis_trouble *redis_conn_trouble(const struct redis_conn *c)
+{
+	return &c->trouble;
 }
