@@ -18,7 +18,7 @@ static const struct list {
 		       "unroutable options?+ policy?+ unusable?" } },
 	{ "queues",
 	  { .columns =
-		    "name ready delayed+ unacked buried oldest_ready_ms:duration/oldest "
+		    "name ready delayed unacked buried+ oldest_ready_ms:duration/oldest "
 		    "in_10s/in+ out_10s/out+ consumers durable+ paused options?+ "
 		    "policy?+ unusable?" } },
 	{ "topics",
@@ -35,7 +35,9 @@ static const struct list {
 		       "group partitions prefetch+ unacked "
 		       "delivered+" } },
 	{ "connections",
-	  { .columns = "connection name peer protocol tls?+ vhost channels+ pending+" } },
+	  { .columns =
+		    "connection name user peer protocol tls?+ vhost "
+		    "held_back/held bytes_in+ bytes_out+ channels+ pending+ output+" } },
 	{ "locks",
 	  { .columns = "name token connection? channel+ ttl_ms:duration+ since:time+ "
 		       "lapses:time "

@@ -22,9 +22,10 @@ struct blocking {
 	bool is_late;          /* the timer of the present wait has run out */
 	uint64_t turned_at_ns; /* the last turn that sent what was pipelined */
 	TAILQ_HEAD(, msg_box) inbox;
-	struct buf cancellations;    /* texts, each ends in a zero */
-	struct buf events;           /* likewise: the others */
-	struct buf reply_text;       /* of the last tidemq_request */
+	struct buf cancellations; /* texts, each ends in a zero */
+	struct buf events;        /* likewise: the others */
+	struct buf blocked;       /* why publishers are held back; empty: they are not */
+	struct buf reply_text;    /* of the last tidemq_request */
 	struct tidemq_error refusal; /* the first of the pipelined requests' */
 	uint64_t confirmed;          /* pipelined publications */
 };
@@ -69,8 +70,13 @@ static int give_up(struct tidemq_client *c, const void *call, int64_t timeout_ms
 {
 	struct tidemq_error late;
 
-	client_fail(&late, TIDEMQ_ETIMEDOUT, "no reply within %" PRId64 " ms",
-		    timeout_ms);
+	const char *why = buf_cstr(&c->blocking->blocked);
+
+	client_fail(&late, TIDEMQ_ETIMEDOUT,
+		    "no reply within %" PRId64 " ms%s%s; the request may be carried out "
+		    "all the same",
+		    timeout_ms, *why ? ": publishers are held back, " : "", why);
+	buf_clear(&c->blocking->blocked);
 	if (call)
 		client_request_withdraw(c, call);
 	if (!c->options.reconnect || c->state == CLIENT_UP) {
@@ -170,7 +176,15 @@ static void on_event(struct tidemq_client *c, unsigned channel, const char *text
 {
 	static const char prefix[] = "cancelled ";
 	const char *what = text + strlen(prefix);
+	struct blocking *b = c->blocking;
 
+	/* "blocked <why>", "unblocked" */
+	if (strncmp(text, "blocked ", 8) == 0) {
+		buf_clear(&b->blocked);
+		buf_append_text(&b->blocked, text + 8);
+	} else if (strcmp(text, "unblocked") == 0) {
+		buf_clear(&b->blocked);
+	}
 	if (strncmp(text, prefix, strlen(prefix)) == 0)
 		buf_append(&c->blocking->cancellations, what, strlen(what) + 1);
 	else if (c->options.events)
@@ -193,6 +207,7 @@ static void free_blocking(struct blocking *b)
 		drop_waiting(b, box);
 	buf_deinit(&b->cancellations);
 	buf_deinit(&b->events);
+	buf_deinit(&b->blocked);
 	buf_deinit(&b->reply_text);
 	mem_free(b);
 }

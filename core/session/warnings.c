@@ -165,7 +165,7 @@ static bool judge_memory(const struct warnings *w, void *item, struct buf *text)
 	if (!is_near(w->is_memory_near, share))
 		return false;
 	buf_printf(text,
-		   "messages fill %.0f %% of --max-memory, and at its end publishers are "
+		   "messages fill %.0f %% of --max-memory, and at 100 %% publishers are "
 		   "held back: start consumers, or raise it",
 		   share);
 	return true;

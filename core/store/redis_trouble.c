@@ -31,8 +31,9 @@ static void end(struct redis_trouble *t, enum store_trouble kind, uint64_t now_m
 	unsigned long long took_ms = now_ms - t->kinds[kind].began_ms;
 
 	t->kinds[kind].began_ms = 0;
-	log_info("store: Redis at %s: the trouble is over after %llu ms: %s", t->address,
-		 took_ms, store_trouble_name(kind));
+	log_info(
+		"store: Redis at %s: the trouble that was logged %llu ms ago is over: %s",
+		t->address, took_ms, store_trouble_name(kind));
 }
 
 static void refuse(struct redis_trouble *t, enum store_trouble kind, const char *words,

@@ -40,7 +40,7 @@ describe('a Redis', function()
   end
 
   local function expect_over(kind)
-    broker:expect_log('info  store: Redis at %S+: the trouble is over after %d+ ms: ' .. kind)
+    broker:expect_log('info  store: Redis at %S+: the trouble that was logged %d+ ms ago is over: ' .. kind)
     becomes(function()
       local answer = http:get '/health/ready'
       return answer.status == 200 and #answer.json.warnings == 0

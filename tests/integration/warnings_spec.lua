@@ -160,7 +160,7 @@ describe('a warning', function()
     start { args = { '--store', 'none', '--max-memory', '1M' } }
     c:ok 'DECLARE queue jobs'
     for _ = 1, 9 do c:ok('PUB - jobs', ('x'):rep(100000)) end
-    expect_warning('memory', '^messages fill %d+ %% of %-%-max%-memory, and at its end publishers are held back: start '
+    expect_warning('memory', '^messages fill %d+ %% of %-%-max%-memory, and at 100 %% publishers are held back: start '
       .. 'consumers, or raise it$')
     assert.equal('1', metric 'memory')
     c:ok 'GET jobs max=3 ack=auto'

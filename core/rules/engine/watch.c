@@ -429,29 +429,21 @@ static void end_look(struct watch *w)
 }
 
 /* The place is watched too, so that a directory that is gone is found again. */
-static int add_dir(struct watch *w, const char *path)
+static void add_dir(struct watch *w, const char *path)
 {
 	char here[PATH_MAX], real[PATH_MAX];
-	size_t before = w->folder_count;
 
-	if (!getcwd(here, sizeof(here)))
-		return UV_ENOENT;
-	if (follow(w, here, path, real))
+	if (getcwd(here, sizeof(here)) && follow(w, here, path, real))
 		plan(w, real, &(struct visit){ .is_own = true });
-	return w->folder_count > before ? 0 : UV_ENOENT;
 }
 
-static int begin_look(struct watch *w)
+static void begin_look(struct watch *w)
 {
-	int rc = 0;
-
 	forget_look(w);
 	w->entries_left = ENTRIES_MAX;
-	for (int i = 0; i < WATCH_DIRS_MAX && rc == 0; i++) {
+	for (int i = 0; i < WATCH_DIRS_MAX; i++)
 		if (w->config.dirs[i])
-			rc = add_dir(w, w->config.dirs[i]);
-	}
-	return rc;
+			add_dir(w, w->config.dirs[i]);
 }
 
 static void on_turn(uv_idle_t *idle)
@@ -506,11 +498,11 @@ int watch_open(struct watch **out, uv_loop_t *loop, const struct watch_config *c
 	w->rest.data = w->turn.data = w;
 	w->open_handles = 2;
 	*out = w;
-	int rc = begin_look(w);
+	begin_look(w);
 	while (look(w))
 		;
 	end_look(w);
-	return rc;
+	return config->dirs[0] && TAILQ_EMPTY(&w->folders) ? UV_ENOENT : 0;
 }
 
 void watch_close(struct watch *w, void (*on_closed)(void *ctx), void *ctx)

@@ -371,6 +371,25 @@ static void no_folder_is_too_large_for_a_turn(void **state)
 		uv_run(&f->loop, UV_RUN_ONCE);
 }
 
+static void directories_side_by_side_are_watched(void **state)
+{
+	struct fixture *f = *state;
+	char rules[256], lua[256];
+	bool is_closed = false;
+	struct watch *w;
+
+	make_folders(f, "rules");
+	make_folders(f, "lua");
+	snprintf(rules, sizeof(rules), "%s/rules", f->dir);
+	snprintf(lua, sizeof(lua), "%s/lua", f->dir);
+	const struct watch_config config = { .dirs = { rules, lua },
+					     .on_change = count_change };
+	assert_int_equal(watch_open(&w, &f->loop, &config), 0);
+	watch_close(w, on_watch_closed, &is_closed);
+	while (!is_closed)
+		uv_run(&f->loop, UV_RUN_ONCE);
+}
+
 static void closing_while_a_change_rests_is_safe(void **state)
 {
 	struct fixture *f = *state;
@@ -398,6 +417,7 @@ int main(void)
 		TEST(directory_that_is_replaced_is_found_again),
 		TEST(scripts_that_keep_too_much_are_loaded_anew),
 		TEST(no_folder_is_too_large_for_a_turn),
+		TEST(directories_side_by_side_are_watched),
 		TEST(closing_while_a_change_rests_is_safe),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
