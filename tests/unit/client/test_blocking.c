@@ -381,6 +381,22 @@ static void a_reply_that_does_not_come_ends_the_connection(void **state)
 	fake_stop(&f);
 }
 
+static void a_reply_that_is_late_says_that_publishers_are_held_back(void **state)
+{
+	START(FAKE_HELLO, "<PING", ">EVT blocked memory is short\r\nOK\r\n", "<PING",
+	      ".");
+	const struct tidemq_options options = { .request_timeout_ms = patience_ms(1000) };
+	struct tidemq_client *c = connect_to(&f, &options);
+	const char *text;
+	assert_int_equal(tidemq_request(c, "PING", NULL, 0, NULL), TIDEMQ_OK);
+	assert_int_equal(tidemq_request(c, "PING", NULL, 0, NULL), TIDEMQ_ETIMEDOUT);
+	text = tidemq_last_error(c)->text;
+	assert_non_null(strstr(text, ": publishers are held back, memory is short; "));
+	assert_non_null(strstr(text, "the request may be carried out all the same"));
+	tidemq_disconnect(c);
+	fake_stop(&f);
+}
+
 static void a_closed_connection_tells_why(void **state)
 {
 	START(FAKE_HELLO, "<PING", ">EVT closed shutdown the broker is stopping\r\n");
@@ -446,6 +462,7 @@ int main(void)
 		cmocka_unit_test(next_without_messages_times_out_and_the_client_lives),
 		cmocka_unit_test(next_returns_events_to_those_who_ask),
 		cmocka_unit_test(a_reply_that_does_not_come_ends_the_connection),
+		cmocka_unit_test(a_reply_that_is_late_says_that_publishers_are_held_back),
 		cmocka_unit_test(a_closed_connection_tells_why),
 		cmocka_unit_test(nonsense_ends_the_connection),
 		cmocka_unit_test(replies_are_matched_by_channel),
