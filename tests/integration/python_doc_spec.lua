@@ -21,6 +21,10 @@ describe('docs/python.md', function()
     assert.equal(count, #python.all(doc))
   end)
 
+  it('can be followed after the README', function()
+    python.expect(broker, assert(shell.read_file('README.md'):match '```python\n(.-)```'), 'hello\n')
+  end)
+
   for _, example in ipairs(python.all(doc)) do
     it('has a program that runs, in line ' .. example.line, function()
       python.expect(broker, example.program, example.expected)

@@ -48,6 +48,14 @@ class Case(unittest.IsolatedAsyncioTestCase):
 
 
 class Asking(Case):
+    async def test_payloads_are_text_or_bytes(self):
+        client = await self.connect()
+        queue = await self.queue(client)
+        for publish in client.publish, client.pipeline().publish:
+            with self.assertRaisesRegex(TypeError, r"not int: .*json\.dumps"):
+                await publish(queue, 42)
+        self.assertEqual([], await client.get(queue))
+
     async def test_many_tasks_share_a_client(self):
         client = await self.connect(self.broker.tcp)
         queue = await self.queue(client)
@@ -176,6 +184,19 @@ class Asking(Case):
         client = await self.connect(heartbeat=1, reconnect=False)
         await asyncio.sleep(2.5)
         await client.ping()
+
+    async def test_a_loop_that_stood_still_longer_than_the_heartbeats_is_told_as_such(self):
+        said = []
+        await self.connect(heartbeat=1, name="busy", on_state=lambda *each: said.append(each))
+        with tidemq.connect(self.broker.url) as other:
+            wait_for(lambda: "busy" not in [each["name"] for each in
+                                            other.request("LIST connections").document],
+                     "the end of a client that does not beat")
+        async with asyncio.timeout(PATIENCE):
+            while len(said) < 2:
+                await asyncio.sleep(0.005)
+        self.assertEqual("lost", said[1][0])
+        self.assertIn("heartbeat", said[1][1])
 
 
 class Losing(Case):

@@ -81,6 +81,33 @@ class Publishing(Case):
             self.assertEqual(payload, message.payload)
             client.ack(message)
 
+    def test_payloads_are_text_or_bytes(self):
+        client = self.connect()
+        queue = self.queue(client)
+        payloads = ["é", b"b", bytearray(b"ba"), memoryview(b"mv")]
+        for payload in payloads:
+            client.publish(queue, payload)
+        client.request(f"PUB - {queue}", "line")
+        transaction = client.channel().transaction()
+        for publish in client.publish, client.pipeline().publish, transaction.publish:
+            for wrong, name in (42, "int"), ({"a": 1}, "dict"), (None, "NoneType"), ([1], "list"):
+                with self.assertRaisesRegex(TypeError, rf"not {name}: .*json\.dumps"):
+                    publish(queue, wrong)
+        with self.assertRaisesRegex(TypeError, "not int"):
+            client.publish(queue, b"", headers={"n": 42})
+        with self.assertRaisesRegex(TypeError, "not int"):
+            client.request(f"PUB - {queue}", 42)
+        transaction.commit()
+        self.assertEqual(["é".encode(), b"b", b"ba", b"mv", b"line"],
+                         [message.payload for message in client.get(queue, max=10)])
+
+    def test_a_name_that_the_broker_chooses(self):
+        client = self.connect()
+        for name in "", "-":
+            chosen = client.declare_queue(name, exclusive=True)
+            self.assertNotIn(chosen, ("", "-"))
+            self.assertEqual(1, client.publish(chosen, b"x").queues)
+
     def test_a_refusal_has_the_code_of_the_broker(self):
         client = self.connect()
         self.assertIn("nowhere", self.refused("not-found", client.get, "nowhere").text)
@@ -321,6 +348,17 @@ class Consuming(Case):
         subscription = client.subscribe(self.queue(client))
         self.refused("timeout", subscription.next, timeout=3)
         self.assertEqual(["connected"], [state for state, _ in self.said])
+
+    def test_work_that_is_longer_than_the_heartbeats_is_told_as_such(self):
+        client = self.connect(heartbeat=1, name="busy")
+        other = self.broker_client()
+        wait_for(lambda: "busy" not in [each["name"] for each in
+                                        other.request("LIST connections").document],
+                 "the end of a client that does not beat")
+        client.ping()
+        state, text = self.said[1]
+        self.assertEqual("lost", state)
+        self.assertIn("heartbeat", text)
 
 
 class Topics(Case):

@@ -147,6 +147,7 @@ class Connecting(Case):
         link.connected()
         self.assertAlmostEqual(3, link.tick(), delta=0.01)
         self.clock.now += 3
+        self.assertAlmostEqual(0, link.tick(), delta=0.01)
         with self.assertRaises(ConnectionLost):
             link.tick()
 
@@ -161,7 +162,17 @@ class Connecting(Case):
         self.clock.now += 8
         link.tick()
         self.clock.now += 0.1
+        self.assertAlmostEqual(0, link.tick(), delta=0.01)
         with self.assertRaises(ConnectionLost):
+            link.tick()
+
+    def test_what_has_arrived_is_read_before_the_broker_is_called_silent(self):
+        link = self.link(heartbeat=4, connect_timeout=3)
+        link.connected()
+        for said in HELLO, b"EVT heartbeat\r\n", b"EVT heartbeat\r\n":
+            self.clock.now += 100
+            self.assertAlmostEqual(0, link.tick(), delta=0.01)
+            link.feed(said)
             link.tick()
 
     def test_without_heartbeats_there_is_nothing_to_do(self):

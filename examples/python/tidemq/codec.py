@@ -116,11 +116,21 @@ def parse_duration(text: str) -> int | None:
     return int(found[1]) * _UNITS[found[2]] if found else None
 
 
+def raw(value: str | bytes | bytearray | memoryview) -> bytes:
+    """The bytes of a payload or a value. Raises TypeError for what is neither text nor bytes:
+    bytes(42) would be 42 zeros."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogateescape")
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    raise TypeError(f"payloads and headers are str or bytes, not {type(value).__name__}: "
+                    "make a text of it, as with json.dumps(...)")
+
+
 def quote(value: str | bytes) -> str:
     """The value of an option or a header as the protocol has it."""
-    raw = value.encode("utf-8", "surrogateescape") if isinstance(value, str) else bytes(value)
-    raw = _ENCODED.sub(lambda match: b"%%%02x" % match[0][0], raw)
-    return raw.decode("utf-8", "surrogateescape")
+    encoded = _ENCODED.sub(lambda match: b"%%%02x" % match[0][0], raw(value))
+    return encoded.decode("utf-8", "surrogateescape")
 
 
 def unquote(value: str) -> str:

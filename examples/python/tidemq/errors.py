@@ -1,4 +1,7 @@
-"""What can go wrong. Every exception of this package is an Error and has a code."""
+"""What can go wrong. What the broker or the connection refuses is an Error and has a code.
+
+A wrong argument is a TypeError or a ValueError, as everywhere in Python.
+"""
 
 
 class Error(Exception):

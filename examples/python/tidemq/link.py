@@ -30,7 +30,9 @@ class Options:
     """How a client behaves. Times are seconds."""
 
     name: str = ""  #: what LIST connections shows
-    heartbeat: float | None = None  #: 1 to 3600: both sides show that they live
+    #: 1 to 3600: both sides show that they live. A blocking client does so inside its calls alone:
+    #: it must be longer than the work between two of them.
+    heartbeat: float | None = None
     prefetch: int | None = None  #: of all subscriptions of the client together
     timeout: float | None = 30.0  #: for a reply, while there is a connection
     connect_timeout: float = 10.0  #: for one attempt
@@ -145,6 +147,7 @@ class Link:
         self._restoring = 0  # replies that are to come
         self._partitions: dict[str, int | None] = {}  # of topics that are read without a group
         self._is_greeted = False  # HELLO is answered
+        self._is_suspect = False  # the broker has said nothing, as far as the driver has read
         self._connected_at = 0.0
         self._goodbye = ""  # what EVT closed said
         self._fatal: Error | None = None
@@ -172,7 +175,7 @@ class Link:
         self._connection += 1
         self._decoder = codec.Decoder()
         self._goodbye = ""
-        self._is_greeted = False
+        self._is_greeted = self._is_suspect = False
         self._connected_at = self._sent_at = self._heard_at = self._clock()
         address, options = self.address, self.options
         hello = {"user": address.user or None, "pass": address.password or None,
@@ -280,19 +283,31 @@ class Link:
         if not self.is_connected:
             return None
         now = self._clock()
+        why = self._silence(now)
+        if why is not None:
+            if self._is_suspect:
+                raise ConnectionLost(why)
+            # The driver itself may have been away: it reads what has arrived first.
+            self._is_suspect = True
+            return 0.001
         due = []
         if not self._is_greeted:
             due.append(self._connected_at + self.options.connect_timeout)
-            if now >= due[0]:
-                raise ConnectionLost("the broker does not answer")
         beat = self.options.heartbeat
         if beat is not None:
-            if now - self._heard_at > 2 * beat:
-                raise ConnectionLost(f"the broker was silent for {2 * beat:g} s")
             if now - self._sent_at >= beat / 2:
                 self._output += b"\r\n"
             due += [max(self._sent_at, now - beat / 2) + beat / 2, self._heard_at + 2 * beat]
         return max(0.0, min(due) - now) + 0.001 if due else None
+
+    def _silence(self, now: float) -> str | None:
+        """What the broker should have said by now."""
+        if not self._is_greeted and now >= self._connected_at + self.options.connect_timeout:
+            return "the broker does not answer"
+        beat = self.options.heartbeat
+        if beat is not None and now - self._heard_at > 2 * beat:
+            return f"the broker was silent for {2 * beat:g} s"
+        return None
 
     # ---- for the driver: bytes ----
 
@@ -311,6 +326,7 @@ class Link:
     def feed(self, data: bytes) -> None:
         """Bytes have arrived. Raises what ends the connection."""
         self._heard_at = self._clock()
+        self._is_suspect = False
         for item in self._decoder.feed(data):
             if isinstance(item, Message):
                 self._on_message(item)

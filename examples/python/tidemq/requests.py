@@ -116,7 +116,7 @@ def _with(line: str, raw: Mapping[str, Value] | None) -> str:
 _OWN = ("BEGIN", "CLOSE", "COMMIT", "HELLO", "OPEN", "QUIT", "ROLLBACK", "SUB", "UNSUB")
 
 
-def request(line: str, payload: bytes | None = None) -> Request[Answer]:
+def request(line: str, payload: bytes | str | None = None) -> Request[Answer]:
     """Any request of the protocol, as a person types it: `request("STATS jobs").document`.
 
     `quiet` is refused: this waits for the reply. The length of a payload is added. Such a request
@@ -128,8 +128,8 @@ def request(line: str, payload: bytes | None = None) -> Request[Answer]:
         raise ValueError("a request that is quiet has no reply to wait for")
     if verb.startswith("@") or verb in _OWN:
         raise ValueError(f"{words[0]} is the client's own affair: use its methods")
-    return Request(line, lambda answer: answer, payload, has_messages=verb == "GET",
-                   is_transactional=verb in ("PUB", "ACK", "NACK"))
+    return Request(line, lambda answer: answer, None if payload is None else codec.raw(payload),
+                   has_messages=verb == "GET", is_transactional=verb in ("PUB", "ACK", "NACK"))
 
 
 def ping() -> Request[None]:
@@ -142,10 +142,12 @@ def ping() -> Request[None]:
 
 def declare_queue(name: str = "", *, options: Mapping[str, Value] | None = None,
                   **more: Value) -> Request[str]:
-    """Make a queue, and return its name. Without a name the broker chooses one.
+    """Make a queue, and return its name. Without a name, or for "-", the broker chooses one.
 
     `declare_queue("jobs", retry="exponential", dead_letter="-/dead", options={"retry.base": "1s"})`
     """
+    name = "" if name == "-" else name
+
     def parse(answer: Answer) -> str:
         words = answer.words
         chosen = words.pop(0) if not name and words else name
@@ -236,9 +238,7 @@ def publish(key: str, payload: bytes | str = b"", *, exchange: str = "",
     words = [_line("PUB", codec.word(exchange), codec.word(key), id=id, pri=priority, delay=delay,
                    ttl=ttl, ack_timeout=ack_timeout, expect=expect, must=must or None)]
     words += codec.headers(headers)
-    if isinstance(payload, str):
-        payload = payload.encode()
-    return Request(" ".join(words), _receipt, bytes(payload), wants_id=id is None,
+    return Request(" ".join(words), _receipt, codec.raw(payload), wants_id=id is None,
                    on_loss="fail" if id is None else "repeat", is_transactional=True)
 
 

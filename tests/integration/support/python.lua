@@ -5,7 +5,8 @@ local wait = require 'support.wait'
 
 local M = {}
 
---- Run a program until it has printed this, and has nothing else to print or has ended.
+--- Run a program until it has printed this, and has nothing else to print or has ended. Ctrl-C ends
+--- it, of which it says nothing.
 ---@param broker Broker
 ---@param program string
 ---@param expected string
@@ -15,17 +16,16 @@ function M.expect(broker, program, expected, meanwhile)
   local file = broker.dir .. '/program.py'
   shell.write_file(file, (program:gsub('tide://127%.0%.0%.1', url)))
   local pid = shell.line(([[TIDEMQ_URL=%s PYTHONPATH=examples/python timeout %d \
-    python3 -u -B -W error %s >%s.out 2>%s.err </dev/null & echo $!]]):format(
+    env --default-signal=INT python3 -u -B -W error %s >%s.out 2>%s.err </dev/null & echo $!]]):format(
     shell.quote(url), wait.limit(60), file, file, file))
   local function printed() return shell.read_file(file .. '.out') or '' end
   local function said() return printed() .. (shell.read_file(file .. '.err') or '') end
   local is_begun = wait.poll(function() return printed():find '\n' or not shell.is_running(pid) end)
   if is_begun and meanwhile then meanwhile() end
   wait.poll(function() return #printed() >= #expected or not shell.is_running(pid) end)
-  local output = said()
-  shell.run('kill ' .. pid .. ' 2>/dev/null')
+  shell.run('kill -INT ' .. pid .. ' 2>/dev/null')
   assert(wait.poll(function() return not shell.is_running(pid) end), 'the program does not end')
-  assert.equal(expected, output)
+  assert.equal(expected, said())
 end
 
 --- Its programs, each with what it prints, as the next block says.
