@@ -409,6 +409,16 @@ void queue_widen(struct queue *q, unsigned had)
 	dedupe_set_shards(q->dedupe, q->by_index, max);
 }
 
+struct order_stats queue_order_stats(const struct queue *q)
+{
+	struct order_stats sum = { 0 };
+
+	for (unsigned i = 0; i < q->shard_count; i++)
+		if (q->shards[i]->order)
+			order_add_stats(q->shards[i]->order, &sum);
+	return sum;
+}
+
 unsigned queue_count_mixed(struct queue *q)
 {
 	unsigned n = 0;

@@ -150,6 +150,8 @@ TIDE_MUST_USE int queue_create_strategy(struct queue *q, const struct queue_conf
 /* Whether a queue with these options could use their scripts. */
 TIDE_MUST_USE int queue_check_scripts(const struct engine *e,
 				      const struct queue_config *c, struct error *err);
+/* Of all shards together; zeroes without order-by. */
+struct order_stats queue_order_stats(const struct queue *q);
 /* How many of its shards are mixed still. */
 unsigned queue_count_mixed(struct queue *q);
 /* The shard of that number, below queue_config_shards; NULL for a topic. */

@@ -33,16 +33,6 @@ static int64_t earliest(const struct queue *q, int64_t (*since)(const struct sha
 	return oldest;
 }
 
-static struct order_stats order_sum(const struct queue *q)
-{
-	struct order_stats sum = { 0 };
-
-	for (unsigned i = 0; i < q->shard_count; i++)
-		if (q->shards[i]->order)
-			order_add_stats(q->shards[i]->order, &sum);
-	return sum;
-}
-
 static size_t in_windows(const struct queue *q)
 {
 	size_t sum = 0;
@@ -55,7 +45,7 @@ static size_t in_windows(const struct queue *q)
 
 static size_t in_memory(const struct queue *q)
 {
-	const struct order_stats order = order_sum(q);
+	const struct order_stats order = queue_order_stats(q);
 
 	return in_windows(q) + order.parked - order.parked_in_redis;
 }
@@ -89,7 +79,7 @@ READ(queue_mixed_shards, queue, queue_count_mixed((struct queue *)it))
 READ(queue_dedupe_ids, queue, publish_ids_count(it->ids))
 READ(queue_paused_in, queue, pause_is_on(it, QUEUE_IN))
 READ(queue_paused_out, queue, pause_is_on(it, QUEUE_OUT))
-READ(queue_groups_blocked, queue, order_sum(it).groups_blocked)
+READ(queue_groups_blocked, queue, queue_order_stats(it).groups_blocked)
 
 #define READ_COUNTER(counter, ...) READ(queue_##counter, queue, it->counters.counter)
 BOTH_COUNTERS(READ_COUNTER)

@@ -11,20 +11,10 @@
 #include "broker/retention.h"
 #include "broker/unusable.h"
 
-static struct order_stats order_sum(const struct queue *q)
-{
-	struct order_stats sum = { 0 };
-
-	for (unsigned i = 0; i < q->shard_count; i++)
-		if (q->shards[i]->order)
-			order_add_stats(q->shards[i]->order, &sum);
-	return sum;
-}
-
 /* Of a queue with groups. */
 static void add_order(struct json *j, const struct queue *q)
 {
-	struct order_stats sum = order_sum(q);
+	struct order_stats sum = queue_order_stats(q);
 
 	if (q->config.order_by == ORDER_NONE)
 		return;
