@@ -105,7 +105,7 @@ local function start_driver(self)
   assert(os.execute(script .. 'run'))
   local port = wait.poll(function()
     return (shell.read_file(self.dir .. '/stdout') or ''):match 'started successfully on port (%d+)'
-  end, 30)
+  end, 120) -- several start at once, from a cold disk
   if not port then
     error('chromedriver does not start: ' .. (shell.read_file(self.dir .. '/stderr') or ''), 3)
   end
