@@ -1,7 +1,7 @@
 /* death.h: the headers that tell a dead letter's history.
  *
  * A death adds to the history: the headers of the first death stay, those of the last one
- * are replaced, and the counts go on. docs/protocol.md lists them. */
+ * are replaced, and the counts go on. docs/protocol-messages.md lists them. */
 #pragma once
 
 #include "base/msg.h"

@@ -266,7 +266,7 @@ describe('docs/coming-from.md', function()
             assert.is_true(#row.differs > 0, 'says what to do instead')
           elseif steps[1].text:find '^EVT' then
             local event = steps[1].text:match '^EVT %S+'
-            assert.is_truthy(shell.read_file('docs/protocol.md'):find('\n| `' .. event, 1, true), event)
+            assert.is_truthy(shell.read_file('docs/protocol-framing.md'):find('\n| `' .. event, 1, true), event)
           else
             play(broker, t.setup, row)
           end

@@ -178,8 +178,8 @@ describe('a permission', function()
     assert.is_true(count > 30)
   end)
 
-  it('is in the table of docs/protocol.md, for each verb', function()
-    local text = shell.read_file 'docs/protocol.md':match '\n## Permissions\n(.-)\n# Verbs'
+  it('is in the table of docs/protocol-connections.md, for each verb', function()
+    local text = shell.read_file 'docs/protocol-connections.md':match '\n## Permissions\n(.-)\n## '
     for _, row in ipairs(ROWS) do
       assert.is_truthy(text:find('`' .. verb_of(row), 1, true), verb_of(row))
     end

@@ -1,19 +1,23 @@
--- docs/protocol.md is the specification: it has every verb, option and error
--- code of the source, and every session in it happens as it is written.
+-- docs/protocol.md and the pages behind it are the specification: they have every verb, option and
+-- error code of the source, and every session in them happens as it is written.
 local Broker = require 'support.broker'
 local session = require 'support.session'
 local shell = require 'support.shell'
 
-local doc = shell.read_file 'docs/protocol.md'
+local pages = {}
+for path in io.popen('ls docs/protocol*.md'):lines() do pages[#pages + 1] = shell.read_file(path) end
+local doc = table.concat(pages, '\n')
 
-describe('docs/protocol.md', function()
+describe('the pages of the protocol', function()
+  it('are all there', function() assert.equal(8, #pages) end)
+
   local verbs = {}
   for name, columns in shell.read_file('core/proto/line/verb.c'):gmatch '{ "([A-Z]+)",([^}]*)}' do
     verbs[name] = columns
   end
 
   local function section(verb)
-    return doc:match('\n## ' .. verb .. '\n(.-)\n## ') or doc:match('\n## ' .. verb .. '\n(.*)$')
+    return doc:match('\n## ' .. verb .. '\n(.-)\n##? ') or doc:match('\n## ' .. verb .. '\n(.*)$')
   end
 
   it('has a section for each verb', function()
@@ -27,7 +31,7 @@ describe('docs/protocol.md', function()
   end)
 
   it('has no section for a verb that there is not', function()
-    for verb in doc:match('\n# Verbs\n(.*)'):gmatch '\n## (%u+)\n' do
+    for verb in doc:gmatch '\n## (%u+)\n' do
       assert.is_string(verbs[verb], verb)
     end
   end)
@@ -69,7 +73,7 @@ end)
 
 -- ---- the sessions -----------------------------------------------------------
 
-describe('a session in docs/protocol.md', function()
+describe('a session of these pages', function()
   local broker
 
   setup(function() broker = Broker.start { rules = {}, args = { '--fsync', 'no' } } end)
