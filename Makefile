@@ -1,6 +1,6 @@
 # tidemq: see `make help`.
 
-VERSION := 0.1.0
+VERSION := 0.2.0
 B ?= build
 CC ?= cc
 PREFIX ?= /usr/local
