@@ -322,14 +322,14 @@ void deal_answer(struct getter *g)
 	g->on_answer(g);
 }
 
-/* The queue has nothing more at present. */
+/* The queue has nothing more at present. The answer to a GET may drop what has expired,
+ * and so begin another read: then the others wait for that. */
 static void end_reads(struct queue *q)
 {
 	struct getter *g;
 
-	if (TAILQ_EMPTY(&q->readers) || queue_is_refilling(q))
-		return;
-	while ((g = getter_read_ended(q)) != NULL)
+	while (!TAILQ_EMPTY(&q->readers) && !queue_is_refilling(q) &&
+	       (g = getter_read_ended(q)) != NULL)
 		deal_answer(g);
 }
 
@@ -383,10 +383,8 @@ bool deal_queue(struct queue *q)
 				return true;
 			continue;
 		}
-		if (!h.entry) {
-			end_reads(q);
-			return budget == 0;
-		}
+		if (!h.entry)
+			break;
 		if (budget > 0)
 			budget--;
 		if (c->getter) {
