@@ -87,6 +87,11 @@ local function set_scene(c)
   for _ = 1, 2 do c:expect_msg() end
 end
 
+-- What differs from one machine to the next.
+local function without_place(text)
+  return (text:gsub("'[^' ]+/gone'", "'…/gone'"):gsub('%f[%x]' .. ('%x'):rep(16) .. ' %(active%)', '… (active)'))
+end
+
 describe('what the broker says of itself', function()
   local broker, c, http
 
@@ -152,5 +157,31 @@ describe('what the broker says of itself', function()
     end))
     compare('metrics.txt', metric_shape(text))
     compare('metrics_vhost.txt', metric_shape(http:get('/metrics?per=vhost').body))
+  end)
+
+  -- A missing word, a bad value, an unknown option, a name that is not there. The golden file has the requests, too:
+  -- to add one, write a line "<request>: " and run with UPDATE=1.
+  local function compare_answers(name, ask)
+    local lines = {}
+    for request in shell.read_file(DIR .. name):gmatch '([^\n]-): [^\n]*' do
+      lines[#lines + 1] = request .. ': ' .. without_place(ask(request))
+    end
+    compare(name, table.concat(lines, '\n'))
+  end
+
+  it('wrong usage of administrative verbs', function()
+    compare_answers('wrong_line.txt', function(request)
+      c:send(request .. '\r\n')
+      return c:read_line()
+    end)
+  end)
+
+  it('wrong usage over HTTP', function()
+    compare_answers('wrong_http.txt', function(request)
+      local method, path, body = request:match '^(%S+) (%S+) ?(.*)$'
+      path = path:gsub('^@', '/api/vhosts/golden'):gsub('^%$', '/api/vhosts/golden/queues/')
+      local answer = http:request(method, path, body ~= '' and body or nil, { ['Content-Type'] = 'application/json' })
+      return ('%d %s'):format(answer.status, (answer.body:gsub('\n$', '')))
+    end)
   end)
 end)
