@@ -65,6 +65,7 @@ $(B)/stamp/link: FORCE
 # One archive a floor. The list of its objects is a stamp too, so that a deleted
 # source leaves its archive.
 http_MORE := $(B)/obj/core/http/page.o
+store_MORE := $(B)/obj/core/store/scripts.o
 define floor_rules
 $(1)_OBJS := $$(patsubst %.c,$$(B)/obj/%.o,$$(wildcard core/$(1)/*.c)) $$($(1)_MORE)
 $$(B)/stamp/objects/$(subst /,-,$(1)): FORCE
@@ -94,6 +95,16 @@ $(B)/obj/core/http/page.o: $(EMBEDDED) tools/embed.sh $(B)/stamp/embedded $(B)/s
 	@echo "  embed $@"
 	@tools/embed.sh $(EMBEDDED) >$(@:.o=.s)
 	@$(CC) -c -o $@ $(@:.o=.s)
+
+# So are the scripts that Redis runs.
+STORE_SCRIPTS := $(wildcard core/store/*.lua)
+$(B)/stamp/scripts: FORCE
+	$(call stamp,$(STORE_SCRIPTS))
+$(B)/obj/core/store/scripts.o: $(STORE_SCRIPTS) tools/embed_scripts.awk core/store/scripts.h $(B)/stamp/scripts $(B)/stamp/flags
+	@mkdir -p $(@D)
+	@echo "  embed $@"
+	@awk -f tools/embed_scripts.awk $(STORE_SCRIPTS) >$(@:.o=.c)
+	@$(CC) $(ALL_CFLAGS) -c -o $@ $(@:.o=.c)
 
 $(B)/obj/%.o: %.c $(B)/stamp/flags
 	@mkdir -p $(@D)

@@ -59,7 +59,7 @@ lengths() {
 	[ -z "$long" ] || { echo "$long" && return 1; }
 }
 
-lua_files() { existing lua rules tests examples tools .luacheckrc .busted | xargs luacheck --quiet --no-color; }
+lua_files() { existing core/store lua rules tests examples tools .luacheckrc .busted | xargs luacheck --quiet --no-color; }
 
 # The types and the style of the Python client; its tests have no types.
 python() {

@@ -7,6 +7,7 @@
 #include "host/log.h"
 #include "host/machine.h"
 #include "resp.h"
+#include "scripts.h"
 
 #define KEY "tide:holder"
 #define NAME "tidemq"
@@ -18,21 +19,8 @@
 /* In so many looks a connection that is alive must have been heard of since the first. */
 #define ALIVE_LOOKS 10
 
-/* Compare and set; gives how many writes are counted by then. The flag: Redis may be out
- * of memory, and what frees some are the acks that the holder takes. */
+/* Redis may be out of memory, and what frees some are the acks that the holder takes. */
 #define TAKE_FLAGS "#!lua flags=allow-oom\n"
-#define TAKE                                                                         \
-	"if (redis.call('HGET', KEYS[1], 'incarnation') or '') ~= ARGV[1] then"      \
-	" return 0 end "                                                             \
-	"local writes = (tonumber(redis.call('HGET', KEYS[1], 'writes')) or 0) + 1 " \
-	"redis.call('DEL', KEYS[1]) "                                                \
-	"redis.call('HSET', KEYS[1], 'writes', writes, unpack(ARGV, 2)) "            \
-	"return writes"
-/* The incarnation stays: a former holder that comes back must not find its own. */
-#define RELEASE                                                         \
-	"if redis.call('HGET', KEYS[1], 'incarnation') == ARGV[1] then" \
-	" redis.call('HDEL', KEYS[1], 'pid') end "                      \
-	"return 1"
 
 TIDE_PRINTF(2, 3)
 static void add(struct buf *out, const char *format, ...)
@@ -84,11 +72,12 @@ static unsigned add_take(const struct redis_holder *h, struct buf *out)
 	long long now_ms = (long long)machine_clock_ms(CLOCK_REALTIME);
 
 	add(out,
-	    "EVAL %s 1 " KEY " %s incarnation %s node %u host %s pid %lld boot %s pids "
+	    "EVAL %s%s 1 " KEY " %s incarnation %s node %u host %s pid %lld boot %s pids "
 	    "%llu start %llu since %lld",
-	    h->has_flags ? TAKE_FLAGS TAKE : TAKE, h->record.incarnation, h->incarnation,
-	    h->node, self->host, (long long)self->pid, self->boot,
-	    (unsigned long long)self->pids, (unsigned long long)self->start_tick, now_ms);
+	    h->has_flags ? TAKE_FLAGS : "", script_holder_take.data,
+	    h->record.incarnation, h->incarnation, h->node, self->host,
+	    (long long)self->pid, self->boot, (unsigned long long)self->pids,
+	    (unsigned long long)self->start_tick, now_ms);
 	return 1;
 }
 
@@ -400,5 +389,5 @@ bool redis_holder_is_counted(struct redis_holder *h, const redisReply *reply,
 
 void redis_holder_release(const struct redis_holder *h, struct buf *out)
 {
-	add(out, "EVAL %s 1 " KEY " %s", RELEASE, h->incarnation);
+	add(out, "EVAL %s 1 " KEY " %s", script_holder_release.data, h->incarnation);
 }

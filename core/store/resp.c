@@ -56,6 +56,20 @@ void resp_text(struct buf *out, const char *word)
 	resp_bulk(out, slice_from(word));
 }
 
+void resp_number(struct buf *out, uint64_t n)
+{
+	char text[DECIMAL_MAX];
+
+	resp_bulk(out, (struct slice){ text, (size_t)(decimal_put(text, n) - text) });
+}
+
+void resp_score(struct buf *out, double score)
+{
+	char *to = buf_reserve(out, RESP_SCORE_MAX);
+
+	buf_grow(out, (size_t)(resp_put_score(to, score) - to));
+}
+
 char *resp_put_score(char *to, double score)
 {
 	char text[RESP_SCORE_TEXT_MAX];

@@ -27,6 +27,9 @@ void resp_command(struct buf *out, const char *format, va_list args);
 char *resp_array_before(char *end, uint32_t words);
 void resp_bulk(struct buf *out, struct slice word);
 void resp_text(struct buf *out, const char *word);
+void resp_number(struct buf *out, uint64_t n);
+/* As resp_put_score. */
+void resp_score(struct buf *out, double score);
 /* One word of two parts. */
 void resp_pair(struct buf *out, struct slice a, struct slice b);
 

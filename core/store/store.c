@@ -5,7 +5,6 @@
 
 #include "base/mem.h"
 #include "host/log.h"
-#include "resp.h"
 
 #define FREE_BATCHES_MAX 8
 #define COUNT_MAX 4096
@@ -39,6 +38,17 @@ struct buf *store_call_add_words(struct store_call *call, size_t words)
 	resp_array(&call->bytes, words);
 	call->request.replies++;
 	return &call->bytes;
+}
+
+struct buf *store_call_add_script(struct store_call *call, struct slice script,
+				  size_t keys, size_t words)
+{
+	struct buf *out = store_call_add_words(call, 3 + keys + words);
+
+	resp_text(out, "EVAL");
+	resp_bulk(out, script);
+	resp_number(out, keys);
+	return out;
 }
 
 void store_call_fail(struct store_call *call, int code, const char *text)

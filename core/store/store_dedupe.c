@@ -6,19 +6,7 @@
 #include "base/mem.h"
 #include "base/position.h"
 #include "host/log.h"
-#include "resp.h"
 #include "store_private.h"
-
-/* KEYS: dedupe. ARGV: the last score, how many at most. Returns how many were removed.
- *
- * By score, so that a script that is sent twice removes nothing that is good. */
-static const struct slice script_trim = SLICE(
-	"local old = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[1], 'LIMIT', 0, "
-	"ARGV[2])\n"
-	"for i = 1, #old, 1000 do\n"
-	"  redis.call('ZREM', KEYS[1], unpack(old, i, math.min(i + 999, #old)))\n"
-	"end\n"
-	"return #old\n");
 
 #define COPY_MAX UINT16_MAX
 
@@ -40,11 +28,10 @@ size_t store_dedupe_format_head(const struct store_seen *seen,
 
 void store_dedupe_add_words(struct buf *out, const struct store_seen *seen)
 {
-	char *to = buf_reserve(out, RESP_SCORE_MAX);
 	char head[STORE_DEDUPE_HEAD_MAX];
 	size_t len = store_dedupe_format_head(seen, head);
 
-	buf_grow(out, (size_t)(resp_put_score(to, (double)seen->until_unix_ms) - to));
+	resp_score(out, (double)seen->until_unix_ms);
 	resp_pair(out, (struct slice){ head, len }, seen->publish_id);
 }
 
@@ -133,9 +120,9 @@ void store_dedupe_trim(struct store *s, struct store_shard *shard, int64_t until
 {
 	struct store_call *call = store_count_call_create(s, shard, on_trimmed, ctx);
 
-	store_call_add(call, "EVAL %b 1 %s%s %lld %u", script_trim.data, script_trim.len,
-		       STORE_KEY(shard, LAYOUT_DEDUPE), (long long)until_unix_ms,
-		       store_clamp_count(count));
+	store_call_add(call, "EVAL %b 1 %s%s %lld %u", script_dedupe_trim.data,
+		       script_dedupe_trim.len, STORE_KEY(shard, LAYOUT_DEDUPE),
+		       (long long)until_unix_ms, store_clamp_count(count));
 	store_call_send(call, REDIS_REPLY_INTEGER);
 }
 

@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "resp.h"
 #include "store_private.h"
 
 static bool table_is_hash(enum store_table table)
@@ -49,18 +48,10 @@ void store_definition_remove(struct store *s, enum store_table table, struct sli
 	store_call_send(call, 0);
 }
 
-/* KEYS: the tables of queues and pauses, all keys of the shards. ARGV: the queue. A
- * script and no transaction: Redis runs this one also while its memory is out. */
-static const struct slice script_erase =
-	SLICE("redis.call('UNLINK', unpack(KEYS, 3))\n"
-	      "redis.call('HDEL', KEYS[2], 'in ' .. ARGV[1], 'out ' .. ARGV[1])\n"
-	      "return redis.call('HDEL', KEYS[1], ARGV[1])\n");
-
-static void add_number(struct buf *out, uint64_t n)
+static void add_key(struct buf *out, struct buf *key)
 {
-	char text[DECIMAL_MAX];
-
-	resp_bulk(out, (struct slice){ text, (size_t)(decimal_put(text, n) - text) });
+	resp_bulk(out, buf_slice(key));
+	buf_clear(key);
 }
 
 static void add_shard_keys(struct buf *out, const struct store_queue *queue)
@@ -81,31 +72,21 @@ void store_definition_erase_queue(struct store *s, const struct store_queue *que
 {
 	struct store_call *call = store_done_call_create(s, NULL, on_done, ctx);
 	size_t keys = 2 + (size_t)queue->shards * LAYOUT_KEY_COUNT;
-	struct buf *out = store_call_add_words(call, 4 + keys);
-	struct buf table = { 0 };
+	struct buf *out = store_call_add_script(call, script_erase_queue, keys, 1);
+	struct buf key = { 0 };
 
-	layout_table_key(&table, STORE_QUEUES, queue->vhost);
-	resp_text(out, "EVAL");
-	resp_bulk(out, script_erase);
-	add_number(out, keys);
-	resp_bulk(out, buf_slice(&table));
-	buf_clear(&table);
-	layout_table_key(&table, STORE_PAUSES, queue->vhost);
-	resp_bulk(out, buf_slice(&table));
+	layout_table_key(&key, STORE_QUEUES, queue->vhost);
+	add_key(out, &key);
+	layout_table_key(&key, STORE_PAUSES, queue->vhost);
+	add_key(out, &key);
 	add_shard_keys(out, queue);
 	resp_bulk(out, queue->name);
-	buf_deinit(&table);
+	buf_deinit(&key);
 	store_call_send(call, REDIS_REPLY_INTEGER);
 }
 
 /* ---- topics: their options are what counts; the sets of names and of partitions are
  * for people */
-
-static void add_key(struct buf *out, struct buf *key)
-{
-	resp_bulk(out, buf_slice(key));
-	buf_clear(key);
-}
 
 void store_definition_set_topic(struct store *s, const struct store_queue *topic,
 				struct slice value, store_done_fn on_done, void *ctx)
@@ -131,30 +112,11 @@ void store_definition_set_topic(struct store *s, const struct store_queue *topic
 	resp_text(out, "SADD");
 	add_key(out, &key);
 	for (unsigned i = 0; i < topic->shards; i++)
-		add_number(out, i);
+		resp_number(out, i);
 	store_call_add(call, "EXEC");
 	buf_deinit(&key);
 	store_call_send(call, 0);
 }
-
-/* KEYS: the tables of topics and pauses, the set of topics, that of the topic's
- * partitions; then the state, the groups and the publish ids of each partition. ARGV: the
- * topic. The days are those that the states name. As with a queue the definition goes
- * last, and it passes while memory is out.
- *
- * (In a Redis Cluster it would be one script for each partition: its keys, those of its
- * days too, have one hash tag.) */
-static const struct slice script_erase_topic =
-	SLICE("for i = 5, #KEYS, 3 do\n"
-	      "  for _, day in ipairs(redis.pcall('HKEYS', KEYS[i])) do\n"
-	      "    if #day == 8 then redis.call('UNLINK', KEYS[i] .. ':' .. day) end\n"
-	      "  end\n"
-	      "  redis.call('UNLINK', KEYS[i], KEYS[i + 1], KEYS[i + 2])\n"
-	      "end\n"
-	      "redis.call('UNLINK', KEYS[4])\n"
-	      "redis.call('SREM', KEYS[3], ARGV[1])\n"
-	      "redis.call('HDEL', KEYS[2], 'in ' .. ARGV[1], 'out ' .. ARGV[1])\n"
-	      "return redis.call('HDEL', KEYS[1], ARGV[1])\n");
 
 static void add_partition_keys(struct buf *out, const struct store_queue *topic)
 {
@@ -175,11 +137,9 @@ void store_definition_erase_topic(struct store *s, const struct store_queue *top
 {
 	struct store_call *call = store_done_call_create(s, NULL, on_done, ctx);
 	size_t keys = 4 + 3 * (size_t)topic->shards;
-	struct buf *out = store_call_add_words(call, 4 + keys), key = { 0 };
+	struct buf *out = store_call_add_script(call, script_erase_topic, keys, 1);
+	struct buf key = { 0 };
 
-	resp_text(out, "EVAL");
-	resp_bulk(out, script_erase_topic);
-	add_number(out, keys);
 	layout_table_key(&key, STORE_TOPICS, topic->vhost);
 	add_key(out, &key);
 	layout_table_key(&key, STORE_PAUSES, topic->vhost);

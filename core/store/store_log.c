@@ -8,7 +8,6 @@
 #include "base/mem.h"
 #include "base/position.h"
 #include "host/log.h"
-#include "resp.h"
 #include "store_private.h"
 
 /* The keys of a partition are named like those of a shard. */
@@ -36,20 +35,6 @@ const char *store_log_prefix(const struct store_log *log)
 struct store_shard *store_log_shard(struct store_log *log)
 {
 	return log ? keys_of(log) : NULL;
-}
-
-static void add_number(struct buf *out, uint64_t n)
-{
-	char text[DECIMAL_MAX];
-
-	resp_bulk(out, (struct slice){ text, (size_t)(decimal_put(text, n) - text) });
-}
-
-static void add_score(struct buf *out, uint64_t offset)
-{
-	char *to = buf_reserve(out, RESP_SCORE_MAX);
-
-	buf_grow(out, (size_t)(resp_put_score(to, (double)offset) - to));
 }
 
 /* Begin a command on a day; the caller appends `words` words. */
@@ -127,34 +112,18 @@ static struct slice cut_word(struct slice *words)
 	return word;
 }
 
-/* KEYS: the publish ids, the days. ARGV: the offset, the ids.
- *
- * A script, so that both go at once: an id without its message would lose what is
- * published again. It passes while memory is out, as script_trim does. */
-static const struct slice script_truncate =
-	SLICE("for i = 2, #ARGV, 1000 do\n"
-	      "  redis.call('ZREM', KEYS[1], unpack(ARGV, i, math.min(i + 999, #ARGV)))\n"
-	      "end\n"
-	      "for i = 2, #KEYS do\n"
-	      "  redis.call('ZREMRANGEBYSCORE', KEYS[i], ARGV[1], '+inf')\n"
-	      "end\n"
-	      "return 0\n");
-
 static void add_seen_truncation(struct store_call *call,
 				const struct store_log_append *append)
 {
 	struct slice prefix = shard_prefix(call->shard), words = append->unsure_seen;
 	size_t keys = 1 + (size_t)append->truncate_count;
-	struct buf *out =
-		store_call_add_words(call, 4 + keys + append->unsure_seen_count);
+	struct buf *out = store_call_add_script(call, script_log_truncate, keys,
+						1 + append->unsure_seen_count);
 
-	resp_text(out, "EVAL");
-	resp_bulk(out, script_truncate);
-	add_number(out, keys);
 	layout_resp_key(out, prefix, LAYOUT_DEDUPE);
 	for (unsigned i = 0; i < append->truncate_count; i++)
 		layout_resp_day(out, prefix, append->truncate_days[i]);
-	add_number(out, append->batches[0].base);
+	resp_number(out, append->batches[0].base);
 	for (unsigned i = 0; i < append->unsure_seen_count; i++) {
 		cut_word(&words); /* the score */
 		buf_append_slice(out, cut_word(&words));
@@ -173,7 +142,7 @@ static void add_truncations(struct store_call *call,
 		struct buf *out = add_day_command(call, "ZREMRANGEBYSCORE",
 						  append->truncate_days[i], 2);
 
-		add_score(out, append->batches[0].base);
+		resp_score(out, (double)append->batches[0].base);
 		resp_text(out, "+inf");
 	}
 }
@@ -190,7 +159,7 @@ static void add_state(struct store_call *call, const struct store_log_append *ap
 		add_new_day(out, append);
 	if (append->largest > 0) {
 		resp_text(out, "largest");
-		add_number(out, append->largest);
+		resp_number(out, append->largest);
 	}
 }
 
@@ -276,7 +245,7 @@ static void add_rows(struct store_call *call, uint32_t day,
 	struct buf *out = add_day_command(call, "ZADD", day, 2 * count);
 
 	for (size_t i = 0; i < count; i++) {
-		add_score(out, rows[i].base);
+		resp_score(out, (double)rows[i].base);
 		resp_bulk(out, rows[i].bytes);
 	}
 }
@@ -301,8 +270,8 @@ static void add_range(struct store_call *call, const struct store_log_replace *r
 {
 	struct buf *out = add_day_command(call, "ZREMRANGEBYSCORE", replace->day, 2);
 
-	add_score(out, replace->from);
-	add_score(out, replace->to);
+	resp_score(out, (double)replace->from);
+	resp_score(out, (double)replace->to);
 }
 
 void store_log_replace(struct store *s, struct store_log *log,
@@ -324,26 +293,6 @@ void store_log_replace(struct store *s, struct store_log *log,
 	store_call_send(call, 0);
 }
 
-/* KEYS: the state, the day in which the log begins now, the days to remove. ARGV: where
- * it begins, the names of the days. Of the batches that begin at the start or before it
- * the last stays: it has the start, or it tells a broker where the log ends. Gives how
- * many more are to be removed: Redis takes some 50 us for a batch of 64 KiB.
- *
- * A script, so that nobody reads between, and which passes while memory is out: Redis
- * looks at its first write alone, and a removal is none that it refuses. */
-static const struct slice script_trim =
-	SLICE("redis.call('HDEL', KEYS[1], '')\n"
-	      "redis.call('HSET', KEYS[1], 'start', ARGV[1])\n"
-	      "for i = 2, #ARGV do\n"
-	      "  redis.call('HDEL', KEYS[1], ARGV[i])\n"
-	      "  redis.call('UNLINK', KEYS[i + 1])\n"
-	      "end\n"
-	      "local below = redis.call('ZCOUNT', KEYS[2], '-inf', ARGV[1]) - 1\n"
-	      "if below < 1 then return 0 end\n"
-	      "local now = math.min(below, 256)\n"
-	      "redis.call('ZREMRANGEBYRANK', KEYS[2], 0, now - 1)\n"
-	      "return below - now\n");
-
 void store_log_trim(struct store *s, struct store_log *log,
 		    const struct store_log_trim *trim, store_purged_fn on_trimmed,
 		    void *ctx)
@@ -351,17 +300,16 @@ void store_log_trim(struct store *s, struct store_log *log,
 	struct store_call *call =
 		store_count_call_create(s, keys_of(log), on_trimmed, ctx);
 	struct slice prefix = shard_prefix(keys_of(log));
-	struct buf *out = store_call_add_words(call, 6 + 2 * (size_t)trim->day_count);
+	struct buf *out =
+		store_call_add_script(call, script_log_trim, 2 + (size_t)trim->day_count,
+				      1 + (size_t)trim->day_count);
 	char day[16];
 
-	resp_text(out, "EVAL");
-	resp_bulk(out, script_trim);
-	add_number(out, 2 + (uint64_t)trim->day_count);
 	layout_resp_partition_key(out, prefix, LAYOUT_STATE);
 	layout_resp_day(out, prefix, trim->day);
 	for (unsigned i = 0; i < trim->day_count; i++)
 		layout_resp_day(out, prefix, trim->days[i]);
-	add_number(out, trim->start);
+	resp_number(out, trim->start);
 	for (unsigned i = 0; i < trim->day_count; i++) {
 		snprintf(day, sizeof(day), "%0*u", LAYOUT_DAY_LEN, trim->days[i]);
 		resp_text(out, day);
@@ -381,7 +329,7 @@ void store_log_commit(struct store *s, struct store_log *log,
 	for (size_t i = 0; i < commit->count; i++) {
 		resp_bulk(out, commit->groups[i].name);
 		if (!commit->is_removal)
-			add_number(out, commit->groups[i].committed);
+			resp_number(out, commit->groups[i].committed);
 	}
 	store_call_send(call, REDIS_REPLY_INTEGER);
 }
@@ -462,7 +410,7 @@ void store_log_read(struct store *s, struct store_log *log, uint32_t day, uint64
 	struct buf *out = add_day_command(&r->call, "ZREVRANGEBYSCORE", day, 6);
 	char behind[DECIMAL_MAX + 2];
 
-	add_number(out, offset);
+	resp_number(out, offset);
 	resp_text(out, "-inf");
 	resp_text(out, "WITHSCORES");
 	resp_text(out, "LIMIT");
@@ -476,8 +424,9 @@ void store_log_read(struct store *s, struct store_log *log, uint32_t day, uint64
 		resp_text(out, "WITHSCORES");
 		resp_text(out, "LIMIT");
 		resp_text(out, "0");
-		add_number(out,
-			   (count < STORE_LOG_READ_MAX ? count : STORE_LOG_READ_MAX) - 1);
+		resp_number(out,
+			    (count < STORE_LOG_READ_MAX ? count : STORE_LOG_READ_MAX) -
+				    1);
 	}
 	store_call_send(&r->call, REDIS_REPLY_ARRAY);
 }

@@ -1,27 +1,6 @@
 /* store_lost.c: put messages that are in no set of their shard back among the ready
  * ones. */
-#include "resp.h"
 #include "store_private.h"
-
-/* KEYS: msg, the sets, ready first. ARGV: where the scan goes on, how many at a time.
- * Returns where it goes on next ("0": it is over) and how many were put back. A scan
- * brings the bodies too: few at a time. The rank is their eighth element. */
-static const struct slice script_return =
-	SLICE("local scan = redis.call('HSCAN', KEYS[1], ARGV[1], 'COUNT', ARGV[2])\n"
-	      "local count = 0\n"
-	      "for i = 1, #scan[2], 2 do\n"
-	      "  local id, has = scan[2][i], false\n"
-	      "  for k = 2, #KEYS do\n"
-	      "    has = has or redis.call('ZSCORE', KEYS[k], id)\n"
-	      "  end\n"
-	      "  if not has then\n"
-	      "    local ok, body = pcall(cmsgpack.unpack, scan[2][i + 1])\n"
-	      "    local rank = ok and type(body) == 'table' and tonumber(body[8])\n"
-	      "    redis.call('ZADD', KEYS[2], string.format('%.17g', rank or 0), id)\n"
-	      "    count = count + 1\n"
-	      "  end\n"
-	      "end\n"
-	      "return { scan[1], count }\n");
 
 #define SCAN_COUNT "64"
 
@@ -55,17 +34,12 @@ static void scan(struct store *s, struct store_shard *shard, struct slice cursor
 {
 	struct lost_call *c =
 		store_call_create(s, shard, sizeof(*c), on_scan_reply, before->call.ctx);
-	struct buf *out = store_call_add_words(&c->call, 6 + STORE_SET_COUNT);
+	struct buf *out = store_call_add_script(&c->call, script_return_lost,
+						1 + STORE_SET_COUNT, 2);
 	struct slice prefix = shard_prefix(shard);
-	char keys[DECIMAL_MAX];
 
 	c->on_returned = before->on_returned;
 	c->count = before->count;
-	resp_text(out, "EVAL");
-	resp_bulk(out, script_return);
-	resp_bulk(out,
-		  (struct slice){ keys, (size_t)(decimal_put(keys, 1 + STORE_SET_COUNT) -
-						 keys) });
 	layout_resp_key(out, prefix, LAYOUT_MSG);
 	for (int set = 0; set < STORE_SET_COUNT; set++)
 		layout_resp_key(out, prefix, layout_set_key((enum store_set)set));

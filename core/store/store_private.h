@@ -8,6 +8,8 @@
 #include "redis_child.h"
 #include "redis_conn.h"
 #include "redis_url.h"
+#include "resp.h"
+#include "scripts.h"
 #include "store.h"
 
 struct store {
@@ -77,6 +79,9 @@ void *store_call_create(struct store *s, struct store_shard *shard, size_t size,
 void store_call_add(struct store_call *call, const char *format, ...);
 /* Add a command of so many words, which the caller appends to `bytes`. */
 struct buf *store_call_add_words(struct store_call *call, size_t words);
+/* The same that runs a script: the caller appends so many keys and then words. */
+struct buf *store_call_add_script(struct store_call *call, struct slice script,
+				  size_t keys, size_t words);
 /* Every reply that is no error has the type `type`, or any with 0. */
 void store_call_send(struct store_call *call, int type);
 /* The same of bytes that lie in several places, which the caller keeps. */

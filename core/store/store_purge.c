@@ -4,32 +4,7 @@
  * reconnect would remove as many again. */
 #include "base/id.h"
 #include "base/mem.h"
-#include "resp.h"
 #include "store_private.h"
-
-/* KEYS: the set, msg, tries, expiry. ARGV: whether ids are wanted, then ids. Removes
- * those that are still members of the set, with all that belongs to them; returns how
- * many, and those that have no body now: a request that is sent twice names them again. A
- * member that left the set since its id was read is in use again, and its body must stay.
- */
-static const struct slice script_remove =
-	SLICE("local gone, count, absent = {}, 0, {}\n"
-	      "for i = 2, #ARGV do\n"
-	      "  if redis.call('ZREM', KEYS[1], ARGV[i]) == 1 then\n"
-	      "    count = count + 1\n"
-	      "    gone[count] = ARGV[i]\n"
-	      "    absent[#absent + 1] = ARGV[i]\n"
-	      "  elseif redis.call('HEXISTS', KEYS[2], ARGV[i]) == 0 then\n"
-	      "    absent[#absent + 1] = ARGV[i]\n"
-	      "  end\n"
-	      "end\n"
-	      "for from = 1, count, 1000 do\n"
-	      "  local last = math.min(from + 999, count)\n"
-	      "  redis.call('HDEL', KEYS[2], unpack(gone, from, last))\n"
-	      "  redis.call('HDEL', KEYS[3], unpack(gone, from, last))\n"
-	      "  redis.call('ZREM', KEYS[4], unpack(gone, from, last))\n"
-	      "end\n"
-	      "return { count, ARGV[1] == '1' and absent or {} }\n");
 
 struct purge_call {
 	struct store_call call;
@@ -73,14 +48,12 @@ static void remove_ids(const struct purge_call *p, const redisReply *ids)
 	struct purge_call *next =
 		store_call_create(p->call.store, p->call.shard, sizeof(*next),
 				  on_removed_reply, p->call.ctx);
-	struct buf *out = store_call_add_words(&next->call, 8 + ids->elements);
+	struct buf *out =
+		store_call_add_script(&next->call, script_purge, 4, 1 + ids->elements);
 	struct slice prefix = shard_prefix(p->call.shard);
 
 	next->call.request.is_write = true;
 	next->on_purged = p->on_purged;
-	resp_text(out, "EVAL");
-	resp_bulk(out, script_remove);
-	resp_text(out, "4");
 	layout_resp_key(out, prefix, layout_set_key(p->set));
 	layout_resp_key(out, prefix, LAYOUT_MSG);
 	layout_resp_key(out, prefix, LAYOUT_TRIES);

@@ -6,90 +6,8 @@
 #include "base/mem.h"
 #include "host/log.h"
 #include "codec.h"
-#include "resp.h"
 #include "store_private.h"
 #include "store_tries.h"
-
-/* KEYS: the set, msg, tries. Locals: the rows, max_bytes (0: no bodies).
- *
- * Returns { members and scores, bodies, tries }: the first a flat list, the others
- * lists of lists, chunk by chunk, with nil where there is none. There are fewer bodies
- * than members when max_bytes is reached.
- *
- * Redis must never build a reply above max_bytes, however large the bodies are. One
- * body comes in any case: a large one would stop a reader for ever. The script reads a
- * few bodies at a time, as many as may fit by the largest of those before. Where large
- * ones follow many small ones it reads 16 at most, and drops those beyond max_bytes.
- * (To ask for the length of each first costs half as much as all the rest.) unpack has
- * a limit of some thousand values, hence the chunks of tries.
- *
- * Scripts are sent with EVAL each time: a kilobyte beside hundreds of rows, and there is
- * no NOSCRIPT to answer by asking again out of order. Redis compiles a text once. */
-#define SCRIPT_BODIES                                                                  \
-	"local ids, bodies, tries = {}, {}, {}\n"                                      \
-	"for i = 1, #rows, 2 do ids[(i + 1) / 2] = rows[i] end\n"                      \
-	"local total, count, step = 0, #ids, 1\n"                                      \
-	"if left == 0 then total = count end\n"                                        \
-	"while total < count and left > 0 do\n"                                        \
-	"  local last, largest = math.min(total + step, count), 1\n"                   \
-	"  local chunk = redis.call('HMGET', KEYS[2], unpack(ids, total + 1, last))\n" \
-	"  for i = 1, last - total do\n"                                               \
-	"    local size = chunk[i] and #chunk[i] or 0\n"                               \
-	"    left = left - size\n"                                                     \
-	"    if left < 1 and total + i > 1 then\n"                                     \
-	"      for j = last - total, i, -1 do chunk[j] = nil end\n"                    \
-	"      last = total + i - 1\n"                                                 \
-	"      break\n"                                                                \
-	"    end\n"                                                                    \
-	"    if size > largest then largest = size end\n"                              \
-	"  end\n"                                                                      \
-	"  bodies[#bodies + 1] = chunk\n"                                              \
-	"  total = last\n"                                                             \
-	"  step = math.min(2 * step, 16, math.max(1, math.floor(left / largest)))\n"   \
-	"end\n"                                                                        \
-	"if redis.call('EXISTS', KEYS[3]) == 1 then\n"                                 \
-	"  for from = 1, total, 1000 do\n"                                             \
-	"    local last = math.min(from + 999, total)\n"                               \
-	"    tries[#tries + 1] =\n"                                                    \
-	"      redis.call('HMGET', KEYS[3], unpack(ids, from, last))\n"                \
-	"  end\n"                                                                      \
-	"end\n"                                                                        \
-	"return { rows, bodies, tries }\n"
-
-/* Locals: first index, last index, max_bytes. */
-#define SCRIPT_ROWS                                                \
-	"local rows = redis.call('ZRANGE', KEYS[1], first, last, " \
-	"'WITHSCORES')\n" SCRIPT_BODIES
-
-/* ARGV: first index, last index, max_bytes. */
-static const struct slice script_read = SLICE(
-	"local first, last, left = ARGV[1], ARGV[2], tonumber(ARGV[3])\n" SCRIPT_ROWS);
-
-/* ARGV: score and id of the place to begin at, count, max_bytes. Members of one score are
- * in the order of their ids: the place is found by halving. */
-static const struct slice script_read_from =
-	SLICE("local first = redis.call('ZCOUNT', KEYS[1], '-inf', '(' .. ARGV[1])\n"
-	      "local behind = first + redis.call('ZCOUNT', KEYS[1], ARGV[1], ARGV[1])\n"
-	      "while first < behind do\n"
-	      "  local middle = math.floor((first + behind) / 2)\n"
-	      "  if redis.call('ZRANGE', KEYS[1], middle, middle)[1] < ARGV[2] then\n"
-	      "    first = middle + 1\n"
-	      "  else\n"
-	      "    behind = middle\n"
-	      "  end\n"
-	      "end\n"
-	      "local last, left = first + ARGV[3] - 1, tonumber(ARGV[4])\n" SCRIPT_ROWS);
-
-/* ARGV: max_bytes, ids. */
-static const struct slice script_read_ids =
-	SLICE("local rows, left = {}, tonumber(ARGV[1])\n"
-	      "for i = 2, #ARGV do\n"
-	      "  local score = redis.call('ZSCORE', KEYS[1], ARGV[i])\n"
-	      "  if score then\n"
-	      "    rows[#rows + 1] = ARGV[i]\n"
-	      "    rows[#rows + 1] = score\n"
-	      "  end\n"
-	      "end\n" SCRIPT_BODIES);
 
 struct read_call {
 	struct store_call call;
@@ -239,10 +157,30 @@ static struct read_call *read_call_create(struct store *s, struct store_shard *s
 	return r;
 }
 
-/* For a script; 0 means no bodies at all to it. */
-static unsigned long long byte_budget(size_t max_bytes)
+/* Begin a read in one of the ways of read.lua; the caller appends `words` words. */
+static struct buf *begin_read(struct read_call *r, const char *way, size_t max_bytes,
+			      size_t words)
 {
-	return max_bytes < INT32_MAX ? max_bytes + 1 : INT32_MAX;
+	struct slice prefix = shard_prefix(r->call.shard);
+	struct buf *out = store_call_add_script(&r->call, script_read, 3, 2 + words);
+
+	layout_resp_key(out, prefix, layout_set_key(r->set));
+	layout_resp_key(out, prefix, LAYOUT_MSG);
+	layout_resp_key(out, prefix, LAYOUT_TRIES);
+	if (r->ids_only)
+		resp_number(out, 0);
+	else
+		resp_number(out, max_bytes < INT32_MAX ? max_bytes + 1 : INT32_MAX);
+	resp_text(out, way);
+	return out;
+}
+
+static void add_id(struct buf *out, uint64_t id)
+{
+	char text[ID_HEX_LEN];
+
+	id_format(id, text);
+	resp_bulk(out, (struct slice){ text, sizeof(text) });
 }
 
 void store_read(struct store *s, struct store_shard *shard, enum store_set set,
@@ -250,14 +188,12 @@ void store_read(struct store *s, struct store_shard *shard, enum store_set set,
 		store_rows_fn on_rows, void *ctx)
 {
 	struct read_call *r = read_call_create(s, shard, set, on_rows, ctx);
+	struct buf *out;
 
 	r->ids_only = ids_only;
-	store_call_add(&r->call, "EVAL %b 3 %s%s %s%s %s%s %lld %lld %llu",
-		       script_read.data, script_read.len,
-		       STORE_KEY(shard, layout_set_key(set)),
-		       STORE_KEY(shard, LAYOUT_MSG), STORE_KEY(shard, LAYOUT_TRIES),
-		       (long long)start, store_last_index(start, count),
-		       ids_only ? 0 : byte_budget(max_bytes));
+	out = begin_read(r, "range", max_bytes, 2);
+	resp_score(out, (double)start);
+	resp_score(out, (double)store_last_index(start, count));
 	store_call_send(&r->call, REDIS_REPLY_ARRAY);
 }
 
@@ -265,15 +201,11 @@ void store_read_from(struct store *s, struct store_shard *shard,
 		     const struct store_from *from, store_rows_fn on_rows, void *ctx)
 {
 	struct read_call *r = read_call_create(s, shard, from->set, on_rows, ctx);
-	char score[32];
+	struct buf *out = begin_read(r, "from", from->max_bytes, 3);
 
-	snprintf(score, sizeof(score), "%.17g", from->score);
-	store_call_add(&r->call, "EVAL %b 3 %s%s %s%s %s%s %s %016llx %u %llu",
-		       script_read_from.data, script_read_from.len,
-		       STORE_KEY(shard, layout_set_key(from->set)),
-		       STORE_KEY(shard, LAYOUT_MSG), STORE_KEY(shard, LAYOUT_TRIES),
-		       score, (unsigned long long)from->id,
-		       store_clamp_count(from->count), byte_budget(from->max_bytes));
+	resp_score(out, from->score);
+	add_id(out, from->id);
+	resp_number(out, store_clamp_count(from->count));
 	store_call_send(&r->call, REDIS_REPLY_ARRAY);
 }
 
@@ -282,115 +214,18 @@ void store_read_ids(struct store *s, struct store_shard *shard,
 {
 	struct read_call *r = read_call_create(s, shard, ids->set, on_rows, ctx);
 	unsigned count = store_clamp_count(ids->count);
-	struct buf *out = store_call_add_words(&r->call, 7 + (size_t)count);
-	struct slice prefix = shard_prefix(shard);
-	char text[32];
+	struct buf *out = begin_read(r, "ids", ids->max_bytes, count);
 
-	resp_text(out, "EVAL");
-	resp_bulk(out, script_read_ids);
-	resp_text(out, "3");
-	layout_resp_key(out, prefix, layout_set_key(ids->set));
-	layout_resp_key(out, prefix, LAYOUT_MSG);
-	layout_resp_key(out, prefix, LAYOUT_TRIES);
-	snprintf(text, sizeof(text), "%llu", byte_budget(ids->max_bytes));
-	resp_text(out, text);
-	for (unsigned i = 0; i < count; i++) {
-		char id[ID_HEX_LEN];
-
-		id_format(ids->ids[i], id);
-		resp_bulk(out, (struct slice){ id, sizeof(id) });
-	}
+	for (unsigned i = 0; i < count; i++)
+		add_id(out, ids->ids[i]);
 	store_call_send(&r->call, REDIS_REPLY_ARRAY);
 }
 
-/* KEYS: expiry, msg, tries, ready, delayed, buried, unack. ARGV: now, the lowest and the
- * highest score of this request, indexes in ready, delayed and buried, count, max_bytes,
- * offset, whether it is a look alone, then the ids, if it is by ids.
- *
- * Returns { members and scores, bodies, tries, offset, next }. A message that is taken is
- * in the unack set by a score that tells where it was; so a request that is sent twice
- * finds it again. It enters that set before it leaves the other: a Redis without memory
- * refuses the first, and the script ends there. What is buried, or gone, leaves the index
- * of what expires. */
-static const struct slice script_take = SLICE(
-	"local by_id, is_look = #ARGV > 10, ARGV[10] == '1'\n"
-	"local taken = by_id and 0 or redis.call('ZCOUNT', KEYS[7], ARGV[2], ARGV[3])\n"
-	"local limit, left = tonumber(ARGV[7]), tonumber(ARGV[8])\n"
-	"local offset = tonumber(ARGV[9])\n"
-	"local base = -4503599627370496\n"
-	"local rows = {}\n"
-	"local sets = { { KEYS[4], tonumber(ARGV[4]), ARGV[3] },\n"
-	"               { KEYS[5], tonumber(ARGV[5]), ARGV[2] },\n"
-	"               by_id and { KEYS[6], tonumber(ARGV[6]) } or nil }\n"
-	"local function score_of(kind, set, id)\n"
-	"  if not by_id then return set[3] end\n"
-	"  local at = kind > 1 and tonumber(redis.call('ZSCORE', set[1], id)) or 0\n"
-	"  return string.format('%.0f', base - 4 * at - kind)\n"
-	"end\n"
-	"local function take(id)\n"
-	"  for kind, set in ipairs(sets) do\n"
-	"    local at = redis.call('ZRANK', set[1], id)\n"
-	"    if at and at < set[2] then return end\n"
-	"    if at then\n"
-	"      local score = score_of(kind, set, id)\n"
-	"      if not is_look then\n"
-	"        redis.call('ZADD', KEYS[7], score, id)\n"
-	"        redis.call('ZREM', set[1], id)\n"
-	"      end\n"
-	"      return score\n"
-	"    end\n"
-	"  end\n"
-	"  local score = redis.call('ZSCORE', KEYS[7], id)\n"
-	"  if by_id then return score and tonumber(score) <= base and score end\n"
-	"  if not score then\n"
-	"    offset = offset - redis.call('ZREM', KEYS[1], id)\n"
-	"  end\n"
-	"end\n"
-	"local is_end, wanted = false, {}\n"
-	"if by_id then\n"
-	"  for i = 11, #ARGV do wanted[i - 10] = ARGV[i] end\n"
-	"elseif taken == 0 then\n"
-	"  wanted = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[1], 'LIMIT',\n"
-	"                      ARGV[9], 1000)\n"
-	"end\n"
-	"local n = 0\n"
-	"while n < #wanted and taken < limit and left > 0 do\n"
-	"  n = n + 1\n"
-	"  local score = take(wanted[n])\n"
-	"  if score then\n"
-	"    taken = taken + 1\n"
-	"    left = left - redis.call('HSTRLEN', KEYS[2], wanted[n])\n"
-	"    rows[#rows + 1] = wanted[n]\n"
-	"    rows[#rows + 1] = score\n"
-	"  end\n"
-	"end\n"
-	"if by_id then\n"
-	"  offset = n\n"
-	"elseif #wanted > 0 or taken == 0 then\n"
-	"  offset = offset + n\n"
-	"  is_end = n == #wanted and n < 1000\n"
-	"end\n"
-	"if not by_id then\n"
-	"  rows = redis.call('ZRANGEBYSCORE', KEYS[7], ARGV[2], ARGV[3], 'WITHSCORES')\n"
-	"end\n"
-	"local ids, bodies, tries = {}, {}, {}\n"
-	"for i = 1, #rows, 2 do ids[(i + 1) / 2] = rows[i] end\n"
-	"if #ids > 0 then\n"
-	"  bodies[1] = redis.call('HMGET', KEYS[2], unpack(ids))\n"
-	"  tries[1] = redis.call('HMGET', KEYS[3], unpack(ids))\n"
-	"end\n"
-	"local next = {}\n"
-	"if is_end then\n"
-	"  next = redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. ARGV[1], '+inf',\n"
-	"                    'WITHSCORES', 'LIMIT', 0, 1)\n"
-	"end\n"
-	"return { rows, bodies, tries, is_end and -1 or offset, next[2] or '0' }\n");
-
-#define TAKEN_BY_ID (INT64_C(1) << 52) /* minus what is in the script as `base` */
+#define TAKEN_BY_ID (INT64_C(1) << 52) /* minus what take.lua has as `base` */
 
 enum store_set store_read_taken_from(double score, int64_t *at_ms)
 {
-	/* By the kinds of the script, less one. */
+	/* By the kinds of take.lua, less one. */
 	static const enum store_set sets[] = { STORE_READY, STORE_DELAYED, STORE_BURIED };
 	int64_t code;
 
@@ -470,25 +305,17 @@ void store_read_take(struct store *s, struct store_shard *shard,
 		WORDS = sizeof(words) / sizeof(*words)
 	};
 	struct take_call *c = store_call_create(s, shard, sizeof(*c), on_take_reply, ctx);
-	struct buf *out =
-		store_call_add_words(&c->read.call, 3 + KEYS + WORDS + take->id_count);
-	char text[32];
+	struct buf *out = store_call_add_script(&c->read.call, script_take, KEYS,
+						WORDS + take->id_count);
 
 	c->on_taken = on_taken;
 	c->read.set = STORE_UNACK;
-	resp_text(out, "EVAL");
-	resp_bulk(out, script_take);
-	resp_text(out, "7");
 	for (int i = 0; i < KEYS; i++)
 		layout_resp_key(out, shard_prefix(shard), keys[i]);
-	for (int i = 0; i < WORDS; i++) {
-		snprintf(text, sizeof(text), "%lld", (long long)words[i]);
-		resp_text(out, text);
-	}
-	for (unsigned i = 0; i < take->id_count; i++) {
-		id_format(take->ids[i], text);
-		resp_bulk(out, (struct slice){ text, ID_HEX_LEN });
-	}
+	for (int i = 0; i < WORDS; i++)
+		resp_score(out, (double)words[i]);
+	for (unsigned i = 0; i < take->id_count; i++)
+		add_id(out, take->ids[i]);
 	store_call_send(&c->read.call, REDIS_REPLY_ARRAY);
 }
 

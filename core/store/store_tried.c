@@ -3,20 +3,7 @@
 
 #include "base/id.h"
 #include "base/mem.h"
-#include "resp.h"
 #include "store_private.h"
-
-/* KEYS: tries, the set. ARGV: where the scan goes on, how many at a time. Returns where
- * it goes on next ("0": it is over) and the ids. */
-static const struct slice script_tried =
-	SLICE("local scan = redis.call('HSCAN', KEYS[1], ARGV[1], 'COUNT', ARGV[2])\n"
-	      "local ids = {}\n"
-	      "for i = 1, #scan[2], 2 do\n"
-	      "  if redis.call('ZSCORE', KEYS[2], scan[2][i]) then\n"
-	      "    ids[#ids + 1] = scan[2][i]\n"
-	      "  end\n"
-	      "end\n"
-	      "return { scan[1], ids }\n");
 
 #define SCAN_COUNT "1000"
 
@@ -91,12 +78,9 @@ static void scan(struct store *s, struct store_shard *shard, struct slice cursor
 {
 	struct tried_call *c =
 		store_call_create(s, shard, sizeof(*c), on_scan_reply, ctx);
-	struct buf *out = store_call_add_words(&c->call, 7);
+	struct buf *out = store_call_add_script(&c->call, script_tried, 2, 2);
 
 	c->tried = *tried;
-	resp_text(out, "EVAL");
-	resp_bulk(out, script_tried);
-	resp_text(out, "2");
 	layout_resp_key(out, shard_prefix(shard), LAYOUT_TRIES);
 	layout_resp_key(out, shard_prefix(shard), layout_set_key(tried->set));
 	resp_bulk(out, cursor);

@@ -3,90 +3,11 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
-#include "resp.h"
 #include "store_private.h"
 
-/* ARGV: cursor, count. Returns { cursor, name, type, ttl, name, ... }. */
-static const struct slice script_keys =
-	SLICE("local scan = redis.call('SCAN', ARGV[1], 'MATCH', 'tide:*', 'COUNT', "
-	      "ARGV[2])\n"
-	      "local out = { scan[1] }\n"
-	      "for _, key in ipairs(scan[2]) do\n"
-	      "  out[#out + 1] = key\n"
-	      "  out[#out + 1] = redis.call('TYPE', key).ok\n"
-	      "  out[#out + 1] = redis.call('PTTL', key)\n"
-	      "end\n"
-	      "return out\n");
-
-/* KEYS: all of a shard, in the order of enum layout_key. ARGV: which of them are asked
- * about, as bits; how to scan ("" for the members that follow), which key, cursor, count.
- * Returns { cursor, members, values, found }.
- *
- * One script: between two commands a message may change its place. */
-#define SCRIPT_SHARD                                                                   \
-	"local wanted, cursor = tonumber(ARGV[1]), '0'\n"                              \
-	"local members, values, found = {}, {}, {}\n"                                  \
-	"if ARGV[2] == '' then\n"                                                      \
-	"  for i = 3, #ARGV do members[i - 2] = ARGV[i] end\n"                         \
-	"else\n"                                                                       \
-	"  local scan = redis.call(ARGV[2], KEYS[tonumber(ARGV[3])], "                 \
-	"ARGV[4], 'COUNT', ARGV[5])\n"                                                 \
-	"  cursor = scan[1]\n"                                                         \
-	"  for i = 1, #scan[2], 2 do\n"                                                \
-	"    members[#members + 1] = scan[2][i]\n"                                     \
-	"    values[#values + 1] = scan[2][i + 1]\n"                                   \
-	"  end\n"                                                                      \
-	"end\n"                                                                        \
-	"local asked = {}\n"                                                           \
-	"for k, key in ipairs(KEYS) do\n"                                              \
-	"  local value = 2 ^ (k - 1)\n"                                                \
-	"  if bit.band(wanted, value) ~= 0 then\n"                                     \
-	"    asked[#asked + 1] = { key, value, k <= hashes, k == dedupe }\n"           \
-	"  end\n"                                                                      \
-	"end\n"                                                                        \
-	"for i, member in ipairs(members) do\n"                                        \
-	"  local id, bits = string.sub(member, 1, 16), 0\n"                            \
-	"  for _, a in ipairs(asked) do\n"                                             \
-	"    if a[3] and redis.call('HEXISTS', a[1], id) == 1 or\n"                    \
-	"       not a[3] and redis.call('ZSCORE', a[1], a[4] and member or id) then\n" \
-	"      bits = bits + a[2]\n"                                                   \
-	"    end\n"                                                                    \
-	"  end\n"                                                                      \
-	"  found[i] = bits\n"                                                          \
-	"end\n"                                                                        \
-	"return { cursor, members, values, found }\n"
-
-/* The places in KEYS, from 1: the hashes come first. */
+/* The hashes come first. */
 _Static_assert(LAYOUT_MSG == 0 && LAYOUT_TRIES == 1 && LAYOUT_DEDUPE == 3,
-	       "the script counts on this order");
-static const struct slice script_shard =
-	SLICE("local hashes, dedupe = 2, 4\n" SCRIPT_SHARD);
-
-/* KEYS and ARGV: of each question its key, its verb and member. */
-static const struct slice script_ask =
-	SLICE("local out = {}\n"
-	      "for i, key in ipairs(KEYS) do\n"
-	      "  local verb, value = ARGV[2 * i - 1]\n"
-	      "  if verb == 'EXISTS' then\n"
-	      "    value = redis.call(verb, key)\n"
-	      "  elseif verb == 'ZCOUNT' then\n"
-	      "    local from, to = string.match(ARGV[2 * i], '(%S+) (%S+)')\n"
-	      "    value = redis.call(verb, key, from, to)\n"
-	      "    value = value > 1 and '2' or value\n"
-	      "  else\n"
-	      "    value = redis.call(verb, key, ARGV[2 * i])\n"
-	      "  end\n"
-	      "  out[i] = value == 1 and '1' or value ~= 0 and value\n"
-	      "end\n"
-	      "return out\n");
-
-static void add_number(struct buf *out, uint64_t n)
-{
-	char text[DECIMAL_MAX];
-
-	resp_bulk(out, (struct slice){ text, (size_t)(decimal_put(text, n) - text) });
-}
-
+	       "walk_shard.lua counts on this order");
 static uint64_t read_number(const redisReply *reply)
 {
 	return reply->type == REDIS_REPLY_STRING ? strtoull(reply->str, NULL, 10) : 0;
@@ -120,14 +41,11 @@ void store_walk_keys(struct store *s, uint64_t cursor, unsigned count,
 		     store_walk_keys_fn on_keys, void *ctx)
 {
 	struct keys_call *k = store_call_create(s, NULL, sizeof(*k), on_keys_reply, ctx);
-	struct buf *out = store_call_add_words(&k->call, 5);
+	struct buf *out = store_call_add_script(&k->call, script_walk_keys, 0, 2);
 
 	k->on_keys = on_keys;
-	resp_text(out, "EVAL");
-	resp_bulk(out, script_keys);
-	resp_text(out, "0");
-	add_number(out, cursor);
-	add_number(out, count);
+	resp_number(out, cursor);
+	resp_number(out, count);
 	store_call_send(&k->call, REDIS_REPLY_ARRAY);
 }
 
@@ -207,9 +125,9 @@ void store_walk_page(struct store *s, const struct store_walk_page *page,
 	r->read = is_set ? read_members : read_pairs;
 	resp_text(out, scan_verb(page->type));
 	resp_bulk(out, page->key);
-	add_number(out, page->cursor);
+	resp_number(out, page->cursor);
 	resp_text(out, "COUNT");
-	add_number(out, page->count);
+	resp_number(out, page->count);
 	store_call_send(&r->call, REDIS_REPLY_ARRAY);
 }
 
@@ -236,14 +154,12 @@ static struct rows_call *shard_call_create(struct store *s,
 					   store_walk_rows_fn on_rows, void *ctx)
 {
 	struct rows_call *r = rows_call_create(s, on_rows, ctx);
-	struct buf *out = store_call_add_words(&r->call, 3 + LAYOUT_KEY_COUNT + words);
+	struct buf *out = store_call_add_script(&r->call, script_walk_shard,
+						LAYOUT_KEY_COUNT, words);
 	struct buf prefix = { 0 };
 
 	r->count = count_found;
 	r->read = read_found;
-	resp_text(out, "EVAL");
-	resp_bulk(out, script_shard);
-	add_number(out, LAYOUT_KEY_COUNT);
 	layout_shard_prefix(&prefix, name->vhost, name->queue, name->shard);
 	for (int key = 0; key < LAYOUT_KEY_COUNT; key++)
 		layout_resp_key(out, buf_slice(&prefix), (enum layout_key)key);
@@ -258,11 +174,11 @@ void store_walk_shard(struct store *s, const struct store_walk_page *page,
 	struct rows_call *r = shard_call_create(s, name, 5, on_rows, ctx);
 	struct buf *out = &r->call.bytes;
 
-	add_number(out, wanted);
+	resp_number(out, wanted);
 	resp_text(out, scan_verb(page->type));
-	add_number(out, 1 + (unsigned)name->key);
-	add_number(out, page->cursor);
-	add_number(out, page->count);
+	resp_number(out, 1 + (unsigned)name->key);
+	resp_number(out, page->cursor);
+	resp_number(out, page->count);
 	store_call_send(&r->call, REDIS_REPLY_ARRAY);
 }
 
@@ -273,7 +189,7 @@ void store_walk_members(struct store *s, const struct layout_name *name, unsigne
 	struct rows_call *r = shard_call_create(s, name, 2 + count, on_rows, ctx);
 	struct buf *out = &r->call.bytes;
 
-	add_number(out, wanted);
+	resp_number(out, wanted);
 	resp_text(out, "");
 	for (size_t i = 0; i < count; i++)
 		resp_bulk(out, members[i]);
@@ -297,14 +213,12 @@ void store_walk_ask(struct store *s, const struct store_walk_question *questions
 		    size_t count, store_walk_rows_fn on_rows, void *ctx)
 {
 	struct rows_call *r = rows_call_create(s, on_rows, ctx);
-	struct buf *out = store_call_add_words(&r->call, 3 + 3 * count);
+	struct buf *out =
+		store_call_add_script(&r->call, script_walk_ask, count, 2 * count);
 
 	r->has_cursor = false;
 	r->count = count_answers;
 	r->read = read_answers;
-	resp_text(out, "EVAL");
-	resp_bulk(out, script_ask);
-	add_number(out, count);
 	for (size_t i = 0; i < count; i++)
 		resp_bulk(out, questions[i].key);
 	for (size_t i = 0; i < count; i++) {
@@ -319,14 +233,11 @@ static void add_edit(struct store_call *call, const struct store_walk_edit *edit
 	bool has_score = strcmp(edit->verb, "ZADD") == 0;
 	bool has_member = strcmp(edit->verb, "PERSIST") != 0;
 	struct buf *out = store_call_add_words(call, 2 + has_score + has_member);
-	char *at;
 
 	resp_text(out, edit->verb);
 	resp_bulk(out, edit->key);
-	if (has_score) {
-		at = buf_reserve(out, RESP_SCORE_MAX);
-		buf_grow(out, (size_t)(resp_put_score(at, edit->score) - at));
-	}
+	if (has_score)
+		resp_score(out, edit->score);
 	if (has_member)
 		resp_bulk(out, edit->member);
 }
