@@ -5,7 +5,8 @@
 -- floor and lower ones. Headers include each other without a cycle; a library's header
 -- is for the floors that own it. base does no I/O and reads no clock. No circle of calls
 -- is larger than CIRCLE_MAX files. The prefix of a public function is the name of its
--- file, and somebody outside of the file calls it. File names and struct tags are unique.
+-- file, or of the header of its floor that declares it, and somebody outside of the file
+-- calls it. File names and struct tags are unique.
 
 local CIRCLE_MAX = 6
 
@@ -201,6 +202,20 @@ end
 
 -- ---- names ----
 
+local function begins_with(symbol, name) return symbol == name or symbol:sub(1, #name + 1) == name .. '_' end
+
+-- Whether a header of the floor whose name is the prefix of the symbol has the symbol in it.
+local function is_declared(symbol, floor)
+  for _, path in ipairs(files) do
+    local name = path:match '([^/]+)%.h$'
+    if name and floor_of(path) == floor and begins_with(symbol, name)
+      and read(path):find('%f[%w_]' .. symbol .. '%(') then
+      return true
+    end
+  end
+  return false
+end
+
 local function check_prefixes()
   local used = {}
   for _, symbols in pairs(calls) do for symbol in pairs(symbols) do used[symbol] = true end end
@@ -209,8 +224,8 @@ local function check_prefixes()
   end
   for symbol, file in pairs(home) do
     local name = file:match '([^/]+)%.c$'
-    if symbol ~= name and symbol:sub(1, #name + 1) ~= name .. '_' and not symbol:find '^tidemq_' then
-      fail('%s: %s does not begin with %s_', file, symbol, name)
+    if not begins_with(symbol, name) and not symbol:find '^tidemq_' and not is_declared(symbol, floor_of(file)) then
+      fail('%s: %s does not begin with %s_ or the name of its header', file, symbol, name)
     end
     if not used[symbol] and not symbol:find '^tidemq_' and symbol ~= 'main' then
       fail('%s: nobody outside calls %s', file, symbol)

@@ -6,7 +6,7 @@
 #include "log/record.h"
 #include "shard/dedupe.h"
 #include "store/codec.h"
-#include "store/store_dedupe.h"
+#include "store/store.h"
 
 struct check {
 	struct damage_key *key;

@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "joint.h"
-#include "store/store_dedupe.h"
+#include "store/store.h"
 
 /* Of one flush, and so of one append. */
 #define APPEND_BYTES_MAX ((size_t)8 << 20)

@@ -12,7 +12,7 @@
 #include "broker/settlement.h"
 #include "session_private.h"
 #include "shard/shard_ask.h"
-#include "store/store_tries.h"
+#include "store/store.h"
 
 struct by_id;
 

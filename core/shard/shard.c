@@ -9,7 +9,7 @@
 #include "dedupe.h"
 #include "journal.h"
 #include "shard_index.h"
-#include "store/store_tries.h"
+#include "store/store.h"
 
 /* A publish pays for no call. */
 static inline __attribute__((always_inline)) struct entry *

@@ -5,8 +5,6 @@
 
 #include "base/mem.h"
 #include "codec.h"
-#include "store_dedupe.h"
-#include "store_tries.h"
 #include "resp.h"
 
 /* A buffer above this is not kept for the next batch. */

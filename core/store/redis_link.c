@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "reply_arena.h"
+#include "resp.h"
 #include "tls/tls.h"
 
 /* The reader's buffer above this is given back when it runs empty. */
@@ -42,7 +42,7 @@ struct redis_link {
 	struct addrinfo *addresses;
 	struct addrinfo *address; /* the one being tried */
 	redisReader *reader;
-	struct reply_arena replies;         /* the reader's */
+	struct resp_arena replies;          /* the reader's */
 	redisReply *held;                   /* the last of a request; its count is next */
 	struct redis_requests requests;     /* unanswered, in order */
 	struct redis_request *next;         /* the first that the kernel has not seen */
@@ -78,8 +78,8 @@ struct redis_link *redis_link_create(uv_loop_t *loop, const struct redis_url *ur
 	l->url = url;
 	l->ops = ops;
 	l->ctx = ctx;
-	reply_arena_init(&l->replies);
-	l->reader = reply_arena_reader(&l->replies);
+	resp_arena_init(&l->replies);
+	l->reader = resp_arena_reader(&l->replies);
 	l->reader->maxbuf = READER_KEEP_BYTES;
 	TAILQ_INIT(&l->requests);
 	if (tls)
@@ -93,7 +93,7 @@ static void link_free(struct redis_link *l)
 	if (l->addresses)
 		uv_freeaddrinfo(l->addresses);
 	redisReaderFree(l->reader);
-	reply_arena_deinit(&l->replies);
+	resp_arena_deinit(&l->replies);
 	tls_destroy(l->tls);
 	buf_deinit(&l->cipher);
 	l->ops->on_closed(l->ctx);
@@ -147,7 +147,7 @@ static void answer(struct redis_link *l)
 		if (++r->answered == r->replies)
 			TAILQ_REMOVE(&l->requests, r, entry);
 		l->ops->on_reply(l->ctx, r, reply);
-		reply_arena_reset(&l->replies);
+		resp_arena_reset(&l->replies);
 	}
 }
 

@@ -1,9 +1,268 @@
 #include "redis_trouble.h"
 
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "host/log.h"
-#include "store_trouble.h"
+#include "layout.h"
+#include "resp.h"
+
+/* A script names more keys rarely. */
+#define KEYS_MAX 64
+
+static void wrong_key_deinit(struct redis_wrong_key *k)
+{
+	buf_deinit(&k->bytes);
+	buf_deinit(&k->names);
+}
+
+static bool is_word(const redisReply *command, const char *word)
+{
+	return command->elements > 0 && strcasecmp(command->element[0]->str, word) == 0;
+}
+
+static redisReader *read_request(const struct redis_request *r)
+{
+	redisReader *reader = redisReaderCreate();
+
+	for (unsigned i = 0; i < r->part_count; i++)
+		redisReaderFeed(reader, r->parts[i].base, r->parts[i].len);
+	return reader;
+}
+
+static redisReply *next_command(redisReader *reader)
+{
+	void *command = NULL;
+
+	if (redisReaderGetReply(reader, &command) != REDIS_OK)
+		return NULL;
+	return command;
+}
+
+/* The number of the refused command; MULTI is the last one before the EXEC that is
+ * answered. */
+static size_t find_number(const struct redis_request *r, bool is_whole, size_t element)
+{
+	redisReader *reader;
+	redisReply *command;
+	size_t number = 0, multi = 0;
+
+	if (is_whole)
+		return r->answered - 1;
+	reader = read_request(r);
+	for (; number < r->answered && (command = next_command(reader)); number++) {
+		if (is_word(command, "MULTI"))
+			multi = number;
+		freeReplyObject(command);
+	}
+	redisReaderFree(reader);
+	return multi + 1 + element;
+}
+
+static void add_key(struct redis_wrong_key *k, const redisReply *word)
+{
+	buf_append(&k->names, word->str, word->len);
+	buf_append_char(&k->names, '\0');
+	resp_array(&k->bytes, 2);
+	resp_text(&k->bytes, "TYPE");
+	resp_bulk(&k->bytes, (struct slice){ word->str, word->len });
+	k->request.replies++;
+}
+
+/* The keys of EVAL have their number before them; other commands have one key. */
+static void add_keys(struct redis_wrong_key *k, const redisReply *command)
+{
+	bool is_script = is_word(command, "EVAL");
+	size_t first = is_script ? 3 : 1, count = 1;
+
+	if (is_script && command->elements > 2)
+		count = strtoul(command->element[2]->str, NULL, 10);
+	for (size_t i = 0; i < count && i < KEYS_MAX && first + i < command->elements;
+	     i++)
+		add_key(k, command->element[first + i]);
+}
+
+static void clear(struct redis_wrong_key *k)
+{
+	buf_clear(&k->bytes);
+	buf_clear(&k->names);
+	k->next = 0;
+	k->request = (struct redis_request){ .parts = &k->part, .part_count = 1 };
+}
+
+static bool ready_to_send(struct redis_wrong_key *k)
+{
+	struct slice bytes = buf_slice(&k->bytes);
+
+	k->part = uv_buf_init((char *)(uintptr_t)bytes.data, (unsigned)bytes.len);
+	k->is_out = k->request.replies > 0;
+	return k->is_out;
+}
+
+/* A command of `r` was refused: the one that is answered now, or the element-th within
+ * the transaction that is. True: `request` is to be sent. */
+static bool wrong_key_look(struct redis_wrong_key *k, const struct redis_request *r,
+			   bool is_whole, size_t element)
+{
+	redisReader *reader;
+	redisReply *command;
+	size_t number;
+
+	/* One at a time: the others are found when this one is right. */
+	if (k->is_out || k->found[0])
+		return false;
+	clear(k);
+	number = find_number(r, is_whole, element);
+	reader = read_request(r);
+	for (size_t i = 0; (command = next_command(reader)) != NULL; i++) {
+		if (i == number)
+			add_keys(k, command);
+		freeReplyObject(command);
+	}
+	redisReaderFree(reader);
+	return ready_to_send(k);
+}
+
+/* Ask again for the one that was found. True: `request` is to be sent. */
+static bool wrong_key_again(struct redis_wrong_key *k)
+{
+	redisReply word = { .str = k->found, .len = strlen(k->found) };
+
+	clear(k);
+	add_key(k, &word);
+	return ready_to_send(k);
+}
+
+static const char *type_in_words(const char *type)
+{
+	return strcmp(type, "zset") == 0 ? "sorted set" : type;
+}
+
+static void judge(struct redis_wrong_key *k, const char *key, const char *type)
+{
+	struct layout_name name = { 0 };
+
+	layout_read(slice_from(key), &name);
+	if (!name.type || strcmp(type, "none") == 0 || strcmp(type, name.type) == 0)
+		return;
+	snprintf(k->found, sizeof(k->found), "%s", key);
+	snprintf(
+		k->text, sizeof(k->text),
+		"the key '%.250s' in Redis is a %s and has to be a %s, so something else "
+		"has written it: RENAME it, and run tidemq check-store when the broker "
+		"has stopped",
+		key, type_in_words(type), type_in_words(name.type));
+}
+
+/* A reply; after the last one `text` is what is so. */
+static void wrong_key_reply(struct redis_wrong_key *k, const redisReply *reply)
+{
+	const char *key = buf_cstr(&k->names) + k->next;
+
+	if (k->request.answered == 1)
+		k->found[0] = k->text[0] = '\0';
+	k->next += strlen(key) + 1;
+	if (reply->type == REDIS_REPLY_STATUS && !k->found[0])
+		judge(k, key, reply->str);
+	k->is_out = k->request.answered < k->request.replies;
+}
+
+#define WORDS_MAX 4
+
+static const struct {
+	const char *name;
+	const char *words[WORDS_MAX]; /* what Redis 6 to 8 say, with a blank behind */
+	bool is_total;
+	const char *text;
+} kinds[STORE_TROUBLES] = {
+	[STORE_TROUBLE_MEMORY] = { "memory",
+				   { "OOM " },
+				   true,
+				   "Redis is out of memory and refuses writes: raise its "
+				   "maxmemory, or consume what is stored" },
+	[STORE_TROUBLE_DISK] = { "disk",
+				 { "MISCONF " },
+				 true,
+				 "Redis cannot write to its disk and refuses writes: "
+				 "make "
+				 "room there, and see the log of Redis" },
+	[STORE_TROUBLE_READONLY] = { "readonly",
+				     { "READONLY " },
+				     true,
+				     "Redis is a replica and refuses writes: promote it "
+				     "(REPLICAOF NO ONE), or start the broker with the "
+				     "--store of the primary" },
+	[STORE_TROUBLE_REPLICAS] = { "replicas",
+				     { "NOREPLICAS " },
+				     true,
+				     "Redis has too few replicas and refuses writes: "
+				     "start "
+				     "them, or lower its min-replicas-to-write" },
+	[STORE_TROUBLE_BUSY] = { "busy",
+				 { "BUSY ", "LOADING ", "MASTERDOWN " },
+				 true,
+				 "Redis is busy with a script or loads its data, and "
+				 "refuses requests: wait, or end the script (SCRIPT "
+				 "KILL)" },
+	[STORE_TROUBLE_DENIED] = { "denied",
+				   { "NOPERM ", "NOAUTH ", "WRONGPASS " },
+				   true,
+				   "Redis does not permit the broker what it needs: give "
+				   "its user the permissions of docs/redis.md (ACL "
+				   "SETUSER)" },
+	[STORE_TROUBLE_TYPE] = { "type",
+				 { "WRONGTYPE " },
+				 false,
+				 "a key in Redis has another type than the broker gave "
+				 "it, and what needs the key waits: the log names the "
+				 "key and what to do" },
+	[STORE_TROUBLE_OTHER] = { "other",
+				  { NULL },
+				  false,
+				  "Redis refuses requests: store.last_error in STATS and "
+				  "the log say why" },
+	[STORE_TROUBLE_SILENT] = { "silent",
+				   { NULL },
+				   true,
+				   "Redis is connected and does not answer: see whether "
+				   "it "
+				   "is stopped, runs a long command, or waits for its "
+				   "disk" },
+};
+
+const char *store_trouble_name(enum store_trouble kind)
+{
+	return kinds[kind].name;
+}
+
+bool store_trouble_is_total(enum store_trouble kind)
+{
+	return kinds[kind].is_total;
+}
+
+const char *store_trouble_text(enum store_trouble kind)
+{
+	return kinds[kind].text;
+}
+
+/* The error of a script or of EXEC has the word of its cause within. */
+static bool has_word(const char *text, const char *word)
+{
+	const char *at = strstr(text, word);
+
+	return at && (at == text || !isalnum((unsigned char)at[-1]));
+}
+
+enum store_trouble redis_trouble_kind(const char *text)
+{
+	for (int kind = 0; kind < STORE_REFUSALS; kind++)
+		for (int i = 0; i < WORDS_MAX && kinds[kind].words[i]; i++)
+			if (has_word(text, kinds[kind].words[i]))
+				return (enum store_trouble)kind;
+	return STORE_TROUBLE_OTHER;
+}
 
 /* Without a refusal for as long, a trouble has ended. */
 #define QUIET_MS 5000
@@ -15,7 +274,7 @@ void redis_trouble_init(struct redis_trouble *t, const char *address, uint64_t *
 
 void redis_trouble_deinit(struct redis_trouble *t)
 {
-	redis_wrong_key_deinit(&t->key);
+	wrong_key_deinit(&t->key);
 }
 
 static void begin(struct redis_trouble *t, enum store_trouble kind, uint64_t now_ms)
@@ -76,11 +335,11 @@ bool redis_trouble_reply(struct redis_trouble *t, struct redis_request *r,
 	if (r->is_refused || !(found = find_error(r, reply, &element)))
 		return false;
 	r->is_refused = true;
-	kind = store_trouble_of(found->str);
+	kind = redis_trouble_kind(found->str);
 	t->refused[kind]++;
 	refuse(t, kind, found->str, now_ms);
 	return kind == STORE_TROUBLE_TYPE &&
-	       redis_wrong_key_look(&t->key, r, reply == found, element);
+	       wrong_key_look(&t->key, r, reply == found, element);
 }
 
 void redis_trouble_key_reply(struct redis_trouble *t, const redisReply *reply,
@@ -88,7 +347,7 @@ void redis_trouble_key_reply(struct redis_trouble *t, const redisReply *reply,
 {
 	bool was_known = t->key.found[0];
 
-	redis_wrong_key_reply(&t->key, reply);
+	wrong_key_reply(&t->key, reply);
 	if (t->key.request.answered < t->key.request.replies)
 		return;
 	if (t->key.text[0] && !was_known)
@@ -130,5 +389,5 @@ bool redis_trouble_tick(struct redis_trouble *t, uint64_t now_ms)
 	/* No key of another type was found, so it has been mended meanwhile. */
 	if (!t->key.found[0])
 		t->kinds[STORE_TROUBLE_TYPE].began_ms = 0;
-	return t->key.found[0] && redis_wrong_key_again(&t->key);
+	return t->key.found[0] && wrong_key_again(&t->key);
 }

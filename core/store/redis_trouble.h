@@ -1,15 +1,33 @@
 /* redis_trouble.h: what is wrong with a Redis that is connected: it refuses requests, or
  * does not answer.
  *
- * store_trouble.h has the kinds. A trouble begins with the first refusal. It has ended
+ * enum store_trouble has the kinds. A trouble begins with the first refusal. It has ended
  * when none of its kind came for five seconds: the beat of redis_conn asks for a write
  * that changes nothing, so Redis is asked though nobody publishes. The log has one line
  * for the begin and one for the end. */
 #pragma once
 
+#include "base/buf.h"
+#include "base/error.h"
 #include "redis_request.h"
-#include "redis_wrong_key.h"
 #include "store.h"
+
+/* Which key a request was refused for with WRONGTYPE.
+ *
+ * Redis does not name the key. The request does: its commands are read again, and Redis
+ * is asked for the type of each key of the command that was refused. layout.h knows which
+ * type each should have. */
+struct redis_wrong_key {
+	struct redis_request request; /* TYPE of each key that it may be */
+	struct buf bytes;
+	uv_buf_t part;
+	struct buf names; /* of these keys, each with a zero behind it */
+	size_t next;      /* in them: the one of the next reply */
+	bool is_out;      /* asked and not answered: nothing else is looked for */
+	char found[600];  /* its name; "": there is none */
+	char text[ERROR_TEXT_MAX]; /* what is wrong with it, and what to do; "": nothing
+				    */
+};
 
 struct redis_trouble {
 	const char *address; /* for people */
@@ -48,3 +66,6 @@ void redis_trouble_forget(struct redis_trouble *t);
 /* Now and then, while it is connected. True: t->key.request is to be sent, which tells
  * whether the key still has another type. */
 bool redis_trouble_tick(struct redis_trouble *t, uint64_t now_ms);
+
+/* What an error of Redis is. */
+enum store_trouble redis_trouble_kind(const char *text);

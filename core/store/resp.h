@@ -3,7 +3,9 @@
  * A command is resp_array with the number of its words, then the words. */
 #pragma once
 
+#include <hiredis/hiredis.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -57,3 +59,24 @@ static inline char *resp_put_bulk_head(char *to, size_t len)
 /* The shortest of the integer and the %.17g form: what Redis reads back is
  * the same double. NaN, which no sorted set can hold, counts as 0. */
 char *resp_put_score(char *to, double score);
+
+/* The memory of one reply of Redis.
+ *
+ * hiredis allocates each element of a reply, and its text, by itself: seven
+ * allocations for a message that is read. Here they lie one behind the other
+ * and are forgotten together, and the blocks serve the next reply. */
+struct resp_block;
+
+struct resp_arena {
+	struct resp_block *used; /* the one that is being filled first */
+	struct resp_block *spare;
+	size_t spare_count;
+};
+
+void resp_arena_init(struct resp_arena *a);
+void resp_arena_deinit(struct resp_arena *a);
+/* A reader whose replies lie in `a`, which outlives it.
+ * They are not to be freed: see resp_arena_reset. */
+redisReader *resp_arena_reader(struct resp_arena *a);
+/* Forget the reply; not while the reader is in the middle of the next one. */
+void resp_arena_reset(struct resp_arena *a);

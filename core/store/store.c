@@ -1,10 +1,11 @@
-#include "store_private.h"
+#include "store.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "host/log.h"
+#include "store_private.h"
 
 #define FREE_BATCHES_MAX 8
 #define COUNT_MAX 4096
@@ -196,7 +197,8 @@ struct batch *store_batch_begin(struct store *s, struct store_shard *shard)
 	return b;
 }
 
-void store_give_back_batch(struct batch *b)
+/* Its bytes are sent, or copied: it may be used again. */
+static void store_give_back_batch(struct batch *b)
 {
 	struct store *s = b->store;
 
@@ -597,4 +599,96 @@ void store_stats(const struct store *s, struct store_stats *out)
 	if (s->conn)
 		snprintf(out->version, sizeof(out->version), "%s",
 			 redis_conn_hello(s->conn)->version);
+}
+
+/* The number of "name:number" in what INFO told; 0 when it is not there. */
+static uint64_t info_number(struct slice info, const char *name)
+{
+	uint64_t n;
+
+	while (info.len > 0) {
+		struct slice line = slice_cut(&info, '\n');
+
+		if (slice_is(slice_cut(&line, ':'), name))
+			return slice_to_uint(slice_cut(&line, '\r'), UINT64_MAX, &n) ? n
+										     : 0;
+	}
+	return 0;
+}
+
+static void on_info(struct store_call *call, const redisReply *reply, bool is_last)
+{
+	struct store *s = call->store;
+
+	s->is_memory_asked = false;
+	if (!reply)
+		return;
+	s->memory_bytes = info_number(store_reply_slice(reply), "used_memory");
+	s->memory_max_bytes = info_number(store_reply_slice(reply), "maxmemory");
+}
+
+void store_memory_ask(struct store *s)
+{
+	struct store_call *call;
+
+	if (!s->conn || s->state != STORE_UP || s->is_memory_asked || s->is_closing)
+		return;
+	s->is_memory_asked = true;
+	call = store_call_create(s, NULL, sizeof(*call), on_info, NULL);
+	store_call_add(call, "INFO memory");
+	store_call_send(call, REDIS_REPLY_STRING);
+}
+
+struct store_transaction {
+	struct store_call call;
+	batch_done_fn on_done;
+};
+
+static void on_reply(struct store_call *call, const redisReply *reply, bool is_last)
+{
+	struct store_transaction *t = container_of(call, struct store_transaction, call);
+	struct batch_result result;
+
+	if (!is_last)
+		return;
+	if (reply)
+		store_call_check_exec(call, reply);
+	result = (struct batch_result){
+		.removed = call->err.code,
+		.written = call->err.code,
+		.text = store_call_text(call),
+		.is_unsure = call->request.was_lost || call->err.code == TIDE_ESHUTDOWN,
+	};
+	t->on_done(call->ctx, &result);
+}
+
+struct store_transaction *store_transaction_begin(struct store *s)
+{
+	struct store_transaction *t =
+		store_call_create(s, NULL, sizeof(*t), on_reply, NULL);
+
+	t->call.request.is_write = true;
+	store_call_add(&t->call, "MULTI");
+	return t;
+}
+
+struct store_call *store_transaction_call(struct store_transaction *t)
+{
+	return &t->call;
+}
+
+void store_transaction_add_take(struct store_transaction *t, struct batch *b)
+{
+	t->call.request.replies += batch_append(b, &t->call.bytes);
+	store_give_back_batch(b);
+}
+
+void store_transaction_commit_take(struct store_transaction *t, batch_done_fn on_done,
+				   void *ctx)
+{
+	t->on_done = on_done;
+	t->call.ctx = ctx;
+	store_call_add(&t->call, "EXEC");
+	t->call.store->transactions++;
+	store_call_send(&t->call, 0);
 }

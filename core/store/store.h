@@ -22,7 +22,9 @@
 #include <stdint.h>
 #include <uv.h>
 
+#include "base/buf.h"
 #include "base/error.h"
+#include "base/id.h"
 #include "base/msg.h"
 #include "base/slice.h"
 #include "base/tally.h"
@@ -201,7 +203,7 @@ void batch_move(struct batch *b, uint64_t id, enum store_set from, enum store_se
 /* Into the expiry set, which names all that expire and are not buried. */
 void batch_expiry(struct batch *b, uint64_t id, int64_t expires_unix_ms);
 /* What happened to a message so far. */
-#define STORE_REASONS 4 /* why it failed: see store_tries.h */
+#define STORE_REASONS 4 /* why it failed: store_tries_reason */
 struct store_tries {
 	uint32_t deliveries;
 	uint32_t failures;
@@ -490,3 +492,30 @@ void store_document_change(struct store *s, const char *name,
 /* Remove the document. on_done may be NULL. */
 void store_document_remove(struct store *s, const char *name, store_done_fn on_done,
 			   void *ctx);
+
+/* What happened to a message so far, as the text that Redis has of it.
+ *
+ * "<deliveries> <failures> <last reason> <reason>=<count>...": older brokers wrote no
+ * counts. */
+#define STORE_TRIES_TEXT_MAX 160
+
+/* The reason of that number, below STORE_REASONS. */
+const char *store_tries_reason(unsigned i);
+/* Gives the length. */
+size_t store_tries_format(const struct store_tries *tries,
+			  char out[STORE_TRIES_TEXT_MAX]);
+
+/* A publish that has been seen, as a member of a sorted set.
+ *
+ * "<message id> <publish id>", or "<message id>+<n> <publish id>" of the n-th copy that
+ * filters made of it; its score is the time when it may be forgotten. In a partition of a
+ * topic the offset stands before the space: "<message id>@<offset> <publish id>". */
+#define STORE_DEDUPE_HEAD_MAX (ID_HEX_LEN + 40)
+
+/* What stands before the publish id; gives its length. */
+size_t store_dedupe_format_head(const struct store_seen *seen,
+				char out[STORE_DEDUPE_HEAD_MAX]);
+/* Score and member, as words of a command. */
+void store_dedupe_add_words(struct buf *out, const struct store_seen *seen);
+/* The slice points into `member`. TIDE_ESYNTAX: no broker wrote it. */
+TIDE_MUST_USE int store_dedupe_parse_member(struct slice member, struct store_seen *out);

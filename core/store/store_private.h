@@ -107,12 +107,9 @@ unsigned store_clamp_count(unsigned count);
  * into the front of the set. */
 long long store_last_index(int64_t start, unsigned count);
 
-/* Its bytes are sent, or copied: it may be used again. */
-void store_give_back_batch(struct batch *b);
-
-/* A request that is done or not, also one that ends with EXEC; on_done may be NULL. */
 /* To add requests to it. */
 struct store_call *store_transaction_call(struct store_transaction *t);
+/* A request that is done or not, also one that ends with EXEC; on_done may be NULL. */
 struct store_call *store_done_call_create(struct store *s, struct store_shard *shard,
 					  store_done_fn on_done, void *ctx);
 /* A request whose reply is a number. */

@@ -14,7 +14,7 @@
 #include "base/topic_pattern.h"
 #include "base/zone.h"
 #include "client/client_url.h"
-#include "store/store_dedupe.h"
+#include "store/store.h"
 #include "store/redis_url.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

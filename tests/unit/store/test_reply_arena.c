@@ -9,10 +9,10 @@
 
 #include "base/mem.h"
 #include "failing_mem.h"
-#include "store/reply_arena.h"
+#include "store/resp.h"
 
 struct fixture {
-	struct reply_arena arena;
+	struct resp_arena arena;
 	redisReader *reader;
 };
 
@@ -20,8 +20,8 @@ static int setup(void **state)
 {
 	struct fixture *f = calloc(1, sizeof(*f));
 
-	reply_arena_init(&f->arena);
-	f->reader = reply_arena_reader(&f->arena);
+	resp_arena_init(&f->arena);
+	f->reader = resp_arena_reader(&f->arena);
 	*state = f;
 	return 0;
 }
@@ -32,7 +32,7 @@ static int teardown(void **state)
 
 	mem_fail_at = 0;
 	redisReaderFree(f->reader);
-	reply_arena_deinit(&f->arena);
+	resp_arena_deinit(&f->arena);
 	free(f);
 	return 0;
 }
@@ -74,7 +74,7 @@ static void a_reply_of_every_type_is_read(void **state)
 	struct fixture *f = *state;
 
 	assert_nested(parse(f, nested, strlen(nested)));
-	reply_arena_reset(&f->arena);
+	resp_arena_reset(&f->arena);
 	assert_nested(parse(f, nested, strlen(nested)));
 }
 
@@ -130,7 +130,7 @@ replies_larger_than_a_block_are_whole_and_blocks_are_kept_in_number(void **state
 		char *bytes = strings(cases[i].count, cases[i].len, &total);
 
 		assert_strings(parse(f, bytes, total), cases[i].count, cases[i].len);
-		reply_arena_reset(&f->arena);
+		resp_arena_reset(&f->arena);
 		assert_null(f->arena.used);
 		assert_in_range(f->arena.spare_count, 1, 8);
 		free(bytes);

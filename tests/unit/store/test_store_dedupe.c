@@ -1,6 +1,6 @@
 #include "harness.h"
 
-#include "store/store_dedupe.h"
+#include "store/store.h"
 
 /* ---- members ---------------------------------------------------------------------- */
 

@@ -1,7 +1,7 @@
 #include "store/store_log.h"
 
 #include "fake_redis.h"
-#include "store/store_dedupe.h"
+#include "store/store.h"
 
 #define KEY(suffix) "tide:{//events#3}:" suffix
 #define DAY KEY("log:20261123")

@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "store/store_trouble.h"
+#include "store/redis_trouble.h"
 
 /* As Redis 6, 7 and 8 say it: alone, of a script, and of a transaction. */
 static void each_kind_has_its_words(void **state)
@@ -48,7 +48,7 @@ static void each_kind_has_its_words(void **state)
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-		assert_int_equal(store_trouble_of(cases[i].text), cases[i].kind);
+		assert_int_equal(redis_trouble_kind(cases[i].text), cases[i].kind);
 }
 
 static void each_kind_has_a_name_and_a_sentence(void **state)
