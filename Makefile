@@ -5,7 +5,7 @@ B ?= build
 CC ?= cc
 PREFIX ?= /usr/local
 # The floors of core/, from the lowest; a floor calls itself and those before it (make lint).
-FLOORS := base figures host tls store rules/sandbox rules/api rules/engine rules/spec access log shard broker schedule rollout \
+FLOORS := base figures host tls store rules/sandbox rules/api rules/engine rules/spec access log shard broker schedule follow rollout \
 	session proto proto/line proto/stomp http net client cli check audit
 
 PACKAGES := lua5.4 hiredis libuv jansson openssl ncursesw

@@ -23,7 +23,7 @@
 #include "shard/shard.h"
 #include "shared_sync.h"
 #include "turn_time.h"
-#include "watcher.h"
+#include "step.h"
 
 struct dedupe;
 struct policies;
@@ -118,10 +118,9 @@ struct broker {
 	const unsigned *tried_counts; /* the same of the rules in the shadow */
 	struct ruleset active_rules;
 	struct ruleset *candidates[RULESET_SLOTS]; /* NULL where there is none */
-	struct subject_env subjects;     /* of sessions, and what they have begun */
-	struct watcher watcher;          /* empty: nobody looks at decisions */
-	const struct follower *follower; /* NULL: nobody follows messages */
-	struct dedupe *dedupe;           /* publish ids that have been seen */
+	struct subject_env subjects; /* of sessions, and what they have begun */
+	struct followers followers;  /* of decisions and messages */
+	struct dedupe *dedupe;       /* publish ids that have been seen */
 	struct journal *journal;
 	struct shared_sync shared_sync;
 	struct shard_env env;

@@ -90,11 +90,11 @@ static bool is_over_limit(struct queue *q, const struct msg *m)
 static struct msg *make(struct queue *q, const struct msg *m, uint64_t id,
 			const struct dead_letter_facts *f)
 {
-	const struct follower *follower = q->vhost->broker->follower;
 	struct msg *copy = make_copy(q, m, id, f);
 
-	if (copy && follower)
-		follower->on_dead(follower->ctx, q, m->id, copy);
+	if (copy)
+		STEP_TELL(&q->vhost->broker->followers, STEP_COPIED, .id = m->id,
+			  .queue = q, .copy = copy);
 	return copy;
 }
 

@@ -190,18 +190,16 @@ static __attribute__((noinline)) void hand_over_followed(struct consumer *c,
 							 struct msg *head,
 							 bool is_redelivered)
 {
-	const struct follower *f = c->queue->vhost->broker->follower;
-
 	c->ops->on_deliver(c, e, head, is_redelivered);
 	msg_unref(head);
-	if (f)
-		f->on_delivered(f->ctx, c, e);
+	STEP_TELL(&c->queue->vhost->broker->followers, STEP_DELIVERED, .id = e->id,
+		  .consumer = c, .entry = e);
 }
 
 static inline void hand_over(const struct broker *b, struct consumer *c, struct entry *e,
 			     struct msg *head, bool is_redelivered)
 {
-	if (__builtin_expect(head || b->follower, 0))
+	if (__builtin_expect(head || step_is_followed(&b->followers, STEP_DELIVERED), 0))
 		hand_over_followed(c, e, head, is_redelivered);
 	else
 		c->ops->on_deliver(c, e, NULL, is_redelivered);

@@ -33,7 +33,9 @@ static void on_step(void *ctx, const struct filter_step *step)
 {
 	struct filtering *f = ctx;
 
-	f->spec->on_filter(f->spec->ctx, f->outcome->number, step);
+	decide_tell(f->spec, &(struct step){ .kind = STEP_FILTERED,
+					     .outcome = f->outcome->number,
+					     .filter = step });
 }
 
 /* The copies that a filter made of an outcome, as outcomes of their own. Those that may
@@ -147,7 +149,7 @@ static int run_filters(struct decision *d, const struct decide_spec *spec,
 
 	f.spec = spec;
 	f.decision = d;
-	f.pass.on_step = spec->on_filter ? on_step : NULL;
+	f.pass.on_step = spec->follower ? on_step : NULL;
 	f.pass.ctx = &f;
 	rc = filter_outcome(&f, &d->first, err);
 	rc = take_copies(&f, rc, err);
@@ -191,8 +193,7 @@ static int pick_shard(const struct decide_spec *spec, const struct outcome *o,
 	int rc = strategy_pick(q->strategies[spec->rules->slot][SCRIPT_SHARDING],
 			       &question, q->config.shards, shard, err);
 
-	if (spec->on_asked)
-		spec->on_asked(spec->ctx, o->number, q, SCRIPT_SHARDING);
+	decide_tell_picked(spec, o, q, SCRIPT_SHARDING);
 	return rc;
 }
 
@@ -208,14 +209,16 @@ void decide_rank(const struct decide_spec *spec, const struct outcome *o,
 	queue_view(q, pick->shard, &view);
 	int rc = strategy_rank(q->strategies[spec->rules->slot][SCRIPT_PRIORITY],
 			       &question, &view, &pick->rank, &err);
-	if (spec->on_asked)
-		spec->on_asked(spec->ctx, o->number, q, SCRIPT_PRIORITY);
+	decide_tell_picked(spec, o, q, SCRIPT_PRIORITY);
 	if (rc == TIDE_OK)
 		return;
 	pick->is_unranked = true;
 	pick->rank = queue_newest_rank(pick->shard);
-	if (spec->on_unranked)
-		spec->on_unranked(spec->ctx, o->number, q, &err);
+	if (spec->follower)
+		decide_tell(spec, &(struct step){ .kind = STEP_UNRANKED,
+						  .outcome = o->number,
+						  .queue = q,
+						  .error = &err });
 }
 
 static int pick_queues(struct outcome *o, const struct decide_spec *spec,

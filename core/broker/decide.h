@@ -71,20 +71,28 @@ struct decide_spec {
 	bool may_deal;  /* consumers may be served before a full queue refuses it */
 	const uint64_t *expected; /* of a publish: each topic appends it at this offset,
 				   * or none does. NULL: at any */
-	/* For EXPLAIN, else NULL: each filter, and which outcome it worked on. */
-	void (*on_filter)(void *ctx, unsigned number, const struct filter_step *step);
-	/* For EXPLAIN, else NULL: each exchange that an outcome visits. Of a decision
-	 * that is remembered the exchanges are visited again, for this alone. */
-	void (*on_visit)(void *ctx, unsigned number, const struct route_visit *v);
-	/* For EXPLAIN, else NULL: a priority script that failed. */
-	void (*on_unranked)(void *ctx, unsigned number, const struct queue *q,
-			    const struct error *why);
-	/* For EXPLAIN, else NULL: a sharding or priority script has been asked just now.
-	 */
-	void (*on_asked)(void *ctx, unsigned number, const struct queue *q,
-			 enum script_kind kind);
-	void *ctx;
+	/* Of this decision alone, else NULL. Of a decision that is remembered the
+	 * exchanges are visited again, for this alone. */
+	struct follower *follower;
 };
+
+/* Somebody follows the decision. */
+static inline void decide_tell(const struct decide_spec *spec, struct step *s)
+{
+	spec->follower->tell(spec->follower, s);
+}
+
+/* The script of a kind has chosen the outcome's shard or rank in the queue. */
+static inline void decide_tell_picked(const struct decide_spec *spec,
+				      const struct outcome *o, const struct queue *q,
+				      enum script_kind kind)
+{
+	if (__builtin_expect(spec->follower != NULL, 0))
+		decide_tell(spec, &(struct step){ .kind = STEP_PICKED,
+						  .script = kind,
+						  .outcome = o->number,
+						  .queue = q });
+}
 
 /* TIDE_EREJECTED when a filter refuses the message; TIDE_EDENIED when one sends it, or a
  * copy, where the subject may not; TIDE_ERULE when a script fails:

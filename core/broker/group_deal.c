@@ -57,12 +57,25 @@ static struct claim_delivery holding(const struct round *r, const struct record 
 					.batch = batch };
 }
 
+/* NULL: a reader. */
+static const char *group_name(const struct consumer *c)
+{
+	const struct topic_group *g = c->getter   ? c->getter->group
+				      : c->member ? c->member->group
+						  : NULL;
+
+	return g ? g->name : NULL;
+}
+
 static __attribute__((noinline)) void tell_record(const struct round *r,
 						  const struct record_delivery *d)
 {
-	const struct follower *f = r->broker->follower;
+	const struct consumer *c = r->consumer;
+	const struct record_place at = { c->queue, group_name(c), d->partition,
+					 d->record->offset };
 
-	f->on_record(f->ctx, r->consumer, d);
+	STEP_TELL(&r->broker->followers, STEP_DELIVERED, .id = d->record->msg.id,
+		  .consumer = c, .place = &at, .record = d);
 }
 
 static void hand_out(struct round *r, const struct record *record, struct run *run,
@@ -86,7 +99,7 @@ static void hand_out(struct round *r, const struct record *record, struct run *r
 			c->credit->used++;
 	}
 	c->ops->on_record(c, &d);
-	if (r->broker->follower)
+	if (step_is_followed(&r->broker->followers, STEP_DELIVERED))
 		tell_record(r, &d);
 }
 

@@ -75,20 +75,19 @@ static struct record_place place_of(const struct group_claim *gc, uint64_t offse
 
 static void tell_acked(const struct group_claim *gc, const struct part *part)
 {
-	const struct follower *f = group_broker(gc->group)->follower;
 	const struct record_place first = place_of(gc, part->first);
 
-	f->on_records_acked(f->ctx, &first, part->count);
+	STEP_TELL(&group_broker(gc->group)->followers, STEP_ACKED, .place = &first,
+		  .count = part->count);
 }
 
 static void tell_failed(const struct group_claim *gc, uint64_t offset,
 			const struct retry_fate *fate)
 {
-	const struct follower *f = group_broker(gc->group)->follower;
 	const struct record_place at = place_of(gc, offset);
 
-	if (f)
-		f->on_record_failed(f->ctx, &at, fate);
+	STEP_TELL(&group_broker(gc->group)->followers, STEP_RETURNED, .place = &at,
+		  .fate = fate);
 }
 
 uint64_t group_settle_touch(struct run *run, uint64_t first, uint64_t last, int64_t ms)
@@ -220,8 +219,8 @@ static void ask(struct failed *f, struct msg *m, struct retry_decision *d)
 static struct retry_fate by_script(struct failed *f)
 {
 	struct queue *q = queue_of(f->gc);
-	const struct watcher *w = &q->vhost->broker->watcher;
-	struct msg *copy = w->on_failed ? msg_create(&f->record.msg) : NULL;
+	bool is_kept = step_is_followed(&q->vhost->broker->followers, STEP_FAILED);
+	struct msg *copy = is_kept ? msg_create(&f->record.msg) : NULL;
 	const struct strategy *s = q->strategies[RULESET_ACTIVE][SCRIPT_RETRY];
 	struct retry_decision d;
 	struct retry_fate fate;
@@ -387,7 +386,7 @@ static uint64_t ack_part(struct run *run, const struct part *part)
 	struct lease *l = run->lease;
 	uint64_t committed = gc->claim.committed;
 
-	if (q->vhost->broker->follower)
+	if (step_is_followed(&q->vhost->broker->followers, STEP_ACKED))
 		tell_acked(gc, part);
 	run_remove(tags_of(run), run);
 	claim_settle(&gc->claim, run, part->first, part->count, relink, NULL);
@@ -415,8 +414,7 @@ static uint64_t ack_first(struct run *run, const struct part *part)
 
 	read_message(&f);
 	tell_scripts(&f, NULL, &pass);
-	if (q->vhost->broker->follower)
-		tell_acked(gc, &one);
+	tell_acked(gc, &one);
 	run_remove(tags_of(run), run);
 	q->counters.acked++;
 	q->vhost->broker->counters.acked++;

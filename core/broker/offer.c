@@ -17,23 +17,17 @@ bool offer_is_used(const struct queue *q)
 	       (tried && deliver_is_used(tried, vhost_slice(q->vhost), queue_slice(q)));
 }
 
-static void tell(const struct queue *q, const struct deliver_pass *p,
-		 const struct error *failure)
-{
-	const struct follower *f = q->vhost->broker->follower;
-
-	if (f && p->file)
-		f->on_offered(f->ctx, q, p, failure);
-}
-
 /* `p` says of what. */
 static int run(struct consumer *c, struct deliver_pass *p, struct error *err)
 {
 	const struct queue *q = c->queue;
 	const struct broker *b = q->vhost->broker;
-	const struct watched_hook watched = { .kind = SCRIPT_DELIVER,
-					      .vhost = q->vhost,
-					      .deliver = p };
+	struct step step = { .kind = STEP_ASK,
+			     .script = SCRIPT_DELIVER,
+			     .id = p->msg->id,
+			     .vhost = q->vhost,
+			     .queue = q,
+			     .deliver = p };
 	struct consumer_view view;
 	int rc;
 
@@ -41,10 +35,12 @@ static int run(struct consumer *c, struct deliver_pass *p, struct error *err)
 	view.queue = queue_slice(q);
 	p->consumer = &view;
 	p->now_unix_ms = b->now_ms;
-	p->context = watcher_asking(&b->watcher, &watched);
+	step_tell(&b->followers, &step);
+	p->context = step.context;
 	rc = deliver_run(b->engine, p, err);
-	watcher_answered(&b->watcher, &watched, rc < 0 ? err : NULL);
-	tell(q, p, rc < 0 ? err : NULL);
+	step.kind = STEP_ANSWERED;
+	step.error = rc < 0 ? err : NULL;
+	step_tell(&b->followers, &step);
 	p->consumer = NULL;
 	return rc;
 }

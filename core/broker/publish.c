@@ -321,48 +321,49 @@ const struct queue *publish_find_remembering(const struct decision *d)
 	return NULL;
 }
 
-/* The active rules decide it, and who watches may look at it. */
-static inline void begin(struct decide_spec *spec, struct watched_publish *p)
+static struct decision_context *ask_followers(struct decide_spec *spec)
+{
+	struct step step = { .kind = STEP_PUBLISH, .id = spec->msg->id, .spec = spec };
+
+	step_tell(&spec->vhost->broker->followers, &step);
+	return step.context;
+}
+
+/* The active rules decide it, under the conditions of those who follow it. Returns the
+ * state of tide.random. */
+static inline uint64_t begin(struct decide_spec *spec)
 {
 	const struct broker *b = spec->vhost->broker;
-	const struct watcher *w = &b->watcher;
 
 	spec->rules = &b->active_rules;
 	spec->now_ms = b->now_ms;
-	spec->context = w->on_publish ? w->on_publish(w->ctx) : NULL;
-	if (b->follower)
-		b->follower->on_publish(b->follower->ctx, spec);
-	p->spec = spec;
-	p->random_state = engine_random_state(b->engine);
+	spec->context = NULL;
+	if (step_is_followed(&b->followers, STEP_PUBLISH))
+		spec->context = ask_followers(spec);
+	return engine_random_state(b->engine);
 }
 
-static inline void tell(struct watched_publish *p, const struct decision *d,
-			const struct error *refusal)
+static inline void tell(struct decide_spec *spec, uint64_t random_state,
+			const struct decision *d, const struct error *refusal)
 {
-	const struct broker *b = p->spec->vhost->broker;
-	const struct watcher *w = &b->watcher;
-
-	p->decision = d;
-	p->refusal = refusal;
-	if (w->on_decided)
-		w->on_decided(w->ctx, p);
-	if (b->follower)
-		b->follower->on_decided(b->follower->ctx, p);
+	STEP_TELL(&spec->vhost->broker->followers, STEP_DECIDED, .id = spec->msg->id,
+		  .error = refusal, .spec = spec, .decision = d,
+		  .random_state = random_state);
 }
 
 int publish_message(struct decide_spec *spec, bool is_mandatory, struct waiter *waiter,
 		    struct published *out, struct error *err)
 {
 	struct broker *b = spec->vhost->broker;
-	struct watched_publish watched;
+	uint64_t random_state;
 	struct decision d;
 	int rc;
 
-	begin(spec, &watched);
+	random_state = begin(spec);
 	rc = decide(&d, spec, err);
 	if (rc == TIDE_OK)
 		rc = check_sizes(&d, b, err);
-	tell(&watched, &d, rc < 0 ? err : NULL);
+	tell(spec, random_state, &d, rc < 0 ? err : NULL);
 	*out = (struct published){ .id = spec->msg->id };
 	if (rc == TIDE_OK && is_mandatory && d.first.count == 0)
 		rc = refuse_unroutable(&d.first, spec->vhost, err);
@@ -405,15 +406,15 @@ int publish_to_queue(struct queue *q, struct msg *m, struct waiter *waiter,
 int publish_filter(struct decision *d, struct decide_spec *spec, struct error *err)
 {
 	const struct broker *b = spec->vhost->broker;
-	struct watched_publish watched;
+	uint64_t random_state;
 	int rc;
 
 	spec->rules = &b->active_rules;
 	spec->now_ms = b->now_ms;
 	rc = decide_filter(d, spec, err);
 	if (rc < 0) {
-		begin(spec, &watched);
-		tell(&watched, d, err);
+		random_state = begin(spec);
+		tell(spec, random_state, d, err);
 	}
 	return rc;
 }
@@ -439,15 +440,15 @@ int publish_route(struct decision *d, struct decide_spec *spec, bool is_mandator
 		  struct error *err)
 {
 	struct broker *b = spec->vhost->broker;
-	struct watched_publish watched;
+	uint64_t random_state;
 	int rc;
 
 	/* The filters have had another moment. */
-	begin(spec, &watched);
+	random_state = begin(spec);
 	rc = decide_route(d, spec, err);
 	if (rc == TIDE_OK)
 		rc = check_sizes(d, b, err);
-	tell(&watched, d, rc < 0 ? err : NULL);
+	tell(spec, random_state, d, rc < 0 ? err : NULL);
 	if (rc == TIDE_OK && is_mandatory && d->first.count == 0)
 		rc = refuse_unroutable(&d->first, spec->vhost, err);
 	return rc == TIDE_OK ? admit(d, spec, err) : rc;

@@ -110,17 +110,18 @@ static int ask(const struct vhost *v, const struct queue_terms_spec *spec,
 				 .name = spec->name,
 				 .user = spec->user,
 				 .watch = spec->watch };
-	const struct watcher *w = &v->broker->watcher;
-	const struct watched_hook watched = { .kind = SCRIPT_DECLARE, .policy = &c };
+	struct step step = { .kind = STEP_ASK, .script = SCRIPT_DECLARE, .policy = &c };
 	struct args own;
 	int rc = queue_config_merge(&t->config, &none, &own, err);
 
 	if (rc < 0)
 		return rc;
 	args_copy(&c.options, &own);
-	watcher_asking(w, &watched);
+	step_tell(&v->broker->followers, &step);
 	rc = policy_ask(v->broker->engine, &c, err);
-	watcher_answered(w, &watched, rc < 0 ? err : NULL);
+	step.kind = STEP_ANSWERED;
+	step.error = rc < 0 ? err : NULL;
+	step_tell(&v->broker->followers, &step);
 	if (rc == TIDE_OK && c.files[0])
 		rc = adopt(t, &own, &c, err);
 	args_deinit(&c.options);

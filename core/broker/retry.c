@@ -61,22 +61,15 @@ int retry_ask(const struct retry_failure *f, uint64_t id, struct retry_decision 
 	      struct error *err)
 {
 	const struct broker *b = f->queue->vhost->broker;
-	const struct watcher *w = &b->watcher;
-	struct line_trace *trace =
-		b->follower ? b->follower->on_failing(b->follower->ctx, id) : NULL;
-	struct decision_context own = { 0 }, *context = w->on_failure
-								? w->on_failure(w->ctx, f)
-								: NULL;
+	struct step step = { .kind = STEP_FAIL, .id = id, .failure = f };
+	int rc;
 
-	if (trace && !context)
-		context = &own;
-	if (trace)
-		context->trace = trace;
-	int rc = retry_decide(&b->active_rules, context, f, d, err);
-	if (trace)
-		context->trace = NULL;
-	if (w->on_failed)
-		w->on_failed(w->ctx, f, d, rc < 0 ? err : NULL);
+	step_tell(&b->followers, &step);
+	rc = retry_decide(&b->active_rules, step.context, f, d, err);
+	step.kind = STEP_FAILED;
+	step.verdict = d;
+	step.error = rc < 0 ? err : NULL;
+	step_tell(&b->followers, &step);
 	return rc;
 }
 
@@ -194,10 +187,8 @@ void retry_count(const struct entry *e, const struct retry_fate *fate)
 
 void retry_tell(const struct entry *e, const struct retry_fate *fate)
 {
-	const struct follower *f = entry_queue(e)->vhost->broker->follower;
-
-	if (f)
-		f->on_returned(f->ctx, e, fate);
+	STEP_TELL(&entry_queue(e)->vhost->broker->followers, STEP_RETURNED, .id = e->id,
+		  .entry = e, .fate = fate);
 }
 
 /* The headers that the script wrote are the message's, wherever it goes. */

@@ -26,13 +26,6 @@ struct route_walk {
 	unsigned alternates; /* that were followed */
 };
 
-static void tell_asked(const struct route_walk *w, const struct queue *q,
-		       enum script_kind kind)
-{
-	if (w->spec->on_asked)
-		w->spec->on_asked(w->spec->ctx, w->outcome->number, q, kind);
-}
-
 /* What the queue's scripts decide by the key alone is decided now. */
 static int fill_target(const struct route_walk *w, struct route_target *t,
 		       struct error *err)
@@ -50,7 +43,7 @@ static int fill_target(const struct route_walk *w, struct route_target *t,
 		int rc = strategy_pick(strategies[SCRIPT_SHARDING], &w->question,
 				       q->config.shards, &t->shard, err);
 
-		tell_asked(w, q, SCRIPT_SHARDING);
+		decide_tell_picked(w->spec, w->outcome, q, SCRIPT_SHARDING);
 		if (rc < 0)
 			return rc;
 	}
@@ -62,7 +55,7 @@ static int fill_target(const struct route_walk *w, struct route_target *t,
 		queue_view(q, queue_shard(q, 0), &view);
 		t->has_rank = strategy_rank(priority, &w->question, &view, &t->rank,
 					    &ignored) == TIDE_OK;
-		tell_asked(w, q, SCRIPT_PRIORITY);
+		decide_tell_picked(w->spec, w->outcome, q, SCRIPT_PRIORITY);
 		if (!t->has_rank)
 			w->route->is_pure = false;
 	}
@@ -160,7 +153,9 @@ static void trace(const struct route_walk *w, struct exchange *x, const uint32_t
 		if ((i == 0 || numbers[i] != numbers[i - 1]) && binding_at(x, numbers[i]))
 			numbers[v.count++] = numbers[i];
 	v.numbers = numbers;
-	spec->on_visit(spec->ctx, w->outcome->number, &v);
+	decide_tell(spec, &(struct step){ .kind = STEP_ROUTED,
+					  .outcome = w->outcome->number,
+					  .visit = &v });
 	mem_free(numbers);
 }
 
@@ -182,7 +177,7 @@ static int visit(struct route_walk *w, struct exchange *x, struct error *err)
 				 "the script of exchange '%s' is missing", x->name);
 	w->route->is_pure = w->route->is_pure && index_is_pure(index);
 	rc = index_route(index, &w->question, &found, &count, err);
-	if (rc == TIDE_OK && w->spec->on_visit)
+	if (rc == TIDE_OK && w->spec->follower)
 		trace(w, x, found, count);
 	if (rc < 0)
 		return rc;
@@ -332,7 +327,7 @@ int route_find(const struct decide_spec *spec, const struct outcome *o,
 {
 	struct route *r = spec->rules->slot == RULESET_ACTIVE ? recall(spec, o) : NULL;
 
-	if (!r || spec->on_visit)
+	if (!r || spec->follower)
 		return find(spec, o, r, out, err);
 	if (o->exchange)
 		index_count_hit(o->exchange->indexes[RULESET_ACTIVE]);

@@ -82,34 +82,36 @@ struct telling {
 static void on_step(void *ctx, const struct settled_step *step)
 {
 	struct telling *t = ctx;
-	const struct follower *f = t->queue->vhost->broker->follower;
-
 	if (step->failure->code < 0) {
 		t->failure = *step->failure;
 		log_failure(t->queue, step->failure->text);
 	}
-	if (f)
-		f->on_settled(f->ctx, t->queue, t->msg, step);
+	STEP_TELL(&t->queue->vhost->broker->followers, STEP_SETTLED, .id = t->msg->id,
+		  .queue = t->queue, .settled_step = step);
 }
 
 static void tell(struct queue *q, const struct msg *m, struct outcome_view *outcome,
 		 struct settled_pass *p)
 {
 	struct telling telling = { q, m, { .code = TIDE_OK } };
-	const struct watcher *w = &q->vhost->broker->watcher;
-	const struct watched_hook watched = { .kind = SCRIPT_SETTLED,
-					      .vhost = q->vhost,
-					      .settled = p };
+	const struct broker *b = q->vhost->broker;
+	struct step step = { .kind = STEP_ASK,
+			     .script = SCRIPT_SETTLED,
+			     .vhost = q->vhost,
+			     .settled = p };
 
 	p->msg = m;
 	p->outcome = outcome;
-	p->now_unix_ms = q->vhost->broker->now_ms;
+	p->now_unix_ms = b->now_ms;
 	p->copies.max = DRAFT_COPIES_MAX;
 	p->on_step = on_step;
 	p->ctx = &telling;
-	p->context = watcher_asking(w, &watched);
-	settled_run(q->vhost->broker->engine, p);
-	watcher_answered(w, &watched, telling.failure.code < 0 ? &telling.failure : NULL);
+	step_tell(&b->followers, &step);
+	p->context = step.context;
+	settled_run(b->engine, p);
+	step.kind = STEP_ANSWERED;
+	step.error = telling.failure.code < 0 ? &telling.failure : NULL;
+	step_tell(&b->followers, &step);
 }
 
 /* Whose the message is, as far as it is known. */
@@ -234,11 +236,9 @@ void settlement_ack(struct entry *e, const struct lease *l, struct waiter *w)
 void settlement_ack_held(struct entry *e, struct waiter *w)
 {
 	struct queue *q = entry_queue(e);
-	const struct follower *f = q->vhost->broker->follower;
 
 	settlement_count_ack(q);
-	if (f)
-		f->on_acked(f->ctx, e);
+	STEP_TELL(&q->vhost->broker->followers, STEP_ACKED, .id = e->id, .entry = e);
 	if (settlement_is_told(q)) {
 		settlement_ack(e, e->lease, w);
 		return;

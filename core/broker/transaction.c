@@ -344,8 +344,9 @@ static void settle(struct broker *b, const struct transaction_settle *s, struct 
 	q->counters.acked += s->is_ack;
 	b->counters.acked += s->is_ack;
 	q->counters.nacked += !s->is_ack;
-	if (s->is_ack && b->follower)
-		b->follower->on_acked(b->follower->ctx, s->entry);
+	if (s->is_ack)
+		STEP_TELL(&b->followers, STEP_ACKED, .id = s->entry->id,
+			  .entry = s->entry);
 	if (!s->is_ack) {
 		retry_tell(s->entry, &s->fate);
 		retry_count(s->entry, &s->fate);

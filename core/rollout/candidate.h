@@ -11,7 +11,7 @@
 #include "broker/retry.h"
 #include "rollout.h"
 #include "rules/engine/rules_dir.h"
-#include "verdict.h"
+#include "follow/verdict.h"
 
 /* It is loaded, or TIDE_ERULE: why a reload of this directory would be refused. */
 typedef void candidate_loaded_fn(void *ctx, const struct error *result);

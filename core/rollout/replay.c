@@ -3,7 +3,7 @@
 #include "base/mem.h"
 #include "broker/vhost.h"
 #include "candidate.h"
-#include "recent.h"
+#include "follow/recent.h"
 #include "shadow.h"
 
 struct replay {

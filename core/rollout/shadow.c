@@ -2,14 +2,15 @@
 
 #include <inttypes.h>
 
+#include "base/container.h"
 #include "base/mem.h"
 #include "base/random.h"
 #include "host/log.h"
 #include "host/machine.h"
 #include "broker/vhost.h"
 #include "candidate.h"
-#include "changes.h"
-#include "recent.h"
+#include "follow/changes.h"
+#include "follow/recent.h"
 #include "rules/engine/strategy.h"
 #include "shadow_hook.h"
 
@@ -40,6 +41,7 @@ struct comparison {
 };
 
 struct shadow {
+	struct follower follower;
 	struct rollout *rollout;
 	struct candidate *candidate;
 	shadow_started_fn *on_started; /* NULL once told */
@@ -63,7 +65,6 @@ struct shadow {
 	struct retry_decision asked;
 	struct error asked_error; /* code 0: it has decided */
 	struct shadow_hook *hooks;
-	struct watcher before; /* that of the broker */
 };
 
 static void tell(struct shadow *s, const struct error *result)
@@ -157,7 +158,7 @@ void shadow_drop(struct rollout *r)
 	if (!s)
 		return;
 	r->shadow = NULL;
-	b->watcher = s->before;
+	step_unfollow(&b->followers, &s->follower);
 	if (s->on_started && b->is_closing)
 		error_set(&err, TIDE_ESHUTDOWN, "the broker is stopping");
 	else
@@ -230,14 +231,6 @@ static bool take(struct shadow *s)
 	return true;
 }
 
-static struct decision_context *on_publish(void *ctx)
-{
-	struct shadow *s = ctx;
-
-	s->publishes.seen++;
-	return take(s) ? &s->taken : NULL;
-}
-
 /* What filters of either wrote into the message and its copies, in the order of their
  * making; members of an array, with `out` NULL only counted. */
 static unsigned compare_written(const struct decision *live,
@@ -254,28 +247,27 @@ static unsigned compare_written(const struct decision *live,
 	return c.count;
 }
 
-static void compare(struct shadow *s, const struct watched_publish *p,
-		    const struct decision *d, const struct error *err,
-		    struct sample *sample)
+static void compare(struct shadow *s, const struct step *p, const struct decision *d,
+		    const struct error *err, struct sample *sample)
 {
 	struct json j = { 0 };
 
 	s->publishes.compared++;
 	sample->difference =
 		verdict_compare(&sample->live.verdict, &sample->shadow.verdict);
-	if (!p->refusal && !err && compare_written(p->decision, d, NULL) > 0)
+	if (!p->error && !err && compare_written(p->decision, d, NULL) > 0)
 		sample->difference |= VERDICT_MESSAGE;
 	if (sample->difference == VERDICT_SAME)
 		return;
 	for (int i = 0; i < VERDICT_DIFFERENCES; i++)
 		s->differences[i] += sample->difference >> i & 1;
-	sample = keep(&s->publishes, sample, p->refusal, err);
+	sample = keep(&s->publishes, sample, p->error, err);
 	j.out = &sample->changes;
 	if (sample->difference & VERDICT_MESSAGE)
 		compare_written(p->decision, d, &j);
 }
 
-static void look(struct shadow *s, const struct watched_publish *p)
+static void look(struct shadow *s, const struct step *p)
 {
 	struct decision_context context = { .now_ms = s->taken.now_ms,
 					    .has_random = true,
@@ -293,26 +285,16 @@ static void look(struct shadow *s, const struct watched_publish *p)
 
 	candidate_judge(s->candidate, &mine, rc, &sample.shadow.verdict);
 	verdict_set(&sample.live.verdict, p->decision,
-		    p->refusal ? p->refusal->code : TIDE_OK);
+		    p->error ? p->error->code : TIDE_OK);
 	count_time(s, shadow_clock_ns() - start);
 	compare(s, p, &mine, rc < 0 ? &err : NULL, &sample);
 	decide_deinit(&mine);
 }
 
-static void on_decided(void *ctx, const struct watched_publish *p)
-{
-	struct shadow *s = ctx;
-
-	s->before.on_decided(s->before.ctx, p);
-	if (p->spec->context == &s->taken)
-		look(s, p);
-}
-
 /* The rules in the shadow are asked first, on the counters and the like of the active
  * ones, and so see what those will see. */
-static struct decision_context *on_failure(void *ctx, const struct retry_failure *f)
+static bool ask_retry(struct shadow *s, const struct retry_failure *f)
 {
-	struct shadow *s = ctx;
 	struct engine *active = s->rollout->broker->engine;
 	struct decision_context context;
 	int64_t start;
@@ -320,10 +302,10 @@ static struct decision_context *on_failure(void *ctx, const struct retry_failure
 	s->is_asked = false;
 	s->failures.seen++;
 	if (!take(s))
-		return NULL;
+		return false;
 	s->failures.compared++;
 	if (!candidate_has_other_retry(s->candidate, f->queue))
-		return NULL;
+		return false;
 	context = (struct decision_context){
 		.now_ms = s->taken.now_ms,
 		.has_random = true,
@@ -336,7 +318,7 @@ static struct decision_context *on_failure(void *ctx, const struct retry_failure
 	s->asked_error.code = retry_decide(&s->candidate->rules, &context, f, &s->asked,
 					   &s->asked_error);
 	count_time(s, shadow_clock_ns() - start);
-	return &s->taken;
+	return true;
 }
 
 /* An expired message cannot be returned: a delay dead-letters it. */
@@ -355,10 +337,10 @@ static bool is_same_action(const struct retry_decision *a, const struct retry_de
 	       strategy_is_same_extra(a->extra, b->extra);
 }
 
-static void on_failed(void *ctx, const struct retry_failure *f,
-		      const struct retry_decision *d, const struct error *err)
+static void compare_retry(struct shadow *s, const struct step *step)
 {
-	struct shadow *s = ctx;
+	const struct retry_failure *f = step->failure;
+	const struct error *err = step->error;
 	const struct error *asked_err = s->asked_error.code < 0 ? &s->asked_error : NULL;
 	struct sample sample = { .msg = f->msg,
 				 .vhost = f->queue->vhost,
@@ -370,7 +352,7 @@ static void on_failed(void *ctx, const struct retry_failure *f,
 		return;
 	s->is_asked = false;
 	if (!err)
-		sample.live.decision = settled(*d, f);
+		sample.live.decision = settled(*step->verdict, f);
 	if (!asked_err)
 		sample.shadow.decision = settled(s->asked, f);
 	if (!err && !asked_err)
@@ -382,9 +364,9 @@ static void on_failed(void *ctx, const struct retry_failure *f,
 }
 
 /* Of what is rare the share is all. */
-static bool takes_hook(struct shadow *s, const struct watched_hook *h)
+static bool takes_hook(struct shadow *s, const struct step *h)
 {
-	if (h->kind == SCRIPT_DELIVER || h->kind == SCRIPT_SETTLED)
+	if (h->script == SCRIPT_DELIVER || h->script == SCRIPT_SETTLED)
 		return take(s);
 	if (s->is_stopped || !(s->is_loaded || s->is_walking))
 		return false;
@@ -392,25 +374,47 @@ static bool takes_hook(struct shadow *s, const struct watched_hook *h)
 	return true;
 }
 
-static struct decision_context *on_asking(void *ctx, const struct watched_hook *h)
+static bool ask_hook(struct shadow *s, const struct step *h)
 {
-	struct shadow *s = ctx;
 	int64_t start;
 
 	if (!s->hooks || !shadow_hook_see(s->hooks, h) || !takes_hook(s, h))
-		return NULL;
+		return false;
 	start = shadow_clock_ns();
 	shadow_hook_ask(s->hooks, h, s->taken.now_ms);
 	count_time(s, shadow_clock_ns() - start);
-	return &s->taken;
+	return true;
 }
 
-static void on_answered(void *ctx, const struct watched_hook *h, const struct error *err)
+static void tell_step(struct follower *f, struct step *step)
 {
-	struct shadow *s = ctx;
+	struct shadow *s = container_of(f, struct shadow, follower);
+	bool is_taken_up = false;
 
-	if (s->hooks)
-		shadow_hook_compare(s->hooks, h, err);
+	switch (step->kind) {
+	case STEP_PUBLISH:
+		s->publishes.seen++;
+		is_taken_up = take(s);
+		break;
+	case STEP_DECIDED:
+		if (step->spec->context == &s->taken)
+			look(s, step);
+		break;
+	case STEP_FAIL:
+		is_taken_up = ask_retry(s, step->failure);
+		break;
+	case STEP_FAILED:
+		compare_retry(s, step);
+		break;
+	case STEP_ASK:
+		is_taken_up = ask_hook(s, step);
+		break;
+	default:
+		if (s->hooks)
+			shadow_hook_compare(s->hooks, step);
+	}
+	if (is_taken_up)
+		step->context = &s->taken;
 }
 
 /* There is one already. */
@@ -453,9 +457,14 @@ int shadow_start(struct rollout *r, const struct shadow_spec *spec,
 	s->threshold = s->share >= 1 ? UINT64_MAX : (uint64_t)(s->share * 0x1p64);
 	s->random = machine_random();
 	r->shadow = s;
-	s->before = b->watcher;
-	b->watcher = (struct watcher){ s,         on_publish, on_decided, on_failure,
-				       on_failed, on_asking,  on_answered };
+	s->follower = (struct follower){
+		.tell = tell_step,
+		.steps = STEP_BIT(STEP_PUBLISH) | STEP_BIT(STEP_DECIDED) |
+			 STEP_BIT(STEP_FAIL) | STEP_BIT(STEP_FAILED) |
+			 STEP_BIT(STEP_ASK) | STEP_BIT(STEP_ANSWERED),
+		.role = FOLLOWER_SHADOW,
+	};
+	step_follow(&b->followers, &s->follower);
 	return TIDE_OK;
 }
 

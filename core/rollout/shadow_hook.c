@@ -7,8 +7,8 @@
 #include "broker/update.h"
 #include "broker/vhost.h"
 #include "broker/walk.h"
-#include "changes.h"
-#include "recent.h"
+#include "follow/changes.h"
+#include "follow/recent.h"
 #include "rules/engine/connect.h"
 #include "rules/engine/deliver.h"
 #include "rules/engine/policy.h"
@@ -68,7 +68,7 @@ static void write_source(const char *file, int line, const char *reason, struct 
 
 /* ---- deliver/ ---------------------------------------------------------------------- */
 
-static void ask_deliver(struct engine *e, const struct watched_hook *h,
+static void ask_deliver(struct engine *e, const struct step *h,
 			struct decision_context *context, struct answer *out)
 {
 	struct error err;
@@ -78,12 +78,12 @@ static void ask_deliver(struct engine *e, const struct watched_hook *h,
 	note(out, deliver_run(e, &out->deliver, &err), &err);
 }
 
-static void take_deliver(const struct watched_hook *h, struct answer *out)
+static void take_deliver(const struct step *h, struct answer *out)
 {
 	out->deliver = *h->deliver;
 }
 
-static void write_deliver_facts(const struct watched_hook *h, struct json *out)
+static void write_deliver_facts(const struct step *h, struct json *out)
 {
 	const struct consumer_view *c = h->deliver->consumer;
 
@@ -124,7 +124,7 @@ static void on_step(void *ctx, const struct settled_step *step)
 		a->failure = *step->failure;
 }
 
-static void ask_settled(struct engine *e, const struct watched_hook *h,
+static void ask_settled(struct engine *e, const struct step *h,
 			struct decision_context *context, struct answer *out)
 {
 	out->settled = *h->settled;
@@ -134,12 +134,12 @@ static void ask_settled(struct engine *e, const struct watched_hook *h,
 	settled_run(e, &out->settled);
 }
 
-static void take_settled(const struct watched_hook *h, struct answer *out)
+static void take_settled(const struct step *h, struct answer *out)
 {
 	out->settled = *h->settled;
 }
 
-static void write_settled_facts(const struct watched_hook *h, struct json *out)
+static void write_settled_facts(const struct step *h, struct json *out)
 {
 	const struct outcome_view *o = h->settled->outcome;
 
@@ -167,7 +167,7 @@ static void change_settled(const struct answer *live, const struct answer *shado
 
 /* ---- declare/ ---------------------------------------------------------------------- */
 
-static void take_policy(const struct watched_hook *h, struct answer *out)
+static void take_policy(const struct step *h, struct answer *out)
 {
 	const struct policy_call *c = h->policy;
 	struct exchange_config config;
@@ -191,12 +191,12 @@ static void take_policy(const struct watched_hook *h, struct answer *out)
 	exchange_config_deinit(&config);
 }
 
-static void ask_policy(struct engine *e, const struct watched_hook *h,
+static void ask_policy(struct engine *e, const struct step *h,
 		       struct decision_context *context, struct answer *out)
 {
 	const struct policy_watch watch = { .context = context };
 	struct policy_call mine = *h->policy;
-	const struct watched_hook answered = { .policy = &mine };
+	const struct step answered = { .policy = &mine };
 	struct error err;
 	int rc;
 
@@ -215,7 +215,7 @@ static void free_policy(struct answer *a)
 	args_deinit(&a->exchange);
 }
 
-static void write_policy_facts(const struct watched_hook *h, struct json *out)
+static void write_policy_facts(const struct step *h, struct json *out)
 {
 	json_member_text(out, "kind", h->policy->kind);
 	json_member_string(out, "name", h->policy->name);
@@ -260,7 +260,7 @@ static void write_policy(const struct answer *mine, const struct answer *other,
 
 /* ---- connect/ ---------------------------------------------------------------------- */
 
-static void ask_connect(struct engine *e, const struct watched_hook *h,
+static void ask_connect(struct engine *e, const struct step *h,
 			struct decision_context *context, struct answer *out)
 {
 	struct auth_login client = *h->client;
@@ -270,12 +270,12 @@ static void ask_connect(struct engine *e, const struct watched_hook *h,
 	note(out, connect_ask(e, &client, &out->admission, &err), &err);
 }
 
-static void take_connect(const struct watched_hook *h, struct answer *out)
+static void take_connect(const struct step *h, struct answer *out)
 {
 	out->admission = *h->admission;
 }
 
-static void write_connect_facts(const struct watched_hook *h, struct json *out)
+static void write_connect_facts(const struct step *h, struct json *out)
 {
 	const struct auth_login *c = h->client;
 
@@ -318,11 +318,11 @@ static void write_connect(const struct answer *mine, const struct answer *other,
 /* ---- all kinds --------------------------------------------------------------------- */
 
 struct hook_kind {
-	void (*ask)(struct engine *e, const struct watched_hook *h,
+	void (*ask)(struct engine *e, const struct step *h,
 		    struct decision_context *context, struct answer *out);
 	/* What the active rules have answered, unless they have failed. */
-	void (*take)(const struct watched_hook *h, struct answer *out);
-	void (*write_facts)(const struct watched_hook *h, struct json *out);
+	void (*take)(const struct step *h, struct answer *out);
+	void (*write_facts)(const struct step *h, struct json *out);
 	/* Members of an object: they differ if these do. `is_whole`: and who says so, and
 	 * why. */
 	void (*write)(const struct answer *mine, const struct answer *other,
@@ -384,17 +384,18 @@ void shadow_hook_destroy(struct shadow_hook *s)
 	mem_free(s);
 }
 
-bool shadow_hook_see(struct shadow_hook *s, const struct watched_hook *h)
+bool shadow_hook_see(struct shadow_hook *s, const struct step *h)
 {
 	s->is_asked = false;
 	/* A simulation is nothing that happens. */
-	if (h->policy && h->policy->watch && h->policy->watch != &s->watch)
+	if (h->script == SCRIPT_DECLARE && h->policy->watch &&
+	    h->policy->watch != &s->watch)
 		return false;
-	s->figures[h->kind].seen++;
+	s->figures[h->script].seen++;
 	return true;
 }
 
-void shadow_hook_ask(struct shadow_hook *s, const struct watched_hook *h, int64_t now_ms)
+void shadow_hook_ask(struct shadow_hook *s, const struct step *h, int64_t now_ms)
 {
 	const struct engine *active = s->candidate->broker->engine;
 	struct decision_context context = {
@@ -405,12 +406,12 @@ void shadow_hook_ask(struct shadow_hook *s, const struct watched_hook *h, int64_
 		.is_dry = true,
 	};
 
-	s->figures[h->kind].compared++;
-	if (!candidate_has_other_scripts(s->candidate, h->kind))
+	s->figures[h->script].compared++;
+	if (!candidate_has_other_scripts(s->candidate, h->script))
 		return;
 	s->is_asked = true;
 	memset(&s->asked, 0, sizeof(s->asked));
-	kinds[h->kind].ask(s->candidate->rules.engine, h, &context, &s->asked);
+	kinds[h->script].ask(s->candidate->rules.engine, h, &context, &s->asked);
 }
 
 static void write_side(const struct hook_kind *kind, const struct answer *mine,
@@ -450,16 +451,16 @@ static bool write_difference(const struct hook_kind *kind, const struct answer *
 }
 
 /* In the place of the oldest. */
-static void keep_take(struct hook_figures *f, const struct watched_hook *h,
+static void keep_take(struct hook_figures *f, const struct step *h,
 		      struct hook_sample *sample)
 {
 	struct hook_sample *kept = &f->samples[f->differing++ % SHADOW_SAMPLES];
-	const struct msg *m = h->deliver   ? h->deliver->msg
-			      : h->settled ? h->settled->msg
-					   : NULL;
+	const struct msg *m = h->script == SCRIPT_DELIVER   ? h->deliver->msg
+			      : h->script == SCRIPT_SETTLED ? h->settled->msg
+							    : NULL;
 	struct json j = { .out = &sample->facts };
 
-	kinds[h->kind].write_facts(h, &j);
+	kinds[h->script].write_facts(h, &j);
 	if (m) {
 		/* One of a topic is the log's. */
 		sample->msg =
@@ -470,8 +471,7 @@ static void keep_take(struct hook_figures *f, const struct watched_hook *h,
 	*kept = *sample;
 }
 
-void shadow_hook_compare(struct shadow_hook *s, const struct watched_hook *h,
-			 const struct error *err)
+void shadow_hook_compare(struct shadow_hook *s, const struct step *h)
 {
 	struct answer live = { .failure = { .code = TIDE_OK } };
 	struct hook_sample sample = { 0 };
@@ -479,12 +479,12 @@ void shadow_hook_compare(struct shadow_hook *s, const struct watched_hook *h,
 	if (!s->is_asked)
 		return;
 	s->is_asked = false;
-	if (err)
-		live.failure = *err;
+	if (h->error)
+		live.failure = *h->error;
 	else
-		kinds[h->kind].take(h, &live);
-	if (write_difference(&kinds[h->kind], &live, &s->asked, &sample))
-		keep_take(&s->figures[h->kind], h, &sample);
+		kinds[h->script].take(h, &live);
+	if (write_difference(&kinds[h->script], &live, &s->asked, &sample))
+		keep_take(&s->figures[h->script], h, &sample);
 	else
 		free_sample(&sample);
 	free_policy(&live);

@@ -5,7 +5,7 @@
  * the like of the active ones. */
 #pragma once
 
-#include "broker/watcher.h"
+#include "broker/step.h"
 #include "candidate.h"
 
 struct shadow_hook;
@@ -15,12 +15,11 @@ struct shadow_hook *shadow_hook_create(struct candidate *c);
 void shadow_hook_destroy(struct shadow_hook *s);
 
 /* Count a question. False: it is none of live traffic. */
-bool shadow_hook_see(struct shadow_hook *s, const struct watched_hook *h);
+bool shadow_hook_see(struct shadow_hook *s, const struct step *h);
 /* Ask the candidate rules. @param now_ms  what tide.now gives */
-void shadow_hook_ask(struct shadow_hook *s, const struct watched_hook *h, int64_t now_ms);
+void shadow_hook_ask(struct shadow_hook *s, const struct step *h, int64_t now_ms);
 /* The active rules have answered. Harmless when the others were not asked. */
-void shadow_hook_compare(struct shadow_hook *s, const struct watched_hook *h,
-			 const struct error *err);
+void shadow_hook_compare(struct shadow_hook *s, const struct step *h);
 
 /* Ask both about the next queue, topic or exchange that there is. False: that was the
  * last one. */

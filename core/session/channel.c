@@ -10,7 +10,6 @@
 #include "broker/retry.h"
 #include "rules/engine/deliver.h"
 #include "session_private.h"
-#include "tracer.h"
 
 static void describe(const struct holder *h, const struct consumer *c,
 		     struct consumer_view *out)
@@ -24,6 +23,7 @@ static void describe(const struct holder *h, const struct consumer *c,
 				       .user = { s->user, s->user_len },
 				       .address = peer_host(peer.address),
 				       .protocol = peer.protocol,
+				       .connection = s->number,
 				       .channel = ch->number };
 	if (s->name)
 		out->name = slice_from(s->name);

@@ -3,7 +3,6 @@
 #include "base/container.h"
 #include "base/mem.h"
 #include "session_private.h"
-#include "tracer.h"
 
 static void free_parts(struct reply *r)
 {
@@ -97,12 +96,22 @@ static void finish(struct reply *r)
 		reply_free(r, &s->replies);
 }
 
+static void tell_confirmed(const struct reply *r, const char *text)
+{
+	const struct step_confirm confirm = { r->waiter.status, text, r->count,
+					      r->is_duplicate };
+
+	STEP_TELL(&r->service->broker->followers, STEP_CONFIRMED, .id = r->id,
+		  .confirm = &confirm);
+}
+
 static struct reply *take_status(struct waiter *w)
 {
 	struct reply *r = container_of(w, struct reply, waiter);
 
-	if (r->kind == REPLY_PUBLISHED && r->service->broker->follower)
-		tracer_confirm(r->service->tracer, r, w->text);
+	if (r->kind == REPLY_PUBLISHED &&
+	    step_is_followed(&r->service->broker->followers, STEP_CONFIRMED))
+		tell_confirmed(r, w->text ? w->text : error_text(w->status));
 	if (w->status < 0) {
 		r->kind = REPLY_ERROR;
 		r->error = w->status;

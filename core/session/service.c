@@ -8,7 +8,7 @@
 #include "rollout/canary.h"
 #include "rollout/gate.h"
 #include "rollout/history.h"
-#include "rollout/recent.h"
+#include "follow/recent.h"
 #include "rollout/replay.h"
 #include "rollout/shadow.h"
 #include "rollout/upload.h"
@@ -21,7 +21,6 @@
 #include "service_start.h"
 #include "service_users.h"
 #include "session_private.h"
-#include "tracer.h"
 #include "warnings.h"
 
 static struct service *create(uv_loop_t *loop, const struct broker_config *config,
@@ -88,7 +87,7 @@ static int64_t next_due_ms(const struct service *s)
 	const int64_t others[] = {
 		scheduler_due_ms(s->scheduler), service_users_due_ms(s),
 		service_access_due_ms(s),       session_allowance_due_ms(s),
-		samples_due_ms(s->samples),     tracer_due_ms(s),
+		samples_due_ms(s->samples),     tracer_due_ms(s->tracer),
 		warnings_due_ms(s->warnings)
 	};
 	int64_t due_ms = turn_due_ms(s->broker);
@@ -167,7 +166,7 @@ void service_turn(struct service *s)
 	service_access_turn(s);
 	session_settle_turn(s);
 	session_transaction_turn(s);
-	tracer_turn(s);
+	tracer_turn(s->tracer);
 	samples_turn(s->samples);
 	warnings_turn(s->warnings);
 	turn_tick(b);

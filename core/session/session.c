@@ -1,6 +1,5 @@
 #include "service_users.h"
 #include "session_private.h"
-#include "tracer.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -92,7 +91,7 @@ int session_set_vhost(struct session *s, struct slice name, struct error *err)
 	vhost_enter(v);
 	vhost_leave(s->vhost);
 	s->vhost = v;
-	tracer_recheck(s);
+	session_trace_recheck(s);
 	return TIDE_OK;
 }
 

@@ -11,6 +11,7 @@
 #include "base/args.h"
 #include "base/json.h"
 #include "base/position.h"
+#include "follow/tracer.h"
 #include "reply.h"
 
 struct allowance;
@@ -679,16 +680,6 @@ TIDE_MUST_USE int session_shared_delete(struct session *s, const struct shared_s
 TIDE_MUST_USE int session_shared_clear(struct session *s, const struct shared_spec *spec,
 				       struct reply *r, struct error *err);
 
-#define TRACE_MESSAGES_MAX 10000
-#define TRACE_FOR_MAX_MS (3600 * 1000)
-struct trace_spec {
-	struct slice exchange; /* empty: the default exchange; "*": any */
-	struct slice key;      /* a pattern, as of a topic exchange */
-	double share;          /* of the publishes, above 0, at most 1 */
-	int64_t for_ms;
-	unsigned max; /* messages that are followed */
-	bool has_payload;
-};
 /* Follow messages: session_ops.on_event tells what happens to them ("trace", a JSON
  * object), and that the trace has ended. It ends with the channel. */
 TIDE_MUST_USE int session_trace_start(struct channel *ch, const struct trace_spec *spec,

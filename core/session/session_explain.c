@@ -1,7 +1,7 @@
 /* EXPLAIN: what a publish would do, which scripts would decide it, and why. It
  * is decided by the code that publishes; then it is printed, not done. */
 #include "broker/decide.h"
-#include "explanation.h"
+#include "follow/explanation.h"
 #include "session_private.h"
 
 static void answer(struct explanation *x, const struct decide_spec *spec,
@@ -36,8 +36,7 @@ int session_explain(struct session *s, const struct publish_spec *spec, struct r
 	if (rc < 0)
 		return rc;
 	x = explanation_create();
-	explanation_watch(x, &what);
-	explanation_watch_scripts(x, &context);
+	explanation_watch(x, &what, &context);
 	/* It is decided all the same. */
 	is_denied = session_access_check_write(s, spec->exchange, spec->key, &denied) < 0;
 	context.random_state = engine_random_state(s->broker->engine);

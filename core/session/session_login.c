@@ -1,7 +1,6 @@
 /* HELLO: who a session is. */
 #include "service_users.h"
 #include "session_private.h"
-#include "tracer.h"
 
 #include "access/peer_host.h"
 #include "base/mem.h"
@@ -47,12 +46,12 @@ static struct slice choose_vhost(const struct session *s, const struct session_l
 static int ask_scripts(struct session *s, const struct session_login *l,
 		       struct slice vhost, struct connect_decision *d, struct error *err)
 {
-	const struct watcher *w = &s->broker->watcher;
 	struct session_peer peer;
 	struct auth_login client;
-	const struct watched_hook watched = { .kind = SCRIPT_CONNECT,
-					      .client = &client,
-					      .admission = d };
+	struct step step = { .kind = STEP_ASK,
+			     .script = SCRIPT_CONNECT,
+			     .client = &client,
+			     .admission = d };
 	int rc;
 
 	s->ops->facts(s->ctx, &peer);
@@ -66,9 +65,12 @@ static int ask_scripts(struct session *s, const struct session_login *l,
 		.is_tls = peer.is_tls,
 		.is_local = peer.is_local,
 	};
-	client.context = watcher_asking(w, &watched);
+	step_tell(&s->broker->followers, &step);
+	client.context = step.context;
 	rc = connect_ask(s->broker->engine, &client, d, err);
-	watcher_answered(w, &watched, rc < 0 ? err : NULL);
+	step.kind = STEP_ANSWERED;
+	step.error = rc < 0 ? err : NULL;
+	step_tell(&s->broker->followers, &step);
 	if (!d->is_refused)
 		return TIDE_OK;
 	log_warn("login as '%" SLICE_FMT "' from %s refused: %s (%s)",
@@ -175,7 +177,7 @@ static void on_decided(void *ctx, struct user *user, const struct error *refusal
 	s->is_shut_out = user && rc < 0;
 	if (rc < 0)
 		log_out(s);
-	tracer_recheck(s);
+	session_trace_recheck(s);
 	user_unref(user);
 	end(s);
 	login.on_done(login.ctx, r, rc < 0 ? &err : NULL);

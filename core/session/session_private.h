@@ -212,6 +212,9 @@ void session_transaction_end(struct channel *ch);
 /* Go on with the COMMITs that were left. */
 void session_transaction_turn(struct service *service);
 
+/* The session's user may perhaps do less now: traces that show more end. */
+void session_trace_recheck(struct session *s);
+
 /* Channel 0, then the others; NULL behind the last. */
 static inline struct channel *session_next_channel(struct session *s,
 						   const struct channel *ch)

@@ -6,7 +6,6 @@
 #include "broker/group_settle.h"
 #include "broker/retry.h"
 #include "session_private.h"
-#include "tracer.h"
 
 /* The last queue that was asked about: most of what a channel holds is of one. */
 struct read_check {
@@ -125,7 +124,7 @@ void session_recheck(struct session *s)
 		s->ops->on_kill(s->ctx, why);
 		return;
 	}
-	tracer_recheck(s);
+	session_trace_recheck(s);
 	recheck_channel(&s->zero, &reading);
 	HASH_ITER (hh, s->channels, ch, next)
 		recheck_channel(ch, &reading);

@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "rules/engine/engine_status.h"
 #include "rollout/history.h"
-#include "rollout/recent.h"
+#include "follow/recent.h"
 #include "rollout/replay.h"
 #include "rules/spec/evaluate.h"
 #include "rules/spec/simulate_retry.h"

@@ -124,7 +124,8 @@ static bool is_silent_ack(const struct settle_job *job)
 {
 	const struct broker *b = job->channel->session->broker;
 
-	return job->spec.how == SETTLE_ACK && !b->follower &&
+	return job->spec.how == SETTLE_ACK &&
+	       !step_is_followed(&b->followers, STEP_ACKED) &&
 	       !broker_has_hook(b, SCRIPT_SETTLED);
 }
 

@@ -2,7 +2,7 @@
 #include "access/users.h"
 #include "broker/decide.h"
 #include "rules/engine/connect.h"
-#include "explain_lines.h"
+#include "follow/explanation.h"
 #include "session_private.h"
 
 /* The script, with the line that decided; a model has that line in a file of its own.
@@ -18,7 +18,7 @@ static void write_by(struct json *j, const char *file, int line, const char *mod
 	buf_deinit(&place);
 	if (model)
 		json_member_text(j, "model", model);
-	explain_lines_write(j, trace);
+	explanation_write_lines(j, trace);
 }
 
 /* The members "verdict", "by" and "reason" of what a script says. */

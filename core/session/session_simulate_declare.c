@@ -4,7 +4,7 @@
 #include "broker/decide.h"
 #include "rules/engine/policy.h"
 #include "exchange_document.h"
-#include "explain_lines.h"
+#include "follow/explanation.h"
 #include "queue_document.h"
 #include "session_private.h"
 
@@ -62,7 +62,7 @@ static void on_step(void *ctx, const struct policy_step *step)
 	json_member_text(j, "script", step->file);
 	if (step->model)
 		json_member_text(j, "model", step->model);
-	explain_lines_write(j, &s->trace);
+	explanation_write_lines(j, &s->trace);
 	if (step->rejected)
 		json_member_text(j, "rejected", step->rejected);
 	add_changes(j, step->before, step->after);

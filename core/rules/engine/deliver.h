@@ -15,6 +15,7 @@ struct consumer_view {
 	struct slice address;    /* without a port; likewise */
 	const char *protocol;    /* NULL: not known */
 	const char *sid;         /* NULL: a GET */
+	uint64_t connection;     /* of TRACE alone */
 	unsigned channel;
 	uint32_t unacked, prefetch; /* 0 of a GET */
 };

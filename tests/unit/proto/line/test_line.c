@@ -11,21 +11,21 @@ static struct rig rig;
 /* ---- the conversation of tests/cases/session.txt ----------------------------------- */
 
 /* What is sent together, and where its answer ends. */
-struct step {
+struct line_step {
 	unsigned line;
 	size_t end, answer_end;
 };
 
 struct conversation {
 	struct buf input, answer;
-	struct step steps[STEPS_MAX];
+	struct line_step steps[STEPS_MAX];
 	unsigned count;
 };
 
 static void add_line(struct conversation *c, const char *line, bool begins, unsigned at)
 {
 	struct buf *to = line[0] == '>' ? &c->input : &c->answer;
-	struct step *step;
+	struct line_step *step;
 
 	if (begins) {
 		assert_true(c->count < STEPS_MAX);
@@ -220,7 +220,7 @@ static void each_step_is_answered_as_the_cases_say(void **state)
 	read_conversation(&c);
 	p = peer_create(&rig, PAYLOAD_MAX);
 	for (unsigned i = 0; i < c.count; i++) {
-		const struct step *s = &c.steps[i];
+		const struct line_step *s = &c.steps[i];
 		struct slice wanted = { c.answer.data + answer_from,
 					s->answer_end - answer_from };
 

@@ -1,10 +1,12 @@
 #include "recent.h"
 
+#include "base/container.h"
 #include "base/mem.h"
 #include "broker/decide.h"
 #include "broker/vhost.h"
 
 struct recent {
+	struct follower follower;
 	struct recent_record ring[RECENT_MAX];
 	size_t first, count;
 	size_t bytes;
@@ -58,9 +60,9 @@ static struct msg *strip(const struct msg *m)
 	return msg_create(&like);
 }
 
-void recent_add(void *recent, const struct watched_publish *p)
+static void add_publish(struct follower *f, struct step *p)
 {
-	struct recent *r = recent;
+	struct recent *r = container_of(f, struct recent, follower);
 	struct msg *m = p->spec->msg;
 	struct msg *kept = m->bytes <= r->whole_bytes ? msg_ref(m) : strip(m);
 	struct recent_record *record;
@@ -79,17 +81,19 @@ void recent_add(void *recent, const struct watched_publish *p)
 	record->size = m->payload_len;
 	record->random_state = p->random_state;
 	r->bytes += kept->bytes;
-	if (p->refusal) {
-		record->error = mem_strdup(p->refusal->text);
+	if (p->error) {
+		record->error = mem_strdup(p->error->text);
 		r->bytes += strlen(record->error);
 	}
-	verdict_set(&record->verdict, p->decision,
-		    p->refusal ? p->refusal->code : TIDE_OK);
+	verdict_set(&record->verdict, p->decision, p->error ? p->error->code : TIDE_OK);
 }
 
 void recent_watch(struct recent *r, struct broker *b)
 {
-	b->watcher = (struct watcher){ .ctx = r, .on_decided = recent_add };
+	r->follower = (struct follower){ .tell = add_publish,
+					 .steps = STEP_BIT(STEP_DECIDED),
+					 .role = FOLLOWER_RECENT };
+	step_follow(&b->followers, &r->follower);
 }
 
 size_t recent_count(const struct recent *r)

@@ -2,10 +2,11 @@
 
 #include "base/mem.h"
 #include "broker/decide.h"
-#include "rollout/recent.h"
+#include "follow/recent.h"
 #include "broker/vhost.h"
 
 static struct vhost vhost = { .refs = 1 };
+static struct broker broker;
 
 static struct msg *make(const char *key, size_t payload_len)
 {
@@ -23,7 +24,10 @@ static void add(struct recent *r, const char *key, size_t payload_len)
 	struct decide_spec spec = { .vhost = &vhost, .msg = m };
 	struct decision none = { .copy_count = 0 };
 
-	recent_add(r, &(struct watched_publish){ .spec = &spec, .decision = &none });
+	recent_watch(r, &broker);
+	step_tell(
+		&broker.followers,
+		&(struct step){ .kind = STEP_DECIDED, .spec = &spec, .decision = &none });
 	msg_unref(m);
 }
 

@@ -30,15 +30,13 @@ struct recent *recent_create(bool with_payloads);
 /* Accepts NULL. */
 void recent_destroy(struct recent *r);
 
-/* The hook of a watcher. */
-void recent_add(void *recent, const struct watched_publish *p);
 /* Add what is published from now on. */
 void recent_watch(struct recent *r, struct broker *b);
 
 size_t recent_count(const struct recent *r);
 /* Of the messages that it holds. */
 size_t recent_bytes(const struct recent *r);
-/* The i-th, from the oldest on; good until the next recent_add. */
+/* The i-th, from the oldest on; good until the next publish. */
 const struct recent_record *recent_get(const struct recent *r, size_t i);
 
 /* A copy of all, from the oldest on, with the messages as a script may see them again:

@@ -12,11 +12,12 @@ struct explanation *explanation_create(void);
 /* Accepts NULL. */
 void explanation_destroy(struct explanation *x);
 
-/* It is told of the decision that is made by `spec` next. */
-void explanation_watch(struct explanation *x, struct decide_spec *spec);
-/* It is also told the lines that decide, and what scripts cost, of decisions under these
- * conditions. */
-void explanation_watch_scripts(struct explanation *x, struct decision_context *c);
+/* Follow the decision that is made by `spec` under the conditions `c` next: its steps,
+ * the lines that decide, and what scripts cost. */
+void explanation_watch(struct explanation *x, struct decide_spec *spec,
+		       struct decision_context *c);
+/* The members `line` and `lines` of the call, if they are known. */
+void explanation_write_lines(struct json *j, const struct line_trace *t);
 /* Members of an object: the decision, or as much of it as was made when it failed.
  *
  * @param failure  code TIDE_OK: none */

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "base/buf.h"
-#include "rollout/changes.h"
+#include "follow/changes.h"
 
 static const struct msg_header some[] = { { SLICE("tier"), SLICE("gold") },
 					  { SLICE("same"), SLICE("1") } };

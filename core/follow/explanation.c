@@ -1,15 +1,17 @@
 #include "explanation.h"
 
+#include "base/container.h"
+#include "base/id_table.h"
 #include "base/mem.h"
 #include "broker/admission.h"
 #include "broker/queue.h"
 #include "broker/vhost.h"
-#include "rollout/changes.h"
+#include "changes.h"
 #include "rules/engine/index.h"
 #include "rules/engine/strategy.h"
-#include "explain_lines.h"
 #include "rules/engine/rule_match.h"
 
+#define RUNS_MAX 64     /* of lines that are told */
 #define PATTERNS_MAX 20 /* bindings of an exchange that are told; more are counted */
 
 /* The elements of an array that grows while the decision is made. */
@@ -19,14 +21,40 @@ struct list {
 };
 
 struct explanation {
+	struct follower follower;
 	struct dry_run run;
 	struct list filters;
 	struct list exchanges[1 + DRAFT_COPIES_MAX]; /* of the message, of the copies */
 	struct list unranked;
 	struct error unread;
 	struct line_trace trace; /* of the script that was asked last */
-	struct explain_lines lines;
+	/* The lines by which the scripts of queues decided, as pointers; those that
+	 * decided last count. */
+	struct id_table lines;
 };
+
+static uint64_t line_key(const struct queue *q, unsigned number, enum script_kind kind)
+{
+	return q->serial << 16 | number << 4 | kind;
+}
+
+void explanation_write_lines(struct json *j, const struct line_trace *t)
+{
+	int first = 0, last = 0;
+
+	if (t->line == 0)
+		return;
+	json_member_int(j, "line", t->line);
+	json_member_array(j, "lines");
+	for (int i = 0; i < RUNS_MAX && line_trace_next(t, &first, &last); i++) {
+		json_array_begin(j);
+		json_int(j, first);
+		json_int(j, last);
+		json_array_end(j);
+		first = last + 1;
+	}
+	json_array_end(j);
+}
 
 static void add_time(struct json *j, uint64_t time_ns)
 {
@@ -52,16 +80,16 @@ static void add_words(struct json *j, const char *key, const struct match_words 
 	buf_deinit(&text);
 }
 
-static void on_filter(void *ctx, unsigned number, const struct filter_step *step)
+static void add_filter(struct explanation *e, unsigned number,
+		       const struct filter_step *step)
 {
-	struct explanation *e = ctx;
 	struct json *j = &e->filters.items;
 
 	json_object_begin(j);
 	json_member_text(j, "script", step->file);
 	if (step->model)
 		json_member_text(j, "model", step->model);
-	explain_lines_write(j, &e->trace);
+	explanation_write_lines(j, &e->trace);
 	if (number > 0)
 		json_member_int(j, "copy", number);
 	add_words(j, "match_exchange", &step->match->exchange, "*");
@@ -74,25 +102,25 @@ static void on_filter(void *ctx, unsigned number, const struct filter_step *step
 	json_object_end(j);
 }
 
-static void on_unranked(void *ctx, unsigned number, const struct queue *q,
-			const struct error *why)
+static void add_unranked(struct explanation *e, const struct step *s)
 {
-	struct json *j = &((struct explanation *)ctx)->unranked.items;
+	struct json *j = &e->unranked.items;
 
 	json_object_begin(j);
-	json_member_text(j, "queue", q->name);
-	if (number > 0)
-		json_member_int(j, "copy", number);
-	json_member_text(j, "error", why->text);
+	json_member_text(j, "queue", s->queue->name);
+	if (s->outcome > 0)
+		json_member_int(j, "copy", s->outcome);
+	json_member_text(j, "error", s->error->text);
 	json_object_end(j);
 }
 
-static void on_asked(void *ctx, unsigned number, const struct queue *q,
-		     enum script_kind kind)
+static void note_line(struct explanation *e, const struct step *s)
 {
-	struct explanation *e = ctx;
+	uint64_t key = line_key(s->queue, s->outcome, s->script);
 
-	explain_lines_add(&e->lines, q, number, kind, e->trace.line);
+	id_table_remove(&e->lines, key);
+	if (e->trace.line > 0)
+		id_table_add(&e->lines, key, (void *)(uintptr_t)e->trace.line);
 }
 
 static void add_pattern(struct json *j, const struct binding *b)
@@ -109,9 +137,8 @@ static void add_pattern(struct json *j, const struct binding *b)
 	json_object_end(j);
 }
 
-static void on_visit(void *ctx, unsigned number, const struct route_visit *v)
+static void add_visit(struct explanation *e, unsigned number, const struct route_visit *v)
 {
-	struct explanation *e = ctx;
 	struct json *j = &e->exchanges[number].items;
 	const struct exchange *x = v->exchange;
 
@@ -119,7 +146,7 @@ static void on_visit(void *ctx, unsigned number, const struct route_visit *v)
 	json_member_text(j, "exchange", x->name);
 	json_member_text(j, "type", x->type);
 	json_member_text(j, "script", index_script(x->indexes[RULESET_ACTIVE]));
-	explain_lines_write(j, &e->trace);
+	explanation_write_lines(j, &e->trace);
 	json_member_int(j, "bindings", x->binding_count);
 	if (v->alternate_of)
 		json_member_text(j, "alternate_of", v->alternate_of->name);
@@ -136,7 +163,8 @@ static void add_script(struct json *j, struct explanation *e, const struct pick 
 		       const struct outcome *o, enum script_kind kind)
 {
 	struct strategy *s = pick->queue->strategies[RULESET_ACTIVE][kind];
-	int line = explain_lines_find(&e->lines, pick->queue, o->number, kind);
+	int line = (int)(uintptr_t)id_table_find(&e->lines,
+						 line_key(pick->queue, o->number, kind));
 
 	json_member_text(j, script_kind_name(kind), strategy_script(s));
 	if (line > 0)
@@ -302,17 +330,25 @@ void explanation_write(struct explanation *x, const struct decide_spec *spec,
 	add_scripts(j, &x->run);
 }
 
-void explanation_watch(struct explanation *x, struct decide_spec *spec)
+static void tell_step(struct follower *f, struct step *s)
 {
-	spec->on_filter = on_filter;
-	spec->on_visit = on_visit;
-	spec->on_unranked = on_unranked;
-	spec->on_asked = on_asked;
-	spec->ctx = x;
+	struct explanation *x = container_of(f, struct explanation, follower);
+
+	if (s->kind == STEP_FILTERED)
+		add_filter(x, s->outcome, s->filter);
+	else if (s->kind == STEP_ROUTED)
+		add_visit(x, s->outcome, s->visit);
+	else if (s->kind == STEP_PICKED)
+		note_line(x, s);
+	else if (s->kind == STEP_UNRANKED)
+		add_unranked(x, s);
 }
 
-void explanation_watch_scripts(struct explanation *x, struct decision_context *c)
+void explanation_watch(struct explanation *x, struct decide_spec *spec,
+		       struct decision_context *c)
 {
+	x->follower.tell = tell_step;
+	spec->follower = &x->follower;
 	c->costs = &x->run;
 	c->trace = &x->trace;
 	c->unread = &x->unread;
@@ -325,7 +361,7 @@ struct explanation *explanation_create(void)
 	x->run.count = 0;
 	x->trace.line = 0;
 	x->unread.code = TIDE_OK;
-	x->lines.lines = NULL;
+	x->lines = (struct id_table){ 0 };
 	x->filters = (struct list){ .items = { .out = &x->filters.text } };
 	x->unranked = (struct list){ .items = { .out = &x->unranked.text } };
 	for (int i = 0; i <= DRAFT_COPIES_MAX; i++)
@@ -339,7 +375,7 @@ void explanation_destroy(struct explanation *x)
 {
 	if (!x)
 		return;
-	explain_lines_deinit(&x->lines);
+	id_table_deinit(&x->lines);
 	buf_deinit(&x->filters.text);
 	buf_deinit(&x->unranked.text);
 	for (int i = 0; i <= DRAFT_COPIES_MAX; i++)
