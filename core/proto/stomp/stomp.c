@@ -1,13 +1,637 @@
 #include "stomp.h"
 
+#include <inttypes.h>
+
 #include "base/container.h"
+#include "base/duration.h"
+#include "base/id.h"
 #include "base/mem.h"
-#include "stomp_connect.h"
 #include "stomp_reply.h"
 #include "stomp_send.h"
-#include "stomp_settle.h"
 #include "stomp_subscribe.h"
-#include "stomp_transaction.h"
+
+/* Then the bytes of the three, in this order. */
+struct owed_head {
+	uint8_t verb;
+	bool is_part, is_kept;
+	const char *word;
+	uint32_t receipt_len, kept_len, sentence_len;
+};
+
+static void add_channel(struct stomp *l, unsigned number)
+{
+	if (number >= l->channel_cap) {
+		unsigned cap = l->channel_cap ? 2 * l->channel_cap : 4;
+
+		l->channels =
+			mem_realloc(l->channels, cap * sizeof(struct stomp_channel *));
+		memset(l->channels + l->channel_cap, 0,
+		       (cap - l->channel_cap) * sizeof(struct stomp_channel *));
+		l->channel_cap = cap;
+	}
+	l->channels[number] = mem_zalloc(sizeof(struct stomp_channel));
+	l->channels[number]->number = number;
+}
+
+static void drop_channel(struct stomp *l, struct stomp_channel *ch)
+{
+	l->channels[ch->number] = NULL;
+	buf_deinit(&ch->owed);
+	buf_deinit(&ch->subscription);
+	buf_deinit(&ch->origin);
+	mem_free((char *)ch->id.data);
+	mem_free((char *)ch->destination.data);
+	mem_free(ch->queue);
+	mem_free(ch);
+}
+
+static void add_channel_zero(struct stomp *l)
+{
+	add_channel(l, 0);
+}
+
+static void free_channels(struct stomp *l)
+{
+	for (unsigned i = 0; i < l->channel_cap; i++)
+		if (l->channels[i])
+			drop_channel(l, l->channels[i]);
+	mem_free(l->channels);
+	l->channels = NULL;
+	l->channel_cap = 0;
+}
+
+/* Those of subscriptions that have ended, and whose messages are settled by now. */
+static void release_ended(struct stomp *l, const struct stomp_frame *f)
+{
+	for (unsigned i = 1; i < l->channel_cap; i++)
+		if (l->channels[i] && l->channels[i]->is_ended)
+			stomp_channel_release(l, l->channels[i], f);
+}
+
+int stomp_channel_open(struct stomp *l, struct stomp_frame *f, struct stomp_channel **out)
+{
+	unsigned number = 1;
+	struct stomp_channel *opened;
+	struct channel *ch;
+
+	release_ended(l, f);
+	while (number < l->channel_cap && l->channels[number])
+		number++;
+	f->rc = session_open(l->base.session, number, &ch, f->err);
+	if (f->rc < 0)
+		return f->rc;
+	add_channel(l, number);
+	opened = l->channels[number];
+	opened->serial = ++l->last_serial;
+	buf_printf(&opened->origin, "-%" PRIu64 "-%" PRIu64 "-",
+		   session_facts(l->base.session).number, opened->serial);
+	*out = opened;
+	return TIDE_OK;
+}
+
+struct stomp_channel *stomp_channel_find(struct stomp *l, struct slice id)
+{
+	for (unsigned i = 1; i < l->channel_cap; i++)
+		if (l->channels[i] && !l->channels[i]->is_ended &&
+		    slice_is_equal(l->channels[i]->id, id))
+			return l->channels[i];
+	return NULL;
+}
+
+static struct stomp_channel *find_serial(struct stomp *l, uint64_t serial)
+{
+	for (unsigned i = 1; i < l->channel_cap; i++)
+		if (l->channels[i] && !l->channels[i]->is_closing &&
+		    l->channels[i]->serial == serial)
+			return l->channels[i];
+	return NULL;
+}
+
+void stomp_channel_release(struct stomp *l, struct stomp_channel *ch,
+			   const struct stomp_frame *f)
+{
+	struct channel *of_session = stomp_channel_session(l, ch);
+
+	if (ch->is_closing || session_held_any(of_session))
+		return;
+	ch->is_closing = true;
+	session_close_channel(of_session, stomp_channel_part(l, ch, f));
+}
+
+void stomp_channel_owe(struct stomp_channel *ch, const struct stomp_owed *owed)
+{
+	const struct owed_head head = {
+		.verb = (uint8_t)owed->verb,
+		.is_part = owed->is_part,
+		.is_kept = owed->is_kept,
+		.receipt_len = (uint32_t)owed->receipt.len,
+		.kept_len = (uint32_t)owed->kept.len,
+	};
+
+	ch->last_owed_len = sizeof(head) + owed->receipt.len + owed->kept.len;
+	buf_append(&ch->owed, &head, sizeof(head));
+	buf_append_slice(&ch->owed, owed->receipt);
+	buf_append_slice(&ch->owed, owed->kept);
+}
+
+void stomp_channel_explain(struct stomp_channel *ch, const char *word,
+			   struct slice sentence)
+{
+	char *at = ch->owed.data + ch->owed.end - ch->last_owed_len;
+	struct owed_head head;
+
+	memcpy(&head, at, sizeof(head));
+	head.word = word;
+	head.sentence_len = (uint32_t)sentence.len;
+	memcpy(at, &head, sizeof(head));
+	buf_append_slice(&ch->owed, sentence);
+}
+
+/* The next part of a record. */
+static struct slice take_part(struct slice *rest, size_t len)
+{
+	struct slice part = { len ? rest->data : NULL, len };
+
+	*rest = slice_skip(*rest, len);
+	return part;
+}
+
+struct stomp_owed stomp_channel_pay(struct stomp_channel *ch)
+{
+	struct slice all = buf_slice(&ch->owed), rest;
+	struct owed_head head;
+	struct stomp_owed owed;
+
+	memcpy(&head, all.data, sizeof(head));
+	rest = slice_skip(all, sizeof(head));
+	owed = (struct stomp_owed){
+		.verb = (enum stomp_verb)head.verb,
+		.is_part = head.is_part,
+		.is_kept = head.is_kept,
+		.word = head.word,
+	};
+	owed.receipt = take_part(&rest, head.receipt_len);
+	owed.kept = take_part(&rest, head.kept_len);
+	owed.sentence = take_part(&rest, head.sentence_len);
+	/* The bytes stay until the next one is owed. */
+	buf_consume(&ch->owed, all.len - rest.len);
+	return owed;
+}
+
+static struct reply *owe(struct stomp *l, struct stomp_channel *ch,
+			 const struct stomp_frame *f, bool is_part)
+{
+	const struct stomp_owed owed = {
+		.verb = f->verb,
+		.is_part = is_part,
+		.receipt = stomp_frame_header(f, STOMP_H_RECEIPT),
+	};
+
+	stomp_channel_owe(ch, &owed);
+	return reply_create(stomp_channel_session(l, ch), false);
+}
+
+struct reply *stomp_channel_reply(struct stomp *l, struct stomp_channel *ch,
+				  const struct stomp_frame *f)
+{
+	return owe(l, ch, f, false);
+}
+
+struct reply *stomp_channel_part(struct stomp *l, struct stomp_channel *ch,
+				 const struct stomp_frame *f)
+{
+	return owe(l, ch, f, true);
+}
+
+int stomp_channel_fail(struct stomp_channel *ch, struct stomp_frame *f, struct reply *r)
+{
+	f->is_told = true;
+	stomp_channel_explain(ch, f->word, f->sentence);
+	reply_error(r, f->err);
+	return f->rc;
+}
+
+void stomp_channel_settle(struct stomp *l, struct stomp_channel *ch)
+{
+	if (ch->is_closing && buf_len(&ch->owed) == 0)
+		drop_channel(l, ch);
+}
+
+#define HEARTBEAT_MIN_MS 1000
+#define HEARTBEAT_MAX_MS (3600 * 1000)
+
+/* The highest that both know. Who names none speaks 1.0. */
+static int choose_version(struct stomp *l, struct stomp_frame *f)
+{
+	struct slice list = stomp_frame_header(f, STOMP_H_ACCEPT_VERSION), rest = list;
+	int chosen = list.data ? -1 : STOMP_1_0;
+
+	while (rest.len > 0) {
+		struct slice version = slice_cut(&rest, ',');
+
+		while (version.len > 0 && version.data[0] == ' ')
+			version = slice_skip(version, 1);
+		for (int v = chosen + 1; v <= STOMP_1_2; v++)
+			if (slice_is(version, stomp_frame_version((enum stomp_version)v)))
+				chosen = v;
+	}
+	if (chosen < 0) {
+		f->rc = error_set(f->err, TIDE_ESYNTAX,
+				  "accept-version:%.*s: the broker speaks STOMP 1.0, 1.1 "
+				  "and 1.2",
+				  SLICE_HEAD(list, 64));
+		return stomp_frame_explain(f, "Version mismatch",
+					   "Supported versions are 1.0,1.1,1.2\n");
+	}
+	l->version = (uint8_t)chosen;
+	return TIDE_OK;
+}
+
+static int64_t within(uint64_t ms)
+{
+	if (ms == 0)
+		return 0;
+	return ms < HEARTBEAT_MIN_MS ? HEARTBEAT_MIN_MS : (int64_t)ms;
+}
+
+/* "<how often it can be heard>,<how often it wants to hear>" */
+static void read_heartbeat(struct stomp *l, struct stomp_frame *f)
+{
+	struct slice wanted = stomp_frame_header(f, STOMP_H_HEART_BEAT),
+		     can = slice_cut(&wanted, ',');
+	uint64_t can_ms, wants_ms;
+
+	if (!can.data || l->version == STOMP_1_0)
+		return;
+	if (!slice_to_uint(can, HEARTBEAT_MAX_MS, &can_ms) ||
+	    !slice_to_uint(wanted, HEARTBEAT_MAX_MS, &wants_ms)) {
+		stomp_frame_refuse(f, STOMP_H_HEART_BEAT,
+				   "two numbers of milliseconds, 0 to %d, as 10000,10000",
+				   HEARTBEAT_MAX_MS);
+		return;
+	}
+	l->base.heartbeat_in_ms = within(can_ms);
+	l->base.heartbeat_out_ms = within(wants_ms);
+}
+
+/* Clients put the name of the host that they connect to here, because STOMP says so. A
+ * vhost of such a name is found; else the default one is meant. */
+static bool is_address(struct slice host)
+{
+	return slice_is(host, "localhost") || memchr(host.data, '.', host.len) ||
+	       memchr(host.data, ':', host.len);
+}
+
+/* data == NULL: the default one. */
+static struct slice read_vhost(const struct stomp *l, struct stomp_frame *f)
+{
+	struct slice host = stomp_frame_header(f, STOMP_H_HOST);
+
+	if (host.len == 0 ||
+	    (is_address(host) && !session_has_vhost(l->base.session, host)))
+		return (struct slice){ NULL, 0 };
+	f->rc = session_check_vhost(host, f->err);
+	if (f->rc < 0)
+		stomp_frame_explain(f, "Bad CONNECT",
+				    "Virtual host '%" SLICE_FMT "' access denied",
+				    SLICE_ARG(host));
+	return host;
+}
+
+/* An empty one is none. */
+static struct slice read_credential(const struct stomp_frame *f, enum stomp_header header)
+{
+	struct slice value = stomp_frame_header(f, header);
+
+	return value.len ? value : (struct slice){ NULL, 0 };
+}
+
+/* Nobody has logged in. Its reply is the last of channel 0: nothing else is read
+ * meanwhile. */
+static void explain_refusal(struct stomp *l, const struct error *refusal)
+{
+	bool is_stranger = refusal->code == TIDE_EDENIED && l->login &&
+			   !session_is_shut_out(l->base.session);
+	struct buf sentence = { 0 };
+
+	if (is_stranger)
+		buf_printf(&sentence, "Access refused for user '%s'\n", l->login);
+	stomp_channel_explain(stomp_channel_zero(l), "Bad CONNECT", buf_slice(&sentence));
+	buf_deinit(&sentence);
+}
+
+static void on_logged_in(void *ctx, struct reply *r, const struct error *refusal)
+{
+	struct stomp *l = ctx;
+
+	if (refusal)
+		explain_refusal(l, refusal);
+	mem_free(l->login);
+	l->login = NULL;
+	if (refusal)
+		reply_error(r, refusal);
+	else
+		reply_ok(r);
+}
+
+static void check_name(struct stomp_frame *f, enum stomp_header header)
+{
+	struct slice value = stomp_frame_header(f, header);
+
+	if (value.len > 0 && !slice_is_name(value))
+		stomp_frame_refuse(f, header,
+				   "1-255 bytes of UTF-8 without white space and control "
+				   "characters");
+}
+
+/* What it says of itself is good so far. */
+static int log_in(struct stomp *l, struct stomp_frame *f, struct slice vhost)
+{
+	const struct session_login login = {
+		.user = read_credential(f, STOMP_H_LOGIN),
+		.password = read_credential(f, STOMP_H_PASSCODE),
+		.vhost = vhost,
+		.on_done = on_logged_in,
+		.ctx = l,
+	};
+	struct stomp_channel *zero = stomp_channel_zero(l);
+	struct reply *r = stomp_channel_reply(l, zero, f);
+
+	if (login.user.data)
+		l->login = mem_strndup(login.user.data, login.user.len);
+	f->rc = session_login_start(l->base.session, &login, r, f->err);
+	if (f->rc == TIDE_OK)
+		return TIDE_OK;
+	if (f->rc == TIDE_EDENIED && !login.user.data && !login.password.data)
+		error_set(f->err, f->rc,
+			  "log in first: CONNECT needs the headers login and passcode");
+	stomp_frame_explain(f, "Bad CONNECT", NULL);
+	return stomp_channel_fail(zero, f, r);
+}
+
+static int stomp_connect(struct stomp *l, struct stomp_frame *f)
+{
+	struct slice client_id = stomp_frame_header(f, STOMP_H_CLIENT_ID), vhost;
+
+	if (choose_version(l, f) < 0)
+		return f->rc;
+	read_heartbeat(l, f);
+	check_name(f, STOMP_H_LOGIN);
+	check_name(f, STOMP_H_CLIENT_ID);
+	if (f->rc < 0)
+		return f->rc;
+	vhost = read_vhost(l, f);
+	if (f->rc < 0)
+		return f->rc;
+	if (client_id.len > 0) {
+		l->client_id = mem_strndup(client_id.data, client_id.len);
+		session_set_name(l->base.session, client_id);
+	}
+	return log_in(l, f, vhost);
+}
+
+/* Its receipt means that everything before it is done. */
+static int stomp_connect_end(struct stomp *l, struct stomp_frame *f)
+{
+	l->state = STOMP_CLOSED;
+	l->is_leaving = true;
+	session_leave(l->base.session);
+	buf_append_slice(&l->leaving, stomp_frame_header(f, STOMP_H_RECEIPT));
+	stomp_reply_leave(l);
+	return TIDE_OK;
+}
+
+#define NAME_MAX_BYTES 255
+
+typedef int transaction_fn(struct channel *ch, struct slice name, struct reply *r,
+			   struct error *err);
+
+/* ---- receipts that wait for a COMMIT ------------------------------------------------
+ */
+
+static struct stomp_kept *find_kept(const struct stomp *l, struct slice name)
+{
+	struct stomp_kept *k;
+
+	HASH_FIND(hh, l->kept, name.data, name.len, k);
+	return k;
+}
+
+void stomp_transaction_keep(struct stomp *l, const struct stomp_frame *f)
+{
+	struct slice name = stomp_frame_header(f, STOMP_H_TRANSACTION),
+		     receipt = stomp_frame_header(f, STOMP_H_RECEIPT);
+	struct stomp_kept *k = find_kept(l, name);
+
+	if (!receipt.data)
+		return;
+	if (!k) {
+		k = mem_zalloc(sizeof(*k) + name.len);
+		memcpy(k->name, name.data, name.len);
+		HASH_ADD_KEYPTR(hh, l->kept, k->name, name.len, k);
+	}
+	buf_append_slice(&k->receipts, receipt);
+	buf_append_char(&k->receipts, '\0');
+}
+
+/* Accepts NULL. */
+static void forget_kept(struct stomp *l, struct stomp_kept *k)
+{
+	if (!k)
+		return;
+	HASH_DEL(l->kept, k);
+	buf_deinit(&k->receipts);
+	mem_free(k);
+}
+
+static void free_transactions(struct stomp *l)
+{
+	while (l->kept)
+		forget_kept(l, l->kept);
+}
+
+/* ---- the frames ---------------------------------------------------------------------
+ */
+
+/* @param fn  of the session */
+static int run_transaction(struct stomp *l, struct stomp_frame *f, transaction_fn *fn)
+{
+	struct slice name = stomp_frame_need(f, STOMP_H_TRANSACTION);
+	struct stomp_channel *zero = stomp_channel_zero(l);
+	struct stomp_owed owed = { .verb = f->verb };
+	struct stomp_kept *kept;
+	struct reply *r;
+
+	if (name.len > NAME_MAX_BYTES)
+		stomp_frame_refuse(f, STOMP_H_TRANSACTION, "%d bytes at most",
+				   NAME_MAX_BYTES);
+	if (f->rc < 0)
+		return f->rc;
+	kept = find_kept(l, name);
+	owed.receipt = stomp_frame_header(f, STOMP_H_RECEIPT);
+	if (kept && f->verb == STOMP_COMMIT)
+		owed.kept = buf_slice(&kept->receipts);
+	stomp_channel_owe(zero, &owed);
+	if (f->verb != STOMP_BEGIN)
+		forget_kept(l, kept);
+	r = reply_create(stomp_channel_session(l, zero), false);
+	f->rc = fn(stomp_channel_session(l, zero), name, r, f->err);
+	if (f->rc == TIDE_ENOTFOUND || f->rc == TIDE_EEXISTS)
+		stomp_frame_explain(f, "Bad transaction", NULL);
+	return f->rc < 0 ? stomp_channel_fail(zero, f, r) : TIDE_OK;
+}
+
+static int begin_transaction(struct stomp *l, struct stomp_frame *f)
+{
+	return run_transaction(l, f, session_transaction_begin);
+}
+
+static int commit_transaction(struct stomp *l, struct stomp_frame *f)
+{
+	return run_transaction(l, f, session_transaction_commit);
+}
+
+static int abort_transaction(struct stomp *l, struct stomp_frame *f)
+{
+	return run_transaction(l, f, session_transaction_rollback);
+}
+
+int stomp_transaction_find(struct stomp *l, struct stomp_frame *f,
+			   struct session_transaction **out)
+{
+	struct slice name = stomp_frame_header(f, STOMP_H_TRANSACTION);
+
+	*out = NULL;
+	if (!name.data)
+		return TIDE_OK;
+	*out = session_transaction_find(l->base.session, name);
+	if (*out)
+		return TIDE_OK;
+	f->rc = error_set(f->err, TIDE_ENOTFOUND,
+			  "there is no transaction '%.*s': send BEGIN first",
+			  SLICE_HEAD(name, 64));
+	return stomp_frame_explain(f, "Bad transaction", NULL);
+}
+
+/* What the id of a delivery says. */
+struct delivered {
+	uint64_t id; /* of the message */
+	uint64_t session, serial;
+	uint64_t tag;
+};
+
+/* "<id of the message>-<session>-<serial of the subscription>-<tag>" */
+static bool read_delivered(struct slice text, struct delivered *d)
+{
+	struct slice id = slice_cut(&text, '-'), session = slice_cut(&text, '-'),
+		     serial = slice_cut(&text, '-');
+
+	return id_parse(id, &d->id) == TIDE_OK &&
+	       slice_to_uint(session, UINT64_MAX, &d->session) &&
+	       slice_to_uint(serial, UINT64_MAX, &d->serial) &&
+	       slice_to_uint(text, UINT64_MAX - 1, &d->tag);
+}
+
+/* The subscription that was given the message, or NULL. Numbers of sessions begin again
+ * with the broker: what an earlier one gave out is told from the rest by its id. */
+static struct stomp_channel *find_delivered(struct stomp *l, const struct delivered *d)
+{
+	struct stomp_channel *ch = NULL;
+
+	if (d->session == session_facts(l->base.session).number)
+		ch = find_serial(l, d->serial);
+	if (!ch || ch->is_auto ||
+	    session_held_was_given(stomp_channel_session(l, ch), d->tag, d->id))
+		return ch;
+	return NULL;
+}
+
+/* Which message: 1.2 names it by the header "ack" of its MESSAGE, 1.0 and 1.1 by its
+ * "message-id". */
+static struct stomp_channel *find_message(struct stomp *l, struct stomp_frame *f,
+					  uint64_t *tag)
+{
+	struct slice subscription = stomp_frame_header(f, STOMP_H_SUBSCRIPTION), text;
+	struct stomp_channel *ch;
+	struct delivered d;
+
+	text = stomp_frame_header(f, STOMP_H_MESSAGE_ID);
+	if (l->version == STOMP_1_2 || !text.data)
+		text = stomp_frame_need(f, l->version == STOMP_1_2 ? STOMP_H_ID
+								   : STOMP_H_MESSAGE_ID);
+	if (f->rc < 0)
+		return NULL;
+	if (!read_delivered(text, &d)) {
+		f->rc = error_set(f->err, TIDE_ENOTFOUND,
+				  "no message with the id '%.*s' was given to a "
+				  "subscription of this connection",
+				  SLICE_HEAD(text, 64));
+		stomp_frame_explain(f, "Invalid header", NULL);
+		return NULL;
+	}
+	ch = find_delivered(l, &d);
+	*tag = d.tag;
+	if (!ch)
+		f->rc = error_set(f->err, TIDE_ELEASE,
+				  "the message '%.*s' is no longer held: it was settled "
+				  "or timed out, or the connection was lost",
+				  SLICE_HEAD(text, 64));
+	else if (ch->is_auto)
+		f->rc = error_set(f->err, TIDE_EDENIED,
+				  "the subscription '%.*s' has ack:auto: its messages "
+				  "need no %s",
+				  SLICE_HEAD(ch->id, 64), stomp_frame_verb(f->verb));
+	else if (subscription.data && !slice_is_equal(subscription, ch->id))
+		f->rc = error_set(f->err, TIDE_ENOTFOUND,
+				  "the message '%.*s' is not one of the subscription "
+				  "'%.*s'",
+				  SLICE_HEAD(text, 64), SLICE_HEAD(subscription, 64));
+	return f->rc < 0 ? NULL : ch;
+}
+
+static void read_nack(struct stomp_frame *f, struct settle_spec *spec)
+{
+	static const struct number_limits delay = { 0, DURATION_MAX_MS };
+	bool has_delay = stomp_frame_header(f, STOMP_H_DELAY).data != NULL,
+	     has_requeue = stomp_frame_header(f, STOMP_H_REQUEUE).data != NULL,
+	     is_requeue = stomp_frame_flag(f, STOMP_H_REQUEUE, true);
+
+	spec->ms = stomp_frame_duration(f, STOMP_H_DELAY, delay);
+	spec->reason = stomp_frame_header(f, STOMP_H_REASON);
+	if (has_delay && !is_requeue && f->rc == TIDE_OK)
+		f->rc = error_set(f->err, TIDE_ESYNTAX,
+				  "NACK takes delay or requeue:false, not both");
+	spec->how = !is_requeue   ? SETTLE_DEAD
+		    : has_delay   ? SETTLE_AFTER
+		    : has_requeue ? SETTLE_REQUEUE
+				  : SETTLE_RETRY;
+}
+
+static int stomp_settle(struct stomp *l, struct stomp_frame *f)
+{
+	struct tag_range range;
+	struct settle_spec spec = { .how = SETTLE_ACK, .ranges = &range, .count = 1 };
+	struct stomp_channel *ch;
+	struct reply *r;
+
+	if (stomp_transaction_find(l, f, &spec.transaction) < 0)
+		return f->rc;
+	if (f->verb == STOMP_NACK)
+		read_nack(f, &spec);
+	ch = f->rc < 0 ? NULL : find_message(l, f, &range.last);
+	if (!ch)
+		return f->rc;
+	range.first = ch->is_cumulative ? 1 : range.last;
+	r = stomp_channel_reply(l, ch, f);
+	f->rc = session_settle(stomp_channel_session(l, ch), &spec, r, f->err);
+	if (f->rc == TIDE_ELEASE && !spec.transaction) {
+		/* It was settled before. Of what somebody else has, the reply is an
+		 * error. */
+		f->rc = TIDE_OK;
+		reply_ok(r);
+	}
+	return f->rc < 0 ? stomp_channel_fail(ch, f, r) : TIDE_OK;
+}
 
 #define RECEIPT_MAX 1024
 
@@ -44,9 +668,9 @@ static int (*const commands[])(struct stomp *l, struct stomp_frame *f) = {
 	[STOMP_UNSUBSCRIBE] = stomp_subscribe_end,
 	[STOMP_ACK] = stomp_settle,
 	[STOMP_NACK] = stomp_settle,
-	[STOMP_BEGIN] = stomp_transaction_begin,
-	[STOMP_COMMIT] = stomp_transaction_commit,
-	[STOMP_ABORT] = stomp_transaction_abort,
+	[STOMP_BEGIN] = begin_transaction,
+	[STOMP_COMMIT] = commit_transaction,
+	[STOMP_ABORT] = abort_transaction,
 	[STOMP_DISCONNECT] = stomp_connect_end,
 };
 
@@ -98,7 +722,7 @@ static int check_length(const struct stomp *l, struct stomp_frame *f, size_t *bo
 }
 
 /* @param body_len  if the head does not say it */
-static void run(struct stomp *l, char *head, size_t len, size_t body_len)
+static void run_frame(struct stomp *l, char *head, size_t len, size_t body_len)
 {
 	struct stomp_frame f;
 	struct error err;
@@ -136,12 +760,12 @@ static size_t feed_send(struct stomp *l, char *data, size_t head_len, size_t len
 	if (must_wait(l))
 		return 0;
 	if (stomp_frame_has_length(head, (enum stomp_version)l->version)) {
-		run(l, data, head_len, 0);
+		run_frame(l, data, head_len, 0);
 		return head_len;
 	}
 	nul = memchr(data + head_len, '\0', len - head_len);
 	if (nul) {
-		run(l, data, head_len, (size_t)(nul - data) - head_len);
+		run_frame(l, data, head_len, (size_t)(nul - data) - head_len);
 		return head_len;
 	}
 	buf_append_slice(&l->head, head);
@@ -183,7 +807,7 @@ static size_t feed_frame(struct stomp *l, char *data, size_t len)
 	if (end == len && end < PROTOCOL_UNREAD_MAX)
 		return 0;
 	l->scanned = 0;
-	run(l, data, head_len, end == most || data[end] != '\0');
+	run_frame(l, data, head_len, end == most || data[end] != '\0');
 	return end + 1;
 }
 
@@ -208,7 +832,7 @@ static size_t feed_text(struct stomp *l, char *data, size_t len)
 	protocol_received(&l->base);
 	body = buf_slice(&l->body);
 	l->state = STOMP_FRAME;
-	run(l, l->head.data + l->head.start, buf_len(&l->head), body.len);
+	run_frame(l, l->head.data + l->head.start, buf_len(&l->head), body.len);
 	if (l->state == STOMP_BODY && body.len > 0)
 		protocol_fill(&l->base, body.data, body.len);
 	if (l->state == STOMP_BODY)
@@ -273,7 +897,7 @@ static void init(struct protocol *p, const struct protocol_spec *spec)
 	struct stomp *l = container_of(p, struct stomp, base);
 
 	*l = (struct stomp){ 0 };
-	stomp_channel_init(l);
+	add_channel_zero(l);
 	protocol_init(p, &stomp_protocol, &stomp_reply_ops, spec);
 	session_allowance_throttle(p->session);
 }
@@ -285,9 +909,9 @@ static void deinit(struct protocol *p)
 	l->state = STOMP_CLOSED;
 	l->base.is_silent = true;
 	protocol_deinit(p);
-	stomp_channel_deinit(l);
+	free_channels(l);
 	stomp_subscribe_deinit(l);
-	stomp_transaction_deinit(l);
+	free_transactions(l);
 	mem_free(l->client_id);
 	mem_free(l->login);
 	mem_free(l->last_room);

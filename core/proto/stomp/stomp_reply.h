@@ -1,7 +1,7 @@
 /* stomp_reply.h: what the broker says: CONNECTED, MESSAGE, RECEIPT and ERROR. */
 #pragma once
 
-#include "stomp_channel.h"
+#include "stomp.h"
 
 extern const struct session_ops stomp_reply_ops;
 

@@ -4,10 +4,9 @@
 
 #include "base/duration.h"
 #include "base/mem.h"
-#include "stomp_ensure.h"
-#include "stomp_options.h"
+#include "stomp_destination.h"
 #include "stomp_subscribe.h"
-#include "stomp_transaction.h"
+#include "stomp.h"
 
 #define REPLY_TO_MAX (2 * 255 + 64)
 
@@ -16,9 +15,10 @@ static int ensure_queue(struct stomp *l, struct stomp_frame *f)
 {
 	struct stomp_options options;
 
-	if (stomp_options_read(&options, f) == TIDE_OK) {
-		stomp_ensure_queue(l, stomp_channel_zero(l), f, l->last.key, &options);
-		stomp_options_deinit(&options);
+	if (stomp_destination_read_options(&options, f) == TIDE_OK) {
+		stomp_destination_ensure_queue(l, stomp_channel_zero(l), f, l->last.key,
+					       &options);
+		stomp_destination_free_options(&options);
 	}
 	return f->rc;
 }
@@ -93,7 +93,7 @@ static void drop_headers(const struct stomp *l, struct stomp_frame *f)
 
 	for (unsigned i = 0; i < f->count; i++)
 		if (!is_of_delivery(f->others[i].name) &&
-		    !(has_options && stomp_options_is_of_queue(f->others[i].name)))
+		    !(has_options && stomp_destination_is_option(f->others[i].name)))
 			f->others[count++] = f->others[i];
 	f->count = count;
 }

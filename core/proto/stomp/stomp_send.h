@@ -1,7 +1,7 @@
 /* stomp_send.h: SEND: from its head to the publish. */
 #pragma once
 
-#include "stomp_channel.h"
+#include "stomp.h"
 
 /* Its message is made, and its body is to be filled in: base.msg. */
 int stomp_send(struct stomp *l, struct stomp_frame *f, size_t body_len);

@@ -7,8 +7,7 @@
 #include "base/decimal.h"
 #include "base/mem.h"
 #include "base/percent.h"
-#include "stomp_ensure.h"
-#include "stomp_options.h"
+#include "stomp_destination.h"
 
 #define QUEUE_TEXT_MAX (NAME_LEN_MAX + 1)
 
@@ -170,9 +169,9 @@ static int declare_bound(struct stomp *l, struct subscribing *s)
 		rc = add_private(s);
 	spec.name = slice_from(s->queue);
 	if (rc == TIDE_OK)
-		rc = stomp_ensure_declared(l, s->ch, s->f, &spec);
+		rc = stomp_destination_declare(l, s->ch, s->f, &spec);
 	if (rc == TIDE_OK)
-		rc = stomp_ensure_bound(l, s->ch, s->f, spec.name, &s->destination);
+		rc = stomp_destination_bind(l, s->ch, s->f, spec.name, &s->destination);
 	return rc;
 }
 
@@ -184,7 +183,7 @@ static int declare_queue(struct stomp *l, struct subscribing *s)
 		return s->f->rc;
 	if (s->destination.place == STOMP_AMQ_QUEUE)
 		return TIDE_OK;
-	return stomp_ensure_queue(l, s->ch, s->f, name, &s->options);
+	return stomp_destination_ensure_queue(l, s->ch, s->f, name, &s->options);
 }
 
 static int declare_temp(struct stomp *l, struct stomp_channel *ch, struct stomp_frame *f,
@@ -214,7 +213,7 @@ static int declare_temp(struct stomp *l, struct stomp_channel *ch, struct stomp_
 	if (rc == TIDE_OK)
 		rc = args_add(&args, SLICE("exclusive"), SLICE("1"));
 	if (rc == TIDE_OK)
-		rc = stomp_ensure_declared(l, ch, f, &spec);
+		rc = stomp_destination_declare(l, ch, f, &spec);
 	args_deinit(&args);
 	if (rc < 0)
 		return rc;
@@ -346,7 +345,7 @@ int stomp_subscribe(struct stomp *l, struct stomp_frame *f)
 		return f->rc;
 	if (stomp_destination_read(f, destination, s.room, &s.destination) < 0 ||
 	    open_channel(l, f, id.len ? id : destination, &s.ch) < 0 ||
-	    read_spec(&s) < 0 || stomp_options_read(&s.options, f) < 0)
+	    read_spec(&s) < 0 || stomp_destination_read_options(&s.options, f) < 0)
 		return f->rc;
 	s.ch->destination = copy(destination);
 	if (id.len) {
@@ -357,7 +356,7 @@ int stomp_subscribe(struct stomp *l, struct stomp_frame *f)
 	subscribe(l, &s);
 	if (f->rc == TIDE_OK && slice_from(s.queue).len)
 		s.ch->queue = mem_strdup(s.queue);
-	stomp_options_deinit(&s.options);
+	stomp_destination_free_options(&s.options);
 	return f->rc;
 }
 

@@ -1,7 +1,7 @@
 /* stomp_subscribe.h: SUBSCRIBE and UNSUBSCRIBE, and queues of a connection alone. */
 #pragma once
 
-#include "stomp_channel.h"
+#include "stomp.h"
 
 int stomp_subscribe(struct stomp *l, struct stomp_frame *f);
 int stomp_subscribe_end(struct stomp *l, struct stomp_frame *f);
