@@ -3,16 +3,259 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
+#include <uv.h>
 
+#include "base/base64.h"
 #include "base/mem.h"
 #include "http_answer.h"
 #include "http_engine.h"
-#include "http_login.h"
-#include "http_parse.h"
 #include "http_reply.h"
-#include "http_request_private.h"
 #include "http_safety.h"
 #include "http_websocket.h"
+
+struct http_login {
+	struct slice authorization; /* the header; data == NULL: none */
+	struct slice vhost;         /* data == NULL: the path has none */
+	bool must_exist;            /* the vhost, also if a grant names it */
+};
+
+static void work(struct http_request *q);
+
+/* A body that is larger is read as JSON by a thread: that takes some 40 ms for each MiB.
+ */
+#define LARGE_BYTES ((size_t)16 << 10)
+
+struct http_parse {
+	uv_work_t work;
+	struct http_request *request; /* NULL: it has ended */
+	struct buf body;
+	json_t *json;
+	struct error err;
+	int rc;
+};
+
+static void work_parse(uv_work_t *work)
+{
+	struct http_parse *p = work->data;
+
+	p->rc = http_request_parse(buf_slice(&p->body), &p->json, &p->err);
+}
+
+static void on_parsed(uv_work_t *work, int status)
+{
+	struct http_parse *p = work->data;
+	struct http_request *q = p->request;
+
+	if (q) {
+		q->parse = NULL;
+		q->is_parsed = true;
+		q->body = p->body;
+		q->json = p->json;
+		if (p->rc < 0)
+			q->rc = error_set(&q->err, p->rc, "%s", p->err.text);
+		http_engine_queue(q);
+	} else {
+		buf_deinit(&p->body);
+		json_decref(p->json);
+	}
+	mem_free(p);
+}
+
+/* The body is there. A small one is read when the request is worked on. Another has its
+ * JSON, or an error, when `parse` is NULL and the request is queued. */
+static void http_parse_begin(struct http_request *q)
+{
+	struct http_parse *p;
+
+	if (q->status || q->rc < 0 || buf_len(&q->body) < LARGE_BYTES)
+		return;
+	p = mem_zalloc(sizeof(*p));
+	p->work.data = p;
+	p->request = q;
+	p->body = q->body;
+	q->body = (struct buf){ 0 };
+	q->parse = p;
+	uv_queue_work(q->conn->engine->loop, &p->work, work_parse, on_parsed);
+}
+
+static void http_parse_forget(struct http_request *q)
+{
+	if (q->parse)
+		q->parse->request = NULL;
+	q->parse = NULL;
+}
+
+/* Who sends a request: a user by HTTP Basic, or a token.
+ *
+ * The session of a connection stays for as long as its requests say the same. */
+
+/* ---- what the header says ---- */
+
+struct credentials {
+	char *room;
+	size_t room_len;
+	struct slice user, password; /* data == NULL: not given */
+};
+
+/* The rest behind "Basic ". */
+static bool has_scheme(struct slice text, const char *scheme, struct slice *rest)
+{
+	size_t len = strlen(scheme);
+
+	if (text.len <= len || strncasecmp(text.data, scheme, len) != 0 ||
+	    text.data[len] != ' ')
+		return false;
+	*rest = slice_skip(text, len + 1);
+	while (slice_has_prefix(*rest, " "))
+		*rest = slice_skip(*rest, 1);
+	return true;
+}
+
+static int read_basic(struct slice text, struct credentials *out, struct error *err)
+{
+	struct slice both;
+	size_t len;
+
+	out->room_len = text.len;
+	out->room = mem_alloc(text.len + 1);
+	if (!base64_decode(text, BASE64_STANDARD, out->room, &len))
+		return error_set(err, TIDE_EDENIED,
+				 "Authorization: Basic needs base64 of user:password");
+	both = (struct slice){ out->room, len };
+	if (slice_find(both, ':') == len)
+		return error_set(err, TIDE_EDENIED,
+				 "Authorization: Basic needs a ':' between user and "
+				 "password");
+	out->user = slice_cut(&both, ':');
+	out->password = both;
+	/* As a client of the line protocol leaves it out. */
+	if (out->user.len == 0)
+		out->user.data = NULL;
+	return TIDE_OK;
+}
+
+static int read_credentials(struct slice text, struct credentials *out, struct error *err)
+{
+	struct slice rest;
+
+	*out = (struct credentials){ 0 };
+	if (!text.data)
+		return TIDE_OK;
+	if (has_scheme(text, "Basic", &rest))
+		return read_basic(rest, out, err);
+	if (has_scheme(text, "Bearer", &rest)) {
+		out->password = rest; /* a token, for a script of auth/ */
+		return TIDE_OK;
+	}
+	return error_set(err, TIDE_EDENIED,
+			 "Authorization must be Basic with user and password, or Bearer "
+			 "with a token");
+}
+
+static void forget_credentials(struct credentials *c)
+{
+	if (c->room)
+		explicit_bzero(c->room, c->room_len);
+	mem_free(c->room);
+}
+
+/* ---- the session ---- */
+
+static bool is_same(const struct buf *kept, struct slice now)
+{
+	return slice_is_equal(buf_slice(kept), now);
+}
+
+static bool is_in(const struct http_conn *c, const struct http_login *l)
+{
+	struct error ignored;
+
+	return c->is_in && is_same(&c->authorization, l->authorization) &&
+	       (!l->vhost.data || is_same(&c->vhost, l->vhost)) &&
+	       session_login_check(c->base.session, &ignored) == TIDE_OK;
+}
+
+static void keep(struct buf *to, struct slice text)
+{
+	buf_clear(to);
+	buf_append_slice(to, text);
+}
+
+static void on_done(void *ctx, struct reply *r, const struct error *refusal)
+{
+	struct http_conn *c = ctx;
+
+	c->is_deciding = false;
+	c->is_in = !refusal;
+	if (refusal)
+		c->refusal = *refusal;
+	else
+		keep(&c->vhost, session_facts(c->base.session).vhost);
+	c->is_shut_out = session_is_shut_out(c->base.session);
+	/* The reply is that of the login alone. */
+	reply_ok(r);
+	if (c->request)
+		http_engine_queue(c->request);
+}
+
+/* Another client, for all that the broker knows. */
+static void replace_session(struct http_conn *c)
+{
+	struct protocol *p = &c->base;
+
+	session_destroy(p->session);
+	p->session = session_create(c->spec.service, c->session_ops, p);
+	session_allowance_set_address(p->session, c->spec.address);
+	session_publish_hold_never(p->session);
+}
+
+/* A session that nobody has tried to log in. */
+static void renew(struct http_conn *c, const struct http_login *l)
+{
+	if (c->is_used)
+		replace_session(c);
+	c->is_used = true;
+	c->is_in = false;
+	keep(&c->authorization, l->authorization);
+	keep(&c->vhost, l->vhost.data ? l->vhost : SLICE("/"));
+}
+
+static void start(struct http_conn *c, const struct http_login *l,
+		  const struct credentials *who)
+{
+	struct reply *r;
+	struct session_login login = {
+		.on_done = on_done,
+		.ctx = c,
+		.user = who->user,
+		.password = who->password,
+		.must_exist = l->must_exist,
+		.is_any_vhost = !l->vhost.data,
+	};
+
+	renew(c, l);
+	login.vhost = buf_slice(&c->vhost);
+	c->is_deciding = true;
+	r = reply_create(session_channel(c->base.session, 0), true);
+	if (session_login_start(c->base.session, &login, r, &c->refusal) == TIDE_OK)
+		return;
+	c->is_deciding = false;
+	reply_ok(r);
+}
+
+/* The session becomes one that the request may use, or `refusal` says why not. While that
+ * `is_deciding` the request waits; then it is queued. */
+static void http_login_start(struct http_conn *c, const struct http_login *l)
+{
+	struct credentials who;
+
+	if (is_in(c, l))
+		return;
+	c->is_shut_out = false;
+	if (read_credentials(l->authorization, &who, &c->refusal) == TIDE_OK)
+		start(c, l, &who);
+	forget_credentials(&who);
+}
 
 #define CONTINUE "HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -243,7 +486,7 @@ static bool write_more(struct http_request *q)
 	return q->left.len > 0;
 }
 
-static void forget(struct http_request *q)
+static void forget_request(struct http_request *q)
 {
 	struct http_conn *c = q->conn;
 
@@ -265,7 +508,7 @@ static void end(struct http_request *q)
 	struct http_conn *c = q->conn;
 	bool is_upgrade = q->status == 101;
 
-	forget(q);
+	forget_request(q);
 	if (is_upgrade)
 		http_websocket_start(c);
 	else if (c->is_leaving)
@@ -389,7 +632,7 @@ static void refuse(struct http_conn *c, const char *why)
 	bool is_too_long = status == 414 || status == 431;
 
 	if (c->request)
-		forget(c->request);
+		forget_request(c->request);
 	c->is_leaving = true;
 	http_answer_whole(c->base.out, status, is_too_long ? "too-long" : "syntax",
 			  why + 4);
@@ -470,7 +713,7 @@ void http_exchange_sent(struct http_conn *c)
 void http_exchange_drop(struct http_conn *c)
 {
 	if (c->request)
-		forget(c->request);
+		forget_request(c->request);
 }
 
 void http_exchange_stop(struct http_conn *c)

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "http_conn.h"
+#include "http_request_private.h"
 
 /* Take some of what has come: gives how much. 0: more must come. */
 size_t http_exchange_feed(struct http_conn *c, char *data, size_t len);

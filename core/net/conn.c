@@ -1,15 +1,305 @@
 #include "conn.h"
 
+#include <poll.h>
 #include <stdio.h>
+#include <sys/ioctl.h>
 
 #include "base/mem.h"
 #include "host/log.h"
-#include "conn_tls.h"
 #include "http/http.h"
 #include "proto/line/line.h"
+#include "proto/stomp/stomp.h"
 #include "session/service_address.h"
 #include "stranger.h"
-#include "proto/stomp/stomp.h"
+
+static void feed(struct conn *c, size_t len);
+static void note_end(struct conn *c);
+static void consume_output(struct conn *c, size_t len);
+
+/* What a connection with TLS does otherwise than one without. */
+
+#define TLS_IOVECS 64
+/* What is encrypted before some of it is sent. */
+#define CIPHER_BYTES ((size_t)64 << 10)
+
+static void on_encrypted_written(uv_write_t *req, int status)
+{
+	struct conn *c = req->data;
+
+	conn_count_sent(c, c->writing);
+	c->writing = 0;
+	buf_deinit(&c->cipher);
+	if (c->is_closed)
+		return;
+	if (status < 0)
+		conn_close(c);
+	else
+		server_due(c->server, c);
+}
+
+/* Send what is encrypted; libuv takes charge of what the socket does not take. */
+static void push(struct conn *c)
+{
+	struct buf *out = tls_out(c->tls);
+	uv_buf_t bytes = uv_buf_init(out->data + out->start, (unsigned)buf_len(out));
+	int n = uv_try_write(&c->socket.stream, &bytes, 1);
+
+	if (n < 0 && n != UV_EAGAIN) {
+		conn_close(c);
+		return;
+	}
+	if (n > 0) {
+		buf_consume(out, (size_t)n);
+		conn_count_sent(c, (size_t)n);
+	}
+	if (buf_len(out) == 0) {
+		buf_shrink(out);
+		return;
+	}
+	c->cipher = *out;
+	*out = (struct buf){ 0 };
+	bytes = uv_buf_init(c->cipher.data + c->cipher.start,
+			    (unsigned)buf_len(&c->cipher));
+	c->writing = buf_len(&c->cipher);
+	c->write.data = c;
+	if (uv_write(&c->write, &c->socket.stream, &bytes, 1, on_encrypted_written) < 0) {
+		c->writing = 0;
+		conn_close(c);
+	}
+}
+
+static void encrypt(struct conn *c)
+{
+	struct iovec vec[TLS_IOVECS];
+	unsigned count = out_iovecs(&c->out, vec, TLS_IOVECS);
+	ssize_t n = tls_write(c->tls, vec, count, CIPHER_BYTES);
+
+	if (n < 0)
+		conn_close(c);
+	else
+		consume_output(c, (size_t)n);
+}
+
+/* Encrypt the output, and send that. */
+static void conn_tls_flush(struct conn *c)
+{
+	while (c->writing == 0 && !c->is_closing) {
+		if (c->out.bytes > 0 && !c->is_shaking)
+			encrypt(c);
+		if (buf_len(tls_out(c->tls)) == 0)
+			return;
+		push(c);
+	}
+	/* Its answers to a peer that asks for new keys and reads none of them. */
+	if (buf_len(tls_out(c->tls)) > c->server->config.output_low_bytes)
+		conn_close(c);
+}
+
+static bool conn_tls_has_output(const struct conn *c)
+{
+	return c->writing > 0 || buf_len(tls_out(c->tls)) > 0;
+}
+
+static void conn_tls_finish(struct conn *c)
+{
+	tls_finish(c->tls);
+	if (buf_len(tls_out(c->tls)) > 0)
+		push(c);
+}
+
+static void fail(const struct conn *c, const char *text)
+{
+	c->server->figures->tls_failures++;
+	log_warn("%s: TLS: %s", c->peer, text);
+}
+
+/* The connection has failed: the log gets the reason, the peer an alert. */
+static void conn_tls_fail(struct conn *c)
+{
+	fail(c, tls_error(c->tls));
+	conn_end(c);
+}
+
+static void conn_tls_refuse_plain(struct conn *c, const char *data, size_t len)
+{
+	static const char text[] =
+		"ERR syntax this port speaks TLS: connect with tides://HOST:PORT\r\n";
+	char byte;
+
+	/* It finds the words for the log. */
+	tls_feed(c->tls, data, len);
+	if (tls_read(c->tls, &byte, 1) < 0)
+		fail(c, tls_error(c->tls));
+	tls_destroy(c->tls);
+	c->tls = NULL;
+	c->is_shaking = false;
+	if (c->is_http)
+		http_answer_whole(&c->out, 400, "syntax",
+				  "this port speaks TLS: use https://");
+	else
+		out_append(&c->out, text, sizeof(text) - 1);
+	conn_end(c);
+}
+
+static void conn_tls_give_up(struct conn *c)
+{
+	fail(c, "the handshake takes longer than --handshake-timeout");
+	conn_close(c);
+}
+
+/* Members of an object. */
+static void conn_tls_describe(const struct conn *c, struct json *out)
+{
+	const char *name = tls_peer_name(c->tls);
+
+	json_member_text(out, "tls", tls_version(c->tls));
+	json_member_text(out, "cipher", tls_cipher(c->tls));
+	if (name)
+		json_member_text(out, "certificate", name);
+}
+
+static void conn_tls_facts(const struct conn *c, struct session_peer *out)
+{
+	out->is_tls = true;
+	out->certificate = tls_peer_name(c->tls);
+	out->is_certificate_user = c->server->config.is_tls_user;
+}
+
+/* What time does to a connection. */
+
+/* What a connection is looked at for once a second. */
+
+/* Of the write timeout: how soon a peer goes on that was kept waiting. */
+#define GOES_ON_SHARE 60
+
+/* What a peer that goes on sending has in the socket at least while nobody reads it:
+ * less than any socket takes by default. */
+#define SOCKET_BYTES ((size_t)16 << 10)
+
+/* What has come and is not read yet. */
+static size_t count_unread(const struct conn *c)
+{
+	size_t in_tls = c->tls ? tls_unread_bytes(c->tls) : 0;
+	uv_os_fd_t fd;
+	int n = 0;
+
+	if (uv_fileno(&c->socket.handle, &fd) < 0 || ioctl(fd, FIONREAD, &n) < 0)
+		return in_tls;
+	return in_tls + (size_t)n;
+}
+
+/* The peer has sent the rest of its payload, or as much as any socket takes: it is the
+ * broker who keeps it waiting, unless the peer does not take its answers. How much is
+ * missing is known of a message alone. */
+static bool is_kept_waiting(const struct conn *c, size_t unread)
+{
+	const struct protocol *p = c->protocol;
+	size_t missing = p->msg ? protocol_missing(p) : 1;
+
+	return !c->is_full && unread >= (missing < SOCKET_BYTES ? missing : SOCKET_BYTES);
+}
+
+/* The payload under way has had its time to come, and others wait for the memory. Whether
+ * a peer that is kept waiting has stopped is not known: when its turn comes it goes on at
+ * once, or has. */
+static bool is_in_the_way(struct conn *c, int64_t silent_ms)
+{
+	int64_t timeout_ms = c->server->config.write_timeout_ms;
+	size_t unread = count_unread(c);
+	bool is_waiting = is_kept_waiting(c, unread);
+	bool has_stopped = unread == 0 && silent_ms > SERVER_TICK_MS &&
+			   silent_ms > timeout_ms / GOES_ON_SHARE;
+
+	c->receiving_ms += SERVER_TICK_MS;
+	c->kept_waiting_ms += is_waiting ? SERVER_TICK_MS : 0;
+	return timeout_ms && !is_waiting &&
+	       c->receiving_ms - (has_stopped ? 0 : c->kept_waiting_ms) > timeout_ms &&
+	       session_receive_is_waited_for(c->protocol->session);
+}
+
+/* A payload is under way since the last tick at least. */
+static bool is_receiving(struct conn *c)
+{
+	uint64_t payload = c->protocol->is_counted ? c->protocol->received : 0;
+	bool is_same = payload && payload == c->receiving;
+
+	if (!is_same)
+		c->receiving_ms = c->kept_waiting_ms = 0;
+	c->receiving = payload;
+	return is_same;
+}
+
+/* The socket has been full for so long, and the peer has read nothing of it. */
+static bool is_stuck(struct conn *c, int64_t now_ms)
+{
+	int64_t timeout_ms = c->server->config.write_timeout_ms;
+	size_t unwritten = uv_stream_get_write_queue_size(&c->socket.stream);
+
+	if (c->writing == 0 || unwritten != c->unwritten) {
+		c->unwritten = unwritten;
+		c->last_progress_ms = now_ms;
+		return false;
+	}
+	return timeout_ms && now_ms - c->last_progress_ms > timeout_ms;
+}
+
+/* Nothing is read of a connection that is held back: its end is asked for. */
+static void look_for_end(struct conn *c)
+{
+	struct pollfd p = { .events = POLLRDHUP };
+
+	if (uv_fileno(&c->socket.handle, &p.fd) < 0 || poll(&p, 1, 0) <= 0)
+		return;
+	if (p.revents & (POLLHUP | POLLERR))
+		conn_close(c);
+	else
+		note_end(c);
+}
+
+/* The peer may have gone while its requests wait. */
+static void tick_end(struct conn *c)
+{
+	if (!c->protocol || c->is_closing || c->is_reading)
+		return;
+	if (c->is_ended)
+		session_return_held(c->protocol->session);
+	else
+		look_for_end(c);
+}
+
+void conn_tick(struct conn *c, int64_t now_ms)
+{
+	int64_t idle_ms = c->server->config.idle_timeout_ms;
+	int64_t silent_ms = now_ms - c->last_read_ms;
+	struct protocol *p;
+
+	if (c->is_lingering && now_ms >= c->linger_until_ms)
+		conn_close(c);
+	if (!c->is_closing && is_stuck(c, now_ms)) {
+		log_warn("%s: closed: it read nothing for the write timeout", c->peer);
+		conn_close(c);
+	}
+	if (c->is_shaking && !c->is_finishing &&
+	    now_ms - c->accepted_ms > c->server->config.handshake_timeout_ms)
+		conn_tls_give_up(c);
+	tick_end(c);
+	/* Input that is held back is not silence. */
+	if (!c->protocol || c->is_finishing || c->is_closing)
+		return;
+	p = c->protocol;
+	if (p->kind->tick)
+		p->kind->tick(p, now_ms);
+	if (c->is_reading && p->heartbeat_in_ms && silent_ms > 2 * p->heartbeat_in_ms) {
+		session_break(p->session);
+		conn_close_with(c, "busy no input for two heartbeats");
+	} else if (is_receiving(c) && is_in_the_way(c, silent_ms))
+		conn_close_with(c, "busy the rest of a payload did not arrive");
+	else if (c->is_reading && idle_ms && silent_ms > idle_ms)
+		conn_close_with(c, "busy no input for the idle timeout");
+	else if (p->heartbeat_out_ms && c->out.bytes == 0 &&
+		 now_ms - c->last_write_ms + SERVER_TICK_MS > p->heartbeat_out_ms)
+		p->kind->heartbeat(p);
+}
 
 #define WRITE_IOVECS 64
 #define LINGER_MS 2000
@@ -287,7 +577,7 @@ static void feed(struct conn *c, size_t len)
 	count_unfinished(c, used > 0);
 }
 
-void conn_note_end(struct conn *c)
+static void note_end(struct conn *c)
 {
 	c->has_left = true;
 	session_end_waits(c->protocol->session);
@@ -301,7 +591,7 @@ static void on_end(struct conn *c)
 	c->is_ended = true;
 	stop_reading(c);
 	note_break(c);
-	conn_note_end(c);
+	note_end(c);
 	op_finish(c);
 }
 
@@ -454,7 +744,7 @@ static void resume(struct conn *c)
 	count_unfinished(c, false);
 }
 
-void conn_consume_output(struct conn *c, size_t len)
+static void consume_output(struct conn *c, size_t len)
 {
 	out_consume(&c->out, len);
 	c->last_write_ms = (int64_t)uv_now(c->server->loop);
@@ -481,7 +771,7 @@ static void on_written(uv_write_t *req, int status)
 		return;
 	}
 	conn_count_sent(c, len);
-	conn_consume_output(c, len);
+	consume_output(c, len);
 	server_due(c->server, c);
 }
 
@@ -519,7 +809,7 @@ static void flush(struct conn *c)
 			return;
 		}
 		conn_count_sent(c, (size_t)n);
-		conn_consume_output(c, (size_t)n);
+		consume_output(c, (size_t)n);
 		if ((size_t)n == total)
 			continue;
 		/* The socket is full: libuv writes the rest when it has room. */

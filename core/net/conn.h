@@ -9,6 +9,7 @@
 #pragma once
 
 #include "server.h"
+#include "tls/tls.h"
 
 struct conn {
 	TAILQ_ENTRY(conn) link;
@@ -61,13 +62,6 @@ struct conn {
 	bool is_http;     /* HTTP, from the start */
 };
 
-/* The socket has taken so many bytes. */
-static inline void conn_count_sent(struct conn *c, size_t bytes)
-{
-	c->bytes_out += bytes;
-	c->server->figures->bytes_out += bytes;
-}
-
 /* Take a connection from a listener. Over the limit it is told so and closed. */
 struct conn_kind {
 	bool is_tls, is_http;
@@ -80,12 +74,18 @@ void conn_close_with(struct conn *c, const char *words);
 void conn_serve(struct conn *c);
 /* Close it, and give back what it keeps of a request. */
 void conn_give_up_input(struct conn *c);
-/* Its output is written, or encrypted: `len` bytes of it. */
-void conn_consume_output(struct conn *c, size_t len);
 /* Close it when the output has left, if the peer takes it now. */
 void conn_end(struct conn *c);
 /* No more is read; what was asked is still answered. */
 void conn_drain(struct conn *c);
 bool conn_is_drained(const struct conn *c);
-/* The peer will send no more. */
-void conn_note_end(struct conn *c);
+
+/* Once a second: heartbeats, idleness, the end of lingering. */
+void conn_tick(struct conn *c, int64_t now_ms);
+
+/* The socket has taken so many bytes. */
+static inline void conn_count_sent(struct conn *c, size_t bytes)
+{
+	c->bytes_out += bytes;
+	c->server->figures->bytes_out += bytes;
+}

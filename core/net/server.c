@@ -14,7 +14,6 @@
 #include "host/log.h"
 #include "http/http.h"
 #include "conn.h"
-#include "conn_tick.h"
 #include "stranger.h"
 
 #define BACKLOG 4096
