@@ -5,8 +5,8 @@
 -- floor and lower ones. Headers include each other without a cycle; a library's header
 -- is for the floors that own it. base does no I/O and reads no clock. No circle of calls
 -- is larger than CIRCLE_MAX files. The prefix of a public function is the name of its
--- file, or of the header of its floor that declares it, and somebody outside of the file
--- calls it. File names and struct tags are unique.
+-- file, of the header that declares it, or of a struct in one of them, and somebody outside
+-- of the file calls it. File names and struct tags are unique.
 
 local CIRCLE_MAX = 6
 
@@ -204,13 +204,23 @@ end
 
 local function begins_with(symbol, name) return symbol == name or symbol:sub(1, #name + 1) == name .. '_' end
 
--- Whether a header of the floor whose name is the prefix of the symbol has the symbol in it.
-local function is_declared(symbol, floor)
+-- Whether the text has a struct whose name is the prefix of the symbol.
+local function has_struct(text, symbol)
+  for tag in text:gmatch '\nstruct ([%w_]+) {' do if begins_with(symbol, tag) then return true end end
+  return false
+end
+
+-- Whether a header of the floor declares it that has the prefix of the symbol for its name, or defines
+-- the struct of that name; the file itself may define it too.
+local function is_declared(symbol, file)
+  if has_struct(read(file), symbol) then return true end
   for _, path in ipairs(files) do
     local name = path:match '([^/]+)%.h$'
-    if name and floor_of(path) == floor and begins_with(symbol, name)
-      and read(path):find('%f[%w_]' .. symbol .. '%(') then
-      return true
+    if name and floor_of(path) == floor_of(file) then
+      local text = read(path)
+      if text:find('%f[%w_]' .. symbol .. '%(') and (begins_with(symbol, name) or has_struct(text, symbol)) then
+        return true
+      end
     end
   end
   return false
@@ -224,8 +234,8 @@ local function check_prefixes()
   end
   for symbol, file in pairs(home) do
     local name = file:match '([^/]+)%.c$'
-    if not begins_with(symbol, name) and not symbol:find '^tidemq_' and not is_declared(symbol, floor_of(file)) then
-      fail('%s: %s does not begin with %s_ or the name of its header', file, symbol, name)
+    if not begins_with(symbol, name) and not symbol:find '^tidemq_' and not is_declared(symbol, file) then
+      fail('%s: %s does not begin with %s_, or the name of its header or struct', file, symbol, name)
     end
     if not used[symbol] and not symbol:find '^tidemq_' and symbol ~= 'main' then
       fail('%s: nobody outside calls %s', file, symbol)

@@ -41,7 +41,7 @@ struct zone {
 	struct zone_change changes[];
 };
 
-/* ---- the years to come: the footer of the file ---------------------------------- */
+/* ---- the years to come: the footer of the file */
 
 static bool take(struct slice *text, char c)
 {
@@ -178,7 +178,7 @@ static struct zone_offset offset_by_rules(const struct zone *z, int64_t utc)
 	return is_summer ? z->summer : z->standard;
 }
 
-/* ---- the file ---------------------------------------------------------------------- */
+/* ---- the file */
 
 struct tzif {
 	uint32_t utc_flags, standard_flags, leaps, changes, types, characters;

@@ -4,7 +4,7 @@
 #include "outflow.h"
 #include "retry.h"
 #include "settlement.h"
-#include "shard/shard_scan.h"
+#include "shard/shard.h"
 #include "succession.h"
 
 #define DEAL_MAX 4096 /* messages of one queue in a turn */

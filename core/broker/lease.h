@@ -5,8 +5,9 @@
  * consumer is a subscription, or one GET with what it took. A client with several
  * subscriptions works on what it was given first: that is looked at when a lease ends.
  *
- * The messages of a lease are entries of queues, or runs (log/run.h) of one topic. Times
- * are those of the clock that nobody sets. What happens when a lease ends: lease_end.h.
+ * The messages of a lease are entries of queues, or runs (log/claim.h) of one topic.
+ * Times are those of the clock that nobody sets. What happens when a lease ends:
+ * lease_end.h.
  */
 #pragma once
 

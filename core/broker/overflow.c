@@ -5,7 +5,7 @@
 #include "queue_limit.h"
 #include "retry.h"
 #include "settlement.h"
-#include "shard/shard_tail.h"
+#include "shard/shard.h"
 #include "wake.h"
 
 #define READ_MS 20 /* until the first messages have been read from Redis */

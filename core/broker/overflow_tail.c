@@ -5,8 +5,7 @@
 #include "base/container.h"
 #include "base/mem.h"
 #include "queue_limit.h"
-#include "shard/shard_ask.h"
-#include "shard/shard_tail.h"
+#include "shard/shard.h"
 #include "wake.h"
 
 #define ROUND_MAX 1024 /* messages: some 100 KiB of ids */

@@ -8,7 +8,7 @@
 
 #include "base/msg_match.h"
 #include "job.h"
-#include "shard/shard_scan.h"
+#include "shard/shard.h"
 
 #define QUEUE_SCAN_MESSAGES_MAX 10000
 #define QUEUE_SCAN_BYTES_MAX ((size_t)64 << 20)

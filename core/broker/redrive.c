@@ -10,7 +10,7 @@
 #include "death.h"
 #include "move.h"
 #include "queue.h"
-#include "shard/shard_ask.h"
+#include "shard/shard.h"
 
 #define ROUND_MOVES 256 /* copies under way */
 

@@ -5,18 +5,61 @@
 #include "base/mem.h"
 #include "base/pool.h"
 
-static int compare(const struct run *a, const struct run *b)
+static int compare_tags(const struct run *a, const struct run *b)
+{
+	return (a->first_tag > b->first_tag) - (a->first_tag < b->first_tag);
+}
+
+RB_GENERATE_INTERNAL(run_tag_tree, run, by_tag, compare_tags,
+		     static __attribute__((unused)))
+
+void run_add(struct run_tag_tree *t, struct run *r)
+{
+	RB_INSERT(run_tag_tree, t, r);
+}
+
+void run_remove(struct run_tag_tree *t, struct run *r)
+{
+	RB_REMOVE(run_tag_tree, t, r);
+}
+
+void run_set_reason(struct run *r, struct slice reason)
+{
+	char *text = reason.len > 0 ? mem_alloc(reason.len) : NULL;
+
+	if (text)
+		memcpy(text, reason.data, reason.len);
+	mem_free((char *)r->reason.data);
+	r->reason = (struct slice){ text, reason.len };
+}
+
+struct run *run_from_tag(const struct run_tag_tree *t, uint64_t tag)
+{
+	struct run *r = RB_ROOT(t), *found = NULL;
+
+	/* Runs have no tag in common: their ends are in the order of their beginnings. */
+	while (r)
+		if (tag < r->first_tag + r->count) {
+			found = r;
+			r = RB_LEFT(r, by_tag);
+		} else {
+			r = RB_RIGHT(r, by_tag);
+		}
+	return found;
+}
+
+static int compare_offsets(const struct run *a, const struct run *b)
 {
 	return (a->first > b->first) - (a->first < b->first);
 }
 
 /* A run that is not held is in no holder's tree: the second tree has the same links. */
-RB_GENERATE_INTERNAL(run_tree, run, by_offset, compare, static __attribute__((unused)))
-RB_GENERATE_INTERNAL(run_returned_tree, run, by_tag, compare,
+RB_GENERATE_INTERNAL(run_tree, run, by_offset, compare_offsets,
+		     static __attribute__((unused)))
+RB_GENERATE_INTERNAL(run_returned_tree, run, by_tag, compare_offsets,
 		     static __attribute__((unused)))
 
-/* ---- runs ----------------------------------------------------------------------------
- */
+/* ---- runs */
 
 static struct run_returned_tree *returned_tree(struct claim *c, const struct run *r)
 {
@@ -144,8 +187,7 @@ struct run *claim_isolate(struct claim *c, struct run *r, uint64_t first, uint64
 	return r;
 }
 
-/* ---- settling ------------------------------------------------------------------------
- */
+/* ---- settling */
 
 /* The first `count` offsets of the run, which are not all. */
 static void settle_front(struct claim *c, struct run *r, uint64_t count)
@@ -249,8 +291,7 @@ uint64_t claim_skip(struct claim *c, uint64_t start)
 	return never;
 }
 
-/* ---- holding and returning ------------------------------------------------------------
- */
+/* ---- holding and returning */
 
 static bool can_grow(const struct run *r, const struct claim_delivery *d)
 {
@@ -350,8 +391,7 @@ struct run *claim_return(struct claim *c, struct run *run, const struct claim_re
 	return r;
 }
 
-/* ---- the whole ------------------------------------------------------------------------
- */
+/* ---- the whole */
 
 void claim_init(struct claim *c, uint64_t committed, struct heap *timers)
 {

@@ -34,8 +34,7 @@ static uint64_t checksum(const char *bytes, size_t len)
 	return XXH3_64bits(bytes + SUMMED_AT, len - SUMMED_AT);
 }
 
-/* ---- writing ------------------------------------------------------------------------
- */
+/* ---- writing */
 
 static inline char *put_varint(char *at, uint64_t n)
 {
@@ -233,8 +232,7 @@ struct record_batch *record_finish(struct record_writer *w, uint64_t end)
 	return b;
 }
 
-/* ---- reading ------------------------------------------------------------------------
- */
+/* ---- reading */
 
 static bool take_long_varint(const char **at, const char *end, uint64_t *out)
 {
@@ -440,8 +438,7 @@ void record_skip(struct record_reader *r, uint64_t offset)
 	}
 }
 
-/* ---- opening ------------------------------------------------------------------------
- */
+/* ---- opening */
 
 /* Reply lines depend on what PUB refuses, as in store/codec.c. */
 static bool is_word(struct slice s)

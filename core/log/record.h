@@ -1,7 +1,7 @@
 /* record.h: record batches: how messages lie in a partition of a topic.
  *
  * A batch is what one group commit appended to one partition, cut where it is long, or
- * several such that were merged (merge.h). It is the member of a sorted set in Redis,
+ * several such that were merged (compact.h). It is the member of a sorted set in Redis,
  * scored by the offset of its first record. In memory it is the same bytes, counted by
  * references. Readers read from the bytes and make no message object.
  *

@@ -11,7 +11,7 @@
 #include "broker/retry.h"
 #include "broker/settlement.h"
 #include "session_private.h"
-#include "shard/shard_ask.h"
+#include "shard/shard.h"
 #include "store/store.h"
 
 struct by_id;

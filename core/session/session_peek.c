@@ -11,7 +11,7 @@
 #include "broker/queue_scan.h"
 #include "broker/unusable.h"
 #include "session_private.h"
-#include "shard/shard_ask.h"
+#include "shard/shard.h"
 
 #define PEEK_BYTES_MAX ((size_t)8 << 20) /* of messages; one is shown in any case */
 

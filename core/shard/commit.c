@@ -1,7 +1,7 @@
 #include "commit.h"
 
 #include "base/mem.h"
-#include "log/joint.h"
+#include "log/partition.h"
 #include "dedupe.h"
 #include "journal.h"
 

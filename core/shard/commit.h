@@ -31,7 +31,7 @@ struct commit *commit_create(struct shard_env *env, const struct commit_ops *ops
 void commit_publish(struct commit *c, struct shard *sh, struct msg *m, double rank,
 		    struct waiter *id);
 
-/* A message for a partition of a topic: log/joint.h. */
+/* A message for a partition of a topic: struct joint. */
 void commit_append(struct commit *c, struct partition *p, struct msg *m);
 
 /* What becomes of a held message. */

@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "host/log.h"
 #include "journal.h"
-#include "shard_ask.h"
+#include "shard.h"
 
 #define READ_ROWS 4096
 #define FORGET_MAX 4096 /* of a turn */

@@ -71,7 +71,7 @@ struct entry {
 	struct lease *lease;   /* whose it is, while unacked */
 	TAILQ_ENTRY(entry) lease_link;
 	uint64_t tag;
-	struct shard_expiring *expiring; /* in a window; see shard_expiry.c */
+	struct shard_expiring *expiring; /* in a window */
 
 	uint32_t deliveries; /* so far, with those that came back without a failure */
 	uint32_t failures;   /* nacks, timeouts and consumers lost while at work on it */

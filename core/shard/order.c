@@ -6,6 +6,154 @@
 #include "base/mem.h"
 #include "shard.h"
 
+static void place_heap_deinit(struct place_heap *h)
+{
+	mem_free(h->places);
+	*h = (struct place_heap){ 0 };
+}
+
+static void sift_up(struct place_heap *h, size_t i)
+{
+	struct place p = h->places[i];
+
+	for (; i > 0 && place_is_before(p, h->places[(i - 1) / 2]); i = (i - 1) / 2)
+		h->places[i] = h->places[(i - 1) / 2];
+	h->places[i] = p;
+}
+
+static void sift_down(struct place_heap *h, size_t i)
+{
+	struct place p = h->places[i];
+	size_t child;
+
+	for (; (child = 2 * i + 1) < h->count; i = child) {
+		if (child + 1 < h->count &&
+		    place_is_before(h->places[child + 1], h->places[child]))
+			child++;
+		if (!place_is_before(h->places[child], p))
+			break;
+		h->places[i] = h->places[child];
+	}
+	h->places[i] = p;
+}
+
+/* Memory follows what is needed, down as well as up. */
+static void resize(struct place_heap *h, size_t cap)
+{
+	h->cap = cap;
+	h->places = mem_realloc(h->places, cap * sizeof(*h->places));
+}
+
+static void shrink(struct place_heap *h)
+{
+	if (h->count == 0)
+		place_heap_deinit(h);
+	else if (h->cap > 64 && h->count < h->cap / 4)
+		resize(h, h->cap / 2);
+}
+
+/* In O(1) when it is the last one in the order. */
+static void place_heap_push(struct place_heap *h, struct place p)
+{
+	if (h->count == h->cap)
+		resize(h, h->cap ? h->cap + h->cap / 2 : 16);
+	h->places[h->count] = p;
+	sift_up(h, h->count++);
+}
+
+static struct place place_heap_take(struct place_heap *h, size_t index)
+{
+	struct place taken = h->places[index];
+
+	h->places[index] = h->places[--h->count];
+	if (index < h->count) {
+		sift_up(h, index);
+		sift_down(h, index);
+	}
+	shrink(h);
+	return taken;
+}
+
+static struct place place_heap_pop(struct place_heap *h)
+{
+	return place_heap_take(h, 0);
+}
+
+/* Drop those that are not before the place; returns how many. */
+static size_t place_heap_drop(struct place_heap *h, struct place from)
+{
+	size_t kept = 0, before = h->count;
+
+	for (size_t i = 0; i < before; i++)
+		if (place_is_before(h->places[i], from))
+			h->places[kept++] = h->places[i];
+	h->count = kept;
+	for (size_t i = kept / 2; i-- > 0;)
+		sift_down(h, i);
+	shrink(h);
+	return before - kept;
+}
+
+static int compare(const struct place_node *a, const struct place_node *b)
+{
+	struct place x = { a->entry->rank, a->entry->id },
+		     y = { b->entry->rank, b->entry->id };
+
+	return place_is_before(y, x) - place_is_before(x, y);
+}
+
+RB_GENERATE_INTERNAL(place_node_tree, place_node, node, compare,
+		     static __attribute__((unused)))
+
+static void place_tree_init(struct place_tree *t)
+{
+	RB_INIT(&t->nodes);
+	pool_init(&t->pool, sizeof(struct place_node), 256);
+}
+
+static void place_tree_deinit(struct place_tree *t)
+{
+	pool_deinit(&t->pool);
+}
+
+/* By rank and id, which stay while it is in the tree. */
+static void place_tree_add(struct place_tree *t, struct entry *e)
+{
+	struct place_node *n = pool_take(&t->pool);
+
+	n->entry = e;
+	RB_INSERT(place_node_tree, &t->nodes, n);
+}
+
+static void place_tree_remove(struct place_tree *t, struct entry *e)
+{
+	struct place_node wanted = { .entry = e };
+	struct place_node *n = RB_FIND(place_node_tree, &t->nodes, &wanted);
+
+	RB_REMOVE(place_node_tree, &t->nodes, n);
+	pool_give(&t->pool, n);
+}
+
+/* The first one at or behind a place; NULL when there is none. */
+static struct entry *place_tree_seek(const struct place_tree *t, struct place from)
+{
+	struct entry place = { .rank = from.score, .id = from.id };
+	struct place_node wanted = { .entry = &place };
+	struct place_node *n =
+		RB_NFIND(place_node_tree, (struct place_node_tree *)&t->nodes, &wanted);
+
+	return n ? n->entry : NULL;
+}
+
+/* NULL when it is empty. */
+static struct entry *place_tree_last(const struct place_tree *t)
+{
+	struct place_node *n =
+		RB_MAX(place_node_tree, (struct place_node_tree *)&t->nodes);
+
+	return n ? n->entry : NULL;
+}
+
 /* Entries of one group that are kept whole, whatever the others have: enough for some
  * reads not to be waited for. */
 #define GROUP_KEEP 64
@@ -63,8 +211,7 @@ void order_destroy(struct order *o)
 	mem_free(o);
 }
 
-/* ---- groups --------------------------------------------------------------------------
- */
+/* ---- groups */
 
 /* False: the message is in no group. */
 static bool hash_of(const struct order *o, const struct msg *m, uint64_t *hash)
@@ -239,8 +386,7 @@ bool order_has_room(const struct order *o)
 	return !is_full(o);
 }
 
-/* ---- slots ---------------------------------------------------------------------------
- */
+/* ---- slots */
 
 static void take(struct order *o, struct group *g, bool is_waiting)
 {
@@ -323,8 +469,7 @@ void order_left(struct order *o, const struct entry *e)
 	set_roomy(o, g, true);
 }
 
-/* ---- parked entries ------------------------------------------------------------------
- */
+/* ---- parked entries */
 
 void order_park(struct order *o, struct entry *e)
 {
@@ -460,8 +605,7 @@ struct entry *order_next_due(struct order *o)
 	return NULL;
 }
 
-/* ---- what has no entry ---------------------------------------------------------------
- */
+/* ---- what has no entry */
 
 struct place order_shadow(const struct order *o, bool is_refilling)
 {

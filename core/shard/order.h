@@ -15,9 +15,35 @@
  */
 #pragma once
 
+#include <bsd/sys/tree.h>
+
 #include "base/table.h"
-#include "place_heap.h"
-#include "place_tree.h"
+#include "window.h"
+
+/* Places of messages, the first of them on top: 16 bytes each. */
+struct place_heap {
+	struct place *places;
+	size_t count, cap;
+};
+
+/* The heap is not empty. */
+static inline struct place place_heap_top(const struct place_heap *h)
+{
+	return h->places[0];
+}
+
+/* Entries by their places, wherever else they are: 40 bytes each. */
+struct place_node {
+	RB_ENTRY(place_node) node;
+	struct entry *entry;
+};
+
+RB_HEAD(place_node_tree, place_node);
+
+struct place_tree {
+	struct place_node_tree nodes;
+	struct pool pool;
+};
 
 enum order_by {
 	ORDER_NONE,

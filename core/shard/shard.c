@@ -5,11 +5,12 @@
 #include <stdlib.h>
 
 #include "base/container.h"
+#include "base/id.h"
 #include "base/mem.h"
+#include "host/log.h"
+#include "store/store.h"
 #include "dedupe.h"
 #include "journal.h"
-#include "shard_index.h"
-#include "store/store.h"
 
 /* A publish pays for no call. */
 static inline __attribute__((always_inline)) struct entry *
@@ -755,4 +756,276 @@ void shard_close(struct shard *sh)
 	}
 	TAILQ_INSERT_TAIL(&sh->env->closing, sh, closing_link);
 	shard_close_some(sh);
+}
+
+/* Ranks that are looked at: a figure must not cost a turn. */
+#define LOOKS_MAX 4096
+#define FRONT_LOOKS_MAX 64
+
+/* Since when it could have been delivered. */
+static int64_t ready_since(const struct entry *e)
+{
+	const struct msg *m = e->msg;
+
+	if (!m)
+		return 0;
+	return m->due_unix_ms > m->ts_unix_ms ? m->due_unix_ms : m->ts_unix_ms;
+}
+
+static int64_t age_ready(const struct shard *sh, unsigned most)
+{
+	const struct window *w = &sh->stages[ENTRY_READY].window;
+	const struct entry *e;
+	unsigned looks = 0;
+	int64_t since = 0;
+	uint64_t parked;
+
+	/* The first of a rank is its oldest. */
+	for (e = window_first(w); e && looks++ < most; e = window_next_score(w, e))
+		since = heap_earlier(since, ready_since(e));
+	/* Of some that are parked no more is known than the id. */
+	if (sh->order && (parked = order_oldest_id(sh->order, most)) != 0)
+		since = heap_earlier(since, id_unix_ms(parked));
+	return since;
+}
+
+int64_t shard_age_ready(const struct shard *sh)
+{
+	return age_ready(sh, LOOKS_MAX);
+}
+
+int64_t shard_age_front(const struct shard *sh)
+{
+	return age_ready(sh, FRONT_LOOKS_MAX);
+}
+
+int64_t shard_age_held(const struct shard *sh)
+{
+	const struct entry *e = window_first(&sh->held);
+
+	if (!e)
+		e = TAILQ_FIRST(&sh->young);
+	return e ? e->at_unix_ms : 0;
+}
+
+struct shard_expiring {
+	struct heap_node node; /* in the heap of the environment */
+	struct entry *entry;
+};
+
+void shard_expiry_enter(const struct stage *st, struct entry *e)
+{
+	struct shard_env *env = e->shard->env;
+	struct shard_expiring *x;
+
+	if (st->set == STORE_BURIED)
+		return;
+	x = pool_take(&env->expirings);
+	*x = (struct shard_expiring){ .entry = e };
+	e->expiring = x;
+	heap_set(&env->expiries, &x->node, e->expires_unix_ms);
+}
+
+void shard_expiry_leave(const struct stage *st, struct entry *e)
+{
+	struct shard_env *env = e->shard->env;
+
+	if (st->set == STORE_BURIED)
+		return;
+	heap_remove(&env->expiries, &e->expiring->node);
+	pool_give(&env->expirings, e->expiring);
+	e->expiring = NULL;
+}
+
+void shard_expiry_init(struct shard_env *env)
+{
+	pool_init(&env->expirings, sizeof(struct shard_expiring), 4096);
+}
+
+void shard_expiry_deinit(struct shard_env *env)
+{
+	heap_deinit(&env->expiries);
+	pool_deinit(&env->expirings);
+}
+
+void shard_expiry_turn(struct shard_env *env)
+{
+	struct heap_node *n;
+
+	while ((n = heap_min(&env->expiries)) != NULL && n->key <= env->now_ms) {
+		struct entry *e = container_of(n, struct shard_expiring, node)->entry;
+
+		if (!env->ops->on_expired(e->shard, e))
+			return;
+	}
+}
+
+int64_t shard_expiry_due_ms(const struct shard_env *env)
+{
+	const struct heap_node *n = heap_min(&env->expiries);
+
+	return n ? n->key : 0;
+}
+
+#define READ_ROWS 2048 /* of one request */
+
+struct shard_size_recovery {
+	struct shard *shard;
+	uint64_t messages; /* that Redis has */
+	int set;           /* that is being read */
+	int64_t start;
+	store_done_fn on_done;
+	void *ctx;
+};
+
+static void end(struct shard_size_recovery *r, int status, const char *text)
+{
+	r->shard->size.stored.messages = r->messages;
+	r->on_done(r->ctx, status, text);
+	mem_free(r);
+}
+
+static void read_next(struct shard_size_recovery *r);
+
+static void on_rows(void *ctx, int status, const char *text, struct store_row *rows,
+		    size_t count)
+{
+	struct shard_size_recovery *r = ctx;
+
+	if (status < 0 || r->shard->is_closed) {
+		end(r, status, text);
+		return;
+	}
+	for (size_t i = 0; i < count; i++)
+		if (rows[i].msg)
+			r->shard->size.stored.bytes += rows[i].msg->payload_len;
+	r->start += (int64_t)count;
+	if (count == 0) {
+		r->set++;
+		r->start = 0;
+	}
+	read_next(r);
+}
+
+static void read_next(struct shard_size_recovery *r)
+{
+	const struct shard *sh = r->shard;
+
+	if (r->set == STORE_BURIED)
+		r->set++;
+	if (r->set == STORE_SET_COUNT)
+		end(r, TIDE_OK, NULL);
+	else
+		store_read(sh->env->store, sh->keys, (enum store_set)r->set, r->start,
+			   READ_ROWS, sh->env->window_bytes, false, on_rows, r);
+}
+
+static void on_size(void *ctx, int status, const char *text,
+		    const struct store_size *sizes, unsigned count)
+{
+	struct shard_size_recovery *r = ctx;
+
+	for (unsigned i = 0; status == TIDE_OK && i < count; i++) {
+		if (sizes[i].messages != r->messages)
+			continue;
+		r->shard->size.stored = sizes[i];
+		end(r, TIDE_OK, NULL);
+		return;
+	}
+	if (status < 0 || r->messages == 0) {
+		end(r, status, text);
+		return;
+	}
+	log_info("the bytes of %llu messages of a shard are not known: reading them",
+		 (unsigned long long)r->messages);
+	read_next(r);
+}
+
+void shard_size_recover(struct shard *sh, const struct store_counts *counts,
+			store_done_fn on_done, void *ctx)
+{
+	struct shard_size_recovery *r = mem_zalloc(sizeof(*r));
+	uint64_t buried = counts->sets[STORE_BURIED];
+
+	r->shard = sh;
+	r->messages = counts->bodies > buried ? counts->bodies - buried : 0;
+	r->on_done = on_done;
+	r->ctx = ctx;
+	sh->size.stored = (struct store_size){ 0, 0 };
+	store_size_read(sh->env->store, sh->keys, on_size, r);
+}
+
+static bool counts(uint8_t home)
+{
+	return home < STORE_SET_COUNT && home != STORE_BURIED;
+}
+
+void shard_size_move(const struct entry *e, uint8_t from, uint8_t to)
+{
+	struct shard_size *size = &e->shard->size;
+	uint64_t bytes = e->msg ? e->msg->payload_len : 0;
+
+	/* The body of an interrupted removal went before. */
+	if (!e->msg && to == HOME_NONE)
+		return;
+	if (counts(from)) {
+		size->stored.messages--;
+		size->stored.bytes -= bytes;
+	}
+	if (counts(to)) {
+		size->stored.messages++;
+		size->stored.bytes += bytes;
+	}
+	if (counts(from) && to == HOME_NONE) {
+		size->left.messages--;
+		size->left.bytes -= bytes;
+	}
+}
+
+/* ---- a limit that comes or goes */
+
+static uint64_t sum_window(const struct window *w)
+{
+	const struct entry *e;
+	uint64_t bytes = 0;
+
+	for (e = window_first(w); e; e = window_next(w, e))
+		bytes += e->msg ? e->msg->payload_len : 0;
+	return bytes;
+}
+
+bool shard_size_is_known(struct shard *sh)
+{
+	const struct stage *ready = &sh->stages[ENTRY_READY];
+	const struct stage *delayed = &sh->stages[ENTRY_DELAYED];
+
+	if (!sh->size.is_unknown)
+		return true;
+	if (ready->beyond || delayed->beyond || shard_is_reading(sh) ||
+	    delayed->is_refilling || sh->is_held_back || (sh->order && sh->order->parked))
+		return false;
+	sh->waiting_bytes = sum_window(&ready->window) + sum_window(&delayed->window);
+	sh->size.is_unknown = false;
+	return true;
+}
+
+/* How many messages are stored was not counted: no start finds so many, and it reads
+ * the bodies once. */
+#define NEVER_FOUND (UINT64_C(1) << 62)
+
+static bool is_empty(const struct shard *sh)
+{
+	uint64_t n = sh->unacked + sh->flight.count + sh->unstored.messages;
+
+	for (int i = 0; i < SHARD_STAGES; i++)
+		n += sh->stages[i].window.count + sh->stages[i].beyond;
+	return n == 0 && TAILQ_EMPTY(&sh->dirty) && TAILQ_EMPTY(&sh->moving);
+}
+
+void shard_size_keep(struct shard *sh, bool is_kept)
+{
+	is_kept = is_kept && sh->keys;
+	if (is_kept && !sh->size.is_kept && !is_empty(sh))
+		sh->size.stored = (struct store_size){ NEVER_FOUND, 0 };
+	sh->size.is_kept = is_kept;
 }

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "base/heap.h"
+#include "base/msg_match.h"
 #include "entry.h"
 #include "order.h"
 #include "stage.h"
@@ -120,7 +121,7 @@ struct shard_take {
 	bool is_failing;
 };
 
-/* What Redis has that is not buried: see shard_size.c. */
+/* What Redis has that is not buried. */
 struct shard_size {
 	bool is_kept;
 	bool is_unknown;          /* waiting_bytes does not count what Redis alone has */
@@ -135,7 +136,7 @@ struct shard {
 	unsigned refs;
 	uint64_t waiting_bytes; /* payloads of what is ready or delayed */
 	struct shard_size size;
-	bool may_trim; /* shard_trim.c: the last one removed something */
+	bool may_trim; /* the last trim removed something */
 	bool gives_up; /* what is too much */
 	struct store_size unstored;
 	bool is_closed;
@@ -415,3 +416,137 @@ static inline void shard_entry_leaving(struct entry *e)
 void shard_kick_continue(struct shard *sh);
 /* End a kick: the shard is being closed. */
 void shard_kick_cancel(struct shard *sh);
+
+/* An ask for messages of one shard by their ids, in whatever state they are.
+ *
+ * First memory is looked at, as soon as the shard's index is there, then Redis. What is
+ * in Redis alone is taken out of its set into memory, so that one can do with it whatever
+ * can be done with any other. A crash before that is written leaves it where it was. Its
+ * owner embeds this; it is the shard's until on_end. */
+struct shard_ask {
+	TAILQ_ENTRY(shard_ask) link;
+	struct shard *shard;
+	uint64_t *ids;  /* those not yet found, none twice; the owner's memory */
+	unsigned count; /* of them */
+	/* A message in memory, or just taken. `state`: where it is, or was; of one that
+	 * is being dead-lettered, ENTRY_MOVING. False: it is left as it is, or put back.
+	 * Otherwise the call has moved or removed it. */
+	bool (*on_entry)(struct shard_ask *ask, struct entry *e, enum entry_state state);
+	/* Not NULL: nothing is taken. A message in Redis alone; the row's score is the
+	 * time by which it is in that state. */
+	void (*on_row)(struct shard_ask *ask, const struct store_row *row,
+		       enum entry_state state);
+	/* There are no more. The ids that are left were not found. */
+	void (*on_end)(struct shard_ask *ask, int status, const char *text);
+};
+
+/* Begin; the rest is filled in. Any of the calls may come before this returns. */
+void shard_take_ask(struct shard_ask *ask);
+
+/* The messages of a shard in one state, in their order, from a place on.
+ *
+ * A reader takes row after row. The window is read from memory, the backlog from Redis;
+ * nothing is changed or brought in. While messages are parked, of which Redis alone may
+ * have the body, all ready ones are read from Redis. Between two reads messages may move:
+ * who stays in its place is read once. */
+enum shard_scan_result {
+	SHARD_SCAN_ROWS,  /* there are some */
+	SHARD_SCAN_AGAIN, /* none yet: the search goes on with the next call */
+	SHARD_SCAN_ASKED, /* Redis is asked: on_filled will be called */
+	SHARD_SCAN_END,   /* there are no more */
+};
+
+struct shard_row {
+	struct store_row row; /* with a reference of the message */
+	/* In memory; good until the shard is changed. NULL: Redis alone has it. */
+	const struct entry *entry;
+};
+
+/* A look for a message at the front of a shard. */
+struct shard_look {
+	const struct msg_match *match;
+	unsigned messages; /* how many it looks at, and of how many bytes */
+	size_t bytes;
+};
+/* The first ready message in memory that matches and has not expired, of a group one of
+ * those that may be next; NULL: there is none. When Redis has more, and there is room, a
+ * read is under way. */
+struct entry *shard_scan_match(struct shard *sh, const struct shard_look *look);
+
+/* What has been read and not been taken. */
+struct shard_scan {
+	struct shard *shard; /* a reference */
+	enum entry_state state;
+	struct place from; /* the next read begins here */
+	unsigned count, taken;
+	unsigned max;     /* rows of one read */
+	bool is_asking;   /* Redis is being asked */
+	bool is_end;      /* nothing is behind the rows */
+	struct error err; /* its code < 0: Redis could not be read; then it is the end */
+	/* Redis has answered. */
+	void (*on_filled)(struct shard_scan *scan);
+	void *ctx;
+	struct shard_row *rows;
+};
+
+/* `from` is the caller's, like the members that are not named here.
+ *
+ * @param max  rows of one read */
+void shard_scan_init(struct shard_scan *scan, struct shard *sh, enum entry_state state,
+		     unsigned max);
+/* Not while Redis is asked. */
+void shard_scan_deinit(struct shard_scan *scan);
+
+/* Read on, when all rows are taken. @param bytes  of messages, at most; one comes in any
+ * case */
+enum shard_scan_result shard_scan_fill(struct shard_scan *scan, size_t bytes);
+
+/* The shard may have changed: read anew what came from memory. */
+void shard_scan_renew(struct shard_scan *scan);
+
+/* The next row, or NULL. Its `msg` may be NULL: a body that cannot be read. */
+static inline const struct shard_row *shard_scan_row(const struct shard_scan *scan)
+{
+	return scan->taken < scan->count ? &scan->rows[scan->taken] : NULL;
+}
+/* It is done with. */
+void shard_scan_take(struct shard_scan *scan);
+
+/* The end of a shard's ready or delayed messages: those that would be
+ * delivered last. */
+
+/* Memory does not have all of them: Redis is to be asked. */
+bool shard_tail_is_far(const struct shard *sh, enum entry_state state);
+/* The last one, unless that is far; NULL when there is none. */
+struct entry *shard_tail_entry(const struct shard *sh, enum entry_state state);
+/* The next one that was durable before and comes back to this state: Redis does not know
+ * its place yet. @param e  the one before; NULL: the first */
+const struct entry *shard_tail_next_unsettled(const struct shard *sh,
+					      enum entry_state state,
+					      const struct entry *e);
+/* Read the ids and places of the last ones of a durable shard, `count` at most (1–4096).
+ * Some may be in another state by now. */
+void shard_tail_read(struct shard *sh, enum entry_state state, unsigned count,
+		     store_rows_fn on_rows, void *ctx);
+
+/* The entries of a shard by the ids of their messages.
+ *
+ * It is made when somebody asks for a message by its id, and dropped when nobody has
+ * asked for a while: a shard that is never asked pays one test at each step of a message.
+ *
+ * It is built bit by bit, by a walk through all places where entries are. One that leaves
+ * its place before the walk comes by is added then; so is a new one. What is gone or on
+ * its way out may be missing. */
+
+/* Add some of what is missing. True when nothing is: then shard_index_find may be asked.
+ * @param max  entries to look at */
+TIDE_MUST_USE bool shard_index_build(struct shard *sh, unsigned max);
+/* The entry with that id, whatever its state; NULL when memory has none. */
+struct entry *shard_index_find(const struct shard *sh, uint64_t id);
+/* Forget some: nobody has asked for a while. The last call frees it. Harmless when there
+ * is none. */
+void shard_index_drop(struct shard *sh, unsigned max);
+/* The shard is freed, and has no entry any more. */
+void shard_index_destroy(struct shard *sh);
+/* When it is to be dropped; 0: there is none. */
+int64_t shard_index_due_ms(const struct shard *sh);

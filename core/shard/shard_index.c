@@ -1,7 +1,7 @@
-#include "shard_index.h"
-
+/* shard_index.c: the entries of a shard by the ids of their messages. */
 #include "base/id_table.h"
 #include "base/mem.h"
+#include "shard.h"
 
 #define IDLE_MS 10000
 

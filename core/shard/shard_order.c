@@ -26,8 +26,7 @@ static void unpark(struct shard *sh, struct entry *e)
 	stage_insert(st, e, e->rank);
 }
 
-/* ---- places of which the message is read ---------------------------------------------
- */
+/* ---- places of which the message is read */
 
 static void take_row(struct shard *sh, const struct store_row *row)
 {
@@ -141,8 +140,7 @@ void shard_order_by(struct shard *sh, const struct order_spec *spec)
 	o->keep_bytes_max = sh->env->window_bytes;
 }
 
-/* ---- the next message ----------------------------------------------------------------
- */
+/* ---- the next message */
 
 static void stop(struct shard *sh)
 {
@@ -213,8 +211,7 @@ struct entry *shard_order_head(struct shard *sh)
 	return e;
 }
 
-/* ---- recovery ------------------------------------------------------------------------
- */
+/* ---- recovery */
 
 struct order_recovery {
 	struct shard *shard;
@@ -302,8 +299,7 @@ void shard_order_recover(struct shard *sh, store_done_fn on_done, void *ctx)
 	store_tried_read(sh->env->store, sh->keys, STORE_DELAYED, on_tried, r);
 }
 
-/* ---- purge ---------------------------------------------------------------------------
- */
+/* ---- purge */
 
 struct order_purge {
 	struct shard *shard;

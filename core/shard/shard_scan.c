@@ -1,10 +1,9 @@
-#include "shard_scan.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
 #include "journal.h"
+#include "shard.h"
 
 void shard_scan_init(struct shard_scan *scan, struct shard *sh, enum entry_state state,
 		     unsigned max)
@@ -254,8 +253,8 @@ static void merge(struct overlay *o, const struct store_row *rows, size_t count)
 		msg_unref(extra[k].row.msg);
 }
 
-static void on_rows(void *ctx, int status, const char *text, struct store_row *rows,
-		    size_t count)
+static void on_scan_rows(void *ctx, int status, const char *text, struct store_row *rows,
+			 size_t count)
 {
 	struct shard_scan *scan = ctx;
 	struct overlay o = { .scan = scan };
@@ -293,7 +292,7 @@ static enum shard_scan_result ask(struct shard_scan *scan, size_t bytes)
 	from.score = scan->from.score;
 	from.id = scan->from.id;
 	scan->is_asking = true;
-	store_read_from(sh->env->store, sh->keys, &from, on_rows, scan);
+	store_read_from(sh->env->store, sh->keys, &from, on_scan_rows, scan);
 	return SHARD_SCAN_ASKED;
 }
 
@@ -350,4 +349,44 @@ struct entry *shard_scan_match(struct shard *sh, const struct shard_look *look)
 	if (sh->order)
 		order_offers_end(sh->order);
 	return e;
+}
+
+bool shard_tail_is_far(const struct shard *sh, enum entry_state state)
+{
+	return sh->keys && (sh->stages[state].beyond > 0 ||
+			    (state == ENTRY_READY && shard_parked(sh) > 0));
+}
+
+struct entry *shard_tail_entry(const struct shard *sh, enum entry_state state)
+{
+	struct entry *last = window_last(&sh->stages[state].window);
+	struct entry *parked =
+		state == ENTRY_READY && sh->order ? order_last(sh->order) : NULL;
+
+	if (!last || !parked)
+		return last ? last : parked;
+	return place_is_before(window_place(last), window_place(parked)) ? parked : last;
+}
+
+static bool is_unsettled(const struct entry *e, enum entry_state state)
+{
+	return e->state == state && !(e->flags & ENTRY_UNSTORED) &&
+	       (e->home != state || e->flags & ENTRY_SCORE_DIRTY);
+}
+
+const struct entry *shard_tail_next_unsettled(const struct shard *sh,
+					      enum entry_state state,
+					      const struct entry *e)
+{
+	e = e ? TAILQ_NEXT(e, dirty_link) : TAILQ_FIRST(&sh->dirty);
+	while (e && !is_unsettled(e, state))
+		e = TAILQ_NEXT(e, dirty_link);
+	return e;
+}
+
+void shard_tail_read(struct shard *sh, enum entry_state state, unsigned count,
+		     store_rows_fn on_rows, void *ctx)
+{
+	store_read(sh->env->store, sh->keys, sh->stages[state].set, -(int64_t)count,
+		   count, 0, true, on_rows, ctx);
 }

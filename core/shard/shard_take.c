@@ -1,15 +1,16 @@
 /* shard_take.c: messages are taken out of Redis's sets, behind the edges of the windows.
  *
  * Those that expire are found by the expiry set, from its front; others are asked for by
- * their ids (shard_ask.h). They enter the unack set, as if somebody held them. What has
- * expired goes the way of all that fail.
+ * their ids (struct shard_ask). They enter the unack set, as if somebody held them. What
+ * has expired goes the way of all that fail.
  *
  * No batch of the shard is under way while they are taken, and no read, nor the other way
  * round: what is sent again after a reconnect would put a message back into the set that
  * it has been taken out of. */
+#include "base/mem.h"
 #include "host/log.h"
-#include "shard_ask.h"
-#include "shard_index.h"
+#include "dedupe.h"
+#include "shard.h"
 
 #define TAKE_ROWS 128 /* of one request */
 #define RETRY_MS 1000
@@ -101,7 +102,7 @@ static void begin_take(struct shard *sh)
 	t->purges = sh->purges;
 }
 
-/* ---- what has expired ---------------------------------------------------------- */
+/* ---- what has expired */
 
 /* The messages are held by nobody; what becomes of each is decided now. */
 static void expire_rows(struct shard *sh, const struct store_taken *taken)
@@ -206,7 +207,7 @@ static bool is_expiry_due(struct shard *sh)
 	return false;
 }
 
-/* ---- what is asked for by its id ----------------------------------------------- */
+/* ---- what is asked for by its id */
 
 static void drop_id(struct shard_ask *ask, unsigned i)
 {
@@ -358,7 +359,7 @@ static struct shard_ask *next_ask(struct shard *sh, bool *is_written)
 	return NULL;
 }
 
-/* ---- both ------------------------------------------------------------------------ */
+/* ---- both */
 
 static bool is_read(const struct shard *sh)
 {
@@ -443,4 +444,360 @@ void shard_take_cancel(struct shard *sh)
 
 	while ((ask = TAILQ_FIRST(&sh->take.asks)) != NULL)
 		end_ask(ask, TIDE_ENOTFOUND, "the queue was deleted");
+}
+
+#define KICK_RETRY_MS 100
+#define KICK_STEP 4096 /* messages of one step, so that a turn stays short */
+
+struct shard_kick {
+	struct waiter *waiter;
+	uint64_t left;
+	unsigned count;
+	struct shard *shards[];
+};
+
+static void kick_end(struct shard_kick *k, int status, const char *text)
+{
+	for (unsigned i = 0; i < k->count; i++) {
+		k->shards[i]->kick = NULL;
+		shard_unref(k->shards[i]);
+	}
+	waiter_done(k->waiter, status, text);
+	mem_free(k);
+}
+
+/* The first buried message of a shard; NULL when none is in memory. */
+static struct entry *first_buried(struct shard *sh)
+{
+	struct stage *st = &sh->stages[ENTRY_BURIED];
+
+	if (st->window.count == 0)
+		stage_refill(st);
+	return window_first(&st->window);
+}
+
+/* The one that was buried first. NULL: there is none, or a shard has to be read
+ * before it is known (`*unread`). */
+static struct entry *next_buried(const struct shard_kick *k, struct shard **unread)
+{
+	struct entry *next = NULL;
+
+	*unread = NULL;
+	for (unsigned i = 0; i < k->count; i++) {
+		struct shard *sh = k->shards[i];
+		struct entry *e = first_buried(sh);
+
+		if (!e && sh->stages[ENTRY_BURIED].beyond > 0)
+			*unread = sh;
+		if (e && (!next || place_is_before(window_place(e), window_place(next))))
+			next = e;
+	}
+	return *unread ? NULL : next;
+}
+
+static void make_ready(struct entry *e)
+{
+	shard_forget_failures(e);
+	shard_move(e, ENTRY_READY, 0);
+}
+
+static void kick_go_on(struct shard_kick *k)
+{
+	struct shard *unread = NULL;
+	struct entry *e = NULL;
+	unsigned n = 0;
+
+	while (k->left > 0 && n++ < KICK_STEP && (e = next_buried(k, &unread)) != NULL) {
+		k->left--;
+		make_ready(e);
+	}
+	if (k->left > 0 && unread) {
+		/* The read that brings them will call again. */
+		if (!unread->stages[ENTRY_BURIED].is_refilling)
+			shard_wake_by(unread, unread->env->now_ms + KICK_RETRY_MS);
+	} else if (k->left > 0 && e) {
+		shard_wake_by(k->shards[0], k->shards[0]->env->now_ms);
+	} else {
+		kick_end(k, TIDE_OK, NULL);
+	}
+}
+
+void shard_kick_continue(struct shard *sh)
+{
+	if (sh->kick)
+		kick_go_on(sh->kick);
+}
+
+void shard_kick_cancel(struct shard *sh)
+{
+	if (sh->kick)
+		kick_end(sh->kick, TIDE_ENOTFOUND, "the queue was deleted");
+}
+
+uint64_t shard_kick(struct shard *const *shards, unsigned count, uint64_t n,
+		    struct waiter *waiter)
+{
+	struct shard_kick *k = mem_alloc(sizeof(*k) + count * sizeof(struct shard *));
+	uint64_t buried = 0;
+
+	waiter_add(waiter);
+	*k = (struct shard_kick){ .waiter = waiter, .count = count };
+	for (unsigned i = 0; i < count; i++) {
+		buried += shard_count(shards[i], ENTRY_BURIED);
+		k->shards[i] = shard_ref(shards[i]);
+		shards[i]->kick = k;
+	}
+	k->left = n = n < buried ? n : buried;
+	kick_go_on(k);
+	return n;
+}
+
+#define PURGE_ROWS 2048 /* of one request */
+
+struct purge {
+	struct shard *shard;
+	struct waiter *waiter;
+	struct store_size waiting;   /* what Redis alone had of it, ready or delayed */
+	uint64_t left[SHARD_STAGES]; /* to be removed from Redis alone */
+	unsigned asked;              /* how many the request under way may remove */
+	unsigned recounts;
+	int stage;
+};
+
+/* A request that was sent twice removes less than it is asked to, and says so;
+ * what else is a reason to count once more ends after some times. */
+#define RECOUNTS_MAX 16
+
+/* What Redis refused to remove counts again; of some of many, by their mean. */
+static void restore_size(const struct purge *p)
+{
+	struct shard *sh = p->shard;
+	uint64_t left = p->left[ENTRY_READY] + p->left[ENTRY_DELAYED];
+	uint64_t bytes = p->waiting.bytes;
+
+	if (left < p->waiting.messages)
+		bytes = (uint64_t)((double)bytes * (double)left /
+				   (double)p->waiting.messages);
+	sh->waiting_bytes += bytes;
+	sh->size.stored.bytes += bytes;
+	sh->size.stored.messages += left;
+}
+
+static void purge_end(struct purge *p, int status, const char *text)
+{
+	struct shard *sh = p->shard;
+
+	if (status < 0)
+		log_warn("purge: %s", text ? text : error_text(status));
+	if (status < 0)
+		restore_size(p);
+	for (int i = 0; i < SHARD_STAGES && !sh->is_closed; i++)
+		stage_restore_beyond(&sh->stages[i], p->left[i]);
+	shard_resume(sh);
+	waiter_done(p->waiter, status, text);
+	shard_unref(sh);
+	mem_free(p);
+}
+
+static void purge_next(struct purge *p);
+static void purge_count(struct purge *p);
+
+/* How many places of Redis's set are before the edge. What has changed since the last
+ * batch counts where Redis has it: an entry that was behind the edge, and is to be
+ * removed, is behind it there. */
+static uint64_t count_before(const struct stage *st)
+{
+	uint64_t n = st->indexed;
+	const struct entry *e;
+
+	TAILQ_FOREACH (e, &st->shard->dirty, dirty_link) {
+		struct place stored = { e->stored_score, e->id };
+
+		if (e->home == st->set)
+			n += (uint64_t)place_is_before(stored, st->edge) -
+			     (uint64_t)shard_is_indexed(e);
+	}
+	return n;
+}
+
+static void on_purged(void *ctx, int status, const char *text, uint64_t removed,
+		      const uint64_t *ids, size_t id_count)
+{
+	struct purge *p = ctx;
+
+	if (id_count > 0)
+		dedupe_purged(p->shard, ids, id_count);
+	if (status < 0) {
+		purge_end(p, status, text);
+		return;
+	}
+	p->left[p->stage] -= removed < p->asked ? removed : p->asked;
+	if (removed < p->asked && p->recounts++ < RECOUNTS_MAX)
+		purge_count(p);
+	else
+		purge_next(p);
+}
+
+static void purge_next(struct purge *p)
+{
+	struct shard *sh = p->shard;
+	struct store_purge request;
+
+	while (p->stage < SHARD_STAGES && p->left[p->stage] == 0)
+		p->stage++;
+	if (p->stage == SHARD_STAGES || sh->is_closed || p->recounts > RECOUNTS_MAX) {
+		purge_end(p, TIDE_OK, NULL);
+		return;
+	}
+	p->asked =
+		p->left[p->stage] < PURGE_ROWS ? (unsigned)p->left[p->stage] : PURGE_ROWS;
+	request = (struct store_purge){
+		.set = sh->stages[p->stage].set,
+		.start = (int64_t)count_before(&sh->stages[p->stage]),
+		.count = p->asked,
+		.wants_ids = sh->dedupe.is_queued,
+	};
+	store_purge(sh->env->store, sh->keys, &request, on_purged, p);
+}
+
+/* No batch is under way any more, and none will be: what Redis has before the
+ * edge is known for certain, and all that is behind it is to go. */
+static void on_purge_counts(void *ctx, int status, const char *text,
+			    const struct store_counts *counts)
+{
+	struct purge *p = ctx;
+
+	if (status < 0) {
+		purge_end(p, status, text);
+		return;
+	}
+	for (int i = 0; i < SHARD_STAGES; i++) {
+		const struct stage *st = &p->shard->stages[i];
+		uint64_t size = counts->sets[st->set], before = count_before(st);
+
+		p->left[i] = size > before ? size - before : 0;
+	}
+	p->stage = 0;
+	purge_next(p);
+}
+
+static void purge_count(struct purge *p)
+{
+	store_read_counts(p->shard->env->store, p->shard->keys, on_purge_counts, p);
+}
+
+uint64_t shard_purge(struct shard *sh, struct waiter *waiter)
+{
+	struct purge *p = mem_zalloc(sizeof(*p));
+	struct entry *e;
+	uint64_t n = 0;
+
+	for (int i = 0; i < SHARD_STAGES; i++) {
+		p->left[i] = stage_forget_beyond(&sh->stages[i]);
+		n += p->left[i];
+		for (; (e = stage_any(&sh->stages[i])) != NULL; n++)
+			shard_remove(e, waiter);
+	}
+	p->waiting.messages = p->left[ENTRY_READY] + p->left[ENTRY_DELAYED];
+	if (sh->order) {
+		p->waiting.messages += sh->order->in_redis;
+		n += shard_order_purge(sh, waiter);
+	}
+	p->waiting.bytes = sh->waiting_bytes; /* nothing is in memory any more */
+	sh->waiting_bytes = 0;
+	sh->size.stored.messages -= p->waiting.messages;
+	sh->size.stored.bytes -= p->waiting.bytes;
+	sh->purges++;
+	waiter_add(waiter);
+	p->shard = shard_ref(sh);
+	p->waiter = waiter;
+	if (!sh->keys) {
+		purge_end(p, TIDE_OK, NULL);
+		return n;
+	}
+	sh->is_held_back = true;
+	purge_count(p);
+	return n;
+}
+
+#define TRIM_MAX 4096 /* of one request */
+
+struct trim {
+	struct stage *stage;
+	uint64_t asked;
+	shard_trimmed_fn on_trimmed;
+};
+
+static void on_trimmed_rows(void *ctx, int status, const char *text, uint64_t removed,
+			    const uint64_t *ids, size_t id_count)
+{
+	struct trim *t = ctx;
+	struct stage *st = t->stage;
+	struct shard *sh = st->shard;
+
+	if (status < 0 && status != TIDE_ESHUTDOWN)
+		log_warn("cannot drop messages of a queue that is over its limit: %s",
+			 text ? text : error_text(status));
+	if (removed > t->asked)
+		removed = t->asked;
+	if (!sh->is_closed) {
+		/* Else the set is not what it was thought to be: a read corrects that. */
+		sh->may_trim = removed > 0;
+		sh->size.is_unknown = true;
+		st->beyond -= removed < st->beyond ? removed : st->beyond;
+		t->on_trimmed(sh, removed);
+	}
+	shard_resume(sh);
+	shard_unref(sh);
+	mem_free(t);
+}
+
+static bool has_place(const struct shard *sh, const struct stage *st)
+{
+	const struct entry *e;
+
+	TAILQ_FOREACH (e, &st->outside, link)
+		if (e->home == st->set || (e->flags & ENTRY_UNSURE))
+			return true;
+	TAILQ_FOREACH (e, &sh->dirty, dirty_link)
+		if (e->home == st->set || (e->flags & ENTRY_UNSURE))
+			return true;
+	return false;
+}
+
+/* Something that will end is in the way. */
+static bool is_unsettled(const struct shard *sh, const struct stage *st)
+{
+	return sh->is_held_back || sh->kick || sh->flight.count > 0 ||
+	       sh->take.is_taking || sh->take.is_looking || st->is_refilling ||
+	       has_place(sh, st);
+}
+
+bool shard_trim(struct shard *sh, enum entry_state state, uint64_t count, bool is_last,
+		shard_trimmed_fn on_trimmed)
+{
+	struct stage *st = &sh->stages[state];
+	uint64_t stored = st->beyond - st->outside_unwritten;
+	struct trim *t;
+
+	/* The publish ids of what goes are to be forgotten with it, if they are kept so,
+	 * and what waits for its next attempt has a slot of its group. */
+	if ((sh->order && state == ENTRY_DELAYED) || !sh->keys || !sh->may_trim ||
+	    sh->dedupe.is_queued || sh->size.is_kept ||
+	    (st->window.count > 0 && !is_last) || stored == 0)
+		return false;
+	if (is_unsettled(sh, st))
+		return true;
+	count = count < stored ? count : stored;
+	t = mem_alloc(sizeof(*t));
+	*t = (struct trim){ st, count < TRIM_MAX ? count : TRIM_MAX, on_trimmed };
+	sh->is_held_back = true;
+	shard_ref(sh);
+	store_purge(sh->env->store, sh->keys,
+		    &(struct store_purge){ .set = st->set,
+					   .start = is_last ? -(int64_t)t->asked
+							    : (int64_t)st->indexed,
+					   .count = (unsigned)t->asked },
+		    on_trimmed_rows, t);
+	return true;
 }

@@ -29,7 +29,7 @@ struct tls {
 	char first[FIRST_BYTES];
 };
 
-/* ---- the BIO: OpenSSL reads from `in`, and writes to `out` ---- */
+/* ---- the BIO: OpenSSL reads from `in`, and writes to `out` */
 
 static int on_bio_write(BIO *bio, const char *data, int len)
 {
@@ -159,7 +159,7 @@ size_t tls_unread_bytes(const struct tls *t)
 	return t->in.len + buf_len(&t->kept) + (size_t)SSL_pending(t->ssl);
 }
 
-/* ---- failures ---- */
+/* ---- failures */
 
 /* The first line of what is no TLS. Of a client's the first word: a password may follow.
  */
@@ -248,7 +248,7 @@ static int fail(struct tls *t)
 	return -EPROTO;
 }
 
-/* ---- bytes ---- */
+/* ---- bytes */
 
 /* A name with a zero in it would be taken for what stands before the zero. */
 static void note_peer(struct tls *t)

@@ -1,7 +1,7 @@
 /* A joint of a partition over a real Redis: all of it, in its place, or nothing. */
 #include "partition_rig.h"
 
-#include "log/joint.h"
+#include "log/partition.h"
 
 static int setup(void **state)
 {

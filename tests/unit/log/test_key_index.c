@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "log/key_index.h"
+#include "log/compact.h"
 
 #define KEYS 5000
 

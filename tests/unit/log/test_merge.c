@@ -1,7 +1,7 @@
 /* Small batches become large ones in Redis, and no reader sees a difference. */
 #include "partition_rig.h"
 
-#include "log/merge.h"
+#include "log/compact.h"
 
 #define LOG "tide:{//orders#3}:log"
 #define DAY LOG ":20261123"

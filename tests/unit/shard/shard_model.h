@@ -10,8 +10,6 @@
 #include "base/mem.h"
 #include "shard/journal.h"
 #include "shard/shard.h"
-#include "shard/shard_ask.h"
-#include "shard/shard_index.h"
 
 #define MESSAGES_MAX 20000
 #define GROUPS 30

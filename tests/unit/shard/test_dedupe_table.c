@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "shard/dedupe_table.h"
+#include "shard/publish_ids.h"
 
 static struct dedupe_table table;
 static uint64_t messages; /* the last one */
