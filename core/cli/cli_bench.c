@@ -1,10 +1,575 @@
-/* cli_bench.c: bench. */
+/* cli_bench.c: bench, the load generator.
+ *
+ * Producers and consumers are clients of the library on one loop. Each message carries
+ * its sender, its number and the time at which it was due. The consumers check by these
+ * that every message arrives once and in order. A latency counts from the due time, not
+ * from the moment a busy sender came to it (coordinated omission). */
+#include <errno.h>
 #include <inttypes.h>
-#include <stdlib.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/timerfd.h>
+#include <time.h>
 #include <unistd.h>
 
-#include "bench.h"
+#include <uv.h>
+
+#include "base/histogram.h"
+#include "base/mem.h"
 #include "cli.h"
+#include "host/machine.h"
+
+#define BENCH_SIZE_MIN 24
+#define BENCH_WORKERS_MAX 1024
+
+struct bench_options {
+	const char *url;
+	const char *queue;   /* names are this, a dash and a number from 1 */
+	const char *declare; /* further options of the queues, a space before each */
+	unsigned producers;
+	unsigned consumers;
+	unsigned queues;
+	unsigned size;     /* of a payload, BENCH_SIZE_MIN at least */
+	unsigned window;   /* unconfirmed messages of a producer */
+	unsigned prefetch; /* unacknowledged ones of a consumer */
+	uint64_t count;    /* messages in all */
+	uint64_t rate;     /* a second, in all; 0 = as fast as it goes */
+	bool is_auto_ack;
+	bool is_topic;    /* topics instead of queues; what follows is for them */
+	unsigned readers; /* how often each message is to be received; 1 for queues */
+	bool has_groups;  /* the consumers form `readers` groups; else each is a reader */
+	const char *from; /* where they begin */
+	bool is_drain;    /* consume what an earlier run left: nothing is known of it */
+	FILE *progress;   /* a line now and then; NULL: none */
+};
+
+struct bench_result {
+	uint64_t sent;
+	uint64_t confirmed;
+	uint64_t received;
+	uint64_t duplicates;
+	uint64_t missing;
+	uint64_t disordered;      /* came after a later one of the same sender */
+	double publish_seconds;   /* from the first send to the last confirm */
+	double deliver_seconds;   /* from the first send to the last receipt */
+	struct histogram confirm; /* from due to confirmed, ns */
+	struct histogram deliver; /* from due to received, ns */
+	char error[640];
+};
+
+#define NS UINT64_C(1000000000)
+#define PROGRESS_MS 1000
+
+/* What a payload begins with; the rest of it is filler. */
+struct stamp {
+	uint32_t run; /* of this process: others' messages are not counted */
+	uint32_t producer;
+	uint64_t number;
+	uint64_t due_ns;
+};
+
+struct bench;
+
+/* A producer or a consumer. */
+struct worker {
+	struct bench *bench;
+	struct tidemq_client *client;
+	char queue[300];
+	/* Of a producer. */
+	unsigned number;
+	uint64_t quota;
+	uint64_t sent;
+	uint64_t in_flight;
+	uint64_t *due_ns; /* of the last `window` sent, by number */
+	uint64_t confirmed;
+	uint64_t *seen; /* a bit a message and reader: which have been received */
+	/* Of a consumer. */
+	unsigned reader; /* which of the readers of each message it belongs to */
+	uint64_t first_tag, last_tag; /* received and not acknowledged */
+	uint64_t *next; /* by producer: the number after the last one received */
+};
+
+struct bench {
+	struct bench_options options;
+	struct bench_result result;
+	uv_loop_t loop;
+	uv_check_t check;
+	uv_timer_t progress;
+	uv_signal_t interrupts[2]; /* SIGINT, SIGTERM */
+	uv_poll_t pacer; /* a timerfd: due times are finer than the loop's clock */
+	int pacer_fd;
+	struct worker *consumers;
+	struct worker *producers; /* after the consumers */
+	unsigned waiting;         /* for connections and subscriptions */
+	uint32_t run;
+	char *payload;
+	uint64_t start_ns;
+	uint64_t last_confirm_ns;
+	uint64_t last_receipt_ns;
+	uint64_t last_shown;
+	uint64_t clock_ns;
+	unsigned clock_uses; /* in this turn */
+	bool is_running;
+	bool is_over;
+};
+
+static uint64_t now_ns(void)
+{
+	return (uint64_t)machine_clock_ns(CLOCK_MONOTONIC);
+}
+
+/* For what comes many at a time: the clock is read for the first of a turn and
+ * every eighth after it, which are some microseconds. */
+static uint64_t about_now_ns(struct bench *b)
+{
+	if (b->clock_uses++ % 8 == 0)
+		b->clock_ns = now_ns();
+	return b->clock_ns;
+}
+
+static void close_handle(uv_handle_t *handle)
+{
+	if (!uv_is_closing(handle))
+		uv_close(handle, NULL);
+}
+
+static void end(struct bench *b)
+{
+	const struct bench_options *o = &b->options;
+
+	if (b->is_over)
+		return;
+	b->is_over = true;
+	close_handle((uv_handle_t *)&b->check);
+	close_handle((uv_handle_t *)&b->progress);
+	for (int i = 0; i < 2; i++)
+		close_handle((uv_handle_t *)&b->interrupts[i]);
+	if (b->pacer_fd >= 0)
+		close_handle((uv_handle_t *)&b->pacer);
+	for (unsigned i = 0; i < o->consumers + o->producers; i++)
+		if (b->consumers[i].client)
+			tidemq_close(b->consumers[i].client, NULL, NULL);
+}
+
+static void fail(struct bench *b, const char *what, const char *why)
+{
+	if (!b->is_over && !b->result.error[0])
+		snprintf(b->result.error, sizeof(b->result.error), "%s: %s", what, why);
+	end(b);
+}
+
+/* The run is over; its queues are deleted as at any end. */
+static void on_interrupt(uv_signal_t *handle, int signal)
+{
+	fail(handle->data, "interrupted", "the run did not end, so there are no figures");
+}
+
+static void check_end(struct bench *b)
+{
+	const struct bench_options *o = &b->options;
+	struct bench_result *r = &b->result;
+
+	if (o->producers && r->confirmed < o->count)
+		return;
+	if (o->consumers && r->received - r->duplicates < o->count * o->readers)
+		return;
+	end(b);
+}
+
+static void produce(struct worker *p, uint64_t now);
+
+static void on_confirm(struct tidemq_client *c, const struct tidemq_reply *reply,
+		       void *ctx)
+{
+	struct worker *p = ctx;
+	struct bench *b = p->bench;
+	uint64_t now = about_now_ns(b);
+
+	if (b->is_over)
+		return;
+	if (reply->status != TIDEMQ_OK) {
+		fail(b, "a publish was refused", reply->text);
+		return;
+	}
+	histogram_add(&b->result.confirm,
+		      now - p->due_ns[p->confirmed++ % b->options.window]);
+	p->in_flight--;
+	b->result.confirmed++;
+	b->last_confirm_ns = now;
+	if (!b->options.rate)
+		produce(p, now);
+	check_end(b);
+}
+
+static int send_one(struct worker *p, uint64_t due_ns)
+{
+	struct bench *b = p->bench;
+	struct stamp stamp = { b->run, p->number, p->sent, due_ns };
+	struct tidemq_publication pub = { .key = p->queue,
+					  .payload = b->payload,
+					  .payload_len = b->options.size };
+	int status;
+
+	memcpy(b->payload, &stamp, sizeof(stamp));
+	status = tidemq_send_publication(p->client, 0, &pub, on_confirm, p);
+	if (status != TIDEMQ_OK)
+		return status;
+	p->due_ns[p->sent++ % b->options.window] = due_ns;
+	p->in_flight++;
+	b->result.sent++;
+	return TIDEMQ_OK;
+}
+
+static void produce(struct worker *p, uint64_t now)
+{
+	struct bench *b = p->bench;
+
+	while (!b->is_over && p->in_flight < b->options.window && p->sent < p->quota) {
+		int status = send_one(p, now);
+
+		if (status == TIDEMQ_EBUSY)
+			return;
+		if (status != TIDEMQ_OK)
+			fail(b, "cannot publish", tidemq_status_text(status));
+	}
+}
+
+/* The n-th message of the run, all producers taking turns. */
+static uint64_t due_of(const struct bench *b, uint64_t n)
+{
+	return b->start_ns + n * NS / b->options.rate;
+}
+
+static void arm_pacer(struct bench *b)
+{
+	uint64_t due = due_of(b, b->result.sent);
+	struct itimerspec spec = { .it_value = { (time_t)(due / NS), (long)(due % NS) } };
+
+	timerfd_settime(b->pacer_fd, TFD_TIMER_ABSTIME, &spec, NULL);
+}
+
+static void on_pace(uv_poll_t *handle, int status, int events)
+{
+	struct bench *b = handle->data;
+	uint64_t expirations;
+	ssize_t n = read(b->pacer_fd, &expirations, sizeof(expirations));
+
+	if (n < 0 && errno != EAGAIN) {
+		fail(b, "timerfd", strerror(errno));
+		return;
+	}
+	while (!b->is_over && b->result.sent < b->options.count) {
+		uint64_t due = due_of(b, b->result.sent);
+		struct worker *p = &b->producers[b->result.sent % b->options.producers];
+
+		/* A full window makes it late; its latency still counts from `due`. */
+		if (due > now_ns() || p->in_flight >= b->options.window ||
+		    send_one(p, due) != TIDEMQ_OK)
+			break;
+	}
+	if (!b->is_over && b->result.sent < b->options.count)
+		arm_pacer(b);
+}
+
+static size_t seen_words(const struct worker *p)
+{
+	return p->quota / 64 + 1;
+}
+
+static void count_receipt(struct worker *c, const struct stamp *s, uint64_t now)
+{
+	struct bench *b = c->bench;
+	struct bench_result *r = &b->result;
+	struct worker *p = &b->producers[s->producer];
+	uint64_t *seen = &p->seen[c->reader * seen_words(p) + s->number / 64];
+	uint64_t bit = UINT64_C(1) << (s->number % 64);
+
+	if (*seen & bit) {
+		r->duplicates++;
+		return;
+	}
+	*seen |= bit;
+	if (s->number < c->next[s->producer])
+		r->disordered++;
+	c->next[s->producer] = s->number + 1;
+	histogram_add(&r->deliver, now - s->due_ns);
+}
+
+static void count_message(struct worker *c, const struct tidemq_msg *m)
+{
+	struct bench *b = c->bench;
+	uint64_t now = about_now_ns(b);
+	struct stamp s = { 0 };
+
+	if (m->payload_len >= sizeof(s))
+		memcpy(&s, m->payload, sizeof(s));
+	if (!b->options.is_drain &&
+	    (s.run != b->run || s.producer >= b->options.producers ||
+	     s.number >= b->producers[s.producer].quota))
+		return;
+	b->result.received++;
+	b->last_receipt_ns = now;
+	if (!b->options.is_drain)
+		count_receipt(c, &s, now);
+	else if (!b->start_ns)
+		b->start_ns = now;
+}
+
+static void on_msg(struct tidemq_client *client, struct tidemq_msg *m, void *ctx)
+{
+	struct worker *c = ctx;
+
+	if (m->tag && !c->first_tag)
+		c->first_tag = m->tag;
+	if (m->tag)
+		c->last_tag = m->tag;
+	count_message(c, m);
+	tidemq_msg_free(m);
+}
+
+static void on_acked(struct tidemq_client *c, const struct tidemq_reply *reply, void *ctx)
+{
+	struct worker *consumer = ctx;
+
+	if (!consumer->bench->is_over && reply->status != TIDEMQ_OK)
+		fail(consumer->bench, "an ack was refused", reply->text);
+}
+
+/* Once a turn: what has been received is acknowledged as one range. */
+static void on_check(uv_check_t *handle)
+{
+	struct bench *b = handle->data;
+
+	b->clock_uses = 0;
+	for (unsigned i = 0; i < b->options.consumers && !b->is_over; i++) {
+		struct worker *c = &b->consumers[i];
+		char line[64];
+
+		if (!c->first_tag)
+			continue;
+		snprintf(line, sizeof(line), "ACK %" PRIu64 "-%" PRIu64, c->first_tag,
+			 c->last_tag);
+		if (tidemq_send(c->client, line, NULL, 0, on_acked, c) == TIDEMQ_OK)
+			c->first_tag = 0;
+	}
+	if (b->is_running && !b->is_over)
+		check_end(b);
+}
+
+static void start(struct bench *b)
+{
+	b->is_running = true;
+	if (b->options.producers)
+		b->start_ns = now_ns();
+	if (b->options.rate && b->options.producers) {
+		arm_pacer(b);
+		return;
+	}
+	for (unsigned i = 0; i < b->options.producers; i++)
+		produce(&b->producers[i], b->start_ns);
+}
+
+static void one_is_ready(struct bench *b)
+{
+	if (--b->waiting == 0 && !b->is_over)
+		start(b);
+}
+
+static void on_subscribed(struct tidemq_client *c, const struct tidemq_reply *reply,
+			  void *ctx)
+{
+	struct worker *consumer = ctx;
+
+	if (reply->status != TIDEMQ_OK)
+		fail(consumer->bench, "cannot subscribe", reply->text);
+	else
+		one_is_ready(consumer->bench);
+}
+
+static void on_connected(struct tidemq_client *client, const struct tidemq_error *why,
+			 void *ctx)
+{
+	struct worker *w = ctx;
+	struct bench *b = w->bench;
+	const struct bench_options *o = &b->options;
+	char line[600], group[32] = "";
+
+	if (why->status != TIDEMQ_OK) {
+		fail(b, "cannot connect", why->text);
+		return;
+	}
+	if (w >= b->producers) {
+		one_is_ready(b);
+		return;
+	}
+	if (o->has_groups)
+		snprintf(group, sizeof(group), " group=bench-%u", w->reader + 1);
+	snprintf(line, sizeof(line), "SUB %s bench prefetch=%u ack=%s%s%s%s", w->queue,
+		 o->prefetch, o->is_auto_ack ? "auto" : "manual", group,
+		 o->is_topic ? " from=" : "", o->is_topic ? o->from : "");
+	if (tidemq_send(client, line, NULL, 0, on_subscribed, w) != TIDEMQ_OK)
+		fail(b, "cannot subscribe", "the request could not be sent");
+}
+
+static void on_lost(struct tidemq_client *c, const struct tidemq_error *why, void *ctx)
+{
+	fail(((struct worker *)ctx)->bench, "connection lost", why->text);
+}
+
+static void connect_workers(struct bench *b)
+{
+	const struct bench_options *o = &b->options;
+	const struct tidemq_options options = {
+		.name = "bench",
+		.window = o->window + 16 < 256 ? 256 : o->window + 16,
+	};
+	struct tidemq_error err;
+
+	b->waiting = o->producers + o->consumers;
+	for (unsigned i = 0; i < o->consumers + o->producers; i++) {
+		const struct tidemq_handlers h = { &b->consumers[i], on_connected, on_msg,
+						   NULL, on_lost };
+
+		b->consumers[i].client =
+			tidemq_start(&b->loop, o->url, &options, &h, &err);
+		if (!b->consumers[i].client) {
+			fail(b, "cannot connect", err.text);
+			return;
+		}
+	}
+}
+
+static void on_progress(uv_timer_t *timer)
+{
+	struct bench *b = timer->data;
+	uint64_t done = b->options.consumers ? b->result.received : b->result.confirmed;
+
+	fprintf(b->options.progress,
+		"\r%" PRIu64 " of %" PRIu64 " messages, %" PRIu64 " a second ", done,
+		b->options.count * b->options.readers,
+		(done - b->last_shown) * 1000 / PROGRESS_MS);
+	fflush(b->options.progress);
+	b->last_shown = done;
+}
+
+static void make_workers(struct bench *b)
+{
+	const struct bench_options *o = &b->options;
+
+	b->consumers = mem_zalloc((o->consumers + o->producers) * sizeof(*b->consumers));
+	b->producers = b->consumers + o->consumers;
+	for (unsigned i = 0; i < o->producers; i++) {
+		struct worker *p = &b->producers[i];
+
+		p->bench = b;
+		p->number = i;
+		p->quota = o->count / o->producers + (i < o->count % o->producers);
+		p->due_ns = mem_zalloc(o->window * sizeof(uint64_t));
+		p->seen = mem_zalloc(o->readers * seen_words(p) * sizeof(uint64_t));
+		snprintf(p->queue, sizeof(p->queue), "%s-%u", o->queue,
+			 i % o->queues + 1);
+	}
+	for (unsigned i = 0; i < o->consumers; i++) {
+		struct worker *c = &b->consumers[i];
+		unsigned together = o->consumers / o->readers;
+
+		c->bench = b;
+		c->reader = i / together;
+		c->next = mem_zalloc((o->producers + 1) * sizeof(uint64_t));
+		snprintf(c->queue, sizeof(c->queue), "%s-%u", o->queue,
+			 i % together % o->queues + 1);
+	}
+	b->payload = mem_alloc(o->size);
+	memset(b->payload, 'x', o->size);
+}
+
+static void free_workers(struct bench *b)
+{
+	for (unsigned i = 0; i < b->options.consumers + b->options.producers; i++) {
+		mem_free(b->consumers[i].due_ns);
+		mem_free(b->consumers[i].seen);
+		mem_free(b->consumers[i].next);
+	}
+	mem_free(b->consumers);
+	mem_free(b->payload);
+}
+
+/* `verb` is "DECLARE" or "DELETE". */
+static void each_queue(struct bench *b, const char *verb, const char *more)
+{
+	const struct bench_options *o = &b->options;
+	struct bench_result *r = &b->result;
+	struct tidemq_error err;
+	struct tidemq_client *c = tidemq_connect(o->url, NULL, &err);
+	char line[1024];
+	int status = TIDEMQ_OK;
+
+	if (!c) {
+		snprintf(r->error, sizeof(r->error), "%s", err.text);
+		return;
+	}
+	for (unsigned i = 1; i <= o->queues && status == TIDEMQ_OK; i++) {
+		snprintf(line, sizeof(line), "%s %s %s-%u%s", verb,
+			 o->is_topic ? "topic" : "queue", o->queue, i, more);
+		status = tidemq_request(c, line, NULL, 0, NULL);
+	}
+	if (status != TIDEMQ_OK && !r->error[0])
+		snprintf(r->error, sizeof(r->error), "%s", tidemq_last_error(c)->text);
+	tidemq_disconnect(c);
+}
+
+static void run_loop(struct bench *b)
+{
+	const struct bench_options *o = &b->options;
+
+	uv_loop_init(&b->loop);
+	uv_check_init(&b->loop, &b->check);
+	uv_timer_init(&b->loop, &b->progress);
+	b->check.data = b->progress.data = b->pacer.data = b;
+	uv_check_start(&b->check, on_check);
+	b->pacer_fd = -1;
+	if (o->rate && o->producers) {
+		b->pacer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+		uv_poll_init(&b->loop, &b->pacer, b->pacer_fd);
+		uv_poll_start(&b->pacer, UV_READABLE, on_pace);
+	}
+	for (int i = 0; i < 2; i++) {
+		uv_signal_init(&b->loop, &b->interrupts[i]);
+		b->interrupts[i].data = b;
+		uv_signal_start(&b->interrupts[i], on_interrupt, i ? SIGTERM : SIGINT);
+	}
+	if (o->progress)
+		uv_timer_start(&b->progress, on_progress, PROGRESS_MS, PROGRESS_MS);
+	connect_workers(b);
+	uv_run(&b->loop, UV_RUN_DEFAULT);
+	uv_loop_close(&b->loop);
+	if (b->pacer_fd >= 0)
+		close(b->pacer_fd);
+	if (o->progress)
+		fputs("\r\033[K", o->progress);
+}
+
+/* The figures, or an error, are in b->result. */
+static void run_load(struct bench *b)
+{
+	const struct bench_options *o = &b->options;
+	struct bench_result *r = &b->result;
+
+	if (!o->is_drain)
+		each_queue(b, "DECLARE", o->declare);
+	if (r->error[0])
+		return;
+	b->run = (uint32_t)(now_ns() ^ (uint64_t)getpid() << 20);
+	make_workers(b);
+	run_loop(b);
+	free_workers(b);
+	r->publish_seconds = (double)(b->last_confirm_ns - b->start_ns) / (double)NS;
+	r->deliver_seconds = (double)(b->last_receipt_ns - b->start_ns) / (double)NS;
+	if (o->consumers && !o->is_drain)
+		r->missing = o->count * o->readers - (r->received - r->duplicates);
+	if (o->consumers)
+		each_queue(b, "DELETE", "");
+}
 
 static const struct command_option options[] = {
 	{ COMMAND_NUMBER("producers", "1", "connections that publish; none with --drain",
@@ -29,7 +594,6 @@ static const struct command_option options[] = {
 	{ COMMAND_TEXT("from", "POSITION", "first",
 		       "where groups and readers of a topic begin") },
 	{ COMMAND_CHOICE("ack", "manual|auto", "manual", "who acknowledges") },
-	{ COMMAND_CHOICE("protocol", "line|stomp", "line", "what the workers speak") },
 	{ COMMAND_TEXT("queue", "NAME", "bench", "prefix of the names of the queues") },
 	{ COMMAND_FLAG("fill", "publish only, and keep the messages") },
 	{ COMMAND_FLAG("drain", "consume only: what --fill left") },
@@ -77,14 +641,12 @@ static int read_options(const struct cli *cli, struct bench_options *o)
 		.count = cli_number(cli, "count"),
 		.rate = cli_number(cli, "rate"),
 		.is_auto_ack = strcmp(cli_get(cli, "ack"), "auto") == 0,
-		.is_stomp = strcmp(cli_get(cli, "protocol"), "stomp") == 0,
 		.is_drain = is_drain,
 		.is_topic = cli_is_given(cli, "topic"),
 		.readers = 1,
 		.from = cli_get(cli, "from"),
 		.progress = isatty(STDERR_FILENO) && !cli->json ? stderr : NULL,
 	};
-	o->keep = o->consumers == 0;
 	if (!o->is_topic && (cli_is_given(cli, "groups") || cli_is_given(cli, "from")))
 		return cli_usage_error(cli, "--groups and --from are for --topic");
 	if (o->is_topic && !set_readers(cli, o))
@@ -100,13 +662,13 @@ static int read_options(const struct cli *cli, struct bench_options *o)
 	return CLI_DONE;
 }
 
+#define PERCENTILES 5
 static const struct {
 	const char *name;
 	double share;
-} percentiles[] = {
+} percentiles[PERCENTILES] = {
 	{ "p50", 0.5 }, { "p90", 0.9 }, { "p99", 0.99 }, { "p999", 0.999 }, { "max", 1 },
 };
-#define PERCENTILES (sizeof(percentiles) / sizeof(percentiles[0]))
 
 static double per_second(uint64_t n, double seconds)
 {
@@ -179,18 +741,24 @@ static void json_latency(const char *name, const struct histogram *h)
 
 static void print_json(const struct bench_options *o, const struct bench_result *r)
 {
-	printf("{\"producers\":%u,\"consumers\":%u,\"queues\":%u,\"size\":%u,\"window\":%"
-	       "u,"
-	       "\"prefetch\":%u,\"count\":%" PRIu64 ",\"rate\":%" PRIu64
-	       ",\"readers\":%u",
-	       o->producers, o->consumers, o->queues, o->size, o->window, o->prefetch,
-	       o->count, o->rate, o->readers);
-	printf(",\"confirmed\":%" PRIu64 ",\"received\":%" PRIu64 ",\"missing\":%" PRIu64
-	       ",\"duplicates\":%" PRIu64 ",\"disordered\":%" PRIu64,
-	       r->confirmed, r->received, r->missing, r->duplicates, r->disordered);
-	printf(",\"publish_seconds\":%.6f,\"deliver_seconds\":%.6f,\"published_per_"
-	       "second\":%.0f,"
-	       "\"delivered_per_second\":%.0f",
+	const struct {
+		const char *name;
+		uint64_t value;
+	} numbers[] = {
+		{ "producers", o->producers },   { "consumers", o->consumers },
+		{ "queues", o->queues },         { "size", o->size },
+		{ "window", o->window },         { "prefetch", o->prefetch },
+		{ "count", o->count },           { "rate", o->rate },
+		{ "readers", o->readers },       { "confirmed", r->confirmed },
+		{ "received", r->received },     { "missing", r->missing },
+		{ "duplicates", r->duplicates }, { "disordered", r->disordered },
+	};
+
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+		printf("%c\"%s\":%" PRIu64, i ? ',' : '{', numbers[i].name,
+		       numbers[i].value);
+	printf(",\"publish_seconds\":%.6f,\"deliver_seconds\":%.6f"
+	       ",\"published_per_second\":%.0f,\"delivered_per_second\":%.0f",
 	       r->publish_seconds, r->deliver_seconds,
 	       per_second(r->confirmed, r->publish_seconds),
 	       per_second(r->received, r->deliver_seconds));
@@ -201,29 +769,33 @@ static void print_json(const struct bench_options *o, const struct bench_result 
 
 static int run_bench(struct cli *cli)
 {
-	struct bench_options o;
-	struct bench_result r;
+	struct bench b = { .is_over = false };
 	struct buf declare = { 0 };
-	int status = read_options(cli, &o);
+	int status = read_options(cli, &b.options);
+	const struct bench_result *r = &b.result;
 
 	if (status != CLI_DONE)
 		return status;
 	for (int i = 0; i < cli->word_count; i++)
 		buf_printf(&declare, " %s", cli->words[i]);
-	o.declare = buf_cstr(&declare);
-	if (bench_run(&o, &r) < 0)
-		status = cli_failure("%s", r.error);
+	b.options.declare = buf_cstr(&declare);
+	histogram_init(&b.result.confirm);
+	histogram_init(&b.result.deliver);
+	run_load(&b);
+	if (r->error[0])
+		status = cli_failure("%s", r->error);
 	else if (cli->json)
-		print_json(&o, &r);
+		print_json(&b.options, r);
 	else
-		print_text(&o, &r);
+		print_text(&b.options, r);
 	if (status == CLI_DONE && cli_is_given(cli, "chart") && !cli->json) {
-		print_chart("confirm", &r.confirm);
-		print_chart("deliver", &r.deliver);
+		print_chart("confirm", &r->confirm);
+		print_chart("deliver", &r->deliver);
 	}
-	if (r.missing || r.duplicates)
+	if (r->missing || r->duplicates)
 		status = CLI_FAILED;
-	bench_result_deinit(&r);
+	histogram_deinit(&b.result.confirm);
+	histogram_deinit(&b.result.deliver);
 	buf_deinit(&declare);
 	return status;
 }

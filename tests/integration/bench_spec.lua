@@ -43,22 +43,6 @@ describe('tidemq bench', function()
     assert.equal('500', text:match '"received":(%d+)')
   end)
 
-  it('speaks STOMP with --protocol stomp', function()
-    for words, received in pairs {
-      ['--producers 2 --consumers 2 --queues 2'] = 3000, ['--ack auto --prefetch 10'] = 3000,
-      ['--rate 20000'] = 3000, ['--topic --groups 2 --consumers 2'] = 6000,
-    } do
-      local text, status = bench('--protocol stomp --count 3000 --json ' .. words)
-      assert.equal(0, status, text)
-      for name, value in pairs { confirmed = 3000, received = received, missing = 0, duplicates = 0 } do
-        assert.equal(tostring(value), text:match(('"%s":(%%d+)'):format(name)), text)
-      end
-    end
-    local text, status = bench '--protocol stomp --topic --drain --from nowhere --count 500'
-    assert.equal(1, status)
-    assert.truthy(text:find('connection lost: SUBSCRIBE: ', 1, true), text)
-  end)
-
   it('gives every message of a topic to each group, or to each reader, and takes its topics away', function()
     for words, received in pairs {
       ['--groups 3 --consumers 2 --producers 2 partitions=4 sharding=round_robin'] = 9000,
