@@ -9,7 +9,7 @@
 #include "broker/policies.h"
 #include "broker/queue_figures.h"
 #include "candidate_dir.h"
-#include "canary.h"
+#include "trials.h"
 #include "host/log.h"
 #include "rules/sandbox/bundle.h"
 #include "rules/engine/reload.h"
@@ -152,7 +152,7 @@ static void on_turn(uv_idle_t *handle)
 }
 
 /* What has been tried in another process is attached and loaded here. */
-static void on_canary(void *ctx, const struct canary_result *result)
+static void on_tried(void *ctx, const struct trial_result *result)
 {
 	struct candidate *c = ctx;
 
@@ -173,7 +173,7 @@ int candidate_create(struct candidate **out, struct rollout *r,
 {
 	bool is_replay = spec->slot == RULESET_REPLAY;
 	char path[PATH_MAX], within[PATH_MAX], about[PATH_MAX + 32];
-	struct canary_spec trial = { .dir = path, .within = within };
+	struct trial_question trial = { .dir = path, .within = within };
 	struct broker *b = r->broker;
 	struct engine_config config = {
 		.rules_dir = path,
@@ -210,7 +210,7 @@ int candidate_create(struct candidate **out, struct rollout *r,
 	broker_set_candidate(b, spec->slot, &c->rules);
 	uv_idle_init(b->loop, &c->turn);
 	c->turn.data = c;
-	c->trial = canary_ask(r->canary, &trial, on_canary, c);
+	c->trial = trials_load(r->trials, &trial, on_tried, c);
 	*out = c;
 	return TIDE_OK;
 }
@@ -229,7 +229,7 @@ void candidate_destroy(struct candidate *c)
 {
 	if (!c)
 		return;
-	canary_forget(c->trial);
+	trials_forget(c->trial);
 	definition_detach_all(c->broker, c->rules.slot);
 	broker_set_candidate(c->broker, c->rules.slot, NULL);
 	engine_close(c->rules.engine, NULL, NULL);

@@ -3,7 +3,7 @@
  *
  * They are a ruleset over the broker's exchanges, bindings and queues, with an engine of
  * their own: what their scripts remember is their own too. They are tried in another
- * process first (canary.h). Loading goes in steps between the turns of the loop. */
+ * process first (trials.h). Loading goes in steps between the turns of the loop. */
 #pragma once
 
 #include "broker/broker.h"
@@ -28,7 +28,7 @@ struct candidate {
 	struct ruleset rules;
 	char *dir;
 	char *about;                /* how log lines begin */
-	struct canary_trial *trial; /* NULL: has ended */
+	struct trial *trial; /* NULL: has ended */
 	struct bundle *files;       /* what has been tried; NULL before */
 	uint64_t epoch; /* of the active rules with which the files were compared */
 	struct rules_dir_difference difference;

@@ -8,7 +8,7 @@
  * files stay.
  *
  * These functions touch the disk and nothing else, so that a thread may call them. They
- * do not exclude each other: the canary does (canary.h). */
+ * do not exclude each other: the trials do (trials.h). */
 #pragma once
 
 #include "base/error.h"

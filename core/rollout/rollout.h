@@ -4,19 +4,17 @@
 
 #include "broker/broker.h"
 
-struct canary;
-struct gate;
 struct history;
 struct recent;
 struct replay;
 struct shadow;
+struct trials;
 struct upload;
 
 struct rollout {
 	struct broker *broker;
 	struct history *history; /* of the rules */
-	struct canary *canary;   /* before they are loaded; NULL at the end */
-	struct gate *gate;       /* before rules become active; NULL at the end */
+	struct trials *trials;   /* before rules become active; NULL at the end */
 	struct recent *recent;   /* the last publishes */
 	struct shadow *shadow;   /* rules that decide in parallel; NULL for none */
 	struct replay *replay;   /* under way; NULL for none */

@@ -11,11 +11,12 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "base/container.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "candidate_dir.h"
-#include "child.h"
 #include "gate_dir.h"
+#include "job.h"
 #include "rules/sandbox/source.h"
 #include "shadow.h"
 
@@ -27,7 +28,7 @@
 
 struct upload {
 	struct rollout *rollout; /* NULL: nobody wants to know any more */
-	uv_work_t work;
+	struct job job;
 	upload_done_fn *on_done;
 	void *ctx;
 	struct bundle *files; /* the thread only reads it */
@@ -42,9 +43,6 @@ struct upload {
 	struct buf findings; /* elements of an array */
 	bool is_fit;
 	bool is_writable; /* the rules directory, by a push */
-	uv_mutex_t lock;  /* of the pid */
-	pid_t pid;
-	bool is_ended;
 };
 
 /* ---- what is uploaded ------------------------------------------------------------- */
@@ -170,17 +168,6 @@ static void on_line(void *ctx, struct slice line)
 	buf_append_slice(&u->findings, line);
 }
 
-static void on_pid(void *ctx, pid_t pid)
-{
-	struct upload *u = ctx;
-
-	uv_mutex_lock(&u->lock);
-	u->pid = pid;
-	if (pid && u->is_ended)
-		kill(-pid, SIGKILL);
-	uv_mutex_unlock(&u->lock);
-}
-
 /* The process says nothing of its own end. */
 static void add_finding(struct upload *u, const char *text)
 {
@@ -196,30 +183,29 @@ static void add_finding(struct upload *u, const char *text)
 static void check(struct upload *u, const char *dir)
 {
 	const char *args[] = { "check", "--json", dir, NULL };
-	const struct child_spec spec = {
+	struct job_child child = {
 		.program = u->program,
 		.args = args,
 		.silence_ms = CHECK_SILENCE_MS,
 		.on_line = on_line,
-		.on_pid = on_pid,
 		.ctx = u,
 	};
-	struct child_end end = { .is_late = false };
 	struct error err;
 
 	if (!u->program)
 		return;
-	if (child_run(&spec, &end, &err) < 0)
+	if (job_run(&u->job, &child, &err) < 0)
 		add_finding(u, err.text);
-	else if (end.is_late || !WIFEXITED(end.status) || WEXITSTATUS(end.status) > 1)
+	else if (child.is_late || !WIFEXITED(child.status) ||
+		 WEXITSTATUS(child.status) > 1)
 		add_finding(u, "the check did not come to its end");
 	else
-		u->is_fit = WEXITSTATUS(end.status) == 0;
+		u->is_fit = WEXITSTATUS(child.status) == 0;
 }
 
-static void work_upload(uv_work_t *work)
+static void work_upload(struct job *j)
 {
-	struct upload *u = work->data;
+	struct upload *u = container_of(j, struct upload, job);
 
 	if (write_files(u, u->dir))
 		check(u, u->dir);
@@ -264,14 +250,13 @@ static void free_upload(struct upload *u)
 	bundle_unref(u->files);
 	mem_free(u->by);
 	buf_deinit(&u->findings);
-	uv_mutex_destroy(&u->lock);
 	mem_free(u->in_use);
 	mem_free(u);
 }
 
-static void on_worked(uv_work_t *work, int status)
+static void on_worked(struct job *job)
 {
-	struct upload *u = work->data;
+	struct upload *u = container_of(job, struct upload, job);
 	struct buf document = { 0 };
 
 	if (u->rollout) {
@@ -312,7 +297,6 @@ int upload_start(struct rollout *r, const struct upload_spec *spec,
 		return err->code;
 	u = mem_zalloc(sizeof(*u));
 	u->rollout = r;
-	u->work.data = u;
 	u->on_done = on_done;
 	u->ctx = ctx;
 	u->files = bundle_ref(spec->files);
@@ -326,9 +310,9 @@ int upload_start(struct rollout *r, const struct upload_spec *spec,
 	snprintf(u->name, sizeof(u->name), FOLDER "/%013" PRId64 "-%016" PRIx64 "%s",
 		 r->broker->now_ms, bundle_hash(spec->files),
 		 spec->is_temporary ? TEMPORARY : "");
-	uv_mutex_init(&u->lock);
+	job_init(&u->job, work_upload, on_worked);
 	r->upload = u;
-	uv_queue_work(r->broker->loop, &u->work, work_upload, on_worked);
+	job_start(&u->job, r->broker->loop);
 	return TIDE_OK;
 }
 
@@ -341,11 +325,7 @@ void upload_cancel(struct rollout *r)
 		return;
 	r->upload = NULL;
 	u->rollout = NULL;
-	uv_mutex_lock(&u->lock);
-	u->is_ended = true;
-	if (u->pid)
-		kill(-u->pid, SIGKILL);
-	uv_mutex_unlock(&u->lock);
+	job_end(&u->job);
 	u->on_done(u->ctx, NULL, NULL, &stopping);
 }
 

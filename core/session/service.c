@@ -5,8 +5,7 @@
 #include "host/log.h"
 #include "base/mem.h"
 #include "broker/turn.h"
-#include "rollout/canary.h"
-#include "rollout/gate.h"
+#include "rollout/trials.h"
 #include "rollout/history.h"
 #include "follow/recent.h"
 #include "rollout/replay.h"
@@ -39,8 +38,7 @@ static struct service *create(uv_loop_t *loop, const struct broker_config *confi
 	pool_init(&s->replies, sizeof(struct reply), 16384);
 	s->rollout.broker = b;
 	s->rollout.history = history_create(b);
-	s->rollout.canary = canary_create(b);
-	s->rollout.gate = gate_create(b, s->rollout.history);
+	s->rollout.trials = trials_create(b, s->rollout.history);
 	s->rollout.recent = recent_create(config->replay_payloads);
 	recent_watch(s->rollout.recent, b);
 	service_users_init(s);
@@ -59,8 +57,7 @@ static void destroy(struct service *s)
 	tracer_destroy(s->tracer);
 	scheduler_destroy(s->scheduler);
 	history_destroy(s->rollout.history);
-	canary_destroy(s->rollout.canary);
-	gate_destroy(s->rollout.gate);
+	trials_destroy(s->rollout.trials);
 	recent_destroy(s->rollout.recent);
 	bundle_unref(s->directory);
 	broker_destroy(b);
@@ -316,10 +313,8 @@ void service_close(struct service *s, int64_t grace_ms)
 	shadow_drop(&s->rollout);
 	replay_cancel(&s->rollout);
 	upload_cancel(&s->rollout);
-	canary_destroy(s->rollout.canary);
-	s->rollout.canary = NULL;
-	gate_destroy(s->rollout.gate);
-	s->rollout.gate = NULL;
+	trials_destroy(s->rollout.trials);
+	s->rollout.trials = NULL;
 	store_close(b->store, grace_ms, on_store_closed, s);
 }
 

@@ -9,8 +9,7 @@
 #include "broker/policies.h"
 #include "broker/unusable.h"
 #include "broker/wake.h"
-#include "rollout/canary.h"
-#include "rollout/gate.h"
+#include "rollout/trials.h"
 #include "rollout/history.h"
 #include "rollout/shadow.h"
 #include "rules/engine/engine_status.h"
@@ -152,7 +151,7 @@ static void supersede(struct change *c)
 
 	error_set(&why, TIDE_EBUSY, "other rules became active meanwhile, by %s",
 		  engine_origin_name(c->origin));
-	gate_supersede(c->service->rollout.gate, &why);
+	trials_supersede(c->service->rollout.trials, &why);
 }
 
 static void on_changed(void *ctx, const struct error *result)
@@ -235,10 +234,10 @@ static void on_gate(void *ctx, struct bundle *files, const struct error *answer)
 				     load, c);
 }
 
-static void on_canary(void *ctx, const struct canary_result *result)
+static void on_tried(void *ctx, const struct trial_result *result)
 {
 	struct change *c = ctx;
-	const struct gate_question question = { result->files, is_directory(c),
+	const struct spec_question question = { result->files, is_directory(c),
 						c->specs_dir };
 
 	struct error err = result->error;
@@ -261,14 +260,14 @@ static void on_canary(void *ctx, const struct canary_result *result)
 		return;
 	}
 	set_loading(c, false);
-	gate_ask(c->service->rollout.gate, &question, on_gate, c);
+	trials_test(c->service->rollout.trials, &question, on_gate, c);
 }
 
 void service_rules_change(struct service *s, const struct rules_change *spec)
 {
 	const struct engine *e = s->broker->engine;
 	struct change *c;
-	struct canary_spec trial = {
+	struct trial_question trial = {
 		.dir = s->broker->config.rules_dir,
 		.files = spec->files,
 		.known = reload_known_files(e),
@@ -294,7 +293,7 @@ void service_rules_change(struct service *s, const struct rules_change *spec)
 	c->on_done = spec->on_done;
 	c->ctx = spec->ctx;
 	set_loading(c, true);
-	canary_ask(s->rollout.canary, &trial, on_canary, c);
+	trials_load(s->rollout.trials, &trial, on_tried, c);
 }
 
 static bool may_change(const struct service *s)

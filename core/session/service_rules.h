@@ -21,7 +21,7 @@ struct rules_change {
 	reload_done_fn *on_done; /* may be NULL */
 	void *ctx;
 };
-/* Have the rules tried, by the canary and the gate, then load them. on_done may come
+/* Have the rules tried, in a child and by their specs, then load them. on_done may come
  * within the call. */
 void service_rules_change(struct service *s, const struct rules_change *spec);
 /* The rules directory has changed: load it, as the gate allows. */

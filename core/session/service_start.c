@@ -7,8 +7,7 @@
 #include "broker/policies.h"
 #include "broker/recover.h"
 #include "broker/unusable.h"
-#include "rollout/canary.h"
-#include "rollout/gate.h"
+#include "rollout/trials.h"
 #include "rollout/history.h"
 #include "rollout/upload.h"
 #include "rules/sandbox/bundle.h"
@@ -224,9 +223,9 @@ static void on_start_gate(void *ctx, struct bundle *files, const struct error *a
 static void ask_gate(struct service *s)
 {
 	struct engine *e = s->broker->engine;
-	const struct gate_question q = { .files = engine_files(e), .is_directory = true };
+	const struct spec_question q = { .files = engine_files(e), .is_directory = true };
 
-	gate_ask(s->rollout.gate, &q, on_start_gate, s);
+	trials_test(s->rollout.trials, &q, on_start_gate, s);
 }
 
 static void start_with_last_good(struct service *s)
@@ -320,7 +319,7 @@ static bool may_have_last_good(const struct broker_config *c, int status)
 }
 
 /* What is loaded when it is known whether a broker has died of it. */
-static void on_start_canary(void *ctx, const struct canary_result *result)
+static void on_start_tried(void *ctx, const struct trial_result *result)
 {
 	struct service *s = ctx;
 
@@ -343,13 +342,13 @@ int service_start(struct service *s, struct error *err)
 {
 	struct store_hooks hooks = { s, on_store_state, on_store_heard };
 	struct broker *b = s->broker;
-	const struct canary_spec trial = { .dir = b->config.rules_dir };
+	const struct trial_question trial = { .dir = b->config.rules_dir };
 	struct store *store;
 	int rc;
 
 	/* Nobody waits for anything yet: it may block. */
 	upload_remove_left(&b->config);
-	canary_ask_now(s->rollout.canary, &trial, on_start_canary, s);
+	trials_load_now(s->rollout.trials, &trial, on_start_tried, s);
 	*err = s->rules_refusal;
 	if (err->code < 0 && !may_have_last_good(&b->config, err->code))
 		return err->code;

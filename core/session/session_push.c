@@ -5,7 +5,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "rollout/canary.h"
+#include "rollout/trials.h"
 #include "rollout/history.h"
 #include "rollout/shadow.h"
 #include "rollout/upload.h"
@@ -204,7 +204,7 @@ static void finish(struct promotion *p, const struct error *result)
 	mem_free(p);
 }
 
-static void on_installed(void *ctx, const struct canary_result *result)
+static void on_installed(void *ctx, const struct trial_result *result)
 {
 	struct promotion *p = ctx;
 	struct engine *e = p->rollout->broker->engine;
@@ -219,16 +219,16 @@ static void on_noted(void *ctx, int status, const char *text)
 {
 	static const struct error stopping = { TIDE_ESHUTDOWN, "the broker is stopping" };
 	struct promotion *p = ctx;
-	const struct canary_spec what = {
+	const struct trial_question what = {
 		.dir = p->rollout->broker->config.rules_dir,
 		.files = p->files,
 		.is_install = true,
 	};
 
-	if (!p->rollout->canary)
+	if (!p->rollout->trials)
 		finish(p, &stopping);
 	else
-		canary_ask(p->rollout->canary, &what, on_installed, p);
+		trials_load(p->rollout->trials, &what, on_installed, p);
 }
 
 /* A broker that ends while it writes the files must not be taken for one that these rules

@@ -1,6 +1,6 @@
 /* trial.h: a rules directory loaded once, in a process that may die of it.
  *
- * The broker runs this in a child (rollout/canary.c) before it loads the rules itself. A
+ * The broker runs this in a child (rollout/trials.c) before it loads the rules itself. A
  * script that crashes the process, hangs in it or eats its memory does so here. Nothing
  * is decided: files are run, and the tables that they return are checked.
  *
