@@ -27,10 +27,10 @@ struct candidate {
 	struct broker *broker;
 	struct ruleset rules;
 	char *dir;
-	char *about;                /* how log lines begin */
-	struct trial *trial; /* NULL: has ended */
-	struct bundle *files;       /* what has been tried; NULL before */
-	uint64_t epoch; /* of the active rules with which the files were compared */
+	char *about;          /* how log lines begin */
+	struct trial *trial;  /* NULL: has ended */
+	struct bundle *files; /* what has been tried; NULL before */
+	uint64_t epoch;       /* of the active rules with which the files were compared */
 	struct rules_dir_difference difference;
 	uv_idle_t turn; /* from then until all is attached; then for the owner */
 	candidate_loaded_fn *on_loaded;

@@ -11,11 +11,10 @@
 #include "base/container.h"
 #include "base/id.h"
 #include "base/mem.h"
-#include "gate_dir.h"
+#include "files.h"
 #include "history.h"
 #include "host/log.h"
-#include "install.h"
-#include "job.h"
+#include "runner.h"
 #include "rules/engine/rules_dir.h"
 #include "rules/engine/trial.h"
 #include "rules/sandbox/source.h"
@@ -33,7 +32,7 @@ struct seen_file {
 
 /* Rules that are loaded in a child. */
 struct trial {
-	struct job job;
+	struct runner runner;
 	STAILQ_ENTRY(trial) link;
 	struct trials *trials;  /* NULL: they are gone */
 	trial_done_fn *on_done; /* NULL: nobody wants to know */
@@ -67,14 +66,14 @@ STAILQ_HEAD(asks, ask);
 
 /* Specs under way, in a directory that is made for the files, and removed at the end. */
 struct spec_run {
-	struct job job;
+	struct runner runner;
 	struct spec_lane *lane; /* NULL: nobody waits any more */
 	struct bundle *files;   /* a reference */
 	char *specs_dir;
 	const char *other_specs_dir; /* when there are no specs in the first */
 	bool has_specs;
 	int64_t timeout_ms;
-	char dir[PATH_MAX];
+	struct files_dir dir;
 	struct error result;
 	struct buf output;
 };
@@ -138,15 +137,15 @@ static struct bundle *ref_bundle(struct bundle *b)
 	return b ? bundle_ref(b) : NULL;
 }
 
-static void work_load(struct job *j);
-static void on_loaded(struct job *j);
+static void work_load(struct runner *j);
+static void on_loaded(struct runner *j);
 
 static struct trial *create_trial(struct trials *trials, const struct trial_question *q,
 				  trial_done_fn *on_done, void *ctx)
 {
 	struct trial *t = mem_zalloc(sizeof(*t));
 
-	job_init(&t->job, work_load, on_loaded);
+	runner_init(&t->runner, work_load, on_loaded);
 	t->trials = trials;
 	t->on_done = on_done;
 	t->ctx = ctx;
@@ -204,7 +203,7 @@ static void on_trial_line(void *ctx, struct slice line)
 }
 
 /* The child has died of the rules, or was ended. */
-static void describe_end(struct trial *t, const struct job_child *end)
+static void describe_end(struct trial *t, const struct runner_child *end)
 {
 	const char *file =
 		t->seen_count ? t->seen[t->seen_count - 1].path : "the rules directory";
@@ -241,7 +240,7 @@ static int run_child(struct trial *t, const char *dir)
 			       config->rules_dir,
 			       config->secrets_dir ? config->secrets_dir : "",
 			       NULL };
-	struct job_child child = {
+	struct runner_child child = {
 		.program = config->program,
 		.args = args,
 		.silence_ms = TRIAL_FILE_S * 1000 + config->rules_budget_ms,
@@ -253,7 +252,7 @@ static int run_child(struct trial *t, const char *dir)
 	snprintf(budget, sizeof(budget), "%" PRId64, config->rules_budget_ms);
 	forget_seen(t);
 	t->result.error.code = TIDE_OK;
-	if (job_run(&t->job, &child, &t->result.error) == TIDE_OK && !t->is_done &&
+	if (runner_run(&t->runner, &child, &t->result.error) == TIDE_OK && !t->is_done &&
 	    t->result.error.code == TIDE_OK)
 		describe_end(t, &child);
 	return t->result.error.code;
@@ -299,11 +298,11 @@ static void try_directory(struct trial *t)
 
 static void try_files(struct trial *t)
 {
-	char dir[PATH_MAX];
+	struct files_dir dir;
 
-	if (gate_dir_create(t->files, NULL, dir, &t->result.error) == TIDE_OK) {
-		run_child(t, dir);
-		gate_dir_remove(dir);
+	if (files_create_dir(t->files, NULL, &dir, &t->result.error) == TIDE_OK) {
+		run_child(t, dir.path);
+		files_end_dir(&dir);
 	}
 }
 
@@ -311,11 +310,11 @@ static void try_rules(struct trial *t)
 {
 	t->result.error.code = TIDE_OK;
 	if (t->is_install) {
-		t->result.error.code = install_files(t->dir, t->files, &t->result.error);
+		t->result.error.code = files_install(t->dir, t->files, &t->result.error);
 		return;
 	}
 	if (!t->files && strcmp(t->dir, t->config.rules_dir) == 0 &&
-	    install_finish(t->dir, &t->result.error) < 0)
+	    files_finish(t->dir, &t->result.error) < 0)
 		return;
 	if (!t->config.program)
 		return;
@@ -334,9 +333,9 @@ static void try_rules(struct trial *t)
 	}
 }
 
-static void work_load(struct job *j)
+static void work_load(struct runner *j)
 {
-	try_rules(container_of(j, struct trial, job));
+	try_rules(container_of(j, struct trial, runner));
 }
 
 /* Back on the loop. Free the trial, then tell. */
@@ -360,12 +359,12 @@ static void start_first(struct trials *trials)
 	struct trial *t = STAILQ_FIRST(&trials->list);
 
 	if (t)
-		job_start(&t->job, trials->broker->loop);
+		runner_start(&t->runner, trials->broker->loop);
 }
 
-static void on_loaded(struct job *j)
+static void on_loaded(struct runner *j)
 {
-	struct trial *t = container_of(j, struct trial, job);
+	struct trial *t = container_of(j, struct trial, runner);
 
 	if (t->trials) {
 		STAILQ_REMOVE_HEAD(&t->trials->list, link);
@@ -381,7 +380,7 @@ struct trial *trials_load(struct trials *trials, const struct trial_question *q,
 	bool is_first = STAILQ_EMPTY(&trials->list);
 
 	if (t->files && !t->is_install && has_passed(trials, bundle_hash(t->files))) {
-		job_deinit(&t->job);
+		runner_deinit(&t->runner);
 		finish_trial(t);
 		return NULL;
 	}
@@ -396,8 +395,9 @@ void trials_load_now(struct trials *trials, const struct trial_question *q,
 {
 	struct trial *t = create_trial(trials, q, on_done, ctx);
 
+	files_remove_left();
 	try_rules(t);
-	job_deinit(&t->job);
+	runner_deinit(&t->runner);
 	finish_trial(t);
 }
 
@@ -419,9 +419,9 @@ static void end_trials(struct trials *trials, const struct error *stopping)
 			t->on_done(t->ctx, &result);
 		t->on_done = NULL;
 		if (t == first) {
-			job_end(&t->job);
+			runner_end(&t->runner);
 		} else {
-			job_deinit(&t->job);
+			runner_deinit(&t->runner);
 			free_trial(t);
 		}
 	}
@@ -430,7 +430,8 @@ static void end_trials(struct trials *trials, const struct error *stopping)
 /* The specs of the rules run in a child. */
 
 /* @param files  those that were tried; NULL: each asker's own */
-static void answer_asks(struct asks *asks, struct bundle *files, const struct error *result)
+static void answer_asks(struct asks *asks, struct bundle *files,
+			const struct error *result)
 {
 	struct asks list = STAILQ_HEAD_INITIALIZER(list);
 	struct ask *a;
@@ -488,12 +489,12 @@ static void describe_failure(struct spec_run *r, bool is_late)
 static void on_spec_line(void *ctx, struct slice line)
 {
 	struct spec_run *r = ctx;
-	size_t len = strlen(r->dir);
+	size_t len = strlen(r->dir.path);
 	const char *at;
 
 	if (buf_len(&r->output) >= OUTPUT_MAX)
 		return;
-	while ((at = memmem(line.data, line.len, r->dir, len)) != NULL) {
+	while ((at = memmem(line.data, line.len, r->dir.path, len)) != NULL) {
 		size_t before = (size_t)(at - line.data);
 
 		buf_append(&r->output, line.data, before);
@@ -507,9 +508,10 @@ static void on_spec_line(void *ctx, struct slice line)
 
 static void run_specs(struct spec_run *r)
 {
-	/* gate_dir.h makes links. */
-	const char *args[] = { "test", "--timeout=0", "--follow-links", r->dir, NULL };
-	struct job_child child = {
+	/* files.h makes links. */
+	const char *args[] = { "test", "--timeout=0", "--follow-links", r->dir.path,
+			       NULL };
+	struct runner_child child = {
 		.program = "/proc/self/exe",
 		.args = args,
 		.limit_ms = r->timeout_ms,
@@ -518,28 +520,28 @@ static void run_specs(struct spec_run *r)
 	};
 	struct error err;
 
-	if (job_run(&r->job, &child, &err) < 0)
+	if (runner_run(&r->runner, &child, &err) < 0)
 		error_set(&r->result, TIDE_ERULE, "the specs cannot be run: %s",
 			  err.text);
 	else if (child.status != 0 || child.is_late)
 		describe_failure(r, child.is_late);
 }
 
-static void work_test(struct job *j)
+static void work_test(struct runner *j)
 {
-	struct spec_run *r = container_of(j, struct spec_run, job);
+	struct spec_run *r = container_of(j, struct spec_run, runner);
 	const char *specs_dir = r->specs_dir;
 
 	r->result.code = TIDE_OK;
-	if (!gate_dir_has_specs(specs_dir))
+	if (!files_has_specs(specs_dir))
 		specs_dir = r->other_specs_dir;
-	r->has_specs = gate_dir_has_specs(specs_dir);
+	r->has_specs = files_has_specs(specs_dir);
 	if (!r->has_specs ||
-	    gate_dir_create(r->files, specs_dir, r->dir, &r->result) < 0)
+	    files_create_dir(r->files, specs_dir, &r->dir, &r->result) < 0)
 		return;
 	r->result.code = TIDE_OK;
 	run_specs(r);
-	gate_dir_remove(r->dir);
+	files_end_dir(&r->dir);
 }
 
 static void log_output(const struct spec_run *r)
@@ -575,9 +577,9 @@ static void conclude_specs(struct spec_lane *l, struct spec_run *r)
 	answer_asks(&answered, r->files, &r->result);
 }
 
-static void on_tested(struct job *j)
+static void on_tested(struct runner *j)
 {
-	struct spec_run *r = container_of(j, struct spec_run, job);
+	struct spec_run *r = container_of(j, struct spec_run, runner);
 
 	if (r->lane)
 		conclude_specs(r->lane, r);
@@ -616,8 +618,8 @@ static void start_specs(struct spec_lane *l)
 	r->files = bundle_ref(last->files);
 	r->specs_dir = mem_strdup(last->specs_dir);
 	r->other_specs_dir = config->rules_dir;
-	job_init(&r->job, work_test, on_tested);
-	job_start(&r->job, l->trials->broker->loop);
+	runner_init(&r->runner, work_test, on_tested);
+	runner_start(&r->runner, l->trials->broker->loop);
 }
 
 static void end_early(struct spec_lane *l)
@@ -625,7 +627,7 @@ static void end_early(struct spec_lane *l)
 	if (!l->run)
 		return;
 	l->run->lane = NULL;
-	job_end(&l->run->job);
+	runner_end(&l->run->runner);
 	l->run = NULL;
 }
 

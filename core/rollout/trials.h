@@ -1,10 +1,10 @@
 /* trials.h: rules are tried before they become active.
  *
  * First they are loaded in a child process. A script that crashes the process, hangs in
- * it or takes all its memory kills the child: the rules are refused, and the refusal names
- * the file. What the child has loaded is what the broker loads, byte for byte. These
- * trials follow each other, and so does the installation of files into the rules
- * directory (install.h). Files that have passed are not tried again.
+ * it or takes all its memory kills the child: the rules are refused, and the refusal
+ * names the file. What the child has loaded is what the broker loads, byte for byte.
+ * These trials follow each other, and so does the installation of files into the rules
+ * directory (files.h). Files that have passed are not tried again.
  *
  * Then, with --rules-gate test, their specs run in a child, for a time that is limited.
  * Newer files of the directory end the run of older ones, and their run answers both.

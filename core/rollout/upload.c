@@ -15,8 +15,8 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "candidate_dir.h"
-#include "gate_dir.h"
-#include "job.h"
+#include "files.h"
+#include "runner.h"
 #include "rules/sandbox/source.h"
 #include "shadow.h"
 
@@ -28,7 +28,7 @@
 
 struct upload {
 	struct rollout *rollout; /* NULL: nobody wants to know any more */
-	struct job job;
+	struct runner runner;
 	upload_done_fn *on_done;
 	void *ctx;
 	struct bundle *files; /* the thread only reads it */
@@ -125,7 +125,7 @@ static void remove_old(const struct upload *u, const char *folder)
 		if (i + UPLOAD_KEPT <= count && i < ENTRIES_MAX &&
 		    len < (int)sizeof(path) &&
 		    !(u->in_use && strcmp(path, u->in_use) == 0))
-			gate_dir_remove(path);
+			files_remove(path);
 		free(entries[i]);
 	}
 	if (count >= 0)
@@ -142,16 +142,16 @@ static bool write_files(struct upload *u, char dir[PATH_MAX])
 		errno = ENAMETOOLONG;
 		return false;
 	}
-	if (!gate_dir_make(folder, 0700))
+	if (!files_make_folder(folder, 0700))
 		return false;
 	remove_old(u, folder);
 	if (mkdir(dir, 0700) != 0)
 		return false;
-	if (gate_dir_write(u->files, dir))
+	if (files_write(u->files, dir))
 		return true;
 
 	int error = errno;
-	gate_dir_remove(dir);
+	files_remove(dir);
 	errno = error;
 	return false;
 }
@@ -183,7 +183,7 @@ static void add_finding(struct upload *u, const char *text)
 static void check(struct upload *u, const char *dir)
 {
 	const char *args[] = { "check", "--json", dir, NULL };
-	struct job_child child = {
+	struct runner_child child = {
 		.program = u->program,
 		.args = args,
 		.silence_ms = CHECK_SILENCE_MS,
@@ -194,7 +194,7 @@ static void check(struct upload *u, const char *dir)
 
 	if (!u->program)
 		return;
-	if (job_run(&u->job, &child, &err) < 0)
+	if (runner_run(&u->runner, &child, &err) < 0)
 		add_finding(u, err.text);
 	else if (child.is_late || !WIFEXITED(child.status) ||
 		 WEXITSTATUS(child.status) > 1)
@@ -203,9 +203,9 @@ static void check(struct upload *u, const char *dir)
 		u->is_fit = WEXITSTATUS(child.status) == 0;
 }
 
-static void work_upload(struct job *j)
+static void work_upload(struct runner *j)
 {
-	struct upload *u = container_of(j, struct upload, job);
+	struct upload *u = container_of(j, struct upload, runner);
 
 	if (write_files(u, u->dir))
 		check(u, u->dir);
@@ -213,7 +213,7 @@ static void work_upload(struct job *j)
 		error_set(&u->failure, TIDE_EDENIED,
 			  "the files cannot be written below '%s' "
 			  "(serve --rules-candidates): %s",
-			  u->within, gate_dir_explain(errno));
+			  u->within, files_explain(errno));
 }
 
 /* ---- back on the loop ------------------------------------------------------------- */
@@ -254,9 +254,9 @@ static void free_upload(struct upload *u)
 	mem_free(u);
 }
 
-static void on_worked(struct job *job)
+static void on_worked(struct runner *runner)
 {
-	struct upload *u = container_of(job, struct upload, job);
+	struct upload *u = container_of(runner, struct upload, runner);
 	struct buf document = { 0 };
 
 	if (u->rollout) {
@@ -310,9 +310,9 @@ int upload_start(struct rollout *r, const struct upload_spec *spec,
 	snprintf(u->name, sizeof(u->name), FOLDER "/%013" PRId64 "-%016" PRIx64 "%s",
 		 r->broker->now_ms, bundle_hash(spec->files),
 		 spec->is_temporary ? TEMPORARY : "");
-	job_init(&u->job, work_upload, on_worked);
+	runner_init(&u->runner, work_upload, on_worked);
 	r->upload = u;
-	job_start(&u->job, r->broker->loop);
+	runner_start(&u->runner, r->broker->loop);
 	return TIDE_OK;
 }
 
@@ -325,7 +325,7 @@ void upload_cancel(struct rollout *r)
 		return;
 	r->upload = NULL;
 	u->rollout = NULL;
-	job_end(&u->job);
+	runner_end(&u->runner);
 	u->on_done(u->ctx, NULL, NULL, &stopping);
 }
 
@@ -338,7 +338,7 @@ struct upload_removal {
 
 static void work_remove(uv_work_t *work)
 {
-	gate_dir_remove(((struct upload_removal *)work->data)->dir);
+	files_remove(((struct upload_removal *)work->data)->dir);
 }
 
 static void on_removed(uv_work_t *work, int status)
@@ -380,7 +380,7 @@ void upload_remove_left(const struct broker_config *config)
 	for (int i = 0; i < count; i++) {
 		snprintf(path, sizeof(path), "%s/" FOLDER "/%s", within,
 			 entries[i]->d_name);
-		gate_dir_remove(path);
+		files_remove(path);
 		free(entries[i]);
 	}
 	if (count >= 0)

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "rollout/gate_dir.h"
+#include "rollout/files.h"
 
 static void write_file(const char *dir, const char *name, const char *text)
 {
@@ -50,12 +50,14 @@ static const char *read_file(const char *dir, const char *name)
 
 static void it_has_the_files_and_what_is_no_script(void **state)
 {
-	char specs[] = "/tmp/tide-gate-XXXXXX", dir[PATH_MAX];
+	char specs[] = "/tmp/tide-gate-XXXXXX";
+	struct files_dir made;
+	const char *dir = made.path;
 	struct bundle *files = bundle_create();
 	struct error err;
 
 	assert_non_null(mkdtemp(specs));
-	assert_false(gate_dir_has_specs(specs));
+	assert_false(files_has_specs(specs));
 	write_file(specs, "retry/mine.lua", "now");
 	write_file(specs, "retry/late.lua", "now");
 	write_file(specs, "retry/mine_spec.lua", "spec");
@@ -63,10 +65,10 @@ static void it_has_the_files_and_what_is_no_script(void **state)
 	write_file(specs, "lib/part.lua", "now");
 	write_file(specs, "lib/help.lua", "help");
 	write_file(specs, ".hidden", "x");
-	assert_true(gate_dir_has_specs(specs));
+	assert_true(files_has_specs(specs));
 	bundle_add(files, "retry/mine.lua", SLICE("then"));
 	bundle_add(files, "lib/part.lua", SLICE("then"));
-	assert_int_equal(gate_dir_create(files, specs, dir, &err), TIDE_OK);
+	assert_int_equal(files_create_dir(files, specs, &made, &err), TIDE_OK);
 	assert_string_equal(read_file(dir, "retry/mine.lua"), "then");
 	assert_string_equal(read_file(dir, "retry/late.lua"), "");
 	assert_string_equal(read_file(dir, "retry/mine_spec.lua"), "spec");
@@ -74,11 +76,11 @@ static void it_has_the_files_and_what_is_no_script(void **state)
 	assert_string_equal(read_file(dir, "lib/part.lua"), "then");
 	assert_string_equal(read_file(dir, "lib/help.lua"), "help");
 	assert_string_equal(read_file(dir, ".hidden"), "");
-	assert_true(gate_dir_has_specs(dir));
-	gate_dir_remove(dir);
+	assert_true(files_has_specs(dir));
+	files_end_dir(&made);
 	assert_int_equal(access(dir, F_OK), -1);
 	assert_string_equal(read_file(specs, "lib/help.lua"), "help");
-	gate_dir_remove(specs);
+	files_remove(specs);
 	bundle_unref(files);
 }
 
@@ -86,10 +88,26 @@ static void without_a_directory_of_specs_there_is_none(void **state)
 {
 	struct bundle *files = bundle_create();
 	struct error err;
-	char dir[PATH_MAX];
+	struct files_dir made;
 
-	assert_int_equal(gate_dir_create(files, "/nowhere", dir, &err), TIDE_ERULE);
-	assert_string_equal(dir, "");
+	assert_int_equal(files_create_dir(files, "/nowhere", &made, &err), TIDE_ERULE);
+	assert_int_equal(access(made.path, F_OK), -1);
+	bundle_unref(files);
+}
+
+static void what_a_killed_process_leaves_goes(void **state)
+{
+	struct bundle *files = bundle_create();
+	struct files_dir mine, left;
+	struct error err;
+
+	assert_int_equal(files_create_dir(files, NULL, &mine, &err), TIDE_OK);
+	assert_int_equal(files_create_dir(files, NULL, &left, &err), TIDE_OK);
+	close(left.lock); /* as its process ends */
+	files_remove_left();
+	assert_int_equal(access(left.path, F_OK), -1);
+	assert_int_equal(access(mine.path, F_OK), 0);
+	files_end_dir(&mine);
 	bundle_unref(files);
 }
 
@@ -98,6 +116,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(it_has_the_files_and_what_is_no_script),
 		cmocka_unit_test(without_a_directory_of_specs_there_is_none),
+		cmocka_unit_test(what_a_killed_process_leaves_goes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

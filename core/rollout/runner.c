@@ -1,4 +1,4 @@
-#include "job.h"
+#include "runner.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -37,7 +37,7 @@ static int set_attributes(posix_spawnattr_t *attributes)
 							    POSIX_SPAWN_SETPGROUP);
 }
 
-static int spawn(const struct job_child *spec, int out, pid_t *pid)
+static int spawn(const struct runner_child *spec, int out, pid_t *pid)
 {
 	char *argv[ARGS_MAX + 1] = { (char[]){ "tidemq" } };
 	posix_spawn_file_actions_t actions;
@@ -61,11 +61,11 @@ static int spawn(const struct job_child *spec, int out, pid_t *pid)
 }
 
 struct reading {
-	struct job_child *child;
+	struct runner_child *child;
 	pid_t pid;
 	int64_t until_ms; /* by the clock of poll; INT64_MAX: forever */
 	bool has_ended;   /* the child; another may hold its output open */
-	char data[JOB_LINE_MAX];
+	char data[RUNNER_LINE_MAX];
 	size_t len;
 };
 
@@ -97,8 +97,8 @@ static void look_for_end(struct reading *r)
 {
 	siginfo_t info = { 0 };
 
-	if (r->has_ended || waitid(P_PID, (id_t)r->pid, &info,
-				   WEXITED | WNOHANG | WNOWAIT) != 0 ||
+	if (r->has_ended ||
+	    waitid(P_PID, (id_t)r->pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
 	    info.si_pid == 0)
 		return;
 	r->has_ended = true;
@@ -146,16 +146,16 @@ static bool read_all(struct reading *r, int fd)
 	}
 }
 
-static void set_pid(struct job *j, pid_t pid)
+static void set_pid(struct runner *r, pid_t pid)
 {
-	uv_mutex_lock(&j->lock);
-	j->pid = pid;
-	if (pid && j->is_ended)
+	uv_mutex_lock(&r->lock);
+	r->pid = pid;
+	if (pid && r->is_ended)
 		kill(-pid, SIGKILL);
-	uv_mutex_unlock(&j->lock);
+	uv_mutex_unlock(&r->lock);
 }
 
-int job_run(struct job *j, struct job_child *c, struct error *err)
+int runner_run(struct runner *r, struct runner_child *c, struct error *err)
 {
 	struct reading reading = { .child = c };
 	int ends[2], rc;
@@ -170,66 +170,67 @@ int job_run(struct job *j, struct job_child *c, struct error *err)
 		return error_set(err, TIDE_ERULE, "no other process can be started: %s",
 				 strerror(rc));
 	}
-	set_pid(j, reading.pid);
+	set_pid(r, reading.pid);
 	c->is_late = !read_all(&reading, ends[0]);
 	take_lines(&reading, true);
 	close(ends[0]);
 	kill(-reading.pid, SIGKILL);
-	set_pid(j, 0);
+	set_pid(r, 0);
 	while (waitpid(reading.pid, &c->status, 0) < 0 && errno == EINTR)
 		;
 	return TIDE_OK;
 }
 
-void job_end(struct job *j)
+void runner_end(struct runner *r)
 {
-	uv_mutex_lock(&j->lock);
-	j->is_ended = true;
-	if (j->pid)
-		kill(-j->pid, SIGKILL);
-	uv_mutex_unlock(&j->lock);
+	uv_mutex_lock(&r->lock);
+	r->is_ended = true;
+	if (r->pid)
+		kill(-r->pid, SIGKILL);
+	uv_mutex_unlock(&r->lock);
 }
 
-void job_init(struct job *j, void (*work)(struct job *j), void (*on_done)(struct job *j))
+void runner_init(struct runner *r, void (*work)(struct runner *r),
+		 void (*on_done)(struct runner *r))
 {
-	j->work = work;
-	j->on_done = on_done;
-	uv_mutex_init(&j->lock);
+	r->work = work;
+	r->on_done = on_done;
+	uv_mutex_init(&r->lock);
 }
 
-void job_deinit(struct job *j)
+void runner_deinit(struct runner *r)
 {
-	uv_mutex_destroy(&j->lock);
+	uv_mutex_destroy(&r->lock);
 }
 
 static void on_closed(uv_handle_t *handle)
 {
-	struct job *j = container_of((uv_async_t *)handle, struct job, async);
+	struct runner *r = container_of((uv_async_t *)handle, struct runner, async);
 
-	job_deinit(j);
-	j->on_done(j);
+	runner_deinit(r);
+	r->on_done(r);
 }
 
 static void on_worked(uv_async_t *async)
 {
-	uv_thread_join(&container_of(async, struct job, async)->thread);
+	uv_thread_join(&container_of(async, struct runner, async)->thread);
 	uv_close((uv_handle_t *)async, on_closed);
 }
 
-static void run_thread(void *job)
+static void run_thread(void *runner)
 {
-	struct job *j = job;
+	struct runner *r = runner;
 
-	j->work(j);
-	uv_async_send(&j->async);
+	r->work(r);
+	uv_async_send(&r->async);
 }
 
-void job_start(struct job *j, uv_loop_t *loop)
+void runner_start(struct runner *r, uv_loop_t *loop)
 {
-	uv_async_init(loop, &j->async, on_worked);
+	uv_async_init(loop, &r->async, on_worked);
 	/* Without a thread it blocks, and is done all the same. */
-	if (uv_thread_create(&j->thread, run_thread, j) != 0) {
-		j->work(j);
-		uv_close((uv_handle_t *)&j->async, on_closed);
+	if (uv_thread_create(&r->thread, run_thread, r) != 0) {
+		r->work(r);
+		uv_close((uv_handle_t *)&r->async, on_closed);
 	}
 }

@@ -17,8 +17,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "rollout/gate_dir.h"
-#include "rollout/install.h"
+#include "rollout/files.h"
+#include "rollout/files.h"
 
 /* ---- a disk that fails ------------------------------------------------------------ */
 
@@ -112,7 +112,7 @@ static void put(const char *dir, const char *name, const char *text)
 	struct bundle *b = bundle_create();
 
 	bundle_add(b, name, slice_from(text));
-	assert_true(gate_dir_write(b, dir));
+	assert_true(files_write(b, dir));
 	bundle_unref(b);
 }
 
@@ -147,7 +147,7 @@ static bool has_folder(const char *dir)
 {
 	char path[PATH_MAX + 64];
 
-	snprintf(path, sizeof(path), "%s/%s", dir, INSTALL_FOLDER);
+	snprintf(path, sizeof(path), "%s/%s", dir, FILES_FOLDER);
 	return access(path, F_OK) == 0;
 }
 
@@ -155,7 +155,7 @@ static int finish(const char *dir)
 {
 	struct error err;
 
-	return install_finish(dir, &err);
+	return files_finish(dir, &err);
 }
 
 /* In a process of its own, which ends at the n-th call. False: it has come to its end. */
@@ -168,8 +168,8 @@ static bool is_killed(const char *dir, bool is_finish, int at)
 		struct error err;
 
 		set_fault(KILLED, at);
-		_exit(is_finish ? install_finish(dir, &err) < 0
-				: install_files(dir, files, &err) < 0);
+		_exit(is_finish ? files_finish(dir, &err) < 0
+				: files_install(dir, files, &err) < 0);
 	}
 	assert_int_equal(waitpid(child, &status, 0), child);
 	if (WIFEXITED(status))
@@ -188,10 +188,10 @@ static void all_files_take_their_places(void **state)
 	assert_string_equal(contents(dir), OLD);
 	assert_int_equal(finish(dir), TIDE_OK);
 	assert_string_equal(contents(dir), OLD);
-	assert_int_equal(install_files(dir, files, &err), TIDE_OK);
+	assert_int_equal(files_install(dir, files, &err), TIDE_OK);
 	assert_string_equal(contents(dir), NEW);
 	assert_false(has_folder(dir));
-	gate_dir_remove(dir);
+	files_remove(dir);
 }
 
 static void a_process_that_ends_leaves_all_or_nothing(void **state)
@@ -208,10 +208,10 @@ static void a_process_that_ends_leaves_all_or_nothing(void **state)
 		new += strcmp(contents(dir), NEW) == 0;
 		assert_int_equal(old + new, at);
 		struct error err;
-		assert_int_equal(install_files(dir, files, &err), TIDE_OK);
+		assert_int_equal(files_install(dir, files, &err), TIDE_OK);
 		assert_string_equal(contents(dir), NEW);
 		assert_false(has_folder(dir));
-		gate_dir_remove(dir);
+		files_remove(dir);
 	}
 	assert_true(old > 10 && new > 10);
 }
@@ -231,7 +231,7 @@ static void finishing_may_end_anywhere(void **state)
 			assert_int_equal(finish(dir), TIDE_OK);
 			assert_true(strcmp(contents(dir), OLD) == 0 ||
 				    strcmp(contents(dir), NEW) == 0);
-			gate_dir_remove(dir);
+			files_remove(dir);
 		}
 	}
 }
@@ -246,7 +246,7 @@ static void a_full_disk_leaves_all_or_nothing(void **state)
 
 		make_dir(dir);
 		set_fault(FULL, at);
-		rc = install_files(dir, files, &err);
+		rc = files_install(dir, files, &err);
 		if (rc < 0) {
 			assert_int_equal(rc, TIDE_EDENIED);
 			assert_non_null(strstr(err.text, "No space left on device"));
@@ -255,7 +255,7 @@ static void a_full_disk_leaves_all_or_nothing(void **state)
 		}
 		if (rc < 0 && strstr(err.text, "partly")) {
 			set_fault(FULL, 1);
-			assert_int_equal(install_finish(dir, &err), TIDE_ERULE);
+			assert_int_equal(files_finish(dir, &err), TIDE_ERULE);
 		}
 		set_fault(NO_FAULT, 0);
 		assert_int_equal(finish(dir), TIDE_OK);
@@ -263,7 +263,7 @@ static void a_full_disk_leaves_all_or_nothing(void **state)
 			assert_string_equal(contents(dir), NEW);
 		else
 			assert_string_equal(contents(dir), OLD);
-		gate_dir_remove(dir);
+		files_remove(dir);
 	}
 	assert_true(old > 5 && begun > 5);
 }
@@ -277,17 +277,17 @@ static void what_stands_in_the_way_is_found_before_anything_changes(void **state
 	put(dir, "retry/mine.lua.d/x", "x");
 	snprintf(path, sizeof(path), "%s/filter/20-new.lua", dir);
 	mkdir(path, 0700);
-	assert_int_equal(install_files(dir, files, &err), TIDE_EDENIED);
+	assert_int_equal(files_install(dir, files, &err), TIDE_EDENIED);
 	assert_non_null(strstr(err.text,
 			       "/filter/20-new.lua' cannot be written: Is a directory"));
 	rmdir(path);
 	assert_string_equal(contents(dir), OLD);
 	put(dir, "lib", "no folder");
-	assert_int_equal(install_files(dir, files, &err), TIDE_EDENIED);
+	assert_int_equal(files_install(dir, files, &err), TIDE_EDENIED);
 	assert_non_null(strstr(err.text, "cannot be written: Not a directory"));
 	assert_string_equal(contents(dir), OLD);
 	assert_false(has_folder(dir));
-	gate_dir_remove(dir);
+	files_remove(dir);
 }
 
 static void a_list_leads_nowhere_else(void **state)
@@ -300,11 +300,11 @@ static void a_list_leads_nowhere_else(void **state)
 
 	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
 		make_dir(dir);
-		put(dir, INSTALL_FOLDER "/list", lists[i]);
-		put(dir, INSTALL_FOLDER "/0", "x");
-		assert_int_equal(install_finish(dir, &err), TIDE_ERULE);
+		put(dir, FILES_FOLDER "/list", lists[i]);
+		put(dir, FILES_FOLDER "/0", "x");
+		assert_int_equal(files_finish(dir, &err), TIDE_ERULE);
 		assert_string_equal(contents(dir), OLD);
-		gate_dir_remove(dir);
+		files_remove(dir);
 	}
 }
 
@@ -317,18 +317,18 @@ static void no_link_is_followed(void **state)
 	make_dir(other);
 	snprintf(path, sizeof(path), "%s/lib", dir);
 	assert_int_equal(symlink(other, path), 0);
-	assert_int_equal(install_files(dir, files, &err), TIDE_EDENIED);
+	assert_int_equal(files_install(dir, files, &err), TIDE_EDENIED);
 	assert_non_null(strstr(err.text, "/lib/a/part.lua' cannot be written: a folder "
 					 "on the way is a symbolic link"));
 	unlink(path);
 	put(other, "list", "filter/20-new.lua\n");
 	put(other, "0", "somebody else's");
-	snprintf(path, sizeof(path), "%s/" INSTALL_FOLDER, dir);
+	snprintf(path, sizeof(path), "%s/" FILES_FOLDER, dir);
 	assert_int_equal(symlink(other, path), 0);
-	assert_int_equal(install_finish(dir, &err), TIDE_OK);
+	assert_int_equal(files_finish(dir, &err), TIDE_OK);
 	assert_string_equal(contents(dir), OLD);
-	gate_dir_remove(dir);
-	gate_dir_remove(other);
+	files_remove(dir);
+	files_remove(other);
 }
 
 int main(void)
