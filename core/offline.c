@@ -138,7 +138,7 @@ static int run_check_store(struct cli *cli)
 	return audit_run(&o);
 }
 
-static const struct command_option store_options[] = {
+static const struct option_row store_options[] = {
 	{ COMMAND_TEXT("store", "URL", "embedded",
 		       "the store, as of tidemq serve; or $TIDEMQ_STORE") },
 	{ COMMAND_TEXT("data", "DIR", "./data",
@@ -156,7 +156,7 @@ static const struct command_option store_options[] = {
 			"what tide.setting gives, as of tidemq serve; may be repeated") \
 	}
 
-static const struct command_option check_options[] = {
+static const struct option_row check_options[] = {
 	RULES_SET_OPTION,
 	{ COMMAND_TEXT("definitions", "FILE", NULL,
 		       "lines of DECLARE and BIND as in the protocol; '#' begins a "
@@ -167,7 +167,7 @@ static const struct command_option check_options[] = {
 	{ .name = NULL },
 };
 
-static const struct command_option test_options[] = {
+static const struct option_row test_options[] = {
 	RULES_SET_OPTION,
 	{ COMMAND_TEXT("filter", "TEXT", NULL,
 		       "run only the tests that have this in their name") },
@@ -282,7 +282,7 @@ static int run_new(struct cli *cli)
 	return CLI_DONE;
 }
 
-static const struct command_option new_options[] = {
+static const struct option_row new_options[] = {
 	{ COMMAND_TEXT("rules", "DIR", RULES_DIR_DEFAULT, "the rules directory") },
 	{ .name = NULL },
 };

@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-#include "base/command_option.h"
+#include "base/option.h"
 #include "base/id.h"
 #include "base/mem.h"
 #include "http/http_safety.h"
@@ -25,7 +25,7 @@
 
 /* The words of a choice are in the order of their enum. Options without a field are
  * handled in set_option. */
-static const struct command_option rows[] = {
+static const struct option_row rows[] = {
 	{ COMMAND_TEXT("listen", "ADDRESS", LISTEN_DEFAULT,
 		       "HOST:PORT, [IPv6]:PORT, tls:HOST:PORT or unix:PATH; may be "
 		       "repeated; port 0 takes a free one") },
@@ -276,20 +276,13 @@ static const struct command_option rows[] = {
 	{ .name = NULL },
 };
 
-/* Write the value, or for a text the text, to the field of the option. */
-static void set_field(struct serve_options *o, const struct command_option *row,
+static void set_field(struct serve_options *o, const struct option_row *row,
 		      const char *text, uint64_t value)
 {
-	void *field = (char *)o + row->offset;
-
-	if (row->type == COMMAND_OPTION_TEXT && row->arg)
-		*(const char **)field = text;
-	else if (row->size == sizeof(uint64_t))
-		*(uint64_t *)field = value;
-	else if (row->size == sizeof(unsigned))
-		*(unsigned *)field = (unsigned)value;
+	if (row->type == OPTION_TEXT && row->arg)
+		*(const char **)(void *)((char *)o + row->offset) = text;
 	else
-		*(bool *)field = value != 0;
+		option_set_field(row, o, value);
 }
 
 static void set_defaults(struct serve_options *o)
@@ -299,9 +292,9 @@ static void set_defaults(struct serve_options *o)
 	*o = (struct serve_options){ 0 };
 	broker_config_init(&o->broker);
 	server_config_init(&o->server);
-	for (const struct command_option *row = rows; row->name; row++)
-		if (row->type != COMMAND_OPTION_TEXT &&
-		    command_option_value(row, row->fallback, &value, NULL) == TIDE_OK)
+	for (const struct option_row *row = rows; row->name; row++)
+		if (row->type != OPTION_TEXT &&
+		    option_value(row, row->fallback, &value, NULL) == TIDE_OK)
 			set_field(o, row, row->fallback, value);
 	if (getenv("TIDEMQ_STORE"))
 		o->broker.store.url = getenv("TIDEMQ_STORE");
@@ -338,7 +331,7 @@ static int add_origin(struct server_config *c, const char *text, struct error *e
 	return TIDE_OK;
 }
 
-static int set_option(struct serve_options *o, const struct command_option *row,
+static int set_option(struct serve_options *o, const struct option_row *row,
 		      const char *text, uint64_t value, struct error *err)
 {
 	o->is_max_connections_asked |= strcmp(row->name, "max-connections") == 0;
@@ -369,11 +362,11 @@ static int set_option(struct serve_options *o, const struct command_option *row,
 }
 
 /* A flag is true or false in a file: "1" or "0". */
-static int read_file_value(const struct command_option *row, const char *text,
-			   uint64_t *out, struct error *err)
+static int read_file_value(const struct option_row *row, const char *text, uint64_t *out,
+			   struct error *err)
 {
 	if (row->arg)
-		return command_option_value(row, text, out, err);
+		return option_value(row, text, out, err);
 	*out = text[0] == '1';
 	if (strcmp(text, "0") != 0 && strcmp(text, "1") != 0)
 		return error_set(err, TIDE_ESYNTAX,
@@ -385,14 +378,14 @@ static int set_from_file(void *ctx, const char *name, const char *value,
 			 struct error *err)
 {
 	struct serve_options *o = ctx;
-	const struct command_option *row = command_option_find(rows, name);
+	const struct option_row *row = option_find(rows, name);
 	uint64_t number;
 	char *text;
 	int rc;
 
 	/* A key of the table may be written "rules.gate", as a part of the rules. */
 	if (strcmp(name, "rules.gate") == 0)
-		row = command_option_find(rows, "rules-gate");
+		row = option_find(rows, "rules-gate");
 	if (!row || strcmp(name, "help") == 0 || strcmp(name, "config") == 0)
 		return error_set(err, TIDE_ESYNTAX,
 				 "the configuration has no option '%s'", name);
@@ -429,7 +422,7 @@ static int apply(struct serve_options *o, const struct command_line *line,
 	for (int i = 0; i < line->given_count && rc == TIDE_OK; i++)
 		if (strcmp(line->given[i].option->name, "config") == 0)
 			rc = config_file_read(line->given[i].text, set_from_file, o, err);
-	if (command_option_given(line, "listen"))
+	if (option_given(line, "listen"))
 		o->listen_count = 0;
 	for (int i = 0; i < line->given_count && rc == TIDE_OK; i++)
 		rc = set_option(o, line->given[i].option, line->given[i].text,
@@ -465,7 +458,7 @@ int serve_options_parse(struct serve_options *o, int argc, char **argv, struct e
 	int rc;
 
 	set_defaults(o);
-	rc = command_option_parse(&line, argc, argv, err);
+	rc = option_take_line(&line, argc, argv, err);
 	if (rc == TIDE_OK && line.word_count > 0)
 		rc = error_set(err, TIDE_ESYNTAX, "it takes only options, not '%s'",
 			       line.words[0]);
@@ -492,7 +485,7 @@ void serve_options_help(FILE *out)
 {
 	struct buf options = { 0 };
 
-	command_option_help(rows, &options);
+	option_help(rows, &options);
 	fprintf(out,
 		"usage: tidemq serve [options]\n\n"
 		"run a broker.\n\n"

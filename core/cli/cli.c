@@ -102,26 +102,25 @@ int cli_flush(void)
 
 bool cli_is_given(const struct cli *cli, const char *name)
 {
-	return command_option_given(&cli->line, name) != NULL;
+	return option_given(&cli->line, name) != NULL;
 }
 
 const char *cli_get(const struct cli *cli, const char *name)
 {
-	const struct command_given *given = command_option_given(&cli->line, name);
+	const struct command_given *given = option_given(&cli->line, name);
 
-	return given ? given->text
-		     : command_option_find(cli->verb->options, name)->fallback;
+	return given ? given->text : option_find(cli->verb->options, name)->fallback;
 }
 
 uint64_t cli_number(const struct cli *cli, const char *name)
 {
-	const struct command_given *given = command_option_given(&cli->line, name);
-	const struct command_option *o = command_option_find(cli->verb->options, name);
+	const struct command_given *given = option_given(&cli->line, name);
+	const struct option_row *o = option_find(cli->verb->options, name);
 	uint64_t value = 0;
 
 	if (given)
 		return given->value;
-	if (o->fallback && command_option_value(o, o->fallback, &value, NULL) < 0)
+	if (o->fallback && option_value(o, o->fallback, &value, NULL) < 0)
 		value = 0;
 	return value;
 }
@@ -239,7 +238,7 @@ int cli_ask(struct cli *cli, struct tidemq_reply *reply)
 	return cli->status;
 }
 
-static const struct command_option client_options[] = {
+static const struct option_row client_options[] = {
 	{ COMMAND_TEXT("url", "URL", "$" ENV_URL " or " CLIENT_URL_DEFAULT,
 		       "the broker") },
 	{ COMMAND_TEXT(
@@ -253,12 +252,12 @@ static const struct command_option client_options[] = {
 	{ .name = NULL },
 };
 
-static const struct command_option local_options[] = {
+static const struct option_row local_options[] = {
 	{ COMMAND_FLAG("help", "print this page") },
 	{ .name = NULL },
 };
 
-static const struct command_option *common_options(const struct cli_verb *verb)
+static const struct option_row *common_options(const struct cli_verb *verb)
 {
 	return verb->is_local ? local_options : client_options;
 }
@@ -287,8 +286,8 @@ void cli_help(const struct cli_verb *v)
 	printf("usage: tidemq %s %s\n\n%s.\n", v->name, v->usage, v->summary);
 	if (v->details)
 		printf("\n%s\n", v->details);
-	command_option_help(v->options, &options);
-	command_option_help(common_options(v), &options);
+	option_help(v->options, &options);
+	option_help(common_options(v), &options);
 	printf("\noptions, with their defaults in parentheses:\n%s", buf_cstr(&options));
 	buf_deinit(&options);
 	if (v->examples)
@@ -309,7 +308,7 @@ static bool has_password(const char *url)
 /* Every user of the machine can read the command line of a process. */
 static void hide_password(struct cli *cli)
 {
-	const struct command_given *url = command_option_given(&cli->line, "url");
+	const struct command_given *url = option_given(&cli->line, "url");
 	char *text = url ? (char *)(uintptr_t)url->text : NULL;
 
 	if (!text || !has_password(text))
@@ -330,7 +329,7 @@ static void export_tls(const struct cli *cli)
 
 	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++) {
 		const struct command_given *given =
-			command_option_given(&cli->line, options[i][0]);
+			option_given(&cli->line, options[i][0]);
 
 		if (given)
 			setenv(options[i][1], given->text, 1);
@@ -339,7 +338,7 @@ static void export_tls(const struct cli *cli)
 
 static int run_verb(struct cli *cli)
 {
-	const struct command_given *url = command_option_given(&cli->line, "url");
+	const struct command_given *url = option_given(&cli->line, "url");
 	const struct cli_verb *v = cli->verb;
 	const char *of_environment = getenv(ENV_URL);
 
@@ -377,7 +376,7 @@ int cli_run(const struct cli_verb *verb, int argc, char **argv)
 	/* A reader that goes away is an error of a write, not the end of the process. */
 	if (!verb->is_local)
 		signal(SIGPIPE, SIG_IGN);
-	if (command_option_parse(&cli.line, argc, argv, &err) < 0)
+	if (option_take_line(&cli.line, argc, argv, &err) < 0)
 		status = cli_usage_error(&cli, "%s", err.text);
 	else
 		status = run_verb(&cli);

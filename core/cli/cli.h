@@ -13,7 +13,7 @@
 #include <stdio.h>
 
 #include "base/buf.h"
-#include "base/command_option.h"
+#include "base/option.h"
 #include "client/client_fail.h"
 
 #define CLI_MATCH_HELP                                                          \
@@ -33,9 +33,9 @@ struct cli_verb {
 	const char *usage;    /* what follows the verb */
 	const char *details;  /* further lines of the help, or NULL */
 	const char *examples; /* lines that begin with two blanks and end, or NULL */
-	const struct command_option *options; /* see struct command_line */
-	int words_min, words_max;             /* positional words */
-	bool is_local;                        /* needs no broker */
+	const struct option_row *options; /* see struct command_line */
+	int words_min, words_max;         /* positional words */
+	bool is_local;                    /* needs no broker */
 	int (*run)(struct cli *cli);
 };
 

@@ -571,7 +571,7 @@ static void run_load(struct bench *b)
 		each_queue(b, "DELETE", "");
 }
 
-static const struct command_option options[] = {
+static const struct option_row options[] = {
 	{ COMMAND_NUMBER("producers", "1", "connections that publish; none with --drain",
 			 0, BENCH_WORKERS_MAX) },
 	{ COMMAND_NUMBER("consumers", "1", "connections that consume, in each group", 0,

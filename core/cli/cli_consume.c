@@ -527,7 +527,7 @@ static int run_get(struct cli *cli)
 	"A topic without --group is read by you alone, and nothing is " \
 	"committed.\n" CLI_POSITION_HELP
 
-static const struct command_option sub_options[] = {
+static const struct option_row sub_options[] = {
 	OPTION_ACK,
 	OPTION_ACK_TIMEOUT,
 	OPTION_FORMAT,
@@ -549,7 +549,7 @@ static const struct command_option sub_options[] = {
 	{ .name = NULL },
 };
 
-static const struct command_option get_options[] = {
+static const struct option_row get_options[] = {
 	OPTION_ACK,
 	OPTION_ACK_TIMEOUT,
 	OPTION_FORMAT,

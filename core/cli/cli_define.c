@@ -213,19 +213,19 @@ static int run_redrive(struct cli *cli)
 	return finish_redrive(cli);
 }
 
-static const struct command_option purge_options[] = {
+static const struct option_row purge_options[] = {
 	{ COMMAND_TEXT("before", "POSITION", NULL,
 		       "of a topic: only what lies before it, see above") },
 	{ COMMAND_NUMBER("partition", "all", "of a topic: of this one alone", 0, 65535) },
 	{ .name = NULL },
 };
 
-static const struct command_option seek_options[] = {
+static const struct option_row seek_options[] = {
 	{ COMMAND_NUMBER("partition", "all", "of this one alone", 0, 65535) },
 	{ .name = NULL },
 };
 
-static const struct command_option redrive_options[] = {
+static const struct option_row redrive_options[] = {
 	{ COMMAND_NUMBER("count", "all", "how many at most", 1, UINT32_MAX) },
 	{ COMMAND_TEXT("match", "WHAT", NULL, "only those that match, see above") },
 	{ COMMAND_TEXT("to", "EXCHANGE/KEY", "where they died", "where they go") },
@@ -234,20 +234,20 @@ static const struct command_option redrive_options[] = {
 	{ .name = NULL },
 };
 
-static const struct command_option delete_options[] = {
+static const struct option_row delete_options[] = {
 	{ COMMAND_FLAG("if-empty", "only if the queue holds no message") },
 	{ COMMAND_FLAG("if-unused", "only without consumers; of an exchange, without "
 				    "bindings") },
 	{ .name = NULL },
 };
 
-static const struct command_option kick_options[] = {
+static const struct option_row kick_options[] = {
 	{ COMMAND_NUMBER("count", "all", "how many at most", 1, UINT32_MAX) },
 	{ COMMAND_TEXT("id", "ID", NULL, "only this message, delayed or buried") },
 	{ .name = NULL },
 };
 
-static const struct command_option pause_options[] = {
+static const struct option_row pause_options[] = {
 	{ COMMAND_DURATION("for", "until resumed", "for how long", 1, 0) },
 	{ .name = NULL },
 };

@@ -17,7 +17,7 @@ static void add_given(struct cli *cli, const struct command_given *given)
 		buf_deinit(&header);
 	} else if (strcmp(name, "priority") == 0) {
 		buf_printf(&cli->request, " pri=%" PRIu64, given->value);
-	} else if (given->option->type == COMMAND_OPTION_DURATION) {
+	} else if (given->option->type == OPTION_DURATION) {
 		buf_printf(&cli->request, " %s=%" PRIu64, name, given->value);
 	} else if (strcmp(name, "payload") == 0 || strcmp(name, "id") == 0) {
 		cli_add_value(cli, slice_from(name), given->text);
@@ -123,7 +123,7 @@ static int run_explain(struct cli *cli)
 	return cli_table_print_take(document, &view);
 }
 
-static const struct command_option options[] = {
+static const struct option_row options[] = {
 	{ COMMAND_TEXT("header", "NAME=VALUE", NULL, "a header; may be repeated") },
 	{ COMMAND_NUMBER("priority", "0", "0-255", 0, 255) },
 	{ COMMAND_DURATION("delay", NULL, "as with pub", 0, 0) },

@@ -133,7 +133,7 @@ static int run_lock(struct cli *cli)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-static const struct command_option options[] = {
+static const struct option_row options[] = {
 	{ COMMAND_DURATION("wait", "1h", "how long to wait for the lock", 0,
 			   3600 * 1000) },
 	{ COMMAND_DURATION("ttl", "30s",

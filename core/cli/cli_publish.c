@@ -7,7 +7,7 @@
 #include "cli.h"
 #include "client/encode.h"
 
-static const struct command_option options[] = {
+static const struct option_row options[] = {
 	{ COMMAND_TEXT("header", "NAME=VALUE", NULL, "a header; may be repeated") },
 	{ COMMAND_NUMBER("priority", "0", "0-255, higher is more urgent", 0, 255) },
 	{ COMMAND_DURATION("delay", NULL,

@@ -691,7 +691,7 @@ static int run_rules(struct cli *cli)
 	return CLI_USAGE;
 }
 
-static const struct command_option rules_options[] = {
+static const struct option_row rules_options[] = {
 	{ COMMAND_NUMBER("failures", "100", "simulate: end after this many, 1-1000", 1,
 			 1000) },
 	{ COMMAND_CHOICE("reason", "nack|timeout|gone", "nack",

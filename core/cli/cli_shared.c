@@ -155,7 +155,7 @@ static int run_shared(struct cli *cli)
 			       cli->words[0]);
 }
 
-static const struct command_option options[] = {
+static const struct option_row options[] = {
 	{ COMMAND_CHOICE("of", "keys|counters|buckets", "keys",
 			 "list, get, delete, clear: entries of tide.shared, of "
 			 "tide.counter or of tide.bucket") },

@@ -321,7 +321,7 @@ static int run_request(struct cli *cli)
 
 #define WIDE_HELP "all columns, also those for which the terminal is too narrow"
 
-static const struct command_option peek_options[] = {
+static const struct option_row peek_options[] = {
 	{ COMMAND_FLAG("all", "all of them, in tables of up to 100") },
 	{ COMMAND_TEXT("after", "PLACE", NULL,
 		       "only those behind this place: the next of an answer, or an id") },
@@ -337,7 +337,7 @@ static const struct command_option peek_options[] = {
 	{ .name = NULL },
 };
 
-static const struct command_option list_options[] = {
+static const struct option_row list_options[] = {
 	{ COMMAND_TEXT("match", "PART", NULL, "only those with this part in a name") },
 	{ COMMAND_NUMBER("max", NULL, "how many at most", 1, UINT32_MAX) },
 	{ COMMAND_NUMBER("offset", NULL, "leave out so many at the front", 0,

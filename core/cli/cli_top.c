@@ -693,7 +693,7 @@ static int run_top(struct cli *cli)
 	return t.status;
 }
 
-static const struct command_option top_options[] = {
+static const struct option_row top_options[] = {
 	{ COMMAND_DURATION("every", "2s", "how often it asks", 100, 3600000) },
 	{ COMMAND_TEXT("match", "PART", NULL, "only those with this part in a name") },
 	{ COMMAND_NUMBER("max", "20", "rows with --once", 1, UINT32_MAX) },

@@ -426,7 +426,7 @@ static int run_trace(struct cli *cli)
 	return t.status;
 }
 
-static const struct command_option options[] = {
+static const struct option_row options[] = {
 	{ COMMAND_TEXT("sample", "SHARE", "100%", "follow this share of the messages") },
 	{ COMMAND_DURATION("for", "60s", "time to follow messages, at most 1h", 100,
 			   3600 * 1000) },

@@ -182,7 +182,7 @@ static int run_user(struct cli *cli)
 									  : change(cli);
 }
 
-static const struct command_option options[] = {
+static const struct option_row options[] = {
 	{ COMMAND_TEXT("tags", "TAGS", NULL,
 		       "add, set: admin, monitor, both with a comma, or ''") },
 	{ COMMAND_FLAG("no-password",

@@ -20,15 +20,15 @@
 /* What the option may be besides its type. */
 static void write_allowed(struct json *out, const struct option *o)
 {
-	if (o->type == OPTION_LIST)
-		json_member_text(out, "of", options_type_name(o->of));
+	if (o->row.type == OPTION_LIST)
+		json_member_text(out, "of", option_type_name(o->row.of));
 	if (o->is_required)
 		json_member_bool(out, "required", true);
-	if (o->has_min) {
-		json_member_number(out, "min", o->min);
+	if (o->row.has_min) {
+		json_member_number(out, "min", o->row.min);
 	}
-	if (o->has_max) {
-		json_member_number(out, "max", o->max);
+	if (o->row.has_max) {
+		json_member_number(out, "max", o->row.max);
 	}
 	if (o->choices.count == 0)
 		return;
@@ -41,12 +41,12 @@ static void write_allowed(struct json *out, const struct option *o)
 static void write_option(struct json *out, const struct option *o)
 {
 	json_object_begin(out);
-	json_member_text(out, "name", o->name);
-	json_member_text(out, "type", options_type_name(o->type));
-	if (o->preset)
-		json_member_text(out, "default", o->preset);
-	if (o->doc)
-		json_member_text(out, "doc", o->doc);
+	json_member_text(out, "name", o->row.name);
+	json_member_text(out, "type", option_type_name(o->row.type));
+	if (o->row.fallback)
+		json_member_text(out, "default", o->row.fallback);
+	if (o->row.help)
+		json_member_text(out, "doc", o->row.help);
 	write_allowed(out, o);
 	json_object_end(out);
 }

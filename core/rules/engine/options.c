@@ -1,6 +1,5 @@
 #include "options.h"
 
-#include <errno.h>
 #include <lauxlib.h>
 #include <math.h>
 #include <stdarg.h>
@@ -18,69 +17,9 @@
 
 #define WILDCARD "*"
 
-/* What a text stands for. */
-struct option_value {
-	lua_Integer integer;
-	lua_Number number; /* for types with an order */
-	bool boolean;
-};
-
-static bool parse_integer(const char *text, struct option_value *out)
+static void free_text(const char *text)
 {
-	char *end;
-
-	errno = 0;
-	out->integer = strtoll(text, &end, 10);
-	out->number = (lua_Number)out->integer;
-	return end != text && *end == '\0' && errno == 0 && !strchr(" \t\n\v\f\r", *text);
-}
-
-static bool parse_number(const char *text, struct option_value *out)
-{
-	char *end;
-
-	if (text[0] == '\0' || strspn(text, "0123456789+-.eE") != strlen(text))
-		return false;
-	out->number = strtod(text, &end);
-	return *end == '\0' && isfinite(out->number);
-}
-
-static bool parse_boolean(const char *text, struct option_value *out)
-{
-	out->boolean = strcmp(text, "1") == 0 || strcmp(text, "true") == 0;
-	return out->boolean || strcmp(text, "0") == 0 || strcmp(text, "false") == 0;
-}
-
-static bool parse_duration(const char *text, struct option_value *out)
-{
-	int64_t ms;
-
-	if (duration_parse(slice_from(text), &ms) != TIDE_OK)
-		return false;
-	out->integer = ms;
-	out->number = (lua_Number)ms;
-	return true;
-}
-
-/* By enum option_type. Types with an order have bounds. */
-static const struct {
-	const char *name;
-	const char *what;
-	bool is_ordered;
-	bool (*parse)(const char *text, struct option_value *out); /* NULL: any text */
-} types[] = {
-	{ "string", "a text", false, NULL },
-	{ "integer", "an integer", true, parse_integer },
-	{ "number", "a number", true, parse_number },
-	{ "boolean", "1, 0, true or false", false, parse_boolean },
-	{ "duration", "a duration such as 500ms, 30s or 5m", true, parse_duration },
-	{ "list", "a list: values with commas between them", false, NULL },
-};
-#define TYPE_COUNT (sizeof(types) / sizeof(types[0]))
-
-const char *options_type_name(enum option_type type)
-{
-	return types[type].name;
+	mem_free((void *)(uintptr_t)text);
 }
 
 void options_init(struct options *o)
@@ -92,78 +31,40 @@ void options_deinit(struct options *o)
 {
 	for (size_t i = 0; i < o->count; i++) {
 		struct option *option = &o->items[i];
-		mem_free(option->name);
-		mem_free(option->doc);
-		mem_free(option->preset);
+		free_text(option->row.name);
+		free_text(option->row.help);
+		free_text(option->row.fallback);
 		args_deinit(&option->choices);
 	}
 	mem_free(o->items);
 	options_init(o);
 }
 
-static bool is_allowed(const struct option *o, enum option_type type, const char *text)
-{
-	struct option_value value;
-
-	if (o->choices.count > 0 && !args_get(&o->choices, text))
-		return false;
-	if (types[type].parse && !types[type].parse(text, &value))
-		return false;
-	if (!types[type].is_ordered)
-		return true;
-	return !(o->has_min && value.number < o->min) &&
-	       !(o->has_max && value.number > o->max);
-}
-
-/* The next element of a list in `out`, zero-terminated; false at the end. */
-static bool next_element(const char **list, struct buf *out)
-{
-	if (!*list)
-		return false;
-	size_t len = strcspn(*list, ",");
-	buf_clear(out);
-	buf_append(out, *list, len);
-	*list = (*list)[len] == ',' ? *list + len + 1 : NULL;
-	return true;
-}
-
-static bool is_allowed_text(const struct option *o, const char *text)
+/* Of a list each element must be a choice. */
+static bool is_choice(const struct option *o, const char *text)
 {
 	struct buf element = { 0 };
 	bool is_ok = true;
 
-	if (o->type != OPTION_LIST)
-		return is_allowed(o, o->type, text);
-	while (is_ok && next_element(&text, &element))
-		is_ok = is_allowed(o, o->of, buf_cstr(&element));
+	if (o->choices.count == 0)
+		return true;
+	if (o->row.type != OPTION_LIST)
+		return args_get(&o->choices, text) != NULL;
+	while (is_ok && option_next_element(&text, &element))
+		is_ok = args_get(&o->choices, buf_cstr(&element)) != NULL;
 	buf_deinit(&element);
 	return is_ok;
 }
 
-/* ", at least 30s" */
-static void describe_bound(const struct option *o, const char *words, double bound,
-			   struct buf *out)
+static bool is_allowed(const struct option *o, const char *text)
 {
-	char text[DURATION_TEXT_MAX];
-
-	if ((o->type == OPTION_LIST ? o->of : o->type) != OPTION_DURATION) {
-		buf_printf(out, ", %s %.14g", words, bound);
-		return;
-	}
-	duration_format((int64_t)bound, text);
-	buf_printf(out, ", %s %s", words, text);
+	return is_choice(o, text) && option_is_allowed(&o->row, text);
 }
 
 /* "a number, at least 1", in `out`. */
-static void describe(const struct option *o, struct buf *out)
+static void describe_option(const struct option *o, struct buf *out)
 {
-	buf_append_text(out, types[o->type].what);
-	if (o->type == OPTION_LIST && o->of != OPTION_STRING)
-		buf_printf(out, ", each %s", types[o->of].what);
-	if (o->has_min)
-		describe_bound(o, "at least", o->min, out);
-	if (o->has_max)
-		describe_bound(o, "at most", o->max, out);
+	option_describe(&o->row, out);
 	for (size_t i = 0; i < o->choices.count; i++)
 		buf_printf(out, "%s %s", i == 0 ? ", one of" : "",
 			   o->choices.items[i].name);
@@ -329,39 +230,38 @@ void options_take_values(lua_State *L, struct args *out)
 static enum option_type check_type(lua_State *L, const char *name)
 {
 	const char *text = lua_tostring(L, -1);
+	enum option_type type = OPTION_TEXT;
 
-	for (size_t i = 0; text && i < TYPE_COUNT; i++) {
-		if (strcmp(text, types[i].name) == 0)
-			return (enum option_type)i;
-	}
-	refuse(L, name,
-	       "a type must be one of string integer number boolean duration list, not "
-	       "%s",
-	       safe_lib_tolstring(L, -1, NULL));
-	return OPTION_STRING;
+	if (!text || !option_type_find(text, &type))
+		refuse(L, name,
+		       "a type must be one of string integer number boolean duration "
+		       "list, not %s",
+		       safe_lib_tolstring(L, -1, NULL));
+	return type;
 }
 
 /* A bound: a number, or a duration as text. */
 static double check_bound(lua_State *L, const char *name)
 {
-	struct option_value value;
+	int64_t ms;
 
 	if (lua_type(L, -1) == LUA_TNUMBER && isfinite(lua_tonumber(L, -1)))
 		return lua_tonumber(L, -1);
-	if (lua_type(L, -1) == LUA_TSTRING && parse_duration(lua_tostring(L, -1), &value))
-		return value.number;
+	if (lua_type(L, -1) == LUA_TSTRING &&
+	    duration_parse(slice_from(lua_tostring(L, -1)), &ms) == TIDE_OK)
+		return (double)ms;
 	return luaL_error(L, "option '%s': a bound must be a number or a duration", name);
 }
 
 static void check_choices(lua_State *L, struct option *o)
 {
 	if (!lua_istable(L, -1))
-		refuse(L, o->name, "'choices' must be a list of texts");
+		refuse(L, o->row.name, "'choices' must be a list of texts");
 	lua_Integer count = luaL_len(L, -1);
 	if (count < 1)
-		refuse(L, o->name, "no choices");
+		refuse(L, o->row.name, "no choices");
 	if (count > OPTION_CHOICES_MAX)
-		refuse(L, o->name, "more than %d choices", OPTION_CHOICES_MAX);
+		refuse(L, o->row.name, "more than %d choices", OPTION_CHOICES_MAX);
 	for (lua_Integer i = 1; i <= count; i++) {
 		size_t len;
 		lua_geti(L, -1, i);
@@ -369,7 +269,7 @@ static void check_choices(lua_State *L, struct option *o)
 		if (!choice || len > OPTION_CHOICE_MAX ||
 		    args_add(&o->choices, (struct slice){ choice, len }, SLICE("1")) !=
 			    TIDE_OK)
-			refuse(L, o->name,
+			refuse(L, o->row.name,
 			       "choice %d must be a text of 1 to %d bytes without "
 			       "white space and '=', and appear once",
 			       (int)i, OPTION_CHOICE_MAX);
@@ -380,47 +280,49 @@ static void check_choices(lua_State *L, struct option *o)
 /* What has an order, and therefore bounds; of a list, its elements. */
 static enum option_type value_type(const struct option *o)
 {
-	return o->type == OPTION_LIST ? o->of : o->type;
+	return o->row.type == OPTION_LIST ? o->row.of : o->row.type;
 }
 
 static void check_bounds(lua_State *L, const struct option *o)
 {
-	if (!o->has_min && !o->has_max)
+	if (!o->row.has_min && !o->row.has_max)
 		return;
-	if (!types[value_type(o)].is_ordered)
-		refuse(L, o->name, "min and max need a type with an order, not %s",
-		       types[value_type(o)].name);
-	if (o->has_min && o->has_max && o->min > o->max)
-		refuse(L, o->name, "min is more than max");
+	if (!option_type_is_ordered(value_type(o)))
+		refuse(L, o->row.name, "min and max need a type with an order, not %s",
+		       option_type_name(value_type(o)));
+	if (o->row.has_min && o->row.has_max && o->row.min > o->row.max)
+		refuse(L, o->row.name, "min is more than max");
 }
 
 static void refuse_default(lua_State *L, const struct option *o)
 {
 	struct buf what = { 0 };
 
-	describe(o, &what);
+	describe_option(o, &what);
 	lua_pushlstring(L, buf_cstr(&what), buf_len(&what));
 	buf_deinit(&what);
-	refuse(L, o->name, "the default must be %s, not '%s'", lua_tostring(L, -1),
-	       o->preset);
+	refuse(L, o->row.name, "the default must be %s, not '%s'", lua_tostring(L, -1),
+	       o->row.fallback);
 }
 
 static void check_declaration(lua_State *L, const struct option *o)
 {
-	if (o->type == OPTION_LIST && o->of == OPTION_LIST)
-		refuse(L, o->name, "a list cannot contain lists");
+	struct option_value ignored;
+
+	if (o->row.type == OPTION_LIST && o->row.of == OPTION_LIST)
+		refuse(L, o->row.name, "a list cannot contain lists");
 	check_bounds(L, o);
-	if (strcmp(o->name, WILDCARD) == 0 && (o->is_required || o->preset))
+	if (strcmp(o->row.name, WILDCARD) == 0 && (o->is_required || o->row.fallback))
 		luaL_error(L, "option '*' stands for any name: it can be neither "
 			      "required nor have a default");
-	if (o->is_required && o->preset)
-		refuse(L, o->name, "a required option cannot have a default");
+	if (o->is_required && o->row.fallback)
+		refuse(L, o->row.name, "a required option cannot have a default");
 	for (size_t i = 0; i < o->choices.count; i++) {
 		const char *choice = o->choices.items[i].name;
-		if (!is_allowed(o, value_type(o), choice))
-			refuse(L, o->name, "the choice '%s' is not allowed", choice);
+		if (!option_read(&o->row, value_type(o), choice, &ignored))
+			refuse(L, o->row.name, "the choice '%s' is not allowed", choice);
 	}
-	if (o->preset && !is_allowed_text(o, o->preset))
+	if (o->row.fallback && !is_allowed(o, o->row.fallback))
 		refuse_default(L, o);
 }
 
@@ -438,27 +340,27 @@ static void read_fields(lua_State *L, int table, struct option *o)
 					     "of",   "choices", "required", NULL };
 	char owner[OPTION_NAME_MAX + 16];
 
-	snprintf(owner, sizeof(owner), "option '%s'", o->name);
+	snprintf(owner, sizeof(owner), "option '%s'", o->row.name);
 	field_check_names(L, table, owner, names);
 	if (has_field(L, table, "type"))
-		o->type = check_type(L, o->name);
+		o->row.type = check_type(L, o->row.name);
 	if (has_field(L, table, "of")) {
-		o->of = check_type(L, o->name);
-		if (o->type != OPTION_LIST)
-			refuse(L, o->name, "only a list takes 'of'");
+		o->row.of = check_type(L, o->row.name);
+		if (o->row.type != OPTION_LIST)
+			refuse(L, o->row.name, "only a list takes 'of'");
 	}
 	if (has_field(L, table, "doc"))
-		o->doc = options_take_doc(L, o->name);
+		o->row.help = options_take_doc(L, o->row.name);
 	if (has_field(L, table, "default"))
-		o->preset = mem_strdup(value_text(L, o->name));
+		o->row.fallback = mem_strdup(value_text(L, o->row.name));
 	if (has_field(L, table, "required") && !lua_isboolean(L, -1))
-		refuse(L, o->name, "'required' must be true or false, not a %s",
+		refuse(L, o->row.name, "'required' must be true or false, not a %s",
 		       luaL_typename(L, -1));
 	o->is_required = lua_toboolean(L, -1);
-	o->has_min = has_field(L, table, "min");
-	o->min = o->has_min ? check_bound(L, o->name) : 0;
-	o->has_max = has_field(L, table, "max");
-	o->max = o->has_max ? check_bound(L, o->name) : 0;
+	o->row.has_min = has_field(L, table, "min");
+	o->row.min = o->row.has_min ? check_bound(L, o->row.name) : 0;
+	o->row.has_max = has_field(L, table, "max");
+	o->row.max = o->row.has_max ? check_bound(L, o->row.name) : 0;
 	if (has_field(L, table, "choices"))
 		check_choices(L, o);
 	lua_settop(L, table);
@@ -475,14 +377,15 @@ static void declare(lua_State *L, struct options *o)
 	const char *name = check_name(L, -2);
 	struct option *option = &o->items[o->count++];
 
-	*option = (struct option){ .name = mem_strdup(name) };
+	*option = (struct option){ .row.name = mem_strdup(name) };
 	read_fields(L, lua_gettop(L), option);
 	check_declaration(L, option);
 }
 
 static int by_name(const void *a, const void *b)
 {
-	return strcmp(((const struct option *)a)->name, ((const struct option *)b)->name);
+	return strcmp(((const struct option *)a)->row.name,
+		      ((const struct option *)b)->row.name);
 }
 
 void options_declare(lua_State *L, struct options *o)
@@ -499,14 +402,14 @@ void options_declare(lua_State *L, struct options *o)
 	qsort(o->items, o->count, sizeof(*o->items), by_name);
 }
 
-static const struct option *find(const struct options *o, const char *name)
+static const struct option *find_option(const struct options *o, const char *name)
 {
 	const struct option *wildcard = NULL;
 
 	for (size_t i = 0; i < o->count; i++) {
-		if (strcmp(o->items[i].name, name) == 0)
+		if (strcmp(o->items[i].row.name, name) == 0)
 			return &o->items[i];
-		if (strcmp(o->items[i].name, WILDCARD) == 0)
+		if (strcmp(o->items[i].row.name, WILDCARD) == 0)
 			wildcard = &o->items[i];
 	}
 	return wildcard;
@@ -518,7 +421,7 @@ static int refuse_name(const struct options *o, const char *name, const char *sc
 	struct buf names = { 0 };
 
 	for (size_t i = 0; i < o->count; i++)
-		buf_printf(&names, " %s", o->items[i].name);
+		buf_printf(&names, " %s", o->items[i].row.name);
 	error_set(err, TIDE_EMISMATCH, "%s has no option '%s'; it has%s", script, name,
 		  o->count ? buf_cstr(&names) : " none");
 	buf_deinit(&names);
@@ -530,7 +433,7 @@ static int refuse_value(const struct option *o, const struct arg *arg, const cha
 {
 	struct buf what = { 0 };
 
-	describe(o, &what);
+	describe_option(o, &what);
 	error_set(err, TIDE_EMISMATCH, "option '%s' of %s must be %s, not '%s'",
 		  arg->name, script, buf_cstr(&what), arg->value);
 	buf_deinit(&what);
@@ -542,50 +445,26 @@ int options_check(const struct options *o, const struct args *args, const char *
 {
 	for (size_t i = 0; args && i < args->count; i++) {
 		const struct arg *arg = &args->items[i];
-		const struct option *option = find(o, arg->name);
+		const struct option *option = find_option(o, arg->name);
 		if (!option || strcmp(arg->name, WILDCARD) == 0)
 			return refuse_name(o, arg->name, script, err);
-		if (!is_allowed_text(option, arg->value))
+		if (!is_allowed(option, arg->value))
 			return refuse_value(option, arg, script, err);
 	}
 	for (size_t i = 0; i < o->count; i++) {
 		const struct option *option = &o->items[i];
-		if (option->is_required && !(args && args_get(args, option->name)))
+		if (option->is_required && !(args && args_get(args, option->row.name)))
 			return error_set(err, TIDE_EMISMATCH, "%s needs the option '%s'",
-					 script, option->name);
+					 script, option->row.name);
 	}
 	return TIDE_OK;
-}
-
-static bool is_same_value(enum option_type type, const char *a, const char *b)
-{
-	struct option_value x = { 0 }, y = { 0 };
-
-	if (!types[type].parse || !types[type].parse(a, &x) || !types[type].parse(b, &y))
-		return strcmp(a, b) == 0;
-	return x.integer == y.integer && x.number == y.number && x.boolean == y.boolean;
-}
-
-static bool is_same_list(enum option_type of, const char *a, const char *b)
-{
-	struct buf x = { 0 }, y = { 0 };
-	bool is_same = true;
-
-	while (is_same && a && b) {
-		(void)next_element(&a, &x);
-		(void)next_element(&b, &y);
-		is_same = is_same_value(of, buf_cstr(&x), buf_cstr(&y));
-	}
-	buf_deinit(&x);
-	buf_deinit(&y);
-	return is_same && !a && !b;
 }
 
 static bool is_different(const struct options *o, const struct args *has,
 			 const struct args *wanted, struct option_difference *d)
 {
-	const struct option *option = find(o, d->name);
-	const char *preset = option ? option->preset : NULL;
+	const struct option *option = find_option(o, d->name);
+	const char *preset = option ? option->row.fallback : NULL;
 
 	d->has = args_get(has, d->name);
 	d->wanted = args_get(wanted, d->name);
@@ -595,9 +474,8 @@ static bool is_different(const struct options *o, const struct args *has,
 		d->wanted = preset;
 	if (!d->has || !d->wanted)
 		return d->has != d->wanted;
-	if (option && option->type == OPTION_LIST)
-		return !is_same_list(option->of, d->has, d->wanted);
-	return !is_same_value(option ? option->type : OPTION_STRING, d->has, d->wanted);
+	return option ? !option_is_same_text(&option->row, d->has, d->wanted)
+		      : strcmp(d->has, d->wanted) != 0;
 }
 
 bool options_differ(const struct options *o, const struct args *has,
@@ -616,32 +494,32 @@ bool options_differ(const struct options *o, const struct args *has,
 	return false;
 }
 
-static void push_value(lua_State *L, enum option_type type, const char *text, size_t len)
+static void push_value(lua_State *L, const struct option_row *row, enum option_type type,
+		       const char *text, size_t len)
 {
-	struct option_value value = { .integer = 0 };
+	struct option_value value;
 
-	if (types[type].parse)
-		types[type].parse(text, &value);
+	(void)option_read(row, type, text, &value);
 	if (type == OPTION_INTEGER || type == OPTION_DURATION)
-		lua_pushinteger(L, value.integer);
+		lua_pushinteger(L, (lua_Integer)value.integer);
 	else if (type == OPTION_NUMBER)
 		lua_pushnumber(L, value.number);
 	else if (type == OPTION_BOOLEAN)
-		lua_pushboolean(L, value.boolean);
+		lua_pushboolean(L, value.integer != 0);
 	else
 		lua_pushlstring(L, text, len);
 }
 
-static void push_list(lua_State *L, enum option_type of, const char *text)
+static void push_list(lua_State *L, const struct option_row *row, const char *text)
 {
 	lua_newtable(L);
 	if (!*text)
 		text = NULL; /* no element, and not an empty one */
 	for (lua_Integer i = 1; text; i++) {
 		size_t len = strcspn(text, ",");
-		/* The parsers want an end; the copy is Lua's, so nothing leaks. */
+		/* The readers want an end; the copy is Lua's, so nothing leaks. */
 		const char *element = lua_pushlstring(L, text, len);
-		push_value(L, of, element, len);
+		push_value(L, row, row->of, element, len);
 		lua_seti(L, -3, i);
 		lua_pop(L, 1);
 		text = text[len] == ',' ? text + len + 1 : NULL;
@@ -652,10 +530,10 @@ static void push_list(lua_State *L, enum option_type of, const char *text)
 static void set_option(lua_State *L, const struct option *o, const char *name,
 		       struct slice text)
 {
-	if (o->type == OPTION_LIST)
-		push_list(L, o->of, text.data);
+	if (o->row.type == OPTION_LIST)
+		push_list(L, &o->row, text.data);
 	else
-		push_value(L, o->type, text.data, text.len);
+		push_value(L, &o->row, o->row.type, text.data, text.len);
 	lua_setfield(L, -2, name);
 }
 
@@ -670,12 +548,13 @@ void options_push(lua_State *L, struct options *o, const struct args *args)
 	lua_newtable(L);
 	for (size_t i = 0; i < o->count; i++) {
 		const struct option *option = &o->items[i];
-		if (option->preset)
-			set_option(L, option, option->name, slice_from(option->preset));
+		if (option->row.fallback)
+			set_option(L, option, option->row.name,
+				   slice_from(option->row.fallback));
 	}
 	for (size_t i = 0; has_args && i < args->count; i++) {
 		const struct arg *arg = &args->items[i];
-		set_option(L, find(o, arg->name), arg->name,
+		set_option(L, find_option(o, arg->name), arg->name,
 			   (struct slice){ arg->value, arg->value_len });
 	}
 	read_only_protect(L);

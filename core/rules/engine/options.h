@@ -15,6 +15,7 @@
 #include <stdbool.h>
 
 #include "base/args.h"
+#include "base/option.h"
 
 /* A declaration is kept outside of the scripts' memory, and therefore bounded: a doc or
  * a default, the name of an option, its choices. */
@@ -24,24 +25,11 @@
 #define OPTION_CHOICES_MAX 64
 #define OPTION_CHOICE_MAX 256
 
-enum option_type {
-	OPTION_STRING,
-	OPTION_INTEGER,
-	OPTION_NUMBER,
-	OPTION_BOOLEAN,
-	OPTION_DURATION, /* milliseconds for the script */
-	OPTION_LIST,     /* "a,b,c"; a table for the script */
-};
-
 struct option {
-	char *name;   /* "*": every name that is not declared */
-	char *doc;    /* may be NULL */
-	char *preset; /* may be NULL */
-	enum option_type type;
-	enum option_type of; /* of the elements of a list */
+	/* Its texts are the option's own. The name "*" is every name that is not
+	 * declared; the fallback is the default. */
+	struct option_row row;
 	bool is_required;
-	bool has_min, has_max;
-	double min, max;
 	struct args choices; /* names alone; empty: any value */
 };
 
@@ -86,5 +74,3 @@ void options_push(lua_State *L, struct options *o, const struct args *args);
 /* Copy the `doc` on the top, at most OPTION_TEXT_MAX bytes; raises when it is no text.
  * `name` is that of its option; NULL: the doc of the script. */
 char *options_take_doc(lua_State *L, const char *name);
-
-const char *options_type_name(enum option_type type);

@@ -2,9 +2,9 @@
 
 #include <string.h>
 
-#include "base/command_option.h"
+#include "base/option.h"
 
-static const struct command_option options[] = {
+static const struct option_row options[] = {
 	{ COMMAND_FLAG("must", "a flag") },
 	{ COMMAND_TEXT("queue", "NAME", NULL, "a text") },
 	{ COMMAND_CHOICE("ack", "manual|auto", "manual", "a choice") },
@@ -13,29 +13,29 @@ static const struct command_option options[] = {
 	{ COMMAND_DURATION("wait", "30s", "a duration", 10, 60000) },
 	{ .name = NULL },
 };
-static const struct command_option common[] = {
+static const struct option_row common[] = {
 	{ COMMAND_FLAG("help", "the page") },
 	{ .name = NULL },
 };
 
 static uint64_t value_of(const char *name, const char *text)
 {
-	const struct command_option *o = command_option_find(options, name);
+	const struct option_row *o = option_find(options, name);
 	struct error err;
 	uint64_t value;
 
-	if (command_option_value(o, text, &value, &err) < 0)
+	if (option_value(o, text, &value, &err) < 0)
 		fail_msg("--%s %s: %s", name, text, err.text);
 	return value;
 }
 
 static void check_bad(const char *name, const char *text, const char *sentence)
 {
-	const struct command_option *o = command_option_find(options, name);
+	const struct option_row *o = option_find(options, name);
 	struct error err;
 	uint64_t value;
 
-	assert_int_equal(command_option_value(o, text, &value, &err), TIDE_ESYNTAX);
+	assert_int_equal(option_value(o, text, &value, &err), TIDE_ESYNTAX);
 	assert_string_equal(err.text, sentence);
 }
 
@@ -89,7 +89,7 @@ static int parse(struct command_line *line, struct error *err, int argc,
 	for (int i = 0; i < argc; i++)
 		argv[i] = (char *)(uintptr_t)given[i];
 	*line = (struct command_line){ .options = options, .common = common };
-	return command_option_parse(line, argc, argv, err);
+	return option_take_line(line, argc, argv, err);
 }
 
 static void options_and_words_may_be_mixed(void **state)
@@ -105,9 +105,9 @@ static void options_and_words_may_be_mixed(void **state)
 	assert_string_equal(line.words[1], "k");
 	assert_string_equal(line.words[2], "--x");
 	assert_int_equal(line.given_count, 3);
-	assert_int_equal(command_option_given(&line, "count")->value, 5);
-	assert_int_equal(command_option_given(&line, "must")->value, 1);
-	assert_null(command_option_given(&line, "queue"));
+	assert_int_equal(option_given(&line, "count")->value, 5);
+	assert_int_equal(option_given(&line, "must")->value, 1);
+	assert_null(option_given(&line, "queue"));
 }
 
 static void a_wrong_command_line_is_refused(void **state)
@@ -138,10 +138,10 @@ static void more_options_than_fit_are_refused(void **state)
 
 	for (int i = 1; i < COMMAND_OPTIONS_MAX + 2; i++)
 		argv[i] = flag;
-	assert_int_equal(command_option_parse(&line, COMMAND_OPTIONS_MAX + 1, argv, &err),
+	assert_int_equal(option_take_line(&line, COMMAND_OPTIONS_MAX + 1, argv, &err),
 			 TIDE_OK);
 	line = (struct command_line){ .options = options };
-	assert_int_equal(command_option_parse(&line, COMMAND_OPTIONS_MAX + 2, argv, &err),
+	assert_int_equal(option_take_line(&line, COMMAND_OPTIONS_MAX + 2, argv, &err),
 			 TIDE_ESYNTAX);
 }
 
@@ -152,15 +152,15 @@ static void help_comes_before_what_is_wrong_behind_it(void **state)
 	const char *const given[] = { "sub", "-h", "--colour" };
 
 	assert_int_equal(parse(&line, &err, 3, given), TIDE_OK);
-	assert_non_null(command_option_given(&line, "help"));
+	assert_non_null(option_given(&line, "help"));
 }
 
 static void the_help_has_a_line_for_each_option(void **state)
 {
 	struct buf text = { 0 };
 
-	command_option_help(options, &text);
-	command_option_help(NULL, &text);
+	option_help(options, &text);
+	option_help(NULL, &text);
 	assert_string_equal(buf_cstr(&text),
 			    "  --must                      a flag\n"
 			    "  --queue NAME                a text\n"
