@@ -120,6 +120,16 @@ $(B)/libtidemq.a: $(LIBRARY_OBJS)
 	@objcopy --wildcard --keep-global-symbol='tidemq_*' $(B)/libtidemq.o
 	@rm -f $@; ar rcs $@ $(B)/libtidemq.o
 
+# The same broker with a row more in some tables: what the recipes of docs/architecture.md
+# promise, rehearsed by a test.
+REHEARSED := $(B)/rehearsal/core/broker/config.o
+$(B)/rehearsal/%.o: %.c $(B)/stamp/flags
+	@mkdir -p $(@D)
+	@$(CC) $(ALL_CFLAGS) -DTIDE_REHEARSAL -MMD -MP -c -o $@ $<
+$(B)/rehearsal/tidemq: $(REHEARSED) $(MAIN_OBJS) $(ARCHIVES) $(B)/stamp/link
+	@echo "  link  $@"
+	@$(CC) $(ALL_LDFLAGS) -o $@ $(REHEARSED) $(MAIN_OBJS) $(LINK_ARCHIVES) $(LDLIBS)
+
 # ---- unit tests -----------------------------------------------------------
 
 # tests/unit/<floor>/test_x.c links with all floors. A test that includes
@@ -153,7 +163,7 @@ $(B)/fuzzers/%: tests/fuzz/%.c $(ARCHIVES) $(B)/stamp/link
 .PHONY: fuzzers
 fuzzers: $(FUZZERS)
 
--include $(shell find $(B)/obj $(B)/unit $(B)/fuzzers -name '*.d' 2>/dev/null)
+-include $(shell find $(B)/obj $(B)/rehearsal $(B)/unit $(B)/fuzzers -name '*.d' 2>/dev/null)
 
 # ---- running and testing -----------------------------------------------------
 
@@ -178,7 +188,7 @@ run: deps
 # WHAT: any of unit, lua, integration, sanitized.
 WHAT ?= unit integration lua
 test: deps-test
-	@$(MAKE) all unit $(B)/luatide.so
+	@$(MAKE) all unit $(B)/luatide.so $(B)/rehearsal/tidemq
 	@tools/run_tests.sh $(B) $(WHAT)
 
 # Each fuzzer for SECONDS; FUZZ names some of them. Their corpus stays in B/fuzz.
@@ -228,6 +238,12 @@ format-check: deps-lint
 pictures: deps-test-browser
 	@$(MAKE) all
 	@TIDEMQ=$(abspath $(B))/tidemq lua5.4 tools/dashboard_pictures.lua
+
+# The tables that the broker prints: options.
+.PHONY: docs
+docs: deps
+	@$(MAKE) all
+	@lua5.4 tools/make_docs.lua $(B)/tidemq docs/*.md
 
 demo: deps
 	@$(MAKE) all
@@ -332,6 +348,7 @@ help:
 #: make bench-topics   the topics of bench-peers alone; SERVERS="fake tidemq": those; FULL=1: 10,000,000 messages
 #: make bench-options  what each option adds to a message, in instructions; a table in build/bench-options.md
 #: make guard          instructions of the hot paths against expected.txt; UPDATE=1 rewrites it
+#: make docs           the tables of options in docs, from the binary
 #: make pictures       the pictures of the dashboard in docs, from a broker with load (five minutes)
 #: make demo           a guided tour of a broker, crashes included
 #: make deps           install what the build needs (deps-test, deps-lint, deps-fuzz, deps-bench, deps-deb: more)

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "broker/config.h"
 #include "cli/cli.h"
 #include "host/machine.h"
 #include "offline.h"
@@ -58,6 +59,28 @@ static int help_main(const char *name, const char *word)
 	return 0;
 }
 
+/* Print a generated table of the documents: `make docs` puts it in its place. */
+static int docs_main(const char *name)
+{
+	static const struct {
+		const char *name;
+		void (*write)(struct buf *out);
+	} documents[] = {
+		{ "queue-options", config_document_queue },
+		{ "topic-options", config_document_topic },
+		{ "exchange-options", config_document_exchange },
+		{ "serve-options", serve_options_document },
+	};
+	struct buf text = { 0 };
+
+	for (size_t i = 0; name && i < sizeof(documents) / sizeof(documents[0]); i++)
+		if (strcmp(name, documents[i].name) == 0)
+			documents[i].write(&text);
+	fwrite(buf_cstr(&text), 1, buf_len(&text), stdout);
+	buf_deinit(&text);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	const struct cli_verb *verb;
@@ -71,6 +94,8 @@ int main(int argc, char **argv)
 		return serve_main(argc - 1, argv + 1);
 	if (strcmp(argv[1], "trial") == 0)
 		return offline_trial(argc - 1, argv + 1);
+	if (strcmp(argv[1], "docs") == 0)
+		return docs_main(argv[2]);
 	if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 ||
 	    strcmp(argv[1], "-h") == 0)
 		return help_main(argc > 2 ? argv[2] : "help", argc > 3 ? argv[3] : NULL);

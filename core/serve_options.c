@@ -504,3 +504,10 @@ void serve_options_help(FILE *out)
 		buf_cstr(&options));
 	buf_deinit(&options);
 }
+
+void serve_options_document(struct buf *out)
+{
+	buf_append_text(out, OPTION_DOCUMENT_HEAD);
+	for (const struct option_row *row = rows; row->name; row++)
+		option_document(row, out);
+}

@@ -38,3 +38,5 @@ TIDE_MUST_USE int serve_options_parse(struct serve_options *o, int argc, char **
 				      struct error *err);
 void serve_options_deinit(struct serve_options *o);
 void serve_options_help(FILE *out);
+/* The documents' table. */
+void serve_options_document(struct buf *out);

@@ -1,7 +1,7 @@
 #include "entry_value.h"
 
 #include "access/user.h"
-#include "broker/queue_config.h"
+#include "broker/config.h"
 
 static int refuse(struct error *err, const char *should)
 {
@@ -18,16 +18,15 @@ static bool is_number(struct slice text)
 /* Of a queue or a topic. */
 static int check_queue(struct slice value, bool is_topic, struct error *err)
 {
-	struct queue_config config;
+	struct config config;
 	struct args args;
 	int rc;
 
 	if (args_parse(&args, value) < 0)
 		return refuse(err, "name=value ...");
-	rc = is_topic ? queue_config_parse_topic(&config, &args, err)
-		      : queue_config_parse(&config, &args, err);
+	rc = config_parse(&config, is_topic ? CONFIG_TOPIC : CONFIG_QUEUE, &args, err);
 	if (rc == TIDE_OK)
-		queue_config_deinit(&config);
+		config_deinit(&config);
 	args_deinit(&args);
 	return rc;
 }

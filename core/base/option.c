@@ -244,27 +244,31 @@ void option_describe(const struct option_row *row, struct buf *out)
 		describe_bound(row, "at most", row->max, out);
 }
 
-/* 1,000,000 */
-static void document_number(double number, struct buf *out)
-{
-	char digits[32];
-	int len = snprintf(digits, sizeof(digits), "%.0f", number);
-
-	for (int i = 0; i < len; i++)
-		buf_printf(out, "%s%c", i > 0 && (len - i) % 3 == 0 ? "," : "",
-			   digits[i]);
-}
-
+/* 1,000,000, 10^12, 64M or 30s */
 static void document_bound(const struct option_row *row, double bound, struct buf *out)
 {
 	char text[DURATION_TEXT_MAX];
+	uint64_t n = (uint64_t)bound;
+	int len, shift = 0;
 
-	if (row->type != OPTION_DURATION) {
-		document_number(bound, out);
-	} else {
+	if (row->type == OPTION_DURATION) {
 		duration_format((int64_t)bound, text);
-		buf_append_text(out, bound > 0 ? text : "0");
+		buf_append_text(out, text);
+		return;
 	}
+	while (row->type == OPTION_BYTES && shift < 3 && n > 0 && n % 1024 == 0) {
+		n /= 1024;
+		shift++;
+	}
+	if (n == UINT64_C(1000000000000)) {
+		buf_append_text(out, "10^12");
+		return;
+	}
+	len = snprintf(text, sizeof(text), "%llu", (unsigned long long)n);
+	for (int i = 0; i < len; i++)
+		buf_printf(out, "%s%c", i > 0 && (len - i) % 3 == 0 ? "," : "", text[i]);
+	if (shift > 0)
+		buf_append_char(out, "KMG"[shift - 1]);
 }
 
 /* "duration, 10ms–1d: " */
@@ -281,13 +285,22 @@ static void document_range(const struct option_row *row, struct buf *out)
 				   : memchr(words.data, '|', words.len) ? ", "
 									: " or ");
 		}
-	} else if (row->has_max && types[row->type].is_ordered) {
-		buf_append_text(out, row->type == OPTION_DURATION ? "duration, "
-				     : row->type == OPTION_BYTES  ? "bytes, "
+	} else if (row->has_max && row->arg && types[row->type].is_ordered) {
+		bool has_end = row->max < (double)DURATION_MAX_MS ||
+			       row->type != OPTION_DURATION;
+
+		buf_append_text(out, row->type == OPTION_DURATION ? "duration"
+				     : row->type == OPTION_BYTES  ? "bytes"
 								  : "");
-		document_bound(row, row->min, out);
-		buf_append_text(out, "–");
-		document_bound(row, row->max, out);
+		buf_append_text(
+			out, row->type != OPTION_COUNT && (has_end || row->min > 0) ? ", "
+										    : "");
+		if (row->min > 0)
+			document_bound(row, row->min, out);
+		if (has_end) {
+			buf_append_text(out, row->min > 0 ? "–" : "up to ");
+			document_bound(row, row->max, out);
+		}
 		buf_append_text(out, ": ");
 	}
 }

@@ -76,6 +76,7 @@ bool option_is_same_field(const struct option_row *row, const void *a, const voi
 void option_set_field(const struct option_row *row, void *object, uint64_t value);
 /* "a number, at least 1" */
 void option_describe(const struct option_row *row, struct buf *out);
+#define OPTION_DOCUMENT_HEAD "| option | value | default |\n| --- | --- | --- |\n"
 /* A row of a table of the documents: | `name` | 1–64: what it is | `1` | */
 void option_document(const struct option_row *row, struct buf *out);
 

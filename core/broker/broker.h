@@ -26,6 +26,7 @@
 #include "step.h"
 
 struct dedupe;
+struct definition;
 struct policies;
 struct queue;
 struct retention;
@@ -130,7 +131,7 @@ struct broker {
 	struct policies *policies;
 	/* A queue can be used again. The policies that were asked are not those of now.
 	 */
-	void (*on_policies_missed)(struct queue *q);
+	void (*on_policies_missed)(struct definition *d);
 	struct users users;
 	struct pool id_appends; /* topic_ids.h */
 	const struct topic_hooks *topic_hooks;

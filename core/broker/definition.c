@@ -18,13 +18,6 @@ struct definition_line {
 	unsigned count;
 };
 
-/* A request to Redis. The thing may be deleted before the answer. */
-struct definition_job {
-	LIST_ENTRY(definition_job) link;
-	struct definition *definition; /* NULL: deleted */
-	struct waiter *waiter;
-};
-
 static struct queue *queue_of(const struct definition *d)
 {
 	return container_of(d, struct queue, definition);
@@ -83,8 +76,13 @@ struct slice definition_name(const struct definition *d)
 	return (struct slice){ binding_of(d)->text, binding_of(d)->text_len };
 }
 
-/* It outlives a restart; a binding does when both its ends do. */
-static bool is_durable(const struct definition *d)
+struct terms *definition_terms(const struct definition *d)
+{
+	return definition_is_queue(d->table) ? &queue_of(d)->terms
+					     : &exchange_of(d)->terms;
+}
+
+bool definition_is_durable(const struct definition *d)
 {
 	const struct binding *b;
 
@@ -114,13 +112,25 @@ static void take_back(struct definition *d)
 	}
 }
 
+void definition_begin(struct definition *d, struct definition_job *job)
+{
+	job->definition = d;
+	LIST_INSERT_HEAD(&d->jobs, job, link);
+}
+
+struct definition *definition_end(struct definition_job *job)
+{
+	if (job->definition)
+		LIST_REMOVE(job, link);
+	return job->definition;
+}
+
 static void on_answer(void *ctx, int status, const char *text)
 {
 	struct definition_job *job = ctx;
-	struct definition *d = job->definition;
+	struct definition *d = definition_end(job);
 
 	if (d) {
-		LIST_REMOVE(job, link);
 		d->is_stored |= status == TIDE_OK;
 		if (status == TIDE_OK)
 			definition_vhost(d)->is_kept = true;
@@ -135,65 +145,60 @@ static void on_answer(void *ctx, int status, const char *text)
 	mem_free(job);
 }
 
-static void format(const struct definition *d, struct buf *out)
+/* "type=topic durable=1 ...": as Redis keeps it. */
+static void format_terms(const struct definition *d, const struct terms *terms,
+			 struct buf *out)
 {
-	if (definition_is_queue(d->table))
-		args_format(&queue_own(queue_of(d))->canonical, out);
-	else if (d->table == STORE_EXCHANGES)
-		exchange_format(exchange_of(d), exchange_own(exchange_of(d)), out);
+	if (d->table == STORE_EXCHANGES)
+		buf_printf(out, "type=%s ", exchange_of(d)->type);
+	config_format(terms_own(terms), out);
 }
 
-void definition_write(const struct definition *d, struct slice text,
+void definition_write(const struct definition *d, const struct terms *terms,
 		      store_done_fn on_done, void *ctx)
 {
 	const struct vhost *v = definition_vhost(d);
 	struct store *store = v->broker->store;
+	struct buf text = { 0 };
 
+	if (terms)
+		format_terms(d, terms, &text);
 	if (d->table == STORE_TOPICS)
 		store_definition_set_topic(
 			store,
 			&(struct store_queue){ vhost_slice(v), definition_name(d),
 					       queue_of(d)->config.shards },
-			text, on_done, ctx);
+			buf_slice(&text), on_done, ctx);
 	else
 		store_definition_set(store, d->table, vhost_slice(v), definition_name(d),
-				     text, on_done, ctx);
+				     buf_slice(&text), on_done, ctx);
+	buf_deinit(&text);
 }
 
 void definition_send(struct definition *d, struct waiter *waiter)
 {
 	const struct vhost *v = definition_vhost(d);
-	struct store *store = v->broker->store;
 	struct definition_job *job;
-	struct buf text = { 0 };
 
-	if (d->is_stored || !is_durable(d))
+	if (d->is_stored || !definition_is_durable(d))
 		return;
 	job = mem_zalloc(sizeof(*job));
-	job->definition = d;
 	job->waiter = waiter;
-	LIST_INSERT_HEAD(&d->jobs, job, link);
+	definition_begin(d, job);
 	if (waiter)
 		waiter_add(waiter);
-	format(d, &text);
-	store_definition_set(store, STORE_VHOSTS, SLICE(""), vhost_slice(v), SLICE(""),
-			     NULL, NULL);
-	definition_write(d, buf_slice(&text), on_answer, job);
-	buf_deinit(&text);
+	store_definition_set(v->broker->store, STORE_VHOSTS, SLICE(""), vhost_slice(v),
+			     SLICE(""), NULL, NULL);
+	definition_write(d, d->table == STORE_BINDINGS ? NULL : definition_terms(d),
+			 on_answer, job);
 }
 
 /* ---- DECLAREs that wait ------------------------------------------------------------ */
 
-bool definition_is_changing(const struct definition *d)
-{
-	return definition_is_queue(d->table) ? queue_of(d)->next_terms != NULL
-					     : exchange_of(d)->next_terms != NULL;
-}
-
 bool definition_is_busy(const struct definition *d, bool is_its_turn)
 {
-	return definition_is_changing(d) || d->is_recovering ||
-	       (!d->is_stored && is_durable(d)) || (d->line && !is_its_turn);
+	return d->next_terms || d->is_recovering ||
+	       (!d->is_stored && definition_is_durable(d)) || (d->line && !is_its_turn);
 }
 
 /* One in a turn. */
@@ -241,33 +246,6 @@ void definition_settled(struct definition *d)
 		job_add(d->line->broker, &d->line->job);
 }
 
-/* ---- options ----------------------------------------------------------------------- */
-
-int definition_take_update(const struct args *given, struct args *rest, bool *is_update,
-			   struct error *err)
-{
-	*rest = (struct args){ 0 };
-	*is_update = false;
-	for (size_t i = 0; i < given->count; i++) {
-		const struct arg *a = &given->items[i];
-		int rc = TIDE_OK;
-
-		if (strcmp(a->name, "update") != 0)
-			rc = args_add(rest, slice_from(a->name),
-				      (struct slice){ a->value, a->value_len });
-		else if (strcmp(a->value, "0") != 0 && strcmp(a->value, "1") != 0)
-			rc = TIDE_ESYNTAX;
-		else
-			*is_update = a->value[0] == '1';
-		if (rc < 0) {
-			args_deinit(rest);
-			return error_set(err, rc, "%s=%s: expected 0 or 1", a->name,
-					 a->value);
-		}
-	}
-	return TIDE_OK;
-}
-
 static const struct definition *find_binding(struct vhost *v, struct slice text)
 {
 	struct slice rest = text;
@@ -299,7 +277,7 @@ static bool is_back(struct broker *b, const struct removal_spec *spec)
 	} else {
 		d = find_binding(v, spec->name);
 	}
-	return d && is_durable(d);
+	return d && definition_is_durable(d);
 }
 
 void definition_remove(const struct definition *d, struct waiter *waiter)
@@ -311,12 +289,12 @@ void definition_remove(const struct definition *d, struct waiter *waiter)
 		.vhost = vhost_slice(v),
 		.name = definition_name(d),
 		.shards = definition_is_queue(d->table)
-				  ? queue_config_shards(&queue_of(d)->config)
+				  ? config_shards(&queue_of(d)->config)
 				  : 0,
 		.is_back = is_back,
 	};
 
-	if (is_durable(d))
+	if (definition_is_durable(d))
 		removal_send(v->broker, &spec, waiter);
 }
 

@@ -17,6 +17,14 @@ struct waiter;
 LIST_HEAD(definition_jobs, definition_job);
 
 struct definition;
+struct terms;
+
+/* A request to Redis about a definition, which may be deleted before the answer. */
+struct definition_job {
+	LIST_ENTRY(definition_job) link;
+	struct definition *definition; /* NULL: deleted */
+	struct waiter *waiter;         /* or NULL */
+};
 
 /* A DECLARE that waits for its turn. */
 struct definition_wait {
@@ -32,8 +40,9 @@ struct definition {
 	bool is_unreadable;     /* what Redis has; of an exchange, or of a binding */
 	bool is_recovering;     /* a queue that can be used in a moment */
 	char *unusable;         /* why it cannot be used; NULL: it can be. unusable.h */
-	struct definition_jobs jobs;  /* requests that Redis has not answered */
-	struct definition_line *line; /* of DECLAREs that wait; NULL: none does */
+	struct definition_jobs jobs;    /* requests that Redis has not answered */
+	const struct terms *next_terms; /* an update is on its way to Redis; else NULL */
+	struct definition_line *line;   /* of DECLAREs that wait; NULL: none does */
 };
 
 /* It is deleted: what Redis answers about it matters no more. */
@@ -53,11 +62,14 @@ struct slice definition_name(const struct definition *d);
 /* Write it to Redis if it is durable and not there. Adds to `waiter` what it has to wait
  * for. It may be NULL. */
 void definition_send(struct definition *d, struct waiter *waiter);
-/* Write a durable one to Redis with other options, whatever it has. */
-void definition_write(const struct definition *d, struct slice text,
+/* The options of an exchange, a queue or a topic. */
+struct terms *definition_terms(const struct definition *d);
+/* Note the job with the definition, and end it: NULL when that was deleted meanwhile. */
+void definition_begin(struct definition *d, struct definition_job *job);
+struct definition *definition_end(struct definition_job *job);
+/* Write a durable one to Redis with these options, whatever it has. */
+void definition_write(const struct definition *d, const struct terms *terms,
 		      store_done_fn on_done, void *ctx);
-/* Redis is being told of other options. */
-bool definition_is_changing(const struct definition *d);
 /* Its options cannot change yet: Redis has not answered about the last DECLARE, or a
  * queue's messages are being read; or others wait for that.
  *
@@ -66,11 +78,11 @@ bool definition_is_busy(const struct definition *d, bool is_its_turn);
 /* Wait behind the others for one that is busy. It runs from the loop, in their order.
  * False: it is not busy, or too many wait. */
 TIDE_MUST_USE bool definition_wait(struct definition *d, struct definition_wait *w);
+/* Would it be written to Redis? It outlives a restart; a binding does when both its ends
+ * do. */
+bool definition_is_durable(const struct definition *d);
 /* Perhaps it is busy no more. */
 void definition_settled(struct definition *d);
-/* The options of DECLARE without `update`, which is a flag: is it given? */
-TIDE_MUST_USE int definition_take_update(const struct args *given, struct args *rest,
-					 bool *is_update, struct error *err);
 /* Remove it from Redis if it is durable, with the messages of a queue. `waiter` may be
  * NULL. */
 void definition_remove(const struct definition *d, struct waiter *waiter);

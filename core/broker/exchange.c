@@ -39,17 +39,17 @@ static struct exchange *make_predeclared(struct vhost *v, struct slice name)
 {
 	static const struct args no_args;
 	const char *type = predeclared_type(name);
-	struct exchange_terms_spec spec = { .name = name };
-	struct exchange_config own;
-	struct exchange_terms terms;
+	struct terms_spec spec = { .kind = CONFIG_EXCHANGE,
+				   .name = name,
+				   .args = &no_args };
+	struct terms terms;
 	struct exchange *x;
 	struct error ignored;
 
-	if (!type || engine_epoch(v->broker->active_rules.engine) == 0 ||
-	    exchange_config_parse(&own, &no_args, &ignored) < 0)
+	if (!type || engine_epoch(v->broker->active_rules.engine) == 0)
 		return NULL;
 	spec.type = slice_from(type);
-	if (exchange_terms_make(v, &spec, &own, &terms, &ignored) < 0 ||
+	if (terms_read(v, &spec, &terms, &ignored) < 0 ||
 	    exchange_create(v, &spec, &terms, &x, &ignored) < 0)
 		return NULL;
 	definition_send(&x->definition, NULL);
@@ -64,76 +64,8 @@ struct exchange *exchange_find(struct vhost *v, struct slice name)
 	return x ? x : make_predeclared(v, name);
 }
 
-/* @param is_given  look at what the DECLARE gives; false: at the rest */
-static int compare_part(const struct exchange *x, const struct exchange_config *wanted,
-			const struct args *given, bool is_given, struct error *err)
-{
-	const struct exchange_config *has = exchange_own(x);
-	struct option_difference d;
-	int rc = exchange_config_compare(has, wanted, given, is_given, err);
-
-	if (rc == TIDE_OK &&
-	    index_differs(x->indexes[RULESET_ACTIVE], &has->args, &wanted->args, &d) &&
-	    (args_get(given, d.name) != NULL) == is_given)
-		rc = error_set(err, TIDE_EMISMATCH, "it has %s=%s, not %s=%s", d.name,
-			       d.has ? d.has : "(none)", d.name,
-			       d.wanted ? d.wanted : "(none)");
-	return rc;
-}
-
-int exchange_check_type(const struct exchange *x, struct slice type, struct error *err)
-{
-	if (slice_is(type, x->type))
-		return TIDE_OK;
-	return error_set(err, TIDE_EMISMATCH,
-			 "exchange '%s' exists with type %s, not %" SLICE_FMT, x->name,
-			 x->type, SLICE_ARG(type));
-}
-
-static int compare(const struct exchange *x, const struct exchange_config *wanted,
-		   const struct args *given, struct error *err)
-{
-	struct error why;
-	int rc = compare_part(x, wanted, given, true, &why);
-
-	if (rc == TIDE_OK)
-		rc = compare_part(x, wanted, given, false, &why);
-	if (rc == TIDE_OK)
-		return TIDE_OK;
-	return error_set(err, rc, "exchange '%s' exists with other options: %s", x->name,
-			 why.text);
-}
-
-int exchange_check_same(const struct exchange *x, struct slice type,
-			const struct args *args, struct error *err)
-{
-	struct exchange_config wanted;
-	int rc = exchange_config_parse(&wanted, args, err);
-
-	if (rc < 0)
-		return rc;
-	if (!x->definition.is_unreadable) {
-		rc = exchange_check_type(x, type, err);
-		if (rc == TIDE_OK)
-			rc = compare(x, &wanted, args, err);
-	}
-	exchange_config_deinit(&wanted);
-	return rc == TIDE_OK ? unusable_check(&x->definition, err) : rc;
-}
-
-struct exchange_terms exchange_swap_terms(struct exchange *x, struct exchange_terms *take)
-{
-	struct exchange_terms former = { x->config, x->own, x->policy };
-
-	x->config = take->config;
-	x->own = take->own;
-	x->policy = take->policy;
-	*take = (struct exchange_terms){ 0 };
-	return former;
-}
-
 static struct exchange *make(struct vhost *v, struct slice name, struct slice type,
-			     struct exchange_terms *terms_take)
+			     struct terms *terms_take)
 {
 	struct exchange *x = mem_zalloc(sizeof(*x));
 
@@ -142,7 +74,7 @@ static struct exchange *make(struct vhost *v, struct slice name, struct slice ty
 	x->name = mem_strndup(name.data, name.len);
 	x->name_len = name.len;
 	x->type = mem_strndup(type.data, type.len);
-	exchange_swap_terms(x, terms_take);
+	x->terms = *terms_take;
 	TAILQ_INIT(&x->incoming);
 	TAILQ_INIT(&x->unbinding);
 	return x;
@@ -160,7 +92,7 @@ static void enter(struct exchange *x)
 
 static void free_memory(struct exchange *x)
 {
-	exchange_terms_deinit(&(struct exchange_terms){ x->config, x->own, x->policy });
+	terms_deinit(&x->terms);
 	unroutable_deinit(&x->unroutable);
 	mem_free(x->bindings);
 	mem_free(x->free_numbers);
@@ -188,13 +120,13 @@ static bool is_dest(const void *ctx, uint32_t number)
 	return number < x->number_count && x->bindings[number];
 }
 
-static int create_index(const struct exchange *x, const struct exchange_config *c,
+static int create_index(const struct exchange *x, const struct config *c,
 			struct engine *e, struct index **out, struct error *err)
 {
 	char user[VHOST_USER_MAX];
 	const struct index_spec spec = {
 		.type = slice_from(x->type),
-		.options = &c->args,
+		.options = &c->script_args[SCRIPT_ROUTING],
 		.user = user,
 		.vhost = vhost_slice(x->vhost),
 		.source = { x, next_binding, is_dest },
@@ -207,14 +139,15 @@ static int create_index(const struct exchange *x, const struct exchange_config *
 void exchange_restore(struct vhost *v, struct slice name, struct slice type,
 		      const struct args *args, struct error *err)
 {
-	struct exchange_terms terms = { .own = NULL };
-	bool is_readable =
-		args && exchange_config_parse(&terms.config, args, err) == TIDE_OK;
+	struct terms terms = { .own = NULL };
+	bool is_readable = args && config_parse(&terms.config, CONFIG_EXCHANGE, args,
+						err) == TIDE_OK;
 	struct exchange *x;
 
+	terms.config.kind = CONFIG_EXCHANGE;
 	terms.config.is_durable = true;
 	if (!is_readable && args)
-		args_copy(&terms.config.args, args);
+		args_copy(&terms.config.script_args[SCRIPT_ROUTING], args);
 	x = make(v, name, type, &terms);
 	enter(x);
 	x->definition.is_stored = true;
@@ -259,8 +192,7 @@ void exchange_detach(struct exchange *x, enum ruleset_slot slot)
 	x->indexes[slot] = NULL;
 }
 
-int exchange_try(const struct exchange *x, const struct exchange_config *c,
-		 struct error *err)
+int exchange_try(const struct exchange *x, const struct config *c, struct error *err)
 {
 	struct index *index;
 	struct error cause;
@@ -274,9 +206,8 @@ int exchange_try(const struct exchange *x, const struct exchange_config *c,
 	return rc;
 }
 
-int exchange_create(struct vhost *v, const struct exchange_terms_spec *spec,
-		    struct exchange_terms *terms_take, struct exchange **out,
-		    struct error *err)
+int exchange_create(struct vhost *v, const struct terms_spec *spec,
+		    struct terms *terms_take, struct exchange **out, struct error *err)
 {
 	struct exchange *x = make(v, spec->name, spec->type, terms_take);
 	const struct ruleset *r = &v->broker->active_rules;
@@ -361,11 +292,4 @@ void exchange_collect(struct exchange *x, struct waiter *waiter)
 		return;
 	exchange_erase(x, waiter);
 	exchange_destroy(x);
-}
-
-void exchange_format(const struct exchange *x, const struct exchange_config *c,
-		     struct buf *out)
-{
-	buf_printf(out, "type=%s ", x->type);
-	exchange_config_format(c, out);
 }

@@ -9,7 +9,7 @@
 #include "binding.h"
 #include "broker.h"
 #include "definition.h"
-#include "exchange_terms.h"
+#include "terms.h"
 #include "ruleset.h"
 #include "unroutable.h"
 #include "vhost.h"
@@ -24,11 +24,15 @@ struct exchange {
 	char *name;
 	size_t name_len;
 	char *type;
-	struct exchange_config config; /* what it does */
-	struct exchange_config *own;   /* what it was declared with; NULL: the same */
-	char *policy; /* the policies that make the difference, or NULL */
-	/* Redis is being told of other options: exchange_update.h. Else NULL. */
-	const struct exchange_terms *next_terms;
+	union {
+		struct terms terms;
+		struct {
+			struct config config; /* what it does */
+			struct config
+				*own; /* what it was declared with; NULL: the same */
+			char *policy; /* the policies that make the difference, or NULL */
+		};
+	};
 	struct definition definition;
 	struct index *indexes[RULESET_SLOTS]; /* NULL: not attached */
 	struct binding **bindings;            /* by number, NULL where free */
@@ -59,25 +63,12 @@ struct exchange *exchange_find(struct vhost *v, struct slice name);
 /* It is one of those. */
 bool exchange_is_predeclared(const struct exchange *x);
 
-/* What it was declared with. */
-static inline const struct exchange_config *exchange_own(const struct exchange *x)
-{
-	return x->own ? x->own : &x->config;
-}
-/* Its options are others from here on. Gives those of before. */
-struct exchange_terms exchange_swap_terms(struct exchange *x,
-					  struct exchange_terms *take);
 /* The name is free. */
-TIDE_MUST_USE int exchange_create(struct vhost *v, const struct exchange_terms_spec *spec,
-				  struct exchange_terms *terms_take,
-				  struct exchange **out, struct error *err);
-/* Is it what `args` says? TIDE_EMISMATCH names a difference. */
-TIDE_MUST_USE int exchange_check_same(const struct exchange *x, struct slice type,
-				      const struct args *args, struct error *err);
-TIDE_MUST_USE int exchange_check_type(const struct exchange *x, struct slice type,
-				      struct error *err);
+TIDE_MUST_USE int exchange_create(struct vhost *v, const struct terms_spec *spec,
+				  struct terms *terms_take, struct exchange **out,
+				  struct error *err);
 /* Would its script take these options, and all bindings? */
-TIDE_MUST_USE int exchange_try(const struct exchange *x, const struct exchange_config *c,
+TIDE_MUST_USE int exchange_try(const struct exchange *x, const struct config *c,
 			       struct error *err);
 /* One that Redis has: it exists without its script, until exchange_attach.
  * @param args  NULL: the definition cannot be read, for the reason in `err` */
@@ -95,9 +86,6 @@ void exchange_erase(struct exchange *x, struct waiter *waiter);
 void exchange_destroy(struct exchange *x);
 /* A binding has gone: delete it if it is auto-delete and that was its last. */
 void exchange_collect(struct exchange *x, struct waiter *waiter);
-/* "type=topic durable=1 ...": how Redis keeps it, with these options. */
-void exchange_format(const struct exchange *x, const struct exchange_config *c,
-		     struct buf *out);
 /* The definition is kept in Redis. */
 static inline bool exchange_is_durable(const struct exchange *x)
 {

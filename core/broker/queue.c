@@ -80,7 +80,7 @@ static uint64_t shard_load(const void *ctx, unsigned shard)
 }
 
 static int create_strategy(struct queue *q, const struct ruleset *r,
-			   const struct queue_config *c, enum script_kind kind,
+			   const struct config *c, enum script_kind kind,
 			   struct strategy **out, struct error *err)
 {
 	char user[VHOST_USER_MAX];
@@ -117,15 +117,15 @@ static int create_strategies(struct queue *q, const struct ruleset *r, int *fail
 }
 
 /* For a DECLARE, whose option it names. */
-static int refuse_script(const struct queue_config *c, enum script_kind kind,
+static int refuse_script(const struct config *c, enum script_kind kind,
 			 const struct error *why, struct error *err)
 {
 	return error_set(err, why->code, "%s=%s: %s", script_kind_name(kind),
 			 c->scripts[kind], why->text);
 }
 
-int queue_create_strategy(struct queue *q, const struct queue_config *c,
-			  enum script_kind kind, struct strategy **out, struct error *err)
+int queue_create_strategy(struct queue *q, const struct config *c, enum script_kind kind,
+			  struct strategy **out, struct error *err)
 {
 	struct error why;
 
@@ -134,8 +134,7 @@ int queue_create_strategy(struct queue *q, const struct queue_config *c,
 	return TIDE_OK;
 }
 
-int queue_check_scripts(const struct engine *e, const struct queue_config *c,
-			struct error *err)
+int queue_check_scripts(const struct engine *e, const struct config *c, struct error *err)
 {
 	for (int i = 0; i < 3; i++) {
 		enum script_kind kind = script_kinds[i];
@@ -176,7 +175,7 @@ static void free_parts(struct queue *q)
 		strategy_destroy(q->next_strategies[kind]);
 	for (int slot = 0; slot < RULESET_SLOTS; slot++)
 		queue_detach(q, slot);
-	queue_terms_deinit(&(struct queue_terms){ q->config, q->own, q->policy });
+	terms_deinit(&q->terms);
 	route_cache_free(q->direct);
 	heap_deinit(&q->able);
 	heap_deinit(&q->line);
@@ -189,9 +188,9 @@ static void free_parts(struct queue *q)
 /* None is there before it is used: of many shards of many queues most never are. */
 static void open_shards(struct queue *q)
 {
-	unsigned max = queue_config_shards(&q->config);
+	unsigned max = config_shards(&q->config);
 
-	if (q->config.is_topic) {
+	if (q->config.kind == CONFIG_TOPIC) {
 		q->topic = topic_create(q);
 		q->shards = q->by_index = mem_zalloc(max * sizeof(struct shard *));
 		return;
@@ -266,27 +265,16 @@ void queue_drop_unused(struct queue *q)
 	q->next_shard = 0;
 }
 
-struct queue_terms queue_swap_terms(struct queue *q, struct queue_terms *take)
-{
-	struct queue_terms former = { q->config, q->own, q->policy };
-
-	q->config = take->config;
-	q->own = take->own;
-	q->policy = take->policy;
-	*take = (struct queue_terms){ 0 };
-	return former;
-}
-
-static struct queue *make(struct vhost *v, struct slice name,
-			  struct queue_terms *terms_take)
+static struct queue *make(struct vhost *v, struct slice name, struct terms *terms_take)
 {
 	struct queue *q = mem_zalloc(sizeof(*q));
 
-	q->definition.table = terms_take->config.is_topic ? STORE_TOPICS : STORE_QUEUES;
+	q->definition.table =
+		terms_take->config.kind == CONFIG_TOPIC ? STORE_TOPICS : STORE_QUEUES;
 	q->vhost = v;
 	q->name = mem_strndup(name.data, name.len);
 	q->name_len = name.len;
-	queue_swap_terms(q, terms_take);
+	q->terms = *terms_take;
 	TAILQ_INIT(&q->consumers);
 	TAILQ_INIT(&q->readers);
 	TAILQ_INIT(&q->looked);
@@ -313,8 +301,8 @@ static void enter(struct queue *q)
 	v->broker->route_version++;
 }
 
-int queue_create(struct vhost *v, const struct queue_declare_spec *spec,
-		 struct queue_terms *terms_take, struct queue **out, struct error *err)
+int queue_create(struct vhost *v, const struct terms_spec *spec, struct terms *terms_take,
+		 struct queue **out, struct error *err)
 {
 	struct queue *q = make(v, spec->name, terms_take);
 	struct error why;
@@ -322,7 +310,7 @@ int queue_create(struct vhost *v, const struct queue_declare_spec *spec,
 
 	if (rc < 0) {
 		refuse_script(&q->config, script_kinds[failed], &why, err);
-		queue_terms_blame(q->policy, err);
+		terms_blame(q->policy, err);
 		free_parts(q);
 		return err->code;
 	}
@@ -336,25 +324,14 @@ int queue_create(struct vhost *v, const struct queue_declare_spec *spec,
 	return TIDE_OK;
 }
 
-int queue_parse(struct queue_config *c, const struct queue_declare_spec *spec,
-		struct error *err)
-{
-	return spec->is_topic ? queue_config_parse_topic(c, spec->args, err)
-			      : queue_config_parse(c, spec->args, err);
-}
-
 /* The configuration of one that cannot be read. What it says is kept, to be shown; and
  * since nobody knows how many shards it has, all go when it is deleted. */
-static void assume_config(struct queue_config *c, const struct queue_declare_spec *spec)
+static void assume_config(struct config *c, const struct terms_spec *spec)
 {
-	struct args none = { 0 };
+	const struct args none = { 0 };
 	struct error impossible; /* the defaults are valid */
-	int rc;
+	int rc = config_parse(c, spec->kind, &none, &impossible);
 
-	rc = queue_parse(
-		c,
-		&(struct queue_declare_spec){ .is_topic = spec->is_topic, .args = &none },
-		&impossible);
 	(void)rc;
 	c->shards = QUEUE_SHARDS_MAX;
 	if (spec->args) {
@@ -363,12 +340,12 @@ static void assume_config(struct queue_config *c, const struct queue_declare_spe
 	}
 }
 
-void queue_restore(struct vhost *v, const struct queue_declare_spec *spec,
-		   struct error *err)
+void queue_restore(struct vhost *v, const struct terms_spec *spec, struct error *err)
 {
-	struct queue_terms terms = { .own = NULL };
+	struct terms terms = { .own = NULL };
 	struct queue *q;
-	bool is_readable = spec->args && queue_parse(&terms.config, spec, err) == TIDE_OK;
+	bool is_readable = spec->args && config_parse(&terms.config, spec->kind,
+						      spec->args, err) == TIDE_OK;
 
 	if (!is_readable)
 		assume_config(&terms.config, spec);
@@ -387,7 +364,7 @@ void queue_recover(struct queue *q, struct waiter *waiter)
 		return;
 	}
 	q->is_mixed = q->config.reshard > 0;
-	for (unsigned i = 0; i < queue_config_shards(&q->config); i++) {
+	for (unsigned i = 0; i < config_shards(&q->config); i++) {
 		struct shard *sh = queue_shard(q, i);
 
 		sh->is_mixed = q->is_mixed;
@@ -398,7 +375,7 @@ void queue_recover(struct queue *q, struct waiter *waiter)
 
 void queue_widen(struct queue *q, unsigned had)
 {
-	unsigned max = queue_config_shards(&q->config);
+	unsigned max = config_shards(&q->config);
 	struct shard **old = q->shards;
 
 	q->shards = mem_zalloc(2 * (size_t)max * sizeof(struct shard *));
@@ -448,60 +425,6 @@ void queue_renew_shards(struct queue *q)
 	close_shards(q);
 	mem_free(q->shards);
 	open_shards(q);
-}
-
-static int compare_scripts(const struct queue *q, const struct queue_config *wanted,
-			   bool is_given, struct error *err)
-{
-	const struct queue_config *has = queue_own(q);
-
-	for (int i = 0; i < 3; i++) {
-		enum script_kind kind = script_kinds[i];
-		const struct args *args = &wanted->script_args[kind];
-		const char *script = script_kind_name(kind);
-		struct option_difference d;
-
-		/* Those that are given come first. */
-		if (!has->scripts[kind] ||
-		    !strategy_differs(q->vhost->broker->engine, kind, has->scripts[kind],
-				      &has->script_args[kind], args, &d) ||
-		    (args_get(args, d.name) != NULL) != is_given)
-			continue;
-		return error_set(
-			err, TIDE_EMISMATCH,
-			"it has %s.%s=%s, not %s.%s=%s; the option update changes that",
-			script, d.name, d.has ? d.has : "(none)", script, d.name,
-			d.wanted ? d.wanted : "(none)");
-	}
-	return TIDE_OK;
-}
-
-/* What is given is named before what is left out. */
-static int compare(const struct queue *q, const struct queue_config *wanted,
-		   struct error *err)
-{
-	int64_t dedupe_ms = q->vhost->broker->config.dedupe_window_ms;
-	int rc = queue_config_compare(queue_own(q), wanted, true, dedupe_ms, err);
-
-	if (rc == TIDE_OK)
-		rc = compare_scripts(q, wanted, true, err);
-	if (rc == TIDE_OK)
-		rc = queue_config_compare(queue_own(q), wanted, false, dedupe_ms, err);
-	return rc == TIDE_OK ? compare_scripts(q, wanted, false, err) : rc;
-}
-
-/* It exists already: is it what is wanted? */
-int queue_check_same(struct queue *q, const struct queue_config *wanted,
-		     struct error *err)
-{
-	struct error why;
-	int rc = q->definition.is_unreadable ? TIDE_OK : compare(q, wanted, &why);
-
-	if (rc < 0)
-		return error_set(err, rc, "%s '%s' exists with other options: %s",
-				 definition_kind(q->definition.table), q->name, why.text);
-	queue_use(q);
-	return unusable_check(&q->definition, err);
 }
 
 void queue_erase(struct queue *q, struct waiter *waiter)

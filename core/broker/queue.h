@@ -7,7 +7,7 @@
 #include "consumer.h"
 #include "exchange.h"
 #include "figures/figure_rows.h"
-#include "queue_terms.h"
+#include "terms.h"
 #include "refusal.h"
 #include "shard/dedupe.h"
 #include "shard/shard.h"
@@ -39,19 +39,23 @@ struct queue {
 	struct vhost *vhost;
 	char *name;
 	size_t name_len;
-	struct queue_config config; /* what it does */
-	struct queue_config *own;   /* what it was declared with; NULL: the same */
-	char *policy;               /* the policies that make the difference, or NULL */
+	union {
+		struct terms terms;
+		struct {
+			struct config config; /* what it does */
+			struct config
+				*own; /* what it was declared with; NULL: the same */
+			char *policy; /* the policies that make the difference, or NULL */
+		};
+	};
 	/* By kind; a topic has none for priorities. */
 	struct strategy *strategies[RULESET_SLOTS][SCRIPT_RETRY + 1];
 	struct topic *topic;   /* NULL: it is a queue proper. Else no shard is there. */
 	struct shard **shards; /* those that have been used, in no order */
 	unsigned shard_count;
 	unsigned next_shard;     /* where the dealing goes on */
-	struct shard **by_index; /* queue_config_shards of them; NULL: never used */
+	struct shard **by_index; /* config_shards of them; NULL: never used */
 	bool is_mixed;           /* one of them is: see update.h */
-	/* Redis is being told of other options: update.h. Else NULL. */
-	const struct queue_terms *next_terms;
 	struct strategy *next_strategies[SCRIPT_RETRY + 1];
 	struct consumer_list consumers; /* all, in the order of their arrival */
 	struct heap able;               /* of them: those who can take a message now */
@@ -102,35 +106,13 @@ struct queue *queue_find(struct vhost *v, struct slice name);
 /* NULL: it is gone. */
 struct queue *queue_by_serial(const struct broker *b, uint64_t serial);
 
-struct queue_declare_spec {
-	bool is_topic;
-	struct slice name;
-	const struct args *args;
-	struct slice user;        /* who says it */
-	struct queue_list *owner; /* that an exclusive queue goes to */
-	bool is_its_turn;         /* it has waited: definition_wait */
-};
-/* What DECLARE says. */
-TIDE_MUST_USE int queue_parse(struct queue_config *c,
-			      const struct queue_declare_spec *spec, struct error *err);
-/* What it was declared with. */
-static inline const struct queue_config *queue_own(const struct queue *q)
-{
-	return q->own ? q->own : &q->config;
-}
-/* Its options are others from here on. Gives those of before. */
-struct queue_terms queue_swap_terms(struct queue *q, struct queue_terms *take);
 /* The name is free. */
-TIDE_MUST_USE int queue_create(struct vhost *v, const struct queue_declare_spec *spec,
-			       struct queue_terms *terms_take, struct queue **out,
+TIDE_MUST_USE int queue_create(struct vhost *v, const struct terms_spec *spec,
+			       struct terms *terms_take, struct queue **out,
 			       struct error *err);
-/* Is it what is wanted? TIDE_EMISMATCH names a difference. */
-TIDE_MUST_USE int queue_check_same(struct queue *q, const struct queue_config *wanted,
-				   struct error *err);
 /* One that Redis has: it exists without its scripts, until queue_attach. Only spec->args
  * may be NULL: the definition cannot be read, for the reason in `err`. */
-void queue_restore(struct vhost *v, const struct queue_declare_spec *spec,
-		   struct error *err);
+void queue_restore(struct vhost *v, const struct terms_spec *spec, struct error *err);
 /* As definition_attach. */
 TIDE_MUST_USE int queue_attach(struct queue *q, const struct ruleset *r,
 			       struct error *err);
@@ -144,17 +126,17 @@ struct shard *queue_make_shard(struct queue *q, unsigned index);
  * the `had` that there could be before; the strategy of a kind that has other options. */
 void queue_set_up_shard(const struct queue *q, struct shard *sh);
 void queue_widen(struct queue *q, unsigned had);
-TIDE_MUST_USE int queue_create_strategy(struct queue *q, const struct queue_config *c,
+TIDE_MUST_USE int queue_create_strategy(struct queue *q, const struct config *c,
 					enum script_kind kind, struct strategy **out,
 					struct error *err);
 /* Whether a queue with these options could use their scripts. */
-TIDE_MUST_USE int queue_check_scripts(const struct engine *e,
-				      const struct queue_config *c, struct error *err);
+TIDE_MUST_USE int queue_check_scripts(const struct engine *e, const struct config *c,
+				      struct error *err);
 /* Of all shards together; zeroes without order-by. */
 struct order_stats queue_order_stats(const struct queue *q);
 /* How many of its shards are mixed still. */
 unsigned queue_count_mixed(struct queue *q);
-/* The shard of that number, below queue_config_shards; NULL for a topic. */
+/* The shard of that number, below config_shards; NULL for a topic. */
 static inline struct shard *queue_shard(struct queue *q, unsigned index)
 {
 	struct shard *sh = q->by_index[index];

@@ -13,7 +13,7 @@ struct queue_limit queue_limit_waiting(const struct queue *q)
 	return has;
 }
 
-static bool is_over(const struct queue_config *c, struct queue_limit n)
+static bool is_over(const struct config *c, struct queue_limit n)
 {
 	return (c->max_length && n.messages > c->max_length) ||
 	       (c->max_bytes && n.bytes > c->max_bytes);
@@ -60,7 +60,7 @@ uint64_t queue_limit_excess(const struct queue *q)
 
 uint64_t queue_limit_over(const struct queue *q)
 {
-	const struct queue_config *c = &q->config;
+	const struct config *c = &q->config;
 	struct queue_limit n = stored(q);
 	uint64_t messages = c->max_length && n.messages > c->max_length
 				    ? n.messages - c->max_length
@@ -76,7 +76,7 @@ uint64_t queue_limit_over(const struct queue *q)
 int queue_limit_refuse(const struct queue *q, struct queue_limit more, struct error *err)
 {
 	const struct queue_limit has = queue_limit_waiting(q);
-	const struct queue_config *c = &q->config;
+	const struct config *c = &q->config;
 
 	if (c->max_length && has.messages + more.messages > c->max_length)
 		return error_set(err, TIDE_EFULL,

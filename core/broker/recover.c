@@ -53,8 +53,9 @@ static int take_queue(struct vhost *v, const struct store_definition *d,
 {
 	struct args args;
 	const struct queue *other = queue_find(v, d->name);
-	struct queue_declare_spec spec = { .is_topic = d->table == STORE_TOPICS,
-					   .name = d->name };
+	struct terms_spec spec = { .kind = d->table == STORE_TOPICS ? CONFIG_TOPIC
+								    : CONFIG_QUEUE,
+				   .name = d->name };
 
 	if (other)
 		return error_set(err, TIDE_EEXISTS, "there is a %s of that name",

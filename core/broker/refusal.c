@@ -147,7 +147,7 @@ static bool is_takable(const struct consumer *c, const struct entry *e)
 
 static struct shard *shard_of(const struct queue *q, unsigned index)
 {
-	return index < queue_config_shards(&q->config) ? q->by_index[index] : NULL;
+	return index < config_shards(&q->config) ? q->by_index[index] : NULL;
 }
 
 /* What is in the window at this very place; NULL: it has gone. */

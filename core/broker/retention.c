@@ -260,7 +260,7 @@ static void on_found(void *ctx, int status, const char *text, uint64_t offset)
 /* The start that age and count ask for, which is known at once. */
 static uint64_t choose_start(const struct topic *t, const struct partition *p)
 {
-	const struct queue_config *c = &t->queue->config;
+	const struct config *c = &t->queue->config;
 	int64_t now_ms = t->queue->vhost->broker->now_ms;
 	uint64_t start = partition_start(p), end = partition_readable(p);
 
@@ -273,7 +273,7 @@ static uint64_t choose_start(const struct topic *t, const struct partition *p)
 
 static void look(struct retention *r, struct topic *t, unsigned index)
 {
-	const struct queue_config *c = &t->queue->config;
+	const struct config *c = &t->queue->config;
 	struct partition *p = t->partitions[index];
 	struct retention_topic *state = t->retention;
 	struct retention_flight *f;
@@ -375,7 +375,7 @@ static bool is_over(uint64_t has, uint64_t limit, uint64_t beside)
 void retention_on_growth(struct partition *p)
 {
 	struct topic *t = topic_of(p);
-	const struct queue_config *c = &t->queue->config;
+	const struct config *c = &t->queue->config;
 
 	/* What is held back waits for the next minute. */
 	if (retention_hold(t, partition_index(p)))

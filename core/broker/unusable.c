@@ -118,7 +118,7 @@ static void revived(struct queue *q, const struct revival *r)
 			 definition_kind(d->table), q->name, q->vhost->name);
 		unusable_clear(d);
 		if (r->epoch != engine_epoch(r->broker->engine))
-			r->broker->on_policies_missed(q);
+			r->broker->on_policies_missed(d);
 		return;
 	}
 	error_set(&why, w->status, "has messages that cannot be read: %s",
@@ -163,8 +163,8 @@ static void revive(struct queue *q, struct waiter *asker)
 
 void unusable_retry(struct definition *d, struct waiter *waiter)
 {
-	if (!d->unusable || d->is_recovering || d->is_unreadable ||
-	    definition_is_changing(d) || !attach(d))
+	if (!d->unusable || d->is_recovering || d->is_unreadable || d->next_terms ||
+	    !attach(d))
 		return;
 	if (d->table == STORE_EXCHANGES) {
 		log_info("exchange '%s' of vhost '%s' can be used again",

@@ -1,29 +1,47 @@
 #include "update.h"
 
+#include "base/container.h"
 #include "base/mem.h"
 #include "host/log.h"
+#include "job.h"
 #include "queue.h"
 #include "retention.h"
+#include "rules/engine/hook.h"
+#include "rules/engine/index.h"
 #include "unusable.h"
+#include "walk.h"
 
 /* The new strategies are the queue's: it may go before Redis has answered. */
 struct update {
+	struct definition_job job; /* without a waiter Redis is not told */
 	struct broker *broker;
-	uint64_t serial; /* of the queue */
-	struct queue_terms next;
+	struct terms next;
 	uint64_t epoch; /* of the policies that were asked */
-	bool is_declared_anew, is_sharded_anew, is_mixing, is_ranked_anew;
-	bool is_revived;       /* it could not be used */
-	bool is_idle;          /* the queue does what it did */
-	struct waiter *waiter; /* NULL: Redis is not told */
+	bool is_declared_anew;
+	bool is_revived; /* it could not be used */
+	bool is_idle;    /* it does what it did */
+	bool is_sharded_anew, is_mixing, is_ranked_anew;
 };
+
+static void renew_terms(struct definition *d);
+
+static struct queue *queue_of(struct definition *d)
+{
+	return definition_is_queue(d->table) ? container_of(d, struct queue, definition)
+					     : NULL;
+}
+
+static struct exchange *exchange_of(struct definition *d)
+{
+	return container_of(d, struct exchange, definition);
+}
 
 /* ---- what changes ------------------------------------------------------------------ */
 
-static bool has_other_script(const struct queue *q, const struct queue_config *next,
+static bool has_other_script(const struct queue *q, const struct config *next,
 			     enum script_kind kind)
 {
-	const struct queue_config *has = &q->config;
+	const struct config *has = &q->config;
 	struct option_difference d;
 
 	if (!has->scripts[kind])
@@ -34,10 +52,10 @@ static bool has_other_script(const struct queue *q, const struct queue_config *n
 }
 
 /* Some options can change while nothing depends on them. */
-static int check_state(const struct queue *q, const struct queue_config *next,
+static int check_state(const struct queue *q, const struct config *next,
 		       struct error *err)
 {
-	const struct queue_config *has = &q->config;
+	const struct config *has = &q->config;
 
 	if (has->is_single_active != next->is_single_active && q->consumer_count > 0)
 		return error_set(err, TIDE_EMISMATCH,
@@ -55,27 +73,55 @@ static int check_state(const struct queue *q, const struct queue_config *next,
 	return TIDE_OK;
 }
 
-static int check(const struct queue *q, const struct update *u, struct error *err)
-{
-	const char *kind = definition_kind(q->definition.table);
-	struct error why;
-	int rc = queue_config_check_change(&q->config, &u->next.config,
-					   u->is_sharded_anew, &why);
+static const char another_exchange[] =
+	"declare an exchange of another name, and bind to it";
 
-	if (rc < 0)
+/* One that its script refuses may get any options of the script. */
+static int check_exchange(const struct exchange *x, const struct config *next,
+			  struct error *why)
+{
+	const struct index *index = x->indexes[RULESET_ACTIVE];
+	struct option_difference d;
+	struct error cause;
+
+	if (x->definition.unusable)
+		return exchange_try(x, next, &cause) < 0
+			       ? error_set(why, cause.code, "it %s", cause.text)
+			       : TIDE_OK;
+	if (!index_differs(index, &x->config.script_args[SCRIPT_ROUTING],
+			   &next->script_args[SCRIPT_ROUTING], &d))
+		return TIDE_OK;
+	return error_set(why, TIDE_EMISMATCH,
+			 "it keeps %s=%s, because its bindings are indexed by it; %s",
+			 d.name, d.has ? d.has : "(none)", another_exchange);
+}
+
+static int check_update(struct definition *d, const struct update *u, struct error *err)
+{
+	const char *kind = definition_kind(d->table), *name = definition_name(d).data;
+	const struct config *next = &u->next.config;
+	struct queue *q = queue_of(d);
+	struct error why;
+	int rc = config_check_change(&definition_terms(d)->config, next,
+				     u->is_sharded_anew, &why);
+
+	if (rc < 0 && q)
 		return error_set(err, rc,
 				 "%s '%s' cannot change so: %s; declare a %s of another "
 				 "name",
-				 kind, q->name, why.text, kind);
-	rc = check_state(q, &u->next.config, &why);
-	return rc < 0 ? error_set(err, rc, "%s '%s' cannot change so: %s", kind, q->name,
+				 kind, name, why.text, kind);
+	if (rc < 0)
+		return error_set(err, rc, "%s '%s' cannot change so: %s; %s", kind, name,
+				 why.text, another_exchange);
+	rc = q ? check_state(q, next, &why) : check_exchange(exchange_of(d), next, &why);
+	return rc < 0 ? error_set(err, rc, "%s '%s' cannot change so: %s", kind, name,
 				  why.text)
 		      : TIDE_OK;
 }
 
 static void drop_strategies(struct queue *q)
 {
-	for (int kind = 0; kind <= SCRIPT_RETRY; kind++) {
+	for (int kind = 0; kind < CONFIG_SCRIPTS; kind++) {
 		strategy_destroy(q->next_strategies[kind]);
 		q->next_strategies[kind] = NULL;
 	}
@@ -85,7 +131,7 @@ static int create_strategies(struct queue *q, const struct update *u, struct err
 {
 	int rc = TIDE_OK;
 
-	for (int kind = SCRIPT_SHARDING; kind <= SCRIPT_RETRY && rc == TIDE_OK; kind++)
+	for (int kind = SCRIPT_SHARDING; kind < CONFIG_SCRIPTS && rc == TIDE_OK; kind++)
 		if (u->next.config.scripts[kind] &&
 		    (u->is_revived ||
 		     has_other_script(q, &u->next.config, (enum script_kind)kind)))
@@ -95,7 +141,7 @@ static int create_strategies(struct queue *q, const struct update *u, struct err
 	if (rc == TIDE_OK)
 		return TIDE_OK;
 	drop_strategies(q);
-	return queue_terms_blame(u->next.policy, err);
+	return terms_blame(u->next.policy, err);
 }
 
 /* ---- doing it ---------------------------------------------------------------------- */
@@ -104,7 +150,7 @@ static void swap_strategies(struct queue *q)
 {
 	bool has_other = false;
 
-	for (int kind = 0; kind <= SCRIPT_RETRY; kind++) {
+	for (int kind = 0; kind < CONFIG_SCRIPTS; kind++) {
 		struct strategy *former = q->strategies[RULESET_ACTIVE][kind];
 
 		if (!q->next_strategies[kind])
@@ -120,7 +166,7 @@ static void swap_strategies(struct queue *q)
 
 static void change_shards(struct queue *q, const struct update *u, unsigned had)
 {
-	const struct queue_config *c = &q->config;
+	const struct config *c = &q->config;
 
 	if (q->topic)
 		return;
@@ -134,11 +180,11 @@ static void change_shards(struct queue *q, const struct update *u, unsigned had)
 		queue_set_up_shard(q, sh);
 	}
 	q->is_mixed |= u->is_mixing;
-	if (queue_config_shards(c) > had)
+	if (config_shards(c) > had)
 		queue_widen(q, had);
 }
 
-static void change_clocks(struct queue *q, const struct queue_config *former)
+static void change_clocks(struct queue *q, const struct config *former)
 {
 	if (q->config.rate_ns != former->rate_ns)
 		q->next_delivery_ns = 0;
@@ -150,7 +196,7 @@ static void change_clocks(struct queue *q, const struct queue_config *former)
 }
 
 /* Those who have messages for a time of the queue's. */
-static void tell_consumers(const struct queue *q, const struct queue_config *former)
+static void tell_consumers(const struct queue *q, const struct config *former)
 {
 	struct consumer *c;
 
@@ -162,98 +208,108 @@ static void tell_consumers(const struct queue *q, const struct queue_config *for
 			c->ops->on_updated(c);
 }
 
-static void tell_log(const struct queue *q, const struct queue_config *former)
+static void tell_log(struct definition *d, const struct config *former)
 {
+	const char *name = definition_name(d).data, *vhost = definition_vhost(d)->name;
+	const struct terms *t = definition_terms(d);
 	struct buf text = { 0 };
 
-	for (size_t i = 0; i < q->config.canonical.count; i++) {
-		const struct arg *a = &q->config.canonical.items[i];
+	for (size_t i = 0; i < t->config.canonical.count; i++) {
+		const struct arg *a = &t->config.canonical.items[i];
 		const char *had = args_get(&former->canonical, a->name);
 
 		if (strcmp(a->name, "reshard") != 0 &&
 		    (!had || strcmp(had, a->value) != 0))
 			buf_printf(&text, " %s=%s", a->name, a->value);
 	}
-	if (q->policy)
-		buf_printf(&text, " (with %s)", q->policy);
-	log_info("%s '%s' of vhost '%s' has other options:%s",
-		 definition_kind(q->definition.table), q->name, q->vhost->name,
-		 buf_cstr(&text));
+	for (size_t i = 0; i < former->canonical.count; i++)
+		if (!args_get(&t->config.canonical, former->canonical.items[i].name))
+			buf_printf(&text, " %s=", former->canonical.items[i].name);
+	if (t->policy)
+		buf_printf(&text, " (with %s)", t->policy);
+	/* Lines of one format share what the log has room for: one for each kind. */
+	if (d->table == STORE_EXCHANGES)
+		log_info("exchange '%s' of vhost '%s' has other options:%s", name, vhost,
+			 buf_cstr(&text));
+	else
+		log_info("%s '%s' of vhost '%s' has other options:%s",
+			 definition_kind(d->table), name, vhost, buf_cstr(&text));
 	buf_deinit(&text);
 }
 
 /* It does something else now. */
-static void adapt(struct queue *q, const struct update *u,
-		  const struct queue_config *former)
+static void adapt_queue(struct queue *q, const struct update *u,
+			const struct config *former)
 {
+	if (u->is_revived) {
+		/* It is attached, and its messages are read, as if this were the start.
+		 */
+		if (u->is_mixing)
+			queue_renew_shards(q);
+		change_clocks(q, former);
+		return;
+	}
 	swap_strategies(q);
-	change_shards(q, u, queue_config_shards(former));
+	change_shards(q, u, config_shards(former));
 	change_clocks(q, former);
 	if (q->topic)
 		retention_renew(q->topic);
 	definition_follow(&q->definition);
-	/* Remembered routes say which shard. */
-	q->vhost->broker->route_version++;
 	queue_activate(q);
 	tell_consumers(q, former);
-	tell_log(q, former);
 }
 
-/* It is attached, and its messages are read, as if this were the start. */
-static void prepare(struct queue *q, const struct update *u,
-		    const struct queue_config *former)
+static void apply_update(struct definition *d, struct update *u)
 {
-	if (u->is_mixing)
-		queue_renew_shards(q);
-	change_clocks(q, former);
-	tell_log(q, former);
-}
+	struct terms *terms = definition_terms(d), former = *terms;
 
-static void apply(struct queue *q, struct update *u)
-{
-	struct queue_terms former = queue_swap_terms(q, &u->next);
-
-	if (u->is_revived)
-		prepare(q, u, &former.config);
-	else if (!u->is_idle)
-		adapt(q, u, &former.config);
-	queue_terms_deinit(&former);
+	*terms = u->next;
+	u->next = (struct terms){ 0 };
+	if (queue_of(d) && !u->is_idle)
+		adapt_queue(queue_of(d), u, &former.config);
+	if (!u->is_idle) {
+		/* Remembered routes say which shard. */
+		u->broker->route_version++;
+		tell_log(d, &former.config);
+	}
+	terms_deinit(&former);
 }
 
 static void on_answer(void *ctx, int status, const char *text)
 {
 	struct update *u = ctx;
-	struct queue *q = queue_by_serial(u->broker, u->serial);
+	struct definition *d = definition_end(&u->job);
 
-	if (q) {
-		q->next_terms = NULL;
+	if (d) {
+		d->next_terms = NULL;
 		if (status == TIDE_OK)
-			apply(q, u);
-		drop_strategies(q);
+			apply_update(d, u);
+		if (queue_of(d))
+			drop_strategies(queue_of(d));
 		/* There are other policies now. */
 		if (u->epoch != engine_epoch(u->broker->engine))
-			update_renew(q);
-		unusable_retry(&q->definition, u->waiter);
-		definition_settled(&q->definition);
+			renew_terms(d);
+		unusable_retry(d, queue_of(d) ? u->job.waiter : NULL);
+		definition_settled(d);
 	}
-	if (u->waiter)
-		waiter_done(u->waiter, status, text);
-	queue_terms_deinit(&u->next);
+	if (u->job.waiter)
+		waiter_done(u->job.waiter, status, text);
+	terms_deinit(&u->next);
 	mem_free(u);
 }
 
 /* ---- asking for it ----------------------------------------------------------------- */
 
-static void set_shards(struct queue_config *c, unsigned had)
+static void keep_shards(struct config *c, unsigned had)
 {
 	c->reshard = had;
-	queue_config_reshard(c, c->shards);
+	config_reshard(c, c->shards);
 }
 
-static void plan(const struct queue *q, struct update *u)
+static void plan_shards(const struct queue *q, struct update *u)
 {
-	unsigned had = queue_config_shards(&q->config);
-	struct queue_config *next = &u->next.config;
+	unsigned had = config_shards(&q->config);
+	struct config *next = &u->next.config;
 
 	u->is_sharded_anew = next->shards != q->config.shards ||
 			     has_other_script(q, next, SCRIPT_SHARDING);
@@ -263,147 +319,247 @@ static void plan(const struct queue *q, struct update *u)
 	u->is_mixing = u->is_sharded_anew && (had > 1 || next->shards > 1);
 	/* A start finds them mixed by that. */
 	if (q->config.reshard || u->is_mixing) {
-		set_shards(next, had);
+		keep_shards(next, had);
 		if (u->next.own)
-			set_shards(u->next.own, had);
+			keep_shards(u->next.own, had);
 	}
 }
 
-static bool does_same(const struct queue *q, const struct queue_config *next)
+static bool does_same(struct definition *d, const struct config *next)
 {
-	for (int kind = 0; kind <= SCRIPT_RETRY; kind++)
+	const struct config *has = &definition_terms(d)->config;
+	const struct queue *q = queue_of(d);
+	struct option_difference difference;
+
+	for (int kind = 0; q && kind < CONFIG_SCRIPTS; kind++)
 		if (has_other_script(q, next, (enum script_kind)kind))
 			return false;
-	return queue_config_is_same(&q->config, next, NULL);
+	if (!q && index_differs(exchange_of(d)->indexes[RULESET_ACTIVE],
+				&has->script_args[SCRIPT_ROUTING],
+				&next->script_args[SCRIPT_ROUTING], &difference))
+		return false;
+	return config_is_same(has, next, NULL);
 }
 
-static bool is_same_text(const struct queue_config *a, const struct queue_config *b)
+static bool is_same_text(const struct config *a, const struct config *b)
 {
 	struct buf x = { 0 }, y = { 0 };
 	bool is_same;
 
-	args_format(&a->canonical, &x);
-	args_format(&b->canonical, &y);
+	config_format(a, &x);
+	config_format(b, &y);
 	is_same = strcmp(buf_cstr(&x), buf_cstr(&y)) == 0;
 	buf_deinit(&x);
 	buf_deinit(&y);
 	return is_same;
 }
 
-static void tell_redis(struct queue *q, struct update *u, struct waiter *waiter)
-{
-	struct buf text = { 0 };
-
-	u->waiter = waiter;
-	waiter_add(waiter);
-	q->next_terms = &u->next;
-	args_format(&queue_terms_own(&u->next)->canonical, &text);
-	definition_write(&q->definition, buf_slice(&text), on_answer, u);
-	buf_deinit(&text);
-}
-
-int update_queue(struct queue *q, struct queue_terms *next_take, struct waiter *waiter,
+int update_begin(struct definition *d, struct terms *next_take, struct waiter *waiter,
 		 struct error *err)
 {
 	struct update *u = mem_zalloc(sizeof(*u));
 	int rc = TIDE_OK;
 
-	u->broker = q->vhost->broker;
-	u->serial = q->serial;
+	u->broker = definition_vhost(d)->broker;
 	u->epoch = engine_epoch(u->broker->engine);
 	u->next = *next_take;
-	u->is_revived = q->definition.unusable != NULL;
-	plan(q, u);
-	u->is_idle = !u->is_revived && does_same(q, &u->next.config);
+	u->is_revived = d->unusable != NULL;
+	if (queue_of(d))
+		plan_shards(queue_of(d), u);
+	u->is_idle = !u->is_revived && does_same(d, &u->next.config);
 	u->is_declared_anew =
-		u->is_revived ||
-		(waiter && !is_same_text(queue_own(q), queue_terms_own(&u->next)));
+		u->is_revived || (waiter && !is_same_text(terms_own(definition_terms(d)),
+							  terms_own(&u->next)));
 	if (!u->is_idle || u->is_declared_anew)
-		rc = check(q, u, err);
-	if (rc == TIDE_OK && !u->is_idle)
-		rc = create_strategies(q, u, err);
+		rc = check_update(d, u, err);
+	if (rc == TIDE_OK && queue_of(d) && !u->is_idle)
+		rc = create_strategies(queue_of(d), u, err);
 	if (rc < 0) {
-		queue_terms_deinit(&u->next);
+		terms_deinit(&u->next);
 		mem_free(u);
-	} else if (u->is_declared_anew && queue_is_durable(q)) {
-		tell_redis(q, u, waiter);
+		return rc;
+	}
+	definition_begin(d, &u->job);
+	if (u->is_declared_anew && definition_is_durable(d)) {
+		u->job.waiter = waiter;
+		waiter_add(waiter);
+		d->next_terms = &u->next;
+		definition_write(d, &u->next, on_answer, u);
 	} else {
 		on_answer(u, TIDE_OK, NULL);
 	}
-	return rc;
+	return TIDE_OK;
 }
 
 /* ---- policies ---------------------------------------------------------------------- */
 
 /* What it was declared with, with the policies of now. */
-static int make_terms(const struct queue *q, const struct policy_watch *w,
-		      struct queue_terms *out, struct error *err)
+static int make_terms(struct definition *d, const struct policy_watch *w,
+		      struct terms *out, struct error *err)
 {
-	const struct queue_config *has = queue_own(q);
-	const struct queue_terms_spec what = { .name = queue_slice(q), .watch = w };
-	const struct args none = { 0 };
-	struct queue_config own;
-	struct args args;
-	int rc = queue_config_merge(has, &none, &args, err);
+	static const struct args none;
+	const struct terms_spec spec = { .name = definition_name(d),
+					 .type = slice_from(
+						 queue_of(d) ? "" : exchange_of(d)->type),
+					 .args = &none,
+					 .watch = w };
 
-	if (rc < 0)
-		return rc;
-	rc = has->is_topic ? queue_config_parse_topic(&own, &args, err)
-			   : queue_config_parse(&own, &args, err);
-	args_deinit(&args);
-	if (rc < 0)
-		return rc;
-	if (has->reshard)
-		set_shards(&own, has->reshard);
-	return queue_terms_make(q->vhost, &what, &own, out, err);
+	return terms_merge(definition_vhost(d), &spec, terms_own(definition_terms(d)),
+			   out, err);
 }
 
-void update_ask(const struct queue *q, const struct policy_watch *w)
+void update_ask(struct definition *d, const struct policy_watch *w)
 {
-	struct queue_terms terms;
+	struct terms terms;
 	struct error ignored;
 
-	if (make_terms(q, w, &terms, &ignored) == TIDE_OK)
-		queue_terms_deinit(&terms);
+	if (make_terms(d, w, &terms, &ignored) == TIDE_OK)
+		terms_deinit(&terms);
 }
 
-static void tell_refusal(const struct queue *q, const struct error *why)
+static void tell_refusal(const struct definition *d, const struct error *why)
 {
-	log_warn("%s '%s' of vhost '%s' keeps its options, whatever its policies say: %s",
-		 definition_kind(q->definition.table), q->name, q->vhost->name,
-		 why->text);
+	const char *name = definition_name(d).data, *vhost = definition_vhost(d)->name;
+
+	if (d->table == STORE_EXCHANGES)
+		log_warn("exchange '%s' of vhost '%s' keeps its options, whatever its "
+			 "policies say: %s",
+			 name, vhost, why->text);
+	else
+		log_warn("%s '%s' of vhost '%s' keeps its options, whatever its policies "
+			 "say: %s",
+			 definition_kind(d->table), name, vhost, why->text);
 }
 
-void update_renew(struct queue *q)
+/* At the start, before it has scripts and messages: Redis is not told. */
+static void restore_terms(struct definition *d)
 {
-	struct queue_terms terms;
+	struct terms *has = definition_terms(d), terms, former;
 	struct error why;
-	int rc = TIDE_OK;
+
+	if (make_terms(d, NULL, &terms, &why) < 0) {
+		tell_refusal(d, &why);
+		return;
+	}
+	former = *has;
+	*has = terms;
+	terms_deinit(&former);
+	if (queue_of(d))
+		change_clocks(queue_of(d), &has->config);
+}
+
+/* Ask the policies (declare/) again. What they cannot change stays, and the log says so.
+ */
+static void renew_terms(struct definition *d)
+{
+	struct terms terms;
+	struct error why;
+	int rc;
 
 	/* It is asked again when Redis has answered. */
-	if (q->next_terms || q->definition.is_unreadable || q->definition.is_recovering)
+	if (d->next_terms || d->is_unreadable || d->is_recovering)
 		return;
-	if (q->definition.unusable) {
-		update_restored(q);
+	if (d->unusable) {
+		restore_terms(d);
 		return;
 	}
-	rc = make_terms(q, NULL, &terms, &why);
+	rc = make_terms(d, NULL, &terms, &why);
 	if (rc == TIDE_OK)
-		rc = update_queue(q, &terms, NULL, &why);
+		rc = update_begin(d, &terms, NULL, &why);
 	if (rc < 0)
-		tell_refusal(q, &why);
+		tell_refusal(d, &why);
 }
 
-void update_restored(struct queue *q)
-{
-	struct queue_terms terms, former;
-	struct error why;
+struct policies {
+	struct job job;
+	struct broker *broker;
+	struct walk walk;
+	bool is_walking;
+	bool are_used; /* by the generation that was asked last */
+};
 
-	if (make_terms(q, NULL, &terms, &why) < 0) {
-		tell_refusal(q, &why);
+static void end_walk(struct policies *p)
+{
+	if (p->is_walking)
+		walk_end(&p->walk);
+	p->is_walking = false;
+}
+
+/* @return  false: all were asked about */
+static bool renew_next(struct walk *w)
+{
+	struct definition *d = walk_definition(w);
+
+	if (d)
+		renew_terms(d);
+	return d;
+}
+
+static void run_walk(struct job *job)
+{
+	struct policies *p = container_of(job, struct policies, job);
+	struct broker *b = p->broker;
+
+	while (!b->is_closing && renew_next(&p->walk))
+		if (pace_is_spent(&b->pace, false)) {
+			job_add(b, job);
+			return;
+		}
+	end_walk(p);
+}
+
+static bool renew_unusable(void *ctx, struct definition *d)
+{
+	if (d->unusable)
+		renew_terms(d);
+	return true;
+}
+
+void update_policies_renew(struct broker *b)
+{
+	struct policies *p = b->policies;
+	bool were_used = p->are_used;
+
+	p->are_used = hook_is_used(b->engine, SCRIPT_DECLARE);
+	/* Without policies queues do what they were declared with. */
+	if (!p->are_used && !were_used)
 		return;
-	}
-	former = queue_swap_terms(q, &terms);
-	queue_terms_deinit(&former);
-	change_clocks(q, &q->config);
+	if (b->unusable)
+		definition_each(b, renew_unusable, NULL);
+	end_walk(p);
+	walk_begin(&p->walk, b);
+	p->is_walking = true;
+	job_add(b, &p->job);
+}
+
+static bool restore_one(void *ctx, struct definition *d)
+{
+	if (!d->is_unreadable)
+		restore_terms(d);
+	return true;
+}
+
+void update_policies_begin(struct broker *b)
+{
+	bool were_used = b->policies->are_used;
+
+	b->policies->are_used = hook_is_used(b->engine, SCRIPT_DECLARE);
+	if (b->policies->are_used || were_used)
+		definition_each(b, restore_one, NULL);
+}
+
+struct policies *update_policies_create(struct broker *b)
+{
+	struct policies *p = mem_zalloc(sizeof(*p));
+
+	p->broker = b;
+	p->job.run = run_walk;
+	b->on_policies_missed = renew_terms;
+	return p;
+}
+
+void update_policies_destroy(struct policies *p)
+{
+	end_walk(p);
+	mem_free(p);
 }

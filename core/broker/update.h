@@ -1,4 +1,5 @@
-/* update.h: other options for a queue or a topic that is in use.
+/* update.h: other options for a queue, a topic or an exchange that is in use, by a
+ * DECLARE or by other policies.
  *
  * All of them change at once, or none. Redis is told first: until it has confirmed, the
  * options are the old ones. Messages, consumers and publishers stay.
@@ -13,20 +14,27 @@
 #include "base/error.h"
 #include "base/waiter.h"
 
+struct broker;
+struct definition;
+struct policies;
 struct policy_watch;
-struct queue;
-struct queue_terms;
+struct terms;
 
-/* The waiter is told when it is done. One that could not be used for its options can be
- * then, with its messages: they have been read. The queue is not busy:
- * definition_is_busy. TIDE_EMISMATCH: an option cannot change, or a script refuses its
- * own. */
-TIDE_MUST_USE int update_queue(struct queue *q, struct queue_terms *next_take,
+/* The waiter is told when it is done; without one, Redis is not told. A queue that could
+ * not be used for its options can be then, with its messages: they have been read. The
+ * definition is not busy: definition_is_busy. TIDE_EMISMATCH: an option cannot change, or
+ * a script refuses its own. */
+TIDE_MUST_USE int update_begin(struct definition *d, struct terms *next_take,
 			       struct waiter *waiter, struct error *err);
-/* Ask the policies of one that exists again. What they cannot change stays, and the
- * log says so. */
-void update_renew(struct queue *q);
-/* Ask them for who looks on: nothing changes. */
-void update_ask(const struct queue *q, const struct policy_watch *w);
-/* At the start, before it has scripts and messages: likewise. */
-void update_restored(struct queue *q);
+/* Ask the policies (declare/) for who looks on: nothing changes. */
+void update_ask(struct definition *d, const struct policy_watch *w);
+
+/* The policies are asked about what there is: at the start, and again when other rules
+ * become active, between the turns of the loop. */
+struct policies *update_policies_create(struct broker *b);
+void update_policies_destroy(struct policies *p);
+/* The definitions have been read from Redis; nothing is attached to the rules yet.
+ * Likewise for each generation that the start tries. */
+void update_policies_begin(struct broker *b);
+/* There is a new generation; what cannot be used has not been tried with it yet. */
+void update_policies_renew(struct broker *b);

@@ -75,6 +75,18 @@ struct exchange *walk_exchange(struct walk *w)
 	return x;
 }
 
+struct definition *walk_definition(struct walk *w)
+{
+	struct exchange *x = walk_exchange(w);
+	struct queue *q = x ? NULL : walk_queue(w);
+
+	if (x)
+		return &x->definition;
+	if (!q)
+		q = walk_topic(w);
+	return q ? &q->definition : NULL;
+}
+
 void walk_leave_queue(struct queue *q)
 {
 	struct walk *w;

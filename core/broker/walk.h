@@ -9,6 +9,7 @@
 
 #include "broker.h"
 
+struct definition;
 struct exchange;
 struct queue;
 struct topic;
@@ -29,6 +30,8 @@ void walk_end(struct walk *w);
 struct queue *walk_queue(struct walk *w);
 struct queue *walk_topic(struct walk *w);
 struct exchange *walk_exchange(struct walk *w);
+/* Exchanges, then queues, then topics. */
+struct definition *walk_definition(struct walk *w);
 /* Begin all passes anew. */
 void walk_rewind(struct walk *w);
 

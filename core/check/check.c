@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "broker/policies.h"
+#include "broker/terms.h"
 #include "host/log.h"
 #include "steps.h"
 
@@ -73,7 +73,7 @@ static void check_definitions(const struct check_options *o, const struct survey
 static int check_with(const struct check_options *o, struct slice definitions)
 {
 	const struct survey_spec spec = { o->dir, o->lua_dir, o->settings,
-					  policies_check_option };
+					  terms_check_option };
 	struct findings f;
 	struct survey *s;
 	int status;

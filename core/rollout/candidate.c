@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "broker/definition.h"
 #include "broker/queue.h"
-#include "broker/policies.h"
+#include "broker/update.h"
 #include "broker/queue_figures.h"
 #include "candidate_dir.h"
 #include "trials.h"
@@ -184,7 +184,7 @@ int candidate_create(struct candidate **out, struct rollout *r,
 		.call_budget_ms = b->config.rules_budget_ms,
 		.secrets_dir = b->config.secrets_dir,
 		.settings = b->config.rules_settings,
-		.check_option = policies_check_option,
+		.check_option = terms_check_option,
 	};
 	struct engine *e;
 	struct candidate *c;

@@ -1,9 +1,7 @@
 #include "shadow_hook.h"
 
 #include "base/mem.h"
-#include "broker/exchange_config.h"
-#include "broker/exchange_update.h"
-#include "broker/queue_config.h"
+#include "broker/config.h"
 #include "broker/update.h"
 #include "broker/vhost.h"
 #include "broker/walk.h"
@@ -21,9 +19,7 @@ struct answer {
 	struct deliver_pass deliver;
 	struct settled_pass settled;
 	struct connect_decision admission;
-	bool is_exchange; /* that is asked about */
-	struct queue_config queue;
-	struct args exchange; /* its options */
+	struct config config; /* that policies make */
 	char policies[POLICY_FILES_MAX];
 };
 
@@ -170,25 +166,22 @@ static void change_settled(const struct answer *live, const struct answer *shado
 static void take_policy(const struct step *h, struct answer *out)
 {
 	const struct policy_call *c = h->policy;
-	struct exchange_config config;
+	enum config_kind kind = c->type                         ? CONFIG_EXCHANGE
+				: strcmp(c->kind, "topic") == 0 ? CONFIG_TOPIC
+								: CONFIG_QUEUE;
+	struct args shown;
 	struct error err;
 	int rc;
 
 	memcpy(out->policies, c->files, sizeof(out->policies));
-	if (!c->type) {
-		rc = strcmp(c->kind, "topic") == 0
-			     ? queue_config_parse_topic(&out->queue, &c->options, &err)
-			     : queue_config_parse(&out->queue, &c->options, &err);
-		note(out, rc, &err);
-		return;
-	}
-	out->is_exchange = true;
-	rc = exchange_config_parse(&config, &c->options, &err);
+	rc = config_parse(&out->config, kind, &c->options, &err);
 	note(out, rc, &err);
-	if (rc < 0)
+	if (rc < 0 || kind != CONFIG_EXCHANGE)
 		return;
-	exchange_config_options(&config, &out->exchange);
-	exchange_config_deinit(&config);
+	/* Defaults of an exchange are not shown. */
+	config_options(&out->config, &shown);
+	args_deinit(&out->config.canonical);
+	out->config.canonical = shown;
 }
 
 static void ask_policy(struct engine *e, const struct step *h,
@@ -211,8 +204,7 @@ static void ask_policy(struct engine *e, const struct step *h,
 
 static void free_policy(struct answer *a)
 {
-	queue_config_deinit(&a->queue);
-	args_deinit(&a->exchange);
+	config_deinit(&a->config);
 }
 
 static void write_policy_facts(const struct step *h, struct json *out)
@@ -222,29 +214,25 @@ static void write_policy_facts(const struct step *h, struct json *out)
 	json_member_string(out, "vhost", h->policy->vhost);
 }
 
-static const struct args *options_of(const struct answer *a)
-{
-	return a->is_exchange ? &a->exchange : &a->queue.canonical;
-}
-
 /* However it is spelled. */
 static bool has_same_option(const struct answer *a, const struct answer *b,
 			    const char *name)
 {
-	const char *x = args_get(options_of(a), name), *y = args_get(options_of(b), name);
+	const char *x = args_get(&a->config.canonical, name),
+		   *y = args_get(&b->config.canonical, name);
 	bool is_of_script = strchr(name, '.') != NULL;
 
 	if (!x || !y || strcmp(x, y) == 0)
 		return x && y;
-	return !a->is_exchange && !is_of_script &&
-	       queue_config_is_same(&a->queue, &b->queue, name);
+	return a->config.kind != CONFIG_EXCHANGE && !is_of_script &&
+	       config_is_same(&a->config, &b->config, name);
 }
 
 /* The options that the other one has not, or not so. */
 static void write_policy(const struct answer *mine, const struct answer *other,
 			 bool is_whole, struct json *out)
 {
-	const struct args *options = options_of(mine);
+	const struct args *options = &mine->config.canonical;
 
 	json_member_object(out, "options");
 	for (size_t i = 0; i < options->count && other->failure.code == TIDE_OK; i++) {
@@ -493,14 +481,11 @@ void shadow_hook_compare(struct shadow_hook *s, const struct step *h)
 
 bool shadow_hook_walk(struct shadow_hook *s)
 {
-	struct exchange *x = walk_exchange(&s->walk);
-	struct queue *q = NULL;
+	struct definition *d = walk_definition(&s->walk);
 
-	if (x)
-		exchange_update_ask(x, &s->watch);
-	else if ((q = walk_queue(&s->walk)) != NULL || (q = walk_topic(&s->walk)) != NULL)
-		update_ask(q, &s->watch);
-	return x || q;
+	if (d)
+		update_ask(d, &s->watch);
+	return d;
 }
 
 static void write_sample(const struct hook_sample *s, const struct vhost *viewer,

@@ -4,13 +4,9 @@
 #include "base/json.h"
 
 struct exchange;
-struct exchange_config;
 
 /* `type`, `durable`, `auto_delete` */
 void exchange_document_kind(const struct exchange *x, struct json *j);
-/* The options of a configuration that do not have their defaults. */
-void exchange_document_config(const char *name, const struct exchange_config *c,
-			      struct json *j);
 /* `script`, or why it is `unusable`; `options`; with policies also `declared`, `policy`
  */
 void exchange_document_options(const struct exchange *x, struct json *j);

@@ -30,10 +30,10 @@ void list_write_exchange(struct session *s, const void *item, struct json *j)
 /* Those that somebody chose, and may give again; and what policies make of them. */
 static void add_options(struct json *j, const struct queue *q)
 {
-	queue_document_config("options", &q->config, j);
+	config_write("options", &q->config, j);
 	if (!q->policy)
 		return;
-	queue_document_config("declared", queue_own(q), j);
+	config_write("declared", terms_own(&q->terms), j);
 	json_member_text(j, "policy", q->policy);
 }
 

@@ -36,15 +36,3 @@ void queue_document_rates(struct json *j, const struct rate *in, const struct ra
 			figure_round(rate_over(rates[i].rate, rates[i].seconds)));
 	json_object_end(j);
 }
-
-void queue_document_config(const char *name, const struct queue_config *c, struct json *j)
-{
-	const struct args *all = &c->canonical;
-
-	json_member_object(j, name);
-	for (size_t i = 0; i < all->count; i++)
-		if (!queue_config_is_default(&all->items[i]) &&
-		    strcmp(all->items[i].name, "reshard") != 0)
-			json_member_text(j, all->items[i].name, all->items[i].value);
-	json_object_end(j);
-}

@@ -8,6 +8,3 @@
 void queue_document_pause(const struct queue *q, struct json *j);
 /* The object "rates": messages a second over 1, 10 and 60 s. */
 void queue_document_rates(struct json *j, const struct rate *in, const struct rate *out);
-/* Options that do not have their defaults, as a member of that name. */
-void queue_document_config(const char *name, const struct queue_config *c,
-			   struct json *j);

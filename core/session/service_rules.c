@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "host/log.h"
 #include "broker/queue_figures.h"
-#include "broker/policies.h"
+#include "broker/update.h"
 #include "broker/unusable.h"
 #include "broker/wake.h"
 #include "rollout/trials.h"
@@ -50,7 +50,7 @@ static void on_reload(void *ctx, const struct error *result)
 	history_note(s->rollout.history, result);
 	if (result->code == TIDE_OK) {
 		tell_forgotten(s);
-		policies_renew(b);
+		update_policies_renew(b);
 		unusable_retry_all(b);
 		/* What scripts of deliver/ have refused is asked about again. */
 		wake_all(b);
@@ -86,7 +86,7 @@ int service_rules_load(struct service *s, struct bundle *files,
 		.shared_bytes_max = c->shared_bytes_max,
 		.secrets_dir = c->secrets_dir,
 		.settings = c->rules_settings,
-		.check_option = policies_check_option,
+		.check_option = terms_check_option,
 		.has_stand_in_secrets = c->is_model,
 		.files = files,
 		.refusal = refusal,

@@ -48,7 +48,7 @@ static int check_access(struct session *s, const struct declare_spec *spec,
 	/* What is not well formed is refused later. */
 	if (rc < 0 || !target ||
 	    (spec->kind != DEFINE_EXCHANGE &&
-	     !queue_config_read_target(slice_from(target), &exchange, &key)))
+	     !config_read_target(slice_from(target), &exchange, &key)))
 		return rc;
 	rc = session_access_check(s, USER_READ, kind, name, err);
 	return rc < 0 ? rc : session_access_check_write(s, exchange, key, err);
@@ -57,8 +57,8 @@ static int check_access(struct session *s, const struct declare_spec *spec,
 /* Does what a queue's dead letters are for exist? It may be declared later. */
 static int check_target(const struct queue *q, struct error *warning)
 {
-	const struct queue_config *c =
-		q->next_terms ? &q->next_terms->config : &q->config;
+	const struct config *c =
+		q->definition.next_terms ? &q->definition.next_terms->config : &q->config;
 	const char *exchange = c->dead_exchange, *key = c->dead_key;
 
 	if (!exchange || (exchange[0] && exchange_find(q->vhost, slice_from(exchange))) ||
@@ -77,8 +77,8 @@ static int check_target(const struct queue *q, struct error *warning)
 
 static int check_alternate(const struct exchange *x, struct error *warning)
 {
-	const struct exchange_config *c =
-		x->next_terms ? &x->next_terms->config : &x->config;
+	const struct config *c =
+		x->definition.next_terms ? &x->definition.next_terms->config : &x->config;
 	const char *name = c->alternate;
 
 	if (!name || exchange_find(x->vhost, slice_from(name)))
@@ -126,13 +126,15 @@ static int make_queue(struct session *s, const struct declare_spec *spec,
 {
 	struct broker *b = s->broker;
 	bool is_named = !slice_is(spec->name, "-");
-	struct queue_declare_spec what = { .is_topic = spec->kind == DEFINE_TOPIC,
-					   .name = spec->name,
-					   .args = spec->args,
-					   .user = slice_from(s->user ? s->user : ""),
-					   .owner = &s->exclusive,
-					   .is_its_turn = is_its_turn };
+	struct terms_spec what = { .kind = spec->kind == DEFINE_TOPIC ? CONFIG_TOPIC
+								      : CONFIG_QUEUE,
+				   .name = spec->name,
+				   .args = spec->args,
+				   .user = slice_from(s->user ? s->user : ""),
+				   .owner = &s->exclusive,
+				   .is_its_turn = is_its_turn };
 	char chosen[NAME_LEN_MAX];
+	struct definition *made;
 	struct queue *q;
 	int rc;
 
@@ -152,9 +154,10 @@ static int make_queue(struct session *s, const struct declare_spec *spec,
 	       : check_room(HASH_CNT(serial_hh, b->queues_by_serial),
 			    b->config.queues_max, "queues", err);
 	if (rc == TIDE_OK)
-		rc = declare_queue(s->vhost, &what, &q, &r->waiter, err);
+		rc = declare_one(s->vhost, &what, &made, &r->waiter, err);
 	if (rc < 0)
 		return rc;
+	q = container_of(made, struct queue, definition);
 	definition_send(&q->definition, &r->waiter);
 	finish_declare(r, is_named ? SLICE("") : queue_slice(q),
 		       check_target(q, err) < 0 ? err : NULL);
@@ -165,25 +168,27 @@ static int make_exchange(struct session *s, const struct declare_spec *spec,
 			 bool is_its_turn, struct reply *r, struct error *err)
 {
 	const struct broker *b = s->broker;
-	const struct exchange_declare_spec what = {
+	const struct terms_spec what = {
+		.kind = CONFIG_EXCHANGE,
 		.name = spec->name,
 		.type = spec->type,
 		.args = spec->args,
 		.user = slice_from(s->user ? s->user : ""),
 		.is_its_turn = is_its_turn,
 	};
-	struct exchange *x;
+	struct definition *made;
 	int rc = check_access(s, spec, spec->name, err);
 
 	if (rc == TIDE_OK && !exchange_find(s->vhost, spec->name))
 		rc = check_room(b->exchange_count, b->config.exchanges_max, "exchanges",
 				err);
 	if (rc == TIDE_OK)
-		rc = declare_exchange(s->vhost, &what, &x, &r->waiter, err);
+		rc = declare_one(s->vhost, &what, &made, &r->waiter, err);
 	if (rc < 0)
 		return rc;
-	definition_send(&x->definition, &r->waiter);
-	finish_declare(r, SLICE(""), check_alternate(x, err) < 0 ? err : NULL);
+	definition_send(made, &r->waiter);
+	rc = check_alternate(container_of(made, struct exchange, definition), err);
+	finish_declare(r, SLICE(""), rc < 0 ? err : NULL);
 	return TIDE_OK;
 }
 

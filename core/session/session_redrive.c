@@ -29,7 +29,7 @@ static int read_target(struct session *s, struct slice to, struct redrive *out,
 
 	if (!to.data)
 		return TIDE_OK;
-	if (!queue_config_read_target(to, &exchange, &key))
+	if (!config_read_target(to, &exchange, &key))
 		return error_set(err, TIDE_ESYNTAX,
 				 "to=%.*s: expected <exchange>/<key>, with - for the "
 				 "default exchange, which needs a key (a queue's name); "

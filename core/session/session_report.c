@@ -39,7 +39,7 @@ static void add_per_shard(struct json *j, const struct queue *q)
 		       { "buried", ENTRY_BURIED } };
 
 	json_member_array(j, "per_shard");
-	for (unsigned i = 0; i < queue_config_shards(&q->config); i++) {
+	for (unsigned i = 0; i < config_shards(&q->config); i++) {
 		const struct shard *sh = q->by_index[i];
 
 		json_object_begin(j);

@@ -263,19 +263,19 @@ int session_rules_simulate(struct session *s, const struct retry_spec *spec,
 		.reason = spec->reason,
 		.failures_max = spec->failures_max,
 	};
-	struct queue_config queue;
+	struct config queue;
 	struct json j;
 	int rc = check_admin(s, err);
 
 	if (rc == TIDE_OK)
-		rc = queue_config_parse(&queue, spec->queue_options, err);
+		rc = config_parse(&queue, CONFIG_QUEUE, spec->queue_options, err);
 	if (rc < 0)
 		return rc;
 	what.delivery_limit = queue.delivery_limit;
 	/* A NACK comes when the consumer likes, and here at once. */
 	if (strcmp(spec->reason, "timeout") == 0)
 		what.held_ms = queue.ack_timeout_ms;
-	queue_config_deinit(&queue);
+	config_deinit(&queue);
 	reply_json(r, &j);
 	rc = simulate_retry(s->broker->engine, &what, &j, err);
 	if (rc == TIDE_OK)

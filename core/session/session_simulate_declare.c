@@ -69,41 +69,28 @@ static void on_step(void *ctx, const struct policy_step *step)
 	json_object_end(j);
 }
 
-static int ask_queue(struct vhost *v, const struct simulate_declare *what,
+static int ask_terms(struct vhost *v, const struct simulate_declare *what,
 		     const struct policy_watch *w, struct json *j, struct error *err)
 {
-	const struct queue_declare_spec spec = { .is_topic = what->kind == DEFINE_TOPIC,
-						 .name = what->name,
-						 .args = what->args,
-						 .user = what->user };
-	struct queue_terms terms;
-	int rc = declare_ask_queue(v, &spec, w, &terms, err);
+	static const enum config_kind kinds[] = { [DEFINE_EXCHANGE] = CONFIG_EXCHANGE,
+						  [DEFINE_QUEUE] = CONFIG_QUEUE,
+						  [DEFINE_TOPIC] = CONFIG_TOPIC };
+	const struct terms_spec spec = { .kind = kinds[what->kind],
+					 .name = what->name,
+					 .type = what->type,
+					 .args = what->args,
+					 .user = what->user,
+					 .watch = w };
+	struct terms terms;
+	int rc = declare_ask(v, &spec, &terms, err);
 
 	if (rc < 0)
 		return rc;
-	queue_document_config("declared", queue_terms_own(&terms), j);
-	queue_document_config("options", &terms.config, j);
-	if (v->broker->engine)
+	config_write("declared", terms_own(&terms), j);
+	config_write("options", &terms.config, j);
+	if (v->broker->engine && what->kind != DEFINE_EXCHANGE)
 		rc = queue_check_scripts(v->broker->engine, &terms.config, err);
-	queue_terms_deinit(&terms);
-	return rc;
-}
-
-static int ask_exchange(struct vhost *v, const struct simulate_declare *what,
-			const struct policy_watch *w, struct json *j, struct error *err)
-{
-	const struct exchange_declare_spec spec = { .name = what->name,
-						    .type = what->type,
-						    .args = what->args,
-						    .user = what->user };
-	struct exchange_terms terms;
-	int rc = declare_ask_exchange(v, &spec, w, &terms, err);
-
-	if (rc < 0)
-		return rc;
-	exchange_document_config("declared", exchange_terms_own(&terms), j);
-	exchange_document_config("options", &terms.config, j);
-	exchange_terms_deinit(&terms);
+	terms_deinit(&terms);
 	return rc;
 }
 
@@ -128,8 +115,7 @@ static void add_members(struct vhost *v, const struct simulate_declare *what,
 	json_member_string(j, "name", what->name);
 	json_member_string(j, "vhost", vhost_slice(v));
 	json_member_bool(j, "exists", does_exist(v, what));
-	rc = what->kind == DEFINE_EXCHANGE ? ask_exchange(v, what, &watch, j, err)
-					   : ask_queue(v, what, &watch, j, err);
+	rc = ask_terms(v, what, &watch, j, err);
 	json_member_list(j, "policies", buf_slice(&steps.text));
 	if (rc < 0)
 		json_member_text(j, rc == TIDE_EREJECTED ? "rejected" : "error",

@@ -59,16 +59,6 @@ describe('the pages of the protocol', function()
     end
     assert.is_true(count >= 17)
   end)
-
-  it('has each option of a queue and of a topic', function()
-    local options = shell.read_file('core/broker/queue_config.c'):match 'options%[%] = (%b{})'
-    local count = 0
-    for name in options:gmatch '{ OF_%u+, "([^"]+)",' do
-      count = count + 1
-      assert.is_truthy(section('DECLARE'):find('`' .. name .. '`', 1, true), name)
-    end
-    assert.is_true(count >= 30)
-  end)
 end)
 
 -- ---- the sessions -----------------------------------------------------------

@@ -49,6 +49,7 @@ end
 --- In arguments, environment and listeners `@DIR@` stands for the broker's own directory.
 ---@class BrokerOptions
 ---@field args? string[] more arguments for `serve`
+---@field binary? string another one than that under test
 ---@field env? table<string, string>
 ---@field listen? string[] default: 127.0.0.1:0
 ---@field http? string where it listens for HTTP; default: nowhere
@@ -64,7 +65,7 @@ end
 ---@field stopped? boolean make everything ready, and start nothing: `run` or `launch` does
 
 local known = {
-  args = true, certs = true, config = true, env = true, http = true, redis = true, listen = true,
+  args = true, binary = true, certs = true, config = true, env = true, http = true, redis = true, listen = true,
   rules = true, stack_kib = true,
   files = true, log_pipe = true, may_fail = true, stopped = true,
 }
@@ -101,7 +102,7 @@ local function command_line(self)
     words[#words + 1] = quote((tostring(word):gsub('@DIR@', self.dir)))
   end
   for name, value in pairs(self.options.env or {}) do add(name .. '=' .. value) end
-  add(Broker.binary())
+  add(self.options.binary or Broker.binary())
   add 'serve'
   for _, address in ipairs(self.options.listen or { '127.0.0.1:0' }) do
     add '--listen'

@@ -1,38 +1,36 @@
 #include "check.h"
 
-#include "broker/queue_config.h"
+#include "broker/config.h"
 
 #define DAY_MS (INT64_C(24) * 3600 * 1000)
 
-typedef int parse_fn(struct queue_config *c, const struct args *args, struct error *err);
-
 /* "a=1 b=2" as what DECLARE hands over; values percent-encoded. */
-static int parse_by(parse_fn *read, struct queue_config *c, const char *text,
+static int parse_by(enum config_kind kind, struct config *c, const char *text,
 		    struct error *err)
 {
 	struct args args;
 	int rc;
 
 	assert_int_equal(args_parse(&args, slice_from(text)), TIDE_OK);
-	rc = read(c, &args, err);
+	rc = config_parse(c, kind, &args, err);
 	args_deinit(&args);
 	return rc;
 }
 
-static int parse(struct queue_config *c, const char *text, struct error *err)
+static int parse(struct config *c, const char *text, struct error *err)
 {
-	return parse_by(queue_config_parse, c, text, err);
+	return parse_by(CONFIG_QUEUE, c, text, err);
 }
 
-static void parse_good_topic(struct queue_config *c, const char *text)
+static void parse_good_topic(struct config *c, const char *text)
 {
 	struct error err = { 0 };
 
-	if (parse_by(queue_config_parse_topic, c, text, &err) < 0)
+	if (parse_by(CONFIG_TOPIC, c, text, &err) < 0)
 		fail_msg("'%s' is refused: %s", text, err.text);
 }
 
-static void parse_good(struct queue_config *c, const char *text)
+static void parse_good(struct config *c, const char *text)
 {
 	struct error err = { 0 };
 
@@ -42,7 +40,7 @@ static void parse_good(struct queue_config *c, const char *text)
 
 static void what_is_not_said_has_its_default(void **state)
 {
-	struct queue_config c;
+	struct config c;
 	struct buf text = { 0 };
 
 	parse_good(&c, "");
@@ -68,13 +66,13 @@ static void what_is_not_said_has_its_default(void **state)
 		   "rate=0 reshard=0 retry=immediate sharding=hash shards=1 "
 		   "single-active=0 ttl=0");
 	assert_int_equal(c.order_by, ORDER_NONE);
-	queue_config_deinit(&c);
+	config_deinit(&c);
 	buf_deinit(&text);
 }
 
 static void every_option_is_read(void **state)
 {
-	struct queue_config c;
+	struct config c;
 
 	parse_good(&c, "durable=0 exclusive=1 auto-delete=1 shards=64 ack-timeout=5m "
 		       "delivery-limit=0 dead-letter=x/k.dead sharding=round_robin "
@@ -95,33 +93,43 @@ static void every_option_is_read(void **state)
 	assert_string_equal(args_get(&c.script_args[SCRIPT_SHARDING], "by"), "header");
 	assert_int_equal(c.script_args[SCRIPT_PRIORITY].count, 0);
 	assert_string_equal(args_get(&c.canonical, "retry.base"), "500ms");
-	queue_config_deinit(&c);
+	config_deinit(&c);
 	parse_good(&c, "order-by=h:tenant inflight=7");
 	assert_int_equal(c.order_by, ORDER_HEADER);
 	assert_string_equal(c.order_header, "tenant");
 	assert_int_equal(c.inflight, 7);
-	queue_config_deinit(&c);
+	config_deinit(&c);
 	parse_good(&c, "order-by=key shards=2 sharding=consistent sharding.by=key");
 	assert_int_equal(c.order_by, ORDER_KEY);
 	assert_int_equal(c.inflight, 1);
-	queue_config_deinit(&c);
+	config_deinit(&c);
 	parse_good(&c, "expires=1h expires-if=empty max-length=9 overflow=drop-lowest");
 	assert_int_equal(c.expires_if, QUEUE_EXPIRES_EMPTY);
 	assert_int_equal(c.overflow, QUEUE_OVERFLOW_DROP_LOWEST);
-	queue_config_deinit(&c);
+	config_deinit(&c);
+}
+
+static void bytes_have_units_and_are_kept_as_a_number(void **state)
+{
+	struct config c;
+
+	parse_good(&c, "max-bytes=64M");
+	assert_int_equal(c.max_bytes, 64 << 20);
+	assert_string_equal(args_get(&c.canonical, "max-bytes"), "67108864");
+	config_deinit(&c);
 }
 
 static void the_ends_of_each_range_are_good(void **state)
 {
-	struct queue_config c;
+	struct config c;
 
 	parse_good(&c, "ack-timeout=10ms delivery-limit=1000000 shards=1");
 	assert_int_equal(c.ack_timeout_ms, 10);
 	assert_int_equal(c.delivery_limit, 1000000);
-	queue_config_deinit(&c);
+	config_deinit(&c);
 	parse_good(&c, "ack-timeout=1d");
 	assert_int_equal(c.ack_timeout_ms, DAY_MS);
-	queue_config_deinit(&c);
+	config_deinit(&c);
 }
 
 static void what_is_wrong_is_refused_and_named(void **state)
@@ -175,7 +183,7 @@ static void what_is_wrong_is_refused_and_named(void **state)
 	};
 
 	for (size_t i = 0; i < COUNT(cases); i++) {
-		struct queue_config c;
+		struct config c;
 		struct error err = { 0 };
 
 		if (parse(&c, cases[i].args, &err) != TIDE_ESYNTAX)
@@ -197,7 +205,7 @@ static void a_target_is_an_exchange_with_or_without_a_key(void **state)
 	};
 
 	for (size_t i = 0; i < COUNT(cases); i++) {
-		struct queue_config c;
+		struct config c;
 
 		parse_good(&c, cases[i].value);
 		if (cases[i].exchange)
@@ -208,13 +216,13 @@ static void a_target_is_an_exchange_with_or_without_a_key(void **state)
 			assert_string_equal(c.dead_key, cases[i].key);
 		else
 			assert_null(c.dead_key);
-		queue_config_deinit(&c);
+		config_deinit(&c);
 	}
 }
 
 static void too_many_options_are_refused(void **state)
 {
-	struct queue_config c;
+	struct config c;
 	struct buf text = { 0 };
 	struct error err;
 
@@ -227,18 +235,18 @@ static void too_many_options_are_refused(void **state)
 #define HINT "; the option update changes that"
 
 /* As DECLARE compares: what is given first. */
-static int compare_configs(const struct queue_config *a, const struct queue_config *b,
+static int compare_configs(const struct config *a, const struct config *b,
 			   struct error *err)
 {
-	int rc = queue_config_compare(a, b, true, 120000, err);
+	int rc = config_compare(a, b, true, 120000, err);
 
-	return rc == TIDE_OK ? queue_config_compare(a, b, false, 120000, err) : rc;
+	return rc == TIDE_OK ? config_compare(a, b, false, 120000, err) : rc;
 }
 
 /* What the comparison of two declarations says; NULL when they are the same. */
 static void compare(const char *has, const char *wanted, const char *says)
 {
-	struct queue_config a, b;
+	struct config a, b;
 	struct error err = { 0 };
 	int rc;
 
@@ -248,8 +256,8 @@ static void compare(const char *has, const char *wanted, const char *says)
 	assert_int_equal(rc, says ? TIDE_EMISMATCH : TIDE_OK);
 	if (says)
 		assert_string_equal(err.text, says);
-	queue_config_deinit(&a);
-	queue_config_deinit(&b);
+	config_deinit(&a);
+	config_deinit(&b);
 }
 
 static void declarations_that_mean_the_same_are_the_same(void **state)
@@ -285,7 +293,7 @@ static void the_first_difference_is_named(void **state)
 /* What an update makes of the options; NULL: it is refused. */
 static void merge(const char *has, const char *given, const char *makes)
 {
-	struct queue_config c;
+	struct config c;
 	struct args args, out;
 	struct buf text = { 0 };
 	struct error err;
@@ -293,14 +301,14 @@ static void merge(const char *has, const char *given, const char *makes)
 
 	parse_good(&c, has);
 	assert_int_equal(args_parse(&args, slice_from(given)), TIDE_OK);
-	rc = queue_config_merge(&c, &args, &out, &err);
+	rc = config_merge(&c, &args, &out, &err);
 	assert_int_equal(rc, makes ? TIDE_OK : TIDE_ESYNTAX);
 	args_format(&out, &text);
 	if (makes)
 		assert_buf(&text, makes);
 	args_deinit(&out);
 	args_deinit(&args);
-	queue_config_deinit(&c);
+	config_deinit(&c);
 	buf_deinit(&text);
 }
 
@@ -327,20 +335,21 @@ static void the_options_of_a_script_go_with_it(void **state)
 }
 
 /* Why an option cannot change; NULL: it can. */
-static void change(parse_fn *read, const char *has, const char *wanted, const char *says)
+static void change(enum config_kind kind, const char *has, const char *wanted,
+		   const char *says)
 {
-	struct queue_config a, b;
+	struct config a, b;
 	struct error err = { 0 };
 	int rc;
 
-	assert_int_equal(parse_by(read, &a, has, &err), TIDE_OK);
-	assert_int_equal(parse_by(read, &b, wanted, &err), TIDE_OK);
-	rc = queue_config_check_change(&a, &b, false, &err);
+	assert_int_equal(parse_by(kind, &a, has, &err), TIDE_OK);
+	assert_int_equal(parse_by(kind, &b, wanted, &err), TIDE_OK);
+	rc = config_check_change(&a, &b, false, &err);
 	assert_int_equal(rc, says ? TIDE_EMISMATCH : TIDE_OK);
 	if (says && !strstr(err.text, says))
 		fail_msg("'%s' is not in '%s'", says, err.text);
-	queue_config_deinit(&a);
-	queue_config_deinit(&b);
+	config_deinit(&a);
+	config_deinit(&b);
 }
 
 static void what_cannot_change_says_why(void **state)
@@ -354,38 +363,32 @@ static void what_cannot_change_says_why(void **state)
 	};
 
 	for (size_t i = 0; i < COUNT(can); i++) {
-		change(queue_config_parse, "", can[i], NULL);
-		change(queue_config_parse, can[i], "", NULL);
+		change(CONFIG_QUEUE, "", can[i], NULL);
+		change(CONFIG_QUEUE, can[i], "", NULL);
 	}
-	change(queue_config_parse, "", "durable=0",
+	change(CONFIG_QUEUE, "", "durable=0",
 	       "it keeps durable=1, because messages do not move between memory and "
 	       "Redis");
-	change(queue_config_parse, "", "exclusive=1", "it keeps exclusive=0, because ");
-	change(queue_config_parse, "", "order-by=key",
-	       "it keeps order-by=(none), because ");
-	change(queue_config_parse, "order-by=key inflight=2", "order-by=key",
+	change(CONFIG_QUEUE, "", "exclusive=1", "it keeps exclusive=0, because ");
+	change(CONFIG_QUEUE, "", "order-by=key", "it keeps order-by=(none), because ");
+	change(CONFIG_QUEUE, "order-by=key inflight=2", "order-by=key",
 	       "it keeps inflight=2, because ");
-	change(queue_config_parse, "order-by=key", "order-by=key shards=2",
+	change(CONFIG_QUEUE, "order-by=key", "order-by=key shards=2",
 	       "it keeps shards=1, because ");
-	change(queue_config_parse, "dedupe=queued", "",
-	       "it keeps dedupe=queued, because ");
-	change(queue_config_parse, "", "dedupe=queued",
-	       "it keeps dedupe=(none), because ");
-	change(queue_config_parse_topic, "",
+	change(CONFIG_QUEUE, "dedupe=queued", "", "it keeps dedupe=queued, because ");
+	change(CONFIG_QUEUE, "", "dedupe=queued", "it keeps dedupe=(none), because ");
+	change(CONFIG_TOPIC, "",
 	       "retention=2d retention-bytes=5 retention-count=6 keep-unread=a "
 	       "retry=fixed",
 	       NULL);
-	change(queue_config_parse_topic, "", "partitions=9",
-	       "it keeps partitions=8, because ");
-	change(queue_config_parse_topic, "", "sharding=random",
-	       "it keeps sharding=hash, because ");
-	change(queue_config_parse_topic, "", "order=0", "it keeps order=1, because ");
-	change(queue_config_parse_topic, "", "compact=key retention=1d",
+	change(CONFIG_TOPIC, "", "partitions=9", "it keeps partitions=8, because ");
+	change(CONFIG_TOPIC, "", "sharding=random", "it keeps sharding=hash, because ");
+	change(CONFIG_TOPIC, "", "order=0", "it keeps order=1, because ");
+	change(CONFIG_TOPIC, "", "compact=key retention=1d",
 	       "it keeps compact=(none), because ");
 }
 
-static void expect_shards(const struct queue_config *c, const char *shards,
-			  const char *reshard)
+static void expect_shards(const struct config *c, const char *shards, const char *reshard)
 {
 	assert_string_equal(args_get(&c->canonical, "shards"), shards);
 	assert_string_equal(args_get(&c->canonical, "reshard"), reshard);
@@ -393,52 +396,52 @@ static void expect_shards(const struct queue_config *c, const char *shards,
 
 static void a_reshard_keeps_the_shards_that_there_are(void **state)
 {
-	struct queue_config c;
+	struct config c;
 
 	parse_good(&c, "shards=4");
-	assert_int_equal(queue_config_shards(&c), 4);
-	queue_config_reshard(&c, 6);
+	assert_int_equal(config_shards(&c), 4);
+	config_reshard(&c, 6);
 	expect_shards(&c, "6", "6");
-	queue_config_reshard(&c, 2);
+	config_reshard(&c, 2);
 	expect_shards(&c, "2", "6");
 	assert_int_equal(c.shards, 2);
-	assert_int_equal(queue_config_shards(&c), 6);
-	queue_config_reshard(&c, 64);
-	assert_int_equal(queue_config_shards(&c), 64);
-	queue_config_deinit(&c);
+	assert_int_equal(config_shards(&c), 6);
+	config_reshard(&c, 64);
+	assert_int_equal(config_shards(&c), 64);
+	config_deinit(&c);
 }
 
 static void reshard_is_a_flag_and_no_part_of_the_queue(void **state)
 {
-	struct queue_config c;
+	struct config c;
 	struct error err = { 0 };
 	bool is_given;
 
 	parse_good(&c, "shards=4 reshard=1");
-	assert_int_equal(queue_config_take_reshard(&c, &is_given, &err), TIDE_OK);
+	assert_int_equal(config_take_reshard(&c, &is_given, &err), TIDE_OK);
 	assert_true(is_given);
 	expect_shards(&c, "4", "0");
-	assert_int_equal(queue_config_take_reshard(&c, &is_given, &err), TIDE_OK);
+	assert_int_equal(config_take_reshard(&c, &is_given, &err), TIDE_OK);
 	assert_false(is_given);
-	queue_config_deinit(&c);
+	config_deinit(&c);
 	parse_good(&c, "reshard=5");
-	assert_int_equal(queue_config_take_reshard(&c, &is_given, &err), TIDE_ESYNTAX);
+	assert_int_equal(config_take_reshard(&c, &is_given, &err), TIDE_ESYNTAX);
 	assert_string_equal(err.text, "reshard=5: expected 0 or 1");
-	queue_config_deinit(&c);
+	config_deinit(&c);
 }
 
 static void what_a_topic_does_not_say_has_its_default(void **state)
 {
-	struct queue_config c;
+	struct config c;
 	struct buf text = { 0 };
 
 	parse_good_topic(&c, "");
-	assert_true(c.is_topic);
+	assert_true(c.kind == CONFIG_TOPIC);
 	assert_true(c.is_durable);
 	assert_true(c.keeps_order);
 	assert_false(c.compacts);
 	assert_int_equal(c.shards, 8);
-	assert_int_equal(queue_config_shards(&c), 8);
+	assert_int_equal(config_shards(&c), 8);
 	assert_int_equal(c.retention_ms, DAY_MS);
 	assert_int_equal(c.retention_bytes, 0);
 	assert_int_equal(c.retention_count, 0);
@@ -451,14 +454,14 @@ static void what_a_topic_does_not_say_has_its_default(void **state)
 		   "order=1 partitions=8 retention=1d retention-bytes=0 "
 		   "retention-count=0 retry=immediate sharding=hash");
 	for (size_t i = 0; i < c.canonical.count; i++)
-		assert_true(queue_config_is_default(&c.canonical.items[i]));
-	queue_config_deinit(&c);
+		assert_true(config_is_default(&c, &c.canonical.items[i]));
+	config_deinit(&c);
 	buf_deinit(&text);
 }
 
 static void every_option_of_a_topic_is_read(void **state)
 {
-	struct queue_config c;
+	struct config c;
 
 	parse_good_topic(&c, "partitions=64 durable=0 order=0 retention=0 "
 			     "retention-bytes=1000 retention-count=1000000000000 "
@@ -475,26 +478,26 @@ static void every_option_of_a_topic_is_read(void **state)
 	assert_string_equal(c.dead_key, "q");
 	assert_int_equal(c.dedupe_ms, 60000);
 	assert_string_equal(args_get(&c.script_args[SCRIPT_RETRY], "x"), "1");
-	queue_config_deinit(&c);
+	config_deinit(&c);
 }
 
 static void what_is_compacted_is_kept_for_ever_unless_it_says_else(void **state)
 {
-	struct queue_config c;
+	struct config c;
 
 	parse_good_topic(&c, "compact=key");
 	assert_true(c.compacts);
 	assert_int_equal(c.retention_ms, 0);
 	assert_string_equal(args_get(&c.canonical, "retention"), "0");
-	queue_config_deinit(&c);
+	config_deinit(&c);
 	parse_good_topic(&c, "compact=key retention=1d");
 	assert_true(c.compacts);
 	assert_int_equal(c.retention_ms, DAY_MS);
-	queue_config_deinit(&c);
+	config_deinit(&c);
 	parse_good_topic(&c, "compact=");
 	assert_false(c.compacts);
 	assert_int_equal(c.retention_ms, DAY_MS);
-	queue_config_deinit(&c);
+	config_deinit(&c);
 }
 
 static void what_a_topic_does_not_take_is_refused_and_named(void **state)
@@ -521,12 +524,11 @@ static void what_a_topic_does_not_take_is_refused_and_named(void **state)
 		{ "dedupe=queued", "a duration up to 1d; 0 remembers" },
 		{ "order=2", "0 or 1" },
 	};
-	struct queue_config c;
+	struct config c;
 	struct error err = { 0 };
 
 	for (size_t i = 0; i < COUNT(cases); i++) {
-		if (parse_by(queue_config_parse_topic, &c, cases[i].args, &err) !=
-		    TIDE_ESYNTAX)
+		if (parse_by(CONFIG_TOPIC, &c, cases[i].args, &err) != TIDE_ESYNTAX)
 			fail_msg("'%s' was taken, or refused in another way",
 				 cases[i].args);
 		if (!strstr(err.text, cases[i].says))
@@ -558,7 +560,7 @@ static void the_first_difference_of_topics_is_named(void **state)
 	};
 
 	for (size_t i = 0; i < COUNT(cases); i++) {
-		struct queue_config a, b;
+		struct config a, b;
 		struct error err = { 0 };
 		int rc;
 
@@ -568,8 +570,8 @@ static void the_first_difference_of_topics_is_named(void **state)
 		assert_int_equal(rc, cases[i].says ? TIDE_EMISMATCH : TIDE_OK);
 		if (cases[i].says)
 			assert_string_equal(err.text, cases[i].says);
-		queue_config_deinit(&a);
-		queue_config_deinit(&b);
+		config_deinit(&a);
+		config_deinit(&b);
 	}
 }
 
@@ -578,6 +580,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_not_said_has_its_default),
 		cmocka_unit_test(every_option_is_read),
+		cmocka_unit_test(bytes_have_units_and_are_kept_as_a_number),
 		cmocka_unit_test(what_a_topic_does_not_say_has_its_default),
 		cmocka_unit_test(every_option_of_a_topic_is_read),
 		cmocka_unit_test(what_is_compacted_is_kept_for_ever_unless_it_says_else),
@@ -595,5 +598,5 @@ int main(void)
 		cmocka_unit_test(a_reshard_keeps_the_shards_that_there_are),
 		cmocka_unit_test(reshard_is_a_flag_and_no_part_of_the_queue),
 	};
-	return cmocka_run_group_tests_name("broker/queue_config", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("broker/config", tests, NULL, NULL);
 }
