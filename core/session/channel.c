@@ -97,7 +97,7 @@ static void release_committing(struct held *h)
 	while (e) {
 		uint64_t tag = e->tag;
 
-		if (e->flags & ENTRY_COMMITTING)
+		if (e->flags & LIES_IN_COMMIT)
 			channel_release(e);
 		e = held_from(h, tag + 1);
 	}

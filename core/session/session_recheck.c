@@ -68,7 +68,7 @@ static void return_entries(struct channel *ch, struct read_check *r)
 
 	for (struct entry *e = held_from(&ch->held, 0); e;
 	     e = held_from(&ch->held, e->tag + 1)) {
-		if (e->flags & ENTRY_COMMITTING || may_read(r, entry_queue(e)))
+		if (e->flags & LIES_IN_COMMIT || may_read(r, entry_queue(e)))
 			continue;
 		if (!tags)
 			tags = mem_alloc(ch->held.count * sizeof(*tags));

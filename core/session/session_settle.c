@@ -28,7 +28,7 @@ static struct entry *held_next(const struct held *held, uint64_t tag)
 {
 	struct entry *e = held_from(held, tag);
 
-	while (e && e->flags & ENTRY_COMMITTING)
+	while (e && e->flags & LIES_IN_COMMIT)
 		e = held_from(held, e->tag + 1);
 	return e;
 }

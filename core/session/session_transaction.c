@@ -226,7 +226,7 @@ static struct entry *next_unmarked(const struct held *held, uint64_t tag, uint64
 	struct entry *e = held_from(held, tag);
 
 	while (e && e->tag <= last &&
-	       ((e->flags & ENTRY_COMMITTING) || held_is_marked(held, e->tag)))
+	       ((e->flags & LIES_IN_COMMIT) || held_is_marked(held, e->tag)))
 		e = held_from(held, e->tag + 1);
 	return e && e->tag <= last ? e : NULL;
 }

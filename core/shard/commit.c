@@ -60,7 +60,7 @@ static struct commit_item *add_item(struct commit *c, struct entry *e)
 {
 	add_shard(c, e->shard);
 	MEM_GROW(c->items, c->count, c->cap, 8);
-	e->flags |= ENTRY_COMMITTING;
+	e->flags |= LIES_IN_COMMIT;
 	c->items[c->count] = (struct commit_item){ .entry = e };
 	return &c->items[c->count++];
 }
@@ -75,7 +75,7 @@ void commit_publish(struct commit *c, struct shard *sh, struct msg *m, double ra
 	if (id) {
 		waiter_add(id);
 		e->waiter = id;
-		e->flags |= ENTRY_DEDUPE;
+		e->flags |= OWED_ID;
 	}
 	item->is_new = true;
 	item->change = (struct commit_change){
@@ -164,7 +164,7 @@ static void encode(struct flight_size *size, const struct commit_item *item,
 	if (state == ENTRY_GONE) {
 		if (e->home != HOME_NONE)
 			batch_remove(b, e->id, (enum store_set)e->home,
-				     e->flags & ENTRY_TRIES_STORED,
+				     e->flags & LIES_TRIED,
 				     !e->msg || e->expires_unix_ms);
 		if (e->shard->dedupe.is_queued)
 			dedupe_encode_removal(e, b);
@@ -175,7 +175,7 @@ static void encode(struct flight_size *size, const struct commit_item *item,
 			   score_of(item));
 	else
 		insert(item, b);
-	if (e->flags & ENTRY_DEDUPE)
+	if (e->flags & OWED_ID)
 		dedupe_encode(e, b);
 	encode_tries(item, b);
 }
@@ -212,9 +212,9 @@ static void take_place(struct commit *c, const struct commit_item *item)
 		e->home = is_gone ? HOME_NONE : (uint8_t)item->change.state;
 	e->stored_score = score_of(item);
 	if (sh->keys && !is_gone && e->deliveries > 0)
-		e->flags |= ENTRY_TRIES_STORED;
-	e->flags &= (uint16_t) ~(ENTRY_TRIES_DIRTY | ENTRY_SCORE_DIRTY |
-				 ENTRY_COMMITTING | ENTRY_LEDGERED | ENTRY_REVISED);
+		e->flags |= LIES_TRIED;
+	e->flags &= (uint16_t) ~(LIES_IN_COMMIT | LIES_LEDGERED | OWED_TRIES |
+				 OWED_SCORE | OWED_BODY);
 	shard_account(e, 1);
 	entry_tell(e, TIDE_OK, NULL);
 	shard_entry_leaving(e);
@@ -238,7 +238,7 @@ static void take_place(struct commit *c, const struct commit_item *item)
 static void take_back(struct entry *e, const struct batch_result *result)
 {
 	struct shard *sh = e->shard;
-	bool has_id = e->flags & ENTRY_DEDUPE;
+	bool has_id = e->flags & OWED_ID;
 
 	shard_entry_stored(e);
 	entry_tell(e, result->written, result->text);
@@ -250,7 +250,7 @@ static void take_back(struct entry *e, const struct batch_result *result)
 		shard_entry_free(e);
 		return;
 	}
-	e->flags |= ENTRY_UNSURE;
+	e->flags |= OWED_UNSURE;
 	shard_entry_dirty(e);
 }
 
@@ -260,13 +260,13 @@ static void undo(const struct commit_item *item, const struct batch_result *resu
 
 	if (e->shard->size.is_kept && e->shard->is_committing)
 		shard_size_move(e, home_after(item), e->home);
-	e->flags &= (uint16_t)~ENTRY_COMMITTING;
+	e->flags &= (uint16_t)~LIES_IN_COMMIT;
 	if (item->is_new) {
 		take_back(e, result);
 		return;
 	}
 	if (result->is_unsure && e->shard->keys)
-		e->flags |= ENTRY_UNSURE;
+		e->flags |= OWED_UNSURE;
 	shard_resume_held(e);
 }
 
@@ -276,7 +276,7 @@ static void end_item(struct commit *c, const struct commit_item *item,
 	struct entry *e = item->entry;
 
 	if (e->shard->is_closed) {
-		e->flags &= (uint16_t)~ENTRY_COMMITTING;
+		e->flags &= (uint16_t)~LIES_IN_COMMIT;
 		shard_entry_free(e);
 	} else if (result->written < 0) {
 		undo(item, result);
@@ -367,8 +367,8 @@ static bool is_busy(const struct shard *sh)
  * batch settles that. */
 static bool is_unwritten(const struct entry *e)
 {
-	return !e->shard->is_closed && (e->flags & ENTRY_DIRTY) &&
-	       (e->home == HOME_NONE || (e->flags & (ENTRY_UNSURE | ENTRY_REVISED)));
+	return !e->shard->is_closed && (e->flags & OWED_WRITE) &&
+	       (e->home == HOME_NONE || (e->flags & (OWED_UNSURE | OWED_BODY)));
 }
 
 static bool is_ready(const struct commit *c)

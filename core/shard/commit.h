@@ -1,7 +1,7 @@
 /* commit.h: changes of entries of any shards, and appends to any partitions, that take
  * place together, or not at all.
  *
- * An entry that a commit changes is out of circulation (ENTRY_MOVING, ENTRY_COMMITTING)
+ * An entry that a commit changes is out of circulation (ENTRY_MOVING, LIES_IN_COMMIT)
  * from the moment it is added. Nobody is given it, and it does not time out. It keeps its
  * place in Redis and all that it is until Redis has confirmed every change of the commit,
  * in one transaction. Then it enters its new state. When Redis refuses, it is as if

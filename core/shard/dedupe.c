@@ -350,7 +350,7 @@ void dedupe_done(const struct entry *e)
 	if (pending)
 		pending->record = NULL;
 	r->pending = NULL;
-	if (e->home == HOME_NONE && !(e->flags & ENTRY_IN_FLIGHT))
+	if (e->home == HOME_NONE && !(e->flags & OWED_ANSWER))
 		publish_ids_forget(&e->shard->dedupe.queue->ids, r);
 	else
 		dedupe_table_leave(&e->shard->dedupe.queue->ids.table, r);

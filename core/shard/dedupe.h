@@ -66,7 +66,7 @@ void dedupe_turn(struct dedupe *d);
 int64_t dedupe_due_ms(const struct dedupe *d);
 size_t dedupe_bytes(const struct dedupe *d);
 
-/* For shard.c: the entry, which has ENTRY_DEDUPE, is done with. The waiter is told when
+/* For shard.c: the entry, which has OWED_ID, is done with. The waiter is told when
  * its id is written, or refused. */
 void dedupe_wait(const struct entry *e, struct waiter *waiter);
 
@@ -83,7 +83,7 @@ void dedupe_purged(struct shard *sh, const uint64_t *ids, size_t count);
 
 /* For the journal. */
 
-/* The entry, which has ENTRY_DEDUPE, is being written: so is its id. */
+/* The entry, which has OWED_ID, is being written: so is its id. */
 void dedupe_encode(const struct entry *e, struct batch *b);
 /* Write the ids that belong to no message any more, `*budget` at most. */
 void dedupe_flush(struct shard *sh, struct batch *b, unsigned *budget);

@@ -3,7 +3,8 @@
  * The message is shared and never changes; the entry says where it stands in this shard.
  * `state` is the truth in memory, `home` the set of Redis that the last encoded batch put
  * it into. The journal writes the difference: at most one write a batch, and none for a
- * message that comes and goes between two. */
+ * message that comes and goes between two. Its flags say more of where it lies, and what
+ * Redis is still to be told or is to answer. docs/architecture.md draws all of it. */
 #pragma once
 
 #include <stdbool.h>
@@ -26,25 +27,30 @@ enum entry_state {
 
 #define HOME_NONE STORE_SET_COUNT /* in no set: Redis does not have the message */
 
-enum {
-	ENTRY_DIRTY = 1 << 0,     /* in the shard's dirty list */
-	ENTRY_IN_FLIGHT = 1 << 1, /* named by a batch that is not answered */
-	ENTRY_OUTSIDE = 1 << 2,   /* sorts behind the window: Redis alone will keep it */
-	ENTRY_LISTED = 1 << 3,    /* in its stage's list of outside entries */
-	ENTRY_TRIES_DIRTY = 1 << 4,  /* deliveries or failures are to be written */
-	ENTRY_TRIES_STORED = 1 << 5, /* Redis has a tries field for it */
-	ENTRY_SCORE_DIRTY = 1 << 6,  /* same set, new score */
-	ENTRY_LEDGERED = 1 << 7,     /* held for so long that the unack set names it */
-	ENTRY_UNSTORED = 1 << 8, /* never yet durable; counted in the journal's bytes */
-	ENTRY_DEDUPE = 1 << 9,   /* its waiter is that of its publish id: see dedupe.h */
-	ENTRY_FINGER = 1 << 10,  /* its lane has a finger at it: see window.c */
+/* Where it lies, besides its state and home: the lower half of its flags. */
+enum entry_lies {
+	LIES_OUTSIDE = 1 << 0,   /* sorts behind the window: Redis alone will keep it */
+	LIES_LISTED = 1 << 1,    /* in its stage's list of outside entries */
+	LIES_LEDGERED = 1 << 2,  /* held for so long that the unack set names it */
+	LIES_PARKED = 1 << 3,    /* ready, but its group is full: see order.h */
+	LIES_IN_COMMIT = 1 << 4, /* moving: a commit refers to it, and ends that */
+	LIES_AT_FINGER = 1 << 5, /* its lane has a finger at it: see window.c */
+	LIES_UNSTORED = 1 << 6,  /* never yet durable; counted in the journal's bytes */
+	LIES_TRIED = 1 << 7,     /* Redis has a tries field for it */
+};
+
+/* What is owed to Redis, or by it: the upper half. */
+enum entry_owed {
+	OWED_WRITE = 1 << 8,  /* it is dirty: in the shard's list of what changed */
+	OWED_ANSWER = 1 << 9, /* it is in flight: named by a batch that is not answered */
+	OWED_TRIES = 1 << 10, /* deliveries or failures are to be written */
+	OWED_SCORE = 1 << 11, /* same set, new score */
+	OWED_BODY = 1 << 12,  /* it was revised: Redis has the body of before */
 	/* A refused batch with it may have been carried out: which sets of Redis have it
 	 * is not known. It is dirty, or in flight. */
-	ENTRY_UNSURE = 1 << 11,
-	ENTRY_MOVED = 1 << 12,      /* its waiter waits for the next batch, too */
-	ENTRY_REVISED = 1 << 13,    /* Redis has the body of before */
-	ENTRY_COMMITTING = 1 << 14, /* moving: a commit refers to it, and ends that */
-	ENTRY_PARKED = 1 << 15,     /* ready, but its group is full: see order.h */
+	OWED_UNSURE = 1 << 13,
+	OWED_ID = 1 << 14,   /* its waiter is that of its publish id: see dedupe.h */
+	OWED_NEXT = 1 << 15, /* its waiter waits for the next batch, too */
 };
 
 struct group;
@@ -80,7 +86,7 @@ struct entry {
 	uint16_t failed[STORE_REASONS]; /* failures, by reason */
 	uint8_t state;                  /* enum entry_state */
 	uint8_t home;                   /* enum store_set or HOME_NONE */
-	uint16_t flags;
+	uint16_t flags;                 /* enum entry_lies, enum entry_owed */
 };
 
 TAILQ_HEAD(entry_list, entry);
@@ -93,6 +99,6 @@ static inline void entry_tell(struct entry *e, int status, const char *text)
 	if (!w)
 		return;
 	e->waiter = NULL;
-	e->flags &= (uint16_t) ~(ENTRY_DEDUPE | ENTRY_MOVED);
+	e->flags &= (uint16_t) ~(OWED_ID | OWED_NEXT);
 	waiter_done(w, status, text);
 }

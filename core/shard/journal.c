@@ -107,7 +107,7 @@ size_t journal_flying_unsure(const struct shard *sh, uint64_t *ids)
 	size_t count = 0;
 
 	for (size_t i = 0; i < sh->flight.count; i++)
-		if (sh->flight.items[i].entry->flags & ENTRY_UNSURE)
+		if (sh->flight.items[i].entry->flags & OWED_UNSURE)
 			ids[count++] = sh->flight.items[i].entry->id;
 	return count;
 }
@@ -122,8 +122,8 @@ static void flight_add(struct flight *f, struct entry *e)
 	MEM_GROW(f->items, f->count, f->cap, 64);
 	f->items[f->count++] =
 		(struct flight_item){ e, e->stored_score, e->home, e->state == ENTRY_GONE,
-				      e->flags & ENTRY_REVISED };
-	e->flags |= ENTRY_IN_FLIGHT;
+				      e->flags & OWED_BODY };
+	e->flags |= OWED_ANSWER;
 }
 
 bool journal_last_old_place(const struct shard *sh, enum store_set set,
@@ -155,13 +155,12 @@ static uint8_t wanted_home(const struct entry *e)
 	if (e->state < SHARD_STAGES)
 		return e->state;
 	if (e->state == ENTRY_UNACKED)
-		return e->flags & ENTRY_LEDGERED ? STORE_UNACK : STORE_READY;
+		return e->flags & LIES_LEDGERED ? STORE_UNACK : STORE_READY;
 	/* It was held: its place among the ready ones may be anywhere, and with another
 	 * rank behind the edge. */
 	if (e->state == ENTRY_MOVING)
-		return e->home == STORE_READY && !(e->flags & ENTRY_REVISED)
-			       ? STORE_READY
-			       : STORE_UNACK;
+		return e->home == STORE_READY && !(e->flags & OWED_BODY) ? STORE_READY
+									 : STORE_UNACK;
 	return HOME_NONE;
 }
 
@@ -175,19 +174,19 @@ static void encode_tries(struct batch *b, struct entry *e)
 	const struct store_tries tries = shard_tries(e, NULL);
 
 	batch_tries(b, e->id, &tries);
-	e->flags |= ENTRY_TRIES_STORED;
+	e->flags |= LIES_TRIED;
 }
 
 static void encode_move(struct batch *b, struct entry *e, uint8_t want)
 {
 	double score = wanted_score(e, want);
-	bool is_anew = e->flags & (ENTRY_UNSURE | ENTRY_REVISED);
+	bool is_anew = e->flags & (OWED_UNSURE | OWED_BODY);
 
 	if (e->home == HOME_NONE || (is_anew && e->msg))
 		batch_insert(b,
 			     &(struct store_insert){ e->msg, e->rank, e->expires_unix_ms,
 						     (enum store_set)want, score });
-	else if (e->home != want || (e->flags & ENTRY_SCORE_DIRTY))
+	else if (e->home != want || (e->flags & OWED_SCORE))
 		batch_move(b, e->id, (enum store_set)e->home, (enum store_set)want,
 			   score);
 	else
@@ -198,7 +197,7 @@ static void encode_move(struct batch *b, struct entry *e, uint8_t want)
 	if (is_anew)
 		batch_leave_others(b, e->id, (enum store_set)want);
 	e->stored_score = score;
-	if ((e->flags & ENTRY_TRIES_DIRTY) && e->deliveries > 0)
+	if ((e->flags & OWED_TRIES) && e->deliveries > 0)
 		encode_tries(b, e);
 }
 
@@ -207,11 +206,11 @@ static void encode_entry(struct journal *j, struct batch *b, struct entry *e)
 	uint8_t want = wanted_home(e);
 
 	if (want == HOME_NONE) {
-		if (e->flags & ENTRY_UNSURE)
+		if (e->flags & OWED_UNSURE)
 			batch_remove_everywhere(b, e->id);
 		else
 			batch_remove(b, e->id, (enum store_set)e->home,
-				     e->flags & ENTRY_TRIES_STORED,
+				     e->flags & LIES_TRIED,
 				     !e->msg || e->expires_unix_ms);
 		if (e->shard->dedupe.is_queued)
 			dedupe_encode_removal(e, b);
@@ -219,7 +218,7 @@ static void encode_entry(struct journal *j, struct batch *b, struct entry *e)
 	} else {
 		if (e->home == HOME_NONE) {
 			j->stats.inserted++;
-			if (e->flags & ENTRY_DEDUPE)
+			if (e->flags & OWED_ID)
 				dedupe_encode(e, b);
 		}
 		encode_move(b, e, want);
@@ -229,8 +228,8 @@ static void encode_entry(struct journal *j, struct batch *b, struct entry *e)
 	shard_account(e, -1);
 	e->home = want;
 	shard_account(e, 1);
-	e->flags &= (uint16_t) ~(ENTRY_TRIES_DIRTY | ENTRY_SCORE_DIRTY | ENTRY_REVISED);
-	if (e->flags & ENTRY_OUTSIDE)
+	e->flags &= (uint16_t) ~(OWED_TRIES | OWED_SCORE | OWED_BODY);
+	if (e->flags & LIES_OUTSIDE)
 		stage_entry_encoded(&e->shard->stages[e->state], e);
 }
 
@@ -238,11 +237,11 @@ static void encode_entry(struct journal *j, struct batch *b, struct entry *e)
 static inline void leave_to_redis(struct entry *e)
 {
 	bool is_gone = e->state == ENTRY_GONE && e->home == HOME_NONE;
-	bool is_outside = (e->flags & (ENTRY_OUTSIDE | ENTRY_LISTED)) == ENTRY_OUTSIDE;
+	bool is_outside = (e->flags & (LIES_OUTSIDE | LIES_LISTED)) == LIES_OUTSIDE;
 
-	if (is_gone || (is_outside && !(e->flags & ENTRY_DIRTY)))
+	if (is_gone || (is_outside && !(e->flags & OWED_WRITE)))
 		shard_entry_free(e);
-	else if (e->flags & ENTRY_PARKED)
+	else if (e->flags & LIES_PARKED)
 		stage_shrink_parked(&e->shard->stages[ENTRY_READY], e);
 }
 
@@ -251,9 +250,9 @@ static void entry_written(struct entry *e)
 	shard_entry_stored(e);
 	/* The waiter of an entry that is gone waits for its removal instead. */
 	if ((e->state != ENTRY_GONE || e->home == HOME_NONE) &&
-	    (e->flags & (ENTRY_MOVED | ENTRY_DIRTY)) != (ENTRY_MOVED | ENTRY_DIRTY))
+	    (e->flags & (OWED_NEXT | OWED_WRITE)) != (OWED_NEXT | OWED_WRITE))
 		entry_tell(e, TIDE_OK, NULL);
-	if (e->state == ENTRY_GONE || (e->flags & (ENTRY_OUTSIDE | ENTRY_PARKED)))
+	if (e->state == ENTRY_GONE || (e->flags & (LIES_OUTSIDE | LIES_PARKED)))
 		leave_to_redis(e);
 }
 
@@ -262,7 +261,7 @@ static void entry_written(struct entry *e)
  * that is not there would confirm a repetition. */
 static void insert_unsure(struct entry *e, const struct batch_result *result)
 {
-	bool has_id = e->flags & ENTRY_DEDUPE;
+	bool has_id = e->flags & OWED_ID;
 
 	if (e->state == ENTRY_GONE)
 		return;
@@ -286,7 +285,7 @@ static void insert_refused(struct entry *e, const struct batch_result *result)
 
 	j->stats.refused++;
 	shard_entry_stored(e);
-	if (e->flags & ENTRY_UNSURE) {
+	if (e->flags & OWED_UNSURE) {
 		insert_unsure(e, result);
 		return;
 	}
@@ -304,7 +303,7 @@ static void insert_refused(struct entry *e, const struct batch_result *result)
 /* It was left to Redis, and what Redis had was purged: nothing counts it. */
 static bool is_purged(const struct entry *e)
 {
-	return (e->flags & (ENTRY_OUTSIDE | ENTRY_LISTED)) == ENTRY_OUTSIDE &&
+	return (e->flags & (LIES_OUTSIDE | LIES_LISTED)) == LIES_OUTSIDE &&
 	       e->shard->flight.purges != e->shard->purges;
 }
 
@@ -315,13 +314,13 @@ static void entry_refused(const struct flight_item *item, uint8_t old_home,
 
 	shard_account(e, -1);
 	if (is_purged(e)) {
-		e->flags &= (uint16_t)~ENTRY_OUTSIDE;
+		e->flags &= (uint16_t)~LIES_OUTSIDE;
 		e->state = ENTRY_GONE;
 		if (e->shard->dedupe.is_queued)
 			dedupe_done(e);
 	}
 	if (result->is_unsure)
-		e->flags |= ENTRY_UNSURE;
+		e->flags |= OWED_UNSURE;
 	if (old_home != HOME_NONE || !result->is_unsure) {
 		if (e->shard->size.is_kept)
 			shard_size_move(e, e->home, old_home);
@@ -329,18 +328,18 @@ static void entry_refused(const struct flight_item *item, uint8_t old_home,
 		e->stored_score = item->old_score;
 	}
 	shard_account(e, 1);
-	if ((e->flags & (ENTRY_OUTSIDE | ENTRY_DIRTY)) == ENTRY_OUTSIDE)
+	if ((e->flags & (LIES_OUTSIDE | OWED_WRITE)) == LIES_OUTSIDE)
 		stage_entry_refused(&e->shard->stages[e->state], e);
-	if (e->flags & ENTRY_UNSURE)
+	if (e->flags & OWED_UNSURE)
 		shard_entry_dirty(e);
 	if (old_home == HOME_NONE) {
 		insert_refused(e, result);
 		return;
 	}
 	if (e->state != ENTRY_GONE)
-		e->flags |= ENTRY_TRIES_DIRTY | ENTRY_SCORE_DIRTY;
+		e->flags |= OWED_TRIES | OWED_SCORE;
 	if (item->is_revision)
-		e->flags |= ENTRY_REVISED;
+		e->flags |= OWED_BODY;
 	shard_entry_dirty(e);
 }
 
@@ -357,10 +356,10 @@ static void flight_land(struct shard *sh, const struct batch_result *result)
 		/* It may be freed now, and those who are told may look for old places. */
 		item->old_home = HOME_NONE;
 		if (status < 0 && !sh->is_closed) {
-			e->flags &= (uint16_t)~ENTRY_IN_FLIGHT;
+			e->flags &= (uint16_t)~OWED_ANSWER;
 			entry_refused(item, old_home, result);
 		} else {
-			e->flags &= (uint16_t) ~(ENTRY_IN_FLIGHT | ENTRY_UNSURE);
+			e->flags &= (uint16_t) ~(OWED_ANSWER | OWED_UNSURE);
 			entry_written(e);
 		}
 	}
@@ -412,7 +411,7 @@ static size_t flush_shard(struct journal *j, struct shard *sh, unsigned *entries
 	while ((e = TAILQ_FIRST(&sh->dirty)) != NULL && *entries > 0 &&
 	       batch_bytes(b) < FLUSH_BYTES_MAX) {
 		TAILQ_REMOVE(&sh->dirty, e, dirty_link);
-		e->flags &= (uint16_t)~ENTRY_DIRTY;
+		e->flags &= (uint16_t)~OWED_WRITE;
 		(*entries)--;
 		flight_add(&sh->flight, e);
 		encode_entry(j, b, e);

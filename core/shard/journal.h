@@ -56,7 +56,7 @@ bool journal_last_old_place(const struct shard *sh, enum store_set set,
 void journal_each_flying(const struct shard *sh,
 			 void (*tell)(void *ctx, const struct entry *e), void *ctx);
 
-/* Fill in the ids of the batch under way that are ENTRY_UNSURE; returns how many. There
+/* Fill in the ids of the batch under way that are OWED_UNSURE; returns how many. There
  * is room for the whole flight. */
 size_t journal_flying_unsure(const struct shard *sh, uint64_t *ids);
 

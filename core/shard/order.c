@@ -481,7 +481,7 @@ void order_park(struct order *o, struct entry *e)
 	if (o->has_places)
 		place_tree_add(&o->places, e);
 	e->group = g;
-	e->flags |= ENTRY_PARKED;
+	e->flags |= LIES_PARKED;
 	o->kept_bytes += e->msg->bytes;
 	if (o->parked == 1 || place_is_before(o->last, place))
 		o->last = place;
@@ -495,7 +495,7 @@ static void take_out(struct order *o, struct entry *e)
 	if (o->has_places)
 		place_tree_remove(&o->places, e);
 	e->group = NULL;
-	e->flags &= (uint16_t)~ENTRY_PARKED;
+	e->flags &= (uint16_t)~LIES_PARKED;
 	o->kept_bytes -= e->msg->bytes;
 	o->parked--;
 }
@@ -510,8 +510,8 @@ void order_unpark(struct order *o, struct entry *e)
 
 bool order_may_drop(const struct order *o, const struct entry *e)
 {
-	const uint16_t unsettled = ENTRY_DIRTY | ENTRY_IN_FLIGHT | ENTRY_UNSURE |
-				   ENTRY_UNSTORED | ENTRY_REVISED;
+	const uint16_t unsettled =
+		LIES_UNSTORED | OWED_WRITE | OWED_ANSWER | OWED_UNSURE | OWED_BODY;
 
 	if (e->home != STORE_READY || (e->flags & unsettled) || e->waiter)
 		return false;

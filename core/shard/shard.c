@@ -44,7 +44,7 @@ void shard_entry_free(struct entry *e)
 {
 	struct shard_env *env = e->shard->env;
 
-	if (e->flags & ENTRY_COMMITTING)
+	if (e->flags & LIES_IN_COMMIT)
 		return; /* it is freed when its commit ends */
 	if (__builtin_expect(e->shard->by_id != NULL, 0))
 		shard_index_freed(e);
@@ -66,9 +66,9 @@ void shard_entry_clean(struct entry *e)
 {
 	struct shard *sh = e->shard;
 
-	if (!(e->flags & ENTRY_DIRTY))
+	if (!(e->flags & OWED_WRITE))
 		return;
-	e->flags &= (uint16_t)~ENTRY_DIRTY;
+	e->flags &= (uint16_t)~OWED_WRITE;
 	TAILQ_REMOVE(&sh->dirty, e, dirty_link);
 	if (!shard_is_dirty(sh))
 		journal_drop(sh->env->journal, sh);
@@ -78,9 +78,9 @@ void shard_entry_dirty(struct entry *e)
 {
 	struct shard *sh = e->shard;
 
-	if (!sh->keys || (e->flags & ENTRY_DIRTY))
+	if (!sh->keys || (e->flags & OWED_WRITE))
 		return;
-	e->flags |= ENTRY_DIRTY;
+	e->flags |= OWED_WRITE;
 	TAILQ_INSERT_TAIL(&sh->dirty, e, dirty_link);
 	journal_add(sh->env->journal, sh);
 }
@@ -185,10 +185,10 @@ static inline void leave_place(struct entry *e)
 	shard_entry_leaving(e);
 	if (e->state == ENTRY_MOVING) {
 		TAILQ_REMOVE(&sh->moving, e, link);
-		e->flags &= (uint16_t)~ENTRY_LEDGERED;
+		e->flags &= (uint16_t)~LIES_LEDGERED;
 	} else if (e->state == ENTRY_UNACKED) {
 		leave_hands(e);
-		e->flags &= (uint16_t)~ENTRY_LEDGERED;
+		e->flags &= (uint16_t)~LIES_LEDGERED;
 		e->lease = NULL;
 	}
 }
@@ -250,8 +250,8 @@ void shard_entry_enter(struct entry *e, enum entry_state state, double score)
 	const struct stage *st = &e->shard->stages[state];
 
 	if (e->home == st->set && state != ENTRY_READY)
-		e->flags |= ENTRY_SCORE_DIRTY;
-	if (e->home != st->set || (e->flags & (ENTRY_TRIES_DIRTY | ENTRY_SCORE_DIRTY)))
+		e->flags |= OWED_SCORE;
+	if (e->home != st->set || (e->flags & (OWED_TRIES | OWED_SCORE)))
 		shard_entry_dirty(e);
 	shard_entry_place(e, state, score);
 }
@@ -287,7 +287,7 @@ begin(struct shard *sh, struct msg *m, double rank)
 	if (sh->ttl_ms)
 		limit_life(e);
 	if (sh->keys) {
-		e->flags |= ENTRY_UNSTORED;
+		e->flags |= LIES_UNSTORED;
 		sh->env->unstored_bytes += m->bytes;
 		sh->unstored.messages++;
 		sh->unstored.bytes += m->payload_len;
@@ -308,7 +308,7 @@ void shard_publish(struct shard *sh, struct msg *m, double rank, struct waiter *
 	if (sh->keys && waiter) {
 		waiter_add(waiter);
 		e->waiter = waiter;
-		e->flags |= has_id ? ENTRY_DEDUPE : 0;
+		e->flags |= has_id ? OWED_ID : 0;
 	}
 	enter_by(e, m->due_unix_ms);
 }
@@ -367,10 +367,10 @@ static void enter_ledger(struct entry *e)
 	struct shard *sh = e->shard;
 
 	window_insert(&sh->held, e, (double)e->at_unix_ms);
-	e->flags |= ENTRY_LEDGERED | ENTRY_TRIES_DIRTY;
+	e->flags |= LIES_LEDGERED | OWED_TRIES;
 	/* It may be there already, by an older time. */
 	if (e->home == STORE_UNACK)
-		e->flags |= ENTRY_SCORE_DIRTY;
+		e->flags |= OWED_SCORE;
 	shard_entry_dirty(e);
 }
 
@@ -384,7 +384,7 @@ static void end_youth(struct entry *e)
 void shard_ledger_found(struct entry *e)
 {
 	/* With another rank it may be written behind the edge. */
-	bool is_before = e->home == STORE_READY && !(e->flags & ENTRY_REVISED);
+	bool is_before = e->home == STORE_READY && !(e->flags & OWED_BODY);
 
 	if (e->shard->keys && !is_before)
 		end_youth(e);
@@ -418,11 +418,11 @@ void shard_revise(struct entry *e, struct msg *m, double rank)
 
 	/* Its place in Redis stays by the rank of before until it is written. */
 	if (e->home != HOME_NONE)
-		e->flags |= ENTRY_REVISED | ENTRY_SCORE_DIRTY;
+		e->flags |= OWED_BODY | OWED_SCORE;
 	if (is_old)
 		window_remove(&sh->held, e);
 	sh->env->memory_bytes += m->bytes - e->msg->bytes;
-	if (e->flags & ENTRY_UNSTORED) {
+	if (e->flags & LIES_UNSTORED) {
 		sh->env->unstored_bytes += m->bytes - e->msg->bytes;
 		sh->unstored.bytes += m->payload_len - e->msg->payload_len;
 	}
@@ -439,7 +439,7 @@ void shard_return(struct entry *e, int64_t due_ms)
 
 	entry_leave(e);
 	/* The delivery was not written while it was held for a moment only. */
-	e->flags |= ENTRY_TRIES_DIRTY;
+	e->flags |= OWED_TRIES;
 	enter_by(e, due_ms);
 	/* One that is delayed waits, too: the queue may be over a limit. */
 	if (due_ms > sh->env->now_ms)
@@ -449,7 +449,7 @@ void shard_return(struct entry *e, int64_t due_ms)
 void shard_bury(struct entry *e)
 {
 	entry_leave(e);
-	e->flags |= ENTRY_TRIES_DIRTY;
+	e->flags |= OWED_TRIES;
 	e->at_unix_ms = e->shard->env->now_ms;
 	shard_entry_enter(e, ENTRY_BURIED, (double)e->at_unix_ms);
 }
@@ -466,7 +466,7 @@ void shard_forget_failures(struct entry *e)
 	e->failures = 0;
 	e->reason = NULL;
 	memset(e->failed, 0, sizeof(e->failed));
-	e->flags |= ENTRY_TRIES_DIRTY;
+	e->flags |= OWED_TRIES;
 }
 
 /* Two who wait for one entry. */
@@ -488,13 +488,13 @@ void shard_wait_stored(struct entry *e, struct waiter *waiter)
 {
 	struct both_wait *both;
 
-	if (!(e->flags & ENTRY_DIRTY))
+	if (!(e->flags & OWED_WRITE))
 		return;
-	if (e->flags & ENTRY_DEDUPE) {
+	if (e->flags & OWED_ID) {
 		dedupe_wait(e, waiter);
 		return;
 	}
-	e->flags |= ENTRY_MOVED;
+	e->flags |= OWED_NEXT;
 	waiter_add(waiter);
 	if (!e->waiter) {
 		e->waiter = waiter;
@@ -527,9 +527,9 @@ void shard_resume_held(struct entry *e)
 
 	shard_entry_leaving(e);
 	TAILQ_REMOVE(&sh->moving, e, link);
-	e->flags |= ENTRY_TRIES_DIRTY;
+	e->flags |= OWED_TRIES;
 	if (!e->lease) {
-		e->flags &= (uint16_t)~ENTRY_LEDGERED;
+		e->flags &= (uint16_t)~LIES_LEDGERED;
 		shard_entry_enter(e, ENTRY_READY, e->rank);
 		return;
 	}
@@ -561,7 +561,7 @@ void shard_count_failure(struct entry *e, const char *reason)
 	e->failures = tries.failures;
 	e->reason = reason;
 	memcpy(e->failed, tries.failed, sizeof(e->failed));
-	e->flags |= ENTRY_TRIES_DIRTY;
+	e->flags |= OWED_TRIES;
 }
 
 void shard_remove(struct entry *e, struct waiter *waiter)
@@ -571,14 +571,14 @@ void shard_remove(struct entry *e, struct waiter *waiter)
 	/* An acknowledged message is confirmed, whether Redis ever saw it or not. Until
 	 * its publish id is written, it could be taken a second time. */
 	if (e->waiter) {
-		if (waiter && (e->flags & ENTRY_DEDUPE))
+		if (waiter && (e->flags & OWED_ID))
 			dedupe_wait(e, waiter);
 		entry_tell(e, TIDE_OK, NULL);
 	}
 	if (__builtin_expect(e->shard->dedupe.is_queued, 0))
 		dedupe_done(e);
 	shard_entry_stored(e);
-	if (e->home == HOME_NONE && !(e->flags & ENTRY_IN_FLIGHT)) {
+	if (e->home == HOME_NONE && !(e->flags & OWED_ANSWER)) {
 		if (e->shard->keys)
 			journal_count_elided(e->shard->env->journal);
 		shard_entry_clean(e);
@@ -678,7 +678,7 @@ static void drop(struct entry *e)
 	shard_entry_clean(e);
 	e->state = ENTRY_GONE;
 	e->home = HOME_NONE;
-	if (!(e->flags & ENTRY_IN_FLIGHT))
+	if (!(e->flags & OWED_ANSWER))
 		shard_entry_free(e);
 }
 
@@ -726,7 +726,7 @@ static void drop_dirty(struct shard *sh)
 		shard_entry_clean(e);
 		entry_tell(e, TIDE_OK, NULL);
 		e->home = HOME_NONE;
-		if (!(e->flags & ENTRY_IN_FLIGHT))
+		if (!(e->flags & OWED_ANSWER))
 			shard_entry_free(e);
 	}
 }

@@ -194,7 +194,7 @@ void shard_order_by(struct shard *sh, const struct order_spec *spec);
  * known: they are not while Redis alone has messages of before the start. */
 bool shard_size_is_known(struct shard *sh);
 void shard_size_keep(struct shard *sh, bool is_kept);
-/* The ranks that it has seen are those of another script. */
+/* Forget the ranks seen so far: the priority script has changed. */
 void shard_forget_ranks(struct shard *sh);
 /* It has no message, and nothing is under way. */
 bool shard_is_unused(const struct shard *sh);
@@ -352,9 +352,9 @@ static inline bool shard_is_dirty(const struct shard *sh)
 /* The message is durable, or need not become so. */
 static inline void shard_entry_stored(struct entry *e)
 {
-	if (!(e->flags & ENTRY_UNSTORED))
+	if (!(e->flags & LIES_UNSTORED))
 		return;
-	e->flags &= (uint16_t)~ENTRY_UNSTORED;
+	e->flags &= (uint16_t)~LIES_UNSTORED;
 	e->shard->env->unstored_bytes -= e->msg->bytes;
 	e->shard->unstored.messages--;
 	e->shard->unstored.bytes -= e->msg->payload_len;
@@ -371,10 +371,10 @@ void shard_entry_enter(struct entry *e, enum entry_state state, double score);
 /* It counts in stage.indexed of its home, when that is a stage. */
 static inline bool shard_is_indexed(const struct entry *e)
 {
-	return !(e->flags & ENTRY_OUTSIDE) || e->state != e->home;
+	return !(e->flags & LIES_OUTSIDE) || e->state != e->home;
 }
 
-/* Keep stage.indexed; called around every change of home or of ENTRY_OUTSIDE. */
+/* Keep stage.indexed; called around every change of home or of LIES_OUTSIDE. */
 void shard_account(struct entry *e, int delta);
 struct entry *shard_entry_create(struct shard *sh, struct msg *m, uint64_t id,
 				 double rank);
@@ -388,12 +388,12 @@ void shard_resume(struct shard *sh);
 /* The entry, with a time to live, enters the window of a stage, or leaves it. */
 void shard_expiry_enter(const struct stage *st, struct entry *e) __attribute__((cold));
 void shard_expiry_leave(const struct stage *st, struct entry *e) __attribute__((cold));
-/* A message that Redis alone will keep expires then. */
 /* Find out, before a shard serves, how many bytes it has. */
 void shard_size_recover(struct shard *sh, const struct store_counts *counts,
 			store_done_fn on_done, void *ctx);
 /* The home of an entry changes. */
 void shard_size_move(const struct entry *e, uint8_t from, uint8_t to);
+/* A message that Redis alone will keep expires then. */
 void shard_take_note_expiry(struct shard *sh, int64_t at_ms);
 void shard_take_tick(struct shard *sh);
 /* The unack set of an earlier process has a message by that score. Where it was before

@@ -316,7 +316,7 @@ static void remove_place(void *ctx, struct place place)
 	e->state = ENTRY_GONE;
 	e->home = STORE_READY;
 	e->stored_score = place.score;
-	e->flags |= ENTRY_TRIES_STORED;
+	e->flags |= LIES_TRIED;
 	waiter_add(p->waiter);
 	e->waiter = p->waiter;
 	shard_entry_dirty(e);

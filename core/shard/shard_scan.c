@@ -370,8 +370,8 @@ struct entry *shard_tail_entry(const struct shard *sh, enum entry_state state)
 
 static bool is_unsettled(const struct entry *e, enum entry_state state)
 {
-	return e->state == state && !(e->flags & ENTRY_UNSTORED) &&
-	       (e->home != state || e->flags & ENTRY_SCORE_DIRTY);
+	return e->state == state && !(e->flags & LIES_UNSTORED) &&
+	       (e->home != state || e->flags & OWED_SCORE);
 }
 
 const struct entry *shard_tail_next_unsettled(const struct shard *sh,

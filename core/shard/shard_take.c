@@ -183,7 +183,7 @@ static bool has_stored_outside(const struct stage *st)
 	const struct entry *e;
 
 	TAILQ_FOREACH (e, &st->outside, link)
-		if (e->home == st->set || (e->flags & ENTRY_UNSURE))
+		if (e->home == st->set || (e->flags & OWED_UNSURE))
 			return true;
 	return false;
 }
@@ -224,11 +224,11 @@ static void end_ask(struct shard_ask *ask, int status, const char *text)
  * A look may come before, unless it was sent already and is none of memory's any more. */
 static bool is_left_to_redis(const struct shard_ask *ask, const struct entry *e)
 {
-	if (!(e->flags & ENTRY_OUTSIDE))
+	if (!(e->flags & LIES_OUTSIDE))
 		return false;
 	if (ask->on_row)
-		return !(e->flags & ENTRY_LISTED);
-	return e->home == e->state || (e->flags & (ENTRY_UNSURE | ENTRY_IN_FLIGHT));
+		return !(e->flags & LIES_LISTED);
+	return e->home == e->state || (e->flags & (OWED_UNSURE | OWED_ANSWER));
 }
 
 /* Look at what memory has. False: one must be written before it can be taken. */
@@ -757,10 +757,10 @@ static bool has_place(const struct shard *sh, const struct stage *st)
 	const struct entry *e;
 
 	TAILQ_FOREACH (e, &st->outside, link)
-		if (e->home == st->set || (e->flags & ENTRY_UNSURE))
+		if (e->home == st->set || (e->flags & OWED_UNSURE))
 			return true;
 	TAILQ_FOREACH (e, &sh->dirty, dirty_link)
-		if (e->home == st->set || (e->flags & ENTRY_UNSURE))
+		if (e->home == st->set || (e->flags & OWED_UNSURE))
 			return true;
 	return false;
 }

@@ -55,7 +55,7 @@ static bool has_edge(const struct stage *st)
 
 static bool is_unwritten(const struct stage *st, const struct entry *e)
 {
-	return e->home != st->set || (e->flags & ENTRY_DIRTY);
+	return e->home != st->set || (e->flags & OWED_WRITE);
 }
 
 static struct place entry_place(const struct stage *st, const struct entry *e)
@@ -77,7 +77,7 @@ static bool is_misplaced(const struct stage *st, const struct entry *e)
 	if (e->home != st->set)
 		return false;
 	return e->state != st->set ||
-	       (e->flags & (ENTRY_SCORE_DIRTY | ENTRY_OUTSIDE)) == ENTRY_SCORE_DIRTY;
+	       (e->flags & (OWED_SCORE | LIES_OUTSIDE)) == OWED_SCORE;
 }
 
 /* The last place that Redis's set names, now or after the next batch, for a message that
@@ -108,7 +108,7 @@ static struct place last_shadow(const struct stage *st)
 
 static void list(struct stage *st, struct entry *e)
 {
-	e->flags |= ENTRY_LISTED;
+	e->flags |= LIES_LISTED;
 	TAILQ_INSERT_TAIL(&st->outside, e, link);
 	shard_entry_leaving(e);
 }
@@ -135,13 +135,13 @@ static void put_outside(struct stage *st, struct entry *e)
 	bool is_written = !is_unwritten(st, e);
 
 	shard_account(e, -1);
-	e->flags |= ENTRY_OUTSIDE;
+	e->flags |= LIES_OUTSIDE;
 	shard_account(e, 1);
 	st->beyond++;
 	if (e->expires_unix_ms && st->set != STORE_BURIED)
 		shard_take_note_expiry(st->shard, e->expires_unix_ms);
 	if (is_written && !st->is_refilling) {
-		if (!(e->flags & ENTRY_IN_FLIGHT))
+		if (!(e->flags & OWED_ANSWER))
 			shard_entry_free(e);
 		return;
 	}
@@ -268,29 +268,29 @@ void stage_insert(struct stage *st, struct entry *e, double score)
 
 void stage_entry_refused(struct stage *st, struct entry *e)
 {
-	if (!(e->flags & ENTRY_LISTED))
+	if (!(e->flags & LIES_LISTED))
 		list(st, e);
 	st->outside_unwritten++;
 }
 
 static void unlist(struct stage *st, struct entry *e)
 {
-	if (!(e->flags & ENTRY_LISTED))
+	if (!(e->flags & LIES_LISTED))
 		return;
 	shard_entry_leaving(e);
 	TAILQ_REMOVE(&st->outside, e, link);
-	e->flags &= (uint16_t)~ENTRY_LISTED;
+	e->flags &= (uint16_t)~LIES_LISTED;
 	if (is_unwritten(st, e))
 		st->outside_unwritten--;
 }
 
 static void take_out(struct stage *st, struct entry *e)
 {
-	if (!(e->flags & (ENTRY_OUTSIDE | ENTRY_PARKED))) {
+	if (!(e->flags & (LIES_OUTSIDE | LIES_PARKED))) {
 		window_leave(st, e);
 		return;
 	}
-	if (e->flags & ENTRY_PARKED) {
+	if (e->flags & LIES_PARKED) {
 		if (e->expires_unix_ms)
 			shard_expiry_leave(st, e);
 		order_unpark(st->shard->order, e);
@@ -298,7 +298,7 @@ static void take_out(struct stage *st, struct entry *e)
 	}
 	unlist(st, e);
 	shard_account(e, -1);
-	e->flags &= (uint16_t)~ENTRY_OUTSIDE;
+	e->flags &= (uint16_t)~LIES_OUTSIDE;
 	shard_account(e, 1);
 	st->beyond--;
 }
@@ -312,21 +312,21 @@ void stage_remove(struct stage *st, struct entry *e)
 /* Called after the entry has its new home and is no longer dirty. */
 void stage_entry_encoded(struct stage *st, struct entry *e)
 {
-	if (!(e->flags & ENTRY_LISTED))
+	if (!(e->flags & LIES_LISTED))
 		return;
 	st->outside_unwritten--;
 	if (st->is_refilling)
 		return;
 	shard_entry_leaving(e);
 	TAILQ_REMOVE(&st->outside, e, link);
-	e->flags &= (uint16_t)~ENTRY_LISTED;
+	e->flags &= (uint16_t)~LIES_LISTED;
 }
 
 /* Redis has it, beyond the edge: it is not needed here. */
 static void drop_written(struct stage *st, struct entry *e)
 {
 	unlist(st, e);
-	if (!(e->flags & ENTRY_IN_FLIGHT))
+	if (!(e->flags & OWED_ANSWER))
 		shard_entry_free(e);
 }
 
@@ -420,7 +420,7 @@ struct entry *stage_row_entry(struct shard *sh, const struct store_row *row,
 	e->reason = intern_reason(row->reason);
 	memcpy(e->failed, row->failed, sizeof(e->failed));
 	if (row->deliveries || set == STORE_UNACK)
-		e->flags |= ENTRY_TRIES_STORED;
+		e->flags |= LIES_TRIED;
 	shard_account(e, 1);
 	if (row->msg)
 		return e;
@@ -554,7 +554,7 @@ static void known_init(struct stage_known *k, const struct stage *st)
 
 	*k = (struct stage_known){ 0 };
 	TAILQ_FOREACH (e, &sh->dirty, dirty_link)
-		most += (e->flags & ENTRY_UNSURE) != 0;
+		most += (e->flags & OWED_UNSURE) != 0;
 	if (most == 0)
 		return;
 	k->ids = mem_alloc(most * sizeof(*k->ids));
@@ -562,7 +562,7 @@ static void known_init(struct stage_known *k, const struct stage *st)
 		if (e->home == st->set)
 			k->ids[k->count++] = e->id;
 	TAILQ_FOREACH (e, &sh->dirty, dirty_link)
-		if (e->flags & ENTRY_UNSURE)
+		if (e->flags & OWED_UNSURE)
 			k->ids[k->count++] = e->id;
 	k->count += journal_flying_unsure(sh, k->ids + k->count);
 	qsort(k->ids, k->count, sizeof(*k->ids), compare_ids);

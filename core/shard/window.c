@@ -58,13 +58,13 @@ static void finger_add(struct lane *lane, struct entry *e)
 	struct finger *f = mem_alloc(sizeof(*f));
 
 	f->entry = e;
-	e->flags |= ENTRY_FINGER;
+	e->flags |= LIES_AT_FINGER;
 	RB_INSERT(finger_tree, &lane->fingers, f);
 }
 
 static void finger_put(struct lane *lane, struct entry *e)
 {
-	if (!(e->flags & ENTRY_FINGER))
+	if (!(e->flags & LIES_AT_FINGER))
 		finger_add(lane, e);
 }
 
@@ -75,10 +75,10 @@ static void finger_leave(struct lane *lane, struct entry *e)
 	struct finger *f = finger_at(lane, e);
 	struct entry *next = TAILQ_NEXT(e, link);
 
-	e->flags &= (uint16_t)~ENTRY_FINGER;
-	if (next && !(next->flags & ENTRY_FINGER)) {
+	e->flags &= (uint16_t)~LIES_AT_FINGER;
+	if (next && !(next->flags & LIES_AT_FINGER)) {
 		f->entry = next;
-		next->flags |= ENTRY_FINGER;
+		next->flags |= LIES_AT_FINGER;
 		return;
 	}
 	RB_REMOVE(finger_tree, &lane->fingers, f);
@@ -157,7 +157,7 @@ void window_remove(struct window *w, struct entry *e)
 
 	if (lane->recent == e)
 		lane->recent = TAILQ_NEXT(e, link);
-	if (e->flags & ENTRY_FINGER)
+	if (e->flags & LIES_AT_FINGER)
 		finger_leave(lane, e);
 	TAILQ_REMOVE(&lane->entries, e, link);
 	e->lane = NULL;

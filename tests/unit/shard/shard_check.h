@@ -163,7 +163,7 @@ static void check_counts(void)
 
 		TAILQ_FOREACH (e, &st->outside, link) {
 			listed++;
-			unwritten += e->home != st->set || (e->flags & ENTRY_DIRTY);
+			unwritten += e->home != st->set || (e->flags & OWED_WRITE);
 		}
 		assert_int_equal(unwritten, st->outside_unwritten);
 		assert_true(listed <= st->beyond);
