@@ -17,7 +17,7 @@ static int refuse_kind(const char *kind, struct error *err)
 {
 	struct buf names = { 0 };
 
-	for (int i = 0; i < SCRIPT_KIND_COUNT; i++)
+	for (unsigned i = 0; i < script_kind_count; i++)
 		buf_printf(&names, " %s", script_kind_name((enum script_kind)i));
 	error_set(err, TIDE_ENOTFOUND, "there is no kind '%s' of scripts; there are:%s",
 		  kind, buf_cstr(&names));
@@ -27,12 +27,12 @@ static int refuse_kind(const char *kind, struct error *err)
 
 static int check(const struct skeleton *s, struct error *err)
 {
-	int kind = 0;
+	unsigned kind = 0;
 
-	while (kind < SCRIPT_KIND_COUNT &&
+	while (kind < script_kind_count &&
 	       strcmp(script_kind_name((enum script_kind)kind), s->kind) != 0)
 		kind++;
-	if (kind == SCRIPT_KIND_COUNT)
+	if (kind == script_kind_count)
 		return refuse_kind(s->kind, err);
 	if (!script_kind_is_name((enum script_kind)kind, slice_from(s->name)) ||
 	    slice_has_suffix(slice_from(s->name), "_spec"))

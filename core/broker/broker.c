@@ -99,7 +99,7 @@ static void init_partition_env(struct broker *b)
 	TAILQ_INIT(&b->groups.dirty);
 }
 
-static const unsigned no_hooks[SCRIPT_KIND_COUNT];
+static const unsigned no_hooks[SCRIPT_KINDS_MAX];
 
 struct broker *broker_create(uv_loop_t *loop, const struct broker_config *config)
 {

@@ -427,7 +427,7 @@ static void write_settled(struct tracer *t, struct json *j, const struct step *s
 	json_member_text(j, s->queue->topic ? "topic" : "queue", s->queue->name);
 	json_member_text(j, "script", by->file);
 	json_member_int(j, "line", by->line);
-	json_member_text(j, "event", settled_event_names[by->event]);
+	json_member_text(j, "event", script_kind_events[by->event]);
 	if (by->failure->code < 0)
 		json_member_text(j, "error", by->failure->text);
 	else

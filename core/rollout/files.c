@@ -124,7 +124,7 @@ bool files_write(const struct bundle *files, const char *dir)
 
 static bool is_script_folder(const char *name)
 {
-	for (int kind = 0; kind < SCRIPT_KIND_COUNT; kind++)
+	for (unsigned kind = 0; kind < script_kind_count; kind++)
 		if (strcmp(name, script_kind_name((enum script_kind)kind)) == 0)
 			return true;
 	return false;
@@ -384,7 +384,7 @@ static bool prepare(const char *dir, const struct bundle *files, const char **at
 		if (!prepare_file(dir, *at))
 			return false;
 	}
-	for (int kind = 0; kind < SCRIPT_KIND_COUNT; kind++) {
+	for (unsigned kind = 0; kind < script_kind_count; kind++) {
 		struct rules_dir_list list;
 		struct error ignored;
 		bool is_fit = true;
@@ -488,7 +488,7 @@ static bool sync_all(const char *dir, const struct bundle *names)
 		if (!each_folder(dir, name, sync_folder))
 			return false;
 	}
-	for (int kind = 0; kind < SCRIPT_KIND_COUNT; kind++)
+	for (unsigned kind = 0; kind < script_kind_count; kind++)
 		if (!sync_folder(dir, script_kind_name((enum script_kind)kind)) &&
 		    errno != ENOENT)
 			return false;
@@ -548,7 +548,7 @@ int files_finish(const char *dir, struct error *err)
 	if (!names && (errno == ENOENT || errno == ENOTDIR))
 		return TIDE_OK;
 	is_done = names && put_in_place(dir, names, &at);
-	for (int kind = 0; is_done && kind < SCRIPT_KIND_COUNT; kind++)
+	for (unsigned kind = 0; is_done && kind < script_kind_count; kind++)
 		is_done = remove_others(dir, names, (enum script_kind)kind, &at);
 	if (is_done) {
 		at = "";

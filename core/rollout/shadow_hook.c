@@ -7,7 +7,7 @@
 #include "broker/walk.h"
 #include "follow/changes.h"
 #include "follow/recent.h"
-#include "rules/engine/connect.h"
+#include "rules/engine/auth.h"
 #include "rules/engine/deliver.h"
 #include "rules/engine/policy.h"
 #include "rules/engine/settled.h"
@@ -44,7 +44,7 @@ struct shadow_hook {
 	struct decision_context context;
 	bool is_asked;
 	struct answer asked; /* of the candidate rules, until the others have answered */
-	struct hook_figures figures[SCRIPT_KIND_COUNT];
+	struct hook_figures figures[SCRIPT_KINDS_MAX];
 };
 
 static void note(struct answer *a, int rc, const struct error *err)
@@ -140,7 +140,7 @@ static void write_settled_facts(const struct step *h, struct json *out)
 	const struct outcome_view *o = h->settled->outcome;
 
 	json_member_string(out, "queue", o->queue);
-	json_member_text(out, "event", settled_event_names[o->event]);
+	json_member_text(out, "event", script_kind_events[o->event]);
 }
 
 static void write_settled(const struct answer *mine, const struct answer *other,
@@ -255,7 +255,7 @@ static void ask_connect(struct engine *e, const struct step *h,
 	struct error err;
 
 	client.context = context;
-	note(out, connect_ask(e, &client, &out->admission, &err), &err);
+	note(out, auth_connect(e, &client, &out->admission, &err), &err);
 }
 
 static void take_connect(const struct step *h, struct answer *out)
@@ -320,7 +320,7 @@ struct hook_kind {
 		       struct changes *c);
 };
 
-static const struct hook_kind kinds[SCRIPT_KIND_COUNT] = {
+static const struct hook_kind kinds[SCRIPT_KINDS_MAX] = {
 	[SCRIPT_DELIVER] = { ask_deliver, take_deliver, write_deliver_facts,
 			     write_deliver, change_deliver },
 	[SCRIPT_SETTLED] = { ask_settled, take_settled, write_settled_facts,
@@ -366,7 +366,7 @@ void shadow_hook_destroy(struct shadow_hook *s)
 	if (!s)
 		return;
 	walk_end(&s->walk);
-	for (int kind = 0; kind < SCRIPT_KIND_COUNT; kind++)
+	for (unsigned kind = 0; kind < script_kind_count; kind++)
 		for (int i = 0; i < SHADOW_SAMPLES; i++)
 			free_sample(&s->figures[kind].samples[i]);
 	mem_free(s);
@@ -522,7 +522,7 @@ static void write_figures(const struct hook_figures *f, const struct vhost *view
 void shadow_hook_write(const struct shadow_hook *s, const struct vhost *viewer,
 		       struct json *out)
 {
-	for (int kind = 0; kind < SCRIPT_KIND_COUNT; kind++) {
+	for (unsigned kind = 0; kind < script_kind_count; kind++) {
 		if (!kinds[kind].ask)
 			continue;
 		json_member_object(out, script_kind_name((enum script_kind)kind));

@@ -5,7 +5,7 @@
 #include "access/peer_host.h"
 #include "base/mem.h"
 #include "host/log.h"
-#include "rules/engine/connect.h"
+#include "rules/engine/auth.h"
 
 /* A login under way. The session is sent no further request meanwhile. */
 struct login_job {
@@ -67,7 +67,7 @@ static int ask_scripts(struct session *s, const struct session_login *l,
 	};
 	step_tell(&s->broker->followers, &step);
 	client.context = step.context;
-	rc = connect_ask(s->broker->engine, &client, d, err);
+	rc = auth_connect(s->broker->engine, &client, d, err);
 	step.kind = STEP_ANSWERED;
 	step.error = rc < 0 ? err : NULL;
 	step_tell(&s->broker->followers, &step);

@@ -1,7 +1,7 @@
 /* RULES simulate login, RULES simulate access: who decides, and why. */
 #include "access/users.h"
 #include "broker/decide.h"
-#include "rules/engine/connect.h"
+#include "rules/engine/auth.h"
 #include "follow/explanation.h"
 #include "session_private.h"
 
@@ -120,7 +120,7 @@ static void write_connect(struct json *j, struct engine *e,
 	int rc;
 
 	client.user = user;
-	rc = connect_ask(e, &client, &d, &why);
+	rc = auth_connect(e, &client, &d, &why);
 	if (!d.file)
 		return;
 	json_member_object(j, "connect");

@@ -119,9 +119,9 @@ describe('an answer', function()
 
   it('of a filter that gives a reason without false is an error', function()
     c:ok 'DECLARE exchange slips fanout'
-    assert.matches('^ERR rule filter/10%-slip%.lua:3: publish returned nil and a string: to refuse the message it must '
+    assert.matches('^ERR rule filter/10%-slip%.lua:3: publish returned a second value, a string: to refuse it must '
       .. 'return false and a reason', publish('slips', 'nil'))
-    assert.matches('^ERR rule .*returned true and a string', publish('slips', 'true'))
+    assert.matches('^ERR rule .*returned a second value, a string', publish('slips', 'true'))
     assert.matches('^ERR rejected why', publish('slips', 'false'))
     assert.matches('^OK %x+ 0$', publish('slips', 'yes'))
     assert.matches('^OK %x+ 0$', publish('slips', 'nothing'))

@@ -177,7 +177,7 @@ describe('rules/connect', function()
       a = 'connect/10%-fails.lua:2: broken',
       b = "limits.max_connections', which is a limit of a user or an address",
       c = 'connect must return nothing, false and a reason, or a table with name, vhost or limits, not a boolean',
-      d = 'connect returned a second value that is no reason of a refusal',
+      d = 'connect returned a second value, a string: to refuse it must return false and a reason',
       e = "the table that connect returned",
       f = "connect returned a wrong 'vhost': 1 to 255 bytes",
       g = "connect returned a wrong 'limits.publish_rate': an integer from 0",

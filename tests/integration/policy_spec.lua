@@ -265,7 +265,7 @@ describe('policies', function()
       ["what.options['sharding.by'] = 'h'"] = 'ERR rule .* it keeps its shards and its sharding',
       ["what.options['retry.no'] = '1'"] = "ERR rule declare/20%-test.lua: retry=immediate: .* has no option 'no'",
       ["what.name = 'x'"] = 'ERR rule declare/20%-test.lua:2: ',
-      ["return true, 'why'"] = 'ERR rule declare/20%-test.lua:%d: declare must return nothing, or false and a reason',
+      ["return true, 'why'"] = 'ERR rule declare/20%-test.lua:%d: declare returned a second value, a string',
     } do
       activate(policy(body))
       assert.matches('^' .. answer, c:request 'DECLARE queue r')

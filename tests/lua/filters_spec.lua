@@ -122,8 +122,9 @@ describe("a filter", function()
       { "msg:copy()", "table expected" },
       { "msg.copy { key = 'x' }", "write msg:copy { … }, with a colon" },
       { "for i = 1, 65 do msg:copy {} end", "a publish makes at most 64 copies" },
-      { "return 5", "publish must return nothing, or false and a reason, not number" },
-      { "return false, {}", "the reason of a refusal must be a text, not a table" },
+      { "return 5", "publish must return nothing, or false and a reason, not a number" },
+      { "return false, {}",
+        "publish returned a second value, a table: to refuse it must return false and a reason, which is a text" },
       { "return msg.nokey", "there is no 'msg.nokey'; it has " },
       { "error 'boom'", "boom" },
     }

@@ -57,9 +57,9 @@ describe("a deliver script", function()
         .. "or like \"30s\", not 0",
       ["return 0/0"] = "not -nan",
       ["return math.huge"] = "not inf",
-      ["return {}"] = "not table",
-      ["return 'soon'"] = "not string",
-      ["return nil, 'why'"] = "deliver returned a second value that is no reason of a refusal or a delay",
+      ["return {}"] = "not a table",
+      ["return 'soon'"] = "not a string",
+      ["return nil, 'why'"] = "deliver returned a second value, a string: to refuse it must return false and a reason",
       ["return false, 5"] = "deliver returned a second value",
       ["msg.key = 'x'"] = "'msg.key' is read-only; a deliver script may write headers.<name>, for this delivery",
       ["msg:copy {}"] = "a deliver script publishes no copies",
@@ -159,8 +159,8 @@ describe("a settled script", function()
 
   it("changes nothing, and returns nothing", function()
     for text, message in pairs {
-      ["return false"] = "settled must return nothing, not boolean: it changes no outcome",
-      ["return 5"] = "settled must return nothing, not number",
+      ["return false"] = "settled must return nothing, not a boolean",
+      ["return 5"] = "settled must return nothing, not a number",
       ["msg.key = 'x'"] = "'msg.key' is read-only; a settled script may publish a copy",
       ["msg.headers.x = 'x'"] = "'msg.headers' is read-only; a settled script may publish a copy",
       ["outcome.event = 'ack'"] = "'outcome' is read-only",

@@ -169,7 +169,7 @@ describe("a script of the broker itself", function()
     local _, message = engine:filter { key = "worse" }
     assert.equal("filter/stamp.lua:16: no stamp (for filter/10-x.lua)", message)
     _, message = engine:filter { key = "bad" }
-    assert.equal("filter/stamp.lua:11: publish must return nothing, or false and a reason, not number "
+    assert.equal("filter/stamp.lua:11: publish must return nothing, or false and a reason, not a number "
       .. "(for filter/10-x.lua)", message)
     local _, _, errors = engine:status():find '"file":"filter/10%-x.lua".-"errors":(%d+)'
     assert.equal("2", errors)

@@ -99,7 +99,7 @@ describe("a retry script", function()
     fails("return tide.dead_letter('a', '')", "the key of tide.dead_letter must be 1 to 255 bytes")
     fails("return { exchange = 'a', kye = 'b' }", "the table that decide returned")
     fails("return {}", "decide returned a table with a wrong 'exchange'")
-    fails("return true", "tide.DEAD_LETTER, tide.dead_letter(exchange, key) or tide.DROP, not boolean")
+    fails("return true", "tide.DEAD_LETTER, tide.dead_letter(exchange, key) or tide.DROP, not a boolean")
     fails("msg.headers.a = 1 return 0", "what is in a topic does not change", { key = "k", offset = 3 })
   end)
 

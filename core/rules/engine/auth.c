@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "base/user_pattern.h"
 #include "engine_private.h"
-#include "rules/api/view.h"
+#include "hook.h"
 #include "rules/sandbox/field.h"
 #include "rules/sandbox/read_only.h"
 
@@ -36,68 +36,10 @@ bool auth_has_authorize(const struct engine *e)
 	return e->current && e->current->authorize_count > 0;
 }
 
-/* From here to auth_open: inside the door. */
-
-static void push_is_admin(lua_State *L, const void *member)
-{
-	lua_pushboolean(L, *(const unsigned *)member & AUTH_ADMIN);
-}
-
-static void push_is_monitor(lua_State *L, const void *member)
-{
-	lua_pushboolean(L, *(const unsigned *)member & (AUTH_ADMIN | AUTH_MONITOR));
-}
-
-#define LOGIN(name, push, field)                                      \
-	{                                                             \
-		name, push, offsetof(struct auth_login, field), false \
-	}
-static const struct view_field login_fields[] = {
-	LOGIN("user", view_push_given, user),
-	LOGIN("password", view_push_given, password),
-	LOGIN("vhost", view_push_given, vhost),
-	LOGIN("name", view_push_given, name),
-	LOGIN("address", view_push_given, address),
-	LOGIN("certificate", view_push_given, certificate),
-	LOGIN("protocol", view_push_text, protocol),
-	LOGIN("is_tls", view_push_bool, is_tls),
-	LOGIN("is_local", view_push_bool, is_local),
-	{ NULL, NULL, 0, false },
-};
-static const struct view_type login_type = { .number = VIEW_LOGIN,
-					     .name = "login",
-					     .fields = login_fields };
-
-#define QUESTION(name, push, field)                                      \
-	{                                                                \
-		name, push, offsetof(struct auth_question, field), false \
-	}
-static const struct view_field user_fields[] = {
-	QUESTION("name", view_push_given, user),
-	QUESTION("vhost", view_push_given, vhost),
-	QUESTION("address", view_push_given, address),
-	QUESTION("is_admin", push_is_admin, tags),
-	QUESTION("is_monitor", push_is_monitor, tags),
-	{ NULL, NULL, 0, false },
-};
-static const struct view_type user_type = { .number = VIEW_USER,
-					    .name = "user",
-					    .fields = user_fields };
-
-static const struct view_field object_fields[] = {
-	QUESTION("kind", view_push_text, kind),
-	QUESTION("name", view_push_given, name),
-	QUESTION("vhost", view_push_given, vhost),
-	{ NULL, NULL, 0, false },
-};
-static const struct view_type object_type = { .number = VIEW_OBJECT,
-					      .name = "object",
-					      .fields = object_fields };
+/* From here to auth_authenticate: inside the door. */
 
 struct auth_call {
-	const struct rule *rule;
-	const struct auth_login *login; /* one of both */
-	const struct auth_question *question;
+	const struct auth_login *login; /* NULL: an authorization */
 	struct auth_decision *out;
 };
 
@@ -180,7 +122,8 @@ static void read_limit(lua_State *L, const char *function, const char *name,
 	lua_pop(L, 1);
 }
 
-bool auth_read_limits(lua_State *L, const char *function, struct auth_limits *out)
+/* `limits` of the table on the top. False: it has none. */
+static bool read_limits(lua_State *L, const char *function, struct auth_limits *out)
 {
 	static const char *const names[] = { "max_connections", "max_channels",
 					     "publish_rate", "publish_bytes", NULL };
@@ -224,134 +167,63 @@ static void read_identity(lua_State *L, const struct auth_login *login,
 	read_pattern(L, "configure", &out->patterns[AUTH_CONFIGURE]);
 	read_pattern(L, "write", &out->patterns[AUTH_WRITE]);
 	read_pattern(L, "read", &out->patterns[AUTH_READ]);
-	auth_read_limits(L, "authenticate", &out->limits);
+	read_limits(L, "authenticate", &out->limits);
 }
 
-void auth_read_reason(lua_State *L, char out[AUTH_REASON_MAX])
+/* What `authenticate` or `authorize` let in; nil is no opinion. */
+static void take_verdict(lua_State *L, const struct use_call *c, unsigned result)
 {
-	const char *reason = luaL_optstring(L, -1, "");
+	const struct auth_call *call = c->ctx;
 
-	if (reason[strspn(reason, " \t\r\n")] == '\0')
-		reason = "a script refused it";
-	if (script_hides(script_state_of(L), slice_from(reason)))
-		reason = "a script refused it, for a reason with a password or a secret";
-	snprintf(out, AUTH_REASON_MAX, "%s", reason);
+	if (result & (RESULT_TRUE | RESULT_TABLE))
+		call->out->verdict = AUTH_ALLOW;
+	if (result != RESULT_TABLE)
+		return;
+	read_only_see_through(L, lua_gettop(L));
+	read_identity(L, call->login, &call->out->identity);
+	call->out->has_identity = true;
 }
 
-/* The two results on the top. A reason without `false` is a slip that would let somebody
- * in. */
-static void read_verdict(lua_State *L, const struct auth_call *c, const char *function,
-			 const char *wanted)
-{
-	struct auth_decision *out = c->out;
-	int type = lua_type(L, -2);
-	bool is_refused = type == LUA_TBOOLEAN && !lua_toboolean(L, -2);
-	bool is_identity = type == LUA_TTABLE && c->login;
-
-	if (type != LUA_TNIL && type != LUA_TBOOLEAN && !is_identity)
-		luaL_error(L, "%s must return %s, not a %s", function, wanted,
-			   luaL_typename(L, -2));
-	if (!lua_isnil(L, -1) && (!is_refused || lua_type(L, -1) != LUA_TSTRING))
-		luaL_error(L,
-			   "%s returned a second value, a %s: to refuse it must return "
-			   "false and a reason, which is a text",
-			   function, luaL_typename(L, -1));
-	if (is_refused)
-		auth_read_reason(L, out->reason);
-	lua_pop(L, 1);
-	if (is_identity) {
-		read_only_see_through(L, lua_gettop(L));
-		read_identity(L, c->login, &out->identity);
-		out->has_identity = true;
-	}
-	if (type != LUA_TNIL)
-		out->verdict = is_refused ? AUTH_REFUSE : AUTH_ALLOW;
-}
-
-static void push_own(lua_State *L, const struct rule *rule)
-{
-	lua_rawgeti(L, LUA_REGISTRYINDEX, rule->own.options);
-	dry_run_push_state(L, rule->own.state);
-}
-
-/* authenticate (login, opts, state) -> nil, true, false and a reason, or a user */
-static int l_authenticate(lua_State *L)
-{
-	const struct auth_call *c = lua_touserdata(L, 1);
-
-	lua_rawgeti(L, LUA_REGISTRYINDEX, c->rule->functions[RULE_AUTHENTICATE]);
-	view_push(L, &login_type, c->login);
-	push_own(L, c->rule);
-	lua_call(L, 3, 2);
-	script_set_place(script_state_of(L), rule_code_file(c->rule),
-			 c->rule->authenticate_line);
-	read_verdict(L, c, "authenticate",
-		     "nil, true, false and a reason, or a table that is the user");
-	return 0;
-}
-
-/* authorize (user, action, object, opts, state) -> nil, true, or false and a reason */
-static int l_authorize(lua_State *L)
-{
-	const struct auth_call *c = lua_touserdata(L, 1);
-
-	lua_rawgeti(L, LUA_REGISTRYINDEX, c->rule->functions[RULE_DECIDE]);
-	view_push(L, &user_type, c->question);
-	lua_pushstring(L, c->question->action);
-	view_push(L, &object_type, c->question);
-	push_own(L, c->rule);
-	lua_call(L, 5, 2);
-	script_set_place(script_state_of(L), rule_code_file(c->rule),
-			 c->rule->decide_line);
-	read_verdict(L, c, "authorize", "nil, true, or false and a reason");
-	return 0;
-}
-
-void auth_open(lua_State *L)
-{
-	view_open(L, &login_type);
-	view_open(L, &user_type);
-	view_open(L, &object_type);
-}
-
-static int ask_script(struct engine *e, struct rule *rule, struct auth_call *call,
+static int ask_script(struct engine *e, struct rule *rule, const struct auth_call *call,
 		      struct use_call *asked, struct error *err)
 {
 	struct use use = rule->own;
-	bool is_dry = asked->context && asked->context->is_dry;
+	struct script_refusal refusal;
 
-	call->rule = rule;
 	asked->use = &use;
-	asked->ctx = call;
+	asked->refusal = &refusal;
 	/* Anybody may name a vhost in a login: none has an account of its own. */
 	if (call->login)
 		use.account = account_open(&e->current->script.accounts, rule->file,
 					   (struct slice){ 0 });
 	int rc = use_decide(e, asked, err);
-	if (rc == TIDE_OK && call->out->verdict == AUTH_REFUSE && !is_dry)
-		rule->stats.rejected++;
+	if (rc == TIDE_OK && refusal.is_refused) {
+		call->out->verdict = AUTH_REFUSE;
+		memcpy(call->out->reason, refusal.reason, sizeof(refusal.reason));
+	}
 	return rc;
 }
 
 /* Ask each script that has the function. */
-static int ask(struct engine *e, enum rule_function function, struct auth_call *call,
-	       struct use_call *asked, struct error *err)
+static int ask_all(struct engine *e, struct auth_call *call, struct use_call *asked,
+		   struct error *err)
 {
 	struct auth_decision *out = call->out;
 	const struct generation *g = e->current;
 
 	*out = (struct auth_decision){ .verdict = AUTH_NONE };
+	asked->take = take_verdict;
+	asked->ctx = call;
 	for (size_t i = 0; i < g->rule_count && out->verdict == AUTH_NONE; i++) {
 		struct rule *rule = g->rules[i];
+		enum rule_function f = asked->function;
 
 		if (rule->kind != SCRIPT_AUTH || rule->is_idle ||
-		    rule->functions[function] == LUA_NOREF)
+		    rule->functions[f] == LUA_NOREF)
 			continue;
 		out->file = rule->file;
 		out->model = rule->model;
-		out->line = rule->model               ? rule->line
-			    : function == RULE_DECIDE ? rule->decide_line
-						      : rule->authenticate_line;
+		out->line = rule->model ? rule->line : rule->lines[f];
 		int rc = ask_script(e, rule, call, asked, err);
 		if (rc != TIDE_OK) {
 			auth_decision_deinit(out);
@@ -372,22 +244,96 @@ int auth_authenticate(struct engine *e, const struct auth_login *l,
 				  .address = l->address,
 				  .password = l->password,
 				  .context = l->context,
-				  .body = l_authenticate };
+				  .function = RULE_AUTHENTICATE,
+				  .given = { l } };
 
 	if (asked.address.len == 0)
 		asked.address = SLICE("a Unix socket");
 	if (asked.address.len > NAME_LEN_MAX)
 		asked.address.len = NAME_LEN_MAX;
-	return ask(e, RULE_AUTHENTICATE, &call, &asked, err);
+	return ask_all(e, &call, &asked, err);
 }
 
 int auth_authorize(struct engine *e, const struct auth_question *q,
 		   struct auth_decision *out, struct error *err)
 {
-	struct auth_call call = { .question = q, .out = out };
+	struct auth_call call = { .out = out };
 	struct use_call asked = { .vhost = q->vhost,
 				  .context = q->context,
-				  .body = l_authorize };
+				  .given = { q, q->action, q } };
 
-	return ask(e, RULE_DECIDE, &call, &asked, err);
+	return ask_all(e, &call, &asked, err);
+}
+
+struct connecting {
+	struct auth_login client; /* as the scripts so far have made it */
+	struct connect_decision *out;
+};
+
+/* A name in the table on the top. */
+static void read_name(lua_State *L, const char *field, char out[NAME_LEN_MAX + 1],
+		      struct slice *seen)
+{
+	struct slice name = { 0 };
+
+	if (lua_getfield(L, -1, field) != LUA_TNIL) {
+		if (lua_type(L, -1) == LUA_TSTRING)
+			name = field_slice(L, -1);
+		if (!slice_is_name(name))
+			luaL_error(L,
+				   "connect returned a wrong '%s': 1 to %d bytes of "
+				   "UTF-8 without white space",
+				   field, NAME_LEN_MAX);
+		memcpy(out, name.data, name.len);
+		out[name.len] = '\0';
+		*seen = (struct slice){ out, name.len };
+	}
+	lua_pop(L, 1);
+}
+
+/* What is not in the table stays as it is. */
+static void take_settings(lua_State *L, const struct use_call *call, unsigned result)
+{
+	static const char *const names[] = { "name", "vhost", "limits", NULL };
+	struct connecting *c = ((const struct hook_call *)call->ctx)->ctx;
+	struct connect_decision *out = c->out;
+
+	if (result != RESULT_TABLE)
+		return;
+	read_only_see_through(L, lua_gettop(L));
+	field_check_names(L, -1, "the table that connect returned", names);
+	read_name(L, "name", out->name, &c->client.name);
+	read_name(L, "vhost", out->vhost, &c->client.vhost);
+	if (!read_limits(L, "connect", &out->limits))
+		return;
+	out->has_limits = true;
+	if (out->limits.connections)
+		luaL_error(L, "connect returned 'limits.max_connections', which is a "
+			      "limit of a user or an address, not of a connection");
+}
+
+int auth_connect(struct engine *e, const struct auth_login *client,
+		 struct connect_decision *out, struct error *err)
+{
+	struct connecting c = { .client = *client, .out = out };
+	struct script_refusal refusal = { false, "" };
+	struct hook_call call = { .kind = SCRIPT_CONNECT,
+				  .subject = { .vhost = client->vhost,
+					       .user = client->user },
+				  .context = client->context,
+				  .given = { &c.client },
+				  .take = take_settings,
+				  .ctx = &c,
+				  .refusal = &refusal };
+	int rc;
+
+	*out = (struct connect_decision){ 0 };
+	rc = hook_run(e, &call, err);
+	out->file = call.file;
+	out->line = call.line;
+	out->model = call.rule ? call.rule->model : NULL;
+	out->is_refused = refusal.is_refused || rc < 0;
+	snprintf(out->reason, sizeof(out->reason), "%s",
+		 rc < 0 ? "a script failed" : refusal.reason);
+	return rc;
 }

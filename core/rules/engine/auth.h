@@ -1,4 +1,5 @@
-/* auth.h: the scripts of auth/: who somebody is, and what he may do.
+/* auth.h: the scripts of auth/ and connect/: who somebody is, what he may do, and how he
+ * is connected.
  *
  * Scripts are asked in the order of their file names. The first that has an opinion
  * decides. A script that fails refuses, and so does one whose circuit is open. */
@@ -6,7 +7,7 @@
 
 #include "engine.h"
 
-#define AUTH_REASON_MAX 300
+#define AUTH_REASON_MAX 300 /* that of struct script_refusal */
 #define AUTH_PATTERN_MAX 1024
 #define AUTH_LIMIT_MAX UINT32_MAX
 
@@ -85,3 +86,30 @@ struct auth_question {
 /* The same for a permission. The reason is for the client too. */
 TIDE_MUST_USE int auth_authorize(struct engine *e, const struct auth_question *q,
 				 struct auth_decision *out, struct error *err);
+
+/* The scripts of connect/ are asked once for each login, when the user is known: may the
+ * client connect, under which name, to which vhost, with which limits?
+ *
+ * All scripts that match are asked, in the order of their file names, until one refuses.
+ * Each script sees what the scripts before it chose. A script that fails refuses: without
+ * its answer a limit might be missing. */
+
+/* What scripts decided for the connection. An empty field changes nothing. */
+struct connect_decision {
+	const char *file; /* of the script that was asked last, good until the next
+			   * reload; NULL: none */
+	int line;
+	const char *model; /* the file of its function, as long; NULL: its own */
+	bool is_refused;
+	char reason[AUTH_REASON_MAX];
+	char name[NAME_LEN_MAX + 1], vhost[NAME_LEN_MAX + 1];
+	bool has_limits;
+	struct auth_limits limits; /* of the connection: without `connections` */
+};
+
+/* @param client  who was let in: with the user that was chosen, else what the client
+ * calls itself. Scripts do not see the password
+ * @return        TIDE_ERULE: a script failed, and refuses: `out` is as for a refusal. The
+ *                error is for the log, not for the client */
+TIDE_MUST_USE int auth_connect(struct engine *e, const struct auth_login *client,
+			       struct connect_decision *out, struct error *err);

@@ -101,7 +101,7 @@ static int l_copy(lua_State *L)
 	struct carrying *c = lua_touserdata(L, 1);
 
 	script_set_place(script_state_of(L), rule_code_file(c->use->rule),
-			 c->use->rule->decide_line);
+			 c->use->rule->lines[RULE_DECIDE]);
 	lua_newtable(L);
 	int copies = lua_gettop(L);
 	lua_rawgeti(c->from, LUA_REGISTRYINDEX, c->source->state);

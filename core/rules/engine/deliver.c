@@ -8,7 +8,6 @@
 #include "engine_private.h"
 #include "hook.h"
 #include "rules/api/draft.h"
-#include "rules/api/view.h"
 #include "rules/sandbox/field.h"
 
 const char *const deliver_verdict_names[] = {
@@ -17,105 +16,37 @@ const char *const deliver_verdict_names[] = {
 	[DELIVER_LATER] = "delay",
 };
 
-#define FIELD(member, function)                                  \
-	{                                                        \
-		.name = #member, .push = function,               \
-		.offset = offsetof(struct consumer_view, member) \
-	}
-
-static const struct view_field consumer_fields[] = {
-	FIELD(address, view_push_optional),
-	FIELD(channel, view_push_uint),
-	FIELD(name, view_push_optional),
-	FIELD(prefetch, view_push_uint),
-	FIELD(protocol, view_push_text),
-	FIELD(queue, view_push_slice),
-	FIELD(sid, view_push_text),
-	FIELD(unacked, view_push_uint),
-	FIELD(user, view_push_optional),
-	FIELD(vhost, view_push_slice),
-	{ .name = NULL },
-};
-static const struct view_type consumer_type = { .number = VIEW_CONSUMER,
-						.name = "consumer",
-						.fields = consumer_fields };
-
-void deliver_open(lua_State *L)
-{
-	view_open(L, &consumer_type);
-}
-
-struct delivering {
-	struct deliver_pass *pass;
-	struct draft draft;
-};
-
-static int refuse_result(lua_State *L, const struct hook_call *c)
-{
-	lua_pushfstring(
-		L,
-		"deliver must return nothing, false and a reason, or a delay of 1 or "
-		"more milliseconds or like \"30s\", not %s",
-		lua_isnumber(L, -2) ? lua_tostring(L, -2) : luaL_typename(L, -2));
-	return hook_refuse(L, c, lua_tostring(L, -1));
-}
-
-/* The delay at -2; 0: it is none. */
+/* The delay on the top; 0: it is none. */
 static int64_t read_delay(lua_State *L)
 {
-	double number = lua_tonumber(L, -2);
+	double number = lua_tonumber(L, -1);
 	int64_t ms = 0;
 
-	if (lua_type(L, -2) == LUA_TSTRING)
-		return duration_parse(field_slice(L, -2), &ms) == TIDE_OK ? ms : 0;
-	if (lua_type(L, -2) != LUA_TNUMBER || !(number >= 1) || !isfinite(number))
+	if (lua_type(L, -1) == LUA_TSTRING)
+		return duration_parse(field_slice(L, -1), &ms) == TIDE_OK ? ms : 0;
+	if (!(number >= 1) || !isfinite(number))
 		return 0;
 	return number < (double)DURATION_MAX_MS ? llround(number) : DURATION_MAX_MS;
 }
 
-static void keep_reason(lua_State *L, struct deliver_pass *p)
+static void take_answer(lua_State *L, const struct use_call *c, unsigned result)
 {
-	snprintf(p->reason, sizeof(p->reason), "%s", luaL_optstring(L, -1, ""));
-}
+	struct hook_call *call = c->ctx;
+	struct deliver_pass *p = call->ctx;
 
-/* The two results: nothing, false or a delay; a reason. */
-static int read_results(lua_State *L, struct hook_call *c, struct deliver_pass *p)
-{
-	bool is_given =
-		lua_isnil(L, -2) || (lua_isboolean(L, -2) && lua_toboolean(L, -2));
-
-	if (!lua_isnil(L, -1) && (is_given || lua_type(L, -1) != LUA_TSTRING))
-		return hook_refuse(L, c,
-				   "deliver returned a second value that is no reason "
-				   "of a refusal or a delay");
-	if (is_given)
-		return 0;
-	c->is_decided = true;
-	keep_reason(L, p);
-	if (!lua_isboolean(L, -2)) {
-		p->verdict = DELIVER_LATER;
+	if (result & (RESULT_NIL | RESULT_TRUE))
+		return;
+	call->is_decided = true;
+	p->verdict = result == RESULT_FALSE ? DELIVER_REFUSE : DELIVER_LATER;
+	if (p->verdict == DELIVER_LATER) {
 		p->delay_ms = read_delay(L);
-		return p->delay_ms > 0 ? 0 : refuse_result(L, c);
+		if (p->delay_ms == 0)
+			use_refuse_result(L, c);
+	} else if (p->keeps_order) {
+		use_blame(L, c);
+		luaL_error(L, "deliver may not refuse what must keep its order, as in a "
+			      "topic or a queue with order-by; return a delay");
 	}
-	p->verdict = DELIVER_REFUSE;
-	if (p->keeps_order)
-		return hook_refuse(L, c,
-				   "deliver may not refuse what must keep its order, as "
-				   "in a topic or a queue with order-by; return a delay");
-	return 0;
-}
-
-/* deliver (msg, consumer, opts, state) -> nothing, or false or a delay, and a reason */
-static int l_deliver(lua_State *L)
-{
-	struct hook_call *c = lua_touserdata(L, 1);
-	struct delivering *d = c->ctx;
-
-	hook_push(L, c);
-	draft_push(L, &d->draft);
-	view_push(L, &consumer_type, d->pass->consumer);
-	hook_call_script(L, c, 2, 2);
-	return read_results(L, c, d->pass);
 }
 
 bool deliver_is_used(struct engine *e, struct slice vhost, struct slice queue)
@@ -135,32 +66,36 @@ static struct hook_subject subject_of(const struct deliver_pass *p)
 
 int deliver_run(struct engine *e, struct deliver_pass *p, struct error *err)
 {
-	struct delivering d = { .pass = p };
+	struct draft draft;
+	struct script_refusal refusal = { false, "" };
 	struct hook_call call = { .kind = SCRIPT_DELIVER,
 				  .subject = subject_of(p),
 				  .context = p->context,
-				  .body = l_deliver,
-				  .ctx = &d };
+				  .given = { &draft, p->consumer },
+				  .take = take_answer,
+				  .ctx = p,
+				  .refusal = &refusal };
 	int rc;
 
 	p->verdict = DELIVER_GIVE;
-	p->reason[0] = '\0';
 	p->head = NULL;
-	draft_init(&d.draft, p->msg, p->now_unix_ms, NULL);
-	d.draft.use = DRAFT_DELIVER;
-	d.draft.vhost = p->consumer->vhost;
-	d.draft.view.attempt = p->attempt;
-	d.draft.view.has_place = p->has_place;
-	d.draft.view.partition = p->partition;
-	d.draft.view.offset = p->offset;
+	draft_init(&draft, p->msg, p->now_unix_ms, NULL);
+	draft.use = DRAFT_DELIVER;
+	draft.vhost = p->consumer->vhost;
+	draft.view.attempt = p->attempt;
+	draft.view.has_place = p->has_place;
+	draft.view.partition = p->partition;
+	draft.view.offset = p->offset;
 	rc = hook_run(e, &call, err);
 	p->file = call.file;
 	p->line = call.line;
-	if (rc == TIDE_OK && p->verdict == DELIVER_GIVE && d.draft.is_changed) {
-		p->head = draft_build_head(&d.draft);
+	snprintf(p->reason, sizeof(p->reason), "%.*s", DELIVER_REASON_MAX - 1,
+		 refusal.reason);
+	if (rc == TIDE_OK && p->verdict == DELIVER_GIVE && draft.is_changed) {
+		p->head = draft_build_head(&draft);
 		if (!p->head)
 			rc = error_set(err, TIDE_EBUSY, "out of memory for headers");
 	}
-	draft_deinit(&d.draft);
+	draft_deinit(&draft);
 	return rc;
 }

@@ -13,7 +13,7 @@
 
 static void forget_hook_sets(struct engine *e)
 {
-	for (int kind = 0; kind < SCRIPT_KIND_COUNT; kind++) {
+	for (unsigned kind = 0; kind < script_kind_count; kind++) {
 		hook_set_destroy(e->hook_sets[kind]);
 		e->hook_sets[kind] = NULL;
 		e->hook_counts[kind] = 0;
@@ -70,14 +70,11 @@ static void open_api(lua_State *L, void *engine)
 {
 	struct engine *e = engine;
 
+	draft_open(L);
+	script_kind_open(L);
 	index_open(L, e);
 	strategy_open(L);
-	draft_open(L);
 	schedule_open(L, e);
-	auth_open(L);
-	deliver_open(L);
-	settled_open(L);
-	connect_open(L);
 }
 
 /* Without its handles of the loop: free_engine ends it. */

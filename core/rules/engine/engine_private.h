@@ -16,6 +16,7 @@
 #include "watch.h"
 
 struct handle;
+struct schedule_broker;
 
 /* use.c: the uses of scripts, and the calls of them.
  *
@@ -28,7 +29,16 @@ TIDE_MUST_USE int use_open(struct generation *g, const struct handle *h,
 /* Harmless for a number that is not in use. */
 void use_release(struct generation *g, size_t number);
 
-/* A script is asked for a decision. */
+/* What a script says of its refusal. */
+#define REFUSAL_MAX 300
+struct script_refusal {
+	bool is_refused;
+	/* Without a password or a secret; "": no reason. */
+	char reason[REFUSAL_MAX];
+};
+
+/* A script is asked for a decision: its function is called with the arguments of its
+ * row, and the result is held against the row. */
 struct use_call {
 	const struct use *use;
 	const struct handle *handle; /* whose use it is; NULL: of another kind */
@@ -38,16 +48,25 @@ struct use_call {
 	struct slice address;
 	struct slice password;            /* which no error shows */
 	struct decision_context *context; /* NULL: live */
-	bool is_pure;                     /* the answer will be remembered by the key */
-	bool is_next;                     /* see struct script_call */
-	lua_CFunction body;               /* runs inside the door */
-	void *ctx;                        /* of the body */
+	enum rule_function function;
+	bool is_pure; /* the answer will be remembered by the key */
+	bool is_next; /* see struct script_call */
+	const void *given[SCRIPT_ARGUMENTS_MAX]; /* behind each argument of the row */
+	/* Takes what was returned, which is on the top: one of the row's results, whose
+	 * bit is `result`. May raise. NULL: there is nothing to take. */
+	void (*take)(lua_State *L, const struct use_call *c, unsigned result);
+	void *ctx;                      /* of `take` */
+	struct script_refusal *refusal; /* out; NULL: the function may not refuse */
 };
 
 /* Make the call. While the script's circuit is open, or the rules' memory is used up, it
  * fails at once. */
 TIDE_MUST_USE int use_decide(struct engine *e, const struct use_call *c,
 			     struct error *err);
+/* For `take`. Raise an error: the result on the top is not what the row wants. */
+int use_refuse_result(lua_State *L, const struct use_call *c);
+/* The next error of the call is told with the line of the script's function. */
+void use_blame(lua_State *L, const struct use_call *c);
 
 /* handle.c: what the broker holds of a script: an index or a strategy.
  *
@@ -212,13 +231,13 @@ struct engine {
 	struct generation_config scripts;
 	struct watch *watch;
 	struct api_tide tide;
-	struct schedule_call *schedule_call; /* the run under way, or NULL */
+	const struct schedule_broker *scheduled; /* of the run under way, or NULL */
 
 	struct generation *current; /* NULL until the first is loaded */
 	/* Of the active generation, by kind; NULL for kinds without a match. */
-	struct hook_set *hook_sets[SCRIPT_KIND_COUNT];
-	unsigned hook_counts[SCRIPT_KIND_COUNT]; /* of the scripts in them */
-	enum engine_origin origin;               /* of the active generation */
+	struct hook_set *hook_sets[SCRIPT_KINDS_MAX];
+	unsigned hook_counts[SCRIPT_KINDS_MAX]; /* of the scripts in them */
+	enum engine_origin origin;              /* of the active generation */
 	uint64_t epoch;
 	uint64_t call_count; /* decisions asked of scripts */
 
@@ -271,16 +290,8 @@ struct generation *reload_generation_of(const struct handle *h);
 /* Bind the next binding that generation `g` lacks. TIDE_EMPTY when none is left. */
 int index_stage(struct handle *h, struct generation *g, struct error *err);
 
-/* Make known to a new state what the calls need; they may raise. */
+/* Make known to a new state what the calls need; all may raise. */
+void script_kind_open(lua_State *L);
 void index_open(lua_State *L, struct engine *e);
 void strategy_open(lua_State *L);
 void schedule_open(lua_State *L, struct engine *e);
-void auth_open(lua_State *L);
-void deliver_open(lua_State *L);
-void settled_open(lua_State *L);
-void connect_open(lua_State *L);
-
-/* Of a table on the top: `limits`, which `function` returned. False: it has none. */
-bool auth_read_limits(lua_State *L, const char *function, struct auth_limits *out);
-/* The reason on the top, of a refusal, without what must not be shown. */
-void auth_read_reason(lua_State *L, char out[AUTH_REASON_MAX]);

@@ -1,6 +1,5 @@
 #include "filter.h"
 
-#include <lauxlib.h>
 #include <stdio.h>
 #include <uv.h>
 
@@ -8,74 +7,9 @@
 #include "hook_set.h"
 #include "rule.h"
 
-#define REASON_MAX 300
-
 static bool is_for_all(const struct rule *r)
 {
 	return r->match->exchange.count == 0;
-}
-
-struct filter_call {
-	const struct rule *rule;
-	struct draft *draft;
-	bool is_rejected;
-	char reason[REASON_MAX];
-};
-
-/* publish (msg, opts, state) -> nothing, or false and a reason. A reason without `false`
- * is a slip that would let the message in. */
-static int l_publish(lua_State *L)
-{
-	struct filter_call *c = lua_touserdata(L, 1);
-
-	lua_rawgeti(L, LUA_REGISTRYINDEX, c->rule->functions[RULE_DECIDE]);
-	draft_push(L, c->draft);
-	lua_rawgeti(L, LUA_REGISTRYINDEX, c->rule->own.options);
-	dry_run_push_state(L, c->rule->own.state);
-	lua_call(L, 3, 2);
-	bool is_let_in = lua_isnil(L, -2) || lua_toboolean(L, -2);
-	if (is_let_in && lua_isnil(L, -1) && (lua_isnil(L, -2) || lua_isboolean(L, -2)))
-		return 0;
-	script_set_place(script_state_of(L), rule_code_file(c->rule),
-			 c->rule->decide_line);
-	if (is_let_in && (lua_isnil(L, -2) || lua_isboolean(L, -2)))
-		return luaL_error(
-			L,
-			"publish returned %s and a %s: to refuse the message it "
-			"must return false and a reason, to let it in nothing",
-			lua_isnil(L, -2) ? "nil" : "true", luaL_typename(L, -1));
-	if (!lua_isboolean(L, -2))
-		return luaL_error(
-			L, "publish must return nothing, or false and a reason, not %s",
-			luaL_typename(L, -2));
-	if (!lua_isnil(L, -1) && lua_type(L, -1) != LUA_TSTRING)
-		return luaL_error(L, "the reason of a refusal must be a text, not a %s",
-				  luaL_typename(L, -1));
-	c->is_rejected = true;
-	const char *reason = luaL_optstring(L, -1, "");
-	bool is_blank = reason[strspn(reason, " \t\r\n")] == '\0';
-	snprintf(c->reason, sizeof(c->reason), "%s",
-		 is_blank ? "a filter refused the message" : reason);
-	return 0;
-}
-
-static void tell(const struct filter_pass *p, const struct filter_call *c,
-		 struct msg *before, unsigned copies, uint64_t time_ns)
-{
-	if (before) {
-		const struct filter_step step = {
-			.file = c->rule->file,
-			.model = c->rule->model,
-			.match = c->rule->match,
-			.before = before,
-			.after = &c->draft->now,
-			.copies = p->copies.count - copies,
-			.rejected = c->is_rejected ? c->reason : NULL,
-			.time_ns = time_ns,
-		};
-		p->on_step(p->ctx, &step);
-	}
-	msg_unref(before);
 }
 
 static bool is_dry(const struct filter_pass *p)
@@ -86,34 +20,42 @@ static bool is_dry(const struct filter_pass *p)
 static int run_filter(struct engine *e, struct rule *rule, struct draft *d,
 		      struct filter_pass *p, struct error *err)
 {
-	struct filter_call call;
+	struct script_refusal refusal;
 	unsigned copies = p->copies.count;
 	/* EXPLAIN compares with the message as it stands before the filter. */
 	struct msg *before = p->on_step ? draft_build(d) : NULL;
 	uint64_t started_ns = before ? uv_hrtime() : 0;
-
-	if (e->former)
-		carry_own(e, rule);
-	call.rule = rule;
-	call.draft = d;
-	call.is_rejected = false;
 	const struct use_call asked = { .use = &rule->own,
 					.vhost = p->vhost,
 					.context = p->context,
 					.is_next = d->has_view && !before,
-					.body = l_publish,
-					.ctx = &call };
+					.given = { d },
+					.refusal = &refusal };
+
+	if (e->former)
+		carry_own(e, rule);
 	int rc = use_decide(e, &asked, err);
-	tell(p, &call, before, copies, before ? uv_hrtime() - started_ns : 0);
+	if (before) {
+		const struct filter_step step = {
+			.file = rule->file,
+			.model = rule->model,
+			.match = rule->match,
+			.before = before,
+			.after = &d->now,
+			.copies = p->copies.count - copies,
+			.rejected = refusal.is_refused ? refusal.reason : NULL,
+			.time_ns = uv_hrtime() - started_ns,
+		};
+		p->on_step(p->ctx, &step);
+		msg_unref(before);
+	}
 	for (unsigned i = copies; i < p->copies.count; i++) {
 		p->copy_senders[i] = rule->file;
 		p->copy_lines[i] = rule->line;
 	}
-	if (rc == TIDE_OK && call.is_rejected) {
-		if (!is_dry(p))
-			rule->stats.rejected++;
-		return error_set(err, TIDE_EREJECTED, "%s (%s)", call.reason, rule->file);
-	}
+	if (rc == TIDE_OK && refusal.is_refused)
+		return error_set(err, TIDE_EREJECTED, "%s (%s)", refusal.reason,
+				 rule->file);
 	return rc;
 }
 

@@ -146,7 +146,7 @@ bool generation_is_current(const struct generation *g)
 
 	for (size_t i = 0; i < g->rule_count; i++)
 		own += !g->rules[i]->is_shipped;
-	for (int kind = 0; kind < SCRIPT_KIND_COUNT; kind++) {
+	for (unsigned kind = 0; kind < script_kind_count; kind++) {
 		if (!has_same_files(g, (enum script_kind)kind, &found))
 			return false;
 	}
@@ -222,7 +222,7 @@ int generation_step(struct generation *g, struct error *err)
 
 	if (file)
 		return load_file(g, l->kind, file, is_shipped, err);
-	if (l->kind + 1 < SCRIPT_KIND_COUNT)
+	if (l->kind + 1 < script_kind_count)
 		return open_kind(g, l->kind + 1, err);
 	g->is_loading = false;
 	g->hash = bundle_hash(g->files);
@@ -237,7 +237,7 @@ void generation_destroy(struct generation *g)
 	rules_dir_list_free(&g->rest.shipped);
 	script_state_deinit(&g->script);
 	document_deinit(&g->documents);
-	for (int kind = 0; kind < SCRIPT_KIND_COUNT; kind++)
+	for (unsigned kind = 0; kind < script_kind_count; kind++)
 		HASH_CLEAR(hh, g->by_name[kind]);
 	for (size_t i = 0; i < g->rule_count; i++)
 		rule_destroy(g->rules[i]);

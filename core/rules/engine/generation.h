@@ -39,7 +39,7 @@ struct generation {
 	struct sandbox sandbox;
 	struct rule **rules; /* by kind, then by name */
 	size_t rule_count;
-	struct rule *by_name[SCRIPT_KIND_COUNT];      /* uthash */
+	struct rule *by_name[SCRIPT_KINDS_MAX];       /* uthash */
 	unsigned authenticate_count, authorize_count; /* of the scripts of auth/ */
 	struct use *uses;                             /* by number */
 	size_t use_count;

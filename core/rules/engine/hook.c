@@ -1,6 +1,6 @@
 #include "hook.h"
 
-#include <lauxlib.h>
+#include <string.h>
 
 #include "engine_private.h"
 #include "hook_set.h"
@@ -16,25 +16,6 @@ bool hook_is_for(struct engine *e, enum script_kind kind, const struct hook_subj
 	       hook_set_plan(e->hook_sets[kind], s, false)->count > 0;
 }
 
-void hook_push(lua_State *L, const struct hook_call *c)
-{
-	lua_rawgeti(L, LUA_REGISTRYINDEX, c->rule->functions[RULE_DECIDE]);
-}
-
-void hook_call_script(lua_State *L, const struct hook_call *c, int args, int results)
-{
-	lua_rawgeti(L, LUA_REGISTRYINDEX, c->rule->own.options);
-	dry_run_push_state(L, c->rule->own.state);
-	lua_call(L, args + 2, results);
-}
-
-int hook_refuse(lua_State *L, const struct hook_call *c, const char *text)
-{
-	script_set_place(script_state_of(L), rule_code_file(c->rule),
-			 c->rule->decide_line);
-	return luaL_error(L, "%s", text);
-}
-
 /* What has failed is the business of who is told. */
 static void tell(struct hook_call *c, int rc, const struct error *err)
 {
@@ -46,18 +27,22 @@ static void tell(struct hook_call *c, int rc, const struct error *err)
 static int ask(struct engine *e, struct hook_call *c, struct rule *rule,
 	       struct error *err)
 {
-	const struct use_call call = { .use = &rule->own,
-				       .vhost = c->subject.vhost,
-				       .context = c->context,
-				       .body = c->body,
-				       .ctx = c };
+	struct use_call call = { .use = &rule->own,
+				 .vhost = c->subject.vhost,
+				 .context = c->context,
+				 .take = c->take,
+				 .ctx = c,
+				 .refusal = c->refusal };
 
+	memcpy(call.given, c->given, sizeof(call.given));
 	if (e->former)
 		carry_own(e, rule);
 	c->rule = rule;
 	c->file = rule->file;
 	c->line = rule->line;
-	return use_decide(e, &call, err);
+	int rc = use_decide(e, &call, err);
+	c->is_decided |= c->refusal && c->refusal->is_refused;
+	return rc;
 }
 
 int hook_run(struct engine *e, struct hook_call *c, struct error *err)

@@ -17,15 +17,15 @@ struct hook_call {
 	enum script_kind kind;
 	struct hook_subject subject;
 	struct decision_context *context; /* NULL: live */
-	/* Runs inside the door for each script that matches; its argument is this struct,
-	 * as light userdata. It calls hook_push, pushes the arguments, calls
-	 * hook_call_script, and reads the results; it may raise. */
-	lua_CFunction body;
-	void *ctx; /* of the body */
+	/* As in struct use_call. */
+	const void *given[SCRIPT_ARGUMENTS_MAX];
+	void (*take)(lua_State *L, const struct use_call *c, unsigned result);
+	void *ctx;                      /* of `take` and `on_asked` */
+	struct script_refusal *refusal; /* a refusal ends the walk */
 	/* Told after each script, code 0: it has not failed. A failure does not end the
 	 * walk then. NULL: it does. */
 	void (*on_asked)(struct hook_call *c, const struct error *failure);
-	bool is_decided; /* out, of the body: the scripts behind this one are not asked */
+	bool is_decided; /* out, of `take`: the scripts behind this one are not asked */
 	/* Out: the script asked last, and its line; NULL: none matches. Good until the
 	 * next reload. */
 	struct rule *rule;
@@ -40,10 +40,3 @@ bool hook_is_for(struct engine *e, enum script_kind kind, const struct hook_subj
 
 /* Ask the scripts that match. TIDE_ERULE: one failed; those behind it are not asked. */
 TIDE_MUST_USE int hook_run(struct engine *e, struct hook_call *c, struct error *err);
-
-/* For bodies. Push the function of the script whose turn it is. */
-void hook_push(lua_State *L, const struct hook_call *c);
-/* Call it with the `args` arguments that are above it, then `opts` and `state`. */
-void hook_call_script(lua_State *L, const struct hook_call *c, int args, int results);
-/* Raise an error: the script returned a wrong value. */
-int hook_refuse(lua_State *L, const struct hook_call *c, const char *text);

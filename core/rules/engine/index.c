@@ -267,35 +267,23 @@ void index_open(lua_State *L, struct engine *e)
 	lua_rawsetp(L, LUA_REGISTRYINDEX, &to_key);
 }
 
-struct routing {
-	const struct use *use;
-	struct api_msg msg;
-};
-
-/* route (index, msg, to) */
-static int l_route(lua_State *L)
+static void push_to(lua_State *L, const void *ctx)
 {
-	const struct routing *r = lua_touserdata(L, 1);
-
-	lua_rawgeti(L, LUA_REGISTRYINDEX, r->use->rule->functions[RULE_DECIDE]);
-	lua_rawgeti(L, LUA_REGISTRYINDEX, r->use->state);
-	api_msg_push(L, &r->msg);
 	lua_rawgetp(L, LUA_REGISTRYINDEX, &to_key);
-	lua_call(L, 3, 0);
-	return 0;
 }
 
 int index_route(struct index *x, const struct script_question *q, const uint32_t **dests,
 		size_t *count, struct error *err)
 {
 	struct engine *e = x->handle.engine;
-	struct routing routing = { handle_use(&x->handle), { .msg = q->msg } };
-	const struct use_call call = { .use = routing.use,
+	static const struct script_value to = { push_to, NULL };
+	const struct api_msg msg = { .msg = q->msg };
+	const struct use *use = handle_use(&x->handle);
+	const struct use_call call = { .use = use,
 				       .handle = &x->handle,
 				       .context = q->context,
-				       .is_pure = routing.use->is_pure,
-				       .body = l_route,
-				       .ctx = &routing };
+				       .is_pure = use->is_pure,
+				       .given = { NULL, &msg, &to } };
 
 	e->sink.index = x;
 	e->sink.count = 0;

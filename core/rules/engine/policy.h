@@ -6,7 +6,6 @@
 #include "engine.h"
 
 #define POLICY_FILES_MAX 256
-#define POLICY_REASON_MAX 300
 
 /* What one policy did, if it did not fail. */
 struct policy_step {
@@ -35,8 +34,6 @@ struct policy_call {
 	char files[POLICY_FILES_MAX];
 	/* For policy.c alone. */
 	struct args next;
-	bool is_refused;
-	char reason[POLICY_REASON_MAX];
 };
 
 /* TIDE_EREJECTED: a policy refuses it, with the reason and its file. TIDE_ERULE: one has

@@ -233,7 +233,7 @@ static void set_attempt(struct reload *r, enum engine_origin origin,
 
 static void renew_hook_sets(struct engine *e)
 {
-	for (int kind = 0; kind < SCRIPT_KIND_COUNT; kind++) {
+	for (unsigned kind = 0; kind < script_kind_count; kind++) {
 		if (!script_kind_has_match((enum script_kind)kind))
 			continue;
 		hook_set_destroy(e->hook_sets[kind]);

@@ -11,53 +11,28 @@
 #include "rules/sandbox/read_only.h"
 #include "rules_dir.h"
 
-/* The functions of each kind, NULL for one that it does not have. */
-static const struct {
-	const char *names[RULE_FUNCTION_COUNT];
-	bool needs_new;
-} shapes[SCRIPT_KIND_COUNT] = {
-	[SCRIPT_ROUTING] = { { "route", "new", "bind", "unbind" }, true },
-	[SCRIPT_SHARDING] = { { "pick", "new", [RULE_CARRY] = "carry" }, false },
-	[SCRIPT_PRIORITY] = { { "rank", "new", [RULE_CARRY] = "carry" }, false },
-	[SCRIPT_RETRY] = { { "decide", "new", [RULE_CARRY] = "carry" }, false },
-	[SCRIPT_FILTER] = { { "publish", "new", [RULE_CARRY] = "carry" }, false },
-	[SCRIPT_SCHEDULE] = { { "run", "new", [RULE_CARRY] = "carry" }, false },
-	[SCRIPT_AUTH] = { { "authorize", "new", [RULE_AUTHENTICATE] = "authenticate" },
-			  false },
-	[SCRIPT_DELIVER] = { { "deliver", "new", [RULE_CARRY] = "carry" }, false },
-	[SCRIPT_SETTLED] = { { "settled", "new", [RULE_CARRY] = "carry" }, false },
-	[SCRIPT_DECLARE] = { { "declare", "new", [RULE_CARRY] = "carry" }, false },
-	[SCRIPT_CONNECT] = { { "connect", "new", [RULE_CARRY] = "carry" }, false },
-};
-
-/* What else there may be in a script's table, and in which kinds. */
-#define ALL_KINDS ((1u << SCRIPT_KIND_COUNT) - 1)
-#define STRATEGIES                                                              \
-	(1u << SCRIPT_ROUTING | 1u << SCRIPT_SHARDING | 1u << SCRIPT_PRIORITY | \
-	 1u << SCRIPT_RETRY)
-static const struct {
-	const char *name;
-	unsigned kinds;
-} attributes[] = {
-	{ "doc", ALL_KINDS },
-	{ "pure", STRATEGIES },
-	{ "options", ALL_KINDS },
-	{ "binding_options", 1u << SCRIPT_ROUTING },
-	{ "active", 1u << SCRIPT_AUTH },
-	{ "match",
-	  ALL_KINDS & ~(STRATEGIES | 1u << SCRIPT_SCHEDULE | 1u << SCRIPT_AUTH) },
-};
+/* What else there may be in a script's table. */
+static const char *const attributes[] = { "doc",    "options", "pure", "binding_options",
+					  "active", "match" };
 #define ATTRIBUTE_COUNT (sizeof(attributes) / sizeof(attributes[0]))
 
-const char *rule_decide_name(enum script_kind kind)
+static bool has_attribute(enum script_kind kind, size_t attribute)
 {
-	return shapes[kind].names[RULE_DECIDE];
+	const struct script_row *row = &script_kind_rows[kind];
+	const bool has[ATTRIBUTE_COUNT] = { true,
+					    true,
+					    row->is_strategy,
+					    kind == SCRIPT_ROUTING,
+					    row->has_active,
+					    row->match != 0 };
+
+	return has[attribute];
 }
 
 bool rule_is_active(const struct rule *r)
 {
 	return r->match || (r->schedule && r->schedule->is_active) ||
-	       (r->kind == SCRIPT_AUTH && !r->is_idle);
+	       (script_kind_rows[r->kind].has_active && !r->is_idle);
 }
 
 bool rule_is_forgotten(const struct rule *r, struct rule *const *scripts, size_t count)
@@ -69,12 +44,6 @@ bool rule_is_forgotten(const struct rule *r, struct rule *const *scripts, size_t
 		if (scripts[i]->model && strcmp(scripts[i]->model, r->file) == 0)
 			return false;
 	return true;
-}
-
-/* Used by the broker itself, and so with options of its own: no strategy. */
-static bool has_own_use(enum script_kind kind)
-{
-	return (STRATEGIES >> kind & 1) == 0;
 }
 
 void rule_destroy(struct rule *r)
@@ -127,12 +96,12 @@ static void check_keys(lua_State *L, enum script_kind kind)
 	size_t count = 0;
 
 	for (size_t i = 0; i < RULE_FUNCTION_COUNT; i++) {
-		if (shapes[kind].names[i])
-			names[count++] = shapes[kind].names[i];
+		if (script_kind_rows[kind].functions[i].name)
+			names[count++] = script_kind_rows[kind].functions[i].name;
 	}
 	for (size_t i = 0; i < ATTRIBUTE_COUNT; i++) {
-		if (attributes[i].kinds >> kind & 1)
-			names[count++] = attributes[i].name;
+		if (has_attribute(kind, i))
+			names[count++] = attributes[i];
 	}
 	for (size_t i = 0; kind == SCRIPT_SCHEDULE && i < SCHEDULE_SPEC_FIELDS; i++)
 		names[count++] = schedule_spec_fields[i];
@@ -144,15 +113,14 @@ static void check_keys(lua_State *L, enum script_kind kind)
 
 static void take_function(lua_State *L, struct rule *r, enum rule_function f)
 {
-	const char *name = shapes[r->kind].names[f];
+	const struct script_function *row = &script_kind_rows[r->kind].functions[f];
+	const char *name = row->name;
 
 	r->functions[f] = LUA_NOREF;
 	if (!name)
 		return;
-	bool is_optional = f == RULE_CARRY || r->kind == SCRIPT_AUTH ||
-			   (f == RULE_NEW && !shapes[r->kind].needs_new);
 	int type = lua_getfield(L, -1, name);
-	if (type == LUA_TNIL && is_optional) {
+	if (type == LUA_TNIL && row->is_optional) {
 		lua_pop(L, 1);
 		return;
 	}
@@ -256,7 +224,7 @@ static void check_settings(lua_State *L, const struct rule *r)
 
 	if (script_kind_has_match(kind))
 		names[count++] = "match";
-	if (kind == SCRIPT_AUTH)
+	if (script_kind_rows[kind].has_active)
 		names[count++] = "active";
 	for (size_t i = 0; kind == SCRIPT_SCHEDULE && i < SCHEDULE_SPEC_FIELDS; i++)
 		names[count++] = schedule_spec_fields[i];
@@ -387,7 +355,7 @@ static void merge(lua_State *L, const struct rule *r, int settings)
 	copy_fields(L, merged, true);
 	lua_settop(L, merged);
 	/* A model is not active; what uses it is. */
-	if (r->kind == SCRIPT_SCHEDULE || r->kind == SCRIPT_AUTH)
+	if (r->kind == SCRIPT_SCHEDULE || script_kind_rows[r->kind].has_active)
 		set_nil(L, merged, "active");
 	if (lua_getfield(L, settings, "every") != LUA_TNIL)
 		set_nil(L, merged, "cron");
@@ -408,7 +376,7 @@ static void load_model(lua_State *L, struct rule_loading *l, const struct api_us
 
 	r->line = use->line;
 	script_set_place(script_state_of(L), r->file, r->line);
-	if (!has_own_use(r->kind))
+	if (script_kind_rows[r->kind].is_strategy)
 		luaL_error(L,
 			   "a %s script cannot use another: its options are given where "
 			   "it is declared",
@@ -431,7 +399,7 @@ static void load_model(lua_State *L, struct rule_loading *l, const struct api_us
 
 static void take_active(lua_State *L, struct rule *r)
 {
-	if (r->kind == SCRIPT_AUTH)
+	if (script_kind_rows[r->kind].has_active)
 		r->is_idle = !field_boolean(L, lua_gettop(L), "active", true);
 }
 
@@ -464,10 +432,10 @@ static void take_functions(lua_State *L, struct rule *r)
 	check_carry(L, r);
 	if (r->kind == SCRIPT_AUTH)
 		check_auth(L, r);
-	r->decide_line = line_of(L, r, RULE_DECIDE);
-	r->authenticate_line = line_of(L, r, RULE_AUTHENTICATE);
+	for (int f = 0; f < RULE_FUNCTION_COUNT; f++)
+		r->lines[f] = line_of(L, r, (enum rule_function)f);
 	if (!r->model)
-		r->line = r->decide_line;
+		r->line = r->lines[RULE_DECIDE];
 }
 
 static int l_load(lua_State *L)
@@ -506,7 +474,7 @@ static int l_own(lua_State *L)
 {
 	struct rule *r = ((const struct rule_loading *)lua_touserdata(L, 1))->rule;
 
-	script_set_place(script_state_of(L), rule_code_file(r), r->decide_line);
+	script_set_place(script_state_of(L), rule_code_file(r), r->lines[RULE_DECIDE]);
 	script_state_of(L)->is_loading = true;
 	options_push(L, &r->options, &r->values);
 	lua_pushvalue(L, -1);
@@ -541,7 +509,7 @@ static int load(struct script_state *s, struct rule_loading *l, struct error *er
 	int rc = script_enter(s, &call, err);
 	bool is_complete;
 
-	if (rc != TIDE_OK || !has_own_use(r->kind))
+	if (rc != TIDE_OK || script_kind_rows[r->kind].is_strategy)
 		return rc;
 	rc = check_values(r, &is_complete, err);
 	/* A schedule may be run by hand. */

@@ -28,18 +28,6 @@ struct use {
 	bool must_carry; /* the state of the former use, which nobody has asked for yet */
 };
 
-/* The functions of a script. RULE_DECIDE is `route`, `pick`, `rank`, `decide`, `publish`,
- * `run`, `authorize`, `deliver`, `settled`, `declare` or `connect`, by the kind. */
-enum rule_function {
-	RULE_DECIDE,
-	RULE_NEW,
-	RULE_BIND,
-	RULE_UNBIND,
-	RULE_CARRY,
-	RULE_AUTHENTICATE,
-	RULE_FUNCTION_COUNT
-};
-
 enum rule_pure { RULE_NOT_PURE, RULE_PURE, RULE_PURE_BY_OPTIONS };
 
 struct rule {
@@ -57,7 +45,7 @@ struct rule {
 	struct args values;
 	/* Where the functions begin, in the file or its model's: for errors in what they
 	 * return. */
-	int decide_line, authenticate_line;
+	int lines[RULE_FUNCTION_COUNT];
 	int line; /* the same, or that of tide.use: what stands for the whole script */
 	/* References into the state's registry; LUA_NOREF for a missing function. */
 	int functions[RULE_FUNCTION_COUNT];
@@ -89,9 +77,6 @@ static inline const char *rule_code_file(const struct rule *r)
 {
 	return r->model ? r->model : r->file;
 }
-
-/* The name of RULE_DECIDE in scripts of the kind: "route", ... */
-const char *rule_decide_name(enum script_kind kind);
 
 /* Which file is loaded: of the rules directory, or a shipped one. */
 struct rule_place {

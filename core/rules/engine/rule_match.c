@@ -13,24 +13,18 @@
 #define HEADERS_MAX 64
 #define WORD_MAX 1024 /* of a header's value */
 
-#define OF(kind) (1u << SCRIPT_##kind)
-#define OF_HOOKS (OF(FILTER) | OF(DELIVER) | OF(SETTLED) | OF(DECLARE) | OF(CONNECT))
-#define OF_MESSAGES (OF(FILTER) | OF(DELIVER) | OF(SETTLED))
-
-/* The keys whose values are words, and the kinds that have them. */
+/* The keys whose values are words. */
 static const struct {
 	const char *name;
 	size_t offset;
-	unsigned kinds;
+	enum script_match key; /* which kinds have: struct script_row */
 	bool is_per_message;
 } words[] = {
-	{ "exchange", offsetof(struct rule_match, exchange), OF(FILTER) | OF(DECLARE),
-	  false },
-	{ "key", offsetof(struct rule_match, key), OF(FILTER), false },
-	{ "queue", offsetof(struct rule_match, queue),
-	  OF(DELIVER) | OF(SETTLED) | OF(DECLARE), false },
-	{ "vhost", offsetof(struct rule_match, vhost), OF_HOOKS, false },
-	{ "user", offsetof(struct rule_match, user), OF_HOOKS & ~OF(SETTLED), true },
+	{ "exchange", offsetof(struct rule_match, exchange), MATCH_EXCHANGE, false },
+	{ "key", offsetof(struct rule_match, key), MATCH_KEY, false },
+	{ "queue", offsetof(struct rule_match, queue), MATCH_QUEUE, false },
+	{ "vhost", offsetof(struct rule_match, vhost), MATCH_VHOST, false },
+	{ "user", offsetof(struct rule_match, user), MATCH_USER, true },
 };
 #define WORD_KEYS (sizeof(words) / sizeof(words[0]))
 
@@ -209,10 +203,11 @@ static void check_names(lua_State *L, enum script_kind kind, const char *path,
 	size_t count = 0;
 
 	for (size_t i = 0; i < WORD_KEYS; i++) {
-		if (words[i].kinds >> kind & 1)
+		if (script_kind_rows[kind].match & words[i].key)
 			names[count++] = words[i].name;
 	}
-	for (size_t i = 0; (OF_MESSAGES >> kind & 1) && i < MESSAGE_KEYS; i++)
+	for (size_t i = 0;
+	     (script_kind_rows[kind].match & MATCH_MESSAGE) && i < MESSAGE_KEYS; i++)
 		names[count++] = message_keys[i];
 	if (has_except)
 		names[count++] = "except";

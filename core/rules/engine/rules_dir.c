@@ -121,7 +121,7 @@ static struct bundle *scan(const char *rules_dir, const struct bundle *known,
 	struct bundle *b = bundle_create();
 
 	*is_whole = true;
-	for (int kind = 0; kind < SCRIPT_KIND_COUNT; kind++)
+	for (unsigned kind = 0; kind < script_kind_count; kind++)
 		*is_whole &= scan_kind(b, rules_dir, (enum script_kind)kind);
 	for (size_t i = 0; known && i < known->count; i++)
 		*is_whole &= scan_file(b, rules_dir, known->files[i].path);
@@ -181,7 +181,7 @@ struct search {
  * "Priority": all letters of the kind but the last, and at least four); NULL for none. */
 static const char *similar_folder(const char *path)
 {
-	for (int kind = 0; kind < SCRIPT_KIND_COUNT; kind++) {
+	for (unsigned kind = 0; kind < script_kind_count; kind++) {
 		const char *name = script_kind_name((enum script_kind)kind);
 		size_t len = strlen(name) > 4 ? strlen(name) - 1 : 4;
 

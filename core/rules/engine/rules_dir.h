@@ -30,7 +30,7 @@ bool rules_dir_is_current(const char *rules_dir, const struct bundle *known);
 /* In what two bundles differ. Files that are no scripts are modules. */
 struct rules_dir_difference {
 	bool modules;
-	bool scripts[SCRIPT_KIND_COUNT];
+	bool scripts[SCRIPT_KINDS_MAX];
 };
 struct rules_dir_difference rules_dir_compare(const struct bundle *a,
 					      const struct bundle *b);

@@ -8,12 +8,6 @@
 #include "rules/sandbox/field.h"
 #include "rules/sandbox/read_only.h"
 
-struct schedule_call {
-	const struct use *use;
-	const struct schedule_tick *tick;
-	const struct schedule_broker *broker;
-};
-
 /* Registry key: the table that scripts get as `broker`. */
 static const char broker_key;
 
@@ -32,9 +26,9 @@ static const struct schedule_broker *broker_of(lua_State *L)
 {
 	const struct engine *e = lua_touserdata(L, lua_upvalueindex(1));
 
-	if (!e->schedule_call)
+	if (!e->scheduled)
 		luaL_error(L, "'broker' has expired: it was good for one run only");
-	return e->schedule_call->broker;
+	return e->scheduled;
 }
 
 /* The field's text, which stays on the stack. A number is one too. */
@@ -175,20 +169,19 @@ void schedule_open(lua_State *L, struct engine *e)
 	lua_rawsetp(L, LUA_REGISTRYINDEX, &broker_key);
 }
 
-/* run (broker, { ms =, missed = }, opts, state) */
-static int l_run(lua_State *L)
+static void push_broker(lua_State *L, const void *ctx)
 {
-	const struct schedule_call *call = lua_touserdata(L, 1);
-
-	lua_rawgeti(L, LUA_REGISTRYINDEX, call->use->rule->functions[RULE_DECIDE]);
 	lua_rawgetp(L, LUA_REGISTRYINDEX, &broker_key);
+}
+
+/* { ms =, missed = } */
+static void push_tick(lua_State *L, const void *ctx)
+{
+	const struct schedule_tick *tick = ctx;
+
 	lua_createtable(L, 0, 2);
-	set_integer(L, "ms", call->tick->ms);
-	set_integer(L, "missed", (lua_Integer)call->tick->missed);
-	lua_rawgeti(L, LUA_REGISTRYINDEX, call->use->options);
-	dry_run_push_state(L, call->use->state);
-	lua_call(L, 4, 0);
-	return 0;
+	set_integer(L, "ms", tick->ms);
+	set_integer(L, "missed", (lua_Integer)tick->missed);
 }
 
 int schedule_run(struct engine *e, struct slice name, const struct schedule_tick *tick,
@@ -199,16 +192,14 @@ int schedule_run(struct engine *e, struct slice name, const struct schedule_tick
 
 	if (rc != TIDE_OK)
 		return rc;
-	struct schedule_call call = { .use = &rule->own, .tick = tick, .broker = broker };
+	const struct script_value to = { push_broker, NULL }, when = { push_tick, tick };
+	const struct use_call call = { .use = &rule->own,
+				       .vhost = broker->vhost,
+				       .given = { &to, &when } };
 	if (e->former)
 		carry_own(e, rule);
-	e->schedule_call = &call;
-	rc = use_decide(e,
-			&(struct use_call){ .use = &rule->own,
-					    .vhost = broker->vhost,
-					    .body = l_run,
-					    .ctx = &call },
-			err);
-	e->schedule_call = NULL;
+	e->scheduled = broker;
+	rc = use_decide(e, &call, err);
+	e->scheduled = NULL;
 	return rc;
 }

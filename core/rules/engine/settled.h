@@ -15,8 +15,8 @@ enum settled_event {
 	SETTLED_BURY,
 	SETTLED_DROP,
 };
-/* "ack" "retry" "expired" "dead-letter" "bury" "drop", then NULL */
-extern const char *const settled_event_names[];
+/* "ack" "retry" "expired" "dead-letter" "bury" "drop", then NULL: script_kind.c */
+extern const char *const script_kind_events[];
 
 /* What scripts see as `outcome`. */
 struct outcome_view {

@@ -8,7 +8,6 @@
 #include "base/mem.h"
 #include "engine_private.h"
 #include "rules/api/api_msg.h"
-#include "rules/api/view.h"
 #include "rules/sandbox/field.h"
 #include "rules/sandbox/read_only.h"
 #include "strategy.h"
@@ -98,65 +97,6 @@ int strategy_check(const struct engine *e, enum script_kind kind, const char *sc
 	return options_check(&rule->options, options, place, err);
 }
 
-static void push_number(lua_State *L, const void *member)
-{
-	lua_pushnumber(L, *(const double *)member);
-}
-
-static const struct view_field queue_fields[] = {
-	{ .name = "name",
-	  .push = view_push_slice,
-	  .offset = offsetof(struct queue_view, name),
-	  .is_pure = true },
-	{ .name = "ready",
-	  .push = view_push_int64,
-	  .offset = offsetof(struct queue_view, ready) },
-	{ .name = "served",
-	  .push = push_number,
-	  .offset = offsetof(struct queue_view, served) },
-	{ .name = "shard",
-	  .push = view_push_uint,
-	  .offset = offsetof(struct queue_view, shard) },
-	{ .name = "vhost",
-	  .push = view_push_slice,
-	  .offset = offsetof(struct queue_view, vhost),
-	  .is_pure = true },
-	{ .name = NULL },
-};
-static const struct view_type queue_type = { .number = VIEW_QUEUE,
-					     .name = "queue",
-					     .fields = queue_fields };
-
-static void push_slice_or_nil(lua_State *L, const void *member)
-{
-	if (((const struct slice *)member)->len > 0)
-		view_push_slice(L, member);
-	else
-		lua_pushnil(L);
-}
-
-static const struct view_field failure_fields[] = {
-	{ .name = "attempts",
-	  .push = view_push_uint,
-	  .offset = offsetof(struct failure_view, attempts) },
-	{ .name = "deliveries",
-	  .push = view_push_uint,
-	  .offset = offsetof(struct failure_view, deliveries) },
-	{ .name = "failures",
-	  .push = view_push_uint,
-	  .offset = offsetof(struct failure_view, failures) },
-	{ .name = "reason",
-	  .push = view_push_text,
-	  .offset = offsetof(struct failure_view, reason) },
-	{ .name = "reason_text",
-	  .push = push_slice_or_nil,
-	  .offset = offsetof(struct failure_view, reason_text) },
-	{ .name = NULL },
-};
-static const struct view_type failure_type = { .number = VIEW_FAILURE,
-					       .name = "failure",
-					       .fields = failure_fields };
-
 /* `loads(i)`: how much shard i has to do. One function for all calls of a state, so that
  * handing it to a script that does not use it makes no object. */
 static const char loads_key; /* of the function in the registry */
@@ -192,7 +132,7 @@ static int l_loads(lua_State *L)
 	return 1;
 }
 
-static void open_loads(lua_State *L)
+void strategy_open(lua_State *L)
 {
 	struct loads_view *s = lua_newuserdatauv(L, sizeof(*s), 0);
 
@@ -201,96 +141,49 @@ static void open_loads(lua_State *L)
 	lua_rawsetp(L, LUA_REGISTRYINDEX, &loads_key);
 }
 
-/* Push the function, which from here on speaks of `l`; that outlives the call under
+/* The function, which from here on speaks of what is given: the loads of the call under
  * way. */
-static void push_loads(lua_State *L, const struct loads *l)
+static void push_loads(lua_State *L, const void *ctx)
 {
 	lua_rawgetp(L, LUA_REGISTRYINDEX, &loads_key);
 	lua_getupvalue(L, -1, 1);
 	struct loads_view *s = lua_touserdata(L, -1);
 	lua_pop(L, 1);
-	s->loads = l;
+	s->loads = ctx;
 	s->serial = script_state_of(L)->serial;
 }
 
-void strategy_open(lua_State *L)
+static void push_shards(lua_State *L, const void *ctx)
 {
-	view_open(L, &queue_type);
-	view_open(L, &failure_type);
-	open_loads(L);
+	lua_pushinteger(L, ((const struct loads *)ctx)->shards);
 }
 
+/* The result, by the kind. */
 struct deciding {
-	const struct use *use;
-	struct decision_context *context;
-	struct api_msg msg;
-	const struct queue_view *queue;
-	const struct failure_view *failure;
-	const struct loads *loads; /* sharding alone */
-	struct draft *draft;       /* retry alone, instead of `msg` */
-	/* The result, by the kind. */
-	unsigned shard;
+	unsigned shards, shard;
 	double rank;
 	struct retry_decision retry;
 };
 
-/* Call the script's function (msg, <the second argument, on the top>, opts,
- * state[, loads]) and leave its result on the top. */
-static void call_script(lua_State *L, const struct deciding *d)
+static void take_shard(lua_State *L, const struct use_call *c, unsigned result)
 {
-	lua_rawgeti(L, LUA_REGISTRYINDEX, d->use->rule->functions[RULE_DECIDE]);
-	lua_insert(L, -2);
-	if (d->draft)
-		draft_push(L, d->draft);
-	else
-		api_msg_push(L, &d->msg);
-	lua_insert(L, -2);
-	lua_rawgeti(L, LUA_REGISTRYINDEX, d->use->options);
-	dry_run_push_state(L, d->use->state);
-	if (d->loads)
-		push_loads(L, d->loads);
-	lua_call(L, d->loads ? 5 : 4, 1);
-}
-
-/* The result on the top is not what it should be. */
-static int refuse_result(lua_State *L, const struct deciding *d, const char *wanted)
-{
-	const struct rule *rule = d->use->rule;
-
-	script_set_place(script_state_of(L), rule->file, rule->decide_line);
-	return luaL_error(
-		L, "%s must return %s, not %s", rule_decide_name(rule->kind), wanted,
-		lua_isnumber(L, -1) ? lua_tostring(L, -1) : luaL_typename(L, -1));
-}
-
-/* pick (msg, n, opts, state, loads) -> integer */
-static int l_pick(lua_State *L)
-{
-	struct deciding *d = lua_touserdata(L, 1);
+	struct deciding *d = c->ctx;
 	int is_integer = 0;
-	lua_Integer shards = d->loads->shards;
+	lua_Integer shards = d->shards, picked = lua_tointegerx(L, -1, &is_integer);
 
-	lua_pushinteger(L, shards);
-	call_script(L, d);
-	lua_Integer picked = lua_tointegerx(L, -1, &is_integer);
-	if (!is_integer || lua_type(L, -1) != LUA_TNUMBER)
-		return refuse_result(L, d, "an integer");
+	if (!is_integer)
+		use_refuse_result(L, c);
 	lua_Integer shard = picked % shards;
 	d->shard = (unsigned)(shard < 0 ? shard + shards : shard);
-	return 0;
 }
 
-/* rank (msg, queue, opts, state) -> number */
-static int l_rank(lua_State *L)
+static void take_rank(lua_State *L, const struct use_call *c, unsigned result)
 {
-	struct deciding *d = lua_touserdata(L, 1);
+	struct deciding *d = c->ctx;
 
-	view_push(L, &queue_type, d->queue);
-	call_script(L, d);
 	d->rank = lua_tonumber(L, -1);
-	if (lua_type(L, -1) != LUA_TNUMBER || !isfinite(d->rank))
-		return refuse_result(L, d, "a finite number");
-	return 0;
+	if (!isfinite(d->rank))
+		use_refuse_result(L, c);
 }
 
 static bool is_action(lua_State *L, struct deciding *d)
@@ -404,7 +297,7 @@ static struct retry_extra *extra_of(struct deciding *d)
 }
 
 /* An address of the target on the top; '-' is the empty one. */
-static char *read_target(lua_State *L, const struct deciding *d, const char *name)
+static char *read_target(lua_State *L, const char *name)
 {
 	struct slice text;
 
@@ -413,15 +306,12 @@ static char *read_target(lua_State *L, const struct deciding *d, const char *nam
 		return NULL;
 	}
 	text = lua_type(L, -1) == LUA_TSTRING ? field_slice(L, -1) : (struct slice){ 0 };
-	if (!slice_is_name(text)) {
-		script_set_place(script_state_of(L), d->use->rule->file,
-				 d->use->rule->decide_line);
+	if (!slice_is_name(text))
 		luaL_error(L,
 			   "decide returned a table with a wrong '%s': 1 to %d bytes of "
 			   "UTF-8 without white space; tide.dead_letter(exchange, key) "
 			   "makes it",
 			   name, NAME_LEN_MAX);
-	}
 	char *own =
 		slice_is(text, "-") ? mem_strdup("") : mem_strndup(text.data, text.len);
 	lua_pop(L, 1);
@@ -429,68 +319,62 @@ static char *read_target(lua_State *L, const struct deciding *d, const char *nam
 }
 
 /* The table on the top: tide.dead_letter (exchange, key). */
-static int take_target(lua_State *L, struct deciding *d)
+static void take_target(lua_State *L, struct deciding *d)
 {
 	static const char *const names[] = { "exchange", "key", NULL };
 
 	read_only_see_through(L, lua_gettop(L));
-	script_set_place(script_state_of(L), d->use->rule->file,
-			 d->use->rule->decide_line);
 	field_check_names(L, -1, "the table that decide returned", names);
 	d->retry.action = RETRY_DEAD_LETTER;
-	extra_of(d)->exchange = read_target(L, d, "exchange");
-	extra_of(d)->key = read_target(L, d, "key");
-	return 0;
+	extra_of(d)->exchange = read_target(L, "exchange");
+	extra_of(d)->key = read_target(L, "key");
 }
 
-/* decide (msg, failure, opts, state) -> delay in ms, or what else to do */
-static int l_decide(lua_State *L)
+static void take_action(lua_State *L, const struct use_call *c, unsigned result)
 {
-	static const char wanted[] =
-		"a finite delay of 0 or more milliseconds, tide.BURY, "
-		"tide.DEAD_LETTER, tide.dead_letter(exchange, key) "
-		"or tide.DROP";
-	struct deciding *d = lua_touserdata(L, 1);
+	struct deciding *d = c->ctx;
 
-	view_push(L, &failure_type, d->failure);
-	call_script(L, d);
-	if (lua_type(L, -1) == LUA_TSTRING && is_action(L, d))
-		return 0;
-	if (lua_istable(L, -1))
-		return take_target(L, d);
+	if (result == RESULT_TABLE) {
+		take_target(L, d);
+		return;
+	}
+	if (result == RESULT_TEXT) {
+		if (!is_action(L, d))
+			use_refuse_result(L, c);
+		return;
+	}
 	double delay_ms = lua_tonumber(L, -1);
-	if (lua_type(L, -1) != LUA_TNUMBER || !(delay_ms >= 0) || !isfinite(delay_ms))
-		return refuse_result(L, d, wanted);
+	if (!(delay_ms >= 0) || !isfinite(delay_ms))
+		use_refuse_result(L, c);
 	/* Ten years at most, also where a script doubles for ever. */
 	d->retry.action = RETRY_AFTER;
 	d->retry.delay_ms =
 		delay_ms < (double)DURATION_MAX_MS ? llround(delay_ms) : DURATION_MAX_MS;
-	return 0;
 }
 
-static int decide(struct strategy *s, struct deciding *d, lua_CFunction body,
-		  struct error *err)
+static int ask_strategy(struct strategy *s, struct use_call *call, struct error *err)
 {
 	if (s->handle.engine->former)
 		carry_use(&s->handle);
-	d->use = handle_use(&s->handle);
-	const struct use_call call = { .use = d->use,
-				       .handle = &s->handle,
-				       .context = d->context,
-				       .is_pure = d->use->is_pure && body != l_decide,
-				       .body = body,
-				       .ctx = d };
-	return use_decide(s->handle.engine, &call, err);
+	call->use = handle_use(&s->handle);
+	call->handle = &s->handle;
+	call->is_pure = call->use->is_pure && call->take != take_action;
+	return use_decide(s->handle.engine, call, err);
 }
 
 int strategy_pick(struct strategy *s, const struct script_question *q, unsigned shards,
 		  unsigned *shard, struct error *err)
 {
-	struct loads loads = { shards, s->load, s->load_ctx };
-	struct deciding d = { .context = q->context,
-			      .msg = { .msg = q->msg },
-			      .loads = &loads };
-	int rc = decide(s, &d, l_pick, err);
+	const struct loads loads = { shards, s->load, s->load_ctx };
+	const struct script_value of_n = { push_shards, &loads },
+				  of_loads = { push_loads, &loads };
+	const struct api_msg msg = { .msg = q->msg };
+	struct deciding d = { .shards = shards };
+	struct use_call call = { .context = q->context,
+				 .given = { &msg, &of_n, NULL, NULL, &of_loads },
+				 .take = take_shard,
+				 .ctx = &d };
+	int rc = ask_strategy(s, &call, err);
 
 	if (rc == TIDE_OK)
 		*shard = d.shard;
@@ -500,10 +384,13 @@ int strategy_pick(struct strategy *s, const struct script_question *q, unsigned 
 int strategy_rank(struct strategy *s, const struct script_question *q,
 		  const struct queue_view *queue, double *rank, struct error *err)
 {
-	struct deciding d = { .context = q->context,
-			      .msg = { .msg = q->msg },
-			      .queue = queue };
-	int rc = decide(s, &d, l_rank, err);
+	const struct api_msg msg = { .msg = q->msg };
+	struct deciding d = { .rank = 0 };
+	struct use_call call = { .context = q->context,
+				 .given = { &msg, queue },
+				 .take = take_rank,
+				 .ctx = &d };
+	int rc = ask_strategy(s, &call, err);
 
 	if (rc == TIDE_OK)
 		*rank = d.rank;
@@ -517,17 +404,16 @@ static int64_t now_of(const struct strategy *s, const struct script_question *q)
 }
 
 /* Keep what was written. */
-static int take_written(struct deciding *d, const struct draft_copies *copies,
-			struct error *err)
+static int take_written(struct deciding *d, const struct draft *draft, struct error *err)
 {
-	if (d->draft->is_changed) {
-		extra_of(d)->msg = draft_build(d->draft);
+	if (draft->is_changed) {
+		extra_of(d)->msg = draft_build(draft);
 		if (!d->retry.extra->msg)
 			return error_set(err, TIDE_EBUSY,
 					 "out of memory for the changed message");
 	}
-	if (copies->count > 0)
-		extra_of(d)->copies = *copies;
+	if (draft->copies->count > 0)
+		extra_of(d)->copies = *draft->copies;
 	return TIDE_OK;
 }
 
@@ -537,9 +423,11 @@ int strategy_decide(struct strategy *s, const struct script_question *q,
 {
 	struct draft draft;
 	struct draft_copies copies;
-	struct deciding d = { .context = q->context,
-			      .failure = failure,
-			      .draft = &draft };
+	struct deciding d = { .shard = 0 };
+	struct use_call call = { .context = q->context,
+				 .given = { &draft, failure },
+				 .take = take_action,
+				 .ctx = &d };
 
 	copies.count = 0;
 	copies.max = DRAFT_COPIES_MAX;
@@ -550,9 +438,9 @@ int strategy_decide(struct strategy *s, const struct script_question *q,
 	draft.view.has_place = failure->has_place;
 	draft.view.partition = failure->partition;
 	draft.view.offset = failure->offset;
-	int rc = decide(s, &d, l_decide, err);
+	int rc = ask_strategy(s, &call, err);
 	if (rc == TIDE_OK)
-		rc = take_written(&d, &copies, err);
+		rc = take_written(&d, &draft, err);
 	draft_deinit(&draft);
 	if (rc == TIDE_OK) {
 		*decision = d.retry;

@@ -18,7 +18,7 @@ static int l_use(lua_State *L)
 	struct use *use = u->use;
 	struct rule *rule = use->rule;
 
-	script_set_place(script_state_of(L), rule->file, rule->decide_line);
+	script_set_place(script_state_of(L), rule->file, rule->lines[RULE_DECIDE]);
 	options_push(L, &rule->options, u->options);
 	lua_pushvalue(L, -1);
 	use->options = luaL_ref(L, LUA_REGISTRYINDEX);
@@ -101,6 +101,117 @@ static struct account *account_of(struct script_state *s, const struct use_call 
 	return rule->recent;
 }
 
+void use_blame(lua_State *L, const struct use_call *c)
+{
+	const struct rule *rule = c->use->rule;
+
+	script_set_place(script_state_of(L), rule_code_file(rule),
+			 rule->lines[c->function]);
+}
+
+static const struct script_function *function_of(const struct use_call *c)
+{
+	return &script_kind_rows[c->use->rule->kind].functions[c->function];
+}
+
+int use_refuse_result(lua_State *L, const struct use_call *c)
+{
+	const struct script_function *f = function_of(c);
+	int type = lua_type(L, -1);
+	bool is_shown = type == LUA_TNUMBER && f->results & RESULT_NUMBER;
+
+	use_blame(L, c);
+	return luaL_error(L, "%s must return %s, not %s%s", f->name, f->wanted,
+			  is_shown || type == LUA_TNIL ? "" : "a ",
+			  is_shown ? lua_tostring(L, -1) : luaL_typename(L, -1));
+}
+
+/* The value on the top as enum script_result. */
+static unsigned result_of(lua_State *L, int idx)
+{
+	switch (lua_type(L, idx)) {
+	case LUA_TNIL:
+		return RESULT_NIL;
+	case LUA_TBOOLEAN:
+		return lua_toboolean(L, idx) ? RESULT_TRUE : RESULT_FALSE;
+	case LUA_TNUMBER:
+		return RESULT_NUMBER;
+	case LUA_TSTRING:
+		return RESULT_TEXT;
+	case LUA_TTABLE:
+		return RESULT_TABLE;
+	default:
+		return RESULT_OTHER;
+	}
+}
+
+/* The reason on the top, or nil. No client sees a password or a secret in it. */
+static void read_reason(lua_State *L, const struct use_call *c, unsigned result)
+{
+	const char *preset = script_kind_rows[c->use->rule->kind].refusal;
+	const char *reason = luaL_optstring(L, -1, "");
+
+	if (reason[strspn(reason, " \t\r\n")] == '\0')
+		reason = preset && result == RESULT_FALSE ? preset : "";
+	if (!script_hides(script_state_of(L), slice_from(reason)))
+		snprintf(c->refusal->reason, REFUSAL_MAX, "%s", reason);
+	else
+		snprintf(c->refusal->reason, REFUSAL_MAX,
+			 "%s, for a reason with a password or a secret",
+			 preset ? preset : "a script refused it");
+}
+
+/* The two results of a function that may refuse; leaves the first. A reason without a
+ * refusal is a slip, which would let a message or somebody in. */
+static void read_refusal(lua_State *L, const struct use_call *c, unsigned results)
+{
+	unsigned result = result_of(L, -2);
+	bool may_explain =
+		result == RESULT_FALSE ||
+		(results & RESULT_REASON && result & (RESULT_NUMBER | RESULT_TEXT));
+
+	if (!lua_isnil(L, -1) && (!may_explain || lua_type(L, -1) != LUA_TSTRING)) {
+		use_blame(L, c);
+		luaL_error(L,
+			   "%s returned a second value, a %s: to refuse it must return "
+			   "false and a reason, which is a text",
+			   function_of(c)->name, luaL_typename(L, -1));
+	}
+	c->refusal->is_refused = result == RESULT_FALSE;
+	if (may_explain)
+		read_reason(L, c, result);
+	lua_pop(L, 1);
+}
+
+/* Runs inside the door: the call that the row describes. */
+static int l_decide(lua_State *L)
+{
+	const struct use_call *c = lua_touserdata(L, 1);
+	const struct script_function *f = function_of(c);
+	const struct script_argument *a = f->arguments;
+	int count = 0;
+
+	lua_rawgeti(L, LUA_REGISTRYINDEX, c->use->rule->functions[c->function]);
+	for (; count < SCRIPT_ARGUMENTS_MAX && a[count].push; count++)
+		a[count].push(L, c, a[count].view, c->given[count]);
+	if (f->results == 0) {
+		lua_call(L, count, 0);
+		return 0;
+	}
+	lua_call(L, count, f->results & RESULT_FALSE ? 2 : 1);
+	if (f->results & RESULT_FALSE)
+		read_refusal(L, c, f->results);
+	unsigned result = result_of(L, -1);
+	if ((f->results & result) == 0)
+		return use_refuse_result(L, c);
+	/* What is wrong with its fields is told there. */
+	if (result == RESULT_TABLE)
+		use_blame(L, c);
+	if (c->take)
+		c->take(L, c, result);
+	return 0;
+}
+
 int use_decide(struct engine *e, const struct use_call *c, struct error *err)
 {
 	struct rule *rule = c->use->rule;
@@ -121,12 +232,16 @@ int use_decide(struct engine *e, const struct use_call *c, struct error *err)
 				    .is_pure = c->is_pure,
 				    .context = c->context,
 				    .password = c->password,
-				    .body = c->body,
-				    .ctx = c->ctx };
+				    .body = l_decide,
+				    .ctx = (void *)(uintptr_t)c };
 	struct circuit *circuit = circuit_find(e, c);
 
 	if (trace)
 		trace->line = 0;
+	if (c->refusal) {
+		c->refusal->is_refused = false;
+		c->refusal->reason[0] = '\0';
+	}
 	if (account->is_exhausted && !room_allows_call(e, account, err))
 		return TIDE_ERULE;
 	if (circuit && !circuit_allows(e, circuit, err)) {
@@ -150,5 +265,8 @@ int use_decide(struct engine *e, const struct use_call *c, struct error *err)
 		circuit_count_success(e, circuit);
 	if (s->was_refused || account->is_exhausted)
 		room_after_call(e, account, rc);
+	if (rc == TIDE_OK && c->refusal && c->refusal->is_refused)
+		rule->stats.rejected += script_kind_rows[rule->kind].refusal &&
+					!(c->context && c->context->is_dry);
 	return rc;
 }

@@ -2,7 +2,7 @@
 
 #include <lauxlib.h>
 
-#include "rules/engine/connect.h"
+#include "rules/engine/auth.h"
 #include "rules/sandbox/field.h"
 #include "spec_field.h"
 
@@ -117,7 +117,7 @@ int spec_auth_connect(lua_State *L, struct engine *e, struct decision_context *c
 	struct error err;
 
 	field_check_names(L, 2, "a client", names);
-	int rc = connect_ask(e, &client, &d, &err);
+	int rc = auth_connect(e, &client, &d, &err);
 	if (!d.is_refused) {
 		push_settings(L, &d);
 		return 1;

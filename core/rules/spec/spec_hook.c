@@ -80,7 +80,7 @@ static void on_step(void *ctx, const struct settled_step *step)
 static enum settled_event read_event(lua_State *L)
 {
 	lua_getfield(L, 3, "event");
-	return (enum settled_event)luaL_checkoption(L, -1, "ack", settled_event_names);
+	return (enum settled_event)luaL_checkoption(L, -1, "ack", script_kind_events);
 }
 
 int spec_hook_settled(lua_State *L, const struct spec_hook *h, struct error *err)

@@ -6,7 +6,9 @@
 
 #include "base/msg.h"
 #include "rules/engine/engine_private.h"
+#include "rules/engine/deliver.h"
 #include "rules/engine/hook.h"
+#include "rules/engine/policy.h"
 
 #define ANSWERS_MAX 200
 
@@ -15,21 +17,17 @@ struct answers {
 	char text[ANSWERS_MAX];
 };
 
-/* deliver ("what", opts, state) -> text, or nil; "stop" ends the chain */
-static int l_deliver(lua_State *L)
+/* Keeps what a script returned; "stop" ends the chain. */
+static void take_text(lua_State *L, const struct use_call *c, unsigned result)
 {
-	struct hook_call *c = lua_touserdata(L, 1);
-	struct answers *a = c->ctx;
+	struct hook_call *call = c->ctx;
+	struct answers *a = call->ctx;
 	size_t len = strlen(a->text);
 
-	hook_push(L, c);
-	lua_pushliteral(L, "what");
-	hook_call_script(L, c, 1, 1);
-	if (!lua_isstring(L, -1))
-		return hook_refuse(L, c, "deliver must return a text");
+	if (result != RESULT_TEXT)
+		use_refuse_result(L, c);
 	snprintf(a->text + len, sizeof(a->text) - len, "%s ", lua_tostring(L, -1));
-	c->is_decided = strcmp(lua_tostring(L, -1), "stop") == 0;
-	return 0;
+	call->is_decided = strcmp(lua_tostring(L, -1), "stop") == 0;
 }
 
 static void add_hook(const struct fixture *f, const char *name, const char *match,
@@ -38,7 +36,9 @@ static void add_hook(const struct fixture *f, const char *name, const char *matc
 	char file[64], text[512];
 
 	snprintf(file, sizeof(file), "deliver/%s.lua", name);
-	snprintf(text, sizeof(text), "return { %s%s%s\ndeliver = function(what) %s end }",
+	snprintf(text, sizeof(text),
+		 "return { %s%s%s\ndeliver = function(_, what) what = what.protocol %s "
+		 "end }",
 		 match ? "match = " : "", match ? match : "", match ? "," : "", body);
 	write_file(f, file, text);
 }
@@ -59,18 +59,29 @@ static struct hook_subject of_queue(const char *vhost, const char *queue)
 				      .queue = slice_from(queue) };
 }
 
+static struct hook_call asked; /* as the last `ask` left it */
+
 static const char *ask(struct fixture *f, struct hook_subject subject)
 {
+	static const struct consumer_view consumer = { .protocol = "what" };
+	struct msg *m = make_msg("k", 0, NULL);
+	struct script_refusal refusal;
+	struct draft draft;
 	static struct answers answers;
 	struct hook_call c = { .kind = SCRIPT_DELIVER,
 			       .subject = subject,
-			       .body = l_deliver,
+			       .given = { &draft, &consumer },
+			       .take = take_text,
+			       .refusal = &refusal,
 			       .ctx = &answers };
 
 	answers.text[0] = '\0';
-	if (hook_run(f->engine, &c, &f->err) != TIDE_OK)
-		return f->err.text;
-	return answers.text;
+	draft_init(&draft, m, 0, NULL);
+	int rc = hook_run(f->engine, &c, &f->err);
+	asked = c;
+	draft_deinit(&draft);
+	msg_unref(m);
+	return rc == TIDE_OK ? answers.text : f->err.text;
 }
 
 static void scripts_that_match_are_asked_in_the_order_of_their_names(void **state)
@@ -119,23 +130,19 @@ static void message_decides_what_the_address_does_not(void **state)
 static void decision_ends_the_chain_and_a_failure_too(void **state)
 {
 	struct fixture *f = *state;
-	struct answers answers = { "" };
-	struct hook_call c = { .kind = SCRIPT_DELIVER,
-			       .subject = of_queue("/", "jobs"),
-			       .body = l_deliver,
-			       .ctx = &answers };
 
 	add_hook(f, "10", "{}", "return 'stop'");
 	add_hook(f, "20", "{}", "return 'late'");
-	add_hook(f, "05", "{ queue = 'bad' }", "return true");
+	add_hook(f, "05", "{ queue = 'bad' }", "return {}");
 	assert_starts(f);
-	assert_int_equal(hook_run(f->engine, &c, &f->err), TIDE_OK);
-	assert_string_equal(answers.text, "stop ");
-	assert_true(c.is_decided);
-	assert_string_equal(c.file, "deliver/10.lua");
-	assert_int_equal(c.line, 2);
+	assert_string_equal(ask(f, of_queue("/", "jobs")), "stop ");
+	assert_true(asked.is_decided);
+	assert_string_equal(asked.file, "deliver/10.lua");
+	assert_int_equal(asked.line, 2);
 	assert_string_equal(ask(f, of_queue("/", "bad")),
-			    "deliver/05.lua:2: deliver must return a text");
+			    "deliver/05.lua:2: deliver must return nothing, false and a "
+			    "reason, or a delay of 1 or more milliseconds or like "
+			    "\"30s\", not a table");
 }
 
 static void match_that_cannot_be_is_refused(void **state)
@@ -176,26 +183,27 @@ static void thing_that_is_declared_has_one_name(void **state)
 {
 	struct fixture *f = *state;
 	char path[128];
-	struct hook_call c = { .kind = SCRIPT_DECLARE, .body = l_deliver };
-	struct answers answers = { "" };
+	struct policy_call c = { .kind = "queue",
+				 .vhost = SLICE("/"),
+				 .name = SLICE("jobs") };
 
-	c.ctx = &answers;
 	snprintf(path, sizeof(path), "%s/declare", f->dir);
 	assert_int_equal(mkdir(path, 0700), 0);
 	write_file(f, "declare/a.lua",
-		   "return { match = { queue = '#' }, declare = function() return "
-		   "'queue' end }");
+		   "return { match = { queue = '#' }, declare = function(what) "
+		   "what.options.ttl = 1 end }");
 	write_file(f, "declare/b.lua",
-		   "return { match = { exchange = 'eu.*' }, declare = function() return "
-		   "'exchange' end }");
+		   "return { match = { exchange = 'eu.*' }, declare = function(what) "
+		   "what.options.ttl = 2 end }");
 	assert_starts(f);
-	c.subject.queue = slice_from("jobs");
-	assert_int_equal(hook_run(f->engine, &c, &f->err), TIDE_OK);
-	assert_string_equal(answers.text, "queue ");
-	c.subject = (struct hook_subject){ .exchange = slice_from("eu.orders") };
-	answers.text[0] = '\0';
-	assert_int_equal(hook_run(f->engine, &c, &f->err), TIDE_OK);
-	assert_string_equal(answers.text, "exchange ");
+	assert_int_equal(policy_ask(f->engine, &c, &f->err), TIDE_OK);
+	assert_string_equal(c.files, "declare/a.lua");
+	c.kind = "exchange";
+	c.type = "topic";
+	c.name = SLICE("eu.orders");
+	assert_int_equal(policy_ask(f->engine, &c, &f->err), TIDE_OK);
+	assert_string_equal(c.files, "declare/b.lua");
+	args_deinit(&c.options);
 	write_file(f, "declare/a.lua",
 		   "return { match = { queue = '#', exchange = 'x' }, declare = print }");
 	assert_int_equal(reload_now(f->engine, &f->err), TIDE_ERULE);
