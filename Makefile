@@ -6,7 +6,7 @@ CC ?= cc
 PREFIX ?= /usr/local
 # The floors of core/, from the lowest; a floor calls itself and those before it (make lint).
 FLOORS := base figures host tls store rules/sandbox rules/api rules/engine rules/spec access log shard broker schedule follow rollout \
-	session proto proto/line proto/stomp http net client cli check audit
+	session ops proto proto/line proto/stomp http net client cli check audit
 
 PACKAGES := lua5.4 hiredis libuv jansson openssl ncursesw
 CFLAGS ?= -O2 -g
@@ -239,11 +239,12 @@ pictures: deps-test-browser
 	@$(MAKE) all
 	@TIDEMQ=$(abspath $(B))/tidemq lua5.4 tools/dashboard_pictures.lua
 
-# The tables that the broker prints: options.
+# The tables that the broker prints: options; and operations, which it tells by GET /api.
 .PHONY: docs
 docs: deps
 	@$(MAKE) all
 	@lua5.4 tools/make_docs.lua $(B)/tidemq docs/*.md
+	@UPDATE=1 TIDEMQ=$(B)/tidemq lua5.4 /usr/bin/busted tests/integration/operations_spec.lua
 
 demo: deps
 	@$(MAKE) all
@@ -348,7 +349,7 @@ help:
 #: make bench-topics   the topics of bench-peers alone; SERVERS="fake tidemq": those; FULL=1: 10,000,000 messages
 #: make bench-options  what each option adds to a message, in instructions; a table in build/bench-options.md
 #: make guard          instructions of the hot paths against expected.txt; UPDATE=1 rewrites it
-#: make docs           the tables of options in docs, from the binary
+#: make docs           the tables of options and of operations in docs, and docs/openapi.json, from the binary
 #: make pictures       the pictures of the dashboard in docs, from a broker with load (five minutes)
 #: make demo           a guided tour of a broker, crashes included
 #: make deps           install what the build needs (deps-test, deps-lint, deps-fuzz, deps-bench, deps-deb: more)

@@ -43,8 +43,8 @@ end
 local function floor_of(path) return path:match '^core/(.+)/[^/]+$' or 'main' end
 
 -- Floors that know these others alone: a protocol sees sessions and not what is below.
-local narrow = { ['^proto$'] = ' session host base ', ['^proto/'] = ' proto session host base ',
-  ['^http$'] = ' proto proto/stomp session host base ',
+local narrow = { ['^proto$'] = ' session host base ', ['^proto/'] = ' proto ops session host base ',
+  ['^http$'] = ' proto proto/stomp ops session host base ',
   ['^net$'] = ' proto proto/line proto/stomp http session tls host base ' }
 -- The headers of a floor that others may include: its other structs are closed.
 local doors = {

@@ -23,7 +23,7 @@ struct trace_spec {
 	struct slice key;      /* a pattern, as of a topic exchange */
 	double share;          /* of the publishes, above 0, at most 1 */
 	int64_t for_ms;
-	unsigned max; /* messages that are followed */
+	uint64_t max; /* messages that are followed */
 	bool has_payload;
 };
 

@@ -146,6 +146,6 @@ static int get_events(struct http_request *q, struct reply *r, struct error *err
 }
 
 const struct http_route http_api_events_routes[] = {
-	{ "GET", "/api/events", "every", 0, get_events },
+	{ "GET", "/api/events", "every", 0, get_events, NULL },
 	{ 0 },
 };

@@ -1,18 +1,18 @@
-/* Messages of queues and topics: a look at them, and GET with receipts. */
+/* Messages over HTTP: publishing, and GET with receipts. */
 #include <jansson.h>
 
 #include "base/duration.h"
-#include "http_api.h"
+#include "http_batch.h"
 #include "http_conn.h"
 #include "http_engine.h"
 #include "http_lease.h"
+#include "http_message.h"
 #include "http_request_private.h"
 
+#define EXCHANGE "/api/vhosts/{vhost}/exchanges/{exchange}"
 #define QUEUE "/api/vhosts/{vhost}/queues/{queue}"
 #define TOPIC "/api/vhosts/{vhost}/topics/{queue}"
 #define GET_MAX 1000
-#define PEEK_MAX 100
-#define PARTITIONS_MAX 64
 #define WAIT_MAX_MS (3600 * 1000)
 #define TOUCH_MIN_MS 10
 #define TOUCH_MAX_MS (INT64_C(24) * 3600 * 1000)
@@ -27,84 +27,14 @@ static struct http_leases *leases_of(const struct http_request *q)
 	return q->conn->engine->leases;
 }
 
-/* ---- a look ---- */
-
-static int peek(struct http_request *q, struct reply *r, struct error *err)
+static struct position read_position(struct http_request *q, const char *name)
 {
-	const struct number_limits max = { 1, PEEK_MAX };
-	struct peek_spec spec = { .queue = queue_of(q), .partition = -1 };
+	struct slice text = http_request_text(q, name);
+	struct position position = { 0 };
 
-	spec.max = (unsigned)http_request_uint(q, "max", max, PEEK_MAX);
-	spec.has_state = http_request_text(q, "state").data;
-	/* In the order of enum peek_state. */
-	spec.state = (enum peek_state)http_request_choice(
-		q, "state", "ready, delayed, unacked or buried");
-	spec.match = http_request_text(q, "match");
-	spec.after = http_request_text(q, "after");
-	if (http_request_check(q, err) < 0)
-		return err->code;
-	return session_peek(http_request_session(q), &spec, r, err);
-}
-
-static int peek_topic(struct http_request *q, struct reply *r, struct error *err)
-{
-	const struct number_limits max = { 1, PEEK_MAX };
-	struct peek_spec spec = { .queue = queue_of(q) };
-
-	spec.max = (unsigned)http_request_uint(q, "max", max, PEEK_MAX);
-	spec.partition = (int)http_request_int(q, "partition", 0, PARTITIONS_MAX - 1, -1);
-	spec.from = http_api_position(q, "offset");
-	spec.match = http_request_text(q, "match");
-	if (http_request_check(q, err) < 0)
-		return err->code;
-	return session_peek(http_request_session(q), &spec, r, err);
-}
-
-static int find(struct http_request *q, struct reply *r, struct error *err)
-{
-	uint64_t id = http_api_id(q);
-
-	if (http_request_check(q, err) < 0)
-		return err->code;
-	return session_by_id_find(http_request_session(q), queue_of(q), id, r, err);
-}
-
-static int with_id(struct http_request *q, struct by_id_spec *spec,
-		   int run(struct session *s, const struct by_id_spec *spec,
-			   struct reply *r, struct error *err),
-		   struct reply *r, struct error *err)
-{
-	uint64_t id = http_api_id(q);
-
-	spec->queue = queue_of(q);
-	spec->ids = &id;
-	spec->count = 1;
-	if (http_request_check(q, err) < 0)
-		return err->code;
-	return run(http_request_session(q), spec, r, err);
-}
-
-static int delete (struct http_request *q, struct reply *r, struct error *err)
-{
-	struct by_id_spec spec = { 0 };
-
-	return with_id(q, &spec, session_by_id_remove, r, err);
-}
-
-static int kick(struct http_request *q, struct reply *r, struct error *err)
-{
-	struct by_id_spec spec = { 0 };
-
-	return with_id(q, &spec, session_by_id_kick, r, err);
-}
-
-static int reschedule(struct http_request *q, struct reply *r, struct error *err)
-{
-	const struct number_limits delay = { 0, DURATION_MAX_MS };
-	struct by_id_spec spec = { .delay_ms = http_request_duration(q, "delay", delay) };
-
-	http_api_need(q, "delay", "a duration; 0 makes the message ready");
-	return with_id(q, &spec, session_by_id_reschedule, r, err);
+	if (q->rc == TIDE_OK && text.data)
+		q->rc = position_parse(text, &position, &q->err);
+	return position;
 }
 
 /* ---- GET and what follows ---- */
@@ -123,9 +53,10 @@ static int get(struct http_request *q, struct reply *r, struct error *err)
 	spec.is_auto_ack = http_request_choice(q, "ack", "manual or auto");
 	spec.match = http_request_text(q, "match");
 	spec.group = http_request_name(q, "group");
-	spec.from = http_api_position(q, "from");
-	spec.partition = http_request_int(q, "partition", 0, PARTITIONS_MAX - 1, -1);
-	spec.offset = http_api_position(q, "offset");
+	spec.from = read_position(q, "from");
+	spec.partition =
+		http_request_int(q, "partition", 0, TOPIC_PARTITIONS_MAX - 1, -1);
+	spec.offset = read_position(q, "offset");
 	if (http_request_check(q, err) < 0)
 		return err->code;
 	return http_lease_get(leases_of(q), q, &spec, r, err);
@@ -215,23 +146,75 @@ static int touch(struct http_request *q, struct reply *r, struct error *err)
 	return settle(q, &what, r, err);
 }
 
+/* ---- publishing ---- */
+
+/* A client that gets an answer for each publish is not held back, but refused. */
+static int check_blocked(struct http_request *q, struct error *err)
+{
+	if (!session_publish_is_blocked(http_request_session(q)))
+		return TIDE_OK;
+	return error_set(err, TIDE_EBUSY,
+			 "publishers are held back, since memory or the store is full; "
+			 "try again later");
+}
+
+static int publish_one(struct http_request *q, struct reply *r, struct error *err)
+{
+	struct session *s = http_request_session(q);
+	struct http_message m;
+	struct msg *msg;
+	int rc = http_message_read(&m, http_request_json(q),
+				   http_request_path(q, "exchange"), err);
+
+	if (rc == TIDE_OK)
+		rc = session_publish_prepare(s, &m.spec, &msg, err);
+	if (rc == TIDE_OK)
+		session_publish_take(s, msg, &m.demand, r);
+	http_message_deinit(&m);
+	return rc;
+}
+
+static int publish(struct http_request *q, struct reply *r, struct error *err)
+{
+	const json_t *body = http_request_json(q);
+
+	if (check_blocked(q, err) < 0)
+		return err->code;
+	if (!json_object_get(body, "messages"))
+		return publish_one(q, r, err);
+	if (json_object_size(body) > 1)
+		return error_set(
+			err, TIDE_ESYNTAX,
+			"beside messages there is nothing else: each message has "
+			"its own members");
+	return http_batch_start(q, http_request_path(q, "exchange"), r, err);
+}
+
+static int explain(struct http_request *q, struct reply *r, struct error *err)
+{
+	struct http_message m;
+	int rc = http_message_read(&m, http_request_json(q),
+				   http_request_path(q, "exchange"), err);
+
+	if (rc == TIDE_OK)
+		rc = session_explain(http_request_session(q), &m.spec, r, err);
+	http_message_deinit(&m);
+	return rc;
+}
+
 #define NACK "receipts delay dead bury requeue priority reason"
 
 const struct http_route http_api_messages_routes[] = {
-	{ "GET", QUEUE "/messages", "state max match after", 0, peek },
-	{ "GET", QUEUE "/messages/{id}", NULL, 0, find },
-	{ "DELETE", QUEUE "/messages/{id}", NULL, 0, delete },
-	{ "POST", QUEUE "/messages/{id}/kick", NULL, 0, kick },
-	{ "POST", QUEUE "/messages/{id}/reschedule", "delay", 0, reschedule },
-	{ "POST", QUEUE "/get", "max wait ack-timeout match ack", 0, get },
-	{ "POST", QUEUE "/ack", "receipts", 0, ack },
-	{ "POST", QUEUE "/nack", NACK, 0, nack },
-	{ "POST", QUEUE "/touch", "receipts for", 0, touch },
-	{ "GET", TOPIC "/messages", "partition offset max match", 0, peek_topic },
+	{ "POST", EXCHANGE "/publish", HTTP_MESSAGE_NAMES " messages", 0, publish, NULL },
+	{ "POST", EXCHANGE "/explain", HTTP_MESSAGE_NAMES, 0, explain, NULL },
+	{ "POST", QUEUE "/get", "max wait ack-timeout match ack", 0, get, NULL },
+	{ "POST", QUEUE "/ack", "receipts", 0, ack, NULL },
+	{ "POST", QUEUE "/nack", NACK, 0, nack, NULL },
+	{ "POST", QUEUE "/touch", "receipts for", 0, touch, NULL },
 	{ "POST", TOPIC "/get", "max wait ack-timeout ack group from partition offset", 0,
-	  get },
-	{ "POST", TOPIC "/ack", "receipts", 0, ack },
-	{ "POST", TOPIC "/nack", NACK, 0, nack },
-	{ "POST", TOPIC "/touch", "receipts for", 0, touch },
+	  get, NULL },
+	{ "POST", TOPIC "/ack", "receipts", 0, ack, NULL },
+	{ "POST", TOPIC "/nack", NACK, 0, nack, NULL },
+	{ "POST", TOPIC "/touch", "receipts for", 0, touch, NULL },
 	{ 0 },
 };

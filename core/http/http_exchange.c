@@ -428,7 +428,8 @@ static void work(struct http_request *q)
 		session_begin(http_request_session(q));
 		q->reply = reply_create(http_request_channel(q), false);
 	}
-	rc = route->handle(q, q->reply, &err);
+	rc = route->operation ? http_api_run(q, q->reply, &err)
+			      : route->handle(q, q->reply, &err);
 	if (rc < 0 && q->reply)
 		reply_error(q->reply, &err);
 	else if (rc < 0)

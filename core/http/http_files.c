@@ -74,8 +74,8 @@ static int get_description(struct http_request *q, struct reply *r, struct error
 }
 
 const struct http_route http_files_routes[] = {
-	{ "GET", "/", NULL, HTTP_NO_LOGIN, get_index },
-	{ "GET", "/page/{file}", NULL, HTTP_NO_LOGIN, get_file },
-	{ "GET", "/api/openapi.json", NULL, HTTP_NO_LOGIN, get_description },
+	{ "GET", "/", NULL, HTTP_NO_LOGIN, get_index, NULL },
+	{ "GET", "/page/{file}", NULL, HTTP_NO_LOGIN, get_file, NULL },
+	{ "GET", "/api/openapi.json", NULL, HTTP_NO_LOGIN, get_description, NULL },
 	{ 0 },
 };

@@ -37,7 +37,7 @@ static int get_ready(struct http_request *q, struct reply *r, struct error *err)
 }
 
 const struct http_route http_health_routes[] = {
-	{ "GET", "/health/live", NULL, HTTP_NO_LOGIN | HTTP_ANY_HOST, get_live },
-	{ "GET", "/health/ready", NULL, HTTP_NO_LOGIN | HTTP_ANY_HOST, get_ready },
+	{ "GET", "/health/live", NULL, HTTP_NO_LOGIN | HTTP_ANY_HOST, get_live, NULL },
+	{ "GET", "/health/ready", NULL, HTTP_NO_LOGIN | HTTP_ANY_HOST, get_ready, NULL },
 	{ 0 },
 };

@@ -67,6 +67,6 @@ static int get_metrics(struct http_request *q, struct reply *r, struct error *er
 }
 
 const struct http_route http_metrics_routes[] = {
-	{ "GET", "/metrics", "per", 0, get_metrics },
+	{ "GET", "/metrics", "per", 0, get_metrics, NULL },
 	{ 0 },
 };

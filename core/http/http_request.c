@@ -56,15 +56,28 @@ static int decode(struct http_request *q, struct slice text, struct slice *out,
 	return TIDE_OK;
 }
 
+void http_request_write_names(const struct http_route *r, struct buf *out)
+{
+	if (r->operation)
+		operation_write_names(r->operation, OPERATION_HTTP, out);
+	else if (r->names)
+		buf_printf(out, " %s", r->names);
+}
+
 static int check_known(const struct http_request *q, struct slice name, struct error *err)
 {
 	const struct http_route *r = q->match.route;
+	struct buf names = { 0 };
 
-	if (slice_is_listed(name, r->names))
+	if (r->operation ? operation_takes(r->operation, name, OPERATION_HTTP)
+			 : slice_is_listed(name, r->names))
 		return TIDE_OK;
-	return error_set(err, TIDE_ESYNTAX, "%s %s has no parameter '%.*s'%s%s",
-			 r->method, r->path, SLICE_HEAD(name, 64),
-			 r->names ? "; it takes: " : "", r->names ? r->names : "");
+	http_request_write_names(r, &names);
+	error_set(err, TIDE_ESYNTAX, "%s %s has no parameter '%.*s'%s%s", r->method,
+		  r->path, SLICE_HEAD(name, 64), buf_len(&names) ? "; it takes:" : "",
+		  buf_cstr(&names));
+	buf_deinit(&names);
+	return err->code;
 }
 
 static int decode_path(struct http_request *q, struct error *err)

@@ -77,3 +77,8 @@ TIDE_MUST_USE int http_request_parse(struct slice body, json_t **out, struct err
 /* Read the body as JSON, unless that was done, and look at its names. */
 TIDE_MUST_USE int http_request_read_body(struct http_request *q, struct error *err);
 void http_request_deinit(struct http_request *q);
+/* The parameters that a route takes, each behind a space. */
+void http_request_write_names(const struct http_route *r, struct buf *out);
+/* Run the operation of the route; in http_api.c. */
+TIDE_MUST_USE int http_api_run(struct http_request *q, struct reply *r,
+			       struct error *err);

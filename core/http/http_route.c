@@ -3,11 +3,9 @@
 #include <stdio.h>
 
 static const struct http_route *const tables[] = {
-	http_websocket_routes,     http_files_routes,        http_health_routes,
-	http_api_queues_routes,    http_api_messages_routes, http_api_publish_routes,
-	http_api_exchanges_routes, http_api_topics_routes,   http_api_rules_routes,
-	http_api_shared_routes,    http_api_users_routes,    http_api_broker_routes,
-	http_api_events_routes,    http_metrics_routes,
+	http_websocket_routes, http_files_routes,        http_health_routes,
+	http_metrics_routes,   http_api_messages_routes, http_api_events_routes,
+	http_api_routes,
 };
 #define TABLES (sizeof(tables) / sizeof(tables[0]))
 
@@ -45,25 +43,38 @@ static void allow(struct http_match *out, char text[HTTP_ALLOW_MAX], const char 
 void http_route_find(struct http_match *out, const char *method, struct slice path,
 		     char text[HTTP_ALLOW_MAX])
 {
-	const struct http_route *r;
-
 	*out = (struct http_match){ 0 };
-	for (size_t i = 0; (r = http_route_at(i)) != NULL; i++) {
-		if (!is_match(r->path, path, out))
+	for (size_t i = 0; http_route_at(i, &out->found); i++) {
+		if (!is_match(out->found.path, path, out))
 			continue;
-		if (is_method(r, method)) {
-			out->route = r;
+		if (is_method(&out->found, method)) {
+			out->route = &out->found;
 			return;
 		}
-		allow(out, text, r->method);
+		allow(out, text, out->found.method);
 	}
 }
 
-const struct http_route *http_route_at(size_t index)
+bool http_route_at(size_t index, struct http_route *out)
 {
+	const struct operation *o;
+
 	for (size_t i = 0; i < TABLES; i++)
 		for (const struct http_route *r = tables[i]; r->method; r++)
-			if (index-- == 0)
-				return r;
-	return NULL;
+			if (index-- == 0) {
+				*out = *r;
+				return true;
+			}
+	for (size_t i = 0; (o = operation_at(i)) != NULL; i++)
+		if (o->path && index-- == 0) {
+			unsigned features =
+				(o->features & OPERATION_PAGED ? HTTP_PAGED : 0u) |
+				(o->features & OPERATION_DECLARES ? HTTP_DECLARES : 0u) |
+				(o->features & OPERATION_VHOST ? HTTP_VHOST : 0u);
+
+			*out = (struct http_route){ o->method, o->path, NULL,
+						    features,  NULL,    o };
+			return true;
+		}
+	return false;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "http_request.h"
+#include "ops/operation.h"
 
 /* Like a session function: it finishes `r`, now or later, or returns an error. */
 typedef int http_handler_fn(struct http_request *q, struct reply *r, struct error *err);
@@ -24,12 +25,14 @@ struct http_route {
 	const char *names;
 	unsigned features;
 	http_handler_fn *handle;
+	const struct operation *operation; /* not NULL: http_api_run does it */
 };
 
 #define HTTP_PATH_NAMES_MAX 4
 
 struct http_match {
 	const struct http_route *route; /* NULL: no such path, or not by this method */
+	struct http_route found;        /* that one */
 	const char *allow; /* the methods of the path, "GET, PUT"; NULL: no such path */
 	unsigned count;
 	/* Of the path, as it came: in the order of the names in the pattern. */
@@ -40,20 +43,14 @@ struct http_match {
 #define HTTP_ALLOW_MAX 64
 void http_route_find(struct http_match *out, const char *method, struct slice path,
 		     char allow[HTTP_ALLOW_MAX]);
-/* The row at that place, over all tables; NULL: there are no more. For tests. */
-const struct http_route *http_route_at(size_t index);
+/* The row at that place, over all tables, then each operation over HTTP; false: there are
+ * no more. */
+bool http_route_at(size_t index, struct http_route *out);
 
 /* The tables, each in the file of its name; the last row is all zeros. */
-extern const struct http_route http_api_broker_routes[];
+extern const struct http_route http_api_routes[];
 extern const struct http_route http_api_events_routes[];
-extern const struct http_route http_api_exchanges_routes[];
 extern const struct http_route http_api_messages_routes[];
-extern const struct http_route http_api_publish_routes[];
-extern const struct http_route http_api_queues_routes[];
-extern const struct http_route http_api_rules_routes[];
-extern const struct http_route http_api_shared_routes[];
-extern const struct http_route http_api_topics_routes[];
-extern const struct http_route http_api_users_routes[];
 extern const struct http_route http_files_routes[];
 extern const struct http_route http_health_routes[];
 extern const struct http_route http_metrics_routes[];

@@ -74,7 +74,7 @@ static bool may_see_group(struct session *s, const void *item)
 	const struct topic_group *g = item;
 	struct error ignored;
 
-	return session_access_check_tag(s, USER_MONITOR, "LIST", &ignored) == TIDE_OK ||
+	return session_access_check_monitor(s, "LIST", &ignored) == TIDE_OK ||
 	       session_access_check(s, USER_READ, SUBJECT_TOPIC,
 				    queue_slice(g->topic->queue), &ignored) == TIDE_OK;
 }

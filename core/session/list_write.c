@@ -203,7 +203,7 @@ void list_write_vhost(struct session *s, const void *item, struct json *j)
 
 	json_object_begin(j);
 	json_member_text(j, "name", sum->vhost->name);
-	if (session_access_check_tag(s, USER_MONITOR, "LIST", &ignored) == TIDE_OK)
+	if (session_access_check_monitor(s, "LIST", &ignored) == TIDE_OK)
 		add_vhost_figures(j, sum);
 	json_object_end(j);
 }

@@ -188,6 +188,15 @@ bool session_is_logging_in(const struct session *s);
 /* For on_done with a refusal: the user is who it says, but may not come here. */
 bool session_is_shut_out(const struct session *s);
 
+/* TIDE_EDENIED: its user has not the tag. An operation is checked before it is called
+ * (ops/operation.h).
+ *
+ * @param what  the request */
+TIDE_MUST_USE int session_access_check_admin(const struct session *s, const char *what,
+					     struct error *err);
+TIDE_MUST_USE int session_access_check_monitor(const struct session *s, const char *what,
+					       struct error *err);
+
 /* The commands. Each finishes `r`, now or later. On an error the caller does:
  * reply_error. */
 
@@ -198,6 +207,7 @@ struct declare_spec {
 	struct slice name; /* "-": the broker chooses that of a queue, and says it */
 	struct slice type; /* of an exchange */
 	const struct args *args;
+	bool update; /* beside the args: they change what exists */
 };
 /* A queue or a topic of that name is there: it may have any options. Who may do nothing
  * with the name is not told. */
@@ -215,12 +225,13 @@ struct delete_spec {
 TIDE_MUST_USE int session_define_delete(struct session *s, const struct delete_spec *spec,
 					struct reply *r, struct error *err);
 
+enum bind_to { BIND_TO_QUEUE, BIND_TO_EXCHANGE, BIND_TO_TOPIC };
 struct bind_spec {
 	struct slice dest;
 	struct slice exchange;
 	struct slice pattern; /* may be empty */
 	const struct args *args;
-	bool to_exchange;
+	enum bind_to to; /* a topic is bound like a queue */
 };
 TIDE_MUST_USE int session_define_bind(struct session *s, const struct bind_spec *spec,
 				      struct reply *r, struct error *err);
@@ -372,16 +383,17 @@ struct session_transaction *session_transaction_find(struct session *s,
  * Harmless without a transaction. */
 void session_transaction_refuse(struct channel *ch, const struct error *why);
 
-enum peek_state { PEEK_READY, PEEK_DELAYED, PEEK_UNACKED, PEEK_BURIED };
+#define PEEK_MAX 100
+/* PEEK_ANY: not given, which are ready ones. */
+enum peek_state { PEEK_ANY, PEEK_READY, PEEK_DELAYED, PEEK_UNACKED, PEEK_BURIED };
 struct peek_spec {
 	struct slice queue;
 	enum peek_state state;
-	unsigned max;
+	uint64_t max;
 	struct slice match; /* see base/msg_match.h; data == NULL: all */
 	struct slice after; /* a place that an answer has named; likewise: the first */
-	bool has_state;
 	/* Of a topic. */
-	int partition; /* -1: not named */
+	int64_t partition; /* -1: not named */
 	struct position from;
 };
 /* The members "size", and "payload" or "payload_base64". */
@@ -407,17 +419,25 @@ struct purge_spec {
 };
 TIDE_MUST_USE int session_purge(struct session *s, const struct purge_spec *spec,
 				struct reply *r, struct error *err);
-TIDE_MUST_USE int session_queue_kick(struct session *s, struct slice queue, uint64_t max,
+struct kick_spec {
+	struct slice queue;
+	uint64_t max; /* 0: all */
+	uint64_t id;  /* of the only one; 0: any */
+};
+TIDE_MUST_USE int session_queue_kick(struct session *s, const struct kick_spec *spec,
 				     struct reply *r, struct error *err);
 
 /* Messages by their ids, in any state. The counts are of those that were there. */
+struct id_list {
+	const uint64_t *items;
+	unsigned count; /* 1 or more */
+};
 struct by_id_spec {
 	struct slice queue;
-	const uint64_t *ids;
-	unsigned count;   /* 1 or more */
+	struct id_list ids;
 	int64_t delay_ms; /* RESCHEDULE */
 };
-TIDE_MUST_USE int session_by_id_find(struct session *s, struct slice queue, uint64_t id,
+TIDE_MUST_USE int session_by_id_find(struct session *s, const struct kick_spec *spec,
 				     struct reply *r, struct error *err);
 /* For session_consume_get. */
 TIDE_MUST_USE int session_by_id_get(struct channel *ch, const struct get_spec *get,
@@ -427,9 +447,8 @@ TIDE_MUST_USE int session_by_id_remove(struct session *s, const struct by_id_spe
 TIDE_MUST_USE int session_by_id_reschedule(struct session *s,
 					   const struct by_id_spec *spec, struct reply *r,
 					   struct error *err);
-TIDE_MUST_USE int session_by_id_kick(struct session *s, const struct by_id_spec *spec,
-				     struct reply *r, struct error *err);
 
+#define TOPIC_PARTITIONS_MAX 64
 /* A group of a topic. */
 struct group_spec {
 	struct slice topic, group;
@@ -441,10 +460,11 @@ TIDE_MUST_USE int session_group_seek(struct session *s, const struct group_spec 
 TIDE_MUST_USE int session_group_delete(struct session *s, const struct group_spec *spec,
 				       struct reply *r, struct error *err);
 
+enum pause_which { PAUSE_IN, PAUSE_OUT, PAUSE_BOTH }; /* publishes, deliveries */
 struct pause_spec {
 	struct slice queue;
-	bool in, out; /* publishes, deliveries */
-	bool is_resume;
+	enum pause_which which;
+	unsigned is_resume;
 	int64_t for_ms; /* 0: until it is resumed */
 };
 TIDE_MUST_USE int session_pause(struct session *s, const struct pause_spec *spec,
@@ -452,17 +472,17 @@ TIDE_MUST_USE int session_pause(struct session *s, const struct pause_spec *spec
 
 struct lock_request {
 	struct slice name;
-	int64_t ttl_ms; /* 0, with a token: as before */
+	int64_t ttl_ms; /* 0: 30 s; with a token: as before */
 	int64_t wait_ms;
 	uint64_t token; /* 0: a new one */
 };
 TIDE_MUST_USE int session_lock_take(struct channel *ch,
 				    const struct lock_request *request, struct reply *r,
 				    struct error *err);
-TIDE_MUST_USE int session_lock_release(struct session *s, struct slice name,
-				       uint64_t token, struct reply *r,
-				       struct error *err);
-TIDE_MUST_USE int session_lock_check(struct session *s, struct slice name, uint64_t token,
+/* By its name and its token. */
+TIDE_MUST_USE int session_lock_release(struct session *s, const struct lock_request *lock,
+				       struct reply *r, struct error *err);
+TIDE_MUST_USE int session_lock_check(struct session *s, const struct lock_request *lock,
 				     struct reply *r, struct error *err);
 
 enum list_what {
@@ -476,8 +496,6 @@ enum list_what {
 	LIST_LOCKS,
 	LIST_VHOSTS,
 	LIST_HISTORY,
-	LIST_NOW,
-	LIST_RULES,
 };
 enum list_direction { LIST_AS_USUAL, LIST_ASCENDING, LIST_DESCENDING };
 /* By which what is listed may be chosen. */
@@ -488,8 +506,6 @@ enum list_member {
 	LIST_BY_QUEUE, /* of consumers */
 	LIST_MEMBERS,
 };
-/* Their names. */
-extern const char *const session_list_members[LIST_MEMBERS];
 struct list_spec {
 	enum list_what what;
 	struct slice sort;  /* "name", "ready", …; data == NULL: as it is by default */
@@ -500,8 +516,8 @@ struct list_spec {
 	/* Only things whose member of that name is this; data == NULL: any. */
 	struct slice only[LIST_MEMBERS];
 };
-/* The answer has in `count` how many there are, whatever the page. LIST history, LIST now
- * and LIST rules are documents of other kinds, which are no pages. */
+/* The answer has in `count` how many there are, whatever the page. LIST history is a
+ * document of another kind, which is no page. */
 TIDE_MUST_USE int session_list(struct session *s, const struct list_spec *spec,
 			       struct reply *r, struct error *err);
 /* The broker at this moment: an object with the columns of LIST history. */
@@ -514,10 +530,12 @@ enum stats_kind {
 	STATS_TOPIC,
 	STATS_ANY, /* a queue or a topic */
 };
-/* An empty name: the default exchange's; else the broker's. */
-TIDE_MUST_USE int session_report_stats(struct session *s, enum stats_kind kind,
-				       struct slice name, struct reply *r,
-				       struct error *err);
+struct stats_spec {
+	enum stats_kind kind;
+	struct slice name; /* empty: the default exchange; else the broker */
+};
+TIDE_MUST_USE int session_report_stats(struct session *s, const struct stats_spec *spec,
+				       struct reply *r, struct error *err);
 /* The reply comes when the rules are active, or in the shadow. The session may end
  * before: the change goes on. */
 TIDE_MUST_USE int session_rules_reload(struct session *s, struct reply *r,
@@ -526,18 +544,19 @@ TIDE_MUST_USE int session_rules_status(struct session *s, struct reply *r,
 				       struct error *err);
 struct retry_spec {
 	struct slice name;          /* of the retry script */
-	const struct args *options; /* of the script */
-	const struct args
-		*queue_options; /* as in DECLARE: what is not given is default */
-	const char *reason;     /* "nack", "timeout" or "gone" */
-	unsigned failures_max;  /* where it stops if the script does not */
+	const struct args *options; /* of the script, perhaps as "retry.base" */
+	/* As in DECLARE queue; data == NULL: by default. */
+	struct slice delivery_limit, ack_timeout;
+	unsigned reason;       /* nack, timeout, gone */
+	uint64_t failures_max; /* where it stops if the script does not */
 };
 TIDE_MUST_USE int session_rules_simulate(struct session *s, const struct retry_spec *spec,
 					 struct reply *r, struct error *err);
 /* What would be said to somebody who logs in, or wants to do something. Slices without
  * data: not given. Nothing is done, and no password of the table is verified. */
 struct simulate_login {
-	struct slice user, password, vhost, name, address, certificate, protocol;
+	struct slice user, password, vhost, name, address, certificate;
+	unsigned protocol; /* line, stomp, http */
 	bool is_tls, is_local;
 };
 TIDE_MUST_USE int session_simulate_login(struct session *s,
@@ -558,18 +577,23 @@ enum simulate_action { SIMULATE_CONFIGURE, SIMULATE_WRITE, SIMULATE_READ };
 struct simulate_access {
 	struct slice user, vhost, address, name;
 	enum simulate_action action;
-	const char *kind; /* "exchange", "queue", "topic", "lock" */
+	unsigned kind; /* exchange, queue, topic, lock */
 };
 TIDE_MUST_USE int session_simulate_access(struct session *s,
 					  const struct simulate_access *what,
 					  struct reply *r, struct error *err);
 TIDE_MUST_USE int session_rules_log(struct session *s, struct reply *r,
 				    struct error *err);
-/* "10%", "0.5%", or the number alone; 0 when `s` has no data. */
-TIDE_MUST_USE int session_rules_read_share(struct slice s, double *out,
-					   struct error *err);
-/* @param share  of the publishes; 0 = the default */
-TIDE_MUST_USE int session_rules_shadow(struct session *s, struct slice dir, double share,
+/* What requests about rules say. */
+struct rules_spec {
+	struct slice name; /* of a directory, a script, a generation or a file */
+	struct slice text, vhost;
+	double share; /* of the publishes; 0: the default */
+	uint64_t max;
+	bool has_source;
+	bool is_exclusive; /* the shadow ends with the session */
+};
+TIDE_MUST_USE int session_rules_shadow(struct session *s, const struct rules_spec *spec,
 				       struct reply *r, struct error *err);
 TIDE_MUST_USE int session_rules_shadow_status(struct session *s, struct reply *r,
 					      struct error *err);
@@ -584,12 +608,12 @@ TIDE_MUST_USE int session_rules_replay(struct session *s, struct slice dir,
 				       struct reply *r, struct error *err);
 /* The active scripts of a name, or "kind/name", in an array; their source is for
  * administrators. */
-TIDE_MUST_USE int session_rules_show(struct session *s, struct slice name,
-				     bool has_source, struct reply *r, struct error *err);
+TIDE_MUST_USE int session_rules_show(struct session *s, const struct rules_spec *spec,
+				     struct reply *r, struct error *err);
 /* The values of a line of Lua in the active generation; nothing of it remains. */
 TIDE_MUST_USE int session_rules_evaluate(struct session *s, struct slice text,
 					 struct reply *r, struct error *err);
-/* The files of a kept generation, by their paths; an empty hash: of the active one. */
+/* The files of a kept generation, by their paths; "active": of the active one. */
 TIDE_MUST_USE int session_rules_files(struct session *s, struct slice hash,
 				      struct reply *r, struct error *err);
 struct rules_file {
@@ -602,14 +626,10 @@ TIDE_MUST_USE int session_rules_upload(struct session *s, const struct rules_fil
  * the session's upload, then the upload of all. An error drops what has come. */
 TIDE_MUST_USE int session_push_begin(struct session *s, struct reply *r,
 				     struct error *err);
-TIDE_MUST_USE int session_push_part(struct session *s, struct slice path,
-				    struct slice text, struct reply *r,
-				    struct error *err);
+TIDE_MUST_USE int session_push_part(struct session *s, const struct rules_spec *spec,
+				    struct reply *r, struct error *err);
 TIDE_MUST_USE int session_push_upload(struct session *s, struct reply *r,
 				      struct error *err);
-/* A shadow that ends with the session. */
-TIDE_MUST_USE int session_push_shadow(struct session *s, struct slice dir, double share,
-				      struct reply *r, struct error *err);
 /* Promote, and write the files into the rules directory. */
 TIDE_MUST_USE int session_push_install(struct session *s, struct reply *r,
 				       struct error *err);
@@ -618,10 +638,17 @@ TIDE_MUST_USE int session_rules_rollback(struct session *s, struct slice hash,
 					 struct reply *r, struct error *err);
 /* Who it is, and where: a document. */
 TIDE_MUST_USE int session_whoami(struct session *s, struct reply *r, struct error *err);
+struct operate_spec {
+	uint64_t number;
+	unsigned is_on;
+};
 /* Close the connection of that number, which may be this one. */
-TIDE_MUST_USE int session_operate_kill(struct session *s, uint64_t number,
+TIDE_MUST_USE int session_operate_kill(struct session *s, const struct operate_spec *spec,
 				       struct reply *r, struct error *err);
 /* Take no publishes from now on, or take them again. */
+TIDE_MUST_USE int session_operate_drain(struct session *s,
+					const struct operate_spec *spec, struct reply *r,
+					struct error *err);
 enum user_edit {
 	USER_EDIT_ADD,
 	USER_EDIT_PASSWORD,
@@ -630,26 +657,20 @@ enum user_edit {
 	USER_EDIT_REVOKE,
 	USER_EDIT_SET,
 };
-#define USER_SPEC_LIMITS_MAX 8
+#define USER_SPEC_LIMITS 4
+#define USER_LIMIT_AS_IT_IS UINT64_MAX
 /* Slices without data: not given. */
 struct user_spec {
 	enum user_edit edit;
 	struct slice name, password;
 	struct slice tags; /* "admin,monitor" */
 	struct slice vhost, configure, write, read;
-	struct {
-		struct slice name; /* "max-connections" */
-		uint64_t value;    /* 0: none */
-	} limits[USER_SPEC_LIMITS_MAX];
-	unsigned limit_count;
+	uint64_t limits[USER_SPEC_LIMITS]; /* as user_limit_name counts them; 0: none */
 };
 TIDE_MUST_USE int session_user_edit(struct session *s, const struct user_spec *spec,
 				    struct reply *r, struct error *err);
 TIDE_MUST_USE int session_user_list(struct session *s, struct reply *r,
 				    struct error *err);
-TIDE_MUST_USE int session_operate_drain(struct session *s, bool is_on, struct reply *r,
-					struct error *err);
-
 /* SHARED: what scripts keep in tide.shared, and their counters and buckets. */
 enum shared_of { SESSION_SHARED_KEYS, SESSION_SHARED_COUNTERS, SESSION_SHARED_BUCKETS };
 enum shared_as {
@@ -665,7 +686,7 @@ struct shared_spec {
 	struct slice value;  /* as a text */
 	enum shared_as type; /* of the value */
 	int64_t ttl_ms;      /* 0: it stays */
-	uint32_t cursor;     /* of the last answer; 0: from the start */
+	uint64_t cursor;     /* of the last answer; 0: from the start */
 };
 /* A step: shared_scan. */
 TIDE_MUST_USE int session_shared_list(struct session *s, const struct shared_spec *spec,
@@ -681,7 +702,8 @@ TIDE_MUST_USE int session_shared_clear(struct session *s, const struct shared_sp
 				       struct reply *r, struct error *err);
 
 /* Follow messages: session_ops.on_event tells what happens to them ("trace", a JSON
- * object), and that the trace has ended. It ends with the channel. */
+ * object), and that the trace has ended. It ends with the channel. What the spec leaves
+ * out has a default: any key (data == NULL), all publishes (0), a minute (0). */
 TIDE_MUST_USE int session_trace_start(struct channel *ch, const struct trace_spec *spec,
 				      struct reply *r, struct error *err);
 TIDE_MUST_USE int session_explain(struct session *s, const struct publish_spec *spec,

@@ -39,10 +39,16 @@ int session_access_check_write(struct session *s, struct slice exchange, struct 
 	return address_check(subject_of(s), s->vhost, exchange, key, err);
 }
 
-int session_access_check_tag(const struct session *s, enum user_tag tag, const char *what,
-			     struct error *err)
+int session_access_check_admin(const struct session *s, const char *what,
+			       struct error *err)
 {
-	return subject_check_tag(&s->subject, tag, what, err);
+	return subject_check_tag(&s->subject, USER_ADMIN, what, err);
+}
+
+int session_access_check_monitor(const struct session *s, const char *what,
+				 struct error *err)
+{
+	return subject_check_tag(&s->subject, USER_MONITOR, what, err);
 }
 
 /* A user with a tag may look at all vhosts. */

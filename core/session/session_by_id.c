@@ -102,14 +102,14 @@ static void job_begin(struct queue *q, const struct by_id *like,
 		      void (*on_row)(struct shard_ask *ask, const struct store_row *row,
 				     enum entry_state state))
 {
-	unsigned shards = q->shard_count, count = spec->count;
+	unsigned shards = q->shard_count, count = spec->ids.count;
 	struct by_id *job = mem_zalloc(sizeof(*job) + shards * sizeof(struct by_id_part));
 	uint64_t *ids = mem_alloc(((size_t)shards + 1) * count * sizeof(*ids));
 
 	*job = *like;
 	job->ids = ids;
 	job->left = shards + 1;
-	memcpy(ids, spec->ids, count * sizeof(*ids));
+	memcpy(ids, spec->ids.items, count * sizeof(*ids));
 	count = sort_ids(ids, count);
 	for (unsigned i = 0; i < shards; i++) {
 		struct by_id_part *part = &job->parts[i];
@@ -240,16 +240,16 @@ static void find_end(struct by_id *job)
 	reply_error(job->reply, &job->err);
 }
 
-int session_by_id_find(struct session *s, struct slice queue, uint64_t id,
-		       struct reply *r, struct error *err)
+int session_by_id_find(struct session *s, const struct kick_spec *what, struct reply *r,
+		       struct error *err)
 {
-	const struct by_id_spec spec = { .queue = queue, .ids = &id, .count = 1 };
+	const struct by_id_spec spec = { what->queue, { &what->id, 1 }, 0 };
 	const struct by_id job = {
-		.reply = r, .use = find_entry, .end = find_end, .id = id
+		.reply = r, .use = find_entry, .end = find_end, .id = what->id
 	};
 	struct queue *q;
 
-	if (session_queue_usable(s, USER_READ, queue, &q, err) < 0)
+	if (session_queue_usable(s, USER_READ, what->queue, &q, err) < 0)
 		return err->code;
 	job_begin(q, &job, &spec, find_row);
 	return TIDE_OK;
@@ -308,9 +308,7 @@ static void get_end(struct by_id *job)
 int session_by_id_get(struct channel *ch, const struct get_spec *get, struct reply *r,
 		      struct error *err)
 {
-	const struct by_id_spec spec = { .queue = get->queues[0],
-					 .ids = get->id,
-					 .count = 1 };
+	const struct by_id_spec spec = { get->queues[0], { get->id, 1 }, 0 };
 	const struct by_id job = { .reply = r,
 				   .use = get_entry,
 				   .end = get_end,
@@ -394,7 +392,7 @@ static void ack_end(struct by_id *job)
 
 void session_by_id_ack(struct queue *q, const struct by_id_ack *what)
 {
-	const struct by_id_spec spec = { .ids = what->ids, .count = what->count };
+	const struct by_id_spec spec = { .ids = { what->ids, what->count } };
 	const struct by_id job = { .reply = what->reply,
 				   .use = ack_entry,
 				   .end = ack_end,
@@ -435,8 +433,10 @@ static bool kick_entry(struct by_id *job, struct entry *e, enum entry_state stat
 	return true;
 }
 
-int session_by_id_kick(struct session *s, const struct by_id_spec *spec, struct reply *r,
+int session_by_id_kick(struct session *s, const struct kick_spec *what, struct reply *r,
 		       struct error *err)
 {
-	return begin_count(s, spec, kick_entry, r, err);
+	const struct by_id_spec spec = { what->queue, { &what->id, 1 }, 0 };
+
+	return begin_count(s, &spec, kick_entry, r, err);
 }

@@ -283,8 +283,10 @@ static int wait_turn(struct session *s, const struct declare_spec *spec, struct 
 	args_copy(&w->args, spec->args);
 	w->name = mem_strndup(spec->name.data, spec->name.len);
 	w->type = mem_strndup(spec->type.data, spec->type.len);
-	w->spec = (struct declare_spec){ spec->kind, slice_from(w->name),
-					 slice_from(w->type), &w->args };
+	w->spec = (struct declare_spec){ .kind = spec->kind,
+					 .name = slice_from(w->name),
+					 .type = slice_from(w->type),
+					 .args = &w->args };
 	if (d && definition_wait(d, &w->wait))
 		return TIDE_OK;
 	free_waiting(w);
@@ -294,11 +296,9 @@ static int wait_turn(struct session *s, const struct declare_spec *spec, struct 
 static int declare_vhost(struct session *s, const struct declare_spec *spec,
 			 struct reply *r, struct error *err)
 {
-	if (session_access_check_tag(s, USER_ADMIN, "DECLARE vhost", err) < 0)
-		return err->code;
 	if (s->broker->is_draining)
 		return error_set(err, TIDE_ESHUTDOWN, "the broker is stopping");
-	if (spec->args->count)
+	if (spec->args && spec->args->count)
 		return error_set(err, TIDE_ESYNTAX, "a vhost has no options");
 	if (vhost_keep_declare(s->broker, spec->name, &r->waiter, err) < 0)
 		return err->code;
@@ -309,11 +309,8 @@ static int declare_vhost(struct session *s, const struct declare_spec *spec,
 static int delete_vhost(struct session *s, const struct delete_spec *spec,
 			struct reply *r, struct error *err)
 {
-	struct vhost *v;
+	struct vhost *v = vhost_find(s->broker, spec->name);
 
-	if (session_access_check_tag(s, USER_ADMIN, "DELETE vhost", err) < 0)
-		return err->code;
-	v = vhost_find(s->broker, spec->name);
 	return v ? vhost_keep_delete(v, &r->waiter, err)
 		 : session_missing_vhost(s, spec->name, err);
 }
@@ -321,10 +318,27 @@ static int delete_vhost(struct session *s, const struct delete_spec *spec,
 int session_define_declare(struct session *s, const struct declare_spec *spec,
 			   struct reply *r, struct error *err)
 {
+	struct args more = { 0 };
+	struct declare_spec updating = *spec;
 	int rc;
 
 	if (spec->kind == DEFINE_VHOST)
 		return declare_vhost(s, spec, r, err);
+	if (r->is_quiet && spec->kind == DEFINE_QUEUE && slice_is(spec->name, "-"))
+		return error_set(err, TIDE_ESYNTAX,
+				 "DECLARE queue - is answered with the name: it takes no "
+				 "'quiet'");
+	if (spec->update) {
+		updating.update = false;
+		updating.args = &more;
+		args_copy(&more, spec->args);
+		rc = args_add(&more, SLICE("update"), SLICE("1"));
+		rc = rc < 0 ? error_set(err, rc,
+					"'update' belongs beside 'options', once")
+			    : session_define_declare(s, &updating, r, err);
+		args_deinit(&more);
+		return rc;
+	}
 	rc = declare(s, spec, false, r, err);
 	return rc == TIDE_EBUSY ? wait_turn(s, spec, r, err) : rc;
 }
@@ -403,7 +417,7 @@ static int resolve(struct session *s, const struct bind_spec *spec,
 			"takes no bindings");
 	if (find_exchange(s, USER_READ, spec->exchange, &out->source, err) < 0)
 		return err->code;
-	return spec->to_exchange
+	return spec->to == BIND_TO_EXCHANGE
 		       ? find_exchange(s, USER_WRITE, spec->dest, &out->exchange, err)
 		       : session_queue_any(s, USER_WRITE, spec->dest, &out->queue, err);
 }

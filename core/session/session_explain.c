@@ -29,7 +29,7 @@ int session_explain(struct session *s, const struct publish_spec *spec, struct r
 				    .now_ms = s->broker->now_ms };
 	struct error denied;
 	bool is_denied;
-	int rc = session_access_check_tag(s, USER_MONITOR, "EXPLAIN", err);
+	int rc = session_access_check_monitor(s, "EXPLAIN", err);
 
 	if (rc == TIDE_OK)
 		rc = session_publish_make(s, spec, &what.msg, err);

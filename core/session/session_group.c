@@ -26,6 +26,10 @@ int session_group_seek(struct session *s, const struct group_spec *spec, struct 
 {
 	struct topic_group *g;
 
+	if (spec->to.kind == POSITION_COMMITTED)
+		return error_set(err, TIDE_ESYNTAX,
+				 "SEEK moves what is committed: expected first, last, an "
+				 "offset or a time");
 	if (find_group(s, USER_READ, spec, &g, err) < 0 ||
 	    session_topic_check_partition(g->topic->queue, spec->partition, err) < 0)
 		return err->code;

@@ -252,7 +252,7 @@ int session_metrics_start(struct session_metrics **out, struct session *s,
 			  const struct metrics_spec *spec, struct error *err)
 {
 	struct session_metrics *m;
-	int rc = session_access_check_tag(s, USER_MONITOR, "/metrics", err);
+	int rc = session_access_check_monitor(s, "/metrics", err);
 
 	if (rc < 0)
 		return rc;

@@ -5,14 +5,13 @@
 #include "host/log.h"
 #include "session_private.h"
 
-int session_operate_kill(struct session *s, uint64_t number, struct reply *r,
-			 struct error *err)
+int session_operate_kill(struct session *s, const struct operate_spec *spec,
+			 struct reply *r, struct error *err)
 {
+	uint64_t number = spec->number;
 	struct session *peer;
 	char who[SESSION_AUTHOR_MAX], why[SESSION_AUTHOR_MAX + 32];
 
-	if (session_access_check_tag(s, USER_ADMIN, "KILL", err) < 0)
-		return err->code;
 	TAILQ_FOREACH (peer, &s->service->sessions, link)
 		if (peer->number == number)
 			break;
@@ -29,15 +28,13 @@ int session_operate_kill(struct session *s, uint64_t number, struct reply *r,
 	return TIDE_OK;
 }
 
-int session_operate_drain(struct session *s, bool is_on, struct reply *r,
-			  struct error *err)
+int session_operate_drain(struct session *s, const struct operate_spec *spec,
+			  struct reply *r, struct error *err)
 {
 	char who[SESSION_AUTHOR_MAX];
 
-	if (session_access_check_tag(s, USER_ADMIN, "DRAIN", err) < 0)
-		return err->code;
 	session_format_author(s, who);
-	service_refuse_publishes(s->service, is_on, who);
+	service_refuse_publishes(s->service, spec->is_on, who);
 	reply_ok(r);
 	return TIDE_OK;
 }

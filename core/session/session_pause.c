@@ -13,7 +13,9 @@ int session_pause(struct session *s, const struct pause_spec *spec, struct reply
 	if (!spec->is_resume)
 		until_ms =
 			spec->for_ms ? s->broker->now_ms + spec->for_ms : PAUSE_FOREVER;
-	pause_set(q, (unsigned)spec->in << QUEUE_IN | (unsigned)spec->out << QUEUE_OUT,
+	pause_set(q,
+		  (unsigned)(spec->which != PAUSE_OUT) << QUEUE_IN |
+			  (unsigned)(spec->which != PAUSE_IN) << QUEUE_OUT,
 		  until_ms, &r->waiter);
 	reply_ok(r);
 	return TIDE_OK;

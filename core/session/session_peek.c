@@ -300,16 +300,15 @@ static void look_up(struct peek *p, const struct queue *q, uint64_t id)
 static struct peek *create(const struct peek_spec *spec, struct reply *r)
 {
 	static const enum entry_state states[] = {
-		[PEEK_READY] = ENTRY_READY,
-		[PEEK_DELAYED] = ENTRY_DELAYED,
-		[PEEK_BURIED] = ENTRY_BURIED,
+		[PEEK_ANY] = ENTRY_READY,       [PEEK_READY] = ENTRY_READY,
+		[PEEK_DELAYED] = ENTRY_DELAYED, [PEEK_BURIED] = ENTRY_BURIED,
 		[PEEK_UNACKED] = ENTRY_UNACKED,
 	};
 	struct peek *p = mem_zalloc(sizeof(*p));
 
 	p->reply = r;
 	p->state = states[spec->state];
-	p->left = spec->max;
+	p->left = (unsigned)spec->max;
 	p->bytes_left = PEEK_BYTES_MAX;
 	p->scan.ops = &ops;
 	p->scan.match = &p->match;
@@ -353,7 +352,8 @@ int session_peek(struct session *s, const struct peek_spec *spec, struct reply *
 	reply_json(r, &p->json);
 	json_object_begin(&p->json);
 	json_member_array(&p->json, "messages");
-	queue_scan_init(&p->scan, q, p->state, spec->match.data ? UINT_MAX : spec->max);
+	queue_scan_init(&p->scan, q, p->state,
+			spec->match.data ? UINT_MAX : (unsigned)spec->max);
 	if (!has_score && p->state == ENTRY_READY && has_one_rank(q)) {
 		has_score = true;
 		after.score = 0;

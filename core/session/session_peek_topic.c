@@ -149,7 +149,7 @@ static int check(const struct queue *q, const struct peek_spec *spec, struct err
 {
 	unsigned count = q->config.shards;
 
-	if (spec->has_state || spec->after.data)
+	if (spec->state != PEEK_ANY || spec->after.data)
 		return error_set(err, TIDE_ESYNTAX,
 				 "'%s' is a topic: PEEK takes partition= and offset= for "
 				 "it, and no state= and after=",

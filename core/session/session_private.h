@@ -130,9 +130,6 @@ TIDE_MUST_USE int session_access_check_queue(struct session *s, enum user_action
 /* To publish; an empty exchange is the default one. */
 TIDE_MUST_USE int session_access_check_write(struct session *s, struct slice exchange,
 					     struct slice key, struct error *err);
-/* @param what  the request */
-TIDE_MUST_USE int session_access_check_tag(const struct session *s, enum user_tag tag,
-					   const char *what, struct error *err);
 /* Its user may be in that vhost. */
 bool session_access_may_enter(const struct session *s, struct slice vhost);
 
@@ -233,6 +230,9 @@ struct by_id_ack {
 	void *ctx;
 };
 void session_by_id_ack(struct queue *q, const struct by_id_ack *what);
+/* KICK of one message. */
+TIDE_MUST_USE int session_by_id_kick(struct session *s, const struct kick_spec *spec,
+				     struct reply *r, struct error *err);
 /* A GET may take from it: it would be another consumer beside the active one. */
 TIDE_MUST_USE int session_queue_check_get(const struct queue *q, struct error *err);
 

@@ -73,7 +73,7 @@ static int add_part(struct session *s, struct slice path, struct slice text,
 
 int session_push_begin(struct session *s, struct reply *r, struct error *err)
 {
-	int rc = session_access_check_tag(s, USER_ADMIN, "RULES", err);
+	int rc = session_access_check_admin(s, "RULES", err);
 	struct json j;
 
 	/* All that is needed, not one thing after the other. */
@@ -94,13 +94,11 @@ int session_push_begin(struct session *s, struct reply *r, struct error *err)
 	return TIDE_OK;
 }
 
-int session_push_part(struct session *s, struct slice path, struct slice text,
-		      struct reply *r, struct error *err)
+int session_push_part(struct session *s, const struct rules_spec *spec, struct reply *r,
+		      struct error *err)
 {
-	int rc = session_access_check_tag(s, USER_ADMIN, "RULES", err);
+	int rc = add_part(s, spec->name, spec->text, err);
 
-	if (rc == TIDE_OK)
-		rc = add_part(s, path, text, err);
 	if (rc == TIDE_OK)
 		reply_ok(r);
 	else
@@ -137,50 +135,19 @@ static void on_uploaded(void *ctx, const char *dir, struct buf *document_take,
 int session_push_upload(struct session *s, struct reply *r, struct error *err)
 {
 	char by[SESSION_AUTHOR_MAX];
-	int rc = session_access_check_tag(s, USER_ADMIN, "RULES", err);
+	int rc;
 
-	if (rc == TIDE_OK && !s->upload)
+	if (!s->upload)
 		return error_set(err, TIDE_ENOTFOUND,
 				 "nothing has been uploaded: RULES upload <path> "
 				 "text=<text> comes before");
-	if (rc == TIDE_OK) {
-		const struct upload_spec what = { s->upload->files, by, true };
+	const struct upload_spec what = { s->upload->files, by, true };
 
-		finish_file(s->upload);
-		session_format_author(s, by);
-		rc = upload_start(&s->service->rollout, &what, on_uploaded, r, err);
-	}
+	finish_file(s->upload);
+	session_format_author(s, by);
+	rc = upload_start(&s->service->rollout, &what, on_uploaded, r, err);
 	drop(s);
 	return rc;
-}
-
-static void reply_shadow(void *ctx, const struct error *result)
-{
-	struct reply *r = ctx;
-	struct json j;
-
-	if (result->code < 0) {
-		reply_error(r, result);
-		return;
-	}
-	reply_json(r, &j);
-	shadow_write(&r->service->rollout, r->channel ? r->channel->session->vhost : NULL,
-		     &j);
-	reply_data(r);
-}
-
-int session_push_shadow(struct session *s, struct slice dir, double share,
-			struct reply *r, struct error *err)
-{
-	char by[SESSION_AUTHOR_MAX];
-	struct shadow_spec what = { dir, share ? share : SHADOW_SHARE_DEFAULT, s->number,
-				    by };
-	int rc = session_access_check_tag(s, USER_ADMIN, "RULES", err);
-
-	session_format_author(s, by);
-	return rc == TIDE_OK
-		       ? shadow_start(&s->service->rollout, &what, reply_shadow, r, err)
-		       : rc;
 }
 
 struct promotion {
@@ -250,8 +217,6 @@ int session_push_install(struct session *s, struct reply *r, struct error *err)
 	char by[SESSION_AUTHOR_MAX];
 	struct promotion *p;
 
-	if (session_access_check_tag(s, USER_ADMIN, "RULES", err) < 0)
-		return err->code;
 	if (!s->broker->config.is_rules_dir_writable)
 		return error_set(err, TIDE_EDENIED,
 				 "the broker does not write its rules directory; it "

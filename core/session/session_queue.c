@@ -83,12 +83,18 @@ int session_queue_purge(struct queue *q, struct reply *r, struct error *err)
 	return TIDE_OK;
 }
 
-int session_queue_kick(struct session *s, struct slice queue, uint64_t max,
-		       struct reply *r, struct error *err)
+int session_queue_kick(struct session *s, const struct kick_spec *spec, struct reply *r,
+		       struct error *err)
 {
+	uint64_t max = spec->max ? spec->max : UINT64_MAX;
 	struct queue *q;
 
-	if (session_queue_usable(s, USER_READ, queue, &q, err) < 0 ||
+	if (spec->id && spec->max)
+		return error_set(err, TIDE_ESYNTAX,
+				 "KICK takes a number or id=, not both");
+	if (spec->id)
+		return session_by_id_kick(s, spec, r, err);
+	if (session_queue_usable(s, USER_READ, spec->queue, &q, err) < 0 ||
 	    check_quiet(q, err) < 0)
 		return err->code;
 	reply_count(r, shard_kick(q->shards, q->shard_count, max, &r->waiter));

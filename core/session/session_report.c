@@ -119,8 +119,8 @@ static int exchange_stats(struct session *s, struct slice name, struct reply *r,
 	struct json j;
 	int rc = name.len
 			 ? session_access_check(s, USER_READ, SUBJECT_EXCHANGE, name, err)
-			 : session_access_check_tag(s, USER_MONITOR,
-						    "STATS of the default exchange", err);
+			 : session_access_check_monitor(
+				   s, "STATS of the default exchange", err);
 
 	if (rc < 0)
 		return rc;
@@ -153,17 +153,17 @@ static int find_for_stats(struct session *s, enum stats_kind kind, struct slice 
 	return rc < 0 ? rc : unusable_check(&(*out)->definition, err);
 }
 
-int session_report_stats(struct session *s, enum stats_kind kind, struct slice name,
+int session_report_stats(struct session *s, const struct stats_spec *spec,
 			 struct reply *r, struct error *err)
 {
+	struct slice name = spec->name;
 	struct queue *q = NULL;
 	struct json j;
 
-	if (kind == STATS_EXCHANGE)
+	if (spec->kind == STATS_EXCHANGE)
 		return exchange_stats(s, name, r, err);
-	if (name.len ? find_for_stats(s, kind, name, &q, err) < 0
-		     : session_access_check_tag(s, USER_MONITOR, "STATS without a name",
-						err) < 0)
+	if (name.len ? find_for_stats(s, spec->kind, name, &q, err) < 0
+		     : session_access_check_monitor(s, "STATS without a name", err) < 0)
 		return err->code;
 	reply_json(r, &j);
 	json_object_begin(&j);
@@ -180,7 +180,7 @@ int session_report_stats(struct session *s, enum stats_kind kind, struct slice n
 
 int session_report_sample(struct session *s, struct reply *r, struct error *err)
 {
-	int rc = session_access_check_tag(s, USER_MONITOR, "a sample of the broker", err);
+	int rc = session_access_check_monitor(s, "a sample of the broker", err);
 	struct json j;
 
 	if (rc < 0)

@@ -18,11 +18,6 @@
 
 _Static_assert(SESSION_RECENT_MAX == RECENT_MAX, "RULES recent may show all");
 
-static int check_admin(const struct session *s, struct error *err)
-{
-	return session_access_check_tag(s, USER_ADMIN, "RULES", err);
-}
-
 static void reply_status(struct reply *r)
 {
 	const struct broker *b = r->service->broker;
@@ -35,26 +30,23 @@ static void reply_status(struct reply *r)
 
 int session_rules_status(struct session *s, struct reply *r, struct error *err)
 {
-	int rc = session_access_check_tag(s, USER_MONITOR, "RULES status", err);
-
-	if (rc == TIDE_OK)
-		reply_status(r);
-	return rc;
+	reply_status(r);
+	return TIDE_OK;
 }
 
-int session_rules_show(struct session *s, struct slice name, bool has_source,
-		       struct reply *r, struct error *err)
+int session_rules_show(struct session *s, const struct rules_spec *spec, struct reply *r,
+		       struct error *err)
 {
 	struct json j;
-	int rc = has_source
-			 ? session_access_check_tag(s, USER_ADMIN, "RULES show source",
-						    err)
-			 : session_access_check_tag(s, USER_MONITOR, "RULES show", err);
+	int rc = spec->has_source
+			 ? session_access_check_admin(s, "RULES show source", err)
+			 : session_access_check_monitor(s, "RULES show", err);
 
 	if (rc < 0)
 		return rc;
 	reply_json(r, &j);
-	rc = engine_status_scripts(s->broker->engine, name, has_source, &j, err);
+	rc = engine_status_scripts(s->broker->engine, spec->name, spec->has_source, &j,
+				   err);
 	if (rc == TIDE_OK)
 		reply_data(r);
 	return rc;
@@ -68,10 +60,8 @@ int session_rules_evaluate(struct session *s, struct slice text, struct reply *r
 					    .is_dry = true };
 	struct buf values = { 0 };
 	struct json j;
-	int rc = check_admin(s, err);
+	int rc = evaluate_line(s->broker->engine, &spec, &values, NULL, err);
 
-	if (rc == TIDE_OK)
-		rc = evaluate_line(s->broker->engine, &spec, &values, NULL, err);
 	if (rc == TIDE_OK) {
 		reply_json(r, &j);
 		json_object_begin(&j);
@@ -103,21 +93,16 @@ static void change(struct session *s, enum engine_origin origin, struct bundle *
 
 int session_rules_reload(struct session *s, struct reply *r, struct error *err)
 {
-	int rc = check_admin(s, err);
-
-	if (rc == TIDE_OK)
-		change(s, ENGINE_RELOAD, NULL, NULL, r);
-	return rc;
+	change(s, ENGINE_RELOAD, NULL, NULL, r);
+	return TIDE_OK;
 }
 
 int session_rules_rollback(struct session *s, struct slice hash, struct reply *r,
 			   struct error *err)
 {
 	struct bundle *files;
-	int rc = check_admin(s, err);
+	int rc = history_find(s->service->rollout.history, hash, &files, err);
 
-	if (rc == TIDE_OK)
-		rc = history_find(s->service->rollout.history, hash, &files, err);
 	if (rc == TIDE_OK)
 		change(s, ENGINE_ROLLBACK, files, s->broker->config.rules_dir, r);
 	return rc;
@@ -127,8 +112,6 @@ int session_rules_log(struct session *s, struct reply *r, struct error *err)
 {
 	struct json j;
 
-	if (check_admin(s, err) < 0)
-		return err->code;
 	reply_json(r, &j);
 	history_write(s->service->rollout.history, &j);
 	reply_data(r);
@@ -147,11 +130,8 @@ static void reply_shadow(struct reply *r)
 
 int session_rules_shadow_status(struct session *s, struct reply *r, struct error *err)
 {
-	int rc = check_admin(s, err);
-
-	if (rc == TIDE_OK)
-		reply_shadow(r);
-	return rc;
+	reply_shadow(r);
+	return TIDE_OK;
 }
 
 static void on_shadow(void *ctx, const struct error *result)
@@ -164,32 +144,20 @@ static void on_shadow(void *ctx, const struct error *result)
 		reply_shadow(r);
 }
 
-int session_rules_read_share(struct slice s, double *out, struct error *err)
-{
-	*out = 0; /* the default */
-	if (!s.data || slice_to_share(s, out))
-		return TIDE_OK;
-	return error_set(err, TIDE_ESYNTAX,
-			 "share=%.*s: expected a percentage above 0, up to 100",
-			 SLICE_HEAD(s, 64));
-}
-
-int session_rules_shadow(struct session *s, struct slice dir, double share,
+int session_rules_shadow(struct session *s, const struct rules_spec *spec,
 			 struct reply *r, struct error *err)
 {
 	char by[SESSION_AUTHOR_MAX];
-	struct shadow_spec what = { dir, share ? share : SHADOW_SHARE_DEFAULT, 0, by };
+	struct shadow_spec what = { spec->name,
+				    spec->share ? spec->share : SHADOW_SHARE_DEFAULT,
+				    spec->is_exclusive ? s->number : 0, by };
 
-	if (check_admin(s, err) < 0)
-		return err->code;
 	session_format_author(s, by);
 	return shadow_start(&s->service->rollout, &what, on_shadow, r, err);
 }
 
 static int check_shadow(const struct session *s, struct error *err)
 {
-	if (check_admin(s, err) < 0)
-		return err->code;
 	return s->service->rollout.shadow
 		       ? TIDE_OK
 		       : error_set(err, TIDE_ENOTFOUND, "nothing is in the shadow");
@@ -222,8 +190,6 @@ int session_rules_recent(struct session *s, size_t max, struct reply *r,
 {
 	struct json j;
 
-	if (check_admin(s, err) < 0)
-		return err->code;
 	reply_json(r, &j);
 	recent_write(s->service->rollout.recent, s->vhost, max, &j);
 	reply_data(r);
@@ -249,37 +215,65 @@ int session_rules_replay(struct session *s, struct slice dir, struct reply *r,
 {
 	const struct replay_spec what = { dir, s->vhost };
 
-	if (check_admin(s, err) < 0)
-		return err->code;
 	return replay_start(&s->service->rollout, &what, on_document, r, err);
+}
+
+/* Options that a queue has, and options of the script. */
+static int read_retry(const struct retry_spec *spec, struct args *script,
+		      struct config *queue, struct error *err)
+{
+	static const char prefix[] = "retry.";
+	struct args options = { 0 };
+	int rc = TIDE_OK;
+
+	for (size_t i = 0; i < spec->options->count && rc == TIDE_OK; i++) {
+		const struct arg *o = &spec->options->items[i];
+		bool is_long = slice_has_prefix(slice_from(o->name), prefix);
+
+		rc = args_add(script,
+			      slice_from(o->name + (is_long ? sizeof(prefix) - 1 : 0)),
+			      (struct slice){ o->value, o->value_len });
+		if (rc < 0)
+			error_set(err, TIDE_ESYNTAX, "option '%s' appears twice",
+				  o->name + (is_long ? sizeof(prefix) - 1 : 0));
+	}
+	if (spec->delivery_limit.data && rc == TIDE_OK)
+		rc = args_add(&options, SLICE("delivery-limit"), spec->delivery_limit);
+	if (spec->ack_timeout.data && rc == TIDE_OK)
+		rc = args_add(&options, SLICE("ack-timeout"), spec->ack_timeout);
+	if (rc == TIDE_OK)
+		rc = config_parse(queue, CONFIG_QUEUE, &options, err);
+	args_deinit(&options);
+	return rc < 0 ? err->code : TIDE_OK;
 }
 
 int session_rules_simulate(struct session *s, const struct retry_spec *spec,
 			   struct reply *r, struct error *err)
 {
+	static const char *const reasons[] = { "nack", "timeout", "gone" };
+	struct args script = { 0 };
 	struct simulate_spec what = {
 		.name = spec->name,
-		.options = spec->options,
-		.reason = spec->reason,
-		.failures_max = spec->failures_max,
+		.options = &script,
+		.reason = reasons[spec->reason],
+		.failures_max = (unsigned)spec->failures_max,
 	};
 	struct config queue;
 	struct json j;
-	int rc = check_admin(s, err);
+	int rc = read_retry(spec, &script, &queue, err);
 
-	if (rc == TIDE_OK)
-		rc = config_parse(&queue, CONFIG_QUEUE, spec->queue_options, err);
-	if (rc < 0)
-		return rc;
-	what.delivery_limit = queue.delivery_limit;
-	/* A NACK comes when the consumer likes, and here at once. */
-	if (strcmp(spec->reason, "timeout") == 0)
-		what.held_ms = queue.ack_timeout_ms;
-	config_deinit(&queue);
-	reply_json(r, &j);
-	rc = simulate_retry(s->broker->engine, &what, &j, err);
+	if (rc == TIDE_OK) {
+		what.delivery_limit = queue.delivery_limit;
+		/* A NACK comes when the consumer likes, and here at once. */
+		if (strcmp(what.reason, "timeout") == 0)
+			what.held_ms = queue.ack_timeout_ms;
+		config_deinit(&queue);
+		reply_json(r, &j);
+		rc = simulate_retry(s->broker->engine, &what, &j, err);
+	}
 	if (rc == TIDE_OK)
 		reply_data(r);
+	args_deinit(&script);
 	return rc;
 }
 
@@ -289,8 +283,9 @@ int session_rules_files(struct session *s, struct slice hash, struct reply *r,
 	struct bundle *files;
 	struct json j;
 
-	if (check_admin(s, err) < 0 ||
-	    history_files(s->service->rollout.history, hash, &files, err) < 0)
+	if (slice_is(hash, "active"))
+		hash = SLICE("");
+	if (history_files(s->service->rollout.history, hash, &files, err) < 0)
 		return err->code;
 	reply_json(r, &j);
 	json_object_begin(&j);
@@ -330,7 +325,7 @@ int session_rules_upload(struct session *s, const struct rules_file *files, size
 {
 	char by[SESSION_AUTHOR_MAX];
 	struct bundle *bundle;
-	int rc = check_admin(s, err);
+	int rc = session_access_check_admin(s, "RULES", err);
 
 	if (rc < 0)
 		return rc;

@@ -98,9 +98,9 @@ static void write_cursor(struct json *j, const struct shared_scan *scan)
 static struct shared_scan scan_of(const struct session *s, const struct shared_spec *spec)
 {
 	return (struct shared_scan){ .space = spaces[spec->of],
-				     .prefix = spec->key,
+				     .prefix = spec->key.data ? spec->key : SLICE(""),
 				     .now_ms = engine_now_ms(s->broker->engine),
-				     .cursor = spec->cursor };
+				     .cursor = (uint32_t)spec->cursor };
 }
 
 int session_shared_list(struct session *s, const struct shared_spec *spec,
@@ -108,10 +108,7 @@ int session_shared_list(struct session *s, const struct shared_spec *spec,
 {
 	struct shared_scan scan = scan_of(s, spec);
 	struct shared_writer w = { .now_ms = scan.now_ms, .is_list = true };
-	int rc = session_access_check_tag(s, USER_MONITOR, "SHARED list", err);
 
-	if (rc < 0)
-		return rc;
 	reply_json(r, &w.json);
 	json_object_begin(&w.json);
 	json_member_array(&w.json, "entries");
@@ -135,10 +132,7 @@ int session_shared_get(struct session *s, const struct shared_spec *spec, struct
 	const struct shared_op op = op_of(s, spec);
 	struct shared_writer w = { .now_ms = op.now_ms };
 	struct shared_info info;
-	int rc = session_access_check_tag(s, USER_MONITOR, "SHARED get", err);
 
-	if (rc < 0)
-		return rc;
 	if (shared_read(shared_of(s), &op, &info) != TIDE_OK)
 		return refuse_missing(spec, err);
 	reply_json(r, &w.json);
@@ -205,10 +199,7 @@ int session_shared_set(struct session *s, const struct shared_spec *spec, struct
 	};
 	struct shared_op op = op_of(s, spec);
 	struct shared_value value;
-	int rc = session_access_check_tag(s, USER_ADMIN, "SHARED set", err);
 
-	if (rc < 0)
-		return rc;
 	enum shared_type type = type_of(s, spec);
 	if (!read_value(spec->value, type, &value))
 		return error_set(err, TIDE_ESYNTAX,
@@ -216,9 +207,8 @@ int session_shared_set(struct session *s, const struct shared_spec *spec, struct
 				 "'; type= says another type",
 				 wanted[type], SLICE_HEAD(spec->value, 64));
 	op.expires_unix_ms = spec->ttl_ms ? op.now_ms + spec->ttl_ms : 0;
-	rc = shared_set(shared_of(s), &op, &value, err);
-	if (rc < 0)
-		return rc;
+	if (shared_set(shared_of(s), &op, &value, err) < 0)
+		return err->code;
 	tell(s, "set", spec->key);
 	reply_ok(r);
 	return TIDE_OK;
@@ -228,10 +218,7 @@ int session_shared_delete(struct session *s, const struct shared_spec *spec,
 			  struct reply *r, struct error *err)
 {
 	const struct shared_op op = op_of(s, spec);
-	int rc = session_access_check_tag(s, USER_ADMIN, "SHARED delete", err);
 
-	if (rc < 0)
-		return rc;
 	if (!shared_remove(shared_of(s), &op))
 		return refuse_missing(spec, err);
 	tell(s, "deleted", spec->key);
@@ -244,10 +231,7 @@ int session_shared_clear(struct session *s, const struct shared_spec *spec,
 {
 	struct shared_scan scan = scan_of(s, spec);
 	struct json j;
-	int rc = session_access_check_tag(s, USER_ADMIN, "SHARED clear", err);
 
-	if (rc < 0)
-		return rc;
 	shared_clear(shared_of(s), &scan);
 	if (spec->cursor == 0)
 		tell(s, "cleared, with all that begins so", spec->key);

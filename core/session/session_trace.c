@@ -13,11 +13,8 @@ static bool is_name(struct slice pattern)
 static int check_access(struct session *s, const struct trace_spec *spec,
 			struct error *err)
 {
-	int rc = session_access_check_tag(s, USER_MONITOR, "TRACE", err);
-
-	if (rc < 0 || subject_may_all(&s->subject, USER_READ) ||
-	    subject_is_free(&s->subject))
-		return rc;
+	if (subject_may_all(&s->subject, USER_READ) || subject_is_free(&s->subject))
+		return TIDE_OK;
 	if (tracer_is_all(spec->exchange))
 		return error_set(err, TIDE_EDENIED,
 				 "TRACE * needs the permission to read all");
@@ -30,6 +27,8 @@ static int check_access(struct session *s, const struct trace_spec *spec,
 			 "TRACE of the default exchange needs the permission to read "
 			 "all, or a key that is the name of a queue");
 }
+
+#define FOR_DEFAULT_MS 60000
 
 static int check_exchange(const struct session *s, struct slice name, struct error *err)
 {
@@ -76,15 +75,22 @@ static void on_end(void *ctx)
 	((struct channel *)ctx)->trace = NULL;
 }
 
-int session_trace_start(struct channel *ch, const struct trace_spec *spec,
+int session_trace_start(struct channel *ch, const struct trace_spec *given,
 			struct reply *r, struct error *err)
 {
+	struct trace_spec spec = *given;
 	struct session *s = ch->session;
 	struct service *service = s->service;
 	const struct trace_reader reader = { &s->vhost, on_event, can_take, on_end, ch };
 
-	if (check_access(s, spec, err) < 0 ||
-	    check_exchange(s, spec->exchange, err) < 0 || check_key(spec->key, err) < 0)
+	if (!spec.key.data)
+		spec.key = SLICE("#");
+	if (spec.share == 0)
+		spec.share = 1;
+	if (spec.for_ms == 0)
+		spec.for_ms = FOR_DEFAULT_MS;
+	if (check_access(s, &spec, err) < 0 ||
+	    check_exchange(s, spec.exchange, err) < 0 || check_key(spec.key, err) < 0)
 		return err->code;
 	if (ch->trace)
 		return error_set(err, TIDE_EEXISTS,
@@ -92,7 +98,7 @@ int session_trace_start(struct channel *ch, const struct trace_spec *spec,
 				 "time, or with the channel");
 	if (!service->tracer)
 		service->tracer = tracer_create(service->broker);
-	if (tracer_start(service->tracer, spec, &reader, &ch->trace, err) < 0)
+	if (tracer_start(service->tracer, &spec, &reader, &ch->trace, err) < 0)
 		return err->code;
 	reply_ok(r);
 	return TIDE_OK;

@@ -19,8 +19,7 @@ static void check(struct slice s)
 
 static void check_request(const struct request *q)
 {
-	if (!q->verb || q->channel > REQUEST_CHANNEL_MAX ||
-	    q->word_count < q->verb->min_words)
+	if (!q->name || q->channel > REQUEST_CHANNEL_MAX || q->word_count < q->min_words)
 		abort();
 	for (unsigned i = 0; i < q->word_count; i++)
 		check(q->words[i]);

@@ -406,14 +406,14 @@ describe('rules/auth', function()
     end)
 
     for words, why in pairs {
-      ['login usr=x'] = "RULES simulate login has no option 'usr'; it has user, pass",
+      ['login usr=x'] = "RULES simulate login has no option 'usr'; it takes: user pass",
       ['login vhost=%20'] = 'vhost must be 1%-255 bytes',
-      ['login tls=1'] = 'tls=1: expected no or yes',
-      ['access user=bob action=write kind=queue'] = 'needs user=, action=, kind= and name=',
+      ['login tls=perhaps'] = 'tls=perhaps: expected true or false',
+      ['access user=bob action=write kind=queue'] = 'name= is missing: expected a name',
       ['access user=bob action=write kind=queue name=%20'] = 'name must be 1%-255 bytes',
       ['access user=bob action=drink kind=queue name=q'] = 'action=drink: expected configure, write or read',
       ['access user=bob action=write kind=queue name=q x=1'] = "has no option 'x'",
-      ['logout'] = 'usage: RULES simulate',
+      ['logout'] = 'RULES simulate takes retry',
     } do
       it('in right words: ' .. words, function()
         broker = Broker.start { args = { '--store', 'none' } }

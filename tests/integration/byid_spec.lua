@@ -271,7 +271,7 @@ describe('a message by its id', function()
       ['REMOVE jobs'] = 'ERR syntax REMOVE needs ids of messages: 16 hex digits each',
       ['REMOVE jobs ' .. NONE .. ' x'] = "ERR syntax 'x': expected the id of a message, 16 hex digits",
       ['RESCHEDULE jobs ' .. NONE] =
-        'ERR syntax RESCHEDULE needs delay=, a duration; delay=0 makes messages ready',
+        'ERR syntax delay= is missing: expected a duration like 250ms, 30s, 5m, 2h or 1d, from 0s to 3660d',
       ['GET jobs wait=1s id=' .. NONE] =
         'ERR syntax GET id= takes one message of one queue, now: without max=, wait= and match=',
       ['KICK jobs 3 id=' .. NONE] = 'ERR syntax KICK takes a number or id=, not both',

@@ -33,11 +33,7 @@ describe('a login', function()
 
   it('is needed for all but HELLO, PING, HELP and QUIT', function()
     local c = users.stranger(broker)
-    local verbs = {}
-    for line in require('support.shell').read_file 'core/proto/line/verb.c':gmatch '{ "([A-Z]+)",' do
-      verbs[#verbs + 1] = line
-    end
-    assert.is_true(#verbs > 30)
+    local verbs = require 'support.line_verbs'
     local words = {
       DECLARE = ' queue q', DELETE = ' queue q', BIND = ' q x p', UNBIND = ' q x p', SUB = ' q s', SEEK = ' t g first',
       UNSUB = ' s', GET = ' q', ACK = ' 1', NACK = ' 1', TOUCH = ' 1', PEEK = ' q', REDRIVE = ' q', PURGE = ' q',
@@ -46,7 +42,7 @@ describe('a login', function()
       RULES = ' status', EXPLAIN = ' - q', LOCK = ' l', UNLOCK = ' l 1', CHECK = ' l 1', KILL = ' connection 1',
       USER = ' list', SHARED = ' list', TRACE = ' x',
     }
-    for _, verb in ipairs(verbs) do
+    for verb in pairs(verbs) do
       if verb == 'HELP' then
         c:send 'HELP\r\n'
         c:expect_data()

@@ -4,6 +4,7 @@ local Clock = require 'support.clock'
 local Stomp = require 'support.stomp'
 local shell = require 'support.shell'
 local users = require 'support.users'
+local verbs = require 'support.line_verbs'
 local wait = require 'support.wait'
 
 local VERBS = { configure = 'configure', write = 'write to', read = 'read from' }
@@ -171,7 +172,7 @@ describe('a permission', function()
     local has = {}
     for _, row in ipairs(ROWS) do has[verb_of(row)] = true end
     local count = 0
-    for verb in shell.read_file 'core/proto/line/verb.c':gmatch '{ "([A-Z]+)",' do
+    for verb in pairs(verbs) do
       count = count + 1
       assert.is_true(has[verb], verb .. ' has no row in this file: which permission does it need?')
     end

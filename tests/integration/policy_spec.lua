@@ -412,8 +412,8 @@ describe('policies', function()
     assert.matches("no option 'tttl'", c:document('RULES simulate declare kind=queue name=q tttl=1h').error)
     assert.equal(before + 1, calls(), 'of DECLARE alone')
     c:expect_answer('RULES simulate declare kind=queue',
-      'ERR syntax name must be 1-255 bytes of UTF-8 without white space and control characters')
-    c:expect_answer('RULES simulate declare name=q', 'ERR syntax RULES simulate declare needs kind= and name=')
+      'ERR syntax name= is missing: expected a name')
+    c:expect_answer('RULES simulate declare name=q', 'ERR syntax kind= is missing: expected exchange, queue or topic')
     for _, wrong in ipairs { 'kind=exchange', 'kind=queue type=topic' } do
       c:expect_answer('RULES simulate declare name=q ' .. wrong,
         'ERR syntax an exchange needs a type, and nothing else has one')

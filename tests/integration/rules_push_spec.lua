@@ -511,8 +511,7 @@ describe('tidemq rules push', function()
     start '--rules-writable'
     c:expect_answer('RULES upload done', 'ERR not-found nothing has been uploaded: RULES upload <path> text=<text> '
       .. 'comes before')
-    c:expect_answer('RULES upload a.lua', 'ERR syntax usage: RULES upload begin, RULES upload <path> text=<text>, '
-      .. 'or RULES upload done')
+    c:expect_answer('RULES upload a.lua', 'ERR syntax text= is missing: expected a part of the file')
     assert.same({ writable = true }, c:document 'RULES upload begin')
     c:ok 'RULES upload a.lua text=return%20{'
     c:send 'RULES upload ../a.lua text=x\r\n'

@@ -97,6 +97,6 @@ describe('RULES eval', function()
     c:send 'RULES eval code=1%201\r\n'
     c:expect '^ERR rule prompt.lua:1: '
     c:send 'RULES eval\r\n'
-    c:expect '^ERR syntax usage: RULES eval code=<Lua>$'
+    c:expect '^ERR syntax code= is missing: expected a line of Lua$'
   end)
 end)

@@ -63,6 +63,6 @@ describe('RULES show', function()
     c:send 'RULES show orders\r\n'
     c:expect "^ERR not%-found there is no script 'orders', and modules are not shown; there are .*filter/20%-orders, "
     c:send 'RULES show 20-orders text\r\n'
-    c:expect '^ERR syntax usage: RULES show <name> %[source%]$'
+    c:expect "^ERR syntax RULES show has no flag 'text'; it takes: source$"
   end)
 end)

@@ -82,11 +82,11 @@ describe('what scripts share', function()
         "ERR syntax value: expected a finite number, not '0x10'; type= says another type",
       ['SHARED set key=limit value=1%00x type=integer'] =
         "ERR syntax value: expected an integer of 64 bits, not '1'; type= says another type",
-      ['SHARED set key=limit'] = 'ERR syntax SHARED set needs key= and value=',
-      ['SHARED get'] = "ERR syntax key=: expected 1 to 256 bytes",
+      ['SHARED set key=limit'] = 'ERR syntax value= is missing: expected a text, a number or a boolean',
+      ['SHARED get'] = 'ERR syntax key= is missing: expected the key of an entry',
       ['SHARED list key=x'] = "ERR syntax SHARED list has no option 'key'; it takes: of prefix cursor",
       ['SHARED list of=all'] = 'ERR syntax of=all: expected keys, counters or buckets',
-      ['SHARED put'] = 'ERR syntax SHARED takes: list, get, set, delete or clear',
+      ['SHARED put'] = 'ERR syntax SHARED takes list, get, set, delete or clear',
     } do
       assert.equal(answer, c:request(request))
     end

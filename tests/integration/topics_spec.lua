@@ -103,7 +103,7 @@ describe('a topic', function()
     } do
       refused(line, "denied 't' is a topic: this request takes a queue$")
     end
-    refused('DELETE topic t if-empty', 'syntax if%-empty is for queues')
+    refused('DELETE topic t if-empty', "syntax DELETE topic has no flag 'if%-empty'")
   end)
 
   it('is listed, with what its partitions have', function()

@@ -142,13 +142,12 @@ describe('users', function()
     local c = found()
     local long = ('x'):rep(1025)
     for request, answer in pairs {
-      ['USER'] = 'syntax USER needs add|passwd|delete|list|grant|revoke|set: '
-        .. 'add|passwd|delete|list|grant|revoke|set is missing',
-      ['USER frob x'] = 'syntax USER takes: add, passwd, delete, grant, revoke, set or list',
-      ['USER list x'] = 'syntax USER list takes no words',
-      ['USER add'] = 'syntax USER add takes the name of a user',
-      ['USER grant bob'] = 'syntax USER grant takes the name of a user and a vhost',
-      ['USER passwd alice'] = 'syntax USER passwd needs pass=<password>',
+      ['USER'] = 'syntax USER takes add, passwd, delete, list, grant, revoke or set',
+      ['USER frob x'] = 'syntax USER takes add, passwd, delete, list, grant, revoke or set',
+      ['USER list x'] = "syntax USER list has no flag 'x'; it takes: none",
+      ['USER add'] = 'syntax USER add needs <user>: <user> is missing',
+      ['USER grant bob'] = 'syntax USER grant needs <user> and <vhost>: <vhost> is missing',
+      ['USER passwd alice'] = 'syntax pass= is missing: expected a password',
       ['USER passwd alice pass='] = 'syntax a password has 1 to 1024 bytes',
       ['USER passwd alice pass=' .. long] = 'syntax a password has 1 to 1024 bytes',
       ['USER delete bob'] = "not-found there is no user 'bob'",
@@ -175,7 +174,7 @@ describe('users', function()
     c:ok 'USER set alice max-connections=9'
     c:ok 'USER set bob tags=admin'
     c:ok 'USER set alice tags='
-    c:expect_answer('USER list', "ERR denied USER needs a user with the tag admin, and user 'alice' has not")
+    c:expect_answer('USER list', "ERR denied USER list needs a user with the tag admin, and user 'alice' has not")
     c:close()
   end)
 

@@ -7,38 +7,10 @@
 #define PREFETCH_DEFAULT 100
 #define PREFETCH_MAX 65535
 #define GET_MAX 1000
-#define PEEK_MAX 100
 #define HEARTBEAT_MIN_MS 1000
 #define HEARTBEAT_MAX_MS (3600 * 1000)
 #define WAIT_MAX_MS (3600 * 1000)
 #define TAG_RANGES_INLINE 64
-
-void command_add_arg(struct request *q, struct args *args, struct slice name,
-		     struct slice value)
-{
-	int rc = args_add(args, name, value);
-
-	if (rc == TIDE_EEXISTS)
-		q->rc = error_set(q->err, TIDE_ESYNTAX,
-				  "option '%" SLICE_FMT "' appears twice",
-				  SLICE_ARG(name));
-	else if (rc < 0)
-		q->rc = error_set(q->err, TIDE_ESYNTAX,
-				  "option '%" SLICE_FMT
-				  "' has a name or value that cannot be stored",
-				  SLICE_ARG(name));
-}
-
-/* Options as the model takes them, without the one named `except`. */
-static void read_args(struct request *q, const char *except, struct args *out)
-{
-	*out = (struct args){ 0 };
-	for (unsigned i = 0; i < q->option_count && q->rc == TIDE_OK; i++)
-		if (!except || !slice_is(q->options[i].name, except))
-			command_add_arg(q, out, q->options[i].name, q->options[i].value);
-	if (q->rc < 0)
-		args_deinit(out);
-}
 
 static void hello_document(struct line *l, struct json *j)
 {
@@ -166,118 +138,6 @@ COMMAND(close)
 	return TIDE_OK;
 }
 
-static enum define_kind read_kind(struct request *q)
-{
-	static const char *const names[] = { [DEFINE_EXCHANGE] = "exchange",
-					     [DEFINE_QUEUE] = "queue",
-					     [DEFINE_TOPIC] = "topic",
-					     [DEFINE_VHOST] = "vhost" };
-
-	for (int kind = DEFINE_EXCHANGE; kind <= DEFINE_VHOST; kind++)
-		if (slice_is(q->words[0], names[kind]))
-			return (enum define_kind)kind;
-	request_refuse(q, NULL, q->words[0], "exchange, queue, topic or vhost");
-	return DEFINE_EXCHANGE;
-}
-
-/* The third word of a queue or a topic is a flag, which is an option that is on. */
-static int read_queue_flag(struct request *q, struct reply *r)
-{
-	if (q->option_count == REQUEST_OPTIONS_MAX)
-		return error_set(q->err, TIDE_ETOOLONG, "too many options");
-	if (slice_is(q->words[2], "quiet"))
-		q->is_quiet = r->is_quiet = true;
-	else
-		q->options[q->option_count++] =
-			(struct request_option){ q->words[2], SLICE("1") };
-	return TIDE_OK;
-}
-
-COMMAND(declare)
-{
-	struct args args;
-	struct declare_spec spec = { .args = &args };
-
-	spec.kind = read_kind(q);
-	spec.name = request_name(q, 1, "a name");
-	if (spec.kind == DEFINE_EXCHANGE && q->word_count > 2)
-		spec.type = request_name(q, 2, "a type");
-	else if (q->rc == TIDE_OK && spec.kind == DEFINE_EXCHANGE)
-		return error_set(q->err, TIDE_ESYNTAX,
-				 "DECLARE exchange needs a name and a type");
-	else if (q->rc == TIDE_OK && q->word_count > 2)
-		q->rc = read_queue_flag(q, r);
-	if (q->rc == TIDE_OK && spec.kind == DEFINE_QUEUE && q->is_quiet &&
-	    slice_is(spec.name, "-"))
-		return error_set(q->err, TIDE_ESYNTAX,
-				 "DECLARE queue - is answered with the name: it takes no "
-				 "'quiet'");
-	if (q->rc == TIDE_OK)
-		read_args(q, NULL, &args);
-	if (q->rc < 0)
-		return q->rc;
-	q->rc = session_define_declare(l->base.session, &spec, r, q->err);
-	args_deinit(&args);
-	return q->rc;
-}
-
-COMMAND(delete)
-{
-	struct delete_spec spec = {
-		.if_empty = request_has_flag(q, "if-empty"),
-		.if_unused = request_has_flag(q, "if-unused"),
-	};
-
-	if (slice_is(q->words[0], "group"))
-		return command_topic_delete_group(l, q, r);
-	if (q->word_count > 2)
-		return error_set(
-			q->err, TIDE_ESYNTAX,
-			"DELETE has no flag '%.*s'; it takes: if-empty if-unused "
-			"quiet",
-			SLICE_HEAD(q->words[2], 64));
-	spec.kind = read_kind(q);
-	spec.name = request_name(q, 1, "a name");
-	if (q->rc == TIDE_OK && spec.kind == DEFINE_TOPIC && spec.if_empty)
-		return error_set(q->err, TIDE_ESYNTAX,
-				 "if-empty is for queues; DELETE topic takes if-unused");
-	if (q->rc < 0)
-		return q->rc;
-	return session_define_delete(l->base.session, &spec, r, q->err);
-}
-
-typedef int bind_fn(struct session *s, const struct bind_spec *spec, struct reply *r,
-		    struct error *err);
-
-static int bind_or_unbind(struct line *l, struct request *q, struct reply *r,
-			  bind_fn *run)
-{
-	struct args args;
-	struct bind_spec spec = { .args = &args };
-
-	spec.dest = request_name(q, 0, "a destination");
-	spec.exchange = request_name(q, 1, "an exchange");
-	spec.pattern = request_word(q, 2, "a pattern");
-	spec.to_exchange = request_choice(q, "dest", "queue or exchange");
-	if (q->rc == TIDE_OK)
-		read_args(q, "dest", &args);
-	if (q->rc < 0)
-		return q->rc;
-	q->rc = run(l->base.session, &spec, r, q->err);
-	args_deinit(&args);
-	return q->rc;
-}
-
-COMMAND(bind)
-{
-	return bind_or_unbind(l, q, r, session_define_bind);
-}
-
-COMMAND(unbind)
-{
-	return bind_or_unbind(l, q, r, session_define_unbind);
-}
-
 /* The lease that somebody wants; 0: he does not say. */
 static uint32_t read_ack_timeout(struct request *q)
 {
@@ -397,7 +257,7 @@ COMMAND(subscribe)
 	if (spec.group.data)
 		request_check_name(q, spec.group, "group=");
 	spec.from = read_position(q, "from");
-	spec.partition = request_int(q, "partition", 0, REQUEST_PARTITIONS_MAX - 1, -1);
+	spec.partition = request_int(q, "partition", 0, TOPIC_PARTITIONS_MAX - 1, -1);
 	if (q->rc < 0)
 		return q->rc;
 	return session_consume_subscribe(session_channel(l->base.session, q->channel),
@@ -436,7 +296,7 @@ static void read_pull(struct request *q, struct get_spec *spec)
 	if (spec->group.data)
 		request_check_name(q, spec->group, "group=");
 	spec->from = read_position(q, "from");
-	spec->partition = request_int(q, "partition", 0, REQUEST_PARTITIONS_MAX - 1, -1);
+	spec->partition = request_int(q, "partition", 0, TOPIC_PARTITIONS_MAX - 1, -1);
 	spec->offset = read_position(q, "offset");
 	if (q->rc == TIDE_OK && spec->offset.kind && !spec->group.data &&
 	    ((request_option(q, "ack").data && !spec->is_auto_ack) ||
@@ -558,121 +418,79 @@ COMMAND(touch)
 	return q->rc < 0 ? q->rc : settle(l, q, &spec, r);
 }
 
-COMMAND(peek)
+COMMAND(transaction_begin)
 {
-	struct peek_spec spec = { .queue = request_name(q, 0, "a queue") };
-	struct slice from = request_option(q, "offset");
-
-	spec.max = (unsigned)request_count(q, 1, PEEK_MAX, 1);
-	spec.has_state = request_option(q, "state").data;
-	spec.partition = request_int(q, "partition", 0, REQUEST_PARTITIONS_MAX - 1, -1);
-	if (q->rc == TIDE_OK && from.data)
-		q->rc = position_parse(from, &spec.from, q->err);
-	/* In the order of enum peek_state. */
-	spec.state = (enum peek_state)request_choice(q, "state",
-						     "ready, delayed, unacked or buried");
-	spec.match = request_option(q, "match");
-	spec.after = request_option(q, "after");
-	if (q->rc < 0)
-		return q->rc;
-	return session_peek(l->base.session, &spec, r, q->err);
+	return session_transaction_begin(session_channel(l->base.session, q->channel),
+					 SLICE(""), r, q->err);
 }
 
-COMMAND(redrive)
+COMMAND(transaction_commit)
 {
-	struct redrive_spec spec = { .queue = request_name(q, 0, "a queue"),
-				     .max = request_count(q, 1, UINT64_MAX - 1,
-							  UINT64_MAX),
-				     .match = request_option(q, "match"),
-				     .to = request_option(q, "to"),
-				     .is_routed = request_has_flag(q, "routed") };
-
-	return q->rc < 0 ? q->rc
-			 : session_redrive_start(l->base.session, &spec, r, q->err);
+	return session_transaction_commit(session_channel(l->base.session, q->channel),
+					  SLICE(""), r, q->err);
 }
 
-COMMAND(purge)
+COMMAND(transaction_rollback)
 {
-	struct purge_spec spec = { .queue = request_name(q, 0, "a queue or a topic") };
-	struct slice before = request_option(q, "before");
-
-	spec.partition = request_int(q, "partition", 0, REQUEST_PARTITIONS_MAX - 1, -1);
-	if (q->rc == TIDE_OK && before.data)
-		q->rc = position_parse(before, &spec.before, q->err);
-	return q->rc < 0 ? q->rc : session_purge(l->base.session, &spec, r, q->err);
+	return session_transaction_rollback(session_channel(l->base.session, q->channel),
+					    SLICE(""), r, q->err);
 }
 
-static int kick_by_id(struct line *l, struct request *q, struct reply *r)
-{
-	uint64_t id = request_id(q, "id", request_option(q, "id"));
-	const struct by_id_spec spec = { .queue = q->words[0], .ids = &id, .count = 1 };
+/* ---- operations ---- */
 
-	if (q->rc == TIDE_OK && q->word_count > 1)
-		return error_set(q->err, TIDE_ESYNTAX,
-				 "KICK takes a number or id=, not both");
-	return q->rc < 0 ? q->rc : session_by_id_kick(l->base.session, &spec, r, q->err);
+static struct slice value_of(void *ctx, const struct parameter *p, struct error *err)
+{
+	struct request *q = ctx;
+	const char *name = operation_line_name(p);
+	unsigned word = 0;
+
+	if (p->type == PARAMETER_IDS)
+		return q->tags;
+	if (p->type == PARAMETER_FLAG && request_has_flag(q, name))
+		return SLICE("1");
+	if (!(p->features & PARAMETER_WORD) && p->line && !request_option(q, name).data &&
+	    operation_takes(q->operation, slice_from(p->name), OPERATION_LINE_OPTIONS))
+		return request_option(q, p->name);
+	if (!(p->features & PARAMETER_WORD))
+		return request_option(q, name);
+	while (operation_word(q->operation, word) != p)
+		word++;
+	return word < q->word_count ? q->words[word] : (struct slice){ NULL, 0 };
 }
 
-COMMAND(kick)
+/* All options that have no row of their own. */
+static int options_of(void *ctx, const struct operation *o, const struct parameter *p,
+		      struct args *out, struct error *err)
 {
-	struct slice queue = request_name(q, 0, "a queue");
-	uint64_t max = UINT64_MAX;
+	struct request *q = ctx;
 
-	if (request_option(q, "id").data)
-		return kick_by_id(l, q, r);
+	for (unsigned i = 0; i < q->option_count; i++) {
+		struct slice name = q->options[i].name;
+		int rc = operation_takes(o, name, OPERATION_LINE_OPTIONS)
+				 ? TIDE_OK
+				 : args_add(out, name, q->options[i].value);
 
-	if (q->rc == TIDE_OK && q->word_count > 1 && slice_is(q->words[1], "quiet"))
-		r->is_quiet = true;
-	else
-		max = request_count(q, 1, UINT64_MAX - 1, UINT64_MAX);
-	if (q->rc < 0)
-		return q->rc;
-	return session_queue_kick(l->base.session, queue, max, r, q->err);
+		if (rc < 0)
+			return error_set(err, TIDE_ESYNTAX,
+					 rc == TIDE_EEXISTS
+						 ? "option '%" SLICE_FMT "' appears twice"
+						 : "option '%" SLICE_FMT
+						   "' has a name or value that cannot be "
+						   "stored",
+					 SLICE_ARG(name));
+	}
+	return TIDE_OK;
 }
 
-/* In the order of enum list_what. */
-#define LISTS                                                                          \
-	"exchanges, queues, topics, groups, bindings, consumers, connections, locks, " \
-	"vhosts, history, now or rules"
-
-COMMAND(list)
+COMMAND(operation)
 {
-	const struct number_limits max = { 1, UINT32_MAX }, offset = { 0, UINT32_MAX };
-	struct list_spec spec = { .sort = request_option(q, "sort"),
-				  .match = request_option(q, "match") };
-	unsigned what, direction;
+	const struct operation_request request = {
+		.is_line = true, .ctx = q, .value = value_of, .options = options_of
+	};
+	const struct operation_call call = {
+		.session = l->base.session,
+		.channel = session_channel(l->base.session, q->channel),
+	};
 
-	if (!slice_is_choice(q->words[0], LISTS, &what))
-		return error_set(q->err, TIDE_ESYNTAX, "LIST lists " LISTS);
-	spec.what = (enum list_what)what;
-	spec.max = request_uint(q, "max", max, 0);
-	spec.offset = request_uint(q, "offset", offset, 0);
-	direction = request_choice(q, "order", "asc or desc");
-	if (request_option(q, "order").data)
-		spec.direction = direction ? LIST_DESCENDING : LIST_ASCENDING;
-	for (int i = 0; i < LIST_MEMBERS; i++)
-		spec.only[i] = request_option(q, session_list_members[i]);
-	return q->rc < 0 ? q->rc : session_list(l->base.session, &spec, r, q->err);
-}
-
-/* In the order of enum stats_kind. */
-#define STATS_KINDS "exchange, queue or topic"
-
-/* STATS exchange <name>, STATS queue <name>, STATS topic <name>, or a queue or a topic
- * alone. */
-COMMAND(stats)
-{
-	unsigned last = q->word_count ? q->word_count - 1 : 0, kind = STATS_ANY;
-	struct slice name = SLICE("");
-
-	if (last > 0 && !slice_is_choice(q->words[0], STATS_KINDS, &kind))
-		request_refuse(q, NULL, q->words[0], STATS_KINDS " before a name");
-	if (kind == STATS_EXCHANGE)
-		name = request_word(q, last, "an exchange");
-	else if (q->word_count > 0)
-		name = request_name(q, last, kind == STATS_TOPIC ? "a topic" : "a queue");
-	if (q->rc < 0)
-		return q->rc;
-	return session_report_stats(l->base.session, (enum stats_kind)kind, name, r,
-				    q->err);
+	return operation_run(q->operation, &request, &call, r, q->err);
 }

@@ -73,7 +73,7 @@ static void refuse_transaction(struct line *l, const struct request *q,
 {
 	struct channel *ch = session_channel(l->base.session, q->channel);
 
-	if (ch && (!q->verb || q->verb->features & VERB_TRANSACTED))
+	if (ch && (!q->name || q->features & VERB_TRANSACTED))
 		session_transaction_refuse(ch, err);
 }
 
@@ -81,7 +81,7 @@ static void refuse(struct line *l, const struct request *q, const struct error *
 {
 	refuse_transaction(l, q, err);
 	line_reply_error(l, q->channel, err);
-	if (q->verb && (q->verb->features & VERB_PAYLOAD)) {
+	if (q->features & VERB_PAYLOAD) {
 		l->channel = q->channel;
 		l->skip = q->payload_len;
 		l->state = l->skip ? LINE_SKIPPING : LINE_SKIPPED;
@@ -90,8 +90,7 @@ static void refuse(struct line *l, const struct request *q, const struct error *
 
 static int check_channel(struct line *l, const struct request *q, struct error *err)
 {
-	if (q->verb->features & VERB_NO_CHANNEL ||
-	    session_channel(l->base.session, q->channel))
+	if (q->features & VERB_NO_CHANNEL || session_channel(l->base.session, q->channel))
 		return TIDE_OK;
 	return error_set(err, TIDE_ENOTFOUND,
 			 "channel %u is not open: send @%u OPEN first", q->channel,
@@ -103,7 +102,7 @@ static int check_login(struct line *l, const struct request *q, struct error *er
 {
 	int rc;
 
-	if (l->may_ask || q->verb->features & VERB_NO_LOGIN)
+	if (l->may_ask || q->features & VERB_NO_LOGIN)
 		return TIDE_OK;
 	rc = session_login_admit(l->base.session, err);
 	l->may_ask = rc == TIDE_OK;
@@ -116,17 +115,17 @@ static int run(struct line *l, struct request *q)
 	int rc;
 
 	/* A publish gets its reply when its payload is there. */
-	if (!(q->verb->features & (VERB_NO_CHANNEL | VERB_PAYLOAD)))
+	if (!(q->features & (VERB_NO_CHANNEL | VERB_PAYLOAD)))
 		r = reply_create(session_channel(l->base.session, q->channel),
 				 q->is_quiet);
-	if (q->verb->features & VERB_DOCUMENT)
+	if (q->features & VERB_DOCUMENT)
 		reply_expect_document(r);
-	l->is_heavy = q->verb->features & (VERB_DOCUMENT | VERB_ANY_OPTIONS);
+	l->is_heavy = q->features & (VERB_DOCUMENT | VERB_ANY_OPTIONS);
 	if (l->is_heavy)
 		session_name_request(l->base.session, NULL);
-	rc = q->verb->run(l, q, r);
+	rc = q->verb ? q->verb->run(l, q, r) : command_operation(l, q, r);
 	if (l->is_heavy && l->state != LINE_CLOSED)
-		session_name_request(l->base.session, q->verb->name);
+		session_name_request(l->base.session, q->name);
 	if (rc < 0 && r) {
 		refuse_transaction(l, q, q->err);
 		reply_error(r, q->err);
@@ -139,8 +138,11 @@ static int run(struct line *l, struct request *q)
  * the lines of its body are the page's. */
 static bool is_http(struct slice line)
 {
-	struct slice method = slice_cut(&line, ' '), target = slice_cut(&line, ' ');
-	bool is_ours = verb_find(method) && !memchr(target.data, '/', target.len);
+	struct slice whole = line, method = slice_cut(&line, ' '),
+		     target = slice_cut(&line, ' '), rest;
+	struct error ignored;
+	bool is_ours = (verb_find(method) || operation_find(whole, &rest, &ignored)) &&
+		       !memchr(target.data, '/', target.len);
 
 	return slice_has_prefix(line, "HTTP/") && !is_ours;
 }
@@ -188,14 +190,14 @@ static bool must_wait(struct line *l, struct slice line)
 {
 	struct session *s = l->base.session;
 	bool is_publish_held = session_publish_is_next_held(s);
-	const struct verb *verb;
+	unsigned features;
 
 	if (!is_publish_held && !session_answer_is_late(s))
 		return false;
-	verb = request_parse_verb(line);
-	if (verb && verb->features & VERB_DOCUMENT)
+	features = request_features(line);
+	if (features & VERB_DOCUMENT)
 		return !session_answer_may_begin(s);
-	if (!is_publish_held || !verb || !(verb->features & VERB_PAYLOAD))
+	if (!is_publish_held || !(features & VERB_PAYLOAD))
 		return false;
 	session_publish_begin(s);
 	return true;

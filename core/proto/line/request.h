@@ -7,12 +7,12 @@
 #include "base/error.h"
 #include "base/msg.h"
 #include "base/slice.h"
+#include "ops/operation.h"
 
 #define REQUEST_WORDS_MAX 4
 #define REQUEST_OPTIONS_MAX 64
 #define REQUEST_FLAGS_MAX 8
 #define REQUEST_CHANNEL_MAX 65535
-#define REQUEST_PARTITIONS_MAX 64                  /* of a topic */
 #define REQUEST_PAYLOAD_ABSURD (UINT64_C(1) << 53) /* a length that is no length */
 
 struct request_option {
@@ -26,7 +26,11 @@ struct request {
 	struct error *err; /* where the first error goes */
 	int rc;
 	unsigned channel;
-	const struct verb *verb;
+	const struct verb *verb; /* NULL: it is an operation, or cannot be read */
+	const struct operation *operation; /* likewise */
+	const char *name;                  /* "PUB", "RULES show"; NULL: neither */
+	unsigned features;                 /* VERB_* of that */
+	unsigned min_words, max_words;
 	unsigned word_count;
 	unsigned option_count;
 	unsigned flag_count;
@@ -40,14 +44,14 @@ struct request {
 	struct msg_header headers[MSG_HEADERS_MAX];
 };
 
-/* Take a line apart; `line` is without its end. Verb and channel are set if they can be
+/* Take a line apart; `line` is without its end. Name and channel are set if they can be
  * read, even with an error. `*is_lost`: the length of a payload cannot be read, and the
  * stream cannot continue. Otherwise payload_len is good, even with an error. */
 TIDE_MUST_USE int request_parse(struct request *r, char *line, size_t len, bool *is_lost,
 				struct error *err);
 
-/* The verb of a line that is not to be taken apart yet; NULL when there is none. */
-const struct verb *request_parse_verb(struct slice line);
+/* The features of a line that is not to be taken apart yet; 0 when it has no verb. */
+unsigned request_features(struct slice line);
 
 /* The option's value; data == NULL when it is not there. */
 struct slice request_option(const struct request *r, const char *name);
@@ -56,9 +60,6 @@ bool request_has_flag(const struct request *r, const char *name);
 /* The rest reads words and options for a command. The first that is wrong is told in
  * the `err` of request_parse, and is in r->rc from then on; what is read is not good. */
 
-/* Refuse the value of an option, or a word (`name` is NULL). */
-void request_refuse(struct request *r, const char *name, struct slice value,
-		    const char *expected, ...) TIDE_PRINTF(4, 5);
 /* A word; `what` is "a queue". */
 struct slice request_name(struct request *r, unsigned word, const char *what);
 /* The same, but '-' is the empty word. */
@@ -71,15 +72,10 @@ uint64_t request_uint(struct request *r, const char *name, struct number_limits 
 /* Likewise, with a sign. */
 int64_t request_int(struct request *r, const char *name, int64_t min, int64_t max,
 		    int64_t fallback);
-/* A percentage ("10%", "0.5%", or the number alone), as a fraction above 0; `fallback`
- * when it is not there. */
-double request_share(struct request *r, const char *name, double fallback);
 /* Milliseconds; 0 when it is not there. */
 int64_t request_duration(struct request *r, const char *name,
 			 struct number_limits limits);
 /* One of "this, that or other": its index; 0 when it is not there. */
 unsigned request_choice(struct request *r, const char *name, const char *choices);
-/* A word that is a number from 1 to `max`, or `fallback` when it is left out. */
-uint64_t request_count(struct request *r, unsigned word, uint64_t max, uint64_t fallback);
 /* The id of a message: the value of an option, or a word (`name` is NULL). */
 uint64_t request_id(struct request *r, const char *name, struct slice value);

@@ -6,11 +6,6 @@
 
 /* clang-format off */
 #define PUB_OPTIONS "pri delay ttl id ack-timeout"
-#define USER_OPTIONS "pass tags configure write read " COMMAND_USER_LIMITS
-#define LIST_WORDS "exchanges|queues|topics|groups|bindings|consumers|connections|locks|vhosts|history|now|rules"
-#define RULES_WORDS \
-	"reload|status|show|eval|log|rollback|shadow|recent|replay|simulate|upload " \
-	"name|hash|dir|n|retry|path source|name|install"
 
 /* The verbs of every message come first: they are searched from the front. */
 static const struct verb verbs[] = {
@@ -22,40 +17,15 @@ static const struct verb verbs[] = {
 	{ "QUIT",    0, 0, NULL,                       VERB_NO_LOGIN,                                NULL, NULL,                   command_quit },
 	{ "OPEN",    0, 0, NULL,                       VERB_NO_CHANNEL,                  "prefetch", NULL,             command_open },
 	{ "CLOSE",   0, 0, NULL,                       VERB_NO_CHANNEL,                  NULL, NULL,                   command_close },
-	{ "DECLARE", 2, 3, "exchange|queue|topic|vhost name type", VERB_ANY_OPTIONS,                 NULL, NULL,                   command_declare },
-	{ "DELETE",  2, 3, "exchange|queue|topic|vhost|group name group", 0,                   NULL, "if-empty if-unused",   command_delete },
-	{ "BIND",    3, 3, "queue exchange pattern",   VERB_ANY_OPTIONS,                 NULL, NULL,                   command_bind },
-	{ "UNBIND",  3, 3, "queue exchange pattern",   VERB_ANY_OPTIONS,                 NULL, NULL,                   command_unbind },
 	{ "SUB",     2, 2, "queue sid",                0,                                "prefetch ack priority rank notify-lease ack-timeout group from partition", NULL, command_subscribe },
-	{ "SEEK",    3, 3, "topic group position",     0,                                "partition", NULL,            command_topic_seek },
 	{ "UNSUB",   1, 1, "sid",                      0,                                NULL, NULL,                   command_unsubscribe },
 	{ "GET",     1, 1, "queue",                    VERB_ANSWERS | VERB_LIST,         "max wait ack id match ack-timeout group from partition offset", NULL, command_get },
 	{ "NACK",    0, 0, NULL,                       VERB_TAGS | VERB_TRANSACTED,      "delay pri reason", "bury dead requeue", command_nack },
 	{ "TOUCH",   0, 0, NULL,                       VERB_TAGS,                        "for", NULL,                  command_touch },
-	{ "PEEK",    1, 2, "queue n",                  VERB_DOCUMENT | VERB_ANSWERS,        "state match after partition offset", NULL, command_peek },
-	{ "REDRIVE", 1, 2, "queue n",                  VERB_DOCUMENT,                    "match to", "routed",         command_redrive },
-	{ "PURGE",   1, 1, "queue",                    0,                                "before partition", NULL,     command_purge },
-	{ "KICK",    1, 2, "queue n",                  VERB_DOCUMENT,                    "id", NULL,                   command_kick },
-	{ "FIND",    2, 2, "queue id",                 VERB_DOCUMENT | VERB_ANSWERS,     NULL, NULL,                   command_by_id_find },
-	{ "REMOVE",  1, 1, "queue",                    VERB_IDS | VERB_DOCUMENT,         NULL, NULL,                   command_by_id_remove },
-	{ "RESCHEDULE", 1, 1, "queue",                 VERB_IDS | VERB_DOCUMENT,         "delay", NULL,                command_by_id_reschedule },
-	{ "PAUSE",   2, 2, "queue in|out|both",        0,                                "for", NULL,                  command_pause },
-	{ "RESUME",  1, 2, "queue in|out|both",        0,                                NULL, NULL,                   command_pause_resume },
-	{ "LIST",    1, 1, LIST_WORDS,                 VERB_DOCUMENT | VERB_ANSWERS,        "sort order max offset match exchange destination to queue", NULL, command_list },
-	{ "STATS",   0, 2, "exchange|queue|topic name",         VERB_DOCUMENT | VERB_ANSWERS,        NULL, NULL,                   command_stats },
-	{ "RULES",   1, 3, RULES_WORDS,                VERB_DOCUMENT | VERB_ANSWERS | VERB_ANY_OPTIONS, "code share text", "exclusive",           command_rules },
-	{ "SHARED",  1, 1, "list|get|set|delete|clear", VERB_DOCUMENT | VERB_ANSWERS,       "key value type ttl of prefix cursor", NULL, command_shared },
 	{ "EXPLAIN", 2, 2, "exchange key",             VERB_DOCUMENT | VERB_ANSWERS | VERB_HEADERS, PUB_OPTIONS " payload", NULL, command_explain },
 	{ "BEGIN",   0, 0, NULL,                       0,                                NULL, NULL,                   command_transaction_begin },
 	{ "COMMIT",  0, 0, NULL,                       0,                                NULL, NULL,                   command_transaction_commit },
 	{ "ROLLBACK", 0, 0, NULL,                      0,                                NULL, NULL,                   command_transaction_rollback },
-	{ "LOCK",    1, 1, "name",                     VERB_ANSWERS,                     "wait ttl token", NULL,       command_lock_take },
-	{ "UNLOCK",  2, 2, "name token",               0,                                NULL, NULL,                   command_lock_release },
-	{ "CHECK",   2, 2, "name token",               0,                                NULL, NULL,                   command_lock_check },
-	{ "KILL",    2, 2, "|connection number",       0,                                NULL, NULL,                   command_operate_kill },
-	{ "DRAIN",   0, 1, "off",                      0,                                NULL, NULL,                   command_operate_drain },
-	{ "TRACE",   1, 2, "exchange key",             0,                                "sample for max", "payload",  command_operate_trace },
-	{ "USER",    1, 3, "add|passwd|delete|list|grant|revoke|set name vhost", VERB_DOCUMENT | VERB_ANSWERS, USER_OPTIONS, NULL, command_user },
 	{ "HELP",    0, 0, NULL,                       VERB_DOCUMENT | VERB_ANSWERS | VERB_NO_LOGIN, NULL, NULL,                   command_help },
 	{ "", 0, 0, NULL, 0, NULL, NULL, NULL },
 };
@@ -91,29 +61,12 @@ const struct verb *verb_find(struct slice name)
 	return NULL;
 }
 
-/* "<queue>"; a choice of words, as "exchange|queue", stands for itself, and so does a
- * choice of one, "|connection". */
-static void add_name(struct buf *out, struct slice name)
+unsigned verb_features(const struct operation *o)
 {
-	bool is_choice = memchr(name.data, '|', name.len) != NULL;
-
-	if (name.data[0] == '|')
-		name = slice_skip(name, 1);
-	buf_printf(out, is_choice ? "%" SLICE_FMT : "<%" SLICE_FMT ">", SLICE_ARG(name));
-}
-
-void verb_list_words(const struct verb *v, unsigned from, unsigned to, struct buf *out)
-{
-	struct slice rest = slice_from(v->words), name;
-
-	for (unsigned i = 0; i < to; i++) {
-		name = i < v->min_words ? slice_cut(&rest, ' ') : SLICE("length");
-		if (i < from)
-			continue;
-		if (i > from)
-			buf_append_text(out, i == to - 1 ? " and " : ", ");
-		add_name(out, name);
-	}
+	return (o->features & OPERATION_DOCUMENT ? VERB_DOCUMENT : 0u) |
+	       (o->features & OPERATION_ANSWERS ? VERB_ANSWERS : 0u) |
+	       (operation_parameter(o, PARAMETER_IDS) ? VERB_IDS : 0u) |
+	       (operation_parameter(o, PARAMETER_OPTIONS) ? VERB_ANY_OPTIONS : 0u);
 }
 
 static void add_optional(const char *words, const char *end, struct buf *out)
@@ -133,20 +86,17 @@ static void add_usage(const struct verb *v, struct buf *out)
 
 	buf_append_text(out, v->name);
 	for (unsigned i = 0; i < v->min_words; i++) {
-		buf_append_char(out, ' ');
-		add_name(out, slice_cut(&words, ' '));
+		struct slice name = slice_cut(&words, ' ');
+
+		buf_printf(out, " <%" SLICE_FMT ">", SLICE_ARG(name));
 	}
 	if (v->features & VERB_LIST)
 		buf_append_text(out, "...");
 	if (v->features & VERB_TAGS)
 		buf_append_text(out, " <tag|first-last>...");
-	if (v->features & VERB_IDS)
-		buf_append_text(out, " <id>...");
 	add_optional(words.data, "", out);
 	add_optional(v->options, "=", out);
 	add_optional(v->flags, "", out);
-	if (v->features & VERB_ANY_OPTIONS)
-		buf_append_text(out, " [option=value]...");
 	if (v->features & VERB_HEADERS)
 		buf_append_text(out, " [h:name=value]...");
 	if (v->features & VERB_PAYLOAD)
@@ -156,8 +106,16 @@ static void add_usage(const struct verb *v, struct buf *out)
 
 void verb_help(struct buf *out)
 {
+	const struct operation *o;
+
 	for (const struct verb *v = verbs; v->name[0]; v++)
 		add_usage(v, out);
+	for (size_t i = 0; (o = operation_at(i)) != NULL; i++) {
+		if (!o->line)
+			continue;
+		operation_write_usage(o, out);
+		buf_append_text(out, "\r\n");
+	}
 	buf_append_text(out,
 			"'-' stands for an empty word; single spaces separate words; "
 			"the full text is docs/protocol.md\r\n");

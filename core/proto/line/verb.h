@@ -1,4 +1,5 @@
-/* verb.h: the table of verbs: what each takes, and what does it.
+/* verb.h: the verbs of the path of messages and of the connection: what each takes, and
+ * what does it. All other verbs are operations: ops/operation.h.
  *
  * A verb is added by a line in verb.c and a section in docs/protocol.md. */
 #pragma once
@@ -41,21 +42,13 @@ struct verb {
 const struct verb *verb_find(struct slice name);
 /* All of them, ended by one without a name. */
 const struct verb *verb_table(void);
-/* The names of the words that a request needs, from the `from`-th to before the
- * `to`-th, as "<exchange>, <key> and <length>". */
-void verb_list_words(const struct verb *v, unsigned from, unsigned to, struct buf *out);
-/* A line for each verb, for people. */
+/* The features of an operation, as of a verb. */
+unsigned verb_features(const struct operation *o);
+/* A line for each verb and each operation, for people. */
 void verb_help(struct buf *out);
-
-/* The limits of a user, each an option of USER set. */
-#define COMMAND_USER_LIMITS "max-connections max-channels publish-rate publish-bytes"
 
 #define COMMAND(name) \
 	int command_##name(struct line *l, struct request *q, struct reply *r)
-
-/* Add to options as the model takes them. */
-void command_add_arg(struct request *q, struct args *args, struct slice name,
-		     struct slice value);
 
 COMMAND(hello);
 COMMAND(ping);
@@ -63,10 +56,6 @@ COMMAND(help);
 COMMAND(quit);
 COMMAND(open);
 COMMAND(close);
-COMMAND(declare);
-COMMAND(delete);
-COMMAND(bind);
-COMMAND(unbind);
 COMMAND(publish);
 COMMAND(subscribe);
 COMMAND(unsubscribe);
@@ -74,29 +63,9 @@ COMMAND(get);
 COMMAND(ack);
 COMMAND(nack);
 COMMAND(touch);
-COMMAND(peek);
-COMMAND(redrive);
-COMMAND(purge);
-COMMAND(kick);
-COMMAND(pause);
-COMMAND(pause_resume);
-COMMAND(list);
-COMMAND(by_id_find);
-COMMAND(by_id_remove);
-COMMAND(by_id_reschedule);
-COMMAND(stats);
-COMMAND(rules);
-COMMAND(shared);
 COMMAND(explain);
-COMMAND(topic_seek);
-COMMAND(topic_delete_group);
 COMMAND(transaction_begin);
 COMMAND(transaction_commit);
 COMMAND(transaction_rollback);
-COMMAND(lock_take);
-COMMAND(lock_release);
-COMMAND(lock_check);
-COMMAND(operate_kill);
-COMMAND(operate_drain);
-COMMAND(operate_trace);
-COMMAND(user);
+/* What any operation of core/ops does. */
+COMMAND(operation);

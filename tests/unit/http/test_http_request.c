@@ -15,6 +15,7 @@ static const struct http_route route = {
 	"max wait kind delay far ok options",
 	0,
 	handle,
+	NULL,
 };
 
 static struct http_request *make(const char *queue, const char *query, const char *body)

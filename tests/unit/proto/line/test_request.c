@@ -15,7 +15,7 @@ static void show_pair(const char *prefix, struct slice name, struct slice value,
 
 static void show(const struct request *q, struct buf *out)
 {
-	buf_printf(out, "@%u %s", q->channel, q->verb->name);
+	buf_printf(out, "@%u %s", q->channel, q->name);
 	for (unsigned i = 0; i < q->word_count; i++)
 		buf_printf(out, " [%" SLICE_FMT "]", SLICE_ARG(q->words[i]));
 	if (q->tags.data)
@@ -28,7 +28,7 @@ static void show(const struct request *q, struct buf *out)
 		buf_printf(out, " +%" SLICE_FMT, SLICE_ARG(q->flags[i]));
 	if (q->is_quiet)
 		buf_append_text(out, " +quiet");
-	if (q->verb->features & VERB_PAYLOAD)
+	if (q->features & VERB_PAYLOAD)
 		buf_printf(out, " #%llu", (unsigned long long)q->payload_len);
 }
 
@@ -56,7 +56,7 @@ static void parse(const char *text, struct buf *out)
 		buf_printf(out, "! %s", error_wire_code(err.code));
 		if (is_lost)
 			buf_append_text(out, " lost");
-		else if (q->verb && (q->verb->features & VERB_PAYLOAD))
+		else if (q->features & VERB_PAYLOAD)
 			buf_printf(out, " #%llu", (unsigned long long)q->payload_len);
 	}
 	mem_free(bytes);
