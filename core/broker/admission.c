@@ -3,7 +3,7 @@
 #include <inttypes.h>
 
 #include "pause.h"
-#include "queue_limit.h"
+#include "queue.h"
 
 bool admission_is_known(const struct outcome *o, const struct queue *q)
 {

@@ -5,15 +5,15 @@
 #include "deal.h"
 #include "job.h"
 #include "lock.h"
-#include "removal.h"
-#include "update.h"
+#include "definition.h"
+#include "declare.h"
 #include "retention.h"
 #include "route_cache.h"
 #include "rules/api/shared.h"
 #include "shard/commit.h"
 #include "shard/dedupe.h"
 #include "group.h"
-#include "topic_ids.h"
+#include "topic.h"
 
 void broker_config_init(struct broker_config *c)
 {
@@ -123,7 +123,7 @@ struct broker *broker_create(uv_loop_t *loop, const struct broker_config *config
 	TAILQ_INIT(&b->topics);
 	TAILQ_INIT(&b->walks);
 	b->retention = retention_create(b);
-	b->policies = update_policies_create(b);
+	b->policies = declare_policies_create(b);
 	pace_init(&b->pace);
 	b->turn_time.slow_ns = (uint64_t)config->slow_turn_ms * 1000000;
 	pool_init(&b->get_leases, sizeof(struct lease), 4096);
@@ -155,7 +155,7 @@ void broker_destroy(struct broker *b)
 	journal_destroy(b->journal);
 	partition_env_deinit(&b->partitions);
 	retention_destroy(b->retention);
-	update_policies_destroy(b->policies);
+	declare_policies_destroy(b->policies);
 	users_deinit(&b->users);
 	pool_deinit(&b->id_appends);
 	dedupe_destroy(b->dedupe);

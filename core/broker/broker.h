@@ -133,7 +133,7 @@ struct broker {
 	 */
 	void (*on_policies_missed)(struct definition *d);
 	struct users users;
-	struct pool id_appends; /* topic_ids.h */
+	struct pool id_appends; /* topic.h */
 	const struct topic_hooks *topic_hooks;
 	struct group_env groups;
 	struct id_lease ids;           /* of messages: broker_next_id */
@@ -176,7 +176,7 @@ struct broker {
 	unsigned unusable;              /* queues and exchanges: unusable.h */
 	struct move_list ending_moves;  /* of dead letters; dead_letter.c */
 	bool is_ending_moves;
-	struct removal_list removals; /* that Redis has refused; removal.c */
+	struct removal_list removals; /* that Redis has refused; definition.c */
 	int64_t removal_due_ms;
 	struct job_list jobs; /* that go on in the next turns; job.h */
 	bool is_started;

@@ -52,7 +52,7 @@ struct consumer_ops {
 			   uint64_t to);
 	/* So many ms are left of the lease of what it holds by that tag. */
 	void (*on_lease)(struct consumer *c, uint64_t tag, int64_t left_ms);
-	/* The leases that its queue gives may be others from now on: update.h. Not told
+	/* The leases that its queue gives may be others from now on: declare.c. Not told
 	 * to a GET. */
 	void (*on_updated)(struct consumer *c);
 	/* The queue is deleted. The consumer must be destroyed; a GET with all of its. */

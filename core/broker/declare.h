@@ -2,11 +2,27 @@
  * as it is to be, or changes. */
 #pragma once
 
+#include "base/waiter.h"
 #include "queue.h"
+
+struct policies;
+
+/* Ask the policies (declare/) for who looks on: nothing changes. */
+void declare_ask_again(struct definition *d, const struct policy_watch *w);
+
+/* The policies are asked about what there is: at the start, and again when other rules
+ * become active, between the turns of the loop. */
+struct policies *declare_policies_create(struct broker *b);
+void declare_policies_destroy(struct policies *p);
+/* The definitions have been read from Redis; nothing is attached to the rules yet.
+ * Likewise for each generation that the start tries. */
+void declare_policies_begin(struct broker *b);
+/* There is a new generation; what cannot be used has not been tried with it yet. */
+void declare_policies_renew(struct broker *b);
 
 /* An equal one that exists is the one. TIDE_EMISMATCH: it has other options.
  * TIDE_EEXISTS: the name of a queue is a topic's, or the other way round. With the option
- * `update`, or `reshard`, what exists changes: update.h. TIDE_EBUSY: it may be asked for
+ * `update`, or `reshard`, what exists changes. TIDE_EBUSY: it may be asked for
  * again when its turn comes, see definition_wait. */
 TIDE_MUST_USE int declare_one(struct vhost *v, const struct terms_spec *spec,
 			      struct definition **out, struct waiter *waiter,

@@ -11,13 +11,12 @@
 #include "store/store.h"
 
 struct broker;
+struct definition;
+struct terms;
 struct vhost;
 struct waiter;
 
 LIST_HEAD(definition_jobs, definition_job);
-
-struct definition;
-struct terms;
 
 /* A request to Redis about a definition, which may be deleted before the answer. */
 struct definition_job {
@@ -39,10 +38,20 @@ struct definition {
 	bool is_stored;         /* Redis has it */
 	bool is_unreadable;     /* what Redis has; of an exchange, or of a binding */
 	bool is_recovering;     /* a queue that can be used in a moment */
-	char *unusable;         /* why it cannot be used; NULL: it can be. unusable.h */
+	char *unusable;         /* why it cannot be used; NULL: it can be: unusable.h */
 	struct definition_jobs jobs;    /* requests that Redis has not answered */
 	const struct terms *next_terms; /* an update is on its way to Redis; else NULL */
 	struct definition_line *line;   /* of DECLAREs that wait; NULL: none does */
+};
+
+/* What is to be removed from Redis. */
+struct removal_spec {
+	enum store_table table;
+	const char *kind; /* "queue" */
+	struct slice vhost, name;
+	unsigned shards; /* of a queue, or partitions of a topic */
+	/* It was declared again, and is written to Redis again. */
+	bool (*is_back)(struct broker *b, const struct removal_spec *spec);
 };
 
 /* It is deleted: what Redis answers about it matters no more. */
@@ -102,3 +111,18 @@ void definition_follow(struct definition *d);
 /* Visit the exchanges and queues of each vhost, until `visit` returns false. */
 bool definition_each(const struct broker *b,
 		     bool (*visit)(void *ctx, struct definition *d), void *ctx);
+
+/* ---- removals: a request that Redis refuses is repeated ---------------------------- */
+
+/* The texts are copied. `waiter` may be NULL. */
+void removal_send(struct broker *b, const struct removal_spec *spec,
+		  struct waiter *waiter);
+/* Is Redis asked again to delete a queue or a topic of that name? TIDE_ESTORE */
+TIDE_MUST_USE int removal_check(const struct broker *b, struct slice vhost,
+				struct slice queue, struct error *err);
+/* Ask again, when that is due. */
+void removal_turn(struct broker *b);
+/* When removal_turn is to be called; 0: nothing was refused. */
+int64_t removal_due_ms(const struct broker *b);
+/* The store is closed: those who wait are told. */
+void removal_clear(struct broker *b);

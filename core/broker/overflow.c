@@ -2,7 +2,7 @@
 
 #include "dead_letter.h"
 #include "overflow_tail.h"
-#include "queue_limit.h"
+#include "queue.h"
 #include "retry.h"
 #include "settlement.h"
 #include "shard/shard.h"

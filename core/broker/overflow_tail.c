@@ -4,7 +4,7 @@
 
 #include "base/container.h"
 #include "base/mem.h"
-#include "queue_limit.h"
+#include "queue.h"
 #include "shard/shard.h"
 #include "wake.h"
 

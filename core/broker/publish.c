@@ -8,7 +8,6 @@
 #include "rules/engine/strategy.h"
 #include "shard/commit.h"
 #include "topic.h"
-#include "topic_ids.h"
 #include "unusable.h"
 
 #define UNRANKED_LOG_MS 60000

@@ -2,17 +2,17 @@
  * with partitions instead of shards: topic.h. */
 #pragma once
 
-#include "base/trend.h"
 #include "base/table.h"
+#include "base/trend.h"
 #include "consumer.h"
 #include "exchange.h"
 #include "figures/figure_rows.h"
-#include "terms.h"
 #include "refusal.h"
+#include "rules/engine/strategy.h"
 #include "shard/dedupe.h"
 #include "shard/shard.h"
+#include "terms.h"
 #include "vhost.h"
-#include "rules/engine/strategy.h"
 
 struct route;
 struct topic;
@@ -55,7 +55,7 @@ struct queue {
 	unsigned shard_count;
 	unsigned next_shard;     /* where the dealing goes on */
 	struct shard **by_index; /* config_shards of them; NULL: never used */
-	bool is_mixed;           /* one of them is: see update.h */
+	bool is_mixed;           /* one of them is: see declare.c */
 	struct strategy *next_strategies[SCRIPT_RETRY + 1];
 	struct consumer_list consumers; /* all, in the order of their arrival */
 	struct heap able;               /* of them: those who can take a message now */
@@ -99,6 +99,11 @@ struct queue {
 	int64_t copies_logged_ms;   /* likewise */
 	bool has_tail;              /* a round of overflow_tail.h is under way */
 	int64_t tail_due_ms;        /* by mono_ms: none before; 0: at once */
+};
+
+struct queue_limit {
+	uint64_t messages;
+	uint64_t bytes; /* of payloads */
 };
 
 /* A queue or a topic. */
@@ -239,3 +244,23 @@ static inline struct queue *entry_queue(const struct entry *e)
 {
 	return e->shard->owner;
 }
+
+static inline bool queue_limit_has(const struct queue *q)
+{
+	return q->config.max_length || q->config.max_bytes;
+}
+
+/* What counts now. The bytes are those of all only if max-bytes= is given. */
+struct queue_limit queue_limit_waiting(const struct queue *q);
+/* It would be over a limit with so much more. */
+bool queue_limit_is_over(const struct queue *q, struct queue_limit more);
+/* With so much more it is over a limit, without what Redis may still refuse: that must
+ * not cost a message that is confirmed. */
+bool queue_limit_has_excess(const struct queue *q, struct queue_limit more);
+/* How many messages that are; 0 also when their bytes are limited. */
+uint64_t queue_limit_excess(const struct queue *q);
+/* How many have to go, at least. When bytes are limited: half of what their mean size
+ * says, and one in any case. 0: there is no excess. */
+uint64_t queue_limit_over(const struct queue *q);
+/* TIDE_EFULL, with what there is and what is allowed. */
+int queue_limit_refuse(const struct queue *q, struct queue_limit more, struct error *err);

@@ -7,7 +7,7 @@
 #include "figures/figure_rows.h"
 #include "group_lag.h"
 #include "pause.h"
-#include "queue_limit.h"
+#include "queue.h"
 #include "shard/dedupe.h"
 #include "topic.h"
 

@@ -7,7 +7,9 @@
  * Partitions are made when they are first used, as shards are. */
 #pragma once
 
+#include "base/position.h"
 #include "log/partition.h"
+#include "shard/publish_ids.h"
 
 struct group_set;
 struct queue;
@@ -40,6 +42,34 @@ struct topic_sum {
 	uint64_t bytes;
 };
 
+struct topic;
+struct topic_ids_append;
+
+TAILQ_HEAD(topic_ids_appends, topic_ids_append);
+
+struct topic_ids {
+	struct publish_ids ids;
+	struct topic *topic;
+	struct topic_ids_appends appends; /* whose ids are pending */
+};
+
+struct topic_ids_publish {
+	struct dedupe_key key;
+	int64_t window_ms; /* above 0 */
+	unsigned partition;
+	const struct msg *msg;
+};
+/* Where the message is, or the first one with its publish id. */
+struct topic_ids_place {
+	uint64_t msg_id;
+	uint64_t offset;
+	unsigned partition;
+};
+/* As partition_append. False: a duplicate; the waiter, if any, is told when the first one
+ * is durable. */
+bool topic_ids_publish(struct topic_ids *ids, const struct topic_ids_publish *p,
+		       struct waiter *waiter, struct topic_ids_place *out);
+
 /* For queue.c: the topic of a new queue, and its end (consumers are told before). */
 struct topic *topic_create(struct queue *q);
 void topic_destroy(struct topic *t);
@@ -64,3 +94,15 @@ static inline struct topic *topic_of(const struct partition *p)
 {
 	return partition_owner(p);
 }
+
+/* For broker.c: the pool of what is pending. */
+void topic_ids_init_pool(struct pool *p);
+
+/* Drop what lies before the position; POSITION_NONE: all that can be read. Groups that
+ * have not read it are told as they come there, whatever keep-unread says.
+ *
+ * @param index   of the partition; -1: all
+ * @param waiter  is told when Redis has dropped it
+ * @param count   of the messages: it grows until the waiter is told */
+void topic_purge(struct topic *t, const struct position *before, int64_t index,
+		 struct waiter *waiter, uint64_t *count);

@@ -13,7 +13,7 @@
 #include "lease_end.h"
 #include "lock.h"
 #include "overflow.h"
-#include "removal.h"
+#include "definition.h"
 #include "retention.h"
 #include "shard/commit.h"
 #include "shard/dedupe.h"

@@ -1,12 +1,13 @@
 /* vhost.h: a name space of exchanges and queues.
  *
  * It is declared, or made when a client enters that a grant or a script of connect/ sends
- * there. Once Redis knows it, it stays until it is deleted (vhost_keep.h). Until then it
- * goes at the end of a turn in which it has no exchange, no queue and no session, but for
- * what each vhost has anyway. The default vhost stays. What has happened in it may be
- * remembered for longer, by references. */
+ * there. Once Redis knows it, it stays until it is deleted (vhost_keep_declare). Until
+ * then it goes at the end of a turn in which it has no exchange, no queue and no session,
+ * but for what each vhost has anyway. The default vhost stays. What has happened in it
+ * may be remembered for longer, by references. */
 #pragma once
 
+#include "base/error.h"
 #include "base/slice.h"
 #include "base/table.h"
 #include "broker.h"
@@ -34,6 +35,17 @@ struct vhost {
 	TAILQ_ENTRY(vhost) idle_link;
 };
 
+/* Room for what vhost_format_user writes. */
+#define VHOST_USER_MAX (2 * NAME_LEN_MAX + 48)
+/* Who uses a script, for its errors: "queue 'q'", and of which vhost unless that is the
+ * default one. */
+void vhost_format_user(const struct vhost *v, const char *kind, struct slice name,
+		       char out[VHOST_USER_MAX]);
+
+struct broker;
+struct vhost;
+struct waiter;
+
 /* Can there be a vhost of this name? */
 TIDE_MUST_USE int vhost_check_name(struct slice name, struct error *err);
 struct vhost *vhost_find(struct broker *b, struct slice name);
@@ -51,8 +63,6 @@ TIDE_MUST_USE int vhost_refuse(const struct vhost *v, const char *kind, struct s
 /* A session begins or ends to work in it. */
 void vhost_enter(struct vhost *v);
 void vhost_leave(struct vhost *v);
-/* Those that it has anyway count if something is bound to them. */
-unsigned vhost_count_exchanges(const struct vhost *v);
 /* It may be empty now. */
 void vhost_check(struct vhost *v);
 /* Let those go that are empty, from Redis too. */
@@ -68,14 +78,15 @@ void vhost_unref(struct vhost *v);
 /* Frees everything in it but locks, tells nobody and removes nothing from Redis. */
 void vhost_destroy(struct vhost *v);
 
-/* Room for what vhost_format_user writes. */
-#define VHOST_USER_MAX (2 * NAME_LEN_MAX + 48)
-/* Who uses a script, for its errors: "queue 'q'", and of which vhost unless that is the
- * default one. */
-void vhost_format_user(const struct vhost *v, const char *kind, struct slice name,
-		       char out[VHOST_USER_MAX]);
-
 static inline struct slice vhost_slice(const struct vhost *v)
 {
 	return (struct slice){ v->name, v->name_len };
 }
+
+/* Make it, or keep the one that there is. `waiter` is told when Redis knows of it. */
+TIDE_MUST_USE int vhost_keep_declare(struct broker *b, struct slice name,
+				     struct waiter *waiter, struct error *err);
+/* It must have no queue, no exchange of its own and no lock: TIDE_EEXISTS. Sessions that
+ * work in it may stay: it goes with the last of them. */
+TIDE_MUST_USE int vhost_keep_delete(struct vhost *v, struct waiter *waiter,
+				    struct error *err);

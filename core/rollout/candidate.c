@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "broker/definition.h"
 #include "broker/queue.h"
-#include "broker/update.h"
+#include "broker/declare.h"
 #include "broker/queue_figures.h"
 #include "candidate_dir.h"
 #include "trials.h"

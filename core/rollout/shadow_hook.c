@@ -2,7 +2,7 @@
 
 #include "base/mem.h"
 #include "broker/config.h"
-#include "broker/update.h"
+#include "broker/declare.h"
 #include "broker/vhost.h"
 #include "broker/walk.h"
 #include "follow/changes.h"
@@ -484,7 +484,7 @@ bool shadow_hook_walk(struct shadow_hook *s)
 	struct definition *d = walk_definition(&s->walk);
 
 	if (d)
-		update_ask(d, &s->watch);
+		declare_ask_again(d, &s->watch);
 	return d;
 }
 

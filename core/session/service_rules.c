@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "host/log.h"
 #include "broker/queue_figures.h"
-#include "broker/update.h"
+#include "broker/declare.h"
 #include "broker/unusable.h"
 #include "broker/wake.h"
 #include "rollout/trials.h"
@@ -50,7 +50,7 @@ static void on_reload(void *ctx, const struct error *result)
 	history_note(s->rollout.history, result);
 	if (result->code == TIDE_OK) {
 		tell_forgotten(s);
-		update_policies_renew(b);
+		declare_policies_renew(b);
 		unusable_retry_all(b);
 		/* What scripts of deliver/ have refused is asked about again. */
 		wake_all(b);

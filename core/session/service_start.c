@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 
 #include "host/log.h"
-#include "broker/update.h"
+#include "broker/declare.h"
 #include "broker/recover.h"
 #include "broker/unusable.h"
 #include "rollout/trials.h"
@@ -124,7 +124,7 @@ static bool has_directory_changed(const struct service *s, const struct engine *
  * carry. */
 static unsigned attach_all(struct broker *b)
 {
-	update_policies_begin(b);
+	declare_policies_begin(b);
 	return unusable_attach_all(b);
 }
 

@@ -8,7 +8,7 @@
 #include "session_private.h"
 #include "broker/declare.h"
 #include "broker/unusable.h"
-#include "broker/vhost_keep.h"
+#include "broker/vhost.h"
 
 #define QUEUE_NAME_CHOSEN "gen-"
 

@@ -1,5 +1,5 @@
 /* PURGE of queues and of topics. */
-#include "broker/topic_purge.h"
+#include "broker/topic.h"
 #include "broker/unusable.h"
 #include "session_private.h"
 

@@ -3,7 +3,7 @@
  *
  * They are in memory, and in Redis in a set of each part: of a shard, or of a partition.
  * What memory has forgotten leaves Redis later, in pieces. Who stores the messages writes
- * the ids with them: dedupe.h, broker/topic_ids.h.
+ * the ids with them: dedupe.h, broker/topic.h.
  *
  * The ids of all queues and topics share one limit of memory. At the limit a publish with
  * a new id is refused: forgetting an old one would break a promise. */

@@ -417,7 +417,7 @@ describe('a queue with a limit', function()
         'the option update changes that',
       ['new max-length=-1'] = 'ERR syntax max-length=-1: expected a number of messages from 1 to 1000000000000, '
         .. 'or 0 for no limit',
-      ['new max-bytes=1K'] = 'ERR syntax max-bytes=1K: expected a number of bytes from 1 to 1000000000000, '
+      ['new max-bytes=1k'] = 'ERR syntax max-bytes=1k: expected a number of bytes from 1 to 1000000000000, '
         .. 'or 0 for no limit',
       ['new max-length=1 overflow=drop'] = 'ERR syntax overflow=drop: expected reject, drop-head, dead-letter, '
         .. 'drop-lowest or dead-letter-lowest',
