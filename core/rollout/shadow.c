@@ -5,14 +5,20 @@
 #include "base/container.h"
 #include "base/mem.h"
 #include "base/random.h"
-#include "host/log.h"
-#include "host/machine.h"
+#include "broker/config.h"
+#include "broker/declare.h"
 #include "broker/vhost.h"
+#include "broker/walk.h"
 #include "candidate.h"
 #include "follow/changes.h"
 #include "follow/recent.h"
+#include "host/log.h"
+#include "host/machine.h"
+#include "rules/engine/auth.h"
+#include "rules/engine/deliver.h"
+#include "rules/engine/policy.h"
+#include "rules/engine/settled.h"
 #include "rules/engine/strategy.h"
-#include "shadow_hook.h"
 
 /* Of a loop turn, while both rules are asked about what there is. */
 #define WALK_SLICE_NS 1000000
@@ -24,20 +30,34 @@ struct side {
 	char *error; /* NULL where there is none */
 };
 
-/* A publish or a failure on which the two disagree. */
+/* Something on which the two disagree: a publish, a failure, or what scripts of deliver/,
+ * settled/, declare/ or connect/ were asked. */
 struct sample {
-	struct msg *msg;
-	struct vhost *vhost;
+	struct msg *msg;     /* NULL: it is about none */
+	struct vhost *vhost; /* of the message */
+	struct buf changes;  /* elements of an array */
+	/* Of a publish or a failure. */
 	struct side live, shadow;
 	unsigned difference;         /* of a publish */
-	struct buf changes;          /* with VERDICT_MESSAGE: the members of an array */
 	struct failure_view failure; /* of a publish without a reason */
 	uint64_t queue;              /* of a failure: the serial number */
+	/* Of a question: members of an object, and what both have said. */
+	struct buf facts, live_text, shadow_text;
 };
 
 struct comparison {
 	uint64_t seen, compared, differing;
 	struct sample samples[SHADOW_SAMPLES]; /* a ring: the last that differ */
+};
+
+/* What one of the two said: the part of its kind. */
+struct answer {
+	struct error failure; /* code 0: none */
+	struct deliver_pass deliver;
+	struct settled_pass settled;
+	struct connect_decision admission;
+	struct config config; /* that policies make */
+	char policies[POLICY_FILES_MAX];
 };
 
 struct shadow {
@@ -55,7 +75,7 @@ struct shadow {
 	uint64_t threshold; /* of random numbers, below which a publish is taken */
 	uint64_t random;
 	int64_t started_unix_ms;
-	struct comparison publishes, failures;
+	struct comparison publishes, failures, questions[SCRIPT_KINDS_MAX];
 	uint64_t differences[VERDICT_DIFFERENCES]; /* by the bits of the enum */
 	int64_t time_ns, time_max_ns;
 	unsigned slow;
@@ -64,8 +84,304 @@ struct shadow {
 	bool is_asked; /* about the failure that the active rules decide now */
 	struct retry_decision asked;
 	struct error asked_error; /* code 0: it has decided */
-	struct shadow_hook *hooks;
+	bool is_question_asked;
+	struct answer answer; /* of the candidate rules, until the others have answered */
+	/* What there is, about which both are asked in a dry run. */
+	struct walk walk;
+	struct policy_watch watch;
+	struct decision_context dry;
 };
+
+static void note_failure(struct answer *a, int rc, const struct error *err)
+{
+	if (rc < 0)
+		a->failure = *err;
+}
+
+/* Who refuses or delays. */
+static void write_source(const char *file, int line, const char *reason, struct json *out)
+{
+	json_member_text(out, "file", file);
+	json_member_int(out, "line", line);
+	if (reason[0])
+		json_member_text(out, "reason", reason);
+}
+
+/* deliver/ */
+
+static void ask_deliver(struct engine *e, const struct step *h,
+			struct decision_context *context, struct answer *out)
+{
+	struct error err;
+
+	out->deliver = *h->deliver;
+	out->deliver.context = context;
+	note_failure(out, deliver_run(e, &out->deliver, &err), &err);
+}
+
+static void take_deliver(const struct step *h, struct answer *out)
+{
+	out->deliver = *h->deliver;
+}
+
+static void write_deliver_facts(const struct step *h, struct json *out)
+{
+	const struct consumer_view *c = h->deliver->consumer;
+
+	json_member_string(out, "queue", c->queue);
+	if (c->user.len)
+		json_member_string(out, "consumer", c->user);
+}
+
+static void write_deliver(const struct answer *mine, const struct answer *other,
+			  bool is_whole, struct json *out)
+{
+	const struct deliver_pass *p = &mine->deliver;
+
+	json_member_text(out, "verdict", deliver_verdict_names[p->verdict]);
+	if (p->verdict == DELIVER_LATER)
+		json_member_int(out, "delay_ms", p->delay_ms);
+	if (is_whole && p->verdict != DELIVER_GIVE)
+		write_source(p->file, p->line, p->reason, out);
+}
+
+static void change_deliver(const struct answer *live, const struct answer *shadow,
+			   struct changes *c)
+{
+	const struct deliver_pass *a = &live->deliver, *b = &shadow->deliver;
+
+	if (a->verdict == DELIVER_GIVE && b->verdict == DELIVER_GIVE)
+		changes_add_headers(c, a->head ? a->head : a->msg,
+				    b->head ? b->head : b->msg);
+}
+
+/* settled/ */
+
+static void on_step(void *ctx, const struct settled_step *step)
+{
+	struct answer *a = ctx;
+
+	if (step->failure->code < 0)
+		a->failure = *step->failure;
+}
+
+static void ask_settled(struct engine *e, const struct step *h,
+			struct decision_context *context, struct answer *out)
+{
+	out->settled = *h->settled;
+	out->settled.context = context;
+	out->settled.on_step = on_step;
+	out->settled.ctx = out;
+	settled_run(e, &out->settled);
+}
+
+static void take_settled(const struct step *h, struct answer *out)
+{
+	out->settled = *h->settled;
+}
+
+static void write_settled_facts(const struct step *h, struct json *out)
+{
+	const struct outcome_view *o = h->settled->outcome;
+
+	json_member_string(out, "queue", o->queue);
+	json_member_text(out, "event", script_kind_events[o->event]);
+}
+
+static void write_settled(const struct answer *mine, const struct answer *other,
+			  bool is_whole, struct json *out)
+{
+	json_member_int(out, "copies", mine->settled.copies.count);
+}
+
+static void change_settled(const struct answer *live, const struct answer *shadow,
+			   struct changes *c)
+{
+	const struct draft_copies *a = &live->settled.copies,
+				  *b = &shadow->settled.copies;
+
+	for (unsigned i = 0; i < a->count && i < b->count; i++) {
+		c->copy = i + 1;
+		changes_add(c, a->items[i], b->items[i]);
+	}
+}
+
+/* declare/ */
+
+static void take_policy(const struct step *h, struct answer *out)
+{
+	const struct policy_call *c = h->policy;
+	enum config_kind kind = c->type                         ? CONFIG_EXCHANGE
+				: strcmp(c->kind, "topic") == 0 ? CONFIG_TOPIC
+								: CONFIG_QUEUE;
+	struct args shown;
+	struct error err;
+	int rc;
+
+	memcpy(out->policies, c->files, sizeof(out->policies));
+	rc = config_parse(&out->config, kind, &c->options, &err);
+	note_failure(out, rc, &err);
+	if (rc < 0 || kind != CONFIG_EXCHANGE)
+		return;
+	/* Defaults of an exchange are not shown. */
+	config_options(&out->config, &shown);
+	args_deinit(&out->config.canonical);
+	out->config.canonical = shown;
+}
+
+static void ask_policy(struct engine *e, const struct step *h,
+		       struct decision_context *context, struct answer *out)
+{
+	const struct policy_watch watch = { .context = context };
+	struct policy_call mine = *h->policy;
+	const struct step answered = { .policy = &mine };
+	struct error err;
+	int rc;
+
+	args_copy(&mine.options, &h->policy->options);
+	mine.watch = &watch;
+	rc = policy_ask(e, &mine, &err);
+	note_failure(out, rc, &err);
+	if (rc == TIDE_OK)
+		take_policy(&answered, out);
+	args_deinit(&mine.options);
+}
+
+static void free_policy(struct answer *a)
+{
+	config_deinit(&a->config);
+}
+
+static void write_policy_facts(const struct step *h, struct json *out)
+{
+	json_member_text(out, "kind", h->policy->kind);
+	json_member_string(out, "name", h->policy->name);
+	json_member_string(out, "vhost", h->policy->vhost);
+}
+
+/* However it is spelled. */
+static bool has_same_option(const struct answer *a, const struct answer *b,
+			    const char *name)
+{
+	const char *x = args_get(&a->config.canonical, name),
+		   *y = args_get(&b->config.canonical, name);
+	bool is_of_script = strchr(name, '.') != NULL;
+
+	if (!x || !y || strcmp(x, y) == 0)
+		return x && y;
+	return a->config.kind != CONFIG_EXCHANGE && !is_of_script &&
+	       config_is_same(&a->config, &b->config, name);
+}
+
+/* The options that the other one has not, or not so. */
+static void write_policy(const struct answer *mine, const struct answer *other,
+			 bool is_whole, struct json *out)
+{
+	const struct args *options = &mine->config.canonical;
+
+	json_member_object(out, "options");
+	for (size_t i = 0; i < options->count && other->failure.code == TIDE_OK; i++) {
+		const struct arg *a = &options->items[i];
+
+		if (!has_same_option(mine, other, a->name))
+			json_member_text(out, a->name, a->value);
+	}
+	json_object_end(out);
+	if (is_whole && mine->policies[0])
+		json_member_text(out, "policy", mine->policies);
+}
+
+/* connect/ */
+
+static void ask_connect(struct engine *e, const struct step *h,
+			struct decision_context *context, struct answer *out)
+{
+	struct auth_login client = *h->client;
+	struct error err;
+
+	client.context = context;
+	note_failure(out, auth_connect(e, &client, &out->admission, &err), &err);
+}
+
+static void take_connect(const struct step *h, struct answer *out)
+{
+	out->admission = *h->admission;
+}
+
+static void write_connect_facts(const struct step *h, struct json *out)
+{
+	const struct auth_login *c = h->client;
+
+	json_member_string(out, "user", c->user);
+	if (c->name.len)
+		json_member_string(out, "name", c->name);
+	json_member_string(out, "vhost", c->vhost);
+	json_member_string(out, "address", c->address);
+	if (c->protocol)
+		json_member_text(out, "protocol", c->protocol);
+}
+
+static void write_limits(const struct auth_limits *l, struct json *out)
+{
+	json_member_object(out, "limits");
+	json_member_int(out, "max_channels", l->channels);
+	json_member_int(out, "publish_rate", l->publish_rate);
+	json_member_int(out, "publish_bytes", l->publish_bytes);
+	json_object_end(out);
+}
+
+static void write_connect(const struct answer *mine, const struct answer *other,
+			  bool is_whole, struct json *out)
+{
+	const struct connect_decision *d = &mine->admission;
+
+	json_member_text(out, "verdict", d->is_refused ? "refuse" : "allow");
+	if (is_whole && d->is_refused)
+		write_source(d->file, d->line, d->reason, out);
+	if (d->is_refused)
+		return;
+	if (d->name[0])
+		json_member_text(out, "name", d->name);
+	if (d->vhost[0])
+		json_member_text(out, "vhost", d->vhost);
+	if (d->has_limits)
+		write_limits(&d->limits, out);
+}
+
+struct hook_kind {
+	void (*ask)(struct engine *e, const struct step *h,
+		    struct decision_context *context, struct answer *out);
+	/* What the active rules have answered, unless they have failed. */
+	void (*take)(const struct step *h, struct answer *out);
+	void (*write_facts)(const struct step *h, struct json *out);
+	/* Members of an object: they differ if these do. `is_whole`: and who says so, and
+	 * why. */
+	void (*write)(const struct answer *mine, const struct answer *other,
+		      bool is_whole, struct json *out);
+	/* And if there are such; NULL: never. */
+	void (*change)(const struct answer *live, const struct answer *shadow,
+		       struct changes *c);
+};
+
+static const struct hook_kind kinds[SCRIPT_KINDS_MAX] = {
+	[SCRIPT_DELIVER] = { ask_deliver, take_deliver, write_deliver_facts,
+			     write_deliver, change_deliver },
+	[SCRIPT_SETTLED] = { ask_settled, take_settled, write_settled_facts,
+			     write_settled, change_settled },
+	[SCRIPT_DECLARE] = { ask_policy, take_policy, write_policy_facts, write_policy,
+			     NULL },
+	[SCRIPT_CONNECT] = { ask_connect, take_connect, write_connect_facts,
+			     write_connect, NULL },
+};
+
+/* Of the candidate rules, whose it is. */
+static void free_answer(struct answer *a)
+{
+	for (unsigned i = 0; i < a->settled.copies.count; i++)
+		msg_unref(a->settled.copies.items[i]);
+	msg_unref(a->deliver.head);
+	free_policy(a);
+}
 
 static void tell(struct shadow *s, const struct error *result)
 {
@@ -87,6 +403,17 @@ static void begin(struct shadow *s)
 	tell(s, &none);
 }
 
+/* Ask both about the next queue, topic or exchange that there is. False: that was the
+ * last one. */
+static bool walk_on(struct shadow *s)
+{
+	struct definition *d = walk_definition(&s->walk);
+
+	if (d)
+		declare_ask_again(d, &s->watch);
+	return d;
+}
+
 static void on_idle(uv_idle_t *handle)
 {
 	struct shadow *s = ((struct candidate *)handle->data)->ctx;
@@ -94,7 +421,7 @@ static void on_idle(uv_idle_t *handle)
 	bool has_more;
 
 	do
-		has_more = shadow_hook_walk(s->hooks);
+		has_more = walk_on(s);
 	while (has_more && shadow_clock_ns() - start < WALK_SLICE_NS);
 	if (has_more)
 		return;
@@ -112,7 +439,7 @@ static void on_loaded(void *ctx, const struct error *result)
 		shadow_drop(s->rollout);
 		return;
 	}
-	s->hooks = shadow_hook_create(s->candidate);
+	walk_begin(&s->walk, s->rollout->broker);
 	s->is_walking = broker_has_hook(s->rollout->broker, SCRIPT_DECLARE) &&
 			candidate_has_other_scripts(s->candidate, SCRIPT_DECLARE);
 	if (s->is_walking)
@@ -130,6 +457,9 @@ static void free_sample(struct sample *sample)
 	strategy_extra_unref(sample->live.decision.extra);
 	strategy_extra_unref(sample->shadow.decision.extra);
 	buf_deinit(&sample->changes);
+	buf_deinit(&sample->facts);
+	buf_deinit(&sample->live_text);
+	buf_deinit(&sample->shadow_text);
 }
 
 /* Keep a sample, which borrows the message and the vhost, in the place of the oldest. */
@@ -147,6 +477,12 @@ static struct sample *keep(struct comparison *c, const struct sample *sample,
 	kept->live.error = live ? mem_strdup(live->text) : NULL;
 	kept->shadow.error = shadow ? mem_strdup(shadow->text) : NULL;
 	return kept;
+}
+
+static void free_samples(struct comparison *c)
+{
+	for (size_t i = 0; i < SHADOW_SAMPLES; i++)
+		free_sample(&c->samples[i]);
 }
 
 void shadow_drop(struct rollout *r)
@@ -167,14 +503,92 @@ void shadow_drop(struct rollout *r)
 	tell(s, &err);
 	if (s->is_loaded)
 		log_info("rules: '%s' has left the shadow", s->candidate->dir);
-	for (size_t i = 0; i < SHADOW_SAMPLES; i++) {
-		free_sample(&s->publishes.samples[i]);
-		free_sample(&s->failures.samples[i]);
-	}
-	shadow_hook_destroy(s->hooks);
+	if (s->is_loaded || s->is_walking)
+		walk_end(&s->walk);
+	free_samples(&s->publishes);
+	free_samples(&s->failures);
+	for (unsigned kind = 0; kind < script_kind_count; kind++)
+		free_samples(&s->questions[kind]);
 	candidate_destroy(s->candidate);
 	mem_free(s->by);
 	mem_free(s);
+}
+
+static void write_answer(const struct hook_kind *kind, const struct answer *mine,
+			 const struct answer *other, bool is_whole, struct buf *out)
+{
+	struct json j = { .out = out };
+
+	buf_clear(out);
+	json_object_begin(&j);
+	if (mine->failure.code < 0) {
+		json_member_text(&j, "code", error_wire_code(mine->failure.code));
+		json_member_text(&j, "error", mine->failure.text);
+	} else {
+		kind->write(mine, other, is_whole, &j);
+	}
+	json_object_end(&j);
+}
+
+/* False: they are the same. */
+static bool write_question(const struct hook_kind *kind, const struct answer *live,
+			   const struct answer *shadow, struct sample *out)
+{
+	struct json j = { .out = &out->changes };
+	struct changes c = { .out = &j, .one = "live", .other = "shadow" };
+
+	write_answer(kind, live, shadow, false, &out->live_text);
+	write_answer(kind, shadow, live, false, &out->shadow_text);
+	if (kind->change && live->failure.code == TIDE_OK &&
+	    shadow->failure.code == TIDE_OK)
+		kind->change(live, shadow, &c);
+	if (c.count == 0 &&
+	    slice_is_equal(buf_slice(&out->live_text), buf_slice(&out->shadow_text)))
+		return false;
+	write_answer(kind, live, shadow, true, &out->live_text);
+	write_answer(kind, shadow, live, true, &out->shadow_text);
+	return true;
+}
+
+/* In the place of the oldest. */
+static void keep_question_take(struct comparison *f, const struct step *h,
+			       struct sample *sample)
+{
+	struct sample *kept = &f->samples[f->differing++ % SHADOW_SAMPLES];
+	const struct msg *m = h->script == SCRIPT_DELIVER   ? h->deliver->msg
+			      : h->script == SCRIPT_SETTLED ? h->settled->msg
+							    : NULL;
+	struct json j = { .out = &sample->facts };
+
+	kinds[h->script].write_facts(h, &j);
+	if (m) {
+		/* One of a topic is the log's. */
+		sample->msg =
+			m->refs > 0 ? msg_ref((struct msg *)(uintptr_t)m) : msg_create(m);
+		sample->vhost = vhost_ref(h->vhost);
+	}
+	free_sample(kept);
+	*kept = *sample;
+}
+
+static void compare_answers(struct shadow *s, const struct step *h)
+{
+	struct answer live = { .failure = { .code = TIDE_OK } };
+	struct sample sample = { 0 };
+
+	if (!s->is_question_asked)
+		return;
+	s->is_question_asked = false;
+	if (h->error)
+		live.failure = *h->error;
+	else
+		kinds[h->script].take(h, &live);
+	if (write_question(&kinds[h->script], &live, &s->answer, &sample))
+		keep_question_take(&s->questions[h->script], h, &sample);
+	else
+		free_sample(&sample);
+	free_policy(&live);
+	free_answer(&s->answer);
 }
 
 struct bundle *shadow_files(const struct rollout *r)
@@ -291,11 +705,24 @@ static void look(struct shadow *s, const struct step *p)
 	decide_deinit(&mine);
 }
 
+/* On the counters and the like of the active rules. */
+static struct decision_context dry_context(const struct shadow *s)
+{
+	const struct engine *active = s->rollout->broker->engine;
+
+	return (struct decision_context){
+		.now_ms = s->taken.now_ms,
+		.has_random = true,
+		.random_state = engine_random_state(active),
+		.shared = engine_shared(active),
+		.is_dry = true,
+	};
+}
+
 /* The rules in the shadow are asked first, on the counters and the like of the active
  * ones, and so see what those will see. */
 static bool ask_retry(struct shadow *s, const struct retry_failure *f)
 {
-	struct engine *active = s->rollout->broker->engine;
 	struct decision_context context;
 	int64_t start;
 
@@ -306,13 +733,7 @@ static bool ask_retry(struct shadow *s, const struct retry_failure *f)
 	s->failures.compared++;
 	if (!candidate_has_other_retry(s->candidate, f->queue))
 		return false;
-	context = (struct decision_context){
-		.now_ms = s->taken.now_ms,
-		.has_random = true,
-		.random_state = engine_random_state(active),
-		.shared = engine_shared(active),
-		.is_dry = true,
-	};
+	context = dry_context(s);
 	start = shadow_clock_ns();
 	s->is_asked = true;
 	s->asked_error.code = retry_decide(&s->candidate->rules, &context, f, &s->asked,
@@ -364,7 +785,7 @@ static void compare_retry(struct shadow *s, const struct step *step)
 }
 
 /* Of what is rare the share is all. */
-static bool takes_hook(struct shadow *s, const struct step *h)
+static bool takes_question(struct shadow *s, const struct step *h)
 {
 	if (h->script == SCRIPT_DELIVER || h->script == SCRIPT_SETTLED)
 		return take(s);
@@ -374,14 +795,28 @@ static bool takes_hook(struct shadow *s, const struct step *h)
 	return true;
 }
 
-static bool ask_hook(struct shadow *s, const struct step *h)
+static bool ask_question(struct shadow *s, const struct step *h)
 {
+	struct decision_context context;
 	int64_t start;
 
-	if (!s->hooks || !shadow_hook_see(s->hooks, h) || !takes_hook(s, h))
+	s->is_question_asked = false;
+	/* A simulation is nothing that happens. */
+	if (!(s->is_loaded || s->is_walking) ||
+	    (h->script == SCRIPT_DECLARE && h->policy->watch &&
+	     h->policy->watch != &s->watch))
 		return false;
+	s->questions[h->script].seen++;
+	if (!takes_question(s, h))
+		return false;
+	s->questions[h->script].compared++;
+	if (!candidate_has_other_scripts(s->candidate, h->script))
+		return true;
+	context = dry_context(s);
 	start = shadow_clock_ns();
-	shadow_hook_ask(s->hooks, h, s->taken.now_ms);
+	s->is_question_asked = true;
+	memset(&s->answer, 0, sizeof(s->answer));
+	kinds[h->script].ask(s->candidate->rules.engine, h, &context, &s->answer);
 	count_time(s, shadow_clock_ns() - start);
 	return true;
 }
@@ -407,17 +842,15 @@ static void tell_step(struct follower *f, struct step *step)
 		compare_retry(s, step);
 		break;
 	case STEP_ASK:
-		is_taken_up = ask_hook(s, step);
+		is_taken_up = ask_question(s, step);
 		break;
 	default:
-		if (s->hooks)
-			shadow_hook_compare(s->hooks, step);
+		compare_answers(s, step);
 	}
 	if (is_taken_up)
 		step->context = &s->taken;
 }
 
-/* There is one already. */
 static int refuse_second(const struct shadow *s, struct error *err)
 {
 	return error_set(
@@ -448,6 +881,8 @@ int shadow_start(struct rollout *r, const struct shadow_spec *spec,
 		return rc;
 	}
 	s->rollout = r;
+	s->dry.is_dry = true;
+	s->watch.context = &s->dry;
 	s->on_started = on_started;
 	s->ctx = ctx;
 	s->owner = spec->owner;
@@ -500,25 +935,43 @@ static void write_sides(const struct sample *sample, bool is_shown, struct json 
 	}
 }
 
-static void write_sample(const struct sample *sample, const struct vhost *viewer,
+static void write_question_sample(const struct sample *s, const struct vhost *viewer,
+				  struct json *out)
+{
+	json_written(out, buf_slice(&s->facts));
+	if (s->msg)
+		recent_write_publish(s->vhost, s->msg, s->msg->payload_len, viewer, out);
+	json_key(out, "live");
+	json_written(out, buf_slice(&s->live_text));
+	json_key(out, "shadow");
+	json_written(out, buf_slice(&s->shadow_text));
+}
+
+static void write_decision_sample(const struct sample *s, const struct vhost *viewer,
+				  struct json *out)
+{
+	if (s->failure.reason) {
+		verdict_write_queue(s->queue, s->vhost->broker, out);
+		json_member_text(out, "reason", s->failure.reason);
+		json_member_int(out, "attempts", s->failure.attempts);
+		json_member_int(out, "failures", s->failure.failures);
+	} else {
+		verdict_write_difference(s->difference, out);
+	}
+	recent_write_publish(s->vhost, s->msg, s->msg->payload_len, viewer, out);
+	write_sides(s, recent_is_shown(s->vhost, viewer), out);
+}
+
+static void write_sample(const struct sample *s, const struct vhost *viewer,
 			 struct json *out)
 {
-	bool is_shown = recent_is_shown(sample->vhost, viewer);
-
 	json_object_begin(out);
-	if (sample->failure.reason) {
-		verdict_write_queue(sample->queue, sample->vhost->broker, out);
-		json_member_text(out, "reason", sample->failure.reason);
-		json_member_int(out, "attempts", sample->failure.attempts);
-		json_member_int(out, "failures", sample->failure.failures);
-	} else {
-		verdict_write_difference(sample->difference, out);
-	}
-	recent_write_publish(sample->vhost, sample->msg, sample->msg->payload_len, viewer,
-			     out);
-	write_sides(sample, is_shown, out);
-	if (sample->difference & VERDICT_MESSAGE && is_shown)
-		json_member_list(out, "changes", buf_slice(&sample->changes));
+	if (buf_len(&s->facts) > 0)
+		write_question_sample(s, viewer, out);
+	else
+		write_decision_sample(s, viewer, out);
+	if (buf_len(&s->changes) > 0 && recent_is_shown(s->vhost, viewer))
+		json_member_list(out, "changes", buf_slice(&s->changes));
 	json_object_end(out);
 }
 
@@ -564,7 +1017,13 @@ static void write_loaded(const struct shadow *s, const struct vhost *viewer,
 	json_member_object(out, "failures");
 	write_comparison(&s->failures, viewer, out);
 	json_object_end(out);
-	shadow_hook_write(s->hooks, viewer, out);
+	for (unsigned kind = 0; kind < script_kind_count; kind++) {
+		if (!kinds[kind].ask)
+			continue;
+		json_member_object(out, script_kind_name((enum script_kind)kind));
+		write_comparison(&s->questions[kind], viewer, out);
+		json_object_end(out);
+	}
 }
 
 void shadow_write(const struct rollout *r, const struct vhost *viewer, struct json *out)
