@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "host/log.h"
 #include "net/server.h"
-#include "session/service_rules.h"
+#include "session/service.h"
 #include "session/service_users.h"
 #include "serve_options.h"
 
@@ -280,7 +280,7 @@ static void on_started(void *ctx, const struct error *failed)
 
 static void reload(struct serve *s)
 {
-	service_rules_reload(s->service);
+	service_reload_rules(s->service);
 	if (s->server)
 		server_reload_tls(s->server);
 }

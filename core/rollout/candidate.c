@@ -1,16 +1,20 @@
 #include "candidate.h"
 
-#include <limits.h>
+#include <errno.h>
+#include <libgen.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 
 #include "base/mem.h"
 #include "broker/definition.h"
 #include "broker/queue.h"
 #include "broker/declare.h"
 #include "broker/queue_figures.h"
-#include "candidate_dir.h"
 #include "trials.h"
 #include "host/log.h"
+#include "host/trust.h"
 #include "rules/sandbox/bundle.h"
 #include "rules/engine/reload.h"
 #include "rules/engine/strategy.h"
@@ -18,6 +22,83 @@
 
 /* Exchanges and queues that are attached in a step. */
 #define STEP_MAX 500
+
+/* The directory. Whoever may ask for a shadow or a replay runs its scripts in the broker,
+ * and reads in the answer what does not load: it must lie below a configured one, and be
+ * closed to others than those who may change the rules (host/trust.h). */
+
+int candidate_base(const struct broker_config *config, char out[PATH_MAX],
+		   struct error *err)
+{
+	char rules[PATH_MAX];
+	const char *base = config->rules_candidates;
+
+	if (!base) {
+		snprintf(rules, sizeof(rules), "%s", config->rules_dir);
+		base = dirname(rules);
+	}
+	return realpath(base, out) ? TIDE_OK
+				   : error_set(err, TIDE_ENOTFOUND,
+					       "the directory '%s' for candidate rules "
+					       "(serve --rules-candidates): %s",
+					       base, strerror(errno));
+}
+
+static int refuse_place(const char *path, const char *within, struct error *err)
+{
+	return error_set(err, TIDE_EDENIED,
+			 "'%s' does not lie below '%s', where candidate rules are "
+			 "(serve --rules-candidates)",
+			 path, within);
+}
+
+/* The directory and those that it lies in, up to the configured one. */
+static int check_trust(const struct broker_config *config, const char *path,
+		       const char *within, struct error *err)
+{
+	char at[PATH_MAX];
+	char *slash;
+	int rc;
+
+	snprintf(at, sizeof(at), "%s", path);
+	while ((rc = trust_check(at, config->rules_dir, err)) == TIDE_OK &&
+	       strcmp(at, within) != 0 && (slash = strrchr(at, '/')) && slash > at)
+		*slash = '\0';
+	return rc;
+}
+
+static int find_dir(const struct broker_config *config, struct slice dir,
+		    char out[PATH_MAX], char within[PATH_MAX], struct error *err)
+{
+	char path[PATH_MAX];
+	struct stat st;
+	bool is_absolute = dir.len > 0 && dir.data[0] == '/';
+	int rc = candidate_base(config, within, err), len;
+
+	if (rc < 0)
+		return rc;
+	len = snprintf(path, sizeof(path), "%s%s%" SLICE_FMT, is_absolute ? "" : within,
+		       is_absolute ? "" : "/", SLICE_ARG(dir));
+	if (len >= PATH_MAX)
+		return error_set(err, TIDE_ENOTFOUND, "the path is too long");
+	if (!realpath(path, out)) {
+		/* What there is elsewhere is not told. */
+		if (!trust_is_within(path, within) || strstr(path, "/.."))
+			return refuse_place(path, within, err);
+		return error_set(err, TIDE_ENOTFOUND,
+				 "there is no directory '%s' on the broker's machine",
+				 path);
+	}
+	if (!trust_is_within(out, within))
+		return refuse_place(path, within, err);
+	if (stat(out, &st) != 0 || !S_ISDIR(st.st_mode))
+		return error_set(err, TIDE_ENOTFOUND,
+				 "there is no directory '%s' on the broker's machine",
+				 path);
+	return check_trust(config, out, within, err);
+}
+
+/* Decisions. */
 
 static void give_ids(struct decision *d, const struct decision *active)
 {
@@ -188,7 +269,7 @@ int candidate_create(struct candidate **out, struct rollout *r,
 	};
 	struct engine *e;
 	struct candidate *c;
-	int rc = candidate_dir_find(&b->config, spec->dir, path, within, err);
+	int rc = find_dir(&b->config, spec->dir, path, within, err);
 
 	if (rc < 0)
 		return rc;

@@ -6,6 +6,8 @@
  * process first (trials.h). Loading goes in steps between the turns of the loop. */
 #pragma once
 
+#include <limits.h>
+
 #include "broker/broker.h"
 #include "broker/decide.h"
 #include "broker/retry.h"
@@ -37,7 +39,13 @@ struct candidate {
 	void *ctx;
 };
 
-/* `dir` is found as candidate_dir.h says, with its errors. on_loaded comes from the loop,
+/* The directory that candidate rules lie below (--rules-candidates, by default the one
+ * that the rules directory lies in), without links, or TIDE_ENOTFOUND. */
+TIDE_MUST_USE int candidate_base(const struct broker_config *config, char out[PATH_MAX],
+				 struct error *err);
+
+/* `dir` is absolute, or relative to candidate_base. TIDE_ENOTFOUND: there is none;
+ * TIDE_EDENIED: it may not be used. on_loaded comes from the loop,
  * not before this returns and not after candidate_destroy, which it may call. */
 TIDE_MUST_USE int candidate_create(struct candidate **out, struct rollout *r,
 				   const struct candidate_spec *spec, struct error *err);

@@ -1,9 +1,17 @@
 /* rollout.h: what stands between new rules and the active ones, for whoever owns the
- * broker. */
+ * broker.
+ *
+ * A change of the rules is a list of steps, each of which may take many turns: the rules
+ * are loaded in a child, then tested by their specs (trials.h), Redis is told that they
+ * are being loaded (history.h), and the engine loads them (rules/engine/reload.h). A push
+ * then installs their files into the rules directory (files.h). A reload, a rollback, a
+ * promotion, a push and a change of the directory differ in `origin` and files alone. */
 #pragma once
 
 #include "broker/broker.h"
+#include "rules/engine/reload.h"
 
+struct bundle;
 struct history;
 struct recent;
 struct replay;
@@ -19,4 +27,35 @@ struct rollout {
 	struct shadow *shadow;   /* rules that decide in parallel; NULL for none */
 	struct replay *replay;   /* under way; NULL for none */
 	struct upload *upload;   /* likewise */
+	unsigned loading;        /* changes that somebody asked for, before the specs run
+				  * and after */
+	uint64_t unread; /* hash of what was said last of files that nothing loads */
+	bool has_changed_rules; /* during the start, which has loaded them */
 };
+
+void rollout_init(struct rollout *r, struct broker *b);
+/* The broker closes: end what is under way. */
+void rollout_close(struct rollout *r);
+/* At the end. */
+void rollout_deinit(struct rollout *r);
+
+struct rollout_change {
+	enum engine_origin origin;
+	struct bundle *files;    /* NULL: the rules directory */
+	const char *specs_dir;   /* of the files; NULL: the rules directory */
+	const char *by;          /* who asks; "" nobody */
+	bool must_install;       /* the files, when they are active */
+	reload_done_fn *on_done; /* may be NULL */
+	void *ctx;
+};
+
+/* Make rules active, by all steps. TIDE_EBUSY: others are being loaded. on_done may come
+ * within the call. */
+void rollout_begin(struct rollout *r, const struct rollout_change *spec);
+/* The rules directory has changed: load it. */
+void rollout_follow(struct rollout *r);
+/* An operator wants the rules directory loaded. The outcome is logged. */
+void rollout_reload(struct rollout *r);
+
+/* Log that there are files that nothing loads, unless this was said last. */
+void rollout_tell_unread(struct rollout *r, const char *unread);

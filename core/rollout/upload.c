@@ -14,7 +14,7 @@
 #include "base/container.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "candidate_dir.h"
+#include "candidate.h"
 #include "files.h"
 #include "runner.h"
 #include "rules/sandbox/source.h"
@@ -293,7 +293,7 @@ int upload_start(struct rollout *r, const struct upload_spec *spec,
 	struct upload *u;
 
 	if (upload_check(r, err) < 0 || check_sizes(spec->files, err) < 0 ||
-	    candidate_dir_base(config, within, err) < 0)
+	    candidate_base(config, within, err) < 0)
 		return err->code;
 	u = mem_zalloc(sizeof(*u));
 	u->rollout = r;
@@ -371,7 +371,7 @@ void upload_remove_left(const struct broker_config *config)
 	struct stat st;
 	int count;
 
-	if (!config->rules_candidates || candidate_dir_base(config, within, &ignored) < 0)
+	if (!config->rules_candidates || candidate_base(config, within, &ignored) < 0)
 		return;
 	snprintf(path, sizeof(path), "%s/" FOLDER, within);
 	if (lstat(path, &st) != 0 || !S_ISDIR(st.st_mode))

@@ -36,11 +36,7 @@ static struct service *create(uv_loop_t *loop, const struct broker_config *confi
 	TAILQ_INIT(&s->transactions.committing);
 	TAILQ_INIT(&s->receiving.line);
 	pool_init(&s->replies, sizeof(struct reply), 16384);
-	s->rollout.broker = b;
-	s->rollout.history = history_create(b);
-	s->rollout.trials = trials_create(b, s->rollout.history);
-	s->rollout.recent = recent_create(config->replay_payloads);
-	recent_watch(s->rollout.recent, b);
+	rollout_init(&s->rollout, b);
 	service_users_init(s);
 	s->samples = samples_create(s);
 	s->warnings = warnings_create(s);
@@ -56,9 +52,7 @@ static void destroy(struct service *s)
 	service_users_deinit(s);
 	tracer_destroy(s->tracer);
 	scheduler_destroy(s->scheduler);
-	history_destroy(s->rollout.history);
-	trials_destroy(s->rollout.trials);
-	recent_destroy(s->rollout.recent);
+	rollout_deinit(&s->rollout);
 	bundle_unref(s->directory);
 	broker_destroy(b);
 	pool_deinit(&s->replies);
@@ -310,11 +304,7 @@ void service_close(struct service *s, int64_t grace_ms)
 	b->is_closing = b->is_draining = true;
 	s->user_changes.is_closing = true;
 	stop_turns(s);
-	shadow_drop(&s->rollout);
-	replay_cancel(&s->rollout);
-	upload_cancel(&s->rollout);
-	trials_destroy(s->rollout.trials);
-	s->rollout.trials = NULL;
+	rollout_close(&s->rollout);
 	store_close(b->store, grace_ms, on_store_closed, s);
 }
 
@@ -323,6 +313,11 @@ void service_close_now(struct service *s)
 	service_close(s, 0);
 	if (s->broker->store)
 		store_hurry(s->broker->store);
+}
+
+void service_reload_rules(struct service *s)
+{
+	rollout_reload(&s->rollout);
 }
 
 size_t service_body_max(const struct service *s)

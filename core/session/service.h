@@ -88,14 +88,9 @@ struct service {
 	int64_t timer_due_ms; /* what the uv timer is set to; 0 = stopped */
 	int64_t polled_ms;    /* mono_ms before the loop looked at the sockets last */
 
-	unsigned loading; /* changes of the rules that somebody asked for, before
-			   * the specs run and after */
-	uint64_t unread;  /* hash of what was said last of files that nothing loads */
-
 	/* The start. */
 	bool is_loading;            /* it reads what is in the store */
 	struct bundle *directory;   /* what the rules directory has; until it is loaded */
-	bool has_changed_rules;     /* during the start, which has loaded them */
 	struct error rules_refusal; /* of the rules directory; code 0 = accepted */
 	struct error start_refusal; /* what Redis said, while it is asked for more */
 	char store_state_why[256];
@@ -119,6 +114,8 @@ void service_drain(struct service *s);
  *
  * @param who  asks for it, for the log */
 void service_refuse_publishes(struct service *s, bool is_on, const char *who);
+/* An operator wants the rules directory loaded. The outcome is logged. */
+void service_reload_rules(struct service *s);
 /* Nothing waits for the store any more. */
 bool service_is_idle(const struct service *s);
 /* Close the store and free everything; sessions must be closed before. */

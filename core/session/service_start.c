@@ -58,8 +58,8 @@ static void on_schedules_loaded(void *ctx, int status, const char *text)
 	service_users_check_open(s);
 	s->hooks.on_started(s->hooks.ctx, NULL);
 	scheduler_start(s->scheduler);
-	if (s->has_changed_rules)
-		service_rules_follow(s);
+	if (s->rollout.has_changed_rules)
+		rollout_follow(&s->rollout);
 }
 
 static void on_shared_loaded(void *ctx, int status, const char *text)
@@ -150,7 +150,7 @@ static void try_last_good(struct service *s)
 	if (service_rules_load(s, last, &s->rules_refusal, &err) < 0) {
 		log_error("rules: the last good generation cannot serve: %s", err.text);
 	} else if (attach_all(s->broker) < before) {
-		s->has_changed_rules |= has_directory_changed(s, directory);
+		s->rollout.has_changed_rules |= has_directory_changed(s, directory);
 		engine_close(directory, NULL, NULL);
 		tell_of_last_good(s);
 		return;
@@ -248,7 +248,8 @@ static void on_loading_noted(void *ctx, int status, const char *text)
 			 text ? text : error_text(status));
 	rc = service_rules_load(s, files, NULL, &s->rules_refusal);
 	if (rc == TIDE_OK)
-		s->has_changed_rules |= has_directory_changed(s, s->broker->engine);
+		s->rollout.has_changed_rules |=
+			has_directory_changed(s, s->broker->engine);
 	s->directory = NULL;
 	bundle_unref(files);
 	if (rc == TIDE_OK)
@@ -328,7 +329,7 @@ static void on_start_tried(void *ctx, const struct trial_result *result)
 		return;
 	if (result->files)
 		s->directory = bundle_ref(result->files);
-	service_rules_tell_unread(s, result->unread);
+	rollout_tell_unread(&s->rollout, result->unread);
 }
 
 static void on_store_heard(void *ctx, uint64_t now_ns)

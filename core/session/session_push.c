@@ -5,13 +5,9 @@
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "rollout/trials.h"
-#include "rollout/history.h"
 #include "rollout/shadow.h"
 #include "rollout/upload.h"
 #include "rules/engine/engine_status.h"
-#include "rules/engine/reload.h"
-#include "service_rules.h"
 #include "session_private.h"
 
 /* What has come of an upload. */
@@ -150,64 +146,18 @@ int session_push_upload(struct session *s, struct reply *r, struct error *err)
 	return rc;
 }
 
-struct promotion {
-	struct reply *reply;
-	struct rollout *rollout;
-	struct bundle *files;
-};
-
-static void finish(struct promotion *p, const struct error *result)
+static void on_installed(void *ctx, const struct error *result)
 {
+	struct reply *r = ctx;
 	struct json j;
 
 	if (result->code < 0) {
-		reply_error(p->reply, result);
-	} else {
-		reply_json(p->reply, &j);
-		engine_status(p->rollout->broker->engine, &j);
-		reply_data(p->reply);
+		reply_error(r, result);
+		return;
 	}
-	bundle_unref(p->files);
-	mem_free(p);
-}
-
-static void on_installed(void *ctx, const struct trial_result *result)
-{
-	struct promotion *p = ctx;
-	struct engine *e = p->rollout->broker->engine;
-
-	if (result->error.code == TIDE_OK &&
-	    bundle_hash(engine_files(e)) == bundle_hash(p->files))
-		reload_installed(e);
-	finish(p, &result->error);
-}
-
-static void on_noted(void *ctx, int status, const char *text)
-{
-	static const struct error stopping = { TIDE_ESHUTDOWN, "the broker is stopping" };
-	struct promotion *p = ctx;
-	const struct trial_question what = {
-		.dir = p->rollout->broker->config.rules_dir,
-		.files = p->files,
-		.is_install = true,
-	};
-
-	if (!p->rollout->trials)
-		finish(p, &stopping);
-	else
-		trials_load(p->rollout->trials, &what, on_installed, p);
-}
-
-/* A broker that ends while it writes the files must not be taken for one that these rules
- * have ended: Redis has them as the last ones first. */
-static void on_promoted(void *ctx, const struct error *result)
-{
-	struct promotion *p = ctx;
-
-	if (result->code < 0)
-		finish(p, result);
-	else
-		history_flush(p->rollout->history, on_noted, p);
+	reply_json(r, &j);
+	engine_status(r->service->broker->engine, &j);
+	reply_data(r);
 }
 
 int session_push_install(struct session *s, struct reply *r, struct error *err)
@@ -215,7 +165,6 @@ int session_push_install(struct session *s, struct reply *r, struct error *err)
 	struct rollout *rollout = &s->service->rollout;
 	struct bundle *files = shadow_files(rollout);
 	char by[SESSION_AUTHOR_MAX];
-	struct promotion *p;
 
 	if (!s->broker->config.is_rules_dir_writable)
 		return error_set(err, TIDE_EDENIED,
@@ -225,12 +174,15 @@ int session_push_install(struct session *s, struct reply *r, struct error *err)
 		return error_set(err, rollout->shadow ? TIDE_EBUSY : TIDE_ENOTFOUND,
 				 rollout->shadow ? "the shadow is being loaded; try again"
 						 : "nothing is in the shadow");
-	p = mem_alloc(sizeof(*p));
-	*p = (struct promotion){ r, rollout, bundle_ref(files) };
 	session_format_author(s, by);
-	const struct rules_change what = { ENGINE_PROMOTE, files, shadow_dir(rollout), by,
-					   on_promoted,    p };
-	service_rules_change(s->service, &what);
+	const struct rollout_change what = { .origin = ENGINE_PROMOTE,
+					     .files = files,
+					     .specs_dir = shadow_dir(rollout),
+					     .by = by,
+					     .must_install = true,
+					     .on_done = on_installed,
+					     .ctx = r };
+	rollout_begin(rollout, &what);
 	return TIDE_OK;
 }
 

@@ -85,10 +85,15 @@ static void change(struct session *s, enum engine_origin origin, struct bundle *
 		   const char *specs_dir, struct reply *r)
 {
 	char by[SESSION_AUTHOR_MAX];
-	const struct rules_change spec = { origin, files, specs_dir, by, on_changed, r };
+	const struct rollout_change spec = { .origin = origin,
+					     .files = files,
+					     .specs_dir = specs_dir,
+					     .by = by,
+					     .on_done = on_changed,
+					     .ctx = r };
 
 	session_format_author(s, by);
-	service_rules_change(s->service, &spec);
+	rollout_begin(&s->service->rollout, &spec);
 }
 
 int session_rules_reload(struct session *s, struct reply *r, struct error *err)
