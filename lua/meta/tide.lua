@@ -524,7 +524,7 @@ function draft:copy(changes) end
 ---@class tide.Filter
 ---@field doc string?
 ---@field match { exchange: string?, key: string? }?  without it the filter is not active
----@field publish fun(msg: tide.Draft): boolean?, string?
+---@field publish fun(msg: tide.Draft, opts: tide.Options, state: any): boolean?, string?
 
 ---What is declared. Only its options can be written.
 ---@class tide.Declared
@@ -612,7 +612,7 @@ function broker.queue(name) end
 ---@field jitter string?  a duration
 ---@field active boolean?  true when left out
 ---@field vhost string?  "/" when left out
----@field run fun(broker: tide.Broker, tick: tide.Tick)
+---@field run fun(broker: tide.Broker, tick: tide.Tick, opts: tide.Options, state: any)
 
 ---A login. Read-only; expires after the call. The password must not be kept.
 ---@class tide.Login
@@ -653,8 +653,8 @@ function broker.queue(name) end
 ---At least one of the functions. nil is no opinion.
 ---@class tide.Auth
 ---@field doc string?
----@field authenticate nil|fun(login: tide.Login): boolean|tide.MadeUser|nil, string?
----@field authorize nil|fun(user: tide.User, action: "configure"|"write"|"read", object: tide.Object): boolean?, string?
+---@field authenticate nil|fun(login: tide.Login, opts: tide.Options, state: any): boolean|tide.MadeUser|nil, string?
+---@field authorize nil|fun(user: tide.User, action: "configure"|"write"|"read", object: tide.Object, opts: tide.Options, state: any): boolean?, string?
 
 ---Somebody who is about to be let in. Read-only; expires after the call.
 ---@class tide.Client

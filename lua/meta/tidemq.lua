@@ -159,6 +159,14 @@ function engine:filter_count() end
 ---@return string? code
 function engine:deliver(message, consumer) end
 
+---Ask the scripts of a kind that match, with a table for each argument but `opts` and `state`.
+---@param kind "filter"|"deliver"|"settled"|"connect"
+---@param ... table<string, any>
+---@return boolean|number|string|nil result  true for nothing, false for a refusal
+---@return string? message  or the reason of the refusal
+---@return string? code
+function engine:ask(kind, ...) end
+
 ---@param message tidemq.Message
 ---@param outcome table<string, any>  the fields of `outcome`
 ---@return tidemq.Message[]? copies

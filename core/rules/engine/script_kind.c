@@ -192,22 +192,22 @@ static void push_index(lua_State *L, const struct use_call *c,
 	lua_rawgeti(L, LUA_REGISTRYINDEX, c->use->state);
 }
 
-#define MSG                           \
-	{                             \
-		"msg", push_msg, NULL \
+#define MSG                                  \
+	{                                    \
+		"msg", push_msg, NULL, false \
 	}
-#define DRAFT                           \
-	{                               \
-		"msg", push_draft, NULL \
+#define DRAFT                                 \
+	{                                     \
+		"msg", push_draft, NULL, true \
 	}
-#define SEEN(name, view)               \
-	{                              \
-		name, push_view, &view \
+#define SEEN(name, view)                      \
+	{                                     \
+		name, push_view, &view, false \
 	}
-#define OWN                               \
-	{ "opts", push_options, NULL },   \
-	{                                 \
-		"state", push_state, NULL \
+#define OWN                                      \
+	{ "opts", push_options, NULL, false },   \
+	{                                        \
+		"state", push_state, NULL, false \
 	}
 
 /* ---- The table ---- */
@@ -226,7 +226,7 @@ const struct script_row script_kind_rows[] = {
 		.folder = "routing",
 		.functions = {
 			[RULE_DECIDE] = { "route", false,
-				{ { "index", push_index, NULL }, MSG, { "to", push_value, NULL } },
+				{ { "index", push_index, NULL, false }, MSG, { "to", push_value, NULL, false } },
 				0, "nothing" },
 			[RULE_NEW] = { .name = "new" },
 			[RULE_BIND] = { .name = "bind" },
@@ -238,8 +238,8 @@ const struct script_row script_kind_rows[] = {
 		.folder = "sharding",
 		.functions = {
 			[RULE_DECIDE] = { "pick", false,
-				{ MSG, { "n", push_value, NULL }, OWN,
-				  { "loads", push_value, NULL } },
+				{ MSG, { "n", push_value, NULL, false }, OWN,
+				  { "loads", push_value, NULL, false } },
 				RESULT_NUMBER, "an integer" },
 			KEEPS_STATE,
 		},
@@ -282,8 +282,8 @@ const struct script_row script_kind_rows[] = {
 		.folder = "schedule",
 		.functions = {
 			[RULE_DECIDE] = { "run", false,
-				{ { "broker", push_value, NULL },
-				  { "tick", push_value, NULL }, OWN },
+				{ { "broker", push_value, NULL, false },
+				  { "tick", push_value, NULL, false }, OWN },
 				0, "nothing" },
 			KEEPS_STATE,
 		},
@@ -292,7 +292,7 @@ const struct script_row script_kind_rows[] = {
 		.folder = "auth",
 		.functions = {
 			[RULE_DECIDE] = { "authorize", true,
-				{ SEEN("user", user_view), { "action", push_text, NULL },
+				{ SEEN("user", user_view), { "action", push_text, NULL, false },
 				  SEEN("object", object_view), OWN },
 				REFUSES, "nil, true, or false and a reason" },
 			[RULE_AUTHENTICATE] = { "authenticate", true,
@@ -329,7 +329,7 @@ const struct script_row script_kind_rows[] = {
 		.folder = "declare",
 		.functions = {
 			[RULE_DECIDE] = { "declare", false,
-				{ { "what", push_value, NULL }, OWN }, REFUSES,
+				{ { "what", push_value, NULL, false }, OWN }, REFUSES,
 				"nothing, or false and a reason to refuse" },
 			KEEPS_STATE,
 		},

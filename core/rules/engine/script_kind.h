@@ -64,6 +64,7 @@ struct script_argument {
 	void (*push)(struct lua_State *L, const struct use_call *c,
 		     const struct view_type *view, const void *given);
 	const struct view_type *view; /* NULL: the argument is no view */
+	bool is_written;              /* a draft: the script may write to it */
 };
 #define SCRIPT_ARGUMENTS_MAX 5
 

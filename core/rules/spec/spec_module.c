@@ -12,6 +12,7 @@
 #include "rules/sandbox/field.h"
 #include "evaluate.h"
 #include "simulate_retry.h"
+#include "spec_ask.h"
 #include "spec_auth.h"
 #include "spec_box.h"
 #include "spec_declare.h"
@@ -428,6 +429,13 @@ static int l_connect(lua_State *L)
 	return spec_auth_connect(L, e, spec_box_context(L));
 }
 
+static int l_ask(lua_State *L)
+{
+	struct engine *e = spec_box_check(L, SPEC_BOX_ENGINE);
+
+	return spec_ask(L, e, spec_box_context(L));
+}
+
 static int l_filter_count(lua_State *L)
 {
 	lua_pushinteger(L, filter_count(spec_box_check(L, SPEC_BOX_ENGINE)));
@@ -498,6 +506,7 @@ int spec_module_open(lua_State *L)
 		{ "authorize", l_authorize },
 		{ "declare", l_declare },
 		{ "connect", l_connect },
+		{ "ask", l_ask },
 		{ "dry_run", l_dry_run },
 		{ "seed", l_seed },
 		{ "advance", l_advance },
