@@ -174,7 +174,7 @@ struct broker {
 	struct route_list routes;       /* that exchanges remember, from the oldest on */
 	size_t route_bytes;             /* of these */
 	unsigned unusable;              /* queues and exchanges: unusable.h */
-	struct move_list ending_moves;  /* of dead letters; dead_letter.c */
+	struct move_list ending_moves;  /* of dead letters; move.c */
 	bool is_ending_moves;
 	struct removal_list removals; /* that Redis has refused; definition.c */
 	int64_t removal_due_ms;

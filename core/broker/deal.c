@@ -2,8 +2,7 @@
 
 #include "offer.h"
 #include "outflow.h"
-#include "retry.h"
-#include "settlement.h"
+#include "settle.h"
 #include "shard/shard.h"
 #include "succession.h"
 
@@ -28,7 +27,7 @@ static bool on_expired(struct shard *sh, struct entry *e)
 {
 	const struct queue *q = sh->owner;
 
-	retry_failed(e, "expired");
+	settle_entry(e, FATE_EXPIRED, 0);
 	return !pace_is_spent(&q->vhost->broker->pace, false);
 }
 
@@ -70,7 +69,7 @@ static inline struct entry *next_of(struct queue *q, struct shard *sh, unsigned 
 	while ((e = shard_next(sh)) != NULL) {
 		if (!e->expires_unix_ms || e->expires_unix_ms > now_ms)
 			return e;
-		retry_failed(e, "expired");
+		settle_entry(e, FATE_EXPIRED, 0);
 		if (*budget == 0 || --*budget == 0)
 			return NULL;
 		if (pace_is_spent(&q->vhost->broker->pace, false)) {
@@ -225,8 +224,8 @@ static void deliver(struct consumer *c, struct entry *e, struct msg *head)
 		hand_over(b, c, e, head, is_redelivered);
 		q->counters.acked++;
 		b->counters.acked++;
-		if (settlement_is_told(q))
-			settlement_ack(e, &c->lease, NULL);
+		if (fate_is_told(q))
+			settle_delivered(e, &c->lease);
 		else
 			shard_remove(e, NULL);
 		return;

@@ -1,7 +1,6 @@
 #include "group_settle.h"
 
 #include "base/container.h"
-#include "base/redelivery.h"
 #include "host/log.h"
 #include "broker.h"
 #include "dead_letter.h"
@@ -9,11 +8,7 @@
 #include "group_death.h"
 #include "move.h"
 #include "queue.h"
-#include "retry.h"
-#include "settlement.h"
 
-/* A message whose retry script failed is tried again after this. */
-#define SCRIPT_FAILED_DELAY_MS 5000
 /* The log says once in a while that messages are given up. */
 #define GIVEN_UP_LOG_MS 60000
 
@@ -82,7 +77,7 @@ static void tell_acked(const struct group_claim *gc, const struct part *part)
 }
 
 static void tell_failed(const struct group_claim *gc, uint64_t offset,
-			const struct retry_fate *fate)
+			const struct fate *fate)
 {
 	const struct record_place at = place_of(gc, offset);
 
@@ -122,9 +117,6 @@ struct failed {
 	struct group_claim *gc;
 	struct run *run;
 	uint64_t offset;
-	const char *reason;
-	uint32_t failures; /* with this one, if it is one */
-	uint32_t attempt;
 	struct record_reader reader;
 	struct record record;
 	bool is_read;
@@ -144,113 +136,39 @@ static void read_message(struct failed *f)
 /* Readers without a group settle nothing. */
 static bool is_told(const struct group_claim *gc)
 {
-	return gc->group->name && settlement_is_told(queue_of(gc));
+	return gc->group->name && fate_is_told(queue_of(gc));
 }
 
-/* When the message was given out, or one behind it. */
-static int64_t given_unix_ms(const struct failed *f)
-{
-	const struct broker *b = group_broker(f->gc->group);
-
-	return b->now_ms - (b->mono_ms - f->run->given_ms);
-}
-
-/* The scripts of settled/. @param fate  NULL: it is acknowledged */
-static void tell_scripts(const struct failed *f, const struct retry_fate *fate,
-			 struct settled_pass *p)
+static struct fate_subject subject_of(const struct failed *f)
 {
 	const struct topic_group *g = f->gc->group;
-	const struct lease *l = f->run->lease;
-	const struct settlement_record what = { .msg = &f->record.msg,
-						.fate = fate,
-						.lease = l,
-						.group = { g->name, g->name_len },
-						.partition = f->gc->index,
-						.offset = f->offset,
-						.attempts = f->attempt,
-						.failures = f->failures,
-						.given_unix_ms = given_unix_ms(f) };
+
+	return (struct fate_subject){
+		.queue = queue_of(f->gc),
+		.id = f->is_read ? f->record.msg.id : 0,
+		.msg = f->is_read ? &f->record.msg : NULL,
+		.is_view = true,
+		.failures = f->run->failures,
+		.deliveries = f->run->deliveries + 1,
+		.reason_text = f->run->reason,
+		.now_ms = group_broker(g)->mono_ms,
+		.given_ms = f->run->given_ms,
+		.has_place = true,
+		.group = { g->name, g->name_len },
+		.partition = f->gc->index,
+		.offset = f->offset,
+	};
+}
+
+/* The scripts of settled/. */
+static void tell_scripts(const struct failed *f, const struct fate *fate,
+			 struct settled_pass *p)
+{
+	const struct fate_subject subject = subject_of(f);
 
 	p->copies.count = 0;
 	if (f->is_read && is_told(f->gc))
-		settlement_tell_record(queue_of(f->gc), &what, p);
-}
-
-/* By the clock of leases. One that fails again and again at once is paced. */
-static struct retry_fate back_after(const struct failed *f, int64_t delay_ms)
-{
-	int64_t now_ms = group_broker(f->gc->group)->mono_ms;
-	int64_t gap_ms = redelivery_gap_ms(f->failures);
-	struct retry_fate fate = { .action = RETRY_AFTER,
-				   .due_ms = delay_ms > 0 ? now_ms + delay_ms : 0 };
-	int64_t paced_ms = f->run->given_ms + gap_ms;
-
-	if (gap_ms > 0 && paced_ms > now_ms && paced_ms > fate.due_ms) {
-		fate.due_ms = paced_ms;
-		fate.is_paced = true;
-	}
-	return fate;
-}
-
-/* Who looks at decisions may keep the message: a view cannot be kept. */
-static void ask(struct failed *f, struct msg *m, struct retry_decision *d)
-{
-	struct queue *q = queue_of(f->gc);
-	const struct retry_failure failure = { q,
-					       m,
-					       { .reason = f->reason,
-						 .reason_text = f->run->reason,
-						 .attempts = f->attempt,
-						 .deliveries = f->run->deliveries + 1,
-						 .failures = f->failures,
-						 .has_place = true,
-						 .partition = f->gc->index,
-						 .offset = f->offset } };
-	struct error err;
-
-	if (retry_ask(&failure, m->id, d, &err) == TIDE_OK)
-		return;
-	log_warn("topic '%s': %s; keeping the message, next attempt in 5 s", q->name,
-		 err.text);
-	*d = (struct retry_decision){ .action = RETRY_AFTER,
-				      .delay_ms = SCRIPT_FAILED_DELAY_MS };
-}
-
-static struct retry_fate by_script(struct failed *f)
-{
-	struct queue *q = queue_of(f->gc);
-	bool is_kept = step_is_followed(&q->vhost->broker->followers, STEP_FAILED);
-	struct msg *copy = is_kept ? msg_create(&f->record.msg) : NULL;
-	const struct strategy *s = q->strategies[RULESET_ACTIVE][SCRIPT_RETRY];
-	struct retry_decision d;
-	struct retry_fate fate;
-
-	ask(f, copy ? copy : &f->record.msg, &d);
-	msg_unref(copy);
-	fate = (struct retry_fate){ .action = d.action };
-	if (d.action == RETRY_AFTER)
-		fate = back_after(f, d.delay_ms);
-	fate.rule = strategy_script(s);
-	fate.extra = d.extra;
-	return fate;
-}
-
-static struct retry_fate decide(struct failed *f, const struct group_failing *how)
-{
-	uint32_t limit = queue_of(f->gc)->config.delivery_limit;
-	bool is_over = limit > 0 && f->failures >= limit;
-
-	if (how->how == GROUP_BURY)
-		return (struct retry_fate){ .action = RETRY_BURY };
-	if (how->how == GROUP_DEAD)
-		return (struct retry_fate){ .action = RETRY_DEAD_LETTER,
-					    .rule = "consumer" };
-	if (is_over)
-		return (struct retry_fate){ .action = RETRY_DEAD_LETTER,
-					    .rule = "delivery-limit" };
-	if (how->how == GROUP_LATER)
-		return back_after(f, how->delay_ms);
-	return f->is_read ? by_script(f) : back_after(f, 0);
+		fate_tell(&subject, fate, f->run->lease, p);
 }
 
 static void count_given_up(struct group_claim *gc, uint64_t offset, const char *reason)
@@ -271,7 +189,7 @@ static void count_given_up(struct group_claim *gc, uint64_t offset, const char *
 }
 
 /* Soon given out again, it is read from where it lies; later from the log. */
-static void come_back(struct failed *f, const struct retry_fate *fate)
+static void come_back(struct failed *f, const struct fate *fate)
 {
 	const struct claim_return how = { f->offset, 1, fate->due_ms, CLAIM_FAILED };
 	struct run *r = claim_return(&f->gc->claim, f->run, &how, relink, NULL);
@@ -285,10 +203,10 @@ static void come_back(struct failed *f, const struct retry_fate *fate)
 }
 
 /* The copy of what is to be dead-lettered; NULL: it is given up. */
-static struct msg *make_copy(struct failed *f, const struct retry_fate *fate)
+static struct msg *make_copy(struct failed *f, const struct fate *fate)
 {
-	const struct dead_letter_facts facts = { f->reason, fate->rule, f->attempt,
-						 fate->extra };
+	const struct dead_letter_facts facts = { fate->reason, fate->rule,
+						 f->run->failures + 1, fate->extra };
 
 	if (fate->action != RETRY_DEAD_LETTER || !f->is_read)
 		return NULL;
@@ -301,7 +219,7 @@ static void end(struct failed *f, struct draft_copies *copies_take)
 {
 	struct group_claim *gc = f->gc;
 	uint64_t committed = gc->claim.committed;
-	struct retry_fate later = { .action = RETRY_AFTER };
+	struct fate later = { .action = RETRY_AFTER };
 
 	if (copies_take->count == 0) {
 		claim_settle(&gc->claim, f->run, f->offset, 1, relink, NULL);
@@ -313,7 +231,7 @@ static void end(struct failed *f, struct draft_copies *copies_take)
 	group_death_wait_take(gc, f->offset, copies_take);
 }
 
-static void carry_out(struct failed *f, struct retry_fate *fate,
+static void carry_out(struct failed *f, struct fate *fate,
 		      struct draft_copies *copies_take)
 {
 	struct group_claim *gc = f->gc;
@@ -336,42 +254,36 @@ static void carry_out(struct failed *f, struct retry_fate *fate,
 		return;
 	}
 	if (fate->action != RETRY_DROP)
-		count_given_up(gc, f->offset, f->reason);
+		count_given_up(gc, f->offset, fate->reason);
 	end(f, copies_take);
 }
 
-static void count_failure(struct queue *q, const struct retry_fate *fate)
-{
-	struct broker *b = q->vhost->broker;
-
-	b->counters.failed++;
-	q->counters.paced += fate->is_paced;
-	b->counters.paced += fate->is_paced;
-}
-
-void group_settle_fail(struct run *run, uint64_t tag, const struct group_failing *how)
+void group_settle_fail(struct run *run, uint64_t tag, enum fate_cause cause,
+		       int64_t delay_ms)
 {
 	struct group_claim *gc = claim_of(run);
+	struct queue *q = queue_of(gc);
 	struct lease *l = run->lease;
 	struct failed f = { .gc = gc,
 			    .run = run,
-			    .offset = run->first + (tag - run->first_tag),
-			    .reason = how->reason,
-			    .attempt = run->failures + 1,
-			    .failures = run->failures + 1 };
+			    .offset = run->first + (tag - run->first_tag) };
 	struct record_batch *batch = run->batch ? record_batch_ref(run->batch) : NULL;
+	struct fate_subject subject;
 	struct settled_pass pass;
-	struct retry_fate fate;
+	struct fate fate;
 
 	read_message(&f);
-	fate = decide(&f, how);
-	fate.reason = how->reason;
+	subject = subject_of(&f);
+	fate_count_cause(q, cause, 1);
+	fate = fate_decide(&subject, cause, delay_ms);
+	if (fate.due_ms <= subject.now_ms)
+		fate.due_ms = 0;
 	tell_failed(gc, f.offset, &fate);
 	tell_scripts(&f, &fate, &pass);
-	count_failure(queue_of(gc), &fate);
+	fate_count(q, &fate);
 	run_remove(tags_of(run), run);
 	if (fate.extra)
-		move_copies_publish_take(queue_of(gc), &fate.extra->copies, NULL);
+		move_copies_publish_take(q, &fate.extra->copies, NULL);
 	carry_out(&f, &fate, &pass.copies);
 	strategy_extra_unref(fate.extra);
 	lease_remove_records(l, 1);
@@ -390,8 +302,7 @@ static uint64_t ack_part(struct run *run, const struct part *part)
 		tell_acked(gc, part);
 	run_remove(tags_of(run), run);
 	claim_settle(&gc->claim, run, part->first, part->count, relink, NULL);
-	q->counters.acked += part->count;
-	q->vhost->broker->counters.acked += part->count;
+	fate_count_cause(q, FATE_ACKED, part->count);
 	settled(gc, committed);
 	lease_remove_records(l, part->count);
 	return part->count;
@@ -405,19 +316,15 @@ static uint64_t ack_first(struct run *run, const struct part *part)
 	struct queue *q = queue_of(gc);
 	struct lease *l = run->lease;
 	struct record_batch *batch = run->batch ? record_batch_ref(run->batch) : NULL;
-	struct failed f = { .gc = gc,
-			    .run = run,
-			    .offset = part->first,
-			    .attempt = run->failures + 1,
-			    .failures = run->failures };
+	const struct fate fate = { .cause = FATE_ACKED, .action = RETRY_DROP };
+	struct failed f = { .gc = gc, .run = run, .offset = part->first };
 	struct settled_pass pass;
 
 	read_message(&f);
-	tell_scripts(&f, NULL, &pass);
+	tell_scripts(&f, &fate, &pass);
 	tell_acked(gc, &one);
 	run_remove(tags_of(run), run);
-	q->counters.acked++;
-	q->vhost->broker->counters.acked++;
+	fate_count_cause(q, FATE_ACKED, 1);
 	end(&f, &pass.copies);
 	lease_remove_records(l, 1);
 	record_batch_unref(batch);
@@ -431,11 +338,6 @@ uint64_t group_settle_ack(struct run *run, uint64_t first, uint64_t last)
 	return is_told(claim_of(run)) ? ack_first(run, &part) : ack_part(run, &part);
 }
 
-void group_settle_count_nacks(const struct run *run, uint64_t count)
-{
-	queue_of(claim_of(run))->counters.nacked += count;
-}
-
 const struct queue *group_settle_queue(const struct run *run)
 {
 	return queue_of(claim_of(run));
@@ -446,13 +348,15 @@ bool group_settle_comes_again(const struct run *run)
 	return claim_of(run)->group->name != NULL;
 }
 
-void group_settle_return(struct run *run, uint64_t first_tag, uint64_t count)
+void group_settle_return(struct run *run, uint64_t first_tag, uint64_t count,
+			 enum fate_cause cause)
 {
 	const struct claim_return how = { run->first + (first_tag - run->first_tag),
 					  count, 0, CLAIM_GIVEN_BACK };
 	struct group_claim *gc = claim_of(run);
 	struct lease *l = run->lease;
 
+	fate_count_cause(queue_of(gc), cause, count);
 	queue_of(gc)->counters.returned += count;
 	run_remove(tags_of(run), run);
 	claim_return(&gc->claim, run, &how, relink, NULL);
@@ -474,11 +378,6 @@ void group_settle_lapse(struct run *run, uint64_t first_tag, uint64_t count)
 	l->holder->on_lapse(l->holder, &what);
 }
 
-void group_settle_count_timeout(const struct run *run)
-{
-	queue_of(claim_of(run))->counters.timed_out++;
-}
-
 /* The message of a returned run: what lies before it in the run stays. */
 static void settle_returned(struct group_claim *gc, struct run *run, uint64_t offset)
 {
@@ -486,8 +385,7 @@ static void settle_returned(struct group_claim *gc, struct run *run, uint64_t of
 	struct queue *q = queue_of(gc);
 
 	claim_settle_returned(&gc->claim, run, offset);
-	q->counters.acked++;
-	q->vhost->broker->counters.acked++;
+	fate_count_cause(q, FATE_ACKED, 1);
 	group_wake(gc);
 	settled(gc, committed);
 }

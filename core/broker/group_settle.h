@@ -7,6 +7,7 @@
 #pragma once
 
 #include "consumer.h"
+#include "fate.h"
 #include "group.h"
 
 /* Those with tags from `first` to `last`, as far as the run has them, are settled. Gives
@@ -21,29 +22,18 @@ uint64_t group_settle_touch(struct run *run, uint64_t first, uint64_t last, int6
 struct run *group_settle_set_reason(struct run *run, uint64_t first, uint64_t last,
 				    struct slice text);
 
-/* What has happened to a message. */
-enum group_failure {
-	GROUP_FAILED, /* the retry script is asked */
-	GROUP_LATER,  /* a NACK that says when itself */
-	GROUP_BURY,   /* a NACK that wants it to be set aside */
-	GROUP_DEAD,   /* a NACK that says that it is hopeless */
-};
-struct group_failing {
-	enum group_failure how;
-	const char *reason; /* "nack" "timeout" "gone" "rejected" */
-	int64_t delay_ms;   /* GROUP_LATER */
-};
-/* The message of that tag, which the run has, has failed. */
-void group_settle_fail(struct run *run, uint64_t tag, const struct group_failing *f);
-/* Before it, or before they return, for a NACK. */
-void group_settle_count_nacks(const struct run *run, uint64_t count);
+/* This has happened to the message of that tag, which the run has.
+ * @param delay_ms  of FATE_NACKED_LATER */
+void group_settle_fail(struct run *run, uint64_t tag, enum fate_cause cause,
+		       int64_t delay_ms);
 /* Its group goes on without the consumer. A reader's does not: nothing of it is kept. */
 bool group_settle_comes_again(const struct run *run);
-/* Those of the run with these tags come again, unpunished: nobody was at work on them. */
-void group_settle_return(struct run *run, uint64_t first_tag, uint64_t count);
+/* Those of the run with these tags come again, unpunished: nobody was at work on them.
+ * @param cause  FATE_REQUEUED, FATE_RETURNED */
+void group_settle_return(struct run *run, uint64_t first_tag, uint64_t count,
+			 enum fate_cause cause);
 /* Before it, or before they fail: their lease has ended. */
 void group_settle_lapse(struct run *run, uint64_t first_tag, uint64_t count);
-void group_settle_count_timeout(const struct run *run);
 /* A late ack: the message was given out, has come back, and is with nobody or with that
  * holder, which may be NULL. `tag`: by which that one has it; 0: nobody has. False: it is
  * not. */

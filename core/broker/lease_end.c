@@ -5,7 +5,7 @@
 #include "consumer.h"
 #include "group_settle.h"
 #include "queue.h"
-#include "retry.h"
+#include "settle.h"
 
 /* Messages of a consumer that hangs which return in one turn. */
 #define RETURNS_MAX 1024
@@ -32,7 +32,7 @@ static bool return_behind(struct lease *l)
 		if (++i > RETURNS_MAX)
 			return false;
 		tell_lapse(l, e);
-		retry_unpunished(e);
+		settle_entry(e, FATE_RETURNED, 0);
 	}
 	return true;
 }
@@ -48,22 +48,20 @@ static bool end_entry(struct lease *l)
 	}
 	if (l->is_stalled && !return_behind(l))
 		return false;
-	entry_queue(e)->counters.timed_out++;
 	tell_lapse(l, e);
-	retry_failed(e, "timeout");
+	settle_entry(e, FATE_TIMED_OUT, 0);
 	return true;
 }
 
 static void return_run(struct run *run)
 {
 	group_settle_lapse(run, run->first_tag, run->count);
-	group_settle_return(run, run->first_tag, run->count);
+	group_settle_return(run, run->first_tag, run->count, FATE_RETURNED);
 }
 
 /* The rest of the run returns from behind, too. */
 static void end_record(struct lease *l)
 {
-	static const struct group_failing timeout = { GROUP_FAILED, "timeout", 0 };
 	struct run *run = lease_run_from(l, l->oldest), *last;
 	uint64_t tag = l->oldest;
 
@@ -71,12 +69,11 @@ static void end_record(struct lease *l)
 		return_run(last);
 	if (l->is_stalled && run->count > 1) {
 		group_settle_lapse(run, tag + 1, run->count - 1);
-		group_settle_return(run, tag + 1, run->count - 1);
+		group_settle_return(run, tag + 1, run->count - 1, FATE_RETURNED);
 		run = lease_run_from(l, tag);
 	}
-	group_settle_count_timeout(run);
 	group_settle_lapse(run, tag, 1);
-	group_settle_fail(run, tag, &timeout);
+	group_settle_fail(run, tag, FATE_TIMED_OUT, 0);
 }
 
 /* The lease may be gone afterwards. False: likewise. */

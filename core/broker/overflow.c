@@ -1,10 +1,8 @@
 #include "overflow.h"
 
-#include "dead_letter.h"
 #include "overflow_tail.h"
 #include "queue.h"
-#include "retry.h"
-#include "settlement.h"
+#include "settle.h"
 #include "shard/shard.h"
 #include "wake.h"
 
@@ -66,47 +64,13 @@ static void on_trimmed(struct shard *sh, uint64_t count)
 	q->counters.overflowed += count;
 }
 
-static void drop(struct entry *e)
-{
-	static const struct retry_fate fate = { .action = RETRY_DROP,
-						.reason = "maxlen" };
-
-	retry_tell(e, &fate);
-	if (settlement_is_told(entry_queue(e)))
-		settlement_drop(e, "maxlen", NULL);
-	else
-		shard_remove(e, NULL);
-}
-
-static void send_dead(struct entry *e, const struct settlement *s)
-{
-	const struct dead_letter_facts facts = { .reason = s->fate.reason,
-						 .rule = s->fate.rule,
-						 .attempts = e->failures };
-
-	dead_letter(e, &facts);
-}
-
-static void move_away(struct entry *e)
-{
-	static const struct settlement s = { .fate = { .action = RETRY_DEAD_LETTER,
-						       .reason = "maxlen",
-						       .rule = "overflow" },
-					     .finish = send_dead };
-
-	if (settlement_is_told(entry_queue(e)))
-		settlement_run(e, &s);
-	else
-		send_dead(e, &s);
-}
-
 static void give_up(struct queue *q, struct entry *e)
 {
-	q->counters.overflowed++;
-	if (queue_overflow_is_dead_letter(q->config.overflow))
-		move_away(e);
-	else
-		drop(e);
+	settle_entry(e,
+		     queue_overflow_is_dead_letter(q->config.overflow)
+			     ? FATE_OVERFLOWED_DEAD
+			     : FATE_OVERFLOWED,
+		     0);
 }
 
 /* What goes need not be read: it is not wanted elsewhere, nor to be compared with what
@@ -115,7 +79,7 @@ static bool trim(struct queue *q, enum entry_state state, bool is_last)
 {
 	uint64_t excess = queue_limit_excess(q);
 
-	return q->shard_count == 1 && excess > 0 && !settlement_is_told(q) &&
+	return q->shard_count == 1 && excess > 0 && !fate_is_told(q) &&
 	       !queue_overflow_is_dead_letter(q->config.overflow) &&
 	       shard_trim(q->shards[0], state, excess, is_last, on_trimmed);
 }

@@ -21,14 +21,14 @@ struct decision_context;
 struct deliver_pass;
 struct entry;
 struct error;
+struct fate;
+struct fate_question;
 struct filter_step;
 struct msg;
 struct policy_call;
 struct queue;
 struct record_delivery;
 struct retry_decision;
-struct retry_failure;
-struct retry_fate;
 struct route_visit;
 struct settled_pass;
 struct settled_step;
@@ -90,7 +90,7 @@ struct step {
 			uint64_t random_state; /* of tide.random, before the decision */
 		};
 		struct {
-			const struct retry_failure *failure;
+			const struct fate_question *failure;
 			const struct retry_decision *verdict;
 		};
 		struct {
@@ -110,7 +110,7 @@ struct step {
 			union {
 				uint64_t count;
 				const struct record_delivery *record;
-				const struct retry_fate *fate;
+				const struct fate *fate;
 			};
 		};
 		const struct filter_step *filter;

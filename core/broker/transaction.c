@@ -7,7 +7,7 @@
 #include "move.h"
 #include "publish.h"
 #include "queue.h"
-#include "settlement.h"
+#include "settle.h"
 #include "shard/commit.h"
 
 struct transaction_publish {
@@ -20,9 +20,8 @@ struct transaction_publish {
 struct transaction_settle {
 	struct entry *entry;
 	struct msg *msg; /* the message as it is from then on: a reference */
-	struct retry_fate fate;
+	struct fate fate;
 	unsigned number;
-	bool is_ack;
 	bool has_dead_letter;    /* it is one of the copies */
 	struct decision *copies; /* that are published with it */
 	unsigned copy_count;
@@ -89,16 +88,18 @@ void transaction_publish_take(struct transaction *t, struct msg *m, bool is_mand
 	p->is_mandatory = is_mandatory;
 }
 
-void transaction_settle_take(struct transaction *t, struct entry *e, struct msg *m,
-			     const struct retry_fate *fate, unsigned number)
+void transaction_settle(struct transaction *t, struct entry *e,
+			const struct transaction_settling *what)
 {
+	struct msg *m = settle_with_reason(e, what->reason);
+	const struct fate_subject subject = settle_subject(e, m);
+
 	MEM_GROW(t->settles, t->settle_count, t->settle_cap, 4);
 	t->settles[t->settle_count++] = (struct transaction_settle){
 		.entry = e,
 		.msg = m,
-		.fate = fate ? *fate : (struct retry_fate){ 0 },
-		.number = number,
-		.is_ack = !fate,
+		.fate = fate_decide(&subject, what->cause, what->delay_ms),
+		.number = what->number,
 	};
 }
 
@@ -243,7 +244,7 @@ static void decide_dead_letter(struct transaction_settle *s)
 static int decide_copies(struct transaction_settle *s, struct error *err)
 {
 	unsigned scripts = s->fate.extra ? s->fate.extra->copies.count : 0;
-	bool is_dead = !s->is_ack && s->fate.action == RETRY_DEAD_LETTER;
+	bool is_dead = s->fate.action == RETRY_DEAD_LETTER;
 
 	if (scripts + is_dead == 0)
 		return TIDE_OK;
@@ -272,13 +273,14 @@ static int decide_one(struct decision *d, struct decide_spec *spec, struct error
 static void decide_told(struct transaction_settle *s)
 {
 	struct queue *q = entry_queue(s->entry);
-	struct settlement settlement = { .fate = s->fate, .is_ack = s->is_ack };
+	const struct fate_subject subject = settle_subject(s->entry, s->entry->msg);
+	struct fate fate = s->fate;
 	struct settled_pass pass;
 	struct error err;
 
 	if (s->has_dead_letter)
-		settlement.fate.action = RETRY_DEAD_LETTER;
-	settlement_tell(s->entry, &settlement, &pass);
+		fate.action = RETRY_DEAD_LETTER;
+	fate_tell(&subject, &fate, s->entry->lease, &pass);
 	if (pass.copies.count > 0)
 		s->told = mem_alloc(pass.copies.count * sizeof(*s->told));
 	for (unsigned i = 0; i < pass.copies.count; i++) {
@@ -308,7 +310,7 @@ static int decide_rest(struct transaction *t, struct error *err)
 		if (decide_copies(&t->settles[i], err) < 0)
 			return err->code;
 	for (size_t i = 0; i < t->settle_count; i++)
-		if (settlement_is_told(entry_queue(t->settles[i].entry)))
+		if (fate_is_told(entry_queue(t->settles[i].entry)))
 			decide_told(&t->settles[i]);
 	return TIDE_OK;
 }
@@ -318,8 +320,6 @@ static struct commit_change change_of(const struct transaction_settle *s)
 	int64_t now_ms = s->entry->shard->env->now_ms;
 	struct commit_change change = { .state = ENTRY_GONE };
 
-	if (s->is_ack)
-		return change;
 	change.reason = s->fate.is_failure ? s->fate.reason : NULL;
 	if (s->fate.action != RETRY_DROP && message_of(s) != s->entry->msg)
 		change.msg = message_of(s);
@@ -335,22 +335,15 @@ static struct commit_change change_of(const struct transaction_settle *s)
 	return change;
 }
 
-static void settle(struct broker *b, const struct transaction_settle *s, struct commit *c)
+static void settle(const struct transaction_settle *s, struct commit *c)
 {
 	struct queue *q = entry_queue(s->entry);
 	const struct commit_change change = change_of(s);
 	struct published ignored;
 
-	q->counters.acked += s->is_ack;
-	b->counters.acked += s->is_ack;
-	q->counters.nacked += !s->is_ack;
-	if (s->is_ack)
-		STEP_TELL(&b->followers, STEP_ACKED, .id = s->entry->id,
-			  .entry = s->entry);
-	if (!s->is_ack) {
-		retry_tell(s->entry, &s->fate);
-		retry_count(s->entry, &s->fate);
-	}
+	fate_count_cause(q, s->fate.cause, 1);
+	settle_trace(s->entry, &s->fate);
+	fate_count(q, &s->fate);
 	commit_settle(c, s->entry, &change);
 	for (unsigned i = 0; i < s->copy_count; i++)
 		publish_commit(&s->copies[i], q->vhost, c, &ignored);
@@ -373,7 +366,7 @@ int transaction_commit(struct transaction *t, struct waiter *waiter,
 	*out = (struct transaction_result){ .settled = t->settle_count };
 	c = commit_create(&b->env, &commit_ops, waiter);
 	for (size_t i = 0; i < t->settle_count; i++)
-		settle(b, &t->settles[i], c);
+		settle(&t->settles[i], c);
 	for (size_t i = 0; i < t->publish_count; i++) {
 		struct published published;
 

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "retry.h"
+#include "fate.h"
 
 struct msg;
 struct subject;
@@ -26,10 +26,16 @@ void transaction_destroy(struct transaction *t);
 /* The message has had no id so far; its times count from now on. */
 void transaction_publish_take(struct transaction *t, struct msg *m, bool is_mandatory,
 			      unsigned number);
-/* A held message. @param fate  NULL: it is acknowledged. Its `extra` is taken
- * @param m  a reference, which is taken: the message as it is from then on */
-void transaction_settle_take(struct transaction *t, struct entry *e, struct msg *m,
-			     const struct retry_fate *fate, unsigned number);
+/* What a client says about a message that it holds. */
+struct transaction_settling {
+	enum fate_cause cause;
+	int64_t delay_ms;
+	struct slice reason; /* of a NACK; empty: none */
+	unsigned number;
+};
+/* The fate of a held message is decided. */
+void transaction_settle(struct transaction *t, struct entry *e,
+			const struct transaction_settling *what);
 
 /* Run filters. TIDE_AGAIN: the slice is spent, go on in the next turn. On an error
  * destroy it. */

@@ -13,7 +13,7 @@
 #include "base/utf8.h"
 #include "broker/broker.h"
 #include "broker/decide.h"
-#include "broker/retry.h"
+#include "broker/fate.h"
 #include "explanation.h"
 #include "host/machine.h"
 #include "rules/engine/deliver.h"
@@ -395,7 +395,7 @@ static void write_acked(struct tracer *t, struct json *j, const struct step *s)
 
 static void write_returned(struct tracer *t, struct json *j, const struct step *s)
 {
-	const struct retry_fate *fate = s->fate;
+	const struct fate *fate = s->fate;
 	/* The clock that its time is by. */
 	int64_t now_ms = s->place ? t->broker->mono_ms : t->broker->now_ms;
 	bool is_later = fate->action == RETRY_AFTER && fate->due_ms > now_ms;

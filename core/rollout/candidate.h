@@ -10,7 +10,7 @@
 
 #include "broker/broker.h"
 #include "broker/decide.h"
-#include "broker/retry.h"
+#include "broker/fate.h"
 #include "rollout.h"
 #include "rules/engine/rules_dir.h"
 #include "follow/verdict.h"

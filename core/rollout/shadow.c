@@ -721,7 +721,7 @@ static struct decision_context dry_context(const struct shadow *s)
 
 /* The rules in the shadow are asked first, on the counters and the like of the active
  * ones, and so see what those will see. */
-static bool ask_retry(struct shadow *s, const struct retry_failure *f)
+static bool ask_retry(struct shadow *s, const struct fate_question *f)
 {
 	struct decision_context context;
 	int64_t start;
@@ -736,15 +736,15 @@ static bool ask_retry(struct shadow *s, const struct retry_failure *f)
 	context = dry_context(s);
 	start = shadow_clock_ns();
 	s->is_asked = true;
-	s->asked_error.code = retry_decide(&s->candidate->rules, &context, f, &s->asked,
-					   &s->asked_error);
+	s->asked_error.code =
+		fate_ask(&s->candidate->rules, &context, f, &s->asked, &s->asked_error);
 	count_time(s, shadow_clock_ns() - start);
 	return true;
 }
 
 /* An expired message cannot be returned: a delay dead-letters it. */
 static struct retry_decision settled(struct retry_decision d,
-				     const struct retry_failure *f)
+				     const struct fate_question *f)
 {
 	if (strcmp(f->view.reason, "expired") == 0 && d.action == RETRY_AFTER)
 		d.action = RETRY_DEAD_LETTER;
@@ -760,7 +760,7 @@ static bool is_same_action(const struct retry_decision *a, const struct retry_de
 
 static void compare_retry(struct shadow *s, const struct step *step)
 {
-	const struct retry_failure *f = step->failure;
+	const struct fate_question *f = step->failure;
 	const struct error *err = step->error;
 	const struct error *asked_err = s->asked_error.code < 0 ? &s->asked_error : NULL;
 	struct sample sample = { .msg = f->msg,

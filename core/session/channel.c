@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "broker/group_settle.h"
 #include "broker/pull.h"
-#include "broker/retry.h"
+#include "broker/settle.h"
 #include "rules/engine/deliver.h"
 #include "session_private.h"
 
@@ -112,7 +112,6 @@ static bool *charge_of(struct lease *l, bool *is_get_charged)
 /* As channel_return_held, of topics. */
 static void return_runs(struct channel *ch, bool is_punished)
 {
-	static const struct group_failing gone = { GROUP_FAILED, "gone", 0 };
 	struct run_tag_tree *runs = &ch->holder.runs;
 	struct run *run = is_punished ? run_from_tag(runs, 0) : NULL;
 	bool is_get_charged = false;
@@ -123,12 +122,12 @@ static void return_runs(struct channel *ch, bool is_punished)
 
 		if (!*is_charged && group_settle_comes_again(run)) {
 			*is_charged = true;
-			group_settle_fail(run, run->first_tag, &gone);
+			group_settle_fail(run, run->first_tag, FATE_GONE, 0);
 		}
 		run = run_from_tag(runs, next);
 	}
 	while ((run = run_from_tag(runs, 0)) != NULL)
-		group_settle_return(run, run->first_tag, run->count);
+		group_settle_return(run, run->first_tag, run->count, FATE_RETURNED);
 }
 
 /* Who leaves in order says by that that nothing has failed. Of what a consumer leaves
@@ -153,11 +152,11 @@ void channel_return_held(struct channel *ch)
 		if (*is_charged)
 			continue;
 		*is_charged = true;
-		retry_failed(e, "gone");
+		settle_entry(e, FATE_GONE, 0);
 	}
 	/* From the last to the first, so that each enters at the queue's front. */
 	while ((last = held_last(h)) != NULL)
-		retry_unpunished(last);
+		settle_entry(last, FATE_RETURNED, 0);
 	return_runs(ch, is_punished);
 }
 

@@ -1,7 +1,7 @@
 /* A session that acts for another one and may outlive it. */
 #include "access/peer_host.h"
 #include "broker/group_settle.h"
-#include "broker/retry.h"
+#include "broker/settle.h"
 #include "session_private.h"
 
 struct session *session_beside_create(const struct session *s,
@@ -60,9 +60,9 @@ static void give_back(struct channel *ch, uint64_t tag)
 	struct run *run = run_from_tag(&ch->holder.runs, tag);
 
 	if (e && e->tag == tag)
-		retry_unpunished(e);
+		settle_entry(e, FATE_RETURNED, 0);
 	else if (run && run->first_tag <= tag)
-		group_settle_return(run, tag, 1);
+		group_settle_return(run, tag, 1, FATE_RETURNED);
 }
 
 void session_beside_end_wait(struct session *s, const struct reply *r)

@@ -8,8 +8,7 @@
 #include "base/mem.h"
 #include "broker/deal.h"
 #include "broker/pause.h"
-#include "broker/retry.h"
-#include "broker/settlement.h"
+#include "broker/settle.h"
 #include "session_private.h"
 #include "shard/shard.h"
 #include "store/store.h"
@@ -280,7 +279,7 @@ static bool get_entry(struct by_id *job, struct entry *e, enum entry_state state
 	if (!ch || ch->is_closing || ch->session->broker->is_draining)
 		return false;
 	if (has_expired(e) && state != ENTRY_BURIED) {
-		retry_failed(e, "expired");
+		settle_entry(e, FATE_EXPIRED, 0);
 		return true;
 	}
 	/* Redis may have been asked meanwhile, and the user's rights have changed. */
@@ -349,13 +348,7 @@ static bool remove_entry(struct by_id *job, struct entry *e, enum entry_state st
 	if (state == ENTRY_MOVING)
 		return false;
 	job->count++;
-	entry_queue(e)->counters.removed++;
-	if (settlement_is_told(entry_queue(e))) {
-		settlement_drop(e, "removed", &job->reply->waiter);
-		return true;
-	}
-	consumer_release(e);
-	shard_remove(e, &job->reply->waiter);
+	settle_remove(e, FATE_REMOVED, &job->reply->waiter);
 	return true;
 }
 
@@ -379,7 +372,7 @@ static bool ack_entry(struct by_id *job, struct entry *e, enum entry_state state
 		lease_progress(e->lease, tag);
 	}
 	job->count++;
-	settlement_ack_held(e, &job->reply->waiter);
+	settle_remove(e, FATE_ACKED, &job->reply->waiter);
 	if (tag)
 		lapsed_add_done(&ch->lapsed, tag);
 	return true;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "access/subject.h"
+#include "broker/fate.h"
 #include "broker/queue.h"
 #include "channel.h"
 #include "service.h"
@@ -237,6 +238,17 @@ TIDE_MUST_USE int session_by_id_kick(struct session *s, const struct kick_spec *
 TIDE_MUST_USE int session_queue_check_get(const struct queue *q, struct error *err);
 
 /* Go on with the ACKs and NACKs of many tags that were left. */
+/* What a request says has happened to a message; not of SETTLE_TOUCH. */
+static inline enum fate_cause session_settle_cause(enum settle how)
+{
+	static const enum fate_cause causes[] = {
+		[SETTLE_ACK] = FATE_ACKED,        [SETTLE_RETRY] = FATE_NACKED,
+		[SETTLE_REQUEUE] = FATE_REQUEUED, [SETTLE_AFTER] = FATE_NACKED_LATER,
+		[SETTLE_BURY] = FATE_NACKED_BURY, [SETTLE_DEAD] = FATE_REJECTED,
+	};
+
+	return causes[how];
+}
 void session_settle_turn(struct service *service);
 /* As documents name a state. */
 const char *session_peek_state_name(enum entry_state state);

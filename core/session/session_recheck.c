@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "broker/group_settle.h"
-#include "broker/retry.h"
+#include "broker/settle.h"
 #include "session_private.h"
 
 /* The last queue that was asked about: most of what a channel holds is of one. */
@@ -76,7 +76,7 @@ static void return_entries(struct channel *ch, struct read_check *r)
 	}
 	/* From the last to the first, so that each enters at the queue's front. */
 	while (count > 0)
-		retry_unpunished(held_from(&ch->held, tags[--count]));
+		settle_entry(held_from(&ch->held, tags[--count]), FATE_RETURNED, 0);
 	mem_free(tags);
 }
 
@@ -89,7 +89,8 @@ static void return_runs(struct channel *ch, struct read_check *r)
 		uint64_t next = run->first_tag + run->count;
 
 		if (!may_read(r, group_settle_queue(run)))
-			group_settle_return(run, run->first_tag, run->count);
+			group_settle_return(run, run->first_tag, run->count,
+					    FATE_RETURNED);
 		run = run_from_tag(runs, next);
 	}
 }

@@ -7,8 +7,7 @@
 
 #include "base/mem.h"
 #include "broker/group_settle.h"
-#include "broker/retry.h"
-#include "broker/settlement.h"
+#include "broker/settle.h"
 #include "session_late.h"
 #include "session_private.h"
 
@@ -84,25 +83,15 @@ static void touch(struct entry *e, int64_t ms)
 
 static void give_back(struct entry *e, const struct settle_spec *spec)
 {
-	entry_queue(e)->counters.nacked++;
 	if (spec->how == SETTLE_REQUEUE)
 		lease_give_back(e->lease);
 	else
 		lease_progress(e->lease, e->tag);
 	if (spec->has_priority)
-		retry_set_priority(e, spec->priority);
+		settle_set_priority(e, spec->priority);
 	if (spec->reason.len > 0)
-		retry_set_reason(e, spec->reason);
-	if (spec->how == SETTLE_RETRY)
-		retry_failed(e, "nack");
-	else if (spec->how == SETTLE_REQUEUE)
-		retry_unpunished(e);
-	else if (spec->how == SETTLE_AFTER)
-		retry_after(e, spec->ms);
-	else if (spec->how == SETTLE_BURY)
-		retry_bury(e);
-	else
-		retry_dead(e, "rejected");
+		settle_set_reason(e, spec->reason);
+	settle_entry(e, session_settle_cause(spec->how), spec->ms);
 }
 
 /* Apart, so that a silent ack needs no frame for it. */
@@ -111,7 +100,7 @@ settle_otherwise(struct entry *e, const struct settle_spec *spec, struct reply *
 {
 	if (spec->how == SETTLE_ACK) {
 		lease_progress(e->lease, e->tag);
-		settlement_ack_held(e, &r->waiter);
+		settle_remove(e, FATE_ACKED, &r->waiter);
 	} else if (spec->how == SETTLE_TOUCH) {
 		touch(e, spec->ms);
 	} else {
@@ -129,31 +118,16 @@ static bool is_silent_ack(const struct settle_job *job)
 	       !broker_has_hook(b, SCRIPT_SETTLED);
 }
 
-static void settle_entry(struct entry *e, struct settle_job *job, bool is_silent)
+static void settle_held(struct entry *e, struct settle_job *job, bool is_silent)
 {
 	if (!is_silent) {
 		settle_otherwise(e, &job->spec, job->reply);
 		return;
 	}
-	settlement_count_ack(entry_queue(e));
+	fate_count_ack(entry_queue(e));
 	lease_progress(e->lease, e->tag);
 	channel_release(e);
 	shard_remove(e, &job->reply->waiter);
-}
-
-static void fail_record(struct run *run, uint64_t tag, const struct settle_spec *spec)
-{
-	static const struct group_failing ways[] = {
-		[SETTLE_RETRY] = { GROUP_FAILED, "nack", 0 },
-		[SETTLE_AFTER] = { GROUP_LATER, "nack", 0 },
-		[SETTLE_BURY] = { GROUP_BURY, "nack", 0 },
-		[SETTLE_DEAD] = { GROUP_DEAD, "rejected", 0 },
-	};
-	struct group_failing failing = ways[spec->how];
-
-	failing.delay_ms = spec->ms;
-	group_settle_count_nacks(run, 1);
-	group_settle_fail(run, tag, &failing);
 }
 
 static uint64_t give_back_records(struct run *run, const struct tag_range *tags)
@@ -161,9 +135,8 @@ static uint64_t give_back_records(struct run *run, const struct tag_range *tags)
 	uint64_t end = run->first_tag + run->count;
 	uint64_t count = (tags->last < end ? tags->last + 1 : end) - tags->first;
 
-	group_settle_count_nacks(run, count);
 	lease_give_back(run->lease);
-	group_settle_return(run, tags->first, count);
+	group_settle_return(run, tags->first, count, FATE_REQUEUED);
 	return count;
 }
 
@@ -180,7 +153,7 @@ static uint64_t give_back_run(struct run *run, const struct tag_range *tags,
 	if (is_requeue)
 		return give_back_records(run, tags);
 	lease_progress(run->lease, tags->first);
-	fail_record(run, tags->first, spec);
+	group_settle_fail(run, tags->first, session_settle_cause(spec->how), spec->ms);
 	return 1;
 }
 
@@ -235,7 +208,7 @@ static bool settle_entries(struct settle_job *job)
 
 		while (e && e->tag <= range->last) {
 			first = e->tag + 1;
-			settle_entry(e, job, is_silent);
+			settle_held(e, job, is_silent);
 			count++;
 			is_spent = pace_is_spent(pace, false);
 			if (is_spent)

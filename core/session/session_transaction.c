@@ -4,7 +4,7 @@
 
 #include "base/container.h"
 #include "base/mem.h"
-#include "broker/retry.h"
+#include "broker/fate.h"
 #include "broker/transaction.h"
 #include "service_pressure.h"
 #include "session_private.h"
@@ -415,29 +415,19 @@ static void on_committed(struct waiter *w)
 static int settle_tag(struct session_transaction *t, const struct kept_request *kept,
 		      const struct kept_tag *at, struct error *err)
 {
+	const struct transaction_settling what = { .cause = session_settle_cause(
+							   kept->settle.how),
+						   .delay_ms = kept->settle.ms,
+						   .reason = kept->settle.reason,
+						   .number = kept->number };
 	struct entry *e = held_from(&at->channel->held, at->tag);
-	struct retry_fate fate;
-	struct msg *m;
 
 	if (!e || e->tag != at->tag) {
 		channel_refuse_tag(at->channel, at->tag, err);
 		return error_set(err, err->code, "request %u: %s", kept->number,
 				 err->text);
 	}
-	m = retry_with_reason(e, kept->settle.reason);
-	if (kept->settle.how == SETTLE_RETRY)
-		fate = retry_plan_failed(e, m, "nack");
-	else if (kept->settle.how == SETTLE_REQUEUE)
-		fate = retry_plan_return();
-	else if (kept->settle.how == SETTLE_AFTER)
-		fate = retry_plan_after(e, kept->settle.ms);
-	else if (kept->settle.how == SETTLE_BURY)
-		fate = retry_plan_bury();
-	else if (kept->settle.how == SETTLE_DEAD)
-		fate = retry_plan_dead("rejected");
-	transaction_settle_take(t->deciding, e, m,
-				kept->settle.how == SETTLE_ACK ? NULL : &fate,
-				kept->number);
+	transaction_settle(t->deciding, e, &what);
 	return TIDE_OK;
 }
 
