@@ -43,3 +43,7 @@ bool findings_has(const struct findings *f, const char *file, int line);
 void findings_print(struct findings *f, FILE *out);
 /* The same for programs: each finding is an object on a line of its own. */
 void findings_print_json(struct findings *f, FILE *out);
+
+/* The warnings of luacheck, if it is installed. Skips lines for which `f` has a problem
+ * already. Blocks until luacheck ends. */
+void lint_rules(const char *dir, struct findings *f);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/buf.h"
-#include "check/graph.h"
+#include "check/check.h"
 
 static void write_way(void *ctx, struct graph_node *const *way, size_t count)
 {

@@ -1,7 +1,7 @@
 #include "check.h"
 
 #include "base/buf.h"
-#include "check/text.h"
+#include "check/scripts.h"
 
 static void write_name(void *ctx, struct slice name, int line)
 {
