@@ -4,6 +4,7 @@
 
 #include "base/bytes.h"
 #include "broker/config.h"
+#include "broker/queue_figures.h"
 #include "cli/cli.h"
 #include "host/machine.h"
 #include "offline.h"
@@ -71,8 +72,20 @@ static int docs_main(const char *name)
 		{ "exchange-options", config_document_exchange },
 		{ "serve-options", serve_options_document },
 	};
+	static const struct {
+		const char *name;
+		const struct figure_table *table;
+	} metrics[] = {
+		{ "queue-metrics", &queue_figures_all },
+		{ "topic-metrics", &queue_figures_topic },
+		{ "group-metrics", &queue_figures_group },
+		{ "exchange-metrics", &queue_figures_exchange },
+	};
 	struct buf text = { 0 };
 
+	for (size_t i = 0; name && i < sizeof(metrics) / sizeof(metrics[0]); i++)
+		if (strcmp(name, metrics[i].name) == 0)
+			figure_document(metrics[i].table, &text);
 	for (size_t i = 0; name && i < sizeof(documents) / sizeof(documents[0]); i++)
 		if (strcmp(name, documents[i].name) == 0)
 			documents[i].write(&text);

@@ -85,7 +85,7 @@ READ(queue_groups_blocked, queue, queue_order_stats(it).groups_blocked)
 BOTH_COUNTERS(READ_COUNTER)
 QUEUE_COUNTERS(READ_COUNTER)
 
-#define ROW_OF(object, read, name, shown, sort, script, metric, kind, help) \
+#define ROW_OF(object, read, name, shown, sort, script, metric, kind, column, help) \
 	{ name, shown, sort, script, metric, kind, object##_##read, help },
 #define COUNTER(object, counter, help)                                                 \
 	{ #counter,       FIGURE_STATS,    NULL, NULL, "tidemq_" #object "_" #counter, \

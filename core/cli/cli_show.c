@@ -6,30 +6,30 @@
 
 #include "base/mem.h"
 #include "cli_table.h"
+#include "figures/figure_rows.h"
 
 #define PEEK_PAGE UINT64_C(100)
+
+/* The columns of the figures of a kind of things. */
+#define COLUMN(read, name, shown, sort, script, metric, kind, column, ...) column
+#define GROUP_COLUMNS "group " GROUP_FIGURES(COLUMN)
 
 static const struct list {
 	const char *what;
 	struct cli_table_view view;
 } lists[] = {
 	{ "exchanges",
-	  { .columns = "name type durable+ auto_delete?+ bindings published "
-		       "unroutable options?+ policy?+ unusable?" } },
+	  { .columns = "name type durable+ auto_delete?+ " EXCHANGE_FIGURES(
+		    COLUMN) "options?+ policy?+ unusable?" } },
 	{ "queues",
-	  { .columns =
-		    "name ready delayed unacked buried+ oldest_ready_ms:duration/oldest "
-		    "in_10s/in+ out_10s/out+ consumers durable+ paused options?+ "
-		    "policy?+ unusable?" } },
+	  { .columns = "name " QUEUE_FIGURES(
+		    COLUMN) "durable+ paused options?+ policy?+ unusable?" } },
 	{ "topics",
-	  { .columns = "name partitions messages bytes+ appended+ in_10s/in+ "
-		       "out_10s/out+ groups? lag? consumers durable+ options?+ policy?+ "
-		       "unusable?" } },
+	  { .columns = "name " TOPIC_FIGURES(
+		    COLUMN) "durable+ options?+ policy?+ unusable?" } },
 	{ "bindings",
 	  { .columns = "exchange to destination pattern options?+ unusable?" } },
-	{ "groups",
-	  { .columns =
-		    "topic group members gets?+ lag lag_ms:duration/behind given_up?" } },
+	{ "groups", { .columns = "topic " GROUP_COLUMNS } },
 	{ "consumers",
 	  { .columns = "queue sid kind+ connection channel+ ack+ priority+ active? "
 		       "group partitions prefetch+ unacked "
@@ -151,8 +151,7 @@ static int run_stats(struct cli *cli)
 		.arrays = { { "per_partition",
 			      "partition start end bytes last:time held_back held_by "
 			      "held_since:time compacted?" },
-			    { "groups", "group members gets? lag lag_ms:duration/behind "
-					"given_up?" },
+			    { "groups", GROUP_COLUMNS },
 			    { "per_group", "group partition committed end lag held? "
 					   "returned? ahead? stopped?" },
 			    { "metrics", "name labels type value count sum file" } },

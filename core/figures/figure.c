@@ -1,6 +1,7 @@
 #include "figure.h"
 
 #include <math.h>
+#include <string.h>
 
 double figure_round(double rate)
 {
@@ -64,5 +65,30 @@ void figure_write(const struct figure_table *t, unsigned shown, const void *item
 		value = f->read(item);
 		if (!isnan(value))
 			write_one(f, value, now_ms, j);
+	}
+}
+
+static const char *unit_of(const struct figure *f)
+{
+	const char *last = strrchr(f->metric, '_');
+
+	if (f->kind == FIGURE_SINCE)
+		return "s";
+	if (f->kind == FIGURE_FLAG)
+		return "0, 1";
+	return strcmp(last, "_bytes") == 0 ? "bytes" : "number";
+}
+
+void figure_document(const struct figure_table *t, struct buf *out)
+{
+	buf_append_text(out, "| metric | type | unit | meaning |\n"
+			     "| --- | --- | --- | --- |\n");
+	for (const struct figure *f = t->rows; f < t->rows + t->count; f++) {
+		bool is_counter = f->kind == FIGURE_COUNTER;
+
+		if (f->metric)
+			buf_printf(out, "| `%s%s` | %s | %s | %s |\n", f->metric,
+				   is_counter ? "_total" : "",
+				   is_counter ? "counter" : "gauge", unit_of(f), f->help);
 	}
 }

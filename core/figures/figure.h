@@ -59,3 +59,5 @@ void figure_write(const struct figure_table *t, unsigned shown, const void *item
 		  int64_t now_ms, struct json *j);
 /* A rate as documents show it. */
 double figure_round(double rate);
+/* The rows of a table of metrics in the documents. */
+void figure_document(const struct figure_table *t, struct buf *out);

@@ -1,5 +1,5 @@
 -- The tables that the binary prints stand in the documents, and a new row of a table is all that a new
--- option costs: build/rehearsal/tidemq has one more than the binary.
+-- option or figure costs: build/rehearsal/tidemq has one more than the binary.
 local Broker = require 'support.broker'
 local Http = require 'support.http'
 local shell = require 'support.shell'
@@ -10,14 +10,14 @@ local rehearsal = tidemq:gsub('[^/]*$', 'rehearsal/tidemq')
 describe('a generated table', function()
   it('is in its document as the binary prints it', function()
     local count = 0
-    for _, file in ipairs { 'docs/protocol-declare.md', 'docs/operations.md' } do
+    for _, file in ipairs { 'docs/protocol-declare.md', 'docs/operations.md', 'docs/monitoring.md' } do
       local text = shell.read_file(file)
       for name, body in text:gmatch '<!%-%- tidemq docs ([%w-]+) %-%->\n\n(.-)\n<!%-%- end %-%->' do
         count = count + 1
         assert.equal(shell.run(tidemq .. ' docs ' .. name), body, name .. ': run make docs')
       end
     end
-    assert.is_true(count >= 4)
+    assert.is_true(count >= 8)
   end)
 end)
 
@@ -67,5 +67,27 @@ describe('an option that is a new row', function()
     c:ok 'DECLARE queue q rehearsed=7'
     c:ok 'DECLARE topic t rehearsed=7'
     c:ok 'DECLARE exchange x fanout rehearsed=7'
+  end)
+end)
+
+describe('a figure that is a new row', function()
+  it('is in LIST, its sort=, STATS, /metrics, tide.queue, tidemq list and the documents', function()
+    local broker = Broker.start { binary = rehearsal, http = '127.0.0.1:0', args = { '--fsync', 'no' } }
+    finally(function() broker:destroy() end)
+    local c = broker:connect()
+    c:ok 'DECLARE queue empty'
+    c:ok 'DECLARE queue jobs'
+    c:ok 'PUB - jobs 1\r\nx'
+    assert.equal(1, c:document('LIST queues sort=rehearsed order=desc')[1].rehearsed)
+    assert.equal(1, c:document('STATS jobs').rehearsed)
+    assert.matches('tidemq_queue_rehearsed{vhost="/",queue="jobs"} 1\n', Http.connect(broker):get('/metrics').body)
+    local function run(words)
+      return shell.run(('TIDEMQ_URL=%s COLUMNS=200 %s %s'):format(broker:url(), rehearsal, words))
+    end
+    assert.equal('1\n', run [[rules eval 'tide.queue("jobs").rehearsed']])
+    local list = run 'list queues --match jobs'
+    assert.matches(' REHEARSED ', list)
+    assert.is_truthy(run('docs queue-metrics'):find(
+      '| `tidemq_queue_rehearsed` | gauge | number | What a test adds. |', 1, true))
   end)
 end)
