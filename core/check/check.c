@@ -18,7 +18,7 @@
 #include "proto/line/line.h"
 #include "rules/sandbox/bundle.h"
 #include "rules/engine/survey.h"
-#include "scripts.h"
+#include "text.h"
 #include "session/service.h"
 #include "tidemq/client.h"
 
@@ -861,8 +861,8 @@ static int check_with(const struct check_options *o, struct slice definitions)
 	findings_init(&f, o->dir);
 	log_configure(LOG_WARN, false);
 	s = survey_open(&spec, on_error, &f);
-	scripts_check(s, &f);
-	lint_rules(o->dir, &f);
+	findings_add_scripts(s, &f);
+	findings_lint(o->dir, &f);
 	/* Filters see made-up dead letters; what they log about those helps nobody. */
 	log_configure(LOG_NONE, false);
 	check_definitions(o, s, definitions, &f);

@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "base/error.h"
+#include "rules/engine/survey.h"
 
 struct findings {
 	const char *dir; /* the rules directory */
@@ -46,4 +47,9 @@ void findings_print_json(struct findings *f, FILE *out);
 
 /* The warnings of luacheck, if it is installed. Skips lines for which `f` has a problem
  * already. Blocks until luacheck ends. */
-void lint_rules(const char *dir, struct findings *f);
+void findings_lint(const char *dir, struct findings *f);
+
+/* Mistakes that scripts show without definitions: files that nothing loads, filters that
+ * look like copies or run in an unexpected order, matches that match hardly anything,
+ * functions that are defined twice. */
+void findings_add_scripts(const struct survey *s, struct findings *f);

@@ -1,7 +1,7 @@
 #include "check.h"
 
 #include "base/buf.h"
-#include "check/scripts.h"
+#include "check/text.h"
 
 static void write_name(void *ctx, struct slice name, int line)
 {
