@@ -131,8 +131,10 @@ uint64_t request_id(struct request *r, const char *name, struct slice value)
 
 /* ---- a line is taken apart ---- */
 
-/* The next word of the rest of a line; false at its end. */
-static bool next_word(struct slice *rest, struct slice *word)
+/* The next word of the rest of a line; false at its end. Inline: a publish is five words.
+ */
+static inline __attribute__((always_inline)) bool next_word(struct slice *rest,
+							    struct slice *word)
 {
 	const char *space;
 
