@@ -1,22 +1,17 @@
 /* id_table.h: what has which id: a hash table from 64-bit ids to pointers.
  *
- * It grows and shrinks a bucket at a time (linear hashing): no change takes long, however
- * much is in it. A zeroed table is empty. */
+ * No change takes long, however much is in it (growing.h). A zeroed table is empty. */
 #pragma once
 
-#include <stddef.h>
 #include <stdint.h>
+
+#include "growing.h"
 
 /* About what an item costs, its part of the table and of malloc included. */
 #define ID_TABLE_ITEM_BYTES 48
 
-struct id_item;
-
 struct id_table {
-	struct id_item ***segments; /* of buckets; NULL while it is empty */
-	size_t segment_cap;
-	size_t buckets;
-	size_t count;
+	struct growing items;
 };
 
 /* Takes a time that depends on how much is in it. */

@@ -98,7 +98,7 @@ static struct traced *follow_message(struct tracer *t, uint64_t id, unsigned tra
 
 static void follow_copy(struct tracer *t, uint64_t id, const struct traced *f)
 {
-	if (t->by_id.count < TRACED_MAX)
+	if (t->by_id.items.count < TRACED_MAX)
 		follow_message(t, id, f->traces);
 }
 

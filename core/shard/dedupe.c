@@ -33,16 +33,11 @@ struct dedupe_queue {
 	unsigned shard_count;
 };
 
-struct dedupe_wait {
-	struct waiter *waiter;
-	struct dedupe_wait *next;
-};
-
 struct dedupe_pending {
 	struct waiter entry; /* told by the message's entry */
 	struct shard *shard;
-	struct dedupe_record *record; /* NULL: the queue is gone */
-	struct dedupe_wait *waits;    /* who wants to know */
+	struct dedupe_record *record;   /* NULL: the queue is gone */
+	struct publish_ids_wait *waits; /* who wants to know */
 	TAILQ_ENTRY(dedupe_pending) link;
 	uint8_t state; /* enum dedupe_state */
 };
@@ -122,7 +117,7 @@ static void move(struct dedupe_pending *p, enum dedupe_state state)
 static void settle(struct dedupe_pending *p, int status, const char *text)
 {
 	struct dedupe_shard *ds = &p->shard->dedupe;
-	struct dedupe_wait *wait = p->waits, *next;
+	struct publish_ids_wait *waits = p->waits;
 	struct dedupe_record *r = p->record;
 
 	TAILQ_REMOVE(&ds->lists[p->state], p, link);
@@ -131,11 +126,7 @@ static void settle(struct dedupe_pending *p, int status, const char *text)
 	if (r && status < 0)
 		publish_ids_forget(&ds->queue->ids, r);
 	pool_give(&p->shard->env->dedupe->pendings, p);
-	for (; wait; wait = next) {
-		next = wait->next;
-		waiter_done(wait->waiter, status, text);
-		mem_free(wait);
-	}
+	publish_ids_tell(waits, status, text);
 }
 
 /* The message is written, refused or done. The batch of an id under way settles it. */
@@ -158,18 +149,6 @@ static void on_entry_done(struct waiter *w)
 	}
 	move(p, DEDUPE_ALONE);
 	journal_add(p->shard->env->journal, p->shard);
-}
-
-static void wait_for(struct dedupe_pending *p, struct waiter *waiter)
-{
-	struct dedupe_wait *wait;
-
-	if (!waiter)
-		return;
-	waiter_add(waiter);
-	wait = mem_alloc(sizeof(*wait));
-	*wait = (struct dedupe_wait){ waiter, p->waits };
-	p->waits = wait;
 }
 
 static struct dedupe_pending *pend(struct dedupe_record *r, struct shard *sh)
@@ -198,14 +177,15 @@ bool dedupe_publish(struct dedupe_queue *dq, const struct dedupe_publish *p,
 
 	if (seen) {
 		*first = seen->msg_id;
-		if (seen->pending)
-			wait_for(seen->pending, waiter);
+		pending = seen->pending;
+		if (pending)
+			publish_ids_wait_for(&pending->waits, waiter);
 	} else if (!p->shard->keys) {
 		remember_first(dq, p);
 		shard_publish(p->shard, p->msg, p->rank, waiter, false);
 	} else {
 		pending = pend(remember_first(dq, p), p->shard);
-		wait_for(pending, waiter);
+		publish_ids_wait_for(&pending->waits, waiter);
 		shard_publish(p->shard, p->msg, p->rank, &pending->entry, true);
 		waiter_done(&pending->entry, TIDE_OK, NULL);
 	}
@@ -239,7 +219,7 @@ void dedupe_encode(const struct entry *e, struct batch *b)
 
 void dedupe_wait(const struct entry *e, struct waiter *waiter)
 {
-	wait_for(pending_of(e->waiter), waiter);
+	publish_ids_wait_for(&pending_of(e->waiter)->waits, waiter);
 }
 
 void dedupe_flush(struct shard *sh, struct batch *b, unsigned *budget)

@@ -9,8 +9,6 @@
 #include "base/msg.h"
 #include "host/log.h"
 
-#define SEGMENT_BUCKETS 64 /* half a kilobyte: there may be many small tables */
-#define SEGMENTS_FIRST 4
 #define ALLOC_OVERHEAD 16 /* of malloc, about */
 
 void dedupe_table_init(struct dedupe_table *t, enum dedupe_table_kind kind)
@@ -40,99 +38,24 @@ static uint32_t hash_key(const struct dedupe_key *key)
 	return bytes_hash(key->publish_id.data, key->publish_id.len) + key->copy;
 }
 
-/* The largest power of two that is not above `n`. */
-static size_t floor_power(size_t n)
+static size_t hash_record(const struct growing_item *item)
 {
-	return (size_t)1 << (63 - __builtin_clzll(n));
-}
-
-static struct dedupe_record **bucket(const struct dedupe_table *t, size_t i)
-{
-	return &t->segments[i / SEGMENT_BUCKETS][i % SEGMENT_BUCKETS];
-}
-
-/* Buckets that have been split already are told apart by one more bit. */
-static struct dedupe_record **bucket_of(const struct dedupe_table *t, uint32_t hash)
-{
-	size_t whole = floor_power(t->buckets);
-	size_t i = hash & (2 * whole - 1);
-
-	return bucket(t, i < t->buckets ? i : i - whole);
-}
-
-static void add_segment(struct dedupe_table *t)
-{
-	size_t n = t->buckets / SEGMENT_BUCKETS;
-
-	MEM_GROW(t->segments, n, t->segment_cap, SEGMENTS_FIRST);
-	t->segments[n] = mem_zalloc(SEGMENT_BUCKETS * sizeof(**t->segments));
-}
-
-static void put(struct dedupe_table *t, struct dedupe_record *r)
-{
-	struct dedupe_record **at = bucket_of(t, r->hash);
-
-	r->chain = *at;
-	*at = r;
-}
-
-/* Put the records of a chain where they belong now. */
-static void put_chain(struct dedupe_table *t, struct dedupe_record **chain)
-{
-	struct dedupe_record *r = *chain, *next;
-
-	for (*chain = NULL; r; r = next) {
-		next = r->chain;
-		put(t, r);
-	}
-}
-
-/* One bucket more: what belongs there leaves the one that it is split from. */
-static void grow(struct dedupe_table *t)
-{
-	if (t->buckets % SEGMENT_BUCKETS == 0)
-		add_segment(t);
-	if (t->buckets == 0) {
-		t->buckets = SEGMENT_BUCKETS;
-		return;
-	}
-	t->buckets++;
-	put_chain(t, bucket(t, t->buckets - 1 - floor_power(t->buckets - 1)));
-}
-
-/* One bucket less, unless it is one of the first. */
-static void shrink(struct dedupe_table *t)
-{
-	if (t->buckets <= SEGMENT_BUCKETS)
-		return;
-	t->buckets--;
-	put_chain(t, bucket(t, t->buckets));
-	if (t->buckets % SEGMENT_BUCKETS == 0)
-		mem_free(t->segments[t->buckets / SEGMENT_BUCKETS]);
-}
-
-static void free_buckets(struct dedupe_table *t)
-{
-	for (size_t i = 0; i < t->buckets; i += SEGMENT_BUCKETS)
-		mem_free(t->segments[i / SEGMENT_BUCKETS]);
-	mem_free(t->segments);
-	t->segments = NULL;
-	t->segment_cap = t->buckets = 0;
+	return ((const struct dedupe_record *)item)->hash;
 }
 
 struct dedupe_record *dedupe_table_find(const struct dedupe_table *t,
 					const struct dedupe_key *key)
 {
-	uint32_t hash;
-	struct dedupe_record *r;
+	uint32_t hash = hash_key(key);
+	struct growing_item *i = growing_first(&t->records, hash);
 
-	if (t->count == 0)
-		return NULL;
-	hash = hash_key(key);
-	for (r = *bucket_of(t, hash); r; r = r->chain)
+	for (; i; i = i->chain) {
+		struct dedupe_record *r = (struct dedupe_record *)i;
+
 		if (r->hash == hash && r->copy == key->copy &&
 		    slice_is_equal(dedupe_record_id(r), key->publish_id))
 			return r;
+	}
 	return NULL;
 }
 
@@ -148,11 +71,8 @@ struct dedupe_record *dedupe_table_add(struct dedupe_table *t,
 	r->copy = (uint16_t)key->copy;
 	memcpy(r->publish_id, key->publish_id.data, len);
 	r->hash = hash_key(key);
-	if (t->count >= t->buckets)
-		grow(t);
-	put(t, r);
+	growing_add(&t->records, &r->item, hash_record);
 	TAILQ_INSERT_TAIL(&t->ages, r, age_link);
-	t->count++;
 	if (t->kind == DEDUPE_TABLE_MESSAGES)
 		id_table_add(&t->messages, msg_id, r);
 	return r;
@@ -166,17 +86,8 @@ struct dedupe_record *dedupe_table_of_message(const struct dedupe_table *t,
 
 static void unlink_key(struct dedupe_table *t, struct dedupe_record *r)
 {
-	struct dedupe_record **at = bucket_of(t, r->hash);
-
-	while (*at != r)
-		at = &(*at)->chain;
-	*at = r->chain;
+	growing_remove(&t->records, &r->item, hash_record);
 	TAILQ_REMOVE(&t->ages, r, age_link);
-	t->count--;
-	if (t->count == 0)
-		free_buckets(t);
-	else if (t->count < t->buckets / 2)
-		shrink(t);
 }
 
 void dedupe_table_leave(struct dedupe_table *t, struct dedupe_record *r)
@@ -214,6 +125,32 @@ static void unref(struct publish_ids *ids)
 		ids->ops->free(ids);
 }
 
+struct publish_ids_wait {
+	struct waiter *waiter;
+	struct publish_ids_wait *next;
+};
+
+void publish_ids_wait_for(struct publish_ids_wait **waits, struct waiter *waiter)
+{
+	struct publish_ids_wait *wait;
+
+	if (!waiter)
+		return;
+	waiter_add(waiter);
+	wait = mem_alloc(sizeof(*wait));
+	*wait = (struct publish_ids_wait){ waiter, *waits };
+	*waits = wait;
+}
+
+void publish_ids_tell(struct publish_ids_wait *waits, int status, const char *text)
+{
+	for (struct publish_ids_wait *wait = waits, *next; wait; wait = next) {
+		next = wait->next;
+		waiter_done(wait->waiter, status, text);
+		mem_free(wait);
+	}
+}
+
 void publish_ids_drop(struct publish_ids *ids)
 {
 	ids->is_dropped = true;
@@ -228,7 +165,7 @@ static struct store_shard *keys_of(const struct publish_ids *ids, unsigned part)
 
 bool publish_ids_is_unused(const struct publish_ids *ids)
 {
-	return ids->table.count == 0 && !ids->stale && !ids->trimming;
+	return ids->table.records.count == 0 && !ids->stale && !ids->trimming;
 }
 
 /* ---- records */
@@ -378,7 +315,7 @@ void publish_ids_explain(const struct publish_ids *ids, const struct dedupe_key 
 
 size_t publish_ids_count(const struct publish_ids *ids)
 {
-	return ids->table.count;
+	return ids->table.records.count;
 }
 
 /* ---- recovery */

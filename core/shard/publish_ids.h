@@ -22,11 +22,9 @@
 /* The publish ids that a queue or a topic has seen, by id and by age; and
  * by message, if they are to be forgotten with it.
  *
- * A hash table that grows and shrinks a bucket at a time (linear hashing): doubling
- * uthash's table of millions of records would stop the loop for longer than a turn may
- * take. Age is the order of adding, nearly that of the times of forgetting. */
+ * Age is the order of adding, nearly that of the times of forgetting. */
 struct dedupe_record {
-	struct dedupe_record *chain;         /* the next of its bucket */
+	struct growing_item item;            /* by its id; the first member */
 	TAILQ_ENTRY(dedupe_record) age_link; /* by age, or among those that leave */
 	void *pending;                       /* NULL: it is settled */
 	uint64_t msg_id;                     /* the message that the publish became */
@@ -48,10 +46,7 @@ enum dedupe_table_kind {
 };
 
 struct dedupe_table {
-	struct dedupe_record ***segments; /* of buckets; NULL while it is empty */
-	size_t segment_cap;
-	size_t buckets;
-	size_t count;
+	struct growing records;         /* by id */
 	struct dedupe_record_list ages; /* the oldest first */
 	enum dedupe_table_kind kind;
 	struct id_table messages; /* DEDUPE_TABLE_MESSAGES: the records */
@@ -140,6 +135,12 @@ struct publish_ids {
 	struct heap_node due;
 	TAILQ_ENTRY(publish_ids) dropped_link;
 };
+
+/* Who wants to know what becomes of a publish that is not settled: a list. */
+struct publish_ids_wait;
+/* The waiter, if any, is counted up. */
+void publish_ids_wait_for(struct publish_ids_wait **waits, struct waiter *waiter);
+void publish_ids_tell(struct publish_ids_wait *waits, int status, const char *text);
 
 /* The window of a queue that remembers an id for as long as it has the message. */
 #define PUBLISH_IDS_QUEUED_MS INT64_C(999999999999999)

@@ -17,7 +17,7 @@ static void an_empty_table_has_nothing(void **state)
 	assert_null(id_table_find(&t, 0));
 	assert_null(id_table_find(&t, 42));
 	id_table_remove(&t, 42);
-	assert_int_equal(t.count, 0);
+	assert_int_equal(t.items.count, 0);
 	id_table_deinit(&t);
 }
 
@@ -46,7 +46,7 @@ static void what_was_added_is_found_until_it_is_removed(void **state)
 			has[i] = true;
 			count++;
 		}
-		assert_int_equal(t.count, count);
+		assert_int_equal(t.items.count, count);
 		i = (unsigned)(random >> 31) % IDS;
 		assert_ptr_equal(id_table_find(&t, id_of(i)), has[i] ? &things[i] : NULL);
 	}
@@ -70,13 +70,13 @@ static void all_can_be_taken_out_one_by_one(void **state)
 		assert_null(id_table_find(&t, id_of((unsigned)(thing - things))));
 	}
 	assert_int_equal(taken, IDS);
-	assert_null(t.segments);
+	assert_null(t.items.segments);
 	/* Of many each is found at once: this would take minutes. */
 	for (unsigned i = 0; i < 400000; i++)
 		id_table_add(&t, id_of(i), things);
 	for (unsigned i = 0; i < 400000; i++)
 		assert_ptr_equal(id_table_take(&t), things);
-	assert_int_equal(t.count, 0);
+	assert_int_equal(t.items.count, 0);
 }
 
 int main(void)

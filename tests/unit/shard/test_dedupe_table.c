@@ -21,7 +21,7 @@ static int teardown(void **state)
 	while ((r = dedupe_table_oldest(&table)) != NULL ||
 	       (r = TAILQ_FIRST(&table.leaving)) != NULL)
 		dedupe_table_remove(&table, r);
-	assert_int_equal(table.messages.count, 0);
+	assert_int_equal(table.messages.items.count, 0);
 	return 0;
 }
 
@@ -73,7 +73,7 @@ static void one_that_leaves_is_found_by_its_message_alone(void **state)
 	assert_ptr_equal(dedupe_table_of_message(&table, first->msg_id), first);
 	dedupe_table_leave(&table, first);
 	assert_null(find("a", 0));
-	assert_int_equal(table.count, 0);
+	assert_int_equal(table.records.count, 0);
 	second = add("a", 0);
 	assert_ptr_equal(find("a", 0), second);
 	assert_ptr_equal(dedupe_table_of_message(&table, first->msg_id), first);
@@ -102,8 +102,8 @@ static void the_oldest_is_the_one_that_was_added_first(void **state)
 	assert_ptr_equal(dedupe_table_oldest(&table), c);
 	dedupe_table_remove(&table, c);
 	assert_null(dedupe_table_oldest(&table));
-	assert_null(table.segments);
-	assert_int_equal(table.count, 0);
+	assert_null(table.records.segments);
+	assert_int_equal(table.records.count, 0);
 	add("a", 0);
 	assert_non_null(find("a", 0));
 }
@@ -132,11 +132,11 @@ static void check_all(void)
 		assert_ptr_equal(find(id_text(i), i % 3), model[i]);
 		count += model[i] != NULL;
 	}
-	assert_int_equal(table.count, count);
+	assert_int_equal(table.records.count, count);
 	TAILQ_FOREACH (r, &table.ages, age_link)
 		count--;
 	assert_int_equal(count, 0);
-	assert_true(table.buckets <= 2 * table.count + 64);
+	assert_true(table.records.buckets <= 2 * table.records.count + 64);
 }
 
 static void it_holds_what_a_model_holds(void **state)
@@ -158,9 +158,9 @@ static void it_holds_what_a_model_holds(void **state)
 			check_all();
 	}
 	check_all();
-	while (table.count > 0)
+	while (table.records.count > 0)
 		dedupe_table_remove(&table, dedupe_table_oldest(&table));
-	assert_null(table.segments);
+	assert_null(table.records.segments);
 }
 
 static void chains_stay_short(void **state)
@@ -169,8 +169,8 @@ static void chains_stay_short(void **state)
 
 	for (unsigned i = 0; i < 50000; i++)
 		add(id_text(i), 0);
-	for (size_t i = 0; i < table.buckets; i++) {
-		const struct dedupe_record *r = table.segments[i / 64][i % 64];
+	for (size_t i = 0; i < table.records.buckets; i++) {
+		const struct growing_item *r = table.records.segments[i / 64][i % 64];
 
 		for (length = 0; r; r = r->chain)
 			length++;
