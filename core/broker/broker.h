@@ -9,7 +9,7 @@
 #include "access/subject.h"
 #include "base/heap.h"
 #include "access/users.h"
-#include "base/rate.h"
+#include "rate.h"
 #include "base/msg.h"
 #include "base/table.h"
 #include "credit.h"

@@ -4,7 +4,7 @@
 
 #include "base/duration.h"
 #include "base/mem.h"
-#include "base/name_list.h"
+#include "name_list.h"
 #include "shard/dedupe.h"
 
 #define COUNT_MAX UINT64_C(1000000000000)

@@ -16,7 +16,7 @@
 
 #include "base/position.h"
 #include "base/table.h"
-#include "base/trend.h"
+#include "trend.h"
 #include "log/claim.h"
 #include "log/cursor.h"
 #include "getter.h"

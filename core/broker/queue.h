@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/table.h"
-#include "base/trend.h"
+#include "trend.h"
 #include "consumer.h"
 #include "exchange.h"
 #include "figures/figure_rows.h"

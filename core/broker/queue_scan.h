@@ -6,7 +6,7 @@
  * messages and bytes. It goes on over several turns of the event loop. */
 #pragma once
 
-#include "base/msg_match.h"
+#include "base/msg.h"
 #include "job.h"
 #include "shard/shard.h"
 

@@ -3,7 +3,7 @@
 #include <float.h>
 
 #include "base/mem.h"
-#include "base/msg_match.h"
+#include "base/msg.h"
 #include "getter.h"
 #include "queue.h"
 #include "wake.h"

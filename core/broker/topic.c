@@ -111,19 +111,14 @@ struct topic_sum topic_sum(const struct topic *t)
 
 #define APPENDS_KEPT 4096
 
-struct topic_ids_wait {
-	struct waiter *waiter;
-	struct topic_ids_wait *next;
-};
-
 /* A message with a publish id that is on its way. */
 struct topic_ids_append {
 	struct waiter appended; /* told by the partition */
 	struct topic_ids *ids;  /* NULL: the topic is gone */
 	struct pool *pool;
 	struct dedupe_record *record;
-	struct waiter *publisher;     /* may be NULL */
-	struct topic_ids_wait *waits; /* of repetitions */
+	struct waiter *publisher;       /* may be NULL */
+	struct publish_ids_wait *waits; /* of repetitions */
 	TAILQ_ENTRY(topic_ids_append) link;
 };
 
@@ -183,7 +178,7 @@ static void on_appended(struct waiter *w)
 {
 	struct topic_ids_append *a = container_of(w, struct topic_ids_append, appended);
 	struct waiter *publisher = a->publisher;
-	struct topic_ids_wait *wait = a->waits, *next;
+	struct publish_ids_wait *waits = a->waits;
 	int status = w->status;
 	const char *text = w->text;
 
@@ -191,23 +186,7 @@ static void on_appended(struct waiter *w)
 	pool_give(a->pool, a);
 	if (publisher)
 		waiter_done(publisher, status, text);
-	for (; wait; wait = next) {
-		next = wait->next;
-		waiter_done(wait->waiter, status, text);
-		mem_free(wait);
-	}
-}
-
-static void wait_for(struct topic_ids_append *a, struct waiter *waiter)
-{
-	struct topic_ids_wait *wait;
-
-	if (!waiter)
-		return;
-	waiter_add(waiter);
-	wait = mem_alloc(sizeof(*wait));
-	*wait = (struct topic_ids_wait){ waiter, a->waits };
-	a->waits = wait;
+	publish_ids_tell(waits, status, text);
 }
 
 static struct topic_ids_append *begin(struct topic_ids *ids, struct dedupe_record *r,
@@ -249,6 +228,7 @@ bool topic_ids_publish(struct topic_ids *ids, const struct topic_ids_publish *p,
 		       struct waiter *waiter, struct topic_ids_place *out)
 {
 	const struct dedupe_record *seen = publish_ids_find(&ids->ids, &p->key);
+	struct topic_ids_append *first;
 
 	if (!seen) {
 		append(ids, p, waiter, out);
@@ -256,8 +236,9 @@ bool topic_ids_publish(struct topic_ids *ids, const struct topic_ids_publish *p,
 	}
 	*out = (struct topic_ids_place){ seen->msg_id, dedupe_record_offset(seen),
 					 seen->shard };
-	if (seen->pending)
-		wait_for(seen->pending, waiter);
+	first = seen->pending;
+	if (first)
+		publish_ids_wait_for(&first->waits, waiter);
 	return false;
 }
 

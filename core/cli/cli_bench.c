@@ -14,7 +14,7 @@
 
 #include <uv.h>
 
-#include "base/histogram.h"
+#include "base/tally.h"
 #include "base/mem.h"
 #include "cli.h"
 #include "host/machine.h"

@@ -12,7 +12,7 @@
 
 #include "base/buf.h"
 #include "client_url.h"
-#include "tls/tls_context.h"
+#include "tls/tls.h"
 
 struct client_link;
 

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "base/slice.h"
-#include "base/zone.h"
+#include "base/calendar.h"
 
 #define ZONES_NAME_MAX 64
 

@@ -6,7 +6,7 @@
 
 #include "base/buf.h"
 #include "base/id.h"
-#include "base/siphash.h"
+#include "siphash.h"
 
 static uint64_t sign(const struct http_receipt *r, const uint64_t key[2],
 		     struct slice queue)

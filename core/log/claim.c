@@ -3,7 +3,6 @@
 #include <assert.h>
 
 #include "base/mem.h"
-#include "base/pool.h"
 
 static int compare_tags(const struct run *a, const struct run *b)
 {

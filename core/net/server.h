@@ -10,7 +10,7 @@
 
 #include "proto/protocol.h"
 #include "session/service_net.h"
-#include "tls/tls_context.h"
+#include "tls/tls.h"
 
 struct conn;
 TAILQ_HEAD(conn_list, conn);

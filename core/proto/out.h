@@ -10,7 +10,7 @@
 #include <sys/uio.h>
 
 #include "base/msg.h"
-#include "base/pool.h"
+#include "base/mem.h"
 #include "base/slice.h"
 
 #define OUT_CHUNK_BYTES 16384

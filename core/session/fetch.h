@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/container.h"
-#include "base/msg_match.h"
+#include "base/msg.h"
 #include "broker/getter.h"
 
 struct channel;

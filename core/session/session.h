@@ -322,7 +322,7 @@ struct get_spec {
 	int64_t wait_ms;
 	uint32_t ack_timeout_ms; /* 0 = the queues' */
 	bool is_auto_ack;
-	struct slice match; /* see base/msg_match.h; data == NULL: any */
+	struct slice match; /* see base/msg.h; data == NULL: any */
 	const uint64_t *id; /* not NULL: this message alone, in whatever state it is */
 	/* Of a topic: with a group, or from an offset of a partition without one. */
 	struct slice group; /* data == NULL: none */
@@ -390,7 +390,7 @@ struct peek_spec {
 	struct slice queue;
 	enum peek_state state;
 	uint64_t max;
-	struct slice match; /* see base/msg_match.h; data == NULL: all */
+	struct slice match; /* see base/msg.h; data == NULL: all */
 	struct slice after; /* a place that an answer has named; likewise: the first */
 	/* Of a topic. */
 	int64_t partition; /* -1: not named */
@@ -405,7 +405,7 @@ TIDE_MUST_USE int session_peek(struct session *s, const struct peek_spec *spec,
 struct redrive_spec {
 	struct slice queue;
 	uint64_t max;
-	struct slice match; /* see base/msg_match.h; data == NULL: all */
+	struct slice match; /* see base/msg.h; data == NULL: all */
 	struct slice to;    /* "<exchange>/<key>"; data == NULL: where they died */
 	bool is_routed;     /* without `to`: by the exchange that they came by */
 };

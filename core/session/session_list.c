@@ -4,7 +4,7 @@
  * are sorted, and those of the page are written. Each goes on in the next turn when a
  * slice of this one is used up. */
 #include "base/mem.h"
-#include "base/ranking.h"
+#include "ranking.h"
 #include "broker/job.h"
 #include "list_kind.h"
 #include "list_write.h"

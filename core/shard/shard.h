@@ -9,7 +9,7 @@
 #pragma once
 
 #include "base/heap.h"
-#include "base/msg_match.h"
+#include "base/msg.h"
 #include "entry.h"
 #include "order.h"
 #include "stage.h"

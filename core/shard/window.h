@@ -8,7 +8,7 @@
 
 #include <bsd/sys/tree.h>
 
-#include "base/pool.h"
+#include "base/mem.h"
 #include "entry.h"
 
 /* A place in a long lane from which the walk to another is short. */

@@ -17,7 +17,7 @@
 #include "redis_trouble.h"
 #include "redis_url.h"
 #include "store.h"
-#include "tls/tls_context.h"
+#include "tls/tls.h"
 
 enum redis_hello_verdict {
 	REDIS_HELLO_OK,

@@ -16,7 +16,7 @@
 #include "base/error.h"
 #include "redis_request.h"
 #include "redis_url.h"
-#include "tls/tls_context.h"
+#include "tls/tls.h"
 
 struct redis_link;
 

@@ -19,7 +19,7 @@ struct redis_url {
 	enum redis_url_kind kind;
 	struct url at; /* no user: the user "default" of Redis */
 	unsigned db;
-	/* With TLS: files for tls_context.h; NULL: not given. */
+	/* Files for TLS; NULL: not given. */
 	bool is_tls;
 	char *ca, *cert, *key;
 };

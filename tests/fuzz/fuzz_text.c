@@ -5,14 +5,13 @@
 #include <string.h>
 
 #include "base/args.h"
-#include "base/cidr.h"
-#include "base/cron.h"
+#include "rules/api/cidr.h"
+#include "base/calendar.h"
 #include "base/duration.h"
 #include "base/mem.h"
 #include "base/percent.h"
 #include "base/position.h"
 #include "base/topic_pattern.h"
-#include "base/zone.h"
 #include "client/client_url.h"
 #include "store/store.h"
 #include "store/redis_url.h"

@@ -7,7 +7,7 @@
 #include <openssl/rand.h>
 
 #include "base/base64.h"
-#include "base/crc32.h"
+#include "crc32.h"
 #include "base/hex.h"
 #include "rules/sandbox/field.h"
 #include "rules/sandbox/read_only.h"

@@ -3,7 +3,7 @@
 #include <ctype.h>
 #include <lauxlib.h>
 
-#include "base/cidr.h"
+#include "cidr.h"
 #include "base/topic_pattern.h"
 #include "rules/sandbox/field.h"
 #include "rules/sandbox/script.h"

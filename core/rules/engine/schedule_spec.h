@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/cron.h"
+#include "base/calendar.h"
 
 #define SCHEDULE_EVERY_MIN_MS 10
 

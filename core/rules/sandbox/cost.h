@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-#include "base/histogram.h"
+#include "base/tally.h"
 #include "base/json.h"
 
 /* Bucket n + 1 counts calls of at least 2^n nanoseconds and less than 2^(n+1). The last

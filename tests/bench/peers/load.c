@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "base/histogram.h"
+#include "base/tally.h"
 #include "peer.h"
 
 #define NS UINT64_C(1000000000)

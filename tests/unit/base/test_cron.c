@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/cron.h"
+#include "base/calendar.h"
 
 /* "2026-11-21 10:00:30", UTC, in ms. */
 static int64_t at(const char *text)

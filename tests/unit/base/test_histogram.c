@@ -1,6 +1,6 @@
 #include "check.h"
 
-#include "base/histogram.h"
+#include "base/tally.h"
 
 static void each_value_lies_in_its_bucket(void **state)
 {

@@ -1,6 +1,6 @@
 #include "check.h"
 
-#include "base/msg_match.h"
+#include "base/msg.h"
 
 static const struct msg_header headers[] = {
 	{ SLICE("tier"), SLICE("gold") },

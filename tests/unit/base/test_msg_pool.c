@@ -1,6 +1,5 @@
 #include "base/mem.h"
 #include "base/msg.h"
-#include "base/pool.h"
 #include "check.h"
 
 #include "failing_mem.h"

@@ -1,6 +1,6 @@
 #include "check.h"
 
-#include "base/pool.h"
+#include "base/mem.h"
 
 static void an_object_comes_again(void **state)
 {

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "host/repeat.h"
+#include "host/log.h"
 
 static struct repeats all;
 

@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "base/calendar.h"
-#include "base/cron.h"
 #include "host/zones.h"
 
 static struct zones zones;

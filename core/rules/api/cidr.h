@@ -6,8 +6,8 @@
 
 #include <stdbool.h>
 
-#include "error.h"
-#include "slice.h"
+#include "base/error.h"
+#include "base/slice.h"
 
 struct cidr_address {
 	unsigned char bytes[16];

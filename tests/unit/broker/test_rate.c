@@ -1,6 +1,6 @@
 #include "check.h"
 
-#include "base/rate.h"
+#include "broker/rate.h"
 
 /* As an owner does: rate_begin at the first event of a second. */
 static void count(struct rate *r, uint64_t *total, int64_t second, unsigned events)

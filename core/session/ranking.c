@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "mem.h"
+#include "base/mem.h"
 
 void ranking_init(struct ranking *r, size_t max, bool is_by_name, bool is_descending)
 {

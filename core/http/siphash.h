@@ -6,6 +6,6 @@
 
 #include <stdint.h>
 
-#include "slice.h"
+#include "base/slice.h"
 
 uint64_t siphash(const uint64_t key[2], struct slice text);

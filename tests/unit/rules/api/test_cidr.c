@@ -6,7 +6,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "base/cidr.h"
+#include "rules/api/cidr.h"
 
 static const struct {
 	const char *network, *address;

@@ -1,6 +1,6 @@
 #include "check.h"
 
-#include "base/name_list.h"
+#include "broker/name_list.h"
 
 static bool is_list(const char *text)
 {

@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-#include "base/ranking.h"
+#include "session/ranking.h"
 
 static void offer(struct ranking *r, double figure, const char *name)
 {

@@ -1,7 +1,7 @@
 /* name_list.h: names separated by commas, each once: "a,b". "" has none. */
 #pragma once
 
-#include "slice.h"
+#include "base/slice.h"
 
 /* Is the text such a list? */
 bool name_list_is(struct slice text);

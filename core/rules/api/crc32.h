@@ -4,6 +4,6 @@
 
 #include <stdint.h>
 
-#include "slice.h"
+#include "base/slice.h"
 
 uint32_t crc32_of(struct slice bytes);

@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-#include "slice.h"
+#include "base/slice.h"
 
 struct ranking_row {
 	double figure;

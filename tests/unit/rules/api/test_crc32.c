@@ -5,7 +5,7 @@
 
 #include <cmocka.h>
 
-#include "base/crc32.h"
+#include "rules/api/crc32.h"
 
 static void it_is_the_one_of_zlib(void **state)
 {

@@ -1,6 +1,6 @@
 #include "check.h"
 
-#include "base/siphash.h"
+#include "http/siphash.h"
 
 /* From the authors' reference vectors: the key is 00 01 02 … 0f, the text 00 01 02 …. */
 static void the_authors_vectors_are_met(void **state)

@@ -1,6 +1,6 @@
 #include "check.h"
 
-#include "base/trend.h"
+#include "broker/trend.h"
 
 #define AT INT64_C(1795000000000)
 
