@@ -24,6 +24,7 @@ static void add(struct recent *r, const char *key, size_t payload_len)
 	struct decide_spec spec = { .vhost = &vhost, .msg = m };
 	struct decision none = { .copy_count = 0 };
 
+	broker.followers = (struct followers){ 0 };
 	recent_watch(r, &broker);
 	step_tell(
 		&broker.followers,
