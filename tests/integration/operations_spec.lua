@@ -31,3 +31,51 @@ describe('the table of operations', function()
     broker:destroy()
   end)
 end)
+
+describe('an administrative verb that is a new row', function()
+  local broker, c, http, api
+
+  setup(function()
+    local rehearsal = Broker.binary():gsub('[^/]*$', 'rehearsal/tidemq')
+    broker = Broker.start { binary = rehearsal, http = '127.0.0.1:0', args = { '--fsync', 'no' } }
+    c, http = broker:connect(), Http.connect(broker)
+    c:ok 'DECLARE queue jobs'
+    api = http:expect(200, 'GET', '/api')
+  end)
+  teardown(function()
+    http:close()
+    c:close()
+    broker:expect_clean_stop()
+    broker:destroy()
+  end)
+
+  it('is a verb of the line protocol, with its words and its errors', function()
+    assert.equal('jobs', c:document 'REHEARSE jobs loud'.queue)
+    assert.equal('jobs', c:document 'rehearse jobs'.queue)
+    c:expect_answer('REHEARSE', 'ERR syntax REHEARSE needs <queue>: <queue> is missing')
+    c:expect_answer('REHEARSE jobs x=1', "ERR syntax REHEARSE has no option 'x'; it takes: none")
+    c:expect_answer('REHEARSE jobs soft', "ERR syntax REHEARSE has no flag 'soft'; it takes: loud")
+    c:expect_answer('REHEARSE gone', "ERR not-found there is no queue 'gone' in vhost '/'")
+    c:send 'HELP\r\n'
+    assert.is_truthy(c:expect_data():find('\nREHEARSE <queue> [loud]\r\n', 1, true))
+  end)
+
+  it('is a request over HTTP, with the same parameters', function()
+    local path = '/api/vhosts/%2F/queues/jobs/rehearse'
+    assert.equal('jobs', http:expect(200, 'POST', path, { loud = true }).queue)
+    local answer = http:request('POST', path, { loud = 'odd' })
+    assert.equal(400, answer.status)
+    assert.equal("loud: expected true or false, not 'odd'", answer.json.error.text)
+  end)
+
+  it('is in the documents', function()
+    local openapi = json.decode(docs.openapi(base, api))
+    local operation = openapi.paths['/api/vhosts/{vhost}/queues/{queue}/rehearse'].post
+    assert.equal('rehearse', operation.operationId)
+    assert.same({ type = 'boolean', description = 'so that all hear' },
+      operation.requestBody.content['application/json'].schema.properties.loud)
+    local reference = docs.reference(api, { rehearse = true })
+    assert.is_truthy(reference:find('| [rehearse](#rehearse) | `REHEARSE <queue> [loud]` | '
+      .. '`POST /api/vhosts/{vhost}/queues/{queue}/rehearse` | `tidemq rehearse` | monitor | 404 |', 1, true))
+  end)
+end)
