@@ -1,8 +1,13 @@
-/* KILL and DRAIN. */
+/* What operators ask of a broker at work: KILL, DRAIN, EXPLAIN, TRACE, and who they are.
+ */
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "base/topic_pattern.h"
+#include "broker/decide.h"
+#include "follow/explanation.h"
 #include "host/log.h"
+#include "service_users.h"
 #include "session_private.h"
 
 int session_operate_kill(struct session *s, const struct operate_spec *spec,
@@ -37,4 +42,197 @@ int session_operate_drain(struct session *s, const struct operate_spec *spec,
 	service_refuse_publishes(s->service, spec->is_on, who);
 	reply_ok(r);
 	return TIDE_OK;
+}
+
+/* ---- whoami ---- */
+
+int session_whoami(struct session *s, struct reply *r, struct error *err)
+{
+	struct session_facts facts = session_facts(s);
+	const struct user *u = s->subject.user;
+	struct json j;
+
+	reply_json(r, &j);
+	json_object_begin(&j);
+	json_member_text(&j, "user", s->user ? s->user : "");
+	json_member_array(&j, "tags");
+	/* While nobody has to log in, whoever comes may do all. */
+	if (u ? user_has_tag(u, USER_MONITOR) : subject_is_free(&s->subject))
+		json_text(&j, user_tag_name(USER_MONITOR));
+	if (u ? user_has_tag(u, USER_ADMIN) : subject_is_free(&s->subject))
+		json_text(&j, user_tag_name(USER_ADMIN));
+	json_array_end(&j);
+	json_member_bool(&j, "open", service_users_is_open(s->service));
+	json_member_string(&j, "vhost", facts.vhost);
+	json_member_int(&j, "connection", (int64_t)facts.number);
+	json_member_text(&j, "version", TIDE_VERSION);
+	json_member_int(&j, "node", facts.node);
+	json_object_end(&j);
+	reply_data(r);
+	return TIDE_OK;
+}
+
+/* ---- EXPLAIN ---- */
+
+static void answer(struct explanation *x, const struct decide_spec *spec,
+		   const struct decision *d, const struct error *failure, struct reply *r)
+{
+	struct json j;
+
+	reply_json(r, &j);
+	json_object_begin(&j);
+	explanation_write(x, spec, d, failure, &j);
+	json_object_end(&j);
+	reply_data(r);
+}
+
+int session_explain(struct session *s, const struct publish_spec *spec, struct reply *r,
+		    struct error *err)
+{
+	struct explanation *x;
+	struct decision d;
+	struct decision_context context = { .has_random = true, .is_dry = true };
+	struct decide_spec what = { .rules = &s->broker->active_rules,
+				    .context = &context,
+				    .vhost = s->vhost,
+				    .subject = &s->subject,
+				    .now_ms = s->broker->now_ms };
+	struct error denied;
+	bool is_denied;
+	int rc = session_access_check_monitor(s, "EXPLAIN", err);
+
+	if (rc == TIDE_OK)
+		rc = session_publish_make(s, spec, &what.msg, err);
+	if (rc < 0)
+		return rc;
+	x = explanation_create();
+	explanation_watch(x, &what, &context);
+	/* It is decided all the same. */
+	is_denied = session_access_check_write(s, spec->exchange, spec->key, &denied) < 0;
+	context.random_state = engine_random_state(s->broker->engine);
+	rc = decide(&d, &what, err);
+	if (rc == TIDE_OK)
+		err->code = TIDE_OK;
+	if (rc == TIDE_OK || rc == TIDE_EREJECTED || rc == TIDE_ERULE ||
+	    rc == TIDE_EDENIED) {
+		answer(x, &what, &d, is_denied ? &denied : err, r);
+		rc = TIDE_OK;
+	}
+	decide_deinit(&d);
+	explanation_destroy(x);
+	msg_unref(what.msg);
+	return rc;
+}
+
+/* ---- TRACE ---- */
+
+/* A pattern that is a key: of the default exchange, a queue. */
+static bool is_name(struct slice pattern)
+{
+	return slice_find(pattern, '*') == pattern.len &&
+	       slice_find(pattern, '#') == pattern.len;
+}
+
+/* The session's user may see what the trace shows. */
+static int check_access(struct session *s, const struct trace_spec *spec,
+			struct error *err)
+{
+	if (subject_may_all(&s->subject, USER_READ) || subject_is_free(&s->subject))
+		return TIDE_OK;
+	if (tracer_is_all(spec->exchange))
+		return error_set(err, TIDE_EDENIED,
+				 "TRACE * needs the permission to read all");
+	if (spec->exchange.len)
+		return session_access_check(s, USER_READ, SUBJECT_EXCHANGE,
+					    spec->exchange, err);
+	if (is_name(spec->key))
+		return session_access_check_queue(s, USER_READ, spec->key, err);
+	return error_set(err, TIDE_EDENIED,
+			 "TRACE of the default exchange needs the permission to read "
+			 "all, or a key that is the name of a queue");
+}
+
+#define FOR_DEFAULT_MS 60000
+
+static int check_exchange(const struct session *s, struct slice name, struct error *err)
+{
+	if (name.len == 0 || tracer_is_all(name) || exchange_find(s->vhost, name))
+		return TIDE_OK;
+	if (queue_find(s->vhost, name))
+		return error_set(err, TIDE_ENOTFOUND,
+				 "there is no exchange '%" SLICE_FMT
+				 "' in vhost '%s'; what is published to the queue by its "
+				 "name has the exchange - and the key '%" SLICE_FMT "'",
+				 SLICE_ARG(name), s->vhost->name, SLICE_ARG(name));
+	return session_missing(s, SUBJECT_EXCHANGE, name, err);
+}
+
+/* A key without wildcards may have empty words. */
+static int check_key(struct slice key, struct error *err)
+{
+	const char *fault = is_name(key) ? NULL : topic_pattern_fault(key);
+
+	if (!fault)
+		return TIDE_OK;
+	return error_set(err, TIDE_ESYNTAX, "the key '%" SLICE_FMT "' %s", SLICE_ARG(key),
+			 fault);
+}
+
+static void on_event(void *ctx, const char *text)
+{
+	const struct channel *ch = ctx;
+	const struct session *s = ch->session;
+
+	if (!s->is_closed)
+		s->ops->on_event(s->ctx, ch->number, "trace", text);
+}
+
+static bool can_take(void *ctx)
+{
+	const struct session *s = ((const struct channel *)ctx)->session;
+
+	return s->ops->can_take(s->ctx);
+}
+
+static void on_end(void *ctx)
+{
+	((struct channel *)ctx)->trace = NULL;
+}
+
+int session_trace_start(struct channel *ch, const struct trace_spec *given,
+			struct reply *r, struct error *err)
+{
+	struct trace_spec spec = *given;
+	struct session *s = ch->session;
+	struct service *service = s->service;
+	const struct trace_reader reader = { &s->vhost, on_event, can_take, on_end, ch };
+
+	if (!spec.key.data)
+		spec.key = SLICE("#");
+	if (spec.share == 0)
+		spec.share = 1;
+	if (spec.for_ms == 0)
+		spec.for_ms = FOR_DEFAULT_MS;
+	if (check_access(s, &spec, err) < 0 ||
+	    check_exchange(s, spec.exchange, err) < 0 || check_key(spec.key, err) < 0)
+		return err->code;
+	if (ch->trace)
+		return error_set(err, TIDE_EEXISTS,
+				 "this channel has a trace already; it ends with its "
+				 "time, or with the channel");
+	if (!service->tracer)
+		service->tracer = tracer_create(service->broker);
+	if (tracer_start(service->tracer, &spec, &reader, &ch->trace, err) < 0)
+		return err->code;
+	reply_ok(r);
+	return TIDE_OK;
+}
+
+void session_trace_recheck(struct session *s)
+{
+	struct error ignored;
+
+	for (struct channel *ch = &s->zero; ch; ch = session_next_channel(s, ch))
+		if (ch->trace && check_access(s, tracer_spec(ch->trace), &ignored) < 0)
+			tracer_end_take(ch->trace, "denied");
 }

@@ -151,9 +151,6 @@ TIDE_MUST_USE int session_queue_find(struct session *s, enum user_action action,
 TIDE_MUST_USE int session_queue_find_topic(struct session *s, enum user_action action,
 					   struct slice name, struct queue **out,
 					   struct error *err);
-/* PURGE of a queue proper. */
-TIDE_MUST_USE int session_queue_purge(struct queue *q, struct reply *r,
-				      struct error *err);
 /* The queue, if this session may do that with it and it can be used. */
 TIDE_MUST_USE int session_queue_usable(struct session *s, enum user_action action,
 				       struct slice name, struct queue **out,
@@ -252,8 +249,5 @@ static inline enum fate_cause session_settle_cause(enum settle how)
 void session_settle_turn(struct service *service);
 /* As documents name a state. */
 const char *session_peek_state_name(enum entry_state state);
-/* PEEK of a topic. */
-TIDE_MUST_USE int session_peek_topic(struct queue *q, const struct peek_spec *spec,
-				     struct reply *r, struct error *err);
 /* The session ends and has returned what it holds: the reply completes unseen. */
 void session_settle_cancel(struct session *s);

@@ -1,4 +1,9 @@
-/* Queues, as a session may use them; KICK. */
+/* Queues, as a session may use them: KICK, PURGE, PAUSE and RESUME, REDRIVE. */
+#include "base/container.h"
+#include "base/mem.h"
+#include "broker/pause.h"
+#include "broker/redrive.h"
+#include "broker/topic.h"
 #include "broker/unusable.h"
 #include "session_private.h"
 
@@ -71,7 +76,7 @@ static int check_quiet(const struct queue *q, struct error *err)
 	return TIDE_OK;
 }
 
-int session_queue_purge(struct queue *q, struct reply *r, struct error *err)
+static int purge_queue(struct queue *q, struct reply *r, struct error *err)
 {
 	uint64_t count = 0;
 
@@ -99,4 +104,142 @@ int session_queue_kick(struct session *s, const struct kick_spec *spec, struct r
 		return err->code;
 	reply_count(r, shard_kick(q->shards, q->shard_count, max, &r->waiter));
 	return TIDE_OK;
+}
+
+/* ---- PURGE ---- */
+
+static int check_purge_of_queue(const struct queue *q, const struct purge_spec *spec,
+				struct error *err)
+{
+	if (spec->before.kind == POSITION_NONE && spec->partition < 0)
+		return TIDE_OK;
+	return error_set(err, TIDE_ESYNTAX,
+			 "before= and partition= are for topics, and '%s' is a queue",
+			 q->name);
+}
+
+static int check_purge_of_topic(const struct queue *q, const struct purge_spec *spec,
+				struct error *err)
+{
+	if (spec->before.kind == POSITION_COMMITTED)
+		return error_set(err, TIDE_ESYNTAX,
+				 "before=committed: PURGE knows no group; expected "
+				 "first, last, an offset, a time or a duration");
+	return session_topic_check_partition(q, spec->partition, err);
+}
+
+int session_purge(struct session *s, const struct purge_spec *spec, struct reply *r,
+		  struct error *err)
+{
+	struct queue *q;
+
+	if (session_queue_any(s, USER_READ, spec->queue, &q, err) < 0 ||
+	    unusable_check(&q->definition, err) < 0)
+		return err->code;
+	if (!q->topic)
+		return check_purge_of_queue(q, spec, err) < 0 ? err->code
+							      : purge_queue(q, r, err);
+	if (check_purge_of_topic(q, spec, err) < 0)
+		return err->code;
+	r->kind = REPLY_COUNT;
+	topic_purge(q->topic, &spec->before, spec->partition, &r->waiter, &r->count);
+	reply_when_done(r);
+	return TIDE_OK;
+}
+
+/* ---- PAUSE, RESUME ---- */
+
+int session_pause(struct session *s, const struct pause_spec *spec, struct reply *r,
+		  struct error *err)
+{
+	int64_t until_ms = 0;
+	struct queue *q;
+
+	if (session_queue_find(s, USER_CONFIGURE, spec->queue, &q, err) < 0)
+		return err->code;
+	if (!spec->is_resume)
+		until_ms =
+			spec->for_ms ? s->broker->now_ms + spec->for_ms : PAUSE_FOREVER;
+	pause_set(q,
+		  (unsigned)(spec->which != PAUSE_OUT) << QUEUE_IN |
+			  (unsigned)(spec->which != PAUSE_IN) << QUEUE_OUT,
+		  until_ms, &r->waiter);
+	reply_ok(r);
+	return TIDE_OK;
+}
+
+/* ---- REDRIVE ---- */
+
+struct redriving {
+	struct redrive redrive;
+	struct reply *reply;
+};
+
+static void on_redriven(struct redrive *redrive)
+{
+	struct redriving *job = container_of(redrive, struct redriving, redrive);
+
+	if (redrive->err.code < 0)
+		reply_error(job->reply, &redrive->err);
+	else
+		reply_counts(job->reply, redrive->moved, redrive->left);
+	mem_free(redrive->exchange);
+	mem_free(redrive->key);
+	mem_free(job);
+}
+
+static int read_target(struct session *s, struct slice to, struct redrive *out,
+		       struct error *err)
+{
+	struct slice exchange, key;
+
+	if (!to.data)
+		return TIDE_OK;
+	if (!config_read_target(to, &exchange, &key))
+		return error_set(err, TIDE_ESYNTAX,
+				 "to=%.*s: expected <exchange>/<key>, with - for the "
+				 "default exchange, which needs a key (a queue's name); "
+				 "without a key the message keeps its own",
+				 SLICE_HEAD(to, 64));
+	if (session_access_check_write(s, exchange, key, err) < 0)
+		return err->code;
+	if (exchange.len && !exchange_find(s->vhost, exchange))
+		return session_missing(s, SUBJECT_EXCHANGE, exchange, err);
+	out->exchange = mem_strndup(exchange.data, exchange.len);
+	out->key = key.len ? mem_strndup(key.data, key.len) : NULL;
+	return TIDE_OK;
+}
+
+int session_redrive_start(struct session *s, const struct redrive_spec *spec,
+			  struct reply *r, struct error *err)
+{
+	struct redriving *job;
+	struct queue *q;
+	int rc = session_queue_usable(s, USER_READ, spec->queue, &q, err);
+
+	if (rc < 0)
+		return rc;
+	if (s->broker->is_draining)
+		return error_set(err, TIDE_ESHUTDOWN, "the broker is stopping");
+	if (spec->is_routed && spec->to.data)
+		return error_set(err, TIDE_ESYNTAX,
+				 "routed goes by the exchange where they came from, and "
+				 "to= elsewhere: give one of them");
+	job = mem_zalloc(sizeof(*job));
+	job->reply = r;
+	job->redrive.max = spec->max;
+	job->redrive.is_routed = spec->is_routed;
+	job->redrive.on_end = on_redriven;
+	subject_copy(&job->redrive.subject, &s->subject);
+	rc = msg_match_init(&job->redrive.match, spec->match, err);
+	if (rc == TIDE_OK)
+		rc = read_target(s, spec->to, &job->redrive, err);
+	if (rc == TIDE_OK) {
+		redrive_start(&job->redrive, q);
+		return TIDE_OK;
+	}
+	msg_match_deinit(&job->redrive.match);
+	subject_deinit(&job->redrive.subject);
+	mem_free(job);
+	return rc;
 }
