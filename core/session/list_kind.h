@@ -1,9 +1,19 @@
 /* list_kind.h: what LIST can list: where it is, in which orders, and how it is shown. */
 #pragma once
 
+#include "base/json.h"
 #include "broker/queue_figures.h"
 #include "list_walk.h"
 #include "session.h"
+
+struct session;
+struct vhost;
+
+/* A vhost, and what all its queues have together. */
+struct list_vhost_sum {
+	const struct vhost *vhost;
+	uint64_t ready, delayed, unacked, buried;
+};
 
 /* What a list may be sorted by, beside its figures: a number, or else a text. */
 struct list_key {

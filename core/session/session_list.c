@@ -7,7 +7,6 @@
 #include "ranking.h"
 #include "broker/job.h"
 #include "list_kind.h"
-#include "list_write.h"
 #include "samples.h"
 #include "session_private.h"
 

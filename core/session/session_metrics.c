@@ -1,15 +1,488 @@
 #include "session_metrics.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include "base/container.h"
+#include "base/exposition.h"
 #include "base/mem.h"
+#include "base/utf8.h"
+#include "broker/exchange.h"
 #include "broker/job.h"
-#include "metrics_broker.h"
-#include "metrics_rules.h"
-#include "metrics_script.h"
-#include "metrics_table.h"
+#include "broker/queue.h"
+#include "broker/queue_figures.h"
+#include "broker/topic.h"
+#include "broker/walk.h"
+#include "rules/api/series.h"
+#include "rules/engine/engine_figures.h"
+#include "service_figures.h"
 #include "session_private.h"
+#include "warnings.h"
+
+/* Which things have the metrics of a table of figures, and their labels. */
+struct metrics_table {
+	const struct figure_table *figures;
+	/* What the walk meets next; NULL: that was the last. */
+	const void *(*next)(struct walk *w);
+	/* What it has several of: these are what is measured. NULL: it is itself.
+	 * @param part  NULL: the first */
+	const void *(*next_part)(const void *met, const void *part);
+	struct vhost *(*vhost)(const void *met);
+	/* Behind the label "vhost". Returns how many. */
+	unsigned (*label)(const void *item, struct exposition_label *out);
+};
+
+#define METRICS_LABELS_MAX 3
+#define METRICS_TABLES 4
+
+static const void *next_queue(struct walk *w)
+{
+	return walk_queue(w);
+}
+
+static struct vhost *vhost_of_queue(const void *item)
+{
+	return ((const struct queue *)item)->vhost;
+}
+
+static unsigned label_queue(const void *item, struct exposition_label *out)
+{
+	out[0] = (struct exposition_label){ "queue", queue_slice(item) };
+	return 1;
+}
+
+static const void *next_topic(struct walk *w)
+{
+	return walk_topic(w);
+}
+
+static unsigned label_topic(const void *item, struct exposition_label *out)
+{
+	out[0] = (struct exposition_label){ "topic", queue_slice(item) };
+	return 1;
+}
+
+static const void *next_group(const void *met, const void *part)
+{
+	const struct topic *t = ((const struct queue *)met)->topic;
+
+	if (part)
+		return ((const struct topic_group *)part)->hh.next;
+	return t->groups ? t->groups->by_name : NULL;
+}
+
+static unsigned label_group(const void *item, struct exposition_label *out)
+{
+	const struct topic_group *g = item;
+
+	out[0] = (struct exposition_label){ "topic", queue_slice(g->topic->queue) };
+	out[1] = (struct exposition_label){ "group",
+					    (struct slice){ g->name, g->name_len } };
+	return 2;
+}
+
+static const void *next_exchange(struct walk *w)
+{
+	return walk_exchange(w);
+}
+
+static struct vhost *vhost_of_exchange(const void *item)
+{
+	return ((const struct exchange *)item)->vhost;
+}
+
+static unsigned label_exchange(const void *item, struct exposition_label *out)
+{
+	out[0] = (struct exposition_label){ "exchange", exchange_slice(item) };
+	return 1;
+}
+
+static const struct metrics_table metrics_table_all[METRICS_TABLES] = {
+	{ &queue_figures_exchange, next_exchange, NULL, vhost_of_exchange,
+	  label_exchange },
+	{ &queue_figures_topic, next_topic, NULL, vhost_of_queue, label_topic },
+	{ &queue_figures_group, next_topic, next_group, vhost_of_queue, label_group },
+	{ &queue_figures_all, next_queue, NULL, vhost_of_queue, label_queue },
+};
+
+/* The metrics of the broker itself, and of its vhosts. */
+
+static void begin(struct exposition *e, enum exposition_type type, const char *name,
+		  const char *help)
+{
+	exposition_family(e, &(struct exposition_family){ name, type, help });
+}
+
+static void sample(struct exposition *e, const char *label, const char *value,
+		   double number)
+{
+	exposition_sample(e, &(struct exposition_label){ label, slice_from(value) }, 1,
+			  number);
+}
+
+static void write_build(struct exposition *e, const struct broker *b)
+{
+	char node[16];
+
+	snprintf(node, sizeof(node), "%u", b->config.node);
+	const struct exposition_label labels[] = {
+		exposition_text("version", TIDE_VERSION), exposition_text("node", node)
+	};
+	begin(e, EXPOSITION_INFO, "tidemq_build", "The broker: its version and number.");
+	exposition_sample(e, labels, 2, 1);
+}
+
+static void write_connections(struct exposition *e, const struct service *s)
+{
+	const struct net_protocol *p = s->protocols;
+
+	begin(e, EXPOSITION_GAUGE, "tidemq_connections",
+	      "Open connections, by protocol.");
+	for (unsigned i = 0; i < NET_PROTOCOLS_MAX && p[i].name; i++)
+		sample(e, "protocol", p[i].name, p[i].open);
+}
+
+static void write_warnings(struct exposition *e, const struct service *s)
+{
+	begin(e, EXPOSITION_GAUGE, "tidemq_warnings",
+	      "Things that somebody should look after, by code.");
+	for (unsigned i = 0; warnings_code(i); i++)
+		sample(e, "code", warnings_code(i), warnings_count(s->warnings, i));
+}
+
+static void write_round_trips(struct exposition *e, const struct store_stats *st,
+			      const struct journal_stats *j)
+{
+	begin(e, EXPOSITION_HISTOGRAM, "tidemq_store_round_trip_seconds",
+	      "From a request to the answer of Redis.");
+	exposition_tally(e, NULL, 0, &st->round_trip, tally_times_ns, 1e9);
+	begin(e, EXPOSITION_HISTOGRAM, "tidemq_store_flush_changes",
+	      "Messages that each batch writes, moves or removes.");
+	exposition_tally(e, NULL, 0, &j->changes, tally_sizes, 1);
+}
+
+static void write_store(struct exposition *e, const struct service_moment *m)
+{
+	const struct broker *b = m->service->broker;
+	const struct store_stats *st = &m->store;
+	const struct exposition_label labels[] = {
+		exposition_text("kind", st->kind),
+		exposition_text("address", st->address),
+		exposition_text("version", st->version),
+	};
+
+	begin(e, EXPOSITION_INFO, "tidemq_store", "Redis.");
+	exposition_sample(e, labels, 3, 1);
+	begin(e, EXPOSITION_GAUGE, "tidemq_store_trouble",
+	      "1: something is wrong with Redis, by kind.");
+	for (unsigned i = 0; i < STORE_TROUBLES; i++)
+		sample(e, "kind", store_trouble_name((enum store_trouble)i),
+		       store_has_trouble(b->store, (enum store_trouble)i));
+	begin(e, EXPOSITION_COUNTER, "tidemq_store_refused_requests",
+	      "Requests that Redis refused, by reason.");
+	for (unsigned i = 0; i < STORE_REFUSALS; i++)
+		sample(e, "reason", store_trouble_name((enum store_trouble)i),
+		       st->refused[i]);
+	write_round_trips(e, st, m->journal);
+}
+
+static void write_turns(struct exposition *e, const struct broker *b)
+{
+	begin(e, EXPOSITION_HISTOGRAM, "tidemq_loop_turn_seconds",
+	      "Turns of the event loop: how long it did not look at its sockets.");
+	exposition_tally(e, NULL, 0, &b->turn_time.busy, tally_times_ns, 1e9);
+}
+
+/* The broker, its connections, Redis, the loop and the process. */
+static void metrics_broker_write(struct service *s, struct exposition *e)
+{
+	struct service_moment m;
+
+	service_figures_take(&m, s);
+	write_build(e, s->broker);
+	write_connections(e, s);
+	service_figures_expose(&m, e);
+	write_warnings(e, s);
+	write_store(e, &m);
+	write_turns(e, s->broker);
+}
+
+#define EACH_VHOST(type, name, help, expression)                                         \
+	begin(e, type, name, help);                                                      \
+	for (const struct vhost *v = s->broker->vhosts; v; v = v->hh.next)               \
+		exposition_sample(e,                                                     \
+				  &(struct exposition_label){ "vhost", vhost_slice(v) }, \
+				  1, (double)(expression));
+
+static void metrics_broker_write_vhosts(struct service *s, struct exposition *e)
+{
+	EACH_VHOST(EXPOSITION_GAUGE, "tidemq_queues", "Queues.",
+		   HASH_COUNT(v->queues) - v->topic_count)
+	EACH_VHOST(EXPOSITION_GAUGE, "tidemq_topics", "Topics.", v->topic_count)
+	EACH_VHOST(EXPOSITION_GAUGE, "tidemq_exchanges", "Exchanges.",
+		   HASH_COUNT(v->exchanges))
+	EACH_VHOST(EXPOSITION_GAUGE, "tidemq_vhost_connections",
+		   "Connections that work in the vhost.", v->sessions)
+	EACH_VHOST(EXPOSITION_COUNTER, "tidemq_default_exchange_unroutable",
+		   "Publishes to the default exchange that no queue took.",
+		   v->unroutable.count)
+}
+
+/* The metrics of the rules, and of each script. */
+
+#define COUNT_OF(table) (sizeof(table) / sizeof((table)[0]))
+
+static void write_generation(struct exposition *e, const struct engine_figures *f)
+{
+	exposition_gauge(e, "tidemq_rules_generation",
+			 "The number of the active generation.", f->generation);
+	exposition_gauge(e, "tidemq_rules_loaded_timestamp_seconds",
+			 "When it was loaded, since 1970.",
+			 (double)f->loaded_unix_ms / 1000);
+	exposition_counter(e, "tidemq_rules_refusals", "Generations that were refused.",
+			   f->refused);
+	exposition_gauge(e, "tidemq_rules_refused",
+			 "1: the last attempt to load rules was refused.", f->is_refused);
+	exposition_gauge(e, "tidemq_rules_memory_bytes",
+			 "Memory of the active generation.", f->memory_bytes);
+	exposition_gauge(e, "tidemq_rules_memory_limit_bytes", "What it may take.",
+			 f->memory_max_bytes);
+	exposition_gauge(e, "tidemq_rules_shared_entries", "Entries of tide.shared.",
+			 f->shared_entries);
+	exposition_gauge(e, "tidemq_rules_shared_entries_limit", "How many it may have.",
+			 f->shared_entries_max);
+	exposition_gauge(e, "tidemq_rules_shared_bytes", "Their size.", f->shared_bytes);
+	exposition_gauge(e, "tidemq_rules_shared_limit_bytes", "What they may take.",
+			 f->shared_bytes_max);
+}
+
+#define SCRIPT_FIGURE(name, expression)                            \
+	static double script_##name(const struct engine_script *s) \
+	{                                                          \
+		return (double)(expression);                       \
+	}
+
+SCRIPT_FIGURE(calls, s->calls)
+SCRIPT_FIGURE(errors, s->errors)
+SCRIPT_FIGURE(overruns, s->overruns)
+SCRIPT_FIGURE(rejected, s->rejected)
+SCRIPT_FIGURE(skipped, s->skipped)
+SCRIPT_FIGURE(seconds, (double)s->time_ns / 1e9)
+SCRIPT_FIGURE(longest, (double)s->longest_ns / 1e9)
+SCRIPT_FIGURE(memory, s->memory_bytes)
+SCRIPT_FIGURE(open_circuits, s->open_circuits)
+
+static const struct {
+	struct exposition_family family;
+	double (*value)(const struct engine_script *s);
+} script_figures[] = {
+	{ { "tidemq_script_calls", EXPOSITION_COUNTER, "Decisions asked of the script." },
+	  script_calls },
+	{ { "tidemq_script_errors", EXPOSITION_COUNTER, "Of these, those that failed." },
+	  script_errors },
+	{ { "tidemq_script_overruns", EXPOSITION_COUNTER,
+	    "Of the errors, those of the time budget." },
+	  script_overruns },
+	{ { "tidemq_script_rejected", EXPOSITION_COUNTER,
+	    "Messages that a filter refused, or logins that a script refused." },
+	  script_rejected },
+	{ { "tidemq_script_skipped", EXPOSITION_COUNTER,
+	    "Decisions that an open circuit failed at once." },
+	  script_skipped },
+	{ { "tidemq_script_seconds", EXPOSITION_COUNTER, "Time in the script." },
+	  script_seconds },
+	{ { "tidemq_script_call_max_seconds", EXPOSITION_GAUGE,
+	    "The longest call since the start." },
+	  script_longest },
+	{ { "tidemq_script_memory_bytes", EXPOSITION_GAUGE,
+	    "What the script holds of the scripts' memory." },
+	  script_memory },
+	{ { "tidemq_script_circuits_open", EXPOSITION_GAUGE,
+	    "Uses of the script that are paused because it failed too often." },
+	  script_open_circuits },
+};
+
+static void write_scripts(struct exposition *e, const struct engine *engine)
+{
+	size_t count = engine_figures_count_scripts(engine);
+	struct engine_script *scripts = mem_alloc((count + 1) * sizeof(*scripts));
+
+	for (size_t i = 0; i < count; i++)
+		engine_figures_read_script(engine, i, &scripts[i]);
+	for (size_t k = 0; k < COUNT_OF(script_figures); k++) {
+		exposition_family(e, &script_figures[k].family);
+		for (size_t i = 0; i < count; i++) {
+			const struct exposition_label labels[] = {
+				exposition_text("kind", scripts[i].kind),
+				exposition_text("script", scripts[i].name)
+			};
+
+			exposition_sample(e, labels, 2,
+					  script_figures[k].value(&scripts[i]));
+		}
+	}
+	mem_free(scripts);
+}
+
+static void metrics_rules_write(struct service *s, struct exposition *e)
+{
+	static const struct exposition_family info = { "tidemq_rules", EXPOSITION_INFO,
+						       "The active generation." };
+	struct engine_figures f;
+	char hash[ID_HEX_LEN];
+
+	engine_figures_read(s->broker->engine, &f);
+	id_format(f.hash, hash);
+	exposition_family(e, &info);
+	exposition_sample(
+		e,
+		(const struct exposition_label[]){ { "hash", { hash, sizeof(hash) } },
+						   exposition_text("origin", f.origin) },
+		2, 1);
+	write_generation(e, &f);
+	write_scripts(e, s->broker->engine);
+}
+
+/* The metrics that scripts make: tide.counter, tide.gauge,
+ * tide.histogram.
+ *
+ * Each is a family of its own, "tidemq_custom_" and its name. A counter whose name is
+ * none for Prometheus is a sample of tidemq_script_counter. */
+
+#define PREFIX "tidemq_custom_"
+#define HELP_MAX 512
+
+struct metric_list {
+	struct engine_metric *items;
+	size_t count, cap;
+};
+
+static void add(void *ctx, const struct engine_metric *m)
+{
+	struct metric_list *list = ctx;
+
+	MEM_GROW(list->items, list->count, list->cap, 16);
+	list->items[list->count++] = *m;
+}
+
+static struct slice name_of(const struct engine_metric *m)
+{
+	struct slice text = m->text;
+
+	return m->is_plain ? text : slice_cut(&text, '{');
+}
+
+static int compare_slices(struct slice a, struct slice b)
+{
+	int order = memcmp(a.data, b.data, a.len < b.len ? a.len : b.len);
+
+	return order ? order : (a.len > b.len) - (a.len < b.len);
+}
+
+/* The series of a family follow each other; plain ones come first. */
+static int compare(const void *a, const void *b)
+{
+	const struct engine_metric *x = a, *y = b;
+	int order = compare_slices(name_of(x), name_of(y));
+
+	if (x->is_plain != y->is_plain)
+		return x->is_plain ? -1 : 1;
+	return order ? order : compare_slices(x->text, y->text);
+}
+
+static size_t write_plain(struct exposition *e, const struct metric_list *list)
+{
+	static const struct exposition_family family = {
+		"tidemq_script_counter", EXPOSITION_GAUGE,
+		"Counters of scripts whose name is none for Prometheus, by name."
+	};
+	size_t i;
+
+	exposition_family(e, &family);
+	for (i = 0; i < list->count && list->items[i].is_plain; i++) {
+		const struct exposition_label one = { "name", list->items[i].text };
+
+		exposition_sample(e, &one, 1, list->items[i].value);
+	}
+	return i;
+}
+
+static void write_script_sample(struct exposition *e, const struct engine_metric *m)
+{
+	struct exposition_label labels[SERIES_LABELS_MAX];
+	char names[SERIES_LABELS_MAX][SERIES_LABEL_MAX + 1];
+	const struct exposition_buckets buckets = { m->bucket_count, m->buckets,
+						    m->counts, m->value };
+	struct series s;
+
+	if (!series_read(m->text, &s))
+		return;
+	for (unsigned i = 0; i < s.count; i++) {
+		snprintf(names[i], sizeof(names[i]), "%" SLICE_FMT,
+			 SLICE_ARG(s.labels[i].name));
+		labels[i] = (struct exposition_label){ names[i], s.labels[i].value };
+	}
+	if (m->type == ENGINE_HISTOGRAM)
+		exposition_histogram(e, labels, s.count, &buckets);
+	else
+		exposition_sample(e, labels, s.count, m->value);
+}
+
+/* What the script says of itself, and its file, in one line. */
+static void make_help(const struct engine *engine, const struct engine_metric *m,
+		      char out[HELP_MAX])
+{
+	const char *doc = engine_figures_doc(engine, m->file);
+
+	size_t len = doc ? strlen(doc) : 0;
+
+	if (len > HELP_MAX / 2)
+		len = utf8_whole(doc, HELP_MAX / 2);
+	if (doc && slice_is_utf8((struct slice){ doc, len }))
+		snprintf(out, HELP_MAX, "%.*s (%s)", (int)len, doc, m->file);
+	else
+		snprintf(out, HELP_MAX, "Of %s.", m->file ? m->file : "a script");
+	for (char *c = out; *c; c++)
+		if ((unsigned char)*c < ' ' || *c == '\\')
+			*c = ' ';
+}
+
+/* The family of the first item; returns how many it has. */
+static size_t write_family(struct exposition *e, const struct engine *engine,
+			   const struct engine_metric *first, size_t left)
+{
+	static const enum exposition_type types[] = {
+		[ENGINE_COUNTER] = EXPOSITION_COUNTER,
+		[ENGINE_GAUGE] = EXPOSITION_GAUGE,
+		[ENGINE_HISTOGRAM] = EXPOSITION_HISTOGRAM,
+	};
+	char name[sizeof(PREFIX) + SERIES_NAME_MAX], help[HELP_MAX];
+	const struct exposition_family family = { name, types[first->type], help };
+	size_t n = 0;
+
+	snprintf(name, sizeof(name), PREFIX "%" SLICE_FMT, SLICE_ARG(name_of(first)));
+	make_help(engine, first, help);
+	exposition_family(e, &family);
+	for (; n < left && slice_is_equal(name_of(&first[n]), name_of(first)); n++)
+		write_script_sample(e, &first[n]);
+	return n;
+}
+
+static void metrics_script_write(struct service *s, struct exposition *e)
+{
+	const struct engine *engine = s->broker->engine;
+	struct metric_list list = { 0 };
+	size_t at;
+
+	engine_figures_each_metric(engine, add, &list);
+	if (list.count > 1)
+		qsort(list.items, list.count, sizeof(*list.items), compare);
+	at = write_plain(e, &list);
+	while (at < list.count)
+		at += write_family(e, engine, &list.items[at], list.count - at);
+	mem_free(list.items);
+}
 
 /* Of a turn, which may make two, and of memory. */
 #define PIECE_NS UINT64_C(1000000)

@@ -8,6 +8,8 @@
 #pragma once
 
 #include "base/buf.h"
+#include "base/error.h"
+#include "base/slice.h"
 
 struct session;
 struct session_metrics;
