@@ -187,15 +187,32 @@ static bool read_length(struct request *r, struct slice *rest)
 	return true;
 }
 
+/* The list has this name; spaces separate its names. Each option of a publish is looked
+ * for in one. */
+static bool is_listed(const char *list, struct slice name)
+{
+	const char *at = list;
+
+	while (at && *at) {
+		const char *end = strchr(at, ' ');
+		size_t len = end ? (size_t)(end - at) : strlen(at);
+
+		if (len == name.len && memcmp(at, name.data, len) == 0)
+			return true;
+		at = end ? end + 1 : NULL;
+	}
+	return false;
+}
+
 static bool is_known_option(const struct request *r, struct slice name)
 {
-	return r->verb ? slice_is_listed(name, r->verb->options)
+	return r->verb ? is_listed(r->verb->options, name)
 		       : operation_takes(r->operation, name, OPERATION_LINE_OPTIONS);
 }
 
 static bool is_known_flag(const struct request *r, struct slice name)
 {
-	return r->verb ? slice_is_listed(name, r->verb->flags)
+	return r->verb ? is_listed(r->verb->flags, name)
 		       : operation_takes(r->operation, name, OPERATION_LINE_FLAGS);
 }
 
@@ -476,11 +493,13 @@ static bool is_no_word(const struct request *r, struct slice word)
 /* Nor is any word of an operation: the name of a user is no "pass=secret". */
 static bool is_operations_option(const struct request *r, struct slice word)
 {
-	const char *equals = memchr(word.data, '=', word.len);
+	size_t len;
 
-	return equals && r->operation &&
-	       is_known_option(r,
-			       (struct slice){ word.data, (size_t)(equals - word.data) });
+	/* Publishes come first: their words are not searched. */
+	if (!r->operation)
+		return false;
+	len = slice_find(word, '=');
+	return len < word.len && is_known_option(r, (struct slice){ word.data, len });
 }
 
 static int take_words(struct request *r, struct slice *rest)
@@ -525,6 +544,14 @@ static void be_operation(struct request *r, const struct operation *o)
 	r->max_words = operation_words(o, false);
 }
 
+static bool has_empty_word(struct slice line)
+{
+	for (size_t i = 0; i < line.len; i++)
+		if (line.data[i] == ' ' && (i + 1 == line.len || line.data[i + 1] == ' '))
+			return true;
+	return false;
+}
+
 static int take_verb(struct request *r, struct slice *rest)
 {
 	struct slice line = *rest, word;
@@ -545,13 +572,10 @@ static int take_verb(struct request *r, struct slice *rest)
 		be_operation(r, o);
 		return TIDE_OK;
 	}
-	if (r->err->code == TIDE_ESYNTAX) {
-		while (next_word(&line, &word))
-			if (word.len == 0)
-				return error_set(r->err, TIDE_ESYNTAX,
-						 "single spaces separate words");
-		return TIDE_ESYNTAX;
-	}
+	if (r->err->code == TIDE_ESYNTAX)
+		return has_empty_word(line) ? error_set(r->err, TIDE_ESYNTAX,
+							"single spaces separate words")
+					    : TIDE_ESYNTAX;
 	if (!slice_is_name(word))
 		return error_set(r->err, TIDE_ESYNTAX,
 				 "a request begins with a verb; single spaces separate "
