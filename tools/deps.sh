@@ -53,7 +53,6 @@ prometheus                test-clients
 pycodestyle               lint
 python3                   test deb
 python3-jsonschema        test
-python3-msgpack           test
 python3-prometheus-client test
 python3-stomp             test-clients
 python3-venv              test-clients

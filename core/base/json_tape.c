@@ -67,17 +67,14 @@ static TIDE_MUST_USE int grow(struct json_tape *t)
 	return TIDE_OK;
 }
 
-int json_tape_add(struct json_tape *t, struct json_node node)
-{
-	if (t->count == t->cap && grow(t) != TIDE_OK)
-		return TIDE_ELIMIT;
-	t->nodes[t->count++] = node;
-	return TIDE_OK;
-}
-
 static inline int add(struct json_reading *r, struct json_node node)
 {
-	return json_tape_add(r->tape, node) == TIDE_OK ? TIDE_OK : no_memory(r);
+	struct json_tape *t = r->tape;
+
+	if (t->count == t->cap && grow(t) != TIDE_OK)
+		return no_memory(r);
+	t->nodes[t->count++] = node;
+	return TIDE_OK;
 }
 
 static int add_unreadable(struct json_reading *r, const char *at, const char *what)
@@ -433,7 +430,9 @@ static int check_many_names(struct json_tape *t, uint32_t object)
 	return rc;
 }
 
-int json_tape_check_names(struct json_tape *t, uint32_t object)
+/* The nodes of the object are the last. TIDE_EEXISTS: it has a name twice, and the values
+ * of that name are unreadable now. */
+static int find_twins(struct json_tape *t, uint32_t object)
 {
 	int rc = TIDE_OK;
 
@@ -450,7 +449,7 @@ int json_tape_check_names(struct json_tape *t, uint32_t object)
 /* The object ends at r->at. */
 static int check_names(struct json_reading *r, uint32_t object)
 {
-	int rc = json_tape_check_names(r->tape, object);
+	int rc = find_twins(r->tape, object);
 
 	if (rc == TIDE_ELIMIT)
 		return no_memory(r);

@@ -63,12 +63,6 @@ TIDE_MUST_USE int json_tape_read(struct json_tape *t, struct slice source,
  * is empty if the front is not that of an object, or of no JSON. */
 void json_tape_read_front(struct json_tape *t, struct slice source, unsigned depth_max);
 
-/* For readers of other formats: clear `count` before. TIDE_ELIMIT: out of memory. */
-TIDE_MUST_USE int json_tape_add(struct json_tape *t, struct json_node node);
-/* Of an object whose nodes are the last. TIDE_EEXISTS: a name is there twice, and its
- * values are unreadable. */
-TIDE_MUST_USE int json_tape_check_names(struct json_tape *t, uint32_t object);
-
 static inline struct slice json_tape_text(const struct json_node *n)
 {
 	return (struct slice){ n->text, n->len };

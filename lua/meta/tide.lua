@@ -12,7 +12,6 @@
 ---@field base64 tide.Base64
 ---@field hex tide.Hex
 ---@field json tide.Json
----@field msgpack tide.Msgpack
 ---@field time tide.Time
 ---@field BURY "bury"  set the message aside in its queue until it is KICKed
 ---@field DEAD_LETTER "dead-letter"  send it to the queue's dead-letter address
@@ -256,21 +255,6 @@ function json.encode(value) end
 ---@param list T
 ---@return T list  the same
 function json.array(list) end
-
----@class tide.Msgpack
-local msgpack = {}
-
----A null becomes nil, or with the option tide.json.null.
----@param bytes string  1 MiB at most
----@param options { null: boolean? }?
----@return any value
----@return string? message
-function msgpack.decode(bytes, options) end
-
----Raises for what MessagePack cannot hold.
----@param value any
----@return string bytes  1 MiB at most
-function msgpack.encode(value) end
 
 ---One dictionary for all scripts that outlives reloads and restarts. A ttl is milliseconds
 ---or the text of a duration.

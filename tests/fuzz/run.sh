@@ -113,10 +113,6 @@ seed() {
 			>"$corpus/$1/document"
 		cp docs/openapi.json "$corpus/$1"
 		;;
-	fuzz_msgpack)
-		printf '\x82\xa1a\x93\x01\xcd\x01\x00\xcb\x3f\xb9\x99\x99\x99\x99\x99\x9a\xa1b\x80' \
-			>"$corpus/$1/map"
-		;;
 	fuzz_decode) sed -n 's/^< //p' tests/cases/session.txt >"$corpus/$1/session" ;;
 	fuzz_codec)
 		printf '\x9a\x01\xa1x\xa1k\x01\x00\x00\x00\x00\x81\xa1a\xa1b\xa1p' \

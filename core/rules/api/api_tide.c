@@ -9,7 +9,6 @@
 #include "api_crypto.h"
 #include "api_json.h"
 #include "api_match.h"
-#include "api_msgpack.h"
 #include "api_setting.h"
 #include "api_time.h"
 #include "api_use.h"
@@ -25,7 +24,6 @@
 #include "rules/sandbox/read_only.h"
 #include "rules/sandbox/sandbox.h"
 #include "rules/sandbox/source.h"
-#include "value.h"
 
 #define LOG_LINE_MAX 1000
 
@@ -284,10 +282,8 @@ void api_tide_open(lua_State *L, struct api_tide *t)
 	api_shared_add(L, t);
 	api_metrics_add(L, t);
 	api_crypto_add(L);
-	value_open(L);
 	document_open(L);
 	api_json_add(L);
-	api_msgpack_add(L);
 	api_match_add(L);
 	api_time_add(L, t);
 	api_setting_add(L, &t->settings);

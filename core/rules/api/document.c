@@ -6,7 +6,6 @@
 #include "rules/sandbox/field.h"
 #include "rules/sandbox/safe_lib.h"
 #include "rules/sandbox/script.h"
-#include "value.h"
 
 /* Registry: the metatable of views. In a view: an integer that says where it looks. */
 static const char metatable_key;
@@ -411,74 +410,4 @@ void document_push_error(lua_State *L, struct slice text)
 	const struct document *item = look_into(L, text);
 
 	lua_pushstring(L, item->wrong.code ? item->wrong.text : NULL);
-}
-
-/* ---- copies */
-
-static void push_object(lua_State *L, const struct json_tape *t, uint32_t node,
-			bool has_null)
-{
-	uint32_t end = t->nodes[node].end;
-
-	lua_createtable(L, 0, (int)t->nodes[node].len);
-	for (uint32_t i = node + 1; i < end; i = json_tape_behind(t, i + 1)) {
-		if (t->nodes[i + 1].kind == JSON_TAPE_NULL && !has_null)
-			continue;
-		lua_pushlstring(L, t->nodes[i].text, t->nodes[i].len);
-		document_push_copy(L, t, i + 1, has_null);
-		lua_rawset(L, -3);
-	}
-}
-
-static void push_array(lua_State *L, const struct json_tape *t, uint32_t node,
-		       bool has_null)
-{
-	uint32_t end = t->nodes[node].end;
-	lua_Integer n = 0;
-
-	lua_createtable(L, (int)t->nodes[node].len, 0);
-	for (uint32_t i = node + 2; i < end; i = json_tape_behind(t, i)) {
-		document_push_copy(L, t, i, has_null);
-		lua_rawseti(L, -2, ++n);
-	}
-	value_mark_array(L);
-}
-
-void document_push_copy(lua_State *L, const struct json_tape *t, uint32_t node,
-			bool has_null)
-{
-	const struct json_node *n = &t->nodes[node];
-
-	script_check(L);
-	switch ((enum json_tape_kind)n->kind) {
-	case JSON_TAPE_TEXT:
-		lua_pushlstring(L, n->text, n->len);
-		break;
-	case JSON_TAPE_INTEGER:
-		lua_pushinteger(L, n->integer);
-		break;
-	case JSON_TAPE_NUMBER:
-		lua_pushnumber(L, n->number);
-		break;
-	case JSON_TAPE_TRUE:
-	case JSON_TAPE_FALSE:
-		lua_pushboolean(L, n->kind == JSON_TAPE_TRUE);
-		break;
-	case JSON_TAPE_NULL:
-	case JSON_TAPE_UNREADABLE:
-	case JSON_TAPE_CURSOR:
-		if (has_null)
-			value_push_null(L);
-		else
-			lua_pushnil(L);
-		break;
-	case JSON_TAPE_ARRAY:
-		luaL_checkstack(L, 6, NULL);
-		push_array(L, t, node, has_null);
-		break;
-	case JSON_TAPE_OBJECT:
-		luaL_checkstack(L, 6, NULL);
-		push_object(L, t, node, has_null);
-		break;
-	}
 }

@@ -32,7 +32,7 @@ struct documents {
 		uint64_t order;
 	} items[DOCUMENTS_MAX];
 	uint64_t order;
-	/* For the call under way: what tide.json.decode reads, what value_write writes,
+	/* For the call under way: what tide.json.decode reads, what .encode writes,
 	 * and the names of the tables that it is in. */
 	struct json_tape tape;
 	struct buf out;
@@ -63,8 +63,3 @@ void document_push_error(lua_State *L, struct slice text);
 /* Is the value at `idx` a view? Then where it looks. Raises for an expired one, and for
  * one of a payload that is not read to its end. */
 bool document_find(lua_State *L, int idx, struct json_tape **tape, uint32_t *node);
-
-/* Push the value at a node as tables of its own; their arrays are value_mark_array's. A
- * null is value_push_null's, or nil. */
-void document_push_copy(lua_State *L, const struct json_tape *t, uint32_t node,
-			bool has_null);
