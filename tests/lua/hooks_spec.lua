@@ -64,7 +64,7 @@ describe("a deliver script", function()
       ["msg.key = 'x'"] = "'msg.key' is read-only; a deliver script may write headers.<name>, for this delivery",
       ["msg:copy {}"] = "a deliver script publishes no copies",
       ["consumer.user = 'x'"] = "'consumer' is read-only",
-      ["return consumer.nme"] = "there is no 'consumer.nme'; did you mean 'name'? it has address channel "
+      ["return consumer.nme"] = "there is no 'consumer.nme'; it has address channel "
         .. "name prefetch protocol queue sid unacked user vhost",
       ["msg.headers['x-death-x'] = '1'"] = "is the broker's",
     } do
@@ -164,7 +164,7 @@ describe("a settled script", function()
       ["msg.key = 'x'"] = "'msg.key' is read-only; a settled script may publish a copy",
       ["msg.headers.x = 'x'"] = "'msg.headers' is read-only; a settled script may publish a copy",
       ["outcome.event = 'ack'"] = "'outcome' is read-only",
-      ["return outcome.evnt"] = "there is no 'outcome.evnt'; did you mean 'event'? it has attempts event failures "
+      ["return outcome.evnt"] = "there is no 'outcome.evnt'; it has attempts event failures "
         .. "group queue reason rule took_ms user vhost waited_ms",
       ["for _ = 1, 65 do msg:copy {} end"] = "a message makes at most 64 copies",
     } do

@@ -4,7 +4,6 @@
 #include <stdint.h>
 
 #include "rules/sandbox/field.h"
-#include "rules/sandbox/hints.h"
 #include "rules/sandbox/safe_lib.h"
 
 struct view {
@@ -29,13 +28,9 @@ static const void *subject_of(lua_State *L, struct view *v, const struct view_ty
 static int refuse_name(lua_State *L, const struct view_type *type)
 {
 	const char *name = safe_lib_tolstring(L, 2, NULL);
-	const char *nearest = hints_nearest(L, lua_upvalueindex(2), name);
 
-	lua_pushliteral(L, "");
-	if (nearest)
-		lua_pushfstring(L, "did you mean '%s'? ", nearest);
-	return luaL_error(L, "there is no '%s.%s'; %sit has %s", type->name, name,
-			  lua_tostring(L, -1), lua_tostring(L, lua_upvalueindex(3)));
+	return luaL_error(L, "there is no '%s.%s'; it has %s", type->name, name,
+			  lua_tostring(L, lua_upvalueindex(3)));
 }
 
 /* Upvalues: the type, the fields by name (light userdata), their names. The metatable is

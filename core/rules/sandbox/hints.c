@@ -1,6 +1,5 @@
 #include "hints.h"
 
-#include <ctype.h>
 #include <lauxlib.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,8 +8,10 @@
 #include "read_only.h"
 #include "script.h"
 
-#define NEAR_NAME_MAX 32
+#define NAME_TEXT_MAX 32
 #define LISTED_MAX 64
+/* lua_getstack counts from the top each time. */
+#define TRACEBACK_LEVELS_MAX 32
 
 /* What other Luas have and scripts do not, and what to use. */
 static const struct {
@@ -52,76 +53,13 @@ const char *hints_absent(size_t number)
 
 const char *hints_instead(const char *owner, const char *name)
 {
-	char full[2 * NEAR_NAME_MAX];
+	char full[2 * NAME_TEXT_MAX];
 
 	snprintf(full, sizeof(full), "%s%s%s", owner, owner[0] ? "." : "", name);
 	for (size_t i = 0; i < sizeof(absent) / sizeof(absent[0]); i++)
 		if (strcmp(absent[i].name, full) == 0)
 			return absent[i].instead;
 	return NULL;
-}
-
-static unsigned least(unsigned a, unsigned b)
-{
-	return a < b ? a : b;
-}
-
-/* How many letters are to be changed, left out, added or swapped with their neighbour. */
-static unsigned distance(const char *a, const char *b)
-{
-	unsigned rows[3][NEAR_NAME_MAX + 1];
-	size_t b_len = strlen(b);
-
-	for (size_t j = 0; j <= b_len; j++)
-		rows[0][j] = (unsigned)j;
-	for (size_t i = 1; a[i - 1]; i++) {
-		unsigned *row = rows[i % 3], *above = rows[(i - 1) % 3];
-
-		row[0] = (unsigned)i;
-		for (size_t j = 1; j <= b_len; j++) {
-			unsigned other = tolower((unsigned char)a[i - 1]) !=
-					 tolower((unsigned char)b[j - 1]);
-
-			row[j] = least(least(above[j], row[j - 1]) + 1,
-				       above[j - 1] + other);
-			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] &&
-			    a[i - 2] == b[j - 1])
-				row[j] = least(row[j], rows[(i - 2) % 3][j - 2] + 1);
-		}
-	}
-	return rows[strlen(a) % 3][b_len];
-}
-
-const char *hints_nearest(lua_State *L, int idx, const char *name)
-{
-	size_t len = strlen(name);
-	unsigned best = len < 3 ? 0 : len < 6 ? 1 : 2;
-	const char *nearest = NULL;
-
-	if (len > NEAR_NAME_MAX)
-		return NULL;
-	luaL_checkstack(L, 4, NULL);
-	lua_pushvalue(L, idx);
-	read_only_see_through(L, -1);
-	for (lua_pushnil(L); lua_next(L, -2) != 0; lua_pop(L, 1)) {
-		const char *key;
-		unsigned away;
-
-		script_check(L);
-		if (lua_type(L, -2) != LUA_TSTRING || lua_rawlen(L, -2) > NEAR_NAME_MAX)
-			continue;
-		key = lua_tostring(L, -2);
-		away = distance(name, key);
-		/* Of those that are as near, the first by name: the order of a table is
-		 * another one each time. */
-		if (away < best ||
-		    (away == best && (!nearest || strcmp(key, nearest) < 0))) {
-			best = away;
-			nearest = key;
-		}
-	}
-	lua_pop(L, 1);
-	return nearest;
 }
 
 static int by_name(const void *a, const void *b)
@@ -164,19 +102,13 @@ static int l_explain(lua_State *L)
 static int l_refuse(lua_State *L)
 {
 	const char *owner = lua_tostring(L, lua_upvalueindex(1));
-	const char *name, *nearest;
 
 	if (lua_type(L, 2) != LUA_TSTRING)
 		return luaL_error(L, "the names in '%s' are texts; this is a %s", owner,
 				  luaL_typename(L, 2));
-	name = lua_tostring(L, 2);
-	nearest = hints_nearest(L, lua_upvalueindex(2), name);
-	if (nearest)
-		return luaL_error(L, "there is no '%s.%s'; did you mean %s.%s?", owner,
-				  name, owner, nearest);
 	push_names(L, lua_upvalueindex(2));
-	return luaL_error(L, "there is no '%s.%s'; it has %s", owner, name,
-			  lua_tostring(L, -1));
+	return luaL_error(L, "there is no '%s.%s'; it has %s", owner,
+			  lua_tostring(L, 2), lua_tostring(L, -1));
 }
 
 void hints_guard(lua_State *L, const char *name, enum hints_guard how)
@@ -208,7 +140,7 @@ void hints_guard(lua_State *L, const char *name, enum hints_guard how)
 /* What Lua's error is about: "… (global 'os')". */
 struct variable {
 	char kind[12]; /* "global", "local", "field", "method", "upvalue" */
-	char name[NEAR_NAME_MAX + 1];
+	char name[NAME_TEXT_MAX + 1];
 };
 
 static bool read_variable(const char *text, struct variable *out)
@@ -219,64 +151,16 @@ static bool read_variable(const char *text, struct variable *out)
 	       sscanf(begin, "(%11[a-z] '%32[^']')", out->kind, out->name) == 2;
 }
 
-/* Push the globals of the function in which the error is. */
-static bool push_globals(lua_State *L)
+/* Push the hint about a global that `tide` has; false: it has none of the name. */
+static bool push_of_tide(lua_State *L, const char *name)
 {
-	lua_Debug where;
-
-	for (int level = 0; lua_getstack(L, level, &where); level++) {
-		const char *name;
-
-		lua_getinfo(L, "lf", &where);
-		for (int i = 1;
-		     where.currentline > 0 && (name = lua_getupvalue(L, -1, i)) != NULL;
-		     i++) {
-			lua_remove(L, strcmp(name, "_ENV") == 0 ? -2 : -1);
-			if (strcmp(name, "_ENV") == 0)
-				return lua_istable(L, -1);
-		}
-		lua_pop(L, 1);
-		if (where.currentline > 0)
-			return false;
-	}
-	return false;
-}
-
-/* Push the hint about a global, or nothing. */
-static bool push_near_global(lua_State *L, const char *name)
-{
-	int top = lua_gettop(L);
-	const char *nearest;
-
-	if (!push_globals(L)) {
-		lua_settop(L, top);
-		return false;
-	}
-	lua_pushliteral(L, "tide");
-	lua_rawget(L, -2);
-	lua_pushstring(L, name);
-	if (lua_istable(L, -2) && lua_rawget(L, -2) != LUA_TNIL) {
-		lua_pushfstring(L, "; did you mean tide.%s?", name);
-		return true;
-	}
-	nearest = hints_nearest(L, top + 1, name);
-	if (nearest)
-		lua_pushfstring(L, "; did you mean %s?", nearest);
-	return nearest != NULL;
-}
-
-/* Push the hint about a field of a library, or nothing. */
-static bool push_near_field(lua_State *L, const char *owner, const char *name)
-{
-	const char *nearest = NULL;
-
 	lua_rawgetp(L, LUA_REGISTRYINDEX, &guarded_key);
-	if (lua_getfield(L, -1, owner) == LUA_TTABLE)
-		nearest = hints_nearest(L, -1, name);
-	if (nearest)
-		lua_pushfstring(L, "; there is no '%s.%s'; did you mean %s.%s?", owner,
-				name, owner, nearest);
-	return nearest != NULL;
+	lua_getfield(L, -1, "tide");
+	lua_pushstring(L, name);
+	if (!lua_istable(L, -2) || lua_rawget(L, -2) == LUA_TNIL)
+		return false;
+	lua_pushfstring(L, "; did you mean tide.%s?", name);
+	return true;
 }
 
 static bool push_hint(lua_State *L, const struct variable *v)
@@ -299,9 +183,7 @@ static bool push_hint(lua_State *L, const struct variable *v)
 				owner[0] ? "." : "", v->name, instead);
 		return true;
 	}
-	if (is_field)
-		return push_near_field(L, owner, v->name);
-	return is_global && push_near_global(L, v->name);
+	return is_global && push_of_tide(L, v->name);
 }
 
 void hints_add(lua_State *L)
@@ -344,4 +226,44 @@ void hints_push_module(lua_State *L, const char *name)
 		lua_pushliteral(L, "; is it '_' instead of '-'?");
 	else
 		lua_pushliteral(L, "");
+}
+
+/* What the function of the level is called, or is. */
+static void describe_level(const struct script_state *s, const lua_Debug *f, char *out,
+		     size_t max)
+{
+	if (*f->namewhat && !script_hides(s, slice_from(f->name)))
+		snprintf(out, max, "%s '%.60s'",
+			 strcmp(f->namewhat, "metamethod") == 0 ? "metamethod"
+								: "function",
+			 f->name);
+	else if (*f->what == 'm')
+		snprintf(out, max, "the file");
+	else
+		snprintf(out, max, "the function of line %d", f->linedefined);
+}
+
+void hints_write_traceback(lua_State *L, const struct script_state *s, char *out, size_t max)
+{
+	char line[SCRIPT_PLACE_MAX + 96], what[80];
+	size_t used = 0;
+	lua_Debug f;
+
+	out[0] = '\0';
+	/* Level 0 is the handler. */
+	for (int level = 1; level < TRACEBACK_LEVELS_MAX && lua_getstack(L, level, &f); level++) {
+		lua_getinfo(L, "Slnt", &f);
+		if (f.currentline <= 0 && !*f.namewhat)
+			continue; /* the door */
+		describe_level(s, &f, what, sizeof(what));
+		int len = f.currentline > 0
+				  ? snprintf(line, sizeof(line), "%s:%d: in %s%s",
+					     f.short_src, f.currentline, what,
+					     f.istailcall ? ", called at an end" : "")
+				  : snprintf(line, sizeof(line), "in %s of C", what);
+		if (used + (size_t)len + 2 > max)
+			return;
+		used += (size_t)snprintf(out + used, max - used, "%s%s", used ? "\n" : "",
+					 line);
+	}
 }

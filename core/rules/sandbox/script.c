@@ -9,7 +9,6 @@
 #include "hints.h"
 #include "host/log.h"
 #include "host/machine.h"
-#include "traceback.h"
 
 /* lua_getstack counts from the top of the stack each time, and a stack may have 200,000
  * levels. Of C there are no more than LUAI_MAXCCALLS (200) and some. */
@@ -200,7 +199,7 @@ static int l_message(lua_State *L)
 	const char *text;
 
 	if (!s->traceback[0]) /* else an error of this handler */
-		traceback_write(L, s, s->traceback, sizeof(s->traceback));
+		hints_write_traceback(L, s, s->traceback, sizeof(s->traceback));
 	if (lua_isstring(L, 1) || luaL_getmetafield(L, 1, "__tostring"))
 		luaL_tolstring(L, 1, NULL);
 	else

@@ -351,7 +351,7 @@ static const struct {
 	{ "%p behind a zero byte", "return ('\\0%-9p'):format({})",
 	  "hostile.lua:2: string.format: no '%p': a script sees no addresses" },
 	{ "a field that is not there", "return msg.prioritty",
-	  "hostile.lua:2: there is no 'msg.prioritty'; did you mean 'priority'? it has "
+	  "hostile.lua:2: there is no 'msg.prioritty'; it has "
 	  "attempt" },
 	{ "a queue's field that is not there", "return queue.length",
 	  "hostile.lua:2: there is no 'queue.length'; it has name" },
