@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "rules/api/api_setting.h"
+#include "rules/api/api_tide.h"
 
 int settings_add(struct args *settings, const char *text, struct error *err)
 {

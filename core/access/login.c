@@ -3,7 +3,158 @@
 #include "base/container.h"
 #include "base/mem.h"
 #include "host/log.h"
-#include "login_script.h"
+#include "network.h"
+
+struct login_delay_entry {
+	UT_hash_handle hh;
+	TAILQ_ENTRY(login_delay_entry) link;
+	int64_t delay_ms;
+	int64_t until_ms; /* when the last failure is told */
+	size_t key_len;
+	char key[];
+};
+
+void login_delay_key(struct buf *out, const char *address, bool is_local,
+		     struct slice user)
+{
+	char network[NETWORK_TEXT_MAX];
+
+	network_name(address, network);
+	buf_append_text(out, network);
+	if (!is_local)
+		return;
+	buf_append_char(out, ' ');
+	buf_append_slice(out, user);
+}
+
+void login_delay_init(struct login_delays *d)
+{
+	*d = (struct login_delays){ 0 };
+	TAILQ_INIT(&d->list);
+}
+
+static void forget(struct login_delays *d, struct login_delay_entry *e)
+{
+	HASH_DEL(d->by_key, e);
+	TAILQ_REMOVE(&d->list, e, link);
+	mem_free(e);
+}
+
+void login_delay_deinit(struct login_delays *d)
+{
+	struct login_delay_entry *e;
+
+	while ((e = TAILQ_FIRST(&d->list)) != NULL)
+		forget(d, e);
+}
+
+static struct login_delay_entry *find(const struct login_delays *d, struct slice key)
+{
+	struct login_delay_entry *e;
+
+	HASH_FIND(hh, d->by_key, key.data, key.len, e);
+	return e;
+}
+
+static void forget_old(struct login_delays *d, int64_t mono_ms)
+{
+	struct login_delay_entry *e;
+
+	while ((e = TAILQ_FIRST(&d->list)) != NULL &&
+	       (e->until_ms + LOGIN_DELAY_FORGET_MS <= mono_ms ||
+		HASH_COUNT(d->by_key) >= LOGIN_DELAY_ENTRIES_MAX))
+		forget(d, e);
+}
+
+static struct login_delay_entry *create(struct login_delays *d, struct slice key)
+{
+	struct login_delay_entry *e = mem_zalloc(sizeof(*e) + key.len);
+
+	e->key_len = key.len;
+	memcpy(e->key, key.data, key.len);
+	HASH_ADD_KEYPTR(hh, d->by_key, e->key, e->key_len, e);
+	TAILQ_INSERT_TAIL(&d->list, e, link);
+	return e;
+}
+
+int64_t login_delay_add(struct login_delays *d, struct slice key, int64_t mono_ms)
+{
+	struct login_delay_entry *e;
+
+	forget_old(d, mono_ms);
+	e = find(d, key);
+	if (!e)
+		e = create(d, key);
+	e->delay_ms = e->delay_ms ? 2 * e->delay_ms : LOGIN_DELAY_FIRST_MS;
+	if (e->delay_ms > LOGIN_DELAY_MAX_MS)
+		e->delay_ms = LOGIN_DELAY_MAX_MS;
+	e->until_ms = mono_ms + e->delay_ms;
+	TAILQ_REMOVE(&d->list, e, link);
+	TAILQ_INSERT_TAIL(&d->list, e, link);
+	return e->delay_ms;
+}
+
+int64_t login_delay_until_ms(const struct login_delays *d, struct slice key,
+			     int64_t mono_ms)
+{
+	const struct login_delay_entry *e = find(d, key);
+
+	return e && e->until_ms > mono_ms ? e->until_ms : 0;
+}
+
+static int make_user(const struct login_spec *spec, const struct auth_identity *identity,
+		     struct login_answer *out)
+{
+	struct slice patterns[USER_ACTION_COUNT];
+	struct user *u = user_create(slice_from(identity->name));
+	int rc;
+
+	for (int i = 0; i < USER_ACTION_COUNT; i++)
+		patterns[i] =
+			slice_from(identity->patterns[i] ? identity->patterns[i] : "");
+	u->is_from_script = true;
+	/* The values are the same. */
+	u->tags = identity->tags;
+	u->limits = (struct user_limits){
+		.connections = identity->limits.connections,
+		.channels = identity->limits.channels,
+		.publish_rate = identity->limits.publish_rate,
+		.publish_bytes = identity->limits.publish_bytes,
+	};
+	rc = user_grant_set(u, spec->vhost, patterns, &out->why);
+	if (rc < 0)
+		user_unref(u);
+	else
+		out->user = u;
+	return rc;
+}
+
+static void login_script_ask(const struct login_spec *spec, struct login_answer *out)
+{
+	const struct auth_login login = {
+		.user = spec->user,
+		.password = spec->password,
+		.vhost = spec->vhost,
+		.name = spec->name,
+		.address = peer_host(spec->address),
+		.certificate = slice_from(spec->certificate),
+		.protocol = spec->protocol,
+		.is_tls = spec->is_tls,
+		.is_local = spec->is_local,
+	};
+	struct auth_decision decision;
+
+	*out = (struct login_answer){ .verdict = AUTH_REFUSE };
+	if (auth_authenticate(spec->scripts, &login, &decision, &out->why) < 0)
+		return;
+	out->verdict = decision.verdict;
+	if (decision.verdict == AUTH_REFUSE)
+		error_set(&out->why, TIDE_EDENIED, "%s: %s", decision.file,
+			  decision.reason);
+	else if (decision.has_identity && make_user(spec, &decision.identity, out) < 0)
+		out->verdict = AUTH_REFUSE;
+	auth_decision_deinit(&decision);
+}
 
 /* What need not wait begins a few at a time: ten thousand may come back at once. */
 #define BEGIN_MAX 256
@@ -16,7 +167,7 @@ struct login_attempt {
 	struct login_spec spec; /* its texts are copies */
 	char *copies[6];
 	size_t password_len;
-	struct buf key;               /* of login_delay.h: the address */
+	struct buf key;               /* of its delay: the address */
 	struct password_job *job;     /* while it runs */
 	struct user *user;            /* likewise, a reference; NULL: there is none */
 	char text[PASSWORD_TEXT_MAX]; /* of the password that is verified */
@@ -54,7 +205,8 @@ static const char *keep_text(struct login_attempt *a, int i, const char *text)
 	return a->copies[i] = text ? mem_strdup(text) : NULL;
 }
 
-static struct login_attempt *create(struct login *l, const struct login_spec *spec)
+static struct login_attempt *create_attempt(struct login *l,
+					    const struct login_spec *spec)
 {
 	struct login_attempt *a = mem_zalloc(sizeof(*a));
 
@@ -320,7 +472,7 @@ static void run_waiting(struct login *l)
 struct login_attempt *login_start(struct login *l, const struct login_spec *spec,
 				  int64_t mono_ms)
 {
-	struct login_attempt *a = create(l, spec);
+	struct login_attempt *a = create_attempt(l, spec);
 	uint64_t accepted = l->counters.accepted;
 	int64_t until_ms;
 

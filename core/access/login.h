@@ -2,14 +2,51 @@
  *
  * A password is verified on a thread, and then remembered by a keyed hash that dies with
  * the process: who comes back with it costs next to nothing. What is wrong is told late,
- * and from an address that has just failed the next attempt waits (login_delay.h). An
+ * and from an address that has just failed the next attempt waits (login_delays). An
  * unknown user costs what a known one costs, and is told the same. */
 #pragma once
 
+#include <sys/queue.h>
+
+#include "base/buf.h"
 #include "base/heap.h"
-#include "login_delay.h"
-#include "password_work.h"
-#include "users.h"
+#include "base/table.h"
+#include "password.h"
+#include "rules/engine/auth.h"
+#include "user.h"
+
+#define LOGIN_DELAY_FIRST_MS 250
+#define LOGIN_DELAY_MAX_MS 8000
+#define LOGIN_DELAY_FORGET_MS 60000
+#define LOGIN_DELAY_ENTRIES_MAX 20000
+
+struct login_delay_entry;
+TAILQ_HEAD(login_delay_list, login_delay_entry);
+
+struct login_delays {
+	struct login_delay_entry *by_key; /* uthash */
+	struct login_delay_list list;     /* by their last failure */
+};
+
+/* Who tries: network.h. Programs on
+ * this machine share an address: each user is one of its own. */
+void login_delay_key(struct buf *out, const char *address, bool is_local,
+		     struct slice user);
+
+void login_delay_init(struct login_delays *d);
+void login_delay_deinit(struct login_delays *d);
+/* It has failed. Gives how much later that is to be said. */
+int64_t login_delay_add(struct login_delays *d, struct slice key, int64_t mono_ms);
+/* Until then the next attempt waits; 0: it need not. */
+int64_t login_delay_until_ms(const struct login_delays *d, struct slice key,
+			     int64_t mono_ms);
+
+struct login_answer {
+	enum auth_verdict verdict; /* AUTH_NONE: the table of users decides */
+	struct user *user;         /* of AUTH_ALLOW: made for this login, a reference;
+				    * NULL: that of the table */
+	struct error why;          /* of AUTH_REFUSE, for the log */
+};
 
 struct engine;
 struct login_attempt;

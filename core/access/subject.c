@@ -2,7 +2,7 @@
 
 #include "base/bytes.h"
 #include "base/mem.h"
-#include "peer_host.h"
+#include "network.h"
 #include "rules/engine/auth.h"
 
 #define MEMORY_NAMES 64

@@ -8,7 +8,7 @@
  * empty one matches nothing.
  *
  * A user is counted: sessions refer to it. What it may do changes in place, so that who
- * refers to it sees the change at once (users.h). */
+ * refers to it sees the change at once (struct users). */
 #pragma once
 
 #include "base/buf.h"
@@ -61,8 +61,6 @@ struct user *user_ref(struct user *u);
 void user_unref(struct user *u); /* accepts NULL */
 /* The same user under its name, with one reference. */
 struct user *user_copy(const struct user *u);
-/* `u` becomes what `other` is, but for its name and its references; `other` loses it. */
-void user_swap(struct user *u, struct user *other);
 
 /* Text as in Redis. An error says what is wrong; `*out` is not set then. */
 TIDE_MUST_USE int user_parse(struct slice name, struct slice text, struct user **out,
@@ -93,3 +91,29 @@ TIDE_MUST_USE int user_grant_set(struct user *u, struct slice vhost,
 bool user_grant_remove(struct user *u, struct slice vhost);
 bool user_grant_allows(const struct user_grant *g, enum user_action action,
 		       struct slice name);
+
+struct users {
+	struct user *by_name; /* uthash */
+	uint64_t version;     /* rises with each change */
+	/* `changed` has been added, changed, or deleted (is_deleted). */
+	void (*on_change)(void *ctx, struct user *changed);
+	void *ctx;
+};
+
+void users_deinit(struct users *us);
+
+/* NULL: there is none. One that is unreadable is found too. */
+struct user *users_find(const struct users *us, struct slice name);
+/* With those that are unreadable: as long as there is one, all must log in. */
+unsigned users_count(const struct users *us);
+/* Those that can be read. */
+unsigned users_count_admins(const struct users *us);
+
+/* Add it, or let the one of its name be as this one is. */
+void users_put_take(struct users *us, struct user *u);
+/* false: there is none. */
+bool users_remove(struct users *us, struct slice name);
+/* A field of Redis. An error says why it is unreadable: it is in the table then, and
+ * cannot log in. Calls no on_change. */
+TIDE_MUST_USE int users_restore(struct users *us, struct slice name, struct slice text,
+				struct error *err);

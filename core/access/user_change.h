@@ -5,8 +5,8 @@
  * after a crash, too. */
 #pragma once
 
-#include "password_work.h"
-#include "users.h"
+#include "password.h"
+#include "user.h"
 
 struct store;
 struct user_change;

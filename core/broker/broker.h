@@ -8,7 +8,7 @@
 
 #include "access/subject.h"
 #include "base/heap.h"
-#include "access/users.h"
+#include "access/user.h"
 #include "rate.h"
 #include "base/msg.h"
 #include "base/table.h"

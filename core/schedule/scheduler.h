@@ -103,21 +103,3 @@ int64_t scheduler_due_ms(const struct scheduler *s);
 bool scheduler_is_idle(const struct scheduler *s);
 /* The member "schedules" of RULES status. */
 void scheduler_status(const struct scheduler *s, struct json *out);
-
-/* Between scheduler.c and schedule_run.c. */
-
-/* The schedule's vhost; TIDE_ENOTFOUND when there is none yet. */
-TIDE_MUST_USE int schedule_run_home(const struct schedule *s, struct vhost **out,
-				    struct error *err);
-/* Run a tick. The schedule is busy until scheduler_finish or scheduler_postpone, which
- * may come within the call. */
-void schedule_run_tick(struct schedule *s, int64_t tick_ms, uint64_t missed);
-
-/* Note the id of the run's message number `message`, or of a copy of it. */
-void scheduler_add_id(struct schedule *s, uint64_t id, unsigned message);
-/* The tick is done; `why` is NULL when all went well. */
-void scheduler_finish(struct schedule *s, const char *why);
-/* The tick could not be stored and is to be run again. */
-void scheduler_postpone(struct schedule *s, const char *why);
-/* Write what is done and begun; the waiter may be NULL. */
-void scheduler_write_mark(struct schedule *s, struct waiter *waiter);

@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "access/peer_host.h"
+#include "access/network.h"
 #include "base/mem.h"
 #include "broker/group_settle.h"
 #include "broker/pull.h"

@@ -12,7 +12,7 @@
 #include "rollout/shadow.h"
 #include "rollout/upload.h"
 #include "rules/sandbox/bundle.h"
-#include "rules/sandbox/script_recent.h"
+#include "rules/sandbox/script.h"
 #include "schedule/scheduler.h"
 #include "samples.h"
 #include "service_access.h"

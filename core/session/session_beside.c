@@ -1,5 +1,5 @@
 /* A session that acts for another one and may outlive it. */
-#include "access/peer_host.h"
+#include "access/network.h"
 #include "broker/group_settle.h"
 #include "broker/settle.h"
 #include "session_private.h"

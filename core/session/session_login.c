@@ -2,7 +2,7 @@
 #include "service_users.h"
 #include "session_private.h"
 
-#include "access/peer_host.h"
+#include "access/network.h"
 #include "base/mem.h"
 #include "host/log.h"
 #include "rules/engine/auth.h"

@@ -14,7 +14,7 @@
 #include "broker/queue_figures.h"
 #include "broker/topic.h"
 #include "broker/walk.h"
-#include "rules/api/series.h"
+#include "rules/api/meters.h"
 #include "rules/engine/engine_figures.h"
 #include "service_figures.h"
 #include "session_private.h"

@@ -1,5 +1,5 @@
 /* RULES simulate: who would decide what, and why. Nothing is done. */
-#include "access/users.h"
+#include "access/user.h"
 #include "broker/decide.h"
 #include "broker/declare.h"
 #include "exchange_document.h"

@@ -1,5 +1,6 @@
 #include "api_tide.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <lauxlib.h>
 #include <stdio.h>
@@ -7,11 +8,9 @@
 #include <uv.h>
 
 #include "api_crypto.h"
-#include "api_json.h"
 #include "api_match.h"
-#include "api_setting.h"
 #include "api_time.h"
-#include "api_use.h"
+#include "base/args.h"
 #include "base/duration.h"
 #include "base/random.h"
 #include "decision_context.h"
@@ -20,10 +19,179 @@
 #include "host/machine.h"
 #include "rules/sandbox/field.h"
 #include "rules/sandbox/hints.h"
-#include "rules/sandbox/safe_lib.h"
 #include "rules/sandbox/read_only.h"
+#include "rules/sandbox/safe_lib.h"
 #include "rules/sandbox/sandbox.h"
+#include "rules/sandbox/script.h"
 #include "rules/sandbox/source.h"
+
+/* check_option (kind, name, value) -> true; or nil and why it cannot be set */
+static int l_check_option(lua_State *L)
+{
+	static const char *const kinds[] = { "queue", "topic", "exchange", NULL };
+	api_option_fn *const *check = lua_touserdata(L, lua_upvalueindex(1));
+	const char *kind = kinds[luaL_checkoption(L, 1, NULL, kinds)];
+	struct arg option = { .name = (char *)luaL_checkstring(L, 2) };
+	struct error err;
+
+	option.value = (char *)luaL_checklstring(L, 3, &option.value_len);
+	if (*check && (*check)(kind, &option, &err) < 0) {
+		lua_pushnil(L);
+		lua_pushstring(L, err.text);
+		return 2;
+	}
+	lua_pushboolean(L, 1);
+	return 1;
+}
+
+/* Add it to the table on the top. `*check` is read when the function is called; NULL:
+ * every option may be set. */
+static void api_option_add(lua_State *L, api_option_fn *const *check)
+{
+	lua_pushlightuserdata(L, (void *)(uintptr_t)check);
+	lua_pushcclosure(L, l_check_option, 1);
+	lua_setfield(L, -2, "check_option");
+}
+
+/* setting (name [, default]) -> text, or the default, or nil */
+static int l_setting(lua_State *L)
+{
+	const struct args *settings = lua_touserdata(L, lua_upvalueindex(1));
+	const char *value = args_get(settings, luaL_checkstring(L, 1));
+
+	lua_settop(L, 2);
+	if (value)
+		lua_pushstring(L, value);
+	return 1;
+}
+
+/* Add it to the table on the top. `settings` outlives the state. */
+static void api_setting_add(lua_State *L, const struct args *settings)
+{
+	lua_pushlightuserdata(L, (void *)settings);
+	lua_pushcclosure(L, l_setting, 1);
+	lua_setfield(L, -2, "setting");
+}
+
+void api_object_make(lua_State *L)
+{
+	lua_pushvalue(L, lua_upvalueindex(2));
+	lua_setmetatable(L, -2);
+}
+
+void *api_object_check(lua_State *L)
+{
+	void *object = lua_touserdata(L, 1);
+
+	if (object && lua_getmetatable(L, 1) &&
+	    lua_rawequal(L, -1, lua_upvalueindex(2))) {
+		lua_pop(L, 1);
+		return object;
+	}
+	lua_getfield(L, lua_upvalueindex(2), "__name");
+	luaL_error(L, "call this as a method of a %s, with ':'", lua_tostring(L, -1));
+	return NULL;
+}
+
+void api_object_add(lua_State *L, struct api_tide *t, const struct api_object *o)
+{
+	lua_newtable(L); /* the metatable */
+	lua_newtable(L);
+	lua_pushlightuserdata(L, t);
+	lua_pushvalue(L, -3);
+	luaL_setfuncs(L, o->methods, 2);
+	read_only_protect(L);
+	lua_setfield(L, -2, "__index");
+	lua_pushstring(L, o->type);
+	lua_setfield(L, -2, "__name");
+	lua_pushboolean(L, 0);
+	lua_setfield(L, -2, "__metatable");
+	lua_pushlightuserdata(L, t);
+	lua_insert(L, -2);
+	lua_pushcclosure(L, o->create, 2);
+	lua_setfield(L, -2, o->type);
+}
+
+static const char metatable_key; /* in the registry */
+
+static bool is_name(struct slice name)
+{
+	for (size_t i = 0; i < name.len; i++) {
+		unsigned char c = (unsigned char)name.data[i];
+
+		if (!isalnum(c) && c != '_' && c != '-')
+			return false;
+	}
+	return name.len > 0 && name.len <= API_USE_NAME_MAX;
+}
+
+static int line_of_caller(lua_State *L)
+{
+	lua_Debug where;
+
+	if (!lua_getstack(L, 1, &where) || !lua_getinfo(L, "l", &where))
+		return 1;
+	return where.currentline > 0 ? where.currentline : 1;
+}
+
+/* use (name [, settings]) -> what the file returns */
+static int l_use(lua_State *L)
+{
+	struct api_use *use;
+
+	luaL_checkstring(L, 1);
+	luaL_argcheck(L, is_name(field_slice(L, 1)), 1,
+		      "not the name of a script: write it as in DECLARE, without folder "
+		      "and .lua");
+	if (lua_isnoneornil(L, 2)) {
+		lua_settop(L, 1);
+		lua_newtable(L);
+	}
+	luaL_checktype(L, 2, LUA_TTABLE);
+	lua_settop(L, 2);
+	if (!script_state_of(L)->is_loading)
+		return luaL_error(L, "tide.use is for the end of a file: return "
+				     "tide.use(\"name\", { … })");
+	use = lua_newuserdatauv(L, sizeof(*use), 1);
+	strcpy(use->name, lua_tostring(L, 1));
+	use->line = line_of_caller(L);
+	lua_pushvalue(L, 2);
+	lua_setiuservalue(L, -2, 1);
+	lua_rawgetp(L, LUA_REGISTRYINDEX, &metatable_key);
+	lua_setmetatable(L, -2);
+	return 1;
+}
+
+/* Add it to the table on the top. */
+static void api_use_add(lua_State *L)
+{
+	lua_createtable(L, 0, 2);
+	lua_pushliteral(L, "tide.use");
+	lua_setfield(L, -2, "__name");
+	lua_pushboolean(L, 0);
+	lua_setfield(L, -2, "__metatable");
+	lua_rawsetp(L, LUA_REGISTRYINDEX, &metatable_key);
+	lua_pushcfunction(L, l_use);
+	lua_setfield(L, -2, "use");
+}
+
+const struct api_use *api_use_at_top(lua_State *L)
+{
+	const struct api_use *use = NULL;
+
+	if (lua_type(L, -1) != LUA_TUSERDATA || !lua_getmetatable(L, -1))
+		return NULL;
+	lua_rawgetp(L, LUA_REGISTRYINDEX, &metatable_key);
+	if (lua_rawequal(L, -1, -2))
+		use = lua_touserdata(L, -3);
+	lua_pop(L, 2);
+	return use;
+}
+
+void api_use_push_settings(lua_State *L)
+{
+	lua_getiuservalue(L, -1, 1);
+}
 
 #define LOG_LINE_MAX 1000
 

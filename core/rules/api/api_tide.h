@@ -6,15 +6,59 @@
  * an error: the load may fail. */
 #pragma once
 
+#include <lauxlib.h>
 #include <lua.h>
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/args.h"
+#include "base/error.h"
 #include "host/log.h"
 #include "host/zones.h"
-#include "api_option.h"
 #include "queue_facts.h"
 #include "secrets.h"
+
+/* tide.check_option(kind, name, value): may a policy set this option?
+ *
+ * @param kind  "queue", "topic" or "exchange"
+ * @return      TIDE_OK; or negative, and `err` has a sentence */
+typedef int api_option_fn(const char *kind, const struct arg *option, struct error *err);
+
+/* What a broker was given, for the processes that it starts. */
+#define API_SETTING_VARIABLE "TIDEMQ_RULES_SET"
+
+struct api_tide;
+
+/* Userdata that functions of `tide` make: a bucket, a counter. The function that makes
+ * one, and the methods, have the same upvalues: 1 the api_tide, 2 the metatable. All
+ * functions may raise. */
+struct api_object {
+	const char *type;     /* also the function's name in `tide` */
+	lua_CFunction create; /* that function */
+	const luaL_Reg *methods;
+};
+
+/* `tide` is on the top. */
+void api_object_add(lua_State *L, struct api_tide *t, const struct api_object *o);
+
+/* For `create`: the userdata on the top is one. */
+void api_object_make(lua_State *L);
+/* For a method: what it was called on. */
+void *api_object_check(lua_State *L);
+
+#define API_USE_NAME_MAX 64
+
+/* tide.use(name, settings): what a file returns that is another script of its folder,
+ * with settings of its own. rule.c loads it. */
+struct api_use {
+	char name[API_USE_NAME_MAX + 1]; /* letters, digits, '_' and '-' */
+	int line;                        /* where it was called */
+};
+
+/* NULL: the value on the top is something else. */
+const struct api_use *api_use_at_top(lua_State *L);
+/* Push the table of its settings. */
+void api_use_push_settings(lua_State *L);
 
 struct meters;
 struct shared;

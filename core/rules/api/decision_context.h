@@ -6,7 +6,10 @@
  * that scripts call find it for the time of the call, and no longer. */
 #pragma once
 
-#include "line_trace.h"
+#include <lua.h>
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "rules/sandbox/script.h"
 
 #define DRY_RUN_SCRIPTS_MAX 64
@@ -68,3 +71,24 @@ void dry_run_count(struct dry_run *run, const char *file, uint64_t time_ns);
 /* Push what a strategy gets as its state: the value of the reference, or in a
  * dry run a table that looks like it, and whose changes nobody else sees. */
 void dry_run_push_state(lua_State *L, int reference);
+
+#define LINE_TRACE_LINES_MAX 1024
+#define LINE_TRACE_STEPS_MAX 5000
+
+struct line_trace {
+	const char *file;
+	/* The last one that ran, other than the `end` of a function: what the call
+	 * decided, it decided here. 0: none, or the trace has ended itself. */
+	int line;
+	unsigned steps;
+	uint64_t lines[LINE_TRACE_LINES_MAX / 64]; /* a bit for each that ran */
+};
+
+/* Around a call into the state whose decision_context has the trace. It is of this call
+ * alone then. */
+void line_trace_begin(struct line_trace *t, lua_State *L, const char *file);
+void line_trace_end(lua_State *L);
+
+/* The first run of lines that ran, from *line on: *line and *last receive its ends. Lines
+ * beyond LINE_TRACE_LINES_MAX are not known. */
+bool line_trace_next(const struct line_trace *t, int *line, int *last);

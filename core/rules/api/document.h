@@ -11,6 +11,7 @@
 #include <lua.h>
 
 #include "base/json_tape.h"
+#include "base/slice.h"
 
 #define DOCUMENT_BYTES_MAX ((size_t)1 << 20)
 #define DOCUMENT_DEPTH_MAX 32
@@ -45,8 +46,6 @@ struct documents {
 };
 
 void document_deinit(struct documents *d);
-/* After each use. */
-void document_measure(struct documents *d);
 /* After a call that has left more than DOCUMENTS_KEPT_BYTES. */
 void document_trim(struct documents *d);
 
@@ -60,6 +59,9 @@ void document_open(lua_State *L);
 void document_push(lua_State *L, struct slice text, struct error *unread);
 /* Push why it is not read whole; nil when it is. */
 void document_push_error(lua_State *L, struct slice text);
-/* Is the value at `idx` a view? Then where it looks. Raises for an expired one, and for
- * one of a payload that is not read to its end. */
-bool document_find(lua_State *L, int idx, struct json_tape **tape, uint32_t *node);
+
+/* Add the table `json` to the one on the top. May raise, as do all. */
+void api_json_add(lua_State *L);
+/* The value at `idx` as JSON of up to DOCUMENT_BYTES_MAX, good until the next call of a
+ * function of tide.json. */
+struct slice api_json_text(lua_State *L, int idx);

@@ -7,8 +7,24 @@
 
 #include <lua.h>
 #include <stdbool.h>
+#include <stdint.h>
 
-#include "api_msg.h"
+#include "base/msg.h"
+#include "view.h"
+
+/* A message as scripts read it. */
+struct api_msg {
+	const struct msg *msg;
+	uint32_t attempt; /* 0 before the first delivery */
+	bool has_place;   /* it is in a topic, there */
+	uint32_t partition;
+	uint64_t offset;
+};
+
+/* Both may raise. */
+void api_msg_open(lua_State *L);
+/* Push a view of `m`, which outlives the call under way. */
+void api_msg_push(lua_State *L, const struct api_msg *m);
 
 #define DRAFT_COPIES_MAX 64 /* of one publish */
 #define DRAFT_PAYLOAD_MAX ((size_t)16 << 20)

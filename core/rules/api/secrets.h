@@ -3,14 +3,14 @@
  *
  * A secret is read while the scripts are loaded, and stays what it is until the next
  * reload. It is never written anywhere: not into Redis beside the rules, and into no
- * error or log line of a script (hidden.h). */
+ * error or log line of a script (hints.h). */
 #pragma once
 
 #include <lua.h>
 #include <stdbool.h>
 
 #include "base/args.h"
-#include "rules/sandbox/hidden.h"
+#include "rules/sandbox/hints.h"
 
 #define SECRETS_TEXT_MAX ((size_t)64 * 1024)
 

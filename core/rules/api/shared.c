@@ -1,5 +1,6 @@
 #include "shared.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,14 +10,230 @@
 #include "base/heap.h"
 #include "base/mem.h"
 #include "base/table.h"
-#include "payers.h"
-#include "shared_text.h"
+
+#define PAYER_KEY_MAX 512
+
+/* Who holds entries: a script in a vhost, or the whole of a script. */
+struct payer {
+	UT_hash_handle hh;
+	struct payer *whole;   /* the script, for all vhosts; NULL: it is that */
+	size_t entries, bytes; /* without any it is forgotten */
+	size_t key_len;
+	char key[]; /* the file; and a zero, the vhost */
+};
+
+struct payers {
+	struct payer *table; /* uthash */
+};
+
+/* Of entries, or of bytes. */
+struct payers_room {
+	size_t held;  /* by the script for the vhost */
+	size_t share; /* that it may hold now */
+};
+
+struct payers_total {
+	size_t entries, entries_max, bytes, bytes_max; /* of the dictionary */
+};
+
+struct payers_rooms {
+	struct payers_room entries, bytes;
+};
+
+static const char *payers_file(const struct payer *p)
+{
+	return p->key;
+}
+
+static struct slice payers_vhost(const struct payer *p)
+{
+	size_t file_len = strlen(p->key) + 1;
+
+	return (struct slice){ p->key + file_len, p->key_len - file_len };
+}
+
+/* A script for all vhosts has no zero at the end. */
+static size_t make_payer_key(char out[PAYER_KEY_MAX], const char *file,
+			     struct slice vhost)
+{
+	size_t len = strlen(file) + 1;
+
+	memcpy(out, file, len);
+	if (vhost.len)
+		memcpy(out + len, vhost.data, vhost.len);
+	return len + vhost.len;
+}
+
+static struct payer *find_payer(const struct payers *all, const char *key, size_t len)
+{
+	struct payer *p;
+
+	HASH_FIND(hh, all->table, key, len, p);
+	return p;
+}
+
+static struct payer *obtain_payer(struct payers *all, const char *key, size_t len)
+{
+	struct payer *p = find_payer(all, key, len);
+
+	if (p)
+		return p;
+	p = mem_zalloc(sizeof(*p) + len + 1);
+	p->key_len = len;
+	memcpy(p->key, key, len);
+	HASH_ADD_KEYPTR(hh, all->table, p->key, p->key_len, p);
+	return p;
+}
+
+/* For the script in the vhost; made if it is new. */
+static struct payer *payers_open(struct payers *all, const char *file, struct slice vhost)
+{
+	char key[PAYER_KEY_MAX];
+	size_t len = make_payer_key(key, file, vhost);
+	struct payer *p = obtain_payer(all, key, len);
+
+	if (!p->whole)
+		p->whole = obtain_payer(all, key, strlen(file));
+	return p;
+}
+
+static void add_to_payer(struct payers *all, struct payer *p, int entries, int64_t bytes)
+{
+	p->entries += (size_t)entries;
+	p->bytes += (size_t)bytes;
+	if (p->entries > 0)
+		return;
+	HASH_DELETE(hh, all->table, p);
+	mem_free(p);
+}
+
+/* It holds so many more bytes, or fewer, and an entry more, as many or fewer. One that
+ * holds none any more is freed. */
+static void payers_add(struct payers *all, struct payer *p, int entries, int64_t bytes)
+{
+	struct payer *whole = p->whole;
+
+	add_to_payer(all, p, entries, bytes);
+	add_to_payer(all, whole, entries, bytes);
+}
+
+/* All but one part of so many, rounded up: all of a tiny one. */
+static size_t all_but_one(size_t n, size_t parts)
+{
+	return n / parts * (parts - 1) + n % parts;
+}
+
+struct holding {
+	size_t held, by_script, used, max;
+};
+
+static struct payers_room room_of(const struct holding *u)
+{
+	size_t others = u->used - u->by_script;
+	size_t of_script = u->max > others ? all_but_one(u->max - others, 8) : 0;
+	size_t other_vhosts = u->by_script - u->held;
+
+	return (struct payers_room){
+		.held = u->held,
+		.share = of_script > other_vhosts
+				 ? all_but_one(of_script - other_vhosts, 7)
+				 : 0,
+	};
+}
+
+static void payers_read(const struct payers *all, const char *file, struct slice vhost,
+			const struct payers_total *total, struct payers_rooms *out)
+{
+	static const struct payer none;
+	char key[PAYER_KEY_MAX];
+	size_t len = make_payer_key(key, file, vhost);
+	const struct payer *p = find_payer(all, key, len), *whole;
+
+	whole = p ? p->whole : find_payer(all, key, strlen(file));
+	if (!p)
+		p = &none;
+	if (!whole)
+		whole = &none;
+	out->entries = room_of(&(struct holding){ p->entries, whole->entries,
+						  total->entries, total->entries_max });
+	out->bytes = room_of(&(struct holding){ p->bytes, whole->bytes, total->bytes,
+						total->bytes_max });
+}
+
+static void shared_text_write(struct buf *out, int64_t expires_unix_ms,
+			      const struct shared_value *v)
+{
+	buf_printf(out, "%" PRId64 " ", expires_unix_ms);
+	switch (v->type) {
+	case SHARED_TEXT:
+		buf_append_char(out, 's');
+		buf_append_slice(out, v->text);
+		break;
+	case SHARED_INTEGER:
+		buf_printf(out, "i%" PRId64, v->integer);
+		break;
+	case SHARED_NUMBER:
+		buf_printf(out, "n%.17g", v->number);
+		break;
+	case SHARED_BOOLEAN:
+		buf_append_text(out, v->boolean ? "b1" : "b0");
+		break;
+	}
+}
+
+/* A number that is the whole of the text, which is no longer than any of ours. */
+static bool decode_number(struct slice text, struct shared_value *out)
+{
+	char digits[64], *end;
+
+	if (text.len == 0 || text.len >= sizeof(digits))
+		return false;
+	memcpy(digits, text.data, text.len);
+	digits[text.len] = '\0';
+	if (out->type == SHARED_INTEGER)
+		out->integer = strtoll(digits, &end, 10);
+	else
+		out->number = strtod(digits, &end);
+	return *end == '\0';
+}
+
+/* False for other texts. A value of type s points into `text`. */
+static bool shared_text_read(struct slice text, int64_t *expires_unix_ms,
+			     struct shared_value *out)
+{
+	const char *space = memchr(text.data, ' ', text.len);
+	uint64_t expires;
+	size_t head = space ? (size_t)(space - text.data) : 0;
+
+	if (!space || text.len < head + 2 ||
+	    !slice_to_uint((struct slice){ text.data, head }, INT64_MAX, &expires))
+		return false;
+	*expires_unix_ms = (int64_t)expires;
+	struct slice value = slice_skip(text, head + 2);
+	switch (text.data[head + 1]) {
+	case 's':
+		*out = (struct shared_value){ .type = SHARED_TEXT, .text = value };
+		return true;
+	case 'i':
+		*out = (struct shared_value){ .type = SHARED_INTEGER };
+		return decode_number(value, out);
+	case 'n':
+		*out = (struct shared_value){ .type = SHARED_NUMBER };
+		return decode_number(value, out);
+	case 'b':
+		*out = (struct shared_value){ .type = SHARED_BOOLEAN,
+					      .boolean = slice_is(value, "1") };
+		return value.len == 1;
+	default:
+		return false;
+	}
+}
 
 /* Each new entry removes so many expired ones. With one alone they would never become
  * fewer. */
 #define RECLAIM_PER_SET 2
 
-#define KEY_BYTES_MAX (2 + SHARED_SERIES_MAX) /* "k:" and the key */
+#define ENTRY_KEY_MAX (2 + SHARED_SERIES_MAX) /* "k:" and the key */
 
 /* How far an entry is with being stored. */
 enum home { HOME_CLEAN, HOME_DIRTY, HOME_SENT };
@@ -61,7 +278,7 @@ struct shared {
 };
 
 /* The key as it is kept, in `out`. */
-static struct slice make_key(char out[KEY_BYTES_MAX], const struct shared_op *op)
+static struct slice make_entry_key(char out[ENTRY_KEY_MAX], const struct shared_op *op)
 {
 	out[0] = (char)op->space;
 	out[1] = ':';
@@ -261,7 +478,7 @@ static void drop(struct shared *s, struct shared_entry *e)
 	set_dirty(s, e);
 }
 
-static struct shared_entry *find(const struct shared *s, struct slice key)
+static struct shared_entry *find_entry(const struct shared *s, struct slice key)
 {
 	struct shared_entry *e;
 
@@ -289,8 +506,8 @@ static bool is_alive(const struct shared_entry *e, int64_t now_ms)
 
 static struct shared_entry *find_alive(const struct shared *s, const struct shared_op *op)
 {
-	char key[KEY_BYTES_MAX];
-	struct shared_entry *e = find(s, make_key(key, op));
+	char key[ENTRY_KEY_MAX];
+	struct shared_entry *e = find_entry(s, make_entry_key(key, op));
 
 	return is_alive(e, op->now_ms) ? e : NULL;
 }
@@ -386,13 +603,13 @@ static void pay(struct shared *s, struct shared_entry *e, const struct shared_op
 }
 
 /* The entry of the key with room for the value, dead or alive. */
-static int obtain(struct shared *s, const struct shared_op *op,
-		  const struct shared_value *value, struct shared_entry **out,
-		  struct error *err)
+static int obtain_entry(struct shared *s, const struct shared_op *op,
+			const struct shared_value *value, struct shared_entry **out,
+			struct error *err)
 {
-	char text[KEY_BYTES_MAX];
-	struct slice key = make_key(text, op);
-	struct shared_entry *e = find(s, key);
+	char text[ENTRY_KEY_MAX];
+	struct slice key = make_entry_key(text, op);
+	struct shared_entry *e = find_entry(s, key);
 	size_t old = e ? text_of(&e->value).len : 0;
 	size_t new = text_of(value).len;
 	size_t more = e ? 0 : entry_bytes(key.len, value);
@@ -403,7 +620,7 @@ static int obtain(struct shared *s, const struct shared_op *op,
 	if (rc != TIDE_OK)
 		return rc;
 	/* What had expired may have been forgotten on the way. */
-	e = find(s, key);
+	e = find_entry(s, key);
 	*out = e ? e : create(s, key);
 	pay(s, *out, op);
 	return TIDE_OK;
@@ -438,7 +655,7 @@ int shared_set(struct shared *s, const struct shared_op *op,
 
 	if (op->is_dry)
 		return TIDE_OK;
-	int rc = obtain(s, op, value, &e, err);
+	int rc = obtain_entry(s, op, value, &e, err);
 	if (rc != TIDE_OK)
 		return rc;
 	assign(s, e, value);
@@ -539,9 +756,9 @@ void shared_stats(const struct shared *s, struct shared_stats *out)
 
 size_t shared_count_family(const struct shared *s, struct slice name)
 {
-	char key[KEY_BYTES_MAX];
+	char key[ENTRY_KEY_MAX];
 	const struct shared_op op = { .space = SHARED_COUNTERS, .key = name };
-	const struct shared_family *f = find_family(s, make_key(key, &op));
+	const struct shared_family *f = find_family(s, make_entry_key(key, &op));
 
 	return f ? f->count : 0;
 }
@@ -682,7 +899,7 @@ void shared_each_counter(const struct shared *s, int64_t now_ms, unsigned max,
 
 static bool is_kept_key(struct slice key)
 {
-	return key.len > 2 && key.len <= KEY_BYTES_MAX && key.data[1] == ':' &&
+	return key.len > 2 && key.len <= ENTRY_KEY_MAX && key.data[1] == ':' &&
 	       (key.data[0] == SHARED_KEYS || key.data[0] == SHARED_COUNTERS ||
 		key.data[0] == SHARED_BUCKETS);
 }
@@ -694,7 +911,7 @@ int shared_restore(struct shared *s, struct slice key, struct slice text)
 
 	if (!is_kept_key(key) || !shared_text_read(text, &expires_unix_ms, &value))
 		return TIDE_ESYNTAX;
-	struct shared_entry *e = find(s, key);
+	struct shared_entry *e = find_entry(s, key);
 	if (!e) {
 		e = create(s, key);
 		assign(s, e, &value);

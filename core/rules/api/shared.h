@@ -6,8 +6,11 @@
  * error, and nothing is evicted. An expired entry is gone at once; later calls take back
  * its room.
  *
- * What is new is charged to a script and a vhost, which have a share: payers.h. What is
- * restored is charged to nobody until it is changed.
+ * What is new is charged to a script and a vhost, which have a share. What is
+ * restored is charged to nobody until it is changed. A script may hold seven eighths of
+ * what other scripts leave, and for one vhost six sevenths of what its other vhosts leave
+ * of that. One alone has three quarters of all. Whoever comes first leaves something for
+ * all others, and no script has all, however many vhosts clients make.
  *
  * Keys are in spaces: a counter and a key of the same name are two entries. */
 #pragma once
@@ -20,7 +23,7 @@
 #include "base/slice.h"
 
 #define SHARED_KEY_MAX 256
-#define SHARED_SERIES_MAX 1100 /* of a counter's name with labels: series.h */
+#define SHARED_SERIES_MAX 1100 /* of a counter's name with labels: meters.h */
 #define SHARED_TEXT_MAX ((size_t)64 * 1024)
 #define SHARED_ENTRIES_DEFAULT ((size_t)100000)
 #define SHARED_BYTES_DEFAULT ((size_t)16 << 20)

@@ -28,7 +28,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/msg.h"
-#include "rules/api/api_option.h"
+#include "rules/api/api_tide.h"
 #include "rules/api/queue_facts.h"
 #include "script_kind.h"
 
@@ -131,7 +131,7 @@ const unsigned *engine_hook_counts(const struct engine *e);
 /* How many decisions scripts were asked for. */
 const uint64_t *engine_call_count(const struct engine *e);
 
-/* What decisions have taken since the last call of this: script_recent.h. */
+/* What decisions have taken since the last call of this: script.h. */
 void engine_take_recent(struct engine *e, struct script_recent *out);
 
 /* The values of tide.shared, tide.counter and tide.bucket: shared.h. */

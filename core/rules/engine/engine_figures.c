@@ -4,10 +4,9 @@
 
 #include "engine_private.h"
 #include "rules/api/meters.h"
-#include "rules/api/series.h"
 #include "rules/api/shared.h"
 
-#define COUNTERS_SHOWN 256  /* of those without a name of series.h */
+#define COUNTERS_SHOWN 256  /* of those without a name of meters.h */
 #define COUNTERS_SEEN 10000 /* of all: a walk of less than a millisecond */
 
 void engine_figures_read(const struct engine *e, struct engine_figures *out)

@@ -35,8 +35,8 @@ void engine_figures_read_script(const struct engine *e, size_t number,
 enum engine_metric_type { ENGINE_COUNTER, ENGINE_GAUGE, ENGINE_HISTOGRAM };
 struct engine_metric {
 	enum engine_metric_type type;
-	struct slice text; /* the name, perhaps with labels: series.h */
-	/* The name is none of series.h, or that of a gauge or histogram too. */
+	struct slice text; /* the name, perhaps with labels: meters.h */
+	/* The name is none of meters.h, or that of a gauge or histogram too. */
 	bool is_plain;
 	double value; /* of a histogram the sum */
 	unsigned bucket_count;

@@ -11,7 +11,6 @@
 #include "figures.h"
 #include "host/machine.h"
 #include "rules/api/meters.h"
-#include "rules/api/series.h"
 #include "rules/api/shared.h"
 
 #define COUNTERS_SHOWN 256

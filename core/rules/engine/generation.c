@@ -8,7 +8,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
-#include "rules/api/api_msg.h"
+#include "rules/api/draft.h"
 
 static bool is_directory(const char *path)
 {

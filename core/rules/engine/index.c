@@ -7,7 +7,7 @@
 #include "base/container.h"
 #include "base/mem.h"
 #include "host/log.h"
-#include "rules/api/api_msg.h"
+#include "rules/api/draft.h"
 #include "index.h"
 #include "engine_private.h"
 

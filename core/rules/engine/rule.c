@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "rules/api/api_use.h"
+#include "rules/api/api_tide.h"
 #include "rules/sandbox/bundle.h"
 #include "rules/sandbox/field.h"
 #include "rules/sandbox/read_only.h"

@@ -7,7 +7,7 @@
 #include "base/duration.h"
 #include "base/mem.h"
 #include "engine_private.h"
-#include "rules/api/api_msg.h"
+#include "rules/api/draft.h"
 #include "rules/sandbox/field.h"
 #include "rules/sandbox/read_only.h"
 #include "strategy.h"

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "rule.h"
-#include "rules/api/api_option.h"
+#include "rules/api/api_tide.h"
 #include "rules_dir.h"
 
 struct bundle;

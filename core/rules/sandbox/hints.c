@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "read_only.h"
 #include "script.h"
 
@@ -107,8 +108,8 @@ static int l_refuse(lua_State *L)
 		return luaL_error(L, "the names in '%s' are texts; this is a %s", owner,
 				  luaL_typename(L, 2));
 	push_names(L, lua_upvalueindex(2));
-	return luaL_error(L, "there is no '%s.%s'; it has %s", owner,
-			  lua_tostring(L, 2), lua_tostring(L, -1));
+	return luaL_error(L, "there is no '%s.%s'; it has %s", owner, lua_tostring(L, 2),
+			  lua_tostring(L, -1));
 }
 
 void hints_guard(lua_State *L, const char *name, enum hints_guard how)
@@ -230,7 +231,7 @@ void hints_push_module(lua_State *L, const char *name)
 
 /* What the function of the level is called, or is. */
 static void describe_level(const struct script_state *s, const lua_Debug *f, char *out,
-		     size_t max)
+			   size_t max)
 {
 	if (*f->namewhat && !script_hides(s, slice_from(f->name)))
 		snprintf(out, max, "%s '%.60s'",
@@ -243,7 +244,8 @@ static void describe_level(const struct script_state *s, const lua_Debug *f, cha
 		snprintf(out, max, "the function of line %d", f->linedefined);
 }
 
-void hints_write_traceback(lua_State *L, const struct script_state *s, char *out, size_t max)
+void hints_write_traceback(lua_State *L, const struct script_state *s, char *out,
+			   size_t max)
 {
 	char line[SCRIPT_PLACE_MAX + 96], what[80];
 	size_t used = 0;
@@ -251,7 +253,8 @@ void hints_write_traceback(lua_State *L, const struct script_state *s, char *out
 
 	out[0] = '\0';
 	/* Level 0 is the handler. */
-	for (int level = 1; level < TRACEBACK_LEVELS_MAX && lua_getstack(L, level, &f); level++) {
+	for (int level = 1; level < TRACEBACK_LEVELS_MAX && lua_getstack(L, level, &f);
+	     level++) {
 		lua_getinfo(L, "Slnt", &f);
 		if (f.currentline <= 0 && !*f.namewhat)
 			continue; /* the door */
@@ -266,4 +269,64 @@ void hints_write_traceback(lua_State *L, const struct script_state *s, char *out
 		used += (size_t)snprintf(out + used, max - used, "%s%s", used ? "\n" : "",
 					 line);
 	}
+}
+
+static void forget(struct slice *text)
+{
+	char *data = (char *)(uintptr_t)text->data;
+
+	if (data)
+		explicit_bzero(data, text->len);
+	mem_free(data);
+	*text = (struct slice){ 0 };
+}
+
+void hidden_deinit(struct hidden *h)
+{
+	for (size_t i = 0; i < h->count; i++)
+		forget(&h->texts[i]);
+	h->count = h->next = 0;
+}
+
+void hidden_add(struct hidden *h, struct slice text)
+{
+	if (text.len == 0)
+		return;
+	for (size_t i = 0; i < h->count; i++)
+		if (slice_is_equal(h->texts[i], text))
+			return;
+	forget(&h->texts[h->next]);
+	h->texts[h->next] = (struct slice){ mem_strndup(text.data, text.len), text.len };
+	h->next = (h->next + 1) % HIDDEN_MAX;
+	if (h->count < HIDDEN_MAX)
+		h->count++;
+}
+
+static bool has(struct slice text, struct slice part)
+{
+	return text.len >= part.len && memmem(text.data, text.len, part.data, part.len);
+}
+
+bool hidden_is_shown(struct slice secret, struct slice text)
+{
+	struct slice part = { NULL, HIDDEN_PART_MAX };
+
+	if (text.len > HIDDEN_LINE_MAX)
+		text.len = HIDDEN_LINE_MAX;
+	if (secret.len <= HIDDEN_PART_MAX)
+		return secret.len > 0 && has(text, secret);
+	for (size_t i = 0; i + HIDDEN_PART_MAX <= text.len; i++) {
+		part.data = text.data + i;
+		if (has(secret, part))
+			return true;
+	}
+	return false;
+}
+
+bool hidden_is_in(const struct hidden *h, struct slice text)
+{
+	for (size_t i = 0; h && i < h->count; i++)
+		if (hidden_is_shown(h->texts[i], text))
+			return true;
+	return false;
 }

@@ -10,7 +10,7 @@
  *   SAFE_TABLE_MAX elements, by SAFE_STRING_MAX made at once.
  *
  * tests/unit/rules/engine/test_ceiling.c calls every function from every such loop.
- * pattern.h has the pattern functions, safe_table.c those of `table`, safe_meta.c
+ * pattern.h has the pattern functions, safe_lib.c those of `table` and
  * setmetatable. pcall and xpcall pass on the error of a used-up budget. */
 #pragma once
 

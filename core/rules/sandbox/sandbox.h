@@ -4,7 +4,7 @@
  * does to its globals or to `string`, no other file sees. There is no io, os, debug,
  * package, coroutine, dofile or collectgarbage, no bytecode and no __gc. `load` takes
  * text alone (compile.h). `getmetatable` and `rawset` keep a file from changing what is
- * another file's (safe_meta.c).
+ * another file's (safe_lib.c).
  *
  * `require` finds "tide.x" in the framework's directory and other names in the rules
  * directory: "a.b" is a/b.lua, or else a/b/init.lua. It loads a module once per

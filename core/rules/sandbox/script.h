@@ -18,19 +18,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "script_recent.h"
 #include "account.h"
 #include "base/error.h"
 #include "cost.h"
-#include "hidden.h"
-#include "minute.h"
-#include "rehash.h"
+#include "hints.h"
 #include "watchdog.h"
 
 #define SCRIPT_PLACE_MAX 128
 #define SCRIPT_MISSING_MAX 33
 #define SCRIPT_TRACEBACK_MAX 1024
 #define SCRIPT_VIEWS_MAX 16
+#define SCRIPT_LONG_NS 1000000
+#define SCRIPT_RECENT_FILE_MAX 64
 
 /* The longest text in a state. One instruction compares or hashes a whole text, and
  * nothing interrupts an instruction. */
@@ -42,6 +41,14 @@ struct documents;        /* the same */
 /* References to what api/view.c has of a type. */
 struct script_view {
 	int metatable, kept;
+};
+
+/* What decisions have taken since somebody last asked. */
+struct script_recent {
+	uint64_t sum_ns;
+	/* The longest, if it was longer than SCRIPT_LONG_NS, and its file. */
+	uint64_t longest_ns;
+	char longest[SCRIPT_RECENT_FILE_MAX];
 };
 
 struct script_state {

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "rules/api/api_msg.h"
+#include "rules/api/draft.h"
 #include "rules/engine/engine_private.h"
 #include "rules/sandbox/compile.h"
 #include "rules/sandbox/field.h"

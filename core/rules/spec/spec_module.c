@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rules/api/api_setting.h"
+#include "rules/api/api_tide.h"
 #include "rules/engine/engine_private.h"
 #include "rules/engine/engine_status.h"
 #include "rules/engine/strategy.h"

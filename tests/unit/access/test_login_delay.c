@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-#include "access/login_delay.h"
+#include "access/login.h"
 
 static void assert_key(const char *address, bool is_local, const char *want)
 {

@@ -1,6 +1,6 @@
 #include "check.h"
 
-#include "access/peer_host.h"
+#include "access/network.h"
 
 static void a_port_is_cut_off(void **state)
 {

@@ -1,6 +1,6 @@
 #include "check.h"
 
-#include "access/users.h"
+#include "access/user.h"
 
 struct heard {
 	unsigned count;

@@ -5,7 +5,6 @@
 #include <stdio.h>
 
 #include "rules/api/meters.h"
-#include "rules/api/series.h"
 
 static struct meter_handle gauge(const char *text)
 {

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "rules/api/series.h"
+#include "rules/api/meters.h"
 
 static const char *write(const char *name, struct series_label *labels, unsigned count)
 {

@@ -246,7 +246,7 @@ static void file_over_the_limit_is_refused(void **state)
 			"priority/long.lua:1: is larger than 262144 bytes, the limit");
 }
 
-/* What setmetatable promises beside refusing: see safe_meta.c. */
+/* What setmetatable promises beside refusing: see safe_lib.c. */
 static void metatables_are_those_of_the_manual_but_for_some(void **state)
 {
 	struct fixture *f = *state;

@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-#include "rules/sandbox/hidden.h"
+#include "rules/sandbox/hints.h"
 
 static void a_short_secret_is_shown_when_all_of_it_is(void **state)
 {

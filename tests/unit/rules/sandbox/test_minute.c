@@ -2,7 +2,7 @@
 
 #include "check.h"
 
-#include "rules/sandbox/minute.h"
+#include "rules/sandbox/cost.h"
 
 #define SECOND INT64_C(1000000000)
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/buf.h"
-#include "rules/sandbox/source_limits.h"
+#include "rules/sandbox/compile.h"
 
 /* The line that is refused, 0 for none, of `head`, `again` so often and `tail`. */
 static int refused_line(const char *head, const char *again, int times, const char *tail)
