@@ -136,7 +136,7 @@ static void login_script_ask(const struct login_spec *spec, struct login_answer 
 		.password = spec->password,
 		.vhost = spec->vhost,
 		.name = spec->name,
-		.address = peer_host(spec->address),
+		.address = network_host(spec->address),
 		.certificate = slice_from(spec->certificate),
 		.protocol = spec->protocol,
 		.is_tls = spec->is_tls,

@@ -42,7 +42,7 @@ void network_name(const char *peer, char out[NETWORK_TEXT_MAX])
 	snprintf(out, NETWORK_TEXT_MAX, "%.*s", SLICE_HEAD(inside, NETWORK_TEXT_MAX - 1));
 }
 
-struct slice peer_host(const char *peer)
+struct slice network_host(const char *peer)
 {
 	const char *colon = peer ? strrchr(peer, ':') : NULL;
 	struct slice host = { peer, colon ? (size_t)(colon - peer) : 0 };

@@ -15,4 +15,4 @@
 void network_name(const char *peer, char out[NETWORK_TEXT_MAX]);
 
 /* Of "127.0.0.1:50412" and "[::1]:50412"; no data for "unix" and NULL. */
-struct slice peer_host(const char *peer);
+struct slice network_host(const char *peer);

@@ -72,7 +72,7 @@ void subject_set_user(struct subject *s, struct user *user)
 
 void subject_set_address(struct subject *s, const char *address)
 {
-	struct slice host = peer_host(address);
+	struct slice host = network_host(address);
 	char *copy = host.data ? mem_strndup(host.data, host.len) : NULL;
 
 	mem_free(s->address);

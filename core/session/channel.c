@@ -21,7 +21,7 @@ static void describe(const struct holder *h, const struct consumer *c,
 	s->ops->facts(s->ctx, &peer);
 	*out = (struct consumer_view){ .vhost = vhost_slice(s->vhost),
 				       .user = { s->user, s->user_len },
-				       .address = peer_host(peer.address),
+				       .address = network_host(peer.address),
 				       .protocol = peer.protocol,
 				       .connection = s->number,
 				       .channel = ch->number };

@@ -45,8 +45,8 @@ bool session_beside_is_same(const struct session *beside, const struct session *
 		return false;
 	if (!s->subject.env->scripts)
 		return true; /* nobody asks where it comes from */
-	return slice_is_equal(peer_host(session_beside_peer(beside).address),
-			      peer_host(session_beside_peer(s).address));
+	return slice_is_equal(network_host(session_beside_peer(beside).address),
+			      network_host(session_beside_peer(s).address));
 }
 
 bool session_beside_is_holding(const struct session *s)

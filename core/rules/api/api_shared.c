@@ -534,26 +534,6 @@ static int l_reserve(lua_State *L)
 	return 2;
 }
 
-void api_shared_add(lua_State *L, struct api_tide *t)
-{
-	static const luaL_Reg shared[] = {
-		{ "add", l_add }, { "cas", l_cas },     { "delete", l_delete },
-		{ "get", l_get }, { "incr", l_incr },   { "list", l_list },
-		{ "set", l_set }, { "touch", l_touch }, { "ttl", l_ttl },
-		{ NULL, NULL },
-	};
-	static const luaL_Reg bucket[] = { { "reserve", l_reserve },
-					   { "take", l_take },
-					   { NULL, NULL } };
-
-	lua_newtable(L);
-	lua_pushlightuserdata(L, t);
-	luaL_setfuncs(L, shared, 1);
-	read_only_protect(L);
-	lua_setfield(L, -2, "shared");
-	api_object_add(L, t, &(struct api_object){ "bucket", l_bucket, bucket });
-}
-
 /* One of each type, with its labels. The text and the buckets stand behind it. */
 struct api_metric {
 	struct meter_handle handle; /* without a file */
@@ -854,7 +834,7 @@ static int l_histogram_observe(lua_State *L)
 	return h ? finish(L, meters_observe(self(L)->meters, h, value, &err), &err) : 0;
 }
 
-void api_metrics_add(lua_State *L, struct api_tide *t)
+static void add_metrics(lua_State *L, struct api_tide *t)
 {
 	static const luaL_Reg counter[] = { { "get", l_counter_get },
 					    { "incr", l_counter_incr },
@@ -873,4 +853,25 @@ void api_metrics_add(lua_State *L, struct api_tide *t)
 
 	for (size_t i = 0; i < sizeof(objects) / sizeof(objects[0]); i++)
 		api_object_add(L, t, &objects[i]);
+}
+
+void api_shared_add(lua_State *L, struct api_tide *t)
+{
+	static const luaL_Reg shared[] = {
+		{ "add", l_add }, { "cas", l_cas },     { "delete", l_delete },
+		{ "get", l_get }, { "incr", l_incr },   { "list", l_list },
+		{ "set", l_set }, { "touch", l_touch }, { "ttl", l_ttl },
+		{ NULL, NULL },
+	};
+	static const luaL_Reg bucket[] = { { "reserve", l_reserve },
+					   { "take", l_take },
+					   { NULL, NULL } };
+
+	lua_newtable(L);
+	lua_pushlightuserdata(L, t);
+	luaL_setfuncs(L, shared, 1);
+	read_only_protect(L);
+	lua_setfield(L, -2, "shared");
+	api_object_add(L, t, &(struct api_object){ "bucket", l_bucket, bucket });
+	add_metrics(L, t);
 }

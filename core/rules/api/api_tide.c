@@ -448,10 +448,9 @@ void api_tide_open(lua_State *L, struct api_tide *t)
 	push_logs(L, t);
 	lua_setfield(L, -2, "log");
 	api_shared_add(L, t);
-	api_metrics_add(L, t);
 	api_crypto_add(L);
 	document_open(L);
-	api_json_add(L);
+	document_add_json(L);
 	api_match_add(L);
 	api_time_add(L, t);
 	api_setting_add(L, &t->settings);

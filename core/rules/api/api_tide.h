@@ -98,7 +98,6 @@ int64_t api_tide_call_ms(lua_State *L, const struct api_tide *t);
 /* Make `tide` and `print` known to the sandbox of the state, after sandbox_open. May
  * raise. */
 void api_tide_open(lua_State *L, struct api_tide *t);
-/* Parts of api_tide_open: tide.shared and tide.bucket; tide.counter, tide.gauge and
- * tide.histogram. `tide` is on the top. */
+/* A part of api_tide_open: tide.shared, tide.bucket and the metrics. `tide` is on the
+ * top. */
 void api_shared_add(lua_State *L, struct api_tide *t);
-void api_metrics_add(lua_State *L, struct api_tide *t);

@@ -899,7 +899,7 @@ static void write_node(struct writing *w, const struct json_tape *t, uint32_t no
 	}
 }
 
-struct slice api_json_text(lua_State *L, int idx)
+struct slice document_json_text(lua_State *L, int idx)
 {
 	struct documents *d = script_state_of(L)->documents;
 	struct writing w = { .L = L, .out = { .out = &d->out }, .documents = d };
@@ -917,7 +917,7 @@ static int l_encode(lua_State *L)
 {
 	luaL_checkany(L, 1);
 	script_check(L);
-	field_push(L, api_json_text(L, 1));
+	field_push(L, document_json_text(L, 1));
 	return 1;
 }
 
@@ -931,7 +931,7 @@ static int l_array(lua_State *L)
 	return 1;
 }
 
-void api_json_add(lua_State *L)
+void document_add_json(lua_State *L)
 {
 	static const luaL_Reg functions[] = {
 		{ "decode", l_decode },

@@ -61,7 +61,7 @@ void document_push(lua_State *L, struct slice text, struct error *unread);
 void document_push_error(lua_State *L, struct slice text);
 
 /* Add the table `json` to the one on the top. May raise, as do all. */
-void api_json_add(lua_State *L);
+void document_add_json(lua_State *L);
 /* The value at `idx` as JSON of up to DOCUMENT_BYTES_MAX, good until the next call of a
  * function of tide.json. */
-struct slice api_json_text(lua_State *L, int idx);
+struct slice document_json_text(lua_State *L, int idx);

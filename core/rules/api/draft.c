@@ -393,7 +393,7 @@ static void set_json(lua_State *L, struct draft *d)
 {
 	if (lua_isnil(L, -1))
 		luaL_error(L, "msg.json cannot be nil; tide.json.null writes a null");
-	struct slice payload = api_json_text(L, -1);
+	struct slice payload = document_json_text(L, -1);
 	d->now.payload = keep(L, &d->payload, payload).data;
 	d->now.payload_len = payload.len;
 	d->is_changed = true;

@@ -52,7 +52,7 @@ int compile_text(lua_State *L, struct slice text, const char *name)
 		lua_pushfstring(L, "%s:1: is bytecode; a script must be Lua text", name);
 		return LUA_ERRSYNTAX;
 	}
-	if (source_limits_check(&source, name, &err) != TIDE_OK) {
+	if (compile_check_limits(&source, name, &err) != TIDE_OK) {
 		lua_pushstring(L, err.text);
 		return LUA_ERRSYNTAX;
 	}
@@ -282,7 +282,7 @@ static void scan_token(struct scan *s)
 	s->is_suffix = is_suffix;
 }
 
-int source_limits_check(const struct source *source, const char *name, struct error *err)
+int compile_check_limits(const struct source *source, const char *name, struct error *err)
 {
 	struct scan s = { .at = source->data,
 			  .end = source->data + source->len,

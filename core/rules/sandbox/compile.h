@@ -26,5 +26,5 @@ void compile_add_load(lua_State *L, int idx, const char *name);
 #define SOURCE_LIMITS_INDEXES 200 /* '.' and '[' in one expression */
 
 /* TIDE_ERULE with the line of what is too much. A source that is not Lua may pass. */
-TIDE_MUST_USE int source_limits_check(const struct source *source, const char *name,
-				      struct error *err);
+TIDE_MUST_USE int compile_check_limits(const struct source *source, const char *name,
+				       struct error *err);

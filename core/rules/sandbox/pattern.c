@@ -6,6 +6,75 @@
 
 #include "script.h"
 
+#define PATTERN_CAPTURES_MAX 32
+
+enum pattern_op {
+	PATTERN_ONE,      /* a character */
+	PATTERN_MANY,     /* '*', '+' and '?': as many as there are, `min` to `max` */
+	PATTERN_FEW,      /* '-': as few as will do */
+	PATTERN_OPEN,     /* '(' of capture `capture` */
+	PATTERN_CLOSE,    /* ')' */
+	PATTERN_POSITION, /* '()' */
+	PATTERN_AGAIN,    /* '%1' */
+	PATTERN_BALANCE,  /* '%b()' */
+	PATTERN_FRONTIER, /* '%f[set]' */
+	PATTERN_BORDER,   /* '$' */
+	PATTERN_END,
+};
+
+struct pattern_set {
+	uint32_t bits[8]; /* one for each byte */
+};
+
+struct pattern_item {
+	uint8_t op;
+	unsigned char byte, close; /* the pair of a balance */
+	bool is_single;            /* '?': one at most */
+	uint8_t min;
+	uint8_t capture;
+	/* The characters: those of the set, or those that are not; `byte` alone if NULL.
+	 */
+	const struct pattern_set *set;
+	bool is_negated;
+	bool is_any; /* '.': the set is that of all */
+};
+
+/* Where to go on when what follows an item has failed. */
+struct pattern_choice {
+	const struct pattern_item *item;
+	const char *at;  /* where what follows was tried last */
+	const char *low; /* MANY: nothing before this */
+};
+
+struct pattern_capture {
+	const char *start;
+	const char *end; /* NULL: a position */
+};
+
+#define PATTERN_SMALL 24
+
+/* A compiled pattern. A short one needs no allocation. */
+struct pattern {
+	struct pattern_item *items;
+	struct pattern_choice *choices;
+	struct pattern_set *sets;
+	size_t item_count, set_count;
+	unsigned captures;
+	bool is_anchored;
+	struct pattern_item small_items[PATTERN_SMALL + 1];
+	struct pattern_choice small_choices[PATTERN_SMALL];
+	struct pattern_set small_sets[PATTERN_SMALL / 3];
+};
+
+struct pattern_match {
+	lua_State *L;
+	const char *function; /* "string.find", for the error of the budget */
+	const char *subject, *end;
+	int64_t fuel;  /* until the next look at the watchdog */
+	int64_t steps; /* left beyond the fuel */
+	struct pattern_capture captures[PATTERN_CAPTURES_MAX];
+};
+
 /* ASCII, whatever the locale: a rule decides alike on every machine. */
 static const struct pattern_set classes[26] = {
 	['a' - 'a'] = { { 0, 0, 0x07fffffe, 0x07fffffe } },
@@ -244,8 +313,10 @@ static void make_room(lua_State *L, struct pattern *p, size_t len)
 	p->sets = (struct pattern_set *)(room + choices + items);
 }
 
-void pattern_compile(lua_State *L, struct pattern *p, const char *text, size_t len,
-		     bool has_anchor)
+/* Compile, or raise. Pushes a userdata for a long pattern, else nil. It must stay on the
+ * stack while the pattern is used. */
+static void compile_pattern(lua_State *L, struct pattern *p, const char *text, size_t len,
+			    bool has_anchor)
 {
 	struct compiler c = { .L = L, .out = p, .p = text, .end = text + len };
 
@@ -270,8 +341,8 @@ void pattern_compile(lua_State *L, struct pattern *p, const char *text, size_t l
 /* Where text is compared or copied as a block, so many bytes are a step. */
 #define BYTES_PER_STEP 16
 
-void pattern_match_init(struct pattern_match *m, lua_State *L, const char *function,
-			const char *subject, size_t len)
+static void init_match(struct pattern_match *m, lua_State *L, const char *function,
+		       const char *subject, size_t len)
 {
 	m->L = L;
 	m->function = function;
@@ -305,7 +376,8 @@ static inline void spend(struct pattern_match *m, ptrdiff_t steps)
 		refuel(m);
 }
 
-void pattern_match_spend(struct pattern_match *m, size_t steps)
+/* Take `steps` from the budget, for work beside the matching. */
+static void spend_steps(struct pattern_match *m, size_t steps)
 {
 	spend(m, (ptrdiff_t)steps);
 }
@@ -466,8 +538,10 @@ static const char *match_at(struct pattern_match *m, const struct pattern *p,
 	return at;
 }
 
-const char *pattern_match_search(struct pattern_match *m, const struct pattern *p,
-				 const char **at)
+/* The end of the first match at `*at` or behind it, NULL when there is none. `*at` is set
+ * to its begin. Raises when the call has used up its steps or its time. */
+static const char *search_match(struct pattern_match *m, const struct pattern *p,
+				const char **at)
 {
 	const struct pattern_item *first = p->items;
 
@@ -566,9 +640,9 @@ static int search(lua_State *L, const char *function, bool is_find)
 		end = at ? at + pattern_len : NULL;
 		p.captures = 0;
 	} else {
-		pattern_compile(L, &p, pattern, pattern_len, true);
-		pattern_match_init(&m, L, function, text, len);
-		end = pattern_match_search(&m, &p, &at);
+		compile_pattern(L, &p, pattern, pattern_len, true);
+		init_match(&m, L, function, text, len);
+		end = search_match(&m, &p, &at);
 	}
 	if (!end) {
 		lua_pushnil(L);
@@ -598,7 +672,7 @@ struct iteration {
 };
 
 /* Upvalues: the subject, the pattern (kept for their memory), the iteration, and
- * what pattern_compile pushed. */
+ * what compile_pattern pushed. */
 static int l_next(lua_State *L)
 {
 	struct iteration *it = lua_touserdata(L, lua_upvalueindex(3));
@@ -607,9 +681,9 @@ static int l_next(lua_State *L)
 	const char *text = lua_tolstring(L, lua_upvalueindex(1), &len);
 
 	script_check(L);
-	pattern_match_init(&m, L, "string.gmatch", text, len);
+	init_match(&m, L, "string.gmatch", text, len);
 	while (it->at <= m.end) {
-		const char *end = pattern_match_search(&m, &it->pattern, &it->at);
+		const char *end = search_match(&m, &it->pattern, &it->at);
 		if (!end)
 			break;
 		const char *from = it->at;
@@ -634,7 +708,7 @@ static int l_gmatch(lua_State *L)
 	size_t init = read_init(L, 3, len);
 	lua_settop(L, 2);
 	struct iteration *it = lua_newuserdatauv(L, sizeof(*it), 0);
-	pattern_compile(L, &it->pattern, pattern, pattern_len, false);
+	compile_pattern(L, &it->pattern, pattern, pattern_len, false);
 	it->at = init > len ? text + len + 1 : text + init;
 	it->last = NULL;
 	lua_pushcclosure(L, l_next, 4);
@@ -655,9 +729,9 @@ static void add_text(struct substitution *s, const char *from, const char *to)
 	size_t len;
 	const char *text = lua_tolstring(L, 3, &len), *end = text + len, *percent;
 
-	pattern_match_spend(&s->match, len / 16);
+	spend_steps(&s->match, len / 16);
 	for (; (percent = memchr(text, '%', (size_t)(end - text))); text = percent + 2) {
-		pattern_match_spend(&s->match, 2);
+		spend_steps(&s->match, 2);
 		luaL_addlstring(&s->out, text, (size_t)(percent - text));
 		char what = percent + 1 < end ? percent[1] : '\0';
 		if (what == '%') {
@@ -702,7 +776,7 @@ static bool add_value(struct substitution *s, const char *from, const char *to)
 
 static bool replace(struct substitution *s, const char *from, const char *to)
 {
-	pattern_match_spend(&s->match, 4);
+	spend_steps(&s->match, 4);
 	if (s->type == LUA_TFUNCTION || s->type == LUA_TTABLE) {
 		/* A C function, a chain of __index: no instruction, no hook. */
 		script_check(s->match.L);
@@ -720,7 +794,7 @@ static lua_Integer substitute(struct substitution *s, lua_Integer max, bool *has
 
 	while (count < max) {
 		const char *from = at;
-		const char *end = pattern_match_search(m, &s->pattern, &from);
+		const char *end = search_match(m, &s->pattern, &from);
 		if (!end)
 			break;
 		luaL_addlstring(&s->out, at, (size_t)(from - at));
@@ -756,8 +830,8 @@ static int l_gsub(lua_State *L)
 			 3, "string/function/table");
 	lua_Integer max = luaL_optinteger(L, 4, (lua_Integer)len + 1);
 	lua_settop(L, 3);
-	pattern_compile(L, &s.pattern, pattern, pattern_len, true);
-	pattern_match_init(&s.match, L, "string.gsub", text, len);
+	compile_pattern(L, &s.pattern, pattern, pattern_len, true);
+	init_match(&s.match, L, "string.gsub", text, len);
 	luaL_buffinit(L, &s.out);
 	lua_Integer count = substitute(&s, max, &has_changed);
 	luaL_pushresult(&s.out);

@@ -10,6 +10,41 @@
 #include "read_only.h"
 #include "script.h"
 
+const char safe_lib_stand_in = 0;
+
+/* Is argument 1 a table that stands in for another? Then its function `name` is called
+ * with the arguments, and its results are left. */
+static bool call_stand_in(lua_State *L, const char *name)
+{
+	if (!lua_istable(L, 1) || !lua_getmetatable(L, 1))
+		return false;
+	if (lua_rawgetp(L, -1, &safe_lib_stand_in) == LUA_TNIL) {
+		lua_pop(L, 2);
+		return false;
+	}
+	lua_pop(L, 1);
+	lua_getfield(L, -1, name);
+	lua_replace(L, -2);
+	lua_insert(L, 1);
+	lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
+	return true;
+}
+
+/* Call the original, which is the first upvalue, with the same arguments. */
+static int call_original(lua_State *L)
+{
+	return lua_tocfunction(L, lua_upvalueindex(1))(L);
+}
+
+/* Replace the function `name` by `function`, with the original as its upvalue. */
+static void wrap_function(lua_State *L, int idx, const char *name, lua_CFunction function)
+{
+	idx = lua_absindex(L, idx);
+	lua_getfield(L, idx, name);
+	lua_pushcclosure(L, function, 1);
+	lua_setfield(L, idx, name);
+}
+
 /* The functions of `table`. What they work on may be no plain table:
  * each element that is read or written may be a metamethod, or a chain of two
  * thousand __index, so there is a look at the budgets before each. */
@@ -201,17 +236,17 @@ static int l_sort(lua_State *L)
 	} else if (lua_iscfunction(L, 2)) {
 		lua_pushcclosure(L, l_compare, 1);
 	}
-	return safe_lib_call_original(L);
+	return call_original(L);
 }
 
-void safe_table_install(lua_State *L, int idx)
+static void install_table(lua_State *L, int idx)
 {
 	static const luaL_Reg functions[] = {
 		{ "concat", l_concat }, { "insert", l_insert }, { "move", l_move },
 		{ "remove", l_remove }, { "unpack", l_unpack }, { NULL, NULL },
 	};
 
-	safe_lib_wrap(L, idx, "sort", l_sort);
+	wrap_function(L, idx, "sort", l_sort);
 	lua_pushvalue(L, idx);
 	luaL_setfuncs(L, functions, 0);
 	lua_pop(L, 1);
@@ -483,7 +518,7 @@ static int l_rawset(lua_State *L)
 	luaL_checkany(L, 2);
 	luaL_checkany(L, 3);
 	lua_settop(L, 3);
-	if (safe_lib_call_stand_in(L, "rawset"))
+	if (call_stand_in(L, "rawset"))
 		return lua_gettop(L);
 	if (lua_getmetatable(L, 1)) {
 		lua_pushliteral(L, "__newindex");
@@ -497,7 +532,7 @@ static int l_rawset(lua_State *L)
 	return 1;
 }
 
-void safe_meta_bind(lua_State *L, int idx)
+void safe_lib_bind_meta(lua_State *L, int idx)
 {
 	int env = lua_absindex(L, idx);
 
@@ -518,7 +553,7 @@ void safe_meta_bind(lua_State *L, int idx)
 	lua_settop(L, original - 1);
 }
 
-void safe_meta_install(lua_State *L, int idx)
+static void install_meta(lua_State *L, int idx)
 {
 	idx = lua_absindex(L, idx);
 	lua_newtable(L);
@@ -536,15 +571,10 @@ void safe_meta_install(lua_State *L, int idx)
 	lua_setfield(L, idx, "setmetatable");
 }
 
-int safe_lib_call_original(lua_State *L)
-{
-	return lua_tocfunction(L, lua_upvalueindex(1))(L);
-}
-
 static int l_checked(lua_State *L)
 {
 	script_check(L);
-	return safe_lib_call_original(L);
+	return call_original(L);
 }
 
 /* The hook of an overrun raises at each instruction anyway; this check spares a
@@ -552,7 +582,7 @@ static int l_checked(lua_State *L)
 static int l_pcall(lua_State *L)
 {
 	script_check(L);
-	int results = safe_lib_call_original(L);
+	int results = call_original(L);
 	script_check(L);
 	return results;
 }
@@ -581,24 +611,6 @@ static int l_xpcall(lua_State *L)
 	return l_pcall(L);
 }
 
-const char safe_lib_stand_in = 0;
-
-bool safe_lib_call_stand_in(lua_State *L, const char *name)
-{
-	if (!lua_istable(L, 1) || !lua_getmetatable(L, 1))
-		return false;
-	if (lua_rawgetp(L, -1, &safe_lib_stand_in) == LUA_TNIL) {
-		lua_pop(L, 2);
-		return false;
-	}
-	lua_pop(L, 1);
-	lua_getfield(L, -1, name);
-	lua_replace(L, -2);
-	lua_insert(L, 1);
-	lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
-	return true;
-}
-
 /* What a view shows may be read. */
 static int l_rawget(lua_State *L)
 {
@@ -610,23 +622,21 @@ static int l_rawget(lua_State *L)
 		read_only_show(L);
 		return 1;
 	}
-	return safe_lib_call_stand_in(L, "rawget") ? lua_gettop(L)
-						   : safe_lib_call_original(L);
+	return call_stand_in(L, "rawget") ? lua_gettop(L) : call_original(L);
 }
 
 static int l_rawlen(lua_State *L)
 {
 	script_check(L);
 	read_only_see_through(L, 1);
-	return safe_lib_call_stand_in(L, "rawlen") ? lua_gettop(L)
-						   : safe_lib_call_original(L);
+	return call_stand_in(L, "rawlen") ? lua_gettop(L) : call_original(L);
 }
 
 /* The library's pairs() would return its own `next`, which checks no budget. */
 int safe_lib_next(lua_State *L)
 {
 	script_check(L);
-	if (safe_lib_call_stand_in(L, "next"))
+	if (call_stand_in(L, "next"))
 		return lua_gettop(L);
 	luaL_checktype(L, 1, LUA_TTABLE);
 	lua_settop(L, 2);
@@ -710,7 +720,7 @@ static int l_rep(lua_State *L)
 	if (n > 0 && len + separator_len > SAFE_STRING_MAX / (lua_Unsigned)n)
 		return luaL_error(L, "string.rep: the result is over %d bytes",
 				  SAFE_STRING_MAX);
-	return safe_lib_call_original(L);
+	return call_original(L);
 }
 
 /* The bytes of all arguments that are texts: a text of digits is read for each
@@ -744,7 +754,7 @@ static int l_pack(lua_State *L)
 	if (text_bytes(L) > SCRIPT_STRING_MAX)
 		return luaL_error(L, "string.pack: the texts are over %d bytes",
 				  (int)SCRIPT_STRING_MAX);
-	return safe_lib_call_original(L);
+	return call_original(L);
 }
 
 /* max, min, char: any number of numbers, each of which may be given as a text. */
@@ -763,7 +773,7 @@ static int l_of_numbers(lua_State *L)
 		lua_pop(L, size > 0); /* up to a zero byte, it is a number */
 		luaL_argerror(L, i, "number expected, got string");
 	}
-	return safe_lib_call_original(L);
+	return call_original(L);
 }
 
 /* Of what luaL_tolstring would show the address. */
@@ -852,7 +862,7 @@ static int l_format(lua_State *L)
 
 	script_check(L);
 	if (is_simple_format(L))
-		return safe_lib_call_original(L);
+		return call_original(L);
 	const char *at = luaL_checklstring(L, 1, &len), *end = at + len, *percent;
 	int arguments = lua_gettop(L);
 	luaL_buffinit(L, &out);
@@ -870,14 +880,6 @@ static int l_format(lua_State *L)
 	luaL_addlstring(&out, at, (size_t)(end - at));
 	luaL_pushresult(&out);
 	return 1;
-}
-
-void safe_lib_wrap(lua_State *L, int idx, const char *name, lua_CFunction function)
-{
-	idx = lua_absindex(L, idx);
-	lua_getfield(L, idx, name);
-	lua_pushcclosure(L, function, 1);
-	lua_setfield(L, idx, name);
 }
 
 /* Every function in the table at `idx`. One with upvalues would not find them. */
@@ -914,14 +916,14 @@ void safe_lib_install(lua_State *L, int idx)
 	/* The special ones first, each with its original; then all that are left. */
 	for (size_t i = 0; i < sizeof(replaced) / sizeof(replaced[0]); i++) {
 		lua_getfield(L, idx, replaced[i].library);
-		safe_lib_wrap(L, -1, replaced[i].name, replaced[i].function);
+		wrap_function(L, -1, replaced[i].name, replaced[i].function);
 		lua_pop(L, 1);
 	}
-	safe_meta_install(L, idx);
+	install_meta(L, idx);
 	lua_getfield(L, idx, "string");
 	pattern_lib_install(L, -1);
 	lua_getfield(L, idx, "table");
-	safe_table_install(L, -1);
+	install_table(L, -1);
 	lua_pop(L, 2);
 	for (size_t i = 0; i < sizeof(libraries) / sizeof(libraries[0]); i++) {
 		lua_getfield(L, idx, libraries[i]);

@@ -26,22 +26,13 @@
  * libraries. May raise. */
 void safe_lib_install(lua_State *L, int idx);
 
-/* For safe_lib.c: replace the functions of `table` in the table at `idx`; setmetatable in
- * the table at `idx`. */
-void safe_table_install(lua_State *L, int idx);
-void safe_meta_install(lua_State *L, int idx);
-
 /* Give the environment at `idx`, which has setmetatable, functions that know whose they
  * are: getmetatable, setmetatable and rawset. */
-void safe_meta_bind(lua_State *L, int idx);
+void safe_lib_bind_meta(lua_State *L, int idx);
 
 /* A key of metatables that no script gets hold of: the table stands in for another one,
  * and the metatable has `next`, `rawget`, `rawlen` and `rawset` for it. */
 extern const char safe_lib_stand_in;
-/* Is argument 1 such a table? Then its function `name` is called with the arguments, and
- * its results are left. */
-bool safe_lib_call_stand_in(lua_State *L, const char *name);
-
 /* The table at `idx` is going to be read with lua_next or lua_rawget. A view
  * (read_only.h) is replaced by the table that it shows, what stands in for another one by
  * a copy of what that would be. */
@@ -52,7 +43,3 @@ const char *safe_lib_tolstring(lua_State *L, int idx, size_t *len);
 
 /* next, with a check of the budgets. */
 int safe_lib_next(lua_State *L);
-/* Call the original, which is the first upvalue, with the same arguments. */
-int safe_lib_call_original(lua_State *L);
-/* Replace the function `name` by `function`, with the original as its upvalue. */
-void safe_lib_wrap(lua_State *L, int idx, const char *name, lua_CFunction function);

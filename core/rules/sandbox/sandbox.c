@@ -84,7 +84,7 @@ static void push_environment(lua_State *L, const char *name)
 	}
 	lua_pushvalue(L, env);
 	lua_setfield(L, env, "_G");
-	safe_meta_bind(L, env);
+	safe_lib_bind_meta(L, env);
 	compile_add_load(L, env, name);
 	bind_require(L, env);
 }

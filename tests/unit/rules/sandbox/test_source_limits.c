@@ -17,7 +17,7 @@ static int refused_line(const char *head, const char *again, int times, const ch
 		buf_printf(&text, "%s", again);
 	buf_printf(&text, "%s", tail);
 	struct source source = { .data = (char *)buf_cstr(&text), .len = buf_len(&text) };
-	if (source_limits_check(&source, "x.lua", &err) != TIDE_OK)
+	if (compile_check_limits(&source, "x.lua", &err) != TIDE_OK)
 		line = atoi(err.text + strlen("x.lua:"));
 	buf_deinit(&text);
 	return line;
