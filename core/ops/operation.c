@@ -473,7 +473,7 @@ static bool read_value(struct operation_reading *q, const struct parameter *p,
 		if (p->type == PARAMETER_ADDRESS && slice_is(value, "-"))
 			*(struct slice *)at = SLICE("");
 		else if (p->type == PARAMETER_NAME || value.len > 0 ||
-			 p->features & PARAMETER_WORD)
+			 (p->features & PARAMETER_WORD && q->request->is_line))
 			check_name(q, p, value);
 		return true;
 	default:

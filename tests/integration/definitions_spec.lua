@@ -229,8 +229,10 @@ describe('the definitions', function()
     end)
 
     it('have types and options that there are', function()
-      c:expect_answer('DECLARE exchange x.bad', 'ERR syntax DECLARE exchange needs a name and a type')
-      c:expect_answer('DECLARE exchange x.bad durable=0', 'ERR syntax DECLARE exchange needs a name and a type')
+      c:expect_answer('DECLARE exchange x.bad',
+        'ERR syntax DECLARE exchange needs <exchange> and <type>: <type> is missing')
+      c:expect_answer('DECLARE exchange x.bad durable=0', "ERR not-found there is no routing script 'durable=0'; "
+        .. 'there are: content direct fanout headers topic')
       c:expect_answer('DECLARE exchange x.bad teapot', "ERR not-found there is no routing script 'teapot'; there are: "
         .. 'content direct fanout headers topic')
       c:expect_answer('DECLARE exchange x.bad ../topic',
@@ -241,7 +243,7 @@ describe('the definitions', function()
       c:expect_answer('DECLARE exchange x.bad topic durable=2', 'ERR syntax durable=2: expected 0 or 1')
       c:expect_answer('DECLARE exchange - topic',
         "ERR syntax '-' stands for the default exchange and cannot be declared")
-      c:expect_answer('DECLARE teapot x.bad topic', "ERR syntax 'teapot': expected exchange, queue, topic or vhost")
+      c:expect_answer('DECLARE teapot x.bad topic', "ERR syntax DECLARE takes exchange, queue, topic or vhost")
       assert.is_nil(find('exchanges', 'x.bad'))
     end)
 
@@ -318,7 +320,7 @@ describe('the definitions', function()
       c:expect_answer('BIND nobody b.x a', "ERR not-found there is no queue 'nobody' in vhost '/'")
       c:expect_answer('BIND b.q nowhere a', "ERR not-found there is no exchange 'nowhere' in vhost '/'")
       c:expect_answer('BIND b.q b.x a dest=exchange', "ERR not-found there is no exchange 'b.q' in vhost '/'")
-      c:expect_answer('BIND b.q b.x a dest=moon', 'ERR syntax dest=moon: expected queue or exchange')
+      c:expect_answer('BIND b.q b.x a dest=moon', 'ERR syntax dest=moon: expected queue, exchange or topic')
       c:expect_answer('BIND b.q - a',
         'ERR denied the default exchange routes to the queue that the key names and takes no '
         .. 'bindings')
@@ -430,7 +432,7 @@ describe('the definitions', function()
       c2:expect_answer('DELETE vhost /', "ERR denied the default vhost '/' cannot be deleted")
       c2:expect_answer('DECLARE vhost a/b', "ERR syntax 'a/b' is not a vhost: "
         .. "expected / or a name of 1-255 bytes without white space, '/' and ':'")
-      c2:expect_answer('DECLARE vhost shop ttl=1s', 'ERR syntax a vhost has no options')
+      c2:expect_answer('DECLARE vhost shop ttl=1s', "ERR syntax DECLARE vhost has no option 'ttl'; it takes: none")
       own:expect_clean_stop()
     end)
 
