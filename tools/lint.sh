@@ -81,6 +81,7 @@ check "floors, calls, names (tools/lint_floors.lua)" floors
 check "every header stands alone" headers
 check "clang-format" format
 check "file lengths" lengths
+check "budgets of the floors" tools/lint_budgets.sh
 check "luacheck" lua_files
 if command -v shellcheck >/dev/null; then check "shellcheck" shell; fi
 if command -v mandoc >/dev/null; then check "mandoc" man_pages; fi
