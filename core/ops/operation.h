@@ -7,13 +7,6 @@
  *
  *   proto/line    the verb, and HELP: operation_find, operation_run
  *   http          the route, and GET /api
- *   cli           include this header, walk operation_at(0), operation_at(1), … until
- *                 NULL, and take the rows that have `line`. The words of the command
- *                 are those of `line` in small letters ("rules shadow drop"); parameters
- *                 with PARAMETER_WORD stand behind them in their order, FLAG is
- *                 --name, the others are --name=value. operation_write_line makes the
- *                 request of them; the broker checks the values. `help` is the line
- *                 for the list of commands and the man page
  *   make docs     docs/openapi.json and docs/operations-reference.md, by GET /api
  *
  * To add an operation: a row, and the function of the session that it names. */
