@@ -1,458 +1,558 @@
-/* cli_top.c: top. */
-#include <errno.h>
-#include <fcntl.h>
+/* cli_top.c: top. Between two refreshes it waits for a key. Curses sends to the terminal
+ * what has changed. Without a terminal the same page is printed once. */
+#include <curses.h>
 #include <inttypes.h>
+#include <locale.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <uv.h>
-
 #include "base/mem.h"
 #include "base/percent.h"
-#include "cli_top_screen.h"
+#include "base/utf8.h"
+#include "cli_table.h"
 #include "cli_url.h"
-#include "cli_top_view.h"
-#include "cli.h"
+#include "figures/figure.h"
+#include "figures/figure_rows.h"
+#include "host/machine.h"
 
 #define TYPED_MAX 255
-#define ROWS_FIRST (CLI_TOP_HEAD_LINES + 2) /* behind name, head and titles */
-#define SIGNALS 3
-#define HEARTBEAT_MS 10000 /* a broker that is gone is noticed in twice that */
+#define HEAD_LINES 2
+#define ROWS_FIRST (HEAD_LINES + 2) /* behind name, head and titles */
+#define ANSWER_MS 5000 /* no answer for so long: the connection is given up */
+#define ESCAPE_MS 25   /* from an Esc to the rest of a key */
+#define KEY_ESCAPE 27
+#define NAME_MIN 16
+#define CELL_MAX 48 /* bytes of a figure */
+
+enum cell_kind {
+	BY_FIGURE, /* as the row of figure_rows.h says */
+	COUNT,
+	RATE,
+	BYTES,
+	DURATION,
+	STATE, /* of a queue: paused or not. LIST does not sort by it, nor by labels */
+	LABEL,
+	TEXT,
+	NAME, /* takes the room that is left */
+};
+
+struct column {
+	const char *title;  /* NULL: behind the last */
+	const char *member; /* of the broker's document */
+	enum cell_kind kind;
+	int width;
+	int spare;        /* left out when it is narrow: the highest first; 0: never */
+	char key;         /* that sorts by it; 0: none */
+	const char *what; /* for the help */
+};
+
+/* clang-format off */
+static const struct column queue_columns[] = {
+	{ "QUEUE",   "name",            NAME,      0, 0, 'n', "name" },
+	{ "READY",   "ready",           BY_FIGURE, 7, 0, 'b', "backlog: ready" },
+	{ "UNACKED", "unacked",         BY_FIGURE, 7, 0, 'u', "unacked" },
+	{ "DELAYED", "delayed",         BY_FIGURE, 7, 2, 'd', "delayed" },
+	{ "BURIED",  "buried",          BY_FIGURE, 6, 4, 0,   NULL },
+	{ "IN/S",    "in_10s",          BY_FIGURE, 7, 0, 'i', "rate in" },
+	{ "OUT/S",   "out_10s",         BY_FIGURE, 7, 0, 'o', "rate out" },
+	{ "OLDEST",  "oldest_ready_ms", BY_FIGURE, 7, 0, 'a', "age of the oldest ready message" },
+	{ "CONS",    "consumers",       BY_FIGURE, 5, 1, 'm', "consumers" },
+	{ "STATE",   "paused",          STATE,     8, 3, 0,   NULL },
+	{ .title = NULL },
+};
+
+static const struct column topic_columns[] = {
+	{ "TOPIC",    "name",       NAME,      0, 0, 'n', "name" },
+	{ "PARTS",    "partitions", BY_FIGURE, 5, 2, 0,   NULL },
+	{ "MESSAGES", "messages",   BY_FIGURE, 8, 0, 'u', "messages" },
+	{ "BYTES",    "bytes",      BY_FIGURE, 7, 3, 'd', "bytes" },
+	{ "IN/S",     "in_10s",     BY_FIGURE, 7, 0, 'i', "rate in" },
+	{ "OUT/S",    "out_10s",    BY_FIGURE, 7, 0, 'o', "rate out" },
+	{ "GROUPS",   "groups",     BY_FIGURE, 6, 1, 0,   NULL },
+	{ "LAG",      "lag",        BY_FIGURE, 8, 0, 'b', "backlog: lag of the group that is the furthest behind" },
+	{ "CONS",     "consumers",  BY_FIGURE, 5, 4, 'm', "consumers" },
+	{ .title = NULL },
+};
+
+static const struct column connection_columns[] = {
+	{ "CONNECTION", "connection", COUNT, 10, 0, 'a', "age" },
+	{ "NAME",       "name",       NAME,   0, 0, 'n', "name" },
+	{ "USER",       "user",       TEXT,  10, 2, 0,   NULL },
+	{ "PEER",       "peer",       LABEL, 21, 4, 0,   NULL },
+	{ "PROTOCOL",   "protocol",   LABEL, 11, 3, 0,   NULL },
+	{ "VHOST",      "vhost",      LABEL,  8, 5, 0,   NULL },
+	{ "CHAN",       "channels",   COUNT,  5, 1, 'm', "channels" },
+	{ "PENDING",    "pending",    COUNT,  7, 0, 'u', "requests without an answer" },
+	{ "OUTPUT",     "output",     BYTES,  7, 0, 'b', "backlog: bytes that wait for the client" },
+	{ "IN",         "bytes_in",   BYTES,  7, 0, 'i', "bytes from it" },
+	{ "OUT",        "bytes_out",  BYTES,  7, 0, 'o', "bytes to it" },
+	{ .title = NULL },
+};
+/* clang-format on */
+
+static const struct view {
+	const char *name; /* as LIST names it; NULL: behind the last */
+	char key;
+	const struct column *columns;
+} views[] = {
+	{ "queues", 'Q', queue_columns },
+	{ "topics", 't', topic_columns },
+	{ "connections", 'c', connection_columns },
+	{ .name = NULL },
+};
 
 enum mode { LOOKING, TYPING_FILTER, TYPING_VHOST, HELPING };
 
 struct top {
-	struct cli *cli;
-	uv_loop_t loop;
-	uv_timer_t timer;
-	uv_poll_t input;
-	int terminal; /* that it watches, as long as there is a screen */
-	uv_signal_t signals[SIGNALS];
-	struct tidemq_client *client;
-	char *url;   /* of the client */
-	char *other; /* tried last, while there is another client's; or NULL */
-	void *screen;
+	struct cli *cli; /* its client is that of the last connection */
+	char *url;       /* of the last connection */
+	SCREEN *screen;  /* NULL: plain text */
 	bool is_ending;
-	int status;
-
-	const struct cli_top_view *view;
-	const struct cli_top_column *sort;
+	const struct view *view;
+	const struct column *sort;
 	bool is_reversed, is_paused;
+	bool is_wanted; /* a page is to be asked for, before it is time */
 	uint64_t offset;
 	char filter[TYPED_MAX + 1];
 	enum mode mode;
 	char typed[TYPED_MAX + 1];
-
-	unsigned asked;  /* answers that are to come */
-	bool is_changed; /* since it asked: it asks again when they have */
 	json_t *now, *rows;
 	char trouble[TIDEMQ_TEXT_MAX + 64]; /* "": there is none */
 	bool is_refused;                    /* it is what an answer said */
 	bool is_lost;                       /* there is no connection */
 };
 
-/* ---- what is shown ---- */
+/* What a figure's row says of a column. */
+struct figure_words {
+	const char *name, *sort;
+	enum figure_kind kind;
+};
+
+static const struct figure_words *figure_of(const char *member)
+{
+#define WORDS(read, name, shown, sort, script, metric, kind, column, help) \
+	{ name, sort, kind },
+	static const struct figure_words words[] = { QUEUE_FIGURES(WORDS)
+							     TOPIC_FIGURES(WORDS) };
+	const struct figure_words *w = words;
+
+	while (!w->name || strcmp(w->name, member) != 0)
+		w++;
+	return w;
+}
+
+/* The word of LIST sort=; NULL: not sorted by it. */
+static const char *sort_of(const struct column *c)
+{
+	if (c->kind == BY_FIGURE)
+		return figure_of(c->member)->sort;
+	return c->kind == STATE || c->kind == LABEL ? NULL : c->member;
+}
+
+static enum cell_kind kind_of(const struct column *c)
+{
+	static const enum cell_kind kinds[] = {
+		[FIGURE_RATE] = RATE, [FIGURE_SINCE] = DURATION
+	};
+	enum cell_kind kind;
+
+	if (c->kind != BY_FIGURE)
+		return c->kind;
+	kind = kinds[figure_of(c->member)->kind];
+	return kind ? kind : strcmp(c->member, "bytes") == 0 ? BYTES : COUNT;
+}
+
+static const struct column *column_by_key(const struct view *view, int key)
+{
+	const struct column *c = view->columns;
+
+	while (c->title && (!c->key || c->key != key))
+		c++;
+	return c->title ? c : NULL;
+}
+
+/* Append text that fits into `width` columns, one a code point, without what would drive
+ * the terminal. Returns the columns that it takes. */
+static int append_clipped(const char *text, int width, struct buf *out)
+{
+	size_t len = strlen(text), i = 0;
+	int taken = 0;
+
+	for (; i < len && taken < width; taken++) {
+		uint32_t point = (unsigned char)text[i];
+		size_t n = point < 0x80 ? 1 : utf8_decode(text + i, len - i, &point);
+
+		if (n == 0 || point < 0x20 || (point >= 0x7f && point < 0xa0))
+			buf_append_char(out, '.');
+		else
+			buf_append(out, text + i, n);
+		i += n ? n : 1;
+	}
+	return taken;
+}
+
+static double scale_down(double n, double base, const char *units, char *unit)
+{
+	for (*unit = *units; n >= base - 0.5 && units[1]; *unit = *++units)
+		n /= base;
+	return n;
+}
+
+static void format_duration(double ms, char out[CELL_MAX])
+{
+	const long long s = (long long)(ms / 1000);
+
+	if (ms < 1000)
+		snprintf(out, CELL_MAX, "%.0fms", ms);
+	else if (ms < 60000)
+		snprintf(out, CELL_MAX, "%.1fs", ms / 1000);
+	else if (s < 3600)
+		snprintf(out, CELL_MAX, "%lldm%02llds", s / 60, s % 60);
+	else if (s < 86400)
+		snprintf(out, CELL_MAX, "%lldh%02lldm", s / 3600, s / 60 % 60);
+	else
+		snprintf(out, CELL_MAX, "%lldd%02lldh", s / 86400, s / 3600 % 24);
+}
+
+static void format_number(enum cell_kind kind, double n, char out[CELL_MAX])
+{
+	char unit;
+
+	if (kind == DURATION) {
+		format_duration(n, out);
+	} else if (kind == BYTES) {
+		n = scale_down(n, 1024, " KMGTP", &unit);
+		snprintf(out, CELL_MAX, unit != ' ' && n < 99.95 ? "%.1f%c" : "%.0f%c", n,
+			 unit);
+		out[strcspn(out, " ")] = '\0';
+	} else if (kind == RATE ? n < 99999.95 : n < 1e6) {
+		snprintf(out, CELL_MAX, kind == RATE ? "%.1f" : "%.0f", n);
+	} else {
+		n = scale_down(n, 1000, " kMGTP", &unit);
+		snprintf(out, CELL_MAX, "%.*f%c",
+			 n < 9.995   ? 2
+			 : n < 99.95 ? 1
+				     : 0,
+			 n, unit);
+	}
+}
+
+/* Of a value as text, in `out` or in the row. */
+static const char *cell_of(enum cell_kind kind, const char *member, const json_t *row,
+			   char out[CELL_MAX])
+{
+	const json_t *value = json_object_get(row, member);
+	const char *text = json_string_value(value);
+
+	if (kind == STATE && json_object_get(row, "unusable"))
+		return "unusable";
+	if (kind == STATE)
+		return !text || strcmp(text, "no") == 0 ? "-"
+		       : strcmp(text, "in") == 0        ? "no in"
+		       : strcmp(text, "out") == 0       ? "no out"
+							: "paused";
+	if (kind >= LABEL)
+		return text ? text : "-";
+	if (!json_is_number(value))
+		return "-";
+	format_number(kind, json_number_value(value), out);
+	return out;
+}
+
+/* What names get, without columns whose `spare` is above the limit. */
+static int room_for_name(const struct view *view, int width, int spare)
+{
+	for (const struct column *c = view->columns; c->title; c++)
+		if (c->kind != NAME && c->spare <= spare)
+			width -= c->width + 1;
+	return width;
+}
+
+/* Append a line of cells: titles if there is no row. Columns that may be left out are,
+ * until there is room for names. */
+static void append_row(const struct view *view, const json_t *row, int width,
+		       struct buf *out)
+{
+	int spare = 9, name;
+
+	while ((name = room_for_name(view, width, spare)) < NAME_MIN && spare > 0)
+		spare--;
+	for (const struct column *c = view->columns; c->title; c++) {
+		enum cell_kind kind = kind_of(c);
+		int room = kind != NAME ? c->width : name < 4 ? 4 : name;
+		char text[CELL_MAX];
+		struct buf clipped = { 0 };
+		int gap;
+
+		if (c->spare > spare)
+			continue;
+		gap = room -
+		      append_clipped(row ? cell_of(kind, c->member, row, text) : c->title,
+				     room, &clipped);
+		buf_printf(out, "%s%*s%s%*s", c != view->columns ? " " : "",
+			   kind < LABEL ? gap : 0, "", buf_cstr(&clipped),
+			   kind < LABEL ? 0 : gap, "");
+		buf_deinit(&clipped);
+	}
+}
+
+/* Append what the whole broker does: LIST now. */
+static void append_head(const json_t *now, int line, struct buf *out)
+{
+	/* clang-format off */
+	static const struct {
+		const char *name, *member;
+		enum cell_kind kind;
+		const char *unit;
+	} figures[HEAD_LINES][9] = {
+		{ { "in",          "published",       RATE,     "/s" },
+		  { "out",         "delivered",       RATE,     "/s" },
+		  { "acked",       "acked",           RATE,     "/s" },
+		  { "failed",      "failed",          RATE,     "/s" },
+		  { "ready",       "ready",           COUNT,    "" },
+		  { "unacked",     "unacked",         COUNT,    "" },
+		  { "delayed",     "delayed",         COUNT,    "" },
+		  { "buried",      "buried",          COUNT,    "" } },
+		{ { "oldest",      "oldest_ready_ms", DURATION, "" },
+		  { "connections", "connections",     COUNT,    "" },
+		  { "memory",      "memory_bytes",    BYTES,    "" },
+		  { "unstored",    "unstored_bytes",  BYTES,    "" },
+		  { "store",       "store_ms",        RATE,     "ms" } },
+	};
+	/* clang-format on */
+	char text[CELL_MAX];
+
+	for (int i = 0; figures[line][i].unit; i++) {
+		const char *cell = cell_of(figures[line][i].kind, figures[line][i].member,
+					   now, text);
+
+		buf_printf(out, "%s%s %s%s", i ? "  " : "", figures[line][i].name, cell,
+			   cell == text ? figures[line][i].unit : "");
+	}
+	if (line == 1)
+		buf_printf(out, "  loop %.1f%%",
+			   100 * json_number_value(json_object_get(now, "loop_busy")));
+}
 
 static void append_title(const struct top *t, struct buf *out)
 {
-	json_t *info = json_loads(tidemq_server_info(t->client), 0, NULL);
+	json_t *info = json_loads(tidemq_server_info(t->cli->client), 0, NULL);
 	const char *vhost = json_string_value(json_object_get(info, "vhost"));
 	const char *version = json_string_value(json_object_get(info, "version"));
-	json_int_t at = json_integer_value(json_object_get(t->now, "t")) / 1000;
-	const time_t seconds = (time_t)at;
+	const time_t seconds = json_integer_value(json_object_get(t->now, "t")) / 1000;
 	struct tm tm;
 	char clock[16] = "";
 
-	if (at > 0 && localtime_r(&seconds, &tm))
+	if (seconds > 0 && localtime_r(&seconds, &tm))
 		strftime(clock, sizeof(clock), "%H:%M:%S", &tm);
 	buf_printf(out, "tidemq %s  vhost ", version ? version : "");
-	cli_top_view_clip(vhost ? vhost : "", 40, out);
-	buf_printf(out, "  %s by %s%s  %s%s", t->view->name,
-		   t->sort->sort ? t->sort->sort : "", t->is_reversed ? ", reversed" : "",
-		   clock, t->is_paused ? "  PAUSED" : "");
+	append_clipped(vhost ? vhost : "", 40, out);
+	buf_printf(out, "  %s by %s%s  %s%s", t->view->name, sort_of(t->sort),
+		   t->is_reversed ? ", reversed" : "", clock,
+		   t->is_paused ? "  PAUSED" : "");
 	json_decref(info);
+}
+
+static bool is_typing(const struct top *t)
+{
+	return t->mode == TYPING_FILTER || t->mode == TYPING_VHOST;
 }
 
 static void append_state(const struct top *t, struct buf *out)
 {
-	size_t count = json_array_size(t->rows);
-
-	if (t->mode == TYPING_FILTER || t->mode == TYPING_VHOST) {
+	if (is_typing(t)) {
 		buf_printf(out, "%s: %s", t->mode == TYPING_FILTER ? "filter" : "vhost",
 			   t->typed);
-		return;
-	}
-	if (t->trouble[0]) {
+	} else if (t->trouble[0]) {
 		buf_append_text(out, t->trouble);
-		return;
+	} else {
+		if (t->filter[0])
+			buf_printf(out, "filter: %s  ", t->filter);
+		if (t->offset > 0)
+			buf_printf(out, "from %" PRIu64 "  ", t->offset + 1);
+		if (json_array_size(t->rows) == 0)
+			buf_printf(out, "no %s", t->view->name);
 	}
-	if (t->filter[0])
-		buf_printf(out, "filter: %s  ", t->filter);
-	if (t->offset > 0)
-		buf_printf(out, "from %" PRIu64 "  ", t->offset + 1);
-	if (count == 0)
-		buf_printf(out, "no %s", t->view->name);
 }
 
-/* Lines of the terminal for rows; with the one below them that says the state. */
-static int page_rows(void)
-{
-	int rows = cli_top_screen_rows() - ROWS_FIRST - 1;
-
-	return rows > 0 ? rows : 1;
-}
-
-static void put(int y, struct buf *text, enum cli_top_style style)
+/* Show the line, and empty the text. @param pair  a pair of colours, 0: none */
+static void put_line(const struct top *t, int y, struct buf *text, attr_t attribute,
+		     int pair)
 {
 	struct buf clipped = { 0 };
 
-	cli_top_view_clip(buf_cstr(text), cli_top_screen_columns(), &clipped);
-	cli_top_screen_line(y, buf_cstr(&clipped), style);
+	if (!t->screen)
+		puts(buf_cstr(text));
+	if (t->screen && y < LINES) {
+		if (COLOR_PAIRS > 0)
+			attribute |= COLOR_PAIR(pair);
+		append_clipped(buf_cstr(text), COLS, &clipped);
+		attron(attribute);
+		mvaddstr(y, 0, buf_cstr(&clipped));
+		attroff(attribute);
+	}
 	buf_deinit(&clipped);
 	buf_clear(text);
 }
 
-static void draw_head(struct top *t, struct buf *text)
+/* Lines of the terminal for rows, but for the one below them that says the state. */
+static int page_rows(void)
 {
+	return LINES > ROWS_FIRST + 2 ? LINES - ROWS_FIRST - 1 : 1;
+}
+
+static void put_rows(const struct top *t, int width, struct buf *text)
+{
+	size_t i;
+	json_t *row;
+
 	append_title(t, text);
-	put(0, text, CLI_TOP_BOLD);
-	for (int i = 0; i < CLI_TOP_HEAD_LINES; i++) {
-		cli_top_view_head(t->now, i, text);
-		put(1 + i, text, CLI_TOP_PLAIN);
+	put_line(t, 0, text, A_BOLD, 2);
+	for (int line = 0; line < HEAD_LINES; line++) {
+		append_head(t->now, line, text);
+		put_line(t, 1 + line, text, 0, 0);
 	}
-}
-
-static void draw_rows(struct top *t, struct buf *text)
-{
-	int width = cli_top_screen_columns();
-	size_t i;
-	json_t *row;
-
-	cli_top_view_titles(t->view, width, text);
-	put(ROWS_FIRST - 1, text, CLI_TOP_TITLE);
+	append_row(t->view, NULL, width, text);
+	put_line(t, ROWS_FIRST - 1, text, A_REVERSE, 0);
 	json_array_foreach(t->rows, i, row)
 	{
-		if ((int)i >= page_rows())
+		if (t->screen && (int)i >= page_rows())
 			break;
-		cli_top_view_row(t->view, row, width, text);
-		put(ROWS_FIRST + (int)i, text, CLI_TOP_PLAIN);
+		append_row(t->view, row, width, text);
+		put_line(t, ROWS_FIRST + (int)i, text, 0, 0);
 	}
 }
 
-static void draw_help(struct top *t, struct buf *text)
+static void put_help(const struct top *t, struct buf *text)
 {
-	for (int i = 0; cli_top_view_help(t->view, i, text); i++)
-		put(i, text, CLI_TOP_PLAIN);
+	static const char *const keys[] = {
+		"r         reverse the order",
+		"/         only names with a part; Enter takes it, Esc leaves it",
+		"Q t c     queues, topics, connections",
+		"v         another vhost",
+		"arrows, PgUp, PgDn, Home   other rows",
+		"p         pause the display; space asks once",
+		"?         this page; any key leaves it",
+		"q         quit",
+	};
+	int y = 0;
+
+	for (const struct column *c = t->view->columns; c->title; c++)
+		if (c->key) {
+			buf_printf(text, "%c         sort by %s", c->key, c->what);
+			put_line(t, y++, text, 0, 0);
+		}
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+		buf_append_text(text, keys[i]);
+		put_line(t, y++, text, 0, 0);
+	}
 }
 
-static void draw(struct top *t)
+static void draw_screen(const struct top *t)
 {
 	struct buf text = { 0 };
-	int last = cli_top_screen_rows() - 1, typed = -1;
+	int typed = -1;
 
-	if (!t->screen)
-		return;
-	cli_top_screen_begin();
-	if (t->mode == HELPING) {
-		draw_help(t, &text);
-	} else {
-		draw_head(t, &text);
-		draw_rows(t, &text);
-	}
-	append_state(t, &text);
-	if (t->mode == TYPING_FILTER || t->mode == TYPING_VHOST)
-		typed = (int)buf_len(&text);
-	put(last, &text, t->trouble[0] ? CLI_TOP_ALARM : CLI_TOP_PLAIN);
-	cli_top_screen_show(typed < 0 ? -1 : last, typed);
-	buf_deinit(&text);
-}
-
-/* ---- the end ---- */
-
-static void on_input_closed(uv_handle_t *handle)
-{
-	close(((struct top *)handle->data)->terminal);
-}
-
-static void on_client_closed(void *ctx)
-{
-}
-
-static void end(struct top *t, int status)
-{
-	if (t->is_ending)
-		return;
-	t->is_ending = true;
-	t->status = status;
-	cli_top_screen_close(t->screen);
-	t->screen = NULL;
-	if (t->client)
-		tidemq_close(t->client, on_client_closed, NULL);
-	t->client = NULL;
-	uv_close((uv_handle_t *)&t->timer, NULL);
-	if (t->input.data)
-		uv_close((uv_handle_t *)&t->input, on_input_closed);
-	for (int i = 0; i < SIGNALS; i++)
-		uv_close((uv_handle_t *)&t->signals[i], NULL);
-}
-
-/* ---- what is printed once ---- */
-
-static void print_once(struct top *t)
-{
-	struct buf text = { 0 };
-	const char *columns = getenv("COLUMNS");
-	int width = columns && atoi(columns) >= 40 ? atoi(columns) : 120;
-	size_t i;
-	json_t *row;
-
-	if (t->cli->json) {
-		json_t *all = json_pack("{s:O, s:O}", "now", t->now, "rows", t->rows);
-
-		json_dumpf(all, stdout, JSON_COMPACT | JSON_REAL_PRECISION(6));
-		putchar('\n');
-		json_decref(all);
-		return;
-	}
-	append_title(t, &text);
-	for (int line = 0; line < CLI_TOP_HEAD_LINES; line++) {
-		struct buf head = { 0 };
-
-		cli_top_view_head(t->now, line, &head);
-		buf_append_char(&text, '\n');
-		buf_append_slice(&text, buf_slice(&head));
-		buf_deinit(&head);
-	}
-	buf_append_text(&text, "\n");
-	cli_top_view_titles(t->view, width, &text);
-	json_array_foreach(t->rows, i, row)
-	{
-		buf_append_char(&text, '\n');
-		cli_top_view_row(t->view, row, width, &text);
-	}
-	puts(buf_cstr(&text));
-	buf_deinit(&text);
-}
-
-/* ---- questions and answers ---- */
-
-static void ask(struct top *t);
-
-static bool is_once(const struct top *t)
-{
-	return t->cli->json || cli_is_given(t->cli, "once") || !isatty(STDOUT_FILENO) ||
-	       !isatty(STDIN_FILENO);
-}
-
-static void answered(struct top *t)
-{
-	if (--t->asked > 0)
-		return;
-	if (!t->screen && t->now && t->rows) {
-		print_once(t);
-		end(t, CLI_DONE);
-		return;
-	}
-	draw(t);
-	if (t->is_changed)
-		ask(t);
-}
-
-/* The document in place of the last one. False: there is none. */
-static void take(struct top *t, const struct tidemq_reply *reply, json_t **out)
-{
-	if (reply->status == TIDEMQ_OK) {
-		json_decref(*out);
-		*out = json_loadb(reply->text, reply->len, 0, NULL);
-		if (t->is_refused)
-			t->trouble[0] = '\0';
-		t->is_refused = false;
-	} else if (reply->status != TIDEMQ_ELOST) {
-		t->is_refused = true;
-		snprintf(t->trouble, sizeof(t->trouble), "%s%s%s", reply->word,
-			 reply->word[0] ? ": " : "", reply->text);
-	}
-}
-
-static void on_answer(struct top *t, struct tidemq_client *c,
-		      const struct tidemq_reply *reply, json_t **out)
-{
-	if (c != t->client || t->is_ending)
-		return;
-	take(t, reply, out);
-	if (t->screen || reply->status == TIDEMQ_OK)
-		answered(t);
+	erase();
+	if (t->mode == HELPING)
+		put_help(t, &text);
 	else
-		end(t, cli_failure("%s", t->trouble));
+		put_rows(t, COLS, &text);
+	append_state(t, &text);
+	if (is_typing(t))
+		typed = (int)buf_len(&text);
+	put_line(t, LINES - 1, &text, t->trouble[0] ? A_BOLD : 0, t->trouble[0] ? 1 : 0);
+	curs_set(typed >= 0);
+	if (typed >= 0)
+		move(LINES - 1, typed < COLS ? typed : COLS - 1);
+	refresh();
+	buf_deinit(&text);
 }
 
-static void on_now(struct tidemq_client *c, const struct tidemq_reply *reply, void *ctx)
+static void set_trouble(struct top *t, const struct tidemq_error *why, const char *more)
 {
-	struct top *t = ctx;
-
-	on_answer(t, c, reply, &t->now);
+	snprintf(t->trouble, sizeof(t->trouble), "%s%s%s%s", why->word,
+		 why->word[0] ? ": " : "", why->text, more);
 }
 
-static void on_rows(struct tidemq_client *c, const struct tidemq_reply *reply, void *ctx)
+/* The document of the answer in place of the last one. */
+static bool ask_document(struct top *t, const char *line, json_t **out)
 {
-	struct top *t = ctx;
+	struct tidemq_reply reply;
+	int rc = tidemq_request(t->cli->client, line, NULL, 0, &reply);
 
-	on_answer(t, c, reply, &t->rows);
+	if (rc == TIDEMQ_OK) {
+		json_decref(*out);
+		*out = json_loadb(reply.text, reply.len, 0, NULL);
+		return true;
+	}
+	t->is_refused = rc == TIDEMQ_EREFUSED;
+	set_trouble(t, tidemq_last_error(t->cli->client),
+		    t->is_refused || !t->screen ? "" : "; connecting again");
+	t->is_lost = !t->is_refused;
+	return false;
 }
 
-static void send_one(struct top *t, const char *line, tidemq_reply_fn on_reply)
+/* Connect to another vhost (a URL for mem_free), or again. */
+static bool connect_take(struct top *t, char *url)
 {
-	int rc = tidemq_send(t->client, line, NULL, 0, on_reply, t);
+	const struct tidemq_options options = { .name = "tidemq-top",
+						.connect_timeout_ms = ANSWER_MS,
+						.request_timeout_ms = ANSWER_MS };
+	struct tidemq_error err;
+	struct tidemq_client *c = tidemq_connect(url, &options, &err);
 
-	if (rc == TIDEMQ_OK)
-		t->asked++;
-	else if (!t->screen)
-		end(t, cli_failure("%s", tidemq_status_text(rc)));
+	if (!c) {
+		set_trouble(t, &err, t->is_lost ? "; connecting again" : "");
+		mem_free(url);
+		return false;
+	}
+	tidemq_disconnect(t->cli->client);
+	t->cli->client = c;
+	mem_free(t->url);
+	t->url = url;
+	t->trouble[0] = '\0';
+	t->is_lost = false;
+	return true;
 }
 
-/* One page, unless an answer is still to come. */
-static void ask(struct top *t)
+/* False: no page, and the trouble is set. */
+static bool ask_page(struct top *t)
 {
 	struct buf line = { 0 };
-	bool is_falling = cli_top_view_is_falling(t->sort) != t->is_reversed;
+	/* The largest come first, but the oldest connection and names from A on. */
+	bool is_falling =
+		kind_of(t->sort) < LABEL && strcmp(t->sort->member, "connection") != 0;
+	bool is_answered;
 
-	t->is_changed = t->asked > 0;
-	if (t->asked > 0 || !t->client)
-		return;
+	if (t->is_lost && !connect_take(t, mem_strdup(t->url)))
+		return false;
 	buf_printf(&line, "LIST %s sort=%s order=%s max=%d offset=%" PRIu64,
-		   t->view->name, t->sort->sort, is_falling ? "desc" : "asc",
+		   t->view->name, sort_of(t->sort),
+		   is_falling != t->is_reversed ? "desc" : "asc",
 		   t->screen ? page_rows() : (int)cli_number(t->cli, "max"), t->offset);
 	if (t->filter[0]) {
 		buf_append_text(&line, " match=");
 		percent_encode(&line, slice_from(t->filter));
 	}
-	send_one(t, "LIST now", on_now);
-	if (!t->is_ending)
-		send_one(t, buf_cstr(&line), on_rows);
-	buf_deinit(&line);
-}
-
-static void on_timer(uv_timer_t *timer)
-{
-	struct top *t = timer->data;
-
-	if (!t->is_paused && t->asked == 0)
-		ask(t);
-}
-
-/* ---- connections ---- */
-
-static void connect_to(struct top *t, const char *url);
-
-/* There is no connection: to another vhost, perhaps. */
-static void go_back(struct top *t)
-{
-	char *other = t->other;
-
-	t->other = NULL;
-	if (t->screen && other)
-		connect_to(t, other);
-	else
-		end(t, cli_failure("%s", t->trouble));
-	mem_free(other);
-}
-
-static void begin_screen(struct top *t);
-
-static void on_connected(struct tidemq_client *c, const struct tidemq_error *why,
-			 void *ctx)
-{
-	struct top *t = ctx;
-
-	if (c != t->client)
-		return;
-	if (why->status != TIDEMQ_OK) {
-		tidemq_close(t->client, on_client_closed, NULL);
-		t->client = NULL;
-		snprintf(t->trouble, sizeof(t->trouble), "%s%s%s", why->word,
-			 why->word[0] ? ": " : "", why->text);
-		go_back(t);
-		return;
-	}
-	if (!t->screen && !is_once(t))
-		begin_screen(t);
-	if (!t->is_ending)
-		ask(t);
-}
-
-static void on_msg(struct tidemq_client *c, struct tidemq_msg *m, void *ctx)
-{
-	tidemq_msg_free(m);
-}
-
-static void on_lost(struct tidemq_client *c, const struct tidemq_error *why, void *ctx)
-{
-	struct top *t = ctx;
-
-	if (c == t->client)
-		end(t, cli_failure("%s", why->text));
-}
-
-static void on_state(struct tidemq_client *c, enum tidemq_state state,
-		     const struct tidemq_error *why, void *ctx)
-{
-	struct top *t = ctx;
-
-	if (c != t->client || !t->screen)
-		return;
-	t->is_lost = state == TIDEMQ_LOST;
-	if (t->is_lost)
-		snprintf(t->trouble, sizeof(t->trouble), "%s; connecting again",
-			 why->text);
-	else if (state == TIDEMQ_RESTORED)
+	is_answered = ask_document(t, "LIST now", &t->now) &&
+		      ask_document(t, buf_cstr(&line), &t->rows);
+	if (is_answered && t->is_refused) {
 		t->trouble[0] = '\0';
-	draw(t);
+		t->is_refused = false;
+	}
+	buf_deinit(&line);
+	return is_answered;
 }
 
-static void connect_to(struct top *t, const char *url)
-{
-	const struct tidemq_handlers handlers = { t, on_connected, on_msg, NULL,
-						  on_lost };
-	const struct tidemq_options options = { .name = "tidemq-top",
-						.heartbeat_ms = HEARTBEAT_MS,
-						.reconnect = !is_once(t),
-						.on_state = on_state,
-						.on_state_ctx = t };
-	struct tidemq_error err;
-	char *copy = mem_strdup(url);
-
-	t->asked = 0;
-	t->is_changed = false;
-	t->client = tidemq_start(&t->loop, url, &options, &handlers, &err);
-	mem_free(t->url);
-	t->url = copy;
-	if (t->client)
-		return;
-	snprintf(t->trouble, sizeof(t->trouble), "%s", err.text);
-	go_back(t);
-}
-
-static void enter_vhost(struct top *t, const char *vhost)
-{
-	char *url = cli_url_with(t->url, vhost);
-
-	mem_free(t->other);
-	t->other = mem_strdup(t->url);
-	tidemq_close(t->client, on_client_closed, NULL);
-	t->client = NULL;
-	t->offset = 0;
-	t->trouble[0] = '\0';
-	connect_to(t, url);
-	mem_free(url);
-}
-
-/* ---- keys ---- */
-
-static void choose_view(struct top *t, const struct cli_top_view *view)
+static void choose_view(struct top *t, const struct view *view)
 {
 	t->view = view;
-	t->sort = cli_top_view_by_key(view, 'b');
+	t->sort = column_by_key(view, 'b');
 	t->is_reversed = false;
 	t->offset = 0;
 	t->filter[0] = '\0';
@@ -460,46 +560,27 @@ static void choose_view(struct top *t, const struct cli_top_view *view)
 	t->rows = NULL;
 }
 
-static void scroll_by(struct top *t, int64_t rows)
-{
-	int64_t offset = (int64_t)t->offset + rows;
-
-	/* Not behind the last one. */
-	if (rows > 0 && json_array_size(t->rows) < (size_t)page_rows())
-		return;
-	t->offset = offset > 0 ? (uint64_t)offset : 0;
-}
-
-static void type(struct top *t, enum mode mode)
-{
-	t->mode = mode;
-	snprintf(t->typed, sizeof(t->typed), "%s",
-		 mode == TYPING_FILTER ? t->filter : "");
-}
-
 static void take_typed(struct top *t)
 {
-	if (t->mode == TYPING_VHOST) {
-		t->mode = LOOKING;
-		if (t->typed[0])
-			enter_vhost(t, t->typed);
-		return;
+	if (t->mode == TYPING_FILTER)
+		memcpy(t->filter, t->typed, sizeof(t->filter));
+	if (t->mode == TYPING_FILTER ||
+	    (t->typed[0] && connect_take(t, cli_url_with(t->url, t->typed)))) {
+		t->offset = 0;
+		t->is_wanted = true;
 	}
 	t->mode = LOOKING;
-	memcpy(t->filter, t->typed, sizeof(t->filter));
-	t->offset = 0;
-	ask(t);
 }
 
 static void on_typed(struct top *t, int key)
 {
 	size_t len = strlen(t->typed);
 
-	if (key == CLI_TOP_KEY_ENTER) {
+	if (key == KEY_ENTER || key == '\r' || key == '\n') {
 		take_typed(t);
-	} else if (key == CLI_TOP_KEY_ESCAPE) {
+	} else if (key == KEY_ESCAPE) {
 		t->mode = LOOKING;
-	} else if (key == CLI_TOP_KEY_BACK) {
+	} else if (key == KEY_BACKSPACE || key == 127 || key == '\b') {
 		/* A character of UTF-8 whole. */
 		while (len > 0 && ((unsigned char)t->typed[len - 1] & 0xc0) == 0x80)
 			len--;
@@ -510,187 +591,214 @@ static void on_typed(struct top *t, int key)
 	}
 }
 
-/* A key that looks for other rows. False: it is none. */
+/* Another view or another order. False: the key is for neither. */
 static bool on_order(struct top *t, int key)
 {
-	const struct cli_top_column *column = cli_top_view_by_key(t->view, key);
-	const struct cli_top_view *view = cli_top_view_all;
+	const struct column *column = column_by_key(t->view, key);
+	const struct view *view = views;
 
 	while (view->name && view->key != key)
 		view++;
 	if (view->name) {
 		choose_view(t, view);
-	} else if (column) {
-		t->is_reversed = false;
-		t->sort = column;
+	} else if (column || key == 'r') {
+		t->is_reversed = !column && !t->is_reversed;
+		t->sort = column ? column : t->sort;
 		t->offset = 0;
-	} else if (key == 'r') {
-		t->is_reversed = !t->is_reversed;
-		t->offset = 0;
-	} else if (key == CLI_TOP_KEY_UP || key == CLI_TOP_KEY_DOWN) {
-		scroll_by(t, key == CLI_TOP_KEY_UP ? -1 : 1);
-	} else if (key == CLI_TOP_KEY_PAGE_UP || key == CLI_TOP_KEY_PAGE_DOWN) {
-		scroll_by(t, key == CLI_TOP_KEY_PAGE_UP ? -page_rows() : page_rows());
-	} else if (key == CLI_TOP_KEY_HOME) {
-		t->offset = 0;
-	} else {
-		return key == ' ';
 	}
-	return true;
+	return view->name || column || key == 'r';
+}
+
+/* Other rows of the same order. False: the key is for nothing of this. */
+static bool on_scroll(struct top *t, int key)
+{
+	int64_t rows = key == KEY_UP      ? -1
+		       : key == KEY_DOWN  ? 1
+		       : key == KEY_PPAGE ? -page_rows()
+		       : key == KEY_NPAGE ? page_rows()
+		       : key == KEY_HOME  ? -(int64_t)t->offset
+					  : 0;
+	bool is_last = json_array_size(t->rows) < (size_t)page_rows();
+
+	if (rows < 0 || (rows > 0 && !is_last))
+		t->offset = (int64_t)t->offset > -rows
+				    ? (uint64_t)((int64_t)t->offset + rows)
+				    : 0;
+	return rows || key == KEY_HOME || key == ' ';
 }
 
 static void on_key(struct top *t, int key)
 {
 	if (!t->is_lost && !t->is_refused)
 		t->trouble[0] = '\0'; /* it has been read */
-	if (t->mode == TYPING_FILTER || t->mode == TYPING_VHOST) {
+	if (key == KEY_RESIZE) {
+		clearok(curscr, TRUE);
+		t->is_wanted = true;
+	} else if (is_typing(t)) {
 		on_typed(t, key);
 	} else if (t->mode == HELPING) {
 		t->mode = LOOKING;
 	} else if (key == 'q') {
-		end(t, CLI_DONE);
+		t->is_ending = true;
 	} else if (key == '?' || key == 'h') {
 		t->mode = HELPING;
 	} else if (key == 'p') {
 		t->is_paused = !t->is_paused;
-	} else if (key == '/') {
-		type(t, TYPING_FILTER);
-	} else if (key == 'v') {
-		type(t, TYPING_VHOST);
-	} else if (on_order(t, key)) {
-		ask(t);
+	} else if (key == '/' || key == 'v') {
+		t->mode = key == '/' ? TYPING_FILTER : TYPING_VHOST;
+		snprintf(t->typed, sizeof(t->typed), "%s", key == '/' ? t->filter : "");
+	} else if (on_order(t, key) || on_scroll(t, key)) {
+		t->is_wanted = true;
 	}
 }
 
-static void on_input(uv_poll_t *input, int status, int events)
+/* NULL: this terminal cannot be used, and nothing was changed. */
+static SCREEN *open_screen(void)
 {
-	struct top *t = input->data;
+	SCREEN *screen;
+	const char *no_color = getenv("NO_COLOR");
+
+	setlocale(LC_CTYPE, "");
+	use_tioctl(TRUE);
+	screen = newterm(NULL, stdout, stdin);
+	if (!screen)
+		return NULL;
+	cbreak();
+	noecho();
+	nonl();
+	keypad(stdscr, TRUE);
+	nodelay(stdscr, TRUE);
+	set_escdelay(ESCAPE_MS);
+	curs_set(0);
+	if ((!no_color || !*no_color) && has_colors()) {
+		start_color();
+		use_default_colors();
+		init_pair(1, COLOR_RED, -1);
+		init_pair(2, COLOR_CYAN, -1);
+	}
+	return screen;
+}
+
+static volatile sig_atomic_t is_signalled;
+
+static void on_signal(int number)
+{
+	is_signalled = 1;
+}
+
+/* Show pages and take keys until somebody wants to leave, or the terminal is gone. */
+static int watch_keys(struct top *t)
+{
+	const char *terminal = getenv("TERM");
+	const struct sigaction action = { .sa_handler = on_signal };
+	int64_t now_ms, due_ms = 0;
+	struct pollfd input = { .fd = STDIN_FILENO, .events = POLLIN };
 	int key;
 
-	if (status < 0) {
-		end(t, CLI_DONE); /* the terminal has gone */
-		return;
-	}
-	while (!t->is_ending && (key = cli_top_screen_key()) != CLI_TOP_KEY_NONE)
-		on_key(t, key);
-	draw(t);
-}
-
-static void on_signal(uv_signal_t *handle, int number)
-{
-	struct top *t = handle->data;
-
-	if (number != SIGWINCH) {
-		end(t, CLI_DONE);
-		return;
-	}
+	t->screen = open_screen();
 	if (!t->screen)
-		return;
-	cli_top_screen_resize();
-	draw(t);
-	ask(t);
+		return cli_failure(
+			"the terminal '%s' cannot be used; --once prints plain text",
+			terminal ? terminal : "");
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+	do {
+		now_ms = machine_clock_ns(CLOCK_MONOTONIC) / 1000000;
+		if (t->is_wanted || (!t->is_paused && now_ms >= due_ms)) {
+			t->is_wanted = false;
+			ask_page(t);
+			now_ms = machine_clock_ns(CLOCK_MONOTONIC) / 1000000;
+			due_ms = now_ms + (int64_t)cli_number(t->cli, "every");
+		}
+		draw_screen(t);
+		poll(&input, 1, t->is_paused ? -1 : (int)(due_ms - now_ms));
+		while (!t->is_ending && (key = getch()) != ERR)
+			on_key(t, key);
+	} while (!t->is_ending && !is_signalled &&
+		 !(input.revents & (POLLERR | POLLHUP)));
+	endwin();
+	delscreen(t->screen);
+	return CLI_DONE;
 }
 
-/* libuv makes a descriptor non-blocking that it watches. The terminal's own is that of
- * the shell, too, and of what curses writes: this is another. */
-static bool watch_keys(struct top *t)
+static int print_once(struct top *t)
 {
-	const char *name = ttyname(STDIN_FILENO);
+	struct buf text = { 0 };
+	const char *columns = getenv("COLUMNS");
 
-	t->terminal = name ? open(name, O_RDONLY | O_NOCTTY | O_CLOEXEC) : -1;
-	if (t->terminal < 0)
-		return false;
-	uv_poll_init(&t->loop, &t->input, t->terminal);
-	t->input.data = t;
-	return uv_poll_start(&t->input, UV_READABLE, on_input) == 0;
+	if (!ask_page(t))
+		return cli_failure("%s", t->trouble);
+	if (t->cli->json) {
+		json_t *all = json_pack("{s:O, s:O}", "now", t->now, "rows", t->rows);
+
+		json_dumpf(all, stdout, JSON_COMPACT | JSON_REAL_PRECISION(6));
+		putchar('\n');
+		json_decref(all);
+	} else {
+		put_rows(t, columns && atoi(columns) >= 40 ? atoi(columns) : 120, &text);
+	}
+	buf_deinit(&text);
+	return CLI_DONE;
 }
 
-static void begin_screen(struct top *t)
-{
-	t->screen = cli_top_screen_open();
-	if (!t->screen) {
-		end(t, cli_failure("the terminal '%s' cannot be used; --once prints "
-				   "plain text",
-				   getenv("TERM") ? getenv("TERM") : ""));
-		return;
-	}
-	if (!watch_keys(t)) {
-		end(t, cli_failure("cannot read the terminal: %s", strerror(errno)));
-		return;
-	}
-	uv_timer_start(&t->timer, on_timer, cli_number(t->cli, "every"),
-		       cli_number(t->cli, "every"));
-	draw(t);
-}
-
-static void init_loop(struct top *t)
-{
-	static const int numbers[SIGNALS] = { SIGWINCH, SIGINT, SIGTERM };
-
-	uv_loop_init(&t->loop);
-	uv_timer_init(&t->loop, &t->timer);
-	t->timer.data = t;
-	for (int i = 0; i < SIGNALS; i++) {
-		uv_signal_init(&t->loop, &t->signals[i]);
-		t->signals[i].data = t;
-		uv_signal_start(&t->signals[i], on_signal, numbers[i]);
-	}
-}
-
-static int refuse_sort(struct cli *cli, const struct cli_top_view *view)
+static int refuse_sort(struct cli *cli, const struct view *view)
 {
 	struct buf names = { 0 };
 	int status;
 
-	for (const struct cli_top_column *c = view->columns; c->title; c++)
-		if (c->sort)
-			buf_printf(&names, " %s", c->sort);
+	for (const struct column *c = view->columns; c->title; c++)
+		if (sort_of(c))
+			buf_printf(&names, " %s", sort_of(c));
 	status = cli_usage_error(cli, "%s are not sorted by '%s'; expected one of:%s",
 				 view->name, cli_get(cli, "sort"), buf_cstr(&names));
 	buf_deinit(&names);
 	return status;
 }
 
-/* What the command line says; CLI_USAGE. */
-static int choose(struct top *t)
+/* Read the command line: CLI_DONE, or CLI_USAGE after a message. */
+static int read_words(struct top *t)
 {
 	const char *name = t->cli->word_count ? t->cli->words[0] : "queues";
-	const struct cli_top_view *view = cli_top_view_all;
+	const char *sort = cli_get(t->cli, "sort");
+	const struct column *c;
+	const struct view *view = views;
 
 	while (view->name && strcmp(view->name, name) != 0)
 		view++;
 	if (!view->name)
 		return cli_usage_error(
 			t->cli,
-			"there is no view '%s'; expected queues, topics or "
-			"connections",
+			"there is no view '%s'; expected queues, topics or connections",
 			name);
 	choose_view(t, view);
-	if (cli_is_given(t->cli, "sort"))
-		t->sort = cli_top_view_by_sort(view, cli_get(t->cli, "sort"));
-	if (!t->sort)
-		return refuse_sort(t->cli, view);
-	if (cli_is_given(t->cli, "match"))
+	if (sort) {
+		for (c = view->columns; c->title; c++)
+			if (sort_of(c) && strcmp(sort_of(c), sort) == 0)
+				break;
+		if (!c->title)
+			return refuse_sort(t->cli, view);
+		t->sort = c;
+	}
+	if (cli_get(t->cli, "match"))
 		snprintf(t->filter, sizeof(t->filter), "%s", cli_get(t->cli, "match"));
 	return CLI_DONE;
 }
 
 static int run_top(struct cli *cli)
 {
-	struct top t = { .cli = cli };
-	int status = choose(&t);
+	struct top t = { .cli = cli, .url = mem_strdup(cli->url) };
+	bool is_plain = cli->json || cli_is_given(cli, "once") ||
+			!isatty(STDOUT_FILENO) || !isatty(STDIN_FILENO);
+	int status = read_words(&t);
 
-	if (status != CLI_DONE)
-		return status;
-	init_loop(&t);
-	connect_to(&t, cli->url);
-	uv_run(&t.loop, UV_RUN_DEFAULT);
-	uv_loop_close(&t.loop);
+	if (status == CLI_DONE)
+		status = cli_connect(cli, NULL);
+	if (status == CLI_DONE)
+		status = is_plain ? print_once(&t) : watch_keys(&t);
 	json_decref(t.now);
 	json_decref(t.rows);
 	mem_free(t.url);
-	mem_free(t.other);
-	return t.status;
+	return status;
 }
 
 static const struct option_row top_options[] = {

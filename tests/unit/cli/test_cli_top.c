@@ -1,6 +1,6 @@
 #include "check.h"
 
-#include "cli/cli_top_view.h"
+#include "cli/cli_top.c"
 
 static struct buf out;
 
@@ -25,7 +25,7 @@ static const char *words_of(const char *row, int width)
 	struct buf line = { 0 };
 	bool was_space = true;
 
-	cli_top_view_row(&cli_top_view_all[0], object, width, &line);
+	append_row(&views[0], object, width, &line);
 	assert_int_equal(buf_len(&line), width);
 	buf_clear(&out);
 	for (const char *at = buf_cstr(&line); *at; at++) {
@@ -72,27 +72,24 @@ static void a_narrow_line_has_fewer_columns(void **state)
 
 static void nothing_of_a_text_drives_the_terminal(void **state)
 {
-	assert_int_equal(cli_top_view_clip("a\033[31mb\xc2\x9b"
-					   "c\xff",
-					   100, &out),
+	assert_int_equal(append_clipped("a\033[31mb\xc2\x9b"
+					"c\xff",
+					100, &out),
 			 10);
 	assert_string_equal(buf_cstr(&out), "a.[31mb.c.");
 	buf_clear(&out);
-	assert_int_equal(cli_top_view_clip("äöü", 2, &out), 2);
+	assert_int_equal(append_clipped("äöü", 2, &out), 2);
 	assert_string_equal(buf_cstr(&out), "äö");
 }
 
 static void each_view_has_its_backlog_and_its_name(void **state)
 {
-	for (const struct cli_top_view *v = cli_top_view_all; v->name; v++) {
-		assert_non_null(cli_top_view_by_key(v, 'b'));
-		assert_non_null(cli_top_view_by_key(v, 'n'));
-		assert_null(cli_top_view_by_key(v, 'q'));
-		for (const struct cli_top_view *w = cli_top_view_all; w->name; w++)
-			assert_null(cli_top_view_by_key(v, w->key));
-		assert_string_equal(cli_top_view_by_sort(v, "name")->member, "name");
-		assert_false(cli_top_view_is_falling(cli_top_view_by_key(v, 'n')));
-		assert_true(cli_top_view_is_falling(cli_top_view_by_key(v, 'b')));
+	for (const struct view *v = views; v->name; v++) {
+		assert_non_null(column_by_key(v, 'b'));
+		assert_string_equal(sort_of(column_by_key(v, 'n')), "name");
+		assert_null(column_by_key(v, 'q'));
+		for (const struct view *w = views; w->name; w++)
+			assert_null(column_by_key(v, w->key));
 	}
 }
 
