@@ -33,82 +33,70 @@ struct audit {
 	uv_timer_t progress;
 	uv_signal_t signals[2];
 	struct store *store;
-	bool is_started, is_closing;
-	bool is_busy;     /* a request or a pause is under way */
+	bool is_started;
+	bool is_waiting;  /* for a completion, or the end of a pause */
 	bool is_stopping; /* a signal: what is under way ends, nothing else begins */
-	uint64_t asked_at_ns, owed_ns;
+	bool is_over;     /* the store has failed, or a second signal has come */
+	uint64_t owed_ns; /* for so long Redis has worked without a pause */
 	/* The walk. */
 	uint64_t page_cursor, next_cursor; /* of SCAN */
 	bool is_scanned;
-	STAILQ_HEAD(, damage_key) keys; /* of the page, not yet begun */
-	struct damage_key *key;         /* being read */
+	STAILQ_HEAD(, damage_key) keys; /* of the page: the first is being read */
 	uint64_t cursor;                /* in it */
 	unsigned rows;                  /* of the next page */
 	struct damage_key *resume_key;
 	uint64_t resume_cursor;
-	/* What was found: to be asked about, seen once, under way, certain. */
-	struct damages fresh, suspects, group, certain;
+	/* What was found: by the last page, seen once, being looked at, certain. */
+	struct damages found, suspects, group, certain;
 	unsigned suspect_count, group_count;
-	bool is_second; /* the suspects are looked at */
 	uint64_t suspected_at_ms;
-	struct damage *mending;
 	/* For people. */
 	uint64_t key_count, row_count, found_count, mended_count;
 	int status;
 };
 
-static void go(struct audit *a);
-
-static void stop_loop(struct audit *a);
-
-static void begin_request(struct audit *a)
+/* Wait for the completion of the request that was just sent. False: it will not come. */
+static bool wait_done(struct audit *a)
 {
-	a->is_busy = true;
-	a->asked_at_ns = uv_hrtime();
+	uint64_t since_ns = uv_hrtime();
+
+	a->is_waiting = true;
+	while (a->is_waiting && !a->is_over)
+		uv_run(&a->loop, UV_RUN_ONCE);
+	a->owed_ns += uv_hrtime() - since_ns;
+	return !a->is_over;
 }
 
-/* @return  false: the store is closing, and nothing else is done */
-static bool end_request(struct audit *a, int status)
+static void on_pause_end(uv_timer_t *timer)
 {
-	a->is_busy = false;
-	a->owed_ns += uv_hrtime() - a->asked_at_ns;
-	return status != TIDE_ESHUTDOWN && !a->is_closing;
+	((struct audit *)timer->data)->is_waiting = false;
 }
 
-static void on_closed(void *ctx)
+static void pause_for(struct audit *a, uint64_t ms)
 {
-	struct audit *a = ctx;
-
-	a->store = NULL;
-	stop_loop(a);
+	uv_timer_start(&a->timer, on_pause_end, ms ? ms : 1, 0);
+	wait_done(a);
+	a->owed_ns = 0;
 }
 
-static void close_store(struct audit *a, int64_t grace_ms)
+static void give_up(struct audit *a, const char *why)
 {
-	if (a->is_closing)
-		return;
-	a->is_closing = true;
-	store_close(a->store, grace_ms, on_closed, a);
-}
-
-static void fail(struct audit *a, const char *text)
-{
-	log_print(STDERR_FILENO, "tidemq: check-store: %s", text);
+	if (why)
+		log_print(STDERR_FILENO, "tidemq: check-store: %s", why);
 	a->status = 1;
-	close_store(a, CLOSE_GRACE_MS);
+	a->is_over = true;
 }
 
-/* ---- where the walk is: CURSOR, or CURSOR/CURSOR/KEY within a key */
-
+/* Where the walk is: CURSOR, or CURSOR/CURSOR/KEY within a key. */
 static void append_place(const struct audit *a, struct buf *out)
 {
-	const struct damage_key *key = a->key ? a->key : STAILQ_FIRST(&a->keys);
+	const struct damage_key *key = STAILQ_FIRST(&a->keys);
 
 	buf_append_uint(out, key ? a->page_cursor : a->next_cursor);
 	if (!key)
 		return;
 	buf_append_char(out, '/');
-	buf_append_uint(out, a->key ? a->cursor : 0);
+	buf_append_uint(out, a->cursor);
 	buf_append_char(out, '/');
 	percent_encode(out, damage_key_slice(key));
 }
@@ -134,82 +122,143 @@ static bool read_place(struct audit *a, struct slice text)
 	return is_good;
 }
 
-/* ---- what was found */
-
-static void suspect(struct audit *a, struct damage *d)
-{
-	STAILQ_INSERT_TAIL(&a->suspects, d, link);
-	a->suspect_count++;
-	a->suspected_at_ms = uv_now(&a->loop);
-}
-
-/* Nobody else writes while the store is held for a repair: one look is enough. */
 static void add_damage(void *ctx, struct damage *d)
 {
-	struct audit *a = ctx;
-	enum damage_look look = damage_look(d->kind);
-
-	if (look == DAMAGE_LOOK_ASK)
-		STAILQ_INSERT_TAIL(&a->fresh, d, link);
-	else if (look == DAMAGE_LOOK_ROW && !a->options->is_repair)
-		suspect(a, d);
-	else
-		STAILQ_INSERT_TAIL(&a->certain, d, link);
-}
-
-static void report(struct audit *a, struct damage *d, enum damage_fate fate,
-		   const char *why)
-{
-	struct buf line = { 0 };
-
-	damage_print(d, fate, why, &line);
-	fwrite(buf_cstr(&line), 1, buf_len(&line), stdout);
-	fflush(stdout);
-	buf_deinit(&line);
-	a->found_count++;
-	a->mended_count += fate == DAMAGE_MENDED;
-	damage_destroy(d);
+	STAILQ_INSERT_TAIL(&((struct audit *)ctx)->found, d, link);
 }
 
 static void on_mended(void *ctx, int status, const char *text)
 {
 	struct audit *a = ctx;
-	struct damage *d = a->mending;
+	struct buf line = { 0 };
 
-	a->mending = NULL;
-	if (end_request(a, status)) {
-		report(a, d, status < 0 ? DAMAGE_REFUSED : DAMAGE_MENDED, text);
-		go(a);
+	a->is_waiting = false;
+	if (status == TIDE_ESHUTDOWN)
+		return;
+	damage_print(STAILQ_FIRST(&a->certain),
+		     status < 0 ? DAMAGE_REFUSED : DAMAGE_MENDED, text, &line);
+	fputs(buf_cstr(&line), stdout);
+	buf_deinit(&line);
+	a->mended_count += status >= 0;
+}
+
+/* Mend or report the first of those that are certain. */
+static void settle_first(struct audit *a)
+{
+	struct store_walk_edit edits[DAMAGE_EDITS_MAX];
+	struct buf keys[DAMAGE_EDITS_MAX] = { { 0 } }, line = { 0 };
+	struct damage *d = STAILQ_FIRST(&a->certain);
+	size_t count = a->options->is_repair ? damage_edits(d, edits, keys) : 0;
+
+	if (count > 0) {
+		store_walk_edit(a->store, edits, count, on_mended, a);
+		wait_done(a);
 	} else {
+		damage_print(d, DAMAGE_FOUND, NULL, &line);
+		fputs(buf_cstr(&line), stdout);
+	}
+	fflush(stdout);
+	a->found_count += !a->is_over;
+	STAILQ_REMOVE_HEAD(&a->certain, link);
+	damage_destroy(d);
+	buf_deinit(&line);
+	for (int i = 0; i < DAMAGE_EDITS_MAX; i++)
+		buf_deinit(&keys[i]);
+}
+
+/* A first look is enough for a repair: nobody else writes to a store that is held. */
+static void judge(struct audit *a, struct damage *d, bool is_second)
+{
+	if (is_second || a->options->is_repair) {
+		STAILQ_INSERT_TAIL(&a->certain, d, link);
+		return;
+	}
+	STAILQ_INSERT_TAIL(&a->suspects, d, link);
+	a->suspect_count++;
+	a->suspected_at_ms = uv_now(&a->loop);
+}
+
+/* Behind its words Redis says where in a script. */
+static void add_refusal(struct audit *a, struct damage_key *key, const char *text)
+{
+	const char *end = strstr(text, " script: ");
+	char *words = mem_strndup(text, end ? (size_t)(end - text) : strlen(text));
+	struct damage *d = damage_create(DAMAGE_READ, key, SLICE(""), words);
+
+	STAILQ_INSERT_TAIL(&a->certain, d, link);
+	mem_free(words);
+}
+
+static void drop_all(struct damages *list)
+{
+	struct damage *d;
+
+	while ((d = STAILQ_FIRST(list)) != NULL) {
+		STAILQ_REMOVE_HEAD(list, link);
 		damage_destroy(d);
 	}
 }
 
-/* @return  true: it is done with */
-static bool settle(struct audit *a)
+/* Leave in the group what is still there. */
+static void on_looked(void *ctx, int status, const char *text, uint64_t next,
+		      const struct store_walk_row *rows, size_t count)
 {
-	struct store_walk_edit edits[DAMAGE_EDITS_MAX];
-	struct buf keys[DAMAGE_EDITS_MAX] = { { 0 } };
-	struct damage *d = STAILQ_FIRST(&a->certain);
-	size_t count = a->options->is_repair ? damage_edits(d, edits, keys) : 0;
+	struct audit *a = ctx;
+	struct damage *d = STAILQ_FIRST(&a->group), *following;
+	bool is_asked = damage_look(d->kind) == DAMAGE_LOOK_ASK;
+	size_t step = is_asked ? DAMAGE_QUESTIONS : 1;
 
-	STAILQ_REMOVE_HEAD(&a->certain, link);
-	if (count == 0) {
-		report(a, d, DAMAGE_FOUND, NULL);
-	} else {
-		a->mending = d;
-		begin_request(a);
-		store_walk_edit(a->store, edits, count, on_mended, a);
+	a->is_waiting = false;
+	if (status == TIDE_ESHUTDOWN)
+		return;
+	if (status < 0 || count != a->group_count * step) {
+		add_refusal(a, d->key, text ? text : "an unexpected reply from Redis");
+		drop_all(&a->group);
+		return;
 	}
-	for (int i = 0; i < DAMAGE_EDITS_MAX; i++)
-		buf_deinit(&keys[i]);
-	return count == 0;
+	for (; d; d = following, rows += step) {
+		following = STAILQ_NEXT(d, link);
+		if (!is_asked)
+			d->found = rows->found;
+		if (is_asked ? damage_is_answered(d, rows)
+			     : damage_is_in_row(d->kind, d->key->name.key, d->found))
+			continue;
+		STAILQ_REMOVE(&a->group, d, damage, link);
+		damage_destroy(d);
+	}
 }
 
-/* ---- looking again */
+static void ask_group(struct audit *a)
+{
+	struct store_walk_question questions[LOOK_MAX * DAMAGE_QUESTIONS];
+	struct buf texts[LOOK_MAX * DAMAGE_QUESTIONS] = { { 0 } };
+	struct slice members[LOOK_MAX];
+	struct damage *d = STAILQ_FIRST(&a->group);
+	const struct layout_name *name = &d->key->name;
+	bool is_asked = damage_look(d->kind) == DAMAGE_LOOK_ASK;
+	size_t count = 0, i;
 
-/* Those at the front of a list that belong to one key and are looked at in one way. */
-static void take_group(struct audit *a, struct damages *from)
+	STAILQ_FOREACH (d, &a->group, link) {
+		i = count++;
+		members[i] = (struct slice){ d->member, d->member_len };
+		if (is_asked)
+			damage_ask(d, questions + i * DAMAGE_QUESTIONS,
+				   texts + i * DAMAGE_QUESTIONS);
+	}
+	if (is_asked)
+		store_walk_ask(a->store, questions, DAMAGE_QUESTIONS * count, on_looked,
+			       a);
+	else
+		store_walk_members(a->store, name, damage_wanted(name->key), members,
+				   count, on_looked, a);
+	for (i = 0; i < DAMAGE_QUESTIONS * count; i++)
+		buf_deinit(&texts[i]);
+	wait_done(a);
+}
+
+/* Look at the first of them again, with others behind it that are of the same key and
+ * are looked at in the same way. */
+static void look_at_some(struct audit *a, struct damages *from, bool is_second)
 {
 	const struct damage *first = STAILQ_FIRST(from);
 	struct damage *d;
@@ -221,101 +270,53 @@ static void take_group(struct audit *a, struct damages *from)
 		STAILQ_REMOVE_HEAD(from, link);
 		STAILQ_INSERT_TAIL(&a->group, d, link);
 		a->group_count++;
-		a->suspect_count -= from == &a->suspects;
+	}
+	ask_group(a);
+	while (!a->is_over && (d = STAILQ_FIRST(&a->group))) {
+		STAILQ_REMOVE_HEAD(&a->group, link);
+		judge(a, d, is_second);
 	}
 }
 
-static void judge(struct audit *a, struct damage *d, bool is_there)
+static void settle_certain(struct audit *a)
 {
-	STAILQ_REMOVE_HEAD(&a->group, link);
-	if (!is_there)
-		damage_destroy(d);
-	else if (a->is_second || a->options->is_repair)
-		STAILQ_INSERT_TAIL(&a->certain, d, link);
-	else
-		suspect(a, d);
+	while (!a->is_over && !STAILQ_EMPTY(&a->certain))
+		settle_first(a);
 }
 
-/* Behind its words Redis says where in a script. */
-static void add_refusal(struct audit *a, struct damage_key *key, const char *text)
+/* Suspects are looked at when they are old enough. */
+static void look_at_suspects(struct audit *a)
 {
-	const char *end = strstr(text, " script: ");
-	char *words = mem_strndup(text, end ? (size_t)(end - text) : strlen(text));
+	uint64_t age_ms = uv_now(&a->loop) - a->suspected_at_ms;
 
-	add_damage(a, damage_create(DAMAGE_READ, key, SLICE(""), words));
-	mem_free(words);
+	if (a->suspect_count > 0 && age_ms < SETTLE_MS)
+		pause_for(a, SETTLE_MS - age_ms);
+	while (!a->is_over && !STAILQ_EMPTY(&a->suspects)) {
+		look_at_some(a, &a->suspects, true);
+		settle_certain(a);
+	}
+	a->suspect_count = 0;
 }
 
-static void refuse_group(struct audit *a, const char *text)
+/* What the last page has shown: be certain of it, or suspect it. */
+static void look_at_found(struct audit *a)
 {
-	struct damage *d = STAILQ_FIRST(&a->group);
-
-	add_refusal(a, d->key, text);
-	while ((d = STAILQ_FIRST(&a->group)) != NULL)
-		judge(a, d, false);
-}
-
-static void on_looked(void *ctx, int status, const char *text, uint64_t next,
-		      const struct store_walk_row *rows, size_t count)
-{
-	struct audit *a = ctx;
 	struct damage *d;
-	unsigned step;
 
-	if (!end_request(a, status))
-		return;
-	d = STAILQ_FIRST(&a->group);
-	step = damage_look(d->kind) == DAMAGE_LOOK_ASK ? DAMAGE_QUESTIONS : 1;
-	if (status < 0 || count != (size_t)a->group_count * step) {
-		refuse_group(a, text ? text : "an unexpected reply from Redis");
-		go(a);
-		return;
+	while (!a->is_over && (d = STAILQ_FIRST(&a->found))) {
+		if (damage_look(d->kind) == DAMAGE_LOOK_ASK) {
+			look_at_some(a, &a->found, false);
+		} else {
+			STAILQ_REMOVE_HEAD(&a->found, link);
+			judge(a, d, damage_look(d->kind) == DAMAGE_LOOK_NONE);
+		}
+		settle_certain(a);
 	}
-	for (; (d = STAILQ_FIRST(&a->group)) != NULL; rows += step) {
-		if (step == 1)
-			d->found = rows->found;
-		judge(a, d,
-		      step == 1 ? damage_is_in_row(d->kind, d->key->name.key, d->found)
-				: damage_is_answered(d, rows));
-	}
-	go(a);
-}
-
-static void look(struct audit *a, struct damages *from)
-{
-	struct store_walk_question questions[LOOK_MAX * DAMAGE_QUESTIONS];
-	struct slice members[LOOK_MAX];
-	struct damage_tables tables;
-	struct damage *d;
-	size_t count = 0;
-
-	take_group(a, from);
-	d = STAILQ_FIRST(&a->group);
-	damage_tables_init(&tables, d->key);
-	begin_request(a);
-	if (damage_look(d->kind) == DAMAGE_LOOK_ASK) {
-		STAILQ_FOREACH (d, &a->group, link)
-			damage_ask(d, &tables, questions + DAMAGE_QUESTIONS * count++);
-		store_walk_ask(a->store, questions, DAMAGE_QUESTIONS * count, on_looked,
-			       a);
-	} else {
-		const struct layout_name *name = &d->key->name;
-
-		STAILQ_FOREACH (d, &a->group, link)
-			members[count++] = (struct slice){ d->member, d->member_len };
-		store_walk_members(a->store, name, damage_wanted(name->key), members,
-				   count, on_looked, a);
-	}
-	damage_tables_deinit(&tables);
-}
-
-/* ---- the rows of a key */
-
-static void end_key(struct audit *a)
-{
-	damage_key_unref(a->key);
-	a->key = NULL;
-	a->key_count++;
+	settle_certain(a);
+	if (a->suspect_count >= SUSPECTS_MAX)
+		look_at_suspects(a);
+	if (a->owed_ns > PAUSE_MIN_NS && !a->options->is_repair && !a->is_stopping)
+		pause_for(a, a->owed_ns / 1000000);
 }
 
 static void adapt_rows(struct audit *a, size_t bytes)
@@ -330,43 +331,40 @@ static void on_page(void *ctx, int status, const char *text, uint64_t next,
 		    const struct store_walk_row *rows, size_t count)
 {
 	struct audit *a = ctx;
+	struct damage_key *key = STAILQ_FIRST(&a->keys);
 	size_t bytes = 0;
 
-	if (!end_request(a, status))
+	a->is_waiting = false;
+	if (status == TIDE_ESHUTDOWN)
 		return;
 	if (status < 0)
-		add_refusal(a, a->key, text);
+		add_refusal(a, key, text);
 	for (size_t i = 0; i < count; i++) {
 		bytes += rows[i].member.len + rows[i].value.len;
-		row_check(a->key, &rows[i], add_damage, a);
+		row_check(key, &rows[i], add_damage, a);
 	}
 	a->row_count += count;
 	adapt_rows(a, bytes);
-	a->cursor = next;
-	if (next == 0 || status < 0)
-		end_key(a);
-	go(a);
+	a->cursor = status < 0 ? 0 : next;
 }
 
-static void read_page(struct audit *a)
+static void read_page(struct audit *a, const struct damage_key *key)
 {
-	const struct layout_name *name = &a->key->name;
+	const struct layout_name *name = &key->name;
 	const struct store_walk_page page = {
-		.key = damage_key_slice(a->key),
+		.key = damage_key_slice(key),
 		.type = name->type,
 		.cursor = a->cursor,
 		.count = a->rows,
 	};
 
-	begin_request(a);
 	if (layout_has_ids(name))
 		store_walk_shard(a->store, &page, name, damage_wanted(name->key), on_page,
 				 a);
 	else
 		store_walk_page(a->store, &page, on_page, a);
+	wait_done(a);
 }
-
-/* ---- the keys */
 
 static bool has_rows(const struct layout_name *name)
 {
@@ -375,24 +373,29 @@ static bool has_rows(const struct layout_name *name)
 		name->document != LAYOUT_LAST);
 }
 
-static void begin_key(struct audit *a)
+/* Read the first key of the page to its end, or until a signal comes. */
+static void walk_key(struct audit *a)
 {
 	struct damage_key *key = STAILQ_FIRST(&a->keys);
-	const struct layout_name *name = &key->name;
 
-	STAILQ_REMOVE_HEAD(&a->keys, link);
-	a->key = key;
-	a->cursor = 0;
 	a->rows = ROWS_FIRST;
 	if (a->resume_key &&
 	    slice_is_equal(damage_key_slice(key), damage_key_slice(a->resume_key)))
 		a->cursor = a->resume_cursor;
 	for (int kind = 0; kind < DAMAGE_KIND_COUNT; kind++)
-		if (damage_is_of_key((enum damage_kind)kind, name))
+		if (damage_is_of_key((enum damage_kind)kind, &key->name))
 			add_damage(a, damage_create((enum damage_kind)kind, key,
 						    SLICE(""), NULL));
-	if (!has_rows(name))
-		end_key(a);
+	do {
+		if (has_rows(&key->name))
+			read_page(a, key);
+		look_at_found(a);
+	} while (a->cursor != 0 && !a->is_stopping && !a->is_over);
+	if (a->cursor != 0 || a->is_over)
+		return;
+	STAILQ_REMOVE_HEAD(&a->keys, link);
+	damage_key_unref(key);
+	a->key_count++;
 }
 
 /* What can be told of a key by its name and its type.
@@ -419,28 +422,23 @@ static bool check_key(struct audit *a, struct damage_key *key,
 	return false;
 }
 
-/* What stood before the place of an earlier run in its page was walked then. */
-static size_t count_done(const struct audit *a, const struct store_walk_key *keys,
-			 size_t count)
-{
-	for (size_t i = 0; a->resume_key && i < count; i++)
-		if (slice_is_equal(keys[i].name, damage_key_slice(a->resume_key)))
-			return i;
-	return 0;
-}
-
 static void on_keys(void *ctx, int status, const char *text, uint64_t next,
 		    const struct store_walk_key *keys, size_t count)
 {
 	struct audit *a = ctx;
+	size_t first = 0;
 
-	if (!end_request(a, status))
-		return;
+	a->is_waiting = false;
 	if (status < 0) {
-		fail(a, text);
+		if (status != TIDE_ESHUTDOWN)
+			give_up(a, text);
 		return;
 	}
-	for (size_t i = count_done(a, keys, count); i < count; i++) {
+	/* What stood before the place of an earlier run in its page was walked then. */
+	for (size_t i = 0; a->resume_key && i < count; i++)
+		if (slice_is_equal(keys[i].name, damage_key_slice(a->resume_key)))
+			first = i;
+	for (size_t i = first; i < count; i++) {
 		struct damage_key *key = damage_key_create(keys[i].name);
 
 		if (check_key(a, key, &keys[i])) {
@@ -452,36 +450,19 @@ static void on_keys(void *ctx, int status, const char *text, uint64_t next,
 	}
 	a->next_cursor = next;
 	a->is_scanned = next == 0;
-	go(a);
 }
 
 static void read_keys(struct audit *a)
 {
 	a->page_cursor = a->next_cursor;
-	begin_request(a);
 	store_walk_keys(a->store, a->page_cursor, KEYS_COUNT, on_keys, a);
+	if (wait_done(a))
+		look_at_found(a);
 }
 
-/* ---- step by step */
-
-static void on_pause(uv_timer_t *timer)
+static void print_summary(struct audit *a)
 {
-	struct audit *a = timer->data;
-
-	a->is_busy = false;
-	if (!a->is_closing)
-		go(a);
-}
-
-static void pause_for(struct audit *a, uint64_t ms)
-{
-	a->is_busy = true;
-	uv_timer_start(&a->timer, on_pause, ms ? ms : 1, 0);
-}
-
-static void finish(struct audit *a)
-{
-	bool is_complete = a->is_scanned && !a->key && STAILQ_EMPTY(&a->keys);
+	bool is_complete = a->is_scanned && STAILQ_EMPTY(&a->keys);
 	struct buf place = { 0 };
 
 	printf("%llu key%s, %llu %s: %llu finding%s", (unsigned long long)a->key_count,
@@ -501,62 +482,21 @@ static void finish(struct audit *a)
 		buf_deinit(&place);
 	}
 	a->status = !is_complete || a->found_count > a->mended_count;
-	close_store(a, CLOSE_GRACE_MS);
 }
 
-static void look_again(struct audit *a)
+static void walk_store(struct audit *a)
 {
-	uint64_t age_ms = uv_now(&a->loop) - a->suspected_at_ms;
-
-	if (STAILQ_EMPTY(&a->suspects))
-		a->is_second = false;
-	else if (age_ms < SETTLE_MS)
-		pause_for(a, SETTLE_MS - age_ms);
-	else
-		look(a, &a->suspects);
-}
-
-static void walk_on(struct audit *a)
-{
-	if (a->key)
-		read_page(a);
-	else if (!STAILQ_EMPTY(&a->keys))
-		begin_key(a);
-	else
-		read_keys(a);
-}
-
-static bool has_more(const struct audit *a)
-{
-	return !a->is_stopping && (a->key || !STAILQ_EMPTY(&a->keys) || !a->is_scanned);
-}
-
-static void step(struct audit *a)
-{
-	if (!STAILQ_EMPTY(&a->certain)) {
-		settle(a);
-	} else if (!STAILQ_EMPTY(&a->fresh)) {
-		look(a, &a->fresh);
-	} else if (a->is_second) {
-		look_again(a);
-	} else if (a->suspect_count >= SUSPECTS_MAX) {
-		a->is_second = true;
-	} else if (has_more(a) && a->owed_ns > PAUSE_MIN_NS && !a->options->is_repair) {
-		pause_for(a, a->owed_ns / 1000000);
-		a->owed_ns = 0;
-	} else if (has_more(a)) {
-		walk_on(a);
-	} else if (a->suspect_count > 0) {
-		a->is_second = true;
-	} else {
-		finish(a);
+	wait_done(a); /* until the store is up */
+	while (!a->is_over && !a->is_stopping &&
+	       (!a->is_scanned || !STAILQ_EMPTY(&a->keys))) {
+		if (STAILQ_EMPTY(&a->keys))
+			read_keys(a);
+		else
+			walk_key(a);
 	}
-}
-
-static void go(struct audit *a)
-{
-	while (!a->is_busy && !a->is_closing)
-		step(a);
+	look_at_suspects(a);
+	if (!a->is_over)
+		print_summary(a);
 }
 
 static void on_state(void *ctx, enum store_state state, const char *why)
@@ -564,22 +504,19 @@ static void on_state(void *ctx, enum store_state state, const char *why)
 	struct audit *a = ctx;
 
 	if (state == STORE_FAILED)
-		fail(a, why);
+		give_up(a, why);
 	if (state != STORE_UP || a->is_started)
 		return;
 	a->is_started = true;
-	go(a);
+	a->is_waiting = false;
 }
 
 static void on_signal(uv_signal_t *handle, int number)
 {
 	struct audit *a = handle->data;
 
-	if (a->is_stopping || !a->is_started) {
-		a->status = 1;
-		close_store(a, 0);
-		return;
-	}
+	if (a->is_stopping || !a->is_started)
+		give_up(a, NULL);
 	a->is_stopping = true;
 }
 
@@ -613,8 +550,10 @@ static void start_handles(struct audit *a)
 	}
 }
 
-static void stop_loop(struct audit *a)
+static void on_closed(void *ctx)
 {
+	struct audit *a = ctx;
+
 	uv_close((uv_handle_t *)&a->timer, NULL);
 	uv_close((uv_handle_t *)&a->progress, NULL);
 	for (int i = 0; i < 2; i++)
@@ -681,42 +620,26 @@ static int open_store(struct audit *a, struct error *err)
 	return rc;
 }
 
-static void drop_all(struct damages *list)
-{
-	struct damage *d;
-
-	while ((d = STAILQ_FIRST(list)) != NULL) {
-		STAILQ_REMOVE_HEAD(list, link);
-		damage_destroy(d);
-	}
-}
-
-static void deinit(struct audit *a)
+static void drop_keys(struct audit *a)
 {
 	struct damage_key *key;
 
-	drop_all(&a->fresh);
-	drop_all(&a->suspects);
-	drop_all(&a->group);
-	drop_all(&a->certain);
 	while ((key = STAILQ_FIRST(&a->keys)) != NULL) {
 		STAILQ_REMOVE_HEAD(&a->keys, link);
 		damage_key_unref(key);
 	}
-	damage_key_unref(a->key);
 	damage_key_unref(a->resume_key);
 }
 
 int audit_run(const struct audit_options *o)
 {
 	struct audit a = { .options = o };
+	struct damages *lists[] = { &a.found, &a.suspects, &a.group, &a.certain };
 	struct error err;
 
 	STAILQ_INIT(&a.keys);
-	STAILQ_INIT(&a.fresh);
-	STAILQ_INIT(&a.suspects);
-	STAILQ_INIT(&a.group);
-	STAILQ_INIT(&a.certain);
+	for (int i = 0; i < 4; i++)
+		STAILQ_INIT(lists[i]);
 	if (o->resume && !read_place(&a, slice_from(o->resume))) {
 		log_print(STDERR_FILENO,
 			  "tidemq: check-store: --resume-from takes what an earlier run "
@@ -734,9 +657,14 @@ int audit_run(const struct audit_options *o)
 		a.status = err.code == TIDE_ESYNTAX ? 2 : 1;
 	} else {
 		start_handles(&a);
+		walk_store(&a);
+		store_close(a.store, a.is_over && a.is_stopping ? 0 : CLOSE_GRACE_MS,
+			    on_closed, &a);
 	}
 	uv_run(&a.loop, UV_RUN_DEFAULT);
 	uv_loop_close(&a.loop);
-	deinit(&a);
+	for (int i = 0; i < 4; i++)
+		drop_all(lists[i]);
+	drop_keys(&a);
 	return a.status;
 }

@@ -8,44 +8,96 @@
 #define BIT(key) (1u << (key))
 #define SET_BITS (((1u << STORE_SET_COUNT) - 1) << LAYOUT_SETS)
 
+/* Of a topic that does not say how many. */
+#define PARTITIONS 8
+
+/* The key that a question names, and the member of it. */
+enum place {
+	SELF,
+	VHOSTS,
+	EXCHANGES,
+	QUEUES,
+	TOPICS,
+	NAMES,       /* the set of topics */
+	SET,         /* of the partitions of the topic that is the member */
+	STATE,       /* of the partition */
+	DESTS,       /* of a binding to a queue: queues; else exchanges */
+	OTHER_DESTS, /* likewise topics, or exchanges */
+};
+enum word {
+	NO_WORD,
+	MEMBER,
+	VHOST,
+	QUEUE,
+	TOPIC,    /* that a member of one of the sets stands for */
+	DAY,      /* with which the key ends */
+	PAUSED,   /* the queue of a pause */
+	DEST,     /* of a binding */
+	EXCHANGE, /* of a binding */
+	LAST,     /* partition */
+	RANGE,    /* of a batch */
+	NEXT,     /* to the batch */
+	REST,     /* behind that */
+};
+
 static const struct {
-	enum damage_look look;
 	const char *what;
-	const char *would; /* --repair ...; NULL: it leaves this to a person */
+	/* --repair ...; NULL: it leaves this to a person. A row tells these kinds. */
+	const char *would;
 	const char *did;
+	struct {
+		const char *verb; /* of the first NULL: nothing is asked */
+		enum place place;
+		enum word word;
+	} questions[DAMAGE_QUESTIONS];
 } kinds[DAMAGE_KIND_COUNT] = {
-	[DAMAGE_KEY] = { DAMAGE_LOOK_NONE, "the broker knows no such key", NULL, NULL },
-	[DAMAGE_TYPE] = { DAMAGE_LOOK_NONE, "wrong type", NULL, NULL },
-	[DAMAGE_READ] = { DAMAGE_LOOK_NONE, "cannot be checked", NULL, NULL },
-	[DAMAGE_TTL] = { DAMAGE_LOOK_NONE, "has a TTL: Redis will remove it",
-			 "removes the TTL", "removed the TTL" },
-	[DAMAGE_VHOST] = { DAMAGE_LOOK_ASK, "tide:vhosts does not name its vhost", NULL,
-			   NULL },
-	[DAMAGE_QUEUE] = { DAMAGE_LOOK_ASK, "there is no such shard", NULL, NULL },
-	[DAMAGE_PARTITION] = { DAMAGE_LOOK_ASK, "there is no such partition", NULL,
-			       NULL },
-	[DAMAGE_DAY] = { DAMAGE_LOOK_ASK,
-			 "the log of its partition does not name the day", NULL, NULL },
-	[DAMAGE_BATCH] = { DAMAGE_LOOK_ASK, "the batch does not fit", NULL, NULL },
-	[DAMAGE_VALUE] = { DAMAGE_LOOK_NONE, "cannot be read", NULL, NULL },
-	[DAMAGE_LOST] = { DAMAGE_LOOK_ROW, "the message is in no set", "makes it ready",
-			  "made it ready" },
-	[DAMAGE_SETS] = { DAMAGE_LOOK_ROW, "the message is in", "leaves it in",
-			  "left it in" },
-	[DAMAGE_GONE] = { DAMAGE_LOOK_ROW, "there is no message with this id",
-			  "removes the member", "removed the member" },
-	[DAMAGE_EXPIRY] = { DAMAGE_LOOK_ROW, "the message expires and is not in expiry",
-			    "adds it there", "added it there" },
-	[DAMAGE_BINDING] = { DAMAGE_LOOK_ASK, "it leads nowhere", "removes the binding",
-			     "removed the binding" },
-	[DAMAGE_PAUSE] = { DAMAGE_LOOK_ASK, "a pause of a queue that does not exist",
-			   "removes it", "removed it" },
-	[DAMAGE_TOPIC] = { DAMAGE_LOOK_ASK, "topic-options does not have it",
-			   "removes the member", "removed the member" },
-	[DAMAGE_TOPIC_NAME] = { DAMAGE_LOOK_ASK, "the set of topics does not name it",
-				"adds it there", "added it there" },
-	[DAMAGE_TOPIC_SET] = { DAMAGE_LOOK_ASK, "the set of its partitions is not whole",
-			       NULL, NULL },
+	[DAMAGE_KEY] = { .what = "the broker knows no such key" },
+	[DAMAGE_TYPE] = { .what = "wrong type" },
+	[DAMAGE_READ] = { .what = "cannot be checked" },
+	[DAMAGE_TTL] = { .what = "has a TTL: Redis will remove it" },
+	[DAMAGE_VALUE] = { .what = "cannot be read" },
+	[DAMAGE_LOST] = { "the message is in no set", "makes it ready", "made it ready" },
+	[DAMAGE_SETS] = { "the message is in", "leaves it in", "left it in" },
+	[DAMAGE_GONE] = { "there is no message with this id", "removes the member",
+			  "removed the member" },
+	[DAMAGE_EXPIRY] = { "the message expires and is not in expiry", "adds it there",
+			    "added it there" },
+	[DAMAGE_VHOST] = { .what = "tide:vhosts does not name its vhost",
+			   .questions = { { "EXISTS", SELF, NO_WORD },
+					  { "SISMEMBER", VHOSTS, VHOST } } },
+	[DAMAGE_QUEUE] = { .what = "there is no such shard",
+			   .questions = { { "EXISTS", SELF, NO_WORD },
+					  { "HGET", QUEUES, QUEUE },
+					  { "HGET", TOPICS, QUEUE } } },
+	[DAMAGE_PARTITION] = { .what = "there is no such partition",
+			       .questions = { { "EXISTS", SELF, NO_WORD },
+					      { "HGET", TOPICS, QUEUE } } },
+	[DAMAGE_DAY] = { .what = "the log of its partition does not name the day",
+			 .questions = { { "EXISTS", SELF, NO_WORD },
+					{ "HGET", STATE, DAY } } },
+	[DAMAGE_BATCH] = { .what = "the batch does not fit",
+			   .questions = { { "HGET", TOPICS, QUEUE },
+					  { "ZCOUNT", SELF, RANGE },
+					  { "ZCOUNT", SELF, NEXT },
+					  { "ZCOUNT", SELF, REST } } },
+	[DAMAGE_BINDING] = { .what = "it leads nowhere",
+			     .questions = { { "SISMEMBER", SELF, MEMBER },
+					    { "HGET", EXCHANGES, EXCHANGE },
+					    { "HGET", DESTS, DEST },
+					    { "HGET", OTHER_DESTS, DEST } } },
+	[DAMAGE_PAUSE] = { .what = "a pause of a queue that does not exist",
+			   .questions = { { "HGET", SELF, MEMBER },
+					  { "HGET", QUEUES, PAUSED },
+					  { "HGET", TOPICS, PAUSED } } },
+	[DAMAGE_TOPIC] = { .what = "topic-options does not have it",
+			   .questions = { { "SISMEMBER", SELF, MEMBER },
+					  { "HGET", TOPICS, TOPIC } } },
+	[DAMAGE_TOPIC_NAME] = { .what = "the set of topics does not name it",
+				.questions = { { "HGET", SELF, MEMBER },
+					       { "SISMEMBER", NAMES, MEMBER } } },
+	[DAMAGE_TOPIC_SET] = { .what = "the set of its partitions is not whole",
+			       .questions = { { "HGET", SELF, MEMBER },
+					      { "SISMEMBER", SET, LAST } } },
 };
 
 /* In the order in which a broker would deliver a message from them: what is in `unack`
@@ -104,34 +156,15 @@ struct damage *damage_create_topic_set(struct damage_key *key, struct slice topi
 				       struct slice definition)
 {
 	struct damage *d = damage_create(DAMAGE_TOPIC_SET, key, topic, NULL);
-	unsigned count = read_option(definition, "partitions", DAMAGE_PARTITIONS);
+	unsigned count = read_option(definition, "partitions", PARTITIONS);
 
-	layout_topic_key(&d->set, key->name.vhost, topic);
-	buf_append_uint(&d->last, count > 0 ? count - 1 : 0);
-	return d;
-}
-
-struct damage *damage_create_batch(struct damage_key *key, struct slice score,
-				   uint64_t base, uint64_t end)
-{
-	struct damage *d = damage_create(DAMAGE_BATCH, key, score, NULL);
-
-	buf_printf(&d->range, "%llu (%llu", (unsigned long long)base,
-		   (unsigned long long)end);
-	buf_printf(&d->next, "%llu %llu", (unsigned long long)end,
-		   (unsigned long long)end);
-	buf_printf(&d->rest, "(%llu +inf", (unsigned long long)end);
+	d->first = count > 0 ? count - 1 : 0;
 	return d;
 }
 
 void damage_destroy(struct damage *d)
 {
-	buf_deinit(&d->range);
-	buf_deinit(&d->next);
-	buf_deinit(&d->rest);
 	damage_key_unref(d->key);
-	buf_deinit(&d->set);
-	buf_deinit(&d->last);
 	mem_free(d->detail);
 	mem_free(d);
 }
@@ -143,7 +176,9 @@ static struct slice member_of(const struct damage *d)
 
 enum damage_look damage_look(enum damage_kind kind)
 {
-	return kinds[kind].look;
+	if (kinds[kind].questions[0].verb)
+		return DAMAGE_LOOK_ASK;
+	return kinds[kind].would ? DAMAGE_LOOK_ROW : DAMAGE_LOOK_NONE;
 }
 
 bool damage_is_of_key(enum damage_kind kind, const struct layout_name *name)
@@ -195,134 +230,100 @@ bool damage_is_in_row(enum damage_kind kind, enum layout_key key, unsigned found
 	}
 }
 
-void damage_tables_init(struct damage_tables *t, const struct damage_key *key)
+/* A binding is "queue|exchange DESTINATION EXCHANGE PATTERN ...". */
+static bool binds_queue(const struct damage *d)
 {
-	*t = (struct damage_tables){ .vhosts = { 0 } };
-	layout_table_key(&t->vhosts, STORE_VHOSTS, SLICE(""));
-	layout_table_key(&t->exchanges, STORE_EXCHANGES, key->name.vhost);
-	layout_table_key(&t->queues, STORE_QUEUES, key->name.vhost);
-	layout_table_key(&t->topics, STORE_TOPICS, key->name.vhost);
-	layout_topics_key(&t->names, key->name.vhost);
-	layout_shard_prefix(&t->state, key->name.vhost, key->name.queue, key->name.shard);
-	buf_append_text(&t->state, layout_partition_suffix(LAYOUT_STATE));
+	return slice_has_prefix(member_of(d), "queue ");
 }
 
-void damage_tables_deinit(struct damage_tables *t)
+static void append_place(const struct damage *d, enum place place, struct buf *out)
 {
-	buf_deinit(&t->vhosts);
-	buf_deinit(&t->exchanges);
-	buf_deinit(&t->queues);
-	buf_deinit(&t->topics);
-	buf_deinit(&t->names);
-	buf_deinit(&t->state);
+	static const enum store_table tables[] = { [VHOSTS] = STORE_VHOSTS,
+						   [EXCHANGES] = STORE_EXCHANGES,
+						   [QUEUES] = STORE_QUEUES,
+						   [TOPICS] = STORE_TOPICS };
+	const struct layout_name *name = &d->key->name;
+
+	if (place == DESTS || place == OTHER_DESTS)
+		place = !binds_queue(d) ? EXCHANGES : place == DESTS ? QUEUES : TOPICS;
+	switch (place) {
+	case SELF:
+		buf_append_slice(out, damage_key_slice(d->key));
+		break;
+	case NAMES:
+		layout_topics_key(out, name->vhost);
+		break;
+	case SET:
+		layout_topic_key(out, name->vhost, member_of(d));
+		break;
+	case STATE:
+		layout_shard_prefix(out, name->vhost, name->queue, name->shard);
+		buf_append_text(out, layout_partition_suffix(LAYOUT_STATE));
+		break;
+	default:
+		layout_table_key(out, tables[place], name->vhost);
+	}
 }
 
-struct binding_words {
-	bool is_queue;
-	struct slice dest, source;
-};
-
-static struct binding_words read_binding(const struct damage *d)
-{
-	struct slice rest = member_of(d);
-	struct binding_words b = { .is_queue = slice_is(slice_cut(&rest, ' '), "queue") };
-
-	b.dest = slice_cut(&rest, ' ');
-	b.source = slice_cut(&rest, ' ');
-	return b;
-}
-
-static struct slice paused_queue(const struct damage *d)
-{
-	struct slice rest = member_of(d);
-
-	slice_cut(&rest, ' ');
-	return rest;
-}
-
-static struct store_walk_question question(const char *verb, const struct buf *key,
-					   struct slice member)
-{
-	return (struct store_walk_question){ verb, buf_slice(key), member };
-}
-
-/* Its queue may be a topic. */
-static void ask_about_binding(const struct damage *d, const struct damage_tables *t,
-			      struct store_walk_question out[DAMAGE_QUESTIONS])
-{
-	struct binding_words b = read_binding(d);
-
-	out[0] = (struct store_walk_question){ "SISMEMBER", damage_key_slice(d->key),
-					       member_of(d) };
-	out[1] = question("HGET", &t->exchanges, b.source);
-	out[2] = question("HGET", b.is_queue ? &t->queues : &t->exchanges, b.dest);
-	if (b.is_queue)
-		out[3] = question("HGET", &t->topics, b.dest);
-	else
-		out[3] = out[2];
-}
-
-/* The topic that a member of one of the sets stands for. */
-static struct slice topic_of(const struct damage *d)
-{
-	return d->key->name.kind == LAYOUT_TOPIC ? d->key->name.queue : member_of(d);
-}
-
-static void ask_about_topic(struct damage *d, const struct damage_tables *t,
-			    struct store_walk_question out[DAMAGE_QUESTIONS])
-{
-	const char *verb = d->kind == DAMAGE_TOPIC ? "SISMEMBER" : "HGET";
-
-	out[0] = (struct store_walk_question){ verb, damage_key_slice(d->key),
-					       member_of(d) };
-	if (d->kind == DAMAGE_TOPIC)
-		out[1] = question("HGET", &t->topics, topic_of(d));
-	else if (d->kind == DAMAGE_TOPIC_NAME)
-		out[1] = question("SISMEMBER", &t->names, member_of(d));
-	else
-		out[1] = question("SISMEMBER", &d->set, buf_slice(&d->last));
-}
-
-static void ask_about_batch(const struct damage *d, const struct damage_tables *t,
-			    struct store_walk_question out[DAMAGE_QUESTIONS])
-{
-	const struct slice key = damage_key_slice(d->key);
-
-	out[0] = question("HGET", &t->topics, d->key->name.queue);
-	out[1] = (struct store_walk_question){ "ZCOUNT", key, buf_slice(&d->range) };
-	out[2] = (struct store_walk_question){ "ZCOUNT", key, buf_slice(&d->next) };
-	out[3] = (struct store_walk_question){ "ZCOUNT", key, buf_slice(&d->rest) };
-}
-
-void damage_ask(struct damage *d, const struct damage_tables *tables,
-		struct store_walk_question out[DAMAGE_QUESTIONS])
+static void append_word(const struct damage *d, enum word word, struct buf *out)
 {
 	const struct layout_name *name = &d->key->name;
-	struct slice key = damage_key_slice(d->key);
+	unsigned long long first = d->first, end = d->end;
+	struct slice rest = member_of(d), key = damage_key_slice(d->key);
+	int cuts = word == PAUSED ? 0 : word == DEST ? 1 : 2;
 
-	for (int i = 0; i < DAMAGE_QUESTIONS; i++)
-		out[i] = (struct store_walk_question){ "EXISTS", key, SLICE("") };
-	if (d->kind == DAMAGE_VHOST) {
-		out[1] = question("SISMEMBER", &tables->vhosts, name->vhost);
-	} else if (d->kind == DAMAGE_QUEUE) {
-		out[1] = question("HGET", &tables->queues, name->queue);
-		out[2] = question("HGET", &tables->topics, name->queue);
-	} else if (d->kind == DAMAGE_PARTITION) {
-		out[1] = question("HGET", &tables->topics, name->queue);
-	} else if (d->kind == DAMAGE_DAY) {
-		/* Its key ends with the day. */
-		out[1] = question("HGET", &tables->state,
-				  slice_skip(key, key.len - LAYOUT_DAY_LEN));
-	} else if (d->kind == DAMAGE_PAUSE) {
-		out[0] = (struct store_walk_question){ "HGET", key, member_of(d) };
-		out[1] = question("HGET", &tables->queues, paused_queue(d));
-		out[2] = question("HGET", &tables->topics, paused_queue(d));
-	} else if (d->kind == DAMAGE_BINDING) {
-		ask_about_binding(d, tables, out);
-	} else if (d->kind == DAMAGE_BATCH) {
-		ask_about_batch(d, tables, out);
-	} else {
-		ask_about_topic(d, tables, out);
+	switch (word) {
+	case NO_WORD:
+		break;
+	case PAUSED:
+		slice_cut(&rest, ' ');
+		buf_append_slice(out, rest);
+		break;
+	case DEST:
+	case EXCHANGE:
+		while (cuts-- > 0)
+			slice_cut(&rest, ' ');
+		buf_append_slice(out, slice_cut(&rest, ' '));
+		break;
+	case VHOST:
+		buf_append_slice(out, name->vhost);
+		break;
+	case DAY:
+		buf_append_slice(out, slice_skip(key, key.len - LAYOUT_DAY_LEN));
+		break;
+	case LAST:
+		buf_append_uint(out, first);
+		break;
+	case RANGE:
+		buf_printf(out, "%llu (%llu", first, end);
+		break;
+	case NEXT:
+		buf_printf(out, "%llu %llu", end, end);
+		break;
+	case REST:
+		buf_printf(out, "(%llu +inf", end);
+		break;
+	default:
+		buf_append_slice(out, word == QUEUE || (word == TOPIC &&
+							name->kind == LAYOUT_TOPIC)
+					      ? name->queue
+					      : rest);
+	}
+}
+
+void damage_ask(const struct damage *d, struct store_walk_question out[DAMAGE_QUESTIONS],
+		struct buf texts[DAMAGE_QUESTIONS])
+{
+	for (int i = 0; i < DAMAGE_QUESTIONS; i++) {
+		int q = kinds[d->kind].questions[i].verb ? i : 0;
+		size_t len;
+
+		append_place(d, kinds[d->kind].questions[q].place, &texts[i]);
+		len = buf_len(&texts[i]);
+		append_word(d, kinds[d->kind].questions[q].word, &texts[i]);
+		out[i].verb = kinds[d->kind].questions[q].verb;
+		out[i].key = (struct slice){ buf_slice(&texts[i]).data, len };
+		out[i].member = slice_skip(buf_slice(&texts[i]), len);
 	}
 }
 
@@ -339,9 +340,9 @@ static bool is_lost_binding(struct damage *d, const struct store_walk_row *answe
 
 	if (has_source && has_dest)
 		return false;
-	set_detail(d, !has_source                ? "its exchange does not exist"
-		      : read_binding(d).is_queue ? "its queue does not exist"
-						 : "its destination does not exist");
+	set_detail(d, !has_source      ? "its exchange does not exist"
+		      : binds_queue(d) ? "its queue does not exist"
+				       : "its destination does not exist");
 	/* Perhaps the exchange goes with it. */
 	d->is_left = has_source && read_option(answers[1].value, "auto-delete", 0);
 	return true;
@@ -350,7 +351,7 @@ static bool is_lost_binding(struct damage *d, const struct store_walk_row *answe
 static bool has_partition(struct slice definition, unsigned index)
 {
 	return definition.data &&
-	       index < read_option(definition, "partitions", DAMAGE_PARTITIONS);
+	       index < read_option(definition, "partitions", PARTITIONS);
 }
 
 static bool is_lost_shard(struct damage *d, const struct store_walk_row *answers)
@@ -460,86 +461,38 @@ static struct slice shard_key(const struct damage *d, enum layout_key key,
 	return buf_slice(text);
 }
 
-static size_t edits_of_sets(const struct damage *d, struct store_walk_edit *out,
-			    struct buf keys[DAMAGE_EDITS_MAX])
-{
-	size_t count = 0;
-
-	for (int set = 0; set < STORE_SET_COUNT; set++) {
-		enum layout_key key = layout_set_key((enum store_set)set);
-
-		if (!(d->found & BIT(key)) || set == (int)set_to_keep(d->found))
-			continue;
-		out[count] =
-			(struct store_walk_edit){ "ZREM", shard_key(d, key, &keys[count]),
-						  member_of(d), 0 };
-		count++;
-	}
-	return count;
-}
-
-static size_t one_edit(const struct damage *d, const char *verb, struct slice key,
-		       struct store_walk_edit *out)
-{
-	*out = (struct store_walk_edit){ verb, key, member_of(d), d->score };
-	return 1;
-}
-
-/* The sizes of the shard may be wrong with it: without them the next start of a broker
- * reads its messages. */
-static size_t forget_sizes(const struct damage *d, struct store_walk_edit *out,
-			   struct buf *text)
-{
-	struct slice key = shard_key(d, LAYOUT_SIZE, text);
-
-	out[0] = (struct store_walk_edit){ "HDEL", key, SLICE("before"), 0 };
-	out[1] = (struct store_walk_edit){ "HDEL", key, SLICE("after"), 0 };
-	return 2;
-}
-
-static bool can_mend(const struct damage *d)
-{
-	return kinds[d->kind].would && !d->is_left;
-}
-
-static size_t edits_of(const struct damage *d, struct store_walk_edit *out,
-		       struct buf keys[DAMAGE_EDITS_MAX])
-{
-	struct slice key = damage_key_slice(d->key);
-
-	switch (d->kind) {
-	case DAMAGE_TTL:
-		return one_edit(d, "PERSIST", key, out);
-	case DAMAGE_LOST:
-		key = shard_key(d, layout_set_key(STORE_READY), &keys[0]);
-		return one_edit(d, "ZADD", key, out);
-	case DAMAGE_EXPIRY:
-		key = shard_key(d, LAYOUT_EXPIRY, &keys[0]);
-		return one_edit(d, "ZADD", key, out);
-	case DAMAGE_SETS:
-		return edits_of_sets(d, out, keys);
-	case DAMAGE_BINDING:
-	case DAMAGE_TOPIC:
-		return one_edit(d, "SREM", key, out);
-	case DAMAGE_TOPIC_NAME:
-		layout_topics_key(&keys[0], d->key->name.vhost);
-		return one_edit(d, "SADD", buf_slice(&keys[0]), out);
-	default:
-		return one_edit(d, d->key->name.type[0] == 'h' ? "HDEL" : "ZREM", key,
-				out);
-	}
-}
-
 size_t damage_edits(const struct damage *d, struct store_walk_edit *out,
 		    struct buf keys[DAMAGE_EDITS_MAX])
 {
-	size_t count;
+	size_t count = 0;
+	const char *verb = "ZADD";
+	struct slice key = damage_key_slice(d->key);
 
-	if (!can_mend(d))
+	if (!kinds[d->kind].would)
 		return 0;
-	count = edits_of(d, out, keys);
-	if (damage_look(d->kind) == DAMAGE_LOOK_ROW)
-		count += forget_sizes(d, out + count, &keys[count]);
+	for (int i = 0; d->kind == DAMAGE_SETS && i < STORE_SET_COUNT; i++) {
+		enum layout_key set = layout_set_key((enum store_set)i);
+
+		if (!(d->found & BIT(set)) || i == (int)set_to_keep(d->found))
+			continue;
+		key = shard_key(d, set, &keys[count]);
+		out[count++] = (struct store_walk_edit){ "ZREM", key, member_of(d), 0 };
+	}
+	if (d->kind != DAMAGE_SETS) {
+		if (d->kind == DAMAGE_LOST)
+			key = shard_key(d, layout_set_key(STORE_READY), &keys[0]);
+		else if (d->kind == DAMAGE_EXPIRY)
+			key = shard_key(d, LAYOUT_EXPIRY, &keys[0]);
+		else
+			verb = d->key->name.type[0] == 'h' ? "HDEL" : "ZREM";
+		out[count++] =
+			(struct store_walk_edit){ verb, key, member_of(d), d->score };
+	}
+	/* The sizes of the shard may be wrong, too: without them the next start of a
+	 * broker reads its messages. */
+	key = shard_key(d, LAYOUT_SIZE, &keys[count]);
+	out[count++] = (struct store_walk_edit){ "HDEL", key, SLICE("before"), 0 };
+	out[count++] = (struct store_walk_edit){ "HDEL", key, SLICE("after"), 0 };
 	return count;
 }
 
@@ -594,7 +547,7 @@ void damage_print(const struct damage *d, enum damage_fate fate, const char *why
 		buf_printf(out, "; not repaired: %s", why);
 	else if (d->is_left)
 		buf_append_text(out, "; the next start of a broker removes it");
-	else if (!can_mend(d))
+	else if (!kinds[d->kind].would)
 		buf_append_text(out, "; --repair leaves it as it is");
 	else
 		buf_printf(out, "; %s%s%s%s",

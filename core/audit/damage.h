@@ -1,7 +1,8 @@
 /* damage.h: what can be wrong in a store, how it is looked at again, said and mended.
  *
  * One table has all kinds. A kind is confirmed by what Redis answers about the key or
- * the member: by the row of a shard, or by four questions. */
+ * the member: by the row of a shard, or by up to four questions. What rows of shards show
+ * is mended, since a person can hardly find the messages. */
 #pragma once
 
 #include <sys/queue.h>
@@ -47,12 +48,12 @@ struct damage {
 	STAILQ_ENTRY(damage) link;
 	enum damage_kind kind;
 	struct damage_key *key;
-	char *detail;                 /* or NULL */
-	double score;                 /* with which it is mended */
-	unsigned found;               /* see store_walk_row */
-	struct buf set, last;         /* DAMAGE_TOPIC_SET: what is asked for */
-	struct buf range, next, rest; /* DAMAGE_BATCH: likewise */
-	bool is_left;                 /* to the next start of a broker */
+	char *detail;   /* or NULL */
+	double score;   /* with which it is mended */
+	unsigned found; /* see store_walk_row */
+	/* DAMAGE_BATCH: its offsets. DAMAGE_TOPIC_SET: `first` is the last partition. */
+	uint64_t first, end;
+	bool is_left; /* to the next start of a broker */
 	size_t member_len;
 	char member[];
 };
@@ -69,16 +70,10 @@ static inline struct slice damage_key_slice(const struct damage_key *key)
 /* Takes a reference of the key, copies the texts; `detail` may be NULL. */
 struct damage *damage_create(enum damage_kind kind, struct damage_key *key,
 			     struct slice member, const char *detail);
-/* DAMAGE_TOPIC_SET, of a row of the table of topics. */
+/* The same of a DAMAGE_TOPIC_SET. @param definition  of the topic */
 struct damage *damage_create_topic_set(struct damage_key *key, struct slice topic,
 				       struct slice definition);
-/* DAMAGE_BATCH, of a record batch with the offsets from `base` to before `end`. */
-struct damage *damage_create_batch(struct damage_key *key, struct slice score,
-				   uint64_t base, uint64_t end);
 void damage_destroy(struct damage *d);
-/* Of a topic that does not say how many. */
-#define DAMAGE_PARTITIONS 8
-
 enum damage_look damage_look(enum damage_kind kind);
 /* To be asked about each key of that name. */
 bool damage_is_of_key(enum damage_kind kind, const struct layout_name *name);
@@ -88,23 +83,16 @@ unsigned damage_wanted(enum layout_key key);
 /* By bits of store_walk_row.found. */
 bool damage_is_in_row(enum damage_kind kind, enum layout_key key, unsigned found);
 
-/* The keys that questions name, of all damages of one key. */
-struct damage_tables {
-	struct buf vhosts, exchanges, queues, topics;
-	struct buf names; /* the set of topics */
-	struct buf state; /* of a partition */
-};
-void damage_tables_init(struct damage_tables *t, const struct damage_key *key);
-void damage_tables_deinit(struct damage_tables *t);
 #define DAMAGE_QUESTIONS 4
-void damage_ask(struct damage *d, const struct damage_tables *tables,
-		struct store_walk_question out[DAMAGE_QUESTIONS]);
+/* `texts` gets what the questions point into. */
+void damage_ask(const struct damage *d, struct store_walk_question out[DAMAGE_QUESTIONS],
+		struct buf texts[DAMAGE_QUESTIONS]);
 /* What is wrong is still there, as the answers tell. Fills in what is to be said. */
 bool damage_is_answered(struct damage *d, const struct store_walk_row *answers);
 
 /* The edits that mend it, for store_walk_edit; `keys` gets what they point into.
  *
- * @return  how many; 0: it cannot be mended here */
+ * @return  how many; 0: it is for a person to mend */
 #define DAMAGE_EDITS_MAX (STORE_SET_COUNT + 2)
 size_t damage_edits(const struct damage *d, struct store_walk_edit *out,
 		    struct buf keys[DAMAGE_EDITS_MAX]);

@@ -2,11 +2,176 @@
 
 #include <stdlib.h>
 
-#include "entry_value.h"
+#include "access/user.h"
+#include "broker/config.h"
 #include "log/record.h"
 #include "shard/dedupe.h"
 #include "store/codec.h"
 #include "store/store.h"
+
+/* What a row of a key without ids looks like: words with a space between them.
+ *
+ *   N        a number
+ *   D        a day
+ *   W        a word
+ *   a|b      one of these
+ *   *        anything, or nothing, to the end */
+static const struct form {
+	enum layout_kind kind;
+	int key; /* a partition_key, a table or a document; 0 for other kinds */
+	const char *member, *value;
+	const char *should;
+} forms[] = {
+	{ LAYOUT_SHARD, 0, "before|after", "N N",
+	  "before|after, with <messages> <bytes>" },
+	{ LAYOUT_PARTITION, LAYOUT_GROUPS, "*", "N", "an offset" },
+	{ LAYOUT_PARTITION, LAYOUT_STATE, "start|largest", "N",
+	  "start|largest, with a number, or a day, with <offset> <position> <time>" },
+	{ LAYOUT_PARTITION, LAYOUT_STATE, "D", "N N N", NULL },
+	{ LAYOUT_TABLE, STORE_BINDINGS, "queue|exchange W W W *", "*",
+	  "queue|exchange DESTINATION EXCHANGE PATTERN ..." },
+	{ LAYOUT_TABLE, STORE_PAUSES, "in|out W *", "N", "in|out QUEUE, with a time" },
+	{ LAYOUT_TABLE, STORE_LOCKS, "*", "N N", "<token> <ttl in ms>" },
+	{ LAYOUT_TOPIC, 0, "N", "*", "the number of a partition" },
+	{ LAYOUT_DOCUMENT, LAYOUT_IDS, "*", "N", "a time in ms" },
+	{ LAYOUT_DOCUMENT, LAYOUT_SCHEDULE, "*", "N *", "the time of a tick" },
+	{ LAYOUT_DOCUMENT, LAYOUT_LOG, "N", "*", "a number" },
+};
+
+static bool fits_word(struct slice word, struct slice pattern)
+{
+	uint64_t n;
+	uint32_t day;
+
+	if (slice_is(pattern, "N"))
+		return slice_to_uint(word, UINT64_MAX, &n);
+	if (slice_is(pattern, "D"))
+		return layout_read_day(word, &day);
+	if (slice_is(pattern, "W"))
+		return word.len > 0;
+	while (pattern.len > 0)
+		if (slice_is_equal(slice_cut(&pattern, '|'), word))
+			return true;
+	return false;
+}
+
+static bool fits_form(struct slice text, const char *pattern)
+{
+	struct slice patterns = slice_from(pattern), word;
+
+	while (patterns.len > 0) {
+		word = slice_cut(&patterns, ' ');
+		if (slice_is(word, "*"))
+			return true;
+		if (!fits_word(slice_cut(&text, ' '), word))
+			return false;
+	}
+	return text.len == 0;
+}
+
+static int check_form(const struct layout_name *name, const struct store_walk_row *row,
+		      struct error *err)
+{
+	int key = name->kind == LAYOUT_PARTITION  ? (int)name->partition_key
+		  : name->kind == LAYOUT_TABLE    ? (int)name->table
+		  : name->kind == LAYOUT_DOCUMENT ? (int)name->document
+						  : 0;
+	const char *should = NULL;
+
+	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
+		const struct form *f = &forms[i];
+
+		if (f->kind != name->kind || f->key != key)
+			continue;
+		if (fits_form(row->member, f->member) && fits_form(row->value, f->value))
+			return TIDE_OK;
+		should = should ? should : f->should;
+	}
+	return should ? error_set(err, TIDE_ESYNTAX, "should be %s", should) : TIDE_OK;
+}
+
+/* Options of an exchange or, behind its words, of a binding. */
+static int check_args(struct slice text, const char *needed, const char *should,
+		      struct error *err)
+{
+	struct args args;
+	bool is_good = args_parse(&args, text) == TIDE_OK;
+
+	if (is_good) {
+		is_good = !needed || args_get(&args, needed);
+		args_deinit(&args);
+	}
+	return is_good ? TIDE_OK : error_set(err, TIDE_ESYNTAX, "should be %s", should);
+}
+
+/* Of a queue or a topic. */
+static int check_config(struct slice value, enum config_kind kind, struct error *err)
+{
+	struct config config;
+	struct args args;
+	int rc;
+
+	if (args_parse(&args, value) < 0)
+		return error_set(err, TIDE_ESYNTAX, "should be name=value ...");
+	rc = config_parse(&config, kind, &args, err);
+	if (rc == TIDE_OK)
+		config_deinit(&config);
+	args_deinit(&args);
+	return rc;
+}
+
+/* What it says holds no password. */
+static int check_user(const struct store_walk_row *row, struct error *err)
+{
+	struct user *u;
+	int rc = user_parse(row->member, row->value, &u, err);
+
+	if (rc == TIDE_OK)
+		user_unref(u);
+	return rc;
+}
+
+static int check_shared(const struct store_walk_row *row, struct error *err)
+{
+	struct slice rest = row->value, expiry = slice_cut(&rest, ' ');
+	bool is_name = row->member.len > 1 && row->member.data[1] == ':' &&
+		       memchr("kcb", row->member.data[0], 3);
+
+	if (is_name && fits_form(expiry, "N") && rest.len > 0 &&
+	    memchr("sinb", rest.data[0], 4))
+		return TIDE_OK;
+	return error_set(
+		err, TIDE_ESYNTAX,
+		"should be k:, c: or b: and a name, with <expiry> <type><value>");
+}
+
+/* A row of a key without ids: TIDE_OK, or TIDE_ESYNTAX and what it should be. */
+static int check_value(const struct layout_name *name, const struct store_walk_row *row,
+		       struct error *err)
+{
+	bool is_table = name->kind == LAYOUT_TABLE;
+	struct slice rest = row->member;
+	int rc = check_form(name, row, err);
+
+	if (rc < 0)
+		return rc;
+	if (name->kind == LAYOUT_DOCUMENT && name->document == LAYOUT_SHARED)
+		return check_shared(row, err);
+	if (is_table && name->table == STORE_QUEUES)
+		return check_config(row->value, CONFIG_QUEUE, err);
+	if (is_table && name->table == STORE_TOPICS)
+		return check_config(row->value, CONFIG_TOPIC, err);
+	if (is_table && name->table == STORE_USERS)
+		return check_user(row, err);
+	if (is_table && name->table == STORE_EXCHANGES)
+		return check_args(row->value, "type", "type=... name=value ...", err);
+	if (!is_table || name->table != STORE_BINDINGS)
+		return TIDE_OK;
+	for (int i = 0; i < 4; i++)
+		slice_cut(&rest, ' ');
+	return check_args(rest, NULL, "queue|exchange DESTINATION EXCHANGE PATTERN ...",
+			  err);
+}
 
 struct check {
 	struct damage_key *key;
@@ -74,6 +239,15 @@ static void check_member(struct check *c)
 		tell_found(c, DAMAGE_GONE, 0);
 }
 
+static void tell_batch(const struct check *c, const struct record_batch *batch)
+{
+	struct damage *d = damage_create(DAMAGE_BATCH, c->key, c->row.member, NULL);
+
+	d->first = batch->base;
+	d->end = batch->end;
+	c->on_damage(c->ctx, d);
+}
+
 static void check_batch(struct check *c)
 {
 	struct slice bytes = c->row.member;
@@ -89,8 +263,7 @@ static void check_batch(struct check *c)
 	else if (batch->base != base)
 		tell(c, DAMAGE_VALUE, "the batch has another offset", 0);
 	else
-		c->on_damage(c->ctx, damage_create_batch(c->key, c->row.member, base,
-							 batch->end));
+		tell_batch(c, batch);
 	record_batch_unref(batch);
 }
 
@@ -107,7 +280,7 @@ static void check_entry(const struct check *c)
 	bool is_table = name->kind == LAYOUT_TABLE;
 	struct error err;
 
-	if (entry_value_check(name, &c->row, &err) < 0)
+	if (check_value(name, &c->row, &err) < 0)
 		tell(c, DAMAGE_VALUE, err.text, 0);
 	else if (is_table && name->table == STORE_BINDINGS)
 		tell(c, DAMAGE_BINDING, NULL, 0);

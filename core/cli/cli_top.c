@@ -40,7 +40,7 @@ enum cell_kind {
 	NAME, /* takes the room that is left */
 };
 
-struct column {
+struct top_column {
 	const char *title;  /* NULL: behind the last */
 	const char *member; /* of the broker's document */
 	enum cell_kind kind;
@@ -51,7 +51,7 @@ struct column {
 };
 
 /* clang-format off */
-static const struct column queue_columns[] = {
+static const struct top_column queue_columns[] = {
 	{ "QUEUE",   "name",            NAME,      0, 0, 'n', "name" },
 	{ "READY",   "ready",           BY_FIGURE, 7, 0, 'b', "backlog: ready" },
 	{ "UNACKED", "unacked",         BY_FIGURE, 7, 0, 'u', "unacked" },
@@ -65,7 +65,7 @@ static const struct column queue_columns[] = {
 	{ .title = NULL },
 };
 
-static const struct column topic_columns[] = {
+static const struct top_column topic_columns[] = {
 	{ "TOPIC",    "name",       NAME,      0, 0, 'n', "name" },
 	{ "PARTS",    "partitions", BY_FIGURE, 5, 2, 0,   NULL },
 	{ "MESSAGES", "messages",   BY_FIGURE, 8, 0, 'u', "messages" },
@@ -78,7 +78,7 @@ static const struct column topic_columns[] = {
 	{ .title = NULL },
 };
 
-static const struct column connection_columns[] = {
+static const struct top_column connection_columns[] = {
 	{ "CONNECTION", "connection", COUNT, 10, 0, 'a', "age" },
 	{ "NAME",       "name",       NAME,   0, 0, 'n', "name" },
 	{ "USER",       "user",       TEXT,  10, 2, 0,   NULL },
@@ -97,7 +97,7 @@ static const struct column connection_columns[] = {
 static const struct view {
 	const char *name; /* as LIST names it; NULL: behind the last */
 	char key;
-	const struct column *columns;
+	const struct top_column *columns;
 } views[] = {
 	{ "queues", 'Q', queue_columns },
 	{ "topics", 't', topic_columns },
@@ -113,7 +113,7 @@ struct top {
 	SCREEN *screen;  /* NULL: plain text */
 	bool is_ending;
 	const struct view *view;
-	const struct column *sort;
+	const struct top_column *sort;
 	bool is_reversed, is_paused;
 	bool is_wanted; /* a page is to be asked for, before it is time */
 	uint64_t offset;
@@ -146,14 +146,14 @@ static const struct figure_words *figure_of(const char *member)
 }
 
 /* The word of LIST sort=; NULL: not sorted by it. */
-static const char *sort_of(const struct column *c)
+static const char *sort_of(const struct top_column *c)
 {
 	if (c->kind == BY_FIGURE)
 		return figure_of(c->member)->sort;
 	return c->kind == STATE || c->kind == LABEL ? NULL : c->member;
 }
 
-static enum cell_kind kind_of(const struct column *c)
+static enum cell_kind kind_of(const struct top_column *c)
 {
 	static const enum cell_kind kinds[] = {
 		[FIGURE_RATE] = RATE, [FIGURE_SINCE] = DURATION
@@ -166,9 +166,9 @@ static enum cell_kind kind_of(const struct column *c)
 	return kind ? kind : strcmp(c->member, "bytes") == 0 ? BYTES : COUNT;
 }
 
-static const struct column *column_by_key(const struct view *view, int key)
+static const struct top_column *column_by_key(const struct view *view, int key)
 {
-	const struct column *c = view->columns;
+	const struct top_column *c = view->columns;
 
 	while (c->title && (!c->key || c->key != key))
 		c++;
@@ -266,7 +266,7 @@ static const char *cell_of(enum cell_kind kind, const char *member, const json_t
 /* What names get, without columns whose `spare` is above the limit. */
 static int room_for_name(const struct view *view, int width, int spare)
 {
-	for (const struct column *c = view->columns; c->title; c++)
+	for (const struct top_column *c = view->columns; c->title; c++)
 		if (c->kind != NAME && c->spare <= spare)
 			width -= c->width + 1;
 	return width;
@@ -281,7 +281,7 @@ static void append_row(const struct view *view, const json_t *row, int width,
 
 	while ((name = room_for_name(view, width, spare)) < NAME_MIN && spare > 0)
 		spare--;
-	for (const struct column *c = view->columns; c->title; c++) {
+	for (const struct top_column *c = view->columns; c->title; c++) {
 		enum cell_kind kind = kind_of(c);
 		int room = kind != NAME ? c->width : name < 4 ? 4 : name;
 		char text[CELL_MAX];
@@ -441,7 +441,7 @@ static void put_help(const struct top *t, struct buf *text)
 	};
 	int y = 0;
 
-	for (const struct column *c = t->view->columns; c->title; c++)
+	for (const struct top_column *c = t->view->columns; c->title; c++)
 		if (c->key) {
 			buf_printf(text, "%c         sort by %s", c->key, c->what);
 			put_line(t, y++, text, 0, 0);
@@ -594,7 +594,7 @@ static void on_typed(struct top *t, int key)
 /* Another view or another order. False: the key is for neither. */
 static bool on_order(struct top *t, int key)
 {
-	const struct column *column = column_by_key(t->view, key);
+	const struct top_column *column = column_by_key(t->view, key);
 	const struct view *view = views;
 
 	while (view->name && view->key != key)
@@ -746,7 +746,7 @@ static int refuse_sort(struct cli *cli, const struct view *view)
 	struct buf names = { 0 };
 	int status;
 
-	for (const struct column *c = view->columns; c->title; c++)
+	for (const struct top_column *c = view->columns; c->title; c++)
 		if (sort_of(c))
 			buf_printf(&names, " %s", sort_of(c));
 	status = cli_usage_error(cli, "%s are not sorted by '%s'; expected one of:%s",
@@ -760,7 +760,7 @@ static int read_words(struct top *t)
 {
 	const char *name = t->cli->word_count ? t->cli->words[0] : "queues";
 	const char *sort = cli_get(t->cli, "sort");
-	const struct column *c;
+	const struct top_column *c;
 	const struct view *view = views;
 
 	while (view->name && strcmp(view->name, name) != 0)

@@ -231,15 +231,13 @@ void store_walk_ask(struct store *s, const struct store_walk_question *questions
 static void add_edit(struct store_call *call, const struct store_walk_edit *edit)
 {
 	bool has_score = strcmp(edit->verb, "ZADD") == 0;
-	bool has_member = strcmp(edit->verb, "PERSIST") != 0;
-	struct buf *out = store_call_add_words(call, 2 + has_score + has_member);
+	struct buf *out = store_call_add_words(call, 3 + has_score);
 
 	resp_text(out, edit->verb);
 	resp_bulk(out, edit->key);
 	if (has_score)
 		resp_score(out, edit->score);
-	if (has_member)
-		resp_bulk(out, edit->member);
+	resp_bulk(out, edit->member);
 }
 
 void store_walk_edit(struct store *s, const struct store_walk_edit *edits, size_t count,

@@ -62,12 +62,12 @@ struct store_walk_question {
 void store_walk_ask(struct store *s, const struct store_walk_question *questions,
 		    size_t count, store_walk_rows_fn on_rows, void *ctx);
 
-/* ZADD, ZREM, HDEL, SADD, SREM or PERSIST; each may be done twice. */
+/* ZADD, ZREM or HDEL; each may be done twice. */
 struct store_walk_edit {
 	const char *verb;
 	struct slice key;
-	struct slice member; /* not of PERSIST */
-	double score;        /* of ZADD */
+	struct slice member;
+	double score; /* of ZADD */
 };
 /* on_done has the first error. */
 void store_walk_edit(struct store *s, const struct store_walk_edit *edits, size_t count,

@@ -142,7 +142,7 @@ describe('a store without a broker', function()
       finding = function()
         return 'tide:/:bindings queue nope orders a.b: it leads nowhere: its queue does not exist'
       end,
-      would = 'removes the binding', did = 'removed the binding',
+      undo = function() redis:cli('SREM', 'tide:/:bindings', 'queue nope orders a.b') end,
     },
     {
       name = 'a binding to an exchange that does not exist',
@@ -150,19 +150,19 @@ describe('a store without a broker', function()
       finding = function()
         return 'tide:/:bindings exchange orders nope a.b: it leads nowhere: its exchange does not exist'
       end,
-      would = 'removes the binding', did = 'removed the binding',
+      undo = function() redis:cli('SREM', 'tide:/:bindings', 'exchange orders nope a.b') end,
     },
     {
       name = 'a pause of a queue that does not exist',
       make = function() redis:cli('HSET', 'tide:/:pauses', 'in nope', 0) end,
       finding = function() return 'tide:/:pauses in nope: a pause of a queue that does not exist' end,
-      would = 'removes it', did = 'removed it',
+      undo = function() redis:cli('HDEL', 'tide:/:pauses', 'in nope') end,
     },
     {
       name = 'a key with a TTL',
       make = function() redis:cli('EXPIRE', key 'msg', 1000) end,
       finding = function() return key 'msg' .. ': has a TTL: Redis will remove it' end,
-      would = 'removes the TTL', did = 'removed the TTL',
+      undo = function() redis:cli('PERSIST', key 'msg') end,
     },
     {
       name = 'a binding whose exchange goes with it',
@@ -211,22 +211,19 @@ describe('a store without a broker', function()
       name = 'a topic that is in the set alone',
       make = function() redis:cli('SADD', 'tide:/:topics', 'ghost') end,
       finding = function() return 'tide:/:topics ghost: topic-options does not have it' end,
-      would = 'removes the member', did = 'removed the member',
-      after = function() assert.equal('1', redis:cli('SCARD', 'tide:/:topics')) end,
+      undo = function() redis:cli('SREM', 'tide:/:topics', 'ghost') end,
     },
     {
       name = 'a partition more than its topic has, in the set',
       make = function() redis:cli('SADD', 'tide:/:topic:events', 2) end,
       finding = function() return 'tide:/:topic:events 2: topic-options does not have it' end,
-      would = 'removes the member', did = 'removed the member',
-      after = function() assert.equal('2', redis:cli('SCARD', 'tide:/:topic:events')) end,
+      undo = function() redis:cli('SREM', 'tide:/:topic:events', 2) end,
     },
     {
       name = 'a topic that is not in the set',
       make = function() redis:cli('SREM', 'tide:/:topics', 'events') end,
       finding = function() return 'tide:/:topic-options events: the set of topics does not name it' end,
-      would = 'adds it there', did = 'added it there',
-      after = function() assert.equal('1', redis:cli('SISMEMBER', 'tide:/:topics', 'events')) end,
+      undo = function() redis:cli('SADD', 'tide:/:topics', 'events') end,
     },
     {
       name = 'a topic whose set of partitions is not whole',
