@@ -9,8 +9,6 @@
 
 #include "base/mem.h"
 #include "base/percent.h"
-#include "client/client_url.h"
-#include "client/encode.h"
 
 #define ENV_URL "TIDEMQ_URL"
 

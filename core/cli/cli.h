@@ -14,7 +14,7 @@
 
 #include "base/buf.h"
 #include "base/option.h"
-#include "client/client_fail.h"
+#include "client/encode.h"
 
 #define CLI_MATCH_HELP                                                          \
 	"WHAT is a text of payload or header values, key:PATTERN, h:NAME, or\n" \

@@ -5,7 +5,6 @@
 
 #include "base/mem.h"
 #include "cli.h"
-#include "client/encode.h"
 
 static const struct option_row options[] = {
 	{ COMMAND_TEXT("header", "NAME=VALUE", NULL, "a header; may be repeated") },

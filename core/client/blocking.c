@@ -3,12 +3,11 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "base/container.h"
 #include "base/mem.h"
 #include "base/msg.h"
 #include "base/percent.h"
-#include "client_connect.h"
-#include "client_request.h"
-#include "encode.h"
+#include "client.h"
 
 /* How far from the front a message is looked for that has come again. It comes in the
  * order of its queue, and so it is near. */

@@ -1,13 +1,14 @@
 #include "client.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "client_connect.h"
-#include "client_request.h"
+#include "tls/tls.h"
 
 #define CONNECT_TIMEOUT_MS 10000
 #define REQUEST_TIMEOUT_MS 30000
@@ -17,7 +18,64 @@
 #define LEAVE_TIMEOUT_MS 5000
 #define PAYLOAD_MAX_BYTES (256u * 1024 * 1024)
 
-/* ---- what the broker sends ---- */
+static const struct {
+	int status;
+	const char *text;
+} statuses[] = {
+	{ TIDEMQ_OK, "done" },
+	{ TIDEMQ_ECONNECT, "the broker could not be reached" },
+	{ TIDEMQ_ETIMEDOUT, "the broker did not answer in time" },
+	{ TIDEMQ_ECLOSED, "the connection has ended" },
+	{ TIDEMQ_EPROTOCOL, "the other side does not speak the protocol" },
+	{ TIDEMQ_EINVAL, "a wrong argument" },
+	{ TIDEMQ_ENOMEM, "out of memory" },
+	{ TIDEMQ_EREFUSED, "the broker refused the request" },
+	{ TIDEMQ_EBUSY, "too many requests are unanswered" },
+	{ TIDEMQ_ECANCELLED, "the broker ended the subscription" },
+	{ TIDEMQ_EEVENT, "an event" },
+	{ TIDEMQ_ELOST, "the connection was lost before the reply" },
+	{ TIDEMQ_ELEASELOST, "the message is no longer this client's" },
+};
+
+const char *tidemq_status_text(int status)
+{
+	for (size_t i = 0; i < sizeof(statuses) / sizeof(statuses[0]); i++)
+		if (statuses[i].status == status)
+			return statuses[i].text;
+	return "no such status";
+}
+
+int client_fail(struct tidemq_error *err, int status, const char *format, ...)
+{
+	if (!err)
+		return status;
+	va_list args;
+	va_start(args, format);
+	err->status = status;
+	err->word[0] = 0;
+	vsnprintf(err->text, sizeof(err->text), format, args);
+	va_end(args);
+	return status;
+}
+
+int client_fail_refused(struct tidemq_error *err, struct slice word, struct slice text)
+{
+	bool is_late = slice_is(word, "lease-lost");
+
+	return client_fail_remote(err, is_late ? TIDEMQ_ELEASELOST : TIDEMQ_EREFUSED,
+				  word, text);
+}
+
+int client_fail_remote(struct tidemq_error *err, int status, struct slice word,
+		       struct slice text)
+{
+	if (!err)
+		return status;
+	err->status = status;
+	snprintf(err->word, sizeof(err->word), "%" SLICE_FMT, SLICE_ARG(word));
+	snprintf(err->text, sizeof(err->text), "%" SLICE_FMT, SLICE_ARG(text));
+	return status;
+}
 
 /* A broker that closes the connection after an ERR says so without being asked. */
 static void on_unasked(struct tidemq_client *c, const struct decoder_item *item)
@@ -143,8 +201,6 @@ void client_dispatch(struct tidemq_client *c)
 	}
 }
 
-/* ---- publishing ---- */
-
 /* "duplicate 3:17 topics=1", each of which may be missing. Words of later versions may
  * follow. */
 static void read_place(struct slice rest, struct tidemq_receipt *receipt)
@@ -187,22 +243,11 @@ int tidemq_reply_receipt(const struct tidemq_reply *reply, struct tidemq_receipt
 	return TIDEMQ_OK;
 }
 
-/* ---- the life of a client ---- */
-
 static char *path_of(const char *option, const char *variable)
 {
 	const char *path = option ? option : getenv(variable);
 
 	return path && path[0] ? mem_strdup(path) : NULL;
-}
-
-static void keep_tls_files(struct tidemq_client *c)
-{
-	struct tidemq_options *o = &c->options;
-
-	o->tls_ca = c->tls_ca = path_of(o->tls_ca, "TIDEMQ_TLS_CA");
-	o->tls_cert = c->tls_cert = path_of(o->tls_cert, "TIDEMQ_TLS_CERT");
-	o->tls_key = c->tls_key = path_of(o->tls_key, "TIDEMQ_TLS_KEY");
 }
 
 static int fill_options(struct tidemq_client *c, const struct tidemq_options *options,
@@ -212,6 +257,10 @@ static int fill_options(struct tidemq_client *c, const struct tidemq_options *op
 
 	if (options)
 		*o = *options;
+	o->name = o->name && o->name[0] ? mem_strdup(o->name) : NULL;
+	o->tls_ca = path_of(o->tls_ca, "TIDEMQ_TLS_CA");
+	o->tls_cert = path_of(o->tls_cert, "TIDEMQ_TLS_CERT");
+	o->tls_key = path_of(o->tls_key, "TIDEMQ_TLS_KEY");
 	if (o->connect_timeout_ms <= 0)
 		o->connect_timeout_ms = CONNECT_TIMEOUT_MS;
 	if (o->request_timeout_ms == 0)
@@ -224,29 +273,25 @@ static int fill_options(struct tidemq_client *c, const struct tidemq_options *op
 	    (o->heartbeat_ms < HEARTBEAT_MIN_MS || o->heartbeat_ms > HEARTBEAT_MAX_MS))
 		return client_fail(err, TIDEMQ_EINVAL, "the heartbeat must be %d-%d ms",
 				   HEARTBEAT_MIN_MS, HEARTBEAT_MAX_MS);
-	keep_tls_files(c);
-	if (!o->name || !o->name[0])
-		return TIDEMQ_OK;
-	if (!slice_is_name(slice_from(o->name)))
+	if (o->name && !slice_is_name(slice_from(o->name)))
 		return client_fail(
 			err, TIDEMQ_EINVAL,
 			"the client's name must be 1-255 bytes without white space");
-	c->name = mem_strdup(o->name);
-	o->name = c->name;
 	return TIDEMQ_OK;
 }
 
 static void free_client(struct tidemq_client *c)
 {
+	const char *const owned[] = { c->options.name, c->options.tls_ca,
+				      c->options.tls_cert, c->options.tls_key };
+
 	client_request_free(c);
 	client_restore_deinit(&c->restore);
 	decoder_deinit(&c->decoder);
 	buf_deinit(&c->out);
 	client_url_free(c->urls, c->url_count);
-	mem_free(c->name);
-	mem_free(c->tls_ca);
-	mem_free(c->tls_cert);
-	mem_free(c->tls_key);
+	for (size_t i = 0; i < sizeof(owned) / sizeof(owned[0]); i++)
+		mem_free((void *)(uintptr_t)owned[i]);
 	tls_context_unref(c->tls);
 	mem_free(c->server_info);
 	mem_free(c);
@@ -344,7 +389,7 @@ static void on_leave_timeout(uv_timer_t *timer)
 static void say_quit(struct tidemq_client *c)
 {
 	buf_append_text(&c->out, "QUIT\r\n");
-	client_link_flush(c->leaving);
+	client_connect_flush(c);
 	/* The clock of a blocking client stood still since its last call. */
 	uv_update_time(c->loop);
 	uv_timer_start(&c->timer, on_leave_timeout, LEAVE_TIMEOUT_MS, 0);

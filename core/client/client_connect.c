@@ -1,12 +1,15 @@
-#include "client_connect.h"
-
+/* client_connect.c: connections: from a URL to bytes in and out, TLS, HELLO, heartbeats,
+ * and what follows a loss.
+ *
+ * All bytes of a socket pass two functions, on_read and transmit. */
 #include <inttypes.h>
-#include <sys/random.h>
+#include <stdio.h>
 
 #include "base/mem.h"
 #include "base/percent.h"
 #include "base/random.h"
-#include "client_request.h"
+#include "client.h"
+#include "tls/tls.h"
 
 /* The pause before a round of attempts: doubled each time, and a random part of it taken
  * off, so that the clients of a broker that starts do not all come at once. */
@@ -18,9 +21,423 @@
 /* Of half a heartbeat each, without a byte from the broker. It promises one in two. */
 #define SILENT_TICKS_MAX 4
 
-/* ---- the end ---- */
+#define READ_LEN 65536
+/* With TLS: what is encrypted at a time. */
+#define CIPHER_LEN ((size_t)256 * 1024)
 
-static void end(struct tidemq_client *c)
+/* One connection: a URL, then bytes in and out. A link that has ended never comes back:
+ * it is closed, and another one opened. */
+struct client_link {
+	struct tidemq_client *owner;
+	union {
+		uv_handle_t handle;
+		uv_stream_t stream;
+		uv_tcp_t tcp;
+		uv_pipe_t pipe;
+	} socket;
+	bool socket_is_open;
+	bool is_up;
+	bool is_closing;
+	int early_error; /* what failed before the loop ran, for the client's timer */
+	uv_getaddrinfo_t resolve;
+	bool is_resolving;
+	struct addrinfo *addresses; /* what the name resolved to */
+	struct addrinfo *address;   /* the next one to try */
+	uv_connect_t connect;
+	uv_write_t write;
+	bool is_writing;
+	struct buf writing; /* what libuv has */
+	struct tls *tls;    /* NULL: none */
+	char *cipher;       /* with TLS, READ_LEN: what came */
+};
+
+static const struct client_url *url_of(const struct client_link *l)
+{
+	return &l->owner->urls[l->owner->url_index];
+}
+
+static void on_up(struct tidemq_client *c);
+
+static void on_input(struct tidemq_client *c)
+{
+	c->silent_ticks = 0;
+	if (c->state == CLIENT_CLOSING)
+		buf_clear(&c->decoder.in);
+	else
+		client_dispatch(c);
+}
+
+static void fail_link(struct client_link *l, const char *reason)
+{
+	struct tidemq_client *c = l->owner;
+	char address[URL_ADDRESS_MAX];
+
+	if (c->state == CLIENT_CLOSING) {
+		client_leave(c);
+		return;
+	}
+	if (c->farewell.status != TIDEMQ_OK) {
+		c->loss = c->farewell;
+	} else if (l->is_up) {
+		client_fail(&c->loss, TIDEMQ_ECLOSED, "the connection has ended: %s",
+			    reason);
+	} else {
+		url_address(&url_of(l)->at, address);
+		client_fail(&c->loss, TIDEMQ_ECONNECT, "cannot connect to %s: %s",
+			    address, reason);
+	}
+	client_connect_lose(c);
+}
+
+static void fail_uv(struct client_link *l, int uv_error)
+{
+	fail_link(l, uv_error == UV_EOF ? "the broker closed it" : uv_strerror(uv_error));
+}
+
+static void push_cipher(struct client_link *l);
+
+/* Decrypt what came into `in`.
+ *
+ * @return  as tls_read; TIDE_AGAIN when all is well */
+static ssize_t decrypt(struct client_link *l)
+{
+	struct buf *in = &l->owner->decoder.in;
+	ssize_t n;
+
+	for (;;) {
+		if (buf_try_reserve(in, TLS_RECORD_BYTES) != TIDE_OK)
+			return UV_ENOMEM;
+		n = tls_read(l->tls, in->data + in->end, in->cap - in->end);
+		if (n <= 0)
+			return n;
+		buf_grow(in, (size_t)n);
+	}
+}
+
+/* Agree upon TLS, then take what comes with it. */
+static void receive_tls(struct client_link *l)
+{
+	size_t before = buf_len(&l->owner->decoder.in);
+	ssize_t rc = decrypt(l);
+
+	push_cipher(l);
+	if (!l->is_up && tls_is_open(l->tls)) {
+		l->is_up = true;
+		on_up(l->owner);
+	}
+	if (!l->is_closing && buf_len(&l->owner->decoder.in) > before)
+		on_input(l->owner);
+	if (l->is_closing || rc == TIDE_AGAIN)
+		return;
+	if (rc == TIDE_EMPTY || rc == UV_ENOMEM)
+		fail_uv(l, rc == TIDE_EMPTY ? UV_EOF : UV_ENOMEM);
+	else
+		fail_link(l, tls_error(l->tls));
+}
+
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
+{
+	struct client_link *l = handle->data;
+	struct buf *in = &l->owner->decoder.in;
+
+	if (l->tls)
+		*buf = uv_buf_init(l->cipher, READ_LEN);
+	else if (buf_try_reserve(in, READ_LEN) != TIDE_OK)
+		*buf = uv_buf_init(NULL, 0);
+	else
+		*buf = uv_buf_init(in->data + in->end, (unsigned)(in->cap - in->end));
+}
+
+/* Every byte that comes is read to here. */
+static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buf)
+{
+	struct client_link *l = stream->data;
+
+	if (len < 0) {
+		fail_uv(l, (int)len);
+	} else if (l->tls) {
+		tls_feed(l->tls, l->cipher, (size_t)len);
+		receive_tls(l);
+	} else {
+		buf_grow(&l->owner->decoder.in, (size_t)len);
+		on_input(l->owner);
+	}
+}
+
+static void flush_link(struct client_link *l);
+
+static void on_written(uv_write_t *req, int status)
+{
+	struct client_link *l = req->data;
+
+	l->is_writing = false;
+	buf_clear(&l->writing);
+	/* What the broker said before it closed is more telling than a broken pipe:
+	 * reading goes on and ends by itself. */
+	if (status == 0 && !l->is_closing)
+		flush_link(l);
+}
+
+/* Every byte that goes is written here: all of `from`, which is empty then. */
+static void transmit(struct client_link *l, struct buf *from)
+{
+	struct buf swap = l->writing;
+	struct slice bytes;
+
+	l->writing = *from;
+	*from = swap;
+	bytes = buf_slice(&l->writing);
+	uv_buf_t buf = { .base = (char *)(uintptr_t)bytes.data, .len = bytes.len };
+	if (uv_write(&l->write, &l->socket.stream, &buf, 1, on_written) == 0)
+		l->is_writing = true;
+}
+
+/* What TLS has to send. */
+static void push_cipher(struct client_link *l)
+{
+	if (!l->is_writing && buf_len(tls_out(l->tls)) > 0)
+		transmit(l, tls_out(l->tls));
+}
+
+/* A piece of `out`; the rest follows when that is written. */
+static void encrypt(struct client_link *l)
+{
+	struct buf *out = &l->owner->out;
+	struct iovec vec = { out->data + out->start, buf_len(out) };
+	ssize_t n = tls_write(l->tls, &vec, 1, CIPHER_LEN);
+
+	/* A failure is the next read's to tell. */
+	if (n > 0)
+		buf_consume(out, (size_t)n);
+	push_cipher(l);
+}
+
+static void flush_link(struct client_link *l)
+{
+	if (l->is_up && !l->is_writing && buf_len(&l->owner->out) > 0) {
+		if (l->tls)
+			encrypt(l);
+		else
+			transmit(l, &l->owner->out);
+	} else if (l->tls) {
+		push_cipher(l);
+	}
+}
+
+static void on_early_error(uv_timer_t *timer)
+{
+	struct tidemq_client *c = timer->data;
+
+	fail_uv(c->link, c->link->early_error);
+}
+
+/* No callback comes from a call on a client. */
+static void fail_later(struct client_link *l, int uv_error)
+{
+	l->early_error = uv_error;
+	uv_timer_start(&l->owner->timer, on_early_error, 0, 0);
+}
+
+static void start_reading(struct client_link *l)
+{
+	int rc = uv_read_start(&l->socket.stream, on_alloc, on_read);
+
+	l->is_up = !l->tls;
+	if (rc != 0)
+		fail_uv(l, rc);
+	else if (l->tls)
+		receive_tls(l);
+	else
+		on_up(l->owner);
+}
+
+static void try_next(struct client_link *l);
+static void finish_link(struct client_link *l);
+
+static void on_socket_closed(uv_handle_t *handle)
+{
+	struct client_link *l = handle->data;
+
+	l->socket_is_open = false;
+	if (l->is_closing)
+		finish_link(l);
+	else
+		try_next(l);
+}
+
+static void on_connect(uv_connect_t *req, int status)
+{
+	struct client_link *l = req->data;
+
+	if (l->is_closing || uv_is_closing(&l->socket.handle))
+		return;
+	if (status == 0)
+		start_reading(l);
+	else if (l->address)
+		uv_close(&l->socket.handle, on_socket_closed);
+	else
+		fail_uv(l, status);
+}
+
+/* Neither initialisation can fail: no descriptor is made yet. */
+static void open_socket(struct client_link *l)
+{
+	if (url_of(l)->at.path)
+		uv_pipe_init(l->owner->loop, &l->socket.pipe, 0);
+	else
+		uv_tcp_init(l->owner->loop, &l->socket.tcp);
+	l->socket.handle.data = l;
+	l->socket_is_open = true;
+}
+
+static int connect_tcp(struct client_link *l, const struct sockaddr *address)
+{
+	open_socket(l);
+	uv_tcp_nodelay(&l->socket.tcp, 1);
+	return uv_tcp_connect(&l->connect, &l->socket.tcp, address, on_connect);
+}
+
+/* Try addresses until one can at least be begun with. */
+static void try_next(struct client_link *l)
+{
+	struct addrinfo *a = l->address;
+	int rc;
+
+	l->address = a->ai_next;
+	rc = connect_tcp(l, a->ai_addr);
+	if (rc == 0)
+		return;
+	if (l->address)
+		uv_close(&l->socket.handle, on_socket_closed);
+	else
+		fail_later(l, rc);
+}
+
+static void finish_link(struct client_link *l)
+{
+	struct tidemq_client *c = l->owner;
+
+	if (l->socket_is_open || l->is_resolving)
+		return;
+	if (l->addresses)
+		uv_freeaddrinfo(l->addresses);
+	buf_deinit(&l->writing);
+	tls_destroy(l->tls);
+	mem_free(l->cipher);
+	mem_free(l);
+	c->links--;
+	client_finish(c);
+}
+
+static void on_resolved(uv_getaddrinfo_t *req, int status, struct addrinfo *addresses)
+{
+	struct client_link *l = req->data;
+
+	l->is_resolving = false;
+	l->addresses = addresses;
+	l->address = addresses;
+	if (l->is_closing)
+		finish_link(l);
+	else if (status != 0)
+		fail_uv(l, status);
+	else
+		try_next(l);
+}
+
+static void dial_name(struct client_link *l)
+{
+	const struct addrinfo hints = { .ai_family = AF_UNSPEC,
+					.ai_socktype = SOCK_STREAM };
+	char port[8];
+	int rc;
+
+	snprintf(port, sizeof(port), "%u", url_of(l)->at.port);
+	l->resolve.data = l;
+	rc = uv_getaddrinfo(l->owner->loop, &l->resolve, on_resolved, url_of(l)->at.host,
+			    port, &hints);
+	if (rc != 0)
+		fail_later(l, rc);
+	else
+		l->is_resolving = true;
+}
+
+static void dial(struct client_link *l)
+{
+	union {
+		struct sockaddr any;
+		struct sockaddr_in v4;
+		struct sockaddr_in6 v6;
+	} address;
+	int port = (int)url_of(l)->at.port;
+
+	if (url_of(l)->at.path) {
+		open_socket(l);
+		uv_pipe_connect(&l->connect, &l->socket.pipe, url_of(l)->at.path,
+				on_connect);
+		return;
+	}
+	/* An address as digits needs no resolver, whose work is done by threads. */
+	if (uv_ip4_addr(url_of(l)->at.host, port, &address.v4) != 0 &&
+	    uv_ip6_addr(url_of(l)->at.host, port, &address.v6) != 0) {
+		dial_name(l);
+		return;
+	}
+	int rc = connect_tcp(l, &address.any);
+	if (rc != 0)
+		fail_later(l, rc);
+}
+
+static void open_link(struct tidemq_client *c)
+{
+	struct client_link *l = c->link = mem_zalloc(sizeof(*l));
+
+	c->links++;
+	l->owner = c;
+	l->connect.data = l;
+	l->write.data = l;
+	if (url_of(l)->is_tls) {
+		l->tls = tls_create_client(c->tls, url_of(l)->at.host);
+		l->cipher = mem_alloc(READ_LEN);
+	}
+	dial(l);
+}
+
+/* If it can be said at once. */
+static void say_goodbye(struct client_link *l)
+{
+	struct buf *out = tls_out(l->tls);
+	uv_buf_t bytes;
+
+	tls_finish(l->tls);
+	bytes = uv_buf_init(out->data + out->start, (unsigned)buf_len(out));
+	if (bytes.len > 0)
+		uv_try_write(&l->socket.stream, &bytes, 1);
+}
+
+void client_link_close(struct client_link *l)
+{
+	if (l->is_closing)
+		return;
+	if (l->tls && l->is_up && !l->is_writing)
+		say_goodbye(l);
+	l->is_closing = true;
+	if (l->is_resolving)
+		uv_cancel((uv_req_t *)&l->resolve);
+	if (!l->socket_is_open)
+		finish_link(l);
+	else if (!uv_is_closing(&l->socket.handle))
+		uv_close(&l->socket.handle, on_socket_closed);
+}
+
+void client_connect_flush(struct tidemq_client *c)
+{
+	struct client_link *l = c->link ? c->link : c->leaving;
+
+	if (l)
+		flush_link(l);
+}
+
+static void end_client(struct tidemq_client *c)
 {
 	struct tidemq_error why;
 
@@ -39,41 +456,6 @@ static void end(struct tidemq_client *c)
 		c->handlers.on_connected(c, &why, c->handlers.ctx);
 }
 
-/* ---- what the link tells ---- */
-
-static void on_up(void *ctx);
-
-static void on_input(void *ctx)
-{
-	struct tidemq_client *c = ctx;
-
-	c->silent_ticks = 0;
-	if (c->state == CLIENT_CLOSING)
-		buf_clear(&c->decoder.in);
-	else
-		client_dispatch(c);
-}
-
-static void on_down(void *ctx, const struct tidemq_error *why)
-{
-	struct tidemq_client *c = ctx;
-
-	if (c->state == CLIENT_CLOSING) {
-		client_leave(c);
-		return;
-	}
-	c->loss = c->farewell.status != TIDEMQ_OK ? c->farewell : *why;
-	client_connect_lose(c);
-}
-
-static void on_link_closed(void *ctx)
-{
-	struct tidemq_client *c = ctx;
-
-	c->links--;
-	client_finish(c);
-}
-
 static void on_connect_timeout(uv_timer_t *timer)
 {
 	struct tidemq_client *c = timer->data;
@@ -86,7 +468,8 @@ static void on_connect_timeout(uv_timer_t *timer)
 
 int client_connect_read_tls(struct tidemq_client *c, struct tidemq_error *err)
 {
-	const struct tls_files files = { c->tls_cert, c->tls_key, c->tls_ca };
+	const struct tls_files files = { c->options.tls_cert, c->options.tls_key,
+					 c->options.tls_ca };
 	struct tls_context *fresh;
 	struct error why;
 
@@ -95,15 +478,6 @@ int client_connect_read_tls(struct tidemq_client *c, struct tidemq_error *err)
 	tls_context_unref(c->tls);
 	c->tls = fresh;
 	return TIDEMQ_OK;
-}
-
-/* Other files may lie there by now. What the system trusts is read once: it takes long.
- */
-static void refresh_tls(struct tidemq_client *c)
-{
-	int kept = c->was_up && c->tls_ca ? client_connect_read_tls(c, NULL) : TIDEMQ_OK;
-
-	(void)kept;
 }
 
 /* How long this attempt may take. */
@@ -121,26 +495,16 @@ static uint64_t attempt_ms(const struct tidemq_client *c)
 
 void client_connect_start(struct tidemq_client *c)
 {
-	const struct client_url *url = &c->urls[c->url_index];
-	const struct client_link_owner owner = { .ctx = c,
-						 .in = &c->decoder.in,
-						 .out = &c->out,
-						 .on_up = on_up,
-						 .on_input = on_input,
-						 .on_down = on_down,
-						 .on_closed = on_link_closed };
-
-	if (url->is_tls)
-		refresh_tls(c);
+	/* Other files may lie there by now; a failure leaves what was read before. What
+	 * the system trusts is read once: it takes long. */
+	if (c->urls[c->url_index].is_tls && c->was_up && c->options.tls_ca)
+		client_connect_read_tls(c, NULL);
 	decoder_deinit(&c->decoder);
 	decoder_init(&c->decoder, c->options.payload_max_bytes);
 	c->farewell.status = TIDEMQ_OK;
 	uv_timer_start(&c->timer, on_connect_timeout, attempt_ms(c), 0);
-	c->links++;
-	c->link = client_link_open(c->loop, url, url->is_tls ? c->tls : NULL, &owner);
+	open_link(c);
 }
-
-/* ---- losing a connection ---- */
 
 static void on_pause_over(uv_timer_t *timer)
 {
@@ -247,18 +611,16 @@ void client_connect_lose(struct tidemq_client *c)
 		c->state = CLIENT_CONNECTING;
 		uv_timer_start(&c->timer, on_pause_over, 0, 0);
 	} else if (!c->was_up || !c->options.reconnect || is_final(c)) {
-		end(c);
+		end_client(c);
 	} else if (was_up) {
 		lose_session(c);
 	} else if (is_out_of_time(c)) {
-		end(c);
+		end_client(c);
 	} else {
 		client_request_lose(c);
 		try_again(c);
 	}
 }
-
-/* ---- a new connection ---- */
 
 static void on_heartbeat(uv_timer_t *timer)
 {
@@ -273,7 +635,7 @@ static void on_heartbeat(uv_timer_t *timer)
 		return;
 	}
 	buf_append_text(&c->out, "\r\n");
-	client_link_flush(c->link);
+	flush_link(c->link);
 }
 
 static void start_heartbeat(struct tidemq_client *c)
@@ -336,9 +698,8 @@ static void append_option(struct buf *out, const char *name, const char *value)
 	percent_encode(out, slice_from(value));
 }
 
-static void on_up(void *ctx)
+static void on_up(struct tidemq_client *c)
 {
-	struct tidemq_client *c = ctx;
 	const struct client_url *url = &c->urls[c->url_index];
 	struct buf line = { 0 };
 
@@ -347,7 +708,7 @@ static void on_up(void *ctx)
 	append_option(&line, "user", url->at.user);
 	append_option(&line, "pass", url->at.password);
 	append_option(&line, "vhost", url->vhost);
-	append_option(&line, "name", c->name);
+	append_option(&line, "name", c->options.name);
 	if (c->options.heartbeat_ms > 0)
 		buf_printf(&line, " heartbeat=%" PRId64, c->options.heartbeat_ms);
 	if (c->options.prefetch > 0)

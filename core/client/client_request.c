@@ -1,11 +1,9 @@
-#include "client_request.h"
-
 #include <inttypes.h>
 #include <stdio.h>
 #include <strings.h>
 
 #include "base/mem.h"
-#include "encode.h"
+#include "client.h"
 
 /* A tag that no channel comes to. */
 #define NEVER_GIVEN_OUT INT64_MAX
@@ -194,15 +192,12 @@ bool client_request_answer(struct tidemq_client *c, unsigned number,
 	return true;
 }
 
-/* ---- sending ---- */
-
 static void on_prepare(uv_prepare_t *prepare)
 {
 	struct tidemq_client *c = prepare->data;
 
 	uv_prepare_stop(prepare);
-	if (c->link)
-		client_link_flush(c->link);
+	client_connect_flush(c);
 }
 
 /* Everything that is sent in this turn of the loop leaves in one write. */
@@ -257,8 +252,6 @@ void client_request_send_own(struct tidemq_client *c, unsigned channel, struct b
 	expect_reply_take(c, get_channel(c, channel), p);
 	flush_soon(c);
 }
-
-/* ---- the tags of settled messages ---- */
 
 uint64_t client_request_see_tag(struct tidemq_client *c, unsigned number, uint64_t tag)
 {
@@ -323,8 +316,6 @@ static int map_tags(struct tidemq_client *c, const struct client_channel *channe
 	return TIDEMQ_OK;
 }
 
-/* ---- transactions ---- */
-
 /* A transaction ends with its connection: what the caller still sends for it must not be
  * carried out by itself. */
 static int check_transaction(struct tidemq_client *c, struct client_channel *channel,
@@ -348,8 +339,6 @@ static void follow_transaction(struct client_channel *channel, unsigned traits)
 	else if (traits & ENDING)
 		channel->in_transaction = false;
 }
-
-/* ---- */
 
 static bool has_id(struct slice words)
 {
@@ -462,8 +451,6 @@ int tidemq_send_publication(struct tidemq_client *c, unsigned channel,
 	buf_deinit(&line);
 	return rc;
 }
-
-/* ---- the end of a connection ---- */
 
 /* Take all requests out of a channel that are not to be sent again. */
 static void take_failed(struct tidemq_client *c, struct client_channel *channel,

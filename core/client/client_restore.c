@@ -1,13 +1,23 @@
-#include "client_restore.h"
-
+#include <inttypes.h>
 #include <strings.h>
 
 #include "base/mem.h"
-#include "client_connect.h"
-#include "client_positions.h"
-#include "client_request.h"
+#include "client.h"
 
 enum record_kind { RECORD_OPEN, RECORD_DECLARE, RECORD_BIND, RECORD_SUB };
+
+/* Where a reader of a topic has got to in a partition.
+ *
+ * The broker forgets a reader with its connection. Over the next one it is told where to
+ * begin: an offset, if the reader has one partition. Else the time of the last message,
+ * that of the partition that is furthest behind; what the other partitions send again is
+ * passed over. */
+struct reader_position {
+	unsigned partition;
+	uint64_t next;      /* the offset behind the last message */
+	uint64_t repeat_to; /* below it, what comes came before */
+	int64_t ts_unix_ms; /* of the last message: never goes back in a partition */
+};
 
 /* The line of a request, with its words. */
 struct restore_record {
@@ -17,7 +27,8 @@ struct restore_record {
 	char *line;
 	struct slice words[3]; /* those behind the verb, as far as there are any */
 	struct slice options;  /* what follows them */
-	struct client_positions positions; /* of a subscription to a topic */
+	struct reader_position *positions; /* of a subscription to a topic */
+	size_t position_count;
 	/* The channel, and the line, of a subscription its name. */
 	struct buf key;
 	UT_hash_handle hh;
@@ -25,7 +36,7 @@ struct restore_record {
 
 static void free_record(struct restore_record *record)
 {
-	client_positions_deinit(&record->positions);
+	mem_free(record->positions);
 	buf_deinit(&record->key);
 	mem_free(record->line);
 	mem_free(record);
@@ -57,8 +68,6 @@ void client_restore_deinit(struct client_restore *r)
 		remove_record(r, record);
 }
 
-/* ---- records ---- */
-
 static bool has_word(struct slice words, const char *word)
 {
 	while (words.len > 0)
@@ -73,8 +82,8 @@ static void append_key(struct buf *key, unsigned channel, struct slice text)
 }
 
 /* The record with the key of channel and text. */
-static struct restore_record *find(struct restore_record *in, unsigned channel,
-				   struct slice text)
+static struct restore_record *find_record(struct restore_record *in, unsigned channel,
+					  struct slice text)
 {
 	struct restore_record *record = NULL;
 	struct buf key = { 0 };
@@ -107,13 +116,13 @@ static struct restore_record *create_record(enum record_kind kind, unsigned chan
 	return record;
 }
 
-static void add(struct client_restore *r, enum record_kind kind, unsigned channel,
-		struct slice line)
+static void add_record(struct client_restore *r, enum record_kind kind, unsigned channel,
+		       struct slice line)
 {
 	struct restore_record *record;
 	struct slice key;
 
-	if (find(r->made, channel, line))
+	if (find_record(r->made, channel, line))
 		return;
 	record = create_record(kind, channel, line);
 	key = buf_slice(&record->key);
@@ -121,9 +130,9 @@ static void add(struct client_restore *r, enum record_kind kind, unsigned channe
 	r->exclusives += record->is_exclusive;
 }
 
-static void cancel(struct client_restore *r, unsigned channel, struct slice sid)
+void client_restore_cancel(struct client_restore *r, unsigned channel, struct slice sid)
 {
-	struct restore_record *record = find(r->subscribed, channel, sid);
+	struct restore_record *record = find_record(r->subscribed, channel, sid);
 
 	if (record)
 		remove_record(r, record);
@@ -135,7 +144,7 @@ static void add_subscription(struct client_restore *r, unsigned channel,
 	struct restore_record *record = create_record(RECORD_SUB, channel, line);
 	struct slice key = buf_slice(&record->key);
 
-	cancel(r, channel, record->words[1]);
+	client_restore_cancel(r, channel, record->words[1]);
 	HASH_ADD_KEYPTR(hh, r->subscribed, key.data, key.len, record);
 }
 
@@ -143,8 +152,8 @@ static void add_subscription(struct client_restore *r, unsigned channel,
 typedef bool (*is_undone_fn)(const struct restore_record *record, unsigned channel,
 			     const struct slice *words);
 
-static void undo(struct client_restore *r, is_undone_fn is_undone, unsigned channel,
-		 const struct slice *words)
+static void undo_records(struct client_restore *r, is_undone_fn is_undone,
+			 unsigned channel, const struct slice *words)
 {
 	struct restore_record *record, *next;
 
@@ -163,7 +172,7 @@ static void close_channel(struct client_restore *r, unsigned channel)
 {
 	struct restore_record *record, *next;
 
-	undo(r, is_opened, channel, NULL);
+	undo_records(r, is_opened, channel, NULL);
 	HASH_ITER (hh, r->subscribed, record, next)
 		if (record->channel == channel)
 			remove_record(r, record);
@@ -224,7 +233,7 @@ static void add_declaration(struct client_restore *r, struct slice line,
 	if (rest.len > 0)
 		buf_append_char(&named, ' ');
 	buf_append_slice(&named, rest);
-	add(r, RECORD_DECLARE, 0, buf_slice(&named));
+	add_record(r, RECORD_DECLARE, 0, buf_slice(&named));
 	buf_deinit(&named);
 }
 
@@ -241,32 +250,25 @@ void client_restore_note(struct client_restore *r, unsigned channel, struct slic
 
 	words[1] = slice_cut(&rest, ' ');
 	if (is_verb(verb, "OPEN"))
-		add(r, RECORD_OPEN, channel, line);
+		add_record(r, RECORD_OPEN, channel, line);
 	else if (is_verb(verb, "DECLARE") &&
 		 (has_word(rest, "update") || has_word(rest, "update=1")))
-		undo(r, is_updated, channel, words);
+		undo_records(r, is_updated, channel, words);
 	else if (is_verb(verb, "DECLARE"))
 		add_declaration(r, line, reply);
 	else if (is_verb(verb, "BIND"))
-		add(r, RECORD_BIND, 0, line);
+		add_record(r, RECORD_BIND, 0, line);
 	else if (is_verb(verb, "SUB"))
 		add_subscription(r, channel, line);
 	else if (is_verb(verb, "CLOSE"))
 		close_channel(r, channel);
 	else if (is_verb(verb, "DELETE"))
-		undo(r, is_deleted, channel, words);
+		undo_records(r, is_deleted, channel, words);
 	else if (is_verb(verb, "UNBIND"))
-		undo(r, is_unbound, channel, &all);
+		undo_records(r, is_unbound, channel, &all);
 	else if (is_verb(verb, "UNSUB"))
-		cancel(r, channel, words[0]);
+		client_restore_cancel(r, channel, words[0]);
 }
-
-void client_restore_cancel(struct client_restore *r, unsigned channel, struct slice sid)
-{
-	cancel(r, channel, sid);
-}
-
-/* ---- readers ---- */
 
 static bool has_option(struct slice options, const char *prefix)
 {
@@ -276,36 +278,88 @@ static bool has_option(struct slice options, const char *prefix)
 	return false;
 }
 
+static struct reader_position *position_of(struct restore_record *r, unsigned partition)
+{
+	for (size_t i = 0; i < r->position_count; i++)
+		if (r->positions[i].partition == partition)
+			return &r->positions[i];
+	r->positions = mem_realloc(r->positions,
+				   (r->position_count + 1) * sizeof(*r->positions));
+	r->positions[r->position_count] =
+		(struct reader_position){ .partition = partition };
+	return &r->positions[r->position_count++];
+}
+
+static bool see_position(struct restore_record *r, const struct tidemq_msg *m)
+{
+	struct reader_position *at = position_of(r, m->partition);
+
+	if (m->offset < at->repeat_to)
+		return false;
+	/* From here on a lower offset is a message that the reader has refused. */
+	at->repeat_to = 0;
+	if (m->offset >= at->next) {
+		at->next = m->offset + 1;
+		at->ts_unix_ms = m->ts_unix_ms;
+	}
+	return true;
+}
+
+static void unsee_position(struct restore_record *r, const struct tidemq_msg *m)
+{
+	struct reader_position *at = position_of(r, m->partition);
+
+	if (m->offset >= at->next)
+		return;
+	at->next = m->offset;
+	at->ts_unix_ms = m->ts_unix_ms;
+}
+
+/* Append the option from= of the next connection. */
+static void append_from(struct restore_record *r, bool is_single, struct buf *line)
+{
+	int64_t ts_unix_ms = INT64_MAX;
+
+	for (size_t i = 0; i < r->position_count; i++) {
+		struct reader_position *at = &r->positions[i];
+
+		at->repeat_to = at->next;
+		if (at->ts_unix_ms < ts_unix_ms)
+			ts_unix_ms = at->ts_unix_ms;
+	}
+	if (r->position_count > 0 && is_single)
+		buf_printf(line, " from=%" PRIu64, r->positions[0].next);
+	else if (r->position_count > 0)
+		buf_printf(line, " from=@%" PRId64, ts_unix_ms);
+}
+
 /* The reader that the message is for. NULL: it is that of a group. */
-static struct client_positions *find_reader(struct client_restore *r,
-					    const struct tidemq_msg *m)
+static struct restore_record *find_reader(struct client_restore *r,
+					  const struct tidemq_msg *m)
 {
 	struct restore_record *record = r->reader;
 
 	if (!record || record->channel != m->channel ||
 	    !slice_is(record->words[1], m->sid))
-		record = find(r->subscribed, m->channel, slice_from(m->sid));
+		record = find_record(r->subscribed, m->channel, slice_from(m->sid));
 	r->reader = record;
-	return record && !has_option(record->options, "group=") ? &record->positions
-								: NULL;
+	return record && !has_option(record->options, "group=") ? record : NULL;
 }
 
 bool client_restore_see(struct client_restore *r, const struct tidemq_msg *m)
 {
-	struct client_positions *positions = find_reader(r, m);
+	struct restore_record *reader = find_reader(r, m);
 
-	return !positions || client_positions_see(positions, m);
+	return !reader || see_position(reader, m);
 }
 
 void client_restore_unsee(struct client_restore *r, const struct tidemq_msg *m)
 {
-	struct client_positions *positions = find_reader(r, m);
+	struct restore_record *reader = find_reader(r, m);
 
-	if (positions)
-		client_positions_unsee(positions, m);
+	if (reader)
+		unsee_position(reader, m);
 }
-
-/* ---- restoring ---- */
 
 /* Has the record to do with an exclusive queue? It is not made again. */
 static bool is_lost(const struct client_restore *r, const struct restore_record *record)
@@ -408,8 +462,7 @@ static void append_reader(struct restore_record *record, struct buf *line)
 		if (!slice_has_prefix(word, "from="))
 			buf_printf(line, " %" SLICE_FMT, SLICE_ARG(word));
 	}
-	client_positions_resume(&record->positions,
-				has_option(record->options, "partition="), line);
+	append_from(record, has_option(record->options, "partition="), line);
 }
 
 static void send_record(struct tidemq_client *c, struct restore_record *record)
@@ -418,7 +471,7 @@ static void send_record(struct tidemq_client *c, struct restore_record *record)
 
 	if (record->channel > 0)
 		buf_printf(&line, "@%u ", record->channel);
-	if (record->positions.count > 0)
+	if (record->position_count > 0)
 		append_reader(record, &line);
 	else
 		buf_append_text(&line, record->line);

@@ -1,7 +1,9 @@
 #include "decoder.h"
 
+#include "base/container.h"
 #include "base/mem.h"
 #include "base/percent.h"
+#include "client.h"
 
 #define CHANNEL_MAX 65535
 
@@ -26,7 +28,7 @@ static bool take_len(struct slice *line, uint64_t *out)
 	return slice_to_uint(word, SIZE_MAX / 2, out);
 }
 
-static int broken(struct tidemq_error *err, struct slice line)
+static int refuse_line(struct tidemq_error *err, struct slice line)
 {
 	return client_fail(err, TIDEMQ_EPROTOCOL,
 			   "not a reply from a tidemq broker: '%" SLICE_FMT "'",
@@ -178,107 +180,98 @@ static int build_msg(struct slice line, struct slice body, unsigned channel,
 	m->payload_len = body.len;
 	if (!parse_msg((struct slice){ text, line.len }, m, headers)) {
 		tidemq_msg_free(m);
-		return broken(err, line);
+		return refuse_line(err, line);
 	}
 	*out = m;
 	return TIDEMQ_OK;
 }
 
-static const struct {
-	const char *word;
-	enum decoder_item_kind kind;
+/* What a line says: an item without its message or document, and the length of what
+ * follows the line. */
+struct decoded_line {
+	struct decoder_item item;
 	bool has_body;
-} kinds[] = {
-	{ "OK", ITEM_OK, false },     { "MSG", ITEM_MSG, true },
-	{ "ERR", ITEM_ERR, false },   { "DATA", ITEM_DATA, true },
-	{ "EVT", ITEM_EVENT, false },
+	size_t body_len;
 };
 
-static bool parse_kind(struct slice word, struct decoder *d)
+static bool parse_kind(struct slice word, struct decoded_line *out)
 {
+	static const struct {
+		const char *word;
+		enum decoder_item_kind kind;
+		bool has_body;
+	} kinds[] = {
+		{ "OK", ITEM_OK, false },     { "MSG", ITEM_MSG, true },
+		{ "ERR", ITEM_ERR, false },   { "DATA", ITEM_DATA, true },
+		{ "EVT", ITEM_EVENT, false },
+	};
+
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
 		if (slice_is(word, kinds[i].word)) {
-			d->kind = kinds[i].kind;
-			d->has_body = kinds[i].has_body;
+			out->item.kind = kinds[i].kind;
+			out->has_body = kinds[i].has_body;
 			return true;
 		}
 	}
 	return false;
 }
 
-static struct decoder_words words_within(struct slice whole, struct slice part)
+/* Read a line without its end; its text is what stands between the first word, an
+ * error's code, and the length of a body. */
+static int parse_line(const struct decoder *d, struct slice line,
+		      struct decoded_line *out, struct tidemq_error *err)
 {
-	return (struct decoder_words){ (size_t)(part.data - whole.data), part.len };
-}
+	struct slice whole = line, word = slice_cut(&line, ' ');
+	uint64_t n = 0;
 
-/* Read a line without its end; its text is what stands between the first word,
- * an error's code, and the length of a body. */
-static int parse_line(struct decoder *d, struct slice line, struct tidemq_error *err)
-{
-	struct slice whole = line, code = { line.data, 0 };
-	struct slice word = slice_cut(&line, ' ');
-
-	d->channel = 0;
-	d->body_len = 0;
+	*out = (struct decoded_line){ .has_body = false };
 	if (slice_has_prefix(word, "@")) {
-		uint64_t n;
-
 		if (!slice_to_uint(slice_skip(word, 1), CHANNEL_MAX, &n))
-			return broken(err, whole);
-		d->channel = (unsigned)n;
+			return refuse_line(err, whole);
+		out->item.channel = (unsigned)n;
 		word = slice_cut(&line, ' ');
 	}
-	if (!parse_kind(word, d))
-		return broken(err, whole);
-	if (d->kind == ITEM_ERR)
-		code = slice_cut(&line, ' ');
-	if (d->has_body) {
-		uint64_t len;
-
-		if (!take_len(&line, &len))
-			return broken(err, whole);
-		if (len > d->body_max)
-			return client_fail(
-				err, TIDEMQ_EPROTOCOL,
-				"the broker sends %llu bytes at once, more than "
-				"this client's limit of %zu",
-				(unsigned long long)len, d->body_max);
-		d->body_len = (size_t)len;
-	}
-	d->word = words_within(whole, code);
-	d->text = words_within(whole, line);
+	if (!parse_kind(word, out))
+		return refuse_line(err, whole);
+	if (out->item.kind == ITEM_ERR)
+		out->item.word = slice_cut(&line, ' ');
+	if (out->has_body && !take_len(&line, &n))
+		return refuse_line(err, whole);
+	if (out->has_body && n > d->body_max)
+		return client_fail(err, TIDEMQ_EPROTOCOL,
+				   "the broker sends %llu bytes at once, more than "
+				   "this client's limit of %zu",
+				   (unsigned long long)n, d->body_max);
+	out->body_len = out->has_body ? (size_t)n : 0;
+	out->item.text = line;
 	return TIDEMQ_OK;
 }
 
-/* Find the next line and, when a body follows it, how long that is. */
-static int find_line(struct decoder *d, struct tidemq_error *err)
+/* Find the line end, and what comes behind it. */
+static int find_line(struct decoder *d, struct slice *line, struct tidemq_error *err)
 {
 	struct slice all = buf_slice(&d->in);
-	struct slice line = { all.data, 0 };
 
-	line.len = d->scanned + slice_find(slice_skip(all, d->scanned), '\n');
-	if (line.len == all.len) {
-		d->scanned = all.len;
-		if (all.len > DECODE_LINE_MAX)
-			return client_fail(err, TIDEMQ_EPROTOCOL,
-					   "the broker sent a line of more than %d bytes",
-					   DECODE_LINE_MAX);
-		return TIDE_AGAIN;
-	}
-	d->scanned = 0;
-	d->line_len = line.len + 1;
-	if (slice_has_suffix(line, "\r"))
-		line.len--;
-	return parse_line(d, line, err);
+	*line = (struct slice){ all.data, 0 };
+	line->len = d->scanned + slice_find(slice_skip(all, d->scanned), '\n');
+	d->scanned = line->len;
+	if (line->len < all.len)
+		return TIDEMQ_OK;
+	if (all.len > DECODE_LINE_MAX)
+		return client_fail(err, TIDEMQ_EPROTOCOL,
+				   "the broker sent a line of more than %d bytes",
+				   DECODE_LINE_MAX);
+	return TIDE_AGAIN;
 }
 
 /* The length of the body with its line end: TIDE_AGAIN while it is not whole. */
-static int measure_body(struct decoder *d, size_t *out, struct tidemq_error *err)
+static int measure_body(struct decoder *d, struct slice rest, size_t len, size_t *out,
+			struct tidemq_error *err)
 {
-	struct slice rest = slice_skip(buf_slice(&d->in), d->line_len);
-	size_t len = d->body_len;
+	bool has_return = rest.len > len && rest.data[len] == '\r';
 
-	if (rest.len <= len || (rest.data[len] == '\r' && rest.len - len < 2)) {
+	*out = len + has_return + 1;
+	if (rest.len < *out) {
 		if (buf_try_reserve(&d->in,
 				    len + 2 - (rest.len < len ? rest.len : len)) !=
 		    TIDE_OK)
@@ -286,44 +279,40 @@ static int measure_body(struct decoder *d, size_t *out, struct tidemq_error *err
 					   len);
 		return TIDE_AGAIN;
 	}
-	size_t end = rest.data[len] == '\r' ? len + 1 : len;
-	if (rest.data[end] != '\n')
+	if (rest.data[*out - 1] != '\n')
 		return client_fail(err, TIDEMQ_EPROTOCOL,
 				   "no line end follows the broker's %zu bytes", len);
-	*out = end + 1;
 	return TIDEMQ_OK;
 }
 
-/* The item is whole: hand it out, with a zero where its text ends. */
-static int give(struct decoder *d, size_t body_and_end, struct decoder_item *out,
-		struct tidemq_error *err)
+int decoder_next(struct decoder *d, struct decoder_item *out, struct tidemq_error *err)
 {
-	const char *data = buf_slice(&d->in).data;
-	struct slice body = { data + d->line_len, d->body_len };
+	struct decoded_line found;
+	struct slice line, body;
+	size_t body_and_end = 0;
+	int rc;
 
-	*out = (struct decoder_item){
-		.kind = d->kind,
-		.channel = d->channel,
-		.word = { data + d->word.start, d->word.len },
-		.text = { data + d->text.start, d->text.len },
-	};
-	d->done = d->line_len + body_and_end;
-	d->line_len = 0;
+	buf_consume(&d->in, d->done);
+	d->done = 0;
+	rc = find_line(d, &line, err);
+	if (rc != TIDEMQ_OK)
+		return rc;
+	body = slice_skip(buf_slice(&d->in), line.len + 1);
+	if (slice_has_suffix(line, "\r"))
+		line.len--;
+	rc = parse_line(d, line, &found, err);
+	if (rc == TIDEMQ_OK && found.has_body)
+		rc = measure_body(d, body, found.body_len, &body_and_end, err);
+	if (rc != TIDEMQ_OK)
+		return rc;
+	d->done = d->scanned + 1 + body_and_end;
+	d->scanned = 0;
+	body.len = found.body_len;
+	*out = found.item;
 	if (out->kind == ITEM_MSG)
 		return build_msg(out->text, body, out->channel, &out->msg, err);
 	if (out->kind == ITEM_DATA)
 		out->text = body;
 	((char *)(uintptr_t)out->text.data)[out->text.len] = 0;
 	return TIDEMQ_OK;
-}
-
-int decoder_next(struct decoder *d, struct decoder_item *out, struct tidemq_error *err)
-{
-	buf_consume(&d->in, d->done);
-	d->done = 0;
-	size_t body_and_end = 0;
-	int rc = d->line_len == 0 ? find_line(d, err) : TIDEMQ_OK;
-	if (rc == TIDEMQ_OK && d->has_body)
-		rc = measure_body(d, &body_and_end, err);
-	return rc == TIDEMQ_OK ? give(d, body_and_end, out, err) : rc;
 }

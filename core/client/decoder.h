@@ -7,8 +7,8 @@
 #include <sys/queue.h>
 
 #include "base/buf.h"
-#include "base/container.h"
-#include "client_fail.h"
+#include "base/slice.h"
+#include "tidemq/client.h"
 
 /* A broker's line is a client's line (64 KiB) with some words added. */
 #define DECODE_LINE_MAX (256 * 1024)
@@ -33,16 +33,8 @@ struct decoder {
 	struct buf in;
 	size_t body_max;
 	size_t done;    /* bytes of the item given out last, still in `in` */
-	size_t scanned; /* bytes that hold no line end */
-	/* The line that was found, whose body may still be awaited. */
-	size_t line_len; /* with its end; 0: none was found */
-	enum decoder_item_kind kind;
-	unsigned channel;
-	struct decoder_words {
-		size_t start, len;
-	} word, text; /* of the item, in the line */
-	bool has_body;
-	size_t body_len;
+	size_t scanned; /* bytes that hold no line end; those behind them wait for a body
+			 */
 };
 
 void decoder_init(struct decoder *d, size_t body_max);

@@ -1,9 +1,11 @@
-/* encode.h: requests as bytes, checked, so that nothing a caller passes can
- * break the framing. */
+/* encode.h: what a client says: URLs of brokers, and requests as bytes, checked, so that
+ * nothing a caller passes can break the framing. */
 #pragma once
 
 #include "base/buf.h"
-#include "client_fail.h"
+#include "base/error.h"
+#include "base/url.h"
+#include "tidemq/client.h"
 
 #define ENCODE_LINE_MAX 65536 /* with its line end */
 #define ENCODE_HEADERS_MAX 64
@@ -45,3 +47,28 @@ TIDE_MUST_USE int encode_fetch(struct buf *out, const struct tidemq_fetch *f,
 /* A word of a request: a name, or `-` for an empty one when `may_be_empty`. */
 TIDE_MUST_USE int encode_word(struct buf *out, const char *text, const char *what,
 			      bool may_be_empty, struct tidemq_error *err);
+
+#define CLIENT_URL_PORT_DEFAULT 7310
+#define CLIENT_URL_DEFAULT "tide://127.0.0.1:7310/"
+
+/* Where a broker is and who wants to know.
+ *
+ *     tide://[user:pass@]host[:port]/vhost
+ *     tides://…                               the same with TLS
+ *     tide+unix:/path/of/socket[?vhost=name][&user=name][&pass=word]
+ *
+ * user, pass, vhost and the path of a socket may be percent-encoded. */
+struct client_url {
+	struct url at;
+	char *vhost; /* never NULL */
+	bool is_tls;
+};
+
+/* Parse URLs with commas between them. A comma before anything but the scheme of a URL
+ * belongs to the URL.
+ *
+ * @return  TIDEMQ_OK, and the URLs are client_url_free's; or TIDEMQ_EINVAL with a
+ * sentence that shows no password */
+TIDE_MUST_USE int client_url_parse(const char *text, struct client_url **out,
+				   size_t *count, struct tidemq_error *err);
+void client_url_free(struct client_url *urls, size_t count);

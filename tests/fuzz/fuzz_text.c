@@ -12,7 +12,7 @@
 #include "base/percent.h"
 #include "base/position.h"
 #include "base/topic_pattern.h"
-#include "client/client_url.h"
+#include "client/encode.h"
 #include "store/store.h"
 #include "store/redis_url.h"
 

@@ -1,5 +1,5 @@
 #include "check.h"
-#include "client/client_url.h"
+#include "client/encode.h"
 
 static void check(const char *text, const char *address, const char *vhost)
 {
