@@ -22,41 +22,6 @@
 #define BENCH_SIZE_MIN 24
 #define BENCH_WORKERS_MAX 1024
 
-struct bench_options {
-	const char *url;
-	const char *queue;   /* names are this, a dash and a number from 1 */
-	const char *declare; /* further options of the queues, a space before each */
-	unsigned producers;
-	unsigned consumers;
-	unsigned queues;
-	unsigned size;     /* of a payload, BENCH_SIZE_MIN at least */
-	unsigned window;   /* unconfirmed messages of a producer */
-	unsigned prefetch; /* unacknowledged ones of a consumer */
-	uint64_t count;    /* messages in all */
-	uint64_t rate;     /* a second, in all; 0 = as fast as it goes */
-	bool is_auto_ack;
-	bool is_topic;    /* topics instead of queues; what follows is for them */
-	unsigned readers; /* how often each message is to be received; 1 for queues */
-	bool has_groups;  /* the consumers form `readers` groups; else each is a reader */
-	const char *from; /* where they begin */
-	bool is_drain;    /* consume what an earlier run left: nothing is known of it */
-	FILE *progress;   /* a line now and then; NULL: none */
-};
-
-struct bench_result {
-	uint64_t sent;
-	uint64_t confirmed;
-	uint64_t received;
-	uint64_t duplicates;
-	uint64_t missing;
-	uint64_t disordered;      /* came after a later one of the same sender */
-	double publish_seconds;   /* from the first send to the last confirm */
-	double deliver_seconds;   /* from the first send to the last receipt */
-	struct histogram confirm; /* from due to confirmed, ns */
-	struct histogram deliver; /* from due to received, ns */
-	char error[640];
-};
-
 #define NS UINT64_C(1000000000)
 #define PROGRESS_MS 1000
 
@@ -90,8 +55,38 @@ struct worker {
 };
 
 struct bench {
-	struct bench_options options;
-	struct bench_result result;
+	/* What is asked for. */
+	const char *url;
+	const char *queue; /* names are this, a dash and a number from 1 */
+	unsigned producer_count;
+	unsigned consumer_count;
+	unsigned queues;
+	unsigned size;     /* of a payload, BENCH_SIZE_MIN at least */
+	unsigned window;   /* unconfirmed messages of a producer */
+	unsigned prefetch; /* unacknowledged ones of a consumer */
+	uint64_t count;    /* messages in all */
+	uint64_t rate;     /* a second, in all; 0 = as fast as it goes */
+	bool is_auto_ack;
+	bool is_topic;    /* topics instead of queues; what follows is for them */
+	unsigned readers; /* how often each message is to be received; 1 for queues */
+	bool has_groups;  /* the consumers form `readers` groups; else each is a reader */
+	const char *from; /* where they begin */
+	bool is_drain;    /* consume what an earlier run left: nothing is known of it */
+	bool has_progress; /* a line on standard error now and then */
+
+	/* What was measured. */
+	uint64_t sent;
+	uint64_t confirmed;
+	uint64_t received;
+	uint64_t duplicates;
+	uint64_t missing;
+	uint64_t disordered;      /* came after a later one of the same sender */
+	double publish_seconds;   /* from the first send to the last confirm */
+	double deliver_seconds;   /* from the first send to the last receipt */
+	struct histogram confirm; /* from due to confirmed, ns */
+	struct histogram deliver; /* from due to received, ns */
+	char error[640];
+
 	uv_loop_t loop;
 	uv_check_t check;
 	uv_timer_t progress;
@@ -135,7 +130,6 @@ static void close_handle(uv_handle_t *handle)
 
 static void end(struct bench *b)
 {
-	const struct bench_options *o = &b->options;
 
 	if (b->is_over)
 		return;
@@ -146,15 +140,15 @@ static void end(struct bench *b)
 		close_handle((uv_handle_t *)&b->interrupts[i]);
 	if (b->pacer_fd >= 0)
 		close_handle((uv_handle_t *)&b->pacer);
-	for (unsigned i = 0; i < o->consumers + o->producers; i++)
+	for (unsigned i = 0; i < b->consumer_count + b->producer_count; i++)
 		if (b->consumers[i].client)
 			tidemq_close(b->consumers[i].client, NULL, NULL);
 }
 
 static void fail(struct bench *b, const char *what, const char *why)
 {
-	if (!b->is_over && !b->result.error[0])
-		snprintf(b->result.error, sizeof(b->result.error), "%s: %s", what, why);
+	if (!b->is_over && !b->error[0])
+		snprintf(b->error, sizeof(b->error), "%s: %s", what, why);
 	end(b);
 }
 
@@ -166,12 +160,10 @@ static void on_interrupt(uv_signal_t *handle, int signal)
 
 static void check_end(struct bench *b)
 {
-	const struct bench_options *o = &b->options;
-	struct bench_result *r = &b->result;
 
-	if (o->producers && r->confirmed < o->count)
+	if (b->producer_count && b->confirmed < b->count)
 		return;
-	if (o->consumers && r->received - r->duplicates < o->count * o->readers)
+	if (b->consumer_count && b->received - b->duplicates < b->count * b->readers)
 		return;
 	end(b);
 }
@@ -191,12 +183,11 @@ static void on_confirm(struct tidemq_client *c, const struct tidemq_reply *reply
 		fail(b, "a publish was refused", reply->text);
 		return;
 	}
-	histogram_add(&b->result.confirm,
-		      now - p->due_ns[p->confirmed++ % b->options.window]);
+	histogram_add(&b->confirm, now - p->due_ns[p->confirmed++ % b->window]);
 	p->in_flight--;
-	b->result.confirmed++;
+	b->confirmed++;
 	b->last_confirm_ns = now;
-	if (!b->options.rate)
+	if (!b->rate)
 		produce(p, now);
 	check_end(b);
 }
@@ -207,16 +198,16 @@ static int send_one(struct worker *p, uint64_t due_ns)
 	struct stamp stamp = { b->run, p->number, p->sent, due_ns };
 	struct tidemq_publication pub = { .key = p->queue,
 					  .payload = b->payload,
-					  .payload_len = b->options.size };
+					  .payload_len = b->size };
 	int status;
 
 	memcpy(b->payload, &stamp, sizeof(stamp));
 	status = tidemq_send_publication(p->client, 0, &pub, on_confirm, p);
 	if (status != TIDEMQ_OK)
 		return status;
-	p->due_ns[p->sent++ % b->options.window] = due_ns;
+	p->due_ns[p->sent++ % b->window] = due_ns;
 	p->in_flight++;
-	b->result.sent++;
+	b->sent++;
 	return TIDEMQ_OK;
 }
 
@@ -224,7 +215,7 @@ static void produce(struct worker *p, uint64_t now)
 {
 	struct bench *b = p->bench;
 
-	while (!b->is_over && p->in_flight < b->options.window && p->sent < p->quota) {
+	while (!b->is_over && p->in_flight < b->window && p->sent < p->quota) {
 		int status = send_one(p, now);
 
 		if (status == TIDEMQ_EBUSY)
@@ -237,12 +228,12 @@ static void produce(struct worker *p, uint64_t now)
 /* The n-th message of the run, all producers taking turns. */
 static uint64_t due_of(const struct bench *b, uint64_t n)
 {
-	return b->start_ns + n * NS / b->options.rate;
+	return b->start_ns + n * NS / b->rate;
 }
 
 static void arm_pacer(struct bench *b)
 {
-	uint64_t due = due_of(b, b->result.sent);
+	uint64_t due = due_of(b, b->sent);
 	struct itimerspec spec = { .it_value = { (time_t)(due / NS), (long)(due % NS) } };
 
 	timerfd_settime(b->pacer_fd, TFD_TIMER_ABSTIME, &spec, NULL);
@@ -258,16 +249,16 @@ static void on_pace(uv_poll_t *handle, int status, int events)
 		fail(b, "timerfd", strerror(errno));
 		return;
 	}
-	while (!b->is_over && b->result.sent < b->options.count) {
-		uint64_t due = due_of(b, b->result.sent);
-		struct worker *p = &b->producers[b->result.sent % b->options.producers];
+	while (!b->is_over && b->sent < b->count) {
+		uint64_t due = due_of(b, b->sent);
+		struct worker *p = &b->producers[b->sent % b->producer_count];
 
 		/* A full window makes it late; its latency still counts from `due`. */
-		if (due > now_ns() || p->in_flight >= b->options.window ||
+		if (due > now_ns() || p->in_flight >= b->window ||
 		    send_one(p, due) != TIDEMQ_OK)
 			break;
 	}
-	if (!b->is_over && b->result.sent < b->options.count)
+	if (!b->is_over && b->sent < b->count)
 		arm_pacer(b);
 }
 
@@ -279,20 +270,19 @@ static size_t seen_words(const struct worker *p)
 static void count_receipt(struct worker *c, const struct stamp *s, uint64_t now)
 {
 	struct bench *b = c->bench;
-	struct bench_result *r = &b->result;
 	struct worker *p = &b->producers[s->producer];
 	uint64_t *seen = &p->seen[c->reader * seen_words(p) + s->number / 64];
 	uint64_t bit = UINT64_C(1) << (s->number % 64);
 
 	if (*seen & bit) {
-		r->duplicates++;
+		b->duplicates++;
 		return;
 	}
 	*seen |= bit;
 	if (s->number < c->next[s->producer])
-		r->disordered++;
+		b->disordered++;
 	c->next[s->producer] = s->number + 1;
-	histogram_add(&r->deliver, now - s->due_ns);
+	histogram_add(&b->deliver, now - s->due_ns);
 }
 
 static void count_message(struct worker *c, const struct tidemq_msg *m)
@@ -303,13 +293,12 @@ static void count_message(struct worker *c, const struct tidemq_msg *m)
 
 	if (m->payload_len >= sizeof(s))
 		memcpy(&s, m->payload, sizeof(s));
-	if (!b->options.is_drain &&
-	    (s.run != b->run || s.producer >= b->options.producers ||
-	     s.number >= b->producers[s.producer].quota))
+	if (!b->is_drain && (s.run != b->run || s.producer >= b->producer_count ||
+			     s.number >= b->producers[s.producer].quota))
 		return;
-	b->result.received++;
+	b->received++;
 	b->last_receipt_ns = now;
-	if (!b->options.is_drain)
+	if (!b->is_drain)
 		count_receipt(c, &s, now);
 	else if (!b->start_ns)
 		b->start_ns = now;
@@ -341,7 +330,7 @@ static void on_check(uv_check_t *handle)
 	struct bench *b = handle->data;
 
 	b->clock_uses = 0;
-	for (unsigned i = 0; i < b->options.consumers && !b->is_over; i++) {
+	for (unsigned i = 0; i < b->consumer_count && !b->is_over; i++) {
 		struct worker *c = &b->consumers[i];
 		char line[64];
 
@@ -359,13 +348,13 @@ static void on_check(uv_check_t *handle)
 static void start(struct bench *b)
 {
 	b->is_running = true;
-	if (b->options.producers)
+	if (b->producer_count)
 		b->start_ns = now_ns();
-	if (b->options.rate && b->options.producers) {
+	if (b->rate && b->producer_count) {
 		arm_pacer(b);
 		return;
 	}
-	for (unsigned i = 0; i < b->options.producers; i++)
+	for (unsigned i = 0; i < b->producer_count; i++)
 		produce(&b->producers[i], b->start_ns);
 }
 
@@ -391,7 +380,6 @@ static void on_connected(struct tidemq_client *client, const struct tidemq_error
 {
 	struct worker *w = ctx;
 	struct bench *b = w->bench;
-	const struct bench_options *o = &b->options;
 	char line[600], group[32] = "";
 
 	if (why->status != TIDEMQ_OK) {
@@ -402,11 +390,11 @@ static void on_connected(struct tidemq_client *client, const struct tidemq_error
 		one_is_ready(b);
 		return;
 	}
-	if (o->has_groups)
+	if (b->has_groups)
 		snprintf(group, sizeof(group), " group=bench-%u", w->reader + 1);
 	snprintf(line, sizeof(line), "SUB %s bench prefetch=%u ack=%s%s%s%s", w->queue,
-		 o->prefetch, o->is_auto_ack ? "auto" : "manual", group,
-		 o->is_topic ? " from=" : "", o->is_topic ? o->from : "");
+		 b->prefetch, b->is_auto_ack ? "auto" : "manual", group,
+		 b->is_topic ? " from=" : "", b->is_topic ? b->from : "");
 	if (tidemq_send(client, line, NULL, 0, on_subscribed, w) != TIDEMQ_OK)
 		fail(b, "cannot subscribe", "the request could not be sent");
 }
@@ -418,20 +406,19 @@ static void on_lost(struct tidemq_client *c, const struct tidemq_error *why, voi
 
 static void connect_workers(struct bench *b)
 {
-	const struct bench_options *o = &b->options;
 	const struct tidemq_options options = {
 		.name = "bench",
-		.window = o->window + 16 < 256 ? 256 : o->window + 16,
+		.window = b->window + 16 < 256 ? 256 : b->window + 16,
 	};
 	struct tidemq_error err;
 
-	b->waiting = o->producers + o->consumers;
-	for (unsigned i = 0; i < o->consumers + o->producers; i++) {
+	b->waiting = b->producer_count + b->consumer_count;
+	for (unsigned i = 0; i < b->consumer_count + b->producer_count; i++) {
 		const struct tidemq_handlers h = { &b->consumers[i], on_connected, on_msg,
 						   NULL, on_lost };
 
 		b->consumers[i].client =
-			tidemq_start(&b->loop, o->url, &options, &h, &err);
+			tidemq_start(&b->loop, b->url, &options, &h, &err);
 		if (!b->consumers[i].client) {
 			fail(b, "cannot connect", err.text);
 			return;
@@ -442,50 +429,49 @@ static void connect_workers(struct bench *b)
 static void on_progress(uv_timer_t *timer)
 {
 	struct bench *b = timer->data;
-	uint64_t done = b->options.consumers ? b->result.received : b->result.confirmed;
+	uint64_t done = b->consumer_count ? b->received : b->confirmed;
 
-	fprintf(b->options.progress,
-		"\r%" PRIu64 " of %" PRIu64 " messages, %" PRIu64 " a second ", done,
-		b->options.count * b->options.readers,
-		(done - b->last_shown) * 1000 / PROGRESS_MS);
-	fflush(b->options.progress);
+	fprintf(stderr, "\r%" PRIu64 " of %" PRIu64 " messages, %" PRIu64 " a second ",
+		done, b->count * b->readers, (done - b->last_shown) * 1000 / PROGRESS_MS);
+	fflush(stderr);
 	b->last_shown = done;
 }
 
 static void make_workers(struct bench *b)
 {
-	const struct bench_options *o = &b->options;
 
-	b->consumers = mem_zalloc((o->consumers + o->producers) * sizeof(*b->consumers));
-	b->producers = b->consumers + o->consumers;
-	for (unsigned i = 0; i < o->producers; i++) {
+	b->consumers = mem_zalloc((b->consumer_count + b->producer_count) *
+				  sizeof(*b->consumers));
+	b->producers = b->consumers + b->consumer_count;
+	for (unsigned i = 0; i < b->producer_count; i++) {
 		struct worker *p = &b->producers[i];
 
 		p->bench = b;
 		p->number = i;
-		p->quota = o->count / o->producers + (i < o->count % o->producers);
-		p->due_ns = mem_zalloc(o->window * sizeof(uint64_t));
-		p->seen = mem_zalloc(o->readers * seen_words(p) * sizeof(uint64_t));
-		snprintf(p->queue, sizeof(p->queue), "%s-%u", o->queue,
-			 i % o->queues + 1);
+		p->quota =
+			b->count / b->producer_count + (i < b->count % b->producer_count);
+		p->due_ns = mem_zalloc(b->window * sizeof(uint64_t));
+		p->seen = mem_zalloc(b->readers * seen_words(p) * sizeof(uint64_t));
+		snprintf(p->queue, sizeof(p->queue), "%s-%u", b->queue,
+			 i % b->queues + 1);
 	}
-	for (unsigned i = 0; i < o->consumers; i++) {
+	for (unsigned i = 0; i < b->consumer_count; i++) {
 		struct worker *c = &b->consumers[i];
-		unsigned together = o->consumers / o->readers;
+		unsigned together = b->consumer_count / b->readers;
 
 		c->bench = b;
 		c->reader = i / together;
-		c->next = mem_zalloc((o->producers + 1) * sizeof(uint64_t));
-		snprintf(c->queue, sizeof(c->queue), "%s-%u", o->queue,
-			 i % together % o->queues + 1);
+		c->next = mem_zalloc((b->producer_count + 1) * sizeof(uint64_t));
+		snprintf(c->queue, sizeof(c->queue), "%s-%u", b->queue,
+			 i % together % b->queues + 1);
 	}
-	b->payload = mem_alloc(o->size);
-	memset(b->payload, 'x', o->size);
+	b->payload = mem_alloc(b->size);
+	memset(b->payload, 'x', b->size);
 }
 
 static void free_workers(struct bench *b)
 {
-	for (unsigned i = 0; i < b->options.consumers + b->options.producers; i++) {
+	for (unsigned i = 0; i < b->consumer_count + b->producer_count; i++) {
 		mem_free(b->consumers[i].due_ns);
 		mem_free(b->consumers[i].seen);
 		mem_free(b->consumers[i].next);
@@ -497,30 +483,27 @@ static void free_workers(struct bench *b)
 /* `verb` is "DECLARE" or "DELETE". */
 static void each_queue(struct bench *b, const char *verb, const char *more)
 {
-	const struct bench_options *o = &b->options;
-	struct bench_result *r = &b->result;
 	struct tidemq_error err;
-	struct tidemq_client *c = tidemq_connect(o->url, NULL, &err);
+	struct tidemq_client *c = tidemq_connect(b->url, NULL, &err);
 	char line[1024];
 	int status = TIDEMQ_OK;
 
 	if (!c) {
-		snprintf(r->error, sizeof(r->error), "%s", err.text);
+		snprintf(b->error, sizeof(b->error), "%s", err.text);
 		return;
 	}
-	for (unsigned i = 1; i <= o->queues && status == TIDEMQ_OK; i++) {
+	for (unsigned i = 1; i <= b->queues && status == TIDEMQ_OK; i++) {
 		snprintf(line, sizeof(line), "%s %s %s-%u%s", verb,
-			 o->is_topic ? "topic" : "queue", o->queue, i, more);
+			 b->is_topic ? "topic" : "queue", b->queue, i, more);
 		status = tidemq_request(c, line, NULL, 0, NULL);
 	}
-	if (status != TIDEMQ_OK && !r->error[0])
-		snprintf(r->error, sizeof(r->error), "%s", tidemq_last_error(c)->text);
+	if (status != TIDEMQ_OK && !b->error[0])
+		snprintf(b->error, sizeof(b->error), "%s", tidemq_last_error(c)->text);
 	tidemq_disconnect(c);
 }
 
 static void run_loop(struct bench *b)
 {
-	const struct bench_options *o = &b->options;
 
 	uv_loop_init(&b->loop);
 	uv_check_init(&b->loop, &b->check);
@@ -528,7 +511,7 @@ static void run_loop(struct bench *b)
 	b->check.data = b->progress.data = b->pacer.data = b;
 	uv_check_start(&b->check, on_check);
 	b->pacer_fd = -1;
-	if (o->rate && o->producers) {
+	if (b->rate && b->producer_count) {
 		b->pacer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
 		uv_poll_init(&b->loop, &b->pacer, b->pacer_fd);
 		uv_poll_start(&b->pacer, UV_READABLE, on_pace);
@@ -538,36 +521,34 @@ static void run_loop(struct bench *b)
 		b->interrupts[i].data = b;
 		uv_signal_start(&b->interrupts[i], on_interrupt, i ? SIGTERM : SIGINT);
 	}
-	if (o->progress)
+	if (b->has_progress)
 		uv_timer_start(&b->progress, on_progress, PROGRESS_MS, PROGRESS_MS);
 	connect_workers(b);
 	uv_run(&b->loop, UV_RUN_DEFAULT);
 	uv_loop_close(&b->loop);
 	if (b->pacer_fd >= 0)
 		close(b->pacer_fd);
-	if (o->progress)
-		fputs("\r\033[K", o->progress);
+	if (b->has_progress)
+		fputs("\r\033[K", stderr);
 }
 
-/* The figures, or an error, are in b->result. */
-static void run_load(struct bench *b)
+/* The figures, or an error, are in b-> */
+static void run_load(struct bench *b, const char *declare)
 {
-	const struct bench_options *o = &b->options;
-	struct bench_result *r = &b->result;
 
-	if (!o->is_drain)
-		each_queue(b, "DECLARE", o->declare);
-	if (r->error[0])
+	if (!b->is_drain)
+		each_queue(b, "DECLARE", declare);
+	if (b->error[0])
 		return;
 	b->run = (uint32_t)(now_ns() ^ (uint64_t)getpid() << 20);
 	make_workers(b);
 	run_loop(b);
 	free_workers(b);
-	r->publish_seconds = (double)(b->last_confirm_ns - b->start_ns) / (double)NS;
-	r->deliver_seconds = (double)(b->last_receipt_ns - b->start_ns) / (double)NS;
-	if (o->consumers && !o->is_drain)
-		r->missing = o->count * o->readers - (r->received - r->duplicates);
-	if (o->consumers)
+	b->publish_seconds = (double)(b->last_confirm_ns - b->start_ns) / (double)NS;
+	b->deliver_seconds = (double)(b->last_receipt_ns - b->start_ns) / (double)NS;
+	if (b->consumer_count && !b->is_drain)
+		b->missing = b->count * b->readers - (b->received - b->duplicates);
+	if (b->consumer_count)
 		each_queue(b, "DELETE", "");
 }
 
@@ -602,38 +583,38 @@ static const struct option_row options[] = {
 };
 
 /* Each message of a topic is received by each group, or by each consumer. */
-static bool set_readers(const struct cli *cli, struct bench_options *o)
+static bool set_readers(const struct cli *cli, struct bench *b)
 {
 	unsigned groups = (unsigned)cli_number(cli, "groups");
 
-	o->has_groups = groups > 0;
-	if (o->consumers == 0)
+	b->has_groups = groups > 0;
+	if (b->consumer_count == 0)
 		return true;
-	if (!groups && o->queues > 1) {
+	if (!groups && b->queues > 1) {
 		cli_usage_error(cli, "--groups 0 wants one topic, not --queues %u",
-				o->queues);
+				b->queues);
 		return false;
 	}
-	o->readers = groups ? groups : o->consumers;
-	if (groups && o->consumers > BENCH_WORKERS_MAX / groups) {
+	b->readers = groups ? groups : b->consumer_count;
+	if (groups && b->consumer_count > BENCH_WORKERS_MAX / groups) {
 		cli_usage_error(cli, "--groups times --consumers is at most %d",
 				BENCH_WORKERS_MAX);
 		return false;
 	}
 	if (groups)
-		o->consumers *= groups;
+		b->consumer_count *= groups;
 	return true;
 }
 
-static int read_options(const struct cli *cli, struct bench_options *o)
+static int read_options(const struct cli *cli, struct bench *b)
 {
 	bool is_fill = cli_is_given(cli, "fill"), is_drain = cli_is_given(cli, "drain");
 
-	*o = (struct bench_options){
+	*b = (struct bench){
 		.url = cli->url,
 		.queue = cli_get(cli, "queue"),
-		.producers = is_drain ? 0 : (unsigned)cli_number(cli, "producers"),
-		.consumers = is_fill ? 0 : (unsigned)cli_number(cli, "consumers"),
+		.producer_count = is_drain ? 0 : (unsigned)cli_number(cli, "producers"),
+		.consumer_count = is_fill ? 0 : (unsigned)cli_number(cli, "consumers"),
 		.queues = (unsigned)cli_number(cli, "queues"),
 		.size = (unsigned)cli_number(cli, "size"),
 		.window = (unsigned)cli_number(cli, "window"),
@@ -645,18 +626,18 @@ static int read_options(const struct cli *cli, struct bench_options *o)
 		.is_topic = cli_is_given(cli, "topic"),
 		.readers = 1,
 		.from = cli_get(cli, "from"),
-		.progress = isatty(STDERR_FILENO) && !cli->json ? stderr : NULL,
+		.has_progress = isatty(STDERR_FILENO) && !cli->json,
 	};
-	if (!o->is_topic && (cli_is_given(cli, "groups") || cli_is_given(cli, "from")))
+	if (!b->is_topic && (cli_is_given(cli, "groups") || cli_is_given(cli, "from")))
 		return cli_usage_error(cli, "--groups and --from are for --topic");
-	if (o->is_topic && !set_readers(cli, o))
+	if (b->is_topic && !set_readers(cli, b))
 		return CLI_USAGE;
 	if (is_fill && is_drain)
 		return cli_usage_error(cli, "use --fill and --drain in separate runs");
-	if (o->producers + o->consumers == 0)
+	if (b->producer_count + b->consumer_count == 0)
 		return cli_usage_error(
 			cli, "nothing to do: there are no producers and no consumers");
-	if (o->producers == 0 && !is_drain)
+	if (b->producer_count == 0 && !is_drain)
 		return cli_usage_error(cli,
 				       "for consumers without producers use --drain");
 	return CLI_DONE;
@@ -713,21 +694,21 @@ static void print_chart(const char *name, const struct histogram *h)
 		       (double)counts[i] * 100 / (double)h->total);
 }
 
-static void print_text(const struct bench_options *o, const struct bench_result *r)
+static void print_text(const struct bench *b)
 {
-	if (o->producers)
+	if (b->producer_count)
 		printf("published   %" PRIu64 " of %u bytes in %.3f s: %.0f a second\n",
-		       r->confirmed, o->size, r->publish_seconds,
-		       per_second(r->confirmed, r->publish_seconds));
-	if (o->consumers)
-		printf("delivered   %" PRIu64 " in %.3f s: %.0f a second\n", r->received,
-		       r->deliver_seconds, per_second(r->received, r->deliver_seconds));
-	print_latency("confirm", &r->confirm);
-	print_latency("deliver", &r->deliver);
-	if (o->consumers && !o->is_drain)
+		       b->confirmed, b->size, b->publish_seconds,
+		       per_second(b->confirmed, b->publish_seconds));
+	if (b->consumer_count)
+		printf("delivered   %" PRIu64 " in %.3f s: %.0f a second\n", b->received,
+		       b->deliver_seconds, per_second(b->received, b->deliver_seconds));
+	print_latency("confirm", &b->confirm);
+	print_latency("deliver", &b->deliver);
+	if (b->consumer_count && !b->is_drain)
 		printf("checked     missing %" PRIu64 ", duplicates %" PRIu64
 		       ", out of order %" PRIu64 "\n",
-		       r->missing, r->duplicates, r->disordered);
+		       b->missing, b->duplicates, b->disordered);
 }
 
 static void json_latency(const char *name, const struct histogram *h)
@@ -739,19 +720,26 @@ static void json_latency(const char *name, const struct histogram *h)
 	putchar('}');
 }
 
-static void print_json(const struct bench_options *o, const struct bench_result *r)
+static void print_json(const struct bench *b)
 {
 	const struct {
 		const char *name;
 		uint64_t value;
 	} numbers[] = {
-		{ "producers", o->producers },   { "consumers", o->consumers },
-		{ "queues", o->queues },         { "size", o->size },
-		{ "window", o->window },         { "prefetch", o->prefetch },
-		{ "count", o->count },           { "rate", o->rate },
-		{ "readers", o->readers },       { "confirmed", r->confirmed },
-		{ "received", r->received },     { "missing", r->missing },
-		{ "duplicates", r->duplicates }, { "disordered", r->disordered },
+		{ "producers", b->producer_count },
+		{ "consumers", b->consumer_count },
+		{ "queues", b->queues },
+		{ "size", b->size },
+		{ "window", b->window },
+		{ "prefetch", b->prefetch },
+		{ "count", b->count },
+		{ "rate", b->rate },
+		{ "readers", b->readers },
+		{ "confirmed", b->confirmed },
+		{ "received", b->received },
+		{ "missing", b->missing },
+		{ "duplicates", b->duplicates },
+		{ "disordered", b->disordered },
 	};
 
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
@@ -759,43 +747,41 @@ static void print_json(const struct bench_options *o, const struct bench_result 
 		       numbers[i].value);
 	printf(",\"publish_seconds\":%.6f,\"deliver_seconds\":%.6f"
 	       ",\"published_per_second\":%.0f,\"delivered_per_second\":%.0f",
-	       r->publish_seconds, r->deliver_seconds,
-	       per_second(r->confirmed, r->publish_seconds),
-	       per_second(r->received, r->deliver_seconds));
-	json_latency("confirm", &r->confirm);
-	json_latency("deliver", &r->deliver);
+	       b->publish_seconds, b->deliver_seconds,
+	       per_second(b->confirmed, b->publish_seconds),
+	       per_second(b->received, b->deliver_seconds));
+	json_latency("confirm", &b->confirm);
+	json_latency("deliver", &b->deliver);
 	puts("}");
 }
 
 static int run_bench(struct cli *cli)
 {
-	struct bench b = { .is_over = false };
+	struct bench b;
 	struct buf declare = { 0 };
-	int status = read_options(cli, &b.options);
-	const struct bench_result *r = &b.result;
+	int status = read_options(cli, &b);
 
 	if (status != CLI_DONE)
 		return status;
 	for (int i = 0; i < cli->word_count; i++)
 		buf_printf(&declare, " %s", cli->words[i]);
-	b.options.declare = buf_cstr(&declare);
-	histogram_init(&b.result.confirm);
-	histogram_init(&b.result.deliver);
-	run_load(&b);
-	if (r->error[0])
-		status = cli_failure("%s", r->error);
+	histogram_init(&b.confirm);
+	histogram_init(&b.deliver);
+	run_load(&b, buf_cstr(&declare));
+	if (b.error[0])
+		status = cli_failure("%s", b.error);
 	else if (cli->json)
-		print_json(&b.options, r);
+		print_json(&b);
 	else
-		print_text(&b.options, r);
+		print_text(&b);
 	if (status == CLI_DONE && cli_is_given(cli, "chart") && !cli->json) {
-		print_chart("confirm", &r->confirm);
-		print_chart("deliver", &r->deliver);
+		print_chart("confirm", &b.confirm);
+		print_chart("deliver", &b.deliver);
 	}
-	if (r->missing || r->duplicates)
+	if (b.missing || b.duplicates)
 		status = CLI_FAILED;
-	histogram_deinit(&b.result.confirm);
-	histogram_deinit(&b.result.deliver);
+	histogram_deinit(&b.confirm);
+	histogram_deinit(&b.deliver);
 	buf_deinit(&declare);
 	return status;
 }
