@@ -128,7 +128,7 @@ static void close_handle(uv_handle_t *handle)
 		uv_close(handle, NULL);
 }
 
-static void end(struct bench *b)
+static void end_run(struct bench *b)
 {
 
 	if (b->is_over)
@@ -145,17 +145,18 @@ static void end(struct bench *b)
 			tidemq_close(b->consumers[i].client, NULL, NULL);
 }
 
-static void fail(struct bench *b, const char *what, const char *why)
+static void fail_run(struct bench *b, const char *what, const char *why)
 {
 	if (!b->is_over && !b->error[0])
 		snprintf(b->error, sizeof(b->error), "%s: %s", what, why);
-	end(b);
+	end_run(b);
 }
 
 /* The run is over; its queues are deleted as at any end. */
 static void on_interrupt(uv_signal_t *handle, int signal)
 {
-	fail(handle->data, "interrupted", "the run did not end, so there are no figures");
+	fail_run(handle->data, "interrupted",
+		 "the run did not end, so there are no figures");
 }
 
 static void check_end(struct bench *b)
@@ -165,7 +166,7 @@ static void check_end(struct bench *b)
 		return;
 	if (b->consumer_count && b->received - b->duplicates < b->count * b->readers)
 		return;
-	end(b);
+	end_run(b);
 }
 
 static void produce(struct worker *p, uint64_t now);
@@ -180,7 +181,7 @@ static void on_confirm(struct tidemq_client *c, const struct tidemq_reply *reply
 	if (b->is_over)
 		return;
 	if (reply->status != TIDEMQ_OK) {
-		fail(b, "a publish was refused", reply->text);
+		fail_run(b, "a publish was refused", reply->text);
 		return;
 	}
 	histogram_add(&b->confirm, now - p->due_ns[p->confirmed++ % b->window]);
@@ -221,7 +222,7 @@ static void produce(struct worker *p, uint64_t now)
 		if (status == TIDEMQ_EBUSY)
 			return;
 		if (status != TIDEMQ_OK)
-			fail(b, "cannot publish", tidemq_status_text(status));
+			fail_run(b, "cannot publish", tidemq_status_text(status));
 	}
 }
 
@@ -246,7 +247,7 @@ static void on_pace(uv_poll_t *handle, int status, int events)
 	ssize_t n = read(b->pacer_fd, &expirations, sizeof(expirations));
 
 	if (n < 0 && errno != EAGAIN) {
-		fail(b, "timerfd", strerror(errno));
+		fail_run(b, "timerfd", strerror(errno));
 		return;
 	}
 	while (!b->is_over && b->sent < b->count) {
@@ -321,7 +322,7 @@ static void on_acked(struct tidemq_client *c, const struct tidemq_reply *reply, 
 	struct worker *consumer = ctx;
 
 	if (!consumer->bench->is_over && reply->status != TIDEMQ_OK)
-		fail(consumer->bench, "an ack was refused", reply->text);
+		fail_run(consumer->bench, "an ack was refused", reply->text);
 }
 
 /* Once a turn: what has been received is acknowledged as one range. */
@@ -345,7 +346,7 @@ static void on_check(uv_check_t *handle)
 		check_end(b);
 }
 
-static void start(struct bench *b)
+static void start_run(struct bench *b)
 {
 	b->is_running = true;
 	if (b->producer_count)
@@ -361,7 +362,7 @@ static void start(struct bench *b)
 static void one_is_ready(struct bench *b)
 {
 	if (--b->waiting == 0 && !b->is_over)
-		start(b);
+		start_run(b);
 }
 
 static void on_subscribed(struct tidemq_client *c, const struct tidemq_reply *reply,
@@ -370,7 +371,7 @@ static void on_subscribed(struct tidemq_client *c, const struct tidemq_reply *re
 	struct worker *consumer = ctx;
 
 	if (reply->status != TIDEMQ_OK)
-		fail(consumer->bench, "cannot subscribe", reply->text);
+		fail_run(consumer->bench, "cannot subscribe", reply->text);
 	else
 		one_is_ready(consumer->bench);
 }
@@ -383,7 +384,7 @@ static void on_connected(struct tidemq_client *client, const struct tidemq_error
 	char line[600], group[32] = "";
 
 	if (why->status != TIDEMQ_OK) {
-		fail(b, "cannot connect", why->text);
+		fail_run(b, "cannot connect", why->text);
 		return;
 	}
 	if (w >= b->producers) {
@@ -396,12 +397,12 @@ static void on_connected(struct tidemq_client *client, const struct tidemq_error
 		 b->prefetch, b->is_auto_ack ? "auto" : "manual", group,
 		 b->is_topic ? " from=" : "", b->is_topic ? b->from : "");
 	if (tidemq_send(client, line, NULL, 0, on_subscribed, w) != TIDEMQ_OK)
-		fail(b, "cannot subscribe", "the request could not be sent");
+		fail_run(b, "cannot subscribe", "the request could not be sent");
 }
 
 static void on_lost(struct tidemq_client *c, const struct tidemq_error *why, void *ctx)
 {
-	fail(((struct worker *)ctx)->bench, "connection lost", why->text);
+	fail_run(((struct worker *)ctx)->bench, "connection lost", why->text);
 }
 
 static void connect_workers(struct bench *b)
@@ -420,7 +421,7 @@ static void connect_workers(struct bench *b)
 		b->consumers[i].client =
 			tidemq_start(&b->loop, b->url, &options, &h, &err);
 		if (!b->consumers[i].client) {
-			fail(b, "cannot connect", err.text);
+			fail_run(b, "cannot connect", err.text);
 			return;
 		}
 	}
