@@ -131,6 +131,27 @@ static inline void rig_deinit(void)
 	mem_free(r.stored);
 }
 
+static inline int rig_setup(void **state)
+{
+	rig_init(true);
+	return 0;
+}
+
+static inline int rig_setup_unkept(void **state)
+{
+	rig_init(false);
+	return 0;
+}
+
+static inline int rig_teardown(void **state)
+{
+	rig_deinit();
+	return 0;
+}
+
+/* Of a partition without keys. */
+#define UNKEPT_TEST(name) TEST_WITH(name, rig_setup_unkept, rig_teardown)
+
 /* ---- publishes ------------------------------------------------------------------- */
 
 static inline void rig_store(struct pub *pub)

@@ -87,14 +87,14 @@ static void check_all(unsigned partitions, unsigned members)
 	} while (next(before, partitions, members + 2));
 }
 
-static void all_small_groups_are_balanced_with_the_fewest_moves(void **state)
+TEST_THAT(all_small_groups_are_balanced_with_the_fewest_moves)
 {
 	for (unsigned partitions = 1; partitions <= PARTITIONS_MAX; partitions++)
 		for (unsigned members = 1; members <= MEMBERS_MAX; members++)
 			check_all(partitions, members);
 }
 
-static void without_members_nobody_has_anything(void **state)
+TEST_THAT(without_members_nobody_has_anything)
 {
 	unsigned owners[] = { 0, 1, ASSIGN_NONE };
 
@@ -106,7 +106,7 @@ static void without_members_nobody_has_anything(void **state)
 	assert_int_equal(owners[0], ASSIGN_NONE);
 }
 
-static void a_new_group_has_ranges(void **state)
+TEST_THAT(a_new_group_has_ranges)
 {
 	unsigned owners[8], expected[] = { 0, 0, 0, 1, 1, 1, 2, 2 };
 
@@ -115,7 +115,7 @@ static void a_new_group_has_ranges(void **state)
 	assert_memory_equal(owners, expected, sizeof(owners));
 }
 
-static void who_comes_gets_a_share_and_who_goes_leaves_his_own_alone(void **state)
+TEST_THAT(who_comes_gets_a_share_and_who_goes_leaves_his_own_alone)
 {
 	unsigned owners[64], before[64];
 
@@ -137,15 +137,4 @@ static void who_comes_gets_a_share_and_who_goes_leaves_his_own_alone(void **stat
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(all_small_groups_are_balanced_with_the_fewest_moves),
-		cmocka_unit_test(without_members_nobody_has_anything),
-		cmocka_unit_test(a_new_group_has_ranges),
-		cmocka_unit_test(
-			who_comes_gets_a_share_and_who_goes_leaves_his_own_alone),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

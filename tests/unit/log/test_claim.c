@@ -99,7 +99,7 @@ static const char *runs(void)
 	return text;
 }
 
-static void deliveries_that_follow_are_one_run(void **state)
+TEST_THAT(deliveries_that_follow_are_one_run)
 {
 	hold(10, 1000);
 	assert_string_equal(runs(), "10-1009 held");
@@ -110,7 +110,7 @@ static void deliveries_that_follow_are_one_run(void **state)
 	assert_int_equal(batches[0].refs, 2);
 }
 
-static void another_lease_batch_length_or_tag_begins_a_run(void **state)
+TEST_THAT(another_lease_batch_length_or_tag_begins_a_run)
 {
 	struct claim_delivery d;
 
@@ -134,7 +134,7 @@ static void another_lease_batch_length_or_tag_begins_a_run(void **state)
 				    "14-14 held, 15-15 held");
 }
 
-static void a_run_that_grows_knows_its_last_delivery(void **state)
+TEST_THAT(a_run_that_grows_knows_its_last_delivery)
 {
 	struct claim_delivery d = delivery(10);
 
@@ -145,7 +145,7 @@ static void a_run_that_grows_knows_its_last_delivery(void **state)
 	assert_int_equal(timers.count, 0);
 }
 
-static void acks_in_order_move_committed(void **state)
+TEST_THAT(acks_in_order_move_committed)
 {
 	hold(10, 10);
 	settle(100, 1);
@@ -160,7 +160,7 @@ static void acks_in_order_move_committed(void **state)
 	assert_int_equal(timers.count, 0);
 }
 
-static void acks_in_any_order_become_one(void **state)
+TEST_THAT(acks_in_any_order_become_one)
 {
 	hold(10, 10);
 	settle(103, 1);
@@ -182,7 +182,7 @@ static void acks_in_any_order_become_one(void **state)
 	assert_string_equal(runs(), "");
 }
 
-static void what_returned_is_given_out_again_one_by_one(void **state)
+TEST_THAT(what_returned_is_given_out_again_one_by_one)
 {
 	struct claim_delivery d = delivery(10);
 	struct run *r;
@@ -215,7 +215,7 @@ static void what_returned_is_given_out_again_one_by_one(void **state)
 	assert_null(claim_first_returned(&claim));
 }
 
-static void what_returns_alike_becomes_one(void **state)
+TEST_THAT(what_returns_alike_becomes_one)
 {
 	hold(10, 9);
 	give_back(100, 1, 700, false);
@@ -234,7 +234,7 @@ static void what_returns_alike_becomes_one(void **state)
 			 claim_first_returned(&claim));
 }
 
-static void what_a_consumer_said_goes_with_each_part(void **state)
+TEST_THAT(what_a_consumer_said_goes_with_each_part)
 {
 	struct claim_delivery d = delivery(11);
 	struct run *r;
@@ -263,7 +263,7 @@ static void what_a_consumer_said_goes_with_each_part(void **state)
 	assert_int_equal(claim_find(&claim, 11)->reason.len, 0);
 }
 
-static void what_is_due_is_known_apart_from_what_comes_later(void **state)
+TEST_THAT(what_is_due_is_known_apart_from_what_comes_later)
 {
 	struct run *later;
 
@@ -281,7 +281,7 @@ static void what_is_due_is_known_apart_from_what_comes_later(void **state)
 	assert_int_equal(claim.returned, 3);
 }
 
-static void a_run_is_found_by_an_offset(void **state)
+TEST_THAT(a_run_is_found_by_an_offset)
 {
 	hold(10, 6);
 	give_back(102, 2, 0, false); /* offsets 12 and 13 */
@@ -295,7 +295,7 @@ static void a_run_is_found_by_an_offset(void **state)
 	assert_null(claim_find(&claim, 16));
 }
 
-static void giving_up_settles(void **state)
+TEST_THAT(giving_up_settles)
 {
 	hold(10, 4);
 	claim_give_up(&claim, give_back(101, 2, 700, true));
@@ -305,7 +305,7 @@ static void giving_up_settles(void **state)
 	assert_int_equal(claim.committed, 13);
 }
 
-static void what_is_passed_moves_committed_unless_somebody_holds(void **state)
+TEST_THAT(what_is_passed_moves_committed_unless_somebody_holds)
 {
 	claim_pass(&claim, 10);
 	claim_pass(&claim, 13);
@@ -320,7 +320,7 @@ static void what_is_passed_moves_committed_unless_somebody_holds(void **state)
 	assert_int_equal(claim.committed, 17);
 }
 
-static void what_is_no_longer_kept_is_settled(void **state)
+TEST_THAT(what_is_no_longer_kept_is_settled)
 {
 	struct claim_delivery d = delivery(14);
 
@@ -347,7 +347,7 @@ static void what_is_no_longer_kept_is_settled(void **state)
 	assert_int_equal(claim.committed, 30);
 }
 
-static void a_part_becomes_a_run_of_its_own(void **state)
+TEST_THAT(a_part_becomes_a_run_of_its_own)
 {
 	struct run *r;
 
@@ -362,7 +362,7 @@ static void a_part_becomes_a_run_of_its_own(void **state)
 	assert_null(run_from_tag(&tags, 105));
 }
 
-static void one_that_has_returned_is_settled_after_all(void **state)
+TEST_THAT(one_that_has_returned_is_settled_after_all)
 {
 	hold(10, 5);
 	give_back(100, 5, 0, false);
@@ -376,7 +376,7 @@ static void one_that_has_returned_is_settled_after_all(void **state)
 	assert_int_equal(claim.returned, 2);
 }
 
-static void after_a_reset_it_goes_on_elsewhere(void **state)
+TEST_THAT(after_a_reset_it_goes_on_elsewhere)
 {
 	hold(10, 5);
 	give_back(100, 2, 700, false);
@@ -681,34 +681,10 @@ static void run_model(unsigned seed)
 	assert_string_equal(runs(), "");
 }
 
-static void it_says_what_a_model_says(void **state)
+TEST_THAT(it_says_what_a_model_says)
 {
 	for (unsigned seed = 1; seed <= 40; seed++)
 		run_model(seed);
 }
 
-int main(void)
-{
-#define CLAIM_TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-	const struct CMUnitTest tests[] = {
-		CLAIM_TEST(deliveries_that_follow_are_one_run),
-		CLAIM_TEST(another_lease_batch_length_or_tag_begins_a_run),
-		CLAIM_TEST(a_run_that_grows_knows_its_last_delivery),
-		CLAIM_TEST(acks_in_order_move_committed),
-		CLAIM_TEST(acks_in_any_order_become_one),
-		CLAIM_TEST(what_returned_is_given_out_again_one_by_one),
-		CLAIM_TEST(what_returns_alike_becomes_one),
-		CLAIM_TEST(what_a_consumer_said_goes_with_each_part),
-		CLAIM_TEST(what_is_due_is_known_apart_from_what_comes_later),
-		CLAIM_TEST(a_run_is_found_by_an_offset),
-		CLAIM_TEST(giving_up_settles),
-		CLAIM_TEST(what_is_passed_moves_committed_unless_somebody_holds),
-		CLAIM_TEST(what_is_no_longer_kept_is_settled),
-		CLAIM_TEST(a_part_becomes_a_run_of_its_own),
-		CLAIM_TEST(one_that_has_returned_is_settled_after_all),
-		CLAIM_TEST(after_a_reset_it_goes_on_elsewhere),
-		CLAIM_TEST(it_says_what_a_model_says),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.setup = setup, .teardown = teardown)

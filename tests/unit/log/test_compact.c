@@ -24,12 +24,6 @@ static int setup(void **state)
 	return 0;
 }
 
-static int teardown(void **state)
-{
-	rig_deinit();
-	return 0;
-}
-
 static struct slice key_text(char *text, uint32_t key)
 {
 	return (struct slice){ text,
@@ -136,7 +130,7 @@ static unsigned expect_compacted(uint64_t from, uint64_t end)
 	return count;
 }
 
-static void the_last_of_each_key_stays(void **state)
+TEST_THAT(the_last_of_each_key_stays)
 {
 	publish_some(4000, KEYS, 400);
 	settle();
@@ -149,7 +143,7 @@ static void the_last_of_each_key_stays(void **state)
 	assert_int_equal(partition_end(r.p), 4000);
 }
 
-static void messages_without_a_key_stay(void **state)
+TEST_THAT(messages_without_a_key_stay)
 {
 	for (unsigned i = 0; i < 3000; i++) {
 		publish(i % 3 ? KEYS : pick(3), 500);
@@ -162,7 +156,7 @@ static void messages_without_a_key_stay(void **state)
 }
 
 /* Passes follow each other; each covers what came since the last one. */
-static void passes_go_on_where_the_last_one_ended(void **state)
+TEST_THAT(passes_go_on_where_the_last_one_ended)
 {
 	uint64_t end = 0;
 	char command[96];
@@ -179,7 +173,7 @@ static void passes_go_on_where_the_last_one_ended(void **state)
 	}
 }
 
-static void little_is_left_alone(void **state)
+TEST_THAT(little_is_left_alone)
 {
 	publish_some(1000, KEYS, 500);
 	settle();
@@ -187,7 +181,7 @@ static void little_is_left_alone(void **state)
 	assert_int_equal(r.env.stats.compacted, 0);
 }
 
-static void days_are_compacted_and_may_become_empty(void **state)
+TEST_THAT(days_are_compacted_and_may_become_empty)
 {
 	for (unsigned day = 0; day < 4; day++) {
 		publish_some(1500, 8, 700);
@@ -202,7 +196,7 @@ static void days_are_compacted_and_may_become_empty(void **state)
 	assert_int_equal(partition_end(r.p), sent_count);
 }
 
-static void a_tombstone_goes_a_day_later(void **state)
+TEST_THAT(a_tombstone_goes_a_day_later)
 {
 	const uint32_t key = 5;
 	uint64_t at;
@@ -244,7 +238,7 @@ static void a_tombstone_goes_a_day_later(void **state)
 
 /* The passes come in pieces: each goes on where the keys of the last one were too many.
  */
-static void more_keys_than_there_is_room_for_take_more_passes(void **state)
+TEST_THAT(more_keys_than_there_is_room_for_take_more_passes)
 {
 	uint64_t end = 0;
 	unsigned passes = 0;
@@ -268,7 +262,7 @@ static void more_keys_than_there_is_room_for_take_more_passes(void **state)
 	expect_compacted(0, end);
 }
 
-static void a_restart_begins_from_the_start(void **state)
+TEST_THAT(a_restart_begins_from_the_start)
 {
 	publish_some(4000, KEYS, 400);
 	settle();
@@ -288,7 +282,7 @@ static void a_restart_begins_from_the_start(void **state)
 	expect_compacted(0, compact_end(r.p));
 }
 
-static void a_reader_in_between_misses_nothing(void **state)
+TEST_THAT(a_reader_in_between_misses_nothing)
 {
 	struct cursor *c;
 	struct record record;
@@ -321,7 +315,7 @@ static void a_reader_in_between_misses_nothing(void **state)
 }
 
 /* Trims and closes come at any moment. */
-static void what_is_trimmed_does_not_come_back(void **state)
+TEST_THAT(what_is_trimmed_does_not_come_back)
 {
 	for (unsigned round = 0; round < 8; round++) {
 		uint64_t start;
@@ -340,7 +334,7 @@ static void what_is_trimmed_does_not_come_back(void **state)
 }
 
 /* It does not keep the others waiting. */
-static void what_was_purged_before_its_pass_is_left_alone(void **state)
+TEST_THAT(what_was_purged_before_its_pass_is_left_alone)
 {
 	r.env.compact_retry_ms = r.env.now_ms + MINUTE_MS / 2;
 	publish_some(4000, KEYS, 400);
@@ -354,7 +348,7 @@ static void what_was_purged_before_its_pass_is_left_alone(void **state)
 	assert_int_equal(compact_due_ms(&r.env), 0);
 }
 
-static void what_redis_refuses_is_tried_again(void **state)
+TEST_THAT(what_redis_refuses_is_tried_again)
 {
 	r.env.compact_retry_ms = r.env.now_ms + MINUTE_MS / 2;
 	publish_some(4000, KEYS, 400);
@@ -376,7 +370,7 @@ static void what_redis_refuses_is_tried_again(void **state)
 	expect_compacted(0, compact_end(r.p));
 }
 
-static void a_batch_that_cannot_be_read_stays(void **state)
+TEST_THAT(a_batch_that_cannot_be_read_stays)
 {
 	uint64_t read = 0, at = 0;
 	struct cursor *c;
@@ -406,7 +400,7 @@ static void a_batch_that_cannot_be_read_stays(void **state)
 	cursor_destroy(c);
 }
 
-static void a_partition_may_close_in_a_pass(void **state)
+TEST_THAT(a_partition_may_close_in_a_pass)
 {
 	for (unsigned turns = 0; turns < 30; turns++) {
 		publish_some(turns ? 100 : 4000, KEYS, 400);
@@ -420,28 +414,4 @@ static void a_partition_may_close_in_a_pass(void **state)
 	expect_compacted(0, compact_end(r.p));
 }
 
-#define COMPACT_TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-static const struct CMUnitTest tests[] = {
-	COMPACT_TEST(the_last_of_each_key_stays),
-	COMPACT_TEST(messages_without_a_key_stay),
-	COMPACT_TEST(passes_go_on_where_the_last_one_ended),
-	COMPACT_TEST(little_is_left_alone),
-	COMPACT_TEST(days_are_compacted_and_may_become_empty),
-	COMPACT_TEST(a_tombstone_goes_a_day_later),
-	COMPACT_TEST(more_keys_than_there_is_room_for_take_more_passes),
-	COMPACT_TEST(a_restart_begins_from_the_start),
-	COMPACT_TEST(a_reader_in_between_misses_nothing),
-	COMPACT_TEST(what_is_trimmed_does_not_come_back),
-	COMPACT_TEST(what_was_purged_before_its_pass_is_left_alone),
-	COMPACT_TEST(what_redis_refuses_is_tried_again),
-	COMPACT_TEST(a_batch_that_cannot_be_read_stays),
-	COMPACT_TEST(a_partition_may_close_in_a_pass),
-};
-
-int main(void)
-{
-	signal(SIGPIPE, SIG_IGN);
-	log_configure(LOG_NONE, false);
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.setup = setup, .teardown = rig_teardown)

@@ -4,18 +4,6 @@
 
 #define DAY "tide:{//orders#3}:log:20261123"
 
-static int setup(void **state)
-{
-	rig_init(true);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	rig_deinit();
-	return 0;
-}
-
 static void empty_tail(void)
 {
 	r.env.tail_max_bytes = 0;
@@ -46,7 +34,7 @@ static void expect_jump(struct cursor *c, uint64_t offset)
 	assert_int_equal(rig_serial(&record), r.stored[offset]->serial);
 }
 
-static void the_tail_is_read_without_redis(void **state)
+TEST_THAT(the_tail_is_read_without_redis)
 {
 	struct cursor *c = cursor_create(r.p, 0);
 
@@ -62,7 +50,7 @@ static void the_tail_is_read_without_redis(void **state)
 	cursor_destroy(c);
 }
 
-static void what_is_not_in_memory_is_read_from_redis(void **state)
+TEST_THAT(what_is_not_in_memory_is_read_from_redis)
 {
 	struct cursor *c = cursor_create(r.p, 0);
 	struct record record;
@@ -111,7 +99,7 @@ static unsigned read_all(uint64_t count)
 	return waits;
 }
 
-static void many_small_batches_take_few_reads(void **state)
+TEST_THAT(many_small_batches_take_few_reads)
 {
 	for (unsigned i = 0; i < 1000; i++)
 		rig_publish_all(1, 100);
@@ -119,7 +107,7 @@ static void many_small_batches_take_few_reads(void **state)
 	assert_true(read_all(1000) <= 2);
 }
 
-static void a_new_process_knows_how_large_batches_are(void **state)
+TEST_THAT(a_new_process_knows_how_large_batches_are)
 {
 	for (unsigned i = 0; i < 300; i++)
 		rig_publish_all(1, 8000);
@@ -128,7 +116,7 @@ static void a_new_process_knows_how_large_batches_are(void **state)
 }
 
 /* Gaps and damage included. */
-static void when_all_cursors_have_read_much_they_read_little(void **state)
+TEST_THAT(when_all_cursors_have_read_much_they_read_little)
 {
 	struct cursor *c = cursor_create(r.p, 0);
 	const size_t much = (size_t)33 << 20;
@@ -155,7 +143,7 @@ static void when_all_cursors_have_read_much_they_read_little(void **state)
 	cursor_destroy(c);
 }
 
-static void a_reader_goes_over_to_the_tail(void **state)
+TEST_THAT(a_reader_goes_over_to_the_tail)
 {
 	struct cursor *c = cursor_create(r.p, 0);
 
@@ -173,7 +161,7 @@ static void a_reader_goes_over_to_the_tail(void **state)
 }
 
 /* It was in the tail, and falls behind. */
-static void a_reader_that_the_tail_leaves_behind_goes_on_in_redis(void **state)
+TEST_THAT(a_reader_that_the_tail_leaves_behind_goes_on_in_redis)
 {
 	struct cursor *c = cursor_create(r.p, 0);
 
@@ -192,7 +180,7 @@ static void a_reader_that_the_tail_leaves_behind_goes_on_in_redis(void **state)
 	cursor_destroy(c);
 }
 
-static void reading_goes_on_over_midnight_and_days_without_messages(void **state)
+TEST_THAT(reading_goes_on_over_midnight_and_days_without_messages)
 {
 	for (unsigned day = 0; day < 6; day++) {
 		for (unsigned i = 0; i < 5; i++)
@@ -205,7 +193,7 @@ static void reading_goes_on_over_midnight_and_days_without_messages(void **state
 	rig_expect_all_from(101);
 }
 
-static void offsets_below_the_start_are_jumped_over(void **state)
+TEST_THAT(offsets_below_the_start_are_jumped_over)
 {
 	struct cursor *c = cursor_create(r.p, 3), *other = cursor_create(r.p, 0);
 
@@ -232,7 +220,7 @@ static void offsets_below_the_start_are_jumped_over(void **state)
 	cursor_destroy(other);
 }
 
-static void what_is_missing_in_redis_is_jumped_over(void **state)
+TEST_THAT(what_is_missing_in_redis_is_jumped_over)
 {
 	struct cursor *c;
 
@@ -258,7 +246,7 @@ static void what_is_missing_in_redis_is_jumped_over(void **state)
 }
 
 /* The day goes on in the tail, and the next one is there too. */
-static void a_gap_before_the_tail_ends_where_the_tail_begins(void **state)
+TEST_THAT(a_gap_before_the_tail_ends_where_the_tail_begins)
 {
 	struct cursor *c = cursor_create(r.p, 10);
 	size_t before;
@@ -277,7 +265,7 @@ static void a_gap_before_the_tail_ends_where_the_tail_begins(void **state)
 	cursor_destroy(c);
 }
 
-static void a_day_whose_key_is_gone_is_jumped_over(void **state)
+TEST_THAT(a_day_whose_key_is_gone_is_jumped_over)
 {
 	struct cursor *c = cursor_create(r.p, 0);
 
@@ -297,7 +285,7 @@ static void a_day_whose_key_is_gone_is_jumped_over(void **state)
 }
 
 /* As the groups do: each time they say where they are. */
-static void who_asks_again_for_what_is_missing_gets_over_it(void **state)
+TEST_THAT(who_asks_again_for_what_is_missing_gets_over_it)
 {
 	struct cursor *c = cursor_create(r.p, 0);
 	struct record record;
@@ -322,7 +310,7 @@ static void who_asks_again_for_what_is_missing_gets_over_it(void **state)
 	cursor_destroy(c);
 }
 
-static void a_batch_that_cannot_be_read_is_left_out(void **state)
+TEST_THAT(a_batch_that_cannot_be_read_is_left_out)
 {
 	struct cursor *c = cursor_create(r.p, 0);
 
@@ -346,7 +334,7 @@ static void a_batch_that_cannot_be_read_is_left_out(void **state)
 }
 
 /* It says that it lies where it does not. */
-static void a_batch_of_another_offset_is_left_out(void **state)
+TEST_THAT(a_batch_of_another_offset_is_left_out)
 {
 	struct cursor *c = cursor_create(r.p, 0);
 
@@ -362,7 +350,7 @@ static void a_batch_of_another_offset_is_left_out(void **state)
 }
 
 /* What lies in Redis behind what was confirmed may yet be replaced. */
-static void what_was_not_confirmed_is_not_read(void **state)
+TEST_THAT(what_was_not_confirmed_is_not_read)
 {
 	struct cursor *c = cursor_create(r.p, 0);
 
@@ -378,7 +366,7 @@ static void what_was_not_confirmed_is_not_read(void **state)
 	cursor_destroy(c);
 }
 
-static void a_read_that_fails_is_tried_again_after_a_rest(void **state)
+TEST_THAT(a_read_that_fails_is_tried_again_after_a_rest)
 {
 	struct cursor *c = cursor_create(r.p, 0);
 	struct record record;
@@ -405,7 +393,7 @@ static void a_read_that_fails_is_tried_again_after_a_rest(void **state)
 	cursor_destroy(c);
 }
 
-static void a_cursor_may_go_anywhere(void **state)
+TEST_THAT(a_cursor_may_go_anywhere)
 {
 	struct cursor *c = cursor_create(r.p, 0);
 
@@ -429,7 +417,7 @@ static void a_cursor_may_go_anywhere(void **state)
 	cursor_destroy(c);
 }
 
-static void a_cursor_may_be_destroyed_or_moved_while_it_reads(void **state)
+TEST_THAT(a_cursor_may_be_destroyed_or_moved_while_it_reads)
 {
 	struct cursor *c = cursor_create(r.p, 0);
 	struct record record;
@@ -451,33 +439,4 @@ static void a_cursor_may_be_destroyed_or_moved_while_it_reads(void **state)
 	cursor_destroy(c);
 }
 
-#define CURSOR_TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-static const struct CMUnitTest tests[] = {
-	CURSOR_TEST(the_tail_is_read_without_redis),
-	CURSOR_TEST(what_is_not_in_memory_is_read_from_redis),
-	CURSOR_TEST(many_small_batches_take_few_reads),
-	CURSOR_TEST(a_new_process_knows_how_large_batches_are),
-	CURSOR_TEST(when_all_cursors_have_read_much_they_read_little),
-	CURSOR_TEST(a_reader_goes_over_to_the_tail),
-	CURSOR_TEST(a_reader_that_the_tail_leaves_behind_goes_on_in_redis),
-	CURSOR_TEST(reading_goes_on_over_midnight_and_days_without_messages),
-	CURSOR_TEST(offsets_below_the_start_are_jumped_over),
-	CURSOR_TEST(what_is_missing_in_redis_is_jumped_over),
-	CURSOR_TEST(a_gap_before_the_tail_ends_where_the_tail_begins),
-	CURSOR_TEST(a_day_whose_key_is_gone_is_jumped_over),
-	CURSOR_TEST(who_asks_again_for_what_is_missing_gets_over_it),
-	CURSOR_TEST(a_batch_that_cannot_be_read_is_left_out),
-	CURSOR_TEST(a_batch_of_another_offset_is_left_out),
-	CURSOR_TEST(what_was_not_confirmed_is_not_read),
-	CURSOR_TEST(a_read_that_fails_is_tried_again_after_a_rest),
-	CURSOR_TEST(a_cursor_may_go_anywhere),
-	CURSOR_TEST(a_cursor_may_be_destroyed_or_moved_while_it_reads),
-};
-
-int main(void)
-{
-	signal(SIGPIPE, SIG_IGN);
-	log_configure(LOG_NONE, false);
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.setup = rig_setup, .teardown = rig_teardown)

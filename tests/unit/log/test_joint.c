@@ -3,18 +3,6 @@
 
 #include "log/partition.h"
 
-static int setup(void **state)
-{
-	rig_init(true);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	rig_deinit();
-	return 0;
-}
-
 static struct batch_result answer;
 static bool is_answered;
 
@@ -47,7 +35,7 @@ static void send_it(struct joint *j)
 	store_transaction_commit_take(t, on_answer, j);
 }
 
-static void it_stands_between_what_comes_before_and_behind(void **state)
+TEST_THAT(it_stands_between_what_comes_before_and_behind)
 {
 	struct pub *before = rig_publish(100), *behind;
 	struct joint *j = build(3, 100);
@@ -73,7 +61,7 @@ static void it_stands_between_what_comes_before_and_behind(void **state)
 	rig_expect_all_from(0);
 }
 
-static void it_may_be_several_appends_and_the_first_of_a_day(void **state)
+TEST_THAT(it_may_be_several_appends_and_the_first_of_a_day)
 {
 	struct joint *j = build(6000, 1000);
 	char text[32];
@@ -87,7 +75,7 @@ static void it_may_be_several_appends_and_the_first_of_a_day(void **state)
 	rig_expect_all_from(0);
 }
 
-static void what_redis_refuses_fails_with_all_behind_it(void **state)
+TEST_THAT(what_redis_refuses_fails_with_all_behind_it)
 {
 	struct joint *j;
 
@@ -105,7 +93,7 @@ static void what_redis_refuses_fails_with_all_behind_it(void **state)
 	rig_expect_all_from(0);
 }
 
-static void it_fails_with_what_is_refused_before_it(void **state)
+TEST_THAT(it_fails_with_what_is_refused_before_it)
 {
 	struct joint *j;
 
@@ -123,7 +111,7 @@ static void it_fails_with_what_is_refused_before_it(void **state)
 	rig_expect_all_from(0);
 }
 
-static void it_may_end_unsent_and_leaves_what_is_before_it(void **state)
+TEST_THAT(it_may_end_unsent_and_leaves_what_is_before_it)
 {
 	struct pub *flying = rig_publish(100), *before;
 	struct joint *j;
@@ -145,7 +133,7 @@ static void it_may_end_unsent_and_leaves_what_is_before_it(void **state)
 	rig_expect_all_from(0);
 }
 
-static void a_partition_may_be_closed_meanwhile(void **state)
+TEST_THAT(a_partition_may_be_closed_meanwhile)
 {
 	struct joint *j = build(3000, 1000);
 
@@ -158,20 +146,4 @@ static void a_partition_may_be_closed_meanwhile(void **state)
 	rig_new_partition();
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-static const struct CMUnitTest tests[] = {
-	TEST(it_stands_between_what_comes_before_and_behind),
-	TEST(it_may_be_several_appends_and_the_first_of_a_day),
-	TEST(what_redis_refuses_fails_with_all_behind_it),
-	TEST(it_fails_with_what_is_refused_before_it),
-	TEST(it_may_end_unsent_and_leaves_what_is_before_it),
-	TEST(a_partition_may_be_closed_meanwhile),
-};
-
-int main(void)
-{
-	signal(SIGPIPE, SIG_IGN);
-	log_configure(LOG_NONE, false);
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.setup = rig_setup, .teardown = rig_teardown)

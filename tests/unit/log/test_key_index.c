@@ -1,9 +1,5 @@
 /* Keys and where they were seen last, in bounded memory. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "check.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +13,7 @@ static struct slice key_of(char *text, size_t size, unsigned i)
 	return (struct slice){ text, (size_t)snprintf(text, size, "user.%u", i * 7919) };
 }
 
-static void each_key_has_its_last_offset(void **state)
+TEST_THAT(each_key_has_its_last_offset)
 {
 	struct key_index *k = key_index_create(KEYS, (size_t)1 << 20);
 	uint64_t offset;
@@ -35,7 +31,7 @@ static void each_key_has_its_last_offset(void **state)
 	key_index_destroy(NULL);
 }
 
-static void what_it_has_no_room_for_it_refuses(void **state)
+TEST_THAT(what_it_has_no_room_for_it_refuses)
 {
 	struct key_index *k = key_index_create(UINT64_MAX / 8, (size_t)256 << 10);
 	unsigned count = 0;
@@ -55,7 +51,7 @@ static void what_it_has_no_room_for_it_refuses(void **state)
 	key_index_destroy(k);
 }
 
-static void long_keys_fill_it_too(void **state)
+TEST_THAT(long_keys_fill_it_too)
 {
 	struct key_index *k = key_index_create(1000000, (size_t)64 << 10);
 	char key[255];
@@ -73,13 +69,4 @@ static void long_keys_fill_it_too(void **state)
 	key_index_destroy(k);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(each_key_has_its_last_offset),
-		cmocka_unit_test(what_it_has_no_room_for_it_refuses),
-		cmocka_unit_test(long_keys_fill_it_too),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

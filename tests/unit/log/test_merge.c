@@ -6,18 +6,6 @@
 #define LOG "tide:{//orders#3}:log"
 #define DAY LOG ":20261123"
 
-static int setup(void **state)
-{
-	rig_init(true);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	rig_deinit();
-	return 0;
-}
-
 /* Turns until nothing is left to be merged. */
 static void merge_all(void)
 {
@@ -69,7 +57,7 @@ static void expect_dense(void)
 	assert_int_equal(end, partition_readable(r.p));
 }
 
-static void sixteen_small_batches_become_one(void **state)
+TEST_THAT(sixteen_small_batches_become_one)
 {
 	publish_small(15);
 	assert_int_equal(batches_in_redis(), 15);
@@ -86,7 +74,7 @@ static void sixteen_small_batches_become_one(void **state)
 	rig_expect_all_from(3);
 }
 
-static void a_thousand_single_messages_take_few_batches(void **state)
+TEST_THAT(a_thousand_single_messages_take_few_batches)
 {
 	publish_small(1500);
 	expect_dense();
@@ -104,7 +92,7 @@ static void a_thousand_single_messages_take_few_batches(void **state)
 	rig_expect_all_from(1400);
 }
 
-static void without_a_tail_they_are_read_from_redis(void **state)
+TEST_THAT(without_a_tail_they_are_read_from_redis)
 {
 	r.env.tail_max_bytes = 0;
 	publish_small(300);
@@ -114,7 +102,7 @@ static void without_a_tail_they_are_read_from_redis(void **state)
 }
 
 /* What is large from the start stays as it is. */
-static void large_batches_are_left_alone(void **state)
+TEST_THAT(large_batches_are_left_alone)
 {
 	for (unsigned i = 0; i < 40; i++)
 		rig_publish_all(10, 1000);
@@ -130,7 +118,7 @@ static void large_batches_are_left_alone(void **state)
 	rig_expect_all_from(0);
 }
 
-static void batches_of_any_size_stay_dense(void **state)
+TEST_THAT(batches_of_any_size_stay_dense)
 {
 	for (unsigned i = 0; i < 600; i++) {
 		rig_publish_all(1 + pick(12), pick(60) ? 40 + pick(200) : 3000);
@@ -149,7 +137,7 @@ static void batches_of_any_size_stay_dense(void **state)
 }
 
 /* It has read the first of those that become one, and goes on. */
-static void a_reader_in_between_misses_nothing(void **state)
+TEST_THAT(a_reader_in_between_misses_nothing)
 {
 	for (unsigned begin = 0; begin < 16; begin++) {
 		struct cursor *c;
@@ -180,7 +168,7 @@ static void on_found(void *ctx, int status, const char *text, uint64_t offset)
 }
 
 /* Batches become fewer while a time is looked for. */
-static void a_time_is_found_while_batches_are_merged(void **state)
+TEST_THAT(a_time_is_found_while_batches_are_merged)
 {
 	for (unsigned round = 0; round < 12; round++) {
 		uint64_t found = UINT64_MAX, offset;
@@ -205,7 +193,7 @@ static void a_time_is_found_while_batches_are_merged(void **state)
 	}
 }
 
-static void what_is_left_of_a_day_is_merged_on_the_next(void **state)
+TEST_THAT(what_is_left_of_a_day_is_merged_on_the_next)
 {
 	publish_small(40);
 	assert_int_equal(batches_in_redis(), 2 + 8);
@@ -222,7 +210,7 @@ static void what_is_left_of_a_day_is_merged_on_the_next(void **state)
 	rig_expect_all_from(0);
 }
 
-static void what_redis_refuses_is_merged_later(void **state)
+TEST_THAT(what_redis_refuses_is_merged_later)
 {
 	publish_small(10);
 	for (unsigned i = 0; i < 6; i++)
@@ -252,7 +240,7 @@ static void on_trimmed(void *ctx, int status, const char *text)
 	*(bool *)ctx = true;
 }
 
-static void what_is_trimmed_does_not_come_back(void **state)
+TEST_THAT(what_is_trimmed_does_not_come_back)
 {
 	bool is_trimmed = false;
 
@@ -271,7 +259,7 @@ static void what_is_trimmed_does_not_come_back(void **state)
 	rig_expect_all_from(20);
 }
 
-static void a_batch_that_cannot_be_read_is_not_merged(void **state)
+TEST_THAT(a_batch_that_cannot_be_read_is_not_merged)
 {
 	struct cursor *c;
 
@@ -291,7 +279,7 @@ static void a_batch_that_cannot_be_read_is_not_merged(void **state)
 	cursor_destroy(c);
 }
 
-static void a_partition_may_close_while_it_merges(void **state)
+TEST_THAT(a_partition_may_close_while_it_merges)
 {
 	r.env.tail_max_bytes = 0;
 	for (unsigned i = 0; i < 16; i++)
@@ -304,7 +292,7 @@ static void a_partition_may_close_while_it_merges(void **state)
 		rig_publish_all(1, 100);
 }
 
-static void without_keys_nothing_is_merged(void **state)
+UNKEPT_TEST(without_keys_nothing_is_merged)
 {
 	for (unsigned i = 0; i < 100; i++)
 		rig_publish_all(1, 100);
@@ -312,34 +300,4 @@ static void without_keys_nothing_is_merged(void **state)
 	rig_expect_all_from(0);
 }
 
-static int setup_unkept(void **state)
-{
-	rig_init(false);
-	return 0;
-}
-
-#define MERGE_TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-static const struct CMUnitTest tests[] = {
-	MERGE_TEST(sixteen_small_batches_become_one),
-	MERGE_TEST(a_thousand_single_messages_take_few_batches),
-	MERGE_TEST(without_a_tail_they_are_read_from_redis),
-	MERGE_TEST(large_batches_are_left_alone),
-	MERGE_TEST(batches_of_any_size_stay_dense),
-	MERGE_TEST(a_reader_in_between_misses_nothing),
-	MERGE_TEST(a_time_is_found_while_batches_are_merged),
-	MERGE_TEST(what_is_left_of_a_day_is_merged_on_the_next),
-	MERGE_TEST(what_redis_refuses_is_merged_later),
-	MERGE_TEST(what_is_trimmed_does_not_come_back),
-	MERGE_TEST(a_batch_that_cannot_be_read_is_not_merged),
-	MERGE_TEST(a_partition_may_close_while_it_merges),
-	cmocka_unit_test_setup_teardown(without_keys_nothing_is_merged, setup_unkept,
-					teardown),
-};
-
-int main(void)
-{
-	signal(SIGPIPE, SIG_IGN);
-	log_configure(LOG_NONE, false);
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.setup = rig_setup, .teardown = rig_teardown)

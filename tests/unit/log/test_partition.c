@@ -4,22 +4,10 @@
 #define LOG "tide:{//orders#3}:log"
 #define IDS "tide:{//orders#3}:dedupe"
 
-static int setup(void **state)
-{
-	rig_init(true);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	rig_deinit();
-	return 0;
-}
-
 /* ---- appending -----------------------------------------------------------------------
  */
 
-static void a_message_is_readable_once_redis_has_it(void **state)
+TEST_THAT(a_message_is_readable_once_redis_has_it)
 {
 	struct pub *pub = rig_publish(100);
 	struct cursor *c = cursor_create(r.p, 0);
@@ -47,7 +35,7 @@ static void a_message_is_readable_once_redis_has_it(void **state)
 	assert_int_equal(ask_int(r.redis, "ZCARD " LOG ":20261123"), 1);
 }
 
-static void what_comes_between_two_flushes_is_one_batch(void **state)
+TEST_THAT(what_comes_between_two_flushes_is_one_batch)
 {
 	rig_publish_all(50, 100);
 	rig_publish_all(30, 100);
@@ -57,7 +45,7 @@ static void what_comes_between_two_flushes_is_one_batch(void **state)
 	assert_int_equal(r.env.stats.appended, 80);
 }
 
-static void what_comes_during_a_flight_waits_for_its_end(void **state)
+TEST_THAT(what_comes_during_a_flight_waits_for_its_end)
 {
 	rig_publish(100);
 	partition_flush(&r.env);
@@ -71,7 +59,7 @@ static void what_comes_during_a_flight_waits_for_its_end(void **state)
 	assert_int_equal(partition_readable(r.p), 2);
 }
 
-static void long_batches_are_cut_and_one_append_has_64_at_most(void **state)
+TEST_THAT(long_batches_are_cut_and_one_append_has_64_at_most)
 {
 	for (unsigned i = 0; i < 6000; i++)
 		rig_publish(1000);
@@ -87,7 +75,7 @@ static void long_batches_are_cut_and_one_append_has_64_at_most(void **state)
 	rig_expect_all_from(0);
 }
 
-static void a_message_longer_than_a_batch_is_a_batch(void **state)
+TEST_THAT(a_message_longer_than_a_batch_is_a_batch)
 {
 	rig_publish(100);
 	rig_publish(200000);
@@ -103,7 +91,7 @@ static void a_message_longer_than_a_batch_is_a_batch(void **state)
 /* ---- days and times -------------------------------------------------------------------
  */
 
-static void each_utc_day_has_its_key(void **state)
+TEST_THAT(each_utc_day_has_its_key)
 {
 	r.env.now_ms = NOON_MS + DAY_MS / 2 - 1;
 	rig_publish(100);
@@ -122,7 +110,7 @@ static void each_utc_day_has_its_key(void **state)
 	rig_expect_all_from(0);
 }
 
-static void times_and_days_never_go_back(void **state)
+TEST_THAT(times_and_days_never_go_back)
 {
 	struct cursor *c = cursor_create(r.p, 0);
 	struct record record;
@@ -147,7 +135,7 @@ static void times_and_days_never_go_back(void **state)
 /* ---- refusals
  * -------------------------------------------------------------------------- */
 
-static void what_redis_refuses_fails_with_all_that_gathered_behind_it(void **state)
+TEST_THAT(what_redis_refuses_fails_with_all_that_gathered_behind_it)
 {
 	struct pub *first, *second;
 	uint64_t bytes;
@@ -180,7 +168,7 @@ static void what_redis_refuses_fails_with_all_that_gathered_behind_it(void **sta
 	rig_expect_all_from(0);
 }
 
-static void the_first_append_may_be_refused(void **state)
+TEST_THAT(the_first_append_may_be_refused)
 {
 	rig_ask("CONFIG SET maxmemory 1");
 	rig_publish_all(3, 100);
@@ -204,7 +192,7 @@ static uint64_t publish_seen(const char *publish_id)
 }
 
 /* What a refused append may have left is no message. */
-static void an_append_that_may_have_been_carried_out_is_removed(void **state)
+TEST_THAT(an_append_that_may_have_been_carried_out_is_removed)
 {
 	struct pub *pub;
 
@@ -251,7 +239,7 @@ static void commit(const char *group, uint64_t offset)
 	partition_commit(r.p, &c, NULL, NULL);
 }
 
-static void a_new_process_finds_what_was_there(void **state)
+TEST_THAT(a_new_process_finds_what_was_there)
 {
 	uint64_t bytes;
 	int64_t last_ms;
@@ -276,7 +264,7 @@ static void a_new_process_finds_what_was_there(void **state)
 	rig_expect_all_from(0);
 }
 
-static void a_partition_that_was_never_used_begins_at_0(void **state)
+TEST_THAT(a_partition_that_was_never_used_begins_at_0)
 {
 	assert_int_equal(rig_recover(), TIDE_OK);
 	assert_int_equal(partition_end(r.p), 0);
@@ -284,7 +272,7 @@ static void a_partition_that_was_never_used_begins_at_0(void **state)
 	rig_expect_all_from(0);
 }
 
-static void many_partitions_are_read_some_at_a_time(void **state)
+TEST_THAT(many_partitions_are_read_some_at_a_time)
 {
 	enum { COUNT = 1000 };
 	static struct partition *partitions[COUNT];
@@ -319,7 +307,7 @@ static void many_partitions_are_read_some_at_a_time(void **state)
 	r.p = first;
 }
 
-static void those_that_wait_to_be_read_are_told_when_the_store_closes(void **state)
+TEST_THAT(those_that_wait_to_be_read_are_told_when_the_store_closes)
 {
 	struct partition *partitions[600];
 
@@ -344,7 +332,7 @@ static void those_that_wait_to_be_read_are_told_when_the_store_closes(void **sta
 	r.redis = harness_redis(&r.h);
 }
 
-static void a_state_that_begins_behind_the_last_batch_counts(void **state)
+TEST_THAT(a_state_that_begins_behind_the_last_batch_counts)
 {
 	rig_publish_all(5, 100);
 	rig_ask("HSET " LOG " start 50");
@@ -367,7 +355,7 @@ static void damage(const char *script)
 	"redis.call('ZADD', KEYS[1], m[2], string.sub(b, 1, " #at         \
 	" - 1) .. c .. string.sub(b, " #at " + 1))\n"
 
-static void a_damaged_last_batch_keeps_its_offsets(void **state)
+TEST_THAT(a_damaged_last_batch_keeps_its_offsets)
 {
 	rig_publish_all(5, 100);
 	rig_publish_all(7, 100);
@@ -379,7 +367,7 @@ static void a_damaged_last_batch_keeps_its_offsets(void **state)
 	rig_expect_all_from(12);
 }
 
-static void a_last_batch_without_a_head_is_an_error(void **state)
+TEST_THAT(a_last_batch_without_a_head_is_an_error)
 {
 	rig_publish_all(5, 100);
 	damage(FLIP(1));
@@ -427,7 +415,7 @@ static void publish_days(void)
 	assert_int_equal(r.stored_count, 1000);
 }
 
-static void what_is_trimmed_is_gone_and_days_are_dropped_whole(void **state)
+TEST_THAT(what_is_trimmed_is_gone_and_days_are_dropped_whole)
 {
 	uint64_t all, bytes;
 
@@ -450,7 +438,7 @@ static void what_is_trimmed_is_gone_and_days_are_dropped_whole(void **state)
 	rig_expect_all_from(400);
 }
 
-static void after_all_was_trimmed_offsets_go_on(void **state)
+TEST_THAT(after_all_was_trimmed_offsets_go_on)
 {
 	publish_days();
 	trim(1000);
@@ -467,7 +455,7 @@ static void after_all_was_trimmed_offsets_go_on(void **state)
 	assert_int_equal(partition_start(r.p), 1000);
 }
 
-static void what_is_under_way_outlives_a_trim_to_the_end(void **state)
+TEST_THAT(what_is_under_way_outlives_a_trim_to_the_end)
 {
 	struct outcome o = { 0 };
 
@@ -490,7 +478,7 @@ static void what_is_under_way_outlives_a_trim_to_the_end(void **state)
 }
 
 /* The day is removed, and comes again at once. */
-static void a_day_that_is_being_removed_begins_anew(void **state)
+TEST_THAT(a_day_that_is_being_removed_begins_anew)
 {
 	rig_publish_all(5, 100);
 	partition_trim(r.p, 5, NULL, NULL);
@@ -500,7 +488,7 @@ static void a_day_that_is_being_removed_begins_anew(void **state)
 	rig_expect_all_from(5);
 }
 
-static void a_trim_that_fails_is_made_good_by_the_next_one(void **state)
+TEST_THAT(a_trim_that_fails_is_made_good_by_the_next_one)
 {
 	struct outcome o = { 0 };
 
@@ -561,7 +549,7 @@ static void expect_times(void)
 	}
 }
 
-static void a_time_is_found_wherever_it_lies(void **state)
+TEST_THAT(a_time_is_found_wherever_it_lies)
 {
 	assert_int_equal(find_time(NOON_MS), 0);
 	for (unsigned i = 0; i < 1000; i++) {
@@ -586,7 +574,7 @@ static void a_time_is_found_wherever_it_lies(void **state)
 /* ---- the end
  * ----------------------------------------------------------------------------- */
 
-static void closing_tells_publishers_and_readers(void **state)
+TEST_THAT(closing_tells_publishers_and_readers)
 {
 	struct cursor *c = cursor_create(r.p, 0);
 	struct record record;
@@ -611,7 +599,7 @@ static void closing_tells_publishers_and_readers(void **state)
 	rig_new_partition();
 }
 
-static void the_oldest_batch_of_all_partitions_leaves_memory_first(void **state)
+TEST_THAT(the_oldest_batch_of_all_partitions_leaves_memory_first)
 {
 	struct partition *first = r.p;
 	size_t bytes;
@@ -635,13 +623,7 @@ static void the_oldest_batch_of_all_partitions_leaves_memory_first(void **state)
 /* ---- without keys
  * ------------------------------------------------------------------------- */
 
-static int setup_unkept(void **state)
-{
-	rig_init(false);
-	return 0;
-}
-
-static void without_keys_a_message_is_readable_at_the_end_of_the_turn(void **state)
+UNKEPT_TEST(without_keys_a_message_is_readable_at_the_end_of_the_turn)
 {
 	struct pub *pub = rig_publish(100);
 	struct outcome o = { 0 };
@@ -666,7 +648,7 @@ static void without_keys_a_message_is_readable_at_the_end_of_the_turn(void **sta
 	assert_int_equal(r.env.memory_bytes, 0);
 }
 
-static void without_keys_the_newest_16_mib_are_kept(void **state)
+UNKEPT_TEST(without_keys_the_newest_16_mib_are_kept)
 {
 	struct cursor *c = cursor_create(r.p, 0);
 	struct record record;
@@ -694,7 +676,7 @@ static void on_told_again(struct waiter *w)
 		partition_append(r.p, &m, w);
 }
 
-static void who_is_told_may_append(void **state)
+UNKEPT_TEST(who_is_told_may_append)
 {
 	struct msg m = { .id = 1, .payload = "first", .payload_len = 5 };
 	struct waiter w;
@@ -716,7 +698,7 @@ static void who_is_told_may_close(struct waiter *w)
 	r.p = NULL;
 }
 
-static void a_partition_may_be_closed_by_who_is_told(void **state)
+UNKEPT_TEST(a_partition_may_be_closed_by_who_is_told)
 {
 	struct msg m = { .id = 1, .payload = "first", .payload_len = 5 };
 	struct waiter w[2];
@@ -734,44 +716,4 @@ static void a_partition_may_be_closed_by_who_is_told(void **state)
 	rig_new_partition();
 }
 
-#define KEPT(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-#define UNKEPT(name) cmocka_unit_test_setup_teardown(name, setup_unkept, teardown)
-
-static const struct CMUnitTest tests[] = {
-	KEPT(a_message_is_readable_once_redis_has_it),
-	KEPT(what_comes_between_two_flushes_is_one_batch),
-	KEPT(what_comes_during_a_flight_waits_for_its_end),
-	KEPT(long_batches_are_cut_and_one_append_has_64_at_most),
-	KEPT(a_message_longer_than_a_batch_is_a_batch),
-	KEPT(each_utc_day_has_its_key),
-	KEPT(times_and_days_never_go_back),
-	KEPT(what_redis_refuses_fails_with_all_that_gathered_behind_it),
-	KEPT(the_first_append_may_be_refused),
-	KEPT(an_append_that_may_have_been_carried_out_is_removed),
-	KEPT(a_new_process_finds_what_was_there),
-	KEPT(a_partition_that_was_never_used_begins_at_0),
-	KEPT(many_partitions_are_read_some_at_a_time),
-	KEPT(those_that_wait_to_be_read_are_told_when_the_store_closes),
-	KEPT(a_state_that_begins_behind_the_last_batch_counts),
-	KEPT(a_damaged_last_batch_keeps_its_offsets),
-	KEPT(a_last_batch_without_a_head_is_an_error),
-	KEPT(what_is_trimmed_is_gone_and_days_are_dropped_whole),
-	KEPT(after_all_was_trimmed_offsets_go_on),
-	KEPT(what_is_under_way_outlives_a_trim_to_the_end),
-	KEPT(a_day_that_is_being_removed_begins_anew),
-	KEPT(a_trim_that_fails_is_made_good_by_the_next_one),
-	KEPT(a_time_is_found_wherever_it_lies),
-	KEPT(closing_tells_publishers_and_readers),
-	KEPT(the_oldest_batch_of_all_partitions_leaves_memory_first),
-	UNKEPT(without_keys_a_message_is_readable_at_the_end_of_the_turn),
-	UNKEPT(without_keys_the_newest_16_mib_are_kept),
-	UNKEPT(who_is_told_may_append),
-	UNKEPT(a_partition_may_be_closed_by_who_is_told),
-};
-
-int main(void)
-{
-	signal(SIGPIPE, SIG_IGN);
-	log_configure(LOG_NONE, false);
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.setup = rig_setup, .teardown = rig_teardown)

@@ -3,24 +3,6 @@
 
 #define LOG "tide:{//orders#3}:log"
 
-static int setup(void **state)
-{
-	rig_init(true);
-	return 0;
-}
-
-static int setup_unkept(void **state)
-{
-	rig_init(false);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	rig_deinit();
-	return 0;
-}
-
 struct outcome {
 	unsigned calls;
 	int status;
@@ -126,7 +108,7 @@ static void expect_all_bytes(bool is_in_memory)
 	}
 }
 
-static void the_last_bytes_begin_with_a_whole_batch_wherever_it_lies(void **state)
+TEST_THAT(the_last_bytes_begin_with_a_whole_batch_wherever_it_lies)
 {
 	publish_batches(200);
 	expect_all_bytes(true);
@@ -144,7 +126,7 @@ static void the_last_bytes_begin_with_a_whole_batch_wherever_it_lies(void **stat
 	expect_all_bytes(false);
 }
 
-static void without_keys_the_last_bytes_are_found_in_the_tail(void **state)
+UNKEPT_TEST(without_keys_the_last_bytes_are_found_in_the_tail)
 {
 	publish_batches(100);
 	expect_all_bytes(true);
@@ -152,7 +134,7 @@ static void without_keys_the_last_bytes_are_found_in_the_tail(void **state)
 	expect_all_bytes(true);
 }
 
-static void an_empty_partition_has_nothing_to_cut(void **state)
+TEST_THAT(an_empty_partition_has_nothing_to_cut)
 {
 	assert_int_equal(find_bytes(1), 0);
 	assert_int_equal(partition_find_age(r.p, NOON_MS + DAY_MS), 0);
@@ -170,7 +152,7 @@ static void publish_day(unsigned day)
 	rig_publish_all(5, 100);
 }
 
-static void days_are_old_as_a_whole(void **state)
+TEST_THAT(days_are_old_as_a_whole)
 {
 	const int64_t midnight = NOON_MS + DAY_MS / 2;
 
@@ -195,7 +177,7 @@ static void days_are_old_as_a_whole(void **state)
 	assert_int_equal(ask_int(r.redis, "HLEN " LOG), 2);
 }
 
-static void times_that_were_ahead_of_the_clock_count(void **state)
+TEST_THAT(times_that_were_ahead_of_the_clock_count)
 {
 	publish_day(3);
 	r.env.now_ms = NOON_MS; /* the clock was set back */
@@ -205,7 +187,7 @@ static void times_that_were_ahead_of_the_clock_count(void **state)
 	assert_int_equal(partition_find_age(r.p, NOON_MS + 5 * DAY_MS), 15);
 }
 
-static void without_keys_batches_are_old_as_a_whole(void **state)
+UNKEPT_TEST(without_keys_batches_are_old_as_a_whole)
 {
 	int64_t first_ms;
 
@@ -220,7 +202,7 @@ static void without_keys_batches_are_old_as_a_whole(void **state)
 	assert_int_equal(partition_find_age(r.p, partition_last_ms(r.p) + 1), 10);
 }
 
-static void a_refused_trim_is_sent_again_though_the_start_stays(void **state)
+TEST_THAT(a_refused_trim_is_sent_again_though_the_start_stays)
 {
 	publish_day(0);
 	publish_day(1);
@@ -242,7 +224,7 @@ static void a_refused_trim_is_sent_again_though_the_start_stays(void **state)
 	rig_expect_all_from(12);
 }
 
-static void a_trim_passes_while_memory_is_out(void **state)
+TEST_THAT(a_trim_passes_while_memory_is_out)
 {
 	publish_day(0);
 	publish_day(1);
@@ -254,7 +236,7 @@ static void a_trim_passes_while_memory_is_out(void **state)
 	rig_expect_all_from(16);
 }
 
-static void a_trim_removes_256_batches_at_a_time_until_none_is_left(void **state)
+TEST_THAT(a_trim_removes_256_batches_at_a_time_until_none_is_left)
 {
 	redisReply *stats;
 
@@ -279,7 +261,7 @@ static void on_growth(struct partition *p)
 	growths++;
 }
 
-static void growth_is_told_once_an_append_has_landed(void **state)
+TEST_THAT(growth_is_told_once_an_append_has_landed)
 {
 	static const struct partition_ops ops = { rig_on_news, on_growth };
 
@@ -292,26 +274,9 @@ static void growth_is_told_once_an_append_has_landed(void **state)
 	assert_int_equal(growths, 1);
 }
 
-#define KEPT(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-#define UNKEPT(name) cmocka_unit_test_setup_teardown(name, setup_unkept, teardown)
-
-static const struct CMUnitTest tests[] = {
-	KEPT(the_last_bytes_begin_with_a_whole_batch_wherever_it_lies),
-	KEPT(an_empty_partition_has_nothing_to_cut),
-	KEPT(days_are_old_as_a_whole),
-	KEPT(times_that_were_ahead_of_the_clock_count),
-	KEPT(a_refused_trim_is_sent_again_though_the_start_stays),
-	KEPT(a_trim_passes_while_memory_is_out),
-	KEPT(a_trim_removes_256_batches_at_a_time_until_none_is_left),
-	KEPT(growth_is_told_once_an_append_has_landed),
-	UNKEPT(without_keys_the_last_bytes_are_found_in_the_tail),
-	UNKEPT(without_keys_batches_are_old_as_a_whole),
-	UNKEPT(growth_is_told_once_an_append_has_landed),
-};
-
-int main(void)
+UNKEPT_TEST(without_keys_growth_is_told_too)
 {
-	signal(SIGPIPE, SIG_IGN);
-	log_configure(LOG_NONE, false);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	growth_is_told_once_an_append_has_landed(state);
 }
+
+RUN_TESTS(.setup = rig_setup, .teardown = rig_teardown)

@@ -349,24 +349,14 @@ static void run_rounds(bool has_trouble)
 		run(seed ? seed : i + 1, has_trouble);
 }
 
-static void readers_see_what_was_confirmed(void **state)
+TEST_THAT(readers_see_what_was_confirmed)
 {
 	run_rounds(false);
 }
 
-static void readers_see_what_was_confirmed_whatever_redis_does(void **state)
+TEST_THAT(readers_see_what_was_confirmed_whatever_redis_does)
 {
 	run_rounds(true);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(readers_see_what_was_confirmed),
-		cmocka_unit_test(readers_see_what_was_confirmed_whatever_redis_does),
-	};
-
-	signal(SIGPIPE, SIG_IGN);
-	log_configure(LOG_NONE, false);
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

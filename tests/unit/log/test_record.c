@@ -69,7 +69,7 @@ static void assert_refused(struct slice bytes, const char *why)
 /* ---- round trips --------------------------------------------------------------------
  */
 
-static void a_message_comes_back_as_it_was(void **state)
+TEST_THAT(a_message_comes_back_as_it_was)
 {
 	struct msg_header headers[] = { { SLICE("colour"), SLICE("red") },
 					{ SLICE("empty"), SLICE("") } };
@@ -109,7 +109,7 @@ static void a_message_comes_back_as_it_was(void **state)
 	record_batch_unref(b);
 }
 
-static void a_view_can_be_copied_and_outlives_its_batch(void **state)
+TEST_THAT(a_view_can_be_copied_and_outlives_its_batch)
 {
 	struct record_batch *b;
 	struct record got;
@@ -129,7 +129,7 @@ static void a_view_can_be_copied_and_outlives_its_batch(void **state)
 	msg_unref(copy);
 }
 
-static void a_batch_lives_until_its_last_reference(void **state)
+TEST_THAT(a_batch_lives_until_its_last_reference)
 {
 	struct record_batch *b;
 
@@ -142,7 +142,7 @@ static void a_batch_lives_until_its_last_reference(void **state)
 	record_batch_unref(NULL);
 }
 
-static void a_plain_message_costs_five_bytes_at_most(void **state)
+TEST_THAT(a_plain_message_costs_five_bytes_at_most)
 {
 	char payload[129] = { 0 };
 	size_t before;
@@ -163,7 +163,7 @@ static void a_plain_message_costs_five_bytes_at_most(void **state)
 	record_batch_unref(record_finish(&writer, 4));
 }
 
-static void names_change_back_and_forth(void **state)
+TEST_THAT(names_change_back_and_forth)
 {
 	const char *keys[] = { "a", "a", "", "b", "b", "ab", "", "" };
 	struct record_batch *b;
@@ -191,7 +191,7 @@ static void names_change_back_and_forth(void **state)
 }
 
 /* The length of the length is a guess that the names may spoil. */
-static void names_stay_where_they_are_at_every_length(void **state)
+TEST_THAT(names_stay_where_they_are_at_every_length)
 {
 	static char payload[17000], key[NAME_LEN_MAX + 1];
 	struct record_batch *b;
@@ -225,7 +225,7 @@ static void names_stay_where_they_are_at_every_length(void **state)
 	}
 }
 
-static void all_headers_that_a_message_can_have_fit(void **state)
+TEST_THAT(all_headers_that_a_message_can_have_fit)
 {
 	struct msg_header headers[MSG_HEADERS_ALL];
 	static char names[MSG_HEADERS_ALL][16], values[MSG_HEADERS_ALL][300];
@@ -261,7 +261,7 @@ static void all_headers_that_a_message_can_have_fit(void **state)
 	}
 }
 
-static void offsets_have_gaps(void **state)
+TEST_THAT(offsets_have_gaps)
 {
 	uint64_t offsets[] = { 12, 13, 15, 1000, 1001, 70000 };
 	struct record_batch *b;
@@ -283,7 +283,7 @@ static void offsets_have_gaps(void **state)
 	record_batch_unref(b);
 }
 
-static void a_huge_payload_is_a_batch_and_its_buffer_is_not_kept(void **state)
+TEST_THAT(a_huge_payload_is_a_batch_and_its_buffer_is_not_kept)
 {
 	size_t len = (size_t)5 << 20;
 	char *payload = malloc(len);
@@ -308,7 +308,7 @@ static void a_huge_payload_is_a_batch_and_its_buffer_is_not_kept(void **state)
 	free(payload);
 }
 
-static void extremes_of_numbers_come_back(void **state)
+TEST_THAT(extremes_of_numbers_come_back)
 {
 	uint64_t ids[] = { UINT64_MAX, 0, 1, UINT64_MAX / 2, UINT64_MAX, 5, 4 };
 	int64_t times[] = { 0, 0, 1, 1000, INT64_MAX - 1, INT64_MAX, INT64_MAX };
@@ -331,7 +331,7 @@ static void extremes_of_numbers_come_back(void **state)
 }
 
 /* docs/redis.md has it. */
-static void the_bytes_are_those_of_the_documents(void **state)
+TEST_THAT(the_bytes_are_those_of_the_documents)
 {
 	static const char expected[] =
 		"\x01\xe6\x7a\x22\x91\x4d\xd6\xcb\x07\x29\x02\x02\x80\x28"
@@ -359,7 +359,7 @@ static void the_bytes_are_those_of_the_documents(void **state)
 /* ---- skipping ------------------------------------------------------------------------
  */
 
-static void skipping_gives_what_reading_on_gives(void **state)
+TEST_THAT(skipping_gives_what_reading_on_gives)
 {
 	static struct record_reader skipped;
 	struct record a, b;
@@ -399,7 +399,7 @@ static void skipping_gives_what_reading_on_gives(void **state)
 /* ---- the bound -----------------------------------------------------------------------
  */
 
-static void a_batch_is_never_longer_than_it_was_said_to_become(void **state)
+TEST_THAT(a_batch_is_never_longer_than_it_was_said_to_become)
 {
 	static char payload[2000];
 	struct msg_header headers[3] = { { SLICE("a"), SLICE("1") },
@@ -450,7 +450,7 @@ static struct record_batch *small(void)
 	return record_finish(&writer, 310);
 }
 
-static void every_truncation_is_refused(void **state)
+TEST_THAT(every_truncation_is_refused)
 {
 	struct record_batch *b = small();
 
@@ -467,7 +467,7 @@ static void every_truncation_is_refused(void **state)
 	record_batch_unref(b);
 }
 
-static void every_bit_that_flips_is_seen(void **state)
+TEST_THAT(every_bit_that_flips_is_seen)
 {
 	struct record_batch *b = small();
 
@@ -505,7 +505,7 @@ static void read_all(const struct record_batch *b)
 }
 
 /* With a right checksum: each byte of it set to each value, and each truncation. */
-static void sealed_lies_are_refused_or_harmless(void **state)
+TEST_THAT(sealed_lies_are_refused_or_harmless)
 {
 	struct record_batch *b = small(), *opened;
 	unsigned refused = 0, accepted = 0;
@@ -557,7 +557,7 @@ static void assert_sealed_refused(const char *rest, size_t len, const char *why)
 #define LIE(rest, why) assert_sealed_refused(rest, sizeof(rest) - 1, why)
 #define FULL "\xff\xff\xff\xff\xff\xff\xff\xff\xff"
 
-static void each_lie_has_its_sentence(void **state)
+TEST_THAT(each_lie_has_its_sentence)
 {
 	/* base, span, count, position, time */
 	LIE("\0\1\1\0", "the head is not five numbers");
@@ -597,7 +597,7 @@ static void each_lie_has_its_sentence(void **state)
 	LIE("\0\1\1\0\0\4\x40\1\0\0", "the name of a header is not a name");
 }
 
-static void without_memory_a_batch_is_not_opened(void **state)
+TEST_THAT(without_memory_a_batch_is_not_opened)
 {
 	struct record_batch *b = small(), *opened = NULL;
 	struct error err = { 0 };
@@ -610,29 +610,4 @@ static void without_memory_a_batch_is_not_opened(void **state)
 	record_batch_unref(b);
 }
 
-int main(void)
-{
-#define RECORD_TEST(f) cmocka_unit_test_teardown(f, teardown)
-	const struct CMUnitTest tests[] = {
-		RECORD_TEST(a_message_comes_back_as_it_was),
-		RECORD_TEST(a_view_can_be_copied_and_outlives_its_batch),
-		RECORD_TEST(a_batch_lives_until_its_last_reference),
-		RECORD_TEST(a_plain_message_costs_five_bytes_at_most),
-		RECORD_TEST(names_change_back_and_forth),
-		RECORD_TEST(names_stay_where_they_are_at_every_length),
-		RECORD_TEST(all_headers_that_a_message_can_have_fit),
-		RECORD_TEST(offsets_have_gaps),
-		RECORD_TEST(a_huge_payload_is_a_batch_and_its_buffer_is_not_kept),
-		RECORD_TEST(extremes_of_numbers_come_back),
-		RECORD_TEST(the_bytes_are_those_of_the_documents),
-		RECORD_TEST(skipping_gives_what_reading_on_gives),
-		RECORD_TEST(a_batch_is_never_longer_than_it_was_said_to_become),
-		RECORD_TEST(every_truncation_is_refused),
-		RECORD_TEST(every_bit_that_flips_is_seen),
-		RECORD_TEST(sealed_lies_are_refused_or_harmless),
-		RECORD_TEST(each_lie_has_its_sentence),
-		RECORD_TEST(without_memory_a_batch_is_not_opened),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.teardown = teardown)

@@ -44,7 +44,7 @@ static struct dedupe_record *add(const char *id, unsigned copy)
 	return dedupe_table_add(&table, &key, ++messages);
 }
 
-static void what_was_added_is_found(void **state)
+TEST_THAT(what_was_added_is_found)
 {
 	struct dedupe_record *r;
 
@@ -56,7 +56,7 @@ static void what_was_added_is_found(void **state)
 	assert_null(find("aa", 0));
 }
 
-static void a_copy_is_another_one(void **state)
+TEST_THAT(a_copy_is_another_one)
 {
 	struct dedupe_record *message = add("a", 0), *copy = add("a", 1);
 
@@ -66,7 +66,7 @@ static void a_copy_is_another_one(void **state)
 	assert_int_equal(copy->copy, 1);
 }
 
-static void one_that_leaves_is_found_by_its_message_alone(void **state)
+TEST_THAT(one_that_leaves_is_found_by_its_message_alone)
 {
 	struct dedupe_record *first = add("a", 0), *second;
 
@@ -82,7 +82,7 @@ static void one_that_leaves_is_found_by_its_message_alone(void **state)
 	assert_ptr_equal(find("a", 0), second);
 }
 
-static void ids_are_bytes(void **state)
+TEST_THAT(ids_are_bytes)
 {
 	struct dedupe_key one = { { "a\0b", 3 }, 0 }, other = { { "a\0c", 3 }, 0 };
 	struct dedupe_record *r = dedupe_table_add(&table, &one, 7);
@@ -92,7 +92,7 @@ static void ids_are_bytes(void **state)
 	assert_null(find("a", 0));
 }
 
-static void the_oldest_is_the_one_that_was_added_first(void **state)
+TEST_THAT(the_oldest_is_the_one_that_was_added_first)
 {
 	struct dedupe_record *a = add("a", 0), *b = add("b", 0), *c = add("c", 0);
 
@@ -139,7 +139,7 @@ static void check_all(void)
 	assert_true(table.records.buckets <= 2 * table.records.count + 64);
 }
 
-static void it_holds_what_a_model_holds(void **state)
+TEST_THAT(it_holds_what_a_model_holds)
 {
 	srand(1);
 	memset(model, 0, sizeof(model));
@@ -163,7 +163,7 @@ static void it_holds_what_a_model_holds(void **state)
 	assert_null(table.records.segments);
 }
 
-static void chains_stay_short(void **state)
+TEST_THAT(chains_stay_short)
 {
 	size_t longest = 0, length;
 
@@ -180,18 +180,4 @@ static void chains_stay_short(void **state)
 	assert_in_range(longest, 1, 16);
 }
 
-int main(void)
-{
-#define TABLE_TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-	const struct CMUnitTest tests[] = {
-		TABLE_TEST(what_was_added_is_found),
-		TABLE_TEST(a_copy_is_another_one),
-		TABLE_TEST(one_that_leaves_is_found_by_its_message_alone),
-		TABLE_TEST(ids_are_bytes),
-		TABLE_TEST(the_oldest_is_the_one_that_was_added_first),
-		TABLE_TEST(it_holds_what_a_model_holds),
-		TABLE_TEST(chains_stay_short),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.setup = setup, .teardown = teardown)

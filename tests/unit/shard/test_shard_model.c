@@ -338,17 +338,17 @@ static void run_seeds(unsigned kind)
 		run(uv_hrtime() / 1000 % 1000000 * 8 + i % 8, kind == 1, kind == 2);
 }
 
-static void a_shard_does_what_the_model_does(void **state)
+TEST_THAT(a_shard_does_what_the_model_does)
 {
 	run_seeds(0);
 }
 
-static void so_it_does_when_its_connection_is_cut(void **state)
+TEST_THAT(so_it_does_when_its_connection_is_cut)
 {
 	run_seeds(1);
 }
 
-static void what_redis_refuses_is_refused_and_nothing_else_is_lost(void **state)
+TEST_THAT(what_redis_refuses_is_refused_and_nothing_else_is_lost)
 {
 	run_seeds(2);
 }
@@ -393,7 +393,7 @@ static void fail_next(int64_t due_ms)
 
 /* It is found by its id before Redis knows that it has been delayed, and that it sorts
  * behind the others now. */
-static void a_message_that_is_found_is_not_read_again(void **state)
+TEST_THAT(a_message_that_is_found_is_not_read_again)
 {
 	struct thing *t = &w.things[0];
 	struct entry *e;
@@ -441,7 +441,7 @@ static void ask_for_one(struct thing *t, enum by_id what)
 
 /* It waits for its next attempt in Redis alone. The answer with it comes when it has been
  * purged, and when another message of its group waits: that one has a slot still. */
-static void what_a_purge_outruns_has_no_slot(void **state)
+TEST_THAT(what_a_purge_outruns_has_no_slot)
 {
 	begin(4);
 	w.inflight = w.shard->order->spec.inflight = 1;
@@ -468,7 +468,7 @@ static void what_a_purge_outruns_has_no_slot(void **state)
 
 /* One has an attempt that is not written, and is put behind the edge; another one before
  * it, behind the edge as well, is Redis's alone. */
-static void a_purge_removes_what_is_before_an_unwritten_one(void **state)
+TEST_THAT(a_purge_removes_what_is_before_an_unwritten_one)
 {
 	begin(0);
 	w.env.window_messages = 2;
@@ -490,19 +490,4 @@ static void a_purge_removes_what_is_before_an_unwritten_one(void **state)
 	end();
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_shard_does_what_the_model_does),
-		cmocka_unit_test(so_it_does_when_its_connection_is_cut),
-		cmocka_unit_test(what_redis_refuses_is_refused_and_nothing_else_is_lost),
-		cmocka_unit_test(a_message_that_is_found_is_not_read_again),
-		cmocka_unit_test(what_a_purge_outruns_has_no_slot),
-		cmocka_unit_test(a_purge_removes_what_is_before_an_unwritten_one),
-	};
-
-	signal(SIGPIPE, SIG_IGN);
-	log_configure(LOG_WARN, false);
-	cmocka_set_test_filter(getenv("TIDE_TEST_ONLY"));
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

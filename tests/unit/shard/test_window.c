@@ -54,14 +54,14 @@ static void assert_order(const uint64_t *ids, size_t count)
 		assert_int_equal(window_last(&window)->id, ids[count - 1]);
 }
 
-static void an_empty_window_has_no_first_and_no_last(void **state)
+TEST_THAT(an_empty_window_has_no_first_and_no_last)
 {
 	assert_null(window_first(&window));
 	assert_null(window_last(&window));
 	assert_order(NULL, 0);
 }
 
-static void equal_scores_are_in_the_order_of_ids(void **state)
+TEST_THAT(equal_scores_are_in_the_order_of_ids)
 {
 	static const uint64_t inserted[] = { 5, 9, 1, 7, 8, 2, 6, 3 };
 	static const uint64_t wanted[] = { 1, 2, 3, 5, 6, 7, 8, 9 };
@@ -71,7 +71,7 @@ static void equal_scores_are_in_the_order_of_ids(void **state)
 	assert_order(wanted, COUNT(wanted));
 }
 
-static void lower_scores_come_first(void **state)
+TEST_THAT(lower_scores_come_first)
 {
 	static const uint64_t wanted[] = { 3, 2, 4, 1 };
 
@@ -82,7 +82,7 @@ static void lower_scores_come_first(void **state)
 	assert_order(wanted, COUNT(wanted));
 }
 
-static void the_last_is_right_after_the_highest_score_is_gone(void **state)
+TEST_THAT(the_last_is_right_after_the_highest_score_is_gone)
 {
 	static const uint64_t wanted[] = { 1, 2 };
 
@@ -94,7 +94,7 @@ static void the_last_is_right_after_the_highest_score_is_gone(void **state)
 	assert_order(wanted, COUNT(wanted));
 }
 
-static void a_place_is_before_another_by_score_then_by_id(void **state)
+TEST_THAT(a_place_is_before_another_by_score_then_by_id)
 {
 	struct place a = { 1, 5 }, b = { 1, 6 }, c = { 2, 1 };
 
@@ -113,7 +113,7 @@ static int compare_places(const void *a, const void *b)
 	return place_is_before(p, q) ? -1 : 1;
 }
 
-static void random_insertions_and_removals_keep_the_order(void **state)
+TEST_THAT(random_insertions_and_removals_keep_the_order)
 {
 	struct entry *wanted[ENTRIES];
 	uint64_t ids[ENTRIES];
@@ -200,7 +200,7 @@ static size_t pick_scattered(size_t i, size_t half)
 	return (size_t)((uint64_t)i * 7919 % half);
 }
 
-static void returning_in_any_order_is_no_long_walk(void **state)
+TEST_THAT(returning_in_any_order_is_no_long_walk)
 {
 	check_returns(500000, pick_in_order);
 	check_returns(500000, pick_backwards);
@@ -220,7 +220,7 @@ static unsigned seek(double score, uint64_t id, const struct entry *wanted)
 	return calls;
 }
 
-static void a_place_is_found_in_any_lane(void **state)
+TEST_THAT(a_place_is_found_in_any_lane)
 {
 	assert_int_equal(seek(0, 1, NULL), 1);
 	for (uint64_t id = 1; id <= 100; id++)
@@ -237,7 +237,7 @@ static void a_place_is_found_in_any_lane(void **state)
 	seek(3, 1, NULL);
 }
 
-static void a_long_walk_is_made_in_pieces_and_once(void **state)
+TEST_THAT(a_long_walk_is_made_in_pieces_and_once)
 {
 	const size_t count = 200000;
 	struct entry *many = calloc(count, sizeof(*many));
@@ -263,20 +263,4 @@ static void a_long_walk_is_made_in_pieces_and_once(void **state)
 	free(many);
 }
 
-int main(void)
-{
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-	const struct CMUnitTest tests[] = {
-		TEST(an_empty_window_has_no_first_and_no_last),
-		TEST(equal_scores_are_in_the_order_of_ids),
-		TEST(lower_scores_come_first),
-		TEST(the_last_is_right_after_the_highest_score_is_gone),
-		TEST(a_place_is_before_another_by_score_then_by_id),
-		TEST(random_insertions_and_removals_keep_the_order),
-		TEST(returning_in_any_order_is_no_long_walk),
-		TEST(a_place_is_found_in_any_lane),
-		TEST(a_long_walk_is_made_in_pieces_and_once),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.setup = setup, .teardown = teardown)

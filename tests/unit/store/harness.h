@@ -3,19 +3,11 @@
 #ifndef TIDE_TESTS_STORE_HARNESS_H
 #define TIDE_TESTS_STORE_HARNESS_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <errno.h>
 #include <ftw.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -24,6 +16,7 @@
 
 #include <hiredis/hiredis.h>
 
+#include "check.h"
 #include "host/log.h"
 #include "patience.h"
 #include "store/store.h"
@@ -76,6 +69,9 @@ static void harness_on_state(void *ctx, enum store_state state, const char *why)
 
 static inline void harness_init(struct harness *h)
 {
+	signal(SIGPIPE, SIG_IGN);
+	if (!getenv("TIDE_TEST_LOG"))
+		log_configure(LOG_NONE, false);
 	memset(h, 0, sizeof(*h));
 	const char *tmp = getenv("TMPDIR");
 	snprintf(h->dir, sizeof(h->dir), "%s/tide-store-XXXXXX", tmp ? tmp : "/tmp");
@@ -84,6 +80,9 @@ static inline void harness_init(struct harness *h)
 	uv_timer_init(&h->loop, &h->waker);
 	h->waker.data = h;
 }
+
+/* For tests of a store that is up: STORE_TEST(name) { ... h ... } */
+#define STORE_TEST(name) TEST_OF(struct harness *h, name)
 
 /* What Redis may take to answer. */
 static inline int64_t harness_limit_ms(void)
@@ -153,6 +152,22 @@ static inline void harness_deinit(struct harness *h)
 		usleep(1000);
 	nftw(h->dir, harness_unlink, 16, FTW_DEPTH | FTW_PHYS);
 	assert_int_equal(uv_loop_close(&h->loop), 0);
+}
+
+static inline int harness_setup(void **state)
+{
+	static struct harness h;
+	harness_init(&h);
+	harness_open_up(&h);
+	*state = &h;
+	return 0;
+}
+
+static inline int harness_teardown(void **state)
+{
+	harness_close(*state);
+	harness_deinit(*state);
+	return 0;
 }
 
 /* A connection of the test's own to the embedded Redis. */

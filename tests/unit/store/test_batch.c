@@ -1,8 +1,4 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "check.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,12 +55,12 @@ static void assert_commands(struct batch *b, const char *want, unsigned replies)
 
 #define ID(n) "000000000000000" #n
 
-static void nothing_needs_no_reply(void **state)
+TEST_THAT(nothing_needs_no_reply)
 {
 	assert_commands(begin(), "", 0);
 }
 
-static void single_write_goes_without_a_transaction(void **state)
+TEST_THAT(single_write_goes_without_a_transaction)
 {
 	struct batch *b = begin();
 	batch_tries(b, 1, &(struct store_tries){ 3, 2, "timeout", { 0 } });
@@ -73,7 +69,7 @@ static void single_write_goes_without_a_transaction(void **state)
 			1);
 }
 
-static void removals_stand_before_and_outside_of_the_transaction(void **state)
+TEST_THAT(removals_stand_before_and_outside_of_the_transaction)
 {
 	struct batch *b = begin();
 	batch_move(b, 1, STORE_READY, STORE_UNACK, 1790000000000.0);
@@ -113,7 +109,7 @@ static void removals_stand_before_and_outside_of_the_transaction(void **state)
 		5 + 6);
 }
 
-static void insert_writes_body_place_and_expiry(void **state)
+TEST_THAT(insert_writes_body_place_and_expiry)
 {
 	struct msg spec = { .id = 7, .expires_unix_ms = 1790000000009, .payload = "" };
 	struct msg *m = msg_create(&spec);
@@ -136,7 +132,7 @@ static void insert_writes_body_place_and_expiry(void **state)
 	msg_unref(m);
 }
 
-static void reset_forgets_what_was_in_it(void **state)
+TEST_THAT(reset_forgets_what_was_in_it)
 {
 	struct batch *b = begin();
 	batch_remove(b, 2, STORE_UNACK, true, true);
@@ -146,7 +142,7 @@ static void reset_forgets_what_was_in_it(void **state)
 	assert_commands(b, "ZADD tide:{//other#1}:buried 5 " ID(1) "\n", 1);
 }
 
-static void long_commands_are_cut(void **state)
+TEST_THAT(long_commands_are_cut)
 {
 	struct batch *b = begin();
 	for (uint64_t id = 1; id <= 2 * BATCH_ENTRIES_MAX + 1; id++)
@@ -159,7 +155,7 @@ static void long_commands_are_cut(void **state)
 	batch_destroy(b);
 }
 
-static void pieces_stay_within_the_limit_of_a_request(void **state)
+TEST_THAT(pieces_stay_within_the_limit_of_a_request)
 {
 	assert_true(BATCH_COMMANDS_MAX + 2 <= REDIS_REQUEST_PARTS_MAX);
 }
@@ -183,7 +179,7 @@ static struct batch *sealed(void)
 	return b;
 }
 
-static void first_error_is_the_reason_and_the_kinds_are_told_apart(void **state)
+TEST_THAT(first_error_is_the_reason_and_the_kinds_are_told_apart)
 {
 	struct batch *b = sealed();
 	tell(b, REDIS_REPLY_INTEGER, NULL);
@@ -205,7 +201,7 @@ static void first_error_is_the_reason_and_the_kinds_are_told_apart(void **state)
 	batch_destroy(b);
 }
 
-static void errors_inside_of_exec_count(void **state)
+TEST_THAT(errors_inside_of_exec_count)
 {
 	redisReply good = { .type = REDIS_REPLY_INTEGER };
 	redisReply bad = { .type = REDIS_REPLY_ERROR, .str = (char[]){ "WRONGTYPE" } };
@@ -224,7 +220,7 @@ static void errors_inside_of_exec_count(void **state)
 	batch_destroy(b);
 }
 
-static void transaction_that_gives_nil_is_refused(void **state)
+TEST_THAT(transaction_that_gives_nil_is_refused)
 {
 	struct batch *b = sealed();
 	for (int i = 0; i < 5; i++)
@@ -236,7 +232,7 @@ static void transaction_that_gives_nil_is_refused(void **state)
 
 /* ---- numbers -------------------------------------------------------------------- */
 
-static void scores_are_exact(void **state)
+TEST_THAT(scores_are_exact)
 {
 	static const struct {
 		double score;
@@ -266,20 +262,4 @@ static void scores_are_exact(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(nothing_needs_no_reply),
-		cmocka_unit_test(single_write_goes_without_a_transaction),
-		cmocka_unit_test(removals_stand_before_and_outside_of_the_transaction),
-		cmocka_unit_test(insert_writes_body_place_and_expiry),
-		cmocka_unit_test(reset_forgets_what_was_in_it),
-		cmocka_unit_test(long_commands_are_cut),
-		cmocka_unit_test(pieces_stay_within_the_limit_of_a_request),
-		cmocka_unit_test(first_error_is_the_reason_and_the_kinds_are_told_apart),
-		cmocka_unit_test(errors_inside_of_exec_count),
-		cmocka_unit_test(transaction_that_gives_nil_is_refused),
-		cmocka_unit_test(scores_are_exact),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

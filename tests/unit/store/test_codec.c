@@ -1,8 +1,4 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "check.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -72,7 +68,7 @@ static void round_trip(struct msg *m, double rank)
 	buf_deinit(&out);
 }
 
-static void messages_of_all_sizes_come_back_the_same(void **state)
+TEST_THAT(messages_of_all_sizes_come_back_the_same)
 {
 	static const size_t sizes[] = { 0, 1, 31, 32, 255, 256, 65535, 65536, 1 << 20 };
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
@@ -84,7 +80,7 @@ static void messages_of_all_sizes_come_back_the_same(void **state)
 	}
 }
 
-static void text_is_a_str_and_all_else_a_bin(void **state)
+TEST_THAT(text_is_a_str_and_all_else_a_bin)
 {
 	struct msg *m = make(5, 0);
 	struct buf out = { 0 };
@@ -109,7 +105,7 @@ static void text_is_a_str_and_all_else_a_bin(void **state)
 	buf_deinit(&out);
 }
 
-static void ranks_of_all_kinds_come_back_the_same(void **state)
+TEST_THAT(ranks_of_all_kinds_come_back_the_same)
 {
 	static const double ranks[] = {
 		0,
@@ -144,7 +140,7 @@ static void ranks_of_all_kinds_come_back_the_same(void **state)
 	msg_unref(m);
 }
 
-static void many_headers_come_back_the_same(void **state)
+TEST_THAT(many_headers_come_back_the_same)
 {
 	struct msg_header many[MSG_HEADERS_MAX];
 	char value[40000];
@@ -162,7 +158,7 @@ static void many_headers_come_back_the_same(void **state)
 	}
 }
 
-static void a_message_with_facts_is_of_version_2(void **state)
+TEST_THAT(a_message_with_facts_is_of_version_2)
 {
 	struct msg *m = make(3, 2);
 	struct buf out = { 0 };
@@ -199,7 +195,7 @@ static int decode_copy(const char *bytes, size_t len)
 
 #define HEAD "\xa0\xa1k\x01\x00\x00\x00\x00\x80" /* exchange to headers */
 
-static void facts_are_integers_by_name(void **state)
+TEST_THAT(facts_are_integers_by_name)
 {
 	static const struct {
 		const char *bytes;
@@ -233,7 +229,7 @@ static void facts_are_integers_by_name(void **state)
 				 cases[i].status);
 }
 
-static void truncation_at_each_byte_is_corrupt(void **state)
+TEST_THAT(truncation_at_each_byte_is_corrupt)
 {
 	struct msg *m = make(300, 4);
 	struct buf out = { 0 };
@@ -250,7 +246,7 @@ static void truncation_at_each_byte_is_corrupt(void **state)
 	msg_unref(m);
 }
 
-static void any_changed_byte_is_survived(void **state)
+TEST_THAT(any_changed_byte_is_survived)
 {
 	struct msg *m = make(40, 4);
 	struct buf out = { 0 };
@@ -269,7 +265,7 @@ static void any_changed_byte_is_survived(void **state)
 	msg_unref(m);
 }
 
-static void random_bytes_are_survived(void **state)
+TEST_THAT(random_bytes_are_survived)
 {
 	char bytes[64];
 	srand(7);
@@ -298,7 +294,7 @@ static int decode_spec(const struct msg *spec)
 	return status;
 }
 
-static void a_name_in_a_body_is_one_that_pub_takes(void **state)
+TEST_THAT(a_name_in_a_body_is_one_that_pub_takes)
 {
 	char most[NAME_LEN_MAX + 1];
 	const struct {
@@ -331,7 +327,7 @@ static void a_name_in_a_body_is_one_that_pub_takes(void **state)
 
 #define HOSTILE(text) assert_int_equal(decode_copy(text, sizeof(text) - 1), TIDE_ESTORE)
 
-static void hostile_bodies_are_corrupt(void **state)
+TEST_THAT(hostile_bodies_are_corrupt)
 {
 	/* Counts and lengths far beyond the bytes. */
 	HOSTILE("\xdd\xff\xff\xff\xff");
@@ -358,20 +354,4 @@ static void hostile_bodies_are_corrupt(void **state)
 	assert_int_equal(decode_copy(good, sizeof(good) - 1), TIDE_OK);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(messages_of_all_sizes_come_back_the_same),
-		cmocka_unit_test(text_is_a_str_and_all_else_a_bin),
-		cmocka_unit_test(ranks_of_all_kinds_come_back_the_same),
-		cmocka_unit_test(many_headers_come_back_the_same),
-		cmocka_unit_test(a_message_with_facts_is_of_version_2),
-		cmocka_unit_test(facts_are_integers_by_name),
-		cmocka_unit_test(truncation_at_each_byte_is_corrupt),
-		cmocka_unit_test(any_changed_byte_is_survived),
-		cmocka_unit_test(random_bytes_are_survived),
-		cmocka_unit_test(a_name_in_a_body_is_one_that_pub_takes),
-		cmocka_unit_test(hostile_bodies_are_corrupt),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -1,8 +1,4 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "check.h"
 
 #include "store/layout.h"
 
@@ -15,14 +11,14 @@ static void assert_prefix(struct slice vhost, struct slice queue, unsigned index
 	buf_deinit(&out);
 }
 
-static void keys_of_a_shard_share_a_hash_tag(void **state)
+TEST_THAT(keys_of_a_shard_share_a_hash_tag)
 {
 	assert_prefix(SLICE("/"), SLICE("jobs"), 0, "tide:{//jobs#0}:");
 	assert_prefix(SLICE("shop"), SLICE("eu/new"), 4294967295u,
 		      "tide:{shop/eu/new#4294967295}:");
 }
 
-static void each_key_has_the_suffix_that_the_manual_gives(void **state)
+TEST_THAT(each_key_has_the_suffix_that_the_manual_gives)
 {
 	static const char *const suffixes[LAYOUT_KEY_COUNT] = {
 		[LAYOUT_MSG] = "msg",
@@ -45,7 +41,7 @@ static void each_key_has_the_suffix_that_the_manual_gives(void **state)
 	buf_deinit(&out);
 }
 
-static void tables_have_the_names_that_the_manual_gives(void **state)
+TEST_THAT(tables_have_the_names_that_the_manual_gives)
 {
 	static const char *const names[STORE_TABLE_COUNT] = {
 		"tide:vhosts",          "tide:/:exchanges", "tide:/:queues",
@@ -66,7 +62,7 @@ static void assert_bytes(struct buf *out, const char *want)
 	buf_clear(out);
 }
 
-static void keys_of_topics_have_the_names_that_the_manual_gives(void **state)
+TEST_THAT(keys_of_topics_have_the_names_that_the_manual_gives)
 {
 	struct slice prefix = SLICE("tide:{//q#0}:");
 	struct buf out = { 0 };
@@ -94,7 +90,7 @@ static struct layout_name read_name(const char *name)
 	return out;
 }
 
-static void a_key_of_a_shard_is_read_back(void **state)
+TEST_THAT(a_key_of_a_shard_is_read_back)
 {
 	static const struct {
 		const char *name, *vhost, *queue;
@@ -118,7 +114,7 @@ static void a_key_of_a_shard_is_read_back(void **state)
 	assert_string_equal(read_name("tide:{//jobs#0}:ready").type, "zset");
 }
 
-static void keys_of_topics_are_read_back(void **state)
+TEST_THAT(keys_of_topics_are_read_back)
 {
 	struct layout_name n = read_name("tide:{shop/a}:log:20261122#12}:log:20261123");
 
@@ -144,7 +140,7 @@ static void keys_of_topics_are_read_back(void **state)
 }
 
 /* A name has any ':' and '/', a vhost none: it ends at the first. */
-static void a_topic_that_is_named_like_a_key_is_a_topic(void **state)
+TEST_THAT(a_topic_that_is_named_like_a_key_is_a_topic)
 {
 	static const char *const topics[] = { "events",     "a:queues", "b/c#0}:log",
 					      "b/c#0}:msg", "x:topics", "topic:y" };
@@ -166,7 +162,7 @@ static void a_topic_that_is_named_like_a_key_is_a_topic(void **state)
 		}
 }
 
-static void tables_and_documents_are_read_back(void **state)
+TEST_THAT(tables_and_documents_are_read_back)
 {
 	assert_int_equal(read_name("tide:vhosts").table, STORE_VHOSTS);
 	assert_string_equal(read_name("tide:vhosts").type, "set");
@@ -176,7 +172,7 @@ static void tables_and_documents_are_read_back(void **state)
 	assert_int_equal(read_name("tide:rules:gen:abc").document, LAYOUT_GENERATION);
 }
 
-static void what_is_no_key_of_the_broker_is_unknown(void **state)
+TEST_THAT(what_is_no_key_of_the_broker_is_unknown)
 {
 	static const char *const names[] = {
 		"",
@@ -214,18 +210,4 @@ static void what_is_no_key_of_the_broker_is_unknown(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(keys_of_a_shard_share_a_hash_tag),
-		cmocka_unit_test(each_key_has_the_suffix_that_the_manual_gives),
-		cmocka_unit_test(tables_have_the_names_that_the_manual_gives),
-		cmocka_unit_test(keys_of_topics_have_the_names_that_the_manual_gives),
-		cmocka_unit_test(a_key_of_a_shard_is_read_back),
-		cmocka_unit_test(keys_of_topics_are_read_back),
-		cmocka_unit_test(a_topic_that_is_named_like_a_key_is_a_topic),
-		cmocka_unit_test(tables_and_documents_are_read_back),
-		cmocka_unit_test(what_is_no_key_of_the_broker_is_unknown),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

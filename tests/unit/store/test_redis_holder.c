@@ -1,8 +1,4 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "check.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -167,7 +163,7 @@ static void empty(struct world *w)
 	w->writes = 0;
 }
 
-static void a_free_store_is_taken_named_verified_and_fenced(void **state)
+TEST_THAT(a_free_store_is_taken_named_verified_and_fenced)
 {
 	struct world *w = *state;
 	char name[40];
@@ -186,7 +182,7 @@ static void a_free_store_is_taken_named_verified_and_fenced(void **state)
 	assert_true(has_asked(w, "KILL"));
 }
 
-static void redis_6_gets_no_flags(void **state)
+TEST_THAT(redis_6_gets_no_flags)
 {
 	struct world *w = *state;
 
@@ -197,7 +193,7 @@ static void redis_6_gets_no_flags(void **state)
 	assert_false(has_asked(w, "#!lua"));
 }
 
-static void a_store_whose_holder_lives_is_refused(void **state)
+TEST_THAT(a_store_whose_holder_lives_is_refused)
 {
 	struct world *w = *state;
 
@@ -208,7 +204,7 @@ static void a_store_whose_holder_lives_is_refused(void **state)
 	assert_non_null(strstr(w->h.reason, "node 5, pid 77 on elsewhere"));
 }
 
-static void a_standby_waits_as_long_as_the_holder_lives(void **state)
+TEST_THAT(a_standby_waits_as_long_as_the_holder_lives)
 {
 	struct world *w = *state;
 
@@ -223,7 +219,7 @@ static void a_standby_waits_as_long_as_the_holder_lives(void **state)
 	}
 }
 
-static void a_silent_holder_is_taken_over_after_eight_looks(void **state)
+TEST_THAT(a_silent_holder_is_taken_over_after_eight_looks)
 {
 	struct world *w = *state;
 
@@ -237,7 +233,7 @@ static void a_silent_holder_is_taken_over_after_eight_looks(void **state)
 	assert_int_equal(w->h.fence_count, 1);
 }
 
-static void a_new_connection_looks_anew(void **state)
+TEST_THAT(a_new_connection_looks_anew)
 {
 	struct world *w = *state;
 
@@ -251,7 +247,7 @@ static void a_new_connection_looks_anew(void **state)
 	assert_int_equal(settle(w), REDIS_HOLDER_OURS);
 }
 
-static void a_released_store_is_taken_at_once(void **state)
+TEST_THAT(a_released_store_is_taken_at_once)
 {
 	struct world *w = *state;
 
@@ -262,7 +258,7 @@ static void a_released_store_is_taken_at_once(void **state)
 	assert_int_equal(settle(w), REDIS_HOLDER_OURS);
 }
 
-static void a_holder_of_another_database_is_left_alone(void **state)
+TEST_THAT(a_holder_of_another_database_is_left_alone)
 {
 	struct world *w = *state;
 
@@ -272,7 +268,7 @@ static void a_holder_of_another_database_is_left_alone(void **state)
 	assert_int_equal(w->h.fence_count, 0);
 }
 
-static void who_comes_second_in_a_race_waits(void **state)
+TEST_THAT(who_comes_second_in_a_race_waits)
 {
 	struct world *w = *state;
 
@@ -282,7 +278,7 @@ static void who_comes_second_in_a_race_waits(void **state)
 	assert_false(w->h.has_taken);
 }
 
-static void a_former_holder_has_lost_for_good(void **state)
+TEST_THAT(a_former_holder_has_lost_for_good)
 {
 	struct world *w = *state;
 
@@ -296,7 +292,7 @@ static void a_former_holder_has_lost_for_good(void **state)
 	assert_non_null(strstr(w->h.reason, "has taken the store over"));
 }
 
-static void an_emptied_store_is_stale_and_not_taken_again(void **state)
+TEST_THAT(an_emptied_store_is_stale_and_not_taken_again)
 {
 	struct world *w = *state;
 	char name[40];
@@ -317,7 +313,7 @@ static void an_emptied_store_is_stale_and_not_taken_again(void **state)
 	assert_string_equal(w->h.reason, "");
 }
 
-static void the_first_write_to_an_emptied_store_is_not_counted(void **state)
+TEST_THAT(the_first_write_to_an_emptied_store_is_not_counted)
 {
 	struct world *w = *state;
 
@@ -326,7 +322,7 @@ static void the_first_write_to_an_emptied_store_is_not_counted(void **state)
 	assert_false(is_counted(w));
 }
 
-static void an_older_copy_is_stale(void **state)
+TEST_THAT(an_older_copy_is_stale)
 {
 	struct world *w = *state;
 
@@ -345,7 +341,7 @@ static void an_older_copy_is_stale(void **state)
 	assert_int_equal(settle(w), REDIS_HOLDER_LOST);
 }
 
-static void writes_on_their_way_to_an_older_copy_do_not_make_it_ours(void **state)
+TEST_THAT(writes_on_their_way_to_an_older_copy_do_not_make_it_ours)
 {
 	struct world *w = *state;
 
@@ -358,7 +354,7 @@ static void writes_on_their_way_to_an_older_copy_do_not_make_it_ours(void **stat
 	assert_int_equal(settle(w), REDIS_HOLDER_STALE);
 }
 
-static void a_write_that_redis_refuses_to_count_says_nothing(void **state)
+TEST_THAT(a_write_that_redis_refuses_to_count_says_nothing)
 {
 	struct world *w = *state;
 	redisReply no = { .type = REDIS_REPLY_ERROR, .str = (char[]){ "OOM no" } };
@@ -368,7 +364,7 @@ static void a_write_that_redis_refuses_to_count_says_nothing(void **state)
 	assert_true(is_counted(w));
 }
 
-static void an_embedded_redis_is_taken_from_whoever_had_it(void **state)
+TEST_THAT(an_embedded_redis_is_taken_from_whoever_had_it)
 {
 	struct world *w = *state;
 
@@ -377,7 +373,7 @@ static void an_embedded_redis_is_taken_from_whoever_had_it(void **state)
 	assert_int_equal(settle(w), REDIS_HOLDER_OURS);
 }
 
-static void what_redis_refuses_is_told(void **state)
+TEST_THAT(what_redis_refuses_is_told)
 {
 	struct world *w = *state;
 	redisReply no = { .type = REDIS_REPLY_ERROR, .str = (char[]){ "NOPERM no" } };
@@ -389,28 +385,4 @@ static void what_redis_refuses_is_told(void **state)
 	assert_non_null(strstr(w->h.reason, "NOPERM no"));
 }
 
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-	const struct CMUnitTest tests[] = {
-		TEST(a_free_store_is_taken_named_verified_and_fenced),
-		TEST(redis_6_gets_no_flags),
-		TEST(a_store_whose_holder_lives_is_refused),
-		TEST(a_standby_waits_as_long_as_the_holder_lives),
-		TEST(a_silent_holder_is_taken_over_after_eight_looks),
-		TEST(a_new_connection_looks_anew),
-		TEST(a_released_store_is_taken_at_once),
-		TEST(a_holder_of_another_database_is_left_alone),
-		TEST(who_comes_second_in_a_race_waits),
-		TEST(a_former_holder_has_lost_for_good),
-		TEST(an_emptied_store_is_stale_and_not_taken_again),
-		TEST(the_first_write_to_an_emptied_store_is_not_counted),
-		TEST(an_older_copy_is_stale),
-		TEST(writes_on_their_way_to_an_older_copy_do_not_make_it_ours),
-		TEST(a_write_that_redis_refuses_to_count_says_nothing),
-		TEST(an_embedded_redis_is_taken_from_whoever_had_it),
-		TEST(what_redis_refuses_is_told),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.setup = setup, .teardown = teardown)

@@ -1,8 +1,4 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "check.h"
 #include <string.h>
 
 #include "store/redis_url.h"
@@ -26,7 +22,7 @@ static void assert_text(const char *got, const char *want)
 		assert_string_equal(got, want);
 }
 
-static void good_urls_are_taken_apart(void **state)
+TEST_THAT(good_urls_are_taken_apart)
 {
 	static const struct url_case cases[] = {
 		{ "none", REDIS_URL_NONE, NULL, 0, NULL, NULL, NULL, 0 },
@@ -69,7 +65,7 @@ static void good_urls_are_taken_apart(void **state)
 	}
 }
 
-static void a_url_with_tls_names_files(void **state)
+TEST_THAT(a_url_with_tls_names_files)
 {
 	struct redis_url url;
 	struct error err;
@@ -94,7 +90,7 @@ static void a_url_with_tls_names_files(void **state)
 	redis_url_deinit(&url);
 }
 
-static void bad_urls_are_refused_and_say_why(void **state)
+TEST_THAT(bad_urls_are_refused_and_say_why)
 {
 	static const char *const cases[][2] = {
 		{ "", "--store: give embedded, none" },
@@ -140,7 +136,7 @@ static void bad_urls_are_refused_and_say_why(void **state)
 	}
 }
 
-static void overlong_socket_path_is_refused(void **state)
+TEST_THAT(overlong_socket_path_is_refused)
 {
 	char text[200] = "redis+unix:/";
 	struct redis_url url;
@@ -152,13 +148,4 @@ static void overlong_socket_path_is_refused(void **state)
 	assert_int_equal(redis_url_parse(text, &url, &err), TIDE_ETOOLONG);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(good_urls_are_taken_apart),
-		cmocka_unit_test(a_url_with_tls_names_files),
-		cmocka_unit_test(bad_urls_are_refused_and_say_why),
-		cmocka_unit_test(overlong_socket_path_is_refused),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

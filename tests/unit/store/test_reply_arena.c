@@ -1,8 +1,4 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "check.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,7 +65,7 @@ static void assert_nested(const redisReply *r)
 	assert_string_equal(r->element[4]->str, "ERR no");
 }
 
-static void a_reply_of_every_type_is_read(void **state)
+TEST_THAT(a_reply_of_every_type_is_read)
 {
 	struct fixture *f = *state;
 
@@ -78,7 +74,7 @@ static void a_reply_of_every_type_is_read(void **state)
 	assert_nested(parse(f, nested, strlen(nested)));
 }
 
-static void a_reply_may_come_byte_by_byte(void **state)
+TEST_THAT(a_reply_may_come_byte_by_byte)
 {
 	struct fixture *f = *state;
 	size_t len = strlen(nested);
@@ -117,8 +113,7 @@ static void assert_strings(const redisReply *r, size_t count, size_t len)
 	}
 }
 
-static void
-replies_larger_than_a_block_are_whole_and_blocks_are_kept_in_number(void **state)
+TEST_THAT(replies_larger_than_a_block_are_whole_and_blocks_are_kept_in_number)
 {
 	struct fixture *f = *state;
 	const struct {
@@ -138,7 +133,7 @@ replies_larger_than_a_block_are_whole_and_blocks_are_kept_in_number(void **state
 }
 
 /* The n-th allocation fails, for each n: an error of the reader, and no more. */
-static void a_reply_without_memory_is_an_error_of_the_reader(void **state)
+TEST_THAT(a_reply_without_memory_is_an_error_of_the_reader)
 {
 	struct fixture *f = *state;
 	size_t total;
@@ -167,19 +162,4 @@ static void a_reply_without_memory_is_an_error_of_the_reader(void **state)
 	free(bytes);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(a_reply_of_every_type_is_read, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(a_reply_may_come_byte_by_byte, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(
-			replies_larger_than_a_block_are_whole_and_blocks_are_kept_in_number,
-			setup, teardown),
-		cmocka_unit_test_setup_teardown(
-			a_reply_without_memory_is_an_error_of_the_reader, setup,
-			teardown),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.setup = setup, .teardown = teardown)

@@ -137,15 +137,6 @@ static void insert_range(struct harness *h, uint64_t from, uint64_t to)
 	commit_ok(h, b);
 }
 
-static int setup(void **state)
-{
-	static struct harness h;
-	harness_init(&h);
-	harness_open_up(&h);
-	*state = &h;
-	return 0;
-}
-
 static int teardown(void **state)
 {
 	struct harness *h = *state;
@@ -157,9 +148,8 @@ static int teardown(void **state)
 
 /* ---- what is written is there ------------------------------------------------- */
 
-static void inserted_messages_are_read_in_order_of_score_then_id(void **state)
+STORE_TEST(inserted_messages_are_read_in_order_of_score_then_id)
 {
-	struct harness *h = *state;
 	struct batch *b = store_batch_begin(h->store, h->shard);
 	insert(b, 3, STORE_READY, 1);
 	insert(b, 1, STORE_READY, 1);
@@ -183,9 +173,8 @@ static void inserted_messages_are_read_in_order_of_score_then_id(void **state)
 	assert_string_equal(got.rows[2].reason, "");
 }
 
-static void moves_tries_and_removals_change_exactly_what_they_name(void **state)
+STORE_TEST(moves_tries_and_removals_change_exactly_what_they_name)
 {
-	struct harness *h = *state;
 	insert_range(h, 1, 4);
 	struct batch *b = store_batch_begin(h->store, h->shard);
 	batch_move(b, 1, STORE_READY, STORE_UNACK, 1790000005000.0);
@@ -219,9 +208,8 @@ static void moves_tries_and_removals_change_exactly_what_they_name(void **state)
 	redisFree(c);
 }
 
-static void expiring_messages_are_in_the_expiry_set_until_they_are_removed(void **state)
+STORE_TEST(expiring_messages_are_in_the_expiry_set_until_they_are_removed)
 {
-	struct harness *h = *state;
 	struct msg spec = { .id = 9, .expires_unix_ms = 1790000000123, .payload = "" };
 	struct msg *m = msg_create(&spec);
 	struct batch *b = store_batch_begin(h->store, h->shard);
@@ -240,9 +228,8 @@ static void expiring_messages_are_in_the_expiry_set_until_they_are_removed(void 
 	redisFree(c);
 }
 
-static void empty_batch_completes_from_the_loop(void **state)
+STORE_TEST(empty_batch_completes_from_the_loop)
 {
-	struct harness *h = *state;
 	commit_ok(h, store_batch_begin(h->store, h->shard));
 }
 
@@ -253,9 +240,8 @@ static const char *hex_id(uint64_t id)
 	return text;
 }
 
-static void reads_honour_start_count_and_bytes(void **state)
+STORE_TEST(reads_honour_start_count_and_bytes)
 {
-	struct harness *h = *state;
 	insert_range(h, 1, 2500);
 	read_set(h, STORE_READY, 0, 4096, 64 << 20, false);
 	assert_int_equal(got.count, 2500);
@@ -289,9 +275,8 @@ static void read_from(struct harness *h, double score, uint64_t id, unsigned cou
 	assert_int_equal(got.status, TIDE_OK);
 }
 
-static void a_read_from_a_place_begins_at_the_first_that_is_not_before_it(void **state)
+STORE_TEST(a_read_from_a_place_begins_at_the_first_that_is_not_before_it)
 {
-	struct harness *h = *state;
 	struct batch *b = store_batch_begin(h->store, h->shard);
 
 	/* Even ids by three scores, of which one needs all its digits. */
@@ -320,9 +305,8 @@ static void a_read_from_a_place_begins_at_the_first_that_is_not_before_it(void *
 }
 
 /* Every size of what fits, around the few bodies that Redis looks up at a time. */
-static void a_read_ends_before_the_body_that_is_too_large(void **state)
+STORE_TEST(a_read_ends_before_the_body_that_is_too_large)
 {
-	struct harness *h = *state;
 	redisContext *c = harness_redis(h);
 	insert_range(h, 1, 100);
 	for (int large = 1; large <= 40; large++) {
@@ -350,9 +334,8 @@ static void a_read_ends_before_the_body_that_is_too_large(void **state)
 	redisFree(c);
 }
 
-static void missing_and_corrupt_bodies_are_told_apart(void **state)
+STORE_TEST(missing_and_corrupt_bodies_are_told_apart)
 {
-	struct harness *h = *state;
 	insert_range(h, 1, 3);
 	redisContext *c = harness_redis(h);
 	freeReplyObject(ask(c, "HDEL tide:{//jobs#0}:msg 0000000000000001"));
@@ -383,9 +366,8 @@ static void on_has(void *ctx, int status, const bool *found, unsigned count)
 		has->found[i] = found[i];
 }
 
-static void messages_are_found_whatever_their_state(void **state)
+STORE_TEST(messages_are_found_whatever_their_state)
 {
-	struct harness *h = *state;
 	static const uint64_t ids[] = { 7, 8, 9 };
 	struct msg *m = make_msg(8, "k", "p", 1);
 	struct has has = { 0 };
@@ -402,9 +384,8 @@ static void messages_are_found_whatever_their_state(void **state)
 	msg_unref(m);
 }
 
-static void purge_removes_with_all_that_belongs_to_a_message(void **state)
+STORE_TEST(purge_removes_with_all_that_belongs_to_a_message)
 {
-	struct harness *h = *state;
 	struct outcome o = { 0 };
 	insert_range(h, 1, 3000);
 	struct batch *b = store_batch_begin(h->store, h->shard);
@@ -430,9 +411,8 @@ static void purge_removes_with_all_that_belongs_to_a_message(void **state)
 	redisFree(c);
 }
 
-static void erase_removes_a_queue_and_no_other(void **state)
+STORE_TEST(erase_removes_a_queue_and_no_other)
 {
-	struct harness *h = *state;
 	struct outcome o = { 0 };
 	struct slice none = { "", 0 }, root = SLICE("/");
 	struct store_shard *other = store_shard_create(root, SLICE("jobs2"), 0);
@@ -493,9 +473,8 @@ static void load(struct harness *h)
 	assert_int_equal(load_end.status, TIDE_OK);
 }
 
-static void definitions_come_back_after_a_restart(void **state)
+STORE_TEST(definitions_come_back_after_a_restart)
 {
-	struct harness *h = *state;
 	struct slice none = { "", 0 };
 	struct slice root = SLICE("/");
 	struct outcome o = { 0 };
@@ -530,9 +509,8 @@ static void definitions_come_back_after_a_restart(void **state)
 	assert_int_equal(loaded.count, 4);
 }
 
-static void errors_of_redis_reach_the_completion_with_their_text(void **state)
+STORE_TEST(errors_of_redis_reach_the_completion_with_their_text)
 {
-	struct harness *h = *state;
 	struct outcome o = { 0 };
 	redisContext *c = harness_redis(h);
 	freeReplyObject(ask(c, "SET tide:/:queues x"));
@@ -557,9 +535,8 @@ static void errors_of_redis_reach_the_completion_with_their_text(void **state)
 
 #define KILL_BATCHES 400
 
-static void requests_survive_the_death_of_redis_and_complete_once(void **state)
+STORE_TEST(requests_survive_the_death_of_redis_and_complete_once)
 {
-	struct harness *h = *state;
 	static struct outcome outcomes[KILL_BATCHES];
 	memset(outcomes, 0, sizeof(outcomes));
 	long pid = harness_redis_pid(h);
@@ -590,9 +567,8 @@ static void requests_survive_the_death_of_redis_and_complete_once(void **state)
 	assert_string_equal(stats.kind, "embedded");
 }
 
-static void removals_pass_while_memory_is_out(void **state)
+STORE_TEST(removals_pass_while_memory_is_out)
 {
-	struct harness *h = *state;
 	struct outcome o;
 	struct outcome purged = { 0 };
 	struct store_stats stats;
@@ -625,9 +601,8 @@ static void removals_pass_while_memory_is_out(void **state)
 	assert_string_equal(store_trouble_name(STORE_TROUBLE_MEMORY), "memory");
 }
 
-static void round_trips_are_timed(void **state)
+STORE_TEST(round_trips_are_timed)
 {
-	struct harness *h = *state;
 	struct store_stats before, after;
 	redisContext *c = harness_redis(h);
 
@@ -654,9 +629,8 @@ static uint64_t memory_of(struct harness *h)
 	return stats.memory_bytes;
 }
 
-static void redis_tells_its_memory_to_those_who_ask(void **state)
+STORE_TEST(redis_tells_its_memory_to_those_who_ask)
 {
-	struct harness *h = *state;
 	struct store_stats stats;
 	redisContext *c = harness_redis(h);
 	uint64_t asked;
@@ -675,9 +649,8 @@ static void redis_tells_its_memory_to_those_who_ask(void **state)
 	assert_int_equal(stats.requests, asked + 1);
 }
 
-static void silent_redis_is_left_and_asked_again(void **state)
+STORE_TEST(silent_redis_is_left_and_asked_again)
 {
-	struct harness *h = *state;
 	struct outcome o = { 0 };
 	long pid = harness_redis_pid(h);
 	assert_int_equal(kill((pid_t)pid, SIGSTOP), 0);
@@ -693,9 +666,8 @@ static void silent_redis_is_left_and_asked_again(void **state)
 	assert_int_equal(count_all(h).bodies, 1);
 }
 
-static void large_requests_and_replies_pass(void **state)
+STORE_TEST(large_requests_and_replies_pass)
 {
-	struct harness *h = *state;
 	size_t len = 16 << 20;
 	char *payload = malloc(len);
 	memset(payload, 'x', len);
@@ -715,9 +687,8 @@ static void large_requests_and_replies_pass(void **state)
 	assert_int_equal(got.count, 1);
 }
 
-static void closing_tells_those_who_still_wait(void **state)
+STORE_TEST(closing_tells_those_who_still_wait)
 {
-	struct harness *h = *state;
 	struct outcome o = { 0 };
 	struct outcome counted = { 0 };
 	long pid = harness_redis_pid(h);
@@ -740,34 +711,4 @@ static void closing_tells_those_who_still_wait(void **state)
 	harness_open_up(h);
 }
 
-int main(void)
-{
-	signal(SIGPIPE, SIG_IGN);
-	if (!getenv("TIDE_TEST_LOG"))
-		log_configure(LOG_ERROR, false);
-#define STORE_TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-	const struct CMUnitTest tests[] = {
-		STORE_TEST(inserted_messages_are_read_in_order_of_score_then_id),
-		STORE_TEST(moves_tries_and_removals_change_exactly_what_they_name),
-		STORE_TEST(
-			expiring_messages_are_in_the_expiry_set_until_they_are_removed),
-		STORE_TEST(empty_batch_completes_from_the_loop),
-		STORE_TEST(reads_honour_start_count_and_bytes),
-		STORE_TEST(a_read_from_a_place_begins_at_the_first_that_is_not_before_it),
-		STORE_TEST(a_read_ends_before_the_body_that_is_too_large),
-		STORE_TEST(missing_and_corrupt_bodies_are_told_apart),
-		STORE_TEST(messages_are_found_whatever_their_state),
-		STORE_TEST(purge_removes_with_all_that_belongs_to_a_message),
-		STORE_TEST(erase_removes_a_queue_and_no_other),
-		STORE_TEST(definitions_come_back_after_a_restart),
-		STORE_TEST(errors_of_redis_reach_the_completion_with_their_text),
-		STORE_TEST(requests_survive_the_death_of_redis_and_complete_once),
-		STORE_TEST(removals_pass_while_memory_is_out),
-		STORE_TEST(round_trips_are_timed),
-		STORE_TEST(redis_tells_its_memory_to_those_who_ask),
-		STORE_TEST(silent_redis_is_left_and_asked_again),
-		STORE_TEST(large_requests_and_replies_pass),
-		STORE_TEST(closing_tells_those_who_still_wait),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.setup = harness_setup, .teardown = teardown)

@@ -15,7 +15,7 @@ static void check_parse(struct slice member, uint64_t msg_id, unsigned copy,
 	assert_memory_equal(seen.publish_id.data, publish_id, seen.publish_id.len);
 }
 
-static void a_member_is_what_the_manual_says(void **state)
+TEST_THAT(a_member_is_what_the_manual_says)
 {
 	check_parse(SLICE("687f6b32f9000000 order 42"), UINT64_C(0x687f6b32f9000000), 0,
 		    "order 42");
@@ -29,7 +29,7 @@ static void a_member_is_what_the_manual_says(void **state)
 		    "+1 b");
 }
 
-static void other_members_are_refused(void **state)
+TEST_THAT(other_members_are_refused)
 {
 	static const char *const bad[] = {
 		"",
@@ -64,7 +64,7 @@ static void other_members_are_refused(void **state)
 	assert_int_equal(store_dedupe_parse_member(s, &seen), TIDE_ESYNTAX);
 }
 
-static void what_is_written_is_read_again(void **state)
+TEST_THAT(what_is_written_is_read_again)
 {
 	static const unsigned copies[] = { 0, 1, 64, 65535 };
 	char text[STORE_DEDUPE_HEAD_MAX + 1];
@@ -135,24 +135,6 @@ static void on_rows(void *ctx, int status, const char *text,
 	r->last = count ? rows[count - 1].msg_id : 0;
 }
 
-static int setup(void **state)
-{
-	struct harness *h = malloc(sizeof(*h));
-	harness_init(h);
-	harness_open_up(h);
-	*state = h;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	struct harness *h = *state;
-	harness_close(h);
-	harness_deinit(h);
-	free(h);
-	return 0;
-}
-
 static void write_ids(struct harness *h, uint64_t from, uint64_t to)
 {
 	struct outcome o = { 0 };
@@ -190,9 +172,8 @@ static uint64_t trim(struct harness *h, int64_t until_ms, unsigned count)
 	return o.removed;
 }
 
-static void ids_are_read_by_their_time(void **state)
+STORE_TEST(ids_are_read_by_their_time)
 {
-	struct harness *h = *state;
 	assert_int_equal(read_ids(h, 0, 10).total, 0);
 	write_ids(h, 1, 3000);
 	write_ids(h, 1, 3000); /* as after a reconnect */
@@ -205,9 +186,8 @@ static void ids_are_read_by_their_time(void **state)
 	assert_int_equal(r.last, 3000);
 }
 
-static void those_that_are_over_are_trimmed_in_pieces(void **state)
+STORE_TEST(those_that_are_over_are_trimmed_in_pieces)
 {
-	struct harness *h = *state;
 	write_ids(h, 1, 3000);
 	assert_int_equal(trim(h, 1790000000000, 100), 0);
 	assert_int_equal(trim(h, 1790000002500, 100), 100);
@@ -217,9 +197,8 @@ static void those_that_are_over_are_trimmed_in_pieces(void **state)
 	assert_int_equal(trim(h, 1790000002500, 4096), 0);
 }
 
-static void they_are_trimmed_while_memory_is_out(void **state)
+STORE_TEST(they_are_trimmed_while_memory_is_out)
 {
-	struct harness *h = *state;
 	write_ids(h, 1, 10);
 	redisContext *c = harness_redis(h);
 	freeReplyObject(ask(c, "CONFIG SET maxmemory 1"));
@@ -228,9 +207,8 @@ static void they_are_trimmed_while_memory_is_out(void **state)
 	redisFree(c);
 }
 
-static void what_is_no_member_of_ours_is_counted_and_left_out(void **state)
+STORE_TEST(what_is_no_member_of_ours_is_counted_and_left_out)
 {
-	struct harness *h = *state;
 	write_ids(h, 1, 2);
 	redisContext *c = harness_redis(h);
 	assert_int_equal(ask_int(c, "ZADD tide:{//jobs#0}:dedupe 5 nonsense"), 1);
@@ -240,9 +218,8 @@ static void what_is_no_member_of_ours_is_counted_and_left_out(void **state)
 	assert_int_equal(r.count, 2);
 }
 
-static void an_id_goes_with_its_message(void **state)
+STORE_TEST(an_id_goes_with_its_message)
 {
-	struct harness *h = *state;
 	struct outcome o = { 0 };
 	struct msg *m = make_msg(7, "k", "x", 1);
 	struct batch *b = store_batch_begin(h->store, h->shard);
@@ -264,20 +241,4 @@ static void an_id_goes_with_its_message(void **state)
 	redisFree(c);
 }
 
-int main(void)
-{
-	signal(SIGPIPE, SIG_IGN);
-	log_configure(LOG_ERROR, false);
-#define STORE_TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_member_is_what_the_manual_says),
-		cmocka_unit_test(other_members_are_refused),
-		cmocka_unit_test(what_is_written_is_read_again),
-		STORE_TEST(ids_are_read_by_their_time),
-		STORE_TEST(those_that_are_over_are_trimmed_in_pieces),
-		STORE_TEST(they_are_trimmed_while_memory_is_out),
-		STORE_TEST(what_is_no_member_of_ours_is_counted_and_left_out),
-		STORE_TEST(an_id_goes_with_its_message),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.setup = harness_setup, .teardown = harness_teardown)

@@ -16,23 +16,6 @@ static void on_done(void *ctx, int status, const char *text)
 	snprintf(o->text, sizeof(o->text), "%s", text ? text : "");
 }
 
-static int setup(void **state)
-{
-	static struct harness h;
-	harness_init(&h);
-	harness_open_up(&h);
-	*state = &h;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	struct harness *h = *state;
-	harness_close(h);
-	harness_deinit(h);
-	return 0;
-}
-
 static void set_topic(struct harness *h, const char *name, unsigned partitions,
 		      const char *value)
 {
@@ -66,9 +49,8 @@ static void append(struct harness *h, const char *name, unsigned index, uint32_t
 	store_log_destroy(log);
 }
 
-static void a_topic_is_declared_with_its_sets(void **state)
+STORE_TEST(a_topic_is_declared_with_its_sets)
 {
-	struct harness *h = *state;
 	redisContext *c = harness_redis(h);
 	set_topic(h, "events", 8, "partitions=8");
 	set_topic(h, "audit", 1, "partitions=1");
@@ -84,9 +66,8 @@ static void a_topic_is_declared_with_its_sets(void **state)
 	redisFree(c);
 }
 
-static void a_declaration_that_redis_refuses_leaves_nothing(void **state)
+STORE_TEST(a_declaration_that_redis_refuses_leaves_nothing)
 {
-	struct harness *h = *state;
 	redisContext *c = harness_redis(h);
 	const struct store_queue topic = { SLICE("/"), SLICE("events"), 2 };
 	struct outcome o = { 0 };
@@ -107,9 +88,8 @@ static void a_declaration_that_redis_refuses_leaves_nothing(void **state)
 }
 
 /* Also while memory is out. */
-static void erase_removes_a_topic_and_no_other(void **state)
+STORE_TEST(erase_removes_a_topic_and_no_other)
 {
-	struct harness *h = *state;
 	redisContext *c = harness_redis(h);
 	const struct store_queue topic = { SLICE("/"), SLICE("events"), 2 };
 	struct outcome o = { 0 };
@@ -162,9 +142,8 @@ static void on_load_end(void *ctx, int status, const char *text)
 }
 
 /* The sets are for people: what they name alone is no topic. */
-static void topics_are_told_behind_queues_by_their_options(void **state)
+STORE_TEST(topics_are_told_behind_queues_by_their_options)
 {
-	struct harness *h = *state;
 	struct slice root = SLICE("/"), none = SLICE("");
 	redisContext *c = harness_redis(h);
 	struct loaded l = { 0 };
@@ -183,17 +162,4 @@ static void topics_are_told_behind_queues_by_their_options(void **state)
 			    "0 / ; 2 jobs shards=1; 3 events partitions=2; 4 b ; ");
 }
 
-int main(void)
-{
-	signal(SIGPIPE, SIG_IGN);
-	if (!getenv("TIDE_TEST_LOG"))
-		log_configure(LOG_NONE, false);
-#define STORE_TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-	const struct CMUnitTest tests[] = {
-		STORE_TEST(a_topic_is_declared_with_its_sets),
-		STORE_TEST(a_declaration_that_redis_refuses_leaves_nothing),
-		STORE_TEST(erase_removes_a_topic_and_no_other),
-		STORE_TEST(topics_are_told_behind_queues_by_their_options),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.setup = harness_setup, .teardown = harness_teardown)

@@ -14,24 +14,6 @@ static void on_done(void *ctx, int status, const char *text)
 	snprintf(o->text, sizeof(o->text), "%s", text ? text : "");
 }
 
-static int setup(void **state)
-{
-	struct harness *h = calloc(1, sizeof(*h));
-	harness_init(h);
-	harness_open_up(h);
-	*state = h;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	struct harness *h = *state;
-	harness_close(h);
-	harness_deinit(h);
-	free(h);
-	return 0;
-}
-
 static void set_one(struct harness *h, const char *document, const char *name,
 		    const char *value)
 {
@@ -70,9 +52,8 @@ static void assert_document(struct harness *h, const char *document, const char 
 	assert_string_equal(r.fields, expected);
 }
 
-static void what_is_set_is_read_and_what_is_removed_is_not(void **state)
+STORE_TEST(what_is_set_is_read_and_what_is_removed_is_not)
 {
-	struct harness *h = *state;
 	struct outcome o = { 0 };
 	assert_document(h, "rules:shared", "");
 	set_one(h, "rules:shared", "a", "1");
@@ -89,9 +70,8 @@ static void what_is_set_is_read_and_what_is_removed_is_not(void **state)
 	assert_document(h, "rules:schedule", "a=x;");
 }
 
-static void a_refused_change_says_why_and_removals_pass(void **state)
+STORE_TEST(a_refused_change_says_why_and_removals_pass)
 {
-	struct harness *h = *state;
 	struct outcome o = { 0 };
 	redisContext *c = harness_redis(h);
 	set_one(h, "rules:shared", "a", "1");
@@ -107,9 +87,8 @@ static void a_refused_change_says_why_and_removals_pass(void **state)
 	redisFree(c);
 }
 
-static void a_document_is_removed_and_no_other(void **state)
+STORE_TEST(a_document_is_removed_and_no_other)
 {
-	struct harness *h = *state;
 	struct outcome o = { 0 };
 	redisContext *c = harness_redis(h);
 	set_one(h, "rules:gen:1", "a.lua", "return 1");
@@ -124,16 +103,4 @@ static void a_document_is_removed_and_no_other(void **state)
 	redisFree(c);
 }
 
-int main(void)
-{
-	signal(SIGPIPE, SIG_IGN);
-	if (!getenv("TIDE_TEST_LOG"))
-		log_configure(LOG_ERROR, false);
-#define STORE_TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-	const struct CMUnitTest tests[] = {
-		STORE_TEST(what_is_set_is_read_and_what_is_removed_is_not),
-		STORE_TEST(a_refused_change_says_why_and_removals_pass),
-		STORE_TEST(a_document_is_removed_and_no_other),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.setup = harness_setup, .teardown = harness_teardown)

@@ -149,9 +149,8 @@ static void tell(struct harness *h, const char *command)
 
 /* ---- append ------------------------------------------------------------------- */
 
-static void what_is_appended_lies_where_the_manual_says(void **state)
+STORE_TEST(what_is_appended_lies_where_the_manual_says)
 {
-	struct harness *h = *state;
 	redisContext *c = harness_redis(h);
 	append_two_days(h);
 	assert_text(c, "HGET " KEY("log") " 20261123", "0 0 1795255951123");
@@ -164,9 +163,8 @@ static void what_is_appended_lies_where_the_manual_says(void **state)
 	redisFree(c);
 }
 
-static void an_append_that_is_sent_twice_is_there_once(void **state)
+STORE_TEST(an_append_that_is_sent_twice_is_there_once)
 {
-	struct harness *h = *state;
 	redisContext *c = harness_redis(h);
 	append_two_days(h);
 	append_two_days(h);
@@ -175,9 +173,8 @@ static void an_append_that_is_sent_twice_is_there_once(void **state)
 	redisFree(c);
 }
 
-static void the_most_batches_and_the_largest_offset_pass(void **state)
+STORE_TEST(the_most_batches_and_the_largest_offset_pass)
 {
-	struct harness *h = *state;
 	static char bytes[STORE_LOG_BATCHES_MAX][70000];
 	struct store_log_batch batches[STORE_LOG_BATCHES_MAX];
 	uint64_t base = (UINT64_C(1) << 53) - STORE_LOG_BATCHES_MAX + 1;
@@ -201,9 +198,8 @@ static void the_most_batches_and_the_largest_offset_pass(void **state)
 		    "\xa0\xa0\xa0\xa0\xa0\xa0\xa0\xa0");
 }
 
-static void an_append_first_removes_what_a_refused_one_has_left(void **state)
+STORE_TEST(an_append_first_removes_what_a_refused_one_has_left)
 {
-	struct harness *h = *state;
 	static const uint32_t days[] = { 20261123, 20261124 };
 	const struct store_log_batch again = batch(20, "x");
 	append_two_days(h);
@@ -218,9 +214,8 @@ static void an_append_first_removes_what_a_refused_one_has_left(void **state)
 	assert_read(h, 20261124, 0, 10, "20:x");
 }
 
-static void what_memory_refuses_leaves_nothing_but_a_truncation_passes(void **state)
+STORE_TEST(what_memory_refuses_leaves_nothing_but_a_truncation_passes)
 {
-	struct harness *h = *state;
 	static const uint32_t days[] = { 20261123 };
 	const struct store_log_batch more = batch(20, "x");
 	redisContext *c = harness_redis(h);
@@ -248,9 +243,8 @@ static void what_memory_refuses_leaves_nothing_but_a_truncation_passes(void **st
 	redisFree(c);
 }
 
-static void a_part_of_an_append_that_was_refused_makes_it_unsure(void **state)
+STORE_TEST(a_part_of_an_append_that_was_refused_makes_it_unsure)
 {
-	struct harness *h = *state;
 	const struct store_log_batch b = batch(0, "a");
 	static const uint32_t days[] = { 20261122 };
 	struct outcome o;
@@ -298,9 +292,8 @@ static struct buf seen_words(unsigned count, uint64_t base)
 	return words;
 }
 
-static void publish_ids_are_written_with_their_messages(void **state)
+STORE_TEST(publish_ids_are_written_with_their_messages)
 {
-	struct harness *h = *state;
 	redisContext *c = harness_redis(h);
 	const struct store_log_batch b = batch(3, "x");
 	struct buf words = seen_words(2, 3);
@@ -329,9 +322,8 @@ static void publish_ids_are_written_with_their_messages(void **state)
 	redisFree(c);
 }
 
-static void publish_ids_of_a_refused_append_go_with_its_messages(void **state)
+STORE_TEST(publish_ids_of_a_refused_append_go_with_its_messages)
 {
-	struct harness *h = *state;
 	redisContext *c = harness_redis(h);
 	static const uint32_t days[] = { 20261123 };
 	const struct store_log_batch before = batch(0, "w"), b = batch(3, "x");
@@ -365,9 +357,8 @@ static void publish_ids_of_a_refused_append_go_with_its_messages(void **state)
 
 #define KILL_APPENDS 40
 
-static void appends_survive_the_death_of_redis_in_their_order(void **state)
+STORE_TEST(appends_survive_the_death_of_redis_in_their_order)
 {
-	struct harness *h = *state;
 	static char bytes[KILL_APPENDS][8];
 	static struct outcome outcomes[KILL_APPENDS];
 	static const uint32_t days[] = { 20261123 };
@@ -403,9 +394,8 @@ static void appends_survive_the_death_of_redis_in_their_order(void **state)
 	assert_int_equal(strncmp(r.text, "0:b0 1:b1 2:b2 ", 15), 0);
 }
 
-static void an_append_that_ends_with_the_store_is_unsure(void **state)
+STORE_TEST(an_append_that_ends_with_the_store_is_unsure)
 {
-	struct harness *h = *state;
 	const struct store_log_batch b = batch(0, "a");
 	struct outcome o = { 0 };
 	struct reading r = { 0 };
@@ -437,9 +427,8 @@ static void replace(struct harness *h, const struct store_log_replace *replace,
 	WAIT(h, o->calls == 1);
 }
 
-static void batches_are_replaced_at_once_or_not_at_all(void **state)
+STORE_TEST(batches_are_replaced_at_once_or_not_at_all)
 {
-	struct harness *h = *state;
 	redisContext *c = harness_redis(h);
 	const struct store_log_batch merged = batch(0, "ab");
 	struct store_log_replace r = { 20261123, 0, 10, &merged, 1 };
@@ -488,9 +477,8 @@ static void trim(struct harness *h, uint64_t start, unsigned day_count, uint32_t
 		fail_msg("%s", o.text);
 }
 
-static void a_trim_keeps_the_batch_that_has_the_start(void **state)
+STORE_TEST(a_trim_keeps_the_batch_that_has_the_start)
 {
-	struct harness *h = *state;
 	redisContext *c = harness_redis(h);
 	append_two_days(h);
 	freeReplyObject(ask(c, "CONFIG SET maxmemory 1"));
@@ -513,9 +501,8 @@ static void a_trim_keeps_the_batch_that_has_the_start(void **state)
 	redisFree(c);
 }
 
-static void groups_commit_and_are_forgotten(void **state)
+STORE_TEST(groups_commit_and_are_forgotten)
 {
-	struct harness *h = *state;
 	redisContext *c = harness_redis(h);
 	const struct store_log_group groups[] = { { SLICE("billing"), 17 },
 						  { SLICE("search"), 9 } };
@@ -540,9 +527,8 @@ static void groups_commit_and_are_forgotten(void **state)
 
 /* ---- read ------------------------------------------------------------------------- */
 
-static void a_read_begins_with_the_batch_that_has_the_offset(void **state)
+STORE_TEST(a_read_begins_with_the_batch_that_has_the_offset)
 {
-	struct harness *h = *state;
 	append_two_days(h);
 	assert_read(h, 20261123, 0, 1, "0:a");
 	assert_read(h, 20261123, 9, 1, "0:a");
@@ -553,9 +539,8 @@ static void a_read_begins_with_the_batch_that_has_the_offset(void **state)
 	assert_read(h, 20261122, 0, 10, "");
 }
 
-static void a_read_passes_over_gaps_and_what_is_no_batch(void **state)
+STORE_TEST(a_read_passes_over_gaps_and_what_is_no_batch)
 {
-	struct harness *h = *state;
 	const struct store_log_batch far = batch(1000, "e");
 	append_two_days(h);
 	append_ok(h, &(struct store_log_append){
@@ -569,9 +554,8 @@ static void a_read_passes_over_gaps_and_what_is_no_batch(void **state)
 	assert_read(h, 20261124, 29, 1, "");
 }
 
-static void an_error_of_redis_gives_no_rows(void **state)
+STORE_TEST(an_error_of_redis_gives_no_rows)
 {
-	struct harness *h = *state;
 	struct reading r = { 0 };
 	tell(h, "SET " DAY " x");
 	store_log_read(h->store, partition, 20261123, 0, 10, on_rows, &r);
@@ -581,9 +565,8 @@ static void an_error_of_redis_gives_no_rows(void **state)
 }
 
 /* The connection is lost between the two replies: the first is forgotten. */
-static void a_read_that_was_cut_short_begins_again(void **state)
+STORE_TEST(a_read_that_was_cut_short_begins_again)
 {
-	struct harness *h = *state;
 	struct fake_redis f;
 	char url[200];
 	struct reading r = { 0 };
@@ -606,9 +589,8 @@ static void a_read_that_was_cut_short_begins_again(void **state)
 }
 
 /* Of an append that was written to a connection that was lost nobody knows. */
-static void an_append_that_was_sent_again_is_unsure(void **state)
+STORE_TEST(an_append_that_was_sent_again_is_unsure)
 {
-	struct harness *h = *state;
 	struct fake_redis f;
 	char url[200];
 	struct outcome o = { 0 };
@@ -682,15 +664,13 @@ static void assert_recovered(struct harness *h, int status, const char *want)
 	assert_string_equal(r.text, want);
 }
 
-static void a_new_partition_has_nothing(void **state)
+STORE_TEST(a_new_partition_has_nothing)
 {
-	struct harness *h = *state;
 	assert_recovered(h, TIDE_OK, "0 0");
 }
 
-static void days_groups_and_the_last_batch_come_back(void **state)
+STORE_TEST(days_groups_and_the_last_batch_come_back)
 {
-	struct harness *h = *state;
 	const struct store_log_group groups[] = { { SLICE("billing"), 17 },
 						  { SLICE("a=b"), 9 } };
 	const struct store_log_commit commit = { groups, 2, false };
@@ -703,9 +683,8 @@ static void days_groups_and_the_last_batch_come_back(void **state)
 }
 
 /* The first appends of two days were refused, or their batches removed. */
-static void days_without_batches_are_passed_over(void **state)
+STORE_TEST(days_without_batches_are_passed_over)
 {
-	struct harness *h = *state;
 	append_two_days(h);
 	tell(h, "DEL " NEXT_DAY);
 	redisContext *c = harness_redis(h);
@@ -723,9 +702,8 @@ static void days_without_batches_are_passed_over(void **state)
 			 "20261125 30 700 1795392000000");
 }
 
-static void what_cannot_be_read_is_left_out(void **state)
+STORE_TEST(what_cannot_be_read_is_left_out)
 {
-	struct harness *h = *state;
 	append_two_days(h);
 	tell(h, "HSET " KEY("log") " 2026112 x start y other 1 20261126 1");
 	tell(h, "HSET " KEY("groups") " good 3 bad -3 worse x");
@@ -742,35 +720,4 @@ static void what_cannot_be_read_is_left_out(void **state)
 	assert_recovered(h, TIDE_ESTORE, "");
 }
 
-int main(void)
-{
-	signal(SIGPIPE, SIG_IGN);
-	if (!getenv("TIDE_TEST_LOG"))
-		log_configure(LOG_NONE, false);
-#define STORE_TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-	const struct CMUnitTest tests[] = {
-		STORE_TEST(what_is_appended_lies_where_the_manual_says),
-		STORE_TEST(an_append_that_is_sent_twice_is_there_once),
-		STORE_TEST(the_most_batches_and_the_largest_offset_pass),
-		STORE_TEST(an_append_first_removes_what_a_refused_one_has_left),
-		STORE_TEST(publish_ids_are_written_with_their_messages),
-		STORE_TEST(publish_ids_of_a_refused_append_go_with_its_messages),
-		STORE_TEST(what_memory_refuses_leaves_nothing_but_a_truncation_passes),
-		STORE_TEST(a_part_of_an_append_that_was_refused_makes_it_unsure),
-		STORE_TEST(appends_survive_the_death_of_redis_in_their_order),
-		STORE_TEST(an_append_that_ends_with_the_store_is_unsure),
-		STORE_TEST(batches_are_replaced_at_once_or_not_at_all),
-		STORE_TEST(a_trim_keeps_the_batch_that_has_the_start),
-		STORE_TEST(groups_commit_and_are_forgotten),
-		STORE_TEST(a_read_begins_with_the_batch_that_has_the_offset),
-		STORE_TEST(a_read_passes_over_gaps_and_what_is_no_batch),
-		STORE_TEST(an_error_of_redis_gives_no_rows),
-		STORE_TEST(a_read_that_was_cut_short_begins_again),
-		STORE_TEST(an_append_that_was_sent_again_is_unsure),
-		STORE_TEST(a_new_partition_has_nothing),
-		STORE_TEST(days_groups_and_the_last_batch_come_back),
-		STORE_TEST(days_without_batches_are_passed_over),
-		STORE_TEST(what_cannot_be_read_is_left_out),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.setup = setup, .teardown = teardown)

@@ -117,9 +117,8 @@ static int bound_port(int fd)
 
 /* ---- nobody there ---------------------------------------------------------------- */
 
-static void refused_connections_fail_the_start(void **state)
+STORE_TEST(refused_connections_fail_the_start)
 {
-	struct harness *h = *state;
 	char url[200];
 	int fd = socket(AF_INET, SOCK_STREAM, 0);
 	snprintf(url, sizeof(url), "redis://127.0.0.1:%d", bound_port(fd));
@@ -129,9 +128,8 @@ static void refused_connections_fail_the_start(void **state)
 	close(fd);
 }
 
-static void host_that_does_not_answer_fails_the_start_in_time(void **state)
+STORE_TEST(host_that_does_not_answer_fails_the_start_in_time)
 {
-	struct harness *h = *state;
 	char url[80];
 	struct sockaddr_in address = { .sin_family = AF_INET };
 	int fillers[4];
@@ -151,9 +149,8 @@ static void host_that_does_not_answer_fails_the_start_in_time(void **state)
 	close(fd);
 }
 
-static void unreadable_configuration_fails_at_once(void **state)
+STORE_TEST(unreadable_configuration_fails_at_once)
 {
-	struct harness *h = *state;
 	char dir[sizeof(h->dir)];
 	assert_open_fails(h, "postgres://h", TIDE_ESYNTAX, "--store: give");
 	memcpy(dir, h->dir, sizeof(dir));
@@ -164,9 +161,8 @@ static void unreadable_configuration_fails_at_once(void **state)
 	memcpy(h->dir, dir, sizeof(dir));
 }
 
-static void none_is_up_and_not_durable(void **state)
+STORE_TEST(none_is_up_and_not_durable)
 {
-	struct harness *h = *state;
 	harness_open(h, "none");
 	assert_int_equal(h->ups, 0);
 	WAIT(h, h->ups == 1);
@@ -181,9 +177,8 @@ static void none_is_up_and_not_durable(void **state)
 	assert_int_equal(h->ups, 1);
 }
 
-static void store_can_be_closed_before_it_is_up(void **state)
+STORE_TEST(store_can_be_closed_before_it_is_up)
 {
-	struct harness *h = *state;
 	harness_open(h, "embedded");
 	harness_close(h);
 	harness_open(h, "redis://localhost:1");
@@ -194,9 +189,8 @@ static void store_can_be_closed_before_it_is_up(void **state)
 /* ---- somebody else's Redis ----------------------------------------------------------
  */
 
-static void passwords_are_checked(void **state)
+STORE_TEST(passwords_are_checked)
 {
-	struct harness *h = *state;
 	char url[300];
 	char path[200];
 	static const char *const args[] = { "--requirepass", "s3cret", NULL };
@@ -244,9 +238,8 @@ static void on_purged(void *ctx, int status, const char *text, uint64_t removed,
 	++*(unsigned *)ctx;
 }
 
-static void rights_that_the_manual_names_are_enough(void **state)
+STORE_TEST(rights_that_the_manual_names_are_enough)
 {
-	struct harness *h = *state;
 	char path[200];
 	char url[300];
 	unsigned purged = 0;
@@ -279,9 +272,8 @@ static void rights_that_the_manual_names_are_enough(void **state)
 	end_redis(pid);
 }
 
-static void redis_that_evicts_is_refused(void **state)
+STORE_TEST(redis_that_evicts_is_refused)
 {
-	struct harness *h = *state;
 	char url[200];
 	static const char *const args[] = { "--maxmemory", "100mb", "--maxmemory-policy",
 					    "allkeys-lru", NULL };
@@ -305,9 +297,8 @@ int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints
 	return status ? status : next("127.0.0.1", port, hints, &(*out)->ai_next);
 }
 
-static void next_address_is_tried_when_the_first_fails_at_once(void **state)
+STORE_TEST(next_address_is_tried_when_the_first_fails_at_once)
 {
-	struct harness *h = *state;
 	char url[80];
 	char port[8];
 	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(1) };
@@ -332,9 +323,8 @@ static void next_address_is_tried_when_the_first_fails_at_once(void **state)
 	end_redis(pid);
 }
 
-static void next_address_of_a_name_is_tried(void **state)
+STORE_TEST(next_address_of_a_name_is_tried)
 {
-	struct harness *h = *state;
 	struct addrinfo *found;
 	/* A container may have no hosts file. */
 	if (getaddrinfo("localhost", NULL, NULL, &found) != 0)
@@ -393,9 +383,8 @@ static void assert_fake_fails(struct harness *h, const char *answer, const char 
 	uv_run(&h->loop, UV_RUN_DEFAULT);
 }
 
-static void unfit_servers_fail_the_start(void **state)
+STORE_TEST(unfit_servers_fail_the_start)
 {
-	struct harness *h = *state;
 	assert_fake_fails(h, HELLO_OLD,
 			  "Redis 6.0 or newer is needed, this one is 5.0.144");
 	assert_fake_fails(h, HELLO_REPLICA, "is a replica");
@@ -410,9 +399,8 @@ static void unfit_servers_fail_the_start(void **state)
 	assert_int_equal(h->ups, 0);
 }
 
-static void reason_of_a_hang_up_is_told(void **state)
+STORE_TEST(reason_of_a_hang_up_is_told)
 {
-	struct harness *h = *state;
 	struct fake_redis f;
 	char url[200];
 	static const char *const script[] = { NULL };
@@ -423,9 +411,8 @@ static void reason_of_a_hang_up_is_told(void **state)
 	fake_close(&f);
 }
 
-static void loading_redis_is_waited_for(void **state)
+STORE_TEST(loading_redis_is_waited_for)
 {
-	struct harness *h = *state;
 	struct fake_redis f;
 	char url[200];
 	static const char *const script[] = {
@@ -448,9 +435,8 @@ static void on_done(void *ctx, int status, const char *text)
 	++*(unsigned *)ctx;
 }
 
-static void unreadable_replies_are_a_lost_connection(void **state)
+STORE_TEST(unreadable_replies_are_a_lost_connection)
 {
-	struct harness *h = *state;
 	struct fake_redis f;
 	char url[200];
 	unsigned calls = 0;
@@ -497,9 +483,8 @@ static void commit_two(struct harness *h, batch_done_fn on_done_fn, unsigned *ca
 	msg_unref(m);
 }
 
-static void request_that_redis_cannot_read_fails_alone(void **state)
+STORE_TEST(request_that_redis_cannot_read_fails_alone)
 {
-	struct harness *h = *state;
 	struct fake_redis f;
 	char url[200];
 	unsigned refused = 0, calls = 0;
@@ -530,9 +515,8 @@ static void on_given_up(void *ctx, int status, const char *text)
 	++*(unsigned *)ctx;
 }
 
-static void request_over_which_eight_connections_are_lost_fails_alone(void **state)
+STORE_TEST(request_over_which_eight_connections_are_lost_fails_alone)
 {
-	struct harness *h = *state;
 	struct fake_redis f;
 	char url[200];
 	unsigned given_up = 0, calls = 0;
@@ -559,9 +543,8 @@ static void request_over_which_eight_connections_are_lost_fails_alone(void **sta
 /* ---- the embedded Redis
  * ------------------------------------------------------------------ */
 
-static void second_broker_is_refused_by_the_directory(void **state)
+STORE_TEST(second_broker_is_refused_by_the_directory)
 {
-	struct harness *h = *state;
 	char why[64];
 	harness_open_up(h);
 	struct store *first = h->store;
@@ -573,9 +556,8 @@ static void second_broker_is_refused_by_the_directory(void **state)
 	harness_close(h);
 }
 
-static void nothing_is_left_running_after_close(void **state)
+STORE_TEST(nothing_is_left_running_after_close)
 {
-	struct harness *h = *state;
 	harness_open_up(h);
 	long pid = harness_redis_pid(h);
 	assert_int_equal(getsid((pid_t)pid), pid);
@@ -583,9 +565,8 @@ static void nothing_is_left_running_after_close(void **state)
 	assert_int_equal(kill((pid_t)pid, 0), -1);
 }
 
-static void long_data_directory_is_no_obstacle(void **state)
+STORE_TEST(long_data_directory_is_no_obstacle)
 {
-	struct harness *h = *state;
 	char dir[sizeof(h->dir)];
 	static char long_dir[400];
 	memcpy(dir, h->dir, sizeof(dir));
@@ -604,9 +585,8 @@ static void long_data_directory_is_no_obstacle(void **state)
 	harness_close(h);
 }
 
-static void missing_redis_server_is_told(void **state)
+STORE_TEST(missing_redis_server_is_told)
 {
-	struct harness *h = *state;
 	char *path = strdup(getenv("PATH"));
 	setenv("PATH", h->dir, 1);
 	assert_open_fails(h, "embedded", UV_ENOENT, "redis-server is not on the PATH");
@@ -615,9 +595,8 @@ static void missing_redis_server_is_told(void **state)
 }
 
 /* Debian's package redis-tools, without redis-server. */
-static void redis_goes_by_another_name(void **state)
+STORE_TEST(redis_goes_by_another_name)
 {
-	struct harness *h = *state;
 	char *path = strdup(getenv("PATH"));
 	char bin[160], program[192];
 
@@ -635,9 +614,8 @@ static void redis_goes_by_another_name(void **state)
 	rmdir(bin);
 }
 
-static void last_words_of_a_redis_that_cannot_start_are_told(void **state)
+STORE_TEST(last_words_of_a_redis_that_cannot_start_are_told)
 {
-	struct harness *h = *state;
 	char path[160];
 	snprintf(path, sizeof(path), "%s/appendonlydir", h->dir);
 	int fd = open(path, O_WRONLY | O_CREAT, 0600);
@@ -670,9 +648,8 @@ static void on_definition(void *ctx, const struct store_definition *d)
 	snprintf(first_vhost, sizeof(first_vhost), "%.*s", SLICE_ARG(d->name));
 }
 
-static void what_a_killed_broker_wrote_is_there(void **state)
+STORE_TEST(what_a_killed_broker_wrote_is_there)
 {
-	struct harness *h = *state;
 	int ready[2];
 	char byte;
 	unsigned calls = 0;
@@ -693,9 +670,8 @@ static void what_a_killed_broker_wrote_is_there(void **state)
 	harness_close(h);
 }
 
-static void left_over_redis_is_used_and_set_right(void **state)
+STORE_TEST(left_over_redis_is_used_and_set_right)
 {
-	struct harness *h = *state;
 	char path[160];
 	snprintf(path, sizeof(path), "%s/redis.lock", h->dir);
 	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -725,9 +701,8 @@ static void left_over_redis_is_used_and_set_right(void **state)
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
 }
 
-static void left_over_redis_that_dies_is_replaced(void **state)
+STORE_TEST(left_over_redis_that_dies_is_replaced)
 {
-	struct harness *h = *state;
 	char path[160];
 	unsigned calls = 0;
 	snprintf(path, sizeof(path), "%s/redis.lock", h->dir);
@@ -747,38 +722,4 @@ static void left_over_redis_that_dies_is_replaced(void **state)
 	harness_close(h);
 }
 
-int main(void)
-{
-	signal(SIGPIPE, SIG_IGN);
-	if (!getenv("TIDE_TEST_LOG"))
-		log_configure(LOG_ERROR, false);
-#define START_TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-	const struct CMUnitTest tests[] = {
-		START_TEST(refused_connections_fail_the_start),
-		START_TEST(host_that_does_not_answer_fails_the_start_in_time),
-		START_TEST(unreadable_configuration_fails_at_once),
-		START_TEST(none_is_up_and_not_durable),
-		START_TEST(store_can_be_closed_before_it_is_up),
-		START_TEST(passwords_are_checked),
-		START_TEST(rights_that_the_manual_names_are_enough),
-		START_TEST(redis_that_evicts_is_refused),
-		START_TEST(next_address_of_a_name_is_tried),
-		START_TEST(next_address_is_tried_when_the_first_fails_at_once),
-		START_TEST(unfit_servers_fail_the_start),
-		START_TEST(reason_of_a_hang_up_is_told),
-		START_TEST(loading_redis_is_waited_for),
-		START_TEST(unreadable_replies_are_a_lost_connection),
-		START_TEST(request_that_redis_cannot_read_fails_alone),
-		START_TEST(request_over_which_eight_connections_are_lost_fails_alone),
-		START_TEST(second_broker_is_refused_by_the_directory),
-		START_TEST(nothing_is_left_running_after_close),
-		START_TEST(long_data_directory_is_no_obstacle),
-		START_TEST(missing_redis_server_is_told),
-		START_TEST(redis_goes_by_another_name),
-		START_TEST(last_words_of_a_redis_that_cannot_start_are_told),
-		START_TEST(what_a_killed_broker_wrote_is_there),
-		START_TEST(left_over_redis_is_used_and_set_right),
-		START_TEST(left_over_redis_that_dies_is_replaced),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.setup = setup, .teardown = teardown)

@@ -1,13 +1,9 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "check.h"
 
 #include "store/redis_trouble.h"
 
 /* As Redis 6, 7 and 8 say it: alone, of a script, and of a transaction. */
-static void each_kind_has_its_words(void **state)
+TEST_THAT(each_kind_has_its_words)
 {
 	static const struct {
 		const char *text;
@@ -51,7 +47,7 @@ static void each_kind_has_its_words(void **state)
 		assert_int_equal(redis_trouble_kind(cases[i].text), cases[i].kind);
 }
 
-static void each_kind_has_a_name_and_a_sentence(void **state)
+TEST_THAT(each_kind_has_a_name_and_a_sentence)
 {
 	for (int kind = 0; kind < STORE_TROUBLES; kind++) {
 		assert_non_null(store_trouble_name((enum store_trouble)kind));
@@ -59,12 +55,4 @@ static void each_kind_has_a_name_and_a_sentence(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(each_kind_has_its_words),
-		cmocka_unit_test(each_kind_has_a_name_and_a_sentence),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()
