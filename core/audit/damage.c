@@ -251,7 +251,7 @@ static void append_place(const struct damage *d, enum place place, struct buf *o
 		buf_append_slice(out, damage_key_slice(d->key));
 		break;
 	case NAMES:
-		layout_topics_key(out, name->vhost);
+		layout_topic_key(out, name->vhost, LAYOUT_ALL_TOPICS);
 		break;
 	case SET:
 		layout_topic_key(out, name->vhost, member_of(d));

@@ -8,6 +8,13 @@
 #define DURATION_MAX_MS (INT64_C(366) * 24 * 3600 * 1000 * 10) /* ten years */
 #define DURATION_TEXT_MAX 24
 
+/* Is it too early for something that rests until then? No rest is longer than was meant,
+ * when the clock was set back. */
+static inline bool duration_is_resting(int64_t now_ms, int64_t until_ms, int64_t most_ms)
+{
+	return until_ms > now_ms && until_ms - now_ms <= most_ms;
+}
+
 /* TIDE_ESYNTAX when the text is no duration; `*out_ms` is then untouched. */
 TIDE_MUST_USE int duration_parse(struct slice text, int64_t *out_ms);
 /* Is it a duration within these limits, in ms? */

@@ -80,6 +80,13 @@ static uint64_t hex_digits(uint32_t bits)
 	return n + UINT64_C(0x3030303030303030) + is_letter * ('a' - '0' - 10);
 }
 
+int id_compare(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
 void id_format(uint64_t id, char out[ID_HEX_LEN])
 {
 	uint64_t high = htobe64(hex_digits((uint32_t)(id >> 32)));

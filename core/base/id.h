@@ -34,5 +34,7 @@ uint64_t id_next(struct id_source *s, int64_t now_ms);
 int64_t id_unix_ms(uint64_t id);
 /* The lowest id of that time. */
 uint64_t id_at_unix_ms(int64_t unix_ms);
+/* For qsort and bsearch: of ids, and of structs that begin with one. */
+int id_compare(const void *a, const void *b);
 void id_format(uint64_t id, char out[ID_HEX_LEN]);
 TIDE_MUST_USE int id_parse(struct slice text, uint64_t *out);

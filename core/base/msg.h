@@ -120,6 +120,18 @@ static inline struct slice msg_exchange_word(const struct msg *m)
 	return m->exchange.len ? m->exchange : SLICE("-");
 }
 
+/* What PUB refuses is corrupt in a body, and in a record: a reply line and the room for
+ * two names depend on it. */
+static inline bool msg_is_word(struct slice s)
+{
+	return s.len == 0 || slice_is_name(s);
+}
+
+static inline bool msg_is_header_name(struct slice s)
+{
+	return slice_is_name(s) && !memchr(s.data, '=', s.len);
+}
+
 /* The header's value; a slice with data == NULL when there is none. */
 struct slice msg_header(const struct msg *m, struct slice name);
 

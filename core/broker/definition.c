@@ -445,10 +445,8 @@ static void ask_removal(struct removal *r)
 	struct store *store = r->broker->store;
 
 	r->is_sent = true;
-	if (spec->table == STORE_QUEUES)
-		store_definition_erase_queue(store, &queue, on_removed, r);
-	else if (spec->table == STORE_TOPICS)
-		store_definition_erase_topic(store, &queue, on_removed, r);
+	if (spec->table == STORE_QUEUES || spec->table == STORE_TOPICS)
+		store_definition_erase(store, spec->table, &queue, on_removed, r);
 	else
 		store_definition_remove(store, spec->table, spec->vhost, spec->name,
 					on_removed, r);

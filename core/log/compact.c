@@ -514,7 +514,7 @@ static uint64_t merge_begin(const struct partition *p)
 
 static bool is_resting(const struct partition_env *env)
 {
-	return partition_is_resting(env, env->merge_retry_ms, MERGE_REST_MS);
+	return duration_is_resting(env->now_ms, env->merge_retry_ms, MERGE_REST_MS);
 }
 
 void merge_flush(struct partition_env *env)
@@ -1045,7 +1045,7 @@ static void end_phase(struct compact_pass *pass)
 
 static bool is_before(const struct partition_env *env, int64_t until_ms)
 {
-	return partition_is_resting(env, until_ms, COMPACT_REST_MS);
+	return duration_is_resting(env->now_ms, until_ms, COMPACT_REST_MS);
 }
 
 static void go_on(struct compact_pass *pass)

@@ -403,7 +403,7 @@ static int enter(struct cursor *c)
 		if (c->is_reading)
 			return TIDE_AGAIN;
 		if (c->is_failed &&
-		    partition_is_resting(p->env, c->retry_ms, PARTITION_RETRY_MS))
+		    duration_is_resting(p->env->now_ms, c->retry_ms, PARTITION_RETRY_MS))
 			return TIDE_ESTORE;
 		set_failed(c, false);
 		read_more(c);
@@ -483,7 +483,7 @@ void cursor_wake_failed(struct partition_env *env)
 	struct cursor *c;
 
 	while ((c = TAILQ_FIRST(&env->failed)) != NULL &&
-	       !partition_is_resting(env, c->retry_ms, PARTITION_RETRY_MS)) {
+	       !duration_is_resting(env->now_ms, c->retry_ms, PARTITION_RETRY_MS)) {
 		set_failed(c, false);
 		tell(c);
 	}
@@ -495,8 +495,9 @@ int64_t cursor_failed_due_ms(const struct partition_env *env)
 
 	if (!c)
 		return 0;
-	return partition_is_resting(env, c->retry_ms, PARTITION_RETRY_MS) ? c->retry_ms
-									  : env->now_ms;
+	return duration_is_resting(env->now_ms, c->retry_ms, PARTITION_RETRY_MS)
+		       ? c->retry_ms
+		       : env->now_ms;
 }
 
 struct log_find {

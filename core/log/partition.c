@@ -304,14 +304,6 @@ bool partition_is_idle(const struct partition_env *env)
 	       STAILQ_EMPTY(&env->later) && env->flights == 0;
 }
 
-bool partition_is_resting(const struct partition_env *env, int64_t until_ms,
-			  int64_t most_ms)
-{
-	int64_t rest_ms = until_ms - env->now_ms;
-
-	return rest_ms > 0 && rest_ms <= most_ms;
-}
-
 int64_t partition_due_ms(const struct partition_env *env)
 {
 	int64_t due_ms = 0;
@@ -319,7 +311,8 @@ int64_t partition_due_ms(const struct partition_env *env)
 	if (!TAILQ_EMPTY(&env->unkept) || !STAILQ_EMPTY(&env->later))
 		return env->now_ms;
 	if (!TAILQ_EMPTY(&env->dirty) && env->flights == 0)
-		due_ms = partition_is_resting(env, env->retry_unix_ms, PARTITION_RETRY_MS)
+		due_ms = duration_is_resting(env->now_ms, env->retry_unix_ms,
+					     PARTITION_RETRY_MS)
 				 ? env->retry_unix_ms
 				 : env->now_ms;
 	due_ms = heap_earlier(due_ms, merge_due_ms(env));
@@ -552,7 +545,7 @@ static void flush_dirty(struct partition_env *env)
 	size_t bytes = 0;
 
 	if (env->flights > 0 ||
-	    partition_is_resting(env, env->retry_unix_ms, PARTITION_RETRY_MS))
+	    duration_is_resting(env->now_ms, env->retry_unix_ms, PARTITION_RETRY_MS))
 		return;
 	env->retry_unix_ms = 0;
 	while (bytes < FLUSH_BYTES_MAX && (p = TAILQ_FIRST(&env->dirty)) != NULL) {

@@ -1,6 +1,7 @@
 /* partition_private.h: what the files of this floor know of a partition. */
 #pragma once
 
+#include "base/duration.h"
 #include "partition.h"
 
 /* What has gathered for a partition and is written at once: record batches of
@@ -92,9 +93,6 @@ uint64_t tail_find(const struct tail *t, uint64_t offset);
 
 /* After something failed, before it is tried again. */
 #define PARTITION_RETRY_MS 200
-/* Not for longer than was meant, when the clock was set back. */
-bool partition_is_resting(const struct partition_env *env, int64_t until_ms,
-			  int64_t most_ms);
 
 /* What is known of a day. Its batches have offsets from `base` to that of the next day.
  */

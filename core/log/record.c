@@ -440,17 +440,6 @@ void record_skip(struct record_reader *r, uint64_t offset)
 
 /* ---- opening */
 
-/* Reply lines depend on what PUB refuses, as in store/codec.c. */
-static bool is_word(struct slice s)
-{
-	return s.len == 0 || slice_is_name(s);
-}
-
-static bool is_header_name(struct slice s)
-{
-	return slice_is_name(s) && !memchr(s.data, '=', s.len);
-}
-
 static const char *check_record(struct record_reader *r, struct record_front *f)
 {
 	uint8_t header_count = 0;
@@ -460,12 +449,12 @@ static const char *check_record(struct record_reader *r, struct record_front *f)
 		wrong = read_headers(r, f, &header_count);
 	if (wrong)
 		return wrong;
-	if ((f->flags & HAS_EXCHANGE) && !is_word(f->exchange))
+	if ((f->flags & HAS_EXCHANGE) && !msg_is_word(f->exchange))
 		return "the exchange is not a name";
-	if ((f->flags & HAS_KEY) && !is_word(f->key))
+	if ((f->flags & HAS_KEY) && !msg_is_word(f->key))
 		return "the key is not a name";
 	for (unsigned i = 0; i < header_count; i++)
-		if (!is_header_name(r->headers[i].name))
+		if (!msg_is_header_name(r->headers[i].name))
 			return "the name of a header is not a name";
 	return NULL;
 }

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/duration.h"
 #include "base/mem.h"
 #include "host/log.h"
 #include "dedupe.h"
@@ -426,12 +427,9 @@ static size_t flush_shard(struct journal *j, struct shard *sh, unsigned *entries
 	return bytes;
 }
 
-/* No longer than it was meant to, when the clock was set back. */
 static bool is_resting(const struct journal *j)
 {
-	int64_t rest_ms = j->retry_unix_ms - j->env->now_ms;
-
-	return rest_ms > 0 && rest_ms <= RETRY_MS;
+	return duration_is_resting(j->env->now_ms, j->retry_unix_ms, RETRY_MS);
 }
 
 bool journal_may_commit(const struct journal *j)

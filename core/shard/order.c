@@ -3,6 +3,7 @@
 #include <float.h>
 #include <stdlib.h>
 
+#include "base/id.h"
 #include "base/mem.h"
 #include "shard.h"
 
@@ -671,13 +672,6 @@ static bool ask_loading(const struct order *o, uint64_t id)
 	return !o->is_load_void && has_id(o->loads, o->load_count, id);
 }
 
-static int compare_ids(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
 struct order_ask {
 	uint64_t *ids; /* sorted */
 	unsigned count;
@@ -686,7 +680,7 @@ struct order_ask {
 static bool is_asked(const struct order_ask *ask, uint64_t id)
 {
 	return id >= ask->ids[0] && id <= ask->ids[ask->count - 1] &&
-	       bsearch(&id, ask->ids, ask->count, sizeof(id), compare_ids);
+	       bsearch(&id, ask->ids, ask->count, sizeof(id), id_compare);
 }
 
 /* One that is taken may move another to where it is not seen: asking again finds it. */
@@ -719,7 +713,7 @@ bool order_ask(struct order *o, const uint64_t *ids, unsigned count)
 		return is_any;
 	ask.ids = mem_alloc(count * sizeof(*ids));
 	memcpy(ask.ids, ids, count * sizeof(*ids));
-	qsort(ask.ids, count, sizeof(*ids), compare_ids);
+	qsort(ask.ids, count, sizeof(*ids), id_compare);
 	TAILQ_FOREACH (g, &o->with_parked, parked_link)
 		is_any |= ask_group(o, g, &ask);
 	mem_free(ask.ids);

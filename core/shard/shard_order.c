@@ -1,5 +1,6 @@
 /* shard_order.c: which message of a shard comes next, where groups of messages have an
  * order of their own. */
+#include "base/duration.h"
 #include "base/mem.h"
 #include "host/log.h"
 #include "shard.h"
@@ -98,20 +99,13 @@ static void on_rows(void *ctx, int status, const char *text, struct store_row *r
 	shard_unref(sh);
 }
 
-/* No longer than it was meant to, when the clock was set back. */
-static bool is_resting(const struct shard *sh)
-{
-	int64_t rest_ms = sh->order->retry_ms - sh->env->now_ms;
-
-	return rest_ms > 0 && rest_ms <= RETRY_MS;
-}
-
 static void load(struct shard *sh)
 {
 	struct order *o = sh->order;
 	uint64_t ids[ORDER_LOAD_MAX];
 
-	if (o->is_load_sent || sh->is_held_back || sh->is_closed || is_resting(sh))
+	if (o->is_load_sent || sh->is_held_back || sh->is_closed ||
+	    duration_is_resting(sh->env->now_ms, o->retry_ms, RETRY_MS))
 		return;
 	order_load_begin(o);
 	if (o->load_count == 0)

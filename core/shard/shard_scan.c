@@ -1,6 +1,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/id.h"
 #include "base/mem.h"
 #include "journal.h"
 #include "shard.h"
@@ -173,21 +174,13 @@ struct overlay {
 	unsigned extra; /* rows of memory: the second half of the scan's */
 };
 
-static int compare_marks(const void *a, const void *b)
-{
-	uint64_t x = ((const struct row_mark *)a)->id,
-		 y = ((const struct row_mark *)b)->id;
-
-	return (x > y) - (x < y);
-}
-
 static struct row_mark *find_mark(const struct overlay *o, uint64_t id)
 {
 	struct row_mark wanted = { id, false };
 
 	if (o->count == 0 || id < o->marks[0].id || id > o->marks[o->count - 1].id)
 		return NULL;
-	return bsearch(&wanted, o->marks, o->count, sizeof(wanted), compare_marks);
+	return bsearch(&wanted, o->marks, o->count, sizeof(wanted), id_compare);
 }
 
 static void lay(void *ctx, const struct entry *e)
@@ -210,7 +203,7 @@ static void lay_all(struct overlay *o, const struct store_row *rows, size_t coun
 	o->marks = mem_alloc((count + 1) * sizeof(*o->marks));
 	for (; o->count < count; o->count++)
 		o->marks[o->count] = (struct row_mark){ rows[o->count].id, false };
-	qsort(o->marks, count, sizeof(*o->marks), compare_marks);
+	qsort(o->marks, count, sizeof(*o->marks), id_compare);
 	TAILQ_FOREACH (e, &sh->young, link)
 		lay(o, e);
 	TAILQ_FOREACH (e, &sh->moving, link)

@@ -3,6 +3,8 @@
 #include <float.h>
 #include <stdlib.h>
 
+#include "base/duration.h"
+#include "base/id.h"
 #include "base/mem.h"
 #include "host/log.h"
 #include "dedupe.h"
@@ -199,10 +201,9 @@ static void evict(struct stage *st)
 	size_t most = limit_messages(st) - limit_messages(st) / SHRINK;
 	size_t keep = few < most ? few : most;
 	struct place shadow;
-	int64_t rest_ms = st->evict_unix_ms - st->shard->env->now_ms;
 
-	/* A rest that is longer than it can be: the clock was set back. */
-	if (st->shard->is_held_back || (rest_ms > 0 && rest_ms <= EVICT_REST_MS))
+	if (st->shard->is_held_back ||
+	    duration_is_resting(st->shard->env->now_ms, st->evict_unix_ms, EVICT_REST_MS))
 		return;
 	shadow = last_shadow(st);
 	while (st->window.count > 1 && (st->window.count > keep || is_over(st))) {
@@ -539,13 +540,6 @@ struct stage_known {
 	size_t count;
 };
 
-static int compare_ids(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
 static void known_init(struct stage_known *k, const struct stage *st)
 {
 	const struct shard *sh = st->shard;
@@ -565,13 +559,13 @@ static void known_init(struct stage_known *k, const struct stage *st)
 		if (e->flags & OWED_UNSURE)
 			k->ids[k->count++] = e->id;
 	k->count += journal_flying_unsure(sh, k->ids + k->count);
-	qsort(k->ids, k->count, sizeof(*k->ids), compare_ids);
+	qsort(k->ids, k->count, sizeof(*k->ids), id_compare);
 }
 
 static bool known_has(const struct stage_known *k, uint64_t id)
 {
 	return k->count > 0 &&
-	       bsearch(&id, k->ids, k->count, sizeof(*k->ids), compare_ids) != NULL;
+	       bsearch(&id, k->ids, k->count, sizeof(*k->ids), id_compare) != NULL;
 }
 
 static void take_rows(struct stage *st, struct store_row *rows, size_t count)

@@ -231,18 +231,6 @@ static uint64_t take_count(struct codec_cursor *c, uint8_t fix_tag, uint8_t tag1
 	return 0;
 }
 
-/* What PUB refuses is corrupt in a body: a reply line and the room for two names
- * depend on it. */
-static bool is_word(struct slice s)
-{
-	return s.len == 0 || slice_is_name(s);
-}
-
-static bool is_header_name(struct slice s)
-{
-	return slice_is_name(s) && !memchr(s.data, '=', s.len);
-}
-
 static const char *decode_headers(struct codec_cursor *c, struct msg_header *headers,
 				  struct msg *spec)
 {
@@ -257,7 +245,7 @@ static const char *decode_headers(struct codec_cursor *c, struct msg_header *hea
 		headers[i].value = take_bytes(c);
 		if (c->is_bad)
 			return "a header is not two strings";
-		if (!is_header_name(headers[i].name))
+		if (!msg_is_header_name(headers[i].name))
 			return "the name of a header is not a name";
 	}
 	spec->headers = headers;
@@ -296,7 +284,7 @@ static const char *decode_fields(struct codec_cursor *c, struct msg *spec,
 	spec->key = take_bytes(c);
 	if (c->is_bad)
 		return "exchange or key is not a string";
-	if (!is_word(spec->exchange) || !is_word(spec->key))
+	if (!msg_is_word(spec->exchange) || !msg_is_word(spec->key))
 		return "exchange or key is not a name";
 	spec->ts_unix_ms = take_int(c);
 	spec->due_unix_ms = take_int(c);

@@ -110,16 +110,10 @@ void layout_table_key(struct buf *out, enum store_table table, struct slice vhos
 	buf_append_text(out, table_suffixes[table]);
 }
 
-void layout_topics_key(struct buf *out, struct slice vhost)
-{
-	append_vhost(out, vhost);
-	buf_append_text(out, TOPICS_SUFFIX);
-}
-
 void layout_topic_key(struct buf *out, struct slice vhost, struct slice topic)
 {
 	append_vhost(out, vhost);
-	buf_append_text(out, TOPIC_SUFFIX);
+	buf_append_text(out, topic.data ? TOPIC_SUFFIX : TOPICS_SUFFIX);
 	buf_append_slice(out, topic);
 }
 

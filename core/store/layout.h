@@ -54,9 +54,8 @@ static inline enum layout_key layout_set_key(enum store_set set)
 bool layout_table_has_vhost(enum store_table table);
 /* "tide:vhosts", "tide:<vhost>:queues", ... */
 void layout_table_key(struct buf *out, enum store_table table, struct slice vhost);
-/* "tide:<vhost>:topics" */
-void layout_topics_key(struct buf *out, struct slice vhost);
-/* "tide:<vhost>:topic:<topic>" */
+/* "tide:<vhost>:topic:<topic>"; "tide:<vhost>:topics" of no topic */
+#define LAYOUT_ALL_TOPICS ((struct slice){ NULL, 0 })
 void layout_topic_key(struct buf *out, struct slice vhost, struct slice topic);
 
 /* What a key is, by its name: the one table of all keys that the broker writes. */

@@ -102,16 +102,21 @@ static struct slice info_value(struct slice info, const char *name)
 	return SLICE("");
 }
 
+uint64_t redis_conn_info_number(struct slice info, const char *name)
+{
+	uint64_t n;
+
+	return slice_to_uint(info_value(info, name), INT64_MAX, &n) ? n : 0;
+}
+
 static void read_info(struct redis_hello *h, struct slice info)
 {
 	struct slice version = info_value(info, "redis_version");
 	struct slice policy = info_value(info, "maxmemory_policy");
-	uint64_t pid = 0;
 
 	snprintf(h->version, sizeof(h->version), "%" SLICE_FMT, SLICE_ARG(version));
 	h->is_append_only = slice_is(info_value(info, "aof_enabled"), "1");
-	if (slice_to_uint(info_value(info, "process_id"), INT32_MAX, &pid))
-		h->process_id = (int64_t)pid;
+	h->process_id = (int64_t)redis_conn_info_number(info, "process_id");
 	if (slice_is(info_value(info, "loading"), "1"))
 		judge(h, REDIS_HELLO_WAIT, "Redis is loading its data set");
 	if (strtol(h->version, NULL, 10) < VERSION_MIN_MAJOR)
@@ -175,60 +180,6 @@ static void hello_reply(struct redis_hello *h, unsigned index, const redisReply 
 #define TICKS_PER_TIMEOUT 12
 /* So long it is told that Redis is silent before the connection is given up. */
 #define TICKS_OF_SILENCE 4
-
-enum phase {
-	PHASE_WAITING,    /* for the next try */
-	PHASE_CONNECTING, /* a link is on its way */
-	PHASE_HELLO,      /* connected, being checked */
-	PHASE_HOLDER,     /* is the store ours? */
-	PHASE_STANDBY,    /* connected; not our store, to be asked again */
-	PHASE_UP,
-	PHASE_FAILED, /* the first connection failed for good */
-	PHASE_CLOSED, /* only handles are left */
-};
-
-struct redis_conn {
-	uv_loop_t *loop;
-	struct redis_conn_config config;
-	struct redis_conn_hooks hooks;
-	enum phase phase;
-	enum store_state state;
-	struct redis_link *link; /* from CONNECTING to UP */
-	unsigned open_count;     /* handles and links that are not closed */
-	uv_timer_t timer;        /* pause, timeouts, by phase */
-	uv_timer_t grace;
-	uv_prepare_t prepare;
-	uv_idle_t idle;
-	struct redis_requests waiting; /* those that no link has */
-	/* The first one without an answer when a connection was lost. */
-	struct redis_request *suspect;
-	unsigned suspect_losses;
-	char refusal[128];        /* what Redis said to it before it hung up; "" */
-	struct store_stats stats; /* its own figures alone */
-	int64_t backoff_ms;
-	uint64_t began_at_ms; /* of the loop's clock: start, or the loss */
-	uint64_t up_at_ms;
-	unsigned silent_ticks;
-	uint64_t asked_ns;    /* the first request of this turn */
-	uint64_t heard_ns;    /* the last bytes */
-	bool is_waiting_told; /* that Redis is loading */
-	struct redis_hello hello;
-	struct redis_holder holder;
-	struct redis_request greeting; /* what is asked before the link is up */
-	struct buf greeting_bytes;
-	uv_buf_t greeting_part;
-	uv_timer_t beat_timer;
-	struct redis_request beat;
-	uv_buf_t beat_part;
-	struct redis_trouble trouble;
-	uv_buf_t count_part;
-	char stale[ERROR_TEXT_MAX]; /* of STORE_STALE: what requests are answered */
-	bool is_beat_out;           /* asked and not answered */
-	bool is_standing_by;        /* a start that waits as long as it takes */
-	bool is_closing;
-	void (*on_closed)(void *ctx);
-	void *closed_ctx;
-};
 
 static void lose(struct redis_conn *c, bool is_final, const char *format, ...)
 	TIDE_PRINTF(3, 4);
@@ -922,26 +873,4 @@ void redis_conn_hurry(struct redis_conn *c)
 {
 	if (c->is_closing && c->phase != PHASE_CLOSED)
 		uv_timer_start(&c->grace, on_grace_over, 0, 0);
-}
-
-const struct redis_holder *redis_conn_holder(const struct redis_conn *c)
-{
-	bool is_held = c->phase == PHASE_UP && c->config.hold != STORE_HOLD_NONE;
-
-	return is_held ? &c->holder : NULL;
-}
-
-const struct redis_trouble *redis_conn_trouble(const struct redis_conn *c)
-{
-	return &c->trouble;
-}
-
-const struct redis_hello *redis_conn_hello(const struct redis_conn *c)
-{
-	return &c->hello;
-}
-
-const struct store_stats *redis_conn_stats(const struct redis_conn *c)
-{
-	return &c->stats;
 }

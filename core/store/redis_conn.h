@@ -57,7 +57,8 @@ struct redis_hello {
 	unsigned step_count;
 };
 
-struct redis_conn;
+/* The number of "name:number" in what INFO told; 0 when it is not there. */
+uint64_t redis_conn_info_number(struct slice info, const char *name);
 
 struct redis_conn_config {
 	const struct redis_url *url; /* outlives the connection */
@@ -82,6 +83,60 @@ struct redis_conn_hooks {
 	void (*on_heard)(void *ctx, uint64_t now_ns);
 };
 
+enum phase {
+	PHASE_WAITING,    /* for the next try */
+	PHASE_CONNECTING, /* a link is on its way */
+	PHASE_HELLO,      /* connected, being checked */
+	PHASE_HOLDER,     /* is the store ours? */
+	PHASE_STANDBY,    /* connected; not our store, to be asked again */
+	PHASE_UP,
+	PHASE_FAILED, /* the first connection failed for good */
+	PHASE_CLOSED, /* only handles are left */
+};
+
+struct redis_conn {
+	uv_loop_t *loop;
+	struct redis_conn_config config;
+	struct redis_conn_hooks hooks;
+	enum phase phase;
+	enum store_state state;
+	struct redis_link *link; /* from CONNECTING to UP */
+	unsigned open_count;     /* handles and links that are not closed */
+	uv_timer_t timer;        /* pause, timeouts, by phase */
+	uv_timer_t grace;
+	uv_prepare_t prepare;
+	uv_idle_t idle;
+	struct redis_requests waiting; /* those that no link has */
+	/* The first one without an answer when a connection was lost. */
+	struct redis_request *suspect;
+	unsigned suspect_losses;
+	char refusal[128];        /* what Redis said to it before it hung up; "" */
+	struct store_stats stats; /* its own figures alone; the rest is 0 */
+	int64_t backoff_ms;
+	uint64_t began_at_ms; /* of the loop's clock: start, or the loss */
+	uint64_t up_at_ms;
+	unsigned silent_ticks;
+	uint64_t asked_ns;    /* the first request of this turn */
+	uint64_t heard_ns;    /* the last bytes */
+	bool is_waiting_told; /* that Redis is loading */
+	struct redis_hello hello;
+	struct redis_holder holder;
+	struct redis_request greeting; /* what is asked before the link is up */
+	struct buf greeting_bytes;
+	uv_buf_t greeting_part;
+	uv_timer_t beat_timer;
+	struct redis_request beat;
+	uv_buf_t beat_part;
+	struct redis_trouble trouble;
+	uv_buf_t count_part;
+	char stale[ERROR_TEXT_MAX]; /* of STORE_STALE: what requests are answered */
+	bool is_beat_out;           /* asked and not answered */
+	bool is_standing_by;        /* a start that waits as long as it takes */
+	bool is_closing;
+	void (*on_closed)(void *ctx);
+	void *closed_ctx;
+};
+
 /* Everything begins in the loop, not in the call. */
 struct redis_conn *redis_conn_create(uv_loop_t *loop,
 				     const struct redis_conn_config *config,
@@ -95,10 +150,3 @@ void redis_conn_close(struct redis_conn *c, int64_t grace_ms,
 
 /* Of a connection that is being closed: its grace is over. */
 void redis_conn_hurry(struct redis_conn *c);
-
-/* Ours to give back: the connection stands, and the store is held. NULL: it is not. */
-const struct redis_holder *redis_conn_holder(const struct redis_conn *c);
-const struct redis_trouble *redis_conn_trouble(const struct redis_conn *c);
-const struct redis_hello *redis_conn_hello(const struct redis_conn *c);
-/* What it counts itself; the rest is 0. */
-const struct store_stats *redis_conn_stats(const struct redis_conn *c);

@@ -9,56 +9,12 @@
 #include "layout.h"
 #include "resp.h"
 
-/* A script names more keys rarely. */
-#define KEYS_MAX 64
-
-static void wrong_key_deinit(struct redis_wrong_key *k)
-{
-	buf_deinit(&k->bytes);
-	buf_deinit(&k->names);
-}
+/* Keys of one request that are asked for. */
+#define KEYS_MAX 1024
 
 static bool is_word(const redisReply *command, const char *word)
 {
 	return command->elements > 0 && strcasecmp(command->element[0]->str, word) == 0;
-}
-
-static redisReader *read_request(const struct redis_request *r)
-{
-	redisReader *reader = redisReaderCreate();
-
-	for (unsigned i = 0; i < r->part_count; i++)
-		redisReaderFeed(reader, r->parts[i].base, r->parts[i].len);
-	return reader;
-}
-
-static redisReply *next_command(redisReader *reader)
-{
-	void *command = NULL;
-
-	if (redisReaderGetReply(reader, &command) != REDIS_OK)
-		return NULL;
-	return command;
-}
-
-/* The number of the refused command; MULTI is the last one before the EXEC that is
- * answered. */
-static size_t find_number(const struct redis_request *r, bool is_whole, size_t element)
-{
-	redisReader *reader;
-	redisReply *command;
-	size_t number = 0, multi = 0;
-
-	if (is_whole)
-		return r->answered - 1;
-	reader = read_request(r);
-	for (; number < r->answered && (command = next_command(reader)); number++) {
-		if (is_word(command, "MULTI"))
-			multi = number;
-		freeReplyObject(command);
-	}
-	redisReaderFree(reader);
-	return multi + 1 + element;
 }
 
 static void add_key(struct redis_wrong_key *k, const redisReply *word)
@@ -71,7 +27,8 @@ static void add_key(struct redis_wrong_key *k, const redisReply *word)
 	k->request.replies++;
 }
 
-/* The keys of EVAL have their number before them; other commands have one key. */
+/* The keys of EVAL have their number before them; other commands have one key, or none
+ * and one word. */
 static void add_keys(struct redis_wrong_key *k, const redisReply *command)
 {
 	bool is_script = is_word(command, "EVAL");
@@ -79,9 +36,9 @@ static void add_keys(struct redis_wrong_key *k, const redisReply *command)
 
 	if (is_script && command->elements > 2)
 		count = strtoul(command->element[2]->str, NULL, 10);
-	for (size_t i = 0; i < count && i < KEYS_MAX && first + i < command->elements;
-	     i++)
-		add_key(k, command->element[first + i]);
+	for (size_t i = first; i < first + count && i < command->elements; i++)
+		if (k->request.replies < KEYS_MAX)
+			add_key(k, command->element[i]);
 }
 
 static void clear(struct redis_wrong_key *k)
@@ -101,24 +58,22 @@ static bool ready_to_send(struct redis_wrong_key *k)
 	return k->is_out;
 }
 
-/* A command of `r` was refused: the one that is answered now, or the element-th within
- * the transaction that is. True: `request` is to be sent. */
-static bool wrong_key_look(struct redis_wrong_key *k, const struct redis_request *r,
-			   bool is_whole, size_t element)
+/* A command of `r` was refused. True: `request` is to be sent. */
+static bool wrong_key_look(struct redis_wrong_key *k, const struct redis_request *r)
 {
 	redisReader *reader;
-	redisReply *command;
-	size_t number;
+	void *command = NULL;
 
 	/* One at a time: the others are found when this one is right. */
 	if (k->is_out || k->found[0])
 		return false;
 	clear(k);
-	number = find_number(r, is_whole, element);
-	reader = read_request(r);
-	for (size_t i = 0; (command = next_command(reader)) != NULL; i++) {
-		if (i == number)
-			add_keys(k, command);
+	k->was_known = false;
+	reader = redisReaderCreate();
+	for (unsigned i = 0; i < r->part_count; i++)
+		redisReaderFeed(reader, r->parts[i].base, r->parts[i].len);
+	while (redisReaderGetReply(reader, &command) == REDIS_OK && command) {
+		add_keys(k, command);
 		freeReplyObject(command);
 	}
 	redisReaderFree(reader);
@@ -131,6 +86,7 @@ static bool wrong_key_again(struct redis_wrong_key *k)
 	redisReply word = { .str = k->found, .len = strlen(k->found) };
 
 	clear(k);
+	k->was_known = true;
 	add_key(k, &word);
 	return ready_to_send(k);
 }
@@ -274,7 +230,8 @@ void redis_trouble_init(struct redis_trouble *t, const char *address, uint64_t *
 
 void redis_trouble_deinit(struct redis_trouble *t)
 {
-	wrong_key_deinit(&t->key);
+	buf_deinit(&t->key.bytes);
+	buf_deinit(&t->key.names);
 }
 
 static void begin(struct redis_trouble *t, enum store_trouble kind, uint64_t now_ms)
@@ -310,14 +267,13 @@ static void refuse(struct redis_trouble *t, enum store_trouble kind, const char 
 /* The error that a reply is, or that EXEC has among the replies to its commands; NULL:
  * there is none. */
 static const redisReply *find_error(const struct redis_request *r,
-				    const redisReply *reply, size_t *element)
+				    const redisReply *reply)
 {
-	*element = 0;
 	if (reply->type == REDIS_REPLY_ERROR)
 		return reply;
-	for (; r->is_write && *element < reply->elements; ++*element)
-		if (reply->element[*element]->type == REDIS_REPLY_ERROR)
-			return reply->element[*element];
+	for (size_t i = 0; r->is_write && i < reply->elements; i++)
+		if (reply->element[i]->type == REDIS_REPLY_ERROR)
+			return reply->element[i];
 	return NULL;
 }
 
@@ -326,33 +282,29 @@ bool redis_trouble_reply(struct redis_trouble *t, struct redis_request *r,
 {
 	const redisReply *found;
 	enum store_trouble kind;
-	size_t element;
 
 	if (r->answered == 1)
 		r->is_refused = false;
 	/* A transaction that is refused has an error for each of its commands: the first
 	 * one says why. */
-	if (r->is_refused || !(found = find_error(r, reply, &element)))
+	if (r->is_refused || !(found = find_error(r, reply)))
 		return false;
 	r->is_refused = true;
 	kind = redis_trouble_kind(found->str);
 	t->refused[kind]++;
 	refuse(t, kind, found->str, now_ms);
-	return kind == STORE_TROUBLE_TYPE &&
-	       wrong_key_look(&t->key, r, reply == found, element);
+	return kind == STORE_TROUBLE_TYPE && wrong_key_look(&t->key, r);
 }
 
 void redis_trouble_key_reply(struct redis_trouble *t, const redisReply *reply,
 			     uint64_t now_ms)
 {
-	bool was_known = t->key.found[0];
-
 	wrong_key_reply(&t->key, reply);
 	if (t->key.request.answered < t->key.request.replies)
 		return;
-	if (t->key.text[0] && !was_known)
+	if (t->key.text[0] && !t->key.was_known)
 		log_error("store: Redis at %s: %s", t->address, t->key.text);
-	else if (!t->key.text[0] && was_known)
+	else if (!t->key.text[0] && t->key.was_known)
 		end(t, STORE_TROUBLE_TYPE, now_ms);
 }
 

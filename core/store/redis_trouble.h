@@ -15,14 +15,15 @@
 /* Which key a request was refused for with WRONGTYPE.
  *
  * Redis does not name the key. The request does: its commands are read again, and Redis
- * is asked for the type of each key of the command that was refused. layout.h knows which
- * type each should have. */
+ * is asked for the type of each key of theirs. layout.h knows which type each should
+ * have. */
 struct redis_wrong_key {
 	struct redis_request request; /* TYPE of each key that it may be */
 	struct buf bytes;
 	uv_buf_t part;
 	struct buf names; /* of these keys, each with a zero behind it */
 	size_t next;      /* in them: the one of the next reply */
+	bool was_known;   /* it is asked for again */
 	bool is_out;      /* asked and not answered: nothing else is looked for */
 	char found[600];  /* its name; "": there is none */
 	char text[ERROR_TEXT_MAX]; /* what is wrong with it, and what to do; "": nothing

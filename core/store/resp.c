@@ -89,8 +89,6 @@ char *resp_put_score(char *to, double score)
 }
 
 #define BLOCK_BYTES (64 * 1024)
-/* What an idle connection keeps. */
-#define SPARE_MAX 8
 
 struct resp_block {
 	struct resp_block *next;
@@ -104,74 +102,54 @@ void resp_arena_init(struct resp_arena *a)
 	*a = (struct resp_arena){ 0 };
 }
 
-static void free_blocks(struct resp_block *b)
+void resp_arena_deinit(struct resp_arena *a)
 {
-	while (b) {
-		struct resp_block *next = b->next;
+	struct resp_block *b;
 
+	while ((b = a->blocks) != NULL) {
+		a->blocks = b->next;
 		mem_free(b);
-		b = next;
 	}
 }
 
-void resp_arena_deinit(struct resp_arena *a)
-{
-	free_blocks(a->used);
-	free_blocks(a->spare);
-	resp_arena_init(a);
-}
-
+/* One block stays, for the next reply. */
 void resp_arena_reset(struct resp_arena *a)
 {
 	struct resp_block *b;
 
-	while ((b = a->used) != NULL) {
-		a->used = b->next;
-		if (b->size > BLOCK_BYTES || a->spare_count == SPARE_MAX) {
-			mem_free(b);
-			continue;
-		}
-		b->used = 0;
-		b->next = a->spare;
-		a->spare = b;
-		a->spare_count++;
+	while ((b = a->blocks) != NULL && (b->next || b->size > BLOCK_BYTES)) {
+		a->blocks = b->next;
+		mem_free(b);
 	}
+	if (b)
+		b->used = 0;
 }
 
-static struct resp_block *take_block(struct resp_arena *a, size_t size)
+static struct resp_block *add_block(struct resp_arena *a, size_t size)
 {
-	struct resp_block *b = a->spare;
+	struct resp_block *b;
 
-	if (b && size <= BLOCK_BYTES) {
-		a->spare = b->next;
-		a->spare_count--;
-	} else {
-		if (size < BLOCK_BYTES)
-			size = BLOCK_BYTES;
-		if (size > SIZE_MAX - sizeof(*b))
-			return NULL;
-		b = mem_try_alloc(sizeof(*b) + size);
-		if (!b)
-			return NULL;
-		b->size = size;
-		b->used = 0;
-	}
-	b->next = a->used;
-	a->used = b;
+	if (size < BLOCK_BYTES)
+		size = BLOCK_BYTES;
+	b = size > SIZE_MAX - sizeof(*b) ? NULL : mem_try_alloc(sizeof(*b) + size);
+	if (!b)
+		return NULL;
+	*b = (struct resp_block){ .next = a->blocks, .size = size };
+	a->blocks = b;
 	return b;
 }
 
 /* Redis says how long things are, so the failure is the reader's to report. */
 static void *allocate(struct resp_arena *a, size_t size)
 {
-	struct resp_block *b = a->used;
+	struct resp_block *b = a->blocks;
 	void *result;
 
 	if (size > SIZE_MAX - alignof(max_align_t))
 		return NULL;
 	size = (size + alignof(max_align_t) - 1) & ~(alignof(max_align_t) - 1);
 	if (!b || b->size - b->used < size) {
-		b = take_block(a, size);
+		b = add_block(a, size);
 		if (!b)
 			return NULL;
 	}

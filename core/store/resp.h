@@ -64,13 +64,11 @@ char *resp_put_score(char *to, double score);
  *
  * hiredis allocates each element of a reply, and its text, by itself: seven
  * allocations for a message that is read. Here they lie one behind the other
- * and are forgotten together, and the blocks serve the next reply. */
+ * and are forgotten together. */
 struct resp_block;
 
 struct resp_arena {
-	struct resp_block *used; /* the one that is being filled first */
-	struct resp_block *spare;
-	size_t spare_count;
+	struct resp_block *blocks; /* the one that is being filled first */
 };
 
 void resp_arena_init(struct resp_arena *a);

@@ -24,6 +24,17 @@ void *store_call_create(struct store *s, struct store_shard *shard, size_t size,
 	return call;
 }
 
+struct store_call *store_call_begin(struct store *s, struct store_shard *shard,
+				    store_reply_fn on_reply, store_tell_fn tell,
+				    void *ctx)
+{
+	struct store_call *call =
+		store_call_create(s, shard, sizeof(*call), on_reply, ctx);
+
+	call->tell = tell;
+	return call;
+}
+
 void store_call_add(struct store_call *call, const char *format, ...)
 {
 	va_list args;
@@ -133,53 +144,37 @@ long long store_last_index(int64_t start, unsigned count)
 	return start < 0 && last >= 0 ? -1 : last;
 }
 
-struct done_call {
-	struct store_call call;
-	store_done_fn on_done;
-};
-
 static void on_done_reply(struct store_call *call, const redisReply *reply, bool is_last)
 {
-	struct done_call *d = container_of(call, struct done_call, call);
-
 	if (reply && reply->type == REDIS_REPLY_ARRAY)
 		store_call_check_exec(call, reply);
-	if (is_last && d->on_done)
-		d->on_done(call->ctx, call->err.code, store_call_text(call));
+	if (is_last && call->tell)
+		CALL_TELL(call, store_done_fn);
 }
 
 struct store_call *store_done_call_create(struct store *s, struct store_shard *shard,
 					  store_done_fn on_done, void *ctx)
 {
-	struct done_call *d = store_call_create(s, shard, sizeof(*d), on_done_reply, ctx);
+	struct store_call *call =
+		store_call_begin(s, shard, on_done_reply, (store_tell_fn)on_done, ctx);
 
-	d->on_done = on_done;
-	d->call.request.is_write = true;
-	return &d->call;
+	call->request.is_write = true;
+	return call;
 }
-
-struct count_call {
-	struct store_call call;
-	store_purged_fn on_count;
-};
 
 static void on_count_reply(struct store_call *call, const redisReply *reply, bool is_last)
 {
-	struct count_call *c = container_of(call, struct count_call, call);
-
-	c->on_count(call->ctx, call->err.code, store_call_text(call),
-		    reply ? (uint64_t)reply->integer : 0);
+	CALL_TELL(call, store_purged_fn, reply ? (uint64_t)reply->integer : 0);
 }
 
 struct store_call *store_count_call_create(struct store *s, struct store_shard *shard,
 					   store_purged_fn on_count, void *ctx)
 {
-	struct count_call *c =
-		store_call_create(s, shard, sizeof(*c), on_count_reply, ctx);
+	struct store_call *call =
+		store_call_begin(s, shard, on_count_reply, (store_tell_fn)on_count, ctx);
 
-	c->on_count = on_count;
-	c->call.request.is_write = true;
-	return &c->call;
+	call->request.is_write = true;
+	return call;
 }
 
 struct batch *store_batch_begin(struct store *s, struct store_shard *shard)
@@ -278,7 +273,7 @@ static void tell_state(void *ctx, enum store_state state, const char *why)
 		return;
 	s->state = state;
 	if (state == STORE_UP && s->child)
-		redis_child_set_answered(s->child, redis_conn_hello(s->conn)->process_id);
+		redis_child_set_answered(s->child, s->conn->hello.process_id);
 	s->hooks.on_state(s->hooks.ctx, state, why);
 }
 
@@ -463,13 +458,12 @@ static void on_conn_closed(void *ctx)
 /* The last request. Without an answer the lease lapses by itself. */
 static void release(struct store *s)
 {
-	const struct redis_holder *holder = redis_conn_holder(s->conn);
 	struct store_call *call;
 
-	if (!holder)
+	if (s->conn->phase != PHASE_UP || s->config.hold == STORE_HOLD_NONE)
 		return;
 	call = store_done_call_create(s, NULL, NULL, NULL);
-	redis_holder_release(holder, &call->bytes);
+	redis_holder_release(&s->conn->holder, &call->bytes);
 	call->request.replies++;
 	store_call_send(call, 0);
 }
@@ -506,7 +500,7 @@ bool store_is_durable(const struct store *s)
 
 size_t store_body_max(const struct store *s)
 {
-	return s->conn ? redis_conn_hello(s->conn)->word_max : SIZE_MAX;
+	return s->conn ? s->conn->hello.word_max : SIZE_MAX;
 }
 
 enum store_state store_state(const struct store *s)
@@ -516,12 +510,12 @@ enum store_state store_state(const struct store *s)
 
 bool store_has_trouble(const struct store *s, enum store_trouble kind)
 {
-	return s->conn && redis_trouble_has(redis_conn_trouble(s->conn), kind);
+	return s->conn && redis_trouble_has(&s->conn->trouble, kind);
 }
 
 const char *store_unfit(const struct store *s)
 {
-	const struct redis_hello *hello = s->conn ? redis_conn_hello(s->conn) : NULL;
+	const struct redis_hello *hello = s->conn ? &s->conn->hello : NULL;
 
 	return s->state == STORE_DOWN && hello->verdict != REDIS_HELLO_OK ? hello->reason
 									  : NULL;
@@ -543,8 +537,8 @@ const char *store_trouble_now(const struct store *s)
 		kind++;
 	if (kind == STORE_TROUBLES)
 		return "";
-	if (kind == STORE_TROUBLE_TYPE && redis_conn_trouble(s->conn)->key.found[0])
-		return redis_conn_trouble(s->conn)->key.text;
+	if (kind == STORE_TROUBLE_TYPE && s->conn->trouble.key.found[0])
+		return s->conn->trouble.key.text;
 	return store_trouble_text((enum store_trouble)kind);
 }
 
@@ -567,19 +561,19 @@ const char *store_state_name(const struct store *s)
 /* The answer comes behind those to what was asked of a refused request. */
 static void on_asked(struct store_call *call, const redisReply *reply, bool is_last)
 {
-	struct done_call *d = container_of(call, struct done_call, call);
 	const char *text = store_trouble_now(call->store);
 
-	d->on_done(call->ctx, call->err.code, text[0] ? text : NULL);
+	CALL_TELLER(call, store_done_fn)
+	(call->ctx, call->err.code, text[0] ? text : NULL);
 }
 
 void store_trouble_ask(struct store *s, store_done_fn on_done, void *ctx)
 {
-	struct done_call *d = store_call_create(s, NULL, sizeof(*d), on_asked, ctx);
+	struct store_call *call =
+		store_call_begin(s, NULL, on_asked, (store_tell_fn)on_done, ctx);
 
-	d->on_done = on_done;
-	store_call_add(&d->call, "PING");
-	store_call_send(&d->call, 0);
+	store_call_add(call, "PING");
+	store_call_send(call, 0);
 }
 
 void store_stats(const struct store *s, struct store_stats *out)
@@ -590,7 +584,7 @@ void store_stats(const struct store *s, struct store_stats *out)
 		[REDIS_URL_TCP] = "redis",
 		[REDIS_URL_UNIX] = "redis",
 	};
-	*out = s->conn ? *redis_conn_stats(s->conn) : (struct store_stats){ 0 };
+	*out = s->conn ? s->conn->stats : (struct store_stats){ 0 };
 	out->kind = kinds[s->url.kind];
 	out->transactions = s->transactions;
 	out->memory_bytes = s->memory_bytes;
@@ -598,22 +592,7 @@ void store_stats(const struct store *s, struct store_stats *out)
 	snprintf(out->address, sizeof(out->address), "%s", s->address);
 	if (s->conn)
 		snprintf(out->version, sizeof(out->version), "%s",
-			 redis_conn_hello(s->conn)->version);
-}
-
-/* The number of "name:number" in what INFO told; 0 when it is not there. */
-static uint64_t info_number(struct slice info, const char *name)
-{
-	uint64_t n;
-
-	while (info.len > 0) {
-		struct slice line = slice_cut(&info, '\n');
-
-		if (slice_is(slice_cut(&line, ':'), name))
-			return slice_to_uint(slice_cut(&line, '\r'), UINT64_MAX, &n) ? n
-										     : 0;
-	}
-	return 0;
+			 s->conn->hello.version);
 }
 
 static void on_info(struct store_call *call, const redisReply *reply, bool is_last)
@@ -623,8 +602,9 @@ static void on_info(struct store_call *call, const redisReply *reply, bool is_la
 	s->is_memory_asked = false;
 	if (!reply)
 		return;
-	s->memory_bytes = info_number(store_reply_slice(reply), "used_memory");
-	s->memory_max_bytes = info_number(store_reply_slice(reply), "maxmemory");
+	s->memory_bytes = redis_conn_info_number(store_reply_slice(reply), "used_memory");
+	s->memory_max_bytes =
+		redis_conn_info_number(store_reply_slice(reply), "maxmemory");
 }
 
 void store_memory_ask(struct store *s)
@@ -634,19 +614,13 @@ void store_memory_ask(struct store *s)
 	if (!s->conn || s->state != STORE_UP || s->is_memory_asked || s->is_closing)
 		return;
 	s->is_memory_asked = true;
-	call = store_call_create(s, NULL, sizeof(*call), on_info, NULL);
+	call = store_call_begin(s, NULL, on_info, NULL, NULL);
 	store_call_add(call, "INFO memory");
 	store_call_send(call, REDIS_REPLY_STRING);
 }
 
-struct store_transaction {
-	struct store_call call;
-	batch_done_fn on_done;
-};
-
-static void on_reply(struct store_call *call, const redisReply *reply, bool is_last)
+static void on_exec_reply(struct store_call *call, const redisReply *reply, bool is_last)
 {
-	struct store_transaction *t = container_of(call, struct store_transaction, call);
 	struct batch_result result;
 
 	if (!is_last)
@@ -659,22 +633,17 @@ static void on_reply(struct store_call *call, const redisReply *reply, bool is_l
 		.text = store_call_text(call),
 		.is_unsure = call->request.was_lost || call->err.code == TIDE_ESHUTDOWN,
 	};
-	t->on_done(call->ctx, &result);
+	CALL_TELLER(call, batch_done_fn)(call->ctx, &result);
 }
 
 struct store_transaction *store_transaction_begin(struct store *s)
 {
 	struct store_transaction *t =
-		store_call_create(s, NULL, sizeof(*t), on_reply, NULL);
+		store_call_create(s, NULL, sizeof(*t), on_exec_reply, NULL);
 
 	t->call.request.is_write = true;
 	store_call_add(&t->call, "MULTI");
 	return t;
-}
-
-struct store_call *store_transaction_call(struct store_transaction *t)
-{
-	return &t->call;
 }
 
 void store_transaction_add_take(struct store_transaction *t, struct batch *b)
@@ -686,7 +655,7 @@ void store_transaction_add_take(struct store_transaction *t, struct batch *b)
 void store_transaction_commit_take(struct store_transaction *t, batch_done_fn on_done,
 				   void *ctx)
 {
-	t->on_done = on_done;
+	CALL_TELLS(&t->call, on_done);
 	t->call.ctx = ctx;
 	store_call_add(&t->call, "EXEC");
 	t->call.store->transactions++;

@@ -446,18 +446,16 @@ struct store_queue { /* or topic */
 	struct slice vhost, name;
 	unsigned shards;
 };
-/* Remove a queue's definition and all keys of its shards, at once: a crash leaves
- * all or nothing. on_done may be NULL. */
-void store_definition_erase_queue(struct store *s, const struct store_queue *queue,
-				  store_done_fn on_done, void *ctx);
-
-/* The same of a topic; its partitions are counted in `shards`. What it has in Redis
- * beside its options (the set of topics, the set of its partitions) is set with them, at
- * once. */
+/* Remove the definition of a queue, or of a topic (STORE_TOPICS, with its partitions
+ * counted in `shards`), and all keys of its shards, at once: a crash leaves all or
+ * nothing. on_done may be NULL. */
+void store_definition_erase(struct store *s, enum store_table table,
+			    const struct store_queue *queue, store_done_fn on_done,
+			    void *ctx);
+/* What a topic has in Redis beside its options (the set of topics, the set of its
+ * partitions) is set with them, at once. */
 void store_definition_set_topic(struct store *s, const struct store_queue *topic,
 				struct slice value, store_done_fn on_done, void *ctx);
-void store_definition_erase_topic(struct store *s, const struct store_queue *topic,
-				  store_done_fn on_done, void *ctx);
 
 struct store_definition {
 	enum store_table table;

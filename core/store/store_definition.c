@@ -10,17 +10,33 @@ static bool table_is_hash(enum store_table table)
 	return table != STORE_VHOSTS && table != STORE_BINDINGS;
 }
 
+static void add_table_key(struct buf *out, enum store_table table, struct slice vhost)
+{
+	struct buf key = { 0 };
+
+	layout_table_key(&key, table, vhost);
+	resp_bulk(out, buf_slice(&key));
+	buf_deinit(&key);
+}
+
+/* Of a topic's partitions; or LAYOUT_ALL_TOPICS. */
+static void add_topic_key(struct buf *out, struct slice vhost, struct slice topic)
+{
+	struct buf key = { 0 };
+
+	layout_topic_key(&key, vhost, topic);
+	resp_bulk(out, buf_slice(&key));
+	buf_deinit(&key);
+}
+
 /* The caller appends `words` words. */
 static struct buf *add_command(struct store_call *call, const char *verb,
 			       enum store_table table, struct slice vhost, size_t words)
 {
 	struct buf *out = store_call_add_words(call, 2 + words);
-	struct buf key = { 0 };
 
-	layout_table_key(&key, table, vhost);
 	resp_text(out, verb);
-	resp_bulk(out, buf_slice(&key));
-	buf_deinit(&key);
+	add_table_key(out, table, vhost);
 	return out;
 }
 
@@ -49,109 +65,69 @@ void store_definition_remove(struct store *s, enum store_table table, struct sli
 	store_call_send(call, 0);
 }
 
-static void add_key(struct buf *out, struct buf *key)
-{
-	resp_bulk(out, buf_slice(key));
-	buf_clear(key);
-}
-
-static void add_shard_keys(struct buf *out, const struct store_queue *queue)
-{
-	struct buf prefix = { 0 };
-
-	for (unsigned i = 0; i < queue->shards; i++) {
-		buf_clear(&prefix);
-		layout_shard_prefix(&prefix, queue->vhost, queue->name, i);
-		for (int key = 0; key < LAYOUT_KEY_COUNT; key++)
-			layout_resp_key(out, buf_slice(&prefix), (enum layout_key)key);
-	}
-	buf_deinit(&prefix);
-}
-
-void store_definition_erase_queue(struct store *s, const struct store_queue *queue,
-				  store_done_fn on_done, void *ctx)
-{
-	struct store_call *call = store_done_call_create(s, NULL, on_done, ctx);
-	size_t keys = 2 + (size_t)queue->shards * LAYOUT_KEY_COUNT;
-	struct buf *out = store_call_add_script(call, script_erase_queue, keys, 1);
-	struct buf key = { 0 };
-
-	layout_table_key(&key, STORE_QUEUES, queue->vhost);
-	add_key(out, &key);
-	layout_table_key(&key, STORE_PAUSES, queue->vhost);
-	add_key(out, &key);
-	add_shard_keys(out, queue);
-	resp_bulk(out, queue->name);
-	buf_deinit(&key);
-	store_call_send(call, REDIS_REPLY_INTEGER);
-}
-
-/* ---- topics: their options are what counts; the sets of names and of partitions are
- * for people */
-
+/* Of a topic the options are what counts; the sets of names and of partitions are for
+ * people. */
 void store_definition_set_topic(struct store *s, const struct store_queue *topic,
 				struct slice value, store_done_fn on_done, void *ctx)
 {
 	struct store_call *call = store_done_call_create(s, NULL, on_done, ctx);
-	struct buf *out, key = { 0 };
+	struct buf *out;
 
 	store_call_add(call, "MULTI");
 	out = add_command(call, "HSET", STORE_TOPICS, topic->vhost, 2);
 	resp_bulk(out, topic->name);
 	resp_bulk(out, value);
-	out = store_call_add_words(call, 3);
-	resp_text(out, "SADD");
-	layout_topics_key(&key, topic->vhost);
-	add_key(out, &key);
+	resp_text(store_call_add_words(call, 3), "SADD");
+	add_topic_key(out, topic->vhost, LAYOUT_ALL_TOPICS);
 	resp_bulk(out, topic->name);
 	/* It may have had more. */
-	out = store_call_add_words(call, 2);
-	resp_text(out, "UNLINK");
-	layout_topic_key(&key, topic->vhost, topic->name);
-	resp_bulk(out, buf_slice(&key));
-	out = store_call_add_words(call, 2 + (size_t)topic->shards);
-	resp_text(out, "SADD");
-	add_key(out, &key);
+	resp_text(store_call_add_words(call, 2), "UNLINK");
+	add_topic_key(out, topic->vhost, topic->name);
+	resp_text(store_call_add_words(call, 2 + (size_t)topic->shards), "SADD");
+	add_topic_key(out, topic->vhost, topic->name);
 	for (unsigned i = 0; i < topic->shards; i++)
 		resp_number(out, i);
 	store_call_add(call, "EXEC");
-	buf_deinit(&key);
 	store_call_send(call, 0);
 }
 
-static void add_partition_keys(struct buf *out, const struct store_queue *topic)
+/* But for the days of a partition, which the script finds in its state. */
+static void add_part_keys(struct buf *out, const struct store_queue *queue, unsigned part,
+			  bool is_topic)
 {
 	struct buf prefix = { 0 };
 
-	for (unsigned i = 0; i < topic->shards; i++) {
-		buf_clear(&prefix);
-		layout_shard_prefix(&prefix, topic->vhost, topic->name, i);
+	layout_shard_prefix(&prefix, queue->vhost, queue->name, part);
+	if (is_topic) {
 		layout_resp_partition_key(out, buf_slice(&prefix), LAYOUT_STATE);
 		layout_resp_partition_key(out, buf_slice(&prefix), LAYOUT_GROUPS);
 		layout_resp_key(out, buf_slice(&prefix), LAYOUT_DEDUPE);
 	}
+	for (int key = 0; !is_topic && key < LAYOUT_KEY_COUNT; key++)
+		layout_resp_key(out, buf_slice(&prefix), (enum layout_key)key);
 	buf_deinit(&prefix);
 }
 
-void store_definition_erase_topic(struct store *s, const struct store_queue *topic,
-				  store_done_fn on_done, void *ctx)
+void store_definition_erase(struct store *s, enum store_table table,
+			    const struct store_queue *queue, store_done_fn on_done,
+			    void *ctx)
 {
+	bool is_topic = table == STORE_TOPICS;
+	size_t keys = is_topic ? 4 + 3 * (size_t)queue->shards
+			       : 2 + (size_t)queue->shards * LAYOUT_KEY_COUNT;
 	struct store_call *call = store_done_call_create(s, NULL, on_done, ctx);
-	size_t keys = 4 + 3 * (size_t)topic->shards;
-	struct buf *out = store_call_add_script(call, script_erase_topic, keys, 1);
-	struct buf key = { 0 };
+	struct buf *out = store_call_add_script(
+		call, is_topic ? script_erase_topic : script_erase_queue, keys, 1);
 
-	layout_table_key(&key, STORE_TOPICS, topic->vhost);
-	add_key(out, &key);
-	layout_table_key(&key, STORE_PAUSES, topic->vhost);
-	add_key(out, &key);
-	layout_topics_key(&key, topic->vhost);
-	add_key(out, &key);
-	layout_topic_key(&key, topic->vhost, topic->name);
-	add_key(out, &key);
-	add_partition_keys(out, topic);
-	resp_bulk(out, topic->name);
-	buf_deinit(&key);
+	add_table_key(out, table, queue->vhost);
+	add_table_key(out, STORE_PAUSES, queue->vhost);
+	if (is_topic) {
+		add_topic_key(out, queue->vhost, LAYOUT_ALL_TOPICS);
+		add_topic_key(out, queue->vhost, queue->name);
+	}
+	for (unsigned i = 0; i < queue->shards; i++)
+		add_part_keys(out, queue, i, is_topic);
+	resp_bulk(out, queue->name);
 	store_call_send(call, REDIS_REPLY_INTEGER);
 }
 
@@ -300,15 +276,9 @@ void store_document_remove(struct store *s, const char *name, store_done_fn on_d
 	store_call_send(call, 0);
 }
 
-struct document_call {
-	struct store_call call;
-	store_fields_fn on_fields;
-};
-
 static void on_document_reply(struct store_call *call, const redisReply *reply,
 			      bool is_last)
 {
-	struct document_call *c = container_of(call, struct document_call, call);
 	size_t count = reply ? reply->elements / 2 : 0;
 	struct store_field *fields = mem_alloc((count + 1) * sizeof(*fields));
 
@@ -317,17 +287,16 @@ static void on_document_reply(struct store_call *call, const redisReply *reply,
 			.name = store_reply_slice(reply->element[2 * i]),
 			.value = store_reply_slice(reply->element[2 * i + 1])
 		};
-	c->on_fields(call->ctx, call->err.code, store_call_text(call), fields, count);
+	CALL_TELL(call, store_fields_fn, fields, count);
 	mem_free(fields);
 }
 
 void store_document_read(struct store *s, const char *name, store_fields_fn on_fields,
 			 void *ctx)
 {
-	struct document_call *c =
-		store_call_create(s, NULL, sizeof(*c), on_document_reply, ctx);
+	struct store_call *call = store_call_begin(s, NULL, on_document_reply,
+						   (store_tell_fn)on_fields, ctx);
 
-	c->on_fields = on_fields;
-	add_document_command(&c->call, "HGETALL", name, 0);
-	store_call_send(&c->call, REDIS_REPLY_ARRAY);
+	add_document_command(call, "HGETALL", name, 0);
+	store_call_send(call, REDIS_REPLY_ARRAY);
 }

@@ -59,11 +59,13 @@ static struct buf *add_key_command(struct store_call *call, const char *verb,
 	return out;
 }
 
+/* The same as a word in a format, of prefix and day. */
+#define DAY_KEY "%slog:%08u"
+
 /* ---- append */
 
 struct append_call {
 	struct store_call call;
-	store_log_done_fn on_done;
 	bool has_exec;
 	unsigned part_count;
 	uv_buf_t parts[]; /* the batches are written from where they lie */
@@ -83,7 +85,7 @@ static void on_append_reply(struct store_call *call, const redisReply *reply,
 	 * Redis that had no memory in between, say. */
 	is_unsure = call->request.was_lost || call->err.code == TIDE_ESHUTDOWN ||
 		    (reply && call->err.code < 0);
-	a->on_done(call->ctx, call->err.code, store_call_text(call), is_unsure);
+	CALL_TELL(call, store_log_done_fn, is_unsure);
 }
 
 /* "<base> <position> <time of the first record>" */
@@ -231,7 +233,7 @@ void store_log_append(struct store *s, struct store_log *log,
 
 	assert(append->count > 0 && append->count <= STORE_LOG_BATCHES_MAX);
 	a->call.request.is_write = true;
-	a->on_done = on_done;
+	CALL_TELLS(&a->call, on_done);
 	add_append_head(a, append);
 	add_batches(a, append);
 	s->transactions++;
@@ -253,7 +255,7 @@ static void add_rows(struct store_call *call, uint32_t day,
 void store_log_join(struct store_transaction *t, struct store_log *log,
 		    const struct store_log_append *append)
 {
-	struct store_call *call = store_transaction_call(t);
+	struct store_call *call = &t->call;
 
 	call->shard = keys_of(log);
 	add_truncations(call, append);
@@ -338,7 +340,6 @@ void store_log_commit(struct store *s, struct store_log *log,
 
 struct log_read_call {
 	struct store_call call;
-	store_log_rows_fn on_rows;
 	/* Of two replies the first, with a copy of its bytes. */
 	struct store_log_batch front;
 	char *front_bytes; /* NULL: it had no row */
@@ -388,65 +389,34 @@ static void on_log_rows_reply(struct store_call *call, const redisReply *reply,
 			count++;
 	if (call->err.code < 0)
 		count = 0;
-	r->on_rows(call->ctx, call->err.code, store_call_text(call), rows, count);
+	CALL_TELL(call, store_log_rows_fn, rows, count);
 	mem_free(rows);
 	mem_free(r->front_bytes);
-}
-
-static struct log_read_call *log_read_call_create(struct store *s, struct store_log *log,
-						  store_log_rows_fn on_rows, void *ctx)
-{
-	struct log_read_call *r =
-		store_call_create(s, keys_of(log), sizeof(*r), on_log_rows_reply, ctx);
-
-	r->on_rows = on_rows;
-	return r;
 }
 
 void store_log_read(struct store *s, struct store_log *log, uint32_t day, uint64_t offset,
 		    unsigned count, store_log_rows_fn on_rows, void *ctx)
 {
-	struct log_read_call *r = log_read_call_create(s, log, on_rows, ctx);
-	struct buf *out = add_day_command(&r->call, "ZREVRANGEBYSCORE", day, 6);
-	char behind[DECIMAL_MAX + 2];
+	struct log_read_call *r =
+		store_call_create(s, keys_of(log), sizeof(*r), on_log_rows_reply, ctx);
+	unsigned behind = (count < STORE_LOG_READ_MAX ? count : STORE_LOG_READ_MAX) - 1;
 
-	resp_number(out, offset);
-	resp_text(out, "-inf");
-	resp_text(out, "WITHSCORES");
-	resp_text(out, "LIMIT");
-	resp_text(out, "0");
-	resp_text(out, "1");
-	if (count > 1) {
-		snprintf(behind, sizeof(behind), "(%llu", (unsigned long long)offset);
-		out = add_day_command(&r->call, "ZRANGEBYSCORE", day, 6);
-		resp_text(out, behind);
-		resp_text(out, "+inf");
-		resp_text(out, "WITHSCORES");
-		resp_text(out, "LIMIT");
-		resp_text(out, "0");
-		resp_number(out,
-			    (count < STORE_LOG_READ_MAX ? count : STORE_LOG_READ_MAX) -
-				    1);
-	}
+	CALL_TELLS(&r->call, on_rows);
+	store_call_add(&r->call,
+		       "ZREVRANGEBYSCORE " DAY_KEY " %llu -inf WITHSCORES LIMIT 0 1",
+		       store_log_prefix(log), day, (unsigned long long)offset);
+	if (count > 1)
+		store_call_add(
+			&r->call,
+			"ZRANGEBYSCORE " DAY_KEY " (%llu +inf WITHSCORES LIMIT 0 %u",
+			store_log_prefix(log), day, (unsigned long long)offset, behind);
 	store_call_send(&r->call, REDIS_REPLY_ARRAY);
-}
-
-static void add_place(struct store_call *call, uint32_t day, int64_t place)
-{
-	struct buf *out = add_day_command(call, "ZRANGE", day, 3);
-	char text[DECIMAL_MAX + 1];
-
-	snprintf(text, sizeof(text), "%lld", (long long)place);
-	resp_text(out, text);
-	resp_text(out, text);
-	resp_text(out, "WITHSCORES");
 }
 
 /* ---- recover: the state and the groups first; then, from the last day back, the last
  * batch, until there is one: a day has none when its first append was refused */
 
 struct log_recovery {
-	store_log_state_fn on_state;
 	struct store_log_state state;
 	struct store_log_day *days;
 	struct store_log_group *groups;
@@ -459,8 +429,7 @@ struct recover_call {
 	struct log_recovery *recovery;
 };
 
-static void look_for_last(struct store *s, struct store_shard *keys,
-			  struct log_recovery *r, void *ctx);
+static void look_for_last(const struct store_call *before, struct log_recovery *r);
 
 /* It tells, and ends. `last`: its bytes are borrowed. */
 static void end_recovery(struct log_recovery *r, const struct store_call *call,
@@ -470,8 +439,7 @@ static void end_recovery(struct log_recovery *r, const struct store_call *call,
 
 	if (last)
 		r->state.last = *last;
-	r->on_state(call->ctx, call->err.code, store_call_text(call),
-		    is_good ? &r->state : NULL);
+	CALL_TELL(call, store_log_state_fn, is_good ? &r->state : NULL);
 	mem_free(r->days);
 	mem_free(r->groups);
 	buf_deinit(&r->names);
@@ -573,7 +541,7 @@ static void on_hashes_reply(struct store_call *call, const redisReply *reply,
 	if (is_last && (call->err.code < 0 || c->recovery->left == 0))
 		end_recovery(c->recovery, call, NULL);
 	else if (is_last)
-		look_for_last(call->store, call->shard, c->recovery, call->ctx);
+		look_for_last(call, c->recovery);
 }
 
 static void on_last_reply(struct store_call *call, const redisReply *reply, bool is_last)
@@ -587,19 +555,20 @@ static void on_last_reply(struct store_call *call, const redisReply *reply, bool
 	if (has_row && !read_row(call, reply, 0, &last))
 		store_call_fail(call, TIDE_ESTORE, "the last batch has no offset");
 	if (reply && !has_row && --r->left > 0)
-		look_for_last(call->store, call->shard, r, call->ctx);
+		look_for_last(call, r);
 	else
 		end_recovery(r, call, has_row ? &last : NULL);
 }
 
-static void look_for_last(struct store *s, struct store_shard *keys,
-			  struct log_recovery *r, void *ctx)
+static void look_for_last(const struct store_call *before, struct log_recovery *r)
 {
-	struct recover_call *c =
-		store_call_create(s, keys, sizeof(*c), on_last_reply, ctx);
+	struct recover_call *c = store_call_create(
+		before->store, before->shard, sizeof(*c), on_last_reply, before->ctx);
 
 	c->recovery = r;
-	add_place(&c->call, r->days[r->left - 1].day, -1);
+	c->call.tell = before->tell;
+	store_call_add(&c->call, "ZRANGE " DAY_KEY " -1 -1 WITHSCORES",
+		       before->shard->prefix, r->days[r->left - 1].day);
 	store_call_send(&c->call, REDIS_REPLY_ARRAY);
 }
 
@@ -610,7 +579,7 @@ void store_log_recover(struct store *s, struct store_log *log,
 		store_call_create(s, keys_of(log), sizeof(*c), on_hashes_reply, ctx);
 
 	c->recovery = mem_zalloc(sizeof(*c->recovery));
-	c->recovery->on_state = on_state;
+	CALL_TELLS(&c->call, on_state);
 	add_key_command(&c->call, "HGETALL", LAYOUT_STATE, 0);
 	add_key_command(&c->call, "HGETALL", LAYOUT_GROUPS, 0);
 	store_call_send(&c->call, REDIS_REPLY_ARRAY);

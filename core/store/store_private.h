@@ -51,8 +51,9 @@ static inline struct slice shard_prefix(const struct store_shard *shard)
 /* For the "%s%s" of a format: a key of a shard. */
 #define STORE_KEY(shard, key) (shard)->prefix, layout_key_suffix(key)
 
-/* Commands whose bytes and replies belong together: the first member of each request's
- * structure, except the batch's. It ends itself after the last reply. */
+/* Commands whose bytes and replies belong together: all requests but batches. What a
+ * request has to know besides makes it the first member of a larger structure. It ends
+ * itself after the last reply. */
 struct store_call;
 
 /* A reply; NULL when it is an error, which the call notes, or when the store is being
@@ -60,21 +61,39 @@ struct store_call;
 typedef void (*store_reply_fn)(struct store_call *call, const redisReply *reply,
 			       bool is_last);
 
+/* Of any type. */
+typedef void (*store_tell_fn)(void);
+
 struct store_call {
 	struct redis_request request;
 	struct store *store;
 	struct store_shard *shard; /* NULL: of no shard */
 	store_reply_fn on_reply;
-	void *ctx; /* of whoever is told the end */
+	/* Who is told the end: on_reply knows of which type it is. */
+	store_tell_fn tell;
+	void *ctx;
 	struct buf bytes;
 	uv_buf_t part;
 	int type;         /* of each reply; 0: any */
 	struct error err; /* the first one */
 };
 
+/* Whom the call is to tell: CALL_TELLS(call, on_rows). Who is told gets context, code and
+ * text (NULL: all is well), then the rest: CALL_TELL(call, store_rows_fn, rows, count).
+ */
+#define CALL_TELLS(call, fn) ((call)->tell = (store_tell_fn)(fn))
+#define CALL_TELLER(call, type) ((type)(call)->tell)
+#define CALL_TELL(call, type, ...) \
+	CALL_TELLER(call, type)    \
+	((call)->ctx, (call)->err.code, store_call_text(call), ##__VA_ARGS__)
+
 /* `size` is that of the whole structure, which is zeroed. `shard` may be NULL. */
 void *store_call_create(struct store *s, struct store_shard *shard, size_t size,
 			store_reply_fn on_reply, void *ctx);
+/* One without more than the call, that tells `tell`. */
+struct store_call *store_call_begin(struct store *s, struct store_shard *shard,
+				    store_reply_fn on_reply, store_tell_fn tell,
+				    void *ctx);
 /* Add a command, in the format of redisCommand: %b is a slice's data and len. */
 void store_call_add(struct store_call *call, const char *format, ...);
 /* Add a command of so many words, which the caller appends to `bytes`. */
@@ -107,8 +126,9 @@ unsigned store_clamp_count(unsigned count);
  * into the front of the set. */
 long long store_last_index(int64_t start, unsigned count);
 
-/* To add requests to it. */
-struct store_call *store_transaction_call(struct store_transaction *t);
+struct store_transaction {
+	struct store_call call;
+};
 /* A request that is done or not, also one that ends with EXEC; on_done may be NULL. */
 struct store_call *store_done_call_create(struct store *s, struct store_shard *shard,
 					  store_done_fn on_done, void *ctx);

@@ -58,7 +58,6 @@ static void parse_tries(const char *text, struct store_row *row)
 
 struct read_call {
 	struct store_call call;
-	store_rows_fn on_rows;
 	enum store_set set;
 	bool ids_only;
 };
@@ -135,7 +134,6 @@ static bool read_member(const struct read_call *r, struct store_row *row,
 	return false;
 }
 
-/* `count` is that of the rows that hold a message, also after a failure. */
 static int read_rows(const struct read_call *r, const redisReply *reply,
 		     struct store_row *rows, size_t *count)
 {
@@ -170,27 +168,40 @@ static bool is_rows_reply(const redisReply *reply)
 	       reply->element[2]->type == REDIS_REPLY_ARRAY;
 }
 
-static void on_read_reply(struct store_call *call, const redisReply *reply, bool is_last)
+/* The rows, of which `count` hold a message; the call notes what is wrong. */
+static struct store_row *take_rows(struct read_call *r, const redisReply *reply,
+				   size_t *count)
 {
-	struct read_call *r = container_of(call, struct read_call, call);
-	struct store_row *rows = NULL;
-	size_t count = 0;
+	struct store_row *rows;
 	int rc;
 
-	if (reply && is_rows_reply(reply)) {
-		rows = mem_alloc((reply->element[0]->elements / 2 + 1) * sizeof(*rows));
-		rc = read_rows(r, reply, rows, &count);
-		if (rc < 0)
-			store_call_fail(call, rc, "out of memory for what was read");
-	} else {
-		store_call_fail(call, TIDE_ESTORE, "an unexpected reply from Redis");
+	if (!reply || !is_rows_reply(reply)) {
+		store_call_fail(&r->call, TIDE_ESTORE, "an unexpected reply from Redis");
+		return NULL;
 	}
-	rc = call->err.code;
-	r->on_rows(call->ctx, rc, store_call_text(call), rc < 0 ? NULL : rows,
-		   rc < 0 ? 0 : count);
+	rows = mem_alloc((reply->element[0]->elements / 2 + 1) * sizeof(*rows));
+	rc = read_rows(r, reply, rows, count);
+	if (rc < 0)
+		store_call_fail(&r->call, rc, "out of memory for what was read");
+	return rows;
+}
+
+static void free_rows(struct store_row *rows, size_t count)
+{
 	for (size_t i = 0; i < count; i++)
 		msg_unref(rows[i].msg);
 	mem_free(rows);
+}
+
+static void on_read_reply(struct store_call *call, const redisReply *reply, bool is_last)
+{
+	struct read_call *r = container_of(call, struct read_call, call);
+	size_t count = 0;
+	struct store_row *rows = take_rows(r, reply, &count);
+	bool is_good = call->err.code == TIDE_OK;
+
+	CALL_TELL(call, store_rows_fn, is_good ? rows : NULL, is_good ? count : 0);
+	free_rows(rows, count);
 }
 
 static struct read_call *read_call_create(struct store *s, struct store_shard *shard,
@@ -199,7 +210,7 @@ static struct read_call *read_call_create(struct store *s, struct store_shard *s
 {
 	struct read_call *r = store_call_create(s, shard, sizeof(*r), on_read_reply, ctx);
 
-	r->on_rows = on_rows;
+	CALL_TELLS(&r->call, on_rows);
 	r->set = set;
 	return r;
 }
@@ -288,39 +299,22 @@ enum store_set store_read_expired_from(double score)
 	return (int64_t)score % 2 ? STORE_DELAYED : STORE_READY;
 }
 
-struct take_call {
-	struct read_call read; /* the rows come from the unack set */
-	store_taken_fn on_taken;
-};
-
-static void read_taken(struct take_call *c, const redisReply *reply,
-		       struct store_taken *out)
-{
-	int rc;
-
-	out->rows = mem_alloc((reply->element[0]->elements / 2 + 1) * sizeof(*out->rows));
-	rc = read_rows(&c->read, reply, out->rows, &out->count);
-	if (rc < 0)
-		store_call_fail(&c->read.call, rc, "out of memory for what was read");
-	out->offset = reply->element[3]->integer;
-	out->next_ms = (int64_t)read_score(reply->element[4]);
-}
-
+/* The rows come from the unack set. */
 static void on_take_reply(struct store_call *call, const redisReply *reply, bool is_last)
 {
-	struct take_call *c = container_of(call, struct take_call, read.call);
+	struct read_call *r = container_of(call, struct read_call, call);
 	struct store_taken out = { 0 };
+	bool is_whole = reply && reply->elements == 5 &&
+			reply->element[3]->type == REDIS_REPLY_INTEGER &&
+			reply->element[4]->type == REDIS_REPLY_STRING;
 
-	if (reply && is_rows_reply(reply) && reply->elements == 5 &&
-	    reply->element[3]->type == REDIS_REPLY_INTEGER &&
-	    reply->element[4]->type == REDIS_REPLY_STRING)
-		read_taken(c, reply, &out);
-	else
-		store_call_fail(call, TIDE_ESTORE, "an unexpected reply from Redis");
-	c->on_taken(call->ctx, call->err.code, store_call_text(call), &out);
-	for (size_t i = 0; i < out.count; i++)
-		msg_unref(out.rows[i].msg);
-	mem_free(out.rows);
+	out.rows = take_rows(r, is_whole ? reply : NULL, &out.count);
+	if (out.rows) {
+		out.offset = reply->element[3]->integer;
+		out.next_ms = (int64_t)read_score(reply->element[4]);
+	}
+	CALL_TELL(call, store_taken_fn, &out);
+	free_rows(out.rows, out.count);
 }
 
 void store_read_take(struct store *s, struct store_shard *shard,
@@ -351,24 +345,23 @@ void store_read_take(struct store *s, struct store_shard *shard,
 		KEYS = sizeof(keys) / sizeof(*keys),
 		WORDS = sizeof(words) / sizeof(*words)
 	};
-	struct take_call *c = store_call_create(s, shard, sizeof(*c), on_take_reply, ctx);
-	struct buf *out = store_call_add_script(&c->read.call, script_take, KEYS,
+	struct read_call *r = store_call_create(s, shard, sizeof(*r), on_take_reply, ctx);
+	struct buf *out = store_call_add_script(&r->call, script_take, KEYS,
 						WORDS + take->id_count);
 
-	c->on_taken = on_taken;
-	c->read.set = STORE_UNACK;
+	CALL_TELLS(&r->call, on_taken);
+	r->set = STORE_UNACK;
 	for (int i = 0; i < KEYS; i++)
 		layout_resp_key(out, shard_prefix(shard), keys[i]);
 	for (int i = 0; i < WORDS; i++)
 		resp_score(out, (double)words[i]);
 	for (unsigned i = 0; i < take->id_count; i++)
 		add_id(out, take->ids[i]);
-	store_call_send(&c->read.call, REDIS_REPLY_ARRAY);
+	store_call_send(&r->call, REDIS_REPLY_ARRAY);
 }
 
 struct counts_call {
 	struct store_call call;
-	store_counts_fn on_counts;
 	struct store_counts counts;
 };
 
@@ -383,8 +376,7 @@ static void on_counts_reply(struct store_call *call, const redisReply *reply,
 	else if (reply)
 		c->counts.sets[answered - 2] = (uint64_t)reply->integer;
 	if (is_last)
-		c->on_counts(call->ctx, call->err.code, store_call_text(call),
-			     call->err.code < 0 ? NULL : &c->counts);
+		CALL_TELL(call, store_counts_fn, call->err.code < 0 ? NULL : &c->counts);
 }
 
 void store_read_counts(struct store *s, struct store_shard *shard,
@@ -393,7 +385,7 @@ void store_read_counts(struct store *s, struct store_shard *shard,
 	struct counts_call *c =
 		store_call_create(s, shard, sizeof(*c), on_counts_reply, ctx);
 
-	c->on_counts = on_counts;
+	CALL_TELLS(&c->call, on_counts);
 	store_call_add(&c->call, "HLEN %s%s", STORE_KEY(shard, LAYOUT_MSG));
 	for (int set = 0; set < STORE_SET_COUNT; set++)
 		store_call_add(&c->call, "ZCARD %s%s",
@@ -403,7 +395,6 @@ void store_read_counts(struct store *s, struct store_shard *shard,
 
 struct has_call {
 	struct store_call call;
-	store_has_fn on_has;
 	bool found[];
 };
 
@@ -416,8 +407,9 @@ static void on_has_reply(struct store_call *call, const redisReply *reply, bool 
 	if (!is_shutdown)
 		h->found[call->request.answered - 1] = reply && reply->integer == 1;
 	if (is_last)
-		h->on_has(call->ctx, is_shutdown ? TIDE_ESHUTDOWN : TIDE_OK, h->found,
-			  call->request.replies);
+		CALL_TELLER(call, store_has_fn)
+	(call->ctx, is_shutdown ? TIDE_ESHUTDOWN : TIDE_OK, h->found,
+	 call->request.replies);
 }
 
 void store_read_has(struct store *s, struct store_shard *shard, const uint64_t *ids,
@@ -426,17 +418,12 @@ void store_read_has(struct store *s, struct store_shard *shard, const uint64_t *
 	struct has_call *h = store_call_create(
 		s, shard, sizeof(*h) + count * sizeof(bool), on_has_reply, ctx);
 
-	h->on_has = on_has;
+	CALL_TELLS(&h->call, on_has);
 	for (unsigned i = 0; i < count; i++)
 		store_call_add(&h->call, "HEXISTS %s%s %016llx",
 			       STORE_KEY(shard, LAYOUT_MSG), (unsigned long long)ids[i]);
 	store_call_send(&h->call, 0);
 }
-
-struct size_call {
-	struct store_call call;
-	store_size_fn on_size;
-};
 
 static struct store_size read_size(const redisReply *value)
 {
@@ -452,24 +439,22 @@ static struct store_size read_size(const redisReply *value)
 
 static void on_size_reply(struct store_call *call, const redisReply *reply, bool is_last)
 {
-	struct size_call *c = container_of(call, struct size_call, call);
 	struct store_size sizes[2];
 	unsigned count = 0;
 
 	for (size_t i = 0; reply && i < reply->elements && i < 2; i++)
 		sizes[count++] = read_size(reply->element[i]);
-	c->on_size(call->ctx, call->err.code, store_call_text(call), sizes, count);
+	CALL_TELL(call, store_size_fn, sizes, count);
 }
 
 void store_size_read(struct store *s, struct store_shard *shard, store_size_fn on_size,
 		     void *ctx)
 {
-	struct size_call *c = store_call_create(s, shard, sizeof(*c), on_size_reply, ctx);
+	struct store_call *call =
+		store_call_begin(s, shard, on_size_reply, (store_tell_fn)on_size, ctx);
 
-	c->on_size = on_size;
-	store_call_add(&c->call, "HMGET %s%s before after",
-		       STORE_KEY(shard, LAYOUT_SIZE));
-	store_call_send(&c->call, REDIS_REPLY_ARRAY);
+	store_call_add(call, "HMGET %s%s before after", STORE_KEY(shard, LAYOUT_SIZE));
+	store_call_send(call, REDIS_REPLY_ARRAY);
 }
 
 /* A hash is scanned page by page with a script, which answers with the cursor to go on
@@ -479,10 +464,8 @@ struct hash_scan {
 	const char *page; /* how many at a time */
 	enum layout_key keys[1 + STORE_SET_COUNT];
 	unsigned key_count;
-	union {
-		store_tried_fn on_ids;       /* what is found are ids */
-		store_purged_fn on_returned; /* it is their number */
-	};
+	/* A store_tried_fn: what is found are ids; or a store_purged_fn: their number. */
+	store_tell_fn tell;
 	uint64_t *ids;
 	size_t count, cap;
 };
@@ -505,20 +488,13 @@ static void gather_ids(struct hash_scan *s, const redisReply *ids)
 	}
 }
 
-static int compare_ids(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* A scan may name a field more than once. */
 static void sort_unique(struct hash_scan *s)
 {
 	size_t kept = 0;
 
 	if (s->count > 0)
-		qsort(s->ids, s->count, sizeof(*s->ids), compare_ids);
+		qsort(s->ids, s->count, sizeof(*s->ids), id_compare);
 	for (size_t i = 0; i < s->count; i++)
 		if (kept == 0 || s->ids[kept - 1] != s->ids[i])
 			s->ids[kept++] = s->ids[i];
@@ -544,11 +520,9 @@ static void on_scan_reply(struct store_call *call, const redisReply *reply, bool
 	}
 	if (has_ids) {
 		sort_unique(s);
-		s->on_ids(call->ctx, call->err.code, store_call_text(call), s->ids,
-			  s->count);
+		CALL_TELL(call, store_tried_fn, s->ids, s->count);
 	} else {
-		s->on_returned(call->ctx, call->err.code, store_call_text(call),
-			       s->count);
+		CALL_TELL(call, store_purged_fn, s->count);
 	}
 	mem_free(s->ids);
 }
@@ -561,6 +535,7 @@ static void send_scan(struct store *s, struct store_shard *shard, struct slice c
 		store_call_add_script(&c->call, scan->script, scan->key_count, 2);
 
 	c->scan = *scan;
+	c->call.tell = scan->tell;
 	for (unsigned i = 0; i < scan->key_count; i++)
 		layout_resp_key(out, shard_prefix(shard), scan->keys[i]);
 	resp_bulk(out, cursor);
@@ -576,7 +551,7 @@ void store_tried_read(struct store *s, struct store_shard *shard, enum store_set
 		.page = "1000",
 		.keys = { LAYOUT_TRIES, layout_set_key(set) },
 		.key_count = 2,
-		.on_ids = on_ids,
+		.tell = (store_tell_fn)on_ids,
 	};
 
 	send_scan(s, shard, SLICE("0"), &scan, ctx);
@@ -590,7 +565,7 @@ void store_lost_return(struct store *s, struct store_shard *shard,
 		.page = "64",
 		.keys = { LAYOUT_MSG },
 		.key_count = 1 + STORE_SET_COUNT,
-		.on_returned = on_returned,
+		.tell = (store_tell_fn)on_returned,
 	};
 
 	for (int set = 0; set < STORE_SET_COUNT; set++)
@@ -602,7 +577,6 @@ void store_lost_return(struct store *s, struct store_shard *shard,
  * reconnect would remove as many again. */
 struct purge_call {
 	struct store_call call;
-	store_purge_fn on_purged;
 	enum store_set set;
 	bool wants_ids;
 };
@@ -617,7 +591,6 @@ static bool is_removed_reply(const redisReply *reply)
 static void on_removed_reply(struct store_call *call, const redisReply *reply,
 			     bool is_last)
 {
-	const struct purge_call *p = container_of(call, struct purge_call, call);
 	const redisReply *absent = NULL;
 	uint64_t *ids = NULL;
 	size_t count = 0;
@@ -632,22 +605,20 @@ static void on_removed_reply(struct store_call *call, const redisReply *reply,
 	} else {
 		store_call_fail(call, TIDE_ESTORE, "an unexpected reply from Redis");
 	}
-	p->on_purged(call->ctx, call->err.code, store_call_text(call),
-		     absent ? (uint64_t)reply->element[0]->integer : 0, ids, count);
+	CALL_TELL(call, store_purge_fn, absent ? (uint64_t)reply->element[0]->integer : 0,
+		  ids, count);
 	mem_free(ids);
 }
 
 static void remove_ids(const struct purge_call *p, const redisReply *ids)
 {
-	struct purge_call *next =
-		store_call_create(p->call.store, p->call.shard, sizeof(*next),
-				  on_removed_reply, p->call.ctx);
-	struct buf *out =
-		store_call_add_script(&next->call, script_purge, 4, 1 + ids->elements);
+	struct store_call *next =
+		store_call_begin(p->call.store, p->call.shard, on_removed_reply,
+				 p->call.tell, p->call.ctx);
+	struct buf *out = store_call_add_script(next, script_purge, 4, 1 + ids->elements);
 	struct slice prefix = shard_prefix(p->call.shard);
 
-	next->call.request.is_write = true;
-	next->on_purged = p->on_purged;
+	next->request.is_write = true;
 	layout_resp_key(out, prefix, layout_set_key(p->set));
 	layout_resp_key(out, prefix, LAYOUT_MSG);
 	layout_resp_key(out, prefix, LAYOUT_TRIES);
@@ -655,7 +626,7 @@ static void remove_ids(const struct purge_call *p, const redisReply *ids)
 	resp_text(out, p->wants_ids ? "1" : "0");
 	for (size_t i = 0; i < ids->elements; i++)
 		resp_bulk(out, store_reply_slice(ids->element[i]));
-	store_call_send(&next->call, REDIS_REPLY_ARRAY);
+	store_call_send(next, REDIS_REPLY_ARRAY);
 }
 
 static void on_ids_reply(struct store_call *call, const redisReply *ids, bool is_last)
@@ -665,8 +636,7 @@ static void on_ids_reply(struct store_call *call, const redisReply *ids, bool is
 	if (ids && ids->elements > 0)
 		remove_ids(p, ids);
 	else
-		p->on_purged(call->ctx, call->err.code, store_call_text(call), 0, NULL,
-			     0);
+		CALL_TELL(call, store_purge_fn, 0, NULL, 0);
 }
 
 void store_purge(struct store *s, struct store_shard *shard,
@@ -674,7 +644,7 @@ void store_purge(struct store *s, struct store_shard *shard,
 {
 	struct purge_call *p = store_call_create(s, shard, sizeof(*p), on_ids_reply, ctx);
 
-	p->on_purged = on_purged;
+	CALL_TELLS(&p->call, on_purged);
 	p->set = purge->set;
 	p->wants_ids = purge->wants_ids;
 	store_call_add(&p->call, "ZRANGE %s%s %lld %lld",
@@ -744,18 +714,12 @@ int store_dedupe_parse_member(struct slice member, struct store_seen *out)
 	return TIDE_OK;
 }
 
-struct seen_call {
-	struct store_call call;
-	store_seen_fn on_rows;
-};
-
 static bool read_seen(const redisReply *member, const redisReply *score,
 		      struct store_seen *out)
 {
 	if (member->type != REDIS_REPLY_STRING || score->type != REDIS_REPLY_STRING)
 		return false;
-	if (store_dedupe_parse_member((struct slice){ member->str, member->len }, out) <
-	    0) {
+	if (store_dedupe_parse_member(store_reply_slice(member), out) < 0) {
 		log_error("store: a member of a dedupe set cannot be read: %.60s",
 			  member->str);
 		return false;
@@ -767,7 +731,6 @@ static bool read_seen(const redisReply *member, const redisReply *score,
 
 static void on_seen_reply(struct store_call *call, const redisReply *reply, bool is_last)
 {
-	struct seen_call *r = container_of(call, struct seen_call, call);
 	size_t total = reply ? reply->elements / 2 : 0, count = 0;
 	struct store_seen *rows = mem_alloc((total + 1) * sizeof(*rows));
 
@@ -775,20 +738,20 @@ static void on_seen_reply(struct store_call *call, const redisReply *reply, bool
 		if (read_seen(reply->element[2 * i], reply->element[2 * i + 1],
 			      &rows[count]))
 			count++;
-	r->on_rows(call->ctx, call->err.code, store_call_text(call), rows, count, total);
+	CALL_TELL(call, store_seen_fn, rows, count, total);
 	mem_free(rows);
 }
 
 void store_dedupe_read(struct store *s, struct store_shard *shard, int64_t start,
 		       unsigned count, store_seen_fn on_rows, void *ctx)
 {
-	struct seen_call *r = store_call_create(s, shard, sizeof(*r), on_seen_reply, ctx);
+	struct store_call *call =
+		store_call_begin(s, shard, on_seen_reply, (store_tell_fn)on_rows, ctx);
 
-	r->on_rows = on_rows;
-	store_call_add(&r->call, "ZRANGE %s%s %lld %lld WITHSCORES",
+	store_call_add(call, "ZRANGE %s%s %lld %lld WITHSCORES",
 		       STORE_KEY(shard, LAYOUT_DEDUPE), (long long)start,
 		       store_last_index(start, count));
-	store_call_send(&r->call, REDIS_REPLY_ARRAY);
+	store_call_send(call, REDIS_REPLY_ARRAY);
 }
 
 void store_dedupe_trim(struct store *s, struct store_shard *shard, int64_t until_unix_ms,

@@ -13,14 +13,8 @@ static uint64_t read_number(const redisReply *reply)
 	return reply->type == REDIS_REPLY_STRING ? strtoull(reply->str, NULL, 10) : 0;
 }
 
-struct keys_call {
-	struct store_call call;
-	store_walk_keys_fn on_keys;
-};
-
 static void on_keys_reply(struct store_call *call, const redisReply *reply, bool is_last)
 {
-	struct keys_call *k = container_of(call, struct keys_call, call);
 	size_t count = reply && reply->elements ? (reply->elements - 1) / 3 : 0;
 	struct store_walk_key *keys = mem_zalloc((count + 1) * sizeof(*keys));
 
@@ -31,29 +25,28 @@ static void on_keys_reply(struct store_call *call, const redisReply *reply, bool
 		keys[i].type = store_reply_slice(at[1]);
 		keys[i].has_ttl = at[2]->integer >= 0;
 	}
-	k->on_keys(call->ctx, call->err.code, store_call_text(call),
-		   reply && reply->elements ? read_number(reply->element[0]) : 0, keys,
-		   count);
+	CALL_TELL(call, store_walk_keys_fn,
+		  reply && reply->elements ? read_number(reply->element[0]) : 0, keys,
+		  count);
 	mem_free(keys);
 }
 
 void store_walk_keys(struct store *s, uint64_t cursor, unsigned count,
 		     store_walk_keys_fn on_keys, void *ctx)
 {
-	struct keys_call *k = store_call_create(s, NULL, sizeof(*k), on_keys_reply, ctx);
-	struct buf *out = store_call_add_script(&k->call, script_walk_keys, 0, 2);
+	struct store_call *call =
+		store_call_begin(s, NULL, on_keys_reply, (store_tell_fn)on_keys, ctx);
+	struct buf *out = store_call_add_script(call, script_walk_keys, 0, 2);
 
-	k->on_keys = on_keys;
 	resp_number(out, cursor);
 	resp_number(out, count);
-	store_call_send(&k->call, REDIS_REPLY_ARRAY);
+	store_call_send(call, REDIS_REPLY_ARRAY);
 }
 
 /* The replies of all that reads rows are lists: where the members, the values and the
  * bits are in it. */
 struct rows_call {
 	struct store_call call;
-	store_walk_rows_fn on_rows;
 	void (*read)(const redisReply *reply, struct store_walk_row *rows, size_t count);
 	size_t (*count)(const redisReply *reply);
 	bool has_cursor;
@@ -68,7 +61,7 @@ static void on_rows_reply(struct store_call *call, const redisReply *reply, bool
 
 	if (reply)
 		r->read(reply, rows, count);
-	r->on_rows(call->ctx, call->err.code, store_call_text(call), next, rows, count);
+	CALL_TELL(call, store_walk_rows_fn, next, rows, count);
 	mem_free(rows);
 }
 
@@ -77,7 +70,7 @@ static struct rows_call *rows_call_create(struct store *s, store_walk_rows_fn on
 {
 	struct rows_call *r = store_call_create(s, NULL, sizeof(*r), on_rows_reply, ctx);
 
-	r->on_rows = on_rows;
+	CALL_TELLS(&r->call, on_rows);
 	r->has_cursor = true;
 	return r;
 }

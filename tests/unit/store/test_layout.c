@@ -67,7 +67,7 @@ TEST_THAT(keys_of_topics_have_the_names_that_the_manual_gives)
 	struct slice prefix = SLICE("tide:{//q#0}:");
 	struct buf out = { 0 };
 
-	layout_topics_key(&out, SLICE("/"));
+	layout_topic_key(&out, SLICE("/"), LAYOUT_ALL_TOPICS);
 	assert_bytes(&out, "tide:/:topics");
 	layout_topic_key(&out, SLICE("shop"), SLICE("eu/new"));
 	assert_bytes(&out, "tide:shop:topic:eu/new");

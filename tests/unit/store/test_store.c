@@ -431,7 +431,7 @@ STORE_TEST(erase_removes_a_queue_and_no_other)
 			     NULL);
 	store_definition_set(h->store, STORE_QUEUES, root, SLICE("jobs2"), none, NULL,
 			     NULL);
-	store_definition_erase_queue(h->store, &queue, on_done, &o);
+	store_definition_erase(h->store, STORE_QUEUES, &queue, on_done, &o);
 	WAIT(h, o.calls == 1);
 	assert_int_equal(o.status, TIDE_OK);
 	assert_int_equal(count_all(h).bodies, 0);

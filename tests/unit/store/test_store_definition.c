@@ -106,7 +106,7 @@ STORE_TEST(erase_removes_a_topic_and_no_other)
 	assert_int_equal(ask_int(c, "DBSIZE"), 16);
 	freeReplyObject(ask(c, "CONFIG SET maxmemory 1"));
 	for (int i = 0; i < 2; i++) { /* the second time as after a reconnect */
-		store_definition_erase_topic(h->store, &topic, on_done, &o);
+		store_definition_erase(h->store, STORE_TOPICS, &topic, on_done, &o);
 		WAIT(h, o.calls == 2u + (unsigned)i);
 		if (o.status < 0)
 			fail_msg("%s", o.text);
