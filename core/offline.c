@@ -1,16 +1,21 @@
 #include "offline.h"
 
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "audit/audit.h"
 #include "check/check.h"
+#include "rules/engine/script_kind.h"
 #include "rules/engine/trial.h"
+#include "rules/sandbox/source.h"
 #include "rules/spec/spec.h"
 #include "settings.h"
 #include "share.h"
-#include "skeleton.h"
 
 #define RULES_DIR_DEFAULT "./rules"
 
@@ -180,6 +185,7 @@ static const struct option_row test_options[] = {
 	{ .name = NULL },
 };
 
+/* clang-format off */
 const struct cli_verb offline_verbs[] = {
 	{ .name = "check",
 	  .summary = "look for mistakes in a rules directory before it goes live",
@@ -189,13 +195,11 @@ const struct cli_verb offline_verbs[] = {
 		  "load with file and line.\n"
 		  "\n"
 		  "Of the scripts that load, it reports what luacheck finds, if it is\n"
-		  "installed; files that nothing loads; filters that look like copies "
-		  "of\n"
+		  "installed; files that nothing loads; filters that look like copies of\n"
 		  "each other; functions that are defined twice; matches that match\n"
 		  "hardly anything. Lines with \"note:\" do not affect the exit status.\n"
 		  "\n"
-		  "With definitions it also reports types, strategies and options that "
-		  "do\n"
+		  "With definitions it also reports types, strategies and options that do\n"
 		  "not exist or are refused; exchanges that filters and schedules name,\n"
 		  "and targets of dead letters, that do not exist; dead letters and\n"
 		  "bindings that lead back to where they start.",
@@ -219,15 +223,13 @@ const struct cli_verb offline_verbs[] = {
 		  "  assert.equal(2000, retry:decide({}, { failures = 2 }))\n"
 		  "\n"
 		  "engine:set_now(ms) and engine:seed(n) fix tide.now and tide.random.\n"
-		  "Specs run with your rights; only `require \"socket\"` and os.exit "
-		  "are\n"
+		  "Specs run with your rights; only `require \"socket\"` and os.exit are\n"
 		  "refused. Links are followed to files in DIR alone\n"
 		  "without --follow-links.\n"
 		  "docs/rules-testing.md describes all functions; `tidemq rules new`\n"
 		  "writes a spec to start from.\n"
 		  "\n"
-		  "Exit status: 0 all passed, 1 some failed or could not be run, 2 "
-		  "wrong\n"
+		  "Exit status: 0 all passed, 1 some failed or could not be run, 2 wrong\n"
 		  "usage.",
 	  .examples = "  tidemq test ./rules\n"
 		      "  tidemq test --filter doubles --timeout 5s ./rules\n",
@@ -240,17 +242,13 @@ const struct cli_verb offline_verbs[] = {
 	  .usage = "[options]",
 	  .details =
 		  "Walks all keys of the store and prints a line for each finding: the\n"
-		  "key, the id, what is wrong, what --repair would do. docs/redis.md "
-		  "says\n"
+		  "key, the id, what is wrong, what --repair would do. docs/redis.md says\n"
 		  "what must be true.\n"
 		  "\n"
-		  "A broker may run, and is not disturbed. --repair takes the store as "
-		  "a\n"
-		  "broker does: it is refused while one runs, and none starts "
-		  "meanwhile.\n"
+		  "A broker may run, and is not disturbed. --repair takes the store as a\n"
+		  "broker does: it is refused while one runs, and none starts meanwhile.\n"
 		  "\n"
-		  "Ctrl-C ends the walk and prints where to resume it. Status 0: "
-		  "nothing\n"
+		  "Ctrl-C ends the walk and prints where to resume it. Status 0: nothing\n"
 		  "is wrong any more.",
 	  .examples = "  tidemq check-store --data ./data\n"
 		      "  tidemq check-store --data ./data --repair\n",
@@ -260,6 +258,127 @@ const struct cli_verb offline_verbs[] = {
 	  .run = run_check_store },
 	{ .name = NULL },
 };
+
+/* clang-format on */
+
+/* A script to start from, and its spec. */
+struct skeleton {
+	const char *kind, *name;
+	const char *rules_dir; /* which gets kind/name.lua and kind/name_spec.lua */
+	const char *lua_dir;
+};
+
+#define MARK "@NAME@"
+
+static int refuse_kind(const char *kind, struct error *err)
+{
+	struct buf names = { 0 };
+
+	for (unsigned i = 0; i < script_kind_count; i++)
+		buf_printf(&names, " %s", script_kind_name((enum script_kind)i));
+	error_set(err, TIDE_ENOTFOUND, "there is no kind '%s' of scripts; there are:%s",
+		  kind, buf_cstr(&names));
+	buf_deinit(&names);
+	return TIDE_ENOTFOUND;
+}
+
+static int check_name(const struct skeleton *s, struct error *err)
+{
+	unsigned kind = 0;
+
+	while (kind < script_kind_count &&
+	       strcmp(script_kind_name((enum script_kind)kind), s->kind) != 0)
+		kind++;
+	if (kind == script_kind_count)
+		return refuse_kind(s->kind, err);
+	if (!script_kind_is_name((enum script_kind)kind, slice_from(s->name)) ||
+	    slice_has_suffix(slice_from(s->name), "_spec"))
+		return error_set(err, TIDE_ESYNTAX,
+				 "'%.64s' cannot be the name of a script: a letter%s, "
+				 "then letters, digits, '_' and '-', at most %d in all, "
+				 "without '_spec' at the end",
+				 s->name,
+				 script_kind_is_ordered((enum script_kind)kind)
+					 ? " or a digit"
+					 : "",
+				 SCRIPT_NAME_MAX);
+	return TIDE_OK;
+}
+
+/* The text with the name in it. */
+static void fill_in(const struct source *text, const char *name, struct buf *out)
+{
+	struct slice rest = { text->data, text->len };
+	const char *mark;
+
+	while ((mark = memmem(rest.data, rest.len, MARK, strlen(MARK))) != NULL) {
+		size_t before = (size_t)(mark - rest.data);
+
+		buf_append(out, rest.data, before);
+		buf_append_text(out, name);
+		rest = slice_skip(rest, before + strlen(MARK));
+	}
+	buf_append_slice(out, rest);
+}
+
+static int create_file(const char *path, const struct buf *text, struct error *err)
+{
+	FILE *out = fopen(path, "wx");
+
+	if (!out && errno == EEXIST)
+		return error_set(err, TIDE_EEXISTS, "'%s' is there already", path);
+	bool is_written = out && fwrite(buf_slice(text).data, 1, buf_len(text), out) ==
+					 buf_len(text);
+	if (out && fclose(out) != 0)
+		is_written = false;
+	return is_written ? TIDE_OK
+			  : error_set(err, TIDE_ERULE, "cannot write '%s': %s", path,
+				      strerror(errno));
+}
+
+/* @param end  "" or "_spec"; `path` receives the file's */
+static int write_one(const struct skeleton *s, const char *end, char path[PATH_MAX],
+		     struct error *err)
+{
+	char from[PATH_MAX];
+	struct source text;
+	struct buf filled = { 0 };
+
+	if (snprintf(from, PATH_MAX, "%s/new/%s%s.lua", s->lua_dir, s->kind, end) >=
+		    PATH_MAX ||
+	    snprintf(path, PATH_MAX, "%s/%s/%s%s.lua", s->rules_dir, s->kind, s->name,
+		     end) >= PATH_MAX)
+		return error_set(err, TIDE_ERULE, "the path is too long");
+	int rc = source_read(&text, from, from, err);
+	if (rc != TIDE_OK)
+		return rc;
+	fill_in(&text, s->name, &filled);
+	rc = create_file(path, &filled, err);
+	buf_deinit(&filled);
+	source_free(&text);
+	return rc;
+}
+
+static int write_skeleton(const struct skeleton *s, struct error *err)
+{
+	char folder[PATH_MAX], script[PATH_MAX], spec[PATH_MAX];
+	int rc = check_name(s, err);
+
+	if (rc != TIDE_OK)
+		return rc;
+	snprintf(folder, sizeof(folder), "%s/%s", s->rules_dir, s->kind);
+	if (mkdir(folder, 0777) != 0 && errno != EEXIST)
+		return error_set(err, TIDE_ERULE, "cannot create '%s': %s", folder,
+				 strerror(errno));
+	/* The spec first: a broker that watches loads the script. */
+	rc = write_one(s, "_spec", spec, err);
+	if (rc != TIDE_OK)
+		return rc;
+	rc = write_one(s, "", script, err);
+	if (rc != TIDE_OK)
+		unlink(spec);
+	return rc;
+}
 
 static int run_new(struct cli *cli)
 {
@@ -272,7 +391,7 @@ static int run_new(struct cli *cli)
 
 	if (!share_is_dir(s.rules_dir))
 		return refuse_dir(s.rules_dir);
-	rc = skeleton_write(&s, &err);
+	rc = write_skeleton(&s, &err);
 	if (rc == TIDE_ESYNTAX || rc == TIDE_ENOTFOUND)
 		return cli_usage_error(cli, "%s", err.text);
 	if (rc != TIDE_OK)
@@ -294,6 +413,7 @@ static int run_repl(struct cli *cli)
 	return share_is_dir(dir) ? spec_prompt(dir, share_lua_dir()) : refuse_dir(dir);
 }
 
+/* clang-format off */
 static const struct cli_verb rules_verbs[] = {
 	{ .name = "rules new",
 	  .summary = "write a script to start from, with its spec",
@@ -315,8 +435,7 @@ static const struct cli_verb rules_verbs[] = {
 	  .usage = "[options]",
 	  .details =
 		  "Loads the rules directory into an engine of its own, and runs each\n"
-		  "line as a script would run: `tide`, the sandbox, the budgets. What "
-		  "is\n"
+		  "line as a script would run: `tide`, the sandbox, the budgets. What is\n"
 		  "tried changes nothing outside of it.\n"
 		  "\n"
 		  "  > tide.duration \"5m\"\n"
@@ -336,6 +455,8 @@ static const struct cli_verb rules_verbs[] = {
 	  .run = run_repl },
 	{ .name = NULL },
 };
+
+/* clang-format on */
 
 const struct cli_verb *offline_rules_verb(const char *word)
 {

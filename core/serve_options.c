@@ -25,256 +25,79 @@
 
 /* The words of a choice are in the order of their enum. Options without a field are
  * handled in set_option. */
+/* clang-format off */
 static const struct option_row rows[] = {
-	{ COMMAND_TEXT("listen", "ADDRESS", LISTEN_DEFAULT,
-		       "HOST:PORT, [IPv6]:PORT, tls:HOST:PORT or unix:PATH; may be "
-		       "repeated; port 0 takes a free one") },
-	{ COMMAND_TEXT(
-		  "http", "ADDRESS", HTTP_DEFAULT,
-		  "where the dashboard, the API, metrics and health are, in the same "
-		  "forms; none = nowhere"),
-	  FIELD(http) },
-	{ COMMAND_TEXT(
-		"http-host", "NAME", NULL,
-		"a name that HTTP may be asked by while nobody must log in, besides "
-		"localhost and addresses; may be repeated") },
-	{ COMMAND_TEXT("http-origin", "ORIGIN", NULL,
-		       "whose pages browsers may let ask, besides those of the broker: "
-		       "https://app.example:8443, or * for all; may be repeated") },
-	{ COMMAND_DURATION(
-		  "http-timeout", "20s",
-		  "close a connection whose HTTP request has not come by then; a "
-		  "long body has more time",
-		  100, DAY_MS),
-	  SERVER(http_timeout_ms) },
-	{ COMMAND_TEXT(
-		"socket-mode", "MODE", "0600",
-		"who may connect to a unix:PATH: 0660 owner and group, 0666 all") },
-	{ COMMAND_TEXT("socket-group", "GROUP", "that of the process",
-		       "the group of a unix:PATH"),
-	  SERVER(socket_group) },
-	{ COMMAND_FLAG("anonymous",
-		       "listen on addresses that others reach, although no user is "
-		       "defined: they may do everything"),
-	  FIELD(is_anonymous) },
-	{ COMMAND_TEXT("tls-cert", "FILE", NULL,
-		       "the certificate of tls:HOST:PORT, then those that lead to its "
-		       "root; PEM"),
-	  SERVER(tls.cert) },
-	{ COMMAND_TEXT("tls-key", "FILE", NULL, "its key, not encrypted; PEM"),
-	  SERVER(tls.key) },
-	{ COMMAND_TEXT("tls-ca", "FILE", NULL,
-		       "whom to trust with clients' certificates; PEM"),
-	  SERVER(tls.ca) },
-	{ COMMAND_CHOICE("tls-client", "none|wanted|required", "none",
-			 "whether clients are asked for a certificate"),
-	  SERVER(tls_client) },
-	{ COMMAND_FLAG("tls-user",
-		       "the common name in a client's certificate is its user; no "
-		       "password is asked for"),
-	  SERVER(is_tls_user) },
-	{ COMMAND_DURATION("handshake-timeout", "10s",
-			   "close a connection whose TLS is not agreed upon by then", 100,
-			   DAY_MS),
-	  SERVER(handshake_timeout_ms) },
-	{ COMMAND_TEXT("data", "DIR", "./data",
-		       "where the embedded Redis keeps its files"),
-	  BROKER(store.data_dir) },
-	{ COMMAND_TEXT("rules", "DIR", "./rules, or the installed ones",
-		       "the rules directory"),
-	  BROKER(rules_dir) },
-	{ COMMAND_TEXT("store", "URL", "embedded",
-		       "embedded, none, redis://[user:pass@]host[:port][/db], "
-		       "rediss:// with TLS and ?ca=FILE, or redis+unix:PATH; "
-		       "$TIDEMQ_STORE keeps a password out of sight"),
-	  BROKER(store.url) },
-	{ COMMAND_FLAG("standby",
-		       "wait while another broker holds the store, and take over when it "
-		       "ends; with redis:// or redis+unix:"),
-	  FIELD(is_standby) },
-	{ COMMAND_CHOICE("fsync", "always|everysec|no", "always",
-			 "when the embedded Redis syncs to disk"),
-	  BROKER(store.fsync) },
-	{ COMMAND_NUMBER("node", "0", "the number of this broker in message ids, 0-1023",
-			 0, ID_NODE_MAX),
-	  BROKER(node) },
-	{ COMMAND_NUMBER("max-connections", "20000",
-			 "clients; further ones get ERR limit", 1, 1000000),
-	  SERVER(connections_max) },
-	{ COMMAND_NUMBER("max-unauthenticated", "0",
-			 "of these, those that must log in and have not; above it the "
-			 "oldest of them is closed; 0 = a quarter of --max-connections",
-			 0, 1000000),
-	  SERVER(strangers_max) },
-	{ COMMAND_DURATION("login-timeout", "10s",
-			   "time to log in, where that is needed; 0 = for ever", 0,
-			   DAY_MS),
-	  SERVER(login_timeout_ms) },
-	{ COMMAND_NUMBER("address-connections", "0",
-			 "connections of one address, further ones get ERR limit; "
-			 "0 = no limit, as for the next three",
-			 0, 1000000),
-	  BROKER(address_limits.connections) },
-	{ COMMAND_NUMBER("address-channels", "0",
-			 "channels of all connections of an address", 0, 1000000000),
-	  BROKER(address_limits.channels) },
-	{ COMMAND_NUMBER("address-publish-rate", "0",
-			 "messages a second that an address may publish", 0, 1000000000),
-	  BROKER(address_limits.publish_rate) },
-	{ COMMAND_BYTES("address-publish-bytes", "0",
-			"bytes a second that an address may publish", 0, 1024 * GIB),
-	  BROKER(address_limits.publish_bytes) },
-	{ COMMAND_BYTES(
-		  "max-payload", "16M",
-		  "payload of a message, at most 256M; numbers may end in K, M or G", 1,
-		  256 * MIB),
-	  SERVER(payload_max) },
-	{ COMMAND_BYTES("max-memory", "1G",
-			"memory for messages; at the limit publishers and schedules are "
-			"held back",
-			MIB, 1024 * GIB),
-	  BROKER(memory_max_bytes) },
-	{ COMMAND_BYTES("max-unstored", "64M",
-			"messages not yet durable; at the limit publishers and schedules "
-			"are held back",
-			MIB, 1024 * GIB),
-	  BROKER(unstored_max_bytes) },
-	{ COMMAND_BYTES("topic-memory", "64M",
-			"the newest messages of all topics, for readers at their ends",
-			MIB, 1024 * GIB),
-	  BROKER(tail_bytes) },
-	{ COMMAND_NUMBER("max-channels", "256",
-			 "channels of a connection, without channel 0", 1, 65535),
-	  BROKER(channels_max) },
-	{ COMMAND_NUMBER("max-consumers", "65535", "subscriptions of a connection", 1,
-			 10000000),
-	  BROKER(consumers_max) },
-	{ COMMAND_NUMBER(
-		  "max-pending", "16384",
-		  "unanswered requests of a connection; at the limit it is not read", 1,
-		  1000000),
-	  BROKER(replies_max) },
-	{ COMMAND_NUMBER("max-transaction-messages", "16384",
-			 "messages that one transaction publishes and settles", 1,
-			 1000000),
-	  BROKER(transaction_messages_max) },
-	{ COMMAND_BYTES("max-transaction-bytes", "32M",
-			"memory for the requests of one transaction", 64 * KIB,
-			1024 * GIB),
-	  BROKER(transaction_bytes_max) },
-	{ COMMAND_BYTES("max-transactions-bytes", "256M",
-			"memory for those of all open transactions; at the limit further "
-			"requests of a transaction are refused",
-			64 * KIB, 1024 * GIB),
-	  BROKER(transactions_bytes_max) },
-	{ COMMAND_NUMBER("max-locks", "100000", "locks that are held", 1, 10000000),
-	  BROKER(locks_max) },
+	{ COMMAND_TEXT("listen", "ADDRESS", LISTEN_DEFAULT, "HOST:PORT, [IPv6]:PORT, tls:HOST:PORT or unix:PATH; may be repeated; port 0 takes a free one") },
+	{ COMMAND_TEXT("http", "ADDRESS", HTTP_DEFAULT, "where the dashboard, the API, metrics and health are, in the same forms; none = nowhere"), FIELD(http) },
+	{ COMMAND_TEXT("http-host", "NAME", NULL, "a name that HTTP may be asked by while nobody must log in, besides localhost and addresses; may be repeated") },
+	{ COMMAND_TEXT("http-origin", "ORIGIN", NULL, "whose pages browsers may let ask, besides those of the broker: https://app.example:8443, or * for all; may be repeated") },
+	{ COMMAND_DURATION("http-timeout", "20s", "close a connection whose HTTP request has not come by then; a long body has more time", 100, DAY_MS), SERVER(http_timeout_ms) },
+	{ COMMAND_TEXT("socket-mode", "MODE", "0600", "who may connect to a unix:PATH: 0660 owner and group, 0666 all") },
+	{ COMMAND_TEXT("socket-group", "GROUP", "that of the process", "the group of a unix:PATH"), SERVER(socket_group) },
+	{ COMMAND_FLAG("anonymous", "listen on addresses that others reach, although no user is defined: they may do everything"), FIELD(is_anonymous) },
+	{ COMMAND_TEXT("tls-cert", "FILE", NULL, "the certificate of tls:HOST:PORT, then those that lead to its root; PEM"), SERVER(tls.cert) },
+	{ COMMAND_TEXT("tls-key", "FILE", NULL, "its key, not encrypted; PEM"), SERVER(tls.key) },
+	{ COMMAND_TEXT("tls-ca", "FILE", NULL, "whom to trust with clients' certificates; PEM"), SERVER(tls.ca) },
+	{ COMMAND_CHOICE("tls-client", "none|wanted|required", "none", "whether clients are asked for a certificate"), SERVER(tls_client) },
+	{ COMMAND_FLAG("tls-user", "the common name in a client's certificate is its user; no password is asked for"), SERVER(is_tls_user) },
+	{ COMMAND_DURATION("handshake-timeout", "10s", "close a connection whose TLS is not agreed upon by then", 100, DAY_MS), SERVER(handshake_timeout_ms) },
+	{ COMMAND_TEXT("data", "DIR", "./data", "where the embedded Redis keeps its files"), BROKER(store.data_dir) },
+	{ COMMAND_TEXT("rules", "DIR", "./rules, or the installed ones", "the rules directory"), BROKER(rules_dir) },
+	{ COMMAND_TEXT("store", "URL", "embedded", "embedded, none, redis://[user:pass@]host[:port][/db], rediss:// with TLS and ?ca=FILE, or redis+unix:PATH; $TIDEMQ_STORE keeps a password out of sight"), BROKER(store.url) },
+	{ COMMAND_FLAG("standby", "wait while another broker holds the store, and take over when it ends; with redis:// or redis+unix:"), FIELD(is_standby) },
+	{ COMMAND_CHOICE("fsync", "always|everysec|no", "always", "when the embedded Redis syncs to disk"), BROKER(store.fsync) },
+	{ COMMAND_NUMBER("node", "0", "the number of this broker in message ids, 0-1023", 0, ID_NODE_MAX), BROKER(node) },
+	{ COMMAND_NUMBER("max-connections", "20000", "clients; further ones get ERR limit", 1, 1000000), SERVER(connections_max) },
+	{ COMMAND_NUMBER("max-unauthenticated", "0", "of these, those that must log in and have not; above it the oldest of them is closed; 0 = a quarter of --max-connections", 0, 1000000), SERVER(strangers_max) },
+	{ COMMAND_DURATION("login-timeout", "10s", "time to log in, where that is needed; 0 = for ever", 0, DAY_MS), SERVER(login_timeout_ms) },
+	{ COMMAND_NUMBER("address-connections", "0", "connections of one address, further ones get ERR limit; 0 = no limit, as for the next three", 0, 1000000), BROKER(address_limits.connections) },
+	{ COMMAND_NUMBER("address-channels", "0", "channels of all connections of an address", 0, 1000000000), BROKER(address_limits.channels) },
+	{ COMMAND_NUMBER("address-publish-rate", "0", "messages a second that an address may publish", 0, 1000000000), BROKER(address_limits.publish_rate) },
+	{ COMMAND_BYTES("address-publish-bytes", "0", "bytes a second that an address may publish", 0, 1024 * GIB), BROKER(address_limits.publish_bytes) },
+	{ COMMAND_BYTES("max-payload", "16M", "payload of a message, at most 256M; numbers may end in K, M or G", 1, 256 * MIB), SERVER(payload_max) },
+	{ COMMAND_BYTES("max-memory", "1G", "memory for messages; at the limit publishers and schedules are held back", MIB, 1024 * GIB), BROKER(memory_max_bytes) },
+	{ COMMAND_BYTES("max-unstored", "64M", "messages not yet durable; at the limit publishers and schedules are held back", MIB, 1024 * GIB), BROKER(unstored_max_bytes) },
+	{ COMMAND_BYTES("topic-memory", "64M", "the newest messages of all topics, for readers at their ends", MIB, 1024 * GIB), BROKER(tail_bytes) },
+	{ COMMAND_NUMBER("max-channels", "256", "channels of a connection, without channel 0", 1, 65535), BROKER(channels_max) },
+	{ COMMAND_NUMBER("max-consumers", "65535", "subscriptions of a connection", 1, 10000000), BROKER(consumers_max) },
+	{ COMMAND_NUMBER("max-pending", "16384", "unanswered requests of a connection; at the limit it is not read", 1, 1000000), BROKER(replies_max) },
+	{ COMMAND_NUMBER("max-transaction-messages", "16384", "messages that one transaction publishes and settles", 1, 1000000), BROKER(transaction_messages_max) },
+	{ COMMAND_BYTES("max-transaction-bytes", "32M", "memory for the requests of one transaction", 64 * KIB, 1024 * GIB), BROKER(transaction_bytes_max) },
+	{ COMMAND_BYTES("max-transactions-bytes", "256M", "memory for those of all open transactions; at the limit further requests of a transaction are refused", 64 * KIB, 1024 * GIB), BROKER(transactions_bytes_max) },
+	{ COMMAND_NUMBER("max-locks", "100000", "locks that are held", 1, 10000000), BROKER(locks_max) },
 	{ COMMAND_NUMBER("max-vhosts", "256", "vhosts", 1, 100000), BROKER(vhosts_max) },
-	{ COMMAND_NUMBER("max-queues", "1000000", "queues in all vhosts", 1, 100000000),
-	  BROKER(queues_max) },
-	{ COMMAND_NUMBER("max-exchanges", "1000000", "exchanges in all vhosts", 1,
-			 100000000),
-	  BROKER(exchanges_max) },
-	{ COMMAND_NUMBER("max-bindings", "1000000", "bindings in all vhosts", 1,
-			 100000000),
-	  BROKER(bindings_max) },
-	{ COMMAND_NUMBER("max-groups", "1000", "groups of a topic", 1, 100000),
-	  BROKER(groups_max) },
-	{ COMMAND_NUMBER("window-messages", "16384",
-			 "messages of a shard in memory; further ones stay in Redis", 16,
-			 10000000),
-	  BROKER(window_messages) },
-	{ COMMAND_BYTES("window-bytes", "16M", "memory for the messages of a shard",
-			64 * KIB, 64 * GIB),
-	  BROKER(window_bytes) },
-	{ COMMAND_NUMBER(
-		  "parked-messages", "1000000",
-		  "messages of a shard that wait behind others of their group, and "
-		  "such groups (order-by)",
-		  16, 100000000),
-	  BROKER(parked_messages) },
-	{ COMMAND_DURATION("idle-timeout", "0",
-			   "close a connection after this long without input; 0 = never",
-			   0, DAY_MS),
-	  SERVER(idle_timeout_ms) },
-	{ COMMAND_DURATION("write-timeout", "5m",
-			   "close a connection that reads no output for this long; "
-			   "0 = never",
-			   0, DAY_MS),
-	  SERVER(write_timeout_ms) },
-	{ COMMAND_DURATION("drain-timeout", "5s",
-			   "time at SIGTERM to answer what was asked", 0, DAY_MS),
-	  FIELD(drain_timeout_ms) },
-	{ COMMAND_DURATION("stop-timeout", "5s",
-			   "time after that for Redis to store what was returned, and to "
-			   "stop; then it is not waited for",
-			   0, DAY_MS),
-	  FIELD(stop_timeout_ms) },
-	{ COMMAND_BYTES("rules-memory", "256M",
-			"memory for all scripts, with what they keep of bindings", MIB,
-			64 * GIB),
-	  BROKER(rules_memory_bytes) },
-	{ COMMAND_DURATION("rules-budget", "50ms", "processor time of a call of a script",
-			   1, 60000),
-	  BROKER(rules_budget_ms) },
-	{ COMMAND_NUMBER("max-shared", "100000",
-			 "entries in tide.shared, counters and buckets", 1, 100000000),
-	  BROKER(shared_entries_max) },
-	{ COMMAND_BYTES("max-shared-bytes", "16M",
-			"memory for tide.shared, counters and buckets", 64 * KIB,
-			64 * GIB),
-	  BROKER(shared_bytes_max) },
-	{ COMMAND_DURATION("dedupe-window", "2m",
-			   "how long queues remember publish ids (PUB id=); 0 = never", 0,
-			   DAY_MS),
-	  BROKER(dedupe_window_ms) },
-	{ COMMAND_BYTES(
-		  "max-dedupe-bytes", "256M",
-		  "memory for these ids; at the limit publishes with an id are refused",
-		  64 * KIB, 1024 * GIB),
-	  BROKER(dedupe_max_bytes) },
-	{ COMMAND_CHOICE("rules-gate", "none|test", "none",
-			 "test: rules become active only when their specs pass"),
-	  BROKER(has_rules_gate) },
-	{ COMMAND_DURATION("rules-gate-timeout", "15s",
-			   "with --rules-gate test: specs that take longer fail", 100,
-			   DAY_MS),
-	  BROKER(rules_gate_timeout_ms) },
-	{ COMMAND_TEXT("rules-candidates", "DIR", "where the rules directory is",
-		       "RULES shadow and RULES replay take directories below this one "
-		       "alone"),
-	  BROKER(rules_candidates) },
-	{ COMMAND_FLAG("rules-writable",
-		       "rules push writes what it activates into the rules directory"),
-	  BROKER(is_rules_dir_writable) },
-	{ COMMAND_TEXT("rules-set", "NAME=VALUE", NULL,
-		       "what tide.setting gives to scripts; NAME alone takes it from the "
-		       "environment; may be repeated") },
-	{ COMMAND_TEXT("secrets", "DIR", "none",
-		       "tide.secret of a script reads files of this directory"),
-	  BROKER(secrets_dir) },
-	{ COMMAND_FLAG(
-		  "replay-payloads",
-		  "keep the payloads of recent publishes for RULES recent and replay"),
-	  BROKER(replay_payloads) },
-	{ COMMAND_CHOICE("log", "error|warn|info|debug", "info",
-			 "the least severe lines that are logged"),
-	  FIELD(log_level) },
-	{ COMMAND_CHOICE("log-format", "text|json", "text",
-			 "json: each line is an object with time, level, component and "
-			 "message"),
-	  FIELD(log_format) },
-	{ COMMAND_DURATION("slow-turn", "100ms",
-			   "log what a turn of the event loop did that took longer; "
-			   "0 = never",
-			   0, 60000),
-	  BROKER(slow_turn_ms) },
-	{ COMMAND_TEXT("config", "FILE", NULL,
-		       "a Lua file that returns a table of these options, { fsync = "
-		       "\"no\", ... }; the command line overrides it") },
+	{ COMMAND_NUMBER("max-queues", "1000000", "queues in all vhosts", 1, 100000000), BROKER(queues_max) },
+	{ COMMAND_NUMBER("max-exchanges", "1000000", "exchanges in all vhosts", 1, 100000000), BROKER(exchanges_max) },
+	{ COMMAND_NUMBER("max-bindings", "1000000", "bindings in all vhosts", 1, 100000000), BROKER(bindings_max) },
+	{ COMMAND_NUMBER("max-groups", "1000", "groups of a topic", 1, 100000), BROKER(groups_max) },
+	{ COMMAND_NUMBER("window-messages", "16384", "messages of a shard in memory; further ones stay in Redis", 16, 10000000), BROKER(window_messages) },
+	{ COMMAND_BYTES("window-bytes", "16M", "memory for the messages of a shard", 64 * KIB, 64 * GIB), BROKER(window_bytes) },
+	{ COMMAND_NUMBER("parked-messages", "1000000", "messages of a shard that wait behind others of their group, and such groups (order-by)", 16, 100000000), BROKER(parked_messages) },
+	{ COMMAND_DURATION("idle-timeout", "0", "close a connection after this long without input; 0 = never", 0, DAY_MS), SERVER(idle_timeout_ms) },
+	{ COMMAND_DURATION("write-timeout", "5m", "close a connection that reads no output for this long; 0 = never", 0, DAY_MS), SERVER(write_timeout_ms) },
+	{ COMMAND_DURATION("drain-timeout", "5s", "time at SIGTERM to answer what was asked", 0, DAY_MS), FIELD(drain_timeout_ms) },
+	{ COMMAND_DURATION("stop-timeout", "5s", "time after that for Redis to store what was returned, and to stop; then it is not waited for", 0, DAY_MS), FIELD(stop_timeout_ms) },
+	{ COMMAND_BYTES("rules-memory", "256M", "memory for all scripts, with what they keep of bindings", MIB, 64 * GIB), BROKER(rules_memory_bytes) },
+	{ COMMAND_DURATION("rules-budget", "50ms", "processor time of a call of a script", 1, 60000), BROKER(rules_budget_ms) },
+	{ COMMAND_NUMBER("max-shared", "100000", "entries in tide.shared, counters and buckets", 1, 100000000), BROKER(shared_entries_max) },
+	{ COMMAND_BYTES("max-shared-bytes", "16M", "memory for tide.shared, counters and buckets", 64 * KIB, 64 * GIB), BROKER(shared_bytes_max) },
+	{ COMMAND_DURATION("dedupe-window", "2m", "how long queues remember publish ids (PUB id=); 0 = never", 0, DAY_MS), BROKER(dedupe_window_ms) },
+	{ COMMAND_BYTES("max-dedupe-bytes", "256M", "memory for these ids; at the limit publishes with an id are refused", 64 * KIB, 1024 * GIB), BROKER(dedupe_max_bytes) },
+	{ COMMAND_CHOICE("rules-gate", "none|test", "none", "test: rules become active only when their specs pass"), BROKER(has_rules_gate) },
+	{ COMMAND_DURATION("rules-gate-timeout", "15s", "with --rules-gate test: specs that take longer fail", 100, DAY_MS), BROKER(rules_gate_timeout_ms) },
+	{ COMMAND_TEXT("rules-candidates", "DIR", "where the rules directory is", "RULES shadow and RULES replay take directories below this one alone"), BROKER(rules_candidates) },
+	{ COMMAND_FLAG("rules-writable", "rules push writes what it activates into the rules directory"), BROKER(is_rules_dir_writable) },
+	{ COMMAND_TEXT("rules-set", "NAME=VALUE", NULL, "what tide.setting gives to scripts; NAME alone takes it from the environment; may be repeated") },
+	{ COMMAND_TEXT("secrets", "DIR", "none", "tide.secret of a script reads files of this directory"), BROKER(secrets_dir) },
+	{ COMMAND_FLAG("replay-payloads", "keep the payloads of recent publishes for RULES recent and replay"), BROKER(replay_payloads) },
+	{ COMMAND_CHOICE("log", "error|warn|info|debug", "info", "the least severe lines that are logged"), FIELD(log_level) },
+	{ COMMAND_CHOICE("log-format", "text|json", "text", "json: each line is an object with time, level, component and message"), FIELD(log_format) },
+	{ COMMAND_DURATION("slow-turn", "100ms", "log what a turn of the event loop did that took longer; 0 = never", 0, 60000), BROKER(slow_turn_ms) },
+	{ COMMAND_TEXT("config", "FILE", NULL, "a Lua file that returns a table of these options, { fsync = \"no\", ... }; the command line overrides it") },
 	{ COMMAND_FLAG("help", "print this page") },
 	{ .name = NULL },
 };
+/* clang-format on */
 
 static void set_field(struct serve_options *o, const struct option_row *row,
 		      const char *text, uint64_t value)
@@ -317,23 +140,22 @@ static int set_socket_mode(struct serve_options *o, const char *text, struct err
 	return TIDE_OK;
 }
 
-static int add_origin(struct server_config *c, const char *text, struct error *err)
+/* An option that may be repeated. */
+static int add_text(const char **list, unsigned *count, unsigned max,
+		    const struct option_row *row, const char *text, struct error *err)
 {
-	if (!http_safety_is_origin(text))
-		return error_set(err, TIDE_ESYNTAX,
-				 "--http-origin must be like https://app.example:8443, "
-				 "without a path, or *; not '%s'",
-				 text);
-	if (c->http_origin_count == SERVER_HTTP_HOSTS_MAX)
-		return error_set(err, TIDE_ESYNTAX, "--http-origin may be given %d times",
-				 SERVER_HTTP_HOSTS_MAX);
-	c->http_origins[c->http_origin_count++] = text;
+	if (*count == max)
+		return error_set(err, TIDE_ESYNTAX, "--%s may be given %u times",
+				 row->name, max);
+	list[(*count)++] = text;
 	return TIDE_OK;
 }
 
 static int set_option(struct serve_options *o, const struct option_row *row,
 		      const char *text, uint64_t value, struct error *err)
 {
+	struct server_config *c = &o->server;
+
 	o->is_max_connections_asked |= strcmp(row->name, "max-connections") == 0;
 	if (row->size)
 		set_field(o, row, text, value);
@@ -343,21 +165,22 @@ static int set_option(struct serve_options *o, const struct option_row *row,
 		return set_socket_mode(o, text, err);
 	else if (strcmp(row->name, "rules-set") == 0)
 		return settings_add(&o->settings, text, err);
-	else if (strcmp(row->name, "http-host") == 0) {
-		if (o->server.http_host_count == SERVER_HTTP_HOSTS_MAX)
-			return error_set(err, TIDE_ESYNTAX,
-					 "--http-host may be given %d times",
-					 SERVER_HTTP_HOSTS_MAX);
-		o->server.http_hosts[o->server.http_host_count++] = text;
-	} else if (strcmp(row->name, "http-origin") == 0) {
-		return add_origin(&o->server, text, err);
-	} else if (strcmp(row->name, "listen") == 0) {
-		if (o->listen_count == SERVE_LISTEN_MAX)
-			return error_set(err, TIDE_ESYNTAX,
-					 "--listen may be given %d times",
-					 SERVE_LISTEN_MAX);
-		o->listen[o->listen_count++] = text;
-	}
+	else if (strcmp(row->name, "http-host") == 0)
+		return add_text(c->http_hosts, &c->http_host_count, SERVER_HTTP_HOSTS_MAX,
+				row, text, err);
+	else if (strcmp(row->name, "listen") == 0)
+		return add_text(o->listen, &o->listen_count, SERVE_LISTEN_MAX, row, text,
+				err);
+	else if (strcmp(row->name, "http-origin") != 0)
+		return TIDE_OK;
+	else if (!http_safety_is_origin(text))
+		return error_set(err, TIDE_ESYNTAX,
+				 "--http-origin must be like https://app.example:8443, "
+				 "without a path, or *; not '%s'",
+				 text);
+	else
+		return add_text(c->http_origins, &c->http_origin_count,
+				SERVER_HTTP_HOSTS_MAX, row, text, err);
 	return TIDE_OK;
 }
 
