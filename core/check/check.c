@@ -407,7 +407,8 @@ static void on_exchange(void *ctx, struct slice name, int line)
 
 	/* What it matches is reported for the match. */
 	if (!is_matched(sender->script, name) && !model_has_exchange(sender->model, text))
-		findings_add(sender->model->findings, sender->script->file, line,
+		findings_add(sender->model->findings, FINDING_PROBLEM,
+			     sender->script->file, line,
 			     "sends to exchange '%s', which does not exist: the publish "
 			     "fails",
 			     text);
@@ -420,7 +421,8 @@ static void check_matched(struct model *m, const struct rule *script)
 
 	for (size_t i = 0; i < w->count; i++) {
 		if (!model_has_exchange(m, w->items[i]))
-			findings_add(m->findings, script->file, script->line,
+			findings_add(m->findings, FINDING_PROBLEM, script->file,
+				     script->line,
 				     "matches exchange '%s', which does not exist: the "
 				     "filter is never called%s",
 				     w->items[i], w->count > 1 ? " for it" : "");
@@ -668,8 +670,8 @@ static void model_report(struct model *m, const char *kind, const char *name,
 {
 	const struct model_place *place = find_place(m, kind, name);
 
-	findings_add_outside(m->findings, place ? place->file : BROKER,
-			     place ? place->line : 0, "%s", text);
+	findings_add(m->findings, FINDING_OUTSIDE, place ? place->file : BROKER,
+		     place ? place->line : 0, "%s", text);
 }
 
 /* Carry out a request; its answer, without the line end, is a text. */
@@ -725,9 +727,9 @@ static void report_refusal(struct model *m, const struct declaration *s,
 {
 	why = strncmp(why, "ERR ", 4) == 0 ? why + 4 : why;
 	why += strcspn(why, " ");
-	findings_add_outside(m->findings, at.file, at.line,
-			     s->is_bind ? "binding of '%s' to '%s':%s" : "%s '%s':%s",
-			     s->words[1], s->words[2], why);
+	findings_add(m->findings, FINDING_OUTSIDE, at.file, at.line,
+		     s->is_bind ? "binding of '%s' to '%s':%s" : "%s '%s':%s",
+		     s->words[1], s->words[2], why);
 }
 
 static void read_line(struct model *m, const char *line, struct model_place at)
@@ -737,8 +739,8 @@ static void read_line(struct model *m, const char *line, struct model_place at)
 	const char *answer;
 
 	if (!read_declaration(line, &s)) {
-		findings_add_outside(
-			m->findings, at.file, at.line,
+		findings_add(
+			m->findings, FINDING_OUTSIDE, at.file, at.line,
 			"'%.80s' is not a definition; definitions are: DECLARE exchange "
 			"<name> <type>, DECLARE queue <name>, DECLARE topic <name>, BIND "
 			"<queue> <exchange> <pattern>, each with its options, in at most "
@@ -837,14 +839,14 @@ static void check_definitions(const struct check_options *o, const struct survey
 	if (!o->url && !o->definitions)
 		return;
 	if (!survey_is_complete(s)) {
-		findings_note(f, "", 0,
-			      "not compared with the definitions, because not every "
-			      "script loads");
+		findings_add(f, FINDING_NOTE, "", 0,
+			     "not compared with the definitions, because not every "
+			     "script loads");
 		return;
 	}
 	/* Without an answer nobody knows whether the rules fit: that is a problem. */
 	if (o->url && ask_broker(o->url, &of_broker, &err) < 0)
-		findings_add_outside(f, "broker", 0, "%s", err.text);
+		findings_add(f, FINDING_OUTSIDE, "broker", 0, "%s", err.text);
 	else
 		check_model(o, s, definitions, buf_slice(&of_broker), f);
 	buf_deinit(&of_broker);

@@ -1,15 +1,11 @@
 #include "findings.h"
 
-#include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
-#include <spawn.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/json.h"
 #include "base/mem.h"
@@ -25,8 +21,7 @@
 struct finding {
 	char *file;
 	int line;
-	bool is_note;
-	bool is_outside;
+	enum finding_kind kind;
 	size_t number; /* in the order of arrival */
 	char *text;
 };
@@ -59,11 +54,16 @@ static size_t comparable_len(const char *text)
 	return tail ? (size_t)(tail - text) : strlen(text);
 }
 
+static bool is_outside(const struct finding *item)
+{
+	return item->kind == FINDING_OUTSIDE;
+}
+
 static bool is_same(const struct finding *a, const struct finding *b)
 {
 	size_t len = comparable_len(a->text);
 
-	return a->line == b->line && a->is_outside == b->is_outside &&
+	return a->line == b->line && is_outside(a) == is_outside(b) &&
 	       strcmp(a->file, b->file) == 0 && comparable_len(b->text) == len &&
 	       memcmp(a->text, b->text, len) == 0;
 }
@@ -79,47 +79,20 @@ static void add_take(struct findings *f, struct finding new)
 	MEM_GROW(f->items, f->count, f->cap, 16);
 	new.number = f->count;
 	f->items[f->count++] = new;
-	f->problems += !new.is_note;
+	f->problems += new.kind != FINDING_NOTE;
 }
 
-static void add_formatted(struct findings *f, const char *file, struct finding new,
-			  const char *format, va_list ap)
+void findings_add(struct findings *f, enum finding_kind kind, const char *file, int line,
+		  const char *format, ...)
 {
+	struct finding new = { .kind = kind, .line = line, .file = mem_strdup(file) };
+	va_list ap;
+
+	va_start(ap, format);
 	if (vasprintf(&new.text, format, ap) < 0)
 		new.text = mem_strdup(format);
-	new.file = mem_strdup(file);
+	va_end(ap);
 	add_take(f, new);
-}
-
-void findings_add(struct findings *f, const char *file, int line, const char *format, ...)
-{
-	va_list ap;
-
-	va_start(ap, format);
-	add_formatted(f, file, (struct finding){ .line = line }, format, ap);
-	va_end(ap);
-}
-
-void findings_note(struct findings *f, const char *file, int line, const char *format,
-		   ...)
-{
-	va_list ap;
-
-	va_start(ap, format);
-	add_formatted(f, file, (struct finding){ .line = line, .is_note = true }, format,
-		      ap);
-	va_end(ap);
-}
-
-void findings_add_outside(struct findings *f, const char *place, int line,
-			  const char *format, ...)
-{
-	va_list ap;
-
-	va_start(ap, format);
-	add_formatted(f, place, (struct finding){ .line = line, .is_outside = true },
-		      format, ap);
-	va_end(ap);
 }
 
 void findings_add_error(struct findings *f, const char *text)
@@ -145,8 +118,8 @@ void findings_add_error(struct findings *f, const char *text)
 bool findings_has(const struct findings *f, const char *file, int line)
 {
 	for (size_t i = 0; i < f->count; i++)
-		if (!f->items[i].is_outside && !f->items[i].is_note &&
-		    f->items[i].line == line && strcmp(f->items[i].file, file) == 0)
+		if (f->items[i].kind == FINDING_PROBLEM && f->items[i].line == line &&
+		    strcmp(f->items[i].file, file) == 0)
 			return true;
 	return false;
 }
@@ -156,11 +129,11 @@ bool findings_has(const struct findings *f, const char *file, int line)
 static int by_place(const void *a, const void *b)
 {
 	const struct finding *x = a, *y = b;
-	int order = x->is_outside - y->is_outside;
+	int order = is_outside(x) - is_outside(y);
 
-	if (order == 0 && x->is_outside)
+	if (order == 0 && is_outside(x))
 		order = (x->line == 0) - (y->line == 0);
-	if (order == 0 && !(x->is_outside && x->line == 0))
+	if (order == 0 && !(is_outside(x) && x->line == 0))
 		order = strcmp(x->file, y->file);
 	if (order == 0)
 		order = (x->line > y->line) - (x->line < y->line);
@@ -170,7 +143,7 @@ static int by_place(const void *a, const void *b)
 static void print_place(const struct findings *f, const struct finding *item, FILE *out)
 {
 	bool is_shipped = strncmp(item->file, SHIPPED, strlen(SHIPPED)) == 0;
-	size_t len = item->is_outside || is_shipped ? 0 : strlen(f->dir);
+	size_t len = is_outside(item) || is_shipped ? 0 : strlen(f->dir);
 
 	while (len > 1 && f->dir[len - 1] == '/')
 		len--;
@@ -200,7 +173,7 @@ void findings_print_json(struct findings *f, FILE *out)
 		json_member_text(&j, "file", item->file);
 		if (item->line > 0)
 			json_member_int(&j, "line", item->line);
-		json_member_bool(&j, "note", item->is_note);
+		json_member_bool(&j, "note", item->kind == FINDING_NOTE);
 		json_member_text(&j, "text", item->text);
 		json_object_end(&j);
 		fprintf(out, "%s\n", buf_cstr(&text));
@@ -213,52 +186,9 @@ void findings_print(struct findings *f, FILE *out)
 	sort(f);
 	for (size_t i = 0; i < f->count; i++) {
 		print_place(f, &f->items[i], out);
-		fprintf(out, ": %s%s\n", f->items[i].is_note ? "note: " : "",
+		fprintf(out, ": %s%s\n", f->items[i].kind == FINDING_NOTE ? "note: " : "",
 			f->items[i].text);
 	}
-}
-
-#define WORDS_MAX 64
-
-extern char **environ;
-
-/* Scripts have Lua 5.4 and `tide`, without what the sandbox leaves out. */
-static void set_words(const char *argv[WORDS_MAX], const char *dir)
-{
-	static const char *const words[] = {
-		"luacheck",      "--no-config",    "--std",
-		"lua54",         "--no-self",      "--no-max-line-length",
-		"--codes",       "--no-color",     "--formatter",
-		"plain",         "--read-globals", "tide",
-		"--not-globals",
-	};
-	size_t count = sizeof(words) / sizeof(words[0]);
-	const char *name;
-
-	memcpy(argv, words, sizeof(words));
-	for (size_t i = 0; (name = hints_absent(i)); i++) {
-		assert(count < WORDS_MAX - 3);
-		argv[count++] = name;
-	}
-	argv[count++] = "--";
-	argv[count++] = dir;
-	argv[count] = NULL;
-}
-
-static int start(const char *dir, int out, pid_t *pid)
-{
-	const char *argv[WORDS_MAX];
-	posix_spawn_file_actions_t actions;
-	int rc = posix_spawn_file_actions_init(&actions);
-
-	set_words(argv, dir);
-	if (rc == 0)
-		rc = posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
-	if (rc == 0)
-		rc = posix_spawnp(pid, argv[0], &actions, NULL, (char *const *)argv,
-				  environ);
-	posix_spawn_file_actions_destroy(&actions);
-	return rc;
 }
 
 /* Specs have other globals. Files that begin with '.' or '#' belong to an editor. */
@@ -300,18 +230,16 @@ static const char *instead_of(const char *text)
 
 /* A module is often somebody's library: its style is none of ours, and it asks for
  * globals that other versions of Lua have. */
-static void add(struct findings *f, const char *path, int line, const char *code,
-		const char *text)
+static void add_warning(struct findings *f, const char *path, int line, const char *code,
+			const char *text)
 {
 	bool is_module = !script_kind_is_path(path);
-	const char *instead = instead_of(text), *sep = instead ? "; " : "";
+	const char *instead = instead_of(text);
+	bool is_wrong = is_problem(code) && (!is_module || code[0] == 'E');
 
-	if (!instead)
-		instead = "";
-	if (is_problem(code) && (!is_module || code[0] == 'E'))
-		findings_add(f, path, line, "%s%s%s", text, sep, instead);
-	else if (is_problem(code) || !is_module)
-		findings_note(f, path, line, "%s%s%s", text, sep, instead);
+	if (is_problem(code) || !is_module)
+		findings_add(f, is_wrong ? FINDING_PROBLEM : FINDING_NOTE, path, line,
+			     "%s%s%s", text, instead ? "; " : "", instead ? instead : "");
 }
 
 /* "dir/filter/a.lua:3:7: (W211) unused variable x" */
@@ -335,62 +263,57 @@ static void take_line(const char *line, const char *dir, struct findings *f)
 	text = end + length + strspn(end + length, " ");
 	/* That a file does not load is known already. */
 	if (is_rule(path) && !findings_has(f, path, number))
-		add(f, path, number, code, text);
+		add_warning(f, path, number, code, text);
 }
 
-static void take_output(int fd, const char *dir, struct findings *f)
+/* Scripts have Lua 5.4 and `tide`, without what the sandbox leaves out. The status is 127
+ * when luacheck is not installed. */
+static void append_command(struct buf *out, const char *dir)
 {
-	FILE *output = fdopen(fd, "r");
-	char *line = NULL;
-	size_t cap = 0;
-	ssize_t len;
+	const char *name;
 
-	while (output && (len = getline(&line, &cap, output)) > 0) {
-		line[strcspn(line, "\n")] = '\0';
-		take_line(line, dir, f);
-	}
-	free(line);
-	if (output)
-		fclose(output);
-	else
-		close(fd);
-}
-
-/* Give luacheck's exit status, and take in what it prints.
- *
- * @return  0, or an errno: ENOENT when it is not installed */
-static int run(const char *dir, struct findings *f, int *status)
-{
-	int ends[2], rc;
-	pid_t pid;
-
-	if (pipe2(ends, O_CLOEXEC) < 0)
-		return errno;
-	rc = start(dir, ends[1], &pid);
-	close(ends[1]);
-	take_output(ends[0], dir, f);
-	if (rc == 0 && waitpid(pid, status, 0) < 0)
-		rc = errno;
-	return rc;
+	buf_append_text(out, "command -v luacheck >/dev/null || exit 127; exec luacheck "
+			     "--no-config --std lua54 --no-self --no-max-line-length "
+			     "--codes --no-color --formatter plain --read-globals tide "
+			     "--not-globals");
+	for (size_t i = 0; (name = hints_absent(i)); i++)
+		buf_printf(out, " %s", name);
+	buf_append_text(out, " -- '");
+	for (; *dir; dir++)
+		buf_append_text(out, *dir == '\'' ? "'\\''" : (char[]){ *dir, '\0' });
+	buf_append_char(out, '\'');
 }
 
 void findings_lint(const char *dir, struct findings *f)
 {
 	char real[PATH_MAX]; /* luacheck writes ./rules as rules */
-	int rc, status = 0;
+	struct buf command = { 0 };
+	FILE *output;
+	char *line = NULL;
+	size_t cap = 0;
+	int status;
 
 	if (!realpath(dir, real))
 		snprintf(real, sizeof(real), "%s", dir);
-	rc = run(real, f, &status);
-	if (rc == ENOENT)
-		findings_note(f, "", 0,
-			      "luacheck is not installed; only what a broker checks was "
-			      "checked");
-	else if (rc != 0)
-		findings_add(f, "", 0, "luacheck cannot be run: %s", strerror(rc));
+	append_command(&command, real);
+	output = popen(buf_cstr(&command), "re");
+	while (output && getline(&line, &cap, output) > 0) {
+		line[strcspn(line, "\n")] = '\0';
+		take_line(line, real, f);
+	}
+	free(line);
+	buf_deinit(&command);
+	status = output ? pclose(output) : -1;
+	if (status == -1)
+		findings_add(f, FINDING_PROBLEM, "", 0, "luacheck cannot be run: %s",
+			     strerror(errno));
+	else if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
+		findings_add(f, FINDING_NOTE, "", 0,
+			     "luacheck is not installed; only what a broker checks was "
+			     "checked");
 	/* Up to 2 it found something; higher values are failures of luacheck itself. */
-	if (rc == 0 && (!WIFEXITED(status) || WEXITSTATUS(status) > 2))
-		findings_add(f, "", 0, "luacheck failed with status %d",
+	else if (!WIFEXITED(status) || WEXITSTATUS(status) > 2)
+		findings_add(f, FINDING_PROBLEM, "", 0, "luacheck failed with status %d",
 			     WIFEXITED(status) ? WEXITSTATUS(status) : status);
 }
 
@@ -435,13 +358,13 @@ static bool compare_ordered(const struct rule *first, const struct rule *second,
 	if (!script_kind_is_ordered(first->kind) || !may_be_asked_both(first, second))
 		return false;
 	if (first_name[0] && strcmp(first_name, second_name) == 0)
-		findings_add(f, second->file, second->line,
+		findings_add(f, FINDING_PROBLEM, second->file, second->line,
 			     "has the same name as %s except for the number, and both "
 			     "are active; if one is an old copy, remove it%s; "
 			     "otherwise rename it",
 			     first->file, first->match ? " or its match" : "");
 	else if (first_order > second_order && second_order >= 0)
-		findings_add(f, second->file, second->line,
+		findings_add(f, FINDING_PROBLEM, second->file, second->line,
 			     "runs after %s although its number is lower: names are "
 			     "sorted as text; write all numbers with the same number "
 			     "of digits",
@@ -460,7 +383,7 @@ static bool compare(const struct rule *first, const struct rule *second,
 		return false;
 	if (first->hash != second->hash)
 		return compare_ordered(first, second, f);
-	findings_add(f, second->file, second->line,
+	findings_add(f, FINDING_PROBLEM, second->file, second->line,
 		     "is identical to %s and both are active: everything they do happens "
 		     "twice; remove one of them",
 		     first->file);
@@ -483,7 +406,7 @@ static void check_patterns(const struct rule *s, const struct match_words *w,
 {
 	for (size_t i = 0; i < w->count; i++) {
 		if (has_lost_wildcard(w->items[i]))
-			findings_add(f, s->file, s->line,
+			findings_add(f, FINDING_PROBLEM, s->file, s->line,
 				     "match.%s is '%s', but '*' and '#' are wildcards "
 				     "only as whole words; dots separate words",
 				     name, w->items[i]);
@@ -498,7 +421,7 @@ static void check_match(const struct rule *s, struct findings *f)
 		return;
 	for (size_t i = 0; s->kind == SCRIPT_FILTER && i < m->exchange.count; i++) {
 		if (strpbrk(m->exchange.items[i], "*#"))
-			findings_add(f, s->file, s->line,
+			findings_add(f, FINDING_PROBLEM, s->file, s->line,
 				     "match.exchange is '%s', but it takes a name and no "
 				     "pattern; give the name of an exchange, '-' for the "
 				     "default exchange or '*' for all",
@@ -515,10 +438,10 @@ static void check_activity(const struct rule *s, struct rule *const *scripts,
 {
 	if (!rule_is_forgotten(s, scripts, count))
 		return;
-	findings_note(f, s->file, s->line,
-		      "is not active, because it has no 'match'; write match = {} for "
-		      "everything, or use it in another file: tide.use(\"%s\", …)",
-		      s->name);
+	findings_add(f, FINDING_NOTE, s->file, s->line,
+		     "is not active, because it has no 'match'; write match = {} for "
+		     "everything, or use it in another file: tide.use(\"%s\", …)",
+		     s->name);
 }
 
 /* The functions that a file has defined so far. */
@@ -539,7 +462,7 @@ static void on_function(void *ctx, struct slice name, int line)
 	for (size_t i = 0; i < known->count; i++) {
 		if (!slice_is_equal(known->items[i].name, name))
 			continue;
-		findings_add(known->findings, known->file, line,
+		findings_add(known->findings, FINDING_PROBLEM, known->file, line,
 			     "function '%" SLICE_FMT "' is defined twice; the definition "
 			     "in line %d has no effect",
 			     SLICE_ARG(name), known->items[i].line);
@@ -562,10 +485,10 @@ static void on_number_key(void *ctx, struct slice key, int line)
 {
 	const struct functions *in = ctx;
 
-	findings_note(in->findings, in->file, line,
-		      "a number made from a text is the key of a table: clients that "
-		      "choose such numbers can make the table slow for all; use the "
-		      "text itself, or tostring of the number");
+	findings_add(in->findings, FINDING_NOTE, in->file, line,
+		     "a number made from a text is the key of a table: clients that "
+		     "choose such numbers can make the table slow for all; use the "
+		     "text itself, or tostring of the number");
 }
 
 static void check_keys(const struct bundle_file *file, struct findings *f)
@@ -577,10 +500,7 @@ static void check_keys(const struct bundle_file *file, struct findings *f)
 
 static void on_unread(void *ctx, const char *path, const char *why, bool is_module)
 {
-	if (is_module)
-		findings_note(ctx, path, 1, "%s", why);
-	else
-		findings_add(ctx, path, 1, "%s", why);
+	findings_add(ctx, is_module ? FINDING_NOTE : FINDING_PROBLEM, path, 1, "%s", why);
 }
 
 void findings_add_scripts(const struct survey *s, struct findings *f)

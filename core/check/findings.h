@@ -23,17 +23,18 @@ struct findings {
 void findings_init(struct findings *f, const char *dir);
 void findings_deinit(struct findings *f);
 
+enum finding_kind {
+	FINDING_PROBLEM,
+	FINDING_NOTE, /* the directory is fit to go live with it */
+	/* A problem whose file is not in the rules directory: a file of definitions, or
+	 * "broker". Printed after everything in the directory. */
+	FINDING_OUTSIDE,
+};
+
 /* @param file  relative to the rules directory; "" for the directory itself
  * @param line  0 for the whole file */
-void findings_add(struct findings *f, const char *file, int line, const char *format, ...)
-	TIDE_PRINTF(4, 5);
-/* Likewise, but the directory is fit to go live with it. */
-void findings_note(struct findings *f, const char *file, int line, const char *format,
-		   ...) TIDE_PRINTF(4, 5);
-/* `place` is not in the rules directory: a file of definitions, or "broker". Printed
- * after everything in the directory. */
-void findings_add_outside(struct findings *f, const char *place, int line,
-			  const char *format, ...) TIDE_PRINTF(4, 5);
+void findings_add(struct findings *f, enum finding_kind kind, const char *file, int line,
+		  const char *format, ...) TIDE_PRINTF(5, 6);
 /* An error of the rule engine. It begins with its own place ("retry/fixed.lua:3: ") or
  * belongs to the directory. */
 void findings_add_error(struct findings *f, const char *text);

@@ -20,12 +20,12 @@ static void findings_come_in_the_order_of_files_and_lines(void **state)
 {
 	struct findings f;
 	findings_init(&f, "my/rules//");
-	findings_add(&f, "b.lua", 2, "two");
-	findings_add(&f, "b.lua", 1, "one");
-	findings_add(&f, "a.lua", 10, "ten %d", 10);
-	findings_note(&f, "", 0, "of all");
-	findings_add(&f, "a.lua", 9, "nine");
-	findings_add(&f, "", 0, "all");
+	findings_add(&f, FINDING_PROBLEM, "b.lua", 2, "two");
+	findings_add(&f, FINDING_PROBLEM, "b.lua", 1, "one");
+	findings_add(&f, FINDING_PROBLEM, "a.lua", 10, "ten %d", 10);
+	findings_add(&f, FINDING_NOTE, "", 0, "of all");
+	findings_add(&f, FINDING_PROBLEM, "a.lua", 9, "nine");
+	findings_add(&f, FINDING_PROBLEM, "", 0, "all");
 	assert_int_equal(f.problems, 5);
 	assert_printed(&f, "my/rules: note: of all\n"
 			   "my/rules: all\n"
@@ -42,10 +42,10 @@ static void what_is_outside_of_the_directory_comes_last(void **state)
 {
 	struct findings f;
 	findings_init(&f, "/");
-	findings_add_outside(&f, "a.defs", 3, "b");
-	findings_add_outside(&f, "broker", 0, "c");
-	findings_add_outside(&f, "a.defs", 1, "a");
-	findings_add(&f, "z.lua", 1, "z");
+	findings_add(&f, FINDING_OUTSIDE, "a.defs", 3, "b");
+	findings_add(&f, FINDING_OUTSIDE, "broker", 0, "c");
+	findings_add(&f, FINDING_OUTSIDE, "a.defs", 1, "a");
+	findings_add(&f, FINDING_PROBLEM, "z.lua", 1, "z");
 	assert_printed(&f, "/z.lua:1: z\na.defs:1: a\na.defs:3: b\nbroker: c\n");
 	findings_deinit(&f);
 }
