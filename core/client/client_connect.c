@@ -688,16 +688,6 @@ void client_connect_resume(struct tidemq_client *c)
 	client_restore_subscribe(c);
 }
 
-static void append_option(struct buf *out, const char *name, const char *value)
-{
-	if (!value)
-		return;
-	buf_append_char(out, ' ');
-	buf_append_text(out, name);
-	buf_append_char(out, '=');
-	percent_encode(out, slice_from(value));
-}
-
 static void on_up(struct tidemq_client *c)
 {
 	const struct client_url *url = &c->urls[c->url_index];
@@ -705,14 +695,12 @@ static void on_up(struct tidemq_client *c)
 
 	c->state = CLIENT_GREETING;
 	buf_append_text(&line, "HELLO");
-	append_option(&line, "user", url->at.user);
-	append_option(&line, "pass", url->at.password);
-	append_option(&line, "vhost", url->vhost);
-	append_option(&line, "name", c->options.name);
-	if (c->options.heartbeat_ms > 0)
-		buf_printf(&line, " heartbeat=%" PRId64, c->options.heartbeat_ms);
-	if (c->options.prefetch > 0)
-		buf_printf(&line, " prefetch=%u", c->options.prefetch);
+	encode_option(&line, "user", url->at.user);
+	encode_option(&line, "pass", url->at.password);
+	encode_option(&line, "vhost", url->vhost);
+	encode_option(&line, "name", c->options.name);
+	encode_number(&line, "heartbeat", c->options.heartbeat_ms);
+	encode_number(&line, "prefetch", c->options.prefetch);
 	client_request_send_own(c, 0, &line, on_hello, NULL);
 	buf_deinit(&line);
 }

@@ -126,16 +126,7 @@ static void expect_reply_take(struct tidemq_client *c, struct client_channel *ch
 	c->in_flight++;
 }
 
-static struct pending *create_pending(tidemq_reply_fn on_reply, void *ctx)
-{
-	struct pending *p = mem_zalloc(sizeof(*p));
-
-	p->on_reply = on_reply;
-	p->ctx = ctx;
-	return p;
-}
-
-/* The same, with the bytes of a request, the last `len` of `out`. */
+/* With the bytes of a request, the last `len` of `out`. NULL: no memory. */
 static struct pending *try_create_pending(const struct tidemq_client *c, size_t len,
 					  tidemq_reply_fn on_reply, void *ctx)
 {
@@ -144,7 +135,8 @@ static struct pending *try_create_pending(const struct tidemq_client *c, size_t 
 	if (!p)
 		return NULL;
 	*p = (struct pending){ .on_reply = on_reply, .ctx = ctx, .len = len };
-	memcpy(p->bytes, c->out.data + c->out.end - len, len);
+	if (len)
+		memcpy(p->bytes, c->out.data + c->out.end - len, len);
 	return p;
 }
 
@@ -244,9 +236,9 @@ bool client_request_has_room(const struct tidemq_client *c)
 void client_request_send_own(struct tidemq_client *c, unsigned channel, struct buf *line,
 			     tidemq_reply_fn on_reply, void *ctx)
 {
-	struct pending *p = create_pending(on_reply, ctx);
+	struct pending *p = mem_zalloc(sizeof(*p));
 
-	p->is_own = true;
+	*p = (struct pending){ .on_reply = on_reply, .ctx = ctx, .is_own = true };
 	buf_append_slice(&c->out, buf_slice(line));
 	buf_append_text(&c->out, "\r\n");
 	expect_reply_take(c, get_channel(c, channel), p);
@@ -332,14 +324,6 @@ static int check_transaction(struct tidemq_client *c, struct client_channel *cha
 	return TIDEMQ_OK;
 }
 
-static void follow_transaction(struct client_channel *channel, unsigned traits)
-{
-	if (traits & BEGINNING)
-		channel->in_transaction = true;
-	else if (traits & ENDING)
-		channel->in_transaction = false;
-}
-
 static bool has_id(struct slice words)
 {
 	slice_cut(&words, ' ');
@@ -375,23 +359,29 @@ static int encode_repeatable(struct tidemq_client *c, struct client_channel *cha
 	return rc;
 }
 
-/* tidemq_send with the option `reconnect`. */
-static int send_repeatable(struct tidemq_client *c, const struct encode_line *line,
-			   struct slice payload, tidemq_reply_fn on_reply, void *ctx)
+int tidemq_send(struct tidemq_client *c, const char *text, const void *payload,
+		size_t payload_len, tidemq_reply_fn on_reply, void *ctx)
 {
-	struct client_channel *channel = get_channel(c, line->channel);
-	unsigned traits = find_traits(line->verb);
+	const struct slice body = { payload, payload_len };
+	struct encode_line line;
+	struct client_channel *channel;
 	size_t before = buf_len(&c->out), len;
 	struct pending *p;
-	int rc;
+	unsigned traits;
+	int rc = encode_inspect(slice_from(text), &line, &c->error);
 
+	if (rc != TIDEMQ_OK)
+		return rc;
+	/* Without the option `reconnect` nothing is kept, noted or mapped. */
+	traits = c->options.reconnect ? find_traits(line.verb) : 0;
+	channel = get_channel(c, line.channel);
 	if (channel->in_transaction && traits & (PUBLISHING | SETTLING))
 		traits |= IN_TRANSACTION;
 	rc = c->state > CLIENT_UP ? TIDEMQ_OK : check_transaction(c, channel, traits);
 	if (rc == TIDEMQ_OK)
 		rc = client_request_check(c, traits & PUBLISHING);
 	if (rc == TIDEMQ_OK)
-		rc = encode_repeatable(c, channel, line, payload, traits);
+		rc = encode_repeatable(c, channel, &line, body, traits);
 	if (rc != TIDEMQ_OK)
 		return rc;
 	len = buf_len(&c->out) - before;
@@ -405,37 +395,11 @@ static int send_repeatable(struct tidemq_client *c, const struct encode_line *li
 				   "no memory to keep a request of %zu bytes", len);
 	p->traits = traits;
 	expect_reply_take(c, channel, p);
-	follow_transaction(channel, traits);
+	if (traits & (BEGINNING | ENDING))
+		channel->in_transaction = traits & BEGINNING;
 	c->is_quitting |= (traits & QUITTING) != 0;
+	flush_soon(c);
 	return TIDEMQ_OK;
-}
-
-static int send_once(struct tidemq_client *c, const struct encode_line *line,
-		     struct slice payload, tidemq_reply_fn on_reply, void *ctx)
-{
-	int rc = client_request_check(c, false);
-
-	if (rc == TIDEMQ_OK)
-		rc = encode_request(&c->out, line, NULL, payload, &c->error);
-	if (rc == TIDEMQ_OK)
-		expect_reply_take(c, get_channel(c, line->channel),
-				  create_pending(on_reply, ctx));
-	return rc;
-}
-
-int tidemq_send(struct tidemq_client *c, const char *text, const void *payload,
-		size_t payload_len, tidemq_reply_fn on_reply, void *ctx)
-{
-	const struct slice body = { payload, payload_len };
-	struct encode_line line;
-	int rc = encode_inspect(slice_from(text), &line, &c->error);
-
-	if (rc == TIDEMQ_OK)
-		rc = c->options.reconnect ? send_repeatable(c, &line, body, on_reply, ctx)
-					  : send_once(c, &line, body, on_reply, ctx);
-	if (rc == TIDEMQ_OK)
-		flush_soon(c);
-	return rc;
 }
 
 int tidemq_send_publication(struct tidemq_client *c, unsigned channel,

@@ -103,15 +103,36 @@ static int header_encode(struct buf *out, const struct tidemq_header *h,
 	return TIDEMQ_OK;
 }
 
+void encode_number(struct buf *out, const char *option, int64_t value)
+{
+	if (value != 0)
+		buf_printf(out, " %s=%" PRId64, option, value);
+}
+
+void encode_option(struct buf *out, const char *option, const char *value)
+{
+	if (!value)
+		return;
+	buf_printf(out, " %s=", option);
+	percent_encode(out, slice_from(value));
+}
+
+/* A duration; negative is none. */
+static void add_duration(struct buf *out, const char *option, int64_t ms)
+{
+	encode_number(out, option, ms > 0 ? ms : 0);
+}
+
 static int check_publication(const struct tidemq_publication *p, struct tidemq_error *err)
 {
+	size_t id_len = p->dedupe_id ? strlen(p->dedupe_id) : 1;
+
 	if (p->priority > 255)
 		return client_fail(err, TIDEMQ_EINVAL, "the priority must be 0-255");
 	if (p->delay_ms < 0 || p->ttl_ms < 0 || p->ack_timeout_ms < 0)
 		return client_fail(err, TIDEMQ_EINVAL,
 				   "delay, ttl and ack-timeout must not be negative");
-	if (p->dedupe_id &&
-	    (p->dedupe_id[0] == '\0' || strlen(p->dedupe_id) > ENCODE_DEDUPE_ID_MAX))
+	if (id_len == 0 || id_len > ENCODE_DEDUPE_ID_MAX)
 		return client_fail(err, TIDEMQ_EINVAL, "the dedupe id must be 1-%d bytes",
 				   ENCODE_DEDUPE_ID_MAX);
 	if (p->header_count > ENCODE_HEADERS_MAX)
@@ -135,18 +156,11 @@ int encode_publication(struct buf *out, unsigned channel,
 		return rc;
 	buf_append_char(out, ' ');
 	rc = encode_word(out, p->key, "key", true, err);
-	if (p->priority > 0)
-		buf_printf(out, " pri=%u", p->priority);
-	if (p->delay_ms > 0)
-		buf_printf(out, " delay=%" PRId64, p->delay_ms);
-	if (p->ttl_ms > 0)
-		buf_printf(out, " ttl=%" PRId64, p->ttl_ms);
-	if (p->ack_timeout_ms > 0)
-		buf_printf(out, " ack-timeout=%" PRId64, p->ack_timeout_ms);
-	if (p->dedupe_id) {
-		buf_append_text(out, " id=");
-		percent_encode(out, slice_from(p->dedupe_id));
-	}
+	encode_number(out, "pri", p->priority);
+	encode_number(out, "delay", p->delay_ms);
+	encode_number(out, "ttl", p->ttl_ms);
+	encode_number(out, "ack-timeout", p->ack_timeout_ms);
+	encode_option(out, "id", p->dedupe_id);
 	if (p->has_expected_offset)
 		buf_printf(out, " expect=%" PRIu64, p->expected_offset);
 	if (p->must)
@@ -156,28 +170,12 @@ int encode_publication(struct buf *out, unsigned channel,
 	return rc;
 }
 
-static void add_consuming(struct buf *out, bool auto_ack, int64_t ack_timeout_ms)
-{
-	if (auto_ack)
-		buf_append_text(out, " ack=auto");
-	if (ack_timeout_ms > 0)
-		buf_printf(out, " ack-timeout=%" PRId64, ack_timeout_ms);
-}
-
-static void add_text(struct buf *out, const char *option, const char *value)
-{
-	if (!value)
-		return;
-	buf_printf(out, " %s=", option);
-	percent_encode(out, slice_from(value));
-}
-
 /* Where a reader, or a group, begins. */
 static void add_place(struct buf *out, const char *group, const char *from,
 		      bool has_partition, unsigned partition)
 {
-	add_text(out, "group", group);
-	add_text(out, "from", from);
+	encode_option(out, "group", group);
+	encode_option(out, "from", from);
 	if (has_partition)
 		buf_printf(out, " partition=%u", partition);
 }
@@ -192,15 +190,12 @@ int encode_subscription(struct buf *out, const struct tidemq_subscription *s,
 	buf_append_char(out, ' ');
 	if (rc == TIDEMQ_OK)
 		rc = encode_word(out, s->sid, "subscription's name", false, err);
-	if (s->prefetch > 0)
-		buf_printf(out, " prefetch=%u", s->prefetch);
-	add_consuming(out, s->auto_ack, s->ack_timeout_ms);
-	if (s->priority != 0)
-		buf_printf(out, " priority=%d", s->priority);
-	if (s->rank > 0)
-		buf_printf(out, " rank=%u", s->rank);
-	if (s->notify_lease_ms > 0)
-		buf_printf(out, " notify-lease=%" PRId64, s->notify_lease_ms);
+	encode_number(out, "prefetch", s->prefetch);
+	encode_option(out, "ack", s->auto_ack ? "auto" : NULL);
+	add_duration(out, "ack-timeout", s->ack_timeout_ms);
+	encode_number(out, "priority", s->priority);
+	encode_number(out, "rank", s->rank);
+	add_duration(out, "notify-lease", s->notify_lease_ms);
 	add_place(out, s->group, s->from, s->has_partition, s->partition);
 	return rc;
 }
@@ -230,13 +225,13 @@ int encode_fetch(struct buf *out, const struct tidemq_fetch *f, struct tidemq_er
 
 	buf_append_text(out, "GET");
 	rc = add_queues(out, f, err);
-	buf_printf(out, " max=%u", f->max ? f->max : 1);
-	if (f->wait_ms > 0)
-		buf_printf(out, " wait=%" PRId64, f->wait_ms);
-	add_consuming(out, f->auto_ack, f->ack_timeout_ms);
-	add_text(out, "match", f->match);
+	encode_number(out, "max", f->max ? f->max : 1);
+	add_duration(out, "wait", f->wait_ms);
+	encode_option(out, "ack", f->auto_ack ? "auto" : NULL);
+	add_duration(out, "ack-timeout", f->ack_timeout_ms);
+	encode_option(out, "match", f->match);
 	add_place(out, f->group, f->from, f->has_partition, f->partition);
-	add_text(out, "offset", f->offset);
+	encode_option(out, "offset", f->offset);
 	return rc;
 }
 

@@ -48,6 +48,10 @@ TIDE_MUST_USE int encode_fetch(struct buf *out, const struct tidemq_fetch *f,
 TIDE_MUST_USE int encode_word(struct buf *out, const char *text, const char *what,
 			      bool may_be_empty, struct tidemq_error *err);
 
+/* Append " option=value"; nothing for 0, or for NULL. */
+void encode_number(struct buf *out, const char *option, int64_t value);
+void encode_option(struct buf *out, const char *option, const char *value);
+
 #define CLIENT_URL_PORT_DEFAULT 7310
 #define CLIENT_URL_DEFAULT "tide://127.0.0.1:7310/"
 
