@@ -15,15 +15,28 @@ static struct tidemq_client *connect_to(struct fake_broker *f,
 	return c;
 }
 
-#define START(...)                                                 \
+#define PLAY(...)                                                  \
 	struct fake_broker f;                                      \
 	static const char *const script[] = { __VA_ARGS__, NULL }; \
 	fake_start(&f, script)
+#define START(...) START_WITH(NULL, __VA_ARGS__)
+#define START_WITH(options, ...) \
+	PLAY(__VA_ARGS__);       \
+	struct tidemq_client *c = connect_to(&f, options)
+#define END()                 \
+	tidemq_disconnect(c); \
+	fake_stop(&f)
+
+static void subscribe(struct tidemq_client *c)
+{
+	struct tidemq_subscription s = { .queue = "jobs", .sid = "s1" };
+	assert_int_equal(tidemq_subscribe(c, &s), TIDEMQ_OK);
+}
 
 static void connect_says_hello_and_keeps_the_answer(void **state)
 {
-	START("<HELLO user=u pass=p%25%20 vhost=shop name=me heartbeat=2000",
-	      ">DATA 12\r\n{\"node\":  3}\r\n", "<PING", ">OK\r\n");
+	PLAY("<HELLO user=u pass=p%25%20 vhost=shop name=me heartbeat=2000",
+	     ">DATA 12\r\n{\"node\":  3}\r\n", "<PING", ">OK\r\n");
 	char url[256];
 	snprintf(url, sizeof(url), "%s?vhost=shop&user=u&pass=p%%25%%20", f.url);
 	const struct tidemq_options options = { .name = "me", .heartbeat_ms = 2000 };
@@ -31,13 +44,12 @@ static void connect_says_hello_and_keeps_the_answer(void **state)
 	assert_non_null(c);
 	assert_string_equal(tidemq_server_info(c), "{\"node\":  3}");
 	assert_int_equal(tidemq_request(c, "PING", NULL, 0, NULL), TIDEMQ_OK);
-	tidemq_disconnect(c);
-	fake_stop(&f);
+	END();
 }
 
 static void connect_reports_what_the_broker_refuses(void **state)
 {
-	START("<HELLO vhost=/", ">ERR limit too many connections\r\n");
+	PLAY("<HELLO vhost=/", ">ERR limit too many connections\r\n");
 	struct tidemq_error err;
 	assert_null(tidemq_connect(f.url, NULL, &err));
 	assert_int_equal(err.status, TIDEMQ_EREFUSED);
@@ -80,7 +92,6 @@ static void publish_gives_the_receipt(void **state)
 	      "<", ">OK " ID_2 " 1 duplicate 0:7\r\n", "<PUB - t 0", "<",
 	      ">OK " ID_1 " 1 x:y 3:4\r\n", "<PUB x - 0", "<",
 	      ">ERR not-found there is no exchange 'x'\r\n", "<PING", ">OK\r\n");
-	struct tidemq_client *c = connect_to(&f, NULL);
 	const struct tidemq_header header = { "a", "b c", 3 };
 	struct tidemq_publication p = { .key = "jobs",
 					.payload = "hi",
@@ -121,18 +132,17 @@ static void publish_gives_the_receipt(void **state)
 	assert_string_equal(tidemq_last_error(c)->text, "there is no exchange 'x'");
 	assert_int_equal(tidemq_request(c, "PING", NULL, 0, NULL), TIDEMQ_OK);
 	assert_int_equal(tidemq_last_error(c)->status, TIDEMQ_OK);
-	tidemq_disconnect(c);
-	fake_stop(&f);
+	END();
 }
 
 static void pipelined_publications_wait_for_the_window_only(void **state)
 {
 	/* Half a window must be free again before the third is sent. */
-	START(FAKE_HELLO, "<PUB - q 1", "<1", "<PUB - q 1", "<2", ">OK " ID_1 " 1\r\n",
-	      "<PUB - q 1", "<3", ">ERR full the queue is full\r\nOK " ID_2 " 1\r\n",
-	      "<PUB - q 1", "<5", ">OK " ID_2 " 1\r\n");
 	const struct tidemq_options options = { .window = 2 };
-	struct tidemq_client *c = connect_to(&f, &options);
+	START_WITH(&options, FAKE_HELLO, "<PUB - q 1", "<1", "<PUB - q 1", "<2",
+		   ">OK " ID_1 " 1\r\n", "<PUB - q 1", "<3",
+		   ">ERR full the queue is full\r\nOK " ID_2 " 1\r\n", "<PUB - q 1", "<5",
+		   ">OK " ID_2 " 1\r\n");
 	struct tidemq_publication p = { .key = "q", .payload_len = 1 };
 	static const char *const payloads[] = { "1", "2", "3" };
 	for (size_t i = 0; i < 3; i++) {
@@ -147,8 +157,7 @@ static void pipelined_publications_wait_for_the_window_only(void **state)
 	assert_int_equal(tidemq_publish_pipelined(c, &p), TIDEMQ_OK);
 	assert_int_equal(tidemq_flush(c), TIDEMQ_OK);
 	assert_int_equal(tidemq_confirmed(c), 3);
-	tidemq_disconnect(c);
-	fake_stop(&f);
+	END();
 }
 
 static void a_message_is_consumed_and_settled(void **state)
@@ -161,7 +170,6 @@ static void a_message_is_consumed_and_settled(void **state)
 	      "<@4 TOUCH 9 for=1000", ">@4 OK 1\r\n", "<@4 NACK 9 dead", ">@4 OK 1\r\n",
 	      "<@4 NACK 9 bury reason=disk%20full", ">@4 OK 1\r\n", "<UNSUB s1",
 	      ">OK\r\n");
-	struct tidemq_client *c = connect_to(&f, NULL);
 	struct tidemq_msg *m, *other;
 	struct tidemq_subscription s = { .queue = "jobs", .sid = "s1", .prefetch = 5 };
 	assert_int_equal(tidemq_subscribe(c, &s), TIDEMQ_OK);
@@ -182,8 +190,7 @@ static void a_message_is_consumed_and_settled(void **state)
 	assert_int_equal(tidemq_unsubscribe(c, "s1"), TIDEMQ_OK);
 	tidemq_msg_free(m);
 	tidemq_msg_free(other);
-	tidemq_disconnect(c);
-	fake_stop(&f);
+	END();
 }
 
 static void get_counts_and_its_messages_come_out_of_next(void **state)
@@ -199,7 +206,6 @@ static void get_counts_and_its_messages_come_out_of_next(void **state)
 				  .wait_ms = 50,
 				  .auto_ack = true,
 				  .ack_timeout_ms = 300 };
-	struct tidemq_client *c = connect_to(&f, NULL);
 	struct tidemq_msg *m;
 	unsigned count;
 	assert_int_equal(tidemq_get(c, &g, &count), TIDEMQ_OK);
@@ -216,21 +222,20 @@ static void get_counts_and_its_messages_come_out_of_next(void **state)
 	g.queue_count = 1;
 	assert_int_equal(tidemq_get(c, &g, &count), TIDEMQ_OK);
 	assert_int_equal(count, 0);
-	tidemq_disconnect(c);
-	fake_stop(&f);
+	END();
 }
 
 static void a_topic_is_followed_by_a_group_or_read_at_an_offset(void **state)
 {
-	START(FAKE_HELLO, "<SUB events s1 group=two%20words from=2026-11-23",
-	      ">OK\r\nEVT assigned s1 0,3\r\n", "<SUB events s2 from=first partition=0",
-	      ">OK\r\n", "<GET events max=1 group=g from=last", ">OK 0\r\n",
-	      "<GET events max=1 partition=3 offset=12",
-	      ">OK 1\r\nMSG - - 1 - events id=" ID_1
-	      " ts=5 partition=3 offset=14 1\r\na\r\n");
-	static const char *const topic[] = { "events" };
 	const struct tidemq_options options = { .events = true };
-	struct tidemq_client *c = connect_to(&f, &options);
+	START_WITH(
+		&options, FAKE_HELLO, "<SUB events s1 group=two%20words from=2026-11-23",
+		">OK\r\nEVT assigned s1 0,3\r\n", "<SUB events s2 from=first partition=0",
+		">OK\r\n", "<GET events max=1 group=g from=last", ">OK 0\r\n",
+		"<GET events max=1 partition=3 offset=12",
+		">OK 1\r\nMSG - - 1 - events id=" ID_1
+		" ts=5 partition=3 offset=14 1\r\na\r\n");
+	static const char *const topic[] = { "events" };
 	struct tidemq_subscription s = {
 		.queue = "events", .sid = "s1", .group = "two words", .from = "2026-11-23"
 	};
@@ -259,8 +264,7 @@ static void a_topic_is_followed_by_a_group_or_read_at_an_offset(void **state)
 	assert_int_equal(m->partition, 3);
 	assert_int_equal(m->offset, 14);
 	tidemq_msg_free(m);
-	tidemq_disconnect(c);
-	fake_stop(&f);
+	END();
 }
 
 static void acks_may_be_pipelined(void **state)
@@ -270,10 +274,8 @@ static void acks_may_be_pipelined(void **state)
 	      "MSG s1 2 1 - jobs id=" ID_2 " ts=5 1\r\nb\r\n",
 	      "<ACK 1", "<ACK 2", ">OK 1\r\nERR lease-lost tag 2 is no longer held\r\n",
 	      "<PING", ">OK\r\n");
-	struct tidemq_client *c = connect_to(&f, NULL);
 	struct tidemq_msg *m;
-	struct tidemq_subscription s = { .queue = "jobs", .sid = "s1" };
-	assert_int_equal(tidemq_subscribe(c, &s), TIDEMQ_OK);
+	subscribe(c);
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(tidemq_next(c, patience_ms(DEADLINE_MS), &m), TIDEMQ_OK);
 		assert_int_equal(tidemq_ack_pipelined(c, m), TIDEMQ_OK);
@@ -282,8 +284,7 @@ static void acks_may_be_pipelined(void **state)
 	assert_int_equal(tidemq_flush(c), TIDEMQ_ELEASELOST);
 	assert_string_equal(tidemq_last_error(c)->word, "lease-lost");
 	assert_int_equal(tidemq_request(c, "PING", NULL, 0, NULL), TIDEMQ_OK);
-	tidemq_disconnect(c);
-	fake_stop(&f);
+	END();
 }
 
 #define AGAIN(tag, id, payload) \
@@ -297,10 +298,8 @@ static void a_message_that_comes_again_while_it_waits_is_handed_out_once(void **
 	      "MSG s1 2 1 - jobs id=" ID_2 " ts=5 1\r\nb\r\n",
 	      "<PING", ">" AGAIN("3", ID_1, "a") AGAIN("4", ID_2, "b") "OK\r\n", "<ACK 1",
 	      ">OK 1\r\n", "<ACK 4", ">OK 1\r\n", "<QUIT");
-	struct tidemq_client *c = connect_to(&f, NULL);
 	struct tidemq_msg *m;
-	struct tidemq_subscription s = { .queue = "jobs", .sid = "s1" };
-	assert_int_equal(tidemq_subscribe(c, &s), TIDEMQ_OK);
+	subscribe(c);
 	assert_int_equal(tidemq_next(c, 5000, &m), TIDEMQ_OK);
 	assert_int_equal(tidemq_request(c, "PING", NULL, 0, NULL), TIDEMQ_OK);
 	for (int i = 0; i < 2; i++) {
@@ -309,8 +308,7 @@ static void a_message_that_comes_again_while_it_waits_is_handed_out_once(void **
 		int rc = i == 0 ? TIDEMQ_OK : TIDEMQ_ETIMEDOUT;
 		assert_int_equal(tidemq_next(c, 0, &m), rc);
 	}
-	tidemq_disconnect(c);
-	fake_stop(&f);
+	END();
 }
 
 /* What comes meanwhile is read: a socket that ends with unread bytes is one that breaks.
@@ -319,18 +317,14 @@ static void disconnect_says_quit_and_waits_for_the_end(void **state)
 {
 	START(FAKE_HELLO, "<SUB jobs s1", ">OK\r\n", "<QUIT",
 	      ">MSG s1 1 1 - jobs id=" ID_1 " ts=5 1\r\na\r\nOK\r\n");
-	struct tidemq_client *c = connect_to(&f, NULL);
-	struct tidemq_subscription s = { .queue = "jobs", .sid = "s1" };
-	assert_int_equal(tidemq_subscribe(c, &s), TIDEMQ_OK);
-	tidemq_disconnect(c);
-	fake_stop(&f);
+	subscribe(c);
+	END();
 }
 
 static void next_without_messages_times_out_and_the_client_lives(void **state)
 {
 	START(FAKE_HELLO, "<PING",
 	      ">OK\r\nEVT heartbeat\r\nEVT cancelled s1 deleted\r\n");
-	struct tidemq_client *c = connect_to(&f, NULL);
 	struct tidemq_msg *m;
 	assert_int_equal(tidemq_next(c, 0, &m), TIDEMQ_ETIMEDOUT);
 	assert_int_equal(tidemq_next(c, 5, &m), TIDEMQ_ETIMEDOUT);
@@ -338,18 +332,16 @@ static void next_without_messages_times_out_and_the_client_lives(void **state)
 	assert_int_equal(tidemq_request(c, "PING", NULL, 0, NULL), TIDEMQ_OK);
 	assert_int_equal(tidemq_next(c, patience_ms(DEADLINE_MS), &m), TIDEMQ_ECANCELLED);
 	assert_string_equal(tidemq_last_error(c)->text, "s1 deleted");
-	tidemq_disconnect(c);
-	fake_stop(&f);
+	END();
 }
 
 static void next_returns_events_to_those_who_ask(void **state)
 {
-	START("<HELLO vhost=/ prefetch=3", ">DATA 2\r\n{}\r\n",
-	      "<SUB jobs s1 priority=-5 rank=2 notify-lease=1000",
-	      ">OK\r\nEVT active s1\r\nEVT heartbeat\r\nEVT lease s1 7 500\r\n"
-	      "EVT cancelled s1 deleted\r\n");
 	const struct tidemq_options options = { .prefetch = 3, .events = true };
-	struct tidemq_client *c = connect_to(&f, &options);
+	START_WITH(&options, "<HELLO vhost=/ prefetch=3", ">DATA 2\r\n{}\r\n",
+		   "<SUB jobs s1 priority=-5 rank=2 notify-lease=1000",
+		   ">OK\r\nEVT active s1\r\nEVT heartbeat\r\nEVT lease s1 7 500\r\n"
+		   "EVT cancelled s1 deleted\r\n");
 	const struct tidemq_subscription s = { .queue = "jobs",
 					       .sid = "s1",
 					       .priority = -5,
@@ -363,70 +355,60 @@ static void next_returns_events_to_those_who_ask(void **state)
 	assert_int_equal(tidemq_next(c, patience_ms(DEADLINE_MS), &m), TIDEMQ_EEVENT);
 	assert_string_equal(tidemq_last_error(c)->text, "lease s1 7 500");
 	assert_int_equal(tidemq_next(c, patience_ms(DEADLINE_MS), &m), TIDEMQ_ECANCELLED);
-	tidemq_disconnect(c);
-	fake_stop(&f);
+	END();
 }
 
 static void a_reply_that_does_not_come_ends_the_connection(void **state)
 {
-	START(FAKE_HELLO, "<PING", ".");
 	const struct tidemq_options options = { .request_timeout_ms = 20 };
-	struct tidemq_client *c = connect_to(&f, &options);
+	START_WITH(&options, FAKE_HELLO, "<PING", ".");
 	struct tidemq_msg *m;
 	assert_int_equal(tidemq_request(c, "PING", NULL, 0, NULL), TIDEMQ_ETIMEDOUT);
 	assert_int_equal(tidemq_next(c, -1, &m), TIDEMQ_ECLOSED);
 	assert_int_equal(tidemq_request(c, "PING", NULL, 0, NULL), TIDEMQ_ECLOSED);
 	assert_int_equal(tidemq_last_error(c)->status, TIDEMQ_ETIMEDOUT);
-	tidemq_disconnect(c);
-	fake_stop(&f);
+	END();
 }
 
 static void a_reply_that_is_late_says_that_publishers_are_held_back(void **state)
 {
-	START(FAKE_HELLO, "<PING", ">EVT blocked memory is short\r\nOK\r\n", "<PING",
-	      ".");
 	const struct tidemq_options options = { .request_timeout_ms = patience_ms(1000) };
-	struct tidemq_client *c = connect_to(&f, &options);
+	START_WITH(&options, FAKE_HELLO, "<PING",
+		   ">EVT blocked memory is short\r\nOK\r\n", "<PING", ".");
 	const char *text;
 	assert_int_equal(tidemq_request(c, "PING", NULL, 0, NULL), TIDEMQ_OK);
 	assert_int_equal(tidemq_request(c, "PING", NULL, 0, NULL), TIDEMQ_ETIMEDOUT);
 	text = tidemq_last_error(c)->text;
 	assert_non_null(strstr(text, ": publishers are held back, memory is short; "));
 	assert_non_null(strstr(text, "the request may be carried out all the same"));
-	tidemq_disconnect(c);
-	fake_stop(&f);
+	END();
 }
 
 static void a_closed_connection_tells_why(void **state)
 {
 	START(FAKE_HELLO, "<PING", ">EVT closed shutdown the broker is stopping\r\n");
-	struct tidemq_client *c = connect_to(&f, NULL);
 	struct tidemq_reply reply;
 	assert_int_equal(tidemq_request(c, "PING", NULL, 0, &reply), TIDEMQ_ECLOSED);
 	assert_string_equal(reply.word, "shutdown");
 	assert_string_equal(reply.text, "the broker is stopping");
 	struct tidemq_msg *m;
 	assert_int_equal(tidemq_next(c, -1, &m), TIDEMQ_ECLOSED);
-	tidemq_disconnect(c);
-	fake_stop(&f);
+	END();
 }
 
 static void nonsense_ends_the_connection(void **state)
 {
 	START(FAKE_HELLO, "<PING", ">HTTP/1.1 400 Bad Request\r\n");
-	struct tidemq_client *c = connect_to(&f, NULL);
 	assert_int_equal(tidemq_request(c, "PING", NULL, 0, NULL), TIDEMQ_ECLOSED);
 	assert_int_equal(tidemq_last_error(c)->status, TIDEMQ_ECLOSED);
 	assert_non_null(strstr(tidemq_last_error(c)->text, "not a reply"));
-	tidemq_disconnect(c);
-	fake_stop(&f);
+	END();
 }
 
 static void replies_are_matched_by_channel(void **state)
 {
 	START(FAKE_HELLO, "<@1 OPEN", ">@1 OK\r\n", "<LIST queues", ">DATA 2\r\n[]\r\n",
 	      "<PING", ">OK\r\n");
-	struct tidemq_client *c = connect_to(&f, NULL);
 	struct tidemq_reply reply;
 	assert_int_equal(tidemq_request(c, "@1 OPEN", NULL, 0, &reply), TIDEMQ_OK);
 	assert_false(reply.is_document);
@@ -439,8 +421,7 @@ static void replies_are_matched_by_channel(void **state)
 	struct tidemq_subscription s = { .queue = "a b", .sid = "s" };
 	assert_int_equal(tidemq_subscribe(c, &s), TIDEMQ_EINVAL);
 	assert_int_equal(tidemq_request(c, "PING", NULL, 0, NULL), TIDEMQ_OK);
-	tidemq_disconnect(c);
-	fake_stop(&f);
+	END();
 }
 
 int main(void)

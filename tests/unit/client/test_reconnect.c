@@ -59,6 +59,14 @@ static void check_request(struct tidemq_client *c, const char *line, int status)
 	assert_int_equal(tidemq_request(c, line, NULL, 0, NULL), status);
 }
 
+/* The broker answers OK to each of the lines. */
+#define OK_TO(...) check_all(c, (const char *const[]){ __VA_ARGS__, NULL })
+static void check_all(struct tidemq_client *c, const char *const *line)
+{
+	for (; *line; line++)
+		check_request(c, *line, TIDEMQ_OK);
+}
+
 static struct tidemq_msg *next(struct tidemq_client *c, uint64_t tag)
 {
 	struct tidemq_msg *m;
@@ -78,14 +86,9 @@ static void what_was_made_is_made_again_in_order(void **state)
 	      "<declare queue q", "<DECLARE queue gen-1 durable=0", "<BIND q e a.#",
 	      ">@3 OK\r\nOK\r\nOK\r\nOK\r\nOK\r\n", "<@3 SUB q s1 prefetch=1", "<PING",
 	      ">@3 OK\r\nOK\r\n");
-	check_request(c, "@3 OPEN prefetch=5", TIDEMQ_OK);
-	check_request(c, "DECLARE exchange e topic alternate=x", TIDEMQ_OK);
-	check_request(c, "declare queue q", TIDEMQ_OK);
-	check_request(c, "DECLARE queue - durable=0", TIDEMQ_OK);
-	check_request(c, "BIND q e a.#", TIDEMQ_OK);
-	check_request(c, "@3 SUB q s1 prefetch=1", TIDEMQ_OK);
-	check_request(c, "BIND q e a.#", TIDEMQ_OK);
-	check_request(c, "PING", TIDEMQ_OK);
+	OK_TO("@3 OPEN prefetch=5", "DECLARE exchange e topic alternate=x",
+	      "declare queue q", "DECLARE queue - durable=0", "BIND q e a.#",
+	      "@3 SUB q s1 prefetch=1", "BIND q e a.#", "PING");
 	END("connected; lost; restored; ");
 }
 
@@ -103,28 +106,12 @@ static void what_was_undone_stays_undone(void **state)
 	      "<DECLARE exchange e fanout", "<DECLARE exchange q fanout",
 	      "<BIND kept e -", "<BIND q e - dest=exchange",
 	      ">OK\r\nOK\r\nOK\r\nOK\r\nOK\r\n", "<PING", ">OK\r\n");
-	static const char *const lines[] = {
-		"@1 OPEN",
-		"@1 SUB q a",
-		"DECLARE queue q",
-		"DECLARE queue kept",
-		"DECLARE exchange e fanout",
-		"DECLARE exchange q fanout",
-		"BIND q e -",
-		"BIND kept e -",
-		"BIND kept e x",
-		"BIND q e - dest=exchange",
-		"SUB q s1",
-		"SUB q s2",
-		"UNSUB s1",
-		"UNBIND kept e x",
-		"DELETE queue q",
-		"@1 CLOSE",
-	};
-	for (size_t i = 0; i < COUNT(lines); i++)
-		check_request(c, lines[i], TIDEMQ_OK);
+	OK_TO("@1 OPEN", "@1 SUB q a", "DECLARE queue q", "DECLARE queue kept",
+	      "DECLARE exchange e fanout", "DECLARE exchange q fanout", "BIND q e -",
+	      "BIND kept e -", "BIND kept e x", "BIND q e - dest=exchange", "SUB q s1",
+	      "SUB q s2", "UNSUB s1", "UNBIND kept e x", "DELETE queue q", "@1 CLOSE");
 	check_request(c, "DELETE group e g", TIDEMQ_ELOST);
-	check_request(c, "PING", TIDEMQ_OK);
+	OK_TO("PING");
 	END("connected; lost; restored; ");
 }
 
@@ -136,11 +123,8 @@ static void what_was_changed_is_not_declared_as_it_was(void **state)
 	      "<DECLARE queue kept", "<DECLARE queue kept update=0", ">OK\r\nOK\r\n",
 	      "<PING", ">OK\r\n");
 
-	check_request(c, "DECLARE queue q ttl=1m", TIDEMQ_OK);
-	check_request(c, "DECLARE queue kept", TIDEMQ_OK);
-	check_request(c, "DECLARE queue q ttl=2m update", TIDEMQ_OK);
-	check_request(c, "DECLARE queue kept update=0", TIDEMQ_OK);
-	check_request(c, "PING", TIDEMQ_OK);
+	OK_TO("DECLARE queue q ttl=1m", "DECLARE queue kept",
+	      "DECLARE queue q ttl=2m update", "DECLARE queue kept update=0", "PING");
 	END("connected; lost; restored; ");
 }
 
@@ -151,11 +135,8 @@ static void an_exclusive_queue_goes_with_its_connection(void **state)
 	      ">OK gen-1\r\n", "<BIND mine e x", ">OK\r\n", "<SUB gen-1 s1", ">OK\r\n",
 	      "!", FAKE_HELLO, "<DECLARE queue exclusive", ">OK\r\n");
 	struct tidemq_msg *m;
-	check_request(c, "DECLARE queue exclusive", TIDEMQ_OK);
-	check_request(c, "DECLARE queue mine exclusive", TIDEMQ_OK);
-	check_request(c, "DECLARE queue - exclusive=1", TIDEMQ_OK);
-	check_request(c, "BIND mine e x", TIDEMQ_OK);
-	check_request(c, "SUB gen-1 s1", TIDEMQ_OK);
+	OK_TO("DECLARE queue exclusive", "DECLARE queue mine exclusive",
+	      "DECLARE queue - exclusive=1", "BIND mine e x", "SUB gen-1 s1");
 	assert_int_equal(tidemq_next(c, patience_ms(DEADLINE_MS), &m), TIDEMQ_ECANCELLED);
 	assert_string_equal(tidemq_last_error(c)->text, "s1 queue-deleted");
 	END("connected; lost; restored; ");
@@ -221,7 +202,7 @@ static void tags_of_a_lost_connection_are_refused(void **state)
 	struct tidemq_msg *old, *fresh;
 	assert_int_equal(tidemq_subscribe(c, &s), TIDEMQ_OK);
 	old = next(c, 1);
-	check_request(c, "PING", TIDEMQ_OK);
+	OK_TO("PING");
 	/* The second one was not handed out: it comes again. */
 	fresh = next(c, 3);
 	assert_int_equal(tidemq_ack(c, old), TIDEMQ_ELEASELOST);
@@ -231,7 +212,7 @@ static void tags_of_a_lost_connection_are_refused(void **state)
 	tidemq_msg_free(fresh);
 	check_request(c, "ACK 3 2", TIDEMQ_ELEASELOST);
 	check_request(c, "ACK 1-2", TIDEMQ_ELEASELOST);
-	check_request(c, "NACK 2-4 6 7-x pri=1 requeue", TIDEMQ_OK);
+	OK_TO("NACK 2-4 6 7-x pri=1 requeue");
 	END("connected; lost; restored; ");
 }
 
@@ -267,20 +248,19 @@ static void a_reader_goes_on_behind_its_last_message(void **state)
 	struct tidemq_subscription b = {
 		.queue = "t", .sid = "b", .has_partition = true, .partition = 3
 	};
-	check_request(c, "SUB t a from=first prefetch=9", TIDEMQ_OK);
+	OK_TO("SUB t a from=first prefetch=9");
 	assert_int_equal(tidemq_subscribe(c, &b), TIDEMQ_OK);
-	check_request(c, "SUB t g group=x from=first", TIDEMQ_OK);
-	check_request(c, "SUB t n from=7", TIDEMQ_OK);
+	OK_TO("SUB t g group=x from=first", "SUB t n from=7");
 	check_place(c, "a", 0, 0);
 	check_place(c, "a", 1, 7);
 	check_place(c, "b", 3, 11);
 	check_place(c, "g", 1, 7);
-	check_request(c, "PING", TIDEMQ_OK);
+	OK_TO("PING");
 	check_place(c, "a", 1, 8);
 	/* It was refused, or its lease ran out. */
 	check_place(c, "a", 1, 7);
 	check_place(c, "g", 1, 7);
-	check_request(c, "PING", TIDEMQ_OK);
+	OK_TO("PING");
 	END("connected; lost; restored; ");
 }
 
@@ -291,9 +271,9 @@ static void what_a_reader_was_not_given_comes_again(void **state)
 		      AT("a", "3", "7", "0", "12"),
 	      "<PING", "!", FAKE_HELLO, "<SUB t a from=@6", "<PING",
 	      ">OK\r\nOK\r\n" AT("a", "1", "6", "0", "11"));
-	check_request(c, "SUB t a", TIDEMQ_OK);
+	OK_TO("SUB t a");
 	check_place(c, "a", 0, 10);
-	check_request(c, "PING", TIDEMQ_OK);
+	OK_TO("PING");
 	check_place(c, "a", 0, 11);
 	END("connected; lost; restored; ");
 }
@@ -306,9 +286,9 @@ static void a_transaction_is_lost_with_its_connection(void **state)
 	      ">ERR not-found no\r\n", "<COMMIT", ">ERR not-found no\r\n",
 	      "~PUB - q id=* 1", "<c", ">OK " ID " 1\r\n");
 	struct tidemq_msg *old;
-	check_request(c, "SUB q s1", TIDEMQ_OK);
+	OK_TO("SUB q s1");
 	old = next(c, 1);
-	check_request(c, "BEGIN", TIDEMQ_OK);
+	OK_TO("BEGIN");
 	assert_int_equal(tidemq_request(c, "PUB - q", "a", 1, NULL), TIDEMQ_OK);
 	assert_int_equal(tidemq_request(c, "PUB - q", "b", 1, NULL), TIDEMQ_ELOST);
 	assert_int_equal(tidemq_request(c, "PUB - q", "b", 1, NULL), TIDEMQ_ELOST);
@@ -316,7 +296,7 @@ static void a_transaction_is_lost_with_its_connection(void **state)
 	assert_int_equal(tidemq_ack(c, old), TIDEMQ_ELOST);
 	check_request(c, "COMMIT", TIDEMQ_ELOST);
 	/* The broker has to fail a transaction of which an ack is a part. */
-	check_request(c, "BEGIN", TIDEMQ_OK);
+	OK_TO("BEGIN");
 	assert_int_equal(tidemq_ack(c, old), TIDEMQ_EREFUSED);
 	check_request(c, "COMMIT", TIDEMQ_EREFUSED);
 	assert_int_equal(tidemq_request(c, "PUB - q", "c", 1, NULL), TIDEMQ_OK);
@@ -330,9 +310,7 @@ static void what_cannot_be_restored_is_told(void **state)
 	      ">OK\r\n", "!", FAKE_HELLO, "<BIND q e x", ">ERR not-found no e\r\n",
 	      "<SUB q s1", "<SUB r s2", ">ERR denied no q\r\nOK\r\n");
 	struct tidemq_msg *m;
-	check_request(c, "BIND q e x", TIDEMQ_OK);
-	check_request(c, "SUB q s1", TIDEMQ_OK);
-	check_request(c, "SUB r s2", TIDEMQ_OK);
+	OK_TO("BIND q e x", "SUB q s1", "SUB r s2");
 	assert_int_equal(tidemq_next(c, patience_ms(DEADLINE_MS), &m), TIDEMQ_ECANCELLED);
 	assert_string_equal(tidemq_last_error(c)->text, "s1 denied");
 	END("connected; lost; restored -7 <not-found> BIND q e x: no e; ");
@@ -344,8 +322,7 @@ static void a_broker_that_is_not_ready_is_asked_again(void **state)
 	      ">ERR limit too many\r\n", "!", FAKE_HELLO, "<DECLARE queue q",
 	      ">ERR store no Redis\r\n", "!", FAKE_HELLO, "<DECLARE queue q", ">OK\r\n",
 	      "<PING", ">OK\r\n");
-	check_request(c, "DECLARE queue q", TIDEMQ_OK);
-	check_request(c, "PING", TIDEMQ_OK);
+	OK_TO("DECLARE queue q", "PING");
 	END("connected; lost; restored; ");
 }
 
@@ -354,9 +331,9 @@ static void a_broker_that_does_not_restore_is_left(void **state)
 	START_AND_END("*", FAKE_HELLO, "<DECLARE queue q", ">OK\r\n", "!", FAKE_HELLO,
 		      "<DECLARE queue q", ".", "!", FAKE_HELLO, "<DECLARE queue q",
 		      ">OK\r\n", "<PING", ">OK\r\n", ".");
-	check_request(c, "DECLARE queue q", TIDEMQ_OK);
+	OK_TO("DECLARE queue q");
 	c->options.connect_timeout_ms = 500; /* not that of the first */
-	check_request(c, "PING", TIDEMQ_OK);
+	OK_TO("PING");
 	END("connected; lost; restored; ");
 }
 
@@ -375,7 +352,7 @@ static void quit_is_the_end(void **state)
 {
 	START_AND_END(FAKE_HELLO, "<QUIT", ">OK\r\n");
 	struct tidemq_msg *m;
-	check_request(c, "QUIT", TIDEMQ_OK);
+	OK_TO("QUIT");
 	assert_int_equal(tidemq_next(c, patience_ms(DEADLINE_MS), &m), TIDEMQ_ECLOSED);
 	END("connected; gave up -3 <> the connection has ended: the broker closed it; ");
 }
@@ -449,7 +426,7 @@ static void the_first_broker_that_answers_is_taken(void **state)
 {
 	START(FAKE_HELLO, "<PING", ">OK\r\n");
 	char urls[400];
-	check_request(c, "PING", TIDEMQ_OK);
+	OK_TO("PING");
 	END("connected; ");
 	static const char *const other[] = { FAKE_HELLO, "<PING",    ">OK\r\n",
 					     "!",        FAKE_HELLO, "<PING",
@@ -458,10 +435,10 @@ static void the_first_broker_that_answers_is_taken(void **state)
 	snprintf(urls, sizeof(urls),
 		 "tide+unix:/nonexistent/x,tide://127.0.0.1:1/,%s,tide+unix:/y", f.url);
 	c = connect_to(urls, NULL);
-	check_request(c, "PING", TIDEMQ_OK);
+	OK_TO("PING");
 	tidemq_disconnect(c);
 	c = connect_to(urls, &again);
-	check_request(c, "PING", TIDEMQ_OK);
+	OK_TO("PING");
 	END("connected; ");
 }
 
