@@ -3,13 +3,7 @@ local Broker = require 'support.broker'
 local json = require 'dkjson'
 local shell = require 'support.shell'
 
-local function capture(command)
-  local pipe = assert(io.popen(command .. ' 2>&1; echo "status $?"'))
-  local output = pipe:read 'a'
-  pipe:close()
-  local text, status = output:match '^(.*)status (%d+)\n$'
-  return text, tonumber(status)
-end
+local function capture(command) return shell.run(command .. ' 2>&1') end
 
 local function split(text)
   local lines = {}
@@ -31,20 +25,12 @@ describe('tidemq check', function()
   local dir
 
   before_each(function()
-    local pipe = io.popen 'mktemp -d "${TMPDIR:-/tmp}/tidemq-test.XXXXXX"'
-    dir = pipe:read 'l'
-    pipe:close()
+    dir = shell.make_dir 'tidemq-test'
     assert(os.execute(('mkdir %s/r'):format(dir)))
   end)
   after_each(function() os.execute('rm -rf ' .. dir) end)
 
-  local function write(path, text)
-    path = dir .. '/' .. path
-    assert(os.execute(('mkdir -p "%s"'):format(path:match '^(.*)/')))
-    local file = assert(io.open(path, 'w'))
-    assert(file:write(text))
-    file:close()
-  end
+  local function write(path, text) shell.write_file(dir .. '/' .. path, text) end
 
   --- The findings, without the directory before them and without the last line.
   local function check(files, options)

@@ -73,12 +73,12 @@ describe('a store without a broker', function()
   local gone = '0000000000000001'
   local function key(name) return 'tide:{//jobs#0}:' .. name end
 
-  --- `finding` is the line of a check, up to what --repair would do; `did` what it has
-  --- done. Without `did` the damage stays, and `undo` ends it.
+  --- `make` and `undo` are commands of redis-cli, or functions. `finding` is the line of a
+  --- check, up to what --repair would do; `did` what it has done. Without `did` the damage
+  --- stays, and `undo` ends it.
   local damages = {
     {
-      name = 'a message in no set',
-      make = function() redis:cli('ZREM', key 'ready', ids.ready) end,
+      name = 'a message in no set', make = function() redis:cli('ZREM', key 'ready', ids.ready) end,
       finding = function() return key 'msg' .. ' ' .. ids.ready .. ': the message is in no set' end,
       would = 'makes it ready', did = 'made it ready',
       after = function() assert.equal('0', redis:cli('ZSCORE', key 'ready', ids.ready)) end,
@@ -96,8 +96,7 @@ describe('a store without a broker', function()
       after = function() assert.equal('0', redis:cli('EXISTS', key 'buried')) end,
     },
     {
-      name = 'a message that is held, and ready',
-      make = function() redis:cli('ZADD', key 'unack', 5, ids.ready) end,
+      name = 'a message that is held, and ready', make = function() redis:cli('ZADD', key 'unack', 5, ids.ready) end,
       finding = function() return key 'msg' .. ' ' .. ids.ready .. ': the message is in unack and ready' end,
       would = 'leaves it in unack', did = 'left it in unack',
       after = function()
@@ -107,11 +106,8 @@ describe('a store without a broker', function()
       end,
     },
     {
-      name = 'a message that expires, and is not in expiry',
-      make = function() redis:cli('DEL', key 'expiry') end,
-      finding = function()
-        return key 'msg' .. ' ' .. ids.expires .. ': the message expires and is not in expiry'
-      end,
+      name = 'a message that expires, and is not in expiry', make = { 'DEL', key 'expiry' },
+      finding = function() return key 'msg' .. ' ' .. ids.expires .. ': the message expires and is not in expiry' end,
       would = 'adds it there', did = 'added it there',
       after = function() assert.matches('^%d+$', redis:cli('ZSCORE', key 'expiry', ids.expires)) end,
     },
@@ -123,134 +119,99 @@ describe('a store without a broker', function()
       after = function() assert.equal('0', redis:cli('EXISTS', 'tide:{//sized#0}:size')) end,
     },
     {
-      name = 'a size that cannot be read',
-      make = function() redis:cli('HSET', 'tide:{//split#0}:size', 'between', 1) end,
-      finding = function() return 'tide:{//split#0}:size between: cannot be read: should be before|after, ' end,
-      undo = function() redis:cli('DEL', 'tide:{//split#0}:size') end,
+      name = 'a size that cannot be read', make = { 'HSET', 'tide:{//split#0}:size', 'between', 1 },
+      finding = 'tide:{//split#0}:size between: cannot be read: should be before|after, ',
+      undo = { 'DEL', 'tide:{//split#0}:size' },
     },
     {
       name = 'the publish id of a message that is gone',
-      make = function() redis:cli('ZADD', 'tide:{//ensured#0}:dedupe', '999999999999999', gone .. ' an id') end,
-      finding = function()
-        return 'tide:{//ensured#0}:dedupe ' .. gone .. ' an id: there is no message with this id'
-      end,
+      make = { 'ZADD', 'tide:{//ensured#0}:dedupe', '999999999999999', gone .. ' an id' },
+      finding = 'tide:{//ensured#0}:dedupe ' .. gone .. ' an id: there is no message with this id',
       would = 'removes the member', did = 'removed the member',
     },
     {
       name = 'a binding of a queue that does not exist',
-      make = function() redis:cli('SADD', 'tide:/:bindings', 'queue nope orders a.b') end,
-      finding = function()
-        return 'tide:/:bindings queue nope orders a.b: it leads nowhere: its queue does not exist'
-      end,
-      undo = function() redis:cli('SREM', 'tide:/:bindings', 'queue nope orders a.b') end,
+      make = { 'SADD', 'tide:/:bindings', 'queue nope orders a.b' },
+      finding = 'tide:/:bindings queue nope orders a.b: it leads nowhere: its queue does not exist',
+      undo = { 'SREM', 'tide:/:bindings', 'queue nope orders a.b' },
     },
     {
       name = 'a binding to an exchange that does not exist',
-      make = function() redis:cli('SADD', 'tide:/:bindings', 'exchange orders nope a.b') end,
-      finding = function()
-        return 'tide:/:bindings exchange orders nope a.b: it leads nowhere: its exchange does not exist'
-      end,
-      undo = function() redis:cli('SREM', 'tide:/:bindings', 'exchange orders nope a.b') end,
+      make = { 'SADD', 'tide:/:bindings', 'exchange orders nope a.b' },
+      finding = 'tide:/:bindings exchange orders nope a.b: it leads nowhere: its exchange does not exist',
+      undo = { 'SREM', 'tide:/:bindings', 'exchange orders nope a.b' },
     },
     {
-      name = 'a pause of a queue that does not exist',
-      make = function() redis:cli('HSET', 'tide:/:pauses', 'in nope', 0) end,
-      finding = function() return 'tide:/:pauses in nope: a pause of a queue that does not exist' end,
-      undo = function() redis:cli('HDEL', 'tide:/:pauses', 'in nope') end,
+      name = 'a pause of a queue that does not exist', make = { 'HSET', 'tide:/:pauses', 'in nope', 0 },
+      finding = 'tide:/:pauses in nope: a pause of a queue that does not exist',
+      undo = { 'HDEL', 'tide:/:pauses', 'in nope' },
     },
     {
-      name = 'a key with a TTL',
-      make = function() redis:cli('EXPIRE', key 'msg', 1000) end,
-      finding = function() return key 'msg' .. ': has a TTL: Redis will remove it' end,
-      undo = function() redis:cli('PERSIST', key 'msg') end,
+      name = 'a key with a TTL', make = { 'EXPIRE', key 'msg', 1000 },
+      finding = key 'msg' .. ': has a TTL: Redis will remove it', undo = { 'PERSIST', key 'msg' },
     },
     {
-      name = 'a binding whose exchange goes with it',
-      make = function() redis:cli('SADD', 'tide:/:bindings', 'queue nope brief a.b') end,
-      finding = function()
-        return 'tide:/:bindings queue nope brief a.b: it leads nowhere: its queue does not exist'
-      end,
-      left = 'the next start of a broker removes it',
-      undo = function() redis:cli('SREM', 'tide:/:bindings', 'queue nope brief a.b') end,
+      name = 'a binding whose exchange goes with it', make = { 'SADD', 'tide:/:bindings', 'queue nope brief a.b' },
+      finding = 'tide:/:bindings queue nope brief a.b: it leads nowhere: its queue does not exist',
+      left = 'the next start of a broker removes it', undo = { 'SREM', 'tide:/:bindings', 'queue nope brief a.b' },
     },
     {
-      name = 'a key that the broker does not know',
-      make = function() redis:cli('SET', 'tide:{//jobs#0}:stray\r', 1) end,
-      finding = function() return 'tide:{//jobs#0}:stray%0D: the broker knows no such key' end,
-      undo = function() redis:cli('DEL', 'tide:{//jobs#0}:stray\r') end,
+      name = 'a key that the broker does not know', make = { 'SET', 'tide:{//jobs#0}:stray\r', 1 },
+      finding = 'tide:{//jobs#0}:stray%0D: the broker knows no such key', undo = { 'DEL', 'tide:{//jobs#0}:stray\r' },
     },
     {
       name = 'a shard that its queue does not have',
       make = function() redis:cli('HSET', 'tide:{//split#4}:tries', ids.ready, '1 0') end,
-      finding = function() return 'tide:{//split#4}:tries: there is no such shard: its queue has fewer' end,
-      undo = function() redis:cli('DEL', 'tide:{//split#4}:tries') end,
-      more = true,
+      finding = 'tide:{//split#4}:tries: there is no such shard: its queue has fewer',
+      undo = { 'DEL', 'tide:{//split#4}:tries' }, more = true,
     },
     {
       name = 'a shard of a queue that does not exist',
       make = function() redis:cli('HSET', 'tide:{a/b#0}:tries', ids.ready, '1 0') end,
-      finding = function() return 'tide:{a/b#0}:tries: there is no such shard: its queue does not exist' end,
-      undo = function() redis:cli('DEL', 'tide:{a/b#0}:tries') end,
-      more = true,
+      finding = 'tide:{a/b#0}:tries: there is no such shard: its queue does not exist',
+      undo = { 'DEL', 'tide:{a/b#0}:tries' }, more = true,
     },
     {
-      name = 'a table of a vhost that does not exist',
-      make = function() redis:cli('HSET', 'tide:a:locks', 'name', '1 1000') end,
-      finding = function() return 'tide:a:locks: tide:vhosts does not name its vhost' end,
-      undo = function() redis:cli('DEL', 'tide:a:locks') end,
+      name = 'a table of a vhost that does not exist', make = { 'HSET', 'tide:a:locks', 'name', '1 1000' },
+      finding = 'tide:a:locks: tide:vhosts does not name its vhost', undo = { 'DEL', 'tide:a:locks' },
     },
     {
-      name = 'a user that cannot be read',
-      make = function() redis:cli('HSET', 'tide:users', 'bob', '{"tags":["chief"]}') end,
-      finding = function()
-        return "tide:users bob: cannot be read: 'chief' is no tag: expected admin, monitor, or nothing"
-      end,
-      undo = function() redis:cli('DEL', 'tide:users') end,
+      name = 'a user that cannot be read', make = { 'HSET', 'tide:users', 'bob', '{"tags":["chief"]}' },
+      finding = "tide:users bob: cannot be read: 'chief' is no tag: expected admin, monitor, or nothing",
+      undo = { 'DEL', 'tide:users' },
     },
     {
-      name = 'a topic that is in the set alone',
-      make = function() redis:cli('SADD', 'tide:/:topics', 'ghost') end,
-      finding = function() return 'tide:/:topics ghost: topic-options does not have it' end,
-      undo = function() redis:cli('SREM', 'tide:/:topics', 'ghost') end,
+      name = 'a topic that is in the set alone', make = { 'SADD', 'tide:/:topics', 'ghost' },
+      finding = 'tide:/:topics ghost: topic-options does not have it', undo = { 'SREM', 'tide:/:topics', 'ghost' },
     },
     {
-      name = 'a partition more than its topic has, in the set',
-      make = function() redis:cli('SADD', 'tide:/:topic:events', 2) end,
-      finding = function() return 'tide:/:topic:events 2: topic-options does not have it' end,
-      undo = function() redis:cli('SREM', 'tide:/:topic:events', 2) end,
+      name = 'a partition more than its topic has, in the set', make = { 'SADD', 'tide:/:topic:events', 2 },
+      finding = 'tide:/:topic:events 2: topic-options does not have it', undo = { 'SREM', 'tide:/:topic:events', 2 },
     },
     {
-      name = 'a topic that is not in the set',
-      make = function() redis:cli('SREM', 'tide:/:topics', 'events') end,
-      finding = function() return 'tide:/:topic-options events: the set of topics does not name it' end,
-      undo = function() redis:cli('SADD', 'tide:/:topics', 'events') end,
+      name = 'a topic that is not in the set', make = { 'SREM', 'tide:/:topics', 'events' },
+      finding = 'tide:/:topic-options events: the set of topics does not name it',
+      undo = { 'SADD', 'tide:/:topics', 'events' },
     },
     {
-      name = 'a topic whose set of partitions is not whole',
-      make = function() redis:cli('SREM', 'tide:/:topic:events', 1) end,
-      finding = function() return 'tide:/:topic-options events: the set of its partitions is not whole' end,
-      undo = function() redis:cli('SADD', 'tide:/:topic:events', 1) end,
+      name = 'a topic whose set of partitions is not whole', make = { 'SREM', 'tide:/:topic:events', 1 },
+      finding = 'tide:/:topic-options events: the set of its partitions is not whole',
+      undo = { 'SADD', 'tide:/:topic:events', 1 },
     },
     {
-      name = 'a partition that its topic does not have',
-      make = function() redis:cli('HSET', 'tide:{//events#2}:log', 'start', 0) end,
-      finding = function() return 'tide:{//events#2}:log: there is no such partition: its topic has fewer' end,
-      undo = function() redis:cli('DEL', 'tide:{//events#2}:log') end,
+      name = 'a partition that its topic does not have', make = { 'HSET', 'tide:{//events#2}:log', 'start', 0 },
+      finding = 'tide:{//events#2}:log: there is no such partition: its topic has fewer',
+      undo = { 'DEL', 'tide:{//events#2}:log' },
     },
     {
-      name = 'a partition of a topic that does not exist',
-      make = function() redis:cli('HSET', 'tide:{//jobs#0}:groups', 'billing', 0) end,
-      finding = function() return 'tide:{//jobs#0}:groups: there is no such partition: its topic does not exist' end,
-      undo = function() redis:cli('DEL', 'tide:{//jobs#0}:groups') end,
+      name = 'a partition of a topic that does not exist', make = { 'HSET', 'tide:{//jobs#0}:groups', 'billing', 0 },
+      finding = 'tide:{//jobs#0}:groups: there is no such partition: its topic does not exist',
+      undo = { 'DEL', 'tide:{//jobs#0}:groups' },
     },
     {
-      name = 'a day that the log does not name',
-      make = function() redis:cli('ZADD', 'tide:{//events#0}:log:20261123', 5, 'abc') end,
-      finding = function()
-        return 'tide:{//events#0}:log:20261123: the log of its partition does not name the day'
-      end,
-      undo = function() redis:cli('DEL', 'tide:{//events#0}:log:20261123') end,
-      more = true,
+      name = 'a day that the log does not name', make = { 'ZADD', 'tide:{//events#0}:log:20261123', 5, 'abc' },
+      finding = 'tide:{//events#0}:log:20261123: the log of its partition does not name the day',
+      undo = { 'DEL', 'tide:{//events#0}:log:20261123' }, more = true,
     },
     {
       name = 'a batch that cannot be read',
@@ -258,60 +219,44 @@ describe('a store without a broker', function()
         redis:cli('HSET', 'tide:{//events#0}:log', '20261123', '5 0 1795255951123')
         redis:cli('ZADD', 'tide:{//events#0}:log:20261123', 5, 'abc')
       end,
-      finding = function() return 'tide:{//events#0}:log:20261123 5: cannot be read: ' end,
+      finding = 'tide:{//events#0}:log:20261123 5: cannot be read: ',
       undo = function()
         redis:cli('DEL', 'tide:{//events#0}:log:20261123')
         redis:cli('HDEL', 'tide:{//events#0}:log', '20261123')
       end,
     },
     {
-      name = 'a log whose fields cannot be read',
-      make = function() redis:cli('HSET', 'tide:{//events#0}:log', '20261123', '5 0') end,
-      finding = function()
-        return 'tide:{//events#0}:log 20261123: cannot be read: should be start|largest, with a number, or a day, '
-      end,
-      undo = function() redis:cli('HDEL', 'tide:{//events#0}:log', '20261123') end,
+      name = 'a log whose fields cannot be read', make = { 'HSET', 'tide:{//events#0}:log', '20261123', '5 0' },
+      finding = 'tide:{//events#0}:log 20261123: cannot be read: should be start|largest, with a number, or a day, ',
+      undo = { 'HDEL', 'tide:{//events#0}:log', '20261123' },
     },
     {
-      name = 'a committed offset that cannot be read',
-      make = function() redis:cli('HSET', 'tide:{//events#1}:groups', 'billing', -1) end,
-      finding = function()
-        return 'tide:{//events#1}:groups billing: cannot be read: should be an offset'
-      end,
-      undo = function() redis:cli('HSET', 'tide:{//events#1}:groups', 'billing', 0) end,
+      name = 'a committed offset that cannot be read', make = { 'HSET', 'tide:{//events#1}:groups', 'billing', -1 },
+      finding = 'tide:{//events#1}:groups billing: cannot be read: should be an offset',
+      undo = { 'HSET', 'tide:{//events#1}:groups', 'billing', 0 },
     },
     {
-      name = 'a partition that is no number',
-      make = function() redis:cli('SADD', 'tide:/:topic:events', 'x') end,
-      finding = function()
-        return 'tide:/:topic:events x: cannot be read: should be the number of a partition'
-      end,
-      undo = function() redis:cli('SREM', 'tide:/:topic:events', 'x') end,
+      name = 'a partition that is no number', make = { 'SADD', 'tide:/:topic:events', 'x' },
+      finding = 'tide:/:topic:events x: cannot be read: should be the number of a partition',
+      undo = { 'SREM', 'tide:/:topic:events', 'x' },
     },
     {
-      name = 'a topic that cannot be read',
-      make = function() redis:cli('HSET', 'tide:/:topic-options', 'bad', 'partitions=2 shards=2') end,
-      finding = function() return 'tide:/:topic-options bad: cannot be read: ' end,
-      undo = function() redis:cli('HDEL', 'tide:/:topic-options', 'bad') end,
+      name = 'a topic that cannot be read', make = { 'HSET', 'tide:/:topic-options', 'bad', 'partitions=2 shards=2' },
+      finding = 'tide:/:topic-options bad: cannot be read: ', undo = { 'HDEL', 'tide:/:topic-options', 'bad' },
     },
     {
-      name = 'sets of topics of a vhost that does not exist',
-      make = function() redis:cli('SADD', 'tide:a:topic:t', 0) end,
-      finding = function() return 'tide:a:topic:t: tide:vhosts does not name its vhost' end,
-      undo = function() redis:cli('DEL', 'tide:a:topic:t') end,
+      name = 'sets of topics of a vhost that does not exist', make = { 'SADD', 'tide:a:topic:t', 0 },
+      finding = 'tide:a:topic:t: tide:vhosts does not name its vhost', undo = { 'DEL', 'tide:a:topic:t' },
       more = true,
     },
     {
-      name = 'a member that is no id',
-      make = function() redis:cli('ZADD', key 'buried', 1, 'abc') end,
-      finding = function() return key 'buried' .. ' abc: cannot be read: should be an id: 16 hex digits' end,
-      undo = function() redis:cli('DEL', key 'buried') end,
+      name = 'a member that is no id', make = { 'ZADD', key 'buried', 1, 'abc' },
+      finding = key 'buried' .. ' abc: cannot be read: should be an id: 16 hex digits',
+      undo = { 'DEL', key 'buried' },
     },
     {
-      name = 'a definition that cannot be read',
-      make = function() redis:cli('HSET', 'tide:/:queues', 'bad', 'shards=x') end,
-      finding = function() return 'tide:/:queues bad: cannot be read: ' end,
-      undo = function() redis:cli('HDEL', 'tide:/:queues', 'bad') end,
+      name = 'a definition that cannot be read', make = { 'HSET', 'tide:/:queues', 'bad', 'shards=x' },
+      finding = 'tide:/:queues bad: cannot be read: ', undo = { 'HDEL', 'tide:/:queues', 'bad' },
     },
     {
       name = 'a body that cannot be read',
@@ -319,7 +264,7 @@ describe('a store without a broker', function()
         redis:cli('HSET', key 'msg', gone, 'abc')
         redis:cli('ZADD', key 'ready', 1, gone)
       end,
-      finding = function() return key 'msg' .. ' ' .. gone .. ': cannot be read: ' end,
+      finding = key 'msg' .. ' ' .. gone .. ': cannot be read: ',
       undo = function()
         redis:cli('HDEL', key 'msg', gone)
         redis:cli('ZREM', key 'ready', gone)
@@ -340,6 +285,13 @@ describe('a store without a broker', function()
     finding = function() return key 'tries' .. ' ' .. gone .. ': there is no message with this id' end,
     would = 'removes the member', did = 'removed the member',
   }
+
+  local function carry_out(step)
+    if type(step) == 'table' then redis:cli(table.unpack(step)) elseif step then step() end
+  end
+  local function finding_of(damage)
+    return type(damage.finding) == 'function' and damage.finding() or damage.finding
+  end
 
   local function expect_line(text, line)
     assert.truthy(('\n' .. text):find('\n' .. line, 1, true), line .. '\nis not in\n' .. text)
@@ -364,7 +316,7 @@ describe('a store without a broker', function()
       local damage = damages[i]
       damage.db = i - first + 1
       redis.db = damage.db
-      damage.make()
+      carry_out(damage.make)
       os.execute(('(%s >%s; echo $? >%s.new; mv %s.new %s) &'):format(command('--store', url()),
         file(damage, 'text'), file(damage, 'status'), file(damage, 'status'), file(damage, 'status')))
     end
@@ -384,7 +336,7 @@ describe('a store without a broker', function()
       if not damage.status then check_some(i) end
       redis.db = damage.db
       finally(function()
-        if damage.undo then damage.undo() end
+        carry_out(damage.undo)
         redis.db = nil
       end)
       local text, status = damage.text, damage.status
@@ -392,21 +344,21 @@ describe('a store without a broker', function()
       local _, lines = text:gsub('\n', '')
       if not damage.more then assert.equal(2, lines, text) end
       if damage.did then
-        expect_line(text, damage.finding() .. '; --repair ' .. damage.would .. '\n')
+        expect_line(text, finding_of(damage) .. '; --repair ' .. damage.would .. '\n')
       else
-        expect_line(text, damage.finding())
+        expect_line(text, finding_of(damage))
         expect_line(text:gsub('.-; ', '\n', 1), damage.left or '--repair leaves it as it is\n')
       end
       text, status = run '--repair'
       if damage.did then
         assert.equal(0, status, text)
-        expect_line(text, damage.finding() .. '; repaired: ' .. damage.did .. '\n')
+        expect_line(text, finding_of(damage) .. '; repaired: ' .. damage.did .. '\n')
         assert.matches('entries: 1 finding, 1 repaired\n$', text)
         if damage.after then damage.after() end
       else
         assert.equal(1, status, text)
-        expect_line(text, damage.finding())
-        damage.undo()
+        expect_line(text, finding_of(damage))
+        carry_out(damage.undo)
       end
       expect_clean()
     end)
