@@ -21,7 +21,7 @@ static const struct cli_verb *const tables[] = {
 	cli_trace_verbs,   NULL,
 };
 
-static void help(FILE *out)
+static void print_help(FILE *out)
 {
 	fputs("tidemq " TIDE_VERSION
 	      ": a message broker whose decisions are Lua scripts\n\n"
@@ -52,7 +52,7 @@ static int help_main(const char *name, const char *word)
 	if (strcmp(name, "serve") == 0)
 		serve_options_help(stdout);
 	else if (strcmp(name, "help") == 0)
-		help(stdout);
+		print_help(stdout);
 	else if (verb)
 		cli_help(verb);
 	else
@@ -100,7 +100,7 @@ int main(int argc, char **argv)
 
 	bytes_seed(machine_random(), machine_random());
 	if (argc < 2) {
-		help(stderr);
+		print_help(stderr);
 		return 2;
 	}
 	if (strcmp(argv[1], "serve") == 0)

@@ -88,7 +88,7 @@ static void on_drain_timeout(uv_timer_t *timer)
 }
 
 /* A second signal: wait for nothing. */
-static void hurry(struct serve *s)
+static void stop_at_once(struct serve *s)
 {
 	s->is_hurried = true;
 	if (s->server)
@@ -97,11 +97,11 @@ static void hurry(struct serve *s)
 		service_close_now(s->service);
 }
 
-static void stop(struct serve *s, const char *why)
+static void stop_serving(struct serve *s, const char *why)
 {
 	if (s->is_draining) {
 		log_info("%s again: stopping at once", why);
-		hurry(s);
+		stop_at_once(s);
 		return;
 	}
 	s->is_draining = true;
@@ -184,7 +184,7 @@ static int listen_http(struct serve *s, struct error *err)
 	return TIDE_OK;
 }
 
-static void fail(struct serve *s, const struct error *err)
+static void fail_start(struct serve *s, const struct error *err)
 {
 	log_print(STDERR_FILENO, "tidemq: %s", err->text);
 	s->status = 1;
@@ -257,20 +257,20 @@ static void on_started(void *ctx, const struct error *failed)
 	if (s->is_draining)
 		return;
 	if (failed) {
-		fail(s, failed);
+		fail_start(s, failed);
 		return;
 	}
 	check_payload_max(s);
 	if (check_exposed(s, &err) < 0 ||
 	    server_limit_connections(&s->options.server, &err) < 0) {
-		fail(s, &err);
+		fail_start(s, &err);
 		return;
 	}
 	s->options.server.unfinished_max_bytes =
 		unfinished_max(s->options.broker.memory_max_bytes);
 	s->server = server_create(&s->loop, s->service, &s->options.server);
 	if (listen_all(s, &err) < 0 || listen_http(s, &err) < 0)
-		fail(s, &err);
+		fail_start(s, &err);
 	else if (s->options.server.connections_max < wanted)
 		log_write(s->options.is_max_connections_asked ? LOG_WARN : LOG_INFO,
 			  "--max-connections is %u, but the limit of open files leaves "
@@ -278,7 +278,7 @@ static void on_started(void *ctx, const struct error *failed)
 			  wanted, s->options.server.connections_max);
 }
 
-static void reload(struct serve *s)
+static void reload_all(struct serve *s)
 {
 	service_reload_rules(s->service);
 	if (s->server)
@@ -290,9 +290,9 @@ static void on_signal(uv_signal_t *handle, int number)
 	struct serve *s = handle->data;
 
 	if (number == SIGTERM || number == SIGINT)
-		stop(s, number == SIGTERM ? "SIGTERM" : "SIGINT");
+		stop_serving(s, number == SIGTERM ? "SIGTERM" : "SIGINT");
 	else if (s->service && number == SIGHUP)
-		reload(s);
+		reload_all(s);
 	else if (s->service)
 		service_refuse_publishes(s->service, true, "SIGUSR1");
 }

@@ -237,8 +237,8 @@ static int set_hold(struct serve_options *o, struct error *err)
 
 /* The command line overrides the files: these are read first, and its listeners
  * replace theirs. */
-static int apply(struct serve_options *o, const struct command_line *line,
-		 struct error *err)
+static int apply_line(struct serve_options *o, const struct command_line *line,
+		      struct error *err)
 {
 	int rc = TIDE_OK;
 
@@ -286,7 +286,7 @@ int serve_options_parse(struct serve_options *o, int argc, char **argv, struct e
 		rc = error_set(err, TIDE_ESYNTAX, "it takes only options, not '%s'",
 			       line.words[0]);
 	if (rc == TIDE_OK)
-		rc = apply(o, &line, err);
+		rc = apply_line(o, &line, err);
 	if (rc == TIDE_OK)
 		hide_password(o, &line);
 	o->broker.rules_settings = &o->settings;

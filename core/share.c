@@ -31,8 +31,8 @@ static bool checkout_dir(char out[PATH_MAX])
 }
 
 /* @param installed  where it is when it is neither here nor beside the binary */
-static const char *find(const char *name, const char *probe, const char *installed,
-			char out[PATH_MAX])
+static const char *find_dir(const char *name, const char *probe, const char *installed,
+			    char out[PATH_MAX])
 {
 	char checkout[PATH_MAX], path[PATH_MAX + 64];
 
@@ -52,7 +52,7 @@ const char *share_lua_dir(void)
 {
 	static char dir[PATH_MAX];
 
-	return find("lua", "tide", TIDE_SHARE_DIR "/lua", dir);
+	return find_dir("lua", "tide", TIDE_SHARE_DIR "/lua", dir);
 }
 
 const char *share_rules_dir(void)
@@ -61,5 +61,5 @@ const char *share_rules_dir(void)
 
 	/* One's own may be empty. That of a checkout has all shipped scripts. */
 	return share_is_dir("rules") ? "rules"
-				     : find("rules", "routing", TIDE_RULES_DIR, dir);
+				     : find_dir("rules", "routing", TIDE_RULES_DIR, dir);
 }

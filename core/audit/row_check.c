@@ -180,8 +180,8 @@ struct check {
 	void *ctx;
 };
 
-static void tell(const struct check *c, enum damage_kind kind, const char *detail,
-		 double score)
+static void tell_damage(const struct check *c, enum damage_kind kind, const char *detail,
+			double score)
 {
 	struct damage *d = damage_create(kind, c->key, c->row.member, detail);
 
@@ -193,7 +193,7 @@ static void tell(const struct check *c, enum damage_kind kind, const char *detai
 static void tell_found(const struct check *c, enum damage_kind kind, double score)
 {
 	if (damage_is_in_row(kind, c->key->name.key, c->row.found))
-		tell(c, kind, NULL, score);
+		tell_damage(c, kind, NULL, score);
 }
 
 static void check_message(struct check *c, uint64_t id)
@@ -205,7 +205,7 @@ static void check_message(struct check *c, uint64_t id)
 	int rc = codec_decode(c->row.value, &known, &m, &rank, &err);
 
 	if (rc < 0)
-		tell(c, DAMAGE_VALUE, err.text, 0);
+		tell_damage(c, DAMAGE_VALUE, err.text, 0);
 	c->row.found |= 1u << LAYOUT_MSG;
 	tell_found(c, DAMAGE_LOST, rc < 0 ? 0 : rank);
 	tell_found(c, DAMAGE_SETS, 0);
@@ -219,7 +219,7 @@ static void check_publish_id(const struct check *c)
 	struct store_seen seen;
 
 	if (store_dedupe_parse_member(c->row.member, &seen) < 0)
-		tell(c, DAMAGE_VALUE, "should be <message id> <publish id>", 0);
+		tell_damage(c, DAMAGE_VALUE, "should be <message id> <publish id>", 0);
 	else if (strtod(c->row.value.data, NULL) >= (double)PUBLISH_IDS_QUEUED_MS)
 		tell_found(c, DAMAGE_GONE, 0);
 }
@@ -232,7 +232,7 @@ static void check_member(struct check *c)
 	if (key == LAYOUT_DEDUPE)
 		check_publish_id(c);
 	else if (id_parse(c->row.member, &id) < 0)
-		tell(c, DAMAGE_VALUE, "should be an id: 16 hex digits", 0);
+		tell_damage(c, DAMAGE_VALUE, "should be an id: 16 hex digits", 0);
 	else if (key == LAYOUT_MSG)
 		check_message(c, id);
 	else
@@ -257,11 +257,11 @@ static void check_batch(struct check *c)
 
 	c->row.member = c->row.value; /* what is said names the offset, not the bytes */
 	if (!slice_to_uint(c->row.value, UINT64_MAX, &base))
-		tell(c, DAMAGE_VALUE, "the score should be an offset", 0);
+		tell_damage(c, DAMAGE_VALUE, "the score should be an offset", 0);
 	else if (record_open(bytes, &batch, &err) < 0)
-		tell(c, DAMAGE_VALUE, err.text, 0);
+		tell_damage(c, DAMAGE_VALUE, err.text, 0);
 	else if (batch->base != base)
-		tell(c, DAMAGE_VALUE, "the batch has another offset", 0);
+		tell_damage(c, DAMAGE_VALUE, "the batch has another offset", 0);
 	else
 		tell_batch(c, batch);
 	record_batch_unref(batch);
@@ -269,7 +269,7 @@ static void check_batch(struct check *c)
 
 static void check_topic(const struct check *c)
 {
-	tell(c, DAMAGE_TOPIC_NAME, NULL, 0);
+	tell_damage(c, DAMAGE_TOPIC_NAME, NULL, 0);
 	c->on_damage(c->ctx,
 		     damage_create_topic_set(c->key, c->row.member, c->row.value));
 }
@@ -281,15 +281,15 @@ static void check_entry(const struct check *c)
 	struct error err;
 
 	if (check_value(name, &c->row, &err) < 0)
-		tell(c, DAMAGE_VALUE, err.text, 0);
+		tell_damage(c, DAMAGE_VALUE, err.text, 0);
 	else if (is_table && name->table == STORE_BINDINGS)
-		tell(c, DAMAGE_BINDING, NULL, 0);
+		tell_damage(c, DAMAGE_BINDING, NULL, 0);
 	else if (is_table && name->table == STORE_PAUSES)
-		tell(c, DAMAGE_PAUSE, NULL, 0);
+		tell_damage(c, DAMAGE_PAUSE, NULL, 0);
 	else if (is_table && name->table == STORE_TOPICS)
 		check_topic(c);
 	else if (name->kind == LAYOUT_TOPICS || name->kind == LAYOUT_TOPIC)
-		tell(c, DAMAGE_TOPIC, NULL, 0);
+		tell_damage(c, DAMAGE_TOPIC, NULL, 0);
 }
 
 void row_check(struct damage_key *key, const struct store_walk_row *row,

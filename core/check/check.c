@@ -2,7 +2,9 @@
 
 #include <errno.h>
 #include <jansson.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -49,11 +51,11 @@ struct model {
 };
 
 static void model_report(struct model *m, const char *kind, const char *name,
-			 const char *text);
+			 const char *format, ...) TIDE_PRINTF(4, 5);
 static bool model_has_exchange(const struct model *m, const char *name);
 static bool model_has_queue(const struct model *m, const char *name);
 
-static const char *text(const json_t *object, const char *key)
+static const char *text_of(const json_t *object, const char *key)
 {
 	const char *value = json_string_value(json_object_get(object, key));
 
@@ -74,11 +76,11 @@ static void write_words(struct buf *line, size_t i, const json_t *item)
 {
 	buf_append_text(line, requests[i].verb);
 	for (size_t n = 0; n < 3 && requests[i].words[n]; n++) {
-		const char *word = text(item, requests[i].words[n]);
+		const char *word = text_of(item, requests[i].words[n]);
 
 		buf_printf(line, " %s", word[0] ? word : "-");
 	}
-	if (strcmp(text(item, "to"), "exchange") == 0)
+	if (strcmp(text_of(item, "to"), "exchange") == 0)
 		buf_append_text(line, " dest=exchange");
 }
 
@@ -174,11 +176,11 @@ static void report_circle(void *ctx, struct graph_node *const *way, size_t count
 	for (size_t i = 0; i < count && i < WAY_SHOWN_MAX; i++)
 		buf_printf(&text, "%s -> ", way[(start + i) % count]->name);
 	buf_printf(&text, "%s%s", count > WAY_SHOWN_MAX ? "... -> " : "", first);
-	model_report(c->model, c->kind, first, buf_cstr(&text));
+	model_report(c->model, c->kind, first, "%s", buf_cstr(&text));
 	buf_deinit(&text);
 }
 
-static void report(struct circles *c)
+static void report_circles(struct circles *c)
 {
 	graph_each_circle(&c->graph, report_circle, c);
 	graph_deinit(&c->graph);
@@ -198,7 +200,7 @@ static void check_bindings(struct model *m)
 				graph_link(&c.graph, x->name, b->exchange->name);
 		}
 	}
-	report(&c);
+	report_circles(&c);
 }
 
 static struct msg *make_dead_letter(const struct queue *q, const char *key)
@@ -293,7 +295,7 @@ static void check_death_circles(struct model *m)
 
 	for (const struct queue *q = m->vhost->queues; q; q = q->hh.next)
 		link_dead_letters(&c, q);
-	report(&c);
+	report_circles(&c);
 }
 
 /* Queues whose dead letters come back, and exchanges that are bound to themselves in the
@@ -339,7 +341,7 @@ void graph_link(struct graph *g, const char *from, const char *to)
 	n->links[n->count++] = node_of(g, to);
 }
 
-static void enter(struct graph *g, struct graph_node *n)
+static void enter_node(struct graph *g, struct graph_node *n)
 {
 	n->state = ON_WAY;
 	n->place = g->way_len;
@@ -350,7 +352,7 @@ static void enter(struct graph *g, struct graph_node *n)
 static void walk_from(struct graph *g, struct graph_node *start,
 		      graph_circle_fn *on_circle, void *ctx)
 {
-	enter(g, start);
+	enter_node(g, start);
 	while (g->way_len > 0) {
 		struct graph_node *last = g->way[g->way_len - 1], *next;
 
@@ -361,7 +363,7 @@ static void walk_from(struct graph *g, struct graph_node *start,
 		}
 		next = last->links[last->at++];
 		if (next->state == UNSEEN) {
-			enter(g, next);
+			enter_node(g, next);
 		} else if (next->state == ON_WAY && !next->is_reported) {
 			next->is_reported = true;
 			on_circle(ctx, &g->way[next->place], g->way_len - next->place);
@@ -450,7 +452,6 @@ static void check_dead_letters(struct model *m, const struct queue *q)
 	bool is_to_queue = exchange && !exchange[0];
 	const char *name = is_to_queue ? q->config.dead_key : exchange;
 	const struct exchange *x;
-	struct buf text = { 0 };
 
 	if (!exchange)
 		return;
@@ -460,29 +461,24 @@ static void check_dead_letters(struct model *m, const struct queue *q)
 		problem = "does not exist";
 	else if (x && x->binding_count == 0)
 		problem = "has no bindings";
-	if (!problem)
-		return;
-	buf_printf(&text,
-		   "%s '%s' dead-letters to %s '%s', which %s: its dead letters are %s",
-		   definition_kind(q->definition.table), q->name,
-		   is_to_queue ? "queue" : "exchange", name, problem,
-		   q->topic ? "given up" : "buried");
-	model_report(m, "queue", q->name, buf_cstr(&text));
-	buf_deinit(&text);
+	if (problem)
+		model_report(
+			m, "queue", q->name,
+			"%s '%s' dead-letters to %s '%s', which %s: its dead letters "
+			"are %s",
+			definition_kind(q->definition.table), q->name,
+			is_to_queue ? "queue" : "exchange", name, problem,
+			q->topic ? "given up" : "buried");
 }
 
 static void check_alternate(struct model *m, const struct exchange *x)
 {
-	struct buf text = { 0 };
-
-	if (!x->config.alternate || model_has_exchange(m, x->config.alternate))
-		return;
-	buf_printf(&text,
-		   "exchange '%s' has the alternate '%s', which does not exist: what no "
-		   "queue takes is dropped",
-		   x->name, x->config.alternate);
-	model_report(m, "exchange", x->name, buf_cstr(&text));
-	buf_deinit(&text);
+	if (x->config.alternate && !model_has_exchange(m, x->config.alternate))
+		model_report(
+			m, "exchange", x->name,
+			"exchange '%s' has the alternate '%s', which does not exist: "
+			"what no queue takes is dropped",
+			x->name, x->config.alternate);
 }
 
 /* Exchanges and queues that do not exist: exchanges that filters match, exchanges in the
@@ -523,7 +519,7 @@ static void on_started(void *ctx, const struct error *err)
 	uv_stop(&m->loop);
 }
 
-static void nothing(void *ctx)
+static void do_nothing(void *ctx)
 {
 }
 
@@ -532,16 +528,16 @@ static bool can_take(void *ctx)
 	return true;
 }
 
-static void describe(void *ctx, struct json *out)
+static void describe_nothing(void *ctx, struct json *out)
 {
 }
 
 static const struct protocol_ops ops = {
-	.finish = nothing,
-	.kill = nothing,
-	.wake = nothing,
+	.finish = do_nothing,
+	.kill = do_nothing,
+	.wake = do_nothing,
 	.can_take = can_take,
-	.describe = describe,
+	.describe = describe_nothing,
 };
 
 static void close_broker(struct model *m)
@@ -558,8 +554,8 @@ static int model_open(struct model *m, const struct check_options *o, struct fin
 {
 	struct service_hooks hooks = { .ctx = m,
 				       .on_started = on_started,
-				       .on_turn = nothing,
-				       .on_closed = nothing };
+				       .on_turn = do_nothing,
+				       .on_closed = do_nothing };
 	struct broker_config config;
 	struct protocol_spec spec;
 	int rc;
@@ -657,21 +653,21 @@ static bool model_has_queue(const struct model *m, const char *name)
 	return find_place(m, "queue", name) != NULL;
 }
 
-static bool is_refused(const struct model *m, const char *kind, const char *name)
-{
-	const struct model_place *place = find_place(m, kind, name);
-
-	return place && place->is_refused;
-}
-
 /* Add a finding at the definition of this exchange or queue (`kind`). */
 static void model_report(struct model *m, const char *kind, const char *name,
-			 const char *text)
+			 const char *format, ...)
 {
 	const struct model_place *place = find_place(m, kind, name);
+	char *text;
+	va_list ap;
 
+	va_start(ap, format);
+	if (vasprintf(&text, format, ap) < 0)
+		text = NULL;
+	va_end(ap);
 	findings_add(m->findings, FINDING_OUTSIDE, place ? place->file : BROKER,
-		     place ? place->line : 0, "%s", text);
+		     place ? place->line : 0, "%s", text ? text : format);
+	free(text);
 }
 
 /* Carry out a request; its answer, without the line end, is a text. */
@@ -711,6 +707,13 @@ static bool read_declaration(const char *line, struct declaration *s)
 	else
 		return false;
 	return strlen(line) < LINE_MAX_BYTES - strlen("\r\n");
+}
+
+static bool is_refused(const struct model *m, const char *kind, const char *name)
+{
+	const struct model_place *place = find_place(m, kind, name);
+
+	return place && place->is_refused;
 }
 
 /* A binding of what was refused fails for that reason alone. */
@@ -757,7 +760,7 @@ static void read_line(struct model *m, const char *line, struct model_place at)
 }
 
 /* Cut off blanks at both ends. */
-static char *trim(char *line)
+static char *trim_line(char *line)
 {
 	size_t len;
 
@@ -780,7 +783,7 @@ static void model_read(struct model *m, struct slice text, const char *file)
 
 	while ((line = strsep(&rest, "\n"))) {
 		at.line += file != NULL;
-		line = trim(line);
+		line = trim_line(line);
 		if (line[0] && line[0] != '#')
 			read_line(m, line, at);
 	}

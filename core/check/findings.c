@@ -155,7 +155,7 @@ static void print_place(const struct findings *f, const struct finding *item, FI
 		fprintf(out, ":%d", item->line);
 }
 
-static void sort(struct findings *f)
+static void sort_findings(struct findings *f)
 {
 	if (f->count)
 		qsort(f->items, f->count, sizeof(*f->items), by_place);
@@ -163,7 +163,7 @@ static void sort(struct findings *f)
 
 void findings_print_json(struct findings *f, FILE *out)
 {
-	sort(f);
+	sort_findings(f);
 	for (size_t i = 0; i < f->count; i++) {
 		const struct finding *item = &f->items[i];
 		struct buf text = { 0 };
@@ -183,7 +183,7 @@ void findings_print_json(struct findings *f, FILE *out)
 
 void findings_print(struct findings *f, FILE *out)
 {
-	sort(f);
+	sort_findings(f);
 	for (size_t i = 0; i < f->count; i++) {
 		print_place(f, &f->items[i], out);
 		fprintf(out, ": %s%s\n", f->items[i].kind == FINDING_NOTE ? "note: " : "",
@@ -375,8 +375,8 @@ static bool compare_ordered(const struct rule *first, const struct rule *second,
 }
 
 /* An old copy of a script would refuse, copy or publish a second time. */
-static bool compare(const struct rule *first, const struct rule *second,
-		    struct findings *f)
+static bool compare_rules(const struct rule *first, const struct rule *second,
+			  struct findings *f)
 {
 	if (first->kind != second->kind || !rule_is_active(first) ||
 	    !rule_is_active(second))
@@ -513,7 +513,8 @@ void findings_add_scripts(const struct survey *s, struct findings *f)
 	for (size_t i = 0; i < count; i++) {
 		check_match(scripts[i], f);
 		check_activity(scripts[i], scripts, count, f);
-		for (size_t j = 0; j < i && !compare(scripts[j], scripts[i], f); j++)
+		for (size_t j = 0; j < i && !compare_rules(scripts[j], scripts[i], f);
+		     j++)
 			;
 	}
 	for (size_t i = 0; files && i < files->count; i++) {

@@ -8,7 +8,7 @@ struct reader {
 	bool is_in_long; /* a long string or comment continues */
 };
 
-static const char *find(struct slice s, const char *text)
+static const char *find_text(struct slice s, const char *text)
 {
 	return s.len ? memmem(s.data, s.len, text, strlen(text)) : NULL;
 }
@@ -16,12 +16,13 @@ static const char *find(struct slice s, const char *text)
 /* The line up to a comment or a long string. Notes a long one that stays open. */
 static struct slice cut_line(struct reader *r, struct slice line)
 {
-	const char *comment = find(line, "--"), *open = find(line, "[[");
+	const char *comment = find_text(line, "--"), *open = find_text(line, "[[");
 	const char *end = comment ? comment : line.data + line.len;
 
 	/* "-- see [[x" opens nothing, "--[[" does. */
 	if (open && (!comment || open <= comment + 2))
-		r->is_in_long = !find(slice_skip(line, (size_t)(open - line.data)), "]]");
+		r->is_in_long =
+			!find_text(slice_skip(line, (size_t)(open - line.data)), "]]");
 	if (open && open < end)
 		end = open;
 	return (struct slice){ line.data, (size_t)(end - line.data) };
@@ -38,7 +39,7 @@ static bool next_line(struct reader *r, struct slice *code)
 			*code = cut_line(r, line);
 			return true;
 		}
-		r->is_in_long = !find(line, "]]");
+		r->is_in_long = !find_text(line, "]]");
 	}
 	return false;
 }
@@ -85,7 +86,7 @@ void text_each_exchange(struct slice text, text_fn *on_name, void *ctx)
 	while (next_line(&r, &code)) {
 		char before = ' ';
 
-		while ((at = find(code, field))) {
+		while ((at = find_text(code, field))) {
 			if (at > code.data)
 				before = at[-1];
 			code = slice_skip(code, (size_t)(at - code.data) + strlen(field));
@@ -154,7 +155,7 @@ static struct slice number_name(struct slice code)
 /* Is the text in brackets, which begins here, assigned to? */
 static bool is_assigned(struct slice s)
 {
-	const char *end = find(s, "]");
+	const char *end = find_text(s, "]");
 
 	if (!end)
 		return false;
@@ -173,7 +174,7 @@ void text_each_number_key(struct slice text, text_fn *on_key, void *ctx)
 		name = number_name(code);
 		if (name.len && count < NUMBERS_MAX)
 			names[count++] = name;
-		while ((at = find(code, "["))) {
+		while ((at = find_text(code, "["))) {
 			code = slice_skip(code, (size_t)(at - code.data) + 1);
 			key = cut_word(code);
 			bool is_number = is_conversion(code);

@@ -169,7 +169,7 @@ static void check_end(struct bench *b)
 	end_run(b);
 }
 
-static void produce(struct worker *p, uint64_t now);
+static void produce_more(struct worker *p, uint64_t now);
 
 static void on_confirm(struct tidemq_client *c, const struct tidemq_reply *reply,
 		       void *ctx)
@@ -189,7 +189,7 @@ static void on_confirm(struct tidemq_client *c, const struct tidemq_reply *reply
 	b->confirmed++;
 	b->last_confirm_ns = now;
 	if (!b->rate)
-		produce(p, now);
+		produce_more(p, now);
 	check_end(b);
 }
 
@@ -212,7 +212,7 @@ static int send_one(struct worker *p, uint64_t due_ns)
 	return TIDEMQ_OK;
 }
 
-static void produce(struct worker *p, uint64_t now)
+static void produce_more(struct worker *p, uint64_t now)
 {
 	struct bench *b = p->bench;
 
@@ -356,7 +356,7 @@ static void start_run(struct bench *b)
 		return;
 	}
 	for (unsigned i = 0; i < b->producer_count; i++)
-		produce(&b->producers[i], b->start_ns);
+		produce_more(&b->producers[i], b->start_ns);
 }
 
 static void one_is_ready(struct bench *b)

@@ -330,8 +330,8 @@ static int finish_call(struct tidemq_client *c, struct blocking_call *call, int 
 	return rc;
 }
 
-static int request(struct tidemq_client *c, const char *line, struct slice payload,
-		   int64_t longer_ms, struct tidemq_reply *reply)
+static int send_and_wait(struct tidemq_client *c, const char *line, struct slice payload,
+			 int64_t longer_ms, struct tidemq_reply *reply)
 {
 	struct blocking_call call = { 0 };
 	int rc = make_room(c);
@@ -344,7 +344,7 @@ static int request(struct tidemq_client *c, const char *line, struct slice paylo
 int tidemq_request(struct tidemq_client *c, const char *line, const void *payload,
 		   size_t payload_len, struct tidemq_reply *reply)
 {
-	return request(c, line, (struct slice){ payload, payload_len }, 0, reply);
+	return send_and_wait(c, line, (struct slice){ payload, payload_len }, 0, reply);
 }
 
 /* Send the line that `line` holds and release it. */
@@ -354,7 +354,7 @@ static int request_take(struct tidemq_client *c, struct buf *line, int encoded,
 	int rc = encoded;
 
 	if (rc == TIDEMQ_OK)
-		rc = request(c, buf_cstr(line), SLICE(""), longer_ms, reply);
+		rc = send_and_wait(c, buf_cstr(line), SLICE(""), longer_ms, reply);
 	buf_deinit(line);
 	return rc;
 }
@@ -542,8 +542,8 @@ static int settle_line(struct tidemq_client *c, const struct tidemq_msg *m,
 	return TIDEMQ_OK;
 }
 
-static int settle(struct tidemq_client *c, const struct tidemq_msg *m, const char *verb,
-		  const char *option)
+static int settle_message(struct tidemq_client *c, const struct tidemq_msg *m,
+			  const char *verb, const char *option)
 {
 	struct buf line = { 0 };
 	int rc = settle_line(c, m, verb, option, &line);
@@ -600,7 +600,7 @@ int tidemq_nack_reason(struct tidemq_client *c, const struct tidemq_msg *m,
 		buf_append_text(&option, " reason=");
 		percent_encode(&option, msg_cut_reason(slice_from(reason)));
 	}
-	rc = settle(c, m, "NACK", buf_cstr(&option));
+	rc = settle_message(c, m, "NACK", buf_cstr(&option));
 	buf_deinit(&option);
 	return rc;
 }
@@ -611,7 +611,7 @@ int tidemq_nack_delay(struct tidemq_client *c, const struct tidemq_msg *m,
 	char option[40];
 
 	snprintf(option, sizeof(option), " delay=%" PRId64, delay_ms < 0 ? 0 : delay_ms);
-	return settle(c, m, "NACK", option);
+	return settle_message(c, m, "NACK", option);
 }
 
 int tidemq_touch(struct tidemq_client *c, const struct tidemq_msg *m, int64_t for_ms)
@@ -620,5 +620,5 @@ int tidemq_touch(struct tidemq_client *c, const struct tidemq_msg *m, int64_t fo
 
 	if (for_ms > 0)
 		snprintf(option, sizeof(option), " for=%" PRId64, for_ms);
-	return settle(c, m, "TOUCH", option);
+	return settle_message(c, m, "TOUCH", option);
 }

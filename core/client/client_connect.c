@@ -1,7 +1,7 @@
 /* client_connect.c: connections: from a URL to bytes in and out, TLS, HELLO, heartbeats,
  * and what follows a loss.
  *
- * All bytes of a socket pass two functions, on_read and transmit. */
+ * All bytes of a socket pass two functions, on_read and transmit_take. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -99,7 +99,7 @@ static void push_cipher(struct client_link *l);
 /* Decrypt what came into `in`.
  *
  * @return  as tls_read; TIDE_AGAIN when all is well */
-static ssize_t decrypt(struct client_link *l)
+static ssize_t decrypt_input(struct client_link *l)
 {
 	struct buf *in = &l->owner->decoder.in;
 	ssize_t n;
@@ -118,7 +118,7 @@ static ssize_t decrypt(struct client_link *l)
 static void receive_tls(struct client_link *l)
 {
 	size_t before = buf_len(&l->owner->decoder.in);
-	ssize_t rc = decrypt(l);
+	ssize_t rc = decrypt_input(l);
 
 	push_cipher(l);
 	if (!l->is_up && tls_is_open(l->tls)) {
@@ -179,7 +179,7 @@ static void on_written(uv_write_t *req, int status)
 }
 
 /* Every byte that goes is written here: all of `from`, which is empty then. */
-static void transmit(struct client_link *l, struct buf *from)
+static void transmit_take(struct client_link *l, struct buf *from)
 {
 	struct buf swap = l->writing;
 	struct slice bytes;
@@ -196,11 +196,11 @@ static void transmit(struct client_link *l, struct buf *from)
 static void push_cipher(struct client_link *l)
 {
 	if (!l->is_writing && buf_len(tls_out(l->tls)) > 0)
-		transmit(l, tls_out(l->tls));
+		transmit_take(l, tls_out(l->tls));
 }
 
 /* A piece of `out`; the rest follows when that is written. */
-static void encrypt(struct client_link *l)
+static void encrypt_output(struct client_link *l)
 {
 	struct buf *out = &l->owner->out;
 	struct iovec vec = { out->data + out->start, buf_len(out) };
@@ -216,9 +216,9 @@ static void flush_link(struct client_link *l)
 {
 	if (l->is_up && !l->is_writing && buf_len(&l->owner->out) > 0) {
 		if (l->tls)
-			encrypt(l);
+			encrypt_output(l);
 		else
-			transmit(l, &l->owner->out);
+			transmit_take(l, &l->owner->out);
 	} else if (l->tls) {
 		push_cipher(l);
 	}
@@ -361,7 +361,7 @@ static void dial_name(struct client_link *l)
 		l->is_resolving = true;
 }
 
-static void dial(struct client_link *l)
+static void dial_broker(struct client_link *l)
 {
 	union {
 		struct sockaddr any;
@@ -399,7 +399,7 @@ static void open_link(struct tidemq_client *c)
 		l->tls = tls_create_client(c->tls, url_of(l)->at.host);
 		l->cipher = mem_alloc(READ_LEN);
 	}
-	dial(l);
+	dial_broker(l);
 }
 
 /* If it can be said at once. */
