@@ -16,7 +16,7 @@ static void assert_printed(struct findings *f, const char *wanted)
 	free(text);
 }
 
-static void findings_come_in_the_order_of_files_and_lines(void **state)
+TEST_THAT(findings_come_in_the_order_of_files_and_lines)
 {
 	struct findings f;
 	findings_init(&f, "my/rules//");
@@ -38,7 +38,7 @@ static void findings_come_in_the_order_of_files_and_lines(void **state)
 	findings_deinit(&f);
 }
 
-static void what_is_outside_of_the_directory_comes_last(void **state)
+TEST_THAT(what_is_outside_of_the_directory_comes_last)
 {
 	struct findings f;
 	findings_init(&f, "/");
@@ -50,7 +50,7 @@ static void what_is_outside_of_the_directory_comes_last(void **state)
 	findings_deinit(&f);
 }
 
-static void an_error_has_its_own_place(void **state)
+TEST_THAT(an_error_has_its_own_place)
 {
 	struct findings f;
 	findings_init(&f, "r");
@@ -64,7 +64,7 @@ static void an_error_has_its_own_place(void **state)
 	findings_deinit(&f);
 }
 
-static void what_is_found_twice_is_told_once(void **state)
+TEST_THAT(what_is_found_twice_is_told_once)
 {
 	struct findings f;
 	findings_init(&f, "r");
@@ -77,13 +77,4 @@ static void what_is_found_twice_is_told_once(void **state)
 	findings_deinit(&f);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(findings_come_in_the_order_of_files_and_lines),
-		cmocka_unit_test(what_is_outside_of_the_directory_comes_last),
-		cmocka_unit_test(an_error_has_its_own_place),
-		cmocka_unit_test(what_is_found_twice_is_told_once),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -30,13 +30,13 @@ static void assert_circles(const char *links, const char *wanted)
 	graph_deinit(&g);
 }
 
-static void a_graph_without_circles_has_none(void **state)
+TEST_THAT(a_graph_without_circles_has_none)
 {
 	assert_circles("", "");
 	assert_circles("0102132303", "");
 }
 
-static void circles_are_found_wherever_they_are(void **state)
+TEST_THAT(circles_are_found_wherever_they_are)
 {
 	assert_circles("00", "0 | ");
 	assert_circles("011220", "0 1 2 | ");
@@ -44,7 +44,7 @@ static void circles_are_found_wherever_they_are(void **state)
 	assert_circles("01122331", "1 2 3 | ");
 }
 
-static void a_node_closes_one_circle_alone(void **state)
+TEST_THAT(a_node_closes_one_circle_alone)
 {
 	assert_circles("01101010", "0 1 | ");
 	assert_circles("01100220", "0 1 | ");
@@ -63,7 +63,7 @@ static void take_longest(void *ctx, struct graph_node *const *way, size_t count)
 }
 
 /* A walk by recursion would need some 100 MB of stack. */
-static void a_circle_may_have_a_million_nodes(void **state)
+TEST_THAT(a_circle_may_have_a_million_nodes)
 {
 	const size_t count = 1000000;
 	char(*names)[8] = calloc(count, sizeof(*names));
@@ -80,13 +80,4 @@ static void a_circle_may_have_a_million_nodes(void **state)
 	free(names);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_graph_without_circles_has_none),
-		cmocka_unit_test(circles_are_found_wherever_they_are),
-		cmocka_unit_test(a_node_closes_one_circle_alone),
-		cmocka_unit_test(a_circle_may_have_a_million_nodes),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

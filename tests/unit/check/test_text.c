@@ -24,7 +24,7 @@ static void assert_cases(const struct text_case *cases, size_t count,
 	}
 }
 
-static void exchanges_are_strings_assigned_to_the_field(void **state)
+TEST_THAT(exchanges_are_strings_assigned_to_the_field)
 {
 	static const struct text_case cases[] = {
 		{ "", "" },
@@ -45,7 +45,7 @@ static void exchanges_are_strings_assigned_to_the_field(void **state)
 	assert_cases(cases, COUNT(cases), text_each_exchange);
 }
 
-static void comments_and_long_strings_are_skipped(void **state)
+TEST_THAT(comments_and_long_strings_are_skipped)
 {
 	static const struct text_case cases[] = {
 		{ "-- exchange = 'a'\nexchange = 'b' -- exchange = 'c'", "b:2 " },
@@ -60,7 +60,7 @@ static void comments_and_long_strings_are_skipped(void **state)
 	assert_cases(cases, COUNT(cases), text_each_exchange);
 }
 
-static void functions_begin_a_line(void **state)
+TEST_THAT(functions_begin_a_line)
 {
 	static const struct text_case cases[] = {
 		{ "function M.a(x)\nend\nfunction  b:c ()\nend", "M.a:1 b:c:3 " },
@@ -73,12 +73,4 @@ static void functions_begin_a_line(void **state)
 	assert_cases(cases, COUNT(cases), text_each_function);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(exchanges_are_strings_assigned_to_the_field),
-		cmocka_unit_test(comments_and_long_strings_are_skipped),
-		cmocka_unit_test(functions_begin_a_line),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -38,7 +38,7 @@ static const char *words_of(const char *row, int width)
 	return buf_cstr(&out);
 }
 
-static void figures_fit_their_columns(void **state)
+TEST_THAT(figures_fit_their_columns)
 {
 	assert_string_equal(
 		words_of("{\"name\":\"q\",\"ready\":999999,\"unacked\":1000000,"
@@ -58,7 +58,7 @@ static void figures_fit_their_columns(void **state)
 			    "q - - - - - - 10d00h - unusable");
 }
 
-static void a_narrow_line_has_fewer_columns(void **state)
+TEST_THAT(a_narrow_line_has_fewer_columns)
 {
 	const char *row = "{\"name\":\"a-name-of-a-queue\",\"ready\":1,\"unacked\":2,"
 			  "\"delayed\":3,\"buried\":4,\"in_10s\":5,\"out_10s\":6,"
@@ -70,7 +70,7 @@ static void a_narrow_line_has_fewer_columns(void **state)
 	assert_string_equal(words_of(row, 60), "a-name-of-a-queue 1 2 5.0 6.0 7ms");
 }
 
-static void nothing_of_a_text_drives_the_terminal(void **state)
+TEST_THAT(nothing_of_a_text_drives_the_terminal)
 {
 	assert_int_equal(append_clipped("a\033[31mb\xc2\x9b"
 					"c\xff",
@@ -82,7 +82,7 @@ static void nothing_of_a_text_drives_the_terminal(void **state)
 	assert_string_equal(buf_cstr(&out), "äö");
 }
 
-static void each_view_has_its_backlog_and_its_name(void **state)
+TEST_THAT(each_view_has_its_backlog_and_its_name)
 {
 	for (const struct view *v = views; v->name; v++) {
 		assert_non_null(column_by_key(v, 'b'));
@@ -93,16 +93,4 @@ static void each_view_has_its_backlog_and_its_name(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_teardown(figures_fit_their_columns, teardown),
-		cmocka_unit_test_teardown(a_narrow_line_has_fewer_columns, teardown),
-		cmocka_unit_test_teardown(nothing_of_a_text_drives_the_terminal,
-					  teardown),
-		cmocka_unit_test_teardown(each_view_has_its_backlog_and_its_name,
-					  teardown),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.teardown = teardown)

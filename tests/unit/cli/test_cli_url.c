@@ -11,7 +11,7 @@ static void expect(const char *url, const char *vhost, const char *wanted)
 	mem_free(got);
 }
 
-static void the_vhost_is_replaced(void **state)
+TEST_THAT(the_vhost_is_replaced)
 {
 	expect("tide://127.0.0.1:7310/", "shop", "tide://127.0.0.1:7310/shop");
 	expect("tide://127.0.0.1", "shop", "tide://127.0.0.1/shop");
@@ -22,18 +22,10 @@ static void the_vhost_is_replaced(void **state)
 	       "tide+unix:///run/s?vhost=x&user=y&vhost=z");
 }
 
-static void in_each_of_several_urls(void **state)
+TEST_THAT(in_each_of_several_urls)
 {
 	expect("tide://a/x,tides://b:1,tide+unix:/s", "v",
 	       "tide://a/v,tides://b:1/v,tide+unix:/s?vhost=v");
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_vhost_is_replaced),
-		cmocka_unit_test(in_each_of_several_urls),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -98,7 +98,7 @@ static void send_three(struct seen *s)
 			 TIDEMQ_EINVAL);
 }
 
-static void requests_of_one_turn_are_answered_by_channel(void **state)
+TEST_THAT(requests_of_one_turn_are_answered_by_channel)
 {
 	static const char *const script[] = {
 		FAKE_HELLO,
@@ -126,7 +126,7 @@ static void send_two(struct seen *s)
 			 TIDEMQ_EBUSY);
 }
 
-static void a_lost_connection_fails_what_is_in_flight(void **state)
+TEST_THAT(a_lost_connection_fails_what_is_in_flight)
 {
 	static const char *const script[] = { FAKE_HELLO, "<PING", "<@9 PING",
 					      ">EVT closed shutdown bye\r\n", NULL };
@@ -136,7 +136,7 @@ static void a_lost_connection_fails_what_is_in_flight(void **state)
 	    "reply -3 <shutdown> <bye>; lost -3 <shutdown> bye; ");
 }
 
-static void a_reply_to_nothing_ends_the_connection(void **state)
+TEST_THAT(a_reply_to_nothing_ends_the_connection)
 {
 	static const char *const script[] = { FAKE_HELLO, "<PING", "<@9 PING",
 					      ">@7 OK\r\n", NULL };
@@ -154,7 +154,7 @@ static void send_and_close(struct seen *s)
 	assert_buf(&s->log, "connected 0; ");
 }
 
-static void close_fails_what_is_in_flight_after_it_returned(void **state)
+TEST_THAT(close_fails_what_is_in_flight_after_it_returned)
 {
 	static const char *const script[] = { FAKE_HELLO, "<PING", "<QUIT",
 					      ">EVT closed shutdown bye\r\nOK\r\n",
@@ -163,7 +163,7 @@ static void close_fails_what_is_in_flight_after_it_returned(void **state)
 	    "connected 0; reply -3 <> <the client was closed>; ");
 }
 
-static void a_refused_hello_is_the_outcome_of_connecting(void **state)
+TEST_THAT(a_refused_hello_is_the_outcome_of_connecting)
 {
 	static const char *const script[] = { "<HELLO vhost=/", ">ERR denied no\r\n",
 					      NULL };
@@ -176,7 +176,7 @@ static void count_closed(void *ctx)
 }
 
 /* At once, after a turn of the loop, after two, ...: every stage of connecting. */
-static void close_while_connecting_leaves_nothing_behind(void **state)
+TEST_THAT(close_while_connecting_leaves_nothing_behind)
 {
 	static const char *const urls[] = { "tide+unix:/nonexistent/x",
 					    "tide://127.0.0.1:1/", "tide://[::1]:1/",
@@ -206,7 +206,7 @@ static void close_while_connecting_leaves_nothing_behind(void **state)
 	}
 }
 
-static void handlers_are_required(void **state)
+TEST_THAT(handlers_are_required)
 {
 	const struct tidemq_handlers none = { 0 };
 	struct tidemq_error err;
@@ -214,16 +214,4 @@ static void handlers_are_required(void **state)
 	assert_int_equal(err.status, TIDEMQ_EINVAL);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(requests_of_one_turn_are_answered_by_channel),
-		cmocka_unit_test(a_lost_connection_fails_what_is_in_flight),
-		cmocka_unit_test(a_reply_to_nothing_ends_the_connection),
-		cmocka_unit_test(close_fails_what_is_in_flight_after_it_returned),
-		cmocka_unit_test(a_refused_hello_is_the_outcome_of_connecting),
-		cmocka_unit_test(close_while_connecting_leaves_nothing_behind),
-		cmocka_unit_test(handlers_are_required),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -33,7 +33,7 @@ static void subscribe(struct tidemq_client *c)
 	assert_int_equal(tidemq_subscribe(c, &s), TIDEMQ_OK);
 }
 
-static void connect_says_hello_and_keeps_the_answer(void **state)
+TEST_THAT(connect_says_hello_and_keeps_the_answer)
 {
 	PLAY("<HELLO user=u pass=p%25%20 vhost=shop name=me heartbeat=2000",
 	     ">DATA 12\r\n{\"node\":  3}\r\n", "<PING", ">OK\r\n");
@@ -47,7 +47,7 @@ static void connect_says_hello_and_keeps_the_answer(void **state)
 	END();
 }
 
-static void connect_reports_what_the_broker_refuses(void **state)
+TEST_THAT(connect_reports_what_the_broker_refuses)
 {
 	PLAY("<HELLO vhost=/", ">ERR limit too many connections\r\n");
 	struct tidemq_error err;
@@ -58,7 +58,7 @@ static void connect_reports_what_the_broker_refuses(void **state)
 	fake_stop(&f);
 }
 
-static void connect_to_nobody_fails(void **state)
+TEST_THAT(connect_to_nobody_fails)
 {
 	struct tidemq_error err;
 	assert_null(tidemq_connect("tide+unix:/nonexistent/socket", NULL, &err));
@@ -70,7 +70,7 @@ static void connect_to_nobody_fails(void **state)
 	assert_int_equal(err.status, TIDEMQ_EINVAL);
 }
 
-static void connect_to_a_mute_server_times_out(void **state)
+TEST_THAT(connect_to_a_mute_server_times_out)
 {
 	struct fake_broker f;
 	struct tidemq_error err;
@@ -83,7 +83,7 @@ static void connect_to_a_mute_server_times_out(void **state)
 	rmdir(f.dir);
 }
 
-static void publish_gives_the_receipt(void **state)
+TEST_THAT(publish_gives_the_receipt)
 {
 	START(FAKE_HELLO, "<PUB - jobs pri=7 must h:a=b%20c 2", "<hi",
 	      ">OK " ID_1 " 3\r\n", "<PUB - jobs id=a 0", "<",
@@ -135,7 +135,7 @@ static void publish_gives_the_receipt(void **state)
 	END();
 }
 
-static void pipelined_publications_wait_for_the_window_only(void **state)
+TEST_THAT(pipelined_publications_wait_for_the_window_only)
 {
 	/* Half a window must be free again before the third is sent. */
 	const struct tidemq_options options = { .window = 2 };
@@ -160,7 +160,7 @@ static void pipelined_publications_wait_for_the_window_only(void **state)
 	END();
 }
 
-static void a_message_is_consumed_and_settled(void **state)
+TEST_THAT(a_message_is_consumed_and_settled)
 {
 	START(FAKE_HELLO, "<SUB jobs s1 prefetch=5",
 	      ">OK\r\nMSG s1 1 1 - jobs id=" ID_1 " ts=5 2\r\nhi\r\n"
@@ -193,7 +193,7 @@ static void a_message_is_consumed_and_settled(void **state)
 	END();
 }
 
-static void get_counts_and_its_messages_come_out_of_next(void **state)
+TEST_THAT(get_counts_and_its_messages_come_out_of_next)
 {
 	START(FAKE_HELLO, "<GET urgent jobs max=10 wait=50 ack=auto ack-timeout=300",
 	      ">OK 1\r\nMSG - - 1 - jobs id=" ID_1 " ts=5 1\r\na\r\n", "<GET a=b max=1",
@@ -225,7 +225,7 @@ static void get_counts_and_its_messages_come_out_of_next(void **state)
 	END();
 }
 
-static void a_topic_is_followed_by_a_group_or_read_at_an_offset(void **state)
+TEST_THAT(a_topic_is_followed_by_a_group_or_read_at_an_offset)
 {
 	const struct tidemq_options options = { .events = true };
 	START_WITH(
@@ -267,7 +267,7 @@ static void a_topic_is_followed_by_a_group_or_read_at_an_offset(void **state)
 	END();
 }
 
-static void acks_may_be_pipelined(void **state)
+TEST_THAT(acks_may_be_pipelined)
 {
 	START(FAKE_HELLO, "<SUB jobs s1",
 	      ">OK\r\nMSG s1 1 1 - jobs id=" ID_1 " ts=5 1\r\na\r\n"
@@ -291,7 +291,7 @@ static void acks_may_be_pipelined(void **state)
 	"MSG s1 " tag " 1 - jobs id=" id " ts=5 redelivered 1\r\n" payload "\r\n"
 
 /* The consumer settled nothing for a whole lease. */
-static void a_message_that_comes_again_while_it_waits_is_handed_out_once(void **state)
+TEST_THAT(a_message_that_comes_again_while_it_waits_is_handed_out_once)
 {
 	START(FAKE_HELLO, "<SUB jobs s1",
 	      ">OK\r\nMSG s1 1 1 - jobs id=" ID_1 " ts=5 1\r\na\r\n"
@@ -313,7 +313,7 @@ static void a_message_that_comes_again_while_it_waits_is_handed_out_once(void **
 
 /* What comes meanwhile is read: a socket that ends with unread bytes is one that breaks.
  */
-static void disconnect_says_quit_and_waits_for_the_end(void **state)
+TEST_THAT(disconnect_says_quit_and_waits_for_the_end)
 {
 	START(FAKE_HELLO, "<SUB jobs s1", ">OK\r\n", "<QUIT",
 	      ">MSG s1 1 1 - jobs id=" ID_1 " ts=5 1\r\na\r\nOK\r\n");
@@ -321,7 +321,7 @@ static void disconnect_says_quit_and_waits_for_the_end(void **state)
 	END();
 }
 
-static void next_without_messages_times_out_and_the_client_lives(void **state)
+TEST_THAT(next_without_messages_times_out_and_the_client_lives)
 {
 	START(FAKE_HELLO, "<PING",
 	      ">OK\r\nEVT heartbeat\r\nEVT cancelled s1 deleted\r\n");
@@ -335,7 +335,7 @@ static void next_without_messages_times_out_and_the_client_lives(void **state)
 	END();
 }
 
-static void next_returns_events_to_those_who_ask(void **state)
+TEST_THAT(next_returns_events_to_those_who_ask)
 {
 	const struct tidemq_options options = { .prefetch = 3, .events = true };
 	START_WITH(&options, "<HELLO vhost=/ prefetch=3", ">DATA 2\r\n{}\r\n",
@@ -358,7 +358,7 @@ static void next_returns_events_to_those_who_ask(void **state)
 	END();
 }
 
-static void a_reply_that_does_not_come_ends_the_connection(void **state)
+TEST_THAT(a_reply_that_does_not_come_ends_the_connection)
 {
 	const struct tidemq_options options = { .request_timeout_ms = 20 };
 	START_WITH(&options, FAKE_HELLO, "<PING", ".");
@@ -370,7 +370,7 @@ static void a_reply_that_does_not_come_ends_the_connection(void **state)
 	END();
 }
 
-static void a_reply_that_is_late_says_that_publishers_are_held_back(void **state)
+TEST_THAT(a_reply_that_is_late_says_that_publishers_are_held_back)
 {
 	const struct tidemq_options options = { .request_timeout_ms = patience_ms(1000) };
 	START_WITH(&options, FAKE_HELLO, "<PING",
@@ -384,7 +384,7 @@ static void a_reply_that_is_late_says_that_publishers_are_held_back(void **state
 	END();
 }
 
-static void a_closed_connection_tells_why(void **state)
+TEST_THAT(a_closed_connection_tells_why)
 {
 	START(FAKE_HELLO, "<PING", ">EVT closed shutdown the broker is stopping\r\n");
 	struct tidemq_reply reply;
@@ -396,7 +396,7 @@ static void a_closed_connection_tells_why(void **state)
 	END();
 }
 
-static void nonsense_ends_the_connection(void **state)
+TEST_THAT(nonsense_ends_the_connection)
 {
 	START(FAKE_HELLO, "<PING", ">HTTP/1.1 400 Bad Request\r\n");
 	assert_int_equal(tidemq_request(c, "PING", NULL, 0, NULL), TIDEMQ_ECLOSED);
@@ -405,7 +405,7 @@ static void nonsense_ends_the_connection(void **state)
 	END();
 }
 
-static void replies_are_matched_by_channel(void **state)
+TEST_THAT(replies_are_matched_by_channel)
 {
 	START(FAKE_HELLO, "<@1 OPEN", ">@1 OK\r\n", "<LIST queues", ">DATA 2\r\n[]\r\n",
 	      "<PING", ">OK\r\n");
@@ -424,29 +424,4 @@ static void replies_are_matched_by_channel(void **state)
 	END();
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(connect_says_hello_and_keeps_the_answer),
-		cmocka_unit_test(connect_reports_what_the_broker_refuses),
-		cmocka_unit_test(connect_to_nobody_fails),
-		cmocka_unit_test(connect_to_a_mute_server_times_out),
-		cmocka_unit_test(publish_gives_the_receipt),
-		cmocka_unit_test(pipelined_publications_wait_for_the_window_only),
-		cmocka_unit_test(a_message_is_consumed_and_settled),
-		cmocka_unit_test(get_counts_and_its_messages_come_out_of_next),
-		cmocka_unit_test(a_topic_is_followed_by_a_group_or_read_at_an_offset),
-		cmocka_unit_test(acks_may_be_pipelined),
-		cmocka_unit_test(
-			a_message_that_comes_again_while_it_waits_is_handed_out_once),
-		cmocka_unit_test(disconnect_says_quit_and_waits_for_the_end),
-		cmocka_unit_test(next_without_messages_times_out_and_the_client_lives),
-		cmocka_unit_test(next_returns_events_to_those_who_ask),
-		cmocka_unit_test(a_reply_that_does_not_come_ends_the_connection),
-		cmocka_unit_test(a_reply_that_is_late_says_that_publishers_are_held_back),
-		cmocka_unit_test(a_closed_connection_tells_why),
-		cmocka_unit_test(nonsense_ends_the_connection),
-		cmocka_unit_test(replies_are_matched_by_channel),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -37,7 +37,7 @@ static void check_user(const char *text, const char *user, const char *password)
 	client_url_free(u, count);
 }
 
-static void a_host_has_the_default_port_and_vhost(void **state)
+TEST_THAT(a_host_has_the_default_port_and_vhost)
 {
 	check("tide://localhost", "localhost:7310", "/");
 	check("tide://localhost/", "localhost:7310", "/");
@@ -47,7 +47,7 @@ static void a_host_has_the_default_port_and_vhost(void **state)
 	check("tides://[::1]", "[::1]:7310", "/");
 }
 
-static void an_ipv6_address_stands_in_brackets(void **state)
+TEST_THAT(an_ipv6_address_stands_in_brackets)
 {
 	check("tide://[::1]/", "[::1]:7310", "/");
 	check("tide://[::1]:80/v", "[::1]:80", "v");
@@ -58,7 +58,7 @@ static void an_ipv6_address_stands_in_brackets(void **state)
 	check_bad("tide://[::1]80/", "expected :port after the host");
 }
 
-static void user_and_password_are_decoded(void **state)
+TEST_THAT(user_and_password_are_decoded)
 {
 	check_user("tide://m%40x:p@ss:w@h/", "m@x", "p@ss:w");
 	check_user("tide://u:a,b@h/", "u", "a,b");
@@ -66,7 +66,7 @@ static void user_and_password_are_decoded(void **state)
 	check_bad("tide://:p@h/", "user");
 }
 
-static void a_socket_is_a_path_with_options(void **state)
+TEST_THAT(a_socket_is_a_path_with_options)
 {
 	check("tide+unix:/run/tide.sock", "/run/tide.sock", "/");
 	check("tide+unix:///run/tide.sock", "/run/tide.sock", "/");
@@ -78,7 +78,7 @@ static void a_socket_is_a_path_with_options(void **state)
 	check_bad("tide+unix:/s?colour=red", "colour");
 }
 
-static void several_urls_have_commas_between_them(void **state)
+TEST_THAT(several_urls_have_commas_between_them)
 {
 	struct client_url *u;
 	size_t count;
@@ -106,7 +106,7 @@ static void several_urls_have_commas_between_them(void **state)
 	check_bad("tide://a/,http://b/", "vhost");
 }
 
-static void no_password_is_shown(void **state)
+TEST_THAT(no_password_is_shown)
 {
 	check_bad("tidy://u:secret@h/", "'tidy' must begin");
 	check_bad("tides://u:secret@h/a:b", "vhost");
@@ -115,7 +115,7 @@ static void no_password_is_shown(void **state)
 	check_bad("tide://u:secret@h:x/", "port");
 }
 
-static void wrong_urls_are_refused(void **state)
+TEST_THAT(wrong_urls_are_refused)
 {
 	check_bad("", "must begin");
 	check_bad("http://h/", "must begin");
@@ -129,16 +129,4 @@ static void wrong_urls_are_refused(void **state)
 	check_bad("tide://h/%00", "vhost");
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_host_has_the_default_port_and_vhost),
-		cmocka_unit_test(an_ipv6_address_stands_in_brackets),
-		cmocka_unit_test(user_and_password_are_decoded),
-		cmocka_unit_test(a_socket_is_a_path_with_options),
-		cmocka_unit_test(several_urls_have_commas_between_them),
-		cmocka_unit_test(no_password_is_shown),
-		cmocka_unit_test(wrong_urls_are_refused),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

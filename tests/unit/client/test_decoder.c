@@ -103,7 +103,7 @@ static void check_stream(struct buf *out)
 	buf_deinit(&want);
 }
 
-static void a_stream_reads_the_same_in_pieces_of_any_size(void **state)
+TEST_THAT(a_stream_reads_the_same_in_pieces_of_any_size)
 {
 	for (size_t piece = 1; piece <= sizeof(stream); piece++) {
 		struct buf out = { 0 };
@@ -114,7 +114,7 @@ static void a_stream_reads_the_same_in_pieces_of_any_size(void **state)
 	}
 }
 
-static void a_stream_reads_the_same_split_anywhere(void **state)
+TEST_THAT(a_stream_reads_the_same_split_anywhere)
 {
 	for (size_t at = 1; at < sizeof(stream) - 1; at++) {
 		struct decoder d;
@@ -150,7 +150,7 @@ static void check_bad(const char *text, const char *sentence)
 	buf_deinit(&out);
 }
 
-static void what_is_no_reply_ends_the_stream(void **state)
+TEST_THAT(what_is_no_reply_ends_the_stream)
 {
 	check_bad("HTTP/1.1 400 Bad Request\r\n", "HTTP/1.1 400");
 	check_bad("\r\n", "not a reply");
@@ -167,7 +167,7 @@ static void what_is_no_reply_ends_the_stream(void **state)
 	check_bad("DATA 1\r\nx\rz", "no line end");
 }
 
-static void a_message_without_its_words_ends_the_stream(void **state)
+TEST_THAT(a_message_without_its_words_ends_the_stream)
 {
 	check_bad("MSG 0\r\n\r\n", "not a reply");
 	check_bad("MSG s 1 1 - 0\r\n\r\n", "not a reply");
@@ -183,7 +183,7 @@ static void a_message_without_its_words_ends_the_stream(void **state)
 	check_bad("MSG s 1 1 - q h:a=%0g 0\r\n\r\n", "not a reply");
 }
 
-static void a_line_without_end_is_not_gathered_for_ever(void **state)
+TEST_THAT(a_line_without_end_is_not_gathered_for_ever)
 {
 	struct decoder d;
 	struct decoder_item item;
@@ -214,13 +214,13 @@ static void check_no_memory(const char *text)
 	decoder_deinit(&d);
 }
 
-static void a_body_without_memory_is_an_error(void **state)
+TEST_THAT(a_body_without_memory_is_an_error)
 {
 	check_no_memory("MSG s 1 1 - q 5\r\nhello\r\n");
 	check_no_memory("DATA 900\r\n{");
 }
 
-static void headers_are_found_by_name(void **state)
+TEST_THAT(headers_are_found_by_name)
 {
 	struct decoder d;
 	struct decoder_item item;
@@ -234,16 +234,4 @@ static void headers_are_found_by_name(void **state)
 	decoder_deinit(&d);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_stream_reads_the_same_in_pieces_of_any_size),
-		cmocka_unit_test(a_stream_reads_the_same_split_anywhere),
-		cmocka_unit_test(what_is_no_reply_ends_the_stream),
-		cmocka_unit_test(a_message_without_its_words_ends_the_stream),
-		cmocka_unit_test(a_line_without_end_is_not_gathered_for_ever),
-		cmocka_unit_test(a_body_without_memory_is_an_error),
-		cmocka_unit_test(headers_are_found_by_name),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

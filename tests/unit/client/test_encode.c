@@ -20,7 +20,7 @@ static void check_bad(const struct tidemq_publication *p, const char *sentence)
 	buf_deinit(&out);
 }
 
-static void a_publication_names_what_is_not_the_default(void **state)
+TEST_THAT(a_publication_names_what_is_not_the_default)
 {
 	check(&(struct tidemq_publication){ 0 }, 0, "PUB - -");
 	check(&(struct tidemq_publication){ .exchange = "orders", .key = "a.b" }, 3,
@@ -36,7 +36,7 @@ static void a_publication_names_what_is_not_the_default(void **state)
 	      "PUB - t expect=0");
 }
 
-static void header_values_are_percent_encoded(void **state)
+TEST_THAT(header_values_are_percent_encoded)
 {
 	const struct tidemq_header headers[] = {
 		{ "type", "text/plain", 10 },
@@ -51,7 +51,7 @@ static void header_values_are_percent_encoded(void **state)
 	      "PUB - q h:type=text/plain h:note=50%25%20off%0D%0A h:empty= h:zero=%00");
 }
 
-static void what_would_break_the_framing_is_refused(void **state)
+TEST_THAT(what_would_break_the_framing_is_refused)
 {
 	const struct tidemq_header space = { "a b", "x", 1 };
 	const struct tidemq_header equals = { "a=b", "x", 1 };
@@ -93,7 +93,7 @@ static void check_line(const char *line, int status, unsigned channel, bool has_
 	buf_deinit(&out);
 }
 
-static void a_line_tells_its_channel_and_whether_a_payload_follows(void **state)
+TEST_THAT(a_line_tells_its_channel_and_whether_a_payload_follows)
 {
 	check_line("PING", TIDEMQ_OK, 0, false);
 	check_line("pub - q", TIDEMQ_OK, 0, true);
@@ -108,7 +108,7 @@ static void a_line_tells_its_channel_and_whether_a_payload_follows(void **state)
 	check_line("PING\r", TIDEMQ_EINVAL, 0, false);
 }
 
-static void a_payload_is_behind_its_length(void **state)
+TEST_THAT(a_payload_is_behind_its_length)
 {
 	unsigned channel;
 	struct buf out = { 0 };
@@ -126,7 +126,7 @@ static void a_payload_is_behind_its_length(void **state)
 	buf_deinit(&out);
 }
 
-static void an_id_is_added_behind_the_options(void **state)
+TEST_THAT(an_id_is_added_behind_the_options)
 {
 	struct tidemq_error err;
 	struct encode_line line;
@@ -141,7 +141,7 @@ static void an_id_is_added_behind_the_options(void **state)
 	buf_deinit(&out);
 }
 
-static void a_payload_without_memory_is_refused(void **state)
+TEST_THAT(a_payload_without_memory_is_refused)
 {
 	unsigned channel;
 	struct buf out = { 0 };
@@ -152,7 +152,7 @@ static void a_payload_without_memory_is_refused(void **state)
 	buf_deinit(&out);
 }
 
-static void a_line_over_64_kib_is_refused(void **state)
+TEST_THAT(a_line_over_64_kib_is_refused)
 {
 	static char line[ENCODE_LINE_MAX];
 	unsigned channel;
@@ -168,17 +168,4 @@ static void a_line_over_64_kib_is_refused(void **state)
 	buf_deinit(&out);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_publication_names_what_is_not_the_default),
-		cmocka_unit_test(header_values_are_percent_encoded),
-		cmocka_unit_test(what_would_break_the_framing_is_refused),
-		cmocka_unit_test(a_line_tells_its_channel_and_whether_a_payload_follows),
-		cmocka_unit_test(a_payload_is_behind_its_length),
-		cmocka_unit_test(an_id_is_added_behind_the_options),
-		cmocka_unit_test(a_payload_without_memory_is_refused),
-		cmocka_unit_test(a_line_over_64_kib_is_refused),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

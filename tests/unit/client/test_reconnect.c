@@ -75,7 +75,7 @@ static struct tidemq_msg *next(struct tidemq_client *c, uint64_t tag)
 	return m;
 }
 
-static void what_was_made_is_made_again_in_order(void **state)
+TEST_THAT(what_was_made_is_made_again_in_order)
 {
 	START(FAKE_HELLO, "<@3 OPEN prefetch=5", ">@3 OK\r\n",
 	      "<DECLARE exchange e topic alternate=x", ">OK warning no x\r\n",
@@ -92,7 +92,7 @@ static void what_was_made_is_made_again_in_order(void **state)
 	END("connected; lost; restored; ");
 }
 
-static void what_was_undone_stays_undone(void **state)
+TEST_THAT(what_was_undone_stays_undone)
 {
 	START(FAKE_HELLO, "<@1 OPEN", ">@1 OK\r\n", "<@1 SUB q a", ">@1 OK\r\n",
 	      "<DECLARE queue q", ">OK\r\n", "<DECLARE queue kept", ">OK\r\n",
@@ -115,7 +115,7 @@ static void what_was_undone_stays_undone(void **state)
 	END("connected; lost; restored; ");
 }
 
-static void what_was_changed_is_not_declared_as_it_was(void **state)
+TEST_THAT(what_was_changed_is_not_declared_as_it_was)
 {
 	START(FAKE_HELLO, "<DECLARE queue q ttl=1m", ">OK\r\n", "<DECLARE queue kept",
 	      ">OK\r\n", "<DECLARE queue q ttl=2m update", ">OK\r\n",
@@ -128,7 +128,7 @@ static void what_was_changed_is_not_declared_as_it_was(void **state)
 	END("connected; lost; restored; ");
 }
 
-static void an_exclusive_queue_goes_with_its_connection(void **state)
+TEST_THAT(an_exclusive_queue_goes_with_its_connection)
 {
 	START(FAKE_HELLO, "<DECLARE queue exclusive", ">OK\r\n",
 	      "<DECLARE queue mine exclusive", ">OK\r\n", "<DECLARE queue - exclusive=1",
@@ -142,7 +142,7 @@ static void an_exclusive_queue_goes_with_its_connection(void **state)
 	END("connected; lost; restored; ");
 }
 
-static void a_publish_without_reply_is_sent_again_with_the_same_id(void **state)
+TEST_THAT(a_publish_without_reply_is_sent_again_with_the_same_id)
 {
 	START(FAKE_HELLO, "~PUB - q must id=[0-9a-f]*-0 2", "<hi", "!", FAKE_HELLO, "=",
 	      "<hi", ">OK " ID " 1 duplicate\r\n", "<PUB - q id=mine 0", "<", "!",
@@ -163,7 +163,7 @@ static void a_publish_without_reply_is_sent_again_with_the_same_id(void **state)
 	END("connected; lost; restored; lost; restored; ");
 }
 
-static void pipelined_publishes_keep_their_order(void **state)
+TEST_THAT(pipelined_publishes_keep_their_order)
 {
 	START(FAKE_HELLO, "~PUB - q id=*-0 1", "<a", "~PUB - q id=*-1 1", "<b",
 	      "~PUB - q id=*-2 1", "<c", ">OK " ID " 1\r\n", "!", FAKE_HELLO,
@@ -179,7 +179,7 @@ static void pipelined_publishes_keep_their_order(void **state)
 	END("connected; lost; restored; ");
 }
 
-static void what_must_not_be_done_twice_fails(void **state)
+TEST_THAT(what_must_not_be_done_twice_fails)
 {
 	START(FAKE_HELLO, "<KICK q", "!", FAKE_HELLO, "<LIST queues", "!", FAKE_HELLO,
 	      "<LIST queues", ">DATA 2\r\n[]\r\n");
@@ -192,7 +192,7 @@ static void what_must_not_be_done_twice_fails(void **state)
 	END("connected; lost; restored; lost; restored; ");
 }
 
-static void tags_of_a_lost_connection_are_refused(void **state)
+TEST_THAT(tags_of_a_lost_connection_are_refused)
 {
 	START(FAKE_HELLO, "<SUB q s1", ">OK\r\n" MSG("s1", "1") MSG("s1", "2"), "<PING",
 	      "!", FAKE_HELLO, "<SUB q s1", "<PING",
@@ -231,7 +231,7 @@ static void check_place(struct tidemq_client *c, const char *sid, unsigned parti
 	tidemq_msg_free(m);
 }
 
-static void a_reader_goes_on_behind_its_last_message(void **state)
+TEST_THAT(a_reader_goes_on_behind_its_last_message)
 {
 	START(FAKE_HELLO, "<SUB t a from=first prefetch=9", ">OK\r\n",
 	      "<SUB t b partition=3", ">OK\r\n", "<SUB t g group=x from=first", ">OK\r\n",
@@ -264,7 +264,7 @@ static void a_reader_goes_on_behind_its_last_message(void **state)
 	END("connected; lost; restored; ");
 }
 
-static void what_a_reader_was_not_given_comes_again(void **state)
+TEST_THAT(what_a_reader_was_not_given_comes_again)
 {
 	START(FAKE_HELLO, "<SUB t a",
 	      ">OK\r\n" AT("a", "1", "5", "0", "10") AT("a", "2", "6", "0", "11")
@@ -278,7 +278,7 @@ static void what_a_reader_was_not_given_comes_again(void **state)
 	END("connected; lost; restored; ");
 }
 
-static void a_transaction_is_lost_with_its_connection(void **state)
+TEST_THAT(a_transaction_is_lost_with_its_connection)
 {
 	START(FAKE_HELLO, "<SUB q s1", ">OK\r\n" MSG("s1", "1"), "<BEGIN", ">OK\r\n",
 	      "<PUB - q 1", "<a", ">OK queued\r\n", "<PUB - q 1", "<b", "!", FAKE_HELLO,
@@ -304,7 +304,7 @@ static void a_transaction_is_lost_with_its_connection(void **state)
 	END("connected; lost; restored; ");
 }
 
-static void what_cannot_be_restored_is_told(void **state)
+TEST_THAT(what_cannot_be_restored_is_told)
 {
 	START(FAKE_HELLO, "<BIND q e x", ">OK\r\n", "<SUB q s1", ">OK\r\n", "<SUB r s2",
 	      ">OK\r\n", "!", FAKE_HELLO, "<BIND q e x", ">ERR not-found no e\r\n",
@@ -316,7 +316,7 @@ static void what_cannot_be_restored_is_told(void **state)
 	END("connected; lost; restored -7 <not-found> BIND q e x: no e; ");
 }
 
-static void a_broker_that_is_not_ready_is_asked_again(void **state)
+TEST_THAT(a_broker_that_is_not_ready_is_asked_again)
 {
 	START(FAKE_HELLO, "<DECLARE queue q", ">OK\r\n", "!", "<HELLO vhost=/",
 	      ">ERR limit too many\r\n", "!", FAKE_HELLO, "<DECLARE queue q",
@@ -326,7 +326,7 @@ static void a_broker_that_is_not_ready_is_asked_again(void **state)
 	END("connected; lost; restored; ");
 }
 
-static void a_broker_that_does_not_restore_is_left(void **state)
+TEST_THAT(a_broker_that_does_not_restore_is_left)
 {
 	START_AND_END("*", FAKE_HELLO, "<DECLARE queue q", ">OK\r\n", "!", FAKE_HELLO,
 		      "<DECLARE queue q", ".", "!", FAKE_HELLO, "<DECLARE queue q",
@@ -337,7 +337,7 @@ static void a_broker_that_does_not_restore_is_left(void **state)
 	END("connected; lost; restored; ");
 }
 
-static void a_refused_login_is_the_end(void **state)
+TEST_THAT(a_refused_login_is_the_end)
 {
 	START(FAKE_HELLO, "<PING", ">EVT closed shutdown bye\r\n", "!", "<HELLO vhost=/",
 	      ">ERR denied wrong password\r\n");
@@ -348,7 +348,7 @@ static void a_refused_login_is_the_end(void **state)
 	END("connected; lost; gave up -3 <denied> wrong password; ");
 }
 
-static void quit_is_the_end(void **state)
+TEST_THAT(quit_is_the_end)
 {
 	START_AND_END(FAKE_HELLO, "<QUIT", ">OK\r\n");
 	struct tidemq_msg *m;
@@ -357,7 +357,7 @@ static void quit_is_the_end(void **state)
 	END("connected; gave up -3 <> the connection has ended: the broker closed it; ");
 }
 
-static void a_client_gives_up_in_time(void **state)
+TEST_THAT(a_client_gives_up_in_time)
 {
 	struct fake_broker f;
 	static const char *const script[] = { FAKE_HELLO, NULL };
@@ -376,7 +376,7 @@ static void a_client_gives_up_in_time(void **state)
 	END(want);
 }
 
-static void a_late_reply_costs_the_connection_and_nothing_else(void **state)
+TEST_THAT(a_late_reply_costs_the_connection_and_nothing_else)
 {
 	START(FAKE_HELLO, "~PUB - q id=*-0 1", "<a", "~PUB - q id=*-1 1", "<b", ".", "!",
 	      FAKE_HELLO, "~PUB - q id=*-0 1", "<a", ">OK " ID " 1\r\n");
@@ -395,7 +395,7 @@ static void a_late_reply_costs_the_connection_and_nothing_else(void **state)
 	END("connected; lost; restored; ");
 }
 
-static void a_broker_that_does_not_answer_is_left_for_another(void **state)
+TEST_THAT(a_broker_that_does_not_answer_is_left_for_another)
 {
 	struct fake_broker mute, other;
 	static const char *const nothing[] = { FAKE_HELLO, "~PUB - q id=*-0 0", "<", ".",
@@ -422,7 +422,7 @@ static void a_broker_that_does_not_answer_is_left_for_another(void **state)
 	fake_stop(&other);
 }
 
-static void the_first_broker_that_answers_is_taken(void **state)
+TEST_THAT(the_first_broker_that_answers_is_taken)
 {
 	START(FAKE_HELLO, "<PING", ">OK\r\n");
 	char urls[400];
@@ -442,7 +442,7 @@ static void the_first_broker_that_answers_is_taken(void **state)
 	END("connected; ");
 }
 
-static void what_cannot_be_kept_is_not_sent(void **state)
+TEST_THAT(what_cannot_be_kept_is_not_sent)
 {
 	START(FAKE_HELLO, "~PUB - q id=* 1", "<a", ">OK " ID " 1\r\n");
 	unsigned failures = 0;
@@ -531,7 +531,7 @@ static void send_when_lost(struct tidemq_client *c, enum tidemq_state state,
 			 TIDEMQ_EBUSY);
 }
 
-static void publications_may_be_sent_while_there_is_no_connection(void **state)
+TEST_THAT(publications_may_be_sent_while_there_is_no_connection)
 {
 	static const char *const script[] = { FAKE_HELLO,
 					      "~PUB - q id=*-0 1",
@@ -562,7 +562,7 @@ static void close_when_lost(struct tidemq_client *c, enum tidemq_state state,
 		tidemq_close(c, NULL, NULL);
 }
 
-static void a_client_may_be_closed_when_its_connection_is_lost(void **state)
+TEST_THAT(a_client_may_be_closed_when_its_connection_is_lost)
 {
 	static const char *const script[] = { FAKE_HELLO, "~PUB - q id=* 1", "<a",
 					      "<PURGE q", NULL };
@@ -571,7 +571,7 @@ static void a_client_may_be_closed_when_its_connection_is_lost(void **state)
 	expect_story(script, &options, "connected; purge -11; lost; a -3; ");
 }
 
-static void a_broker_that_falls_silent_is_left(void **state)
+TEST_THAT(a_broker_that_falls_silent_is_left)
 {
 	struct fake_broker f;
 	static const char *const script[] = { "<HELLO vhost=/ heartbeat=1000",
@@ -590,33 +590,4 @@ static void a_broker_that_falls_silent_is_left(void **state)
 	END("connected; lost; restored; ");
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_was_made_is_made_again_in_order),
-		cmocka_unit_test(what_was_undone_stays_undone),
-		cmocka_unit_test(what_was_changed_is_not_declared_as_it_was),
-		cmocka_unit_test(an_exclusive_queue_goes_with_its_connection),
-		cmocka_unit_test(a_publish_without_reply_is_sent_again_with_the_same_id),
-		cmocka_unit_test(pipelined_publishes_keep_their_order),
-		cmocka_unit_test(what_must_not_be_done_twice_fails),
-		cmocka_unit_test(tags_of_a_lost_connection_are_refused),
-		cmocka_unit_test(a_reader_goes_on_behind_its_last_message),
-		cmocka_unit_test(what_a_reader_was_not_given_comes_again),
-		cmocka_unit_test(a_transaction_is_lost_with_its_connection),
-		cmocka_unit_test(what_cannot_be_restored_is_told),
-		cmocka_unit_test(a_broker_that_is_not_ready_is_asked_again),
-		cmocka_unit_test(a_broker_that_does_not_restore_is_left),
-		cmocka_unit_test(a_refused_login_is_the_end),
-		cmocka_unit_test(quit_is_the_end),
-		cmocka_unit_test(a_client_gives_up_in_time),
-		cmocka_unit_test(a_late_reply_costs_the_connection_and_nothing_else),
-		cmocka_unit_test(a_broker_that_does_not_answer_is_left_for_another),
-		cmocka_unit_test(the_first_broker_that_answers_is_taken),
-		cmocka_unit_test(what_cannot_be_kept_is_not_sent),
-		cmocka_unit_test(publications_may_be_sent_while_there_is_no_connection),
-		cmocka_unit_test(a_client_may_be_closed_when_its_connection_is_lost),
-		cmocka_unit_test(a_broker_that_falls_silent_is_left),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()
