@@ -46,8 +46,9 @@ struct audit {
 	unsigned rows;                  /* of the next page */
 	struct damage_key *resume_key;
 	uint64_t resume_cursor;
-	/* What was found: by the last page, seen once, being looked at, certain. */
-	struct damages found, suspects, group, certain;
+	/* What was found: by the last page, seen once, being looked at. */
+	struct damages found, suspects, group;
+	struct damage *mending;
 	unsigned suspect_count, group_count;
 	uint64_t suspected_at_ms;
 	/* For people. */
@@ -135,22 +136,22 @@ static void on_mended(void *ctx, int status, const char *text)
 	a->is_waiting = false;
 	if (status == TIDE_ESHUTDOWN)
 		return;
-	damage_print(STAILQ_FIRST(&a->certain),
-		     status < 0 ? DAMAGE_REFUSED : DAMAGE_MENDED, text, &line);
+	damage_print(a->mending, status < 0 ? DAMAGE_REFUSED : DAMAGE_MENDED, text,
+		     &line);
 	fputs(buf_cstr(&line), stdout);
 	buf_deinit(&line);
 	a->mended_count += status >= 0;
 }
 
-/* Mend or report the first of those that are certain. */
-static void settle_first(struct audit *a)
+/* Mend or report what is certain. */
+static void settle_take(struct audit *a, struct damage *d)
 {
 	struct store_walk_edit edits[DAMAGE_EDITS_MAX];
 	struct buf keys[DAMAGE_EDITS_MAX] = { { 0 } }, line = { 0 };
-	struct damage *d = STAILQ_FIRST(&a->certain);
 	size_t count = a->options->is_repair ? damage_edits(d, edits, keys) : 0;
 
 	if (count > 0) {
+		a->mending = d;
 		store_walk_edit(a->store, edits, count, on_mended, a);
 		wait_done(a);
 	} else {
@@ -159,7 +160,6 @@ static void settle_first(struct audit *a)
 	}
 	fflush(stdout);
 	a->found_count += !a->is_over;
-	STAILQ_REMOVE_HEAD(&a->certain, link);
 	damage_destroy(d);
 	buf_deinit(&line);
 	for (int i = 0; i < DAMAGE_EDITS_MAX; i++)
@@ -167,10 +167,10 @@ static void settle_first(struct audit *a)
 }
 
 /* A first look is enough for a repair: nobody else writes to a store that is held. */
-static void judge(struct audit *a, struct damage *d, bool is_second)
+static void judge_take(struct audit *a, struct damage *d, bool is_certain)
 {
-	if (is_second || a->options->is_repair) {
-		STAILQ_INSERT_TAIL(&a->certain, d, link);
+	if (is_certain || a->options->is_repair) {
+		settle_take(a, d);
 		return;
 	}
 	STAILQ_INSERT_TAIL(&a->suspects, d, link);
@@ -183,9 +183,8 @@ static void add_refusal(struct audit *a, struct damage_key *key, const char *tex
 {
 	const char *end = strstr(text, " script: ");
 	char *words = mem_strndup(text, end ? (size_t)(end - text) : strlen(text));
-	struct damage *d = damage_create(DAMAGE_READ, key, SLICE(""), words);
 
-	STAILQ_INSERT_TAIL(&a->certain, d, link);
+	add_damage(a, damage_create(DAMAGE_READ, key, SLICE(""), words));
 	mem_free(words);
 }
 
@@ -274,14 +273,8 @@ static void look_at_some(struct audit *a, struct damages *from, bool is_second)
 	ask_group(a);
 	while (!a->is_over && (d = STAILQ_FIRST(&a->group))) {
 		STAILQ_REMOVE_HEAD(&a->group, link);
-		judge(a, d, is_second);
+		judge_take(a, d, is_second);
 	}
-}
-
-static void settle_certain(struct audit *a)
-{
-	while (!a->is_over && !STAILQ_EMPTY(&a->certain))
-		settle_first(a);
 }
 
 /* Suspects are looked at when they are old enough. */
@@ -291,10 +284,8 @@ static void look_at_suspects(struct audit *a)
 
 	if (a->suspect_count > 0 && age_ms < SETTLE_MS)
 		pause_for(a, SETTLE_MS - age_ms);
-	while (!a->is_over && !STAILQ_EMPTY(&a->suspects)) {
+	while (!a->is_over && !STAILQ_EMPTY(&a->suspects))
 		look_at_some(a, &a->suspects, true);
-		settle_certain(a);
-	}
 	a->suspect_count = 0;
 }
 
@@ -308,11 +299,9 @@ static void look_at_found(struct audit *a)
 			look_at_some(a, &a->found, false);
 		} else {
 			STAILQ_REMOVE_HEAD(&a->found, link);
-			judge(a, d, damage_look(d->kind) == DAMAGE_LOOK_NONE);
+			judge_take(a, d, damage_look(d->kind) == DAMAGE_LOOK_NONE);
 		}
-		settle_certain(a);
 	}
-	settle_certain(a);
 	if (a->suspect_count >= SUSPECTS_MAX)
 		look_at_suspects(a);
 	if (a->owed_ns > PAUSE_MIN_NS && !a->options->is_repair && !a->is_stopping)
@@ -495,6 +484,7 @@ static void walk_store(struct audit *a)
 			walk_key(a);
 	}
 	look_at_suspects(a);
+	look_at_found(a); /* what Redis refused meanwhile */
 	if (!a->is_over)
 		print_summary(a);
 }
@@ -634,11 +624,11 @@ static void drop_keys(struct audit *a)
 int audit_run(const struct audit_options *o)
 {
 	struct audit a = { .options = o };
-	struct damages *lists[] = { &a.found, &a.suspects, &a.group, &a.certain };
+	struct damages *lists[] = { &a.found, &a.suspects, &a.group };
 	struct error err;
 
 	STAILQ_INIT(&a.keys);
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < 3; i++)
 		STAILQ_INIT(lists[i]);
 	if (o->resume && !read_place(&a, slice_from(o->resume))) {
 		log_print(STDERR_FILENO,
@@ -663,7 +653,7 @@ int audit_run(const struct audit_options *o)
 	}
 	uv_run(&a.loop, UV_RUN_DEFAULT);
 	uv_loop_close(&a.loop);
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < 3; i++)
 		drop_all(lists[i]);
 	drop_keys(&a);
 	return a.status;
