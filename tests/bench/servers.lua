@@ -59,19 +59,6 @@ local function list(build)
         .. ' ERL_EPMD_PORT=7487 epmd -kill >/dev/null' },
     { name = 'rabbitmq-quorum', driver = 'rabbitmq', variant = 'quorum', like = 'rabbitmq',
       settings = 'quorum queue' },
-    { name = 'tidemq-stomp', driver = 'stomp', like = 'tidemq', settings = 'STOMP, --fsync always' },
-    { name = 'rabbitmq-stomp', driver = 'stomp', port = 7498, program = '/usr/lib/rabbitmq/bin/rabbitmq-server',
-      ready = 'completed with', version = "dpkg-query -W -f '${Version}' rabbitmq-server",
-      settings = 'STOMP plugin, classic queue, durable, persistent messages',
-      start = "bash -c 'echo \"[rabbitmq_stomp].\" >%d/plugins;"
-        .. ' echo stomp.listeners.tcp.1 = 127.0.0.1:%p >%d/stomp.conf;'
-        .. ' exec env HOME=%d RABBITMQ_NODENAME=stomp@localhost RABBITMQ_NODE_IP_ADDRESS=127.0.0.1'
-        .. ' RABBITMQ_NODE_PORT=7486'
-        .. ' RABBITMQ_DIST_PORT=7485 ERL_EPMD_PORT=7484 ERL_EPMD_ADDRESS=127.0.0.1 RABBITMQ_MNESIA_BASE=%d'
-        .. ' RABBITMQ_LOG_BASE=%d RABBITMQ_PID_FILE=%d/pid RABBITMQ_ENABLED_PLUGINS_FILE=%d/plugins'
-        .. " RABBITMQ_CONFIG_FILE=%d/stomp /usr/lib/rabbitmq/bin/rabbitmq-server'",
-      stop = 'pid=$(cat %d/pid); kill $pid; timeout 30 tail --pid=$pid -f /dev/null;'
-        .. ' ERL_EPMD_PORT=7484 epmd -kill >/dev/null' },
     { name = 'beanstalkd', driver = 'beanstalkd', port = 7489, program = 'beanstalkd',
       version = 'beanstalkd -v', settings = '-f50: synced every 50 ms',
       start = 'beanstalkd -l 127.0.0.1 -p %p -b %d -f50', slow = true },

@@ -423,9 +423,9 @@ static void report(const struct run *r)
 
 static const struct driver *find_driver(const char *name)
 {
-	static const struct driver *const all[] = { &driver_tidemq,   &driver_redis,
-						    &driver_nats,     &driver_beanstalkd,
-						    &driver_rabbitmq, &driver_stomp };
+	static const struct driver *const all[] = { &driver_tidemq, &driver_redis,
+						    &driver_nats, &driver_beanstalkd,
+						    &driver_rabbitmq };
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
 		if (strcmp(all[i]->name, name) == 0)

@@ -55,7 +55,7 @@ struct driver {
 };
 
 extern const struct driver driver_tidemq, driver_redis, driver_nats, driver_beanstalkd,
-	driver_rabbitmq, driver_stomp;
+	driver_rabbitmq;
 
 struct load_options {
 	const char *host;
