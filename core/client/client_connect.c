@@ -3,12 +3,13 @@
  *
  * All bytes of a socket pass two functions, on_read and transmit_take. */
 #include <inttypes.h>
-#include <stdio.h>
 
+#include "base/container.h"
 #include "base/mem.h"
 #include "base/percent.h"
 #include "base/random.h"
 #include "client.h"
+#include "tls/dial.h"
 #include "tls/tls.h"
 
 /* The pause before a round of attempts: doubled each time, and a random part of it taken
@@ -29,21 +30,10 @@
  * it is closed, and another one opened. */
 struct client_link {
 	struct tidemq_client *owner;
-	union {
-		uv_handle_t handle;
-		uv_stream_t stream;
-		uv_tcp_t tcp;
-		uv_pipe_t pipe;
-	} socket;
-	bool socket_is_open;
+	struct dial dial;
 	bool is_up;
 	bool is_closing;
-	int early_error; /* what failed before the loop ran, for the client's timer */
-	uv_getaddrinfo_t resolve;
-	bool is_resolving;
-	struct addrinfo *addresses; /* what the name resolved to */
-	struct addrinfo *address;   /* the next one to try */
-	uv_connect_t connect;
+	int early_error; /* of the dial's start, for the client's timer */
 	uv_write_t write;
 	bool is_writing;
 	struct buf writing; /* what libuv has */
@@ -51,9 +41,9 @@ struct client_link {
 	char *cipher;       /* with TLS, READ_LEN: what came */
 };
 
-static const struct client_url *url_of(const struct client_link *l)
+static struct client_link *link_of(struct dial *d)
 {
-	return &l->owner->urls[l->owner->url_index];
+	return container_of(d, struct client_link, dial);
 }
 
 static void on_up(struct tidemq_client *c);
@@ -82,7 +72,7 @@ static void fail_link(struct client_link *l, const char *reason)
 		client_fail(&c->loss, TIDEMQ_ECLOSED, "the connection has ended: %s",
 			    reason);
 	} else {
-		url_address(&url_of(l)->at, address);
+		url_address(l->dial.at, address);
 		client_fail(&c->loss, TIDEMQ_ECONNECT, "cannot connect to %s: %s",
 			    address, reason);
 	}
@@ -137,7 +127,7 @@ static void receive_tls(struct client_link *l)
 
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 {
-	struct client_link *l = handle->data;
+	struct client_link *l = link_of(handle->data);
 	struct buf *in = &l->owner->decoder.in;
 
 	if (l->tls)
@@ -151,7 +141,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 /* Every byte that comes is read to here. */
 static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buf)
 {
-	struct client_link *l = stream->data;
+	struct client_link *l = link_of(stream->data);
 
 	if (len < 0) {
 		fail_uv(l, (int)len);
@@ -188,7 +178,7 @@ static void transmit_take(struct client_link *l, struct buf *from)
 	*from = swap;
 	bytes = buf_slice(&l->writing);
 	uv_buf_t buf = { .base = (char *)(uintptr_t)bytes.data, .len = bytes.len };
-	if (uv_write(&l->write, &l->socket.stream, &buf, 1, on_written) == 0)
+	if (uv_write(&l->write, &l->dial.socket.stream, &buf, 1, on_written) == 0)
 		l->is_writing = true;
 }
 
@@ -224,103 +214,26 @@ static void flush_link(struct client_link *l)
 	}
 }
 
-static void on_early_error(uv_timer_t *timer)
+static void on_connect(struct dial *d, int status)
 {
-	struct tidemq_client *c = timer->data;
+	struct client_link *l = link_of(d);
 
-	fail_uv(c->link, c->link->early_error);
-}
-
-/* No callback comes from a call on a client. */
-static void fail_later(struct client_link *l, int uv_error)
-{
-	l->early_error = uv_error;
-	uv_timer_start(&l->owner->timer, on_early_error, 0, 0);
-}
-
-static void start_reading(struct client_link *l)
-{
-	int rc = uv_read_start(&l->socket.stream, on_alloc, on_read);
-
-	l->is_up = !l->tls;
-	if (rc != 0)
-		fail_uv(l, rc);
+	if (status == 0)
+		status = uv_read_start(&d->socket.stream, on_alloc, on_read);
+	l->is_up = status == 0 && !l->tls;
+	if (status != 0)
+		fail_uv(l, status);
 	else if (l->tls)
 		receive_tls(l);
 	else
 		on_up(l->owner);
 }
 
-static void try_next(struct client_link *l);
-static void finish_link(struct client_link *l);
-
-static void on_socket_closed(uv_handle_t *handle)
+static void on_link_closed(struct dial *d)
 {
-	struct client_link *l = handle->data;
-
-	l->socket_is_open = false;
-	if (l->is_closing)
-		finish_link(l);
-	else
-		try_next(l);
-}
-
-static void on_connect(uv_connect_t *req, int status)
-{
-	struct client_link *l = req->data;
-
-	if (l->is_closing || uv_is_closing(&l->socket.handle))
-		return;
-	if (status == 0)
-		start_reading(l);
-	else if (l->address)
-		uv_close(&l->socket.handle, on_socket_closed);
-	else
-		fail_uv(l, status);
-}
-
-/* Neither initialisation can fail: no descriptor is made yet. */
-static void open_socket(struct client_link *l)
-{
-	if (url_of(l)->at.path)
-		uv_pipe_init(l->owner->loop, &l->socket.pipe, 0);
-	else
-		uv_tcp_init(l->owner->loop, &l->socket.tcp);
-	l->socket.handle.data = l;
-	l->socket_is_open = true;
-}
-
-static int connect_tcp(struct client_link *l, const struct sockaddr *address)
-{
-	open_socket(l);
-	uv_tcp_nodelay(&l->socket.tcp, 1);
-	return uv_tcp_connect(&l->connect, &l->socket.tcp, address, on_connect);
-}
-
-/* Try addresses until one can at least be begun with. */
-static void try_next(struct client_link *l)
-{
-	struct addrinfo *a = l->address;
-	int rc;
-
-	l->address = a->ai_next;
-	rc = connect_tcp(l, a->ai_addr);
-	if (rc == 0)
-		return;
-	if (l->address)
-		uv_close(&l->socket.handle, on_socket_closed);
-	else
-		fail_later(l, rc);
-}
-
-static void finish_link(struct client_link *l)
-{
+	struct client_link *l = link_of(d);
 	struct tidemq_client *c = l->owner;
 
-	if (l->socket_is_open || l->is_resolving)
-		return;
-	if (l->addresses)
-		uv_freeaddrinfo(l->addresses);
 	buf_deinit(&l->writing);
 	tls_destroy(l->tls);
 	mem_free(l->cipher);
@@ -329,77 +242,33 @@ static void finish_link(struct client_link *l)
 	client_finish(c);
 }
 
-static void on_resolved(uv_getaddrinfo_t *req, int status, struct addrinfo *addresses)
+/* No callback comes from a call on a client. */
+static void on_early_error(uv_timer_t *timer)
 {
-	struct client_link *l = req->data;
+	struct tidemq_client *c = timer->data;
 
-	l->is_resolving = false;
-	l->addresses = addresses;
-	l->address = addresses;
-	if (l->is_closing)
-		finish_link(l);
-	else if (status != 0)
-		fail_uv(l, status);
-	else
-		try_next(l);
-}
-
-static void dial_name(struct client_link *l)
-{
-	const struct addrinfo hints = { .ai_family = AF_UNSPEC,
-					.ai_socktype = SOCK_STREAM };
-	char port[8];
-	int rc;
-
-	snprintf(port, sizeof(port), "%u", url_of(l)->at.port);
-	l->resolve.data = l;
-	rc = uv_getaddrinfo(l->owner->loop, &l->resolve, on_resolved, url_of(l)->at.host,
-			    port, &hints);
-	if (rc != 0)
-		fail_later(l, rc);
-	else
-		l->is_resolving = true;
-}
-
-static void dial_broker(struct client_link *l)
-{
-	union {
-		struct sockaddr any;
-		struct sockaddr_in v4;
-		struct sockaddr_in6 v6;
-	} address;
-	int port = (int)url_of(l)->at.port;
-
-	if (url_of(l)->at.path) {
-		open_socket(l);
-		uv_pipe_connect(&l->connect, &l->socket.pipe, url_of(l)->at.path,
-				on_connect);
-		return;
-	}
-	/* An address as digits needs no resolver, whose work is done by threads. */
-	if (uv_ip4_addr(url_of(l)->at.host, port, &address.v4) != 0 &&
-	    uv_ip6_addr(url_of(l)->at.host, port, &address.v6) != 0) {
-		dial_name(l);
-		return;
-	}
-	int rc = connect_tcp(l, &address.any);
-	if (rc != 0)
-		fail_later(l, rc);
+	fail_uv(c->link, c->link->early_error);
 }
 
 static void open_link(struct tidemq_client *c)
 {
 	struct client_link *l = c->link = mem_zalloc(sizeof(*l));
+	const struct client_url *url = &c->urls[c->url_index];
 
 	c->links++;
 	l->owner = c;
-	l->connect.data = l;
+	l->dial = (struct dial){ .loop = c->loop,
+				 .at = &url->at,
+				 .on_done = on_connect,
+				 .on_closed = on_link_closed };
 	l->write.data = l;
-	if (url_of(l)->is_tls) {
-		l->tls = tls_create_client(c->tls, url_of(l)->at.host);
+	if (url->is_tls) {
+		l->tls = tls_create_client(c->tls, url->at.host);
 		l->cipher = mem_alloc(READ_LEN);
 	}
-	dial_broker(l);
+	l->early_error = dial_start(&l->dial);
+	if (l->early_error < 0)
+		uv_timer_start(&c->timer, on_early_error, 0, 0);
 }
 
 /* If it can be said at once. */
@@ -411,7 +280,7 @@ static void say_goodbye(struct client_link *l)
 	tls_finish(l->tls);
 	bytes = uv_buf_init(out->data + out->start, (unsigned)buf_len(out));
 	if (bytes.len > 0)
-		uv_try_write(&l->socket.stream, &bytes, 1);
+		uv_try_write(&l->dial.socket.stream, &bytes, 1);
 }
 
 void client_link_close(struct client_link *l)
@@ -421,12 +290,7 @@ void client_link_close(struct client_link *l)
 	if (l->tls && l->is_up && !l->is_writing)
 		say_goodbye(l);
 	l->is_closing = true;
-	if (l->is_resolving)
-		uv_cancel((uv_req_t *)&l->resolve);
-	if (!l->socket_is_open)
-		finish_link(l);
-	else if (!uv_is_closing(&l->socket.handle))
-		uv_close(&l->socket.handle, on_socket_closed);
+	dial_close(&l->dial);
 }
 
 void client_connect_flush(struct tidemq_client *c)

@@ -1,11 +1,12 @@
 #include "redis_link.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <string.h>
 
+#include "base/container.h"
 #include "base/mem.h"
 #include "resp.h"
+#include "tls/dial.h"
 #include "tls/tls.h"
 
 /* The reader's buffer above this is given back when it runs empty. */
@@ -18,29 +19,16 @@
 #define CIPHER_BYTES ((size_t)256 * 1024)
 
 struct redis_link {
-	uv_loop_t *loop;
-	const struct redis_url *url;
 	const struct redis_link_ops *ops;
 	void *ctx;
-	union {
-		uv_handle_t handle;
-		uv_stream_t stream;
-		uv_tcp_t tcp;
-		uv_pipe_t pipe;
-	} io;
+	struct dial dial;
 	bool is_connected; /* requests may be sent */
 	bool is_shaking;   /* connected, with TLS; before and after `is_connected` */
 	bool is_closing;
-	bool is_io_closed; /* after is_closing */
 	bool is_lost;
-	bool is_resolving;
 	bool is_writing;
 	bool is_deaf; /* Redis reads no more; what it said last is still to be read */
-	uv_getaddrinfo_t resolve;
-	uv_connect_t connect;
 	uv_write_t write;
-	struct addrinfo *addresses;
-	struct addrinfo *address; /* the one being tried */
 	redisReader *reader;
 	struct resp_arena replies;          /* the reader's */
 	redisReply *held;                   /* the last of a request; its count is next */
@@ -55,49 +43,9 @@ struct redis_link {
 	char input[READ_BYTES];
 };
 
-static void open_io(struct redis_link *l)
+static struct redis_link *link_of(struct dial *d)
 {
-	if (l->url->kind == REDIS_URL_TCP) {
-		uv_tcp_init(l->loop, &l->io.tcp);
-		uv_tcp_nodelay(&l->io.tcp, 1);
-		uv_tcp_keepalive(&l->io.tcp, 1, KEEPALIVE_SECONDS);
-	} else {
-		uv_pipe_init(l->loop, &l->io.pipe, 0);
-	}
-	l->io.handle.data = l;
-}
-
-struct redis_link *redis_link_create(uv_loop_t *loop, const struct redis_url *url,
-				     struct tls_context *tls,
-				     const struct redis_link_ops *ops, void *ctx)
-{
-	struct redis_link *l = mem_alloc(sizeof(*l));
-
-	memset(l, 0, offsetof(struct redis_link, parts));
-	l->loop = loop;
-	l->url = url;
-	l->ops = ops;
-	l->ctx = ctx;
-	resp_arena_init(&l->replies);
-	l->reader = resp_arena_reader(&l->replies);
-	l->reader->maxbuf = READER_KEEP_BYTES;
-	TAILQ_INIT(&l->requests);
-	if (tls)
-		l->tls = tls_create_client(tls, url->at.host);
-	open_io(l);
-	return l;
-}
-
-static void link_free(struct redis_link *l)
-{
-	if (l->addresses)
-		uv_freeaddrinfo(l->addresses);
-	redisReaderFree(l->reader);
-	resp_arena_deinit(&l->replies);
-	tls_destroy(l->tls);
-	buf_deinit(&l->cipher);
-	l->ops->on_closed(l->ctx);
-	mem_free(l);
+	return container_of(d, struct redis_link, dial);
 }
 
 static void link_lost(struct redis_link *l, const char *why)
@@ -153,7 +101,7 @@ static void answer(struct redis_link *l)
 
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 {
-	struct redis_link *l = handle->data;
+	struct redis_link *l = link_of(handle->data);
 
 	*buf = uv_buf_init(l->input, READ_BYTES);
 }
@@ -196,7 +144,7 @@ static void feed_tls(struct redis_link *l)
 
 static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
 {
-	struct redis_link *l = stream->data;
+	struct redis_link *l = link_of(stream->data);
 
 	if (count == 0 || l->is_closing)
 		return;
@@ -216,54 +164,12 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
 	}
 }
 
-static void on_connected(uv_connect_t *request, int status);
-static void on_io_closed(uv_handle_t *handle);
-
-/* There may be no way to an address (no IPv6, say), but one to the next. */
-static void address_failed(struct redis_link *l, int rc)
+static void on_connected(struct dial *d, int status)
 {
-	if (l->address && l->address->ai_next) {
-		l->address = l->address->ai_next;
-		uv_close(&l->io.handle, on_io_closed);
-	} else {
-		link_lost(l, uv_strerror(rc));
-	}
-}
+	struct redis_link *l = link_of(d);
 
-static void try_address(struct redis_link *l)
-{
-	int rc = uv_tcp_connect(&l->connect, &l->io.tcp, l->address->ai_addr,
-				on_connected);
-
-	if (rc < 0)
-		address_failed(l, rc);
-}
-
-static void on_io_closed(uv_handle_t *handle)
-{
-	struct redis_link *l = handle->data;
-
-	l->is_io_closed = l->is_closing;
-	if (l->is_closing) {
-		if (!l->is_resolving)
-			link_free(l);
-		return;
-	}
-	open_io(l);
-	try_address(l);
-}
-
-static void on_connected(uv_connect_t *request, int status)
-{
-	struct redis_link *l = request->data;
-
-	if (l->is_closing || status == UV_ECANCELED)
-		return;
-	if (status < 0) {
-		address_failed(l, status);
-		return;
-	}
-	status = uv_read_start(&l->io.stream, on_alloc, on_read);
+	if (status == 0)
+		status = uv_read_start(&d->socket.stream, on_alloc, on_read);
 	if (status < 0) {
 		link_lost(l, uv_strerror(status));
 		return;
@@ -277,36 +183,44 @@ static void on_connected(uv_connect_t *request, int status)
 	l->ops->on_connected(l->ctx);
 }
 
-static void on_resolved(uv_getaddrinfo_t *request, int status, struct addrinfo *addresses)
+static void on_link_closed(struct dial *d)
 {
-	struct redis_link *l = request->data;
+	struct redis_link *l = link_of(d);
 
-	l->is_resolving = false;
-	l->addresses = l->address = status == 0 ? addresses : NULL;
-	if (l->is_io_closed)
-		link_free(l);
-	else if (status < 0)
-		link_lost(l, uv_strerror(status));
-	else if (!l->is_closing)
-		try_address(l);
+	redisReaderFree(l->reader);
+	resp_arena_deinit(&l->replies);
+	tls_destroy(l->tls);
+	buf_deinit(&l->cipher);
+	l->ops->on_closed(l->ctx);
+	mem_free(l);
+}
+
+struct redis_link *redis_link_create(uv_loop_t *loop, const struct redis_url *url,
+				     struct tls_context *tls,
+				     const struct redis_link_ops *ops, void *ctx)
+{
+	struct redis_link *l = mem_alloc(sizeof(*l));
+
+	memset(l, 0, offsetof(struct redis_link, parts));
+	l->ops = ops;
+	l->ctx = ctx;
+	resp_arena_init(&l->replies);
+	l->reader = resp_arena_reader(&l->replies);
+	l->reader->maxbuf = READER_KEEP_BYTES;
+	TAILQ_INIT(&l->requests);
+	if (tls)
+		l->tls = tls_create_client(tls, url->at.host);
+	l->dial = (struct dial){ .loop = loop,
+				 .at = &url->at,
+				 .keepalive_s = KEEPALIVE_SECONDS,
+				 .on_done = on_connected,
+				 .on_closed = on_link_closed };
+	return l;
 }
 
 int redis_link_connect(struct redis_link *l)
 {
-	struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM };
-	char port[8];
-	int rc;
-
-	l->connect.data = l->resolve.data = l;
-	if (l->url->kind != REDIS_URL_TCP) {
-		uv_pipe_connect(&l->connect, &l->io.pipe, l->url->at.path, on_connected);
-		return TIDE_OK;
-	}
-	snprintf(port, sizeof(port), "%u", l->url->at.port);
-	rc = uv_getaddrinfo(l->loop, &l->resolve, on_resolved, l->url->at.host, port,
-			    &hints);
-	l->is_resolving = rc == 0;
-	return rc;
+	return dial_start(&l->dial);
 }
 
 void redis_link_close(struct redis_link *l, struct redis_requests *unanswered)
@@ -318,10 +232,7 @@ void redis_link_close(struct redis_link *l, struct redis_requests *unanswered)
 	TAILQ_CONCAT(unanswered, &l->requests, entry);
 	l->next = NULL;
 	l->is_closing = true;
-	if (l->is_resolving)
-		uv_cancel((uv_req_t *)&l->resolve);
-	if (!uv_is_closing(&l->io.handle))
-		uv_close(&l->io.handle, on_io_closed);
+	dial_close(&l->dial);
 }
 
 void redis_link_send(struct redis_link *l, struct redis_request *r)
@@ -412,7 +323,7 @@ static void skip_parts(struct redis_link *l, size_t len)
 static int write_plain(struct redis_link *l)
 {
 	uv_buf_t *parts = l->parts;
-	int written = uv_try_write(&l->io.stream, parts, l->part_count);
+	int written = uv_try_write(&l->dial.socket.stream, parts, l->part_count);
 	int rc;
 
 	if (written < 0 && written != UV_EAGAIN)
@@ -421,7 +332,7 @@ static int write_plain(struct redis_link *l)
 	if (l->part_first == l->part_count)
 		return TIDE_OK;
 	l->write.data = l;
-	rc = uv_write(&l->write, &l->io.stream, parts + l->part_first,
+	rc = uv_write(&l->write, &l->dial.socket.stream, parts + l->part_first,
 		      l->part_count - l->part_first, on_written);
 	l->is_writing = rc == 0;
 	return rc;
@@ -437,7 +348,7 @@ static int push(struct redis_link *l)
 	if (l->is_writing || buf_len(out) == 0)
 		return TIDE_OK;
 	bytes = uv_buf_init(out->data + out->start, (unsigned)buf_len(out));
-	written = uv_try_write(&l->io.stream, &bytes, 1);
+	written = uv_try_write(&l->dial.socket.stream, &bytes, 1);
 	if (written < 0 && written != UV_EAGAIN)
 		return written;
 	buf_consume(out, written > 0 ? (size_t)written : 0);
@@ -448,7 +359,7 @@ static int push(struct redis_link *l)
 	bytes = uv_buf_init(l->cipher.data + l->cipher.start,
 			    (unsigned)buf_len(&l->cipher));
 	l->write.data = l;
-	rc = uv_write(&l->write, &l->io.stream, &bytes, 1, on_written);
+	rc = uv_write(&l->write, &l->dial.socket.stream, &bytes, 1, on_written);
 	l->is_writing = rc == 0;
 	return rc;
 }
