@@ -44,12 +44,11 @@ struct restore_record;
  * undoes it removes it: CLOSE, DELETE, UNBIND, UNSUB, EVT cancelled. An exclusive queue
  * goes with its connection, and so do its bindings and subscriptions. */
 struct client_restore {
-	struct restore_record *made; /* OPEN, DECLARE, BIND, in their order */
-	struct restore_record *subscribed;
-	unsigned exclusives;           /* queues, of what was made */
-	struct restore_record *reader; /* the one that was asked for last, or NULL */
-	unsigned awaited;              /* replies of the present step */
-	struct tidemq_error refusal;   /* the first; status TIDEMQ_OK: none */
+	struct restore_record *records; /* in their order */
+	unsigned exclusives;            /* queues, of what was made */
+	struct restore_record *reader;  /* the one that was asked for last, or NULL */
+	unsigned awaited;               /* replies of the present step */
+	struct tidemq_error refusal;    /* the first; status TIDEMQ_OK: none */
 };
 
 struct tidemq_client {

@@ -29,7 +29,7 @@ struct restore_record {
 	struct slice options;  /* what follows them */
 	struct reader_position *positions; /* of a subscription to a topic */
 	size_t position_count;
-	/* The channel, and the line, of a subscription its name. */
+	/* The channel, and the line; of a subscription its name behind a ">". */
 	struct buf key;
 	UT_hash_handle hh;
 };
@@ -44,10 +44,7 @@ static void free_record(struct restore_record *record)
 
 static void unlink_record(struct client_restore *r, struct restore_record *record)
 {
-	if (record->kind == RECORD_SUB)
-		HASH_DEL(r->subscribed, record);
-	else
-		HASH_DEL(r->made, record);
+	HASH_DEL(r->records, record);
 	r->exclusives -= record->is_exclusive;
 	r->reader = NULL;
 }
@@ -62,9 +59,7 @@ void client_restore_deinit(struct client_restore *r)
 {
 	struct restore_record *record, *next;
 
-	HASH_ITER (hh, r->made, record, next)
-		remove_record(r, record);
-	HASH_ITER (hh, r->subscribed, record, next)
+	HASH_ITER (hh, r->records, record, next)
 		remove_record(r, record);
 }
 
@@ -76,22 +71,24 @@ static bool has_word(struct slice words, const char *word)
 	return false;
 }
 
-static void append_key(struct buf *key, unsigned channel, struct slice text)
+/* A subscription is found by its name, the others by their lines. */
+static void append_key(struct buf *key, enum record_kind kind, unsigned channel,
+		       struct slice text)
 {
-	buf_printf(key, "%u %" SLICE_FMT, channel, SLICE_ARG(text));
+	buf_printf(key, "%s%u %" SLICE_FMT, kind == RECORD_SUB ? ">" : "", channel,
+		   SLICE_ARG(text));
 }
 
-/* The record with the key of channel and text. */
-static struct restore_record *find_record(struct restore_record *in, unsigned channel,
-					  struct slice text)
+static struct restore_record *find_record(struct client_restore *r, enum record_kind kind,
+					  unsigned channel, struct slice text)
 {
 	struct restore_record *record = NULL;
 	struct buf key = { 0 };
 	struct slice bytes;
 
-	append_key(&key, channel, text);
+	append_key(&key, kind, channel, text);
 	bytes = buf_slice(&key);
-	HASH_FIND(hh, in, bytes.data, bytes.len, record);
+	HASH_FIND(hh, r->records, bytes.data, bytes.len, record);
 	buf_deinit(&key);
 	return record;
 }
@@ -111,7 +108,7 @@ static struct restore_record *create_record(enum record_kind kind, unsigned chan
 	record->options = line;
 	record->is_exclusive = kind == RECORD_DECLARE && (has_word(line, "exclusive") ||
 							  has_word(line, "exclusive=1"));
-	append_key(&record->key, channel,
+	append_key(&record->key, kind, channel,
 		   kind == RECORD_SUB ? record->words[1] : slice_from(record->line));
 	return record;
 }
@@ -119,33 +116,27 @@ static struct restore_record *create_record(enum record_kind kind, unsigned chan
 static void add_record(struct client_restore *r, enum record_kind kind, unsigned channel,
 		       struct slice line)
 {
-	struct restore_record *record;
-	struct slice key;
+	struct restore_record *record = create_record(kind, channel, line);
+	struct slice key = buf_slice(&record->key);
+	struct restore_record *old;
 
-	if (find_record(r->made, channel, line))
+	HASH_FIND(hh, r->records, key.data, key.len, old);
+	if (old && kind != RECORD_SUB) {
+		free_record(record);
 		return;
-	record = create_record(kind, channel, line);
-	key = buf_slice(&record->key);
-	HASH_ADD_KEYPTR(hh, r->made, key.data, key.len, record);
+	}
+	if (old)
+		remove_record(r, old);
+	HASH_ADD_KEYPTR(hh, r->records, key.data, key.len, record);
 	r->exclusives += record->is_exclusive;
 }
 
 void client_restore_cancel(struct client_restore *r, unsigned channel, struct slice sid)
 {
-	struct restore_record *record = find_record(r->subscribed, channel, sid);
+	struct restore_record *record = find_record(r, RECORD_SUB, channel, sid);
 
 	if (record)
 		remove_record(r, record);
-}
-
-static void add_subscription(struct client_restore *r, unsigned channel,
-			     struct slice line)
-{
-	struct restore_record *record = create_record(RECORD_SUB, channel, line);
-	struct slice key = buf_slice(&record->key);
-
-	client_restore_cancel(r, channel, record->words[1]);
-	HASH_ADD_KEYPTR(hh, r->subscribed, key.data, key.len, record);
 }
 
 /* Which records go: those for which this is true. */
@@ -157,25 +148,16 @@ static void undo_records(struct client_restore *r, is_undone_fn is_undone,
 {
 	struct restore_record *record, *next;
 
-	HASH_ITER (hh, r->made, record, next)
+	HASH_ITER (hh, r->records, record, next)
 		if (is_undone(record, channel, words))
 			remove_record(r, record);
 }
 
-static bool is_opened(const struct restore_record *record, unsigned channel,
-		      const struct slice *words)
+static bool is_in_channel(const struct restore_record *record, unsigned channel,
+			  const struct slice *words)
 {
-	return record->kind == RECORD_OPEN && record->channel == channel;
-}
-
-static void close_channel(struct client_restore *r, unsigned channel)
-{
-	struct restore_record *record, *next;
-
-	undo_records(r, is_opened, channel, NULL);
-	HASH_ITER (hh, r->subscribed, record, next)
-		if (record->channel == channel)
-			remove_record(r, record);
+	return record->channel == channel &&
+	       (record->kind == RECORD_OPEN || record->kind == RECORD_SUB);
 }
 
 /* words[0] is the kind of what is deleted, words[1] its name. */
@@ -259,9 +241,9 @@ void client_restore_note(struct client_restore *r, unsigned channel, struct slic
 	else if (is_verb(verb, "BIND"))
 		add_record(r, RECORD_BIND, 0, line);
 	else if (is_verb(verb, "SUB"))
-		add_subscription(r, channel, line);
+		add_record(r, RECORD_SUB, channel, line);
 	else if (is_verb(verb, "CLOSE"))
-		close_channel(r, channel);
+		undo_records(r, is_in_channel, channel, NULL);
 	else if (is_verb(verb, "DELETE"))
 		undo_records(r, is_deleted, channel, words);
 	else if (is_verb(verb, "UNBIND"))
@@ -341,7 +323,7 @@ static struct restore_record *find_reader(struct client_restore *r,
 
 	if (!record || record->channel != m->channel ||
 	    !slice_is(record->words[1], m->sid))
-		record = find_record(r->subscribed, m->channel, slice_from(m->sid));
+		record = find_record(r, RECORD_SUB, m->channel, slice_from(m->sid));
 	r->reader = record;
 	return record && !has_option(record->options, "group=") ? record : NULL;
 }
@@ -371,7 +353,7 @@ static bool is_lost(const struct client_restore *r, const struct restore_record 
 	if (r->exclusives == 0 || record->kind < RECORD_BIND ||
 	    has_word(record->options, "dest=exchange"))
 		return false;
-	HASH_ITER (hh, r->made, other, next)
+	HASH_ITER (hh, r->records, other, next)
 		if (other->is_exclusive &&
 		    slice_is_equal(other->words[1], record->words[0]))
 			return true;
@@ -487,8 +469,8 @@ void client_restore_begin(struct tidemq_client *c)
 
 	r->awaited = 0;
 	r->refusal = (struct tidemq_error){ 0 };
-	HASH_ITER (hh, r->made, record, next)
-		if (!is_lost(r, record))
+	HASH_ITER (hh, r->records, record, next)
+		if (record->kind != RECORD_SUB && !is_lost(r, record))
 			send_record(c, record);
 	finish_step(c);
 }
@@ -498,18 +480,18 @@ static struct restore_record *take_lost(struct client_restore *r)
 {
 	struct restore_record *record, *next, *lost = NULL;
 
-	HASH_ITER (hh, r->subscribed, record, next) {
+	HASH_ITER (hh, r->records, record, next) {
 		struct slice key = buf_slice(&record->key);
 
-		if (!is_lost(r, record))
+		if (!is_lost(r, record) || record->is_exclusive)
 			continue;
 		unlink_record(r, record);
-		HASH_ADD_KEYPTR(hh, lost, key.data, key.len, record);
+		if (record->kind == RECORD_SUB)
+			HASH_ADD_KEYPTR(hh, lost, key.data, key.len, record);
+		else
+			free_record(record);
 	}
-	HASH_ITER (hh, r->made, record, next)
-		if (!record->is_exclusive && is_lost(r, record))
-			remove_record(r, record);
-	HASH_ITER (hh, r->made, record, next)
+	HASH_ITER (hh, r->records, record, next)
 		if (record->is_exclusive)
 			remove_record(r, record);
 	return lost;
@@ -520,8 +502,9 @@ void client_restore_subscribe(struct tidemq_client *c)
 	struct client_restore *r = &c->restore;
 	struct restore_record *lost = take_lost(r), *record, *next;
 
-	HASH_ITER (hh, r->subscribed, record, next)
-		send_record(c, record);
+	HASH_ITER (hh, r->records, record, next)
+		if (record->kind == RECORD_SUB)
+			send_record(c, record);
 	client_request_send_kept(c);
 	/* The owner may close the client meanwhile. */
 	HASH_ITER (hh, lost, record, next) {
