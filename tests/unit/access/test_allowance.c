@@ -29,7 +29,7 @@ static struct allowance *enter(enum allowance_kind kind, const char *name,
 	return a;
 }
 
-static void connections_of_one_name_share_what_it_may_have(void **state)
+TEST_THAT(connections_of_one_name_share_what_it_may_have)
 {
 	const struct user_limits two = { .connections = 2 };
 	struct allowance *a = enter(ALLOWANCE_USER, "bob", &two), *untouched = NULL;
@@ -55,7 +55,7 @@ static void connections_of_one_name_share_what_it_may_have(void **state)
 	assert_null(all.by_key);
 }
 
-static void an_error_names_the_address_and_its_option(void **state)
+TEST_THAT(an_error_names_the_address_and_its_option)
 {
 	const struct user_limits one = { .connections = 1 };
 	struct allowance *a = enter(ALLOWANCE_ADDRESS, "192.0.2.7", &one);
@@ -69,7 +69,7 @@ static void an_error_names_the_address_and_its_option(void **state)
 	allowance_leave(a, 0);
 }
 
-static void channels_are_counted_over_all_connections(void **state)
+TEST_THAT(channels_are_counted_over_all_connections)
 {
 	const struct user_limits three = { .channels = 3 };
 	struct allowance *a = enter(ALLOWANCE_USER, "bob", &three);
@@ -104,7 +104,7 @@ static unsigned publish(struct allowance *a, size_t bytes, int64_t mono_ms)
 	return count;
 }
 
-static void a_rate_lets_a_second_through_and_then_as_much_as_it_says(void **state)
+TEST_THAT(a_rate_lets_a_second_through_and_then_as_much_as_it_says)
 {
 	const struct user_limits ten = { .publish_rate = 10 };
 	struct allowance *a = enter(ALLOWANCE_USER, "bob", &ten);
@@ -123,7 +123,7 @@ static void a_rate_lets_a_second_through_and_then_as_much_as_it_says(void **stat
 	allowance_leave(a, 600000);
 }
 
-static void one_second_is_the_least_that_a_rate_of_one_waits(void **state)
+TEST_THAT(one_second_is_the_least_that_a_rate_of_one_waits)
 {
 	const struct user_limits one = { .publish_rate = 1 };
 	struct allowance *a = enter(ALLOWANCE_USER, "bob", &one);
@@ -134,7 +134,7 @@ static void one_second_is_the_least_that_a_rate_of_one_waits(void **state)
 	allowance_leave(a, 1001);
 }
 
-static void what_is_larger_than_a_seconds_worth_goes_and_is_made_good(void **state)
+TEST_THAT(what_is_larger_than_a_seconds_worth_goes_and_is_made_good)
 {
 	const struct user_limits kib = { .publish_bytes = 1024 };
 	struct allowance *a = enter(ALLOWANCE_ADDRESS, "unix", &kib);
@@ -151,7 +151,7 @@ static void what_is_larger_than_a_seconds_worth_goes_and_is_made_good(void **sta
 	assert_null(all.by_key);
 }
 
-static void what_is_taken_above_a_rate_is_waited_for(void **state)
+TEST_THAT(what_is_taken_above_a_rate_is_waited_for)
 {
 	const struct user_limits ten = { .publish_rate = 10 };
 	struct allowance *a = enter(ALLOWANCE_USER, "bob", &ten);
@@ -169,7 +169,7 @@ static void what_is_taken_above_a_rate_is_waited_for(void **state)
 	allowance_leave(a, 9000);
 }
 
-static void the_greatest_rate_is_as_good_as_none(void **state)
+TEST_THAT(the_greatest_rate_is_as_good_as_none)
 {
 	const struct user_limits most = { .publish_rate = UINT64_MAX,
 					  .publish_bytes = UINT64_MAX };
@@ -180,7 +180,7 @@ static void the_greatest_rate_is_as_good_as_none(void **state)
 	allowance_leave(a, 1);
 }
 
-static void who_comes_again_gains_nothing(void **state)
+TEST_THAT(who_comes_again_gains_nothing)
 {
 	const struct user_limits ten = { .publish_rate = 10 };
 	struct allowance *a = enter(ALLOWANCE_USER, "bob", &ten);
@@ -197,7 +197,7 @@ static void who_comes_again_gains_nothing(void **state)
 	assert_null(all.by_key);
 }
 
-static void those_without_a_connection_are_bounded(void **state)
+TEST_THAT(those_without_a_connection_are_bounded)
 {
 	const struct user_limits one = { .publish_rate = 1 };
 	char name[32];
@@ -214,7 +214,7 @@ static void those_without_a_connection_are_bounded(void **state)
 	assert_int_equal(HASH_COUNT(all.by_key), ALLOWANCE_IDLE_MAX);
 }
 
-static void a_change_takes_effect_at_once(void **state)
+TEST_THAT(a_change_takes_effect_at_once)
 {
 	const struct user_limits none = { 0 }, slow = { .publish_rate = 1 },
 				 fast = { .publish_rate = 1000, .connections = 1 };
@@ -239,7 +239,7 @@ static void a_change_takes_effect_at_once(void **state)
 	assert_null(all.by_key);
 }
 
-static void it_is_shown_with_its_limits(void **state)
+TEST_THAT(it_is_shown_with_its_limits)
 {
 	const struct user_limits limits = { .connections = 2, .publish_rate = 1 },
 				 none = { 0 };
@@ -264,23 +264,4 @@ static void it_is_shown_with_its_limits(void **state)
 	allowance_leave(eve, 0);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(connections_of_one_name_share_what_it_may_have),
-		TEST(an_error_names_the_address_and_its_option),
-		TEST(channels_are_counted_over_all_connections),
-		TEST(a_rate_lets_a_second_through_and_then_as_much_as_it_says),
-		TEST(one_second_is_the_least_that_a_rate_of_one_waits),
-		TEST(what_is_larger_than_a_seconds_worth_goes_and_is_made_good),
-		TEST(what_is_taken_above_a_rate_is_waited_for),
-		TEST(the_greatest_rate_is_as_good_as_none),
-		TEST(who_comes_again_gains_nothing),
-		TEST(those_without_a_connection_are_bounded),
-		TEST(a_change_takes_effect_at_once),
-		TEST(it_is_shown_with_its_limits),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.setup = setup, .teardown = teardown)

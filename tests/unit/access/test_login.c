@@ -106,7 +106,7 @@ static void assert_refused(struct outcome *o)
 	*o = (struct outcome){ 0 };
 }
 
-static void a_right_password_is_verified_once(void **state)
+TEST_THAT(a_right_password_is_verified_once)
 {
 	struct rig *r = *state;
 	struct outcome o = { 0 };
@@ -124,7 +124,7 @@ static void a_right_password_is_verified_once(void **state)
 	assert_int_equal(r->login.counters.remembered, 10000);
 }
 
-static void what_was_remembered_ends_with_the_password(void **state)
+TEST_THAT(what_was_remembered_ends_with_the_password)
 {
 	struct rig *r = *state;
 	struct outcome o = { 0 };
@@ -143,7 +143,7 @@ static void what_was_remembered_ends_with_the_password(void **state)
 	assert_refused(&o);
 }
 
-static void many_at_once_cost_one_verification(void **state)
+TEST_THAT(many_at_once_cost_one_verification)
 {
 	struct rig *r = *state;
 	struct outcome o[100] = { { 0 } };
@@ -156,7 +156,7 @@ static void many_at_once_cost_one_verification(void **state)
 	assert_int_equal(r->work.count, 1);
 }
 
-static void what_is_wrong_is_told_late_and_later_each_time(void **state)
+TEST_THAT(what_is_wrong_is_told_late_and_later_each_time)
 {
 	static const int64_t delays[] = { 250, 500, 1000 };
 	struct rig *r = *state;
@@ -176,7 +176,7 @@ static void what_is_wrong_is_told_late_and_later_each_time(void **state)
 	assert_int_equal(r->login.counters.refused, 3);
 }
 
-static void an_unknown_user_costs_and_is_told_the_same(void **state)
+TEST_THAT(an_unknown_user_costs_and_is_told_the_same)
 {
 	struct rig *r = *state;
 	struct outcome o = { 0 };
@@ -190,7 +190,7 @@ static void an_unknown_user_costs_and_is_told_the_same(void **state)
 	assert_refused(&o);
 }
 
-static void an_address_that_failed_is_not_verified_again_at_once(void **state)
+TEST_THAT(an_address_that_failed_is_not_verified_again_at_once)
 {
 	struct rig *r = *state;
 	struct outcome first = { 0 }, second = { 0 }, known = { 0 };
@@ -216,7 +216,7 @@ static void an_address_that_failed_is_not_verified_again_at_once(void **state)
 	assert_refused(&second);
 }
 
-static void a_certificate_needs_no_password(void **state)
+TEST_THAT(a_certificate_needs_no_password)
 {
 	struct rig *r = *state;
 	struct outcome o = { 0 };
@@ -244,7 +244,7 @@ static void a_certificate_needs_no_password(void **state)
 	assert_int_equal(r->work.count, 0);
 }
 
-static void one_that_is_cancelled_is_told_nothing(void **state)
+TEST_THAT(one_that_is_cancelled_is_told_nothing)
 {
 	struct rig *r = *state;
 	struct outcome o = { 0 };
@@ -263,7 +263,7 @@ static void one_that_is_cancelled_is_told_nothing(void **state)
 	assert_int_equal(login_due_ms(&r->login), 0);
 }
 
-static void a_user_who_is_deleted_meanwhile_is_refused(void **state)
+TEST_THAT(a_user_who_is_deleted_meanwhile_is_refused)
 {
 	struct rig *r = *state;
 	struct outcome o = { 0 };
@@ -276,19 +276,4 @@ static void a_user_who_is_deleted_meanwhile_is_refused(void **state)
 	assert_refused(&o);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-		TEST(a_right_password_is_verified_once),
-		TEST(what_was_remembered_ends_with_the_password),
-		TEST(many_at_once_cost_one_verification),
-		TEST(what_is_wrong_is_told_late_and_later_each_time),
-		TEST(an_unknown_user_costs_and_is_told_the_same),
-		TEST(an_address_that_failed_is_not_verified_again_at_once),
-		TEST(a_certificate_needs_no_password),
-		TEST(one_that_is_cancelled_is_told_nothing),
-		TEST(a_user_who_is_deleted_meanwhile_is_refused),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.setup = setup, .teardown = teardown)

@@ -13,7 +13,7 @@ static void assert_key(const char *address, bool is_local, const char *want)
 	buf_deinit(&key);
 }
 
-static void an_address_is_known_without_its_port(void **state)
+TEST_THAT(an_address_is_known_without_its_port)
 {
 	assert_key("192.0.2.7:50412", false, "192.0.2.7");
 	assert_key("127.0.0.1:50412", true, "127.0.0.1 bob");
@@ -21,7 +21,7 @@ static void an_address_is_known_without_its_port(void **state)
 	assert_key(NULL, false, "");
 }
 
-static void a_network_of_ipv6_is_one_address(void **state)
+TEST_THAT(a_network_of_ipv6_is_one_address)
 {
 	struct buf a = { 0 }, b = { 0 }, c = { 0 };
 
@@ -41,7 +41,7 @@ static void a_network_of_ipv6_is_one_address(void **state)
 	buf_deinit(&c);
 }
 
-static void a_delay_doubles_up_to_its_limit_and_is_forgotten(void **state)
+TEST_THAT(a_delay_doubles_up_to_its_limit_and_is_forgotten)
 {
 	static const int64_t delays[] = { 250, 500, 1000, 2000, 4000, 8000, 8000 };
 	struct login_delays d;
@@ -64,7 +64,7 @@ static void a_delay_doubles_up_to_its_limit_and_is_forgotten(void **state)
 	login_delay_deinit(&d);
 }
 
-static void so_many_are_known_at_most(void **state)
+TEST_THAT(so_many_are_known_at_most)
 {
 	struct login_delays d;
 	char name[32];
@@ -80,13 +80,4 @@ static void so_many_are_known_at_most(void **state)
 	login_delay_deinit(&d);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(an_address_is_known_without_its_port),
-		cmocka_unit_test(a_network_of_ipv6_is_one_address),
-		cmocka_unit_test(a_delay_doubles_up_to_its_limit_and_is_forgotten),
-		cmocka_unit_test(so_many_are_known_at_most),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -10,7 +10,7 @@ static void assert_name(const char *peer, const char *want)
 	assert_string_equal(name, want);
 }
 
-static void an_address_is_known_without_its_port(void **state)
+TEST_THAT(an_address_is_known_without_its_port)
 {
 	assert_name("192.0.2.7:50412", "192.0.2.7");
 	assert_name("unix", "unix");
@@ -18,7 +18,7 @@ static void an_address_is_known_without_its_port(void **state)
 	assert_name("?", "?");
 }
 
-static void a_network_of_ipv6_is_one(void **state)
+TEST_THAT(a_network_of_ipv6_is_one)
 {
 	assert_name("[2001:db8:1:2:3:4:5:6]:50412", "2001:db8:1:2::/64");
 	assert_name("[2001:db8:1:2::9]:1", "2001:db8:1:2::/64");
@@ -26,11 +26,4 @@ static void a_network_of_ipv6_is_one(void **state)
 	assert_name("[::ffff:192.0.2.7]:1", "::ffff:192.0.2.7");
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(an_address_is_known_without_its_port),
-		cmocka_unit_test(a_network_of_ipv6_is_one),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

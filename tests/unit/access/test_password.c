@@ -3,7 +3,7 @@
 #include "access/password.h"
 
 /* RFC 7914, section 12. */
-static void a_text_of_the_standard_is_verified(void **state)
+TEST_THAT(a_text_of_the_standard_is_verified)
 {
 	const char *text = "$scrypt$ln=14,r=8,p=1$U29kaXVtQ2hsb3JpZGU$"
 			   "cCO9yzr9c0hGHAbNgf046/2o+7qQT44+qbVD9lRdofI";
@@ -14,7 +14,7 @@ static void a_text_of_the_standard_is_verified(void **state)
 	assert_false(password_is_right(SLICE(""), text));
 }
 
-static void a_password_is_right_for_its_own_hash_alone(void **state)
+TEST_THAT(a_password_is_right_for_its_own_hash_alone)
 {
 	char first[PASSWORD_TEXT_MAX], second[PASSWORD_TEXT_MAX];
 	struct error err;
@@ -29,14 +29,14 @@ static void a_password_is_right_for_its_own_hash_alone(void **state)
 	assert_false(password_is_right(SLICE("se cret "), first));
 }
 
-static void nobody_has_the_password_of_nobody(void **state)
+TEST_THAT(nobody_has_the_password_of_nobody)
 {
 	assert_true(password_is_readable(slice_from(password_of_nobody)));
 	assert_false(password_is_right(SLICE(""), password_of_nobody));
 	assert_false(password_is_right(SLICE("guest"), password_of_nobody));
 }
 
-static void a_text_that_is_damaged_or_too_dear_is_refused(void **state)
+TEST_THAT(a_text_that_is_damaged_or_too_dear_is_refused)
 {
 	static const char *const texts[] = {
 		"",
@@ -58,7 +58,7 @@ static void a_text_that_is_damaged_or_too_dear_is_refused(void **state)
 	}
 }
 
-static void a_password_has_a_length(void **state)
+TEST_THAT(a_password_has_a_length)
 {
 	char longest[PASSWORD_LEN_MAX + 1] = { 0 };
 	struct error err;
@@ -73,14 +73,4 @@ static void a_password_has_a_length(void **state)
 	assert_string_equal(err.text, "a password has 1 to 1024 bytes");
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_text_of_the_standard_is_verified),
-		cmocka_unit_test(a_password_is_right_for_its_own_hash_alone),
-		cmocka_unit_test(nobody_has_the_password_of_nobody),
-		cmocka_unit_test(a_text_that_is_damaged_or_too_dear_is_refused),
-		cmocka_unit_test(a_password_has_a_length),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -33,7 +33,7 @@ static const char *ask(struct subject *s, enum user_action action, enum subject_
 	return err.text;
 }
 
-static void who_is_nobody_may_do_all(void **state)
+TEST_THAT(who_is_nobody_may_do_all)
 {
 	struct subject s;
 	struct error err;
@@ -48,7 +48,7 @@ static void who_is_nobody_may_do_all(void **state)
 	subject_deinit(&s);
 }
 
-static void who_is_nobody_may_do_nothing_when_all_must_log_in(void **state)
+TEST_THAT(who_is_nobody_may_do_nothing_when_all_must_log_in)
 {
 	struct subject s;
 	struct error err;
@@ -65,7 +65,7 @@ static void who_is_nobody_may_do_nothing_when_all_must_log_in(void **state)
 	subject_deinit(&s);
 }
 
-static void each_action_goes_by_its_pattern(void **state)
+TEST_THAT(each_action_goes_by_its_pattern)
 {
 	struct user *u = make_user("^own-", "^orders", "");
 	struct subject s;
@@ -88,7 +88,7 @@ static void each_action_goes_by_its_pattern(void **state)
 	subject_deinit(&s);
 }
 
-static void a_vhost_without_a_grant_is_closed(void **state)
+TEST_THAT(a_vhost_without_a_grant_is_closed)
 {
 	struct user *u = make_user(".*", ".*", ".*");
 	struct subject s;
@@ -106,7 +106,7 @@ static void a_vhost_without_a_grant_is_closed(void **state)
 	subject_deinit(&s);
 }
 
-static void all_is_allowed_by_a_pattern_for_all_alone(void **state)
+TEST_THAT(all_is_allowed_by_a_pattern_for_all_alone)
 {
 	struct user *u = make_user("^", ".*", "a|.*");
 	struct subject s;
@@ -129,7 +129,7 @@ static void set_read(struct user *u, const char *read)
 	assert_int_equal(user_grant_set(u, SLICE("/"), patterns, &err), TIDE_OK);
 }
 
-static void what_was_allowed_holds_until_something_changes(void **state)
+TEST_THAT(what_was_allowed_holds_until_something_changes)
 {
 	struct user *u = make_user("", "", "^q");
 	struct subject s;
@@ -150,7 +150,7 @@ static void what_was_allowed_holds_until_something_changes(void **state)
 }
 
 /* More names than are remembered, some with the same place. */
-static void many_names_are_told_apart(void **state)
+TEST_THAT(many_names_are_told_apart)
 {
 	struct user *u = make_user("", "7$", "[0-4]$");
 	struct subject s;
@@ -171,7 +171,7 @@ static void many_names_are_told_apart(void **state)
 	subject_deinit(&s);
 }
 
-static void a_deleted_user_may_do_nothing(void **state)
+TEST_THAT(a_deleted_user_may_do_nothing)
 {
 	struct user *u = make_user(".*", ".*", ".*");
 	struct subject s;
@@ -189,7 +189,7 @@ static void a_deleted_user_may_do_nothing(void **state)
 	subject_deinit(&s);
 }
 
-static void tags_are_asked_for(void **state)
+TEST_THAT(tags_are_asked_for)
 {
 	struct user *u = make_user(".*", ".*", ".*");
 	struct subject s;
@@ -210,7 +210,7 @@ static void tags_are_asked_for(void **state)
 	subject_deinit(&s);
 }
 
-static void a_copy_outlives_its_original(void **state)
+TEST_THAT(a_copy_outlives_its_original)
 {
 	struct user *u = make_user("", "^x$", "");
 	struct subject s, copy;
@@ -227,7 +227,7 @@ static void a_copy_outlives_its_original(void **state)
 	subject_deinit(&copy);
 }
 
-static void an_address_has_no_port(void **state)
+TEST_THAT(an_address_has_no_port)
 {
 	struct subject s;
 
@@ -243,21 +243,4 @@ static void an_address_has_no_port(void **state)
 	subject_deinit(&s);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(who_is_nobody_may_do_all),
-		cmocka_unit_test(who_is_nobody_may_do_nothing_when_all_must_log_in),
-		cmocka_unit_test(each_action_goes_by_its_pattern),
-		cmocka_unit_test(a_vhost_without_a_grant_is_closed),
-		cmocka_unit_test(all_is_allowed_by_a_pattern_for_all_alone),
-		cmocka_unit_test(what_was_allowed_holds_until_something_changes),
-		cmocka_unit_test(many_names_are_told_apart),
-		cmocka_unit_test(a_deleted_user_may_do_nothing),
-		cmocka_unit_test(tags_are_asked_for),
-		cmocka_unit_test(a_copy_outlives_its_original),
-		cmocka_unit_test(an_address_has_no_port),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

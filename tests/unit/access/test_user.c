@@ -21,7 +21,7 @@ static const struct slice patterns[USER_ACTION_COUNT] = { { "^c", 2 },
 							  { "^w", 2 },
 							  { "^r", 2 } };
 
-static void a_user_has_a_grant_for_each_vhost(void **state)
+TEST_THAT(a_user_has_a_grant_for_each_vhost)
 {
 	const char *allowed[] = { "c", "w", "r" }, *changed[] = { "o2", "o2", "o2" };
 	const struct slice others[USER_ACTION_COUNT] = { { "2", 1 },
@@ -45,7 +45,7 @@ static void a_user_has_a_grant_for_each_vhost(void **state)
 	user_unref(u);
 }
 
-static void a_grant_with_a_bad_pattern_changes_nothing(void **state)
+TEST_THAT(a_grant_with_a_bad_pattern_changes_nothing)
 {
 	const struct slice bad[USER_ACTION_COUNT] = { { "x", 1 }, { "(", 1 }, { "", 0 } };
 	const char *allowed[] = { "c", "w", "r" };
@@ -58,7 +58,7 @@ static void a_grant_with_a_bad_pattern_changes_nothing(void **state)
 	user_unref(u);
 }
 
-static void admin_implies_monitor(void **state)
+TEST_THAT(admin_implies_monitor)
 {
 	struct user *u = user_create(SLICE("bob"));
 	struct error err;
@@ -86,7 +86,7 @@ static void admin_implies_monitor(void **state)
 	"\"shop\":{\"configure\":\"\",\"write\":\"\",\"read\":\"\"}},"                 \
 	"\"limits\":{\"max-connections\":7,\"publish-bytes\":1048576}}"
 
-static void a_user_is_read_as_it_was_written(void **state)
+TEST_THAT(a_user_is_read_as_it_was_written)
 {
 	struct user *u = NULL, *copy;
 	struct buf out = { 0 };
@@ -107,7 +107,7 @@ static void a_user_is_read_as_it_was_written(void **state)
 	user_unref(copy);
 }
 
-static void what_is_not_there_is_nothing(void **state)
+TEST_THAT(what_is_not_there_is_nothing)
 {
 	struct user *u = NULL;
 	struct error err;
@@ -126,7 +126,7 @@ static void what_is_not_there_is_nothing(void **state)
 	user_unref(u);
 }
 
-static void a_text_that_says_something_else_is_refused(void **state)
+TEST_THAT(a_text_that_says_something_else_is_refused)
 {
 	static const char *const texts[] = {
 		"",
@@ -156,7 +156,7 @@ static void a_text_that_says_something_else_is_refused(void **state)
 	assert_null(u);
 }
 
-static void tags_actions_and_limits_have_names(void **state)
+TEST_THAT(tags_actions_and_limits_have_names)
 {
 	struct user_limits limits = { .channels = 3 };
 
@@ -170,16 +170,4 @@ static void tags_actions_and_limits_have_names(void **state)
 	assert_null(user_limit(&limits, SLICE("channels")));
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_user_has_a_grant_for_each_vhost),
-		cmocka_unit_test(a_grant_with_a_bad_pattern_changes_nothing),
-		cmocka_unit_test(admin_implies_monitor),
-		cmocka_unit_test(tags_actions_and_limits_have_names),
-		cmocka_unit_test(a_user_is_read_as_it_was_written),
-		cmocka_unit_test(what_is_not_there_is_nothing),
-		cmocka_unit_test(a_text_that_says_something_else_is_refused),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -82,7 +82,7 @@ static struct user *add_admin(struct rig *r, const char *name)
 	return u;
 }
 
-static void one_comes_after_the_other(void **state)
+TEST_THAT(one_comes_after_the_other)
 {
 	struct rig *r = *state;
 	struct outcome first = { 0 }, second = { 0 };
@@ -103,7 +103,7 @@ static void one_comes_after_the_other(void **state)
 				      users_find(&r->users, SLICE("bob"))->password));
 }
 
-static void who_asked_is_asked_for_when_its_turn_comes(void **state)
+TEST_THAT(who_asked_is_asked_for_when_its_turn_comes)
 {
 	struct rig *r = *state;
 	struct outcome first = { 0 }, second = { 0 }, third = { 0 };
@@ -129,7 +129,7 @@ static void who_asked_is_asked_for_when_its_turn_comes(void **state)
 	user_unref(spec.author);
 }
 
-static void many_that_fail_do_not_call_each_other(void **state)
+TEST_THAT(many_that_fail_do_not_call_each_other)
 {
 	struct rig *r = *state;
 	struct outcome slow = { 0 }, o = { 0 };
@@ -149,7 +149,7 @@ static void many_that_fail_do_not_call_each_other(void **state)
 	assert_int_equal(o.status, TIDE_ENOTFOUND);
 }
 
-static void what_is_left_at_the_end_is_told_so(void **state)
+TEST_THAT(what_is_left_at_the_end_is_told_so)
 {
 	struct rig *r = *state;
 	struct outcome o = { 0 };
@@ -168,7 +168,7 @@ static void what_is_left_at_the_end_is_told_so(void **state)
 	assert_null(users_find(&r->users, SLICE("alice"))->password);
 }
 
-static void the_last_user_stays_where_others_reach_the_broker(void **state)
+TEST_THAT(the_last_user_stays_where_others_reach_the_broker)
 {
 	struct rig *r = *state;
 	struct outcome o = { 0 };
@@ -184,15 +184,4 @@ static void the_last_user_stays_where_others_reach_the_broker(void **state)
 	assert_int_equal(users_count(&r->users), 0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-		TEST(one_comes_after_the_other),
-		TEST(who_asked_is_asked_for_when_its_turn_comes),
-		TEST(many_that_fail_do_not_call_each_other),
-		TEST(what_is_left_at_the_end_is_told_so),
-		TEST(the_last_user_stays_where_others_reach_the_broker),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.setup = setup, .teardown = teardown)

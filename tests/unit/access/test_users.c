@@ -25,7 +25,7 @@ static struct user *make(const char *name, unsigned tags)
 	return u;
 }
 
-static void a_change_keeps_what_others_refer_to(void **state)
+TEST_THAT(a_change_keeps_what_others_refer_to)
 {
 	struct heard heard = { 0 };
 	struct users us = { .on_change = on_change, .ctx = &heard };
@@ -45,7 +45,7 @@ static void a_change_keeps_what_others_refer_to(void **state)
 	users_deinit(&us);
 }
 
-static void who_was_deleted_is_told_so(void **state)
+TEST_THAT(who_was_deleted_is_told_so)
 {
 	struct heard heard = { 0 };
 	struct users us = { .on_change = on_change, .ctx = &heard };
@@ -65,7 +65,7 @@ static void who_was_deleted_is_told_so(void **state)
 	users_deinit(&us);
 }
 
-static void who_cannot_be_read_is_there_all_the_same(void **state)
+TEST_THAT(who_cannot_be_read_is_there_all_the_same)
 {
 	struct users us = { 0 };
 	struct error err;
@@ -86,12 +86,4 @@ static void who_cannot_be_read_is_there_all_the_same(void **state)
 	users_deinit(&us);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_change_keeps_what_others_refer_to),
-		cmocka_unit_test(who_was_deleted_is_told_so),
-		cmocka_unit_test(who_cannot_be_read_is_there_all_the_same),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

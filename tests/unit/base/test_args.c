@@ -9,7 +9,7 @@ static void add_ok(struct args *a, const char *name, const char *value)
 	assert_int_equal(args_add(a, slice_from(name), slice_from(value)), TIDE_OK);
 }
 
-static void options_keep_their_order_and_are_found_by_name(void **state)
+TEST_THAT(options_keep_their_order_and_are_found_by_name)
 {
 	struct args a = { 0 };
 	add_ok(&a, "shards", "4");
@@ -25,7 +25,7 @@ static void options_keep_their_order_and_are_found_by_name(void **state)
 	args_deinit(&a);
 }
 
-static void what_is_no_option_is_refused(void **state)
+TEST_THAT(what_is_no_option_is_refused)
 {
 	struct args a = { 0 };
 	add_ok(&a, "x", "1");
@@ -40,7 +40,7 @@ static void what_is_no_option_is_refused(void **state)
 	args_deinit(&a);
 }
 
-static void there_are_64_options_at_most(void **state)
+TEST_THAT(there_are_64_options_at_most)
 {
 	struct args a = { 0 };
 	for (int i = 0; i < ARGS_MAX; i++) {
@@ -60,7 +60,7 @@ static void there_are_64_options_at_most(void **state)
 	buf_deinit(&text);
 }
 
-static void the_canonical_text_is_sorted_and_encoded(void **state)
+TEST_THAT(the_canonical_text_is_sorted_and_encoded)
 {
 	struct args a = { 0 };
 	struct buf text = { 0 };
@@ -79,7 +79,7 @@ static void the_canonical_text_is_sorted_and_encoded(void **state)
 	buf_deinit(&text);
 }
 
-static void the_canonical_text_reads_back(void **state)
+TEST_THAT(the_canonical_text_reads_back)
 {
 	struct args a;
 	assert_int_equal(args_parse(&a, SLICE("")), TIDE_OK);
@@ -93,7 +93,7 @@ static void the_canonical_text_reads_back(void **state)
 	args_deinit(&a);
 }
 
-static void text_that_no_format_wrote_is_refused(void **state)
+TEST_THAT(text_that_no_format_wrote_is_refused)
 {
 	static const char *const wrong[] = {
 		"a",     "=1",      " a=1",  "a=1 ",   "a=1  b=2", "a=1 a=2",
@@ -108,7 +108,7 @@ static void text_that_no_format_wrote_is_refused(void **state)
 	}
 }
 
-static void a_copy_has_its_own_strings(void **state)
+TEST_THAT(a_copy_has_its_own_strings)
 {
 	struct args a = { 0 }, b;
 	add_ok(&a, "x", "1");
@@ -121,16 +121,4 @@ static void a_copy_has_its_own_strings(void **state)
 	args_deinit(&b);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(options_keep_their_order_and_are_found_by_name),
-		cmocka_unit_test(what_is_no_option_is_refused),
-		cmocka_unit_test(there_are_64_options_at_most),
-		cmocka_unit_test(the_canonical_text_is_sorted_and_encoded),
-		cmocka_unit_test(the_canonical_text_reads_back),
-		cmocka_unit_test(text_that_no_format_wrote_is_refused),
-		cmocka_unit_test(a_copy_has_its_own_strings),
-	};
-	return cmocka_run_group_tests_name("base/args", tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -2,7 +2,7 @@
 
 #include "base/base64.h"
 
-static void texts_of_the_rfc_are_encoded_and_decoded(void **state)
+TEST_THAT(texts_of_the_rfc_are_encoded_and_decoded)
 {
 	static const struct {
 		const char *bytes;
@@ -35,7 +35,7 @@ static void texts_of_the_rfc_are_encoded_and_decoded(void **state)
 	}
 }
 
-static void any_bytes_of_any_length_read_back(void **state)
+TEST_THAT(any_bytes_of_any_length_read_back)
 {
 	char bytes[256], text[344], back[344];
 	for (size_t i = 0; i < sizeof(bytes); i++)
@@ -55,7 +55,7 @@ static void any_bytes_of_any_length_read_back(void **state)
 	}
 }
 
-static void what_has_another_form_is_refused(void **state)
+TEST_THAT(what_has_another_form_is_refused)
 {
 	static const char *const standard[] = {
 		"Z",     "Zg",   "Zg=",  "Zg===",  "Zh==",
@@ -75,12 +75,4 @@ static void what_has_another_form_is_refused(void **state)
 	assert_false(base64_decode((struct slice){ "Zm9\0", 4 }, BASE64_URL, out, &len));
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(texts_of_the_rfc_are_encoded_and_decoded),
-		cmocka_unit_test(any_bytes_of_any_length_read_back),
-		cmocka_unit_test(what_has_another_form_is_refused),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

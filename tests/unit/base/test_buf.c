@@ -4,7 +4,7 @@
 
 #include "failing_mem.h"
 
-static void a_new_buffer_is_empty_and_owns_nothing(void **state)
+TEST_THAT(a_new_buffer_is_empty_and_owns_nothing)
 {
 	struct buf b = { 0 };
 	assert_int_equal(buf_len(&b), 0);
@@ -15,7 +15,7 @@ static void a_new_buffer_is_empty_and_owns_nothing(void **state)
 	buf_deinit(&b);
 }
 
-static void everything_appends_in_order(void **state)
+TEST_THAT(everything_appends_in_order)
 {
 	struct buf b = { 0 };
 	buf_append_text(&b, "OK ");
@@ -29,7 +29,7 @@ static void everything_appends_in_order(void **state)
 	buf_deinit(&b);
 }
 
-static void one_is_singular_and_none_is_many(void **state)
+TEST_THAT(one_is_singular_and_none_is_many)
 {
 	struct buf b = { 0 };
 	for (unsigned n = 0; n < 3; n++)
@@ -38,7 +38,7 @@ static void one_is_singular_and_none_is_many(void **state)
 	buf_deinit(&b);
 }
 
-static void printf_of_any_length_fits(void **state)
+TEST_THAT(printf_of_any_length_fits)
 {
 	char text[1000];
 	memset(text, 'y', sizeof(text));
@@ -52,7 +52,7 @@ static void printf_of_any_length_fits(void **state)
 	}
 }
 
-static void bytes_come_out_in_the_order_they_went_in(void **state)
+TEST_THAT(bytes_come_out_in_the_order_they_went_in)
 {
 	struct buf b = { 0 };
 	uint8_t in = 0, out = 0;
@@ -67,7 +67,7 @@ static void bytes_come_out_in_the_order_they_went_in(void **state)
 	buf_deinit(&b);
 }
 
-static void a_steady_flow_does_not_grow_the_buffer(void **state)
+TEST_THAT(a_steady_flow_does_not_grow_the_buffer)
 {
 	struct buf b = { 0 };
 	char block[100] = { 0 };
@@ -80,7 +80,7 @@ static void a_steady_flow_does_not_grow_the_buffer(void **state)
 	buf_deinit(&b);
 }
 
-static void an_emptied_buffer_starts_at_its_front_again(void **state)
+TEST_THAT(an_emptied_buffer_starts_at_its_front_again)
 {
 	struct buf b = { 0 };
 	buf_append_text(&b, "hello");
@@ -96,7 +96,7 @@ static void an_emptied_buffer_starts_at_its_front_again(void **state)
 	buf_deinit(&b);
 }
 
-static void reserve_gives_room_and_grow_takes_it(void **state)
+TEST_THAT(reserve_gives_room_and_grow_takes_it)
 {
 	struct buf b = { 0 };
 	assert_non_null(buf_reserve(&b, 0));
@@ -107,7 +107,7 @@ static void reserve_gives_room_and_grow_takes_it(void **state)
 	buf_deinit(&b);
 }
 
-static void a_size_that_no_memory_holds_is_refused(void **state)
+TEST_THAT(a_size_that_no_memory_holds_is_refused)
 {
 	struct buf b = { 0 };
 	buf_append_text(&b, "kept");
@@ -117,7 +117,7 @@ static void a_size_that_no_memory_holds_is_refused(void **state)
 	buf_deinit(&b);
 }
 
-static void a_failed_reserve_leaves_the_content(void **state)
+TEST_THAT(a_failed_reserve_leaves_the_content)
 {
 	struct buf b = { 0 };
 	mem_fail_at = 1;
@@ -132,19 +132,4 @@ static void a_failed_reserve_leaves_the_content(void **state)
 	buf_deinit(&b);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_new_buffer_is_empty_and_owns_nothing),
-		cmocka_unit_test(everything_appends_in_order),
-		cmocka_unit_test(one_is_singular_and_none_is_many),
-		cmocka_unit_test(printf_of_any_length_fits),
-		cmocka_unit_test(bytes_come_out_in_the_order_they_went_in),
-		cmocka_unit_test(a_steady_flow_does_not_grow_the_buffer),
-		cmocka_unit_test(an_emptied_buffer_starts_at_its_front_again),
-		cmocka_unit_test(reserve_gives_room_and_grow_takes_it),
-		cmocka_unit_test(a_size_that_no_memory_holds_is_refused),
-		cmocka_unit_test(a_failed_reserve_leaves_the_content),
-	};
-	return cmocka_run_group_tests_name("base/buf", tests, NULL, NULL);
-}
+RUN_TESTS()

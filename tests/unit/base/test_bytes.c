@@ -7,7 +7,7 @@
 #define LEN_MAX 40
 
 /* Each difference of one byte, at every place of every length, anywhere in memory. */
-static void bytes_are_equal_when_each_is(void **state)
+TEST_THAT(bytes_are_equal_when_each_is)
 {
 	char a[LEN_MAX], b[LEN_MAX + 1];
 
@@ -43,7 +43,7 @@ static void check_spread(const char *before, const char *behind)
 	assert_in_range(fullest, 4, 20);
 }
 
-static void similar_names_spread(void **state)
+TEST_THAT(similar_names_spread)
 {
 	check_spread("", "");
 	check_spread("q", "");
@@ -51,7 +51,7 @@ static void similar_names_spread(void **state)
 	check_spread("a-long-name-in-front-", "");
 }
 
-static void lengths_make_a_difference(void **state)
+TEST_THAT(lengths_make_a_difference)
 {
 	char zeros[LEN_MAX] = { 0 };
 
@@ -60,7 +60,7 @@ static void lengths_make_a_difference(void **state)
 }
 
 /* What a table of 1,024 buckets makes of texts that an attacker has computed. */
-static void chosen_keys_do_not_share_a_bucket(void **state)
+TEST_THAT(chosen_keys_do_not_share_a_bucket)
 {
 	/* Twelve times two words whose changed bits cancel out in a hash that multiplies
 	 * by a constant: 4,096 texts of one hash, whatever the first word was mixed with.
@@ -83,7 +83,7 @@ static void chosen_keys_do_not_share_a_bucket(void **state)
 }
 
 /* Each process has its own key: what collides in one does not in another. */
-static void key_changes_the_hash(void **state)
+TEST_THAT(key_changes_the_hash)
 {
 	const struct bytes_key before = bytes_key;
 	unsigned same = 0;
@@ -102,14 +102,4 @@ static void key_changes_the_hash(void **state)
 	assert_in_range(same, 0, 1);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(bytes_are_equal_when_each_is),
-		cmocka_unit_test(similar_names_spread),
-		cmocka_unit_test(chosen_keys_do_not_share_a_bucket),
-		cmocka_unit_test(key_changes_the_hash),
-		cmocka_unit_test(lengths_make_a_difference),
-	};
-	return cmocka_run_group_tests_name("base/bytes", tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -1,14 +1,11 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include "check.h"
+
 #include <time.h>
 
 #include "base/calendar.h"
 
-static void a_day_and_its_date_belong_together(void **state)
+TEST_THAT(a_day_and_its_date_belong_together)
 {
 	for (int64_t day = -720000; day < 2940000; day++) {
 		struct calendar_date date = calendar_date_of(day);
@@ -26,7 +23,7 @@ static void a_day_and_its_date_belong_together(void **state)
 	}
 }
 
-static void months_and_days_count_on(void **state)
+TEST_THAT(months_and_days_count_on)
 {
 	int64_t day = calendar_day((struct calendar_date){ 2027, 1, 1 });
 
@@ -36,11 +33,4 @@ static void months_and_days_count_on(void **state)
 	assert_true(calendar_day((struct calendar_date){ 2027, 2, -30 }) == day);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_day_and_its_date_belong_together),
-		cmocka_unit_test(months_and_days_count_on),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

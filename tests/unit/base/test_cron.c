@@ -1,9 +1,6 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include "check.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -87,7 +84,7 @@ static const struct {
 	{ "@yearly", "2026-11-21 10:00", "2027-01-01 00:00" },
 };
 
-static void the_next_tick_is_the_first_minute_that_matches(void **state)
+TEST_THAT(the_next_tick_is_the_first_minute_that_matches)
 {
 	for (size_t i = 0; i < sizeof(ticks) / sizeof(ticks[0]); i++) {
 		struct cron c = parse(ticks[i].cron);
@@ -98,7 +95,7 @@ static void the_next_tick_is_the_first_minute_that_matches(void **state)
 	}
 }
 
-static void the_last_tick_is_the_one_that_next_would_give(void **state)
+TEST_THAT(the_last_tick_is_the_one_that_next_would_give)
 {
 	for (size_t i = 0; i < sizeof(ticks) / sizeof(ticks[0]); i++) {
 		struct cron c = parse(ticks[i].cron);
@@ -111,7 +108,7 @@ static void the_last_tick_is_the_one_that_next_would_give(void **state)
 	}
 }
 
-static void a_year_of_ticks_is_complete_both_ways(void **state)
+TEST_THAT(a_year_of_ticks_is_complete_both_ways)
 {
 	struct cron c = parse("0 12 29-31 * wed");
 	int64_t t = at("2027-12-31 23:59");
@@ -137,7 +134,7 @@ static void a_year_of_ticks_is_complete_both_ways(void **state)
 	assert_int_equal(count, expected);
 }
 
-static void what_is_no_cron_line_is_refused_with_its_field(void **state)
+TEST_THAT(what_is_no_cron_line_is_refused_with_its_field)
 {
 	static const struct {
 		const char *cron, *says;
@@ -176,13 +173,4 @@ static void what_is_no_cron_line_is_refused_with_its_field(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_next_tick_is_the_first_minute_that_matches),
-		cmocka_unit_test(the_last_tick_is_the_one_that_next_would_give),
-		cmocka_unit_test(a_year_of_ticks_is_complete_both_ways),
-		cmocka_unit_test(what_is_no_cron_line_is_refused_with_its_field),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -25,7 +25,7 @@ static void check_int(int64_t n)
 	assert_memory_equal(got, want, (size_t)len);
 }
 
-static void digits_are_those_of_printf(void **state)
+TEST_THAT(digits_are_those_of_printf)
 {
 	for (uint64_t n = 0; n < 20000; n++)
 		check_uint(n);
@@ -36,7 +36,7 @@ static void digits_are_those_of_printf(void **state)
 	check_uint(UINT64_C(1700000000123));
 }
 
-static void a_negative_number_has_a_sign(void **state)
+TEST_THAT(a_negative_number_has_a_sign)
 {
 	static const int64_t numbers[] = { 0,         1,        -1,   -9,
 					   -10,       -99,      -100, -1700000000123,
@@ -46,11 +46,4 @@ static void a_negative_number_has_a_sign(void **state)
 		check_int(numbers[i]);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(digits_are_those_of_printf),
-		cmocka_unit_test(a_negative_number_has_a_sign),
-	};
-	return cmocka_run_group_tests_name("base/decimal", tests, NULL, NULL);
-}
+RUN_TESTS()

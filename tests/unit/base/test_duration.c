@@ -2,7 +2,7 @@
 
 #include "base/duration.h"
 
-static void durations_are_read_as_people_write_them(void **state)
+TEST_THAT(durations_are_read_as_people_write_them)
 {
 	static const struct {
 		const char *text;
@@ -26,7 +26,7 @@ static void durations_are_read_as_people_write_them(void **state)
 	}
 }
 
-static void what_is_no_duration_is_refused(void **state)
+TEST_THAT(what_is_no_duration_is_refused)
 {
 	static const char *const wrong[] = {
 		"",
@@ -57,7 +57,7 @@ static void what_is_no_duration_is_refused(void **state)
 	}
 }
 
-static void the_shortest_exact_spelling_is_written(void **state)
+TEST_THAT(the_shortest_exact_spelling_is_written)
 {
 	static const struct {
 		int64_t ms;
@@ -84,7 +84,7 @@ static void the_shortest_exact_spelling_is_written(void **state)
 	}
 }
 
-static void what_is_written_reads_back(void **state)
+TEST_THAT(what_is_written_reads_back)
 {
 	for (int64_t ms = 0; ms < DURATION_MAX_MS; ms = ms * 3 + 7) {
 		char text[DURATION_TEXT_MAX];
@@ -95,7 +95,7 @@ static void what_is_written_reads_back(void **state)
 	}
 }
 
-static void a_duration_is_within_limits(void **state)
+TEST_THAT(a_duration_is_within_limits)
 {
 	const struct number_limits limits = { 1000, 60000 };
 	char range[DURATION_RANGE_MAX];
@@ -110,14 +110,4 @@ static void a_duration_is_within_limits(void **state)
 	assert_string_equal(duration_format_range(limits, range), "from 1s to 1m");
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_duration_is_within_limits),
-		cmocka_unit_test(durations_are_read_as_people_write_them),
-		cmocka_unit_test(what_is_no_duration_is_refused),
-		cmocka_unit_test(the_shortest_exact_spelling_is_written),
-		cmocka_unit_test(what_is_written_reads_back),
-	};
-	return cmocka_run_group_tests_name("base/duration", tests, NULL, NULL);
-}
+RUN_TESTS()

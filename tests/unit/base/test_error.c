@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 
-static void every_error_has_a_wire_code_of_its_own_and_a_text(void **state)
+TEST_THAT(every_error_has_a_wire_code_of_its_own_and_a_text)
 {
 	static const struct {
 		int code;
@@ -22,7 +22,7 @@ static void every_error_has_a_wire_code_of_its_own_and_a_text(void **state)
 	}
 }
 
-static void errors_without_a_word_are_shown_as_their_nearest(void **state)
+TEST_THAT(errors_without_a_word_are_shown_as_their_nearest)
 {
 	assert_string_equal(error_wire_code(-ECONNREFUSED), "store");
 	assert_string_equal(error_wire_code(-4095), "store");
@@ -30,7 +30,7 @@ static void errors_without_a_word_are_shown_as_their_nearest(void **state)
 	assert_string_equal(error_wire_code(TIDE_AGAIN), "busy");
 }
 
-static void every_number_has_a_text(void **state)
+TEST_THAT(every_number_has_a_text)
 {
 	assert_string_equal(error_text(-ECONNREFUSED), "Connection refused");
 	assert_string_equal(error_text(-4095), "end of file");
@@ -41,7 +41,7 @@ static void every_number_has_a_text(void **state)
 		assert_string_equal(error_text(strange[i]), "unknown error");
 }
 
-static void set_fills_and_returns_the_code(void **state)
+TEST_THAT(set_fills_and_returns_the_code)
 {
 	struct error err;
 	assert_int_equal(error_set(&err, TIDE_EFULL, "queue '%s' has %d", "jobs", 7),
@@ -50,14 +50,14 @@ static void set_fills_and_returns_the_code(void **state)
 	assert_string_equal(err.text, "queue 'jobs' has 7");
 }
 
-static void control_characters_become_spaces(void **state)
+TEST_THAT(control_characters_become_spaces)
 {
 	struct error err;
 	error_set(&err, TIDE_ERULE, "%s", "a\r\nOK\tb\x7f\x1b[0m");
 	assert_string_equal(err.text, "a  OK b  [0m");
 }
 
-static void an_error_may_wrap_its_own_text(void **state)
+TEST_THAT(an_error_may_wrap_its_own_text)
 {
 	struct error err;
 	error_set(&err, TIDE_ERULE, "line 3");
@@ -65,7 +65,7 @@ static void an_error_may_wrap_its_own_text(void **state)
 	assert_string_equal(err.text, "a.lua: line 3");
 }
 
-static void a_long_text_is_cut_between_characters(void **state)
+TEST_THAT(a_long_text_is_cut_between_characters)
 {
 	char text[2 * ERROR_TEXT_MAX];
 	struct error err;
@@ -81,22 +81,9 @@ static void a_long_text_is_cut_between_characters(void **state)
 	}
 }
 
-static void nobody_has_to_want_the_text(void **state)
+TEST_THAT(nobody_has_to_want_the_text)
 {
 	assert_int_equal(error_set(NULL, TIDE_EBUSY, "%d", 1), TIDE_EBUSY);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_error_has_a_wire_code_of_its_own_and_a_text),
-		cmocka_unit_test(errors_without_a_word_are_shown_as_their_nearest),
-		cmocka_unit_test(every_number_has_a_text),
-		cmocka_unit_test(set_fills_and_returns_the_code),
-		cmocka_unit_test(control_characters_become_spaces),
-		cmocka_unit_test(an_error_may_wrap_its_own_text),
-		cmocka_unit_test(a_long_text_is_cut_between_characters),
-		cmocka_unit_test(nobody_has_to_want_the_text),
-	};
-	return cmocka_run_group_tests_name("base/error", tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -21,7 +21,7 @@ static void expect(struct buf *out, const char *text)
 	buf_deinit(out);
 }
 
-static void families_have_help_and_type_and_then_samples(void **state)
+TEST_THAT(families_have_help_and_type_and_then_samples)
 {
 	struct buf out = { 0 };
 	struct exposition e = { .out = &out };
@@ -49,7 +49,7 @@ static void families_have_help_and_type_and_then_samples(void **state)
 		     "tidemq_build_info{version=\"1\"} 1\n");
 }
 
-static void openmetrics_names_families_without_their_endings(void **state)
+TEST_THAT(openmetrics_names_families_without_their_endings)
 {
 	struct buf out = { 0 };
 	struct exposition e = { .out = &out, .is_openmetrics = true };
@@ -68,7 +68,7 @@ static void openmetrics_names_families_without_their_endings(void **state)
 		     "# EOF\n");
 }
 
-static void histograms_are_cumulative(void **state)
+TEST_THAT(histograms_are_cumulative)
 {
 	struct buf out = { 0 };
 	struct exposition e = { .out = &out };
@@ -96,7 +96,7 @@ static void histograms_are_cumulative(void **state)
 		     "tidemq_turn_seconds_count{kind=\"a\"} 3\n");
 }
 
-static void label_values_are_escaped(void **state)
+TEST_THAT(label_values_are_escaped)
 {
 	struct buf out = { 0 };
 	struct exposition e = { .out = &out, .family = ready };
@@ -108,7 +108,7 @@ static void label_values_are_escaped(void **state)
 		     "\xef\xbf\xbd{},\xef\xbf\xbd\xef\xbf\xbd\"} 1\n");
 }
 
-static void numbers_read_back_as_they_were(void **state)
+TEST_THAT(numbers_read_back_as_they_were)
 {
 	static const struct {
 		double value;
@@ -135,7 +135,7 @@ static void numbers_read_back_as_they_were(void **state)
 	}
 }
 
-static void accept_says_which_format_is_wanted(void **state)
+TEST_THAT(accept_says_which_format_is_wanted)
 {
 	assert_true(exposition_wants_openmetrics(
 		SLICE("application/openmetrics-text;version=1.0.0;q=0.5,"
@@ -149,16 +149,4 @@ static void accept_says_which_format_is_wanted(void **state)
 	assert_non_null(strstr(exposition_content_type(true), "openmetrics"));
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(families_have_help_and_type_and_then_samples),
-		cmocka_unit_test(openmetrics_names_families_without_their_endings),
-		cmocka_unit_test(histograms_are_cumulative),
-		cmocka_unit_test(label_values_are_escaped),
-		cmocka_unit_test(numbers_read_back_as_they_were),
-		cmocka_unit_test(accept_says_which_format_is_wanted),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

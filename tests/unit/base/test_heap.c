@@ -15,7 +15,7 @@ static void check_heap(const struct heap *h)
 	}
 }
 
-static void an_empty_heap_has_no_least(void **state)
+TEST_THAT(an_empty_heap_has_no_least)
 {
 	struct heap h = { 0 };
 	struct heap_node n = { 0 };
@@ -25,7 +25,7 @@ static void an_empty_heap_has_no_least(void **state)
 	heap_deinit(&h);
 }
 
-static void nodes_come_out_by_their_keys(void **state)
+TEST_THAT(nodes_come_out_by_their_keys)
 {
 	struct heap_node nodes[NODES] = { 0 };
 	struct heap h = { 0 };
@@ -44,7 +44,7 @@ static void nodes_come_out_by_their_keys(void **state)
 	heap_deinit(&h);
 }
 
-static void the_extreme_keys_are_ordered_too(void **state)
+TEST_THAT(the_extreme_keys_are_ordered_too)
 {
 	static const int64_t keys[] = { INT64_MAX, 0, INT64_MIN, -1, INT64_MAX - 1 };
 	struct heap_node nodes[COUNT(keys)] = { 0 };
@@ -58,7 +58,7 @@ static void the_extreme_keys_are_ordered_too(void **state)
 	assert_false(heap_has(&nodes[0]));
 }
 
-static void any_mix_of_set_move_and_remove_keeps_the_order(void **state)
+TEST_THAT(any_mix_of_set_move_and_remove_keeps_the_order)
 {
 	struct heap_node nodes[NODES] = { 0 };
 	struct heap h = { 0 };
@@ -80,7 +80,7 @@ static void any_mix_of_set_move_and_remove_keeps_the_order(void **state)
 	heap_deinit(&h);
 }
 
-static void all_nodes_may_get_one_key(void **state)
+TEST_THAT(all_nodes_may_get_one_key)
 {
 	struct heap_node nodes[5] = { 0 };
 	struct heap h = { 0 };
@@ -95,14 +95,4 @@ static void all_nodes_may_get_one_key(void **state)
 	heap_deinit(&h);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(an_empty_heap_has_no_least),
-		cmocka_unit_test(nodes_come_out_by_their_keys),
-		cmocka_unit_test(the_extreme_keys_are_ordered_too),
-		cmocka_unit_test(all_nodes_may_get_one_key),
-		cmocka_unit_test(any_mix_of_set_move_and_remove_keeps_the_order),
-	};
-	return cmocka_run_group_tests_name("base/heap", tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -2,7 +2,7 @@
 
 #include "base/tally.h"
 
-static void each_value_lies_in_its_bucket(void **state)
+TEST_THAT(each_value_lies_in_its_bucket)
 {
 	static const unsigned sub_bits[] = { 0, 1, 6 };
 
@@ -22,7 +22,7 @@ static void each_value_lies_in_its_bucket(void **state)
 	assert_int_equal(histogram_bucket(UINT64_MAX, 0), 64);
 }
 
-static void quantiles_are_known_to_within_a_bucket(void **state)
+TEST_THAT(quantiles_are_known_to_within_a_bucket)
 {
 	struct histogram h;
 
@@ -38,7 +38,7 @@ static void quantiles_are_known_to_within_a_bucket(void **state)
 	histogram_deinit(&h);
 }
 
-static void a_value_beyond_the_last_bucket_is_counted_in_it(void **state)
+TEST_THAT(a_value_beyond_the_last_bucket_is_counted_in_it)
 {
 	struct histogram h;
 
@@ -50,12 +50,4 @@ static void a_value_beyond_the_last_bucket_is_counted_in_it(void **state)
 	histogram_deinit(&h);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(each_value_lies_in_its_bucket),
-		cmocka_unit_test(quantiles_are_known_to_within_a_bucket),
-		cmocka_unit_test(a_value_beyond_the_last_bucket_is_counted_in_it),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -4,7 +4,7 @@
 
 #define NOW INT64_C(1795254352123) /* 2026-11-21 */
 
-static void an_id_is_time_node_and_sequence(void **state)
+TEST_THAT(an_id_is_time_node_and_sequence)
 {
 	struct id_source s;
 	id_source_init(&s, 5);
@@ -16,7 +16,7 @@ static void an_id_is_time_node_and_sequence(void **state)
 	assert_int_equal(id & 0xfff, 0);
 }
 
-static void ids_increase_whatever_the_clock_does(void **state)
+TEST_THAT(ids_increase_whatever_the_clock_does)
 {
 	static const int64_t clock[] = { NOW, NOW, NOW + 1, NOW - 5000, 0,
 					 -1,  NOW, NOW + 2, NOW + 2 };
@@ -30,7 +30,7 @@ static void ids_increase_whatever_the_clock_does(void **state)
 	}
 }
 
-static void a_used_up_millisecond_runs_ahead_of_the_clock(void **state)
+TEST_THAT(a_used_up_millisecond_runs_ahead_of_the_clock)
 {
 	struct id_source s;
 	id_source_init(&s, 1);
@@ -45,14 +45,14 @@ static void a_used_up_millisecond_runs_ahead_of_the_clock(void **state)
 	assert_int_equal(id_unix_ms(id_next(&s, NOW + 3)), NOW + 3);
 }
 
-static void the_first_id_is_never_zero(void **state)
+TEST_THAT(the_first_id_is_never_zero)
 {
 	struct id_source s;
 	id_source_init(&s, 0);
 	assert_true(id_next(&s, 0) > 0);
 }
 
-static void a_source_follows_the_clock_to_one_limit_and_ends_at_the_other(void **state)
+TEST_THAT(a_source_follows_the_clock_to_one_limit_and_ends_at_the_other)
 {
 	struct id_source s;
 	uint64_t last = 0, id;
@@ -76,7 +76,7 @@ static void a_source_follows_the_clock_to_one_limit_and_ends_at_the_other(void *
 	assert_int_equal(id_unix_ms(id_next(&s, NOW + 15)), NOW + 15);
 }
 
-static void a_source_without_a_limit_yet_gives_none(void **state)
+TEST_THAT(a_source_without_a_limit_yet_gives_none)
 {
 	struct id_source s;
 
@@ -89,7 +89,7 @@ static void a_source_without_a_limit_yet_gives_none(void **state)
 	assert_int_equal(id_unix_ms(id_next(&s, NOW - 5)), NOW + 1);
 }
 
-static void after_an_advance_no_id_is_at_or_below(void **state)
+TEST_THAT(after_an_advance_no_id_is_at_or_below)
 {
 	struct id_source other, s;
 	id_source_init(&other, 900);
@@ -106,7 +106,7 @@ static void after_an_advance_no_id_is_at_or_below(void **state)
 	assert_int_equal(id_next(&s, NOW), before + 1);
 }
 
-static void the_text_has_16_lower_case_digits_and_sorts_as_the_ids(void **state)
+TEST_THAT(the_text_has_16_lower_case_digits_and_sorts_as_the_ids)
 {
 	char text[ID_HEX_LEN + 1] = "";
 	id_format(0, text);
@@ -123,7 +123,7 @@ static void the_text_has_16_lower_case_digits_and_sorts_as_the_ids(void **state)
 	}
 }
 
-static void every_digit_is_written_at_every_place(void **state)
+TEST_THAT(every_digit_is_written_at_every_place)
 {
 	for (unsigned shift = 0; shift < 64; shift += 4) {
 		for (unsigned digit = 0; digit < 16; digit++) {
@@ -137,7 +137,7 @@ static void every_digit_is_written_at_every_place(void **state)
 	}
 }
 
-static void what_was_formatted_reads_back_and_nothing_else(void **state)
+TEST_THAT(what_was_formatted_reads_back_and_nothing_else)
 {
 	static const uint64_t ids[] = { 0, 1, UINT64_MAX, UINT64_C(0x0123456789abcdef) };
 	for (size_t i = 0; i < COUNT(ids); i++) {
@@ -164,20 +164,4 @@ static void what_was_formatted_reads_back_and_nothing_else(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(an_id_is_time_node_and_sequence),
-		cmocka_unit_test(ids_increase_whatever_the_clock_does),
-		cmocka_unit_test(a_used_up_millisecond_runs_ahead_of_the_clock),
-		cmocka_unit_test(the_first_id_is_never_zero),
-		cmocka_unit_test(
-			a_source_follows_the_clock_to_one_limit_and_ends_at_the_other),
-		cmocka_unit_test(a_source_without_a_limit_yet_gives_none),
-		cmocka_unit_test(after_an_advance_no_id_is_at_or_below),
-		cmocka_unit_test(the_text_has_16_lower_case_digits_and_sorts_as_the_ids),
-		cmocka_unit_test(every_digit_is_written_at_every_place),
-		cmocka_unit_test(what_was_formatted_reads_back_and_nothing_else),
-	};
-	return cmocka_run_group_tests_name("base/id", tests, NULL, NULL);
-}
+RUN_TESTS()

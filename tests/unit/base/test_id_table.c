@@ -10,7 +10,7 @@ static uint64_t id_of(unsigned i)
 	return (UINT64_C(1790000000000) + i / 7) << 22 | (i % 7);
 }
 
-static void an_empty_table_has_nothing(void **state)
+TEST_THAT(an_empty_table_has_nothing)
 {
 	struct id_table t = { 0 };
 
@@ -21,7 +21,7 @@ static void an_empty_table_has_nothing(void **state)
 	id_table_deinit(&t);
 }
 
-static void what_was_added_is_found_until_it_is_removed(void **state)
+TEST_THAT(what_was_added_is_found_until_it_is_removed)
 {
 	static char things[IDS];
 	static bool has[IDS];
@@ -55,7 +55,7 @@ static void what_was_added_is_found_until_it_is_removed(void **state)
 	id_table_deinit(&t);
 }
 
-static void all_can_be_taken_out_one_by_one(void **state)
+TEST_THAT(all_can_be_taken_out_one_by_one)
 {
 	static char things[IDS];
 	struct id_table t = { 0 };
@@ -79,13 +79,4 @@ static void all_can_be_taken_out_one_by_one(void **state)
 	assert_int_equal(t.items.count, 0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(an_empty_table_has_nothing),
-		cmocka_unit_test(what_was_added_is_found_until_it_is_removed),
-		cmocka_unit_test(all_can_be_taken_out_one_by_one),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

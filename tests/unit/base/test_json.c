@@ -24,7 +24,7 @@ static int tear_down(void **state)
 	return 0;
 }
 
-static void commas_are_where_they_belong_at_every_depth(void **state)
+TEST_THAT(commas_are_where_they_belong_at_every_depth)
 {
 	struct document *d = *state;
 	struct json *j = &d->j;
@@ -52,7 +52,7 @@ static void commas_are_where_they_belong_at_every_depth(void **state)
 			    "\"c\":\"\",\"d\":{},\"e\":\"z\"}");
 }
 
-static void strings_are_escaped(void **state)
+TEST_THAT(strings_are_escaped)
 {
 	struct document *d = *state;
 	json_array_begin(&d->j);
@@ -66,14 +66,14 @@ static void strings_are_escaped(void **state)
 			    "\"a\\u0000b\",\"caf\xc3\xa9 \xf0\x9f\x8c\x8a\",\"\"]");
 }
 
-static void bytes_that_are_not_utf8_are_replaced(void **state)
+TEST_THAT(bytes_that_are_not_utf8_are_replaced)
 {
 	struct document *d = *state;
 	json_text(&d->j, "a\xff\xc3(\xe2\x82");
 	assert_buf(&d->out, "\"a\xef\xbf\xbd\xef\xbf\xbd(\xef\xbf\xbd\xef\xbf\xbd\"");
 }
 
-static void any_bytes_make_valid_json(void **state)
+TEST_THAT(any_bytes_make_valid_json)
 {
 	struct document *d = *state;
 	char bytes[256 * 3];
@@ -96,7 +96,7 @@ static void any_bytes_make_valid_json(void **state)
 	assert_string_equal(text + i, "\"}");
 }
 
-static void whole_numbers_keep_every_digit(void **state)
+TEST_THAT(whole_numbers_keep_every_digit)
 {
 	struct document *d = *state;
 	json_array_begin(&d->j);
@@ -110,7 +110,7 @@ static void whole_numbers_keep_every_digit(void **state)
 			    "18446744073709551615]");
 }
 
-static void numbers_are_short_and_exact_and_never_infinite(void **state)
+TEST_THAT(numbers_are_short_and_exact_and_never_infinite)
 {
 	static const struct {
 		double n;
@@ -143,21 +143,4 @@ static void numbers_are_short_and_exact_and_never_infinite(void **state)
 	assert_buf(&d->out, "[null,null,null]");
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(
-			commas_are_where_they_belong_at_every_depth, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(strings_are_escaped, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(bytes_that_are_not_utf8_are_replaced,
-						set_up, tear_down),
-		cmocka_unit_test_setup_teardown(any_bytes_make_valid_json, set_up,
-						tear_down),
-		cmocka_unit_test_setup_teardown(whole_numbers_keep_every_digit, set_up,
-						tear_down),
-		cmocka_unit_test_setup_teardown(
-			numbers_are_short_and_exact_and_never_infinite, set_up,
-			tear_down),
-	};
-	return cmocka_run_group_tests_name("base/json", tests, NULL, NULL);
-}
+RUN_TESTS(.setup = set_up, .teardown = tear_down)

@@ -33,7 +33,7 @@ static void assert_refused(const char *text, const char *why)
 	assert_string_equal(err.text, why);
 }
 
-static void integers_are_exact_up_to_64_bits(void **state)
+TEST_THAT(integers_are_exact_up_to_64_bits)
 {
 	static const struct {
 		const char *text;
@@ -59,7 +59,7 @@ static void integers_are_exact_up_to_64_bits(void **state)
 		       "the JSON has an integer of more than 64 bits at byte 1");
 }
 
-static void numbers_are_rounded_once(void **state)
+TEST_THAT(numbers_are_rounded_once)
 {
 	static const char *const texts[] = {
 		"0.1",
@@ -85,7 +85,7 @@ static void numbers_are_rounded_once(void **state)
 	assert_refused("1e309", "the JSON has a number that is too large at byte 1");
 }
 
-static void texts_may_have_escapes(void **state)
+TEST_THAT(texts_may_have_escapes)
 {
 	assert_slice(json_tape_text(read_one("\"plain \xc3\xa4\"")), "plain \xc3\xa4");
 	assert_slice(json_tape_text(read_one("\"\"")), "");
@@ -100,7 +100,7 @@ static void texts_may_have_escapes(void **state)
 	assert_slice(json_tape_text(&tape.nodes[4]), "\n3");
 }
 
-static void what_is_no_json_is_refused_with_its_byte(void **state)
+TEST_THAT(what_is_no_json_is_refused_with_its_byte)
 {
 	static const struct {
 		const char *text;
@@ -144,7 +144,7 @@ static void what_is_no_json_is_refused_with_its_byte(void **state)
 			 TIDE_ESYNTAX);
 }
 
-static void a_name_is_in_an_object_once(void **state)
+TEST_THAT(a_name_is_in_an_object_once)
 {
 	static char text[4096];
 	size_t len = 0;
@@ -163,7 +163,7 @@ static void a_name_is_in_an_object_once(void **state)
 	}
 }
 
-static void members_and_elements_are_found(void **state)
+TEST_THAT(members_and_elements_are_found)
 {
 	read_one("{\"a\":[10,[11,[]],{\"x\":[]},13],\"b\":{\"c\":true},\"\":null}");
 	uint32_t a = json_tape_member(&tape, 0, SLICE("a"));
@@ -188,7 +188,7 @@ static void members_and_elements_are_found(void **state)
 	assert_int_equal(json_tape_behind(&tape, 0), tape.count);
 }
 
-static void depth_is_bounded(void **state)
+TEST_THAT(depth_is_bounded)
 {
 	assert_int_equal(json_tape_read(&tape, SLICE("[[1]]"), 2, &err), TIDE_OK);
 	assert_int_equal(json_tape_read(&tape, SLICE("[[[]]]"), 2, &err), TIDE_ELIMIT);
@@ -204,7 +204,7 @@ static void depth_is_bounded(void **state)
 	assert_int_equal(json_tape_read(&tape, SLICE("[[[\"\\"), 2, &err), TIDE_ESYNTAX);
 }
 
-static void what_is_unreadable_hides_nothing_else(void **state)
+TEST_THAT(what_is_unreadable_hides_nothing_else)
 {
 	static const struct {
 		const char *value, *why;
@@ -249,7 +249,7 @@ static void read_front_of(const char *text)
 	json_tape_read_front(&tape, slice_from(text), 32);
 }
 
-static void a_front_has_what_ends_in_it(void **state)
+TEST_THAT(a_front_has_what_ends_in_it)
 {
 	static const char *const ends[] = {
 		"",
@@ -294,7 +294,7 @@ static void a_front_has_what_ends_in_it(void **state)
 	}
 }
 
-static void each_allocation_may_fail(void **state)
+TEST_THAT(each_allocation_may_fail)
 {
 	const char text[] =
 		"{\"a\":\"\\n\",\"b\":1,\"c\":1,\"d\":1,\"e\":1,\"f\":1,\"g\":1,"
@@ -315,22 +315,4 @@ static void each_allocation_may_fail(void **state)
 	assert_int_equal(failed, 3); /* nodes, texts, names */
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_teardown(integers_are_exact_up_to_64_bits, tear_down),
-		cmocka_unit_test_teardown(numbers_are_rounded_once, tear_down),
-		cmocka_unit_test_teardown(texts_may_have_escapes, tear_down),
-		cmocka_unit_test_teardown(what_is_no_json_is_refused_with_its_byte,
-					  tear_down),
-		cmocka_unit_test_teardown(a_name_is_in_an_object_once, tear_down),
-		cmocka_unit_test_teardown(members_and_elements_are_found, tear_down),
-		cmocka_unit_test_teardown(depth_is_bounded, tear_down),
-		cmocka_unit_test_teardown(what_is_unreadable_hides_nothing_else,
-					  tear_down),
-		cmocka_unit_test_teardown(a_front_has_what_ends_in_it, tear_down),
-		cmocka_unit_test_teardown(each_allocation_may_fail, tear_down),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.teardown = tear_down)

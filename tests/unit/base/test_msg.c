@@ -44,7 +44,7 @@ static void check_full(const struct msg *m)
 	assert_slice(msg_dedupe_id(m), "order 42");
 }
 
-static void a_message_copies_what_it_is_made_from(void **state)
+TEST_THAT(a_message_copies_what_it_is_made_from)
 {
 	char key[] = "eu.new";
 	struct msg spec = full_spec();
@@ -56,7 +56,7 @@ static void a_message_copies_what_it_is_made_from(void **state)
 	msg_unref(m);
 }
 
-static void everything_is_inside_the_one_allocation(void **state)
+TEST_THAT(everything_is_inside_the_one_allocation)
 {
 	struct msg spec = full_spec();
 	struct msg *m = msg_create(&spec);
@@ -69,7 +69,7 @@ static void everything_is_inside_the_one_allocation(void **state)
 	msg_unref(m);
 }
 
-static void an_empty_message_is_a_message(void **state)
+TEST_THAT(an_empty_message_is_a_message)
 {
 	struct msg spec = { 0 };
 	struct msg *m = msg_create(&spec);
@@ -81,7 +81,7 @@ static void an_empty_message_is_a_message(void **state)
 	msg_unref(NULL);
 }
 
-static void the_payload_may_be_filled_in_later(void **state)
+TEST_THAT(the_payload_may_be_filled_in_later)
 {
 	struct msg spec = full_spec();
 	spec.payload = NULL;
@@ -91,7 +91,7 @@ static void the_payload_may_be_filled_in_later(void **state)
 	msg_unref(m);
 }
 
-static void a_message_makes_an_equal_one(void **state)
+TEST_THAT(a_message_makes_an_equal_one)
 {
 	struct msg spec = full_spec();
 	struct msg *m = msg_create(&spec);
@@ -104,7 +104,7 @@ static void a_message_makes_an_equal_one(void **state)
 	msg_unref(twin);
 }
 
-static void a_reference_keeps_it(void **state)
+TEST_THAT(a_reference_keeps_it)
 {
 	struct msg spec = full_spec();
 	struct msg *m = msg_create(&spec);
@@ -114,7 +114,7 @@ static void a_reference_keeps_it(void **state)
 	msg_unref(m);
 }
 
-static void headers_are_found_by_their_exact_name(void **state)
+TEST_THAT(headers_are_found_by_their_exact_name)
 {
 	struct msg spec = full_spec();
 	struct msg *m = msg_create(&spec);
@@ -128,7 +128,7 @@ static void headers_are_found_by_their_exact_name(void **state)
 	msg_unref(m);
 }
 
-static void the_first_of_two_equal_headers_counts(void **state)
+TEST_THAT(the_first_of_two_equal_headers_counts)
 {
 	const struct msg_header twice[] = { { { "x", 1 }, { "1", 1 } },
 					    { { "x", 1 }, { "2", 1 } } };
@@ -138,7 +138,7 @@ static void the_first_of_two_equal_headers_counts(void **state)
 	msg_unref(m);
 }
 
-static void a_size_beyond_the_address_space_is_no_message(void **state)
+TEST_THAT(a_size_beyond_the_address_space_is_no_message)
 {
 	struct msg spec = full_spec();
 	spec.payload = NULL;
@@ -153,7 +153,7 @@ static void a_size_beyond_the_address_space_is_no_message(void **state)
 	assert_null(msg_create(&spec));
 }
 
-static void the_text_of_a_nack_replaces_the_one_before_it(void **state)
+TEST_THAT(the_text_of_a_nack_replaces_the_one_before_it)
 {
 	struct msg_header headers[MSG_HEADERS_ALL];
 	struct msg m = full_spec();
@@ -166,7 +166,7 @@ static void the_text_of_a_nack_replaces_the_one_before_it(void **state)
 	assert_slice(msg_header(&m, MSG_REASON_TEXT), "two");
 }
 
-static void without_room_there_is_no_text_of_a_nack(void **state)
+TEST_THAT(without_room_there_is_no_text_of_a_nack)
 {
 	struct msg_header headers[MSG_HEADERS_ALL], out[MSG_HEADERS_ALL];
 	struct msg m = { .headers = headers, .header_count = MSG_HEADERS_ALL };
@@ -177,7 +177,7 @@ static void without_room_there_is_no_text_of_a_nack(void **state)
 	assert_slice(out[MSG_HEADERS_ALL - 1].name, "tier");
 }
 
-static void without_memory_there_is_no_message(void **state)
+TEST_THAT(without_memory_there_is_no_message)
 {
 	struct msg spec = full_spec();
 	mem_fail_at = 1;
@@ -190,21 +190,4 @@ static void without_memory_there_is_no_message(void **state)
 	msg_unref(m);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_message_copies_what_it_is_made_from),
-		cmocka_unit_test(everything_is_inside_the_one_allocation),
-		cmocka_unit_test(an_empty_message_is_a_message),
-		cmocka_unit_test(the_payload_may_be_filled_in_later),
-		cmocka_unit_test(a_message_makes_an_equal_one),
-		cmocka_unit_test(a_reference_keeps_it),
-		cmocka_unit_test(headers_are_found_by_their_exact_name),
-		cmocka_unit_test(the_first_of_two_equal_headers_counts),
-		cmocka_unit_test(a_size_beyond_the_address_space_is_no_message),
-		cmocka_unit_test(the_text_of_a_nack_replaces_the_one_before_it),
-		cmocka_unit_test(without_room_there_is_no_text_of_a_nack),
-		cmocka_unit_test(without_memory_there_is_no_message),
-	};
-	return cmocka_run_group_tests_name("base/msg", tests, NULL, NULL);
-}
+RUN_TESTS()

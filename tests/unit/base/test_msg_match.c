@@ -27,12 +27,12 @@ static bool has(struct slice option)
 	return result;
 }
 
-static void without_an_option_all_match(void **state)
+TEST_THAT(without_an_option_all_match)
 {
 	assert_true(has((struct slice){ NULL, 0 }));
 }
 
-static void a_text_is_found_in_payload_and_header_values(void **state)
+TEST_THAT(a_text_is_found_in_payload_and_header_values)
 {
 	assert_true(has(SLICE("one")));
 	assert_true(has(SLICE("e\0t")));
@@ -44,7 +44,7 @@ static void a_text_is_found_in_payload_and_header_values(void **state)
 	assert_false(has(SLICE("text:key:")));
 }
 
-static void a_key_is_matched_by_a_topic_pattern(void **state)
+TEST_THAT(a_key_is_matched_by_a_topic_pattern)
 {
 	assert_true(has(SLICE("key:orders.eu.paid")));
 	assert_true(has(SLICE("key:orders.*.paid")));
@@ -52,7 +52,7 @@ static void a_key_is_matched_by_a_topic_pattern(void **state)
 	assert_false(has(SLICE("key:orders.*")));
 }
 
-static void a_header_is_matched_by_name_or_by_value_too(void **state)
+TEST_THAT(a_header_is_matched_by_name_or_by_value_too)
 {
 	assert_true(has(SLICE("h:tier")));
 	assert_true(has(SLICE("h:tier=gold")));
@@ -63,7 +63,7 @@ static void a_header_is_matched_by_name_or_by_value_too(void **state)
 	assert_false(has(SLICE("h:other")));
 }
 
-static void what_says_nothing_is_refused(void **state)
+TEST_THAT(what_says_nothing_is_refused)
 {
 	static const struct slice bad[] = { SLICE(""),     SLICE("text:"),
 					    SLICE("key:"), SLICE("key:a b"),
@@ -77,15 +77,4 @@ static void what_says_nothing_is_refused(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(without_an_option_all_match),
-		cmocka_unit_test(a_text_is_found_in_payload_and_header_values),
-		cmocka_unit_test(a_key_is_matched_by_a_topic_pattern),
-		cmocka_unit_test(a_header_is_matched_by_name_or_by_value_too),
-		cmocka_unit_test(what_says_nothing_is_refused),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -14,7 +14,7 @@ static struct msg *take(struct msg_pool *p, size_t payload_len)
 	return m;
 }
 
-static void a_block_has_the_size_asked_for_and_comes_again(void **state)
+TEST_THAT(a_block_has_the_size_asked_for_and_comes_again)
 {
 	struct msg_pool p = { .kept_bytes = 0 };
 
@@ -36,7 +36,7 @@ static void a_block_has_the_size_asked_for_and_comes_again(void **state)
 	assert_int_equal(p.kept_bytes, 0);
 }
 
-static void a_large_block_is_not_kept(void **state)
+TEST_THAT(a_large_block_is_not_kept)
 {
 	struct msg_pool p = { .kept_bytes = 0 };
 	struct msg *m = take(&p, MSG_POOL_BLOCK_MAX);
@@ -47,7 +47,7 @@ static void a_large_block_is_not_kept(void **state)
 	msg_pool_deinit(&p);
 }
 
-static void only_so_much_is_kept(void **state)
+TEST_THAT(only_so_much_is_kept)
 {
 	static struct msg *msgs[MSG_POOL_KEEP_BYTES / MSG_POOL_BLOCK_MAX + 10];
 	struct msg_pool p = { .kept_bytes = 0 };
@@ -63,7 +63,7 @@ static void only_so_much_is_kept(void **state)
 	msg_pool_deinit(&p);
 }
 
-static void a_message_goes_back_to_its_pool(void **state)
+TEST_THAT(a_message_goes_back_to_its_pool)
 {
 	struct msg_pool p = { .kept_bytes = 0 };
 	struct msg like = {
@@ -80,13 +80,4 @@ static void a_message_goes_back_to_its_pool(void **state)
 	mem_fail_at = 0;
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_block_has_the_size_asked_for_and_comes_again),
-		cmocka_unit_test(a_large_block_is_not_kept),
-		cmocka_unit_test(only_so_much_is_kept),
-		cmocka_unit_test(a_message_goes_back_to_its_pool),
-	};
-	return cmocka_run_group_tests_name("base/msg_pool", tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -39,7 +39,7 @@ static void check_bad(const char *name, const char *text, const char *sentence)
 	assert_string_equal(err.text, sentence);
 }
 
-static void values_are_read_by_their_type(void **state)
+TEST_THAT(values_are_read_by_their_type)
 {
 	assert_int_equal(value_of("count", "1"), 1);
 	assert_int_equal(value_of("count", "100"), 100);
@@ -53,7 +53,7 @@ static void values_are_read_by_their_type(void **state)
 	assert_int_equal(value_of("wait", "10"), 10);
 }
 
-static void wrong_values_are_refused_with_what_is_allowed(void **state)
+TEST_THAT(wrong_values_are_refused_with_what_is_allowed)
 {
 	check_bad("count", "0", "--count must be 1-100, not '0'");
 	check_bad("count", "101", "--count must be 1-100, not '101'");
@@ -92,7 +92,7 @@ static int parse(struct command_line *line, struct error *err, int argc,
 	return option_take_line(line, argc, argv, err);
 }
 
-static void options_and_words_may_be_mixed(void **state)
+TEST_THAT(options_and_words_may_be_mixed)
 {
 	struct command_line line;
 	struct error err;
@@ -110,7 +110,7 @@ static void options_and_words_may_be_mixed(void **state)
 	assert_null(option_given(&line, "queue"));
 }
 
-static void a_wrong_command_line_is_refused(void **state)
+TEST_THAT(a_wrong_command_line_is_refused)
 {
 	static const char *const cases[][3] = {
 		{ "sub", "--colour", "there is no option '--colour'" },
@@ -129,7 +129,7 @@ static void a_wrong_command_line_is_refused(void **state)
 	}
 }
 
-static void more_options_than_fit_are_refused(void **state)
+TEST_THAT(more_options_than_fit_are_refused)
 {
 	static char verb[] = "pub", flag[] = "--must";
 	char *argv[COMMAND_OPTIONS_MAX + 2] = { verb };
@@ -145,7 +145,7 @@ static void more_options_than_fit_are_refused(void **state)
 			 TIDE_ESYNTAX);
 }
 
-static void help_comes_before_what_is_wrong_behind_it(void **state)
+TEST_THAT(help_comes_before_what_is_wrong_behind_it)
 {
 	struct command_line line;
 	struct error err;
@@ -155,7 +155,7 @@ static void help_comes_before_what_is_wrong_behind_it(void **state)
 	assert_non_null(option_given(&line, "help"));
 }
 
-static void the_help_has_a_line_for_each_option(void **state)
+TEST_THAT(the_help_has_a_line_for_each_option)
 {
 	struct buf text = { 0 };
 
@@ -171,16 +171,4 @@ static void the_help_has_a_line_for_each_option(void **state)
 	buf_deinit(&text);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(values_are_read_by_their_type),
-		cmocka_unit_test(wrong_values_are_refused_with_what_is_allowed),
-		cmocka_unit_test(options_and_words_may_be_mixed),
-		cmocka_unit_test(a_wrong_command_line_is_refused),
-		cmocka_unit_test(more_options_than_fit_are_refused),
-		cmocka_unit_test(help_comes_before_what_is_wrong_behind_it),
-		cmocka_unit_test(the_help_has_a_line_for_each_option),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -2,7 +2,7 @@
 
 #include "base/percent.h"
 
-static void only_what_cannot_stand_in_a_word_is_encoded(void **state)
+TEST_THAT(only_what_cannot_stand_in_a_word_is_encoded)
 {
 	static const struct {
 		const char *value;
@@ -28,7 +28,7 @@ static void only_what_cannot_stand_in_a_word_is_encoded(void **state)
 	}
 }
 
-static void any_bytes_read_back(void **state)
+TEST_THAT(any_bytes_read_back)
 {
 	char bytes[256], back[3 * 256];
 	for (size_t i = 0; i < sizeof(bytes); i++)
@@ -46,7 +46,7 @@ static void any_bytes_read_back(void **state)
 	buf_deinit(&coded);
 }
 
-static void both_cases_of_hex_are_read(void **state)
+TEST_THAT(both_cases_of_hex_are_read)
 {
 	char out[8];
 	size_t len;
@@ -55,7 +55,7 @@ static void both_cases_of_hex_are_read(void **state)
 	assert_memory_equal(out, "\xc3\xc3+", 3);
 }
 
-static void a_percent_sign_without_two_digits_is_an_error(void **state)
+TEST_THAT(a_percent_sign_without_two_digits_is_an_error)
 {
 	static const char *const wrong[] = { "%",   "%2",   "a%",   "a%2", "%zz",
 					     "%2x", "%%20", "% 20", "%-1" };
@@ -68,13 +68,4 @@ static void a_percent_sign_without_two_digits_is_an_error(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(only_what_cannot_stand_in_a_word_is_encoded),
-		cmocka_unit_test(any_bytes_read_back),
-		cmocka_unit_test(both_cases_of_hex_are_read),
-		cmocka_unit_test(a_percent_sign_without_two_digits_is_an_error),
-	};
-	return cmocka_run_group_tests_name("base/percent", tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -2,7 +2,7 @@
 
 #include "base/mem.h"
 
-static void an_object_comes_again(void **state)
+TEST_THAT(an_object_comes_again)
 {
 	struct pool p;
 	pool_init(&p, 32, 4);
@@ -17,7 +17,7 @@ static void an_object_comes_again(void **state)
 	pool_deinit(&p);
 }
 
-static void no_more_is_kept_than_was_asked_for(void **state)
+TEST_THAT(no_more_is_kept_than_was_asked_for)
 {
 	void *objects[10];
 	struct pool p;
@@ -33,7 +33,7 @@ static void no_more_is_kept_than_was_asked_for(void **state)
 	assert_int_equal(p.free_count, 0);
 }
 
-static void objects_smaller_than_a_pointer_work(void **state)
+TEST_THAT(objects_smaller_than_a_pointer_work)
 {
 	struct pool p;
 	pool_init(&p, 1, 8);
@@ -49,12 +49,4 @@ static void objects_smaller_than_a_pointer_work(void **state)
 	pool_deinit(&p);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(an_object_comes_again),
-		cmocka_unit_test(no_more_is_kept_than_was_asked_for),
-		cmocka_unit_test(objects_smaller_than_a_pointer_work),
-	};
-	return cmocka_run_group_tests_name("base/pool", tests, NULL, NULL);
-}
+RUN_TESTS()

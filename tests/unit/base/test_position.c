@@ -12,7 +12,7 @@ static struct position read(const char *text)
 	return p;
 }
 
-static void words_and_offsets_are_read(void **state)
+TEST_THAT(words_and_offsets_are_read)
 {
 	assert_int_equal(read("first").kind, POSITION_FIRST);
 	assert_int_equal(read("last").kind, POSITION_LAST);
@@ -22,7 +22,7 @@ static void words_and_offsets_are_read(void **state)
 	assert_int_equal(read("9007199254740992").offset, POSITION_OFFSET_MAX);
 }
 
-static void times_are_utc(void **state)
+TEST_THAT(times_are_utc)
 {
 	static const struct {
 		const char *text;
@@ -46,7 +46,7 @@ static void times_are_utc(void **state)
 	}
 }
 
-static void a_duration_is_that_long_ago(void **state)
+TEST_THAT(a_duration_is_that_long_ago)
 {
 	struct position p = read("90m");
 
@@ -57,7 +57,7 @@ static void a_duration_is_that_long_ago(void **state)
 	assert_int_equal(read("250ms").ms, 250);
 }
 
-static void what_is_no_position_is_refused(void **state)
+TEST_THAT(what_is_no_position_is_refused)
 {
 	static const char *const wrong[] = {
 		"",
@@ -96,13 +96,4 @@ static void what_is_no_position_is_refused(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(words_and_offsets_are_read),
-		cmocka_unit_test(times_are_utc),
-		cmocka_unit_test(a_duration_is_that_long_ago),
-		cmocka_unit_test(what_is_no_position_is_refused),
-	};
-	return cmocka_run_group_tests_name("base/position", tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -2,7 +2,7 @@
 
 #include "base/random.h"
 
-static void a_seed_gives_one_sequence(void **state)
+TEST_THAT(a_seed_gives_one_sequence)
 {
 	uint64_t a = 0, b = 0;
 
@@ -14,7 +14,7 @@ static void a_seed_gives_one_sequence(void **state)
 	assert_true(a == b);
 }
 
-static void numbers_stay_within_their_limit(void **state)
+TEST_THAT(numbers_stay_within_their_limit)
 {
 	uint64_t seed = 7, seen = 0;
 
@@ -29,11 +29,4 @@ static void numbers_stay_within_their_limit(void **state)
 	random_up_to(&seed, UINT64_MAX);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_seed_gives_one_sequence),
-		cmocka_unit_test(numbers_stay_within_their_limit),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

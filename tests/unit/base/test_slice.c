@@ -1,6 +1,6 @@
 #include "check.h"
 
-static void numbers_are_decimal_digits_within_the_limit(void **state)
+TEST_THAT(numbers_are_decimal_digits_within_the_limit)
 {
 	static const struct {
 		const char *text;
@@ -34,7 +34,7 @@ static void numbers_are_decimal_digits_within_the_limit(void **state)
 	}
 }
 
-static void names_hold_no_white_space_and_no_control_character(void **state)
+TEST_THAT(names_hold_no_white_space_and_no_control_character)
 {
 	static const struct {
 		const char *text;
@@ -68,7 +68,7 @@ static void names_hold_no_white_space_and_no_control_character(void **state)
 }
 
 /* They are looked at eight bytes at a time. */
-static void a_name_is_checked_at_every_place(void **state)
+TEST_THAT(a_name_is_checked_at_every_place)
 {
 	char text[24];
 
@@ -83,7 +83,7 @@ static void a_name_is_checked_at_every_place(void **state)
 			}
 }
 
-static void a_name_has_255_bytes_at_most(void **state)
+TEST_THAT(a_name_has_255_bytes_at_most)
 {
 	char text[256];
 	memset(text, 'x', sizeof(text));
@@ -91,7 +91,7 @@ static void a_name_has_255_bytes_at_most(void **state)
 	assert_false(slice_is_name((struct slice){ text, 256 }));
 }
 
-static void utf8_is_checked_strictly(void **state)
+TEST_THAT(utf8_is_checked_strictly)
 {
 	static const struct {
 		const char *text;
@@ -121,7 +121,7 @@ static void utf8_is_checked_strictly(void **state)
 	assert_true(slice_is_utf8((struct slice){ NULL, 0 }));
 }
 
-static void utf8_is_checked_at_every_place(void **state)
+TEST_THAT(utf8_is_checked_at_every_place)
 {
 	char text[40];
 	for (size_t len = 1; len <= sizeof(text); len++) {
@@ -140,7 +140,7 @@ static void utf8_is_checked_at_every_place(void **state)
 	}
 }
 
-static void slices_are_equal_by_their_bytes(void **state)
+TEST_THAT(slices_are_equal_by_their_bytes)
 {
 	assert_true(slice_is_equal(SLICE(""), (struct slice){ NULL, 0 }));
 	assert_true(slice_is(SLICE("abc"), "abc"));
@@ -151,7 +151,7 @@ static void slices_are_equal_by_their_bytes(void **state)
 	assert_slice(slice_skip(SLICE("h:tier"), 2), "tier");
 }
 
-static void a_share_is_a_percentage(void **state)
+TEST_THAT(a_share_is_a_percentage)
 {
 	static const struct {
 		const char *text;
@@ -182,7 +182,7 @@ static void a_share_is_a_percentage(void **state)
 	}
 }
 
-static void a_number_may_have_a_minus(void **state)
+TEST_THAT(a_number_may_have_a_minus)
 {
 	int64_t n = 7;
 
@@ -198,7 +198,7 @@ static void a_number_may_have_a_minus(void **state)
 	assert_int_equal(n, 5);
 }
 
-static void a_word_is_one_of_a_list(void **state)
+TEST_THAT(a_word_is_one_of_a_list)
 {
 	unsigned index;
 
@@ -213,19 +213,4 @@ static void a_word_is_one_of_a_list(void **state)
 	assert_false(slice_is_choice(SLICE("this,"), "this, that or other", &index));
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_number_may_have_a_minus),
-		cmocka_unit_test(a_word_is_one_of_a_list),
-		cmocka_unit_test(a_share_is_a_percentage),
-		cmocka_unit_test(numbers_are_decimal_digits_within_the_limit),
-		cmocka_unit_test(names_hold_no_white_space_and_no_control_character),
-		cmocka_unit_test(a_name_is_checked_at_every_place),
-		cmocka_unit_test(a_name_has_255_bytes_at_most),
-		cmocka_unit_test(utf8_is_checked_strictly),
-		cmocka_unit_test(utf8_is_checked_at_every_place),
-		cmocka_unit_test(slices_are_equal_by_their_bytes),
-	};
-	return cmocka_run_group_tests_name("base/slice", tests, NULL, NULL);
-}
+RUN_TESTS()

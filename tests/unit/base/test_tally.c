@@ -2,7 +2,7 @@
 
 #include "base/tally.h"
 
-static void a_value_counts_in_the_first_step_that_is_not_below_it(void **state)
+TEST_THAT(a_value_counts_in_the_first_step_that_is_not_below_it)
 {
 	struct tally t = { 0 };
 
@@ -21,7 +21,7 @@ static void a_value_counts_in_the_first_step_that_is_not_below_it(void **state)
 	assert_int_equal(t.max, 1000000);
 }
 
-static void all_steps_fit(void **state)
+TEST_THAT(all_steps_fit)
 {
 	const uint64_t *const all[] = { tally_times_ns, tally_sizes };
 
@@ -36,12 +36,4 @@ static void all_steps_fit(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_value_counts_in_the_first_step_that_is_not_below_it),
-		cmocka_unit_test(all_steps_fit),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

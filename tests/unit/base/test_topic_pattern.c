@@ -1,9 +1,6 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+
+#include "check.h"
 
 #include "base/topic_pattern.h"
 
@@ -36,7 +33,7 @@ static const struct {
 	{ "#.#.a.#.#", "x.b.y", false },
 };
 
-static void it_matches_word_by_word(void **state)
+TEST_THAT(it_matches_word_by_word)
 {
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		if (topic_pattern_matches(slice_from(cases[i].pattern),
@@ -47,7 +44,7 @@ static void it_matches_word_by_word(void **state)
 }
 
 /* As lua/tide/topic_trie.lua says it. */
-static void a_wrong_pattern_has_a_fault(void **state)
+TEST_THAT(a_wrong_pattern_has_a_fault)
 {
 	assert_string_equal(topic_pattern_fault(SLICE("a..b")),
 			    "has an empty word; '*' matches an empty word of a key");
@@ -61,11 +58,4 @@ static void a_wrong_pattern_has_a_fault(void **state)
 			    "has '#' more than twice");
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(it_matches_word_by_word),
-		cmocka_unit_test(a_wrong_pattern_has_a_fault),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -15,7 +15,7 @@ static bool matches(const char *pattern, const char *name)
 	return is_match;
 }
 
-static void a_pattern_is_not_anchored(void **state)
+TEST_THAT(a_pattern_is_not_anchored)
 {
 	assert_true(matches("orders", "my-orders-2"));
 	assert_true(matches("^orders", "orders.eu"));
@@ -24,7 +24,7 @@ static void a_pattern_is_not_anchored(void **state)
 	assert_false(matches("^(a|b)[.]c{2}$", "b.c"));
 }
 
-static void an_empty_pattern_matches_nothing(void **state)
+TEST_THAT(an_empty_pattern_matches_nothing)
 {
 	assert_false(matches("", "orders"));
 	assert_false(matches("", ""));
@@ -34,7 +34,7 @@ static void an_empty_pattern_matches_nothing(void **state)
 	assert_false(matches("^$", "a"));
 }
 
-static void no_more_than_the_name_is_looked_at(void **state)
+TEST_THAT(no_more_than_the_name_is_looked_at)
 {
 	struct user_pattern p = { 0 };
 	struct error err;
@@ -56,7 +56,7 @@ static void assert_refused(struct slice pattern, const char *why)
 	user_pattern_deinit(&p);
 }
 
-static void what_is_no_pattern_or_too_costly_is_refused(void **state)
+TEST_THAT(what_is_no_pattern_or_too_costly_is_refused)
 {
 	char longest[USER_PATTERN_MAX + 1];
 
@@ -77,13 +77,4 @@ static void what_is_no_pattern_or_too_costly_is_refused(void **state)
 	assert_true(matches("\\\\1", "\\1"));
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_pattern_is_not_anchored),
-		cmocka_unit_test(an_empty_pattern_matches_nothing),
-		cmocka_unit_test(no_more_than_the_name_is_looked_at),
-		cmocka_unit_test(what_is_no_pattern_or_too_costly_is_refused),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

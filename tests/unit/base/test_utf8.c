@@ -2,7 +2,7 @@
 
 #include "base/utf8.h"
 
-static void a_character_is_decoded_to_its_code_point(void **state)
+TEST_THAT(a_character_is_decoded_to_its_code_point)
 {
 	static const struct {
 		const char *text;
@@ -25,7 +25,7 @@ static void a_character_is_decoded_to_its_code_point(void **state)
 	assert_int_equal(zero, 0);
 }
 
-static void only_a_cut_character_at_the_end_is_dropped(void **state)
+TEST_THAT(only_a_cut_character_at_the_end_is_dropped)
 {
 	static const struct {
 		const char *text;
@@ -48,11 +48,4 @@ static void only_a_cut_character_at_the_end_is_dropped(void **state)
 				 cases[i].whole);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_character_is_decoded_to_its_code_point),
-		cmocka_unit_test(only_a_cut_character_at_the_end_is_dropped),
-	};
-	return cmocka_run_group_tests_name("base/utf8", tests, NULL, NULL);
-}
+RUN_TESTS()

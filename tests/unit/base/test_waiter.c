@@ -24,7 +24,7 @@ static void begin(struct waiter *w, unsigned steps)
 	waiter_done(w, TIDE_OK, NULL);
 }
 
-static void it_is_told_once_after_the_last_step(void **state)
+TEST_THAT(it_is_told_once_after_the_last_step)
 {
 	struct waiter w;
 
@@ -39,7 +39,7 @@ static void it_is_told_once_after_the_last_step(void **state)
 	assert_null(text);
 }
 
-static void the_first_failure_is_kept(void **state)
+TEST_THAT(the_first_failure_is_kept)
 {
 	struct waiter w;
 
@@ -52,7 +52,7 @@ static void the_first_failure_is_kept(void **state)
 	assert_null(text);
 }
 
-static void what_all_steps_fail_of_is_said(void **state)
+TEST_THAT(what_all_steps_fail_of_is_said)
 {
 	struct waiter w;
 
@@ -63,13 +63,4 @@ static void what_all_steps_fail_of_is_said(void **state)
 	assert_string_equal(text, "OOM");
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(it_is_told_once_after_the_last_step),
-		cmocka_unit_test(the_first_failure_is_kept),
-		cmocka_unit_test(what_all_steps_fail_of_is_said),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

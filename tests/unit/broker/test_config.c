@@ -38,7 +38,7 @@ static void parse_good(struct config *c, const char *text)
 		fail_msg("'%s' is refused: %s", text, err.text);
 }
 
-static void what_is_not_said_has_its_default(void **state)
+TEST_THAT(what_is_not_said_has_its_default)
 {
 	struct config c;
 	struct buf text = { 0 };
@@ -70,7 +70,7 @@ static void what_is_not_said_has_its_default(void **state)
 	buf_deinit(&text);
 }
 
-static void every_option_is_read(void **state)
+TEST_THAT(every_option_is_read)
 {
 	struct config c;
 
@@ -109,7 +109,7 @@ static void every_option_is_read(void **state)
 	config_deinit(&c);
 }
 
-static void bytes_have_units_and_are_kept_as_a_number(void **state)
+TEST_THAT(bytes_have_units_and_are_kept_as_a_number)
 {
 	struct config c;
 
@@ -119,7 +119,7 @@ static void bytes_have_units_and_are_kept_as_a_number(void **state)
 	config_deinit(&c);
 }
 
-static void the_ends_of_each_range_are_good(void **state)
+TEST_THAT(the_ends_of_each_range_are_good)
 {
 	struct config c;
 
@@ -132,7 +132,7 @@ static void the_ends_of_each_range_are_good(void **state)
 	config_deinit(&c);
 }
 
-static void what_is_wrong_is_refused_and_named(void **state)
+TEST_THAT(what_is_wrong_is_refused_and_named)
 {
 	/* The text says what was wrong. */
 	static const struct {
@@ -194,7 +194,7 @@ static void what_is_wrong_is_refused_and_named(void **state)
 	}
 }
 
-static void a_target_is_an_exchange_with_or_without_a_key(void **state)
+TEST_THAT(a_target_is_an_exchange_with_or_without_a_key)
 {
 	static const struct {
 		const char *value, *exchange, *key;
@@ -220,7 +220,7 @@ static void a_target_is_an_exchange_with_or_without_a_key(void **state)
 	}
 }
 
-static void too_many_options_are_refused(void **state)
+TEST_THAT(too_many_options_are_refused)
 {
 	struct config c;
 	struct buf text = { 0 };
@@ -260,7 +260,7 @@ static void compare(const char *has, const char *wanted, const char *says)
 	config_deinit(&b);
 }
 
-static void declarations_that_mean_the_same_are_the_same(void **state)
+TEST_THAT(declarations_that_mean_the_same_are_the_same)
 {
 	compare("", "", NULL);
 	compare("", "durable=1 shards=1 retry=immediate ack-timeout=60s", NULL);
@@ -273,7 +273,7 @@ static void declarations_that_mean_the_same_are_the_same(void **state)
 	compare("dedupe=120s", "dedupe=120000", NULL);
 }
 
-static void the_first_difference_is_named(void **state)
+TEST_THAT(the_first_difference_is_named)
 {
 	compare("", "shards=2", "it has shards=1, not shards=2" HINT);
 	compare("durable=0", "", "it has durable=0, not durable=1");
@@ -312,7 +312,7 @@ static void merge(const char *has, const char *given, const char *makes)
 	buf_deinit(&text);
 }
 
-static void an_update_keeps_what_it_does_not_name(void **state)
+TEST_THAT(an_update_keeps_what_it_does_not_name)
 {
 	merge("ttl=1h retry=fixed retry.delay=5s", "",
 	      "retry=fixed retry.delay=5s ttl=1h");
@@ -324,7 +324,7 @@ static void an_update_keeps_what_it_does_not_name(void **state)
 	merge("", "ttll=", NULL);
 }
 
-static void the_options_of_a_script_go_with_it(void **state)
+TEST_THAT(the_options_of_a_script_go_with_it)
 {
 	merge("retry=fixed retry.delay=5s retry.max=3", "retry=exponential retry.max=4",
 	      "retry=exponential retry.max=4");
@@ -352,7 +352,7 @@ static void change(enum config_kind kind, const char *has, const char *wanted,
 	config_deinit(&b);
 }
 
-static void what_cannot_change_says_why(void **state)
+TEST_THAT(what_cannot_change_says_why)
 {
 	static const char *const can[] = {
 		"ttl=1h rate=5/s expires=1d",
@@ -394,7 +394,7 @@ static void expect_shards(const struct config *c, const char *shards, const char
 	assert_string_equal(args_get(&c->canonical, "reshard"), reshard);
 }
 
-static void a_reshard_keeps_the_shards_that_there_are(void **state)
+TEST_THAT(a_reshard_keeps_the_shards_that_there_are)
 {
 	struct config c;
 
@@ -411,7 +411,7 @@ static void a_reshard_keeps_the_shards_that_there_are(void **state)
 	config_deinit(&c);
 }
 
-static void reshard_is_a_flag_and_no_part_of_the_queue(void **state)
+TEST_THAT(reshard_is_a_flag_and_no_part_of_the_queue)
 {
 	struct config c;
 	struct error err = { 0 };
@@ -430,7 +430,7 @@ static void reshard_is_a_flag_and_no_part_of_the_queue(void **state)
 	config_deinit(&c);
 }
 
-static void what_a_topic_does_not_say_has_its_default(void **state)
+TEST_THAT(what_a_topic_does_not_say_has_its_default)
 {
 	struct config c;
 	struct buf text = { 0 };
@@ -459,7 +459,7 @@ static void what_a_topic_does_not_say_has_its_default(void **state)
 	buf_deinit(&text);
 }
 
-static void every_option_of_a_topic_is_read(void **state)
+TEST_THAT(every_option_of_a_topic_is_read)
 {
 	struct config c;
 
@@ -481,7 +481,7 @@ static void every_option_of_a_topic_is_read(void **state)
 	config_deinit(&c);
 }
 
-static void what_is_compacted_is_kept_for_ever_unless_it_says_else(void **state)
+TEST_THAT(what_is_compacted_is_kept_for_ever_unless_it_says_else)
 {
 	struct config c;
 
@@ -500,7 +500,7 @@ static void what_is_compacted_is_kept_for_ever_unless_it_says_else(void **state)
 	config_deinit(&c);
 }
 
-static void what_a_topic_does_not_take_is_refused_and_named(void **state)
+TEST_THAT(what_a_topic_does_not_take_is_refused_and_named)
 {
 	static const struct {
 		const char *args, *says;
@@ -539,7 +539,7 @@ static void what_a_topic_does_not_take_is_refused_and_named(void **state)
 		strstr(err.text, "'retention' is an option of topics: a queue takes"));
 }
 
-static void the_first_difference_of_topics_is_named(void **state)
+TEST_THAT(the_first_difference_of_topics_is_named)
 {
 	static const struct {
 		const char *has, *wanted, *says;
@@ -575,28 +575,4 @@ static void the_first_difference_of_topics_is_named(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_is_not_said_has_its_default),
-		cmocka_unit_test(every_option_is_read),
-		cmocka_unit_test(bytes_have_units_and_are_kept_as_a_number),
-		cmocka_unit_test(what_a_topic_does_not_say_has_its_default),
-		cmocka_unit_test(every_option_of_a_topic_is_read),
-		cmocka_unit_test(what_is_compacted_is_kept_for_ever_unless_it_says_else),
-		cmocka_unit_test(what_a_topic_does_not_take_is_refused_and_named),
-		cmocka_unit_test(the_first_difference_of_topics_is_named),
-		cmocka_unit_test(the_ends_of_each_range_are_good),
-		cmocka_unit_test(what_is_wrong_is_refused_and_named),
-		cmocka_unit_test(a_target_is_an_exchange_with_or_without_a_key),
-		cmocka_unit_test(too_many_options_are_refused),
-		cmocka_unit_test(declarations_that_mean_the_same_are_the_same),
-		cmocka_unit_test(an_update_keeps_what_it_does_not_name),
-		cmocka_unit_test(the_options_of_a_script_go_with_it),
-		cmocka_unit_test(what_cannot_change_says_why),
-		cmocka_unit_test(the_first_difference_is_named),
-		cmocka_unit_test(a_reshard_keeps_the_shards_that_there_are),
-		cmocka_unit_test(reshard_is_a_flag_and_no_part_of_the_queue),
-	};
-	return cmocka_run_group_tests_name("broker/config", tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -42,7 +42,7 @@ static struct msg message(const struct msg_header *headers, unsigned count)
 			     .header_count = (uint8_t)count };
 }
 
-static void the_first_death_is_first_and_last(void **state)
+TEST_THAT(the_first_death_is_first_and_last)
 {
 	struct death_headers h;
 	struct msg m = message(NULL, 0);
@@ -59,7 +59,7 @@ static void the_first_death_is_first_and_last(void **state)
 	assert_slice(header(&h, "x-death-counts"), "1:nack:q");
 }
 
-static void a_publish_id_stays_until_there_is_another(void **state)
+TEST_THAT(a_publish_id_stays_until_there_is_another)
 {
 	struct death_headers h, again, last;
 	struct msg m = message(NULL, 0);
@@ -75,7 +75,7 @@ static void a_publish_id_stays_until_there_is_another(void **state)
 	assert_int_equal(last.count, 16);
 }
 
-static void sixty_four_headers_are_kept(void **state)
+TEST_THAT(sixty_four_headers_are_kept)
 {
 	struct msg_header own[MSG_HEADERS_MAX];
 	char names[MSG_HEADERS_MAX][16];
@@ -99,7 +99,7 @@ static void sixty_four_headers_are_kept(void **state)
 }
 
 /* No count is lost, and the bytes on the wire are bounded. */
-static void many_queues_are_counted_together(void **state)
+TEST_THAT(many_queues_are_counted_together)
 {
 	static const int name_lens[] = { 1, 10, 100, 251 };
 
@@ -132,7 +132,7 @@ static void many_queues_are_counted_together(void **state)
 }
 
 /* What a filter has left of them, or somebody has written into Redis. */
-static void headers_that_are_missing_or_wrong_do_no_harm(void **state)
+TEST_THAT(headers_that_are_missing_or_wrong_do_no_harm)
 {
 	static const char *const wrong[] = {
 		"",           " ",      "x",          "::",  "1",
@@ -156,14 +156,4 @@ static void headers_that_are_missing_or_wrong_do_no_harm(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_first_death_is_first_and_last),
-		cmocka_unit_test(a_publish_id_stays_until_there_is_another),
-		cmocka_unit_test(sixty_four_headers_are_kept),
-		cmocka_unit_test(many_queues_are_counted_together),
-		cmocka_unit_test(headers_that_are_missing_or_wrong_do_no_harm),
-	};
-	return cmocka_run_group_tests_name("broker/death", tests, NULL, NULL);
-}
+RUN_TESTS()

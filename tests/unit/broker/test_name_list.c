@@ -7,7 +7,7 @@ static bool is_list(const char *text)
 	return name_list_is(slice_from(text));
 }
 
-static void names_are_separated_by_single_commas(void **state)
+TEST_THAT(names_are_separated_by_single_commas)
 {
 	assert_true(is_list(""));
 	assert_true(is_list("a"));
@@ -19,13 +19,13 @@ static void names_are_separated_by_single_commas(void **state)
 	assert_false(is_list("a, b"));
 }
 
-static void each_name_stands_once(void **state)
+TEST_THAT(each_name_stands_once)
 {
 	assert_false(is_list("a,b,a"));
 	assert_true(is_list("a,aa,ab"));
 }
 
-static void a_list_has_its_names_alone(void **state)
+TEST_THAT(a_list_has_its_names_alone)
 {
 	assert_true(name_list_has(SLICE("ab,c"), SLICE("c")));
 	assert_true(name_list_has(SLICE("ab,c"), SLICE("ab")));
@@ -33,7 +33,7 @@ static void a_list_has_its_names_alone(void **state)
 	assert_false(name_list_has(SLICE(""), SLICE("a")));
 }
 
-static void the_order_does_not_count(void **state)
+TEST_THAT(the_order_does_not_count)
 {
 	assert_true(name_list_is_same(SLICE("a,b,c"), SLICE("c,a,b")));
 	assert_true(name_list_is_same(SLICE(""), SLICE("")));
@@ -41,13 +41,4 @@ static void the_order_does_not_count(void **state)
 	assert_false(name_list_is_same(SLICE("a"), SLICE("a,b")));
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(names_are_separated_by_single_commas),
-		cmocka_unit_test(each_name_stands_once),
-		cmocka_unit_test(a_list_has_its_names_alone),
-		cmocka_unit_test(the_order_does_not_count),
-	};
-	return cmocka_run_group_tests_name("base/name_list", tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -9,7 +9,7 @@ static void count(struct rate *r, uint64_t *total, int64_t second, unsigned even
 	*total += events;
 }
 
-static void events_count_in_the_second_they_came_in(void **state)
+TEST_THAT(events_count_in_the_second_they_came_in)
 {
 	struct rate r = { 0 };
 	uint64_t total = 0;
@@ -28,7 +28,7 @@ static void events_count_in_the_second_they_came_in(void **state)
 	assert_float_equal(rate_over(&r, 10), 7, 0);
 }
 
-static void the_present_second_does_not_count(void **state)
+TEST_THAT(the_present_second_does_not_count)
 {
 	struct rate r = { 0 };
 	uint64_t total = 0;
@@ -39,7 +39,7 @@ static void the_present_second_does_not_count(void **state)
 	assert_float_equal(rate_over(&r, 60), 0, 0);
 }
 
-static void all_is_forgotten_after_a_minute(void **state)
+TEST_THAT(all_is_forgotten_after_a_minute)
 {
 	struct rate r = { 0 };
 	uint64_t total = 0;
@@ -59,7 +59,7 @@ static void all_is_forgotten_after_a_minute(void **state)
 	assert_float_equal(rate_over(&r, 60), 0, 0);
 }
 
-static void a_clock_that_stands_changes_nothing(void **state)
+TEST_THAT(a_clock_that_stands_changes_nothing)
 {
 	struct rate r = { 0 };
 	uint64_t total = 0;
@@ -71,7 +71,7 @@ static void a_clock_that_stands_changes_nothing(void **state)
 	assert_float_equal(rate_over(&r, 1), 3, 0);
 }
 
-static void a_rate_is_looked_at_without_a_change(void **state)
+TEST_THAT(a_rate_is_looked_at_without_a_change)
 {
 	struct rate r = { 0 };
 	uint64_t total = 0;
@@ -92,14 +92,4 @@ static void a_rate_is_looked_at_without_a_change(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(events_count_in_the_second_they_came_in),
-		cmocka_unit_test(the_present_second_does_not_count),
-		cmocka_unit_test(all_is_forgotten_after_a_minute),
-		cmocka_unit_test(a_rate_is_looked_at_without_a_change),
-		cmocka_unit_test(a_clock_that_stands_changes_nothing),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

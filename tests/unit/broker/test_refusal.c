@@ -106,7 +106,7 @@ static uint64_t next(struct consumer *c)
 	return e ? e->id : 0;
 }
 
-static void what_was_refused_is_passed_over(void **state)
+TEST_THAT(what_was_refused_is_passed_over)
 {
 	for (uint64_t id = 1; id <= 6; id++)
 		enter(id % SHARDS, id);
@@ -120,7 +120,7 @@ static void what_was_refused_is_passed_over(void **state)
 	assert_true(w->shards[0].has_passed && w->shards[1].has_passed);
 }
 
-static void each_consumer_has_its_own(void **state)
+TEST_THAT(each_consumer_has_its_own)
 {
 	for (uint64_t id = 1; id <= 4; id++)
 		enter(0, id);
@@ -138,7 +138,7 @@ static void each_consumer_has_its_own(void **state)
 	assert_false(w->shards[0].has_passed);
 }
 
-static void what_becomes_ready_before_is_looked_at(void **state)
+TEST_THAT(what_becomes_ready_before_is_looked_at)
 {
 	enter(0, 10);
 	enter(0, 20);
@@ -159,7 +159,7 @@ static void what_becomes_ready_before_is_looked_at(void **state)
 	assert_int_equal(next(&w->one), 0);
 }
 
-static void what_has_gone_again_is_not(void **state)
+TEST_THAT(what_has_gone_again_is_not)
 {
 	enter(0, 10);
 	refuse(&w->one, 10);
@@ -169,7 +169,7 @@ static void what_has_gone_again_is_not(void **state)
 }
 
 /* Some may be asked about twice then, but none is missed. */
-static void many_that_become_ready_before_are_all_looked_at(void **state)
+TEST_THAT(many_that_become_ready_before_are_all_looked_at)
 {
 	bool seen[ENTRIES] = { false };
 	uint64_t id;
@@ -186,7 +186,7 @@ static void many_that_become_ready_before_are_all_looked_at(void **state)
 		assert_true(seen[id]);
 }
 
-static void ranks_come_before_ids(void **state)
+TEST_THAT(ranks_come_before_ids)
 {
 	enter_ranked(0, 9, 1);
 	enter_ranked(0, 8, 2);
@@ -197,7 +197,7 @@ static void ranks_come_before_ids(void **state)
 	assert_int_equal(next(&w->one), 8);
 }
 
-static void what_has_expired_is_passed_over(void **state)
+TEST_THAT(what_has_expired_is_passed_over)
 {
 	enter(0, 1);
 	enter(0, 2)->expires_unix_ms = 1000;
@@ -207,7 +207,7 @@ static void what_has_expired_is_passed_over(void **state)
 	assert_int_equal(next(&w->one), 3);
 }
 
-static void after_a_time_all_is_asked_again(void **state)
+TEST_THAT(after_a_time_all_is_asked_again)
 {
 	struct broker *b = &w->broker;
 
@@ -231,7 +231,7 @@ static void after_a_time_all_is_asked_again(void **state)
 	assert_true(w->shards[0].has_passed);
 }
 
-static void with_other_rules_all_is_asked_again(void **state)
+TEST_THAT(with_other_rules_all_is_asked_again)
 {
 	enter(0, 1);
 	refuse(&w->one, 1);
@@ -245,7 +245,7 @@ static void with_other_rules_all_is_asked_again(void **state)
 	assert_null(w->other.refusal);
 }
 
-static void looks_are_bounded_in_that_time(void **state)
+TEST_THAT(looks_are_bounded_in_that_time)
 {
 	for (uint64_t id = 1; id <= 3; id++)
 		enter(0, id);
@@ -260,21 +260,4 @@ static void looks_are_bounded_in_that_time(void **state)
 	assert_int_equal(next(&w->one), 2);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-		TEST(what_was_refused_is_passed_over),
-		TEST(each_consumer_has_its_own),
-		TEST(what_becomes_ready_before_is_looked_at),
-		TEST(what_has_gone_again_is_not),
-		TEST(many_that_become_ready_before_are_all_looked_at),
-		TEST(ranks_come_before_ids),
-		TEST(what_has_expired_is_passed_over),
-		TEST(after_a_time_all_is_asked_again),
-		TEST(with_other_rules_all_is_asked_again),
-		TEST(looks_are_bounded_in_that_time),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.setup = setup, .teardown = teardown)

@@ -4,7 +4,7 @@
 
 #define AT INT64_C(1795000000000)
 
-static void a_gauge_is_compared_with_the_begin_of_the_minute(void **state)
+TEST_THAT(a_gauge_is_compared_with_the_begin_of_the_minute)
 {
 	struct trend t = { 0 };
 
@@ -17,7 +17,7 @@ static void a_gauge_is_compared_with_the_begin_of_the_minute(void **state)
 	assert_int_equal(trend_gauge(&t, 200, AT + 180000), 0);
 }
 
-static void a_counter_tells_at_once(void **state)
+TEST_THAT(a_counter_tells_at_once)
 {
 	struct trend t = { 0 };
 
@@ -29,7 +29,7 @@ static void a_counter_tells_at_once(void **state)
 	assert_int_equal(trend_counter(&t, 9, AT + 121000), 1);
 }
 
-static void a_clock_that_is_set_back_begins_a_minute(void **state)
+TEST_THAT(a_clock_that_is_set_back_begins_a_minute)
 {
 	struct trend t = { 0 };
 
@@ -38,13 +38,4 @@ static void a_clock_that_is_set_back_begins_a_minute(void **state)
 	assert_int_equal(trend_gauge(&t, 250, AT - 3600000 + 60000), 50);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_gauge_is_compared_with_the_begin_of_the_minute),
-		cmocka_unit_test(a_counter_tells_at_once),
-		cmocka_unit_test(a_clock_that_is_set_back_begins_a_minute),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

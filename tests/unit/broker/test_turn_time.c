@@ -10,7 +10,7 @@ static uint64_t end(struct turn_time *t, uint64_t now_ns)
 	return turn_time_took_ns(t);
 }
 
-static void a_turn_begins_when_somebody_first_reads_the_clock(void **state)
+TEST_THAT(a_turn_begins_when_somebody_first_reads_the_clock)
 {
 	struct turn_time t = { 0 };
 
@@ -28,7 +28,7 @@ static void a_turn_begins_when_somebody_first_reads_the_clock(void **state)
 }
 
 /* Nobody reads the clock while a file is loaded, say. */
-static void what_comes_before_that_is_known_to_within_a_millisecond(void **state)
+TEST_THAT(what_comes_before_that_is_known_to_within_a_millisecond)
 {
 	struct turn_time t = { 0 };
 
@@ -39,7 +39,7 @@ static void what_comes_before_that_is_known_to_within_a_millisecond(void **state
 	assert_int_equal(t.parts_ns[TURN_TIMEOUTS], MS);
 }
 
-static void a_turn_that_nobody_noted_takes_no_time(void **state)
+TEST_THAT(a_turn_that_nobody_noted_takes_no_time)
 {
 	struct turn_time t = { 0 };
 
@@ -49,7 +49,7 @@ static void a_turn_that_nobody_noted_takes_no_time(void **state)
 	assert_int_equal(t.busy.count, 2);
 }
 
-static void a_slow_turn_has_parts_and_a_longest_piece(void **state)
+TEST_THAT(a_slow_turn_has_parts_and_a_longest_piece)
 {
 	struct turn_time t = { .slow_ns = 50 * MS };
 	struct buf text = { 0 };
@@ -76,7 +76,7 @@ static void a_slow_turn_has_parts_and_a_longest_piece(void **state)
 	buf_deinit(&text);
 }
 
-static void without_a_limit_no_turn_is_slow(void **state)
+TEST_THAT(without_a_limit_no_turn_is_slow)
 {
 	struct turn_time t = { 0 };
 
@@ -85,15 +85,4 @@ static void without_a_limit_no_turn_is_slow(void **state)
 	assert_int_equal(t.slow, 0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_turn_begins_when_somebody_first_reads_the_clock),
-		cmocka_unit_test(what_comes_before_that_is_known_to_within_a_millisecond),
-		cmocka_unit_test(a_turn_that_nobody_noted_takes_no_time),
-		cmocka_unit_test(a_slow_turn_has_parts_and_a_longest_piece),
-		cmocka_unit_test(without_a_limit_no_turn_is_slow),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

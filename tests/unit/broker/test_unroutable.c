@@ -16,7 +16,7 @@ static void check(const struct unroutable *u, const char *expected)
 	buf_deinit(&text);
 }
 
-static void nothing_is_kept_of_none(void **state)
+TEST_THAT(nothing_is_kept_of_none)
 {
 	struct unroutable u = { 0 };
 
@@ -24,7 +24,7 @@ static void nothing_is_kept_of_none(void **state)
 	unroutable_deinit(&u);
 }
 
-static void the_key_seen_last_is_the_first(void **state)
+TEST_THAT(the_key_seen_last_is_the_first)
 {
 	struct unroutable u = { 0 };
 
@@ -37,7 +37,7 @@ static void the_key_seen_last_is_the_first(void **state)
 	unroutable_deinit(&u);
 }
 
-static void the_key_seen_longest_ago_makes_room(void **state)
+TEST_THAT(the_key_seen_longest_ago_makes_room)
 {
 	struct unroutable u = { 0 };
 	char key[16];
@@ -62,12 +62,4 @@ static void the_key_seen_longest_ago_makes_room(void **state)
 	unroutable_deinit(&u);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(nothing_is_kept_of_none),
-		cmocka_unit_test(the_key_seen_last_is_the_first),
-		cmocka_unit_test(the_key_seen_longest_ago_makes_room),
-	};
-	return cmocka_run_group_tests_name("broker/unroutable", tests, NULL, NULL);
-}
+RUN_TESTS()

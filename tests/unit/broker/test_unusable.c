@@ -72,7 +72,7 @@ static const char *explain(int code, const char *text)
 	return why.text;
 }
 
-static void the_reason_names_the_script(void **state)
+TEST_THAT(the_reason_names_the_script)
 {
 	assert_string_equal("uses retry/o.lua, which is missing",
 			    explain(TIDE_ENOTFOUND, "there is no retry script 'o'"));
@@ -82,7 +82,7 @@ static void the_reason_names_the_script(void **state)
 			    explain(TIDE_ERULE, "retry/o.lua:3: oh"));
 }
 
-static void a_request_is_refused_with_the_reason(void **state)
+TEST_THAT(a_request_is_refused_with_the_reason)
 {
 	struct model *m = model_create();
 	struct error err;
@@ -98,7 +98,7 @@ static void a_request_is_refused_with_the_reason(void **state)
 	model_destroy(m);
 }
 
-static void a_queue_that_is_being_read_is_asked_for_again(void **state)
+TEST_THAT(a_queue_that_is_being_read_is_asked_for_again)
 {
 	struct model *m = model_create();
 	struct error err;
@@ -109,7 +109,7 @@ static void a_queue_that_is_being_read_is_asked_for_again(void **state)
 	model_destroy(m);
 }
 
-static void bindings_are_counted_once(void **state)
+TEST_THAT(bindings_are_counted_once)
 {
 	struct model *m = model_create();
 	struct unusable_count n;
@@ -135,7 +135,7 @@ static void bindings_are_counted_once(void **state)
 	model_destroy(m);
 }
 
-static void what_can_be_used_again_makes_routes_old(void **state)
+TEST_THAT(what_can_be_used_again_makes_routes_old)
 {
 	struct model *m = model_create();
 	uint64_t version;
@@ -148,7 +148,7 @@ static void what_can_be_used_again_makes_routes_old(void **state)
 	model_destroy(m);
 }
 
-static void both_ends_of_a_binding_are_looked_at(void **state)
+TEST_THAT(both_ends_of_a_binding_are_looked_at)
 {
 	struct model *m = model_create();
 	struct buf text = { 0 };
@@ -166,7 +166,7 @@ static void both_ends_of_a_binding_are_looked_at(void **state)
 	model_destroy(m);
 }
 
-static void the_status_has_each_with_its_reason(void **state)
+TEST_THAT(the_status_has_each_with_its_reason)
 {
 	struct model *m = model_create();
 	struct buf text = { 0 };
@@ -184,17 +184,4 @@ static void the_status_has_each_with_its_reason(void **state)
 	model_destroy(m);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_reason_names_the_script),
-		cmocka_unit_test(a_request_is_refused_with_the_reason),
-		cmocka_unit_test(a_queue_that_is_being_read_is_asked_for_again),
-		cmocka_unit_test(bindings_are_counted_once),
-		cmocka_unit_test(what_can_be_used_again_makes_routes_old),
-		cmocka_unit_test(both_ends_of_a_binding_are_looked_at),
-		cmocka_unit_test(the_status_has_each_with_its_reason),
-	};
-
-	return cmocka_run_group_tests_name("broker/unusable", tests, NULL, NULL);
-}
+RUN_TESTS()

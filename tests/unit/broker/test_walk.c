@@ -102,7 +102,7 @@ static void destroy(struct model *m)
 	mem_free(m);
 }
 
-static void a_broker_without_anything_has_nothing(void **state)
+TEST_THAT(a_broker_without_anything_has_nothing)
 {
 	struct model *m = create();
 	struct walk w;
@@ -121,7 +121,7 @@ static void a_broker_without_anything_has_nothing(void **state)
 	destroy(m);
 }
 
-static void what_cannot_be_used_is_left_out(void **state)
+TEST_THAT(what_cannot_be_used_is_left_out)
 {
 	struct model *m = create();
 	static char why[] = "no script";
@@ -216,7 +216,7 @@ static void walk_through(struct model *m, struct walk *w, bool has_changes)
 	check_seen(&s);
 }
 
-static void what_stays_is_met_once_whatever_comes_and_goes(void **state)
+TEST_THAT(what_stays_is_met_once_whatever_comes_and_goes)
 {
 	srand(1);
 	for (int round = 0; round < 300; round++) {
@@ -238,13 +238,4 @@ static void what_stays_is_met_once_whatever_comes_and_goes(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_broker_without_anything_has_nothing),
-		cmocka_unit_test(what_cannot_be_used_is_left_out),
-		cmocka_unit_test(what_stays_is_met_once_whatever_comes_and_goes),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

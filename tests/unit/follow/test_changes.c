@@ -1,10 +1,6 @@
 /* In what two messages differ. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include "check.h"
 
 #include "base/buf.h"
 #include "follow/changes.h"
@@ -42,7 +38,7 @@ static unsigned compare(const struct msg *a, const struct msg *b, struct buf *ou
 	return c.count;
 }
 
-static void all_differences_are_told(void **state)
+TEST_THAT(all_differences_are_told)
 {
 	struct msg *a = make(some, 1, "", "hello"), *b = make(others, 2, "x", "hi");
 	struct changes counted = { .out = NULL };
@@ -64,7 +60,7 @@ static void all_differences_are_told(void **state)
 	msg_unref(b);
 }
 
-static void equal_messages_have_none(void **state)
+TEST_THAT(equal_messages_have_none)
 {
 	struct msg *a = make(some, 1, "x", "hello"), *b = make(some, 1, "x", "hello");
 	struct buf out;
@@ -78,12 +74,4 @@ static void equal_messages_have_none(void **state)
 	msg_unref(b);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(all_differences_are_told),
-		cmocka_unit_test(equal_messages_have_none),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

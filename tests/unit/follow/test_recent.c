@@ -32,7 +32,7 @@ static void add(struct recent *r, const char *key, size_t payload_len)
 	msg_unref(m);
 }
 
-static void the_oldest_go_when_it_is_full(void **state)
+TEST_THAT(the_oldest_go_when_it_is_full)
 {
 	struct recent *r = recent_create(false);
 	char key[16];
@@ -50,7 +50,7 @@ static void the_oldest_go_when_it_is_full(void **state)
 	assert_int_equal(vhost.refs, 1);
 }
 
-static void a_large_payload_is_not_kept_alive(void **state)
+TEST_THAT(a_large_payload_is_not_kept_alive)
 {
 	struct recent *r = recent_create(false);
 
@@ -63,7 +63,7 @@ static void a_large_payload_is_not_kept_alive(void **state)
 	recent_destroy(r);
 }
 
-static void bytes_are_bounded_with_payloads_too(void **state)
+TEST_THAT(bytes_are_bounded_with_payloads_too)
 {
 	struct recent *r = recent_create(true);
 
@@ -76,7 +76,7 @@ static void bytes_are_bounded_with_payloads_too(void **state)
 	recent_destroy(r);
 }
 
-static void a_script_sees_the_payload_only_where_it_is_kept(void **state)
+TEST_THAT(a_script_sees_the_payload_only_where_it_is_kept)
 {
 	struct recent *without = recent_create(false), *with = recent_create(true);
 	struct recent_record *copy;
@@ -109,7 +109,7 @@ static void target(struct verdict *v, uint64_t queue, uint32_t shard, double ran
 	}
 }
 
-static void the_order_of_queues_is_no_difference(void **state)
+TEST_THAT(the_order_of_queues_is_no_difference)
 {
 	struct verdict a, b;
 
@@ -127,7 +127,7 @@ static void the_order_of_queues_is_no_difference(void **state)
 	assert_int_equal(verdict_compare(&a, &b), VERDICT_SAME);
 }
 
-static void copies_in_one_queue_are_compared_in_their_order(void **state)
+TEST_THAT(copies_in_one_queue_are_compared_in_their_order)
 {
 	struct verdict a, b;
 
@@ -140,7 +140,7 @@ static void copies_in_one_queue_are_compared_in_their_order(void **state)
 	assert_int_equal(verdict_compare(&a, &b), VERDICT_SAME);
 }
 
-static void more_queues_than_are_told_apart_still_count(void **state)
+TEST_THAT(more_queues_than_are_told_apart_still_count)
 {
 	struct verdict a, b;
 
@@ -155,7 +155,7 @@ static void more_queues_than_are_told_apart_still_count(void **state)
 	assert_int_equal(verdict_compare(&a, &b), VERDICT_QUEUES);
 }
 
-static void a_refusal_differs_from_anything_else(void **state)
+TEST_THAT(a_refusal_differs_from_anything_else)
 {
 	struct verdict a, b;
 
@@ -168,17 +168,4 @@ static void a_refusal_differs_from_anything_else(void **state)
 	assert_int_equal(verdict_compare(&a, &b), VERDICT_ERROR);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_oldest_go_when_it_is_full),
-		cmocka_unit_test(a_large_payload_is_not_kept_alive),
-		cmocka_unit_test(bytes_are_bounded_with_payloads_too),
-		cmocka_unit_test(a_script_sees_the_payload_only_where_it_is_kept),
-		cmocka_unit_test(the_order_of_queues_is_no_difference),
-		cmocka_unit_test(copies_in_one_queue_are_compared_in_their_order),
-		cmocka_unit_test(more_queues_than_are_told_apart_still_count),
-		cmocka_unit_test(a_refusal_differs_from_anything_else),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -34,7 +34,7 @@ static void capture_end(struct capture *c)
 	fclose(c->file);
 }
 
-static void a_line_has_time_level_and_text(void **state)
+TEST_THAT(a_line_has_time_level_and_text)
 {
 	struct capture c;
 	log_configure(LOG_INFO, false);
@@ -49,7 +49,7 @@ static void a_line_has_time_level_and_text(void **state)
 	assert_string_equal(c.text + end, "info  store: redis is back after 1.2 s\n");
 }
 
-static void the_journal_gets_no_time(void **state)
+TEST_THAT(the_journal_gets_no_time)
 {
 	struct capture c;
 	log_configure(LOG_INFO, true);
@@ -60,7 +60,7 @@ static void the_journal_gets_no_time(void **state)
 	assert_string_equal(c.text, "error one\nwarn  two\n");
 }
 
-static void levels_above_the_configured_one_are_silent(void **state)
+TEST_THAT(levels_above_the_configured_one_are_silent)
 {
 	struct capture c;
 	log_configure(LOG_WARN, true);
@@ -76,7 +76,7 @@ static void levels_above_the_configured_one_are_silent(void **state)
 	assert_true(log_is_on(LOG_DEBUG));
 }
 
-static void no_text_can_forge_a_line(void **state)
+TEST_THAT(no_text_can_forge_a_line)
 {
 	struct capture c;
 	log_configure(LOG_INFO, true);
@@ -86,7 +86,7 @@ static void no_text_can_forge_a_line(void **state)
 	assert_string_equal(c.text, "info  key 'x  2026-01-01 error [2J '\n");
 }
 
-static void a_line_that_is_too_long_is_cut_and_still_ends(void **state)
+TEST_THAT(a_line_that_is_too_long_is_cut_and_still_ends)
 {
 	static char text[5000];
 	memset(text, 'x', sizeof(text) - 1);
@@ -131,7 +131,7 @@ static size_t drain(int fd, char *out, size_t room)
 	return len;
 }
 
-static void bytes_that_are_no_text_become_marks(void **state)
+TEST_THAT(bytes_that_are_no_text_become_marks)
 {
 	struct capture c;
 	log_configure(LOG_INFO, true);
@@ -161,7 +161,7 @@ static void as_json(struct capture *c, enum log_level level, const char *text)
 	memmove(time, end + 3, strlen(end + 3) + 1);
 }
 
-static void json_has_level_component_and_message(void **state)
+TEST_THAT(json_has_level_component_and_message)
 {
 	struct capture c;
 
@@ -179,7 +179,7 @@ static void json_has_level_component_and_message(void **state)
 	assert_string_equal(c.text, "{\"level\":\"debug\",\"message\":\"store:x\"}\n");
 }
 
-static void json_cannot_be_forged(void **state)
+TEST_THAT(json_cannot_be_forged)
 {
 	struct capture c;
 
@@ -188,7 +188,7 @@ static void json_cannot_be_forged(void **state)
 				    "\"x\\\"}  {\\\"level\\\":\\\"error\\\\  ? \"}\n");
 }
 
-static void json_that_is_too_long_is_cut_and_still_whole(void **state)
+TEST_THAT(json_that_is_too_long_is_cut_and_still_whole)
 {
 	static const char *const fillers[] = { "\"", "\\", "x", "\xe2\x82\xac", "\xff" };
 	char text[6000];
@@ -214,7 +214,7 @@ static void json_that_is_too_long_is_cut_and_still_whole(void **state)
 }
 
 /* Last: from here on nothing of this process waits for the reader of its log. */
-static void a_reader_that_does_not_read_is_not_waited_for(void **state)
+TEST_THAT(a_reader_that_does_not_read_is_not_waited_for)
 {
 	static char text[1 << 18];
 	int fds[2], saved = dup(STDERR_FILENO);
@@ -238,7 +238,7 @@ static void a_reader_that_does_not_read_is_not_waited_for(void **state)
 }
 
 /* The limit stays on. */
-static void a_line_that_comes_again_and_again_is_held_back(void **state)
+TEST_THAT(a_line_that_comes_again_and_again_is_held_back)
 {
 	struct capture c;
 	const char *at;
@@ -267,20 +267,4 @@ static void a_line_that_comes_again_and_again_is_held_back(void **state)
 			    "like this in 10 s)\n");
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_line_has_time_level_and_text),
-		cmocka_unit_test(the_journal_gets_no_time),
-		cmocka_unit_test(levels_above_the_configured_one_are_silent),
-		cmocka_unit_test(no_text_can_forge_a_line),
-		cmocka_unit_test(a_line_that_is_too_long_is_cut_and_still_ends),
-		cmocka_unit_test(bytes_that_are_no_text_become_marks),
-		cmocka_unit_test(json_has_level_component_and_message),
-		cmocka_unit_test(json_cannot_be_forged),
-		cmocka_unit_test(json_that_is_too_long_is_cut_and_still_whole),
-		cmocka_unit_test(a_line_that_comes_again_and_again_is_held_back),
-		cmocka_unit_test(a_reader_that_does_not_read_is_not_waited_for),
-	};
-	return cmocka_run_group_tests_name("base/log", tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -1,7 +1,5 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
+
+#include "check.h"
 
 #include <signal.h>
 #include <string.h>
@@ -32,7 +30,7 @@ static pid_t begin_child(struct process *out)
 	return pid;
 }
 
-static void the_own_process_has_not_ended(void **state)
+TEST_THAT(the_own_process_has_not_ended)
 {
 	struct process self;
 
@@ -42,7 +40,7 @@ static void the_own_process_has_not_ended(void **state)
 	assert_false(process_has_ended(&self));
 }
 
-static void a_process_has_ended_from_its_death_on(void **state)
+TEST_THAT(a_process_has_ended_from_its_death_on)
 {
 	struct process child;
 	siginfo_t info;
@@ -59,7 +57,7 @@ static void a_process_has_ended_from_its_death_on(void **state)
 	assert_true(process_has_ended(&child));
 }
 
-static void another_process_may_have_the_pid(void **state)
+TEST_THAT(another_process_may_have_the_pid)
 {
 	struct process self;
 
@@ -68,7 +66,7 @@ static void another_process_may_have_the_pid(void **state)
 	assert_true(process_has_ended(&self));
 }
 
-static void elsewhere_nothing_is_known(void **state)
+TEST_THAT(elsewhere_nothing_is_known)
 {
 	struct process p;
 
@@ -84,14 +82,4 @@ static void elsewhere_nothing_is_known(void **state)
 	assert_false(process_has_ended(&p));
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_own_process_has_not_ended),
-		cmocka_unit_test(a_process_has_ended_from_its_death_on),
-		cmocka_unit_test(another_process_may_have_the_pid),
-		cmocka_unit_test(elsewhere_nothing_is_known),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

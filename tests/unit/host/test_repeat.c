@@ -29,7 +29,7 @@ static int say(const char *format, int count, int64_t mono_ms)
 	return written;
 }
 
-static void ten_of_a_line_are_written_in_ten_seconds(void **state)
+TEST_WITH(ten_of_a_line_are_written_in_ten_seconds, reset, NULL)
 {
 	static const char one[] = "one", other[] = "other";
 
@@ -40,7 +40,7 @@ static void ten_of_a_line_are_written_in_ten_seconds(void **state)
 	assert_int_equal(all.due_ms, 11000);
 }
 
-static void the_end_of_the_period_tells_how_many_were_held_back(void **state)
+TEST_WITH(the_end_of_the_period_tells_how_many_were_held_back, reset, NULL)
 {
 	static const char line[] = "line";
 	struct repeat r;
@@ -57,7 +57,7 @@ static void the_end_of_the_period_tells_how_many_were_held_back(void **state)
 	assert_int_equal(all.due_ms, 21000);
 }
 
-static void what_was_never_held_back_starts_anew_silently(void **state)
+TEST_WITH(what_was_never_held_back_starts_anew_silently, reset, NULL)
 {
 	static const char line[] = "line";
 	struct repeat r;
@@ -67,7 +67,7 @@ static void what_was_never_held_back_starts_anew_silently(void **state)
 	assert_int_equal(say(line, 10, 20000), 10);
 }
 
-static void the_end_tells_of_all(void **state)
+TEST_WITH(the_end_tells_of_all, reset, NULL)
 {
 	static const char one[] = "one", other[] = "other";
 	struct repeat r;
@@ -84,7 +84,7 @@ static void the_end_tells_of_all(void **state)
 	assert_false(repeat_take(&all, 11000, true, &r));
 }
 
-static void more_kinds_of_lines_than_there_is_room_for_are_written(void **state)
+TEST_WITH(more_kinds_of_lines_than_there_is_room_for_are_written, reset, NULL)
 {
 	static char formats[10000];
 	int written = 0, slots = 0;
@@ -98,7 +98,7 @@ static void more_kinds_of_lines_than_there_is_room_for_are_written(void **state)
 	assert_int_equal(written, slots * 10 + ((int)sizeof(formats) - slots) * 20);
 }
 
-static void a_text_is_kept_up_to_a_whole_character(void **state)
+TEST_THAT(a_text_is_kept_up_to_a_whole_character)
 {
 	char text[REPEAT_TEXT_MAX + 10];
 	struct repeat r;
@@ -110,18 +110,4 @@ static void a_text_is_kept_up_to_a_whole_character(void **state)
 	assert_int_equal(strlen(r.text), REPEAT_TEXT_MAX - 3);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(ten_of_a_line_are_written_in_ten_seconds, reset),
-		cmocka_unit_test_setup(
-			the_end_of_the_period_tells_how_many_were_held_back, reset),
-		cmocka_unit_test_setup(what_was_never_held_back_starts_anew_silently,
-				       reset),
-		cmocka_unit_test_setup(the_end_tells_of_all, reset),
-		cmocka_unit_test_setup(
-			more_kinds_of_lines_than_there_is_room_for_are_written, reset),
-		cmocka_unit_test(a_text_is_kept_up_to_a_whole_character),
-	};
-	return cmocka_run_group_tests_name("host/repeat", tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -8,7 +8,7 @@
 
 #define MIB ((size_t)1 << 20)
 
-static void memory_and_time_that_are_used_are_told(void **state)
+TEST_THAT(memory_and_time_that_are_used_are_told)
 {
 	struct usage before, after;
 	struct rlimit limit;
@@ -31,11 +31,4 @@ static void memory_and_time_that_are_used_are_told(void **state)
 	assert_int_equal(after.fds_max, limit.rlim_cur);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(memory_and_time_that_are_used_are_told),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

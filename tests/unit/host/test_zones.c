@@ -1,9 +1,6 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include "check.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,7 +58,7 @@ static const char *const names[] = {
 };
 
 /* glibc, which has one time zone at a time, is asked for all of them. */
-static void clocks_show_what_glibc_says(void **state)
+TEST_THAT(clocks_show_what_glibc_says)
 {
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		const struct zone *z = get(names[i]);
@@ -82,7 +79,7 @@ static void clocks_show_what_glibc_says(void **state)
 }
 
 /* The first moment whose clocks show the time, or the moment at which they skip it. */
-static void a_local_time_is_the_first_moment_that_shows_it(void **state)
+TEST_THAT(a_local_time_is_the_first_moment_that_shows_it)
 {
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		const struct zone *z = get(names[i]);
@@ -124,7 +121,7 @@ static const struct {
 	  "2011-12-30 10:00" }, /* a day that was none */
 };
 
-static void clocks_that_change_skip_times_or_show_them_twice(void **state)
+TEST_THAT(clocks_that_change_skip_times_or_show_them_twice)
 {
 	for (size_t i = 0; i < sizeof(moments) / sizeof(moments[0]); i++)
 		if (zone_utc_of(get(moments[i].zone), seconds(moments[i].local)) !=
@@ -159,7 +156,7 @@ static void expect_ticks(const char *cron, const char *zone, const char *from,
 	assert_string_equal(found, expected);
 }
 
-static void ticks_follow_the_clocks(void **state)
+TEST_THAT(ticks_follow_the_clocks)
 {
 	/* In UTC. The clocks in Berlin are put forward at 01:00 and back at 01:00. */
 	expect_ticks("0 6 * * *", "Europe/Berlin", "2026-03-28 00:00", "2026-03-31 00:00",
@@ -224,7 +221,7 @@ static void write_file(const char *dir, const char *name, struct slice text)
 	assert_int_equal(fclose(file), 0);
 }
 
-static void what_is_no_zone_is_refused_with_a_sentence(void **state)
+TEST_THAT(what_is_no_zone_is_refused_with_a_sentence)
 {
 	char dir[] = "/tmp/test_zones.XXXXXX", path[256], sentence[256];
 	static const char *const wrong[] = {
@@ -264,7 +261,7 @@ static void what_is_no_zone_is_refused_with_a_sentence(void **state)
 }
 
 /* Each byte of a file changed, and each shorter file: refused, or a zone that answers. */
-static void a_damaged_file_does_no_harm(void **state)
+TEST_THAT(a_damaged_file_does_no_harm)
 {
 	static char text[ZONE_FILE_MAX];
 	FILE *file = fopen("/usr/share/zoneinfo/Europe/Berlin", "r");
@@ -302,15 +299,4 @@ static int forget(void **state)
 	return 0;
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(clocks_show_what_glibc_says),
-		cmocka_unit_test(a_local_time_is_the_first_moment_that_shows_it),
-		cmocka_unit_test(clocks_that_change_skip_times_or_show_them_twice),
-		cmocka_unit_test(ticks_follow_the_clocks),
-		cmocka_unit_test(what_is_no_zone_is_refused_with_a_sentence),
-		cmocka_unit_test(a_damaged_file_does_no_harm),
-	};
-	return cmocka_run_group_tests(tests, NULL, forget);
-}
+RUN_TESTS(.end = forget)

@@ -28,7 +28,7 @@ static void expect(const struct cases *c, struct slice request, size_t size)
 	reading_forget(&r);
 }
 
-static void each_case_has_its_status_in_any_pieces(void **state)
+TEST_THAT(each_case_has_its_status_in_any_pieces)
 {
 	struct cases c;
 
@@ -54,7 +54,7 @@ static void read_whole(struct reading *r, const char *text)
 	assert_true(reading_is_whole(r));
 }
 
-static void a_head_has_its_parts(void **state)
+TEST_THAT(a_head_has_its_parts)
 {
 	struct reading r;
 
@@ -86,7 +86,7 @@ static void expect_target(const char *target, const char *host, const char *path
 	reading_forget(&r);
 }
 
-static void the_host_of_a_target_counts(void **state)
+TEST_THAT(the_host_of_a_target_counts)
 {
 	expect_target("/", "other", "/");
 	expect_target("/x?y=http://a/b", "other", "/x?y=http://a/b");
@@ -97,7 +97,7 @@ static void the_host_of_a_target_counts(void **state)
 	expect_target("http://[::1]:7311/b", "[::1]:7311", "/b");
 }
 
-static void the_old_version_closes_unless_it_is_asked_not_to(void **state)
+TEST_THAT(the_old_version_closes_unless_it_is_asked_not_to)
 {
 	struct reading r;
 
@@ -110,14 +110,4 @@ static void the_old_version_closes_unless_it_is_asked_not_to(void **state)
 	reading_forget(&r);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(each_case_has_its_status_in_any_pieces),
-		cmocka_unit_test(a_head_has_its_parts),
-		cmocka_unit_test(the_host_of_a_target_counts),
-		cmocka_unit_test(the_old_version_closes_unless_it_is_asked_not_to),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

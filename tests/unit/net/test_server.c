@@ -152,7 +152,7 @@ static int stop_broker(void **state)
 /* ---- tests
  * ------------------------------------------------------------------------------ */
 
-static void lines_may_come_in_any_pieces(void **state)
+TEST_THAT(lines_may_come_in_any_pieces)
 {
 	static const char text[] = "PING\r\nDECLARE queue q exclusive\r\n";
 	int fd = open_client();
@@ -164,7 +164,7 @@ static void lines_may_come_in_any_pieces(void **state)
 	expect_end(fd);
 }
 
-static void a_peer_that_has_closed_its_side_gets_its_answers(void **state)
+TEST_THAT(a_peer_that_has_closed_its_side_gets_its_answers)
 {
 	int fd = open_client();
 
@@ -174,7 +174,7 @@ static void a_peer_that_has_closed_its_side_gets_its_answers(void **state)
 	expect_end(fd);
 }
 
-static void what_a_lost_connection_held_goes_back(void **state)
+TEST_THAT(what_a_lost_connection_held_goes_back)
 {
 	int fd = open_client(), other = open_client();
 	char line[256] = "";
@@ -194,7 +194,7 @@ static void what_a_lost_connection_held_goes_back(void **state)
 }
 
 /* Larger than any buffer on the way, in both directions. */
-static void a_large_payload_goes_in_and_out(void **state)
+TEST_THAT(a_large_payload_goes_in_and_out)
 {
 	enum { LEN = 6 << 20 };
 	char *payload = mem_alloc(LEN), *got = mem_alloc(LEN), line[256] = "";
@@ -219,7 +219,7 @@ static void a_large_payload_goes_in_and_out(void **state)
 	mem_free(got);
 }
 
-static void one_over_the_limit_is_told_so(void **state)
+TEST_THAT(one_over_the_limit_is_told_so)
 {
 	int fd = open_client(), second;
 
@@ -232,7 +232,7 @@ static void one_over_the_limit_is_told_so(void **state)
 	close(fd);
 }
 
-static void a_line_that_never_ends_closes_the_connection(void **state)
+TEST_THAT(a_line_that_never_ends_closes_the_connection)
 {
 	char *line = mem_alloc(LINE_MAX_BYTES);
 	int fd = open_client();
@@ -244,7 +244,7 @@ static void a_line_that_never_ends_closes_the_connection(void **state)
 	mem_free(line);
 }
 
-static void a_drain_is_announced(void **state)
+TEST_THAT(a_drain_is_announced)
 {
 	int fd = open_client();
 
@@ -255,7 +255,7 @@ static void a_drain_is_announced(void **state)
 	close(fd);
 }
 
-static void a_unix_socket_serves_too_and_a_stale_one_is_replaced(void **state)
+TEST_THAT(a_unix_socket_serves_too_and_a_stale_one_is_replaced)
 {
 	char dir[] = "/tmp/tidemq-test.XXXXXX", address[SERVER_ADDRESS_MAX];
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
@@ -284,7 +284,7 @@ static void a_unix_socket_serves_too_and_a_stale_one_is_replaced(void **state)
 	start(state);
 }
 
-static void what_is_no_address_is_refused(void **state)
+TEST_THAT(what_is_no_address_is_refused)
 {
 	static const char *const wrong[] = {
 		"",
@@ -308,21 +308,4 @@ static void what_is_no_address_is_refused(void **state)
 	}
 }
 
-#define SERVER_TEST(f) cmocka_unit_test_setup_teardown(f, start, stop)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		SERVER_TEST(lines_may_come_in_any_pieces),
-		SERVER_TEST(a_peer_that_has_closed_its_side_gets_its_answers),
-		SERVER_TEST(what_a_lost_connection_held_goes_back),
-		SERVER_TEST(a_large_payload_goes_in_and_out),
-		SERVER_TEST(one_over_the_limit_is_told_so),
-		SERVER_TEST(a_line_that_never_ends_closes_the_connection),
-		SERVER_TEST(a_drain_is_announced),
-		SERVER_TEST(a_unix_socket_serves_too_and_a_stale_one_is_replaced),
-		SERVER_TEST(what_is_no_address_is_refused),
-	};
-	return cmocka_run_group_tests_name("net/server", tests, start_broker,
-					   stop_broker);
-}
+RUN_TESTS(.setup = start, .teardown = stop, .begin = start_broker, .end = stop_broker)

@@ -170,7 +170,7 @@ static unsigned count_answered(const struct client *clients)
 
 /* Handshakes of many clients that come at once take several turns: requests of others
  * are answered in between. */
-static void handshakes_have_their_time_in_a_turn(void **state)
+TEST_THAT(handshakes_have_their_time_in_a_turn)
 {
 	struct client clients[CLIENTS], other = begin();
 	unsigned answered = 0, turns = 0;
@@ -228,7 +228,7 @@ static ssize_t hear_end(struct client *c)
 	}
 }
 
-static void who_says_that_it_sends_no_more_gets_its_answers(void **state)
+TEST_THAT(who_says_that_it_sends_no_more_gets_its_answers)
 {
 	struct client c = begin();
 	struct iovec vec = { (char[]){ "PING\r\nPING\r\n" }, 12 };
@@ -249,7 +249,7 @@ static void who_says_that_it_sends_no_more_gets_its_answers(void **state)
 	end(&c);
 }
 
-static void a_record_that_was_changed_ends_the_connection(void **state)
+TEST_THAT(a_record_that_was_changed_ends_the_connection)
 {
 	struct client c = begin();
 	struct iovec vec = { (char[]){ "PING\r\n" }, 6 };
@@ -265,7 +265,7 @@ static void a_record_that_was_changed_ends_the_connection(void **state)
 	end(&c);
 }
 
-static void an_idle_connection_keeps_no_buffers(void **state)
+TEST_THAT(an_idle_connection_keeps_no_buffers)
 {
 	struct client c = begin();
 	const struct conn *conn;
@@ -279,7 +279,7 @@ static void an_idle_connection_keeps_no_buffers(void **state)
 	end(&c);
 }
 
-static void connections_may_end_at_any_moment_of_a_handshake(void **state)
+TEST_THAT(connections_may_end_at_any_moment_of_a_handshake)
 {
 	for (size_t cut = 0; cut < 300; cut += 7) {
 		struct client c = begin();
@@ -322,18 +322,4 @@ static int end_all(void **state)
 	return 0;
 }
 
-#define SERVER_TEST(f) cmocka_unit_test_setup_teardown(f, start, stop)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		SERVER_TEST(handshakes_have_their_time_in_a_turn),
-		SERVER_TEST(who_says_that_it_sends_no_more_gets_its_answers),
-		SERVER_TEST(a_record_that_was_changed_ends_the_connection),
-		SERVER_TEST(an_idle_connection_keeps_no_buffers),
-		SERVER_TEST(connections_may_end_at_any_moment_of_a_handshake),
-	};
-
-	return cmocka_run_group_tests_name("net/server with TLS", tests, begin_all,
-					   end_all);
-}
+RUN_TESTS(.setup = start, .teardown = stop, .begin = begin_all, .end = end_all)

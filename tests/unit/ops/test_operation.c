@@ -3,7 +3,7 @@
 #include "ops/operation.h"
 #include "proto/line/request.h"
 
-static void each_row_is_sound(void **state)
+TEST_THAT(each_row_is_sound)
 {
 	const struct operation *o, *other;
 
@@ -39,7 +39,7 @@ static void expect_row(const char *line, const char *name, const char *rest)
 	assert_true(slice_is(after, rest));
 }
 
-static void a_line_finds_the_row_with_most_of_its_words(void **state)
+TEST_THAT(a_line_finds_the_row_with_most_of_its_words)
 {
 	struct slice rest;
 	struct error err = { 0 };
@@ -62,12 +62,4 @@ static void a_line_finds_the_row_with_most_of_its_words(void **state)
 	assert_int_equal(err.code, TIDE_EVERB);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(each_row_is_sound),
-		cmocka_unit_test(a_line_finds_the_row_with_most_of_its_words),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -85,7 +85,7 @@ static size_t build(struct out *o)
 	return at;
 }
 
-static void what_is_written_is_what_is_sent(void **state)
+TEST_THAT(what_is_written_is_what_is_sent)
 {
 	struct out o;
 	size_t len;
@@ -100,7 +100,7 @@ static void what_is_written_is_what_is_sent(void **state)
 	out_deinit(&o);
 }
 
-static void consume_at_every_boundary_leaves_the_rest(void **state)
+TEST_THAT(consume_at_every_boundary_leaves_the_rest)
 {
 	static const int near[] = { -1, 0, 1 };
 	struct iovec vec[64];
@@ -131,7 +131,7 @@ static void consume_at_every_boundary_leaves_the_rest(void **state)
 	}
 }
 
-static void any_steps_of_consume_lead_to_the_end(void **state)
+TEST_THAT(any_steps_of_consume_lead_to_the_end)
 {
 	static const size_t steps[] = { 1000, 4095, 4096, 4097, 16383, 16384, 16385 };
 
@@ -155,7 +155,7 @@ static void any_steps_of_consume_lead_to_the_end(void **state)
 }
 
 /* What a connection does: it writes on while the front is being sent. */
-static void writing_goes_on_behind_what_was_sent(void **state)
+TEST_THAT(writing_goes_on_behind_what_was_sent)
 {
 	struct out o;
 	size_t from = 0, at = 0;
@@ -175,7 +175,7 @@ static void writing_goes_on_behind_what_was_sent(void **state)
 	assert_int_equal(o.bytes, 0);
 }
 
-static void a_large_payload_is_held_and_a_small_one_is_copied(void **state)
+TEST_THAT(a_large_payload_is_held_and_a_small_one_is_copied)
 {
 	struct msg *small = make_msg(OUT_REFER_BYTES - 1, 0);
 	struct msg *large = make_msg(OUT_REFER_BYTES, OUT_REFER_BYTES - 1);
@@ -202,7 +202,7 @@ static void a_large_payload_is_held_and_a_small_one_is_copied(void **state)
 	msg_unref(large);
 }
 
-static void no_more_iovecs_than_asked_for(void **state)
+TEST_THAT(no_more_iovecs_than_asked_for)
 {
 	struct iovec vec[3] = { { 0 } };
 	struct out o;
@@ -216,7 +216,7 @@ static void no_more_iovecs_than_asked_for(void **state)
 	out_deinit(&o);
 }
 
-static void a_reservation_is_in_one_piece(void **state)
+TEST_THAT(a_reservation_is_in_one_piece)
 {
 	struct out o;
 	size_t at = 0;
@@ -252,16 +252,4 @@ static int drop_pool(void **state)
 	return 0;
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_is_written_is_what_is_sent),
-		cmocka_unit_test(consume_at_every_boundary_leaves_the_rest),
-		cmocka_unit_test(any_steps_of_consume_lead_to_the_end),
-		cmocka_unit_test(writing_goes_on_behind_what_was_sent),
-		cmocka_unit_test(a_large_payload_is_held_and_a_small_one_is_copied),
-		cmocka_unit_test(no_more_iovecs_than_asked_for),
-		cmocka_unit_test(a_reservation_is_in_one_piece),
-	};
-	return cmocka_run_group_tests_name("proto/out", tests, make_pool, drop_pool);
-}
+RUN_TESTS(.begin = make_pool, .end = drop_pool)

@@ -1,10 +1,7 @@
 /* The directory in which the specs of files in memory run. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include "check.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +45,7 @@ static const char *read_file(const char *dir, const char *name)
 	return text;
 }
 
-static void it_has_the_files_and_what_is_no_script(void **state)
+TEST_THAT(it_has_the_files_and_what_is_no_script)
 {
 	char specs[] = "/tmp/tide-gate-XXXXXX";
 	struct files_dir made;
@@ -84,7 +81,7 @@ static void it_has_the_files_and_what_is_no_script(void **state)
 	bundle_unref(files);
 }
 
-static void without_a_directory_of_specs_there_is_none(void **state)
+TEST_THAT(without_a_directory_of_specs_there_is_none)
 {
 	struct bundle *files = bundle_create();
 	struct error err;
@@ -95,7 +92,7 @@ static void without_a_directory_of_specs_there_is_none(void **state)
 	bundle_unref(files);
 }
 
-static void what_a_killed_process_leaves_goes(void **state)
+TEST_THAT(what_a_killed_process_leaves_goes)
 {
 	struct bundle *files = bundle_create();
 	struct files_dir mine, left;
@@ -111,13 +108,4 @@ static void what_a_killed_process_leaves_goes(void **state)
 	bundle_unref(files);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(it_has_the_files_and_what_is_no_script),
-		cmocka_unit_test(without_a_directory_of_specs_there_is_none),
-		cmocka_unit_test(what_a_killed_process_leaves_goes),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

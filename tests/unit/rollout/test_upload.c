@@ -2,7 +2,7 @@
 
 #include "rollout/upload.h"
 
-static void rules_files_may_be_uploaded(void **state)
+TEST_THAT(rules_files_may_be_uploaded)
 {
 	static const char *const paths[] = { "filters/vip.lua", "routing/by-tenant_2.lua",
 					     "top.lua", "a/b/c/d.lua" };
@@ -12,7 +12,7 @@ static void rules_files_may_be_uploaded(void **state)
 		assert_int_equal(upload_check_path(slice_from(paths[i]), &err), TIDE_OK);
 }
 
-static void other_paths_are_refused(void **state)
+TEST_THAT(other_paths_are_refused)
 {
 	static const char *const paths[] = {
 		"",         "/etc/x.lua",  "../x.lua",      "a/../x.lua",
@@ -33,7 +33,7 @@ static void other_paths_are_refused(void **state)
 }
 
 /* The gate would run it, outside of the sandbox. */
-static void a_spec_is_refused(void **state)
+TEST_THAT(a_spec_is_refused)
 {
 	struct error err;
 
@@ -42,13 +42,4 @@ static void a_spec_is_refused(void **state)
 	assert_int_equal(upload_check_path(SLICE("_spec.lua"), &err), TIDE_EDENIED);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(rules_files_may_be_uploaded),
-		cmocka_unit_test(other_paths_are_refused),
-		cmocka_unit_test(a_spec_is_refused),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

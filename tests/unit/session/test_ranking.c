@@ -40,7 +40,7 @@ static void offer_all(struct ranking *r)
 	offer(r, 7, "d");
 }
 
-static void rows_are_in_the_order_of_their_names(void **state)
+TEST_THAT(rows_are_in_the_order_of_their_names)
 {
 	struct ranking r;
 
@@ -52,7 +52,7 @@ static void rows_are_in_the_order_of_their_names(void **state)
 	expect(&r, "d c b ab a");
 }
 
-static void equal_figures_are_in_the_order_of_their_names(void **state)
+TEST_THAT(equal_figures_are_in_the_order_of_their_names)
 {
 	struct ranking r;
 
@@ -64,7 +64,7 @@ static void equal_figures_are_in_the_order_of_their_names(void **state)
 	expect(&r, "ab b a c d");
 }
 
-static void only_the_first_are_kept(void **state)
+TEST_THAT(only_the_first_are_kept)
 {
 	struct ranking r;
 
@@ -79,7 +79,7 @@ static void only_the_first_are_kept(void **state)
 	expect(&r, "");
 }
 
-static void equal_names_stay_as_they_were_offered(void **state)
+TEST_THAT(equal_names_stay_as_they_were_offered)
 {
 	struct ranking r;
 
@@ -94,7 +94,7 @@ static void equal_names_stay_as_they_were_offered(void **state)
 	ranking_deinit(&r);
 }
 
-static void pages_of_many_rows_have_each_once(void **state)
+TEST_THAT(pages_of_many_rows_have_each_once)
 {
 	enum { COUNT = 2000, PAGE = 300 };
 	char name[16];
@@ -116,15 +116,4 @@ static void pages_of_many_rows_have_each_once(void **state)
 	assert_int_equal(next, COUNT);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(rows_are_in_the_order_of_their_names),
-		cmocka_unit_test(equal_figures_are_in_the_order_of_their_names),
-		cmocka_unit_test(only_the_first_are_kept),
-		cmocka_unit_test(equal_names_stay_as_they_were_offered),
-		cmocka_unit_test(pages_of_many_rows_have_each_once),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

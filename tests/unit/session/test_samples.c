@@ -53,14 +53,14 @@ static unsigned count_rows(void)
 	return count;
 }
 
-static void nothing_is_sampled_before_the_broker_has_started(void **state)
+TEST_THAT(nothing_is_sampled_before_the_broker_has_started)
 {
 	pass(100000);
 	assert_int_equal(samples_due_ms(all), 0);
 	assert_string_equal(rows(0), "[]}");
 }
 
-static void a_sample_has_rates_since_the_last_one_and_gauges(void **state)
+TEST_THAT(a_sample_has_rates_since_the_last_one_and_gauges)
 {
 	broker->is_started = true;
 	broker->counters.published = 1000;
@@ -81,7 +81,7 @@ static void a_sample_has_rates_since_the_last_one_and_gauges(void **state)
 	assert_int_equal(count_rows(), 2);
 }
 
-static void the_last_hour_is_kept(void **state)
+TEST_THAT(the_last_hour_is_kept)
 {
 	broker->is_started = true;
 	pass(0);
@@ -93,7 +93,7 @@ static void the_last_hour_is_kept(void **state)
 	assert_null(strstr(rows(0), "[2400000,"));
 }
 
-static void a_pause_is_one_sample_with_its_mean_rates(void **state)
+TEST_THAT(a_pause_is_one_sample_with_its_mean_rates)
 {
 	broker->is_started = true;
 	pass(0);
@@ -104,7 +104,7 @@ static void a_pause_is_one_sample_with_its_mean_rates(void **state)
 	assert_int_equal(samples_due_ms(all), broker->now_ms + 5000);
 }
 
-static void the_newest_has_rates_of_a_second_at_least(void **state)
+TEST_THAT(the_newest_has_rates_of_a_second_at_least)
 {
 	struct json j = { .out = &text };
 
@@ -124,21 +124,4 @@ static void the_newest_has_rates_of_a_second_at_least(void **state)
 	assert_int_equal(count_rows(), 1);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(
-			nothing_is_sampled_before_the_broker_has_started, setup,
-			teardown),
-		cmocka_unit_test_setup_teardown(
-			a_sample_has_rates_since_the_last_one_and_gauges, setup,
-			teardown),
-		cmocka_unit_test_setup_teardown(the_last_hour_is_kept, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_pause_is_one_sample_with_its_mean_rates,
-						setup, teardown),
-		cmocka_unit_test_setup_teardown(the_newest_has_rates_of_a_second_at_least,
-						setup, teardown),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.setup = setup, .teardown = teardown)

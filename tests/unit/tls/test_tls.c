@@ -59,7 +59,7 @@ static void write_file(const char *path, const char *text)
 	fclose(file);
 }
 
-static void wrong_files_are_named(void **state)
+TEST_THAT(wrong_files_are_named)
 {
 	struct tls_files files = files_of("server", NULL);
 	EVP_PKEY *key = certs_read_key("server");
@@ -92,7 +92,7 @@ static void wrong_files_are_named(void **state)
 	refuse_server(&files, TLS_CLIENT_NONE, "needs a certificate and its key");
 }
 
-static void a_context_tells_of_its_certificate(void **state)
+TEST_THAT(a_context_tells_of_its_certificate)
 {
 	struct tls_context *c = server_of("server", NULL, TLS_CLIENT_NONE);
 	struct buf out = { 0 };
@@ -177,7 +177,7 @@ static void expect_failure(const struct tls *t, const char *text)
 		fail_msg("'%s' is not in '%s'", text, tls_error(t));
 }
 
-static void bytes_arrive_whatever_their_pieces(void **state)
+TEST_THAT(bytes_arrive_whatever_their_pieces)
 {
 	for (size_t step = 1; step < 40000; step = step * 7 + 3) {
 		struct pair p =
@@ -211,7 +211,7 @@ static void bytes_arrive_whatever_their_pieces(void **state)
 	}
 }
 
-static void many_small_pieces_are_few_records(void **state)
+TEST_THAT(many_small_pieces_are_few_records)
 {
 	struct pair p = pair_of(client_of(NULL, "ca"),
 				server_of("server", NULL, TLS_CLIENT_NONE), "127.0.0.1");
@@ -228,7 +228,7 @@ static void many_small_pieces_are_few_records(void **state)
 	end(&p);
 }
 
-static void no_more_than_asked_is_encrypted(void **state)
+TEST_THAT(no_more_than_asked_is_encrypted)
 {
 	struct pair p = pair_of(client_of(NULL, "ca"),
 				server_of("server", NULL, TLS_CLIENT_NONE), "localhost");
@@ -243,7 +243,7 @@ static void no_more_than_asked_is_encrypted(void **state)
 	end(&p);
 }
 
-static void what_is_not_read_is_kept(void **state)
+TEST_THAT(what_is_not_read_is_kept)
 {
 	struct pair p = pair_of(client_of(NULL, "ca"),
 				server_of("server", NULL, TLS_CLIENT_NONE), "localhost");
@@ -270,7 +270,7 @@ static void what_is_not_read_is_kept(void **state)
 	end(&p);
 }
 
-static void a_side_says_that_it_sends_no_more(void **state)
+TEST_THAT(a_side_says_that_it_sends_no_more)
 {
 	struct pair p = pair_of(client_of(NULL, "ca"),
 				server_of("server", NULL, TLS_CLIENT_NONE), "localhost");
@@ -314,7 +314,7 @@ static void accept_host(const char *server, const char *ca, const char *host)
 	end(&p);
 }
 
-static void a_client_verifies_the_server(void **state)
+TEST_THAT(a_client_verifies_the_server)
 {
 	accept_host("server", "ca", "localhost");
 	accept_host("server", "ca", "127.0.0.1");
@@ -341,7 +341,7 @@ static struct pair pair_with_client(const char *cert, enum tls_client client)
 	return p;
 }
 
-static void a_server_verifies_clients(void **state)
+TEST_THAT(a_server_verifies_clients)
 {
 	struct pair p = pair_with_client("client", TLS_CLIENT_REQUIRED);
 
@@ -372,7 +372,7 @@ static void a_server_verifies_clients(void **state)
 	end(&p);
 }
 
-static void a_name_that_is_none_is_nobody(void **state)
+TEST_THAT(a_name_that_is_none_is_nobody)
 {
 	static const struct cert names[] = { { .cn = "ali\0ce", .cn_len = 6 },
 					     { .cn = "a b" },
@@ -408,7 +408,7 @@ static void fail_on(const char *bytes, size_t len, bool is_client, const char *t
 	end(&p);
 }
 
-static void another_protocol_is_quoted(void **state)
+TEST_THAT(another_protocol_is_quoted)
 {
 	static const char err_line[] = "ERR syntax what is this\r\nmore";
 	static const char http[] = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
@@ -426,7 +426,7 @@ static void another_protocol_is_quoted(void **state)
 }
 
 /* A client of another make, which speaks an old version alone. */
-static void old_versions_are_refused(void **state)
+TEST_THAT(old_versions_are_refused)
 {
 	SSL_CTX *ctx = SSL_CTX_new(TLS_client_method());
 	SSL *ssl = SSL_new(ctx);
@@ -478,22 +478,4 @@ static int remove_certs(void **state)
 	return 0;
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(wrong_files_are_named),
-		cmocka_unit_test(a_context_tells_of_its_certificate),
-		cmocka_unit_test(bytes_arrive_whatever_their_pieces),
-		cmocka_unit_test(many_small_pieces_are_few_records),
-		cmocka_unit_test(no_more_than_asked_is_encrypted),
-		cmocka_unit_test(what_is_not_read_is_kept),
-		cmocka_unit_test(a_side_says_that_it_sends_no_more),
-		cmocka_unit_test(a_client_verifies_the_server),
-		cmocka_unit_test(a_server_verifies_clients),
-		cmocka_unit_test(a_name_that_is_none_is_nobody),
-		cmocka_unit_test(another_protocol_is_quoted),
-		cmocka_unit_test(old_versions_are_refused),
-	};
-
-	return cmocka_run_group_tests(tests, make_certs, remove_certs);
-}
+RUN_TESTS(.begin = make_certs, .end = remove_certs)

@@ -210,7 +210,7 @@ static void converse(const struct conversation *c, size_t piece, size_t cut,
 	peer_destroy(p);
 }
 
-static void each_step_is_answered_as_the_cases_say(void **state)
+TEST_THAT(each_step_is_answered_as_the_cases_say)
 {
 	struct conversation c;
 	struct buf short_answer = { 0 }, got = { 0 };
@@ -242,7 +242,7 @@ static void each_step_is_answered_as_the_cases_say(void **state)
 	free_conversation(&c);
 }
 
-static void every_cut_in_two_gives_the_same_answer(void **state)
+TEST_THAT(every_cut_in_two_gives_the_same_answer)
 {
 	struct conversation c;
 	struct buf whole = { 0 }, got = { 0 };
@@ -259,7 +259,7 @@ static void every_cut_in_two_gives_the_same_answer(void **state)
 	free_conversation(&c);
 }
 
-static void any_size_of_pieces_gives_the_same_answer(void **state)
+TEST_THAT(any_size_of_pieces_gives_the_same_answer)
 {
 	struct conversation c;
 	struct buf whole = { 0 }, got = { 0 };
@@ -306,7 +306,7 @@ static void assert_answer_at(struct peer *p, const char *text, const char *wante
 
 #define assert_answer(p, text, wanted) assert_answer_at(p, text, wanted, __LINE__)
 
-static void after_an_unreadable_length_nothing_is_read(void **state)
+TEST_THAT(after_an_unreadable_length_nothing_is_read)
 {
 	static const char *const texts[] = {
 		"PUB - q x\r\nPING\r\n",
@@ -332,7 +332,7 @@ static void after_an_unreadable_length_nothing_is_read(void **state)
 	}
 }
 
-static void a_line_has_at_most_64_kib(void **state)
+TEST_THAT(a_line_has_at_most_64_kib)
 {
 	size_t len = LINE_MAX_BYTES;
 	char *line = mem_alloc(len + 1);
@@ -375,7 +375,7 @@ static void ask_named(struct peer *p, const char *format, size_t len, const char
 	buf_deinit(&text);
 }
 
-static void names_have_at_most_255_bytes(void **state)
+TEST_THAT(names_have_at_most_255_bytes)
 {
 	/* In this order: what is made is used below, and is gone at the end. */
 	static const struct {
@@ -413,7 +413,7 @@ static void names_have_at_most_255_bytes(void **state)
 	peer_destroy(p);
 }
 
-static void a_large_payload_may_be_read_to_its_place(void **state)
+TEST_THAT(a_large_payload_may_be_read_to_its_place)
 {
 	enum { LEN = 100000 };
 	char *payload = mem_alloc(LEN + 3);
@@ -442,7 +442,7 @@ static void a_large_payload_may_be_read_to_its_place(void **state)
 
 /* An error that ends the connection is not taken for the answer to a request
  * before it that has none yet. */
-static void answers_keep_their_order(void **state)
+TEST_THAT(answers_keep_their_order)
 {
 	static const struct {
 		const char *text, *answer;
@@ -477,7 +477,7 @@ static void answers_keep_their_order(void **state)
 
 /* The exchange is looked for when the line comes; others may delete it, and make
  * another of its name, before the payload does, or between two publishes. */
-static void an_exchange_is_the_one_of_the_moment(void **state)
+TEST_THAT(an_exchange_is_the_one_of_the_moment)
 {
 	struct peer *p = peer_create(&rig, PAYLOAD_MAX);
 	struct peer *other = peer_create(&rig, PAYLOAD_MAX);
@@ -502,7 +502,7 @@ static void an_exchange_is_the_one_of_the_moment(void **state)
 	peer_destroy(other);
 }
 
-static void too_many_unanswered_requests_hold_the_input_back(void **state)
+TEST_THAT(too_many_unanswered_requests_hold_the_input_back)
 {
 	struct broker_config *config = &rig.service->broker->config;
 	unsigned replies_max = config->replies_max;
@@ -525,7 +525,7 @@ static void too_many_unanswered_requests_hold_the_input_back(void **state)
 	config->replies_max = replies_max;
 }
 
-static void hello_is_the_first_request_or_none(void **state)
+TEST_THAT(hello_is_the_first_request_or_none)
 {
 	struct peer *p;
 
@@ -562,20 +562,4 @@ static int stop(void **state)
 	return 0;
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(each_step_is_answered_as_the_cases_say),
-		cmocka_unit_test(every_cut_in_two_gives_the_same_answer),
-		cmocka_unit_test(any_size_of_pieces_gives_the_same_answer),
-		cmocka_unit_test(after_an_unreadable_length_nothing_is_read),
-		cmocka_unit_test(a_line_has_at_most_64_kib),
-		cmocka_unit_test(names_have_at_most_255_bytes),
-		cmocka_unit_test(a_large_payload_may_be_read_to_its_place),
-		cmocka_unit_test(answers_keep_their_order),
-		cmocka_unit_test(an_exchange_is_the_one_of_the_moment),
-		cmocka_unit_test(too_many_unanswered_requests_hold_the_input_back),
-		cmocka_unit_test(hello_is_the_first_request_or_none),
-	};
-	return cmocka_run_group_tests_name("proto/line", tests, start, stop);
-}
+RUN_TESTS(.begin = start, .end = stop)

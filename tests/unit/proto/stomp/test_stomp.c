@@ -85,7 +85,7 @@ static void converse(size_t piece, size_t cut, struct buf *out)
 	rig_settle(&rig);
 }
 
-static void input_is_taken_in_any_split(void **state)
+TEST_THAT(input_is_taken_in_any_split)
 {
 	struct buf wanted = { 0 }, got = { 0 };
 
@@ -118,7 +118,7 @@ static void input_is_taken_in_any_split(void **state)
 	buf_deinit(&got);
 }
 
-static void the_first_line_says_whose_connection_it_is(void **state)
+TEST_THAT(the_first_line_says_whose_connection_it_is)
 {
 	static const struct {
 		const char *text;
@@ -138,7 +138,7 @@ static void the_first_line_says_whose_connection_it_is(void **state)
 			fail_msg("%s", cases[i].text);
 }
 
-static void a_large_body_is_read_to_its_place(void **state)
+TEST_THAT(a_large_body_is_read_to_its_place)
 {
 	static const char head[] =
 		"CONNECT\naccept-version:1.2\n\n\0"
@@ -161,7 +161,7 @@ static void a_large_body_is_read_to_its_place(void **state)
 	peer_destroy(p);
 }
 
-static void what_is_half_received_counts_as_memory(void **state)
+TEST_THAT(what_is_half_received_counts_as_memory)
 {
 	static const char head[] = "CONNECT\naccept-version:1.2\n\n\0"
 				   "SEND\ndestination:/queue/half\n\n";
@@ -194,14 +194,4 @@ static int stop(void **state)
 	return 0;
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(input_is_taken_in_any_split),
-		cmocka_unit_test(the_first_line_says_whose_connection_it_is),
-		cmocka_unit_test(a_large_body_is_read_to_its_place),
-		cmocka_unit_test(what_is_half_received_counts_as_memory),
-	};
-
-	return cmocka_run_group_tests(tests, start, stop);
-}
+RUN_TESTS(.begin = start, .end = stop)

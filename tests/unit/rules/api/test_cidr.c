@@ -1,9 +1,6 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include "check.h"
+
 #include <string.h>
 
 #include "rules/api/cidr.h"
@@ -36,7 +33,7 @@ static const struct {
 	{ "::1/128", "::2", false },
 };
 
-static void an_address_is_in_the_networks_that_begin_as_it_does(void **state)
+TEST_THAT(an_address_is_in_the_networks_that_begin_as_it_does)
 {
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct cidr c;
@@ -70,7 +67,7 @@ static const char *const wrong_networks[][2] = {
 	  "'fd00::1/9' has bits behind its prefix; the network is fd00::/9" },
 };
 
-static void a_wrong_network_is_refused_with_a_sentence(void **state)
+TEST_THAT(a_wrong_network_is_refused_with_a_sentence)
 {
 	for (size_t i = 0; i < sizeof(wrong_networks) / sizeof(wrong_networks[0]); i++) {
 		struct cidr c;
@@ -82,7 +79,7 @@ static void a_wrong_network_is_refused_with_a_sentence(void **state)
 	}
 }
 
-static void what_is_no_address_is_none(void **state)
+TEST_THAT(what_is_no_address_is_none)
 {
 	static const char *const texts[] = { "",          "10.1.2",    "10.1.2.3:80",
 					     "[::1]",     "unix",      "10.1.2.3 ",
@@ -100,12 +97,4 @@ static void what_is_no_address_is_none(void **state)
 	assert_false(cidr_read_address((struct slice){ NULL, 0 }, &a));
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(an_address_is_in_the_networks_that_begin_as_it_does),
-		cmocka_unit_test(a_wrong_network_is_refused_with_a_sentence),
-		cmocka_unit_test(what_is_no_address_is_none),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

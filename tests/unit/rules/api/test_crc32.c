@@ -1,13 +1,10 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+
+#include "check.h"
 
 #include "rules/api/crc32.h"
 
-static void it_is_the_one_of_zlib(void **state)
+TEST_THAT(it_is_the_one_of_zlib)
 {
 	assert_int_equal(crc32_of(SLICE("")), 0);
 	assert_int_equal(crc32_of(SLICE("123456789")), 0xcbf43926);
@@ -16,10 +13,4 @@ static void it_is_the_one_of_zlib(void **state)
 	assert_int_equal(crc32_of((struct slice){ "\0\xff", 2 }), 0x6cdbfd72);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(it_is_the_one_of_zlib),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -53,7 +53,7 @@ static double get(struct meters *m, const char *text)
 	return meters_get(m, &h);
 }
 
-static void a_gauge_is_set_and_moved(void **state)
+TEST_THAT(a_gauge_is_set_and_moved)
 {
 	struct meters *m = meters_create();
 	struct meter_handle h = gauge("g{a=\"1\"}");
@@ -68,7 +68,7 @@ static void a_gauge_is_set_and_moved(void **state)
 	meters_destroy(m);
 }
 
-static void nothing_grows_to_infinity(void **state)
+TEST_THAT(nothing_grows_to_infinity)
 {
 	const double most = 1.7e308;
 	struct meters *m = meters_create();
@@ -94,7 +94,7 @@ static void check_buckets(void *ctx, const struct meter_view *v)
 	assert_true(slice_is(v->name, "h"));
 }
 
-static void a_histogram_counts_in_buckets(void **state)
+TEST_THAT(a_histogram_counts_in_buckets)
 {
 	static const double values[] = { 0.5, 1, 2, 20 };
 	struct meters *m = meters_create();
@@ -108,7 +108,7 @@ static void a_histogram_counts_in_buckets(void **state)
 	meters_destroy(m);
 }
 
-static void what_scripts_disagree_about_is_an_error(void **state)
+TEST_THAT(what_scripts_disagree_about_is_an_error)
 {
 	static const double others[] = { 1, 11 };
 	struct meters *m = meters_create();
@@ -132,7 +132,7 @@ static void what_scripts_disagree_about_is_an_error(void **state)
 	meters_destroy(m);
 }
 
-static void labels_beyond_the_bound_are_counted_together(void **state)
+TEST_THAT(labels_beyond_the_bound_are_counted_together)
 {
 	struct meters *m = meters_create();
 	char text[64];
@@ -155,7 +155,7 @@ static void labels_beyond_the_bound_are_counted_together(void **state)
 	meters_destroy(m);
 }
 
-static void all_metrics_together_are_bounded(void **state)
+TEST_THAT(all_metrics_together_are_bounded)
 {
 	struct meters *m = meters_create();
 	char text[64];
@@ -175,7 +175,7 @@ static void all_metrics_together_are_bounded(void **state)
 	meters_destroy(m);
 }
 
-static void what_no_generation_writes_any_more_makes_room(void **state)
+TEST_THAT(what_no_generation_writes_any_more_makes_room)
 {
 	struct meters *m = meters_create();
 	char text[64];
@@ -203,16 +203,4 @@ static void what_no_generation_writes_any_more_makes_room(void **state)
 	meters_destroy(m);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_gauge_is_set_and_moved),
-		cmocka_unit_test(nothing_grows_to_infinity),
-		cmocka_unit_test(what_no_generation_writes_any_more_makes_room),
-		cmocka_unit_test(a_histogram_counts_in_buckets),
-		cmocka_unit_test(what_scripts_disagree_about_is_an_error),
-		cmocka_unit_test(labels_beyond_the_bound_are_counted_together),
-		cmocka_unit_test(all_metrics_together_are_bounded),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

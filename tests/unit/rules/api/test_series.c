@@ -23,7 +23,7 @@ static const char *other(const char *text)
 	return out;
 }
 
-static void labels_are_sorted_and_escaped(void **state)
+TEST_THAT(labels_are_sorted_and_escaped)
 {
 	struct series_label labels[] = { { SLICE("b"), SLICE("x\"y\\z\nw") },
 					 { SLICE("a"), SLICE("1") },
@@ -39,7 +39,7 @@ static void labels_are_sorted_and_escaped(void **state)
 	assert_string_equal(write("n", labels, 0), "n");
 }
 
-static void values_are_cut_and_made_utf8(void **state)
+TEST_THAT(values_are_cut_and_made_utf8)
 {
 	char large[200];
 	struct series_label label = { SLICE("l"), { large, sizeof(large) } };
@@ -52,7 +52,7 @@ static void values_are_cut_and_made_utf8(void **state)
 	assert_string_equal(write("n", &label, 1), "n{l=\"?\xc3\xa4\"}");
 }
 
-static void the_longest_fits(void **state)
+TEST_THAT(the_longest_fits)
 {
 	char name[SERIES_NAME_MAX], names[SERIES_LABELS_MAX][SERIES_LABEL_MAX];
 	char value[SERIES_VALUE_MAX + 10];
@@ -74,14 +74,14 @@ static void the_longest_fits(void **state)
 	assert_int_equal(s.count, SERIES_LABELS_MAX);
 }
 
-static void all_others_have_one_text(void **state)
+TEST_THAT(all_others_have_one_text)
 {
 	assert_string_equal(other("n{a=\"1\",b=\"2\"}"), "n{a=\"other\",b=\"other\"}");
 	assert_string_equal(other("n"), "n");
 	assert_string_equal(other("n{"), "n{");
 }
 
-static void names_are_those_of_prometheus(void **state)
+TEST_THAT(names_are_those_of_prometheus)
 {
 	static const char *const good[] = { "a", "_x9", "Orders_seen", "total" };
 	static const char *const bad[] = { "",        "9a",    "a b",      "a-b", "a{",
@@ -96,7 +96,7 @@ static void names_are_those_of_prometheus(void **state)
 	assert_true(series_is_label(SLICE("_a")));
 }
 
-static void other_texts_are_not_read(void **state)
+TEST_THAT(other_texts_are_not_read)
 {
 	static const char *const bad[] = {
 		"n{",          "n{}",          "n{a}",        "n{a=}",
@@ -110,15 +110,4 @@ static void other_texts_are_not_read(void **state)
 		assert_false(series_read(slice_from(bad[i]), &s));
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(labels_are_sorted_and_escaped),
-		cmocka_unit_test(values_are_cut_and_made_utf8),
-		cmocka_unit_test(the_longest_fits),
-		cmocka_unit_test(all_others_have_one_text),
-		cmocka_unit_test(names_are_those_of_prometheus),
-		cmocka_unit_test(other_texts_are_not_read),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

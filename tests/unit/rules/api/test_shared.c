@@ -1,9 +1,6 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include "check.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -108,7 +105,7 @@ static const char *send_all(struct shared *s)
 
 /* ---- values -------------------------------------------------------------------- */
 
-static void values_of_each_type_come_back(void **state)
+TEST_THAT(values_of_each_type_come_back)
 {
 	struct shared *s = shared_create(0, 0);
 	struct shared_op o = op("k");
@@ -132,7 +129,7 @@ static void values_of_each_type_come_back(void **state)
 	shared_destroy(s);
 }
 
-static void a_key_and_a_counter_of_one_name_do_not_meet(void **state)
+TEST_THAT(a_key_and_a_counter_of_one_name_do_not_meet)
 {
 	struct shared *s = shared_create(0, 0);
 	struct shared_op key = op("n"), counter = op("n");
@@ -144,7 +141,7 @@ static void a_key_and_a_counter_of_one_name_do_not_meet(void **state)
 	shared_destroy(s);
 }
 
-static void incr_adds_to_numbers_alone(void **state)
+TEST_THAT(incr_adds_to_numbers_alone)
 {
 	struct shared *s = shared_create(0, 0);
 	struct shared_op o = op("n");
@@ -163,7 +160,7 @@ static void incr_adds_to_numbers_alone(void **state)
 	shared_destroy(s);
 }
 
-static void a_dry_call_answers_and_changes_nothing(void **state)
+TEST_THAT(a_dry_call_answers_and_changes_nothing)
 {
 	struct shared *s = shared_create(1, 0);
 	struct shared_op dry = op("n"), wet = op("n");
@@ -181,7 +178,7 @@ static void a_dry_call_answers_and_changes_nothing(void **state)
 
 /* ---- time to live --------------------------------------------------------------- */
 
-static void what_has_expired_is_not_there(void **state)
+TEST_THAT(what_has_expired_is_not_there)
 {
 	struct shared *s = shared_create(0, 0);
 	assert_int_equal(set_op(s, for_ms("k", 100), integer(1)), TIDE_OK);
@@ -194,7 +191,7 @@ static void what_has_expired_is_not_there(void **state)
 	shared_destroy(s);
 }
 
-static void incr_refuses_what_is_not_finite(void **state)
+TEST_THAT(incr_refuses_what_is_not_finite)
 {
 	struct shared *s = shared_create(0, 0);
 	struct shared_op o = op("n");
@@ -214,7 +211,7 @@ static void incr_refuses_what_is_not_finite(void **state)
 	shared_destroy(s);
 }
 
-static void incr_keeps_the_expiry_of_what_is_there(void **state)
+TEST_THAT(incr_keeps_the_expiry_of_what_is_there)
 {
 	struct shared *s = shared_create(0, 0);
 	struct shared_op o = later("n", 50);
@@ -229,7 +226,7 @@ static void incr_keeps_the_expiry_of_what_is_there(void **state)
 
 /* ---- limits ---------------------------------------------------------------------- */
 
-static void a_full_dictionary_says_so_and_evicts_nothing(void **state)
+TEST_THAT(a_full_dictionary_says_so_and_evicts_nothing)
 {
 	struct shared *s = shared_create(3, 0);
 	struct shared_op o = op("d");
@@ -249,7 +246,7 @@ static void a_full_dictionary_says_so_and_evicts_nothing(void **state)
 	shared_destroy(s);
 }
 
-static void bytes_are_bounded(void **state)
+TEST_THAT(bytes_are_bounded)
 {
 	struct shared *s = shared_create(0, 4096);
 	char big[3000];
@@ -268,7 +265,7 @@ static void bytes_are_bounded(void **state)
 	shared_destroy(s);
 }
 
-static void many_short_lives_need_little_room(void **state)
+TEST_THAT(many_short_lives_need_little_room)
 {
 	struct shared *s = shared_create(1000, 0);
 	char key[32];
@@ -287,7 +284,7 @@ static void many_short_lives_need_little_room(void **state)
 
 /* ---- being kept ------------------------------------------------------------------- */
 
-static void changes_are_told_once_and_again_when_they_were_not_kept(void **state)
+TEST_THAT(changes_are_told_once_and_again_when_they_were_not_kept)
 {
 	struct shared *s = shared_create(0, 0);
 	assert_int_equal(set_op(s, op("before"), integer(1)), TIDE_OK);
@@ -310,7 +307,7 @@ static void changes_are_told_once_and_again_when_they_were_not_kept(void **state
 	shared_destroy(s);
 }
 
-static void what_is_gone_is_remembered_until_it_is_forgotten_elsewhere(void **state)
+TEST_THAT(what_is_gone_is_remembered_until_it_is_forgotten_elsewhere)
 {
 	struct shared *s = shared_create(0, 0);
 	shared_keep(s);
@@ -344,7 +341,7 @@ static void what_is_gone_is_remembered_until_it_is_forgotten_elsewhere(void **st
 	shared_destroy(s);
 }
 
-static void what_was_kept_comes_back(void **state)
+TEST_THAT(what_was_kept_comes_back)
 {
 	struct shared *a = shared_create(0, 0), *b = shared_create(0, 0);
 	struct shared_value v = { .type = SHARED_NUMBER, .number = 0.1 };
@@ -406,7 +403,7 @@ static void count_entries(void *ctx, const struct shared_payer_stats *payer)
 	*(size_t *)ctx += payer->entries;
 }
 
-static void a_payer_leaves_room_to_the_others(void **state)
+TEST_THAT(a_payer_leaves_room_to_the_others)
 {
 	struct shared *s = shared_create(100, 0);
 	struct shared_op o = by("a.lua", "/", "more");
@@ -431,7 +428,7 @@ static void a_payer_leaves_room_to_the_others(void **state)
 	shared_destroy(s);
 }
 
-static void a_script_has_a_share_over_all_vhosts(void **state)
+TEST_THAT(a_script_has_a_share_over_all_vhosts)
 {
 	struct shared *s = shared_create(1000, 0);
 	char vhost[16];
@@ -446,7 +443,7 @@ static void a_script_has_a_share_over_all_vhosts(void **state)
 	shared_destroy(s);
 }
 
-static void an_entry_is_touched(void **state)
+TEST_THAT(an_entry_is_touched)
 {
 	struct shared *s = shared_create(0, 0);
 
@@ -485,7 +482,7 @@ static struct shared *filled(int count)
 	return s;
 }
 
-static void a_scan_finds_each_key_of_the_prefix(void **state)
+TEST_THAT(a_scan_finds_each_key_of_the_prefix)
 {
 	static unsigned seen[20000];
 	struct shared *s = filled(20000);
@@ -514,7 +511,7 @@ static void a_scan_finds_each_key_of_the_prefix(void **state)
 	shared_destroy(s);
 }
 
-static void a_scan_goes_on_while_the_table_grows(void **state)
+TEST_THAT(a_scan_goes_on_while_the_table_grows)
 {
 	static unsigned seen[40000];
 	struct shared *s = filled(2000);
@@ -537,7 +534,7 @@ static void a_scan_goes_on_while_the_table_grows(void **state)
 	shared_destroy(s);
 }
 
-static void a_clear_removes_what_has_the_prefix(void **state)
+TEST_THAT(a_clear_removes_what_has_the_prefix)
 {
 	struct shared *s = filled(3000);
 	struct shared_scan scan = { .space = SHARED_KEYS,
@@ -563,7 +560,7 @@ static void a_clear_removes_what_has_the_prefix(void **state)
 	shared_destroy(s);
 }
 
-static void counters_with_labels_are_counted_by_name(void **state)
+TEST_THAT(counters_with_labels_are_counted_by_name)
 {
 	struct shared *s = shared_create(0, 0);
 	static const char *const names[] = { "n", "n{a=\"1\"}", "n{a=\"2\"}",
@@ -592,7 +589,7 @@ static void counters_with_labels_are_counted_by_name(void **state)
 	shared_destroy(s);
 }
 
-static void bytes_are_shared_out_too(void **state)
+TEST_THAT(bytes_are_shared_out_too)
 {
 	struct shared *s = shared_create(0, 10000);
 	char large[2000] = "";
@@ -609,7 +606,7 @@ static void bytes_are_shared_out_too(void **state)
 }
 
 /* Nobody knows who made what a former process has left; who changes it pays. */
-static void what_comes_back_is_charged_when_it_changes(void **state)
+TEST_THAT(what_comes_back_is_charged_when_it_changes)
 {
 	struct shared *s = shared_create(10, 0);
 	size_t entries = 0;
@@ -622,32 +619,4 @@ static void what_comes_back_is_charged_when_it_changes(void **state)
 	shared_destroy(s);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(values_of_each_type_come_back),
-		cmocka_unit_test(a_key_and_a_counter_of_one_name_do_not_meet),
-		cmocka_unit_test(incr_adds_to_numbers_alone),
-		cmocka_unit_test(a_dry_call_answers_and_changes_nothing),
-		cmocka_unit_test(what_has_expired_is_not_there),
-		cmocka_unit_test(incr_refuses_what_is_not_finite),
-		cmocka_unit_test(incr_keeps_the_expiry_of_what_is_there),
-		cmocka_unit_test(a_full_dictionary_says_so_and_evicts_nothing),
-		cmocka_unit_test(bytes_are_bounded),
-		cmocka_unit_test(many_short_lives_need_little_room),
-		cmocka_unit_test(changes_are_told_once_and_again_when_they_were_not_kept),
-		cmocka_unit_test(
-			what_is_gone_is_remembered_until_it_is_forgotten_elsewhere),
-		cmocka_unit_test(what_was_kept_comes_back),
-		cmocka_unit_test(a_payer_leaves_room_to_the_others),
-		cmocka_unit_test(a_script_has_a_share_over_all_vhosts),
-		cmocka_unit_test(an_entry_is_touched),
-		cmocka_unit_test(a_scan_finds_each_key_of_the_prefix),
-		cmocka_unit_test(a_scan_goes_on_while_the_table_grows),
-		cmocka_unit_test(a_clear_removes_what_has_the_prefix),
-		cmocka_unit_test(counters_with_labels_are_counted_by_name),
-		cmocka_unit_test(bytes_are_shared_out_too),
-		cmocka_unit_test(what_comes_back_is_charged_when_it_changes),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -2,12 +2,6 @@
 #ifndef TIDE_TEST_RULES_FIXTURE_H
 #define TIDE_TEST_RULES_FIXTURE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <dirent.h>
 #include <ftw.h>
 #include <stdio.h>
@@ -17,6 +11,7 @@
 #include <unistd.h>
 #include <uv.h>
 
+#include "check.h"
 #include "patience.h"
 #include "rules/engine/engine.h"
 #include "rules/engine/engine_status.h"

@@ -88,7 +88,7 @@ static void destroy(struct strategy **uses, int count)
 		strategy_destroy(uses[i]);
 }
 
-static void states_go_over_in_turns(void **state)
+TEST_THAT(states_go_over_in_turns)
 {
 	struct fixture *f = *state;
 	static struct strategy *uses[USES];
@@ -106,7 +106,7 @@ static void states_go_over_in_turns(void **state)
 	destroy(uses, USES);
 }
 
-static void who_is_called_first_goes_first(void **state)
+TEST_THAT(who_is_called_first_goes_first)
 {
 	struct fixture *f = *state;
 	static struct strategy *uses[USES];
@@ -123,7 +123,7 @@ static void who_is_called_first_goes_first(void **state)
 	destroy(uses, USES);
 }
 
-static void uses_that_come_and_go_meanwhile_are_others(void **state)
+TEST_THAT(uses_that_come_and_go_meanwhile_are_others)
 {
 	struct fixture *f = *state;
 	static struct strategy *uses[USES];
@@ -145,7 +145,7 @@ static void uses_that_come_and_go_meanwhile_are_others(void **state)
 	destroy(uses, USES);
 }
 
-static void reloads_during_it_lose_nothing(void **state)
+TEST_THAT(reloads_during_it_lose_nothing)
 {
 	struct fixture *f = *state;
 	static struct strategy *uses[USES];
@@ -166,7 +166,7 @@ static void reloads_during_it_lose_nothing(void **state)
 	destroy(uses, USES);
 }
 
-static void engine_may_close_before_it_is_done(void **state)
+TEST_THAT(engine_may_close_before_it_is_done)
 {
 	struct fixture *f = *state;
 	static struct strategy *uses[USES];
@@ -177,7 +177,7 @@ static void engine_may_close_before_it_is_done(void **state)
 	assert_non_null(f->engine->former);
 }
 
-static void nobody_asks_when_no_script_wants_it(void **state)
+TEST_THAT(nobody_asks_when_no_script_wants_it)
 {
 	struct fixture *f = *state;
 	struct strategy *s = NULL;
@@ -194,22 +194,4 @@ static void nobody_asks_when_no_script_wants_it(void **state)
 	strategy_destroy(s);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(states_go_over_in_turns, fixture_setup,
-						fixture_teardown),
-		cmocka_unit_test_setup_teardown(who_is_called_first_goes_first,
-						fixture_setup, fixture_teardown),
-		cmocka_unit_test_setup_teardown(
-			uses_that_come_and_go_meanwhile_are_others, fixture_setup,
-			fixture_teardown),
-		cmocka_unit_test_setup_teardown(reloads_during_it_lose_nothing,
-						fixture_setup, fixture_teardown),
-		cmocka_unit_test_setup_teardown(engine_may_close_before_it_is_done,
-						fixture_setup, fixture_teardown),
-		cmocka_unit_test_setup_teardown(nobody_asks_when_no_script_wants_it,
-						fixture_setup, fixture_teardown),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.setup = fixture_setup, .teardown = fixture_teardown)

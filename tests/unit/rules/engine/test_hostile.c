@@ -387,7 +387,7 @@ static struct strategy *use(struct fixture *f, const char *name)
 	return s;
 }
 
-static void hostile_calls_end_in_an_error_with_its_line(void **state)
+TEST_THAT(hostile_calls_end_in_an_error_with_its_line)
 {
 	struct fixture *f = *state;
 	char script[1024];
@@ -534,7 +534,7 @@ static const struct {
 
 /* The best of a few, in time of the processor: the machine may have other things to do.
  */
-static void overrun_costs_at_most_twice_the_budget(void **state)
+TEST_THAT(overrun_costs_at_most_twice_the_budget)
 {
 	struct fixture *f = *state;
 	int64_t budget, best = INT64_MAX;
@@ -564,7 +564,7 @@ static bool is_other_overrun(const struct fixture *f, const char *expected)
 	       !strstr(f->err.text, expected);
 }
 
-static void hostile_files_are_refused_with_their_line(void **state)
+TEST_THAT(hostile_files_are_refused_with_their_line)
 {
 	struct fixture *f = *state;
 	assert_starts(f);
@@ -588,7 +588,7 @@ static void hostile_files_are_refused_with_their_line(void **state)
 }
 
 /* The stack depth does not depend on how many modules a rule has. */
-static void modules_that_require_each_other_nest_to_a_bound(void **state)
+TEST_THAT(modules_that_require_each_other_nest_to_a_bound)
 {
 	struct fixture *f = *state;
 	char name[32], text[64];
@@ -607,7 +607,7 @@ static void modules_that_require_each_other_nest_to_a_bound(void **state)
 	assert_int_equal(reload_now(f->engine, &f->err), TIDE_OK);
 }
 
-static void globals_of_one_file_are_not_those_of_another(void **state)
+TEST_THAT(globals_of_one_file_are_not_those_of_another)
 {
 	struct fixture *f = *state;
 	write_file(f, "priority/a.lua",
@@ -625,7 +625,7 @@ static void globals_of_one_file_are_not_those_of_another(void **state)
 	strategy_destroy(b);
 }
 
-static void kept_view_is_expired_in_the_next_call(void **state)
+TEST_THAT(kept_view_is_expired_in_the_next_call)
 {
 	struct fixture *f = *state;
 	write_file(f, "priority/keeps.lua",
@@ -651,7 +651,7 @@ static void kept_view_is_expired_in_the_next_call(void **state)
 	strategy_destroy(s);
 }
 
-static void fields_of_a_message_are_those_published(void **state)
+TEST_THAT(fields_of_a_message_are_those_published)
 {
 	struct fixture *f = *state;
 	write_file(f, "priority/reads.lua",
@@ -676,7 +676,7 @@ static void fields_of_a_message_are_those_published(void **state)
 	strategy_destroy(s);
 }
 
-static void memory_that_one_call_left_is_there_for_the_next(void **state)
+TEST_THAT(memory_that_one_call_left_is_there_for_the_next)
 {
 	struct fixture *f = *state;
 	write_file(f, "priority/bomb.lua",
@@ -693,7 +693,7 @@ static void memory_that_one_call_left_is_there_for_the_next(void **state)
 	strategy_destroy(strict);
 }
 
-static void pipe_in_the_directory_blocks_nobody(void **state)
+TEST_THAT(pipe_in_the_directory_blocks_nobody)
 {
 	struct fixture *f = *state;
 	char path[256];
@@ -704,7 +704,7 @@ static void pipe_in_the_directory_blocks_nobody(void **state)
 	f->engine = NULL;
 }
 
-static void what_editors_leave_is_no_script(void **state)
+TEST_THAT(what_editors_leave_is_no_script)
 {
 	struct fixture *f = *state;
 	write_file(f, "priority/.strict.lua.swp", "x");
@@ -720,21 +720,4 @@ static void what_editors_leave_is_no_script(void **state)
 	assert_contains(f->err.text, "priority/two words.lua:1: the name of a script");
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(hostile_calls_end_in_an_error_with_its_line),
-		TEST(overrun_costs_at_most_twice_the_budget),
-		TEST(hostile_files_are_refused_with_their_line),
-		TEST(modules_that_require_each_other_nest_to_a_bound),
-		TEST(globals_of_one_file_are_not_those_of_another),
-		TEST(kept_view_is_expired_in_the_next_call),
-		TEST(fields_of_a_message_are_those_published),
-		TEST(memory_that_one_call_left_is_there_for_the_next),
-		TEST(pipe_in_the_directory_blocks_nobody),
-		TEST(what_editors_leave_is_no_script),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.setup = fixture_setup, .teardown = fixture_teardown)

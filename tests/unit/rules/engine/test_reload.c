@@ -104,7 +104,7 @@ static void bind_many(struct fixture *f, struct spec_index *x)
 
 /* ---- */
 
-static void reload_is_answered_when_it_is_in_force(void **state)
+TEST_THAT(reload_is_answered_when_it_is_in_force)
 {
 	struct fixture *f = *state;
 	struct waiting all = { .count = 0 };
@@ -126,7 +126,7 @@ static void reload_is_answered_when_it_is_in_force(void **state)
 }
 
 /* What was asked later may be about files that were written later. */
-static void reload_during_a_reload_is_another(void **state)
+TEST_THAT(reload_during_a_reload_is_another)
 {
 	struct fixture *f = *state;
 	struct waiting all = { .count = 0 };
@@ -145,7 +145,7 @@ static void reload_during_a_reload_is_another(void **state)
 	assert_in_range(engine_epoch(f->engine), 2, 4);
 }
 
-static void large_reload_does_not_stall_the_loop(void **state)
+TEST_THAT(large_reload_does_not_stall_the_loop)
 {
 	struct fixture *f = *state;
 	struct waiting all = { .count = 0 };
@@ -180,7 +180,7 @@ static void large_reload_does_not_stall_the_loop(void **state)
 
 /* At each stage of a build, bind and unbind what is there already, is on its way,
  * and is still to come. */
-static void changes_during_a_build_are_in_both_generations(void **state)
+TEST_THAT(changes_during_a_build_are_in_both_generations)
 {
 	struct fixture *f = *state;
 	struct waiting all = { .count = 0 };
@@ -250,7 +250,7 @@ static void changes_during_a_build_are_in_both_generations(void **state)
 	spec_index_destroy(new);
 }
 
-static void closing_during_a_build_tells_who_waits(void **state)
+TEST_THAT(closing_during_a_build_tells_who_waits)
 {
 	struct fixture *f = *state;
 	struct waiting all = { .count = 0 };
@@ -305,7 +305,7 @@ static struct strategy *use_mine(struct fixture *f)
 static const char returns_one[] = "return { decide = function() return 1 end }";
 static const char returns_two[] = "return { decide = function() return 2 end }";
 
-static void files_are_loaded_in_turns_and_a_reload_comes_after(void **state)
+TEST_THAT(files_are_loaded_in_turns_and_a_reload_comes_after)
 {
 	struct fixture *f = *state;
 	struct waiting all = { .count = 0 };
@@ -346,7 +346,7 @@ static void files_are_loaded_in_turns_and_a_reload_comes_after(void **state)
 	spec_index_destroy(x);
 }
 
-static void files_that_lack_what_is_used_are_refused(void **state)
+TEST_THAT(files_that_lack_what_is_used_are_refused)
 {
 	struct fixture *f = *state;
 	struct waiting all = { .count = 0 };
@@ -371,7 +371,7 @@ static void files_that_lack_what_is_used_are_refused(void **state)
 }
 
 /* What is made and bound before the first generation is in it. */
-static void engine_without_a_generation_is_loaded_in_turns(void **state)
+TEST_THAT(engine_without_a_generation_is_loaded_in_turns)
 {
 	struct fixture *f = *state;
 	struct waiting all = { .count = 0 };
@@ -407,7 +407,7 @@ static void engine_without_a_generation_is_loaded_in_turns(void **state)
 	strategy_destroy(s);
 }
 
-static void engine_without_a_generation_can_be_refused_and_closed(void **state)
+TEST_THAT(engine_without_a_generation_can_be_refused_and_closed)
 {
 	struct fixture *f = *state;
 	struct waiting all = { .count = 0 };
@@ -445,7 +445,7 @@ static void run_for(struct fixture *f, int64_t ms)
 }
 
 /* What did not happen can only be waited for: ten times the debounce. */
-static void touching_a_file_makes_no_generation(void **state)
+TEST_THAT(touching_a_file_makes_no_generation)
 {
 	struct fixture *f = *state;
 	f->config.watch = true;
@@ -518,7 +518,7 @@ static void change_file(struct fixture *f, int i)
 }
 
 /* Every decision works all the time, and is one that a whole file made. */
-static void reload_after_reload_loses_and_leaks_nothing(void **state)
+TEST_THAT(reload_after_reload_loses_and_leaks_nothing)
 {
 	struct fixture *f = *state;
 	struct waiting all = { .count = 0 };
@@ -568,22 +568,4 @@ static void reload_after_reload_loses_and_leaks_nothing(void **state)
 	spec_index_destroy(x);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(reload_is_answered_when_it_is_in_force),
-		TEST(reload_during_a_reload_is_another),
-		TEST(large_reload_does_not_stall_the_loop),
-		TEST(changes_during_a_build_are_in_both_generations),
-		TEST(closing_during_a_build_tells_who_waits),
-		TEST(files_are_loaded_in_turns_and_a_reload_comes_after),
-		TEST(files_that_lack_what_is_used_are_refused),
-		TEST(engine_without_a_generation_is_loaded_in_turns),
-		TEST(engine_without_a_generation_can_be_refused_and_closed),
-		TEST(touching_a_file_makes_no_generation),
-		TEST(reload_after_reload_loses_and_leaks_nothing),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.setup = fixture_setup, .teardown = fixture_teardown)

@@ -72,7 +72,7 @@ static size_t routes_of(struct fixture *f, struct spec_index *x, const char *key
 	return count;
 }
 
-static void bindings_are_refused_before_memory_is(void **state)
+TEST_THAT(bindings_are_refused_before_memory_is)
 {
 	struct fixture *f = *state;
 	struct spec_index *x = start_and_use(f, "topic"), *other;
@@ -97,7 +97,7 @@ static void bindings_are_refused_before_memory_is(void **state)
 	spec_index_destroy(x);
 }
 
-static void what_is_unbound_makes_room(void **state)
+TEST_THAT(what_is_unbound_makes_room)
 {
 	struct fixture *f = *state;
 	struct spec_index *x = start_and_use(f, "topic");
@@ -116,7 +116,7 @@ static void what_is_unbound_makes_room(void **state)
 }
 
 /* A state that is full of bindings is collected once, and not again for each. */
-static void collecting_in_vain_is_not_repeated(void **state)
+TEST_THAT(collecting_in_vain_is_not_repeated)
 {
 	struct fixture *f = *state;
 	struct spec_index *x = start_and_use(f, "topic");
@@ -135,7 +135,7 @@ static void collecting_in_vain_is_not_repeated(void **state)
 }
 
 /* Garbage of a state that is three quarters full is collected in time. */
-static void garbage_does_not_reach_the_ceiling(void **state)
+TEST_THAT(garbage_does_not_reach_the_ceiling)
 {
 	struct fixture *f = *state;
 	struct retry_decision d;
@@ -171,7 +171,7 @@ static void garbage_does_not_reach_the_ceiling(void **state)
 	strategy_destroy(s);
 }
 
-static void scripts_without_memory_are_not_asked_again_at_once(void **state)
+TEST_THAT(scripts_without_memory_are_not_asked_again_at_once)
 {
 	struct fixture *f = *state;
 	struct retry_decision d;
@@ -241,7 +241,7 @@ static int decide_once(struct fixture *f, struct strategy *s)
 }
 
 /* Two scripts that keep what they are given, in two vhosts, and one that only works. */
-static void script_that_leaks_fails_no_other(void **state)
+TEST_THAT(script_that_leaks_fails_no_other)
 {
 	static const char leak[] = "local kept = {}\n"
 				   "return { decide = function()\n"
@@ -287,17 +287,4 @@ static void script_that_leaks_fails_no_other(void **state)
 	strategy_destroy(works);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(bindings_are_refused_before_memory_is),
-		TEST(what_is_unbound_makes_room),
-		TEST(collecting_in_vain_is_not_repeated),
-		TEST(garbage_does_not_reach_the_ceiling),
-		TEST(script_that_leaks_fails_no_other),
-		TEST(scripts_without_memory_are_not_asked_again_at_once),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.setup = fixture_setup, .teardown = fixture_teardown)

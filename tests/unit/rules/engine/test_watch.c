@@ -99,7 +99,7 @@ static void switch_link(struct fixture *f, const char *name, const char *target)
 	rename_file(f, ".new_link", name);
 }
 
-static void changed_file_is_loaded(void **state)
+TEST_THAT(changed_file_is_loaded)
 {
 	struct fixture *f = *state;
 	struct strategy *s = start(f);
@@ -110,7 +110,7 @@ static void changed_file_is_loaded(void **state)
 	strategy_destroy(s);
 }
 
-static void file_renamed_over_another_is_loaded(void **state)
+TEST_THAT(file_renamed_over_another_is_loaded)
 {
 	struct fixture *f = *state;
 	char from[256], to[256];
@@ -123,7 +123,7 @@ static void file_renamed_over_another_is_loaded(void **state)
 	strategy_destroy(s);
 }
 
-static void refusal_is_told_and_the_next_change_heals(void **state)
+TEST_THAT(refusal_is_told_and_the_next_change_heals)
 {
 	struct fixture *f = *state;
 	struct strategy *s = start(f);
@@ -138,7 +138,7 @@ static void refusal_is_told_and_the_next_change_heals(void **state)
 	strategy_destroy(s);
 }
 
-static void file_in_a_new_folder_is_loaded(void **state)
+TEST_THAT(file_in_a_new_folder_is_loaded)
 {
 	struct fixture *f = *state;
 	char folder[256];
@@ -156,7 +156,7 @@ static void file_in_a_new_folder_is_loaded(void **state)
 }
 
 /* As deployments do it: rules -> releases/1, then -> releases/2. */
-static void switched_link_is_followed(void **state)
+TEST_THAT(switched_link_is_followed)
 {
 	struct fixture *f = *state;
 	char link_path[128], new_link[128], folder[128];
@@ -183,7 +183,7 @@ static void switched_link_is_followed(void **state)
 }
 
 /* As deployments do it one level up: current -> releases/1, rules in current/rules. */
-static void switched_link_on_the_way_to_the_directory_is_followed(void **state)
+TEST_THAT(switched_link_on_the_way_to_the_directory_is_followed)
 {
 	struct fixture *f = *state;
 	char rules[128], name[64];
@@ -207,7 +207,7 @@ static void switched_link_on_the_way_to_the_directory_is_followed(void **state)
 }
 
 /* As volumes of Kubernetes have it: a file is a link through ..data, which is one too. */
-static void switched_link_of_a_file_is_followed(void **state)
+TEST_THAT(switched_link_of_a_file_is_followed)
 {
 	struct fixture *f = *state;
 	make_folders(f, "rules/retry");
@@ -228,7 +228,7 @@ static void switched_link_of_a_file_is_followed(void **state)
 	strategy_destroy(s);
 }
 
-static void switched_link_of_a_folder_is_followed(void **state)
+TEST_THAT(switched_link_of_a_folder_is_followed)
 {
 	struct fixture *f = *state;
 	char rules[128];
@@ -249,7 +249,7 @@ static void switched_link_of_a_folder_is_followed(void **state)
 	strategy_destroy(s);
 }
 
-static void file_that_a_link_leads_to_is_watched(void **state)
+TEST_THAT(file_that_a_link_leads_to_is_watched)
 {
 	struct fixture *f = *state;
 	char rules[128];
@@ -268,7 +268,7 @@ static void file_that_a_link_leads_to_is_watched(void **state)
 	strategy_destroy(s);
 }
 
-static void deep_modules_and_links_in_a_circle_are_no_trouble(void **state)
+TEST_THAT(deep_modules_and_links_in_a_circle_are_no_trouble)
 {
 	struct fixture *f = *state;
 	make_folders(f, "a/b/c/d/e/f/g");
@@ -284,7 +284,7 @@ static void deep_modules_and_links_in_a_circle_are_no_trouble(void **state)
 	strategy_destroy(s);
 }
 
-static void directory_that_is_replaced_is_found_again(void **state)
+TEST_THAT(directory_that_is_replaced_is_found_again)
 {
 	struct fixture *f = *state;
 	char rules[128], old[128], folder[128];
@@ -306,7 +306,7 @@ static void directory_that_is_replaced_is_found_again(void **state)
 	strategy_destroy(s);
 }
 
-static void scripts_that_keep_too_much_are_loaded_anew(void **state)
+TEST_THAT(scripts_that_keep_too_much_are_loaded_anew)
 {
 	struct fixture *f = *state;
 	f->config.memory_max_bytes = 1024 * 1024;
@@ -339,7 +339,7 @@ static void count_change(void *ctx)
 	++*(int *)ctx;
 }
 
-static void no_folder_is_too_large_for_a_turn(void **state)
+TEST_THAT(no_folder_is_too_large_for_a_turn)
 {
 	struct fixture *f = *state;
 	int changes = 0, turns = 0;
@@ -371,7 +371,7 @@ static void no_folder_is_too_large_for_a_turn(void **state)
 		uv_run(&f->loop, UV_RUN_ONCE);
 }
 
-static void directories_side_by_side_are_watched(void **state)
+TEST_THAT(directories_side_by_side_are_watched)
 {
 	struct fixture *f = *state;
 	char rules[256], lua[256];
@@ -390,7 +390,7 @@ static void directories_side_by_side_are_watched(void **state)
 		uv_run(&f->loop, UV_RUN_ONCE);
 }
 
-static void closing_while_a_change_rests_is_safe(void **state)
+TEST_THAT(closing_while_a_change_rests_is_safe)
 {
 	struct fixture *f = *state;
 	struct strategy *s = start(f);
@@ -399,26 +399,4 @@ static void closing_while_a_change_rests_is_safe(void **state)
 	strategy_destroy(s);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(changed_file_is_loaded),
-		TEST(file_renamed_over_another_is_loaded),
-		TEST(refusal_is_told_and_the_next_change_heals),
-		TEST(file_in_a_new_folder_is_loaded),
-		TEST(switched_link_is_followed),
-		TEST(switched_link_on_the_way_to_the_directory_is_followed),
-		TEST(switched_link_of_a_file_is_followed),
-		TEST(switched_link_of_a_folder_is_followed),
-		TEST(file_that_a_link_leads_to_is_watched),
-		TEST(deep_modules_and_links_in_a_circle_are_no_trouble),
-		TEST(directory_that_is_replaced_is_found_again),
-		TEST(scripts_that_keep_too_much_are_loaded_anew),
-		TEST(no_folder_is_too_large_for_a_turn),
-		TEST(directories_side_by_side_are_watched),
-		TEST(closing_while_a_change_rests_is_safe),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.setup = fixture_setup, .teardown = fixture_teardown)

@@ -18,7 +18,7 @@ static struct bundle *make(const char *const files[][2], size_t count)
 	return b;
 }
 
-static void the_hash_is_of_the_content_and_not_of_the_order(void **state)
+TEST_THAT(the_hash_is_of_the_content_and_not_of_the_order)
 {
 	static const char *const one[][2] = { { "a", "1" }, { "b", "2" } };
 	static const char *const two[][2] = { { "b", "2" }, { "a", "1" } };
@@ -37,7 +37,7 @@ static void note_change(void *ctx, enum bundle_change change, const char *path)
 	buf_printf(ctx, "%c%s ", "+~-"[change], path);
 }
 
-static void the_way_from_one_to_another_is_told(void **state)
+TEST_THAT(the_way_from_one_to_another_is_told)
 {
 	static const char *const one[][2] = { { "a", "1" }, { "b", "2" }, { "d", "4" } };
 	static const char *const two[][2] = { { "b", "3" }, { "c", "3" }, { "d", "4" } };
@@ -57,7 +57,7 @@ static void the_way_from_one_to_another_is_told(void **state)
 	bundle_unref(b);
 }
 
-static void what_is_read_from_one_is_noted_in_the_other(void **state)
+TEST_THAT(what_is_read_from_one_is_noted_in_the_other)
 {
 	static const char *const files[][2] = { { "routing/x.lua", "return 1" } };
 	struct bundle *from = make(files, 1), *into = bundle_create();
@@ -79,7 +79,7 @@ static void what_is_read_from_one_is_noted_in_the_other(void **state)
 	bundle_unref(into);
 }
 
-static void a_path_stays_as_it_was_first(void **state)
+TEST_THAT(a_path_stays_as_it_was_first)
 {
 	static const char *const files[][2] = { { "a", "1" }, { "a", "2" } };
 	struct bundle *b = make(files, 2);
@@ -90,7 +90,7 @@ static void a_path_stays_as_it_was_first(void **state)
 	bundle_unref(b);
 }
 
-static void modules_are_what_is_no_script(void **state)
+TEST_THAT(modules_are_what_is_no_script)
 {
 	static const char *const one[][2] = { { "retry/a.lua", "1" },
 					      { "lib/b.lua", "1" },
@@ -127,7 +127,7 @@ static void touch(const char *dir, const char *name)
 	fclose(file);
 }
 
-static void a_file_takes_the_place_of_the_folder_of_its_name(void **state)
+TEST_THAT(a_file_takes_the_place_of_the_folder_of_its_name)
 {
 	static const char *const files[][2] = { { "lib/init.lua", "1" } };
 	struct bundle *b = make(files, 1);
@@ -147,15 +147,4 @@ static void a_file_takes_the_place_of_the_folder_of_its_name(void **state)
 	bundle_unref(b);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_hash_is_of_the_content_and_not_of_the_order),
-		cmocka_unit_test(the_way_from_one_to_another_is_told),
-		cmocka_unit_test(what_is_read_from_one_is_noted_in_the_other),
-		cmocka_unit_test(a_path_stays_as_it_was_first),
-		cmocka_unit_test(modules_are_what_is_no_script),
-		cmocka_unit_test(a_file_takes_the_place_of_the_folder_of_its_name),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

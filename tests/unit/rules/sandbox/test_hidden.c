@@ -4,7 +4,7 @@
 
 #include "rules/sandbox/hints.h"
 
-static void a_short_secret_is_shown_when_all_of_it_is(void **state)
+TEST_THAT(a_short_secret_is_shown_when_all_of_it_is)
 {
 	assert_true(hidden_is_shown(SLICE("abc"), SLICE("xxabcxx")));
 	assert_false(hidden_is_shown(SLICE("abc"), SLICE("xxabxcx")));
@@ -13,7 +13,7 @@ static void a_short_secret_is_shown_when_all_of_it_is(void **state)
 	assert_false(hidden_is_shown(SLICE(""), SLICE("anything")));
 }
 
-static void a_long_secret_is_shown_when_a_part_of_it_is(void **state)
+TEST_THAT(a_long_secret_is_shown_when_a_part_of_it_is)
 {
 	struct slice secret = SLICE("correct horse battery staple");
 	assert_true(hidden_is_shown(secret, SLICE("wrong: horse battery!")));
@@ -22,7 +22,7 @@ static void a_long_secret_is_shown_when_a_part_of_it_is(void **state)
 }
 
 /* Nothing behind it reaches a line. */
-static void only_the_front_of_a_text_counts(void **state)
+TEST_THAT(only_the_front_of_a_text_counts)
 {
 	char text[HIDDEN_LINE_MAX + 16];
 	memset(text, '.', sizeof(text));
@@ -32,7 +32,7 @@ static void only_the_front_of_a_text_counts(void **state)
 	assert_true(hidden_is_shown(SLICE("secr"), all));
 }
 
-static void a_list_keeps_the_newest(void **state)
+TEST_THAT(a_list_keeps_the_newest)
 {
 	static struct hidden h;
 	char text[32];
@@ -52,13 +52,4 @@ static void a_list_keeps_the_newest(void **state)
 	assert_false(hidden_is_in(&h, SLICE("a <1>")));
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_short_secret_is_shown_when_all_of_it_is),
-		cmocka_unit_test(a_long_secret_is_shown_when_a_part_of_it_is),
-		cmocka_unit_test(only_the_front_of_a_text_counts),
-		cmocka_unit_test(a_list_keeps_the_newest),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

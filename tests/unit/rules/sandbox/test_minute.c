@@ -14,7 +14,7 @@ static struct minute_sum read_at(const struct minute *m, int64_t now_ns)
 	return sum;
 }
 
-static void calls_and_errors_are_added_up(void **state)
+TEST_THAT(calls_and_errors_are_added_up)
 {
 	struct minute m = { 0 };
 
@@ -28,7 +28,7 @@ static void calls_and_errors_are_added_up(void **state)
 	assert_true(cost_quantile_ns(&sum.cost, 0.99) >= 1024);
 }
 
-static void what_is_older_than_a_minute_is_gone(void **state)
+TEST_THAT(what_is_older_than_a_minute_is_gone)
 {
 	struct minute m = { 0 };
 
@@ -38,7 +38,7 @@ static void what_is_older_than_a_minute_is_gone(void **state)
 	assert_int_equal(read_at(&m, 9000 * SECOND).calls, 0);
 }
 
-static void a_slot_is_emptied_when_its_turn_comes_again(void **state)
+TEST_THAT(a_slot_is_emptied_when_its_turn_comes_again)
 {
 	struct minute m = { 0 };
 
@@ -49,7 +49,7 @@ static void a_slot_is_emptied_when_its_turn_comes_again(void **state)
 	assert_int_equal(read_at(&m, 1120 * SECOND).calls, 56);
 }
 
-static void a_call_of_hours_is_counted(void **state)
+TEST_THAT(a_call_of_hours_is_counted)
 {
 	struct minute m = { 0 };
 
@@ -57,13 +57,4 @@ static void a_call_of_hours_is_counted(void **state)
 	assert_int_equal(read_at(&m, 1000 * SECOND).cost.buckets[COST_BUCKETS - 1], 1);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(calls_and_errors_are_added_up),
-		cmocka_unit_test(what_is_older_than_a_minute_is_gone),
-		cmocka_unit_test(a_slot_is_emptied_when_its_turn_comes_again),
-		cmocka_unit_test(a_call_of_hours_is_counted),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

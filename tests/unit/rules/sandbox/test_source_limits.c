@@ -23,7 +23,7 @@ static int refused_line(const char *head, const char *again, int times, const ch
 	return line;
 }
 
-static void long_chains_are_refused_however_they_are_written(void **state)
+TEST_THAT(long_chains_are_refused_however_they_are_written)
 {
 	static const char *const links[] = {
 		".b",
@@ -59,7 +59,7 @@ static void long_chains_are_refused_however_they_are_written(void **state)
 	assert_int_equal(refused_line("return a", ".b[a.b]", 66, ""), 0);
 }
 
-static void what_is_no_chain_is_not_counted(void **state)
+TEST_THAT(what_is_no_chain_is_not_counted)
 {
 	static const char *const others[] = {
 		"a.b = 1\n",
@@ -82,7 +82,7 @@ static void what_is_no_chain_is_not_counted(void **state)
 	}
 }
 
-static void many_jumps_are_refused(void **state)
+TEST_THAT(many_jumps_are_refused)
 {
 	assert_int_equal(refused_line("", "goto a\n", 4096, "::a::"), 0);
 	assert_int_equal(refused_line("", "goto a\n", 4097, "::a::"), 4097);
@@ -90,7 +90,7 @@ static void many_jumps_are_refused(void **state)
 			 0);
 }
 
-static void what_is_not_lua_ends_too(void **state)
+TEST_THAT(what_is_not_lua_ends_too)
 {
 	static const char *const halves[] = { "'",  "[[", "[==", "--[[", "a.", "0x",
 					      "]]", "((", "\\",  "=",    "[",  "'\\" };
@@ -101,13 +101,4 @@ static void what_is_not_lua_ends_too(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(long_chains_are_refused_however_they_are_written),
-		cmocka_unit_test(what_is_no_chain_is_not_counted),
-		cmocka_unit_test(many_jumps_are_refused),
-		cmocka_unit_test(what_is_not_lua_ends_too),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()
