@@ -370,7 +370,7 @@ void queue_recover(struct queue *q, struct waiter *waiter)
 
 		sh->is_mixed = q->is_mixed;
 		shard_recover(sh, waiter);
-		dedupe_recover(sh, waiter);
+		publish_ids_recover(q->ids, i, waiter);
 	}
 }
 

@@ -140,14 +140,14 @@ static void free_ids(struct publish_ids *ids)
 	mem_free(container_of(ids, struct topic_ids, ids));
 }
 
-static const struct publish_ids_ops ops = { keys_of, free_ids };
+static const struct publish_ids_ops ops = { .keys = keys_of, .free = free_ids };
 
 static struct topic_ids *topic_ids_create(struct topic *t)
 {
 	struct topic_ids *ids = mem_zalloc(sizeof(*ids));
 
-	publish_ids_init(&ids->ids, dedupe_env(t->queue->vhost->broker->dedupe), &ops);
-	dedupe_table_init(&ids->ids.table, DEDUPE_TABLE_OFFSETS);
+	publish_ids_init(&ids->ids, dedupe_env(t->queue->vhost->broker->dedupe), &ops,
+			 DEDUPE_TABLE_OFFSETS);
 	ids->topic = t;
 	TAILQ_INIT(&ids->appends);
 	return ids;

@@ -6,7 +6,6 @@
 #include "journal.h"
 #include "shard.h"
 
-#define READ_ROWS 4096
 #define FORGET_MAX 4096 /* of a turn */
 #define PENDINGS_KEPT 4096
 
@@ -54,17 +53,46 @@ static void free_queue(struct publish_ids *ids)
 	mem_free(container_of(ids, struct dedupe_queue, ids));
 }
 
-static const struct publish_ids_ops ops = { keys_of, free_queue };
+static bool on_removed(struct shard_ask *ask, struct entry *e, enum entry_state state)
+{
+	if (state >= SHARD_STAGES)
+		return false;
+	log_info("message %016llx was done with before a newer one with its publish id "
+		 "came, and is removed",
+		 (unsigned long long)e->id);
+	shard_remove(e, NULL);
+	return true;
+}
+
+static void on_removal_end(struct shard_ask *ask, int status, const char *text)
+{
+	mem_free(container_of(ask, struct dedupe_removal, ask));
+}
+
+/* Messages are asked for when all shards are there. */
+static void on_older(struct publish_ids *ids, struct dedupe_record *r)
+{
+	struct dedupe_queue *dq = container_of(ids, struct dedupe_queue, ids);
+	struct dedupe_removal *removal = mem_zalloc(sizeof(*removal));
+
+	removal->id = r->msg_id;
+	removal->ask = (struct shard_ask){ .shard = shard_ref(dq->shards[r->shard]),
+					   .ids = &removal->id,
+					   .count = 1,
+					   .on_entry = on_removed,
+					   .on_end = on_removal_end };
+	STAILQ_INSERT_TAIL(&dq->dedupe->removals, removal, link);
+}
+
+static const struct publish_ids_ops ops = { keys_of, free_queue, on_older };
 
 struct dedupe_queue *dedupe_open(struct dedupe *d, bool is_queued)
 {
 	struct dedupe_queue *dq = mem_zalloc(sizeof(*dq));
 
 	dq->dedupe = d;
-	publish_ids_init(&dq->ids, &d->ids, &ops);
-	dq->ids.is_queued = is_queued;
-	if (is_queued)
-		dedupe_table_init(&dq->ids.table, DEDUPE_TABLE_MESSAGES);
+	publish_ids_init(&dq->ids, &d->ids, &ops,
+			 is_queued ? DEDUPE_TABLE_MESSAGES : DEDUPE_TABLE_PLAIN);
 	return dq;
 }
 
@@ -355,23 +383,6 @@ void dedupe_freed(const struct entry *e)
 		publish_ids_forget(&e->shard->dedupe.queue->ids, r);
 }
 
-/* Redis forgets them, and so does memory. */
-static void forget_stored(struct shard *sh, struct dedupe_record **records, size_t count)
-{
-	struct publish_ids *ids = &sh->dedupe.queue->ids;
-	struct store_seen *seen;
-
-	if (count == 0)
-		return;
-	seen = mem_alloc(count * sizeof(*seen));
-	for (size_t i = 0; i < count; i++)
-		seen[i] = publish_ids_seen(ids, records[i]);
-	store_dedupe_remove(sh->env->store, sh->keys, seen, count, NULL, NULL);
-	for (size_t i = 0; i < count; i++)
-		publish_ids_forget(ids, records[i]);
-	mem_free(seen);
-}
-
 void dedupe_purged(struct shard *sh, const uint64_t *ids, size_t count)
 {
 	struct dedupe_record **records =
@@ -385,24 +396,9 @@ void dedupe_purged(struct shard *sh, const uint64_t *ids, size_t count)
 		if (r && !r->is_leaving && !r->pending)
 			records[found++] = r;
 	}
-	forget_stored(sh, records, found);
+	if (found > 0)
+		publish_ids_remove(&sh->dedupe.queue->ids, sh->index, records, found);
 	mem_free(records);
-}
-
-static bool on_removed(struct shard_ask *ask, struct entry *e, enum entry_state state)
-{
-	if (state >= SHARD_STAGES)
-		return false;
-	log_info("message %016llx was done with before a newer one with its publish id "
-		 "came, and is removed",
-		 (unsigned long long)e->id);
-	shard_remove(e, NULL);
-	return true;
-}
-
-static void on_removal_end(struct shard_ask *ask, int status, const char *text)
-{
-	mem_free(container_of(ask, struct dedupe_removal, ask));
 }
 
 /* Begin what the recovery has found. */
@@ -420,143 +416,6 @@ static void begin_removals(struct dedupe *d)
 			shard_take_ask(&removal->ask);
 		shard_unref(sh);
 	}
-}
-
-/* Two messages have one publish id: the older was done with before the newer came, and
- * only its removal is missing in Redis. */
-static void remove_older(struct dedupe_queue *dq, struct dedupe_record *r)
-{
-	struct dedupe_removal *removal = mem_zalloc(sizeof(*removal));
-
-	dedupe_table_leave(&dq->ids.table, r);
-	removal->id = r->msg_id;
-	removal->ask = (struct shard_ask){ .shard = shard_ref(dq->shards[r->shard]),
-					   .ids = &removal->id,
-					   .count = 1,
-					   .on_entry = on_removed,
-					   .on_end = on_removal_end };
-	STAILQ_INSERT_TAIL(&dq->dedupe->removals, removal, link);
-}
-
-/* Of a queue with dedupe=queued. */
-struct dedupe_recovery {
-	struct shard *shard;
-	struct waiter *waiter;
-	int64_t start;
-	uint64_t *ids; /* the messages of the rows that were read */
-	bool is_last;
-};
-
-static void recover_row(struct shard *sh, const struct store_seen *row)
-{
-	struct dedupe_queue *dq = sh->dedupe.queue;
-	struct dedupe_key key = { row->publish_id, row->copy };
-	struct dedupe_record *r = dedupe_table_find(&dq->ids.table, &key);
-	struct store_seen newer;
-	unsigned shard;
-
-	if (!r) {
-		publish_ids_add_row(&dq->ids, sh->index, row);
-		return;
-	}
-	if (r->msg_id < row->msg_id) {
-		remove_older(dq, r);
-		publish_ids_add_row(&dq->ids, sh->index, row);
-		return;
-	}
-	/* The row is the older one: it enters after the other has made room. */
-	newer = publish_ids_seen(&dq->ids, r);
-	shard = r->shard;
-	dedupe_table_leave(&dq->ids.table, r);
-	publish_ids_add_row(&dq->ids, sh->index, row);
-	remove_older(dq, dedupe_table_find(&dq->ids.table, &key));
-	newer.publish_id = row->publish_id;
-	publish_ids_forget(&dq->ids, r);
-	publish_ids_add_row(&dq->ids, shard, &newer);
-}
-
-static void recovery_end(struct dedupe_recovery *r, int status, const char *text)
-{
-	waiter_done(r->waiter, status, text);
-	shard_unref(r->shard);
-	mem_free(r->ids);
-	mem_free(r);
-}
-
-static void recovery_next(struct dedupe_recovery *r);
-
-/* An id whose message is gone is left of a removal that a crash has cut short. */
-static void on_has(void *ctx, int status, const bool *found, unsigned count)
-{
-	struct dedupe_recovery *r = ctx;
-	struct shard *sh = r->shard;
-	struct dedupe_record **records;
-	size_t gone = 0;
-
-	if (status < 0 || sh->is_closed) {
-		recovery_end(r, status, NULL);
-		return;
-	}
-	records = mem_alloc(count * sizeof(struct dedupe_record *));
-	for (unsigned i = 0; i < count; i++) {
-		struct dedupe_record *record = found[i] ? NULL : record_of(sh, r->ids[i]);
-
-		if (record)
-			records[gone++] = record;
-	}
-	forget_stored(sh, records, gone);
-	mem_free(records);
-	recovery_next(r);
-}
-
-static void on_rows(void *ctx, int status, const char *text,
-		    const struct store_seen *rows, size_t count, size_t total)
-{
-	struct dedupe_recovery *r = ctx;
-	struct shard *sh = r->shard;
-
-	if (status < 0 || sh->is_closed) {
-		recovery_end(r, status, text);
-		return;
-	}
-	r->is_last = total < READ_ROWS;
-	r->start += (int64_t)total;
-	for (size_t i = 0; i < count; i++) {
-		recover_row(sh, &rows[i]);
-		r->ids[i] = rows[i].msg_id;
-	}
-	if (count > 0)
-		store_read_has(sh->env->store, sh->keys, r->ids, (unsigned)count, on_has,
-			       r);
-	else
-		recovery_next(r);
-}
-
-static void recovery_next(struct dedupe_recovery *r)
-{
-	struct shard *sh = r->shard;
-
-	if (r->is_last)
-		recovery_end(r, TIDE_OK, NULL);
-	else
-		store_dedupe_read(sh->env->store, sh->keys, r->start, READ_ROWS, on_rows,
-				  r);
-}
-
-void dedupe_recover(struct shard *sh, struct waiter *waiter)
-{
-	struct dedupe_recovery *r;
-
-	if (!sh->dedupe.is_queued) {
-		publish_ids_recover(&sh->dedupe.queue->ids, sh->index, waiter);
-		return;
-	}
-	r = mem_zalloc(sizeof(*r));
-	waiter_add(waiter);
-	r->shard = shard_ref(sh);
-	r->waiter = waiter;
-	r->ids = mem_alloc(READ_ROWS * sizeof(*r->ids));
-	recovery_next(r);
 }
 
 void dedupe_turn(struct dedupe *d)

@@ -41,8 +41,6 @@ struct publish_ids *dedupe_ids(struct dedupe_queue *dq);
 struct slice dedupe_id_of(const struct dedupe_queue *dq, uint64_t msg_id);
 /* What they share with the ids of topics. */
 struct publish_ids_env *dedupe_env(struct dedupe *d);
-/* Read what Redis has of a shard. The waiter is told when that is done. */
-void dedupe_recover(struct shard *sh, struct waiter *waiter);
 
 struct dedupe_publish {
 	struct dedupe_key key;

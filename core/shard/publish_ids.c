@@ -60,7 +60,8 @@ struct dedupe_record *dedupe_table_find(const struct dedupe_table *t,
 }
 
 struct dedupe_record *dedupe_table_add(struct dedupe_table *t,
-				       const struct dedupe_key *key, uint64_t msg_id)
+				       const struct dedupe_key *key, uint64_t msg_id,
+				       bool is_leaving)
 {
 	size_t len = key->publish_id.len;
 	struct dedupe_record *r = mem_zalloc(record_size(t, len));
@@ -71,8 +72,13 @@ struct dedupe_record *dedupe_table_add(struct dedupe_table *t,
 	r->copy = (uint16_t)key->copy;
 	memcpy(r->publish_id, key->publish_id.data, len);
 	r->hash = hash_key(key);
-	growing_add(&t->records, &r->item, hash_record);
-	TAILQ_INSERT_TAIL(&t->ages, r, age_link);
+	r->is_leaving = is_leaving;
+	if (is_leaving) {
+		TAILQ_INSERT_TAIL(&t->leaving, r, age_link);
+	} else {
+		growing_add(&t->records, &r->item, hash_record);
+		TAILQ_INSERT_TAIL(&t->ages, r, age_link);
+	}
 	if (t->kind == DEDUPE_TABLE_MESSAGES)
 		id_table_add(&t->messages, msg_id, r);
 	return r;
@@ -113,10 +119,11 @@ void dedupe_table_remove(struct dedupe_table *t, struct dedupe_record *r)
 #define REST_MS 1000 /* between two rounds of an owner, so that a round is worth it */
 
 void publish_ids_init(struct publish_ids *ids, struct publish_ids_env *env,
-		      const struct publish_ids_ops *ops)
+		      const struct publish_ids_ops *ops, enum dedupe_table_kind kind)
 {
 	*ids = (struct publish_ids){ .env = env, .ops = ops, .refs = 1 };
-	dedupe_table_init(&ids->table, DEDUPE_TABLE_PLAIN);
+	ids->is_queued = kind == DEDUPE_TABLE_MESSAGES;
+	dedupe_table_init(&ids->table, kind);
 }
 
 static void unref(struct publish_ids *ids)
@@ -184,12 +191,10 @@ struct dedupe_record *publish_ids_find(const struct publish_ids *ids,
 	return r && !is_over(r, ids->env->env->now_ms) ? r : NULL;
 }
 
-static struct dedupe_record *remember(struct publish_ids *ids,
-				      const struct dedupe_key *key, uint64_t msg_id,
+/* Of a record that has just entered the table. */
+static struct dedupe_record *remember(struct publish_ids *ids, struct dedupe_record *r,
 				      unsigned part, int64_t until_unix_ms)
 {
-	struct dedupe_record *r = dedupe_table_add(&ids->table, key, msg_id);
-
 	r->until_unix_ms = until_unix_ms;
 	r->shard = (uint8_t)part;
 	ids->env->bytes += dedupe_table_record_bytes(&ids->table, r->len);
@@ -207,7 +212,7 @@ struct dedupe_record *publish_ids_add(struct publish_ids *ids,
 
 	if (r)
 		publish_ids_forget(ids, r); /* it is over */
-	return remember(ids, key, msg_id, part,
+	return remember(ids, dedupe_table_add(&ids->table, key, msg_id, false), part,
 			ids->is_queued ? PUBLISH_IDS_QUEUED_MS : end_ms);
 }
 
@@ -234,16 +239,21 @@ struct store_seen publish_ids_seen(const struct publish_ids *ids,
 	};
 }
 
-struct dedupe_record *publish_ids_add_row(struct publish_ids *ids, unsigned part,
-					  const struct store_seen *row)
+void publish_ids_remove(struct publish_ids *ids, unsigned part,
+			struct dedupe_record **records, size_t count)
 {
-	const struct dedupe_key key = { row->publish_id, row->copy };
-	struct dedupe_record *r =
-		remember(ids, &key, row->msg_id, part, row->until_unix_ms);
+	struct store_seen *seen;
 
-	if (ids->table.kind == DEDUPE_TABLE_OFFSETS)
-		dedupe_record_set_offset(r, row->offset);
-	return r;
+	if (count == 0)
+		return;
+	seen = mem_alloc(count * sizeof(*seen));
+	for (size_t i = 0; i < count; i++)
+		seen[i] = publish_ids_seen(ids, records[i]);
+	store_dedupe_remove(ids->env->env->store, keys_of(ids, part), seen, count, NULL,
+			    NULL);
+	for (size_t i = 0; i < count; i++)
+		publish_ids_forget(ids, records[i]);
+	mem_free(seen);
 }
 
 /* ---- room */
@@ -325,7 +335,21 @@ struct publish_ids_recovery {
 	unsigned part;
 	struct waiter *waiter;
 	int64_t start;
+	bool is_last;
+	uint64_t *msgs; /* of ids with is_queued: of the rows that were read */
 };
+
+static struct dedupe_record *add_row(struct publish_ids *ids, unsigned part,
+				     const struct store_seen *row, bool is_leaving)
+{
+	const struct dedupe_key key = { row->publish_id, row->copy };
+	struct dedupe_record *r =
+		dedupe_table_add(&ids->table, &key, row->msg_id, is_leaving);
+
+	if (ids->table.kind == DEDUPE_TABLE_OFFSETS)
+		dedupe_record_set_offset(r, row->offset);
+	return remember(ids, r, part, row->until_unix_ms);
+}
 
 static void recover_row(struct publish_ids *ids, unsigned part,
 			const struct store_seen *row)
@@ -344,28 +368,77 @@ static void recover_row(struct publish_ids *ids, unsigned part,
 		return;
 	if (r)
 		publish_ids_forget(ids, r);
-	publish_ids_add_row(ids, part, row);
+	add_row(ids, part, row, false);
 }
+
+/* Two messages may have one publish id: the older was done with before the newer came,
+ * and only its removal is missing in Redis. */
+static void recover_queued_row(struct publish_ids *ids, unsigned part,
+			       const struct store_seen *row)
+{
+	const struct dedupe_key key = { row->publish_id, row->copy };
+	struct dedupe_record *older = dedupe_table_find(&ids->table, &key), *r;
+	bool is_older = older && older->msg_id > row->msg_id;
+
+	if (older && !is_older)
+		dedupe_table_leave(&ids->table, older);
+	r = add_row(ids, part, row, is_older);
+	if (older)
+		ids->ops->on_older(ids, is_older ? r : older);
+}
+
+static void recovery_next(struct publish_ids_recovery *r);
 
 static void recovery_end(struct publish_ids_recovery *r, int status, const char *text)
 {
 	waiter_done(r->waiter, status, text);
 	unref(r->ids);
+	mem_free(r->msgs);
 	mem_free(r);
 }
 
-static void recovery_next(struct publish_ids_recovery *r);
+/* An id whose message is gone is left of a removal that a crash has cut short. */
+static void on_has(void *ctx, int status, const bool *found, unsigned count)
+{
+	struct publish_ids_recovery *r = ctx;
+	struct dedupe_record **gone;
+	size_t gone_count = 0;
+
+	if (status < 0 || r->ids->is_dropped) {
+		recovery_end(r, status, NULL);
+		return;
+	}
+	gone = mem_alloc(count * sizeof(struct dedupe_record *));
+	for (unsigned i = 0; i < count; i++)
+		if (!found[i] && (gone[gone_count] = dedupe_table_of_message(
+					  &r->ids->table, r->msgs[i])) != NULL)
+			gone_count++;
+	publish_ids_remove(r->ids, r->part, gone, gone_count);
+	mem_free(gone);
+	recovery_next(r);
+}
 
 static void on_rows(void *ctx, int status, const char *text,
 		    const struct store_seen *rows, size_t count, size_t total)
 {
 	struct publish_ids_recovery *r = ctx;
 
-	for (size_t i = 0; i < count && !r->ids->is_dropped; i++)
-		recover_row(r->ids, r->part, &rows[i]);
-	r->start += (int64_t)total;
-	if (status < 0 || total < READ_ROWS)
+	if (status < 0 || r->ids->is_dropped) {
 		recovery_end(r, status, text);
+		return;
+	}
+	r->start += (int64_t)total;
+	r->is_last = total < READ_ROWS;
+	for (size_t i = 0; i < count; i++)
+		if (r->msgs) {
+			recover_queued_row(r->ids, r->part, &rows[i]);
+			r->msgs[i] = rows[i].msg_id;
+		} else {
+			recover_row(r->ids, r->part, &rows[i]);
+		}
+	if (r->msgs && count > 0)
+		store_read_has(r->ids->env->env->store, keys_of(r->ids, r->part), r->msgs,
+			       (unsigned)count, on_has, r);
 	else
 		recovery_next(r);
 }
@@ -374,7 +447,7 @@ static void recovery_next(struct publish_ids_recovery *r)
 {
 	struct store_shard *keys = keys_of(r->ids, r->part);
 
-	if (keys)
+	if (keys && !r->is_last)
 		store_dedupe_read(r->ids->env->env->store, keys, r->start, READ_ROWS,
 				  on_rows, r);
 	else
@@ -383,9 +456,13 @@ static void recovery_next(struct publish_ids_recovery *r)
 
 void publish_ids_recover(struct publish_ids *ids, unsigned part, struct waiter *waiter)
 {
-	struct publish_ids_recovery *r = mem_alloc(sizeof(*r));
+	struct publish_ids_recovery *r = mem_zalloc(sizeof(*r));
 
-	*r = (struct publish_ids_recovery){ ids, part, waiter, 0 };
+	r->ids = ids;
+	r->part = part;
+	r->waiter = waiter;
+	if (ids->is_queued)
+		r->msgs = mem_alloc(READ_ROWS * sizeof(*r->msgs));
 	ids->refs++;
 	waiter_add(waiter);
 	recovery_next(r);

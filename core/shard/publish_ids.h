@@ -63,10 +63,11 @@ void dedupe_table_init(struct dedupe_table *t, enum dedupe_table_kind kind);
 /* NULL when it is not there. */
 struct dedupe_record *dedupe_table_find(const struct dedupe_table *t,
 					const struct dedupe_key *key);
-/* A new record, the youngest; the key must not be there. All but what is given is zero.
- */
+/* A new record, the youngest; the key must not be there, unless it `is_leaving`. All but
+ * what is given is zero. */
 struct dedupe_record *dedupe_table_add(struct dedupe_table *t,
-				       const struct dedupe_key *key, uint64_t msg_id);
+				       const struct dedupe_key *key, uint64_t msg_id,
+				       bool is_leaving);
 /* DEDUPE_TABLE_MESSAGES: the record of that one, also one that leaves; or NULL. */
 struct dedupe_record *dedupe_table_of_message(const struct dedupe_table *t,
 					      uint64_t msg_id);
@@ -118,6 +119,8 @@ struct publish_ids_ops {
 	struct store_shard *(*keys)(const struct publish_ids *ids, unsigned part);
 	/* All is forgotten after publish_ids_drop, and nothing is under way. */
 	void (*free)(struct publish_ids *ids);
+	/* With is_queued: Redis has a newer message with this id. The record leaves. */
+	void (*on_older)(struct publish_ids *ids, struct dedupe_record *r);
 };
 
 #define PUBLISH_IDS_PARTS_MAX 64
@@ -146,11 +149,10 @@ void publish_ids_tell(struct publish_ids_wait *waits, int status, const char *te
 #define PUBLISH_IDS_QUEUED_MS INT64_C(999999999999999)
 
 void publish_ids_init(struct publish_ids *ids, struct publish_ids_env *env,
-		      const struct publish_ids_ops *ops);
+		      const struct publish_ids_ops *ops, enum dedupe_table_kind kind);
 /* The owner has no use for them any more, and its parts are gone: they are forgotten. */
 void publish_ids_drop(struct publish_ids *ids);
-/* Read what Redis has of a part. The waiter is told when that is done. Not for those with
- * is_queued. */
+/* Read what Redis has of a part. The waiter is told when that is done. */
 void publish_ids_recover(struct publish_ids *ids, unsigned part, struct waiter *waiter);
 /* Nothing is remembered, and nothing is left to be done in Redis. */
 bool publish_ids_is_unused(const struct publish_ids *ids);
@@ -166,9 +168,9 @@ void publish_ids_forget(struct publish_ids *ids, struct dedupe_record *r);
 /* What Redis has of it; it points into the record. */
 struct store_seen publish_ids_seen(const struct publish_ids *ids,
 				   const struct dedupe_record *r);
-/* A row of Redis. */
-struct dedupe_record *publish_ids_add_row(struct publish_ids *ids, unsigned part,
-					  const struct store_seen *row);
+/* Redis forgets the records, all of one part, and so does memory. */
+void publish_ids_remove(struct publish_ids *ids, unsigned part,
+			struct dedupe_record **records, size_t count);
 
 /* Room in memory for the id, or 0 when it has been seen. */
 size_t publish_ids_wanted(const struct publish_ids *ids, const struct dedupe_key *key);

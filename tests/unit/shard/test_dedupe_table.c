@@ -41,7 +41,7 @@ static struct dedupe_record *add(const char *id, unsigned copy)
 {
 	struct dedupe_key key = key_of(id, copy);
 
-	return dedupe_table_add(&table, &key, ++messages);
+	return dedupe_table_add(&table, &key, ++messages, false);
 }
 
 TEST_THAT(what_was_added_is_found)
@@ -85,7 +85,7 @@ TEST_THAT(one_that_leaves_is_found_by_its_message_alone)
 TEST_THAT(ids_are_bytes)
 {
 	struct dedupe_key one = { { "a\0b", 3 }, 0 }, other = { { "a\0c", 3 }, 0 };
-	struct dedupe_record *r = dedupe_table_add(&table, &one, 7);
+	struct dedupe_record *r = dedupe_table_add(&table, &one, 7, false);
 
 	assert_ptr_equal(dedupe_table_find(&table, &one), r);
 	assert_null(dedupe_table_find(&table, &other));
