@@ -243,7 +243,7 @@ static inline void leave_to_redis(struct entry *e)
 	if (is_gone || (is_outside && !(e->flags & OWED_WRITE)))
 		shard_entry_free(e);
 	else if (e->flags & LIES_PARKED)
-		stage_shrink_parked(&e->shard->stages[ENTRY_READY], e);
+		order_shrink(e);
 }
 
 static void entry_written(struct entry *e)

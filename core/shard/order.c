@@ -3,8 +3,10 @@
 #include <float.h>
 #include <stdlib.h>
 
+#include "base/duration.h"
 #include "base/id.h"
 #include "base/mem.h"
+#include "host/log.h"
 #include "shard.h"
 
 static void place_heap_deinit(struct place_heap *h)
@@ -106,17 +108,6 @@ static int compare(const struct place_node *a, const struct place_node *b)
 RB_GENERATE_INTERNAL(place_node_tree, place_node, node, compare,
 		     static __attribute__((unused)))
 
-static void place_tree_init(struct place_tree *t)
-{
-	RB_INIT(&t->nodes);
-	pool_init(&t->pool, sizeof(struct place_node), 256);
-}
-
-static void place_tree_deinit(struct place_tree *t)
-{
-	pool_deinit(&t->pool);
-}
-
 /* By rank and id, which stay while it is in the tree. */
 static void place_tree_add(struct place_tree *t, struct entry *e)
 {
@@ -135,26 +126,6 @@ static void place_tree_remove(struct place_tree *t, struct entry *e)
 	pool_give(&t->pool, n);
 }
 
-/* The first one at or behind a place; NULL when there is none. */
-static struct entry *place_tree_seek(const struct place_tree *t, struct place from)
-{
-	struct entry place = { .rank = from.score, .id = from.id };
-	struct place_node wanted = { .entry = &place };
-	struct place_node *n =
-		RB_NFIND(place_node_tree, (struct place_node_tree *)&t->nodes, &wanted);
-
-	return n ? n->entry : NULL;
-}
-
-/* NULL when it is empty. */
-static struct entry *place_tree_last(const struct place_tree *t)
-{
-	struct place_node *n =
-		RB_MAX(place_node_tree, (struct place_node_tree *)&t->nodes);
-
-	return n ? n->entry : NULL;
-}
-
 /* Entries of one group that are kept whole, whatever the others have: enough for some
  * reads not to be waited for. */
 #define GROUP_KEEP 64
@@ -165,31 +136,6 @@ static struct entry *place_tree_last(const struct place_tree *t)
 #define EXPIRING_FACTOR 4
 
 #define NOWHERE ((struct place){ -DBL_MAX, 0 })
-
-struct order *order_create(const struct order_spec *spec, struct pool *lanes,
-			   bool is_memory)
-{
-	struct order *o = mem_zalloc(sizeof(*o));
-
-	o->spec = *spec;
-	o->spec.header = spec->header ? mem_strdup(spec->header) : NULL;
-	o->spec.label = mem_strdup(spec->label);
-	o->lanes = lanes;
-	o->max = UINT64_MAX;
-	o->keep_max = o->keep_bytes_max = SIZE_MAX;
-	o->last = NOWHERE;
-	o->search = 1;
-	pool_init(&o->pool, sizeof(struct group), 256);
-	place_tree_init(&o->places);
-	o->has_places = is_memory;
-	window_init(&o->whole.parked, lanes);
-	/* One that is always there: the table is not made and freed with each message. */
-	HASH_ADD(hh, o->groups, hash, sizeof(o->whole.hash), &o->whole);
-	TAILQ_INIT(&o->roomy);
-	TAILQ_INIT(&o->wanting);
-	TAILQ_INIT(&o->with_parked);
-	return o;
-}
 
 void order_destroy(struct order *o)
 {
@@ -204,7 +150,7 @@ void order_destroy(struct order *o)
 			pool_give(&o->pool, g);
 	}
 	pool_deinit(&o->pool);
-	place_tree_deinit(&o->places);
+	pool_deinit(&o->places.pool);
 	mem_free(o->loads);
 	mem_free(o->offering);
 	mem_free((char *)(uintptr_t)o->spec.header);
@@ -338,7 +284,9 @@ static bool is_full(const struct order *o)
 	return o->parked >= o->max || HASH_COUNT(o->groups) >= o->max;
 }
 
-bool order_blocks(const struct order *o, const struct entry *e)
+/* The message of the ready window, which nothing ready is before, has to wait for others
+ * of its group. */
+static bool is_blocked(const struct order *o, const struct entry *e)
 {
 	const struct group *g = group_find(o, e->msg);
 	uint64_t hash;
@@ -365,7 +313,7 @@ bool order_offers(struct order *o, const struct entry *e)
 {
 	struct group *g;
 
-	if (order_blocks(o, e))
+	if (is_blocked(o, e))
 		return false;
 	g = group_make(o, e->msg);
 	if (!g)
@@ -380,11 +328,6 @@ void order_offers_end(struct order *o)
 		group_check(o, o->offering[i]);
 	o->offering_count = 0;
 	o->search++;
-}
-
-bool order_has_room(const struct order *o)
-{
-	return !is_full(o);
 }
 
 /* ---- slots */
@@ -440,26 +383,6 @@ void order_release(struct order *o, struct entry *e)
 	give(o, g, 1);
 }
 
-void order_recover(struct order *o, const struct msg *m)
-{
-	struct group *g = group_make(o, m);
-
-	if (g)
-		take(o, g, true);
-}
-
-void order_forget_waiting(struct order *o)
-{
-	struct group *g, *next;
-
-	HASH_ITER (hh, o->groups, g, next) {
-		uint32_t waiting = g->waiting;
-
-		g->waiting = 0;
-		give(o, g, waiting);
-	}
-}
-
 void order_left(struct order *o, const struct entry *e)
 {
 	struct group *g = o->parked > 0 ? group_find(o, e->msg) : NULL;
@@ -472,7 +395,8 @@ void order_left(struct order *o, const struct entry *e)
 
 /* ---- parked entries */
 
-void order_park(struct order *o, struct entry *e)
+/* The entry is in no place. */
+static void park_entry(struct order *o, struct entry *e)
 {
 	struct group *g = group_make(o, e->msg);
 	struct place place = entry_place(e);
@@ -509,7 +433,9 @@ void order_unpark(struct order *o, struct entry *e)
 	parked_gone(o, g);
 }
 
-bool order_may_drop(const struct order *o, const struct entry *e)
+/* The parked entry may be forgotten but for its place: Redis has all of it, and more
+ * entries are kept than needed. */
+static bool may_drop(const struct order *o, const struct entry *e)
 {
 	const uint16_t unsettled =
 		LIES_UNSTORED | OWED_WRITE | OWED_ANSWER | OWED_UNSURE | OWED_BODY;
@@ -522,19 +448,20 @@ bool order_may_drop(const struct order *o, const struct entry *e)
 	       o->parked - o->in_redis > o->keep_max || o->kept_bytes > o->keep_bytes_max;
 }
 
-static void add_id(struct order *o, struct group *g, struct place place)
+void order_shrink(struct entry *e)
 {
-	parked_added(o, g, has_parked(g));
-	o->in_redis++;
-	place_heap_push(&g->ids, place);
-}
-
-void order_drop(struct order *o, struct entry *e)
-{
+	struct order *o = e->shard->order;
 	struct group *g = e->group;
 
-	add_id(o, g, entry_place(e));
+	if (!may_drop(o, e))
+		return;
+	if (e->expires_unix_ms)
+		shard_expiry_leave(&e->shard->stages[ENTRY_READY], e);
+	parked_added(o, g, has_parked(g));
+	o->in_redis++;
+	place_heap_push(&g->ids, entry_place(e));
 	take_out(o, e);
+	shard_entry_free(e);
 }
 
 struct entry *order_any(const struct order *o)
@@ -560,12 +487,20 @@ struct entry *order_another(const struct entry *e)
 
 struct entry *order_seek(const struct order *o, struct place from)
 {
-	return place_tree_seek(&o->places, from);
+	struct entry place = { .rank = from.score, .id = from.id };
+	struct place_node wanted = { .entry = &place }, *n;
+
+	n = RB_NFIND(place_node_tree, (struct place_node_tree *)&o->places.nodes,
+		     &wanted);
+	return n ? n->entry : NULL;
 }
 
 struct entry *order_last(const struct order *o)
 {
-	return place_tree_last(&o->places);
+	struct place_node *n =
+		RB_MAX(place_node_tree, (struct place_node_tree *)&o->places.nodes);
+
+	return n ? n->entry : NULL;
 }
 
 /* The first one, unless a place that memory has no entry of is before it. */
@@ -586,7 +521,9 @@ static uint32_t limit_due(const struct order *o, struct group *g)
 	return g->due;
 }
 
-struct entry *order_next_due(struct order *o)
+/* A parked entry that is due, and is to be taken out now; NULL when none is, or its place
+ * alone is known: then a read of it is wanted. */
+static struct entry *next_due(struct order *o)
 {
 	struct group *g;
 
@@ -741,40 +678,8 @@ static void load_group(struct order *o, struct group *g)
 		add_load(o, g, place_heap_pop(&g->ids));
 }
 
-void order_want_any(struct order *o)
-{
-	struct group *g;
-
-	TAILQ_FOREACH (g, &o->with_parked, parked_link) {
-		if (g->ids.count == 0)
-			continue;
-		set_wanting(o, g, true);
-		return;
-	}
-}
-
-void order_load_begin(struct order *o)
-{
-	struct group *g;
-
-	while (o->load_count < ORDER_LOAD_MAX && (g = TAILQ_FIRST(&o->wanting)) != NULL) {
-		set_wanting(o, g, false);
-		load_group(o, g);
-	}
-}
-
-void order_load_settle(struct order *o, const struct order_loading *l)
-{
-	o->parked--;
-	o->in_redis--;
-}
-
-void order_put_back(struct order *o, const struct order_loading *l)
-{
-	add_id(o, l->group, l->place);
-}
-
-void order_load_end(struct order *o)
+/* The read is over, and all of its places are settled, or it was void. */
+static void end_load(struct order *o)
 {
 	unsigned count = o->is_load_void ? 0 : o->load_count;
 
@@ -787,34 +692,6 @@ void order_load_end(struct order *o)
 			continue;
 		if (g->due > 0)
 			set_roomy(o, g, true);
-		parked_gone(o, g);
-	}
-}
-
-static void tell_one(void (*tell)(void *ctx, struct place p), void *ctx, struct place p)
-{
-	if (tell)
-		tell(ctx, p);
-}
-
-void order_purge_ids(struct order *o, void (*tell)(void *ctx, struct place p), void *ctx)
-{
-	struct group *g, *next;
-	unsigned loads = o->is_load_void ? 0 : o->load_count;
-
-	for (unsigned i = 0; i < loads; i++)
-		tell_one(tell, ctx, o->loads[i].place);
-	o->is_load_void = o->is_load_sent;
-	if (!o->is_load_sent)
-		o->load_count = 0;
-	for (g = TAILQ_FIRST(&o->with_parked); g; g = next) {
-		next = TAILQ_NEXT(g, parked_link);
-		for (size_t i = 0; i < g->ids.count; i++)
-			tell_one(tell, ctx, g->ids.places[i]);
-		o->parked -= g->ids.count + g->loading;
-		o->in_redis -= g->ids.count + g->loading;
-		place_heap_deinit(&g->ids);
-		g->loading = 0;
 		parked_gone(o, g);
 	}
 }
@@ -842,4 +719,404 @@ void order_add_stats(const struct order *o, struct order_stats *sum)
 	sum->parked += o->parked;
 	sum->parked_in_redis += o->in_redis;
 	sum->is_stopped |= o->is_stopped;
+}
+
+/* ---- which message comes next */
+
+#define SEARCH_MAX 8192 /* messages that a turn looks at and passes by */
+#define RETRY_MS 500    /* after a read that failed */
+#define LOG_MS 60000
+
+static void park(struct shard *sh, struct entry *e)
+{
+	struct stage *st = &sh->stages[ENTRY_READY];
+
+	stage_set_aside(st, e);
+	park_entry(sh->order, e);
+	order_shrink(e);
+}
+
+/* Back into the window: all that is parked sorts before the edge. */
+static void unpark(struct shard *sh, struct entry *e)
+{
+	struct stage *st = &sh->stages[ENTRY_READY];
+
+	stage_remove(st, e);
+	stage_insert(st, e, e->rank);
+}
+
+/* ---- places of which the message is read */
+
+static void take_row(struct shard *sh, const struct store_row *row)
+{
+	struct entry *e = stage_row_entry(sh, row, STORE_READY);
+
+	if (!e)
+		return;
+	e->state = ENTRY_READY;
+	e->rank = row->score;
+	if (e->expires_unix_ms)
+		shard_expiry_enter(&sh->stages[ENTRY_READY], e);
+	park_entry(sh->order, e);
+}
+
+/* The rows come in the order in which they were asked for. Those behind the last one may
+ * have been too large for one read. */
+static void take_rows(struct shard *sh, const struct store_row *rows, size_t count)
+{
+	struct order *o = sh->order;
+	size_t at = 0;
+
+	for (unsigned i = 0; i < o->load_count; i++) {
+		const struct order_loading *l = &o->loads[i];
+
+		if (at == count && count > 0) {
+			place_heap_push(&l->group->ids, l->place);
+			continue;
+		}
+		o->parked--;
+		o->in_redis--;
+		/* Counted among those before the edge until now. */
+		sh->stages[ENTRY_READY].indexed--;
+		if (at < count && rows[at].id == l->place.id)
+			take_row(sh, &rows[at++]);
+	}
+}
+
+static void put_back_all(struct shard *sh, int status, const char *text)
+{
+	struct order *o = sh->order;
+
+	for (unsigned i = 0; i < o->load_count; i++)
+		place_heap_push(&o->loads[i].group->ids, o->loads[i].place);
+	if (status == TIDE_ESHUTDOWN)
+		return;
+	log_warn("%s: cannot read parked messages: %s", o->spec.label,
+		 text ? text : error_text(status));
+	o->retry_ms = sh->env->now_ms + RETRY_MS;
+	shard_wake_by(sh, o->retry_ms);
+}
+
+static void on_rows(void *ctx, int status, const char *text, struct store_row *rows,
+		    size_t count)
+{
+	struct shard *sh = ctx;
+	struct order *o = sh->order;
+
+	if (!o->is_load_void && status < 0)
+		put_back_all(sh, status, text);
+	else if (!o->is_load_void)
+		take_rows(sh, rows, count);
+	end_load(o);
+	if (!sh->is_closed) {
+		sh->env->ops->on_ready(sh);
+		if (!TAILQ_EMPTY(&sh->take.asks))
+			shard_wake_by(sh, sh->env->now_ms);
+	}
+	shard_unref(sh);
+}
+
+void shard_order_load(struct shard *sh)
+{
+	struct order *o = sh->order;
+	uint64_t ids[ORDER_LOAD_MAX];
+	struct group *g;
+
+	if (o->is_load_sent || sh->is_held_back || sh->is_closed ||
+	    duration_is_resting(sh->env->now_ms, o->retry_ms, RETRY_MS))
+		return;
+	while (o->load_count < ORDER_LOAD_MAX && (g = TAILQ_FIRST(&o->wanting)) != NULL) {
+		set_wanting(o, g, false);
+		load_group(o, g);
+	}
+	if (o->load_count == 0)
+		return;
+	o->is_load_sent = true;
+	for (unsigned i = 0; i < o->load_count; i++)
+		ids[i] = o->loads[i].place.id;
+	store_read_ids(sh->env->store, sh->keys,
+		       &(struct store_ids){ .set = STORE_READY,
+					    .ids = ids,
+					    .count = o->load_count,
+					    .max_bytes = sh->env->window_bytes / 2 + 1 },
+		       on_rows, shard_ref(sh));
+}
+
+void shard_order_by(struct shard *sh, const struct order_spec *spec)
+{
+	struct order *o = sh->order = mem_zalloc(sizeof(*o));
+
+	o->spec = *spec;
+	o->spec.header = spec->header ? mem_strdup(spec->header) : NULL;
+	o->spec.label = mem_strdup(spec->label);
+	o->lanes = &sh->env->lanes;
+	/* In memory alone there is nowhere else to keep them. */
+	o->has_places = !sh->keys;
+	o->max = sh->keys ? sh->env->parked_messages : UINT64_MAX;
+	o->keep_max = sh->keys ? sh->env->window_messages : SIZE_MAX;
+	o->keep_bytes_max = sh->keys ? sh->env->window_bytes : SIZE_MAX;
+	o->last = NOWHERE;
+	o->search = 1;
+	pool_init(&o->pool, sizeof(struct group), 256);
+	RB_INIT(&o->places.nodes);
+	pool_init(&o->places.pool, sizeof(struct place_node), 256);
+	window_init(&o->whole.parked, o->lanes);
+	/* One that is always there: the table is not made and freed with each message. */
+	HASH_ADD(hh, o->groups, hash, sizeof(o->whole.hash), &o->whole);
+	TAILQ_INIT(&o->roomy);
+	TAILQ_INIT(&o->wanting);
+	TAILQ_INIT(&o->with_parked);
+}
+
+/* ---- the next message */
+
+static void stop(struct shard *sh)
+{
+	struct order *o = sh->order;
+
+	o->is_stopped = true;
+	if (!log_is_due(&o->logged_ms, sh->env->now_ms, LOG_MS))
+		return;
+	log_warn("%s: %llu messages of groups that are full are parked, in %llu groups: "
+		 "nothing behind them is delivered until a group has room; "
+		 "see --parked-messages",
+		 o->spec.label, (unsigned long long)o->parked,
+		 (unsigned long long)o->blocked);
+}
+
+static bool is_spent(struct shard *sh)
+{
+	struct order *o = sh->order;
+
+	if (o->search_left > 0) {
+		o->search_left--;
+		return false;
+	}
+	o->is_skipping = true;
+	sh->env->ops->on_ready(sh);
+	return true;
+}
+
+static void begin_search(struct order *o, int64_t now_ms)
+{
+	o->is_skipping = o->is_stopped = false;
+	if (o->search_ms == now_ms)
+		return;
+	o->search_ms = now_ms;
+	o->search_left = SEARCH_MAX;
+}
+
+struct entry *shard_order_next(struct shard *sh)
+{
+	struct order *o = sh->order;
+	struct entry *e;
+
+	begin_search(o, sh->env->now_ms);
+	while ((e = next_due(o)) != NULL)
+		unpark(sh, e);
+	shard_order_load(sh);
+	while ((e = shard_front(sh, ENTRY_READY)) != NULL && is_blocked(o, e)) {
+		if (o->spec.by == ORDER_SHARD || is_spent(sh))
+			return NULL;
+		if (is_full(o)) {
+			stop(sh);
+			return NULL;
+		}
+		park(sh, e);
+	}
+	return e;
+}
+
+struct entry *shard_order_head(struct shard *sh)
+{
+	struct order *o = sh->order;
+	struct entry *e = order_any(o);
+	struct group *g;
+
+	if (e || o->parked == 0)
+		return e;
+	TAILQ_FOREACH (g, &o->with_parked, parked_link)
+		if (g->ids.count > 0)
+			break;
+	if (g)
+		set_wanting(o, g, true);
+	shard_order_load(sh);
+	return NULL;
+}
+
+/* ---- recovery */
+
+struct order_recovery {
+	struct shard *shard;
+	store_done_fn on_done;
+	void *ctx;
+	uint64_t *ids;
+	size_t count, at;
+};
+
+static void recovery_end(struct order_recovery *r, int status, const char *text)
+{
+	r->on_done(r->ctx, status, text);
+	shard_unref(r->shard);
+	mem_free(r->ids);
+	mem_free(r);
+}
+
+static void read_next(struct order_recovery *r);
+
+/* A message in Redis alone has a slot: it waits for its next attempt. */
+static void recover_slot(struct order *o, const struct msg *m)
+{
+	struct group *g = group_make(o, m);
+
+	if (g)
+		take(o, g, true);
+}
+
+static void on_waiting(void *ctx, int status, const char *text, struct store_row *rows,
+		       size_t count)
+{
+	struct order_recovery *r = ctx;
+	struct shard *sh = r->shard;
+	size_t end = r->at + ORDER_LOAD_MAX;
+
+	if (status < 0 || sh->is_closed) {
+		recovery_end(r, status, text);
+		return;
+	}
+	for (size_t i = 0; i < count; i++)
+		if (rows[i].msg && rows[i].deliveries > 0)
+			recover_slot(sh->order, rows[i].msg);
+	if (count == 0)
+		r->at = end;
+	else
+		while (r->at < r->count && r->ids[r->at++] != rows[count - 1].id)
+			;
+	read_next(r);
+}
+
+static void read_next(struct order_recovery *r)
+{
+	struct shard *sh = r->shard;
+	size_t left = r->at < r->count ? r->count - r->at : 0;
+
+	if (left == 0) {
+		recovery_end(r, TIDE_OK, NULL);
+		return;
+	}
+	store_read_ids(sh->env->store, sh->keys,
+		       &(struct store_ids){ .set = STORE_DELAYED,
+					    .ids = &r->ids[r->at],
+					    .count = left < ORDER_LOAD_MAX
+							     ? (unsigned)left
+							     : ORDER_LOAD_MAX,
+					    .max_bytes = sh->env->window_bytes },
+		       on_waiting, r);
+}
+
+static void on_tried(void *ctx, int status, const char *text, const uint64_t *ids,
+		     size_t count)
+{
+	struct order_recovery *r = ctx;
+
+	if (status < 0 || r->shard->is_closed) {
+		recovery_end(r, status, text);
+		return;
+	}
+	if (count > 0) {
+		r->ids = mem_alloc(count * sizeof(*ids));
+		memcpy(r->ids, ids, count * sizeof(*ids));
+	}
+	r->count = count;
+	read_next(r);
+}
+
+void shard_order_recover(struct shard *sh, store_done_fn on_done, void *ctx)
+{
+	struct order_recovery *r = mem_zalloc(sizeof(*r));
+
+	r->shard = shard_ref(sh);
+	r->on_done = on_done;
+	r->ctx = ctx;
+	store_tried_read(sh->env->store, sh->keys, STORE_DELAYED, on_tried, r);
+}
+
+/* ---- purge */
+
+struct order_purge {
+	struct shard *shard;
+	struct waiter *waiter;
+	uint64_t count;
+};
+
+/* Redis alone has it: an entry without a body stands for it until it is removed. */
+static void remove_place(struct order_purge *p, struct place place)
+{
+	struct entry *e;
+
+	if (!p)
+		return;
+	e = shard_entry_create(p->shard, NULL, place.id, place.score);
+	e->state = ENTRY_GONE;
+	e->home = STORE_READY;
+	e->stored_score = place.score;
+	e->flags |= LIES_TRIED;
+	waiter_add(p->waiter);
+	e->waiter = p->waiter;
+	shard_entry_dirty(e);
+	p->count++;
+}
+
+/* Forget all ids, also those that are being read: the read is void. With NULL nothing of
+ * them is to be removed. */
+static void purge_ids(struct order *o, struct order_purge *p)
+{
+	struct group *g, *next;
+
+	for (unsigned i = 0; i < o->load_count && !o->is_load_void; i++)
+		remove_place(p, o->loads[i].place);
+	o->is_load_void = o->is_load_sent;
+	if (!o->is_load_sent)
+		o->load_count = 0;
+	for (g = TAILQ_FIRST(&o->with_parked); g; g = next) {
+		next = TAILQ_NEXT(g, parked_link);
+		for (size_t i = 0; i < g->ids.count; i++)
+			remove_place(p, g->ids.places[i]);
+		o->parked -= g->ids.count + g->loading;
+		o->in_redis -= g->ids.count + g->loading;
+		place_heap_deinit(&g->ids);
+		g->loading = 0;
+		parked_gone(o, g);
+	}
+}
+
+void order_forget_ids(struct order *o)
+{
+	purge_ids(o, NULL);
+}
+
+/* All that wait for their next attempt in Redis alone are gone; those in memory had left
+ * before. */
+static void forget_waiting(struct order *o)
+{
+	struct group *g, *next;
+
+	HASH_ITER (hh, o->groups, g, next) {
+		uint32_t waiting = g->waiting;
+
+		g->waiting = 0;
+		give(o, g, waiting);
+	}
+}
+
+uint64_t shard_order_purge(struct shard *sh, struct waiter *waiter)
+{
+	struct order_purge p = { sh, waiter, 0 };
+	struct entry *e;
+
+	purge_ids(sh->order, &p);
+	for (; (e = order_any(sh->order)) != NULL; p.count++)
+		shard_remove(e, waiter);
+	forget_waiting(sh->order);
+	return p.count;
 }

@@ -11,8 +11,7 @@
  * The first parked messages of a group are entries. Of the others memory keeps the place
  * alone, once Redis has them: `ids`. They sort anywhere among the entries.
  *
- * This is what is known of groups. It moves nothing and asks nobody: shard_order.c does.
- */
+ * shard.h has what is asked of a shard with such an order. */
 #pragma once
 
 #include <bsd/sys/tree.h>
@@ -111,8 +110,6 @@ struct order {
 	unsigned load_count; /* 0: nothing is being read, or about to be */
 	bool is_load_sent;
 	bool is_load_void; /* what is being read has been purged */
-	/* Something was asked for: the read is to begin. */
-	void (*on_asked)(struct shard *sh);
 
 	/* Groups that the search under way has come by. */
 	struct group **offering;
@@ -133,49 +130,29 @@ static inline bool order_is_reading(const struct order *o)
 	return o->load_count > 0 || o->is_skipping;
 }
 
-/* @param is_memory  what is parked is in memory alone, and can be sought by its place */
-struct order *order_create(const struct order_spec *spec, struct pool *lanes,
-			   bool is_memory);
 /* Accepts NULL. It has no entry. */
 void order_destroy(struct order *o);
 
-/* The message of the ready window, which nothing ready is before, has to wait for others
- * of its group. */
-bool order_blocks(const struct order *o, const struct entry *e);
 /* A search for one message passes by the ready ones in their order. Is this one of the
  * next of its group, for which there are slots? */
 bool order_offers(struct order *o, const struct entry *e);
 /* The search has ended. */
 void order_offers_end(struct order *o);
-/* There is room to park one more. */
-bool order_has_room(const struct order *o);
-
 /* The entry takes a slot, which may be one too many. @param is_waiting  it is delayed */
 void order_take(struct order *o, struct entry *e, bool is_waiting);
 /* The entry has come from Redis: when it has a slot there, it has it here. */
 void order_adopt(struct order *o, struct entry *e);
 /* It leaves the state for which it has a slot. */
 void order_release(struct order *o, struct entry *e);
-/* A message in Redis alone has a slot: it waits for its next attempt. */
-void order_recover(struct order *o, const struct msg *m);
-/* All that wait for their next attempt in Redis alone are gone; those in memory had left
- * before. */
-void order_forget_waiting(struct order *o);
 /* An entry has left the ready window. When it had been parked before, another one is
  * due instead. Not needed where the edge of the window moves before it. */
 void order_left(struct order *o, const struct entry *e);
 
-/* The entry has left the ready window: its group is full. */
-void order_park(struct order *o, struct entry *e);
+/* It leaves its place in a group. */
 void order_unpark(struct order *o, struct entry *e);
-/* The parked entry may be forgotten but for its place: Redis has all of it, and more
- * entries are kept than needed. */
-bool order_may_drop(const struct order *o, const struct entry *e);
-/* Keep its place alone. The entry is the caller's, to free. */
-void order_drop(struct order *o, struct entry *e);
-/* A parked entry that is due, and is to be taken out now by order_unpark; NULL when none
- * is, or its place alone is known: then a read of it is wanted. */
-struct entry *order_next_due(struct order *o);
+/* Of the parked entry its place may be enough, now that Redis has it. The call may free
+ * it. */
+void order_shrink(struct entry *e);
 /* Any parked entry; NULL when there is none. */
 struct entry *order_any(const struct order *o);
 /* The entries that follow this one, in no order. */
@@ -186,7 +163,8 @@ struct entry *order_seek(const struct order *o, struct place from);
 /* The last parked entry, in memory alone; NULL when there is none. */
 struct entry *order_last(const struct order *o);
 /* Some of the messages are parked, and their places alone are known. They will be read:
- * by the next read, which on_asked begins; or, when one is under way, after asking again.
+ * by the next read, which shard_order_load begins; or, when one is under way, after
+ * asking again.
  */
 bool order_ask(struct order *o, const uint64_t *ids, unsigned count);
 
@@ -199,18 +177,8 @@ struct place order_shadow(const struct order *o, bool is_refilling);
 uint64_t order_give_back(struct order *o, struct place edge,
 			 void (*give)(void *ctx, struct entry *e), void *ctx);
 
-/* Have some places read, when there is no entry. */
-void order_want_any(struct order *o);
-/* Move places that are to be read into `loads`; `load_count` says how many. */
-void order_load_begin(struct order *o);
-/* One of these places is known no more; order_park or order_put_back may follow. */
-void order_load_settle(struct order *o, const struct order_loading *l);
-void order_put_back(struct order *o, const struct order_loading *l);
-/* The read is over, and all of its places are settled, or it was void. */
-void order_load_end(struct order *o);
-/* Forget all ids, also those that are being read, and tell each, unless `tell` is NULL:
- * the read is void. */
-void order_purge_ids(struct order *o, void (*tell)(void *ctx, struct place p), void *ctx);
+/* Forget what is known by its place alone: the shard is being closed. */
+void order_forget_ids(struct order *o);
 
 /* The oldest of the messages that are parked first in their groups, of so many groups; 0
  * when there is none. */

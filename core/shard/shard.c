@@ -738,7 +738,7 @@ void shard_close(struct shard *sh)
 	/* First: those who are told must not look for entries here. */
 	sh->is_closed = true;
 	if (sh->order)
-		order_purge_ids(sh->order, NULL, NULL);
+		order_forget_ids(sh->order);
 	/* In memory alone nobody waits for a message, nor is one being moved. */
 	if (sh->keys) {
 		drop_some(sh, UINT_MAX);

@@ -340,6 +340,8 @@ static inline uint64_t shard_parked(const struct shard *sh)
 /* Read which groups have slots in use: those of messages that wait for their next
  * attempt. The waiter is told; on_done comes before anything is delivered. */
 void shard_order_recover(struct shard *sh, store_done_fn on_done, void *ctx);
+/* Read the places that are wanted. */
+void shard_order_load(struct shard *sh);
 /* Remove what is parked, as shard_purge does; returns how much that was. */
 uint64_t shard_order_purge(struct shard *sh, struct waiter *waiter);
 

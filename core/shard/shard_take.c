@@ -346,7 +346,7 @@ static struct shard_ask *next_ask(struct shard *sh, bool *is_written)
 		}
 		*is_written = ask_memory(ask);
 		if (!sh->is_closed && sh->order && is_parked(ask)) {
-			sh->order->on_asked(sh);
+			shard_order_load(sh);
 			shard_wake_by(sh, sh->env->now_ms + TURN_MS);
 			return NULL;
 		}

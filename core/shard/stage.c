@@ -228,18 +228,6 @@ void stage_set_aside(struct stage *st, struct entry *e)
 		shard_expiry_enter(st, e);
 }
 
-void stage_shrink_parked(struct stage *st, struct entry *e)
-{
-	struct order *o = st->shard->order;
-
-	if (!order_may_drop(o, e))
-		return;
-	if (e->expires_unix_ms)
-		shard_expiry_leave(st, e);
-	order_drop(o, e);
-	shard_entry_free(e);
-}
-
 void stage_relieve(struct stage *st)
 {
 	if (st->shard->keys && is_over(st))

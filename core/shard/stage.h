@@ -49,10 +49,6 @@ static inline struct entry *stage_any(const struct stage *st)
 }
 /* Take one out of the window that goes on waiting, elsewhere in memory. */
 void stage_set_aside(struct stage *st, struct entry *e);
-/* Of the parked entry its place may be enough, now that Redis has it. The call may free
- * it.
- */
-void stage_shrink_parked(struct stage *st, struct entry *e);
 /* Ask Redis for more when the window is low and there is more. */
 void stage_refill(struct stage *st);
 /* A batch that names an outside entry was built. */
