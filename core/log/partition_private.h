@@ -4,46 +4,13 @@
 #include "base/duration.h"
 #include "partition.h"
 
-/* What has gathered for a partition and is written at once: record batches of
- * one day, and who waits for them.
- *
- * A partition opens one with its first message and fills it; it flies, and lands or is
- * refused. Their memory is used again: env->spare. */
-struct append {
-	STAILQ_ENTRY(append) link; /* of the partition, or of env->spare */
-	uint32_t day;
-	int64_t day_end_ms; /* the first time of the next day */
-	struct record_writer writer;
-	struct record_batch *batches[STORE_LOG_BATCHES_MAX];
-	unsigned batch_count;
-	struct waiter **waiters;
-	size_t waiter_count, waiter_cap;
-	uint64_t messages;
-	size_t bytes;    /* of the records: they count in env->unstored_bytes */
-	size_t largest;  /* of the batches */
-	struct buf seen; /* the publish ids that are written with it */
-	unsigned seen_count;
-	bool is_flying;
-	struct joint *joint; /* that it is a part of; NULL: none */
-};
-
 /* The midnight, UTC, that comes after that time. */
 int64_t append_day_end_ms(int64_t ms);
-struct append *append_open(struct partition_env *env, int64_t ms);
 void append_free_spare(struct partition_env *env);
-/* No more may be added: it is written as it is. */
-bool append_is_full(const struct append *a);
-/* The batch that is open, if one is, is done. Gives its bytes. */
-size_t append_end_batch(struct append *a);
-/* Add a message to the batch that is open. */
-void append_add(struct partition_env *env, struct append *a, const struct msg *m,
-		int64_t ms, struct waiter *waiter);
-/* Its publish id, with its offset. */
-void append_add_seen(struct partition_env *env, struct append *a,
-		     const struct store_seen *seen);
-/* Tell those who wait; the append is gone then. The text may be NULL. */
-void append_tell(struct partition_env *env, struct append *a, int status,
-		 const char *text);
+/* The first append is on its way to Redis. */
+bool append_is_flying(const struct partition *p);
+/* Send what has gathered, unless appends are under way; without keys all of it lands. */
+void append_flush(struct partition_env *env);
 
 /* The newest batches of a partition, in memory, in the order of their offsets
  * and without a gap up to what can be read.
@@ -62,8 +29,6 @@ struct tail {
 	size_t bytes; /* of the batches, and what they cost beside */
 };
 
-/* A reference is taken. */
-void tail_push(struct partition *p, struct record_batch *b);
 /* The oldest one goes. There is one. */
 void tail_drop_first(struct partition *p);
 void tail_clear(struct partition *p);
@@ -137,27 +102,11 @@ static inline struct partition *partition_ref(struct partition *p)
 	return p;
 }
 void partition_unref(struct partition *p);
-/* It fails: its offsets are given out again. */
+/* What has been appended and does not fly fails: its offsets are given out again. */
 void partition_fail(struct partition *p, int status, const char *text);
-/* The same for one that does not fly, and all behind it. */
-void partition_fail_from(struct partition *p, const struct append *first, int status,
-			 const char *text);
-/* It is, or is not, in the list of those that have something to send. */
-void partition_set_dirty(struct partition *p, bool is_dirty);
-/* The open append, if there is one, takes no more. */
-void partition_close_append(struct partition *p);
-/* What is told to Redis of an append. `before` is the one that is sent with it, in front
- * of it; or NULL. */
-struct store_log_batch;
-struct store_log_append partition_flush_form(const struct partition *p,
-					     const struct append *a,
-					     struct store_log_batch *batches,
-					     const struct append *before);
-/* Redis has the first append. */
-void partition_flush_land(struct partition *p);
-/* It has refused it: it fails, and all behind it. */
-void partition_flush_refuse(struct partition *p, int status, const char *text,
-			    bool is_unsure);
+void partition_add_day(struct partition *p, const struct partition_day *day);
+/* The last one that no trim removes, or NULL. */
+const struct partition_day *partition_last_day(const struct partition *p);
 /* Where Redis has an offset: the last day that begins at or before it; else the first. */
 const struct partition_day *partition_day_of(const struct partition *p, uint64_t offset);
 
