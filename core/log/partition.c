@@ -191,32 +191,48 @@ void partition_call_later(struct partition *p, struct partition_call *call,
 	STAILQ_INSERT_TAIL(&p->env->later, call, link);
 }
 
-struct later_done {
-	struct partition_call call;
-	store_done_fn on_done;
+/* Something that is asked of a partition, and takes a while. */
+struct log_task {
+	struct partition_call call; /* its partition is referenced */
+	store_done_fn on_done;      /* may be NULL */
 	void *ctx;
+	uint32_t *days; /* of a trim: that are removed whole */
+	unsigned day_count;
 };
+
+static struct log_task *task_create(struct partition *p, store_done_fn on_done, void *ctx)
+{
+	struct log_task *t = mem_zalloc(sizeof(*t));
+
+	t->call.partition = partition_ref(p);
+	t->on_done = on_done;
+	t->ctx = ctx;
+	return t;
+}
+
+static void task_end(struct log_task *t, int status, const char *text)
+{
+	struct partition *p = t->call.partition;
+
+	if (t->on_done)
+		t->on_done(t->ctx, status, text);
+	mem_free(t->days);
+	mem_free(t);
+	partition_unref(p);
+}
 
 static void run_done(struct partition_call *call)
 {
-	struct later_done *d = container_of(call, struct later_done, call);
-	bool is_closed = call->partition->is_closed;
+	struct log_task *t = container_of(call, struct log_task, call);
 
-	d->on_done(d->ctx, is_closed ? TIDE_ENOTFOUND : TIDE_OK, NULL);
-	mem_free(d);
+	task_end(t, call->partition->is_closed ? TIDE_ENOTFOUND : TIDE_OK, NULL);
 }
 
 /* Likewise on_done(ctx, TIDE_OK or TIDE_ENOTFOUND, NULL); it may be NULL. */
 static void partition_done_later(struct partition *p, store_done_fn on_done, void *ctx)
 {
-	struct later_done *d;
-
-	if (!on_done)
-		return;
-	d = mem_alloc(sizeof(*d));
-	d->on_done = on_done;
-	d->ctx = ctx;
-	partition_call_later(p, &d->call, run_done);
+	if (on_done)
+		partition_call_later(p, &task_create(p, on_done, ctx)->call, run_done);
 }
 
 void partition_commit(struct partition *p, const struct store_log_commit *commit,
@@ -255,71 +271,43 @@ void partition_flush(struct partition_env *env)
 
 /* ---- how many bytes are left */
 
-struct log_measure {
-	struct partition *partition;
-	store_done_fn on_done;
-	void *ctx;
-};
-
 static void on_first(void *ctx, int status, const char *text,
 		     const struct store_log_batch *rows, size_t count)
 {
-	struct log_measure *m = ctx;
-	struct partition *p = m->partition;
+	struct log_task *t = ctx;
+	struct partition *p = t->call.partition;
 	struct record_batch head;
 
 	if (count > 0 && record_peek(rows[0].bytes, &head) && head.end > p->start)
 		p->first_position = head.position;
-	if (m->on_done)
-		m->on_done(m->ctx, status, text);
-	partition_unref(p);
-	mem_free(m);
+	task_end(t, status, text);
 }
 
-static void read_first(struct partition *p, uint32_t day, store_done_fn on_done,
-		       void *ctx)
+/* Find first_position, which may take a read; then the task has ended. */
+static void measure(struct log_task *t)
 {
-	struct log_measure *m = mem_alloc(sizeof(*m));
-
-	*m = (struct log_measure){ partition_ref(p), on_done, ctx };
-	store_log_read(p->env->store, p->keys, day, p->start, 1, on_first, m);
-}
-
-/* Find first_position, which may take a read. on_done may come before the return. */
-static void partition_trim_measure(struct partition *p, store_done_fn on_done, void *ctx)
-{
+	struct partition *p = t->call.partition;
 	const struct partition_day *day = partition_day_of(p, p->start);
 	const struct record_batch *first = tail_first(&p->tail);
 
-	if (first && first->base <= p->start) {
+	if (first && first->base <= p->start)
 		p->first_position =
 			tail_at(&p->tail, tail_find(&p->tail, p->start))->position;
-	} else if (p->start == p->readable || !day) {
+	else if (p->start == p->readable || !day)
 		p->first_position = p->position;
-	} else if (day->base >= p->start) {
+	else
 		p->first_position = day->position;
-	} else {
-		p->first_position = day->position;
-		if (!p->is_closed) {
-			read_first(p, day->day, on_done, ctx);
-			return;
-		}
-	}
-	if (on_done)
-		on_done(ctx, TIDE_OK, NULL);
+	if (p->first_position == p->position || (first && first->base <= p->start) ||
+	    day->base >= p->start || p->is_closed)
+		task_end(t, TIDE_OK, NULL);
+	else
+		store_log_read(p->env->store, p->keys, day->day, p->start, 1, on_first,
+			       t);
 }
 
 /* ---- trimming */
 
-struct log_trim {
-	struct partition *partition;
-	store_done_fn on_done;
-	void *ctx;
-	uint32_t *days; /* that are removed whole */
-	unsigned day_count;
-};
-
-static bool is_named(const struct log_trim *t, uint32_t day)
+static bool is_named(const struct log_task *t, uint32_t day)
 {
 	for (unsigned i = 0; i < t->day_count; i++)
 		if (t->days[i] == day)
@@ -328,9 +316,9 @@ static bool is_named(const struct log_trim *t, uint32_t day)
 }
 
 /* They are gone; or they stay, and the next trim names them again. */
-static void settle_days(const struct log_trim *t, bool is_done)
+static void settle_days(struct log_task *t, bool is_done)
 {
-	struct partition *p = t->partition;
+	struct partition *p = t->call.partition;
 	unsigned kept = 0;
 
 	for (unsigned i = 0; i < p->day_count; i++) {
@@ -344,30 +332,31 @@ static void settle_days(const struct log_trim *t, bool is_done)
 		p->days[kept++] = *day;
 	}
 	p->day_count = (uint16_t)kept;
+	mem_free(t->days);
+	t->days = NULL;
+	t->day_count = 0;
 }
 
-static void send_trim(struct partition *p, store_done_fn on_done, void *ctx);
+static void send_trim(struct log_task *t);
 
 /* `left`: batches that another trim has to remove. */
 static void on_trimmed(void *ctx, int status, const char *text, uint64_t left)
 {
-	struct log_trim *t = ctx;
-	struct partition *p = t->partition;
+	struct log_task *t = ctx;
+	struct partition *p = t->call.partition;
 
 	settle_days(t, status == TIDE_OK);
-	if (status < 0)
+	if (status < 0) {
 		p->is_trim_refused = true;
-	if (status < 0 && !t->on_done && status != TIDE_ESHUTDOWN)
-		log_warn("%slog cannot be trimmed: %s", store_log_prefix(p->keys), text);
-	if (status == TIDE_OK && left > 0 && !p->is_closed)
-		send_trim(p, t->on_done, t->ctx);
-	else if (status == TIDE_OK)
-		partition_trim_measure(p, t->on_done, t->ctx);
-	else if (t->on_done)
-		t->on_done(t->ctx, status, text);
-	partition_unref(p);
-	mem_free(t->days);
-	mem_free(t);
+		if (!t->on_done && status != TIDE_ESHUTDOWN)
+			log_warn("%slog cannot be trimmed: %s", store_log_prefix(p->keys),
+				 text);
+		task_end(t, status, text);
+	} else if (left > 0 && !p->is_closed) {
+		send_trim(t);
+	} else {
+		measure(t);
+	}
 }
 
 /* Nothing is left in the last day, and nothing is on its way there. */
@@ -377,9 +366,9 @@ static bool is_emptied(const struct partition *p)
 }
 
 /* Days that end before the start. */
-static void name_days(struct log_trim *t)
+static void name_days(struct log_task *t)
 {
-	struct partition *p = t->partition;
+	struct partition *p = t->call.partition;
 
 	t->days = mem_alloc((p->day_count + 1u) * sizeof(*t->days));
 	for (unsigned i = 0; i < p->day_count; i++) {
@@ -393,13 +382,12 @@ static void name_days(struct log_trim *t)
 	}
 }
 
-static void send_trim(struct partition *p, store_done_fn on_done, void *ctx)
+static void send_trim(struct log_task *t)
 {
-	struct log_trim *t = mem_zalloc(sizeof(*t));
+	struct partition *p = t->call.partition;
 	const struct partition_day *day = partition_day_of(p, p->start);
 	struct store_log_trim trim = { .start = p->start };
 
-	*t = (struct log_trim){ partition_ref(p), on_done, ctx, NULL, 0 };
 	name_days(t);
 	p->is_trim_refused = false;
 	trim.days = t->days;
@@ -436,7 +424,7 @@ void partition_trim(struct partition *p, uint64_t start, store_done_fn on_done, 
 	if (has_more)
 		move_start(p, start);
 	if (p->keys && !p->is_closed && (has_more || p->is_trim_refused))
-		send_trim(p, on_done, ctx);
+		send_trim(task_create(p, on_done, ctx));
 	else
 		partition_done_later(p, on_done, ctx);
 }
@@ -585,7 +573,7 @@ static void on_state(void *ctx, int status, const char *text,
 	}
 	for (size_t i = 0; i < state->group_count && !p->is_closed; i++)
 		r->on_group(p, state->groups[i].name, state->groups[i].committed);
-	partition_trim_measure(p, recover_measured, r);
+	measure(task_create(p, recover_measured, r));
 }
 
 static void recover_begin(struct log_recover *r)
