@@ -6,9 +6,12 @@
 #include "base/duration.h"
 #include "base/mem.h"
 #include "host/log.h"
+#include "log/partition.h"
+#include "commit.h"
 #include "dedupe.h"
 
-/* Bounds of one flush: what Redis writes and syncs in one go. */
+/* Bounds of one flush, and of commits that are sent together: what Redis writes and syncs
+ * in one go. */
 #define FLUSH_ENTRIES_MAX 16384
 #define FLUSH_BYTES_MAX ((size_t)8 << 20)
 
@@ -170,64 +173,78 @@ static double wanted_score(const struct entry *e, uint8_t home)
 	return home == STORE_READY ? e->rank : (double)e->at_unix_ms;
 }
 
-static void encode_tries(struct batch *b, struct entry *e)
-{
-	const struct store_tries tries = shard_tries(e, NULL);
+/* What Redis is to have of an entry. */
+struct wanted {
+	uint8_t home;
+	double score;
+	const struct msg *msg;
+	bool is_anew;  /* Redis may have it in other sets, or with another body */
+	bool is_moved; /* another set or score */
+};
 
-	batch_tries(b, e->id, &tries);
-	e->flags |= LIES_TRIED;
+static inline __attribute__((always_inline)) void
+encode_home(struct batch *b, const struct entry *e, const struct wanted *w)
+{
+	enum store_set from = (enum store_set)e->home, to = (enum store_set)w->home;
+
+	if (e->shard->size.is_kept)
+		shard_size_move(e, e->home, w->home);
+	if (w->home == HOME_NONE) {
+		if (e->flags & OWED_UNSURE)
+			batch_remove_everywhere(b, e->id);
+		else if (e->home != HOME_NONE)
+			batch_remove(b, e->id, from, e->flags & LIES_TRIED,
+				     !e->msg || e->expires_unix_ms);
+		if (e->shard->dedupe.is_queued)
+			dedupe_encode_removal(e, b);
+		return;
+	}
+	if (e->home == HOME_NONE || (w->is_anew && w->msg))
+		batch_insert(b,
+			     &(struct store_insert){ w->msg, e->rank, e->expires_unix_ms,
+						     to, w->score });
+	else if (w->is_moved)
+		batch_move(b, e->id, from, to, w->score);
+	/* The index of what expires may have dropped what was buried. */
+	if (e->home == STORE_BURIED && to != STORE_BURIED && e->expires_unix_ms)
+		batch_expiry(b, e->id, e->expires_unix_ms);
+	if (w->is_anew)
+		batch_leave_others(b, e->id, to);
+	if (e->home == HOME_NONE && (e->flags & OWED_ID))
+		dedupe_encode(e, b);
 }
 
-static void encode_move(struct batch *b, struct entry *e, uint8_t want)
+static void encode_tries(struct batch *b, const struct entry *e, const char *reason)
 {
-	double score = wanted_score(e, want);
-	bool is_anew = e->flags & (OWED_UNSURE | OWED_BODY);
+	const struct store_tries tries = shard_tries(e, reason);
 
-	if (e->home == HOME_NONE || (is_anew && e->msg))
-		batch_insert(b,
-			     &(struct store_insert){ e->msg, e->rank, e->expires_unix_ms,
-						     (enum store_set)want, score });
-	else if (e->home != want || (e->flags & OWED_SCORE))
-		batch_move(b, e->id, (enum store_set)e->home, (enum store_set)want,
-			   score);
-	else
-		score = e->stored_score;
-	/* The index of what expires may have dropped what was buried. */
-	if (e->home == STORE_BURIED && want != STORE_BURIED && e->expires_unix_ms)
-		batch_expiry(b, e->id, e->expires_unix_ms);
-	if (is_anew)
-		batch_leave_others(b, e->id, (enum store_set)want);
-	e->stored_score = score;
-	if ((e->flags & OWED_TRIES) && e->deliveries > 0)
-		encode_tries(b, e);
+	batch_tries(b, e->id, &tries);
 }
 
 static void encode_entry(struct journal *j, struct batch *b, struct entry *e)
 {
-	uint8_t want = wanted_home(e);
+	struct wanted w = { .home = wanted_home(e),
+			    .msg = e->msg,
+			    .is_anew = e->flags & (OWED_UNSURE | OWED_BODY) };
 
-	if (want == HOME_NONE) {
-		if (e->flags & OWED_UNSURE)
-			batch_remove_everywhere(b, e->id);
-		else
-			batch_remove(b, e->id, (enum store_set)e->home,
-				     e->flags & LIES_TRIED,
-				     !e->msg || e->expires_unix_ms);
-		if (e->shard->dedupe.is_queued)
-			dedupe_encode_removal(e, b);
-		j->stats.removed++;
-	} else {
-		if (e->home == HOME_NONE) {
-			j->stats.inserted++;
-			if (e->flags & OWED_ID)
-				dedupe_encode(e, b);
-		}
-		encode_move(b, e, want);
+	j->stats.removed += w.home == HOME_NONE;
+	j->stats.inserted += w.home != HOME_NONE && e->home == HOME_NONE;
+	if (w.home != HOME_NONE) {
+		w.score = wanted_score(e, w.home);
+		w.is_moved = e->home != w.home || (e->flags & OWED_SCORE);
+		if (!w.is_moved && !(w.is_anew && e->msg))
+			w.score = e->stored_score;
 	}
-	if (e->shard->size.is_kept)
-		shard_size_move(e, e->home, want);
+	encode_home(b, e, &w);
+	if (w.home != HOME_NONE) {
+		e->stored_score = w.score;
+		if ((e->flags & OWED_TRIES) && e->deliveries > 0) {
+			encode_tries(b, e, NULL);
+			e->flags |= LIES_TRIED;
+		}
+	}
 	shard_account(e, -1);
-	e->home = want;
+	e->home = w.home;
 	shard_account(e, 1);
 	e->flags &= (uint16_t) ~(OWED_TRIES | OWED_SCORE | OWED_BODY);
 	if (e->flags & LIES_OUTSIDE)
@@ -432,32 +449,6 @@ static bool is_resting(const struct journal *j)
 	return duration_is_resting(j->env->now_ms, j->retry_unix_ms, RETRY_MS);
 }
 
-bool journal_may_commit(const struct journal *j)
-{
-	bool is_turn = !j->was_commit || TAILQ_EMPTY(&j->dirty) || is_resting(j);
-
-	return j->flights == 0 && is_turn;
-}
-
-void journal_commit_begin(struct journal *j, uint64_t inserted, uint64_t removed)
-{
-	j->was_commit = true;
-	j->flights++;
-	j->stats.flushes++;
-	j->stats.inserted += inserted;
-	j->stats.removed += removed;
-	tally_add(&j->stats.changes, tally_sizes, inserted + removed);
-}
-
-void journal_commit_end(struct journal *j, const struct batch_result *result)
-{
-	j->flights--;
-	if (result->written < 0)
-		note_refusal(j, result);
-	else
-		j->stats.last_error[0] = '\0';
-}
-
 void journal_flush(struct journal *j)
 {
 	unsigned entries = FLUSH_ENTRIES_MAX;
@@ -483,4 +474,500 @@ void journal_flush(struct journal *j)
 		}
 	}
 	tally_add(&j->stats.changes, tally_sizes, FLUSH_ENTRIES_MAX - entries);
+}
+
+/* ---- commits */
+
+struct commit_item {
+	struct entry *entry;
+	struct commit_change change;
+	bool is_new;
+};
+
+struct commit {
+	STAILQ_ENTRY(commit) link;
+	struct shard_env *env;
+	const struct commit_ops *ops;
+	struct waiter *waiter;
+	struct commit_item *items;
+	size_t count, cap;
+	struct shard **shards; /* that it changes: a reference of each */
+	unsigned shard_count, shard_cap;
+	struct joint_list joints; /* of partitions that it appends to */
+	bool is_durable;          /* one shard or partition is */
+};
+
+struct commit *commit_create(struct shard_env *env, const struct commit_ops *ops,
+			     struct waiter *waiter)
+{
+	struct commit *c = mem_zalloc(sizeof(*c));
+
+	c->env = env;
+	c->ops = ops;
+	c->waiter = waiter;
+	STAILQ_INIT(&c->joints);
+	waiter_add(waiter);
+	return c;
+}
+
+static void commit_destroy(struct commit *c)
+{
+	for (unsigned i = 0; i < c->shard_count; i++)
+		shard_unref(c->shards[i]);
+	mem_free(c->shards);
+	mem_free(c->items);
+	mem_free(c);
+}
+
+static void add_shard(struct commit *c, struct shard *sh)
+{
+	if (sh->commit == c)
+		return;
+	sh->commit = c;
+	MEM_GROW(c->shards, c->shard_count, c->shard_cap, 4);
+	c->shards[c->shard_count++] = shard_ref(sh);
+	c->is_durable |= sh->keys != NULL;
+}
+
+static struct commit_item *add_item(struct commit *c, struct entry *e)
+{
+	add_shard(c, e->shard);
+	MEM_GROW(c->items, c->count, c->cap, 8);
+	e->flags |= LIES_IN_COMMIT;
+	c->items[c->count] = (struct commit_item){ .entry = e };
+	return &c->items[c->count++];
+}
+
+void commit_publish(struct commit *c, struct shard *sh, struct msg *m, double rank,
+		    struct waiter *id)
+{
+	bool is_delayed = m->due_unix_ms > c->env->now_ms;
+	struct entry *e = shard_entry_begin(sh, m, rank);
+	struct commit_item *item = add_item(c, e);
+
+	if (id) {
+		waiter_add(id);
+		e->waiter = id;
+		e->flags |= OWED_ID;
+	}
+	item->is_new = true;
+	item->change = (struct commit_change){
+		.state = is_delayed ? ENTRY_DELAYED : ENTRY_READY,
+		.at_unix_ms = is_delayed ? m->due_unix_ms : 0,
+	};
+	e->state = ENTRY_MOVING;
+	TAILQ_INSERT_TAIL(&sh->moving, e, link);
+}
+
+void commit_append(struct commit *c, struct partition *p, struct msg *m)
+{
+	struct joint *j;
+
+	STAILQ_FOREACH (j, &c->joints, link)
+		if (j->partition == p)
+			break;
+	if (!j) {
+		j = joint_create(p);
+		STAILQ_INSERT_TAIL(&c->joints, j, link);
+		c->is_durable |= partition_keys(p) != NULL;
+	}
+	joint_append(j, m);
+}
+
+void commit_settle(struct commit *c, struct entry *e, const struct commit_change *change)
+{
+	struct commit_item *item = add_item(c, e);
+
+	item->change = *change;
+	if (item->change.msg)
+		msg_ref(item->change.msg);
+	shard_suspend(e);
+}
+
+static double score_of(const struct commit_item *item)
+{
+	return item->change.state == ENTRY_READY ? item->entry->rank
+						 : (double)item->change.at_unix_ms;
+}
+
+/* What is sent together. */
+struct flight_size {
+	size_t entries, bytes;
+	uint64_t inserted, removed;
+};
+
+static uint8_t home_after(const struct commit_item *item)
+{
+	return item->change.state == ENTRY_GONE ? HOME_NONE : (uint8_t)item->change.state;
+}
+
+/* What Redis is to have, as a flush would write it from the new state. */
+static void encode_item(struct flight_size *size, const struct commit_item *item,
+			struct batch *b)
+{
+	const struct entry *e = item->entry;
+	const struct msg *msg = item->change.msg;
+	const struct wanted w = { .home = home_after(item),
+				  .score = score_of(item),
+				  .msg = msg ? msg : e->msg,
+				  .is_anew = msg && e->home != HOME_NONE,
+				  .is_moved = true };
+
+	size->inserted += e->home == HOME_NONE && w.home != HOME_NONE;
+	size->removed += e->home != HOME_NONE && w.home == HOME_NONE;
+	encode_home(b, e, &w);
+	/* A held message was delivered, which may not be written yet. */
+	if (w.home != HOME_NONE && e->deliveries > 0)
+		encode_tries(b, e, item->change.reason);
+}
+
+/* A purge has begun meanwhile. It removes what it finds beyond the edge of that time. */
+static bool is_change_purged(const struct commit_item *item)
+{
+	const struct entry *e = item->entry;
+	const struct shard *sh = e->shard;
+	struct place place = { score_of(item), e->id };
+
+	return item->change.state != ENTRY_GONE && sh->keys &&
+	       sh->commit_purges != sh->purges &&
+	       !place_is_before(place, sh->stages[item->change.state].edge);
+}
+
+/* Its new state begins. */
+static void take_place(struct commit *c, const struct commit_item *item)
+{
+	struct entry *e = item->entry;
+	struct shard *sh = e->shard;
+	bool is_gone = item->change.state == ENTRY_GONE || is_change_purged(item);
+
+	if (!item->is_new)
+		c->ops->on_settled(e);
+	if (item->change.reason)
+		shard_count_failure(e, item->change.reason);
+	shard_entry_stored(e);
+	shard_entry_clean(e);
+	if (item->change.msg)
+		shard_revise(e, item->change.msg, e->rank);
+	shard_account(e, -1);
+	if (sh->keys)
+		e->home = is_gone ? HOME_NONE : (uint8_t)item->change.state;
+	e->stored_score = score_of(item);
+	if (sh->keys && !is_gone && e->deliveries > 0)
+		e->flags |= LIES_TRIED;
+	e->flags &= (uint16_t) ~(LIES_IN_COMMIT | LIES_LEDGERED | OWED_TRIES |
+				 OWED_SCORE | OWED_BODY);
+	shard_account(e, 1);
+	entry_tell(e, TIDE_OK, NULL);
+	shard_entry_leaving(e);
+	TAILQ_REMOVE(&sh->moving, e, link);
+	if (is_gone) {
+		if (sh->dedupe.is_queued)
+			dedupe_done(e);
+		if (e->group)
+			order_release(sh->order, e);
+		shard_entry_free(e);
+		sh->env->ops->on_ready(sh);
+		return;
+	}
+	e->at_unix_ms = item->change.at_unix_ms;
+	shard_entry_place(e, item->change.state, score_of(item));
+	/* One that is delayed counts at the queue's limit. */
+	sh->env->ops->on_ready(sh);
+}
+
+/* A new message: Redis may have it all the same, and forgets it in the next batch. */
+static void take_back(struct entry *e, const struct batch_result *result)
+{
+	struct shard *sh = e->shard;
+	bool has_id = e->flags & OWED_ID;
+
+	shard_entry_stored(e);
+	entry_tell(e, result->written, result->text);
+	shard_entry_leaving(e);
+	TAILQ_REMOVE(&sh->moving, e, link);
+	e->state = ENTRY_GONE;
+	/* The publish id of a message that is not there would confirm a repetition. */
+	if (!result->is_unsure || !sh->keys || has_id) {
+		shard_entry_free(e);
+		return;
+	}
+	e->flags |= OWED_UNSURE;
+	shard_entry_dirty(e);
+}
+
+static void undo(const struct commit_item *item, const struct batch_result *result)
+{
+	struct entry *e = item->entry;
+
+	if (e->shard->size.is_kept && e->shard->is_committing)
+		shard_size_move(e, home_after(item), e->home);
+	e->flags &= (uint16_t)~LIES_IN_COMMIT;
+	if (item->is_new) {
+		take_back(e, result);
+		return;
+	}
+	if (result->is_unsure && e->shard->keys)
+		e->flags |= OWED_UNSURE;
+	shard_resume_held(e);
+}
+
+static void end_item(struct commit *c, const struct commit_item *item,
+		     const struct batch_result *result)
+{
+	struct entry *e = item->entry;
+
+	if (e->shard->is_closed) {
+		e->flags &= (uint16_t)~LIES_IN_COMMIT;
+		shard_entry_free(e);
+	} else if (result->written < 0) {
+		undo(item, result);
+	} else {
+		take_place(c, item);
+	}
+}
+
+/* All that it changes is settled. */
+static void finish_shard(struct shard *sh, const struct batch_result *result)
+{
+	if (!sh->is_committing)
+		return;
+	sh->is_committing = false;
+	dedupe_landed(sh, result);
+	/* Reads of Redis have waited. */
+	if (!sh->is_closed)
+		shard_wake_by(sh, sh->env->now_ms);
+	if (sh->take.is_wanted)
+		shard_take_tick(sh);
+}
+
+static void end_joints(struct commit *c, const struct batch_result *result)
+{
+	struct joint *j;
+
+	while ((j = STAILQ_FIRST(&c->joints)) != NULL) {
+		STAILQ_REMOVE_HEAD(&c->joints, link);
+		joint_end_take(j, result->written, result->text);
+	}
+}
+
+/* Several that were carried out together: none of their shards is read before all of
+ * them are in place. */
+static void land(struct commit_list *list, const struct batch_result *result)
+{
+	struct commit *c;
+
+	STAILQ_FOREACH (c, list, link)
+		for (size_t i = 0; i < c->count; i++) {
+			end_item(c, &c->items[i], result);
+			msg_unref(c->items[i].change.msg);
+		}
+	STAILQ_FOREACH (c, list, link)
+		end_joints(c, result);
+	STAILQ_FOREACH (c, list, link)
+		for (unsigned i = 0; i < c->shard_count; i++)
+			finish_shard(c->shards[i], result);
+	while ((c = STAILQ_FIRST(list)) != NULL) {
+		struct waiter *waiter = c->waiter;
+
+		STAILQ_REMOVE_HEAD(list, link);
+		commit_destroy(c);
+		waiter_done(waiter, result->written, result->text);
+	}
+}
+
+static void land_alone(struct commit *c, const struct batch_result *result)
+{
+	struct commit_list list = STAILQ_HEAD_INITIALIZER(list);
+
+	STAILQ_INSERT_TAIL(&list, c, link);
+	land(&list, result);
+}
+
+void commit_send_take(struct commit *c)
+{
+	static const struct batch_result done = { TIDE_OK, TIDE_OK, NULL, false };
+	struct joint *j;
+
+	STAILQ_FOREACH (j, &c->joints, link)
+		joint_seal(j);
+	for (unsigned i = 0; i < c->shard_count; i++)
+		c->shards[i]->commit = NULL;
+	if (c->is_durable)
+		STAILQ_INSERT_TAIL(&c->env->commits.waiting, c, link);
+	else
+		land_alone(c, &done);
+}
+
+static bool is_busy(const struct shard *sh)
+{
+	return !sh->is_closed && sh->keys &&
+	       (sh->is_held_back || sh->take.is_taking || sh->take.is_next);
+}
+
+/* Its publish is not written, or what Redis has of it is not known: the shard's next
+ * batch settles that. */
+static bool is_unwritten(const struct entry *e)
+{
+	return !e->shard->is_closed && (e->flags & OWED_WRITE) &&
+	       (e->home == HOME_NONE || (e->flags & (OWED_UNSURE | OWED_BODY)));
+}
+
+static bool is_ready(const struct commit *c)
+{
+	const struct joint *j;
+
+	STAILQ_FOREACH (j, &c->joints, link)
+		if (!joint_is_ready(j))
+			return false;
+	for (unsigned i = 0; i < c->shard_count; i++)
+		if (is_busy(c->shards[i]))
+			return false;
+	for (size_t i = 0; i < c->count; i++)
+		if (is_unwritten(c->items[i].entry))
+			return false;
+	return true;
+}
+
+static void begin_shard(struct shard *sh)
+{
+	sh->is_committing = sh->keys != NULL;
+	sh->commit_purges = sh->purges;
+	sh->commit_batch = sh->keys && !sh->is_closed
+				   ? store_batch_begin(sh->env->store, sh->keys)
+				   : NULL;
+}
+
+/* It is right only behind everything else, and nobody sees it before. */
+static void write_size(struct batch *b, struct store_size stored)
+{
+	batch_size(b, &(struct store_sizes){ stored, stored, stored });
+}
+
+static void fly(struct commit *c, struct store_transaction *t, struct flight_size *size)
+{
+	struct joint *j;
+
+	STAILQ_FOREACH (j, &c->joints, link)
+		size->bytes += joint_send(j, t);
+	for (unsigned i = 0; i < c->shard_count; i++)
+		begin_shard(c->shards[i]);
+	for (size_t i = 0; i < c->count; i++) {
+		struct batch *b = c->items[i].entry->shard->commit_batch;
+
+		if (b)
+			encode_item(size, &c->items[i], b);
+	}
+	for (unsigned i = 0; i < c->shard_count; i++) {
+		struct batch *b = c->shards[i]->commit_batch;
+
+		if (!b)
+			continue;
+		if (c->shards[i]->size.is_kept)
+			write_size(b, c->shards[i]->size.stored);
+		size->bytes += batch_bytes(b);
+		store_transaction_add_take(t, b);
+	}
+	size->entries += c->count;
+}
+
+static void land_list(struct commit_list *list, const struct batch_result *result)
+{
+	struct commit_list landed = STAILQ_HEAD_INITIALIZER(landed);
+
+	/* Who is told may add to the list. */
+	STAILQ_CONCAT(&landed, list);
+	land(&landed, result);
+}
+
+static void on_answer(void *ctx, const struct batch_result *result)
+{
+	struct shard_env *env = ctx;
+
+	env->journal->flights--;
+	if (result->written < 0)
+		note_refusal(env->journal, result);
+	else
+		env->journal->stats.last_error[0] = '\0';
+	land_list(&env->commits.flying, result);
+}
+
+/* Those of which a part has failed do not take place. */
+static void end_failed(struct commit_queue *q)
+{
+	struct commit *c;
+
+	while ((c = STAILQ_FIRST(&q->waiting)) != NULL) {
+		struct batch_result failed = { 0 };
+		const struct joint *j;
+
+		STAILQ_FOREACH (j, &c->joints, link)
+			if (joint_status(j) < 0)
+				failed.removed = failed.written = joint_status(j);
+		if (failed.written == TIDE_OK)
+			return;
+		STAILQ_REMOVE_HEAD(&q->waiting, link);
+		land_alone(c, &failed);
+	}
+}
+
+/* Commits and batches take turns: what one changes in a shard has been answered before
+ * the other is encoded. */
+static bool may_commit(const struct journal *j)
+{
+	bool is_turn = !j->was_commit || TAILQ_EMPTY(&j->dirty) || is_resting(j);
+
+	return j->flights == 0 && is_turn;
+}
+
+/* They are sent: the next flush waits for their end. */
+static void note_commit(struct journal *j, const struct flight_size *size)
+{
+	j->was_commit = true;
+	j->flights++;
+	j->stats.flushes++;
+	j->stats.inserted += size->inserted;
+	j->stats.removed += size->removed;
+	tally_add(&j->stats.changes, tally_sizes, size->inserted + size->removed);
+}
+
+void commit_flush(struct shard_env *env)
+{
+	struct commit_queue *q = &env->commits;
+	struct flight_size size = { 0 };
+	struct store_transaction *t;
+	struct commit *c;
+
+	end_failed(q);
+	c = STAILQ_FIRST(&q->waiting);
+	if (!c || !may_commit(env->journal) || !is_ready(c))
+		return;
+	t = store_transaction_begin(env->store);
+	do {
+		STAILQ_REMOVE_HEAD(&q->waiting, link);
+		STAILQ_INSERT_TAIL(&q->flying, c, link);
+		fly(c, t, &size);
+		c = STAILQ_FIRST(&q->waiting);
+	} while (c && size.entries < FLUSH_ENTRIES_MAX && size.bytes < FLUSH_BYTES_MAX &&
+		 is_ready(c));
+	note_commit(env->journal, &size);
+	store_transaction_commit_take(t, on_answer, env);
+}
+
+void commit_init(struct shard_env *env)
+{
+	STAILQ_INIT(&env->commits.waiting);
+	STAILQ_INIT(&env->commits.flying);
+}
+
+bool commit_is_idle(const struct shard_env *env)
+{
+	return STAILQ_EMPTY(&env->commits.waiting) && STAILQ_EMPTY(&env->commits.flying);
+}
+
+void commit_close(struct shard_env *env)
+{
+	static const struct batch_result closed = { TIDE_ESHUTDOWN, TIDE_ESHUTDOWN, NULL,
+						    false };
+
+	land_list(&env->commits.waiting, &closed);
 }

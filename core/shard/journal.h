@@ -31,12 +31,6 @@ void journal_destroy(struct journal *j);
 void journal_add(struct journal *j, struct shard *sh);
 /* It has none any more. */
 void journal_drop(struct journal *j, struct shard *sh);
-/* Commits and batches take turns: what one changes in a shard has been answered before
- * the other is encoded. May commits be sent now? */
-bool journal_may_commit(const struct journal *j);
-/* They are sent, with so many changes: the next flush waits for their end. */
-void journal_commit_begin(struct journal *j, uint64_t inserted, uint64_t removed);
-void journal_commit_end(struct journal *j, const struct batch_result *result);
 /* Write what is dirty, if no flush is under way. */
 void journal_flush(struct journal *j);
 /* A flush now would be small, and hold messages that consumers are working on. */

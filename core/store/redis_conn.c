@@ -90,34 +90,15 @@ static void judge_error(struct redis_hello *h, enum redis_hello_step step,
 		judge(h, REDIS_HELLO_REFUSED, "%s: %s", refusals[step], text);
 }
 
-/* The value of "name:value" in what INFO told; empty when it is not there. */
-static struct slice info_value(struct slice info, const char *name)
-{
-	while (info.len > 0) {
-		struct slice line = slice_cut(&info, '\n');
-
-		if (slice_is(slice_cut(&line, ':'), name))
-			return slice_cut(&line, '\r');
-	}
-	return SLICE("");
-}
-
-uint64_t redis_conn_info_number(struct slice info, const char *name)
-{
-	uint64_t n;
-
-	return slice_to_uint(info_value(info, name), INT64_MAX, &n) ? n : 0;
-}
-
 static void read_info(struct redis_hello *h, struct slice info)
 {
-	struct slice version = info_value(info, "redis_version");
-	struct slice policy = info_value(info, "maxmemory_policy");
+	struct slice version = resp_info_value(info, "redis_version");
+	struct slice policy = resp_info_value(info, "maxmemory_policy");
 
 	snprintf(h->version, sizeof(h->version), "%" SLICE_FMT, SLICE_ARG(version));
-	h->is_append_only = slice_is(info_value(info, "aof_enabled"), "1");
-	h->process_id = (int64_t)redis_conn_info_number(info, "process_id");
-	if (slice_is(info_value(info, "loading"), "1"))
+	h->is_append_only = slice_is(resp_info_value(info, "aof_enabled"), "1");
+	h->process_id = (int64_t)resp_info_number(info, "process_id");
+	if (slice_is(resp_info_value(info, "loading"), "1"))
 		judge(h, REDIS_HELLO_WAIT, "Redis is loading its data set");
 	if (strtol(h->version, NULL, 10) < VERSION_MIN_MAJOR)
 		judge(h, REDIS_HELLO_REFUSED,
@@ -129,10 +110,10 @@ static void read_info(struct redis_hello *h, struct slice info)
 		      "this Redis may evict messages: its maxmemory-policy is "
 		      "%" SLICE_FMT "; run CONFIG SET maxmemory-policy noeviction",
 		      SLICE_ARG(policy));
-	if (slice_is(info_value(info, "role"), "slave"))
+	if (slice_is(resp_info_value(info, "role"), "slave"))
 		judge(h, REDIS_HELLO_REFUSED,
 		      "this Redis is a replica and does not accept writes");
-	if (slice_is(info_value(info, "cluster_enabled"), "1"))
+	if (slice_is(resp_info_value(info, "cluster_enabled"), "1"))
 		judge(h, REDIS_HELLO_REFUSED,
 		      "this Redis is a cluster node; a single Redis is needed");
 }

@@ -57,9 +57,6 @@ struct redis_hello {
 	unsigned step_count;
 };
 
-/* The number of "name:number" in what INFO told; 0 when it is not there. */
-uint64_t redis_conn_info_number(struct slice info, const char *name);
-
 struct redis_conn_config {
 	const struct redis_url *url; /* outlives the connection */
 	const char *address;         /* for people; outlives the connection */

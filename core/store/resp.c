@@ -88,6 +88,24 @@ char *resp_put_score(char *to, double score)
 	return resp_put_end(to + len);
 }
 
+struct slice resp_info_value(struct slice info, const char *name)
+{
+	while (info.len > 0) {
+		struct slice line = slice_cut(&info, '\n');
+
+		if (slice_is(slice_cut(&line, ':'), name))
+			return slice_cut(&line, '\r');
+	}
+	return SLICE("");
+}
+
+uint64_t resp_info_number(struct slice info, const char *name)
+{
+	uint64_t n;
+
+	return slice_to_uint(resp_info_value(info, name), INT64_MAX, &n) ? n : 0;
+}
+
 #define BLOCK_BYTES (64 * 1024)
 
 struct resp_block {

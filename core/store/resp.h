@@ -60,6 +60,11 @@ static inline char *resp_put_bulk_head(char *to, size_t len)
  * the same double. NaN, which no sorted set can hold, counts as 0. */
 char *resp_put_score(char *to, double score);
 
+/* The value of "name:value" in what INFO told, as a number; empty, and 0, when it is not
+ * there. */
+struct slice resp_info_value(struct slice info, const char *name);
+uint64_t resp_info_number(struct slice info, const char *name);
+
 /* The memory of one reply of Redis.
  *
  * hiredis allocates each element of a reply, and its text, by itself: seven

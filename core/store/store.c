@@ -602,9 +602,8 @@ static void on_info(struct store_call *call, const redisReply *reply, bool is_la
 	s->is_memory_asked = false;
 	if (!reply)
 		return;
-	s->memory_bytes = redis_conn_info_number(store_reply_slice(reply), "used_memory");
-	s->memory_max_bytes =
-		redis_conn_info_number(store_reply_slice(reply), "maxmemory");
+	s->memory_bytes = resp_info_number(store_reply_slice(reply), "used_memory");
+	s->memory_max_bytes = resp_info_number(store_reply_slice(reply), "maxmemory");
 }
 
 void store_memory_ask(struct store *s)
