@@ -404,7 +404,7 @@ enum store_set shard_take_recover(struct shard *sh, double score, int64_t *at_ms
 /* End all asks: the shard is being closed. */
 void shard_take_cancel(struct shard *sh);
 
-/* For shard_index.c, at each step of an entry when there is an index. */
+/* For shard_take.c, at each step of an entry when there is an index. */
 void shard_index_created(struct entry *e) __attribute__((cold));
 void shard_index_freed(struct entry *e) __attribute__((cold));
 void shard_index_leaving(struct entry *e) __attribute__((cold));
@@ -540,15 +540,5 @@ void shard_tail_read(struct shard *sh, enum entry_state state, unsigned count,
  * its place before the walk comes by is added then; so is a new one. What is gone or on
  * its way out may be missing. */
 
-/* Add some of what is missing. True when nothing is: then shard_index_find may be asked.
- * @param max  entries to look at */
-TIDE_MUST_USE bool shard_index_build(struct shard *sh, unsigned max);
-/* The entry with that id, whatever its state; NULL when memory has none. */
-struct entry *shard_index_find(const struct shard *sh, uint64_t id);
-/* Forget some: nobody has asked for a while. The last call frees it. Harmless when there
- * is none. */
-void shard_index_drop(struct shard *sh, unsigned max);
 /* The shard is freed, and has no entry any more. */
 void shard_index_destroy(struct shard *sh);
-/* When it is to be dropped; 0: there is none. */
-int64_t shard_index_due_ms(const struct shard *sh);
