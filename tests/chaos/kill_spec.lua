@@ -1,12 +1,12 @@
 -- kill -9 at random moments, with publishers and consumers at work: nothing that
 -- was confirmed and not acknowledged is lost, nothing acknowledged comes back.
--- TIDE_CHAOS_ROUNDS kills that often (default 4), TIDE_CHAOS_SEED repeats a run.
+-- TIDE_CHAOS_ROUNDS kills that often (default 4), TIDE_TEST_SEED repeats a run.
 local Broker = require 'support.broker'
 local shell = require 'support.shell'
 local wait = require 'support.wait'
 
 local rounds = tonumber(os.getenv 'TIDE_CHAOS_ROUNDS') or 4
-local seed = tonumber(os.getenv 'TIDE_CHAOS_SEED') or os.time() % 1000000
+local seed = require 'support.seed'
 
 --- What was promised for each payload.
 local Ledger = {}
@@ -180,7 +180,7 @@ local function run(mode, how)
   assert(not ledger.wrong, ('%s was acknowledged with OK and came back'):format(ledger.wrong))
 end
 
-describe('nothing confirmed is lost (TIDE_CHAOS_SEED=' .. seed .. ')', function()
+describe('nothing confirmed is lost (TIDE_TEST_SEED=' .. seed .. ')', function()
   for name, mode in pairs(modes) do
     it('when broker and Redis are killed: ' .. name, function()
       run(mode, function(broker) broker:kill9_all() end)

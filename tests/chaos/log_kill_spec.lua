@@ -1,14 +1,14 @@
 -- kill -9 at random moments of a broker whose topic is published to and read, while the
 -- members of its groups come and go: offsets are dense, nobody ever sees another message at
 -- an offset, nothing that was confirmed is lost, and groups start again where they were.
--- TIDE_CHAOS_ROUNDS kills that often (default 3), TIDE_CHAOS_SEED repeats a run.
+-- TIDE_CHAOS_ROUNDS kills that often (default 3), TIDE_TEST_SEED repeats a run.
 local Broker = require 'support.broker'
 local LogTraffic = require 'chaos.support.log_traffic'
 local shell = require 'support.shell'
 local wait = require 'support.wait'
 
 local rounds = tonumber(os.getenv 'TIDE_CHAOS_ROUNDS') or 3
-local seed = tonumber(os.getenv 'TIDE_CHAOS_SEED') or os.time() % 1000000
+local seed = require 'support.seed'
 
 local function redis_of(broker)
   return function(...) return broker:redis_cli(...) end
@@ -64,7 +64,7 @@ local function run(how, options)
   assert.equal(0, status, text)
 end
 
-describe('a topic keeps what it has shown (TIDE_CHAOS_SEED=' .. seed .. ')', function()
+describe('a topic keeps what it has shown (TIDE_TEST_SEED=' .. seed .. ')', function()
   it('when broker and Redis are killed', function()
     run(function(broker) broker:kill9_all() end)
   end)

@@ -1,7 +1,7 @@
 -- Redis refuses to write, from a numbered command on, while a topic is published to and read;
 -- some commands later it takes writes again, and the broker is killed in some runs. What was
 -- refused is never seen, unless its answer was lost; all that log_ledger.lua says holds.
--- TIDE_REFUSAL_RUNS is how many runs of each kind (default 2), TIDE_REFUSAL_SEED repeats a
+-- TIDE_REFUSAL_RUNS is how many runs of each kind (default 2), TIDE_TEST_SEED repeats a
 -- choice.
 local Broker = require 'support.broker'
 local LogTraffic = require 'chaos.support.log_traffic'
@@ -11,14 +11,14 @@ local refusals = require 'chaos.support.refusals'
 local wait = require 'support.wait'
 
 local runs = tonumber(os.getenv 'TIDE_REFUSAL_RUNS') or 2
-local seed = tonumber(os.getenv 'TIDE_REFUSAL_SEED') or os.time() % 1000000
+local seed = require 'support.seed'
 
 local kills = { 'none', 'while it refuses', 'afterwards' }
 
 -- Commands of a start, and of the work behind it, are about so many.
 local COMMANDS = 120
 
-describe('a topic keeps what it has shown (TIDE_REFUSAL_SEED=' .. seed .. ')', function()
+describe('a topic keeps what it has shown (TIDE_TEST_SEED=' .. seed .. ')', function()
   local redis, proxy, broker
 
   setup(function()
@@ -103,6 +103,7 @@ describe('a topic keeps what it has shown (TIDE_REFUSAL_SEED=' .. seed .. ')', f
 
   for name, refusal in pairs(refusals) do
     it('though Redis was ' .. name, function()
+      math.randomseed(seed)
       for _ = 1, runs do
         local choice = {
           at = math.random(30, COMMANDS), commands = math.random(3) > 1 and math.random(20) or nil,

@@ -1,12 +1,12 @@
 -- Two brokers on one Redis, whose topic is published to and read: the holder is killed, or
 -- stands still until the other one has taken over, and goes on then. Nobody ever sees another
 -- message at an offset, nothing that was confirmed is lost, and groups go on.
--- TIDE_CHAOS_ROUNDS is the number of faults (default 4), TIDE_CHAOS_SEED repeats a run.
+-- TIDE_CHAOS_ROUNDS is the number of faults (default 4), TIDE_TEST_SEED repeats a run.
 local LogTraffic = require 'chaos.support.log_traffic'
 local Pair = require 'chaos.support.pair'
 
 local rounds = tonumber(os.getenv 'TIDE_CHAOS_ROUNDS') or 4
-local seed = tonumber(os.getenv 'TIDE_CHAOS_SEED') or os.time() % 1000000
+local seed = require 'support.seed'
 
 --- What clients have sent it while it stood still is on its way to it, and it may have more on
 --- its way to Redis.
@@ -46,7 +46,7 @@ local function round(pair, traffic)
   traffic:close()
 end
 
-describe('with two brokers on one Redis (TIDE_CHAOS_SEED=' .. seed .. ')', function()
+describe('with two brokers on one Redis (TIDE_TEST_SEED=' .. seed .. ')', function()
   it('a topic keeps what it has shown whatever happens to the holder', function()
     math.randomseed(seed)
     local pair = Pair.start()

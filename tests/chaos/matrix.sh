@@ -1,13 +1,13 @@
 #!/bin/bash
 # matrix.sh: every point of the crash matrices (matrix_spec.lua, log_matrix_spec.lua), in two
-# processes for each core. TIDE_MATRIX_SEED chooses the order. Fails when a point does.
+# processes for each core. TIDE_TEST_SEED chooses the order. Fails when a point does.
 set -u
 parts=${TIDE_TEST_JOBS:-$((2 * $(nproc)))}
 export TIDE_MATRIX_SHARE=${TIDE_MATRIX_SHARE:-1} TIDE_MATRIX_PROGRESS=1
-export TIDE_MATRIX_SEED=${TIDE_MATRIX_SEED:-$(($(date +%s) % 1000000))}
+export TIDE_TEST_SEED=${TIDE_TEST_SEED:-$(($(date +%s) % 1000000))}
 pids=()
 trap 'kill "${pids[@]}" 2>/dev/null; wait' EXIT
-echo "TIDE_MATRIX_SEED=$TIDE_MATRIX_SEED, $parts parts"
+echo "TIDE_TEST_SEED=$TIDE_TEST_SEED, $parts parts"
 for part in $(seq "$parts"); do
 	TIDE_MATRIX_PART=$part/$parts lua5.4 "$(command -v busted)" --output=plainTerminal \
 		tests/chaos/matrix_spec.lua tests/chaos/log_matrix_spec.lua </dev/null &

@@ -3,7 +3,7 @@
 local Life = require 'chaos.support.life'
 local Matrix = require 'chaos.support.matrix'
 
-describe('a broker and its Redis keep every promise (TIDE_MATRIX_SEED=' .. Matrix.seed .. ')', function()
+describe('a broker and its Redis keep every promise (TIDE_TEST_SEED=' .. Matrix.seed .. ')', function()
   local matrix, count
 
   setup(function()

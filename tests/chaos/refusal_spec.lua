@@ -2,7 +2,7 @@
 -- writes again; the broker is killed in some runs. A model of what was confirmed and what
 -- was acknowledged says what must be there in the end.
 -- TIDE_REFUSAL_RUNS is how many runs of each kind (default 1), or `all`: every command is
--- the first to be refused once. TIDE_REFUSAL_SEED repeats a choice.
+-- the first to be refused once. TIDE_TEST_SEED repeats a choice.
 local Broker = require 'support.broker'
 local Proxy = require 'chaos.support.proxy'
 local Redis = require 'support.redis'
@@ -10,7 +10,7 @@ local refusals = require 'chaos.support.refusals'
 local wait = require 'support.wait'
 
 local runs = os.getenv 'TIDE_REFUSAL_RUNS' or '1'
-local seed = tonumber(os.getenv 'TIDE_REFUSAL_SEED') or os.time() % 1000000
+local seed = require 'support.seed'
 
 local kills = { 'none', 'while it refuses', 'afterwards' }
 
@@ -79,14 +79,23 @@ end
 
 function Run:boot()
   for _ = 1, 3 do
-    local why
-    self.broker, why = Broker.start { args = { '--store', self.proxy.url, '--window-messages', '16' }, may_fail = true }
+    local broker = Broker.start { args = { '--store', self.proxy.url, '--window-messages', '16' }, stopped = true }
+    self.broker = broker
+    broker:launch()
+    local ready = broker:wait_ready(STUCK_S)
     self:follow()
-    if self.broker then
+    if ready == nil then
+      -- It has connected, and tries until Redis takes writes.
+      self:lift()
+      ready = broker:wait_ready()
+    end
+    if ready == true then
       self:say '-- started'
       return
     end
-    self:say('-- did not start: %s', why)
+    self:say('-- did not start: %s', broker:log())
+    broker:destroy()
+    self.broker = nil
     self:lift()
   end
   self:fail 'the broker does not start'
@@ -369,6 +378,7 @@ describe('what was confirmed is there, and what was acknowledged is not, seed ' 
 
   for name, refusal in pairs(refusals) do
     it('though Redis was ' .. name, function()
+      math.randomseed(seed)
       for i = 1, runs == 'all' and total or tonumber(runs) do
         local at = runs == 'all' and i or math.random(total)
         try(refusal, at, math.random(3) > 1 and math.random(20) or nil, kills[math.random(#kills)])

@@ -1,13 +1,13 @@
 -- Two brokers on one Redis, both with clients: the holder is stopped, killed, ended, cut off
 -- from Redis and goes on at random. Nothing that was confirmed is lost or overwritten, nothing
 -- that was acknowledged comes back, and a former holder writes nothing.
--- TIDE_CHAOS_ROUNDS is the number of faults (default 6), TIDE_CHAOS_SEED repeats a run.
+-- TIDE_CHAOS_ROUNDS is the number of faults (default 6), TIDE_TEST_SEED repeats a run.
 local Pair = require 'chaos.support.pair'
 local socket = require 'socket'
 local wait = require 'support.wait'
 
 local rounds = tonumber(os.getenv 'TIDE_CHAOS_ROUNDS') or 6
-local seed = tonumber(os.getenv 'TIDE_CHAOS_SEED') or os.time() % 1000000
+local seed = require 'support.seed'
 
 --- What was promised for each payload.
 ---@class Promises
@@ -207,7 +207,7 @@ local function drain(pair)
   end
 end
 
-describe('with two brokers on one Redis (TIDE_CHAOS_SEED=' .. seed .. ')', function()
+describe('with two brokers on one Redis (TIDE_TEST_SEED=' .. seed .. ')', function()
   it('nothing confirmed is lost whatever happens to the holder', function()
     math.randomseed(seed)
     local pair = Pair.start()

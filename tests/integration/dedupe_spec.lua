@@ -475,7 +475,7 @@ describe('publishers that repeat', function()
   local broker
   after_each(function() broker:destroy() end)
 
-  local seed = tonumber(os.getenv 'TIDE_TEST_SEED') or os.time()
+  local seed = require 'support.seed'
 
   it('lose nothing and double nothing, seed ' .. seed, function()
     math.randomseed(seed)
@@ -545,7 +545,7 @@ describe('an id that was confirmed', function()
     broker:destroy()
   end)
 
-  local seed = tonumber(os.getenv 'TIDE_TEST_SEED') or os.time()
+  local seed = require 'support.seed'
 
   it('is never free again, seed ' .. seed, function()
     math.randomseed(seed)

@@ -60,7 +60,7 @@ describe('the batches of a slow producer', function()
   end)
 
   it('are the same messages after kill -9 at any moment', function()
-    local seed = tonumber(os.getenv 'TIDE_CHAOS_SEED') or os.time() % 1000000
+    local seed = require 'support.seed'
     local published, confirmed = 0, {}
 
     math.randomseed(seed)

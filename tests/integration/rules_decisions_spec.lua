@@ -95,7 +95,7 @@ describe('decisions by several rules', function()
   end)
 
   it('are the same on topologies of any shape', function()
-    local seed = tonumber(os.getenv 'TIDE_TEST_SEED') or os.time()
+    local seed = require 'support.seed'
     local state = seed
     local function random(low, high)
       state = (state * 1103515245 + 12345) % 2147483648

@@ -180,7 +180,7 @@ describe('the ids of a topic outlive', function()
   end)
 
   it('publishers that repeat what was not confirmed, while both are killed under them', function()
-    local seed = tonumber(os.getenv 'TIDE_TEST_SEED') or os.time()
+    local seed = require 'support.seed'
     math.randomseed(seed)
     c:ok 'DECLARE topic t partitions=3 sharding=round_robin'
     local confirmed, total, chunk = {}, 600, 60
@@ -293,7 +293,7 @@ describe('a repeated publish to a topic whose first is not durable yet', functio
   -- Whatever Redis refuses, or may have carried out before its connection was cut: an id
   -- that was confirmed stays a duplicate, and one that was refused has left nothing behind.
   it('agrees with Redis after refusals, cuts and kills', function()
-    local seed = tonumber(os.getenv 'TIDE_TEST_SEED') or os.time()
+    local seed = require 'support.seed'
     math.randomseed(seed)
     local confirmed = {}
     for _ = 1, 40 do

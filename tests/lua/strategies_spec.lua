@@ -4,7 +4,7 @@
 local support = require "lua.support.engine"
 local json = require "dkjson"
 
-local seed = math.tointeger(tonumber(os.getenv("TIDE_TEST_SEED"))) or os.time()
+local seed = math.tointeger(tonumber(os.getenv("TIDE_TEST_SEED"))) or 1
 local HOUR <const> = 3600000
 local DAY <const> = 24 * HOUR
 

@@ -1,6 +1,6 @@
 local trie = require "tide.topic_trie"
 
-local seed = tonumber(os.getenv("SEED")) or os.time()
+local seed = math.tointeger(tonumber(os.getenv("TIDE_TEST_SEED"))) or 1
 
 local function words_of(text)
   local words = {}

@@ -2,7 +2,7 @@
 --- after every command that it sends to Redis, by the end of the connection, of the broker or
 --- of Redis. A part of the points is taken by chance; `make matrix` takes all.
 ---
----   TIDE_MATRIX_SEED   which points, and in which order; printed when one fails
+---   TIDE_TEST_SEED   which points, and in which order; printed when one fails
 ---   TIDE_MATRIX_SHARE  one point in so many; default: what the life says
 ---   TIDE_MATRIX_PART   i/n: of these, the i-th of n parts, for n processes side by side
 ---   TIDE_MATRIX_POINT  one point alone, as a fault names it: '137 before broker'
@@ -28,7 +28,7 @@ Matrix.__index = Matrix
 ---@field when 'before'|'after'
 ---@field what 'connection'|'broker'|'redis'
 
-Matrix.seed = tonumber(os.getenv 'TIDE_MATRIX_SEED') or os.time() % 1000000
+Matrix.seed = require 'support.seed'
 
 local share = tonumber(os.getenv 'TIDE_MATRIX_SHARE')
 local part, parts = (os.getenv 'TIDE_MATRIX_PART' or '1/1'):match '^(%d+)/(%d+)$'

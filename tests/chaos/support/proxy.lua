@@ -78,8 +78,11 @@ function Proxy:arm(n, when, what, run)
   ask(self, ('arm %d %s %s %s'):format(n, when, what, run or ''))
 end
 
---- Forget a point that has not been reached.
-function Proxy:disarm() ask(self, 'disarm') end
+--- Forget a point that has not been reached. One whose shell command runs just now takes effect first.
+function Proxy:disarm()
+  local is_done = wait.poll(function() return self.control:request 'disarm' ~= 'busy' end)
+  assert(is_done, 'the proxy is at a point: go() or cut() first')
+end
 
 --- How many commands the broker has sent, over all its connections.
 ---@return integer

@@ -147,8 +147,9 @@ function Broker:launch()
 end
 
 --- Wait until every listener listens, or the process has ended.
+---@param seconds number? default: 60
 ---@return true|integer|nil ready true, the exit status, or nil when neither came in time
-function Broker:wait_ready()
+function Broker:wait_ready(seconds)
   local count = #(self.options.listen or { 1 })
   local ready = wait.poll(function()
     self.addresses, self.http_address = {}, nil
@@ -160,7 +161,7 @@ function Broker:wait_ready()
     local is_known = shell.read_file(self.dir .. '/pid') ~= nil
     local has_http = self.http_address or not self.options.http
     return (is_known and has_http and #self.addresses >= count) or self:exit_status()
-  end, 60)
+  end, seconds or 60)
   self.address = self.addresses[1]
   return ready
 end

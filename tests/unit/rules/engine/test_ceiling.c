@@ -3,6 +3,7 @@
  * that are hard to compile. Processor time of the thread is what counts. */
 
 #include "fixture.h"
+#include "full.h"
 
 #include <time.h>
 
@@ -156,6 +157,8 @@ static void no_function_hides_from_the_budget(void **state)
 		TIDE_OK);
 	for (int function = 1; rank != 0; function++) {
 		for (int loop = 1; rank != 0; loop++) {
+			if ((function + loop) % FULL(1, 7))
+				continue;
 			char key[32];
 			snprintf(key, sizeof(key), "%d %d", function, loop);
 			int64_t started = thread_ms();
@@ -173,7 +176,7 @@ static void no_function_hides_from_the_budget(void **state)
 		}
 	}
 	print_message("%u calls, the longest %d ms\n", calls, (int)longest);
-	assert_in_range(calls, 2000, 20000);
+	assert_in_range(calls, 2000 / FULL(1, 7), 20000);
 	strategy_destroy(s);
 }
 

@@ -1,4 +1,5 @@
 #include "fixture.h"
+#include "full.h"
 #include "rules/engine/engine_private.h"
 #include "rules/spec/spec_index.h"
 
@@ -540,7 +541,7 @@ static void every_shortage_of_memory_is_an_error(void **state)
 {
 	struct fixture *f = *state;
 	bool has_routed = false;
-	for (size_t max = 0; !has_routed; max += 333) {
+	for (size_t max = 0; !has_routed; max += FULL(1999, 333)) {
 		f->config.memory_max_bytes = max;
 		f->is_closed = false;
 		assert_true(max < 1024 * 1024);
