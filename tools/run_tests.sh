@@ -3,7 +3,7 @@
 #
 # WHAT: unit (cmocka programs in BUILD/unit), lua (busted, tests/lua),
 # integration (busted, tests/integration, tests/field, tests/model and tests/chaos, against BUILD/tidemq),
-# sanitized (integration without what has no C in it).
+# sanitized (integration without tests/not_sanitized.txt).
 # A program or a spec file is a job. TIDE_TEST_JOBS jobs run at once, by default four
 # for each core: most of them wait most of the time. The longest jobs start first. What a job takes depends on the
 # machine; one that says nothing for 900 s, times TIDE_TEST_PATIENCE, hangs, and is ended.
@@ -158,8 +158,6 @@ longest='chaos/matrix_spec integration/dashboard_spec integration/dedupe_spec ch
 	integration/dashboard_glance_spec shard/test_shard_model integration/dashboard_routes_spec
 	integration/http_spec engine/test_engine chaos/byid_matrix_spec integration/store_trouble_spec
 	integration/rules_walk_spec integration/receiving_spec chaos/log_matrix_spec'
-# Pages of documents and of the dashboard, and clients that are not of C: nothing in them is sanitized.
-without_c='/(dashboard[a-z_]*|python[a-z_]*|[a-z_]*_doc|docs_links|make_test|manual|stomp_clients)_spec\.lua$'
 
 # The jobs of one kind.
 jobs_of() {
@@ -173,7 +171,7 @@ jobs_of() {
 		;;
 	lua) find tests/lua -name '*_spec.lua' | sort ;;
 	integration) find tests/chaos tests/model tests/field tests/integration -name '*_spec.lua' | sort ;;
-	sanitized) jobs_of integration | grep -vE "$without_c" ;;
+	sanitized) jobs_of integration | grep -vxFf tests/not_sanitized.txt ;;
 	*)
 		echo "run_tests.sh: unit, lua, integration or sanitized, not '$1'" >&2
 		return 2

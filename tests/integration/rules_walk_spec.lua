@@ -74,7 +74,7 @@ describe('the rules directory', function()
 
   it('may have thousands of scripts', function()
     local name = ('a-name-that-is-as-long-as-names-may-be-'):rep(2):sub(1, 59)
-    sh(([[mkdir filter && cd filter && for i in $(seq 10001 14000); do
+    sh(([[mkdir filter && cd filter && for i in $(seq 10001 12000); do
       echo "return { match = { exchange = 'x$i' }, publish = function() end }" >%s$i.lua; done]]):format(name))
     reload(1)
     reload(2)
