@@ -123,7 +123,7 @@ $(B)/libtidemq.a: $(LIBRARY_OBJS)
 # The same broker with a row more in some tables: what the recipes of docs/architecture.md
 # promise, rehearsed by a test.
 REHEARSED := $(patsubst %,$(B)/rehearsal/core/%.o,broker/config broker/queue_figures rules/api/queue_facts \
-	cli/cli_show ops/operation_rows)
+	cli/cli_answer ops/operation_rows)
 $(B)/rehearsal/%.o: %.c $(B)/stamp/flags
 	@mkdir -p $(@D)
 	@$(CC) $(ALL_CFLAGS) -DTIDE_REHEARSAL -MMD -MP -c -o $@ $<

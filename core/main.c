@@ -5,20 +5,17 @@
 #include "base/bytes.h"
 #include "broker/config.h"
 #include "broker/queue_figures.h"
-#include "cli/cli.h"
+#include "cli/cli_operation.h"
 #include "host/machine.h"
 #include "offline.h"
 #include "serve.h"
 #include "serve_options.h"
 
 static const struct cli_verb *const tables[] = {
-	offline_verbs,     cli_publish_verbs,
-	cli_consume_verbs, cli_define_verbs,
-	cli_show_verbs,    cli_rules_verbs,
-	cli_explain_verbs, cli_bench_verbs,
-	cli_shared_verbs,  cli_lock_verbs,
-	cli_user_verbs,    cli_top_verbs,
-	cli_trace_verbs,   NULL,
+	offline_verbs,  cli_publish_verbs, cli_consume_verbs,
+	cli_show_verbs, cli_explain_verbs, cli_bench_verbs,
+	cli_lock_verbs, cli_top_verbs,     cli_trace_verbs,
+	NULL,
 };
 
 static void print_help(FILE *out)
@@ -29,12 +26,21 @@ static void print_help(FILE *out)
 	      "  serve       run a broker\n",
 	      out);
 	cli_list_verbs(tables, out);
+	cli_operation_list(tables, out);
 }
 
 static int refuse_verb(const char *name)
 {
 	fprintf(stderr, "tidemq: there is no verb '%s'; see tidemq help\n", name);
 	return 2;
+}
+
+/* Written by hand, or of an operation. */
+static const struct cli_verb *find_verb(const char *name)
+{
+	const struct cli_verb *verb = cli_find_verb(tables, name);
+
+	return verb ? verb : cli_operation_verb(name);
 }
 
 static const struct cli_verb *find_rules_verb(const char *name, const char *word)
@@ -48,7 +54,7 @@ static int help_main(const char *name, const char *word)
 	const struct cli_verb *verb = find_rules_verb(name, word);
 
 	if (!verb)
-		verb = cli_find_verb(tables, name);
+		verb = find_verb(name);
 	if (strcmp(name, "serve") == 0)
 		serve_options_help(stdout);
 	else if (strcmp(name, "help") == 0)
@@ -119,6 +125,6 @@ int main(int argc, char **argv)
 	verb = find_rules_verb(argv[1], argv[2]);
 	if (verb)
 		return cli_run(verb, argc - 2, argv + 2);
-	verb = cli_find_verb(tables, argv[1]);
+	verb = find_verb(argv[1]);
 	return verb ? cli_run(verb, argc - 1, argv + 1) : refuse_verb(argv[1]);
 }

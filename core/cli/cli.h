@@ -20,6 +20,8 @@
 	"WHAT is a text of payload or header values, key:PATTERN, h:NAME, or\n" \
 	"h:NAME=VALUE. text:TEXT is a text that begins like one of these."
 
+#define CLI_WIDE_HELP "all columns, also those for which the terminal is too narrow"
+
 #define CLI_POSITION_HELP                                                             \
 	"POSITION is first, last, an offset, a time (2026-11-23T10:00:00Z, a date,\n" \
 	"@UNIX-MS) or a duration: 90m is so long ago."
@@ -42,14 +44,10 @@ struct cli_verb {
 /* Tables of verbs, each ends in a NULL name. */
 extern const struct cli_verb cli_publish_verbs[];
 extern const struct cli_verb cli_consume_verbs[];
-extern const struct cli_verb cli_define_verbs[];
 extern const struct cli_verb cli_show_verbs[];
 extern const struct cli_verb cli_explain_verbs[];
-extern const struct cli_verb cli_rules_verbs[];
-extern const struct cli_verb cli_shared_verbs[];
 extern const struct cli_verb cli_bench_verbs[];
 extern const struct cli_verb cli_lock_verbs[];
-extern const struct cli_verb cli_user_verbs[];
 extern const struct cli_verb cli_top_verbs[];
 extern const struct cli_verb cli_trace_verbs[];
 

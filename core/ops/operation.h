@@ -7,6 +7,7 @@
  *
  *   proto/line    the verb, and HELP: operation_find, operation_run
  *   http          the route, and GET /api
+ *   cli           the verb, its help, man page and completion: cli_operation.c
  *   make docs     docs/openapi.json and docs/operations-reference.md, by GET /api
  *
  * To add an operation: a row, and the function of the session that it names. */
@@ -39,6 +40,7 @@ enum parameter_feature {
 	PARAMETER_HTTP_ONLY = 8,    /* not on the line */
 	PARAMETER_JSON = 16,        /* over HTTP by default the JSON type of `value` */
 	PARAMETER_LINE_NEEDED = 32, /* no default on the line */
+	PARAMETER_BYTES = 64, /* on the command line perhaps with K, M or G behind it */
 };
 
 struct parameter {
@@ -76,6 +78,7 @@ enum operation_feature {
 	OPERATION_DECLARES = 8, /* over HTTP: a vhost that a grant names is made */
 	OPERATION_VHOST = 16,   /* over HTTP: the vhost is a parameter, not in the path */
 	OPERATION_CHECKS = 32,  /* the function checks the tag, and says more */
+	OPERATION_INTERNAL = 64, /* no verb of the command line: for programs */
 };
 
 /* Where the parameters of a request go. */

@@ -140,7 +140,7 @@ RUN(simulate_declare, session_simulate_declare(c->session, &c->spec->simulate, r
 #define PASSWORD(features_) { "password", .line = "pass", .type = PARAMETER_TEXT, .features = features_, \
 	.offset = AT(user.password, struct slice), .what = "a password", .help = "" }
 #define TAGS TEXT(user.tags, "tags", 0, NULL, "`admin`, `monitor`, or both with a comma; what is given replaces what was")
-#define LIMIT(index, name_, help_) UINT(user.limits[index], name_, 0, 0, UINT64_C(1) << 53, -1, help_)
+#define LIMIT(index, name_, features_, help_) UINT(user.limits[index], name_, features_, 0, UINT64_C(1) << 53, -1, help_)
 #define GRANT { "of", .line = "vhost", .type = PARAMETER_NAME, .features = PLACE, .offset = AT(user.vhost, struct slice), \
 	.what = "a vhost", .help = "a vhost, percent-encoded" }
 #define TOKEN(features_, help_) { "token", .type = PARAMETER_UINT, .features = features_, .offset = AT(lock.token, uint64_t), \
@@ -192,7 +192,7 @@ const struct operation operation_rows[] = {
 	  .help = "Delete an exchange", .errors = "404 409", .group = "exchanges" },
 	{ "deleteQueue", "DELETE queue", "DELETE", AT_QUEUE, CONFIGURE, 0, delete_thing,
 	  TAKES(FIXED(delete.kind, DEFINE_QUEUE), NAME(delete.name, "queue", PLACE, "a name", "a queue"),
-		FLAG(delete.if_empty, "if-empty", 0, ""), FLAG(delete.if_unused, "if-unused", 0, "only without consumers")),
+		FLAG(delete.if_empty, "if-empty", 0, "only without messages"), FLAG(delete.if_unused, "if-unused", 0, "only without consumers")),
 	  .help = "Delete a queue with its messages", .errors = "404 409", .group = "queues" },
 	{ "deleteTopic", "DELETE topic", "DELETE", AT_TOPIC, CONFIGURE, 0, delete_thing,
 	  TAKES(FIXED(delete.kind, DEFINE_TOPIC), NAME(delete.name, "topic", PLACE, "a name", "a topic"),
@@ -348,7 +348,7 @@ const struct operation operation_rows[] = {
 	  .help = "End the shadow", .errors = "404", .group = "rules" },
 	{ "promote", "RULES shadow promote", "POST", AT_RULES "/shadow/promote", ADMIN, ASKS, promote, TAKES_NONE,
 	  .help = "The rules in the shadow become the active ones", .answer = "Rules", .errors = "404 422", .group = "rules" },
-	{ "install", "RULES shadow promote install", NULL, NULL, ADMIN, ASKS, install, TAKES_NONE,
+	{ "install", "RULES shadow promote install", NULL, NULL, ADMIN, ASKS | OPERATION_INTERNAL, install, TAKES_NONE,
 	  .help = "Promote, and write the files into the rules directory", .group = "rules" },
 	{ "getRecent", "RULES recent", "GET", AT_RULES "/recent", ADMIN, ASKS | OPERATION_VHOST, show_recent,
 	  TAKES({ "max", .line = "n", .type = PARAMETER_UINT, .features = WORD, .offset = AT(rules.max, uint64_t), .min = 1,
@@ -364,29 +364,29 @@ const struct operation operation_rows[] = {
 		TEXT(retry.ack_timeout, "ack-timeout", 0, NULL, "as of DECLARE queue"), OPTIONS(retry.options, "of the script")),
 	  .help = "The attempts that a retry script would make", .answer = "RetrySimulation", .errors = "404 422", .group = "rules" },
 	{ "simulateLogin", "RULES simulate login", "POST", AT_RULES "/simulate/login", ADMIN, ASKS, simulate_login,
-	  TAKES(TEXT(login.user, "user", 0, NULL, ""),
-		{ "password", .line = "pass", .type = PARAMETER_TEXT, .offset = AT(login.password, struct slice), .help = "" },
-		NAME(login.vhost, "vhost", 0, "a vhost", ""), TEXT(login.name, "name", 0, NULL, ""), TEXT(login.address, "address", 0, NULL, ""),
-		TEXT(login.certificate, "certificate", 0, NULL, ""), CHOICE(login.protocol, "protocol", 0, "line, stomp or http", 0, 0, "default: line"),
-		SWITCH(login.is_tls, "tls", ""), SWITCH(login.is_local, "local", "")),
+	  TAKES(TEXT(login.user, "user", 0, NULL, "who logs in"),
+		{ "password", .line = "pass", .type = PARAMETER_TEXT, .offset = AT(login.password, struct slice), .help = "its password" },
+		NAME(login.vhost, "vhost", 0, "a vhost", ""), TEXT(login.name, "name", 0, NULL, "of the connection"), TEXT(login.address, "address", 0, NULL, "of the client"),
+		TEXT(login.certificate, "certificate", 0, NULL, "the name in it"), CHOICE(login.protocol, "protocol", 0, "line, stomp or http", 0, 0, "default: line"),
+		SWITCH(login.is_tls, "tls", "does it come by TLS?"), SWITCH(login.is_local, "local", "from the same machine?")),
 	  .help = "What would be said to somebody who logs in", .answer = "LoginSimulation", .group = "rules" },
 	{ "simulateAccess", "RULES simulate access", "POST", AT_RULES "/simulate/access", ADMIN, ASKS, simulate_access,
-	  TAKES(NAME(access.user, "user", NEEDED, "a name", ""), CHOICE(access.action, "action", NEEDED, "configure, write or read", 0, 0, ""),
-		CHOICE(access.kind, "kind", NEEDED, "exchange, queue, topic or lock", 0, 0, ""), NAME(access.name, "name", NEEDED, "a name", ""),
-		NAME(access.vhost, "vhost", 0, "a vhost", ""), TEXT(access.address, "address", 0, NULL, "")),
+	  TAKES(NAME(access.user, "user", NEEDED, "a name", "who asks"), CHOICE(access.action, "action", NEEDED, "configure, write or read", 0, 0, ""),
+		CHOICE(access.kind, "kind", NEEDED, "exchange, queue, topic or lock", 0, 0, ""), NAME(access.name, "name", NEEDED, "a name", "of what it is about"),
+		NAME(access.vhost, "vhost", 0, "a vhost", ""), TEXT(access.address, "address", 0, NULL, "of the client")),
 	  .help = "What would be said to somebody who wants to do something", .answer = "AccessSimulation", .group = "rules" },
 	{ "simulateDeclare", "RULES simulate declare", "POST", AT_RULES "/simulate/declare", MONITOR, ASKS, simulate_declare,
-	  TAKES(CHOICE(simulate.kind, "kind", NEEDED, "exchange, queue or topic", 0, 0, ""), NAME(simulate.name, "name", NEEDED, "a name", ""),
+	  TAKES(CHOICE(simulate.kind, "kind", NEEDED, "exchange, queue or topic", 0, 0, ""), NAME(simulate.name, "name", NEEDED, "a name", "of what is declared"),
 		NAME(simulate.type, "type", 0, "a type", ""),
 		NAME(simulate.vhost, "vhost", 0, "a vhost", ""), NAME(simulate.user, "user", 0, "a user", ""),
 		OPTIONS(simulate.args, "as of DECLARE")),
 	  .help = "What policies would make of a declaration", .answer = "DeclareSimulation", .errors = "404", .group = "rules" },
-	{ "beginUpload", "RULES upload begin", NULL, NULL, ADMIN, ASKS | OPERATION_CHECKS, begin_upload, TAKES_NONE,
+	{ "beginUpload", "RULES upload begin", NULL, NULL, ADMIN, ASKS | OPERATION_CHECKS | OPERATION_INTERNAL, begin_upload, TAKES_NONE,
 	  .help = "May rules be uploaded, and installed? What came before is dropped", .group = "rules" },
-	{ "uploadPart", "RULES upload", NULL, NULL, ADMIN, ASKS, upload_part,
+	{ "uploadPart", "RULES upload", NULL, NULL, ADMIN, ASKS | OPERATION_INTERNAL, upload_part,
 	  TAKES(TEXT(rules.name, "path", PLACE, "a path", "of the file"), TEXT(rules.text, "text", NEEDED, "a part of the file", "a part of the file")),
 	  .help = "A part of a file of candidate rules", .group = "rules" },
-	{ "endUpload", "RULES upload done", NULL, NULL, ADMIN, ASKS, end_upload, TAKES_NONE,
+	{ "endUpload", "RULES upload done", NULL, NULL, ADMIN, ASKS | OPERATION_INTERNAL, end_upload, TAKES_NONE,
 	  .help = "All files are there: check them", .group = "rules" },
 
 	/* ---- tide.shared ---- */
@@ -413,7 +413,7 @@ const struct operation operation_rows[] = {
 	  .help = "Take a lock", .group = "queues" },
 	{ "unlock", "UNLOCK", NULL, NULL, WRITE, 0, release_lock, TAKES(LOCK_NAME, TOKEN(PLACE, "of the LOCK")),
 	  .help = "Release a lock", .group = "queues" },
-	{ "checkLock", "CHECK", NULL, NULL, READ, 0, check_lock, TAKES(LOCK_NAME, TOKEN(PLACE, "of the LOCK")),
+	{ "checkLock", "CHECK", NULL, NULL, READ, OPERATION_INTERNAL, check_lock, TAKES(LOCK_NAME, TOKEN(PLACE, "of the LOCK")),
 	  .help = "Is the lock held with this token?", .group = "queues" },
 
 	/* ---- the broker ---- */
@@ -450,8 +450,8 @@ const struct operation operation_rows[] = {
 	  TAKES(USER(USER_EDIT_REVOKE), GRANT),
 	  .help = "Take a user's permissions in a vhost away", .errors = "404", .group = "users" },
 	{ "setUser", "USER set", NULL, NULL, ADMIN, ASKS, edit_user,
-	  TAKES(USER(USER_EDIT_SET), TAGS, LIMIT(0, "max-connections", "0: no limit"), LIMIT(1, "max-channels", "of all its connections together"),
-		LIMIT(2, "publish-rate", "messages a second"), LIMIT(3, "publish-bytes", "a second")),
+	  TAKES(USER(USER_EDIT_SET), TAGS, LIMIT(0, "max-connections", 0, "0: no limit"), LIMIT(1, "max-channels", 0, "of all its connections together"),
+		LIMIT(2, "publish-rate", 0, "messages a second"), LIMIT(3, "publish-bytes", PARAMETER_BYTES, "a second")),
 	  .help = "Change the tags and limits of a user", .group = "users" },
 
 #ifdef TIDE_REHEARSAL

@@ -178,8 +178,8 @@ describe('completion for bash', function()
   end
 
   it('knows verbs and options', function()
-    assert.equal('declare delete', complete 'tidemq d')
-    assert.equal('redrive remove request resume rules', complete 'tidemq help r')
+    assert.equal('declare delete drain', complete 'tidemq d')
+    assert.equal('redrive remove request reschedule resume rules', complete 'tidemq help r')
     assert.equal('--if-empty --if-unused', complete 'tidemq delete --if')
     assert.equal('', complete 'tidemq dance ')
     for _, verb in ipairs(all_verbs) do

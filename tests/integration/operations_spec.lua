@@ -68,6 +68,21 @@ describe('an administrative verb that is a new row', function()
     assert.equal("loud: expected true or false, not 'odd'", answer.json.error.text)
   end)
 
+  it('is a verb of the command line, with its options and its page of help', function()
+    local function tidemq(words)
+      return shell.run(('%s %s --url %s 2>&1'):format(broker.options.binary, words, broker:url()))
+    end
+    assert.matches('^queue +jobs\n', tidemq 'rehearse jobs --loud')
+    assert.equal('jobs', json.decode((tidemq 'rehearse jobs loud --json')).queue)
+    local output, status = tidemq 'rehearse'
+    assert.equal('tidemq rehearse: QUEUE is missing; usage: tidemq rehearse [options] QUEUE; '
+      .. 'see tidemq help rehearse\n', output)
+    assert.equal(2, status)
+    local page = shell.run(broker.options.binary .. ' help rehearse')
+    assert.matches('^usage: tidemq rehearse %[options%] QUEUE\n\nrehearse an operation%.\n', page)
+    assert.matches('\n  %-%-loud +so that all hear\n', page)
+  end)
+
   it('is in the documents', function()
     local openapi = json.decode(docs.openapi(base, api))
     local operation = openapi.paths['/api/vhosts/{vhost}/queues/{queue}/rehearse'].post

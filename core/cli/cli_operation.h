@@ -1,0 +1,51 @@
+/* cli_operation.h: the verbs that come from the table of operations (core/ops).
+ *
+ * Each verb of the line protocol is a verb of the command line, unless a table of cli.h
+ * has one of its name: its usage, its options, its help and its request come from the
+ * rows. How answers are printed is in cli_answer.c, by the name of the operation. */
+#pragma once
+
+#include "cli_table.h"
+#include "ops/operation.h"
+
+/* What an operation's row does not say: how its answer is printed. */
+struct cli_answer {
+	const char *operation; /* the name of its row */
+	/* "purged": what became of the messages that the answer counts. */
+	const char *done;
+	struct cli_table_view view;
+	/* What is added to the request before it is sent, or NULL. */
+	void (*begin)(struct cli *cli);
+	/* Print the document, and release it; NULL: by `view`. */
+	int (*print_take)(struct cli *cli, json_t *document);
+	/* Send the request and print the answer, in the place of all this. */
+	int (*run)(struct cli *cli);
+};
+/* NULL: the operation has no row there. */
+const struct cli_answer *cli_answer_find(const char *operation);
+
+/* A word of a verb that is no operation. */
+struct cli_local {
+	const char *word, *form, *help; /* "push", "DIR" */
+	int words;                      /* behind it */
+	int (*run)(struct cli *cli); /* its words begin at words[1]; NULL: see main.c */
+};
+
+/* What the rows of a verb do not say: more for its page of help. */
+struct cli_notes {
+	const char *verb;
+	const char *summary; /* NULL: the help of its first row */
+	const char *details, *examples;
+	const struct option_row *options; /* of the command line alone */
+	struct cli_local locals[5];
+};
+/* NULL: there is nothing to say. */
+const struct cli_notes *cli_notes_find(const char *verb);
+
+/* "rules top" */
+int cli_answer_run_top(struct cli *cli);
+
+/* The verb of that name, good until the next call; NULL: no operation has it. */
+const struct cli_verb *cli_operation_verb(const char *name);
+/* One line for each of those verbs that are not in the tables. */
+void cli_operation_list(const struct cli_verb *const *tables, FILE *out);
