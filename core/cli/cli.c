@@ -36,17 +36,6 @@ int cli_failure(const char *format, ...)
 	return CLI_FAILED;
 }
 
-int cli_count_error(const struct cli *cli, const char *word, int min, int max, int given)
-{
-	if (max == 0)
-		return cli_usage_error(cli, "nothing follows '%s'", word);
-	if (given < min)
-		return cli_usage_error(cli, "'%s' needs %s", word,
-				       min == 1 ? "an argument" : "more arguments");
-	return cli_usage_error(cli, "'%s' takes at most %d argument%s, not %d", word, max,
-			       max == 1 ? "" : "s", given);
-}
-
 /* At a shell nobody types HELLO. */
 static int report(const struct tidemq_error *err)
 {

@@ -75,8 +75,6 @@ uint64_t cli_number(const struct cli *cli, const char *name);
 /* Say what is wrong, in one line; they return CLI_USAGE and CLI_FAILED. */
 int cli_usage_error(const struct cli *cli, const char *format, ...) TIDE_PRINTF(2, 3);
 int cli_failure(const char *format, ...) TIDE_PRINTF(1, 2);
-/* Too few or too many words stand after `word`. */
-int cli_count_error(const struct cli *cli, const char *word, int min, int max, int given);
 /* What the client's last call says. */
 int cli_client_failure(const struct cli *cli);
 

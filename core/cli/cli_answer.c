@@ -764,7 +764,7 @@ static json_t *make_rows(const json_t *scripts, const char *member)
 	return rows;
 }
 
-int cli_answer_run_top(struct cli *cli)
+static int run_rules_top(struct cli *cli)
 {
 	static const struct cli_table_view view = {
 		.columns = "script calls cache_hits? errors overruns? skipped? p50_us "
@@ -1150,7 +1150,7 @@ static const struct cli_notes notes[] = {
 		      "  tidemq rules simulate declare kind=queue name=jobs ttl=1d\n",
 	  .options = rules_options,
 	  .locals = { { "top", "", "What the scripts cost, the most expensive first", 0,
-			cli_answer_run_top },
+			run_rules_top },
 		      { "push", "DIR",
 			"Check and test DIR here, try it on live traffic, make it active "
 			"if "

@@ -367,7 +367,7 @@ void cli_operation_list(const struct cli_verb *const *tables, FILE *out)
 /* ---- a request ---- */
 
 /* The words and options of a command line on their way into a request. */
-struct writing {
+struct request_writer {
 	struct cli *cli;
 	const struct operation *operation;
 	int next; /* the first word that is not in the request */
@@ -391,15 +391,15 @@ static const struct operation *find_row(struct cli *cli)
 	buf_deinit(&line);
 	if (o && !(o->features & OPERATION_INTERNAL))
 		return o;
-	cli->status = cli_usage_error(
-		cli, "%s%s%s%s", cli->word_count ? "'" : "",
-		cli->word_count ? cli->words[0] : "", cli->word_count ? "': " : "",
-		o ? "that is for programs" : err.text);
+	cli->status = cli_usage_error(cli, "%s%s%s%s", cli->word_count ? "'" : "",
+				      cli->word_count ? cli->words[0] : "",
+				      cli->word_count ? "': " : "",
+				      o ? "that is for programs" : err.text);
 	return NULL;
 }
 
 /* Is the word an option by its name, `name=value` or a flag, that the row takes? */
-static bool is_named(const struct writing *w, const char *word)
+static bool is_named(const struct request_writer *w, const char *word)
 {
 	struct slice rest = slice_from(word), name = slice_cut(&rest, '=');
 
@@ -411,7 +411,7 @@ static bool is_named(const struct writing *w, const char *word)
 }
 
 /* @param p  what is missing; NULL: there is too much */
-static void refuse_words(struct writing *w, const struct parameter *p)
+static void refuse_words(struct request_writer *w, const struct parameter *p)
 {
 	struct buf what = { 0 }, form = { 0 };
 
@@ -428,7 +428,7 @@ static void refuse_words(struct writing *w, const struct parameter *p)
 }
 
 /* What is given for a parameter that has a place; NULL: nothing. */
-static const char *take_place(struct writing *w, const struct parameter *p)
+static const char *take_place(struct request_writer *w, const struct parameter *p)
 {
 	const struct command_given *given = option_given(&w->cli->line, option_name(p));
 	struct cli *cli = w->cli;
@@ -458,7 +458,7 @@ static char *resolve_new(struct cli *cli, const char *dir)
 	return text;
 }
 
-static void write_place(struct writing *w, const struct parameter *p)
+static void write_place(struct request_writer *w, const struct parameter *p)
 {
 	const char *text = take_place(w, p);
 	char *path = NULL;
@@ -472,7 +472,7 @@ static void write_place(struct writing *w, const struct parameter *p)
 	mem_free(path);
 }
 
-static void write_ids(struct writing *w)
+static void write_ids(struct request_writer *w)
 {
 	struct cli *cli = w->cli;
 	int first = w->next;
@@ -483,7 +483,7 @@ static void write_ids(struct writing *w)
 		refuse_words(w, operation_parameter(w->operation, PARAMETER_IDS));
 }
 
-static void write_option(struct writing *w, const struct command_given *given)
+static void write_option(struct request_writer *w, const struct command_given *given)
 {
 	struct cli *cli = w->cli;
 	const struct option_row *row = given->option;
@@ -510,7 +510,7 @@ static void write_option(struct writing *w, const struct command_given *given)
 
 static void write_request(struct cli *cli, const struct operation *o)
 {
-	struct writing w = { cli, o, 0 };
+	struct request_writer w = { cli, o, 0 };
 
 	for (const char *c = o->line; *c; c++)
 		w.next += *c == ' ';

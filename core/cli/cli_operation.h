@@ -42,9 +42,6 @@ struct cli_notes {
 /* NULL: there is nothing to say. */
 const struct cli_notes *cli_notes_find(const char *verb);
 
-/* "rules top" */
-int cli_answer_run_top(struct cli *cli);
-
 /* The verb of that name, good until the next call; NULL: no operation has it. */
 const struct cli_verb *cli_operation_verb(const char *name);
 /* One line for each of those verbs that are not in the tables. */

@@ -758,13 +758,6 @@ json_t *cli_table_ask_document(struct cli *cli)
 	return NULL;
 }
 
-int cli_table_ask(struct cli *cli, const struct cli_table_view *view)
-{
-	json_t *document = cli_table_ask_document(cli);
-
-	return document ? cli_table_print_take(document, view) : cli->status;
-}
-
 const char *cli_table_text(const json_t *object, const char *name, const char *fallback)
 {
 	const char *text = json_string_value(json_object_get(object, name));

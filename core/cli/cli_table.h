@@ -52,9 +52,6 @@ json_t *cli_table_ask_document(struct cli *cli);
  * @return  CLI_DONE; CLI_FAILED after a message */
 int cli_table_print_take(json_t *document, const struct cli_table_view *view);
 
-/* Both in one: returns cli->status. */
-int cli_table_ask(struct cli *cli, const struct cli_table_view *view);
-
 /* The document of a reply; NULL after a message, with cli->status set. */
 json_t *cli_table_parse(struct cli *cli, const struct tidemq_reply *reply);
 
