@@ -89,7 +89,7 @@ static int refuse(const struct allowance *a, enum limit limit, uint64_t value,
 			 names[limit][a->kind], value, wait);
 }
 
-/* What is to be made good takes as long as before. */
+/* A debt takes as long as before to be made good. */
 static void scale(struct allowance_bucket *b, uint64_t from, uint64_t to)
 {
 	b->used = from ? (uint64_t)((double)b->used * ((double)to / (double)from)) : 0;
@@ -155,7 +155,7 @@ static int64_t wait_ms(struct allowance_bucket *b, uint64_t rate, int64_t mono_m
 	return b->used > full ? (int64_t)((b->used - full + rate - 1) / rate) : 0;
 }
 
-/* It has published more than it may have by now. */
+/* Has more been published than allowed by now? */
 static bool is_behind(struct allowance_bucket *b, uint64_t rate, int64_t mono_ms)
 {
 	if (!rate)

@@ -75,7 +75,7 @@ TIDE_MUST_USE int allowance_check_channels(struct allowance *a, uint64_t more,
 					   struct error *err);
 void allowance_add_channels(struct allowance *a, uint64_t count);
 void allowance_remove_channels(struct allowance *a, uint64_t count);
-/* It has a rate: publishes are to be asked about. */
+/* Is there a rate, so that publishes are to be asked about? */
 bool allowance_is_metered(const struct allowance *a);
 /* How long until it may publish again; 0: now. Accepts NULL. */
 int64_t allowance_wait_ms(struct allowance *a, int64_t mono_ms);

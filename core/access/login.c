@@ -156,7 +156,8 @@ static void login_script_ask(const struct login_spec *spec, struct login_answer 
 	auth_decision_deinit(&decision);
 }
 
-/* What need not wait begins a few at a time: ten thousand may come back at once. */
+/* Attempts that need not wait begin a few at a time: ten thousand may come back at
+ * once. */
 #define BEGIN_MAX 256
 
 struct login_attempt {
@@ -432,7 +433,7 @@ static bool is_running(const struct login *l, struct slice key)
 	return false;
 }
 
-/* Who is known need not wait: others fail from his address, or in his name.
+/* A known user need not wait: others fail from his address, or in his name.
  *
  * @param until_ms  receives when it is to be asked again; 0: when an attempt has ended */
 static bool may_begin(struct login_attempt *a, int64_t *until_ms)

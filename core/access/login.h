@@ -28,14 +28,14 @@ struct login_delays {
 	struct login_delay_list list;     /* by their last failure */
 };
 
-/* Who tries: network.h. Programs on
- * this machine share an address: each user is one of its own. */
+/* The key of a client that tries: network.h. Programs on this machine share an
+ * address: each user is one of its own. */
 void login_delay_key(struct buf *out, const char *address, bool is_local,
 		     struct slice user);
 
 void login_delay_init(struct login_delays *d);
 void login_delay_deinit(struct login_delays *d);
-/* It has failed. Gives how much later that is to be said. */
+/* An attempt has failed. Gives how much later that is to be said. */
 int64_t login_delay_add(struct login_delays *d, struct slice key, int64_t mono_ms);
 /* Until then the next attempt waits; 0: it need not. */
 int64_t login_delay_until_ms(const struct login_delays *d, struct slice key,
@@ -75,7 +75,7 @@ struct login {
 	bool has_key;
 };
 
-/* Who logs in, and from where. Slices without data: not given. */
+/* The client that logs in, and from where. Slices without data: not given. */
 struct login_spec {
 	struct slice user, password, vhost, name;
 	const char *address; /* "127.0.0.1:50412"; NULL: not known */

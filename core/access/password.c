@@ -267,7 +267,7 @@ static void run_next(struct password_work *w)
 		}
 		w->running++;
 		w->count++;
-		/* It fails without a callback alone. */
+		/* The call fails only without a callback. */
 		uv_queue_work(w->loop, &job->work, on_work, on_after);
 	}
 }

@@ -15,7 +15,7 @@
 /* Of the text, with its end. */
 #define PASSWORD_TEXT_MAX 128
 
-/* Nobody has this one: what verifies it takes as long as with the others. */
+/* The password text of no user: its verification takes as long as with the others. */
 extern const char password_of_nobody[PASSWORD_TEXT_MAX];
 
 /* 1 to PASSWORD_LEN_MAX bytes. */
@@ -23,11 +23,11 @@ TIDE_MUST_USE int password_check(struct slice password, struct error *err);
 /* TIDE_ELIMIT: there is no memory or no randomness for it. */
 TIDE_MUST_USE int password_hash(struct slice password, char out[PASSWORD_TEXT_MAX],
 				struct error *err);
-/* It is a text of this form, of a cost that can be borne. */
+/* Is it a text of this form, of a cost that can be borne? */
 bool password_is_readable(struct slice text);
 /* Compared in constant time; false too when it cannot be verified. */
 bool password_is_right(struct slice password, const char *text);
-/* What is kept of a password that was right, to know it again: it is of use with the key
+/* The proof by which a right password is known again: it is of use with the key
  * alone, and for this text alone. false: there is no memory. */
 #define PASSWORD_PROOF_BYTES 32
 bool password_prove(struct slice key, struct slice password, const char *text,

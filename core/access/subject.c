@@ -174,7 +174,7 @@ static int ask_scripts(const struct subject *s, enum user_action action,
 		auth_decision_deinit(&d);
 		return rc;
 	}
-	/* What a script has failed by, RULES status shows. */
+	/* RULES status shows the error of the script. */
 	deny(s, action, kind, name, err);
 	error_set(err, TIDE_EDENIED, "%s: %s (%s)", err->text,
 		  rc == TIDE_OK ? d.reason : "a script has failed", d.file);

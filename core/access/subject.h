@@ -14,7 +14,7 @@ struct engine;
 
 enum subject_kind { SUBJECT_EXCHANGE, SUBJECT_QUEUE, SUBJECT_TOPIC, SUBJECT_LOCK };
 
-/* What all subjects share. */
+/* The environment of all subjects. */
 struct subject_env {
 	/* Raised when anything has changed that decisions depend on. */
 	uint64_t version;
@@ -30,7 +30,7 @@ struct subject {
 	struct subject_memory *memory; /* of what was allowed; NULL: nothing yet */
 };
 
-/* Nobody, in a vhost. */
+/* A subject without a user, in a vhost. */
 void subject_init(struct subject *s, const struct subject_env *env, struct slice vhost);
 void subject_deinit(struct subject *s);
 /* The same one, for work that may outlive it. */
@@ -41,7 +41,7 @@ void subject_set_user(struct subject *s, struct user *user);
 /* @param address  "127.0.0.1:50412", "[::1]:50412"; "unix" and NULL: none */
 void subject_set_address(struct subject *s, const char *address);
 
-/* Nobody is asked about it: it may do all. Accepts NULL. */
+/* May the subject do all, without a question? Accepts NULL. */
 static inline bool subject_is_free(const struct subject *s)
 {
 	return !s || (!s->user && !s->env->must_log_in);

@@ -85,7 +85,7 @@ struct user *user_copy(const struct user *u)
 	for (g = u->grants; g; g = g->next) {
 		for (int i = 0; i < USER_ACTION_COUNT; i++)
 			patterns[i] = slice_from(g->patterns[i].text);
-		/* They have been compiled before. */
+		/* The patterns have been compiled before. */
 		if (user_grant_set(copy, slice_from(g->vhost), patterns, NULL) < 0)
 			mem_fail(sizeof(regex_t));
 	}
@@ -315,7 +315,7 @@ static int read_limits(struct user *u, json_t *value, struct error *err)
 	return rc;
 }
 
-/* What is not known is refused: it may be what keeps the user from doing something. */
+/* An unknown member is refused: it may be what keeps the user from doing something. */
 static int read_member(struct user *u, const char *name, json_t *value, struct error *err)
 {
 	if (strcmp(name, "password") == 0)

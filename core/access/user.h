@@ -73,7 +73,7 @@ const char *user_action_name(enum user_action action); /* "configure", … */
 /* "admin,monitor"; empty: none. */
 TIDE_MUST_USE int user_parse_tags(struct slice text, unsigned *tags, struct error *err);
 const char *user_tag_name(enum user_tag tag);
-/* It has the tag, or one that implies it. */
+/* Has the user the tag, or one that implies it? */
 bool user_has_tag(const struct user *u, enum user_tag tag);
 
 /* "max-connections", …: where it is kept; NULL: no limit has this name. */
@@ -106,7 +106,7 @@ void users_deinit(struct users *us);
 struct user *users_find(const struct users *us, struct slice name);
 /* With those that are unreadable: as long as there is one, all must log in. */
 unsigned users_count(const struct users *us);
-/* Those that can be read. */
+/* The readable administrators. */
 unsigned users_count_admins(const struct users *us);
 
 /* Add it, or let the one of its name be as this one is. */

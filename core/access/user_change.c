@@ -56,7 +56,7 @@ static void destroy(struct user_change *c)
 
 /* ---- what is to be */
 
-/* He may have been deleted since he asked, or somebody may have become the first. */
+/* The author may have been deleted since, or somebody may have become the first user. */
 static int check_author(const struct user_change *c, struct error *err)
 {
 	const struct user *a = c->author;
@@ -141,7 +141,7 @@ static int make_new(struct user_change *c, struct error *err)
 	c->made = user_create(c->spec.name);
 	c->made->tags = tags;
 	set_limits(c);
-	/* Who could do everything goes on so. */
+	/* A client without a login could do everything, and goes on so. */
 	return is_first ? user_grant_set(c->made, SLICE("/"), everything, err) : TIDE_OK;
 }
 

@@ -49,8 +49,8 @@ struct user_change_spec {
 
 void user_change_init(struct user_changes *cs, struct users *users,
 		      struct password_work *work);
-/* Those that are not done are told TIDE_ESHUTDOWN. Neither threads nor Redis answer any
- * more. */
+/* Changes under way are told TIDE_ESHUTDOWN. Call when neither threads nor Redis
+ * answer any more. */
 void user_change_deinit(struct user_changes *cs);
 /* on_done may come within the call. */
 void user_change_start(struct user_changes *cs, const struct user_change_spec *spec);

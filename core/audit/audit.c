@@ -17,7 +17,7 @@
 #define ROWS_FIRST 8
 #define ROWS_MAX 256
 #define PAGE_BYTES ((size_t)256 << 10)
-/* What waits for its second look. */
+/* The findings that wait for their second look. */
 #define SUSPECTS_MAX 16384
 #define SETTLE_MS 1000
 /* A pause is as long as what Redis was asked to do. */
@@ -46,7 +46,7 @@ struct audit {
 	unsigned rows;                  /* of the next page */
 	struct damage_key *resume_key;
 	uint64_t resume_cursor;
-	/* What was found: by the last page, seen once, being looked at. */
+	/* The findings: of the last page, seen once, being looked at. */
 	struct damages found, suspects, group;
 	struct damage *mending;
 	unsigned suspect_count, group_count;
@@ -289,7 +289,7 @@ static void look_at_suspects(struct audit *a)
 	a->suspect_count = 0;
 }
 
-/* What the last page has shown: be certain of it, or suspect it. */
+/* Report the findings of the last page, or suspect them. */
 static void look_at_found(struct audit *a)
 {
 	struct damage *d;
@@ -387,7 +387,7 @@ static void walk_key(struct audit *a)
 	a->key_count++;
 }
 
-/* What can be told of a key by its name and its type.
+/* Check a key by its name and its type.
  *
  * @return  false: nothing else is */
 static bool check_key(struct audit *a, struct damage_key *key,
@@ -423,7 +423,7 @@ static void on_keys(void *ctx, int status, const char *text, uint64_t next,
 			give_up(a, text);
 		return;
 	}
-	/* What stood before the place of an earlier run in its page was walked then. */
+	/* The keys before the place of an earlier run in its page were walked then. */
 	for (size_t i = 0; a->resume_key && i < count; i++)
 		if (slice_is_equal(keys[i].name, damage_key_slice(a->resume_key)))
 			first = i;

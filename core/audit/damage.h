@@ -78,7 +78,7 @@ enum damage_look damage_look(enum damage_kind kind);
 /* To be asked about each key of that name. */
 bool damage_is_of_key(enum damage_kind kind, const struct layout_name *name);
 
-/* What is asked about a row of a key of a shard. */
+/* The questions about a row of a key of a shard. */
 unsigned damage_wanted(enum layout_key key);
 /* By bits of store_walk_row.found. */
 bool damage_is_in_row(enum damage_kind kind, enum layout_key key, unsigned found);
@@ -87,7 +87,7 @@ bool damage_is_in_row(enum damage_kind kind, enum layout_key key, unsigned found
 /* `texts` gets what the questions point into. */
 void damage_ask(const struct damage *d, struct store_walk_question out[DAMAGE_QUESTIONS],
 		struct buf texts[DAMAGE_QUESTIONS]);
-/* What is wrong is still there, as the answers tell. Fills in what is to be said. */
+/* Is the damage still there, as the answers tell? Fills in what is to be said. */
 bool damage_is_answered(struct damage *d, const struct store_walk_row *answers);
 
 /* The edits that mend it, for store_walk_edit; `keys` gets what they point into.

@@ -120,7 +120,7 @@ static int check_config(struct slice value, enum config_kind kind, struct error 
 	return rc;
 }
 
-/* What it says holds no password. */
+/* A user's error must not show a password. */
 static int check_user(const struct store_walk_row *row, struct error *err)
 {
 	struct user *u;

@@ -9,5 +9,5 @@ struct vhost;
  * key names is what is asked about. TIDE_EDENIED: subject.h */
 TIDE_MUST_USE int address_check(struct subject *s, struct vhost *v, struct slice exchange,
 				struct slice key, struct error *err);
-/* What the name stands for; a queue when there is nothing of that name. */
+/* The kind of thing that has the name; a queue when there is nothing of that name. */
 enum subject_kind address_kind(struct vhost *v, struct slice name);

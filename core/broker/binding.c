@@ -141,7 +141,7 @@ void binding_restore(const struct binding_spec *spec, struct slice text)
 		add(spec, take_number(spec->source), text)->definition.is_stored = true;
 }
 
-/* It leads nowhere any more; its number is still taken. */
+/* Take the binding out of its index; its number stays taken. */
 static void take_out(struct binding *b)
 {
 	struct exchange *x = b->source;

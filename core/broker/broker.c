@@ -175,7 +175,7 @@ void broker_clear(struct broker *b)
 		lock_free_all(v);
 		vhost_destroy(v);
 	}
-	/* Those that waited for what has gone now. */
+	/* End the jobs that waited for what is closed now. */
 	job_end_all(b);
 }
 

@@ -190,7 +190,7 @@ struct broker {
 
 /* A model without rules and without a store, with the default vhost. */
 struct broker *broker_create(uv_loop_t *loop, const struct broker_config *config);
-/* Nothing refers to the model any more; broker_clear came before. */
+/* Call after broker_clear, when the last reference to the model is gone. */
 void broker_destroy(struct broker *b);
 /* Drop all vhosts with all that is in them. Nothing is removed from Redis. */
 void broker_clear(struct broker *b);
@@ -217,7 +217,7 @@ void broker_set_store(struct broker *b, struct store *store);
 
 /* No new work: publishes and subscriptions are refused with TIDE_ESHUTDOWN. */
 void broker_drain(struct broker *b);
-/* Nothing waits for the store any more. */
+/* Has the store answered all that was asked of it? */
 bool broker_is_idle(const struct broker *b);
 
 /* The id of a new message; 0: there is none, and id_lease_check says why. */

@@ -470,7 +470,7 @@ static bool set_option(struct config *c, const struct config_row *r, const char 
 
 	if (r->set)
 		return r->set(c, r, value);
-	/* Its default depends on another option. */
+	/* The default of this option depends on another one. */
 	if (!value[0] && !r->row.fallback[0])
 		return true;
 	if (!option_read(&r->row, r->row.type, value, &v) ||

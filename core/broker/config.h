@@ -15,7 +15,7 @@
 
 #define QUEUE_SHARDS_MAX 64
 
-/* What a queue does when a limit is exceeded. */
+/* The reaction of a queue to a publish that exceeds a limit. */
 enum queue_overflow {
 	QUEUE_OVERFLOW_REJECT, /* publishes are refused */
 	QUEUE_OVERFLOW_DROP_HEAD,

@@ -86,7 +86,8 @@ void consumer_admit(struct consumer *c)
 	queue_activate(c->queue);
 }
 
-/* Who shares a credit comes back by that alone: others may be before it. */
+/* A consumer with a shared credit comes back by its turn alone: others may be before
+ * it. */
 static bool must_want(struct consumer *c, bool is_able)
 {
 	if (!c->credit)

@@ -33,7 +33,7 @@ struct record_delivery {
 };
 
 struct consumer_ops {
-	/* Its client takes more. Not asked of a GET, nor is on_assigned told. */
+	/* Does the client take more? A GET has no such function, and no on_assigned. */
 	bool (*can_take)(const struct consumer *c);
 	/* Send the message, or gather it for the answer of a GET. Unless is_auto_ack the
 	 * message is held; it gets its tag and its lease here. `head` has its headers for
@@ -72,8 +72,8 @@ struct consumer {
 	struct heap_node want;   /* in credit.wanting */
 	uint32_t rank;           /* of 16 bits: who gets the credit, the lowest first */
 	struct heap_node line;   /* of a single-active queue: see succession.h */
-	/* It may take: always, but in a single-active queue; of a topic: it has
-	 * something to take. */
+	/* May this consumer take messages? Always, but in a single-active queue; of a
+	 * topic: has it something to take? */
 	bool is_active;
 	bool is_auto_ack;
 	uint64_t delivered;
@@ -87,8 +87,8 @@ struct consumer {
 	 * when something has become ready. */
 	bool has_looked;
 	TAILQ_ENTRY(consumer) look_link;
-	/* What scripts of deliver/ have refused it; NULL: nothing. Then a subscription
-	 * looks, too. */
+	/* The refusals of scripts of deliver/; NULL: there are none. A subscription
+	 * with refusals searches, too. */
 	struct refusal *refusal;
 };
 
@@ -99,7 +99,7 @@ static inline bool consumer_is_able(const struct consumer *c)
 	return heap_has(&c->turn);
 }
 
-/* It has as many messages as it may. */
+/* Has the consumer as many messages as it may? */
 static inline bool consumer_is_full(const struct consumer *c)
 {
 	return c->lease.count >= (c->lease.is_stalled ? 1 : c->prefetch);
@@ -119,21 +119,22 @@ static inline int64_t consumer_place(int32_t priority, int64_t number)
 void consumer_add(struct queue *q, struct consumer *c);
 /* Harmless when it is in none. */
 void consumer_remove(struct consumer *c);
-/* Its credit or its client may have changed. */
+/* Call when the credit or the client of the consumer may have changed. */
 void consumer_update(struct consumer *c);
 /* Of a topic: it has something that it may be given; or nothing more. */
 void consumer_wake(struct consumer *c);
 void consumer_rest(struct consumer *c);
-/* It has looked for a match in vain. */
+/* The search of the consumer has found no match. */
 void consumer_looked(struct consumer *c);
 /* Something has become ready: those who have looked in vain do so again. */
 void consumer_look_again(struct queue *q);
-/* It may use its shared credit now. */
+/* The turn of the consumer at its shared credit has come. */
 void consumer_admit(struct consumer *c);
 /* The consumer of the queue that is to get the next message; NULL: nobody can take one.
  */
 struct consumer *consumer_next(struct queue *q);
-/* It gets a message: the next one is for the next of its priority. */
+/* A message goes to the consumer: the next one is for the next consumer of its
+ * priority. */
 void consumer_pass_turn(struct consumer *c);
 /* So many of its messages are no longer held: its credit comes back. */
 void consumer_settled(struct consumer *c, uint32_t count);

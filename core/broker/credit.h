@@ -29,7 +29,7 @@ struct credit {
 TAILQ_HEAD(credit_list, credit);
 
 void credit_init(struct credit *cr, struct broker *b, uint32_t limit);
-/* Its consumers have gone, and hold nothing. */
+/* Call when the last consumer has gone, and the credit is whole again. */
 void credit_deinit(struct credit *cr);
 static inline bool credit_is_full(const struct credit *cr)
 {
@@ -37,7 +37,7 @@ static inline bool credit_is_full(const struct credit *cr)
 }
 /* The consumer, which has a credit, lacks nothing else. */
 void credit_want(struct consumer *c);
-/* It lacks something else, or goes. */
+/* The consumer lacks something else than credit, or goes. */
 void credit_forget(struct consumer *c);
 /* So many messages of one of its consumers are no longer held. */
 void credit_return(struct credit *cr, uint32_t count);

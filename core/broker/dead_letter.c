@@ -73,7 +73,7 @@ static struct msg *make_copy(const struct queue *q, const struct msg *m, uint64_
 	return msg_create(&like);
 }
 
-/* It goes in a circle, or has its retry loop been too long? */
+/* Does the message go in a circle, or has its retry loop been too long? */
 static bool is_over_limit(struct queue *q, const struct msg *m)
 {
 	if (death_total(m) < q->config.death_limit)

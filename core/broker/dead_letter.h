@@ -26,5 +26,5 @@ struct msg *dead_letter_make(struct queue *q, const struct msg *m,
 			     const struct dead_letter_facts *f);
 /* Is there anywhere to go? */
 bool dead_letter_has_target(const struct queue *q, const struct retry_extra *extra);
-/* It was published. */
+/* Count a dead letter that was published. */
 void dead_letter_count(struct queue *q);

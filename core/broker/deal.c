@@ -128,7 +128,7 @@ static uint32_t choose_lease(const struct consumer *c, const struct entry *e)
 							    : c->ack_timeout_ms);
 }
 
-/* What is given to a consumer next. */
+/* The next delivery of a consumer. */
 struct handout {
 	struct entry *entry; /* NULL: nothing */
 	struct msg *head;    /* with these headers: a reference; NULL: its own */
@@ -177,7 +177,8 @@ static inline struct handout next_for(struct consumer *c, unsigned *budget)
 	return (struct handout){ next_message(c->queue, budget), NULL };
 }
 
-/* It has searched among what is there, and not all of that is for it. */
+/* Consumer filters (a match, or refusals): the message to deliver may not be the
+ * first of the queue. */
 static bool has_chosen(const struct consumer *c)
 {
 	return c->refusal || (c->getter && c->getter->match);
@@ -236,7 +237,8 @@ static void deliver(struct consumer *c, struct entry *e, struct msg *head)
 	hand_over(b, c, e, head, is_redelivered);
 }
 
-/* It was not its turn: what comes next has the rank of the last one whose it was. */
+/* Deliver to a consumer out of turn: the next message has the rank of the last one
+ * that had its turn. */
 static void deliver_chosen(struct consumer *c, const struct handout *h)
 {
 	struct shard *sh = h->entry->shard;
@@ -262,7 +264,7 @@ int deal_take(struct queue *q, struct getter *g, struct entry *e, struct error *
 	g->count++;
 	if (!c->is_auto_ack)
 		shard_ledger_found(e);
-	/* It was not its turn. */
+	/* Deliveries out of turn do not move the round of the shards. */
 	sh->served = served;
 	c->queue = NULL;
 	g->on_answer(g);
@@ -281,7 +283,8 @@ static void give_to_get(struct getter *g, const struct consumer *front, struct h
 		struct handout next = { 0 };
 
 		if (c != front && front) {
-			/* It is in line again, if a queue before it was being read. */
+			/* A consumer of several queues is in line again when a queue
+			 * before this one was being read. */
 			consumer_update(c);
 			if (consumer_next(c->queue) != c)
 				continue;

@@ -4,7 +4,7 @@
 #include "getter.h"
 #include "queue.h"
 
-/* What the shards of a queue tell it. */
+/* The hooks by which the shards tell their queue. */
 extern const struct shard_ops deal_shard_ops;
 
 /* Deal out what is ready to those who can take it. Gives whether there is

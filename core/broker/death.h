@@ -27,7 +27,7 @@ struct death {
 struct death_headers {
 	struct msg_header items[MSG_HEADERS_ALL]; /* of the copy */
 	unsigned count;
-	/* What the items point into, besides the message and the death. */
+	/* The buffers that the items point into, besides the message and the death. */
 	char total[16], attempts[16], time[24], id[16];
 	char counts[DEATH_COUNTS_MAX];
 };

@@ -100,8 +100,8 @@ static inline void decide_tell_picked(const struct decide_spec *spec,
  * the message names. Call decide_deinit in every case. */
 TIDE_MUST_USE int decide(struct decision *d, const struct decide_spec *spec,
 			 struct error *err);
-/* Its two halves: the filters; then, unless they have failed, route, shards and ranks.
- * In between the copies' ids may be changed. */
+/* The two halves of a decision: the filters; then, unless they have failed, route,
+ * shards and ranks. Between them the ids of copies may be changed. */
 TIDE_MUST_USE int decide_filter(struct decision *d, const struct decide_spec *spec,
 				struct error *err);
 TIDE_MUST_USE int decide_route(struct decision *d, const struct decide_spec *spec,
@@ -116,7 +116,7 @@ void decide_deinit(struct decision *d);
 void decide_rank(const struct decide_spec *spec, const struct outcome *o,
 		 struct pick *pick);
 
-/* What queues remember the outcome by; an empty id: not at all. */
+/* The key by which queues remember the outcome; an empty id: they do not. */
 static inline struct dedupe_key decide_dedupe_key(const struct outcome *o)
 {
 	return (struct dedupe_key){ msg_dedupe_id(o->msg), o->number };

@@ -202,12 +202,12 @@ static void change_clocks(struct queue *q, const struct config *former)
 		q->next_delivery_ns = 0;
 	queue_guard(q);
 	queue_use(q);
-	/* It is asked, and then knows when to be asked again. */
+	/* A queue that is asked learns when to be asked again. */
 	if (q->config.expires_ms)
 		heap_set(&q->vhost->broker->wakes, &q->wake, q->vhost->broker->mono_ms);
 }
 
-/* Those who have messages for a time of the queue's. */
+/* Tell the consumers that have messages for a time which the queue sets. */
 static void tell_consumers(const struct queue *q, const struct config *former)
 {
 	struct consumer *c;
@@ -249,13 +249,13 @@ static void tell_log(struct definition *d, const struct config *former)
 	buf_deinit(&text);
 }
 
-/* It does something else now. */
+/* Let a queue act by its new options. */
 static void adapt_queue(struct queue *q, const struct update *u,
 			const struct config *former)
 {
 	if (u->is_revived) {
-		/* It is attached, and its messages are read, as if this were the start.
-		 */
+		/* A shard is attached, and its messages are read, as if this were the
+		 * start. */
 		if (u->is_mixing)
 			queue_renew_shards(q);
 		change_clocks(q, former);
@@ -409,7 +409,7 @@ static int update_terms(struct definition *d, struct terms *next_take,
 
 /* ---- policies ---------------------------------------------------------------------- */
 
-/* What it was declared with, with the policies of now. */
+/* The terms of a definition: its own options, with the policies of now. */
 static int make_terms(struct definition *d, const struct policy_watch *w,
 		      struct terms *out, struct error *err)
 {
@@ -472,7 +472,7 @@ static void renew_terms(struct definition *d)
 	struct error why;
 	int rc;
 
-	/* It is asked again when Redis has answered. */
+	/* Without an answer of Redis the definition is asked again later. */
 	if (d->next_terms || d->is_unreadable || d->is_recovering)
 		return;
 	if (d->unusable) {
@@ -635,7 +635,7 @@ static int check_changing(int rc, const struct definition *d, bool is_its_turn,
 	return rc == TIDE_EMISMATCH && may_change ? check_turn(d, is_its_turn, err) : rc;
 }
 
-/* Nobody makes one by a wrong name. */
+/* An update with a wrong name makes no new thing. */
 static int check_exists(const struct definition *d, const struct vhost *v,
 			const struct terms_spec *spec, struct error *err)
 {
@@ -716,7 +716,7 @@ static int compare_script(struct definition *d, const struct config *wanted,
 			 is_queue ? "; the option update changes that" : "");
 }
 
-/* What is given is named before what is left out. */
+/* Options that are given are named before those that are left out. */
 static int compare_options(struct definition *d, const struct config *wanted,
 			   struct error *err)
 {
@@ -733,7 +733,7 @@ static int compare_options(struct definition *d, const struct config *wanted,
 	return rc;
 }
 
-/* It exists already: is it what is wanted? */
+/* Compare an existing thing with what is wanted. */
 static int check_same(struct definition *d, const struct terms_spec *spec,
 		      const struct config *wanted, struct error *err)
 {
@@ -753,7 +753,7 @@ static int check_same(struct definition *d, const struct terms_spec *spec,
 
 /* ---- changing ---------------------------------------------------------------------- */
 
-/* What one that exists would have with other options: these, over those that it has. */
+/* The options that an existing thing would have: the given ones, over its own. */
 static int merge_options(struct definition *d, const struct terms_spec *spec,
 			 struct terms *out, struct error *err)
 {

@@ -27,8 +27,8 @@ void declare_policies_renew(struct broker *b);
 TIDE_MUST_USE int declare_one(struct vhost *v, const struct terms_spec *spec,
 			      struct definition **out, struct waiter *waiter,
 			      struct error *err);
-/* What the policies would make of it, with spec->watch looking on. Nothing is declared,
- * and nobody is told. Of what exists: of its own options with these over them.
- * TIDE_EREJECTED, TIDE_ERULE: as policy_ask. */
+/* The terms that policies would make of a declaration, with spec->watch looking on: a
+ * dry run, of which no hook is told. Of an existing thing: of its own options with
+ * these over them. TIDE_EREJECTED, TIDE_ERULE: as policy_ask. */
 TIDE_MUST_USE int declare_ask(struct vhost *v, const struct terms_spec *spec,
 			      struct terms *out, struct error *err);

@@ -11,7 +11,8 @@
 
 #define WAITS_MAX 256
 
-/* Those who wait for one definition. It may be deleted before their turn. */
+/* The line of those who wait for one definition, which may be deleted before their
+ * turn. */
 struct definition_line {
 	struct job job;
 	struct broker *broker;
@@ -400,7 +401,7 @@ static void end_removal(struct removal *r, int status, const char *text)
 	mem_free(r);
 }
 
-/* What was declared meanwhile stays. Of a queue it has the old messages, too. */
+/* A thing that was declared meanwhile stays. A queue has its old messages, too. */
 static void end_as_back(struct removal *r, int status, const char *text)
 {
 	if (!definition_is_queue(r->spec.table)) {

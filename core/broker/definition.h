@@ -28,8 +28,8 @@ struct definition_job {
 /* A DECLARE that waits for its turn. */
 struct definition_wait {
 	STAILQ_ENTRY(definition_wait) link;
-	/* It is its turn, and perhaps another must wait behind it. NULL: the definition
-	 * was deleted before. It may free itself. */
+	/* Called when its turn has come; perhaps another must wait behind it. NULL:
+	 * the definition was deleted before. The waiter may free itself. */
 	void (*run)(struct definition_wait *w, struct definition *d);
 };
 
@@ -44,22 +44,22 @@ struct definition {
 	struct definition_line *line;   /* of DECLAREs that wait; NULL: none does */
 };
 
-/* What is to be removed from Redis. */
+/* A thing that is to be removed from Redis. */
 struct removal_spec {
 	enum store_table table;
 	const char *kind; /* "queue" */
 	struct slice vhost, name;
 	unsigned shards; /* of a queue, or partitions of a topic */
-	/* It was declared again, and is written to Redis again. */
+	/* Was the thing declared again, and written to Redis again? */
 	bool (*is_back)(struct broker *b, const struct removal_spec *spec);
 };
 
-/* It is deleted: what Redis answers about it matters no more. */
+/* Call when the definition is deleted: a later answer of Redis about it is ignored. */
 void definition_deinit(struct definition *d);
 
 /* "queue" */
 const char *definition_kind(enum store_table table);
-/* It is a struct queue: a queue, or a topic. */
+/* Is the definition a struct queue: that of a queue, or of a topic? */
 static inline bool definition_is_queue(enum store_table table)
 {
 	return table == STORE_QUEUES || table == STORE_TOPICS;
@@ -79,7 +79,7 @@ struct definition *definition_end(struct definition_job *job);
 /* Write a durable one to Redis with these options, whatever it has. */
 void definition_write(const struct definition *d, const struct terms *terms,
 		      store_done_fn on_done, void *ctx);
-/* Its options cannot change yet: Redis has not answered about the last DECLARE, or a
+/* Must a change of options wait? Redis has not answered about the last DECLARE, or a
  * queue's messages are being read; or others wait for that.
  *
  * @param is_its_turn  it has waited: definition_wait */

@@ -33,8 +33,8 @@ bool exchange_is_predeclared(const struct exchange *x)
 	return type && strcmp(type, x->type) == 0;
 }
 
-/* It costs nothing until somebody names it. NULL: no script of the rules routes for it, a
- * policy does not want it, or those of Redis are still being read. */
+/* A predeclared exchange is made when somebody names it. NULL: no script of the rules
+ * routes for it, a policy does not want it, or those of Redis are still being read. */
 static struct exchange *make_predeclared(struct vhost *v, struct slice name)
 {
 	static const struct args no_args;

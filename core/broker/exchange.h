@@ -60,7 +60,7 @@ struct exchange {
 /* One of those that each vhost has, amq.topic and the like, is made when it is first
  * looked for. */
 struct exchange *exchange_find(struct vhost *v, struct slice name);
-/* It is one of those. */
+/* Is this exchange a predeclared one? */
 bool exchange_is_predeclared(const struct exchange *x);
 
 /* The name is free. */

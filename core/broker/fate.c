@@ -108,7 +108,7 @@ static void decide_by_script(const struct fate_subject *m, uint32_t failures,
 			     struct fate *fate)
 {
 	struct queue *q = m->queue;
-	/* Who looks at decisions may keep the message. */
+	/* An observer of decisions may keep the message. */
 	struct msg *copy =
 		m->is_view && step_is_followed(&q->vhost->broker->followers, STEP_FAILED)
 			? msg_create(m->msg)

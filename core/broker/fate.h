@@ -65,7 +65,8 @@ struct fate_subject {
 	unsigned partition;
 	uint64_t offset;
 };
-/* What is to become of the message. The fate's `extra` is the caller's.
+/* Decide the fate of a message. The fate's `extra` is the caller's.
+ *
  * @param delay_ms  of FATE_NACKED_LATER */
 struct fate fate_decide(const struct fate_subject *m, enum fate_cause cause,
 			int64_t delay_ms);
@@ -81,13 +82,14 @@ static inline void fate_count_ack(struct queue *q)
 /* Count the fate, when it is carried out. */
 void fate_count(struct queue *q, const struct fate *fate);
 
-/* What a retry script is asked about. */
+/* A question to a retry script. */
 struct fate_question {
 	struct queue *queue;
 	struct msg *msg;
 	struct failure_view view;
 };
-/* What the queue's retry script in a ruleset decides; nothing is done.
+/* The decision of the queue's retry script in a ruleset, as a dry run.
+ *
  * @param context  NULL: that of a live failure */
 TIDE_MUST_USE int fate_ask(const struct ruleset *r, struct decision_context *context,
 			   const struct fate_question *f, struct retry_decision *d,

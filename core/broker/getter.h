@@ -58,15 +58,18 @@ void getter_remove(struct getter *g);
 /* No queue that is named before this consumer's is being read. If one is, the consumer is
  * updated when that has ended. */
 bool getter_can_take(struct consumer *c);
-/* It waits for no read any longer: it is about to be answered, if it has something. */
+/* The getter waits for a read no longer: it is about to be answered, if it has
+ * something. */
 void getter_await_no_more(struct getter *g);
-/* It waits for a read from now on, for GETTER_READ_MS at most since the first time. */
+/* The getter waits for a read from now on, for GETTER_READ_MS at most since the first
+ * time. */
 void getter_await(struct getter *g);
-/* It has not enough, one of its queues is being read, and it may wait for that. */
+/* Does the getter wait? It has not enough, one of its queues is being read, and it
+ * may wait for that. */
 bool getter_awaits_read(struct getter *g);
 /* A queue named before this consumer's waits to be dealt out. */
 bool getter_has_active_before(const struct consumer *c);
-/* Its time is over now. */
+/* End the time of the getter now. */
 void getter_hurry(struct getter *g);
 /* The time that it has set is there. Whether its time is over; otherwise it goes on. */
 bool getter_wake(struct getter *g);

@@ -142,7 +142,7 @@ bool group_is_free(const struct group_claim *gc)
 	       (pull && pull->source == gc);
 }
 
-/* Who may be given what it has now; NULL: nobody. */
+/* The consumer that may be given the next record; NULL: there is none. */
 static struct consumer *taker_of(const struct group_claim *gc)
 {
 	const struct getter *pull = TAILQ_FIRST(&gc->group->pulls);
@@ -175,7 +175,7 @@ void group_rest(struct group_claim *gc)
 	gc->is_ready = false;
 }
 
-/* Nothing is read until it is woken again. */
+/* Reading stops until the claim is woken again. */
 static void close_cursors(struct group_claim *gc)
 {
 	cursor_destroy(gc->cursor);
@@ -208,8 +208,7 @@ static bool is_plain(const struct group_claim *gc)
 	       !watch_of(gc)->flight;
 }
 
-/* Who pulls comes back soon: what was read ahead is kept until what it took is written.
- */
+/* A puller comes back soon: what was read ahead is kept until its records are written. */
 static bool is_in_use(const struct group_claim *gc)
 {
 	return gc->claim.held > 0 || gc->is_dirty || watch_of(gc)->flight;

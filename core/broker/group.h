@@ -54,7 +54,8 @@ struct group_claim {
 	bool is_far_ahead; /* it waits: GROUP_AHEAD_MAX */
 	bool is_reading;   /* what comes next is being read, or cannot be just now */
 	bool is_dirty;     /* committed has moved, and Redis does not know */
-	/* What was never given out, and what comes again. NULL: nothing to read now. */
+	/* The cursor of records that were never given out, and that of records which
+	 * come again. NULL: there are no more now. */
 	struct cursor *cursor, *again;
 	struct group_search *search;   /* its position is being looked for */
 	struct group_death_list dying; /* group_death.h */
@@ -97,7 +98,7 @@ struct group_set {
 	struct group_watch *watches; /* of each partition */
 };
 
-/* What partitions and topics tell: struct partition_ops, struct topic_hooks. */
+/* The hooks of partitions and topics: struct partition_ops, struct topic_hooks. */
 void group_hear_news(struct partition *p);
 void group_restore(struct partition *p, struct slice name, uint64_t committed);
 void group_close_all(struct topic *t);
@@ -110,7 +111,7 @@ TIDE_MUST_USE int group_admit(const struct topic *t, struct slice name,
 struct topic_group *group_open(struct topic *t, struct slice name);
 /* A group for one member alone. */
 struct topic_group *group_create_reader(struct topic *t, int64_t only);
-/* It has no members and is to be forgotten, by Redis too. `waiter` may be NULL. */
+/* Erase a group without members, in Redis too. `waiter` may be NULL. */
 void group_erase(struct topic_group *g, struct waiter *waiter);
 /* A reader's only member has gone, or the last one of a group, or the last GET: what
  * nobody needs goes; perhaps the group. */
@@ -137,6 +138,6 @@ bool group_is_free(const struct group_claim *gc);
 void group_wake(struct group_claim *gc);
 /* There is nothing at present. */
 void group_rest(struct group_claim *gc);
-/* Nothing of it is held any more, or it has an owner no longer: it may go on, or go.
- * It may be freed by the call. */
+/* Call when the last held record of a claim is settled, or its owner has gone: the
+ * claim goes on, or is freed. */
 void group_check(struct group_claim *gc);

@@ -47,7 +47,7 @@ void group_commit_mark(struct group_claim *gc)
 	     b->mono_ms + GROUP_COMMIT_MS);
 }
 
-/* What was not written is written again, whichever it was. */
+/* Commits that Redis did not write are written again, whichever they were. */
 static void mark_all(struct group_watch *w, struct group_env *env, int64_t due_ms)
 {
 	struct group_claim *gc;
@@ -158,7 +158,7 @@ void group_commit_turn(struct broker *b)
 		if (pace_is_spent(&b->pace, false))
 			return;
 	}
-	/* What is left waits for what is under way. */
+	/* The other commits wait for those under way. */
 	b->groups.commit_due_ms = b->mono_ms + GROUP_COMMIT_MS;
 }
 

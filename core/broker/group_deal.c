@@ -11,7 +11,7 @@
 /* A client's output is looked at after so many bytes that were given to it. */
 #define LOOK_BYTES 8192
 
-/* What a member gets of one of its partitions in a round; or a GET, in all. */
+/* The share of a member of one of its partitions in a round; or of a GET, in all. */
 struct round {
 	struct consumer *consumer;
 	struct group_claim *gc;
@@ -103,8 +103,8 @@ static void hand_out(struct round *r, const struct record *record, struct run *r
 		tell_record(r, &d);
 }
 
-/* What it would have read next, from that offset on, is perhaps no longer kept. False: it
- * is. */
+/* Skip records that are perhaps no longer kept, from that offset on. False: all are
+ * kept. */
 static bool skip(struct round *r, uint64_t from)
 {
 	uint64_t start = partition_start(r->gc->partition);
@@ -139,7 +139,7 @@ static bool read_next(struct round *r, struct cursor **cursor, uint64_t offset,
 	return false;
 }
 
-/* What scripts of deliver/ say of a record. */
+/* The answer of the scripts of deliver/ about a record. */
 struct offered {
 	struct record record; /* with the headers that they leave */
 	struct msg *head;
@@ -154,7 +154,7 @@ static void put_off(const struct round *r, struct run *run, int64_t delay_ms)
 					  r->broker->mono_ms + delay_ms, CLAIM_UNSEEN };
 
 	run = claim_return(&r->gc->claim, run, &how, NULL, NULL);
-	/* It is read again. */
+	/* A run that is given up is read again. */
 	record_batch_unref(run->batch);
 	run->batch = NULL;
 }

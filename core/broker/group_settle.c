@@ -47,7 +47,7 @@ static void settled(struct group_claim *gc, uint64_t committed)
 	group_check(gc);
 }
 
-/* What a range of tags has of the run, as offsets. */
+/* The part of a run that a range of tags covers, as offsets. */
 struct part {
 	uint64_t first, count;
 };
@@ -213,8 +213,8 @@ static struct msg *make_copy(struct failed *f, const struct fate *fate)
 	return dead_letter_make(queue_of(f->gc), &f->record.msg, &facts);
 }
 
-/* It is settled, when what the scripts publish is durable. The claim may be freed by the
- * call. */
+/* Settle the record when what the scripts publish is durable. The claim may be freed
+ * by the call. */
 static void end(struct failed *f, struct draft_copies *copies_take)
 {
 	struct group_claim *gc = f->gc;
@@ -243,7 +243,7 @@ static void carry_out(struct failed *f, struct fate *fate,
 	if (copy) {
 		fate->due_ms = group_death_never(group_broker(gc->group));
 		come_back(f, fate);
-		/* It may end at once, and with it the claim. */
+		/* The publish may end at once, and with it the claim. */
 		group_death_start_take(gc, f->offset, copy);
 		return;
 	}
@@ -430,7 +430,7 @@ void group_settle_died(struct group_claim *gc, uint64_t offset)
 	uint64_t committed = gc->claim.committed;
 	struct run *run = claim_find(&gc->claim, offset);
 
-	/* What is no longer kept has been settled. */
+	/* A record that is no longer kept has been settled. */
 	if (run && run->first == offset && run->state == RUN_RETURNED)
 		claim_give_up(&gc->claim, run);
 	group_wake(gc);

@@ -10,8 +10,7 @@
 #include "fate.h"
 #include "group.h"
 
-/* Those with tags from `first` to `last`, as far as the run has them, are settled. Gives
- * how many. */
+/* Settle the records of the run with tags from `first` to `last`. Gives how many. */
 uint64_t group_settle_ack(struct run *run, uint64_t first, uint64_t last);
 /* Likewise: so long are their leases; the one that has begun begins anew. 0: as long as
  * before. */
@@ -22,13 +21,16 @@ uint64_t group_settle_touch(struct run *run, uint64_t first, uint64_t last, int6
 struct run *group_settle_set_reason(struct run *run, uint64_t first, uint64_t last,
 				    struct slice text);
 
-/* This has happened to the message of that tag, which the run has.
+/* Settle the record of that tag, which the run has, by that cause.
+ *
  * @param delay_ms  of FATE_NACKED_LATER */
 void group_settle_fail(struct run *run, uint64_t tag, enum fate_cause cause,
 		       int64_t delay_ms);
-/* Its group goes on without the consumer. A reader's does not: nothing of it is kept. */
+/* Does the group go on without the consumer? A reader's group ends with its reader. */
 bool group_settle_comes_again(const struct run *run);
-/* Those of the run with these tags come again, unpunished: nobody was at work on them.
+/* Return the records of the run with these tags, unpunished: no consumer was at work on
+ * them.
+ *
  * @param cause  FATE_REQUEUED, FATE_RETURNED */
 void group_settle_return(struct run *run, uint64_t first_tag, uint64_t count,
 			 enum fate_cause cause);
@@ -41,14 +43,14 @@ bool group_settle_ack_late(struct group_claim *gc, uint64_t offset,
 			   const struct holder *h, uint64_t *tag);
 /* The topic of its messages. */
 const struct queue *group_settle_queue(const struct run *run);
-/* Nothing of the claim is held any more: its holders forget it. A claim_reset or the end
- * of the claim follows. */
+/* Call when the last held record of the claim is gone: its holders forget it. A
+ * claim_reset or the end of the claim follows. */
 void group_settle_forget(struct group_claim *gc);
 
 /* A dead letter is durable: its message is settled. */
 void group_settle_died(struct group_claim *gc, uint64_t offset);
 
-/* What was to come later is due. */
+/* Return the records whose delay is over. */
 void group_settle_turn(struct broker *b);
 /* When the next one is, wall clock; 0: none. */
 int64_t group_settle_due_ms(const struct broker *b);

@@ -211,7 +211,7 @@ static void go_on_from(struct broker *b, int64_t mark_ms)
 			 (long long)(mark_ms - b->now_ms) / 1000);
 }
 
-/* Nobody knows which ids there are: to begin at the clock may repeat some. */
+/* The ids that exist are unknown: to begin at the clock may repeat some. */
 static int refuse_mark(const struct broker *b, struct slice value, struct error *err)
 {
 	return error_set(

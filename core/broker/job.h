@@ -9,7 +9,7 @@
 struct job {
 	TAILQ_ENTRY(job) link;
 	bool is_waiting;
-	/* It may add itself again, or free itself. */
+	/* Called when its time has come. A job may add itself again, or free itself. */
 	void (*run)(struct job *job);
 };
 

@@ -22,7 +22,7 @@ struct group_claim;
 struct lapse;
 struct queue;
 
-/* Who holds the messages that consumers were given: a client's channel embeds it. */
+/* The holder of messages that consumers were given: a client's channel embeds it. */
 struct holder {
 	/* The message leaves it: it is settled, returned, or its queue is deleted. Calls
 	 * lease_remove. */
@@ -80,7 +80,7 @@ void lease_close(struct lease *l);
 
 /* The message, which has its tag and its lease_ms, is held. */
 void lease_add(struct lease *l, struct entry *e);
-/* It no longer is. The lease may be freed by the call. */
+/* The entry is held no longer. The lease may be freed by the call. */
 void lease_remove(struct entry *e);
 /* Likewise of a topic: the next message, or `count` of them, which have left the holder's
  * runs already. */
@@ -96,9 +96,9 @@ void lease_touch(struct lease *l, uint64_t tag, uint32_t ms);
 void lease_put_off(struct lease *l);
 /* By the clock that nobody sets: when the oldest, which there is, was given out. */
 int64_t lease_given_ms(const struct lease *l);
-/* It has said, in a transaction, what is to become of a message. */
+/* The holder has said, in a transaction, what is to become of a message. */
 void lease_work(struct lease *l);
-/* It settles the message of that tag, which is released next. */
+/* The holder settles the message of that tag, which is released next. */
 static inline void lease_progress(struct lease *l, uint64_t tag)
 {
 	l->is_stalled = false;

@@ -106,7 +106,7 @@ static void tell(struct lease *l)
 	l->consumer->ops->on_lease(l->consumer, l->oldest, left_ms > 0 ? left_ms : 0);
 }
 
-/* What is next, or 0. */
+/* The time of the next end of a lease, or 0. */
 static int64_t next_ms(const struct lease *l)
 {
 	int64_t due_ms = l->oldest ? l->end_ms : 0;

@@ -95,7 +95,7 @@ static void on_stored(void *ctx, int status, const char *text)
 	struct vhost *v = job->vhost;
 	struct lock *l = find(v, (struct slice){ job->name, job->name_len });
 
-	/* Nobody may act on a grant that a restart forgets. */
+	/* A grant that a restart forgets must not be acted on. */
 	if (status < 0 && status != TIDE_ESHUTDOWN && l && l->token == job->token)
 		let_go(l, NULL);
 	if (job->waiter)
@@ -213,7 +213,7 @@ static int refuse_token(const struct lock *l, struct slice name, uint64_t token,
 			 SLICE_ARG(name), l->token, token);
 }
 
-/* Its holder, or who follows it, comes back. */
+/* The holder, or its successor by token, comes back. */
 static int take_back(struct lock *l, const struct lock_spec *spec, struct error *err)
 {
 	if (!l || l->token != spec->token)

@@ -61,13 +61,13 @@ TIDE_MUST_USE int lock_release(struct vhost *v, struct slice name, uint64_t toke
 			       struct waiter *waiter, struct error *err);
 
 void lock_holder_init(struct lock_holder *h);
-/* Its requests that wait fail, as if their time were over. */
+/* Requests of the holder that wait fail, as if their time were over. */
 void lock_holder_end_waits(struct lock_holder *h);
 /* Whose name it may no longer have: requests that wait for it fail, with what `may_have`
  * says, and a lock lapses as if its holder had ended. */
 typedef bool (*lock_may_have_fn)(void *ctx, struct slice name, struct error *err);
 void lock_holder_recheck(struct lock_holder *h, lock_may_have_fn may_have, void *ctx);
-/* It has ended: its locks lapse after their ttl. */
+/* The holder has ended: its locks lapse after their ttl. */
 void lock_holder_end(struct lock_holder *h);
 
 /* A field of Redis: its holder may come back. */

@@ -89,7 +89,7 @@ struct member *member_create(struct topic_group *g, struct consumer *c)
 	return m;
 }
 
-/* Its partitions are nobody's for a moment. */
+/* Take a member out of its group; its partitions are without an owner for a moment. */
 static void leave(struct member *m)
 {
 	for (unsigned i = 0; i < group_width(m->group); i++) {

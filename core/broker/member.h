@@ -19,7 +19,7 @@ struct member {
 
 /* The consumer, which is in its queue's list, becomes one of the group. */
 struct member *member_create(struct topic_group *g, struct consumer *c);
-/* It leaves the group, which may go, too. What it holds stays held. */
+/* The member leaves the group, which may go, too. Records that it holds stay held. */
 void member_destroy(struct member *m);
 
 /* The partitions that it has: "0,3", or "-". */

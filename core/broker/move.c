@@ -149,7 +149,8 @@ void move_copies(struct entry *e, struct draft_copies *copies_take,
 {
 	struct move *move = begin(e, ops, ctx);
 
-	/* What was held keeps its place in its group; so does what has moved for that. */
+	/* A message that was held keeps its place in its group; so does one that has
+	 * moved for that. */
 	if (e->state == ENTRY_UNACKED)
 		shard_suspend(e);
 	else if (e->state != ENTRY_MOVING)

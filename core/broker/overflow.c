@@ -51,7 +51,7 @@ static struct entry *last_in(const struct queue *q, enum entry_state state, bool
 	return *is_far ? NULL : last;
 }
 
-/* What is ready goes first, then what is delayed. */
+/* Ready messages go first, then delayed ones. */
 static enum entry_state first_state(const struct queue *q)
 {
 	return queue_count(q, ENTRY_READY) > 0 ? ENTRY_READY : ENTRY_DELAYED;
@@ -73,8 +73,8 @@ static void give_up(struct queue *q, struct entry *e)
 		     0);
 }
 
-/* What goes need not be read: it is not wanted elsewhere, nor to be compared with what
- * other shards have. */
+/* Messages that go need not be read, unless they are wanted elsewhere, or to be
+ * compared with those of other shards. */
 static bool trim(struct queue *q, enum entry_state state, bool is_last)
 {
 	uint64_t excess = queue_limit_excess(q);

@@ -108,7 +108,7 @@ static bool enter_new(const struct entrance *to, struct dedupe_queue *dq,
 	return true;
 }
 
-/* Whether the queue has it now, and had not before. */
+/* Is the message new in the queue? False: the queue had it before. */
 static bool store_new(const struct outcome *o, const struct pick *pick,
 		      const struct entrance *to, uint64_t *first)
 {

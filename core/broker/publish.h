@@ -5,7 +5,7 @@
 
 struct commit;
 
-/* What became of a message; copies made by filters are not counted. */
+/* The result of a publish; copies made by filters are not counted. */
 struct published {
 	unsigned queues;   /* how many have it */
 	bool is_duplicate; /* all of them had it before: the id is that of the first */

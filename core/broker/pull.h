@@ -19,8 +19,8 @@ void pull_join(struct getter *pull, struct topic_group *g, const struct position
 void pull_leave(struct getter *pull);
 /* A member gets the partition: a GET that waits for more of it ends with what it has. */
 void pull_lose(const struct group_claim *gc);
-/* Its time is over. Whether it waits on, since messages for it are being read: for
- * GETTER_READ_MS at most. */
+/* The time of a pull is over. True: it waits on, since messages for it are being
+ * read, for GETTER_READ_MS at most. */
 bool pull_stay(struct getter *pull);
 /* The group has nothing at present: those who wait for a read end, unless there is one.
  */

@@ -186,7 +186,7 @@ static void free_parts(struct queue *q)
 	mem_free(q);
 }
 
-/* None is there before it is used: of many shards of many queues most never are. */
+/* Shards are opened when they are used: of many shards of many queues most never are. */
 static void open_shards(struct queue *q)
 {
 	unsigned max = config_shards(&q->config);

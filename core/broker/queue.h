@@ -134,7 +134,7 @@ void queue_widen(struct queue *q, unsigned had);
 TIDE_MUST_USE int queue_create_strategy(struct queue *q, const struct config *c,
 					enum script_kind kind, struct strategy **out,
 					struct error *err);
-/* Whether a queue with these options could use their scripts. */
+/* Check that a queue with these options could use their scripts. */
 TIDE_MUST_USE int queue_check_scripts(const struct engine *e, const struct config *c,
 				      struct error *err);
 /* Of all shards together; zeroes without order-by. */
@@ -168,17 +168,18 @@ static inline bool queue_is_durable(const struct queue *q)
 /* Messages in a state, over all shards. */
 uint64_t queue_count(const struct queue *q, enum entry_state state);
 
-/* It is auto-delete and its last consumer has gone. That the broker stops does
- * not mean that a consumer has gone for good. */
+/* Is the queue auto-delete, and has its last consumer gone? The stop of the broker
+ * does not count. */
 bool queue_is_abandoned(const struct queue *q);
 
 /* Somebody consumes from it, holds a message no longer, or declares it: it does not
  * expire for a while. */
 void queue_use(struct queue *q);
-/* It has not been used for its `expires`. Otherwise it wants to be asked again. */
+/* Has the queue been unused for its `expires`? Otherwise it wants to be asked again. */
 bool queue_is_expired(struct queue *q);
 
-/* Whether it may refuse messages, or hold deliveries back, has perhaps changed. */
+/* Call when the reasons to refuse messages, or to hold deliveries back, may have
+ * changed. */
 void queue_guard(struct queue *q);
 
 /* Ready messages are being read from Redis. */
@@ -228,7 +229,7 @@ static inline int64_t queue_dedupe_ms(const struct queue *q)
 					: q->vhost->broker->config.dedupe_window_ms;
 }
 
-/* It remembers a publish id for as long as it has the message. */
+/* Does the queue remember a publish id for as long as it has the message? */
 static inline bool queue_keeps_ids(const struct queue *q)
 {
 	return queue_dedupe_ms(q) == PUBLISH_IDS_QUEUED_MS;
@@ -250,9 +251,10 @@ static inline bool queue_limit_has(const struct queue *q)
 	return q->config.max_length || q->config.max_bytes;
 }
 
-/* What counts now. The bytes are those of all only if max-bytes= is given. */
+/* The messages that count for limits. The bytes are those of all only if max-bytes=
+ * is given. */
 struct queue_limit queue_limit_waiting(const struct queue *q);
-/* It would be over a limit with so much more. */
+/* Would the queue be over a limit with so much more? */
 bool queue_limit_is_over(const struct queue *q, struct queue_limit more);
 /* With so much more it is over a limit, without what Redis may still refuse: that must
  * not cost a message that is confirmed. */

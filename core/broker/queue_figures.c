@@ -68,13 +68,13 @@ READ(queue_oldest_lease, queue, earliest(it, shard_age_held))
 READ(queue_in, queue, it->rates ? rate_of(it, &it->rates->in, it->counters.published) : 0)
 READ(queue_out, queue,
      it->rates ? rate_of(it, &it->rates->out, it->counters.delivered) : 0)
-/* They are counted only if they are limited. */
+/* Bytes are counted only if they are limited. */
 READ(queue_waiting_bytes, queue,
      it->config.max_bytes ? (double)queue_limit_waiting(it).bytes : NAN)
 READ(queue_consumers, queue, it->consumer_count)
 READ(queue_in_memory, queue, in_memory(it))
 READ(queue_width, queue, it->config.shards)
-/* It remembers what it has counted. */
+/* The queue remembers the count of mixed shards. */
 READ(queue_mixed_shards, queue, queue_count_mixed((struct queue *)it))
 READ(queue_dedupe_ids, queue, publish_ids_count(it->ids))
 READ(queue_paused_in, queue, pause_is_on(it, QUEUE_IN))

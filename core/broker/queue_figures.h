@@ -10,5 +10,5 @@ extern const struct figure_table queue_figures_topic;    /* likewise, that is a 
 extern const struct figure_table queue_figures_group;    /* of a struct topic_group */
 extern const struct figure_table queue_figures_exchange; /* of a struct exchange */
 
-/* What tide.queue reads: for engine_hooks. */
+/* The facts that tide.queue reads: for engine_hooks. */
 struct queue_facts queue_figures_for_scripts(struct broker *b);

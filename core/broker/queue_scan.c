@@ -73,7 +73,7 @@ static struct shard_scan *first_shard(struct queue_scan *scan, bool *unread)
 	return *unread ? NULL : first;
 }
 
-/* Whether the search goes on. */
+/* Look at the next message. Does the search go on? */
 static bool look(struct queue_scan *scan, struct shard_scan *shard)
 {
 	const struct shard_row *next = shard_scan_row(shard);

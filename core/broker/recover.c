@@ -143,8 +143,8 @@ static void remove_lost(const struct recovery *r, const struct lost_binding *los
 		exchange_collect(source, NULL);
 }
 
-/* What the deletion of a queue or an exchange had still to remove: bindings, and
- * auto-delete exchanges of which they were the last ones.
+/* Finish the deletion of queues and exchanges: bindings, and auto-delete exchanges of
+ * which they were the last ones.
  *
  * @param is_complete  all definitions were read: what is missing does not exist */
 static void finish_deletions(struct recovery *r, bool is_complete)
@@ -166,7 +166,7 @@ static void finish_deletions(struct recovery *r, bool is_complete)
 			 count);
 }
 
-/* Who cannot be read cannot log in; and as long as he is there, all must. */
+/* A user that cannot be read cannot log in; while there is one, a login is required. */
 static void take_user(struct broker *b, const struct store_definition *d)
 {
 	struct error err;

@@ -192,7 +192,7 @@ static struct entry *find_ready(struct shard *sh, const struct store_row *row)
 
 /* ---- messages in Redis alone ---------------------------------------------------- */
 
-/* Those of one shard that a round is to take into memory. */
+/* The messages of one shard that a round is to take into memory. */
 struct redrive_ask {
 	struct shard_ask ask;
 	STAILQ_ENTRY(redrive_ask) link;

@@ -8,8 +8,8 @@
 #include "queue.h"
 #include "wake.h"
 
-/* What has become ready before the place of its shard. With more the search begins there
- * again. */
+/* Messages that have become ready before the place of its shard. With more the search
+ * begins there again. */
 #define BACK_MAX 64
 
 struct refusal_back {
@@ -150,7 +150,7 @@ static struct shard *shard_of(const struct queue *q, unsigned index)
 	return index < config_shards(&q->config) ? q->by_index[index] : NULL;
 }
 
-/* What is in the window at this very place; NULL: it has gone. */
+/* The message of the window at this very place; NULL: the message has gone. */
 static struct entry *find(const struct queue *q, const struct refusal_back *back,
 			  bool *is_unfinished)
 {

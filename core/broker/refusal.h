@@ -28,7 +28,7 @@ void refusal_add(struct consumer *c, const struct entry *e);
 /* The next message for a consumer that was refused something: ready, in memory, and what
  * its GET takes. NULL: there is none; or the search goes on (`*is_unfinished`). */
 struct entry *refusal_next(struct consumer *c, bool *is_unfinished);
-/* Nothing is refused to it any more. Harmless when nothing is. */
+/* Forget all refusals for the consumer. Harmless when there are none. */
 void refusal_forget(struct consumer *c);
 /* Forget what is over, when the queue is dealt out. Consumers who have looked in vain do
  * so again. */

@@ -78,8 +78,8 @@ static void look_soon(struct retention *r, struct retention_topic *state, unsign
 
 /* ---- keep-unread ----------------------------------------------------------------- */
 
-/* What the groups of keep-unread have all committed; of which group that is. A group that
- * has committed nothing in the partition may yet come: it holds all. */
+/* The offset up to which all groups of keep-unread have committed; and which group is
+ * the last. A group without a commit in the partition may yet come: it holds all. */
 static uint64_t read_by_all(const struct topic *t, unsigned index, struct slice *last)
 {
 	const char *names = t->queue->config.keep_unread;
@@ -230,7 +230,7 @@ static void on_trimmed(void *ctx, int status, const char *text)
 		log_refusal(t, index, status, text);
 }
 
-/* What Redis has refused is asked for again. */
+/* Ask for the removal again when Redis has refused it. */
 static void drop(struct retention *r, struct topic *t, unsigned index, uint64_t start)
 {
 	struct partition *p = t->partitions[index];
@@ -377,7 +377,7 @@ void retention_on_growth(struct partition *p)
 	struct topic *t = topic_of(p);
 	const struct config *c = &t->queue->config;
 
-	/* What is held back waits for the next minute. */
+	/* A partition that is held back waits for the next minute. */
 	if (retention_hold(t, partition_index(p)))
 		return;
 	/* After a trim there is a batch more than the limit at most. */
@@ -428,7 +428,7 @@ void retention_renew(struct topic *t)
 	struct retention *r = t->queue->vhost->broker->retention;
 	struct retention_topic *state = open_state(t);
 
-	/* They name groups by the option's text. */
+	/* Holds name groups by the option's text. */
 	mem_free(state->holds);
 	state->holds = NULL;
 	for (unsigned i = 0; i < t->queue->config.shards; i++)

@@ -20,13 +20,13 @@ struct retention *retention_create(struct broker *b);
 void retention_destroy(struct retention *r);
 /* The topic goes. */
 void retention_forget(struct topic *t);
-/* It is to keep more, or less, than before. */
+/* Call when the topic is to keep more, or less, than before. */
 void retention_renew(struct topic *t);
 
 /* For struct partition_ops. */
 void retention_on_growth(struct partition *p);
 
-/* What keep-unread holds of a partition, as it was found by the last look. */
+/* The hold of keep-unread on a partition, as the last look found it. */
 struct retention_hold {
 	struct slice group; /* that is the furthest behind */
 	int64_t since_ms;

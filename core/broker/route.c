@@ -26,7 +26,7 @@ struct route_walk {
 	unsigned alternates; /* that were followed */
 };
 
-/* What the queue's scripts decide by the key alone is decided now. */
+/* Decide now what the queue's scripts decide by the key alone. */
 static int fill_target(const struct route_walk *w, struct route_target *t,
 		       struct error *err)
 {
@@ -249,7 +249,7 @@ static int make(const struct decide_spec *spec, const struct outcome *o,
 	return TIDE_OK;
 }
 
-/* What is remembered, or NULL. */
+/* The remembered route, or NULL. */
 static inline struct route *recall(const struct decide_spec *spec,
 				   const struct outcome *o)
 {

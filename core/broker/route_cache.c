@@ -4,7 +4,8 @@
 #include "broker.h"
 
 #define ROUTE_CACHE_MAX 8192 /* keys that an exchange remembers */
-/* What all exchanges remember may take this share of the memory for messages. */
+/* The share of the memory for messages that the routes of all exchanges may take: one
+ * part in so many. */
 #define ROUTE_CACHE_SHARE 16
 
 struct route *route_cache_new(struct slice key)

@@ -73,7 +73,7 @@ static void revise_headers(struct entry *e, const struct fate *fate)
 	shard_revise(e, m, e->rank);
 }
 
-/* Nobody holds it. */
+/* Apply a fate to a message that is not held. */
 static void carry_out(struct entry *e, const struct fate *fate, struct waiter *w)
 {
 	const struct dead_letter_facts facts = { fate->reason, fate->rule, e->failures,
@@ -142,7 +142,7 @@ static void on_told_refused(void *ctx, int status, const char *text)
 static void on_told(void *ctx, struct entry *e, int status)
 {
 	struct settling *s = ctx;
-	/* What is not durable at the end comes again. */
+	/* Messages that are not durable at the end come again. */
 	bool is_over = status == TIDE_ESHUTDOWN;
 
 	if (e && !is_over)
@@ -178,7 +178,7 @@ static void settle(struct entry *e, enum fate_cause cause, int64_t delay_ms,
 	fate_count_cause(q, cause, 1);
 	fate = fate_decide(&subject, cause, delay_ms);
 	settle_trace(e, &fate);
-	/* Who is given back what it never saw is told nothing. */
+	/* A return of messages that the consumer never saw is not told to scripts. */
 	if (cause != FATE_RETURNED && cause != FATE_REQUEUED && fate_is_told(q))
 		tell_and_finish_take(e, &fate, e->lease, w);
 	else

@@ -12,13 +12,16 @@ struct waiter;
 /* The entry as fate.h wants it. @param m  as scripts see it */
 struct fate_subject settle_subject(const struct entry *e, const struct msg *m);
 
-/* This has happened to the message, whoever holds it: its fate is decided, and carried
- * out now or later. @param delay_ms  of FATE_NACKED_LATER */
+/* Decide the fate of a message, whoever holds it, and apply it now or later.
+ *
+ * @param delay_ms  of FATE_NACKED_LATER */
 void settle_entry(struct entry *e, enum fate_cause cause, int64_t delay_ms);
 /* Likewise, FATE_ACKED or FATE_REMOVED. The waiter, which may be NULL, is told when Redis
  * has forgotten it. */
 void settle_remove(struct entry *e, enum fate_cause cause, struct waiter *w);
-/* It is acknowledged by being given out, and counted already. @param l  who has it */
+/* Acknowledge a message by its delivery, which is counted already.
+ *
+ * @param l  who has it */
 void settle_delivered(struct entry *e, const struct lease *l);
 
 /* A NACK that names another priority, before its fate is decided: the queue ranks the

@@ -12,8 +12,8 @@
 
 /* Stand in line, last of its priority. */
 void succession_enter(struct queue *q, struct consumer *c);
-/* It goes. */
+/* The consumer goes. */
 void succession_leave(struct queue *q, struct consumer *c);
-/* Who has come, gone, or settled its last message may change who is active: before the
- * queue deals. */
+/* Choose the active consumer anew, before the queue deals: one has come, gone, or
+ * settled its last message. */
 void succession_settle(struct queue *q);

@@ -18,7 +18,7 @@ struct terms {
 	char *policy;         /* the files of the policies; NULL: none has a say */
 };
 
-/* What a DECLARE says, by whom. */
+/* The terms of a DECLARE, and who asks. */
 struct terms_spec {
 	enum config_kind kind;
 	struct slice name;
@@ -31,7 +31,7 @@ struct terms_spec {
 };
 
 void terms_deinit(struct terms *t);
-/* What it was declared with. */
+/* The options of the declaration itself. */
 static inline const struct config *terms_own(const struct terms *t)
 {
 	return t->own ? t->own : &t->config;
@@ -50,6 +50,7 @@ TIDE_MUST_USE int terms_read(const struct vhost *v, const struct terms_spec *spe
 TIDE_MUST_USE int terms_merge(const struct vhost *v, const struct terms_spec *spec,
 			      const struct config *own, struct terms *out,
 			      struct error *err);
-/* What tide.check_option answers: may a policy set this?
+/* The answer of tide.check_option: may a policy set this?
+ *
  * @param kind  "queue", "topic" or "exchange" */
 int terms_check_option(const char *kind, const struct arg *option, struct error *err);

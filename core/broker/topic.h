@@ -18,11 +18,11 @@ struct topic_ids;
 struct topic;
 struct waiter;
 
-/* What a topic tells those that read it: group.h. */
+/* The hooks by which a topic tells its readers: group.h. */
 struct topic_hooks {
 	/* At the start: Redis has a group that has committed. */
 	void (*on_group)(struct partition *p, struct slice group, uint64_t committed);
-	/* It goes. Its consumers have gone already. */
+	/* The topic goes. Its consumers have gone already. */
 	void (*on_close)(struct topic *t);
 };
 

@@ -26,7 +26,7 @@ void transaction_destroy(struct transaction *t);
 /* The message has had no id so far; its times count from now on. */
 void transaction_publish_take(struct transaction *t, struct msg *m, bool is_mandatory,
 			      unsigned number);
-/* What a client says about a message that it holds. */
+/* A client's word about a message that it holds. */
 struct transaction_settling {
 	enum fate_cause cause;
 	int64_t delay_ms;

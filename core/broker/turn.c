@@ -43,7 +43,7 @@ static void auto_delete(struct queue *q)
 	queue_destroy(q);
 }
 
-/* What nobody takes may be more than the queue has room for. */
+/* Messages that no consumer takes may be more than the queue has room for. */
 static bool serve(struct queue *q)
 {
 	bool has_more = q->topic ? group_deal(q) : deal_queue(q);

@@ -6,7 +6,7 @@
 
 #include "broker.h"
 
-/* What time brings: delayed messages become ready, leases end, publish ids go. */
+/* Do the work of time: delayed messages become ready, leases end, publish ids go. */
 void turn_tick(struct broker *b);
 /* Deal ready messages out, answer GETs whose time is over, drop what is unneeded. */
 void turn_deal(struct broker *b);
@@ -15,5 +15,5 @@ void turn_flush(struct broker *b);
 
 /* When it needs a turn; 0 = not by itself. */
 int64_t turn_due_ms(const struct broker *b);
-/* It needs one at once. */
+/* Does the broker need a turn at once? */
 bool turn_is_busy(const struct broker *b);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #define MS_NS UINT64_C(1000000)
-/* What is less than this part of the turn is not told. */
+/* A shorter part of the turn than this is not told. */
 #define LEAST_SHARE 20
 
 void turn_time_begin(struct turn_time *t, uint64_t now_ns)

@@ -75,10 +75,10 @@ void turn_time_name(struct turn_time *t, const char *what, uint64_t now_ns);
  *
  * @param loop_ms  uv_now: the whole millisecond in which the loop woke */
 void turn_time_check(struct turn_time *t, uint64_t loop_ms);
-/* It is about to wait. True: the turn was slow. */
+/* The loop is about to wait. True: the turn was slow. */
 bool turn_time_end(struct turn_time *t, uint64_t now_ns);
-/* What the last turn has taken. */
+/* The duration of the last turn. */
 uint64_t turn_time_took_ns(const struct turn_time *t);
-/* What took long of it: "requests 71 ms, deliveries 8 ms; the longest: LIST of connection
- * 12, 70 ms". */
+/* The longest parts of the turn: "requests 71 ms, deliveries 8 ms; the longest: LIST
+ * of connection 12, 70 ms". */
 void turn_time_describe(const struct turn_time *t, struct buf *out);

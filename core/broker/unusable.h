@@ -20,10 +20,10 @@ struct unusable_count {
 /* Replace the reason.
  * @param why  follows "queue 'q' ": "uses priority/p.lua, which is missing" */
 void unusable_set(struct definition *d, const char *why);
-/* It never can be used: what Redis has is not what this broker writes. */
+/* The definition can never be used: what Redis has is not what this broker writes. */
 void unusable_set_unreadable(struct definition *d, const char *what,
 			     const struct error *cause);
-/* It can be used, or goes away. Harmless for one that can be used. */
+/* The definition can be used, or goes away. Harmless for one that can be used. */
 void unusable_clear(struct definition *d);
 /* The error of a request that needs one that is unusable; else TIDE_OK. */
 int unusable_check(const struct definition *d, struct error *err);
@@ -39,8 +39,8 @@ unsigned unusable_attach_all(struct broker *b);
 /* There is a new generation: try the unusable ones again. A queue that can be used is
  * recovered with its messages before anybody gets at it. */
 void unusable_retry_all(struct broker *b);
-/* What it depends on has changed: try it again. Harmless for one that can be used, and
- * while Redis is being told of other options of it.
+/* The scripts of the definition have changed: try it again. Harmless for one that can be
+ * used, and while Redis is being told of other options of it.
  *
  * @param waiter  is told when it can be used, or not; or NULL */
 void unusable_retry(struct definition *d, struct waiter *waiter);

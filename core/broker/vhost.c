@@ -90,7 +90,7 @@ void vhost_unref(struct vhost *v)
 	mem_free(v);
 }
 
-/* Those that it has anyway count if something is bound to them. */
+/* Predeclared exchanges count if something is bound to them. */
 static unsigned count_exchanges(const struct vhost *v)
 {
 	unsigned count = 0;

@@ -37,8 +37,8 @@ struct vhost {
 
 /* Room for what vhost_format_user writes. */
 #define VHOST_USER_MAX (2 * NAME_LEN_MAX + 48)
-/* Who uses a script, for its errors: "queue 'q'", and of which vhost unless that is the
- * default one. */
+/* The user of a script, for its errors: "queue 'q'", and of which vhost unless that
+ * is the default one. */
 void vhost_format_user(const struct vhost *v, const char *kind, struct slice name,
 		       char out[VHOST_USER_MAX]);
 
@@ -63,11 +63,11 @@ TIDE_MUST_USE int vhost_refuse(const struct vhost *v, const char *kind, struct s
 /* A session begins or ends to work in it. */
 void vhost_enter(struct vhost *v);
 void vhost_leave(struct vhost *v);
-/* It may be empty now. */
+/* Call when the vhost may be empty. */
 void vhost_check(struct vhost *v);
 /* Let those go that are empty, from Redis too. */
 void vhost_turn(struct broker *b);
-/* Who remembers it; it may be gone otherwise, and be empty then. */
+/* Keep the vhost, which may otherwise be freed when it is empty. */
 static inline struct vhost *vhost_ref(struct vhost *v)
 {
 	v->refs++;
@@ -86,7 +86,7 @@ static inline struct slice vhost_slice(const struct vhost *v)
 /* Make it, or keep the one that there is. `waiter` is told when Redis knows of it. */
 TIDE_MUST_USE int vhost_keep_declare(struct broker *b, struct slice name,
 				     struct waiter *waiter, struct error *err);
-/* It must have no queue, no exchange of its own and no lock: TIDE_EEXISTS. Sessions that
- * work in it may stay: it goes with the last of them. */
+/* Delete a vhost without queues, exchanges of its own and locks; else TIDE_EEXISTS.
+ * Sessions that work in it may stay: it goes with the last of them. */
 TIDE_MUST_USE int vhost_keep_delete(struct vhost *v, struct waiter *waiter,
 				    struct error *err);

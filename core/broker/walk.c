@@ -35,7 +35,7 @@ void walk_end(struct walk *w)
 	TAILQ_REMOVE(&w->broker->walks, w, link);
 }
 
-/* They lie in the order of their serials. */
+/* The queues of a walk lie in the order of their serials. */
 struct queue *walk_queue(struct walk *w)
 {
 	struct queue *q;

@@ -91,7 +91,7 @@ static void end_line(struct buf *line, json_t *item)
 	struct args args = { 0 };
 	json_t *value, *options = json_object_get(item, "declared");
 
-	/* What policies make of them is theirs. */
+	/* Policies own the options that they make. */
 	if (!options)
 		options = json_object_get(item, "options");
 	json_object_foreach(options, name, value)
@@ -407,7 +407,7 @@ static void on_exchange(void *ctx, struct slice name, int line)
 	const struct sender *sender = ctx;
 	char *text = mem_strndup(name.data, name.len);
 
-	/* What it matches is reported for the match. */
+	/* A matched target is reported for the match. */
 	if (!is_matched(sender->script, name) && !model_has_exchange(sender->model, text))
 		findings_add(sender->model->findings, FINDING_PROBLEM,
 			     sender->script->file, line,
@@ -619,7 +619,7 @@ static const struct model_place *find_exactly(const struct model *m, const char 
 	return place;
 }
 
-/* What asks for a queue may be given a topic: they share their names. */
+/* A script that asks for a queue may be given a topic: they share their names. */
 static const struct model_place *find_place(const struct model *m, const char *kind,
 					    const char *name)
 {
@@ -642,7 +642,7 @@ static void note_place(struct model *m, const char *id, struct model_place at)
 	HASH_ADD_STR(m->places, id, place);
 }
 
-/* It was declared, even if that was refused. The default exchange ("") is there. */
+/* Was it declared, even if that was refused? The default exchange ("") is there. */
 static bool model_has_exchange(const struct model *m, const char *name)
 {
 	return !name[0] || find_place(m, "exchange", name);
@@ -686,7 +686,7 @@ static const char *ask_model(struct model *m, const char *request, struct buf *a
 	return buf_cstr(answer);
 }
 
-/* What a line is about. */
+/* A declaration in a line. */
 struct declaration {
 	char words[WORDS_MAX][WORD_MAX];
 	bool is_bind, is_to_exchange;

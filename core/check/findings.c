@@ -215,8 +215,8 @@ static bool is_problem(const char *code)
 	return false;
 }
 
-/* What to use instead: "accessing undefined variable 'os'",
- * "accessing undefined field 'random' of global 'math'". NULL: nothing is known. */
+/* The replacement to advise: "accessing undefined variable 'os'", "accessing
+ * undefined field 'random' of global 'math'". NULL: there is no advice. */
 static const char *instead_of(const char *text)
 {
 	char owner[32] = "", name[32];
@@ -261,7 +261,7 @@ static void take_line(const char *line, const char *dir, struct findings *f)
 	    length == 0)
 		return;
 	text = end + length + strspn(end + length, " ");
-	/* That a file does not load is known already. */
+	/* A file that does not load is reported already. */
 	if (is_rule(path) && !findings_has(f, path, number))
 		add_warning(f, path, number, code, text);
 }
@@ -317,7 +317,7 @@ void findings_lint(const char *dir, struct findings *f)
 			     WIFEXITED(status) ? WEXITSTATUS(status) : status);
 }
 
-/* What follows the number of "10-orders"; the number in `*order`, -1 for none. */
+/* The name behind the number of "10-orders"; the number in `*order`, -1 for none. */
 static const char *split_order(const char *name, long *order)
 {
 	size_t digits = strspn(name, "0123456789");

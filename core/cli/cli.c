@@ -81,7 +81,7 @@ int cli_flush(void)
 {
 	if (fflush(stdout) == 0 && !ferror(stdout))
 		return CLI_DONE;
-	/* Who closed the pipe has seen enough, and needs no message. */
+	/* A reader that closed the pipe has seen enough, and needs no message. */
 	if (errno != EPIPE)
 		cli_failure("cannot write to standard output: %s", strerror(errno));
 	return CLI_FAILED;

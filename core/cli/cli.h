@@ -75,7 +75,7 @@ uint64_t cli_number(const struct cli *cli, const char *name);
 /* Say what is wrong, in one line; they return CLI_USAGE and CLI_FAILED. */
 int cli_usage_error(const struct cli *cli, const char *format, ...) TIDE_PRINTF(2, 3);
 int cli_failure(const char *format, ...) TIDE_PRINTF(1, 2);
-/* What the client's last call says. */
+/* Print the error of the client's last call. */
 int cli_client_failure(const struct cli *cli);
 
 /* A verb that lasts may have it; cli_connect looks at it. */

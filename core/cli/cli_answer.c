@@ -159,7 +159,7 @@ static bool read_line(char text[PASSWORD_MAX + 2])
 	if (!fgets(text, PASSWORD_MAX + 2, stdin))
 		return false;
 	len = strcspn(text, "\r\n");
-	/* What is too long has no end. */
+	/* A line that is too long has no end. */
 	if (text[len] == '\0' && len > PASSWORD_MAX)
 		return false;
 	text[len] = '\0';
@@ -218,7 +218,7 @@ static void begin_password(struct cli *cli)
 
 /* ---- users ---- */
 
-/* Nothing is printed of what was done as asked; a password leaves the memory. */
+/* Success prints no text; a password leaves the memory. */
 static int run_silent(struct cli *cli)
 {
 	struct tidemq_reply reply;
@@ -443,7 +443,7 @@ static int print_reload_take(struct cli *cli, json_t *document)
 	return print_active_take(document, "");
 }
 
-/* What a rollback or a promotion activates is not what the directory has. */
+/* The rules directory has other files than what a rollback or a promotion activates. */
 static int print_switch_take(struct cli *cli, json_t *document)
 {
 	(void)cli;
@@ -537,7 +537,7 @@ static int print_log_take(struct cli *cli, json_t *log)
 		append_changes(&changes, entry, "removed", "-");
 		json_object_set_new(entry, "changes", json_string(buf_cstr(&changes)));
 		buf_deinit(&changes);
-		/* They have changed: that is what their origin says. */
+		/* The origin says already that files have changed. */
 		if (strcmp(cli_table_text(entry, "origin", ""), "files") == 0)
 			json_object_del(entry, "by");
 	}
@@ -606,7 +606,7 @@ static void make_policy_row(json_t *step)
 	buf_deinit(&sets);
 }
 
-/* What DECLARE would fail with is the command's failure. */
+/* An error that DECLARE would end with is the command's failure. */
 static int end_declaration_take(char *rejected_take, char *error_take)
 {
 	int status = CLI_DONE;
@@ -796,7 +796,7 @@ static void append_number(struct buf *out, const char *word, const json_t *value
 			   json_number_value(value));
 }
 
-/* What the option may be besides its type, in words. */
+/* The allowed values of the option besides its type, in words. */
 static void add_allowed(json_t *option)
 {
 	struct buf out = { 0 };

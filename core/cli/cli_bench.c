@@ -25,7 +25,7 @@
 #define NS UINT64_C(1000000000)
 #define PROGRESS_MS 1000
 
-/* What a payload begins with; the rest of it is filler. */
+/* The start of a payload; the rest of it is filler. */
 struct stamp {
 	uint32_t run; /* of this process: others' messages are not counted */
 	uint32_t producer;
@@ -55,7 +55,7 @@ struct worker {
 };
 
 struct bench {
-	/* What is asked for. */
+	/* The request of the user. */
 	const char *url;
 	const char *queue; /* names are this, a dash and a number from 1 */
 	unsigned producer_count;
@@ -74,7 +74,7 @@ struct bench {
 	bool is_drain;    /* consume what an earlier run left: nothing is known of it */
 	bool has_progress; /* a line on standard error now and then */
 
-	/* What was measured. */
+	/* The results. */
 	uint64_t sent;
 	uint64_t confirmed;
 	uint64_t received;

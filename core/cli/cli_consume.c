@@ -136,7 +136,7 @@ static void print_json(const struct tidemq_msg *m)
 
 #define SID "cli"
 
-/* What next has met. */
+/* The kind of arrival. */
 enum arrival { ARRIVAL_MESSAGE, ARRIVAL_EVENT, ARRIVAL_NONE };
 
 struct consuming {
@@ -402,7 +402,7 @@ static bool is_topic(struct cli *cli)
 
 	buf_append_text(&cli->request, "STATS");
 	cli_add_word(cli, cli->words[0]);
-	/* What there is not, GET refuses with better words. */
+	/* GET refuses a missing queue with better words. */
 	if (cli->status == CLI_DONE &&
 	    tidemq_request(cli->client, buf_cstr(&cli->request), NULL, 0, &reply) ==
 		    TIDEMQ_OK) {
@@ -426,7 +426,7 @@ static struct consuming read_options(const struct cli *cli)
 				   .is_piped = narrow_pipe() };
 }
 
-/* What the broker says of a subscription alone: with --count the messages are taken by
+/* Read the broker's answer to a subscription; with --count the messages are taken by
  * GET. */
 static int read_subscription(struct cli *cli, struct consuming *c)
 {

@@ -427,7 +427,7 @@ static void refuse_words(struct request_writer *w, const struct parameter *p)
 	buf_deinit(&form);
 }
 
-/* What is given for a parameter that has a place; NULL: nothing. */
+/* The text that is given for a parameter with a place; NULL: there is none. */
 static const char *take_place(struct request_writer *w, const struct parameter *p)
 {
 	const struct command_given *given = option_given(&w->cli->line, option_name(p));

@@ -8,13 +8,13 @@
 #include "cli_table.h"
 #include "ops/operation.h"
 
-/* What an operation's row does not say: how its answer is printed. */
+/* The presentation of an operation's answer, which its row does not have. */
 struct cli_answer {
 	const char *operation; /* the name of its row */
 	/* "purged": what became of the messages that the answer counts. */
 	const char *done;
 	struct cli_table_view view;
-	/* What is added to the request before it is sent, or NULL. */
+	/* Add to the request before it is sent; or NULL. */
 	void (*begin)(struct cli *cli);
 	/* Print the document, and release it; NULL: by `view`. */
 	int (*print_take)(struct cli *cli, json_t *document);
@@ -31,7 +31,7 @@ struct cli_local {
 	int (*run)(struct cli *cli); /* its words begin at words[1]; NULL: see main.c */
 };
 
-/* What the rows of a verb do not say: more for its page of help. */
+/* The part of a verb's page of help that the rows do not have. */
 struct cli_notes {
 	const char *verb;
 	const char *summary; /* NULL: the help of its first row */

@@ -128,7 +128,7 @@ static int send_file(struct push *p, const char *path, const char *name)
 	return cli->status;
 }
 
-/* What the broker would refuse is said before anything else is done. */
+/* Files that the broker would refuse are told of before anything else is done. */
 static int count_file(struct push *p, const char *name, const struct stat *st)
 {
 	struct error err;
@@ -252,7 +252,7 @@ static void tell_findings(const json_t *check)
 	}
 }
 
-/* Whether it may be is asked before anything that takes time. */
+/* The permission is asked for before anything that takes time. */
 static int ask_whether(struct push *p)
 {
 	struct cli *cli = p->cli;
@@ -267,7 +267,7 @@ static int ask_whether(struct push *p)
 			"directory (serve --rules-writable); with --transient the rules "
 			"are active until its next restart, or change of that directory");
 	json_decref(document);
-	/* It may not like how long specs take. */
+	/* The broker might end a connection that is silent while specs run. */
 	tidemq_disconnect(cli->client);
 	cli->client = NULL;
 	return cli->status;
@@ -409,7 +409,8 @@ static void end_progress(struct push *p)
 	p->has_progress = false;
 }
 
-/* What differs and is not allowed: words for a sentence; nothing, if it is all right. */
+/* The differences that are not allowed, as words for a sentence; empty if all is
+ * right. */
 static void list_refused(const struct push *p, const json_t *shadow, struct buf *out)
 {
 	for (size_t i = 0; i < DIFFERENCE_COUNT; i++) {

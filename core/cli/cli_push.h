@@ -12,8 +12,8 @@ struct cli;
 /* cli->words[1] is the directory. Returns the exit status. */
 int cli_push_run(struct cli *cli);
 
-/* What may differ: the word of --allow; its count in `differences` of the shadow, which
- * --allow takes too; or the member with figures of its own. */
+/* The allowed differences: the word of --allow; its count in `differences` of the
+ * shadow, which --allow takes too; or the member with figures of its own. */
 #define CLI_PUSH_DIFFERENCES(X)           \
 	X("error", "errors", NULL)        \
 	X("queues", "queues", NULL)       \

@@ -39,7 +39,7 @@ static json_t *peek_page(struct cli *cli, const char *next)
 	return cli_table_parse(cli, &reply);
 }
 
-/* What a dead letter tells of its last death, beside what its queue knows. */
+/* The last death of a dead letter, beside what its queue knows. */
 static void lift_deaths(json_t *page)
 {
 	json_t *m, *death;

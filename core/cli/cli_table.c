@@ -78,7 +78,7 @@ static enum unit unit_of(const struct columns *units, const char *name)
 	return NO_UNIT;
 }
 
-/* What comes from messages must not drive the terminal. */
+/* Bytes of messages must not drive the terminal. */
 static void append_printable(struct buf *out, const char *text, size_t len)
 {
 	for (size_t i = 0; i < len; i++) {

@@ -126,7 +126,7 @@ struct top {
 	bool is_lost;                       /* there is no connection */
 };
 
-/* What a figure's row says of a column. */
+/* The words of a figure's row about a column. */
 struct figure_words {
 	const char *name, *sort;
 	enum figure_kind kind;
@@ -263,7 +263,7 @@ static const char *cell_of(enum cell_kind kind, const char *member, const json_t
 	return out;
 }
 
-/* What names get, without columns whose `spare` is above the limit. */
+/* The room for names, without columns whose `spare` is above the limit. */
 static int room_for_name(const struct view *view, int width, int spare)
 {
 	for (const struct top_column *c = view->columns; c->title; c++)

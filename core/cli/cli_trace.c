@@ -175,7 +175,7 @@ static void add_returned(struct buf *out, const json_t *event)
 		buf_printf(out, ":%" JSON_INTEGER_FORMAT, number(event, "line"));
 }
 
-/* Those of the delivery, if a script has changed them. */
+/* The headers of the delivery, if a script has changed them. */
 static void add_headers(struct buf *out, json_t *headers)
 {
 	const char *name;
@@ -189,7 +189,7 @@ static void add_headers(struct buf *out, json_t *headers)
 		buf_printf(out, " %s=%s", name, json_string_value(value));
 }
 
-/* What a script of deliver/ or settled/ said. */
+/* The answer of a script of deliver/ or settled/. */
 static void add_offered(struct buf *out, const json_t *event)
 {
 	buf_printf(out, "%s,",
@@ -367,7 +367,7 @@ static void on_connected(struct tidemq_client *c, const struct tidemq_error *why
 		fail(t, tidemq_last_error(c));
 }
 
-/* None comes: it subscribes to nothing. */
+/* Messages do not come: the client subscribes to no queue. */
 static void on_msg(struct tidemq_client *c, struct tidemq_msg *m, void *ctx)
 {
 	tidemq_msg_free(m);

@@ -154,7 +154,7 @@ static void on_msg(struct tidemq_client *c, struct tidemq_msg *m, void *ctx)
 	drop_waiting(b, old);
 }
 
-/* They have gone back to their queues, and come again. */
+/* Stale messages have gone back to their queues, and come again. */
 static void on_stale(struct tidemq_client *c)
 {
 	struct blocking *b = c->blocking;

@@ -302,7 +302,7 @@ static void draw_randomness(struct tidemq_client *c)
 {
 	uint64_t drawn[2] = { uv_hrtime(), (uintptr_t)c };
 
-	/* It does not fail on a system that has started. */
+	/* The call does not fail on a system that has started. */
 	if (getrandom(drawn, sizeof(drawn), 0) != sizeof(drawn))
 		drawn[0] ^= (uint64_t)getpid() << 32;
 	c->id_prefix = drawn[0];

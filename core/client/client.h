@@ -110,7 +110,7 @@ int client_fail_remote(struct tidemq_error *err, int status, struct slice word,
 /* The same with the status of a refusal: TIDEMQ_EREFUSED or TIDEMQ_ELEASELOST. */
 int client_fail_refused(struct tidemq_error *err, struct slice word, struct slice text);
 
-/* Nothing that libuv has holds the client any more? Free it, if it is closing. */
+/* Free a closing client when the last handle of libuv has let go of it. */
 void client_finish(struct tidemq_client *c);
 /* A closing client waits for the broker no longer. */
 void client_leave(struct tidemq_client *c);
@@ -119,7 +119,7 @@ void client_event(struct tidemq_client *c, unsigned channel, const char *text);
 /* Tell options.on_state. */
 void client_tell(struct tidemq_client *c, enum tidemq_state state,
 		 const struct tidemq_error *why);
-/* What lies in the decoder. */
+/* Dispatch the items that lie in the decoder. */
 void client_dispatch(struct tidemq_client *c);
 
 /* client_connect.c */
@@ -128,7 +128,7 @@ void client_dispatch(struct tidemq_client *c);
 void client_connect_start(struct tidemq_client *c);
 /* The connection has failed, and c->loss says how: end, or try again. */
 void client_connect_lose(struct tidemq_client *c);
-/* What was there before is made again. */
+/* Restore over the new connection what was there before. */
 void client_connect_resume(struct tidemq_client *c);
 /* Read the files of options.tls_…; a failure changes nothing. */
 int client_connect_read_tls(struct tidemq_client *c, struct tidemq_error *err);
@@ -203,7 +203,7 @@ void client_restore_cancel(struct client_restore *r, unsigned channel, struct sl
 /* A message of a topic has arrived. False: its subscription is a reader, which got it
  * over the lost connection. */
 bool client_restore_see(struct client_restore *r, const struct tidemq_msg *m);
-/* It was dropped, and is to come again. */
+/* A message that was dropped comes again. */
 void client_restore_unsee(struct client_restore *r, const struct tidemq_msg *m);
 
 /* Make everything again. client_connect_resume is called after the first step, and the

@@ -162,8 +162,8 @@ static void on_written(uv_write_t *req, int status)
 
 	l->is_writing = false;
 	buf_clear(&l->writing);
-	/* What the broker said before it closed is more telling than a broken pipe:
-	 * reading goes on and ends by itself. */
+	/* The broker's last words are more telling than a broken pipe: reading goes
+	 * on and ends by itself. */
 	if (status == 0 && !l->is_closing)
 		flush_link(l);
 }
@@ -182,7 +182,7 @@ static void transmit_take(struct client_link *l, struct buf *from)
 		l->is_writing = true;
 }
 
-/* What TLS has to send. */
+/* Push the bytes that TLS has to send. */
 static void push_cipher(struct client_link *l)
 {
 	if (!l->is_writing && buf_len(tls_out(l->tls)) > 0)
@@ -428,7 +428,7 @@ static bool is_out_of_time(struct tidemq_client *c)
 	return true;
 }
 
-/* What is no tidemq broker does not become one. */
+/* A peer that is no tidemq broker does not become one. */
 static bool is_final(const struct tidemq_client *c)
 {
 	return c->is_quitting || is_denied(c) || c->loss.status == TIDEMQ_EPROTOCOL ||

@@ -38,7 +38,7 @@ static const struct {
 	{ "UNBIND", REPEATABLE | NOTED },
 	{ "SUB", REPEATABLE | NOTED },
 	{ "UNSUB", REPEATABLE | NOTED },
-	/* What it took over the lost connection has gone back. */
+	/* Messages that a GET took over the lost connection have gone back. */
 	{ "GET", REPEATABLE },
 	{ "PING", REPEATABLE },
 	{ "HELP", REPEATABLE },
@@ -424,7 +424,7 @@ static void take_failed(struct tidemq_client *c, struct client_channel *channel,
 	struct pending *p;
 
 	TAILQ_CONCAT(&sent, &channel->pending, link);
-	/* What was kept before stays behind what was sent before it. */
+	/* Requests that were kept before stay behind those that were sent before them. */
 	TAILQ_CONCAT(&sent, &channel->kept, link);
 	while ((p = TAILQ_FIRST(&sent))) {
 		if (is_kept(p->traits)) {
@@ -433,7 +433,7 @@ static void take_failed(struct tidemq_client *c, struct client_channel *channel,
 			continue;
 		}
 		remove_pending(c, &sent, p);
-		/* It may have been deleted, and the caller wants it to be. */
+		/* The thing may have been deleted, and the caller wants it to be. */
 		if (p->traits & NOTED)
 			client_restore_note(&c->restore, channel->number, sent_line(p),
 					    SLICE(""));

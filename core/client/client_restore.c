@@ -139,7 +139,7 @@ void client_restore_cancel(struct client_restore *r, unsigned channel, struct sl
 		remove_record(r, record);
 }
 
-/* Which records go: those for which this is true. */
+/* Selects the records that go. */
 typedef bool (*is_undone_fn)(const struct restore_record *record, unsigned channel,
 			     const struct slice *words);
 
@@ -177,7 +177,7 @@ static bool is_deleted(const struct restore_record *record, unsigned channel,
 	       slice_is_equal(record->words[0], words[1]);
 }
 
-/* What it was declared with holds no more. One that goes with the connection is
+/* A former declaration holds no more. One that goes with the connection is
  * remembered, since it is not declared again. */
 static bool is_updated(const struct restore_record *record, unsigned channel,
 		       const struct slice *words)

@@ -186,8 +186,8 @@ static int build_msg(struct slice line, struct slice body, unsigned channel,
 	return TIDEMQ_OK;
 }
 
-/* What a line says: an item without its message or document, and the length of what
- * follows the line. */
+/* The content of a line: an item without its message or document, and the length of
+ * what follows the line. */
 struct decoded_line {
 	struct decoder_item item;
 	bool has_body;

@@ -23,7 +23,7 @@ struct decoder_item {
 	struct tidemq_msg *msg; /* ITEM_MSG: the caller's to free */
 };
 
-/* What a struct tidemq_msg lives in, so that it can wait in a list. */
+/* The box of a struct tidemq_msg, so that it can wait in a list. */
 struct msg_box {
 	TAILQ_ENTRY(msg_box) link;
 	struct tidemq_msg msg;

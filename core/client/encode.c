@@ -307,7 +307,7 @@ static int parse_url(struct slice text, struct client_url *out, struct error *er
 		out->is_tls = true;
 		rc = parse_host(slice_skip(text, strlen(SCHEME_TLS)), out, err);
 	} else {
-		/* What follows the scheme may be a password. */
+		/* The rest behind the scheme may be a password. */
 		text.len = slice_find(text, ':');
 		rc = error_set(err, TIDE_ESYNTAX,
 			       "'%.*s' must begin with " SCHEME_TCP ", " SCHEME_TLS

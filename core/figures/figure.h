@@ -44,13 +44,13 @@ struct figure_table {
 	unsigned count;
 };
 
-/* What LIST sorts by: of ages the moments when they began, which do not change while a
- * long list is made. -INFINITY: not known. */
+/* The rank by which LIST sorts: of ages the moments when they began, which do not
+ * change while a long list is made. -INFINITY: not known. */
 double figure_rank(const struct figure *f, const void *item);
 enum exposition_type figure_type(const struct figure *f);
-/* What the metric has, with times in seconds. NAN: not known. */
+/* The value of the metric, with times in seconds. NAN: not known. */
 double figure_metric(const struct figure *f, const void *item, int64_t now_ms);
-/* What a script sees, with times in ms. NAN: not known. */
+/* The value that a script sees, with times in ms. NAN: not known. */
 double figure_script(const struct figure *f, const void *item, int64_t now_ms);
 /* Write the members of one document, in the order of the table.
  *

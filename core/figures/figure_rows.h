@@ -7,7 +7,8 @@
 
 /* clang-format off */
 
-/* What queues and topics count. ROW(counter, help of a queue's, help of a topic's) */
+/* The counters of queues and topics. ROW(counter, help of a queue's, help of a
+ * topic's) */
 #define BOTH_COUNTERS(ROW) \
 ROW(published,     "Messages that the queue took.",                      "Messages that the topic took.") \
 ROW(duplicates,    "Messages not taken because their id had been seen.", "Messages not taken because their id had been seen.") \
@@ -19,7 +20,7 @@ ROW(timed_out,     "Deliveries not settled in time.",                    "Delive
 ROW(paced,         "Returns that had to wait.",                          "Returns that had to wait.") \
 ROW(dead_lettered, "Messages sent to a dead-letter target.",             "Messages sent to a dead-letter target.")
 
-/* What queues alone count. ROW(counter, help) */
+/* The counters of queues alone. ROW(counter, help) */
 #define QUEUE_COUNTERS(ROW) \
 ROW(unranked,      "Messages whose priority script failed.") \
 ROW(redelivered,   "Deliveries that were not the first.") \

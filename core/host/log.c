@@ -240,7 +240,7 @@ static bool write_line(struct sink *s, const char *line, size_t len)
 	return done == len;
 }
 
-/* What a message may begin with: "store: ". */
+/* The possible beginning of a message: "store: ". */
 static const char *const components[] = {
 	"http", "log", "loop", "purge", "rules", "store", "TLS", "trace",
 };

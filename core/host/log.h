@@ -41,7 +41,7 @@ struct repeats {
  *
  * Take what is due first: a slot with more to tell stays as it is until then. */
 struct repeat *repeat_count(struct repeats *all, const char *format, int64_t mono_ms);
-/* Whether the line is not to be written. */
+/* Is the line to be withheld? */
 static inline bool repeat_is_withheld(const struct repeat *r)
 {
 	return r && r->count > REPEAT_MAX;
@@ -62,7 +62,7 @@ void log_set_format(enum log_format format);
 /* From now on a line that comes again and again is held back (repeat.h): whoever calls
  * this calls log_tell_repeats in time. */
 void log_limit_repeats(void);
-/* Whether lines are held back, and log_tell_repeats has to tell how many. */
+/* Are lines held back, so that log_tell_repeats has to tell how many? */
 bool log_has_repeats(void);
 /* Tell of those whose period is over. Gives the milliseconds until the next one is;
  * -1: nothing is held back. @param is_end  of all, as the program ends */
@@ -77,8 +77,9 @@ void log_write(enum log_level level, const char *format, ...) TIDE_PRINTF(2, 3);
  * is held back. */
 void log_write_each(enum log_level level, const char *format, ...) TIDE_PRINTF(2, 3);
 
-/* Whether to say again that something lasts: not within `rest_ms` of the last time, which
- * it notes. 0: it was never said. What only happens often needs no such care. */
+/* Say again that something lasts? Not within `rest_ms` of the last time, which is
+ * noted here. 0: it was never said. An event that only happens often needs no such
+ * care. */
 static inline bool log_is_due(int64_t *logged_ms, int64_t now_ms, int64_t rest_ms)
 {
 	int64_t age_ms = now_ms - *logged_ms;

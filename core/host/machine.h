@@ -5,7 +5,8 @@
 #include <sys/random.h>
 #include <time.h>
 
-/* What the clock shows; 0 when it cannot be read, as the clock of a thread that ended. */
+/* The time of the clock; 0 when it cannot be read, as the clock of a thread that
+ * ended. */
 static inline int64_t machine_clock_ns(clockid_t clock)
 {
 	struct timespec t = { 0 };

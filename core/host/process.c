@@ -73,7 +73,7 @@ bool process_has_ended(const struct process *p)
 	if (!self.boot[0] || strcmp(self.boot, p->boot) != 0 || !self.pids ||
 	    self.pids != p->pids || p->pid <= 0 || p->pid > INT32_MAX)
 		return false;
-	/* It tells of processes of other users too, that /proc may hide. */
+	/* The call tells of processes of other users too, that /proc may hide. */
 	if (kill((pid_t)p->pid, 0) < 0 && errno == ESRCH)
 		return true;
 	return read_stat(p->pid, &state, &start_tick) &&

@@ -14,6 +14,6 @@ struct process {
 };
 
 void process_self(struct process *out);
-/* It ran on this machine, where its end can be seen. False also when that cannot be
- * known: it runs elsewhere, or in another container. */
+/* Did the process run on this machine, where its end can be seen, and has it ended?
+ * False also when that cannot be known: it runs elsewhere, or in another container. */
 bool process_has_ended(const struct process *p);

@@ -10,5 +10,5 @@ struct usage {
 	uint64_t fds_max;
 };
 
-/* What cannot be read is 0. */
+/* A value that cannot be read is 0. */
 void usage_read(struct usage *out);

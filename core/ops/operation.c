@@ -331,7 +331,7 @@ static void refuse_value(struct operation_reading *q, const struct parameter *p,
 				  expected);
 }
 
-/* What a value must be, as a sentence goes on behind "expected". */
+/* The value that is expected, as a sentence goes on behind "expected". */
 static const char *expect(const struct parameter *p, char out[ERROR_TEXT_MAX])
 {
 	const struct number_limits limits = { (uint64_t)p->min, p->max };
@@ -426,7 +426,7 @@ static bool read_switch(struct slice value, bool *out)
 	       slice_is(value, "no");
 }
 
-/* What stands for a parameter that is not given, unless that is zero. */
+/* The default of a parameter that is not given, unless that is zero. */
 static void read_default(const struct parameter *p, void *at)
 {
 	if (p->type == PARAMETER_INT || p->type == PARAMETER_UINT)

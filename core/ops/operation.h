@@ -45,7 +45,7 @@ enum parameter_feature {
 
 struct parameter {
 	const char *name; /* NULL: behind the last */
-	/* Its name on the line, if another one is documented there. Both are taken,
+	/* The name on the line, if another one is documented there. Both are taken,
 	 * unless the row has options of scripts. */
 	const char *line;
 	enum parameter_type type;
@@ -60,8 +60,9 @@ struct parameter {
 	const char *help;
 };
 
-/* Who may: the tag is checked for each request, before the function is called. Of a
- * permission for a name the function asks the session, and the row only says it. */
+/* The permission that an operation needs: the tag is checked for each request, before
+ * the function is called. Of a permission for a name the function asks the session,
+ * and the row only says it. */
 enum permission {
 	PERMISSION_NONE, /* any user */
 	PERMISSION_MONITOR,
@@ -149,7 +150,7 @@ const char *operation_line_name(const struct parameter *p);
 void operation_write_word(const struct parameter *p, struct buf *out);
 /* "PURGE <queue> [before=] [partition=]", without an end. */
 void operation_write_usage(const struct operation *o, struct buf *out);
-/* What has a name: options on the line, flags there, all but the path over HTTP. */
+/* The named parameters: options on the line, flags there, all but the path over HTTP. */
 enum operation_names { OPERATION_LINE_OPTIONS, OPERATION_LINE_FLAGS, OPERATION_HTTP };
 bool operation_takes(const struct operation *o, struct slice name,
 		     enum operation_names which);

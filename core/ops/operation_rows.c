@@ -156,7 +156,7 @@ RUN(simulate_declare, session_simulate_declare(c->session, &c->spec->simulate, r
 #define WRITE .permission = PERMISSION_WRITE
 #define READ .permission = PERMISSION_READ
 
-/* What a verb with an answer has, and a list. */
+/* The features of a verb with an answer, and of a list. */
 #define ASKS .features = OPERATION_DOCUMENT | OPERATION_ANSWERS
 #define LISTS .features = OPERATION_DOCUMENT | OPERATION_ANSWERS | OPERATION_PAGED
 

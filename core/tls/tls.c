@@ -130,7 +130,7 @@ static int make_context(const SSL_METHOD *method, const struct tls_files *files,
 	ERR_clear_error();
 	c->refs = 1;
 	c->ssl = SSL_CTX_new(method);
-	/* Its type is for searches in a chain, which a connection has none of. */
+	/* The type is for searches in a chain, which a connection has none of. */
 	c->bio = BIO_meth_new(BIO_TYPE_MEM, "tidemq");
 	if (!c->ssl || !c->bio)
 		mem_fail(sizeof(*c));
@@ -268,7 +268,7 @@ bool tls_context_is_expired(const struct tls_context *c, int64_t now_unix_ms)
 
 /* Of what the other side said first, for a sentence. */
 #define FIRST_BYTES 96
-/* What a record adds to its plaintext, at most. */
+/* The bytes that a record adds to its plaintext, at most. */
 #define RECORD_EXTRA 64
 
 struct tls {
@@ -447,7 +447,7 @@ static void describe_cert(const struct tls *t, struct error *err)
 			  X509_verify_cert_error_string(result));
 }
 
-/* What the other side's alert says is in the error's number. */
+/* The error's number has the other side's alert. */
 static void describe_alert(int alert, struct error *err)
 {
 	error_set(err, -EPROTO, "the other side has ended TLS: %s",

@@ -19,7 +19,7 @@
  * One thread uses a context and its connections. */
 struct tls_context;
 
-/* What a server asks of its clients. */
+/* The demand of a server on its clients. */
 enum tls_client {
 	TLS_CLIENT_NONE,     /* no certificate */
 	TLS_CLIENT_WANTED,   /* one is verified if it is given */

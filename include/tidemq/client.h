@@ -101,7 +101,7 @@ struct tidemq_error {
 	char text[TIDEMQ_TEXT_MAX];
 };
 
-/* What options.on_state is told. */
+/* The news for options.on_state. */
 enum tidemq_state {
 	TIDEMQ_CONNECTED, /* for the first time */
 	TIDEMQ_LOST,      /* the connection has ended, `why` says how; another is tried */
@@ -172,7 +172,7 @@ struct tidemq_publication {
 	uint64_t expected_offset;
 };
 
-/* What a confirmed publication got. */
+/* The receipt of a confirmed publication. */
 struct tidemq_receipt {
 	char id[17];       /* 16 hex digits */
 	unsigned queues;   /* queues and topics that took it */
@@ -181,8 +181,8 @@ struct tidemq_receipt {
 	bool has_offset;   /* a topic has it, there; the first one if several do */
 	unsigned partition;
 	uint64_t offset;
-	/* It is part of a transaction (BEGIN): the rest is empty, and the reply to COMMIT
-	 * is the confirm. */
+	/* The publish is part of a transaction (BEGIN): the rest is empty, and the
+	 * reply to COMMIT is the confirm. */
 	bool is_queued;
 };
 
@@ -210,7 +210,7 @@ struct tidemq_msg {
 /* The value of a header, zero-terminated; NULL if there is none. */
 const char *tidemq_msg_header(const struct tidemq_msg *m, const char *name);
 
-/* What the broker answered. */
+/* The broker's answer. */
 struct tidemq_reply {
 	int status;       /* TIDEMQ_OK or an error */
 	const char *word; /* the code of an ERR; "" otherwise */

@@ -324,8 +324,8 @@ static int l_uuid(lua_State *L)
 	return 1;
 }
 
-/* Whether a line may be written in this second, and the word about those that
- * were not in the last. */
+/* May a line be written in this second? Tells also of those that were left out in the
+ * last. */
 static bool may_log(struct api_tide *t)
 {
 	int64_t second = (int64_t)(uv_hrtime() / 1000000000);

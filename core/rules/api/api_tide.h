@@ -24,7 +24,7 @@
  * @return      TIDE_OK; or negative, and `err` has a sentence */
 typedef int api_option_fn(const char *kind, const struct arg *option, struct error *err);
 
-/* What a broker was given, for the processes that it starts. */
+/* The settings of a broker, for the processes that it starts. */
 #define API_SETTING_VARIABLE "TIDEMQ_RULES_SET"
 
 struct api_tide;
@@ -63,7 +63,7 @@ void api_use_push_settings(lua_State *L);
 struct meters;
 struct shared;
 
-/* What the functions of `tide` work on: one per engine, which outlives reloads. */
+/* The state of the functions of `tide`: one per engine, which outlives reloads. */
 struct api_tide {
 	const char *about;     /* what lines of the log begin with */
 	struct shared *shared; /* behind tide.shared, counters and buckets */
@@ -92,7 +92,7 @@ struct api_tide {
 #define API_TIDE_DROP "drop"
 
 int64_t api_tide_now_ms(const struct api_tide *t);
-/* What tide.now gives in the call under way. */
+/* The value of tide.now in the call under way. */
 int64_t api_tide_call_ms(lua_State *L, const struct api_tide *t);
 
 /* Make `tide` and `print` known to the sandbox of the state, after sandbox_open. May

@@ -39,7 +39,7 @@ static const struct zone *check_zone(lua_State *L, int arg)
 	return api_time_zone(L, field_slice(L, arg));
 }
 
-/* What clocks show. */
+/* The time as clocks show it. */
 struct shown {
 	struct calendar_date date;
 	int64_t day; /* since 1970 */

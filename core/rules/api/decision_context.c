@@ -19,8 +19,8 @@ void dry_run_count(struct dry_run *run, const char *file, uint64_t time_ns)
 	run->scripts[i].time_ns += time_ns;
 }
 
-/* What the script has is an empty table with these metamethods, which the functions that
- * look past metamethods (next, rawget, rawlen, rawset) know too: see safe_lib_stand_in.
+/* The script has an empty table with these metamethods, which the functions that look
+ * past metamethods (next, rawget, rawlen, rawset) know too: see safe_lib_stand_in.
  * Their upvalues: the real table, and the changes by key, where this light userdata
  * stands for nil. Tables inside are replaced alike when they are read. */
 static const char removed;
@@ -118,7 +118,7 @@ static bool is_removed(lua_State *L, int key)
 	return is;
 }
 
-/* Whether the table behind the upvalue has the key on the top. */
+/* Has the table behind the upvalue the key on the top? */
 static bool has_key(lua_State *L, int table)
 {
 	lua_pushvalue(L, -1);

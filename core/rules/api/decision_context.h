@@ -16,8 +16,7 @@
 
 struct shared;
 
-/* What the calls of a dry run have cost, by script. Those beyond the limit are left
- * out. */
+/* The cost of the calls of a dry run, by script. Those beyond the limit are left out. */
 struct dry_run {
 	struct dry_run_script {
 		const char *file; /* the generation's */

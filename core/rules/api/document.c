@@ -106,7 +106,7 @@ static struct document *find_oldest(lua_State *L, struct documents *d)
 	return oldest;
 }
 
-/* What an earlier document has needed is not kept for ever. */
+/* The room of an earlier document is given back. */
 static void make_room(lua_State *L, struct documents *d, struct document *item,
 		      size_t len)
 {

@@ -19,8 +19,8 @@
 #define DOCUMENTS_MAX 8
 /* Beside one that is larger, no others are kept. */
 #define DOCUMENT_SMALL_BYTES ((size_t)64 << 10)
-/* What is held between calls is beside the memory of the state. Of more than this, only
- * the text that was read last stays, for the scripts that come next. */
+/* Documents kept between calls are beside the memory of the state. Of more than this,
+ * only the text that was read last stays, for the scripts that come next. */
 #define DOCUMENTS_KEPT_BYTES ((size_t)1 << 20)
 
 struct documents {

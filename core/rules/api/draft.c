@@ -114,7 +114,7 @@ static void push_delay(lua_State *L, const void *subject)
 static void push_ttl(lua_State *L, const void *subject)
 {
 	const struct msg *m = message(subject);
-	/* It lives so long from when it is due. */
+	/* The message lives so long from when it is due. */
 	int64_t from_ms = m->due_unix_ms ? m->due_unix_ms : m->ts_unix_ms;
 
 	if (m->expires_unix_ms)
@@ -293,7 +293,7 @@ struct msg *draft_build_head(const struct draft *d)
 	return msg_create(&like);
 }
 
-/* What is wrong with the value on the top, in the words of its writer. */
+/* Refuse the value on the top, in the words of its writer. */
 static int refuse(lua_State *L, const char *field, const char *wanted)
 {
 	const char *value = safe_lib_tolstring(L, -1, NULL);
@@ -637,7 +637,7 @@ static int l_set_header(lua_State *L)
 	return 0;
 }
 
-/* They are gone through as they are now, so that the loop may write them. */
+/* The headers are gone through as they are now, so that the loop may write them. */
 static int l_draft_headers(lua_State *L)
 {
 	const struct draft *d = view_self(L);

@@ -32,7 +32,7 @@ void api_msg_push(lua_State *L, const struct api_msg *m);
  * holds them together with the names. */
 #define DRAFT_HEADERS_MAX ((size_t)60 << 10)
 
-/* What msg:copy made. */
+/* The copies that msg:copy made. */
 struct draft_copies {
 	struct msg *items[DRAFT_COPIES_MAX]; /* a reference each */
 	unsigned count;
@@ -56,7 +56,7 @@ struct draft {
 	bool is_changed;
 	bool has_view, has_headers_view; /* that is kept: view_push_kept */
 	uint32_t exchange_changes, key_changes;
-	/* What was written; NULL where nothing was. */
+	/* The written fields; NULL where the script wrote none. */
 	char *exchange, *key, *payload, *dedupe_id;
 	struct draft *scratch; /* a copy in the making: freed here if that raises */
 	struct draft_copies *copies;

@@ -113,7 +113,7 @@ static void set_file(struct meter *meter, const struct meter_handle *h)
 	meter->file = mem_strdup(h->file);
 }
 
-/* It is what the handle says, without series. */
+/* The meter of a handle, without series. */
 static void begin(struct meter *meter, const struct meter_handle *h)
 {
 	meter->type = h->type;
@@ -166,7 +166,7 @@ static int make(struct meters *m, const struct meter_handle *h, struct meter **o
 	return TIDE_OK;
 }
 
-/* What the newest generation says counts. */
+/* The declaration of the newest generation counts. */
 static int agree(struct meters *m, struct meter *meter, const struct meter_handle *h,
 		 struct error *err)
 {

@@ -51,7 +51,7 @@ double meters_get(const struct meters *m, const struct meter_handle *h);
 
 bool meters_has(const struct meters *m, struct slice name);
 
-/* What there is: the series of a metric follow each other. */
+/* A series of a metric; those of one metric follow each other. */
 struct meter_view {
 	enum meter_type type;
 	struct slice text;

@@ -22,7 +22,7 @@ void secrets_deinit(struct secrets *s)
 	hidden_deinit(&s->hidden);
 }
 
-/* It is the name of a file in the directory, and of no hidden one. */
+/* Is it the name of a file in the directory, and of no hidden one? */
 static bool is_name(struct slice name)
 {
 	for (size_t i = 0; i < name.len; i++) {
@@ -83,8 +83,8 @@ static int read_file(const char *dir, struct slice name, char *out, size_t *len,
 	if (snprintf(path, sizeof(path), "%s/%" SLICE_FMT, dir, SLICE_ARG(name)) >=
 	    (int)sizeof(path))
 		return error_set(err, TIDE_ETOOLONG, "the path of a secret is too long");
-	/* It may be a link, as where an orchestrator mounts secrets. A pipe must not
-	 * block. */
+	/* The file may be a link, as where an orchestrator mounts secrets. A pipe
+	 * must not block. */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0)
 		return error_set(err, TIDE_ENOTFOUND,

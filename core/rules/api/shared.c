@@ -13,7 +13,7 @@
 
 #define PAYER_KEY_MAX 512
 
-/* Who holds entries: a script in a vhost, or the whole of a script. */
+/* The holder of entries: a script in a vhost, or the whole of a script. */
 struct payer {
 	UT_hash_handle hh;
 	struct payer *whole;   /* the script, for all vhosts; NULL: it is that */
@@ -107,8 +107,8 @@ static void add_to_payer(struct payers *all, struct payer *p, int entries, int64
 	mem_free(p);
 }
 
-/* It holds so many more bytes, or fewer, and an entry more, as many or fewer. One that
- * holds none any more is freed. */
+/* Change what a payer holds by so many bytes and entries. A payer without entries is
+ * freed. */
 static void payers_add(struct payers *all, struct payer *p, int entries, int64_t bytes)
 {
 	struct payer *whole = p->whole;
@@ -528,7 +528,7 @@ void shared_expire(struct shared *s, int64_t now_ms, unsigned max)
 		;
 }
 
-/* What an operation adds. */
+/* The additions of an operation. */
 struct growth {
 	const struct shared_op *op;
 	size_t entries, bytes;
@@ -619,7 +619,7 @@ static int obtain_entry(struct shared *s, const struct shared_op *op,
 	int rc = make_room(s, &growth, err);
 	if (rc != TIDE_OK)
 		return rc;
-	/* What had expired may have been forgotten on the way. */
+	/* An expired entry may have been forgotten on the way. */
 	e = find_entry(s, key);
 	*out = e ? e : create(s, key);
 	pay(s, *out, op);

@@ -43,7 +43,7 @@ struct shared_value {
 	};
 };
 
-/* Which entry, when and how. */
+/* The subject of an operation: the entry, the time, the kind of change. */
 struct shared_op {
 	const char *file;   /* the script that pays for what is new; NULL: nobody */
 	struct slice vhost; /* that it does so for */
@@ -92,7 +92,7 @@ struct shared_stats {
 };
 void shared_stats(const struct shared *s, struct shared_stats *out);
 
-/* Who holds entries, in no order. */
+/* The holders of entries, in no order. */
 struct shared_payer_stats {
 	const char *file;
 	struct slice vhost;

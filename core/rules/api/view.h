@@ -68,6 +68,6 @@ void view_push_text(lua_State *L, const void *member);
 void view_push_bool(lua_State *L, const void *member);
 void view_push_uint(lua_State *L, const void *member);
 void view_push_int64(lua_State *L, const void *member);
-/* That of argument 1, for the metamethods of a type: scripts cannot call them with
- * anything else. */
+/* The object of argument 1, for the metamethods of a type: scripts cannot call them
+ * with anything else. */
 const void *view_self(lua_State *L);

@@ -170,7 +170,7 @@ static void read_identity(lua_State *L, const struct auth_login *login,
 	read_limits(L, "authenticate", &out->limits);
 }
 
-/* What `authenticate` or `authorize` let in; nil is no opinion. */
+/* The user that `authenticate` or `authorize` lets in; nil is no opinion. */
 static void take_verdict(lua_State *L, const struct use_call *c, unsigned result)
 {
 	const struct auth_call *call = c->ctx;
@@ -291,7 +291,7 @@ static void read_name(lua_State *L, const char *field, char out[NAME_LEN_MAX + 1
 	lua_pop(L, 1);
 }
 
-/* What is not in the table stays as it is. */
+/* Settings that the table lacks stay as they are. */
 static void take_settings(lua_State *L, const struct use_call *call, unsigned result)
 {
 	static const char *const names[] = { "name", "vhost", "limits", NULL };

@@ -18,7 +18,7 @@ enum auth_tag { AUTH_MONITOR = 1 << 0, AUTH_ADMIN = 1 << 1 };
 
 enum auth_pattern { AUTH_CONFIGURE, AUTH_WRITE, AUTH_READ, AUTH_PATTERN_COUNT };
 
-/* What a script sees of a login. A slice without data is nil there. */
+/* A login, as scripts see it. A slice without data is nil there. */
 struct auth_login {
 	struct slice user, password, vhost;
 	struct slice name;        /* that the client gives its connection */
@@ -73,7 +73,7 @@ bool auth_has_authorize(const struct engine *e);
 TIDE_MUST_USE int auth_authenticate(struct engine *e, const struct auth_login *l,
 				    struct auth_decision *out, struct error *err);
 
-/* What somebody wants to do. */
+/* The question about a permission. */
 struct auth_question {
 	struct slice user, vhost, address;
 	unsigned tags;      /* enum auth_tag */
@@ -94,7 +94,7 @@ TIDE_MUST_USE int auth_authorize(struct engine *e, const struct auth_question *q
  * Each script sees what the scripts before it chose. A script that fails refuses: without
  * its answer a limit might be missing. */
 
-/* What scripts decided for the connection. An empty field changes nothing. */
+/* The decisions of scripts for the connection. An empty field changes nothing. */
 struct connect_decision {
 	const char *file; /* of the script that was asked last, good until the next
 			   * reload; NULL: none */

@@ -18,8 +18,8 @@ struct carrying {
 	int old;         /* reference of the copy */
 };
 
-/* Nothing may be raised in `from`, where nobody would catch it: what is called
- * there neither allocates nor converts. */
+/* An error raised in `from` would not be caught: the functions called there neither
+ * allocate nor convert. */
 static void copy_value(lua_State *L, struct carrying *c, int copies, int depth);
 
 static bool is_key(int type)

@@ -31,7 +31,7 @@ static size_t make_key(char out[KEY_MAX], const struct use_call *c)
 	struct slice whose = c->address.len ? c->address : c->vhost;
 	size_t number = c->handle ? c->handle->number : SIZE_MAX - (c->address.len > 0);
 
-	/* What is longer is no name. */
+	/* A longer text is no name. */
 	if (whose.len > NAME_LEN_MAX)
 		whose.len = NAME_LEN_MAX;
 	memcpy(out, &rule, sizeof(rule));

@@ -8,7 +8,7 @@
 
 #define DELIVER_REASON_MAX 200
 
-/* What scripts see as `consumer`. */
+/* The script's `consumer`. */
 struct consumer_view {
 	struct slice vhost, queue;
 	struct slice user, name; /* of the connection; empty: none */
@@ -43,8 +43,8 @@ struct deliver_pass {
 	/* The headers that scripts have written, in a message without a payload; a
 	 * reference of the caller's. NULL: nothing was written. */
 	struct msg *head;
-	/* Who was asked last, and the line of its function; NULL: nobody. Good until the
-	 * next reload. */
+	/* The script that was asked last, and the line of its function; NULL: there
+	 * was none. Good until the next reload. */
 	const char *file;
 	int line;
 };

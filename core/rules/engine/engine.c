@@ -208,7 +208,7 @@ void engine_retire(struct engine *e, struct generation *g)
 
 	if (!g)
 		return;
-	/* This thread may hold other references to the files. */
+	/* Other references to the files may be this thread's. */
 	bundle_unref(g->files);
 	g->files = NULL;
 	r = mem_zalloc(sizeof(*r));

@@ -89,11 +89,11 @@ struct engine_hooks {
 	/* Something happened in the directory. The owner calls reload_follow,
 	 * reload_unchanged or reload_refuse, now or later. NULL: the engine does. */
 	void (*on_change)(void *ctx);
-	/* What tide.queue knows; without `find` there are no queues. */
+	/* The facts for tide.queue; without `find` there are no queues. */
 	struct queue_facts queues;
 };
 
-/* What a script is asked to decide. */
+/* The subject of a script's decision. */
 struct script_question {
 	const struct msg *msg;
 	struct decision_context *context; /* NULL: that of a live publish */
@@ -131,13 +131,13 @@ const unsigned *engine_hook_counts(const struct engine *e);
 /* How many decisions scripts were asked for. */
 const uint64_t *engine_call_count(const struct engine *e);
 
-/* What decisions have taken since the last call of this: script.h. */
+/* The time of the decisions since the last call of this function: script.h. */
 void engine_take_recent(struct engine *e, struct script_recent *out);
 
 /* The values of tide.shared, tide.counter and tide.bucket: shared.h. */
 struct shared *engine_shared(const struct engine *e);
 
-/* What tide.now gives. */
+/* The value of tide.now. */
 int64_t engine_now_ms(const struct engine *e);
 
 /* The state of tide.random. */

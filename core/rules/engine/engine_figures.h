@@ -31,7 +31,7 @@ size_t engine_figures_count_scripts(const struct engine *e);
 void engine_figures_read_script(const struct engine *e, size_t number,
 				struct engine_script *out);
 
-/* What scripts measure: tide.counter, tide.gauge, tide.histogram. */
+/* The meters of scripts: tide.counter, tide.gauge, tide.histogram. */
 enum engine_metric_type { ENGINE_COUNTER, ENGINE_GAUGE, ENGINE_HISTOGRAM };
 struct engine_metric {
 	enum engine_metric_type type;
@@ -47,5 +47,5 @@ struct engine_metric {
 /* Everything is good for the call. Of plain counters the first 256 are told. */
 typedef void (*engine_metric_fn)(void *ctx, const struct engine_metric *m);
 void engine_figures_each_metric(const struct engine *e, engine_metric_fn tell, void *ctx);
-/* What the script says of itself; NULL: nothing, or there is no such script. */
+/* The script's `doc`; NULL: it has none, or there is no such script. */
 const char *engine_figures_doc(const struct engine *e, const char *file);

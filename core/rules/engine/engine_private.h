@@ -29,7 +29,7 @@ TIDE_MUST_USE int use_open(struct generation *g, const struct handle *h,
 /* Harmless for a number that is not in use. */
 void use_release(struct generation *g, size_t number);
 
-/* What a script says of its refusal. */
+/* The script's reason for its refusal. */
 #define REFUSAL_MAX 300
 struct script_refusal {
 	bool is_refused;

@@ -16,7 +16,7 @@
 #define COUNTERS_SHOWN 256
 #define METERS_SHOWN 256 /* series of gauges and histograms */
 
-/* What the option may be besides its type. */
+/* The allowed values of the option besides its type. */
 static void write_allowed(struct json *out, const struct option *o)
 {
 	if (o->row.type == OPTION_LIST)
@@ -94,7 +94,7 @@ static void write_schedule(struct json *out, const struct rule *rule)
 	json_member_bool(out, "active", rule->schedule->is_active);
 }
 
-/* It may say no to somebody. */
+/* May the script refuse? */
 static bool has_rejections(const struct rule *rule)
 {
 	return script_kind_is_ordered(rule->kind);
@@ -156,7 +156,7 @@ static void write_instance(struct json *out, const struct rule *rule)
 	write_values(out, "given", &rule->values);
 }
 
-/* Its lines, the innermost function first. */
+/* The lines of a traceback, the innermost function first. */
 static void write_traceback(struct json *out, const char *text)
 {
 	json_member_array(out, "traceback");
@@ -320,7 +320,7 @@ static void write_refusal(struct json *out, const struct engine *e)
 	json_object_end(out);
 }
 
-/* What the last build, or the one under way, has cost the loop. */
+/* The cost of the last build, or of the one under way, for the loop. */
 static void write_build(struct json *out, const struct build *b)
 {
 	json_member_object(out, "build");

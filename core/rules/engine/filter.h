@@ -14,7 +14,7 @@
 /* How often a message is rerouted, copies of copies counted along. */
 #define FILTER_HOPS_MAX 8
 
-/* What one filter did, for EXPLAIN. */
+/* The deed of one filter, for EXPLAIN. */
 struct filter_step {
 	const char *file;
 	const char *model; /* of an instance, else NULL */

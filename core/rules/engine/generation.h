@@ -17,7 +17,7 @@
 
 #define GENERATION_RULES_MAX 4096
 
-/* What the generations of an engine have in common. */
+/* The configuration that the generations of an engine share. */
 struct generation_config {
 	const char *rules_dir;
 	const char *lua_dir;
@@ -48,8 +48,8 @@ struct generation {
 	struct bundle *files; /* what was loaded, without the framework */
 	uint64_t hash;        /* of the files */
 	bool is_loading;
-	/* What is left to load: the files of a kind, and the shipped ones, from `next`
-	 * and `next_shipped` on, then further kinds. */
+	/* The files that are left to load: those of a kind, and the shipped ones,
+	 * from `next` and `next_shipped` on, then further kinds. */
 	struct generation_rest {
 		enum script_kind kind;
 		struct rules_dir_list files, shipped;

@@ -16,7 +16,7 @@ bool hook_is_for(struct engine *e, enum script_kind kind, const struct hook_subj
 	       hook_set_plan(e->hook_sets[kind], s, false)->count > 0;
 }
 
-/* What has failed is the business of who is told. */
+/* The caller learns what has failed. */
 static void tell(struct hook_call *c, int rc, const struct error *err)
 {
 	static const struct error none = { .code = TIDE_OK };

@@ -92,7 +92,7 @@ static void keep_plan(struct hook_set *set, struct kept_plan *kept)
 	set->plan_count++;
 }
 
-/* What is longer is no name, and only specs have it. */
+/* A longer text is no name, and only specs have it. */
 static size_t add_name(char *id, size_t len, struct slice name)
 {
 	if (name.len > NAME_LEN_MAX)

@@ -13,7 +13,7 @@ struct hook_plan {
 
 struct hook_set;
 
-/* Those that have a match. The generation outlives the set. */
+/* The scripts of the kind that have a match. The generation outlives the set. */
 struct hook_set *hook_set_create(const struct generation *g, enum script_kind kind);
 /* Accepts NULL. */
 void hook_set_destroy(struct hook_set *set);

@@ -105,7 +105,7 @@ static void check_preset_len(lua_State *L, size_t len, const char *name)
 		refuse(L, name, "the value has more than %d bytes", OPTION_TEXT_MAX);
 }
 
-/* What follows a zero byte would be lost. */
+/* Bytes behind a zero byte would be lost. */
 static const char *check_preset(lua_State *L, const char *text, size_t len,
 				const char *name)
 {
@@ -277,7 +277,7 @@ static void check_choices(lua_State *L, struct option *o)
 	}
 }
 
-/* What has an order, and therefore bounds; of a list, its elements. */
+/* The type with an order, and therefore with bounds; of a list, that of its elements. */
 static enum option_type value_type(const struct option *o)
 {
 	return o->row.type == OPTION_LIST ? o->row.of : o->row.type;

@@ -26,8 +26,8 @@
 #define OPTION_CHOICE_MAX 256
 
 struct option {
-	/* Its texts are the option's own. The name "*" is every name that is not
-	 * declared; the fallback is the default. */
+	/* The row's texts are the option's own. The name "*" is every name that is
+	 * not declared; the fallback is the default. */
 	struct option_row row;
 	bool is_required;
 	struct args choices; /* names alone; empty: any value */

@@ -7,7 +7,7 @@
 
 #define POLICY_FILES_MAX 256
 
-/* What one policy did, if it did not fail. */
+/* The deed of one policy, if it did not fail. */
 struct policy_step {
 	const char *file;
 	const char *model; /* whose lines they are; NULL: the file's */
@@ -15,7 +15,7 @@ struct policy_step {
 	const char *rejected; /* NULL: it has not */
 };
 
-/* Who looks on. */
+/* The observer of a decision of policies. */
 struct policy_watch {
 	struct decision_context *context; /* a dry run; or NULL: live */
 	/* May be NULL. */

@@ -274,8 +274,8 @@ static void refuse(struct engine *e, enum engine_origin origin, struct bundle *f
 	r->refused_unix_ms = api_tide_now_ms(&e->tide);
 }
 
-/* What the caller frees, perhaps NULL: the former generation, unless its states are
- * still needed, or the refused one. */
+/* The generation that the caller frees, perhaps NULL: the former one, unless its
+ * states are still needed, or the refused one. */
 static struct generation *conclude(struct engine *e, int rc, struct error *result)
 {
 	struct generation *rest = e->current;

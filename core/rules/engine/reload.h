@@ -14,7 +14,7 @@
  * returned. */
 typedef void reload_done_fn(void *ctx, const struct error *result);
 
-/* Who asks for a reload, and is told its end. */
+/* The asker of a reload, who is told its end. */
 struct reload_asker {
 	const char *name; /* until `on_done` is called; "": not known */
 	reload_done_fn *on_done;
@@ -49,7 +49,7 @@ void reload_refuse(struct engine *e, enum engine_origin origin, struct bundle *f
 /* The directory has the files of the active rules now: that is no change of it. */
 void reload_installed(struct engine *e);
 
-/* What was read of the directory and of the framework when it was loaded last. NULL: the
+/* The files of the directory and of the framework at the last load. NULL: the
  * directory must be loaded whatever it has now. */
 struct bundle *reload_known_files(const struct engine *e);
 struct bundle *reload_framework(const struct engine *e);

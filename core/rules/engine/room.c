@@ -92,8 +92,9 @@ int room_after_new(struct engine *e, struct account *a, int rc, struct error *er
 	return TIDE_ELIMIT;
 }
 
-/* What scripts have kept since they were loaded would fail them for ever: the next
- * generation begins without it. But to load anew what is as large would be in vain. */
+/* Values that scripts have kept since they were loaded would fail them for ever: the
+ * next generation begins without them. But to load the same amount anew would be in
+ * vain. */
 static void start_afresh(struct engine *e, const struct account *a)
 {
 	const struct script_state *s = state_of(e);

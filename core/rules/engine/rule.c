@@ -11,7 +11,7 @@
 #include "rules/sandbox/read_only.h"
 #include "rules_dir.h"
 
-/* What else there may be in a script's table. */
+/* The other members of a script's table. */
 static const char *const attributes[] = { "doc",    "options", "pure", "binding_options",
 					  "active", "match" };
 #define ATTRIBUTE_COUNT (sizeof(attributes) / sizeof(attributes[0]))
@@ -213,8 +213,8 @@ static void check_misplaced(lua_State *L, const char *model, const char *const *
 	lua_settop(L, settings - 1);
 }
 
-/* What a setting of an instance may be, besides the attributes of its model: the settings
- * are on the top, the model's table below them. */
+/* Check the settings of an instance: they are on the top, the model's table below
+ * them. Besides them the attributes of its model may stand there. */
 static void check_settings(lua_State *L, const struct rule *r)
 {
 	enum script_kind kind = r->kind;

@@ -68,8 +68,9 @@ struct rule {
 /* A script with a match, a schedule that is due at times, or a script of auth/. */
 bool rule_is_active(const struct rule *r);
 
-/* Nobody asks it, and no other of these scripts uses it: mostly its `match` was
- * forgotten. One with options waits for its instances, a shipped one for anybody. */
+/* Is the script without use, and not used by another of these scripts? Mostly its
+ * `match` was forgotten. One with options waits for its instances, a shipped one for
+ * its users. */
 bool rule_is_forgotten(const struct rule *r, struct rule *const *scripts, size_t count);
 
 /* The file with the functions. */
@@ -78,7 +79,7 @@ static inline const char *rule_code_file(const struct rule *r)
 	return r->model ? r->model : r->file;
 }
 
-/* Which file is loaded: of the rules directory, or a shipped one. */
+/* The file that is loaded: of the rules directory, or a shipped one. */
 struct rule_place {
 	enum script_kind kind;
 	const char *name;

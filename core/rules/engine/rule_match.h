@@ -15,8 +15,8 @@
 #include "base/msg.h"
 #include "script_kind.h"
 
-/* What a match is held against. An empty name: there is none; the exchange is then the
- * default one. */
+/* The subject that a match is held against. An empty name: there is none; the
+ * exchange is then the default one. */
 struct hook_subject {
 	struct slice vhost, exchange, key, queue, user;
 	const struct msg *msg; /* its headers and size; NULL: there is none */

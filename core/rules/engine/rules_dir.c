@@ -383,7 +383,7 @@ static void summarise(void *ctx, const char *path, const char *why, bool is_modu
 
 	if (is_module)
 		return;
-	/* What is said of the whole directory is never among those that are counted. */
+	/* A remark about the whole directory is never among those that are counted. */
 	if (strcmp(path, ".") == 0 || ++s->count <= RULES_DIR_UNREAD_MAX)
 		buf_printf(s->out, "%s%s %s", buf_len(s->out) ? "; " : "", path, why);
 }

@@ -21,7 +21,7 @@ void schedule_each(const struct engine *e, schedule_fn fn, void *ctx)
 	}
 }
 
-/* It is one table for all runs: whoever keeps it can do nothing with it. */
+/* One table serves all runs: a script that keeps it can do nothing with it. */
 static const struct schedule_broker *broker_of(lua_State *L)
 {
 	const struct engine *e = lua_touserdata(L, lua_upvalueindex(1));

@@ -14,7 +14,7 @@
 typedef void (*schedule_fn)(void *ctx, const struct rule *rule);
 void schedule_each(const struct engine *e, schedule_fn fn, void *ctx);
 
-/* What a script sees as `broker`. */
+/* The script's `broker`. */
 struct schedule_broker {
 	void *ctx;
 	/* The message is good for the call. It is published at 0, so that it is due after

@@ -165,7 +165,7 @@ static void push_text(lua_State *L, const struct use_call *c,
 	lua_pushstring(L, given);
 }
 
-/* What one kind alone has. */
+/* Push the argument that one kind alone has. */
 static void push_value(lua_State *L, const struct use_call *c,
 		       const struct view_type *view, const void *given)
 {

@@ -40,7 +40,8 @@ enum rule_function {
 	RULE_FUNCTION_COUNT
 };
 
-/* What a function may return first. One that may refuse returns a reason next to it. */
+/* The allowed first results of a function. A function that may refuse returns a
+ * reason next to it. */
 enum script_result {
 	RESULT_NIL = 1 << 0,
 	RESULT_TRUE = 1 << 1,
@@ -68,7 +69,7 @@ struct script_argument {
 };
 #define SCRIPT_ARGUMENTS_MAX 5
 
-/* What is given for an argument that one kind alone has: how to push it. */
+/* The value of an argument that one kind alone has: how to push it. */
 struct script_value {
 	void (*push)(struct lua_State *L, const void *ctx);
 	const void *ctx;

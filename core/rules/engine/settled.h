@@ -18,7 +18,7 @@ enum settled_event {
 /* "ack" "retry" "expired" "dead-letter" "bury" "drop", then NULL: script_kind.c */
 extern const char *const script_kind_events[];
 
-/* What scripts see as `outcome`. */
+/* The script's `outcome`. */
 struct outcome_view {
 	enum settled_event event;
 	const char *reason; /* "nack", …; NULL: none */
@@ -34,7 +34,7 @@ struct outcome_view {
 	int64_t took_ms;   /* from then on; 0: nobody held it */
 };
 
-/* What one script did. No copy is published when a script fails. */
+/* The deed of one script. No copy is published when a script fails. */
 struct settled_step {
 	const char *file;
 	int line;

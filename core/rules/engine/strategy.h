@@ -22,7 +22,7 @@ TIDE_MUST_USE int strategy_create(struct engine *e, const struct strategy_spec *
 void strategy_destroy(struct strategy *s);
 bool strategy_is_pure(const struct strategy *s);
 const char *strategy_script(const struct strategy *s);
-/* What the script's last failed call said; "" for none. */
+/* The error of the script's last failed call; "" for none. */
 const char *strategy_last_error(const struct strategy *s);
 /* The hash of the script's file. */
 uint64_t strategy_hash(const struct strategy *s);
@@ -33,8 +33,7 @@ bool strategy_differs(const struct engine *e, enum script_kind kind, const char 
 		      const struct args *has, const struct args *wanted,
 		      struct option_difference *out);
 
-/* Whether strategy_create would find the script and take the options; it calls nothing.
- */
+/* Would strategy_create find the script and take the options? Calls no script. */
 TIDE_MUST_USE int strategy_check(const struct engine *e, enum script_kind kind,
 				 const char *script, const struct args *options,
 				 struct error *err);
@@ -44,7 +43,7 @@ TIDE_MUST_USE int strategy_check(const struct engine *e, enum script_kind kind,
 typedef uint64_t strategy_load_fn(const void *ctx, unsigned shard);
 void strategy_set_load(struct strategy *s, strategy_load_fn *load, const void *ctx);
 
-/* What scripts see as `queue`. */
+/* The script's `queue`. */
 struct queue_view {
 	struct slice vhost;
 	struct slice name;
@@ -54,7 +53,7 @@ struct queue_view {
 		shard; /* the message enters it; `served` and `ready` are of this shard */
 };
 
-/* What scripts see as `failure`. */
+/* The script's `failure`. */
 struct failure_view {
 	const char *reason;       /* "nack" "timeout" "gone" "expired" */
 	struct slice reason_text; /* MSG_REASON_TEXT of the message; empty: none */
@@ -70,7 +69,7 @@ enum retry_action { RETRY_AFTER, RETRY_BURY, RETRY_DEAD_LETTER, RETRY_DROP };
 /* "retry", "bury", "dead-letter", "drop" */
 extern const char *const strategy_action_names[];
 
-/* What a retry script did in addition to its answer. */
+/* The deeds of a retry script in addition to its answer. */
 struct retry_extra {
 	unsigned refs;
 	struct msg *msg; /* the message with the headers that it wrote; NULL: none */
@@ -108,7 +107,8 @@ TIDE_MUST_USE int strategy_pick(struct strategy *s, const struct script_question
 TIDE_MUST_USE int strategy_rank(struct strategy *s, const struct script_question *q,
 				const struct queue_view *queue, double *rank,
 				struct error *err);
-/* What to do about a failure. After success the decision's `extra` is the caller's. */
+/* Decide what to do about a failure. After success the decision's `extra` is the
+ * caller's. */
 TIDE_MUST_USE int strategy_decide(struct strategy *s, const struct script_question *q,
 				  const struct failure_view *failure,
 				  struct retry_decision *decision, struct error *err);

@@ -33,7 +33,7 @@ static void limit(int what, rlim_t value)
 	setrlimit(what, &now);
 }
 
-/* What is used so far does not count. */
+/* The time used so far does not count. */
 static void limit_time(const struct trial_spec *spec)
 {
 	struct rusage used;
@@ -115,7 +115,7 @@ int trial_run(const struct trial_spec *spec)
 	struct engine *e;
 
 	limit_process(spec);
-	/* What scripts log while they are loaded, the broker will log. */
+	/* The broker will log what scripts log while they are loaded. */
 	log_configure(LOG_NONE, false);
 	uv_loop_init(&loop);
 	int rc = engine_open(&e, &loop, &config, NULL, &err);

@@ -204,7 +204,7 @@ static int l_decide(lua_State *L)
 	unsigned result = result_of(L, -1);
 	if ((f->results & result) == 0)
 		return use_refuse_result(L, c);
-	/* What is wrong with its fields is told there. */
+	/* Errors in the fields are told there. */
 	if (result == RESULT_TABLE)
 		use_blame(L, c);
 	if (c->take)

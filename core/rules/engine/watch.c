@@ -16,7 +16,7 @@
 #define FOLDERS_MAX 1024 /* watches in all: inotify's are limited per user */
 /* Names that are looked at in all folders together. */
 #define ENTRIES_MAX 10000
-/* This is done on the loop: names and folders in a turn of it. */
+/* The look is taken on the loop: so many names and folders in a turn. */
 #define STEPS_PER_TURN 64
 
 /* A directory in which something changes all the time is looked at too. */
@@ -75,7 +75,7 @@ static bool counts(const struct folder *f, const char *name)
 	for (size_t i = 0; i < f->name_count; i++)
 		if (strcmp(f->names[i], name) == 0)
 			return true;
-	/* What befalls the directory itself is told by its own name. */
+	/* Events of the directory itself have its own name. */
 	return strcmp(strrchr(f->path, '/') + 1, name) == 0;
 }
 
@@ -161,8 +161,8 @@ static struct folder *find_folder(struct watch *w, const char *path)
 	return NULL;
 }
 
-/* What cannot be watched (no permission, no more watches) is left out, and told of
- * once. */
+/* Folders that cannot be watched (no permission, no more watches) are left out, and
+ * told of once. */
 static void note_short(struct watch *w, const char *path, int rc)
 {
 	if (w->is_short)
@@ -471,7 +471,7 @@ static void on_rest(uv_timer_t *timer)
 {
 	struct watch *w = timer->data;
 
-	/* What changes all the time must not keep a look from its end. */
+	/* Files that change all the time must not keep a look from its end. */
 	if (uv_is_active((uv_handle_t *)&w->turn)) {
 		uv_timer_start(timer, on_rest, (uint64_t)w->config.debounce_ms, 0);
 		return;

@@ -100,7 +100,7 @@ void account_settle(struct account *table)
 #define NEXT_NS 1000
 #define KEYS_PER_LOOK 256
 
-/* What a table has for each key, as in lobject.h; their number is a power of two. */
+/* The value of a key of a table, as in lobject.h; their number is a power of two. */
 struct node {
 	uint64_t value;
 	uint8_t value_type, key_type;
@@ -235,7 +235,7 @@ bool rehash_is_long(const struct rehash *r, lua_State *L, void *block, size_t by
 
 	if (!has_numbers(r, bytes, p.steps_max) || !lua_getstack(L, 0, &function))
 		return false;
-	/* Which of the function's tables grows cannot be seen. */
+	/* The function's tables are searched: which of them grows cannot be seen. */
 	for (int n = 1; !is_over && lua_getlocal(L, &function, n); n++) {
 		is_over = lua_istable(L, -1) && lua_topointer(L, -1) != p.seen &&
 			  is_long(L, &p);

@@ -25,9 +25,10 @@ struct account {
 	UT_hash_handle hh;
 	size_t bytes;
 	size_t granted; /* the most that it held within its share */
-	/* What was there when something new found no room; 0: none. */
+	/* The bytes that were used when something new found no room; 0: there was
+	 * room. */
 	size_t full_bytes;
-	/* What the script keeps leaves no room: its next calls fail too. */
+	/* The script's kept values leave no room: its next calls fail too. */
 	bool is_exhausted;
 	int64_t rests_until_ms; /* it is not called meanwhile */
 	const char *file;       /* both are in `key` */
@@ -45,12 +46,12 @@ void account_free_all(struct account **table);
 /* The account that holds most memory; NULL without accounts. */
 const struct account *account_largest(const struct account *table);
 
-/* What a script holds for all vhosts. Goes through its accounts alone. */
+/* The bytes that a script holds for all vhosts. Goes through its accounts alone. */
 size_t account_sum(struct account **table, const char *file);
 
-/* What it may hold of a state of `max` bytes: twice as much as is then left of three
- * quarters. One alone gets half of the state, the next a sixth, and so on: whoever comes
- * first leaves something for all others. */
+/* The share of a script in a state of `max` bytes: twice as much as is then left of
+ * three quarters. One alone gets half of the state, the next a sixth, and so on: the
+ * first one leaves something for all others. */
 static inline size_t account_share(const struct account *a, size_t used, size_t max)
 {
 	size_t shared = max / 4 * 3, others = used - a->bytes;

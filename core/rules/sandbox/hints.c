@@ -14,7 +14,7 @@
 /* lua_getstack counts from the top each time. */
 #define TRACEBACK_LEVELS_MAX 32
 
-/* What other Luas have and scripts do not, and what to use. */
+/* Names of other Luas that scripts lack, and what to use. */
 static const struct {
 	const char *name, *instead;
 } absent[] = {
@@ -138,7 +138,7 @@ void hints_guard(lua_State *L, const char *name, enum hints_guard how)
 	lua_pop(L, 1);
 }
 
-/* What Lua's error is about: "… (global 'os')". */
+/* The subject of Lua's error: "… (global 'os')". */
 struct variable {
 	char kind[12]; /* "global", "local", "field", "method", "upvalue" */
 	char name[NAME_TEXT_MAX + 1];
@@ -229,7 +229,7 @@ void hints_push_module(lua_State *L, const char *name)
 		lua_pushliteral(L, "");
 }
 
-/* What the function of the level is called, or is. */
+/* Describe the function of a level: its name, or its kind. */
 static void describe_level(const struct script_state *s, const lua_Debug *f, char *out,
 			   size_t max)
 {

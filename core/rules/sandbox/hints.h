@@ -16,7 +16,7 @@
 
 struct script_state;
 
-/* What becomes of a read of a field that is missing: nil, which an error about it will
+/* The result of reading a field that is missing: nil, which an error about it will
  * explain; or an error at once. */
 enum hints_guard { HINTS_EXPLAIN, HINTS_REFUSE };
 
@@ -49,7 +49,7 @@ void hints_push_module(lua_State *L, const char *name);
 void hints_write_traceback(lua_State *L, const struct script_state *s, char *out,
 			   size_t max);
 
-/* What is kept: a secret that was changed may still be in use. The oldest goes. */
+/* Secrets are kept when they change: an old one may still be in use. The oldest goes. */
 #define HIDDEN_MAX 256
 #define HIDDEN_PART_MAX 12
 /* No line shows more of a text. */

@@ -49,7 +49,8 @@ static int l_len(lua_State *L)
 	return 1;
 }
 
-/* What a view does as the table that it shows: an operator or a call gets the view. */
+/* The metamethods that a view passes on to its table: an operator or a call gets the
+ * view. */
 static const char *const passed_on[] = { "__call", "__tostring", "__name", "__eq",
 					 "__lt",   "__le",       "__unm",  "__add",
 					 "__sub",  "__mul",      "__div",  "__mod",

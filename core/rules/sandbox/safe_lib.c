@@ -72,7 +72,7 @@ static lua_Integer length(lua_State *L, int arg)
 	return luaL_len(L, arg);
 }
 
-/* What stands at `from` in the list `a` to `to` in the list `b`. */
+/* Copy the element at `from` of the list `a` to `to` in the list `b`. */
 static void copy_element(lua_State *L, int a, lua_Integer from, int b, lua_Integer to)
 {
 	script_check(L);
@@ -383,8 +383,8 @@ static bool is_guard(lua_State *L)
 	return is;
 }
 
-/* What a script's metatable has as its own metatable unless it has another one. Scripts
- * do not see it. */
+/* The metatable of a script's metatable, unless it has another one. Scripts do not
+ * see it. */
 static void make_guard(lua_State *L)
 {
 	lua_createtable(L, 0, 3);
@@ -430,7 +430,7 @@ static void copy_metamethods(lua_State *L, bool is_view)
 			read_only_show(L);
 		lua_rawset(L, 4);
 	}
-	/* What getmetatable gives. */
+	/* The answer of getmetatable. */
 	lua_pushliteral(L, "__metatable");
 	lua_pushvalue(L, -1);
 	bool is_open = lua_rawget(L, 3) == LUA_TNIL;
@@ -445,8 +445,8 @@ static void copy_metamethods(lua_State *L, bool is_view)
 	lua_rawsetp(L, 4, &real_key);
 }
 
-/* Whether the table at 1 may get another metatable: it has none, or one of ours
- * for one of a script's without __metatable. */
+/* May the table at 1 get another metatable? It has none, or one of ours for one of a
+ * script's without __metatable. */
 static bool is_open(lua_State *L)
 {
 	if (!lua_getmetatable(L, 1))
@@ -611,7 +611,7 @@ static int l_xpcall(lua_State *L)
 	return l_pcall(L);
 }
 
-/* What a view shows may be read. */
+/* The table behind a view may be read. */
 static int l_rawget(lua_State *L)
 {
 	script_check(L);

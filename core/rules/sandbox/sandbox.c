@@ -387,7 +387,7 @@ static int l_open(lua_State *L)
 	lua_rawsetp(L, LUA_REGISTRYINDEX, &template_key);
 	lua_newtable(L);
 	lua_rawsetp(L, LUA_REGISTRYINDEX, &modules_key);
-	/* What is not in the template is collected. */
+	/* Modules outside of the template are collected. */
 	lua_pushnil(L);
 	lua_setfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
 	lua_newtable(L);

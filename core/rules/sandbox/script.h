@@ -43,7 +43,7 @@ struct script_view {
 	int metatable, kept;
 };
 
-/* What decisions have taken since somebody last asked. */
+/* The time of the decisions since the last question. */
 struct script_recent {
 	uint64_t sum_ns;
 	/* The longest, if it was longer than SCRIPT_LONG_NS, and its file. */
@@ -85,8 +85,8 @@ struct script_state {
 	/* The error of the budget that this call has used up. It counts even if the
 	 * script catches it. "": no budget is used up. */
 	char fault[ERROR_TEXT_MAX];
-	/* What the errors of a call do not show: the owner's list, which may be NULL, and
-	 * the password that the call under way is about. */
+	/* Texts that the errors of a call hide: the owner's list, which may be NULL,
+	 * and the password that the call under way is about. */
 	const struct hidden *hidden;
 	struct slice password;
 	/* The last field that a library did not have: "math", "random" (hints.h). */
@@ -100,7 +100,7 @@ struct script_state {
 	struct script_view views[SCRIPT_VIEWS_MAX];
 };
 
-/* What the calls of a script have cost. */
+/* The cost of the calls of a script. */
 struct script_stats {
 	uint64_t calls; /* decisions alone: neither loading nor binding */
 	uint64_t errors;

@@ -9,8 +9,8 @@ struct evaluate_spec {
 	struct slice text;     /* an expression, whose values are wanted, or statements */
 	const struct msg *msg; /* what `msg` is in it, a view for this line; NULL: nil */
 	struct slice vhost;    /* of the call */
-	/* Nothing that the line does remains: tide.shared, counters and buckets stay as
-	 * they are, there is no `require`, and its globals go. Without it they stay for
+	/* Run the line without effect: tide.shared, counters and buckets stay as they
+	 * are, there is no `require`, and its globals go. Otherwise they stay for
 	 * further lines, as long as the generation does. */
 	bool is_dry;
 };

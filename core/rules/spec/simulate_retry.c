@@ -20,8 +20,8 @@ struct simulation {
 	struct json *out;
 };
 
-/* What follows a failure, as in core/broker/retry.c: the delivery limit comes before the
- * script. */
+/* The consequence of a failure, as in core/broker/retry.c: the delivery limit comes
+ * before the script. */
 static const char *decide(struct simulation *sim, struct retry_decision *d)
 {
 	const struct simulate_spec *spec = sim->spec;
@@ -131,7 +131,7 @@ int simulate_retry(struct engine *e, const struct simulate_spec *spec, struct js
 		return rc;
 	sim.msg = msg_create(&msg);
 	if (sim.msg) {
-		/* What scripts keep in tide.shared is simulated too. */
+		/* Values in tide.shared are simulated too. */
 		sim.context = (struct decision_context){
 			.has_random = true,
 			.random_state = engine_random_state(e),

@@ -17,7 +17,7 @@
 #include "spec_field.h"
 #include "spec_files.h"
 
-/* What the process of the specs tells this one: the test that runs. */
+/* The message of the specs' process to this one: the test that runs. */
 #define RUNNING_MAX 512
 
 struct spec_process {
@@ -34,7 +34,7 @@ static int l_running(lua_State *L)
 	return 0;
 }
 
-/* What lua/test/run.lua gets. */
+/* The argument of lua/test/run.lua. */
 static void push_spec(lua_State *L, const struct spec_process *r, const char *here)
 {
 	lua_newtable(L);

@@ -16,7 +16,7 @@
 #define SUBJECT_MAX 512 /* bytes of a struct behind a view */
 #define FIRST 3         /* argument of the method that the script is given */
 
-/* What the scripts are given, and what the last of them said. */
+/* The arguments of the scripts, and the answer of the last one. */
 struct spec_asking {
 	struct api_msg msg;
 	struct msg *read; /* the message behind `msg` and `draft`, a reference */

@@ -5,8 +5,8 @@
 
 #include "rules/engine/auth.h"
 
-/* What the first two push: "allow", "refuse" or "none"; the user that was made (a table),
- * or the reason, or nil; the file of the script that decided, or nil. */
+/* The results that the first two push: "allow", "refuse" or "none"; the user that was
+ * made (a table), or the reason, or nil; the file of the script that decided, or nil. */
 #define SPEC_AUTH_RESULTS 3
 
 /* Argument 2 is the login: { user =, password =, vhost =, name =, address =,

@@ -9,7 +9,7 @@
 struct decision_context;
 struct engine;
 
-/* What both are asked. */
+/* The question for both. */
 struct spec_hook {
 	struct engine *engine;
 	struct decision_context *context;

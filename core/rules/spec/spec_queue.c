@@ -43,7 +43,7 @@ static void forget(struct engine *e, const char *name)
 	}
 }
 
-/* What is not given is 0; what is negative the queue does not have. */
+/* Facts that are not given are 0; negative ones the queue does not have. */
 static void read_facts(lua_State *L, int table, double *facts)
 {
 	const char *names[FIGURE_ROWS_MAX + 1] = { NULL };

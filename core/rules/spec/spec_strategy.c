@@ -12,7 +12,7 @@
 
 #define STRATEGY "luatide.strategy"
 
-/* What is at 2, one of `names`. */
+/* The kind at index 2, one of `names`. */
 static enum script_kind check_kind(lua_State *L, const char *const *names)
 {
 	const char *name = luaL_checkstring(L, 2);
@@ -113,7 +113,7 @@ static int l_rank(lua_State *L)
 	return spec_box_answer(L, rc, &err);
 }
 
-/* What a script did in addition, as a table. Takes the reference. */
+/* Push the extra deeds of a script, as a table. Takes the reference. */
 static void push_extra_take(lua_State *L, struct retry_extra *extra)
 {
 	lua_newtable(L);
