@@ -553,35 +553,31 @@ static void run_load(struct bench *b, const char *declare)
 		each_queue(b, "DELETE", "");
 }
 
+#define FIELD(field)                             \
+	.offset = offsetof(struct bench, field), \
+	.size = sizeof(((struct bench *)0)->field)
+
+/* clang-format off */
 static const struct option_row options[] = {
-	{ COMMAND_NUMBER("producers", "1", "connections that publish; none with --drain",
-			 0, BENCH_WORKERS_MAX) },
-	{ COMMAND_NUMBER("consumers", "1", "connections that consume, in each group", 0,
-			 BENCH_WORKERS_MAX) },
-	{ COMMAND_NUMBER("queues", "1",
-			 "queues; producers and consumers spread over them", 1,
-			 1000000) },
-	{ COMMAND_NUMBER("count", "200000", "messages in all", 1, UINT32_MAX) },
-	{ COMMAND_BYTES("size", "128", "bytes of a payload", BENCH_SIZE_MIN, 1 << 24) },
-	{ COMMAND_NUMBER("window", "1000", "unconfirmed messages of a producer", 1,
-			 1000000) },
-	{ COMMAND_NUMBER("prefetch", "1000", "unacknowledged messages of a consumer", 1,
-			 65535) },
-	{ COMMAND_NUMBER("rate", "0", "messages a second in all; 0 = unlimited", 0,
-			 100000000) },
-	{ COMMAND_FLAG("topic", "topics instead of queues") },
-	{ COMMAND_NUMBER("groups", "1",
-			 "groups that each receive all of a topic; 0: each consumer does",
-			 0, BENCH_WORKERS_MAX) },
-	{ COMMAND_TEXT("from", "POSITION", "first",
-		       "where groups and readers of a topic begin") },
-	{ COMMAND_CHOICE("ack", "manual|auto", "manual", "who acknowledges") },
+	{ COMMAND_NUMBER("producers", "1", "connections that publish; none with --drain", 0, BENCH_WORKERS_MAX), FIELD(producer_count) },
+	{ COMMAND_NUMBER("consumers", "1", "connections that consume, in each group", 0, BENCH_WORKERS_MAX), FIELD(consumer_count) },
+	{ COMMAND_NUMBER("queues", "1", "queues; producers and consumers spread over them", 1, 1000000), FIELD(queues) },
+	{ COMMAND_NUMBER("count", "200000", "messages in all", 1, UINT32_MAX), FIELD(count) },
+	{ COMMAND_BYTES("size", "128", "bytes of a payload", BENCH_SIZE_MIN, 1 << 24), FIELD(size) },
+	{ COMMAND_NUMBER("window", "1000", "unconfirmed messages of a producer", 1, 1000000), FIELD(window) },
+	{ COMMAND_NUMBER("prefetch", "1000", "unacknowledged messages of a consumer", 1, 65535), FIELD(prefetch) },
+	{ COMMAND_NUMBER("rate", "0", "messages a second in all; 0 = unlimited", 0, 100000000), FIELD(rate) },
+	{ COMMAND_FLAG("topic", "topics instead of queues"), FIELD(is_topic) },
+	{ COMMAND_NUMBER("groups", "1", "groups that each receive all of a topic; 0: each consumer does", 0, BENCH_WORKERS_MAX) },
+	{ COMMAND_TEXT("from", "POSITION", "first", "where groups and readers of a topic begin") },
+	{ COMMAND_CHOICE("ack", "manual|auto", "manual", "who acknowledges"), FIELD(is_auto_ack) },
 	{ COMMAND_TEXT("queue", "NAME", "bench", "prefix of the names of the queues") },
 	{ COMMAND_FLAG("fill", "publish only, and keep the messages") },
-	{ COMMAND_FLAG("drain", "consume only: what --fill left") },
+	{ COMMAND_FLAG("drain", "consume only: what --fill left"), FIELD(is_drain) },
 	{ COMMAND_FLAG("chart", "draw the distribution of latencies") },
 	{ .name = NULL },
 };
+/* clang-format on */
 
 /* Each message of a topic is received by each group, or by each consumer. */
 static bool set_readers(const struct cli *cli, struct bench *b)
@@ -609,36 +605,32 @@ static bool set_readers(const struct cli *cli, struct bench *b)
 
 static int read_options(const struct cli *cli, struct bench *b)
 {
-	bool is_fill = cli_is_given(cli, "fill"), is_drain = cli_is_given(cli, "drain");
+	bool is_fill = cli_is_given(cli, "fill");
 
 	*b = (struct bench){
 		.url = cli->url,
 		.queue = cli_get(cli, "queue"),
-		.producer_count = is_drain ? 0 : (unsigned)cli_number(cli, "producers"),
-		.consumer_count = is_fill ? 0 : (unsigned)cli_number(cli, "consumers"),
-		.queues = (unsigned)cli_number(cli, "queues"),
-		.size = (unsigned)cli_number(cli, "size"),
-		.window = (unsigned)cli_number(cli, "window"),
-		.prefetch = (unsigned)cli_number(cli, "prefetch"),
-		.count = cli_number(cli, "count"),
-		.rate = cli_number(cli, "rate"),
-		.is_auto_ack = strcmp(cli_get(cli, "ack"), "auto") == 0,
-		.is_drain = is_drain,
-		.is_topic = cli_is_given(cli, "topic"),
 		.readers = 1,
 		.from = cli_get(cli, "from"),
 		.has_progress = isatty(STDERR_FILENO) && !cli->json,
 	};
+	for (const struct option_row *row = options; row->name; row++)
+		if (row->size)
+			option_set_field(row, b, cli_number(cli, row->name));
+	if (b->is_drain)
+		b->producer_count = 0;
+	if (is_fill)
+		b->consumer_count = 0;
 	if (!b->is_topic && (cli_is_given(cli, "groups") || cli_is_given(cli, "from")))
 		return cli_usage_error(cli, "--groups and --from are for --topic");
 	if (b->is_topic && !set_readers(cli, b))
 		return CLI_USAGE;
-	if (is_fill && is_drain)
+	if (is_fill && b->is_drain)
 		return cli_usage_error(cli, "use --fill and --drain in separate runs");
 	if (b->producer_count + b->consumer_count == 0)
 		return cli_usage_error(
 			cli, "nothing to do: there are no producers and no consumers");
-	if (b->producer_count == 0 && !is_drain)
+	if (b->producer_count == 0 && !b->is_drain)
 		return cli_usage_error(cli,
 				       "for consumers without producers use --drain");
 	return CLI_DONE;
