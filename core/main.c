@@ -9,7 +9,6 @@
 #include "host/machine.h"
 #include "offline.h"
 #include "serve.h"
-#include "serve_options.h"
 
 static const struct cli_verb *const tables[] = {
 	offline_verbs,  cli_publish_verbs, cli_consume_verbs,

@@ -13,7 +13,6 @@
 #include "net/server.h"
 #include "session/service.h"
 #include "session/service_users.h"
-#include "serve_options.h"
 
 static const int numbers[] = { SIGTERM, SIGINT, SIGHUP, SIGUSR1 };
 #define SIGNALS (sizeof(numbers) / sizeof(numbers[0]))

@@ -1,4 +1,4 @@
-#include "serve_options.h"
+#include "serve.h"
 
 #include <stddef.h>
 #include <stdlib.h>

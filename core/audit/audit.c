@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "base/percent.h"
 #include "host/log.h"
-#include "row_check.h"
+#include "damage.h"
 
 /* Keys of a page, and ids that are looked at together. */
 #define KEYS_COUNT 16

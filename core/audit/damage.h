@@ -101,3 +101,9 @@ enum damage_fate { DAMAGE_FOUND, DAMAGE_MENDED, DAMAGE_REFUSED };
 /* Append one line. `why`: what Redis said when it refused. */
 void damage_print(const struct damage *d, enum damage_fate fate, const char *why,
 		  struct buf *out);
+
+/* Takes the damage. */
+typedef void (*row_check_fn)(void *ctx, struct damage *d);
+/* row_check.c: what is wrong with a row of a key, as far as it tells alone. */
+void row_check(struct damage_key *key, const struct store_walk_row *row,
+	       row_check_fn on_damage, void *ctx);

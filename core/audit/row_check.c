@@ -1,4 +1,4 @@
-#include "row_check.h"
+#include "damage.h"
 
 #include <stdlib.h>
 

@@ -20,7 +20,6 @@
 #include "proto/line/line.h"
 #include "rules/sandbox/bundle.h"
 #include "rules/engine/survey.h"
-#include "text.h"
 #include "session/service.h"
 #include "tidemq/client.h"
 
@@ -442,8 +441,8 @@ static void check_script(struct model *m, const struct rule *script,
 	if (script->kind == SCRIPT_FILTER)
 		check_matched(m, script);
 	if (file)
-		text_each_exchange((struct slice){ file->text, file->len }, on_exchange,
-				   &sender);
+		findings_each_exchange((struct slice){ file->text, file->len },
+				       on_exchange, &sender);
 }
 
 static void check_dead_letters(struct model *m, const struct queue *q)

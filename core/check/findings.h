@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "base/error.h"
+#include "base/slice.h"
 #include "rules/engine/survey.h"
 
 struct findings {
@@ -54,3 +55,11 @@ void findings_lint(const char *dir, struct findings *f);
  * look like copies or run in an unexpected order, matches that match hardly anything,
  * functions that are defined twice. */
 void findings_add_scripts(const struct survey *s, struct findings *f);
+
+/* What can be seen in the text of a script, line by line. This is no parser of Lua:
+ * comments and long strings are skipped, and unusual layout is overlooked rather than
+ * reported wrongly. */
+typedef void findings_text_fn(void *ctx, struct slice name, int line);
+
+/* Names in `exchange = "name"`, but "-" and "*". */
+void findings_each_exchange(struct slice text, findings_text_fn *on_name, void *ctx);

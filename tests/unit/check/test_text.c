@@ -1,7 +1,7 @@
 #include "check.h"
 
 #include "base/buf.h"
-#include "check/text.h"
+#include "check/findings.c"
 
 static void write_name(void *ctx, struct slice name, int line)
 {
@@ -13,7 +13,7 @@ struct text_case {
 };
 
 static void assert_cases(const struct text_case *cases, size_t count,
-			 void (*each)(struct slice, text_fn *, void *))
+			 void (*each)(struct slice, findings_text_fn *, void *))
 {
 	for (size_t i = 0; i < count; i++) {
 		struct buf out = { 0 };
@@ -42,7 +42,7 @@ TEST_THAT(exchanges_are_strings_assigned_to_the_field)
 		{ "exchangeexchange = 'a' exchange", "" },
 	};
 
-	assert_cases(cases, COUNT(cases), text_each_exchange);
+	assert_cases(cases, COUNT(cases), findings_each_exchange);
 }
 
 TEST_THAT(comments_and_long_strings_are_skipped)
@@ -57,7 +57,7 @@ TEST_THAT(comments_and_long_strings_are_skipped)
 		{ "[[", "" },
 	};
 
-	assert_cases(cases, COUNT(cases), text_each_exchange);
+	assert_cases(cases, COUNT(cases), findings_each_exchange);
 }
 
 TEST_THAT(functions_begin_a_line)
@@ -70,7 +70,7 @@ TEST_THAT(functions_begin_a_line)
 		{ "--[[\nfunction a()\n]]", "" },
 	};
 
-	assert_cases(cases, COUNT(cases), text_each_function);
+	assert_cases(cases, COUNT(cases), each_function);
 }
 
 RUN_TESTS()
