@@ -358,27 +358,23 @@ static void init_handles(struct serve *s)
 	mask_signals(SIG_UNBLOCK);
 }
 
-/* Before the service is made, which is told. */
-static void find_exposed(struct serve *s)
-{
-	for (unsigned i = 0; i < s->options.listen_count; i++)
-		if (server_is_exposed(&s->loop, s->options.listen[i]))
-			s->exposed = s->options.listen[i];
-	if (s->options.http && server_is_exposed(&s->loop, s->options.http))
-		s->exposed = s->options.http;
-	s->options.broker.must_log_in = s->exposed && !s->options.is_anonymous;
-}
-
+/* Are all addresses good, and do others reach one of them? Before the service is made,
+ * which is told. */
 static int check_addresses(struct serve *s, struct error *err)
 {
+	struct serve_options *o = &s->options;
 	int rc = TIDE_OK;
 
-	for (unsigned i = 0; i < s->options.listen_count && rc == TIDE_OK; i++)
-		rc = server_check_address(&s->loop, s->options.listen[i],
-					  &s->options.server, err);
-	if (rc == TIDE_OK && s->options.http)
-		rc = server_check_address(&s->loop, s->options.http, &s->options.server,
-					  err);
+	for (unsigned i = 0; i <= o->listen_count && rc == TIDE_OK; i++) {
+		const char *address = i < o->listen_count ? o->listen[i] : o->http;
+
+		if (!address)
+			continue;
+		rc = server_check_address(&s->loop, address, &o->server, err);
+		if (rc == TIDE_OK && server_is_exposed(&s->loop, address))
+			s->exposed = address;
+	}
+	o->broker.must_log_in = s->exposed && !o->is_anonymous;
 	return rc;
 }
 
@@ -414,8 +410,6 @@ int serve_main(int argc, char **argv)
 	raise_file_limit();
 	uv_loop_init(&s.loop);
 	rc = check_addresses(&s, &err);
-	if (rc == TIDE_OK)
-		find_exposed(&s);
 	if (rc == TIDE_OK)
 		rc = make_dirs(&s.options.broker, &err);
 	if (rc == TIDE_OK)
