@@ -111,7 +111,7 @@ static struct retry_decision decide(struct fixture *f, struct strategy *s,
 
 /* ---- routing --------------------------------------------------------------------- */
 
-static void direct_routes_by_the_key(void **state)
+TEST_THAT(direct_routes_by_the_key)
 {
 	struct fixture *f = *state;
 	assert_starts(f);
@@ -130,7 +130,7 @@ static void direct_routes_by_the_key(void **state)
 	spec_index_destroy(x);
 }
 
-static void fanout_routes_to_every_binding(void **state)
+TEST_THAT(fanout_routes_to_every_binding)
 {
 	struct fixture *f = *state;
 	assert_starts(f);
@@ -141,7 +141,7 @@ static void fanout_routes_to_every_binding(void **state)
 	spec_index_destroy(x);
 }
 
-static void topic_routes_by_words(void **state)
+TEST_THAT(topic_routes_by_words)
 {
 	struct fixture *f = *state;
 	assert_starts(f);
@@ -157,7 +157,7 @@ static void topic_routes_by_words(void **state)
 	spec_index_destroy(x);
 }
 
-static void headers_route_by_all_or_any_value(void **state)
+TEST_THAT(headers_route_by_all_or_any_value)
 {
 	struct fixture *f = *state;
 	assert_starts(f);
@@ -178,7 +178,7 @@ static void headers_route_by_all_or_any_value(void **state)
 	spec_index_destroy(x);
 }
 
-static void binding_twice_is_binding_once(void **state)
+TEST_THAT(binding_twice_is_binding_once)
 {
 	struct fixture *f = *state;
 	assert_starts(f);
@@ -190,7 +190,7 @@ static void binding_twice_is_binding_once(void **state)
 	spec_index_destroy(x);
 }
 
-static void unknown_type_names_those_there_are(void **state)
+TEST_THAT(unknown_type_names_those_there_are)
 {
 	struct fixture *f = *state;
 	struct spec_index *x;
@@ -206,7 +206,7 @@ static void unknown_type_names_those_there_are(void **state)
 	assert_null(generation_find(f->engine->current, SCRIPT_RETRY, SLICE("topic")));
 }
 
-static void script_that_cannot_unbind_gets_a_new_index(void **state)
+TEST_THAT(script_that_cannot_unbind_gets_a_new_index)
 {
 	struct fixture *f = *state;
 	write_file(f, "routing/stuck.lua",
@@ -225,7 +225,7 @@ static void script_that_cannot_unbind_gets_a_new_index(void **state)
 	spec_index_destroy(x);
 }
 
-static void destination_that_nothing_is_bound_to_is_refused(void **state)
+TEST_THAT(destination_that_nothing_is_bound_to_is_refused)
 {
 	struct fixture *f = *state;
 	write_file(f, "routing/liar.lua",
@@ -256,7 +256,7 @@ static unsigned pick(struct fixture *f, struct strategy *s, struct msg *m)
 	return shard;
 }
 
-static void round_robin_counts_for_each_queue(void **state)
+TEST_THAT(round_robin_counts_for_each_queue)
 {
 	struct fixture *f = *state;
 	assert_starts(f);
@@ -269,7 +269,7 @@ static void round_robin_counts_for_each_queue(void **state)
 	strategy_destroy(b);
 }
 
-static void hash_keeps_a_key_in_its_shard(void **state)
+TEST_THAT(hash_keeps_a_key_in_its_shard)
 {
 	struct fixture *f = *state;
 	assert_starts(f);
@@ -298,7 +298,7 @@ static double rank(struct fixture *f, struct strategy *s, int priority)
 	return rank_of;
 }
 
-static void strict_puts_the_higher_priority_first(void **state)
+TEST_THAT(strict_puts_the_higher_priority_first)
 {
 	struct fixture *f = *state;
 	assert_starts(f);
@@ -311,7 +311,7 @@ static void strict_puts_the_higher_priority_first(void **state)
 	strategy_destroy(fifo);
 }
 
-static void exponential_doubles_up_to_its_cap(void **state)
+TEST_THAT(exponential_doubles_up_to_its_cap)
 {
 	struct fixture *f = *state;
 	assert_starts(f);
@@ -327,7 +327,7 @@ static void exponential_doubles_up_to_its_cap(void **state)
 	strategy_destroy(s);
 }
 
-static void wrong_options_name_the_right_ones(void **state)
+TEST_THAT(wrong_options_name_the_right_ones)
 {
 	struct fixture *f = *state;
 	assert_starts(f);
@@ -355,7 +355,7 @@ static const char direct_to_all[] =
 	"function M.route(i, _, to) for _, d in ipairs(i) do to(d) end end\n"
 	"return M\n";
 
-static void reload_rebuilds_the_indexes(void **state)
+TEST_THAT(reload_rebuilds_the_indexes)
 {
 	struct fixture *f = *state;
 	assert_starts(f);
@@ -374,7 +374,7 @@ static void reload_rebuilds_the_indexes(void **state)
 	strategy_destroy(s);
 }
 
-static void refused_reload_leaves_everything(void **state)
+TEST_THAT(refused_reload_leaves_everything)
 {
 	struct fixture *f = *state;
 	assert_starts(f);
@@ -388,7 +388,7 @@ static void refused_reload_leaves_everything(void **state)
 	spec_index_destroy(x);
 }
 
-static void script_that_refuses_a_binding_refuses_the_reload(void **state)
+TEST_THAT(script_that_refuses_a_binding_refuses_the_reload)
 {
 	struct fixture *f = *state;
 	assert_starts(f);
@@ -407,7 +407,7 @@ static void script_that_refuses_a_binding_refuses_the_reload(void **state)
 	spec_index_destroy(x);
 }
 
-static void removed_script_in_use_refuses_the_reload(void **state)
+TEST_THAT(removed_script_in_use_refuses_the_reload)
 {
 	struct fixture *f = *state;
 	assert_starts(f);
@@ -449,7 +449,7 @@ static void make_shipped(struct fixture *f, char rules_dir[256], char lua_dir[25
 		   "return { match = {}, publish = function() return false end }");
 }
 
-static void shipped_scripts_stand_in_and_are_not_active(void **state)
+TEST_THAT(shipped_scripts_stand_in_and_are_not_active)
 {
 	struct fixture *f = *state;
 	char rules_dir[256], lua_dir[256];
@@ -477,7 +477,7 @@ static void shipped_scripts_stand_in_and_are_not_active(void **state)
 	strategy_destroy(s);
 }
 
-static void handles_made_after_reloads_do_not_mix(void **state)
+TEST_THAT(handles_made_after_reloads_do_not_mix)
 {
 	struct fixture *f = *state;
 	assert_starts(f);
@@ -497,7 +497,7 @@ static void handles_made_after_reloads_do_not_mix(void **state)
 	spec_index_destroy(c);
 }
 
-static void start_with_broken_rules_fails_with_the_line(void **state)
+TEST_THAT(start_with_broken_rules_fails_with_the_line)
 {
 	struct fixture *f = *state;
 	write_file(f, "retry/broken.lua", "return {\n  decide = 5,\n}\n");
@@ -507,7 +507,7 @@ static void start_with_broken_rules_fails_with_the_line(void **state)
 	f->engine = NULL;
 }
 
-static void status_tells_calls_errors_and_the_last_refusal(void **state)
+TEST_THAT(status_tells_calls_errors_and_the_last_refusal)
 {
 	struct fixture *f = *state;
 	struct json json;
@@ -537,7 +537,7 @@ static void status_tells_calls_errors_and_the_last_refusal(void **state)
 
 /* Nearly every allocation of the state is refused once: one outside of the door
  * would end the process. */
-static void every_shortage_of_memory_is_an_error(void **state)
+TEST_THAT(every_shortage_of_memory_is_an_error)
 {
 	struct fixture *f = *state;
 	bool has_routed = false;
@@ -576,33 +576,4 @@ static void every_shortage_of_memory_is_an_error(void **state)
 	f->engine = NULL;
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(direct_routes_by_the_key),
-		TEST(fanout_routes_to_every_binding),
-		TEST(topic_routes_by_words),
-		TEST(headers_route_by_all_or_any_value),
-		TEST(binding_twice_is_binding_once),
-		TEST(unknown_type_names_those_there_are),
-		TEST(script_that_cannot_unbind_gets_a_new_index),
-		TEST(destination_that_nothing_is_bound_to_is_refused),
-		TEST(round_robin_counts_for_each_queue),
-		TEST(hash_keeps_a_key_in_its_shard),
-		TEST(strict_puts_the_higher_priority_first),
-		TEST(exponential_doubles_up_to_its_cap),
-		TEST(wrong_options_name_the_right_ones),
-		TEST(reload_rebuilds_the_indexes),
-		TEST(refused_reload_leaves_everything),
-		TEST(script_that_refuses_a_binding_refuses_the_reload),
-		TEST(removed_script_in_use_refuses_the_reload),
-		TEST(shipped_scripts_stand_in_and_are_not_active),
-		TEST(handles_made_after_reloads_do_not_mix),
-		TEST(start_with_broken_rules_fails_with_the_line),
-		TEST(every_shortage_of_memory_is_an_error),
-		TEST(status_tells_calls_errors_and_the_last_refusal),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.setup = fixture_setup, .teardown = fixture_teardown)

@@ -170,7 +170,7 @@ static const char differential[] =
 	"print(matches .. ' matches, ' .. errors .. ' errors')\n"
 	"assert(matches > rounds and errors > 0)\n";
 
-static void random_patterns_match_as_those_of_lua(void **state)
+TEST_THAT(random_patterns_match_as_those_of_lua)
 {
 	expect_ok(differential);
 }
@@ -194,7 +194,7 @@ static const char long_ones[] =
 	"assert(not pcall(safe.find, {}, 'x'))\n"
 	"assert(safe.find(123, 2) == 2)\n";
 
-static void long_patterns_and_subjects_match_as_those_of_lua(void **state)
+TEST_THAT(long_patterns_and_subjects_match_as_those_of_lua)
 {
 	expect_ok(long_ones);
 }
@@ -230,12 +230,12 @@ static const char pathological[] =
 	"local s = ('a'):rep(1000000)\n"
 	"assert(not safe.find(s, ('a'):rep(500000) .. 'b', 1, true))\n";
 
-static void hostile_patterns_stop_at_the_budget(void **state)
+TEST_THAT(hostile_patterns_stop_at_the_budget)
 {
 	expect_ok(pathological);
 }
 
-static void time_budget_stops_a_match_too(void **state)
+TEST_THAT(time_budget_stops_a_match_too)
 {
 	struct error err;
 	int status = run("local _, safe = ...\n"
@@ -247,13 +247,4 @@ static void time_budget_stops_a_match_too(void **state)
 		fail_msg("%s", err.text);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(random_patterns_match_as_those_of_lua),
-		cmocka_unit_test(long_patterns_and_subjects_match_as_those_of_lua),
-		cmocka_unit_test(hostile_patterns_stop_at_the_budget),
-		cmocka_unit_test(time_budget_stops_a_match_too),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()
