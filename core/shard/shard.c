@@ -867,95 +867,7 @@ int64_t shard_expiry_due_ms(const struct shard_env *env)
 	return n ? n->key : 0;
 }
 
-#define READ_ROWS 2048 /* of one request */
-
-struct shard_size_recovery {
-	struct shard *shard;
-	uint64_t messages; /* that Redis has */
-	int set;           /* that is being read */
-	int64_t start;
-	store_done_fn on_done;
-	void *ctx;
-};
-
-static void end(struct shard_size_recovery *r, int status, const char *text)
-{
-	r->shard->size.stored.messages = r->messages;
-	r->on_done(r->ctx, status, text);
-	mem_free(r);
-}
-
-static void read_next(struct shard_size_recovery *r);
-
-static void on_rows(void *ctx, int status, const char *text, struct store_row *rows,
-		    size_t count)
-{
-	struct shard_size_recovery *r = ctx;
-
-	if (status < 0 || r->shard->is_closed) {
-		end(r, status, text);
-		return;
-	}
-	for (size_t i = 0; i < count; i++)
-		if (rows[i].msg)
-			r->shard->size.stored.bytes += rows[i].msg->payload_len;
-	r->start += (int64_t)count;
-	if (count == 0) {
-		r->set++;
-		r->start = 0;
-	}
-	read_next(r);
-}
-
-static void read_next(struct shard_size_recovery *r)
-{
-	const struct shard *sh = r->shard;
-
-	if (r->set == STORE_BURIED)
-		r->set++;
-	if (r->set == STORE_SET_COUNT)
-		end(r, TIDE_OK, NULL);
-	else
-		store_read(sh->env->store, sh->keys, (enum store_set)r->set, r->start,
-			   READ_ROWS, sh->env->window_bytes, false, on_rows, r);
-}
-
-static void on_size(void *ctx, int status, const char *text,
-		    const struct store_size *sizes, unsigned count)
-{
-	struct shard_size_recovery *r = ctx;
-
-	for (unsigned i = 0; status == TIDE_OK && i < count; i++) {
-		if (sizes[i].messages != r->messages)
-			continue;
-		r->shard->size.stored = sizes[i];
-		end(r, TIDE_OK, NULL);
-		return;
-	}
-	if (status < 0 || r->messages == 0) {
-		end(r, status, text);
-		return;
-	}
-	log_info("the bytes of %llu messages of a shard are not known: reading them",
-		 (unsigned long long)r->messages);
-	read_next(r);
-}
-
-void shard_size_recover(struct shard *sh, const struct store_counts *counts,
-			store_done_fn on_done, void *ctx)
-{
-	struct shard_size_recovery *r = mem_zalloc(sizeof(*r));
-	uint64_t buried = counts->sets[STORE_BURIED];
-
-	r->shard = sh;
-	r->messages = counts->bodies > buried ? counts->bodies - buried : 0;
-	r->on_done = on_done;
-	r->ctx = ctx;
-	sh->size.stored = (struct store_size){ 0, 0 };
-	store_size_read(sh->env->store, sh->keys, on_size, r);
-}
-
-static bool counts(uint8_t home)
+static bool is_counted(uint8_t home)
 {
 	return home < STORE_SET_COUNT && home != STORE_BURIED;
 }
@@ -968,15 +880,15 @@ void shard_size_move(const struct entry *e, uint8_t from, uint8_t to)
 	/* The body of an interrupted removal went before. */
 	if (!e->msg && to == HOME_NONE)
 		return;
-	if (counts(from)) {
+	if (is_counted(from)) {
 		size->stored.messages--;
 		size->stored.bytes -= bytes;
 	}
-	if (counts(to)) {
+	if (is_counted(to)) {
 		size->stored.messages++;
 		size->stored.bytes += bytes;
 	}
-	if (counts(from) && to == HOME_NONE) {
+	if (is_counted(from) && to == HOME_NONE) {
 		size->left.messages--;
 		size->left.bytes -= bytes;
 	}

@@ -390,9 +390,6 @@ void shard_resume(struct shard *sh);
 /* The entry, with a time to live, enters the window of a stage, or leaves it. */
 void shard_expiry_enter(const struct stage *st, struct entry *e) __attribute__((cold));
 void shard_expiry_leave(const struct stage *st, struct entry *e) __attribute__((cold));
-/* Find out, before a shard serves, how many bytes it has. */
-void shard_size_recover(struct shard *sh, const struct store_counts *counts,
-			store_done_fn on_done, void *ctx);
 /* The home of an entry changes. */
 void shard_size_move(const struct entry *e, uint8_t from, uint8_t to);
 /* A message that Redis alone will keep expires then. */

@@ -14,6 +14,8 @@ struct shard_recovery {
 	bool has_returned; /* what was in no set */
 	int64_t start;
 	struct store_counts counts;
+	uint64_t messages;     /* that Redis has, not buried */
+	int set;               /* of which the bodies are being read */
 	uint64_t buried_bytes; /* of what was taken out of there */
 	struct place last;     /* of the rows that were taken */
 };
@@ -131,7 +133,57 @@ static bool has_lost(const struct store_counts *c)
 	return c->bodies > places;
 }
 
-static void on_size(void *ctx, int status, const char *text)
+static void begin_stages(struct shard_recovery *r)
+{
+	struct shard *sh = r->shard;
+
+	for (int i = 0; i < SHARD_STAGES; i++)
+		stage_recover(&sh->stages[i], r->counts.sets[sh->stages[i].set]);
+	if (sh->order && r->counts.sets[STORE_DELAYED] > 0)
+		shard_order_recover(sh, on_order, r);
+	else
+		read_unacked(r);
+}
+
+/* ---- how many bytes the shard has, of which it keeps count */
+
+static void read_bodies(struct shard_recovery *r);
+
+static void on_bodies(void *ctx, int status, const char *text, struct store_row *rows,
+		      size_t count)
+{
+	struct shard_recovery *r = ctx;
+
+	if (status < 0 || r->shard->is_closed) {
+		recovery_end(r, status, text);
+		return;
+	}
+	for (size_t i = 0; i < count; i++)
+		if (rows[i].msg)
+			r->shard->size.stored.bytes += rows[i].msg->payload_len;
+	r->start += (int64_t)count;
+	if (count == 0) {
+		r->set++;
+		r->start = 0;
+	}
+	read_bodies(r);
+}
+
+static void read_bodies(struct shard_recovery *r)
+{
+	const struct shard *sh = r->shard;
+
+	if (r->set == STORE_BURIED)
+		r->set++;
+	if (r->set == STORE_SET_COUNT)
+		begin_stages(r);
+	else
+		store_read(sh->env->store, sh->keys, (enum store_set)r->set, r->start,
+			   READ_ROWS, sh->env->window_bytes, false, on_bodies, r);
+}
+
+static void on_size(void *ctx, int status, const char *text,
+		    const struct store_size *sizes, unsigned count)
 {
 	struct shard_recovery *r = ctx;
 	struct shard *sh = r->shard;
@@ -140,12 +192,19 @@ static void on_size(void *ctx, int status, const char *text)
 		recovery_end(r, status, text);
 		return;
 	}
-	for (int i = 0; i < SHARD_STAGES; i++)
-		stage_recover(&sh->stages[i], r->counts.sets[sh->stages[i].set]);
-	if (sh->order && r->counts.sets[STORE_DELAYED] > 0)
-		shard_order_recover(sh, on_order, r);
-	else
-		read_unacked(r);
+	sh->size.stored = (struct store_size){ r->messages, 0 };
+	for (unsigned i = 0; i < count; i++)
+		if (sizes[i].messages == r->messages) {
+			sh->size.stored = sizes[i];
+			begin_stages(r);
+			return;
+		}
+	if (r->messages > 0)
+		log_info("the bytes of %llu messages of a shard are not known: reading "
+			 "them",
+			 (unsigned long long)r->messages);
+	r->set = r->messages > 0 ? STORE_READY : STORE_SET_COUNT;
+	read_bodies(r);
 }
 
 static void on_counts(void *ctx, int status, const char *text,
@@ -164,10 +223,12 @@ static void on_counts(void *ctx, int status, const char *text,
 		return;
 	}
 	r->counts = *c;
+	r->messages =
+		c->bodies > c->sets[STORE_BURIED] ? c->bodies - c->sets[STORE_BURIED] : 0;
 	if (sh->size.is_kept)
-		shard_size_recover(sh, c, on_size, r);
+		store_size_read(sh->env->store, sh->keys, on_size, r);
 	else
-		on_size(r, TIDE_OK, NULL);
+		begin_stages(r);
 }
 
 void shard_recover(struct shard *sh, struct waiter *waiter)

@@ -335,16 +335,21 @@ static void take_expired(struct shard *sh)
 	store_read_take(sh->env->store, sh->keys, &request, on_expired, shard_ref(sh));
 }
 
+/* Redis's set has it, or may have it. */
+static bool has_place(const struct stage *st, const struct entry *e)
+{
+	return e->home == st->set || (e->flags & OWED_UNSURE);
+}
+
 /* One that is outside, with a place in Redis's set that may be looked at: it would be
  * taken although memory has it. */
 static bool has_stored_outside(const struct stage *st)
 {
-	const struct entry *e;
+	const struct entry *e = TAILQ_FIRST(&st->outside);
 
-	TAILQ_FOREACH (e, &st->outside, link)
-		if (e->home == st->set || (e->flags & OWED_UNSURE))
-			return true;
-	return false;
+	while (e && !has_place(st, e))
+		e = TAILQ_NEXT(e, link);
+	return e;
 }
 
 static bool is_expiry_due(struct shard *sh)
@@ -911,25 +916,16 @@ static void on_trimmed_rows(void *ctx, int status, const char *text, uint64_t re
 	mem_free(t);
 }
 
-static bool has_place(const struct shard *sh, const struct stage *st)
-{
-	const struct entry *e;
-
-	TAILQ_FOREACH (e, &st->outside, link)
-		if (e->home == st->set || (e->flags & OWED_UNSURE))
-			return true;
-	TAILQ_FOREACH (e, &sh->dirty, dirty_link)
-		if (e->home == st->set || (e->flags & OWED_UNSURE))
-			return true;
-	return false;
-}
-
 /* Something that will end is in the way. */
 static bool is_unsettled(const struct shard *sh, const struct stage *st)
 {
-	return sh->is_held_back || sh->kick || sh->flight.count > 0 ||
+	const struct entry *e = TAILQ_FIRST(&sh->dirty);
+
+	while (e && !has_place(st, e))
+		e = TAILQ_NEXT(e, dirty_link);
+	return e || sh->is_held_back || sh->kick || sh->flight.count > 0 ||
 	       sh->take.is_taking || sh->take.is_looking || st->is_refilling ||
-	       has_place(sh, st);
+	       has_stored_outside(st);
 }
 
 bool shard_trim(struct shard *sh, enum entry_state state, uint64_t count, bool is_last,
