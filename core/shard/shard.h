@@ -537,5 +537,8 @@ void shard_tail_read(struct shard *sh, enum entry_state state, unsigned count,
  * its place before the walk comes by is added then; so is a new one. What is gone or on
  * its way out may be missing. */
 
+/* Forget some: nobody has asked for a while. The last call frees it. Harmless when there
+ * is none. */
+void shard_index_drop(struct shard *sh, unsigned max);
 /* The shard is freed, and has no entry any more. */
 void shard_index_destroy(struct shard *sh);

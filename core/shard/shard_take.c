@@ -116,9 +116,7 @@ void shard_index_destroy(struct shard *sh)
 	sh->by_id = NULL;
 }
 
-/* Forget some: nobody has asked for a while. The last call frees it. Harmless when there
- * is none. */
-static void index_drop(struct shard *sh, unsigned max)
+void shard_index_drop(struct shard *sh, unsigned max)
 {
 	struct shard_index *x = sh->by_id;
 
@@ -584,7 +582,7 @@ void shard_take_tick(struct shard *sh)
 	if (!sh->by_id || !TAILQ_EMPTY(&t->asks))
 		return;
 	if (index_due_ms(sh) <= sh->env->now_ms)
-		index_drop(sh, BUILD_MAX);
+		shard_index_drop(sh, BUILD_MAX);
 	if (sh->by_id)
 		shard_wake_by(sh, index_due_ms(sh));
 }

@@ -28,7 +28,6 @@ struct rig {
 	struct harness h;
 	struct partition_env env;
 	struct partition *p;
-	redisContext *redis;
 	unsigned news;
 	struct pub *pubs; /* the newest first */
 	uint32_t serials;
@@ -75,10 +74,8 @@ static inline void rig_init(bool has_redis)
 	memset(&r, 0, sizeof(r));
 	r.random = 88172645463325252;
 	harness_init(&r.h);
-	if (has_redis) {
+	if (has_redis)
 		harness_open_up(&r.h);
-		r.redis = harness_redis(&r.h);
-	}
 	partition_env_init(&r.env);
 	r.env.ops = &rig_ops;
 	r.env.store = r.h.store;
@@ -113,10 +110,8 @@ static inline void rig_deinit(void)
 	struct pub *pub;
 
 	partition_close(r.p);
-	if (r.h.store) {
-		redisFree(r.redis);
+	if (r.h.store)
 		harness_close(&r.h);
-	}
 	harness_deinit(&r.h);
 	assert_int_equal(r.env.flights, 0);
 	assert_int_equal(r.env.unstored_bytes, 0);
@@ -323,29 +318,6 @@ static inline int rig_recover(void)
 	waiter_done(&recovery.waiter, TIDE_OK, NULL);
 	WAIT(&r.h, recovery.is_done);
 	return recovery.status;
-}
-
-static inline void rig_ask(const char *format, ...)
-{
-	va_list args;
-	redisReply *reply;
-
-	va_start(args, format);
-	reply = redisvCommand(r.redis, format, args);
-	va_end(args);
-	assert_non_null(reply);
-	if (reply->type == REDIS_REPLY_ERROR)
-		fail_msg("%s: %s", format, reply->str);
-	freeReplyObject(reply);
-}
-
-static inline void rig_expect_text(const char *text, const char *command)
-{
-	redisReply *reply = ask(r.redis, command);
-
-	assert_int_equal(reply->type, REDIS_REPLY_STRING);
-	assert_string_equal(reply->str, text);
-	freeReplyObject(reply);
 }
 
 #endif

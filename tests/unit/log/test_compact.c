@@ -169,7 +169,7 @@ TEST_THAT(passes_go_on_where_the_last_one_ended)
 		expect_compacted(pick((unsigned)end), end);
 		snprintf(command, sizeof(command), "ZCOUNT " DAY " 0 %llu",
 			 (unsigned long long)end - 1);
-		assert_in_range(ask_int(r.redis, command), 1, 3);
+		assert_in_range(ask_int(&r.h, command), 1, 3);
 	}
 }
 
@@ -191,7 +191,7 @@ TEST_THAT(days_are_compacted_and_may_become_empty)
 	settle();
 	expect_compacted(0, compact_end(r.p));
 	expect_compacted(2000, compact_end(r.p));
-	assert_int_equal(ask_int(r.redis, "EXISTS " DAY), 0);
+	assert_int_equal(ask_int(&r.h, "EXISTS " DAY), 0);
 	assert_int_equal(rig_recover(), TIDE_OK);
 	assert_int_equal(partition_end(r.p), sent_count);
 }
@@ -217,7 +217,7 @@ TEST_THAT(a_tombstone_goes_a_day_later)
 	expect_compacted(0, compact_end(r.p));
 	assert_true(is_last(at, sent_count));
 	r.env.now_ms = sent[at].ms + DAY_MS - 2 * MINUTE_MS;
-	assert_int_equal(ask_int(r.redis, "ZCOUNT " DAY " 0 1000"), 1);
+	assert_int_equal(ask_int(&r.h, "ZCOUNT " DAY " 0 1000"), 1);
 	for (unsigned i = 0; i < 2; i++) {
 		struct cursor *c = cursor_create(r.p, 0);
 		struct record record;
@@ -353,13 +353,13 @@ TEST_THAT(what_redis_refuses_is_tried_again)
 	r.env.compact_retry_ms = r.env.now_ms + MINUTE_MS / 2;
 	publish_some(4000, KEYS, 400);
 	assert_false(TAILQ_EMPTY(&r.env.compactions));
-	rig_ask("CONFIG SET maxmemory 1");
+	tell(&r.h, "CONFIG SET maxmemory 1");
 	r.env.compact_retry_ms = 0;
 	turn();
 	assert_non_null(r.env.pass);
 	for (unsigned i = 0; i < 1000 && r.env.pass; i++)
 		turn();
-	rig_ask("CONFIG SET maxmemory 0");
+	tell(&r.h, "CONFIG SET maxmemory 0");
 	assert_null(r.env.pass);
 	assert_int_equal(compact_end(r.p), 0);
 	expect_compacted(0, 0);
@@ -383,12 +383,13 @@ TEST_THAT(a_batch_that_cannot_be_read_stays)
 		rig_settle();
 	}
 	empty_tail();
-	rig_ask("EVAL %s 1 " DAY, "redis.call('ZREMRANGEBYSCORE', KEYS[1], 500, 500)\n"
-				  "redis.call('ZADD', KEYS[1], 500, 'no batch')\n");
+	tell(&r.h, "EVAL %s 1 " DAY,
+	     "redis.call('ZREMRANGEBYSCORE', KEYS[1], 500, 500)\n"
+	     "redis.call('ZADD', KEYS[1], 500, 'no batch')\n");
 	r.env.compact_retry_ms = 0;
 	settle();
 	assert_true(compact_end(r.p) > 1000);
-	assert_int_equal(ask_int(r.redis, "ZCOUNT " DAY " 500 500"), 1);
+	assert_int_equal(ask_int(&r.h, "ZCOUNT " DAY " 500 500"), 1);
 	c = cursor_create(r.p, 0);
 	for (; rig_next(c, &record) == TIDE_OK; at = record.offset + 1, read++) {
 		check_sent(&record);

@@ -124,11 +124,12 @@ TEST_THAT(when_all_cursors_have_read_much_they_read_little)
 	for (unsigned i = 0; i < 20; i++)
 		rig_publish_all(10, 4000);
 	empty_tail();
-	rig_ask("ZREMRANGEBYSCORE " DAY " 20 40");
-	rig_ask("EVAL %s 1 " DAY, "for _, at in ipairs({ 80, 90, 100 }) do\n"
-				  "  redis.call('ZREMRANGEBYSCORE', KEYS[1], at, at)\n"
-				  "  redis.call('ZADD', KEYS[1], at, 'no batch ' .. at)\n"
-				  "end\n");
+	tell(&r.h, "ZREMRANGEBYSCORE " DAY " 20 40");
+	tell(&r.h, "EVAL %s 1 " DAY,
+	     "for _, at in ipairs({ 80, 90, 100 }) do\n"
+	     "  redis.call('ZREMRANGEBYSCORE', KEYS[1], at, at)\n"
+	     "  redis.call('ZADD', KEYS[1], at, 'no batch ' .. at)\n"
+	     "end\n");
 	r.env.reading_bytes += much;
 	expect_from(c, 0, 20);
 	expect_jump(c, 50);
@@ -227,7 +228,7 @@ TEST_THAT(what_is_missing_in_redis_is_jumped_over)
 	for (unsigned i = 0; i < 10; i++)
 		rig_publish_all(10, 100);
 	empty_tail();
-	rig_ask("ZREMRANGEBYSCORE " DAY " 20 40");
+	tell(&r.h, "ZREMRANGEBYSCORE " DAY " 20 40");
 	c = cursor_create(r.p, 0);
 	expect_from(c, 0, 20);
 	expect_jump(c, 50);
@@ -235,7 +236,7 @@ TEST_THAT(what_is_missing_in_redis_is_jumped_over)
 	cursor_seek(c, 25);
 	expect_jump(c, 50);
 	cursor_destroy(c);
-	rig_ask("ZREMRANGEBYSCORE " DAY " 90 90");
+	tell(&r.h, "ZREMRANGEBYSCORE " DAY " 90 90");
 	c = cursor_create(r.p, 85);
 	expect_from(c, 85, 90);
 	expect_end(c);
@@ -259,7 +260,7 @@ TEST_THAT(a_gap_before_the_tail_ends_where_the_tail_begins)
 	rig_publish_all(10, 100);
 	r.env.tail_max_bytes = r.env.tail_bytes - before;
 	partition_shrink(&r.env);
-	rig_ask("ZREMRANGEBYSCORE " DAY " 10 10");
+	tell(&r.h, "ZREMRANGEBYSCORE " DAY " 10 10");
 	expect_jump(c, 20);
 	expect_from(c, 21, 40);
 	cursor_destroy(c);
@@ -274,10 +275,10 @@ TEST_THAT(a_day_whose_key_is_gone_is_jumped_over)
 		r.env.now_ms += DAY_MS;
 	}
 	empty_tail();
-	rig_ask("DEL tide:{//orders#3}:log:20261124 tide:{//orders#3}:log:20261125");
+	tell(&r.h, "DEL tide:{//orders#3}:log:20261124 tide:{//orders#3}:log:20261125");
 	expect_from(c, 0, 10);
 	expect_jump(c, 30);
-	rig_ask("DEL tide:{//orders#3}:log:20261126");
+	tell(&r.h, "DEL tide:{//orders#3}:log:20261126");
 	cursor_seek(c, 12);
 	expect_end(c);
 	assert_int_equal(cursor_offset(c), 40);
@@ -296,7 +297,7 @@ TEST_THAT(who_asks_again_for_what_is_missing_gets_over_it)
 		r.env.now_ms += DAY_MS;
 	}
 	empty_tail();
-	rig_ask("DEL tide:{//orders#3}:log:20261123 tide:{//orders#3}:log:20261124");
+	tell(&r.h, "DEL tide:{//orders#3}:log:20261123 tide:{//orders#3}:log:20261124");
 	for (unsigned i = 0; cursor_next(c, &record, &batch) == TIDE_AGAIN; i++) {
 		assert_true(i < 10);
 		r.news = 0;
@@ -317,10 +318,11 @@ TEST_THAT(a_batch_that_cannot_be_read_is_left_out)
 	for (unsigned i = 0; i < 10; i++)
 		rig_publish_all(10, 100);
 	empty_tail();
-	rig_ask("EVAL %s 1 " DAY, "for _, at in ipairs({ 30, 40, 90 }) do\n"
-				  "  redis.call('ZREMRANGEBYSCORE', KEYS[1], at, at)\n"
-				  "  redis.call('ZADD', KEYS[1], at, 'no batch ' .. at)\n"
-				  "end\n");
+	tell(&r.h, "EVAL %s 1 " DAY,
+	     "for _, at in ipairs({ 30, 40, 90 }) do\n"
+	     "  redis.call('ZREMRANGEBYSCORE', KEYS[1], at, at)\n"
+	     "  redis.call('ZADD', KEYS[1], at, 'no batch ' .. at)\n"
+	     "end\n");
 	expect_from(c, 0, 30);
 	expect_jump(c, 50);
 	expect_from(c, 51, 90);
@@ -342,8 +344,9 @@ TEST_THAT(a_batch_of_another_offset_is_left_out)
 	rig_publish_all(10, 100);
 	rig_publish_all(10, 100);
 	empty_tail();
-	rig_ask("EVAL %s 1 " DAY, "local m = redis.call('ZRANGE', KEYS[1], 1, 1)[1]\n"
-				  "redis.call('ZADD', KEYS[1], 11, m)\n");
+	tell(&r.h, "EVAL %s 1 " DAY,
+	     "local m = redis.call('ZRANGE', KEYS[1], 1, 1)[1]\n"
+	     "redis.call('ZADD', KEYS[1], 11, m)\n");
 	expect_from(c, 0, 10);
 	expect_jump(c, 20);
 	cursor_destroy(c);
@@ -356,10 +359,10 @@ TEST_THAT(what_was_not_confirmed_is_not_read)
 
 	rig_publish_all(10, 100);
 	empty_tail();
-	rig_ask("ZADD " DAY " 10 left");
+	tell(&r.h, "ZADD " DAY " 10 left");
 	expect_from(c, 0, 10);
 	expect_end(c);
-	rig_ask("ZREM " DAY " left");
+	tell(&r.h, "ZREM " DAY " left");
 	rig_publish_all(10, 100);
 	empty_tail();
 	expect_from(c, 10, 20);
@@ -374,8 +377,8 @@ TEST_THAT(a_read_that_fails_is_tried_again_after_a_rest)
 
 	rig_publish_all(10, 100);
 	empty_tail();
-	rig_ask("RENAME " DAY " kept");
-	rig_ask("SET " DAY " other");
+	tell(&r.h, "RENAME " DAY " kept");
+	tell(&r.h, "SET " DAY " other");
 	assert_int_equal(cursor_next(c, &record, &batch), TIDE_AGAIN);
 	r.news = 0;
 	WAIT(&r.h, r.news == 1);
@@ -383,7 +386,7 @@ TEST_THAT(a_read_that_fails_is_tried_again_after_a_rest)
 	assert_int_equal(partition_due_ms(&r.env), r.env.now_ms + 200);
 	partition_flush(&r.env);
 	assert_int_equal(r.news, 1);
-	rig_ask("RENAME kept " DAY);
+	tell(&r.h, "RENAME kept " DAY);
 	r.env.now_ms += 200;
 	assert_int_equal(partition_due_ms(&r.env), r.env.now_ms);
 	partition_flush(&r.env);

@@ -70,7 +70,7 @@ TEST_THAT(it_may_be_several_appends_and_the_first_of_a_day)
 	WAIT(&r.h, is_answered);
 	assert_int_equal(partition_readable(r.p), 6000);
 	snprintf(text, sizeof(text), "0 0 %lld", (long long)NOON_MS);
-	rig_expect_text(text, "HGET tide:{//orders#3}:log 20261123");
+	assert_text(&r.h, "HGET tide:{//orders#3}:log 20261123", text);
 	assert_int_equal(rig_recover(), TIDE_OK);
 	rig_expect_all_from(0);
 }
@@ -82,13 +82,13 @@ TEST_THAT(what_redis_refuses_fails_with_all_behind_it)
 	rig_publish_all(1, 100);
 	j = build(2, 100);
 	rig_publish(100);
-	rig_ask("CONFIG SET maxmemory 1");
+	tell(&r.h, "CONFIG SET maxmemory 1");
 	send_it(j);
 	WAIT(&r.h, is_answered);
 	assert_true(answer.written < 0);
 	assert_int_equal(r.refused, 3);
 	assert_int_equal(partition_end(r.p), 1);
-	rig_ask("CONFIG SET maxmemory 0");
+	tell(&r.h, "CONFIG SET maxmemory 0");
 	rig_publish_all(2, 100);
 	rig_expect_all_from(0);
 }
@@ -97,7 +97,7 @@ TEST_THAT(it_fails_with_what_is_refused_before_it)
 {
 	struct joint *j;
 
-	rig_ask("CONFIG SET maxmemory 1");
+	tell(&r.h, "CONFIG SET maxmemory 1");
 	rig_publish(100);
 	j = build(2, 100);
 	assert_int_equal(joint_status(j), TIDE_OK);
@@ -106,7 +106,7 @@ TEST_THAT(it_fails_with_what_is_refused_before_it)
 	assert_true(joint_status(j) < 0);
 	assert_false(joint_is_ready(j));
 	joint_end_take(j, joint_status(j), NULL);
-	rig_ask("CONFIG SET maxmemory 0");
+	tell(&r.h, "CONFIG SET maxmemory 0");
 	rig_publish_all(1, 100);
 	rig_expect_all_from(0);
 }

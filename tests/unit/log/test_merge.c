@@ -32,13 +32,13 @@ static void empty_tail(void)
 
 static long long batches_in_redis(void)
 {
-	return ask_int(r.redis, "ZCARD " DAY);
+	return ask_int(&r.h, "ZCARD " DAY);
 }
 
 /* All batches of the day lie side by side, and none is too long. */
 static void expect_dense(void)
 {
-	redisReply *reply = ask(r.redis, "ZRANGE " DAY " 0 -1 WITHSCORES");
+	redisReply *reply = ask(&r.h, "ZRANGE " DAY " 0 -1 WITHSCORES");
 	uint64_t end = 0;
 
 	for (size_t i = 0; i < reply->elements; i += 2) {
@@ -200,13 +200,13 @@ TEST_THAT(what_is_left_of_a_day_is_merged_on_the_next)
 	r.env.now_ms += DAY_MS;
 	publish_small(1);
 	assert_int_equal(batches_in_redis(), 1);
-	assert_int_equal(ask_int(r.redis, "ZCARD " LOG ":20261124"), 1);
+	assert_int_equal(ask_int(&r.h, "ZCARD " LOG ":20261124"), 1);
 	empty_tail();
 	rig_expect_all_from(0);
 	r.env.now_ms += DAY_MS;
 	rig_publish_all(10, 1000);
 	merge_all();
-	assert_int_equal(ask_int(r.redis, "ZCARD " LOG ":20261124"), 1);
+	assert_int_equal(ask_int(&r.h, "ZCARD " LOG ":20261124"), 1);
 	rig_expect_all_from(0);
 }
 
@@ -215,11 +215,11 @@ TEST_THAT(what_redis_refuses_is_merged_later)
 	publish_small(10);
 	for (unsigned i = 0; i < 6; i++)
 		rig_publish_all(1, 100);
-	rig_ask("CONFIG SET maxmemory 1");
+	tell(&r.h, "CONFIG SET maxmemory 1");
 	WAIT(&r.h, r.env.merge_flights == 0);
 	merge_flush(&r.env);
 	WAIT(&r.h, r.env.merge_flights == 0);
-	rig_ask("CONFIG SET maxmemory 0");
+	tell(&r.h, "CONFIG SET maxmemory 0");
 	assert_int_equal(batches_in_redis(), 16);
 	assert_int_equal(partition_due_ms(&r.env), r.env.now_ms + 5000);
 	partition_flush(&r.env);
@@ -249,12 +249,12 @@ TEST_THAT(what_is_trimmed_does_not_come_back)
 	partition_trim(r.p, 16, on_trimmed, &is_trimmed);
 	merge_all();
 	WAIT(&r.h, is_trimmed);
-	assert_int_equal(ask_int(r.redis, "EXISTS " DAY), 0);
+	assert_int_equal(ask_int(&r.h, "EXISTS " DAY), 0);
 	publish_small(12);
 	partition_trim(r.p, 20, NULL, NULL);
 	publish_small(40);
 	rig_expect_all_from(20);
-	assert_int_equal(ask_int(r.redis, "ZCOUNT " DAY " 0 19"), 0);
+	assert_int_equal(ask_int(&r.h, "ZCOUNT " DAY " 0 19"), 0);
 	empty_tail();
 	rig_expect_all_from(20);
 }
@@ -266,8 +266,8 @@ TEST_THAT(a_batch_that_cannot_be_read_is_not_merged)
 	r.env.tail_max_bytes = 0;
 	for (unsigned i = 0; i < 15; i++)
 		rig_publish_all(1, 100);
-	rig_ask("ZREMRANGEBYSCORE " DAY " 4 4");
-	rig_ask("ZADD " DAY " 4 other");
+	tell(&r.h, "ZREMRANGEBYSCORE " DAY " 4 4");
+	tell(&r.h, "ZADD " DAY " 4 other");
 	publish_small(1);
 	assert_int_equal(batches_in_redis(), 16);
 	publish_small(16);

@@ -32,15 +32,15 @@ TEST_THAT(a_message_is_readable_once_redis_has_it)
 	assert_true(partition_bytes(r.p) > 100);
 	rig_expect(c, 0);
 	cursor_destroy(c);
-	assert_int_equal(ask_int(r.redis, "ZCARD " LOG ":20261123"), 1);
+	assert_int_equal(ask_int(&r.h, "ZCARD " LOG ":20261123"), 1);
 }
 
 TEST_THAT(what_comes_between_two_flushes_is_one_batch)
 {
 	rig_publish_all(50, 100);
 	rig_publish_all(30, 100);
-	assert_int_equal(ask_int(r.redis, "ZCARD " LOG ":20261123"), 2);
-	assert_int_equal(ask_int(r.redis, "ZCOUNT " LOG ":20261123 50 50"), 1);
+	assert_int_equal(ask_int(&r.h, "ZCARD " LOG ":20261123"), 2);
+	assert_int_equal(ask_int(&r.h, "ZCOUNT " LOG ":20261123 50 50"), 1);
 	assert_int_equal(r.env.stats.batches, 2);
 	assert_int_equal(r.env.stats.appended, 80);
 }
@@ -66,8 +66,7 @@ TEST_THAT(long_batches_are_cut_and_one_append_has_64_at_most)
 	partition_flush(&r.env);
 	WAIT(&r.h, r.env.flights == 0);
 	assert_true(r.stored_count < 6000);
-	assert_int_equal(ask_int(r.redis, "ZCARD " LOG ":20261123"),
-			 STORE_LOG_BATCHES_MAX);
+	assert_int_equal(ask_int(&r.h, "ZCARD " LOG ":20261123"), STORE_LOG_BATCHES_MAX);
 	rig_settle();
 	assert_int_equal(r.stored_count, 6000);
 	r.env.tail_max_bytes = 0;
@@ -81,11 +80,11 @@ TEST_THAT(a_message_longer_than_a_batch_is_a_batch)
 	rig_publish(200000);
 	rig_publish(100);
 	rig_settle();
-	assert_int_equal(ask_int(r.redis, "ZCARD " LOG ":20261123"), 3);
+	assert_int_equal(ask_int(&r.h, "ZCARD " LOG ":20261123"), 3);
 	r.env.tail_max_bytes = 0;
 	partition_shrink(&r.env);
 	rig_expect_all_from(0);
-	rig_expect_text("262144", "HGET " LOG " largest");
+	assert_text(&r.h, "HGET " LOG " largest", "262144");
 }
 
 /* ---- days and times -------------------------------------------------------------------
@@ -99,12 +98,12 @@ TEST_THAT(each_utc_day_has_its_key)
 	rig_publish(100);
 	rig_settle();
 	assert_int_equal(r.stored_count, 2);
-	assert_int_equal(ask_int(r.redis, "ZCARD " LOG ":20261123"), 1);
-	assert_int_equal(ask_int(r.redis, "ZCARD " LOG ":20261124"), 1);
+	assert_int_equal(ask_int(&r.h, "ZCARD " LOG ":20261123"), 1);
+	assert_int_equal(ask_int(&r.h, "ZCARD " LOG ":20261124"), 1);
 	r.env.now_ms += 10 * DAY_MS;
 	rig_publish_all(3, 100);
-	assert_int_equal(ask_int(r.redis, "ZCARD " LOG ":20261204"), 1);
-	assert_int_equal(ask_int(r.redis, "HEXISTS " LOG " 20261204"), 1);
+	assert_int_equal(ask_int(&r.h, "ZCARD " LOG ":20261204"), 1);
+	assert_int_equal(ask_int(&r.h, "HEXISTS " LOG " 20261204"), 1);
 	r.env.tail_max_bytes = 0;
 	partition_shrink(&r.env);
 	rig_expect_all_from(0);
@@ -120,7 +119,7 @@ TEST_THAT(times_and_days_never_go_back)
 	r.env.now_ms = NOON_MS;
 	rig_publish_all(1, 100);
 	rig_publish_all(1, 100);
-	assert_int_equal(ask_int(r.redis, "EXISTS " LOG ":20261123"), 0);
+	assert_int_equal(ask_int(&r.h, "EXISTS " LOG ":20261123"), 0);
 	for (int i = 0; i < 3; i++) {
 		assert_int_equal(rig_next(c, &record), TIDE_OK);
 		assert_int_equal(record.msg.ts_unix_ms, NOON_MS + DAY_MS);
@@ -142,7 +141,7 @@ TEST_THAT(what_redis_refuses_fails_with_all_that_gathered_behind_it)
 
 	rig_publish_all(3, 100);
 	bytes = partition_bytes(r.p);
-	rig_ask("CONFIG SET maxmemory 1");
+	tell(&r.h, "CONFIG SET maxmemory 1");
 	first = rig_publish(100);
 	partition_flush(&r.env);
 	second = rig_publish(100);
@@ -159,7 +158,7 @@ TEST_THAT(what_redis_refuses_fails_with_all_that_gathered_behind_it)
 	assert_int_equal(partition_due_ms(&r.env), r.env.now_ms + 200);
 	partition_flush(&r.env);
 	assert_int_equal(r.env.flights, 0);
-	rig_ask("CONFIG SET maxmemory 0");
+	tell(&r.h, "CONFIG SET maxmemory 0");
 	rig_settle();
 	assert_int_equal(r.stored_count, 4);
 	assert_true(partition_bytes(r.p) - bytes < 200);
@@ -170,10 +169,10 @@ TEST_THAT(what_redis_refuses_fails_with_all_that_gathered_behind_it)
 
 TEST_THAT(the_first_append_may_be_refused)
 {
-	rig_ask("CONFIG SET maxmemory 1");
+	tell(&r.h, "CONFIG SET maxmemory 1");
 	rig_publish_all(3, 100);
 	assert_int_equal(r.refused, 3);
-	rig_ask("CONFIG SET maxmemory 0");
+	tell(&r.h, "CONFIG SET maxmemory 0");
 	rig_publish_all(3, 100);
 	assert_int_equal(r.stored_count, 3);
 	assert_int_equal(rig_recover(), TIDE_OK);
@@ -197,35 +196,36 @@ TEST_THAT(an_append_that_may_have_been_carried_out_is_removed)
 	struct pub *pub;
 
 	rig_publish_all(3, 100);
-	rig_ask("CONFIG SET maxmemory 1");
-	rig_ask("CLIENT PAUSE 60000 WRITE");
+	tell(&r.h, "CONFIG SET maxmemory 1");
+	tell(&r.h, "CLIENT PAUSE 60000 WRITE");
 	pub = rig_publish(100);
 	publish_seen("a");
 	for (int i = 0; i < 20; i++) {
 		rig_turn();
 		usleep(1000);
 	}
-	rig_ask("CLIENT KILL TYPE normal SKIPME yes");
-	rig_ask("CLIENT UNPAUSE");
+	tell(&r.h, "CLIENT KILL TYPE normal SKIPME yes");
+	tell(&r.h, "CLIENT UNPAUSE");
 	WAIT(&r.h, pub->is_told);
 	assert_int_equal(pub->status, TIDE_ESTORE);
-	rig_ask("CONFIG SET maxmemory 0");
-	rig_ask("ZADD " LOG ":20261123 3 left 4 over");
-	rig_ask("ZADD " IDS " 1 %s 2 %s", "0000000000000009@2 x", "0000000000000009@4 a");
+	tell(&r.h, "CONFIG SET maxmemory 0");
+	tell(&r.h, "ZADD " LOG ":20261123 3 left 4 over");
+	tell(&r.h, "ZADD " IDS " 1 %s 2 %s", "0000000000000009@2 x",
+	     "0000000000000009@4 a");
 	r.env.now_ms += DAY_MS;
 	rig_publish_all(1, 100);
 	assert_int_equal(r.stored_count, 4);
-	assert_int_equal(ask_int(r.redis, "ZCARD " LOG ":20261123"), 1);
+	assert_int_equal(ask_int(&r.h, "ZCARD " LOG ":20261123"), 1);
 	/* Its publish id, and no other. */
-	rig_ask("ZREM " IDS " %s", "0000000000000009@2 x");
-	assert_int_equal(ask_int(r.redis, "ZCARD " IDS), 0);
+	tell(&r.h, "ZREM " IDS " %s", "0000000000000009@2 x");
+	assert_int_equal(ask_int(&r.h, "ZCARD " IDS), 0);
 	r.env.tail_max_bytes = 0;
 	partition_shrink(&r.env);
 	rig_expect_all_from(0);
 	/* Once is enough. */
-	rig_ask("ZADD " LOG ":20261123 100 other");
+	tell(&r.h, "ZADD " LOG ":20261123 100 other");
 	rig_publish_all(1, 100);
-	assert_int_equal(ask_int(r.redis, "ZCARD " LOG ":20261123"), 2);
+	assert_int_equal(ask_int(&r.h, "ZCARD " LOG ":20261123"), 2);
 }
 
 /* ---- a new process
@@ -328,14 +328,12 @@ TEST_THAT(those_that_wait_to_be_read_are_told_when_the_store_closes)
 	store_shard_destroy(r.h.shard);
 	harness_open_up(&r.h);
 	r.env.store = r.h.store;
-	redisFree(r.redis);
-	r.redis = harness_redis(&r.h);
 }
 
 TEST_THAT(a_state_that_begins_behind_the_last_batch_counts)
 {
 	rig_publish_all(5, 100);
-	rig_ask("HSET " LOG " start 50");
+	tell(&r.h, "HSET " LOG " start 50");
 	assert_int_equal(rig_recover(), TIDE_OK);
 	assert_int_equal(partition_start(r.p), 50);
 	assert_int_equal(partition_end(r.p), 50);
@@ -343,7 +341,7 @@ TEST_THAT(a_state_that_begins_behind_the_last_batch_counts)
 
 static void damage(const char *script)
 {
-	rig_ask("EVAL %s 1 " LOG ":20261123", script);
+	tell(&r.h, "EVAL %s 1 " LOG ":20261123", script);
 }
 
 /* Byte `at` of the last batch is another one. */
@@ -422,10 +420,10 @@ TEST_THAT(what_is_trimmed_is_gone_and_days_are_dropped_whole)
 	publish_days();
 	all = partition_bytes(r.p);
 	trim(345);
-	assert_int_equal(ask_int(r.redis, "EXISTS " LOG ":20261124 " LOG ":20261125"), 0);
-	assert_int_equal(ask_int(r.redis, "HLEN " LOG), 2 + 7);
+	assert_int_equal(ask_int(&r.h, "EXISTS " LOG ":20261124 " LOG ":20261125"), 0);
+	assert_int_equal(ask_int(&r.h, "HLEN " LOG), 2 + 7);
 	/* The batch that has the start stays. */
-	assert_int_equal(ask_int(r.redis, "ZCARD " LOG ":20261126"), 6);
+	assert_int_equal(ask_int(&r.h, "ZCARD " LOG ":20261126"), 6);
 	bytes = partition_bytes(r.p);
 	assert_true(bytes > all / 2 && bytes < all * 7 / 10);
 	rig_expect_all_from(345);
@@ -434,7 +432,7 @@ TEST_THAT(what_is_trimmed_is_gone_and_days_are_dropped_whole)
 	assert_int_equal(partition_bytes(r.p), bytes);
 	rig_expect_all_from(345);
 	trim(400);
-	assert_int_equal(ask_int(r.redis, "EXISTS " LOG ":20261126"), 0);
+	assert_int_equal(ask_int(&r.h, "EXISTS " LOG ":20261126"), 0);
 	rig_expect_all_from(400);
 }
 
@@ -472,7 +470,7 @@ TEST_THAT(what_is_under_way_outlives_a_trim_to_the_end)
 	rig_expect_all_from(5);
 	trim(7);
 	rig_publish_all(1, 100);
-	assert_int_equal(ask_int(r.redis, "HEXISTS " LOG " 20261123"), 1);
+	assert_int_equal(ask_int(&r.h, "HEXISTS " LOG " 20261123"), 1);
 	assert_int_equal(rig_recover(), TIDE_OK);
 	rig_expect_all_from(7);
 }
@@ -483,7 +481,7 @@ TEST_THAT(a_day_that_is_being_removed_begins_anew)
 	rig_publish_all(5, 100);
 	partition_trim(r.p, 5, NULL, NULL);
 	rig_publish_all(2, 100);
-	assert_int_equal(ask_int(r.redis, "HEXISTS " LOG " 20261123"), 1);
+	assert_int_equal(ask_int(&r.h, "HEXISTS " LOG " 20261123"), 1);
 	assert_int_equal(rig_recover(), TIDE_OK);
 	rig_expect_all_from(5);
 }
@@ -493,16 +491,16 @@ TEST_THAT(a_trim_that_fails_is_made_good_by_the_next_one)
 	struct outcome o = { 0 };
 
 	publish_days();
-	rig_ask("RENAME " LOG " kept");
-	rig_ask("SET " LOG " other");
+	tell(&r.h, "RENAME " LOG " kept");
+	tell(&r.h, "SET " LOG " other");
 	partition_trim(r.p, 345, on_done, &o);
 	WAIT(&r.h, o.calls == 1);
 	assert_int_equal(o.status, TIDE_ESTORE);
 	assert_int_equal(partition_start(r.p), 345);
-	rig_ask("RENAME kept " LOG);
+	tell(&r.h, "RENAME kept " LOG);
 	trim(346);
-	assert_int_equal(ask_int(r.redis, "EXISTS " LOG ":20261124 " LOG ":20261125"), 0);
-	assert_int_equal(ask_int(r.redis, "HLEN " LOG), 2 + 7);
+	assert_int_equal(ask_int(&r.h, "EXISTS " LOG ":20261124 " LOG ":20261125"), 0);
+	assert_int_equal(ask_int(&r.h, "HLEN " LOG), 2 + 7);
 }
 
 /* ---- times

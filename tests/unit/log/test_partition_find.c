@@ -174,7 +174,7 @@ TEST_THAT(days_are_old_as_a_whole)
 	assert_int_equal(partition_find_age(r.p, partition_last_ms(r.p) + 1), 30);
 	assert_int_equal(trim(30), TIDE_OK);
 	/* The start, and the largest batch. */
-	assert_int_equal(ask_int(r.redis, "HLEN " LOG), 2);
+	assert_int_equal(ask_int(&r.h, "HLEN " LOG), 2);
 }
 
 TEST_THAT(times_that_were_ahead_of_the_clock_count)
@@ -206,19 +206,19 @@ TEST_THAT(a_refused_trim_is_sent_again_though_the_start_stays)
 {
 	publish_day(0);
 	publish_day(1);
-	rig_ask("RENAME " LOG " kept");
-	rig_ask("SET " LOG " other");
+	tell(&r.h, "RENAME " LOG " kept");
+	tell(&r.h, "SET " LOG " other");
 	r.news = 0;
 	assert_int_equal(trim(12), TIDE_ESTORE);
 	assert_true(partition_trim_failed(r.p));
 	assert_int_equal(partition_start(r.p), 12);
 	assert_true(r.news > 0);
 	assert_int_equal(trim(12), TIDE_ESTORE);
-	rig_ask("DEL " LOG);
-	rig_ask("RENAME kept " LOG);
+	tell(&r.h, "DEL " LOG);
+	tell(&r.h, "RENAME kept " LOG);
 	assert_int_equal(trim(0), TIDE_OK);
 	assert_false(partition_trim_failed(r.p));
-	assert_int_equal(ask_int(r.redis, "EXISTS " LOG ":20261123"), 0);
+	assert_int_equal(ask_int(&r.h, "EXISTS " LOG ":20261123"), 0);
 	assert_int_equal(rig_recover(), TIDE_OK);
 	assert_int_equal(partition_start(r.p), 12);
 	rig_expect_all_from(12);
@@ -228,11 +228,11 @@ TEST_THAT(a_trim_passes_while_memory_is_out)
 {
 	publish_day(0);
 	publish_day(1);
-	rig_ask("CONFIG SET maxmemory 1");
+	tell(&r.h, "CONFIG SET maxmemory 1");
 	assert_int_equal(trim(16), TIDE_OK);
-	rig_ask("CONFIG SET maxmemory 0");
-	assert_int_equal(ask_int(r.redis, "EXISTS " LOG ":20261123"), 0);
-	assert_int_equal(ask_int(r.redis, "ZCARD " LOG ":20261124"), 1);
+	tell(&r.h, "CONFIG SET maxmemory 0");
+	assert_int_equal(ask_int(&r.h, "EXISTS " LOG ":20261123"), 0);
+	assert_int_equal(ask_int(&r.h, "ZCARD " LOG ":20261124"), 1);
 	rig_expect_all_from(16);
 }
 
@@ -241,13 +241,13 @@ TEST_THAT(a_trim_removes_256_batches_at_a_time_until_none_is_left)
 	redisReply *stats;
 
 	publish_day(0);
-	rig_ask("EVAL %s 1 %s",
-		"for i = 1, 1000 do redis.call('ZADD', KEYS[1], i / 1001, i) end",
-		LOG ":20261123");
-	rig_ask("CONFIG RESETSTAT");
+	tell(&r.h, "EVAL %s 1 %s",
+	     "for i = 1, 1000 do redis.call('ZADD', KEYS[1], i / 1001, i) end",
+	     LOG ":20261123");
+	tell(&r.h, "CONFIG RESETSTAT");
 	assert_int_equal(trim(7), TIDE_OK);
-	assert_int_equal(ask_int(r.redis, "ZCARD " LOG ":20261123"), 1);
-	stats = ask(r.redis, "INFO commandstats");
+	assert_int_equal(ask_int(&r.h, "ZCARD " LOG ":20261123"), 1);
+	stats = ask(&r.h, "INFO commandstats");
 	assert_non_null(strstr(stats->str, "cmdstat_eval:calls=4,"));
 	freeReplyObject(stats);
 	rig_expect_all_from(7);

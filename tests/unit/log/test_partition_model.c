@@ -81,21 +81,21 @@ static void trouble(void)
 {
 	switch (pick(5)) {
 	case 0:
-		rig_ask("CONFIG SET maxmemory 1");
+		tell(&r.h, "CONFIG SET maxmemory 1");
 		break;
 	case 1:
 		/* What is sent again is refused, and may have been carried out. */
-		rig_ask("CLIENT PAUSE 3 WRITE");
+		tell(&r.h, "CLIENT PAUSE 3 WRITE");
 		rig_turn();
-		rig_ask("CONFIG SET maxmemory 1");
-		rig_ask("CLIENT KILL TYPE normal SKIPME yes");
+		tell(&r.h, "CONFIG SET maxmemory 1");
+		tell(&r.h, "CLIENT KILL TYPE normal SKIPME yes");
 		cuts++;
 		break;
 	case 2:
-		rig_ask("CONFIG SET maxmemory 0");
+		tell(&r.h, "CONFIG SET maxmemory 0");
 		break;
 	default:
-		rig_ask("CLIENT KILL TYPE normal SKIPME yes");
+		tell(&r.h, "CLIENT KILL TYPE normal SKIPME yes");
 		cuts++;
 	}
 }
@@ -157,13 +157,12 @@ static void hold(struct held *held, struct slice bytes, uint64_t start)
 static struct held find_held(uint64_t start)
 {
 	struct held held = { 0 };
-	redisReply *days = redisCommand(r.redis, "KEYS %slog:*",
-					store_log_prefix(partition_keys(r.p)));
+	redisReply *days =
+		ask(&r.h, "KEYS %slog:*", store_log_prefix(partition_keys(r.p)));
 
 	assert_int_equal(days->type, REDIS_REPLY_ARRAY);
 	for (size_t i = 0; i < days->elements; i++) {
-		redisReply *rows =
-			redisCommand(r.redis, "ZRANGE %s 0 -1", days->element[i]->str);
+		redisReply *rows = ask(&r.h, "ZRANGE %s 0 -1", days->element[i]->str);
 
 		assert_int_equal(rows->type, REDIS_REPLY_ARRAY);
 		for (size_t j = 0; j < rows->elements; j++)
@@ -280,7 +279,7 @@ static void step(void)
 		if (pick(40) == 0)
 			crash();
 		else if (is_trouble && pick(10) == 0)
-			rig_ask("CONFIG SET maxmemory 0");
+			tell(&r.h, "CONFIG SET maxmemory 0");
 		break;
 	default:
 		r.env.now_ms += pick(4);
@@ -294,7 +293,7 @@ static void finish(void)
 {
 	struct reader *reader = &readers[0];
 
-	rig_ask("CONFIG SET maxmemory 0");
+	tell(&r.h, "CONFIG SET maxmemory 0");
 	rig_settle();
 	for (unsigned i = 0; i < READERS; i++)
 		read_to_end(&readers[i]);

@@ -235,7 +235,7 @@ static const char *const set_names[] = { "ready", "delayed", "buried", "unack" }
 static void check_set(int set, bool is_strict)
 {
 	redisReply *r =
-		ask(w.redis, "ZRANGE tide:{//jobs#0}:%s 0 -1 WITHSCORES", set_names[set]);
+		ask(&w.h, "ZRANGE tide:{//jobs#0}:%s 0 -1 WITHSCORES", set_names[set]);
 	const struct stage *st = NULL;
 	uint64_t before = 0, behind = 0, retries = 0;
 

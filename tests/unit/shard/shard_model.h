@@ -52,7 +52,6 @@ struct world {
 	struct shard_env env;
 	struct heap timers;
 	struct shard *shard;
-	redisContext *redis;
 	struct thing things[MESSAGES_MAX];
 	size_t count;
 	uint64_t random;
@@ -303,8 +302,8 @@ static void dump(uint64_t id)
 	static const char *const names[] = { "ready", "delayed", "unack", "buried" };
 
 	for (int i = 0; i < 4; i++) {
-		redisReply *r = ask(w.redis, "ZSCORE tide:{//jobs#0}:%s %016llx",
-				    names[i], (unsigned long long)id);
+		redisReply *r = ask(&w.h, "ZSCORE tide:{//jobs#0}:%s %016llx", names[i],
+				    (unsigned long long)id);
 
 		if (r->str)
 			print_message("%llx is in %s by %s\n", (unsigned long long)id,

@@ -27,6 +27,7 @@ struct harness {
 	char dir[128];
 	struct store *store;
 	struct store_shard *shard;
+	redisContext *redis;
 	enum store_state state;
 	unsigned ups, downs;
 	char why[512];
@@ -142,10 +143,13 @@ static inline void harness_close(struct harness *h)
 	store_close(h->store, 5000, harness_on_closed, h);
 	WAIT(h, h->is_closed);
 	h->store = NULL;
+	redisFree(h->redis);
+	h->redis = NULL;
 }
 
 static inline void harness_deinit(struct harness *h)
 {
+	redisFree(h->redis);
 	uv_close((uv_handle_t *)&h->waker, NULL);
 	/* After a failed test something may be open that never ends. */
 	for (int i = 0; uv_run(&h->loop, UV_RUN_NOWAIT) && i < DEADLINE_MS; i++)
@@ -170,44 +174,83 @@ static inline int harness_teardown(void **state)
 	return 0;
 }
 
-/* A connection of the test's own to the embedded Redis. */
+/* A connection of the test's own to the embedded Redis: the harness closes it. */
 static inline redisContext *harness_redis(struct harness *h)
 {
 	char path[160];
+	if (h->redis && h->redis->err) {
+		redisFree(h->redis);
+		h->redis = NULL;
+	}
+	if (h->redis)
+		return h->redis;
 	snprintf(path, sizeof(path), "%s/redis.sock", h->dir);
-	redisContext *c = redisConnectUnix(path);
-	assert_non_null(c);
-	assert_int_equal(c->err, 0);
-	return c;
+	h->redis = redisConnectUnix(path);
+	assert_non_null(h->redis);
+	assert_int_equal(h->redis->err, 0);
+	return h->redis;
 }
 
-static inline redisReply *ask(redisContext *c, const char *format, ...)
+static inline redisReply *harness_ask(struct harness *h, const char *format, va_list args)
 {
-	va_list args;
-	va_start(args, format);
-	redisReply *reply = redisvCommand(c, format, args);
-	va_end(args);
+	va_list again;
+	va_copy(again, args);
+	redisReply *reply = redisvCommand(harness_redis(h), format, args);
+	/* It may be another Redis by now. */
 	if (!reply)
-		fail_msg("%s: %s", format, c->errstr);
+		reply = redisvCommand(harness_redis(h), format, again);
+	va_end(again);
+	if (!reply)
+		fail_msg("%s: %s", format, h->redis->errstr);
 	return reply;
 }
 
-static inline long long ask_int(redisContext *c, const char *command)
+static inline redisReply *ask(struct harness *h, const char *format, ...)
 {
-	redisReply *reply = ask(c, command);
+	va_list args;
+	va_start(args, format);
+	redisReply *reply = harness_ask(h, format, args);
+	va_end(args);
+	return reply;
+}
+
+/* The same where the answer says nothing, but for an error. */
+static inline void tell(struct harness *h, const char *format, ...)
+{
+	va_list args;
+	va_start(args, format);
+	redisReply *reply = harness_ask(h, format, args);
+	va_end(args);
+	if (reply->type == REDIS_REPLY_ERROR)
+		fail_msg("%s: %s", format, reply->str);
+	freeReplyObject(reply);
+}
+
+static inline long long ask_int(struct harness *h, const char *command)
+{
+	redisReply *reply = ask(h, command);
 	assert_int_equal(reply->type, REDIS_REPLY_INTEGER);
 	long long n = reply->integer;
 	freeReplyObject(reply);
 	return n;
 }
 
+/* NULL: there is none. */
+static inline void assert_text(struct harness *h, const char *command, const char *want)
+{
+	redisReply *reply = ask(h, command);
+	if (want)
+		assert_string_equal(reply->str, want);
+	else
+		assert_int_equal(reply->type, REDIS_REPLY_NIL);
+	freeReplyObject(reply);
+}
+
 static inline long harness_redis_pid(struct harness *h)
 {
-	redisContext *c = harness_redis(h);
-	redisReply *reply = ask(c, "INFO server");
+	redisReply *reply = ask(h, "INFO server");
 	long pid = atol(strstr(reply->str, "process_id:") + strlen("process_id:"));
 	freeReplyObject(reply);
-	redisFree(c);
 	return pid;
 }
 

@@ -203,9 +203,7 @@ STORE_TEST(moves_tries_and_removals_change_exactly_what_they_name)
 	batch_remove(b, 2, STORE_BURIED, false, false);
 	batch_remove(b, 3, STORE_READY, false, false);
 	commit_ok(h, b);
-	redisContext *c = harness_redis(h);
-	assert_int_equal(ask_int(c, "DBSIZE"), 0);
-	redisFree(c);
+	assert_int_equal(ask_int(h, "DBSIZE"), 0);
 }
 
 STORE_TEST(expiring_messages_are_in_the_expiry_set_until_they_are_removed)
@@ -217,15 +215,13 @@ STORE_TEST(expiring_messages_are_in_the_expiry_set_until_they_are_removed)
 						1790000000001.0 });
 	msg_unref(m);
 	commit_ok(h, b);
-	redisContext *c = harness_redis(h);
-	redisReply *reply = ask(c, "ZSCORE tide:{//jobs#0}:expiry 0000000000000009");
+	redisReply *reply = ask(h, "ZSCORE tide:{//jobs#0}:expiry 0000000000000009");
 	assert_string_equal(reply->str, "1790000000123");
 	freeReplyObject(reply);
 	b = store_batch_begin(h->store, h->shard);
 	batch_remove(b, 9, STORE_DELAYED, false, true);
 	commit_ok(h, b);
-	assert_int_equal(ask_int(c, "DBSIZE"), 0);
-	redisFree(c);
+	assert_int_equal(ask_int(h, "DBSIZE"), 0);
 }
 
 STORE_TEST(empty_batch_completes_from_the_loop)
@@ -307,14 +303,12 @@ STORE_TEST(a_read_from_a_place_begins_at_the_first_that_is_not_before_it)
 /* Every size of what fits, around the few bodies that Redis looks up at a time. */
 STORE_TEST(a_read_ends_before_the_body_that_is_too_large)
 {
-	redisContext *c = harness_redis(h);
 	insert_range(h, 1, 100);
 	for (int large = 1; large <= 40; large++) {
-		freeReplyObject(
-			redisCommand(c, "EVAL %s 1 tide:{//jobs#0}:msg %s",
-				     "return redis.call('HSET', KEYS[1], ARGV[1], "
-				     "string.rep('x', 100000))",
-				     hex_id((uint64_t)large)));
+		tell(h, "EVAL %s 1 tide:{//jobs#0}:msg %s",
+		     "return redis.call('HSET', KEYS[1], ARGV[1], "
+		     "string.rep('x', 100000))",
+		     hex_id((uint64_t)large));
 		/* All before it, and not it, unless it is the first. */
 		read_set(h, STORE_READY, 0, 4096, 90000, false);
 		assert_int_equal(got.count, large == 1 ? 1 : large - 1);
@@ -322,26 +316,22 @@ STORE_TEST(a_read_ends_before_the_body_that_is_too_large)
 	}
 	/* Of large ones behind each other: those that fit. */
 	for (int large = 21; large <= 60; large++)
-		freeReplyObject(
-			redisCommand(c, "EVAL %s 1 tide:{//jobs#0}:msg %s",
-				     "return redis.call('HSET', KEYS[1], ARGV[1], "
-				     "string.rep('x', 100000))",
-				     hex_id((uint64_t)large)));
+		tell(h, "EVAL %s 1 tide:{//jobs#0}:msg %s",
+		     "return redis.call('HSET', KEYS[1], ARGV[1], "
+		     "string.rep('x', 100000))",
+		     hex_id((uint64_t)large));
 	for (int fit = 1; fit < 40; fit++) {
 		read_set(h, STORE_READY, 0, 4096, (size_t)fit * 100000 + 50000, false);
 		assert_int_equal(got.count, 20 + fit);
 	}
-	redisFree(c);
 }
 
 STORE_TEST(missing_and_corrupt_bodies_are_told_apart)
 {
 	insert_range(h, 1, 3);
-	redisContext *c = harness_redis(h);
-	freeReplyObject(ask(c, "HDEL tide:{//jobs#0}:msg 0000000000000001"));
-	freeReplyObject(ask(c, "HSET tide:{//jobs#0}:msg 0000000000000002 nonsense"));
-	freeReplyObject(ask(c, "ZADD tide:{//jobs#0}:ready 0 zzz"));
-	redisFree(c);
+	tell(h, "HDEL tide:{//jobs#0}:msg 0000000000000001");
+	tell(h, "HSET tide:{//jobs#0}:msg 0000000000000002 nonsense");
+	tell(h, "ZADD tide:{//jobs#0}:ready 0 zzz");
 	read_set(h, STORE_READY, 0, 10, 1 << 20, false);
 	assert_int_equal(got.count, 3);
 	assert_null(got.rows[0].msg);
@@ -406,9 +396,7 @@ STORE_TEST(purge_removes_with_all_that_belongs_to_a_message)
 	memset(&o, 0, sizeof(o));
 	purge(h, 0, 4096, &o);
 	assert_int_equal(o.number, 0);
-	redisContext *c = harness_redis(h);
-	assert_int_equal(ask_int(c, "DBSIZE"), 0);
-	redisFree(c);
+	assert_int_equal(ask_int(h, "DBSIZE"), 0);
 }
 
 STORE_TEST(erase_removes_a_queue_and_no_other)
@@ -435,10 +423,8 @@ STORE_TEST(erase_removes_a_queue_and_no_other)
 	WAIT(h, o.calls == 1);
 	assert_int_equal(o.status, TIDE_OK);
 	assert_int_equal(count_all(h).bodies, 0);
-	redisContext *c = harness_redis(h);
-	assert_int_equal(ask_int(c, "DBSIZE"), 3);
-	assert_int_equal(ask_int(c, "HLEN tide:/:queues"), 1);
-	redisFree(c);
+	assert_int_equal(ask_int(h, "DBSIZE"), 3);
+	assert_int_equal(ask_int(h, "HLEN tide:/:queues"), 1);
 }
 
 /* ---- definitions ------------------------------------------------------------------ */
@@ -512,10 +498,8 @@ STORE_TEST(definitions_come_back_after_a_restart)
 STORE_TEST(errors_of_redis_reach_the_completion_with_their_text)
 {
 	struct outcome o = { 0 };
-	redisContext *c = harness_redis(h);
-	freeReplyObject(ask(c, "SET tide:/:queues x"));
-	freeReplyObject(ask(c, "SET tide:{//jobs#0}:ready x"));
-	redisFree(c);
+	tell(h, "SET tide:/:queues x");
+	tell(h, "SET tide:{//jobs#0}:ready x");
 	store_definition_set(h->store, STORE_QUEUES, SLICE("/"), SLICE("q"), SLICE("v"),
 			     on_done, &o);
 	WAIT(h, o.calls == 1);
@@ -573,8 +557,7 @@ STORE_TEST(removals_pass_while_memory_is_out)
 	struct outcome purged = { 0 };
 	struct store_stats stats;
 	insert_range(h, 1, 10);
-	redisContext *c = harness_redis(h);
-	freeReplyObject(ask(c, "CONFIG SET maxmemory 1"));
+	tell(h, "CONFIG SET maxmemory 1");
 	struct batch *b = store_batch_begin(h->store, h->shard);
 	insert(b, 11, STORE_READY, 0);
 	batch_remove(b, 1, STORE_READY, true, true);
@@ -591,8 +574,7 @@ STORE_TEST(removals_pass_while_memory_is_out)
 	purge(h, 0, 3, &purged);
 	assert_int_equal(purged.number, 3);
 	assert_int_equal(count_all(h).bodies, 5);
-	freeReplyObject(ask(c, "CONFIG SET maxmemory 0"));
-	redisFree(c);
+	tell(h, "CONFIG SET maxmemory 0");
 	insert_range(h, 12, 12);
 	assert_int_equal(h->downs, 0);
 	store_stats(h->store, &stats);
@@ -604,7 +586,6 @@ STORE_TEST(removals_pass_while_memory_is_out)
 STORE_TEST(round_trips_are_timed)
 {
 	struct store_stats before, after;
-	redisContext *c = harness_redis(h);
 
 	store_stats(h->store, &before);
 	insert_range(h, 1, 10);
@@ -613,8 +594,7 @@ STORE_TEST(round_trips_are_timed)
 	assert_true(after.commands > before.commands + 2);
 	assert_int_equal(after.round_trip.count, before.round_trip.count + 1);
 	/* Redis is asleep. */
-	freeReplyObject(ask(c, "CLIENT PAUSE 100 ALL"));
-	redisFree(c);
+	tell(h, "CLIENT PAUSE 100 ALL");
 	insert_range(h, 11, 11);
 	store_stats(h->store, &after);
 	assert_true(after.round_trip.max > 50 * UINT64_C(1000000));
@@ -632,12 +612,10 @@ static uint64_t memory_of(struct harness *h)
 STORE_TEST(redis_tells_its_memory_to_those_who_ask)
 {
 	struct store_stats stats;
-	redisContext *c = harness_redis(h);
 	uint64_t asked;
 
 	assert_int_equal(memory_of(h), 0);
-	freeReplyObject(ask(c, "CONFIG SET maxmemory 2gb"));
-	redisFree(c);
+	tell(h, "CONFIG SET maxmemory 2gb");
 	store_memory_ask(h->store);
 	store_memory_ask(h->store);
 	WAIT(h, memory_of(h) > 100000);

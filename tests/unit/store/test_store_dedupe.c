@@ -200,19 +200,15 @@ STORE_TEST(those_that_are_over_are_trimmed_in_pieces)
 STORE_TEST(they_are_trimmed_while_memory_is_out)
 {
 	write_ids(h, 1, 10);
-	redisContext *c = harness_redis(h);
-	freeReplyObject(ask(c, "CONFIG SET maxmemory 1"));
+	tell(h, "CONFIG SET maxmemory 1");
 	assert_int_equal(trim(h, 1790000000005, 100), 5);
-	freeReplyObject(ask(c, "CONFIG SET maxmemory 0"));
-	redisFree(c);
+	tell(h, "CONFIG SET maxmemory 0");
 }
 
 STORE_TEST(what_is_no_member_of_ours_is_counted_and_left_out)
 {
 	write_ids(h, 1, 2);
-	redisContext *c = harness_redis(h);
-	assert_int_equal(ask_int(c, "ZADD tide:{//jobs#0}:dedupe 5 nonsense"), 1);
-	redisFree(c);
+	assert_int_equal(ask_int(h, "ZADD tide:{//jobs#0}:dedupe 5 nonsense"), 1);
 	struct rows r = read_ids(h, 0, 10);
 	assert_int_equal(r.total, 3);
 	assert_int_equal(r.count, 2);
@@ -230,15 +226,13 @@ STORE_TEST(an_id_goes_with_its_message)
 					      .copy = 1,
 					      .until_unix_ms = 1790000000007 });
 	msg_unref(m);
-	redisContext *c = harness_redis(h);
 	/* Of one transaction, nothing or all is done. */
-	freeReplyObject(ask(c, "CONFIG SET maxmemory 1"));
+	tell(h, "CONFIG SET maxmemory 1");
 	store_batch_commit_take(b, on_batch, &o);
 	WAIT(h, o.calls == 1);
 	assert_int_equal(o.status, TIDE_ESTORE);
-	assert_int_equal(ask_int(c, "DBSIZE"), 0);
-	freeReplyObject(ask(c, "CONFIG SET maxmemory 0"));
-	redisFree(c);
+	assert_int_equal(ask_int(h, "DBSIZE"), 0);
+	tell(h, "CONFIG SET maxmemory 0");
 }
 
 RUN_TESTS(.setup = harness_setup, .teardown = harness_teardown)

@@ -51,46 +51,41 @@ static void append(struct harness *h, const char *name, unsigned index, uint32_t
 
 STORE_TEST(a_topic_is_declared_with_its_sets)
 {
-	redisContext *c = harness_redis(h);
 	set_topic(h, "events", 8, "partitions=8");
 	set_topic(h, "audit", 1, "partitions=1");
-	assert_int_equal(ask_int(c, "HLEN tide:/:topic-options"), 2);
-	assert_int_equal(ask_int(c, "SISMEMBER tide:/:topics events"), 1);
-	assert_int_equal(ask_int(c, "SCARD tide:/:topics"), 2);
-	assert_int_equal(ask_int(c, "SCARD tide:/:topic:events"), 8);
-	assert_int_equal(ask_int(c, "SISMEMBER tide:/:topic:events 0"), 1);
-	assert_int_equal(ask_int(c, "SISMEMBER tide:/:topic:events 7"), 1);
+	assert_int_equal(ask_int(h, "HLEN tide:/:topic-options"), 2);
+	assert_int_equal(ask_int(h, "SISMEMBER tide:/:topics events"), 1);
+	assert_int_equal(ask_int(h, "SCARD tide:/:topics"), 2);
+	assert_int_equal(ask_int(h, "SCARD tide:/:topic:events"), 8);
+	assert_int_equal(ask_int(h, "SISMEMBER tide:/:topic:events 0"), 1);
+	assert_int_equal(ask_int(h, "SISMEMBER tide:/:topic:events 7"), 1);
 	set_topic(h, "events", 3, "partitions=3");
-	assert_int_equal(ask_int(c, "SCARD tide:/:topic:events"), 3);
-	assert_int_equal(ask_int(c, "SCARD tide:/:topic:audit"), 1);
-	redisFree(c);
+	assert_int_equal(ask_int(h, "SCARD tide:/:topic:events"), 3);
+	assert_int_equal(ask_int(h, "SCARD tide:/:topic:audit"), 1);
 }
 
 STORE_TEST(a_declaration_that_redis_refuses_leaves_nothing)
 {
-	redisContext *c = harness_redis(h);
 	const struct store_queue topic = { SLICE("/"), SLICE("events"), 2 };
 	struct outcome o = { 0 };
-	freeReplyObject(ask(c, "CONFIG SET maxmemory 1"));
+	tell(h, "CONFIG SET maxmemory 1");
 	store_definition_set_topic(h->store, &topic, SLICE("partitions=2"), on_done, &o);
 	WAIT(h, o.calls == 1);
 	assert_int_equal(o.status, TIDE_ESTORE);
 	assert_int_equal(strncmp(o.text, "OOM ", 4), 0);
-	freeReplyObject(ask(c, "CONFIG SET maxmemory 0"));
-	assert_int_equal(ask_int(c, "DBSIZE"), 0);
+	tell(h, "CONFIG SET maxmemory 0");
+	assert_int_equal(ask_int(h, "DBSIZE"), 0);
 	/* What it refuses within the EXEC is told, too. */
-	freeReplyObject(ask(c, "SET tide:/:topics x"));
+	tell(h, "SET tide:/:topics x");
 	store_definition_set_topic(h->store, &topic, SLICE("partitions=2"), on_done, &o);
 	WAIT(h, o.calls == 2);
 	assert_int_equal(o.status, TIDE_ESTORE);
 	assert_int_equal(strncmp(o.text, "WRONGTYPE", 9), 0);
-	redisFree(c);
 }
 
 /* Also while memory is out. */
 STORE_TEST(erase_removes_a_topic_and_no_other)
 {
-	redisContext *c = harness_redis(h);
 	const struct store_queue topic = { SLICE("/"), SLICE("events"), 2 };
 	struct outcome o = { 0 };
 	set_topic(h, "events", 2, "partitions=2");
@@ -102,22 +97,21 @@ STORE_TEST(erase_removes_a_topic_and_no_other)
 	store_definition_set(h->store, STORE_PAUSES, SLICE("/"), SLICE("in events"),
 			     SLICE("0"), on_done, &o);
 	WAIT(h, o.calls == 1);
-	freeReplyObject(ask(c, "SET tide:{//events#1}:log:start kept"));
-	assert_int_equal(ask_int(c, "DBSIZE"), 16);
-	freeReplyObject(ask(c, "CONFIG SET maxmemory 1"));
+	tell(h, "SET tide:{//events#1}:log:start kept");
+	assert_int_equal(ask_int(h, "DBSIZE"), 16);
+	tell(h, "CONFIG SET maxmemory 1");
 	for (int i = 0; i < 2; i++) { /* the second time as after a reconnect */
 		store_definition_erase(h->store, STORE_TOPICS, &topic, on_done, &o);
 		WAIT(h, o.calls == 2u + (unsigned)i);
 		if (o.status < 0)
 			fail_msg("%s", o.text);
 	}
-	freeReplyObject(ask(c, "CONFIG SET maxmemory 0"));
-	assert_int_equal(ask_int(c, "DBSIZE"), 7);
-	assert_int_equal(ask_int(c, "HLEN tide:/:topic-options"), 1);
-	assert_int_equal(ask_int(c, "SCARD tide:/:topics"), 1);
-	assert_int_equal(ask_int(c, "SCARD tide:/:topic:events2"), 1);
-	assert_int_equal(ask_int(c, "ZCARD tide:{//events2#0}:log:20261123"), 1);
-	redisFree(c);
+	tell(h, "CONFIG SET maxmemory 0");
+	assert_int_equal(ask_int(h, "DBSIZE"), 7);
+	assert_int_equal(ask_int(h, "HLEN tide:/:topic-options"), 1);
+	assert_int_equal(ask_int(h, "SCARD tide:/:topics"), 1);
+	assert_int_equal(ask_int(h, "SCARD tide:/:topic:events2"), 1);
+	assert_int_equal(ask_int(h, "ZCARD tide:{//events2#0}:log:20261123"), 1);
 }
 
 /* ---- load -------------------------------------------------------------------------- */
@@ -145,7 +139,6 @@ static void on_load_end(void *ctx, int status, const char *text)
 STORE_TEST(topics_are_told_behind_queues_by_their_options)
 {
 	struct slice root = SLICE("/"), none = SLICE("");
-	redisContext *c = harness_redis(h);
 	struct loaded l = { 0 };
 	set_topic(h, "events", 2, "partitions=2");
 	store_definition_set(h->store, STORE_BINDINGS, root, SLICE("b"), none, NULL,
@@ -153,9 +146,8 @@ STORE_TEST(topics_are_told_behind_queues_by_their_options)
 	store_definition_set(h->store, STORE_QUEUES, root, SLICE("jobs"),
 			     SLICE("shards=1"), NULL, NULL);
 	store_definition_set(h->store, STORE_VHOSTS, none, root, none, NULL, NULL);
-	freeReplyObject(ask(c, "SADD tide:/:topics ghost"));
-	freeReplyObject(ask(c, "DEL tide:/:topic:events"));
-	redisFree(c);
+	tell(h, "SADD tide:/:topics ghost");
+	tell(h, "DEL tide:/:topic:events");
 	store_definition_load(h->store, on_definition, on_load_end, &l);
 	WAIT(h, l.ends == 1);
 	assert_string_equal(l.text,

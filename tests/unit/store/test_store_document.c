@@ -73,24 +73,21 @@ STORE_TEST(what_is_set_is_read_and_what_is_removed_is_not)
 STORE_TEST(a_refused_change_says_why_and_removals_pass)
 {
 	struct outcome o = { 0 };
-	redisContext *c = harness_redis(h);
 	set_one(h, "rules:shared", "a", "1");
-	freeReplyObject(ask(c, "CONFIG SET maxmemory 1"));
+	tell(h, "CONFIG SET maxmemory 1");
 	struct store_field changes[] = { { SLICE("a"), { NULL, 0 } },
 					 { SLICE("b"), SLICE("2") } };
 	store_document_change(h->store, "rules:shared", changes, 2, on_done, &o);
 	WAIT(h, o.calls == 1);
 	assert_int_equal(o.status, TIDE_ESTORE);
 	assert_non_null(strstr(o.text, "OOM"));
-	freeReplyObject(ask(c, "CONFIG SET maxmemory 0"));
+	tell(h, "CONFIG SET maxmemory 0");
 	assert_document(h, "rules:shared", "");
-	redisFree(c);
 }
 
 STORE_TEST(a_document_is_removed_and_no_other)
 {
 	struct outcome o = { 0 };
-	redisContext *c = harness_redis(h);
 	set_one(h, "rules:gen:1", "a.lua", "return 1");
 	set_one(h, "rules:gen:2", "a.lua", "");
 	store_document_remove(h->store, "rules:gen:1", on_done, &o);
@@ -98,9 +95,8 @@ STORE_TEST(a_document_is_removed_and_no_other)
 	assert_int_equal(o.status, TIDE_OK);
 	assert_document(h, "rules:gen:1", "");
 	assert_document(h, "rules:gen:2", "a.lua=;");
-	assert_int_equal(ask_int(c, "EXISTS tide:rules:gen:1"), 0);
-	assert_int_equal(ask_int(c, "HLEN tide:rules:gen:2"), 1);
-	redisFree(c);
+	assert_int_equal(ask_int(h, "EXISTS tide:rules:gen:1"), 0);
+	assert_int_equal(ask_int(h, "HLEN tide:rules:gen:2"), 1);
 }
 
 RUN_TESTS(.setup = harness_setup, .teardown = harness_teardown)

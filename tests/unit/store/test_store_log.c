@@ -127,50 +127,26 @@ static void assert_read(struct harness *h, uint32_t day, uint64_t offset, unsign
 	assert_string_equal(r.text, want);
 }
 
-static void assert_text(redisContext *c, const char *command, const char *want)
-{
-	redisReply *reply = ask(c, command);
-	if (want)
-		assert_string_equal(reply->str, want);
-	else
-		assert_int_equal(reply->type, REDIS_REPLY_NIL);
-	freeReplyObject(reply);
-}
-
-/* Set by hand what a test is about. */
-static void tell(struct harness *h, const char *command)
-{
-	redisContext *c = harness_redis(h);
-	redisReply *reply = ask(c, command);
-	assert_int_not_equal(reply->type, REDIS_REPLY_ERROR);
-	freeReplyObject(reply);
-	redisFree(c);
-}
-
 /* ---- append ------------------------------------------------------------------- */
 
 STORE_TEST(what_is_appended_lies_where_the_manual_says)
 {
-	redisContext *c = harness_redis(h);
 	append_two_days(h);
-	assert_text(c, "HGET " KEY("log") " 20261123", "0 0 1795255951123");
-	assert_text(c, "HGET " KEY("log") " 20261124", "30 700 1795305600000");
-	assert_text(c, "HGET " KEY("log") " largest", "500");
-	assert_text(c, "ZSCORE " DAY " b", "10");
-	assert_int_equal(ask_int(c, "ZCARD " DAY), 3);
-	assert_text(c, "ZSCORE " NEXT_DAY " d", "30");
-	assert_int_equal(ask_int(c, "DBSIZE"), 3);
-	redisFree(c);
+	assert_text(h, "HGET " KEY("log") " 20261123", "0 0 1795255951123");
+	assert_text(h, "HGET " KEY("log") " 20261124", "30 700 1795305600000");
+	assert_text(h, "HGET " KEY("log") " largest", "500");
+	assert_text(h, "ZSCORE " DAY " b", "10");
+	assert_int_equal(ask_int(h, "ZCARD " DAY), 3);
+	assert_text(h, "ZSCORE " NEXT_DAY " d", "30");
+	assert_int_equal(ask_int(h, "DBSIZE"), 3);
 }
 
 STORE_TEST(an_append_that_is_sent_twice_is_there_once)
 {
-	redisContext *c = harness_redis(h);
 	append_two_days(h);
 	append_two_days(h);
-	assert_int_equal(ask_int(c, "ZCARD " DAY), 3);
-	assert_int_equal(ask_int(c, "ZCARD " NEXT_DAY), 1);
-	redisFree(c);
+	assert_int_equal(ask_int(h, "ZCARD " DAY), 3);
+	assert_int_equal(ask_int(h, "ZCARD " NEXT_DAY), 1);
 }
 
 STORE_TEST(the_most_batches_and_the_largest_offset_pass)
@@ -218,7 +194,6 @@ STORE_TEST(what_memory_refuses_leaves_nothing_but_a_truncation_passes)
 {
 	static const uint32_t days[] = { 20261123 };
 	const struct store_log_batch more = batch(20, "x");
-	redisContext *c = harness_redis(h);
 	struct store_log_append a = { .day = 20261125,
 				      .batches = &more,
 				      .count = 1,
@@ -226,7 +201,7 @@ STORE_TEST(what_memory_refuses_leaves_nothing_but_a_truncation_passes)
 				      .truncate_count = 1,
 				      .is_new_day = true };
 	append_two_days(h);
-	freeReplyObject(ask(c, "CONFIG SET maxmemory 1"));
+	tell(h, "CONFIG SET maxmemory 1");
 	struct outcome o = append(h, &a);
 	assert_int_equal(o.status, TIDE_ESTORE);
 	assert_int_equal(strncmp(o.text, "OOM ", 4), 0);
@@ -236,11 +211,10 @@ STORE_TEST(what_memory_refuses_leaves_nothing_but_a_truncation_passes)
 	assert_int_equal(o.status, TIDE_ESTORE);
 	assert_int_equal(strncmp(o.text, "OOM ", 4), 0);
 	assert_false(o.is_unsure);
-	freeReplyObject(ask(c, "CONFIG SET maxmemory 0"));
-	assert_text(c, "HGET " KEY("log") " 20261125", NULL);
-	assert_int_equal(ask_int(c, "EXISTS " KEY("log:20261125")), 0);
-	assert_int_equal(ask_int(c, "ZCARD " DAY), 2);
-	redisFree(c);
+	tell(h, "CONFIG SET maxmemory 0");
+	assert_text(h, "HGET " KEY("log") " 20261125", NULL);
+	assert_int_equal(ask_int(h, "EXISTS " KEY("log:20261125")), 0);
+	assert_int_equal(ask_int(h, "ZCARD " DAY), 2);
 }
 
 STORE_TEST(a_part_of_an_append_that_was_refused_makes_it_unsure)
@@ -294,7 +268,6 @@ static struct buf seen_words(unsigned count, uint64_t base)
 
 STORE_TEST(publish_ids_are_written_with_their_messages)
 {
-	redisContext *c = harness_redis(h);
 	const struct store_log_batch b = batch(3, "x");
 	struct buf words = seen_words(2, 3);
 	struct store_log_append a = { .day = 20261123,
@@ -304,27 +277,25 @@ STORE_TEST(publish_ids_are_written_with_their_messages)
 				      .seen_count = 2 };
 	append_ok(h, &a);
 	append_ok(h, &a);
-	assert_int_equal(ask_int(c, "ZCARD " IDS), 2);
-	assert_int_equal(ask_int(c, "ZCARD " DAY), 1);
-	freeReplyObject(ask(c, "DEL " IDS " " DAY));
-	freeReplyObject(ask(c, "CONFIG SET maxmemory 1"));
+	assert_int_equal(ask_int(h, "ZCARD " IDS), 2);
+	assert_int_equal(ask_int(h, "ZCARD " DAY), 1);
+	tell(h, "DEL " IDS " " DAY);
+	tell(h, "CONFIG SET maxmemory 1");
 	assert_int_equal(append(h, &a).status, TIDE_ESTORE);
-	freeReplyObject(ask(c, "CONFIG SET maxmemory 0"));
-	assert_int_equal(ask_int(c, "DBSIZE"), 0);
+	tell(h, "CONFIG SET maxmemory 0");
+	assert_int_equal(ask_int(h, "DBSIZE"), 0);
 	a.is_new_day = true;
 	append_ok(h, &a);
-	assert_text(c, "HGET " KEY("log") " 20261123", "3 0 0");
-	assert_int_equal(ask_int(c, "ZCARD " IDS), 2);
-	redisReply *reply = redisCommand(c, "ZSCORE %s %s", IDS, "0000000000000007@4 b");
+	assert_text(h, "HGET " KEY("log") " 20261123", "3 0 0");
+	assert_int_equal(ask_int(h, "ZCARD " IDS), 2);
+	redisReply *reply = ask(h, "ZSCORE %s %s", IDS, "0000000000000007@4 b");
 	assert_string_equal(reply->str, "1001");
 	freeReplyObject(reply);
 	buf_deinit(&words);
-	redisFree(c);
 }
 
 STORE_TEST(publish_ids_of_a_refused_append_go_with_its_messages)
 {
-	redisContext *c = harness_redis(h);
 	static const uint32_t days[] = { 20261123 };
 	const struct store_log_batch before = batch(0, "w"), b = batch(3, "x");
 	struct buf words = seen_words(3, 0), unsure = seen_words(2, 1);
@@ -335,24 +306,22 @@ STORE_TEST(publish_ids_of_a_refused_append_go_with_its_messages)
 				      .seen_count = 3 };
 	/* As though a refused append had left two there. */
 	append_ok(h, &a);
-	freeReplyObject(redisCommand(c, "ZADD %s 5 %s 6 %s", IDS, "0000000000000007@1 a",
-				     "0000000000000007@2 b"));
-	assert_int_equal(ask_int(c, "ZCARD " IDS), 5);
+	tell(h, "ZADD %s 5 %s 6 %s", IDS, "0000000000000007@1 a", "0000000000000007@2 b");
+	assert_int_equal(ask_int(h, "ZCARD " IDS), 5);
 	a.batches = &b;
 	a.seen_count = 0;
 	a.truncate_days = days;
 	a.truncate_count = 1;
 	a.unsure_seen = buf_slice(&unsure);
 	a.unsure_seen_count = 2;
-	freeReplyObject(ask(c, "CONFIG SET maxmemory 1"));
+	tell(h, "CONFIG SET maxmemory 1");
 	assert_int_equal(append(h, &a).status, TIDE_ESTORE);
-	freeReplyObject(ask(c, "CONFIG SET maxmemory 0"));
-	assert_int_equal(ask_int(c, "ZCARD " IDS), 3);
+	tell(h, "CONFIG SET maxmemory 0");
+	assert_int_equal(ask_int(h, "ZCARD " IDS), 3);
 	append_ok(h, &a);
 	assert_read(h, 20261123, 0, 10, "0:w 3:x");
 	buf_deinit(&words);
 	buf_deinit(&unsure);
-	redisFree(c);
 }
 
 #define KILL_APPENDS 40
@@ -429,35 +398,33 @@ static void replace(struct harness *h, const struct store_log_replace *replace,
 
 STORE_TEST(batches_are_replaced_at_once_or_not_at_all)
 {
-	redisContext *c = harness_redis(h);
 	const struct store_log_batch merged = batch(0, "ab");
 	struct store_log_replace r = { 20261123, 0, 10, &merged, 1 };
 	struct outcome o;
 	append_two_days(h);
-	freeReplyObject(ask(c, "CONFIG SET maxmemory 1"));
+	tell(h, "CONFIG SET maxmemory 1");
 	replace(h, &r, &o);
 	assert_int_equal(o.status, TIDE_ESTORE);
 	assert_int_equal(strncmp(o.text, "OOM ", 4), 0);
 	assert_read(h, 20261123, 0, 10, "0:a 10:b 20:c");
-	freeReplyObject(ask(c, "CONFIG SET maxmemory 0"));
+	tell(h, "CONFIG SET maxmemory 0");
 	for (int i = 0; i < 2; i++) { /* the second time as after a reconnect */
 		replace(h, &r, &o);
 		assert_int_equal(o.status, TIDE_OK);
 		assert_read(h, 20261123, 0, 10, "0:ab 20:c");
 	}
-	freeReplyObject(ask(c, "CONFIG SET maxmemory 1"));
+	tell(h, "CONFIG SET maxmemory 1");
 	r = (struct store_log_replace){ .day = 20261123, .from = 20, .to = 20 };
 	replace(h, &r, &o);
 	assert_int_equal(o.status, TIDE_OK);
-	freeReplyObject(ask(c, "CONFIG SET maxmemory 0"));
+	tell(h, "CONFIG SET maxmemory 0");
 	assert_read(h, 20261123, 0, 10, "0:ab");
 	/* An error within the EXEC is one of the request. */
-	freeReplyObject(ask(c, "SET " NEXT_DAY " x"));
+	tell(h, "SET " NEXT_DAY " x");
 	r = (struct store_log_replace){ 20261124, 30, 30, &merged, 1 };
 	replace(h, &r, &o);
 	assert_int_equal(o.status, TIDE_ESTORE);
 	assert_int_equal(strncmp(o.text, "WRONGTYPE", 9), 0);
-	redisFree(c);
 }
 
 static void on_trimmed(void *ctx, int status, const char *text, uint64_t left)
@@ -479,31 +446,28 @@ static void trim(struct harness *h, uint64_t start, unsigned day_count, uint32_t
 
 STORE_TEST(a_trim_keeps_the_batch_that_has_the_start)
 {
-	redisContext *c = harness_redis(h);
 	append_two_days(h);
-	freeReplyObject(ask(c, "CONFIG SET maxmemory 1"));
+	tell(h, "CONFIG SET maxmemory 1");
 	trim(h, 9, 0, 20261123);
 	assert_read(h, 20261123, 0, 10, "0:a 10:b 20:c");
 	trim(h, 15, 0, 20261123);
 	assert_read(h, 20261123, 0, 10, "10:b 20:c");
 	trim(h, 15, 0, 20261123);
 	assert_read(h, 20261123, 0, 10, "10:b 20:c");
-	assert_text(c, "HGET " KEY("log") " start", "15");
+	assert_text(h, "HGET " KEY("log") " start", "15");
 	/* The last one tells where the log ends. */
 	trim(h, 30, 0, 20261123);
 	assert_read(h, 20261123, 0, 10, "20:c");
 	trim(h, 31, 2, 0);
-	assert_int_equal(ask_int(c, "EXISTS " DAY), 0);
-	assert_text(c, "HGET " KEY("log") " 20261123", NULL);
-	assert_text(c, "HGET " KEY("log") " start", "31");
+	assert_int_equal(ask_int(h, "EXISTS " DAY), 0);
+	assert_text(h, "HGET " KEY("log") " 20261123", NULL);
+	assert_text(h, "HGET " KEY("log") " start", "31");
 	assert_read(h, 20261124, 0, 10, "30:d");
-	freeReplyObject(ask(c, "CONFIG SET maxmemory 0"));
-	redisFree(c);
+	tell(h, "CONFIG SET maxmemory 0");
 }
 
 STORE_TEST(groups_commit_and_are_forgotten)
 {
-	redisContext *c = harness_redis(h);
 	const struct store_log_group groups[] = { { SLICE("billing"), 17 },
 						  { SLICE("search"), 9 } };
 	const struct store_log_commit commit = { groups, 2, false };
@@ -513,16 +477,15 @@ STORE_TEST(groups_commit_and_are_forgotten)
 	store_log_commit(h->store, partition, &commit, on_done, &o);
 	WAIT(h, o.calls == 1);
 	assert_int_equal(o.status, TIDE_OK);
-	assert_text(c, "HGET " KEY("groups") " billing", "17");
-	assert_int_equal(ask_int(c, "HLEN " KEY("groups")), 2);
-	freeReplyObject(ask(c, "CONFIG SET maxmemory 1"));
+	assert_text(h, "HGET " KEY("groups") " billing", "17");
+	assert_int_equal(ask_int(h, "HLEN " KEY("groups")), 2);
+	tell(h, "CONFIG SET maxmemory 1");
 	store_log_commit(h->store, partition, &removal, on_done, &o);
 	WAIT(h, o.calls == 2);
 	assert_int_equal(o.status, TIDE_OK);
-	freeReplyObject(ask(c, "CONFIG SET maxmemory 0"));
-	assert_text(c, "HGET " KEY("groups") " billing", NULL);
-	assert_text(c, "HGET " KEY("groups") " search", "9");
-	redisFree(c);
+	tell(h, "CONFIG SET maxmemory 0");
+	assert_text(h, "HGET " KEY("groups") " billing", NULL);
+	assert_text(h, "HGET " KEY("groups") " search", "9");
 }
 
 /* ---- read ------------------------------------------------------------------------- */
@@ -687,10 +650,7 @@ STORE_TEST(days_without_batches_are_passed_over)
 {
 	append_two_days(h);
 	tell(h, "DEL " NEXT_DAY);
-	redisContext *c = harness_redis(h);
-	freeReplyObject(
-		ask(c, "HSET " KEY("log") " 20261125 %s", "30 700 1795392000000"));
-	redisFree(c);
+	tell(h, "HSET " KEY("log") " 20261125 %s", "30 700 1795392000000");
 	assert_recovered(h, TIDE_OK,
 			 "0 500, 20261123 0 0 1795255951123, "
 			 "20261124 30 700 1795305600000, "

@@ -210,9 +210,11 @@ STORE_TEST(passwords_are_checked)
 			     NULL, NULL);
 	harness_close(h);
 	redisContext *c = redisConnectUnix(socket_path);
-	freeReplyObject(ask(c, "AUTH s3cret"));
-	freeReplyObject(ask(c, "SELECT 3"));
-	assert_int_equal(ask_int(c, "SCARD tide:vhosts"), 1);
+	freeReplyObject(redisCommand(c, "AUTH s3cret"));
+	freeReplyObject(redisCommand(c, "SELECT 3"));
+	redisReply *reply = redisCommand(c, "SCARD tide:vhosts");
+	assert_int_equal(reply->integer, 1);
+	freeReplyObject(reply);
 	redisFree(c);
 	end_redis(pid);
 }
@@ -247,9 +249,9 @@ STORE_TEST(rights_that_the_manual_names_are_enough)
 	pid_t pid = start_unix_redis(h, path, sizeof(path), args);
 	const char *socket_path = path + strlen("redis+unix:");
 	redisContext *c = redisConnectUnix(socket_path);
-	redisReply *reply =
-		ask(c, "ACL SETUSER tide on >pw ~tide:* +@read +@write +@transaction "
-		       "+@scripting +@connection +info +config|get");
+	redisReply *reply = redisCommand(
+		c, "ACL SETUSER tide on >pw ~tide:* +@read +@write +@transaction "
+		   "+@scripting +@connection +info +config|get");
 	assert_int_equal(reply->type, REDIS_REPLY_STATUS);
 	freeReplyObject(reply);
 	redisFree(c);
@@ -689,11 +691,9 @@ STORE_TEST(left_over_redis_is_used_and_set_right)
 	close(fd);
 	harness_open_up(h);
 	assert_int_equal(harness_redis_pid(h), pid);
-	redisContext *c = harness_redis(h);
-	redisReply *reply = ask(c, "CONFIG GET appendfsync");
+	redisReply *reply = ask(h, "CONFIG GET appendfsync");
 	assert_string_equal(reply->element[1]->str, "always");
 	freeReplyObject(reply);
-	redisFree(c);
 	/* The test is its parent: somebody has to take its end. */
 	store_shard_destroy(h->shard);
 	store_close(h->store, 1000, harness_on_closed, h);
