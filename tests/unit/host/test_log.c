@@ -213,30 +213,6 @@ TEST_THAT(json_that_is_too_long_is_cut_and_still_whole)
 	}
 }
 
-/* Last: from here on nothing of this process waits for the reader of its log. */
-TEST_THAT(a_reader_that_does_not_read_is_not_waited_for)
-{
-	static char text[1 << 18];
-	int fds[2], saved = dup(STDERR_FILENO);
-
-	fill(fds);
-	assert_true(dup2(fds[1], STDERR_FILENO) >= 0);
-	log_configure(LOG_INFO, true);
-	log_unblock();
-	for (int i = 0; i < 1000; i++)
-		log_write_each(LOG_INFO, "lost %d", i);
-	drain(fds[0], text, sizeof(text));
-	assert_null(strstr(text, "lost"));
-	log_info("read %d", 1);
-	log_print(STDERR_FILENO, "read %d", 2);
-	drain(fds[0], text, sizeof(text));
-	dup2(saved, STDERR_FILENO);
-	assert_string_equal(text, "warn  log: 1000 lines were lost: they were not read\n"
-				  "info  read 1\nread 2\n");
-	/* Those who share the pipe keep their own way. */
-	assert_false(fcntl(fds[1], F_GETFL) & O_NONBLOCK);
-}
-
 /* The limit stays on. */
 TEST_THAT(a_line_that_comes_again_and_again_is_held_back)
 {
@@ -265,6 +241,31 @@ TEST_THAT(a_line_that_comes_again_and_again_is_held_back)
 	assert_string_equal(at,
 			    "info  another\nwarn  store: lost 10 (and 1224 more lines "
 			    "like this in 10 s)\n");
+}
+
+/* Stays the last test: from here on the process does not wait for the reader of its log.
+ */
+TEST_THAT(a_reader_that_does_not_read_is_not_waited_for)
+{
+	static char text[1 << 18];
+	int fds[2], saved = dup(STDERR_FILENO);
+
+	fill(fds);
+	assert_true(dup2(fds[1], STDERR_FILENO) >= 0);
+	log_configure(LOG_INFO, true);
+	log_unblock();
+	for (int i = 0; i < 1000; i++)
+		log_write_each(LOG_INFO, "lost %d", i);
+	drain(fds[0], text, sizeof(text));
+	assert_null(strstr(text, "lost"));
+	log_info("read %d", 1);
+	log_print(STDERR_FILENO, "read %d", 2);
+	drain(fds[0], text, sizeof(text));
+	dup2(saved, STDERR_FILENO);
+	assert_string_equal(text, "warn  log: 1000 lines were lost: they were not read\n"
+				  "info  read 1\nread 2\n");
+	/* Those who share the pipe keep their own way. */
+	assert_false(fcntl(fds[1], F_GETFL) & O_NONBLOCK);
 }
 
 RUN_TESTS()
