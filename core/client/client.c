@@ -18,31 +18,27 @@
 #define LEAVE_TIMEOUT_MS 5000
 #define PAYLOAD_MAX_BYTES (256u * 1024 * 1024)
 
-static const struct {
-	int status;
-	const char *text;
-} statuses[] = {
-	{ TIDEMQ_OK, "done" },
-	{ TIDEMQ_ECONNECT, "the broker could not be reached" },
-	{ TIDEMQ_ETIMEDOUT, "the broker did not answer in time" },
-	{ TIDEMQ_ECLOSED, "the connection has ended" },
-	{ TIDEMQ_EPROTOCOL, "the other side does not speak the protocol" },
-	{ TIDEMQ_EINVAL, "a wrong argument" },
-	{ TIDEMQ_ENOMEM, "out of memory" },
-	{ TIDEMQ_EREFUSED, "the broker refused the request" },
-	{ TIDEMQ_EBUSY, "too many requests are unanswered" },
-	{ TIDEMQ_ECANCELLED, "the broker ended the subscription" },
-	{ TIDEMQ_EEVENT, "an event" },
-	{ TIDEMQ_ELOST, "the connection was lost before the reply" },
-	{ TIDEMQ_ELEASELOST, "the message is no longer this client's" },
-};
-
 const char *tidemq_status_text(int status)
 {
-	for (size_t i = 0; i < sizeof(statuses) / sizeof(statuses[0]); i++)
-		if (statuses[i].status == status)
-			return statuses[i].text;
-	return "no such status";
+	static const char *const texts[] = {
+		[-TIDEMQ_OK] = "done",
+		[-TIDEMQ_ECONNECT] = "the broker could not be reached",
+		[-TIDEMQ_ETIMEDOUT] = "the broker did not answer in time",
+		[-TIDEMQ_ECLOSED] = "the connection has ended",
+		[-TIDEMQ_EPROTOCOL] = "the other side does not speak the protocol",
+		[-TIDEMQ_EINVAL] = "a wrong argument",
+		[-TIDEMQ_ENOMEM] = "out of memory",
+		[-TIDEMQ_EREFUSED] = "the broker refused the request",
+		[-TIDEMQ_EBUSY] = "too many requests are unanswered",
+		[-TIDEMQ_ECANCELLED] = "the broker ended the subscription",
+		[-TIDEMQ_EEVENT] = "an event",
+		[-TIDEMQ_ELOST] = "the connection was lost before the reply",
+		[-TIDEMQ_ELEASELOST] = "the message is no longer this client's",
+	};
+
+	return status <= 0 && status > -(int)(sizeof(texts) / sizeof(texts[0]))
+		       ? texts[-status]
+		       : "no such status";
 }
 
 int client_fail(struct tidemq_error *err, int status, const char *format, ...)
