@@ -14,54 +14,61 @@ struct tracing {
 	bool is_ended;
 };
 
-/* ---- an event as a line --------------------------------------------------------------
- */
-
 static json_int_t number(const json_t *event, const char *name)
 {
 	return json_integer_value(json_object_get(event, name));
 }
 
-static bool has(const json_t *event, const char *name)
+/* "a|b": the first of these members that is there; "-" without one. */
+static void add_member(struct buf *out, struct slice names, const json_t *object)
 {
-	return json_object_get(event, name) != NULL;
-}
+	const json_t *value = NULL;
 
-/* " by sharding/hash.lua:12", if the script was asked. */
-static void add_decider(struct buf *out, const json_t *pick, const char *kind)
-{
-	char line[32];
+	while (!value && names.len > 0) {
+		struct slice name = slice_cut(&names, '|');
 
-	snprintf(line, sizeof(line), "%s_line", kind);
-	if (has(pick, line))
-		buf_printf(out, " by %s:%" JSON_INTEGER_FORMAT,
-			   cli_table_text(pick, kind, "-"), number(pick, line));
-}
-
-/* "q/0", "t/2", with who has chosen it */
-static void add_pick(struct buf *out, const json_t *pick)
-{
-	bool is_topic = has(pick, "partition");
-	const json_t *rank = json_object_get(pick, "rank");
-
-	buf_printf(out, " %s/%" JSON_INTEGER_FORMAT, cli_table_text(pick, "queue", "-"),
-		   number(pick, is_topic ? "partition" : "shard"));
-	add_decider(out, pick, "sharding");
-	if (rank && json_number_value(rank) != 0) {
-		buf_printf(out, " rank %g", json_number_value(rank));
-		add_decider(out, pick, "priority");
+		value = json_object_getn(object, name.data, name.len);
 	}
-	if (has(pick, "refused"))
-		buf_printf(out, " (%s)", cli_table_text(pick, "refused", ""));
+	if (json_is_integer(value))
+		buf_printf(out, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+	else if (json_is_number(value))
+		buf_printf(out, "%g", json_number_value(value));
+	else
+		buf_append_text(out,
+				json_is_string(value) ? json_string_value(value) : "-");
+}
+
+/* Append a template: {a|b} is a member; [a?...] stands if there is a member a, [a!...] if
+ * there is none. Returns what follows, up to a ']' or the end. */
+static const char *add_template(struct buf *out, const char *text, const json_t *object,
+				bool is_shown)
+{
+	size_t len;
+
+	while (*text && *text != ']') {
+		len = strcspn(text + 1, *text == '[' ? "?!" : "}");
+		if (*text == '[') {
+			bool has = json_object_getn(object, text + 1, len);
+
+			text = add_template(out, text + len + 2, object,
+					    is_shown && has == (text[len + 1] == '?'));
+			text += *text == ']';
+		} else if (*text == '{') {
+			if (is_shown)
+				add_member(out, (struct slice){ text + 1, len }, object);
+			text += len + 2;
+		} else {
+			if (is_shown)
+				buf_append_char(out, *text);
+			text++;
+		}
+	}
+	return text;
 }
 
 /* "filters/stamp.lua:12" */
-static void add_script(struct buf *out, const json_t *step)
-{
-	buf_printf(out, " %s", cli_table_text(step, "script", "-"));
-	if (has(step, "line"))
-		buf_printf(out, ":%" JSON_INTEGER_FORMAT, number(step, "line"));
-}
+#define SCRIPT " {script}[line?:{line}]"
+#define PLACE "[topic?{topic} {partition}:{offset}[group? group {group}]][topic!{queue}]"
 
 static void add_filters(struct buf *out, const json_t *filters)
 {
@@ -71,115 +78,57 @@ static void add_filters(struct buf *out, const json_t *filters)
 	json_array_foreach(filters, i, step)
 	{
 		buf_append_text(out, i ? "," : "; filters");
-		add_script(out, step);
+		add_template(out, SCRIPT, step, true);
 		json_array_foreach(json_object_get(step, "changes"), n, change)
-			buf_printf(out, "%s %s", n ? "," : " changes",
-				   cli_table_text(change, "name",
-						  cli_table_text(change, "field", "-")));
+		{
+			buf_append_text(out, n ? ", " : " changes ");
+			add_template(out, "{name|field}", change, true);
+		}
 	}
 }
 
-static void add_exchanges(struct buf *out, const json_t *exchanges)
+static void add_decision(struct buf *out, const json_t *event)
 {
-	const json_t *visit;
+	const json_t *decision = json_object_get(event, "decision"), *item;
+	const json_t *queues = json_object_get(decision, "queues");
 	size_t i;
 
-	json_array_foreach(exchanges, i, visit)
-	{
-		buf_printf(out, "%s '%s'", i ? "," : "; exchange",
-			   cli_table_text(visit, "exchange", "-"));
-		add_script(out, visit);
-	}
-}
-
-static void add_decision(struct buf *out, const json_t *decision)
-{
-	static const char *const failures[] = { "rejected", "denied", "error" };
-	const json_t *queues = json_object_get(decision, "queues"), *pick;
-	size_t i;
-
+	if (!decision)
+		return;
 	add_filters(out, json_object_get(decision, "filters"));
-	add_exchanges(out, json_object_get(decision, "exchanges"));
-	for (i = 0; i < sizeof(failures) / sizeof(failures[0]); i++)
-		if (has(decision, failures[i]))
-			buf_printf(out, "; %s: %s", failures[i],
-				   cli_table_text(decision, failures[i], ""));
-	buf_append_text(out, json_array_size(queues) ? "; to" : "; to no queue");
-	json_array_foreach(queues, i, pick)
+	json_array_foreach(json_object_get(decision, "exchanges"), i, item)
 	{
-		if (i > 0)
-			buf_append_char(out, ',');
-		add_pick(out, pick);
+		buf_append_text(out, i ? "," : "; exchange");
+		add_template(out, " '{exchange}'" SCRIPT, item, true);
 	}
-}
+	add_template(out,
+		     "[rejected?; rejected: {rejected}][denied?; denied: {denied}]"
+		     "[error?; error: {error}]",
+		     decision, true);
+	buf_append_text(out, json_array_size(queues) ? "; to" : "; to no queue");
+	json_array_foreach(queues, i, item)
+	{
+		bool is_ranked = json_number_value(json_object_get(item, "rank")) != 0;
 
-static void add_published(struct buf *out, const json_t *event)
-{
-	buf_printf(out, "%s %s, ", cli_table_text(event, "exchange", "-"),
-		   cli_table_text(event, "key", "-"));
-	buf_append_count(out, (uint64_t)number(event, "size"), "byte");
-	if (has(event, "user"))
-		buf_printf(out, ", by %s", cli_table_text(event, "user", "-"));
-	if (has(event, "connection"))
-		buf_printf(out, ", connection %" JSON_INTEGER_FORMAT,
-			   number(event, "connection"));
-	if (has(event, "payload"))
-		buf_printf(out, ", payload '%s'", cli_table_text(event, "payload", ""));
-	if (has(event, "decision"))
-		add_decision(out, json_object_get(event, "decision"));
-}
-
-/* Where it is. */
-static void add_place(struct buf *out, const json_t *event)
-{
-	if (has(event, "topic"))
-		buf_printf(
-			out, "%s %" JSON_INTEGER_FORMAT ":%" JSON_INTEGER_FORMAT "%s%s",
-			cli_table_text(event, "topic", "-"), number(event, "partition"),
-			number(event, "offset"), has(event, "group") ? " group " : "",
-			cli_table_text(event, "group", ""));
-	else
-		buf_append_text(out, cli_table_text(event, "queue", "-"));
-}
-
-static void add_delivered(struct buf *out, const json_t *event)
-{
-	add_place(out, event);
-	buf_printf(out,
-		   " to connection %" JSON_INTEGER_FORMAT " channel %" JSON_INTEGER_FORMAT
-		   " sid %s, attempt %" JSON_INTEGER_FORMAT "%s",
-		   number(event, "connection"), number(event, "channel"),
-		   cli_table_text(event, "sid", "-"), number(event, "attempt"),
-		   has(event, "auto_ack") ? ", ack=auto" : "");
-}
-
-static void add_acked(struct buf *out, const json_t *event)
-{
-	add_place(out, event);
-	if (has(event, "held_ms"))
-		buf_printf(out, ", held for %" JSON_INTEGER_FORMAT " ms",
-			   number(event, "held_ms"));
-}
-
-static void add_returned(struct buf *out, const json_t *event)
-{
-	add_place(out, event);
-	buf_printf(out, ", %s: %s", cli_table_text(event, "reason", "-"),
-		   cli_table_text(event, "then", "-"));
-	if (has(event, "delay_ms"))
-		buf_printf(out, " of %" JSON_INTEGER_FORMAT " ms",
-			   number(event, "delay_ms"));
-	if (has(event, "by"))
-		buf_printf(out, ", says %s", cli_table_text(event, "by", "-"));
-	if (has(event, "line"))
-		buf_printf(out, ":%" JSON_INTEGER_FORMAT, number(event, "line"));
+		buf_append_text(out, i ? "," : "");
+		add_template(out,
+			     " {queue}/[partition?{partition}][partition!{shard}]"
+			     "[sharding_line? by {sharding}:{sharding_line}]",
+			     item, true);
+		if (is_ranked)
+			add_template(out,
+				     " rank {rank}"
+				     "[priority_line? by {priority}:{priority_line}]",
+				     item, true);
+		add_template(out, "[refused? ({refused})]", item, true);
+	}
 }
 
 /* The headers of the delivery, if a script has changed them. */
-static void add_headers(struct buf *out, json_t *headers)
+static void add_headers(struct buf *out, const json_t *event)
 {
+	json_t *headers = json_object_get(event, "headers"), *value;
 	const char *name;
-	json_t *value;
 
 	if (!headers)
 		return;
@@ -189,69 +138,46 @@ static void add_headers(struct buf *out, json_t *headers)
 		buf_printf(out, " %s=%s", name, json_string_value(value));
 }
 
-/* The answer of a script of deliver/ or settled/. */
-static void add_offered(struct buf *out, const json_t *event)
+static void add_plural(struct buf *out, const json_t *event)
 {
-	buf_printf(out, "%s,",
-		   cli_table_text(event, "queue", cli_table_text(event, "topic", "-")));
-	add_script(out, event);
-	buf_printf(out, ": %s",
-		   cli_table_text(event, "error", cli_table_text(event, "then", "-")));
-	if (has(event, "delay_ms"))
-		buf_printf(out, " of %" JSON_INTEGER_FORMAT " ms",
-			   number(event, "delay_ms"));
-	if (has(event, "reason"))
-		buf_printf(out, ", %s", cli_table_text(event, "reason", "-"));
-	add_headers(out, json_object_get(event, "headers"));
+	buf_printf(out, "%s%s", number(event, "queues") == 1 ? "" : "s",
+		   json_object_get(event, "duplicate") ? ", a duplicate" : "");
 }
 
-static void add_settled(struct buf *out, const json_t *event)
+static void add_published(struct buf *out, const json_t *event)
 {
-	buf_printf(out, "%s %s,", cli_table_text(event, "queue", "-"),
-		   cli_table_text(event, "event", "-"));
-	add_script(out, event);
-	if (has(event, "error"))
-		buf_printf(out, ": %s", cli_table_text(event, "error", "-"));
-	else
-		buf_printf(out, ": %" JSON_INTEGER_FORMAT " copies",
-			   number(event, "copies"));
-}
-
-static void add_dead(struct buf *out, const json_t *event)
-{
-	buf_printf(out, "from %s to %s %s, as %s", cli_table_text(event, "queue", "-"),
-		   cli_table_text(event, "exchange", "-"),
-		   cli_table_text(event, "key", "-"), cli_table_text(event, "copy", "-"));
-}
-
-static void add_copied(struct buf *out, const json_t *event)
-{
-	buf_printf(out, "as %s, by %s", cli_table_text(event, "copy", "-"),
-		   cli_table_text(event, "by", "-"));
-}
-
-static void add_confirmed(struct buf *out, const json_t *event)
-{
-	buf_printf(out, "%" JSON_INTEGER_FORMAT " queue%s%s", number(event, "queues"),
-		   number(event, "queues") == 1 ? "" : "s",
-		   has(event, "duplicate") ? ", a duplicate" : "");
-}
-
-static void add_refused(struct buf *out, const json_t *event)
-{
-	buf_printf(out, "%s: %s", cli_table_text(event, "code", "-"),
-		   cli_table_text(event, "error", "-"));
+	buf_append_count(out, (uint64_t)number(event, "size"), "byte");
+	add_template(out,
+		     "[user?, by {user}][connection?, connection {connection}]"
+		     "[payload?, payload '{payload}']",
+		     event, true);
+	add_decision(out, event);
 }
 
 static const struct {
-	const char *what;
-	void (*add)(struct buf *out, const json_t *event);
+	const char *what, *text;
+	void (*add)(struct buf *out, const json_t *event); /* behind it; or NULL */
 } lines[] = {
-	{ "published", add_published }, { "copied", add_copied },
-	{ "confirmed", add_confirmed }, { "refused", add_refused },
-	{ "delivered", add_delivered }, { "acked", add_acked },
-	{ "returned", add_returned },   { "dead-lettered", add_dead },
-	{ "offered", add_offered },     { "settled", add_settled },
+	{ "published", "{exchange} {key}, ", add_published },
+	{ "copied", "as {copy}, by {by}", NULL },
+	{ "confirmed", "{queues} queue", add_plural },
+	{ "refused", "{code}: {error}", NULL },
+	{ "delivered",
+	  PLACE " to connection {connection} channel {channel} sid {sid}, attempt "
+		"{attempt}[auto_ack?, ack=auto]",
+	  NULL },
+	{ "acked", PLACE "[held_ms?, held for {held_ms} ms]", NULL },
+	{ "returned",
+	  PLACE ", {reason}: {then}[delay_ms? of {delay_ms} ms][by?, says {by}]"
+		"[line?:{line}]",
+	  NULL },
+	{ "dead-lettered", "from {queue} to {exchange} {key}, as {copy}", NULL },
+	{ "offered",
+	  "{queue|topic}," SCRIPT ": {error|then}[delay_ms? of {delay_ms} ms]"
+	  "[reason?, {reason}]",
+	  add_headers },
+	{ "settled",
+	  "{queue} {event}," SCRIPT "[error?: {error}][error!: {copies} copies]", NULL },
 };
 
 /* Names and payloads are others': no control character reaches the terminal. */
@@ -276,16 +202,16 @@ static void print_line(const json_t *event)
 	buf_printf(&out, "%s %10.3f ms  %-13s ", cli_table_text(event, "id", "-"),
 		   json_number_value(json_object_get(event, "ms")), what);
 	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
-		if (strcmp(what, lines[i].what) == 0)
-			lines[i].add(&out, event);
+		if (strcmp(what, lines[i].what) == 0) {
+			add_template(&out, lines[i].text, event, true);
+			if (lines[i].add)
+				lines[i].add(&out, event);
+		}
 	print_clean(&out);
 	buf_deinit(&out);
 }
 
-/* ---- the connection ------------------------------------------------------------------
- */
-
-static void end(struct tracing *t, int status)
+static void end_trace(struct tracing *t, int status)
 {
 	if (t->is_ended)
 		return;
@@ -330,29 +256,29 @@ static void on_event(struct tidemq_client *c, unsigned channel, const char *text
 	if (strcmp(cli_table_text(event, "what", ""), "end") == 0) {
 		if (!t->cli->json)
 			tell_end(event);
-		end(t, CLI_DONE);
+		end_trace(t, CLI_DONE);
 	}
 	json_decref(event);
 	if (cli_flush() != CLI_DONE)
-		end(t, CLI_FAILED);
+		end_trace(t, CLI_FAILED);
 }
 
-static void refuse(struct tracing *t, const char *word, const char *text)
+static void refuse_trace(struct tracing *t, const char *word, const char *text)
 {
 	if (!t->is_ended)
 		cli_failure("%s%s%s", word, word[0] ? ": " : "", text);
-	end(t, CLI_FAILED);
+	end_trace(t, CLI_FAILED);
 }
 
-static void fail(struct tracing *t, const struct tidemq_error *why)
+static void fail_trace(struct tracing *t, const struct tidemq_error *why)
 {
-	refuse(t, why->word, why->text);
+	refuse_trace(t, why->word, why->text);
 }
 
 static void on_reply(struct tidemq_client *c, const struct tidemq_reply *reply, void *ctx)
 {
 	if (reply->status != TIDEMQ_OK)
-		refuse(ctx, reply->word, reply->text);
+		refuse_trace(ctx, reply->word, reply->text);
 }
 
 static void on_connected(struct tidemq_client *c, const struct tidemq_error *why,
@@ -361,10 +287,10 @@ static void on_connected(struct tidemq_client *c, const struct tidemq_error *why
 	struct tracing *t = ctx;
 
 	if (why->status != TIDEMQ_OK)
-		fail(t, why);
+		fail_trace(t, why);
 	else if (tidemq_send(c, buf_cstr(&t->cli->request), NULL, 0, on_reply, t) !=
 		 TIDEMQ_OK)
-		fail(t, tidemq_last_error(c));
+		fail_trace(t, tidemq_last_error(c));
 }
 
 /* Messages do not come: the client subscribes to no queue. */
@@ -375,12 +301,12 @@ static void on_msg(struct tidemq_client *c, struct tidemq_msg *m, void *ctx)
 
 static void on_lost(struct tidemq_client *c, const struct tidemq_error *why, void *ctx)
 {
-	fail(ctx, why);
+	fail_trace(ctx, why);
 }
 
 static void on_signal(uv_signal_t *signal, int number)
 {
-	end(signal->data, CLI_DONE);
+	end_trace(signal->data, CLI_DONE);
 }
 
 static void write_request(struct cli *cli)
@@ -420,7 +346,7 @@ static int run_trace(struct cli *cli)
 	}
 	t.client = tidemq_start(&t.loop, cli->url, &options, &handlers, &err);
 	if (!t.client)
-		fail(&t, &err);
+		fail_trace(&t, &err);
 	uv_run(&t.loop, UV_RUN_DEFAULT);
 	uv_loop_close(&t.loop);
 	return t.status;
