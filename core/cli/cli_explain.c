@@ -24,49 +24,15 @@ static void add_given(struct cli *cli, const struct command_given *given)
 	}
 }
 
-/* Tables have no lists in their cells: these make texts of them. */
+#define QUEUE "{queue}/[partition?{partition}][partition!{shard}]"
+#define CHANGE                                                        \
+	"{name|field}: [from_bytes?{from_bytes} -> {to_bytes} bytes]" \
+	"[from_bytes!{from} -> {to}]"
 
-static void append_change(struct buf *out, const json_t *change)
-{
-	const char *field = cli_table_text(change, "field", "-");
-	const json_t *from = json_object_get(change, "from");
-	json_int_t from_bytes, to_bytes;
-
-	buf_printf(out, "%s: ", cli_table_text(change, "name", field));
-	if (json_unpack((json_t *)(uintptr_t)change, "{s:I,s:I}", "from_bytes",
-			&from_bytes, "to_bytes", &to_bytes) == 0)
-		buf_printf(out,
-			   "%" JSON_INTEGER_FORMAT " -> %" JSON_INTEGER_FORMAT " bytes",
-			   from_bytes, to_bytes);
-	else if (json_is_integer(from))
-		buf_printf(out, "%" JSON_INTEGER_FORMAT " -> %" JSON_INTEGER_FORMAT,
-			   json_integer_value(from),
-			   json_integer_value(json_object_get(change, "to")));
-	else
-		buf_printf(out, "%s -> %s", cli_table_text(change, "from", "-"),
-			   cli_table_text(change, "to", "-"));
-}
-
-static void append_pattern(struct buf *out, const json_t *binding)
-{
-	const char *exchange = cli_table_text(binding, "exchange", "-");
-
-	buf_printf(out, "%s -> %s", cli_table_text(binding, "pattern", "-"),
-		   cli_table_text(binding, "queue", exchange));
-}
-
-static void append_queue(struct buf *out, const json_t *queue)
-{
-	const json_t *partition = json_object_get(queue, "partition");
-
-	buf_printf(out, "%s/%" JSON_INTEGER_FORMAT, cli_table_text(queue, "queue", "-"),
-		   json_integer_value(partition ? partition
-						: json_object_get(queue, "shard")));
-}
-
-/* In each object of the document's array `name`, write the array `member` as a text. */
+/* In each object of the document's array `name`, write the array `member` as a text: its
+ * items by the template. Tables have no lists in their cells. */
 static void flatten(json_t *document, const char *name, const char *member,
-		    void (*append)(struct buf *out, const json_t *item))
+		    const char *template)
 {
 	json_t *object, *item, *text;
 	size_t i, n;
@@ -79,7 +45,7 @@ static void flatten(json_t *document, const char *name, const char *member,
 		{
 			if (n > 0)
 				buf_append_text(&out, ", ");
-			append(&out, item);
+			cli_table_fill(&out, template, item);
 		}
 		text = buf_len(&out) ? json_string(buf_cstr(&out)) : json_null();
 		json_object_set_new(object, member, text);
@@ -117,9 +83,9 @@ static int run_explain(struct cli *cli)
 	document = cli_table_ask_document(cli);
 	if (!document)
 		return cli->status;
-	flatten(document, "exchanges", "patterns", append_pattern);
-	flatten(document, "filters", "changes", append_change);
-	flatten(document, "copies", "queues", append_queue);
+	flatten(document, "exchanges", "patterns", "{pattern} -> {queue|exchange}");
+	flatten(document, "filters", "changes", CHANGE);
+	flatten(document, "copies", "queues", QUEUE);
 	return cli_table_print_take(document, &view);
 }
 

@@ -174,17 +174,55 @@ static void append_members(struct buf *out, const struct columns *units, json_t 
 	}
 }
 
-static void append_place(struct buf *out, const json_t *queue)
+/* "a|b": the first of these members that is there; "-" without one. */
+static void add_member(struct buf *out, struct slice names, const json_t *object)
 {
-	const json_t *partition = json_object_get(queue, "partition");
+	const json_t *value = NULL;
 
-	if (partition)
-		buf_printf(out, " (partition %" JSON_INTEGER_FORMAT ")",
-			   json_integer_value(partition));
+	while (!value && names.len > 0) {
+		struct slice name = slice_cut(&names, '|');
+
+		value = json_object_getn(object, name.data, name.len);
+	}
+	if (json_is_integer(value))
+		buf_printf(out, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+	else if (json_is_number(value))
+		buf_printf(out, "%g", json_number_value(value));
 	else
-		buf_printf(out, " (shard %" JSON_INTEGER_FORMAT ", rank %.6g)",
-			   json_integer_value(json_object_get(queue, "shard")),
-			   json_number_value(json_object_get(queue, "rank")));
+		buf_append_text(out,
+				json_is_string(value) ? json_string_value(value) : "-");
+}
+
+/* Returns what follows the template, which ends with the text or before a ']'. */
+static const char *add_template(struct buf *out, const char *text, const json_t *object,
+				bool is_shown)
+{
+	size_t len;
+
+	while (*text && *text != ']') {
+		len = strcspn(text + 1, *text == '[' ? "?!" : "}");
+		if (*text == '[') {
+			bool has = json_object_getn(object, text + 1, len);
+
+			text = add_template(out, text + len + 2, object,
+					    is_shown && has == (text[len + 1] == '?'));
+			text += *text == ']';
+		} else if (*text == '{') {
+			if (is_shown)
+				add_member(out, (struct slice){ text + 1, len }, object);
+			text += len + 2;
+		} else {
+			if (is_shown)
+				buf_append_char(out, *text);
+			text++;
+		}
+	}
+	return text;
+}
+
+void cli_table_fill(struct buf *out, const char *text, const json_t *object)
+{
+	add_template(out, text, object, true);
 }
 
 /* "jobs (shard 0, rank 0), 3 more", or why not. */
@@ -201,7 +239,10 @@ static void append_decision(struct buf *out, const json_t *decision)
 
 		buf_append_text(out, i ? ", " : "");
 		append_printable(out, name, strlen(name));
-		append_place(out, queue);
+		cli_table_fill(out,
+			       "[partition? (partition {partition})]"
+			       "[partition! (shard {shard}, rank {rank})]",
+			       queue);
 	}
 	if (more > 0)
 		buf_printf(out, ", %" JSON_INTEGER_FORMAT " more", more);

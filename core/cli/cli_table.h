@@ -57,3 +57,7 @@ json_t *cli_table_parse(struct cli *cli, const struct tidemq_reply *reply);
 
 /* A member that is a text; `fallback` if it is missing or another type. */
 const char *cli_table_text(const json_t *object, const char *name, const char *fallback);
+
+/* Append a template: {a|b} is the first of these members that is there, "-" without one;
+ * [a?...] stands if there is a member a, [a!...] if there is none. */
+void cli_table_fill(struct buf *out, const char *text, const json_t *object);

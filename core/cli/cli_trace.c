@@ -19,53 +19,6 @@ static json_int_t number(const json_t *event, const char *name)
 	return json_integer_value(json_object_get(event, name));
 }
 
-/* "a|b": the first of these members that is there; "-" without one. */
-static void add_member(struct buf *out, struct slice names, const json_t *object)
-{
-	const json_t *value = NULL;
-
-	while (!value && names.len > 0) {
-		struct slice name = slice_cut(&names, '|');
-
-		value = json_object_getn(object, name.data, name.len);
-	}
-	if (json_is_integer(value))
-		buf_printf(out, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
-	else if (json_is_number(value))
-		buf_printf(out, "%g", json_number_value(value));
-	else
-		buf_append_text(out,
-				json_is_string(value) ? json_string_value(value) : "-");
-}
-
-/* Append a template: {a|b} is a member; [a?...] stands if there is a member a, [a!...] if
- * there is none. Returns what follows, up to a ']' or the end. */
-static const char *add_template(struct buf *out, const char *text, const json_t *object,
-				bool is_shown)
-{
-	size_t len;
-
-	while (*text && *text != ']') {
-		len = strcspn(text + 1, *text == '[' ? "?!" : "}");
-		if (*text == '[') {
-			bool has = json_object_getn(object, text + 1, len);
-
-			text = add_template(out, text + len + 2, object,
-					    is_shown && has == (text[len + 1] == '?'));
-			text += *text == ']';
-		} else if (*text == '{') {
-			if (is_shown)
-				add_member(out, (struct slice){ text + 1, len }, object);
-			text += len + 2;
-		} else {
-			if (is_shown)
-				buf_append_char(out, *text);
-			text++;
-		}
-	}
-	return text;
-}
-
 /* "filters/stamp.lua:12" */
 #define SCRIPT " {script}[line?:{line}]"
 #define PLACE "[topic?{topic} {partition}:{offset}[group? group {group}]][topic!{queue}]"
@@ -78,11 +31,11 @@ static void add_filters(struct buf *out, const json_t *filters)
 	json_array_foreach(filters, i, step)
 	{
 		buf_append_text(out, i ? "," : "; filters");
-		add_template(out, SCRIPT, step, true);
+		cli_table_fill(out, SCRIPT, step);
 		json_array_foreach(json_object_get(step, "changes"), n, change)
 		{
 			buf_append_text(out, n ? ", " : " changes ");
-			add_template(out, "{name|field}", change, true);
+			cli_table_fill(out, "{name|field}", change);
 		}
 	}
 }
@@ -99,28 +52,28 @@ static void add_decision(struct buf *out, const json_t *event)
 	json_array_foreach(json_object_get(decision, "exchanges"), i, item)
 	{
 		buf_append_text(out, i ? "," : "; exchange");
-		add_template(out, " '{exchange}'" SCRIPT, item, true);
+		cli_table_fill(out, " '{exchange}'" SCRIPT, item);
 	}
-	add_template(out,
-		     "[rejected?; rejected: {rejected}][denied?; denied: {denied}]"
-		     "[error?; error: {error}]",
-		     decision, true);
+	cli_table_fill(out,
+		       "[rejected?; rejected: {rejected}][denied?; denied: {denied}]"
+		       "[error?; error: {error}]",
+		       decision);
 	buf_append_text(out, json_array_size(queues) ? "; to" : "; to no queue");
 	json_array_foreach(queues, i, item)
 	{
 		bool is_ranked = json_number_value(json_object_get(item, "rank")) != 0;
 
 		buf_append_text(out, i ? "," : "");
-		add_template(out,
-			     " {queue}/[partition?{partition}][partition!{shard}]"
-			     "[sharding_line? by {sharding}:{sharding_line}]",
-			     item, true);
+		cli_table_fill(out,
+			       " {queue}/[partition?{partition}][partition!{shard}]"
+			       "[sharding_line? by {sharding}:{sharding_line}]",
+			       item);
 		if (is_ranked)
-			add_template(out,
-				     " rank {rank}"
-				     "[priority_line? by {priority}:{priority_line}]",
-				     item, true);
-		add_template(out, "[refused? ({refused})]", item, true);
+			cli_table_fill(out,
+				       " rank {rank}"
+				       "[priority_line? by {priority}:{priority_line}]",
+				       item);
+		cli_table_fill(out, "[refused? ({refused})]", item);
 	}
 }
 
@@ -147,10 +100,10 @@ static void add_plural(struct buf *out, const json_t *event)
 static void add_published(struct buf *out, const json_t *event)
 {
 	buf_append_count(out, (uint64_t)number(event, "size"), "byte");
-	add_template(out,
-		     "[user?, by {user}][connection?, connection {connection}]"
-		     "[payload?, payload '{payload}']",
-		     event, true);
+	cli_table_fill(out,
+		       "[user?, by {user}][connection?, connection {connection}]"
+		       "[payload?, payload '{payload}']",
+		       event);
 	add_decision(out, event);
 }
 
@@ -203,7 +156,7 @@ static void print_line(const json_t *event)
 		   json_number_value(json_object_get(event, "ms")), what);
 	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
 		if (strcmp(what, lines[i].what) == 0) {
-			add_template(&out, lines[i].text, event, true);
+			cli_table_fill(&out, lines[i].text, event);
 			if (lines[i].add)
 				lines[i].add(&out, event);
 		}
