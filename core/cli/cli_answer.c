@@ -568,41 +568,22 @@ static void print_json(const json_t *value)
 	putchar('\n');
 }
 
-/* "ttl=7d (was 30d), -rate" */
-static void describe_changes(const json_t *changes, struct buf *out)
-{
-	size_t i;
-	json_t *change;
-
-	json_array_foreach(changes, i, change)
-	{
-		const char *from = cli_table_text(change, "from", NULL);
-		const char *to = cli_table_text(change, "to", NULL);
-
-		buf_printf(out, "%s%s=%s", i ? ", " : "",
-			   cli_table_text(change, "option", ""), to ? to : "(default)");
-		if (from)
-			buf_printf(out, " (was %s)", from);
-	}
-	if (json_array_size(changes) == 0)
-		buf_append_text(out, "nothing");
-}
-
-/* A policy's step as a row: where it decided, and what it sets. */
+/* A policy's step as a row: where it decided, and what it sets: "ttl=7d (was 30d)". */
 static void make_policy_row(json_t *step)
 {
-	const char *file = cli_table_text(step, "script", "");
-	const char *why = cli_table_text(step, "rejected", NULL);
-	struct buf sets = { 0 };
+	const json_t *changes = json_object_get(step, "changes");
+	struct buf place = { 0 }, sets = { 0 };
 
-	json_object_set_new(step, "decided",
-			    json_sprintf("%s:%lld", cli_table_text(step, "model", file),
-					 (long long)integer_of(step, "line")));
-	if (why)
-		buf_printf(&sets, "refuses: %s", why);
-	else
-		describe_changes(json_object_get(step, "changes"), &sets);
-	json_object_set_new(step, "sets", json_string(buf_cstr(&sets)));
+	cli_table_fill(&place, "{model|script}:{line}", step);
+	cli_table_fill(&sets, "[rejected?refuses: {rejected}]", step);
+	if (buf_len(&sets) == 0)
+		cli_table_join(&sets,
+			       "{option}=[to?{to}][to!(default)][from? (was {from})]",
+			       changes);
+	json_object_set_new(step, "decided", json_string(buf_cstr(&place)));
+	json_object_set_new(step, "sets",
+			    json_string(buf_len(&sets) ? buf_cstr(&sets) : "nothing"));
+	buf_deinit(&place);
 	buf_deinit(&sets);
 }
 
@@ -658,24 +639,15 @@ static int run_simulate_declare(struct cli *cli)
 	return cli->status == CLI_DONE ? status : cli->status;
 }
 
-static void append_address(struct buf *out, const json_t *address)
-{
-	buf_printf(out, "%s%s %s", buf_len(out) ? ", " : "",
-		   cli_table_text(address, "exchange", "-"),
-		   cli_table_text(address, "key", ""));
-}
-
 /* Exchange and key of the target and of the copies, as one writes them. */
 static void name_addresses(json_t *attempt)
 {
-	const json_t *target = json_object_get(attempt, "target"), *copy;
 	struct buf to = { 0 }, copies = { 0 };
-	size_t i;
 
-	if (target)
-		append_address(&to, target);
-	json_array_foreach(json_object_get(attempt, "copies"), i, copy)
-		append_address(&copies, copy);
+	if (json_object_get(attempt, "target"))
+		cli_table_fill(&to, "{exchange} {key}",
+			       json_object_get(attempt, "target"));
+	cli_table_join(&copies, "{exchange} {key}", json_object_get(attempt, "copies"));
 	json_object_set_new(attempt, "to", json_string(buf_cstr(&to)));
 	json_object_set_new(attempt, "copies", json_string(buf_cstr(&copies)));
 	buf_deinit(&to);

@@ -34,19 +34,14 @@ static void add_given(struct cli *cli, const struct command_given *given)
 static void flatten(json_t *document, const char *name, const char *member,
 		    const char *template)
 {
-	json_t *object, *item, *text;
-	size_t i, n;
+	json_t *object, *text;
+	size_t i;
 
 	json_array_foreach(json_object_get(document, name), i, object)
 	{
 		struct buf out = { 0 };
 
-		json_array_foreach(json_object_get(object, member), n, item)
-		{
-			if (n > 0)
-				buf_append_text(&out, ", ");
-			cli_table_fill(&out, template, item);
-		}
+		cli_table_join(&out, template, json_object_get(object, member));
 		text = buf_len(&out) ? json_string(buf_cstr(&out)) : json_null();
 		json_object_set_new(object, member, text);
 		buf_deinit(&out);

@@ -183,6 +183,7 @@ static void add_member(struct buf *out, struct slice names, const json_t *object
 		struct slice name = slice_cut(&names, '|');
 
 		value = json_object_getn(object, name.data, name.len);
+		value = json_is_null(value) ? NULL : value;
 	}
 	if (json_is_integer(value))
 		buf_printf(out, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
@@ -202,7 +203,8 @@ static const char *add_template(struct buf *out, const char *text, const json_t 
 	while (*text && *text != ']') {
 		len = strcspn(text + 1, *text == '[' ? "?!" : "}");
 		if (*text == '[') {
-			bool has = json_object_getn(object, text + 1, len);
+			const json_t *value = json_object_getn(object, text + 1, len);
+			bool has = value && !json_is_null(value);
 
 			text = add_template(out, text + len + 2, object,
 					    is_shown && has == (text[len + 1] == '?'));
@@ -223,6 +225,14 @@ static const char *add_template(struct buf *out, const char *text, const json_t 
 void cli_table_fill(struct buf *out, const char *text, const json_t *object)
 {
 	add_template(out, text, object, true);
+}
+
+void cli_table_join(struct buf *out, const char *text, const json_t *array)
+{
+	for (size_t i = 0; i < json_array_size(array); i++) {
+		buf_append_text(out, i ? ", " : "");
+		cli_table_fill(out, text, json_array_get(array, i));
+	}
 }
 
 /* "jobs (shard 0, rank 0), 3 more", or why not. */

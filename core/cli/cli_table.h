@@ -61,3 +61,5 @@ const char *cli_table_text(const json_t *object, const char *name, const char *f
 /* Append a template: {a|b} is the first of these members that is there, "-" without one;
  * [a?...] stands if there is a member a, [a!...] if there is none. */
 void cli_table_fill(struct buf *out, const char *text, const json_t *object);
+/* The same for each item of an array, with commas between them. */
+void cli_table_join(struct buf *out, const char *text, const json_t *array);

@@ -25,18 +25,18 @@ static json_int_t number(const json_t *event, const char *name)
 
 static void add_filters(struct buf *out, const json_t *filters)
 {
-	const json_t *step, *change;
-	size_t i, n;
+	const json_t *step;
+	size_t i;
 
 	json_array_foreach(filters, i, step)
 	{
+		const json_t *changes = json_object_get(step, "changes");
+
 		buf_append_text(out, i ? "," : "; filters");
 		cli_table_fill(out, SCRIPT, step);
-		json_array_foreach(json_object_get(step, "changes"), n, change)
-		{
-			buf_append_text(out, n ? ", " : " changes ");
-			cli_table_fill(out, "{name|field}", change);
-		}
+		if (json_array_size(changes) > 0)
+			buf_append_text(out, " changes ");
+		cli_table_join(out, "{name|field}", changes);
 	}
 }
 
