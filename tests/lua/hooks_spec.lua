@@ -180,19 +180,21 @@ describe("a settled script", function()
 
   it("is told no outcome with a name that there is not", function()
     engine = open { ["settled/a.lua"] = "return { match = {}, settled = function() end }" }
-    assert.error_matches(function() engine:settled({}, { evnt = "ack" }) end,
-      "an outcome has no 'evnt'; it has event, reason")
-    assert.error_matches(function() engine:deliver({}, { quue = "jobs" }) end,
-      "a consumer has no 'quue'; it has vhost, queue")
-    assert.error_matches(function() engine:filter { exchnage = "orders" } end,
-      "a message has no 'exchnage'; it has exchange, key")
-    assert.error_matches(function() engine:authenticate { usr = "bob" } end, "a login has no 'usr'; it has user")
-    assert.error_matches(function() engine:connect { usr = "bob" } end, "a client has no 'usr'; it has user")
+    for message, call in pairs {
+      ["an outcome has no 'evnt'; it has attempts, event"] = function() engine:settled({}, { evnt = "ack" }) end,
+      ["a consumer has no 'quue'; it has address, channel"] = function() engine:deliver({}, { quue = "jobs" }) end,
+      ["a message has no 'exchnage'; it has exchange, key"] = function() engine:filter { exchnage = "orders" } end,
+      ["a login has no 'usr'; it has user"] = function() engine:authenticate { usr = "bob" } end,
+      ["a client has no 'usr'; it has user"] = function() engine:connect { usr = "bob" } end,
+      ["a user has no 'nme'; it has name"] = function() engine:authorize({ nme = "bob" }, "read", {}) end,
+    } do
+      assert.error_matches(call, message)
+    end
     assert.error_matches(function() engine:strategy("rety", "fixed") end,
       "there are no strategies 'rety'; there are: sharding priority retry")
     local retry = assert(engine:strategy("retry", "fixed"))
     assert.error_matches(function() retry:decide({}, { failure = 3 }) end,
-      "a failure has no 'failure'; it has reason, attempts, deliveries, failures")
+      "a failure has no 'failure'; it has attempts, deliveries, failures, reason")
   end)
 
   it("that fails makes no copies, and those behind it are told", function()

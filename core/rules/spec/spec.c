@@ -1,6 +1,7 @@
 #include "spec.h"
 
-#include <lauxlib.h>
+#include <fts.h>
+#include <limits.h>
 #include <lualib.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -9,16 +10,86 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/mem.h"
 #include "host/machine.h"
-#include "spec_field.h"
-#include "spec_files.h"
+#include "spec_value.h"
 
 /* The message of the specs' process to this one: the test that runs. */
 #define RUNNING_MAX 512
+
+#define SPEC_FILES_MAX 900 /* as many as busted takes */
+#define LEVELS_MAX 8
+
+/* The specs in a directory and below it. */
+struct spec_files {
+	char *paths[SPEC_FILES_MAX]; /* sorted, owned */
+	size_t count;
+};
+
+static void free_files(struct spec_files *f)
+{
+	while (f->count > 0)
+		mem_free(f->paths[--f->count]);
+}
+
+/* Does the path, which may be a link, end at a file below `root`? NULL: anywhere. */
+static bool is_file_below(const char *path, const char *root)
+{
+	char real[PATH_MAX];
+	size_t len = root ? strlen(root) : 0;
+	struct stat st;
+
+	return realpath(path, real) && stat(real, &st) == 0 && S_ISREG(st.st_mode) &&
+	       (!root || (strncmp(real, root, len) == 0 && real[len] == '/'));
+}
+
+static int by_path(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* A symbolic link is followed to a file below `dir`, with `follows_links` to any file,
+ * and never to a folder. */
+static int find_files(const struct spec_options *options, struct spec_files *out,
+		      struct error *err)
+{
+	char real[PATH_MAX];
+	char *const roots[] = { (char *)(uintptr_t)options->dir, NULL };
+	const char *root = options->follows_links ? NULL : real;
+	FTS *tree = NULL;
+	FTSENT *entry;
+	int rc = TIDE_OK;
+
+	if (realpath(options->dir, real))
+		tree = fts_open(roots, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, NULL);
+	if (!tree)
+		return error_set(err, TIDE_ENOTFOUND, "'%s' is not a directory",
+				 options->dir);
+	while (rc == TIDE_OK && (entry = fts_read(tree))) {
+		bool is_hidden = entry->fts_level > 0 && entry->fts_name[0] == '.';
+		bool is_file = entry->fts_info == FTS_F || entry->fts_info == FTS_SL;
+
+		if (is_hidden || (!is_file && entry->fts_level == LEVELS_MAX))
+			fts_set(tree, entry, FTS_SKIP);
+		else if (!is_file ||
+			 !slice_has_suffix(slice_from(entry->fts_name), "_spec.lua") ||
+			 !is_file_below(entry->fts_path, root))
+			continue;
+		else if (out->count == SPEC_FILES_MAX)
+			rc = error_set(err, TIDE_ELIMIT, "more than %d specs in '%s'",
+				       SPEC_FILES_MAX, real);
+		else
+			out->paths[out->count++] = mem_strdup(entry->fts_path);
+	}
+	fts_close(tree);
+	qsort(out->paths, out->count, sizeof(out->paths[0]), by_path);
+	return rc;
+}
 
 struct spec_process {
 	const struct spec_options *options;
@@ -38,10 +109,10 @@ static int l_running(lua_State *L)
 static void push_spec(lua_State *L, const struct spec_process *r, const char *here)
 {
 	lua_newtable(L);
-	spec_field_set_text(L, "dir", r->options->dir);
-	spec_field_set_text(L, "here", here);
-	spec_field_set_text(L, "filter", r->options->filter);
-	spec_field_set_list(L, "files", (const char *const *)r->files.paths,
+	spec_value_set_text(L, "dir", r->options->dir);
+	spec_value_set_text(L, "here", here);
+	spec_value_set_text(L, "filter", r->options->filter);
+	spec_value_set_list(L, "files", (const char *const *)r->files.paths,
 			    r->files.count);
 	lua_pushlightuserdata(L, r->running);
 	lua_pushcclosure(L, l_running, 1);
@@ -182,24 +253,21 @@ int spec_run(const struct spec_options *options)
 	struct error err;
 	int status = 1;
 
-	if (spec_files_find(options->dir, options->follows_links, &r.files, &err) !=
-	    TIDE_OK) {
+	if (find_files(options, &r.files, &err) != TIDE_OK) {
 		fprintf(stderr, "tidemq: %s\n", err.text);
-		return 1;
-	}
-	if (r.files.count == 0) {
+	} else if (r.files.count == 0) {
 		fprintf(stderr, "tidemq: there is no *_spec.lua in '%s'\n", options->dir);
-		return 1;
-	}
-	r.running = mmap(NULL, RUNNING_MAX, PROT_READ | PROT_WRITE,
-			 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (r.running == MAP_FAILED) {
-		perror("tidemq: mmap");
 	} else {
-		status = run_apart(&r);
-		munmap(r.running, RUNNING_MAX);
+		r.running = mmap(NULL, RUNNING_MAX, PROT_READ | PROT_WRITE,
+				 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		if (r.running == MAP_FAILED) {
+			perror("tidemq: mmap");
+		} else {
+			status = run_apart(&r);
+			munmap(r.running, RUNNING_MAX);
+		}
 	}
-	spec_files_free(&r.files);
+	free_files(&r.files);
 	return status;
 }
 
@@ -209,7 +277,7 @@ static int l_prompt(lua_State *L)
 
 	push_program(L, dirs[0], dirs[1], "repl.lua");
 	lua_newtable(L);
-	spec_field_set_text(L, "dir", dirs[0]);
+	spec_value_set_text(L, "dir", dirs[0]);
 	lua_pushboolean(L, isatty(STDIN_FILENO) && isatty(STDOUT_FILENO));
 	lua_setfield(L, -2, "is_terminal");
 	lua_call(L, 1, 1);

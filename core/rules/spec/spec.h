@@ -26,9 +26,9 @@ struct spec_options {
 	uint64_t memory_max_bytes; /* of the process of the specs; 0: no limit */
 };
 
-/* Run every *_spec.lua below `dir` (spec_files.h), in a process of its own. A spec has no
- * socket module, and os.exit raises. Otherwise it is a program of its author, who is
- * trusted.
+/* Run every *_spec.lua in `dir` and in its folders, 8 levels deep, in a process of its
+ * own. A spec has no socket module, and os.exit raises. Otherwise it is a program of its
+ * author, who is trusted.
  *
  * @return  exit status: 0 all passed, 1 some failed or could not be run */
 int spec_run(const struct spec_options *options);
