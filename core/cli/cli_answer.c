@@ -895,6 +895,7 @@ static int print_values_take(struct cli *cli, json_t *document)
 		operation_, .run = run_silent \
 	}
 
+/* clang-format off */
 static const struct cli_answer answers[] = {
 	{ "putQueue", .run = run_declare },
 	{ "putTopic", .run = run_declare },
@@ -906,32 +907,19 @@ static const struct cli_answer answers[] = {
 	{ "purgeQueue", .done = "purged" },
 	{ "kick", .done = "kicked" },
 	{ "redrive", .run = run_redrive },
-	{ "findMessage",
-	  .view = { .units = "ts:time due:time expires:time deadline:time buried:time "
-			     "until:time" } },
-	LIST("listExchanges", "name type durable+ auto_delete?+ " EXCHANGE_FIGURES(
-				      COLUMN) "options?+ policy?+ unusable?"),
-	LIST("listQueues",
-	     "name " QUEUE_FIGURES(
-		     COLUMN) "durable+ paused options?+ policy?+ unusable?"),
-	LIST("listTopics",
-	     "name " TOPIC_FIGURES(COLUMN) "durable+ options?+ policy?+ unusable?"),
+	{ "findMessage", .view = { .units = "ts:time due:time expires:time deadline:time buried:time until:time" } },
+	LIST("listExchanges", "name type durable+ auto_delete?+ " EXCHANGE_FIGURES(COLUMN) "options?+ policy?+ unusable?"),
+	LIST("listQueues", "name " QUEUE_FIGURES(COLUMN) "durable+ paused options?+ policy?+ unusable?"),
+	LIST("listTopics", "name " TOPIC_FIGURES(COLUMN) "durable+ options?+ policy?+ unusable?"),
 	LIST("listBindings", "exchange to destination pattern options?+ unusable?"),
 	LIST("listGroups", "topic " GROUP_COLUMNS),
-	LIST("listConsumers",
-	     "queue sid kind+ connection channel+ ack+ priority+ active? group "
-	     "partitions prefetch+ unacked delivered+"),
-	LIST("listConnections",
-	     "connection name user peer protocol tls?+ vhost held_back/held bytes_in+ "
-	     "bytes_out+ channels+ pending+ output+"),
-	LIST("listLocks", "name token connection? channel+ ttl_ms:duration+ since:time+ "
-			  "lapses:time waiting?"),
-	LIST("listVhosts", "name exchanges+ queues topics connections ready delayed+ "
-			   "unacked buried"),
+	LIST("listConsumers", "queue sid kind+ connection channel+ ack+ priority+ active? group partitions prefetch+ unacked delivered+"),
+	LIST("listConnections", "connection name user peer protocol tls?+ vhost held_back/held bytes_in+ bytes_out+ channels+ pending+ output+"),
+	LIST("listLocks", "name token connection? channel+ ttl_ms:duration+ since:time+ lapses:time waiting?"),
+	LIST("listVhosts", "name exchanges+ queues topics connections ready delayed+ unacked buried"),
 	{ "getHistory", .print_take = print_history_take },
 	{ "getSample", .view = { .units = "t:time oldest_ready_ms:duration" } },
-	{ "listRules", .view = { .columns = "file uses calls errors time_us?+ doc",
-				 .array = "scripts" } },
+	{ "listRules", .view = { .columns = "file uses calls errors time_us?+ doc", .array = "scripts" } },
 	STATS("stats"),
 	STATS("getExchange"),
 	STATS("getQueue"),
@@ -959,11 +947,10 @@ static const struct cli_answer answers[] = {
 	{ "simulateDeclare", .run = run_simulate_declare },
 	{ "startShadow", .print_take = print_shadow_take },
 	{ "getShadow", .print_take = print_shadow_take },
-	{ "getRecent",
-	  .view = { .columns = "number published_ms:time exchange key priority? size "
-			       "headers decision:decision" } },
+	{ "getRecent", .view = { .columns = "number published_ms:time exchange key priority? size headers decision:decision" } },
 	{ "replay", .print_take = print_replay_take },
 };
+/* clang-format on */
 
 const struct cli_answer *cli_answer_find(const char *operation)
 {
@@ -1011,6 +998,7 @@ static const struct option_row rules_options[] = {
 	"With dest=exchange QUEUE is the name of an exchange. Other NAME=VALUE\n" \
 	"are for the exchange's routing script. PATTERN - is the empty pattern."
 
+/* clang-format off */
 static const struct cli_notes notes[] = {
 	{ .verb = "declare",
 	  .summary = "declare an exchange, a queue, a topic or a vhost",
@@ -1024,9 +1012,7 @@ static const struct cli_notes notes[] = {
 		      "  tidemq declare topic events partitions=4\n"
 		      "  tidemq declare vhost shop\n" },
 	{ .verb = "delete",
-	  .summary = "delete an exchange, a queue, a topic, a vhost that is empty, or a "
-		     "group of a "
-		     "topic",
+	  .summary = "delete an exchange, a queue, a topic, a vhost that is empty, or a group of a topic",
 	  .examples = "  tidemq delete queue jobs --if-empty\n"
 		      "  tidemq delete group events billing\n" },
 	{ .verb = "bind",
@@ -1040,8 +1026,7 @@ static const struct cli_notes notes[] = {
 	  .examples = "  tidemq remove jobs 687f6b0a11800000\n" },
 	{ .verb = "find", .examples = "  tidemq find jobs 687f6b0a11800000\n" },
 	{ .verb = "purge",
-	  .summary = "remove the messages of a queue that no consumer holds, or those of "
-		     "a topic",
+	  .summary = "remove the messages of a queue that no consumer holds, or those of a topic",
 	  .details = CLI_POSITION_HELP,
 	  .examples = "  tidemq purge jobs\n"
 		      "  tidemq purge events --before 2026-11-23T10:00:00Z\n" },
@@ -1063,12 +1048,8 @@ static const struct cli_notes notes[] = {
 	  .summary = "end a pause",
 	  .examples = "  tidemq resume jobs\n" },
 	{ .verb = "list",
-	  .summary = "list exchanges, queues, topics, groups, bindings, consumers, "
-		     "connections, "
-		     "locks, vhosts, samples of the last hour or scripts",
-	  .details = "Of queues the order is by name, ready, delayed, unacked, buried, "
-		     "age, in, "
-		     "out\nor consumers; of others see LIST in docs/protocol-operate.md.",
+	  .summary = "list exchanges, queues, topics, groups, bindings, consumers, connections, locks, vhosts, samples of the last hour or scripts",
+	  .details = "Of queues the order is by name, ready, delayed, unacked, buried, age, in, out\nor consumers; of others see LIST in docs/protocol-operate.md.",
 	  .examples = "  tidemq list queues\n"
 		      "  tidemq list queues --sort ready --max 10\n"
 		      "  tidemq list bindings --json\n",
@@ -1081,13 +1062,11 @@ static const struct cli_notes notes[] = {
 	{ .verb = "user",
 	  .summary = "add, change, delete and list users",
 	  .details =
-		  "A password is typed, or it is the first line of standard input if "
-		  "that is\n"
+		  "A password is typed, or it is the first line of standard input if that is\n"
 		  "no terminal. PATTERN is an extended regular expression that matches\n"
 		  "anywhere in the name: '^orders' is what begins with it, '.*' is\n"
 		  "everything; the pattern of what is not given matches nothing.\n"
-		  "The first user needs --tags admin. From then on everybody must log "
-		  "in:\n"
+		  "The first user needs --tags admin. From then on everybody must log in:\n"
 		  "tide://NAME:PASSWORD@HOST/, in $TIDEMQ_URL and not in --url.",
 	  .examples = "  tidemq user add alice --tags admin\n"
 		      "  tidemq user grant bob shop --write '^orders' --read '.*'\n"
@@ -1102,10 +1081,8 @@ static const struct cli_notes notes[] = {
 	{ .verb = "rules",
 	  .summary = "show and change the active rules",
 	  .details =
-		  "After a rollback or a promotion the rules directory stays as it is, "
-		  "and its\n"
-		  "next change replaces the generation. Of `simulate retry` NAME=VALUE "
-		  "are the\n"
+		  "After a rollback or a promotion the rules directory stays as it is, and its\n"
+		  "next change replaces the generation. Of `simulate retry` NAME=VALUE are the\n"
 		  "options of the script, with or without \"retry.\" before them, and\n"
 		  "delivery-limit and ack-timeout as a queue has them.",
 	  .examples = "  tidemq rules status\n"
@@ -1114,19 +1091,15 @@ static const struct cli_notes notes[] = {
 		      "  tidemq rules push ./rules --for 5m --allow rank\n"
 		      "  tidemq rules rollback\n"
 		      "  tidemq rules eval 'tide.queue(\"jobs\").ready'\n"
-		      "  tidemq rules simulate retry exponential base=500ms cap=1m "
-		      "delivery-limit=0\n"
+		      "  tidemq rules simulate retry exponential base=500ms cap=1m delivery-limit=0\n"
 		      "  tidemq rules simulate login user=bob vhost=shop\n"
-		      "  tidemq rules simulate access user=bob action=write kind=queue "
-		      "name=jobs\n"
+		      "  tidemq rules simulate access user=bob action=write kind=queue name=jobs\n"
 		      "  tidemq rules simulate declare kind=queue name=jobs ttl=1d\n",
 	  .options = rules_options,
 	  .locals = { { "top", "", "What the scripts cost, the most expensive first", 0,
 			run_rules_top },
 		      { "push", "DIR",
-			"Check and test DIR here, try it on live traffic, make it active "
-			"if "
-			"nothing differs that --allow does not list",
+			"Check and test DIR here, try it on live traffic, make it active if nothing differs that --allow does not list",
 			1, cli_push_run },
 		      { "new", "KIND NAME",
 			"Write a script with its spec: tidemq help rules new", 0, NULL },
@@ -1136,6 +1109,7 @@ static const struct cli_notes notes[] = {
 	  .summary = "take no publishes, so that the broker can be stopped" },
 	{ .verb = "kill", .examples = "  tidemq kill connection 7\n" },
 };
+/* clang-format on */
 
 const struct cli_notes *cli_notes_find(const char *verb)
 {
