@@ -186,199 +186,50 @@ static bool has_any(const struct config *a, const struct config *b)
 #define NO_MOVE "messages do not move between memory and Redis"
 
 /* In the order in which HELP and errors name them, and Redis has those of an exchange. */
+/* clang-format off */
 static const struct config_row options[] = {
-	{ OF_BOTH,
-	  FLAG("durable", is_durable, "1",
-	       "1: it and its messages are in Redis; 0: in memory only. A partition of a "
-	       "topic keeps its newest 16 MiB then"),
-	  .fixed = NO_MOVE },
-	{ OF_EXCHANGE,
-	  FLAG("durable", is_durable, "1", "1: it survives a restart; 0: it does not"),
-	  .fixed = "bindings do not move between memory and Redis" },
-	{ OF_QUEUE,
-	  FLAG("exclusive", is_exclusive, "0",
-	       "1: for this connection only, deleted when it ends"),
-	  .fixed = "whose it is does not change" },
-	{ OF_QUEUE, FLAG("auto-delete", is_auto_delete, "0",
-			 "1: deleted when its last consumer is gone") },
-	{ OF_EXCHANGE, FLAG("auto-delete", is_auto_delete, "0",
-			    "1: deleted when its last binding is gone") },
-	{ OF_EXCHANGE, FLAG("internal", is_internal, "0",
-			    "1: clients cannot `PUB` to it. Bindings, alternates, dead "
-			    "letters, filters "
-			    "and schedules lead to it") },
-	{ OF_EXCHANGE, FIELD(alternate),
-	  ROW("alternate", NULL,
-	      "an exchange that takes what leads nowhere here, see below. If it does not "
-	      "exist yet, the answer is `OK warning <text>`"),
-	  .set = set_name,
-	  .expected = "the name of an exchange other than the default one" },
-	{ OF_QUEUE, FLAG("single-active", is_single_active, "0",
-			 "1: one subscription at a time gets the messages, see "
-			 "[SUB](protocol-consume.md#sub)") },
-	{ OF_QUEUE, COUNT("shards", shards, "1", 1, QUEUE_SHARDS_MAX,
-			  "parts of the queue, each with an order of its own") },
-	{ OF_TOPIC,
-	  COUNT("partitions", shards, "8", 1, QUEUE_SHARDS_MAX,
-		"parts of the topic, each with an order and offsets of its own. It "
-		"cannot "
-		"be changed"),
-	  .fixed = OF_PARTITION },
-	{ OF_QUEUE, FIELD(reshard), .row.name = "reshard", .row.fallback = "0",
-	  .row.help = "a flag: if the queue exists with another number of shards, "
-		      "[change the "
-		      "number](#another-number-of-shards)",
-	  .row.type = OPTION_COUNT, .row.has_max = true, .row.max = QUEUE_SHARDS_MAX,
-	  .is_same = has_any, .expected = "0 or 1" },
-	{ OF_QUEUE,
-	  SCRIPT("sharding", SCRIPT_SHARDING, "hash",
-		 "a script in `rules/sharding/`: `hash`, `consistent`, `round_robin`, "
-		 "`least_loaded`, `random`"),
-	  .expected = "the name of a script in sharding/" },
-	{ OF_TOPIC,
-	  SCRIPT("sharding", SCRIPT_SHARDING, "hash",
-		 "as of a queue; it picks the partition. It cannot be changed"),
-	  .expected = "the name of a script in sharding/", .fixed = OF_PARTITION },
-	{ OF_QUEUE,
-	  SCRIPT("priority", SCRIPT_PRIORITY, "fifo",
-		 "a script in `rules/priority/`: `fifo`, `strict`, `aging`, `due_time`, "
-		 "`deadline`, `fair`"),
-	  .expected = "the name of a script in priority/" },
-	{ OF_BOTH,
-	  SCRIPT("retry", SCRIPT_RETRY, "immediate",
-		 "a script in `rules/retry/`: `immediate`, `fixed`, `exponential`, "
-		 "`schedule`, `none`; of a topic for each group that reads"),
-	  .expected = "the name of a script in retry/" },
-	{ OF_BOTH, TIME("ack-timeout", ack_timeout_ms, "60s", 10, DAY_MS,
-			"the [lease](protocol-messages.md#leases), for how long a "
-			"consumer may hold "
-			"a message") },
-	{ OF_BOTH,
-	  TIME("ack-timeout-max", ack_timeout_max_ms, "1d", 10, DAY_MS,
-	       "the longest lease that publishers and consumers may ask for, not "
-	       "less than `ack-timeout`") },
-	{ OF_QUEUE,
-	  TIME("ttl", ttl_ms, "0", 0, DURATION_MAX_MS,
-	       "how long a message lives in this queue, see "
-	       "[expiry](protocol-messages.md#attempts-and-failures); 0 is no limit"),
-	  .expected = "a duration from 1ms to 3660d, or 0 for no limit" },
-	{ OF_QUEUE,
-	  AMOUNT("max-length", max_length,
-		 "messages that may wait, see "
-		 "[limits](protocol-messages.md#limits-of-a-queue); 0 is any number"),
-	  .expected = MESSAGES_SAID },
-	{ OF_QUEUE,
-	  BYTES("max-bytes", max_bytes,
-		"of payload that may wait, also as `512K`, `16M` or `1G`; 0 is any "
-		"number"),
-	  .expected = BYTES_SAID },
-	{ OF_QUEUE,
-	  CHOICE("overflow", overflow,
-		 "reject|drop-head|dead-letter|drop-lowest|dead-letter-lowest", "reject",
-		 "what happens [at these "
-		 "limits](protocol-messages.md#limits-of-a-queue)"),
-	  .expected =
-		  "reject, drop-head, dead-letter, drop-lowest or dead-letter-lowest" },
-	{ OF_QUEUE,
-	  TIME("expires", expires_ms, "0", 0, DURATION_MAX_MS,
-	       "the queue [goes when nobody uses "
-	       "it](protocol-messages.md#limits-of-a-queue) for so long; 0 is never"),
-	  .expected = "a duration from 1ms to 3660d, or 0 for never" },
-	{ OF_QUEUE,
-	  CHOICE("expires-if", expires_if, "unused|empty", "unused",
-		 "with `empty` a queue that has a message does not go"),
-	  .expected = "unused or empty" },
-	{ OF_QUEUE, FIELD(rate_ns),
-	  ROW("rate", "0",
-	      "`<n>/s`, `<n>/m` or `<n>/h`, n up to 1,000,000: [deliveries at a "
-	      "rate](protocol-messages.md#limits-of-a-queue); 0 is no limit"),
-	  .row.type = OPTION_COUNT, .set = set_rate,
-	  .expected =
-		  "<n>/s, <n>/m or <n>/h, with a number from 1 to 1000000, or 0 for no "
-		  "limit" },
-	{ OF_BOTH,
-	  COUNT("delivery-limit", delivery_limit, "20", 0, 1000000,
-		"failures after which a message is dead-lettered or buried; 0 is "
-		"no limit") },
-	{ OF_BOTH,
-	  COUNT("death-limit", death_limit, "100", 1, 1000000,
-		"deaths after which a message is buried and not dead-lettered "
-		"again, see [dead letters](protocol-messages.md#dead-letters)") },
-	{ OF_BOTH,
-	  ROW("dead-letter", "",
-	      "`<exchange>/<key>`: where dead messages go; `-/q` is the queue q; `x` is "
-	      "the "
-	      "exchange x, with the message's own key. If the target does not exist yet, "
-	      "the answer is `OK warning <text>`. Without it they are buried"),
-	  .set = set_target, .is_same = has_same_target,
-	  .expected = "<exchange>/<key>, with - for the default exchange, which needs a "
-		      "key (a queue's name); without a key the message keeps its own" },
-	{ OF_QUEUE,
-	  ROW("order-by", "",
-	      "`key`, `shard` or `h:<name>`: what makes a group, see [order within "
-	      "groups](protocol-messages.md#order-within-groups)"),
-	  .set = set_order, .is_same = has_same_order,
-	  .expected = "key, shard, or h:<name> for the values of a header",
-	  .fixed = OF_GROUPS },
-	{ OF_QUEUE,
-	  COUNT("inflight", inflight, "", 1, 65535,
-		"messages of a group that are at work at a time; 1 with `order-by`"),
-	  .expected =
-		  "a number from 1 to 65535: messages of a group that are at work at a "
-		  "time",
-	  .fixed = OF_GROUPS },
-	{ OF_QUEUE,
-	  TIME("dedupe", dedupe_ms, "", 0, DAY_MS,
-	       "how long the queue remembers the ids of publishes (`PUB id=`); 0 is not "
-	       "at "
-	       "all. `queued`: for as long as the message is in the queue. Else the "
-	       "broker's `--dedupe-window`, `2m`"),
-	  .set = set_window,
-	  .expected = "a duration up to 1d, or queued: for as long as the message is in "
-		      "the queue; 0 remembers no publish ids" },
-	{ OF_TOPIC,
-	  TIME("dedupe", dedupe_ms, "", 0, DAY_MS,
-	       "how long the topic remembers the ids of publishes (`PUB id=`); 0 is not "
-	       "at "
-	       "all. Else the broker's `--dedupe-window`, `2m`"),
-	  .set = set_window,
-	  .expected = "a duration up to 1d; 0 remembers no publish ids" },
-	{ OF_TOPIC,
-	  FLAG("order", keeps_order, "1",
-	       "1: a message that waits to be tried again holds up its partition; 0: the "
-	       "next ones go on"),
-	  .fixed = "its groups hold messages by it" },
-	{ OF_TOPIC,
-	  TIME("retention", retention_ms, "1d", 0, DURATION_MAX_MS,
-	       "[how long messages are kept](#what-a-topic-keeps); 0 is for ever"),
-	  .expected = "a duration from 1ms to 3660d, or 0 for ever" },
-	{ OF_TOPIC,
-	  BYTES("retention-bytes", retention_bytes,
-		"that each partition keeps, also as `512K`, `16M` or `1G`; 0 is any "
-		"number"),
-	  .expected = BYTES_SAID },
-	{ OF_TOPIC,
-	  AMOUNT("retention-count", retention_count,
-		 "messages that each partition keeps; 0 is any number"),
-	  .expected = MESSAGES_SAID },
-	{ OF_TOPIC,
-	  ROW("keep-unread", "",
-	      "names of groups, with commas between them: what one of them has not "
-	      "committed is kept"),
-	  .set = set_groups, .is_same = has_same_groups,
-	  .expected = "names of groups, each once, separated by commas" },
-	{ OF_TOPIC, FIELD(compacts),
-	  ROW("compact", "",
-	      "`key`: of each routing key the last message is kept "
-	      "([topics.md](topics.md#compaction)). `retention` is 0 then, unless it is "
-	      "given. Not with `durable=0`"),
-	  .row.type = OPTION_BOOLEAN, .set = set_compact, .expected = "key, or nothing",
-	  .fixed = "it decides from the first message on which are kept" },
+	{ OF_BOTH, FLAG("durable", is_durable, "1", "1: it and its messages are in Redis; 0: in memory only. A partition of a topic keeps its newest 16 MiB then"), .fixed = NO_MOVE },
+	{ OF_EXCHANGE, FLAG("durable", is_durable, "1", "1: it survives a restart; 0: it does not"), .fixed = "bindings do not move between memory and Redis" },
+	{ OF_QUEUE, FLAG("exclusive", is_exclusive, "0", "1: for this connection only, deleted when it ends"), .fixed = "whose it is does not change" },
+	{ OF_QUEUE, FLAG("auto-delete", is_auto_delete, "0", "1: deleted when its last consumer is gone") },
+	{ OF_EXCHANGE, FLAG("auto-delete", is_auto_delete, "0", "1: deleted when its last binding is gone") },
+	{ OF_EXCHANGE, FLAG("internal", is_internal, "0", "1: clients cannot `PUB` to it. Bindings, alternates, dead letters, filters and schedules lead to it") },
+	{ OF_EXCHANGE, FIELD(alternate), ROW("alternate", NULL, "an exchange that takes what leads nowhere here, see below. If it does not exist yet, the answer is `OK warning <text>`"), .set = set_name, .expected = "the name of an exchange other than the default one" },
+	{ OF_QUEUE, FLAG("single-active", is_single_active, "0", "1: one subscription at a time gets the messages, see [SUB](protocol-consume.md#sub)") },
+	{ OF_QUEUE, COUNT("shards", shards, "1", 1, QUEUE_SHARDS_MAX, "parts of the queue, each with an order of its own") },
+	{ OF_TOPIC, COUNT("partitions", shards, "8", 1, QUEUE_SHARDS_MAX, "parts of the topic, each with an order and offsets of its own. It cannot be changed"), .fixed = OF_PARTITION },
+	{ OF_QUEUE, FIELD(reshard), .row.name = "reshard", .row.fallback = "0", .row.help = "a flag: if the queue exists with another number of shards, [change the number](#another-number-of-shards)", .row.type = OPTION_COUNT, .row.has_max = true, .row.max = QUEUE_SHARDS_MAX, .is_same = has_any, .expected = "0 or 1" },
+	{ OF_QUEUE, SCRIPT("sharding", SCRIPT_SHARDING, "hash", "a script in `rules/sharding/`: `hash`, `consistent`, `round_robin`, `least_loaded`, `random`"), .expected = "the name of a script in sharding/" },
+	{ OF_TOPIC, SCRIPT("sharding", SCRIPT_SHARDING, "hash", "as of a queue; it picks the partition. It cannot be changed"), .expected = "the name of a script in sharding/", .fixed = OF_PARTITION },
+	{ OF_QUEUE, SCRIPT("priority", SCRIPT_PRIORITY, "fifo", "a script in `rules/priority/`: `fifo`, `strict`, `aging`, `due_time`, `deadline`, `fair`"), .expected = "the name of a script in priority/" },
+	{ OF_BOTH, SCRIPT("retry", SCRIPT_RETRY, "immediate", "a script in `rules/retry/`: `immediate`, `fixed`, `exponential`, `schedule`, `none`; of a topic for each group that reads"), .expected = "the name of a script in retry/" },
+	{ OF_BOTH, TIME("ack-timeout", ack_timeout_ms, "60s", 10, DAY_MS, "the [lease](protocol-messages.md#leases), for how long a consumer may hold a message") },
+	{ OF_BOTH, TIME("ack-timeout-max", ack_timeout_max_ms, "1d", 10, DAY_MS, "the longest lease that publishers and consumers may ask for, not less than `ack-timeout`") },
+	{ OF_QUEUE, TIME("ttl", ttl_ms, "0", 0, DURATION_MAX_MS, "how long a message lives in this queue, see [expiry](protocol-messages.md#attempts-and-failures); 0 is no limit"), .expected = "a duration from 1ms to 3660d, or 0 for no limit" },
+	{ OF_QUEUE, AMOUNT("max-length", max_length, "messages that may wait, see [limits](protocol-messages.md#limits-of-a-queue); 0 is any number"), .expected = MESSAGES_SAID },
+	{ OF_QUEUE, BYTES("max-bytes", max_bytes, "of payload that may wait, also as `512K`, `16M` or `1G`; 0 is any number"), .expected = BYTES_SAID },
+	{ OF_QUEUE, CHOICE("overflow", overflow, "reject|drop-head|dead-letter|drop-lowest|dead-letter-lowest", "reject", "what happens [at these limits](protocol-messages.md#limits-of-a-queue)"), .expected = "reject, drop-head, dead-letter, drop-lowest or dead-letter-lowest" },
+	{ OF_QUEUE, TIME("expires", expires_ms, "0", 0, DURATION_MAX_MS, "the queue [goes when nobody uses it](protocol-messages.md#limits-of-a-queue) for so long; 0 is never"), .expected = "a duration from 1ms to 3660d, or 0 for never" },
+	{ OF_QUEUE, CHOICE("expires-if", expires_if, "unused|empty", "unused", "with `empty` a queue that has a message does not go"), .expected = "unused or empty" },
+	{ OF_QUEUE, FIELD(rate_ns), ROW("rate", "0", "`<n>/s`, `<n>/m` or `<n>/h`, n up to 1,000,000: [deliveries at a rate](protocol-messages.md#limits-of-a-queue); 0 is no limit"), .row.type = OPTION_COUNT, .set = set_rate, .expected = "<n>/s, <n>/m or <n>/h, with a number from 1 to 1000000, or 0 for no limit" },
+	{ OF_BOTH, COUNT("delivery-limit", delivery_limit, "20", 0, 1000000, "failures after which a message is dead-lettered or buried; 0 is no limit") },
+	{ OF_BOTH, COUNT("death-limit", death_limit, "100", 1, 1000000, "deaths after which a message is buried and not dead-lettered again, see [dead letters](protocol-messages.md#dead-letters)") },
+	{ OF_BOTH, ROW("dead-letter", "", "`<exchange>/<key>`: where dead messages go; `-/q` is the queue q; `x` is the exchange x, with the message's own key. If the target does not exist yet, the answer is `OK warning <text>`. Without it they are buried"), .set = set_target, .is_same = has_same_target, .expected = "<exchange>/<key>, with - for the default exchange, which needs a key (a queue's name); without a key the message keeps its own" },
+	{ OF_QUEUE, ROW("order-by", "", "`key`, `shard` or `h:<name>`: what makes a group, see [order within groups](protocol-messages.md#order-within-groups)"), .set = set_order, .is_same = has_same_order, .expected = "key, shard, or h:<name> for the values of a header", .fixed = OF_GROUPS },
+	{ OF_QUEUE, COUNT("inflight", inflight, "", 1, 65535, "messages of a group that are at work at a time; 1 with `order-by`"), .expected = "a number from 1 to 65535: messages of a group that are at work at a time", .fixed = OF_GROUPS },
+	{ OF_QUEUE, TIME("dedupe", dedupe_ms, "", 0, DAY_MS, "how long the queue remembers the ids of publishes (`PUB id=`); 0 is not at all. `queued`: for as long as the message is in the queue. Else the broker's `--dedupe-window`, `2m`"), .set = set_window, .expected = "a duration up to 1d, or queued: for as long as the message is in the queue; 0 remembers no publish ids" },
+	{ OF_TOPIC, TIME("dedupe", dedupe_ms, "", 0, DAY_MS, "how long the topic remembers the ids of publishes (`PUB id=`); 0 is not at all. Else the broker's `--dedupe-window`, `2m`"), .set = set_window, .expected = "a duration up to 1d; 0 remembers no publish ids" },
+	{ OF_TOPIC, FLAG("order", keeps_order, "1", "1: a message that waits to be tried again holds up its partition; 0: the next ones go on"), .fixed = "its groups hold messages by it" },
+	{ OF_TOPIC, TIME("retention", retention_ms, "1d", 0, DURATION_MAX_MS, "[how long messages are kept](#what-a-topic-keeps); 0 is for ever"), .expected = "a duration from 1ms to 3660d, or 0 for ever" },
+	{ OF_TOPIC, BYTES("retention-bytes", retention_bytes, "that each partition keeps, also as `512K`, `16M` or `1G`; 0 is any number"), .expected = BYTES_SAID },
+	{ OF_TOPIC, AMOUNT("retention-count", retention_count, "messages that each partition keeps; 0 is any number"), .expected = MESSAGES_SAID },
+	{ OF_TOPIC, ROW("keep-unread", "", "names of groups, with commas between them: what one of them has not committed is kept"), .set = set_groups, .is_same = has_same_groups, .expected = "names of groups, each once, separated by commas" },
+	{ OF_TOPIC, FIELD(compacts), ROW("compact", "", "`key`: of each routing key the last message is kept ([topics.md](topics.md#compaction)). `retention` is 0 then, unless it is given. Not with `durable=0`"), .row.type = OPTION_BOOLEAN, .set = set_compact, .expected = "key, or nothing", .fixed = "it decides from the first message on which are kept" },
 #ifdef TIDE_REHEARSAL /* of "Add an option" in docs/architecture.md */
-	{ OF_BOTH | OF_EXCHANGE,
-	  COUNT("rehearsed", rehearsed, "3", 1, 9, "what a test adds") },
+	{ OF_BOTH | OF_EXCHANGE, COUNT("rehearsed", rehearsed, "3", 1, 9, "what a test adds") },
 #endif
 };
+/* clang-format on */
 #define OPTIONS (sizeof(options) / sizeof(options[0]))
 
 _Static_assert(OPTIONS <= 64, "a bit of config.given for each");

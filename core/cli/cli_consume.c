@@ -527,6 +527,7 @@ static int run_get(struct cli *cli)
 	"A topic without --group is read by you alone, and nothing is " \
 	"committed.\n" CLI_POSITION_HELP
 
+/* clang-format off */
 static const struct option_row sub_options[] = {
 	OPTION_ACK,
 	OPTION_ACK_TIMEOUT,
@@ -535,20 +536,16 @@ static const struct option_row sub_options[] = {
 	OPTION_FROM,
 	OPTION_PARTITION("of a topic, without --group: this one alone"),
 	{ COMMAND_NUMBER("count", NULL, "end after N messages", 1, 0) },
-	{ COMMAND_DURATION("notify-lease", NULL,
-			   "say on standard error so long before a lease ends", 10,
-			   24 * 3600 * 1000) },
-	{ COMMAND_NUMBER("prefetch", NULL, "1-65535: unacknowledged messages at most", 1,
-			 65535) },
-	{ COMMAND_TEXT("priority", "N", NULL,
-		       "-1000 to 1000: higher is served first among the consumers") },
+	{ COMMAND_DURATION("notify-lease", NULL, "say on standard error so long before a lease ends", 10, 24 * 3600 * 1000) },
+	{ COMMAND_NUMBER("prefetch", NULL, "1-65535: unacknowledged messages at most", 1, 65535) },
+	{ COMMAND_TEXT("priority", "N", NULL, "-1000 to 1000: higher is served first among the consumers") },
 	CLI_OPTION_RECONNECT,
-	{ COMMAND_DURATION("timeout", NULL,
-			   "end after this long without a message, 1h at most", 0,
-			   GET_WAIT_MAX_MS) },
+	{ COMMAND_DURATION("timeout", NULL, "end after this long without a message, 1h at most", 0, GET_WAIT_MAX_MS) },
 	{ .name = NULL },
 };
+/* clang-format on */
 
+/* clang-format off */
 static const struct option_row get_options[] = {
 	OPTION_ACK,
 	OPTION_ACK_TIMEOUT,
@@ -561,10 +558,10 @@ static const struct option_row get_options[] = {
 	{ COMMAND_NUMBER("max", "1", "1-1000: how many at most", 1, 1000) },
 	{ COMMAND_DURATION("wait", "0", "how long to wait for the first", 0, 0) },
 	{ COMMAND_FLAG("nack", "reject them: the retry script of the queue decides") },
-	{ COMMAND_TEXT("reason", "TEXT", NULL,
-		       "with --nack: why, for whoever gets them next") },
+	{ COMMAND_TEXT("reason", "TEXT", NULL, "with --nack: why, for whoever gets them next") },
 	{ .name = NULL },
 };
+/* clang-format on */
 
 const struct cli_verb cli_consume_verbs[] = {
 	{ .name = "sub",
