@@ -6,7 +6,7 @@
 #include "base/option.h"
 #include "base/id.h"
 #include "base/mem.h"
-#include "http/http_safety.h"
+#include "http/http.h"
 #include "rules/sandbox/config_file.h"
 #include "settings.h"
 #include "share.h"
@@ -173,7 +173,7 @@ static int set_option(struct serve_options *o, const struct option_row *row,
 				err);
 	else if (strcmp(row->name, "http-origin") != 0)
 		return TIDE_OK;
-	else if (!http_safety_is_origin(text))
+	else if (!http_is_origin(text))
 		return error_set(err, TIDE_ESYNTAX,
 				 "--http-origin must be like https://app.example:8443, "
 				 "without a path, or *; not '%s'",

@@ -1,9 +1,9 @@
 /* http.h: the HTTP port: docs/http.md.
  *
  * Its connections are those of the network, with their limits and their TLS. The protocol
- * of each reads its requests (http_head.h, http_body.h), one after the other, and each
- * goes from state to state until its answer has been written (http_exchange.h). What they
- * share is the engine. */
+ * of each reads its requests (http_head.h), one after the other, and each goes from state
+ * to state until its answer has been written (http_exchange.c). What they share is the
+ * engine. */
 #pragma once
 
 #include <uv.h>
@@ -32,3 +32,5 @@ extern const struct protocol_kind http_protocol;
 /* A whole answer, for who is refused before a request is there. The connection ends. */
 void http_answer_whole(struct out *out, unsigned status, const char *code,
 		       const char *text);
+/* "https://HOST[:PORT]" without a path, or "*". */
+bool http_is_origin(const char *text);

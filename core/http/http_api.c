@@ -1,9 +1,318 @@
+#include "http_request.h"
+
+#include <stdio.h>
+
+#include "base/exposition.h"
+#include "base/mem.h"
+#include "session/service_health.h"
+#include "session/session_metrics.h"
+
+/* Figures that go on by the clock: server-sent events. The first comes at once. A peer
+ * that reads slowly gets fewer of them. */
+
+/* Something comes so often at least, for whoever stands between and closes what is
+ * silent; and so that we hear of a peer that has gone. */
+#define SILENCE_MS 15000
+
+struct stats_feed {
+	struct http_request *request;
+	uv_timer_t timer;
+	int64_t every_ms;
+	int64_t left_ms; /* until the next event */
+	bool is_due;     /* one is, or a comment */
+	struct buf *out; /* where the reply goes */
+	struct error err;
+};
+
+static void on_sample(void *ctx, struct reply *r)
+{
+	struct stats_feed *f = ctx;
+
+	if (r->kind == REPLY_DATA)
+		buf_append_slice(f->out, buf_slice(&r->data));
+	else
+		error_set(&f->err, r->error, "%s", r->text);
+}
+
+/* It is asked anew each time: the user may no longer be allowed to. TIDE_AGAIN passes
+ * this event over. */
+static int write_sample(struct stats_feed *f, struct buf *out)
+{
+	struct reply *r = reply_create(http_request_channel(f->request), false);
+
+	f->out = out;
+	f->err.code = TIDE_OK;
+	if (session_report_sample(http_request_session(f->request), r, &f->err) < 0)
+		reply_error(r, &f->err);
+	return f->err.code;
+}
+
+static int write_event(struct stats_feed *f, struct buf *out)
+{
+	size_t before;
+	int rc;
+
+	buf_append_text(out, "event: stats\ndata: ");
+	before = buf_len(out);
+	session_begin(http_request_session(f->request));
+	rc = write_sample(f, out);
+	if (rc == TIDE_OK && buf_len(out) > before) {
+		buf_append_text(out, "\n\n");
+		return TIDE_OK;
+	}
+	buf_clear(out);
+	return rc == TIDE_AGAIN ? TIDE_OK : rc;
+}
+
+static int64_t step_ms(const struct stats_feed *f)
+{
+	return f->left_ms < SILENCE_MS ? f->left_ms : SILENCE_MS;
+}
+
+static void on_event_timer(uv_timer_t *timer)
+{
+	struct stats_feed *f = timer->data;
+
+	f->left_ms -= step_ms(f);
+	f->is_due = true;
+	http_stream_wake(f->request);
+}
+
+static int next_event(void *ctx, struct buf *out, size_t room)
+{
+	struct stats_feed *f = ctx;
+	int rc = TIDE_OK;
+
+	if (!f->is_due)
+		return TIDE_AGAIN;
+	f->is_due = false;
+	if (f->left_ms > 0) {
+		buf_append_text(out, ":\n\n");
+	} else {
+		f->left_ms = f->every_ms;
+		rc = write_event(f, out);
+	}
+	uv_timer_start(&f->timer, on_event_timer, (uint64_t)step_ms(f), 0);
+	return rc < 0 ? rc : TIDE_AGAIN;
+}
+
+static void on_events_closed(uv_handle_t *handle)
+{
+	mem_free(handle->data);
+}
+
+static void end_events(void *ctx)
+{
+	struct stats_feed *f = ctx;
+
+	uv_close((uv_handle_t *)&f->timer, on_events_closed);
+}
+
+/* One that may not ask is told so, and not by a stream that ends. */
+static int try_once(struct stats_feed *f, struct error *err)
+{
+	struct buf first = { 0 };
+	int rc = write_sample(f, &first);
+
+	buf_deinit(&first);
+	return rc < 0 ? error_set(err, rc, "%s", f->err.text) : TIDE_OK;
+}
+
+static int get_events(struct http_request *q, struct reply *r, struct error *err)
+{
+	const struct number_limits limits = { 100, 60000 };
+	struct stats_feed *f = mem_zalloc(sizeof(*f));
+	const struct http_stream source = {
+		.content_type = "text/event-stream",
+		.next = next_event,
+		.end = end_events,
+		.ctx = f,
+		.is_endless = true,
+	};
+	int rc;
+
+	f->request = q;
+	f->every_ms = http_request_duration(q, "every", limits);
+	if (!f->every_ms)
+		f->every_ms = 2000;
+	f->is_due = true;
+	rc = http_request_check(q, err);
+	if (rc == TIDE_OK) {
+		http_request_listen(q, on_sample, f);
+		rc = try_once(f, err);
+	}
+	if (rc < 0) {
+		mem_free(f);
+		return rc;
+	}
+	uv_timer_init(q->conn->engine->loop, &f->timer);
+	f->timer.data = f;
+	http_stream_start(q, &source);
+	return TIDE_OK;
+}
+
+static int answer_health(struct http_request *q, unsigned status, struct buf *text)
+{
+	buf_append_char(text, '\n');
+	http_answer_take(q, status, text);
+	return TIDE_OK;
+}
+
+/* Whoever gets an answer_health knows enough. */
+static int get_live(struct http_request *q, struct reply *r, struct error *err)
+{
+	struct buf text = { 0 };
+	struct json j = { .out = &text };
+
+	json_object_begin(&j);
+	json_member_bool(&j, "live", true);
+	json_object_end(&j);
+	return answer_health(q, 200, &text);
+}
+
+static int get_ready(struct http_request *q, struct reply *r, struct error *err)
+{
+	const struct service *s = q->conn->spec.service;
+	struct buf text = { 0 };
+	struct json j = { .out = &text };
+
+	json_object_begin(&j);
+	service_health_write(s, false, &j);
+	json_object_end(&j);
+	return answer_health(q, service_health_is_ready(s) ? 200 : 503, &text);
+}
+
+struct scrape {
+	struct http_request *request;
+	struct session_metrics *metrics;
+};
+
+static void on_scraped(void *ctx)
+{
+	struct scrape *s = ctx;
+
+	http_stream_wake(s->request);
+}
+
+static int next_figures(void *ctx, struct buf *out, size_t room)
+{
+	struct scrape *s = ctx;
+
+	return session_metrics_take(s->metrics, out);
+}
+
+static void end_scrape(void *ctx)
+{
+	struct scrape *s = ctx;
+
+	session_metrics_end(s->metrics);
+	mem_free(s);
+}
+
+static bool wants_openmetrics(const struct http_request *q)
+{
+	const char *accept = http_request_header(q, "Accept");
+
+	return exposition_wants_openmetrics(slice_from(accept ? accept : ""));
+}
+
+static int get_metrics(struct http_request *q, struct reply *r, struct error *err)
+{
+	struct scrape *s = mem_zalloc(sizeof(*s));
+	struct metrics_spec spec = {
+		.is_per_vhost = http_request_choice(q, "per", "queue or vhost") == 1,
+		.is_openmetrics = wants_openmetrics(q),
+		.on_piece = on_scraped,
+		.ctx = s,
+	};
+	const struct http_stream source = {
+		.content_type = exposition_content_type(spec.is_openmetrics),
+		.next = next_figures,
+		.end = end_scrape,
+		.ctx = s,
+	};
+
+	s->request = q;
+	if (http_request_check(q, err) < 0 ||
+	    session_metrics_start(&s->metrics, http_request_session(q), &spec, err) < 0) {
+		mem_free(s);
+		return err->code;
+	}
+	http_stream_start(q, &source);
+	return TIDE_OK;
+}
+
+/* tools/embed.sh writes the table and the bytes, for the assembler: offsets from its
+ * begin. A name is zero-terminated, like the hexadecimal digits of a sum. */
+struct http_file {
+	uint32_t name, sum, bytes, len;
+};
+extern const struct http_file http_embedded[];
+extern const uint32_t http_embedded_count;
+
+static const char *embedded_at(uint32_t offset)
+{
+	return (const char *)http_embedded + offset;
+}
+
+static const char *type_of(struct slice name)
+{
+	static const struct {
+		const char *suffix, *type;
+	} rows[] = {
+		{ ".html", "text/html; charset=utf-8" },
+		{ ".css", "text/css; charset=utf-8" },
+		{ ".js", "text/javascript; charset=utf-8" },
+		{ ".svg", "image/svg+xml" },
+		{ ".json", "application/json" },
+		{ ".png", "image/png" },
+		{ ".woff2", "font/woff2" },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (slice_has_suffix(name, rows[i].suffix))
+			return rows[i].type;
+	return "text/plain; charset=utf-8";
+}
+
+static int answer_file(struct http_request *q, struct slice name, struct error *err)
+{
+	for (uint32_t i = 0; i < http_embedded_count; i++) {
+		const struct http_file *f = &http_embedded[i];
+		char etag[64];
+		const struct http_content content = {
+			.bytes = { embedded_at(f->bytes), f->len },
+			.type = type_of(name),
+			.etag = etag,
+		};
+
+		if (!slice_is(name, embedded_at(f->name)))
+			continue;
+		snprintf(etag, sizeof(etag), "\"%.40s\"", embedded_at(f->sum));
+		http_answer_content(q, &content);
+		return TIDE_OK;
+	}
+	return error_set(err, TIDE_ENOTFOUND, "there is no file '%" SLICE_FMT "'",
+			 SLICE_ARG(name));
+}
+
+static int get_index(struct http_request *q, struct reply *r, struct error *err)
+{
+	return answer_file(q, SLICE("index.html"), err);
+}
+
+static int get_file(struct http_request *q, struct reply *r, struct error *err)
+{
+	return answer_file(q, http_request_path(q, "file"), err);
+}
+
+static int get_description(struct http_request *q, struct reply *r, struct error *err)
+{
+	return answer_file(q, SLICE("openapi.json"), err);
+}
+
 /* The API: each operation of core/ops by one handler, and what is no row of that table.
  */
-#include <jansson.h>
-
-#include "base/mem.h"
-#include "http_request_private.h"
 
 #define FILES_MAX 1000
 #define LIMITS "max-connections, max-channels, publish-rate and publish-bytes"
@@ -142,19 +451,19 @@ static int upload(struct http_request *q, struct reply *r, struct error *err)
 
 /* A user is added, with all that is given. One that is there gets its tags and limits,
  * and then its password. */
-enum step { STEP_ADD, STEP_SET, STEP_PASSWORD, STEP_DONE };
+enum user_step { STEP_ADD, STEP_SET, STEP_PASSWORD, STEP_DONE };
 
 struct http_user_put {
 	struct http_request *q;
 	struct reply *answer;
-	enum step step;
+	enum user_step step;
 	struct user_spec spec; /* in the texts of the request */
 };
 
 static void go_on(struct http_user_put *p);
 
 /* @param r  that of the step, which may have found that the user is there */
-static enum step step_after(const struct http_user_put *p, const struct reply *r)
+static enum user_step step_after(const struct http_user_put *p, const struct reply *r)
 {
 	bool is_added = p->step == STEP_ADD && r->kind != REPLY_ERROR;
 	bool has_more = p->spec.tags.data;
@@ -292,6 +601,13 @@ static int put_user(struct http_request *q, struct reply *r, struct error *err)
 }
 
 const struct http_route http_api_routes[] = {
+	{ "GET", "/api/events", "every", 0, get_events, NULL },
+	{ "GET", "/health/live", NULL, HTTP_NO_LOGIN | HTTP_ANY_HOST, get_live, NULL },
+	{ "GET", "/health/ready", NULL, HTTP_NO_LOGIN | HTTP_ANY_HOST, get_ready, NULL },
+	{ "GET", "/metrics", "per", 0, get_metrics, NULL },
+	{ "GET", "/", NULL, HTTP_NO_LOGIN, get_index, NULL },
+	{ "GET", "/page/{file}", NULL, HTTP_NO_LOGIN, get_file, NULL },
+	{ "GET", "/api/openapi.json", NULL, HTTP_NO_LOGIN, get_description, NULL },
 	{ "GET", "/api", NULL, 0, list_routes, NULL },
 	{ "PUT", "/api/rules/candidate", "files", 0, upload, NULL },
 	{ "PUT", "/api/users/{user}", "password tags limits", 0, put_user, NULL },

@@ -1,17 +1,468 @@
-#include "http_exchange.h"
+#include "http_request.h"
 
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
-#include <uv.h>
 
 #include "base/base64.h"
 #include "base/mem.h"
-#include "http_answer.h"
-#include "http_engine.h"
-#include "http_reply.h"
-#include "http_safety.h"
-#include "http_websocket.h"
+#include "session/service_users.h"
+
+static bool is_known(const char *name, const struct http_config *config);
+
+/* The page loads nothing from elsewhere, and nobody shows it inside of his. */
+#define CONTENT_POLICY                                                                   \
+	"default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; " \
+	"form-action 'none'; frame-ancestors 'none'"
+
+static const char fixed_headers[] = "X-Content-Type-Options: nosniff\r\n"
+				    "X-Frame-Options: DENY\r\n"
+				    "Referrer-Policy: no-referrer\r\n"
+				    "Content-Security-Policy: " CONTENT_POLICY "\r\n"
+				    "Cross-Origin-Resource-Policy: same-origin\r\n";
+
+static unsigned http_answer_status(int code)
+{
+	static const struct {
+		int code;
+		unsigned status;
+	} rows[] = {
+		{ TIDE_ESYNTAX, 400 },     { TIDE_EVERB, 400 },
+		{ TIDE_ETOOLONG, 400 },    { TIDE_EDENIED, 403 },
+		{ TIDE_ENOTFOUND, 404 },   { TIDE_EMISMATCH, 409 },
+		{ TIDE_EEXISTS, 409 },     { TIDE_EABORTED, 409 },
+		{ TIDE_ELEASE, 410 },      { TIDE_ETOOLARGE, 413 },
+		{ TIDE_EUNROUTABLE, 422 }, { TIDE_EREJECTED, 422 },
+		{ TIDE_ERULE, 422 },       { TIDE_ELIMIT, 429 },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (rows[i].code == code)
+			return rows[i].status;
+	return 503; /* busy, store, shutdown, full; and libuv's */
+}
+
+void http_answer_header(struct http_request *q, const char *name, const char *value)
+{
+	buf_printf(&q->answer.headers, "%s: %s\r\n", name, value);
+}
+
+/* --http-origin that lets it ask; NULL: none does. */
+static const char *find_origin(const struct http_request *q, const char *origin)
+{
+	const struct http_config *config = &q->conn->engine->config;
+
+	const char *any = NULL;
+
+	for (unsigned i = 0; i < config->origin_count; i++)
+		if (strcasecmp(config->origins[i], origin) == 0)
+			return config->origins[i];
+		else if (strcmp(config->origins[i], "*") == 0)
+			any = config->origins[i];
+	return any;
+}
+
+/* The password that a browser has stored goes along for a page of an origin that is
+ * named; for any page it does not: that one must know a password. */
+static void http_answer_write_origin(struct http_request *q)
+{
+	const char *origin = http_request_header(q, "Origin"), *allowed;
+
+	if (q->conn->engine->config.origin_count == 0)
+		return;
+	buf_append_text(&q->answer.headers, "Vary: Origin\r\n");
+	allowed = origin ? find_origin(q, origin) : NULL;
+	if (!allowed)
+		return;
+	if (strcmp(allowed, "*") == 0)
+		buf_append_text(&q->answer.headers, "Access-Control-Allow-Origin: *\r\n");
+	else
+		buf_printf(&q->answer.headers,
+			   "Access-Control-Allow-Origin: %s\r\n"
+			   "Access-Control-Allow-Credentials: true\r\n",
+			   origin);
+}
+
+void http_answer_begin(struct http_request *q, unsigned status)
+{
+	q->answer.status = status;
+	buf_append_text(&q->answer.headers, fixed_headers);
+	http_answer_write_origin(q);
+}
+
+void http_answer_take(struct http_request *q, unsigned status, struct buf *json)
+{
+	http_answer_begin(q, status);
+	q->answer.document = *json;
+	q->answer.left = buf_slice(json);
+	q->conn->base.kept = q->answer.left.len;
+	session_answer_stand(q->conn->base.session, q->answer.left.len);
+	*json = (struct buf){ 0 };
+	http_answer_header(q, "Content-Type", "application/json");
+	http_answer_header(q, "Cache-Control", "no-store");
+}
+
+void http_answer_content(struct http_request *q, const struct http_content *content)
+{
+	const char *known = http_request_header(q, "If-None-Match");
+	bool is_known = known && strstr(known, content->etag);
+
+	http_answer_begin(q, is_known ? 304 : 200);
+	if (!is_known)
+		q->answer.left = content->bytes;
+	http_answer_header(q, "Content-Type", content->type);
+	http_answer_header(q, "Cache-Control", "no-cache");
+	http_answer_header(q, "ETag", content->etag);
+}
+
+static void write_error(struct buf *out, const char *code, const char *text)
+{
+	struct json j = { .out = out };
+
+	json_object_begin(&j);
+	json_member_object(&j, "error");
+	json_member_text(&j, "code", code);
+	json_member_text(&j, "text", text);
+	json_object_end(&j);
+	json_object_end(&j);
+	buf_append_char(out, '\n');
+}
+
+void http_answer_refuse(struct http_request *q, unsigned status, const char *code,
+			const char *text)
+{
+	struct buf json = { 0 };
+
+	write_error(&json, code, text);
+	http_answer_take(q, status, &json);
+}
+
+static void answer_error(struct http_request *q, const struct error *err)
+{
+	http_answer_refuse(q, http_answer_status(err->code), error_wire_code(err->code),
+			   err->text);
+}
+
+/* ---- as bytes ---- */
+
+/* "200 OK" */
+static struct slice status_line(unsigned status)
+{
+	static const char lines[] =
+		"101 Switching Protocols|200 OK|204 No Content|304 Not Modified|400 Bad "
+		"Request|"
+		"401 Unauthorized|403 Forbidden|404 Not Found|405 Method Not Allowed|"
+		"409 Conflict|410 Gone|413 Content Too Large|414 URI Too Long|"
+		"415 Unsupported Media Type|422 Unprocessable Content|"
+		"426 Upgrade Required|429 Too Many Requests|"
+		"431 Request Header Fields Too Large|505 HTTP Version Not Supported";
+	struct slice rest = slice_from(lines), line;
+
+	while (rest.len > 0) {
+		line = slice_cut(&rest, '|');
+		if (strtoul(line.data, NULL, 10) == status)
+			return line;
+	}
+	return SLICE("503 Service Unavailable");
+}
+
+/* Where its bytes end, and whether another answer follows. */
+static void write_framing(const struct http_request *q, struct buf *out)
+{
+	if (q->answer.is_in_pieces && !q->head.is_old)
+		buf_append_text(out, "Transfer-Encoding: chunked\r\n");
+	else if (!q->answer.is_in_pieces && q->answer.status != 304 &&
+		 q->answer.status != 204 && q->answer.status != 101)
+		buf_printf(out, "Content-Length: %zu\r\n", q->answer.left.len);
+	if (q->answer.status == 101)
+		buf_append_text(out, "Connection: Upgrade\r\n");
+	else if (q->conn->is_leaving)
+		buf_append_text(out, "Connection: close\r\n");
+	else if (q->head.is_old)
+		buf_append_text(out, "Connection: keep-alive\r\n");
+	buf_append_text(out, "\r\n");
+}
+
+static void write_head(struct http_request *q)
+{
+	struct buf text = { 0 };
+
+	buf_printf(&text, "HTTP/1.1 %" SLICE_FMT "\r\nDate: %s\r\n",
+		   SLICE_ARG(status_line(q->answer.status)),
+		   http_engine_date(q->conn->engine));
+	buf_append_slice(&text, buf_slice(&q->answer.headers));
+	write_framing(q, &text);
+	out_append_slice(q->conn->base.out, buf_slice(&text));
+	buf_deinit(&text);
+}
+
+void http_answer_whole(struct out *out, unsigned status, const char *code,
+		       const char *why)
+{
+	struct buf body = { 0 }, head = { 0 };
+
+	write_error(&body, code, why);
+	buf_printf(&head,
+		   "HTTP/1.1 %" SLICE_FMT "\r\nContent-Type: application/json\r\n"
+		   "Content-Length: %zu\r\nConnection: close\r\n\r\n",
+		   SLICE_ARG(status_line(status)), buf_len(&body));
+	out_append_slice(out, buf_slice(&head));
+	out_append_slice(out, buf_slice(&body));
+	buf_deinit(&head);
+	buf_deinit(&body);
+}
+
+/* What a session function has answered, as JSON. */
+
+void http_answer_published(struct json *j, const struct reply *r)
+{
+	json_member_hex(j, "id", r->id);
+	json_member_int(j, "queues", (int64_t)r->count);
+	json_member_bool(j, "duplicate", r->is_duplicate);
+	if (!r->has_offset)
+		return;
+	json_member_int(j, "topics", r->topics);
+	json_member_int(j, "partition", r->partition);
+	json_member_int(j, "offset", (int64_t)r->offset);
+}
+
+void http_answer_member_error(struct json *j, int code, const char *text)
+{
+	json_member_object(j, "error");
+	json_member_text(j, "code", error_wire_code(code));
+	json_member_text(j, "text", text);
+	json_object_end(j);
+}
+
+static void write_members(const struct reply *r, struct json *j)
+{
+	if (r->kind == REPLY_OK)
+		json_member_bool(j, "ok", true);
+	if (r->kind == REPLY_COUNT || r->kind == REPLY_COUNTS)
+		json_member_int(j, "count", (int64_t)r->count);
+	if (r->kind == REPLY_COUNTS)
+		json_member_int(j, "left", (int64_t)r->id);
+	if (r->kind == REPLY_TEXT)
+		json_member_text(j, "text", r->text);
+	if (r->kind == REPLY_PUBLISHED)
+		http_answer_published(j, r);
+	if (r->kind != REPLY_MESSAGES)
+		return;
+	json_member_array(j, "messages");
+	for (uint64_t i = 0; i < r->count; i++)
+		http_message_write(&r->deliveries[i], NULL, j);
+	json_array_end(j);
+}
+
+/* The document of a list: what was asked for of it, and how long all of it is. */
+static void write_page(const struct reply *r, struct buf *out)
+{
+	buf_printf(out, "{\"total\":%llu,\"items\":", (unsigned long long)r->count);
+	buf_append_slice(out, buf_slice(&r->data));
+	buf_append_char(out, '}');
+}
+
+static void answer_reply(struct http_request *q, struct reply *r)
+{
+	unsigned features = q->match.route->features;
+	struct buf text = { 0 };
+	struct json j = { .out = &text };
+
+	if (r->kind == REPLY_ERROR) {
+		http_answer_refuse(q, http_answer_status(r->error),
+				   error_wire_code(r->error), r->text);
+		return;
+	}
+	if (r->kind == REPLY_DATA && !(features & HTTP_PAGED)) {
+		text = r->data;
+		r->data = (struct buf){ 0 };
+	} else if (r->kind == REPLY_DATA) {
+		write_page(r, &text);
+	} else {
+		json_object_begin(&j);
+		write_members(r, &j);
+		json_object_end(&j);
+	}
+	buf_append_char(&text, '\n');
+	http_answer_take(q, 200, &text);
+}
+
+/* An answer in pieces, for what is long or never ends.
+ *
+ * The peer takes pieces as fast as it can. A handler that answers so leaves its reply
+ * alone. */
+
+#define PIECE_BYTES 16384
+
+/* No piece follows, and `end` is called. Harmless when that has been. */
+static void end_stream(struct http_request *q)
+{
+	void (*end)(void *ctx) = q->answer.source.end;
+
+	q->answer.source.next = NULL;
+	q->answer.source.end = NULL;
+	if (end)
+		end(q->answer.source.ctx);
+}
+
+static void write_chunk(struct out *out, struct slice bytes)
+{
+	char size[24];
+
+	out_append(out, size, (size_t)snprintf(size, sizeof(size), "%zx\r\n", bytes.len));
+	out_append_slice(out, bytes);
+	out_append(out, "\r\n", 2);
+}
+
+static void write_piece(struct http_request *q, struct slice piece)
+{
+	struct out *out = q->conn->base.out;
+
+	if (q->head.is_old) {
+		out_append_slice(out, piece);
+		return;
+	}
+	while (piece.len > 0) {
+		size_t len = piece.len < PIECE_BYTES ? piece.len : PIECE_BYTES;
+
+		write_chunk(out, (struct slice){ piece.data, len });
+		piece = slice_skip(piece, len);
+	}
+}
+
+/* An answer that breaks off has no end that a reader could take for one. */
+static void break_off(struct http_request *q)
+{
+	q->conn->is_leaving = true;
+	end_stream(q);
+}
+
+/* Write the next piece, if there is one. False: that was the last. */
+static bool write_stream(struct http_request *q)
+{
+	struct buf piece = { 0 };
+	int rc = TIDE_EMPTY;
+
+	if (q->answer.source.next)
+		rc = q->answer.source.next(q->answer.source.ctx, &piece, PIECE_BYTES);
+	if (buf_len(&piece) > 0)
+		write_piece(q, buf_slice(&piece));
+	q->answer.is_source_idle = rc == TIDE_AGAIN && buf_len(&piece) == 0;
+	buf_deinit(&piece);
+	if (rc == TIDE_OK || rc == TIDE_AGAIN)
+		return true;
+	if (rc != TIDE_EMPTY)
+		break_off(q);
+	else if (!q->head.is_old)
+		out_append(q->conn->base.out, "0\r\n\r\n", 5);
+	return false;
+}
+
+void http_stream_start(struct http_request *q, const struct http_stream *source)
+{
+	http_answer_begin(q, 200);
+	q->answer.source = *source;
+	q->answer.is_in_pieces = true;
+	/* Without chunks its end is that of the connection. */
+	q->conn->is_leaving |= q->head.is_old;
+	http_answer_header(q, "Content-Type", source->content_type);
+	http_answer_header(q, "Cache-Control", "no-store");
+}
+
+void http_stream_wake(struct http_request *q)
+{
+	q->answer.is_source_idle = false;
+	http_engine_queue(q);
+}
+
+/* What a page of somebody else may not make a browser ask.
+ *
+ * A browser shows any page, and lets it send requests to any host. See docs/http.md. */
+
+/* "https://HOST:PORT" is a page of the host. */
+static bool is_own(const char *origin, const char *host)
+{
+	const char *at = strstr(origin, "://");
+
+	return at && host && strcasecmp(at + 3, host) == 0;
+}
+
+bool http_is_origin(const char *text)
+{
+	const char *at = strstr(text, "://");
+
+	return strcmp(text, "*") == 0 ||
+	       (at && at > text && at[3] && !strpbrk(at + 3, "/?#@ \t\"'*,"));
+}
+
+/* Without the port, and without the brackets of an IPv6 address. */
+static void cut_name(const char *host, char *name, size_t size)
+{
+	const char *end = host[0] == '[' ? strchr(host, ']') : NULL;
+
+	if (end && (!end[1] || end[1] == ':'))
+		snprintf(name, size, "%.*s", (int)(end - host - 1), host + 1);
+	else
+		snprintf(name, size, "%.*s", (int)strcspn(host, ":"), host);
+}
+
+static bool is_address(const char *name)
+{
+	unsigned char bytes[16];
+
+	return inet_pton(AF_INET, name, bytes) == 1 ||
+	       inet_pton(AF_INET6, name, bytes) == 1;
+}
+
+static bool is_known(const char *name, const struct http_config *config)
+{
+	if (strcasecmp(name, "localhost") == 0 || is_address(name))
+		return true;
+	for (unsigned i = 0; i < config->host_count; i++)
+		if (strcasecmp(name, config->hosts[i]) == 0)
+			return true;
+	return false;
+}
+
+/* What a page of somebody else may not make a browser ask (docs/http.md): TIDE_EDENIED when
+ * the request is not our own page's, or is made under a name that is not ours, while nobody
+ * must log in. */
+static int check_origin(const struct http_request *q, struct error *err)
+{
+	const char *host = q->head.host, *origin = http_request_header(q, "Origin");
+	char name[256];
+
+	/* Probes know the broker by all sorts of names. */
+	if (q->match.route && q->match.route->features & HTTP_ANY_HOST)
+		return TIDE_OK;
+	if (origin && !is_own(origin, host) && !find_origin(q, origin))
+		return error_set(err, TIDE_EDENIED,
+				 "a page of %.200s may not ask this broker: only its own "
+				 "pages may, and those of serve --http-origin",
+				 origin);
+	/* A name may be made to lead here by whoever owns it: then his page is our own,
+	 * for a browser. With a login he would need a password. */
+	if (!host || !service_users_is_open(q->conn->spec.service))
+		return TIDE_OK;
+	cut_name(host, name, sizeof(name));
+	if (is_known(name, &q->conn->engine->config))
+		return TIDE_OK;
+	return error_set(err, TIDE_EDENIED,
+			 "this broker is not known as '%.200s': start it with "
+			 "--http-host %.200s, or define users",
+			 name, name);
+}
+
+/* A browser asks whether a page of another origin may send a request. */
+static bool is_preflight(const struct http_request *q)
+{
+	const char *origin = http_request_header(q, "Origin");
+
+	return origin && strcmp(q->head.method, "OPTIONS") == 0 &&
+	       http_request_header(q, "Access-Control-Request-Method") &&
+	       find_origin(q, origin);
+}
 
 struct http_login {
 	struct slice authorization; /* the header; data == NULL: none */
@@ -67,7 +518,7 @@ static void http_parse_begin(struct http_request *q)
 {
 	struct http_parse *p;
 
-	if (q->status || q->rc < 0 || buf_len(&q->body) < LARGE_BYTES)
+	if (q->answer.status || q->rc < 0 || buf_len(&q->body) < LARGE_BYTES)
 		return;
 	p = mem_zalloc(sizeof(*p));
 	p->work.data = p;
@@ -274,7 +725,7 @@ static void refuse_login(struct http_request *q, const struct error *why)
 {
 	/* Another password would not help. */
 	if (why->code != TIDE_EDENIED || q->conn->is_shut_out) {
-		http_answer_error(q, why);
+		answer_error(q, why);
 		return;
 	}
 	http_answer_refuse(q, 401, "denied",
@@ -342,18 +793,18 @@ static void read_head(struct http_request *q)
 
 	q->conn->refusal.code = TIDE_OK;
 	http_route_find(&q->match, q->head.method, q->path, allow);
-	if (http_safety_check(q, &err) < 0)
-		http_answer_error(q, &err);
-	else if (http_safety_is_preflight(q))
+	if (check_origin(q, &err) < 0)
+		answer_error(q, &err);
+	else if (is_preflight(q))
 		answer_preflight(q);
 	else if (!q->match.route && !q->match.allow)
 		http_answer_refuse(q, 404, "not-found", "there is nothing at this path");
 	else if (!q->match.route)
 		refuse_method(q);
 	else if (http_request_decode(q, &err) < 0)
-		http_answer_error(q, &err);
+		answer_error(q, &err);
 	else if (q->head.length > body_max(q))
-		http_answer_error(q, refuse_length(q, &err));
+		answer_error(q, refuse_length(q, &err));
 	else if (!(q->match.route->features & HTTP_NO_LOGIN))
 		log_in(q);
 }
@@ -417,11 +868,11 @@ static void work(struct http_request *q)
 	q->conn->receiving_ms = 0;
 	/* It becomes messages, which count themselves. */
 	protocol_received(&q->conn->base);
-	rc = q->status ? TIDE_OK : check_body(q, &err);
-	if (q->status)
+	rc = q->answer.status ? TIDE_OK : check_body(q, &err);
+	if (q->answer.status)
 		return;
 	if (rc < 0) {
-		http_answer_error(q, &err);
+		answer_error(q, &err);
 		return;
 	}
 	if (!(route->features & HTTP_NO_LOGIN)) {
@@ -433,9 +884,9 @@ static void work(struct http_request *q)
 	if (rc < 0 && q->reply)
 		reply_error(q->reply, &err);
 	else if (rc < 0)
-		http_answer_error(q, &err);
+		answer_error(q, &err);
 	/* The handler has left it alone. */
-	if (q->reply && q->status)
+	if (q->reply && q->answer.status)
 		reply_ok(q->reply);
 }
 
@@ -447,8 +898,8 @@ void http_exchange_reply(struct http_conn *c, struct reply *r)
 		return;
 	if (q->reply == r) {
 		q->reply = NULL;
-		if (!q->on_reply && !q->status)
-			http_reply_write(q, r);
+		if (!q->on_reply && !q->answer.status)
+			answer_reply(q, r);
 	} else if (q->on_reply) {
 		q->on_reply(q->on_reply_ctx, r);
 	}
@@ -461,12 +912,12 @@ void http_exchange_reply(struct http_conn *c, struct reply *r)
 
 static void begin_answer(struct http_request *q)
 {
-	http_answer_write_head(q);
-	if (q->status != 101 && strcmp(q->head.method, "HEAD") != 0)
+	write_head(q);
+	if (q->answer.status != 101 && strcmp(q->head.method, "HEAD") != 0)
 		return;
-	q->left.len = q->conn->base.kept = 0;
-	q->is_in_pieces = false;
-	http_stream_end(q);
+	q->answer.left.len = q->conn->base.kept = 0;
+	q->answer.is_in_pieces = false;
+	end_stream(q);
 }
 
 static bool has_room(const struct http_request *q)
@@ -477,21 +928,22 @@ static bool has_room(const struct http_request *q)
 /* Some more of it; false: that was all. */
 static bool write_more(struct http_request *q)
 {
-	size_t len = q->left.len < HTTP_OUTPUT_MAX ? q->left.len : HTTP_OUTPUT_MAX;
+	size_t len = q->answer.left.len < HTTP_OUTPUT_MAX ? q->answer.left.len
+							  : HTTP_OUTPUT_MAX;
 
-	if (q->is_in_pieces)
-		return http_stream_write(q);
-	out_append(q->conn->base.out, q->left.data, len);
-	q->left = slice_skip(q->left, len);
-	q->conn->base.kept = q->left.len;
-	return q->left.len > 0;
+	if (q->answer.is_in_pieces)
+		return write_stream(q);
+	out_append(q->conn->base.out, q->answer.left.data, len);
+	q->answer.left = slice_skip(q->answer.left, len);
+	q->conn->base.kept = q->answer.left.len;
+	return q->answer.left.len > 0;
 }
 
 static void forget_request(struct http_request *q)
 {
 	struct http_conn *c = q->conn;
 
-	http_stream_end(q);
+	end_stream(q);
 	http_engine_forget(q);
 	http_parse_forget(q);
 	protocol_received(&c->base);
@@ -507,7 +959,7 @@ static void forget_request(struct http_request *q)
 static void end(struct http_request *q)
 {
 	struct http_conn *c = q->conn;
-	bool is_upgrade = q->status == 101;
+	bool is_upgrade = q->answer.status == 101;
 
 	forget_request(q);
 	if (is_upgrade)
@@ -541,9 +993,9 @@ static bool is_ready(const struct http_request *q)
 	case HTTP_PARSE:
 		return !q->parse;
 	case HTTP_WORK:
-		return q->status != 0;
+		return q->answer.status != 0;
 	case HTTP_ANSWER:
-		return has_room(q) && !q->is_source_idle;
+		return has_room(q) && !q->answer.is_source_idle;
 	default:
 		return true;
 	}
@@ -561,7 +1013,7 @@ static bool step(struct http_request *q)
 		if (q->conn->refusal.code < 0)
 			refuse_login(q, &q->conn->refusal);
 		/* Whoever is answered before his body is there is closed. */
-		if (q->status && has_body(q)) {
+		if (q->answer.status && has_body(q)) {
 			q->conn->is_leaving = true;
 			q->state = HTTP_WORK;
 		} else {
@@ -724,8 +1176,8 @@ void http_exchange_stop(struct http_conn *c)
 	c->is_leaving = true;
 	if (!q || is_partial(q)) {
 		c->base.ops->finish(c->base.ctx);
-	} else if (q->source.is_endless) {
-		http_stream_end(q);
+	} else if (q->answer.source.is_endless) {
+		end_stream(q);
 		http_stream_wake(q);
 	}
 }

@@ -32,6 +32,21 @@ struct http_head {
 	bool is_expected; /* it waits for a word before it sends the body */
 };
 
+enum http_body_state {
+	HTTP_BODY_BYTES, /* `left` more of a body that has a length */
+	HTTP_BODY_SIZE,  /* the line before a chunk */
+	HTTP_BODY_CHUNK, /* `left` more of it */
+	HTTP_BODY_CRLF,  /* behind it */
+	HTTP_BODY_TRAILERS,
+	HTTP_BODY_DONE,
+};
+
+struct http_body {
+	enum http_body_state state;
+	uint64_t left;
+	struct http_scan scan; /* of the trailers */
+};
+
 /* Look for the empty line that ends the lines of `data`.
  *
  * @param len  receives the length with the empty line; 0: more must come */
@@ -39,11 +54,16 @@ TIDE_MUST_USE const char *http_head_scan(struct http_scan *s, struct slice data,
 					 size_t max, size_t *len);
 /* Read a whole head, of which http_head_scan has found the end. `out` points into it. */
 TIDE_MUST_USE const char *http_head_read(struct http_head *out, char *text);
-/* Likewise the lines behind the last chunk, which mean nothing here. */
-TIDE_MUST_USE const char *http_head_read_trailers(char *text);
 /* The value of the first header of that name, in any case; NULL: none. */
 const char *http_head_field(const struct http_head *h, const char *name);
 /* Headers of that name have the word in their list, in any case. */
 bool http_head_has_word(const struct http_head *h, const char *name, const char *word);
-/* The length of the token that `text` begins with. */
-size_t http_head_token(const char *text);
+
+void http_body_init(struct http_body *b, const struct http_head *h);
+/* Take a piece of what has come, which may be changed. What is not used belongs to a line
+ * whose rest has not come.
+ *
+ * @param used   receives how many bytes it was; 0: more must come
+ * @param piece  receives what of them is content */
+TIDE_MUST_USE const char *http_body_feed(struct http_body *b, char *data, size_t len,
+					 size_t *used, struct slice *piece);

@@ -1,12 +1,56 @@
-#include "http_lease.h"
+#include "http_request.h"
 
 #include <inttypes.h>
+#include <openssl/hmac.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/random.h>
 
+#include "base/buf.h"
+#include "base/id.h"
 #include "base/mem.h"
-#include "http_message.h"
-#include "http_receipt.h"
+
+/* ---- receipts ---- */
+
+static uint64_t sign(const struct http_receipt *r, const uint64_t key[2],
+		     struct slice queue)
+{
+	unsigned char sum[EVP_MAX_MD_SIZE];
+	struct buf text = { 0 };
+	uint64_t signature;
+
+	buf_printf(&text, "%" PRIu64 ".%" PRIu64 ".%" SLICE_FMT, r->session, r->tag,
+		   SLICE_ARG(queue));
+	if (!HMAC(EVP_sha256(), key, 2 * sizeof(*key),
+		  (const unsigned char *)buf_cstr(&text), buf_len(&text), sum, NULL))
+		abort();
+	memcpy(&signature, sum, sizeof(signature));
+	buf_deinit(&text);
+	return signature;
+}
+
+void http_receipt_format(const struct http_receipt *r, const uint64_t key[2],
+			 struct slice queue, char out[HTTP_RECEIPT_SIZE])
+{
+	snprintf(out, HTTP_RECEIPT_SIZE, "%" PRIu64 ".%" PRIu64 ".%016" PRIx64,
+		 r->session, r->tag, sign(r, key, queue));
+}
+
+enum http_receipt_verdict http_receipt_parse(struct slice text, const uint64_t key[2],
+					     struct slice queue, struct http_receipt *out)
+{
+	struct slice rest = text;
+	struct slice session = slice_cut(&rest, '.'), tag = slice_cut(&rest, '.');
+	uint64_t signature;
+
+	if (!slice_to_uint(session, UINT64_MAX, &out->session) ||
+	    !slice_to_uint(tag, UINT64_MAX - 1, &out->tag) || rest.len != ID_HEX_LEN ||
+	    id_parse(rest, &signature) < 0)
+		return HTTP_RECEIPT_MALFORMED;
+	return signature == sign(out, key, queue) ? HTTP_RECEIPT_GOOD
+						  : HTTP_RECEIPT_FOREIGN;
+}
 
 #define IDLE_MS 60000
 #define LOOK_MS 10000

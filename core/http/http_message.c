@@ -1,12 +1,15 @@
-#include "http_message.h"
+#include "http_request.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 
 #include "base/base64.h"
 #include "base/duration.h"
 #include "base/mem.h"
+
+#define HTTP_BATCH_MAX 10000
+
+static int ack(struct http_request *q, struct reply *r, struct error *err);
 
 /* Of one object: the first error stays. */
 struct http_message_reader {
@@ -217,3 +220,413 @@ void http_message_write(const struct delivery *d, const char *receipt, struct js
 	session_peek_write_payload(j, m);
 	json_object_end(j);
 }
+
+/* Many messages in one request: {"messages":[…]}.
+ *
+ * All are published in their order, some in each turn, and waited for together. The
+ * answer has a result for each: an object as for one message, or {"error":…}. */
+
+#define HELD_MS 20
+
+struct http_batch;
+
+/* One of the messages: its result, as JSON. */
+struct http_batch_part {
+	struct http_batch *batch;
+	struct buf result;
+};
+
+struct http_batch {
+	uv_timer_t timer; /* the next turn's share */
+	struct channel *channel;
+	struct session *session;
+	struct reply *answer; /* NULL: it is given */
+	struct reply *guard;  /* tells the end of the session */
+	json_t *messages;     /* a reference */
+	char *exchange;
+	size_t next, count;
+	size_t waiting; /* published, without their results */
+	struct http_batch_part parts[];
+};
+
+static void on_closed(uv_handle_t *handle)
+{
+	struct http_batch *b = handle->data;
+
+	for (size_t i = 0; i < b->count; i++)
+		buf_deinit(&b->parts[i].result);
+	json_decref(b->messages);
+	mem_free(b->exchange);
+	mem_free(b);
+}
+
+static void write_results(const struct http_batch *b, struct buf *out)
+{
+	buf_append_text(out, "{\"results\":[");
+	for (size_t i = 0; i < b->count; i++) {
+		if (i > 0)
+			buf_append_char(out, ',');
+		buf_append_slice(out, buf_slice(&b->parts[i].result));
+	}
+	buf_append_text(out, "]}");
+}
+
+/* All results are there. */
+static void finish(struct http_batch *b)
+{
+	struct reply *guard = b->guard, *r = b->answer;
+	struct buf text = { 0 };
+
+	b->guard = b->answer = NULL;
+	if (guard)
+		reply_ok(guard);
+	write_results(b, &text);
+	uv_close((uv_handle_t *)&b->timer, on_closed);
+	reply_data_take(r, &text);
+}
+
+static void finish_if_done(struct http_batch *b)
+{
+	if (b->answer && b->next == b->count && b->waiting == 0)
+		finish(b);
+}
+
+static void write_error(struct http_batch_part *part, int code, const char *text)
+{
+	struct json j = { .out = &part->result };
+
+	json_object_begin(&j);
+	http_answer_member_error(&j, code, text);
+	json_object_end(&j);
+}
+
+static void on_published(void *ctx, struct reply *r)
+{
+	struct http_batch_part *part = ctx;
+	struct http_batch *b = part->batch;
+	struct json j = { .out = &part->result };
+
+	b->waiting--;
+	if (r->kind == REPLY_ERROR) {
+		write_error(part, r->error, r->text);
+	} else {
+		json_object_begin(&j);
+		http_answer_published(&j, r);
+		json_object_end(&j);
+	}
+	finish_if_done(b);
+}
+
+static void publish_part(struct http_batch *b, struct http_batch_part *part)
+{
+	struct http_message m;
+	struct error err;
+	struct msg *msg;
+	int rc = http_message_read(&m, json_array_get(b->messages, b->next),
+				   slice_from(b->exchange), &err);
+
+	b->next++;
+	if (rc == TIDE_OK)
+		rc = session_publish_prepare(b->session, &m.spec, &msg, &err);
+	http_message_deinit(&m);
+	if (rc < 0) {
+		write_error(part, rc, err.text);
+		return;
+	}
+	b->waiting++;
+	session_publish_take(b->session, msg, &m.demand,
+			     reply_create_aside(b->channel, on_published, part));
+}
+
+static void on_timer(uv_timer_t *timer);
+
+static void go_on(struct http_batch *b, uint64_t ms)
+{
+	uv_timer_start(&b->timer, on_timer, ms, 0);
+}
+
+/* As many as this turn has time for. Publishers who are held back wait. */
+static void on_timer(uv_timer_t *timer)
+{
+	struct http_batch *b = timer->data;
+	bool is_held = false, is_spent = false;
+
+	session_begin(b->session);
+	while (b->next < b->count && !is_held && !is_spent) {
+		is_held = session_is_held(b->session, false) ||
+			  session_publish_is_blocked(b->session);
+		if (!is_held)
+			publish_part(b, &b->parts[b->next]);
+		is_spent = session_is_spent(b->session, false);
+	}
+	if (b->next < b->count)
+		go_on(b, is_held ? HELD_MS : 0);
+	finish_if_done(b);
+}
+
+/* Who asked is gone: what was published is. The rest is not. */
+static void on_guard(void *ctx, struct reply *r)
+{
+	struct http_batch *b = ctx;
+	struct reply *answer = b->answer, *guard = b->guard;
+	struct error gone;
+
+	if (r->kind != REPLY_ERROR)
+		return; /* it has done its duty */
+	b->guard = b->answer = NULL;
+	reply_ok(guard);
+	uv_close((uv_handle_t *)&b->timer, on_closed);
+	error_set(&gone, r->error, "%s", r->text);
+	reply_error(answer, &gone);
+}
+
+static int check_messages(const json_t *messages, struct error *err)
+{
+	if (!json_is_array(messages) || json_array_size(messages) == 0)
+		return error_set(err, TIDE_ESYNTAX,
+				 "messages: expected an array of messages");
+	if (json_array_size(messages) > HTTP_BATCH_MAX)
+		return error_set(err, TIDE_ETOOLONG,
+				 "messages: %zu are too many; at most %d in a request",
+				 json_array_size(messages), HTTP_BATCH_MAX);
+	return TIDE_OK;
+}
+
+/* @param exchange  "-": the default one; as long-lived as the request */
+static int http_batch_start(struct http_request *q, struct slice exchange,
+			    struct reply *r, struct error *err)
+{
+	json_t *messages = json_object_get(http_request_json(q), "messages");
+	struct http_batch *b;
+	size_t count;
+
+	if (check_messages(messages, err) < 0)
+		return err->code;
+	count = json_array_size(messages);
+	b = mem_zalloc(sizeof(*b) + count * sizeof(*b->parts));
+	b->session = http_request_session(q);
+	b->channel = http_request_channel(q);
+	b->answer = r;
+	b->messages = json_incref(messages);
+	b->exchange = mem_strndup(exchange.data, exchange.len);
+	b->count = count;
+	for (size_t i = 0; i < count; i++)
+		b->parts[i].batch = b;
+	uv_timer_init(q->conn->engine->loop, &b->timer);
+	b->timer.data = b;
+	b->guard = reply_create_aside(b->channel, on_guard, b);
+	go_on(b, 0);
+	return TIDE_OK;
+}
+
+/* Messages over HTTP: publishing, and GET with receipts. */
+
+#define EXCHANGE "/api/vhosts/{vhost}/exchanges/{exchange}"
+#define QUEUE "/api/vhosts/{vhost}/queues/{queue}"
+#define TOPIC "/api/vhosts/{vhost}/topics/{queue}"
+#define GET_MAX 1000
+#define WAIT_MAX_MS (3600 * 1000)
+#define TOUCH_MIN_MS 10
+#define TOUCH_MAX_MS (INT64_C(24) * 3600 * 1000)
+
+static struct slice queue_of(const struct http_request *q)
+{
+	return http_request_path(q, "queue");
+}
+
+static struct http_leases *leases_of(const struct http_request *q)
+{
+	return q->conn->engine->leases;
+}
+
+static struct position read_position(struct http_request *q, const char *name)
+{
+	struct slice text = http_request_text(q, name);
+	struct position position = { 0 };
+
+	if (q->rc == TIDE_OK && text.data)
+		q->rc = position_parse(text, &position, &q->err);
+	return position;
+}
+
+/* ---- GET and what follows ---- */
+
+static int get(struct http_request *q, struct reply *r, struct error *err)
+{
+	const struct number_limits max = { 1, GET_MAX }, wait = { 0, WAIT_MAX_MS },
+				   lease = { MSG_ACK_TIMEOUT_MIN_MS,
+					     MSG_ACK_TIMEOUT_MAX_MS };
+	struct slice queue = queue_of(q);
+	struct get_spec spec = { .queues = &queue, .queue_count = 1 };
+
+	spec.max = (uint32_t)http_request_uint(q, "max", max, 1);
+	spec.wait_ms = http_request_duration(q, "wait", wait);
+	spec.ack_timeout_ms = (uint32_t)http_request_duration(q, "ack-timeout", lease);
+	spec.is_auto_ack = http_request_choice(q, "ack", "manual or auto");
+	spec.match = http_request_text(q, "match");
+	spec.group = http_request_name(q, "group");
+	spec.from = read_position(q, "from");
+	spec.partition =
+		http_request_int(q, "partition", 0, TOPIC_PARTITIONS_MAX - 1, -1);
+	spec.offset = read_position(q, "offset");
+	if (http_request_check(q, err) < 0)
+		return err->code;
+	return http_lease_get(leases_of(q), q, &spec, r, err);
+}
+
+/* Of the member `receipts`: an array of strings. */
+static int read_receipts(const struct http_request *q, struct slice *out, size_t *count,
+			 struct error *err)
+{
+	const json_t *list = json_object_get(http_request_json(q), "receipts");
+
+	*count = json_array_size(list);
+	if (*count == 0 || *count > HTTP_LEASE_RECEIPTS_MAX)
+		return error_set(err, TIDE_ESYNTAX,
+				 "receipts: expected an array of 1 to %d receipts",
+				 HTTP_LEASE_RECEIPTS_MAX);
+	for (size_t i = 0; i < *count; i++) {
+		const json_t *item = json_array_get(list, i);
+
+		if (!json_is_string(item))
+			return error_set(err, TIDE_ESYNTAX,
+					 "receipts: expected an array of strings");
+		out[i] = (struct slice){ json_string_value(item),
+					 json_string_length(item) };
+	}
+	return TIDE_OK;
+}
+
+static int settle(struct http_request *q, struct http_settle *what, struct reply *r,
+		  struct error *err)
+{
+	struct slice receipts[HTTP_LEASE_RECEIPTS_MAX];
+
+	what->queue = queue_of(q);
+	what->receipts = receipts;
+	if (http_request_check(q, err) < 0 ||
+	    read_receipts(q, receipts, &what->count, err) < 0)
+		return err->code;
+	return http_lease_settle(leases_of(q), q, what, r, err);
+}
+
+static int ack(struct http_request *q, struct reply *r, struct error *err)
+{
+	struct http_settle what = { .spec.how = SETTLE_ACK };
+
+	return settle(q, &what, r, err);
+}
+
+static int nack(struct http_request *q, struct reply *r, struct error *err)
+{
+	const struct number_limits delay = { 0, DURATION_MAX_MS },
+				   priority = { 0, MSG_PRIORITY_MAX };
+	bool is_dead = http_request_flag(q, "dead"),
+	     is_bury = http_request_flag(q, "bury"),
+	     is_requeue = http_request_flag(q, "requeue"),
+	     is_delayed = http_request_text(q, "delay").data != NULL;
+	struct http_settle what = {
+		.spec = { .ms = http_request_duration(q, "delay", delay),
+			  .has_priority = http_request_text(q, "priority").data != NULL,
+			  .priority =
+				  (uint8_t)http_request_uint(q, "priority", priority, 0),
+			  .reason = http_request_text(q, "reason") },
+	};
+
+	if (http_request_check(q, err) < 0)
+		return err->code;
+	if (is_dead + is_bury + is_requeue + is_delayed > 1)
+		return error_set(err, TIDE_ESYNTAX,
+				 "nack takes only one of delay, bury, dead and requeue; "
+				 "priority and reason may stand beside it");
+	what.spec.how = is_dead      ? SETTLE_DEAD
+			: is_bury    ? SETTLE_BURY
+			: is_requeue ? SETTLE_REQUEUE
+			: is_delayed ? SETTLE_AFTER
+				     : SETTLE_RETRY;
+	return settle(q, &what, r, err);
+}
+
+static int touch(struct http_request *q, struct reply *r, struct error *err)
+{
+	const struct number_limits limits = { TOUCH_MIN_MS, TOUCH_MAX_MS };
+	struct http_settle what = {
+		.spec = { .how = SETTLE_TOUCH,
+			  .ms = http_request_duration(q, "for", limits) },
+	};
+
+	return settle(q, &what, r, err);
+}
+
+/* ---- publishing ---- */
+
+/* A client that gets an answer for each publish is not held back, but refused. */
+static int check_blocked(struct http_request *q, struct error *err)
+{
+	if (!session_publish_is_blocked(http_request_session(q)))
+		return TIDE_OK;
+	return error_set(err, TIDE_EBUSY,
+			 "publishers are held back, since memory or the store is full; "
+			 "try again later");
+}
+
+static int publish_one(struct http_request *q, struct reply *r, struct error *err)
+{
+	struct session *s = http_request_session(q);
+	struct http_message m;
+	struct msg *msg;
+	int rc = http_message_read(&m, http_request_json(q),
+				   http_request_path(q, "exchange"), err);
+
+	if (rc == TIDE_OK)
+		rc = session_publish_prepare(s, &m.spec, &msg, err);
+	if (rc == TIDE_OK)
+		session_publish_take(s, msg, &m.demand, r);
+	http_message_deinit(&m);
+	return rc;
+}
+
+static int publish(struct http_request *q, struct reply *r, struct error *err)
+{
+	const json_t *body = http_request_json(q);
+
+	if (check_blocked(q, err) < 0)
+		return err->code;
+	if (!json_object_get(body, "messages"))
+		return publish_one(q, r, err);
+	if (json_object_size(body) > 1)
+		return error_set(
+			err, TIDE_ESYNTAX,
+			"beside messages there is nothing else: each message has "
+			"its own members");
+	return http_batch_start(q, http_request_path(q, "exchange"), r, err);
+}
+
+static int explain(struct http_request *q, struct reply *r, struct error *err)
+{
+	struct http_message m;
+	int rc = http_message_read(&m, http_request_json(q),
+				   http_request_path(q, "exchange"), err);
+
+	if (rc == TIDE_OK)
+		rc = session_explain(http_request_session(q), &m.spec, r, err);
+	http_message_deinit(&m);
+	return rc;
+}
+
+#define NACK "receipts delay dead bury requeue priority reason"
+
+const struct http_route http_message_routes[] = {
+	{ "POST", EXCHANGE "/publish", HTTP_MESSAGE_NAMES " messages", 0, publish, NULL },
+	{ "POST", EXCHANGE "/explain", HTTP_MESSAGE_NAMES, 0, explain, NULL },
+	{ "POST", QUEUE "/get", "max wait ack-timeout match ack", 0, get, NULL },
+	{ "POST", QUEUE "/ack", "receipts", 0, ack, NULL },
+	{ "POST", QUEUE "/nack", NACK, 0, nack, NULL },
+	{ "POST", QUEUE "/touch", "receipts for", 0, touch, NULL },
+	{ "POST", TOPIC "/get", "max wait ack-timeout ack group from partition offset", 0,
+	  get, NULL },
+	{ "POST", TOPIC "/ack", "receipts", 0, ack, NULL },
+	{ "POST", TOPIC "/nack", NACK, 0, nack, NULL },
+	{ "POST", TOPIC "/touch", "receipts for", 0, touch, NULL },
+	{ 0 },
+};

@@ -1,11 +1,92 @@
+#include "http_request.h"
+
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <time.h>
 
 #include "base/duration.h"
 #include "base/mem.h"
 #include "base/percent.h"
-#include "http_request_private.h"
+
+/* Which handler a method and a path have. */
+
+static const struct http_route *const tables[] = {
+	http_websocket_routes,
+	http_message_routes,
+	http_api_routes,
+};
+#define TABLES (sizeof(tables) / sizeof(tables[0]))
+
+/* Part by part: a part in braces takes any. */
+static bool is_match(const char *pattern, struct slice path, struct http_match *out)
+{
+	struct slice rest = slice_from(pattern);
+
+	out->count = 0;
+	while (rest.len > 0 && path.len > 0) {
+		struct slice want = slice_cut(&rest, '/'), part = slice_cut(&path, '/');
+
+		if (slice_has_prefix(want, "{") && part.len > 0)
+			out->values[out->count++] = part;
+		else if (!slice_is_equal(want, part))
+			return false;
+	}
+	return rest.len == 0 && path.len == 0;
+}
+
+static bool is_method(const struct http_route *r, const char *method)
+{
+	return strcmp(r->method, method) == 0 ||
+	       (strcmp(method, "HEAD") == 0 && strcmp(r->method, "GET") == 0);
+}
+
+static void allow(struct http_match *out, char text[HTTP_ALLOW_MAX], const char *method)
+{
+	size_t len = out->allow ? strlen(text) : 0;
+
+	snprintf(text + len, HTTP_ALLOW_MAX - len, "%s%s", len ? ", " : "", method);
+	out->allow = text;
+}
+
+void http_route_find(struct http_match *out, const char *method, struct slice path,
+		     char text[HTTP_ALLOW_MAX])
+{
+	*out = (struct http_match){ 0 };
+	for (size_t i = 0; http_route_at(i, &out->found); i++) {
+		if (!is_match(out->found.path, path, out))
+			continue;
+		if (is_method(&out->found, method)) {
+			out->route = &out->found;
+			return;
+		}
+		allow(out, text, out->found.method);
+	}
+}
+
+bool http_route_at(size_t index, struct http_route *out)
+{
+	const struct operation *o;
+
+	for (size_t i = 0; i < TABLES; i++)
+		for (const struct http_route *r = tables[i]; r->method; r++)
+			if (index-- == 0) {
+				*out = *r;
+				return true;
+			}
+	for (size_t i = 0; (o = operation_at(i)) != NULL; i++)
+		if (o->path && index-- == 0) {
+			unsigned features =
+				(o->features & OPERATION_PAGED ? HTTP_PAGED : 0u) |
+				(o->features & OPERATION_DECLARES ? HTTP_DECLARES : 0u) |
+				(o->features & OPERATION_VHOST ? HTTP_VHOST : 0u);
+
+			*out = (struct http_route){ o->method, o->path, NULL,
+						    features,  NULL,    o };
+			return true;
+		}
+	return false;
+}
 
 static const struct slice none = { NULL, 0 };
 
@@ -208,8 +289,8 @@ void http_request_deinit(struct http_request *q)
 		mem_free(t);
 	}
 	buf_deinit(&q->body);
-	buf_deinit(&q->headers);
-	buf_deinit(&q->document);
+	buf_deinit(&q->answer.headers);
+	buf_deinit(&q->answer.document);
 	json_decref(q->json);
 	mem_free(q->text);
 }
@@ -416,4 +497,115 @@ void http_request_args(struct http_request *q, const char *member, struct args *
 		return;
 	}
 	json_object_foreach((json_t *)object, name, value) add_arg(q, name, value, out);
+}
+
+/* What a request is made of; for the files of this floor that
+ * make one, run it and answer it. */
+
+/* The HTTP protocol of one connection. */
+
+/* What all connections of the HTTP port share: the settings, the leases of
+ * messages, and the time that requests have in a turn of the loop. */
+
+/* Of requests in a turn of the loop. */
+#define TURN_NS UINT64_C(5000000)
+
+bool http_engine_is_late(struct http_engine *e)
+{
+	uint64_t now_ns = uv_hrtime();
+
+	/* The clock of the loop stands still within a turn. */
+	if (e->turn_ms != uv_now(e->loop)) {
+		e->turn_ms = uv_now(e->loop);
+		e->turn_ns = now_ns;
+	}
+	return now_ns - e->turn_ns >= TURN_NS;
+}
+
+/* Those that queue up meanwhile wait for the turn after this one. */
+static void on_idle(uv_idle_t *idle)
+{
+	struct http_engine *e = idle->data;
+	struct http_request *q, *last = TAILQ_LAST(&e->queue, http_queue);
+	bool is_last = false;
+
+	while (!is_last && (q = TAILQ_FIRST(&e->queue)) && !http_engine_is_late(e)) {
+		is_last = q == last;
+		http_engine_forget(q);
+		http_exchange_go_on(q);
+	}
+	if (TAILQ_EMPTY(&e->queue))
+		uv_idle_stop(idle);
+}
+
+void http_engine_queue(struct http_request *q)
+{
+	struct http_engine *e = q->conn->engine;
+
+	if (q->is_queued)
+		return;
+	q->is_queued = true;
+	TAILQ_INSERT_TAIL(&e->queue, q, queue_link);
+	uv_idle_start(&e->idle, on_idle);
+}
+
+void http_engine_forget(struct http_request *q)
+{
+	if (q->is_queued)
+		TAILQ_REMOVE(&q->conn->engine->queue, q, queue_link);
+	q->is_queued = false;
+}
+
+const char *http_engine_date(struct http_engine *e)
+{
+	uv_timeval64_t now;
+	struct tm tm;
+	time_t s;
+
+	uv_gettimeofday(&now);
+	if (now.tv_sec == e->date_s)
+		return e->date;
+	e->date_s = s = now.tv_sec;
+	/* The names are English: no locale is set. */
+	strftime(e->date, sizeof(e->date), "%a, %d %b %Y %H:%M:%S GMT",
+		 gmtime_r(&s, &tm));
+	return e->date;
+}
+
+struct http_engine *http_create(uv_loop_t *loop, const struct http_config *config)
+{
+	struct http_engine *e = mem_zalloc(sizeof(*e));
+
+	json_object_seed(0); /* before there are threads that make objects */
+	e->loop = loop;
+	e->config = *config;
+	TAILQ_INIT(&e->queue);
+	uv_idle_init(loop, &e->idle);
+	e->idle.data = e;
+	e->leases = http_lease_open(loop);
+	e->handles = 2;
+	return e;
+}
+
+static void on_part_closed(void *ctx)
+{
+	struct http_engine *e = ctx;
+
+	if (--e->handles > 0)
+		return;
+	e->on_closed(e->ctx);
+	mem_free(e);
+}
+
+static void on_idle_closed(uv_handle_t *handle)
+{
+	on_part_closed(handle->data);
+}
+
+void http_engine_close(struct http_engine *e, void (*on_closed)(void *ctx), void *ctx)
+{
+	e->on_closed = on_closed;
+	e->ctx = ctx;
+	uv_close((uv_handle_t *)&e->idle, on_idle_closed);
+	http_lease_close(e->leases, on_part_closed, e);
 }

@@ -56,7 +56,7 @@ struct conn {
 	bool is_closed;   /* uv_close was called */
 	bool is_local;    /* the peer is on this machine */
 	bool is_shaking;  /* TLS is not agreed upon yet */
-	bool is_stranger; /* stranger.h */
+	bool is_stranger; /* must log in and has not */
 	bool is_brief;    /* it does not linger */
 	bool is_settled;  /* which protocol it speaks */
 	bool is_http;     /* HTTP, from the start */
@@ -68,17 +68,16 @@ struct conn_kind {
 };
 void conn_accept(struct server *s, uv_stream_t *listener, struct conn_kind kind);
 void conn_close(struct conn *c);
-/* Tell it why, "<code> <text>", and close it. */
-void conn_close_with(struct conn *c, const char *words);
 /* Send what was written, resume or end what is to be resumed or ended. */
 void conn_serve(struct conn *c);
 /* Close it, and give back what it keeps of a request. */
 void conn_give_up_input(struct conn *c);
-/* Close it when the output has left, if the peer takes it now. */
-void conn_end(struct conn *c);
 /* No more is read; what was asked is still answered. */
 void conn_drain(struct conn *c);
 bool conn_is_drained(const struct conn *c);
+
+/* End those whose time is over. */
+void conn_tick_strangers(struct server *s, int64_t now_ms);
 
 /* Once a second: heartbeats, idleness, the end of lingering. */
 void conn_tick(struct conn *c, int64_t now_ms);

@@ -50,7 +50,7 @@ struct server_config {
 	enum tls_client tls_client;
 	bool is_tls_user; /* see session_peer */
 	int64_t handshake_timeout_ms;
-	/* Of connections that must log in and have not: stranger.h. */
+	/* Of connections that must log in and have not: conn.c. */
 	int64_t login_timeout_ms; /* 0: never */
 	unsigned strangers_max;   /* 0: a quarter of connections_max */
 };
@@ -78,7 +78,7 @@ struct server {
 	struct conn_list due;
 	struct conn_list unfinished; /* that owe the rest of a line; the oldest first */
 	size_t unfinished_bytes;
-	struct conn_list strangers; /* stranger.h; the oldest first */
+	struct conn_list strangers; /* conn.c; the oldest first */
 	unsigned stranger_count;
 	unsigned conn_count;
 	struct listener *listeners; /* those that are open */

@@ -5,7 +5,6 @@
 
 #include "base/mem.h"
 #include "proto/line/request.h"
-#include "proto/line/verb.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

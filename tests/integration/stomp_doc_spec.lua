@@ -92,7 +92,7 @@ describe('docs/stomp.md', function()
   end)
 
   it('has every header of SUBSCRIBE that is another\'s', function()
-    local source = shell.read_file 'core/proto/stomp/stomp_destination.c'
+    local source = shell.read_file 'core/proto/stomp/stomp_subscribe.c'
     for name in source:gmatch '"(x%-[%l-]+)"' do assert.is_truthy(doc:find('`' .. name .. '`', 1, true), name) end
   end)
 

@@ -10,14 +10,6 @@
 
 #define LINE_MAX_BYTES PROTOCOL_UNREAD_MAX /* of a line, with its end */
 
-enum line_state {
-	LINE_COMMAND,
-	LINE_PAYLOAD,  /* of base.msg, then the CRLF after it */
-	LINE_SKIPPING, /* a payload that was refused */
-	LINE_SKIPPED,  /* the CRLF after it */
-	LINE_CLOSED,   /* nothing more is read */
-};
-
 struct line {
 	struct protocol base;
 	uint64_t skip;
@@ -35,13 +27,12 @@ struct line {
 	char ts_text[DECIMAL_MAX];
 };
 
+enum line_state {
+	LINE_COMMAND,
+	LINE_PAYLOAD,  /* of base.msg, then the CRLF after it */
+	LINE_SKIPPING, /* a payload that was refused */
+	LINE_SKIPPED,  /* the CRLF after it */
+	LINE_CLOSED,   /* nothing more is read */
+};
+
 extern const struct protocol_kind line_protocol;
-
-/* EVT <what> <words>; `words` may be "". */
-void line_reply_event(struct line *l, unsigned channel, const char *what,
-		      const char *words);
-/* ERR for a request that has no reply yet; after the replies that its channel
- * still owes, so that no client takes it for the answer to another request. */
-void line_reply_error(struct line *l, unsigned channel, const struct error *err);
-
-extern const struct session_ops line_reply_ops;

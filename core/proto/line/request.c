@@ -2,11 +2,14 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/duration.h"
 #include "base/id.h"
 #include "base/percent.h"
-#include "verb.h"
+
+/* The rest reads words and options for a command. The first that is wrong is told in
+ * the `err` of request_parse, and is in r->rc from then on; what is read is not good. */
 
 static int check_name(struct slice name, const char *what, struct error *err)
 {

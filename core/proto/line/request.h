@@ -4,6 +4,7 @@
  * place; it is good as long as the line is. */
 #pragma once
 
+#include "base/args.h"
 #include "base/error.h"
 #include "base/msg.h"
 #include "base/slice.h"
@@ -44,6 +45,41 @@ struct request {
 	struct msg_header headers[MSG_HEADERS_MAX];
 };
 
+struct line;
+struct reply;
+
+enum {
+	VERB_PAYLOAD = 1 << 0,     /* ends in a length, and a payload follows */
+	VERB_HEADERS = 1 << 1,     /* takes h:name=value */
+	VERB_ANY_OPTIONS = 1 << 2, /* options are the business of a script or a table */
+	VERB_TAGS = 1 << 3,        /* takes a list of tags and ranges */
+	VERB_IDS = 1 << 7,         /* takes a list of ids of messages */
+	VERB_ANSWERS = 1 << 4,     /* is asked for its answer: no `quiet` */
+	VERB_NO_CHANNEL = 1 << 5,  /* speaks of a channel that need not be open */
+	VERB_DOCUMENT = 1 << 6,    /* its answer may be large, or long in the making */
+	VERB_LIST = 1 << 8,        /* takes more words like the last one */
+	VERB_NO_LOGIN = 1 << 10,   /* who has not logged in may ask it, too */
+	VERB_TRANSACTED = 1 << 9,  /* between BEGIN and COMMIT it is part of those */
+};
+
+#define VERB_NAME_MAX 15
+
+/* A verb of the path of messages or of the connection: what it takes, and what does it.
+ * All other verbs are operations (ops/operation.h). Add one by a row in request.c and a
+ * section in docs/protocol.md. */
+struct verb {
+	char name[VERB_NAME_MAX + 1]; /* capital letters, then zeros */
+	unsigned min_words, max_words;
+	const char *words; /* their names, separated by spaces; NULL: there are none */
+	unsigned features;
+	const char *options; /* separated by spaces; NULL: none */
+	const char *flags;
+	/* Read the words and options, check them, and call the session. Finish `r` now or
+	 * later, or return an error that is in q->err, and leave `r` alone: it is then
+	 * the answer. With VERB_NO_CHANNEL and VERB_PAYLOAD `r` is NULL. */
+	int (*run)(struct line *l, struct request *q, struct reply *r);
+};
+
 /* Take a line apart; `line` is without its end. Name and channel are set if they can be
  * read, even with an error. `*is_lost`: the length of a payload cannot be read, and the
  * stream cannot continue. Otherwise payload_len is good, even with an error. */
@@ -56,9 +92,6 @@ unsigned request_features(struct slice line);
 /* The option's value; data == NULL when it is not there. */
 struct slice request_option(const struct request *r, const char *name);
 bool request_has_flag(const struct request *r, const char *name);
-
-/* The rest reads words and options for a command. The first that is wrong is told in
- * the `err` of request_parse, and is in r->rc from then on; what is read is not good. */
 
 /* A word; `what` is "a queue". */
 struct slice request_name(struct request *r, unsigned word, const char *what);
@@ -79,3 +112,11 @@ int64_t request_duration(struct request *r, const char *name,
 unsigned request_choice(struct request *r, const char *name, const char *choices);
 /* The id of a message: the value of an option, or a word (`name` is NULL). */
 uint64_t request_id(struct request *r, const char *name, struct slice value);
+
+const struct verb *verb_find(struct slice name);
+/* All of them, ended by one without a name. */
+const struct verb *verb_table(void);
+/* The features of an operation, as of a verb. */
+unsigned verb_features(const struct operation *o);
+/* Do what was asked for: as `run` of a verb, or whatever the operation does. */
+int verb_run(struct line *l, struct request *q, struct reply *r);

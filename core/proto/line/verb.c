@@ -1,8 +1,502 @@
-#include "verb.h"
-
-#include <string.h>
-
 #include "base/bytes.h"
+#include "base/duration.h"
+#include "base/mem.h"
+#include "line.h"
+#include "request.h"
+
+#define PREFETCH_DEFAULT 100
+#define PREFETCH_MAX 65535
+#define GET_MAX 1000
+#define HEARTBEAT_MIN_MS 1000
+#define HEARTBEAT_MAX_MS (3600 * 1000)
+#define WAIT_MAX_MS (3600 * 1000)
+#define TAG_RANGES_INLINE 64
+
+static void write_help(struct buf *out);
+
+static void hello_document(struct line *l, struct json *j)
+{
+	struct session_facts facts = session_facts(l->base.session);
+
+	json_object_begin(j);
+	json_member_text(j, "server", "tidemq");
+	json_member_text(j, "version", TIDE_VERSION);
+	json_member_int(j, "protocol", 1);
+	json_member_int(j, "node", facts.node);
+	json_member_string(j, "vhost", facts.vhost);
+	json_member_int(j, "heartbeat_ms", l->base.heartbeat_in_ms);
+	json_key(j, "limits");
+	json_object_begin(j);
+	json_member_int(j, "line", LINE_MAX_BYTES);
+	json_member_int(j, "payload", (int64_t)l->base.payload_max);
+	json_member_int(j, "headers", MSG_HEADERS_MAX);
+	json_member_int(j, "name", NAME_LEN_MAX);
+	json_member_int(j, "channels", facts.channels_max);
+	json_member_int(j, "prefetch", PREFETCH_MAX);
+	json_member_int(j, "get", GET_MAX);
+	json_object_end(j);
+	json_object_end(j);
+}
+
+static void on_logged_in(void *ctx, struct reply *r, const struct error *refusal)
+{
+	struct json j;
+
+	if (refusal) {
+		reply_error(r, refusal);
+		return;
+	}
+	reply_json(r, &j);
+	hello_document(ctx, &j);
+	reply_data(r);
+}
+
+/* Who has to log in may try again. */
+static bool is_late(const struct line *l)
+{
+	return l->has_asked && session_login_check(l->base.session, NULL) == TIDE_OK;
+}
+
+static int command_hello(struct line *l, struct request *q, struct reply *r)
+{
+	const struct number_limits heartbeat = { HEARTBEAT_MIN_MS, HEARTBEAT_MAX_MS },
+				   prefetch = { 1, PREFETCH_MAX };
+	const struct session_login login = {
+		.user = request_option(q, "user"),
+		.password = request_option(q, "pass"),
+		.vhost = request_option(q, "vhost"),
+		.on_done = on_logged_in,
+		.ctx = l,
+	};
+	struct slice name = request_option(q, "name");
+	uint32_t channel_prefetch;
+	int64_t heartbeat_ms;
+
+	if (is_late(l))
+		return error_set(q->err, TIDE_EDENIED, "HELLO must be the first request");
+	heartbeat_ms = request_duration(q, "heartbeat", heartbeat);
+	channel_prefetch = (uint32_t)request_uint(q, "prefetch", prefetch, 0);
+	if (name.data)
+		request_check_name(q, name, "name");
+	if (login.user.data)
+		request_check_name(q, login.user, "user");
+	if (q->rc < 0)
+		return q->rc;
+	if (name.data)
+		session_set_name(l->base.session, name);
+	session_limit_channel(session_channel(l->base.session, 0), channel_prefetch);
+	l->base.heartbeat_in_ms = l->base.heartbeat_out_ms = heartbeat_ms;
+	return session_login_start(l->base.session, &login, r, q->err);
+}
+
+static int command_ping(struct line *l, struct request *q, struct reply *r)
+{
+	reply_ok(r);
+	return TIDE_OK;
+}
+
+static int command_help(struct line *l, struct request *q, struct reply *r)
+{
+	struct buf text = { 0 };
+
+	write_help(&text);
+	reply_data_take(r, &text);
+	return TIDE_OK;
+}
+
+static int command_quit(struct line *l, struct request *q, struct reply *r)
+{
+	reply_ok(r);
+	session_leave(l->base.session);
+	l->state = LINE_CLOSED;
+	l->base.ops->finish(l->base.ctx);
+	return TIDE_OK;
+}
+
+static int command_open(struct line *l, struct request *q, struct reply *r)
+{
+	const struct number_limits limits = { 1, PREFETCH_MAX };
+	uint32_t prefetch = (uint32_t)request_uint(q, "prefetch", limits, 0);
+	struct channel *ch;
+
+	if (q->rc < 0 || session_open(l->base.session, q->channel, &ch, q->err) < 0)
+		return q->err->code;
+	session_limit_channel(ch, prefetch);
+	reply_ok(reply_create(ch, q->is_quiet));
+	return TIDE_OK;
+}
+
+static int command_close(struct line *l, struct request *q, struct reply *r)
+{
+	struct channel *ch = session_channel(l->base.session, q->channel);
+
+	if (q->channel == 0)
+		return error_set(q->err, TIDE_EDENIED,
+				 "channel 0 ends with the connection; send QUIT");
+	if (!ch)
+		return error_set(q->err, TIDE_ENOTFOUND, "channel %u is not open",
+				 q->channel);
+	session_close_channel(ch, reply_create(ch, q->is_quiet));
+	return TIDE_OK;
+}
+
+/* The lease that somebody wants; 0: he does not say. */
+static uint32_t read_ack_timeout(struct request *q)
+{
+	const struct number_limits limits = { MSG_ACK_TIMEOUT_MIN_MS,
+					      MSG_ACK_TIMEOUT_MAX_MS };
+
+	return (uint32_t)request_duration(q, "ack-timeout", limits);
+}
+
+static uint8_t read_priority(struct request *q)
+{
+	const struct number_limits limits = { 0, MSG_PRIORITY_MAX };
+
+	return (uint8_t)request_uint(q, "pri", limits, 0);
+}
+
+static int read_publish(struct request *q, struct publish_spec *spec)
+{
+	static const struct number_limits delay = { 0, DURATION_MAX_MS },
+					  ttl = { 1, DURATION_MAX_MS };
+
+	*spec = (struct publish_spec){
+		.headers = q->headers,
+		.header_count = q->header_count,
+		.payload_len = (size_t)q->payload_len,
+	};
+	spec->exchange = request_word(q, 0, "an exchange");
+	spec->key = request_word(q, 1, "a key");
+	if (q->rc < 0 || q->option_count == 0)
+		return q->rc;
+	spec->priority = read_priority(q);
+	spec->delay_ms = request_duration(q, "delay", delay);
+	spec->ttl_ms = request_duration(q, "ttl", ttl);
+	spec->ack_timeout_ms = read_ack_timeout(q);
+	spec->dedupe_id = request_option(q, "id");
+	if (q->rc == TIDE_OK && spec->dedupe_id.data &&
+	    (spec->dedupe_id.len == 0 || spec->dedupe_id.len > MSG_DEDUPE_ID_MAX))
+		return error_set(q->err,
+				 spec->dedupe_id.len ? TIDE_ETOOLONG : TIDE_ESYNTAX,
+				 "id= has %zu bytes; expected 1-%d", spec->dedupe_id.len,
+				 MSG_DEDUPE_ID_MAX);
+	return q->rc;
+}
+
+static int read_expected(struct request *q, struct publish_demand *demand)
+{
+	const struct number_limits offset = { 0, INT64_MAX };
+
+	demand->has_expected = request_option(q, "expect").data != NULL;
+	demand->expected = request_uint(q, "expect", offset, 0);
+	return q->rc;
+}
+
+static int command_publish(struct line *l, struct request *q, struct reply *r)
+{
+	struct publish_spec spec;
+	int rc = read_publish(q, &spec);
+
+	(void)r; /* made when the payload is there */
+	l->demand.has_expected = false;
+	if (rc == TIDE_OK && q->option_count > 0)
+		rc = read_expected(q, &l->demand);
+	if (rc == TIDE_OK)
+		rc = session_publish_prepare(l->base.session, &spec, &l->base.msg,
+					     q->err);
+	if (rc < 0)
+		return rc;
+	l->channel = q->channel;
+	l->demand.must = request_has_flag(q, "must");
+	l->is_quiet = q->is_quiet;
+	l->base.filled = 0;
+	l->state = LINE_PAYLOAD;
+	return TIDE_OK;
+}
+
+static int command_explain(struct line *l, struct request *q, struct reply *r)
+{
+	struct publish_spec spec;
+	int rc = read_publish(q, &spec);
+
+	spec.payload = request_option(q, "payload").data;
+	spec.payload_len = request_option(q, "payload").len;
+	return rc < 0 ? rc : session_explain(l->base.session, &spec, r, q->err);
+}
+
+#define ACK_MODES "manual or auto"
+
+static struct position read_position(struct request *q, const char *name)
+{
+	struct slice text = request_option(q, name);
+	struct position position = { 0 };
+
+	if (q->rc == TIDE_OK && text.data)
+		q->rc = position_parse(text, &position, q->err);
+	return position;
+}
+
+static int command_subscribe(struct line *l, struct request *q, struct reply *r)
+{
+	const struct number_limits prefetch = { 1, PREFETCH_MAX },
+				   rank = { 0, SUBSCRIBE_RANK_MAX },
+				   before = { 10, INT64_C(24) * 3600 * 1000 };
+	struct subscribe_spec spec = { .queue = request_name(q, 0, "a queue") };
+
+	spec.sid = request_name(q, 1, "a subscription's id");
+	if (q->rc == TIDE_OK && slice_is(spec.sid, "-"))
+		return error_set(q->err, TIDE_ESYNTAX,
+				 "'-' cannot be the name of a subscription");
+	spec.prefetch = (uint32_t)request_uint(q, "prefetch", prefetch, PREFETCH_DEFAULT);
+	spec.is_auto_ack = request_choice(q, "ack", ACK_MODES);
+	spec.ack_timeout_ms = read_ack_timeout(q);
+	spec.notify_lease_ms = request_duration(q, "notify-lease", before);
+	spec.rank = (uint32_t)request_uint(q, "rank", rank, SUBSCRIBE_RANK_MAX);
+	spec.priority = (int32_t)request_int(q, "priority", SUBSCRIBE_PRIORITY_MIN,
+					     SUBSCRIBE_PRIORITY_MAX, 0);
+	spec.group = request_option(q, "group");
+	if (spec.group.data)
+		request_check_name(q, spec.group, "group=");
+	spec.from = read_position(q, "from");
+	spec.partition = request_int(q, "partition", 0, TOPIC_PARTITIONS_MAX - 1, -1);
+	if (q->rc < 0)
+		return q->rc;
+	return session_consume_subscribe(session_channel(l->base.session, q->channel),
+					 &spec, r, q->err);
+}
+
+static int command_unsubscribe(struct line *l, struct request *q, struct reply *r)
+{
+	struct slice sid = request_name(q, 0, "a subscription's id");
+
+	if (q->rc < 0)
+		return q->rc;
+	return session_consume_unsubscribe(session_channel(l->base.session, q->channel),
+					   sid, r, q->err);
+}
+
+static void read_queues(struct request *q, struct slice *queues, unsigned *count)
+{
+	struct slice list = q->tags;
+
+	queues[0] = request_name(q, 0, "a queue");
+	for (*count = 1; q->rc == TIDE_OK && list.len > 0; ++*count) {
+		if (*count < GET_QUEUES_MAX)
+			request_check_name(q, queues[*count] = slice_cut(&list, ' '),
+					   "a queue");
+		else
+			q->rc = error_set(q->err, TIDE_ETOOLONG,
+					  "GET names at most %d queues", GET_QUEUES_MAX);
+	}
+}
+
+/* What a GET of a topic says. */
+static void read_pull(struct request *q, struct get_spec *spec)
+{
+	spec->group = request_option(q, "group");
+	if (spec->group.data)
+		request_check_name(q, spec->group, "group=");
+	spec->from = read_position(q, "from");
+	spec->partition = request_int(q, "partition", 0, TOPIC_PARTITIONS_MAX - 1, -1);
+	spec->offset = read_position(q, "offset");
+	if (q->rc == TIDE_OK && spec->offset.kind && !spec->group.data &&
+	    ((request_option(q, "ack").data && !spec->is_auto_ack) ||
+	     spec->ack_timeout_ms))
+		q->rc = error_set(q->err, TIDE_ESYNTAX,
+				  "a GET with offset= gives nothing to hold: ack=manual "
+				  "and ack-timeout= need group=");
+}
+
+static int command_get(struct line *l, struct request *q, struct reply *r)
+{
+	const struct number_limits max = { 1, GET_MAX }, wait = { 0, WAIT_MAX_MS };
+	struct slice queues[GET_QUEUES_MAX], id = request_option(q, "id");
+	struct get_spec spec = { .queues = queues };
+	uint64_t number;
+
+	read_queues(q, queues, &spec.queue_count);
+	spec.max = (uint32_t)request_uint(q, "max", max, 1);
+	spec.wait_ms = request_duration(q, "wait", wait);
+	spec.is_auto_ack = request_choice(q, "ack", ACK_MODES);
+	spec.ack_timeout_ms = read_ack_timeout(q);
+	spec.match = request_option(q, "match");
+	read_pull(q, &spec);
+	if (id.data) {
+		spec.id = &number;
+		number = request_id(q, "id", id);
+	}
+	if (q->rc == TIDE_OK && id.data &&
+	    (request_option(q, "max").data || request_option(q, "wait").data ||
+	     spec.match.data || spec.queue_count > 1))
+		return error_set(q->err, TIDE_ESYNTAX,
+				 "GET id= takes one message of one queue, now: without "
+				 "max=, wait= and match=");
+	if (q->rc < 0)
+		return q->rc;
+	return session_consume_get(session_channel(l->base.session, q->channel), &spec, r,
+				   q->err);
+}
+
+static int read_range(struct slice word, struct tag_range *out, struct error *err)
+{
+	const char *dash = memchr(word.data, '-', word.len);
+	struct slice first = { word.data, dash ? (size_t)(dash - word.data) : word.len };
+
+	if (slice_to_uint(first, UINT64_MAX - 1, &out->first)) {
+		out->last = out->first;
+		if (!dash || (slice_to_uint(slice_skip(word, first.len + 1),
+					    UINT64_MAX - 1, &out->last) &&
+			      out->last >= out->first))
+			return TIDE_OK;
+	}
+	return error_set(err, TIDE_ESYNTAX,
+			 "'%.*s' is not a tag: expected numbers, or ranges like 3-7",
+			 SLICE_HEAD(word, 40));
+}
+
+static int settle(struct line *l, struct request *q, struct settle_spec *spec,
+		  struct reply *r)
+{
+	struct tag_range inline_ranges[TAG_RANGES_INLINE], *ranges = inline_ranges;
+	struct slice rest = q->tags;
+	size_t words = 1;
+	int rc = TIDE_OK;
+
+	for (size_t i = 0; i < rest.len; i++)
+		words += rest.data[i] == ' ';
+	if (words > TAG_RANGES_INLINE)
+		ranges = mem_alloc(words * sizeof(*ranges));
+	for (size_t i = 0; i < words && rc == TIDE_OK; i++)
+		rc = read_range(slice_cut(&rest, ' '), &ranges[i], q->err);
+	spec->ranges = ranges;
+	spec->count = words;
+	if (rc == TIDE_OK)
+		rc = session_settle(session_channel(l->base.session, q->channel), spec, r,
+				    q->err);
+	if (ranges != inline_ranges)
+		mem_free(ranges);
+	return rc;
+}
+
+static int command_ack(struct line *l, struct request *q, struct reply *r)
+{
+	struct settle_spec spec = { .how = SETTLE_ACK };
+
+	return settle(l, q, &spec, r);
+}
+
+static int command_nack(struct line *l, struct request *q, struct reply *r)
+{
+	const struct number_limits limits = { 0, DURATION_MAX_MS };
+	struct settle_spec spec = { .ms = request_duration(q, "delay", limits) };
+	bool is_dead = request_has_flag(q, "dead"), is_bury = request_has_flag(q, "bury"),
+	     is_requeue = request_has_flag(q, "requeue"),
+	     is_delayed = request_option(q, "delay").data != NULL;
+
+	spec.has_priority = request_option(q, "pri").data != NULL;
+	spec.priority = read_priority(q);
+	spec.reason = request_option(q, "reason");
+	if (q->rc < 0)
+		return q->rc;
+	if (is_dead + is_bury + is_requeue + is_delayed > 1)
+		return error_set(q->err, TIDE_ESYNTAX,
+				 "NACK takes only one of delay=, bury, dead and requeue; "
+				 "pri= and reason= may stand beside it");
+	spec.how = is_dead      ? SETTLE_DEAD
+		   : is_bury    ? SETTLE_BURY
+		   : is_requeue ? SETTLE_REQUEUE
+		   : is_delayed ? SETTLE_AFTER
+				: SETTLE_RETRY;
+	return settle(l, q, &spec, r);
+}
+
+static int command_touch(struct line *l, struct request *q, struct reply *r)
+{
+	const struct number_limits limits = { 10, INT64_C(24) * 3600 * 1000 };
+	struct settle_spec spec = { .how = SETTLE_TOUCH,
+				    .ms = request_duration(q, "for", limits) };
+
+	return q->rc < 0 ? q->rc : settle(l, q, &spec, r);
+}
+
+static int command_transaction_begin(struct line *l, struct request *q, struct reply *r)
+{
+	return session_transaction_begin(session_channel(l->base.session, q->channel),
+					 SLICE(""), r, q->err);
+}
+
+static int command_transaction_commit(struct line *l, struct request *q, struct reply *r)
+{
+	return session_transaction_commit(session_channel(l->base.session, q->channel),
+					  SLICE(""), r, q->err);
+}
+
+static int command_transaction_rollback(struct line *l, struct request *q,
+					struct reply *r)
+{
+	return session_transaction_rollback(session_channel(l->base.session, q->channel),
+					    SLICE(""), r, q->err);
+}
+
+/* ---- operations ---- */
+
+static struct slice value_of(void *ctx, const struct parameter *p, struct error *err)
+{
+	struct request *q = ctx;
+	const char *name = operation_line_name(p);
+	unsigned word = 0;
+
+	if (p->type == PARAMETER_IDS)
+		return q->tags;
+	if (p->type == PARAMETER_FLAG && request_has_flag(q, name))
+		return SLICE("1");
+	if (!(p->features & PARAMETER_WORD) && p->line && !request_option(q, name).data &&
+	    operation_takes(q->operation, slice_from(p->name), OPERATION_LINE_OPTIONS))
+		return request_option(q, p->name);
+	if (!(p->features & PARAMETER_WORD))
+		return request_option(q, name);
+	while (operation_word(q->operation, word) != p)
+		word++;
+	return word < q->word_count ? q->words[word] : (struct slice){ NULL, 0 };
+}
+
+/* All options that have no row of their own. */
+static int options_of(void *ctx, const struct operation *o, const struct parameter *p,
+		      struct args *out, struct error *err)
+{
+	struct request *q = ctx;
+
+	for (unsigned i = 0; i < q->option_count; i++) {
+		struct slice name = q->options[i].name;
+		int rc = operation_takes(o, name, OPERATION_LINE_OPTIONS)
+				 ? TIDE_OK
+				 : args_add(out, name, q->options[i].value);
+
+		if (rc < 0)
+			return error_set(err, TIDE_ESYNTAX,
+					 rc == TIDE_EEXISTS
+						 ? "option '%" SLICE_FMT "' appears twice"
+						 : "option '%" SLICE_FMT
+						   "' has a name or value that cannot be "
+						   "stored",
+					 SLICE_ARG(name));
+	}
+	return TIDE_OK;
+}
+
+static int run_operation(struct line *l, struct request *q, struct reply *r)
+{
+	const struct operation_request request = {
+		.is_line = true, .ctx = q, .value = value_of, .options = options_of
+	};
+	const struct operation_call call = {
+		.session = l->base.session,
+		.channel = session_channel(l->base.session, q->channel),
+	};
+
+	return operation_run(q->operation, &request, &call, r, q->err);
+}
 
 /* clang-format off */
 #define PUB_OPTIONS "pri delay ttl id ack-timeout"
@@ -104,7 +598,7 @@ static void add_usage(const struct verb *v, struct buf *out)
 	buf_append_text(out, "\r\n");
 }
 
-void verb_help(struct buf *out)
+static void write_help(struct buf *out)
 {
 	const struct operation *o;
 
@@ -119,4 +613,9 @@ void verb_help(struct buf *out)
 	buf_append_text(out,
 			"'-' stands for an empty word; single spaces separate words; "
 			"the full text is docs/protocol.md\r\n");
+}
+
+int verb_run(struct line *l, struct request *q, struct reply *r)
+{
+	return q->verb ? q->verb->run(l, q, r) : run_operation(l, q, r);
 }

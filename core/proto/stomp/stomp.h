@@ -7,9 +7,10 @@
  * answer to (a receipt, for the most part) is in a queue beside it: `owed`. */
 #pragma once
 
+#include "base/args.h"
+#include "base/position.h"
 #include "base/table.h"
 #include "proto/protocol.h"
-#include "stomp_destination.h"
 #include "stomp_frame.h"
 
 /* What a reply is the answer to. */
@@ -50,6 +51,38 @@ struct stomp_channel {
 	bool is_cumulative; /* an ACK is for all messages up to its own */
 	bool is_ended;      /* UNSUBSCRIBE has come; what it holds can be settled */
 	bool is_closing;    /* it waits for its last answers */
+};
+
+/* Where a SEND goes to, and where a SUBSCRIBE reads from: /queue/<name>,
+ * /exchange/<name>/<key>, … In a name a '/' is written %2F. */
+#define STOMP_DESTINATION_MAX 2048 /* bytes of its text */
+#define STOMP_TOPIC_EXCHANGE "amq.topic"
+
+enum stomp_place {
+	STOMP_QUEUE,       /* /queue/<name>, or <name> alone */
+	STOMP_AMQ_QUEUE,   /* /amq/queue/<name> */
+	STOMP_REPLY_QUEUE, /* /reply-queue/<name> */
+	STOMP_TEMP_QUEUE,  /* /temp-queue/<name> */
+	STOMP_EXCHANGE,    /* /exchange/<name>[/<key>] */
+	STOMP_TOPIC,       /* /topic/<key> */
+};
+
+struct stomp_destination {
+	enum stomp_place place;
+	struct slice exchange; /* empty: the default exchange */
+	struct slice key;      /* of a queue: its name */
+};
+
+/* The options of a queue in the headers of a SUBSCRIBE or a SEND. Options of RabbitMQ
+ * that mean the same here have their names. In a SUBSCRIBE, others are named as in
+ * DECLARE with x- before them: x-retry, x-shards. In a SEND, such headers belong to the
+ * message. */
+struct stomp_options {
+	struct args args;     /* of DECLARE; those that are as by default are left out */
+	bool is_topic;        /* x-queue-type:stream */
+	struct slice name;    /* x-queue-name; data == NULL: none */
+	int32_t priority;     /* of the consumer: x-priority */
+	struct position from; /* x-stream-offset */
 };
 
 /* A queue of this connection alone, by the name that its client gave it. */
@@ -130,11 +163,47 @@ int stomp_channel_fail(struct stomp_channel *ch, struct stomp_frame *f, struct r
 /* Its session's channel was closed: it is free when it owes nothing. */
 void stomp_channel_settle(struct stomp *l, struct stomp_channel *ch);
 
-/* The one that a SEND, ACK or NACK names; NULL when it names none. Gives f->rc. */
-TIDE_MUST_USE int stomp_transaction_find(struct stomp *l, struct stomp_frame *f,
-					 struct session_transaction **out);
-/* The receipt of a SEND in a transaction waits for its end. */
-void stomp_transaction_keep(struct stomp *l, const struct stomp_frame *f);
+/* @param room  takes what is decoded: STOMP_DESTINATION_MAX bytes; `out` refers to it */
+TIDE_MUST_USE int stomp_destination_parse(struct slice text, char *room,
+					  struct stomp_destination *out,
+					  struct error *err);
+/* The same for a frame: gives f->rc. */
+TIDE_MUST_USE int stomp_destination_read(struct stomp_frame *f, struct slice text,
+					 char *room, struct stomp_destination *out);
+
+/* Gives f->rc; on an error there is nothing to free. */
+TIDE_MUST_USE int stomp_destination_read_options(struct stomp_options *o,
+						 struct stomp_frame *f);
+/* In a SEND to a queue, it is the queue's. */
+bool stomp_destination_is_option(struct slice name);
+void stomp_destination_free_options(struct stomp_options *o);
+
+/* A queue with these options, or if there are none, with any. */
+int stomp_destination_ensure_queue(struct stomp *l, struct stomp_channel *ch,
+				   struct stomp_frame *f, struct slice name,
+				   const struct stomp_options *options);
+int stomp_subscribe(struct stomp *l, struct stomp_frame *f);
+int stomp_subscribe_end(struct stomp *l, struct stomp_frame *f);
+
+/* The queue of this connection behind /temp-queue/<name>, and a subscription to it whose
+ * id is that destination. */
+TIDE_MUST_USE int stomp_subscribe_temp(struct stomp *l, struct stomp_frame *f,
+				       struct slice destination, struct slice *queue);
+/* The connection ends. */
+void stomp_subscribe_deinit(struct stomp *l);
+
+/* ---- what the broker says: CONNECTED, MESSAGE, RECEIPT and ERROR ---- */
+
+extern const struct session_ops stomp_reply_ops;
+
+/* Refuse a frame that has no reply yet: ERROR, after the answers that channel 0 owes. No
+ * further frame is read. @param f  NULL: what came is no frame */
+void stomp_reply_error(struct stomp *l, const struct stomp_frame *f,
+		       const struct error *err);
+/* ERROR now, and the end. @param words  "<code> <text>" */
+void stomp_reply_closed(struct stomp *l, const char *words);
+/* When all is answered, say the last thing, if there is one. */
+void stomp_reply_leave(struct stomp *l);
 
 extern const struct protocol_kind stomp_protocol;
 /* Its first bytes are those of a STOMP client.

@@ -1,4 +1,4 @@
-#include "stomp_reply.h"
+#include "stomp.h"
 
 #include "base/decimal.h"
 #include "base/id.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/buf.h"
-#include "http/http_body.h"
+#include "http/http_head.h"
 
 /* A request as far as it was read, and what came of it. */
 struct reading {

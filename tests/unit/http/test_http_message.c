@@ -2,7 +2,7 @@
 
 #include <jansson.h>
 
-#include "http/http_message.h"
+#include "http/http_request.h"
 
 static int parse(const char *text, struct http_message *m, json_t **object,
 		 struct error *err)

@@ -1,6 +1,6 @@
 #include "check.h"
 
-#include "http/http_receipt.h"
+#include "http/http_request.h"
 
 static const uint64_t key[2] = { 17, 4711 };
 

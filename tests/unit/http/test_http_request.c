@@ -2,7 +2,7 @@
 
 #include "base/args.h"
 #include "base/mem.h"
-#include "http/http_request_private.h"
+#include "http/http_request.h"
 
 static int handle(struct http_request *q, struct reply *r, struct error *err)
 {

@@ -1,6 +1,6 @@
 #include "check.h"
 
-#include "http/http_route.h"
+#include "http/http_request.h"
 
 static void expect_route(const char *method, const char *path, const char *found)
 {

@@ -3,7 +3,6 @@
 
 #include "base/mem.h"
 #include "proto/line/request.h"
-#include "proto/line/verb.h"
 
 static void show_pair(const char *prefix, struct slice name, struct slice value,
 		      struct buf *out)

@@ -1,7 +1,7 @@
 #include "check.h"
 
 #include "base/mem.h"
-#include "proto/stomp/stomp_destination.h"
+#include "proto/stomp/stomp.h"
 #include "proto/stomp/stomp_frame.h"
 
 static struct stomp_frame f;
