@@ -120,7 +120,14 @@ static int try_once(struct stats_feed *f, struct error *err)
 
 static int get_events(struct http_request *q, struct reply *r, struct error *err)
 {
-	const struct number_limits limits = { 100, 60000 };
+	static const struct parameter rows[] = {
+		{ .name = "every",
+		  .type = PARAMETER_DURATION,
+		  .offset = offsetof(struct stats_feed, every_ms),
+		  .min = 100,
+		  .max = 60000 },
+		{ 0 },
+	};
 	struct stats_feed *f = mem_zalloc(sizeof(*f));
 	const struct http_stream source = {
 		.content_type = "text/event-stream",
@@ -132,11 +139,9 @@ static int get_events(struct http_request *q, struct reply *r, struct error *err
 	int rc;
 
 	f->request = q;
-	f->every_ms = http_request_duration(q, "every", limits);
-	if (!f->every_ms)
-		f->every_ms = 2000;
+	f->every_ms = 2000;
 	f->is_due = true;
-	rc = http_request_check(q, err);
+	rc = http_request_read(q, rows, f, err);
 	if (rc == TIDE_OK) {
 		http_request_listen(q, on_sample, f);
 		rc = try_once(f, err);
@@ -218,9 +223,13 @@ static bool wants_openmetrics(const struct http_request *q)
 
 static int get_metrics(struct http_request *q, struct reply *r, struct error *err)
 {
+	static const struct parameter rows[] = {
+		{ .name = "per", .type = PARAMETER_CHOICE, .what = "queue or vhost" },
+		{ 0 }
+	};
 	struct scrape *s = mem_zalloc(sizeof(*s));
+	unsigned per;
 	struct metrics_spec spec = {
-		.is_per_vhost = http_request_choice(q, "per", "queue or vhost") == 1,
 		.is_openmetrics = wants_openmetrics(q),
 		.on_piece = on_scraped,
 		.ctx = s,
@@ -233,8 +242,12 @@ static int get_metrics(struct http_request *q, struct reply *r, struct error *er
 	};
 
 	s->request = q;
-	if (http_request_check(q, err) < 0 ||
-	    session_metrics_start(&s->metrics, http_request_session(q), &spec, err) < 0) {
+	if (http_request_read(q, rows, &per, err) < 0) {
+		mem_free(s);
+		return err->code;
+	}
+	spec.is_per_vhost = per;
+	if (session_metrics_start(&s->metrics, http_request_session(q), &spec, err) < 0) {
 		mem_free(s);
 		return err->code;
 	}
@@ -319,33 +332,6 @@ static int get_description(struct http_request *q, struct reply *r, struct error
 
 /* ---- operations ---- */
 
-/* "integer", of the JSON value of the member "value". */
-static struct slice type_of_value(const struct http_request *q)
-{
-	const json_t *value = json_object_get(q->json, "value");
-
-	return !value                   ? (struct slice){ NULL, 0 }
-	       : json_is_integer(value) ? SLICE("integer")
-	       : json_is_real(value)    ? SLICE("number")
-	       : json_is_boolean(value) ? SLICE("boolean")
-					: SLICE("string");
-}
-
-static struct slice value_of(void *ctx, const struct parameter *p, struct error *err)
-{
-	struct http_request *q = ctx;
-	struct slice value = http_request_path(q, p->name);
-
-	if (!value.data)
-		value = http_request_text(q, p->name);
-	if (!value.data && p->features & PARAMETER_JSON)
-		value = type_of_value(q);
-	if (p->type == PARAMETER_TEXT &&
-	    json_is_boolean(json_object_get(q->json, p->name)))
-		value = slice_is(value, "1") ? SLICE("true") : SLICE("false");
-	return http_request_check(q, err) < 0 ? (struct slice){ NULL, 0 } : value;
-}
-
 static int options_of(void *ctx, const struct operation *o, const struct parameter *p,
 		      struct args *out, struct error *err)
 {
@@ -356,7 +342,7 @@ static int options_of(void *ctx, const struct operation *o, const struct paramet
 int http_api_run(struct http_request *q, struct reply *r, struct error *err)
 {
 	const struct operation_request request = { .ctx = q,
-						   .value = value_of,
+						   .value = http_request_value,
 						   .options = options_of };
 	const struct operation_call call = {
 		.session = http_request_session(q),

@@ -425,9 +425,9 @@ static bool is_known(const char *name, const struct http_config *config)
 	return false;
 }
 
-/* What a page of somebody else may not make a browser ask (docs/http.md): TIDE_EDENIED when
- * the request is not our own page's, or is made under a name that is not ours, while nobody
- * must log in. */
+/* What a page of somebody else may not make a browser ask (docs/http.md): TIDE_EDENIED
+ * when the request is not our own page's, or is made under a name that is not ours, while
+ * nobody must log in. */
 static int check_origin(const struct http_request *q, struct error *err)
 {
 	const char *host = q->head.host, *origin = http_request_header(q, "Origin");

@@ -6,6 +6,7 @@
 #include "base/base64.h"
 #include "base/duration.h"
 #include "base/mem.h"
+#include "ops/message_verbs.h"
 
 #define HTTP_BATCH_MAX 10000
 
@@ -424,10 +425,6 @@ static int http_batch_start(struct http_request *q, struct slice exchange,
 #define EXCHANGE "/api/vhosts/{vhost}/exchanges/{exchange}"
 #define QUEUE "/api/vhosts/{vhost}/queues/{queue}"
 #define TOPIC "/api/vhosts/{vhost}/topics/{queue}"
-#define GET_MAX 1000
-#define WAIT_MAX_MS (3600 * 1000)
-#define TOUCH_MIN_MS 10
-#define TOUCH_MAX_MS (INT64_C(24) * 3600 * 1000)
 
 static struct slice queue_of(const struct http_request *q)
 {
@@ -439,37 +436,20 @@ static struct http_leases *leases_of(const struct http_request *q)
 	return q->conn->engine->leases;
 }
 
-static struct position read_position(struct http_request *q, const char *name)
+static struct operation_request request_of(struct http_request *q)
 {
-	struct slice text = http_request_text(q, name);
-	struct position position = { 0 };
-
-	if (q->rc == TIDE_OK && text.data)
-		q->rc = position_parse(text, &position, &q->err);
-	return position;
+	return (struct operation_request){ .ctx = q, .value = http_request_value };
 }
 
 /* ---- GET and what follows ---- */
 
 static int get(struct http_request *q, struct reply *r, struct error *err)
 {
-	const struct number_limits max = { 1, GET_MAX }, wait = { 0, WAIT_MAX_MS },
-				   lease = { MSG_ACK_TIMEOUT_MIN_MS,
-					     MSG_ACK_TIMEOUT_MAX_MS };
+	const struct operation_request request = request_of(q);
 	struct slice queue = queue_of(q);
 	struct get_spec spec = { .queues = &queue, .queue_count = 1 };
 
-	spec.max = (uint32_t)http_request_uint(q, "max", max, 1);
-	spec.wait_ms = http_request_duration(q, "wait", wait);
-	spec.ack_timeout_ms = (uint32_t)http_request_duration(q, "ack-timeout", lease);
-	spec.is_auto_ack = http_request_choice(q, "ack", "manual or auto");
-	spec.match = http_request_text(q, "match");
-	spec.group = http_request_name(q, "group");
-	spec.from = read_position(q, "from");
-	spec.partition =
-		http_request_int(q, "partition", 0, TOPIC_PARTITIONS_MAX - 1, -1);
-	spec.offset = read_position(q, "offset");
-	if (http_request_check(q, err) < 0)
+	if (message_verbs_read_get(&request, &spec, NULL, err) < 0)
 		return err->code;
 	return http_lease_get(leases_of(q), q, &spec, r, err);
 }
@@ -497,65 +477,32 @@ static int read_receipts(const struct http_request *q, struct slice *out, size_t
 	return TIDE_OK;
 }
 
-static int settle(struct http_request *q, struct http_settle *what, struct reply *r,
+static int settle(struct http_request *q, enum settle how, struct reply *r,
 		  struct error *err)
 {
+	const struct operation_request request = request_of(q);
 	struct slice receipts[HTTP_LEASE_RECEIPTS_MAX];
+	struct http_settle what = { .queue = queue_of(q), .receipts = receipts };
 
-	what->queue = queue_of(q);
-	what->receipts = receipts;
-	if (http_request_check(q, err) < 0 ||
-	    read_receipts(q, receipts, &what->count, err) < 0)
+	if (message_verbs_read_settle(&request, how, &what.spec, err) < 0 ||
+	    read_receipts(q, receipts, &what.count, err) < 0)
 		return err->code;
-	return http_lease_settle(leases_of(q), q, what, r, err);
+	return http_lease_settle(leases_of(q), q, &what, r, err);
 }
 
 static int ack(struct http_request *q, struct reply *r, struct error *err)
 {
-	struct http_settle what = { .spec.how = SETTLE_ACK };
-
-	return settle(q, &what, r, err);
+	return settle(q, SETTLE_ACK, r, err);
 }
 
 static int nack(struct http_request *q, struct reply *r, struct error *err)
 {
-	const struct number_limits delay = { 0, DURATION_MAX_MS },
-				   priority = { 0, MSG_PRIORITY_MAX };
-	bool is_dead = http_request_flag(q, "dead"),
-	     is_bury = http_request_flag(q, "bury"),
-	     is_requeue = http_request_flag(q, "requeue"),
-	     is_delayed = http_request_text(q, "delay").data != NULL;
-	struct http_settle what = {
-		.spec = { .ms = http_request_duration(q, "delay", delay),
-			  .has_priority = http_request_text(q, "priority").data != NULL,
-			  .priority =
-				  (uint8_t)http_request_uint(q, "priority", priority, 0),
-			  .reason = http_request_text(q, "reason") },
-	};
-
-	if (http_request_check(q, err) < 0)
-		return err->code;
-	if (is_dead + is_bury + is_requeue + is_delayed > 1)
-		return error_set(err, TIDE_ESYNTAX,
-				 "nack takes only one of delay, bury, dead and requeue; "
-				 "priority and reason may stand beside it");
-	what.spec.how = is_dead      ? SETTLE_DEAD
-			: is_bury    ? SETTLE_BURY
-			: is_requeue ? SETTLE_REQUEUE
-			: is_delayed ? SETTLE_AFTER
-				     : SETTLE_RETRY;
-	return settle(q, &what, r, err);
+	return settle(q, SETTLE_RETRY, r, err);
 }
 
 static int touch(struct http_request *q, struct reply *r, struct error *err)
 {
-	const struct number_limits limits = { TOUCH_MIN_MS, TOUCH_MAX_MS };
-	struct http_settle what = {
-		.spec = { .how = SETTLE_TOUCH,
-			  .ms = http_request_duration(q, "for", limits) },
-	};
-
-	return settle(q, &what, r, err);
+	return settle(q, SETTLE_TOUCH, r, err);
 }
 
 /* ---- publishing ---- */

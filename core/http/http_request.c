@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "base/duration.h"
 #include "base/mem.h"
 #include "base/percent.h"
 
@@ -406,66 +405,40 @@ struct slice http_request_name(struct http_request *q, const char *name)
 	return value;
 }
 
-uint64_t http_request_uint(struct http_request *q, const char *name,
-			   struct number_limits limits, uint64_t fallback)
+/* "integer", of the JSON value of the member "value". */
+static struct slice type_of_value(const struct http_request *q)
 {
-	struct slice value = http_request_text(q, name);
-	uint64_t n = fallback;
+	const json_t *value = json_object_get(q->json, "value");
 
-	if (value.data && (!slice_to_uint(value, limits.max, &n) || n < limits.min))
-		http_request_refuse(q, name, value,
-				    "a number from %" PRIu64 " to %" PRIu64, limits.min,
-				    limits.max);
-	return n;
+	return !value                   ? (struct slice){ NULL, 0 }
+	       : json_is_integer(value) ? SLICE("integer")
+	       : json_is_real(value)    ? SLICE("number")
+	       : json_is_boolean(value) ? SLICE("boolean")
+					: SLICE("string");
 }
 
-int64_t http_request_int(struct http_request *q, const char *name, int64_t min,
-			 int64_t max, int64_t fallback)
+struct slice http_request_value(void *ctx, const struct parameter *p, struct error *err)
 {
-	struct slice value = http_request_text(q, name);
-	int64_t n = fallback;
+	struct http_request *q = ctx;
+	struct slice value = http_request_path(q, p->name);
 
-	if (value.data && !slice_to_int(value, min, max, &n))
-		http_request_refuse(q, name, value,
-				    "a number from %" PRId64 " to %" PRId64, min, max);
-	return n;
+	if (!value.data)
+		value = http_request_text(q, p->name);
+	if (!value.data && p->features & PARAMETER_JSON)
+		value = type_of_value(q);
+	if (p->type == PARAMETER_TEXT &&
+	    json_is_boolean(json_object_get(q->json, p->name)))
+		value = slice_is(value, "1") ? SLICE("true") : SLICE("false");
+	return http_request_check(q, err) < 0 ? (struct slice){ NULL, 0 } : value;
 }
 
-int64_t http_request_duration(struct http_request *q, const char *name,
-			      struct number_limits limits)
+int http_request_read(struct http_request *q, const struct parameter *rows, void *into,
+		      struct error *err)
 {
-	struct slice value = http_request_text(q, name);
-	char range[DURATION_RANGE_MAX];
-	int64_t ms = 0;
+	const struct operation_request request = { .ctx = q,
+						   .value = http_request_value };
 
-	if (value.data && !duration_is_within(value, limits, &ms))
-		http_request_refuse(q, name, value,
-				    "a duration like 250ms, 30s, 5m, 2h or 1d, %s",
-				    duration_format_range(limits, range));
-	return ms;
-}
-
-bool http_request_flag(struct http_request *q, const char *name)
-{
-	struct slice value = http_request_text(q, name);
-
-	if (slice_is(value, "1") || slice_is(value, "true"))
-		return true;
-	if (value.data && !slice_is(value, "0") && !slice_is(value, "false"))
-		http_request_refuse(q, name, value, "true or false");
-	return false;
-}
-
-unsigned http_request_choice(struct http_request *q, const char *name,
-			     const char *choices)
-{
-	struct slice value = http_request_text(q, name);
-	unsigned index = 0;
-
-	if (!value.data || slice_is_choice(value, choices, &index))
-		return index;
-	http_request_refuse(q, name, value, "%s", choices);
-	return 0;
+	return operation_read(rows, &request, into, err);
 }
 
 static void add_arg(struct http_request *q, const char *name, const json_t *value,

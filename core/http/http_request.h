@@ -199,19 +199,11 @@ struct slice http_request_text(struct http_request *q, const char *name);
 /* Likewise; what is given must be a name as everywhere. */
 struct slice http_request_name(struct http_request *q, const char *name);
 
-/* `fallback` when it is not given. */
-uint64_t http_request_uint(struct http_request *q, const char *name,
-			   struct number_limits limits, uint64_t fallback);
-int64_t http_request_int(struct http_request *q, const char *name, int64_t min,
-			 int64_t max, int64_t fallback);
-/* "30s", or a number of ms; 0 when it is not given. */
-int64_t http_request_duration(struct http_request *q, const char *name,
-			      struct number_limits limits);
-/* true, 1 or "1"; false when it is not given. */
-bool http_request_flag(struct http_request *q, const char *name);
-/* One of "this, that or other": its index; 0 when it is not given. */
-unsigned http_request_choice(struct http_request *q, const char *name,
-			     const char *choices);
+/* The value of a parameter of a row, of the path or of those above: for operation_run. */
+struct slice http_request_value(void *ctx, const struct parameter *p, struct error *err);
+/* Read the parameters of rows: operation_read. */
+TIDE_MUST_USE int http_request_read(struct http_request *q, const struct parameter *rows,
+				    void *into, struct error *err);
 /* {"options":{"max-length":1000}}, for a member "options". `out` holds nothing before,
  * and is the caller's. */
 void http_request_args(struct http_request *q, const char *member, struct args *out);

@@ -130,111 +130,22 @@ static void feed(struct conn *c, size_t len);
 static void note_end(struct conn *c);
 static void consume_output(struct conn *c, size_t len);
 
-/* What a connection with TLS does otherwise than one without. */
+/* ---- what TLS adds to a connection ---- */
 
-#define TLS_IOVECS 64
-/* What is encrypted before some of it is sent. */
-#define CIPHER_BYTES ((size_t)64 << 10)
-
-static void on_encrypted_written(uv_write_t *req, int status)
-{
-	struct conn *c = req->data;
-
-	conn_count_sent(c, c->writing);
-	c->writing = 0;
-	buf_deinit(&c->cipher);
-	if (c->is_closed)
-		return;
-	if (status < 0)
-		conn_close(c);
-	else
-		server_due(c->server, c);
-}
-
-/* Send what is encrypted; libuv takes charge of what the socket does not take. */
-static void push(struct conn *c)
-{
-	struct buf *out = tls_out(c->tls);
-	uv_buf_t bytes = uv_buf_init(out->data + out->start, (unsigned)buf_len(out));
-	int n = uv_try_write(&c->socket.stream, &bytes, 1);
-
-	if (n < 0 && n != UV_EAGAIN) {
-		conn_close(c);
-		return;
-	}
-	if (n > 0) {
-		buf_consume(out, (size_t)n);
-		conn_count_sent(c, (size_t)n);
-	}
-	if (buf_len(out) == 0) {
-		buf_shrink(out);
-		return;
-	}
-	c->cipher = *out;
-	*out = (struct buf){ 0 };
-	bytes = uv_buf_init(c->cipher.data + c->cipher.start,
-			    (unsigned)buf_len(&c->cipher));
-	c->writing = buf_len(&c->cipher);
-	c->write.data = c;
-	if (uv_write(&c->write, &c->socket.stream, &bytes, 1, on_encrypted_written) < 0) {
-		c->writing = 0;
-		conn_close(c);
-	}
-}
-
-static void encrypt(struct conn *c)
-{
-	struct iovec vec[TLS_IOVECS];
-	unsigned count = out_iovecs(&c->out, vec, TLS_IOVECS);
-	ssize_t n = tls_write(c->tls, vec, count, CIPHER_BYTES);
-
-	if (n < 0)
-		conn_close(c);
-	else
-		consume_output(c, (size_t)n);
-}
-
-/* Encrypt the output, and send that. */
-static void conn_tls_flush(struct conn *c)
-{
-	while (c->writing == 0 && !c->is_closing) {
-		if (c->out.bytes > 0 && !c->is_shaking)
-			encrypt(c);
-		if (buf_len(tls_out(c->tls)) == 0)
-			return;
-		push(c);
-	}
-	/* Its answers to a peer that asks for new keys and reads none of them. */
-	if (buf_len(tls_out(c->tls)) > c->server->config.output_low_bytes)
-		conn_close(c);
-}
-
-static bool conn_tls_has_output(const struct conn *c)
-{
-	return c->writing > 0 || buf_len(tls_out(c->tls)) > 0;
-}
-
-static void conn_tls_finish(struct conn *c)
-{
-	tls_finish(c->tls);
-	if (buf_len(tls_out(c->tls)) > 0)
-		push(c);
-}
-
-static void fail(const struct conn *c, const char *text)
+static void log_tls_failure(const struct conn *c, const char *text)
 {
 	c->server->figures->tls_failures++;
 	log_warn("%s: TLS: %s", c->peer, text);
 }
 
 /* The connection has failed: the log gets the reason, the peer an alert. */
-static void conn_tls_fail(struct conn *c)
+static void fail_tls(struct conn *c)
 {
-	fail(c, tls_error(c->tls));
+	log_tls_failure(c, tls_error(c->tls));
 	conn_end(c);
 }
 
-static void conn_tls_refuse_plain(struct conn *c, const char *data, size_t len)
+static void refuse_plain(struct conn *c, const char *data, size_t len)
 {
 	static const char text[] =
 		"ERR syntax this port speaks TLS: connect with tides://HOST:PORT\r\n";
@@ -243,7 +154,7 @@ static void conn_tls_refuse_plain(struct conn *c, const char *data, size_t len)
 	/* It finds the words for the log. */
 	tls_feed(c->tls, data, len);
 	if (tls_read(c->tls, &byte, 1) < 0)
-		fail(c, tls_error(c->tls));
+		log_tls_failure(c, tls_error(c->tls));
 	tls_destroy(c->tls);
 	c->tls = NULL;
 	c->is_shaking = false;
@@ -255,14 +166,14 @@ static void conn_tls_refuse_plain(struct conn *c, const char *data, size_t len)
 	conn_end(c);
 }
 
-static void conn_tls_give_up(struct conn *c)
+static void give_up_handshake(struct conn *c)
 {
-	fail(c, "the handshake takes longer than --handshake-timeout");
+	log_tls_failure(c, "the handshake takes longer than --handshake-timeout");
 	conn_close(c);
 }
 
 /* Members of an object. */
-static void conn_tls_describe(const struct conn *c, struct json *out)
+static void describe_tls(const struct conn *c, struct json *out)
 {
 	const char *name = tls_peer_name(c->tls);
 
@@ -272,16 +183,14 @@ static void conn_tls_describe(const struct conn *c, struct json *out)
 		json_member_text(out, "certificate", name);
 }
 
-static void conn_tls_facts(const struct conn *c, struct session_peer *out)
+static void tls_facts(const struct conn *c, struct session_peer *out)
 {
 	out->is_tls = true;
 	out->certificate = tls_peer_name(c->tls);
 	out->is_certificate_user = c->server->config.is_tls_user;
 }
 
-/* What time does to a connection. */
-
-/* What a connection is looked at for once a second. */
+/* ---- what time does to a connection: it is looked at once a second ---- */
 
 /* Of the write timeout: how soon a peer goes on that was kept waiting. */
 #define GOES_ON_SHARE 60
@@ -395,7 +304,7 @@ void conn_tick(struct conn *c, int64_t now_ms)
 	}
 	if (c->is_shaking && !c->is_finishing &&
 	    now_ms - c->accepted_ms > c->server->config.handshake_timeout_ms)
-		conn_tls_give_up(c);
+		give_up_handshake(c);
 	tick_end(c);
 	/* Input that is held back is not silence. */
 	if (!c->protocol || c->is_finishing || c->is_closing)
@@ -416,6 +325,8 @@ void conn_tick(struct conn *c, int64_t now_ms)
 }
 
 #define WRITE_IOVECS 64
+/* What is encrypted before some of it is sent. */
+#define CIPHER_BYTES ((size_t)64 << 10)
 #define LINGER_MS 2000
 
 static void op_wake(void *ctx)
@@ -475,7 +386,7 @@ static void op_describe(void *ctx, struct json *out)
 	json_member_int(out, "output", (int64_t)c->out.bytes);
 	json_member_bool(out, "held_back", !c->is_reading);
 	if (c->tls)
-		conn_tls_describe(c, out);
+		describe_tls(c, out);
 }
 
 static void op_facts(void *ctx, struct session_peer *out)
@@ -488,7 +399,7 @@ static void op_facts(void *ctx, struct session_peer *out)
 	out->bytes_out = c->bytes_out;
 	out->output = c->out.bytes;
 	if (c->tls)
-		conn_tls_facts(c, out);
+		tls_facts(c, out);
 }
 
 static const struct protocol_ops ops = {
@@ -753,7 +664,7 @@ static void read_tls(struct conn *c)
 	if (rc == TIDE_EMPTY && c->protocol)
 		on_end(c);
 	else if (rc < 0 && rc != TIDE_AGAIN)
-		conn_tls_fail(c);
+		fail_tls(c);
 }
 
 /* A handshake takes long: each turn has time for some. */
@@ -761,7 +672,7 @@ static void feed_tls(struct conn *c, const char *data, size_t len)
 {
 	if (c->bytes_in == len && !tls_is_first_byte(data[0])) {
 		stop_reading(c);
-		conn_tls_refuse_plain(c, data, len);
+		refuse_plain(c, data, len);
 		return;
 	}
 	tls_feed(c->tls, data, len);
@@ -878,6 +789,7 @@ static void on_written(uv_write_t *req, int status)
 	size_t len = c->writing;
 
 	c->writing = 0;
+	buf_deinit(&c->cipher);
 	if (c->is_closed)
 		return;
 	if (status < 0) {
@@ -885,15 +797,24 @@ static void on_written(uv_write_t *req, int status)
 		return;
 	}
 	conn_count_sent(c, len);
-	consume_output(c, len);
+	if (!c->tls)
+		consume_output(c, len);
 	server_due(c->server, c);
 }
 
-static size_t gather(const struct conn *c, uv_buf_t *bufs, unsigned *count)
+/* What the socket is to take next: with TLS what is encrypted, else the output. */
+static size_t gather_bytes(const struct conn *c, uv_buf_t *bufs, unsigned *count)
 {
 	struct iovec vec[WRITE_IOVECS];
 	size_t total = 0;
 
+	if (c->tls) {
+		const struct buf *out = tls_out(c->tls);
+
+		*count = 1;
+		*bufs = uv_buf_init(out->data + out->start, (unsigned)buf_len(out));
+		return buf_len(out);
+	}
 	*count = out_iovecs(&c->out, vec, WRITE_IOVECS);
 	for (unsigned i = 0; i < *count; i++) {
 		bufs[i] = uv_buf_init(vec[i].iov_base, (unsigned)vec[i].iov_len);
@@ -902,39 +823,77 @@ static size_t gather(const struct conn *c, uv_buf_t *bufs, unsigned *count)
 	return total;
 }
 
-static void flush(struct conn *c)
+static void take_sent(struct conn *c, size_t len)
+{
+	conn_count_sent(c, len);
+	if (c->tls)
+		buf_consume(tls_out(c->tls), len);
+	else
+		consume_output(c, len);
+}
+
+/* Send what is to be sent next; libuv takes charge of what the socket does not take. */
+static void push_bytes(struct conn *c)
 {
 	uv_buf_t bufs[WRITE_IOVECS];
 	unsigned count;
-	size_t total;
-	int n;
+	size_t total = gather_bytes(c, bufs, &count);
+	int n = uv_try_write(&c->socket.stream, bufs, count);
 
+	if (n < 0 && n != UV_EAGAIN) {
+		conn_close(c);
+		return;
+	}
+	take_sent(c, n < 0 ? 0 : (size_t)n);
+	if (n >= 0 && (size_t)n == total) {
+		if (c->tls)
+			buf_shrink(tls_out(c->tls));
+		return;
+	}
+	c->writing = gather_bytes(c, bufs, &count);
 	if (c->tls) {
-		conn_tls_flush(c);
-		return;
+		c->cipher = *tls_out(c->tls);
+		*tls_out(c->tls) = (struct buf){ 0 };
 	}
-	while (c->out.bytes > 0 && c->writing == 0) {
-		total = gather(c, bufs, &count);
-		n = uv_try_write(&c->socket.stream, bufs, count);
-		if (n == UV_EAGAIN)
-			n = 0;
-		if (n < 0) {
-			conn_close(c);
-			return;
-		}
-		conn_count_sent(c, (size_t)n);
+	c->write.data = c;
+	if (uv_write(&c->write, &c->socket.stream, bufs, count, on_written) < 0) {
+		c->writing = 0;
+		conn_close(c);
+	}
+}
+
+static void encrypt_output(struct conn *c)
+{
+	struct iovec vec[WRITE_IOVECS];
+	unsigned count = out_iovecs(&c->out, vec, WRITE_IOVECS);
+	ssize_t n = tls_write(c->tls, vec, count, CIPHER_BYTES);
+
+	if (n < 0)
+		conn_close(c);
+	else
 		consume_output(c, (size_t)n);
-		if ((size_t)n == total)
-			continue;
-		/* The socket is full: libuv writes the rest when it has room. */
-		c->writing = gather(c, bufs, &count);
-		c->write.data = c;
-		if (uv_write(&c->write, &c->socket.stream, bufs, count, on_written) < 0) {
-			c->writing = 0;
-			conn_close(c);
-		}
-		return;
+}
+
+/* Send the output, encrypted with TLS, as far as the socket takes it. */
+static void flush_output(struct conn *c)
+{
+	while (c->writing == 0 && !c->is_closing) {
+		if (c->tls && c->out.bytes > 0 && !c->is_shaking)
+			encrypt_output(c);
+		if (c->tls ? buf_len(tls_out(c->tls)) == 0 : c->out.bytes == 0)
+			return;
+		push_bytes(c);
 	}
+	/* Its answers to a peer that asks for new keys and reads none of them. */
+	if (c->tls && buf_len(tls_out(c->tls)) > c->server->config.output_low_bytes)
+		conn_close(c);
+}
+
+static void finish_tls(struct conn *c)
+{
+	tls_finish(c->tls);
+	if (buf_len(tls_out(c->tls)) > 0)
+		push_bytes(c);
 }
 
 static void on_handle_closed(uv_handle_t *handle)
@@ -952,7 +911,8 @@ static void on_handle_closed(uv_handle_t *handle)
 
 static bool has_output(const struct conn *c)
 {
-	return c->out.bytes > 0 || (c->tls && conn_tls_has_output(c));
+	return c->out.bytes > 0 ||
+	       (c->tls && (c->writing > 0 || buf_len(tls_out(c->tls)) > 0));
 }
 
 static void close_now(struct conn *c)
@@ -961,7 +921,7 @@ static void close_now(struct conn *c)
 		return;
 	/* Who hears no goodbye takes the end for an attack. */
 	if (c->tls && !c->is_lingering && !has_output(c))
-		conn_tls_finish(c);
+		finish_tls(c);
 	c->is_closed = true;
 	stop_reading(c);
 	count_unfinished(c, false);
@@ -996,7 +956,7 @@ static void linger(struct conn *c)
 {
 	end_session(c);
 	if (c->tls)
-		conn_tls_finish(c);
+		finish_tls(c);
 	stranger_remove(c);
 	if (c->is_brief) {
 		conn_close(c);
@@ -1016,7 +976,7 @@ void conn_serve(struct conn *c)
 	if (!c->is_closing)
 		resume(c);
 	if (!c->is_closing)
-		flush(c);
+		flush_output(c);
 	if (c->is_killed && has_output(c))
 		conn_close(c);
 	if (c->is_finishing && !c->is_lingering && !c->is_closing && !has_output(c) &&

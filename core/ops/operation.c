@@ -307,7 +307,7 @@ void operation_write(const struct operation *o, struct json *j)
 struct operation_reading {
 	const struct operation *operation;
 	const struct operation_request *request;
-	union operation_spec *spec;
+	void *spec; /* where the offsets of the rows are */
 	struct args args;
 	uint64_t *ids;
 	struct error *err;
@@ -521,6 +521,16 @@ static int check_permission(const struct operation *o, const struct session *s,
 	return o->permission == PERMISSION_MONITOR
 		       ? session_access_check_monitor(s, what, err)
 		       : TIDE_OK;
+}
+
+int operation_read(const struct parameter *rows, const struct operation_request *request,
+		   void *spec, struct error *err)
+{
+	struct operation_reading q = { .request = request, .spec = spec, .err = err };
+
+	for (const struct parameter *p = rows; p->name && q.rc == TIDE_OK; p++)
+		read_parameter(&q, p);
+	return q.rc;
 }
 
 int operation_run(const struct operation *o, const struct operation_request *request,

@@ -4,8 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/duration.h"
-#include "base/id.h"
 #include "base/percent.h"
 
 /* The rest reads words and options for a command. The first that is wrong is told in
@@ -37,23 +35,6 @@ bool request_has_flag(const struct request *r, const char *name)
 	return false;
 }
 
-TIDE_PRINTF(4, 5)
-static void refuse_value(struct request *r, const char *name, struct slice value,
-			 const char *expected, ...)
-{
-	char text[ERROR_TEXT_MAX];
-	va_list ap;
-
-	if (r->rc < 0)
-		return;
-	va_start(ap, expected);
-	vsnprintf(text, sizeof(text), expected, ap);
-	va_end(ap);
-	r->rc = error_set(r->err, TIDE_ESYNTAX,
-			  name ? "%s=%.*s: expected %s" : "%s'%.*s': expected %s",
-			  name ? name : "", SLICE_HEAD(value, 64), text);
-}
-
 void request_check_name(struct request *r, struct slice name, const char *what)
 {
 	if (r->rc == TIDE_OK && !slice_is_name(name))
@@ -71,65 +52,6 @@ struct slice request_word(struct request *r, unsigned word, const char *what)
 	if (slice_is(r->words[word], "-"))
 		return SLICE("");
 	return request_name(r, word, what);
-}
-
-uint64_t request_uint(struct request *r, const char *name, struct number_limits limits,
-		      uint64_t fallback)
-{
-	struct slice value = request_option(r, name);
-	uint64_t n = fallback;
-
-	if (value.data && (!slice_to_uint(value, limits.max, &n) || n < limits.min))
-		refuse_value(r, name, value, "a number from %llu to %llu",
-			     (unsigned long long)limits.min,
-			     (unsigned long long)limits.max);
-	return n;
-}
-
-int64_t request_int(struct request *r, const char *name, int64_t min, int64_t max,
-		    int64_t fallback)
-{
-	struct slice value = request_option(r, name);
-	int64_t n = fallback;
-
-	if (value.data && !slice_to_int(value, min, max, &n))
-		refuse_value(r, name, value, "a number from %lld to %lld", (long long)min,
-			     (long long)max);
-	return n;
-}
-
-int64_t request_duration(struct request *r, const char *name, struct number_limits limits)
-{
-	struct slice value = request_option(r, name);
-	char range[DURATION_RANGE_MAX];
-	int64_t ms = 0;
-
-	if (value.data && !duration_is_within(value, limits, &ms))
-		refuse_value(r, name, value,
-			     "a duration like 250ms, 30s, 5m, 2h or 1d, %s",
-			     duration_format_range(limits, range));
-	return ms;
-}
-
-unsigned request_choice(struct request *r, const char *name, const char *choices)
-{
-	struct slice value = request_option(r, name);
-	unsigned index = 0;
-
-	if (!value.data || slice_is_choice(value, choices, &index))
-		return index;
-	refuse_value(r, name, value, "%s", choices);
-	return 0;
-}
-
-uint64_t request_id(struct request *r, const char *name, struct slice value)
-{
-	uint64_t id = 0;
-
-	if (id_parse(value, &id) < 0)
-		refuse_value(r, name, value, "the id of a message, %d hex digits",
-			     ID_HEX_LEN);
-	return id;
 }
 
 /* ---- a line is taken apart ---- */
@@ -190,39 +112,18 @@ static bool read_length(struct request *r, struct slice *rest)
 	return true;
 }
 
-/* The list has this name; spaces separate its names. Each option of a publish is looked
- * for in one. */
-static bool is_listed(const char *list, struct slice name)
+static bool is_known_name(const struct request *r, struct slice name, bool is_flag)
 {
-	const char *at = list;
-
-	while (at && *at) {
-		const char *end = strchr(at, ' ');
-		size_t len = end ? (size_t)(end - at) : strlen(at);
-
-		if (len == name.len && memcmp(at, name.data, len) == 0)
-			return true;
-		at = end ? end + 1 : NULL;
-	}
-	return false;
-}
-
-static bool is_known_option(const struct request *r, struct slice name)
-{
-	return r->verb ? is_listed(r->verb->options, name)
-		       : operation_takes(r->operation, name, OPERATION_LINE_OPTIONS);
-}
-
-static bool is_known_flag(const struct request *r, struct slice name)
-{
-	return r->verb ? is_listed(r->verb->flags, name)
-		       : operation_takes(r->operation, name, OPERATION_LINE_FLAGS);
+	return r->verb ? verb_takes(r->verb, name, is_flag)
+		       : operation_takes(r->operation, name,
+					 is_flag ? OPERATION_LINE_FLAGS
+						 : OPERATION_LINE_OPTIONS);
 }
 
 /* "PUB has no option 'x'; it takes: pri delay" */
 static int refuse_unknown(struct request *r, struct slice name, bool is_flag)
 {
-	const char *list = !r->verb ? NULL : is_flag ? r->verb->flags : r->verb->options;
+	const struct parameter *p = r->verb ? r->verb->takes : NULL;
 	struct buf names = { 0 };
 	int rc;
 
@@ -230,8 +131,9 @@ static int refuse_unknown(struct request *r, struct slice name, bool is_flag)
 		operation_write_names(
 			r->operation,
 			is_flag ? OPERATION_LINE_FLAGS : OPERATION_LINE_OPTIONS, &names);
-	else if (list)
-		buf_printf(&names, " %s", list);
+	for (; p && p->name; p++)
+		if ((p->type == PARAMETER_FLAG) == is_flag)
+			buf_printf(&names, " %s", operation_line_name(p));
 	if (is_flag && !(r->features & VERB_ANSWERS))
 		buf_append_text(&names, " quiet");
 	rc = error_set(r->err, TIDE_ESYNTAX, "%s has no %s '%.*s'; it takes:%s", r->name,
@@ -305,12 +207,12 @@ static bool is_percentage(const struct request *r, struct slice name, struct sli
 {
 	return value.len > 0 && value.data[value.len - 1] == '%' &&
 	       memchr(value.data, '%', value.len) == value.data + value.len - 1 &&
-	       is_known_option(r, name);
+	       is_known_name(r, name, false);
 }
 
 static int take_option(struct request *r, struct slice name, struct slice value)
 {
-	if (!(r->features & VERB_ANY_OPTIONS) && !is_known_option(r, name))
+	if (!(r->features & VERB_ANY_OPTIONS) && !is_known_name(r, name, false))
 		return refuse_unknown(r, name, false);
 	if (!slice_is_name(name)) {
 		request_check_name(r, name, "the name of an option");
@@ -346,7 +248,7 @@ static int take_flag(struct request *r, struct slice word)
 	/* A flag of DECLARE or BIND is an option that is on. */
 	if (r->features & VERB_ANY_OPTIONS)
 		return take_option(r, word, SLICE("1"));
-	if (!is_known_flag(r, word))
+	if (!is_known_name(r, word, true))
 		return refuse_unknown(r, word, true);
 	if (r->flag_count == REQUEST_FLAGS_MAX)
 		return error_set(r->err, TIDE_ESYNTAX, "too many flags");
@@ -437,7 +339,7 @@ static bool takes_options(const struct request *r)
 {
 	struct buf names = { 0 };
 	bool has_some = r->features & (VERB_ANY_OPTIONS | VERB_HEADERS) ||
-			(r->verb && r->verb->options);
+			(r->verb && r->verb->takes);
 
 	if (r->operation)
 		operation_write_names(r->operation, OPERATION_LINE_OPTIONS, &names);
@@ -489,7 +391,7 @@ static int refuse_missing(const struct request *r, unsigned from, unsigned to,
 static bool is_no_word(const struct request *r, struct slice word)
 {
 	return (memchr(word.data, '=', word.len) && takes_options(r)) ||
-	       is_known_flag(r, word) ||
+	       is_known_name(r, word, true) ||
 	       (slice_is(word, "quiet") && !(r->features & VERB_ANSWERS));
 }
 
@@ -502,7 +404,8 @@ static bool is_operations_option(const struct request *r, struct slice word)
 	if (!r->operation)
 		return false;
 	len = slice_find(word, '=');
-	return len < word.len && is_known_option(r, (struct slice){ word.data, len });
+	return len < word.len &&
+	       is_known_name(r, (struct slice){ word.data, len }, false);
 }
 
 static int take_words(struct request *r, struct slice *rest)
@@ -534,8 +437,7 @@ static void be_verb(struct request *r, const struct verb *v)
 	r->verb = v;
 	r->name = v->name;
 	r->features = v->features;
-	r->min_words = v->min_words;
-	r->max_words = v->max_words;
+	r->min_words = r->max_words = v->count;
 }
 
 static void be_operation(struct request *r, const struct operation *o)

@@ -69,11 +69,10 @@ enum {
  * section in docs/protocol.md. */
 struct verb {
 	char name[VERB_NAME_MAX + 1]; /* capital letters, then zeros */
-	unsigned min_words, max_words;
+	unsigned count;               /* of its words */
 	const char *words; /* their names, separated by spaces; NULL: there are none */
 	unsigned features;
-	const char *options; /* separated by spaces; NULL: none */
-	const char *flags;
+	const struct parameter *takes; /* its options and flags; NULL: there are none */
 	/* Read the words and options, check them, and call the session. Finish `r` now or
 	 * later, or return an error that is in q->err, and leave `r` alone: it is then
 	 * the answer. With VERB_NO_CHANNEL and VERB_PAYLOAD `r` is NULL. */
@@ -99,24 +98,12 @@ struct slice request_name(struct request *r, unsigned word, const char *what);
 struct slice request_word(struct request *r, unsigned word, const char *what);
 void request_check_name(struct request *r, struct slice name, const char *what);
 
-/* An option: a number, or `fallback` when it is not there. */
-uint64_t request_uint(struct request *r, const char *name, struct number_limits limits,
-		      uint64_t fallback);
-/* Likewise, with a sign. */
-int64_t request_int(struct request *r, const char *name, int64_t min, int64_t max,
-		    int64_t fallback);
-/* Milliseconds; 0 when it is not there. */
-int64_t request_duration(struct request *r, const char *name,
-			 struct number_limits limits);
-/* One of "this, that or other": its index; 0 when it is not there. */
-unsigned request_choice(struct request *r, const char *name, const char *choices);
-/* The id of a message: the value of an option, or a word (`name` is NULL). */
-uint64_t request_id(struct request *r, const char *name, struct slice value);
-
 const struct verb *verb_find(struct slice name);
 /* All of them, ended by one without a name. */
 const struct verb *verb_table(void);
 /* The features of an operation, as of a verb. */
 unsigned verb_features(const struct operation *o);
+/* It has an option, or a flag, of that name. */
+bool verb_takes(const struct verb *v, struct slice name, bool is_flag);
 /* Do what was asked for: as `run` of a verb, or whatever the operation does. */
 int verb_run(struct line *l, struct request *q, struct reply *r);

@@ -1,15 +1,9 @@
 #include "base/bytes.h"
-#include "base/duration.h"
 #include "base/mem.h"
 #include "line.h"
+#include "ops/message_verbs.h"
 #include "request.h"
 
-#define PREFETCH_DEFAULT 100
-#define PREFETCH_MAX 65535
-#define GET_MAX 1000
-#define HEARTBEAT_MIN_MS 1000
-#define HEARTBEAT_MAX_MS (3600 * 1000)
-#define WAIT_MAX_MS (3600 * 1000)
 #define TAG_RANGES_INLINE 64
 
 static void write_help(struct buf *out);
@@ -32,8 +26,8 @@ static void hello_document(struct line *l, struct json *j)
 	json_member_int(j, "headers", MSG_HEADERS_MAX);
 	json_member_int(j, "name", NAME_LEN_MAX);
 	json_member_int(j, "channels", facts.channels_max);
-	json_member_int(j, "prefetch", PREFETCH_MAX);
-	json_member_int(j, "get", GET_MAX);
+	json_member_int(j, "prefetch", MESSAGE_VERBS_PREFETCH_MAX);
+	json_member_int(j, "get", MESSAGE_VERBS_GET_MAX);
 	json_object_end(j);
 	json_object_end(j);
 }
@@ -57,35 +51,41 @@ static bool is_late(const struct line *l)
 	return l->has_asked && session_login_check(l->base.session, NULL) == TIDE_OK;
 }
 
+/* The value of an option, or of a flag, by its name on the line. */
+static struct slice option_of(void *ctx, const struct parameter *p, struct error *err)
+{
+	const struct request *q = ctx;
+	const char *name = operation_line_name(p);
+
+	if (p->type == PARAMETER_FLAG && request_has_flag(q, name))
+		return SLICE("1");
+	return request_option(q, name);
+}
+
+static struct operation_request options_on_line(struct request *q)
+{
+	return (struct operation_request){ .is_line = true,
+					   .ctx = q,
+					   .value = option_of };
+}
+
 static int command_hello(struct line *l, struct request *q, struct reply *r)
 {
-	const struct number_limits heartbeat = { HEARTBEAT_MIN_MS, HEARTBEAT_MAX_MS },
-				   prefetch = { 1, PREFETCH_MAX };
-	const struct session_login login = {
-		.user = request_option(q, "user"),
-		.password = request_option(q, "pass"),
-		.vhost = request_option(q, "vhost"),
-		.on_done = on_logged_in,
-		.ctx = l,
-	};
-	struct slice name = request_option(q, "name");
-	uint32_t channel_prefetch;
-	int64_t heartbeat_ms;
+	const struct operation_request options = options_on_line(q);
+	struct session_login login = { .on_done = on_logged_in, .ctx = l };
+	struct message_options o = { 0 };
 
 	if (is_late(l))
 		return error_set(q->err, TIDE_EDENIED, "HELLO must be the first request");
-	heartbeat_ms = request_duration(q, "heartbeat", heartbeat);
-	channel_prefetch = (uint32_t)request_uint(q, "prefetch", prefetch, 0);
-	if (name.data)
-		request_check_name(q, name, "name");
-	if (login.user.data)
-		request_check_name(q, login.user, "user");
-	if (q->rc < 0)
-		return q->rc;
-	if (name.data)
-		session_set_name(l->base.session, name);
-	session_limit_channel(session_channel(l->base.session, 0), channel_prefetch);
-	l->base.heartbeat_in_ms = l->base.heartbeat_out_ms = heartbeat_ms;
+	if (operation_read(message_verbs_hello, &options, &o, q->err) < 0)
+		return q->err->code;
+	login.user = o.user;
+	login.password = o.password;
+	login.vhost = o.vhost;
+	if (o.name.data)
+		session_set_name(l->base.session, o.name);
+	session_limit_channel(session_channel(l->base.session, 0), (uint32_t)o.prefetch);
+	l->base.heartbeat_in_ms = l->base.heartbeat_out_ms = o.heartbeat_ms;
 	return session_login_start(l->base.session, &login, r, q->err);
 }
 
@@ -115,13 +115,14 @@ static int command_quit(struct line *l, struct request *q, struct reply *r)
 
 static int command_open(struct line *l, struct request *q, struct reply *r)
 {
-	const struct number_limits limits = { 1, PREFETCH_MAX };
-	uint32_t prefetch = (uint32_t)request_uint(q, "prefetch", limits, 0);
+	const struct operation_request options = options_on_line(q);
+	struct message_options o = { 0 };
 	struct channel *ch;
 
-	if (q->rc < 0 || session_open(l->base.session, q->channel, &ch, q->err) < 0)
+	if (operation_read(message_verbs_open, &options, &o, q->err) < 0 ||
+	    session_open(l->base.session, q->channel, &ch, q->err) < 0)
 		return q->err->code;
-	session_limit_channel(ch, prefetch);
+	session_limit_channel(ch, (uint32_t)o.prefetch);
 	reply_ok(reply_create(ch, q->is_quiet));
 	return TIDE_OK;
 }
@@ -140,26 +141,11 @@ static int command_close(struct line *l, struct request *q, struct reply *r)
 	return TIDE_OK;
 }
 
-/* The lease that somebody wants; 0: he does not say. */
-static uint32_t read_ack_timeout(struct request *q)
+/* @param demand  NULL: it is an EXPLAIN */
+static int read_publish(struct request *q, struct publish_spec *spec,
+			struct publish_demand *demand)
 {
-	const struct number_limits limits = { MSG_ACK_TIMEOUT_MIN_MS,
-					      MSG_ACK_TIMEOUT_MAX_MS };
-
-	return (uint32_t)request_duration(q, "ack-timeout", limits);
-}
-
-static uint8_t read_priority(struct request *q)
-{
-	const struct number_limits limits = { 0, MSG_PRIORITY_MAX };
-
-	return (uint8_t)request_uint(q, "pri", limits, 0);
-}
-
-static int read_publish(struct request *q, struct publish_spec *spec)
-{
-	static const struct number_limits delay = { 0, DURATION_MAX_MS },
-					  ttl = { 1, DURATION_MAX_MS };
+	const struct operation_request options = options_on_line(q);
 
 	*spec = (struct publish_spec){
 		.headers = q->headers,
@@ -168,47 +154,30 @@ static int read_publish(struct request *q, struct publish_spec *spec)
 	};
 	spec->exchange = request_word(q, 0, "an exchange");
 	spec->key = request_word(q, 1, "a key");
-	if (q->rc < 0 || q->option_count == 0)
+	if (q->rc < 0)
 		return q->rc;
-	spec->priority = read_priority(q);
-	spec->delay_ms = request_duration(q, "delay", delay);
-	spec->ttl_ms = request_duration(q, "ttl", ttl);
-	spec->ack_timeout_ms = read_ack_timeout(q);
-	spec->dedupe_id = request_option(q, "id");
-	if (q->rc == TIDE_OK && spec->dedupe_id.data &&
-	    (spec->dedupe_id.len == 0 || spec->dedupe_id.len > MSG_DEDUPE_ID_MAX))
-		return error_set(q->err,
-				 spec->dedupe_id.len ? TIDE_ETOOLONG : TIDE_ESYNTAX,
-				 "id= has %zu bytes; expected 1-%d", spec->dedupe_id.len,
-				 MSG_DEDUPE_ID_MAX);
-	return q->rc;
-}
-
-static int read_expected(struct request *q, struct publish_demand *demand)
-{
-	const struct number_limits offset = { 0, INT64_MAX };
-
-	demand->has_expected = request_option(q, "expect").data != NULL;
-	demand->expected = request_uint(q, "expect", offset, 0);
-	return q->rc;
+	if (demand && q->option_count == 0) {
+		demand->must = request_has_flag(q, "must");
+		demand->has_expected = false;
+		return TIDE_OK;
+	}
+	return message_verbs_read_publish(demand ? message_verbs_publish
+						 : message_verbs_explain,
+					  &options, spec, demand, q->err);
 }
 
 static int command_publish(struct line *l, struct request *q, struct reply *r)
 {
 	struct publish_spec spec;
-	int rc = read_publish(q, &spec);
+	int rc = read_publish(q, &spec, &l->demand);
 
 	(void)r; /* made when the payload is there */
-	l->demand.has_expected = false;
-	if (rc == TIDE_OK && q->option_count > 0)
-		rc = read_expected(q, &l->demand);
 	if (rc == TIDE_OK)
 		rc = session_publish_prepare(l->base.session, &spec, &l->base.msg,
 					     q->err);
 	if (rc < 0)
 		return rc;
 	l->channel = q->channel;
-	l->demand.must = request_has_flag(q, "must");
 	l->is_quiet = q->is_quiet;
 	l->base.filled = 0;
 	l->state = LINE_PAYLOAD;
@@ -218,50 +187,22 @@ static int command_publish(struct line *l, struct request *q, struct reply *r)
 static int command_explain(struct line *l, struct request *q, struct reply *r)
 {
 	struct publish_spec spec;
-	int rc = read_publish(q, &spec);
+	int rc = read_publish(q, &spec, NULL);
 
-	spec.payload = request_option(q, "payload").data;
-	spec.payload_len = request_option(q, "payload").len;
 	return rc < 0 ? rc : session_explain(l->base.session, &spec, r, q->err);
-}
-
-#define ACK_MODES "manual or auto"
-
-static struct position read_position(struct request *q, const char *name)
-{
-	struct slice text = request_option(q, name);
-	struct position position = { 0 };
-
-	if (q->rc == TIDE_OK && text.data)
-		q->rc = position_parse(text, &position, q->err);
-	return position;
 }
 
 static int command_subscribe(struct line *l, struct request *q, struct reply *r)
 {
-	const struct number_limits prefetch = { 1, PREFETCH_MAX },
-				   rank = { 0, SUBSCRIBE_RANK_MAX },
-				   before = { 10, INT64_C(24) * 3600 * 1000 };
+	const struct operation_request options = options_on_line(q);
 	struct subscribe_spec spec = { .queue = request_name(q, 0, "a queue") };
 
 	spec.sid = request_name(q, 1, "a subscription's id");
 	if (q->rc == TIDE_OK && slice_is(spec.sid, "-"))
 		return error_set(q->err, TIDE_ESYNTAX,
 				 "'-' cannot be the name of a subscription");
-	spec.prefetch = (uint32_t)request_uint(q, "prefetch", prefetch, PREFETCH_DEFAULT);
-	spec.is_auto_ack = request_choice(q, "ack", ACK_MODES);
-	spec.ack_timeout_ms = read_ack_timeout(q);
-	spec.notify_lease_ms = request_duration(q, "notify-lease", before);
-	spec.rank = (uint32_t)request_uint(q, "rank", rank, SUBSCRIBE_RANK_MAX);
-	spec.priority = (int32_t)request_int(q, "priority", SUBSCRIBE_PRIORITY_MIN,
-					     SUBSCRIBE_PRIORITY_MAX, 0);
-	spec.group = request_option(q, "group");
-	if (spec.group.data)
-		request_check_name(q, spec.group, "group=");
-	spec.from = read_position(q, "from");
-	spec.partition = request_int(q, "partition", 0, TOPIC_PARTITIONS_MAX - 1, -1);
-	if (q->rc < 0)
-		return q->rc;
+	if (q->rc < 0 || message_verbs_read_subscribe(&options, &spec, q->err) < 0)
+		return q->err->code;
 	return session_consume_subscribe(session_channel(l->base.session, q->channel),
 					 &spec, r, q->err);
 }
@@ -291,49 +232,37 @@ static void read_queues(struct request *q, struct slice *queues, unsigned *count
 	}
 }
 
-/* What a GET of a topic says. */
-static void read_pull(struct request *q, struct get_spec *spec)
+/* Options that do not go together. */
+static int check_get(const struct request *q, const struct get_spec *spec)
 {
-	spec->group = request_option(q, "group");
-	if (spec->group.data)
-		request_check_name(q, spec->group, "group=");
-	spec->from = read_position(q, "from");
-	spec->partition = request_int(q, "partition", 0, TOPIC_PARTITIONS_MAX - 1, -1);
-	spec->offset = read_position(q, "offset");
-	if (q->rc == TIDE_OK && spec->offset.kind && !spec->group.data &&
+	if (spec->offset.kind && !spec->group.data &&
 	    ((request_option(q, "ack").data && !spec->is_auto_ack) ||
 	     spec->ack_timeout_ms))
-		q->rc = error_set(q->err, TIDE_ESYNTAX,
-				  "a GET with offset= gives nothing to hold: ack=manual "
-				  "and ack-timeout= need group=");
+		return error_set(q->err, TIDE_ESYNTAX,
+				 "a GET with offset= gives nothing to hold: ack=manual "
+				 "and ack-timeout= need group=");
+	if (spec->id &&
+	    (request_option(q, "max").data || request_option(q, "wait").data ||
+	     spec->match.data || spec->queue_count > 1))
+		return error_set(q->err, TIDE_ESYNTAX,
+				 "GET id= takes one message of one queue, now: without "
+				 "max=, wait= and match=");
+	return TIDE_OK;
 }
 
 static int command_get(struct line *l, struct request *q, struct reply *r)
 {
-	const struct number_limits max = { 1, GET_MAX }, wait = { 0, WAIT_MAX_MS };
-	struct slice queues[GET_QUEUES_MAX], id = request_option(q, "id");
+	const struct operation_request options = options_on_line(q);
+	struct slice queues[GET_QUEUES_MAX];
 	struct get_spec spec = { .queues = queues };
-	uint64_t number;
+	uint64_t id;
 
 	read_queues(q, queues, &spec.queue_count);
-	spec.max = (uint32_t)request_uint(q, "max", max, 1);
-	spec.wait_ms = request_duration(q, "wait", wait);
-	spec.is_auto_ack = request_choice(q, "ack", ACK_MODES);
-	spec.ack_timeout_ms = read_ack_timeout(q);
-	spec.match = request_option(q, "match");
-	read_pull(q, &spec);
-	if (id.data) {
-		spec.id = &number;
-		number = request_id(q, "id", id);
-	}
-	if (q->rc == TIDE_OK && id.data &&
-	    (request_option(q, "max").data || request_option(q, "wait").data ||
-	     spec.match.data || spec.queue_count > 1))
-		return error_set(q->err, TIDE_ESYNTAX,
-				 "GET id= takes one message of one queue, now: without "
-				 "max=, wait= and match=");
-	if (q->rc < 0)
-		return q->rc;
+	if (request_option(q, "id").data)
+		spec.id = &id;
+	if (q->rc < 0 || message_verbs_read_get(&options, &spec, &id, q->err) < 0 ||
+	    check_get(q, &spec) < 0)
+		return q->err->code;
 	return session_consume_get(session_channel(l->base.session, q->channel), &spec, r,
 				   q->err);
 }
@@ -355,25 +284,28 @@ static int read_range(struct slice word, struct tag_range *out, struct error *er
 			 SLICE_HEAD(word, 40));
 }
 
-static int settle(struct line *l, struct request *q, struct settle_spec *spec,
-		  struct reply *r)
+static int settle(struct line *l, struct request *q, enum settle how, struct reply *r)
 {
+	const struct operation_request options = options_on_line(q);
 	struct tag_range inline_ranges[TAG_RANGES_INLINE], *ranges = inline_ranges;
+	struct settle_spec spec = { 0 };
 	struct slice rest = q->tags;
 	size_t words = 1;
-	int rc = TIDE_OK;
+	int rc = message_verbs_read_settle(&options, how, &spec, q->err);
 
+	if (rc < 0)
+		return rc;
 	for (size_t i = 0; i < rest.len; i++)
 		words += rest.data[i] == ' ';
 	if (words > TAG_RANGES_INLINE)
 		ranges = mem_alloc(words * sizeof(*ranges));
 	for (size_t i = 0; i < words && rc == TIDE_OK; i++)
 		rc = read_range(slice_cut(&rest, ' '), &ranges[i], q->err);
-	spec->ranges = ranges;
-	spec->count = words;
+	spec.ranges = ranges;
+	spec.count = words;
 	if (rc == TIDE_OK)
-		rc = session_settle(session_channel(l->base.session, q->channel), spec, r,
-				    q->err);
+		rc = session_settle(session_channel(l->base.session, q->channel), &spec,
+				    r, q->err);
 	if (ranges != inline_ranges)
 		mem_free(ranges);
 	return rc;
@@ -381,43 +313,17 @@ static int settle(struct line *l, struct request *q, struct settle_spec *spec,
 
 static int command_ack(struct line *l, struct request *q, struct reply *r)
 {
-	struct settle_spec spec = { .how = SETTLE_ACK };
-
-	return settle(l, q, &spec, r);
+	return settle(l, q, SETTLE_ACK, r);
 }
 
 static int command_nack(struct line *l, struct request *q, struct reply *r)
 {
-	const struct number_limits limits = { 0, DURATION_MAX_MS };
-	struct settle_spec spec = { .ms = request_duration(q, "delay", limits) };
-	bool is_dead = request_has_flag(q, "dead"), is_bury = request_has_flag(q, "bury"),
-	     is_requeue = request_has_flag(q, "requeue"),
-	     is_delayed = request_option(q, "delay").data != NULL;
-
-	spec.has_priority = request_option(q, "pri").data != NULL;
-	spec.priority = read_priority(q);
-	spec.reason = request_option(q, "reason");
-	if (q->rc < 0)
-		return q->rc;
-	if (is_dead + is_bury + is_requeue + is_delayed > 1)
-		return error_set(q->err, TIDE_ESYNTAX,
-				 "NACK takes only one of delay=, bury, dead and requeue; "
-				 "pri= and reason= may stand beside it");
-	spec.how = is_dead      ? SETTLE_DEAD
-		   : is_bury    ? SETTLE_BURY
-		   : is_requeue ? SETTLE_REQUEUE
-		   : is_delayed ? SETTLE_AFTER
-				: SETTLE_RETRY;
-	return settle(l, q, &spec, r);
+	return settle(l, q, SETTLE_RETRY, r);
 }
 
 static int command_touch(struct line *l, struct request *q, struct reply *r)
 {
-	const struct number_limits limits = { 10, INT64_C(24) * 3600 * 1000 };
-	struct settle_spec spec = { .how = SETTLE_TOUCH,
-				    .ms = request_duration(q, "for", limits) };
-
-	return q->rc < 0 ? q->rc : settle(l, q, &spec, r);
+	return settle(l, q, SETTLE_TOUCH, r);
 }
 
 static int command_transaction_begin(struct line *l, struct request *q, struct reply *r)
@@ -449,13 +355,11 @@ static struct slice value_of(void *ctx, const struct parameter *p, struct error 
 
 	if (p->type == PARAMETER_IDS)
 		return q->tags;
-	if (p->type == PARAMETER_FLAG && request_has_flag(q, name))
-		return SLICE("1");
 	if (!(p->features & PARAMETER_WORD) && p->line && !request_option(q, name).data &&
 	    operation_takes(q->operation, slice_from(p->name), OPERATION_LINE_OPTIONS))
 		return request_option(q, p->name);
 	if (!(p->features & PARAMETER_WORD))
-		return request_option(q, name);
+		return option_of(ctx, p, err);
 	while (operation_word(q->operation, word) != p)
 		word++;
 	return word < q->word_count ? q->words[word] : (struct slice){ NULL, 0 };
@@ -499,29 +403,27 @@ static int run_operation(struct line *l, struct request *q, struct reply *r)
 }
 
 /* clang-format off */
-#define PUB_OPTIONS "pri delay ttl id ack-timeout"
 
 /* The verbs of every message come first: they are searched from the front. */
 static const struct verb verbs[] = {
-	/* name     words  their names                 features                       options and flags                command */
-	{ "PUB",     2, 2, "exchange key",             VERB_PAYLOAD | VERB_HEADERS | VERB_TRANSACTED,      PUB_OPTIONS " expect", "must",          command_publish },
-	{ "ACK",     0, 0, NULL,                       VERB_TAGS | VERB_TRANSACTED,                        NULL, NULL,                   command_ack },
-	{ "HELLO",   0, 0, NULL,                       VERB_ANSWERS | VERB_NO_LOGIN, "user pass vhost name heartbeat prefetch", NULL,         command_hello },
-	{ "PING",    0, 0, NULL,                       VERB_NO_LOGIN,                                NULL, NULL,                   command_ping },
-	{ "QUIT",    0, 0, NULL,                       VERB_NO_LOGIN,                                NULL, NULL,                   command_quit },
-	{ "OPEN",    0, 0, NULL,                       VERB_NO_CHANNEL,                  "prefetch", NULL,             command_open },
-	{ "CLOSE",   0, 0, NULL,                       VERB_NO_CHANNEL,                  NULL, NULL,                   command_close },
-	{ "SUB",     2, 2, "queue sid",                0,                                "prefetch ack priority rank notify-lease ack-timeout group from partition", NULL, command_subscribe },
-	{ "UNSUB",   1, 1, "sid",                      0,                                NULL, NULL,                   command_unsubscribe },
-	{ "GET",     1, 1, "queue",                    VERB_ANSWERS | VERB_LIST,         "max wait ack id match ack-timeout group from partition offset", NULL, command_get },
-	{ "NACK",    0, 0, NULL,                       VERB_TAGS | VERB_TRANSACTED,      "delay pri reason", "bury dead requeue", command_nack },
-	{ "TOUCH",   0, 0, NULL,                       VERB_TAGS,                        "for", NULL,                  command_touch },
-	{ "EXPLAIN", 2, 2, "exchange key",             VERB_DOCUMENT | VERB_ANSWERS | VERB_HEADERS, PUB_OPTIONS " payload", NULL, command_explain },
-	{ "BEGIN",   0, 0, NULL,                       0,                                NULL, NULL,                   command_transaction_begin },
-	{ "COMMIT",  0, 0, NULL,                       0,                                NULL, NULL,                   command_transaction_commit },
-	{ "ROLLBACK", 0, 0, NULL,                      0,                                NULL, NULL,                   command_transaction_rollback },
-	{ "HELP",    0, 0, NULL,                       VERB_DOCUMENT | VERB_ANSWERS | VERB_NO_LOGIN, NULL, NULL,                   command_help },
-	{ "", 0, 0, NULL, 0, NULL, NULL, NULL },
+	{ "PUB", 2, "exchange key", VERB_PAYLOAD | VERB_HEADERS | VERB_TRANSACTED, message_verbs_publish, command_publish },
+	{ "ACK", 0, NULL, VERB_TAGS | VERB_TRANSACTED, NULL, command_ack },
+	{ "HELLO", 0, NULL, VERB_ANSWERS | VERB_NO_LOGIN, message_verbs_hello, command_hello },
+	{ "PING", 0, NULL, VERB_NO_LOGIN, NULL, command_ping },
+	{ "QUIT", 0, NULL, VERB_NO_LOGIN, NULL, command_quit },
+	{ "OPEN", 0, NULL, VERB_NO_CHANNEL, message_verbs_open, command_open },
+	{ "CLOSE", 0, NULL, VERB_NO_CHANNEL, NULL, command_close },
+	{ "SUB", 2, "queue sid", 0, message_verbs_subscribe, command_subscribe },
+	{ "UNSUB", 1, "sid", 0, NULL, command_unsubscribe },
+	{ "GET", 1, "queue", VERB_ANSWERS | VERB_LIST, message_verbs_get, command_get },
+	{ "NACK", 0, NULL, VERB_TAGS | VERB_TRANSACTED, message_verbs_nack, command_nack },
+	{ "TOUCH", 0, NULL, VERB_TAGS, message_verbs_touch, command_touch },
+	{ "EXPLAIN", 2, "exchange key", VERB_DOCUMENT | VERB_ANSWERS | VERB_HEADERS, message_verbs_explain, command_explain },
+	{ "BEGIN", 0, NULL, 0, NULL, command_transaction_begin },
+	{ "COMMIT", 0, NULL, 0, NULL, command_transaction_commit },
+	{ "ROLLBACK", 0, NULL, 0, NULL, command_transaction_rollback },
+	{ "HELP", 0, NULL, VERB_DOCUMENT | VERB_ANSWERS | VERB_NO_LOGIN, NULL, command_help },
+	{ "", 0, NULL, 0, NULL, NULL },
 };
 /* clang-format on */
 
@@ -563,15 +465,13 @@ unsigned verb_features(const struct operation *o)
 	       (operation_parameter(o, PARAMETER_OPTIONS) ? VERB_ANY_OPTIONS : 0u);
 }
 
-static void add_optional(const char *words, const char *end, struct buf *out)
+bool verb_takes(const struct verb *v, struct slice name, bool is_flag)
 {
-	struct slice rest = slice_from(words);
-
-	while (rest.len > 0) {
-		struct slice word = slice_cut(&rest, ' ');
-
-		buf_printf(out, " [%" SLICE_FMT "%s]", SLICE_ARG(word), end);
-	}
+	for (const struct parameter *p = v->takes; p && p->name; p++)
+		if ((p->type == PARAMETER_FLAG) == is_flag &&
+		    slice_is(name, operation_line_name(p)))
+			return true;
+	return false;
 }
 
 static void add_usage(const struct verb *v, struct buf *out)
@@ -579,7 +479,7 @@ static void add_usage(const struct verb *v, struct buf *out)
 	struct slice words = slice_from(v->words);
 
 	buf_append_text(out, v->name);
-	for (unsigned i = 0; i < v->min_words; i++) {
+	while (words.len > 0) {
 		struct slice name = slice_cut(&words, ' ');
 
 		buf_printf(out, " <%" SLICE_FMT ">", SLICE_ARG(name));
@@ -588,9 +488,9 @@ static void add_usage(const struct verb *v, struct buf *out)
 		buf_append_text(out, "...");
 	if (v->features & VERB_TAGS)
 		buf_append_text(out, " <tag|first-last>...");
-	add_optional(words.data, "", out);
-	add_optional(v->options, "=", out);
-	add_optional(v->flags, "", out);
+	for (const struct parameter *p = v->takes; p && p->name; p++)
+		buf_printf(out, " [%s%s]", operation_line_name(p),
+			   p->type == PARAMETER_FLAG ? "" : "=");
 	if (v->features & VERB_HEADERS)
 		buf_append_text(out, " [h:name=value]...");
 	if (v->features & VERB_PAYLOAD)

@@ -77,61 +77,101 @@ static void expect_right(struct http_request *q)
 	drop(q);
 }
 
+struct asked {
+	uint64_t max, delay;
+	int64_t wait_ms, far;
+	bool is_ok;
+	unsigned kind;
+};
+
+#define ROW(n, t, field, least, most, otherwise)                               \
+	{                                                                      \
+		.name = n, .type = t, .offset = offsetof(struct asked, field), \
+		.min = least, .max = most, .fallback = otherwise               \
+	}
+
+static const struct parameter numbers[] = {
+	ROW("max", PARAMETER_UINT, max, 1, 10, 1),
+	ROW("delay", PARAMETER_UINT, delay, 1, 10, 4),
+	ROW("wait", PARAMETER_DURATION, wait_ms, 0, 5000, 0),
+	ROW("far", PARAMETER_INT, far, -5, 5, 0),
+	ROW("ok", PARAMETER_FLAG, is_ok, 0, 0, 0),
+	{ 0 },
+};
+static const struct parameter choice[] = {
+	{ .name = "kind",
+	  .type = PARAMETER_CHOICE,
+	  .offset = offsetof(struct asked, kind),
+	  .what = "up, down or none" },
+	{ 0 },
+};
+
 static void parameters_come_from_the_body_then_the_query(void **state)
 {
 	struct http_request *q = read_one("max=7&wait=1s&kind=a+b%26c",
 					  "{\"max\":9,\"ok\":true,\"far\":-3}");
+	struct asked got = { 0 };
+	struct error err;
 
 	assert_slice(http_request_path(q, "vhost"), "/");
 	assert_slice(http_request_path(q, "queue"), "jobs");
 	assert_null(http_request_path(q, "topic").data);
-	assert_int_equal(http_request_uint(q, "max", (struct number_limits){ 1, 10 }, 1),
-			 9);
-	assert_int_equal(
-		http_request_uint(q, "delay", (struct number_limits){ 1, 10 }, 4), 4);
-	assert_int_equal(
-		http_request_duration(q, "wait", (struct number_limits){ 0, 5000 }),
-		1000);
+	assert_int_equal(http_request_read(q, numbers, &got, &err), TIDE_OK);
+	assert_int_equal(got.max, 9);
+	assert_int_equal(got.delay, 4);
+	assert_int_equal(got.wait_ms, 1000);
+	assert_int_equal(got.far, -3);
+	assert_true(got.is_ok);
 	assert_slice(http_request_text(q, "kind"), "a b&c");
-	assert_int_equal(http_request_int(q, "far", -5, 5, 0), -3);
-	assert_true(http_request_flag(q, "ok"));
-	assert_false(http_request_flag(q, "delay"));
 	assert_null(http_request_name(q, "delay").data);
 	assert_slice(http_request_body(q), "{\"max\":9,\"ok\":true,\"far\":-3}");
 	assert_non_null(http_request_json(q));
 	expect_right(q);
 }
 
-static void a_choice_is_one_of_its_words(void **state)
+static void what_is_wrong_is_told(void **state)
 {
-	struct http_request *q = read_one("kind=or", "");
+	static const struct {
+		const char *query, *body;
+		const struct parameter *rows;
+		const char *text;
+	} cases[] = {
+		{ "max=11&wait=x", "{\"ok\":[1]}", numbers,
+		  "max: expected a number from 1 to 10, not '11'" },
+		{ "", "{\"ok\":[1]}", numbers,
+		  "ok: expected a string, a number or a boolean, not '[1]'" },
+		{ "far=-6", "", numbers,
+		  "far: expected a number from -5 to 5, not '-6'" },
+		{ "wait=6s", "", numbers,
+		  "wait: expected a duration like 250ms, 30s, 5m, 2h or 1d, from 0s to "
+		  "5s, "
+		  "not '6s'" },
+		{ "kind=or", "", choice, "kind: expected up, down or none, not 'or'" },
+	};
+	struct asked got = { 0 };
+	struct http_request *q;
+	struct error err;
 
-	assert_int_equal(http_request_choice(q, "wait", "up, down or none"), 0);
-	http_request_choice(q, "kind", "up, down or none");
-	expect_wrong(q, "kind: expected up, down or none, not 'or'");
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		q = read_one(cases[i].query, cases[i].body);
+		assert_int_equal(http_request_read(q, cases[i].rows, &got, &err),
+				 TIDE_ESYNTAX);
+		assert_string_equal(err.text, cases[i].text);
+		drop(q);
+	}
 	q = read_one("kind=none", "");
-	assert_int_equal(http_request_choice(q, "kind", "up, down or none"), 2);
-	expect_right(q);
-}
-
-static void the_first_wrong_parameter_is_told(void **state)
-{
-	struct http_request *q = read_one("max=11&wait=x", "{\"ok\":[1]}");
-
-	http_request_uint(q, "max", (struct number_limits){ 1, 10 }, 1);
-	http_request_duration(q, "wait", (struct number_limits){ 0, 5000 });
-	expect_wrong(q, "max: expected a number from 1 to 10, not '11'");
-	q = read_one("", "{\"ok\":[1]}");
-	http_request_flag(q, "ok");
-	expect_wrong(q, "ok: expected a string, a number or a boolean, not '[1]'");
+	assert_int_equal(http_request_read(q, choice, &got, &err), TIDE_OK);
+	assert_int_equal(got.kind, 2);
+	drop(q);
+	q = read_one("", "");
+	assert_int_equal(http_request_read(q, choice, &got, &err), TIDE_OK);
+	assert_int_equal(got.kind, 0);
+	drop(q);
 	q = read_one("", "{\"kind\":\"a b\"}");
 	http_request_name(q, "kind");
 	expect_wrong(
 		q, "kind: expected 1-255 bytes of UTF-8 without white space and control "
 		   "characters, not 'a b'");
-	q = read_one("far=-6", "");
-	http_request_int(q, "far", -5, 5, 0);
-	expect_wrong(q, "far: expected a number from -5 to 5, not '-6'");
 	q = read_one("", "");
 	http_request_refuse(q, "kind", SLICE("x"), "a %s", "y");
 	http_request_refuse(q, "wait", SLICE("x"), "a z");
@@ -178,8 +218,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(parameters_come_from_the_body_then_the_query),
-		cmocka_unit_test(a_choice_is_one_of_its_words),
-		cmocka_unit_test(the_first_wrong_parameter_is_told),
+		cmocka_unit_test(what_is_wrong_is_told),
 		cmocka_unit_test(options_are_pairs),
 		cmocka_unit_test(what_cannot_be_read_is_refused),
 	};
