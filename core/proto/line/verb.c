@@ -145,7 +145,7 @@ static int command_close(struct line *l, struct request *q, struct reply *r)
 static int read_publish(struct request *q, struct publish_spec *spec,
 			struct publish_demand *demand)
 {
-	const struct operation_request options = options_on_line(q);
+	struct operation_request options;
 
 	*spec = (struct publish_spec){
 		.headers = q->headers,
@@ -161,6 +161,7 @@ static int read_publish(struct request *q, struct publish_spec *spec,
 		demand->has_expected = false;
 		return TIDE_OK;
 	}
+	options = options_on_line(q);
 	return message_verbs_read_publish(demand ? message_verbs_publish
 						 : message_verbs_explain,
 					  &options, spec, demand, q->err);
@@ -284,14 +285,20 @@ static int read_range(struct slice word, struct tag_range *out, struct error *er
 			 SLICE_HEAD(word, 40));
 }
 
-static int settle(struct line *l, struct request *q, enum settle how, struct reply *r)
+static int read_settle(struct request *q, enum settle how, struct settle_spec *spec)
 {
 	const struct operation_request options = options_on_line(q);
+
+	return message_verbs_read_settle(&options, how, spec, q->err);
+}
+
+static int settle(struct line *l, struct request *q, enum settle how, struct reply *r)
+{
 	struct tag_range inline_ranges[TAG_RANGES_INLINE], *ranges = inline_ranges;
-	struct settle_spec spec = { 0 };
+	struct settle_spec spec = { .how = how };
 	struct slice rest = q->tags;
 	size_t words = 1;
-	int rc = message_verbs_read_settle(&options, how, &spec, q->err);
+	int rc = how == SETTLE_ACK ? TIDE_OK : read_settle(q, how, &spec);
 
 	if (rc < 0)
 		return rc;
