@@ -7,3 +7,10 @@ void bytes_seed(uint64_t first, uint64_t second)
 {
 	bytes_key = (struct bytes_key){ first, second };
 }
+
+/* Hexadecimal digits. */
+
+/* Random numbers from a state of one word (SplitMix64).
+ *
+ * Every state is as good a seed as any other. The same seed gives the same sequence.
+ * Not for secrets. */

@@ -8,6 +8,12 @@
 #include <stdint.h>
 #include <string.h>
 
+/* What bytes_hash is keyed with: two words that no client knows. */
+struct bytes_key {
+	uint64_t first, second;
+};
+extern struct bytes_key bytes_key;
+
 static inline uint64_t bytes_load_eight(const char *data)
 {
 	uint64_t n;
@@ -40,12 +46,6 @@ static inline bool bytes_is_equal(const char *a, const char *b, size_t len)
 			return false;
 	return bytes_load_few(a, len) == bytes_load_few(b, len);
 }
-
-/* What bytes_hash is keyed with: two words that no client knows. */
-struct bytes_key {
-	uint64_t first, second;
-};
-extern struct bytes_key bytes_key;
 
 /* Key the hash, once and before any table is filled. Without it, as in tests and in the
  * client library, every process hashes alike. */
@@ -89,4 +89,49 @@ static inline uint32_t bytes_hash(const char *data, size_t len)
 {
 	return (uint32_t)(bytes_hash_wide(data, len) * UINT64_C(0x9e3779b97f4a7c15) >>
 			  32);
+}
+
+/* The lower-case digit of `n`, 0 to 15. */
+static inline char hex_digit(unsigned n)
+{
+	return "0123456789abcdef"[n & 0xf];
+}
+
+/* What a lower-case digit stands for; -1 when it is none. */
+static inline int hex_value_lower(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* The same for digits of both cases. */
+static inline int hex_value(char c)
+{
+	return hex_value_lower(c >= 'A' && c <= 'F' ? (char)(c - 'A' + 'a') : c);
+}
+
+static inline uint64_t random_next(uint64_t *state)
+{
+	uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
+
+	z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+	return z ^ z >> 31;
+}
+
+/* 0 to `limit`, each equally likely. Numbers beyond the last whole multiple are drawn
+ * again. */
+static inline uint64_t random_up_to(uint64_t *state, uint64_t limit)
+{
+	uint64_t count = limit + 1;
+	uint64_t beyond, drawn;
+
+	if (limit == UINT64_MAX)
+		return random_next(state);
+	beyond = UINT64_MAX - UINT64_MAX % count;
+	do
+		drawn = random_next(state);
+	while (drawn >= beyond);
+	return drawn % count;
 }

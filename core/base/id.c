@@ -3,7 +3,7 @@
 #include <endian.h>
 #include <string.h>
 
-#include "hex.h"
+#include "bytes.h"
 
 #define SEQUENCE_BITS 12
 #define SEQUENCE_MAX ((1u << SEQUENCE_BITS) - 1)

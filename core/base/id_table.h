@@ -3,9 +3,22 @@
  * No change takes long, however much is in it (growing.h). A zeroed table is empty. */
 #pragma once
 
+#include <stddef.h>
 #include <stdint.h>
 
-#include "growing.h"
+struct growing_item {
+	struct growing_item *chain; /* the next of its bucket */
+};
+
+/* The hash of an item that is in the table. */
+typedef size_t (*growing_hash_fn)(const struct growing_item *item);
+
+struct growing {
+	struct growing_item ***segments; /* of buckets; NULL while it is empty */
+	size_t segment_cap;
+	size_t buckets;
+	size_t count;
+};
 
 /* About what an item costs, its part of the table and of malloc included. */
 #define ID_TABLE_ITEM_BYTES 48
@@ -13,6 +26,13 @@
 struct id_table {
 	struct growing items;
 };
+
+/* The first of the bucket of a hash; NULL: the bucket is empty. */
+struct growing_item *growing_first(const struct growing *t, size_t hash);
+void growing_add(struct growing *t, struct growing_item *item, growing_hash_fn hash_of);
+/* The item is in the table. */
+void growing_remove(struct growing *t, struct growing_item *item,
+		    growing_hash_fn hash_of);
 
 /* Takes a time that depends on how much is in it. */
 void id_table_deinit(struct id_table *t);

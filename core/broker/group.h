@@ -14,7 +14,7 @@
  * turn. */
 #pragma once
 
-#include "base/position.h"
+#include "base/duration.h"
 #include "base/table.h"
 #include "trend.h"
 #include "log/claim.h"

@@ -7,7 +7,7 @@
  * Partitions are made when they are first used, as shards are. */
 #pragma once
 
-#include "base/position.h"
+#include "base/duration.h"
 #include "log/partition.h"
 #include "shard/publish_ids.h"
 

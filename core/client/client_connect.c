@@ -7,7 +7,7 @@
 #include "base/container.h"
 #include "base/mem.h"
 #include "base/percent.h"
-#include "base/random.h"
+#include "base/bytes.h"
 #include "client.h"
 #include "tls/dial.h"
 #include "tls/tls.h"

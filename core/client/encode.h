@@ -4,7 +4,7 @@
 
 #include "base/buf.h"
 #include "base/error.h"
-#include "base/url.h"
+#include "base/percent.h"
 #include "tidemq/client.h"
 
 #define ENCODE_LINE_MAX 65536 /* with its line end */

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "base/exposition.h"
+#include "base/tally.h"
 #include "base/json.h"
 
 enum figure_kind {

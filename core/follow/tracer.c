@@ -7,7 +7,7 @@
 #include "base/container.h"
 #include "base/id_table.h"
 #include "base/mem.h"
-#include "base/random.h"
+#include "base/bytes.h"
 #include "base/table.h"
 #include "base/topic_pattern.h"
 #include "base/utf8.h"

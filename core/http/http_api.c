@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-#include "base/exposition.h"
+#include "base/tally.h"
 #include "base/mem.h"
 #include "session/service_health.h"
 #include "session/session_metrics.h"

@@ -7,7 +7,7 @@
 #include <xxhash.h>
 
 #include "base/bytes.h"
-#include "base/position.h"
+#include "base/duration.h"
 
 enum {
 	HAS_GAP = 0x01,

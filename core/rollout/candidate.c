@@ -14,7 +14,7 @@
 #include "broker/queue_figures.h"
 #include "trials.h"
 #include "host/log.h"
-#include "host/trust.h"
+#include "host/machine.h"
 #include "rules/sandbox/bundle.h"
 #include "rules/engine/reload.h"
 #include "rules/engine/strategy.h"
@@ -25,7 +25,7 @@
 
 /* The directory. Whoever may ask for a shadow or a replay runs its scripts in the broker,
  * and reads in the answer what does not load: it must lie below a configured one, and be
- * closed to others than those who may change the rules (host/trust.h). */
+ * closed to others than those who may change the rules (host/machine.h). */
 
 int candidate_base(const struct broker_config *config, char out[PATH_MAX],
 		   struct error *err)
@@ -61,7 +61,7 @@ static int check_trust(const struct broker_config *config, const char *path,
 	int rc;
 
 	snprintf(at, sizeof(at), "%s", path);
-	while ((rc = trust_check(at, config->rules_dir, err)) == TIDE_OK &&
+	while ((rc = machine_check_trust(at, config->rules_dir, err)) == TIDE_OK &&
 	       strcmp(at, within) != 0 && (slash = strrchr(at, '/')) && slash > at)
 		*slash = '\0';
 	return rc;
@@ -83,13 +83,13 @@ static int find_dir(const struct broker_config *config, struct slice dir,
 		return error_set(err, TIDE_ENOTFOUND, "the path is too long");
 	if (!realpath(path, out)) {
 		/* What there is elsewhere is not told. */
-		if (!trust_is_within(path, within) || strstr(path, "/.."))
+		if (!machine_is_within(path, within) || strstr(path, "/.."))
 			return refuse_place(path, within, err);
 		return error_set(err, TIDE_ENOTFOUND,
 				 "there is no directory '%s' on the broker's machine",
 				 path);
 	}
-	if (!trust_is_within(out, within))
+	if (!machine_is_within(out, within))
 		return refuse_place(path, within, err);
 	if (stat(out, &st) != 0 || !S_ISDIR(st.st_mode))
 		return error_set(err, TIDE_ENOTFOUND,

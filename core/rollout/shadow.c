@@ -4,7 +4,7 @@
 
 #include "base/container.h"
 #include "base/mem.h"
-#include "base/random.h"
+#include "base/bytes.h"
 #include "broker/config.h"
 #include "broker/declare.h"
 #include "broker/vhost.h"

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "figures/figure.h"
-#include "host/usage.h"
+#include "host/machine.h"
 #include "service.h"
 
 /* What the rows read: all of one moment. */

@@ -10,7 +10,7 @@
 
 #include "base/args.h"
 #include "base/json.h"
-#include "base/position.h"
+#include "base/duration.h"
 #include "follow/tracer.h"
 #include "reply.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/container.h"
-#include "base/exposition.h"
+#include "base/tally.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "broker/exchange.h"

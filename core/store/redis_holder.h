@@ -26,7 +26,7 @@
 #pragma once
 
 #include "base/buf.h"
-#include "host/process.h"
+#include "host/machine.h"
 #include "redis_request.h"
 #include "store.h"
 

@@ -8,7 +8,7 @@
  * User, password, host, path and files are percent-decoded. */
 #pragma once
 
-#include "base/url.h"
+#include "base/percent.h"
 
 enum redis_url_kind { REDIS_URL_NONE, REDIS_URL_EMBEDDED, REDIS_URL_TCP, REDIS_URL_UNIX };
 

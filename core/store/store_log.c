@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
-#include "base/position.h"
+#include "base/duration.h"
 #include "host/log.h"
 #include "store_private.h"
 

@@ -4,7 +4,7 @@
 
 #include "base/id.h"
 #include "base/mem.h"
-#include "base/position.h"
+#include "base/duration.h"
 #include "host/log.h"
 #include "codec.h"
 #include "store_private.h"

@@ -4,7 +4,7 @@
 
 #include <uv.h>
 
-#include "base/url.h"
+#include "base/percent.h"
 
 /* Embedded in its owner, zeroed but for the first part. The callbacks come from the loop,
  * never from a call on the dial. */

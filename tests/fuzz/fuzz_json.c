@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json_tape.h"
+#include "base/json.h"
 #include "base/mem.h"
 
 #define DEPTH_MAX 32

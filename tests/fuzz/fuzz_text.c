@@ -10,7 +10,6 @@
 #include "base/duration.h"
 #include "base/mem.h"
 #include "base/percent.h"
-#include "base/position.h"
 #include "base/topic_pattern.h"
 #include "client/encode.h"
 #include "store/store.h"

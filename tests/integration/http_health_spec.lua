@@ -13,7 +13,12 @@ describe('/health/ready', function()
     http = Http.connect(broker)
   end
 
-  after_each(function() if broker then broker:destroy() end end)
+  after_each(function()
+    if not broker then return end
+    broker:expect_clean_stop()
+    broker:destroy()
+    broker = nil
+  end)
 
   local function becomes(status, list, code)
     local answer
@@ -36,7 +41,6 @@ describe('/health/ready', function()
       becomes(503, 'reasons', 'store'))
     broker.redis:run()
     becomes(200, 'reasons', nil)
-    broker:expect_clean_stop()
   end)
 
   it('says that publishes are refused, or held back', function()
@@ -49,7 +53,6 @@ describe('/health/ready', function()
     c:ok 'DECLARE queue jobs'
     c:send(('PUB - jobs 100000\r\n' .. ('x'):rep(100000) .. '\r\n'):rep(12))
     assert.matches('^publishers are held back: messages fill %d+ MiB of memory$', becomes(503, 'reasons', 'blocked'))
-    broker:expect_clean_stop()
   end)
 
   it('warns of rules that were refused, and tells no stranger what is in them', function()
@@ -63,7 +66,6 @@ describe('/health/ready', function()
     assert.is_nil(text:find('mine', 1, true))
     broker:remove_rule 'routing/mine.lua'
     becomes(200, 'warnings', nil)
-    broker:expect_clean_stop()
   end)
 
   it('warns when the last good generation serves since the start', function()
@@ -73,6 +75,5 @@ describe('/health/ready', function()
     broker:run()
     http = Http.connect(broker)
     becomes(200, 'warnings', 'rules')
-    broker:expect_clean_stop()
   end)
 end)

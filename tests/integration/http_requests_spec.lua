@@ -32,7 +32,12 @@ describe('what reads HTTP', function()
     return broker:connect()
   end
 
-  after_each(function() if broker then broker:destroy() end end)
+  after_each(function()
+    if not broker then return end
+    broker:expect_clean_stop()
+    broker:destroy()
+    broker = nil
+  end)
 
   it('takes and refuses each case by its status', function()
     start()
@@ -53,7 +58,6 @@ describe('what reads HTTP', function()
       count = count + 1
     end)
     assert.is_true(count > 140)
-    broker:expect_clean_stop()
   end)
 
   it('is not held up by a line that does not end', function()
@@ -65,7 +69,6 @@ describe('what reads HTTP', function()
       assert.is_true(http:answer().status >= 400)
       c:expect_answer('PING', 'OK')
     end
-    broker:expect_clean_stop()
   end)
 
   it('needs no descriptor but that of the connection', function()
@@ -81,7 +84,6 @@ describe('what reads HTTP', function()
       list[i]:expect(200, 'GET', '/api/whoami')
     end
     assert.equal(before + 50, count())
-    broker:expect_clean_stop()
   end)
 
   it('takes the same byte by byte', function()
@@ -99,7 +101,6 @@ describe('what reads HTTP', function()
     assert.equal(1, http:answer().json.queues)
     assert.equal(404, http:answer().status)
     assert.equal('one', c:get('jobs ack=auto')[1].payload)
-    broker:expect_clean_stop()
   end)
 
   it('asks for a body that waits for a word', function()
@@ -113,7 +114,6 @@ describe('what reads HTTP', function()
     -- Not for one that is refused anyway.
     http.client:send('PUT /nowhere HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n')
     assert.equal(404, http:head().status)
-    broker:expect_clean_stop()
   end)
 
   it('ends the connection as the version says', function()
@@ -134,7 +134,6 @@ describe('what reads HTTP', function()
     http.client:send 'GET /metrics HTTP/1.0\r\n\r\n'
     assert.is_nil(http:head().headers['transfer-encoding'])
     assert.matches('^# HELP tidemq_.*\n$', http.client:drain_to_end())
-    broker:expect_clean_stop()
   end)
 
   it('makes one answer at a time for who reads none', function()
@@ -155,6 +154,5 @@ describe('what reads HTTP', function()
     reader.client = list[1]
     for _ = 1, 20 do assert.equal(100, #reader:answer().json.messages) end
     for _, one in ipairs(list) do one:close() end
-    broker:expect_clean_stop()
   end)
 end)

@@ -16,7 +16,12 @@ describe('the HTTP port', function()
     return Http.connect(broker)
   end
 
-  after_each(function() if broker then broker:destroy() end end)
+  after_each(function()
+    if not broker then return end
+    broker:expect_clean_stop()
+    broker:destroy()
+    broker = nil
+  end)
 
   it('answers without a login while there are no users, and keeps the connection', function()
     local http = start()
@@ -35,19 +40,15 @@ describe('the HTTP port', function()
     end
     assert.matches('^127%.0%.0%.1:%d+$', answer.row.peer)
     assert.equal(200, http:get('/api/stats').status)
-    broker:expect_clean_stop()
   end)
 
   it('is closed by --http none', function()
     broker = Broker.start()
     assert.is_nil(broker:stdout():find('http', 1, true))
-    broker:expect_clean_stop()
   end)
 
   it('has the page and the health, for everybody', function()
-    broker = Broker.start { http = '127.0.0.1:0', redis = {}, stopped = true }
-    users.restore(broker.redis, { anna = {} })
-    broker:run()
+    broker = users.start({ anna = {} }, { http = '127.0.0.1:0' })
     local http = Http.connect(broker)
     local page = http:get '/'
     assert.equal(200, page.status)
@@ -57,7 +58,6 @@ describe('the HTTP port', function()
     assert.equal(304, http:get('/', { ['If-None-Match'] = page.headers.etag }).status)
     assert.same({ live = true }, http:expect(200, 'GET', '/health/live'))
     assert.is_true(http:expect(200, 'GET', '/health/ready').ready)
-    broker:expect_clean_stop()
   end)
 
   it('tells what is wrong with a request', function()
@@ -70,13 +70,10 @@ describe('the HTTP port', function()
     assert.equal(415, http:request('GET', '/api/stats', 'x=1').status)
     assert.matches('^the body is not JSON: line 1, column 1',
       http:request('GET', '/api/stats', '{', { ['Content-Type'] = 'application/json' }).json.error.text)
-    broker:expect_clean_stop()
   end)
 
   it('takes HTTP Basic when users are defined', function()
-    broker = Broker.start { http = '127.0.0.1:0', redis = {}, stopped = true }
-    users.restore(broker.redis, { anna = { tags = { 'monitor' } }, bert = {} })
-    broker:run()
+    broker = users.start({ anna = { tags = { 'monitor' } }, bert = {} }, { http = '127.0.0.1:0' })
     local http = Http.connect(broker)
     local answer = http:get '/api/stats'
     assert.equal(401, answer.status)
@@ -98,7 +95,6 @@ describe('the HTTP port', function()
     http:expect_error(403, 'denied', 'PUT', '/api/vhosts/absent/queues/q')
     http:log_in('bert', 'wrong')
     http:expect_error(401, 'denied', 'GET', '/api/stats')
-    broker:expect_clean_stop()
   end)
 
   it('makes a vhost that a grant names by a declaration alone', function()
@@ -129,7 +125,6 @@ describe('the HTTP port', function()
     local root = Http.connect(broker, { user = 'root', password = users.password })
     root:expect(200, 'PUT', '/api/users/root/grants/store', { configure = '.*', write = '.*', read = '.*' })
     check(root, 'store')
-    broker:expect_clean_stop()
   end)
 
   describe('with an answer that does not end', function()
@@ -156,7 +151,6 @@ describe('the HTTP port', function()
       -- Who has gone is noticed.
       local c = broker:connect()
       assert.is_truthy(wait.poll(function() return #c:document 'LIST connections' == 1 end))
-      broker:expect_clean_stop()
     end)
 
     it('ends it when the broker stops', function()
@@ -174,22 +168,18 @@ describe('the HTTP port', function()
         if row.protocol == 'http' then c:ok('KILL connection ' .. row.connection) end
       end
       http.client:drain_to_end()
-      broker:expect_clean_stop()
     end)
 
     it('ends it when its user is deleted, and asks before who may see it', function()
-      broker = Broker.start { http = '127.0.0.1:0', redis = {}, stopped = true }
-      users.restore(broker.redis, {
+      broker = users.start({
         anna = { tags = { 'monitor' } }, bert = { vhosts = { ['/'] = { read = '.*' } } }, root = { tags = { 'admin' } },
-      })
-      broker:run()
+      }, { http = '127.0.0.1:0' })
       local http = Http.connect(broker, { user = 'bert', password = users.password })
       http:expect_error(403, 'denied', 'GET', '/api/events')
       http:log_in('anna', users.password)
       events(http)
       users.connect(broker, 'root'):ok 'USER delete anna'
       http.client:drain_to_end()
-      broker:expect_clean_stop()
     end)
   end)
 
@@ -203,7 +193,6 @@ describe('the HTTP port', function()
     broker:expect_memory_below(before + (8 << 20))
     http:close()
     sender:close()
-    broker:expect_clean_stop()
   end)
 
   it('answers requests that come all at once, in their order', function()
@@ -214,7 +203,6 @@ describe('the HTTP port', function()
     end
     http.client:send(table.concat(parts))
     for i = 1, 500 do assert.equal(i % 2 == 0 and 200 or 404, http:answer().status) end
-    broker:expect_clean_stop()
   end)
 
   it('closes who reads nothing for the write timeout', function()
@@ -223,13 +211,10 @@ describe('the HTTP port', function()
     sender.sock:send(('GET /api/stats HTTP/1.1\r\nHost: localhost\r\n\r\n'):rep(20000))
     broker:expect_log 'closed: it read nothing for the write timeout'
     sender:close()
-    broker:expect_clean_stop()
   end)
 
   it('survives who leaves while it is decided who he is', function()
-    broker = Broker.start { http = '127.0.0.1:0', redis = {}, stopped = true }
-    users.restore(broker.redis, { anna = { tags = { 'monitor' } } })
-    broker:run()
+    broker = users.start({ anna = { tags = { 'monitor' } } }, { http = '127.0.0.1:0' })
     -- A wrong password is answered late.
     local slow = Http.connect(broker, { user = 'anna', password = 'wrong' })
     slow:expect(401, 'GET', '/api/stats')
@@ -239,7 +224,6 @@ describe('the HTTP port', function()
     local killed = Http.connect(broker, { user = 'anna', password = 'wrong' })
     killed:send('GET', '/api/stats')
     http:expect(200, 'GET', '/api/stats')
-    broker:expect_clean_stop()
   end)
 
   describe('asked by a browser', function()
@@ -260,7 +244,6 @@ describe('the HTTP port', function()
         assert.equal(('a page of %s may not ask this broker: only its own pages may, '
           .. 'and those of serve --http-origin'):format(origin), text)
       end
-      broker:expect_clean_stop()
     end)
 
     it('is not led astray by names, while nobody must log in', function()
@@ -281,7 +264,6 @@ describe('the HTTP port', function()
         .. 'or define users', text)
       -- A probe knows it by any name.
       assert.equal(200, (status_with(http, { Host = 'evil.example' }, '/health/live')))
-      broker:expect_clean_stop()
     end)
 
     it('is asked by the host of an absolute address, whatever the header says', function()
@@ -302,17 +284,13 @@ describe('the HTTP port', function()
       for _, target in ipairs { 'http:///api/stats', 'http://127.0.0.1:1@evil.example/', 'ftp://localhost/' } do
         assert.equal(400, (status_with(Http.connect(broker), nil, target)), target)
       end
-      broker:expect_clean_stop()
     end)
 
     it('takes any name when users are defined', function()
-      broker = Broker.start { http = '127.0.0.1:0', redis = {}, stopped = true }
-      users.restore(broker.redis, { anna = { tags = { 'monitor' } } })
-      broker:run()
+      broker = users.start({ anna = { tags = { 'monitor' } } }, { http = '127.0.0.1:0' })
       local http = Http.connect(broker, { user = 'anna', password = users.password })
       assert.equal(200, (status_with(http, { Host = 'broker.example' })))
       assert.equal(403, (status_with(http, { Host = 'broker.example', Origin = 'http://evil.example' })))
-      broker:expect_clean_stop()
     end)
 
     it('answers pages of the origins that it is started with', function()
@@ -354,7 +332,6 @@ describe('the HTTP port', function()
       assert.equal(403, asked('https://evil.example', 'OPTIONS', '/api/vhosts/%2F/queues/q', wanted).status)
       assert.equal(405, http:request('OPTIONS', '/api/vhosts/%2F/queues/q').status)
       assert.equal(200, asked(app, 'GET', '/api/stats').status)
-      broker:expect_clean_stop()
     end)
 
     it('answers any page when it is told to, without the passwords that a browser knows', function()
@@ -374,7 +351,6 @@ describe('the HTTP port', function()
       assert.is_nil(answer.headers['access-control-allow-credentials'])
       answer = http:get('/api/stats', { Origin = 'https://app.example' })
       assert.equal('true', answer.headers['access-control-allow-credentials'])
-      broker:expect_clean_stop()
     end)
 
     it('is not started with what is no origin', function()
@@ -394,7 +370,6 @@ describe('the HTTP port', function()
       assert.equal(415, http:request('PUT', path, '{}', { ['Content-Type'] = 'application/jsonx' }).status)
       local typed = { ['Content-Type'] = 'application/json; charset=utf-8' }
       assert.is_true(http:request('PUT', path, '{}', typed).status < 300)
-      broker:expect_clean_stop()
     end)
   end)
 
@@ -405,7 +380,6 @@ describe('the HTTP port', function()
       assert.is_true(answer.status == 431 or answer.status == 413, tostring(answer.status))
       http = Http.connect(broker)
       assert.is_true(http:request('GET', '/' .. ('x'):rep(40000)).status >= 400)
-      broker:expect_clean_stop()
     end)
 
     it('of a body, told before it has come', function()
@@ -426,7 +400,6 @@ describe('the HTTP port', function()
       http.client:send '0\r\n\r\n'
       assert.equal(413, http:answer().status)
       http:expect(200, 'GET', '/api/stats')
-      broker:expect_clean_stop()
     end)
 
     it('of the values in a body, which take more memory than their text', function()
@@ -438,7 +411,6 @@ describe('the HTTP port', function()
       -- What stands in a text does not count.
       local text = ('[{,\\\\\\"'):rep(100000)
       assert.equal(200, http:request('POST', path, ('{"payload":"%s"}'):format(text), typed).status)
-      broker:expect_clean_stop()
     end)
 
     it('of what the length of a body may be taken for', function()
@@ -458,7 +430,6 @@ describe('the HTTP port', function()
           answer.json.error.text)
         http.client:expect_closed()
       end
-      broker:expect_clean_stop()
     end)
 
     it('of the time that a request takes to come', function()
@@ -480,7 +451,6 @@ describe('the HTTP port', function()
       assert.equal(200, waiting:answer().status)
       -- One that is idle between two requests is not slow.
       http:expect(200, 'GET', '/api/stats')
-      broker:expect_clean_stop()
     end)
 
     it('of connections, like any port', function()
@@ -495,7 +465,6 @@ describe('the HTTP port', function()
       assert.equal('the limit of 2 connections is reached', answer.json.error.text)
       three.client:expect_closed()
       two:ok 'PING'
-      broker:expect_clean_stop()
     end)
 
     it('of descriptors, of which a connection has one', function()
@@ -506,13 +475,10 @@ describe('the HTTP port', function()
         list[i] = Http.connect(broker)
         assert.equal(200, list[i]:get('/health/live').status)
       end
-      broker:expect_clean_stop()
     end)
 
     it('of wrong passwords', function()
-      broker = Broker.start { http = '127.0.0.1:0', redis = {}, stopped = true }
-      users.restore(broker.redis, { anna = { tags = { 'monitor' } } })
-      broker:run()
+      broker = users.start({ anna = { tags = { 'monitor' } } }, { http = '127.0.0.1:0' })
       local list = {}
       for i = 1, 6 do
         list[i] = Http.connect(broker, { user = 'anna', password = 'wrong' })
@@ -522,7 +488,6 @@ describe('the HTTP port', function()
       local http = Http.connect(broker, { user = 'anna', password = users.password })
       local logins = http:expect(200, 'GET', '/api/stats').logins
       assert.equal(6, logins.refused)
-      broker:expect_clean_stop()
     end)
   end)
 
@@ -567,6 +532,5 @@ describe('the HTTP port', function()
     half:send 'GET / HT'
     half:shutdown()
     assert.equal('closed', half:expect_closed())
-    broker:expect_clean_stop()
   end)
 end)

@@ -14,7 +14,12 @@ describe('a WebSocket', function()
     broker = Broker.start(options)
   end
 
-  after_each(function() if broker then broker:destroy() end end)
+  after_each(function()
+    if not broker then return end
+    broker:expect_clean_stop()
+    broker:destroy()
+    broker = nil
+  end)
 
   local function connect(headers)
     local ws = Websocket.connect(broker, headers)
@@ -44,7 +49,6 @@ describe('a WebSocket', function()
     ws:send 'DISCONNECT\nreceipt:bye\n\n\0'
     ws:expect '^RECEIPT\nreceipt%-id:bye\n'
     ws:expect_close(1000)
-    broker:expect_clean_stop()
   end)
 
   it('may cut frames anywhere, and put several into one', function()
@@ -71,7 +75,6 @@ describe('a WebSocket', function()
     assert.equal('three', broker:connect():get('a max=3 ack=auto')[3].payload)
     ws:send(string.pack('>I2', 1000) .. 'done', { opcode = Websocket.CLOSE })
     ws:expect_close(1000)
-    broker:expect_clean_stop()
   end)
 
   it('carries large messages both ways', function()
@@ -87,7 +90,6 @@ describe('a WebSocket', function()
     end
     assert.is_truthy(receipt)
     assert.is_true(message.payload:match '\n\n(.*)%z\n$' == body)
-    broker:expect_clean_stop()
   end)
 
   it('is closed with a code that says why', function()
@@ -106,13 +108,11 @@ describe('a WebSocket', function()
     ws = connect():send 'SUBSCRIBE\nid:1\ndestination:/queue/new\n\n\0NONSENSE\n\n\0'
     ws:expect '^ERROR\n'
     ws:expect_close(1000)
-    broker:expect_clean_stop()
   end)
 
   it('logs in by CONNECT', function()
-    broker = Broker.start { http = '127.0.0.1:0', redis = {}, stopped = true }
-    users.restore(broker.redis, { anna = { vhosts = { ['/'] = { configure = '.*', write = '.*', read = '.*' } } } })
-    broker:run()
+    local all = { ['/'] = { configure = '.*', write = '.*', read = '.*' } }
+    broker = users.start({ anna = { vhosts = all } }, { http = '127.0.0.1:0' })
     local ws = Websocket.connect(broker)
     ws:send(('CONNECT\naccept-version:1.2\nhost:/\nlogin:anna\npasscode:%s\n\n\0'):format(users.password))
     ws:expect '^CONNECTED\n'
@@ -120,15 +120,12 @@ describe('a WebSocket', function()
     ws:send 'CONNECT\naccept-version:1.2\nhost:/\nlogin:anna\npasscode:wrong\n\n\0'
     ws:expect '^ERROR\n.*code:denied\n'
     ws:expect_close(1000)
-    broker:expect_clean_stop()
   end)
 
   it('ends with the broker, by KILL, and when nobody logs in', function()
-    broker = Broker.start { http = '127.0.0.1:0', redis = {}, args = { '--login-timeout', '2s' }, stopped = true }
-    users.restore(broker.redis, {
+    broker = users.start({
       root = { tags = { 'admin' }, vhosts = { ['/'] = { configure = '.*', write = '.*', read = '.*' } } },
-    })
-    broker:run()
+    }, { http = '127.0.0.1:0', args = { '--login-timeout', '2s' } })
     local login = ('CONNECT\naccept-version:1.2\nhost:/\nlogin:root\npasscode:%s\n\n\0'):format(users.password)
     local silent, killed, last = Websocket.connect(broker), Websocket.connect(broker), Websocket.connect(broker)
     killed:send(login):expect '^CONNECTED\n'
@@ -161,7 +158,6 @@ describe('a WebSocket', function()
       assert.equal('\n', frame.payload)
     end
     ws:expect_close(1000)
-    broker:expect_clean_stop()
   end)
 
   it('holds back who publishes too much, and loses nothing', function()
@@ -175,7 +171,6 @@ describe('a WebSocket', function()
       count = count + #c:get 'jobs max=10 ack=auto'
       return count == 100
     end), count .. ' came')
-    broker:expect_clean_stop()
   end)
 
   it('is not opened by other pages, or for what is no WebSocket', function()
@@ -190,7 +185,6 @@ describe('a WebSocket', function()
     local http = Http.connect(broker)
     assert.equal(426, http:get('/stomp').status)
     assert.equal(405, http:post('/stomp').status)
-    broker:expect_clean_stop()
   end)
 
   it('is for pages of the origins that the broker is started with, too', function()

@@ -2,7 +2,7 @@
 
 #include "base/container.h"
 #include "base/duration.h"
-#include "base/hex.h"
+#include "base/bytes.h"
 #include "base/id.h"
 #include "base/mem.h"
 #include "base/percent.h"

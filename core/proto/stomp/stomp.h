@@ -8,7 +8,7 @@
 #pragma once
 
 #include "base/args.h"
-#include "base/position.h"
+#include "base/duration.h"
 #include "base/table.h"
 #include "proto/protocol.h"
 #include "stomp_frame.h"

@@ -8,7 +8,7 @@
 
 #include "base/base64.h"
 #include "crc32.h"
-#include "base/hex.h"
+#include "base/bytes.h"
 #include "rules/sandbox/field.h"
 #include "rules/sandbox/read_only.h"
 #include "rules/sandbox/script.h"

@@ -12,7 +12,7 @@
 #include "api_time.h"
 #include "base/args.h"
 #include "base/duration.h"
-#include "base/random.h"
+#include "base/bytes.h"
 #include "decision_context.h"
 #include "document.h"
 #include "host/log.h"

@@ -10,7 +10,7 @@
 
 #include <lua.h>
 
-#include "base/json_tape.h"
+#include "base/json.h"
 #include "base/slice.h"
 
 #define DOCUMENT_BYTES_MAX ((size_t)1 << 20)

@@ -10,7 +10,7 @@
 
 #include "engine_private.h"
 #include "host/log.h"
-#include "host/trust.h"
+#include "host/machine.h"
 #include "rules/sandbox/bundle.h"
 
 /* Memory for the process itself, in addition to the memory of scripts. */
@@ -61,13 +61,13 @@ static int check_place(const struct trial_spec *spec, const char *path, const ch
 
 	if (!spec->within[0])
 		return TIDE_OK;
-	if (!realpath(path, real) || !trust_is_within(real, spec->within) ||
+	if (!realpath(path, real) || !machine_is_within(real, spec->within) ||
 	    !slice_has_suffix(slice_from(real), ".lua"))
 		return error_set(err, TIDE_ERULE,
 				 "%s: leads to a place that is no Lua file below '%s' "
 				 "(serve --rules-candidates)",
 				 name, spec->within);
-	if (trust_check(real, spec->owned_like, &why) != TIDE_OK)
+	if (machine_check_trust(real, spec->owned_like, &why) != TIDE_OK)
 		return error_set(err, TIDE_ERULE, "%s: %s", name, why.text);
 	return TIDE_OK;
 }

@@ -1,5 +1,6 @@
 --- Users for tests. A password costs the broker some 100 ms when it hashes it: `restore`
 --- puts hashes that cost less into Redis before the broker starts.
+local Broker = require 'support.broker'
 local json = require 'dkjson'
 
 local M = {}
@@ -31,6 +32,18 @@ end
 ---@param users table<string, table> by name, as in `text`
 function M.restore(redis, users)
   for name, spec in pairs(users) do redis:cli('HSET', 'tide:users', name, M.text(spec)) end
+end
+
+--- A broker whose Redis has users from the start.
+---@param users table<string, table> by name, as in `text`
+---@param options? table of Broker.start
+---@return Broker
+function M.start(users, options)
+  options = options or {}
+  options.redis, options.stopped = options.redis or {}, true
+  local broker = Broker.start(options)
+  M.restore(broker.redis, users)
+  return broker:run()
 end
 
 --- A connection that has not logged in.

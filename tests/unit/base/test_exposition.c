@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/exposition.h"
+#include "base/tally.h"
 
 static const struct exposition_family ready = { "tidemq_queue_messages_ready",
 						EXPOSITION_GAUGE, "Messages ready." };

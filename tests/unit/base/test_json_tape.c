@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/json_tape.h"
+#include "base/json.h"
 #include "failing_mem.h"
 
 static struct json_tape tape;

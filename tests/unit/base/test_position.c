@@ -1,6 +1,6 @@
 #include "check.h"
 
-#include "base/position.h"
+#include "base/duration.h"
 
 static struct position read(const char *text)
 {

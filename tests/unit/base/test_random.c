@@ -1,6 +1,6 @@
 #include "check.h"
 
-#include "base/random.h"
+#include "base/bytes.h"
 
 TEST_THAT(a_seed_gives_one_sequence)
 {

@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "host/process.h"
+#include "host/machine.h"
 
 /* A process that does nothing until it is killed, and what it says of itself. */
 static pid_t begin_child(struct process *out)

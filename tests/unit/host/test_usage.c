@@ -4,7 +4,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "host/usage.h"
+#include "host/machine.h"
 
 #define MIB ((size_t)1 << 20)
 

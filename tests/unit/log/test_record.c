@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/position.h"
+#include "base/duration.h"
 #include "failing_mem.h"
 #include "log/record.h"
 #include "record_seal.h"

@@ -69,7 +69,7 @@ struct world {
 
 static struct world w;
 
-static uint64_t random_next(void)
+static uint64_t next_random(void)
 {
 	w.random ^= w.random << 13;
 	w.random ^= w.random >> 7;
@@ -79,7 +79,7 @@ static uint64_t random_next(void)
 
 static unsigned pick(unsigned n)
 {
-	return (unsigned)(random_next() % n);
+	return (unsigned)(next_random() % n);
 }
 
 static struct thing *thing_of(uint64_t id)
@@ -261,7 +261,7 @@ static double make_rank(void)
 	case 1:
 		return -(double)pick(4);
 	case 2:
-		return (double)random_next() / 1e9 - 1e3;
+		return (double)next_random() / 1e9 - 1e3;
 	default:
 		return pick(20) ? 5 : pick(10);
 	}

@@ -246,7 +246,7 @@ static void begin(uint64_t seed)
 	memset(&w, 0, sizeof(w));
 	w.random = seed * UINT64_C(0x9e3779b97f4a7c15) | 1;
 	for (int i = 0; i < 8; i++)
-		random_next();
+		next_random();
 	harness_init(&w.h);
 	harness_open_up(&w.h);
 	tell(&w.h, "CONFIG SET appendfsync no");
