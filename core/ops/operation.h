@@ -171,8 +171,8 @@ struct operation_request {
 	int (*options)(void *ctx, const struct operation *o, const struct parameter *p,
 		       struct args *out, struct error *err);
 };
-/* Read the parameters of rows into a struct, in which the offsets of the rows are. None is
- * a list of ids or of options. */
+/* Read the parameters of rows into a struct, in which the offsets of the rows are. None
+ * is a list of ids or of options. */
 TIDE_MUST_USE int operation_read(const struct parameter *rows,
 				 const struct operation_request *q, void *spec,
 				 struct error *err);
