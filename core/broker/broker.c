@@ -1,14 +1,15 @@
 #include "broker.h"
 
 #include "base/mem.h"
-#include "clock.h"
-#include "deal.h"
-#include "job.h"
+#include "host/log.h"
+#include "host/machine.h"
+#include "pause.h"
+#include "delivery.h"
 #include "lock.h"
 #include "definition.h"
 #include "declare.h"
 #include "retention.h"
-#include "route_cache.h"
+#include "route.h"
 #include "rules/api/shared.h"
 #include "shard/commit.h"
 #include "shard/dedupe.h"
@@ -54,12 +55,63 @@ void broker_config_init(struct broker_config *c)
 	};
 }
 
+/* Below this it was slewed, and times need not be so exact. */
+#define STEP_MS 1000
+
+static void step_wall_clock(struct broker *b, int64_t step_ms)
+{
+	struct vhost *v, *next_vhost;
+	struct queue *q, *next;
+
+	log_warn("the clock was set %s by %lld s: leases do not care, delays and "
+		 "expiries do not",
+		 step_ms < 0 ? "back" : "forward",
+		 (long long)(step_ms < 0 ? -step_ms : step_ms) / 1000);
+	lease_step_clock(b, step_ms);
+	HASH_ITER (hh, b->vhosts, v, next_vhost)
+		HASH_ITER (hh, v->queues, q, next) {
+			for (unsigned i = 0; i < q->shard_count; i++)
+				shard_step_clock(q->shards[i], step_ms);
+			pause_tick(q);
+		}
+}
+
+static void begin_second(struct broker *b)
+{
+	b->second = b->mono_ms / 1000;
+	rate_begin(&b->in, b->counters.published, b->second);
+	rate_begin(&b->out, b->counters.delivered, b->second);
+}
+
+/* Take the time. When the wall clock was set since the last call, do what follows from
+ * that.
+ *
+ * The wall clock is in everything that outlives the broker or that a client names: ids,
+ * times, delays, expiries, ack deadlines (which Redis keeps). What is waited for in
+ * memory alone goes by the monotonic clock. When the wall clock is set, ack deadlines
+ * move with it: a consumer has as long as it was given. */
+static void update_clocks(struct broker *b)
+{
+	int64_t ahead_ms, step_ms;
+
+	b->now_ms = b->env.now_ms = b->partitions.now_ms =
+		machine_clock_ms(CLOCK_REALTIME);
+	b->mono_ms = machine_clock_ms(CLOCK_MONOTONIC);
+	if (b->mono_ms / 1000 != b->second)
+		begin_second(b);
+	ahead_ms = b->now_ms - b->mono_ms;
+	step_ms = ahead_ms - b->clock_ahead_ms;
+	b->clock_ahead_ms = ahead_ms;
+	if (b->is_started && (step_ms > STEP_MS || step_ms < -STEP_MS))
+		step_wall_clock(b, step_ms);
+}
+
 static void init_shard_env(struct broker *b)
 {
 	struct shard_env *env = &b->env;
 
-	env->ops = &deal_shard_ops;
-	b->deal = deal_queue;
+	env->ops = &delivery_shard_ops;
+	b->deal = delivery_turn;
 	TAILQ_INIT(&env->closing);
 	pool_init(&env->entries, sizeof(struct entry), 16384);
 	pool_init(&env->lanes, sizeof(struct lane), 1024);
@@ -71,7 +123,7 @@ static void init_shard_env(struct broker *b)
 	env->memory_soft_bytes = b->config.memory_max_bytes / 4;
 	b->journal = env->journal = journal_create(env);
 	commit_init(env);
-	clock_update(b);
+	update_clocks(b);
 	b->dedupe = env->dedupe = dedupe_create(env, b->config.dedupe_max_bytes);
 }
 
@@ -221,6 +273,6 @@ bool broker_is_idle(const struct broker *b)
 
 void broker_begin(struct broker *b)
 {
-	clock_update(b);
+	update_clocks(b);
 	pace_begin(&b->pace);
 }

@@ -139,7 +139,7 @@ struct broker {
 	struct id_lease ids;           /* of messages: broker_next_id */
 	struct vhost *vhosts;          /* uthash by name */
 	struct vhost_list idle_vhosts; /* that may be empty */
-	bool (*deal)(struct queue *q); /* deal_queue, for a publish that makes room */
+	bool (*deal)(struct queue *q); /* delivery_turn, for a publish that makes room */
 	struct queue_list active;      /* queues that may have something to deal out */
 	struct credit_list credits;    /* of channels, with room for who wants it */
 	struct heap timers;            /* of shards */
@@ -149,7 +149,7 @@ struct broker {
 	struct heap waits;      /* of GETs that wait, by mono_ms */
 	struct heap leases;     /* by mono_ms: lease.h */
 	struct pool get_leases; /* those of GETs */
-	struct heap wakes;      /* of queues, by mono_ms: wake.h */
+	struct heap wakes;      /* of queues, by mono_ms: turn.c */
 	unsigned guarded;       /* queues that may refuse messages */
 	struct pace pace;       /* of what is being done just now */
 	struct turn_time turn_time;
@@ -178,7 +178,7 @@ struct broker {
 	bool is_ending_moves;
 	struct removal_list removals; /* that Redis has refused; definition.c */
 	int64_t removal_due_ms;
-	struct job_list jobs; /* that go on in the next turns; job.h */
+	struct job_list jobs; /* that go on in the next turns */
 	bool is_started;
 	bool is_draining;       /* no new work */
 	bool refuses_publishes; /* DRAIN: what is there is served */

@@ -4,7 +4,6 @@
 #include "getter.h"
 #include "queue.h"
 #include "refusal.h"
-#include "succession.h"
 
 /* But for a credit that it shares. */
 static inline __attribute__((always_inline)) bool could_take(struct consumer *c)
@@ -39,6 +38,28 @@ struct lease *consumer_lease(struct consumer *c)
 	return g->lease;
 }
 
+/* A single-active queue: one subscription at a time takes its messages. The others stand
+ * in line.
+ *
+ * The line is in the order of priority, then of arrival, and its first one is to be
+ * active. When the active one goes, the next takes over at once. When one of a higher
+ * priority comes, the active one is relieved: it gets nothing more, and its successor
+ * begins when all that it holds is settled. So two never work at a time, unless one has
+ * gone and has left what it holds to its channel. */
+
+static void enter_line(struct queue *q, struct consumer *c)
+{
+	heap_set(&q->line, &c->line, consumer_place(c->priority, ++q->arrivals));
+}
+
+static void leave_line(struct queue *q, struct consumer *c)
+{
+	heap_remove(&q->line, &c->line);
+	if (q->active == c)
+		q->active = NULL;
+	queue_activate(q);
+}
+
 void consumer_add(struct queue *q, struct consumer *c)
 {
 	c->queue = q;
@@ -50,7 +71,7 @@ void consumer_add(struct queue *q, struct consumer *c)
 		q->consumer_count++;
 		q->had_consumer = true;
 		if (q->config.is_single_active)
-			succession_enter(q, c);
+			enter_line(q, c);
 		consumer_update(c);
 	}
 	queue_activate(q);
@@ -75,7 +96,7 @@ void consumer_remove(struct consumer *c)
 		return;
 	q->consumer_count--;
 	if (q->config.is_single_active)
-		succession_leave(q, c);
+		leave_line(q, c);
 	if (queue_is_abandoned(q))
 		queue_activate(q); /* the turn finds that it is to go */
 }
@@ -184,4 +205,28 @@ void consumer_settled(struct consumer *c, uint32_t count)
 {
 	if (!consumer_is_able(c) || c->credit)
 		come_back(c, count);
+}
+
+static void set_active(struct consumer *c, bool is_active)
+{
+	if (c->is_active == is_active)
+		return;
+	c->is_active = is_active;
+	consumer_update(c);
+	c->ops->on_active(c);
+}
+
+void consumer_choose_active(struct queue *q)
+{
+	struct heap_node *n = heap_min(&q->line);
+	struct consumer *first = n ? container_of(n, struct consumer, line) : NULL;
+
+	if (q->active && q->active != first) {
+		set_active(q->active, false);
+		if (q->active->lease.count > 0)
+			return;
+	}
+	q->active = first;
+	if (first)
+		set_active(first, true);
 }

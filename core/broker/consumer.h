@@ -136,6 +136,9 @@ struct consumer *consumer_next(struct queue *q);
 /* A message goes to the consumer: the next one is for the next consumer of its
  * priority. */
 void consumer_pass_turn(struct consumer *c);
+/* Choose the active consumer of a single-active queue anew, before the queue delivers:
+ * one has come, gone, or settled its last message. */
+void consumer_choose_active(struct queue *q);
 /* So many of its messages are no longer held: its credit comes back. */
 void consumer_settled(struct consumer *c, uint32_t count);
 

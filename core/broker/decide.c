@@ -1,7 +1,7 @@
 #include "decide.h"
 
 #include "base/mem.h"
-#include "address.h"
+#include "route.h"
 #include "broker.h"
 #include "rules/engine/strategy.h"
 
@@ -123,7 +123,7 @@ static int check_address(const struct decide_spec *spec, const struct outcome *o
 	if (slice_is_equal(m->exchange, asked->exchange) &&
 	    (m->exchange.len > 0 || slice_is_equal(m->key, asked->key)))
 		return TIDE_OK;
-	rc = address_check(spec->subject, spec->vhost, m->exchange, m->key, &why);
+	rc = route_check_access(spec->subject, spec->vhost, m->exchange, m->key, &why);
 	if (rc == TIDE_OK)
 		return TIDE_OK;
 	return error_set(err, rc, "%s:%d sends the %s elsewhere: %s", o->sender,

@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "unusable.h"
 #include "host/log.h"
-#include "job.h"
+#include "broker.h"
 #include "retention.h"
 #include "rules/engine/hook.h"
 #include "rules/engine/index.h"

@@ -6,7 +6,6 @@
 #include "base/waiter.h"
 #include "broker.h"
 #include "host/log.h"
-#include "job.h"
 #include "queue.h"
 
 #define WAITS_MAX 256

@@ -5,17 +5,22 @@
 
 #include <sys/queue.h>
 
+#include "base/args.h"
+#include "base/error.h"
 #include "base/table.h"
-#include "binding.h"
 #include "broker.h"
 #include "definition.h"
-#include "terms.h"
 #include "ruleset.h"
+#include "terms.h"
 #include "unroutable.h"
 #include "vhost.h"
 
+struct index_binding;
+struct queue;
 struct route;
 struct waiter;
+
+TAILQ_HEAD(binding_list, binding);
 
 struct exchange {
 	UT_hash_handle hh;
@@ -57,6 +62,32 @@ struct exchange {
 	struct exchange *next_going;
 };
 
+/* A way from an exchange to a queue, a topic or another exchange. */
+struct binding {
+	UT_hash_handle hh; /* by text, in the source's hash */
+	uint32_t number;   /* its place in the source's table */
+	bool is_released;  /* it has gone, but a script may still lead to it */
+	struct exchange *source;
+	struct queue *queue; /* one of the two is the destination */
+	struct exchange *exchange;
+	char *pattern;    /* "" is written "-" on the wire */
+	struct args args; /* sorted, without dest= */
+	/* "queue <name> <exchange> <pattern|-> <options>": the member of the set
+	 * in Redis; no two bindings of a vhost have the same. */
+	char *text;
+	size_t text_len;
+	struct definition definition;
+	TAILQ_ENTRY(binding) dest_link; /* in the destination's list */
+};
+
+struct binding_spec {
+	struct exchange *source;
+	struct queue *queue;
+	struct exchange *exchange;
+	struct slice pattern;
+	const struct args *args;
+};
+
 /* One of those that each vhost has, amq.topic and the like, is made when it is first
  * looked for. */
 struct exchange *exchange_find(struct vhost *v, struct slice name);
@@ -96,3 +127,59 @@ static inline struct slice exchange_slice(const struct exchange *x)
 {
 	return (struct slice){ x->name, x->name_len };
 }
+
+/* The one with the same ends, pattern and options, or NULL. */
+struct binding *binding_find(const struct binding_spec *spec);
+/* By the text of its definition. */
+struct binding *binding_find_text(const struct exchange *source, struct slice text);
+/* There is none like it. The routing script is asked, and may refuse. */
+TIDE_MUST_USE int binding_create(const struct binding_spec *spec, struct binding **out,
+				 struct error *err);
+/* One that Redis has, of an exchange that is not attached to its script: no script is
+ * asked. @param text  the member of the set */
+void binding_restore(const struct binding_spec *spec, struct slice text);
+void binding_destroy(struct binding *b);
+/* One of many that go together. It leads nowhere from now on. When the turn has been
+ * long, the routing script is told in one of the next. Until then its number is not used
+ * again. */
+void binding_release(struct binding *b);
+/* Go on telling scripts. */
+void binding_turn(struct broker *broker);
+/* The destination's name. */
+struct slice binding_dest(const struct binding *b);
+/* Remove those of a destination from Redis. */
+void binding_erase_all(const struct binding_list *incoming);
+
+#define ROUTE_ASK ((unsigned)-1)
+
+struct route_target {
+	struct queue *queue;
+	unsigned shard; /* ROUTE_ASK: the script is asked for each message */
+	bool has_rank;  /* else the script is asked for each message */
+	double rank;
+	const struct binding
+		*binding; /* that led there; NULL from the default exchange */
+};
+
+struct route {
+	UT_hash_handle hh;              /* of the exchange that remembers it */
+	TAILQ_ENTRY(route) memory_link; /* in the order in which they were made */
+	struct exchange *exchange;
+	uint64_t version;
+	uint64_t epoch;
+	struct route_target *targets;
+	unsigned count;
+	unsigned cap;
+	bool is_pure;
+	/* For EXPLAIN. Not beside is_pure: it is written for each message, and reading
+	 * both at once then would wait for the write. */
+	bool was_cached;
+	size_t key_len;
+	char key[];
+};
+
+struct route *route_cache_new(struct slice key);
+/* One that no exchange remembers. Accepts NULL. */
+void route_cache_free(struct route *r);
+/* Keep a pure route, in the place of an outdated one for the same key. */
+void route_cache_add(struct exchange *x, struct route *r);

@@ -1,10 +1,10 @@
 /* group.h: who reads a topic, and how far each has come.
  *
  * A group has a name and committed offsets, which Redis keeps. Its members share the
- * partitions: member.h. A reader is a group without a name: it has one member, goes with
+ * partitions. A reader is a group without a name: it has one member, goes with
  * it, and commits nothing.
  *
- * GETs take from partitions that no member has: pull.h.
+ * GETs take from partitions that no member has.
  *
  * What a group does with a partition is a claim (log/claim.h). It is made when the group
  * first wants to read there, and dropped when nobody has the partition, no GET waits and
@@ -16,11 +16,12 @@
 
 #include "base/duration.h"
 #include "base/table.h"
-#include "trend.h"
+#include "consumer.h"
+#include "getter.h"
 #include "log/claim.h"
 #include "log/cursor.h"
-#include "getter.h"
 #include "topic.h"
+#include "trend.h"
 
 struct broker;
 struct topic_group;
@@ -58,7 +59,7 @@ struct group_claim {
 	 * come again. NULL: there are no more now. */
 	struct cursor *cursor, *again;
 	struct group_search *search;   /* its position is being looked for */
-	struct group_death_list dying; /* group_death.h */
+	struct group_death_list dying; /* group_settle.c */
 };
 
 struct topic_group {
@@ -87,7 +88,7 @@ struct group_watch {
 	unsigned index;
 	struct group_claim_list claims;
 	bool is_dirty;               /* in group_env.dirty */
-	struct group_flight *flight; /* offsets are being written: group_commit.c */
+	struct group_flight *flight; /* offsets are being written: group.c */
 	TAILQ_ENTRY(group_watch) dirty_link;
 };
 
@@ -96,6 +97,16 @@ struct group_set {
 	struct topic_group *by_name; /* uthash */
 	struct topic_group_list readers;
 	struct group_watch *watches; /* of each partition */
+};
+
+/* A subscription of a topic: one of a group, which shares its partitions. */
+struct member {
+	TAILQ_ENTRY(member) link;
+	struct topic_group *group;
+	struct consumer *consumer;
+	struct group_claim_list ready; /* of its partitions: that may have something */
+	unsigned number;               /* among the members, of an assignment */
+	bool is_changed;               /* it has been told something else, or nothing */
 };
 
 /* The hooks of partitions and topics: struct partition_ops, struct topic_hooks. */
@@ -113,9 +124,6 @@ struct topic_group *group_open(struct topic *t, struct slice name);
 struct topic_group *group_create_reader(struct topic *t, int64_t only);
 /* Erase a group without members, in Redis too. `waiter` may be NULL. */
 void group_erase(struct topic_group *g, struct waiter *waiter);
-/* A reader's only member has gone, or the last one of a group, or the last GET: what
- * nobody needs goes; perhaps the group. */
-void group_left(struct topic_group *g);
 
 /* The claim for a partition; NULL: there is none. */
 static inline struct group_claim *group_claim(const struct topic_group *g,
@@ -141,3 +149,47 @@ void group_rest(struct group_claim *gc);
 /* Call when the last held record of a claim is settled, or its owner has gone: the
  * claim goes on, or is freed. */
 void group_check(struct group_claim *gc);
+
+/* `committed` has moved. */
+void group_commit_mark(struct group_claim *gc);
+/* Write what is due. */
+void group_commit_turn(struct broker *b);
+/* When it is, wall clock; 0: nothing is to be written. */
+int64_t group_commit_due_ms(const struct broker *b);
+
+/* Go on from there, in one partition. What is held is forgotten: its tags are lost. The
+ * offset is kept, and written. A position by time is looked for; nothing is given out
+ * until it is found. The waiter, unless NULL, is told when Redis has it. */
+void group_seek(struct group_claim *gc, const struct position *to, struct waiter *waiter);
+
+/* Messages of a partition that the group has not settled. */
+uint64_t group_lag_in(const struct topic_group *g, unsigned partition);
+/* Of all partitions together. */
+uint64_t group_lag_all(const struct topic_group *g);
+/* When the oldest of these was appended, ms since 1970; 0: there is none. Negative: not
+ * known, since it is not in memory. */
+int64_t group_lag_since(const struct topic_group *g);
+
+/* The consumer, which is in its queue's list, becomes one of the group. */
+struct member *member_create(struct topic_group *g, struct consumer *c);
+/* The member leaves the group, which may go, too. Records that it holds stay held. */
+void member_destroy(struct member *m);
+/* The partitions that it has: "0,3", or "-". */
+#define MEMBER_PARTITIONS_MAX 256
+void member_format(const struct member *m, char out[MEMBER_PARTITIONS_MAX]);
+
+/* Enter the line of the group. The getter has one consumer, which is in the list of its
+ * topic (getter_add).
+ * @param from  where the group begins, if it has not committed yet; or the reader */
+void group_pull_join(struct getter *pull, struct topic_group *g,
+		     const struct position *from);
+/* Leave it: before getter_remove, and harmless for any getter. The group may go. */
+void group_pull_leave(struct getter *pull);
+
+/* Who gets the next message of a topic: as delivery_turn. */
+bool group_deliver(struct queue *q);
+/* Likewise for a GET that has just joined its line: it, and those before it, are given
+ * what is there. False: it was answered, and has gone. */
+bool group_deliver_pull(struct getter *pull);
+/* As delivery_answer, for such a GET. */
+void group_deliver_answer(struct getter *pull);

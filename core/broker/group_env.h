@@ -12,7 +12,7 @@ TAILQ_HEAD(group_watch_list, group_watch);
 /* Times are those of the clock that nobody sets. */
 struct group_env {
 	struct heap runs;              /* of claims: what comes again later */
-	struct heap deaths;            /* dead letters that nobody took: group_death.c */
+	struct heap deaths;            /* dead letters that nobody took: group_settle.c */
 	struct group_watch_list dirty; /* partitions with offsets to write */
 	int64_t commit_due_ms;         /* when they are; good while there are some */
 	unsigned commits;              /* under way */

@@ -1,13 +1,15 @@
 #include "group_settle.h"
 
 #include "base/container.h"
-#include "host/log.h"
+#include "base/mem.h"
 #include "broker.h"
 #include "dead_letter.h"
-#include "group_commit.h"
-#include "group_death.h"
+#include "host/log.h"
 #include "move.h"
 #include "queue.h"
+
+/* Later than any time: its copy is on its way. */
+#define NEVER_MS (INT64_MAX / 4)
 
 /* The log says once in a while that messages are given up. */
 #define GIVEN_UP_LOG_MS 60000
@@ -108,6 +110,146 @@ struct run *group_settle_set_reason(struct run *run, uint64_t first, uint64_t la
 	run_set_reason(run, msg_cut_reason(text));
 	run_add(tags_of(run), run);
 	return run;
+}
+
+/* ---- what is settled later -----------------------------------------------------------
+ */
+
+/* A dead letter is durable: its message is settled. */
+static void settle_died(struct group_claim *gc, uint64_t offset)
+{
+	uint64_t committed = gc->claim.committed;
+	struct run *run = claim_find(&gc->claim, offset);
+
+	/* A record that is no longer kept has been settled. */
+	if (run && run->first == offset && run->state == RUN_RETURNED)
+		claim_give_up(&gc->claim, run);
+	group_wake(gc);
+	settled(gc, committed);
+}
+
+/* A message of a topic that is settled when what it leaves is durable: the
+ * copy of one that has failed for good, for its target; or what scripts of settled/
+ * publish.
+ *
+ * Its claim keeps it as one that comes again at no time, until that is so. A dead letter
+ * that nobody takes is published again 5 s later. */
+
+#define AGAIN_MS 5000
+/* All of them are tried again, which may be many: the log has one line in a while. */
+#define REFUSED_LOG_MS 60000
+
+struct group_death {
+	TAILQ_ENTRY(group_death) link;
+	struct waiter waiter;
+	struct group_claim *gc; /* NULL: it is gone */
+	struct broker *broker;
+	uint64_t offset;
+	struct msg *copy;       /* the dead letter; NULL: what scripts publish */
+	struct heap_node again; /* in group_env.deaths */
+};
+
+/* No two are the same: the claim would make one run of neighbours. */
+static int64_t never_again(struct broker *b)
+{
+	return NEVER_MS + (int64_t)++b->groups.death_count;
+}
+
+static void destroy_death(struct group_death *d)
+{
+	if (d->gc)
+		TAILQ_REMOVE(&d->gc->dying, d, link);
+	heap_remove(&d->broker->groups.deaths, &d->again);
+	msg_unref(d->copy);
+	mem_free(d);
+}
+
+static void on_refused(struct group_death *d, const char *text)
+{
+	const struct queue *q = d->gc->group->topic->queue;
+
+	if (log_is_due(&d->broker->groups.death_logged_ms, d->broker->mono_ms,
+		       REFUSED_LOG_MS))
+		log_warn("topic '%s' of vhost '%s': dead-lettering: %s; trying again "
+			 "every 5 s",
+			 q->name, q->vhost->name, text);
+	heap_set(&d->broker->groups.deaths, &d->again, d->broker->mono_ms + AGAIN_MS);
+}
+
+static void on_published(struct waiter *w)
+{
+	struct group_death *d = container_of(w, struct group_death, waiter);
+	struct group_claim *gc = d->gc;
+	uint64_t offset = d->offset;
+	bool is_over;
+
+	if (gc && d->copy && w->status < 0) {
+		on_refused(d, w->text ? w->text : error_text(w->status));
+		return;
+	}
+	/* At the end nothing is settled that is not durable. */
+	is_over = !d->copy && w->status == TIDE_ESHUTDOWN;
+	if (gc && d->copy)
+		dead_letter_count(gc->group->topic->queue);
+	destroy_death(d);
+	if (gc && !is_over)
+		settle_died(gc, offset);
+}
+
+static void publish_death(struct group_death *d)
+{
+	struct error err;
+	int rc;
+
+	waiter_init(&d->waiter, on_published);
+	rc = move_publish(d->gc->group->topic->queue->vhost, d->copy, &d->waiter, &err);
+	waiter_done(&d->waiter, rc, rc < 0 ? err.text : NULL);
+}
+
+static struct group_death *add_death(struct group_claim *gc, uint64_t offset)
+{
+	struct group_death *d = mem_zalloc(sizeof(*d));
+
+	d->gc = gc;
+	d->broker = group_broker(gc->group);
+	d->offset = offset;
+	TAILQ_INSERT_TAIL(&gc->dying, d, link);
+	return d;
+}
+
+/* Publish the copy, which is taken, for the message at that offset. */
+static void start_death_take(struct group_claim *gc, uint64_t offset, struct msg *copy)
+{
+	struct group_death *d = add_death(gc, offset);
+
+	d->copy = copy;
+	publish_death(d);
+}
+
+/* Likewise what scripts publish; what nobody takes is lost. */
+static void wait_for_copies_take(struct group_claim *gc, uint64_t offset,
+				 struct draft_copies *copies)
+{
+	struct group_death *d = add_death(gc, offset);
+
+	waiter_init(&d->waiter, on_published);
+	move_copies_publish_take(gc->group->topic->queue, copies, &d->waiter);
+	waiter_done(&d->waiter, TIDE_OK, NULL);
+}
+
+/* The claim goes, or goes on elsewhere: copies that are on their way are of nobody. */
+static void forget_deaths(struct group_claim *gc)
+{
+	struct group_death *d;
+
+	while ((d = TAILQ_FIRST(&gc->dying)) != NULL) {
+		if (heap_has(&d->again)) {
+			destroy_death(d);
+			continue;
+		}
+		TAILQ_REMOVE(&gc->dying, d, link);
+		d->gc = NULL;
+	}
 }
 
 /* ---- failures ---------------------------------------------------------------------- */
@@ -226,9 +368,9 @@ static void end(struct failed *f, struct draft_copies *copies_take)
 		settled(gc, committed);
 		return;
 	}
-	later.due_ms = group_death_never(group_broker(gc->group));
+	later.due_ms = never_again(group_broker(gc->group));
 	come_back(f, &later);
-	group_death_wait_take(gc, f->offset, copies_take);
+	wait_for_copies_take(gc, f->offset, copies_take);
 }
 
 static void carry_out(struct failed *f, struct fate *fate,
@@ -241,10 +383,10 @@ static void carry_out(struct failed *f, struct fate *fate,
 	if (copy || fate->action == RETRY_AFTER)
 		move_copies_publish_take(queue_of(gc), copies_take, NULL);
 	if (copy) {
-		fate->due_ms = group_death_never(group_broker(gc->group));
+		fate->due_ms = never_again(group_broker(gc->group));
 		come_back(f, fate);
 		/* The publish may end at once, and with it the claim. */
-		group_death_start_take(gc, f->offset, copy);
+		start_death_take(gc, f->offset, copy);
 		return;
 	}
 	if (fate->action == RETRY_AFTER) {
@@ -404,7 +546,7 @@ bool group_settle_ack_late(struct group_claim *gc, uint64_t offset,
 		return true;
 	}
 	/* A dead letter of it may be under way. */
-	if (!run || run->state != RUN_RETURNED || run->due_ms >= GROUP_DEATH_NEVER_MS)
+	if (!run || run->state != RUN_RETURNED || run->due_ms >= NEVER_MS)
 		return false;
 	settle_returned(gc, run, offset);
 	return true;
@@ -414,7 +556,7 @@ void group_settle_forget(struct group_claim *gc)
 {
 	struct run *run;
 
-	group_death_forget(gc);
+	forget_deaths(gc);
 	while ((run = claim_first_held(&gc->claim)) != NULL) {
 		struct lease *l = run->lease;
 		uint64_t count = run->count;
@@ -425,19 +567,20 @@ void group_settle_forget(struct group_claim *gc)
 	}
 }
 
-void group_settle_died(struct group_claim *gc, uint64_t offset)
-{
-	uint64_t committed = gc->claim.committed;
-	struct run *run = claim_find(&gc->claim, offset);
-
-	/* A record that is no longer kept has been settled. */
-	if (run && run->first == offset && run->state == RUN_RETURNED)
-		claim_give_up(&gc->claim, run);
-	group_wake(gc);
-	settled(gc, committed);
-}
-
 /* ---- time -------------------------------------------------------------------------- */
+
+/* Publish again what was refused. */
+static void publish_deaths(struct broker *b)
+{
+	struct heap_node *n;
+
+	while ((n = heap_min(&b->groups.deaths)) != NULL && n->key <= b->mono_ms) {
+		heap_remove(&b->groups.deaths, n);
+		publish_death(container_of(n, struct group_death, again));
+		if (pace_is_spent(&b->pace, true))
+			return;
+	}
+}
 
 void group_settle_turn(struct broker *b)
 {
@@ -449,13 +592,16 @@ void group_settle_turn(struct broker *b)
 		claim_due(run);
 		group_wake(claim_of(run));
 		if (pace_is_spent(&b->pace, false))
-			return;
+			break;
 	}
+	publish_deaths(b);
 }
 
 int64_t group_settle_due_ms(const struct broker *b)
 {
 	const struct heap_node *n = heap_min(&b->groups.runs);
+	int64_t due_ms = n && n->key < NEVER_MS ? b->now_ms + (n->key - b->mono_ms) : 0;
 
-	return n && n->key < GROUP_DEATH_NEVER_MS ? b->now_ms + (n->key - b->mono_ms) : 0;
+	n = heap_min(&b->groups.deaths);
+	return n ? heap_earlier(due_ms, b->now_ms + (n->key - b->mono_ms)) : due_ms;
 }

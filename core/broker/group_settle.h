@@ -2,13 +2,15 @@
  *
  * A run (log/claim.h) is with a holder. An ack settles a part of it at once. Each message
  * that fails asks the topic's retry script, as one of a queue does: it comes again, at
- * once or later; it is dead-lettered (group_death.h); or the group gives it up. Given up
+ * once or later; it is dead-lettered; or the group gives it up. Given up
  * is no loss: the message is still in the log. */
 #pragma once
 
 #include "consumer.h"
 #include "fate.h"
 #include "group.h"
+
+struct draft_copies;
 
 /* Settle the records of the run with tags from `first` to `last`. Gives how many. */
 uint64_t group_settle_ack(struct run *run, uint64_t first, uint64_t last);
@@ -43,14 +45,12 @@ bool group_settle_ack_late(struct group_claim *gc, uint64_t offset,
 			   const struct holder *h, uint64_t *tag);
 /* The topic of its messages. */
 const struct queue *group_settle_queue(const struct run *run);
-/* Call when the last held record of the claim is gone: its holders forget it. A
- * claim_reset or the end of the claim follows. */
+/* The claim goes, or goes on elsewhere: holders forget its records, and nobody waits for
+ * its dead letters.
+ * A claim_reset or the end of the claim follows. */
 void group_settle_forget(struct group_claim *gc);
 
-/* A dead letter is durable: its message is settled. */
-void group_settle_died(struct group_claim *gc, uint64_t offset);
-
-/* Return the records whose delay is over. */
+/* Return the records whose delay is over; publish the dead letters that were refused. */
 void group_settle_turn(struct broker *b);
 /* When the next one is, wall clock; 0: none. */
 int64_t group_settle_due_ms(const struct broker *b);

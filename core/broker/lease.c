@@ -44,7 +44,7 @@ void lease_close(struct lease *l)
 }
 
 /* A timer that is too early costs less than one that is set for each message. */
-static void wake_by(struct lease *l, int64_t at_ms)
+static void arm_timer(struct lease *l, int64_t at_ms)
 {
 	if (!heap_has(&l->timer) || l->timer.key > at_ms)
 		heap_set(&l->broker->leases, &l->timer, at_ms);
@@ -55,7 +55,7 @@ static inline void restart(struct lease *l, uint32_t lease_ms)
 	l->end_ms = l->broker->mono_ms + lease_ms;
 	l->end_unix_ms = l->broker->now_ms + lease_ms;
 	l->is_told = false;
-	wake_by(l, l->end_ms - l->notify_ms);
+	arm_timer(l, l->end_ms - l->notify_ms);
 }
 
 static inline void begin_oldest(struct lease *l, uint64_t tag, uint32_t lease_ms)
@@ -164,7 +164,7 @@ void lease_give_back(struct lease *l)
 		return;
 	l->rest_until_ms =
 		l->broker->mono_ms + (doublings < 7 ? REST_MS << doublings : REST_MAX_MS);
-	wake_by(l, l->rest_until_ms);
+	arm_timer(l, l->rest_until_ms);
 }
 
 void lease_step_clock(struct broker *b, int64_t step_ms)

@@ -7,9 +7,11 @@
  *
  * The messages of a lease are entries of queues, or runs (log/claim.h) of one topic.
  * Times are those of the clock that nobody sets. What happens when a lease ends:
- * lease_end.h.
+ * turn.c.
  */
 #pragma once
+
+#include <stdint.h>
 
 #include "base/heap.h"
 #include "log/claim.h"
@@ -71,6 +73,8 @@ struct lease {
 	bool is_charged;           /* with a failure, as its channel breaks */
 	bool is_open;              /* the GET gathers yet */
 };
+
+struct broker;
 
 void lease_init(struct lease *l, struct broker *b, struct holder *h, struct consumer *c);
 void lease_deinit(struct lease *l);

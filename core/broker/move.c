@@ -4,7 +4,7 @@
 
 #include "base/container.h"
 #include "base/mem.h"
-#include "address.h"
+#include "route.h"
 #include "broker.h"
 #include "host/log.h"
 #include "publish.h"
@@ -56,7 +56,7 @@ static int publish_routed(struct decide_spec *spec, struct waiter *w,
 {
 	const struct msg *m = spec->msg;
 
-	if (address_check(spec->subject, spec->vhost, m->exchange, m->key, err) < 0)
+	if (route_check_access(spec->subject, spec->vhost, m->exchange, m->key, err) < 0)
 		return err->code;
 	if (m->exchange.len) {
 		spec->exchange = exchange_find(spec->vhost, m->exchange);
@@ -83,8 +83,8 @@ static int publish_to(const struct move_target *to, struct vhost *v, struct msg 
 
 	if (!to->queue)
 		rc = publish_routed(&spec, w, &out, err);
-	else if (address_check(to->subject, v, SLICE(""), queue_slice(to->queue), err) <
-		 0)
+	else if (route_check_access(to->subject, v, SLICE(""), queue_slice(to->queue),
+				    err) < 0)
 		return err->code;
 	else
 		rc = publish_to_queue(to->queue, m, w, &out, err);

@@ -4,6 +4,8 @@
 
 #include <stdbool.h>
 
+#include "shard/entry.h"
+
 struct queue;
 
 /* After its consumers have been served. True: there is more to do in the next turn. */

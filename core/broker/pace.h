@@ -1,4 +1,5 @@
-/* pace.h: how long one peer, or one kind of work, may keep the loop at a time.
+/* pace.h: how long one peer, or one kind of work, may keep the loop at a time; and work
+ * that goes on in the next turns.
  *
  * Whatever can be long (a feed of pipelined requests, an ACK of many tags, timeouts)
  * stops when pace_is_spent and goes on in the next turn. The clock is read when a
@@ -7,6 +8,9 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/queue.h>
+
+struct broker;
 
 /* Steps, each below a microsecond, from one look at the clock to the next. */
 #define PACE_STEPS 64
@@ -32,3 +36,21 @@ static inline bool pace_is_spent(struct pace *p, bool is_heavy)
 		return false;
 	return pace_is_over(p);
 }
+
+/* Work that one turn of the event loop is too short for.
+ *
+ * A job runs in slices: one job a turn, in turns, for about one slice of the turn
+ *. Who has more to do adds it again. */
+struct job {
+	TAILQ_ENTRY(job) link;
+	bool is_waiting;
+	/* Called when its time has come. A job may add itself again, or free itself. */
+	void (*run)(struct job *job);
+};
+
+/* Run it in one of the next turns. Harmless when it waits already. */
+void job_add(struct broker *b, struct job *job);
+/* Run a slice of the first one. */
+void job_turn(struct broker *b);
+/* The broker is closing (is_closing): run all until none is left. */
+void job_end_all(struct broker *b);

@@ -5,7 +5,7 @@
 
 #include "base/mem.h"
 #include "host/log.h"
-#include "wake.h"
+#include "queue.h"
 
 static const char *const names[QUEUE_DIRECTIONS] = { "in", "out" };
 
@@ -24,7 +24,7 @@ static void arm(struct queue *q, enum queue_direction direction)
 	int64_t until_ms = q->paused_ms[direction];
 
 	if (until_ms && until_ms != PAUSE_FOREVER)
-		wake_by(q, b->mono_ms + (until_ms - b->now_ms));
+		queue_wake_by(q, b->mono_ms + (until_ms - b->now_ms));
 }
 
 static void apply(struct queue *q, enum queue_direction direction, int64_t until_ms)

@@ -2,13 +2,115 @@
 
 #include <inttypes.h>
 
-#include "admission.h"
 #include "broker.h"
 #include "host/log.h"
+#include "pause.h"
+#include "queue.h"
 #include "rules/engine/strategy.h"
 #include "shard/commit.h"
 #include "topic.h"
 #include "unusable.h"
+
+/* Whether the queues of a decision take its messages: one refuses, or all
+ * take them. */
+
+/* The queue or the topic has seen the publish id of the message. */
+static bool has_seen(const struct outcome *o, const struct queue *q)
+{
+	const struct dedupe_key key = decide_dedupe_key(o);
+
+	return o->msg->dedupe_len && queue_dedupe_ms(q) > 0 &&
+	       publish_ids_wanted(q->ids, &key) == 0;
+}
+
+static int refuse_paused(const struct queue *q, struct error *err)
+{
+	char until[PAUSE_TEXT_MAX];
+
+	pause_format(q, QUEUE_IN, until);
+	return error_set(err, TIDE_EBUSY, "queue '%s' is paused: it takes no messages %s",
+			 q->name, until);
+}
+
+/* With this message, and what else of the decision it is to take. */
+static struct queue_limit wanted(const struct outcome *o, const struct queue *q)
+{
+	return (struct queue_limit){ q->admitted + 1,
+				     q->admitted_bytes + o->msg->payload_len };
+}
+
+int publish_check_pick(const struct outcome *o, const struct pick *pick,
+		       struct error *err)
+{
+	const struct queue *q = pick->queue;
+
+	if (!q->is_guarded || has_seen(o, q))
+		return TIDE_OK;
+	if (pause_is_on(q, QUEUE_IN))
+		return refuse_paused(q, err);
+	if (q->config.max_bytes && o->msg->payload_len > q->config.max_bytes)
+		return error_set(
+			err, TIDE_ETOOLARGE,
+			"a message of %zu bytes is too large for queue '%s': it has "
+			"max-bytes=%" PRIu64,
+			o->msg->payload_len, q->name, q->config.max_bytes);
+	if (!q->config.overflow && queue_limit_is_over(q, wanted(o, q)))
+		return queue_limit_refuse(q, wanted(o, q), err);
+	return TIDE_OK;
+}
+
+/* Somebody who waits for a message would have it at the end of the turn. */
+static void make_room(const struct outcome *o, struct queue *q)
+{
+	if (q->able.count > 0 && queue_limit_is_over(q, wanted(o, q)))
+		q->vhost->broker->deal(q);
+}
+
+static int check_outcome(const struct outcome *o, bool may_deal, struct error *err)
+{
+	for (unsigned i = 0; i < o->count; i++) {
+		struct queue *q = o->picks[i].queue;
+
+		if (!q->is_guarded)
+			continue;
+		if (may_deal && queue_limit_has(q))
+			make_room(o, q);
+		if (publish_check_pick(o, &o->picks[i], err) < 0) {
+			q->counters.refused++;
+			return err->code;
+		}
+		q->admitted++;
+		q->admitted_bytes += o->msg->payload_len;
+		/* One that is delayed makes no consumer look at the queue. */
+		if (q->config.overflow)
+			queue_activate(q);
+	}
+	return TIDE_OK;
+}
+
+static void forget(const struct outcome *o)
+{
+	for (unsigned i = 0; i < o->count; i++)
+		o->picks[i].queue->admitted = o->picks[i].queue->admitted_bytes = 0;
+}
+
+/* TIDE_EBUSY: a queue is paused. TIDE_EFULL: it is at a limit, and refuses what is more.
+ * TIDE_ETOOLARGE: it never takes so much.
+ * What a queue has seen already (PUB id=) it need not take. To be called when
+ * broker.guarded is not 0.
+ *
+ * @param may_deal  consumers may be served now, to make room */
+static int check_admission(const struct decision *d, bool may_deal, struct error *err)
+{
+	int rc = check_outcome(&d->first, may_deal, err);
+
+	for (unsigned i = 0; i < d->copy_count && rc == TIDE_OK; i++)
+		rc = check_outcome(&d->copies[i], may_deal, err);
+	forget(&d->first);
+	for (unsigned i = 0; i < d->copy_count; i++)
+		forget(&d->copies[i]);
+	return rc;
+}
 
 #define UNRANKED_LOG_MS 60000
 
@@ -227,7 +329,7 @@ static inline int admit(const struct decision *d, const struct decide_spec *spec
 			struct error *err)
 {
 	const struct broker *b = spec->vhost->broker;
-	int rc = b->guarded ? admission_check(d, spec->may_deal, err) : TIDE_OK;
+	int rc = b->guarded ? check_admission(d, spec->may_deal, err) : TIDE_OK;
 
 	if (rc < 0)
 		return rc;
@@ -293,7 +395,7 @@ static int check_expected(const struct outcome *o, uint64_t expected, struct err
 		if (pick->shard)
 			continue;
 		has_topic = true;
-		if (end != expected && !admission_is_known(o, pick->queue))
+		if (end != expected && !has_seen(o, pick->queue))
 			return error_set(err, TIDE_EMISMATCH,
 					 "partition %u of topic '%s' ends at %" PRIu64
 					 ", not at %" PRIu64,

@@ -16,6 +16,16 @@ struct published {
 	uint64_t id;
 };
 
+/* Where a message is already: nothing is stored there. */
+struct publish_known {
+	bool (*has)(const void *ctx, const struct msg *m, const struct queue *q);
+	const void *ctx;
+};
+
+/* Would the queue take the message, as publish_route asks? For EXPLAIN: changes and
+ * counts nothing. */
+TIDE_MUST_USE int publish_check_pick(const struct outcome *o, const struct pick *pick,
+				     struct error *err);
 /* Publish a message. Of the spec the vhost, the exchange and the message are the
  * caller's. The waiter, when not NULL, is counted up for every copy that is to become
  * durable. On an error nothing was stored. */
@@ -27,12 +37,6 @@ TIDE_MUST_USE int publish_message(struct decide_spec *spec, bool is_mandatory,
  * that is watched. The waiter and the errors are as above. */
 TIDE_MUST_USE int publish_to_queue(struct queue *q, struct msg *m, struct waiter *waiter,
 				   struct published *out, struct error *err);
-
-/* Where a message is already: nothing is stored there. */
-struct publish_known {
-	bool (*has)(const void *ctx, const struct msg *m, const struct queue *q);
-	const void *ctx;
-};
 
 /* A publish in pieces, for who writes down the ids in between, or decides about several
  * before it stores one. The first piece is the filters. Call decide_deinit in every

@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "base/mem.h"
-#include "route_cache.h"
+#include "route.h"
 #include "topic.h"
 #include "unusable.h"
 #include "walk.h"
@@ -537,6 +537,17 @@ static bool may_expire(const struct queue *q)
 	       (q->config.expires_if == QUEUE_EXPIRES_UNUSED || is_empty(q));
 }
 
+void queue_wake_by(struct queue *q, int64_t mono_ms)
+{
+	if (!heap_has(&q->wake) || q->wake.key > mono_ms)
+		heap_set(&q->vhost->broker->wakes, &q->wake, mono_ms);
+}
+
+void queue_wake_all(struct broker *b)
+{
+	heap_set_all(&b->wakes, b->mono_ms);
+}
+
 bool queue_is_expired(struct queue *q)
 {
 	struct broker *b = q->vhost->broker;
@@ -549,8 +560,7 @@ bool queue_is_expired(struct queue *q)
 	due_ms = q->used_mono_ms + q->config.expires_ms;
 	if (due_ms <= b->heard_ms)
 		return true;
-	if (!heap_has(&q->wake) || q->wake.key > due_ms)
-		heap_set(&b->wakes, &q->wake, due_ms);
+	queue_wake_by(q, due_ms);
 	return false;
 }
 

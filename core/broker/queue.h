@@ -213,6 +213,11 @@ static inline uint32_t queue_lease(const struct queue *q, uint32_t wanted_ms)
 			 : (uint32_t)q->config.ack_timeout_ms;
 }
 
+/* Look at the queue then, or earlier; `mono_ms` is of the clock that nobody sets. */
+void queue_wake_by(struct queue *q, int64_t mono_ms);
+/* Look at all queues in the next turn: by other rules they may have something to do. */
+void queue_wake_all(struct broker *b);
+
 /* A second begins for the queue's rates. */
 void queue_begin_second(struct queue *q) __attribute__((cold));
 /* Before a publish or a delivery is counted. */

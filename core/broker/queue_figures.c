@@ -5,7 +5,7 @@
 
 #include "exchange.h"
 #include "figures/figure_rows.h"
-#include "group_lag.h"
+#include "group.h"
 #include "pause.h"
 #include "queue.h"
 #include "shard/dedupe.h"

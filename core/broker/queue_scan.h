@@ -7,7 +7,7 @@
 #pragma once
 
 #include "base/msg.h"
-#include "job.h"
+#include "broker.h"
 #include "shard/shard.h"
 
 #define QUEUE_SCAN_MESSAGES_MAX 10000

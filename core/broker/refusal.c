@@ -6,7 +6,6 @@
 #include "base/msg.h"
 #include "getter.h"
 #include "queue.h"
-#include "wake.h"
 
 /* Messages that have become ready before the place of its shard. With more the search
  * begins there again. */
@@ -59,7 +58,7 @@ static struct refusal *begin(struct consumer *c)
 	r->until_ms = q->vhost->broker->mono_ms + REFUSAL_MS;
 	r->left = REFUSAL_LOOKS;
 	TAILQ_INSERT_TAIL(&q->refusals, r, link);
-	wake_by(q, r->until_ms);
+	queue_wake_by(q, r->until_ms);
 	return c->refusal = r;
 }
 
@@ -101,7 +100,7 @@ void refusal_turn(struct queue *q)
 		q->has_news = true;
 	}
 	if (r)
-		wake_by(q, r->until_ms);
+		queue_wake_by(q, r->until_ms);
 }
 
 /* The search begins there again. It finds what was noted behind that place. */

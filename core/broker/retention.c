@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "host/log.h"
 #include "group.h"
-#include "job.h"
+#include "broker.h"
 #include "queue.h"
 
 #define MINUTE_MS 60000

@@ -5,9 +5,28 @@
 #include "base/mem.h"
 #include "broker.h"
 #include "decide.h"
-#include "unusable.h"
 #include "rules/engine/index.h"
 #include "rules/engine/strategy.h"
+#include "unusable.h"
+
+/* Where a publish goes, and who may send it there. */
+
+enum subject_kind route_subject_kind(struct vhost *v, struct slice name)
+{
+	const struct queue *q = queue_find(v, name);
+
+	return q && q->topic ? SUBJECT_TOPIC : SUBJECT_QUEUE;
+}
+
+int route_check_access(struct subject *s, struct vhost *v, struct slice exchange,
+		       struct slice key, struct error *err)
+{
+	if (subject_is_free(s))
+		return TIDE_OK;
+	if (exchange.len > 0)
+		return subject_ask(s, USER_WRITE, SUBJECT_EXCHANGE, exchange, err);
+	return subject_ask(s, USER_WRITE, route_subject_kind(v, key), key, err);
+}
 
 /* Of one routing: clients make chains of them of any length. */
 #define ROUTE_ALTERNATES_MAX 32

@@ -3,7 +3,7 @@
 #include "base/container.h"
 #include "base/id_table.h"
 #include "base/mem.h"
-#include "broker/admission.h"
+#include "broker/publish.h"
 #include "broker/queue.h"
 #include "broker/vhost.h"
 #include "changes.h"
@@ -210,7 +210,7 @@ static void add_pick(struct json *j, struct explanation *e, const struct pick *p
 	json_member_bool(j, "durable", queue_is_durable(q));
 	if (o->msg->dedupe_len)
 		publish_ids_explain(q->ids, &key, queue_dedupe_ms(q), j);
-	if (admission_check_pick(o, pick, &why) < 0)
+	if (publish_check_pick(o, pick, &why) < 0)
 		json_member_text(j, "refused", why.text);
 	json_object_end(j);
 }

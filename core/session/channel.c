@@ -6,7 +6,7 @@
 #include "access/network.h"
 #include "base/mem.h"
 #include "broker/group_settle.h"
-#include "broker/pull.h"
+#include "broker/group.h"
 #include "broker/settle.h"
 #include "rules/engine/deliver.h"
 #include "session_private.h"
@@ -171,7 +171,7 @@ void channel_end(struct channel *ch)
 	TAILQ_FOREACH (sub, &ch->subscriptions, channel_link)
 		subscription_leave(sub);
 	TAILQ_FOREACH (f, &ch->fetches, channel_link) {
-		pull_leave(&f->getter);
+		group_pull_leave(&f->getter);
 		getter_remove(&f->getter);
 	}
 	channel_return_held(ch);

@@ -1,7 +1,7 @@
 #include "fetch.h"
 
 #include "base/mem.h"
-#include "broker/pull.h"
+#include "broker/group.h"
 #include "broker/queue.h"
 #include "host/log.h"
 #include "session_private.h"
@@ -53,7 +53,7 @@ static void on_skipped(struct consumer *c, unsigned partition, uint64_t from, ui
 
 void fetch_drop(struct fetch *f)
 {
-	pull_leave(&f->getter);
+	group_pull_leave(&f->getter);
 	getter_remove(&f->getter);
 	if (f->getter.lease)
 		lease_close(f->getter.lease);

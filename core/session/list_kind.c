@@ -5,7 +5,6 @@
 #include "base/container.h"
 #include "broker/group.h"
 #include "broker/lock.h"
-#include "broker/member.h"
 #include "broker/unusable.h"
 #include "exchange_document.h"
 #include "queue_document.h"

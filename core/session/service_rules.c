@@ -8,7 +8,7 @@
 #include "broker/queue_figures.h"
 #include "broker/declare.h"
 #include "broker/unusable.h"
-#include "broker/wake.h"
+#include "broker/queue.h"
 #include "rollout/history.h"
 #include "rules/engine/engine_status.h"
 #include "schedule/scheduler.h"
@@ -50,7 +50,7 @@ static void on_reload(void *ctx, const struct error *result)
 		declare_policies_renew(b);
 		unusable_retry_all(b);
 		/* What scripts of deliver/ have refused is asked about again. */
-		wake_all(b);
+		queue_wake_all(b);
 	}
 	scheduler_update(s->scheduler);
 }

@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "base/mem.h"
-#include "broker/address.h"
+#include "broker/route.h"
 #include "session_private.h"
 
 /* Scripts are told where it comes from. */
@@ -30,7 +30,7 @@ int session_access_check_queue(struct session *s, enum user_action action,
 {
 	if (subject_is_free(&s->subject))
 		return TIDE_OK;
-	return subject_ask(subject_of(s), action, address_kind(s->vhost, name), name,
+	return subject_ask(subject_of(s), action, route_subject_kind(s->vhost, name), name,
 			   err);
 }
 
@@ -39,7 +39,7 @@ int session_access_check_write(struct session *s, struct slice exchange, struct 
 {
 	if (subject_is_free(&s->subject))
 		return TIDE_OK;
-	return address_check(subject_of(s), s->vhost, exchange, key, err);
+	return route_check_access(subject_of(s), s->vhost, exchange, key, err);
 }
 
 int session_access_check_admin(const struct session *s, const char *what,

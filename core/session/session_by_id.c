@@ -6,7 +6,7 @@
 
 #include "base/container.h"
 #include "base/mem.h"
-#include "broker/deal.h"
+#include "broker/delivery.h"
 #include "broker/pause.h"
 #include "broker/settle.h"
 #include "session_private.h"
@@ -290,7 +290,7 @@ static bool get_entry(struct by_id *job, struct entry *e, enum entry_state state
 	f->getter.max = 1;
 	f->consumers[0].is_auto_ack = job->is_auto_ack;
 	f->consumers[0].ack_timeout_ms = job->ack_timeout_ms;
-	if (deal_take(entry_queue(e), &f->getter, e, &job->err) < 0) {
+	if (delivery_take(entry_queue(e), &f->getter, e, &job->err) < 0) {
 		fetch_drop(f);
 		return false;
 	}

@@ -1,5 +1,5 @@
 /* SUB, UNSUB and GET. */
-#include "broker/deal.h"
+#include "broker/delivery.h"
 #include "broker/unusable.h"
 #include "session_private.h"
 
@@ -127,14 +127,14 @@ static void deal_at_once(struct fetch *f, const struct get_spec *spec)
 	const struct fetch_list *fetches = &f->channel->fetches;
 
 	for (unsigned i = 0; i < spec->queue_count; i++) {
-		deal_queue(f->consumers[i].queue);
+		delivery_turn(f->consumers[i].queue);
 		/* It is the last of its channel, unless it was given something and has
 		 * gone. */
 		if (TAILQ_LAST(fetches, fetch_list) != f)
 			return;
 	}
 	if (spec->wait_ms == 0)
-		deal_answer(&f->getter);
+		delivery_answer(&f->getter);
 }
 
 int session_consume_get(struct channel *ch, const struct get_spec *spec, struct reply *r,

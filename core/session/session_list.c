@@ -5,7 +5,7 @@
  * slice of this one is used up. */
 #include "base/mem.h"
 #include "ranking.h"
-#include "broker/job.h"
+#include "broker/broker.h"
 #include "list_kind.h"
 #include "samples.h"
 #include "session_private.h"

@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "broker/exchange.h"
-#include "broker/job.h"
+#include "broker/broker.h"
 #include "broker/queue.h"
 #include "broker/queue_figures.h"
 #include "broker/topic.h"

@@ -1,9 +1,5 @@
 /* Topics, as a session may use them: SUB, GET, and their groups. */
-#include "broker/group_deal.h"
-#include "broker/group_lag.h"
-#include "broker/group_seek.h"
-#include "broker/member.h"
-#include "broker/pull.h"
+#include "broker/group.h"
 #include "broker/queue_figures.h"
 #include "broker/unusable.h"
 #include "session_private.h"
@@ -143,13 +139,13 @@ int session_pull_get(struct channel *ch, struct queue *topic, const struct get_s
 	pull->consumers[0].ack_timeout_ms = spec->ack_timeout_ms;
 	getter_add(pull, b->mono_ms + (b->is_draining ? 0 : spec->wait_ms));
 	if (has_group)
-		pull_join(pull, group_open(topic->topic, spec->group), &spec->from);
+		group_pull_join(pull, group_open(topic->topic, spec->group), &spec->from);
 	else
-		pull_join(pull, group_create_reader(topic->topic, spec->partition),
+		group_pull_join(pull, group_create_reader(topic->topic, spec->partition),
 			  &spec->offset);
 	/* Now, as a GET of queues. */
-	if (!b->is_draining && group_deal_pull(pull) && spec->wait_ms == 0)
-		group_deal_answer(pull);
+	if (!b->is_draining && group_deliver_pull(pull) && spec->wait_ms == 0)
+		group_deliver_answer(pull);
 	return TIDE_OK;
 }
 

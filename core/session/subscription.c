@@ -5,7 +5,7 @@
 
 #include "base/duration.h"
 #include "base/mem.h"
-#include "broker/member.h"
+#include "broker/group.h"
 #include "broker/queue.h"
 #include "channel.h"
 #include "session_private.h"

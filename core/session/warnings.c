@@ -1,7 +1,7 @@
 #include "warnings.h"
 
 #include "base/mem.h"
-#include "broker/group_lag.h"
+#include "broker/group.h"
 #include "list_walk.h"
 #include "rules/engine/engine_figures.h"
 #include "rules/engine/reload.h"

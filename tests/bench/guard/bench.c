@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "broker/deal.h"
+#include "broker/delivery.h"
 #include "redis_stand_in.h"
 
 #define KEYS 8
@@ -62,7 +62,7 @@ void bench_publish_all(struct bench *b, struct queue *q)
 
 void bench_deal_all(struct queue *q)
 {
-	while (deal_queue(q))
+	while (delivery_turn(q))
 		;
 }
 

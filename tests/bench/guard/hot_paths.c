@@ -16,7 +16,7 @@
 #include "base/mem.h"
 #include "bench.h"
 #include "broker/decide.h"
-#include "broker/group_deal.h"
+#include "broker/group.h"
 #include "hot_paths_stomp.h"
 #include "proto/line/request.h"
 #include "redis_stand_in.h"
@@ -325,7 +325,7 @@ SECTION section_round_durable(struct bench *b)
 /* What a group delivers is written to the connection, a chunk after the other. */
 static void deal_topic(struct queue *q)
 {
-	while (group_deal(q))
+	while (group_deliver(q))
 		;
 }
 

@@ -2,7 +2,6 @@
 
 #include "base/mem.h"
 #include "broker/queue.h"
-#include "broker/wake.h"
 #include "rules/engine/engine_private.h"
 
 #define SHARDS 2
@@ -238,7 +237,7 @@ TEST_THAT(with_other_rules_all_is_asked_again)
 	refuse(&w->other, 1);
 	w->engine.epoch++;
 	w->broker.mono_ms = 1;
-	wake_all(&w->broker);
+	queue_wake_all(&w->broker);
 	assert_int_equal(w->queue.wake.key, 1);
 	refusal_turn(&w->queue);
 	assert_null(w->one.refusal);

@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 #include "rollout/files.h"
-#include "rollout/files.h"
 
 /* ---- a disk that fails ------------------------------------------------------------ */
 

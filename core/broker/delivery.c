@@ -1,12 +1,188 @@
-#include "deal.h"
+#include "delivery.h"
 
-#include "offer.h"
-#include "outflow.h"
+#include "host/log.h"
+#include "pause.h"
+#include "rules/engine/deliver.h"
 #include "settle.h"
 #include "shard/shard.h"
-#include "succession.h"
+#include "consumer.h"
+#include "queue.h"
 
-#define DEAL_MAX 4096 /* messages of one queue in a turn */
+#define FAILED_MS 5000
+
+#define FAILED_LOG_MS 60000
+
+bool delivery_is_asked(const struct queue *q)
+{
+	const struct broker *b = q->vhost->broker;
+	struct engine *tried;
+
+	if (!broker_has_hook(b, SCRIPT_DELIVER))
+		return false;
+	tried = broker_tried_engine(b);
+	return deliver_is_used(b->engine, vhost_slice(q->vhost), queue_slice(q)) ||
+	       (tried && deliver_is_used(tried, vhost_slice(q->vhost), queue_slice(q)));
+}
+
+/* `p` says of what. */
+static int run_scripts(struct consumer *c, struct deliver_pass *p, struct error *err)
+{
+	const struct queue *q = c->queue;
+	const struct broker *b = q->vhost->broker;
+	struct step step = { .kind = STEP_ASK,
+			     .script = SCRIPT_DELIVER,
+			     .id = p->msg->id,
+			     .vhost = q->vhost,
+			     .queue = q,
+			     .deliver = p };
+	struct consumer_view view;
+	int rc;
+
+	c->lease.holder->describe(c->lease.holder, c, &view);
+	view.queue = queue_slice(q);
+	p->consumer = &view;
+	p->now_unix_ms = b->now_ms;
+	step_tell(&b->followers, &step);
+	p->context = step.context;
+	rc = deliver_run(b->engine, p, err);
+	step.kind = STEP_ANSWERED;
+	step.error = rc < 0 ? err : NULL;
+	step_tell(&b->followers, &step);
+	p->consumer = NULL;
+	return rc;
+}
+
+static int ask_scripts(struct consumer *c, const struct entry *e, struct deliver_pass *p,
+		       struct error *err)
+{
+	*p = (struct deliver_pass){ .msg = e->msg,
+				    .attempt = e->failures + 1,
+				    .keeps_order = e->shard->order != NULL };
+	return run_scripts(c, p, err);
+}
+
+static void log_failure(struct queue *q, const struct error *err)
+{
+	if (log_is_due(&q->offer_logged_ms, q->vhost->broker->now_ms, FAILED_LOG_MS))
+		log_warn("%s '%s' of vhost '%s': %s; messages for which a deliver script "
+			 "fails are tried again after 5 s",
+			 definition_kind(q->definition.table), q->name, q->vhost->name,
+			 err->text);
+}
+
+/* Others of its group wait for what was delivered before. */
+static void delay_entry(struct entry *e, int64_t ms)
+{
+	int64_t due_ms = e->shard->env->now_ms + ms;
+
+	if (!e->shard->order) {
+		shard_move(e, ENTRY_DELAYED, due_ms);
+		return;
+	}
+	shard_hold(e, 0);
+	shard_return(e, due_ms);
+}
+
+/* Does the consumer get the message, which is ready? Otherwise it is refused to it, or
+ * has been delayed. @param head  receives a reference: the headers that it gets it with;
+ * NULL: its own */
+static bool ask_about(struct consumer *c, struct entry *e, struct msg **head)
+{
+	struct deliver_pass p;
+	struct error err;
+
+	if (ask_scripts(c, e, &p, &err) < 0) {
+		log_failure(c->queue, &err);
+		delay_entry(e, FAILED_MS);
+		return false;
+	}
+	if (p.verdict == DELIVER_REFUSE)
+		refusal_add(c, e);
+	else if (p.verdict == DELIVER_LATER)
+		delay_entry(e, p.delay_ms);
+	*head = p.head;
+	return p.verdict == DELIVER_GIVE;
+}
+
+bool delivery_ask_record(struct consumer *c, const struct delivery_question *r,
+			 struct msg **head, int64_t *delay_ms)
+{
+	struct deliver_pass p = { .msg = r->msg,
+				  .attempt = r->attempt,
+				  .has_place = true,
+				  .partition = r->partition,
+				  .offset = r->offset,
+				  .keeps_order = true };
+	struct error err;
+
+	*head = NULL;
+	if (run_scripts(c, &p, &err) < 0) {
+		log_failure(c->queue, &err);
+		*delay_ms = FAILED_MS;
+		return false;
+	}
+	*head = p.head;
+	*delay_ms = p.delay_ms;
+	return p.verdict == DELIVER_GIVE;
+}
+
+/* The same for a message that is asked for by its id: what is wrong is told, and nothing
+ * changes. */
+static int ask_about_one(struct consumer *c, const struct entry *e, struct msg **head,
+			 struct error *err)
+{
+	struct deliver_pass p;
+	const char *colon;
+
+	if (ask_scripts(c, e, &p, err) < 0)
+		return err->code;
+	*head = p.head;
+	colon = p.reason[0] ? ": " : "";
+	if (p.verdict == DELIVER_REFUSE)
+		return error_set(err, TIDE_EDENIED, "%s refuses it%s%s", p.file, colon,
+				 p.reason);
+	if (p.verdict == DELIVER_LATER)
+		return error_set(err, TIDE_EBUSY, "%s delays it by %lld ms%s%s", p.file,
+				 (long long)p.delay_ms, colon, p.reason);
+	return TIDE_OK;
+}
+
+/* What holds the deliveries of a queue back, though consumers could take them:
+ * a pause, and the rate= of DECLARE.
+ *
+ * A rate is an interval between deliveries. What a late turn of the event loop missed is
+ * made up for, up to OUTFLOW_CREDIT_MS of it. */
+
+#define OUTFLOW_CREDIT_MS 20
+#define NS_PER_MS 1000000
+
+/* For a queue that is metered. When a rate is in the way, the queue is looked at again
+ * when the next delivery is due. */
+static bool is_metered_open(struct queue *q)
+{
+	int64_t now_ns = q->vhost->broker->mono_ms * NS_PER_MS;
+
+	if (pause_is_on(q, QUEUE_OUT))
+		return false;
+	if (!q->config.rate_ns || q->next_delivery_ns <= now_ns)
+		return true;
+	queue_wake_by(q, (q->next_delivery_ns + NS_PER_MS - 1) / NS_PER_MS);
+	return false;
+}
+
+static void count_metered(struct queue *q)
+{
+	int64_t from_ns =
+		(q->vhost->broker->mono_ms - OUTFLOW_CREDIT_MS) * (int64_t)NS_PER_MS;
+
+	if (q->next_delivery_ns < from_ns)
+		q->next_delivery_ns = from_ns;
+	q->next_delivery_ns += q->config.rate_ns;
+}
+
+/* Who gets the next message of a queue. */
+
+#define DELIVER_MAX 4096 /* messages of one queue in a turn */
 
 /* A GET that takes what matches looks at so many messages, and bytes, of its queue. */
 #define MATCH_MESSAGES 10000
@@ -36,11 +212,11 @@ static void on_entering(const struct entry *e)
 	refusal_entering(entry_queue(e), e);
 }
 
-const struct shard_ops deal_shard_ops = { on_ready, on_entering, on_expired };
+const struct shard_ops delivery_shard_ops = { on_ready, on_entering, on_expired };
 
 static bool is_open(struct queue *q)
 {
-	return !q->is_metered || outflow_is_open(q);
+	return !q->is_metered || is_metered_open(q);
 }
 
 /* The first message that matches, of those that a search looks at. */
@@ -161,7 +337,7 @@ static __attribute__((noinline)) struct handout next_chosen(struct consumer *c,
 	if (!c->queue->is_offered)
 		return (struct handout){ next_unasked(c, budget), NULL };
 	while (*budget > 0 && (h.entry = next_unasked(c, budget)) != NULL) {
-		if (offer_ask(c, h.entry, &h.head))
+		if (ask_about(c, h.entry, &h.head))
 			return h;
 		--*budget;
 		if (pace_is_spent(pace, false) && ++late > lates_max)
@@ -217,7 +393,7 @@ static void deliver(struct consumer *c, struct entry *e, struct msg *head)
 	q->counters.delivered++;
 	b->counters.delivered++;
 	if (q->is_metered)
-		outflow_count(q);
+		count_metered(q);
 	if (is_redelivered)
 		q->counters.redelivered++;
 	if (c->is_auto_ack) {
@@ -248,7 +424,7 @@ static void deliver_chosen(struct consumer *c, const struct handout *h)
 	sh->served = served;
 }
 
-int deal_take(struct queue *q, struct getter *g, struct entry *e, struct error *err)
+int delivery_take(struct queue *q, struct getter *g, struct entry *e, struct error *err)
 {
 	struct consumer *c = &g->consumers[0];
 	struct shard *sh = e->shard;
@@ -256,7 +432,7 @@ int deal_take(struct queue *q, struct getter *g, struct entry *e, struct error *
 	struct handout h = { .entry = e };
 
 	c->queue = q;
-	if (offer_is_used(q) && offer_ask_one(c, e, &h.head, err) < 0) {
+	if (delivery_is_asked(q) && ask_about_one(c, e, &h.head, err) < 0) {
 		c->queue = NULL;
 		return err->code;
 	}
@@ -289,7 +465,7 @@ static void give_to_get(struct getter *g, const struct consumer *front, struct h
 			if (consumer_next(c->queue) != c)
 				continue;
 		}
-		c->queue->is_offered = offer_is_used(c->queue);
+		c->queue->is_offered = delivery_is_asked(c->queue);
 		if (c == front) {
 			next = *h;
 			h->entry = NULL;
@@ -309,9 +485,9 @@ static void give_to_get(struct getter *g, const struct consumer *front, struct h
 	}
 }
 
-void deal_answer(struct getter *g)
+void delivery_answer(struct getter *g)
 {
-	unsigned budget = DEAL_MAX;
+	unsigned budget = DELIVER_MAX;
 
 	g->is_over = true;
 	if (!g->broker->is_draining) {
@@ -330,7 +506,7 @@ static void end_reads(struct queue *q)
 
 	while (!TAILQ_EMPTY(&q->readers) && !queue_is_refilling(q) &&
 	       (g = getter_read_ended(q)) != NULL)
-		deal_answer(g);
+		delivery_answer(g);
 }
 
 /* The GET that is first in line has a more urgent queue, which is dealt out later in this
@@ -357,17 +533,17 @@ static void serve_get(struct consumer *c, struct handout *h, unsigned *budget)
 		consumer_update(c);
 }
 
-bool deal_queue(struct queue *q)
+bool delivery_turn(struct queue *q)
 {
-	unsigned budget = DEAL_MAX;
+	unsigned budget = DELIVER_MAX;
 	struct consumer *c;
 	struct handout h;
 
 	if (q->vhost->broker->is_draining)
 		return false;
-	q->is_offered = offer_is_used(q);
+	q->is_offered = delivery_is_asked(q);
 	if (q->config.is_single_active)
-		succession_settle(q);
+		consumer_choose_active(q);
 	if (!TAILQ_EMPTY(&q->refusals))
 		refusal_turn(q);
 	if (q->has_news)

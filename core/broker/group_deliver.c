@@ -1,13 +1,10 @@
-#include "group_deal.h"
+#include "group.h"
 
-#include "group_commit.h"
-#include "member.h"
-#include "offer.h"
-#include "pull.h"
+#include "delivery.h"
 #include "queue.h"
 
-#define DEAL_MAX 4096 /* messages of one topic in a turn */
-#define ROUND_MAX 256 /* of one partition, before the next one's */
+#define DELIVER_MAX 4096 /* messages of one topic in a turn */
+#define ROUND_MAX 256    /* of one partition, before the next one's */
 /* A client's output is looked at after so many bytes that were given to it. */
 #define LOOK_BYTES 8192
 
@@ -105,7 +102,7 @@ static void hand_out(struct round *r, const struct record *record, struct run *r
 
 /* Skip records that are perhaps no longer kept, from that offset on. False: all are
  * kept. */
-static bool skip(struct round *r, uint64_t from)
+static bool skip_lost(struct round *r, uint64_t from)
 {
 	uint64_t start = partition_start(r->gc->partition);
 
@@ -160,15 +157,16 @@ static void put_off(const struct round *r, struct run *run, int64_t delay_ms)
 }
 
 /* False: not now. */
-static __attribute__((noinline)) bool offer(struct round *r, const struct record *record,
-					    uint32_t attempt, struct offered *o)
+static __attribute__((noinline)) bool ask_script(struct round *r,
+						 const struct record *record,
+						 uint32_t attempt, struct offered *o)
 {
-	const struct offer_record asked = { &record->msg, attempt, r->gc->index,
-					    record->offset };
+	const struct delivery_question asked = { &record->msg, attempt, r->gc->index,
+						 record->offset };
 
 	r->asked++;
 	o->record = *record;
-	if (!offer_ask_record(r->consumer, &asked, &o->head, &o->delay_ms))
+	if (!delivery_ask_record(r->consumer, &asked, &o->head, &o->delay_ms))
 		return false;
 	if (o->head) {
 		o->record.msg.headers = o->head->headers;
@@ -204,7 +202,7 @@ static __attribute__((noinline)) void hand_out_again(struct round *r,
 		record = &told;
 	}
 	if (r->is_offered) {
-		if (!offer(r, record, run->failures + 1, &o)) {
+		if (!ask_script(r, record, run->failures + 1, &o)) {
 			put_off(r, run, o.delay_ms);
 			return;
 		}
@@ -223,8 +221,8 @@ static bool give_again(struct round *r, struct run *again)
 	struct record record;
 
 	if (!read_next(r, &r->gc->again, again->first, &record, &batch))
-		return skip(r, again->first);
-	if (skip(r, again->first))
+		return skip_lost(r, again->first);
+	if (skip_lost(r, again->first))
 		return true;
 	if (record.offset >= run_end(again))
 		claim_give_up(&r->gc->claim, again); /* compaction has removed it */
@@ -254,7 +252,7 @@ give_offered(struct round *r, const struct record *record, struct record_batch *
 {
 	struct offered o;
 
-	if (offer(r, record, 1, &o)) {
+	if (ask_script(r, record, 1, &o)) {
 		hand_out_new(r, &o.record, batch);
 		msg_unref(o.head);
 		return true;
@@ -275,9 +273,9 @@ static bool give_new(struct round *r)
 		return false;
 	}
 	if (!read_next(r, &r->gc->cursor, claim->reached, &record, &batch))
-		return skip(r, claim->reached);
+		return skip_lost(r, claim->reached);
 	if (record.offset > claim->reached)
-		skip(r, claim->reached);
+		skip_lost(r, claim->reached);
 	if (r->is_offered)
 		return give_offered(r, &record, batch);
 	hand_out_new(r, &record, batch);
@@ -285,7 +283,7 @@ static bool give_new(struct round *r)
 }
 
 /* The next message of the partition. False: there is none now. */
-static bool give(struct round *r)
+static bool give_one(struct round *r)
 {
 	const struct queue *q = r->gc->group->topic->queue;
 	struct claim *claim = &r->gc->claim;
@@ -322,13 +320,13 @@ static void skip_returned(struct round *r)
 	const struct run *again = claim_first_returned(&r->gc->claim);
 
 	if (again)
-		skip(r, again->first);
+		skip_lost(r, again->first);
 }
 
 /* Up to `max` messages of the partition, which is in the list `ready`. Gives how many it
  * was. */
-static unsigned serve(struct consumer *c, struct group_claim *gc,
-		      struct group_claim_list *ready, unsigned max)
+static unsigned serve_consumer(struct consumer *c, struct group_claim *gc,
+			       struct group_claim_list *ready, unsigned max)
 {
 	struct round r = {
 		.consumer = c, .gc = gc, .broker = c->queue->vhost->broker, .left = max
@@ -340,9 +338,9 @@ static unsigned serve(struct consumer *c, struct group_claim *gc,
 		r.bytes = c->getter->bytes;
 	skip_returned(&r);
 	r.lease_ms = queue_lease(c->queue, c->ack_timeout_ms);
-	r.is_offered = offer_is_used(c->queue);
+	r.is_offered = delivery_is_asked(c->queue);
 	r.lease = c->is_auto_ack ? NULL : consumer_lease(c);
-	while (can_take(&r) && give(&r))
+	while (can_take(&r) && give_one(&r))
 		;
 	if (c->getter)
 		c->getter->bytes = r.bytes;
@@ -379,7 +377,7 @@ static bool serve_pull(struct topic_group *g, struct group_claim *gc, unsigned *
 {
 	struct getter *pull = TAILQ_FIRST(&g->pulls);
 
-	*given = serve(pull->consumers, gc, &g->ready, pull->max - pull->count);
+	*given = serve_consumer(pull->consumers, gc, &g->ready, pull->max - pull->count);
 	if (*given == 0 && !pull->source)
 		return false;
 	if (gc->is_reading && !pull->is_hasty) {
@@ -395,7 +393,7 @@ static bool serve_pull(struct topic_group *g, struct group_claim *gc, unsigned *
 	return true;
 }
 
-bool group_deal_pull(struct getter *pull)
+bool group_deliver_pull(struct getter *pull)
 {
 	struct topic_group *g = pull->group;
 	struct group_claim *gc;
@@ -410,18 +408,59 @@ bool group_deal_pull(struct getter *pull)
 	return true;
 }
 
-void group_deal_answer(struct getter *pull)
+/* Something that a GET may take is being looked for. */
+static bool is_being_read(const struct topic_group *g)
+{
+	for (unsigned i = 0; i < group_width(g); i++) {
+		const struct group_claim *gc = group_claim(g, i);
+
+		if (gc && group_is_free(gc) && (gc->search || gc->is_reading))
+			return true;
+	}
+	return false;
+}
+
+/* The time of a GET is over. True: it waits on, since messages for it are being read, for
+ * GETTER_READ_MS at most. */
+static bool stay_late(struct getter *pull)
+{
+	struct topic_group *g = pull->group;
+
+	if (pull->is_hasty || !is_being_read(g))
+		return false;
+	g->late_pulls += !pull->is_late;
+	pull->is_late = true;
+	getter_await(pull);
+	return true;
+}
+
+/* The group has nothing at present: those who wait for a read end, unless there is one.
+ */
+static void end_late_pulls(struct topic_group *g)
+{
+	struct getter *pull, *next;
+
+	if (g->late_pulls == 0 || is_being_read(g))
+		return;
+	for (pull = TAILQ_FIRST(&g->pulls); pull; pull = next) {
+		next = TAILQ_NEXT(pull, line_link);
+		if (pull->is_late)
+			pull->on_answer(pull);
+	}
+}
+
+void group_deliver_answer(struct getter *pull)
 {
 	pull->is_over = true;
 	if (!pull->broker->is_draining) {
-		if (!group_deal_pull(pull) || pull_stay(pull))
+		if (!group_deliver_pull(pull) || stay_late(pull))
 			return;
 	}
 	pull->on_answer(pull);
 }
 
 /* The GETs that the consumer stands for may be given something. */
-static unsigned deal_pulls(struct consumer *c)
+static unsigned deliver_pulls(struct consumer *c)
 {
 	struct topic_group *g = c->getter->group;
 	struct group_claim *gc = next_source(g);
@@ -432,14 +471,14 @@ static unsigned deal_pulls(struct consumer *c)
 		return given;
 	}
 	consumer_rest(c);
-	pull_end_late(g);
+	end_late_pulls(g);
 	return 0;
 }
 
 /* ---- members -------------------------------------------------------------------------
  */
 
-static unsigned deal_member(struct consumer *c, unsigned max)
+static unsigned deliver_to_member(struct consumer *c, unsigned max)
 {
 	struct member *m = c->member;
 	unsigned given;
@@ -450,23 +489,23 @@ static unsigned deal_member(struct consumer *c, unsigned max)
 	}
 	if (c->queue->able.count > 1)
 		consumer_pass_turn(c);
-	given = serve(c, TAILQ_FIRST(&m->ready), &m->ready,
-		      max < ROUND_MAX ? max : ROUND_MAX);
+	given = serve_consumer(c, TAILQ_FIRST(&m->ready), &m->ready,
+			       max < ROUND_MAX ? max : ROUND_MAX);
 	if (consumer_is_full(c))
 		consumer_update(c);
 	return given;
 }
 
-bool group_deal(struct queue *q)
+bool group_deliver(struct queue *q)
 {
-	unsigned budget = DEAL_MAX, given;
+	unsigned budget = DELIVER_MAX, given;
 	struct broker *b = q->vhost->broker;
 	struct consumer *c;
 
 	if (b->is_draining)
 		return false;
 	while (budget > 0 && (c = consumer_next(q)) != NULL) {
-		given = c->getter ? deal_pulls(c) : deal_member(c, budget);
+		given = c->getter ? deliver_pulls(c) : deliver_to_member(c, budget);
 		budget -= given < budget ? given : budget;
 		if (pace_is_spent(&b->pace, given > PACE_STEPS))
 			return true;
