@@ -86,7 +86,8 @@ static void delay_entry(struct entry *e, int64_t ms)
 /* Does the consumer get the message, which is ready? Otherwise it is refused to it, or
  * has been delayed. @param head  receives a reference: the headers that it gets it with;
  * NULL: its own */
-static bool ask_about(struct consumer *c, struct entry *e, struct msg **head)
+static __attribute__((noinline)) bool ask_about(struct consumer *c, struct entry *e,
+						struct msg **head)
 {
 	struct deliver_pass p;
 	struct error err;
@@ -158,7 +159,7 @@ static int ask_about_one(struct consumer *c, const struct entry *e, struct msg *
 
 /* For a queue that is metered. When a rate is in the way, the queue is looked at again
  * when the next delivery is due. */
-static bool is_metered_open(struct queue *q)
+static __attribute__((noinline)) bool is_metered_open(struct queue *q)
 {
 	int64_t now_ns = q->vhost->broker->mono_ms * NS_PER_MS;
 
@@ -170,7 +171,7 @@ static bool is_metered_open(struct queue *q)
 	return false;
 }
 
-static void count_metered(struct queue *q)
+static __attribute__((noinline)) void count_metered(struct queue *q)
 {
 	int64_t from_ns =
 		(q->vhost->broker->mono_ms - OUTFLOW_CREDIT_MS) * (int64_t)NS_PER_MS;

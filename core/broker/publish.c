@@ -15,7 +15,8 @@
  * take them. */
 
 /* The queue or the topic has seen the publish id of the message. */
-static bool has_seen(const struct outcome *o, const struct queue *q)
+static __attribute__((noinline)) bool has_seen(const struct outcome *o,
+					       const struct queue *q)
 {
 	const struct dedupe_key key = decide_dedupe_key(o);
 
@@ -100,7 +101,8 @@ static void forget(const struct outcome *o)
  * broker.guarded is not 0.
  *
  * @param may_deal  consumers may be served now, to make room */
-static int check_admission(const struct decision *d, bool may_deal, struct error *err)
+static __attribute__((noinline)) int check_admission(const struct decision *d,
+						     bool may_deal, struct error *err)
 {
 	int rc = check_outcome(&d->first, may_deal, err);
 
