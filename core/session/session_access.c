@@ -30,8 +30,8 @@ int session_access_check_queue(struct session *s, enum user_action action,
 {
 	if (subject_is_free(&s->subject))
 		return TIDE_OK;
-	return subject_ask(subject_of(s), action, route_subject_kind(s->vhost, name), name,
-			   err);
+	return subject_ask(subject_of(s), action, route_subject_kind(s->vhost, name),
+			   name, err);
 }
 
 int session_access_check_write(struct session *s, struct slice exchange, struct slice key,

@@ -142,7 +142,7 @@ int session_pull_get(struct channel *ch, struct queue *topic, const struct get_s
 		group_pull_join(pull, group_open(topic->topic, spec->group), &spec->from);
 	else
 		group_pull_join(pull, group_create_reader(topic->topic, spec->partition),
-			  &spec->offset);
+				&spec->offset);
 	/* Now, as a GET of queues. */
 	if (!b->is_draining && group_deliver_pull(pull) && spec->wait_ms == 0)
 		group_deliver_answer(pull);
