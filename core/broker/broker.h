@@ -12,7 +12,7 @@
 #include "rate.h"
 #include "base/msg.h"
 #include "base/table.h"
-#include "credit.h"
+#include "consumer.h"
 #include "rules/engine/engine.h"
 #include "id_lease.h"
 #include "group_env.h"

@@ -27,6 +27,116 @@ static void take_turn(struct queue *q, struct consumer *c)
 	heap_set(&q->able, &c->turn, consumer_place(c->priority, ++q->turns));
 }
 
+/* The turn of the consumer at its shared credit has come. */
+static void admit(struct consumer *c)
+{
+	take_turn(c->queue, c);
+	queue_activate(c->queue);
+}
+
+/* A limit that several consumers share: those of a channel with a prefetch.
+ *
+ * While it is used up, consumers whose queue has something for them, and who lack
+ * nothing else, want it. When a part of it comes back, they get a chance one after the
+ * other, in the order of their rank, then of their turn: each is able (consumer.h) until
+ * its queue has dealt. Who finds no message stays able, and wants nothing any more. So
+ * each chance that is in vain was paid for by a message that somebody else took. */
+
+/* A busy queue, or a read of Redis, holds the others up no longer. */
+#define CHANCE_MS 1000
+
+void credit_init(struct credit *cr, struct broker *b, uint32_t limit)
+{
+	*cr = (struct credit){ .broker = b, .limit = limit };
+}
+
+static void unlist_credit(struct credit *cr)
+{
+	if (cr->is_listed)
+		TAILQ_REMOVE(&cr->broker->credits, cr, link);
+	cr->is_listed = false;
+}
+
+void credit_deinit(struct credit *cr)
+{
+	unlist_credit(cr);
+	heap_deinit(&cr->wanting);
+}
+
+static bool is_wanted(const struct credit *cr)
+{
+	return !credit_is_full(cr) && heap_min(&cr->wanting);
+}
+
+static void list_credit(struct credit *cr)
+{
+	if (cr->is_listed || !is_wanted(cr))
+		return;
+	cr->is_listed = true;
+	TAILQ_INSERT_TAIL(&cr->broker->credits, cr, link);
+}
+
+/* The consumer, which has a credit, lacks nothing else. */
+static void want_credit(struct consumer *c)
+{
+	struct credit *cr = c->credit;
+
+	if (!heap_has(&c->want))
+		heap_set(&cr->wanting, &c->want,
+			 consumer_place(-(int32_t)c->rank, ++cr->turns));
+	list_credit(cr);
+}
+
+/* The consumer lacks something else than credit, or goes. */
+static void forget_credit(struct consumer *c)
+{
+	struct credit *cr = c->credit;
+
+	heap_remove(&cr->wanting, &c->want);
+	if (cr->tried == c)
+		cr->tried = NULL;
+}
+
+/* So many messages of one of its consumers are no longer held. */
+static void return_credit(struct credit *cr, uint32_t count)
+{
+	cr->used -= count;
+	list_credit(cr);
+}
+
+/* The last one may still find something: its queue deals on, or is read from Redis. */
+static bool is_being_tried(const struct credit *cr)
+{
+	const struct consumer *c = cr->tried;
+
+	return c && consumer_is_able(c) && cr->broker->mono_ms < cr->tried_until_ms &&
+	       (c->queue->is_active || queue_is_refilling(c->queue));
+}
+
+static void give_chance(struct credit *cr)
+{
+	struct heap_node *n = heap_min(&cr->wanting);
+	struct consumer *c = container_of(n, struct consumer, want);
+
+	heap_remove(&cr->wanting, n);
+	cr->tried = c;
+	cr->tried_until_ms = cr->broker->mono_ms + CHANCE_MS;
+	admit(c);
+}
+
+void credit_turn(struct broker *b)
+{
+	struct credit *cr, *next;
+
+	for (cr = TAILQ_FIRST(&b->credits); cr; cr = next) {
+		next = TAILQ_NEXT(cr, link);
+		if (!is_wanted(cr))
+			unlist_credit(cr);
+		else if (!is_being_tried(cr))
+			give_chance(cr);
+	}
+}
+
 struct lease *consumer_lease(struct consumer *c)
 {
 	struct getter *g = c->getter;
@@ -86,7 +196,7 @@ void consumer_remove(struct consumer *c)
 	TAILQ_REMOVE(&q->consumers, c, queue_link);
 	heap_remove(&q->able, &c->turn);
 	if (c->credit)
-		credit_forget(c);
+		forget_credit(c);
 	if (c->has_looked)
 		TAILQ_REMOVE(&q->looked, c, look_link);
 	refusal_forget(c);
@@ -101,12 +211,6 @@ void consumer_remove(struct consumer *c)
 		queue_activate(q); /* the turn finds that it is to go */
 }
 
-void consumer_admit(struct consumer *c)
-{
-	take_turn(c->queue, c);
-	queue_activate(c->queue);
-}
-
 /* A consumer with a shared credit comes back by its turn alone: others may be before
  * it. */
 static bool must_want(struct consumer *c, bool is_able)
@@ -114,7 +218,7 @@ static bool must_want(struct consumer *c, bool is_able)
 	if (!c->credit)
 		return false;
 	if (!could_take(c)) {
-		credit_forget(c);
+		forget_credit(c);
 		return false;
 	}
 	return !is_able || credit_is_full(c->credit);
@@ -129,11 +233,11 @@ void consumer_update(struct consumer *c)
 		return;
 	if (must_want(c, is_able)) {
 		heap_remove(&q->able, &c->turn);
-		credit_want(c);
+		want_credit(c);
 	} else if (is_able && !could_take(c)) {
 		heap_remove(&q->able, &c->turn);
 	} else if (!is_able && could_take(c)) {
-		consumer_admit(c);
+		admit(c);
 	}
 }
 
@@ -193,7 +297,7 @@ void consumer_pass_turn(struct consumer *c)
 static __attribute__((noinline)) void come_back(struct consumer *c, uint32_t count)
 {
 	if (c->credit)
-		credit_return(c->credit, count);
+		return_credit(c->credit, count);
 	if (consumer_is_able(c))
 		return;
 	consumer_update(c);

@@ -14,7 +14,6 @@
 #include <sys/queue.h>
 
 #include "base/heap.h"
-#include "credit.h"
 #include "lease.h"
 
 struct getter;
@@ -92,6 +91,21 @@ struct consumer {
 	struct refusal *refusal;
 };
 
+struct broker;
+struct consumer;
+
+struct credit {
+	struct broker *broker;
+	uint32_t limit; /* unacked messages at most; 0: no limit */
+	uint32_t used;
+	struct heap wanting;
+	int64_t turns;
+	struct consumer *tried; /* who had the last chance; NULL: it has gone */
+	int64_t tried_until_ms; /* by the broker's mono_ms */
+	bool is_listed; /* in broker.credits: there is room, and one who wants it */
+	TAILQ_ENTRY(credit) link;
+};
+
 TAILQ_HEAD(consumer_list, consumer);
 
 static inline bool consumer_is_able(const struct consumer *c)
@@ -128,8 +142,6 @@ void consumer_rest(struct consumer *c);
 void consumer_looked(struct consumer *c);
 /* Something has become ready: those who have looked in vain do so again. */
 void consumer_look_again(struct queue *q);
-/* The turn of the consumer at its shared credit has come. */
-void consumer_admit(struct consumer *c);
 /* The consumer of the queue that is to get the next message; NULL: nobody can take one.
  */
 struct consumer *consumer_next(struct queue *q);
@@ -148,3 +160,15 @@ static inline void consumer_release(struct entry *e)
 	if (e->lease)
 		e->lease->holder->on_release(e);
 }
+
+TAILQ_HEAD(credit_list, credit);
+
+void credit_init(struct credit *cr, struct broker *b, uint32_t limit);
+/* Call when the last consumer has gone, and the credit is whole again. */
+void credit_deinit(struct credit *cr);
+static inline bool credit_is_full(const struct credit *cr)
+{
+	return cr->used >= cr->limit;
+}
+/* Give chances, before queues deal and after. */
+void credit_turn(struct broker *b);

@@ -854,25 +854,38 @@ static int declare(struct vhost *v, const struct terms_spec *spec,
 	return rc;
 }
 
+/* What DECLARE says of an existing thing, `*d`, or a new one.
+ *
+ * @param rest       receives the spec without the option `update`; its args are `args`,
+ *                   to be freed
+ * @param is_update  receives that option */
+static int read_declaration(struct vhost *v, const struct terms_spec *spec,
+			    struct definition **d, struct terms_spec *rest,
+			    struct args *args, bool *is_update, struct error *err)
+{
+	int rc;
+
+	*d = find_definition(v, spec);
+	*rest = *spec;
+	rc = check_kind(*d, spec, err);
+	if (rc == TIDE_OK)
+		rc = take_update(spec->args, args, is_update, err);
+	rest->args = args;
+	if (rc == TIDE_OK && *is_update)
+		rc = check_exists(*d, v, spec, err);
+	return rc;
+}
+
 int declare_one(struct vhost *v, const struct terms_spec *spec, struct definition **out,
 		struct waiter *waiter, struct error *err)
 {
-	struct definition *d = find_definition(v, spec);
-	struct terms_spec rest = *spec;
-	struct args args;
-	bool is_update = false;
-	int rc = check_kind(d, spec, err);
+	struct args args = { 0 };
+	struct terms_spec rest;
+	bool is_update;
+	int rc = read_declaration(v, spec, out, &rest, &args, &is_update, err);
 
 	if (rc == TIDE_OK)
-		rc = take_update(spec->args, &args, &is_update, err);
-	if (rc < 0)
-		return rc;
-	*out = d;
-	rest.args = &args;
-	if (is_update)
-		rc = check_exists(d, v, spec, err);
-	if (rc == TIDE_OK)
-		rc = is_update ? change(d, &rest, waiter, err)
+		rc = is_update ? change(*out, &rest, waiter, err)
 			       : declare(v, &rest, out, waiter, err);
 	args_deinit(&args);
 	return rc;
@@ -881,19 +894,12 @@ int declare_one(struct vhost *v, const struct terms_spec *spec, struct definitio
 int declare_ask(struct vhost *v, const struct terms_spec *spec, struct terms *out,
 		struct error *err)
 {
-	struct definition *d = find_definition(v, spec);
-	struct terms_spec rest = *spec;
-	struct args args;
-	bool is_update = false;
-	int rc = check_kind(d, spec, err);
+	struct args args = { 0 };
+	struct terms_spec rest;
+	struct definition *d;
+	bool is_update;
+	int rc = read_declaration(v, spec, &d, &rest, &args, &is_update, err);
 
-	if (rc == TIDE_OK)
-		rc = take_update(spec->args, &args, &is_update, err);
-	if (rc < 0)
-		return rc;
-	rest.args = &args;
-	if (is_update)
-		rc = check_exists(d, v, spec, err);
 	if (rc == TIDE_OK)
 		rc = d ? merge_options(d, &rest, out, err)
 		       : terms_read(v, &rest, out, err);

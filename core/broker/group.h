@@ -21,7 +21,7 @@
 #include "log/claim.h"
 #include "log/cursor.h"
 #include "topic.h"
-#include "trend.h"
+#include "rate.h"
 
 struct broker;
 struct topic_group;

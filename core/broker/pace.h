@@ -39,8 +39,8 @@ static inline bool pace_is_spent(struct pace *p, bool is_heavy)
 
 /* Work that one turn of the event loop is too short for.
  *
- * A job runs in slices: one job a turn, in turns, for about one slice of the turn
- *. Who has more to do adds it again. */
+ * A job runs in slices: one job a turn, in turns, for about one slice of the
+ * turn. Who has more to do adds it again. */
 struct job {
 	TAILQ_ENTRY(job) link;
 	bool is_waiting;

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/table.h"
-#include "trend.h"
+#include "rate.h"
 #include "consumer.h"
 #include "exchange.h"
 #include "figures/figure_rows.h"

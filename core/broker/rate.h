@@ -15,6 +15,12 @@ struct rate {
 	uint32_t counts[RATE_SECONDS];
 };
 
+struct trend {
+	uint64_t value;   /* when the minute began */
+	uint64_t before;  /* by how much it grew in the minute before that */
+	int64_t since_ms; /* when the minute began; 0: nothing was seen */
+};
+
 /* @param total   events so far
  * @param second  of a clock that nobody sets; from 1 on */
 void rate_begin(struct rate *r, uint64_t total, int64_t second);
@@ -23,3 +29,8 @@ void rate_begin(struct rate *r, uint64_t total, int64_t second);
 double rate_over(const struct rate *r, unsigned seconds);
 /* The same of a rate that is left as it is, with its total and the present second. */
 double rate_peek(const struct rate *r, uint64_t total, int64_t second, unsigned seconds);
+
+/* Of what goes up and down: by how much it grew in the last whole minute. */
+uint64_t trend_gauge(struct trend *t, uint64_t value, int64_t now_ms);
+/* Of what only goes up, from 0 on: by how much it grew in that minute and since. */
+uint64_t trend_counter(struct trend *t, uint64_t value, int64_t now_ms);

@@ -17,16 +17,19 @@ struct transaction_publish {
 	bool is_mandatory;
 };
 
+/* A message that is published with a settle: a dead letter, or what scripts publish. */
+struct transaction_copy {
+	STAILQ_ENTRY(transaction_copy) link;
+	struct decision decision;
+};
+
 struct transaction_settle {
 	struct entry *entry;
 	struct msg *msg; /* the message as it is from then on: a reference */
 	struct fate fate;
 	unsigned number;
-	bool has_dead_letter;    /* it is one of the copies */
-	struct decision *copies; /* that are published with it */
-	unsigned copy_count;
-	struct decision *told; /* what scripts of settled/ publish */
-	unsigned told_count;
+	bool has_dead_letter; /* it is one of the copies */
+	STAILQ_HEAD(, transaction_copy) copies;
 };
 
 struct transaction {
@@ -48,14 +51,20 @@ struct transaction *transaction_create(struct vhost *v, struct subject *subject)
 	return t;
 }
 
+static void free_copy(struct transaction_copy *c)
+{
+	decide_deinit(&c->decision);
+	mem_free(c);
+}
+
 static void free_settle(struct transaction_settle *s)
 {
-	for (unsigned i = 0; i < s->copy_count; i++)
-		decide_deinit(&s->copies[i]);
-	for (unsigned i = 0; i < s->told_count; i++)
-		decide_deinit(&s->told[i]);
-	mem_free(s->copies);
-	mem_free(s->told);
+	struct transaction_copy *c;
+
+	while ((c = STAILQ_FIRST(&s->copies)) != NULL) {
+		STAILQ_REMOVE_HEAD(&s->copies, link);
+		free_copy(c);
+	}
 	strategy_extra_unref(s->fate.extra);
 	msg_unref(s->msg);
 }
@@ -179,26 +188,31 @@ static int route(struct transaction *t, struct transaction_publish *p, struct er
 	return rc < 0 ? blame(p->number, err) : rc;
 }
 
-/* A copy that is published with the settle. */
-static int add_copy(struct transaction_settle *s, struct msg *m, struct error *err)
+/* @param is_told  by a script of settled/: it is lost if a topic has no room for its id;
+ *                 else the transaction fails by that, later */
+static int add_copy(struct transaction_settle *s, struct msg *m, bool is_told,
+		    struct error *err)
 {
 	struct decide_spec spec = { .vhost = entry_queue(s->entry)->vhost, .msg = m };
-	struct decision *d = &s->copies[s->copy_count];
-	int rc = publish_filter(d, &spec, err);
+	struct transaction_copy *c = mem_alloc(sizeof(*c));
+	int rc = publish_filter(&c->decision, &spec, err);
 
 	if (rc == TIDE_OK)
-		rc = publish_route(d, &spec, true, err);
+		rc = publish_route(&c->decision, &spec, true, err);
+	if (rc == TIDE_OK && is_told)
+		rc = check_topic(&c->decision, err);
 	if (rc == TIDE_OK)
-		s->copy_count++;
+		STAILQ_INSERT_TAIL(&s->copies, c, link);
 	else
-		decide_deinit(d);
+		free_copy(c);
 	return rc;
 }
 
-static void decide_script_copies(struct transaction_settle *s)
+/* What scripts publish. What is wrong with it is not wrong with the transaction. */
+static void add_script_copies(struct transaction_settle *s,
+			      const struct draft_copies *copies, bool is_told)
 {
 	struct queue *q = entry_queue(s->entry);
-	struct draft_copies *copies = &s->fate.extra->copies;
 	struct error err;
 
 	for (unsigned i = 0; i < copies->count; i++) {
@@ -206,7 +220,7 @@ static void decide_script_copies(struct transaction_settle *s)
 
 		m->id = broker_next_id(q->vhost->broker);
 		if ((!m->id && id_lease_check(q->vhost->broker, &err) < 0) ||
-		    add_copy(s, m, &err) < 0)
+		    add_copy(s, m, is_told, &err) < 0)
 			move_copies_tell_lost(q, m, err.text);
 	}
 }
@@ -232,7 +246,7 @@ static void decide_dead_letter(struct transaction_settle *s)
 	s->fate.action = RETRY_BURY;
 	if (!copy)
 		return;
-	if (add_copy(s, copy, &err) < 0) {
+	if (add_copy(s, copy, false, &err) < 0) {
 		log_warn("dead-lettering: %s; the message is buried instead", err.text);
 	} else {
 		s->fate.action = RETRY_DROP;
@@ -243,62 +257,33 @@ static void decide_dead_letter(struct transaction_settle *s)
 
 static int decide_copies(struct transaction_settle *s, struct error *err)
 {
-	unsigned scripts = s->fate.extra ? s->fate.extra->copies.count : 0;
-	bool is_dead = s->fate.action == RETRY_DEAD_LETTER;
+	const struct transaction_copy *c;
 
-	if (scripts + is_dead == 0)
-		return TIDE_OK;
-	s->copies = mem_alloc((scripts + is_dead) * sizeof(*s->copies));
-	if (scripts > 0)
-		decide_script_copies(s);
-	if (is_dead)
+	STAILQ_INIT(&s->copies);
+	if (s->fate.extra)
+		add_script_copies(s, &s->fate.extra->copies, false);
+	if (s->fate.action == RETRY_DEAD_LETTER)
 		decide_dead_letter(s);
-	for (unsigned i = 0; i < s->copy_count; i++)
-		if (check_topic(&s->copies[i], err) < 0)
+	STAILQ_FOREACH (c, &s->copies, link)
+		if (check_topic(&c->decision, err) < 0)
 			return blame(s->number, err);
 	return TIDE_OK;
 }
 
-static int decide_one(struct decision *d, struct decide_spec *spec, struct error *err)
-{
-	int rc = publish_filter(d, spec, err);
-
-	if (rc == TIDE_OK)
-		rc = publish_route(d, spec, true, err);
-	return rc == TIDE_OK ? check_topic(d, err) : rc;
-}
-
 /* The scripts of settled/ are told last, when everything else is decided. What they
- * publish is part of the transaction; what is wrong with it is not. */
+ * publish is part of the transaction. */
 static void decide_told(struct transaction_settle *s)
 {
-	struct queue *q = entry_queue(s->entry);
 	const struct fate_subject subject = settle_subject(s->entry, s->entry->msg);
 	struct fate fate = s->fate;
 	struct settled_pass pass;
-	struct error err;
 
 	if (s->has_dead_letter)
 		fate.action = RETRY_DEAD_LETTER;
 	fate_tell(&subject, &fate, s->entry->lease, &pass);
-	if (pass.copies.count > 0)
-		s->told = mem_alloc(pass.copies.count * sizeof(*s->told));
-	for (unsigned i = 0; i < pass.copies.count; i++) {
-		struct msg *m = pass.copies.items[i];
-		struct decision *d = &s->told[s->told_count];
-		struct decide_spec spec = { .vhost = q->vhost, .msg = m };
-
-		m->id = broker_next_id(q->vhost->broker);
-		if (!m->id && id_lease_check(q->vhost->broker, &err) < 0) {
-			move_copies_tell_lost(q, m, err.text);
-		} else if (decide_one(d, &spec, &err) == TIDE_OK) {
-			s->told_count++;
-		} else {
-			move_copies_tell_lost(q, m, err.text);
-			decide_deinit(d);
-		}
-		msg_unref(m);
-	}
+	add_script_copies(s, &pass.copies, true);
+	for (unsigned i = 0; i < pass.copies.count; i++)
+		msg_unref(pass.copies.items[i]);
 }
 
 static int decide_rest(struct transaction *t, struct error *err)
@@ -339,16 +324,15 @@ static void settle(const struct transaction_settle *s, struct commit *c)
 {
 	struct queue *q = entry_queue(s->entry);
 	const struct commit_change change = change_of(s);
+	struct transaction_copy *copy;
 	struct published ignored;
 
 	fate_count_cause(q, s->fate.cause, 1);
 	settle_trace(s->entry, &s->fate);
 	fate_count(q, &s->fate);
 	commit_settle(c, s->entry, &change);
-	for (unsigned i = 0; i < s->copy_count; i++)
-		publish_commit(&s->copies[i], q->vhost, c, &ignored);
-	for (unsigned i = 0; i < s->told_count; i++)
-		publish_commit(&s->told[i], q->vhost, c, &ignored);
+	STAILQ_FOREACH (copy, &s->copies, link)
+		publish_commit(&copy->decision, q->vhost, c, &ignored);
 	if (s->has_dead_letter)
 		dead_letter_count(q);
 }

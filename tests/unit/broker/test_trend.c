@@ -1,6 +1,6 @@
 #include "check.h"
 
-#include "broker/trend.h"
+#include "broker/rate.h"
 
 #define AT INT64_C(1795000000000)
 
