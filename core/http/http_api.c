@@ -437,38 +437,51 @@ static int upload(struct http_request *q, struct reply *r, struct error *err)
 
 /* A user is added, with all that is given. One that is there gets its tags and limits,
  * and then its password. */
-enum user_step { STEP_ADD, STEP_SET, STEP_PASSWORD, STEP_DONE };
+static const enum user_edit put_steps[] = { USER_EDIT_ADD, USER_EDIT_SET,
+					    USER_EDIT_PASSWORD };
+#define PUT_STEPS (sizeof(put_steps) / sizeof(put_steps[0]))
 
 struct http_user_put {
 	struct http_request *q;
 	struct reply *answer;
-	enum user_step step;
+	unsigned step;         /* in put_steps */
 	struct user_spec spec; /* in the texts of the request */
 };
 
-static void go_on(struct http_user_put *p);
+static void on_step(void *ctx, struct reply *r);
 
-/* @param r  that of the step, which may have found that the user is there */
-static enum user_step step_after(const struct http_user_put *p, const struct reply *r)
+/* Take the next step that has something to say. */
+static void take_step(struct http_user_put *p)
 {
-	bool is_added = p->step == STEP_ADD && r->kind != REPLY_ERROR;
-	bool has_more = p->spec.tags.data;
+	struct user_spec spec = p->spec;
+	bool has_more = spec.tags.data;
+	struct reply *r;
+	struct error err;
 
 	for (unsigned i = 0; i < USER_SPEC_LIMITS; i++)
-		has_more |= p->spec.limits[i] != USER_LIMIT_AS_IT_IS;
-
-	if (is_added || p->step == STEP_PASSWORD)
-		return STEP_DONE;
-	if (p->step == STEP_ADD && has_more)
-		return STEP_SET;
-	return p->spec.password.data ? STEP_PASSWORD : STEP_DONE;
+		has_more |= spec.limits[i] != USER_LIMIT_AS_IT_IS;
+	p->step += p->step == 1 && !has_more;
+	p->step += p->step == 2 && !spec.password.data;
+	if (p->step == PUT_STEPS) {
+		reply_ok(p->answer);
+		mem_free(p);
+		return;
+	}
+	spec.edit = put_steps[p->step];
+	if (spec.edit == USER_EDIT_SET)
+		spec.password.data = NULL;
+	if (spec.edit == USER_EDIT_PASSWORD)
+		spec.tags.data = NULL;
+	r = reply_create_aside(http_request_channel(p->q), on_step, p);
+	if (session_user_edit(http_request_session(p->q), &spec, r, &err) < 0)
+		reply_error(r, &err);
 }
 
 static void on_step(void *ctx, struct reply *r)
 {
 	struct http_user_put *p = ctx;
 	bool is_there =
-		p->step == STEP_ADD && r->kind == REPLY_ERROR && r->error == TIDE_EEXISTS;
+		p->step == 0 && r->kind == REPLY_ERROR && r->error == TIDE_EEXISTS;
 	struct error err;
 
 	if (r->kind == REPLY_ERROR && !is_there) {
@@ -477,33 +490,8 @@ static void on_step(void *ctx, struct reply *r)
 		mem_free(p);
 		return;
 	}
-	p->step = step_after(p, r);
-	go_on(p);
-}
-
-static void go_on(struct http_user_put *p)
-{
-	static const enum user_edit edits[] = { [STEP_ADD] = USER_EDIT_ADD,
-						[STEP_PASSWORD] = USER_EDIT_PASSWORD,
-						[STEP_SET] = USER_EDIT_SET };
-	struct user_spec spec = p->spec;
-	struct reply *r;
-	struct error err;
-
-	if (p->step == STEP_DONE) {
-		reply_ok(p->answer);
-		mem_free(p);
-		return;
-	}
-	spec.edit = edits[p->step];
-	if (p->step == STEP_SET)
-		spec.password.data = NULL;
-	if (p->step == STEP_PASSWORD) {
-		spec.tags.data = NULL;
-	}
-	r = reply_create_aside(http_request_channel(p->q), on_step, p);
-	if (session_user_edit(http_request_session(p->q), &spec, r, &err) < 0)
-		reply_error(r, &err);
+	p->step = p->step == 0 && !is_there ? PUT_STEPS : p->step + 1;
+	take_step(p);
 }
 
 static int read_limits(const struct http_request *q, struct user_spec *spec,
@@ -582,7 +570,7 @@ static int put_user(struct http_request *q, struct reply *r, struct error *err)
 	p->q = q;
 	p->answer = r;
 	p->spec = spec;
-	go_on(p);
+	take_step(p);
 	return TIDE_OK;
 }
 

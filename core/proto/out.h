@@ -50,3 +50,17 @@ void out_append_payload(struct out *o, struct msg *m);
 unsigned out_iovecs(const struct out *o, struct iovec *vec, unsigned max);
 /* `len` bytes of the front were sent. */
 void out_consume(struct out *o, size_t len);
+
+/* Put a text at a place in the room of out_reserve; gives the place behind it. */
+static inline char *out_put(char *at, const char *text, size_t len)
+{
+	memcpy(at, text, len);
+	return at + len;
+}
+#define PUT(at, literal) out_put(at, literal, sizeof(literal) - 1)
+
+/* What stands in the room up to `at` belongs to the output. */
+static inline void out_grow_to(struct out *o, const char *at)
+{
+	out_grow(o, (size_t)(at - (o->last->bytes + o->last->end)));
+}

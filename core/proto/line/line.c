@@ -10,14 +10,6 @@
 
 /* The other direction of the line protocol: replies, messages and events. */
 
-static char *put_text(char *at, const char *text, size_t len)
-{
-	memcpy(at, text, len);
-	return at + len;
-}
-
-#define PUT(at, literal) put_text(at, literal, sizeof(literal) - 1)
-
 static char *put_channel(char *at, unsigned channel)
 {
 	if (channel == 0)
@@ -32,7 +24,7 @@ static char *put_word(char *at, struct slice s)
 {
 	if (s.len == 0)
 		*at++ = '-';
-	return put_text(at, s.data, s.len);
+	return out_put(at, s.data, s.len);
 }
 
 /* Attempts and partitions have mostly one digit. */
@@ -53,17 +45,10 @@ static char *begin_line(struct line *l, unsigned channel, size_t len)
 	return put_channel(out_reserve(l->base.out, len), channel);
 }
 
-static void put_line(struct line *l, const char *at)
-{
-	const struct out_chunk *c = l->base.out->last;
-
-	out_grow(l->base.out, (size_t)(at - (c->bytes + c->end)));
-}
-
 /* The line ends in the text, whatever its length is. */
 static void end_line(struct line *l, const char *at, struct slice text)
 {
-	put_line(l, at);
+	out_grow_to(l->base.out, at);
 	out_append_slice(l->base.out, text);
 	out_append(l->base.out, "\r\n", 2);
 }
@@ -149,7 +134,7 @@ static void message(struct line *l, unsigned channel, struct slice sid,
 	if (d->is_redelivered)
 		at = PUT(at, " redelivered");
 	if (reply_head(d)->header_count) {
-		put_line(l, at);
+		out_grow_to(l->base.out, at);
 		append_headers(l->base.out, reply_head(d));
 		at = out_reserve(l->base.out, LINE_SMALL + small_len);
 	}
@@ -157,12 +142,12 @@ static void message(struct line *l, unsigned channel, struct slice sid,
 	at = decimal_put(at, m->payload_len);
 	at = PUT(at, "\r\n");
 	if (small_len) {
-		at = put_text(at, m->payload, m->payload_len);
+		at = out_put(at, m->payload, m->payload_len);
 		at = PUT(at, "\r\n");
-		put_line(l, at);
+		out_grow_to(l->base.out, at);
 		return;
 	}
-	put_line(l, at);
+	out_grow_to(l->base.out, at);
 	out_append_payload(l->base.out, (struct msg *)m);
 	out_append(l->base.out, "\r\n", 2);
 }
@@ -173,7 +158,7 @@ static void error_line(struct line *l, unsigned channel, int code, const char *t
 	const char *wire = error_wire_code(code);
 
 	at = PUT(at, "ERR ");
-	at = put_text(at, wire, strlen(wire));
+	at = out_put(at, wire, strlen(wire));
 	*at++ = ' ';
 	end_line(l, at, slice_from(text));
 }
@@ -220,7 +205,7 @@ static void ok(struct line *l, unsigned channel, const struct reply *r)
 		at = decimal_put(at, r->topics);
 	}
 	at = PUT(at, "\r\n");
-	put_line(l, at);
+	out_grow_to(l->base.out, at);
 }
 
 static void on_reply(void *ctx, unsigned channel, struct reply *r)
@@ -259,20 +244,20 @@ static void on_deliver(void *ctx, unsigned channel, struct slice sid,
 }
 
 /* EVT <what> <words>; `words` may be "". */
-static void line_reply_event(struct line *l, unsigned channel, const char *what,
-			     const char *words)
+static void on_event(void *ctx, unsigned channel, const char *what, const char *words)
 {
+	struct line *l = ctx;
 	char *at = begin_line(l, channel, LINE_SMALL);
 
 	at = PUT(at, "EVT ");
-	at = put_text(at, what, strlen(what));
+	at = out_put(at, what, strlen(what));
 	if (words[0])
 		*at++ = ' ';
 	end_line(l, at, slice_from(words));
 	l->base.ops->wake(l->base.ctx);
 }
 
-static void line_reply_error(struct line *l, unsigned channel, const struct error *err)
+static void refuse_request(struct line *l, unsigned channel, const struct error *err)
 {
 	struct channel *ch = session_channel(l->base.session, channel);
 
@@ -286,18 +271,13 @@ static void line_reply_error(struct line *l, unsigned channel, const struct erro
 	l->base.ops->wake(l->base.ctx);
 }
 
-static void on_event(void *ctx, unsigned channel, const char *what, const char *words)
-{
-	line_reply_event(ctx, channel, what, words);
-}
-
 static void on_blocked(void *ctx, bool is_blocked, const char *why)
 {
 	struct line *l = ctx;
 
 	if (is_blocked != l->is_told_blocked)
-		line_reply_event(l, 0, is_blocked ? "blocked" : "unblocked",
-				 is_blocked ? why : "");
+		on_event(l, 0, is_blocked ? "blocked" : "unblocked",
+			 is_blocked ? why : "");
 	l->is_told_blocked = is_blocked;
 	if (!is_blocked)
 		l->base.ops->wake(l->base.ctx);
@@ -307,7 +287,7 @@ static void on_kill(void *ctx, const char *why)
 {
 	struct line *l = ctx;
 
-	line_reply_event(l, 0, "closed", why);
+	on_event(l, 0, "closed", why);
 	l->state = LINE_CLOSED;
 	l->base.ops->kill(l->base.ctx);
 }
@@ -326,7 +306,7 @@ static const struct session_ops line_session_ops = {
 
 static void lose(struct line *l, unsigned channel, const struct error *err)
 {
-	line_reply_error(l, channel, err);
+	refuse_request(l, channel, err);
 	l->state = LINE_CLOSED;
 	l->base.ops->finish(l->base.ctx);
 }
@@ -401,7 +381,7 @@ static void refuse_transaction(struct line *l, const struct request *q,
 static void refuse(struct line *l, const struct request *q, const struct error *err)
 {
 	refuse_transaction(l, q, err);
-	line_reply_error(l, q->channel, err);
+	refuse_request(l, q->channel, err);
 	if (q->features & VERB_PAYLOAD) {
 		l->channel = q->channel;
 		l->skip = q->payload_len;
@@ -595,12 +575,12 @@ static void deinit(struct protocol *p)
 
 static void tell_closed(struct protocol *p, const char *words)
 {
-	line_reply_event(container_of(p, struct line, base), 0, "closed", words);
+	on_event(container_of(p, struct line, base), 0, "closed", words);
 }
 
 static void heartbeat(struct protocol *p)
 {
-	line_reply_event(container_of(p, struct line, base), 0, "heartbeat", "");
+	on_event(container_of(p, struct line, base), 0, "heartbeat", "");
 }
 
 const struct protocol_kind line_protocol = {

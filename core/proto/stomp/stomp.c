@@ -24,7 +24,7 @@ static int ensure_queue(struct stomp *l, struct stomp_frame *f)
 	if (stomp_destination_read_options(&options, f) == TIDE_OK) {
 		stomp_destination_ensure_queue(l, stomp_channel_zero(l), f, l->last.key,
 					       &options);
-		stomp_destination_free_options(&options);
+		args_deinit(&options.args);
 	}
 	return f->rc;
 }
@@ -237,11 +237,6 @@ static void drop_channel(struct stomp *l, struct stomp_channel *ch)
 	mem_free(ch);
 }
 
-static void add_channel_zero(struct stomp *l)
-{
-	add_channel(l, 0);
-}
-
 static void free_channels(struct stomp *l)
 {
 	for (unsigned i = 0; i < l->channel_cap; i++)
@@ -307,7 +302,7 @@ void stomp_channel_release(struct stomp *l, struct stomp_channel *ch,
 	if (ch->is_closing || session_held_any(of_session))
 		return;
 	ch->is_closing = true;
-	session_close_channel(of_session, stomp_channel_part(l, ch, f));
+	session_close_channel(of_session, stomp_channel_reply(l, ch, f, true));
 }
 
 void stomp_channel_owe(struct stomp_channel *ch, const struct stomp_owed *owed)
@@ -370,8 +365,8 @@ struct stomp_owed stomp_channel_pay(struct stomp_channel *ch)
 	return owed;
 }
 
-static struct reply *owe(struct stomp *l, struct stomp_channel *ch,
-			 const struct stomp_frame *f, bool is_part)
+struct reply *stomp_channel_reply(struct stomp *l, struct stomp_channel *ch,
+				  const struct stomp_frame *f, bool is_part)
 {
 	const struct stomp_owed owed = {
 		.verb = f->verb,
@@ -381,18 +376,6 @@ static struct reply *owe(struct stomp *l, struct stomp_channel *ch,
 
 	stomp_channel_owe(ch, &owed);
 	return reply_create(stomp_channel_session(l, ch), false);
-}
-
-struct reply *stomp_channel_reply(struct stomp *l, struct stomp_channel *ch,
-				  const struct stomp_frame *f)
-{
-	return owe(l, ch, f, false);
-}
-
-struct reply *stomp_channel_part(struct stomp *l, struct stomp_channel *ch,
-				 const struct stomp_frame *f)
-{
-	return owe(l, ch, f, true);
 }
 
 int stomp_channel_fail(struct stomp_channel *ch, struct stomp_frame *f, struct reply *r)
@@ -547,7 +530,7 @@ static int log_in(struct stomp *l, struct stomp_frame *f, struct slice vhost)
 		.ctx = l,
 	};
 	struct stomp_channel *zero = stomp_channel_zero(l);
-	struct reply *r = stomp_channel_reply(l, zero, f);
+	struct reply *r = stomp_channel_reply(l, zero, f, false);
 
 	if (login.user.data)
 		l->login = mem_strndup(login.user.data, login.user.len);
@@ -645,9 +628,11 @@ static void free_transactions(struct stomp *l)
 /* ---- the frames ---------------------------------------------------------------------
  */
 
-/* @param fn  of the session */
-static int run_transaction(struct stomp *l, struct stomp_frame *f, transaction_fn *fn)
+static int run_transaction(struct stomp *l, struct stomp_frame *f)
 {
+	transaction_fn *fn = f->verb == STOMP_BEGIN    ? session_transaction_begin
+			     : f->verb == STOMP_COMMIT ? session_transaction_commit
+						       : session_transaction_rollback;
 	struct slice name = stomp_frame_need(f, STOMP_H_TRANSACTION);
 	struct stomp_channel *zero = stomp_channel_zero(l);
 	struct stomp_owed owed = { .verb = f->verb };
@@ -671,21 +656,6 @@ static int run_transaction(struct stomp *l, struct stomp_frame *f, transaction_f
 	if (f->rc == TIDE_ENOTFOUND || f->rc == TIDE_EEXISTS)
 		stomp_frame_explain(f, "Bad transaction", NULL);
 	return f->rc < 0 ? stomp_channel_fail(zero, f, r) : TIDE_OK;
-}
-
-static int begin_transaction(struct stomp *l, struct stomp_frame *f)
-{
-	return run_transaction(l, f, session_transaction_begin);
-}
-
-static int commit_transaction(struct stomp *l, struct stomp_frame *f)
-{
-	return run_transaction(l, f, session_transaction_commit);
-}
-
-static int abort_transaction(struct stomp *l, struct stomp_frame *f)
-{
-	return run_transaction(l, f, session_transaction_rollback);
 }
 
 /* The one that a SEND, ACK or NACK names; NULL when it names none. Gives f->rc. */
@@ -815,7 +785,7 @@ static int stomp_settle(struct stomp *l, struct stomp_frame *f)
 	if (!ch)
 		return f->rc;
 	range.first = ch->is_cumulative ? 1 : range.last;
-	r = stomp_channel_reply(l, ch, f);
+	r = stomp_channel_reply(l, ch, f, false);
 	f->rc = session_settle(stomp_channel_session(l, ch), &spec, r, f->err);
 	if (f->rc == TIDE_ELEASE && !spec.transaction) {
 		/* It was settled before. Of what somebody else has, the reply is an
@@ -861,9 +831,9 @@ static int (*const commands[])(struct stomp *l, struct stomp_frame *f) = {
 	[STOMP_UNSUBSCRIBE] = stomp_subscribe_end,
 	[STOMP_ACK] = stomp_settle,
 	[STOMP_NACK] = stomp_settle,
-	[STOMP_BEGIN] = begin_transaction,
-	[STOMP_COMMIT] = commit_transaction,
-	[STOMP_ABORT] = abort_transaction,
+	[STOMP_BEGIN] = run_transaction,
+	[STOMP_COMMIT] = run_transaction,
+	[STOMP_ABORT] = run_transaction,
 	[STOMP_DISCONNECT] = stomp_connect_end,
 };
 
@@ -1090,7 +1060,7 @@ static void init(struct protocol *p, const struct protocol_spec *spec)
 	struct stomp *l = container_of(p, struct stomp, base);
 
 	*l = (struct stomp){ 0 };
-	add_channel_zero(l);
+	add_channel(l, 0);
 	protocol_init(p, &stomp_protocol, &stomp_reply_ops, spec);
 	session_allowance_throttle(p->session);
 }

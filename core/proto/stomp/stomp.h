@@ -153,11 +153,9 @@ void stomp_channel_explain(struct stomp_channel *ch, const char *word,
 			   struct slice sentence);
 /* What a reply that leaves answers; good until the next call for the channel. */
 struct stomp_owed stomp_channel_pay(struct stomp_channel *ch);
-/* The answer to a frame, or to a part of what it asks for. */
+/* The answer to a frame, or to a part of the request: a part is told only if it fails. */
 struct reply *stomp_channel_reply(struct stomp *l, struct stomp_channel *ch,
-				  const struct stomp_frame *f);
-struct reply *stomp_channel_part(struct stomp *l, struct stomp_channel *ch,
-				 const struct stomp_frame *f);
+				  const struct stomp_frame *f, bool is_part);
 /* The reply, the channel's last, is the error of the frame: gives f->rc. */
 int stomp_channel_fail(struct stomp_channel *ch, struct stomp_frame *f, struct reply *r);
 /* Its session's channel was closed: it is free when it owes nothing. */
@@ -176,7 +174,6 @@ TIDE_MUST_USE int stomp_destination_read_options(struct stomp_options *o,
 						 struct stomp_frame *f);
 /* In a SEND to a queue, it is the queue's. */
 bool stomp_destination_is_option(struct slice name);
-void stomp_destination_free_options(struct stomp_options *o);
 
 /* A queue with these options, or if there are none, with any. */
 int stomp_destination_ensure_queue(struct stomp *l, struct stomp_channel *ch,

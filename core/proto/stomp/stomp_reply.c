@@ -10,14 +10,6 @@
 /* With a line end, as RabbitMQ's frames: PHP's client waits for it. */
 #define FRAME_END "\0\n"
 
-static char *put(char *at, const char *text, size_t len)
-{
-	memcpy(at, text, len);
-	return at + len;
-}
-
-#define PUT(at, literal) put(at, literal, sizeof(literal) - 1)
-
 /* ---- escapes --------------------------------------------------------------------- */
 
 static void append_escaped(struct out *o, struct slice s, enum stomp_version version)
@@ -58,7 +50,7 @@ static char *put_name(char *at, struct slice s, enum stomp_version version)
 		else if (c == '%')
 			at = PUT(at, "%25");
 		else if ((code = stomp_frame_escape_of(c, version)) != NULL)
-			at = put(at, code, strlen(code));
+			at = out_put(at, code, strlen(code));
 		else
 			*at++ = (char)c;
 	}
@@ -66,13 +58,6 @@ static char *put_name(char *at, struct slice s, enum stomp_version version)
 }
 
 /* ---- frames ----------------------------------------------------------------------- */
-
-static void put_frame(struct stomp *l, const char *at)
-{
-	const struct out_chunk *c = l->base.out->last;
-
-	out_grow(l->base.out, (size_t)(at - (c->bytes + c->end)));
-}
 
 static char *put_destination(char *at, const struct msg *m, enum stomp_version version)
 {
@@ -123,7 +108,7 @@ static char *put_id(char *at, const struct stomp_channel *ch, const struct deliv
 	struct slice origin = buf_slice(&ch->origin);
 
 	id_format(d->msg->id, at);
-	at = put(at + ID_HEX_LEN, origin.data, origin.len);
+	at = out_put(at + ID_HEX_LEN, origin.data, origin.len);
 	return decimal_put(at, d->tag);
 }
 
@@ -166,21 +151,21 @@ static void message(struct stomp *l, const struct stomp_channel *ch,
 
 	at = PUT(at, "MESSAGE\n");
 	if (subscription.len > 0)
-		at = put(at, subscription.data, subscription.len);
+		at = out_put(at, subscription.data, subscription.len);
 	at = put_delivery(at, l, ch, d);
 	if (head->header_count) {
-		put_frame(l, at);
+		out_grow_to(l->base.out, at);
 		append_headers(l, head);
 		at = out_reserve(o, small_len + 2);
 	}
 	*at++ = '\n';
 	if (small_len) {
-		at = put(at, m->payload, m->payload_len);
+		at = out_put(at, m->payload, m->payload_len);
 		at = PUT(at, FRAME_END);
-		put_frame(l, at);
+		out_grow_to(l->base.out, at);
 		return;
 	}
-	put_frame(l, at);
+	out_grow_to(l->base.out, at);
 	out_append_payload(o, (struct msg *)m);
 	out_append(o, FRAME_END, sizeof(FRAME_END) - 1);
 }

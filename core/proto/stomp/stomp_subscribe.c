@@ -329,17 +329,12 @@ int stomp_destination_read_options(struct stomp_options *o, struct stomp_frame *
 	return f->rc;
 }
 
-void stomp_destination_free_options(struct stomp_options *o)
-{
-	args_deinit(&o->args);
-}
-
 static const struct args no_args;
 
 static int declare_part(struct stomp *l, struct stomp_channel *ch, struct stomp_frame *f,
 			const struct declare_spec *spec)
 {
-	struct reply *r = stomp_channel_part(l, ch, f);
+	struct reply *r = stomp_channel_reply(l, ch, f, true);
 
 	f->rc = session_define_declare(l->base.session, spec, r, f->err);
 	return f->rc < 0 ? stomp_channel_fail(ch, f, r) : TIDE_OK;
@@ -367,7 +362,7 @@ static int bind_queue(struct stomp *l, struct stomp_channel *ch, struct stomp_fr
 					.pattern = d->key,
 					.args = &no_args };
 	struct session_facts facts = session_facts(l->base.session);
-	struct reply *r = stomp_channel_part(l, ch, f);
+	struct reply *r = stomp_channel_reply(l, ch, f, true);
 
 	f->rc = session_define_bind(l->base.session, &spec, r, f->err);
 	if (f->rc == TIDE_ENOTFOUND)
@@ -697,7 +692,8 @@ static int subscribe(struct stomp *l, struct subscribing *s)
 	s->spec.priority = s->options.priority;
 	if (s->options.from.kind)
 		s->spec.from = s->options.from;
-	return begin(l, s->ch, s->f, &s->spec, stomp_channel_reply(l, s->ch, s->f));
+	return begin(l, s->ch, s->f, &s->spec,
+		     stomp_channel_reply(l, s->ch, s->f, false));
 }
 
 int stomp_subscribe(struct stomp *l, struct stomp_frame *f)
@@ -725,7 +721,7 @@ int stomp_subscribe(struct stomp *l, struct stomp_frame *f)
 	subscribe(l, &s);
 	if (f->rc == TIDE_OK && slice_from(s.queue).len)
 		s.ch->queue = mem_strdup(s.queue);
-	stomp_destination_free_options(&s.options);
+	args_deinit(&s.options.args);
 	return f->rc;
 }
 
@@ -757,7 +753,7 @@ int stomp_subscribe_temp(struct stomp *l, struct stomp_frame *f, struct slice de
 	buf_append_char(&ch->subscription, '\n');
 	spec.queue = *queue;
 	spec.sid = sid_of(ch, number);
-	return begin(l, ch, f, &spec, stomp_channel_part(l, ch, f));
+	return begin(l, ch, f, &spec, stomp_channel_reply(l, ch, f, true));
 }
 
 /* ---- UNSUBSCRIBE
@@ -772,8 +768,7 @@ static int end_subscription(struct stomp *l, struct stomp_channel *ch,
 	const struct delete_spec spec = { .kind = DEFINE_QUEUE,
 					  .name = slice_from(ch->queue) };
 	char number[DECIMAL_MAX];
-	struct reply *r =
-		is_delete ? stomp_channel_part(l, ch, f) : stomp_channel_reply(l, ch, f);
+	struct reply *r = stomp_channel_reply(l, ch, f, is_delete);
 
 	f->rc = session_consume_unsubscribe(stomp_channel_session(l, ch),
 					    sid_of(ch, number), r, f->err);
@@ -781,7 +776,7 @@ static int end_subscription(struct stomp *l, struct stomp_channel *ch,
 		return stomp_channel_fail(ch, f, r);
 	if (!is_delete)
 		return TIDE_OK;
-	r = stomp_channel_reply(l, ch, f);
+	r = stomp_channel_reply(l, ch, f, false);
 	f->rc = session_define_delete(l->base.session, &spec, r, f->err);
 	return f->rc < 0 ? stomp_channel_fail(ch, f, r) : TIDE_OK;
 }
