@@ -45,8 +45,6 @@ void allowance_deinit(struct allowances *as)
 		forget(a);
 }
 
-/* ---- the table */
-
 static struct allowance *create(struct allowances *as, enum allowance_kind kind,
 				struct slice name)
 {
@@ -127,8 +125,6 @@ int allowance_enter(struct allowances *as, enum allowance_kind kind, struct slic
 	return TIDE_OK;
 }
 
-/* ---- rates */
-
 static uint64_t bound(uint64_t rate)
 {
 	return rate < RATE_MAX ? rate : RATE_MAX;
@@ -195,8 +191,6 @@ void allowance_change(struct allowances *as, struct slice name,
 	if (a)
 		set_limits(a, limits);
 }
-
-/* ---- what is asked */
 
 int allowance_check_channels(struct allowance *a, uint64_t more, struct error *err)
 {
@@ -270,8 +264,6 @@ void allowance_count_publish(struct allowance *a, size_t bytes, int64_t mono_ms)
 	count(&a->messages, a->limits.publish_rate, 1, mono_ms);
 	count(&a->bytes, a->limits.publish_bytes, bytes, mono_ms);
 }
-
-/* ---- what is shown */
 
 void allowance_write(const struct allowance *a, struct json *out)
 {

@@ -193,8 +193,6 @@ void login_deinit(struct login *l)
 	password_wipe(l->key, sizeof(l->key));
 }
 
-/* ---- an attempt */
-
 static struct slice keep_slice(struct login_attempt *a, int i, struct slice text)
 {
 	a->copies[i] = text.data ? mem_strndup(text.data, text.len) : NULL;
@@ -282,8 +280,6 @@ static void refuse(struct login_attempt *a, const char *why)
 	heap_set(&l->late, &a->late_node, mono_ms + delay_ms);
 	note_due(l, mono_ms + delay_ms);
 }
-
-/* ---- what decides */
 
 static bool is_by_certificate(const struct login_attempt *a)
 {
@@ -420,8 +416,6 @@ static void decide(struct login_attempt *a)
 		verify(a, u);
 	}
 }
-
-/* ---- one after the other */
 
 static bool is_running(const struct login *l, struct slice key)
 {

@@ -79,8 +79,6 @@ void subject_set_address(struct subject *s, const char *address)
 	s->address = copy;
 }
 
-/* ---- what was allowed ------------------------------------------------------------ */
-
 static struct subject_slot *find_slot(struct subject_memory *m, enum user_action action,
 				      enum subject_kind kind, struct slice name)
 {
@@ -124,8 +122,6 @@ static void remember(struct subject *s, enum user_action action, enum subject_ki
 				       .action = (uint8_t)action,
 				       .kind = (uint8_t)kind };
 }
-
-/* ---- deciding -------------------------------------------------------------------- */
 
 _Static_assert((int)USER_MONITOR == (int)AUTH_MONITOR &&
 		       (int)USER_ADMIN == (int)AUTH_ADMIN,

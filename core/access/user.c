@@ -29,8 +29,6 @@ static const struct {
 /* JSON has no greater whole number. */
 #define LIMIT_MAX (UINT64_C(1) << 53)
 
-/* ---- life */
-
 struct user *user_create(struct slice name)
 {
 	struct user *u = mem_zalloc(sizeof(*u));
@@ -109,8 +107,6 @@ static void user_swap(struct user *u, struct user *other)
 	SWAP(char *, u->unreadable, other->unreadable);
 }
 
-/* ---- tags and limits */
-
 const char *user_action_name(enum user_action action)
 {
 	return action_names[action];
@@ -165,8 +161,6 @@ const char *user_limit_name(unsigned index)
 	return index < LIMIT_COUNT ? limits[index].name : NULL;
 }
 
-/* ---- grants */
-
 const struct user_grant *user_grant_find(const struct user *u, struct slice vhost)
 {
 	const struct user_grant *g = u->grants;
@@ -176,20 +170,12 @@ const struct user_grant *user_grant_find(const struct user *u, struct slice vhos
 	return g;
 }
 
-static int compare(const struct user_grant *g, struct slice vhost)
-{
-	size_t len = strlen(g->vhost);
-	int order = memcmp(g->vhost, vhost.data, len < vhost.len ? len : vhost.len);
-
-	return order ? order : (len > vhost.len) - (len < vhost.len);
-}
-
 /* Where the vhost is, or belongs. */
 static struct user_grant **find_place(struct user *u, struct slice vhost)
 {
 	struct user_grant **at = &u->grants;
 
-	while (*at && compare(*at, vhost) < 0)
+	while (*at && slice_compare(slice_from((*at)->vhost), vhost) < 0)
 		at = &(*at)->next;
 	return at;
 }
@@ -207,7 +193,7 @@ int user_grant_set(struct user *u, struct slice vhost,
 		return rc;
 	}
 	g->vhost = mem_strndup(vhost.data, vhost.len);
-	old = *at && compare(*at, vhost) == 0 ? *at : NULL;
+	old = *at && slice_is(vhost, (*at)->vhost) ? *at : NULL;
 	g->next = old ? old->next : *at;
 	*at = g;
 	if (old)
@@ -219,7 +205,7 @@ bool user_grant_remove(struct user *u, struct slice vhost)
 {
 	struct user_grant **at = find_place(u, vhost), *g = *at;
 
-	if (!g || compare(g, vhost) != 0)
+	if (!g || !slice_is(vhost, g->vhost))
 		return false;
 	*at = g->next;
 	free_grant(g);
@@ -231,8 +217,6 @@ bool user_grant_allows(const struct user_grant *g, enum user_action action,
 {
 	return user_pattern_matches(&g->patterns[action], name);
 }
-
-/* ---- text */
 
 static int refuse(struct error *err, const char *should)
 {

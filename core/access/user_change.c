@@ -54,8 +54,6 @@ static void destroy(struct user_change *c)
 	mem_free(c);
 }
 
-/* ---- what is to be */
-
 /* The author may have been deleted since, or somebody may have become the first user. */
 static int check_author(const struct user_change *c, struct error *err)
 {
@@ -192,8 +190,6 @@ static int make(struct user_change *c, struct error *err)
 		return user_grant_set(c->made, c->spec.vhost, c->spec.patterns, err);
 	return c->spec.kind == USER_CHANGE_REVOKE ? take_grant(c, err) : TIDE_OK;
 }
-
-/* ---- one after the other */
 
 static void run(struct user_changes *cs);
 

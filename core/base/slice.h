@@ -31,6 +31,15 @@ static inline bool slice_is_equal(struct slice a, struct slice b)
 	return a.len == b.len && (a.len == 0 || memcmp(a.data, b.data, a.len) == 0);
 }
 
+/* Below, at or above 0, in the order of bytes. A text comes before what it begins. */
+static inline int slice_compare(struct slice a, struct slice b)
+{
+	size_t len = a.len < b.len ? a.len : b.len;
+	int order = len > 0 ? memcmp(a.data, b.data, len) : 0;
+
+	return order ? order : (a.len > b.len) - (a.len < b.len);
+}
+
 static inline bool slice_is(struct slice s, const char *text)
 {
 	return slice_is_equal(s, slice_from(text));

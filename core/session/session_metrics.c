@@ -373,22 +373,14 @@ static struct slice name_of(const struct engine_metric *m)
 	return m->is_plain ? text : slice_cut(&text, '{');
 }
 
-static int compare_slices(struct slice a, struct slice b)
-{
-	int order = memcmp(a.data, b.data, a.len < b.len ? a.len : b.len);
-
-	return order ? order : (a.len > b.len) - (a.len < b.len);
-}
-
-/* The series of a family follow each other; plain ones come first. */
 static int compare(const void *a, const void *b)
 {
 	const struct engine_metric *x = a, *y = b;
-	int order = compare_slices(name_of(x), name_of(y));
+	int order = slice_compare(name_of(x), name_of(y));
 
 	if (x->is_plain != y->is_plain)
 		return x->is_plain ? -1 : 1;
-	return order ? order : compare_slices(x->text, y->text);
+	return order ? order : slice_compare(x->text, y->text);
 }
 
 static size_t write_plain(struct exposition *e, const struct metric_list *list)

@@ -232,7 +232,7 @@ int session_shared_clear(struct session *s, const struct shared_spec *spec,
 	struct shared_scan scan = scan_of(s, spec);
 	struct json j;
 
-	shared_clear(shared_of(s), &scan);
+	shared_scan(shared_of(s), &scan, NULL, NULL);
 	if (spec->cursor == 0)
 		tell(s, "cleared, with all that begins so", spec->key);
 	reply_json(r, &j);

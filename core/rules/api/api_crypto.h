@@ -6,9 +6,14 @@
 
 #include <lua.h>
 
+#include "base/slice.h"
+
 /* The longest text that a function takes. */
 #define API_CRYPTO_TEXT_MAX ((size_t)1 << 20)
 #define API_CRYPTO_RANDOM_MAX 1024
 
 /* Add the functions to `tide`, which is on the top. May raise. */
 void api_crypto_add(lua_State *L);
+
+/* The CRC-32 of zlib, PNG and Ethernet. */
+uint32_t api_crypto_crc32(struct slice bytes);

@@ -144,16 +144,24 @@ static int raise_error(lua_State *L, const struct error *err)
 	return luaL_error(L, "%s", err->text);
 }
 
+/* Push the value; nil: there is none. */
+static void push_current(lua_State *L, const struct shared_op *op)
+{
+	struct shared_value value;
+
+	if (shared_get(dictionary_of(L), op, &value) == TIDE_OK)
+		push_value(L, &value);
+	else
+		lua_pushnil(L);
+}
+
 /* get (key) -> value or nil */
 static int l_get(lua_State *L)
 {
-	struct shared_value value;
 	struct shared_op op = make_op(L, SHARED_KEYS, check_key(L, 1));
 
-	if (shared_get(dictionary_of(L), &op, &value) != TIDE_OK)
-		return 0;
-	push_value(L, &value);
-	return 1;
+	push_current(L, &op);
+	return !lua_isnil(L, -1);
 }
 
 /* set (key, value [, ttl]) */
@@ -228,22 +236,12 @@ static bool is_out(lua_State *L, const struct shared_op *op,
 		return false;
 	dry.is_dry = true;
 	if (shared_incr(dictionary_of(L), &dry, by, &sum, &err) != TIDE_OK)
-		luaL_error(L, "%s", err.text);
+		raise_error(L, &err);
 	push_value(L, &sum);
 	bool is = (!lua_isnil(L, MIN) && lua_compare(L, -1, MIN, LUA_OPLT)) ||
 		  (!lua_isnil(L, MAX) && lua_compare(L, MAX, -1, LUA_OPLT));
 	lua_pop(L, 1);
 	return is;
-}
-
-static void push_current(lua_State *L, const struct shared_op *op)
-{
-	struct shared_value value;
-
-	if (shared_get(dictionary_of(L), op, &value) == TIDE_OK)
-		push_value(L, &value);
-	else
-		lua_pushnil(L);
 }
 
 /* incr (key [, by [, ttl]]), incr (key, { by =, ttl =, min =, max = }) -> the new value;
@@ -334,10 +332,7 @@ static void on_key(void *ctx, const struct shared_info *info)
 
 static int compare_keys(const void *a, const void *b)
 {
-	const struct slice *x = a, *y = b;
-	int order = memcmp(x->data, y->data, x->len < y->len ? x->len : y->len);
-
-	return order ? order : (x->len > y->len) - (x->len < y->len);
+	return slice_compare(*(const struct slice *)a, *(const struct slice *)b);
 }
 
 /* list ([prefix [, cursor]]) -> the keys that a step has found, sorted; and the cursor of
@@ -540,8 +535,6 @@ struct api_metric {
 	bool is_labelled;
 };
 
-/* ---- names and labels ---- */
-
 static void check_name(lua_State *L, struct slice name)
 {
 	luaL_argcheck(
@@ -593,8 +586,6 @@ static unsigned read_labels(lua_State *L, int idx,
 	}
 	return count;
 }
-
-/* ---- making one ---- */
 
 struct buckets {
 	unsigned count;
@@ -694,8 +685,6 @@ static int l_histogram(lua_State *L)
 	return 1;
 }
 
-/* ---- counters: in tide.shared ---- */
-
 static bool has_room(const struct shared *s, const struct api_metric *m, size_t times)
 {
 	const struct slice name = { m->handle.text.data, m->handle.name_len };
@@ -720,7 +709,7 @@ static int add_first(lua_State *L, const struct api_metric *m, struct shared_op 
 			op->key.len = m->handle.name_len;
 	}
 	if (shared_incr(s, op, by, sum, &err) != TIDE_OK)
-		return luaL_error(L, "%s", err.text);
+		return raise_error(L, &err);
 	return TIDE_OK;
 }
 
@@ -759,57 +748,43 @@ static int l_counter_get(lua_State *L)
 	return 1;
 }
 
-/* ---- gauges and histograms ---- */
+typedef int meters_change_fn(struct meters *m, const struct meter_handle *h, double value,
+			     struct error *err);
 
-static double check_finite(lua_State *L, int arg, double preset)
-{
-	double value = luaL_optnumber(L, arg, preset);
-
-	luaL_argcheck(L, isfinite(value), arg, "a metric takes finite numbers");
-	return value;
-}
-
-/* The handle for a change; NULL: nothing is to change. */
-static struct meter_handle *change(lua_State *L, struct api_metric *m)
+/* Change the metric by argument 2. */
+static int change_meter(lua_State *L, struct api_metric *m, meters_change_fn *change,
+			double value)
 {
 	const struct decision_context *c = decision_context_of(L);
+	struct error err;
 
+	luaL_argcheck(L, isfinite(value), 2, "a metric takes finite numbers");
 	script_check_pure(L, "a metric");
 	if (script_state_of(L)->is_loading)
 		luaL_error(L, "a metric cannot be changed while files are loaded");
 	/* A simulation has a dictionary of its own, and no meters. */
 	if (c && (c->is_dry || c->shared))
-		return NULL;
+		return 0;
 	m->handle.file = script_state_of(L)->account->file;
-	return &m->handle;
-}
-
-static int finish(lua_State *L, int rc, const struct error *err)
-{
-	return rc == TIDE_OK ? 0 : luaL_error(L, "%s", err->text);
+	return change(self(L)->meters, &m->handle, value, &err) == TIDE_OK
+		       ? 0
+		       : raise_error(L, &err);
 }
 
 /* gauge:set (value) */
 static int l_gauge_set(lua_State *L)
 {
 	struct api_metric *m = api_object_check(L);
-	struct error err;
 
-	luaL_checknumber(L, 2);
-	double value = check_finite(L, 2, 0);
-	const struct meter_handle *h = change(L, m);
-	return h ? finish(L, meters_set(self(L)->meters, h, value, &err), &err) : 0;
+	return change_meter(L, m, meters_set, luaL_checknumber(L, 2));
 }
 
 /* gauge:incr ([by]) */
 static int l_gauge_incr(lua_State *L)
 {
 	struct api_metric *m = api_object_check(L);
-	struct error err;
-	double by = check_finite(L, 2, 1);
-	const struct meter_handle *h = change(L, m);
 
-	return h ? finish(L, meters_add(self(L)->meters, h, by, &err), &err) : 0;
+	return change_meter(L, m, meters_add, luaL_optnumber(L, 2, 1));
 }
 
 /* gauge:get () -> value */
@@ -826,12 +801,8 @@ static int l_gauge_get(lua_State *L)
 static int l_histogram_observe(lua_State *L)
 {
 	struct api_metric *m = api_object_check(L);
-	struct error err;
 
-	luaL_checknumber(L, 2);
-	double value = check_finite(L, 2, 0);
-	const struct meter_handle *h = change(L, m);
-	return h ? finish(L, meters_observe(self(L)->meters, h, value, &err), &err) : 0;
+	return change_meter(L, m, meters_observe, luaL_checknumber(L, 2));
 }
 
 static void add_metrics(lua_State *L, struct api_tide *t)

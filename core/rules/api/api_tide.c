@@ -25,7 +25,8 @@
 #include "rules/sandbox/script.h"
 #include "rules/sandbox/source.h"
 
-/* check_option (kind, name, value) -> true; or nil and why it cannot be set */
+/* check_option (kind, name, value) -> true; or nil and why it cannot be set. The check is
+ * read when the function is called; NULL: every option may be set. */
 static int l_check_option(lua_State *L)
 {
 	static const char *const kinds[] = { "queue", "topic", "exchange", NULL };
@@ -44,15 +45,6 @@ static int l_check_option(lua_State *L)
 	return 1;
 }
 
-/* Add it to the table on the top. `*check` is read when the function is called; NULL:
- * every option may be set. */
-static void api_option_add(lua_State *L, api_option_fn *const *check)
-{
-	lua_pushlightuserdata(L, (void *)(uintptr_t)check);
-	lua_pushcclosure(L, l_check_option, 1);
-	lua_setfield(L, -2, "check_option");
-}
-
 /* setting (name [, default]) -> text, or the default, or nil */
 static int l_setting(lua_State *L)
 {
@@ -65,12 +57,13 @@ static int l_setting(lua_State *L)
 	return 1;
 }
 
-/* Add it to the table on the top. `settings` outlives the state. */
-static void api_setting_add(lua_State *L, const struct args *settings)
+/* Add the function to `tide`, which is on the top, with what it reads as its upvalue. */
+static void add_reader(lua_State *L, const char *name, lua_CFunction function,
+		       const void *subject)
 {
-	lua_pushlightuserdata(L, (void *)settings);
-	lua_pushcclosure(L, l_setting, 1);
-	lua_setfield(L, -2, "setting");
+	lua_pushlightuserdata(L, (void *)(uintptr_t)subject);
+	lua_pushcclosure(L, function, 1);
+	lua_setfield(L, -2, name);
 }
 
 void api_object_make(lua_State *L)
@@ -453,8 +446,8 @@ void api_tide_open(lua_State *L, struct api_tide *t)
 	document_add_json(L);
 	api_match_add(L);
 	api_time_add(L, t);
-	api_setting_add(L, &t->settings);
-	api_option_add(L, &t->check_option);
+	add_reader(L, "setting", l_setting, &t->settings);
+	add_reader(L, "check_option", l_check_option, &t->check_option);
 	api_use_add(L);
 	secrets_add(L, &t->secrets);
 	queue_facts_open(L, &t->queues);

@@ -77,8 +77,6 @@ void document_trim(struct documents *d)
 	document_measure(d);
 }
 
-/* ---- documents */
-
 static struct document *find_same(struct documents *d, struct slice text, bool is_front)
 {
 	for (int i = 0; i < DOCUMENTS_MAX; i++)
@@ -165,36 +163,41 @@ static struct document *look_into(lua_State *L, struct slice text)
 	return item;
 }
 
-/* ---- views */
-
-static void push_node(lua_State *L, const struct document *item, uint32_t node)
+/* Push what the node is, null as nil; false: it is an array or an object. */
+static bool push_scalar(lua_State *L, const struct json_node *n)
 {
-	const struct json_node *n = &item->tape.nodes[node];
-	lua_Integer place;
-
 	switch ((enum json_tape_kind)n->kind) {
 	case JSON_TAPE_TEXT:
 		lua_pushlstring(L, n->text, n->len);
-		return;
+		return true;
 	case JSON_TAPE_INTEGER:
 		lua_pushinteger(L, n->integer);
-		return;
+		return true;
 	case JSON_TAPE_NUMBER:
 		lua_pushnumber(L, n->number);
-		return;
+		return true;
 	case JSON_TAPE_TRUE:
 	case JSON_TAPE_FALSE:
 		lua_pushboolean(L, n->kind == JSON_TAPE_TRUE);
-		return;
+		return true;
 	case JSON_TAPE_NULL:
 	case JSON_TAPE_UNREADABLE:
 	case JSON_TAPE_CURSOR:
 		lua_pushnil(L);
-		return;
+		return true;
 	case JSON_TAPE_ARRAY:
 	case JSON_TAPE_OBJECT:
 		break;
 	}
+	return false;
+}
+
+static void push_node(lua_State *L, const struct document *item, uint32_t node)
+{
+	lua_Integer place;
+
+	if (push_scalar(L, &item->tape.nodes[node]))
+		return;
 	place = (lua_Integer)(script_state_of(L)->serial << (NODE_BITS + ITEM_BITS) |
 			      (uint64_t)(item - documents_of(L)->items) << NODE_BITS |
 			      node);
@@ -463,8 +466,6 @@ static bool mark_array(lua_State *L)
 	return true;
 }
 
-/* ---- reading */
-
 static void push_copy(lua_State *L, const struct json_tape *t, uint32_t node,
 		      bool has_null);
 
@@ -500,40 +501,19 @@ static void push_array_copy(lua_State *L, const struct json_tape *t, uint32_t no
 static void push_copy(lua_State *L, const struct json_tape *t, uint32_t node,
 		      bool has_null)
 {
-	const struct json_node *n = &t->nodes[node];
-
 	script_check(L);
-	switch ((enum json_tape_kind)n->kind) {
-	case JSON_TAPE_TEXT:
-		lua_pushlstring(L, n->text, n->len);
-		break;
-	case JSON_TAPE_INTEGER:
-		lua_pushinteger(L, n->integer);
-		break;
-	case JSON_TAPE_NUMBER:
-		lua_pushnumber(L, n->number);
-		break;
-	case JSON_TAPE_TRUE:
-	case JSON_TAPE_FALSE:
-		lua_pushboolean(L, n->kind == JSON_TAPE_TRUE);
-		break;
-	case JSON_TAPE_NULL:
-	case JSON_TAPE_UNREADABLE:
-	case JSON_TAPE_CURSOR:
-		if (has_null)
+	if (push_scalar(L, &t->nodes[node])) {
+		if (has_null && lua_isnil(L, -1)) {
+			lua_pop(L, 1);
 			push_null(L);
-		else
-			lua_pushnil(L);
-		break;
-	case JSON_TAPE_ARRAY:
-		luaL_checkstack(L, 6, NULL);
-		push_array_copy(L, t, node, has_null);
-		break;
-	case JSON_TAPE_OBJECT:
-		luaL_checkstack(L, 6, NULL);
-		push_object_copy(L, t, node, has_null);
-		break;
+		}
+		return;
 	}
+	luaL_checkstack(L, 6, NULL);
+	if (t->nodes[node].kind == JSON_TAPE_ARRAY)
+		push_array_copy(L, t, node, has_null);
+	else
+		push_object_copy(L, t, node, has_null);
 }
 
 /* Do the options at `idx`, { null = true }, ask for nulls? */
@@ -574,8 +554,6 @@ static int l_decode(lua_State *L)
 	push_copy(L, &d->tape, 0, has_null);
 	return 1;
 }
-
-/* ---- writing */
 
 /* "items.2.price is a function, and …" */
 static int refuse(const struct writing *w, const char *what)
@@ -646,31 +624,25 @@ static void write_number(struct writing *w, int idx)
 		refuse(w, isnan(n) ? "is not a number (NaN)" : "is an infinite number");
 }
 
-/* ---- names */
-
 static void add_name(struct documents *d, struct slice name, uint32_t node)
 {
 	MEM_GROW(d->names, d->name_count, d->name_cap, 64);
 	d->names[d->name_count++] = (struct document_name){ name, node };
 }
 
-static int by_name(const void *a, const void *b)
+static int compare_names(const void *a, const void *b)
 {
-	const struct slice *x = a, *y = b;
-	size_t len = x->len < y->len ? x->len : y->len;
-	int order = len > 0 ? memcmp(x->data, y->data, len) : 0;
+	const struct document_name *x = a, *y = b;
 
-	return order ? order : (x->len > y->len) - (x->len < y->len);
+	return slice_compare(x->name, y->name);
 }
 
 static void sort_names(struct documents *d, size_t first)
 {
 	if (d->name_count > first)
 		qsort(d->names + first, d->name_count - first, sizeof(*d->names),
-		      by_name);
+		      compare_names);
 }
-
-/* ---- values */
 
 static void write_value(struct writing *w, int idx);
 static void write_node(struct writing *w, const struct json_tape *t, uint32_t node);
@@ -830,8 +802,6 @@ static void write_value(struct writing *w, int idx)
 		refuse_type(w, idx);
 	}
 }
-
-/* ---- what was read of a text */
 
 static void write_object_node(struct writing *w, const struct json_tape *t, uint32_t node)
 {

@@ -15,14 +15,6 @@
 
 static const struct view_type headers_type;
 
-static void api_msg_push_optional(lua_State *L, struct slice s)
-{
-	if (s.len)
-		field_push(L, s);
-	else
-		lua_pushnil(L);
-}
-
 static const struct msg *message(const void *subject)
 {
 	return ((const struct api_msg *)subject)->msg;
@@ -111,21 +103,29 @@ static void push_delay(lua_State *L, const void *subject)
 	lua_pushinteger(L, m->due_unix_ms && delay_ms > 0 ? delay_ms : 0);
 }
 
+/* The life of a message from when it is due; 0: for ever. */
+static int64_t ttl_of(const struct msg *m)
+{
+	int64_t from_ms = m->due_unix_ms ? m->due_unix_ms : m->ts_unix_ms;
+
+	return m->expires_unix_ms ? m->expires_unix_ms - from_ms : 0;
+}
+
 static void push_ttl(lua_State *L, const void *subject)
 {
 	const struct msg *m = message(subject);
-	/* The message lives so long from when it is due. */
-	int64_t from_ms = m->due_unix_ms ? m->due_unix_ms : m->ts_unix_ms;
 
 	if (m->expires_unix_ms)
-		lua_pushinteger(L, m->expires_unix_ms - from_ms);
+		lua_pushinteger(L, ttl_of(m));
 	else
 		lua_pushnil(L);
 }
 
 static void push_dedupe_id(lua_State *L, const void *subject)
 {
-	api_msg_push_optional(L, msg_dedupe_id(message(subject)));
+	const struct slice id = msg_dedupe_id(message(subject));
+
+	view_push_optional(L, &id);
 }
 
 static void push_attempt(lua_State *L, const void *subject)
@@ -354,32 +354,31 @@ static int64_t read_ms(lua_State *L, const char *field, int64_t min_ms)
 	return ms;
 }
 
+/* Write a name where the draft has it now: `*now`, whose own copy is `*own`. */
+static void set_word(lua_State *L, struct draft *d, const char *field, struct slice *now,
+		     char **own, uint32_t *changes)
+{
+	struct slice word = read_word(L, field);
+
+	if (slice_is_equal(word, *now))
+		return;
+	*now = keep(L, own, word);
+	++*changes;
+	d->is_changed = true;
+}
+
 static void set_exchange(lua_State *L, struct draft *d)
 {
-	struct slice name = read_word(L, "exchange");
-
-	if (slice_is_equal(name, d->now.exchange))
-		return;
-	d->now.exchange = keep(L, &d->exchange, name);
-	d->exchange_changes++;
-	d->is_changed = true;
+	set_word(L, d, "exchange", &d->now.exchange, &d->exchange, &d->exchange_changes);
 }
 
 static void set_key(lua_State *L, struct draft *d)
 {
-	struct slice key = read_word(L, "key");
-
-	if (slice_is_equal(key, d->now.key))
-		return;
-	d->now.key = keep(L, &d->key, key);
-	d->key_changes++;
-	d->is_changed = true;
+	set_word(L, d, "key", &d->now.key, &d->key, &d->key_changes);
 }
 
-static void set_payload(lua_State *L, struct draft *d)
+static void take_payload(lua_State *L, struct draft *d, struct slice payload)
 {
-	struct slice payload = read_text(L, "payload");
-
 	if (payload.len > DRAFT_PAYLOAD_MAX)
 		luaL_error(L, "msg.payload has %I bytes; %I are allowed",
 			   (lua_Integer)payload.len, (lua_Integer)DRAFT_PAYLOAD_MAX);
@@ -388,15 +387,17 @@ static void set_payload(lua_State *L, struct draft *d)
 	d->is_changed = true;
 }
 
+static void set_payload(lua_State *L, struct draft *d)
+{
+	take_payload(L, d, read_text(L, "payload"));
+}
+
 /* The value is written now: the script may change it later. */
 static void set_json(lua_State *L, struct draft *d)
 {
 	if (lua_isnil(L, -1))
 		luaL_error(L, "msg.json cannot be nil; tide.json.null writes a null");
-	struct slice payload = document_json_text(L, -1);
-	d->now.payload = keep(L, &d->payload, payload).data;
-	d->now.payload_len = payload.len;
-	d->is_changed = true;
+	take_payload(L, d, document_json_text(L, -1));
 }
 
 static void set_priority(lua_State *L, struct draft *d)
@@ -425,15 +426,6 @@ static void set_dedupe_id(lua_State *L, struct draft *d)
 	d->is_changed = true;
 }
 
-/* How long it lives once it is due; 0 = for ever. */
-static int64_t ttl_of(const struct draft *d)
-{
-	const struct msg *m = &d->now;
-	int64_t from_ms = m->due_unix_ms ? m->due_unix_ms : m->ts_unix_ms;
-
-	return m->expires_unix_ms ? m->expires_unix_ms - from_ms : 0;
-}
-
 static void set_times(struct draft *d, int64_t due_unix_ms, int64_t ttl_ms)
 {
 	int64_t from_ms = due_unix_ms ? due_unix_ms : d->now_unix_ms;
@@ -447,7 +439,7 @@ static void set_delay(lua_State *L, struct draft *d)
 {
 	int64_t delay_ms = read_ms(L, "delay", 0);
 
-	set_times(d, delay_ms ? d->now_unix_ms + delay_ms : 0, ttl_of(d));
+	set_times(d, delay_ms ? d->now_unix_ms + delay_ms : 0, ttl_of(&d->now));
 }
 
 static void set_ttl(lua_State *L, struct draft *d)
@@ -457,6 +449,7 @@ static void set_ttl(lua_State *L, struct draft *d)
 	set_times(d, d->now.due_unix_ms, ttl_ms);
 }
 
+/* The fields of `msg`; without `set`, scripts only read them. */
 static const struct field {
 	const char *name;
 	void (*set)(lua_State *L, struct draft *d);
@@ -469,20 +462,30 @@ static const struct field {
 	{ "payload", set_payload },
 	{ "priority", set_priority },
 	{ "ttl", set_ttl },
+	{ "attempt", NULL },
+	{ "copy", NULL },
+	{ "headers", NULL },
+	{ "id", NULL },
+	{ "json_error", NULL },
+	{ "offset", NULL },
+	{ "partition", NULL },
+	{ "size", NULL },
+	{ "ts", NULL },
+	{ "user", NULL },
+	{ "vhost", NULL },
 	{ NULL, NULL },
 };
 #define FIELD_NAMES "dedupe_id delay exchange json key payload priority ttl"
 
-/* Write the value on the top; false when no such field can be written. */
-static bool set_field(lua_State *L, struct draft *d, const char *name)
+/* NULL: there is none, or the value at `idx` is no text. */
+static const struct field *find_field(lua_State *L, int idx)
 {
-	for (const struct field *f = fields; f->name; f++) {
-		if (name && strcmp(f->name, name) == 0) {
-			f->set(L, d);
-			return true;
-		}
-	}
-	return false;
+	const char *name = lua_type(L, idx) == LUA_TSTRING ? lua_tostring(L, idx) : NULL;
+
+	for (const struct field *f = fields; name && f->name; f++)
+		if (strcmp(f->name, name) == 0)
+			return f;
+	return NULL;
 }
 
 static const char *const may_write[] = {
@@ -492,34 +495,25 @@ static const char *const may_write[] = {
 			"(msg:copy { … }) and return tide.dead_letter(exchange, key)",
 };
 
-static bool is_read_only(const char *name)
-{
-	static const char *const names[] = { "attempt",    "copy",   "headers",   "id",
-					     "json_error", "offset", "partition", "size",
-					     "ts",         "user",   "vhost",     NULL };
-
-	for (size_t i = 0; name && names[i]; i++)
-		if (strcmp(name, names[i]) == 0)
-			return true;
-	return false;
-}
-
 /* msg.<field> = value */
 static int l_set_field(lua_State *L)
 {
 	struct draft *d = (struct draft *)view_self(L);
-	const char *name = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : NULL;
+	const struct field *field = find_field(L, 2);
 
 	lua_settop(L, 3);
 	if (d->use != DRAFT_FILTER)
 		return luaL_error(L, "'msg.%s' is read-only; %s",
 				  safe_lib_tolstring(L, 2, NULL), may_write[d->use]);
-	if (set_field(L, d, name))
-		return 0;
-	return luaL_error(
-		L, "%s'msg.%s'%s; a filter may write " FIELD_NAMES " and headers.<name>",
-		is_read_only(name) ? "" : "there is no ", safe_lib_tolstring(L, 2, NULL),
-		is_read_only(name) ? " is read-only" : "");
+	if (!field || !field->set)
+		return luaL_error(L,
+				  "%s'msg.%s'%s; a filter may write " FIELD_NAMES
+				  " and headers.<name>",
+				  field ? "" : "there is no ",
+				  safe_lib_tolstring(L, 2, NULL),
+				  field ? " is read-only" : "");
+	field->set(L, d);
+	return 0;
 }
 
 static void own_headers(struct draft *d)
@@ -676,11 +670,13 @@ static void set_copy_headers(lua_State *L, struct draft *copy)
 static void set_copy_fields(lua_State *L, struct draft *copy)
 {
 	for (lua_pushnil(L); lua_next(L, 2) != 0; lua_settop(L, 3)) {
-		const char *name =
-			lua_type(L, 3) == LUA_TSTRING ? lua_tostring(L, 3) : NULL;
-		if (name && strcmp(name, "headers") == 0)
+		const struct field *field = find_field(L, 3);
+
+		if (field && strcmp(field->name, "headers") == 0)
 			set_copy_headers(L, copy);
-		else if (!set_field(L, copy, name))
+		else if (field && field->set)
+			field->set(L, copy);
+		else
 			luaL_error(L, "msg:copy takes " FIELD_NAMES " headers, not '%s'",
 				   safe_lib_tolstring(L, 3, NULL));
 	}
@@ -742,7 +738,9 @@ static void push_vhost(lua_State *L, const void *subject)
 
 static void push_user(lua_State *L, const void *subject)
 {
-	api_msg_push_optional(L, msg_user(&((const struct draft *)subject)->now));
+	const struct slice user = msg_user(&((const struct draft *)subject)->now);
+
+	view_push_optional(L, &user);
 }
 
 static void push_copy(lua_State *L, const void *subject)

@@ -369,14 +369,6 @@ bool series_is_label(struct slice name)
 	       !slice_is(name, "le");
 }
 
-static int compare(struct slice a, struct slice b)
-{
-	size_t len = a.len < b.len ? a.len : b.len;
-	int order = memcmp(a.data, b.data, len);
-
-	return order ? order : (a.len > b.len) - (a.len < b.len);
-}
-
 /* There are few. */
 static void sort(struct series_label *labels, unsigned count)
 {
@@ -384,7 +376,7 @@ static void sort(struct series_label *labels, unsigned count)
 		struct series_label one = labels[i];
 		unsigned at = i;
 
-		for (; at > 0 && compare(one.name, labels[at - 1].name) < 0; at--)
+		for (; at > 0 && slice_compare(one.name, labels[at - 1].name) < 0; at--)
 			labels[at] = labels[at - 1];
 		labels[at] = one;
 	}

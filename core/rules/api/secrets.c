@@ -2,17 +2,15 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <lauxlib.h>
 #include <limits.h>
 #include <openssl/crypto.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "rules/sandbox/field.h"
 #include "rules/sandbox/script.h"
+#include "rules/sandbox/source.h"
 
 #define NAME_MAX_LEN 128
 
@@ -50,31 +48,7 @@ static size_t cut_line_end(const char *text, size_t len)
 	return len;
 }
 
-static int read_all(int fd, const char *path, char *out, size_t *len, struct error *err)
-{
-	struct stat st;
-	size_t done = 0;
-	ssize_t n = 1;
-	char more;
-
-	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
-		return error_set(err, TIDE_ENOTFOUND, "%s is not a regular file", path);
-	while (n > 0 && done < SECRETS_TEXT_MAX) {
-		n = read(fd, out + done, SECRETS_TEXT_MAX - done);
-		done += n > 0 ? (size_t)n : 0;
-	}
-	if (n < 0)
-		return error_set(err, TIDE_ENOTFOUND, "%s cannot be read: %s", path,
-				 strerror(errno));
-	if (read(fd, &more, 1) > 0)
-		return error_set(err, TIDE_ETOOLONG,
-				 "%s is larger than 64 KiB, the limit of a secret", path);
-	*len = cut_line_end(out, done);
-	if (*len == 0)
-		return error_set(err, TIDE_ESYNTAX, "%s is empty", path);
-	return TIDE_OK;
-}
-
+/* The file may be a link, as where an orchestrator mounts secrets. */
 static int read_file(const char *dir, struct slice name, char *out, size_t *len,
 		     struct error *err)
 {
@@ -83,16 +57,20 @@ static int read_file(const char *dir, struct slice name, char *out, size_t *len,
 	if (snprintf(path, sizeof(path), "%s/%" SLICE_FMT, dir, SLICE_ARG(name)) >=
 	    (int)sizeof(path))
 		return error_set(err, TIDE_ETOOLONG, "the path of a secret is too long");
-	/* The file may be a link, as where an orchestrator mounts secrets. A pipe
-	 * must not block. */
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	if (fd < 0)
+	int rc = source_read_regular(path, out, SECRETS_TEXT_MAX, len);
+	if (rc == -ENOTSUP)
+		return error_set(err, TIDE_ENOTFOUND, "%s is not a regular file", path);
+	if (rc == -EFBIG)
+		return error_set(err, TIDE_ETOOLONG,
+				 "%s is larger than 64 KiB, the limit of a secret", path);
+	if (rc < 0)
 		return error_set(err, TIDE_ENOTFOUND,
 				 "there is no secret '%" SLICE_FMT "': %s: %s",
-				 SLICE_ARG(name), path, strerror(errno));
-	int rc = read_all(fd, path, out, len, err);
-	close(fd);
-	return rc;
+				 SLICE_ARG(name), path, strerror(-rc));
+	*len = cut_line_end(out, *len);
+	if (*len == 0)
+		return error_set(err, TIDE_ESYNTAX, "%s is empty", path);
+	return TIDE_OK;
 }
 
 static int find(const struct secrets *s, struct slice name, char *out, size_t *len,
@@ -126,7 +104,7 @@ static int find(const struct secrets *s, struct slice name, char *out, size_t *l
 static int l_secret(lua_State *L)
 {
 	struct secrets *s = lua_touserdata(L, lua_upvalueindex(1));
-	char text[SECRETS_TEXT_MAX];
+	char text[SECRETS_TEXT_MAX + 1];
 	struct error err;
 	size_t len;
 

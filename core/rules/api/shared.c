@@ -11,155 +11,6 @@
 #include "base/mem.h"
 #include "base/table.h"
 
-#define PAYER_KEY_MAX 512
-
-/* The holder of entries: a script in a vhost, or the whole of a script. */
-struct payer {
-	UT_hash_handle hh;
-	struct payer *whole;   /* the script, for all vhosts; NULL: it is that */
-	size_t entries, bytes; /* without any it is forgotten */
-	size_t key_len;
-	char key[]; /* the file; and a zero, the vhost */
-};
-
-struct payers {
-	struct payer *table; /* uthash */
-};
-
-/* Of entries, or of bytes. */
-struct payers_room {
-	size_t held;  /* by the script for the vhost */
-	size_t share; /* that it may hold now */
-};
-
-struct payers_total {
-	size_t entries, entries_max, bytes, bytes_max; /* of the dictionary */
-};
-
-struct payers_rooms {
-	struct payers_room entries, bytes;
-};
-
-static const char *payers_file(const struct payer *p)
-{
-	return p->key;
-}
-
-static struct slice payers_vhost(const struct payer *p)
-{
-	size_t file_len = strlen(p->key) + 1;
-
-	return (struct slice){ p->key + file_len, p->key_len - file_len };
-}
-
-/* A script for all vhosts has no zero at the end. */
-static size_t make_payer_key(char out[PAYER_KEY_MAX], const char *file,
-			     struct slice vhost)
-{
-	size_t len = strlen(file) + 1;
-
-	memcpy(out, file, len);
-	if (vhost.len)
-		memcpy(out + len, vhost.data, vhost.len);
-	return len + vhost.len;
-}
-
-static struct payer *find_payer(const struct payers *all, const char *key, size_t len)
-{
-	struct payer *p;
-
-	HASH_FIND(hh, all->table, key, len, p);
-	return p;
-}
-
-static struct payer *obtain_payer(struct payers *all, const char *key, size_t len)
-{
-	struct payer *p = find_payer(all, key, len);
-
-	if (p)
-		return p;
-	p = mem_zalloc(sizeof(*p) + len + 1);
-	p->key_len = len;
-	memcpy(p->key, key, len);
-	HASH_ADD_KEYPTR(hh, all->table, p->key, p->key_len, p);
-	return p;
-}
-
-/* For the script in the vhost; made if it is new. */
-static struct payer *payers_open(struct payers *all, const char *file, struct slice vhost)
-{
-	char key[PAYER_KEY_MAX];
-	size_t len = make_payer_key(key, file, vhost);
-	struct payer *p = obtain_payer(all, key, len);
-
-	if (!p->whole)
-		p->whole = obtain_payer(all, key, strlen(file));
-	return p;
-}
-
-static void add_to_payer(struct payers *all, struct payer *p, int entries, int64_t bytes)
-{
-	p->entries += (size_t)entries;
-	p->bytes += (size_t)bytes;
-	if (p->entries > 0)
-		return;
-	HASH_DELETE(hh, all->table, p);
-	mem_free(p);
-}
-
-/* Change what a payer holds by so many bytes and entries. A payer without entries is
- * freed. */
-static void payers_add(struct payers *all, struct payer *p, int entries, int64_t bytes)
-{
-	struct payer *whole = p->whole;
-
-	add_to_payer(all, p, entries, bytes);
-	add_to_payer(all, whole, entries, bytes);
-}
-
-/* All but one part of so many, rounded up: all of a tiny one. */
-static size_t all_but_one(size_t n, size_t parts)
-{
-	return n / parts * (parts - 1) + n % parts;
-}
-
-struct holding {
-	size_t held, by_script, used, max;
-};
-
-static struct payers_room room_of(const struct holding *u)
-{
-	size_t others = u->used - u->by_script;
-	size_t of_script = u->max > others ? all_but_one(u->max - others, 8) : 0;
-	size_t other_vhosts = u->by_script - u->held;
-
-	return (struct payers_room){
-		.held = u->held,
-		.share = of_script > other_vhosts
-				 ? all_but_one(of_script - other_vhosts, 7)
-				 : 0,
-	};
-}
-
-static void payers_read(const struct payers *all, const char *file, struct slice vhost,
-			const struct payers_total *total, struct payers_rooms *out)
-{
-	static const struct payer none;
-	char key[PAYER_KEY_MAX];
-	size_t len = make_payer_key(key, file, vhost);
-	const struct payer *p = find_payer(all, key, len), *whole;
-
-	whole = p ? p->whole : find_payer(all, key, strlen(file));
-	if (!p)
-		p = &none;
-	if (!whole)
-		whole = &none;
-	out->entries = room_of(&(struct holding){ p->entries, whole->entries,
-						  total->entries, total->entries_max });
-	out->bytes = room_of(&(struct holding){ p->bytes, whole->bytes, total->bytes,
-						total->bytes_max });
-}
-
 static void shared_text_write(struct buf *out, int64_t expires_unix_ms,
 			      const struct shared_value *v)
 {
@@ -264,9 +115,21 @@ struct shared_entry {
 
 TAILQ_HEAD(shared_entries, shared_entry);
 
+/* Who holds entries: a script in a vhost, or the whole of a script. Without entries it is
+ * forgotten. */
+struct payer {
+	UT_hash_handle hh;
+	struct payer *whole; /* the script, for all vhosts; NULL: it is that */
+	size_t entries, bytes;
+	size_t key_len;
+	char key[]; /* the file; and a zero, the vhost */
+};
+
+#define PAYER_KEY_MAX 512
+
 struct shared {
-	struct shared_entry *entries; /* uthash by key */
-	struct payers payers;
+	struct shared_entry *entries;   /* uthash by key */
+	struct payer *payers;           /* uthash */
 	struct shared_family *families; /* uthash */
 	size_t labelled;                /* counters of all families */
 	size_t count, count_max;
@@ -276,6 +139,96 @@ struct shared {
 	size_t unwritten;
 	bool is_kept;
 };
+
+static struct slice payer_vhost(const struct payer *p)
+{
+	size_t file_len = strlen(p->key) + 1;
+
+	return (struct slice){ p->key + file_len, p->key_len - file_len };
+}
+
+/* A script for all vhosts has no zero at the end. */
+static size_t make_payer_key(char out[PAYER_KEY_MAX], const struct shared_op *op)
+{
+	size_t len = strlen(op->file) + 1;
+
+	memcpy(out, op->file, len);
+	if (op->vhost.len)
+		memcpy(out + len, op->vhost.data, op->vhost.len);
+	return len + op->vhost.len;
+}
+
+static struct payer *find_payer(const struct shared *s, const char *key, size_t len)
+{
+	struct payer *p;
+
+	HASH_FIND(hh, s->payers, key, len, p);
+	return p;
+}
+
+static struct payer *obtain_payer(struct shared *s, const char *key, size_t len)
+{
+	struct payer *p = find_payer(s, key, len);
+
+	if (p)
+		return p;
+	p = mem_zalloc(sizeof(*p) + len + 1);
+	p->key_len = len;
+	memcpy(p->key, key, len);
+	HASH_ADD_KEYPTR(hh, s->payers, p->key, p->key_len, p);
+	return p;
+}
+
+/* The payer and its script hold so many more bytes, or fewer, and an entry more, as many
+ * or fewer. */
+static void add_to_payer(struct shared *s, struct payer *p, int entries, int64_t bytes)
+{
+	for (struct payer *whole; p; p = whole) {
+		whole = p->whole;
+		p->entries += (size_t)entries;
+		p->bytes += (size_t)bytes;
+		if (p->entries > 0)
+			continue;
+		HASH_DELETE(hh, s->payers, p);
+		mem_free(p);
+	}
+}
+
+/* Of entries, or of bytes: what a script holds for a vhost, and what it may hold. */
+struct shared_room {
+	size_t held, share;
+};
+
+/* All but one part of so many, rounded up: all of a tiny one. */
+static size_t all_but_one(size_t n, size_t parts)
+{
+	return n / parts * (parts - 1) + n % parts;
+}
+
+static struct shared_room room_of(size_t held, size_t by_script, size_t used, size_t max)
+{
+	size_t others = used - by_script, other_vhosts = by_script - held;
+	size_t of_script = max > others ? all_but_one(max - others, 8) : 0;
+
+	return (struct shared_room){ held,
+				     of_script > other_vhosts
+					     ? all_but_one(of_script - other_vhosts, 7)
+					     : 0 };
+}
+
+static void read_rooms(const struct shared *s, const struct shared_op *op,
+		       struct shared_room *entries, struct shared_room *bytes)
+{
+	static const struct payer none;
+	char key[PAYER_KEY_MAX];
+	const struct payer *p = find_payer(s, key, make_payer_key(key, op));
+	const struct payer *whole = p ? p->whole : find_payer(s, key, strlen(key));
+
+	p = p ? p : &none;
+	whole = whole ? whole : &none;
+	*entries = room_of(p->entries, whole->entries, s->count, s->count_max);
+	*bytes = room_of(p->bytes, whole->bytes, s->bytes, s->bytes_max);
+}
 
 /* The key as it is kept, in `out`. */
 static struct slice make_entry_key(char out[ENTRY_KEY_MAX], const struct shared_op *op)
@@ -327,9 +280,9 @@ static void charge(struct shared *s, struct shared_entry *e, struct payer *to)
 		return;
 	e->payer = to;
 	if (to)
-		payers_add(&s->payers, to, 1, (int64_t)bytes_of(e));
+		add_to_payer(s, to, 1, (int64_t)bytes_of(e));
 	if (from)
-		payers_add(&s->payers, from, -1, -(int64_t)bytes_of(e));
+		add_to_payer(s, from, -1, -(int64_t)bytes_of(e));
 }
 
 /* The value may point into the one that it takes the place of. */
@@ -344,8 +297,8 @@ static void assign(struct shared *s, struct shared_entry *e,
 	s->bytes += text_of(&copy).len;
 	s->bytes -= old.len;
 	if (e->payer)
-		payers_add(&s->payers, e->payer, 0,
-			   (int64_t)text_of(&copy).len - (int64_t)old.len);
+		add_to_payer(s, e->payer, 0,
+			     (int64_t)text_of(&copy).len - (int64_t)old.len);
 	if (e->value.type == SHARED_TEXT)
 		mem_free((char *)old.data);
 	e->value = copy;
@@ -493,10 +446,10 @@ static void describe(const struct shared_entry *e, struct shared_info *out)
 		.value = e->value,
 		.expires_unix_ms = e->expires_unix_ms,
 		.bytes = bytes_of(e),
-		.file = e->payer ? payers_file(e->payer) : NULL,
+		.file = e->payer ? e->payer->key : NULL,
 	};
 	if (e->payer)
-		out->vhost = payers_vhost(e->payer);
+		out->vhost = payer_vhost(e->payer);
 }
 
 static bool is_alive(const struct shared_entry *e, int64_t now_ms)
@@ -534,25 +487,15 @@ struct growth {
 	size_t entries, bytes;
 };
 
-static void read_rooms(const struct shared *s, const struct growth *g,
-		       struct payers_rooms *out)
-{
-	const struct payers_total total = { s->count, s->count_max, s->bytes,
-					    s->bytes_max };
-
-	payers_read(&s->payers, g->op->file, g->op->vhost, &total, out);
-}
-
 static bool is_over_share(const struct shared *s, const struct growth *g)
 {
-	struct payers_rooms rooms;
+	struct shared_room entries, bytes;
 
 	if (!g->op->file)
 		return false;
-	read_rooms(s, g, &rooms);
-	return (g->entries > 0 &&
-		rooms.entries.held + g->entries > rooms.entries.share) ||
-	       (g->bytes > 0 && rooms.bytes.held + g->bytes > rooms.bytes.share);
+	read_rooms(s, g->op, &entries, &bytes);
+	return (g->entries > 0 && entries.held + g->entries > entries.share) ||
+	       (g->bytes > 0 && bytes.held + g->bytes > bytes.share);
 }
 
 static bool is_full(const struct shared *s, const struct growth *g)
@@ -562,18 +505,17 @@ static bool is_full(const struct shared *s, const struct growth *g)
 
 static int refuse_share(const struct shared *s, const struct growth *g, struct error *err)
 {
-	struct payers_rooms rooms;
+	struct shared_room entries, bytes;
 
-	read_rooms(s, g, &rooms);
+	read_rooms(s, g->op, &entries, &bytes);
 	return error_set(
 		err, TIDE_ELIMIT,
 		"tide.shared is full for %s%s%" SLICE_FMT
 		"%s: it holds %zu of %zu entries, its share is %zu (--max-shared), "
 		"and %zu of %zu bytes, its share is %zu (--max-shared-bytes)",
 		g->op->file, g->op->vhost.len ? " in vhost '" : "",
-		SLICE_ARG(g->op->vhost), g->op->vhost.len ? "'" : "", rooms.entries.held,
-		s->count_max, rooms.entries.share, rooms.bytes.held, s->bytes_max,
-		rooms.bytes.share);
+		SLICE_ARG(g->op->vhost), g->op->vhost.len ? "'" : "", entries.held,
+		s->count_max, entries.share, bytes.held, s->bytes_max, bytes.share);
 }
 
 /* Room for what is added, in all and for the payer. */
@@ -598,8 +540,15 @@ static int make_room(struct shared *s, const struct growth *g, struct error *err
 /* An entry that was restored is its next writer's. */
 static void pay(struct shared *s, struct shared_entry *e, const struct shared_op *op)
 {
-	if (!e->payer && op->file)
-		charge(s, e, payers_open(&s->payers, op->file, op->vhost));
+	char key[PAYER_KEY_MAX];
+	struct payer *p;
+
+	if (e->payer || !op->file)
+		return;
+	p = obtain_payer(s, key, make_payer_key(key, op));
+	if (!p->whole)
+		p->whole = obtain_payer(s, key, strlen(key));
+	charge(s, e, p);
 }
 
 /* The entry of the key with room for the value, dead or alive. */
@@ -770,12 +719,12 @@ size_t shared_count_labelled(const struct shared *s)
 
 void shared_each_payer(const struct shared *s, shared_payer_fn fn, void *ctx)
 {
-	for (const struct payer *p = s->payers.table; p; p = p->hh.next) {
+	for (const struct payer *p = s->payers; p; p = p->hh.next) {
 		if (!p->whole)
 			continue;
 		const struct shared_payer_stats stats = {
-			.file = payers_file(p),
-			.vhost = payers_vhost(p),
+			.file = p->key,
+			.vhost = payer_vhost(p),
 			.entries = p->entries,
 			.bytes = p->bytes,
 		};
@@ -784,11 +733,9 @@ void shared_each_payer(const struct shared *s, shared_payer_fn fn, void *ctx)
 	}
 }
 
-/* ---- scans -------------------------------------------------------------------
- *
- * Bucket after bucket of the hash table, in the order of their numbers read backwards:
- * when the table has grown meanwhile, each bucket that was visited has become such whose
- * turn is over. */
+/* A scan goes from bucket to bucket of the hash table, in the order of their numbers read
+ * backwards: when the table has grown meanwhile, each bucket that was visited has become
+ * such whose turn is over. */
 
 static uint32_t reverse(uint32_t n)
 {
@@ -828,49 +775,25 @@ static struct shared_entry *scan_bucket(const struct shared *s, struct shared_sc
 	return NULL;
 }
 
-static bool is_scan_over(const struct shared *s, const struct shared_scan *scan)
-{
-	return !s->entries || scan->looks >= SHARED_SCAN_LOOKS ||
-	       scan->found >= SHARED_SCAN_FOUND;
-}
-
-void shared_scan(const struct shared *s, struct shared_scan *scan, shared_info_fn fn,
-		 void *ctx)
+void shared_scan(struct shared *s, struct shared_scan *scan, shared_info_fn fn, void *ctx)
 {
 	scan->looks = scan->found = 0;
-	while (!is_scan_over(s, scan)) {
-		const UT_hash_table *t = s->entries->hh.tbl;
-		uint32_t mask = t->num_buckets - 1;
-		struct UT_hash_handle *hh = t->buckets[scan->cursor & mask].hh_head;
-		const struct shared_entry *e;
-		struct shared_info info;
-
-		while ((e = scan_bucket(s, scan, &hh)) != NULL) {
-			describe(e, &info);
-			fn(ctx, &info);
-			scan->found++;
-		}
-		scan->looks++;
-		scan->cursor = bucket_after(scan->cursor & mask, mask);
-		if (scan->cursor == 0)
-			return;
-	}
-	if (!s->entries)
-		scan->cursor = 0;
-}
-
-void shared_clear(struct shared *s, struct shared_scan *scan)
-{
-	scan->looks = scan->found = 0;
-	while (!is_scan_over(s, scan)) {
+	while (s->entries && scan->looks < SHARED_SCAN_LOOKS &&
+	       scan->found < SHARED_SCAN_FOUND) {
 		const UT_hash_table *t = s->entries->hh.tbl;
 		uint32_t mask = t->num_buckets - 1;
 		struct UT_hash_handle *hh = t->buckets[scan->cursor & mask].hh_head;
 		struct shared_entry *e;
+		struct shared_info info;
 
 		while (s->entries && (e = scan_bucket(s, scan, &hh)) != NULL) {
-			drop(s, e);
 			scan->found++;
+			if (!fn) {
+				drop(s, e);
+				continue;
+			}
+			describe(e, &info);
+			fn(ctx, &info);
 		}
 		scan->looks++;
 		scan->cursor = bucket_after(scan->cursor & mask, mask);

@@ -128,10 +128,9 @@ struct shared_scan {
 	size_t looks, found; /* out: of this step */
 };
 typedef void (*shared_info_fn)(void *ctx, const struct shared_info *info);
-void shared_scan(const struct shared *s, struct shared_scan *scan, shared_info_fn fn,
+/* `fn` is told what the step finds; NULL: what it finds is removed. */
+void shared_scan(struct shared *s, struct shared_scan *scan, shared_info_fn fn,
 		 void *ctx);
-/* Remove what the step finds. */
-void shared_clear(struct shared *s, struct shared_scan *scan);
 
 /* Counters with labels (`name{…}`): of this name, and in all. */
 size_t shared_count_family(const struct shared *s, struct slice name);

@@ -23,49 +23,53 @@ uint64_t source_hash(const char *data, size_t len)
 	return hash ^ hash >> 33;
 }
 
-/* Read until end of file. The buffer has one byte more than the limit: a file over the
- * limit is noticed even if its size has changed since it was looked up. */
-static int read_all(int fd, char *data, size_t *len)
+int source_read_regular(const char *path, char *out, size_t max, size_t *len)
 {
-	for (*len = 0; *len <= SOURCE_MAX_BYTES;) {
-		ssize_t n = read(fd, data + *len, SOURCE_MAX_BYTES + 1 - *len);
-		if (n == 0)
-			return 0;
-		if (n < 0 && errno != EINTR)
-			return -errno;
-		if (n > 0)
-			*len += (size_t)n;
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	struct stat st;
+	ssize_t n = 1;
+	int rc = 0;
+
+	*len = 0;
+	if (fd < 0)
+		return -errno;
+	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+		rc = -ENOTSUP;
+		n = 0;
 	}
-	return -EFBIG;
+	/* A byte more than the limit: the file may grow while it is read. */
+	while (n != 0 && *len <= max) {
+		n = read(fd, out + *len, max + 1 - *len);
+		if (n < 0 && errno != EINTR) {
+			rc = -errno;
+			break;
+		}
+		*len += n > 0 ? (size_t)n : 0;
+	}
+	close(fd);
+	return rc == 0 && *len > max ? -EFBIG : rc;
 }
 
 int source_read(struct source *out, const char *path, const char *name, struct error *err)
 {
-	struct stat st;
+	char *data = mem_alloc(SOURCE_MAX_BYTES + 1);
+	int rc = source_read_regular(path, data, SOURCE_MAX_BYTES, &out->len);
 
-	*out = (struct source){ .data = NULL };
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	if (fd < 0)
-		return error_set(err, errno == ENOENT ? TIDE_ENOTFOUND : TIDE_ERULE,
-				 "%s: cannot be read: %s", name, strerror(errno));
-	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
-		close(fd);
-		return error_set(err, TIDE_ERULE, "%s: is not a regular file", name);
-	}
-	out->data = mem_alloc(SOURCE_MAX_BYTES + 1);
-	int rc = read_all(fd, out->data, &out->len);
-	close(fd);
+	out->data = NULL;
 	if (rc == 0) {
-		out->data = mem_realloc(out->data, out->len + 1);
+		out->data = mem_realloc(data, out->len + 1);
 		out->hash = source_hash(out->data, out->len);
 		return TIDE_OK;
 	}
-	source_free(out);
+	mem_free(data);
+	if (rc == -ENOTSUP)
+		return error_set(err, TIDE_ERULE, "%s: is not a regular file", name);
 	if (rc == -EFBIG)
 		return error_set(err, TIDE_ERULE,
 				 "%s:1: is larger than %d bytes, the limit for a file",
 				 name, SOURCE_MAX_BYTES);
-	return error_set(err, TIDE_ERULE, "%s: cannot be read: %s", name, strerror(-rc));
+	return error_set(err, rc == -ENOENT ? TIDE_ENOTFOUND : TIDE_ERULE,
+			 "%s: cannot be read: %s", name, strerror(-rc));
 }
 
 void source_free(struct source *s)

@@ -22,6 +22,12 @@ struct source {
  *              regular file or larger than SOURCE_MAX_BYTES */
 TIDE_MUST_USE int source_read(struct source *out, const char *path, const char *name,
 			      struct error *err);
+/* Read a regular file of at most `max` bytes. A link is followed.
+ *
+ * @param out  has room for a byte more
+ * @return     0; -ENOTSUP no regular file; -EFBIG too large; another -errno */
+TIDE_MUST_USE int source_read_regular(const char *path, char *out, size_t max,
+				      size_t *len);
 /* Harmless when nothing was read, and when called twice. */
 void source_free(struct source *s);
 

@@ -10,8 +10,6 @@
 
 #define NOW INT64_C(1790000000000)
 
-/* ---- helpers ------------------------------------------------------------------ */
-
 static struct shared_op op(const char *key)
 {
 	return (struct shared_op){ .space = SHARED_KEYS,
@@ -103,8 +101,6 @@ static const char *send_all(struct shared *s)
 	return sent;
 }
 
-/* ---- values -------------------------------------------------------------------- */
-
 TEST_THAT(values_of_each_type_come_back)
 {
 	struct shared *s = shared_create(0, 0);
@@ -176,8 +172,6 @@ TEST_THAT(a_dry_call_answers_and_changes_nothing)
 	shared_destroy(s);
 }
 
-/* ---- time to live --------------------------------------------------------------- */
-
 TEST_THAT(what_has_expired_is_not_there)
 {
 	struct shared *s = shared_create(0, 0);
@@ -223,8 +217,6 @@ TEST_THAT(incr_keeps_the_expiry_of_what_is_there)
 	assert_true(has_op(s, later("n", 100000)));
 	shared_destroy(s);
 }
-
-/* ---- limits ---------------------------------------------------------------------- */
 
 TEST_THAT(a_full_dictionary_says_so_and_evicts_nothing)
 {
@@ -281,8 +273,6 @@ TEST_THAT(many_short_lives_need_little_room)
 	assert_int_equal(stats_of(s).entries, 0);
 	shared_destroy(s);
 }
-
-/* ---- being kept ------------------------------------------------------------------- */
 
 TEST_THAT(changes_are_told_once_and_again_when_they_were_not_kept)
 {
@@ -543,7 +533,7 @@ TEST_THAT(a_clear_removes_what_has_the_prefix)
 	size_t sum = 0;
 
 	do {
-		shared_clear(s, &scan);
+		shared_scan(s, &scan, NULL, NULL);
 		sum += scan.found;
 	} while (scan.cursor);
 	assert_int_equal(sum, 3000);
@@ -552,10 +542,10 @@ TEST_THAT(a_clear_removes_what_has_the_prefix)
 	/* The last one takes the table with it. */
 	scan.prefix = SLICE("");
 	do
-		shared_clear(s, &scan);
+		shared_scan(s, &scan, NULL, NULL);
 	while (scan.cursor);
 	assert_int_equal(stats_of(s).entries, 0);
-	shared_clear(s, &scan);
+	shared_scan(s, &scan, NULL, NULL);
 	assert_int_equal(scan.cursor, 0);
 	shared_destroy(s);
 }

@@ -65,8 +65,6 @@ static void quantiles_lie_in_their_bucket(void **state)
 	cost_add(&c, UINT64_MAX);
 }
 
-/* ---- in the engine ----------------------------------------------------------------- */
-
 static const char moody[] = "return { rank = function(msg)\n"
 			    "  if msg.priority == 1 then while true do end end\n"
 			    "  if msg.priority == 2 then error 'moody' end\n"
