@@ -15,7 +15,6 @@
 #include "consumer.h"
 #include "rules/engine/engine.h"
 #include "id_lease.h"
-#include "group_env.h"
 #include "log/partition.h"
 #include "shard/journal.h"
 #include "pace.h"
@@ -98,6 +97,26 @@ struct broker_counters {
 	uint64_t dead_lettered;
 	uint64_t death_limited; /* buried: they had died too often */
 };
+
+TAILQ_HEAD(group_watch_list, group_watch);
+
+/* What the groups of all topics share. Times are those of the clock that nobody sets. */
+struct group_env {
+	struct heap runs;              /* of claims: what comes again later */
+	struct heap deaths;            /* dead letters that nobody took: group_settle.c */
+	struct group_watch_list dirty; /* partitions with offsets to write */
+	int64_t commit_due_ms;         /* when they are; good while there are some */
+	unsigned commits;              /* under way */
+	uint64_t death_count;
+	/* When the log last said that Redis refuses them, or that nobody takes them. */
+	int64_t commit_logged_ms, death_logged_ms;
+};
+
+/* No offset is to be written, or being written. */
+static inline bool group_env_is_idle(const struct group_env *env)
+{
+	return TAILQ_EMPTY(&env->dirty) && env->commits == 0;
+}
 
 TAILQ_HEAD(queue_list, queue);
 TAILQ_HEAD(route_list, route);

@@ -16,6 +16,7 @@
 #include "base/heap.h"
 #include "lease.h"
 
+struct broker;
 struct getter;
 struct member;
 struct queue;
@@ -43,7 +44,7 @@ struct consumer_ops {
 	void (*on_active)(struct consumer *c);
 	/* The same for a message of a topic; it is held already. */
 	void (*on_record)(struct consumer *c, const struct record_delivery *d);
-	/* Of a topic: the partitions that it has are others: member.h. */
+	/* Of a topic: the partitions that it has are others. */
 	void (*on_assigned)(struct consumer *c);
 	/* Of a topic: it would have read `from` next, and goes on at `to`: what lies
 	 * between is no longer kept. */
@@ -70,7 +71,7 @@ struct consumer {
 	struct credit *credit;   /* that it shares with others; NULL: none */
 	struct heap_node want;   /* in credit.wanting */
 	uint32_t rank;           /* of 16 bits: who gets the credit, the lowest first */
-	struct heap_node line;   /* of a single-active queue: see succession.h */
+	struct heap_node line;   /* of a single-active queue */
 	/* May this consumer take messages? Always, but in a single-active queue; of a
 	 * topic: has it something to take? */
 	bool is_active;
@@ -91,9 +92,7 @@ struct consumer {
 	struct refusal *refusal;
 };
 
-struct broker;
-struct consumer;
-
+/* A limit that several consumers share: those of a channel with a prefetch. */
 struct credit {
 	struct broker *broker;
 	uint32_t limit; /* unacked messages at most; 0: no limit */

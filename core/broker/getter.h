@@ -40,7 +40,7 @@ struct getter {
 	bool is_over;          /* its time is; it waits for a read at most */
 	bool is_hasty;         /* it has waited for a read for long enough */
 
-	/* Of a topic, for pull.h. It has one consumer then. */
+	/* Of a topic, for group.h. It has one consumer then. */
 	struct topic_group *group; /* NULL: it takes from queues */
 	TAILQ_ENTRY(getter) line_link;
 	struct group_claim *source; /* what it has is of this one, which is being read */

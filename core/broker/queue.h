@@ -60,14 +60,14 @@ struct queue {
 	struct consumer_list consumers; /* all, in the order of their arrival */
 	struct heap able;               /* of them: those who can take a message now */
 	int64_t turns;                  /* that consumers have had */
-	struct heap line;               /* of a single-active queue: succession.h */
+	struct heap line;               /* of a single-active queue: consumer.c */
 	struct consumer *active;        /* likewise; perhaps relieved, but not yet done */
 	int64_t arrivals;               /* likewise: of subscriptions */
 	struct consumer_list
 		looked; /* GETs that found no match; has_news: they look again */
 	bool has_news;
 	struct refusal_list refusals; /* of all consumers, those made first first */
-	bool is_offered;              /* scripts of deliver/ are asked: offer.h */
+	bool is_offered;              /* scripts of deliver/ are asked: delivery.c */
 	int64_t offer_logged_ms;      /* that one of them fails */
 	int64_t settled_logged_ms;    /* that a script of settled/ fails */
 	struct consumer_list readers; /* of GETs that wait for a read of it */
@@ -79,11 +79,11 @@ struct queue {
 	struct binding_list incoming;
 	TAILQ_ENTRY(queue) active_link;
 	bool is_active;
-	/* Of the decision that is being looked at: admission.c */
+	/* Of the decision that is being looked at: publish.c */
 	uint64_t admitted, admitted_bytes;
 	bool is_guarded;          /* it may refuse messages: counted in broker.guarded */
 	struct heap_node wake;    /* in broker.wakes */
-	bool is_metered;          /* its deliveries may be held back: outflow.h */
+	bool is_metered;          /* its deliveries may be held back: delivery.c */
 	int64_t next_delivery_ns; /* with a rate; the clock that nobody sets */
 	int64_t used_mono_ms;     /* with expires: when it was used last */
 	/* Until when it is paused, wall clock; 0: it is not. See pause.h. */
@@ -97,7 +97,7 @@ struct queue {
 	struct queue_rates *rates;  /* NULL: nothing was counted yet */
 	int64_t unranked_logged_ms; /* the log names it once in a while */
 	int64_t copies_logged_ms;   /* likewise */
-	bool has_tail;              /* a round of overflow_tail.h is under way */
+	bool has_tail;              /* a round of overflow.c is under way */
 	int64_t tail_due_ms;        /* by mono_ms: none before; 0: at once */
 };
 

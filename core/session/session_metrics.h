@@ -1,6 +1,6 @@
 /* session_metrics.h: all metrics as Prometheus reads them, in pieces.
  *
- * A scrape of very many queues takes seconds. It is a job (broker/job.h): one piece of
+ * A scrape of very many queues takes seconds. It is a job (broker/pace.h): one piece of
  * one scrape at a time, and the next piece when this one has been taken.
  * Queues and vhosts may come and go meanwhile: broker/walk.h. What comes is not shown,
  * what goes is missing in the families that follow. A scrape keeps one piece, and with
