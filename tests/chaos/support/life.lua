@@ -61,14 +61,17 @@ end
 
 -- ---- one client ----------------------------------------------------------
 
+function Life:next_line()
+  local line, why = self.client:read_line(30)
+  if line then return line end
+  if why == 'closed' then error('the connection was closed', 0) end
+  Ledger.broken('no answer in 30 s; the broker said:\n%s', self.broker:log())
+end
+
 --- The next reply; messages before it are noted.
 function Life:reply()
   while true do
-    local line, why = self.client:read_line(30)
-    if not line then
-      if why == 'closed' then error('the connection was closed', 0) end
-      Ledger.broken('no answer in 30 s; the broker said:\n%s', self.broker:log())
-    end
+    local line = self:next_line()
     if line:find '^MSG' then
       self:receive(self.client:delivery(line))
     elseif not line:find '^EVT' then

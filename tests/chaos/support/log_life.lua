@@ -7,11 +7,11 @@ local wait = require 'support.wait'
 
 local broken = LogLedger.broken
 
----@class LogLife
+---@class LogLife: Life
 ---@field broker Broker
 ---@field redis Redis
 ---@field ledger LogLedger
-local LogLife = { expect_keys = Life.expect_keys, rules = {}, share = 30 }
+local LogLife = setmetatable({ rules = {}, share = 30 }, { __index = Life })
 LogLife.__index = LogLife
 
 local PARTITIONS = 2
@@ -29,16 +29,8 @@ end
 
 -- ---- one client ----------------------------------------------------------
 
-local function next_line(self)
-  local line, why = self.client:read_line(30)
-  if line then return line end
-  if why == 'closed' then error('the connection was closed', 0) end
-  broken('no answer in 30 s; the broker said:\n%s', self.broker:log())
-end
-
 --- A delivery to a reader (sid `r`) or to a group, whose name is the sid.
-function LogLife:receive(line)
-  local msg = self.client:delivery(line)
+function LogLife:receive(msg)
   local p, offset = tonumber(msg.options.partition), tonumber(msg.options.offset)
   local name = msg.sid
   if name == 'old' then return end
@@ -54,43 +46,11 @@ function LogLife:receive(line)
   self.held[#self.held + 1] = one
 end
 
---- The next reply; messages before it are noted.
-function LogLife:reply()
-  while true do
-    local line = next_line(self)
-    if line:find '^MSG' then
-      self:receive(line)
-    elseif not line:find '^EVT' then
-      return line
-    end
-  end
-end
-
-function LogLife:send(line, payload)
-  self.client:send(payload and ('%s %d\r\n%s\r\n'):format(line, #payload, payload) or line .. '\r\n')
-end
-
---- A request that must be answered OK; gives the words behind it.
-function LogLife:ok(line, payload)
-  self:send(line, payload)
-  local answer = self:reply()
-  if not answer:find '^OK' then broken('%q was answered %q', line, answer) end
-  return answer:sub(4)
-end
-
-function LogLife:json(line)
-  self:send(line)
-  local answer = self:reply()
-  local len = answer:match '^DATA (%d+)$'
-  if not len then broken('%q was answered %q', line, answer) end
-  return (require('dkjson').decode(self.client:expect_payload(len)))
-end
-
 --- Wait for deliveries until so many are held.
 function LogLife:hold(count)
   while #self.held < count do
-    local line = next_line(self)
-    if line:find '^MSG' then self:receive(line) end
+    local line = self:next_line()
+    if line:find '^MSG' then self:receive(self.client:delivery(line)) end
   end
 end
 
@@ -182,12 +142,9 @@ function LogLife:connect()
 end
 
 function LogLife:start()
-  self.broker:launch()
-  local ready = self.broker:wait_ready()
-  if ready ~= true then error(('the broker did not start: %s'):format(tostring(ready)), 0) end
+  Life.start(self)
   self.ledger:restarted(self.is_clean)
   self.is_clean = false
-  self:connect()
 end
 
 function LogLife:declare()
@@ -273,8 +230,8 @@ function LogLife:verify_log()
   self:ok 'SUB log r from=first ack=auto'
   for p = 0, PARTITIONS - 1 do
     while self.read_to[p] < ends[p] do
-      local line = next_line(self)
-      if line:find '^MSG' then self:receive(line) end
+      local line = self:next_line()
+      if line:find '^MSG' then self:receive(self.client:delivery(line)) end
     end
   end
   self:ok 'UNSUB r'
