@@ -73,12 +73,29 @@ static inline void fake_open(struct fake_redis *f, struct harness *h,
 	assert_int_equal(uv_listen((uv_stream_t *)&f->listener, 16, fake_connection), 0);
 }
 
+/* The same, and a store that connects to it. */
+static inline void fake_start(struct fake_redis *f, struct harness *h,
+			      const char *const *answers, unsigned count)
+{
+	char url[200];
+	fake_open(f, h, answers, count);
+	snprintf(url, sizeof(url), "redis+unix:%s", f->path);
+	harness_open(h, url);
+}
+
 static inline void fake_close(struct fake_redis *f)
 {
 	uv_close((uv_handle_t *)&f->listener, NULL);
 	for (unsigned i = 0; i < f->client_count; i++)
 		if (!uv_is_closing((uv_handle_t *)&f->clients[i]))
 			uv_close((uv_handle_t *)&f->clients[i], NULL);
+}
+
+/* The same of fake_start. */
+static inline void fake_end(struct fake_redis *f, struct harness *h)
+{
+	harness_close(h);
+	fake_close(f);
 }
 
 #endif

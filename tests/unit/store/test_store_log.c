@@ -531,23 +531,19 @@ STORE_TEST(an_error_of_redis_gives_no_rows)
 STORE_TEST(a_read_that_was_cut_short_begins_again)
 {
 	struct fake_redis f;
-	char url[200];
 	struct reading r = { 0 };
 	static const char *const script[] = {
 		HELLO, "*2\r\n$3\r\nold\r\n$1\r\n7\r\nwhat?\r\n", HELLO,
 		"*2\r\n$3\r\nnew\r\n$1\r\n5\r\n*2\r\n$4\r\nnext\r\n$1\r\n9\r\n"
 	};
 	harness_close(h);
-	fake_open(&f, h, script, 4);
-	snprintf(url, sizeof(url), "redis+unix:%s", f.path);
-	harness_open(h, url);
+	fake_start(&f, h, script, 4);
 	WAIT(h, h->state == STORE_UP);
 	store_log_read(h->store, partition, 20261123, 8, 10, on_rows, &r);
 	WAIT(h, r.calls == 1);
 	assert_int_equal(r.status, TIDE_OK);
 	assert_string_equal(r.text, "5:new 9:next");
-	harness_close(h);
-	fake_close(&f);
+	fake_end(&f, h);
 	harness_open_up(h);
 }
 
@@ -555,16 +551,13 @@ STORE_TEST(a_read_that_was_cut_short_begins_again)
 STORE_TEST(an_append_that_was_sent_again_is_unsure)
 {
 	struct fake_redis f;
-	char url[200];
 	struct outcome o = { 0 };
 	const struct store_log_batch b = batch(0, "a");
 	static const char *const script[] = {
 		HELLO, "what?\r\n", HELLO, "+OK\r\n+QUEUED\r\n-OOM no\r\n-EXECABORT x\r\n"
 	};
 	harness_close(h);
-	fake_open(&f, h, script, 4);
-	snprintf(url, sizeof(url), "redis+unix:%s", f.path);
-	harness_open(h, url);
+	fake_start(&f, h, script, 4);
 	WAIT(h, h->state == STORE_UP);
 	store_log_append(
 		h->store, partition,
@@ -575,8 +568,7 @@ STORE_TEST(an_append_that_was_sent_again_is_unsure)
 	assert_int_equal(o.status, TIDE_ESTORE);
 	assert_string_equal(o.text, "OOM no");
 	assert_true(o.is_unsure);
-	harness_close(h);
-	fake_close(&f);
+	fake_end(&f, h);
 	harness_open_up(h);
 }
 

@@ -22,6 +22,14 @@ static int teardown(void **state)
 	return 0;
 }
 
+/* A request that is done or not. */
+static void set_vhost(struct harness *h, const char *name, store_done_fn on_done,
+		      void *ctx)
+{
+	store_definition_set(h->store, STORE_VHOSTS, SLICE(""), slice_from(name),
+			     SLICE(""), on_done, ctx);
+}
+
 static void assert_start_fails(struct harness *h, const char *url, const char *why)
 {
 	harness_open(h, url);
@@ -206,8 +214,7 @@ STORE_TEST(passwords_are_checked)
 	snprintf(url, sizeof(url), "redis+unix:default:s3cret@%s?db=3", socket_path);
 	harness_open(h, url);
 	WAIT(h, h->ups == 1);
-	store_definition_set(h->store, STORE_VHOSTS, SLICE(""), SLICE("/"), SLICE(""),
-			     NULL, NULL);
+	set_vhost(h, "/", NULL, NULL);
 	harness_close(h);
 	redisContext *c = redisConnectUnix(socket_path);
 	freeReplyObject(redisCommand(c, "AUTH s3cret"));
@@ -299,19 +306,15 @@ int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints
 	return status ? status : next("127.0.0.1", port, hints, &(*out)->ai_next);
 }
 
-STORE_TEST(next_address_is_tried_when_the_first_fails_at_once)
+/* Start a Redis at a free port, which `fd` finds and is closed, and connect by a name. */
+static pid_t connect_by_name(struct harness *h, const char *name, int fd)
 {
-	char url[80];
-	char port[8];
-	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(1) };
-	int fd = socket(AF_INET, SOCK_STREAM, 0);
-	inet_pton(AF_INET, NO_WAY, &to.sin_addr);
-	assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof(to)), -1);
+	char url[80], port[8];
 	snprintf(port, sizeof(port), "%d", bound_port(fd));
 	close(fd);
 	const char *const args[] = { "--port", port, "--bind", "127.0.0.1", NULL };
 	pid_t pid = start_redis(h, -1, args);
-	snprintf(url, sizeof(url), "redis://" NO_WAY_NAME ":%s", port);
+	snprintf(url, sizeof(url), "redis://%s:%s", name, port);
 	for (int i = 0; i < 1000; i++) {
 		harness_open(h, url);
 		WAIT(h, h->state != STORE_STARTING);
@@ -321,6 +324,16 @@ STORE_TEST(next_address_is_tried_when_the_first_fails_at_once)
 		look_again();
 	}
 	assert_string_equal(h->ups ? "" : h->why, "");
+	return pid;
+}
+
+STORE_TEST(next_address_is_tried_when_the_first_fails_at_once)
+{
+	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(1) };
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+	inet_pton(AF_INET, NO_WAY, &to.sin_addr);
+	assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof(to)), -1);
+	pid_t pid = connect_by_name(h, NO_WAY_NAME, fd);
 	harness_close(h);
 	end_redis(pid);
 }
@@ -332,24 +345,7 @@ STORE_TEST(next_address_of_a_name_is_tried)
 	if (getaddrinfo("localhost", NULL, NULL, &found) != 0)
 		skip();
 	freeaddrinfo(found);
-	char url[80];
-	char port[8];
-	int fd = socket(AF_INET, SOCK_STREAM, 0);
-	snprintf(port, sizeof(port), "%d", bound_port(fd));
-	close(fd);
-	const char *const args[] = { "--port", port, "--bind", "127.0.0.1", NULL };
-	pid_t pid = start_redis(h, -1, args);
-	snprintf(url, sizeof(url), "redis://localhost:%s", port);
-	for (int i = 0; i < 1000; i++) {
-		h->ups = 0;
-		harness_open(h, url);
-		WAIT(h, h->state != STORE_STARTING);
-		if (h->ups)
-			break;
-		harness_close(h);
-		look_again();
-	}
-	assert_int_equal(h->ups, 1);
+	pid_t pid = connect_by_name(h, "localhost", socket(AF_INET, SOCK_STREAM, 0));
 	struct store_stats stats;
 	store_stats(h->store, &stats);
 	assert_string_equal(stats.kind, "redis");
@@ -416,19 +412,15 @@ STORE_TEST(reason_of_a_hang_up_is_told)
 STORE_TEST(loading_redis_is_waited_for)
 {
 	struct fake_redis f;
-	char url[200];
 	static const char *const script[] = {
 		HELLO_LOADING, "+OK\r\n-LOADING x\r\n-LOADING x\r\n-LOADING x\r\n",
 		HELLO_GOOD
 	};
-	fake_open(&f, h, script, 3);
-	fake_url(&f, url, sizeof(url));
-	harness_open(h, url);
+	fake_start(&f, h, script, 3);
 	WAIT(h, h->state != STORE_STARTING);
 	assert_int_equal(h->state, STORE_UP);
 	assert_int_equal(f.client_count, 3);
-	harness_close(h);
-	fake_close(&f);
+	fake_end(&f, h);
 }
 
 static void on_done(void *ctx, int status, const char *text)
@@ -440,7 +432,6 @@ static void on_done(void *ctx, int status, const char *text)
 STORE_TEST(unreadable_replies_are_a_lost_connection)
 {
 	struct fake_redis f;
-	char url[200];
 	unsigned calls = 0;
 	/* Garbage; a hang-up within a reply; a reply too many; then all is well,
 	 * but for a loading phase and a refusal on the way back. */
@@ -448,22 +439,17 @@ STORE_TEST(unreadable_replies_are_a_lost_connection)
 		HELLO_GOOD, "what?\r\n", HELLO_GOOD, NULL,           HELLO_LOADING,
 		HELLO_OLD,  HELLO_GOOD,  ":1\r\n",   ":1\r\n:1\r\n", HELLO_GOOD,
 	};
-	fake_open(&f, h, script, sizeof(script) / sizeof(script[0]));
-	fake_url(&f, url, sizeof(url));
-	harness_open(h, url);
-	store_definition_set(h->store, STORE_VHOSTS, SLICE(""), SLICE("a"), SLICE(""),
-			     on_done, &calls);
+	fake_start(&f, h, script, sizeof(script) / sizeof(script[0]));
+	set_vhost(h, "a", on_done, &calls);
 	WAIT(h, calls == 1);
 	assert_int_equal(h->downs, 2);
 	assert_int_equal(h->ups, 3);
-	store_definition_set(h->store, STORE_VHOSTS, SLICE(""), SLICE("b"), SLICE(""),
-			     on_done, &calls);
+	set_vhost(h, "b", on_done, &calls);
 	WAIT(h, h->downs == 3);
 	assert_non_null(strstr(h->why, "a reply to no request"));
 	WAIT(h, h->ups == 4);
 	assert_int_equal(calls, 2);
-	harness_close(h);
-	fake_close(&f);
+	fake_end(&f, h);
 }
 
 static void on_refused(void *ctx, const struct batch_result *result)
@@ -488,7 +474,6 @@ static void commit_two(struct harness *h, batch_done_fn on_done_fn, unsigned *ca
 STORE_TEST(request_that_redis_cannot_read_fails_alone)
 {
 	struct fake_redis f;
-	char url[200];
 	unsigned refused = 0, calls = 0;
 	/* To MULTI, to the first command within, and the end of the connection. */
 	static const char *const script[] = {
@@ -497,17 +482,13 @@ STORE_TEST(request_that_redis_cannot_read_fails_alone)
 		HELLO_GOOD,
 		":1\r\n",
 	};
-	fake_open(&f, h, script, sizeof(script) / sizeof(script[0]));
-	fake_url(&f, url, sizeof(url));
-	harness_open(h, url);
+	fake_start(&f, h, script, sizeof(script) / sizeof(script[0]));
 	WAIT(h, h->ups == 1);
 	commit_two(h, on_refused, &refused);
-	store_definition_set(h->store, STORE_VHOSTS, SLICE(""), SLICE("a"), SLICE(""),
-			     on_done, &calls);
+	set_vhost(h, "a", on_done, &calls);
 	WAIT(h, refused == 1 && calls == 1);
 	assert_int_equal(h->downs, 1);
-	harness_close(h);
-	fake_close(&f);
+	fake_end(&f, h);
 }
 
 static void on_given_up(void *ctx, int status, const char *text)
@@ -520,26 +501,20 @@ static void on_given_up(void *ctx, int status, const char *text)
 STORE_TEST(request_over_which_eight_connections_are_lost_fails_alone)
 {
 	struct fake_redis f;
-	char url[200];
 	unsigned given_up = 0, calls = 0;
 	const char *script[18] = { NULL };
 	for (int i = 0; i < 18; i += 2)
 		script[i] = HELLO_GOOD;
 	script[17] = ":1\r\n";
-	fake_open(&f, h, script, 18);
-	fake_url(&f, url, sizeof(url));
-	harness_open(h, url);
+	fake_start(&f, h, script, 18);
 	WAIT(h, h->ups == 1);
-	store_definition_set(h->store, STORE_VHOSTS, SLICE(""), SLICE("a"), SLICE(""),
-			     on_given_up, &given_up);
-	store_definition_set(h->store, STORE_VHOSTS, SLICE(""), SLICE("b"), SLICE(""),
-			     on_done, &calls);
+	set_vhost(h, "a", on_given_up, &given_up);
+	set_vhost(h, "b", on_done, &calls);
 	WAIT(h, h->downs == 7);
 	assert_int_equal(given_up, 0);
 	WAIT(h, given_up == 1 && calls == 1);
 	assert_int_equal(h->downs, 8);
-	harness_close(h);
-	fake_close(&f);
+	fake_end(&f, h);
 }
 
 /* ---- the embedded Redis
@@ -635,8 +610,7 @@ static void write_and_wait_for_the_end(const char *dir, int ready_fd)
 	uv_timer_init(&h.loop, &h.waker);
 	h.waker.data = &h;
 	harness_open_up(&h);
-	store_definition_set(h.store, STORE_VHOSTS, SLICE(""), SLICE("kept"), SLICE(""),
-			     on_done, &calls);
+	set_vhost(&h, "kept", on_done, &calls);
 	WAIT(&h, calls == 1);
 	if (write(ready_fd, "x", 1) == 1)
 		uv_run(&h.loop, UV_RUN_DEFAULT);
@@ -672,12 +646,9 @@ STORE_TEST(what_a_killed_broker_wrote_is_there)
 	harness_close(h);
 }
 
-STORE_TEST(left_over_redis_is_used_and_set_right)
+/* As a broker leaves it that was killed. */
+static pid_t start_left_over(struct harness *h)
 {
-	char path[160];
-	snprintf(path, sizeof(path), "%s/redis.lock", h->dir);
-	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	assert_int_equal(flock(fd, LOCK_EX), 0);
 	static const char *const args[] = { "--port",
 					    "0",
 					    "--unixsocket",
@@ -687,9 +658,19 @@ STORE_TEST(left_over_redis_is_used_and_set_right)
 					    "--appendfsync",
 					    "no",
 					    NULL };
+	char path[160];
+	snprintf(path, sizeof(path), "%s/redis.lock", h->dir);
+	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	assert_int_equal(flock(fd, LOCK_EX), 0);
 	pid_t pid = start_redis(h, fd, args);
 	close(fd);
 	harness_open_up(h);
+	return pid;
+}
+
+STORE_TEST(left_over_redis_is_used_and_set_right)
+{
+	pid_t pid = start_left_over(h);
 	assert_int_equal(harness_redis_pid(h), pid);
 	redisReply *reply = ask(h, "CONFIG GET appendfsync");
 	assert_string_equal(reply->element[1]->str, "always");
@@ -703,20 +684,10 @@ STORE_TEST(left_over_redis_is_used_and_set_right)
 
 STORE_TEST(left_over_redis_that_dies_is_replaced)
 {
-	char path[160];
 	unsigned calls = 0;
-	snprintf(path, sizeof(path), "%s/redis.lock", h->dir);
-	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	assert_int_equal(flock(fd, LOCK_EX), 0);
-	static const char *const args[] = {
-		"--port", "0", "--unixsocket", "redis.sock", "--appendonly", "yes", NULL
-	};
-	pid_t pid = start_redis(h, fd, args);
-	close(fd);
-	harness_open_up(h);
+	pid_t pid = start_left_over(h);
 	end_redis(pid);
-	store_definition_set(h->store, STORE_VHOSTS, SLICE(""), SLICE("a"), SLICE(""),
-			     on_done, &calls);
+	set_vhost(h, "a", on_done, &calls);
 	WAIT(h, calls == 1);
 	assert_int_not_equal(harness_redis_pid(h), pid);
 	harness_close(h);
