@@ -834,12 +834,12 @@ void shard_order_load(struct shard *sh)
 	o->is_load_sent = true;
 	for (unsigned i = 0; i < o->load_count; i++)
 		ids[i] = o->loads[i].place.id;
-	store_read_ids(sh->env->store, sh->keys,
-		       &(struct store_ids){ .set = STORE_READY,
-					    .ids = ids,
-					    .count = o->load_count,
-					    .max_bytes = sh->env->window_bytes / 2 + 1 },
-		       on_rows, shard_ref(sh));
+	store_read(sh->env->store, sh->keys,
+		   &(struct store_read){ .set = STORE_READY,
+					 .ids = ids,
+					 .count = o->load_count,
+					 .max_bytes = sh->env->window_bytes / 2 + 1 },
+		   on_rows, shard_ref(sh));
 }
 
 void shard_order_by(struct shard *sh, const struct order_spec *spec)
@@ -1004,14 +1004,13 @@ static void read_next(struct order_recovery *r)
 		recovery_end(r, TIDE_OK, NULL);
 		return;
 	}
-	store_read_ids(sh->env->store, sh->keys,
-		       &(struct store_ids){ .set = STORE_DELAYED,
-					    .ids = &r->ids[r->at],
-					    .count = left < ORDER_LOAD_MAX
-							     ? (unsigned)left
-							     : ORDER_LOAD_MAX,
-					    .max_bytes = sh->env->window_bytes },
-		       on_waiting, r);
+	store_read(sh->env->store, sh->keys,
+		   &(struct store_read){ .set = STORE_DELAYED,
+					 .ids = &r->ids[r->at],
+					 .count = left < ORDER_LOAD_MAX ? (unsigned)left
+									: ORDER_LOAD_MAX,
+					 .max_bytes = sh->env->window_bytes },
+		   on_waiting, r);
 }
 
 static void on_tried(void *ctx, int status, const char *text, const uint64_t *ids,

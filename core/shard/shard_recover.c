@@ -39,6 +39,18 @@ static void recovery_end(struct shard_recovery *r, int status, const char *text)
 	mem_free(r);
 }
 
+/* From r->start on. */
+static void read_rows(struct shard_recovery *r, enum store_set set, store_rows_fn on_rows)
+{
+	const struct shard *sh = r->shard;
+	const struct store_read read = { .set = set,
+					 .start = r->start,
+					 .count = READ_ROWS,
+					 .max_bytes = sh->env->window_bytes };
+
+	store_read(sh->env->store, sh->keys, &read, on_rows, r);
+}
+
 /* What somebody held is ready again; what was taken by its id is where it was. */
 static void put_back(struct shard_recovery *r, const struct store_row *row)
 {
@@ -85,14 +97,11 @@ static void on_unacked(void *ctx, int status, const char *text, struct store_row
 
 static void read_unacked(struct shard_recovery *r)
 {
-	struct shard *sh = r->shard;
-
 	if (r->counts.sets[STORE_UNACK] == 0) {
 		recovery_end(r, TIDE_OK, NULL);
 		return;
 	}
-	store_read(sh->env->store, sh->keys, STORE_UNACK, r->start, READ_ROWS,
-		   sh->env->window_bytes, false, on_unacked, r);
+	read_rows(r, STORE_UNACK, on_unacked);
 }
 
 static void on_order(void *ctx, int status, const char *text)
@@ -171,15 +180,12 @@ static void on_bodies(void *ctx, int status, const char *text, struct store_row 
 
 static void read_bodies(struct shard_recovery *r)
 {
-	const struct shard *sh = r->shard;
-
 	if (r->set == STORE_BURIED)
 		r->set++;
 	if (r->set == STORE_SET_COUNT)
 		begin_stages(r);
 	else
-		store_read(sh->env->store, sh->keys, (enum store_set)r->set, r->start,
-			   READ_ROWS, sh->env->window_bytes, false, on_bodies, r);
+		read_rows(r, (enum store_set)r->set, on_bodies);
 }
 
 static void on_size(void *ctx, int status, const char *text,

@@ -276,16 +276,16 @@ static enum shard_scan_result ask(struct shard_scan *scan, size_t bytes)
 {
 	const struct shard *sh = scan->shard;
 	const struct stage *st = &sh->stages[scan->state];
-	struct store_from from = { .set = st->set,
-				   .count = scan->max,
-				   .max_bytes = bytes };
+	struct store_read read = {
+		.set = st->set, .count = scan->max, .max_bytes = bytes, .has_place = true
+	};
 
 	if (is_in_memory(scan) && place_is_before(scan->from, st->edge))
 		scan->from = st->edge;
-	from.score = scan->from.score;
-	from.id = scan->from.id;
+	read.score = scan->from.score;
+	read.id = scan->from.id;
 	scan->is_asking = true;
-	store_read_from(sh->env->store, sh->keys, &from, on_scan_rows, scan);
+	store_read(sh->env->store, sh->keys, &read, on_scan_rows, scan);
 	return SHARD_SCAN_ASKED;
 }
 
@@ -380,6 +380,10 @@ const struct entry *shard_tail_next_unsettled(const struct shard *sh,
 void shard_tail_read(struct shard *sh, enum entry_state state, unsigned count,
 		     store_rows_fn on_rows, void *ctx)
 {
-	store_read(sh->env->store, sh->keys, sh->stages[state].set, -(int64_t)count,
-		   count, 0, true, on_rows, ctx);
+	store_read(sh->env->store, sh->keys,
+		   &(struct store_read){ .set = sh->stages[state].set,
+					 .start = -(int64_t)count,
+					 .count = count,
+					 .ids_only = true },
+		   on_rows, ctx);
 }

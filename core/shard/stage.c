@@ -331,9 +331,14 @@ static void read_more(struct stage *st)
 {
 	struct shard *sh = st->shard;
 
-	store_read(sh->env->store, sh->keys, st->set, st->refill_start,
-		   st->is_locating ? LOCATE_MAX : st->refill_count, st->refill_bytes,
-		   st->is_locating, on_rows, st);
+	store_read(sh->env->store, sh->keys,
+		   &(struct store_read){ .set = st->set,
+					 .start = st->refill_start,
+					 .count = st->is_locating ? LOCATE_MAX
+								  : st->refill_count,
+					 .max_bytes = st->refill_bytes,
+					 .ids_only = st->is_locating },
+		   on_rows, st);
 }
 
 static void into_window(struct stage *st, struct entry *e)

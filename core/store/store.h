@@ -286,35 +286,24 @@ struct store_row {
 typedef void (*store_rows_fn)(void *ctx, int status, const char *text,
 			      struct store_row *rows, size_t count);
 
-/* Read members of a set by (score, id), from index `start`, `count` at most (1–4096),
- * with their bodies, in one round trip. A negative `start` counts from the end, as in
- * ZRANGE. The bodies have at most `max_bytes`; one row comes in any case. With ids_only
- * no body is read: msg is NULL and rank 0, the tries are there. A member that is no id
- * is logged and left out. */
-void store_read(struct store *s, struct store_shard *shard, enum store_set set,
-		int64_t start, unsigned count, size_t max_bytes, bool ids_only,
-		store_rows_fn on_rows, void *ctx);
-
-/* The same from a place in the order of (score, id) on. */
-struct store_from {
+/* Read members of a set by (score, id), with their bodies, in one round trip. A member
+ * that is no id is logged and left out. */
+struct store_read {
 	enum store_set set;
+	unsigned count;   /* at most; 1-4096 */
+	size_t max_bytes; /* of the bodies; one row comes in any case */
+	bool ids_only; /* no body is read: msg is NULL and rank 0, the tries are there */
+	/* From this index on; a negative one counts from the end, as in ZRANGE. */
+	int64_t start;
+	/* Or from this place in the order of (score, id) on. */
+	bool has_place;
 	double score;
 	uint64_t id;
-	unsigned count;
-	size_t max_bytes;
-};
-void store_read_from(struct store *s, struct store_shard *shard,
-		     const struct store_from *from, store_rows_fn on_rows, void *ctx);
-
-/* The same of those of the ids that are members of the set, in the order of `ids`. */
-struct store_ids {
-	enum store_set set;
+	/* Or `count` ids: those that are members of the set, in this order. */
 	const uint64_t *ids;
-	unsigned count; /* 1-4096 */
-	size_t max_bytes;
 };
-void store_read_ids(struct store *s, struct store_shard *shard,
-		    const struct store_ids *ids, store_rows_fn on_rows, void *ctx);
+void store_read(struct store *s, struct store_shard *shard, const struct store_read *read,
+		store_rows_fn on_rows, void *ctx);
 
 /* The ids of the members of a set that have been tried before, in their order. The array
  * is the store's. Reads all tries, in pieces. */

@@ -204,35 +204,6 @@ static void on_read_reply(struct store_call *call, const redisReply *reply, bool
 	free_rows(rows, count);
 }
 
-static struct read_call *read_call_create(struct store *s, struct store_shard *shard,
-					  enum store_set set, store_rows_fn on_rows,
-					  void *ctx)
-{
-	struct read_call *r = store_call_create(s, shard, sizeof(*r), on_read_reply, ctx);
-
-	CALL_TELLS(&r->call, on_rows);
-	r->set = set;
-	return r;
-}
-
-/* Begin a read in one of the ways of read.lua; the caller appends `words` words. */
-static struct buf *begin_read(struct read_call *r, const char *way, size_t max_bytes,
-			      size_t words)
-{
-	struct slice prefix = shard_prefix(r->call.shard);
-	struct buf *out = store_call_add_script(&r->call, script_read, 3, 2 + words);
-
-	layout_resp_key(out, prefix, layout_set_key(r->set));
-	layout_resp_key(out, prefix, LAYOUT_MSG);
-	layout_resp_key(out, prefix, LAYOUT_TRIES);
-	if (r->ids_only)
-		resp_number(out, 0);
-	else
-		resp_number(out, max_bytes < INT32_MAX ? max_bytes + 1 : INT32_MAX);
-	resp_text(out, way);
-	return out;
-}
-
 static void add_id(struct buf *out, uint64_t id)
 {
 	char text[ID_HEX_LEN];
@@ -241,41 +212,34 @@ static void add_id(struct buf *out, uint64_t id)
 	resp_bulk(out, (struct slice){ text, sizeof(text) });
 }
 
-void store_read(struct store *s, struct store_shard *shard, enum store_set set,
-		int64_t start, unsigned count, size_t max_bytes, bool ids_only,
+/* In one of the ways of read.lua. */
+void store_read(struct store *s, struct store_shard *shard, const struct store_read *read,
 		store_rows_fn on_rows, void *ctx)
 {
-	struct read_call *r = read_call_create(s, shard, set, on_rows, ctx);
-	struct buf *out;
+	struct read_call *r = store_call_create(s, shard, sizeof(*r), on_read_reply, ctx);
+	unsigned count = store_clamp_count(read->count);
+	size_t bytes = read->max_bytes < INT32_MAX ? read->max_bytes + 1 : INT32_MAX;
+	struct buf *out = store_call_add_script(
+		&r->call, script_read, 3, 2 + (read->ids ? count : 2u + read->has_place));
 
-	r->ids_only = ids_only;
-	out = begin_read(r, "range", max_bytes, 2);
-	resp_score(out, (double)start);
-	resp_score(out, (double)store_last_index(start, count));
-	store_call_send(&r->call, REDIS_REPLY_ARRAY);
-}
-
-void store_read_from(struct store *s, struct store_shard *shard,
-		     const struct store_from *from, store_rows_fn on_rows, void *ctx)
-{
-	struct read_call *r = read_call_create(s, shard, from->set, on_rows, ctx);
-	struct buf *out = begin_read(r, "from", from->max_bytes, 3);
-
-	resp_score(out, from->score);
-	add_id(out, from->id);
-	resp_number(out, store_clamp_count(from->count));
-	store_call_send(&r->call, REDIS_REPLY_ARRAY);
-}
-
-void store_read_ids(struct store *s, struct store_shard *shard,
-		    const struct store_ids *ids, store_rows_fn on_rows, void *ctx)
-{
-	struct read_call *r = read_call_create(s, shard, ids->set, on_rows, ctx);
-	unsigned count = store_clamp_count(ids->count);
-	struct buf *out = begin_read(r, "ids", ids->max_bytes, count);
-
-	for (unsigned i = 0; i < count; i++)
-		add_id(out, ids->ids[i]);
+	CALL_TELLS(&r->call, on_rows);
+	r->set = read->set;
+	r->ids_only = read->ids_only;
+	layout_resp_key(out, shard_prefix(shard), layout_set_key(read->set));
+	layout_resp_key(out, shard_prefix(shard), LAYOUT_MSG);
+	layout_resp_key(out, shard_prefix(shard), LAYOUT_TRIES);
+	resp_number(out, read->ids_only ? 0 : bytes);
+	resp_text(out, read->ids ? "ids" : read->has_place ? "from" : "range");
+	for (unsigned i = 0; read->ids && i < count; i++)
+		add_id(out, read->ids[i]);
+	if (read->has_place) {
+		resp_score(out, read->score);
+		add_id(out, read->id);
+		resp_number(out, count);
+	} else if (!read->ids) {
+		resp_score(out, (double)read->start);
+		resp_score(out, (double)store_last_index(read->start, count));
+	}
 	store_call_send(&r->call, REDIS_REPLY_ARRAY);
 }
 

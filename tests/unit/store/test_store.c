@@ -83,14 +83,22 @@ static void on_rows(void *ctx, int status, const char *text, struct store_row *r
 	}
 }
 
+static void read_rows(struct harness *h, const struct store_read *read)
+{
+	forget_rows();
+	store_read(h->store, h->shard, read, on_rows, NULL);
+	WAIT(h, got.calls == 1);
+	assert_int_equal(got.status, TIDE_OK);
+}
+
 static void read_set(struct harness *h, enum store_set set, int64_t start, unsigned count,
 		     size_t max_bytes, bool ids_only)
 {
-	forget_rows();
-	store_read(h->store, h->shard, set, start, count, max_bytes, ids_only, on_rows,
-		   NULL);
-	WAIT(h, got.calls == 1);
-	assert_int_equal(got.status, TIDE_OK);
+	read_rows(h, &(struct store_read){ .set = set,
+					   .start = start,
+					   .count = count,
+					   .max_bytes = max_bytes,
+					   .ids_only = ids_only });
 }
 
 static struct store_counts count_all(struct harness *h)
@@ -263,12 +271,12 @@ STORE_TEST(reads_honour_start_count_and_bytes)
 
 static void read_from(struct harness *h, double score, uint64_t id, unsigned count)
 {
-	struct store_from from = { STORE_READY, score, id, count, 1 << 20 };
-
-	forget_rows();
-	store_read_from(h->store, h->shard, &from, on_rows, NULL);
-	WAIT(h, got.calls == 1);
-	assert_int_equal(got.status, TIDE_OK);
+	read_rows(h, &(struct store_read){ .set = STORE_READY,
+					   .has_place = true,
+					   .score = score,
+					   .id = id,
+					   .count = count,
+					   .max_bytes = 1 << 20 });
 }
 
 STORE_TEST(a_read_from_a_place_begins_at_the_first_that_is_not_before_it)

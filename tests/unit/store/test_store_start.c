@@ -273,7 +273,10 @@ STORE_TEST(rights_that_the_manual_names_are_enough)
 	msg_unref(m);
 	batch_remove(b, 2, STORE_READY, true, true);
 	store_batch_commit_take(b, on_batch, NULL);
-	store_read(h->store, h->shard, STORE_READY, 0, 1, 100, false, on_rows, NULL);
+	store_read(
+		h->store, h->shard,
+		&(struct store_read){ .set = STORE_READY, .count = 1, .max_bytes = 100 },
+		on_rows, NULL);
 	store_purge(h->store, h->shard, &(struct store_purge){ STORE_READY, 0, 1, false },
 		    on_purged, &purged);
 	WAIT(h, purged == 1);
