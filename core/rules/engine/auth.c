@@ -102,31 +102,13 @@ static void read_pattern(lua_State *L, const char *name, char **out)
 	lua_pop(L, 1);
 }
 
-static void read_limit(lua_State *L, const char *function, const char *name,
-		       uint32_t *out)
-{
-	int is_integer = 1;
-	lua_Integer value = 0;
-
-	if (lua_getfield(L, -1, name) == LUA_TNIL) {
-		lua_pop(L, 1);
-		return;
-	}
-	value = lua_tointegerx(L, -1, &is_integer);
-	if (!is_integer || value < 0 || value > AUTH_LIMIT_MAX)
-		luaL_error(L,
-			   "%s returned a wrong 'limits.%s': an integer from 0 (no "
-			   "limit) to %I",
-			   function, name, (lua_Integer)AUTH_LIMIT_MAX);
-	*out = (uint32_t)value;
-	lua_pop(L, 1);
-}
-
 /* `limits` of the table on the top. False: it has none. */
 static bool read_limits(lua_State *L, const char *function, struct auth_limits *out)
 {
 	static const char *const names[] = { "max_connections", "max_channels",
 					     "publish_rate", "publish_bytes", NULL };
+	uint32_t *const places[] = { &out->connections, &out->channels,
+				     &out->publish_rate, &out->publish_bytes };
 	int type = lua_getfield(L, -1, "limits");
 
 	if (type != LUA_TNIL && type != LUA_TTABLE)
@@ -135,13 +117,37 @@ static bool read_limits(lua_State *L, const char *function, struct auth_limits *
 	if (type == LUA_TTABLE) {
 		read_only_see_through(L, lua_gettop(L));
 		field_check_names(L, -1, "limits", names);
-		read_limit(L, function, "max_connections", &out->connections);
-		read_limit(L, function, "max_channels", &out->channels);
-		read_limit(L, function, "publish_rate", &out->publish_rate);
-		read_limit(L, function, "publish_bytes", &out->publish_bytes);
+	}
+	for (int i = 0; type == LUA_TTABLE && names[i]; i++, lua_pop(L, 1)) {
+		int is_integer;
+
+		if (lua_getfield(L, -1, names[i]) == LUA_TNIL)
+			continue;
+		lua_Integer value = lua_tointegerx(L, -1, &is_integer);
+		if (!is_integer || value < 0 || value > AUTH_LIMIT_MAX)
+			luaL_error(L,
+				   "%s returned a wrong 'limits.%s': an integer from 0 "
+				   "(no limit) to %I",
+				   function, names[i], (lua_Integer)AUTH_LIMIT_MAX);
+		*places[i] = (uint32_t)value;
 	}
 	lua_pop(L, 1);
 	return type == LUA_TTABLE;
+}
+
+/* The name on the top. */
+static struct slice check_name(lua_State *L, const char *function, const char *field)
+{
+	struct slice name = { 0 };
+
+	if (lua_type(L, -1) == LUA_TSTRING)
+		name = field_slice(L, -1);
+	if (!slice_is_name(name))
+		luaL_error(L,
+			   "%s returned a wrong '%s': 1 to %d bytes of UTF-8 without "
+			   "white space",
+			   function, field, NAME_LEN_MAX);
+	return name;
 }
 
 /* The user on the top. */
@@ -150,19 +156,14 @@ static void read_identity(lua_State *L, const struct auth_login *login,
 {
 	static const char *const names[] = { "name", "tags",   "configure", "write",
 					     "read", "limits", NULL };
-	struct slice name = login->user;
 
 	field_check_names(L, -1, "the user that authenticate returned", names);
-	if (lua_getfield(L, -1, "name") != LUA_TNIL)
-		name = lua_type(L, -1) == LUA_TSTRING ? field_slice(L, -1)
-						      : (struct slice){ 0 };
-	if (!slice_is_name(name))
-		luaL_error(L,
-			   "authenticate returned a wrong 'name': 1 to %d bytes of "
-			   "UTF-8 without white space",
-			   NAME_LEN_MAX);
+	int table = lua_gettop(L);
+	if (lua_getfield(L, table, "name") == LUA_TNIL)
+		field_push(L, login->user);
+	struct slice name = check_name(L, "authenticate", "name");
 	memcpy(out->name, name.data, name.len);
-	lua_pop(L, 1);
+	lua_settop(L, table);
 	read_tags(L, out);
 	read_pattern(L, "configure", &out->patterns[AUTH_CONFIGURE]);
 	read_pattern(L, "write", &out->patterns[AUTH_WRITE]);
@@ -274,16 +275,9 @@ struct connecting {
 static void read_name(lua_State *L, const char *field, char out[NAME_LEN_MAX + 1],
 		      struct slice *seen)
 {
-	struct slice name = { 0 };
-
 	if (lua_getfield(L, -1, field) != LUA_TNIL) {
-		if (lua_type(L, -1) == LUA_TSTRING)
-			name = field_slice(L, -1);
-		if (!slice_is_name(name))
-			luaL_error(L,
-				   "connect returned a wrong '%s': 1 to %d bytes of "
-				   "UTF-8 without white space",
-				   field, NAME_LEN_MAX);
+		struct slice name = check_name(L, "connect", field);
+
 		memcpy(out, name.data, name.len);
 		out[name.len] = '\0';
 		*seen = (struct slice){ out, name.len };

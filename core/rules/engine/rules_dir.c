@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fts.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -174,7 +175,6 @@ struct search {
 	rules_dir_unread_fn *on_file;
 	void *ctx;
 	size_t skip; /* of a path, to its part in the rules directory */
-	size_t left; /* entries that may still be read */
 };
 
 /* The kind whose folder this one was probably meant to be ("filters", "retries",
@@ -268,94 +268,36 @@ static void report(const struct search *s, const char *path, bool is_folder)
 	buf_deinit(&why);
 }
 
+static int by_file_name(const FTSENT **a, const FTSENT **b)
+{
+	return strcmp((*a)->fts_name, (*b)->fts_name);
+}
+
 /* A link counts when it leads to a file. Folders behind links are not looked into: a link
  * may lead to anywhere, and back. */
-static bool classify(const char *path, unsigned char type, bool *is_folder)
+static void look_at_entry(const struct search *s, FTS *tree, FTSENT *entry)
 {
+	bool is_folder = entry->fts_info == FTS_D || entry->fts_info == FTS_DNR;
 	struct stat st;
 
-	if (type == DT_UNKNOWN || type == DT_LNK) {
-		bool is_link;
-
-		if (lstat(path, &st) != 0)
-			return false;
-		is_link = S_ISLNK(st.st_mode);
-		if (is_link && stat(path, &st) != 0)
-			return false;
-		*is_folder = S_ISDIR(st.st_mode) && !is_link;
-		return *is_folder || S_ISREG(st.st_mode);
-	}
-	*is_folder = type == DT_DIR;
-	return *is_folder || type == DT_REG;
-}
-
-struct rules_dir_entry {
-	char *name;
-	unsigned char type;
-};
-
-static int by_file_name(const void *a, const void *b)
-{
-	return strcmp(((const struct rules_dir_entry *)a)->name,
-		      ((const struct rules_dir_entry *)b)->name);
-}
-
-/* The names in a folder that may matter, sorted. */
-static struct rules_dir_entry *read_folder(struct search *s, const char *path,
-					   size_t *count)
-{
-	DIR *dir = opendir(path);
-	struct dirent *found;
-	struct rules_dir_entry *entries = NULL;
-
-	*count = 0;
-	while (dir && s->left > 0 && (found = readdir(dir))) {
-		bool may_be_folder = found->d_type != DT_REG;
-
-		s->left--;
-		if (found->d_name[0] == '.' ||
-		    (!may_be_folder && !script_kind_is_file(found->d_name)))
-			continue;
-		entries = mem_realloc(entries, (*count + 1) * sizeof(*entries));
-		entries[(*count)++] = (struct rules_dir_entry){ mem_strdup(found->d_name),
-								found->d_type };
-	}
-	if (dir)
-		closedir(dir);
-	if (*count)
-		qsort(entries, *count, sizeof(*entries), by_file_name);
-	return entries;
-}
-
-/* @param path  PATH_MAX bytes, which begin with the rules directory; changed and
- *              restored */
-static void walk(struct search *s, char *path, int depth)
-{
-	size_t count, len = strlen(path);
-	struct rules_dir_entry *entries = read_folder(s, path, &count);
-
-	for (size_t i = 0; i < count; i++) {
-		bool is_folder, is_there;
-
-		is_there = snprintf(path + len, PATH_MAX - len, "/%s", entries[i].name) <
-			   (int)(PATH_MAX - len);
-		if (is_there && classify(path, entries[i].type, &is_folder)) {
-			if (is_folder || script_kind_is_file(entries[i].name))
-				report(s, path + s->skip, is_folder);
-			if (is_folder && depth < RULES_DIR_DEPTH_MAX)
-				walk(s, path, depth + 1);
-		}
-		path[len] = '\0';
-		mem_free(entries[i].name);
-	}
-	mem_free(entries);
+	if (entry->fts_name[0] == '.' ||
+	    (is_folder && entry->fts_level > RULES_DIR_DEPTH_MAX))
+		fts_set(tree, entry, FTS_SKIP);
+	if (entry->fts_name[0] == '.' ||
+	    (!is_folder && (!script_kind_is_file(entry->fts_name) ||
+			    stat(entry->fts_path, &st) != 0 || !S_ISREG(st.st_mode))))
+		return;
+	report(s, entry->fts_path + s->skip, is_folder);
 }
 
 void rules_dir_each_unread(const char *rules_dir, const struct bundle *loaded,
 			   rules_dir_unread_fn *on_file, void *ctx)
 {
-	struct search search = { loaded, on_file, ctx, 0, RULES_DIR_ENTRIES_MAX };
+	struct search search = { loaded, on_file, ctx, 0 };
+	size_t left = RULES_DIR_ENTRIES_MAX;
 	char path[PATH_MAX];
+	char *const roots[] = { path, NULL };
+	FTSENT *entry;
 	size_t len = strlen(rules_dir);
 
 	while (len > 1 && rules_dir[len - 1] == '/')
@@ -364,8 +306,17 @@ void rules_dir_each_unread(const char *rules_dir, const struct bundle *loaded,
 		return;
 	snprintf(path, sizeof(path), "%.*s", (int)len, rules_dir);
 	search.skip = len + 1;
-	walk(&search, path, 0);
-	if (search.left == 0)
+	FTS *tree =
+		fts_open(roots, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, by_file_name);
+	while (tree && left > 0 && (entry = fts_read(tree))) {
+		if (entry->fts_level == 0 || entry->fts_info == FTS_DP)
+			continue;
+		left--;
+		look_at_entry(&search, tree, entry);
+	}
+	if (tree)
+		fts_close(tree);
+	if (left == 0)
 		on_file(ctx, ".",
 			"has more than " RULES_DIR_ENTRIES_TEXT
 			" entries; not all of them were looked at",
