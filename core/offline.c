@@ -11,7 +11,7 @@
 #include "audit/audit.h"
 #include "check/check.h"
 #include "rules/engine/script_kind.h"
-#include "rules/engine/trial.h"
+#include "rules/engine/survey.h"
 #include "rules/sandbox/source.h"
 #include "rules/spec/spec.h"
 #include "settings.h"
@@ -115,14 +115,14 @@ int offline_trial(int argc, char **argv)
 		return CLI_USAGE;
 	}
 	settings_inherit(&settings);
-	status = trial_run(&(struct trial_spec){ .rules_dir = argv[TRIAL_RULES],
-						 .lua_dir = argv[TRIAL_LUA],
-						 .memory_max_bytes = (size_t)memory,
-						 .call_budget_ms = (int64_t)budget,
-						 .within = argv[TRIAL_WITHIN],
-						 .owned_like = argv[TRIAL_LIKE],
-						 .secrets_dir = argv[TRIAL_SECRETS],
-						 .settings = &settings });
+	status = survey_try(&(struct trial_spec){ .rules_dir = argv[TRIAL_RULES],
+						  .lua_dir = argv[TRIAL_LUA],
+						  .memory_max_bytes = (size_t)memory,
+						  .call_budget_ms = (int64_t)budget,
+						  .within = argv[TRIAL_WITHIN],
+						  .owned_like = argv[TRIAL_LIKE],
+						  .secrets_dir = argv[TRIAL_SECRETS],
+						  .settings = &settings });
 	args_deinit(&settings);
 	return status;
 }

@@ -11,5 +11,5 @@ extern const struct cli_verb offline_verbs[];
  * words. */
 const struct cli_verb *offline_rules_verb(const char *word);
 
-/* `tidemq trial`, which the broker runs and no person: rules/engine/trial.h. */
+/* `tidemq trial`, which the broker runs and no person: rules/engine/survey.h. */
 int offline_trial(int argc, char **argv);

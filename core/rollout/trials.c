@@ -16,7 +16,7 @@
 #include "host/log.h"
 #include "runner.h"
 #include "rules/engine/rules_dir.h"
-#include "rules/engine/trial.h"
+#include "rules/engine/survey.h"
 #include "rules/sandbox/source.h"
 
 #define PASSED_MAX 32 /* remembered */
@@ -213,7 +213,7 @@ static void describe_end(struct trial *t, const struct runner_child *end)
 		error_set(&t->result.error, TIDE_ERULE,
 			  "%s: does not finish loading: a trial in a process of its own "
 			  "was ended after %d s",
-			  file, TRIAL_FILE_S + (int)(t->config.rules_budget_ms / 1000));
+			  file, SURVEY_FILE_S + (int)(t->config.rules_budget_ms / 1000));
 	else if (signal_number)
 		error_set(
 			&t->result.error, TIDE_ERULE,
@@ -243,7 +243,7 @@ static int run_child(struct trial *t, const char *dir)
 	struct runner_child child = {
 		.program = config->program,
 		.args = args,
-		.silence_ms = TRIAL_FILE_S * 1000 + config->rules_budget_ms,
+		.silence_ms = SURVEY_FILE_S * 1000 + config->rules_budget_ms,
 		.on_line = on_trial_line,
 		.ctx = t,
 	};

@@ -15,7 +15,7 @@
 #include "broker/topic.h"
 #include "broker/walk.h"
 #include "rules/api/meters.h"
-#include "rules/engine/engine_figures.h"
+#include "rules/engine/engine_status.h"
 #include "service_figures.h"
 #include "session_private.h"
 #include "warnings.h"

@@ -3,7 +3,7 @@
 #include "base/mem.h"
 #include "broker/group.h"
 #include "list_walk.h"
-#include "rules/engine/engine_figures.h"
+#include "rules/engine/engine_status.h"
 #include "rules/engine/reload.h"
 #include "service_pressure.h"
 #include "session_private.h"

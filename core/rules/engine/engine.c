@@ -11,20 +11,11 @@
 #include "rules/api/shared.h"
 #include "rules/sandbox/breaker.h"
 
-static void forget_hook_sets(struct engine *e)
-{
-	for (unsigned kind = 0; kind < script_kind_count; kind++) {
-		hook_set_destroy(e->hook_sets[kind]);
-		e->hook_sets[kind] = NULL;
-		e->hook_counts[kind] = 0;
-	}
-}
-
 static void free_engine(struct engine *e)
 {
 	void (*on_closed)(void *ctx) = e->on_closed;
 	void *closed_ctx = e->closed_ctx;
-	forget_hook_sets(e);
+	hook_renew(e, NULL);
 	generation_destroy(e->former);
 	generation_destroy(e->current);
 	figures_free(e);
@@ -137,8 +128,9 @@ static int prepare(struct engine **out, uv_loop_t *loop,
 
 static void start_handles(struct engine *e)
 {
-	reload_open(e);
-	room_open(e);
+	uv_idle_init(e->loop, &e->reload.turn);
+	uv_idle_init(e->loop, &e->room.collector);
+	e->reload.turn.data = e->room.collector.data = e;
 	start_watch(e);
 	e->open_parts = 3;
 }
@@ -244,7 +236,7 @@ void engine_close(struct engine *e, void (*on_closed)(void *ctx), void *ctx)
 	uv_close((uv_handle_t *)&e->room.collector, on_idle_closed);
 	watch_close(e->watch, on_watch_closed, e);
 	/* Another engine's loop may go on: no large generation is freed in its turn. */
-	forget_hook_sets(e);
+	hook_renew(e, NULL);
 	circuit_forget_all(e);
 	engine_retire(e, e->former);
 	engine_retire(e, e->current);

@@ -8,7 +8,7 @@
 #include "figures.h"
 #include "filter.h"
 #include "generation.h"
-#include "hook_set.h"
+#include "hook.h"
 #include "index.h"
 #include "reload.h"
 #include "strategy.h"
@@ -147,8 +147,8 @@ struct reload {
 	struct bundle *following; /* for the followers; NULL: the directory */
 };
 
-/* circuit.c: a circuit breaker for each use of a script that has used up its time or
- * memory of late: for an exchange, a queue, a filter and vhost, or the logins from an
+/* Circuits (use.c): a circuit breaker for each use of a script that has used up its time
+ * or memory of late: for an exchange, a queue, a filter and vhost, or the logins from an
  * address.
  *
  * One breaker for a script would let a client stop it for all others. A generation starts
@@ -159,14 +159,6 @@ struct circuit;
 #define CIRCUIT_NOT_CALLED "not called again: it uses up its time or memory too often"
 #define CIRCUITS_SHOWN 20
 
-/* NULL for a use without failures. */
-struct circuit *circuit_find(const struct engine *e, const struct use_call *c);
-bool circuit_allows(const struct engine *e, struct circuit *circuit, struct error *err);
-/* A call has used up its time or memory. */
-void circuit_count_failure(struct engine *e, const struct use_call *c,
-			   const struct error *err);
-/* A call has not. This may free the circuit. */
-void circuit_count_success(struct engine *e, struct circuit *circuit);
 /* The handle goes; its number will be another's. */
 void circuit_forget_handle(struct engine *e, const struct handle *h);
 void circuit_forget_all(struct engine *e);
@@ -182,8 +174,8 @@ void circuit_write(const struct engine *e, const struct rule *rule, struct json 
  * generation. Its result is the new state. The former generation stays until every use
  * has been asked: between the turns of the event loop, or at the first call of the use.
  * Nothing that a script remembered is lost by the switch.
- *
- * `old` (may be NULL) has just been replaced. Returns it when no use wants its state.
+ */
+/* `old` (may be NULL) has just been replaced. Returns it when no use wants its state.
  * Else keeps it, as e->former, until carry_turn or carry_finish has ended. */
 struct generation *carry_begin(struct engine *e, struct generation *old);
 /* Ask some of the uses, for about `max_ns`. At the end returns the old generation, which
@@ -196,7 +188,7 @@ void carry_use(const struct handle *h);
 /* The same for a script with a use of its own. */
 void carry_own(struct engine *e, struct rule *rule);
 
-/* room.c: what happens when scripts come near their memory ceiling.
+/* Room (use.c): what happens when scripts come near their memory ceiling.
  *
  * When an allocation is refused, Lua collects the whole state at once, which nothing can
  * interrupt: 200 ms for a full state of 64 MiB. Three things avoid it. The collector
@@ -211,7 +203,6 @@ struct room {
 	int cycles_left;
 };
 
-void room_open(struct engine *e);
 /* TIDE_ELIMIT: the account has no room for anything new. */
 TIDE_MUST_USE int room_check(struct engine *e, const struct account *a,
 			     struct error *err);
@@ -219,10 +210,6 @@ TIDE_MUST_USE int room_check(struct engine *e, const struct account *a,
  * TIDE_ELIMIT, and nothing new is created before there is more room. */
 TIDE_MUST_USE int room_after_new(struct engine *e, struct account *a, int rc,
 				 struct error *err);
-/* The account is exhausted: may the script be called now? */
-bool room_allows_call(struct engine *e, const struct account *a, struct error *err);
-/* A call has ended, to which memory was refused, or to one before it. */
-void room_after_call(struct engine *e, struct account *a, int rc);
 
 struct engine {
 	uv_loop_t *loop;
@@ -276,7 +263,6 @@ void engine_retire(struct engine *e, struct generation *g);
 /* Load the first generation: see engine_config. */
 TIDE_MUST_USE int reload_first(struct engine *e, struct bundle *files,
 			       const struct error *refusal, struct error *err);
-void reload_open(struct engine *e);
 /* Tell those who wait, and give up the build. */
 void reload_close(struct engine *e);
 /* The watch noticed a change in the directory. */

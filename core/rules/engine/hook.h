@@ -10,6 +10,7 @@
 #include "engine.h"
 #include "rule_match.h"
 
+struct generation;
 struct rule;
 
 /* One walk along the chain. */
@@ -33,6 +34,8 @@ struct hook_call {
 	int line;
 };
 
+/* Look at the scripts of another generation from now on; NULL: at none. */
+void hook_renew(struct engine *e, const struct generation *g);
 /* Is a script of the kind active? */
 bool hook_is_used(const struct engine *e, enum script_kind kind);
 /* May a script match the address? Messages and users are not considered. */

@@ -1,5 +1,6 @@
 #include "reload.h"
 
+#include <lauxlib.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -36,7 +37,7 @@ static void add_waiter(struct reload_waiters *list, const struct reload_asker *a
 }
 
 /* Report the end of an attempt to the owner and to those who wait. */
-static void answer(struct engine *e, const struct error *result)
+static void answer_waiters(struct engine *e, const struct error *result)
 {
 	struct reload_waiters waiters = STAILQ_HEAD_INITIALIZER(waiters);
 	struct reload_waiter *w;
@@ -85,7 +86,7 @@ static struct generation *build_take(struct engine *e)
 	return next;
 }
 
-static int begin(struct engine *e, struct error *err)
+static int begin_build(struct engine *e, struct error *err)
 {
 	struct build *b = &e->build;
 
@@ -95,7 +96,7 @@ static int begin(struct engine *e, struct error *err)
 	return generation_begin(&b->next, &e->scripts, b->from, err);
 }
 
-static void restart(struct build *b)
+static void restart_build(struct build *b)
 {
 	b->restarts++;
 	b->at = NULL;
@@ -138,7 +139,7 @@ static struct handle *first_missing(const struct engine *e)
 	return first;
 }
 
-static int step(struct engine *e, bool *is_done, struct error *err)
+static int step_build(struct engine *e, bool *is_done, struct error *err)
 {
 	struct build *b = &e->build;
 
@@ -147,9 +148,9 @@ static int step(struct engine *e, bool *is_done, struct error *err)
 		return b->failure.code;
 	}
 	if (b->must_restart)
-		restart(b);
+		restart_build(b);
 	if (!b->next)
-		return begin(e, err);
+		return begin_build(e, err);
 	if (b->next->is_loading)
 		return generation_step(b->next, err);
 	if (!b->at)
@@ -162,7 +163,7 @@ static int step(struct engine *e, bool *is_done, struct error *err)
 		return TIDE_OK;
 	}
 	if (must_check && !generation_is_current(b->next))
-		restart(b);
+		restart_build(b);
 	else
 		*is_done = true;
 	b->is_checking = false;
@@ -174,7 +175,7 @@ struct moment {
 	int64_t ns, cpu_ns;
 };
 
-static struct moment now(void)
+static struct moment moment_now(void)
 {
 	struct moment m = { .ns = (int64_t)uv_hrtime() };
 
@@ -199,13 +200,13 @@ static void note_turn(struct build *b, struct moment since)
 static bool build_turn(struct engine *e, int64_t max_ns, int *rc, struct error *err)
 {
 	struct build *b = &e->build;
-	struct moment started = now();
+	struct moment started = moment_now();
 	int64_t took_ns;
 	bool is_done = false;
 
 	*rc = TIDE_OK;
 	do {
-		*rc = step(e, &is_done, err);
+		*rc = step_build(e, &is_done, err);
 		took_ns = (int64_t)uv_hrtime() - started.ns;
 	} while (*rc == TIDE_OK && !is_done && !b->is_checking && !b->dropped &&
 		 took_ns < max_ns);
@@ -231,17 +232,6 @@ static void set_attempt(struct reload *r, enum engine_origin origin,
 	r->last.origin = origin;
 }
 
-static void renew_hook_sets(struct engine *e)
-{
-	for (unsigned kind = 0; kind < script_kind_count; kind++) {
-		if (!script_kind_has_match((enum script_kind)kind))
-			continue;
-		hook_set_destroy(e->hook_sets[kind]);
-		e->hook_sets[kind] = hook_set_create(e->current, (enum script_kind)kind);
-		e->hook_counts[kind] = hook_set_count(e->hook_sets[kind]);
-	}
-}
-
 /* The generation of the build becomes the active one. */
 static void activate(struct engine *e)
 {
@@ -255,15 +245,15 @@ static void activate(struct engine *e)
 	e->room.fresh_bytes = next->script.memory_bytes;
 	e->origin = origin;
 	e->epoch++;
-	renew_hook_sets(e);
+	hook_renew(e, next);
 	if (!is_of_directory(origin))
 		return;
 	bundle_unref(e->reload.directory);
 	e->reload.directory = bundle_ref(next->files);
 }
 
-static void refuse(struct engine *e, enum engine_origin origin, struct bundle *files,
-		   struct error *result)
+static void refuse_build(struct engine *e, enum engine_origin origin,
+			 struct bundle *files, struct error *result)
 {
 	struct reload *r = &e->reload;
 
@@ -276,7 +266,7 @@ static void refuse(struct engine *e, enum engine_origin origin, struct bundle *f
 
 /* The generation that the caller frees, perhaps NULL: the former one, unless its
  * states are still needed, or the refused one. */
-static struct generation *conclude(struct engine *e, int rc, struct error *result)
+static struct generation *conclude_build(struct engine *e, int rc, struct error *result)
 {
 	struct generation *rest = e->current;
 
@@ -285,10 +275,10 @@ static struct generation *conclude(struct engine *e, int rc, struct error *resul
 		rest = carry_begin(e, rest);
 		e->reload.refusal.code = result->code = TIDE_OK;
 	} else {
-		refuse(e, e->build.origin, e->build.from, result);
+		refuse_build(e, e->build.origin, e->build.from, result);
 		rest = build_take(e);
 	}
-	answer(e, result);
+	answer_waiters(e, result);
 	return rest;
 }
 
@@ -324,7 +314,7 @@ static void on_turn(uv_idle_t *idle)
 {
 	struct engine *e = idle->data;
 	struct error result = { .code = TIDE_OK };
-	struct moment started = now();
+	struct moment started = moment_now();
 	int rc;
 
 	/* The former generation goes before the next one comes. */
@@ -345,7 +335,7 @@ static void on_turn(uv_idle_t *idle)
 	if (!has_ended)
 		return;
 	uv_idle_stop(idle);
-	engine_retire(e, conclude(e, rc, &result));
+	engine_retire(e, conclude_build(e, rc, &result));
 	/* The time includes the callbacks that tell the result. */
 	note_turn(&e->build, started);
 	if (e->former && !e->is_closing)
@@ -419,7 +409,7 @@ void reload_refuse(struct engine *e, enum engine_origin origin, struct bundle *f
 {
 	struct error result = *why;
 
-	refuse(e, origin, files, &result);
+	refuse_build(e, origin, files, &result);
 	snprintf(e->reload.last.asked_by, RELOAD_ASKER_MAX, "%s", asker);
 	if (e->hooks.on_reload)
 		e->hooks.on_reload(e->hooks.ctx, &result);
@@ -456,7 +446,7 @@ int reload_first(struct engine *e, struct bundle *files, const struct error *ref
 	if (refusal) {
 		struct error why = *refusal;
 
-		refuse(e, origin, NULL, &why);
+		refuse_build(e, origin, NULL, &why);
 	}
 	return TIDE_OK;
 }
@@ -470,7 +460,7 @@ int reload_now(struct engine *e, struct error *err)
 	uv_idle_stop(&r->turn);
 	STAILQ_CONCAT(&r->waiters, &r->followers);
 	int rc = build_now(e, NULL, ENGINE_RELOAD, &result);
-	generation_destroy(conclude(e, rc, &result));
+	generation_destroy(conclude_build(e, rc, &result));
 	carry_finish(e);
 	if (rc != TIDE_OK && err)
 		*err = result;
@@ -503,18 +493,12 @@ void reload_on_change(void *engine)
 	}
 }
 
-void reload_open(struct engine *e)
-{
-	uv_idle_init(e->loop, &e->reload.turn);
-	e->reload.turn.data = e;
-}
-
 void reload_close(struct engine *e)
 {
 	const struct error stopping = { TIDE_ESHUTDOWN, "the broker is stopping" };
 
 	STAILQ_CONCAT(&e->reload.waiters, &e->reload.followers);
-	answer(e, &stopping);
+	answer_waiters(e, &stopping);
 	engine_retire(e, build_take(e));
 	bundle_unref(e->reload.following);
 	e->reload.following = NULL;
