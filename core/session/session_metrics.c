@@ -20,91 +20,69 @@
 #include "session_private.h"
 #include "warnings.h"
 
-/* Which things have the metrics of a table of figures, and their labels. */
-struct metrics_table {
-	const struct figure_table *figures;
-	/* What the walk meets next; NULL: that was the last. */
-	const void *(*next)(struct walk *w);
-	/* What it has several of: these are what is measured. NULL: it is itself.
-	 * @param part  NULL: the first */
-	const void *(*next_part)(const void *met, const void *part);
-	struct vhost *(*vhost)(const void *met);
-	/* Behind the label "vhost". Returns how many. */
-	unsigned (*label)(const void *item, struct exposition_label *out);
+/* The tables of figures, in the order in which they are told. */
+enum metrics_of {
+	METRICS_EXCHANGES,
+	METRICS_TOPICS,
+	METRICS_GROUPS,
+	METRICS_QUEUES,
+	METRICS_TABLES,
 };
 
-#define METRICS_LABELS_MAX 3
-#define METRICS_TABLES 4
+static const struct figure_table *const metrics_tables[] = {
+	[METRICS_EXCHANGES] = &queue_figures_exchange,
+	[METRICS_TOPICS] = &queue_figures_topic,
+	[METRICS_GROUPS] = &queue_figures_group,
+	[METRICS_QUEUES] = &queue_figures_all,
+};
 
-static const void *next_queue(struct walk *w)
+/* The next exchange, topic or queue; NULL behind the last. */
+static const void *meet_next(enum metrics_of of, struct walk *w)
 {
-	return walk_queue(w);
+	return of == METRICS_EXCHANGES ? (const void *)walk_exchange(w)
+	       : of == METRICS_QUEUES  ? walk_queue(w)
+				       : walk_topic(w);
 }
 
-static struct vhost *vhost_of_queue(const void *item)
+/* What of it has the metrics: itself, or each of its groups. NULL behind the last. */
+static const void *next_measured(enum metrics_of of, const void *met, const void *before)
 {
-	return ((const struct queue *)item)->vhost;
+	const struct topic_group *group = before;
+	const struct queue *q = met;
+
+	if (of != METRICS_GROUPS)
+		return before ? NULL : met;
+	if (group)
+		return group->hh.next;
+	return q->topic->groups ? q->topic->groups->by_name : NULL;
 }
 
-static unsigned label_queue(const void *item, struct exposition_label *out)
+static struct vhost *vhost_of(enum metrics_of of, const void *met)
 {
-	out[0] = (struct exposition_label){ "queue", queue_slice(item) };
-	return 1;
+	return of == METRICS_EXCHANGES ? ((const struct exchange *)met)->vhost
+				       : ((const struct queue *)met)->vhost;
 }
 
-static const void *next_topic(struct walk *w)
-{
-	return walk_topic(w);
-}
+#define LABELS_MAX 3
 
-static unsigned label_topic(const void *item, struct exposition_label *out)
-{
-	out[0] = (struct exposition_label){ "topic", queue_slice(item) };
-	return 1;
-}
-
-static const void *next_group(const void *met, const void *part)
-{
-	const struct topic *t = ((const struct queue *)met)->topic;
-
-	if (part)
-		return ((const struct topic_group *)part)->hh.next;
-	return t->groups ? t->groups->by_name : NULL;
-}
-
-static unsigned label_group(const void *item, struct exposition_label *out)
+/* Returns how many. */
+static unsigned write_labels(enum metrics_of of, const void *met, const void *item,
+			     struct exposition_label out[LABELS_MAX])
 {
 	const struct topic_group *g = item;
 
-	out[0] = (struct exposition_label){ "topic", queue_slice(g->topic->queue) };
-	out[1] = (struct exposition_label){ "group",
-					    (struct slice){ g->name, g->name_len } };
-	return 2;
+	out[0] = (struct exposition_label){ "vhost", vhost_slice(vhost_of(of, met)) };
+	if (of == METRICS_EXCHANGES)
+		out[1] = (struct exposition_label){ "exchange", exchange_slice(met) };
+	else
+		out[1] = (struct exposition_label){ of == METRICS_QUEUES ? "queue"
+									 : "topic",
+						    queue_slice(met) };
+	if (of != METRICS_GROUPS)
+		return 2;
+	out[2] = (struct exposition_label){ "group", { g->name, g->name_len } };
+	return 3;
 }
-
-static const void *next_exchange(struct walk *w)
-{
-	return walk_exchange(w);
-}
-
-static struct vhost *vhost_of_exchange(const void *item)
-{
-	return ((const struct exchange *)item)->vhost;
-}
-
-static unsigned label_exchange(const void *item, struct exposition_label *out)
-{
-	out[0] = (struct exposition_label){ "exchange", exchange_slice(item) };
-	return 1;
-}
-
-static const struct metrics_table metrics_table_all[METRICS_TABLES] = {
-	{ &queue_figures_exchange, next_exchange, NULL, vhost_of_exchange,
-	  label_exchange },
-	{ &queue_figures_topic, next_topic, NULL, vhost_of_queue, label_topic },
-	{ &queue_figures_group, next_topic, next_group, vhost_of_queue, label_group },
-	{ &queue_figures_all, next_queue, NULL, vhost_of_queue, label_queue },
-};
 
 /* The metrics of the broker itself, and of its vhosts. */
 
@@ -257,51 +235,33 @@ static void write_generation(struct exposition *e, const struct engine_figures *
 			 f->shared_bytes_max);
 }
 
-#define SCRIPT_FIGURE(name, expression)                            \
-	static double script_##name(const struct engine_script *s) \
-	{                                                          \
-		return (double)(expression);                       \
+/* clang-format off */
+/* ROW(metric, type, expression, help) */
+#define SCRIPT_FIGURES(ROW) \
+ROW(calls,            COUNTER, s->calls,                     "Decisions asked of the script.") \
+ROW(errors,           COUNTER, s->errors,                    "Of these, those that failed.") \
+ROW(overruns,         COUNTER, s->overruns,                  "Of the errors, those of the time budget.") \
+ROW(rejected,         COUNTER, s->rejected,                  "Messages that a filter refused, or logins that a script refused.") \
+ROW(skipped,          COUNTER, s->skipped,                   "Decisions that an open circuit failed at once.") \
+ROW(seconds,          COUNTER, (double)s->time_ns / 1e9,     "Time in the script.") \
+ROW(call_max_seconds, GAUGE,   (double)s->longest_ns / 1e9,  "The longest call since the start.") \
+ROW(memory_bytes,     GAUGE,   s->memory_bytes,              "What the script holds of the scripts' memory.") \
+ROW(circuits_open,    GAUGE,   s->open_circuits,             "Uses of the script that are paused because it failed too often.")
+/* clang-format on */
+
+#define READ_SCRIPT(metric, type, expression, help)                  \
+	static double script_##metric(const struct engine_script *s) \
+	{                                                            \
+		return (double)(expression);                         \
 	}
+SCRIPT_FIGURES(READ_SCRIPT)
 
-SCRIPT_FIGURE(calls, s->calls)
-SCRIPT_FIGURE(errors, s->errors)
-SCRIPT_FIGURE(overruns, s->overruns)
-SCRIPT_FIGURE(rejected, s->rejected)
-SCRIPT_FIGURE(skipped, s->skipped)
-SCRIPT_FIGURE(seconds, (double)s->time_ns / 1e9)
-SCRIPT_FIGURE(longest, (double)s->longest_ns / 1e9)
-SCRIPT_FIGURE(memory, s->memory_bytes)
-SCRIPT_FIGURE(open_circuits, s->open_circuits)
-
+#define SCRIPT_FIGURE(metric, type, expression, help) \
+	{ { "tidemq_script_" #metric, EXPOSITION_##type, help }, script_##metric },
 static const struct {
 	struct exposition_family family;
 	double (*value)(const struct engine_script *s);
-} script_figures[] = {
-	{ { "tidemq_script_calls", EXPOSITION_COUNTER, "Decisions asked of the script." },
-	  script_calls },
-	{ { "tidemq_script_errors", EXPOSITION_COUNTER, "Of these, those that failed." },
-	  script_errors },
-	{ { "tidemq_script_overruns", EXPOSITION_COUNTER,
-	    "Of the errors, those of the time budget." },
-	  script_overruns },
-	{ { "tidemq_script_rejected", EXPOSITION_COUNTER,
-	    "Messages that a filter refused, or logins that a script refused." },
-	  script_rejected },
-	{ { "tidemq_script_skipped", EXPOSITION_COUNTER,
-	    "Decisions that an open circuit failed at once." },
-	  script_skipped },
-	{ { "tidemq_script_seconds", EXPOSITION_COUNTER, "Time in the script." },
-	  script_seconds },
-	{ { "tidemq_script_call_max_seconds", EXPOSITION_GAUGE,
-	    "The longest call since the start." },
-	  script_longest },
-	{ { "tidemq_script_memory_bytes", EXPOSITION_GAUGE,
-	    "What the script holds of the scripts' memory." },
-	  script_memory },
-	{ { "tidemq_script_circuits_open", EXPOSITION_GAUGE,
-	    "Uses of the script that are paused because it failed too often." },
-	  script_open_circuits },
-};
+} script_figures[] = { SCRIPT_FIGURES(SCRIPT_FIGURE) };
 
 static void write_scripts(struct exposition *e, const struct engine *engine)
 {
@@ -327,14 +287,12 @@ static void write_scripts(struct exposition *e, const struct engine *engine)
 
 static void metrics_rules_write(struct service *s, struct exposition *e)
 {
-	static const struct exposition_family info = { "tidemq_rules", EXPOSITION_INFO,
-						       "The active generation." };
 	struct engine_figures f;
 	char hash[ID_HEX_LEN];
 
 	engine_figures_read(s->broker->engine, &f);
 	id_format(f.hash, hash);
-	exposition_family(e, &info);
+	begin(e, EXPOSITION_INFO, "tidemq_rules", "The active generation.");
 	exposition_sample(
 		e,
 		(const struct exposition_label[]){ { "hash", { hash, sizeof(hash) } },
@@ -385,13 +343,10 @@ static int compare(const void *a, const void *b)
 
 static size_t write_plain(struct exposition *e, const struct metric_list *list)
 {
-	static const struct exposition_family family = {
-		"tidemq_script_counter", EXPOSITION_GAUGE,
-		"Counters of scripts whose name is none for Prometheus, by name."
-	};
 	size_t i;
 
-	exposition_family(e, &family);
+	begin(e, EXPOSITION_GAUGE, "tidemq_script_counter",
+	      "Counters of scripts whose name is none for Prometheus, by name.");
 	for (i = 0; i < list->count && list->items[i].is_plain; i++) {
 		const struct exposition_label one = { "name", list->items[i].text };
 
@@ -450,12 +405,11 @@ static size_t write_family(struct exposition *e, const struct engine *engine,
 		[ENGINE_HISTOGRAM] = EXPOSITION_HISTOGRAM,
 	};
 	char name[sizeof(PREFIX) + SERIES_NAME_MAX], help[HELP_MAX];
-	const struct exposition_family family = { name, types[first->type], help };
 	size_t n = 0;
 
 	snprintf(name, sizeof(name), PREFIX "%" SLICE_FMT, SLICE_ARG(name_of(first)));
 	make_help(engine, first, help);
-	exposition_family(e, &family);
+	begin(e, types[first->type], name, help);
 	for (; n < left && slice_is_equal(name_of(&first[n]), name_of(first)); n++)
 		write_script_sample(e, &first[n]);
 	return n;
@@ -510,14 +464,19 @@ struct session_metrics {
 	bool is_done, is_ended;
 };
 
-static const struct metrics_table *table_of(const struct session_metrics *m)
+static enum metrics_of of_section(const struct session_metrics *m)
 {
-	return &metrics_table_all[m->section - HEADS];
+	return (enum metrics_of)(m->section - HEADS);
+}
+
+static const struct figure_table *table_of(const struct session_metrics *m)
+{
+	return metrics_tables[of_section(m)];
 }
 
 static const struct figure *figure_of(const struct session_metrics *m)
 {
-	return &table_of(m)->figures->rows[m->metric];
+	return &table_of(m)->rows[m->metric];
 }
 
 static int64_t now_ms(const struct session_metrics *m)
@@ -535,7 +494,7 @@ static void begin_section(struct session_metrics *m)
 static void begin_metric(struct session_metrics *m)
 {
 	m->has_begun = false;
-	if (++m->metric < table_of(m)->figures->count)
+	if (++m->metric < table_of(m)->count)
 		return;
 	m->section++;
 	begin_section(m);
@@ -545,46 +504,34 @@ static void begin_family(struct session_metrics *m)
 {
 	const struct figure *f = figure_of(m);
 
-	exposition_family(&m->exposition,
-			  &(struct exposition_family){ f->metric,
-						       f->kind == FIGURE_COUNTER
-							       ? EXPOSITION_COUNTER
-							       : EXPOSITION_GAUGE,
-						       f->help });
+	begin(&m->exposition, figure_type(f), f->metric, f->help);
 }
 
 static void write_sample(struct session_metrics *m, const void *met, const void *item)
 {
-	const struct metrics_table *t = table_of(m);
+	struct exposition_label labels[LABELS_MAX];
 	double value = figure_metric(figure_of(m), item, now_ms(m));
-	struct exposition_label labels[METRICS_LABELS_MAX] = {
-		{ "vhost", vhost_slice(t->vhost(met)) }
-	};
 
 	if (!isnan(value))
-		exposition_sample(&m->exposition, labels, 1 + t->label(item, labels + 1),
-				  value);
+		exposition_sample(&m->exposition, labels,
+				  write_labels(of_section(m), met, item, labels), value);
 }
 
 /* One more thing, of one metric. */
 static void step_each(struct session_metrics *m)
 {
-	const struct metrics_table *t = table_of(m);
-	const void *met, *part = NULL;
+	const void *met, *item = NULL;
 
 	if (!m->has_begun) {
 		begin_family(m);
 		walk_rewind(&m->walk);
 		m->has_begun = true;
 	}
-	met = t->next(&m->walk);
+	met = meet_next(of_section(m), &m->walk);
 	if (!met)
 		begin_metric(m);
-	else if (!t->next_part)
-		write_sample(m, met, met);
-	else
-		while ((part = t->next_part(met, part)) != NULL)
-			write_sample(m, met, part);
+	while (met && (item = next_measured(of_section(m), met, item)) != NULL)
+		write_sample(m, met, item);
 }
 
 static struct row *row_of(struct session_metrics *m, const struct vhost *v)
@@ -598,7 +545,7 @@ static struct row *row_of(struct session_metrics *m, const struct vhost *v)
 /* Of ages the largest is shown. */
 static void add_to_row(struct row *row, const struct session_metrics *m, const void *item)
 {
-	const struct figure_table *t = table_of(m)->figures;
+	const struct figure_table *t = table_of(m);
 
 	for (unsigned i = 0; i < t->count; i++) {
 		const struct figure *f = &t->rows[i];
@@ -616,8 +563,7 @@ static void add_to_row(struct row *row, const struct session_metrics *m, const v
 /* All metrics of one more thing. */
 static void step_sums(struct session_metrics *m)
 {
-	const struct metrics_table *t = table_of(m);
-	const void *met, *part = NULL;
+	const void *met, *item = NULL;
 	struct row *row;
 
 	if (!m->has_begun) {
@@ -626,15 +572,12 @@ static void step_sums(struct session_metrics *m)
 			memset(m->rows[i].sums, 0, sizeof(m->rows[i].sums));
 		m->has_begun = true;
 	}
-	met = t->next(&m->walk);
-	row = met ? row_of(m, t->vhost(met)) : NULL;
+	met = meet_next(of_section(m), &m->walk);
+	row = met ? row_of(m, vhost_of(of_section(m), met)) : NULL;
 	if (!met)
 		m->has_sums = true;
-	else if (row && !t->next_part)
-		add_to_row(row, m, met);
-	else if (row)
-		while ((part = t->next_part(met, part)) != NULL)
-			add_to_row(row, m, part);
+	while (row && (item = next_measured(of_section(m), met, item)) != NULL)
+		add_to_row(row, m, item);
 }
 
 static void write_rows(struct session_metrics *m)

@@ -40,46 +40,7 @@ struct script_trend {
 /* It is a warning: its sentence is appended. */
 typedef bool (*judge_fn)(const struct warnings *w, void *item, struct buf *text);
 
-static bool judge_store(const struct warnings *w, void *item, struct buf *text);
-static bool judge_rules(const struct warnings *w, void *item, struct buf *text);
-static bool judge_unusable(const struct warnings *w, void *item, struct buf *text);
-static bool judge_memory(const struct warnings *w, void *item, struct buf *text);
-static bool judge_store_memory(const struct warnings *w, void *item, struct buf *text);
-static bool judge_certificate(const struct warnings *w, void *item, struct buf *text);
-static bool judge_store_certificate(const struct warnings *w, void *item,
-				    struct buf *text);
-static bool judge_script(const struct warnings *w, void *item, struct buf *text);
-static bool judge_consumers(const struct warnings *w, void *item, struct buf *text);
-static bool judge_dead_letters(const struct warnings *w, void *item, struct buf *text);
-static bool judge_lag(const struct warnings *w, void *item, struct buf *text);
-
-/* `many` and `advice` are for those who may see no names, with the number between them.
- * The sentences of the whole broker have no names. */
-static const struct {
-	const char *code;
-	enum scope scope;
-	judge_fn judge;
-	const char *many, *advice;
-} kinds[] = {
-	{ "store", SCOPE_BROKER, judge_store, NULL, NULL },
-	{ "store-memory", SCOPE_BROKER, judge_store_memory, NULL, NULL },
-	{ "memory", SCOPE_BROKER, judge_memory, NULL, NULL },
-	{ "certificate", SCOPE_BROKER, judge_certificate, NULL, NULL },
-	{ "store-certificate", SCOPE_BROKER, judge_store_certificate, NULL, NULL },
-	{ "rules", SCOPE_BROKER, judge_rules, NULL, NULL },
-	{ "unusable", SCOPE_BROKER, judge_unusable, NULL, NULL },
-	{ "scripts", SCOPE_SCRIPT, judge_script, "scripts of the rules that fail",
-	  "see their last error (RULES status)" },
-	{ "consumers", SCOPE_QUEUE, judge_consumers,
-	  "queues that grow and have no consumer",
-	  "start one, or give the queue a limit (max-length, ttl)" },
-	{ "dead-letters", SCOPE_QUEUE, judge_dead_letters,
-	  "queues and topics that send messages to their dead-letter target",
-	  "look there for the reason" },
-	{ "lag", SCOPE_GROUP, judge_lag, "groups that fall behind their topics",
-	  "start more consumers" },
-};
-#define KINDS (sizeof(kinds) / sizeof(kinds[0]))
+#define KINDS 11
 
 struct warnings {
 	struct service *service;
@@ -92,7 +53,7 @@ struct warnings {
 	struct found next[KINDS];     /* of the one that is under way */
 };
 
-/* ---- judges --------------------------------------------------------------------- */
+/* Judges. */
 
 static bool judge_store(const struct warnings *w, void *item, struct buf *text)
 {
@@ -317,7 +278,34 @@ static bool judge_lag(const struct warnings *w, void *item, struct buf *text)
 	return true;
 }
 
-/* ---- rounds --------------------------------------------------------------------- */
+/* `many` and `advice` are for those who may see no names, with the number between them.
+ * The sentences of the whole broker have no names. */
+static const struct {
+	const char *code;
+	enum scope scope;
+	judge_fn judge;
+	const char *many, *advice;
+} kinds[KINDS] = {
+	{ "store", SCOPE_BROKER, judge_store, NULL, NULL },
+	{ "store-memory", SCOPE_BROKER, judge_store_memory, NULL, NULL },
+	{ "memory", SCOPE_BROKER, judge_memory, NULL, NULL },
+	{ "certificate", SCOPE_BROKER, judge_certificate, NULL, NULL },
+	{ "store-certificate", SCOPE_BROKER, judge_store_certificate, NULL, NULL },
+	{ "rules", SCOPE_BROKER, judge_rules, NULL, NULL },
+	{ "unusable", SCOPE_BROKER, judge_unusable, NULL, NULL },
+	{ "scripts", SCOPE_SCRIPT, judge_script, "scripts of the rules that fail",
+	  "see their last error (RULES status)" },
+	{ "consumers", SCOPE_QUEUE, judge_consumers,
+	  "queues that grow and have no consumer",
+	  "start one, or give the queue a limit (max-length, ttl)" },
+	{ "dead-letters", SCOPE_QUEUE, judge_dead_letters,
+	  "queues and topics that send messages to their dead-letter target",
+	  "look there for the reason" },
+	{ "lag", SCOPE_GROUP, judge_lag, "groups that fall behind their topics",
+	  "start more consumers" },
+};
+
+/* Rounds. */
 
 static void add(struct found *f, struct buf *text)
 {
@@ -467,7 +455,7 @@ void warnings_destroy(struct warnings *w)
 	mem_free(w);
 }
 
-/* ---- whoever asks --------------------------------------------------------------- */
+/* Whoever asks. */
 
 static unsigned judge_now(const struct warnings *w, size_t kind, struct buf *text)
 {
