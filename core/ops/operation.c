@@ -8,6 +8,7 @@
 #include "base/duration.h"
 #include "base/id.h"
 #include "base/mem.h"
+#include "broker/unusable.h"
 
 const struct operation *operation_at(size_t index)
 {
@@ -83,10 +84,10 @@ static unsigned count_words(struct slice text)
 	return count;
 }
 
-/* "LIST takes queues, topics or rules" */
-static void refuse_word(struct slice line, unsigned common, struct error *err)
+/* The words that rows have behind the first `common` ones of the line, each once:
+ * "queues, topics or rules". */
+static void list_next(struct slice line, unsigned common, struct buf *out)
 {
-	struct buf begin = { 0 }, next = { 0 };
 	struct slice last = { NULL, 0 }, rest;
 	const struct operation *o;
 
@@ -96,24 +97,58 @@ static void refuse_word(struct slice line, unsigned common, struct error *err)
 		if (!o->line || count_common(o->line, line, &rest) < common)
 			continue;
 		words = slice_from(o->line);
-		for (unsigned k = 0; k < common; k++) {
-			word = slice_cut(&words, ' ');
-			if (buf_len(&next) == 0 && !last.data)
-				buf_printf(&begin, "%s%" SLICE_FMT, k ? " " : "",
-					   SLICE_ARG(word));
-		}
+		for (unsigned k = 0; k < common; k++)
+			slice_cut(&words, ' ');
 		word = slice_cut(&words, ' ');
-		if (slice_is_equal(word, last))
+		if (word.len == 0 || slice_is_equal(word, last))
 			continue;
 		if (last.data)
-			buf_printf(&next, "%s%" SLICE_FMT, buf_len(&next) ? ", " : "",
+			buf_printf(out, "%s%" SLICE_FMT, buf_len(out) ? ", " : "",
 				   SLICE_ARG(last));
 		last = word;
 	}
-	error_set(err, TIDE_ESYNTAX, "%s takes %s%s%" SLICE_FMT, buf_cstr(&begin),
-		  buf_cstr(&next), buf_len(&next) ? " or " : "", SLICE_ARG(last));
+	buf_printf(out, "%s%" SLICE_FMT, buf_len(out) ? " or " : "", SLICE_ARG(last));
+}
+
+/* "LIST takes queues, topics or rules" */
+static void refuse_word(struct slice line, unsigned common, struct error *err)
+{
+	struct buf begin = { 0 }, next = { 0 };
+	const struct operation *o;
+	struct slice words = { NULL, 0 }, rest;
+
+	for (size_t i = 0; !words.data && (o = operation_at(i)) != NULL; i++)
+		if (o->line && count_common(o->line, line, &rest) == common)
+			words = slice_from(o->line);
+	for (unsigned k = 0; k < common; k++) {
+		struct slice word = slice_cut(&words, ' ');
+
+		buf_printf(&begin, "%s%" SLICE_FMT, k ? " " : "", SLICE_ARG(word));
+	}
+	list_next(line, common, &next);
+	error_set(err, TIDE_ESYNTAX, "%s takes %s", buf_cstr(&begin), buf_cstr(&next));
 	buf_deinit(&begin);
 	buf_deinit(&next);
+}
+
+/* STATS takes one name, or a kind of thing and a name. */
+static bool has_unknown_kind(const struct operation *o, struct slice line,
+			     struct slice rest, struct error *err)
+{
+	struct slice kind = slice_cut(&rest, ' '), name = slice_cut(&rest, ' ');
+	struct buf kinds = { 0 };
+	bool is_unknown;
+
+	if (operation_words(o, false) != 1 || operation_words(o, true) > 0 ||
+	    name.len == 0 || memchr(name.data, '=', name.len))
+		return false;
+	list_next(line, count_words(slice_from(o->line)), &kinds);
+	is_unknown = buf_len(&kinds) > 0;
+	if (is_unknown)
+		error_set(err, TIDE_ESYNTAX, "'%.*s': expected %s before a name",
+			  SLICE_HEAD(kind, 64), buf_cstr(&kinds));
+	buf_deinit(&kinds);
+	return is_unknown;
 }
 
 const struct operation *operation_find(struct slice line, struct slice *rest,
@@ -141,6 +176,8 @@ const struct operation *operation_find(struct slice line, struct slice *rest,
 		best_rank = rank;
 		*rest = after;
 	}
+	if (best && has_unknown_kind(best, line, *rest, err))
+		return NULL;
 	if (!best && most > 0)
 		refuse_word(line, most, err);
 	else if (!best)
@@ -533,6 +570,33 @@ int operation_read(const struct parameter *rows, const struct operation_request 
 	return q.rc;
 }
 
+/* The queue or the topic that the request names. */
+static int find_object(const struct operation *o, struct operation_call *c,
+		       struct error *err)
+{
+	static int (*const finders[])(struct session * s, enum user_action action,
+				      struct slice name, struct queue * *out,
+				      struct error * err) = {
+		[OBJECT_ANY] = session_queue_any,
+		[OBJECT_QUEUE] = session_queue_find,
+		[OBJECT_TOPIC] = session_queue_find_topic,
+	};
+	const struct parameter *p = operation_parameter(o, PARAMETER_NAME);
+	enum user_action action =
+		o->permission == PERMISSION_CONFIGURE ? USER_CONFIGURE : USER_READ;
+	struct slice name = { NULL, 0 };
+
+	if (o->object != OBJECT_NONE)
+		name = *(const struct slice *)((const char *)c->spec + p->offset);
+	if (!name.data)
+		return TIDE_OK;
+	if (finders[o->object](c->session, action, name, &c->queue, err) < 0)
+		return err->code;
+	return o->features & OPERATION_UNUSABLE
+		       ? TIDE_OK
+		       : unusable_check(&c->queue->definition, err);
+}
+
 int operation_run(const struct operation *o, const struct operation_request *request,
 		  const struct operation_call *call, struct reply *r, struct error *err)
 {
@@ -544,10 +608,13 @@ int operation_run(const struct operation *o, const struct operation_request *req
 
 	memset(&spec, 0, sizeof(spec));
 	c.spec = &spec;
+	c.queue = NULL;
 	for (const struct parameter *p = o->parameters; p->name && q.rc == TIDE_OK; p++)
 		read_parameter(&q, p);
 	if (q.rc == TIDE_OK)
 		q.rc = check_permission(o, c.session, err);
+	if (q.rc == TIDE_OK)
+		q.rc = find_object(o, &c, err);
 	if (q.rc == TIDE_OK)
 		q.rc = o->run(&c, r, err);
 	args_deinit(&q.args);

@@ -40,6 +40,7 @@ enum parameter_feature {
 	PARAMETER_HTTP_ONLY = 8,    /* not on the line */
 	PARAMETER_JSON = 16,        /* over HTTP by default the JSON type of `value` */
 	PARAMETER_LINE_NEEDED = 32, /* no default on the line */
+	PARAMETER_SCRIPT = 64,      /* names a script, and no script has a '=' */
 	PARAMETER_BYTES = 64, /* on the command line perhaps with K, M or G behind it */
 };
 
@@ -60,9 +61,9 @@ struct parameter {
 	const char *help;
 };
 
-/* The permission that an operation needs: the tag is checked for each request, before
- * the function is called. Of a permission for a name the function asks the session,
- * and the row only says it. */
+/* The permission that an operation needs. The tag is checked for each request, before the
+ * function is called; so is the permission for the object of the row. For other names the
+ * function asks. */
 enum permission {
 	PERMISSION_NONE, /* any user */
 	PERMISSION_MONITOR,
@@ -79,8 +80,13 @@ enum operation_feature {
 	OPERATION_DECLARES = 8, /* over HTTP: a vhost that a grant names is made */
 	OPERATION_VHOST = 16,   /* over HTTP: the vhost is a parameter, not in the path */
 	OPERATION_CHECKS = 32,  /* the function checks the tag, and says more */
-	OPERATION_INTERNAL = 64, /* no verb of the command line: for programs */
+	OPERATION_INTERNAL = 64,  /* no verb of the command line: for programs */
+	OPERATION_UNUSABLE = 128, /* its object may be one that cannot be used */
 };
+
+/* What the first name of a request is the name of: it is looked for before the function
+ * is called. */
+enum operation_object { OBJECT_NONE, OBJECT_ANY, OBJECT_QUEUE, OBJECT_TOPIC };
 
 /* Where the parameters of a request go. */
 union operation_spec {
@@ -112,6 +118,7 @@ struct operation_call {
 	struct session *session;
 	struct channel *channel;
 	const union operation_spec *spec;
+	struct queue *queue; /* the object; NULL: none is named */
 };
 
 struct operation {
@@ -122,6 +129,7 @@ struct operation {
 	unsigned features;
 	int (*run)(const struct operation_call *c, struct reply *r, struct error *err);
 	const struct parameter *parameters; /* never NULL */
+	enum operation_object object;
 	const char *help;
 	/* For docs/openapi.json: the schema of the answer, the statuses beside 200, 400,
 	 * 401, 403 and 503, and the group of operations. */

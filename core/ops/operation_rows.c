@@ -14,18 +14,18 @@ RUN(declare, session_define_declare(c->session, &c->spec->declare, r, err))
 RUN(delete_thing, session_define_delete(c->session, &c->spec->delete, r, err))
 RUN(bind_thing, session_define_bind(c->session, &c->spec->bind, r, err))
 RUN(unbind_thing, session_define_unbind(c->session, &c->spec->bind, r, err))
-RUN(seek_group, session_group_seek(c->session, &c->spec->group, r, err))
-RUN(delete_group, session_group_delete(c->session, &c->spec->group, r, err))
-RUN(peek, session_peek(c->session, &c->spec->peek, r, err))
-RUN(redrive, session_redrive_start(c->session, &c->spec->redrive, r, err))
-RUN(purge, session_purge(c->session, &c->spec->purge, r, err))
-RUN(kick, session_queue_kick(c->session, &c->spec->kick, r, err))
-RUN(find_message, session_by_id_find(c->session, &c->spec->kick, r, err))
-RUN(remove_messages, session_by_id_remove(c->session, &c->spec->by_id, r, err))
-RUN(reschedule, session_by_id_reschedule(c->session, &c->spec->by_id, r, err))
-RUN(pause_queue, session_pause(c->session, &c->spec->pause, r, err))
+RUN(seek_group, session_group_seek(c->queue, &c->spec->group, r, err))
+RUN(delete_group, session_group_delete(c->queue, &c->spec->group, r, err))
+RUN(peek, session_peek(c->queue, &c->spec->peek, r, err))
+RUN(redrive, session_redrive_start(c->session, c->queue, &c->spec->redrive, r, err))
+RUN(purge, session_purge(c->queue, &c->spec->purge, r, err))
+RUN(kick, session_queue_kick(c->queue, &c->spec->kick, r, err))
+RUN(find_message, session_by_id_find(c->queue, &c->spec->kick, r))
+RUN(remove_messages, session_by_id_remove(c->queue, &c->spec->by_id, r))
+RUN(reschedule, session_by_id_reschedule(c->queue, &c->spec->by_id, r))
+RUN(pause_queue, session_pause(c->queue, &c->spec->pause, r))
 RUN(list_things, session_list(c->session, &c->spec->list, r, err))
-RUN(show_stats, session_report_stats(c->session, &c->spec->stats, r, err))
+RUN(show_stats, session_report_stats(c->session, c->queue, &c->spec->stats, r, err))
 RUN(show_sample, session_report_sample(c->session, r, err))
 RUN(whoami, session_whoami(c->session, r, err))
 RUN(take_lock, session_lock_take(c->channel, &c->spec->lock, r, err))
@@ -172,7 +172,7 @@ const struct operation operation_rows[] = {
 	/* ---- definitions ---- */
 	{ "putExchange", "DECLARE exchange", "PUT", AT_EXCHANGE, CONFIGURE, OPERATION_DECLARES, declare,
 	  TAKES(FIXED(declare.kind, DEFINE_EXCHANGE), NAME(declare.name, "exchange", PLACE, "a name", "an exchange; `-` is the default one"),
-		NAME(declare.type, "type", PLACE, "a name", "its routing script: `direct`, `fanout`, `topic`, `headers`, …"),
+		NAME(declare.type, "type", PLACE | PARAMETER_SCRIPT, "a name", "its routing script: `direct`, `fanout`, `topic`, `headers`, …"),
 		OPTIONS(declare.args, "as of DECLARE exchange"), UPDATE),
 	  .help = "Declare an exchange", .errors = "409 429", .group = "exchanges" },
 	{ "putQueue", "DECLARE queue", "PUT", AT_QUEUE, CONFIGURE, OPERATION_DECLARES, declare,
@@ -203,7 +203,7 @@ const struct operation operation_rows[] = {
 	  .help = "Delete a vhost that is empty", .errors = "404 409", .group = "broker" },
 	{ "deleteGroup", "DELETE group", "DELETE", AT_TOPIC "/groups/{group}", CONFIGURE, 0, delete_group,
 	  TAKES(TOPIC(group.topic), GROUP),
-	  .help = "Delete a group", .errors = "404 409", .group = "topics" },
+	  .object = OBJECT_TOPIC, .help = "Delete a group", .errors = "404 409", .group = "topics" },
 	{ "bind", "BIND", "POST", AT_VHOST "/bindings", READ, 0, bind_thing, TAKES(BINDING),
 	  .help = "Bind a queue, a topic or an exchange to an exchange", .errors = "404 422 429", .group = "exchanges" },
 	{ "unbind", "UNBIND", "DELETE", AT_VHOST "/bindings", READ, 0, unbind_thing, TAKES(BINDING),
@@ -215,64 +215,64 @@ const struct operation operation_rows[] = {
 		{ "to", .line = "position", .type = PARAMETER_POSITION, .features = PLACE, .offset = AT(group.to, struct position),
 		  .what = "first, last, an offset or a time", .help = PLACES },
 		PARTITION(group.partition, 0, "default: all")),
-	  .help = "Move what a group has committed", .errors = "404 409", .group = "topics" },
+	  .object = OBJECT_TOPIC, .help = "Move what a group has committed", .errors = "404 409", .group = "topics" },
 	{ "peek", "PEEK", NULL, NULL, READ, ASKS, peek,
 	  TAKES(QUEUE(peek.queue), UINT(peek.max, "n", WORD, 1, PEEK_MAX, 1, "messages at most"),
 		CHOICE(peek.state, "state", 0, "ready, delayed, unacked or buried", PEEK_READY, PEEK_ANY, "default: ready"),
 		MATCH(peek.match), TEXT(peek.after, "after", 0, NULL, "`next` of the answer before"),
 		PARTITION(peek.partition, 0, "of the topic"), POSITION(peek.from, "offset", 0, PLACES)),
-	  .help = "Look at messages; nothing changes", .group = "queues" },
+	  .object = OBJECT_ANY, .help = "Look at messages; nothing changes", .group = "queues" },
 	{ "peekQueue", NULL, "GET", AT_QUEUE "/messages", READ, ASKS, peek,
 	  TAKES(QUEUE(peek.queue), INT(peek.partition, "partition", LINE, 0, 0, -1, ""),
 		CHOICE(peek.state, "state", 0, "ready, delayed, unacked or buried", PEEK_READY, PEEK_ANY, "default: ready"),
 		UINT(peek.max, "max", 0, 1, PEEK_MAX, PEEK_MAX, "default: 100"), MATCH(peek.match),
 		TEXT(peek.after, "after", 0, NULL, "`next` of the answer before")),
-	  .help = "Look at messages; nothing changes", .answer = "Peek", .errors = "404", .group = "queues" },
+	  .object = OBJECT_ANY, .help = "Look at messages; nothing changes", .answer = "Peek", .errors = "404", .group = "queues" },
 	{ "peekTopic", NULL, "GET", AT_TOPIC "/messages", READ, ASKS, peek,
 	  TAKES(TOPIC(peek.queue), PARTITION(peek.partition, 0, "of the topic"), POSITION(peek.from, "offset", 0, PLACES),
 		UINT(peek.max, "max", 0, 1, PEEK_MAX, PEEK_MAX, "default: 100"), MATCH(peek.match)),
-	  .help = "Look at messages of a partition", .answer = "TopicPeek", .errors = "404", .group = "topics" },
+	  .object = OBJECT_ANY, .help = "Look at messages of a partition", .answer = "TopicPeek", .errors = "404", .group = "topics" },
 	{ "redrive", "REDRIVE", "POST", AT_QUEUE "/redrive", READ, OPERATION_DOCUMENT, redrive,
 	  TAKES(QUEUE(redrive.queue),
 		{ "max", .line = "n", .type = PARAMETER_UINT, .features = WORD, .offset = AT(redrive.max, uint64_t), .min = 1,
 		  .max = UINT64_MAX - 1, .fallback = -1, .help = "messages at most" },
 		MATCH(redrive.match), TEXT(redrive.to, "to", 0, NULL, "`<exchange>/<key>`; default: the queue where each died"),
 		FLAG(redrive.is_routed, "routed", 0, "publish them once more by the exchange that they came from")),
-	  .help = "Send dead letters back to the queues where they died, or elsewhere", .answer = "Counts", .errors = "404",
+	  .object = OBJECT_QUEUE, .help = "Send dead letters back to the queues where they died, or elsewhere", .answer = "Counts", .errors = "404",
 	  .group = "queues" },
 	{ "purgeQueue", "PURGE", "POST", AT_QUEUE "/purge", READ, 0, purge,
 	  TAKES(NAME(purge.queue, "queue", PLACE, "a queue or a topic", "a queue"),
 		POSITION(purge.before, "before", LINE, "of a topic: up to there; default: all. " PLACES),
 		PARTITION(purge.partition, LINE, "of a topic; default: all")),
-	  .help = "Remove its ready messages", .answer = "Count", .errors = "404", .group = "queues" },
+	  .object = OBJECT_ANY, .help = "Remove its ready messages", .answer = "Count", .errors = "404", .group = "queues" },
 	{ "purgeTopic", NULL, "POST", AT_TOPIC "/purge", READ, 0, purge,
 	  TAKES(TOPIC(purge.queue), POSITION(purge.before, "before", 0, "up to there; default: all. " PLACES),
 		PARTITION(purge.partition, 0, "default: all")),
-	  .help = "Drop its oldest messages", .answer = "Count", .errors = "404", .group = "topics" },
+	  .object = OBJECT_ANY, .help = "Drop its oldest messages", .answer = "Count", .errors = "404", .group = "topics" },
 	{ "kick", "KICK", "POST", AT_QUEUE "/kick", READ, OPERATION_DOCUMENT, kick,
 	  TAKES(QUEUE(kick.queue),
 		{ "max", .line = "n", .type = PARAMETER_UINT, .features = WORD, .offset = AT(kick.max, uint64_t), .min = 1,
 		  .max = UINT64_MAX - 1, .help = "messages at most" },
 		ID(kick.id, LINE)),
-	  .help = "Make buried messages ready", .answer = "Count", .errors = "404", .group = "queues" },
+	  .object = OBJECT_QUEUE, .help = "Make buried messages ready", .answer = "Count", .errors = "404", .group = "queues" },
 	{ "kickMessage", NULL, "POST", AT_MESSAGE "/kick", READ, 0, kick, TAKES(QUEUE(kick.queue), ID(kick.id, NEEDED)),
-	  .help = "Make a buried message ready", .answer = "Count", .errors = "404", .group = "queues" },
+	  .object = OBJECT_QUEUE, .help = "Make a buried message ready", .answer = "Count", .errors = "404", .group = "queues" },
 	{ "findMessage", "FIND", "GET", AT_MESSAGE, READ, ASKS, find_message, TAKES(QUEUE(kick.queue), ID(kick.id, PLACE)),
-	  .help = "A message, whatever its state", .answer = "WaitingMessage", .errors = "404", .group = "queues" },
+	  .object = OBJECT_QUEUE, .help = "A message, whatever its state", .answer = "WaitingMessage", .errors = "404", .group = "queues" },
 	{ "removeMessage", "REMOVE", "DELETE", AT_MESSAGE, READ, OPERATION_DOCUMENT, remove_messages,
 	  TAKES(QUEUE(by_id.queue), IDS(by_id.ids)),
-	  .help = "Remove messages by their ids", .answer = "Count", .errors = "404", .group = "queues" },
+	  .object = OBJECT_QUEUE, .help = "Remove messages by their ids", .answer = "Count", .errors = "404", .group = "queues" },
 	{ "rescheduleMessage", "RESCHEDULE", "POST", AT_MESSAGE "/reschedule", READ, OPERATION_DOCUMENT, reschedule,
 	  TAKES(QUEUE(by_id.queue), IDS(by_id.ids),
 		{ "delay", .type = PARAMETER_DURATION, .features = NEEDED, .offset = AT(by_id.delay_ms, int64_t), .max = DURATION_MAX_MS,
 		  .help = "from now; 0 makes it ready" }),
-	  .help = "Change when messages are ready", .answer = "Count", .errors = "404", .group = "queues" },
-	{ "pause", "PAUSE", "POST", AT_QUEUE "/pause", CONFIGURE, 0, pause_queue,
+	  .object = OBJECT_QUEUE, .help = "Change when messages are ready", .answer = "Count", .errors = "404", .group = "queues" },
+	{ "pause", "PAUSE", "POST", AT_QUEUE "/pause", CONFIGURE, OPERATION_UNUSABLE, pause_queue,
 	  TAKES(QUEUE(pause.queue), DIRECTION(LINE_PLACE), DURATION(pause.for_ms, "for", 0, 1, DURATION_MAX_MS, "default: until it is resumed")),
-	  .help = "Pause a queue", .errors = "404", .group = "queues" },
-	{ "resume", "RESUME", "POST", AT_QUEUE "/resume", CONFIGURE, 0, pause_queue,
+	  .object = OBJECT_QUEUE, .help = "Pause a queue", .errors = "404", .group = "queues" },
+	{ "resume", "RESUME", "POST", AT_QUEUE "/resume", CONFIGURE, OPERATION_UNUSABLE, pause_queue,
 	  TAKES(FIXED(pause.is_resume, 1), QUEUE(pause.queue), DIRECTION(WORD)),
-	  .help = "Resume a queue", .errors = "404", .group = "queues" },
+	  .object = OBJECT_QUEUE, .help = "Resume a queue", .errors = "404", .group = "queues" },
 
 	/* ---- lists and figures ---- */
 	{ "listExchanges", "LIST exchanges", "GET", AT_VHOST "/exchanges", MONITOR, LISTS, list_things, TAKES(PAGE(LIST_EXCHANGES)),
@@ -305,16 +305,16 @@ const struct operation operation_rows[] = {
 	{ "listRules", "LIST rules", NULL, NULL, MONITOR, ASKS, show_rules, TAKES_NONE, .help = "As RULES status", .group = "rules" },
 	{ "stats", "STATS", NULL, NULL, READ, ASKS, show_stats,
 	  TAKES(FIXED(stats.kind, STATS_ANY), NAME(stats.name, "name", WORD, "a queue", "a queue or a topic; default: the broker")),
-	  .help = "Figures of the broker, a queue or a topic", .group = "broker" },
+	  .object = OBJECT_ANY, .help = "Figures of the broker, a queue or a topic", .group = "broker" },
 	{ "getStats", NULL, "GET", "/api/stats", MONITOR, ASKS, show_stats, TAKES(FIXED(stats.kind, STATS_ANY)),
 	  .help = "Figures of the broker", .answer = "BrokerStats", .group = "broker" },
 	{ "getExchange", "STATS exchange", "GET", AT_EXCHANGE, READ, ASKS, show_stats,
 	  TAKES(FIXED(stats.kind, STATS_EXCHANGE), ADDRESS(stats.name, "exchange", PLACE, "an exchange", "an exchange; `-` is the default one")),
 	  .help = "Figures of an exchange", .answer = "ExchangeStats", .errors = "404", .group = "exchanges" },
 	{ "getQueue", "STATS queue", "GET", AT_QUEUE, READ, ASKS, show_stats, TAKES(FIXED(stats.kind, STATS_QUEUE), QUEUE(stats.name)),
-	  .help = "Figures of a queue", .answer = "QueueStats", .errors = "404", .group = "queues" },
+	  .object = OBJECT_QUEUE, .help = "Figures of a queue", .answer = "QueueStats", .errors = "404", .group = "queues" },
 	{ "getTopic", "STATS topic", "GET", AT_TOPIC, READ, ASKS, show_stats, TAKES(FIXED(stats.kind, STATS_TOPIC), TOPIC(stats.name)),
-	  .help = "Figures of a topic", .answer = "TopicStats", .errors = "404", .group = "topics" },
+	  .object = OBJECT_TOPIC, .help = "Figures of a topic", .answer = "TopicStats", .errors = "404", .group = "topics" },
 	{ "whoami", NULL, "GET", "/api/whoami", PERMISSION_NONE, ASKS, whoami, TAKES_NONE,
 	  .help = "Who asks, and where", .answer = "Whoami", .group = "broker" },
 
@@ -458,7 +458,7 @@ const struct operation operation_rows[] = {
 	/* The test of operations_spec: all that a new verb costs. */
 	{ "rehearse", "REHEARSE", "POST", AT_QUEUE "/rehearse", MONITOR, ASKS, show_stats,
 	  TAKES(FIXED(stats.kind, STATS_QUEUE), QUEUE(stats.name), FLAG(redrive.is_routed, "loud", 0, "so that all hear")),
-	  .help = "Rehearse an operation", .answer = "QueueStats", .errors = "404", .group = "queues" },
+	  .object = OBJECT_QUEUE, .help = "Rehearse an operation", .answer = "QueueStats", .errors = "404", .group = "queues" },
 #endif
 	{ 0 },
 };

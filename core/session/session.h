@@ -8,6 +8,7 @@
  * Sessions and channels are closed: a protocol knows them by these functions alone. */
 #pragma once
 
+#include "access/user.h"
 #include "base/args.h"
 #include "base/json.h"
 #include "base/duration.h"
@@ -16,6 +17,7 @@
 
 struct allowance;
 struct channel;
+struct queue;
 struct service;
 struct session;
 struct session_peer;
@@ -198,7 +200,21 @@ TIDE_MUST_USE int session_access_check_monitor(const struct session *s, const ch
 					       struct error *err);
 
 /* The commands. Each finishes `r`, now or later. On an error the caller does:
- * reply_error. */
+ * reply_error. A queue or a topic that a command takes is usable, and its user may do
+ * that: operation.h. */
+
+/* The queue or the topic, if this session may do that with it, whether it is usable or
+ * not: unusable.h. */
+TIDE_MUST_USE int session_queue_any(struct session *s, enum user_action action,
+				    struct slice name, struct queue **out,
+				    struct error *err);
+/* The same, and it is a queue; or a topic. */
+TIDE_MUST_USE int session_queue_find(struct session *s, enum user_action action,
+				     struct slice name, struct queue **out,
+				     struct error *err);
+TIDE_MUST_USE int session_queue_find_topic(struct session *s, enum user_action action,
+					   struct slice name, struct queue **out,
+					   struct error *err);
 
 enum define_kind { DEFINE_EXCHANGE, DEFINE_QUEUE, DEFINE_TOPIC, DEFINE_VHOST };
 
@@ -398,9 +414,7 @@ struct peek_spec {
 };
 /* The members "size", and "payload" or "payload_base64". */
 void session_peek_write_payload(struct json *j, const struct msg *m);
-/* Why it failed or died: the text of a NACK, and of a dead letter its last death. */
-void session_peek_write_death(struct json *j, const struct msg *m);
-TIDE_MUST_USE int session_peek(struct session *s, const struct peek_spec *spec,
+TIDE_MUST_USE int session_peek(struct queue *q, const struct peek_spec *spec,
 			       struct reply *r, struct error *err);
 struct redrive_spec {
 	struct slice queue;
@@ -409,7 +423,7 @@ struct redrive_spec {
 	struct slice to;    /* "<exchange>/<key>"; data == NULL: where they died */
 	bool is_routed;     /* without `to`: by the exchange that they came by */
 };
-TIDE_MUST_USE int session_redrive_start(struct session *s,
+TIDE_MUST_USE int session_redrive_start(struct session *s, struct queue *q,
 					const struct redrive_spec *spec, struct reply *r,
 					struct error *err);
 struct purge_spec {
@@ -417,14 +431,14 @@ struct purge_spec {
 	struct position before;
 	int64_t partition; /* -1: all */
 };
-TIDE_MUST_USE int session_purge(struct session *s, const struct purge_spec *spec,
+TIDE_MUST_USE int session_purge(struct queue *q, const struct purge_spec *spec,
 				struct reply *r, struct error *err);
 struct kick_spec {
 	struct slice queue;
 	uint64_t max; /* 0: all */
 	uint64_t id;  /* of the only one; 0: any */
 };
-TIDE_MUST_USE int session_queue_kick(struct session *s, const struct kick_spec *spec,
+TIDE_MUST_USE int session_queue_kick(struct queue *q, const struct kick_spec *spec,
 				     struct reply *r, struct error *err);
 
 /* Messages by their ids, in any state. The counts are of those that were there. */
@@ -437,16 +451,13 @@ struct by_id_spec {
 	struct id_list ids;
 	int64_t delay_ms; /* RESCHEDULE */
 };
-TIDE_MUST_USE int session_by_id_find(struct session *s, const struct kick_spec *spec,
-				     struct reply *r, struct error *err);
+int session_by_id_find(struct queue *q, const struct kick_spec *spec, struct reply *r);
 /* For session_consume_get. */
 TIDE_MUST_USE int session_by_id_get(struct channel *ch, const struct get_spec *get,
 				    struct reply *r, struct error *err);
-TIDE_MUST_USE int session_by_id_remove(struct session *s, const struct by_id_spec *spec,
-				       struct reply *r, struct error *err);
-TIDE_MUST_USE int session_by_id_reschedule(struct session *s,
-					   const struct by_id_spec *spec, struct reply *r,
-					   struct error *err);
+int session_by_id_remove(struct queue *q, const struct by_id_spec *spec, struct reply *r);
+int session_by_id_reschedule(struct queue *q, const struct by_id_spec *spec,
+			     struct reply *r);
 
 #define TOPIC_PARTITIONS_MAX 64
 /* A group of a topic. */
@@ -455,9 +466,9 @@ struct group_spec {
 	struct position to; /* SEEK, like the next one */
 	int64_t partition;  /* -1: all */
 };
-TIDE_MUST_USE int session_group_seek(struct session *s, const struct group_spec *spec,
+TIDE_MUST_USE int session_group_seek(struct queue *topic, const struct group_spec *spec,
 				     struct reply *r, struct error *err);
-TIDE_MUST_USE int session_group_delete(struct session *s, const struct group_spec *spec,
+TIDE_MUST_USE int session_group_delete(struct queue *topic, const struct group_spec *spec,
 				       struct reply *r, struct error *err);
 
 enum pause_which { PAUSE_IN, PAUSE_OUT, PAUSE_BOTH }; /* publishes, deliveries */
@@ -467,8 +478,7 @@ struct pause_spec {
 	unsigned is_resume;
 	int64_t for_ms; /* 0: until it is resumed */
 };
-TIDE_MUST_USE int session_pause(struct session *s, const struct pause_spec *spec,
-				struct reply *r, struct error *err);
+int session_pause(struct queue *q, const struct pause_spec *spec, struct reply *r);
 
 struct lock_request {
 	struct slice name;
@@ -534,8 +544,9 @@ struct stats_spec {
 	enum stats_kind kind;
 	struct slice name; /* empty: the default exchange; else the broker */
 };
-TIDE_MUST_USE int session_report_stats(struct session *s, const struct stats_spec *spec,
-				       struct reply *r, struct error *err);
+TIDE_MUST_USE int session_report_stats(struct session *s, struct queue *q,
+				       const struct stats_spec *spec, struct reply *r,
+				       struct error *err);
 /* The reply comes when the rules are active, or in the shadow. The session may end
  * before: the change goes on. */
 TIDE_MUST_USE int session_rules_reload(struct session *s, struct reply *r,

@@ -139,18 +139,6 @@ bool session_access_may_enter(const struct session *s, struct slice vhost);
  * are refused, and messages of it go back; a lock that he may no longer have lapses. */
 void session_recheck(struct session *s);
 
-/* The queue or the topic, if this session may do that with it, whether it is usable or
- * not: unusable.h. */
-TIDE_MUST_USE int session_queue_any(struct session *s, enum user_action action,
-				    struct slice name, struct queue **out,
-				    struct error *err);
-/* The same, and it is a queue; or a topic. */
-TIDE_MUST_USE int session_queue_find(struct session *s, enum user_action action,
-				     struct slice name, struct queue **out,
-				     struct error *err);
-TIDE_MUST_USE int session_queue_find_topic(struct session *s, enum user_action action,
-					   struct slice name, struct queue **out,
-					   struct error *err);
 /* The queue, if this session may do that with it and it can be used. */
 TIDE_MUST_USE int session_queue_usable(struct session *s, enum user_action action,
 				       struct slice name, struct queue **out,
@@ -229,8 +217,7 @@ struct by_id_ack {
 };
 void session_by_id_ack(struct queue *q, const struct by_id_ack *what);
 /* KICK of one message. */
-TIDE_MUST_USE int session_by_id_kick(struct session *s, const struct kick_spec *spec,
-				     struct reply *r, struct error *err);
+int session_by_id_kick(struct queue *q, const struct kick_spec *spec, struct reply *r);
 /* A GET may take from it: it would be another consumer beside the active one. */
 TIDE_MUST_USE int session_queue_check_get(const struct queue *q, struct error *err);
 
@@ -247,7 +234,5 @@ static inline enum fate_cause session_settle_cause(enum settle how)
 	return causes[how];
 }
 void session_settle_turn(struct service *service);
-/* As documents name a state. */
-const char *session_peek_state_name(enum entry_state state);
 /* The session ends and has returned what it holds: the reply completes unseen. */
 void session_settle_cancel(struct session *s);

@@ -88,58 +88,39 @@ static int purge_queue(struct queue *q, struct reply *r, struct error *err)
 	return TIDE_OK;
 }
 
-int session_queue_kick(struct session *s, const struct kick_spec *spec, struct reply *r,
+int session_queue_kick(struct queue *q, const struct kick_spec *spec, struct reply *r,
 		       struct error *err)
 {
 	uint64_t max = spec->max ? spec->max : UINT64_MAX;
-	struct queue *q;
 
 	if (spec->id && spec->max)
 		return error_set(err, TIDE_ESYNTAX,
 				 "KICK takes a number or id=, not both");
 	if (spec->id)
-		return session_by_id_kick(s, spec, r, err);
-	if (session_queue_usable(s, USER_READ, spec->queue, &q, err) < 0 ||
-	    check_quiet(q, err) < 0)
+		return session_by_id_kick(q, spec, r);
+	if (check_quiet(q, err) < 0)
 		return err->code;
 	reply_count(r, shard_kick(q->shards, q->shard_count, max, &r->waiter));
 	return TIDE_OK;
 }
 
-/* ---- PURGE ---- */
+/* PURGE. */
 
-static int check_purge_of_queue(const struct queue *q, const struct purge_spec *spec,
-				struct error *err)
+int session_purge(struct queue *q, const struct purge_spec *spec, struct reply *r,
+		  struct error *err)
 {
-	if (spec->before.kind == POSITION_NONE && spec->partition < 0)
-		return TIDE_OK;
-	return error_set(err, TIDE_ESYNTAX,
-			 "before= and partition= are for topics, and '%s' is a queue",
-			 q->name);
-}
-
-static int check_purge_of_topic(const struct queue *q, const struct purge_spec *spec,
-				struct error *err)
-{
+	if (!q->topic && (spec->before.kind != POSITION_NONE || spec->partition >= 0))
+		return error_set(
+			err, TIDE_ESYNTAX,
+			"before= and partition= are for topics, and '%s' is a queue",
+			q->name);
+	if (!q->topic)
+		return purge_queue(q, r, err);
 	if (spec->before.kind == POSITION_COMMITTED)
 		return error_set(err, TIDE_ESYNTAX,
 				 "before=committed: PURGE knows no group; expected "
 				 "first, last, an offset, a time or a duration");
-	return session_topic_check_partition(q, spec->partition, err);
-}
-
-int session_purge(struct session *s, const struct purge_spec *spec, struct reply *r,
-		  struct error *err)
-{
-	struct queue *q;
-
-	if (session_queue_any(s, USER_READ, spec->queue, &q, err) < 0 ||
-	    unusable_check(&q->definition, err) < 0)
-		return err->code;
-	if (!q->topic)
-		return check_purge_of_queue(q, spec, err) < 0 ? err->code
-							      : purge_queue(q, r, err);
-	if (check_purge_of_topic(q, spec, err) < 0)
+	if (session_topic_check_partition(q, spec->partition, err) < 0)
 		return err->code;
 	r->kind = REPLY_COUNT;
 	topic_purge(q->topic, &spec->before, spec->partition, &r->waiter, &r->count);
@@ -147,19 +128,15 @@ int session_purge(struct session *s, const struct purge_spec *spec, struct reply
 	return TIDE_OK;
 }
 
-/* ---- PAUSE, RESUME ---- */
+/* PAUSE, RESUME. */
 
-int session_pause(struct session *s, const struct pause_spec *spec, struct reply *r,
-		  struct error *err)
+int session_pause(struct queue *q, const struct pause_spec *spec, struct reply *r)
 {
 	int64_t until_ms = 0;
-	struct queue *q;
 
-	if (session_queue_find(s, USER_CONFIGURE, spec->queue, &q, err) < 0)
-		return err->code;
 	if (!spec->is_resume)
-		until_ms =
-			spec->for_ms ? s->broker->now_ms + spec->for_ms : PAUSE_FOREVER;
+		until_ms = spec->for_ms ? q->vhost->broker->now_ms + spec->for_ms
+					: PAUSE_FOREVER;
 	pause_set(q,
 		  (unsigned)(spec->which != PAUSE_OUT) << QUEUE_IN |
 			  (unsigned)(spec->which != PAUSE_IN) << QUEUE_OUT,
@@ -168,7 +145,7 @@ int session_pause(struct session *s, const struct pause_spec *spec, struct reply
 	return TIDE_OK;
 }
 
-/* ---- REDRIVE ---- */
+/* REDRIVE. */
 
 struct redriving {
 	struct redrive redrive;
@@ -210,15 +187,13 @@ static int read_target(struct session *s, struct slice to, struct redrive *out,
 	return TIDE_OK;
 }
 
-int session_redrive_start(struct session *s, const struct redrive_spec *spec,
-			  struct reply *r, struct error *err)
+int session_redrive_start(struct session *s, struct queue *q,
+			  const struct redrive_spec *spec, struct reply *r,
+			  struct error *err)
 {
 	struct redriving *job;
-	struct queue *q;
-	int rc = session_queue_usable(s, USER_READ, spec->queue, &q, err);
+	int rc;
 
-	if (rc < 0)
-		return rc;
 	if (s->broker->is_draining)
 		return error_set(err, TIDE_ESHUTDOWN, "the broker is stopping");
 	if (spec->is_routed && spec->to.data)

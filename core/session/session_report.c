@@ -142,28 +142,15 @@ static int exchange_stats(struct session *s, struct slice name, struct reply *r,
 	return TIDE_OK;
 }
 
-static int find_for_stats(struct session *s, enum stats_kind kind, struct slice name,
-			  struct queue **out, struct error *err)
+int session_report_stats(struct session *s, struct queue *q,
+			 const struct stats_spec *spec, struct reply *r,
+			 struct error *err)
 {
-	int rc = kind == STATS_TOPIC
-			 ? session_queue_find_topic(s, USER_READ, name, out, err)
-		 : kind == STATS_QUEUE ? session_queue_find(s, USER_READ, name, out, err)
-				       : session_queue_any(s, USER_READ, name, out, err);
-
-	return rc < 0 ? rc : unusable_check(&(*out)->definition, err);
-}
-
-int session_report_stats(struct session *s, const struct stats_spec *spec,
-			 struct reply *r, struct error *err)
-{
-	struct slice name = spec->name;
-	struct queue *q = NULL;
 	struct json j;
 
 	if (spec->kind == STATS_EXCHANGE)
-		return exchange_stats(s, name, r, err);
-	if (name.len ? find_for_stats(s, spec->kind, name, &q, err) < 0
-		     : session_access_check_monitor(s, "STATS without a name", err) < 0)
+		return exchange_stats(s, spec->name, r, err);
+	if (!q && session_access_check_monitor(s, "STATS without a name", err) < 0)
 		return err->code;
 	reply_json(r, &j);
 	json_object_begin(&j);

@@ -151,15 +151,9 @@ int session_pull_get(struct channel *ch, struct queue *topic, const struct get_s
 
 /* ---- groups ---- */
 
-static int find_group(struct session *s, enum user_action action,
-		      const struct group_spec *spec, struct topic_group **out,
-		      struct error *err)
+static int find_group(struct queue *q, const struct group_spec *spec,
+		      struct topic_group **out, struct error *err)
 {
-	struct queue *q;
-
-	if (session_queue_find_topic(s, action, spec->topic, &q, err) < 0 ||
-	    unusable_check(&q->definition, err) < 0)
-		return err->code;
 	*out = group_find(q->topic, spec->group);
 	if (*out)
 		return TIDE_OK;
@@ -167,8 +161,8 @@ static int find_group(struct session *s, enum user_action action,
 			 q->name, SLICE_ARG(spec->group));
 }
 
-int session_group_seek(struct session *s, const struct group_spec *spec, struct reply *r,
-		       struct error *err)
+int session_group_seek(struct queue *topic, const struct group_spec *spec,
+		       struct reply *r, struct error *err)
 {
 	struct topic_group *g;
 
@@ -176,8 +170,8 @@ int session_group_seek(struct session *s, const struct group_spec *spec, struct 
 		return error_set(err, TIDE_ESYNTAX,
 				 "SEEK moves what is committed: expected first, last, an "
 				 "offset or a time");
-	if (find_group(s, USER_READ, spec, &g, err) < 0 ||
-	    session_topic_check_partition(g->topic->queue, spec->partition, err) < 0)
+	if (find_group(topic, spec, &g, err) < 0 ||
+	    session_topic_check_partition(topic, spec->partition, err) < 0)
 		return err->code;
 	for (unsigned i = 0; i < group_width(g); i++)
 		if (spec->partition < 0 || spec->partition == i)
@@ -186,12 +180,12 @@ int session_group_seek(struct session *s, const struct group_spec *spec, struct 
 	return TIDE_OK;
 }
 
-int session_group_delete(struct session *s, const struct group_spec *spec,
+int session_group_delete(struct queue *topic, const struct group_spec *spec,
 			 struct reply *r, struct error *err)
 {
 	struct topic_group *g;
 
-	if (find_group(s, USER_CONFIGURE, spec, &g, err) < 0)
+	if (find_group(topic, spec, &g, err) < 0)
 		return err->code;
 	if (g->member_count > 0)
 		return error_set(err, TIDE_EEXISTS,

@@ -191,7 +191,7 @@ describe('an exchange', function()
     c:expect_answer('STATS exchange none',
       "ERR not-found there is no exchange 'none' in vhost '" .. broker.vhost .. "'")
     c:expect_answer('STATS queue none', "ERR not-found there is no queue 'none' in vhost '" .. broker.vhost .. "'")
-    c:expect_answer('STATS teapot orders', "ERR syntax STATS has no flag 'orders'; it takes: none")
+    c:expect_answer('STATS teapot orders', "ERR syntax 'teapot': expected exchange, queue or topic before a name")
     c:expect_answer('STATS topic orders',
       "ERR not-found there is no topic 'orders' in vhost '" .. broker.vhost .. "'")
     c:expect_answer('STATS topic eu', "ERR denied 'eu' is a queue: this request takes a topic")

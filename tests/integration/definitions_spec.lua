@@ -231,8 +231,8 @@ describe('the definitions', function()
     it('have types and options that there are', function()
       c:expect_answer('DECLARE exchange x.bad',
         'ERR syntax DECLARE exchange needs <exchange> and <type>: <type> is missing')
-      c:expect_answer('DECLARE exchange x.bad durable=0', "ERR not-found there is no routing script 'durable=0'; "
-        .. 'there are: content direct fanout headers topic')
+      c:expect_answer('DECLARE exchange x.bad durable=0',
+        'ERR syntax DECLARE exchange needs <exchange> and <type>: <type> is missing')
       c:expect_answer('DECLARE exchange x.bad teapot', "ERR not-found there is no routing script 'teapot'; there are: "
         .. 'content direct fanout headers topic')
       c:expect_answer('DECLARE exchange x.bad ../topic',

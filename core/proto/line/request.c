@@ -405,7 +405,9 @@ static bool is_operations_option(const struct request *r, struct slice word)
 		return false;
 	len = slice_find(word, '=');
 	return len < word.len &&
-	       is_known_name(r, (struct slice){ word.data, len }, false);
+	       (operation_word(r->operation, r->word_count)->features &
+			PARAMETER_SCRIPT ||
+		is_known_name(r, (struct slice){ word.data, len }, false));
 }
 
 static int take_words(struct request *r, struct slice *rest)

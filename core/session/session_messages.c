@@ -1,0 +1,896 @@
+/* Messages that wait: PEEK shows them in their order; FIND, GET id=, REMOVE, RESCHEDULE
+ * and KICK id= name them by their ids, in any state.
+ *
+ * Nobody knows which shard has an id: all shards of the queue are asked. */
+#include <float.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/base64.h"
+#include "base/container.h"
+#include "base/mem.h"
+#include "broker/delivery.h"
+#include "broker/pause.h"
+#include "broker/queue_scan.h"
+#include "broker/settle.h"
+#include "broker/topic.h"
+#include "broker/unusable.h"
+#include "log/cursor.h"
+#include "session_private.h"
+#include "shard/shard.h"
+#include "store/store.h"
+
+#define PEEK_BYTES_MAX ((size_t)8 << 20) /* of messages; one is shown in any case */
+/* PEEK of a topic: what one request looks at; of payloads one is looked at in any case.
+ */
+#define SEARCH_MAX 10000
+#define SEARCH_BYTES_MAX ((size_t)8 << 20)
+
+/* Members of a message in documents. */
+
+static const char *const state_names[] = {
+	[ENTRY_READY] = "ready",   [ENTRY_DELAYED] = "delayed",
+	[ENTRY_BURIED] = "buried", [ENTRY_UNACKED] = "unacked",
+	[ENTRY_MOVING] = "moving", [ENTRY_GONE] = "gone",
+};
+
+void session_peek_write_payload(struct json *j, const struct msg *m)
+{
+	struct slice payload = { m->payload, m->payload_len };
+	char *text;
+
+	json_member_int(j, "size", (int64_t)m->payload_len);
+	if (slice_is_utf8(payload)) {
+		json_member_string(j, "payload", payload);
+		return;
+	}
+	text = mem_alloc(base64_encoded_max(payload.len));
+	payload.len = base64_encode(payload, BASE64_STANDARD, text);
+	payload.data = text;
+	json_member_string(j, "payload_base64", payload);
+	mem_free(text);
+}
+
+static void write_number(struct json *j, const char *name, struct slice text)
+{
+	uint64_t n;
+
+	if (slice_to_uint(text, INT64_MAX, &n))
+		json_member_int(j, name, (int64_t)n);
+}
+
+#define DEATH(name) msg_header(m, SLICE(MSG_DEATH_PREFIX name))
+
+static void write_death(struct json *j, const struct msg *m)
+{
+	struct slice text = msg_header(m, MSG_REASON_TEXT);
+
+	if (text.data)
+		json_member_string(j, "reason_text", text);
+	if (!DEATH("queue").data)
+		return;
+	json_member_object(j, "death");
+	json_member_string(j, "queue", DEATH("queue"));
+	json_member_string(j, "reason", DEATH("reason"));
+	write_number(j, "time", DEATH("time"));
+	write_number(j, "attempts", DEATH("attempts"));
+	write_number(j, "total", DEATH("total"));
+	json_object_end(j);
+}
+
+static void write_address(struct json *j, const struct msg *m)
+{
+	json_member_string(j, "exchange", msg_exchange_word(m));
+	json_member_string(j, "key", m->key);
+	json_member_int(j, "priority", m->priority);
+}
+
+static void begin_message(struct json *j, const struct store_row *row,
+			  enum entry_state state, unsigned shard)
+{
+	json_object_begin(j);
+	json_member_hex(j, "id", row->id);
+	json_member_text(j, "state", state_names[state]);
+	json_member_int(j, "shard", shard);
+	write_address(j, row->msg);
+}
+
+/* @param held  the entry, if its holder is shown; or NULL */
+static void end_message(struct json *j, const struct msg *m, const struct entry *held)
+{
+	write_death(j, m);
+	if (held)
+		channel_write_holder(held, j);
+	msg_write_headers(m, j);
+	session_peek_write_payload(j, m);
+	json_object_end(j);
+}
+
+/* Messages by their ids. */
+
+struct by_id;
+
+typedef bool (*use_fn)(struct by_id *job, struct entry *e, enum entry_state state);
+
+/* What is asked of one shard. */
+struct by_id_part {
+	struct shard_ask ask;
+	struct by_id *job;
+};
+
+struct by_id {
+	struct reply *reply;
+	use_fn use;
+	int64_t ms;              /* RESCHEDULE: the delay */
+	bool is_auto_ack;        /* GET */
+	uint32_t ack_timeout_ms; /* likewise */
+	bool is_answered;        /* the reply has left */
+	uint64_t count;          /* of those that were found, as the reply says it */
+	uint64_t id;             /* of FIND and GET */
+	struct error err;        /* why there is nothing else to answer */
+	unsigned left; /* shards that are still asked, and one while they are begun */
+	void (*end)(struct by_id *job);
+	void (*on_acked)(void *ctx, uint64_t count, const struct error *err);
+	void *ctx;     /* likewise, of a late ACK; of PEEK */
+	double score;  /* PEEK: the place of the message */
+	uint64_t *ids; /* for each shard */
+	struct by_id_part parts[];
+};
+
+static bool on_entry(struct shard_ask *ask, struct entry *e, enum entry_state state)
+{
+	struct by_id *job = container_of(ask, struct by_id_part, ask)->job;
+
+	return job->use(job, e, state);
+}
+
+static void job_done(struct by_id *job)
+{
+	if (--job->left > 0)
+		return;
+	if (!job->is_answered)
+		job->end(job);
+	mem_free(job->ids);
+	mem_free(job);
+}
+
+static void on_end(struct shard_ask *ask, int status, const char *text)
+{
+	struct by_id *job = container_of(ask, struct by_id_part, ask)->job;
+
+	if (status < 0 && job->err.code == TIDE_OK)
+		error_set(&job->err, status, "%s", text ? text : error_text(status));
+	job_done(job);
+}
+
+static void answer_count(struct by_id *job)
+{
+	if (job->err.code < 0)
+		reply_error(job->reply, &job->err);
+	else
+		reply_count(job->reply, job->count);
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Gives how many different ones there are, which are first then. */
+static unsigned sort_ids(uint64_t *ids, unsigned count)
+{
+	unsigned kept = 0;
+
+	qsort(ids, count, sizeof(*ids), compare_ids);
+	for (unsigned i = 0; i < count; i++)
+		if (kept == 0 || ids[kept - 1] != ids[i])
+			ids[kept++] = ids[i];
+	return kept;
+}
+
+/* Ask all shards of the queue. The job is gone when all have answered: perhaps at once.
+ */
+static void job_begin(struct queue *q, const struct by_id *like,
+		      const struct by_id_spec *spec,
+		      void (*on_row)(struct shard_ask *ask, const struct store_row *row,
+				     enum entry_state state))
+{
+	unsigned shards = q->shard_count, count = spec->ids.count;
+	struct by_id *job = mem_zalloc(sizeof(*job) + shards * sizeof(struct by_id_part));
+	uint64_t *ids = mem_alloc(((size_t)shards + 1) * count * sizeof(*ids));
+
+	*job = *like;
+	job->ids = ids;
+	job->left = shards + 1;
+	memcpy(ids, spec->ids.items, count * sizeof(*ids));
+	count = sort_ids(ids, count);
+	for (unsigned i = 0; i < shards; i++) {
+		struct by_id_part *part = &job->parts[i];
+		uint64_t *own = ids + (size_t)(i + 1) * count;
+
+		memcpy(own, ids, count * sizeof(*ids));
+		*part = (struct by_id_part){ .job = job };
+		part->ask = (struct shard_ask){ .shard = q->shards[i],
+						.ids = own,
+						.count = count,
+						.on_entry = on_entry,
+						.on_row = on_row,
+						.on_end = on_end };
+	}
+	/* A call may delete the queue, or give it another shard. */
+	for (unsigned i = 0; i < shards; i++)
+		shard_ref(job->parts[i].ask.shard);
+	for (unsigned i = 0; i < shards; i++) {
+		struct shard *sh = job->parts[i].ask.shard;
+
+		if (sh->is_closed)
+			job_done(job);
+		else
+			shard_take_ask(&job->parts[i].ask);
+		shard_unref(sh);
+	}
+	job_done(job);
+}
+
+/* FIND */
+
+static void write_failures(struct json *j, const struct store_row *row)
+{
+	json_member_int(j, "failures", row->failures);
+	json_member_object(j, "failed");
+	for (unsigned i = 0; i < STORE_REASONS; i++)
+		if (row->failed[i])
+			json_member_int(j, store_tries_reason(i), row->failed[i]);
+	json_object_end(j);
+	if (row->reason[0])
+		json_member_text(j, "reason", row->reason);
+}
+
+/* The time by which it is in its state. */
+static void write_at(struct json *j, enum entry_state state, double at_ms)
+{
+	static const char *const names[] = {
+		[ENTRY_DELAYED] = "due",
+		[ENTRY_BURIED] = "buried",
+		[ENTRY_UNACKED] = "held",
+	};
+
+	if (state < sizeof(names) / sizeof(names[0]) && names[state])
+		json_member_int(j, names[state], (int64_t)at_ms);
+}
+
+/* @param e  the entry, if it is in memory */
+static void write_found(struct by_id *job, const struct shard *sh,
+			const struct store_row *row, enum entry_state state,
+			const struct entry *e)
+{
+	const struct msg *m = row->msg;
+	struct json json;
+
+	if (job->count++ > 0)
+		return;
+	reply_json(job->reply, &json);
+	begin_message(&json, row, state, sh->index);
+	json_member_number(&json, "rank", row->rank);
+	json_member_int(&json, "ts", m->ts_unix_ms);
+	write_at(&json, state, row->score);
+	if (row->expires_unix_ms)
+		json_member_int(&json, "expires", row->expires_unix_ms);
+	json_member_int(&json, "deliveries", row->deliveries);
+	write_failures(&json, row);
+	end_message(&json, m, e);
+}
+
+static bool find_entry(struct by_id *job, struct entry *e, enum entry_state state)
+{
+	struct store_row row = { .id = e->id,
+				 .score = (double)e->at_unix_ms,
+				 .rank = e->rank,
+				 .expires_unix_ms = e->expires_unix_ms,
+				 .msg = e->msg,
+				 .deliveries = e->deliveries,
+				 .failures = e->failures };
+
+	memcpy(row.failed, e->failed, sizeof(row.failed));
+	if (e->reason)
+		snprintf(row.reason, sizeof(row.reason), "%s", e->reason);
+	write_found(job, e->shard, &row, state, e);
+	return false;
+}
+
+static void find_row(struct shard_ask *ask, const struct store_row *row,
+		     enum entry_state state)
+{
+	write_found(container_of(ask, struct by_id_part, ask)->job, ask->shard, row,
+		    state, NULL);
+}
+
+static void set_missing(struct by_id *job)
+{
+	if (job->err.code == TIDE_OK)
+		error_set(&job->err, TIDE_ENOTFOUND,
+			  "the queue has no message %016" PRIx64, job->id);
+}
+
+static void find_end(struct by_id *job)
+{
+	if (job->count > 0) {
+		reply_data(job->reply);
+		return;
+	}
+	set_missing(job);
+	reply_error(job->reply, &job->err);
+}
+
+int session_by_id_find(struct queue *q, const struct kick_spec *what, struct reply *r)
+{
+	const struct by_id_spec spec = { what->queue, { &what->id, 1 }, 0 };
+	const struct by_id job = {
+		.reply = r, .use = find_entry, .end = find_end, .id = what->id
+	};
+
+	job_begin(q, &job, &spec, find_row);
+	return TIDE_OK;
+}
+
+/* GET id= */
+
+static bool has_expired(const struct entry *e)
+{
+	return e->expires_unix_ms && e->expires_unix_ms <= e->shard->env->now_ms;
+}
+
+static bool get_entry(struct by_id *job, struct entry *e, enum entry_state state)
+{
+	struct channel *ch;
+	struct fetch *f;
+
+	if (job->is_answered)
+		return false;
+	if (state >= SHARD_STAGES) {
+		error_set(&job->err, TIDE_EBUSY, "message %016" PRIx64 " is %s", e->id,
+			  state == ENTRY_UNACKED ? "held already; FIND says by whom"
+						 : "being dead-lettered");
+		return false;
+	}
+	/* Nobody waits for it any more? */
+	ch = job->reply->channel;
+	if (!ch || ch->is_closing || ch->session->broker->is_draining)
+		return false;
+	if (has_expired(e) && state != ENTRY_BURIED) {
+		settle_entry(e, FATE_EXPIRED, 0);
+		return true;
+	}
+	/* Redis may have been asked meanwhile, and the user's rights have changed. */
+	if (session_access_check_queue(ch->session, USER_READ,
+				       queue_slice(entry_queue(e)), &job->err) < 0)
+		return false;
+	f = fetch_create(ch, 1, job->reply);
+	f->getter.max = 1;
+	f->consumers[0].is_auto_ack = job->is_auto_ack;
+	f->consumers[0].ack_timeout_ms = job->ack_timeout_ms;
+	if (delivery_take(entry_queue(e), &f->getter, e, &job->err) < 0) {
+		fetch_drop(f);
+		return false;
+	}
+	job->is_answered = true;
+	return true;
+}
+
+static void get_end(struct by_id *job)
+{
+	set_missing(job);
+	reply_error(job->reply, &job->err);
+}
+
+int session_by_id_get(struct channel *ch, const struct get_spec *get, struct reply *r,
+		      struct error *err)
+{
+	const struct by_id_spec spec = { get->queues[0], { get->id, 1 }, 0 };
+	const struct by_id job = { .reply = r,
+				   .use = get_entry,
+				   .end = get_end,
+				   .id = *get->id,
+				   .is_auto_ack = get->is_auto_ack,
+				   .ack_timeout_ms = get->ack_timeout_ms };
+	struct queue *q;
+
+	if (session_queue_usable(ch->session, USER_READ, get->queues[0], &q, err) < 0 ||
+	    session_queue_check_get(q, err) < 0)
+		return err->code;
+	if (pause_is_on(q, QUEUE_OUT))
+		return error_set(err, TIDE_EBUSY, "queue '%s' is paused", q->name);
+	queue_use(q);
+	job_begin(q, &job, &spec, NULL);
+	return TIDE_OK;
+}
+
+/* REMOVE, RESCHEDULE, KICK id= */
+
+static int begin_count(struct queue *q, const struct by_id_spec *spec, use_fn use,
+		       struct reply *r)
+{
+	const struct by_id job = {
+		.reply = r, .use = use, .end = answer_count, .ms = spec->delay_ms
+	};
+
+	job_begin(q, &job, spec, NULL);
+	return TIDE_OK;
+}
+
+/* The holder finds that its lease is lost, and has its credit back. */
+static bool remove_entry(struct by_id *job, struct entry *e, enum entry_state state)
+{
+	if (state == ENTRY_MOVING)
+		return false;
+	job->count++;
+	settle_remove(e, FATE_REMOVED, &job->reply->waiter);
+	return true;
+}
+
+int session_by_id_remove(struct queue *q, const struct by_id_spec *spec, struct reply *r)
+{
+	return begin_count(q, spec, remove_entry, r);
+}
+
+static bool ack_entry(struct by_id *job, struct entry *e, enum entry_state state)
+{
+	struct channel *ch = job->reply->channel;
+	uint64_t tag = 0;
+
+	if (state == ENTRY_MOVING)
+		return false;
+	if (state == ENTRY_UNACKED) {
+		if (!ch || ch->session->is_beside || e->lease->holder != &ch->holder)
+			return false;
+		tag = e->tag;
+		lease_progress(e->lease, tag);
+	}
+	job->count++;
+	settle_remove(e, FATE_ACKED, &job->reply->waiter);
+	if (tag)
+		lapsed_add_done(&ch->lapsed, tag);
+	return true;
+}
+
+static void ack_end(struct by_id *job)
+{
+	job->on_acked(job->ctx, job->count, &job->err);
+}
+
+void session_by_id_ack(struct queue *q, const struct by_id_ack *what)
+{
+	const struct by_id_spec spec = { .ids = { what->ids, what->count } };
+	const struct by_id job = { .reply = what->reply,
+				   .use = ack_entry,
+				   .end = ack_end,
+				   .on_acked = what->on_acked,
+				   .ctx = what->ctx };
+
+	job_begin(q, &job, &spec, NULL);
+}
+
+static bool reschedule_entry(struct by_id *job, struct entry *e, enum entry_state state)
+{
+	if (state >= SHARD_STAGES)
+		return false;
+	job->count++;
+	if (state == ENTRY_READY && job->ms == 0)
+		return false; /* where it is to be */
+	if (state == ENTRY_BURIED)
+		shard_forget_failures(e);
+	shard_return(e, e->shard->env->now_ms + job->ms);
+	shard_wait_stored(e, &job->reply->waiter);
+	return true;
+}
+
+int session_by_id_reschedule(struct queue *q, const struct by_id_spec *spec,
+			     struct reply *r)
+{
+	return begin_count(q, spec, reschedule_entry, r);
+}
+
+static bool kick_entry(struct by_id *job, struct entry *e, enum entry_state state)
+{
+	if (state != ENTRY_BURIED && state != ENTRY_DELAYED)
+		return false;
+	job->count++;
+	shard_forget_failures(e);
+	shard_move(e, ENTRY_READY, 0);
+	shard_wait_stored(e, &job->reply->waiter);
+	return true;
+}
+
+int session_by_id_kick(struct queue *q, const struct kick_spec *what, struct reply *r)
+{
+	const struct by_id_spec spec = { what->queue, { &what->id, 1 }, 0 };
+
+	return begin_count(q, &spec, kick_entry, r);
+}
+
+/* PEEK. */
+
+struct peek {
+	struct queue_scan scan;
+	struct msg_match match;
+	struct reply *reply;
+	struct json json;
+	enum entry_state state;
+	unsigned left;     /* messages to be shown */
+	size_t bytes_left; /* nothing more is shown when they are used up */
+	size_t counted;    /* of the document, as memory */
+};
+
+static void show_entry(struct json *j, enum entry_state state, unsigned shard,
+		       const struct shard_row *shown)
+{
+	const struct store_row *row = &shown->row;
+	const struct msg *m = row->msg;
+
+	begin_message(j, row, state, shard);
+	json_member_int(j, "ts", m->ts_unix_ms);
+	if (state != ENTRY_READY)
+		json_member_int(j, "due", (int64_t)row->score);
+	if (row->expires_unix_ms)
+		json_member_int(j, "expires", row->expires_unix_ms);
+	json_member_number(j, "rank", row->rank);
+	json_member_int(j, "deliveries", row->deliveries);
+	json_member_int(j, "failures", row->failures);
+	if (row->reason[0])
+		json_member_text(j, "reason", row->reason);
+	end_message(j, m, state == ENTRY_UNACKED ? shown->entry : NULL);
+}
+
+static bool on_match(struct queue_scan *scan, struct shard *sh,
+		     const struct shard_row *row)
+{
+	struct peek *p = container_of(scan, struct peek, scan);
+	size_t bytes = row->row.msg->bytes;
+
+	show_entry(&p->json, p->state, sh->index, row);
+	p->bytes_left -= bytes < p->bytes_left ? bytes : p->bytes_left;
+	session_answer_write(p->reply, &p->counted);
+	return --p->left > 0 && p->bytes_left > 0 && !session_answer_is_enough(p->reply);
+}
+
+/* `next` is behind the last message that was looked at, and names that one. */
+static void show_next(struct json *j, struct place next)
+{
+	char text[64];
+
+	snprintf(text, sizeof(text), "%016" PRIx64 "@%.17g", next.id - 1, next.score);
+	json_member_text(j, "next", text);
+}
+
+static void on_scanned(struct queue_scan *scan)
+{
+	struct peek *p = container_of(scan, struct peek, scan);
+
+	json_array_end(&p->json);
+	json_member_int(&p->json, "searched", (int64_t)scan->searched);
+	if (!scan->is_whole)
+		show_next(&p->json, scan->next);
+	json_object_end(&p->json);
+	session_answer_written(p->reply, p->counted);
+	if (scan->err.code < 0)
+		reply_error(p->reply, &scan->err);
+	else
+		reply_data_bounded(p->reply);
+	queue_scan_deinit(scan);
+	msg_match_deinit(&p->match);
+	mem_free(p);
+}
+
+static const struct queue_scan_ops peek_ops = { on_match, on_scanned };
+
+static bool read_score(struct slice text, double *out)
+{
+	char digits[40], *end;
+
+	if (text.len == 0 || text.len >= sizeof(digits))
+		return false;
+	memcpy(digits, text.data, text.len);
+	digits[text.len] = '\0';
+	*out = strtod(digits, &end);
+	return *end == '\0' && isfinite(*out);
+}
+
+/* Whether the queue's order of ready messages is that of their ids. */
+static bool has_one_rank(const struct queue *q)
+{
+	return strcmp(q->config.scripts[SCRIPT_PRIORITY], "fifo") == 0;
+}
+
+/* "<id>@<score>", or "<id>". */
+static int read_after(struct slice after, struct place *place, bool *has_score,
+		      struct error *err)
+{
+	struct slice score = after, id = slice_cut(&score, '@');
+
+	*has_score = id.len < after.len;
+	if (id_parse(id, &place->id) == TIDE_OK && place->id < UINT64_MAX &&
+	    (!*has_score || read_score(score, &place->score)))
+		return TIDE_OK;
+	return error_set(err, TIDE_ESYNTAX,
+			 "after=%.*s: expected the `next` of an answer, or an id",
+			 SLICE_HEAD(after, 64));
+}
+
+/* The place of an id alone. */
+
+static void note_place(struct by_id *job, enum entry_state state, double score)
+{
+	const struct peek *p = job->ctx;
+
+	if (state != p->state)
+		return;
+	job->count++;
+	job->score = score;
+}
+
+static bool place_entry(struct by_id *job, struct entry *e, enum entry_state state)
+{
+	note_place(job, state, state == ENTRY_READY ? e->rank : (double)e->at_unix_ms);
+	return false;
+}
+
+static void place_row(struct shard_ask *ask, const struct store_row *row,
+		      enum entry_state state)
+{
+	note_place(container_of(ask, struct by_id_part, ask)->job, state,
+		   state == ENTRY_READY ? row->rank : row->score);
+}
+
+static void place_end(struct by_id *job)
+{
+	struct peek *p = job->ctx;
+
+	if (job->err.code < 0)
+		p->scan.err = job->err;
+	else if (job->count == 0)
+		error_set(&p->scan.err, TIDE_ENOTFOUND,
+			  "after=%016" PRIx64 ": no such message is %s any more; go on "
+			  "with the `next` of the answer before",
+			  job->id, state_names[p->state]);
+	queue_scan_begin(&p->scan, (struct place){ job->score, job->id + 1 });
+}
+
+static void look_up(struct peek *p, struct queue *q, uint64_t id)
+{
+	const struct by_id_spec spec = { .ids = { &id, 1 } };
+	const struct by_id job = {
+		.use = place_entry, .end = place_end, .ctx = p, .id = id
+	};
+
+	job_begin(q, &job, &spec, place_row);
+}
+
+static struct peek *create(const struct peek_spec *spec, struct reply *r)
+{
+	static const enum entry_state states[] = {
+		[PEEK_ANY] = ENTRY_READY,       [PEEK_READY] = ENTRY_READY,
+		[PEEK_DELAYED] = ENTRY_DELAYED, [PEEK_BURIED] = ENTRY_BURIED,
+		[PEEK_UNACKED] = ENTRY_UNACKED,
+	};
+	struct peek *p = mem_zalloc(sizeof(*p));
+
+	p->reply = r;
+	p->state = states[spec->state];
+	p->left = (unsigned)spec->max;
+	p->bytes_left = PEEK_BYTES_MAX;
+	p->scan.ops = &peek_ops;
+	p->scan.match = &p->match;
+	return p;
+}
+
+/* PEEK of a topic. */
+
+struct peek_topic {
+	struct reply *reply;
+	struct json json;
+	struct msg_match match;
+	struct partition *partition; /* until there is a cursor */
+	struct cursor *cursor;
+	uint64_t searched;
+	size_t bytes;   /* looked at */
+	size_t counted; /* of the document, as memory */
+	unsigned left;
+};
+
+static void show_record(struct json *j, unsigned partition, const struct record *record)
+{
+	const struct msg *m = &record->msg;
+
+	json_object_begin(j);
+	json_member_hex(j, "id", m->id);
+	json_member_int(j, "partition", partition);
+	json_member_int(j, "offset", (int64_t)record->offset);
+	write_address(j, m);
+	json_member_int(j, "ts", m->ts_unix_ms);
+	end_message(j, m, NULL);
+}
+
+static void end_topic(struct peek_topic *p, int status, const char *text)
+{
+	struct error err;
+
+	session_answer_written(p->reply, p->counted);
+	if (status < 0) {
+		error_set(&err, status, "%s", text ? text : error_text(status));
+		reply_error(p->reply, &err);
+	} else {
+		reply_data_bounded(p->reply);
+	}
+	cursor_destroy(p->cursor);
+	msg_match_deinit(&p->match);
+	mem_free(p);
+}
+
+static void finish_topic(struct peek_topic *p, bool has_more)
+{
+	char next[32];
+
+	json_array_end(&p->json);
+	json_member_int(&p->json, "searched", (int64_t)p->searched);
+	if (has_more) {
+		snprintf(next, sizeof(next), "%" PRIu64, cursor_offset(p->cursor));
+		json_member_text(&p->json, "next", next);
+	}
+	json_object_end(&p->json);
+	end_topic(p, TIDE_OK, NULL);
+}
+
+/* Whether it may look at one more. */
+static bool is_full(const struct peek_topic *p)
+{
+	return p->left == 0 || p->searched >= SEARCH_MAX || p->bytes >= SEARCH_BYTES_MAX;
+}
+
+static void read_topic(void *ctx)
+{
+	struct peek_topic *p = ctx;
+	unsigned index = partition_index(p->partition);
+	struct record_batch *batch;
+	struct record record;
+	int rc = TIDE_OK;
+
+	while (!is_full(p)) {
+		rc = cursor_next(p->cursor, &record, &batch);
+		if (rc < 0)
+			break;
+		p->searched++;
+		p->bytes += record.msg.payload_len;
+		if (!msg_match_has(&p->match, &record.msg))
+			continue;
+		show_record(&p->json, index, &record);
+		p->left--;
+		session_answer_write(p->reply, &p->counted);
+		if (session_answer_is_enough(p->reply))
+			p->left = 0;
+	}
+	if (rc == TIDE_ESTORE)
+		end_topic(p, rc,
+			  "the partition cannot be read now; the broker's log says why");
+	else if (rc != TIDE_AGAIN)
+		finish_topic(p, rc == TIDE_OK && !cursor_is_at_end(p->cursor));
+}
+
+static void begin_topic_at(struct peek_topic *p, uint64_t offset)
+{
+	p->cursor = cursor_create_for(p->partition, offset, read_topic, p);
+	read_topic(p);
+}
+
+static void on_offset(void *ctx, int status, const char *text, uint64_t offset)
+{
+	struct peek_topic *p = ctx;
+
+	if (status < 0)
+		end_topic(p, status, text);
+	else
+		begin_topic_at(p, offset);
+}
+
+static void begin_topic(struct peek_topic *p, const struct position *from, int64_t now_ms)
+{
+	switch (from->kind) {
+	case POSITION_NONE:
+	case POSITION_COMMITTED:
+	case POSITION_FIRST:
+		begin_topic_at(p, partition_start(p->partition));
+		return;
+	case POSITION_LAST:
+		begin_topic_at(p, partition_readable(p->partition));
+		return;
+	case POSITION_OFFSET:
+		begin_topic_at(p, from->offset);
+		return;
+	case POSITION_TIME:
+	case POSITION_AGO:
+		partition_find_time(p->partition, position_time(from, now_ms), on_offset,
+				    p);
+		return;
+	}
+}
+
+static int check_topic(const struct queue *q, const struct peek_spec *spec,
+		       struct error *err)
+{
+	unsigned count = q->config.shards;
+
+	if (spec->state != PEEK_ANY || spec->after.data)
+		return error_set(err, TIDE_ESYNTAX,
+				 "'%s' is a topic: PEEK takes partition= and offset= for "
+				 "it, and no state= and after=",
+				 q->name);
+	if (spec->from.kind == POSITION_COMMITTED)
+		return error_set(err, TIDE_ESYNTAX,
+				 "PEEK reads for no group: expected offset=first, last, "
+				 "an offset or a time");
+	if (spec->partition < 0 && count > 1)
+		return error_set(err, TIDE_ESYNTAX,
+				 "PEEK of a topic needs partition=: '%s' has 0-%u",
+				 q->name, count - 1);
+	return session_topic_check_partition(q, spec->partition, err);
+}
+
+static int peek_topic(struct queue *q, const struct peek_spec *spec, struct reply *r,
+		      struct error *err)
+{
+	unsigned index = spec->partition < 0 ? 0 : (unsigned)spec->partition;
+	struct msg_match match;
+	struct peek_topic *p;
+
+	if (check_topic(q, spec, err) < 0 || msg_match_init(&match, spec->match, err) < 0)
+		return err->code;
+	p = mem_zalloc(sizeof(*p));
+	p->reply = r;
+	p->match = match;
+	p->left = spec->max;
+	p->partition = topic_partition(q->topic, index);
+	reply_json(r, &p->json);
+	json_object_begin(&p->json);
+	json_member_array(&p->json, "messages");
+	begin_topic(p, &spec->from, q->vhost->broker->now_ms);
+	return TIDE_OK;
+}
+
+int session_peek(struct queue *q, const struct peek_spec *spec, struct reply *r,
+		 struct error *err)
+{
+	struct place after = { -DBL_MAX, 0 };
+	bool has_score = true;
+	struct msg_match match;
+	struct peek *p;
+
+	if (q->topic)
+		return peek_topic(q, spec, r, err);
+	if (spec->partition >= 0 || spec->from.kind != POSITION_NONE)
+		return error_set(err, TIDE_ESYNTAX,
+				 "'%s' is a queue: partition= and offset= are for topics",
+				 q->name);
+	if ((spec->after.data && read_after(spec->after, &after, &has_score, err) < 0) ||
+	    msg_match_init(&match, spec->match, err) < 0)
+		return err->code;
+	p = create(spec, r);
+	p->match = match;
+	reply_json(r, &p->json);
+	json_object_begin(&p->json);
+	json_member_array(&p->json, "messages");
+	queue_scan_init(&p->scan, q, p->state,
+			spec->match.data ? UINT_MAX : (unsigned)spec->max);
+	if (!has_score && p->state == ENTRY_READY && has_one_rank(q)) {
+		has_score = true;
+		after.score = 0;
+	}
+	after.id += spec->after.data && has_score;
+	if (has_score)
+		queue_scan_begin(&p->scan, after);
+	else
+		look_up(p, q, after.id);
+	return TIDE_OK;
+}
