@@ -4,7 +4,7 @@
 
 #include "base/tally.h"
 #include "base/mem.h"
-#include "session/service_health.h"
+#include "session/service.h"
 #include "session/session_metrics.h"
 
 /* Figures that go on by the clock: server-sent events. The first comes at once. A peer

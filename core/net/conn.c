@@ -9,7 +9,7 @@
 #include "http/http.h"
 #include "proto/line/line.h"
 #include "proto/stomp/stomp.h"
-#include "session/service_address.h"
+#include "session/service.h"
 
 static void conn_end(struct conn *c);
 static void conn_close_with(struct conn *c, const char *words);

@@ -3,15 +3,77 @@
 #pragma once
 
 #include "broker/lock.h"
-#include "fetch.h"
+#include "base/container.h"
+#include "base/table.h"
+#include "broker/getter.h"
 #include "held.h"
-#include "lapsed.h"
 #include "reply.h"
-#include "subscription.h"
 
+struct channel;
 struct session_transaction;
 struct session;
 struct trace;
+
+/* A channel's side of a consumer that is a subscription. */
+struct subscription {
+	struct consumer consumer;
+	TAILQ_ENTRY(subscription) channel_link;
+	struct channel *channel;
+	UT_hash_handle hh; /* by sid, in the channel's hash */
+	char *sid;
+	struct reply *confirm;  /* the OK of its SUB has not left: nothing may come */
+	bool is_told_active;    /* what its client knows: see consumer_ops.on_active */
+	uint32_t told_lease_ms; /* likewise: on_updated */
+	/* It has ended, and is freed when the last message it was given is settled. */
+	bool is_gone;
+};
+
+TAILQ_HEAD(subscription_list, subscription);
+
+static inline struct subscription *subscription_of(const struct consumer *c)
+{
+	return container_of(c, struct subscription, consumer);
+}
+
+/* One of the channel, in no queue yet. */
+struct subscription *subscription_create(struct channel *ch, struct slice sid);
+/* End it: what it holds stays with the channel, and refers to it until it is settled. */
+void subscription_destroy(struct subscription *sub);
+/* The OK of its SUB has left: its messages may come. */
+void subscription_confirmed(struct subscription *sub);
+/* Its client may be told whether it is the active one of its queue, unless it knows. */
+void subscription_tell_active(struct subscription *sub);
+/* Likewise of a topic: of the partitions that it has. */
+void subscription_tell_assigned(struct subscription *sub);
+/* Likewise: of the lease that it has from now on. */
+void subscription_tell_lease(struct subscription *sub);
+
+/* A channel's side of a GET: the reply that waits, and what it gathers. */
+struct fetch {
+	struct getter getter;
+	TAILQ_ENTRY(fetch) channel_link;
+	struct channel *channel;
+	struct reply *reply;
+	bool is_read; /* of a topic, without a group: counted in the session */
+	struct msg_match match;
+	struct delivery *deliveries; /* getter.count of them */
+	struct consumer consumers[];
+};
+
+TAILQ_HEAD(fetch_list, fetch);
+
+static inline struct fetch *fetch_of(const struct getter *g)
+{
+	return container_of(g, struct fetch, getter);
+}
+
+/* One of the channel with so many consumers, in no queue yet. The getter's
+ * on_answer ends it. */
+struct fetch *fetch_create(struct channel *ch, unsigned consumer_count, struct reply *r);
+/* Forget it; its reply is the caller's. */
+void fetch_drop(struct fetch *f);
+/* It ends with an error, unless it was given something already. */
+void fetch_refuse(struct fetch *f, const struct error *why);
 
 struct channel {
 	UT_hash_handle hh;
@@ -78,14 +140,6 @@ static inline struct delivery channel_delivery(const struct record_delivery *r)
 		.offset = r->record->offset,
 	};
 }
-/* Messages of a partition that are no longer kept, from `from` to before `to`. */
-struct channel_gap {
-	unsigned partition;
-	uint64_t from, to;
-};
-/* Who reads it is told that it goes on behind them. */
-void channel_tell_skipped(struct channel *ch, const char *sid,
-			  const struct channel_gap *gap);
 /* Why the tag cannot be settled: TIDE_ENOTFOUND, TIDE_ELEASE. */
 int channel_refuse_tag(const struct channel *ch, uint64_t tag, struct error *err);
 /* The entry, which a channel holds, is no longer held: tag and credit come back. */

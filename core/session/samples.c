@@ -1,10 +1,95 @@
-#include "samples.h"
-
 #include <math.h>
 
-#include "backlog.h"
+#include "samples.h"
 #include "base/mem.h"
-#include "service_pressure.h"
+#include "service.h"
+#include "list_walk.h"
+#include "broker/queue.h"
+
+/* What all queues of the broker have together.
+ *
+ * Nobody counts that as messages come and go: it is summed up, a slice at a time, and
+ * what was summed up last is what there is. */
+
+struct backlog_sum {
+	uint64_t ready, delayed, unacked, buried;
+	int64_t since_ms; /* of the oldest ready message, wall clock; 0: there is none */
+};
+
+struct backlog {
+	struct broker *broker;
+	struct list_walk walk;
+	bool is_walking;
+	struct backlog_sum sum; /* of the last round that has ended */
+	struct backlog_sum next;
+	int64_t ended_ms; /* when that was, by the clock that nobody sets; 0: never */
+	uint64_t spent_us, cost_us; /* of this round, and of the last one */
+};
+
+#define STEPS 16 /* from one look at the clock to the next */
+
+static void backlog_init(struct backlog *l, struct broker *b)
+{
+	*l = (struct backlog){ .broker = b };
+}
+
+static void backlog_deinit(struct backlog *l)
+{
+	list_walk_deinit(&l->walk);
+}
+
+static void add(struct backlog_sum *sum, const struct queue *q)
+{
+	for (unsigned i = 0; i < q->shard_count; i++) {
+		const struct shard *sh = q->shards[i];
+		uint64_t ready = shard_count(sh, ENTRY_READY);
+
+		sum->ready += ready;
+		sum->delayed += shard_count(sh, ENTRY_DELAYED);
+		sum->unacked += shard_count(sh, ENTRY_UNACKED);
+		sum->buried += shard_count(sh, ENTRY_BURIED);
+		if (ready)
+			sum->since_ms = heap_earlier(sum->since_ms, shard_age_ready(sh));
+	}
+}
+
+static void begin_round(struct backlog *l)
+{
+	list_walk_deinit(&l->walk);
+	list_walk_init(&l->walk, l->broker, &list_walk_vhosts, &list_walk_queues);
+	l->next = (struct backlog_sum){ 0 };
+	l->spent_us = 0;
+	l->is_walking = true;
+}
+
+static void end(struct backlog *l)
+{
+	l->is_walking = false;
+	l->sum = l->next;
+	l->ended_ms = l->broker->mono_ms;
+	l->cost_us = l->spent_us;
+}
+
+static bool backlog_go_on(struct backlog *l, uint64_t us)
+{
+	enum list_step step = LIST_STEP_END;
+	struct pace slice;
+	void *item;
+
+	if (!l->is_walking)
+		begin_round(l);
+	pace_begin(&slice);
+	while ((++slice.steps % STEPS != 0 || pace_taken_us(&slice) < us) &&
+	       (step = list_walk_next(&l->walk, &item)) != LIST_STEP_END)
+		if (step == LIST_STEP_ITEM)
+			add(&l->next, item);
+	l->spent_us += pace_taken_us(&slice);
+	if (step == LIST_STEP_END)
+		end(l);
+	else
+		list_walk_keep(&l->walk);
+	return !l->is_walking;
+}
 
 #define EVERY_MS 5000
 #define SAMPLES_MAX 720

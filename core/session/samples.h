@@ -1,7 +1,7 @@
 /* samples.h: what the broker was doing every few seconds of the last hour: LIST history.
  *
  * A sample has rates since the one before, and what there is now. What queues have
- * together is summed up for it (backlog.h), for a few milliseconds at most: with many
+ * together is summed up for it (samples.c), for a few milliseconds at most: with many
  * queues it is of some samples before. */
 #pragma once
 

@@ -5,6 +5,7 @@
  * journal sends its batches. Timers run between turns and lead to one too. */
 #pragma once
 
+#include "base/json.h"
 #include "access/allowance.h"
 #include "access/login.h"
 #include "access/user_change.h"
@@ -72,7 +73,7 @@ struct service {
 	struct allowances allowances;
 	struct heap throttled;   /* sessions that are held for a rate */
 	bool was_open;           /* nobody had to log in */
-	struct session *recheck; /* the next one of service_access.h; NULL: none */
+	struct session *recheck; /* the next one of service_access_turn; NULL: none */
 	int64_t recheck_ms;      /* when that began last */
 	struct transactions transactions;
 	struct tracer *tracer;       /* NULL: nobody has followed a message yet */
@@ -128,3 +129,33 @@ void service_turn(struct service *s);
 
 /* The size of a message that Redis takes at most. */
 size_t service_body_max(const struct service *s);
+
+/* What one address may have and do (config.address_limits).
+ *
+ * A connection enters before anything is read of it, and leaves when it ends. */
+
+/* TIDE_ELIMIT: the address has as many connections as it may.
+ *
+ * @param peer  "127.0.0.1:50412", "[2001:db8::1]:50412", "unix"
+ * @param out   NULL: there are no limits; untouched on failure */
+TIDE_MUST_USE int service_address_enter(struct service *s, const char *peer,
+					struct allowance **out, struct error *err);
+/* Its session has ended. Accepts NULL. */
+void service_address_leave(struct service *s, struct allowance *a);
+
+/* Publishers and schedules wait while memory or the store is full. */
+
+/* Of messages, of what has come of those that are half received, and of answers that
+ * have not been taken. */
+size_t service_pressure_memory(const struct service *s);
+/* Stop or resume publishers as memory and the store demand. */
+void service_pressure_check(struct service *s);
+
+/* Whether the broker may be given work, and what somebody should look
+ * after. */
+
+/* "ready", "reasons" and "warnings", as members of an object that is open.
+ *
+ * @param has_names  of queues and so on: not for those who ask without a login */
+bool service_health_is_ready(const struct service *s);
+void service_health_write(const struct service *s, bool has_names, struct json *j);

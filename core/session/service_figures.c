@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "log/partition.h"
-#include "service_pressure.h"
+#include "service.h"
 #include "service_users.h"
 #include "session_private.h"
 #include "shard/dedupe.h"

@@ -222,7 +222,7 @@ static int declare(struct session *s, const struct declare_spec *spec, bool is_i
 					     : make_queue(s, spec, is_its_turn, r, err);
 }
 
-/* ---- one that waits for those before it -------------------------------------------- */
+/* One that waits for those before it. */
 
 struct waiting_declare {
 	struct definition_wait wait;

@@ -8,6 +8,9 @@
 #include "host/log.h"
 #include "service_users.h"
 #include "session_private.h"
+#include "base/topic_pattern.h"
+#include "access/user_change.h"
+#include "base/mem.h"
 
 int session_operate_kill(struct session *s, const struct operate_spec *spec,
 			 struct reply *r, struct error *err)
@@ -43,7 +46,7 @@ int session_operate_drain(struct session *s, const struct operate_spec *spec,
 	return TIDE_OK;
 }
 
-/* ---- whoami ---- */
+/* Whoami. */
 
 int session_whoami(struct session *s, struct reply *r, struct error *err)
 {
@@ -71,7 +74,7 @@ int session_whoami(struct session *s, struct reply *r, struct error *err)
 	return TIDE_OK;
 }
 
-/* ---- EXPLAIN ---- */
+/* EXPLAIN. */
 
 static void answer(struct explanation *x, const struct decide_spec *spec,
 		   const struct decision *d, const struct error *failure, struct reply *r)
@@ -121,4 +124,330 @@ int session_explain(struct session *s, const struct publish_spec *spec, struct r
 	explanation_destroy(x);
 	msg_unref(what.msg);
 	return rc;
+}
+
+/* LOCK, UNLOCK and CHECK. */
+
+#define TTL_DEFAULT_MS 30000
+
+int session_lock_take(struct channel *ch, const struct lock_request *request,
+		      struct reply *r, struct error *err)
+{
+	const struct lock_spec spec = {
+		.name = request->name,
+		.ttl_ms = request->ttl_ms || request->token ? request->ttl_ms
+							    : TTL_DEFAULT_MS,
+		.wait_ms = request->wait_ms,
+		.token = request->token,
+		.holder = &ch->locks,
+		.waiter = &r->waiter,
+		.granted = &r->count,
+	};
+
+	if (session_access_check(ch->session, USER_WRITE, SUBJECT_LOCK, request->name,
+				 err) < 0)
+		return err->code;
+	r->kind = REPLY_COUNT;
+	return lock_take(ch->session->vhost, &spec, err);
+}
+
+int session_lock_release(struct session *s, const struct lock_request *lock,
+			 struct reply *r, struct error *err)
+{
+	int rc = session_access_check(s, USER_WRITE, SUBJECT_LOCK, lock->name, err);
+
+	if (rc == TIDE_OK)
+		rc = lock_release(s->vhost, lock->name, lock->token, &r->waiter, err);
+	if (rc == TIDE_OK)
+		reply_ok(r);
+	return rc;
+}
+
+int session_lock_check(struct session *s, const struct lock_request *lock,
+		       struct reply *r, struct error *err)
+{
+	int rc = session_access_check(s, USER_READ, SUBJECT_LOCK, lock->name, err);
+
+	if (rc == TIDE_OK)
+		rc = lock_check(s->vhost, lock->name, lock->token, err);
+	if (rc == TIDE_OK)
+		reply_ok(r);
+	return rc;
+}
+
+/* TRACE. */
+
+/* A pattern that is a key: of the default exchange, a queue. */
+static bool is_name(struct slice pattern)
+{
+	return slice_find(pattern, '*') == pattern.len &&
+	       slice_find(pattern, '#') == pattern.len;
+}
+
+/* The session's user may see what the trace shows. */
+static int check_access(struct session *s, const struct trace_spec *spec,
+			struct error *err)
+{
+	if (subject_may_all(&s->subject, USER_READ) || subject_is_free(&s->subject))
+		return TIDE_OK;
+	if (tracer_is_all(spec->exchange))
+		return error_set(err, TIDE_EDENIED,
+				 "TRACE * needs the permission to read all");
+	if (spec->exchange.len)
+		return session_access_check(s, USER_READ, SUBJECT_EXCHANGE,
+					    spec->exchange, err);
+	if (is_name(spec->key))
+		return session_access_check_queue(s, USER_READ, spec->key, err);
+	return error_set(err, TIDE_EDENIED,
+			 "TRACE of the default exchange needs the permission to read "
+			 "all, or a key that is the name of a queue");
+}
+
+#define FOR_DEFAULT_MS 60000
+
+static int check_exchange(const struct session *s, struct slice name, struct error *err)
+{
+	if (name.len == 0 || tracer_is_all(name) || exchange_find(s->vhost, name))
+		return TIDE_OK;
+	if (queue_find(s->vhost, name))
+		return error_set(err, TIDE_ENOTFOUND,
+				 "there is no exchange '%" SLICE_FMT
+				 "' in vhost '%s'; what is published to the queue by its "
+				 "name has the exchange - and the key '%" SLICE_FMT "'",
+				 SLICE_ARG(name), s->vhost->name, SLICE_ARG(name));
+	return session_missing(s, SUBJECT_EXCHANGE, name, err);
+}
+
+/* A key without wildcards may have empty words. */
+static int check_key(struct slice key, struct error *err)
+{
+	const char *fault = is_name(key) ? NULL : topic_pattern_fault(key);
+
+	if (!fault)
+		return TIDE_OK;
+	return error_set(err, TIDE_ESYNTAX, "the key '%" SLICE_FMT "' %s", SLICE_ARG(key),
+			 fault);
+}
+
+static void on_event(void *ctx, const char *text)
+{
+	const struct channel *ch = ctx;
+	const struct session *s = ch->session;
+
+	if (!s->is_closed)
+		s->ops->on_event(s->ctx, ch->number, "trace", text);
+}
+
+static bool can_take(void *ctx)
+{
+	const struct session *s = ((const struct channel *)ctx)->session;
+
+	return s->ops->can_take(s->ctx);
+}
+
+static void on_end(void *ctx)
+{
+	((struct channel *)ctx)->trace = NULL;
+}
+
+int session_trace_start(struct channel *ch, const struct trace_spec *given,
+			struct reply *r, struct error *err)
+{
+	struct trace_spec spec = *given;
+	struct session *s = ch->session;
+	struct service *service = s->service;
+	const struct trace_reader reader = { &s->vhost, on_event, can_take, on_end, ch };
+
+	if (!spec.key.data)
+		spec.key = SLICE("#");
+	if (spec.share == 0)
+		spec.share = 1;
+	if (spec.for_ms == 0)
+		spec.for_ms = FOR_DEFAULT_MS;
+	if (check_access(s, &spec, err) < 0 ||
+	    check_exchange(s, spec.exchange, err) < 0 || check_key(spec.key, err) < 0)
+		return err->code;
+	if (ch->trace)
+		return error_set(err, TIDE_EEXISTS,
+				 "this channel has a trace already; it ends with its "
+				 "time, or with the channel");
+	if (!service->tracer)
+		service->tracer = tracer_create(service->broker);
+	if (tracer_start(service->tracer, &spec, &reader, &ch->trace, err) < 0)
+		return err->code;
+	reply_ok(r);
+	return TIDE_OK;
+}
+
+void session_trace_recheck(struct session *s)
+{
+	struct error ignored;
+
+	for (struct channel *ch = &s->zero; ch; ch = session_next_channel(s, ch))
+		if (ch->trace && check_access(s, tracer_spec(ch->trace), &ignored) < 0)
+			tracer_end_take(ch->trace, "denied");
+}
+
+/* USER: users are added, changed, deleted and listed. */
+
+/* The session may end before the change is done: the change goes on. */
+struct user_job {
+	struct service *service;
+	uint64_t session;
+	struct reply *reply;
+	enum user_edit edit;
+	char who[SESSION_AUTHOR_MAX];
+};
+
+static const struct {
+	enum user_change_kind kind;
+	const char *done; /* for the log */
+} edits[] = {
+	[USER_EDIT_ADD] = { USER_CHANGE_ADD, "was added" },
+	[USER_EDIT_PASSWORD] = { USER_CHANGE_PASSWORD, "has a new password" },
+	[USER_EDIT_DELETE] = { USER_CHANGE_DELETE, "was deleted" },
+	[USER_EDIT_GRANT] = { USER_CHANGE_GRANT, "was granted permissions" },
+	[USER_EDIT_REVOKE] = { USER_CHANGE_REVOKE, "has permissions no more" },
+	[USER_EDIT_SET] = { USER_CHANGE_SET, "was changed" },
+};
+
+static struct session *find_session(const struct user_job *job)
+{
+	struct session *s;
+
+	TAILQ_FOREACH (s, &job->service->sessions, link)
+		if (s->number == job->session)
+			return s;
+	return NULL;
+}
+
+/* Who adds the first user goes on as that one: nobody else could. */
+static void follow(struct session *s, struct user *user)
+{
+	struct error ignored;
+
+	if (s && s->is_founder && user && !user->is_deleted) {
+		session_login_as(s, user);
+		/* He is the only one, and is not locked out by his own limits. */
+		if (session_allowance_login(s, user, &ignored) < 0)
+			session_allowance_logout(s);
+	}
+	if (s)
+		s->is_founder = false;
+}
+
+/* Somebody else was the first: it was spared when the others were ended. */
+static void end_stranger(const struct user_job *job)
+{
+	struct session *s = find_session(job);
+
+	if (s && session_is_stranger(s))
+		service_users_end_stranger(s);
+}
+
+static void on_done(void *ctx, struct user *user, int status, const char *text)
+{
+	struct user_job *job = ctx;
+	struct error err;
+
+	if (status != TIDE_ESHUTDOWN)
+		follow(find_session(job), user);
+	if (status < 0) {
+		error_set(&err, status, "%s", text ? text : error_text(status));
+		reply_error(job->reply, &err);
+	} else {
+		log_write_each(LOG_INFO, "user '%s' %s, by %s", user->name,
+			       edits[job->edit].done, job->who);
+		reply_ok(job->reply);
+	}
+	if (status != TIDE_ESHUTDOWN)
+		end_stranger(job);
+	mem_free(job);
+}
+
+static void read_limits(const struct user_spec *spec, struct user_change_spec *out)
+{
+	for (unsigned i = 0; i < USER_SPEC_LIMITS; i++) {
+		if (spec->limits[i] == USER_LIMIT_AS_IT_IS)
+			continue;
+		*user_limit(&out->limits, slice_from(user_limit_name(i))) =
+			spec->limits[i];
+		out->has_limit |= 1u << i;
+	}
+}
+
+int session_user_edit(struct session *s, const struct user_spec *spec, struct reply *r,
+		      struct error *err)
+{
+	struct user_change_spec change = {
+		.kind = edits[spec->edit].kind,
+		.name = spec->name,
+		.password = spec->password,
+		.tags = spec->tags,
+		.vhost = spec->vhost,
+		.patterns = { spec->configure, spec->write, spec->read },
+		.author = s->subject.user,
+		.on_done = on_done,
+	};
+	struct user_changes *changes = &s->service->user_changes;
+	struct user_job *job;
+
+	if (spec->password.data && password_check(spec->password, err) < 0)
+		return err->code;
+	if (spec->edit == USER_EDIT_ADD || spec->edit == USER_EDIT_SET)
+		read_limits(spec, &change);
+	job = mem_zalloc(sizeof(*job));
+	job->service = s->service;
+	job->session = s->number;
+	job->reply = r;
+	job->edit = spec->edit;
+	session_format_author(s, job->who);
+	change.ctx = job;
+	changes->store = s->broker->env.store;
+	changes->must_have_users =
+		s->broker->config.must_log_in && !service_users_scripts(s->service);
+	s->is_founder = !s->subject.user && spec->edit == USER_EDIT_ADD;
+	user_change_start(changes, &change);
+	return TIDE_OK;
+}
+
+/* List. */
+
+static int by_name(const struct user *a, const struct user *b)
+{
+	return strcmp(a->name, b->name);
+}
+
+static int64_t count_sessions(const struct service *service, const struct user *u)
+{
+	const struct session *s;
+	int64_t count = 0;
+
+	TAILQ_FOREACH (s, &service->sessions, link)
+		count += s->subject.user == u;
+	return count;
+}
+
+int session_user_list(struct session *s, struct reply *r, struct error *err)
+{
+	struct user *u, *next;
+	struct json j;
+
+	reply_json(r, &j);
+	json_array_begin(&j);
+	HASH_SRT(hh, s->broker->users.by_name, by_name);
+	HASH_ITER (hh, s->broker->users.by_name, u, next) {
+		json_object_begin(&j);
+		json_member_text(&j, "name", u->name);
+		user_write(u, &j);
+		json_member_bool(&j, "password", u->password != NULL);
+		json_member_int(&j, "connections", count_sessions(s->service, u));
+		if (u->unreadable)
+			json_member_text(&j, "unreadable", u->unreadable);
+		json_object_end(&j);
+	}
+	json_array_end(&j);
+	r->count = HASH_COUNT(s->broker->users.by_name);
+	reply_data(r);
+	return TIDE_OK;
 }

@@ -1,6 +1,7 @@
 /* session_private.h: a session as its own files know it. */
 #pragma once
 
+#include "base/json.h"
 #include "access/subject.h"
 #include "broker/fate.h"
 #include "broker/queue.h"
@@ -107,8 +108,6 @@ TIDE_MUST_USE int session_allowance_publish(struct session *s, size_t bytes,
 void session_allowance_turn(struct service *service);
 /* When that is, wall clock; 0: never. */
 int64_t session_allowance_due_ms(const struct service *service);
-/* Limits have changed. */
-void session_allowance_note(struct session *s);
 /* TIDE_ENOTFOUND: "there is no queue 'jobs' in vhost '/'; vhost 'shop' has one". Another
  * vhost is named if the user may do something with what has that name there. */
 int session_missing(const struct session *s, enum subject_kind kind, struct slice name,
@@ -236,3 +235,18 @@ static inline enum fate_cause session_settle_cause(enum settle how)
 void session_settle_turn(struct service *service);
 /* The session ends and has returned what it holds: the reply completes unseen. */
 void session_settle_cancel(struct session *s);
+
+/* Members that LIST and STATS both have of an exchange. */
+
+struct exchange;
+
+/* `type`, `durable`, `auto_delete` */
+void session_write_exchange_kind(const struct exchange *x, struct json *j);
+/* `script`, or why it is `unusable`; `options`; with policies also `declared`, `policy`
+ */
+void session_write_exchange_options(const struct exchange *x, struct json *j);
+
+/* Members that LIST and STATS both have of a queue or a topic. */
+
+/* "paused" says which directions are; the others when that ends, if it ends by itself. */
+void session_write_pause(const struct queue *q, struct json *j);

@@ -2,7 +2,7 @@
 #include <assert.h>
 
 #include "broker/publish.h"
-#include "service_pressure.h"
+#include "service.h"
 #include "session_private.h"
 
 /* It was looked for, and the user may publish to it. */

@@ -6,6 +6,8 @@
 #include "broker/topic.h"
 #include "broker/unusable.h"
 #include "session_private.h"
+#include "broker/group.h"
+#include "broker/queue_figures.h"
 
 int session_queue_any(struct session *s, enum user_action action, struct slice name,
 		      struct queue **out, struct error *err)
@@ -217,4 +219,252 @@ int session_redrive_start(struct session *s, struct queue *q,
 	subject_deinit(&job->redrive.subject);
 	mem_free(job);
 	return rc;
+}
+
+/* Topics, as a session may use them: SUB, GET, and their groups. */
+
+int session_topic_check_partition(const struct queue *q, int64_t partition,
+				  struct error *err)
+{
+	if (partition < (int64_t)q->config.shards)
+		return TIDE_OK;
+	return error_set(err, TIDE_ENOTFOUND,
+			 "topic '%s' has no partition %lld: it has %u, from 0 on",
+			 q->name, (long long)partition, q->config.shards);
+}
+
+static int check_topic(const struct queue *q, const struct subscribe_spec *spec,
+		       struct error *err)
+{
+	if (spec->priority)
+		return error_set(err, TIDE_ESYNTAX,
+				 "priority= is for queues: the members of a group share "
+				 "the partitions of topic '%s'",
+				 q->name);
+	if (spec->notify_lease_ms)
+		return error_set(err, TIDE_ESYNTAX,
+				 "notify-lease= is for queues, and '%s' is a topic",
+				 q->name);
+	if (spec->group.data && spec->partition >= 0)
+		return error_set(err, TIDE_ESYNTAX,
+				 "partition= is for those who read without a group: a "
+				 "group shares all partitions");
+	if (!spec->group.data && spec->from.kind == POSITION_COMMITTED)
+		return error_set(err, TIDE_ESYNTAX,
+				 "from=committed needs a group: who reads without one "
+				 "commits nothing");
+	if (session_topic_check_partition(q, spec->partition, err) < 0)
+		return err->code;
+	return spec->group.data ? group_admit(q->topic, spec->group, err) : TIDE_OK;
+}
+
+int session_topic_check(const struct queue *q, const struct subscribe_spec *spec,
+			struct error *err)
+{
+	if (q->topic)
+		return check_topic(q, spec, err);
+	if (!spec->group.data && spec->from.kind == POSITION_NONE && spec->partition < 0)
+		return TIDE_OK;
+	return error_set(
+		err, TIDE_ESYNTAX,
+		"group=, from= and partition= are for topics, and '%s' is a queue",
+		q->name);
+}
+
+void session_topic_join(struct subscription *sub, const struct subscribe_spec *spec)
+{
+	struct topic *t = sub->consumer.queue->topic;
+	struct topic_group *g = spec->group.data
+					? group_open(t, spec->group)
+					: group_create_reader(t, spec->partition);
+	struct position from = spec->from;
+	bool is_new[QUEUE_SHARDS_MAX];
+
+	if (from.kind == POSITION_NONE && !g->name)
+		from.kind = POSITION_LAST;
+	for (unsigned i = 0; i < group_width(g); i++)
+		is_new[i] = !group_claim(g, i) && group_committed(g, i) == GROUP_UNKNOWN;
+	member_create(g, &sub->consumer);
+	for (unsigned i = 0; i < group_width(g); i++)
+		if (is_new[i] && group_claim(g, i))
+			group_seek(group_claim(g, i), &from, NULL);
+}
+
+/* GET. */
+
+/* What the GET says that no topic takes. */
+static int check_queue_options(const struct queue *topic, const struct get_spec *spec,
+			       struct error *err)
+{
+	if (spec->queue_count == 1 && !spec->id && !spec->match.data)
+		return TIDE_OK;
+	return error_set(err, TIDE_ESYNTAX,
+			 "GET of topic '%s' names nothing else, and takes no id= and no "
+			 "match=",
+			 topic->name);
+}
+
+/* It is for a group, or a read. */
+static int check_form(const struct queue *topic, const struct get_spec *spec,
+		      struct error *err)
+{
+	bool has_partition = spec->partition >= 0,
+	     has_offset = spec->offset.kind != POSITION_NONE;
+
+	if (spec->group.data ? !has_partition && !has_offset
+			     : has_partition && has_offset)
+		return TIDE_OK;
+	return error_set(err, TIDE_ESYNTAX,
+			 "GET of topic '%s' takes group=, or else partition= and offset=",
+			 topic->name);
+}
+
+static int check_read(const struct queue *topic, const struct get_spec *spec,
+		      struct error *err)
+{
+	if (spec->from.kind != POSITION_NONE)
+		return error_set(
+			err, TIDE_ESYNTAX,
+			"from= says where a group begins, and this GET has none: "
+			"offset= says where it reads");
+	if (spec->offset.kind == POSITION_COMMITTED)
+		return error_set(err, TIDE_ESYNTAX,
+				 "offset=committed needs a group: who reads without one "
+				 "commits nothing");
+	return session_topic_check_partition(topic, spec->partition, err);
+}
+
+int session_pull_get(struct channel *ch, struct queue *topic, const struct get_spec *spec,
+		     struct reply *r, struct error *err)
+{
+	struct broker *b = ch->session->broker;
+	bool has_group = spec->group.data != NULL;
+	struct getter *pull;
+	struct fetch *f;
+
+	if (unusable_check(&topic->definition, err) < 0 ||
+	    check_queue_options(topic, spec, err) < 0 ||
+	    check_form(topic, spec, err) < 0 ||
+	    (has_group ? group_admit(topic->topic, spec->group, err)
+		       : check_read(topic, spec, err)) < 0)
+		return err->code;
+	f = fetch_create(ch, 1, r);
+	f->is_read = !has_group;
+	ch->session->reads += f->is_read;
+	pull = &f->getter;
+	pull->max = spec->max;
+	pull->consumers[0].queue = topic;
+	pull->consumers[0].is_auto_ack = spec->is_auto_ack || !has_group;
+	pull->consumers[0].ack_timeout_ms = spec->ack_timeout_ms;
+	getter_add(pull, b->mono_ms + (b->is_draining ? 0 : spec->wait_ms));
+	if (has_group)
+		group_pull_join(pull, group_open(topic->topic, spec->group), &spec->from);
+	else
+		group_pull_join(pull, group_create_reader(topic->topic, spec->partition),
+				&spec->offset);
+	/* Now, as a GET of queues. */
+	if (!b->is_draining && group_deliver_pull(pull) && spec->wait_ms == 0)
+		group_deliver_answer(pull);
+	return TIDE_OK;
+}
+
+/* Groups. */
+
+static int find_group(struct queue *q, const struct group_spec *spec,
+		      struct topic_group **out, struct error *err)
+{
+	*out = group_find(q->topic, spec->group);
+	if (*out)
+		return TIDE_OK;
+	return error_set(err, TIDE_ENOTFOUND, "topic '%s' has no group '%" SLICE_FMT "'",
+			 q->name, SLICE_ARG(spec->group));
+}
+
+int session_group_seek(struct queue *topic, const struct group_spec *spec,
+		       struct reply *r, struct error *err)
+{
+	struct topic_group *g;
+
+	if (spec->to.kind == POSITION_COMMITTED)
+		return error_set(err, TIDE_ESYNTAX,
+				 "SEEK moves what is committed: expected first, last, an "
+				 "offset or a time");
+	if (find_group(topic, spec, &g, err) < 0 ||
+	    session_topic_check_partition(topic, spec->partition, err) < 0)
+		return err->code;
+	for (unsigned i = 0; i < group_width(g); i++)
+		if (spec->partition < 0 || spec->partition == i)
+			group_seek(group_open_claim(g, i), &spec->to, &r->waiter);
+	reply_ok(r);
+	return TIDE_OK;
+}
+
+int session_group_delete(struct queue *topic, const struct group_spec *spec,
+			 struct reply *r, struct error *err)
+{
+	struct topic_group *g;
+
+	if (find_group(topic, spec, &g, err) < 0)
+		return err->code;
+	if (g->member_count > 0)
+		return error_set(err, TIDE_EEXISTS,
+				 "group '%s' is in use: it has %u members", g->name,
+				 g->member_count);
+	if (g->pull_count > 0)
+		return error_set(err, TIDE_EEXISTS,
+				 "group '%s' is in use: %u GETs wait for it", g->name,
+				 g->pull_count);
+	group_erase(g, &r->waiter);
+	reply_ok(r);
+	return TIDE_OK;
+}
+
+static void write_partition(const struct topic_group *g, unsigned index, struct json *j)
+{
+	const struct group_claim *gc = group_claim(g, index);
+	const struct partition *p = g->topic->partitions[index];
+	uint64_t committed = group_committed(g, index);
+
+	json_object_begin(j);
+	json_member_int(j, "partition", index);
+	if (committed != GROUP_UNKNOWN)
+		json_member_int(j, "committed", (int64_t)committed);
+	json_member_int(j, "end", p ? (int64_t)partition_readable(p) : 0);
+	json_member_int(j, "lag", (int64_t)group_lag_in(g, index));
+	json_member_int(j, "held", gc ? (int64_t)gc->claim.held : 0);
+	json_member_int(j, "returned", gc ? (int64_t)gc->claim.returned : 0);
+	json_member_int(j, "ahead",
+			gc ? (int64_t)(gc->claim.reached - gc->claim.committed) : 0);
+	if (gc && gc->is_far_ahead)
+		json_member_bool(j, "stopped", true);
+	json_object_end(j);
+}
+
+void session_group_write(const struct topic_group *g, struct json *j)
+{
+	json_object_begin(j);
+	json_member_text(j, "topic", g->topic->queue->name);
+	json_member_text(j, "group", g->name);
+	figure_write(&queue_figures_group, FIGURE_BOTH, g, group_broker(g)->now_ms, j);
+	json_member_array(j, "partitions");
+	for (unsigned i = 0; i < group_width(g); i++)
+		write_partition(g, i, j);
+	json_array_end(j);
+	json_object_end(j);
+}
+
+static int by_name(const struct topic_group *a, const struct topic_group *b)
+{
+	return strcmp(a->name, b->name);
+}
+
+void session_group_write_all(struct topic *t, struct json *j)
+{
+	struct topic_group *g, *next;
+
+	if (!t->groups)
+		return;
+	HASH_SRT(hh, t->groups->by_name, by_name);
+	HASH_ITER (hh, t->groups->by_name, g, next)
+		session_group_write(g, j);
 }

@@ -2,7 +2,7 @@
  */
 #include "session_private.h"
 
-/* ---- payloads ---- */
+/* Payloads. */
 
 /* A place is there for so many, whatever they have sent already. */
 #define PLACES_MIN 4
@@ -130,7 +130,7 @@ void session_receive_resume(struct service *service)
 	give_places(service);
 }
 
-/* ---- answers ---- */
+/* Answers. */
 
 /* Of a document that can end earlier: what is written of a message may be six times as
  * long as the message. */

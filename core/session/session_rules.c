@@ -16,7 +16,7 @@
 #include "rules/engine/engine_status.h"
 #include "rules/spec/evaluate.h"
 #include "rules/spec/simulate_retry.h"
-#include "service_rules.h"
+#include "service_start.h"
 #include "session_private.h"
 
 _Static_assert(SESSION_RECENT_MAX == RECENT_MAX, "RULES recent may show all");
@@ -347,7 +347,7 @@ int session_rules_upload(struct session *s, const struct rules_file *files, size
 	return rc;
 }
 
-/* ---- uploads, and rules that are installed ---- */
+/* Uploads, and rules that are installed. */
 
 /* What has come of an upload. */
 struct session_upload {

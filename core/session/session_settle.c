@@ -4,12 +4,151 @@
  * What does not fit into a slice of the turn goes on in the next ones; until it
  * is done its session is sent no further request (session_is_held). */
 #include <inttypes.h>
+#include <stdlib.h>
 
 #include "base/mem.h"
 #include "broker/group_settle.h"
 #include "broker/settle.h"
-#include "session_late.h"
 #include "session_private.h"
+
+/* An ACK comes after the lease has ended, and the work was done. If the message is back
+ * in its queue, or with the same channel by another tag, it is acknowledged. If somebody
+ * else has it, or has settled it, the ACK is refused: TIDE_ELEASE. */
+
+/* An ACK until all queues have been asked. */
+struct late {
+	struct reply *reply;
+	uint64_t count;
+	uint64_t first; /* the first late tag */
+	unsigned left;  /* queues that are asked, and one while they are begun */
+	struct error err;
+};
+
+/* A message of a queue. */
+struct late_message {
+	uint64_t queue, id;
+};
+
+/* The first of the range that the channel has lost, NULL: none. */
+static struct lapsed_item *late_first(struct channel *ch, const struct tag_range *range)
+{
+	struct lapsed_item *item = lapsed_from(&ch->lapsed, range->first);
+
+	return item && item->tag <= range->last ? item : NULL;
+}
+
+static void late_done(struct late *late)
+{
+	if (--late->left > 0)
+		return;
+	if (late->count == 0 && late->err.code == TIDE_OK)
+		error_set(
+			&late->err, TIDE_ELEASE,
+			"tag %llu is no longer held: its lease ended, and somebody else "
+			"has its message or has settled it",
+			(unsigned long long)late->first);
+	if (late->count > 0)
+		reply_count(late->reply, late->count);
+	else
+		reply_error(late->reply, &late->err);
+	mem_free(late);
+}
+
+static void on_acked(void *ctx, uint64_t count, const struct error *err)
+{
+	struct late *late = ctx;
+
+	late->count += count;
+	if (err->code < 0)
+		late->err = *err;
+	late_done(late);
+}
+
+static bool ack_record(struct channel *ch, const struct lapsed_item *item)
+{
+	struct queue *q = queue_by_serial(ch->session->broker, item->queue);
+	struct topic_group *g = q ? group_find(q->topic, slice_from(item->group)) : NULL;
+	struct group_claim *gc = g && item->partition < group_width(g)
+					 ? group_claim(g, item->partition)
+					 : NULL;
+	const struct holder *own = ch->session->is_beside ? NULL : &ch->holder;
+	uint64_t tag;
+
+	if (!gc || !group_settle_ack_late(gc, item->offset, own, &tag))
+		return false;
+	if (tag)
+		lapsed_add_done(&ch->lapsed, tag);
+	return true;
+}
+
+static int compare_queues(const void *a, const void *b)
+{
+	const struct late_message *x = a, *y = b;
+
+	return (x->queue > y->queue) - (x->queue < y->queue);
+}
+
+/* Those of the same queue as the first. Gives how many. */
+static size_t ack_queue(struct late *late, const struct late_message *messages,
+			size_t count, struct broker *b)
+{
+	struct queue *q = queue_by_serial(b, messages[0].queue);
+	uint64_t *ids = mem_alloc(count * sizeof(*ids));
+	size_t n = 0;
+
+	for (; n < count && messages[n].queue == messages[0].queue; n++)
+		ids[n] = messages[n].id;
+	if (q) {
+		late->left++;
+		session_by_id_ack(q, &(struct by_id_ack){ ids, (unsigned)n, late->reply,
+							  on_acked, late });
+	}
+	mem_free(ids);
+	return n;
+}
+
+/* Whoever acknowledges is at work: it gets more than one message again. */
+static void revive(struct channel *ch)
+{
+	struct subscription *sub;
+
+	TAILQ_FOREACH (sub, &ch->subscriptions, channel_link) {
+		sub->consumer.lease.is_stalled = false;
+		consumer_update(&sub->consumer);
+	}
+}
+
+/* An ACK that has settled `count` messages: the rest of its ranges may be late. Answers
+ * it. */
+static void ack_late(struct channel *ch, const struct settle_spec *spec, uint64_t count,
+		     struct reply *r)
+{
+	struct late *late = mem_alloc(sizeof(*late));
+	struct late_message *messages =
+		mem_alloc((ch->lapsed.count + 1) * sizeof(*messages));
+	struct broker *b = ch->session->broker;
+	struct lapsed_item *item;
+	size_t n = 0;
+
+	*late = (struct late){ .reply = r, .count = count, .left = 1 };
+	for (size_t i = 0; i < spec->count; i++)
+		while ((item = late_first(ch, &spec->ranges[i])) != NULL) {
+			if (!late->first)
+				late->first = item->tag;
+			if (item->id)
+				messages[n++] =
+					(struct late_message){ item->queue, item->id };
+			else if (!item->queue || ack_record(ch, item))
+				late->count++;
+			lapsed_remove(&ch->lapsed, item);
+		}
+	revive(ch);
+	qsort(messages, n, sizeof(*messages), compare_queues);
+	for (size_t at = 0; at < n;)
+		at += ack_queue(late, messages + at, n - at, b);
+	mem_free(messages);
+	late_done(late);
+}
 
 struct settle_job {
 	TAILQ_ENTRY(settle_job) link;
@@ -46,7 +185,7 @@ static int check_range(struct channel *ch, const struct tag_range *range, bool i
 	const struct entry *e = held_next(&ch->held, range->first);
 
 	if ((e && e->tag <= range->last) || has_run(ch, range) ||
-	    (is_ack && session_late_first(ch, range)))
+	    (is_ack && late_first(ch, range)))
 		return TIDE_OK;
 	return channel_refuse_tag(ch, range->first, err);
 }
@@ -249,7 +388,7 @@ static bool is_late(const struct settle_job *job)
 	if (job->spec.how != SETTLE_ACK || ch->lapsed.count == 0)
 		return false;
 	for (size_t i = 0; i < job->spec.count; i++)
-		if (session_late_first(ch, &job->spec.ranges[i]))
+		if (late_first(ch, &job->spec.ranges[i]))
 			return true;
 	return false;
 }
@@ -257,7 +396,7 @@ static bool is_late(const struct settle_job *job)
 static void answer(const struct settle_job *job)
 {
 	if (is_late(job))
-		session_late_ack(job->channel, &job->spec, job->count, job->reply);
+		ack_late(job->channel, &job->spec, job->count, job->reply);
 	else
 		reply_count(job->reply, job->count);
 }

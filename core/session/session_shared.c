@@ -40,7 +40,7 @@ static void tell(const struct session *s, const char *what, struct slice key)
 		       SLICE_HEAD(key, 64), what, by);
 }
 
-/* ---- documents ---- */
+/* Documents. */
 
 struct shared_writer {
 	struct json json;
@@ -141,7 +141,7 @@ int session_shared_get(struct session *s, const struct shared_spec *spec, struct
 	return TIDE_OK;
 }
 
-/* ---- changes ---- */
+/* Changes. */
 
 /* A number that is the whole of the text. */
 static bool read_number(struct slice text, struct shared_value *out)

@@ -2,14 +2,12 @@
 #include "access/user.h"
 #include "broker/decide.h"
 #include "broker/declare.h"
-#include "exchange_document.h"
+#include "session_private.h"
 #include "follow/explanation.h"
-#include "queue_document.h"
 #include "rules/engine/auth.h"
 #include "rules/engine/policy.h"
-#include "session_private.h"
 
-/* ---- login, access ---- */
+/* Login, access. */
 
 /* The script, with the line that decided; a model has that line in a file of its own.
  *
@@ -256,7 +254,7 @@ int session_simulate_access(struct session *s, const struct simulate_access *wha
 	return TIDE_OK;
 }
 
-/* ---- declare: what policies would make of a DECLARE, and which line says so ---- */
+/* Declare: what policies would make of a DECLARE, and which line says so. */
 
 /* What the policies did, as it is told. */
 struct steps {

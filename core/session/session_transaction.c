@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "broker/fate.h"
 #include "broker/transaction.h"
-#include "service_pressure.h"
+#include "service.h"
 #include "session_private.h"
 
 /* Open transactions with names that a session has at most. */

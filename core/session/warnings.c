@@ -5,7 +5,7 @@
 #include "list_walk.h"
 #include "rules/engine/engine_status.h"
 #include "rules/engine/reload.h"
-#include "service_pressure.h"
+#include "service.h"
 #include "session_private.h"
 
 #define EVERY_MS 5000

@@ -2,7 +2,7 @@
 
 #include "proto/peer.h"
 #include "proto/stomp/stomp.h"
-#include "session/service_pressure.h"
+#include "session/service.h"
 
 #define PAYLOAD_MAX 40000
 
