@@ -23,26 +23,24 @@
 /* Of a loop turn, while both rules are asked about what there is. */
 #define WALK_SLICE_NS 1000000
 
-/* What one of the two decided: a verdict about a publish, or an action for a failure. */
+/* What one of the two decided: a verdict about a publish, or the answer to a question. */
 struct side {
 	struct verdict verdict;
-	struct retry_decision decision;
-	char *error; /* NULL where there is none */
+	char *error;               /* of a publish; NULL: none */
+	struct buf text;           /* of a question: members of an object */
+	struct retry_extra *extra; /* of a failure: for those who may see the message */
 };
 
-/* Something on which the two disagree: a publish, a failure, or what scripts of deliver/,
+/* Something on which the two disagree: a publish, or what scripts of retry/, deliver/,
  * settled/, declare/ or connect/ were asked. */
 struct sample {
 	struct msg *msg;     /* NULL: it is about none */
 	struct vhost *vhost; /* of the message */
 	struct buf changes;  /* elements of an array */
-	/* Of a publish or a failure. */
 	struct side live, shadow;
-	unsigned difference;         /* of a publish */
-	struct failure_view failure; /* of a publish without a reason */
-	uint64_t queue;              /* of a failure: the serial number */
-	/* Of a question: members of an object, and what both have said. */
-	struct buf facts, live_text, shadow_text;
+	unsigned difference; /* of a publish */
+	struct buf facts;    /* of a question: members of an object */
+	uint64_t queue;      /* of a failure: the serial number; 0: of none */
 };
 
 struct comparison {
@@ -53,6 +51,7 @@ struct comparison {
 /* What one of the two said: the part of its kind. */
 struct answer {
 	struct error failure; /* code 0: none */
+	struct retry_decision retry;
 	struct deliver_pass deliver;
 	struct settled_pass settled;
 	struct connect_decision admission;
@@ -75,15 +74,12 @@ struct shadow {
 	uint64_t threshold; /* of random numbers, below which a publish is taken */
 	uint64_t random;
 	int64_t started_unix_ms;
-	struct comparison publishes, failures, questions[SCRIPT_KINDS_MAX];
+	struct comparison publishes, questions[SCRIPT_KINDS_MAX];
 	uint64_t differences[VERDICT_DIFFERENCES]; /* by the bits of the enum */
 	int64_t time_ns, time_max_ns;
 	unsigned slow;
 	bool is_stopped;
-	struct decision_context taken; /* of the publish or failure that is taken */
-	bool is_asked; /* about the failure that the active rules decide now */
-	struct retry_decision asked;
-	struct error asked_error; /* code 0: it has decided */
+	struct decision_context taken; /* of the publish or question that is taken */
 	bool is_question_asked;
 	struct answer answer; /* of the candidate rules, until the others have answered */
 	/* What there is, about which both are asked in a dry run. */
@@ -107,16 +103,64 @@ static void write_source(const char *file, int line, const char *reason, struct 
 		json_member_text(out, "reason", reason);
 }
 
+/* retry/ */
+
+/* An expired message cannot be returned: a delay dead-letters it. */
+static void settle_retry(const struct step *h, struct answer *out)
+{
+	if (strcmp(h->failure->view.reason, "expired") == 0 &&
+	    out->retry.action == RETRY_AFTER)
+		out->retry.action = RETRY_DEAD_LETTER;
+}
+
+static void ask_retry(const struct ruleset *rules, const struct step *h,
+		      struct decision_context *context, struct answer *out)
+{
+	struct error err;
+	int rc = fate_ask(rules, context, h->failure, &out->retry, &err);
+
+	note_failure(out, rc, &err);
+	if (rc < 0)
+		out->retry.extra = NULL;
+	else
+		settle_retry(h, out);
+}
+
+static void take_retry(const struct step *h, struct answer *out)
+{
+	out->retry = *h->verdict;
+	settle_retry(h, out);
+}
+
+static void write_retry_facts(const struct step *h, struct json *out)
+{
+	const struct failure_view *f = &h->failure->view;
+
+	json_member_text(out, "reason", f->reason);
+	json_member_int(out, "attempts", f->attempts);
+	json_member_int(out, "failures", f->failures);
+}
+
+static void write_retry(const struct answer *mine, const struct answer *other,
+			bool is_whole, struct json *out)
+{
+	const struct retry_decision *d = &mine->retry;
+
+	json_member_text(out, "action", strategy_action_names[d->action]);
+	if (d->action == RETRY_AFTER)
+		json_member_int(out, "delay_ms", d->delay_ms);
+}
+
 /* deliver/ */
 
-static void ask_deliver(struct engine *e, const struct step *h,
+static void ask_deliver(const struct ruleset *rules, const struct step *h,
 			struct decision_context *context, struct answer *out)
 {
 	struct error err;
 
 	out->deliver = *h->deliver;
 	out->deliver.context = context;
-	note_failure(out, deliver_run(e, &out->deliver, &err), &err);
+	note_failure(out, deliver_run(rules->engine, &out->deliver, &err), &err);
 }
 
 static void take_deliver(const struct step *h, struct answer *out)
@@ -165,14 +209,14 @@ static void on_step(void *ctx, const struct settled_step *step)
 		a->failure = *step->failure;
 }
 
-static void ask_settled(struct engine *e, const struct step *h,
+static void ask_settled(const struct ruleset *rules, const struct step *h,
 			struct decision_context *context, struct answer *out)
 {
 	out->settled = *h->settled;
 	out->settled.context = context;
 	out->settled.on_step = on_step;
 	out->settled.ctx = out;
-	settled_run(e, &out->settled);
+	settled_run(rules->engine, &out->settled);
 }
 
 static void take_settled(const struct step *h, struct answer *out)
@@ -229,7 +273,7 @@ static void take_policy(const struct step *h, struct answer *out)
 	out->config.canonical = shown;
 }
 
-static void ask_policy(struct engine *e, const struct step *h,
+static void ask_policy(const struct ruleset *rules, const struct step *h,
 		       struct decision_context *context, struct answer *out)
 {
 	const struct policy_watch watch = { .context = context };
@@ -240,7 +284,7 @@ static void ask_policy(struct engine *e, const struct step *h,
 
 	args_copy(&mine.options, &h->policy->options);
 	mine.watch = &watch;
-	rc = policy_ask(e, &mine, &err);
+	rc = policy_ask(rules->engine, &mine, &err);
 	note_failure(out, rc, &err);
 	if (rc == TIDE_OK)
 		take_policy(&answered, out);
@@ -293,14 +337,15 @@ static void write_policy(const struct answer *mine, const struct answer *other,
 
 /* connect/ */
 
-static void ask_connect(struct engine *e, const struct step *h,
+static void ask_connect(const struct ruleset *rules, const struct step *h,
 			struct decision_context *context, struct answer *out)
 {
 	struct auth_login client = *h->client;
 	struct error err;
 
 	client.context = context;
-	note_failure(out, auth_connect(e, &client, &out->admission, &err), &err);
+	note_failure(out, auth_connect(rules->engine, &client, &out->admission, &err),
+		     &err);
 }
 
 static void take_connect(const struct step *h, struct answer *out)
@@ -349,7 +394,7 @@ static void write_connect(const struct answer *mine, const struct answer *other,
 }
 
 struct hook_kind {
-	void (*ask)(struct engine *e, const struct step *h,
+	void (*ask)(const struct ruleset *rules, const struct step *h,
 		    struct decision_context *context, struct answer *out);
 	/* What the active rules have answered, unless they have failed. */
 	void (*take)(const struct step *h, struct answer *out);
@@ -364,6 +409,7 @@ struct hook_kind {
 };
 
 static const struct hook_kind kinds[SCRIPT_KINDS_MAX] = {
+	[SCRIPT_RETRY] = { ask_retry, take_retry, write_retry_facts, write_retry, NULL },
 	[SCRIPT_DELIVER] = { ask_deliver, take_deliver, write_deliver_facts,
 			     write_deliver, change_deliver },
 	[SCRIPT_SETTLED] = { ask_settled, take_settled, write_settled_facts,
@@ -380,6 +426,7 @@ static void free_answer(struct answer *a)
 	for (unsigned i = 0; i < a->settled.copies.count; i++)
 		msg_unref(a->settled.copies.items[i]);
 	msg_unref(a->deliver.head);
+	strategy_extra_unref(a->retry.extra);
 	free_policy(a);
 }
 
@@ -448,34 +495,30 @@ static void on_loaded(void *ctx, const struct error *result)
 		begin(s);
 }
 
+static void free_side(struct side *side)
+{
+	mem_free(side->error);
+	buf_deinit(&side->text);
+	strategy_extra_unref(side->extra);
+}
+
 static void free_sample(struct sample *sample)
 {
 	msg_unref(sample->msg);
 	vhost_unref(sample->vhost);
-	mem_free(sample->live.error);
-	mem_free(sample->shadow.error);
-	strategy_extra_unref(sample->live.decision.extra);
-	strategy_extra_unref(sample->shadow.decision.extra);
+	free_side(&sample->live);
+	free_side(&sample->shadow);
 	buf_deinit(&sample->changes);
 	buf_deinit(&sample->facts);
-	buf_deinit(&sample->live_text);
-	buf_deinit(&sample->shadow_text);
 }
 
-/* Keep a sample, which borrows the message and the vhost, in the place of the oldest. */
-static struct sample *keep(struct comparison *c, const struct sample *sample,
-			   const struct error *live, const struct error *shadow)
+/* In the place of the oldest. */
+static struct sample *keep_take(struct comparison *c, const struct sample *sample)
 {
 	struct sample *kept = &c->samples[c->differing++ % SHADOW_SAMPLES];
 
 	free_sample(kept);
 	*kept = *sample;
-	msg_ref(kept->msg);
-	vhost_ref(kept->vhost);
-	kept->live.decision.extra = strategy_extra_clone(sample->live.decision.extra);
-	strategy_extra_ref(kept->shadow.decision.extra);
-	kept->live.error = live ? mem_strdup(live->text) : NULL;
-	kept->shadow.error = shadow ? mem_strdup(shadow->text) : NULL;
 	return kept;
 }
 
@@ -506,7 +549,6 @@ void shadow_drop(struct rollout *r)
 	if (s->is_loaded || s->is_walking)
 		walk_end(&s->walk);
 	free_samples(&s->publishes);
-	free_samples(&s->failures);
 	for (unsigned kind = 0; kind < script_kind_count; kind++)
 		free_samples(&s->questions[kind]);
 	candidate_destroy(s->candidate);
@@ -520,14 +562,12 @@ static void write_answer(const struct hook_kind *kind, const struct answer *mine
 	struct json j = { .out = out };
 
 	buf_clear(out);
-	json_object_begin(&j);
 	if (mine->failure.code < 0) {
 		json_member_text(&j, "code", error_wire_code(mine->failure.code));
 		json_member_text(&j, "error", mine->failure.text);
 	} else {
 		kind->write(mine, other, is_whole, &j);
 	}
-	json_object_end(&j);
 }
 
 /* False: they are the same. */
@@ -537,41 +577,52 @@ static bool write_question(const struct hook_kind *kind, const struct answer *li
 	struct json j = { .out = &out->changes };
 	struct changes c = { .out = &j, .one = "live", .other = "shadow" };
 
-	write_answer(kind, live, shadow, false, &out->live_text);
-	write_answer(kind, shadow, live, false, &out->shadow_text);
+	write_answer(kind, live, shadow, false, &out->live.text);
+	write_answer(kind, shadow, live, false, &out->shadow.text);
 	if (kind->change && live->failure.code == TIDE_OK &&
 	    shadow->failure.code == TIDE_OK)
 		kind->change(live, shadow, &c);
 	if (c.count == 0 &&
-	    slice_is_equal(buf_slice(&out->live_text), buf_slice(&out->shadow_text)))
+	    strategy_is_same_extra(live->retry.extra, shadow->retry.extra) &&
+	    slice_is_equal(buf_slice(&out->live.text), buf_slice(&out->shadow.text)))
 		return false;
-	write_answer(kind, live, shadow, true, &out->live_text);
-	write_answer(kind, shadow, live, true, &out->shadow_text);
+	write_answer(kind, live, shadow, true, &out->live.text);
+	write_answer(kind, shadow, live, true, &out->shadow.text);
 	return true;
 }
 
-/* In the place of the oldest. */
-static void keep_question_take(struct comparison *f, const struct step *h,
+/* The message that the question is about; NULL: none. */
+static const struct msg *msg_of(enum script_kind kind, const struct step *h)
+{
+	return kind == SCRIPT_RETRY     ? h->failure->msg
+	       : kind == SCRIPT_DELIVER ? h->deliver->msg
+	       : kind == SCRIPT_SETTLED ? h->settled->msg
+					: NULL;
+}
+
+static void keep_question_take(struct shadow *s, enum script_kind kind,
+			       const struct step *h, const struct answer *live,
 			       struct sample *sample)
 {
-	struct sample *kept = &f->samples[f->differing++ % SHADOW_SAMPLES];
-	const struct msg *m = h->script == SCRIPT_DELIVER   ? h->deliver->msg
-			      : h->script == SCRIPT_SETTLED ? h->settled->msg
-							    : NULL;
+	const struct msg *m = msg_of(kind, h);
 	struct json j = { .out = &sample->facts };
 
-	kinds[h->script].write_facts(h, &j);
+	kinds[kind].write_facts(h, &j);
 	if (m) {
 		/* One of a topic is the log's. */
 		sample->msg =
 			m->refs > 0 ? msg_ref((struct msg *)(uintptr_t)m) : msg_create(m);
-		sample->vhost = vhost_ref(h->vhost);
+		sample->vhost = vhost_ref(kind == SCRIPT_RETRY ? h->failure->queue->vhost
+							       : h->vhost);
 	}
-	free_sample(kept);
-	*kept = *sample;
+	if (kind == SCRIPT_RETRY)
+		sample->queue = h->failure->queue->serial;
+	sample->live.extra = strategy_extra_clone(live->retry.extra);
+	sample->shadow.extra = strategy_extra_ref(s->answer.retry.extra);
+	keep_take(&s->questions[kind], sample);
 }
 
-static void compare_answers(struct shadow *s, const struct step *h)
+static void compare_answers(struct shadow *s, enum script_kind kind, const struct step *h)
 {
 	struct answer live = { .failure = { .code = TIDE_OK } };
 	struct sample sample = { 0 };
@@ -582,9 +633,9 @@ static void compare_answers(struct shadow *s, const struct step *h)
 	if (h->error)
 		live.failure = *h->error;
 	else
-		kinds[h->script].take(h, &live);
-	if (write_question(&kinds[h->script], &live, &s->answer, &sample))
-		keep_question_take(&s->questions[h->script], h, &sample);
+		kinds[kind].take(h, &live);
+	if (write_question(&kinds[kind], &live, &s->answer, &sample))
+		keep_question_take(s, kind, h, &live, &sample);
 	else
 		free_sample(&sample);
 	free_policy(&live);
@@ -675,7 +726,11 @@ static void compare(struct shadow *s, const struct step *p, const struct decisio
 		return;
 	for (int i = 0; i < VERDICT_DIFFERENCES; i++)
 		s->differences[i] += sample->difference >> i & 1;
-	sample = keep(&s->publishes, sample, p->error, err);
+	msg_ref(sample->msg);
+	vhost_ref(sample->vhost);
+	sample->live.error = p->error ? mem_strdup(p->error->text) : NULL;
+	sample->shadow.error = err ? mem_strdup(err->text) : NULL;
+	sample = keep_take(&s->publishes, sample);
 	j.out = &sample->changes;
 	if (sample->difference & VERDICT_MESSAGE)
 		compare_written(p->decision, d, &j);
@@ -719,75 +774,10 @@ static struct decision_context dry_context(const struct shadow *s)
 	};
 }
 
-/* The rules in the shadow are asked first, on the counters and the like of the active
- * ones, and so see what those will see. */
-static bool ask_retry(struct shadow *s, const struct fate_question *f)
-{
-	struct decision_context context;
-	int64_t start;
-
-	s->is_asked = false;
-	s->failures.seen++;
-	if (!take(s))
-		return false;
-	s->failures.compared++;
-	if (!candidate_has_other_retry(s->candidate, f->queue))
-		return false;
-	context = dry_context(s);
-	start = shadow_clock_ns();
-	s->is_asked = true;
-	s->asked_error.code =
-		fate_ask(&s->candidate->rules, &context, f, &s->asked, &s->asked_error);
-	count_time(s, shadow_clock_ns() - start);
-	return true;
-}
-
-/* An expired message cannot be returned: a delay dead-letters it. */
-static struct retry_decision settled(struct retry_decision d,
-				     const struct fate_question *f)
-{
-	if (strcmp(f->view.reason, "expired") == 0 && d.action == RETRY_AFTER)
-		d.action = RETRY_DEAD_LETTER;
-	return d;
-}
-
-static bool is_same_action(const struct retry_decision *a, const struct retry_decision *b)
-{
-	return a->action == b->action &&
-	       (a->action != RETRY_AFTER || a->delay_ms == b->delay_ms) &&
-	       strategy_is_same_extra(a->extra, b->extra);
-}
-
-static void compare_retry(struct shadow *s, const struct step *step)
-{
-	const struct fate_question *f = step->failure;
-	const struct error *err = step->error;
-	const struct error *asked_err = s->asked_error.code < 0 ? &s->asked_error : NULL;
-	struct sample sample = { .msg = f->msg,
-				 .vhost = f->queue->vhost,
-				 .failure = f->view,
-				 .queue = f->queue->serial };
-	bool is_same = err && asked_err && strcmp(err->text, asked_err->text) == 0;
-
-	if (!s->is_asked)
-		return;
-	s->is_asked = false;
-	if (!err)
-		sample.live.decision = settled(*step->verdict, f);
-	if (!asked_err)
-		sample.shadow.decision = settled(s->asked, f);
-	if (!err && !asked_err)
-		is_same = is_same_action(&sample.live.decision, &sample.shadow.decision);
-	if (!is_same)
-		keep(&s->failures, &sample, err, asked_err);
-	if (!asked_err)
-		strategy_extra_unref(s->asked.extra);
-}
-
 /* Of what is rare the share is all. */
-static bool takes_question(struct shadow *s, const struct step *h)
+static bool takes_question(struct shadow *s, enum script_kind kind)
 {
-	if (h->script == SCRIPT_DELIVER || h->script == SCRIPT_SETTLED)
+	if (kind != SCRIPT_DECLARE && kind != SCRIPT_CONNECT)
 		return take(s);
 	if (s->is_stopped || !(s->is_loaded || s->is_walking))
 		return false;
@@ -795,28 +785,33 @@ static bool takes_question(struct shadow *s, const struct step *h)
 	return true;
 }
 
-static bool ask_question(struct shadow *s, const struct step *h)
+/* The rules in the shadow are asked first, on the counters and the like of the active
+ * ones, and so see what those will see. */
+static bool ask_question(struct shadow *s, enum script_kind kind, const struct step *h)
 {
 	struct decision_context context;
 	int64_t start;
+	bool is_other;
 
 	s->is_question_asked = false;
 	/* A simulation is nothing that happens. */
 	if (!(s->is_loaded || s->is_walking) ||
-	    (h->script == SCRIPT_DECLARE && h->policy->watch &&
-	     h->policy->watch != &s->watch))
+	    (kind == SCRIPT_DECLARE && h->policy->watch && h->policy->watch != &s->watch))
 		return false;
-	s->questions[h->script].seen++;
-	if (!takes_question(s, h))
+	s->questions[kind].seen++;
+	if (!takes_question(s, kind))
 		return false;
-	s->questions[h->script].compared++;
-	if (!candidate_has_other_scripts(s->candidate, h->script))
-		return true;
+	s->questions[kind].compared++;
+	is_other = kind == SCRIPT_RETRY
+			   ? candidate_has_other_retry(s->candidate, h->failure->queue)
+			   : candidate_has_other_scripts(s->candidate, kind);
+	if (!is_other)
+		return kind != SCRIPT_RETRY;
 	context = dry_context(s);
 	start = shadow_clock_ns();
 	s->is_question_asked = true;
 	memset(&s->answer, 0, sizeof(s->answer));
-	kinds[h->script].ask(s->candidate->rules.engine, h, &context, &s->answer);
+	kinds[kind].ask(&s->candidate->rules, h, &context, &s->answer);
 	count_time(s, shadow_clock_ns() - start);
 	return true;
 }
@@ -836,16 +831,16 @@ static void tell_step(struct follower *f, struct step *step)
 			look(s, step);
 		break;
 	case STEP_FAIL:
-		is_taken_up = ask_retry(s, step->failure);
+		is_taken_up = ask_question(s, SCRIPT_RETRY, step);
 		break;
 	case STEP_FAILED:
-		compare_retry(s, step);
+		compare_answers(s, SCRIPT_RETRY, step);
 		break;
 	case STEP_ASK:
-		is_taken_up = ask_question(s, step);
+		is_taken_up = ask_question(s, step->script, step);
 		break;
 	default:
-		compare_answers(s, step);
+		compare_answers(s, step->script, step);
 	}
 	if (is_taken_up)
 		step->context = &s->taken;
@@ -903,74 +898,39 @@ int shadow_start(struct rollout *r, const struct shadow_spec *spec,
 	return TIDE_OK;
 }
 
-static void write_action(const struct side *side, bool is_shown, struct json *out)
+static void write_side(const struct sample *s, const struct side *side, bool is_shown,
+		       struct json *out)
 {
+	if (buf_len(&s->facts) == 0) {
+		verdict_write(&side->verdict, s->vhost->broker, side->error, out);
+		return;
+	}
 	json_object_begin(out);
-	if (side->error) {
-		json_member_text(out, "code", error_wire_code(TIDE_ERULE));
-		json_member_text(out, "error", side->error);
-	} else {
-		json_member_text(out, "action",
-				 strategy_action_names[side->decision.action]);
-		if (side->decision.action == RETRY_AFTER)
-			json_member_int(out, "delay_ms", side->decision.delay_ms);
-		if (side->decision.extra && is_shown)
-			strategy_write_extra(side->decision.extra, out);
-	}
+	json_written(out, buf_slice(&side->text));
+	if (side->extra && is_shown)
+		strategy_write_extra(side->extra, out);
 	json_object_end(out);
-}
-
-static void write_sides(const struct sample *sample, bool is_shown, struct json *out)
-{
-	static const char *const names[] = { "live", "shadow" };
-	const struct side *sides[] = { &sample->live, &sample->shadow };
-
-	for (int i = 0; i < 2; i++) {
-		json_key(out, names[i]);
-		if (sample->failure.reason)
-			write_action(sides[i], is_shown, out);
-		else
-			verdict_write(&sides[i]->verdict, sample->vhost->broker,
-				      sides[i]->error, out);
-	}
-}
-
-static void write_question_sample(const struct sample *s, const struct vhost *viewer,
-				  struct json *out)
-{
-	json_written(out, buf_slice(&s->facts));
-	if (s->msg)
-		recent_write_publish(s->vhost, s->msg, s->msg->payload_len, viewer, out);
-	json_key(out, "live");
-	json_written(out, buf_slice(&s->live_text));
-	json_key(out, "shadow");
-	json_written(out, buf_slice(&s->shadow_text));
-}
-
-static void write_decision_sample(const struct sample *s, const struct vhost *viewer,
-				  struct json *out)
-{
-	if (s->failure.reason) {
-		verdict_write_queue(s->queue, s->vhost->broker, out);
-		json_member_text(out, "reason", s->failure.reason);
-		json_member_int(out, "attempts", s->failure.attempts);
-		json_member_int(out, "failures", s->failure.failures);
-	} else {
-		verdict_write_difference(s->difference, out);
-	}
-	recent_write_publish(s->vhost, s->msg, s->msg->payload_len, viewer, out);
-	write_sides(s, recent_is_shown(s->vhost, viewer), out);
 }
 
 static void write_sample(const struct sample *s, const struct vhost *viewer,
 			 struct json *out)
 {
+	bool is_shown = s->vhost && recent_is_shown(s->vhost, viewer);
+
 	json_object_begin(out);
+	if (s->queue)
+		verdict_write_queue(s->queue, s->vhost->broker, out);
 	if (buf_len(&s->facts) > 0)
-		write_question_sample(s, viewer, out);
+		json_written(out, buf_slice(&s->facts));
 	else
-		write_decision_sample(s, viewer, out);
-	if (buf_len(&s->changes) > 0 && recent_is_shown(s->vhost, viewer))
+		verdict_write_difference(s->difference, out);
+	if (s->msg)
+		recent_write_publish(s->vhost, s->msg, s->msg->payload_len, viewer, out);
+	json_key(out, "live");
+	write_side(s, &s->live, is_shown, out);
+	json_key(out, "shadow");
+	write_side(s, &s->shadow, is_shown, out);
+	if (buf_len(&s->changes) > 0 && is_shown)
 		json_member_list(out, "changes", buf_slice(&s->changes));
 	json_object_end(out);
 }
@@ -1015,10 +975,10 @@ static void write_loaded(const struct shadow *s, const struct vhost *viewer,
 	json_member_int(out, "time_max_us", (int64_t)(s->time_max_ns / 1000));
 	write_comparison(&s->publishes, viewer, out);
 	json_member_object(out, "failures");
-	write_comparison(&s->failures, viewer, out);
+	write_comparison(&s->questions[SCRIPT_RETRY], viewer, out);
 	json_object_end(out);
 	for (unsigned kind = 0; kind < script_kind_count; kind++) {
-		if (!kinds[kind].ask)
+		if (!kinds[kind].ask || kind == SCRIPT_RETRY)
 			continue;
 		json_member_object(out, script_kind_name((enum script_kind)kind));
 		write_comparison(&s->questions[kind], viewer, out);
