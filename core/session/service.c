@@ -1,7 +1,4 @@
-#include <assert.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "service.h"
 #include "host/log.h"
@@ -21,8 +18,6 @@
 #include "service_start.h"
 #include "session_private.h"
 #include "warnings.h"
-#include "access/network.h"
-#include "service_net.h"
 
 static struct service *create(uv_loop_t *loop, const struct broker_config *config,
 			      const struct service_hooks *hooks)
@@ -61,11 +56,6 @@ static void destroy(struct service *s)
 	mem_free(s);
 }
 
-static void hold_schedules(struct service *s)
-{
-	scheduler_hold(s->scheduler, s->is_blocked || s->broker->refuses_publishes);
-}
-
 static void on_timer(uv_timer_t *handle)
 {
 	struct service *s = handle->data;
@@ -83,9 +73,9 @@ static void on_idle(uv_idle_t *handle)
 static int64_t next_due_ms(const struct service *s)
 {
 	const int64_t others[] = {
-		scheduler_due_ms(s->scheduler), service_users_due_ms(s),
-		service_access_due_ms(s),       session_allowance_due_ms(s),
-		samples_due_ms(s->samples),     tracer_due_ms(s->tracer),
+		scheduler_due_ms(s->scheduler),  service_users_due_ms(s),
+		service_users_recheck_due_ms(s), session_allowance_due_ms(s),
+		samples_due_ms(s->samples),      tracer_due_ms(s->tracer),
 		warnings_due_ms(s->warnings)
 	};
 	int64_t due_ms = turn_due_ms(s->broker);
@@ -161,7 +151,7 @@ void service_turn(struct service *s)
 	turn_time_enter(&b->turn_time, TURN_TIMEOUTS, 0, b->pace.began_ns);
 	service_users_turn(s);
 	session_allowance_turn(s);
-	service_access_turn(s);
+	service_users_recheck_turn(s);
 	session_settle_turn(s);
 	session_transaction_turn(s);
 	tracer_turn(s->tracer);
@@ -248,7 +238,7 @@ void service_refuse_publishes(struct service *s, bool is_on, const char *who)
 	if (s->broker->refuses_publishes == is_on)
 		return;
 	s->broker->refuses_publishes = is_on;
-	hold_schedules(s);
+	service_pressure_hold(s);
 	log_info("%s: %s", who,
 		 is_on ? "draining: publishes are refused, the rest is served"
 		       : "draining ends: publishes are taken again");
@@ -330,203 +320,4 @@ void service_reload_rules(struct service *s)
 size_t service_body_max(const struct service *s)
 {
 	return store_body_max(s->broker->store);
-}
-
-static bool has_limits(const struct user_limits *l)
-{
-	return l->connections || l->channels || l->publish_rate || l->publish_bytes;
-}
-
-int service_address_enter(struct service *s, const char *peer, struct allowance **out,
-			  struct error *err)
-{
-	const struct user_limits *limits = &s->broker->config.address_limits;
-	char name[NETWORK_TEXT_MAX];
-
-	*out = NULL;
-	if (!has_limits(limits))
-		return TIDE_OK;
-	network_name(peer, name);
-	return allowance_enter(&s->allowances, ALLOWANCE_ADDRESS, slice_from(name),
-			       limits, out, err);
-}
-
-void service_address_leave(struct service *s, struct allowance *a)
-{
-	allowance_leave(a, s->broker->mono_ms);
-}
-
-struct net_figures *service_net_figures(struct service *s)
-{
-	return &s->net;
-}
-
-int64_t service_net_heard_ms(const struct service *s)
-{
-	return s->broker->heard_ms;
-}
-
-static struct net_protocol *protocol_of(struct service *s, const char *name)
-{
-	struct net_protocol *p = s->protocols;
-
-	while (p->name && strcmp(p->name, name) != 0)
-		p++;
-	assert(p < s->protocols + NET_PROTOCOLS_MAX);
-	p->name = name;
-	return p;
-}
-
-void service_net_enter(struct service *s, const char *name)
-{
-	protocol_of(s, name)->open++;
-}
-
-void service_net_leave(struct service *s, const char *name)
-{
-	protocol_of(s, name)->open--;
-}
-
-/* Below these shares of a limit, publishers who were held back go on. */
-#define RELIEF(limit) ((limit) / 4 * 3)
-
-static void set_blocked(struct service *s, bool is_blocked)
-{
-	struct session *peer, *next;
-
-	s->is_blocked = is_blocked;
-	hold_schedules(s);
-	if (is_blocked)
-		log_warn("publishers and schedules are held back: %s", s->blocked_why);
-	else
-		log_info("publishers and schedules are no longer held back");
-	for (peer = TAILQ_FIRST(&s->sessions); peer; peer = next) {
-		next = TAILQ_NEXT(peer, link);
-		if (peer->has_published)
-			peer->ops->on_blocked(peer->ctx, is_blocked, s->blocked_why);
-	}
-	if (!is_blocked)
-		session_receive_resume(s);
-}
-
-size_t service_pressure_memory(const struct service *s)
-{
-	return s->broker->env.memory_bytes + s->receiving.bytes + s->answer_bytes;
-}
-
-void service_pressure_check(struct service *s)
-{
-	const struct broker *b = s->broker;
-	size_t unstored = b->env.unstored_bytes + b->partitions.unstored_bytes;
-	size_t unstored_max = b->config.unstored_max_bytes;
-	size_t memory = service_pressure_memory(s) - s->receiving.bytes;
-	size_t memory_max = b->config.memory_max_bytes;
-
-	if (!s->is_blocked && unstored > unstored_max) {
-		snprintf(s->blocked_why, sizeof(s->blocked_why),
-			 "%zu MiB are waiting to be written to Redis", unstored >> 20);
-		set_blocked(s, true);
-	} else if (!s->is_blocked && memory > memory_max) {
-		snprintf(s->blocked_why, sizeof(s->blocked_why),
-			 "messages fill %zu MiB of memory", memory >> 20);
-		set_blocked(s, true);
-	} else if (s->is_blocked && unstored <= RELIEF(unstored_max) &&
-		   memory <= RELIEF(memory_max)) {
-		set_blocked(s, false);
-	}
-}
-
-#define REASONS_MAX 16
-
-struct reasons {
-	unsigned count;
-	struct {
-		const char *code; /* "store" */
-		char text[ERROR_TEXT_MAX];
-	} items[REASONS_MAX];
-};
-
-static void TIDE_PRINTF(3, 4)
-	add(struct reasons *r, const char *code, const char *format, ...)
-{
-	va_list ap;
-
-	r->items[r->count].code = code;
-	va_start(ap, format);
-	vsnprintf(r->items[r->count].text, sizeof(r->items[0].text), format, ap);
-	va_end(ap);
-	r->count++;
-}
-
-/* The reason for a connection that was lost has an address in it. */
-static void check_store(const struct service *s, struct reasons *r)
-{
-	const struct store *store = s->broker->store;
-	enum store_state state = store_state(store);
-
-	if (state == STORE_STALE)
-		add(r, "store", "%s", s->store_state_why);
-	for (int kind = 0; kind < STORE_TROUBLES; kind++)
-		if (store_has_trouble(store, (enum store_trouble)kind) &&
-		    store_trouble_is_total((enum store_trouble)kind))
-			add(r, "store", "%s",
-			    store_trouble_text((enum store_trouble)kind));
-	if (store_unfit(store))
-		add(r, "store", "Redis cannot be used now: %s", store_unfit(store));
-	else if ((state == STORE_DOWN || state == STORE_FAILED) && r->count == 0)
-		add(r, "store",
-		    "Redis is away: durable changes wait for it; see whether it runs, "
-		    "the log says more");
-}
-
-static void find_reasons(const struct service *s, struct reasons *r)
-{
-	const struct broker *b = s->broker;
-
-	r->count = 0;
-	if (!b->is_started) {
-		add(r, "starting", "the broker is starting");
-		return;
-	}
-	check_store(s, r);
-	if (b->is_draining)
-		add(r, "shutdown", "the broker is stopping");
-	if (s->is_blocked)
-		add(r, "blocked", "publishers are held back: %s", s->blocked_why);
-	if (b->refuses_publishes)
-		add(r, "draining", "publishes are refused (DRAIN)");
-}
-
-bool service_health_is_ready(const struct service *s)
-{
-	struct reasons r;
-
-	find_reasons(s, &r);
-	return r.count == 0;
-}
-
-static void write_note(void *ctx, const char *code, const char *text)
-{
-	struct json *j = ctx;
-
-	json_object_begin(j);
-	json_member_text(j, "code", code);
-	json_member_text(j, "text", text);
-	json_object_end(j);
-}
-
-void service_health_write(const struct service *s, bool has_names, struct json *j)
-{
-	struct reasons r;
-
-	find_reasons(s, &r);
-	json_member_bool(j, "ready", r.count == 0);
-	json_member_array(j, "reasons");
-	for (unsigned i = 0; i < r.count; i++)
-		write_note(j, r.items[i].code, r.items[i].text);
-	json_array_end(j);
-	json_member_array(j, "warnings");
-	if (s->broker->is_started)
-		warnings_each(s->warnings, has_names, write_note, j);
-	json_array_end(j);
 }

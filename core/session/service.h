@@ -71,10 +71,11 @@ struct service {
 	struct login login;
 	struct user_changes user_changes;
 	struct allowances allowances;
-	struct heap throttled;   /* sessions that are held for a rate */
-	bool was_open;           /* nobody had to log in */
-	struct session *recheck; /* the next one of service_access_turn; NULL: none */
-	int64_t recheck_ms;      /* when that began last */
+	struct heap throttled; /* sessions that are held for a rate */
+	bool was_open;         /* nobody had to log in */
+	struct session
+		*recheck;   /* the next one of service_users_recheck_turn; NULL: none */
+	int64_t recheck_ms; /* when that began last */
 	struct transactions transactions;
 	struct tracer *tracer;       /* NULL: nobody has followed a message yet */
 	struct settle_list settling; /* requests that go on in the next turn */
@@ -150,6 +151,8 @@ void service_address_leave(struct service *s, struct allowance *a);
 size_t service_pressure_memory(const struct service *s);
 /* Stop or resume publishers as memory and the store demand. */
 void service_pressure_check(struct service *s);
+/* Whether schedules are held has perhaps changed. */
+void service_pressure_hold(struct service *s);
 
 /* Whether the broker may be given work, and what somebody should look
  * after. */

@@ -39,7 +39,7 @@ static void on_reload(void *ctx, const struct error *result)
 	const char *by = reload_last(b->engine)->asked_by;
 
 	/* No decision of the generation before is remembered. */
-	service_access_recheck(s);
+	service_users_recheck(s);
 	if (result && result->code < 0)
 		log_error("rules: change refused, the active rules stay: %s",
 			  result->text);
@@ -142,7 +142,7 @@ static void on_schedules_loaded(void *ctx, int status, const char *text)
 	if (step_failed(s, status, text))
 		return;
 	s->broker->is_started = true;
-	service_access_recheck(s);
+	service_users_recheck(s);
 	service_users_check_open(s);
 	s->hooks.on_started(s->hooks.ctx, NULL);
 	scheduler_start(s->scheduler);

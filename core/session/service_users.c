@@ -87,7 +87,7 @@ static void on_change(void *ctx, struct user *changed)
 
 	allowance_change(&s->allowances, slice_from(changed->name), &changed->limits);
 	/* In the next turn: who deletes himself is told first that it is done. */
-	service_access_recheck(s);
+	service_users_recheck(s);
 	service_users_check_open(s);
 }
 
@@ -117,7 +117,7 @@ static void begin(struct service *s)
 	s->recheck = TAILQ_FIRST(&s->sessions);
 }
 
-void service_access_recheck(struct service *s)
+void service_users_recheck(struct service *s)
 {
 	struct engine *e = s->broker->engine;
 
@@ -135,7 +135,7 @@ static bool is_due(const struct service *s)
 	return s->broker->subjects.scripts && (age_ms >= SCRIPTS_MS || age_ms < 0);
 }
 
-void service_access_turn(struct service *s)
+void service_users_recheck_turn(struct service *s)
 {
 	struct session *session;
 
@@ -149,7 +149,7 @@ void service_access_turn(struct service *s)
 	}
 }
 
-int64_t service_access_due_ms(const struct service *s)
+int64_t service_users_recheck_due_ms(const struct service *s)
 {
 	if (s->recheck)
 		return s->broker->now_ms;

@@ -108,6 +108,8 @@ TIDE_MUST_USE int session_allowance_publish(struct session *s, size_t bytes,
 void session_allowance_turn(struct service *service);
 /* When that is, wall clock; 0: never. */
 int64_t session_allowance_due_ms(const struct service *service);
+/* Limits have changed. */
+void session_allowance_note(struct session *s);
 /* TIDE_ENOTFOUND: "there is no queue 'jobs' in vhost '/'; vhost 'shop' has one". Another
  * vhost is named if the user may do something with what has that name there. */
 int session_missing(const struct session *s, enum subject_kind kind, struct slice name,
