@@ -35,6 +35,6 @@ void args_sort(struct args *a);
 
 /* "name=value name=value", sorted by name, values percent-encoded. */
 void args_format(const struct args *a, struct buf *out);
-/* What args_format wrote, into `a`, which holds nothing before; TIDE_ESYNTAX
+/* Parse what args_format wrote into `a`, which is empty before; TIDE_ESYNTAX
  * otherwise, and `a` is empty then. */
 TIDE_MUST_USE int args_parse(struct args *a, struct slice text);

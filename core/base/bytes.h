@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* What bytes_hash is keyed with: two words that no client knows. */
+/* The key of bytes_hash: two words that clients do not know. */
 struct bytes_key {
 	uint64_t first, second;
 };
@@ -97,7 +97,7 @@ static inline char hex_digit(unsigned n)
 	return "0123456789abcdef"[n & 0xf];
 }
 
-/* What a lower-case digit stands for; -1 when it is none. */
+/* The value of a lower-case digit; -1 when it is none. */
 static inline int hex_value_lower(char c)
 {
 	if (c >= '0' && c <= '9')

@@ -144,7 +144,7 @@ static bool is_leap(int64_t year)
 	return year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
 }
 
-/* What the clocks show when the rule holds in this year. */
+/* The time of the clocks when the rule holds in this year. */
 static int64_t local_of(const struct zone_rule *r, int64_t year)
 {
 	int64_t day = calendar_day((struct calendar_date){ year, 1, 1 });

@@ -26,7 +26,7 @@ struct position {
 	int64_t ms;
 };
 
-/* What offsets are below: scores in Redis are exact up to there. */
+/* The bound of offsets: scores in Redis are exact below it. */
 #define POSITION_OFFSET_MAX (UINT64_C(1) << 53)
 
 /* Is it too early for something that rests until then? No rest is longer than was meant,

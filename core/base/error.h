@@ -59,5 +59,5 @@ int error_set(struct error *err, int code, const char *format, ...) TIDE_PRINTF(
 /* The word of the line protocol for `code`; libuv's errors are "store". */
 const char *error_wire_code(int code);
 
-/* What `code` means, for libuv's numbers too. Never NULL; static storage. */
+/* The meaning of `code`, for libuv's numbers too. Never NULL; static storage. */
 const char *error_text(int code);

@@ -280,7 +280,7 @@ static int refuse(struct json_reading *r)
 			 (size_t)(r->at - r->begin) + 1);
 }
 
-/* What cannot be kept may be JSON: the reader goes on behind it. */
+/* Text that cannot be kept may be JSON: the reader goes on behind it. */
 static void note_unreadable(struct json_reading *r, const char *at, int code,
 			    const char *what)
 {
@@ -458,7 +458,7 @@ static bool is_second_half(uint32_t c)
 	return c >= 0xdc00 && c < 0xe000;
 }
 
-/* What is behind "\u", with the second half of a pair. NULL: it is wrong at r->at. */
+/* Read behind "\u", with the second half of a pair. NULL: it is wrong at r->at. */
 static char *read_unicode(struct json_reading *r, char *to)
 {
 	uint32_t c, low = 0;
@@ -480,7 +480,7 @@ static char *read_unicode(struct json_reading *r, char *to)
 	return to;
 }
 
-/* What is behind a backslash, written to `to`. NULL: it is wrong at r->at. */
+/* Read behind a backslash, and write to `to`. NULL: it is wrong at r->at. */
 static char *read_escape(struct json_reading *r, char *to)
 {
 	static const char plain[256] = {
@@ -636,7 +636,7 @@ static void forget_value(struct json_tape *t, uint32_t i)
 	t->nodes[i] = (struct json_node){ .kind = JSON_TAPE_UNREADABLE, .end = end };
 }
 
-/* Which of two values of a name is meant is not known. */
+/* It is not known which of two values of a name is meant. */
 static int forget_both(struct json_tape *t, uint32_t name, uint32_t other)
 {
 	forget_value(t, name + 1);
@@ -750,7 +750,7 @@ static int read_element(struct json_reading *r, uint32_t array, unsigned depth)
 	return rc;
 }
 
-/* What is between the brackets. */
+/* Read the elements between the brackets. */
 static int read_children(struct json_reading *r, uint32_t container, unsigned depth)
 {
 	bool is_object = r->tape->nodes[container].kind == JSON_TAPE_OBJECT;

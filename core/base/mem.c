@@ -80,7 +80,7 @@ void mem_free(void *p)
 	free(p);
 }
 
-/* What a free object's first bytes hold. */
+/* The first bytes of a free object. */
 struct link {
 	struct link *next;
 };

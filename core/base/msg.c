@@ -7,7 +7,7 @@
 #include "mem.h"
 #include "topic_pattern.h"
 
-/* What a free block's first bytes hold. */
+/* The first bytes of a free block. */
 struct msg_block {
 	struct msg_block *next;
 };

@@ -17,8 +17,8 @@
  * sets them: rules trust them. */
 #define MSG_HEADERS_ALL (MSG_HEADERS_MAX + 17)
 #define MSG_DEATH_PREFIX "x-death-"
-/* What a consumer said of it last when it gave the message back (NACK reason=). The
- * message has it from then on, whether it dies or not. */
+/* The last word of a consumer that gave the message back (NACK reason=). The message
+ * has it from then on, whether it dies or not. */
 #define MSG_REASON_TEXT SLICE(MSG_DEATH_PREFIX "reason-text")
 #define MSG_REASON_TEXT_MAX 256 /* what is longer is cut */
 #define MSG_PRIORITY_MAX 255
@@ -99,15 +99,15 @@ static inline void msg_unref(struct msg *m)
 		msg_free(m);
 }
 
-/* What its publisher calls it, so that a second publish of it can be told; empty
- * when it has no such id. A message that comes back from the store has none: what
- * has been seen is remembered beside the messages. */
+/* The publisher's id of the message, by which a second publish of it is known; empty
+ * when it has no such id. A message that comes back from the store has none: seen ids
+ * are remembered beside the messages. */
 static inline struct slice msg_dedupe_id(const struct msg *m)
 {
 	return (struct slice){ m->dedupe_id, m->dedupe_len };
 }
 
-/* Who has published it, for those who decide about the publish; empty for messages of
+/* The author of the publish, for scripts that decide about it; empty for messages of
  * the broker itself, and for those that come back from the store. */
 static inline struct slice msg_user(const struct msg *m)
 {
@@ -120,8 +120,8 @@ static inline struct slice msg_exchange_word(const struct msg *m)
 	return m->exchange.len ? m->exchange : SLICE("-");
 }
 
-/* What PUB refuses is corrupt in a body, and in a record: a reply line and the room for
- * two names depend on it. */
+/* A word that PUB refuses is corrupt in a body, and in a record: a reply line and the
+ * room for two names depend on it. */
 static inline bool msg_is_word(struct slice s)
 {
 	return s.len == 0 || slice_is_name(s);
@@ -142,7 +142,7 @@ struct slice msg_cut_reason(struct slice text);
 unsigned msg_headers_with_reason(const struct msg *m, struct slice text,
 				 struct msg_header out[MSG_HEADERS_ALL]);
 
-/* It is the broker's: dead-lettering sets it, nobody else does. */
+/* Is the header the broker's own? Dead-lettering alone sets it. */
 static inline bool msg_header_is_death(struct slice name)
 {
 	return slice_has_prefix(name, MSG_DEATH_PREFIX);

@@ -87,7 +87,7 @@ bool option_next_element(const char **list, struct buf *out);
 
 #define COMMAND_OPTIONS_MAX 96 /* given ones, repetitions counted */
 
-/* What a command line gives. The texts are those of argv. */
+/* A command line, taken apart. The texts are those of argv. */
 struct command_line {
 	const struct option_row *options; /* ends in a NULL name; may be NULL */
 	const struct option_row *common;  /* likewise: of all verbs */

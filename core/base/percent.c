@@ -106,7 +106,7 @@ static int parse_port(struct slice text, struct url *out, struct error *err)
 	uint64_t port;
 
 	if (!slice_to_uint(text, 65535, &port) || port == 0)
-		/* It may be a password with a / in it. */
+		/* The text may be a password with a / in it. */
 		return error_set(err, TIDE_ESYNTAX, "the port must be 1-65535");
 	out->port = (unsigned)port;
 	return TIDE_OK;

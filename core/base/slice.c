@@ -104,7 +104,7 @@ static bool is_graphic(uint64_t bytes)
 	       ((bytes + EACH_BYTE * 0x5f) & HIGH_BITS) == HIGH_BITS;
 }
 
-/* What most names are; "not" may mean that it is one in other letters. */
+/* The form of most names; "not" may mean a name in other letters. */
 static bool is_graphic_name(struct slice s)
 {
 	uint64_t few;

@@ -148,7 +148,7 @@ static void append_name(struct exposition *e, const char *suffix)
 	buf_append_text(e->out, suffix);
 }
 
-/* What ends the name of a family in its HELP and TYPE, and in its samples. */
+/* The end of the name of a family in its HELP and TYPE, and in its samples. */
 static const char *suffix_of(const struct exposition *e, bool is_sample)
 {
 	if (e->is_openmetrics && !is_sample)

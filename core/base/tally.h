@@ -73,8 +73,8 @@ static inline unsigned histogram_bucket(uint64_t value, unsigned sub_bits)
 /* The lowest value of a bucket. */
 uint64_t histogram_lowest(unsigned bucket, unsigned sub_bits);
 
-/* What `share` (0..1) of the values are at or below; 0 when there is none. Within a
- * bucket the values are taken to be spread evenly; none is above `max`. */
+/* The value that `share` (0..1) of the values do not exceed; 0 when there is none.
+ * Within a bucket the values are taken to be spread evenly; none is above `max`. */
 uint64_t histogram_quantile(const uint64_t *counts, unsigned buckets, unsigned sub_bits,
 			    double share, uint64_t max);
 
@@ -92,7 +92,7 @@ static inline struct exposition_label exposition_text(const char *name, const ch
 
 /* The Content-Type of the answer. */
 const char *exposition_content_type(bool is_openmetrics);
-/* Whether a request wants OpenMetrics, by its header Accept (may be empty). */
+/* Does a request want OpenMetrics, by its header Accept (may be empty)? */
 bool exposition_wants_openmetrics(struct slice accept);
 
 void exposition_family(struct exposition *e, const struct exposition_family *f);

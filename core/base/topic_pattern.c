@@ -2,8 +2,8 @@
 
 #define MANY_MAX 2
 
-/* What is left of a text. A text of no bytes has no words at all; one that ends
- * in a dot has an empty word behind it. */
+/* The rest of a text. A text of no bytes has no words at all; one that ends in a dot
+ * has an empty word behind it. */
 struct words {
 	struct slice rest;
 	bool has_more;

@@ -8,9 +8,9 @@
 
 #include "slice.h"
 
-/* What is wrong with a pattern, as the rest of a sentence about it; NULL: nothing. It has
- * no empty word, no wildcard inside a word, and '#' at most twice. Those with nothing but
- * wildcards between them count once. */
+/* The fault of a pattern, as the rest of a sentence about it; NULL: the pattern is
+ * right. It has no empty word, no wildcard inside a word, and '#' at most twice.
+ * Those with only wildcards between them count once. */
 const char *topic_pattern_fault(struct slice pattern);
 
 /* At most (words of the pattern) x (words of the key) steps. */

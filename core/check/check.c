@@ -789,7 +789,7 @@ static void model_read(struct model *m, struct slice text, const char *file)
 	mem_free(copy);
 }
 
-/* What `tidemq check` looks at, a file each. */
+/* The files that `tidemq check` looks at, one after the other. */
 
 #define DEFINITIONS_MAX_BYTES ((size_t)64 << 20)
 

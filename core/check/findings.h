@@ -56,7 +56,7 @@ void findings_lint(const char *dir, struct findings *f);
  * functions that are defined twice. */
 void findings_add_scripts(const struct survey *s, struct findings *f);
 
-/* What can be seen in the text of a script, line by line. This is no parser of Lua:
+/* Findings that the text of a script shows, line by line. This is no parser of Lua:
  * comments and long strings are skipped, and unusual layout is overlooked rather than
  * reported wrongly. */
 typedef void findings_text_fn(void *ctx, struct slice name, int line);

@@ -61,7 +61,7 @@ static void send_frames(struct http_websocket *w)
 	p->ops->wake(p->ctx);
 }
 
-/* What has been written, whole frames of STOMP, becomes a message. */
+/* The whole frames of STOMP that were written become a message. */
 static void flush(struct http_websocket *w)
 {
 	struct wslay_event_msg message;
@@ -235,7 +235,7 @@ static void websocket_feed(struct http_websocket *w, const char *data, size_t le
 	while (rc == 0 && w->raw.len > 0 && wslay_event_want_read(w->frames))
 		rc = wslay_event_recv(w->frames);
 	feed_inner(w);
-	/* Its answers to pings, to a close, and to what is wrong. */
+	/* Send answers to pings, to a close, and to errors. */
 	if (wslay_event_want_write(w->frames))
 		send_frames(w);
 	if (rc == 0 && !wslay_event_get_close_received(w->frames) &&
@@ -369,7 +369,7 @@ const struct http_route http_websocket_routes[] = {
 	{ 0 },
 };
 
-/* What a body must come at. */
+/* The speed at which a body must come. */
 #define BODY_BYTES_PER_MS 16
 /* Between two requests. */
 #define IDLE_MS (120 * 1000)

@@ -34,8 +34,8 @@ static void on_sample(void *ctx, struct reply *r)
 		error_set(&f->err, r->error, "%s", r->text);
 }
 
-/* It is asked anew each time: the user may no longer be allowed to. TIDE_AGAIN passes
- * this event over. */
+/* The permission is asked for each time: it may have gone. TIDE_AGAIN passes this
+ * event over. */
 static int write_sample(struct stats_feed *f, struct buf *out)
 {
 	struct reply *r = reply_create(http_request_channel(f->request), false);

@@ -536,9 +536,8 @@ static void http_parse_forget(struct http_request *q)
 	q->parse = NULL;
 }
 
-/* Who sends a request: a user by HTTP Basic, or a token.
- *
- * The session of a connection stays for as long as its requests say the same. */
+/* The sender of a request: a user by HTTP Basic, or a token. The session of a
+ * connection stays for as long as its requests say the same. */
 
 /* ---- what the header says ---- */
 
@@ -738,7 +737,7 @@ static void refuse_login(struct http_request *q, const struct error *why)
 				   "Basic realm=\"tidemq\", charset=\"UTF-8\"");
 }
 
-/* Who asks is decided before a byte of the body is kept. */
+/* The login is decided before a byte of the body is kept. */
 static void log_in(struct http_request *q)
 {
 	struct http_login login = {
@@ -866,7 +865,7 @@ static void work(struct http_request *q)
 	int rc;
 
 	q->conn->receiving_ms = 0;
-	/* It becomes messages, which count themselves. */
+	/* The body becomes messages, which count themselves. */
 	protocol_received(&q->conn->base);
 	rc = q->answer.status ? TIDE_OK : check_body(q, &err);
 	if (q->answer.status)
@@ -982,7 +981,7 @@ static void begin_body(struct http_request *q)
 	q->state = HTTP_BODY;
 }
 
-/* It has what it waited for. */
+/* Has the request what it waited for? */
 static bool is_ready(const struct http_request *q)
 {
 	switch (q->state) {
@@ -1037,7 +1036,7 @@ static bool step(struct http_request *q)
 	}
 }
 
-/* Its rest may never come, and then it gets no answer. */
+/* The rest of the request may never come, and then it gets no answer. */
 static bool is_partial(const struct http_request *q)
 {
 	return q->state == HTTP_BODY && has_body(q);

@@ -98,7 +98,7 @@ static void watch(struct http_leases *all, uint64_t ms)
 
 static void op_reply(void *ctx, unsigned channel, struct reply *r)
 {
-	/* Its replies are all aside. */
+	/* The replies are all aside. */
 }
 
 static void op_deliver(void *ctx, unsigned channel, struct slice sid,
@@ -162,7 +162,7 @@ static const struct session_ops ops = {
 	.facts = op_facts,
 };
 
-/* Its GETs are refused, and what it holds goes back. */
+/* Refuse the GETs of a lease, and return its messages. */
 static void end(struct http_lease *l)
 {
 	TAILQ_REMOVE(&l->all->list, l, link);
@@ -482,7 +482,7 @@ static struct http_lease *find_by_number(struct http_leases *all, struct session
 	return NULL;
 }
 
-/* Their tags; all are of one lease. */
+/* Read the tags of receipts; all are of one lease. */
 static int read_receipts(struct http_leases *all, const struct http_settle *what,
 			 struct tag_range *out, uint64_t *number, struct error *err)
 {

@@ -365,7 +365,7 @@ static void on_timer(uv_timer_t *timer)
 	finish_if_done(b);
 }
 
-/* Who asked is gone: what was published is. The rest is not. */
+/* The asker is gone: what was published stays, and the rest is not published. */
 static void on_guard(void *ctx, struct reply *r)
 {
 	struct http_batch *b = ctx;

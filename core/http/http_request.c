@@ -99,7 +99,7 @@ struct channel *http_request_channel(struct http_request *q)
 	return session_channel(q->conn->base.session, 0);
 }
 
-/* It lasts as long as the request. */
+/* The memory lasts as long as the request. */
 char *http_request_room(struct http_request *q, size_t len)
 {
 	struct http_text *t = mem_alloc(sizeof(*t) + len + 1);
@@ -495,7 +495,7 @@ bool http_engine_is_late(struct http_engine *e)
 	return now_ns - e->turn_ns >= TURN_NS;
 }
 
-/* Those that queue up meanwhile wait for the turn after this one. */
+/* Requests that queue up meanwhile wait for the turn after this one. */
 static void on_idle(uv_idle_t *idle)
 {
 	struct http_engine *e = idle->data;

@@ -118,7 +118,7 @@ struct http_request {
 	TAILQ_ENTRY(http_request) queue_link; /* of the engine */
 	bool is_queued;
 	struct reply *reply; /* that its handler was given; NULL: it has come */
-	/* Who hears of replies; NULL: they are the answer. */
+	/* The receiver of replies; NULL: they are the answer. */
 	void (*on_reply)(void *ctx, struct reply *r);
 	void *on_reply_ctx;
 	struct http_match match;
@@ -138,7 +138,8 @@ struct http_request {
 	struct http_answer answer;
 };
 
-/* What waits for the peer at most before more is written, or a little more than that. */
+/* The output that waits for the peer at most before more is written, or a little more
+ * than that. */
 #define HTTP_OUTPUT_MAX ((size_t)256 << 10)
 
 struct http_conn {
@@ -185,7 +186,8 @@ extern const struct http_route http_api_routes[];
 extern const struct http_route http_message_routes[];
 extern const struct http_route http_websocket_routes[];
 
-/* Who asks: logged in, in the vhost of the path ("/" where the path has none). */
+/* The session of the request: logged in, in the vhost of the path ("/" where the path
+ * has none). */
 struct session *http_request_session(struct http_request *q);
 struct channel *http_request_channel(struct http_request *q); /* channel 0 */
 
@@ -244,7 +246,7 @@ void http_request_write_names(const struct http_route *r, struct buf *out);
 TIDE_MUST_USE int http_api_run(struct http_request *q, struct reply *r,
 			       struct error *err);
 
-/* This turn has no time left for requests. */
+/* Has this turn no time left for requests? */
 bool http_engine_is_late(struct http_engine *e);
 /* The request goes on in the next turn. Harmless when it is to do so already. */
 void http_engine_queue(struct http_request *q);
@@ -261,7 +263,7 @@ const char *http_engine_date(struct http_engine *e);
 
 /* Take some of what has come: gives how much. 0: more must come. */
 size_t http_exchange_feed(struct http_conn *c, char *data, size_t len);
-/* What comes can be taken. */
+/* Can input be taken? */
 bool http_exchange_can_take(const struct http_conn *c);
 /* The request goes on, as far as it can now. It may be gone afterwards. */
 void http_exchange_go_on(struct http_request *q);
@@ -269,7 +271,7 @@ void http_exchange_go_on(struct http_request *q);
 void http_exchange_reply(struct http_conn *c, struct reply *r);
 /* Some of the output has left. */
 void http_exchange_sent(struct http_conn *c);
-/* It takes no more requests; what never ends, ends. */
+/* Take no more requests; endless answers end. */
 void http_exchange_stop(struct http_conn *c);
 /* The connection has ended: nobody waits for the answer. */
 void http_exchange_drop(struct http_conn *c);

@@ -65,7 +65,7 @@ static void end(struct conn *c, const char *words)
 		conn_close(c);
 	else
 		conn_close_with(c, words);
-	/* It may be owed the answer to its HELLO. */
+	/* The stranger may be owed the answer to its HELLO. */
 	conn_end(c);
 }
 
@@ -151,7 +151,7 @@ static void refuse_plain(struct conn *c, const char *data, size_t len)
 		"ERR syntax this port speaks TLS: connect with tides://HOST:PORT\r\n";
 	char byte;
 
-	/* It finds the words for the log. */
+	/* The failure finds the words for the log. */
 	tls_feed(c->tls, data, len);
 	if (tls_read(c->tls, &byte, 1) < 0)
 		log_tls_failure(c, tls_error(c->tls));
@@ -195,11 +195,11 @@ static void tls_facts(const struct conn *c, struct session_peer *out)
 /* Of the write timeout: how soon a peer goes on that was kept waiting. */
 #define GOES_ON_SHARE 60
 
-/* What a peer that goes on sending has in the socket at least while nobody reads it:
- * less than any socket takes by default. */
+/* The bytes that a peer which goes on sending has in the socket at least while they
+ * are not read: less than any socket takes by default. */
 #define SOCKET_BYTES ((size_t)16 << 10)
 
-/* What has come and is not read yet. */
+/* Count the bytes that have come and are not read yet. */
 static size_t count_unread(const struct conn *c)
 {
 	size_t in_tls = c->tls ? tls_unread_bytes(c->tls) : 0;
@@ -266,7 +266,7 @@ static bool is_stuck(struct conn *c, int64_t now_ms)
 	return timeout_ms && now_ms - c->last_progress_ms > timeout_ms;
 }
 
-/* Nothing is read of a connection that is held back: its end is asked for. */
+/* A connection that is held back is not read: its end is asked for. */
 static void look_for_end(struct conn *c)
 {
 	struct pollfd p = { .events = POLLRDHUP };
@@ -325,7 +325,7 @@ void conn_tick(struct conn *c, int64_t now_ms)
 }
 
 #define WRITE_IOVECS 64
-/* What is encrypted before some of it is sent. */
+/* The bytes that are encrypted before some of them are sent. */
 #define CIPHER_BYTES ((size_t)64 << 10)
 #define LINGER_MS 2000
 
@@ -436,7 +436,7 @@ static unsigned read_bytes(const struct conn *c)
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
 {
 	struct conn *c = handle->data;
-	/* What comes after the end is thrown away, and goes before nothing. */
+	/* Input behind the end is thrown away, and goes before nothing. */
 	size_t held = c->is_finishing ? 0 : buf_len(&c->in), len;
 	char *direct = c->protocol && held == 0 && !c->tls
 			       ? protocol_direct(c->protocol, &len)
@@ -453,7 +453,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
 		return;
 	}
 	if (c->tls) {
-		/* What a stranger may have wait for its turn is little. */
+		/* The input of a stranger that may wait for its turn is little. */
 		*out = uv_buf_init(c->server->cipher_buf,
 				   c->is_shaking ? TLS_RECORD_BYTES : read_bytes(c));
 		return;
@@ -489,7 +489,7 @@ static void end_session(struct conn *c)
 	mem_free(p);
 }
 
-/* What it speaks before it has said anything. */
+/* Choose the protocol before the first byte has come. */
 static void begin(struct conn *c)
 {
 	speak(c, c->is_http ? &http_protocol : &line_protocol);
@@ -546,7 +546,7 @@ static void stop_reading(struct conn *c)
 	uv_read_stop(&c->socket.stream);
 }
 
-/* What has come of a request whose rest the peer owes. */
+/* Count the bytes of a request whose rest the peer owes. */
 static void count_unfinished(struct conn *c, bool is_another)
 {
 	struct server *s = c->server;
@@ -575,7 +575,7 @@ static void keep(struct conn *c, const char *data, size_t len)
 	buf_append(&c->in, data, len);
 }
 
-/* It goes on in the next turn with the input that it has. */
+/* Does the connection go on in the next turn with the input that it has? */
 static bool is_paused(const struct conn *c)
 {
 	return c->protocol->is_paused && may_feed(c);
@@ -884,7 +884,7 @@ static void flush_output(struct conn *c)
 			return;
 		push_bytes(c);
 	}
-	/* Its answers to a peer that asks for new keys and reads none of them. */
+	/* A peer that asks for new keys and reads no answers. */
 	if (c->tls && buf_len(tls_out(c->tls)) > c->server->config.output_low_bytes)
 		conn_close(c);
 }
@@ -919,7 +919,7 @@ static void close_now(struct conn *c)
 {
 	if (c->is_closed)
 		return;
-	/* Who hears no goodbye takes the end for an attack. */
+	/* A peer without a goodbye takes the end for an attack. */
 	if (c->tls && !c->is_lingering && !has_output(c))
 		finish_tls(c);
 	c->is_closed = true;
@@ -1035,7 +1035,7 @@ static void refuse(struct conn *c, const char *why)
 	op_finish(c);
 }
 
-/* It is one too many, of all or of its address. */
+/* Is the connection one too many, of all or of its address? */
 static bool is_too_many(struct conn *c, struct error *err)
 {
 	struct server *s = c->server;

@@ -80,7 +80,7 @@ static unsigned count_descriptors(unsigned max)
 	return count;
 }
 
-/* Those that are open now, at the start, have low numbers. */
+/* Descriptors that are open now, at the start, have low numbers. */
 #define DESCRIPTORS_LOOK 1024
 
 int server_limit_connections(struct server_config *c, struct error *err)
@@ -253,7 +253,7 @@ static const char *unix_path(const char *address)
 	return strncmp(address, "unix:", 5) == 0 ? address + 5 : NULL;
 }
 
-/* What stands behind "tls:", or NULL. */
+/* The address behind "tls:", or NULL. */
 static const char *tls_address(const char *address)
 {
 	return strncmp(address, "tls:", 4) == 0 ? address + 4 : NULL;
@@ -358,7 +358,7 @@ bool server_is_exposed(uv_loop_t *loop, const char *address)
 		!server_is_loopback(&addr));
 }
 
-/* Who may connect to a socket: before it listens nobody can. */
+/* Set the owner of a socket before it listens: until then clients cannot connect. */
 static int set_owner(const struct server *s, const char *path, struct error *err)
 {
 	const char *name = s->config.socket_group;
@@ -468,7 +468,7 @@ void server_due(struct server *s, struct conn *c)
 	TAILQ_INSERT_TAIL(&s->due, c, due_link);
 }
 
-/* It keeps the loop from waiting; the turn does the work. */
+/* An idle handle keeps the loop from waiting; the turn does the work. */
 static void on_idle(uv_idle_t *handle)
 {
 }
@@ -482,7 +482,7 @@ void server_turn(struct server *s)
 	s->shaken_ns = 0;
 	if (s->tick_ms && s->tick_ms <= service_net_heard_ms(s->service))
 		tick_all(s);
-	/* Those that are due again because of this pass wait for the next one. */
+	/* Connections that are due again because of this pass wait for the next one. */
 	while ((c = TAILQ_FIRST(&s->due)) != NULL) {
 		is_last = c == last;
 		c->is_due = false;
@@ -507,7 +507,7 @@ static void on_http_closed(void *ctx)
 	finish_close(s);
 }
 
-/* Its connections have ended. */
+/* The last connection of HTTP has ended. */
 static void close_http(struct server *s)
 {
 	struct http_engine *e = s->http;

@@ -15,8 +15,8 @@
 struct conn;
 TAILQ_HEAD(conn_list, conn);
 
-/* What one read takes at most; a line that the read before cut off goes before
- * it in the same buffer. */
+/* The bytes that one read takes at most; a line that the read before cut off goes
+ * before it in the same buffer. */
 #define SERVER_READ_BYTES ((size_t)256 << 10)
 #define SERVER_SOCKET_MODE 0600 /* the owner alone */
 
@@ -111,8 +111,7 @@ TIDE_MUST_USE int server_listen(struct server *s, const char *address,
 TIDE_MUST_USE int server_listen_http(struct server *s, const char *address,
 				     char bound[SERVER_ADDRESS_MAX], struct error *err);
 
-/* Whether server_listen can understand the address, and has the files for TLS; it may
- * block. */
+/* Can server_listen understand the address, and has it the files for TLS? May block. */
 TIDE_MUST_USE int server_check_address(uv_loop_t *loop, const char *address,
 				       const struct server_config *config,
 				       struct error *err);
@@ -138,11 +137,11 @@ void server_limit_unfinished(struct server *s);
 /* Have the connection served at the end of the turn. */
 void server_due(struct server *s, struct conn *c);
 void server_conn_gone(struct server *s);
-/* This turn has time for a handshake. */
+/* Has this turn time for a handshake? */
 bool server_may_shake(const struct server *s);
 void server_shook(struct server *s, uint64_t took_ns);
 void server_init_socket(struct server *s, union server_socket *socket, bool is_unix);
 void server_format_address(const struct sockaddr_storage *addr,
 			   char out[SERVER_ADDRESS_MAX]);
-/* It is one of this machine. */
+/* Is the address one of this machine? */
 bool server_is_loopback(const struct sockaddr_storage *addr);

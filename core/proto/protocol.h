@@ -7,13 +7,13 @@
 #include "session/session.h"
 #include "out.h"
 
-/* What a protocol leaves of its input at most, to be given again with what follows. */
+/* The input that a protocol leaves at most, to be given again with what follows. */
 #define PROTOCOL_UNREAD_MAX 65536
 #define PROTOCOL_PAYLOAD_MAX_DEFAULT ((size_t)16 << 20)
 /* From this size on a payload is read straight to its place. */
 #define PROTOCOL_DIRECT_BYTES 16384
 
-/* What the connection offers to its protocol. */
+/* The services of the connection for its protocol. */
 struct protocol_ops {
 	/* Close once everything written has been sent. */
 	void (*finish)(void *ctx);
@@ -54,7 +54,7 @@ struct protocol_kind {
 	size_t (*feed)(struct protocol *p, char *data, size_t len);
 	/* The connection takes no more requests and ends soon; words: "<code> <text>". */
 	void (*tell_closed)(struct protocol *p, const char *words);
-	/* Nothing else was said for heartbeat_out_ms. */
+	/* The connection has sent no other bytes for heartbeat_out_ms. */
 	void (*heartbeat)(struct protocol *p);
 	/* Once a second, by the clock of the loop. NULL: no matter. */
 	void (*tick)(struct protocol *p, int64_t now_ms);
@@ -108,7 +108,7 @@ static inline void protocol_sent(struct protocol *p)
 		p->kind->sent(p);
 }
 
-/* Nothing that it is to say is missing: all its requests are answered, or never will. */
+/* Is the protocol done: are all its requests answered, or will they never be? */
 static inline bool protocol_is_answered(const struct protocol *p)
 {
 	return p->is_silent || (!p->is_busy && session_is_answered(p->session));

@@ -36,7 +36,7 @@ static inline char *put_small(char *at, uint64_t n)
 	return at + 1;
 }
 
-/* What a line without names takes at most, with room to spare. */
+/* The bytes that a line without names takes at most, with room to spare. */
 #define LINE_SMALL 128
 
 /* A line begins in a room of `len` bytes, into which something is put up to `at`. */
@@ -320,7 +320,8 @@ static void publish(struct line *l)
 	l->base.msg = NULL;
 	l->state = LINE_COMMAND;
 	if (!ch) {
-		/* It was there when the line came; nothing can have closed it since. */
+		/* The channel was there when the line came; it cannot have closed
+		 * since. */
 		msg_unref(m);
 		return;
 	}

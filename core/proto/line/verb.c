@@ -45,7 +45,7 @@ static void on_logged_in(void *ctx, struct reply *r, const struct error *refusal
 	reply_data(r);
 }
 
-/* Who has to log in may try again. */
+/* A client that has to log in may try again. */
 static bool is_late(const struct line *l)
 {
 	return l->has_asked && session_login_check(l->base.session, NULL) == TIDE_OK;

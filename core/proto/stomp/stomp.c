@@ -29,7 +29,7 @@ static int ensure_queue(struct stomp *l, struct stomp_frame *f)
 	return f->rc;
 }
 
-/* It may be made. */
+/* Make the destination, if it may be made. */
 static int ensure(struct stomp *l, struct stomp_frame *f)
 {
 	const struct stomp_destination *d = &l->last;
@@ -79,7 +79,8 @@ static int check_header(struct stomp_frame *f, struct slice name)
 				 SLICE_HEAD(name, 64));
 }
 
-/* Who copies the headers of a MESSAGE has some that say nothing of the new one. */
+/* A client that copies the headers of a MESSAGE has some that say nothing of the new
+ * one. */
 static bool is_of_delivery(struct slice name)
 {
 	static const char *const names[] = { "ack",       "subscription", "redelivered",
@@ -91,7 +92,7 @@ static bool is_of_delivery(struct slice name)
 	return slice_has_prefix(name, "x-death-");
 }
 
-/* Those that are the message's stay. */
+/* Drop the headers that are not the message's. */
 static void drop_headers(const struct stomp *l, struct stomp_frame *f)
 {
 	bool has_options = l->last.place == STOMP_QUEUE;
@@ -150,7 +151,7 @@ static void read_options(struct stomp_frame *f, struct publish_spec *spec)
 				   MSG_DEDUPE_ID_MAX);
 }
 
-/* Its message is made, and its body is to be filled in: base.msg. */
+/* The message is made, and its body is to be filled in: base.msg. */
 static int stomp_send(struct stomp *l, struct stomp_frame *f, size_t body_len)
 {
 	struct publish_spec spec = { .payload_len = body_len };
@@ -247,7 +248,8 @@ static void free_channels(struct stomp *l)
 	l->channel_cap = 0;
 }
 
-/* Those of subscriptions that have ended, and whose messages are settled by now. */
+/* Release channels of subscriptions that have ended, and whose messages are settled
+ * by now. */
 static void release_ended(struct stomp *l, const struct stomp_frame *f)
 {
 	for (unsigned i = 1; i < l->channel_cap; i++)
@@ -481,8 +483,7 @@ static struct slice read_credential(const struct stomp_frame *f, enum stomp_head
 	return value.len ? value : (struct slice){ NULL, 0 };
 }
 
-/* Nobody has logged in. Its reply is the last of channel 0: nothing else is read
- * meanwhile. */
+/* The login failed. Its reply is the last of channel 0: no frame is read meanwhile. */
 static void explain_refusal(struct stomp *l, const struct error *refusal)
 {
 	bool is_stranger = refusal->code == TIDE_EDENIED && l->login &&
@@ -519,7 +520,7 @@ static void check_name(struct stomp_frame *f, enum stomp_header header)
 				   "characters");
 }
 
-/* What it says of itself is good so far. */
+/* Log in, if the frame's headers are good so far. */
 static int log_in(struct stomp *l, struct stomp_frame *f, struct slice vhost)
 {
 	const struct session_login login = {
@@ -565,7 +566,7 @@ static int stomp_connect(struct stomp *l, struct stomp_frame *f)
 	return log_in(l, f, vhost);
 }
 
-/* Its receipt means that everything before it is done. */
+/* The receipt means that everything before the DISCONNECT is done. */
 static int stomp_connect_end(struct stomp *l, struct stomp_frame *f)
 {
 	l->state = STOMP_CLOSED;
@@ -676,7 +677,7 @@ static int stomp_transaction_find(struct stomp *l, struct stomp_frame *f,
 	return stomp_frame_explain(f, "Bad transaction", NULL);
 }
 
-/* What the id of a delivery says. */
+/* The parts of the id of a delivery. */
 struct delivered {
 	uint64_t id; /* of the message */
 	uint64_t session, serial;
@@ -709,8 +710,8 @@ static struct stomp_channel *find_delivered(struct stomp *l, const struct delive
 	return NULL;
 }
 
-/* Which message: 1.2 names it by the header "ack" of its MESSAGE, 1.0 and 1.1 by its
- * "message-id". */
+/* Find the message: 1.2 names it by the header "ack" of its MESSAGE, 1.0 and 1.1 by
+ * its "message-id". */
 static struct stomp_channel *find_message(struct stomp *l, struct stomp_frame *f,
 					  uint64_t *tag)
 {
@@ -788,8 +789,8 @@ static int stomp_settle(struct stomp *l, struct stomp_frame *f)
 	r = stomp_channel_reply(l, ch, f, false);
 	f->rc = session_settle(stomp_channel_session(l, ch), &spec, r, f->err);
 	if (f->rc == TIDE_ELEASE && !spec.transaction) {
-		/* It was settled before. Of what somebody else has, the reply is an
-		 * error. */
+		/* The message was settled before. Of another client's message, the
+		 * reply is an error. */
 		f->rc = TIDE_OK;
 		reply_ok(r);
 	}
@@ -941,7 +942,7 @@ static size_t feed_frame(struct stomp *l, char *data, size_t len)
 	size_t head_len, end,
 		most = len < PROTOCOL_UNREAD_MAX ? len : PROTOCOL_UNREAD_MAX;
 
-	/* What stands between two frames, for one, as a heart-beat; or a NUL too many. */
+	/* A byte between two frames, such as a heart-beat; or a NUL too many. */
 	if (data[0] == '\n' || data[0] == '\0')
 		return 1;
 	if (data[0] == '\r' && (len < 2 || data[1] == '\n'))
@@ -1010,7 +1011,7 @@ static size_t feed_body(struct stomp *l, char *data, size_t len)
 	if (!protocol_is_filled(&l->base))
 		return protocol_fill(&l->base, data, len);
 	if (data[0] != '\0') {
-		/* Its reply is owed already. */
+		/* The reply is owed already. */
 		struct error err;
 
 		error_set(&err, TIDE_ESYNTAX,

@@ -13,7 +13,7 @@
 #include "proto/protocol.h"
 #include "stomp_frame.h"
 
-/* What a reply is the answer to. */
+/* The frame that a reply answers. */
 struct stomp_owed {
 	enum stomp_verb verb;
 	bool is_part; /* of a request: it is told only if it fails */
@@ -132,8 +132,8 @@ TIDE_MUST_USE int stomp_channel_open(struct stomp *l, struct stomp_frame *f,
 				     struct stomp_channel **out);
 /* The subscription of that id, or NULL. */
 struct stomp_channel *stomp_channel_find(struct stomp *l, struct slice id);
-/* Its subscription has ended: it goes, unless it holds messages. It may be freed by the
- * call. */
+/* The subscription has ended: the channel goes, unless it holds messages. It may be
+ * freed by the call. */
 void stomp_channel_release(struct stomp *l, struct stomp_channel *ch,
 			   const struct stomp_frame *f);
 static inline struct stomp_channel *stomp_channel_zero(const struct stomp *l)
@@ -151,14 +151,14 @@ void stomp_channel_owe(struct stomp_channel *ch, const struct stomp_owed *owed);
 /* The reply that was created last is an error: RabbitMQ's words for it. */
 void stomp_channel_explain(struct stomp_channel *ch, const char *word,
 			   struct slice sentence);
-/* What a reply that leaves answers; good until the next call for the channel. */
+/* The frame that a leaving reply answers; good until the next call for the channel. */
 struct stomp_owed stomp_channel_pay(struct stomp_channel *ch);
 /* The answer to a frame, or to a part of the request: a part is told only if it fails. */
 struct reply *stomp_channel_reply(struct stomp *l, struct stomp_channel *ch,
 				  const struct stomp_frame *f, bool is_part);
 /* The reply, the channel's last, is the error of the frame: gives f->rc. */
 int stomp_channel_fail(struct stomp_channel *ch, struct stomp_frame *f, struct reply *r);
-/* Its session's channel was closed: it is free when it owes nothing. */
+/* The session's channel was closed: this one is free when it owes no reply. */
 void stomp_channel_settle(struct stomp *l, struct stomp_channel *ch);
 
 /* @param room  takes what is decoded: STOMP_DESTINATION_MAX bytes; `out` refers to it */
@@ -203,6 +203,7 @@ void stomp_reply_closed(struct stomp *l, const char *words);
 void stomp_reply_leave(struct stomp *l);
 
 extern const struct protocol_kind stomp_protocol;
-/* Its first bytes are those of a STOMP client.
+/* Are its first bytes those of a STOMP client?
+ *
  * @return  1 yes, 0 no, TIDE_AGAIN: more must come */
 int stomp_claim(const char *data, size_t len);

@@ -183,8 +183,8 @@ static const struct known_header *find_known(const struct stomp_frame *f,
 
 /* ---- escapes ----------------------------------------------------------------------- */
 
-/* What stands for a byte that a header cannot hold; NULL: it stands for itself. In 1.0
- * nothing can be escaped, and in no version a NUL. */
+/* The escape of a byte that a header cannot hold; NULL: the byte stands for itself.
+ * In 1.0 no byte can be escaped, and in no version a NUL. */
 const char *stomp_frame_escape_of(unsigned char c, enum stomp_version version)
 {
 	bool can_escape = version != STOMP_1_0;

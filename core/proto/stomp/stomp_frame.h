@@ -88,11 +88,11 @@ struct stomp_frame {
  * @param scanned  0 for a new frame; notes how far it has looked */
 size_t stomp_frame_find_end(const char *data, size_t len, size_t *scanned);
 bool stomp_frame_is_send(struct slice head);
-/* It says how long the body is. */
+/* Does the head give the length of the body? */
 bool stomp_frame_has_length(struct slice head, enum stomp_version version);
 /* As a header of this version holds it: 1.0 has no escapes. */
 void stomp_frame_escape(struct buf *out, struct slice value, enum stomp_version version);
-/* What stands for a byte in a header; NULL: it stands for itself. */
+/* The escape of a byte in a header; NULL: the byte stands for itself. */
 const char *stomp_frame_escape_of(unsigned char c, enum stomp_version version);
 /* Take a head apart, in place. The verb is set if it can be read, even with an error. */
 TIDE_MUST_USE int stomp_frame_parse(struct stomp_frame *f, char *head, size_t len,
@@ -107,13 +107,13 @@ static inline struct slice stomp_frame_header(const struct stomp_frame *f,
 /* Likewise of one that the broker does not know for this command. */
 struct slice stomp_frame_other(const struct stomp_frame *f, const char *name);
 
-/* What RabbitMQ says for the error of the frame: its word, a literal, and its sentence,
- * byte for byte; NULL: ours is as good. What was said first stays. Gives f->rc. */
+/* Give RabbitMQ's words for the error of the frame: its word, a literal, and its
+ * sentence, byte for byte; NULL: ours is as good. The first words stay. Gives f->rc. */
 int stomp_frame_explain(struct stomp_frame *f, const char *word, const char *sentence,
 			...) TIDE_PRINTF(3, 4);
 
-/* What follows reads values. The first that is wrong is in f->rc and f->err from then on.
- * The last parameter is for a header that was not given. */
+/* Readers of values follow. The first that is wrong is in f->rc and f->err from then
+ * on. The last parameter is for a header that was not given. */
 void stomp_frame_refuse(struct stomp_frame *f, enum stomp_header header,
 			const char *expected, ...) TIDE_PRINTF(3, 4);
 /* One that must be given, and not be empty. */

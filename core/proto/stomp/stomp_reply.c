@@ -3,7 +3,7 @@
 #include "base/decimal.h"
 #include "base/id.h"
 
-/* What a MESSAGE takes without names and headers, with room to spare. */
+/* The bytes of a MESSAGE without names and headers, with room to spare. */
 #define MESSAGE_SMALL 512
 /* A payload up to this size is copied with its head, in one piece. */
 #define PAYLOAD_SMALL 1024
@@ -102,7 +102,7 @@ static void append_headers(struct stomp *l, const struct msg *m)
 	}
 }
 
-/* What an ACK names. */
+/* Put the id that an ACK names. */
 static char *put_id(char *at, const struct stomp_channel *ch, const struct delivery *d)
 {
 	struct slice origin = buf_slice(&ch->origin);

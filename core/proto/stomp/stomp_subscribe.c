@@ -252,7 +252,7 @@ static const struct known_option {
 	{ "x-max-priority", NULL, read_max_priority },
 	/* Read with the exchange. */
 	{ "x-dead-letter-routing-key", NULL, NULL },
-	/* They say how RabbitMQ keeps a queue; there is only one way here. */
+	/* RabbitMQ's ways to keep a queue; there is only one way here. */
 	{ "x-queue-mode", NULL, NULL },
 	{ "x-queue-version", NULL, NULL },
 	{ "x-queue-leader-locator", NULL, NULL },
@@ -276,7 +276,7 @@ bool stomp_destination_is_option(struct slice name)
 	return find_known(name) != NULL;
 }
 
-/* What RabbitMQ does not know as one of a queue. */
+/* Read an option that RabbitMQ does not know as one of a queue. */
 static int read_other(struct stomp_options *o, struct stomp_frame *f,
 		      const struct msg_header *h)
 {
@@ -410,7 +410,7 @@ static int open_channel(struct stomp *l, struct stomp_frame *f, struct slice id,
 	return f->rc;
 }
 
-/* What LIST consumers shows. */
+/* The sid that LIST consumers shows. */
 static struct slice sid_of(const struct stomp_channel *ch, char number[DECIMAL_MAX])
 {
 	if (slice_is_name(ch->id) && !slice_is(ch->id, "-"))
