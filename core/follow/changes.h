@@ -10,7 +10,7 @@
 
 struct changes {
 	struct json *out; /* inside an array; NULL: they are counted only */
-	/* What the values are called: "from" and "to", or else. */
+	/* The names of the values: "from" and "to", or else. */
 	const char *one, *other;
 	unsigned copy; /* 0: the message; n: its n-th copy, told as `copy` */
 	unsigned count;
@@ -18,7 +18,7 @@ struct changes {
 
 /* Add those between two messages. */
 void changes_add(struct changes *c, const struct msg *one, const struct msg *other);
-/* Those in headers alone. */
+/* Add the changes in headers alone. */
 void changes_add_headers(struct changes *c, const struct msg *one,
 			 const struct msg *other);
 /* A difference in a number; none when they are equal. */

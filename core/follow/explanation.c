@@ -284,7 +284,7 @@ static void add_scripts(struct json *j, const struct dry_run *run)
 	json_array_end(j);
 }
 
-/* What no filter let through has no route. */
+/* A message that no filter let through has no route. */
 static void add_address(struct json *j, const struct msg *m)
 {
 	json_member_string(j, "exchange", msg_exchange_word(m));

@@ -45,7 +45,10 @@ const struct recent_record *recent_get(const struct recent *r, size_t i);
 struct recent_record *recent_copy(const struct recent *r, size_t *count);
 void recent_free(struct recent_record *copy_take, size_t count);
 
-/* What a message carries is shown in its own vhost alone. @param viewer  NULL: nobody */
+/* Is the content of a message shown to the viewer? It is in the message's own vhost
+ * alone.
+ *
+ * @param viewer  NULL: nobody */
 bool recent_is_shown(const struct vhost *v, const struct vhost *viewer);
 /* Members of an object: what was published. */
 void recent_write_publish(const struct vhost *v, const struct msg *m, size_t size,

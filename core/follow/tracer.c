@@ -229,7 +229,7 @@ static void begin_publish(struct tracer *t, struct step *step)
 		return;
 	t->began_ns = uv_hrtime();
 	t->explanation = explanation_create();
-	/* That of a live publish, but for being watched. */
+	/* The context of a live publish, but for being watched. */
 	if (!step->context) {
 		t->context = (struct decision_context){ 0 };
 		step->context = &t->context;

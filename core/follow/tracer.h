@@ -27,7 +27,7 @@ struct trace_spec {
 	bool has_payload;
 };
 
-/* Who is told. */
+/* The reader of a trace. */
 struct trace_reader {
 	struct vhost *const *vhost; /* publishes there are picked; it may change */
 	void (*on_event)(void *ctx, const char *text);

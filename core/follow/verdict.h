@@ -52,7 +52,9 @@ static inline struct verdict_target *verdict_add(struct verdict *v, uint64_t que
 	return t;
 }
 
-/* That of a decision. @param status  if it is not TIDE_OK, the decision is not read */
+/* Set the verdict of a decision.
+ *
+ * @param status  if it is not TIDE_OK, the decision is not read */
 void verdict_set(struct verdict *v, const struct decision *d, int status);
 
 /* In what they differ, as a set. */

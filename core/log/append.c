@@ -13,11 +13,10 @@
 #define SPARE_WAITERS_MAX 65536
 #define SPARE_SEEN_MAX ((size_t)64 << 10)
 
-/* What has gathered for a partition and is written at once: record batches of
- * one day, and who waits for them.
- *
- * A partition opens one with its first message and fills it; it flies, and lands or is
- * refused. Their memory is used again: env->spare. */
+/* The record batches of one day that have gathered for a partition and are written at
+ * once, and the waiters for them. A partition opens one with its first message and
+ * fills it; it flies, and lands or is refused. Their memory is used again:
+ * env->spare. */
 struct append {
 	STAILQ_ENTRY(append) link; /* of the partition, or of env->spare */
 	uint32_t day;
@@ -228,7 +227,8 @@ uint64_t tail_find(const struct tail *t, uint64_t offset)
 
 /* ---- gathering */
 
-/* It is, or is not, in the list of those that have something to send. */
+/* Put the partition into the list of those that have something to send, or take it
+ * out. */
 static void set_dirty(struct partition *p, bool is_dirty)
 {
 	struct partition_list *list = p->keys ? &p->env->dirty : &p->env->unkept;
@@ -476,7 +476,7 @@ static void land_first(struct partition *p)
 	land(p, a);
 }
 
-/* It has refused it: it fails, and all behind it. */
+/* Redis has refused the first append: it fails, and all behind it. */
 static void refuse_first(struct partition *p, int status, const char *text,
 			 bool is_unsure)
 {
@@ -510,7 +510,7 @@ static void on_append(void *ctx, int status, const char *text, bool is_unsure)
 
 /* ---- sending */
 
-/* What is told to Redis of an append. `before` is the one that is sent with it, in front
+/* Form the request of an append. `before` is the one that is sent with it, in front
  * of it; or NULL. */
 static struct store_log_append form_append(const struct partition *p,
 					   const struct append *a,
@@ -597,7 +597,7 @@ static void flush_unkept(struct partition *p)
 	partition_unref(p);
 }
 
-/* Who is told may append, and ask for more: that waits for the next turn. */
+/* A callback may append, and ask for more: that waits for the next turn. */
 static void flush_all_unkept(struct partition_env *env)
 {
 	struct partition *p;
@@ -689,7 +689,7 @@ size_t joint_send(struct joint *j, struct store_transaction *t)
 	return bytes;
 }
 
-/* Its appends, wherever they are, and all behind them. */
+/* Fail the appends of a joint, wherever they are, and all behind them. */
 static void fail_joint(struct joint *j, int status, const char *text)
 {
 	struct partition *p = j->partition;

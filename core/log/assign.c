@@ -8,7 +8,7 @@ static void share_out(unsigned *rooms, unsigned partitions, unsigned members)
 {
 	unsigned each = partitions / members, rest = partitions % members;
 
-	/* What it has is not yet what it may have. */
+	/* A member may get more partitions than it has now. */
 	for (unsigned m = 0; m < members; m++) {
 		if (rooms[m] > each && rest > 0) {
 			rooms[m] = each + 1;

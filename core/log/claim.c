@@ -154,7 +154,7 @@ static void add_settled(struct claim *c, uint64_t first, uint64_t count)
 	add(c, &(struct run){ .first = first, .count = count, .state = RUN_SETTLED });
 }
 
-/* What begins at `at` is a run of its own, and is given. */
+/* Split off a run that begins at `at` and is given. */
 static struct run *split(struct claim *c, struct run *r, uint64_t at)
 {
 	struct run rest = *r;
@@ -194,8 +194,8 @@ static void settle_front(struct claim *c, struct run *r, uint64_t count)
 	struct run *before = RB_PREV(run_tree, &c->runs, r);
 	uint64_t first = r->first;
 
-	/* It stays where it is in the trees: nothing is between the old first offset and
-	 * the new one. */
+	/* The run stays where it is in the trees: no run is between the old first
+	 * offset and the new one. */
 	*(r->state == RUN_HELD ? &c->held : &c->returned) -= count;
 	r->first += count;
 	r->first_tag += count;
@@ -232,7 +232,7 @@ static void settle_all(struct claim *c, struct run *r)
 	}
 }
 
-/* What lies between `reached` and the offset is settled. */
+/* Settle the offsets between `reached` and the end. */
 static void settle_new(struct claim *c, uint64_t end)
 {
 	struct run *last = RB_MAX(run_tree, &c->runs);

@@ -41,7 +41,8 @@ struct run {
 	uint32_t lease_ms;   /* RUN_HELD: how long the lease of each message is */
 	uint32_t deliveries; /* before this one; of each of its messages */
 	uint32_t failures;
-	/* That has its messages; NULL: it must be read again. The run has a reference. */
+	/* The batch with its messages; NULL: it must be read again. The run has a
+	 * reference. */
 	struct record_batch *batch;
 	struct slice reason; /* what a consumer said of its messages; the run owns it */
 	struct heap_node timer; /* in claim.timers when due_ms is not 0 */
@@ -83,7 +84,7 @@ void claim_deinit(struct claim *c);
 /* Everything is forgotten: it goes on from `offset`. As claim_deinit. */
 void claim_reset(struct claim *c, uint64_t offset);
 
-/* What a delivery is. */
+/* One delivery. */
 struct claim_delivery {
 	uint64_t offset;
 	uint64_t tag;
@@ -138,9 +139,9 @@ void claim_settle_returned(struct claim *c, struct run *returned, uint64_t offse
 /* A returned run needs no second delivery: all its messages were given up, and are
  * settled. */
 void claim_give_up(struct claim *c, struct run *returned);
-/* Nothing below the offset is kept any more: what has returned there is settled,
- * `reached` is at least it, and so is `committed` unless somebody holds something there.
- * Gives how many offsets were never given out. */
+/* Offsets below `start` are no longer kept: what has returned there is settled,
+ * `reached` is at least `start`, and so is `committed` unless something is held
+ * there. Gives how many offsets were never given out. */
 uint64_t claim_skip(struct claim *c, uint64_t start);
 
 /* The time of a returned run has come: it is to be given out at once. */

@@ -127,7 +127,7 @@ static void send_replacement(struct partition *p, struct store_log_replace *repl
 	store_log_replace(p->env->store, p->keys, replace, on_done, ctx);
 }
 
-/* Whether a record stays, with a pass of a compaction. */
+/* Does a record stay, with a pass of a compaction? */
 typedef bool (*keeps_fn)(const struct compact_pass *pass, const struct record *record);
 
 /* Add the records of a batch that stay; with `keeps` NULL all of them do. Gives how many
@@ -161,7 +161,7 @@ static uint64_t copy_records(struct record_writer *w, const struct record_batch 
 /* A batch that is appended with so many bytes is large: what Redis takes besides is 2%.
  */
 #define MERGE_SMALL_BYTES 8192
-/* What has become so large stays as it is. */
+/* A batch that has become so large stays as it is. */
 #define MERGE_DONE_BYTES (RECORD_BATCH_BYTES / 2)
 /* Merges that are begun in a turn, and that are under way: each has up to 64 KiB. */
 #define MERGE_TURN_MAX 8
@@ -223,7 +223,7 @@ static void add_piece(struct merge *m, const struct record_batch *b)
 	m->end = b->end;
 }
 
-/* What is left of the day before waits for its merge; of a day before that, it stays. */
+/* The rest of the day before waits for its merge; of a day before that, it stays. */
 static void begin_day(struct merge *m, uint32_t day)
 {
 	if (m->past > 0)
@@ -312,7 +312,7 @@ static void look_for_more(struct merge *m)
 		set_wanted(m, find_run(m, &run));
 }
 
-/* What has flown is still there: the first of its pieces; m->count: it is not. */
+/* The first piece of the merge that has flown; m->count: it is gone. */
 static uint32_t find_flown(const struct merge *m)
 {
 	uint32_t i = 0;
@@ -346,7 +346,7 @@ static void land_merge(struct merge *m)
 	is_done = m->flying_len >= MERGE_DONE_BYTES || (i == 0 && m->past > 0);
 	if (!is_done)
 		return;
-	/* What lies before it will have no neighbours to be merged with. */
+	/* Pieces before it will have no neighbours to be merged with. */
 	first = i < m->past ? 0 : m->past;
 	drop_pieces(m, first, i + 1 - first);
 }
@@ -543,7 +543,7 @@ int64_t merge_due_ms(const struct partition_env *env)
 	return is_resting(env) ? env->merge_retry_ms : env->now_ms;
 }
 
-/* What one read gets, about, and at worst. */
+/* The bytes of one read, about, and at worst. */
 #define READ_BYTES ((size_t)256 << 10)
 #define READ_WORST_BYTES ((uint64_t)4 << 20)
 /* After a failure. */
@@ -584,7 +584,7 @@ struct compact_pass {
 	struct rewrite rewrite;
 	uint64_t next; /* the offset from which on it goes on */
 	uint64_t bound, bound_position;
-	/* What was read and not yet gone through. */
+	/* Batches that were read and not yet gone through. */
 	struct record_batch **batches;
 	size_t count, done;
 	uint32_t day;
@@ -684,7 +684,7 @@ static void free_pass(struct compact_pass *pass)
 	mem_free(pass);
 }
 
-/* Nothing is read or written any more; what is under way frees it. */
+/* End the reading and writing of a pass; requests under way free it. */
 static void leave_pass(struct compact_pass *pass)
 {
 	pass->partition->env->pass = NULL;
@@ -808,7 +808,7 @@ static void replace_gathered(struct compact_pass *pass)
 	record_batch_unref(b);
 }
 
-/* What has gathered is replaced. Nothing flies before. */
+/* The gathered records are replaced. No append flies before. */
 static void end_rewrite(struct compact_pass *pass)
 {
 	struct rewrite *w = &pass->rewrite;
@@ -901,7 +901,7 @@ static void set_bound(struct compact_pass *pass, const struct record_batch *b)
 	pass->bound_position = b->position;
 }
 
-/* Those that are there, until something must be waited for. */
+/* Go through the batches that are there, until something must be waited for. */
 static void go_through(struct compact_pass *pass)
 {
 	while (pass->done < pass->count && !pass->rewrite.is_flying) {
@@ -920,7 +920,7 @@ static void go_through(struct compact_pass *pass)
 	}
 }
 
-/* It stays, and stays apart; what is in it may be an earlier message of any key. */
+/* Leave a batch as it is, and apart; its records may be earlier messages of any key. */
 static void leave_row(struct compact_pass *pass, uint64_t end)
 {
 	pass->keeps_tombstones = true;
@@ -947,7 +947,7 @@ static bool take_row(struct compact_pass *pass, const struct store_log_batch *ro
 		pass->next = pass->bound;
 		return false;
 	}
-	/* What holds the start may begin before it. */
+	/* The batch with the start may begin before it. */
 	if (pass->is_writing && head.base < pass->next &&
 	    head.base > pass->partition->start) {
 		leave_row(pass, head.end);

@@ -6,18 +6,19 @@
 #include "host/log.h"
 #include "partition_private.h"
 
-/* What one read may be at worst, where batches were small so far. */
+/* The bytes of one read at worst, where batches were small so far. */
 #define READ_WORST_BYTES ((uint64_t)8 << 20)
 /* A read that fails is tried five times a second, by any number of cursors. */
 #define FAILED_LOG_MS 60000
 /* All cursors together; above it they read as little as they can. */
 #define READING_BYTES_MAX ((size_t)32 << 20)
 
-/* What was read lies in `ahead`, in order. Between `offset` and `read_offset` Redis has
- * no more than that. */
+/* The batches that were read lie in `ahead`, in order. Between `offset` and
+ * `read_offset` Redis has no more than that. */
 struct cursor {
 	struct partition *partition;
-	/* What was asked for, and where it is: nothing is kept in between. */
+	/* The offset that was asked for, and where it is: no record is kept in
+	 * between. */
 	uint64_t asked, offset;
 	struct record_batch *batch; /* that the reader is in; or NULL */
 	uint64_t tail_number;       /* of the batch that comes then, in the tail */
@@ -60,7 +61,7 @@ struct cursor *cursor_create_for(struct partition *p, uint64_t offset,
 	return c;
 }
 
-/* Who is told may destroy it. */
+/* The callback may destroy the cursor. */
 static void tell(struct cursor *c)
 {
 	struct partition *p = c->partition;
@@ -155,7 +156,7 @@ static uint64_t tail_begin(const struct partition *p)
 	return first ? first->base : p->readable;
 }
 
-/* Nothing more is in the day that was read. */
+/* The day that was read has no more batches. */
 static void end_day(struct cursor *c)
 {
 	const struct partition *p = c->partition;
@@ -204,8 +205,8 @@ static uint64_t row_sum(const struct store_log_batch *row)
 	return bytes_hash_wide(row->bytes.data, head) ^ row->bytes.len;
 }
 
-/* It has nothing that comes after what was read. Batches that were merged since then have
- * the offset of their first one. */
+/* Does the row end before what was read? Batches that were merged since then have the
+ * offset of their first one. */
 static bool is_known(const struct cursor *c, const struct store_log_batch *row)
 {
 	struct record_batch head;
@@ -217,8 +218,9 @@ static bool is_known(const struct cursor *c, const struct store_log_batch *row)
 	return !record_peek(row->bytes, &head) || head.end <= c->read_offset;
 }
 
-/* What is not confirmed may yet be replaced: it is left out, as is what the tail has. The
- * first row may lie before what was asked for, and may be known. */
+/* Take rows. Batches that are not confirmed may yet be replaced: they are left out,
+ * as are those of the tail. The first row may lie before what was asked for, and may
+ * be known. */
 static int take_rows(struct cursor *c, const struct store_log_batch *rows, size_t count)
 {
 	uint64_t end = tail_begin(c->partition);
@@ -410,7 +412,7 @@ static int enter(struct cursor *c)
 	}
 }
 
-/* What it is in is no longer kept, or not as a whole. */
+/* Jump to the next kept record: the batch is no longer kept, or not as a whole. */
 static void jump(struct cursor *c)
 {
 	c->offset = c->partition->start;
@@ -505,7 +507,7 @@ struct log_find {
 	struct partition *partition;
 	partition_found_fn on_found;
 	void *ctx;
-	/* What is looked for: a position, or a time. */
+	/* The aim of the search: a position, or a time. */
 	bool is_position;
 	uint64_t position;
 	int64_t unix_ms;
@@ -580,7 +582,7 @@ static void go_up(struct log_find *f, const struct record_batch *b)
 		f->low = f->high; /* that is it */
 }
 
-/* It does not, or it cannot be read: rather a message again than none. */
+/* The batch does not have it, or cannot be read: rather a message again than none. */
 static void go_down(struct log_find *f, uint64_t base)
 {
 	f->high = base;

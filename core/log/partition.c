@@ -315,7 +315,7 @@ static bool is_named(const struct log_task *t, uint32_t day)
 	return false;
 }
 
-/* They are gone; or they stay, and the next trim names them again. */
+/* The days are gone; or they stay, and the next trim names them again. */
 static void settle_days(struct log_task *t, bool is_done)
 {
 	struct partition *p = t->call.partition;
@@ -359,7 +359,7 @@ static void on_trimmed(void *ctx, int status, const char *text, uint64_t left)
 	}
 }
 
-/* Nothing is left in the last day, and nothing is on its way there. */
+/* Is the last day empty, and no append on its way there? */
 static bool is_emptied(const struct partition *p)
 {
 	return p->start == p->readable && !append_is_flying(p);
@@ -451,7 +451,7 @@ static void recover_tell(struct log_recover *r, int status, const char *text)
 
 static void recover_begin(struct log_recover *r);
 
-/* Those that wait go on, unless the store is being closed. */
+/* Waiters go on, unless the store is being closed. */
 static void recover_end(struct log_recover *r, int status, const char *text)
 {
 	struct partition_env *env = r->partition->env;

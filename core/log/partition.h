@@ -44,8 +44,8 @@ TAILQ_HEAD(compact_list, compact);
  * moves. They do not count in tail_bytes. */
 #define PARTITION_MEMORY_BYTES ((size_t)16 << 20)
 
-/* What all partitions of a broker share. After partition_env_init the owner fills the
- * first four; the others are the floor's own, to be read. */
+/* The environment that all partitions of a broker share. After partition_env_init the
+ * owner fills the first four; the others are the floor's own, to be read. */
 struct partition_env {
 	const struct partition_ops *ops;
 	struct store *store;   /* NULL when nothing is durable */
@@ -125,7 +125,7 @@ int64_t partition_time_at(const struct partition *p, uint64_t offset);
 /* Send what has gathered, unless appends are under way. At the end of each turn. What was
  * appended without keys can be read from now on. */
 void partition_flush(struct partition_env *env);
-/* Nothing is to be sent or under way. */
+/* Has no partition anything to send or under way? */
 bool partition_is_idle(const struct partition_env *env);
 /* When partition_flush wants to be called; 0: at the end of the next turn, if at all. */
 int64_t partition_due_ms(const struct partition_env *env);
@@ -133,8 +133,8 @@ int64_t partition_due_ms(const struct partition_env *env);
  */
 void partition_shrink(struct partition_env *env);
 
-/* What a group has committed, written behind by its owner. Nothing is kept without keys.
- */
+/* Store what a group has committed, written behind by its owner. Without keys it is
+ * not kept. */
 void partition_commit(struct partition *p, const struct store_log_commit *commit,
 		      store_done_fn on_done, void *ctx);
 
@@ -182,10 +182,10 @@ STAILQ_HEAD(joint_list, joint);
 struct joint *joint_create(struct partition *p);
 /* A reference to the message may be taken. */
 void joint_append(struct joint *j, struct msg *m);
-/* That was all. */
+/* Seal a joint: all its appends are added. */
 void joint_seal(struct joint *j);
 
-/* Nothing before it is left: it may be sent. */
+/* May the joint be sent: has all before it ended? */
 bool joint_is_ready(const struct joint *j);
 /* Why it has failed; TIDE_OK: it has not, or its topic is gone. */
 int joint_status(const struct joint *j);

@@ -59,8 +59,8 @@ uint64_t tail_find(const struct tail *t, uint64_t offset);
 /* After something failed, before it is tried again. */
 #define PARTITION_RETRY_MS 200
 
-/* What is known of a day. Its batches have offsets from `base` to that of the next day.
- */
+/* The knowledge of a day. Its batches have offsets from `base` to that of the next
+ * day. */
 struct partition_day {
 	uint32_t day;  /* yyyymmdd */
 	bool is_going; /* a trim that is under way removes it */
@@ -102,7 +102,7 @@ static inline struct partition *partition_ref(struct partition *p)
 	return p;
 }
 void partition_unref(struct partition *p);
-/* What has been appended and does not fly fails: its offsets are given out again. */
+/* Fail the appends that do not fly: their offsets are given out again. */
 void partition_fail(struct partition *p, int status, const char *text);
 void partition_add_day(struct partition *p, const struct partition_day *day);
 /* The last one that no trim removes, or NULL. */

@@ -320,7 +320,7 @@ static inline const char *take_numbers(const struct record_reader *r,
 	return NULL;
 }
 
-/* What is wrong, or NULL. There is a record left. */
+/* The fault of the front, or NULL. There is a record left. */
 static inline const char *read_front(const struct record_reader *r,
 				     struct record_front *f)
 {
@@ -494,7 +494,8 @@ static bool has_checksum(struct slice bytes)
 	return le64toh(sum) == checksum(bytes.data, bytes.len);
 }
 
-/* What is wrong, or NULL: then all of `b` but refs, last_ms and the bytes is there. */
+/* The fault of the head, or NULL: then all of `b` but refs, last_ms and the bytes is
+ * there. */
 static const char *read_head(struct slice bytes, struct record_batch *b)
 {
 	const char *at = bytes.data + SUMMED_AT, *end = bytes.data + bytes.len;

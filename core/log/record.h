@@ -111,7 +111,7 @@ size_t record_bytes_with(const struct record_writer *w, const struct msg *m);
  * `end`, which is w->next or more. The writer is empty. */
 struct record_batch *record_finish(struct record_writer *w, uint64_t end);
 
-/* What the head of damaged bytes says: base, end, count, position, first_ms. The checksum
+/* Read the head of damaged bytes: base, end, count, position, first_ms. The checksum
  * is not looked at. False: not even the head is whole. */
 bool record_peek(struct slice bytes, struct record_batch *head);
 /* A batch out of Redis: the bytes are copied, and checked. Nothing about them is trusted:
@@ -143,7 +143,7 @@ struct record_reader {
 void record_read(struct record_reader *r, const struct record_batch *batch);
 /* The next record; false: that was the last. The view is good until the next call. */
 bool record_next(struct record_reader *r, struct record *out);
-/* Its message has the text of a NACK from now on, with these headers. */
+/* The message has the text of a NACK from now on, with these headers. */
 void record_add_reason(struct record *r, struct slice text,
 		       struct msg_header headers[MSG_HEADERS_ALL]);
 /* Leave out those below the offset, without making views of them. */

@@ -82,7 +82,7 @@ static int find_dir(const struct broker_config *config, struct slice dir,
 	if (len >= PATH_MAX)
 		return error_set(err, TIDE_ENOTFOUND, "the path is too long");
 	if (!realpath(path, out)) {
-		/* What there is elsewhere is not told. */
+		/* A place outside is refused without a word about what is there. */
 		if (!machine_is_within(path, within) || strstr(path, "/.."))
 			return refuse_place(path, within, err);
 		return error_set(err, TIDE_ENOTFOUND,
@@ -205,7 +205,7 @@ struct stepping {
 	unsigned left;
 };
 
-/* Nothing fails while the engine has no scripts yet. */
+/* An engine without scripts cannot fail here. */
 static bool attach(void *ctx, struct definition *d)
 {
 	struct stepping *s = ctx;
@@ -218,8 +218,8 @@ static bool attach(void *ctx, struct definition *d)
 	return true;
 }
 
-/* What there is, then the scripts: the build of the first generation makes the uses
- * and the bindings in it, and follows what changes. */
+/* Attach the definitions, then the scripts: the build of the first generation makes
+ * the uses and the bindings in it, and follows what changes. */
 static void on_turn(uv_idle_t *handle)
 {
 	struct candidate *c = handle->data;
@@ -232,7 +232,7 @@ static void on_turn(uv_idle_t *handle)
 		     &(struct reload_asker){ "", on_engine, c });
 }
 
-/* What has been tried in another process is attached and loaded here. */
+/* Rules that were tried in another process are attached and loaded here. */
 static void on_tried(void *ctx, const struct trial_result *result)
 {
 	struct candidate *c = ctx;

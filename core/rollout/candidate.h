@@ -15,7 +15,8 @@
 #include "rules/engine/rules_dir.h"
 #include "follow/verdict.h"
 
-/* It is loaded, or TIDE_ERULE: why a reload of this directory would be refused. */
+/* The candidate is loaded, or TIDE_ERULE: why a reload of this directory would be
+ * refused. */
 typedef void candidate_loaded_fn(void *ctx, const struct error *result);
 
 struct candidate_spec {
@@ -59,7 +60,7 @@ void candidate_destroy(struct candidate *c);
 TIDE_MUST_USE int candidate_decide(struct candidate *c, struct decide_spec *spec,
 				   const struct decision *active, struct decision *d,
 				   struct error *err);
-/* Its verdict, which says what of it compares with that of the active rules. */
+/* The candidate's verdict, with the parts that compare with that of the active rules. */
 void candidate_judge(struct candidate *c, const struct decision *d, int status,
 		     struct verdict *out);
 

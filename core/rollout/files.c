@@ -376,7 +376,7 @@ static bool prepare_file(const char *dir, const char *name)
 	return false;
 }
 
-/* What stands in the way is found before anything has changed. */
+/* Obstacles are found before anything has changed. */
 static bool prepare(const char *dir, const struct bundle *files, const char **at)
 {
 	for (size_t i = 0; i < files->count; i++) {

@@ -22,8 +22,8 @@
 
 #define FILES_FOLDER ".push" /* no script and no module lies there */
 
-/* Whether there is a *_spec.lua in the directory or below it, or it is too large to be
- * sure that there is none. */
+/* Has the directory, or one below it, a *_spec.lua, or is it too large to be sure
+ * that there is none? */
 bool files_has_specs(const char *dir);
 
 /* A directory that is made for files. A process that is killed leaves it without its

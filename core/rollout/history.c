@@ -130,7 +130,7 @@ static void forget_files(struct history *h, uint64_t hash)
 		store_document_remove(store_of(h), name, on_written, NULL);
 }
 
-/* Which is the last, and which are kept, in one command. */
+/* Store which generation is the last, and which are kept, in one command. */
 static void store_last(struct history *h)
 {
 	struct buf last = { 0 }, kept = { 0 }, passed = { 0 }, died_of = { 0 };
@@ -253,8 +253,8 @@ static void drop_kept(struct history *h, size_t i)
 	memmove(&h->kept[i], &h->kept[i + 1], (h->kept_count - i) * sizeof(*h->kept));
 }
 
-/* They come in the order in which they were asked for; the one that is read is
- * the first of those that have no files yet. */
+/* Answers come in the order of the questions; the one that is read is the first of
+ * those that have no files yet. */
 static void on_files(void *ctx, int status, const char *text,
 		     const struct store_field *fields, size_t count)
 {
@@ -324,7 +324,8 @@ static void on_last(void *ctx, int status, const char *text,
 			log_warn("rules: tide:" DOC_LAST
 				 " in Redis does not name a generation");
 	}
-	/* What was active before that is no worse for it: anything may have ended it. */
+	/* Rules that were active before are no worse for it: anything may have ended
+	 * the broker. */
 	if (loading != 0 && loading != h->last)
 		h->died_of = loading;
 	mark_passed(h, passed);
@@ -385,7 +386,7 @@ static void note(struct history *h, enum engine_origin origin,
 	struct buf text = { 0 };
 	struct json j = { .out = &text };
 
-	/* Nobody asks for files to change. */
+	/* A change of files has no author. */
 	if (!by[0] && origin == ENGINE_FILES)
 		by = "files changed";
 	json_object_begin(&j);

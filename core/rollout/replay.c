@@ -82,8 +82,8 @@ static void replay_one(struct replay *p, const struct recent_record *item)
 				    .vhost = item->vhost,
 				    .msg = item->msg,
 				    .now_ms = item->msg->ts_unix_ms };
-	/* What is too large is so for the store, by any rules. What its user may do is
-	 * no longer known. */
+	/* A publish that is too large is so for the store, by any rules. The
+	 * permissions of its user are no longer known. */
 	bool is_of_rules = item->verdict.status != TIDE_ETOOLARGE &&
 			   item->verdict.status != TIDE_EDENIED;
 	int64_t start = shadow_clock_ns();
@@ -96,7 +96,7 @@ static void replay_one(struct replay *p, const struct recent_record *item)
 	candidate_judge(p->candidate, &d,
 			candidate_decide(p->candidate, &spec, NULL, &d, &err), &after);
 	difference = verdict_compare(&item->verdict, &after);
-	/* What the circuit decided then is not of the rules; they remember the publish
+	/* A decision of the circuit is not of the rules; they remember the publish
 	 * all the same. */
 	if (item->error && engine_is_not_called(item->error))
 		p->not_called++;

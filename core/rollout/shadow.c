@@ -48,7 +48,7 @@ struct comparison {
 	struct sample samples[SHADOW_SAMPLES]; /* a ring: the last that differ */
 };
 
-/* What one of the two said: the part of its kind. */
+/* The answer of one of the two: the part of its kind. */
 struct answer {
 	struct error failure; /* code 0: none */
 	struct retry_decision retry;
@@ -82,7 +82,7 @@ struct shadow {
 	struct decision_context taken; /* of the publish or question that is taken */
 	bool is_question_asked;
 	struct answer answer; /* of the candidate rules, until the others have answered */
-	/* What there is, about which both are asked in a dry run. */
+	/* The definitions about which both are asked in a dry run. */
 	struct walk walk;
 	struct policy_watch watch;
 	struct decision_context dry;
@@ -94,7 +94,7 @@ static void note_failure(struct answer *a, int rc, const struct error *err)
 		a->failure = *err;
 }
 
-/* Who refuses or delays. */
+/* Write the script that refuses or delays. */
 static void write_source(const char *file, int line, const char *reason, struct json *out)
 {
 	json_member_text(out, "file", file);
@@ -396,7 +396,7 @@ static void write_connect(const struct answer *mine, const struct answer *other,
 struct hook_kind {
 	void (*ask)(const struct ruleset *rules, const struct step *h,
 		    struct decision_context *context, struct answer *out);
-	/* What the active rules have answered, unless they have failed. */
+	/* Take the answer of the active rules, unless they have failed. */
 	void (*take)(const struct step *h, struct answer *out);
 	void (*write_facts)(const struct step *h, struct json *out);
 	/* Members of an object: they differ if these do. `is_whole`: and who says so, and
@@ -696,8 +696,8 @@ static bool take(struct shadow *s)
 	return true;
 }
 
-/* What filters of either wrote into the message and its copies, in the order of their
- * making; members of an array, with `out` NULL only counted. */
+/* Compare the writes of both sides' filters into the message and its copies, in the
+ * order of their making; members of an array, with `out` NULL only counted. */
 static unsigned compare_written(const struct decision *live,
 				const struct decision *shadow, struct json *out)
 {

@@ -25,8 +25,8 @@ struct shadow_spec {
 	const char *by; /* who asks; copied */
 };
 
-/* It decides from now on, or why it does not: TIDE_ERULE; TIDE_ENOTFOUND when it was
- * dropped before; TIDE_ESHUTDOWN. */
+/* The shadow decides from now on, or why it does not: TIDE_ERULE; TIDE_ENOTFOUND when
+ * it was dropped before; TIDE_ESHUTDOWN. */
 typedef void shadow_started_fn(void *ctx, const struct error *result);
 
 /* Load a directory, in steps, and let it decide on a share. TIDE_EEXISTS when there is
@@ -37,7 +37,7 @@ TIDE_MUST_USE int shadow_start(struct rollout *r, const struct shadow_spec *spec
 /* Harmless when there is none. */
 void shadow_drop(struct rollout *r);
 
-/* That of its spec; 0: nobody, or there is none. */
+/* The owner in its spec; 0: there is none. */
 uint64_t shadow_owner(const struct rollout *r);
 
 /* The files of the shadow; NULL when there is none, or it is not loaded. */

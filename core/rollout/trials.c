@@ -37,12 +37,13 @@ struct trial {
 	struct trials *trials;  /* NULL: they are gone */
 	trial_done_fn *on_done; /* NULL: nobody wants to know */
 	void *ctx;
-	/* What to try. The thread only reads the bundles: they are not counted there. */
+	/* The files to try. The thread only reads the bundles: they are not counted
+	 * there. */
 	char *dir, *within;
 	struct bundle *files, *known, *framework;
 	bool is_install;
 	struct broker_config config; /* texts are the broker's */
-	/* What the child says. */
+	/* The answer of the child. */
 	struct seen_file *seen;
 	size_t seen_count;
 	bool is_done;
@@ -53,7 +54,7 @@ struct trial {
 
 STAILQ_HEAD(trial_list, trial);
 
-/* Who wants to know whether specs pass. */
+/* The asker whether specs pass. */
 struct ask {
 	STAILQ_ENTRY(ask) link;
 	struct bundle *files; /* a reference */
@@ -258,7 +259,8 @@ static int run_child(struct trial *t, const char *dir)
 	return t->result.error.code;
 }
 
-/* What the child has loaded, as it was then; NULL: it has changed meanwhile. */
+/* The files that the child has loaded, as they were then; NULL: they have changed
+ * meanwhile. */
 static struct bundle *read_seen(const struct trial *t)
 {
 	struct bundle *files = bundle_create();
@@ -448,8 +450,8 @@ static void answer_asks(struct asks *asks, struct bundle *files,
 
 /* From here to work_test: on the thread. */
 
-/* What a person needs first: the first failure as one line (where it is,
- * the test's name, what was expected and what came), or how the output ends. */
+/* The line that a person needs first: the first failure (where it is, the test's
+ * name, what was expected and what came), or how the output ends. */
 static void describe_failure(struct spec_run *r, bool is_late)
 {
 	struct error *err = &r->result;
@@ -485,7 +487,7 @@ static void describe_failure(struct spec_run *r, bool is_late)
 	buf_deinit(&text);
 }
 
-/* Nobody knows the directory that was made: paths are said to be in the rules'. */
+/* The directory that was made is private: paths are said to be in the rules'. */
 static void on_spec_line(void *ctx, struct slice line)
 {
 	struct spec_run *r = ctx;
@@ -589,7 +591,7 @@ static void on_tested(struct runner *j)
 	mem_free(r);
 }
 
-/* Those that ask about the directory have one run together, for what came last. */
+/* Take the askers about the directory: they have one run together, for what came last. */
 static void take_asks(struct spec_lane *l)
 {
 	struct ask *a;

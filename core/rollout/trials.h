@@ -38,8 +38,9 @@ struct trial_question {
 
 struct trial_result {
 	struct error error; /* code TIDE_OK: the rules may be loaded */
-	/* What to load, or what was refused; NULL: nothing was read. Without a program in
-	 * the configuration nothing is: then the directory is loaded as it is. */
+	/* The files to load, or those that were refused; NULL: none were read. So it
+	 * is without a program in the configuration: then the directory is loaded as
+	 * it is. */
 	struct bundle *files;
 	bool is_known; /* nothing has changed: nothing was tried */
 	/* Files that nothing loads, as one line; "" for none. */

@@ -266,7 +266,7 @@ static void fetch_on_record(struct consumer *c, const struct record_delivery *r)
 	f->getter.count++;
 }
 
-/* Who reads without a group sees it by the offsets. */
+/* A reader without a group sees the gap by the offsets. */
 static void fetch_on_skipped(struct consumer *c, unsigned partition, uint64_t from,
 			     uint64_t to)
 {
@@ -425,7 +425,7 @@ void channel_init(struct channel *ch, struct session *s, unsigned number)
 	credit_init(&ch->credit, s->broker, 0);
 }
 
-/* What a commit under way changes is no longer the channel's business. */
+/* A commit under way has taken its messages from the channel. */
 static void release_committing(struct held *h)
 {
 	struct entry *e = held_from(h, 0);
@@ -466,9 +466,9 @@ static void return_runs(struct channel *ch, bool is_punished)
 		group_settle_return(run, run->first_tag, run->count, FATE_RETURNED);
 }
 
-/* Who leaves in order says by that that nothing has failed. Of what a consumer leaves
- * behind whose connection broke, only the message that it was given first can be the one
- * at fault: consumers work in order. */
+/* Return the messages of a channel. A session that leaves in order says by that that
+ * its messages have not failed. Of the messages of a consumer whose connection broke,
+ * only the first one given can be at fault: consumers work in order. */
 void channel_return_held(struct channel *ch)
 {
 	const struct session *s = ch->session;
@@ -476,7 +476,7 @@ void channel_return_held(struct channel *ch)
 	struct held *h = &ch->held;
 	struct entry *last;
 	uint64_t tag;
-	/* What GETs took counts as one consumer's. */
+	/* Messages that GETs took count as one consumer's. */
 	bool is_get_charged = false;
 
 	release_committing(h);

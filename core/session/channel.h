@@ -24,7 +24,8 @@ struct subscription {
 	struct reply *confirm;  /* the OK of its SUB has not left: nothing may come */
 	bool is_told_active;    /* what its client knows: see consumer_ops.on_active */
 	uint32_t told_lease_ms; /* likewise: on_updated */
-	/* It has ended, and is freed when the last message it was given is settled. */
+	/* The subscription has ended, and is freed when the last message it was given
+	 * is settled. */
 	bool is_gone;
 };
 
@@ -41,7 +42,7 @@ struct subscription *subscription_create(struct channel *ch, struct slice sid);
 void subscription_destroy(struct subscription *sub);
 /* The OK of its SUB has left: its messages may come. */
 void subscription_confirmed(struct subscription *sub);
-/* Its client may be told whether it is the active one of its queue, unless it knows. */
+/* Tell the client whether it is the active one of its queue, unless it knows. */
 void subscription_tell_active(struct subscription *sub);
 /* Likewise of a topic: of the partitions that it has. */
 void subscription_tell_assigned(struct subscription *sub);
@@ -72,7 +73,7 @@ static inline struct fetch *fetch_of(const struct getter *g)
 struct fetch *fetch_create(struct channel *ch, unsigned consumer_count, struct reply *r);
 /* Forget it; its reply is the caller's. */
 void fetch_drop(struct fetch *f);
-/* It ends with an error, unless it was given something already. */
+/* The fetch ends with an error, unless it was given something already. */
 void fetch_refuse(struct fetch *f, const struct error *why);
 
 struct channel {
@@ -103,7 +104,7 @@ void channel_end(struct channel *ch);
 /* Likewise, and drops its replies. */
 void channel_deinit(struct channel *ch);
 
-/* It is closed and owes no reply any more: its session forgets it, and it is freed. */
+/* A closed channel that owes no reply any more is forgotten by its session, and freed. */
 void channel_forget(struct channel *ch);
 
 /* The subscription of that name, or NULL. */
@@ -145,6 +146,6 @@ int channel_refuse_tag(const struct channel *ch, uint64_t tag, struct error *err
 /* The entry, which a channel holds, is no longer held: tag and credit come back. */
 void channel_release(struct entry *e);
 
-/* Who holds the message, as a member "holder": connection, channel, sid ("-": a GET took
- * it), tag, and until when. Nothing when nobody does. */
+/* The holder of the message, as a member "holder": connection, channel, sid ("-": a
+ * GET took it), tag, and until when. Without a holder no member is written. */
 void channel_write_holder(const struct entry *e, struct json *out);

@@ -190,7 +190,7 @@ void lapsed_add(struct lapsed *l, const struct lapse *what)
 	const struct topic_group *g = what->claim ? what->claim->group : NULL;
 	struct lapsed_item like = { .queue = what->queue->serial, .id = what->id };
 
-	/* Nothing is kept of what a reader has done. */
+	/* A reader's leases leave no trace. */
 	if (g && !g->name)
 		return;
 	for (uint64_t i = 0; i < what->count && i < LAPSED_MAX; i++) {

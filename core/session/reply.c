@@ -24,7 +24,7 @@ static void reply_free(struct reply *r, struct pool *pool)
 	pool_give(pool, r);
 }
 
-/* What an answer takes until it is in the output. */
+/* The size of an answer until it is in the output. */
 static size_t size_of(const struct reply *r)
 {
 	size_t bytes = buf_len(&r->data);
@@ -35,7 +35,7 @@ static size_t size_of(const struct reply *r)
 	return bytes;
 }
 
-/* It leaves the channel's order. */
+/* Take the reply out of the channel's order. */
 static void uncount(struct session *s, struct reply *r)
 {
 	s->pending--;
@@ -213,7 +213,7 @@ void reply_drop_all(struct channel *ch)
 		if (r->is_done)
 			reply_free(r, &s->service->replies);
 	}
-	/* Those who are told finish some of these, unseen. */
+	/* Callbacks finish some of these, unseen. */
 	drop_asides(ch);
 }
 

@@ -27,8 +27,8 @@ enum reply_kind {
 /* A message handed out. */
 struct delivery {
 	struct msg *msg; /* in the reply to a GET: a reference of its own */
-	/* Its headers for this delivery alone, in a message without a payload; likewise.
-	 * NULL: those of `msg`. */
+	/* The headers of this delivery alone, in a message without a payload;
+	 * likewise. NULL: those of `msg`. */
 	struct msg *head;
 	uint64_t tag; /* 0 = no acknowledgement is wanted */
 	uint32_t attempt;
@@ -99,11 +99,11 @@ struct reply *reply_create(struct channel *ch, bool is_quiet);
  * on_done comes once, perhaps within the command. When the channel goes before, it comes
  * with an error, and the reply completes unseen later. */
 struct reply *reply_create_aside(struct channel *ch, reply_aside_fn *on_done, void *ctx);
-/* Such a reply waits, and wants to know when the peer has ended its side. */
+/* A reply that waits learns when the peer has ended its side. */
 void reply_aside_watch(struct reply *r, void (*on_hurry)(void *ctx));
 /* The channel goes: its replies will not be sent. Those not finished complete unseen. */
 void reply_drop_all(struct channel *ch);
-/* Its answer may be large: a session has few such replies at a time. */
+/* The answer may be large: a session has few such replies at a time. */
 void reply_expect_document(struct reply *r);
 
 void reply_ok(struct reply *r);

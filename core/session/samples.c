@@ -146,7 +146,7 @@ struct samples_row {
 	double values[COLUMNS];
 };
 
-/* What rates are counted from. */
+/* The counters of the last sample, from which rates are made. */
 struct samples_counts {
 	int64_t mono_ms;
 	struct broker_counters broker;

@@ -67,7 +67,7 @@ static void on_timer(uv_timer_t *handle)
 
 static void on_idle(uv_idle_t *handle)
 {
-	/* It keeps the loop from waiting; the turn does the work. */
+	/* An idle handle keeps the loop from waiting; the turn does the work. */
 }
 
 static int64_t next_due_ms(const struct service *s)
@@ -114,7 +114,7 @@ static void enter(struct broker *b, enum turn_part part)
 	turn_time_enter(&b->turn_time, part, 0, uv_hrtime());
 }
 
-/* What scripts took, of which the parts of the turn have their share. */
+/* Describe the time of scripts, of which the parts of the turn have their share. */
 static void describe_scripts(const struct script_recent *recent, struct buf *out)
 {
 	if (recent->sum_ns > 0)
@@ -177,7 +177,7 @@ static void on_prepare(uv_prepare_t *handle)
 
 	service_turn(s);
 	end_turn(s);
-	/* What has been sent by now, the loop reads before on_check. */
+	/* The loop reads before on_check what was sent by now. */
 	s->polled_ms = s->broker->mono_ms;
 }
 

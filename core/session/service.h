@@ -45,7 +45,7 @@ struct transactions {
 
 struct service_hooks {
 	void *ctx;
-	/* It has recovered and may serve; or the start failed. */
+	/* The service has recovered and may serve; or the start failed. */
 	void (*on_started)(void *ctx, const struct error *err);
 	/* Another broker has taken the store over: close. */
 	void (*on_lost)(void *ctx, const struct error *err);
@@ -118,7 +118,7 @@ void service_drain(struct service *s);
 void service_refuse_publishes(struct service *s, bool is_on, const char *who);
 /* An operator wants the rules directory loaded. The outcome is logged. */
 void service_reload_rules(struct service *s);
-/* Nothing waits for the store any more. */
+/* Has the store answered all that was asked of it? */
 bool service_is_idle(const struct service *s);
 /* Close the store and free everything; sessions must be closed before. */
 void service_close(struct service *s, int64_t grace_ms);
@@ -141,7 +141,7 @@ size_t service_body_max(const struct service *s);
  * @param out   NULL: there are no limits; untouched on failure */
 TIDE_MUST_USE int service_address_enter(struct service *s, const char *peer,
 					struct allowance **out, struct error *err);
-/* Its session has ended. Accepts NULL. */
+/* The session of the address has ended. Accepts NULL. */
 void service_address_leave(struct service *s, struct allowance *a);
 
 /* Publishers and schedules wait while memory or the store is full. */
@@ -151,7 +151,7 @@ void service_address_leave(struct service *s, struct allowance *a);
 size_t service_pressure_memory(const struct service *s);
 /* Stop or resume publishers as memory and the store demand. */
 void service_pressure_check(struct service *s);
-/* Whether schedules are held has perhaps changed. */
+/* Call when the reason to hold schedules may have changed. */
 void service_pressure_hold(struct service *s);
 
 /* Whether the broker may be given work, and what somebody should look

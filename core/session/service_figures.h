@@ -6,7 +6,7 @@
 #include "host/machine.h"
 #include "service.h"
 
-/* What the rows read: all of one moment. */
+/* The moment that the rows read. */
 struct service_moment {
 	const struct service *service;
 	struct store_stats store;

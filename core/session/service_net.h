@@ -26,8 +26,8 @@ struct net_protocol {
 /* Connections count there themselves. */
 struct net_figures *service_net_figures(struct service *s);
 
-/* What clients had sent by then has been read: silence is judged by this. Monotonic, in
- * milliseconds, as uv_now. */
+/* The time up to which everything that clients sent has been read: silence is judged
+ * by this. Monotonic, in milliseconds, as uv_now. */
 int64_t service_net_heard_ms(const struct service *s);
 
 /* A session of that protocol begins, or ends. `name` lives for ever. */

@@ -54,7 +54,8 @@ static void on_reload(void *ctx, const struct error *result)
 		tell_forgotten(s);
 		declare_policies_renew(b);
 		unusable_retry_all(b);
-		/* What scripts of deliver/ have refused is asked about again. */
+		/* Messages that scripts of deliver/ have refused are asked about
+		 * again. */
 		queue_wake_all(b);
 	}
 	scheduler_update(s->scheduler);
@@ -121,7 +122,7 @@ static void on_explained(void *ctx, int status, const char *text)
 		start_failed(s, TIDE_ESTORE, text ? text : s->start_refusal.text);
 }
 
-/* What Redis said is less than what the store finds out by asking. */
+/* The store learns more by asking than Redis said. */
 static bool step_failed(struct service *s, int status, const char *text)
 {
 	const char *why = text ? text : error_text(status);
@@ -407,7 +408,7 @@ static bool may_have_last_good(const struct broker_config *c, int status)
 	       stat(c->rules_dir, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* What is loaded when it is known whether a broker has died of it. */
+/* Load the rules when it is known whether a broker has died of them. */
 static void on_start_tried(void *ctx, const struct trial_result *result)
 {
 	struct service *s = ctx;
@@ -435,7 +436,7 @@ int service_start(struct service *s, struct error *err)
 	struct store *store;
 	int rc;
 
-	/* Nobody waits for anything yet: it may block. */
+	/* The loop is not running yet: the load may block. */
 	upload_remove_left(&b->config);
 	trials_load_now(s->rollout.trials, &trial, on_start_tried, s);
 	*err = s->rules_refusal;

@@ -56,7 +56,7 @@ void service_users_end_stranger(struct session *s)
 	s->ops->on_kill(s->ctx, "denied from now on everybody has to log in");
 }
 
-/* Who came while nobody had to log in does so no more. */
+/* End the sessions that came while no login was required. */
 static void end_strangers(struct service *s)
 {
 	struct session *session, *next;
@@ -107,7 +107,8 @@ int64_t service_users_due_ms(const struct service *s)
 	return due_ms ? b->now_ms + (due_ms - b->mono_ms) : 0;
 }
 
-/* What a script has allowed holds no longer than this: it may go by the time of day. */
+/* A permission that a script has given holds no longer than this: it may go by the
+ * time of day. */
 #define SCRIPTS_MS 10000
 
 static void begin(struct service *s)

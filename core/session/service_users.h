@@ -10,20 +10,20 @@
 #include "service.h"
 
 void service_users_init(struct service *s);
-/* Nothing is begun any more. on_closed comes when no thread works for it, perhaps within
+/* Begin no new work. on_closed comes when the last thread has ended, perhaps within
  * the call. */
 void service_users_close(struct service *s, void (*on_closed)(void *ctx));
 void service_users_deinit(struct service *s);
 
 /* Somebody can log in: a user is defined, or a script decides. */
 bool service_users_has_any(const struct service *s);
-/* Nobody must log in. */
+/* Is no login required? */
 bool service_users_is_open(const struct service *s);
 /* Whose scripts have `authenticate`; NULL: there are none. */
 struct engine *service_users_scripts(const struct service *s);
 /* Users or rules have changed: it may be open no more. */
 void service_users_check_open(struct service *s);
-/* It came while nobody had to log in, and now everybody has to. */
+/* End the session if it came while no login was required, and now one is. */
 void service_users_end_stranger(struct session *s);
 /* Logins that waited, and rules that have changed. */
 void service_users_turn(struct service *s);

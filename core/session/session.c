@@ -185,7 +185,7 @@ void session_return_held(struct session *s)
 		channel_return_held(ch);
 }
 
-/* It is owed as many answers as it may be. */
+/* Has the session as many unanswered requests as it may? */
 static bool has_its_limit(const struct session *s)
 {
 	return s->pending >= s->broker->config.replies_max ||
@@ -397,7 +397,7 @@ void session_beside_return(struct session *s, const struct delivery *deliveries,
 			give_back(&s->zero, deliveries[count - 1].tag);
 }
 
-/* What a channel holds. */
+/* The messages that a channel holds. */
 
 bool session_held_any(const struct channel *ch)
 {

@@ -40,13 +40,13 @@ struct session_ops {
 	/* Somebody has killed the connection: say why, and close it soon, whatever it
 	 * still owes or is owed. */
 	void (*on_kill)(void *ctx, const char *why);
-	/* What LIST connections shows of the connection: members of an object. */
+	/* Write the members that LIST connections shows of the connection. */
 	void (*describe)(void *ctx, struct json *out);
 	/* Where it comes from, and by what. */
 	void (*facts)(void *ctx, struct session_peer *out);
 };
 
-/* What a session knows of its connection. Texts live as long as that. */
+/* The session's knowledge of its connection. Texts live as long as that. */
 struct session_peer {
 	const char *address;     /* "127.0.0.1:50412", "unix"; NULL: not known */
 	const char *protocol;    /* "line" */
@@ -62,7 +62,7 @@ struct session_peer {
 
 struct session *session_create(struct service *service, const struct session_ops *ops,
 			       void *ctx);
-/* Its messages are returned, its exclusive queues are deleted. */
+/* Return the messages of the session, delete its exclusive queues, and free it. */
 void session_destroy(struct session *s);
 
 /* A session that acts for `s`, as the same user in the same vhost, and may outlive it. It
@@ -72,21 +72,22 @@ struct session *session_beside_create(const struct session *s,
 				      const struct session_ops *ops, void *ctx);
 /* Where `s` comes from. */
 struct session_peer session_beside_peer(const struct session *s);
-/* It is one for `s`: the same user and vhost, and, if scripts ask for it, address. */
+/* Does it serve `s` as well: the same user and vhost, and, if scripts ask for it,
+ * address? */
 bool session_beside_is_same(const struct session *beside, const struct session *s);
-/* What it holds is that of the user of `s`, in the vhost of `s`. */
+/* Are its messages those of the user of `s`, in the vhost of `s`? */
 bool session_beside_may_act(const struct session *beside, const struct session *s);
-/* Its channel 0 holds messages. */
+/* Does its channel 0 hold messages? */
 bool session_beside_is_holding(const struct session *s);
 /* The GET of its channel 0 that `r` answers takes what is there now. */
 void session_beside_end_wait(struct session *s, const struct reply *r);
-/* They were given out by its channel 0, and nobody has seen them: they go back as if they
- * had never been taken. */
+/* Return messages that its channel 0 was given and the client has not seen, as if
+ * they had never been taken. */
 void session_beside_return(struct session *s, const struct delivery *deliveries,
 			   uint64_t count);
 
-/* What its address may have: NULL when there are no limits. It lasts as long as the
- * session. */
+/* The allowance of its address: NULL when there are no limits. It lasts as long as
+ * the session. */
 void session_allowance_set_address(struct session *s, struct allowance *a);
 /* Beyond a rate its publishes are taken, and the session is held until that is made good.
  * For protocols whose errors end the connection: others refuse. */
@@ -103,17 +104,18 @@ void session_set_name(struct session *s, struct slice name);
 /* The peer has ended its side: its waiting GETs take what is there now. Otherwise a
  * peer that is gone would get messages for as long as they wait. */
 void session_end_waits(struct session *s);
-/* It leaves in order: nothing that it holds has failed. */
+/* The client leaves in order: the messages that it holds have not failed. */
 void session_leave(struct session *s);
-/* Its connection breaks: unless it has left, what its consumers were at work on has. */
+/* The connection breaks: unless the client has left, the messages that its consumers
+ * were at work on have failed. */
 void session_break(struct session *s);
-/* Nothing more will come from it, not even an ACK: what it holds is returned. */
+/* The client is silent from now on, without even an ACK: its messages are returned. */
 void session_return_held(struct session *s);
 /* The output has drained. */
 void session_drained(struct session *s);
-/* It must wait: it has its limit of unanswered requests, or of answers that wait for
- * earlier ones, or a request that resumes in the next turn, or publishers are held back.
- * In the middle of a payload: session_receive.c. */
+/* Must the session wait? It has its limit of unanswered requests, or of answers that
+ * wait for earlier ones, or a request that resumes in the next turn, or publishers
+ * are held back. In the middle of a payload: session_receive.c. */
 bool session_is_held(const struct session *s, bool is_receiving);
 
 /* The next request is for a document. False: an answer before it is late, and the session
@@ -129,8 +131,8 @@ void session_answer_leave(struct session *s, size_t left);
 
 /* All its requests are answered. */
 bool session_is_answered(const struct session *s);
-/* Its requests follow: take the time, and begin its slice of the turn. The loop may
- * have waited long for them. */
+/* The requests of the session follow: take the time, and begin its slice of the turn.
+ * The loop may have waited long for them. */
 void session_begin(struct session *s);
 /* Around a request that may take long: what came before is the others'; what has been
  * done since is this one, a literal. */
@@ -139,7 +141,7 @@ void session_name_request(struct session *s, const char *what);
  * @param is_heavy  the request alone may have taken long */
 bool session_is_spent(struct session *s, bool is_heavy);
 
-/* What HELLO tells. */
+/* The answer of HELLO. */
 struct session_facts {
 	struct slice vhost;
 	uint64_t number; /* of the connection */
@@ -155,8 +157,8 @@ TIDE_MUST_USE int session_open(struct session *s, unsigned number, struct channe
 /* How many messages its subscriptions may hold together, before it has one; 0: as many as
  * each may. */
 void session_limit_channel(struct channel *ch, uint32_t prefetch);
-/* Its GETs that wait are answered with nothing, then `r`, the last of its
- * replies. It is freed when that has left: perhaps within the call. */
+/* Close a channel: its GETs that wait are answered with nothing, then `r`, the last
+ * of its replies. It is freed when that has left: perhaps within the call. */
 void session_close_channel(struct channel *ch, struct reply *r);
 
 /* HELLO, or what the protocol has for it. Slices without data: not given. */
@@ -166,9 +168,9 @@ struct session_login {
 	/* Any vhost will do: who may not enter the one that is given enters the first of
 	 * the own ones. */
 	bool is_any_vhost;
-	/* It is decided, and the reply is to be finished. `refusal` is NULL when the
-	 * session is in. It may come within session_login_start, and does not come when
-	 * the session ends before. */
+	/* The login is decided, and the reply is to be finished. `refusal` is NULL
+	 * when the session is in. The call may come within session_login_start, and
+	 * does not come when the session ends before. */
 	void (*on_done)(void *ctx, struct reply *r, const struct error *refusal);
 	void *ctx;
 };
@@ -183,9 +185,9 @@ TIDE_MUST_USE int session_login_check(const struct session *s, struct error *err
 /* The same for a protocol in which nobody has to say who he is: the scripts of connect/
  * are asked about one that has not, once. */
 TIDE_MUST_USE int session_login_admit(struct session *s, struct error *err);
-/* It must, and has not. */
+/* A login is required and has not happened. */
 bool session_is_stranger(const struct session *s);
-/* It is being decided whether it is in. */
+/* A login attempt is under way. */
 bool session_is_logging_in(const struct session *s);
 /* For on_done with a refusal: the user is who it says, but may not come here. */
 bool session_is_shut_out(const struct session *s);
@@ -254,7 +256,7 @@ TIDE_MUST_USE int session_define_bind(struct session *s, const struct bind_spec 
 TIDE_MUST_USE int session_define_unbind(struct session *s, const struct bind_spec *spec,
 					struct reply *r, struct error *err);
 
-/* It changes when exchanges or queues come or go. */
+/* The version changes when exchanges or queues come or go. */
 uint64_t session_route_version(const struct session *s);
 
 struct publish_spec {
@@ -286,21 +288,22 @@ void session_receive_end(struct session *s);
 bool session_receive_is_waited_for(const struct session *s);
 /* Publishers are held back. */
 bool session_publish_is_blocked(const struct session *s);
-/* They are, and this session has not published yet. */
+/* Publishers are held back, and this session has not published yet. */
 bool session_publish_is_next_held(const struct session *s);
-/* It is about to publish for the first time: from now on it is held back, and told
- * so, like those that have. */
+/* The session is about to publish for the first time: from now on it is held back,
+ * and told so, like those that have. */
 void session_publish_begin(struct session *s);
-/* Its protocol refuses publishes while publishers are held back: it is never held for
- * that. */
+/* The protocol refuses publishes while publishers are held back: the session is never
+ * held for that. */
 void session_publish_hold_never(struct session *s);
-/* What a publisher asks for; else the publish fails, and nothing is stored. */
+/* The demand of a publisher; if it is not met, the publish fails, and no message is
+ * stored. */
 struct publish_demand {
 	bool must;         /* a queue takes it */
 	bool has_expected; /* a topic takes it, and each that does has it at this offset
 			    */
 	uint64_t expected;
-	/* It is part of this one; NULL: of the channel's, if that has one. */
+	/* The transaction of the publish; NULL: the channel's, if that has one. */
 	struct session_transaction *transaction;
 };
 void session_publish_take(struct session *s, struct msg *m,
@@ -372,7 +375,7 @@ struct settle_spec {
 	size_t count;
 	struct session_transaction *transaction; /* as in publish_demand */
 };
-/* Its ranges and its reason are copies from now on: mem_free of the ranges frees both. */
+/* Copy its ranges and its reason: mem_free of the ranges frees both. */
 void session_settle_own(struct settle_spec *spec);
 /* The channel holds messages. */
 bool session_held_any(const struct channel *ch);
@@ -563,8 +566,8 @@ struct retry_spec {
 };
 TIDE_MUST_USE int session_rules_simulate(struct session *s, const struct retry_spec *spec,
 					 struct reply *r, struct error *err);
-/* What would be said to somebody who logs in, or wants to do something. Slices without
- * data: not given. Nothing is done, and no password of the table is verified. */
+/* The answer that a login or an access would get, as a dry run. Slices without data:
+ * not given. No password of the table is verified. */
 struct simulate_login {
 	struct slice user, password, vhost, name, address, certificate;
 	unsigned protocol; /* line, stomp, http */
@@ -573,7 +576,7 @@ struct simulate_login {
 TIDE_MUST_USE int session_simulate_login(struct session *s,
 					 const struct simulate_login *what,
 					 struct reply *r, struct error *err);
-/* What the policies would make of a DECLARE. */
+/* The terms that policies would make of a DECLARE. */
 struct simulate_declare {
 	enum define_kind kind;
 	struct slice name, type; /* the type is of an exchange */
@@ -595,7 +598,7 @@ TIDE_MUST_USE int session_simulate_access(struct session *s,
 					  struct reply *r, struct error *err);
 TIDE_MUST_USE int session_rules_log(struct session *s, struct reply *r,
 				    struct error *err);
-/* What requests about rules say. */
+/* The parameters of requests about rules. */
 struct rules_spec {
 	struct slice name; /* of a directory, a script, a generation or a file */
 	struct slice text, vhost;
@@ -647,7 +650,7 @@ TIDE_MUST_USE int session_push_install(struct session *s, struct reply *r,
 /* An empty hash: the generation before the active one. */
 TIDE_MUST_USE int session_rules_rollback(struct session *s, struct slice hash,
 					 struct reply *r, struct error *err);
-/* Who it is, and where: a document. */
+/* The user and the place of a session, as a document. */
 TIDE_MUST_USE int session_whoami(struct session *s, struct reply *r, struct error *err);
 struct operate_spec {
 	uint64_t number;

@@ -1,4 +1,4 @@
-/* What the user of a session may do, and what he is told of names that are not there. */
+/* The permissions of a session's user, and what he learns of names that are not there. */
 #include <stdio.h>
 #include "base/mem.h"
 #include "broker/route.h"
@@ -86,7 +86,7 @@ static bool may_use(struct subject *s, enum subject_kind kind, struct slice name
 	return false;
 }
 
-/* Who may do nothing with the name there is not told that it is there. */
+/* A user without any permission for the name does not learn that it is there. */
 static bool may_know(const struct session *s, const struct vhost *v,
 		     enum subject_kind kind, struct slice name)
 {
@@ -164,7 +164,7 @@ int session_missing_vhost(const struct session *s, struct slice name, struct err
 	return err->code;
 }
 
-/* What a session uses of the allowances of its user and its address. */
+/* The use that a session makes of the allowances of its user and its address. */
 
 /* Rates. */
 

@@ -40,7 +40,7 @@ int session_consume_subscribe(struct channel *ch, const struct subscribe_spec *s
 	sub->told_lease_ms = queue_lease(q, spec->ack_timeout_ms);
 	if (ch->credit.limit > 0 && !spec->is_auto_ack)
 		sub->consumer.credit = &ch->credit;
-	/* Its messages come after the OK, which may have to wait for others. */
+	/* Messages come after the OK, which may have to wait for others. */
 	sub->confirm = r;
 	r->subscription = sub;
 	consumer_add(q, &sub->consumer);
@@ -128,8 +128,8 @@ static void deal_at_once(struct fetch *f, const struct get_spec *spec)
 
 	for (unsigned i = 0; i < spec->queue_count; i++) {
 		delivery_turn(f->consumers[i].queue);
-		/* It is the last of its channel, unless it was given something and has
-		 * gone. */
+		/* A fetch is the last of its channel, unless it was given something
+		 * and has gone. */
 		if (TAILQ_LAST(fetches, fetch_list) != f)
 			return;
 	}

@@ -12,7 +12,7 @@
 
 #define QUEUE_NAME_CHOSEN "gen-"
 
-/* What is new must find room; what is in Redis comes back at a start whatever the
+/* A new thing must find room; what is in Redis comes back at a start whatever the
  * limits are. */
 static int check_room(size_t count, unsigned max, const char *what, struct error *err)
 {
@@ -32,7 +32,7 @@ static int find_exchange(struct session *s, enum user_action action, struct slic
 	return session_missing(s, SUBJECT_EXCHANGE, name, err);
 }
 
-/* What goes on from it by itself, its user may read there and send here. */
+/* Messages that go on from it by themselves: its user may read there and send here. */
 static int check_access(struct session *s, const struct declare_spec *spec,
 			struct slice name, struct error *err)
 {
@@ -45,7 +45,7 @@ static int check_access(struct session *s, const struct declare_spec *spec,
 	struct slice exchange = slice_from(target), key = SLICE("");
 	int rc = session_access_check(s, USER_CONFIGURE, kind, name, err);
 
-	/* What is not well formed is refused later. */
+	/* A malformed value is refused later. */
 	if (rc < 0 || !target ||
 	    (spec->kind != DEFINE_EXCHANGE &&
 	     !config_read_target(slice_from(target), &exchange, &key)))
@@ -354,7 +354,7 @@ static int delete_queue(struct session *s, const struct delete_spec *spec,
 
 	if (rc < 0)
 		return rc;
-	/* Its messages have not been counted. */
+	/* The messages have not been counted. */
 	if (spec->if_empty && unusable_check(&q->definition, err) < 0)
 		return err->code;
 	if (spec->if_unused && q->consumer_count)
@@ -466,7 +466,7 @@ int session_define_unbind(struct session *s, const struct bind_spec *spec,
 	definition_remove(&b->definition, &r->waiter);
 	source = b->source;
 	binding_destroy(b);
-	/* That one may have been what its script refused. */
+	/* A script may have refused that one. */
 	unusable_retry(&source->definition, NULL);
 	exchange_collect(source, &r->waiter);
 	reply_ok(r);

@@ -23,7 +23,7 @@ struct list_vhost_sum {
 	uint64_t ready, delayed, unacked, buried;
 };
 
-/* What a list may be sorted by, beside its figures: a number, or else a text. */
+/* A key to sort a list by, beside its figures: a number, or else a text. */
 struct list_key {
 	const char *name; /* NULL: behind the last */
 	double (*number)(const void *item);
@@ -31,7 +31,7 @@ struct list_key {
 	bool is_falling; /* the largest come first, unless somebody wants it otherwise */
 };
 
-/* What a list is sorted by: one of the two. */
+/* The order of a list: one of the two. */
 struct list_order {
 	const struct list_key *key;
 	const struct figure *figure;
@@ -50,14 +50,14 @@ struct list_kind {
 	/* One of its texts has this part. */
 	bool (*has)(const void *item, const char *part);
 	void (*write)(struct session *s, const void *item, struct json *j);
-	/* It can be found by its name in the outer table, and is written when it is known
-	 * that it is on the page. Others are written when they are met. */
+	/* A thing that is found by its name in the outer table is written when it is
+	 * known that it is on the page. Others are written when they are met. */
 	bool is_found;
-	/* What it may be chosen by; NULL: not by this. */
+	/* The members by which a list may be narrowed; NULL: not by this. */
 	struct slice (*members[LIST_MEMBERS])(const void *item, struct buf *scratch);
 };
 
-/* What LIST shows of a thing: an object. */
+/* The object that LIST shows of a thing. */
 
 static void write_args(struct json *j, const struct args *args)
 {
@@ -77,7 +77,8 @@ static void write_exchange(struct session *s, const void *item, struct json *j)
 	json_object_end(j);
 }
 
-/* Those that somebody chose, and may give again; and what policies make of them. */
+/* Add the options that a user chose, and may give again; and those that policies make
+ * of them. */
 static void add_options(struct json *j, const struct queue *q)
 {
 	config_write("options", &q->config, j);
@@ -87,7 +88,7 @@ static void add_options(struct json *j, const struct queue *q)
 	json_member_text(j, "policy", q->policy);
 }
 
-/* What has not been read is not known to be none. */
+/* Figures that were not read are unknown. */
 static void add_figures(struct json *j, const struct queue *q)
 {
 	const char *unusable = q->definition.unusable;
@@ -327,7 +328,7 @@ static bool is_topic(struct session *s, const void *item)
 
 /* Groups. */
 
-/* Who may read a topic sees how far its groups are. */
+/* A user that may read a topic sees how far its groups are. */
 static bool may_see_group(struct session *s, const void *item)
 {
 	const struct topic_group *g = item;
@@ -720,7 +721,7 @@ static bool write_next(struct list_job *l)
 	}
 	name = (struct slice){ row->name, row->name_len };
 	item = kind->outer->find(l->walk.container, name);
-	/* It may be gone, and something else may have its name. */
+	/* The thing may be gone, and something else may have its name. */
 	if (item && (!kind->is_shown || kind->is_shown(session_of(l), item)))
 		kind->write(session_of(l), item, &l->json);
 	return true;

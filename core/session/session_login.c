@@ -192,7 +192,7 @@ static void on_decided(void *ctx, struct user *user, const struct error *refusal
 	s->ops->on_progress(s->ctx);
 }
 
-/* What scripts may take for a password: a token. */
+/* The longest token that scripts may take for a password. */
 #define TOKEN_MAX 16384
 
 static int check_password(const struct session *s, struct slice password,

@@ -114,7 +114,7 @@ struct by_id;
 
 typedef bool (*use_fn)(struct by_id *job, struct entry *e, enum entry_state state);
 
-/* What is asked of one shard. */
+/* The question to one shard. */
 struct by_id_part {
 	struct shard_ask ask;
 	struct by_id *job;
@@ -357,7 +357,7 @@ static bool get_entry(struct by_id *job, struct entry *e, enum entry_state state
 						 : "being dead-lettered");
 		return false;
 	}
-	/* Nobody waits for it any more? */
+	/* Has the asker gone? */
 	ch = job->reply->channel;
 	if (!ch || ch->is_closing || ch->session->broker->is_draining)
 		return false;
@@ -599,7 +599,7 @@ static bool read_score(struct slice text, double *out)
 	return *end == '\0' && isfinite(*out);
 }
 
-/* Whether the queue's order of ready messages is that of their ids. */
+/* Is the queue's order of ready messages that of their ids? */
 static bool has_one_rank(const struct queue *q)
 {
 	return strcmp(q->config.scripts[SCRIPT_PRIORITY], "fifo") == 0;
@@ -744,7 +744,7 @@ static void finish_topic(struct peek_topic *p, bool has_more)
 	end_topic(p, TIDE_OK, NULL);
 }
 
-/* Whether it may look at one more. */
+/* Is the page full? */
 static bool is_full(const struct peek_topic *p)
 {
 	return p->left == 0 || p->searched >= SEARCH_MAX || p->bytes >= SEARCH_BYTES_MAX;

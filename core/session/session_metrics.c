@@ -376,7 +376,7 @@ static void write_script_sample(struct exposition *e, const struct engine_metric
 		exposition_sample(e, labels, s.count, m->value);
 }
 
-/* What the script says of itself, and its file, in one line. */
+/* The doc of the script, and its file, in one line. */
 static void make_help(const struct engine *engine, const struct engine_metric *m,
 		      char out[HELP_MAX])
 {
@@ -435,7 +435,7 @@ static void metrics_script_write(struct service *s, struct exposition *e)
 #define PIECE_BYTES ((size_t)128 << 10)
 #define STEPS 4 /* from one look at the clock to the next */
 
-/* What comes before the tables. */
+/* The writers before the tables. */
 static void (*const heads[])(struct service *s, struct exposition *e) = {
 	metrics_broker_write, metrics_rules_write, metrics_script_write,
 	metrics_broker_write_vhosts

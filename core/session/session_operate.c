@@ -1,5 +1,4 @@
-/* What operators ask of a broker at work: KILL, DRAIN, EXPLAIN, and who they are.
- */
+/* Requests of operators to a broker at work: KILL, DRAIN, EXPLAIN, and who they are. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -109,7 +108,7 @@ int session_explain(struct session *s, const struct publish_spec *spec, struct r
 		return rc;
 	x = explanation_create();
 	explanation_watch(x, &what, &context);
-	/* It is decided all the same. */
+	/* EXPLAIN decides all the same. */
 	is_denied = session_access_check_write(s, spec->exchange, spec->key, &denied) < 0;
 	context.random_state = engine_random_state(s->broker->engine);
 	rc = decide(&d, &what, err);
@@ -208,14 +207,14 @@ static struct session *find_session(const struct user_job *job)
 	return NULL;
 }
 
-/* Who adds the first user goes on as that one: nobody else could. */
+/* The author of the first user goes on as that one: otherwise he would be locked out. */
 static void follow(struct session *s, struct user *user)
 {
 	struct error ignored;
 
 	if (s && s->is_founder && user && !user->is_deleted) {
 		session_login_as(s, user);
-		/* He is the only one, and is not locked out by his own limits. */
+		/* The only user is not locked out by his own limits. */
 		if (session_allowance_login(s, user, &ignored) < 0)
 			session_allowance_logout(s);
 	}

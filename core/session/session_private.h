@@ -50,8 +50,8 @@ struct session {
 	size_t receiving_bytes, missing_bytes;
 	TAILQ_ENTRY(session) receiving_link;
 	bool is_in_line, has_place;
-	/* What its user and its address may have and do; NULL: nobody has logged in, and
-	 * addresses have no limits. */
+	/* The allowances of its user and its address; NULL: no user has logged in,
+	 * and addresses have no limits. */
 	struct allowance *of_user, *of_address;
 	struct allowance *of_connection; /* of a script of connect/; NULL: none */
 	bool is_metered;                 /* one of them limits publishes */
@@ -64,9 +64,9 @@ struct session {
 	bool is_broken; /* its connection is */
 	bool is_beside; /* its channel is that of many clients: session_beside.c */
 	struct queue_list exclusive;
-	/* What was published to last, and the message that was prepared for it: it
-	 * need not be looked for and asked about again, as long as the version is the
-	 * same; 0: there is nothing. */
+	/* The exchange that was published to last, and the message that was prepared
+	 * for it: the look-up and the permission need no repetition, as long as the
+	 * version is the same; 0: there is none. */
 	struct exchange *exchange;
 	uint64_t exchange_version;
 	bool may_write_all;            /* through the default exchange; or else */
@@ -76,8 +76,8 @@ struct session {
 	char *uploaded;                /* the directory of those that came last; NULL */
 };
 
-/* Who it is, for logs: "connection 7 'deploy' from 127.0.0.1:50412"; the name only if it
- * has one. */
+/* The session, for logs: "connection 7 'deploy' from 127.0.0.1:50412"; the name only
+ * if it has one. */
 #define SESSION_AUTHOR_MAX 400
 void session_format_author(const struct session *s, char out[SESSION_AUTHOR_MAX]);
 
@@ -85,7 +85,7 @@ TIDE_MUST_USE int session_set_vhost(struct session *s, struct slice name,
 				    struct error *err);
 /* The user of its publishes: MSG_USER_MAX bytes at most. */
 void session_set_user(struct session *s, struct slice user);
-/* It may go on with the payload that it has begun. */
+/* May the session go on with the payload that it has begun? */
 bool session_receive_may_go_on(const struct session *s);
 /* Publishers are no longer held back. */
 void session_receive_resume(struct service *service);
@@ -121,8 +121,8 @@ void session_push_leave(struct session *s);
 /* The session ends while it logs in. */
 void session_login_cancel(struct session *s);
 
-/* What the session's user may do: TIDE_EDENIED. Asked before what is named is looked for,
- * so that nobody learns which names there are. */
+/* Check a permission of the session's user: TIDE_EDENIED. Asked before the look-up,
+ * so that a stranger does not learn which names there are. */
 TIDE_MUST_USE int session_access_check(struct session *s, enum user_action action,
 				       enum subject_kind kind, struct slice name,
 				       struct error *err);
@@ -132,12 +132,13 @@ TIDE_MUST_USE int session_access_check_queue(struct session *s, enum user_action
 /* To publish; an empty exchange is the default one. */
 TIDE_MUST_USE int session_access_check_write(struct session *s, struct slice exchange,
 					     struct slice key, struct error *err);
-/* Its user may be in that vhost. */
+/* May its user be in that vhost? */
 bool session_access_may_enter(const struct session *s, struct slice vhost);
 
-/* What its user may do has perhaps changed. If he was deleted, its connection is killed.
- * Else subscriptions of what he may no longer read are cancelled, GETs that wait for it
- * are refused, and messages of it go back; a lock that he may no longer have lapses. */
+/* Call when the permissions of its user may have changed. If he was deleted, its
+ * connection is killed. Else subscriptions of what he may no longer read are
+ * cancelled, GETs that wait for it are refused, and messages of it go back; a lock
+ * that he may no longer have lapses. */
 void session_recheck(struct session *s);
 
 /* The queue, if this session may do that with it and it can be used. */
@@ -149,7 +150,7 @@ TIDE_MUST_USE int session_queue_usable(struct session *s, enum user_action actio
 TIDE_MUST_USE int session_pull_get(struct channel *ch, struct queue *topic,
 				   const struct get_spec *spec, struct reply *r,
 				   struct error *err);
-/* What a SUB says is for a topic, if it is one, or else for a queue. */
+/* Check that the options of a SUB are for a topic, if it is one, or else for a queue. */
 TIDE_MUST_USE int session_topic_check(const struct queue *q,
 				      const struct subscribe_spec *spec,
 				      struct error *err);
@@ -173,11 +174,11 @@ void session_answer_keep(struct session *s, size_t bytes);
 void session_answer_give(struct session *s, size_t bytes);
 /* The document of a reply grows: `counted` is what has been counted of it, at first 0. */
 void session_answer_write(struct reply *r, size_t *counted);
-/* It is large enough, if it can end here. */
+/* Is the answer large enough, if it can end here? */
 bool session_answer_is_enough(const struct reply *r);
-/* It is written, or given up. */
+/* The answer is written, or given up. */
 void session_answer_written(struct reply *r, size_t counted);
-/* It is small, or the others leave room for it: else TIDE_EBUSY. */
+/* Is the answer small, or do the others leave room for it? Else TIDE_EBUSY. */
 TIDE_MUST_USE int session_answer_check(const struct reply *r, size_t counted,
 				       struct error *err);
 
@@ -223,7 +224,7 @@ int session_by_id_kick(struct queue *q, const struct kick_spec *spec, struct rep
 TIDE_MUST_USE int session_queue_check_get(const struct queue *q, struct error *err);
 
 /* Go on with the ACKs and NACKs of many tags that were left. */
-/* What a request says has happened to a message; not of SETTLE_TOUCH. */
+/* The cause by which a request fails a message; not of SETTLE_TOUCH. */
 static inline enum fate_cause session_settle_cause(enum settle how)
 {
 	static const enum fate_cause causes[] = {

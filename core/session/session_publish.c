@@ -5,7 +5,7 @@
 #include "service.h"
 #include "session_private.h"
 
-/* It was looked for, and the user may publish to it. */
+/* Was this exchange looked for last, and may the user publish to it? */
 static inline bool is_last(const struct session *s, const struct publish_spec *spec)
 {
 	const struct exchange *x = s->exchange;
@@ -160,7 +160,7 @@ void session_publish_hold_never(struct session *s)
 	s->is_never_held = true;
 }
 
-/* It is part of a transaction. */
+/* Keep the publish for its transaction. */
 static void keep(struct session_transaction *t, struct msg *m,
 		 const struct publish_demand *demand, struct reply *r)
 {

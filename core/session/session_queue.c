@@ -292,7 +292,7 @@ void session_topic_join(struct subscription *sub, const struct subscribe_spec *s
 
 /* GET. */
 
-/* What the GET says that no topic takes. */
+/* Check the options of the GET that no topic takes. */
 static int check_queue_options(const struct queue *topic, const struct get_spec *spec,
 			       struct error *err)
 {
@@ -304,7 +304,7 @@ static int check_queue_options(const struct queue *topic, const struct get_spec 
 			 topic->name);
 }
 
-/* It is for a group, or a read. */
+/* Is the GET for a group, or a read? */
 static int check_form(const struct queue *topic, const struct get_spec *spec,
 		      struct error *err)
 {

@@ -1,5 +1,5 @@
-/* What payloads on their way and answers that are not taken cost, and who waits for that.
- */
+/* The memory of payloads on their way and of answers that are not taken, and who
+ * waits for it. */
 #include "session_private.h"
 
 /* Payloads. */

@@ -16,7 +16,7 @@
 
 #define SHOWN_MAX 10
 
-/* Those held for longest of all that are offered. */
+/* The longest held of all that are offered. */
 struct leases {
 	const struct entry *items[SHOWN_MAX + 1];
 	unsigned count;
@@ -289,7 +289,7 @@ static void queue_stats(struct queue *q, struct json *j)
 	add_order(j, q);
 }
 
-/* What keep-unread holds. */
+/* The hold of keep-unread. */
 static void add_hold(struct json *j, const struct topic *t, unsigned index)
 {
 	const struct retention_hold *hold = retention_hold(t, index);

@@ -349,7 +349,7 @@ int session_rules_upload(struct session *s, const struct rules_file *files, size
 
 /* Uploads, and rules that are installed. */
 
-/* What has come of an upload. */
+/* The outcome of an upload. */
 struct session_upload {
 	struct bundle *files;
 	char path[UPLOAD_PATH_MAX + 1]; /* of the file under way; "" for none */

@@ -88,7 +88,7 @@ static int compare_queues(const void *a, const void *b)
 	return (x->queue > y->queue) - (x->queue < y->queue);
 }
 
-/* Those of the same queue as the first. Gives how many. */
+/* Settle the messages of the same queue as the first. Gives how many. */
 static size_t ack_queue(struct late *late, const struct late_message *messages,
 			size_t count, struct broker *b)
 {
@@ -279,7 +279,7 @@ static uint64_t give_back_records(struct run *run, const struct tag_range *tags)
 	return count;
 }
 
-/* Those that return at once, or the first, which fails. */
+/* Return the messages that go back at once, or the first, which fails. */
 static uint64_t give_back_run(struct run *run, const struct tag_range *tags,
 			      const struct settle_spec *spec)
 {
@@ -308,7 +308,8 @@ static uint64_t settle_run(struct run *run, const struct tag_range *tags,
 	return group_settle_ack(run, tags->first, tags->last);
 }
 
-/* What the range has of topics. False: the slice is spent; it goes on at job->first. */
+/* Settle the range's records of topics. False: the slice is spent; it goes on at
+ * job->first. */
 static bool settle_runs(struct settle_job *job, const struct tag_range *range)
 {
 	struct run_tag_tree *runs = &job->channel->holder.runs;
@@ -331,7 +332,7 @@ static bool settle_runs(struct settle_job *job, const struct tag_range *range)
 	return true;
 }
 
-/* Whether all is settled; otherwise it goes on at range `at`, tag `first`. */
+/* Is all settled? Otherwise it goes on at range `at`, tag `first`. */
 static bool settle_entries(struct settle_job *job)
 {
 	const struct settle_spec *spec = &job->spec;

@@ -30,7 +30,7 @@ static struct shared_op op_of(const struct session *s, const struct shared_spec 
 				   .now_ms = engine_now_ms(s->broker->engine) };
 }
 
-/* What has changed, for the log. */
+/* Tell the log of a change. */
 static void tell(const struct session *s, const char *what, struct slice key)
 {
 	char by[SESSION_AUTHOR_MAX];

@@ -44,7 +44,8 @@ static void write_table(struct json *j, const char *verdict, const char *reason)
 	json_member_text(j, "reason", reason);
 }
 
-/* Who asks about logins before there are users must not read that all are refused. */
+/* An administrator who asks about logins before there are users must not read that
+ * all are refused. */
 static bool write_open(struct json *j, const struct session *s)
 {
 	if (s->broker->subjects.must_log_in)
@@ -94,7 +95,7 @@ static struct slice vhost_of(const struct session *s, struct slice given)
 	return given.data ? given : vhost_slice(s->vhost);
 }
 
-/* What the table says of a login that no script has decided, or to `is_let_in`. */
+/* The table's answer to a login that no script has decided, or to `is_let_in`. */
 static void write_table_login(struct json *j, const struct session *s, struct slice name,
 			      struct slice vhost, bool is_let_in)
 {
@@ -114,7 +115,7 @@ static void write_table_login(struct json *j, const struct session *s, struct sl
 		write_table(j, "password", "its password is asked");
 }
 
-/* What the scripts of connect/ say to somebody who is let in. */
+/* The answer of the scripts of connect/ to a client that is let in. */
 static void write_connect(struct json *j, struct engine *e,
 			  const struct auth_login *login, struct slice user)
 {
@@ -256,7 +257,7 @@ int session_simulate_access(struct session *s, const struct simulate_access *wha
 
 /* Declare: what policies would make of a DECLARE, and which line says so. */
 
-/* What the policies did, as it is told. */
+/* The steps of the policies, as they are told. */
 struct steps {
 	struct line_trace trace;
 	struct buf text;

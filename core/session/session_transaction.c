@@ -24,7 +24,7 @@ struct kept_request {
 	size_t tag_count;          /* the next ones of the transaction's tags */
 };
 
-/* What is to be settled: it is marked in channel->held. */
+/* A message to be settled: it is marked in channel->held. */
 struct kept_tag {
 	struct channel *channel;
 	uint64_t tag;
@@ -50,7 +50,7 @@ struct session_transaction {
 	struct transaction *deciding;
 };
 
-/* What is sent to Redis: the reply to COMMIT waits. */
+/* A commit that is on its way to Redis: the reply to COMMIT waits. */
 struct committing {
 	struct waiter waiter;
 	struct reply *reply;
@@ -307,7 +307,7 @@ int session_transaction_settle(struct session_transaction *t, struct channel *ch
 	return TIDE_OK;
 }
 
-/* It is no longer found. NULL: there is none of that name. */
+/* Take a transaction out of the table. NULL: there is none of that name. */
 static struct session_transaction *take(struct channel *ch, struct slice name,
 					struct error *err)
 {
@@ -356,8 +356,8 @@ static bool settles_in(const struct session_transaction *t, const struct channel
 	return false;
 }
 
-/* Those of the session that were begun on the channel end with it. Others fail if they
- * settle what it held, which goes back. */
+/* End the transactions of the session that were begun on the channel. Others fail if
+ * they settle what it held, which goes back. */
 static void end_named(struct channel *ch)
 {
 	struct session_transaction *t, *next;
@@ -442,7 +442,7 @@ static int settle_kept(struct session_transaction *t, struct error *err)
 	return TIDE_OK;
 }
 
-/* What it may do can have changed since the requests. */
+/* The permissions of the user can have changed since the requests. */
 static int check_writes(const struct session_transaction *t, struct error *err)
 {
 	struct session *s = t->session;
@@ -461,7 +461,7 @@ static int check_writes(const struct session_transaction *t, struct error *err)
 	return TIDE_OK;
 }
 
-/* Its filters have run. */
+/* The filters of the publishes have run. */
 static int commit(struct session_transaction *t, struct error *err)
 {
 	struct committing *c;

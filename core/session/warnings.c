@@ -23,7 +23,7 @@
 
 enum scope { SCOPE_BROKER, SCOPE_SCRIPT, SCOPE_QUEUE, SCOPE_GROUP };
 
-/* What one round has found of a kind. */
+/* The findings of one round of a kind. */
 struct found {
 	unsigned count;
 	char lines[LINES_MAX][LINE_BYTES];
@@ -37,7 +37,7 @@ struct script_trend {
 	char file[];
 };
 
-/* It is a warning: its sentence is appended. */
+/* Is there something to warn of? Its sentence is appended. */
 typedef bool (*judge_fn)(const struct warnings *w, void *item, struct buf *text);
 
 #define KINDS 11
@@ -240,7 +240,7 @@ static bool judge_consumers(const struct warnings *w, void *item, struct buf *te
 	return true;
 }
 
-/* What has expired is left out: there are queues that make messages wait so. */
+/* Expired messages are left out: there are queues that make messages wait so. */
 static bool judge_dead_letters(const struct warnings *w, void *item, struct buf *text)
 {
 	struct queue *q = item;
@@ -325,7 +325,8 @@ static void look(struct warnings *w, enum scope scope, void *item)
 	buf_deinit(&text);
 }
 
-/* Those that were not met since the last time: the rules have them no more. */
+/* Forget the scripts that were not met since the last time: the rules have them no
+ * more. */
 static void forget_scripts(struct warnings *w)
 {
 	struct script_trend *t, *next;

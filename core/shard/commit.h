@@ -34,7 +34,7 @@ void commit_publish(struct commit *c, struct shard *sh, struct msg *m, double ra
 /* A message for a partition of a topic: struct joint. */
 void commit_append(struct commit *c, struct partition *p, struct msg *m);
 
-/* What becomes of a held message. */
+/* The change of a held message. */
 struct commit_change {
 	enum entry_state state; /* READY, DELAYED, BURIED or GONE */
 	int64_t at_unix_ms;     /* when it is due, or was buried */
@@ -43,7 +43,7 @@ struct commit_change {
 };
 void commit_settle(struct commit *c, struct entry *e, const struct commit_change *change);
 
-/* It is complete. */
+/* Send a commit that is complete. */
 void commit_send_take(struct commit *c);
 
 /* For the broker. */
@@ -51,7 +51,7 @@ void commit_send_take(struct commit *c);
 void commit_init(struct shard_env *env);
 /* Send those that wait, when nothing else is being written. */
 void commit_flush(struct shard_env *env);
-/* None waits for Redis. */
+/* Is no commit waiting for Redis? */
 bool commit_is_idle(const struct shard_env *env);
-/* Nothing is sent any more: those that wait fail. */
+/* Send no more commits: those that wait fail. */
 void commit_close(struct shard_env *env);

@@ -141,7 +141,7 @@ static void move(struct dedupe_pending *p, enum dedupe_state state)
 	TAILQ_INSERT_TAIL(&ds->lists[state], p, link);
 }
 
-/* It ends as `status` says, and those who wait are told. */
+/* End a pending id with `status`, and tell its waiters. */
 static void settle(struct dedupe_pending *p, int status, const char *text)
 {
 	struct dedupe_shard *ds = &p->shard->dedupe;
@@ -311,7 +311,7 @@ size_t dedupe_bytes(const struct dedupe *d)
 	return d->ids.bytes;
 }
 
-/* What its messages or a batch will still tell about finds no record any more. */
+/* Messages or a batch of the shard that tell later find no record any more. */
 static void close_shard(struct shard *sh)
 {
 	struct dedupe_shard *ds = &sh->dedupe;
@@ -353,7 +353,7 @@ void dedupe_done(const struct entry *e)
 
 	if (!r || r->is_leaving)
 		return;
-	/* Its batch is under way: who waits for that is told as before. */
+	/* The batch is under way: its waiters are told as before. */
 	pending = r->pending;
 	if (pending)
 		pending->record = NULL;

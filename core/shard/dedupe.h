@@ -28,8 +28,8 @@ void dedupe_destroy(struct dedupe *d);
 
 /* Begin for the shards of a queue, which remember publish ids together. */
 struct dedupe_queue *dedupe_open(struct dedupe *d, bool is_queued);
-/* They are in this array, some of them not yet. It is good until dedupe_close, or until
- * there is a longer one. */
+/* The shards are in this array, some of them not yet. It is good until dedupe_close,
+ * or until there is a longer one. */
 void dedupe_set_shards(struct dedupe_queue *dq, struct shard **shards, unsigned count);
 /* A shard of the array is there. */
 void dedupe_join(struct dedupe_queue *dq, struct shard *sh);
@@ -39,7 +39,7 @@ struct publish_ids *dedupe_ids(struct dedupe_queue *dq);
 /* The publish id that a message of the queue has; empty unless the queue has is_queued.
  * Copies that filters made have none of their own. */
 struct slice dedupe_id_of(const struct dedupe_queue *dq, uint64_t msg_id);
-/* What they share with the ids of topics. */
+/* The environment that they share with the ids of topics. */
 struct publish_ids_env *dedupe_env(struct dedupe *d);
 
 struct dedupe_publish {
@@ -76,7 +76,7 @@ void dedupe_done(const struct entry *e);
 void dedupe_encode_removal(const struct entry *e, struct batch *b);
 /* Redis has forgotten the message, and the id. */
 void dedupe_freed(const struct entry *e);
-/* These have been removed from Redis alone. */
+/* These ids were removed from Redis alone. */
 void dedupe_purged(struct shard *sh, const uint64_t *ids, size_t count);
 
 /* For the journal. */

@@ -39,7 +39,7 @@ enum entry_lies {
 	LIES_TRIED = 1 << 7,     /* Redis has a tries field for it */
 };
 
-/* What is owed to Redis, or by it: the upper half. */
+/* The debts to Redis, or of it: the upper half. */
 enum entry_owed {
 	OWED_WRITE = 1 << 8,  /* it is dirty: in the shard's list of what changed */
 	OWED_ANSWER = 1 << 9, /* it is in flight: named by a batch that is not answered */

@@ -160,8 +160,8 @@ static uint8_t wanted_home(const struct entry *e)
 		return e->state;
 	if (e->state == ENTRY_UNACKED)
 		return e->flags & LIES_LEDGERED ? STORE_UNACK : STORE_READY;
-	/* It was held: its place among the ready ones may be anywhere, and with another
-	 * rank behind the edge. */
+	/* A held entry: its place among the ready ones may be anywhere, and with
+	 * another rank behind the edge. */
 	if (e->state == ENTRY_MOVING)
 		return e->home == STORE_READY && !(e->flags & OWED_BODY) ? STORE_READY
 									 : STORE_UNACK;
@@ -173,7 +173,7 @@ static double wanted_score(const struct entry *e, uint8_t home)
 	return home == STORE_READY ? e->rank : (double)e->at_unix_ms;
 }
 
-/* What Redis is to have of an entry. */
+/* The wanted state of an entry in Redis. */
 struct wanted {
 	uint8_t home;
 	double score;
@@ -318,7 +318,7 @@ static void insert_refused(struct entry *e, const struct batch_result *result)
 		shard_discard(e);
 }
 
-/* It was left to Redis, and what Redis had was purged: nothing counts it. */
+/* Was the entry left to Redis, and purged there? It is not counted then. */
 static bool is_purged(const struct entry *e)
 {
 	return (e->flags & (LIES_OUTSIDE | LIES_LISTED)) == LIES_OUTSIDE &&
@@ -371,7 +371,7 @@ static void flight_land(struct shard *sh, const struct batch_result *result)
 		int status = item->is_removal ? result->removed : result->written;
 		uint8_t old_home = item->old_home;
 
-		/* It may be freed now, and those who are told may look for old places. */
+		/* The entry may be freed now, and callbacks may look for old places. */
 		item->old_home = HOME_NONE;
 		if (status < 0 && !sh->is_closed) {
 			e->flags &= (uint16_t)~OWED_ANSWER;
@@ -383,7 +383,7 @@ static void flight_land(struct shard *sh, const struct batch_result *result)
 	}
 	mem_free(f->items);
 	*f = (struct flight){ 0 };
-	/* What is too much may be given up now that Redis has what came behind it. */
+	/* The surplus may be given up now that Redis has what came behind it. */
 	if (sh->gives_up && !sh->is_closed)
 		sh->env->ops->on_ready(sh);
 }
@@ -590,7 +590,7 @@ static double score_of(const struct commit_item *item)
 						 : (double)item->change.at_unix_ms;
 }
 
-/* What is sent together. */
+/* The size of what is sent together. */
 struct flight_size {
 	size_t entries, bytes;
 	uint64_t inserted, removed;
@@ -601,7 +601,7 @@ static uint8_t home_after(const struct commit_item *item)
 	return item->change.state == ENTRY_GONE ? HOME_NONE : (uint8_t)item->change.state;
 }
 
-/* What Redis is to have, as a flush would write it from the new state. */
+/* Encode the new state, as a flush would write it. */
 static void encode_item(struct flight_size *size, const struct commit_item *item,
 			struct batch *b)
 {
@@ -633,7 +633,7 @@ static bool is_change_purged(const struct commit_item *item)
 	       !place_is_before(place, sh->stages[item->change.state].edge);
 }
 
-/* Its new state begins. */
+/* The new state of the entry begins. */
 static void take_place(struct commit *c, const struct commit_item *item)
 {
 	struct entry *e = item->entry;
@@ -804,7 +804,7 @@ static bool is_busy(const struct shard *sh)
 	       (sh->is_held_back || sh->take.is_taking || sh->take.is_next);
 }
 
-/* Its publish is not written, or what Redis has of it is not known: the shard's next
+/* The publish is not written, or what Redis has of it is not known: the shard's next
  * batch settles that. */
 static bool is_unwritten(const struct entry *e)
 {
@@ -837,7 +837,7 @@ static void begin_shard(struct shard *sh)
 				   : NULL;
 }
 
-/* It is right only behind everything else, and nobody sees it before. */
+/* The size is right only behind everything else, and is not seen before. */
 static void write_size(struct batch *b, struct store_size stored)
 {
 	batch_size(b, &(struct store_sizes){ stored, stored, stored });
@@ -874,7 +874,7 @@ static void land_list(struct commit_list *list, const struct batch_result *resul
 {
 	struct commit_list landed = STAILQ_HEAD_INITIALIZER(landed);
 
-	/* Who is told may add to the list. */
+	/* A callback may add to the list. */
 	STAILQ_CONCAT(&landed, list);
 	land(&landed, result);
 }
@@ -891,7 +891,7 @@ static void on_answer(void *ctx, const struct batch_result *result)
 	land_list(&env->commits.flying, result);
 }
 
-/* Those of which a part has failed do not take place. */
+/* End the commits of which a part has failed. */
 static void end_failed(struct commit_queue *q)
 {
 	struct commit *c;
@@ -919,7 +919,7 @@ static bool may_commit(const struct journal *j)
 	return j->flights == 0 && is_turn;
 }
 
-/* They are sent: the next flush waits for their end. */
+/* The commits are sent: the next flush waits for their end. */
 static void note_commit(struct journal *j, const struct flight_size *size)
 {
 	j->was_commit = true;

@@ -29,13 +29,13 @@ void journal_destroy(struct journal *j);
 
 /* The shard has a dirty entry. */
 void journal_add(struct journal *j, struct shard *sh);
-/* It has none any more. */
+/* Take a shard out, which has no dirty entries any more. */
 void journal_drop(struct journal *j, struct shard *sh);
 /* Write what is dirty, if no flush is under way. */
 void journal_flush(struct journal *j);
 /* A flush now would be small, and hold messages that consumers are working on. */
 bool journal_is_light(const struct journal *j);
-/* Nothing is dirty or under way. */
+/* Is no entry dirty or under way? */
 bool journal_is_idle(const struct journal *j);
 /* When a refused flush is to be tried again; 0 when none is waiting. */
 int64_t journal_retry_unix_ms(const struct journal *j);

@@ -228,7 +228,7 @@ static void set_wanting(struct order *o, struct group *g, bool is_wanting)
 		TAILQ_REMOVE(&o->wanting, g, wanting_link);
 }
 
-/* It may have nothing any more for which it has to be known. */
+/* Free a group that has no reason to be known any more. */
 static void group_check(struct order *o, struct group *g)
 {
 	if (g->slots > 0 || has_parked(g) || g == &o->whole)
@@ -295,7 +295,7 @@ static bool is_blocked(const struct order *o, const struct entry *e)
 		return is_full(o) && hash_of(o, e->msg, &hash);
 	if (g->slots >= o->spec.inflight)
 		return true;
-	/* What is due first is being read. */
+	/* The first due entry is being read. */
 	return g->due > 0 && !place_is_before(entry_place(e), first_place(g));
 }
 
@@ -468,7 +468,7 @@ struct entry *order_any(const struct order *o)
 {
 	const struct group *g;
 
-	/* Those with ids alone may come first. */
+	/* Groups with ids alone may come first. */
 	TAILQ_FOREACH (g, &o->with_parked, parked_link)
 		if (g->parked.count > 0)
 			return window_first(&g->parked);
@@ -645,7 +645,7 @@ bool order_ask(struct order *o, const uint64_t *ids, unsigned count)
 
 	for (unsigned i = 0; i < count; i++)
 		is_any |= ask_loading(o, ids[i]);
-	/* What is there already comes first. */
+	/* Entries that are there already come first. */
 	if (is_any || o->in_redis == 0 || count == 0)
 		return is_any;
 	ask.ids = mem_alloc(count * sizeof(*ids));

@@ -142,13 +142,13 @@ void order_offers_end(struct order *o);
 void order_take(struct order *o, struct entry *e, bool is_waiting);
 /* The entry has come from Redis: when it has a slot there, it has it here. */
 void order_adopt(struct order *o, struct entry *e);
-/* It leaves the state for which it has a slot. */
+/* The entry leaves the state for which it has a slot. */
 void order_release(struct order *o, struct entry *e);
 /* An entry has left the ready window. When it had been parked before, another one is
  * due instead. Not needed where the edge of the window moves before it. */
 void order_left(struct order *o, const struct entry *e);
 
-/* It leaves its place in a group. */
+/* The entry leaves its place in a group. */
 void order_unpark(struct order *o, struct entry *e);
 /* Of the parked entry its place may be enough, now that Redis has it. The call may free
  * it. */

@@ -25,7 +25,7 @@ static size_t record_size(const struct dedupe_table *t, size_t len)
 	return sizeof(struct dedupe_record) + len + offset;
 }
 
-/* What a record with an id of that length costs, its part of the table included. */
+/* The cost of a record with an id of that length, its part of the table included. */
 static size_t dedupe_table_record_bytes(const struct dedupe_table *t, size_t len)
 {
 	size_t bytes = record_size(t, len) + ALLOC_OVERHEAD + sizeof(void *);
@@ -493,7 +493,7 @@ static void on_trimmed(void *ctx, int status, const char *text, uint64_t removed
 	mem_free(t);
 }
 
-/* What memory has forgotten leaves Redis too, in pieces. */
+/* Ids that memory has forgotten leave Redis too, in pieces. */
 static void trim(struct publish_ids *ids, unsigned part)
 {
 	struct store_shard *keys = keys_of(ids, part);

@@ -71,7 +71,7 @@ struct dedupe_record *dedupe_table_add(struct dedupe_table *t,
 /* DEDUPE_TABLE_MESSAGES: the record of that one, also one that leaves; or NULL. */
 struct dedupe_record *dedupe_table_of_message(const struct dedupe_table *t,
 					      uint64_t msg_id);
-/* Its key is free: it is found by its message alone. */
+/* Free the record's key: the record is found by its message alone. */
 void dedupe_table_leave(struct dedupe_table *t, struct dedupe_record *r);
 /* Take it out and free it. */
 void dedupe_table_remove(struct dedupe_table *t, struct dedupe_record *r);
@@ -105,7 +105,7 @@ struct publish_ids;
 
 TAILQ_HEAD(publish_ids_list, publish_ids);
 
-/* What all of a broker share. */
+/* The environment that all ids of a broker share. */
 struct publish_ids_env {
 	struct shard_env *env;           /* its clock, and its store */
 	struct heap due;                 /* by when something is to be forgotten */
@@ -139,7 +139,7 @@ struct publish_ids {
 	TAILQ_ENTRY(publish_ids) dropped_link;
 };
 
-/* Who wants to know what becomes of a publish that is not settled: a list. */
+/* The waiters for a publish that is not settled: a list. */
 struct publish_ids_wait;
 /* The waiter, if any, is counted up. */
 void publish_ids_wait_for(struct publish_ids_wait **waits, struct waiter *waiter);
@@ -154,7 +154,7 @@ void publish_ids_init(struct publish_ids *ids, struct publish_ids_env *env,
 void publish_ids_drop(struct publish_ids *ids);
 /* Read what Redis has of a part. The waiter is told when that is done. */
 void publish_ids_recover(struct publish_ids *ids, unsigned part, struct waiter *waiter);
-/* Nothing is remembered, and nothing is left to be done in Redis. */
+/* Is no id remembered, and no work left in Redis? */
 bool publish_ids_is_unused(const struct publish_ids *ids);
 
 /* NULL when it has not been seen, or long ago. */
@@ -165,7 +165,7 @@ struct dedupe_record *publish_ids_add(struct publish_ids *ids,
 				      const struct dedupe_key *key, uint64_t msg_id,
 				      unsigned part, int64_t window_ms);
 void publish_ids_forget(struct publish_ids *ids, struct dedupe_record *r);
-/* What Redis has of it; it points into the record. */
+/* The state of the record in Redis; it points into the record. */
 struct store_seen publish_ids_seen(const struct publish_ids *ids,
 				   const struct dedupe_record *r);
 /* Redis forgets the records, all of one part, and so does memory. */
@@ -177,7 +177,7 @@ size_t publish_ids_wanted(const struct publish_ids *ids, const struct dedupe_key
 /* Is there room for so much? TIDE_EFULL */
 TIDE_MUST_USE int publish_ids_admit(const struct publish_ids_env *env, size_t bytes,
 				    struct error *err);
-/* It has been seen, and it is not known yet whether that one will be stored. */
+/* Has the id been seen, and is it not known yet whether that publish will be stored? */
 bool publish_ids_is_pending(const struct publish_ids *ids, const struct dedupe_key *key);
 /* Members of an EXPLAIN's queue object. @param window_ms  0 = nothing is remembered */
 void publish_ids_explain(const struct publish_ids *ids, const struct dedupe_key *key,

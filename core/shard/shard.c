@@ -161,7 +161,7 @@ uint64_t shard_count(const struct shard *sh, enum entry_state state)
 	return sh->stages[state].window.count + sh->stages[state].beyond + parked;
 }
 
-/* Nobody is at work on it any more. */
+/* The entry is in no consumer's hands any more. */
 static void leave_hands(struct entry *e)
 {
 	struct shard *sh = e->shard;
@@ -267,7 +267,7 @@ static inline void enter_by(struct entry *e, int64_t due_ms)
 	}
 }
 
-/* What is delayed lives for as long behind that. */
+/* A delayed message lives for as long behind its due time. */
 static __attribute__((noinline)) void limit_life(struct entry *e)
 {
 	const struct shard *sh = e->shard;
@@ -368,7 +368,7 @@ static void enter_ledger(struct entry *e)
 
 	window_insert(&sh->held, e, (double)e->at_unix_ms);
 	e->flags |= LIES_LEDGERED | OWED_TRIES;
-	/* It may be there already, by an older time. */
+	/* The entry may be there already, by an older time. */
 	if (e->home == STORE_UNACK)
 		e->flags |= OWED_SCORE;
 	shard_entry_dirty(e);
@@ -416,7 +416,7 @@ void shard_revise(struct entry *e, struct msg *m, double rank)
 	struct shard *sh = e->shard;
 	bool is_old = e->lane != NULL;
 
-	/* Its place in Redis stays by the rank of before until it is written. */
+	/* The place in Redis stays by the rank of before until it is written. */
 	if (e->home != HOME_NONE)
 		e->flags |= OWED_BODY | OWED_SCORE;
 	if (is_old)
@@ -721,7 +721,7 @@ static void drop_dirty(struct shard *sh)
 {
 	struct entry *e;
 
-	/* What is left was removed before and only waits to be written. */
+	/* The entries that are left were removed before and only wait to be written. */
 	while ((e = TAILQ_FIRST(&sh->dirty)) != NULL) {
 		shard_entry_clean(e);
 		entry_tell(e, TIDE_OK, NULL);

@@ -27,11 +27,11 @@ struct shard_kick;
 
 TAILQ_HEAD(closing_list, shard);
 
-/* What shards tell their owner. */
+/* The hooks by which shards tell their owner. */
 struct shard_ops {
 	/* A message may have become ready, or has come back to be delayed. */
 	void (*on_ready)(struct shard *sh);
-	/* This one becomes ready, of a shard that has_passed. */
+	/* The entry becomes ready, of a shard that has_passed. */
 	void (*on_entering)(const struct entry *e);
 	/* A message that nobody holds has expired; it must be moved. False: enough for
 	 * this turn. */
@@ -45,7 +45,7 @@ struct commit_queue {
 	struct commit_list flying;
 };
 
-/* What all shards of a broker share. */
+/* The environment that all shards of a broker share. */
 struct shard_env {
 	const struct shard_ops *ops;
 	struct store *store; /* NULL when nothing is durable */
@@ -112,7 +112,7 @@ struct shard_take {
 			*/
 	bool was_ask;  /* the last one: those by time alternate with those by ids */
 	unsigned purges; /* of the shard, when it was made */
-	/* Those that expire. */
+	/* The expiring messages of a shard. */
 	int64_t due_ms; /* when to look at the expiry set; 0: nothing beyond expires */
 	int64_t offset; /* of the look that goes on */
 	int64_t number; /* of a request that has failed; 0: none has */
@@ -121,7 +121,7 @@ struct shard_take {
 	bool is_failing;
 };
 
-/* What Redis has that is not buried. */
+/* The messages in Redis that are not buried. */
 struct shard_size {
 	bool is_kept;
 	bool is_unknown;          /* waiting_bytes does not count what Redis alone has */
@@ -186,7 +186,7 @@ struct shard {
 
 struct shard *shard_create(struct shard_env *env, void *owner, unsigned index,
 			   struct store_shard *keys_take);
-/* It has no message in any state, and none can come back. */
+/* Has the shard no message in any state, and can none come back? */
 bool shard_is_empty(const struct shard *sh);
 /* Let so many messages of a group be at work at a time; before anything else. */
 void shard_order_by(struct shard *sh, const struct order_spec *spec);
@@ -196,7 +196,7 @@ bool shard_size_is_known(struct shard *sh);
 void shard_size_keep(struct shard *sh, bool is_kept);
 /* Forget the ranks seen so far: the priority script has changed. */
 void shard_forget_ranks(struct shard *sh);
-/* It has no message, and nothing is under way. */
+/* Has the shard no message, and no work under way? */
 bool shard_is_unused(const struct shard *sh);
 struct shard *shard_ref(struct shard *sh);
 void shard_unref(struct shard *sh);
@@ -246,8 +246,8 @@ bool shard_trim(struct shard *sh, enum entry_state state, uint64_t count, bool i
 void shard_hold(struct entry *e, uint32_t lease_ms);
 /* The clock was set: what is held has been held since another time. */
 void shard_step_clock(struct shard *sh, int64_t step_ms);
-/* What somebody holds is another message from now on, of the same id, with another rank.
- * Takes a reference of it. Redis gets it when the entry is next written. */
+/* Replace a held message by another of the same id, with another rank. Takes a
+ * reference of it. Redis gets it when the entry is next written. */
 void shard_revise(struct entry *e, struct msg *m, double rank);
 /* Back to ready, or to delayed when due_ms is in the future. */
 void shard_return(struct entry *e, int64_t due_ms);
@@ -260,14 +260,14 @@ void shard_suspend(struct entry *e);
 void shard_resume_held(struct entry *e);
 /* Into one of the stages; `at_ms`: when it is due, or since when it is buried. */
 void shard_move(struct entry *e, enum entry_state state, int64_t at_ms);
-/* It is held though it was not its turn: the ledger names it at once, unless Redis has it
+/* The entry is held out of turn: the ledger names it at once, unless Redis has it
  * before the edge of the ready ones. A refill would bring it a second time. */
 void shard_ledger_found(struct entry *e);
 /* The waiter is told when Redis has it where it is now, or at once if it has. */
 void shard_wait_stored(struct entry *e, struct waiter *waiter);
-/* Its failures begin anew. */
+/* The failures of the entry begin anew. */
 void shard_forget_failures(struct entry *e);
-/* What happened to it so far, and one failure more unless `reason` is NULL. */
+/* The failures of the entry so far, and one more unless `reason` is NULL. */
 struct store_tries shard_tries(const struct entry *e, const char *reason);
 /* Count a failure; `reason` is a literal. */
 void shard_count_failure(struct entry *e, const char *reason);
@@ -345,7 +345,7 @@ void shard_order_load(struct shard *sh);
 /* Remove what is parked, as shard_purge does; returns how much that was. */
 uint64_t shard_order_purge(struct shard *sh, struct waiter *waiter);
 
-/* It has something to write. */
+/* Has the shard something to write? */
 static inline bool shard_is_dirty(const struct shard *sh)
 {
 	return !TAILQ_EMPTY(&sh->dirty) || !TAILQ_EMPTY(&sh->dedupe.lists[DEDUPE_ALONE]);
@@ -370,7 +370,7 @@ void shard_entry_clean(struct entry *e);
 void shard_discard(struct entry *e);
 /* Put an entry that has left its place into a stage. The call may free it. */
 void shard_entry_enter(struct entry *e, enum entry_state state, double score);
-/* It counts in stage.indexed of its home, when that is a stage. */
+/* Does the entry count in stage.indexed of its home, when that is a stage? */
 static inline bool shard_is_indexed(const struct entry *e)
 {
 	return !(e->flags & LIES_OUTSIDE) || e->state != e->home;
@@ -472,7 +472,7 @@ struct shard_look {
  * read is under way. */
 struct entry *shard_scan_match(struct shard *sh, const struct shard_look *look);
 
-/* What has been read and not been taken. */
+/* Entries that were read and not taken. */
 struct shard_scan {
 	struct shard *shard; /* a reference */
 	enum entry_state state;
@@ -508,7 +508,7 @@ static inline const struct shard_row *shard_scan_row(const struct shard_scan *sc
 {
 	return scan->taken < scan->count ? &scan->rows[scan->taken] : NULL;
 }
-/* It is done with. */
+/* The entry of the scan is done with. */
 void shard_scan_take(struct shard_scan *scan);
 
 /* The end of a shard's ready or delayed messages: those that would be

@@ -51,7 +51,8 @@ static void read_rows(struct shard_recovery *r, enum store_set set, store_rows_f
 	store_read(sh->env->store, sh->keys, &read, on_rows, r);
 }
 
-/* What somebody held is ready again; what was taken by its id is where it was. */
+/* A message that was held is ready again; one that was taken by its id is where it
+ * was. */
 static void put_back(struct shard_recovery *r, const struct store_row *row)
 {
 	struct shard *sh = r->shard;

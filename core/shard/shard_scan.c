@@ -112,7 +112,7 @@ static void add_held(struct shard_scan *scan, const struct entry *first, size_t 
 	const struct entry *e;
 
 	scan->is_end = !add_window(scan, &scan->shard->held, first);
-	/* Those held for a moment are in the order of delivery. */
+	/* Entries held for a moment are in the order of delivery. */
 	TAILQ_FOREACH (e, &scan->shard->young, link)
 		if (!insert(scan->rows, &scan->count, scan, e))
 			scan->is_end = false;
@@ -264,7 +264,7 @@ static void on_scan_rows(void *ctx, int status, const char *text, struct store_r
 	scan->on_filled(scan);
 }
 
-/* What is in the window, parked in memory alone, or held needs no question. */
+/* Entries in the window, parked in memory alone, or held need no question. */
 static bool is_in_memory(const struct shard_scan *scan)
 {
 	const struct shard *sh = scan->shard;

@@ -122,7 +122,7 @@ void shard_index_drop(struct shard *sh, unsigned max)
 
 	if (!x)
 		return;
-	/* What leaves its place now need not be added. */
+	/* Entries that leave their place now need not be added. */
 	x->is_dropping = true;
 	x->place = WALK_END;
 	x->cursor = NULL;
@@ -187,7 +187,7 @@ enum store_set shard_take_recover(struct shard *sh, double score, int64_t *at_ms
 	enum store_set from = store_read_taken_from(score, at_ms);
 	int64_t number = score < 0 ? (int64_t)(-score / 2) : 0;
 
-	/* It was taken, and must not be found by a request of this process. */
+	/* The entry was taken, and must not be found by a request of this process. */
 	if (from == STORE_UNACK && number > sh->take.last_number)
 		sh->take.last_number = number;
 	return from;
@@ -228,7 +228,7 @@ static struct entry *take_row(struct shard *sh, const struct store_row *row,
 	return NULL;
 }
 
-/* It is over: what has waited for it may go on. */
+/* The take is over: what has waited for it may go on. */
 static void take_end(struct shard *sh)
 {
 	if (!sh->is_closed) {
@@ -286,7 +286,7 @@ static void note_next(struct shard *sh, const struct store_taken *taken)
 	t->has_taken = false;
 	if (taken->next_ms)
 		shard_take_note_expiry(sh, taken->next_ms);
-	/* What is not yet in Redis was not found there. */
+	/* An entry that is not yet in Redis was not found there. */
 	if (sh->stages[ENTRY_READY].outside_unwritten ||
 	    sh->stages[ENTRY_DELAYED].outside_unwritten)
 		shard_take_note_expiry(sh, sh->env->now_ms + RETRY_MS);
@@ -730,7 +730,7 @@ struct purge {
  * what else is a reason to count once more ends after some times. */
 #define RECOUNTS_MAX 16
 
-/* What Redis refused to remove counts again; of some of many, by their mean. */
+/* Messages that Redis refused to remove count again; of some of many, by their mean. */
 static void restore_size(const struct purge *p)
 {
 	struct shard *sh = p->shard;

@@ -72,8 +72,8 @@ static void raise_shadow(struct place *max, struct place place)
 		*max = place;
 }
 
-/* Whether the place by which Redis's set names it is another than its place in
- * this stage, where it may not be at all. */
+/* Is the place by which Redis's set names the entry another than its place in this
+ * stage, where it may not be at all? */
 static bool is_misplaced(const struct stage *st, const struct entry *e)
 {
 	if (e->home != st->set)
@@ -180,7 +180,7 @@ static void give_back(void *ctx, struct entry *e)
 	put_outside(st, e);
 }
 
-/* What is parked behind the edge is Redis's again, like all that is there. */
+/* Entries parked behind the edge are Redis's again, like all others there. */
 static void give_back_parked(struct stage *st)
 {
 	struct order *o = st->set == STORE_READY ? st->shard->order : NULL;
@@ -451,7 +451,8 @@ static void take_row(struct stage *st, const struct store_row *row)
 	window_enter(st, e, row->score);
 }
 
-/* What was placed outside while the read was under way: the edge has moved. */
+/* Settle the entries that were placed outside while the read was under way: the edge
+ * has moved. */
 static void settle_outside(struct stage *st)
 {
 	struct entry *e, *next;
@@ -682,7 +683,7 @@ void stage_recover(struct stage *st, uint64_t count)
 {
 	st->beyond = count;
 	st->edge = (struct place){ -DBL_MAX, 0 };
-	/* What expires is not known. */
+	/* The expiry times are not known. */
 	if (count > 0 && st->set != STORE_BURIED)
 		shard_take_note_expiry(st->shard, st->shard->env->now_ms);
 }

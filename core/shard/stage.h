@@ -53,7 +53,7 @@ void stage_set_aside(struct stage *st, struct entry *e);
 void stage_refill(struct stage *st);
 /* A batch that names an outside entry was built. */
 void stage_entry_encoded(struct stage *st, struct entry *e);
-/* That batch was refused, and the entry is dirty again. */
+/* The batch of the entry was refused, and the entry is dirty again. */
 void stage_entry_refused(struct stage *st, struct entry *e);
 /* The entry of a row that was read from a set. It is in no stage yet. NULL for a row
  * without a readable body: what is to become of that is settled by the call. */

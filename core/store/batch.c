@@ -123,7 +123,7 @@ static struct buf *entry(struct batch *b, enum batch_kind kind)
 	return &section->bytes;
 }
 
-/* What was written at the end of `out`. */
+/* Count the command that was written at the end of `out`. */
 static void added(struct batch *b, struct buf *out, const char *end)
 {
 	size_t len = (size_t)(end - (out->data + out->end));

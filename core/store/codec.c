@@ -270,7 +270,7 @@ static const char *decode_facts(struct codec_cursor *c, struct msg *spec)
 	return c->is_bad ? "the facts are not a map of integers" : NULL;
 }
 
-/* What is wrong, or NULL. */
+/* The fault, or NULL. */
 static const char *decode_fields(struct codec_cursor *c, struct msg *spec,
 				 struct msg_header *headers, double *rank)
 {

@@ -58,7 +58,7 @@ void layout_table_key(struct buf *out, enum store_table table, struct slice vhos
 #define LAYOUT_ALL_TOPICS ((struct slice){ NULL, 0 })
 void layout_topic_key(struct buf *out, struct slice vhost, struct slice topic);
 
-/* What a key is, by its name: the one table of all keys that the broker writes. */
+/* The kind of a key, by its name: the one table of all keys that the broker writes. */
 enum layout_kind {
 	LAYOUT_UNKNOWN,
 	LAYOUT_SHARD,     /* vhost, queue, shard and key are set */

@@ -266,7 +266,7 @@ static void run_server(const struct redis_child *child, const char *const *args,
 	int log_fd = openat(child->dir_fd, LOG_NAME, O_WRONLY | O_CREAT | O_APPEND, 0600);
 	if (fchdir(child->dir_fd) < 0 || dup2(null_fd, 0) < 0)
 		_exit(126);
-	/* What it says before it has opened its log itself. */
+	/* The output of the child before it has opened its log itself. */
 	dup2(log_fd >= 0 ? log_fd : null_fd, 1);
 	dup2(log_fd >= 0 ? log_fd : null_fd, 2);
 	if (lock_fd == LOCK_FD)
@@ -281,7 +281,7 @@ static void run_server(const struct redis_child *child, const char *const *args,
 	_exit(127);
 }
 
-/* What a Redis left that made its files for all users to read. */
+/* Close the files of a Redis that made them for all users to read. */
 static void close_to_others(const struct redis_child *child)
 {
 	static const char *const names[] = { "appendonlydir", "dump.rdb", LOG_NAME,
@@ -323,7 +323,7 @@ static int start(struct redis_child *child, int lock_fd, struct error *err)
 	return TIDE_OK;
 }
 
-/* Whether a redis-server lives; if not, the lock it would hold, open. */
+/* Is a redis-server alive? If not, take the lock it would hold, open. */
 static int take_redis_lock(const struct redis_child *child, int *out_fd)
 {
 	int fd = open_in(child, "redis.lock", O_RDWR | O_CREAT);

@@ -41,7 +41,7 @@ const char *redis_child_fsync(const struct redis_child *child);
  *          gives the last line of its log) or cannot be started; the next call
  *          tries again */
 TIDE_MUST_USE int redis_child_ensure(struct redis_child *child, struct error *err);
-/* It answered; `pid` is what it says its process id is. From now on its death
+/* The child answered; `pid` is what it says its process id is. From now on its death
  * is a reason to start it again at once. */
 void redis_child_set_answered(struct redis_child *child, int64_t pid);
 

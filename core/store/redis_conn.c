@@ -118,7 +118,7 @@ static void read_info(struct redis_hello *h, struct slice info)
 		      "this Redis is a cluster node; a single Redis is needed");
 }
 
-/* What CONFIG GET tells of one parameter; empty when it tells nothing. */
+/* The value of one parameter in the answer to CONFIG GET; empty when there is none. */
 static struct slice config_value(const redisReply *reply)
 {
 	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
@@ -329,7 +329,7 @@ static struct redis_request *find_culprit(struct redis_conn *c)
 	return NULL;
 }
 
-/* It is not asked again. */
+/* Take a request out of those that wait. */
 static void take_waiting(struct redis_conn *c, struct redis_request *r)
 {
 	TAILQ_REMOVE(&c->waiting, r, entry);
@@ -358,7 +358,7 @@ static void answer_with_error(struct redis_conn *c, struct redis_request *r,
 	}
 }
 
-/* Those that are asked meanwhile wait for the next turn. */
+/* Requests made meanwhile wait for the next turn. */
 static void refuse_waiting(struct redis_conn *c)
 {
 	struct redis_request *r;
@@ -389,7 +389,7 @@ static void give_up(struct redis_conn *c, struct redis_request *r)
 	close_if_idle(c);
 }
 
-/* It cannot be reached: what was wrong with it is not known any more. */
+/* Redis cannot be reached: its former troubles are forgotten. */
 static void forget_redis(struct redis_conn *c)
 {
 	redis_trouble_forget(&c->trouble);
@@ -459,7 +459,7 @@ static void tell_up(struct redis_conn *c)
 	set_state(c, STORE_UP, err.text);
 }
 
-/* What the connection asks for itself: it is not counted, and not sent again. */
+/* Send a request of the connection itself: it is not counted, and not sent again. */
 static void ask(struct redis_conn *c, struct redis_request *r)
 {
 	redis_link_send(c->link, r);
@@ -543,7 +543,7 @@ static void stand_by(struct redis_conn *c)
 	enter(c, PHASE_STANDBY, REDIS_HOLDER_PAUSE_MS);
 }
 
-/* What Redis lacks was confirmed: nothing is written beside it. */
+/* Redis lacks confirmed writes: no more are made beside them. */
 static void stand_off(struct redis_conn *c)
 {
 	snprintf(c->stale, sizeof(c->stale), "%s", c->holder.reason);
@@ -632,7 +632,7 @@ static void on_beat_reply(struct redis_conn *c, const redisReply *reply)
 {
 	redis_trouble_reply(&c->trouble, &c->beat, reply, uv_now(c->loop));
 	c->is_beat_out = c->beat.answered < c->beat.replies;
-	/* What is so is found out on a new link: it may be ours to take again. */
+	/* A new link finds out what is so: the store may be ours to take again. */
 	if (c->beat.answered == 1 && !redis_holder_is_ours(&c->holder, reply))
 		lose(c, false, "tide:holder does not name this broker any more");
 }
@@ -816,7 +816,7 @@ void redis_conn_send(struct redis_conn *c, struct redis_request *r)
 	}
 }
 
-/* Nothing more is waited for. */
+/* End: no answer is waited for any more. */
 static void finish(struct redis_conn *c)
 {
 	struct redis_request *r;

@@ -231,7 +231,7 @@ static void describe(const struct redis_holder_record *r, char *out, size_t size
 		snprintf(out, size, "one that " KEY " does not name");
 }
 
-/* Whether it is somebody else than in the look before. */
+/* Is the holder another one than in the look before? */
 static bool count_look(struct redis_holder *h)
 {
 	bool is_new = strcmp(h->last_seen, h->record.incarnation) != 0;
@@ -330,7 +330,7 @@ static enum redis_holder_verdict judge_look(struct redis_holder *h)
 	if (!is_recorded(h))
 		return judge_other(h);
 	h->has_taken = true;
-	/* What was read before the connection had its name proves nothing. */
+	/* A record that was read before the connection had its name proves nothing. */
 	h->step = is_named ? HOLDER_FENCE : HOLDER_LOOK;
 	return REDIS_HOLDER_MORE;
 }
@@ -380,8 +380,7 @@ bool redis_holder_is_counted(struct redis_holder *h, const redisReply *reply,
 		h->writes = writes;
 		return true;
 	}
-	/* What is under way counts on from here, and is not to look like what was lost.
-	 */
+	/* Writes under way count on from here, and must not look like lost ones. */
 	if (h->writes < writes + under_way)
 		h->writes = writes + under_way;
 	return false;

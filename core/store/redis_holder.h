@@ -40,13 +40,14 @@ enum redis_holder_verdict {
 	REDIS_HOLDER_OTHER,
 	REDIS_HOLDER_REFUSED, /* by a holder that lives, or by Redis */
 	REDIS_HOLDER_LOST,    /* it was ours, and somebody has taken it over */
-	/* It was ours, and lacks what it has confirmed: the next round after a pause. */
+	/* The store was ours, and lacks what it has confirmed: the next round after a
+	 * pause. */
 	REDIS_HOLDER_STALE,
 };
 
 enum redis_holder_step { HOLDER_LOOK, HOLDER_TAKE, HOLDER_FENCE };
 
-/* What tide:holder says. */
+/* The content of tide:holder. */
 struct redis_holder_record {
 	char incarnation[40]; /* "": nobody has taken the store so far */
 	bool is_released;
@@ -96,16 +97,16 @@ void redis_holder_reply(struct redis_holder *h, unsigned index, const redisReply
 /* After the last reply of a round. */
 enum redis_holder_verdict redis_holder_judge(struct redis_holder *h);
 
-/* What the holder asks now and then: who holds the store, and for a write that changes
+/* The requests of the holder's beat: who holds the store, and a write that changes
  * nothing, which Redis refuses as it would refuse others. */
 #define REDIS_HOLDER_BEAT_REPLIES 2
 struct slice redis_holder_beat(void);
 /* The store is still ours, as far as the first reply tells. */
 bool redis_holder_is_ours(const struct redis_holder *h, const redisReply *reply);
-/* What counts a write: one command, one reply. */
+/* The command that counts a write: one command, one reply. */
 struct slice redis_holder_count(void);
-/* It is counted, as far as this reply tells. If not, Redis has lost some of what it
- * confirmed.
+/* Is the write counted, as far as this reply tells? If not, Redis has lost some of what
+ * it confirmed.
  *
  * @param under_way  how many writes may be counted behind it */
 bool redis_holder_is_counted(struct redis_holder *h, const redisReply *reply,

@@ -12,11 +12,9 @@
 #include "redis_request.h"
 #include "store.h"
 
-/* Which key a request was refused for with WRONGTYPE.
- *
- * Redis does not name the key. The request does: its commands are read again, and Redis
- * is asked for the type of each key of theirs. layout.h knows which type each should
- * have. */
+/* The key for which a request was refused with WRONGTYPE. Redis does not name the
+ * key. The request does: its commands are read again, and Redis is asked for the type
+ * of each key of theirs. layout.h knows which type each should have. */
 struct redis_wrong_key {
 	struct redis_request request; /* TYPE of each key that it may be */
 	struct buf bytes;
@@ -62,11 +60,11 @@ void redis_trouble_key_reply(struct redis_trouble *t, const redisReply *reply,
 /* Redis owes an answer, and is silent; it has said something. */
 void redis_trouble_silent(struct redis_trouble *t, uint64_t now_ms);
 void redis_trouble_heard(struct redis_trouble *t, uint64_t now_ms);
-/* Nothing is known of Redis any more. */
+/* Forget all troubles: the Redis may be another one. */
 void redis_trouble_forget(struct redis_trouble *t);
 /* Now and then, while it is connected. True: t->key.request is to be sent, which tells
  * whether the key still has another type. */
 bool redis_trouble_tick(struct redis_trouble *t, uint64_t now_ms);
 
-/* What an error of Redis is. */
+/* The kind of trouble that an error of Redis tells of. */
 enum store_trouble redis_trouble_kind(const char *text);

@@ -192,7 +192,7 @@ struct batch *store_batch_begin(struct store *s, struct store_shard *shard)
 	return b;
 }
 
-/* Its bytes are sent, or copied: it may be used again. */
+/* The bytes of the batch are sent, or copied: it may be used again. */
 static void store_give_back_batch(struct batch *b)
 {
 	struct store *s = b->store;
@@ -233,7 +233,7 @@ void store_batch_commit_take(struct batch *b, batch_done_fn on_done, void *ctx)
 	batch_seal(b);
 	b->request.is_write = b->request.replies > 0;
 	if (!b->request.is_write) {
-		/* Its completion has its place among the others all the same. */
+		/* An empty batch has its place among the others all the same. */
 		b->parts[0] = uv_buf_init(ping, sizeof(ping) - 1);
 		b->request.part_count = 1;
 		b->request.replies = 1;

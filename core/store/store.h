@@ -105,7 +105,7 @@ enum store_state store_state(const struct store *s);
 size_t store_body_max(const struct store *s);
 #define STORE_BODY_MAX_MIN ((size_t)1 << 20) /* no Redis takes less */
 
-/* What is wrong with a Redis that is connected: redis_trouble.h. */
+/* The trouble of a Redis that is connected: redis_trouble.h. */
 enum store_trouble {
 	STORE_TROUBLE_MEMORY,   /* it has no more, or may not take more */
 	STORE_TROUBLE_DISK,     /* it cannot write */
@@ -124,7 +124,7 @@ const char *store_trouble_name(enum store_trouble kind);
 bool store_trouble_is_total(enum store_trouble kind);
 /* One sentence, with what to do; it has no name or address. */
 const char *store_trouble_text(enum store_trouble kind);
-/* It is so now. */
+/* Does the trouble last? */
 bool store_has_trouble(const struct store *s, enum store_trouble kind);
 /* The first sentence of those that are so, for those who may see names: it names the key
  * of another type. "": there is none. Good until the next turn. */
@@ -202,7 +202,7 @@ void batch_move(struct batch *b, uint64_t id, enum store_set from, enum store_se
 		double score);
 /* Into the expiry set, which names all that expire and are not buried. */
 void batch_expiry(struct batch *b, uint64_t id, int64_t expires_unix_ms);
-/* What happened to a message so far. */
+/* The failures of a message so far. */
 #define STORE_REASONS 4 /* why it failed: store_tries_reason */
 struct store_tries {
 	uint32_t deliveries;
@@ -229,7 +229,7 @@ struct store_seen {
 	int64_t until_unix_ms; /* when it may be forgotten: below 10^15 */
 };
 void batch_dedupe(struct batch *b, const struct store_seen *seen);
-/* It may be forgotten, once the message is removed. */
+/* The id may be forgotten, once the message is removed. */
 void batch_dedupe_remove(struct batch *b, const struct store_seen *seen);
 /* How many messages the shard keeps that are not buried, and the bytes of their payloads:
  * before the batch, behind its removals, and behind its writes. Redis may refuse this for
@@ -248,8 +248,8 @@ struct batch_result {
 	int removed;      /* TIDE_OK, or why the removals were refused */
 	int written;      /* TIDE_OK, or why inserts, moves and tries were refused */
 	const char *text; /* what Redis said, when it refused; else NULL */
-	/* What was refused may have been carried out before, on a connection that was
-	 * lost. */
+	/* A refused request may have been carried out before, on a connection that
+	 * was lost. */
 	bool is_unsure;
 };
 typedef void (*batch_done_fn)(void *ctx, const struct batch_result *result);
@@ -321,15 +321,15 @@ typedef void (*store_counts_fn)(void *ctx, int status, const char *text,
 void store_read_counts(struct store *s, struct store_shard *shard,
 		       store_counts_fn on_counts, void *ctx);
 
-/* What batches have written of the size: one of these was right, when the last batch was
- * cut short. */
+/* The sizes that batches have written: one of these was right, when the last batch
+ * was cut short. */
 typedef void (*store_size_fn)(void *ctx, int status, const char *text,
 			      const struct store_size *sizes, unsigned count);
 void store_size_read(struct store *s, struct store_shard *shard, store_size_fn on_size,
 		     void *ctx);
 
-/* Which of the messages a shard has, whatever their state: found[i] for ids[i].
- * `count` is 1 or more. TIDE_ESHUTDOWN is the only failure. */
+/* Which of these messages does a shard have, whatever their state: found[i] for
+ * ids[i]. `count` is 1 or more. TIDE_ESHUTDOWN is the only failure. */
 typedef void (*store_has_fn)(void *ctx, int status, const bool *found, unsigned count);
 void store_read_has(struct store *s, struct store_shard *shard, const uint64_t *ids,
 		    unsigned count, store_has_fn on_has, void *ctx);
@@ -396,8 +396,8 @@ void store_purge(struct store *s, struct store_shard *shard,
 void store_lost_return(struct store *s, struct store_shard *shard,
 		       store_purged_fn on_returned, void *ctx);
 
-/* What has been seen, by `until_unix_ms`, from index `start`, `count` at most (1–4096).
- * The rows are the store's; members that cannot be read are logged and left out, and
+/* Seen ids, by `until_unix_ms`, from index `start`, `count` at most (1–4096). The
+ * rows are the store's; members that cannot be read are logged and left out, and
  * `total` counts them too. */
 typedef void (*store_seen_fn)(void *ctx, int status, const char *text,
 			      const struct store_seen *rows, size_t count, size_t total);
@@ -441,8 +441,8 @@ struct store_queue { /* or topic */
 void store_definition_erase(struct store *s, enum store_table table,
 			    const struct store_queue *queue, store_done_fn on_done,
 			    void *ctx);
-/* What a topic has in Redis beside its options (the set of topics, the set of its
- * partitions) is set with them, at once. */
+/* Set the options of a topic, with the set of topics and the set of its partitions,
+ * at once. */
 void store_definition_set_topic(struct store *s, const struct store_queue *topic,
 				struct slice value, store_done_fn on_done, void *ctx);
 
@@ -480,10 +480,8 @@ void store_document_change(struct store *s, const char *name,
 void store_document_remove(struct store *s, const char *name, store_done_fn on_done,
 			   void *ctx);
 
-/* What happened to a message so far, as the text that Redis has of it.
- *
- * "<deliveries> <failures> <last reason> <reason>=<count>...": older brokers wrote no
- * counts. */
+/* The failures of a message so far, as the text that Redis has of it. "<deliveries>
+ * <failures> <last reason> <reason>=<count>...": older brokers wrote no counts. */
 #define STORE_TRIES_TEXT_MAX 160
 
 /* The reason of that number, below STORE_REASONS. */
@@ -499,7 +497,7 @@ size_t store_tries_format(const struct store_tries *tries,
  * topic the offset stands before the space: "<message id>@<offset> <publish id>". */
 #define STORE_DEDUPE_HEAD_MAX (ID_HEX_LEN + 40)
 
-/* What stands before the publish id; gives its length. */
+/* Write the part before the publish id; gives its length. */
 size_t store_dedupe_format_head(const struct store_seen *seen,
 				char out[STORE_DEDUPE_HEAD_MAX]);
 /* Score and member, as words of a command. */

@@ -80,7 +80,7 @@ void store_definition_set_topic(struct store *s, const struct store_queue *topic
 	resp_text(store_call_add_words(call, 3), "SADD");
 	add_topic_key(out, topic->vhost, LAYOUT_ALL_TOPICS);
 	resp_bulk(out, topic->name);
-	/* It may have had more. */
+	/* An older topic may have had more keys. */
 	resp_text(store_call_add_words(call, 2), "UNLINK");
 	add_topic_key(out, topic->vhost, topic->name);
 	resp_text(store_call_add_words(call, 2 + (size_t)topic->shards), "SADD");
@@ -173,7 +173,7 @@ static void tell_definitions(const struct load_call *l, const redisReply *reply)
 static void send_load(struct store *s, struct load *load, enum store_table table,
 		      struct slice vhost);
 
-/* Those of a vhost. */
+/* Ask for the tables of a vhost. */
 static void send_tables(struct store *s, struct load *load, struct slice vhost)
 {
 	for (int table = 0; table < STORE_TABLE_COUNT; table++)

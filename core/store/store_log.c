@@ -81,7 +81,7 @@ static void on_append_reply(struct store_call *call, const redisReply *reply,
 		return;
 	if (reply && a->has_exec)
 		store_call_check_exec(call, reply);
-	/* What comes last was carried out although something before it was refused, by a
+	/* The last command was carried out although one before it was refused, by a
 	 * Redis that had no memory in between, say. */
 	is_unsure = call->request.was_lost || call->err.code == TIDE_ESHUTDOWN ||
 		    (reply && call->err.code < 0);
@@ -431,7 +431,7 @@ struct recover_call {
 
 static void look_for_last(const struct store_call *before, struct log_recovery *r);
 
-/* It tells, and ends. `last`: its bytes are borrowed. */
+/* Tell the end of a recovery. `last`: its bytes are borrowed. */
 static void end_recovery(struct log_recovery *r, const struct store_call *call,
 			 const struct store_log_batch *last)
 {

@@ -15,7 +15,7 @@ struct store_log;
 struct store_log *store_log_create(struct slice vhost, struct slice topic,
 				   unsigned partition);
 void store_log_destroy(struct store_log *log);
-/* What all its keys begin with, for a line in the log. */
+/* The prefix of all its keys, for a line in the log. */
 const char *store_log_prefix(const struct store_log *log);
 /* For the requests about publish ids: a partition has them as a shard has. */
 struct store_shard *store_log_shard(struct store_log *log);
@@ -25,8 +25,8 @@ struct store_log_batch {
 	struct slice bytes;
 };
 
-/* What is appended to a partition at once. The batches' bytes are borrowed until on_done;
- * the rest is copied. */
+/* An append to a partition, as one request. The batches' bytes are borrowed until
+ * on_done; the rest is copied. */
 struct store_log_append {
 	uint32_t day;
 	const struct store_log_batch *batches; /* at least one, in order, of one day */
@@ -100,7 +100,7 @@ void store_log_trim(struct store *s, struct store_log *log,
 		    const struct store_log_trim *trim, store_purged_fn on_trimmed,
 		    void *ctx);
 
-/* What the state says. `days` in order. */
+/* The content of the state. `days` in order. */
 struct store_log_day {
 	uint32_t day;
 	uint64_t base; /* of its first batch, like the rest; perhaps it was trimmed */

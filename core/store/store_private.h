@@ -69,7 +69,7 @@ struct store_call {
 	struct store *store;
 	struct store_shard *shard; /* NULL: of no shard */
 	store_reply_fn on_reply;
-	/* Who is told the end: on_reply knows of which type it is. */
+	/* The receiver of the end: on_reply knows of which type it is. */
 	store_tell_fn tell;
 	void *ctx;
 	struct buf bytes;
@@ -109,7 +109,7 @@ void store_call_send_parts(struct store_call *call, int type, const uv_buf_t *pa
 /* Note what a reply to EXEC says: an error of a command in it is one of the call. */
 void store_call_check_exec(struct store_call *call, const redisReply *reply);
 void store_call_fail(struct store_call *call, int code, const char *text);
-/* What went wrong; NULL: nothing. */
+/* The error; NULL: there is none. */
 const char *store_call_text(const struct store_call *call);
 
 /* The text of a reply; empty when it is no string. */
