@@ -19,7 +19,7 @@
 
 #define RULES_DIR_DEFAULT "./rules"
 
-/* That of a broker that is started here. */
+/* The rules directory of a broker that is started here. */
 static const char *rules_dir_of(const struct cli *cli)
 {
 	return cli->word_count > 0 ? cli->words[0] : RULES_DIR_DEFAULT;

@@ -37,7 +37,7 @@ void settings_inherit(struct args *out)
 {
 	const char *text = getenv(API_SETTING_VARIABLE);
 
-	/* What is not of a broker is nothing. */
+	/* A text that is not of a broker counts as none. */
 	if (text && args_parse(out, slice_from(text)) != TIDE_OK)
 		*out = (struct args){ 0 };
 }

@@ -10,7 +10,7 @@
  * replaces an earlier one. */
 TIDE_MUST_USE int settings_add(struct args *settings, const char *text,
 			       struct error *err);
-/* What the broker that started this process was given; `out` is empty before. */
+/* The settings of the broker that started this process; `out` is empty before. */
 void settings_inherit(struct args *out);
 /* For processes that this one starts. Before any thread. */
 void settings_pass_on(const struct args *settings);

@@ -9,7 +9,7 @@
 #include "store/codec.h"
 #include "store/store.h"
 
-/* What a row of a key without ids looks like: words with a space between them.
+/* The form of a row of a key without ids: words with a space between them.
  *
  *   N        a number
  *   D        a day

@@ -148,7 +148,7 @@ static inline bool msg_header_is_death(struct slice name)
 	return slice_has_prefix(name, MSG_DEATH_PREFIX);
 }
 
-/* Which messages a request means, as its option `match=` says.
+/* The messages that a request means, as its option `match=` says.
  *
  *   <text>            bytes of the payload, or of a header's value
  *   text:<text>       the same, for a text that begins like one of those below

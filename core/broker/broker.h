@@ -100,7 +100,8 @@ struct broker_counters {
 
 TAILQ_HEAD(group_watch_list, group_watch);
 
-/* What the groups of all topics share. Times are those of the clock that nobody sets. */
+/* The state that the groups of all topics share. Times are those of the clock that nobody
+ * sets. */
 struct group_env {
 	struct heap runs;              /* of claims: what comes again later */
 	struct heap deaths;            /* dead letters that nobody took: group_settle.c */

@@ -854,7 +854,7 @@ static int declare(struct vhost *v, const struct terms_spec *spec,
 	return rc;
 }
 
-/* What DECLARE says of an existing thing, `*d`, or a new one.
+/* Read what DECLARE says of an existing thing, `*d`, or a new one.
  *
  * @param rest       receives the spec without the option `update`; its args are `args`,
  *                   to be freed

@@ -367,7 +367,7 @@ void definition_detach_all(const struct broker *b, enum ruleset_slot slot)
 	definition_each(b, detach, &slot);
 }
 
-/* What is deleted in the broker, until it is deleted in Redis too.
+/* Things that are deleted in the broker, until it is deleted in Redis too.
  *
  * Redis is asked again as long as it refuses: what it kept would return with the next
  * start. Who deletes a thing is answered when Redis has deleted it. Until then no queue

@@ -148,7 +148,7 @@ static int ask_about_one(struct consumer *c, const struct entry *e, struct msg *
 	return TIDE_OK;
 }
 
-/* What holds the deliveries of a queue back, though consumers could take them:
+/* The reasons that hold the deliveries of a queue back, though consumers could take them:
  * a pause, and the rate= of DECLARE.
  *
  * A rate is an interval between deliveries. What a late turn of the event loop missed is
@@ -181,7 +181,7 @@ static __attribute__((noinline)) void count_metered(struct queue *q)
 	q->next_delivery_ns += q->config.rate_ns;
 }
 
-/* Who gets the next message of a queue. */
+/* The choice of the consumer that gets the next message of a queue. */
 
 #define DELIVER_MAX 4096 /* messages of one queue in a turn */
 

@@ -12,7 +12,7 @@
 
 /* Is there a script for the queue? */
 bool delivery_is_asked(const struct queue *q);
-/* What the scripts are asked about a message of a topic, whose order is kept. */
+/* The question to scripts about a message of a topic, whose order is kept. */
 struct delivery_question {
 	const struct msg *msg;
 	uint32_t attempt;

@@ -393,7 +393,7 @@ void exchange_collect(struct exchange *x, struct waiter *waiter)
 	exchange_destroy(x);
 }
 
-/* What leads from an exchange to a queue or to another exchange.
+/* A link from an exchange to a queue or to another exchange.
  *
  * A binding is in three places: by number in its source's table (the number is
  * what the routing script knows it by), by text in its source's hash, and in

@@ -574,7 +574,7 @@ static void end_search(struct group_search *s, int status, const char *text)
 	group_check(gc);
 }
 
-/* Nobody needs the position any more. */
+/* The position is needed no longer. */
 static void cancel_search(struct group_claim *gc)
 {
 	struct group_search *s = gc->search;

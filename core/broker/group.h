@@ -186,7 +186,7 @@ void group_pull_join(struct getter *pull, struct topic_group *g,
 /* Leave it: before getter_remove, and harmless for any getter. The group may go. */
 void group_pull_leave(struct getter *pull);
 
-/* Who gets the next message of a topic: as delivery_turn. */
+/* Deliver the next message of a topic: as delivery_turn. */
 bool group_deliver(struct queue *q);
 /* Likewise for a GET that has just joined its line: it, and those before it, are given
  * what is there. False: it was answered, and has gone. */

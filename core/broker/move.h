@@ -41,10 +41,11 @@ void move_copies(struct entry *e, struct draft_copies *copies_take,
 TIDE_MUST_USE int move_publish(struct vhost *v, struct msg *copy, struct waiter *w,
 			       struct error *err);
 
-/* What a script publishes by msg:copy where it decides about a message that is there
- * already: the copies, which are taken, are published in the queue's vhost, as the broker
- * itself. Each gets an id and passes the filters. One that nobody takes is lost; the log
- * says so once in a while. The waiter, which may be NULL, is told when all are durable.
+/* Publish the copies that a script makes by msg:copy where it decides about a message
+ * that is there already: the copies, which are taken, are published in the queue's vhost,
+ * as the broker itself. Each gets an id and passes the filters. One that nobody takes is
+ * lost; the log says so once in a while. The waiter, which may be NULL, is told when all
+ * are durable.
  */
 void move_copies_publish_take(struct queue *q, struct draft_copies *copies,
 			      struct waiter *w);

@@ -11,7 +11,7 @@
 #include "topic.h"
 #include "unusable.h"
 
-/* Whether the queues of a decision take its messages: one refuses, or all
+/* Do the queues of a decision take its messages: one refuses, or all
  * take them. */
 
 /* The queue or the topic has seen the publish id of the message. */
@@ -346,8 +346,8 @@ static int refuse_unroutable(const struct outcome *o, struct vhost *v, struct er
 			 SLICE_ARG(o->msg->key), o->exchange ? o->exchange->name : "-");
 }
 
-/* What Redis refuses as too long ends the connection to it, with all that is on its
- * way. `bytes` of a message are more than it has when it is encoded. */
+/* A command that Redis refuses as too long ends the connection to it, with all that is on
+ * its way. `bytes` of a message are more than it has when it is encoded. */
 static int check_size(const struct outcome *o, const struct broker *b, struct error *err)
 {
 	if (!b->env.store || o->msg->bytes <= store_body_max(b->env.store))

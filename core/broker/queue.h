@@ -127,7 +127,7 @@ void queue_detach(struct queue *q, enum ruleset_slot slot);
 void queue_recover(struct queue *q, struct waiter *waiter);
 /* Make the shard of that number, which is not there. NULL: a topic has none. */
 struct shard *queue_make_shard(struct queue *q, unsigned index);
-/* For update.c: what a shard has of the queue's options; there may be more shards than
+/* For declare.c: what a shard has of the queue's options; there may be more shards than
  * the `had` that there could be before; the strategy of a kind that has other options. */
 void queue_set_up_shard(const struct queue *q, struct shard *sh);
 void queue_widen(struct queue *q, unsigned had);

@@ -48,7 +48,7 @@ double rate_peek(const struct rate *r, uint64_t total, int64_t second, unsigned 
 	return (double)sum / seconds;
 }
 
-/* Whether a figure has grown in the last minute or two.
+/* Has a figure grown in the last minute or two?
  *
  * A zeroed trend has seen nothing. It is looked at now and then; a look compares with the
  * one that began the minute. */

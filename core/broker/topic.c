@@ -102,7 +102,8 @@ struct topic_sum topic_sum(const struct topic *t)
 	return sum;
 }
 
-/* What a topic has seen: a second publish with the same id is not appended.
+/* The publish ids that a topic has seen: a second publish with the same id is not
+ * appended.
  *
  * A topic decides for all its partitions, as a queue does for its shards. The append that
  * writes a message writes its id too: a crash leaves both or none. Until then the id is

@@ -208,7 +208,7 @@ static int add_copy(struct transaction_settle *s, struct msg *m, bool is_told,
 	return rc;
 }
 
-/* What scripts publish. What is wrong with it is not wrong with the transaction. */
+/* Add the publishes of scripts. An error of theirs is none of the transaction. */
 static void add_script_copies(struct transaction_settle *s,
 			      const struct draft_copies *copies, bool is_told)
 {

@@ -36,7 +36,7 @@ static void tick_shards(struct broker *b)
 	}
 }
 
-/* What happens when a lease ends.
+/* The end of a lease.
  *
  * The oldest message of the consumer has failed. If the consumer has settled nothing else
  * meanwhile, it may hang: the others that it holds return, without a failure, and it gets

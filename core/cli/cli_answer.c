@@ -998,6 +998,7 @@ static const struct option_row rules_options[] = {
 	"With dest=exchange QUEUE is the name of an exchange. Other NAME=VALUE\n" \
 	"are for the exchange's routing script. PATTERN - is the empty pattern."
 
+/* Help alone: the requests are made by cli_operation.c. */
 /* clang-format off */
 static const struct cli_notes notes[] = {
 	{ .verb = "declare",

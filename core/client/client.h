@@ -37,8 +37,8 @@ struct client_channel;
 struct client_link;
 struct restore_record;
 
-/* What a client has declared, bound and subscribed to, so that it can be made again over
- * another connection.
+/* All that a client has declared, bound and subscribed to, so that it can be made again
+ * over another connection.
  *
  * A record is a request that the broker has answered OK: OPEN, DECLARE, BIND, SUB. What
  * undoes it removes it: CLOSE, DELETE, UNBIND, UNSUB, EVT cancelled. An exclusive queue

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Which process of which machine this is, so that another one can tell
+/* The identity of a process and its machine, so that another one can tell
  * whether it still runs. */
 
 #define ZOMBIE 'Z'
@@ -84,7 +84,7 @@ bool process_has_ended(const struct process *p)
 	       (state == ZOMBIE || start_tick != p->start_tick);
 }
 
-/* Who may change a file or directory, as sshd asks it of its own. */
+/* The owners who may change a file or directory, as sshd asks it of its own. */
 
 static bool is_sticky_dir(const struct stat *st)
 {
@@ -128,7 +128,7 @@ bool machine_is_within(const char *path, const char *dir)
 	return strncmp(path, dir, len) == 0 && (path[len] == '/' || path[len] == '\0');
 }
 
-/* What this process has of its machine: memory, processor, descriptors. */
+/* The use that this process makes of its machine: memory, processor, descriptors. */
 
 static void read_memory(struct usage *out)
 {

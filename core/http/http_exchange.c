@@ -213,7 +213,7 @@ void http_answer_whole(struct out *out, unsigned status, const char *code,
 	buf_deinit(&body);
 }
 
-/* What a session function has answered, as JSON. */
+/* The answers of session functions, as JSON. */
 
 void http_answer_published(struct json *j, const struct reply *r)
 {
@@ -376,7 +376,7 @@ void http_stream_wake(struct http_request *q)
 	http_engine_queue(q);
 }
 
-/* What a page of somebody else may not make a browser ask.
+/* Requests that a page of another site must not make a browser send.
  *
  * A browser shows any page, and lets it send requests to any host. See docs/http.md. */
 
@@ -425,9 +425,9 @@ static bool is_known(const char *name, const struct http_config *config)
 	return false;
 }
 
-/* What a page of somebody else may not make a browser ask (docs/http.md): TIDE_EDENIED
- * when the request is not our own page's, or is made under a name that is not ours, while
- * nobody must log in. */
+/* Requests that a page of another site must not make a browser send (docs/http.md):
+ * TIDE_EDENIED when the request is not our own page's, or is made under a name that is
+ * not ours, while nobody must log in. */
 static int check_origin(const struct http_request *q, struct error *err)
 {
 	const char *host = q->head.host, *origin = http_request_header(q, "Origin");

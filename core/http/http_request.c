@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "base/percent.h"
 
-/* Which handler a method and a path have. */
+/* The handlers of methods and paths. */
 
 static const struct http_route *const tables[] = {
 	http_websocket_routes,
@@ -472,12 +472,12 @@ void http_request_args(struct http_request *q, const char *member, struct args *
 	json_object_foreach((json_t *)object, name, value) add_arg(q, name, value, out);
 }
 
-/* What a request is made of; for the files of this floor that
+/* The parts of a request; for the files of this floor that
  * make one, run it and answer it. */
 
 /* The HTTP protocol of one connection. */
 
-/* What all connections of the HTTP port share: the settings, the leases of
+/* The state that all connections of the HTTP port share: the settings, the leases of
  * messages, and the time that requests have in a turn of the loop. */
 
 /* Of requests in a turn of the loop. */

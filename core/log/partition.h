@@ -161,7 +161,7 @@ void partition_trim(struct partition *p, uint64_t start, store_done_fn on_done,
 /* Redis was asked to drop something, and has refused. */
 bool partition_trim_failed(const struct partition *p);
 
-/* What somebody else's transaction appends to a partition, all or nothing.
+/* The appends of another owner's transaction to a partition, all or nothing.
  *
  * With keys its messages have their offsets from the moment on that they are appended.
  * What is appended behind them waits until the joint has ended. If something before them

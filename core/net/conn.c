@@ -802,7 +802,8 @@ static void on_written(uv_write_t *req, int status)
 	server_due(c->server, c);
 }
 
-/* What the socket is to take next: with TLS what is encrypted, else the output. */
+/* The bytes that the socket is to take next: with TLS what is encrypted, else the output.
+ */
 static size_t gather_bytes(const struct conn *c, uv_buf_t *bufs, unsigned *count)
 {
 	struct iovec vec[WRITE_IOVECS];

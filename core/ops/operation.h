@@ -84,8 +84,8 @@ enum operation_feature {
 	OPERATION_UNUSABLE = 128, /* its object may be one that cannot be used */
 };
 
-/* What the first name of a request is the name of: it is looked for before the function
- * is called. */
+/* The kind of thing that the first name of a request names: it is looked for before the
+ * function is called. */
 enum operation_object { OBJECT_NONE, OBJECT_ANY, OBJECT_QUEUE, OBJECT_TOPIC };
 
 /* Where the parameters of a request go. */

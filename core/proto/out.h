@@ -59,7 +59,7 @@ static inline char *out_put(char *at, const char *text, size_t len)
 }
 #define PUT(at, literal) out_put(at, literal, sizeof(literal) - 1)
 
-/* What stands in the room up to `at` belongs to the output. */
+/* The bytes in the room up to `at` belong to the output. */
 static inline void out_grow_to(struct out *o, const char *at)
 {
 	out_grow(o, (size_t)(at - (o->last->bytes + o->last->end)));

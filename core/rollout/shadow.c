@@ -23,7 +23,8 @@
 /* Of a loop turn, while both rules are asked about what there is. */
 #define WALK_SLICE_NS 1000000
 
-/* What one of the two decided: a verdict about a publish, or the answer to a question. */
+/* The decision of one of the two: a verdict about a publish, or the answer to a question.
+ */
 struct side {
 	struct verdict verdict;
 	char *error;               /* of a publish; NULL: none */

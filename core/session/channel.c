@@ -19,7 +19,7 @@ struct channel_gap {
 	uint64_t from, to;
 };
 
-/* Who reads a partition is told that it goes on behind messages that are no longer kept.
+/* Tell the reader of a partition that it goes on behind messages that are no longer kept.
  */
 static void tell_skipped(struct channel *ch, const char *sid,
 			 const struct channel_gap *gap)

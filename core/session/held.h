@@ -42,7 +42,7 @@ struct entry *held_last(const struct held *h);
 void held_mark(struct held *h, uint64_t tag, bool is_marked);
 bool held_is_marked(const struct held *h, uint64_t tag);
 
-/* What a channel held until a lease ended: a late ACK may still count.
+/* The messages that a channel held until a lease ended: a late ACK may still count.
  *
  * The work was done, so an ACK that comes while the message is back in its queue, or with
  * the same channel again, acknowledges it (session_late.h). For that the channel

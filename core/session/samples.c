@@ -6,7 +6,7 @@
 #include "list_walk.h"
 #include "broker/queue.h"
 
-/* What all queues of the broker have together.
+/* The backlog of all queues of the broker together.
  *
  * Nobody counts that as messages come and go: it is summed up, a slice at a time, and
  * what was summed up last is what there is. */

@@ -131,7 +131,7 @@ void service_turn(struct service *s);
 /* The size of a message that Redis takes at most. */
 size_t service_body_max(const struct service *s);
 
-/* What one address may have and do (config.address_limits).
+/* The allowance of one address (config.address_limits).
  *
  * A connection enters before anything is read of it, and leaves when it ends. */
 

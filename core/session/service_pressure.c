@@ -1,5 +1,5 @@
-/* What the service counts of addresses and protocols, whether publishers are held back,
- * and what it says of its health. */
+/* The figures of the service of addresses and protocols, whether publishers are held
+ * back, and what it says of its health. */
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>

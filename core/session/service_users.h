@@ -30,7 +30,7 @@ void service_users_turn(struct service *s);
 /* When that is, wall clock; 0: never. */
 int64_t service_users_due_ms(const struct service *s);
 
-/* What sessions may do changes while they work. */
+/* The permissions of sessions change while they work. */
 
 /* Users or rules have changed. From now on each request is asked about anew. Sessions of
  * users that were deleted end; so does, at the end of this turn or in the next ones, what

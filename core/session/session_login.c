@@ -1,4 +1,5 @@
-/* Who a session is: logins, scripts of connect/, and what ends when rights become fewer.
+/* The identity of a session: logins, scripts of connect/, and what ends when rights
+ * become fewer.
  */
 #include <stdio.h>
 #include "base/mem.h"

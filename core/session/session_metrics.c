@@ -44,7 +44,8 @@ static const void *meet_next(enum metrics_of of, struct walk *w)
 				       : walk_topic(w);
 }
 
-/* What of it has the metrics: itself, or each of its groups. NULL behind the last. */
+/* The next part that has the metrics: the thing itself, or each of its groups. NULL
+ * behind the last. */
 static const void *next_measured(enum metrics_of of, const void *met, const void *before)
 {
 	const struct topic_group *group = before;

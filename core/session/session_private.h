@@ -223,7 +223,6 @@ int session_by_id_kick(struct queue *q, const struct kick_spec *spec, struct rep
 /* A GET may take from it: it would be another consumer beside the active one. */
 TIDE_MUST_USE int session_queue_check_get(const struct queue *q, struct error *err);
 
-/* Go on with the ACKs and NACKs of many tags that were left. */
 /* The cause by which a request fails a message; not of SETTLE_TOUCH. */
 static inline enum fate_cause session_settle_cause(enum settle how)
 {
@@ -235,6 +234,7 @@ static inline enum fate_cause session_settle_cause(enum settle how)
 
 	return causes[how];
 }
+/* Go on with the ACKs and NACKs of many tags that were left. */
 void session_settle_turn(struct service *service);
 /* The session ends and has returned what it holds: the reply completes unseen. */
 void session_settle_cancel(struct session *s);

@@ -76,7 +76,7 @@ void dedupe_done(const struct entry *e);
 void dedupe_encode_removal(const struct entry *e, struct batch *b);
 /* Redis has forgotten the message, and the id. */
 void dedupe_freed(const struct entry *e);
-/* These ids were removed from Redis alone. */
+/* Note that ids were removed from Redis alone. */
 void dedupe_purged(struct shard *sh, const uint64_t *ids, size_t count);
 
 /* For the journal. */

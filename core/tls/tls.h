@@ -11,7 +11,7 @@
 
 #include "base/buf.h"
 
-/* What the connections of one side of TLS share: a certificate with its
+/* The state that the connections of one side of TLS share: a certificate with its
  * key, and whom they trust.
  *
  * The files are PEM, and are read at creation alone. A connection keeps its context: to

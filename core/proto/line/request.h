@@ -103,7 +103,7 @@ const struct verb *verb_find(struct slice name);
 const struct verb *verb_table(void);
 /* The features of an operation, as of a verb. */
 unsigned verb_features(const struct operation *o);
-/* It has an option, or a flag, of that name. */
+/* Has the verb an option, or a flag, of that name? */
 bool verb_takes(const struct verb *v, struct slice name, bool is_flag);
 /* Do what was asked for: as `run` of a verb, or whatever the operation does. */
 int verb_run(struct line *l, struct request *q, struct reply *r);

@@ -115,8 +115,8 @@ struct shared_entry {
 
 TAILQ_HEAD(shared_entries, shared_entry);
 
-/* Who holds entries: a script in a vhost, or the whole of a script. Without entries it is
- * forgotten. */
+/* A holder of entries: a script in a vhost, or the whole of a script. Without entries it
+ * is forgotten. */
 struct payer {
 	UT_hash_handle hh;
 	struct payer *whole; /* the script, for all vhosts; NULL: it is that */

@@ -23,7 +23,7 @@ static struct engine *engine_of(lua_State *L)
 	return spec_box_check(L, SPEC_ENGINE);
 }
 
-/* What the kind's function gets as that argument. */
+/* The view that the kind's function gets as that argument. */
 static const struct view_type *view_of(enum script_kind kind, enum rule_function function,
 				       unsigned argument)
 {
