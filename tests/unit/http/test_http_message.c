@@ -12,7 +12,7 @@ static int parse(const char *text, struct http_message *m, json_t **object,
 	return http_message_read(m, *object, SLICE("-"), err);
 }
 
-static void a_message_is_read(void **state)
+TEST_THAT(a_message_is_read)
 {
 	struct http_message m;
 	struct error err;
@@ -41,7 +41,7 @@ static void a_message_is_read(void **state)
 	json_decref(object);
 }
 
-static void a_payload_may_be_base64(void **state)
+TEST_THAT(a_payload_may_be_base64)
 {
 	struct http_message m;
 	struct error err;
@@ -55,7 +55,7 @@ static void a_payload_may_be_base64(void **state)
 	json_decref(object);
 }
 
-static void what_is_wrong_is_said(void **state)
+TEST_THAT(what_is_wrong_is_said)
 {
 	static const struct {
 		const char *text;
@@ -103,13 +103,4 @@ static void what_is_wrong_is_said(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_message_is_read),
-		cmocka_unit_test(a_payload_may_be_base64),
-		cmocka_unit_test(what_is_wrong_is_said),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -4,7 +4,7 @@
 
 static const uint64_t key[2] = { 17, 4711 };
 
-static void a_receipt_is_read_back(void **state)
+TEST_THAT(a_receipt_is_read_back)
 {
 	const struct http_receipt cases[] = { { 1, 1 },
 					      { 4711, 1234567890 },
@@ -22,7 +22,7 @@ static void a_receipt_is_read_back(void **state)
 	}
 }
 
-static void what_was_not_signed_so_is_foreign(void **state)
+TEST_THAT(what_was_not_signed_so_is_foreign)
 {
 	const struct http_receipt receipt = { 7, 3 };
 	const uint64_t other_key[2] = { 17, 4712 };
@@ -44,7 +44,7 @@ static void what_was_not_signed_so_is_foreign(void **state)
 			 HTTP_RECEIPT_FOREIGN);
 }
 
-static void other_texts_are_malformed(void **state)
+TEST_THAT(other_texts_are_malformed)
 {
 	static const char *const texts[] = { "",
 					     "x",
@@ -65,13 +65,4 @@ static void other_texts_are_malformed(void **state)
 				 HTTP_RECEIPT_MALFORMED);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_receipt_is_read_back),
-		cmocka_unit_test(what_was_not_signed_so_is_foreign),
-		cmocka_unit_test(other_texts_are_malformed),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -106,7 +106,7 @@ static const struct parameter choice[] = {
 	{ 0 },
 };
 
-static void parameters_come_from_the_body_then_the_query(void **state)
+TEST_THAT(parameters_come_from_the_body_then_the_query)
 {
 	struct http_request *q = read_one("max=7&wait=1s&kind=a+b%26c",
 					  "{\"max\":9,\"ok\":true,\"far\":-3}");
@@ -129,7 +129,7 @@ static void parameters_come_from_the_body_then_the_query(void **state)
 	expect_right(q);
 }
 
-static void what_is_wrong_is_told(void **state)
+TEST_THAT(what_is_wrong_is_told)
 {
 	static const struct {
 		const char *query, *body;
@@ -181,7 +181,7 @@ static void what_is_wrong_is_told(void **state)
 	expect_wrong(q, "options: expected an object, not '3'");
 }
 
-static void options_are_pairs(void **state)
+TEST_THAT(options_are_pairs)
 {
 	struct http_request *q = read_one(
 		"",
@@ -200,7 +200,7 @@ static void options_are_pairs(void **state)
 	expect_right(q);
 }
 
-static void what_cannot_be_read_is_refused(void **state)
+TEST_THAT(what_cannot_be_read_is_refused)
 {
 	expect_refused("max=%4", "", "%4: two hexadecimal digits follow a '%'");
 	expect_refused(
@@ -214,14 +214,4 @@ static void what_cannot_be_read_is_refused(void **state)
 		"'\"max\"'");
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(parameters_come_from_the_body_then_the_query),
-		cmocka_unit_test(what_is_wrong_is_told),
-		cmocka_unit_test(options_are_pairs),
-		cmocka_unit_test(what_cannot_be_read_is_refused),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -16,7 +16,7 @@ static void expect_route(const char *method, const char *path, const char *found
 	assert_string_equal(m.route->path, found);
 }
 
-static void a_path_finds_its_route(void **state)
+TEST_THAT(a_path_finds_its_route)
 {
 	struct http_match m;
 	char allow[HTTP_ALLOW_MAX];
@@ -35,7 +35,7 @@ static void a_path_finds_its_route(void **state)
 	assert_null(m.allow);
 }
 
-static void every_row_is_sound(void **state)
+TEST_THAT(every_row_is_sound)
 {
 	struct http_route r, other;
 
@@ -49,12 +49,4 @@ static void every_row_is_sound(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_path_finds_its_route),
-		cmocka_unit_test(every_row_is_sound),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -63,7 +63,7 @@ static void parse(const char *text, struct buf *out)
 	buf_deinit(&line);
 }
 
-static void every_line_of_the_cases_is_taken_apart_as_they_say(void **state)
+TEST_THAT(every_line_of_the_cases_is_taken_apart_as_they_say)
 {
 	struct cases c;
 	struct buf got = { 0 }, wanted = { 0 }, shown = { 0 };
@@ -91,7 +91,7 @@ static void every_line_of_the_cases_is_taken_apart_as_they_say(void **state)
 	buf_deinit(&shown);
 }
 
-static void options_and_flags_are_found_by_name(void **state)
+TEST_THAT(options_and_flags_are_found_by_name)
 {
 	char line[] = "PUB - jobs pri=9 delay= must 5";
 	struct request q;
@@ -108,7 +108,7 @@ static void options_and_flags_are_found_by_name(void **state)
 }
 
 /* A parsed request is used again for the next line. */
-static void nothing_of_the_line_before_remains(void **state)
+TEST_THAT(nothing_of_the_line_before_remains)
 {
 	char before[] = "@9 PUB - jobs pri=9 h:a=b must quiet 5";
 	char tags[] = "@2 ACK 1-3";
@@ -131,7 +131,7 @@ static void nothing_of_the_line_before_remains(void **state)
 
 /* Every line, cut off anywhere: no answer is wrong as long as nothing is read
  * that is not there, and a refusal is a sentence. */
-static void cut_lines_are_parsed_or_refused(void **state)
+TEST_THAT(cut_lines_are_parsed_or_refused)
 {
 	struct cases c;
 	struct buf out = { 0 };
@@ -152,7 +152,7 @@ static void cut_lines_are_parsed_or_refused(void **state)
 	buf_deinit(&out);
 }
 
-static void each_verb_is_found_in_any_case_and_nothing_else_is(void **state)
+TEST_THAT(each_verb_is_found_in_any_case_and_nothing_else_is)
 {
 	for (const struct verb *v = verb_table(); v->name[0]; v++) {
 		char lower[16];
@@ -170,14 +170,4 @@ static void each_verb_is_found_in_any_case_and_nothing_else_is(void **state)
 	assert_null(verb_find(SLICE("")));
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_line_of_the_cases_is_taken_apart_as_they_say),
-		cmocka_unit_test(options_and_flags_are_found_by_name),
-		cmocka_unit_test(nothing_of_the_line_before_remains),
-		cmocka_unit_test(cut_lines_are_parsed_or_refused),
-		cmocka_unit_test(each_verb_is_found_in_any_case_and_nothing_else_is),
-	};
-	return cmocka_run_group_tests_name("proto/request", tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -23,7 +23,7 @@ static int drop_copy(void **state)
 }
 
 /* In every split the end is found when its last byte is there, and not before. */
-static void the_end_of_a_head_is_found_in_any_split(void **state)
+TEST_THAT(the_end_of_a_head_is_found_in_any_split)
 {
 	static const char *const heads[] = { "SEND\n\n",          "SEND\r\n\r\n",
 					     "SEND\na:b\n\n",     "SEND\na:b\r\n\n",
@@ -46,7 +46,7 @@ static void the_end_of_a_head_is_found_in_any_split(void **state)
 	}
 }
 
-static void a_nul_in_a_head_is_found_in_any_split(void **state)
+TEST_THAT(a_nul_in_a_head_is_found_in_any_split)
 {
 	static const char head[] = "SEND\na:b\0c\n\n";
 
@@ -60,7 +60,7 @@ static void a_nul_in_a_head_is_found_in_any_split(void **state)
 	}
 }
 
-static void known_headers_are_those_of_the_command(void **state)
+TEST_THAT(known_headers_are_those_of_the_command)
 {
 	assert_int_equal(parse("SEND\ndestination:/queue/a\nid:7\nx:y\n\n", STOMP_1_2),
 			 0);
@@ -75,7 +75,7 @@ static void known_headers_are_those_of_the_command(void **state)
 	assert_slice(stomp_frame_header(&f, STOMP_H_ID), "7");
 }
 
-static void of_a_repeated_header_the_first_counts(void **state)
+TEST_THAT(of_a_repeated_header_the_first_counts)
 {
 	assert_int_equal(parse("SEND\nx:1\npriority:2\nx:3\npriority:4\n\n", STOMP_1_2),
 			 0);
@@ -84,7 +84,7 @@ static void of_a_repeated_header_the_first_counts(void **state)
 	assert_slice(stomp_frame_header(&f, STOMP_H_PRIORITY), "2");
 }
 
-static void escapes_are_those_of_the_version(void **state)
+TEST_THAT(escapes_are_those_of_the_version)
 {
 	assert_int_equal(parse("SEND\na\\cb:\\n\\\\\\r:c\r\n\n", STOMP_1_2), 0);
 	assert_slice(f.others[0].name, "a:b");
@@ -101,7 +101,7 @@ static void escapes_are_those_of_the_version(void **state)
 	assert_slice(stomp_frame_header(&f, STOMP_H_PASSCODE), "a\\cb");
 }
 
-static void what_is_no_header_is_named(void **state)
+TEST_THAT(what_is_no_header_is_named)
 {
 	assert_int_equal(parse("SEND\nabc\n\n", STOMP_1_2), TIDE_ESYNTAX);
 	assert_string_equal(err.text, "'abc' is not a header: expected name:value");
@@ -111,7 +111,7 @@ static void what_is_no_header_is_named(void **state)
 	assert_int_equal(f.verb, STOMP_CONNECT);
 }
 
-static void headers_have_a_limit(void **state)
+TEST_THAT(headers_have_a_limit)
 {
 	struct buf text = { 0 };
 
@@ -127,7 +127,7 @@ static void headers_have_a_limit(void **state)
 	buf_deinit(&text);
 }
 
-static void values_are_checked(void **state)
+TEST_THAT(values_are_checked)
 {
 	static const struct number_limits to_nine = { 0, 9 }, to_minute = { 0, 60000 };
 
@@ -153,7 +153,7 @@ static void values_are_checked(void **state)
 	assert_string_equal(err.text, "SEND needs a header 'destination'");
 }
 
-static void destinations_are_decoded(void **state)
+TEST_THAT(destinations_are_decoded)
 {
 	char room[STOMP_DESTINATION_MAX];
 	struct stomp_destination d;
@@ -184,7 +184,7 @@ static void destinations_are_decoded(void **state)
 	assert_slice(d.key, "q");
 }
 
-static void what_is_no_destination_is_refused(void **state)
+TEST_THAT(what_is_no_destination_is_refused)
 {
 	static const char *const texts[] = {
 		"/jobs",         "/queue",       "/queue/",         "/queue/a/b",
@@ -206,20 +206,4 @@ static void what_is_no_destination_is_refused(void **state)
 			 TIDE_ETOOLONG);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_end_of_a_head_is_found_in_any_split),
-		cmocka_unit_test(a_nul_in_a_head_is_found_in_any_split),
-		cmocka_unit_test(known_headers_are_those_of_the_command),
-		cmocka_unit_test(of_a_repeated_header_the_first_counts),
-		cmocka_unit_test(escapes_are_those_of_the_version),
-		cmocka_unit_test(what_is_no_header_is_named),
-		cmocka_unit_test(headers_have_a_limit),
-		cmocka_unit_test(values_are_checked),
-		cmocka_unit_test(destinations_are_decoded),
-		cmocka_unit_test(what_is_no_destination_is_refused),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, drop_copy);
-}
+RUN_TESTS(.end = drop_copy)
