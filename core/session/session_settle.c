@@ -30,7 +30,8 @@ struct late_message {
 };
 
 /* The first of the range that the channel has lost, NULL: none. */
-static struct lapsed_item *late_first(struct channel *ch, const struct tag_range *range)
+static __attribute__((noinline)) struct lapsed_item *
+late_first(struct channel *ch, const struct tag_range *range)
 {
 	struct lapsed_item *item = lapsed_from(&ch->lapsed, range->first);
 
@@ -120,8 +121,9 @@ static void revive(struct channel *ch)
 
 /* An ACK that has settled `count` messages: the rest of its ranges may be late. Answers
  * it. */
-static void ack_late(struct channel *ch, const struct settle_spec *spec, uint64_t count,
-		     struct reply *r)
+static __attribute__((noinline)) void ack_late(struct channel *ch,
+					       const struct settle_spec *spec,
+					       uint64_t count, struct reply *r)
 {
 	struct late *late = mem_alloc(sizeof(*late));
 	struct late_message *messages =
