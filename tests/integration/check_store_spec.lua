@@ -448,12 +448,13 @@ describe('a large store', function()
     local pid = shell.line(line:format(quote(redis.dir), command('--store', redis.url)))
     assert(wait.poll(function() return redis:cli('CLIENT', 'LIST'):find 'cmd=eval' end))
     os.execute('kill -INT ' .. pid)
-    local place
+    local place, entries
     assert(wait.poll(function()
-      place = (shell.read_file(redis.dir .. '/out') or ''):match "continue with %-%-resume%-from '(.-)'"
-      return place
+      local text = shell.read_file(redis.dir .. '/out') or ''
+      place = text:match "continue with %-%-resume%-from '(.-)'"
+      entries = tonumber(text:match '(%d+) entries:')
+      return place and entries
     end))
-    local entries = tonumber(shell.read_file(redis.dir .. '/out'):match '(%d+) entries:')
     assert.truthy(entries < 2 * count)
     local text, status = check('--store', redis.url, '--resume-from', place)
     assert.equal(0, status, text)
