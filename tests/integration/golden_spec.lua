@@ -98,6 +98,7 @@ describe('what the broker says of itself', function()
   setup(function()
     broker = Broker.start { http = '127.0.0.1:0', args = { '--fsync', 'no' } }
     http = Http.connect(broker)
+    http:expect(200, 'GET', '/health/live') -- accepted before the other one
     c = broker:connect()
     c:enter_vhost('golden', 'name=golden')
     set_scene(c)
