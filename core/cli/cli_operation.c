@@ -1,5 +1,6 @@
 #include "cli_operation.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -250,15 +251,14 @@ static void add_option(const struct operation *o, const struct parameter *p)
 		i++;
 	if (i < built.option_count) {
 		merge_option(i, p);
-	} else if (i < OPTIONS_MAX) {
+	} else {
+		assert(i < OPTIONS_MAX); /* the rows are the broker's own */
 		built.options[built.option_count++] = make_option(p, &built.args[i]);
 		append_plain(&built.helps[i],
 			     p->help && *p->help ? p->help
 			     : p->what           ? p->what
-						 : "as the operation has it",
+						 : p->name,
 			     false);
-	} else {
-		return;
 	}
 	built.taker_counts[i]++;
 	buf_printf(&built.takers[i], "%s%s", buf_len(&built.takers[i]) ? ", " : "",
@@ -292,9 +292,10 @@ static unsigned add_options(const char *verb, const struct cli_notes *notes)
 	for (size_t i = 0; i < own; i++)
 		finish_option(i, rows);
 	for (const struct option_row *r = notes ? notes->options : NULL; r && r->name;
-	     r++)
-		if (built.option_count < OPTIONS_MAX)
-			built.options[built.option_count++] = *r;
+	     r++) {
+		assert(built.option_count < OPTIONS_MAX);
+		built.options[built.option_count++] = *r;
+	}
 	return rows;
 }
 
@@ -535,6 +536,15 @@ static void write_request(struct cli *cli, const struct operation *o)
 
 /* ---- an answer ---- */
 
+static void print_json_text(const char *text)
+{
+	json_t *document = json_pack("{s:b,s:s}", "ok", 1, "text", text);
+
+	json_dumpf(document, stdout, JSON_COMPACT);
+	putchar('\n');
+	json_decref(document);
+}
+
 /* OK, with a count or another word behind it. */
 static int print_reply(struct cli *cli, const struct cli_answer *a)
 {
@@ -542,10 +552,10 @@ static int print_reply(struct cli *cli, const struct cli_answer *a)
 
 	if (cli_ask(cli, &reply) != CLI_DONE)
 		return cli->status;
-	if (cli->json && reply.len > 0)
-		printf(a && a->done ? "{\"ok\":true,\"count\":%s}\n"
-				    : "{\"ok\":true,\"text\":\"%s\"}\n",
-		       reply.text);
+	if (cli->json && reply.len > 0 && a && a->done)
+		printf("{\"ok\":true,\"count\":%s}\n", reply.text);
+	else if (cli->json && reply.len > 0)
+		print_json_text(reply.text);
 	else if (cli->json)
 		puts("{\"ok\":true}");
 	else if (reply.len > 0 && a && a->done)

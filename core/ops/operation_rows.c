@@ -134,7 +134,7 @@ RUN(simulate_declare, session_simulate_declare(c->session, &c->spec->simulate, r
 	OPTIONS(bind.args, "of the exchange's type")
 #define OF CHOICE(shared.of, "of", 0, "keys, counters or buckets", 0, 0, "default: keys")
 #define KEY BYTES(shared.key, "key", NEEDED, 1, 256, "the key of an entry")
-#define PREFIX BYTES(shared.key, "prefix", 0, 0, 256, "")
+#define PREFIX BYTES(shared.key, "prefix", 0, 0, 256, "how the key begins")
 #define CURSOR UINT(shared.cursor, "cursor", 0, 0, UINT32_MAX, 0, "of the answer before: the entries come in steps")
 #define USER(edit_) FIXED(user.edit, edit_), NAME(user.name, "user", PLACE, "a user", "")
 #define PASSWORD(features_) { "password", .line = "pass", .type = PARAMETER_TEXT, .features = features_, \
