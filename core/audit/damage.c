@@ -62,7 +62,7 @@ static const struct {
 			  "removed the member" },
 	[DAMAGE_EXPIRY] = { "the message expires and is not in expiry", "adds it there",
 			    "added it there" },
-	[DAMAGE_VHOST] = { .what = "tide:vhosts does not name its vhost",
+	[DAMAGE_VHOST] = { .what = "{tide}:vhosts does not name its vhost",
 			   .questions = { { "EXISTS", SELF, NO_WORD },
 					  { "SISMEMBER", VHOSTS, VHOST } } },
 	[DAMAGE_QUEUE] = { .what = "there is no such shard",

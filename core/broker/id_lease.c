@@ -61,7 +61,7 @@ static void on_refused(struct broker *b, const char *why)
 	struct id_lease *l = &b->ids;
 
 	if (!l->is_refused)
-		log_error("cannot write the mark of message ids to Redis (tide:ids), "
+		log_error("cannot write the mark of message ids to Redis ({tide}:ids), "
 			  "trying again: %s",
 			  why);
 	l->is_refused = true;
@@ -185,11 +185,11 @@ int id_lease_check(const struct broker *b, struct error *err)
 	if (b->ids.is_refused)
 		return error_set(err, TIDE_ESTORE,
 				 "there is no id for a new message until Redis takes a "
-				 "mark in tide:ids; it says: %s",
+				 "mark in {tide}:ids; it says: %s",
 				 b->ids.why);
 	return error_set(err, TIDE_ESTORE,
 			 "there is no id for a new message until Redis confirms a mark "
-			 "in tide:ids; the one before is used up");
+			 "in {tide}:ids; the one before is used up");
 }
 
 void id_lease_end(struct broker *b, bool is_clean)
@@ -206,8 +206,8 @@ static void go_on_from(struct broker *b, int64_t mark_ms)
 {
 	id_source_advance(&b->ids.source, id_at_unix_ms(mark_ms));
 	if (mark_ms > b->now_ms + LEAD_MAX_MS)
-		log_warn("the clock is %lld s behind tide:ids; it may have been set "
-			 "back. Ids continue from tide:ids",
+		log_warn("the clock is %lld s behind {tide}:ids; it may have been set "
+			 "back. Ids continue from {tide}:ids",
 			 (long long)(mark_ms - b->now_ms) / 1000);
 }
 
@@ -216,7 +216,7 @@ static int refuse_mark(const struct broker *b, struct slice value, struct error 
 {
 	return error_set(
 		err, TIDE_ESTORE,
-		"field %u of tide:ids in Redis is '%" SLICE_FMT
+		"field %u of {tide}:ids in Redis is '%" SLICE_FMT
 		"', and should be the time that the ids of messages have reached, "
 		"in ms since 1970; set it to the current time, or to that of the "
 		"newest message if the clock was ahead",
@@ -296,7 +296,7 @@ static void on_fields(void *ctx, int status, const char *text,
 	if (status == TIDE_OK)
 		status = read_mark(b, fields, count, &err);
 	else
-		error_set(&err, status, "tide:ids in Redis: %s",
+		error_set(&err, status, "{tide}:ids in Redis: %s",
 			  text ? text : error_text(status));
 	begin_tokens(b);
 	if (status < 0)

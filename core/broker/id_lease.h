@@ -1,6 +1,6 @@
 /* id_lease.h: ids of messages that no other start of the broker has given.
  *
- * Redis keeps a mark for each node, in the hash tide:ids: no id made so far lies above
+ * Redis keeps a mark for each node, in the hash {tide}:ids: no id made so far lies above
  * it. The ids of a start begin above the mark that it finds, whatever its clock says.
  * An id is made only below a mark that Redis has confirmed, in this start. So a message
  * never has the id of another one, and cannot overwrite it.

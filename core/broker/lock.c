@@ -10,8 +10,9 @@
 #include "host/log.h"
 
 /* One a millisecond on average, since the start. */
-#define TOO_MANY \
-	"locks are given faster than Redis confirms their tokens (tide:ids); try again"
+#define TOO_MANY                                                                     \
+	"locks are given faster than Redis confirms their tokens ({tide}:ids); try " \
+	"again"
 
 /* A request that waits for a lock. */
 struct lock_wait {

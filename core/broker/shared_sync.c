@@ -22,7 +22,7 @@ static void on_fields(void *ctx, int status, const char *text,
 		unreadable += shared_restore(engine_shared(b->engine), fields[i].name,
 					     fields[i].value) != TIDE_OK;
 	if (unreadable)
-		log_error("tide:rules:shared: %u entries cannot be read; they are left "
+		log_error("{tide}:rules:shared: %u entries cannot be read; they are left "
 			  "as they are",
 			  unreadable);
 	if (status == TIDE_OK)

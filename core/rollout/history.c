@@ -321,7 +321,7 @@ static void on_last(void *ctx, int status, const char *text,
 			(void)!id_parse(fields[i].value, &h->died_of);
 		else if (slice_is(fields[i].name, "hash") &&
 			 id_parse(fields[i].value, &h->last) < 0)
-			log_warn("rules: tide:" DOC_LAST
+			log_warn("rules: {tide}:" DOC_LAST
 				 " in Redis does not name a generation");
 	}
 	/* Rules that were active before are no worse for it: anything may have ended

@@ -216,7 +216,7 @@ static void on_fields(void *ctx, int status, const char *text,
 		struct schedule *s = create(sched, fields[i].name);
 
 		if (!read_mark(s, fields[i].value))
-			log_error("tide:rules:schedule: '%" SLICE_FMT
+			log_error("{tide}:rules:schedule: '%" SLICE_FMT
 				  "' of '%s' cannot be read",
 				  SLICE_ARG(fields[i].value), s->name);
 		s->is_starting = true;

@@ -1,6 +1,6 @@
 /* scheduler.h: the schedules of the rules directory, run when they are due.
  *
- * Redis keeps what a schedule has done (tide:rules:schedule). Each tick runs once,
+ * Redis keeps what a schedule has done ({tide}:rules:schedule). Each tick runs once,
  * whatever happens to the broker:
  *
  *   1. the script runs; what it publishes is gathered, passes the filters, and gets

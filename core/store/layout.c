@@ -34,13 +34,38 @@ static const char *const table_suffixes[STORE_TABLE_COUNT] = {
 	[STORE_TOPICS] = "topic-options", [STORE_BINDINGS] = "bindings",
 	[STORE_PAUSES] = "pauses",        [STORE_LOCKS] = "locks",
 };
+#define SHARD_PREFIX "tide:{"
 #define TOPICS_SUFFIX "topics"
 #define TOPIC_SUFFIX "topic:" /* the topic follows */
+
+/* CRC-16/XMODEM. */
+static unsigned crc16(struct slice s)
+{
+	unsigned crc = 0;
+
+	for (size_t i = 0; i < s.len; i++) {
+		crc ^= (unsigned)(unsigned char)s.data[i] << 8;
+		for (int bit = 0; bit < 8; bit++)
+			crc = (crc << 1 ^ (crc & 0x8000 ? 0x1021 : 0)) & 0xffff;
+	}
+	return crc;
+}
+
+unsigned layout_slot(struct slice key)
+{
+	struct slice tag = slice_skip(key, slice_find(key, '{'));
+
+	tag = slice_skip(tag, tag.len > 0);
+	size_t end = slice_find(tag, '}');
+	/* An empty tag, or one without an end, is none. */
+	return crc16(end > 0 && end < tag.len ? (struct slice){ tag.data, end } : key) %
+	       LAYOUT_SLOTS;
+}
 
 void layout_shard_prefix(struct buf *out, struct slice vhost, struct slice queue,
 			 unsigned index)
 {
-	buf_append_text(out, "tide:{");
+	buf_append_text(out, SHARD_PREFIX);
 	buf_append_slice(out, vhost);
 	buf_append_char(out, '/');
 	buf_append_slice(out, queue);
@@ -91,7 +116,7 @@ bool layout_read_day(struct slice text, uint32_t *day)
 
 static void append_vhost(struct buf *out, struct slice vhost)
 {
-	buf_append_text(out, "tide:");
+	buf_append_text(out, LAYOUT_META);
 	buf_append_slice(out, vhost);
 	buf_append_char(out, ':');
 }
@@ -106,7 +131,7 @@ void layout_table_key(struct buf *out, enum store_table table, struct slice vhos
 	if (layout_table_has_vhost(table))
 		append_vhost(out, vhost);
 	else
-		buf_append_text(out, "tide:");
+		buf_append_text(out, LAYOUT_META);
 	buf_append_text(out, table_suffixes[table]);
 }
 
@@ -212,8 +237,7 @@ static bool read_tagged(struct slice rest, struct layout_name *out)
 	size_t brace = find_last(rest, '}');
 	struct slice tag = { rest.data + 1, brace - 1 }, suffix;
 
-	if (!slice_has_prefix(rest, "{") || brace + 1 >= rest.len ||
-	    rest.data[brace + 1] != ':' || !read_tag(tag, out))
+	if (brace + 1 >= rest.len || rest.data[brace + 1] != ':' || !read_tag(tag, out))
 		return false;
 	suffix = slice_skip(rest, brace + 2);
 	return read_shard_suffix(suffix, out) || read_partition_suffix(suffix, out);
@@ -262,13 +286,19 @@ static bool read_definitions(struct slice rest, struct layout_name *out)
 	       (has_vhost && read_topic(suffix, out));
 }
 
+static bool read_meta(struct slice rest, struct layout_name *out)
+{
+	return read_document(rest, out) || read_definitions(rest, out);
+}
+
 void layout_read(struct slice name, struct layout_name *out)
 {
-	struct slice rest = slice_skip(name, slice_has_prefix(name, "tide:") ? 5 : 0);
-
 	*out = (struct layout_name){ .kind = LAYOUT_UNKNOWN };
-	if (rest.len == name.len || read_document(rest, out) || read_tagged(rest, out) ||
-	    read_definitions(rest, out))
+	if (slice_has_prefix(name, SHARD_PREFIX) &&
+	    read_tagged(slice_skip(name, strlen(SHARD_PREFIX) - 1), out))
+		return;
+	if (slice_has_prefix(name, LAYOUT_META) &&
+	    read_meta(slice_skip(name, strlen(LAYOUT_META)), out))
 		return;
 	*out = (struct layout_name){ .kind = LAYOUT_UNKNOWN };
 }

@@ -1,14 +1,32 @@
 /* layout.h: the names of the keys in Redis; docs/redis.md is their manual.
  *
  * All keys of a shard share the hash tag {<vhost>/<queue>#<shard>}, so a shard
- * lives in one slot of a Redis Cluster. So do those of a partition of a topic.
+ * lives in one slot of a Redis Cluster. So do those of a partition of a topic. All other
+ * keys have the tag {tide}: definitions, documents and the holder lie in one slot, whose
+ * order, transactions and scripts are those of a single Redis.
  *
  * Names are unambiguous. A vhost is "/" or has neither '/' nor ':' in it: it ends at the
- * first of them. A shard is digits alone, and what follows the tag has no '}' in it. */
+ * first of them. A shard is digits alone, and what follows the tag has no '}' in it.
+ *
+ * This is layout 2. In layout 1 the other keys began with "tide:" and had no tag. */
 #pragma once
 
 #include "base/buf.h"
 #include "store.h"
+
+#define LAYOUT_VERSION 2
+/* What all keys begin with that are not of a shard or partition, as a string literal, and
+ * the two that are spelled in commands made by hand. */
+#define LAYOUT_META "{tide}:"
+#define LAYOUT_HOLDER_KEY LAYOUT_META "holder"
+#define LAYOUT_PROBE_KEY LAYOUT_META "probe"
+
+/* The slot of a key in a Redis Cluster, below LAYOUT_SLOTS: crc16 of its hash tag, which
+ * ends at the first '}' behind the first '{'; of all of it without a tag. */
+#define LAYOUT_SLOTS 16384
+unsigned layout_slot(struct slice key);
+/* That of LAYOUT_META. */
+#define LAYOUT_META_SLOT 13971
 
 enum layout_key {
 	LAYOUT_MSG,
@@ -52,9 +70,9 @@ static inline enum layout_key layout_set_key(enum store_set set)
 
 /* The table is one of a vhost. */
 bool layout_table_has_vhost(enum store_table table);
-/* "tide:vhosts", "tide:<vhost>:queues", ... */
+/* "{tide}:vhosts", "{tide}:<vhost>:queues", ... */
 void layout_table_key(struct buf *out, enum store_table table, struct slice vhost);
-/* "tide:<vhost>:topic:<topic>"; "tide:<vhost>:topics" of no topic */
+/* "{tide}:<vhost>:topic:<topic>"; "{tide}:<vhost>:topics" of no topic */
 #define LAYOUT_ALL_TOPICS ((struct slice){ NULL, 0 })
 void layout_topic_key(struct buf *out, struct slice vhost, struct slice topic);
 

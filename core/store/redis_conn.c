@@ -634,7 +634,7 @@ static void on_beat_reply(struct redis_conn *c, const redisReply *reply)
 	c->is_beat_out = c->beat.answered < c->beat.replies;
 	/* A new link finds out what is so: the store may be ours to take again. */
 	if (c->beat.answered == 1 && !redis_holder_is_ours(&c->holder, reply))
-		lose(c, false, "tide:holder does not name this broker any more");
+		lose(c, false, "{tide}:holder does not name this broker any more");
 }
 
 static void on_link_count(void *ctx, const redisReply *reply)

@@ -6,10 +6,10 @@
 
 #include "host/log.h"
 #include "host/machine.h"
+#include "layout.h"
 #include "resp.h"
 #include "scripts.h"
 
-#define KEY "tide:holder"
 #define NAME "tidemq"
 /* Connections of a holder are named NAME_HELD<incarnation>. */
 #define NAME_HELD NAME ":"
@@ -61,7 +61,7 @@ static unsigned add_look(struct redis_holder *h, struct buf *out)
 	add(out, "CLIENT SETNAME %s%s", h->has_taken ? NAME_HELD : NAME,
 	    h->has_taken ? h->incarnation : "");
 	add(out, "CLIENT ID");
-	add(out, "HGETALL " KEY);
+	add(out, "HGETALL " LAYOUT_HOLDER_KEY);
 	add(out, "CLIENT LIST TYPE normal");
 	return 4;
 }
@@ -72,7 +72,8 @@ static unsigned add_take(const struct redis_holder *h, struct buf *out)
 	long long now_ms = (long long)machine_clock_ms(CLOCK_REALTIME);
 
 	add(out,
-	    "EVAL %s%s 1 " KEY " %s incarnation %s node %u host %s pid %lld boot %s pids "
+	    "EVAL %s%s 1 " LAYOUT_HOLDER_KEY
+	    " %s incarnation %s node %u host %s pid %lld boot %s pids "
 	    "%llu start %llu since %lld",
 	    h->has_flags ? TAKE_FLAGS : "", script_holder_take.data,
 	    h->record.incarnation, h->incarnation, h->node, self->host,
@@ -191,9 +192,9 @@ static void read_look(struct redis_holder *h, unsigned index, const redisReply *
 
 static void refuse(struct redis_holder *h, unsigned index, const char *text)
 {
-	const char *what = h->step == HOLDER_TAKE    ? "write " KEY
+	const char *what = h->step == HOLDER_TAKE    ? "write " LAYOUT_HOLDER_KEY
 			   : h->step == HOLDER_FENCE ? "run CLIENT KILL"
-			   : index == 2              ? "read " KEY
+			   : index == 2              ? "read " LAYOUT_HOLDER_KEY
 			   : index == 3              ? "run CLIENT LIST"
 						     : "name its connection";
 
@@ -228,7 +229,7 @@ static void describe(const struct redis_holder_record *r, char *out, size_t size
 			 (unsigned long long)r->node, (long long)r->process.pid,
 			 r->process.host, text);
 	else
-		snprintf(out, size, "one that " KEY " does not name");
+		snprintf(out, size, "one that " LAYOUT_HOLDER_KEY " does not name");
 }
 
 /* Is the holder another one than in the look before? */
@@ -351,8 +352,10 @@ enum redis_holder_verdict redis_holder_judge(struct redis_holder *h)
 
 struct slice redis_holder_beat(void)
 {
-	return SLICE("*3\r\n$4\r\nHGET\r\n$11\r\n" KEY "\r\n$11\r\nincarnation\r\n"
-		     "*5\r\n$4\r\nZADD\r\n$10\r\ntide:probe\r\n$2\r\nXX\r\n$1\r\n0\r\n"
+	return SLICE("*3\r\n$4\r\nHGET\r\n$13\r\n" LAYOUT_HOLDER_KEY
+		     "\r\n$11\r\nincarnation\r\n"
+		     "*5\r\n$4\r\nZADD\r\n$12\r\n" LAYOUT_PROBE_KEY
+		     "\r\n$2\r\nXX\r\n$1\r\n0\r\n"
 		     "$5\r\nprobe\r\n");
 }
 
@@ -364,7 +367,7 @@ bool redis_holder_is_ours(const struct redis_holder *h, const redisReply *reply)
 
 struct slice redis_holder_count(void)
 {
-	return SLICE("*4\r\n$7\r\nHINCRBY\r\n$11\r\n" KEY
+	return SLICE("*4\r\n$7\r\nHINCRBY\r\n$13\r\n" LAYOUT_HOLDER_KEY
 		     "\r\n$6\r\nwrites\r\n$1\r\n1\r\n");
 }
 
@@ -388,5 +391,6 @@ bool redis_holder_is_counted(struct redis_holder *h, const redisReply *reply,
 
 void redis_holder_release(const struct redis_holder *h, struct buf *out)
 {
-	add(out, "EVAL %s 1 " KEY " %s", script_holder_release.data, h->incarnation);
+	add(out, "EVAL %s 1 " LAYOUT_HOLDER_KEY " %s", script_holder_release.data,
+	    h->incarnation);
 }

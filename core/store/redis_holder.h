@@ -1,8 +1,8 @@
 /* redis_holder.h: which broker holds the store: one at a time.
  *
- * The hash tide:holder names the broker that took the store last, by an incarnation
+ * The hash {tide}:holder names the broker that took the store last, by an incarnation
  * that no other start has. A broker gives its connections its incarnation as their
- * name before it looks whether tide:holder has it. Who takes the store writes its own
+ * name before it looks whether {tide}:holder has it. Who takes the store writes its own
  * incarnation there, then ends the connections of all others, then reads what is
  * stored. So a former holder writes nothing after that: what it has sent and Redis
  * has not read goes with its connection, and a new connection of it finds another
@@ -15,11 +15,11 @@
  * Redis, or of the candidate, ends no lease. It ends at once when the holder has given
  * it back, and when its process has visibly ended.
  *
- * `writes` in tide:holder counts what was written, from the first holder on. Behind each
- * write whose success a client is told goes one HINCRBY, and nobody is told before it is
- * answered with more than the last one was. So a Redis that was emptied, that came back
- * from an older copy, or that is another one confirms nothing. It is stale: its holder
- * neither writes nor takes it, and looks whether what it knows has come back.
+ * `writes` in {tide}:holder counts what was written, from the first holder on. Behind
+ * each write whose success a client is told goes one HINCRBY, and nobody is told before
+ * it is answered with more than the last one was. So a Redis that was emptied, that came
+ * back from an older copy, or that is another one confirms nothing. It is stale: its
+ * holder neither writes nor takes it, and looks whether what it knows has come back.
  *
  * Here are the commands of that and what follows from their replies, in rounds that
  * redis_conn sends. */
@@ -47,7 +47,7 @@ enum redis_holder_verdict {
 
 enum redis_holder_step { HOLDER_LOOK, HOLDER_TAKE, HOLDER_FENCE };
 
-/* The content of tide:holder. */
+/* The content of {tide}:holder. */
 struct redis_holder_record {
 	char incarnation[40]; /* "": nobody has taken the store so far */
 	bool is_released;

@@ -253,6 +253,7 @@ struct store_shard *store_shard_create(struct slice vhost, struct slice queue,
 	layout_shard_prefix(&prefix, vhost, queue, index);
 	shard = mem_alloc(sizeof(*shard) + buf_len(&prefix) + 1);
 	shard->refs = 1;
+	shard->slot = layout_slot(buf_slice(&prefix));
 	shard->prefix_len = buf_len(&prefix);
 	memcpy(shard->prefix, buf_cstr(&prefix), shard->prefix_len + 1);
 	buf_deinit(&prefix);

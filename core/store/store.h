@@ -458,7 +458,7 @@ void store_definition_load(struct store *s, store_definition_fn on_definition,
 
 /* Small hashes beside the messages, for what the broker keeps of itself, what
  * scripts keep and what schedules have done: the document "rules:last" is the
- * hash tide:rules:last. */
+ * hash {tide}:rules:last. */
 
 struct store_field {
 	struct slice name;

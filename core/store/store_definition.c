@@ -237,7 +237,7 @@ static struct buf *add_document_command(struct store_call *call, const char *ver
 	struct buf *out = store_call_add_words(call, 2 + words);
 
 	resp_text(out, verb);
-	resp_pair(out, SLICE("tide:"), slice_from(name));
+	resp_pair(out, SLICE(LAYOUT_META), slice_from(name));
 	return out;
 }
 

@@ -39,6 +39,7 @@ struct store {
 /* The owner has a reference, and each request under way. */
 struct store_shard {
 	unsigned refs;
+	unsigned slot; /* of its keys in a Redis Cluster */
 	size_t prefix_len;
 	char prefix[]; /* see layout_shard_prefix; ends with a zero */
 };

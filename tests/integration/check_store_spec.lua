@@ -49,13 +49,13 @@ describe('a store without a broker', function()
     publish('ensured', 'PUB - ensured id=once')
     publish('bound', 'PUB brief b.x')
     broker:expect_clean_stop()
-    redis:cli('HSET', 'tide:/:topic-options', 'events', 'partitions=2')
-    redis:cli('SADD', 'tide:/:topics', 'events')
-    redis:cli('SADD', 'tide:/:topic:events', 0, 1)
+    redis:cli('HSET', '{tide}:/:topic-options', 'events', 'partitions=2')
+    redis:cli('SADD', '{tide}:/:topics', 'events')
+    redis:cli('SADD', '{tide}:/:topic:events', 0, 1)
     redis:cli('HSET', 'tide:{//events#0}:log', 'start', 0, 'largest', 10)
     redis:cli('HSET', 'tide:{//events#1}:groups', 'billing', 0)
-    redis:cli('SADD', 'tide:/:bindings', 'queue events orders a.b')
-    redis:cli('HSET', 'tide:/:pauses', 'in events', 0)
+    redis:cli('SADD', '{tide}:/:bindings', 'queue events orders a.b')
+    redis:cli('HSET', '{tide}:/:pauses', 'in events', 0)
   end)
   teardown(function() broker:destroy() end)
 
@@ -131,29 +131,29 @@ describe('a store without a broker', function()
     },
     {
       name = 'a binding of a queue that does not exist',
-      make = { 'SADD', 'tide:/:bindings', 'queue nope orders a.b' },
-      finding = 'tide:/:bindings queue nope orders a.b: it leads nowhere: its queue does not exist',
-      undo = { 'SREM', 'tide:/:bindings', 'queue nope orders a.b' },
+      make = { 'SADD', '{tide}:/:bindings', 'queue nope orders a.b' },
+      finding = '{tide}:/:bindings queue nope orders a.b: it leads nowhere: its queue does not exist',
+      undo = { 'SREM', '{tide}:/:bindings', 'queue nope orders a.b' },
     },
     {
       name = 'a binding to an exchange that does not exist',
-      make = { 'SADD', 'tide:/:bindings', 'exchange orders nope a.b' },
-      finding = 'tide:/:bindings exchange orders nope a.b: it leads nowhere: its exchange does not exist',
-      undo = { 'SREM', 'tide:/:bindings', 'exchange orders nope a.b' },
+      make = { 'SADD', '{tide}:/:bindings', 'exchange orders nope a.b' },
+      finding = '{tide}:/:bindings exchange orders nope a.b: it leads nowhere: its exchange does not exist',
+      undo = { 'SREM', '{tide}:/:bindings', 'exchange orders nope a.b' },
     },
     {
-      name = 'a pause of a queue that does not exist', make = { 'HSET', 'tide:/:pauses', 'in nope', 0 },
-      finding = 'tide:/:pauses in nope: a pause of a queue that does not exist',
-      undo = { 'HDEL', 'tide:/:pauses', 'in nope' },
+      name = 'a pause of a queue that does not exist', make = { 'HSET', '{tide}:/:pauses', 'in nope', 0 },
+      finding = '{tide}:/:pauses in nope: a pause of a queue that does not exist',
+      undo = { 'HDEL', '{tide}:/:pauses', 'in nope' },
     },
     {
       name = 'a key with a TTL', make = { 'EXPIRE', key 'msg', 1000 },
       finding = key 'msg' .. ': has a TTL: Redis will remove it', undo = { 'PERSIST', key 'msg' },
     },
     {
-      name = 'a binding whose exchange goes with it', make = { 'SADD', 'tide:/:bindings', 'queue nope brief a.b' },
-      finding = 'tide:/:bindings queue nope brief a.b: it leads nowhere: its queue does not exist',
-      left = 'the next start of a broker removes it', undo = { 'SREM', 'tide:/:bindings', 'queue nope brief a.b' },
+      name = 'a binding whose exchange goes with it', make = { 'SADD', '{tide}:/:bindings', 'queue nope brief a.b' },
+      finding = '{tide}:/:bindings queue nope brief a.b: it leads nowhere: its queue does not exist',
+      left = 'the next start of a broker removes it', undo = { 'SREM', '{tide}:/:bindings', 'queue nope brief a.b' },
     },
     {
       name = 'a key that the broker does not know', make = { 'SET', 'tide:{//jobs#0}:stray\r', 1 },
@@ -172,31 +172,32 @@ describe('a store without a broker', function()
       undo = { 'DEL', 'tide:{a/b#0}:tries' }, more = true,
     },
     {
-      name = 'a table of a vhost that does not exist', make = { 'HSET', 'tide:a:locks', 'name', '1 1000' },
-      finding = 'tide:a:locks: tide:vhosts does not name its vhost', undo = { 'DEL', 'tide:a:locks' },
+      name = 'a table of a vhost that does not exist', make = { 'HSET', '{tide}:a:locks', 'name', '1 1000' },
+      finding = '{tide}:a:locks: {tide}:vhosts does not name its vhost', undo = { 'DEL', '{tide}:a:locks' },
     },
     {
-      name = 'a user that cannot be read', make = { 'HSET', 'tide:users', 'bob', '{"tags":["chief"]}' },
-      finding = "tide:users bob: cannot be read: 'chief' is no tag: expected admin, monitor, or nothing",
-      undo = { 'DEL', 'tide:users' },
+      name = 'a user that cannot be read', make = { 'HSET', '{tide}:users', 'bob', '{"tags":["chief"]}' },
+      finding = "{tide}:users bob: cannot be read: 'chief' is no tag: expected admin, monitor, or nothing",
+      undo = { 'DEL', '{tide}:users' },
     },
     {
-      name = 'a topic that is in the set alone', make = { 'SADD', 'tide:/:topics', 'ghost' },
-      finding = 'tide:/:topics ghost: topic-options does not have it', undo = { 'SREM', 'tide:/:topics', 'ghost' },
+      name = 'a topic that is in the set alone', make = { 'SADD', '{tide}:/:topics', 'ghost' },
+      finding = '{tide}:/:topics ghost: topic-options does not have it', undo = { 'SREM', '{tide}:/:topics', 'ghost' },
     },
     {
-      name = 'a partition more than its topic has, in the set', make = { 'SADD', 'tide:/:topic:events', 2 },
-      finding = 'tide:/:topic:events 2: topic-options does not have it', undo = { 'SREM', 'tide:/:topic:events', 2 },
+      name = 'a partition more than its topic has, in the set', make = { 'SADD', '{tide}:/:topic:events', 2 },
+      finding = '{tide}:/:topic:events 2: topic-options does not have it',
+      undo = { 'SREM', '{tide}:/:topic:events', 2 },
     },
     {
-      name = 'a topic that is not in the set', make = { 'SREM', 'tide:/:topics', 'events' },
-      finding = 'tide:/:topic-options events: the set of topics does not name it',
-      undo = { 'SADD', 'tide:/:topics', 'events' },
+      name = 'a topic that is not in the set', make = { 'SREM', '{tide}:/:topics', 'events' },
+      finding = '{tide}:/:topic-options events: the set of topics does not name it',
+      undo = { 'SADD', '{tide}:/:topics', 'events' },
     },
     {
-      name = 'a topic whose set of partitions is not whole', make = { 'SREM', 'tide:/:topic:events', 1 },
-      finding = 'tide:/:topic-options events: the set of its partitions is not whole',
-      undo = { 'SADD', 'tide:/:topic:events', 1 },
+      name = 'a topic whose set of partitions is not whole', make = { 'SREM', '{tide}:/:topic:events', 1 },
+      finding = '{tide}:/:topic-options events: the set of its partitions is not whole',
+      undo = { 'SADD', '{tide}:/:topic:events', 1 },
     },
     {
       name = 'a partition that its topic does not have', make = { 'HSET', 'tide:{//events#2}:log', 'start', 0 },
@@ -236,17 +237,17 @@ describe('a store without a broker', function()
       undo = { 'HSET', 'tide:{//events#1}:groups', 'billing', 0 },
     },
     {
-      name = 'a partition that is no number', make = { 'SADD', 'tide:/:topic:events', 'x' },
-      finding = 'tide:/:topic:events x: cannot be read: should be the number of a partition',
-      undo = { 'SREM', 'tide:/:topic:events', 'x' },
+      name = 'a partition that is no number', make = { 'SADD', '{tide}:/:topic:events', 'x' },
+      finding = '{tide}:/:topic:events x: cannot be read: should be the number of a partition',
+      undo = { 'SREM', '{tide}:/:topic:events', 'x' },
     },
     {
-      name = 'a topic that cannot be read', make = { 'HSET', 'tide:/:topic-options', 'bad', 'partitions=2 shards=2' },
-      finding = 'tide:/:topic-options bad: cannot be read: ', undo = { 'HDEL', 'tide:/:topic-options', 'bad' },
+      name = 'a topic that cannot be read', make = { 'HSET', '{tide}:/:topic-options', 'bad', 'partitions=2 shards=2' },
+      finding = '{tide}:/:topic-options bad: cannot be read: ', undo = { 'HDEL', '{tide}:/:topic-options', 'bad' },
     },
     {
-      name = 'sets of topics of a vhost that does not exist', make = { 'SADD', 'tide:a:topic:t', 0 },
-      finding = 'tide:a:topic:t: tide:vhosts does not name its vhost', undo = { 'DEL', 'tide:a:topic:t' },
+      name = 'sets of topics of a vhost that does not exist', make = { 'SADD', '{tide}:a:topic:t', 0 },
+      finding = '{tide}:a:topic:t: {tide}:vhosts does not name its vhost', undo = { 'DEL', '{tide}:a:topic:t' },
       more = true,
     },
     {
@@ -255,8 +256,8 @@ describe('a store without a broker', function()
       undo = { 'DEL', key 'buried' },
     },
     {
-      name = 'a definition that cannot be read', make = { 'HSET', 'tide:/:queues', 'bad', 'shards=x' },
-      finding = 'tide:/:queues bad: cannot be read: ', undo = { 'HDEL', 'tide:/:queues', 'bad' },
+      name = 'a definition that cannot be read', make = { 'HSET', '{tide}:/:queues', 'bad', 'shards=x' },
+      finding = '{tide}:/:queues bad: cannot be read: ', undo = { 'HDEL', '{tide}:/:queues', 'bad' },
     },
     {
       name = 'a body that cannot be read',
@@ -519,7 +520,7 @@ describe('check-store', function()
   local function keys_of_document()
     local keys = {}
     for line in io.lines 'docs/redis.md' do
-      local name, type = line:match '^| `(tide:%S+)` | ([%a ]+) |'
+      local name, type = line:match '^| `({?tide}?:%S+)` | ([%a ]+) |'
       if name then keys[#keys + 1] = { name = name, type = type } end
     end
     return keys

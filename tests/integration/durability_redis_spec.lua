@@ -109,7 +109,7 @@ describe('a broker', function()
     redis:signal('CONT', pid)
     c:expect_line 'OK'
     for _ = 1, 2 do clients[2]:expect_line 'OK' end
-    assert.equal('1', redis:cli('HEXISTS', 'tide:/:queues', 'q'))
+    assert.equal('1', redis:cli('HEXISTS', '{tide}:/:queues', 'q'))
     c:ok 'DECLARE queue q'
   end)
 

@@ -397,7 +397,7 @@ describe('a topic pattern that an older version took', function()
     c:ok 'DECLARE exchange x topic'
     c:ok 'DECLARE queue q'
     c:ok 'BIND q x a.#'
-    assert.equal('1', broker:redis_cli('SADD', 'tide:/:bindings', 'queue q x a*'))
+    assert.equal('1', broker:redis_cli('SADD', '{tide}:/:bindings', 'queue q x a*'))
     broker:kill9()
     broker:restart()
     c = broker:connect()
@@ -422,7 +422,7 @@ describe('an exchange that each vhost has', function()
     c:ok 'DECLARE queue q'
     c:ok 'BIND q amq.topic a.*'
     -- As an older version has left it.
-    broker:redis_cli('HSET', 'tide:/:exchanges', 'amq.direct', 'type=fanout durable=1')
+    broker:redis_cli('HSET', '{tide}:/:exchanges', 'amq.direct', 'type=fanout durable=1')
     c = broker:restart_after 'kill9'
     assert.matches('^%x+ 1$', c:ok('PUB amq.topic a.b', 'x'))
     c:ok 'BIND q amq.direct -'

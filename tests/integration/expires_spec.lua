@@ -41,7 +41,7 @@ describe('a queue that expires', function()
         assert.same({}, c:document 'LIST bindings')
         if durable == 1 then
           assert(wait.poll(function() return broker:redis_cli('EXISTS', broker:key('q', 'msg')) == '0' end))
-          assert.equal('0', broker:redis_cli('HEXISTS', ('tide:%s:queues'):format(broker.vhost), 'q'))
+          assert.equal('0', broker:redis_cli('HEXISTS', ('{tide}:%s:queues'):format(broker.vhost), 'q'))
         end
         broker:expect_log(("queue 'q' of vhost '%s' is deleted: nobody has used it for its expires=1s"):format(
           (broker.vhost:gsub('%-', '%%-'))))
@@ -174,7 +174,7 @@ describe('a queue that expires', function()
     c:ok('PUB - q', 'x')
     c:ok 'PAUSE q both'
     expect_gone 'q'
-    assert.equal('0', broker:redis_cli('HLEN', ('tide:%s:pauses'):format(broker.vhost)))
+    assert.equal('0', broker:redis_cli('HLEN', ('{tide}:%s:pauses'):format(broker.vhost)))
   end)
 
   it('is an option of the queue like others', function()

@@ -25,7 +25,7 @@ describe('the ids of messages', function()
     return (c:expect '^OK (%x+) 1$')
   end
 
-  local function mark(node) return math.tointeger(tonumber(broker:redis_cli('HGET', 'tide:ids', node or 0))) end
+  local function mark(node) return math.tointeger(tonumber(broker:redis_cli('HGET', '{tide}:ids', node or 0))) end
 
   it('lie below a mark in Redis that is a little ahead of them', function()
     for _ = 1, 20 do
@@ -47,11 +47,11 @@ describe('the ids of messages', function()
     c = broker:connect()
     local day = 24 * 3600 * 1000
     local future = now_ms() + day
-    broker:redis_cli('HSET', 'tide:ids', '0', future, '1', future + 30 * day)
+    broker:redis_cli('HSET', '{tide}:ids', '0', future, '1', future + 30 * day)
     broker:kill9_all()
     broker:run()
     c = broker:connect()
-    broker:expect_log 'the clock is 8%d%d%d%d s behind tide:ids'
+    broker:expect_log 'the clock is 8%d%d%d%d s behind {tide}:ids'
     local id = publish()
     assert.equal(future + 1, unix_ms(id))
     assert.is_true(mark() > future)
@@ -139,8 +139,8 @@ describe('the ids of messages, on a Redis that is not the broker\'s,', function(
     redis:cli('CONFIG', 'SET', 'maxmemory', '1')
     broker:run()
     c = broker:connect()
-    assert.matches('^ERR store .*tide:ids.*OOM', publish())
-    broker:expect_log 'cannot write the mark of message ids to Redis %(tide:ids%), trying again: OOM'
+    assert.matches('^ERR store .*{tide}:ids.*OOM', publish())
+    broker:expect_log 'cannot write the mark of message ids to Redis %({tide}:ids%), trying again: OOM'
     redis:cli('CONFIG', 'SET', 'maxmemory', '0')
     keep(publish_at_last())
     for _ = 1, 4 do keep(publish():match '^OK (%x+) 1$') end
@@ -172,7 +172,7 @@ describe('the ids of messages, on a Redis that is not the broker\'s,', function(
     redis:cli('CONFIG', 'SET', 'maxmemory', '1')
     broker:run()
     c = broker:connect()
-    assert.matches('^ERR store .*tide:ids', publish())
+    assert.matches('^ERR store .*{tide}:ids', publish())
     assert.equal(10, #c:get 'jobs max=10 ack=auto')
     local msgs = c:get 'jobs max=9'
     c:ok(('ACK %s-%s'):format(msgs[1].tag, msgs[9].tag))
@@ -216,20 +216,20 @@ describe('the ids of messages, on a Redis that is not the broker\'s,', function(
     start()
     for _, wrong in ipairs { 'x', '-1', '4398046511103', '99999999999999999999' } do
       broker:expect_clean_stop()
-      redis:cli('HSET', 'tide:ids', '0', wrong)
+      redis:cli('HSET', '{tide}:ids', '0', wrong)
       broker:destroy()
       local why, status = start()
       assert.equal(1, status)
-      assert.matches("field 0 of tide:ids in Redis is '" .. wrong:gsub('%-', '%%-') .. "', and should be", why)
-      redis:cli('HSET', 'tide:ids', '0', now_ms())
+      assert.matches("field 0 of {tide}:ids in Redis is '" .. wrong:gsub('%-', '%%-') .. "', and should be", why)
+      redis:cli('HSET', '{tide}:ids', '0', now_ms())
       start()
     end
     broker:expect_clean_stop()
     broker:destroy()
-    redis:cli('DEL', 'tide:ids')
-    redis:cli('SET', 'tide:ids', '1')
+    redis:cli('DEL', '{tide}:ids')
+    redis:cli('SET', '{tide}:ids', '1')
     local why, status = start()
     assert.equal(1, status)
-    assert.matches("'tide:ids' in Redis is a string and has to be a hash", why, 1, true)
+    assert.matches("'{tide}:ids' in Redis is a string and has to be a hash", why, 1, true)
   end)
 end)

@@ -160,9 +160,9 @@ describe('a broker with low limits', function()
       client:close()
     end
     broker:connect():ok 'DELETE vhost b'
-    assert.is_nil(broker:redis_cli('SMEMBERS', 'tide:vhosts'):find 'b')
-    broker:redis_cli('SADD', 'tide:vhosts', 'odd')
-    broker:redis_cli('HSET', 'tide:odd:queues', 'q', 'shards=none')
+    assert.is_nil(broker:redis_cli('SMEMBERS', '{tide}:vhosts'):find 'b')
+    broker:redis_cli('SADD', '{tide}:vhosts', 'odd')
+    broker:redis_cli('HSET', '{tide}:odd:queues', 'q', 'shards=none')
     broker.options.args = { '--fsync', 'no', '--max-vhosts', '2' }
     broker:restart()
     local _, client = hello 'c'
@@ -170,7 +170,7 @@ describe('a broker with low limits', function()
     client:expect_answer('DECLARE vhost d', 'ERR limit the limit of 4 vhosts is reached')
     assert.equal('ERR not', (hello 'b'))
     -- What this version cannot use is left alone, and is found by another.
-    assert.matches('odd', broker:redis_cli('SMEMBERS', 'tide:vhosts'))
+    assert.matches('odd', broker:redis_cli('SMEMBERS', '{tide}:vhosts'))
   end)
 
   it('has memory for many shards that nothing is sent to', function()

@@ -142,7 +142,7 @@ describe('a lock', function()
 
   it('is in Redis while it is held, and only then', function()
     local function stored()
-      return broker:redis_cli('HGETALL', ('tide:%s:locks'):format(broker.vhost))
+      return broker:redis_cli('HGETALL', ('{tide}:%s:locks'):format(broker.vhost))
     end
     local token = lock(c, 'a ttl=5s')
     assert.equal(('a\n%d 5000'):format(token), stored())

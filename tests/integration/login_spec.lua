@@ -244,7 +244,7 @@ return {
   end)
 
   it('is needed as long as the script is there', function()
-    broker.redis:cli('DEL', 'tide:users')
+    broker.redis:cli('DEL', '{tide}:users')
     broker:restart()
     local c = broker:connect()
     c:expect_answer('DECLARE queue q', LOG_IN)

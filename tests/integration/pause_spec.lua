@@ -155,15 +155,15 @@ describe('a paused queue', function()
     assert.equal(before, after)
     c:ok 'RESUME q'
     assert.equal(100, #(traffic.take(c, 'q', 100)))
-    assert.equal('0', broker:redis_cli('HLEN', ('tide:%s:pauses'):format(broker.vhost)))
+    assert.equal('0', broker:redis_cli('HLEN', ('{tide}:%s:pauses'):format(broker.vhost)))
   end)
 
   it('leaves nothing in Redis when it is deleted', function()
     c:ok 'DECLARE queue q'
     c:ok 'PAUSE q both'
-    assert.equal('2', broker:redis_cli('HLEN', ('tide:%s:pauses'):format(broker.vhost)))
+    assert.equal('2', broker:redis_cli('HLEN', ('{tide}:%s:pauses'):format(broker.vhost)))
     c:ok 'DELETE queue q'
-    assert.equal('0', broker:redis_cli('HLEN', ('tide:%s:pauses'):format(broker.vhost)))
+    assert.equal('0', broker:redis_cli('HLEN', ('{tide}:%s:pauses'):format(broker.vhost)))
     c:ok 'DECLARE queue q'
     c:ok('PUB - q', 'x')
   end)

@@ -31,18 +31,18 @@ describe('a deletion that a crash interrupts', function()
     c:ok 'BIND kept orders kept.#'
     broker:kill9()
     -- The queue `gone` was bound to both exchanges, the exchange `away` to `jobs` and from `passing`.
-    redis:cli('SADD', 'tide:/:bindings', 'queue gone orders orders.#', 'queue gone passing -', 'queue jobs away -',
+    redis:cli('SADD', '{tide}:/:bindings', 'queue gone orders orders.#', 'queue gone passing -', 'queue jobs away -',
       'exchange away passing -')
-    redis:cli('SADD', 'tide:vhosts', 'left')
-    redis:cli('SADD', 'tide:left:bindings', 'queue gone away -')
+    redis:cli('SADD', '{tide}:vhosts', 'left')
+    redis:cli('SADD', '{tide}:left:bindings', 'queue gone away -')
     broker:run()
     broker:expect_log 'finished a deletion: removed 5 bindings'
     c = broker:connect()
     c:ok 'DECLARE queue gone' -- answered behind the removals
-    assert.equal('2', redis:cli('SCARD', 'tide:/:bindings'))
-    assert.equal('0', redis:cli('EXISTS', 'tide:left:bindings'))
-    assert.equal('orders', redis:cli('HKEYS', 'tide:/:exchanges'))
-    assert.equal('2', redis:cli('SCARD', 'tide:/:bindings'))
+    assert.equal('2', redis:cli('SCARD', '{tide}:/:bindings'))
+    assert.equal('0', redis:cli('EXISTS', '{tide}:left:bindings'))
+    assert.equal('orders', redis:cli('HKEYS', '{tide}:/:exchanges'))
+    assert.equal('2', redis:cli('SCARD', '{tide}:/:bindings'))
     assert.equal(2, #c:document 'LIST bindings')
     broker:destroy()
   end)
@@ -130,10 +130,10 @@ describe('a message that a killed broker may have handed out', function()
     c:ok 'DECLARE queue jobs'
     c:ok('PUB - jobs', 'a')
     refused:expect_clean_stop()
-    assert.matches('%d+', redis:cli('HGET', 'tide:ids', 'clean'))
+    assert.matches('%d+', redis:cli('HGET', '{tide}:ids', 'clean'))
     redis:cli('CONFIG', 'SET', 'maxmemory', '1')
     refused:run()
-    assert.equal('0', redis:cli('HEXISTS', 'tide:ids', 'clean'))
+    assert.equal('0', redis:cli('HEXISTS', '{tide}:ids', 'clean'))
     assert.equal('a1', flags(refused:connect():get 'jobs'))
     refused:kill9()
     refused:run()

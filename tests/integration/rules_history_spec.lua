@@ -134,9 +134,9 @@ describe('RULES log', function()
     local c = broker:connect()
     for n = 1, 102 do reload(broker, c, fixed(n)) end
     assert.equal(100, #c:document 'RULES log')
-    assert.is_truthy(wait.poll(function() return tonumber(broker:redis_cli('HLEN', 'tide:rules:log')) == 100 end))
+    assert.is_truthy(wait.poll(function() return tonumber(broker:redis_cli('HLEN', '{tide}:rules:log')) == 100 end))
     local count = 0
-    for _ in broker:redis_cli('KEYS', 'tide:rules:gen:*'):gmatch 'gen:%x+' do count = count + 1 end
+    for _ in broker:redis_cli('KEYS', '{tide}:rules:gen:*'):gmatch 'gen:%x+' do count = count + 1 end
     assert.equal(10, count)
   end)
 end)

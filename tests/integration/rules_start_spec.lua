@@ -42,7 +42,7 @@ end
 
 --- Redis no longer has the rules that were active last, as after an upgrade.
 local function forget_last_good(broker)
-  broker:redis_cli('DEL', 'tide:rules:last')
+  broker:redis_cli('DEL', '{tide}:rules:last')
 end
 
 local function get(c, queue)
@@ -136,7 +136,7 @@ describe('at a start, what the directory does not carry', function()
     expect_last_good "queue 'q' of vhost '/' uses priority/p.lua, which is missing"
     assert.same({}, options 'plain')
     assert.equal('1', c:ok('PUB - q', 'x'):match '%d+$')
-    broker:redis_cli('HSET', 'tide:/:queues', 'q', 'priority=unheard-of')
+    broker:redis_cli('HSET', '{tide}:/:queues', 'q', 'priority=unheard-of')
     broker:expect_clean_stop()
     broker:run()
     c = broker:connect()
@@ -205,7 +205,7 @@ describe('at a start, what the directory does not carry', function()
   end)
 
   it('is no reason to go back when the last good rules carry no more of it', function()
-    broker:redis_cli('HSET', 'tide:/:queues', 'newer', 'priority=unheard-of')
+    broker:redis_cli('HSET', '{tide}:/:queues', 'newer', 'priority=unheard-of')
     broker:expect_clean_stop()
     broker:write_rule('filter/10-new.lua', 'return { publish = function() end }\n')
     broker:run()
@@ -265,7 +265,7 @@ describe('without last good rules, what cannot be used', function()
     refused(c, 'DECLARE queue q', nil, "^ERR mismatch queue 'q' exists with other options: it has priority=p")
     assert.equal(0, c:document('STATS plain').ready)
     assert.equal('1', c:ok('PUB - plain', 'x'):match '%d+$')
-    assert.equal('priority=p', broker:redis_cli('HGET', 'tide:/:queues', 'q'):match 'priority=p')
+    assert.equal('priority=p', broker:redis_cli('HGET', '{tide}:/:queues', 'q'):match 'priority=p')
   end)
 
   it('is shown by LIST, RULES status and check', function()
@@ -369,8 +369,8 @@ describe('without last good rules, what cannot be used', function()
     assert.is_truthy(broker:redis_cli('KEYS', 'tide:{//q#*'):find 'msg')
     c:ok 'DELETE queue q'
     assert.equal('', broker:redis_cli('KEYS', 'tide:{//q#*'))
-    assert.equal('', broker:redis_cli('HGET', 'tide:/:queues', 'q'))
-    assert.is_nil(broker:redis_cli('SMEMBERS', 'tide:/:bindings'):find 'queue q f')
+    assert.equal('', broker:redis_cli('HGET', '{tide}:/:queues', 'q'))
+    assert.is_nil(broker:redis_cli('SMEMBERS', '{tide}:/:bindings'):find 'queue q f')
     assert.same({}, c:document('RULES status').unusable)
     assert.equal('1', c:ok('PUB f k', 'x'):match '%d+$')
     c:ok 'DECLARE queue q'
@@ -535,8 +535,8 @@ return {
   it('is an exchange that DELETE removes', function()
     restart_without 'routing/r.lua'
     c:ok 'DELETE exchange x'
-    assert.equal('', broker:redis_cli('HGET', 'tide:/:exchanges', 'x'))
-    assert.is_nil(broker:redis_cli('SMEMBERS', 'tide:/:bindings'):find ' x all')
+    assert.equal('', broker:redis_cli('HGET', '{tide}:/:exchanges', 'x'))
+    assert.is_nil(broker:redis_cli('SMEMBERS', '{tide}:/:bindings'):find ' x all')
     refused(c, 'PUB x k', 'x', '^ERR not%-found')
     c:ok 'DECLARE exchange x topic'
   end)
@@ -555,9 +555,9 @@ return {
   end)
 
   it('is what Redis has in a form that this broker cannot read', function()
-    broker:redis_cli('HSET', 'tide:/:queues', 'newer', 'kind=tape shards=2')
-    broker:redis_cli('HSET', 'tide:/:exchanges', 'odd', 'durable=maybe')
-    broker:redis_cli('SADD', 'tide:/:bindings', 'queue plain f b =x')
+    broker:redis_cli('HSET', '{tide}:/:queues', 'newer', 'kind=tape shards=2')
+    broker:redis_cli('HSET', '{tide}:/:exchanges', 'odd', 'durable=maybe')
+    broker:redis_cli('SADD', '{tide}:/:bindings', 'queue plain f b =x')
     broker:redis_cli('HSET', 'tide:{//newer#1}:msg', 'id', 'body')
     restart_without()
     refused(c, 'PUB - newer', 'x', "^ERR rule queue 'newer' cannot be used: it has a definition that cannot be read: ")
@@ -578,7 +578,7 @@ return {
     c:ok 'DELETE exchange odd'
     c:ok 'DELETE exchange f'
     assert.equal('', broker:redis_cli('KEYS', 'tide:{//newer#*'))
-    assert.is_nil(broker:redis_cli('SMEMBERS', 'tide:/:bindings'):find ' f ')
+    assert.is_nil(broker:redis_cli('SMEMBERS', '{tide}:/:bindings'):find ' f ')
     broker:restart()
     assert.same({}, broker:connect():document('RULES status').unusable)
   end)

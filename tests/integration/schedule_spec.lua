@@ -129,12 +129,12 @@ describe('a schedule', function()
     local first = c:ok('PUB - ticks', tick .. ' a'):match '^%x+'
     c:close()
     -- As if it had been killed between the first message and the others.
-    broker:redis_cli('HSET', 'tide:rules:schedule', 'ticker',
+    broker:redis_cli('HSET', '{tide}:rules:schedule', 'ticker',
       ('%d %d 0 %s,00000000000000a1,00000000000000a2'):format(tick - day, tick, first))
     broker:kill9()
     broker:run()
     assert(wait.poll(function()
-      return broker:redis_cli('HGET', 'tide:rules:schedule', 'ticker') == tostring(tick)
+      return broker:redis_cli('HGET', '{tide}:rules:schedule', 'ticker') == tostring(tick)
     end))
     local payloads = drain(broker, 'ticks')
     table.sort(payloads)
@@ -158,16 +158,16 @@ describe('a schedule', function()
           end,
         }]]):format(case.missed))
       local day = 86400 * 1000
-      local done = math.tointeger(tonumber(broker:redis_cli('HGET', 'tide:rules:schedule', 'ticker')))
+      local done = math.tointeger(tonumber(broker:redis_cli('HGET', '{tide}:rules:schedule', 'ticker')))
       assert.is_true(done > 0)
       -- Near the end of a day there would be one more.
       local last = (math.floor(require('socket').gettime() * 1000) // day - 3) * day
-      broker:redis_cli('HSET', 'tide:rules:schedule', 'ticker', last)
+      broker:redis_cli('HSET', '{tide}:rules:schedule', 'ticker', last)
       broker:kill9()
       broker:run()
       assert(wait.poll(function()
-        return math.tointeger(tonumber(broker:redis_cli('HGET', 'tide:rules:schedule', 'ticker'))) == last + 3 * day
-      end), broker:redis_cli('HGETALL', 'tide:rules:schedule') .. '\n' .. broker:log())
+        return math.tointeger(tonumber(broker:redis_cli('HGET', '{tide}:rules:schedule', 'ticker'))) == last + 3 * day
+      end), broker:redis_cli('HGETALL', '{tide}:rules:schedule') .. '\n' .. broker:log())
       local payloads = drain(broker, 'ticks')
       assert.equal(case.runs, #payloads)
       if case.missed == 'once' then assert.equal(('%d 2'):format(last + 3 * day), payloads[1]) end
@@ -205,7 +205,7 @@ describe('a schedule', function()
     broker:remove_rule 'schedule/ticker.lua'
     broker:expect_log 'generation 3 is active'
     assert(wait.poll(function()
-      return broker:redis_cli('HEXISTS', 'tide:rules:schedule', 'ticker') == '0'
+      return broker:redis_cli('HEXISTS', '{tide}:rules:schedule', 'ticker') == '0'
     end))
     assert.equal(0, gaps(ticks_of(broker)))
     assert.is_nil(schedule_status(broker, 'ticker'))
@@ -244,7 +244,7 @@ describe('a schedule', function()
     local now = math.floor(require('socket').gettime() * 1000)
     local soon = now + 2000 - now % 100
     local function restart_with(mark)
-      broker:redis_cli('HSET', 'tide:rules:schedule', 'ticker', mark)
+      broker:redis_cli('HSET', '{tide}:rules:schedule', 'ticker', mark)
       broker:kill9()
       broker:write_rule('schedule/ticker.lua', TICKER:format 'all')
       broker:run()
@@ -317,15 +317,15 @@ describe('tide.shared', function()
     broker:expect_log 'mine.lua:%d+: 1.0 false 3.*mine.lua:%d+: 1.0 false 3'
     assert.equal(2, c:document('STATS').counters.picks)
     c:close()
-    assert(wait.poll(function() return broker:redis_cli('HGET', 'tide:rules:shared', 'c:picks') == '0 i2' end))
-    assert.equal('0 n1', broker:redis_cli('HGET', 'tide:rules:shared', 'k:n'))
+    assert(wait.poll(function() return broker:redis_cli('HGET', '{tide}:rules:shared', 'c:picks') == '0 i2' end))
+    assert.equal('0 n1', broker:redis_cli('HGET', '{tide}:rules:shared', 'k:n'))
     broker:kill9_all()
     broker:run()
     publish(broker, 'gone')
     broker:expect_log 'mine.lua:%d+: 1.5 nil 3'
     assert.equal(3, rules_status(broker).counters.picks)
-    assert(wait.poll(function() return broker:redis_cli('HEXISTS', 'tide:rules:shared', 'k:flag') == '0' end))
-    assert(wait.poll(function() return broker:redis_cli('HEXISTS', 'tide:rules:shared', 'k:short') == '0' end))
+    assert(wait.poll(function() return broker:redis_cli('HEXISTS', '{tide}:rules:shared', 'k:flag') == '0' end))
+    assert(wait.poll(function() return broker:redis_cli('HEXISTS', '{tide}:rules:shared', 'k:short') == '0' end))
     broker:expect_clean_stop()
   end)
 

@@ -102,7 +102,7 @@ describe('a store', function()
     -- What is in memory can be worked off.
     c:ok 'GET jobs ack=auto'
     assert.equal('a', c:expect_msg().payload)
-    assert.equal('', redis:cli('HGET', 'tide:holder', 'incarnation'))
+    assert.equal('', redis:cli('HGET', '{tide}:holder', 'incarnation'))
     restart()
     assert.matches('^ERR not%-found', c:request 'GET jobs')
     c:ok 'DECLARE queue jobs'
@@ -236,7 +236,7 @@ describe('a store', function()
     copy 'ours'
     come_back_with 'theirs'
     expect_refusals(OLDER)
-    assert.equal('theirs', redis:cli('HKEYS', 'tide:/:queues'))
+    assert.equal('theirs', redis:cli('HKEYS', '{tide}:/:queues'))
     come_back_with 'ours'
     assert(wait.poll(function() return c:request('PUB - jobs', '11'):find '^OK' end))
     -- One in which no broker was.
@@ -257,7 +257,7 @@ describe('a store', function()
     redis:cli 'FLUSHALL'
     first:expect_log(EMPTIED)
     -- It looks four times a second, and takes what eight looks find silent.
-    broker:expect_log('another broker holds it: one that tide:holder does not name', 30)
+    broker:expect_log('another broker holds it: one that {tide}:holder does not name', 30)
     for _ = 1, 3 do c:expect_answer('GET events partition=0 offset=9 max=1 wait=1s', 'OK 0') end
     assert.equal('', redis:cli '--scan')
     first:kill9()

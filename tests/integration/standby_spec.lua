@@ -44,7 +44,7 @@ describe('a store', function()
     assert.equal(status, wait.poll(function() return broker:exit_status() end, 30))
   end
 
-  local function held_by() return redis:cli('HGET', 'tide:holder', 'pid') end
+  local function held_by() return redis:cli('HGET', '{tide}:holder', 'pid') end
 
   it('is not given to a second broker while the first one lives', function()
     local first = start()
@@ -178,7 +178,7 @@ describe('a store', function()
     first:kill9()
     local _, why, status = start { may_fail = true }
     assert.equal(1, status)
-    assert.matches('the broker cannot write tide:holder, which keeps a second broker away: NOREPLICAS', why)
+    assert.matches('the broker cannot write {tide}:holder, which keeps a second broker away: NOREPLICAS', why)
     redis:cli('CONFIG', 'SET', 'min-replicas-to-write', '0')
     start()
   end)
@@ -196,17 +196,17 @@ describe('a store', function()
   it('needs a user that may look at connections and end them', function()
     local user = 'redis+unix:me:secret@' .. redis.path
     local function refused(rule)
-      redis:cli('ACL', 'SETUSER', 'me', 'reset', 'on', '>secret', '~tide:*', '+@all', table.unpack(rule))
+      redis:cli('ACL', 'SETUSER', 'me', 'reset', 'on', '>secret', '~tide:*', '~{tide}:*', '+@all', table.unpack(rule))
       local _, why, status = start { url = user, may_fail = true }
       assert.equal(1, status)
       return why
     end
     assert.matches('cannot run CLIENT KILL, which keeps a second broker away: NOPERM', refused { '-client|kill' })
     assert.matches('cannot run CLIENT LIST, which keeps a second broker away: NOPERM', refused { '-client|list' })
-    assert.matches('cannot write tide:holder, which keeps a second broker away: NOPERM', refused { '-eval' })
+    assert.matches('cannot write {tide}:holder, which keeps a second broker away: NOPERM', refused { '-eval' })
     -- What docs/redis.md says is enough.
-    redis:cli('ACL', 'SETUSER', 'me', 'reset', 'on', '>secret', '~tide:*', '+@read', '+@write', '+@transaction',
-      '+@scripting', '+@connection', '+info', '+config|get')
+    redis:cli('ACL', 'SETUSER', 'me', 'reset', 'on', '>secret', '~tide:*', '~{tide}:*', '+@read', '+@write',
+      '+@transaction', '+@scripting', '+@connection', '+info', '+config|get')
     start { url = user }
   end)
 

@@ -288,12 +288,12 @@ describe('what the shipped scripts remember', function()
 
     it('EXPLAIN', function()
       open()
-      local before = broker:redis_cli('HGETALL', 'tide:rules:shared')
+      local before = broker:redis_cli('HGETALL', '{tide}:rules:shared')
       for _ = 1, 20 do
         local document = c:document 'EXPLAIN - q h:tenant=t h:message-id=2'
         assert.equal(1, #document.queues)
       end
-      assert.equal(before, broker:redis_cli('HGETALL', 'tide:rules:shared'))
+      assert.equal(before, broker:redis_cli('HGETALL', '{tide}:rules:shared'))
       untouched()
     end)
 
@@ -429,12 +429,12 @@ describe('a schedule', function()
     local copy = c:ok('PUB - audit', tick .. ' a'):match '^%x+'
     c:close()
     -- As if it had been killed after message `a` and its copy.
-    broker:redis_cli('HSET', 'tide:rules:schedule', 'ticker',
+    broker:redis_cli('HSET', '{tide}:rules:schedule', 'ticker',
       ('%d %d 0 %s+%s,00000000000000b0+00000000000000b1+00000000000000b2'):format(tick - day, tick, a, copy))
     broker:kill9()
     broker:run()
     assert(wait.poll(function()
-      return broker:redis_cli('HGET', 'tide:rules:schedule', 'ticker') == tostring(tick)
+      return broker:redis_cli('HGET', '{tide}:rules:schedule', 'ticker') == tostring(tick)
     end))
     c = broker:connect()
     local function drain(queue)

@@ -202,7 +202,7 @@ describe('a Redis', function()
     start()
     c:ok('PUB - jobs', 'a')
     broker:expect_clean_stop()
-    for _, key in ipairs { READY, 'tide:/:queues', 'tide:rules:shared' } do
+    for _, key in ipairs { READY, '{tide}:/:queues', '{tide}:rules:shared' } do
       local had = redis:cli('EXISTS', key) == '1'
       if had then redis:cli('RENAME', key, 'kept') end
       redis:cli('SET', key, 'x')

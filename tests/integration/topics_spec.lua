@@ -402,9 +402,9 @@ describe('the messages of a topic', function()
     publish(c, 't', 10)
     local v = broker.vhost or '/'
     local function cli(...) return broker:redis_cli(...) end
-    assert.equal('1', cli('SISMEMBER', ('tide:%s:topics'):format(v), 't'))
-    assert.equal('2', cli('SCARD', ('tide:%s:topic:t'):format(v)))
-    assert.matches('partitions=2', cli('HGET', ('tide:%s:topic-options'):format(v), 't'))
+    assert.equal('1', cli('SISMEMBER', ('{tide}:%s:topics'):format(v), 't'))
+    assert.equal('2', cli('SCARD', ('{tide}:%s:topic:t'):format(v)))
+    assert.matches('partitions=2', cli('HGET', ('{tide}:%s:topic-options'):format(v), 't'))
     local days = cli('KEYS', ('tide:{%s/t#1}:log:*'):format(v))
     assert.matches(':log:%d%d%d%d%d%d%d%d', days)
     local day = days:match '^%S+'
@@ -507,7 +507,7 @@ describe('a topic and the rules', function()
     c:ok 'DECLARE topic t partitions=2 sharding=mine'
     c:ok 'DECLARE exchange x fanout'
     assert.equal('1:2', publish(c, 't', 3)[3])
-    broker:redis_cli('DEL', 'tide:rules:last')
+    broker:redis_cli('DEL', '{tide}:rules:last')
     broker:expect_clean_stop()
     broker:remove_rule 'sharding/mine.lua'
     broker:run()

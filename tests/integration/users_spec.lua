@@ -240,7 +240,7 @@ describe('users in Redis', function()
 
   local function start(values)
     broker = Broker.start { redis = {}, stopped = true }
-    for name, value in pairs(values) do broker.redis:cli('HSET', 'tide:users', name, value) end
+    for name, value in pairs(values) do broker.redis:cli('HSET', '{tide}:users', name, value) end
     broker:run()
   end
   after_each(function()
@@ -288,7 +288,7 @@ describe('users in Redis', function()
     broker.redis:cli('CONFIG', 'SET', 'maxmemory', 0)
     assert.is_nil(find(c:document 'USER list', 'bob'))
     c:ok 'USER add bob pass=b'
-    assert.is_truthy(wait.poll(function() return broker.redis:cli('HEXISTS', 'tide:users', 'bob') == '1' end))
+    assert.is_truthy(wait.poll(function() return broker.redis:cli('HEXISTS', '{tide}:users', 'bob') == '1' end))
     c:close()
   end)
 end)

@@ -371,7 +371,7 @@ end
 local function documented_keys()
   local patterns = {}
   for line in io.lines 'docs/redis.md' do
-    local key = line:match '^| `(tide:[^`]+)` |'
+    local key = line:match '^| `({?tide}?:[^`]+)` |'
     if key then
       local pattern = key:gsub('%p', '%%%0'):gsub('%%<s%%>', '%%d+'):gsub('%%<%l+%%>', '.+')
       patterns[#patterns + 1] = '^' .. pattern .. '$'
@@ -424,7 +424,7 @@ function Life:verify()
   self:send 'DELETE exchange gone'
   self:reply()
   self:expect_keys(function(key)
-    return key:find '^tide:{' or key:find '^tide:/:'
+    return key:find '^tide:{' or key:find '^{tide}:/:'
   end, 'when everything is deleted')
 end
 

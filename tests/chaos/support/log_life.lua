@@ -274,7 +274,7 @@ function LogLife:verify()
   self:send 'DELETE topic old'
   self:reply()
   self:expect_keys(function(key)
-    return key:find '^tide:{' or key:find '^tide:/:'
+    return key:find '^tide:{' or key:find '^{tide}:/:'
   end, 'when everything is deleted')
 end
 

@@ -45,7 +45,7 @@ function Pair:log_of(broker) return broker:log():sub(self.launched[broker] + 1) 
 function Pair:is_holder(broker)
   -- A process that has just been started has no pid yet.
   local pid = shell.read_file(broker.dir .. '/pid')
-  return pid ~= nil and self.redis:cli('HGET', 'tide:holder', 'pid') == pid:match '%d+'
+  return pid ~= nil and self.redis:cli('HGET', '{tide}:holder', 'pid') == pid:match '%d+'
 end
 
 local function is_listening(broker) return broker:stdout():find('listening on', 1, true) ~= nil end

@@ -1,5 +1,5 @@
 --- A proxy between a broker and its Redis that numbers every command but the holder's
---- beat (HGET tide:holder), and does something to one of them:
+--- beat (HGET {tide}:holder), and does something to one of them:
 ---
 ---   local redis = Redis.start()
 ---   local proxy = Proxy.start(redis)

@@ -122,7 +122,7 @@ local function is_stopped()
 end
 
 local by_clock = {
-  ['HGET tide:holder incarnation'] = true, ['ZADD tide:probe XX 0 probe'] = true, ['INFO memory'] = true,
+  ['HGET {tide}:holder incarnation'] = true, ['ZADD {tide}:probe XX 0 probe'] = true, ['INFO memory'] = true,
 }
 
 --- Commands go on to Redis until the point is reached.

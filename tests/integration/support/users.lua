@@ -31,7 +31,7 @@ end
 ---@param redis Redis
 ---@param users table<string, table> by name, as in `text`
 function M.restore(redis, users)
-  for name, spec in pairs(users) do redis:cli('HSET', 'tide:users', name, M.text(spec)) end
+  for name, spec in pairs(users) do redis:cli('HSET', '{tide}:users', name, M.text(spec)) end
 end
 
 --- A broker whose Redis has users from the start.

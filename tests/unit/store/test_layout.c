@@ -44,9 +44,9 @@ TEST_THAT(each_key_has_the_suffix_that_the_manual_gives)
 TEST_THAT(tables_have_the_names_that_the_manual_gives)
 {
 	static const char *const names[STORE_TABLE_COUNT] = {
-		"tide:vhosts",          "tide:/:exchanges", "tide:/:queues",
-		"tide:/:topic-options", "tide:/:bindings",  "tide:/:pauses",
-		"tide:/:locks",         "tide:users",
+		"{tide}:vhosts",          "{tide}:/:exchanges", "{tide}:/:queues",
+		"{tide}:/:topic-options", "{tide}:/:bindings",  "{tide}:/:pauses",
+		"{tide}:/:locks",         "{tide}:users",
 	};
 	for (int table = 0; table < STORE_TABLE_COUNT; table++) {
 		struct buf out = { 0 };
@@ -54,6 +54,37 @@ TEST_THAT(tables_have_the_names_that_the_manual_gives)
 		assert_string_equal(buf_cstr(&out), names[table]);
 		buf_deinit(&out);
 	}
+}
+
+/* The values are those of CLUSTER KEYSLOT of Redis. */
+TEST_THAT(slots_are_those_of_redis_cluster)
+{
+	static const struct {
+		const char *key;
+		unsigned slot;
+	} rows[] = {
+		{ "{tide}:vhosts", 13971 },
+		{ "{tide}:{a:queues", 13971 },
+		{ "tide:{//jobs#0}:msg", 13198 },
+		{ "tide:{//jobs#0}:log:20261123", 13198 },
+		{ "tide:{shop/a}b#1}:msg", 12262 },
+		{ "tide:{{a/q#0}:msg", 7373 },
+		{ "tide:{}x/q#0}:msg", 8790 },
+		{ "foo{}{bar}", 8363 },
+		{ "foo{{bar}}zap", 4015 },
+		{ "foo{bar}{zap}", 5061 },
+		{ "{bar", 4015 },
+		{ "bar}", 6624 },
+		{ "{}", 15257 },
+		{ "a{", 14311 },
+		{ "", 0 },
+		{ "shop/a", 12262 },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		assert_int_equal(layout_slot(slice_from(rows[i].key)), rows[i].slot);
+	assert_int_equal(layout_slot(SLICE(LAYOUT_META)), LAYOUT_META_SLOT);
+	assert_int_equal(layout_slot(SLICE("123456789")), 0x31c3 % LAYOUT_SLOTS);
 }
 
 static void assert_bytes(struct buf *out, const char *want)
@@ -68,9 +99,9 @@ TEST_THAT(keys_of_topics_have_the_names_that_the_manual_gives)
 	struct buf out = { 0 };
 
 	layout_topic_key(&out, SLICE("/"), LAYOUT_ALL_TOPICS);
-	assert_bytes(&out, "tide:/:topics");
+	assert_bytes(&out, "{tide}:/:topics");
 	layout_topic_key(&out, SLICE("shop"), SLICE("eu/new"));
-	assert_bytes(&out, "tide:shop:topic:eu/new");
+	assert_bytes(&out, "{tide}:shop:topic:eu/new");
 	layout_resp_partition_key(&out, prefix, LAYOUT_STATE);
 	assert_bytes(&out, "$16\r\ntide:{//q#0}:log\r\n");
 	layout_resp_partition_key(&out, prefix, LAYOUT_GROUPS);
@@ -131,12 +162,12 @@ TEST_THAT(keys_of_topics_are_read_back)
 	assert_string_equal(n.type, "hash");
 	assert_int_equal(read_name("tide:{//events#0}:groups").partition_key,
 			 LAYOUT_GROUPS);
-	n = read_name("tide:/:topics");
+	n = read_name("{tide}:/:topics");
 	assert_int_equal(n.kind, LAYOUT_TOPICS);
 	assert_string_equal(n.type, "set");
 	assert_true(slice_is(n.vhost, "/"));
-	assert_int_equal(read_name("tide:shop:topic-options").table, STORE_TOPICS);
-	assert_string_equal(read_name("tide:shop:topic-options").type, "hash");
+	assert_int_equal(read_name("{tide}:shop:topic-options").table, STORE_TOPICS);
+	assert_string_equal(read_name("{tide}:shop:topic-options").type, "hash");
 }
 
 /* A name has any ':' and '/', a vhost none: it ends at the first. */
@@ -164,12 +195,12 @@ TEST_THAT(a_topic_that_is_named_like_a_key_is_a_topic)
 
 TEST_THAT(tables_and_documents_are_read_back)
 {
-	assert_int_equal(read_name("tide:vhosts").table, STORE_VHOSTS);
-	assert_string_equal(read_name("tide:vhosts").type, "set");
-	assert_int_equal(read_name("tide:shop:queues").table, STORE_QUEUES);
-	assert_true(slice_is(read_name("tide:shop:queues").vhost, "shop"));
-	assert_int_equal(read_name("tide:rules:log").document, LAYOUT_LOG);
-	assert_int_equal(read_name("tide:rules:gen:abc").document, LAYOUT_GENERATION);
+	assert_int_equal(read_name("{tide}:vhosts").table, STORE_VHOSTS);
+	assert_string_equal(read_name("{tide}:vhosts").type, "set");
+	assert_int_equal(read_name("{tide}:shop:queues").table, STORE_QUEUES);
+	assert_true(slice_is(read_name("{tide}:shop:queues").vhost, "shop"));
+	assert_int_equal(read_name("{tide}:rules:log").document, LAYOUT_LOG);
+	assert_int_equal(read_name("{tide}:rules:gen:abc").document, LAYOUT_GENERATION);
 }
 
 TEST_THAT(what_is_no_key_of_the_broker_is_unknown)
@@ -177,10 +208,15 @@ TEST_THAT(what_is_no_key_of_the_broker_is_unknown)
 	static const char *const names[] = {
 		"",
 		"tide:",
+		"{tide}:",
+		"tide:vhosts",
+		"tide:holder",
+		"tide:/:queues",
+		"{tide}:{//jobs#0}:msg",
 		"vhosts",
-		"tide:queues",
-		"tide:a:vhosts",
-		"tide:rules:",
+		"{tide}:queues",
+		"{tide}:a:vhosts",
+		"{tide}:rules:",
 		"tide:{}:msg",
 		"tide:{//jobs#}:msg",
 		"tide:{//jobs#01}:msg",
@@ -196,10 +232,10 @@ TEST_THAT(what_is_no_key_of_the_broker_is_unknown)
 		"tide:{//jobs#0}:log:2026112x",
 		"tide:{//jobs#0}:log:00000000",
 		"tide:{a:b/jobs#0}:log",
-		"tide:topics",
-		"tide:topic:events",
-		"tide:shop:topic:",
-		"tide:shop:x:queues",
+		"{tide}:topics",
+		"{tide}:topic:events",
+		"{tide}:shop:topic:",
+		"{tide}:shop:x:queues",
 		"tide:{",
 		"tide:}:msg",
 	};

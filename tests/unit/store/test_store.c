@@ -432,7 +432,7 @@ STORE_TEST(erase_removes_a_queue_and_no_other)
 	assert_int_equal(o.status, TIDE_OK);
 	assert_int_equal(count_all(h).bodies, 0);
 	assert_int_equal(ask_int(h, "DBSIZE"), 3);
-	assert_int_equal(ask_int(h, "HLEN tide:/:queues"), 1);
+	assert_int_equal(ask_int(h, "HLEN {tide}:/:queues"), 1);
 }
 
 /* ---- definitions ------------------------------------------------------------------ */
@@ -506,7 +506,7 @@ STORE_TEST(definitions_come_back_after_a_restart)
 STORE_TEST(errors_of_redis_reach_the_completion_with_their_text)
 {
 	struct outcome o = { 0 };
-	tell(h, "SET tide:/:queues x");
+	tell(h, "SET {tide}:/:queues x");
 	tell(h, "SET tide:{//jobs#0}:ready x");
 	store_definition_set(h->store, STORE_QUEUES, SLICE("/"), SLICE("q"), SLICE("v"),
 			     on_done, &o);

@@ -53,15 +53,15 @@ STORE_TEST(a_topic_is_declared_with_its_sets)
 {
 	set_topic(h, "events", 8, "partitions=8");
 	set_topic(h, "audit", 1, "partitions=1");
-	assert_int_equal(ask_int(h, "HLEN tide:/:topic-options"), 2);
-	assert_int_equal(ask_int(h, "SISMEMBER tide:/:topics events"), 1);
-	assert_int_equal(ask_int(h, "SCARD tide:/:topics"), 2);
-	assert_int_equal(ask_int(h, "SCARD tide:/:topic:events"), 8);
-	assert_int_equal(ask_int(h, "SISMEMBER tide:/:topic:events 0"), 1);
-	assert_int_equal(ask_int(h, "SISMEMBER tide:/:topic:events 7"), 1);
+	assert_int_equal(ask_int(h, "HLEN {tide}:/:topic-options"), 2);
+	assert_int_equal(ask_int(h, "SISMEMBER {tide}:/:topics events"), 1);
+	assert_int_equal(ask_int(h, "SCARD {tide}:/:topics"), 2);
+	assert_int_equal(ask_int(h, "SCARD {tide}:/:topic:events"), 8);
+	assert_int_equal(ask_int(h, "SISMEMBER {tide}:/:topic:events 0"), 1);
+	assert_int_equal(ask_int(h, "SISMEMBER {tide}:/:topic:events 7"), 1);
 	set_topic(h, "events", 3, "partitions=3");
-	assert_int_equal(ask_int(h, "SCARD tide:/:topic:events"), 3);
-	assert_int_equal(ask_int(h, "SCARD tide:/:topic:audit"), 1);
+	assert_int_equal(ask_int(h, "SCARD {tide}:/:topic:events"), 3);
+	assert_int_equal(ask_int(h, "SCARD {tide}:/:topic:audit"), 1);
 }
 
 STORE_TEST(a_declaration_that_redis_refuses_leaves_nothing)
@@ -76,7 +76,7 @@ STORE_TEST(a_declaration_that_redis_refuses_leaves_nothing)
 	tell(h, "CONFIG SET maxmemory 0");
 	assert_int_equal(ask_int(h, "DBSIZE"), 0);
 	/* What it refuses within the EXEC is told, too. */
-	tell(h, "SET tide:/:topics x");
+	tell(h, "SET {tide}:/:topics x");
 	store_definition_set_topic(h->store, &topic, SLICE("partitions=2"), on_done, &o);
 	WAIT(h, o.calls == 2);
 	assert_int_equal(o.status, TIDE_ESTORE);
@@ -108,9 +108,9 @@ STORE_TEST(erase_removes_a_topic_and_no_other)
 	}
 	tell(h, "CONFIG SET maxmemory 0");
 	assert_int_equal(ask_int(h, "DBSIZE"), 7);
-	assert_int_equal(ask_int(h, "HLEN tide:/:topic-options"), 1);
-	assert_int_equal(ask_int(h, "SCARD tide:/:topics"), 1);
-	assert_int_equal(ask_int(h, "SCARD tide:/:topic:events2"), 1);
+	assert_int_equal(ask_int(h, "HLEN {tide}:/:topic-options"), 1);
+	assert_int_equal(ask_int(h, "SCARD {tide}:/:topics"), 1);
+	assert_int_equal(ask_int(h, "SCARD {tide}:/:topic:events2"), 1);
 	assert_int_equal(ask_int(h, "ZCARD tide:{//events2#0}:log:20261123"), 1);
 }
 
@@ -146,8 +146,8 @@ STORE_TEST(topics_are_told_behind_queues_by_their_options)
 	store_definition_set(h->store, STORE_QUEUES, root, SLICE("jobs"),
 			     SLICE("shards=1"), NULL, NULL);
 	store_definition_set(h->store, STORE_VHOSTS, none, root, none, NULL, NULL);
-	tell(h, "SADD tide:/:topics ghost");
-	tell(h, "DEL tide:/:topic:events");
+	tell(h, "SADD {tide}:/:topics ghost");
+	tell(h, "DEL {tide}:/:topic:events");
 	store_definition_load(h->store, on_definition, on_load_end, &l);
 	WAIT(h, l.ends == 1);
 	assert_string_equal(l.text,

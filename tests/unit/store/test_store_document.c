@@ -95,8 +95,8 @@ STORE_TEST(a_document_is_removed_and_no_other)
 	assert_int_equal(o.status, TIDE_OK);
 	assert_document(h, "rules:gen:1", "");
 	assert_document(h, "rules:gen:2", "a.lua=;");
-	assert_int_equal(ask_int(h, "EXISTS tide:rules:gen:1"), 0);
-	assert_int_equal(ask_int(h, "HLEN tide:rules:gen:2"), 1);
+	assert_int_equal(ask_int(h, "EXISTS {tide}:rules:gen:1"), 0);
+	assert_int_equal(ask_int(h, "HLEN {tide}:rules:gen:2"), 1);
 }
 
 RUN_TESTS(.setup = harness_setup, .teardown = harness_teardown)

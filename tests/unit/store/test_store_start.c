@@ -219,7 +219,7 @@ STORE_TEST(passwords_are_checked)
 	redisContext *c = redisConnectUnix(socket_path);
 	freeReplyObject(redisCommand(c, "AUTH s3cret"));
 	freeReplyObject(redisCommand(c, "SELECT 3"));
-	redisReply *reply = redisCommand(c, "SCARD tide:vhosts");
+	redisReply *reply = redisCommand(c, "SCARD {tide}:vhosts");
 	assert_int_equal(reply->integer, 1);
 	freeReplyObject(reply);
 	redisFree(c);
@@ -257,8 +257,8 @@ STORE_TEST(rights_that_the_manual_names_are_enough)
 	const char *socket_path = path + strlen("redis+unix:");
 	redisContext *c = redisConnectUnix(socket_path);
 	redisReply *reply = redisCommand(
-		c, "ACL SETUSER tide on >pw ~tide:* +@read +@write +@transaction "
-		   "+@scripting +@connection +info +config|get");
+		c, "ACL SETUSER tide on >pw ~tide:* ~{tide}:* +@read +@write "
+		   "+@transaction +@scripting +@connection +info +config|get");
 	assert_int_equal(reply->type, REDIS_REPLY_STATUS);
 	freeReplyObject(reply);
 	redisFree(c);
