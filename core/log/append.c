@@ -32,7 +32,8 @@ struct append {
 	struct buf seen; /* the publish ids that are written with it */
 	unsigned seen_count;
 	bool is_flying;
-	struct joint *joint; /* that it is a part of; NULL: none */
+	struct partition_lane *lane; /* while it flies, and is no joint's */
+	struct joint *joint;         /* that it is a part of; NULL: none */
 };
 
 /* As a number: 20261123. */
@@ -227,15 +228,34 @@ uint64_t tail_find(const struct tail *t, uint64_t offset)
 
 /* ---- gathering */
 
+/* The lane that writes the partition now. */
+static uint16_t lane_now(const struct partition *p)
+{
+	struct partition_env *env = p->env;
+	unsigned lane = store_lane(env->store, store_log_shard(p->keys));
+
+	while (lane >= env->lane_count) {
+		struct partition_lane *fresh = mem_zalloc(sizeof(*fresh));
+
+		TAILQ_INIT(&fresh->dirty);
+		MEM_GROW(env->lanes, env->lane_count, env->lane_cap, 1);
+		env->lanes[env->lane_count++] = fresh;
+	}
+	return (uint16_t)lane;
+}
+
 /* Put the partition into the list of those that have something to send, or take it
  * out. */
 static void set_dirty(struct partition *p, bool is_dirty)
 {
-	struct partition_list *list = p->keys ? &p->env->dirty : &p->env->unkept;
+	struct partition_list *list;
 
 	if (p->is_dirty == is_dirty)
 		return;
 	p->is_dirty = is_dirty;
+	if (is_dirty && p->keys)
+		p->lane = lane_now(p);
+	list = p->keys ? &p->env->lanes[p->lane]->dirty : &p->env->unkept;
 	if (is_dirty)
 		TAILQ_INSERT_TAIL(list, p, dirty_link);
 	else
@@ -480,7 +500,6 @@ static void land_first(struct partition *p)
 static void refuse_first(struct partition *p, int status, const char *text,
 			 bool is_unsure)
 {
-	struct partition_env *env = p->env;
 	const struct append *a = STAILQ_FIRST(&p->appends);
 
 	if (is_unsure) {
@@ -488,7 +507,7 @@ static void refuse_first(struct partition *p, int status, const char *text,
 		buf_append_slice(&p->unsure_seen, buf_slice(&a->seen));
 		p->unsure_seen_count += a->seen_count;
 	}
-	env->retry_unix_ms = env->now_ms + PARTITION_RETRY_MS;
+	p->env->lanes[lane_now(p)]->retry_unix_ms = p->env->now_ms + PARTITION_RETRY_MS;
 	partition_fail(p, status, text);
 }
 
@@ -497,7 +516,7 @@ static void on_append(void *ctx, int status, const char *text, bool is_unsure)
 	struct partition *p = ctx;
 	struct append *a = STAILQ_FIRST(&p->appends);
 
-	p->env->flights--;
+	a->lane->flights--;
 	a->is_flying = false;
 	if (p->is_closed)
 		partition_fail(p, TIDE_ENOTFOUND, NULL);
@@ -552,24 +571,30 @@ static size_t send_append(struct partition *p)
 		close_append(p);
 	append = form_append(p, a, batches, NULL);
 	a->is_flying = true;
-	p->env->flights++;
+	a->lane = p->env->lanes[lane_now(p)];
+	a->lane->flights++;
 	store_log_append(p->env->store, p->keys, &append, on_append, partition_ref(p));
 	return a->bytes;
 }
 
-static void flush_dirty(struct partition_env *env)
+static void flush_lane(struct partition_env *env, struct partition_lane *lane)
 {
-	struct partition *last = TAILQ_LAST(&env->dirty, partition_list), *p;
+	struct partition *last = TAILQ_LAST(&lane->dirty, partition_list), *p;
 	size_t bytes = 0;
 
-	if (env->flights > 0 ||
-	    duration_is_resting(env->now_ms, env->retry_unix_ms, PARTITION_RETRY_MS))
+	if (lane->flights > 0 ||
+	    duration_is_resting(env->now_ms, lane->retry_unix_ms, PARTITION_RETRY_MS))
 		return;
-	env->retry_unix_ms = 0;
-	while (bytes < APPEND_BYTES_MAX && (p = TAILQ_FIRST(&env->dirty)) != NULL) {
+	lane->retry_unix_ms = 0;
+	while (bytes < APPEND_BYTES_MAX && (p = TAILQ_FIRST(&lane->dirty)) != NULL) {
+		const struct append *a = STAILQ_FIRST(&p->appends);
+
 		set_dirty(p, false);
+		/* It flies by the lane that had its slot before. */
+		if (a->is_flying && !a->joint)
+			set_dirty(p, true);
 		/* Until the joint has ended, nothing goes. */
-		if (!STAILQ_FIRST(&p->appends)->joint) {
+		else if (!a->joint) {
 			bytes += send_append(p);
 			/* Behind the others, so that a busy partition starves none. */
 			set_dirty(p, STAILQ_NEXT(STAILQ_FIRST(&p->appends), link));
@@ -612,7 +637,8 @@ static void flush_all_unkept(struct partition_env *env)
 void append_flush(struct partition_env *env)
 {
 	flush_all_unkept(env);
-	flush_dirty(env);
+	for (size_t i = 0; i < env->lane_count; i++)
+		flush_lane(env, env->lanes[i]);
 }
 
 /* ---- appends that are part of a transaction */

@@ -11,7 +11,6 @@
 void partition_env_init(struct partition_env *env)
 {
 	*env = (struct partition_env){ 0 };
-	TAILQ_INIT(&env->dirty);
 	TAILQ_INIT(&env->unkept);
 	TAILQ_INIT(&env->tail);
 	TAILQ_INIT(&env->failed);
@@ -26,6 +25,9 @@ void partition_env_init(struct partition_env *env)
 void partition_env_deinit(struct partition_env *env)
 {
 	append_free_spare(env);
+	for (size_t i = 0; i < env->lane_count; i++)
+		mem_free(env->lanes[i]);
+	mem_free(env->lanes);
 }
 
 struct partition *partition_create(struct partition_env *env, void *owner, unsigned index,
@@ -158,8 +160,20 @@ uint64_t partition_next_day_base(const struct partition *p, uint32_t day, uint64
 
 bool partition_is_idle(const struct partition_env *env)
 {
-	return TAILQ_EMPTY(&env->dirty) && TAILQ_EMPTY(&env->unkept) &&
-	       STAILQ_EMPTY(&env->later) && env->flights == 0;
+	for (size_t i = 0; i < env->lane_count; i++)
+		if (!TAILQ_EMPTY(&env->lanes[i]->dirty) || env->lanes[i]->flights > 0)
+			return false;
+	return TAILQ_EMPTY(&env->unkept) && STAILQ_EMPTY(&env->later);
+}
+
+static int64_t lane_due_ms(const struct partition_env *env,
+			   const struct partition_lane *lane)
+{
+	if (TAILQ_EMPTY(&lane->dirty) || lane->flights > 0)
+		return 0;
+	return duration_is_resting(env->now_ms, lane->retry_unix_ms, PARTITION_RETRY_MS)
+		       ? lane->retry_unix_ms
+		       : env->now_ms;
 }
 
 int64_t partition_due_ms(const struct partition_env *env)
@@ -168,11 +182,8 @@ int64_t partition_due_ms(const struct partition_env *env)
 
 	if (!TAILQ_EMPTY(&env->unkept) || !STAILQ_EMPTY(&env->later))
 		return env->now_ms;
-	if (!TAILQ_EMPTY(&env->dirty) && env->flights == 0)
-		due_ms = duration_is_resting(env->now_ms, env->retry_unix_ms,
-					     PARTITION_RETRY_MS)
-				 ? env->retry_unix_ms
-				 : env->now_ms;
+	for (size_t i = 0; i < env->lane_count; i++)
+		due_ms = heap_earlier(due_ms, lane_due_ms(env, env->lanes[i]));
 	due_ms = heap_earlier(due_ms, merge_due_ms(env));
 	due_ms = heap_earlier(due_ms, compact_due_ms(env));
 	return heap_earlier(due_ms, cursor_failed_due_ms(env));

@@ -44,6 +44,13 @@ TAILQ_HEAD(compact_list, compact);
  * moves. They do not count in tail_bytes. */
 #define PARTITION_MEMORY_BYTES ((size_t)16 << 20)
 
+/* What one Redis is written: a master that is away holds up its own partitions alone. */
+struct partition_lane {
+	struct partition_list dirty; /* that have something to append */
+	unsigned flights;            /* appends under way */
+	int64_t retry_unix_ms;       /* after a refusal: nothing is sent before */
+};
+
 /* The environment that all partitions of a broker share. After partition_env_init the
  * owner fills the first four; the others are the floor's own, to be read. */
 struct partition_env {
@@ -51,10 +58,9 @@ struct partition_env {
 	struct store *store;   /* NULL when nothing is durable */
 	int64_t now_ms;        /* wall clock of this turn */
 	size_t tail_max_bytes; /* of all batches in `tail`, and what they cost beside */
-	struct partition_list dirty;  /* that have something to append */
-	struct partition_list unkept; /* likewise, those without keys */
-	unsigned flights;             /* appends under way */
-	int64_t retry_unix_ms;        /* after a refusal: nothing is sent before */
+	struct partition_lane **lanes; /* by store_lane; grows */
+	size_t lane_count, lane_cap;
+	struct partition_list unkept; /* without keys, that have something to append */
 	size_t unstored_bytes;        /* of messages that are not durable yet */
 	struct tail_list tail; /* the batches of partitions with keys, the oldest first */
 	size_t tail_bytes;

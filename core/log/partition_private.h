@@ -72,7 +72,7 @@ struct partition {
 	struct partition_env *env;
 	void *owner;
 	struct store_log *keys;
-	TAILQ_ENTRY(partition) dirty_link; /* of env->dirty or env->unkept */
+	TAILQ_ENTRY(partition) dirty_link; /* of its lane, or env->unkept */
 	struct append_list appends;        /* in order; the first may be under way */
 	struct append *open;               /* the last of them, if it takes more */
 	struct joint *joint;               /* that is being built */
@@ -93,6 +93,7 @@ struct partition {
 	uint32_t refs;
 	uint16_t index, day_count, unsure_count;
 	bool is_closed, is_dirty;
+	uint16_t lane;        /* in whose list it is */
 	bool is_trim_refused; /* Redis does not know `start` */
 };
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/duration.h"
+#include "base/heap.h"
 #include "base/mem.h"
 #include "host/log.h"
 #include "log/partition.h"
@@ -19,13 +20,19 @@
 
 TAILQ_HEAD(shard_list, shard);
 
-struct journal {
-	struct shard_env *env;
+/* What one Redis is written: a master that is away holds up its own shards alone. */
+struct journal_lane {
 	struct shard_list dirty;
 	unsigned flights; /* batches under way */
 	bool was_commit;  /* the last flush was of commits: a batch comes next */
 	bool is_refused;  /* something of this flush was refused */
 	int64_t retry_unix_ms;
+};
+
+struct journal {
+	struct shard_env *env;
+	struct journal_lane **lanes; /* by store_lane; grows, one at least */
+	size_t lane_count, lane_cap;
 	struct journal_stats stats;
 };
 
@@ -37,18 +44,40 @@ struct flight_item {
 	bool is_revision;
 };
 
+static void add_lane(struct journal *j)
+{
+	struct journal_lane *lane = mem_zalloc(sizeof(*lane));
+
+	TAILQ_INIT(&lane->dirty);
+	MEM_GROW(j->lanes, j->lane_count, j->lane_cap, 1);
+	j->lanes[j->lane_count++] = lane;
+}
+
 struct journal *journal_create(struct shard_env *env)
 {
 	struct journal *j = mem_zalloc(sizeof(*j));
 
 	j->env = env;
-	TAILQ_INIT(&j->dirty);
+	add_lane(j);
 	return j;
 }
 
 void journal_destroy(struct journal *j)
 {
+	for (size_t i = 0; i < j->lane_count; i++)
+		mem_free(j->lanes[i]);
+	mem_free(j->lanes);
 	mem_free(j);
+}
+
+/* The lane that writes a shard or a partition now. */
+static unsigned lane_now(struct journal *j, const struct store_shard *keys)
+{
+	unsigned lane = keys ? store_lane(j->env->store, keys) : 0;
+
+	while (lane >= j->lane_count)
+		add_lane(j);
+	return lane;
 }
 
 void journal_add(struct journal *j, struct shard *sh)
@@ -56,7 +85,8 @@ void journal_add(struct journal *j, struct shard *sh)
 	if (sh->is_journaled)
 		return;
 	sh->is_journaled = true;
-	TAILQ_INSERT_TAIL(&j->dirty, sh, journal_link);
+	sh->journal_lane = lane_now(j, sh->keys);
+	TAILQ_INSERT_TAIL(&j->lanes[sh->journal_lane]->dirty, sh, journal_link);
 }
 
 void journal_drop(struct journal *j, struct shard *sh)
@@ -64,18 +94,19 @@ void journal_drop(struct journal *j, struct shard *sh)
 	if (!sh->is_journaled)
 		return;
 	sh->is_journaled = false;
-	TAILQ_REMOVE(&j->dirty, sh, journal_link);
+	TAILQ_REMOVE(&j->lanes[sh->journal_lane]->dirty, sh, journal_link);
 }
 
 #define LIGHT_ENTRIES 4
 
 bool journal_is_light(const struct journal *j)
 {
-	const struct shard *sh = TAILQ_FIRST(&j->dirty);
+	const struct journal_lane *lane = j->lanes[0];
+	const struct shard *sh = TAILQ_FIRST(&lane->dirty);
 	const struct entry *e;
 	unsigned n = 0;
 
-	if (!sh || j->flights > 0 || TAILQ_EMPTY(&sh->young) ||
+	if (j->lane_count > 1 || !sh || lane->flights > 0 || TAILQ_EMPTY(&sh->young) ||
 	    TAILQ_NEXT(sh, journal_link))
 		return false;
 	TAILQ_FOREACH (e, &sh->dirty, dirty_link)
@@ -86,12 +117,21 @@ bool journal_is_light(const struct journal *j)
 
 bool journal_is_idle(const struct journal *j)
 {
-	return TAILQ_EMPTY(&j->dirty) && j->flights == 0;
+	for (size_t i = 0; i < j->lane_count; i++)
+		if (!TAILQ_EMPTY(&j->lanes[i]->dirty) || j->lanes[i]->flights > 0)
+			return false;
+	return true;
 }
 
 int64_t journal_retry_unix_ms(const struct journal *j)
 {
-	return TAILQ_EMPTY(&j->dirty) ? 0 : j->retry_unix_ms;
+	int64_t retry_unix_ms = 0;
+
+	for (size_t i = 0; i < j->lane_count; i++)
+		if (!TAILQ_EMPTY(&j->lanes[i]->dirty))
+			retry_unix_ms =
+				heap_earlier(retry_unix_ms, j->lanes[i]->retry_unix_ms);
+	return retry_unix_ms;
 }
 
 const struct journal_stats *journal_stats(const struct journal *j)
@@ -398,23 +438,25 @@ static void on_batch(void *ctx, const struct batch_result *result)
 {
 	struct shard *sh = ctx;
 	struct journal *j = sh->env->journal;
+	struct journal_lane *lane = j->lanes[sh->flight_lane];
 
 	if (result->removed < 0 || result->written < 0) {
-		j->is_refused = true;
+		lane->is_refused = true;
 		note_refusal(j, result);
 	}
+	sh->is_flying = false;
 	flight_land(sh, result);
 	dedupe_landed(sh, result);
 	if (sh->take.is_wanted)
 		shard_take_tick(sh);
 	shard_unref(sh);
-	if (--j->flights > 0)
+	if (--lane->flights > 0)
 		return;
-	if (j->is_refused)
-		j->retry_unix_ms = j->env->now_ms + RETRY_MS;
+	if (lane->is_refused)
+		lane->retry_unix_ms = j->env->now_ms + RETRY_MS;
 	else
 		j->stats.last_error[0] = '\0';
-	j->is_refused = false;
+	lane->is_refused = false;
 }
 
 static size_t flush_shard(struct journal *j, struct shard *sh, unsigned *entries)
@@ -439,33 +481,40 @@ static size_t flush_shard(struct journal *j, struct shard *sh, unsigned *entries
 		batch_size(b, &(struct store_sizes){ before, sh->size.left,
 						     sh->size.stored });
 	bytes = batch_bytes(b);
-	j->flights++;
+	sh->is_flying = true;
+	sh->flight_lane = sh->journal_lane;
+	j->lanes[sh->flight_lane]->flights++;
 	store_batch_commit_take(b, on_batch, shard_ref(sh));
 	return bytes;
 }
 
-static bool is_resting(const struct journal *j)
+static bool is_resting(const struct journal *j, const struct journal_lane *lane)
 {
-	return duration_is_resting(j->env->now_ms, j->retry_unix_ms, RETRY_MS);
+	return duration_is_resting(j->env->now_ms, lane->retry_unix_ms, RETRY_MS);
 }
 
-void journal_flush(struct journal *j)
+static void flush_lane(struct journal *j, struct journal_lane *lane)
 {
 	unsigned entries = FLUSH_ENTRIES_MAX;
 	size_t bytes = 0;
 	struct shard *sh, *next;
 
-	if (j->flights > 0 || TAILQ_EMPTY(&j->dirty) || is_resting(j))
+	if (lane->flights > 0 || TAILQ_EMPTY(&lane->dirty) || is_resting(j, lane))
 		return;
-	j->was_commit = false;
-	j->retry_unix_ms = 0;
+	lane->was_commit = false;
+	lane->retry_unix_ms = 0;
 	j->stats.flushes++;
-	for (sh = TAILQ_FIRST(&j->dirty); sh && entries > 0 && bytes < FLUSH_BYTES_MAX;
+	for (sh = TAILQ_FIRST(&lane->dirty); sh && entries > 0 && bytes < FLUSH_BYTES_MAX;
 	     sh = next) {
 		next = TAILQ_NEXT(sh, journal_link);
-		if (sh->is_held_back || sh->take.is_taking)
+		/* It may fly by the lane that had its slot before. */
+		if (sh->is_held_back || sh->take.is_taking || sh->is_flying)
 			continue;
 		journal_drop(j, sh);
+		if (sh->journal_lane != lane_now(j, sh->keys)) {
+			journal_add(j, sh);
+			continue;
+		}
 		bytes += flush_shard(j, sh, &entries);
 		if (shard_is_dirty(sh)) {
 			/* Behind the others, so that a busy shard starves none. */
@@ -474,6 +523,12 @@ void journal_flush(struct journal *j)
 		}
 	}
 	tally_add(&j->stats.changes, tally_sizes, FLUSH_ENTRIES_MAX - entries);
+}
+
+void journal_flush(struct journal *j)
+{
+	for (size_t i = 0; i < j->lane_count; i++)
+		flush_lane(j, j->lanes[i]);
 }
 
 /* ---- commits */
@@ -801,7 +856,22 @@ void commit_send_take(struct commit *c)
 static bool is_busy(const struct shard *sh)
 {
 	return !sh->is_closed && sh->keys &&
-	       (sh->is_held_back || sh->take.is_taking || sh->take.is_next);
+	       (sh->is_held_back || sh->take.is_taking || sh->take.is_next ||
+		sh->is_flying ||
+		(sh->is_committing && sh->commit_flight != sh->env->commits.flight));
+}
+
+/* Commits and batches take turns: what one changes in a shard has been answered before
+ * the other is encoded. */
+static bool may_commit(struct journal *j, const struct store_shard *keys)
+{
+	const struct journal_lane *lane;
+
+	if (!keys)
+		return true;
+	lane = j->lanes[lane_now(j, keys)];
+	return lane->flights == 0 &&
+	       (!lane->was_commit || TAILQ_EMPTY(&lane->dirty) || is_resting(j, lane));
 }
 
 /* The publish is not written, or what Redis has of it is not known: the shard's next
@@ -814,13 +884,16 @@ static bool is_unwritten(const struct entry *e)
 
 static bool is_ready(const struct commit *c)
 {
+	struct journal *journal = c->env->journal;
 	const struct joint *j;
 
 	STAILQ_FOREACH (j, &c->joints, link)
-		if (!joint_is_ready(j))
+		if (!joint_is_ready(j) ||
+		    !may_commit(journal, store_log_shard(partition_keys(j->partition))))
 			return false;
 	for (unsigned i = 0; i < c->shard_count; i++)
-		if (is_busy(c->shards[i]))
+		if (is_busy(c->shards[i]) || !may_commit(journal, c->shards[i]->keys) ||
+		    c->shards[i]->commit_wait == c->env->commits.turn)
 			return false;
 	for (size_t i = 0; i < c->count; i++)
 		if (is_unwritten(c->items[i].entry))
@@ -831,6 +904,7 @@ static bool is_ready(const struct commit *c)
 static void begin_shard(struct shard *sh)
 {
 	sh->is_committing = sh->keys != NULL;
+	sh->commit_flight = sh->env->commits.flight;
 	sh->commit_purges = sh->purges;
 	sh->commit_batch = sh->keys && !sh->is_closed
 				   ? store_batch_begin(sh->env->store, sh->keys)
@@ -879,16 +953,43 @@ static void land_list(struct commit_list *list, const struct batch_result *resul
 	land(&landed, result);
 }
 
+/* Commits that are sent together, and the lanes that write them. */
+struct commit_flight {
+	struct shard_env *env;
+	struct commit_list commits;
+	struct journal_lane **lanes; /* one as often as it has a shard of theirs */
+	size_t lane_count, lane_cap;
+};
+
+static void add_flight_lane(struct commit_flight *f, const struct store_shard *keys)
+{
+	struct journal *j = f->env->journal;
+	struct journal_lane *lane;
+
+	if (!keys)
+		return;
+	lane = j->lanes[lane_now(j, keys)];
+	lane->was_commit = true;
+	lane->flights++;
+	MEM_GROW(f->lanes, f->lane_count, f->lane_cap, 4);
+	f->lanes[f->lane_count++] = lane;
+}
+
 static void on_answer(void *ctx, const struct batch_result *result)
 {
-	struct shard_env *env = ctx;
+	struct commit_flight *f = ctx;
+	struct shard_env *env = f->env;
 
-	env->journal->flights--;
+	for (size_t i = 0; i < f->lane_count; i++)
+		f->lanes[i]->flights--;
 	if (result->written < 0)
 		note_refusal(env->journal, result);
 	else
 		env->journal->stats.last_error[0] = '\0';
-	land_list(&env->commits.flying, result);
+	env->commits.flying--;
+	land_list(&f->commits, result);
+	mem_free(f->lanes);
+	mem_free(f);
 }
 
 /* End the commits of which a part has failed. */
@@ -910,58 +1011,89 @@ static void end_failed(struct commit_queue *q)
 	}
 }
 
-/* Commits and batches take turns: what one changes in a shard has been answered before
- * the other is encoded. */
-static bool may_commit(const struct journal *j)
+/* The commits are sent: the next flush of their lanes waits for their end. */
+static void note_flight(struct commit_flight *f, const struct flight_size *size)
 {
-	bool is_turn = !j->was_commit || TAILQ_EMPTY(&j->dirty) || is_resting(j);
+	struct journal *j = f->env->journal;
+	const struct commit *c;
+	const struct joint *joint;
 
-	return j->flights == 0 && is_turn;
-}
-
-/* The commits are sent: the next flush waits for their end. */
-static void note_commit(struct journal *j, const struct flight_size *size)
-{
-	j->was_commit = true;
-	j->flights++;
+	STAILQ_FOREACH (c, &f->commits, link) {
+		for (unsigned i = 0; i < c->shard_count; i++)
+			add_flight_lane(f, c->shards[i]->keys);
+		STAILQ_FOREACH (joint, &c->joints, link)
+			add_flight_lane(
+				f, store_log_shard(partition_keys(joint->partition)));
+	}
+	f->env->commits.flying++;
 	j->stats.flushes++;
 	j->stats.inserted += size->inserted;
 	j->stats.removed += size->removed;
 	tally_add(&j->stats.changes, tally_sizes, size->inserted + size->removed);
 }
 
+/* In a cluster each goes alone: two would be of more slots than either. */
+static bool may_join(const struct commit *c, const struct flight_size *size)
+{
+	return c && c->env->journal->lane_count == 1 && is_ready(c) &&
+	       size->entries < FLUSH_ENTRIES_MAX && size->bytes < FLUSH_BYTES_MAX;
+}
+
+/* Send a commit with those behind it that may go with it; gives the next one. */
+static struct commit *send_from(struct shard_env *env, struct commit *c)
+{
+	struct commit_flight *f = mem_zalloc(sizeof(*f));
+	struct store_transaction *t = store_transaction_begin(env->store);
+	struct flight_size size = { 0 };
+	struct commit *next;
+
+	f->env = env;
+	STAILQ_INIT(&f->commits);
+	env->commits.flight++;
+	do {
+		next = STAILQ_NEXT(c, link);
+		STAILQ_REMOVE(&env->commits.waiting, c, commit, link);
+		STAILQ_INSERT_TAIL(&f->commits, c, link);
+		fly(c, t, &size);
+		c = next;
+	} while (may_join(c, &size));
+	note_flight(f, &size);
+	store_transaction_commit_take(t, on_answer, f);
+	return next;
+}
+
+/* Later commits of its shards wait too. */
+static struct commit *wait_for(struct commit *c)
+{
+	for (unsigned i = 0; i < c->shard_count; i++)
+		c->shards[i]->commit_wait = c->env->commits.turn;
+	return STAILQ_NEXT(c, link);
+}
+
+/* Of those that wait, so many are looked at in a turn: the first may wait for a Redis
+ * that is away. */
+#define LOOKED_AT_MAX 64
+
 void commit_flush(struct shard_env *env)
 {
 	struct commit_queue *q = &env->commits;
-	struct flight_size size = { 0 };
-	struct store_transaction *t;
 	struct commit *c;
 
 	end_failed(q);
+	q->turn++;
 	c = STAILQ_FIRST(&q->waiting);
-	if (!c || !may_commit(env->journal) || !is_ready(c))
-		return;
-	t = store_transaction_begin(env->store);
-	do {
-		STAILQ_REMOVE_HEAD(&q->waiting, link);
-		STAILQ_INSERT_TAIL(&q->flying, c, link);
-		fly(c, t, &size);
-		c = STAILQ_FIRST(&q->waiting);
-	} while (c && size.entries < FLUSH_ENTRIES_MAX && size.bytes < FLUSH_BYTES_MAX &&
-		 is_ready(c));
-	note_commit(env->journal, &size);
-	store_transaction_commit_take(t, on_answer, env);
+	for (unsigned n = 0; c && n < LOOKED_AT_MAX; n++)
+		c = is_ready(c) ? send_from(env, c) : wait_for(c);
 }
 
 void commit_init(struct shard_env *env)
 {
 	STAILQ_INIT(&env->commits.waiting);
-	STAILQ_INIT(&env->commits.flying);
 }
 
 bool commit_is_idle(const struct shard_env *env)
 {
-	return STAILQ_EMPTY(&env->commits.waiting) && STAILQ_EMPTY(&env->commits.flying);
+	return STAILQ_EMPTY(&env->commits.waiting) && env->commits.flying == 0;
 }
 
 void commit_close(struct shard_env *env)

@@ -42,7 +42,9 @@ struct shard_ops {
 STAILQ_HEAD(commit_list, commit);
 struct commit_queue {
 	struct commit_list waiting;
-	struct commit_list flying;
+	unsigned flying; /* transactions that are not answered */
+	unsigned flight; /* number of the last one that was sent */
+	unsigned turn;   /* number of the last look at those that wait */
 };
 
 /* The environment that all shards of a broker share. */
@@ -159,9 +161,11 @@ struct shard {
 	double newest; /* the rank of the last publish; NaN: that was before the start */
 
 	struct entry_list dirty;
-	bool is_journaled; /* in the journal's list of dirty shards */
+	bool is_journaled; /* in the list of dirty shards of a journal's lane */
+	bool is_flying;    /* its batch is under way */
+	unsigned journal_lane, flight_lane;
 	TAILQ_ENTRY(shard) journal_link;
-	struct flight flight; /* its batch under way */
+	struct flight flight; /* what the batch under way names */
 	struct dedupe_shard dedupe;
 	struct heap_node timer;
 
@@ -175,6 +179,8 @@ struct shard {
 	struct batch *commit_batch; /* while one is encoded */
 	bool is_committing;         /* one is under way: nothing is read meanwhile */
 	unsigned commit_purges;     /* `purges` when it was encoded */
+	unsigned commit_flight;     /* its transaction: commit_queue.flight */
+	unsigned commit_wait;       /* the turn in which an earlier commit waits */
 
 	struct shard_take take;
 	struct shard_index *by_id; /* NULL: nobody asks for messages by their ids */

@@ -171,6 +171,10 @@ struct store_shard *store_shard_create(struct slice vhost, struct slice queue,
 				       unsigned index);
 void store_shard_destroy(struct store_shard *shard);
 
+/* The connection that has the requests of a shard now: 0 and up, always 0 with a single
+ * Redis. What goes by one is not held up by another. */
+unsigned store_lane(const struct store *s, const struct store_shard *shard);
+
 typedef void (*store_done_fn)(void *ctx, int status, const char *text);
 
 /* Ask what is wrong with Redis, behind all that was asked before: `text` is the sentence

@@ -47,10 +47,10 @@ TEST_THAT(it_stands_between_what_comes_before_and_behind)
 	WAIT(&r.h, before->is_told);
 	assert_true(joint_is_ready(j));
 	rig_turn();
-	assert_int_equal(r.env.flights, 0);
+	assert_int_equal(flights(&r.env), 0);
 	send_it(j);
 	rig_turn();
-	assert_int_equal(r.env.flights, 0);
+	assert_int_equal(flights(&r.env), 0);
 	WAIT(&r.h, is_answered);
 	assert_int_equal(answer.written, TIDE_OK);
 	assert_int_equal(partition_readable(r.p), 4);

@@ -20,7 +20,7 @@ TEST_THAT(a_message_is_readable_once_redis_has_it)
 	assert_int_equal(cursor_next(c, &record, &batch), TIDE_EMPTY);
 	assert_int_equal(partition_due_ms(&r.env), r.env.now_ms);
 	partition_flush(&r.env);
-	assert_int_equal(r.env.flights, 1);
+	assert_int_equal(flights(&r.env), 1);
 	assert_int_equal(partition_due_ms(&r.env), 0);
 	assert_int_equal(cursor_next(c, &record, &batch), TIDE_EMPTY);
 	WAIT(&r.h, pub->is_told);
@@ -51,8 +51,8 @@ TEST_THAT(what_comes_during_a_flight_waits_for_its_end)
 	partition_flush(&r.env);
 	rig_publish(100);
 	partition_flush(&r.env);
-	assert_int_equal(r.env.flights, 1);
-	WAIT(&r.h, r.env.flights == 0);
+	assert_int_equal(flights(&r.env), 1);
+	WAIT(&r.h, flights(&r.env) == 0);
 	assert_int_equal(partition_readable(r.p), 1);
 	assert_int_equal(partition_due_ms(&r.env), r.env.now_ms);
 	rig_settle();
@@ -64,7 +64,7 @@ TEST_THAT(long_batches_are_cut_and_one_append_has_64_at_most)
 	for (unsigned i = 0; i < 6000; i++)
 		rig_publish(1000);
 	partition_flush(&r.env);
-	WAIT(&r.h, r.env.flights == 0);
+	WAIT(&r.h, flights(&r.env) == 0);
 	assert_true(r.stored_count < 6000);
 	assert_int_equal(ask_int(&r.h, "ZCARD " LOG ":20261123"), STORE_LOG_BATCHES_MAX);
 	rig_settle();
@@ -157,7 +157,7 @@ TEST_THAT(what_redis_refuses_fails_with_all_that_gathered_behind_it)
 	assert_int_equal(first->offset, 3);
 	assert_int_equal(partition_due_ms(&r.env), r.env.now_ms + 200);
 	partition_flush(&r.env);
-	assert_int_equal(r.env.flights, 0);
+	assert_int_equal(flights(&r.env), 0);
 	tell(&r.h, "CONFIG SET maxmemory 0");
 	rig_settle();
 	assert_int_equal(r.stored_count, 4);
