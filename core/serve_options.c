@@ -45,6 +45,7 @@ static const struct option_row rows[] = {
 	{ COMMAND_TEXT("rules", "DIR", "./rules, or the installed ones", "the rules directory"), BROKER(rules_dir) },
 	{ COMMAND_TEXT("store", "URL", "embedded", "embedded, none, redis://[user:pass@]host[:port][/db], rediss:// with TLS and ?ca=FILE, or redis+unix:PATH; $TIDEMQ_STORE keeps a password out of sight"), BROKER(store.url) },
 	{ COMMAND_FLAG("standby", "wait while another broker holds the store, and take over when it ends; with redis:// or redis+unix:"), FIELD(is_standby) },
+	{ COMMAND_TEXT("confirm", "LEVEL", "master", "what OK means: master, Redis has it; replicas=N, so many replicas of it too; synced=N, these on disk (Redis 7.2)") },
 	{ COMMAND_CHOICE("fsync", "always|everysec|no", "always", "when the embedded Redis syncs to disk"), BROKER(store.fsync) },
 	{ COMMAND_NUMBER("node", "0", "the number of this broker in message ids, 0-1023", 0, ID_NODE_MAX), BROKER(node) },
 	{ COMMAND_NUMBER("max-connections", "20000", "clients; further ones get ERR limit", 1, 1000000), SERVER(connections_max) },
@@ -163,6 +164,8 @@ static int set_option(struct serve_options *o, const struct option_row *row,
 		o->is_help = true;
 	else if (strcmp(row->name, "socket-mode") == 0)
 		return set_socket_mode(o, text, err);
+	else if (strcmp(row->name, "confirm") == 0)
+		return store_confirm_parse(text, &o->broker.store.confirm, err);
 	else if (strcmp(row->name, "rules-set") == 0)
 		return settings_add(&o->settings, text, err);
 	else if (strcmp(row->name, "http-host") == 0)
@@ -230,6 +233,11 @@ static int set_hold(struct serve_options *o, struct error *err)
 	if (o->is_standby && strncmp(store->url, "redis", 5) != 0)
 		return error_set(err, TIDE_ESYNTAX,
 				 "--standby needs a Redis that both brokers reach, "
+				 "--store redis://HOST, not --store %s",
+				 store->url);
+	if (store->confirm.replicas > 0 && strncmp(store->url, "redis", 5) != 0)
+		return error_set(err, TIDE_ESYNTAX,
+				 "--confirm above master needs a Redis with replicas, "
 				 "--store redis://HOST, not --store %s",
 				 store->url);
 	return TIDE_OK;

@@ -154,8 +154,8 @@ static void check_store(const struct service *s, struct reasons *r)
 	for (int kind = 0; kind < STORE_TROUBLES; kind++)
 		if (store_has_trouble(store, (enum store_trouble)kind) &&
 		    store_trouble_is_total((enum store_trouble)kind))
-			add(r, "store", "%s",
-			    store_trouble_text((enum store_trouble)kind));
+			add(r, kind == STORE_TROUBLE_UNCONFIRMED ? "replicas" : "store",
+			    "%s", store_trouble_text((enum store_trouble)kind));
 	if (store_unfit(store))
 		add(r, "store", "Redis cannot be used now: %s", store_unfit(store));
 	else if ((state == STORE_DOWN || state == STORE_FAILED) && r->count == 0)

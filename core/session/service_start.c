@@ -142,6 +142,7 @@ static void on_schedules_loaded(void *ctx, int status, const char *text)
 
 	if (step_failed(s, status, text))
 		return;
+	store_confirm_begin(s->broker->store);
 	s->broker->is_started = true;
 	service_users_recheck(s);
 	service_users_check_open(s);

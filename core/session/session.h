@@ -147,6 +147,7 @@ struct session_facts {
 	uint64_t number; /* of the connection */
 	unsigned node;
 	unsigned channels_max;
+	const char *confirm; /* what an OK to a durable change means */
 };
 struct session_facts session_facts(const struct session *s);
 

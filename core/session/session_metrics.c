@@ -149,10 +149,11 @@ static void write_store(struct exposition *e, const struct service_moment *m)
 		exposition_text("kind", st->kind),
 		exposition_text("address", st->address),
 		exposition_text("version", st->version),
+		exposition_text("confirm", store_confirm_level(b->store)),
 	};
 
 	begin(e, EXPOSITION_INFO, "tidemq_store", "Redis.");
-	exposition_sample(e, labels, 3, 1);
+	exposition_sample(e, labels, 4, 1);
 	begin(e, EXPOSITION_GAUGE, "tidemq_store_trouble",
 	      "1: something is wrong with Redis, by kind.");
 	for (unsigned i = 0; i < STORE_TROUBLES; i++)

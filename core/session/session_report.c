@@ -196,6 +196,7 @@ static void write_store(const struct service_moment *m, struct json *j)
 	json_member_text(j, "kind", st->kind);
 	json_member_text(j, "address", st->address);
 	json_member_text(j, "version", st->version);
+	json_member_text(j, "confirm", store_confirm_level(m->service->broker->store));
 	json_member_text(j, "state", store_state_name(m->service->broker->store));
 	json_member_text(j, "trouble", store_trouble_now(m->service->broker->store));
 	service_figures_write(m, "store", j);

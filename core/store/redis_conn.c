@@ -36,6 +36,7 @@ static unsigned hello_begin(struct redis_hello *h, struct buf *out)
 	*h = (struct redis_hello){
 		.url = h->url,
 		.set_fsync = h->set_fsync,
+		.confirm = h->confirm,
 		.word_max = h->word_max ? h->word_max : WORD_MAX,
 	};
 	if (at->password && at->user)
@@ -90,6 +91,27 @@ static void judge_error(struct redis_hello *h, enum redis_hello_step step,
 		judge(h, REDIS_HELLO_REFUSED, "%s: %s", refusals[step], text);
 }
 
+/* WAITAOF is of 7.2. */
+static void judge_synced(struct redis_hello *h)
+{
+	unsigned long major, minor = 0;
+	char *end;
+
+	major = strtoul(h->version, &end, 10);
+	if (*end == '.')
+		minor = strtoul(end + 1, NULL, 10);
+	if (major < 7 || (major == 7 && minor < 2))
+		judge(h, REDIS_HELLO_REFUSED,
+		      "--confirm %s needs Redis 7.2 or newer, this one is %s; "
+		      "--confirm replicas=%u needs none",
+		      h->confirm->text, h->version, h->confirm->is.replicas);
+	else if (!h->is_append_only)
+		judge(h, REDIS_HELLO_REFUSED,
+		      "--confirm %s needs an append-only file: run CONFIG SET appendonly "
+		      "yes, on the replicas too",
+		      h->confirm->text);
+}
+
 static void read_info(struct redis_hello *h, struct slice info)
 {
 	struct slice version = resp_info_value(info, "redis_version");
@@ -116,6 +138,8 @@ static void read_info(struct redis_hello *h, struct slice info)
 	if (slice_is(resp_info_value(info, "cluster_enabled"), "1"))
 		judge(h, REDIS_HELLO_REFUSED,
 		      "this Redis is a cluster node; a single Redis is needed");
+	if (h->confirm->is.is_synced)
+		judge_synced(h);
 }
 
 /* The value of one parameter in the answer to CONFIG GET; empty when there is none. */
@@ -179,13 +203,20 @@ static void on_idle(uv_idle_t *handle)
 static void on_prepare(uv_prepare_t *handle)
 {
 	struct redis_conn *c = handle->data;
+	struct redis_request *wait;
 
 	uv_prepare_stop(&c->prepare);
 	uv_idle_stop(&c->idle);
-	if (c->state == STORE_STALE)
+	if (c->state == STORE_STALE) {
 		refuse_waiting(c);
-	else if (c->link)
-		redis_link_flush(c->link);
+		return;
+	}
+	if (!c->link)
+		return;
+	wait = c->phase == PHASE_UP ? redis_confirm_next(&c->confirm) : NULL;
+	if (wait)
+		redis_link_send(c->link, wait);
+	redis_link_flush(c->link);
 }
 
 static void schedule_flush(struct redis_conn *c)
@@ -267,6 +298,7 @@ static void drop_link(struct redis_conn *c)
 	if (c->trouble.key.is_out)
 		TAILQ_REMOVE(&unanswered, &c->trouble.key.request, entry);
 	c->is_beat_out = c->trouble.key.is_out = false;
+	redis_confirm_lose(&c->confirm, &unanswered);
 	TAILQ_CONCAT(&unanswered, &c->waiting, entry);
 	TAILQ_CONCAT(&c->waiting, &unanswered, entry);
 }
@@ -316,10 +348,20 @@ static void forget_suspect(struct redis_conn *c)
 	c->refusal[0] = '\0';
 }
 
+/* Redis is not to blame for what it answered and what was held. */
+static struct redis_request *first_unanswered(struct redis_conn *c)
+{
+	struct redis_request *r = TAILQ_FIRST(&c->waiting);
+
+	while (r && r->answered == r->replies)
+		r = TAILQ_NEXT(r, entry);
+	return r;
+}
+
 /* A working link was lost. The request that is to be given up, or NULL. */
 static struct redis_request *find_culprit(struct redis_conn *c)
 {
-	struct redis_request *first = TAILQ_FIRST(&c->waiting);
+	struct redis_request *first = c->refusal[0] ? c->suspect : first_unanswered(c);
 
 	if (first != c->suspect)
 		forget_suspect(c);
@@ -456,6 +498,8 @@ static void tell_up(struct redis_conn *c)
 		log_warn("store: %s: confirmed messages may be lost if it dies",
 			 err.text);
 	}
+	if (c->state == STORE_STARTING && h->confirm->is.replicas > 0)
+		log_info("store: %s; --confirm %s", err.text, h->confirm->text);
 	set_state(c, STORE_UP, err.text);
 }
 
@@ -475,6 +519,7 @@ static void on_beat(uv_timer_t *timer)
 	if (c->phase != PHASE_UP || c->is_beat_out)
 		return;
 	c->is_beat_out = true;
+	redis_confirm_look(&c->confirm);
 	ask(c, &c->beat);
 	if (redis_trouble_tick(&c->trouble, uv_now(c->loop)))
 		ask(c, &c->trouble.key.request);
@@ -492,6 +537,7 @@ static void enter_up(struct redis_conn *c)
 		c->stats.bytes_sent += r->bytes;
 		redis_link_send(c->link, r);
 	}
+	redis_confirm_note(&c->confirm);
 	start_ticks(c);
 	schedule_flush(c);
 	if (c->config.hold != STORE_HOLD_NONE)
@@ -655,6 +701,40 @@ static void on_link_bytes(void *ctx)
 	c->hooks.on_heard(c->hooks.ctx, c->heard_ns);
 }
 
+static void answer(struct redis_conn *c, struct redis_request *r, const redisReply *reply)
+{
+	if (r->answered == r->replies) {
+		tally_add(&c->stats.round_trip, tally_times_ns,
+			  c->heard_ns - r->asked_ns);
+		c->stats.pending_requests--;
+		c->stats.pending_bytes -= r->bytes;
+		if (r == c->suspect)
+			forget_suspect(c);
+	}
+	r->on_reply(r, reply);
+	close_if_idle(c);
+}
+
+/* Replicas have all that was written before, or too few of them. */
+static void on_confirm_reply(struct redis_conn *c, struct redis_request *wait,
+			     const redisReply *reply)
+{
+	bool is_confirmed = redis_confirm_reply(&c->confirm, reply);
+	struct redis_request *r;
+	redisReply *held;
+
+	redis_trouble_reply(&c->trouble, wait, reply, uv_now(c->loop));
+	redis_trouble_unconfirmed(&c->trouble, !is_confirmed, uv_now(c->loop));
+	if (is_confirmed)
+		redis_holder_confirm(&c->holder);
+	while (is_confirmed && (r = redis_confirm_take(&c->confirm, &held))) {
+		answer(c, r, held);
+		mem_free(held);
+	}
+	if (c->confirm.is_due)
+		schedule_flush(c);
+}
+
 static void on_link_reply(void *ctx, struct redis_request *r, const redisReply *reply)
 {
 	struct redis_conn *c = ctx;
@@ -675,19 +755,15 @@ static void on_link_reply(void *ctx, struct redis_request *r, const redisReply *
 		redis_trouble_key_reply(&c->trouble, reply, uv_now(c->loop));
 		return;
 	}
+	if (r == &c->confirm.request) {
+		on_confirm_reply(c, r, reply);
+		return;
+	}
 	note_refusal(c, r, reply);
 	if (redis_trouble_reply(&c->trouble, r, reply, uv_now(c->loop)))
 		ask(c, &c->trouble.key.request);
-	if (r->answered == r->replies) {
-		tally_add(&c->stats.round_trip, tally_times_ns,
-			  c->heard_ns - r->asked_ns);
-		c->stats.pending_requests--;
-		c->stats.pending_bytes -= r->bytes;
-		if (r == c->suspect)
-			forget_suspect(c);
-	}
-	r->on_reply(r, reply);
-	close_if_idle(c);
+	if (!c->config.confirm->is_begun || !redis_confirm_hold(&c->confirm, r, reply))
+		answer(c, r, reply);
 }
 
 static void on_link_lost(void *ctx, const char *why)
@@ -752,6 +828,7 @@ static void init_holder(struct redis_conn *c)
 	c->holder.node = c->config.node;
 	c->holder.db = c->config.url->db;
 	c->holder.is_sole = c->config.is_sole;
+	c->holder.is_confirmed_late = c->config.confirm->is.replicas > 0;
 	redis_holder_init(&c->holder);
 	c->beat_part = uv_buf_init((char *)(uintptr_t)beat.data, (unsigned)beat.len);
 	c->count_part = uv_buf_init((char *)(uintptr_t)count.data, (unsigned)count.len);
@@ -774,7 +851,9 @@ struct redis_conn *redis_conn_create(uv_loop_t *loop,
 	c->began_at_ms = uv_now(loop);
 	c->hello.url = config->url;
 	c->hello.set_fsync = config->set_fsync;
+	c->hello.confirm = config->confirm;
 	init_holder(c);
+	redis_confirm_init(&c->confirm, config->confirm);
 	redis_trouble_init(&c->trouble, config->address, c->stats.refused);
 	TAILQ_INIT(&c->waiting);
 	uv_timer_init(loop, &c->timer);
@@ -795,6 +874,7 @@ void redis_conn_send(struct redis_conn *c, struct redis_request *r)
 		r->is_write && c->config.hold != STORE_HOLD_NONE ? &c->count_part : NULL;
 	r->bytes = r->count ? r->count->len : 0;
 	r->was_lost = false;
+	r->answered = 0;
 	for (unsigned i = 0; i < r->part_count; i++)
 		r->bytes += r->parts[i].len;
 	c->stats.requests++;
@@ -806,6 +886,8 @@ void redis_conn_send(struct redis_conn *c, struct redis_request *r)
 	if (c->phase == PHASE_UP) {
 		c->stats.bytes_sent += r->bytes;
 		redis_link_send(c->link, r);
+		if (r->is_write)
+			redis_confirm_note(&c->confirm);
 		schedule_flush(c);
 		r->asked_ns = c->asked_ns;
 	} else {

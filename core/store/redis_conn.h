@@ -8,10 +8,12 @@
  * each time that it comes first, is answered with an error instead, so that those behind
  * it go on. The first connection alone may fail for good (STORE_FAILED), unless another
  * broker takes the store over: nothing is sent on a link before it is known to be ours.
+ * Answers may wait for replicas (redis_confirm).
  * While Redis is stale (redis_holder) all requests are answered with an error. What is
  * queued in a turn of the loop is written together at the end of it. */
 #pragma once
 
+#include "redis_confirm.h"
 #include "redis_holder.h"
 #include "redis_request.h"
 #include "redis_trouble.h"
@@ -42,6 +44,7 @@ struct redis_hello {
 	/* Given. */
 	const struct redis_url *url;
 	const char *set_fsync; /* appendfsync to set, of our own Redis; or NULL */
+	const struct redis_confirm_level *confirm;
 	/* Found. */
 	char version[32];
 	char fsync[16]; /* "" where Redis does not tell */
@@ -66,7 +69,8 @@ struct redis_conn_config {
 	bool is_patient; /* a refused first connection is tried again */
 	enum store_hold hold;
 	unsigned node;
-	bool is_sole; /* see redis_holder */
+	bool is_sole;                              /* see redis_holder */
+	const struct redis_confirm_level *confirm; /* outlives the connection */
 };
 
 struct redis_conn_hooks {
@@ -124,6 +128,7 @@ struct redis_conn {
 	uv_timer_t beat_timer;
 	struct redis_request beat;
 	uv_buf_t beat_part;
+	struct redis_confirm confirm;
 	struct redis_trouble trouble;
 	uv_buf_t count_part;
 	char stale[ERROR_TEXT_MAX]; /* of STORE_STALE: what requests are answered */

@@ -49,6 +49,8 @@ void redis_holder_begin(struct redis_holder *h, unsigned redis_major)
 	h->has_flags = redis_major >= 7;
 	h->step = HOLDER_LOOK;
 	h->alive_looks = h->lapsed_looks = 0;
+	if (h->is_confirmed_late)
+		h->writes = h->confirmed;
 }
 
 static unsigned add_look(struct redis_holder *h, struct buf *out)
@@ -66,10 +68,12 @@ static unsigned add_look(struct redis_holder *h, struct buf *out)
 	return 4;
 }
 
-static unsigned add_take(const struct redis_holder *h, struct buf *out)
+static unsigned add_take(struct redis_holder *h, struct buf *out)
 {
 	const struct process *self = &h->self;
 	long long now_ms = (long long)machine_clock_ms(CLOCK_REALTIME);
+
+	snprintf(h->taken_from, sizeof(h->taken_from), "%s", h->record.incarnation);
 
 	add(out,
 	    "EVAL %s%s 1 " LAYOUT_HOLDER_KEY
@@ -261,10 +265,17 @@ static enum redis_holder_verdict lose(struct redis_holder *h, const char *who)
 	return REDIS_HOLDER_LOST;
 }
 
+/* A replica was promoted that never had our name, of which nobody was told. */
+static bool is_taken_back(const struct redis_holder *h)
+{
+	return h->is_confirmed_late && h->confirmed == 0 &&
+	       strcmp(h->record.incarnation, h->taken_from) == 0;
+}
+
 /* A copy that is older than this start names a holder of before. */
 static bool is_stale(const struct redis_holder *h)
 {
-	if (!h->has_held)
+	if (!h->has_held || is_taken_back(h))
 		return false;
 	return !h->record.incarnation[0] ||
 	       (h->record.writes < h->writes && (is_recorded(h) || !h->is_other_alive));
@@ -299,7 +310,7 @@ static enum redis_holder_verdict judge_other(struct redis_holder *h)
 
 	h->has_taken = false;
 	describe(&h->record, who, sizeof(who));
-	if (h->has_held)
+	if (h->has_held && !is_taken_back(h))
 		return lose(h, who);
 	if (may_take(h)) {
 		if (!h->record.is_released && !h->is_sole)
@@ -387,6 +398,11 @@ bool redis_holder_is_counted(struct redis_holder *h, const redisReply *reply,
 	if (h->writes < writes + under_way)
 		h->writes = writes + under_way;
 	return false;
+}
+
+void redis_holder_confirm(struct redis_holder *h)
+{
+	h->confirmed = h->writes;
 }
 
 void redis_holder_release(const struct redis_holder *h, struct buf *out)

@@ -63,15 +63,20 @@ struct redis_holder {
 	unsigned node;
 	unsigned db;
 	bool is_sole; /* nobody else can hold it: ours is the data directory */
+	/* What Redis has told counts when replicas have it: redis_holder_confirm. Until
+	 * then a promoted replica may lack it, and nobody else was told. */
+	bool is_confirmed_late;
 	/* Found. */
 	char reason[ERROR_TEXT_MAX]; /* of REFUSED, LOST and STALE */
 	/* Within. */
 	char incarnation[17];
 	struct process self;
 	bool has_held;
-	uint64_t writes; /* as Redis has told */
-	bool has_taken;  /* connections have our incarnation as their name */
-	bool has_flags;  /* Redis knows the flags of scripts */
+	uint64_t writes;     /* as Redis has told */
+	uint64_t confirmed;  /* with is_confirmed_late: of these, those that count */
+	char taken_from[40]; /* an incarnation, or "": what was there before ours */
+	bool has_taken;      /* connections have our incarnation as their name */
+	bool has_flags;      /* Redis knows the flags of scripts */
 	enum redis_holder_step step;
 	struct redis_holder_record record;
 	char last_seen[40]; /* an incarnation */
@@ -111,5 +116,7 @@ struct slice redis_holder_count(void);
  * @param under_way  how many writes may be counted behind it */
 bool redis_holder_is_counted(struct redis_holder *h, const redisReply *reply,
 			     uint64_t under_way);
+/* Replicas have all that Redis has told, with is_confirmed_late. */
+void redis_holder_confirm(struct redis_holder *h);
 /* Give the lease back: one command, one reply. */
 void redis_holder_release(const struct redis_holder *h, struct buf *out);

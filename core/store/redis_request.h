@@ -38,6 +38,7 @@ struct redis_request {
 	bool is_refused; /* one of the answers was an error */
 	size_t bytes;
 	uint64_t asked_ns; /* of uv_hrtime */
+	redisReply *held;  /* redis_confirm's, while it holds the last answer */
 	redis_reply_fn on_reply;
 };
 

@@ -186,6 +186,16 @@ static const struct {
 				   "it "
 				   "is stopped, runs a long command, or waits for its "
 				   "disk" },
+	[STORE_TROUBLE_UNCONFIRMED] = { "unconfirmed",
+					{ NULL },
+					true,
+					"too few replicas of Redis confirm what it has, "
+					"so "
+					"publishes, acks and declarations wait: start "
+					"the "
+					"replicas (INFO replication shows them), or "
+					"restart "
+					"with a lower --confirm" },
 };
 
 const char *store_trouble_name(enum store_trouble kind)
@@ -322,6 +332,21 @@ void redis_trouble_heard(struct redis_trouble *t, uint64_t now_ms)
 {
 	if (redis_trouble_has(t, STORE_TROUBLE_SILENT))
 		end(t, STORE_TROUBLE_SILENT, now_ms);
+}
+
+void redis_trouble_unconfirmed(struct redis_trouble *t, bool is_unconfirmed,
+			       uint64_t now_ms)
+{
+	bool was_so = redis_trouble_has(t, STORE_TROUBLE_UNCONFIRMED);
+
+	if (was_so && !is_unconfirmed)
+		end(t, STORE_TROUBLE_UNCONFIRMED, now_ms);
+	if (!is_unconfirmed)
+		return;
+	begin(t, STORE_TROUBLE_UNCONFIRMED, now_ms);
+	if (!was_so)
+		log_error("store: Redis at %s: %s", t->address,
+			  store_trouble_text(STORE_TROUBLE_UNCONFIRMED));
 }
 
 void redis_trouble_forget(struct redis_trouble *t)

@@ -59,6 +59,9 @@ void redis_trouble_key_reply(struct redis_trouble *t, const redisReply *reply,
 			     uint64_t now_ms);
 /* Redis owes an answer, and is silent; it has said something. */
 void redis_trouble_silent(struct redis_trouble *t, uint64_t now_ms);
+/* Fewer replicas than have to confirm what Redis has, or enough again. */
+void redis_trouble_unconfirmed(struct redis_trouble *t, bool is_unconfirmed,
+			       uint64_t now_ms);
 void redis_trouble_heard(struct redis_trouble *t, uint64_t now_ms);
 /* Forget all troubles: the Redis may be another one. */
 void redis_trouble_forget(struct redis_trouble *t);

@@ -106,6 +106,50 @@ uint64_t resp_info_number(struct slice info, const char *name)
 	return slice_to_uint(resp_info_value(info, name), INT64_MAX, &n) ? n : 0;
 }
 
+static size_t aligned(size_t size)
+{
+	return (size + alignof(max_align_t) - 1) & ~(alignof(max_align_t) - 1);
+}
+
+static size_t size_of_copy(const redisReply *reply)
+{
+	size_t size = aligned(sizeof(*reply)) + aligned(reply->len + 1) +
+		      aligned(reply->elements * sizeof(redisReply *));
+
+	for (size_t i = 0; i < reply->elements; i++)
+		size += size_of_copy(reply->element[i]);
+	return size;
+}
+
+/* No deeper than hiredis's reader goes. */
+static redisReply *put_copy(char **at, const redisReply *reply)
+{
+	redisReply *copy = (redisReply *)(void *)*at;
+
+	*copy = *reply;
+	*at += aligned(sizeof(*copy));
+	if (reply->str) {
+		copy->str = *at;
+		memcpy(copy->str, reply->str, reply->len);
+		copy->str[reply->len] = '\0';
+		*at += aligned(reply->len + 1);
+	}
+	if (reply->elements > 0) {
+		copy->element = (redisReply **)(void *)*at;
+		*at += aligned(reply->elements * sizeof(redisReply *));
+	}
+	for (size_t i = 0; i < reply->elements; i++)
+		copy->element[i] = put_copy(at, reply->element[i]);
+	return copy;
+}
+
+redisReply *resp_copy(const redisReply *reply)
+{
+	char *at = mem_alloc(size_of_copy(reply));
+
+	return put_copy(&at, reply);
+}
+
 #define BLOCK_BYTES (64 * 1024)
 
 struct resp_block {
@@ -165,7 +209,7 @@ static void *allocate(struct resp_arena *a, size_t size)
 
 	if (size > SIZE_MAX - alignof(max_align_t))
 		return NULL;
-	size = (size + alignof(max_align_t) - 1) & ~(alignof(max_align_t) - 1);
+	size = aligned(size);
 	if (!b || b->size - b->used < size) {
 		b = add_block(a, size);
 		if (!b)

@@ -60,6 +60,9 @@ static inline char *resp_put_bulk_head(char *to, size_t len)
  * the same double. NaN, which no sorted set can hold, counts as 0. */
 char *resp_put_score(char *to, double score);
 
+/* A reply with all that is in it, in one piece of memory, which mem_free frees. */
+redisReply *resp_copy(const redisReply *reply);
+
 /* The value of "name:value" in what INFO told, as a number; empty, and 0, when it is not
  * there. */
 struct slice resp_info_value(struct slice info, const char *name);

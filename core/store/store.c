@@ -346,6 +346,7 @@ static void open_conn(struct store *s)
 		.hold = s->config.hold,
 		.node = s->config.node,
 		.is_sole = s->child != NULL,
+		.confirm = &s->confirm,
 	};
 	struct redis_conn_hooks hooks = {
 		.ctx = s,
@@ -384,6 +385,47 @@ static void store_free(struct store *s)
 	mem_free(s);
 }
 
+int store_confirm_parse(const char *text, struct store_confirm *out, struct error *err)
+{
+	const char *number = strchr(text, '=');
+	struct slice word = { text, number ? (size_t)(number - text) : strlen(text) };
+	uint64_t replicas = 0;
+
+	*out = (struct store_confirm){ .is_synced = slice_is(word, "synced") };
+	if (!number && slice_is(word, "master"))
+		return TIDE_OK;
+	if (number && (out->is_synced || slice_is(word, "replicas")) &&
+	    slice_to_uint(slice_from(number + 1), STORE_CONFIRM_REPLICAS_MAX,
+			  &replicas) &&
+	    replicas > 0) {
+		out->replicas = (unsigned)replicas;
+		return TIDE_OK;
+	}
+	return error_set(err, TIDE_ESYNTAX,
+			 "--confirm must be master, replicas=N or synced=N with N from 1 "
+			 "to %d, not '%s'",
+			 STORE_CONFIRM_REPLICAS_MAX, text);
+}
+
+static void write_level(struct redis_confirm_level *level)
+{
+	if (level->is.replicas == 0)
+		snprintf(level->text, sizeof(level->text), "master");
+	else
+		snprintf(level->text, sizeof(level->text), "%s=%u",
+			 level->is.is_synced ? "synced" : "replicas", level->is.replicas);
+}
+
+void store_confirm_begin(struct store *s)
+{
+	s->confirm.is_begun = s->confirm.is.replicas > 0;
+}
+
+const char *store_confirm_level(const struct store *s)
+{
+	return store_is_durable(s) ? s->confirm.text : "none";
+}
+
 static int open_kind(struct store *s, struct error *err)
 {
 	char address[URL_ADDRESS_MAX];
@@ -420,6 +462,8 @@ int store_open(struct store **out, uv_loop_t *loop, const struct store_config *c
 	s->config = *config;
 	s->hooks = *hooks;
 	s->state = STORE_STARTING;
+	s->confirm.is = config->confirm;
+	write_level(&s->confirm);
 	int rc = open_kind(s, err);
 	if (rc < 0) {
 		store_free(s);
@@ -557,6 +601,8 @@ const char *store_state_name(const struct store *s)
 		return names[s->state];
 	if (store_has_trouble(s, STORE_TROUBLE_SILENT))
 		return "silent";
+	if (store_has_trouble(s, STORE_TROUBLE_UNCONFIRMED))
+		return "unconfirmed";
 	for (int kind = 0; kind < STORE_REFUSALS; kind++)
 		if (store_has_trouble(s, (enum store_trouble)kind) &&
 		    store_trouble_is_total((enum store_trouble)kind))

@@ -52,6 +52,18 @@ enum store_state {
 	STORE_FAILED,
 };
 
+/* What an answer to a write means: Redis has it, and so many of its replicas have it too
+ * (`is_synced`: on their disks). */
+struct store_confirm {
+	unsigned replicas; /* 0: Redis alone */
+	bool is_synced;
+};
+#define STORE_CONFIRM_REPLICAS_MAX 100
+#define STORE_CONFIRM_TEXT_MAX 24
+/* From "master", "replicas=N" or "synced=N". */
+TIDE_MUST_USE int store_confirm_parse(const char *text, struct store_confirm *out,
+				      struct error *err);
+
 struct store_config {
 	/* "embedded", "none", "redis://[user:pass@]host[:port][/db]",
 	 * "rediss://" with TLS, "redis+unix:[user:pass@]/path[?db=N]" */
@@ -59,9 +71,10 @@ struct store_config {
 	const char *data_dir;   /* of the embedded Redis; exists */
 	enum store_fsync fsync; /* of the embedded Redis; an other one has its own */
 	enum store_hold hold;
-	unsigned node;              /* of the broker that holds it, for people */
-	int64_t connect_timeout_ms; /* more than 0 */
-	int64_t command_timeout_ms; /* more than 0 */
+	unsigned node;                /* of the broker that holds it, for people */
+	struct store_confirm confirm; /* above 0 replicas: of another Redis alone */
+	int64_t connect_timeout_ms;   /* more than 0 */
+	int64_t command_timeout_ms;   /* more than 0 */
 	/* For the messages that are read; it outlives them. NULL: malloc. */
 	struct msg_pool *msgs;
 };
@@ -97,6 +110,12 @@ void store_close(struct store *s, int64_t grace_ms, void (*on_closed)(void *ctx)
  * embedded Redis a second at most. Not after on_closed. */
 void store_hurry(struct store *s);
 
+/* From here on the answers to writes wait for replicas, if the configuration says so. A
+ * start does not: it reads, and tells nobody. */
+void store_confirm_begin(struct store *s);
+/* "master", "replicas=N", "synced=N"; "none" with --store none. */
+const char *store_confirm_level(const struct store *s);
+
 bool store_is_durable(const struct store *s);
 enum store_state store_state(const struct store *s);
 
@@ -117,6 +136,7 @@ enum store_trouble {
 	STORE_TROUBLE_OTHER,
 	STORE_REFUSALS,
 	STORE_TROUBLE_SILENT = STORE_REFUSALS, /* it does not answer */
+	STORE_TROUBLE_UNCONFIRMED, /* fewer replicas than --confirm asks for have it */
 	STORE_TROUBLES
 };
 const char *store_trouble_name(enum store_trouble kind);

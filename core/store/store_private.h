@@ -19,6 +19,7 @@ struct store {
 	struct redis_url url;
 	struct tls_context *tls; /* of rediss:// */
 	char address[256];
+	struct redis_confirm_level confirm;
 	enum store_state state;
 	struct redis_child *child; /* embedded, else NULL */
 	struct redis_conn *conn;   /* NULL with --store none */

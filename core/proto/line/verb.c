@@ -18,6 +18,7 @@ static void hello_document(struct line *l, struct json *j)
 	json_member_int(j, "protocol", 1);
 	json_member_int(j, "node", facts.node);
 	json_member_string(j, "vhost", facts.vhost);
+	json_member_text(j, "confirm", facts.confirm);
 	json_member_int(j, "heartbeat_ms", l->base.heartbeat_in_ms);
 	json_key(j, "limits");
 	json_object_begin(j);

@@ -341,6 +341,45 @@ TEST_THAT(an_older_copy_is_stale)
 	assert_int_equal(settle(w), REDIS_HOLDER_LOST);
 }
 
+TEST_THAT(a_promoted_replica_may_lack_what_was_not_confirmed)
+{
+	struct world *w = *state;
+
+	w->h.is_confirmed_late = true;
+	assert_int_equal(settle(w), REDIS_HOLDER_OURS);
+	assert_true(is_counted(w));
+	redis_holder_confirm(&w->h);
+	assert_true(is_counted(w));
+	w->writes -= 1;
+	redis_holder_begin(&w->h, 7);
+	assert_int_equal(settle(w), REDIS_HOLDER_OURS);
+	assert_true(is_counted(w));
+	w->writes -= 2;
+	redis_holder_begin(&w->h, 7);
+	assert_int_equal(settle(w), REDIS_HOLDER_STALE);
+	assert_non_null(strstr(w->h.reason, "has lost the last 1 writes"));
+}
+
+TEST_THAT(a_promoted_replica_may_lack_our_name_if_that_was_not_confirmed)
+{
+	struct world *w = *state;
+
+	w->h.is_confirmed_late = true;
+	set_other(w);
+	w->has_other = false;
+	w->is_released = true;
+	assert_int_equal(settle(w), REDIS_HOLDER_OURS);
+	set_other(w);
+	w->has_other = false;
+	w->is_released = true;
+	redis_holder_begin(&w->h, 7);
+	assert_int_equal(settle(w), REDIS_HOLDER_OURS);
+	redis_holder_confirm(&w->h);
+	set_other(w);
+	redis_holder_begin(&w->h, 7);
+	assert_int_equal(settle(w), REDIS_HOLDER_LOST);
+}
+
 TEST_THAT(writes_on_their_way_to_an_older_copy_do_not_make_it_ours)
 {
 	struct world *w = *state;
