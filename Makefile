@@ -168,7 +168,7 @@ fuzzers: $(FUZZERS)
 
 # ---- running and testing -----------------------------------------------------
 
-.PHONY: deps deps-test deps-test-browser deps-test-clients deps-lint deps-fuzz deps-bench run test matrix chaos model soak fuzz asan lint format format-check pictures demo clean help
+.PHONY: deps deps-test deps-test-browser deps-test-clients deps-lint deps-fuzz deps-bench run test matrix chaos model soak fuzz asan lint format format-check pictures demo cluster sentinel clean help
 deps:
 	@tools/deps.sh build
 deps-test:
@@ -248,6 +248,9 @@ docs: deps
 	@lua5.4 tools/make_docs.lua $(B)/tidemq docs/*.md
 	@UPDATE=1 TIDEMQ=$(B)/tidemq lua5.4 /usr/bin/busted tests/integration/operations_spec.lua
 
+cluster sentinel: deps
+	@$(MAKE) all
+	@TIDEMQ=$(B)/tidemq examples/cluster/run.sh $@
 demo: deps
 	@$(MAKE) all
 	@TIDEMQ=$(abspath $(B))/tidemq examples/demo.sh
@@ -354,6 +357,8 @@ help:
 #: make docs           the tables of options and of operations in docs, and docs/openapi.json, from the binary
 #: make pictures       the pictures of the dashboard in docs, from a broker with load (five minutes)
 #: make demo           a guided tour of a broker, crashes included
+#: make cluster        a broker on a Redis Cluster of three masters and three replicas, to try; Ctrl-C ends all
+#: make sentinel       a broker on a Redis master with a replica and three Sentinels, likewise
 #: make deps           install what the build needs (deps-test, deps-lint, deps-fuzz, deps-bench, deps-deb: more)
 #: make deps-test-browser deps-test-clients   what the tests of the dashboard, and of clients that others wrote, need
 #: make install        to $(DESTDIR)$(PREFIX), by default /usr/local; rules to /etc/tidemq/rules; uninstall
