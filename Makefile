@@ -257,7 +257,7 @@ demo: deps
 
 # ---- measuring --------------------------------------------------------------
 
-.PHONY: bench bench-peers bench-topics bench-rules bench-scrape profile
+.PHONY: bench bench-confirm bench-peers bench-topics bench-rules bench-scrape profile
 LOAD_SOURCES := $(wildcard tests/bench/peers/*.c)
 $(B)/bench/load: $(LOAD_SOURCES) $(wildcard tests/bench/peers/*.h) $(B)/lib/base.a
 	@mkdir -p $(@D)
@@ -271,6 +271,10 @@ $(B)/bench/fake_server: tests/bench/peers/fake/server.c $(B)/lib/base.a
 bench: deps-test
 	@$(MAKE) all $(B)/bench/load $(B)/bench/fake_server
 	@lua5.4 tests/bench/run.lua $(B) $(B)/bench.md fake tidemq tidemq-everysec
+# What it costs to wait for a replica (--confirm replicas=1).
+bench-confirm: deps-test
+	@$(MAKE) all $(B)/bench/load
+	@lua5.4 tests/bench/run.lua $(B) $(B)/bench-confirm.md confirm-master confirm-replicas
 bench-peers: deps-test
 	@$(MAKE) all $(B)/bench/load $(B)/bench/fake_server
 	@lua5.4 tests/bench/run.lua $(B) $(B)/bench-peers.md
@@ -347,6 +351,7 @@ help:
 #: make lint           floors, luacheck, shellcheck, mandoc, mypy, format, file lengths
 #: make format         clang-format every C file; format-check only looks
 #: make bench          throughput and latency of this build; a table in build/bench.md
+#: make bench-confirm  what it costs to wait for a replica; a table in build/bench-confirm.md
 #: make bench-rules    what a decision costs, with and without Lua; fails above a limit
 #: make profile        where the broker's processor time goes, by component (needs perf)
 #: make bench-peers    the same work for Redis, NATS, RabbitMQ, beanstalkd, as installed

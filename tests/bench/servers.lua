@@ -17,7 +17,7 @@ end
 --- How each server is started. %d is its directory, %p its port, %b the build. `stop`
 --- ends what the process id alone does not. `topic` says what it is as a topic, with
 --- other settings than as a queue; without it there is no such. `info` prints what its
---- memory holds, as Redis says it.
+--- memory holds, as Redis says it. One that `is_asked_for` takes part when it is named.
 local function list(build)
   return {
     { name = 'fake', driver = 'tidemq', port = 7491, program = build .. '/bench/fake_server',
@@ -62,6 +62,12 @@ local function list(build)
     { name = 'beanstalkd', driver = 'beanstalkd', port = 7489, program = 'beanstalkd',
       version = 'beanstalkd -v', settings = '-f50: synced every 50 ms',
       start = 'beanstalkd -l 127.0.0.1 -p %p -b %d -f50', slow = true },
+    { name = 'confirm-master', driver = 'tidemq', port = 7480, program = build .. '/tidemq', is_asked_for = true,
+      version = build .. '/tidemq --version', settings = '--confirm master; Redis has a replica, both fsync always',
+      start = 'tests/bench/replicated.sh %b %d %p master',
+      only = { stream = true, fill = true, alone = true } },
+    { name = 'confirm-replicas', port = 7483, like = 'confirm-master', is_asked_for = true,
+      settings = '--confirm replicas=1; the same', start = 'tests/bench/replicated.sh %b %d %p replicas=1' },
   }
 end
 
@@ -161,7 +167,7 @@ function M.present(build, names)
   for _, server in ipairs(list(build)) do
     by_name[server.name] = server
     local base = server.like and by_name[server.like] or server
-    if (next(wanted) == nil or wanted[server.name]) and has(base.program) then
+    if (wanted[server.name] or next(wanted) == nil and not server.is_asked_for) and has(base.program) then
       local inherited = base ~= server and base or {}
       setmetatable(server, { __index = function(_, key)
         if inherited[key] ~= nil and key ~= 'topic' then return inherited[key] end
