@@ -274,12 +274,17 @@ static void hide_password(struct serve_options *o, const struct command_line *li
 	for (int i = 0; i < line->given_count; i++) {
 		char *text = (char *)(uintptr_t)line->given[i].text;
 		char *at = strrchr(text, '@');
+		char *of_sentinels = strstr(text, "sentinel-password=");
 
-		if (strcmp(line->given[i].option->name, "store") != 0 || !at)
+		if (strcmp(line->given[i].option->name, "store") != 0 ||
+		    (!at && !of_sentinels))
 			continue;
 		mem_free(o->store_url);
 		o->broker.store.url = o->store_url = mem_strdup(text);
-		memset(text, '*', (size_t)(at - text));
+		if (at)
+			memset(text, '*', (size_t)(at - text));
+		if (of_sentinels)
+			memset(of_sentinels, '*', strlen(of_sentinels));
 	}
 }
 

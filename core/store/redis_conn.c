@@ -120,6 +120,8 @@ static void read_info(struct redis_hello *h, struct slice info)
 	snprintf(h->version, sizeof(h->version), "%" SLICE_FMT, SLICE_ARG(version));
 	h->is_append_only = slice_is(resp_info_value(info, "aof_enabled"), "1");
 	h->process_id = (int64_t)resp_info_number(info, "process_id");
+	/* It is told if there is a minimum. */
+	h->has_min_replicas = resp_info_value(info, "min_slaves_good_slaves").len > 0;
 	if (slice_is(resp_info_value(info, "loading"), "1"))
 		judge(h, REDIS_HELLO_WAIT, "Redis is loading its data set");
 	if (strtol(h->version, NULL, 10) < VERSION_MIN_MAJOR)
@@ -132,8 +134,11 @@ static void read_info(struct redis_hello *h, struct slice info)
 		      "this Redis may evict messages: its maxmemory-policy is "
 		      "%" SLICE_FMT "; run CONFIG SET maxmemory-policy noeviction",
 		      SLICE_ARG(policy));
+	/* With Sentinel it is promoted soon, or another one is. */
 	if (slice_is(resp_info_value(info, "role"), "slave"))
-		judge(h, REDIS_HELLO_REFUSED,
+		judge(h,
+		      h->url->kind == REDIS_URL_SENTINEL ? REDIS_HELLO_WAIT
+							 : REDIS_HELLO_REFUSED,
 		      "this Redis is a replica and does not accept writes");
 	if (slice_is(resp_info_value(info, "cluster_enabled"), "1"))
 		judge(h, REDIS_HELLO_REFUSED,
@@ -176,6 +181,8 @@ static void hello_reply(struct redis_hello *h, unsigned index, const redisReply 
  * is lost as soon as it is used (a Redis whose disk is full) does not. */
 #define STEADY_MS 5000
 #define LOADING_RETRY_MS 100
+/* Until a Sentinel is asked again. */
+#define SENTINEL_RETRY_MS 250
 /* So many connections, one after the other, may be lost over one request. */
 #define REQUEST_LOSSES_MAX 8
 /* How long a patient first connection is tried at all. */
@@ -226,6 +233,11 @@ static void schedule_flush(struct redis_conn *c)
 	c->asked_ns = uv_hrtime();
 	uv_prepare_start(&c->prepare, on_prepare);
 	uv_idle_start(&c->idle, on_idle);
+}
+
+static bool has_sentinel(const struct redis_conn *c)
+{
+	return c->config.url->kind == REDIS_URL_SENTINEL;
 }
 
 static bool is_owed(const struct redis_conn *c)
@@ -309,7 +321,7 @@ static int64_t next_backoff(struct redis_conn *c)
 
 	/* A Redis that was just started listens after some 20 ms. */
 	if (c->state == STORE_STARTING && !c->is_standing_by)
-		return BACKOFF_FIRST_MS;
+		return has_sentinel(c) ? SENTINEL_RETRY_MS : BACKOFF_FIRST_MS;
 	c->backoff_ms = pause_ms * 2 < BACKOFF_MAX_MS ? pause_ms * 2 : BACKOFF_MAX_MS;
 	return pause_ms;
 }
@@ -473,6 +485,10 @@ static void lose(struct redis_conn *c, bool is_final, const char *format, ...)
 		set_state(c, STORE_DOWN, err.text);
 	} else if (was_standby) {
 		log_error("store: lost %s; still standing by, reconnecting", err.text);
+	} else if (has_sentinel(c) && c->state == STORE_STARTING && !c->is_waiting_told) {
+		log_info("store: %s; waiting for the Sentinels to name another",
+			 err.text);
+		c->is_waiting_told = true;
 	} else {
 		log_debug("store: %s", err.text);
 	}
@@ -500,6 +516,11 @@ static void tell_up(struct redis_conn *c)
 	}
 	if (c->state == STORE_STARTING && h->confirm->is.replicas > 0)
 		log_info("store: %s; --confirm %s", err.text, h->confirm->text);
+	if (c->state == STORE_STARTING && has_sentinel(c) && !h->has_min_replicas)
+		log_warn("store: %s has min-replicas-to-write 0: if it is cut off from "
+			 "its replicas and the Sentinels, it goes on confirming "
+			 "messages, which are lost when it comes back as a replica",
+			 c->config.address);
 	set_state(c, STORE_UP, err.text);
 }
 
@@ -659,7 +680,8 @@ static void on_hello_reply(struct redis_conn *c, const redisReply *reply)
 				 h->reason);
 		c->began_at_ms = uv_now(c->loop);
 		drop_link(c);
-		enter(c, PHASE_WAITING, LOADING_RETRY_MS);
+		enter(c, PHASE_WAITING,
+		      has_sentinel(c) ? SENTINEL_RETRY_MS : LOADING_RETRY_MS);
 	} else {
 		refused(c, h->reason);
 	}
@@ -676,8 +698,12 @@ static void on_link_connected(void *ctx)
 
 static void on_beat_reply(struct redis_conn *c, const redisReply *reply)
 {
-	redis_trouble_reply(&c->trouble, &c->beat, reply, uv_now(c->loop));
 	c->is_beat_out = c->beat.answered < c->beat.replies;
+	if (has_sentinel(c) && redis_trouble_is_elsewhere(reply)) {
+		lose(c, false, "it is no master any more: %s", reply->str);
+		return;
+	}
+	redis_trouble_reply(&c->trouble, &c->beat, reply, uv_now(c->loop));
 	/* A new link finds out what is so: the store may be ours to take again. */
 	if (c->beat.answered == 1 && !redis_holder_is_ours(&c->holder, reply))
 		lose(c, false, "{tide}:holder does not name this broker any more");
@@ -687,7 +713,10 @@ static void on_link_count(void *ctx, const redisReply *reply)
 {
 	struct redis_conn *c = ctx;
 
-	if (!redis_holder_is_counted(&c->holder, reply, c->stats.pending_requests))
+	/* What came before it may be lost with the former master. */
+	if (has_sentinel(c) && redis_trouble_is_elsewhere(reply))
+		lose(c, false, "it is no master any more: %s", reply->str);
+	else if (!redis_holder_is_counted(&c->holder, reply, c->stats.pending_requests))
 		lose(c, false, "it lacks what it has confirmed");
 }
 
@@ -735,6 +764,22 @@ static void on_confirm_reply(struct redis_conn *c, struct redis_request *wait,
 		schedule_flush(c);
 }
 
+/* It was asked of a Redis that is no master: as if it had not been answered. */
+static void return_request(struct redis_conn *c, struct redis_request *r,
+			   const char *words)
+{
+	char why[ERROR_TEXT_MAX];
+
+	snprintf(why, sizeof(why), "%s", words);
+	/* With its last answer it has left the link. */
+	if (r->answered == r->replies)
+		redis_link_return(c->link, r);
+	/* No request is to blame. */
+	forget_suspect(c);
+	lose(c, false, "it is no master any more: %s", why);
+	forget_suspect(c);
+}
+
 static void on_link_reply(void *ctx, struct redis_request *r, const redisReply *reply)
 {
 	struct redis_conn *c = ctx;
@@ -757,6 +802,11 @@ static void on_link_reply(void *ctx, struct redis_request *r, const redisReply *
 	}
 	if (r == &c->confirm.request) {
 		on_confirm_reply(c, r, reply);
+		return;
+	}
+	if (reply->type == REDIS_REPLY_ERROR && has_sentinel(c) &&
+	    redis_trouble_is_elsewhere(reply)) {
+		return_request(c, r, reply->str);
 		return;
 	}
 	note_refusal(c, r, reply);
@@ -796,6 +846,12 @@ static void on_handle_closed(uv_handle_t *handle)
 
 static void try_connect(struct redis_conn *c)
 {
+	c->phase = PHASE_ASKING;
+	c->hooks.before_connect(c->hooks.ctx);
+}
+
+void redis_conn_connect(struct redis_conn *c, struct tls_context *tls)
+{
 	static const struct redis_link_ops ops = {
 		.on_connected = on_link_connected,
 		.on_bytes = on_link_bytes,
@@ -804,20 +860,36 @@ static void try_connect(struct redis_conn *c)
 		.on_lost = on_link_lost,
 		.on_closed = on_part_closed,
 	};
-	struct tls_context *tls = NULL;
-	struct error err;
 	int rc;
 
-	if (c->hooks.before_connect(c->hooks.ctx, &tls, &err) < 0) {
-		lose(c, true, "%s", err.text);
+	if (c->phase != PHASE_ASKING)
 		return;
-	}
-	c->link = redis_link_create(c->loop, c->config.url, tls, &ops, c);
+	c->link = redis_link_create(c->loop, &c->config.url->at, tls, &ops, c);
 	c->open_count++;
 	enter(c, PHASE_CONNECTING, c->config.connect_timeout_ms);
 	rc = redis_link_connect(c->link);
 	if (rc < 0)
 		lose(c, false, "%s", uv_strerror(rc));
+}
+
+void redis_conn_cannot_connect(struct redis_conn *c, const char *why)
+{
+	if (c->phase != PHASE_ASKING)
+		return;
+	if (has_sentinel(c)) {
+		forget_redis(c);
+		judge(&c->hello, REDIS_HELLO_REFUSED, "%s", why);
+		refused(c, why);
+		c->is_waiting_told = true;
+	} else {
+		lose(c, true, "%s", why);
+	}
+}
+
+void redis_conn_leave(struct redis_conn *c, const char *why)
+{
+	if (c->link)
+		lose(c, false, "%s", why);
 }
 
 static void init_holder(struct redis_conn *c)

@@ -9,8 +9,10 @@
  * it go on. The first connection alone may fail for good (STORE_FAILED), unless another
  * broker takes the store over: nothing is sent on a link before it is known to be ours.
  * Answers may wait for replicas (redis_confirm).
- * While Redis is stale (redis_holder) all requests are answered with an error. What is
- * queued in a turn of the loop is written together at the end of it. */
+ * With Sentinel an answer that only a replica gives (READONLY, MASTERDOWN), or LOADING,
+ * is the loss of the link: its request is sent again to the master of then. While Redis
+ * is stale (redis_holder) all requests are answered with an error. What is queued in a
+ * turn of the loop is written together at the end of it. */
 #pragma once
 
 #include "redis_confirm.h"
@@ -49,7 +51,8 @@ struct redis_hello {
 	char version[32];
 	char fsync[16]; /* "" where Redis does not tell */
 	bool is_append_only;
-	size_t word_max; /* proto-max-bulk-len: the largest word of a command */
+	bool has_min_replicas; /* it refuses writes without some replicas */
+	size_t word_max;       /* proto-max-bulk-len: the largest word of a command */
 	int64_t process_id;
 	char complaint[128]; /* the first error reply, whatever it was about */
 	/* After the last reply. */
@@ -75,9 +78,9 @@ struct redis_conn_config {
 
 struct redis_conn_hooks {
 	void *ctx;
-	/* Before each try to connect: with which TLS, borrowed for the call; `*tls` is
-	 * NULL for none. An error is why there is nothing to connect to. */
-	int (*before_connect)(void *ctx, struct tls_context **tls, struct error *err);
+	/* Before each try to connect: find out where to. redis_conn_connect or
+	 * redis_conn_cannot_connect answers, in the call or later. */
+	void (*before_connect)(void *ctx);
 	/* STORE_UP, STORE_DOWN, STORE_STALE, STORE_FAILED, as in store_hooks. */
 	void (*on_state)(void *ctx, enum store_state state, const char *why);
 	/* As in store_hooks. */
@@ -86,6 +89,7 @@ struct redis_conn_hooks {
 
 enum phase {
 	PHASE_WAITING,    /* for the next try */
+	PHASE_ASKING,     /* before_connect has not answered */
 	PHASE_CONNECTING, /* a link is on its way */
 	PHASE_HELLO,      /* connected, being checked */
 	PHASE_HOLDER,     /* is the store ours? */
@@ -143,6 +147,13 @@ struct redis_conn {
 struct redis_conn *redis_conn_create(uv_loop_t *loop,
 				     const struct redis_conn_config *config,
 				     const struct redis_conn_hooks *hooks);
+/* The answers to before_connect: the URL of the config has the address. `tls` is borrowed
+ * for the call; NULL: none. */
+void redis_conn_connect(struct redis_conn *c, struct tls_context *tls);
+/* There is nothing to connect to: `why` ends a start. */
+void redis_conn_cannot_connect(struct redis_conn *c, const char *why);
+/* Another Redis is to be connected to: drop the link, if there is one. */
+void redis_conn_leave(struct redis_conn *c, const char *why);
 /* The caller has filled in parts, part_count, replies and on_reply. */
 void redis_conn_send(struct redis_conn *c, struct redis_request *r);
 /* Wait at most `grace_ms` for the answers that are owed, give a NULL reply to

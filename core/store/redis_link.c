@@ -195,7 +195,7 @@ static void on_link_closed(struct dial *d)
 	mem_free(l);
 }
 
-struct redis_link *redis_link_create(uv_loop_t *loop, const struct redis_url *url,
+struct redis_link *redis_link_create(uv_loop_t *loop, const struct url *at,
 				     struct tls_context *tls,
 				     const struct redis_link_ops *ops, void *ctx)
 {
@@ -209,9 +209,9 @@ struct redis_link *redis_link_create(uv_loop_t *loop, const struct redis_url *ur
 	l->reader->maxbuf = READER_KEEP_BYTES;
 	TAILQ_INIT(&l->requests);
 	if (tls)
-		l->tls = tls_create_client(tls, url->at.host);
+		l->tls = tls_create_client(tls, at->host);
 	l->dial = (struct dial){ .loop = loop,
-				 .at = &url->at,
+				 .at = at,
 				 .keepalive_s = KEEPALIVE_SECONDS,
 				 .on_done = on_connected,
 				 .on_closed = on_link_closed };
@@ -243,6 +243,12 @@ void redis_link_send(struct redis_link *l, struct redis_request *r)
 	TAILQ_INSERT_TAIL(&l->requests, r, entry);
 	if (!l->next)
 		l->next = r;
+}
+
+void redis_link_return(struct redis_link *l, struct redis_request *r)
+{
+	r->answered = 0;
+	TAILQ_INSERT_HEAD(&l->requests, r, entry);
 }
 
 /* Up to `last` everything is with the kernel. */

@@ -14,8 +14,8 @@
 #pragma once
 
 #include "base/error.h"
+#include "base/percent.h"
 #include "redis_request.h"
-#include "redis_url.h"
 #include "tls/tls.h"
 
 struct redis_link;
@@ -34,8 +34,9 @@ struct redis_link_ops {
 	void (*on_closed)(void *ctx);
 };
 
-/* `url` and `ops` must outlive the link. `tls` may be NULL. */
-struct redis_link *redis_link_create(uv_loop_t *loop, const struct redis_url *url,
+/* `at` must live until the close is asked for, `ops` until on_closed. `tls` may be
+ * NULL. */
+struct redis_link *redis_link_create(uv_loop_t *loop, const struct url *at,
 				     struct tls_context *tls,
 				     const struct redis_link_ops *ops, void *ctx);
 /* Begin; a failure is on_lost's, or the returned one when it is immediate. */
@@ -45,5 +46,8 @@ bool redis_link_is_shaking(const struct redis_link *l);
 /* Put the request behind those that are waiting; redis_link_flush writes. */
 void redis_link_send(struct redis_link *l, struct redis_request *r);
 void redis_link_flush(struct redis_link *l);
+/* In on_reply, of its last reply, on a link that is closed next: it counts as unanswered.
+ */
+void redis_link_return(struct redis_link *l, struct redis_request *r);
 /* Close; what is unanswered is appended to `unanswered` in order. */
 void redis_link_close(struct redis_link *l, struct redis_requests *unanswered);

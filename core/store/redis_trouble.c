@@ -230,6 +230,13 @@ enum store_trouble redis_trouble_kind(const char *text)
 	return STORE_TROUBLE_OTHER;
 }
 
+bool redis_trouble_is_elsewhere(const redisReply *reply)
+{
+	return reply->type == REDIS_REPLY_ERROR &&
+	       (has_word(reply->str, "READONLY ") ||
+		has_word(reply->str, "MASTERDOWN ") || has_word(reply->str, "LOADING "));
+}
+
 /* Without a refusal for as long, a trouble has ended. */
 #define QUIET_MS 5000
 

@@ -71,3 +71,5 @@ bool redis_trouble_tick(struct redis_trouble *t, uint64_t now_ms);
 
 /* The kind of trouble that an error of Redis tells of. */
 enum store_trouble redis_trouble_kind(const char *text);
+/* The reply tells that another Redis is the master, or will be soon. */
+bool redis_trouble_is_elsewhere(const redisReply *reply);

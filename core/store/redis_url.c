@@ -40,23 +40,51 @@ static int parse_tcp(struct slice text, struct redis_url *out, struct error *err
 	return rc < 0 || db.len == 0 ? rc : parse_db(db, out, err);
 }
 
-static int parse_file(struct slice option, struct redis_url *out, struct error *err)
+static int parse_option(struct slice option, struct redis_url *out, struct error *err)
 {
 	struct slice name = slice_cut(&option, '=');
+	bool is_sentinel = out->kind == REDIS_URL_SENTINEL;
+	const struct {
+		const char *name, *what;
+		char **to;
+		bool is_known;
+	} options[] = {
+		{ "ca", "path of ca", &out->ca, out->is_tls },
+		{ "cert", "path of cert", &out->cert, out->is_tls },
+		{ "key", "path of key", &out->key, out->is_tls },
+		{ "sentinel-user", "sentinel-user", &out->sentinel_user, is_sentinel },
+		{ "sentinel-password", "sentinel-password", &out->sentinel_password,
+		  is_sentinel },
+	};
 
-	if (option.len == 0)
-		return error_set(err, TIDE_ESYNTAX,
-				 "the option '%" SLICE_FMT "' needs the path of a file",
-				 SLICE_ARG(name));
-	if (slice_is(name, "ca"))
-		return url_decode(option, "path of ca", &out->ca, err);
-	if (slice_is(name, "cert"))
-		return url_decode(option, "path of cert", &out->cert, err);
-	if (slice_is(name, "key"))
-		return url_decode(option, "path of key", &out->key, err);
+	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++) {
+		if (!options[i].is_known || !slice_is(name, options[i].name))
+			continue;
+		if (option.len == 0)
+			return error_set(err, TIDE_ESYNTAX, "the option '%s' needs %s",
+					 options[i].name,
+					 i < 3 ? "the path of a file" : "a value");
+		return url_decode(option, options[i].what, options[i].to, err);
+	}
 	return error_set(err, TIDE_ESYNTAX,
-			 "the option '%" SLICE_FMT "' is not one of ca, cert, key",
-			 SLICE_ARG(name));
+			 "the option '%" SLICE_FMT "' is not one of %s%s%s",
+			 SLICE_ARG(name), out->is_tls ? "ca, cert, key" : "",
+			 out->is_tls && is_sentinel ? ", " : "",
+			 is_sentinel ? "sentinel-user, sentinel-password" : "");
+}
+
+static int parse_options(struct slice query, struct redis_url *out, struct error *err)
+{
+	int rc = TIDE_OK;
+
+	while (rc == TIDE_OK && query.len > 0)
+		rc = parse_option(slice_cut(&query, '&'), out, err);
+	if (rc == TIDE_OK && !out->cert != !out->key)
+		rc = error_set(err, TIDE_ESYNTAX, "cert and key belong together");
+	if (rc == TIDE_OK && out->sentinel_user && !out->sentinel_password)
+		rc = error_set(err, TIDE_ESYNTAX,
+			       "sentinel-user needs sentinel-password");
+	return rc;
 }
 
 /* A password may have a ? of its own. */
@@ -77,11 +105,52 @@ static int parse_tls(struct slice text, struct redis_url *out, struct error *err
 	int rc = parse_tcp(text, out, err);
 
 	out->is_tls = true;
-	while (rc == TIDE_OK && query.len > 0)
-		rc = parse_file(slice_cut(&query, '&'), out, err);
-	if (rc == TIDE_OK && !out->cert != !out->key)
-		rc = error_set(err, TIDE_ESYNTAX, "cert and key belong together");
-	return rc;
+	return rc < 0 ? rc : parse_options(query, out, err);
+}
+
+/* User and password are those of Redis. They stand before the first host. */
+static int parse_sentinels(struct slice hosts, struct redis_url *out, struct error *err)
+{
+	const char *at = memrchr(hosts.data, '@', hosts.len);
+	size_t skip = at ? (size_t)(at - hosts.data) : 0;
+	struct slice rest = slice_skip(hosts, skip);
+	struct slice host = { hosts.data, skip + slice_cut(&rest, ',').len };
+	struct url *first = out->sentinels =
+		mem_zalloc(REDIS_URL_SENTINELS_MAX * sizeof(*out->sentinels));
+	struct slice none;
+	int rc;
+
+	for (;;) {
+		rc = url_parse_host(host, SENTINEL_PORT_DEFAULT,
+				    &out->sentinels[out->sentinel_count++], &none, err);
+		if (rc < 0 || rest.len == 0)
+			break;
+		if (out->sentinel_count == REDIS_URL_SENTINELS_MAX)
+			return error_set(err, TIDE_ETOOLONG, "at most %d Sentinels",
+					 REDIS_URL_SENTINELS_MAX);
+		host = slice_cut(&rest, ',');
+	}
+	out->at.user = first->user;
+	out->at.password = first->password;
+	first->user = first->password = NULL;
+	return rc < 0 ? rc : check_user(&out->at, err);
+}
+
+static int parse_sentinel(struct slice text, struct redis_url *out, struct error *err)
+{
+	struct slice query = cut_query(&text);
+	struct slice hosts = slice_cut(&text, '/'), name = slice_cut(&text, '/');
+	int rc = parse_sentinels(hosts, out, err);
+
+	if (rc == TIDE_OK && name.len == 0)
+		rc = error_set(err, TIDE_ESYNTAX,
+			       "the name that the Sentinels give the Redis is missing: "
+			       "host1,host2,host3/name");
+	if (rc == TIDE_OK)
+		rc = url_decode(name, "name", &out->name, err);
+	if (rc == TIDE_OK && text.len > 0)
+		rc = parse_db(text, out, err);
+	return rc < 0 ? rc : parse_options(query, out, err);
 }
 
 static int parse_unix(struct slice text, struct redis_url *out, struct error *err)
@@ -115,6 +184,8 @@ static int parse(struct slice text, struct redis_url *out, struct error *err)
 {
 	static const char tcp[] = "redis://", tls[] = "rediss://";
 	static const char unix_scheme[] = "redis+unix:";
+	static const char sentinel[] = "redis+sentinel://";
+	static const char sentinel_tls[] = "rediss+sentinel://";
 
 	if (slice_is(text, "none"))
 		return TIDE_OK;
@@ -134,10 +205,18 @@ static int parse(struct slice text, struct redis_url *out, struct error *err)
 		out->kind = REDIS_URL_TCP;
 		return parse_tls(slice_skip(text, strlen(tls)), out, err);
 	}
+	out->is_tls = slice_has_prefix(text, sentinel_tls);
+	if (out->is_tls || slice_has_prefix(text, sentinel)) {
+		out->kind = REDIS_URL_SENTINEL;
+		return parse_sentinel(slice_skip(text, strlen(sentinel) + out->is_tls),
+				      out, err);
+	}
 	return error_set(
 		err, TIDE_ESYNTAX,
 		"give embedded, none, redis://[user:password@]host[:port][/db], "
-		"rediss:// (with TLS) or redis+unix:[user:password@]/path[?db=N]");
+		"redis+unix:[user:password@]/path[?db=N] or "
+		"redis+sentinel://[user:password@]host,host,host/name[/db]; with TLS "
+		"rediss:// or rediss+sentinel://");
 }
 
 int redis_url_parse(const char *text, struct redis_url *out, struct error *err)
@@ -156,6 +235,14 @@ int redis_url_parse(const char *text, struct redis_url *out, struct error *err)
 void redis_url_deinit(struct redis_url *url)
 {
 	url_deinit(&url->at);
+	for (unsigned i = 0; i < url->sentinel_count; i++)
+		url_deinit(&url->sentinels[i]);
+	mem_free(url->sentinels);
+	mem_free(url->name);
+	mem_free(url->sentinel_user);
+	if (url->sentinel_password)
+		explicit_bzero(url->sentinel_password, strlen(url->sentinel_password));
+	mem_free(url->sentinel_password);
 	mem_free(url->ca);
 	mem_free(url->cert);
 	mem_free(url->key);

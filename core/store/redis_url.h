@@ -4,21 +4,39 @@
  *   redis://[user:password@]host[:port][/db]     an IPv6 address in [ ]
  *   rediss://…[/db][?ca=FILE][&cert=FILE&key=FILE]   the same with TLS
  *   redis+unix:[user:password@]/path[?db=N]
+ *   redis+sentinel://[user:password@]host[:port][,host[:port]]…/name[/db]
+ *                 [?sentinel-user=U][&sentinel-password=P]
+ *                                   the Redis that these Sentinels call `name`
+ *   rediss+sentinel://…               the same with TLS to both, and the files as above
  *
- * User, password, host, path and files are percent-decoded. */
+ * All parts but the ports and db are percent-decoded. */
 #pragma once
 
 #include "base/percent.h"
 
-enum redis_url_kind { REDIS_URL_NONE, REDIS_URL_EMBEDDED, REDIS_URL_TCP, REDIS_URL_UNIX };
+enum redis_url_kind {
+	REDIS_URL_NONE,
+	REDIS_URL_EMBEDDED,
+	REDIS_URL_TCP,
+	REDIS_URL_UNIX,
+	REDIS_URL_SENTINEL,
+};
 
 #define REDIS_PORT_DEFAULT 6379
+#define SENTINEL_PORT_DEFAULT 26379
+#define REDIS_URL_SENTINELS_MAX 16
 #define REDIS_DB_MAX 1048575
 
 struct redis_url {
 	enum redis_url_kind kind;
-	struct url at; /* no user: the user "default" of Redis */
+	/* No user: the user "default" of Redis. With Sentinel there is no host: who
+	 * connects writes it here, as the Sentinels name it. */
+	struct url at;
 	unsigned db;
+	char *name; /* what Sentinels call the Redis */
+	struct url *sentinels;
+	unsigned sentinel_count;
+	char *sentinel_user, *sentinel_password; /* NULL: not given */
 	/* Files for TLS; NULL: not given. */
 	bool is_tls;
 	char *ca, *cert, *key;

@@ -313,20 +313,66 @@ static int read_tls_files(struct store *s, struct error *err)
 	return TIDE_OK;
 }
 
-static int before_connect(void *ctx, struct tls_context **tls, struct error *err)
+/* A Redis that dies while the broker stops is not started again. */
+static int make_ready(struct store *s, struct error *err)
+{
+	if (s->url.is_tls)
+		return read_tls_files(s, err);
+	return s->child && !s->is_closing ? redis_child_ensure(s->child, err) : TIDE_OK;
+}
+
+static void before_connect(void *ctx)
 {
 	struct store *s = ctx;
-	int rc;
+	struct error err;
 
-	if (s->url.is_tls) {
-		rc = read_tls_files(s, err);
-		*tls = s->tls;
-		return rc;
-	}
-	/* A Redis that dies while the broker stops is not started again. */
-	if (!s->child || s->is_closing)
-		return TIDE_OK;
-	return redis_child_ensure(s->child, err);
+	if (make_ready(s, &err) < 0)
+		redis_conn_cannot_connect(s->conn, err.text);
+	else if (s->sentinel)
+		sentinel_ask(s->sentinel, s->tls);
+	else
+		redis_conn_connect(s->conn, s->tls);
+}
+
+static void write_address(struct store *s)
+{
+	char address[URL_ADDRESS_MAX];
+
+	url_address(&s->url.at, address);
+	snprintf(s->address, sizeof(s->address), "%s%.250s",
+		 s->url.at.path ? "unix:" : "", address);
+}
+
+static void on_master_found(void *ctx, const char *host, unsigned port)
+{
+	struct store *s = ctx;
+
+	if (!s->conn)
+		return;
+	mem_free(s->url.at.host);
+	s->url.at.host = mem_strdup(host);
+	s->url.at.port = port;
+	write_address(s);
+	redis_conn_connect(s->conn, s->tls);
+}
+
+static void on_master_failed(void *ctx, const char *why)
+{
+	struct store *s = ctx;
+
+	if (s->conn)
+		redis_conn_cannot_connect(s->conn, why);
+}
+
+static void on_master_moved(void *ctx, const char *host, unsigned port)
+{
+	struct store *s = ctx;
+	char why[ERROR_TEXT_MAX];
+
+	snprintf(why, sizeof(why), "the Sentinels name another master, %s port %u", host,
+		 port);
+	if (s->conn)
+		redis_conn_leave(s->conn, why);
 }
 
 static void on_none_timer(uv_timer_t *timer)
@@ -342,7 +388,7 @@ static void open_conn(struct store *s)
 		.set_fsync = s->child ? redis_child_fsync(s->child) : NULL,
 		.connect_timeout_ms = s->config.connect_timeout_ms,
 		.command_timeout_ms = s->config.command_timeout_ms,
-		.is_patient = s->child != NULL,
+		.is_patient = s->child || s->sentinel,
 		.hold = s->config.hold,
 		.node = s->config.node,
 		.is_sole = s->child != NULL,
@@ -426,9 +472,22 @@ const char *store_confirm_level(const struct store *s)
 	return store_is_durable(s) ? s->confirm.text : "none";
 }
 
+static void open_sentinel(struct store *s)
+{
+	struct sentinel_hooks hooks = {
+		.ctx = s,
+		.on_found = on_master_found,
+		.on_failed = on_master_failed,
+		.on_moved = on_master_moved,
+	};
+
+	snprintf(s->address, sizeof(s->address), "%.200s (Sentinel)", s->url.name);
+	s->sentinel =
+		sentinel_create(s->loop, &s->url, s->config.connect_timeout_ms, &hooks);
+}
+
 static int open_kind(struct store *s, struct error *err)
 {
-	char address[URL_ADDRESS_MAX];
 	int rc = redis_url_parse(s->config.url, &s->url, err);
 
 	if (rc < 0)
@@ -444,10 +503,10 @@ static int open_kind(struct store *s, struct error *err)
 		rc = open_embedded(s, err);
 		if (rc < 0)
 			return rc;
+	} else if (s->url.kind == REDIS_URL_SENTINEL) {
+		open_sentinel(s);
 	} else {
-		url_address(&s->url.at, address);
-		snprintf(s->address, sizeof(s->address), "%s%.250s",
-			 s->url.at.path ? "unix:" : "", address);
+		write_address(s);
 	}
 	open_conn(s);
 	return TIDE_OK;
@@ -494,10 +553,12 @@ static void on_conn_closed(void *ctx)
 	struct store *s = ctx;
 
 	s->conn = NULL;
-	if (!s->child) {
+	if (s->sentinel)
+		sentinel_close(s->sentinel, end, s);
+	else if (!s->child)
 		end(s);
+	if (!s->child)
 		return;
-	}
 	redis_child_stop(s->child, s->loop, end, s);
 	if (s->is_hurried)
 		redis_child_hurry(s->child, 0);
@@ -631,14 +692,15 @@ void store_trouble_ask(struct store *s, store_done_fn on_done, void *ctx)
 void store_stats(const struct store *s, struct store_stats *out)
 {
 	static const char *const kinds[] = {
-		[REDIS_URL_NONE] = "none",
-		[REDIS_URL_EMBEDDED] = "embedded",
-		[REDIS_URL_TCP] = "redis",
-		[REDIS_URL_UNIX] = "redis",
+		[REDIS_URL_NONE] = "none",         [REDIS_URL_EMBEDDED] = "embedded",
+		[REDIS_URL_TCP] = "redis",         [REDIS_URL_UNIX] = "redis",
+		[REDIS_URL_SENTINEL] = "sentinel",
 	};
 	*out = s->conn ? s->conn->stats : (struct store_stats){ 0 };
 	out->kind = kinds[s->url.kind];
 	out->transactions = s->transactions;
+	out->sentinels = s->sentinel ? sentinel_answering(s->sentinel) : 0;
+	out->sentinels_known = s->sentinel ? sentinel_known(s->sentinel) : 0;
 	out->memory_bytes = s->memory_bytes;
 	out->memory_max_bytes = s->memory_max_bytes;
 	snprintf(out->address, sizeof(out->address), "%s", s->address);

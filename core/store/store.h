@@ -66,7 +66,8 @@ TIDE_MUST_USE int store_confirm_parse(const char *text, struct store_confirm *ou
 
 struct store_config {
 	/* "embedded", "none", "redis://[user:pass@]host[:port][/db]",
-	 * "rediss://" with TLS, "redis+unix:[user:pass@]/path[?db=N]" */
+	 * "rediss://" with TLS, "redis+unix:[user:pass@]/path[?db=N]",
+	 * "redis+sentinel://..." */
 	const char *url;
 	const char *data_dir;   /* of the embedded Redis; exists */
 	enum store_fsync fsync; /* of the embedded Redis; an other one has its own */
@@ -159,8 +160,9 @@ const char *store_state_name(const struct store *s);
 
 /* For STATS and the metrics; all since the start. */
 struct store_stats {
-	const char *kind;  /* "embedded", "redis", "none" */
-	char address[256]; /* without user and password */
+	const char *kind;  /* "embedded", "redis", "sentinel", "none" */
+	char address[256]; /* without user and password; with Sentinel the master's */
+	unsigned sentinels, sentinels_known; /* those that answer; 0 without Sentinel */
 	char version[32];
 	uint64_t requests;
 	uint64_t transactions;

@@ -7,6 +7,7 @@
 #include "layout.h"
 #include "redis_child.h"
 #include "redis_conn.h"
+#include "sentinel.h"
 #include "redis_url.h"
 #include "resp.h"
 #include "scripts.h"
@@ -23,6 +24,7 @@ struct store {
 	enum store_state state;
 	struct redis_child *child; /* embedded, else NULL */
 	struct redis_conn *conn;   /* NULL with --store none */
+	struct sentinel *sentinel; /* NULL without one */
 	uv_timer_t none_timer;     /* --store none: what makes it asynchronous */
 	struct batch *free_batches;
 	unsigned free_batch_count;

@@ -90,6 +90,41 @@ TEST_THAT(a_url_with_tls_names_files)
 	redis_url_deinit(&url);
 }
 
+TEST_THAT(a_url_of_sentinels_names_them_and_the_redis)
+{
+	struct redis_url url;
+	struct error err;
+
+	assert_int_equal(
+		redis_url_parse("redis+sentinel://u:p,q?r@h1,[::1]:7,h3:8/my%20name/2"
+				"?sentinel-user=s&sentinel-password=t%40",
+				&url, &err),
+		TIDE_OK);
+	assert_int_equal(url.kind, REDIS_URL_SENTINEL);
+	assert_false(url.is_tls);
+	assert_null(url.at.host);
+	assert_string_equal(url.at.user, "u");
+	assert_string_equal(url.at.password, "p,q?r");
+	assert_int_equal(url.sentinel_count, 3);
+	assert_string_equal(url.sentinels[0].host, "h1");
+	assert_int_equal(url.sentinels[0].port, 26379);
+	assert_null(url.sentinels[0].password);
+	assert_string_equal(url.sentinels[1].host, "::1");
+	assert_int_equal(url.sentinels[1].port, 7);
+	assert_int_equal(url.sentinels[2].port, 8);
+	assert_string_equal(url.name, "my name");
+	assert_int_equal(url.db, 2);
+	assert_string_equal(url.sentinel_user, "s");
+	assert_string_equal(url.sentinel_password, "t@");
+	redis_url_deinit(&url);
+	assert_int_equal(redis_url_parse("rediss+sentinel://h/n?ca=/c", &url, &err),
+			 TIDE_OK);
+	assert_true(url.is_tls);
+	assert_string_equal(url.ca, "/c");
+	assert_string_equal(url.name, "n");
+	redis_url_deinit(&url);
+}
+
 TEST_THAT(bad_urls_are_refused_and_say_why)
 {
 	static const char *const cases[][2] = {
@@ -119,6 +154,19 @@ TEST_THAT(bad_urls_are_refused_and_say_why)
 		{ "redis://u:secret%4@h", "hex digits" },
 		{ "redis://u:secret%00@h", "hex digits" },
 		{ "redis://h%", "hex digits" },
+		{ "redis+sentinel:h", "--store: give embedded, none" },
+		{ "redis+sentinel://", "no host" },
+		{ "redis+sentinel://h,,i/n", "no host" },
+		{ "redis+sentinel://h", "the name that the Sentinels give" },
+		{ "redis+sentinel://h/", "the name that the Sentinels give" },
+		{ "redis+sentinel://h/n/x", "database" },
+		{ "redis+sentinel://h/n?ca=/a", "not one of sentinel-user" },
+		{ "redis+sentinel://h/n?sentinel-password", "needs a value" },
+		{ "redis+sentinel://h/n?sentinel-user=u", "needs sentinel-password" },
+		{ "redis+sentinel://secret@h/n", "before the @" },
+		{ "redis+sentinel://a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a/n", "at most 16" },
+		{ "rediss+sentinel://h/n?x=secret&y",
+		  "'x' is not one of ca, cert, key, " },
 		{ "redis+unix:", "absolute path" },
 		{ "redis+unix:r.sock", "absolute path" },
 		{ "redis+unix:/r.sock?x=1", "db=N" },
