@@ -96,7 +96,8 @@ ROW("store", unstored,    "unstored_bytes",   "tidemq_store_unstored_bytes", GAU
 ROW("store", unstored_limit, NULL,            "tidemq_store_unstored_limit_bytes", GAUGE, b->config.unstored_max_bytes, "From here on, with topics, publishers are held back.") \
 ROW("store", redis_memory,   "memory_bytes",  "tidemq_store_memory_bytes",  GAUGE,   known(m->store.memory_bytes), "Memory of Redis, as it told at the scrape before.") \
 ROW("store", redis_max,      "memory_max_bytes", NULL,                     GAUGE,   known(m->store.memory_max_bytes), NULL) \
-ROW("store", redis_limit, NULL,               "tidemq_store_memory_limit_bytes", GAUGE, m->store.memory_bytes ? (double)m->store.memory_max_bytes : NAN, "What Redis may take (maxmemory); 0: no limit.")
+ROW("store", redis_limit, NULL,               "tidemq_store_memory_limit_bytes", GAUGE, m->store.memory_bytes ? (double)m->store.memory_max_bytes : NAN, "What Redis may take (maxmemory); 0: no limit.") \
+ROW("store", sentinels,   "sentinels",        "tidemq_store_sentinels",     GAUGE,   m->store.sentinels_known ? (double)m->store.sentinels : NAN, "Sentinels that answer.")
 /* clang-format on */
 
 static double known(uint64_t figure)

@@ -40,7 +40,7 @@ struct script_trend {
 /* Is there something to warn of? Its sentence is appended. */
 typedef bool (*judge_fn)(const struct warnings *w, void *item, struct buf *text);
 
-#define KINDS 11
+#define KINDS 12
 
 struct warnings {
 	struct service *service;
@@ -67,6 +67,21 @@ static bool judge_store(const struct warnings *w, void *item, struct buf *text)
 			return true;
 		}
 	return false;
+}
+
+static bool judge_sentinels(const struct warnings *w, void *item, struct buf *text)
+{
+	struct store_stats st;
+
+	store_stats(w->service->broker->store, &st);
+	if (st.sentinels >= st.sentinels_known)
+		return false;
+	buf_printf(text,
+		   "%u of %u Sentinels answer, and with half of them or fewer no replica "
+		   "is promoted when the master dies: start the others, or make the rest "
+		   "forget them (SENTINEL RESET)",
+		   st.sentinels, st.sentinels_known);
+	return true;
 }
 
 /* The text of an error names files and shows code: it is for those who log in. */
@@ -288,6 +303,7 @@ static const struct {
 } kinds[KINDS] = {
 	{ "store", SCOPE_BROKER, judge_store, NULL, NULL },
 	{ "store-memory", SCOPE_BROKER, judge_store_memory, NULL, NULL },
+	{ "sentinels", SCOPE_BROKER, judge_sentinels, NULL, NULL },
 	{ "memory", SCOPE_BROKER, judge_memory, NULL, NULL },
 	{ "certificate", SCOPE_BROKER, judge_certificate, NULL, NULL },
 	{ "store-certificate", SCOPE_BROKER, judge_store_certificate, NULL, NULL },

@@ -872,18 +872,18 @@ void redis_conn_connect(struct redis_conn *c, struct tls_context *tls)
 		lose(c, false, "%s", uv_strerror(rc));
 }
 
-void redis_conn_cannot_connect(struct redis_conn *c, const char *why)
+void redis_conn_cannot_connect(struct redis_conn *c, const char *why, const char *unfit)
 {
 	if (c->phase != PHASE_ASKING)
 		return;
-	if (has_sentinel(c)) {
-		forget_redis(c);
-		judge(&c->hello, REDIS_HELLO_REFUSED, "%s", why);
-		refused(c, why);
-		c->is_waiting_told = true;
-	} else {
+	if (!unfit) {
 		lose(c, true, "%s", why);
+		return;
 	}
+	forget_redis(c);
+	judge(&c->hello, REDIS_HELLO_REFUSED, "%s", unfit);
+	refused(c, why);
+	c->is_waiting_told = true;
 }
 
 void redis_conn_leave(struct redis_conn *c, const char *why)

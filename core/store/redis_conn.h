@@ -150,8 +150,9 @@ struct redis_conn *redis_conn_create(uv_loop_t *loop,
 /* The answers to before_connect: the URL of the config has the address. `tls` is borrowed
  * for the call; NULL: none. */
 void redis_conn_connect(struct redis_conn *c, struct tls_context *tls);
-/* There is nothing to connect to: `why` ends a start. */
-void redis_conn_cannot_connect(struct redis_conn *c, const char *why);
+/* There is nothing to connect to: `why` ends a start. `unfit` is a sentence without names
+ * or addresses, for store_unfit, or NULL. */
+void redis_conn_cannot_connect(struct redis_conn *c, const char *why, const char *unfit);
 /* Another Redis is to be connected to: drop the link, if there is one. */
 void redis_conn_leave(struct redis_conn *c, const char *why);
 /* The caller has filled in parts, part_count, replies and on_reply. */

@@ -26,9 +26,10 @@ struct peer {
 	struct redis_link *link;
 	struct redis_request request;
 	uv_buf_t part;
-	bool is_asked; /* and has not answered */
-	bool is_fresh; /* it has answered in this round */
-	uint64_t asked_ms, answered_ms;
+	bool is_asked;                  /* and has not answered */
+	bool is_fresh;                  /* it has answered in this round */
+	uint64_t asked_ms, answered_ms; /* 0: never, or it has failed since */
+	uint64_t listed_ms;             /* when another one has told of it */
 	/* Its answer. */
 	char host[256]; /* "": it knows none */
 	unsigned port;
@@ -124,7 +125,7 @@ static void add_peer(struct sentinel *s, const char *host, unsigned port, bool i
 	p->at.host = mem_strdup(host);
 	p->at.port = port;
 	p->is_learned = is_learned;
-	snprintf(p->why, sizeof(p->why), "not asked yet");
+	p->listed_ms = uv_now(s->loop);
 }
 
 /* Answers. */
@@ -165,7 +166,9 @@ static void learn_other(struct sentinel *s, const redisReply *fields)
 		forget_peer(known);
 		known = NULL;
 	}
-	if (!known)
+	if (known)
+		known->listed_ms = uv_now(s->loop);
+	else
 		add_peer(s, host, port, true);
 }
 
@@ -348,12 +351,20 @@ static void tell_failed(struct sentinel *s)
 	{
 		url_address(&p->at, address);
 		buf_printf(&text, "%s%s: %s", between, address,
-			   p->is_asked ? "no answer" : p->why);
+			   p->is_asked || !p->why[0] ? "no answer" : p->why);
 		between = "; ";
 	}
 	buf_append_text(&text, ")");
 	s->hooks.on_failed(s->hooks.ctx, buf_cstr(&text));
 	buf_deinit(&text);
+}
+
+/* A Sentinel that is gone for good, as the others say. */
+static void forget_gone(struct sentinel *s)
+{
+	EACH_PEER(s, p)
+	if (p->is_learned && p->why[0] && uv_now(s->loop) - p->listed_ms > LATELY_MS)
+		forget_peer(p);
 }
 
 static void on_timer(uv_timer_t *timer);
@@ -369,6 +380,7 @@ static void end_round(struct sentinel *s)
 		tell_failed(s);
 	if (!newest)
 		return;
+	forget_gone(s);
 	is_other = s->port != newest->port || strcmp(s->host, newest->host) != 0;
 	if (is_wanted) {
 		snprintf(s->host, sizeof(s->host), "%s", newest->host);
@@ -470,22 +482,22 @@ void sentinel_ask(struct sentinel *s, struct tls_context *tls)
 		uv_timer_start(&s->timer, on_timer, 0, 0);
 }
 
-unsigned sentinel_answering(struct sentinel *s)
+/* One that was not asked yet, or a moment ago for the first time, is not missed. */
+static bool is_missed(const struct peer *p, uint64_t now_ms)
 {
-	unsigned count = 0;
+	uint64_t since_ms = p->answered_ms ? p->answered_ms : p->asked_ms;
 
-	EACH_PEER(s, p)
-	count += p->answered_ms && uv_now(s->loop) - p->answered_ms < LATELY_MS;
-	return count;
+	return p->why[0] || (since_ms && now_ms - since_ms >= LATELY_MS);
 }
 
-unsigned sentinel_known(struct sentinel *s)
+void sentinel_count(struct sentinel *s, unsigned *answering, unsigned *known)
 {
-	unsigned count = 0;
-
+	*answering = *known = 0;
 	EACH_PEER(s, p)
-	count++;
-	return count;
+	{
+		*answering += !is_missed(p, uv_now(s->loop));
+		++*known;
+	}
 }
 
 static void on_timer_closed(uv_handle_t *handle)

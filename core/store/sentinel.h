@@ -40,7 +40,6 @@ struct sentinel *sentinel_create(uv_loop_t *loop, const struct redis_url *url,
  * @param tls  NULL for none; lives until the next question, or the close */
 void sentinel_ask(struct sentinel *s, struct tls_context *tls);
 /* Sentinels that have answered lately, and those that are known. */
-unsigned sentinel_answering(struct sentinel *s);
-unsigned sentinel_known(struct sentinel *s);
+void sentinel_count(struct sentinel *s, unsigned *answering, unsigned *known);
 /* End everything, free it, call on_closed. */
 void sentinel_close(struct sentinel *s, void (*on_closed)(void *ctx), void *ctx);

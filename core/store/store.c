@@ -327,7 +327,7 @@ static void before_connect(void *ctx)
 	struct error err;
 
 	if (make_ready(s, &err) < 0)
-		redis_conn_cannot_connect(s->conn, err.text);
+		redis_conn_cannot_connect(s->conn, err.text, NULL);
 	else if (s->sentinel)
 		sentinel_ask(s->sentinel, s->tls);
 	else
@@ -361,7 +361,10 @@ static void on_master_failed(void *ctx, const char *why)
 	struct store *s = ctx;
 
 	if (s->conn)
-		redis_conn_cannot_connect(s->conn, why);
+		redis_conn_cannot_connect(
+			s->conn, why,
+			"no Sentinel names a master: see that the Sentinels of --store "
+			"run, and monitor the name that it has; the log says more");
 }
 
 static void on_master_moved(void *ctx, const char *host, unsigned port)
@@ -699,8 +702,8 @@ void store_stats(const struct store *s, struct store_stats *out)
 	*out = s->conn ? s->conn->stats : (struct store_stats){ 0 };
 	out->kind = kinds[s->url.kind];
 	out->transactions = s->transactions;
-	out->sentinels = s->sentinel ? sentinel_answering(s->sentinel) : 0;
-	out->sentinels_known = s->sentinel ? sentinel_known(s->sentinel) : 0;
+	if (s->sentinel)
+		sentinel_count(s->sentinel, &out->sentinels, &out->sentinels_known);
 	out->memory_bytes = s->memory_bytes;
 	out->memory_max_bytes = s->memory_max_bytes;
 	snprintf(out->address, sizeof(out->address), "%s", s->address);
