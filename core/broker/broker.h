@@ -197,6 +197,7 @@ struct broker {
 	struct move_list ending_moves;  /* of dead letters; move.c */
 	bool is_ending_moves;
 	struct removal_list removals; /* that Redis has refused; definition.c */
+	struct removal *erasing;      /* uthash by name: those of queues and topics */
 	int64_t removal_due_ms;
 	struct job_list jobs; /* that go on in the next turns */
 	bool is_started;

@@ -20,6 +20,45 @@ struct definition_line {
 	unsigned count;
 };
 
+/* Things that are deleted in the broker, until it is deleted in Redis too.
+ *
+ * Redis is asked again as long as it refuses: what it kept would return with the next
+ * start. Who deletes a thing is answered when Redis has deleted it. A queue of that name
+ * that is declared meanwhile is written behind that, with its messages. It cannot be
+ * declared any more once Redis has refused. */
+
+#define REST_MS 500   /* between two rounds */
+#define ROUND_MAX 256 /* requests of a round */
+
+struct removal {
+	TAILQ_ENTRY(removal) link; /* in the broker's list, once it was refused */
+	UT_hash_handle hh;         /* of a queue or topic, by `texts` */
+	struct broker *broker;
+	struct waiter *waiter;
+	struct removal_spec spec;                /* its texts are behind the structure */
+	STAILQ_HEAD(, definition_job) followers; /* of a queue: wait for its end */
+	bool was_refused;
+	bool is_sent;
+	bool has_begun; /* of a queue: its definition is gone */
+	char texts[];   /* "<vhost>/<name>" */
+};
+
+static struct removal *find_erasing(const struct broker *b, struct slice vhost,
+				    struct slice name)
+{
+	struct buf key = { 0 };
+	struct removal *r;
+
+	if (!b->erasing)
+		return NULL;
+	buf_append_slice(&key, vhost);
+	buf_append_char(&key, '/');
+	buf_append_slice(&key, name);
+	HASH_FIND(hh, b->erasing, buf_cstr(&key), buf_len(&key), r);
+	buf_deinit(&key);
+	return r;
+}
+
 static struct queue *queue_of(const struct definition *d)
 {
 	return container_of(d, struct queue, definition);
@@ -99,8 +138,8 @@ bool definition_is_durable(const struct definition *d)
 	       (b->queue ? queue_is_durable(b->queue) : exchange_is_durable(b->exchange));
 }
 
-/* Redis has refused it. What was sent behind it may be there all the same: the messages
- * of a queue, and bindings. */
+/* Redis has refused it. It may be there all the same, if the answer to an earlier try was
+ * lost; and so may bindings that were sent behind it. */
 static void take_back(struct definition *d)
 {
 	if (definition_is_queue(d->table)) {
@@ -127,15 +166,25 @@ struct definition *definition_end(struct definition_job *job)
 	return job->definition;
 }
 
+/* Redis has it from now on: so it may have its messages. */
+static void note_stored(struct definition *d)
+{
+	definition_vhost(d)->is_kept = true;
+	if (d->is_stored)
+		return;
+	d->is_stored = true;
+	if (definition_is_queue(d->table))
+		queue_be_defined(queue_of(d));
+}
+
 static void on_answer(void *ctx, int status, const char *text)
 {
 	struct definition_job *job = ctx;
 	struct definition *d = definition_end(job);
 
 	if (d) {
-		d->is_stored |= status == TIDE_OK;
 		if (status == TIDE_OK)
-			definition_vhost(d)->is_kept = true;
+			note_stored(d);
 		if (status < 0 && status != TIDE_ESHUTDOWN && !d->is_stored &&
 		    LIST_EMPTY(&d->jobs))
 			take_back(d);
@@ -177,10 +226,17 @@ void definition_write(const struct definition *d, const struct terms *terms,
 	buf_deinit(&text);
 }
 
+static void write_own(struct definition *d, struct definition_job *job)
+{
+	definition_write(d, d->table == STORE_BINDINGS ? NULL : definition_terms(d),
+			 on_answer, job);
+}
+
 void definition_send(struct definition *d, struct waiter *waiter)
 {
 	const struct vhost *v = definition_vhost(d);
 	struct definition_job *job;
+	struct removal *erasing;
 
 	if (d->is_stored || !definition_is_durable(d))
 		return;
@@ -191,8 +247,13 @@ void definition_send(struct definition *d, struct waiter *waiter)
 		waiter_add(waiter);
 	store_definition_set(v->broker->store, STORE_VHOSTS, SLICE(""), vhost_slice(v),
 			     SLICE(""), NULL, NULL);
-	definition_write(d, d->table == STORE_BINDINGS ? NULL : definition_terms(d),
-			 on_answer, job);
+	erasing = definition_is_queue(d->table)
+			  ? find_erasing(v->broker, vhost_slice(v), definition_name(d))
+			  : NULL;
+	if (erasing)
+		STAILQ_INSERT_TAIL(&erasing->followers, job, follower_link);
+	else
+		write_own(d, job);
 }
 
 /* ---- DECLAREs that wait ------------------------------------------------------------ */
@@ -266,14 +327,10 @@ static bool is_back(struct broker *b, const struct removal_spec *spec)
 	struct vhost *v = vhost_find(b, spec->vhost);
 	const struct definition *d = NULL;
 	const struct exchange *x;
-	const struct queue *q;
 
 	if (!v)
 		return false;
-	if (definition_is_queue(spec->table)) {
-		q = queue_find(v, spec->name);
-		d = q && q->definition.table == spec->table ? &q->definition : NULL;
-	} else if (spec->table == STORE_EXCHANGES) {
+	if (spec->table == STORE_EXCHANGES) {
 		x = exchange_find(v, spec->name);
 		d = x ? &x->definition : NULL;
 	} else {
@@ -293,7 +350,7 @@ void definition_remove(const struct definition *d, struct waiter *waiter)
 		.shards = definition_is_queue(d->table)
 				  ? config_shards(&queue_of(d)->config)
 				  : 0,
-		.is_back = is_back,
+		.is_back = definition_is_queue(d->table) ? NULL : is_back,
 	};
 
 	if (definition_is_durable(d))
@@ -367,29 +424,26 @@ void definition_detach_all(const struct broker *b, enum ruleset_slot slot)
 	definition_each(b, detach, &slot);
 }
 
-/* Things that are deleted in the broker, until it is deleted in Redis too.
- *
- * Redis is asked again as long as it refuses: what it kept would return with the next
- * start. Who deletes a thing is answered when Redis has deleted it. Until then no queue
- * of that name can be declared, since it would find the old messages. */
+/* Those who declared or deleted a queue of that name meanwhile. */
+static void tell_followers(struct removal *r, int status, const char *text)
+{
+	struct definition_job *job;
 
-#define REST_MS 500   /* between two rounds */
-#define ROUND_MAX 256 /* requests of a round */
-
-struct removal {
-	TAILQ_ENTRY(removal) link; /* in the broker's list, once it was refused */
-	struct broker *broker;
-	struct waiter *waiter;
-	struct removal_spec spec; /* its texts are behind the structure */
-	bool was_refused;
-	bool is_sent;
-	char texts[];
-};
+	while ((job = STAILQ_FIRST(&r->followers)) != NULL) {
+		STAILQ_REMOVE_HEAD(&r->followers, follower_link);
+		if (job->definition && status == TIDE_OK)
+			write_own(job->definition, job);
+		else
+			on_answer(job, status, text);
+	}
+}
 
 static void end_removal(struct removal *r, int status, const char *text)
 {
 	struct removal_list *list = &r->broker->removals;
 
+	if (definition_is_queue(r->spec.table))
+		HASH_DELETE(hh, r->broker->erasing, r);
 	if (r->was_refused) {
 		TAILQ_REMOVE(list, r, link);
 		if (TAILQ_EMPTY(list))
@@ -397,20 +451,32 @@ static void end_removal(struct removal *r, int status, const char *text)
 	}
 	if (r->waiter)
 		waiter_done(r->waiter, status, text);
+	tell_followers(r, status, text);
 	mem_free(r);
 }
 
-/* A thing that was declared meanwhile stays. A queue has its old messages, too. */
-static void end_as_back(struct removal *r, int status, const char *text)
+static void on_removed(void *ctx, int status, const char *text);
+
+static void ask_removal(struct removal *r)
 {
-	if (!definition_is_queue(r->spec.table)) {
-		end_removal(r, TIDE_OK, NULL);
-		return;
-	}
-	log_error("Redis refused to delete %s '%" SLICE_FMT
-		  "', which exists again: its old messages return with the next start",
-		  r->spec.kind, SLICE_ARG(r->spec.name));
-	end_removal(r, status, text);
+	const struct removal_spec *spec = &r->spec;
+	const struct store_queue queue = { spec->vhost, spec->name, spec->shards };
+	struct store *store = r->broker->store;
+
+	r->is_sent = true;
+	if (!definition_is_queue(spec->table))
+		store_definition_remove(store, spec->table, spec->vhost, spec->name,
+					on_removed, r);
+	else if (r->has_begun)
+		store_erase_finish(store, spec->table, &queue, on_removed, r);
+	else
+		store_erase_begin(store, spec->table, &queue, on_removed, r);
+}
+
+/* A thing that was declared meanwhile stays. */
+static bool is_back_again(const struct removal *r)
+{
+	return r->spec.is_back && r->spec.is_back(r->broker, &r->spec);
 }
 
 static void on_removed(void *ctx, int status, const char *text)
@@ -419,14 +485,19 @@ static void on_removed(void *ctx, int status, const char *text)
 	struct broker *b = r->broker;
 
 	r->is_sent = false;
+	if (status == TIDE_OK && definition_is_queue(r->spec.table) && !r->has_begun) {
+		r->has_begun = true;
+		ask_removal(r);
+		return;
+	}
 	if (status == TIDE_OK || status == TIDE_ESHUTDOWN) {
 		end_removal(r, status, text);
 		return;
 	}
 	if (r->was_refused)
 		return;
-	if (r->spec.is_back(b, &r->spec)) {
-		end_as_back(r, status, text);
+	if (is_back_again(r)) {
+		end_removal(r, TIDE_OK, NULL);
 		return;
 	}
 	if (TAILQ_EMPTY(&b->removals)) {
@@ -438,32 +509,47 @@ static void on_removed(void *ctx, int status, const char *text)
 	TAILQ_INSERT_TAIL(&b->removals, r, link);
 }
 
-static void ask_removal(struct removal *r)
+/* One whose declaration waits behind an earlier removal has nothing in Redis. */
+static void follow(struct removal *earlier, struct waiter *waiter)
 {
-	const struct removal_spec *spec = &r->spec;
-	const struct store_queue queue = { spec->vhost, spec->name, spec->shards };
-	struct store *store = r->broker->store;
+	struct definition_job *job;
 
-	r->is_sent = true;
-	if (spec->table == STORE_QUEUES || spec->table == STORE_TOPICS)
-		store_definition_erase(store, spec->table, &queue, on_removed, r);
-	else
-		store_definition_remove(store, spec->table, spec->vhost, spec->name,
-					on_removed, r);
+	if (!waiter)
+		return;
+	job = mem_zalloc(sizeof(*job));
+	job->waiter = waiter;
+	waiter_add(waiter);
+	STAILQ_INSERT_TAIL(&earlier->followers, job, follower_link);
+}
+
+static void enter_erasing(struct removal *r)
+{
+	HASH_ADD_KEYPTR(hh, r->broker->erasing, r->texts,
+			r->spec.vhost.len + 1 + r->spec.name.len, r);
 }
 
 void removal_send(struct broker *b, const struct removal_spec *spec,
 		  struct waiter *waiter)
 {
 	size_t vhost_len = spec->vhost.len, name_len = spec->name.len;
-	struct removal *r = mem_zalloc(sizeof(*r) + vhost_len + name_len);
+	bool is_queue = definition_is_queue(spec->table);
+	struct removal *r = is_queue ? find_erasing(b, spec->vhost, spec->name) : NULL;
 
+	if (r) {
+		follow(r, waiter);
+		return;
+	}
+	r = mem_zalloc(sizeof(*r) + vhost_len + 1 + name_len);
 	r->broker = b;
 	r->spec = *spec;
+	STAILQ_INIT(&r->followers);
 	memcpy(r->texts, spec->vhost.data, vhost_len);
-	memcpy(r->texts + vhost_len, spec->name.data, name_len);
+	r->texts[vhost_len] = '/';
+	memcpy(r->texts + vhost_len + 1, spec->name.data, name_len);
 	r->spec.vhost.data = r->texts;
-	r->spec.name.data = r->texts + vhost_len;
+	r->spec.name.data = r->texts + vhost_len + 1;
+	if (is_queue)
+		enter_erasing(r);
 	r->waiter = waiter;
 	if (waiter)
 		waiter_add(waiter);
@@ -473,18 +559,15 @@ void removal_send(struct broker *b, const struct removal_spec *spec,
 int removal_check(const struct broker *b, struct slice vhost, struct slice queue,
 		  struct error *err)
 {
-	const struct removal *r;
+	const struct removal *r = find_erasing(b, vhost, queue);
 
-	TAILQ_FOREACH (r, &b->removals, link)
-		if (definition_is_queue(r->spec.table) &&
-		    slice_is_equal(r->spec.vhost, vhost) &&
-		    slice_is_equal(r->spec.name, queue))
-			return error_set(err, TIDE_ESTORE,
-					 "%s '%" SLICE_FMT
-					 "' was deleted, and Redis refuses to delete it; "
-					 "it is asked again",
-					 r->spec.kind, SLICE_ARG(queue));
-	return TIDE_OK;
+	if (!r || !r->was_refused)
+		return TIDE_OK;
+	return error_set(err, TIDE_ESTORE,
+			 "%s '%" SLICE_FMT
+			 "' was deleted, and Redis refuses to delete it; it is asked "
+			 "again",
+			 r->spec.kind, SLICE_ARG(queue));
 }
 
 void removal_turn(struct broker *b)
@@ -502,8 +585,8 @@ void removal_turn(struct broker *b)
 		if (r->is_sent)
 			continue;
 		budget--;
-		if (r->spec.is_back(b, &r->spec))
-			end_as_back(r, TIDE_OK, NULL);
+		if (is_back_again(r))
+			end_removal(r, TIDE_OK, NULL);
 		else
 			ask_removal(r);
 	}

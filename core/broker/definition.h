@@ -21,8 +21,9 @@ LIST_HEAD(definition_jobs, definition_job);
 /* A request to Redis about a definition, which may be deleted before the answer. */
 struct definition_job {
 	LIST_ENTRY(definition_job) link;
-	struct definition *definition; /* NULL: deleted */
-	struct waiter *waiter;         /* or NULL */
+	STAILQ_ENTRY(definition_job) follower_link; /* it waits for a removal */
+	struct definition *definition;              /* NULL: deleted */
+	struct waiter *waiter;                      /* or NULL */
 };
 
 /* A DECLARE that waits for its turn. */
@@ -50,7 +51,8 @@ struct removal_spec {
 	const char *kind; /* "queue" */
 	struct slice vhost, name;
 	unsigned shards; /* of a queue, or partitions of a topic */
-	/* Was the thing declared again, and written to Redis again? */
+	/* Was the thing declared again, and written to Redis again? NULL for a queue: its
+	 * next definition is written behind the removal. */
 	bool (*is_back)(struct broker *b, const struct removal_spec *spec);
 };
 

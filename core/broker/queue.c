@@ -233,6 +233,7 @@ struct shard *queue_make_shard(struct queue *q, unsigned index)
 	if (queue_is_durable(q))
 		keys = store_shard_create(vhost_slice(q->vhost), queue_slice(q), index);
 	sh = shard_create(&q->vhost->broker->env, q, index, keys);
+	sh->is_undefined = keys && !q->definition.is_stored;
 	if (q->config.order_by != ORDER_NONE)
 		order_shard(q, sh);
 	sh->may_trim = true;
@@ -426,6 +427,14 @@ void queue_renew_shards(struct queue *q)
 	close_shards(q);
 	mem_free(q->shards);
 	open_shards(q);
+}
+
+void queue_be_defined(struct queue *q)
+{
+	if (q->topic)
+		topic_be_defined(q->topic);
+	for (unsigned i = 0; i < q->shard_count; i++)
+		shard_be_defined(q->shards[i]);
 }
 
 void queue_erase(struct queue *q, struct waiter *waiter)

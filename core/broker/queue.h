@@ -155,6 +155,8 @@ void queue_renew_shards(struct queue *q);
 /* Cancels its consumers and drops its messages and bindings. Nothing is
  * removed from Redis: that is the caller's business (queue_erase). */
 void queue_destroy(struct queue *q);
+/* Redis has its definition: its messages may be stored. */
+void queue_be_defined(struct queue *q);
 /* Remove the messages and the definition from Redis; before queue_destroy. `waiter` may
  * be NULL. */
 void queue_erase(struct queue *q, struct waiter *waiter);

@@ -56,9 +56,18 @@ struct partition *topic_make_partition(struct topic *t, unsigned index)
 	if (queue_is_durable(q))
 		keys = store_log_create(vhost_slice(q->vhost), queue_slice(q), index);
 	p = partition_create(&q->vhost->broker->partitions, t, index, keys);
+	if (keys && !q->definition.is_stored)
+		partition_hold(p, true);
 	if (q->config.compacts)
 		compact_enable(p);
 	return t->partitions[index] = p;
+}
+
+void topic_be_defined(struct topic *t)
+{
+	for (unsigned i = 0; i < t->queue->config.shards; i++)
+		if (t->partitions[i])
+			partition_hold(t->partitions[i], false);
 }
 
 static void on_group(struct partition *p, struct slice group, uint64_t committed)

@@ -73,6 +73,7 @@ bool topic_ids_publish(struct topic_ids *ids, const struct topic_ids_publish *p,
 /* For queue.c: the topic of a new queue, and its end (consumers are told before). */
 struct topic *topic_create(struct queue *q);
 void topic_destroy(struct topic *t);
+void topic_be_defined(struct topic *t); /* as queue_be_defined */
 /* As queue_recover, and queue_drop_unused. */
 void topic_recover(struct topic *t, struct waiter *waiter);
 void topic_drop_unused(struct topic *t);

@@ -250,6 +250,7 @@ static void set_dirty(struct partition *p, bool is_dirty)
 {
 	struct partition_list *list;
 
+	is_dirty = is_dirty && !p->is_held;
 	if (p->is_dirty == is_dirty)
 		return;
 	p->is_dirty = is_dirty;
@@ -260,6 +261,13 @@ static void set_dirty(struct partition *p, bool is_dirty)
 		TAILQ_INSERT_TAIL(list, p, dirty_link);
 	else
 		TAILQ_REMOVE(list, p, dirty_link);
+}
+
+void partition_hold(struct partition *p, bool is_held)
+{
+	p->is_held = is_held;
+	if (!is_held && !STAILQ_EMPTY(&p->appends) && !append_is_flying(p))
+		set_dirty(p, true);
 }
 
 /* The open append, if there is one, takes no more: where the next batch begins is known
@@ -690,7 +698,7 @@ bool joint_is_ready(const struct joint *j)
 {
 	const struct partition *p = j->partition;
 
-	return p->is_closed || !p->keys || first_of(j);
+	return p->is_closed || !p->keys || (!p->is_held && first_of(j));
 }
 
 size_t joint_send(struct joint *j, struct store_transaction *t)

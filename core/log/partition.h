@@ -98,6 +98,9 @@ struct partition *partition_create(struct partition_env *env, void *owner, unsig
 /* The owner has no use for it any more: publishers are told TIDE_ENOTFOUND, cursors find
  * nothing. */
 void partition_close(struct partition *p);
+/* Send no append until further notice: Redis does not have the definition of the topic.
+ */
+void partition_hold(struct partition *p, bool is_held);
 void *partition_owner(const struct partition *p);
 unsigned partition_index(const struct partition *p);
 /* NULL: nothing of it is kept. */

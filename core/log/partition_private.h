@@ -94,6 +94,7 @@ struct partition {
 	uint16_t index, day_count, unsure_count;
 	bool is_closed, is_dirty;
 	uint16_t lane;        /* in whose list it is */
+	bool is_held;         /* Redis does not have the definition of the topic yet */
 	bool is_trim_refused; /* Redis does not know `start` */
 };
 

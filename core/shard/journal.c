@@ -508,7 +508,8 @@ static void flush_lane(struct journal *j, struct journal_lane *lane)
 	     sh = next) {
 		next = TAILQ_NEXT(sh, journal_link);
 		/* It may fly by the lane that had its slot before. */
-		if (sh->is_held_back || sh->take.is_taking || sh->is_flying)
+		if (sh->is_held_back || sh->is_undefined || sh->take.is_taking ||
+		    sh->is_flying)
 			continue;
 		journal_drop(j, sh);
 		if (sh->journal_lane != lane_now(j, sh->keys)) {
@@ -856,8 +857,8 @@ void commit_send_take(struct commit *c)
 static bool is_busy(const struct shard *sh)
 {
 	return !sh->is_closed && sh->keys &&
-	       (sh->is_held_back || sh->take.is_taking || sh->take.is_next ||
-		sh->is_flying ||
+	       (sh->is_held_back || sh->is_undefined || sh->take.is_taking ||
+		sh->take.is_next || sh->is_flying ||
 		(sh->is_committing && sh->commit_flight != sh->env->commits.flight));
 }
 

@@ -616,6 +616,13 @@ void shard_resume(struct shard *sh)
 	sh->env->ops->on_ready(sh);
 }
 
+void shard_be_defined(struct shard *sh)
+{
+	sh->is_undefined = false;
+	if (!sh->is_closed && !TAILQ_EMPTY(&sh->dirty))
+		journal_add(sh->env->journal, sh);
+}
+
 #define TICK_MAX 4096 /* entries of one tick, so that a turn stays short */
 
 static void tick_delayed(struct shard *sh, unsigned *budget)

@@ -171,6 +171,10 @@ struct shard {
 
 	/* A purge or a recovery relies on Redis's sets: the journal writes nothing. */
 	bool is_held_back;
+	/* Redis has not confirmed the definition of the queue: likewise. In a Redis
+	 * Cluster another master has the definition, and messages must not be stored
+	 * before it. */
+	bool is_undefined;
 	unsigned purges; /* so far: a batch sent before one may be about what is gone */
 
 	struct order *order; /* NULL: groups of messages do not matter */
@@ -192,6 +196,8 @@ struct shard {
 
 struct shard *shard_create(struct shard_env *env, void *owner, unsigned index,
 			   struct store_shard *keys_take);
+/* Redis has the definition of its queue now. */
+void shard_be_defined(struct shard *sh);
 /* Has the shard no message in any state, and can none come back? */
 bool shard_is_empty(const struct shard *sh);
 /* Let so many messages of a group be at work at a time; before anything else. */

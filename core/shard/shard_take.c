@@ -545,7 +545,7 @@ static void take_when_quiet(struct shard *sh, struct shard_ask *ask, bool is_wri
 			      : has_stored_outside(&sh->stages[ENTRY_READY]) ||
 					  has_stored_outside(&sh->stages[ENTRY_DELAYED]);
 
-	if (sh->is_held_back)
+	if (sh->is_held_back || sh->is_undefined)
 		shard_wake_by(sh, sh->env->now_ms + RETRY_MS);
 	else if (ask && ask->on_row)
 		take_asked(ask);

@@ -149,6 +149,8 @@ static const struct {
 	bool is_family; /* the name is what its keys begin with */
 } documents[LAYOUT_DOCUMENT_COUNT] = {
 	[LAYOUT_HOLDER] = { "holder", false },
+	[LAYOUT_CLUSTER] = { "cluster", false },
+	[LAYOUT_ERASING] = { LAYOUT_ERASING_NAME, false },
 	[LAYOUT_IDS] = { "ids", false },
 	[LAYOUT_SHARED] = { "rules:shared", false },
 	[LAYOUT_SCHEDULE] = { "rules:schedule", false },

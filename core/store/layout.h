@@ -20,6 +20,8 @@
 #define LAYOUT_META "{tide}:"
 #define LAYOUT_HOLDER_KEY LAYOUT_META "holder"
 #define LAYOUT_PROBE_KEY LAYOUT_META "probe"
+/* The document of tombstones: of queues and topics that are being erased. */
+#define LAYOUT_ERASING_NAME "erasing"
 
 /* The slot of a key in a Redis Cluster, below LAYOUT_SLOTS: crc16 of its hash tag, which
  * ends at the first '}' behind the first '{'; of all of it without a tag. */
@@ -89,6 +91,8 @@ enum layout_kind {
 
 enum layout_document {
 	LAYOUT_HOLDER,
+	LAYOUT_CLUSTER, /* the layout's version */
+	LAYOUT_ERASING,
 	LAYOUT_IDS,
 	LAYOUT_SHARED,
 	LAYOUT_SCHEDULE,

@@ -90,17 +90,21 @@ static bool check_reply(struct store_call *call, const redisReply *reply)
 	return false;
 }
 
+static void store_call_free(struct store_call *call)
+{
+	store_shard_destroy(call->shard);
+	buf_deinit(&call->bytes);
+	mem_free(call);
+}
+
 static void on_call_reply(struct redis_request *request, const redisReply *reply)
 {
 	struct store_call *call = container_of(request, struct store_call, request);
 	bool is_last = !reply || request->answered == request->replies;
 
 	call->on_reply(call, check_reply(call, reply) ? reply : NULL, is_last);
-	if (!is_last)
-		return;
-	store_shard_destroy(call->shard);
-	buf_deinit(&call->bytes);
-	mem_free(call);
+	if (is_last)
+		store_call_free(call);
 }
 
 void store_call_send_parts(struct store_call *call, int type, const uv_buf_t *parts,
@@ -119,6 +123,13 @@ void store_call_send(struct store_call *call, int type)
 
 	call->part = uv_buf_init((char *)(uintptr_t)bytes.data, (unsigned)bytes.len);
 	store_call_send_parts(call, type, &call->part, 1);
+}
+
+void store_call_drop(struct store_call *call, const struct error *err)
+{
+	call->err = *err;
+	call->on_reply(call, NULL, true);
+	store_call_free(call);
 }
 
 void store_call_check_exec(struct store_call *call, const redisReply *reply)

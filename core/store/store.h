@@ -461,12 +461,17 @@ struct store_queue { /* or topic */
 	struct slice vhost, name;
 	unsigned shards;
 };
-/* Remove the definition of a queue, or of a topic (STORE_TOPICS, with its partitions
- * counted in `shards`), and all keys of its shards, at once: a crash leaves all or
- * nothing. on_done may be NULL. */
-void store_definition_erase(struct store *s, enum store_table table,
-			    const struct store_queue *queue, store_done_fn on_done,
-			    void *ctx);
+/* Remove a queue, or a topic (STORE_TOPICS, with its partitions counted in `shards`), in
+ * two steps. The first removes the definition and leaves a tombstone, at once: without it
+ * a crash leaves everything. The second removes the keys of its shards, each behind what
+ * was asked of that shard before, then the tombstone: what a crash leaves of it is
+ * removed by store_definition_load. Each step may be repeated when Redis has refused it.
+ */
+void store_erase_begin(struct store *s, enum store_table table,
+		       const struct store_queue *queue, store_done_fn on_done, void *ctx);
+void store_erase_finish(struct store *s, enum store_table table,
+			const struct store_queue *queue, store_done_fn on_done,
+			void *ctx);
 /* Set the options of a topic, with the set of topics and the set of its partitions,
  * at once. */
 void store_definition_set_topic(struct store *s, const struct store_queue *topic,
@@ -476,7 +481,8 @@ struct store_definition {
 	enum store_table table;
 	struct slice vhost, name, value;
 };
-/* Every definition: users and vhosts first, then vhost by vhost its exchanges, queues,
+/* Every definition, when what store_erase_begin has begun is finished: users and vhosts
+ * first, then vhost by vhost its exchanges, queues,
  * topics, bindings, pauses, locks. on_end comes last, also after a failure. */
 typedef void (*store_definition_fn)(void *ctx, const struct store_definition *d);
 void store_definition_load(struct store *s, store_definition_fn on_definition,

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "host/log.h"
 #include "resp.h"
 #include "store_private.h"
 
@@ -91,55 +92,168 @@ void store_definition_set_topic(struct store *s, const struct store_queue *topic
 	store_call_send(call, 0);
 }
 
-/* But for the days of a partition, which the script finds in its state. */
-static void add_part_keys(struct buf *out, const struct store_queue *queue, unsigned part,
-			  bool is_topic)
-{
-	struct buf prefix = { 0 };
+/* ---- erasing */
 
-	layout_shard_prefix(&prefix, queue->vhost, queue->name, part);
-	if (is_topic) {
-		layout_resp_partition_key(out, buf_slice(&prefix), LAYOUT_STATE);
-		layout_resp_partition_key(out, buf_slice(&prefix), LAYOUT_GROUPS);
-		layout_resp_key(out, buf_slice(&prefix), LAYOUT_DEDUPE);
-	}
-	for (int key = 0; !is_topic && key < LAYOUT_KEY_COUNT; key++)
-		layout_resp_key(out, buf_slice(&prefix), (enum layout_key)key);
-	buf_deinit(&prefix);
+static const char *const tombstone_kinds[STORE_TABLE_COUNT] = {
+	[STORE_QUEUES] = "queue ",
+	[STORE_TOPICS] = "topic ",
+};
+
+static void add_document_key(struct buf *out, const char *name)
+{
+	resp_pair(out, SLICE(LAYOUT_META), slice_from(name));
 }
 
-void store_definition_erase(struct store *s, enum store_table table,
-			    const struct store_queue *queue, store_done_fn on_done,
-			    void *ctx)
+/* "queue <vhost>/<queue>" */
+static void add_tombstone(struct buf *out, enum store_table table,
+			  const struct store_queue *queue)
+{
+	struct buf text = { 0 };
+
+	buf_append_text(&text, tombstone_kinds[table]);
+	buf_append_slice(&text, queue->vhost);
+	buf_append_char(&text, '/');
+	buf_append_slice(&text, queue->name);
+	resp_bulk(out, buf_slice(&text));
+	buf_deinit(&text);
+}
+
+/* The slices point into `text`. */
+static bool read_tombstone(struct slice text, struct slice count, enum store_table *table,
+			   struct store_queue *queue)
+{
+	uint64_t shards;
+
+	*table = slice_has_prefix(text, tombstone_kinds[STORE_TOPICS]) ? STORE_TOPICS
+								       : STORE_QUEUES;
+	if (!slice_has_prefix(text, tombstone_kinds[*table]) ||
+	    !slice_to_uint(count, UINT16_MAX, &shards))
+		return false;
+	text = slice_skip(text, strlen(tombstone_kinds[*table]));
+	size_t vhost_len = slice_has_prefix(text, "//") ? 1 : slice_find(text, '/');
+	*queue = (struct store_queue){ { text.data, vhost_len },
+				       slice_skip(text, vhost_len + 1),
+				       (unsigned)shards };
+	return vhost_len > 0 && vhost_len + 1 < text.len;
+}
+
+void store_erase_begin(struct store *s, enum store_table table,
+		       const struct store_queue *queue, store_done_fn on_done, void *ctx)
 {
 	bool is_topic = table == STORE_TOPICS;
-	size_t keys = is_topic ? 4 + 3 * (size_t)queue->shards
-			       : 2 + (size_t)queue->shards * LAYOUT_KEY_COUNT;
 	struct store_call *call = store_done_call_create(s, NULL, on_done, ctx);
-	struct buf *out = store_call_add_script(
-		call, is_topic ? script_erase_topic : script_erase_queue, keys, 1);
+	struct buf *out =
+		store_call_add_script(call, script_erase_begin, is_topic ? 5 : 3, 3);
 
+	add_document_key(out, LAYOUT_ERASING_NAME);
 	add_table_key(out, table, queue->vhost);
 	add_table_key(out, STORE_PAUSES, queue->vhost);
 	if (is_topic) {
 		add_topic_key(out, queue->vhost, LAYOUT_ALL_TOPICS);
 		add_topic_key(out, queue->vhost, queue->name);
 	}
-	for (unsigned i = 0; i < queue->shards; i++)
-		add_part_keys(out, queue, i, is_topic);
 	resp_bulk(out, queue->name);
+	add_tombstone(out, table, queue);
+	resp_number(out, queue->shards);
 	store_call_send(call, REDIS_REPLY_INTEGER);
+}
+
+/* The shards of one queue that are being erased. */
+struct erase {
+	struct store_call *last; /* takes the tombstone out, behind all of them */
+	unsigned left;
+	struct error err;
+};
+
+struct erase_call {
+	struct store_call call;
+	struct erase *erase;
+};
+
+static void end_erase(struct erase *e)
+{
+	if (e->err.code < 0)
+		store_call_drop(e->last, &e->err);
+	else
+		store_call_send(e->last, REDIS_REPLY_INTEGER);
+	mem_free(e);
+}
+
+static void on_shard_erased(struct store_call *call, const redisReply *reply,
+			    bool is_last)
+{
+	struct erase *e = container_of(call, struct erase_call, call)->erase;
+
+	if (!reply && e->err.code == TIDE_OK)
+		e->err = call->err;
+	if (--e->left == 0)
+		end_erase(e);
+}
+
+/* Of a partition all but the days, which the script finds in its state. */
+static void add_erase(struct store_call *call, struct slice prefix, bool is_topic)
+{
+	struct buf *out;
+
+	if (is_topic) {
+		out = store_call_add_script(call, script_erase_partition, 3, 0);
+		layout_resp_partition_key(out, prefix, LAYOUT_STATE);
+		layout_resp_partition_key(out, prefix, LAYOUT_GROUPS);
+		layout_resp_key(out, prefix, LAYOUT_DEDUPE);
+		return;
+	}
+	out = store_call_add_words(call, 1 + LAYOUT_KEY_COUNT);
+	resp_text(out, "UNLINK");
+	for (int key = 0; key < LAYOUT_KEY_COUNT; key++)
+		layout_resp_key(out, prefix, (enum layout_key)key);
+}
+
+static void erase_shard(struct store *s, struct erase *e, bool is_topic,
+			struct store_shard *shard)
+{
+	struct erase_call *c =
+		store_call_create(s, shard, sizeof(*c), on_shard_erased, NULL);
+
+	c->erase = e;
+	c->call.request.is_write = true;
+	add_erase(&c->call, shard_prefix(shard), is_topic);
+	store_call_send(&c->call, REDIS_REPLY_INTEGER);
+}
+
+void store_erase_finish(struct store *s, enum store_table table,
+			const struct store_queue *queue, store_done_fn on_done, void *ctx)
+{
+	struct erase *e = mem_zalloc(sizeof(*e));
+	struct buf *out;
+
+	e->last = store_done_call_create(s, NULL, on_done, ctx);
+	out = store_call_add_words(e->last, 3);
+	resp_text(out, "HDEL");
+	add_document_key(out, LAYOUT_ERASING_NAME);
+	add_tombstone(out, table, queue);
+	e->left = queue->shards;
+	for (unsigned i = 0; i < queue->shards; i++) {
+		struct store_shard *shard =
+			store_shard_create(queue->vhost, queue->name, i);
+
+		erase_shard(s, e, table == STORE_TOPICS, shard);
+		store_shard_destroy(shard);
+	}
+	if (queue->shards == 0)
+		end_erase(e);
 }
 
 /* ---- load */
 
-/* Users and vhosts are read first, then, for each, its other tables with a request each.
- * A definition is told once, whatever the connection does in between. */
+/* Tombstones are finished first. Then users and vhosts are read, then, for each, its
+ * other tables with a request each. A definition is told once, whatever the connection
+ * does in between. */
 
 struct load {
 	store_definition_fn on_definition;
 	store_done_fn on_end;
 	void *ctx;
+	struct store *store;
 	unsigned left; /* requests without their reply */
 	struct error err;
 };
@@ -181,6 +295,13 @@ static void send_tables(struct store *s, struct load *load, struct slice vhost)
 			send_load(s, load, (enum store_table)table, vhost);
 }
 
+static void end_load(struct load *load)
+{
+	load->on_end(load->ctx, load->err.code,
+		     load->err.code < 0 ? load->err.text : NULL);
+	mem_free(load);
+}
+
 static void on_load_reply(struct store_call *call, const redisReply *reply, bool is_last)
 {
 	struct load_call *l = container_of(call, struct load_call, call);
@@ -192,11 +313,8 @@ static void on_load_reply(struct store_call *call, const redisReply *reply, bool
 		load->err = call->err;
 	for (size_t i = 0; reply && l->table == STORE_VHOSTS && i < reply->elements; i++)
 		send_tables(call->store, load, store_reply_slice(reply->element[i]));
-	if (--load->left > 0)
-		return;
-	load->on_end(load->ctx, load->err.code,
-		     load->err.code < 0 ? load->err.text : NULL);
-	mem_free(load);
+	if (--load->left == 0)
+		end_load(load);
 }
 
 static void send_load(struct store *s, struct load *load, enum store_table table,
@@ -215,16 +333,72 @@ static void send_load(struct store *s, struct load *load, enum store_table table
 	store_call_send(&l->call, REDIS_REPLY_ARRAY);
 }
 
+/* ---- what is left of a DELETE */
+
+static void end_tombstones(struct load *load)
+{
+	if (--load->left > 0)
+		return;
+	if (load->err.code < 0) {
+		end_load(load);
+		return;
+	}
+	send_load(load->store, load, STORE_USERS, SLICE(""));
+	send_load(load->store, load, STORE_VHOSTS, SLICE(""));
+}
+
+static void on_finished(void *ctx, int status, const char *text)
+{
+	struct load *load = ctx;
+
+	if (status < 0 && load->err.code == TIDE_OK)
+		error_set(&load->err, status, "%s", text ? text : error_text(status));
+	end_tombstones(load);
+}
+
+static void finish(struct load *load, struct slice tombstone, struct slice count)
+{
+	struct store_queue queue;
+	enum store_table table;
+
+	if (!read_tombstone(tombstone, count, &table, &queue)) {
+		log_error("store: '%" SLICE_FMT "' in " LAYOUT_META LAYOUT_ERASING_NAME
+			  " cannot be read, and is left as it is",
+			  SLICE_ARG(tombstone));
+		return;
+	}
+	load->left++;
+	log_info("store: finishing the deletion of %" SLICE_FMT, SLICE_ARG(tombstone));
+	store_erase_finish(load->store, table, &queue, on_finished, load);
+}
+
+static void on_tombstones(struct store_call *call, const redisReply *reply, bool is_last)
+{
+	struct load *load = call->ctx;
+
+	if (!reply)
+		load->err = call->err;
+	for (size_t i = 0; reply && i + 1 < reply->elements; i += 2)
+		finish(load, store_reply_slice(reply->element[i]),
+		       store_reply_slice(reply->element[i + 1]));
+	end_tombstones(load);
+}
+
 void store_definition_load(struct store *s, store_definition_fn on_definition,
 			   store_done_fn on_end, void *ctx)
 {
 	struct load *load = mem_zalloc(sizeof(*load));
+	struct store_call *call;
 
 	load->on_definition = on_definition;
 	load->on_end = on_end;
 	load->ctx = ctx;
-	send_load(s, load, STORE_USERS, SLICE(""));
-	send_load(s, load, STORE_VHOSTS, SLICE(""));
+	load->store = s;
+	load->left = 1;
+	call = store_call_begin(s, NULL, on_tombstones, NULL, load);
+	resp_text(store_call_add_words(call, 2), "HGETALL");
+	add_document_key(&call->bytes, LAYOUT_ERASING_NAME);
+	store_call_send(call, REDIS_REPLY_ARRAY);
 }
 
 /* ---- documents: small hashes of what the broker keeps of itself, what scripts keep,
@@ -237,7 +411,7 @@ static struct buf *add_document_command(struct store_call *call, const char *ver
 	struct buf *out = store_call_add_words(call, 2 + words);
 
 	resp_text(out, verb);
-	resp_pair(out, SLICE(LAYOUT_META), slice_from(name));
+	add_document_key(out, name);
 	return out;
 }
 

@@ -110,6 +110,8 @@ void store_call_send(struct store_call *call, int type);
 /* The same of bytes that lie in several places, which the caller keeps. */
 void store_call_send_parts(struct store_call *call, int type, const uv_buf_t *parts,
 			   unsigned count);
+/* Tell that the call has failed, and free it: it was not sent. */
+void store_call_drop(struct store_call *call, const struct error *err);
 /* Note what a reply to EXEC says: an error of a command in it is one of the call. */
 void store_call_check_exec(struct store_call *call, const redisReply *reply);
 void store_call_fail(struct store_call *call, int code, const char *text);

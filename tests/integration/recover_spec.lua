@@ -5,17 +5,41 @@ local traffic = require 'support.traffic'
 
 describe('a deletion that a crash interrupts', function()
   it('removes a queue with its messages at once, or not at all', function()
-    -- The command that removes the messages fails: what a crash before it leaves.
-    local broker = Broker.start { redis = { '--rename-command', 'UNLINK', '' } }
+    -- The script that begins it fails: what a crash before it leaves.
+    local broker = Broker.start { redis = {} }
+    broker.redis:cli('SET', '{tide}:erasing', 'x')
     local c = broker:connect()
     c:ok 'DECLARE queue jobs shards=2'
     traffic.publish(c, 'jobs', 4)
     c:send 'DELETE queue jobs\r\n'
     broker:expect_log "Redis refused to delete 'jobs', trying again"
     broker:kill9()
+    broker.redis:cli('DEL', '{tide}:erasing')
     broker:run()
     c = broker:connect()
     assert.equal(4, c:stats('jobs').ready)
+    broker:destroy()
+  end)
+
+  it('is finished before definitions are read, shard by shard', function()
+    local broker = Broker.start { redis = {} }
+    local c, redis = broker:connect(), broker.redis
+    c:ok 'DECLARE queue jobs shards=2'
+    traffic.publish(c, 'jobs', 4)
+    c:ok 'DECLARE topic log partitions=2'
+    c:ok 'PUB - log 1\r\na'
+    broker:kill9()
+    -- What is there between the first and the second step.
+    redis:cli('HDEL', '{tide}:/:queues', 'jobs')
+    redis:cli('HDEL', '{tide}:/:topic-options', 'log')
+    redis:cli('HSET', '{tide}:erasing', 'queue //jobs', 2, 'topic //log', 2)
+    broker:run()
+    broker:expect_log 'finishing the deletion of queue //jobs'
+    assert.equal('0', redis:cli('EXISTS', '{tide}:erasing'))
+    assert.equal('', redis:cli('KEYS', 'tide:*'))
+    c = broker:connect()
+    c:ok 'DECLARE queue jobs shards=2'
+    assert.equal(0, c:stats('jobs').ready)
     broker:destroy()
   end)
 

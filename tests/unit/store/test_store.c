@@ -427,8 +427,14 @@ STORE_TEST(erase_removes_a_queue_and_no_other)
 			     NULL);
 	store_definition_set(h->store, STORE_QUEUES, root, SLICE("jobs2"), none, NULL,
 			     NULL);
-	store_definition_erase(h->store, STORE_QUEUES, &queue, on_done, &o);
+	store_erase_begin(h->store, STORE_QUEUES, &queue, on_done, &o);
 	WAIT(h, o.calls == 1);
+	assert_int_equal(o.status, TIDE_OK);
+	assert_int_equal(ask_int(h, "HLEN {tide}:/:queues"), 1);
+	assert_int_equal(ask_int(h, "HLEN {tide}:erasing"), 1);
+	assert_int_equal(count_all(h).bodies, 10);
+	store_erase_finish(h->store, STORE_QUEUES, &queue, on_done, &o);
+	WAIT(h, o.calls == 2);
 	assert_int_equal(o.status, TIDE_OK);
 	assert_int_equal(count_all(h).bodies, 0);
 	assert_int_equal(ask_int(h, "DBSIZE"), 3);
@@ -465,6 +471,31 @@ static void load(struct harness *h)
 	store_definition_load(h->store, on_definition, on_load_end, &loaded);
 	WAIT(h, load_end.calls == 1);
 	assert_int_equal(load_end.status, TIDE_OK);
+}
+
+/* Without it the messages would be there when a queue of that name is declared again. */
+STORE_TEST(a_load_finishes_what_a_delete_has_begun)
+{
+	const struct store_queue queue = { SLICE("a"), SLICE("b/c"), 2 };
+	struct outcome o = { 0 };
+	tell(h, "ZADD tide:{a/b/c#1}:ready 1 x");
+	tell(h, "ZADD tide:{a/b/c#2}:ready 1 x");
+	tell(h, "HSET tide:{//t#0}:log 20261123 x start 1");
+	tell(h, "ZADD tide:{//t#0}:log:20261123 1 x");
+	tell(h, "CONFIG SET maxmemory 1");
+	store_erase_begin(h->store, STORE_QUEUES, &queue, on_done, &o);
+	store_erase_begin(h->store, STORE_TOPICS,
+			  &(struct store_queue){ SLICE("/"), SLICE("t"), 1 }, on_done,
+			  &o);
+	WAIT(h, o.calls == 2);
+	assert_int_equal(o.status, TIDE_OK);
+	assert_int_equal(ask_int(h, "HLEN {tide}:erasing"), 2);
+	tell(h, "CONFIG SET maxmemory 0");
+	tell(h, "HSET {tide}:erasing nonsense 1");
+	load(h);
+	assert_int_equal(ask_int(h, "HLEN {tide}:erasing"), 1);
+	assert_int_equal(ask_int(h, "EXISTS tide:{a/b/c#2}:ready"), 1);
+	assert_int_equal(ask_int(h, "DBSIZE"), 2);
 }
 
 STORE_TEST(definitions_come_back_after_a_restart)

@@ -101,8 +101,12 @@ STORE_TEST(erase_removes_a_topic_and_no_other)
 	assert_int_equal(ask_int(h, "DBSIZE"), 16);
 	tell(h, "CONFIG SET maxmemory 1");
 	for (int i = 0; i < 2; i++) { /* the second time as after a reconnect */
-		store_definition_erase(h->store, STORE_TOPICS, &topic, on_done, &o);
-		WAIT(h, o.calls == 2u + (unsigned)i);
+		store_erase_begin(h->store, STORE_TOPICS, &topic, on_done, &o);
+		WAIT(h, o.calls == 2u + 2 * (unsigned)i);
+		if (o.status < 0)
+			fail_msg("%s", o.text);
+		store_erase_finish(h->store, STORE_TOPICS, &topic, on_done, &o);
+		WAIT(h, o.calls == 3u + 2 * (unsigned)i);
 		if (o.status < 0)
 			fail_msg("%s", o.text);
 	}
