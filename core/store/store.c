@@ -590,6 +590,7 @@ static void release(struct store *s)
 	call = store_done_call_create(s, NULL, NULL, NULL);
 	redis_holder_release(&s->conn->holder, &call->bytes);
 	call->request.replies++;
+	call->request.is_write = false; /* nobody is told: no replica is waited for */
 	store_call_send(call, 0);
 }
 

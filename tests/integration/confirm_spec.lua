@@ -1,5 +1,6 @@
 -- serve --confirm: an OK waits until replicas of Redis have what it tells of.
 local Broker = require 'support.broker'
+local Cluster = require 'support.cluster'
 local Http = require 'support.http'
 local Node = require 'support.redis_node'
 local shell = require 'support.shell'
@@ -8,7 +9,7 @@ local wait = require 'support.wait'
 local MSG = 'tide:{//%s#0}:msg'
 
 describe('a durable change', function()
-  local dir, guard, master, replicas, brokers
+  local dir, guard, group, master, replicas, brokers
 
   before_each(function()
     dir = shell.make_dir 'tidemq-confirm'
@@ -19,6 +20,8 @@ describe('a durable change', function()
   after_each(function()
     for _, broker in ipairs(brokers) do broker:destroy() end
     guard:close()
+    if group then group:close() end
+    group = nil
   end)
 
   local function start_node(name, ...)
@@ -281,6 +284,25 @@ describe('a durable change', function()
     promote(ahead())
     local _, other = start 'replicas=1'
     expect_all(other, ledger)
+  end)
+
+  it('that was answered is there after a failover by Sentinels', function()
+    group = Cluster.sentinels { replicas = 2 }
+    master = group:master()
+    local broker = Broker.start { args = { '--store', group.url, '--confirm', 'replicas=1' } }
+    brokers[#brokers + 1] = broker
+    local c = broker:connect()
+    c:ok 'DECLARE queue jobs'
+    local lines = {}
+    for i = 1, 500 do lines[i] = ('PUB - jobs %d\r\n%d\r\n'):format(#tostring(i), i) end
+    for from = 1, 401, 100 do
+      c:send(table.concat(lines, '', from, from + 99))
+      if from == 201 then master:kill9() end
+      if from < 201 then for _ = 1, 100 do c:expect '^OK %x+ 1$' end end
+    end
+    for _ = 1, 300 do c:expect('^OK %x+ 1$', 60) end
+    assert.is_not.equal(master.port, group:master().port)
+    assert.equal(500, group:master():ok('HLEN', MSG:format 'jobs'))
   end)
 
   it('goes on at a replica that had not heard of this start', function()
