@@ -2,6 +2,8 @@
 local Broker = require 'support.broker'
 local Certs = require 'support.certs'
 local Cluster = require 'support.cluster'
+local Ledger = require 'chaos.support.ledger'
+local Traffic = require 'chaos.support.traffic_ledger'
 local Http = require 'support.http'
 local Node = require 'support.redis_node'
 local Redis = require 'support.redis'
@@ -18,9 +20,9 @@ describe('a Redis that Sentinels watch', function()
   end)
 
   --- A master, a replica that has all of it, three Sentinels, and a broker.
-  local function start(options)
+  local function start(options, ...)
     group = Cluster.sentinels(options)
-    broker = Broker.start { args = { '--store', group.url }, http = '127.0.0.1:0' }
+    broker = Broker.start { args = { '--store', group.url, ... }, http = '127.0.0.1:0' }
     c = broker:connect()
     c:ok 'DECLARE queue jobs'
   end
@@ -94,6 +96,60 @@ describe('a Redis that Sentinels watch', function()
     c = broker:connect()
     assert.equal(follower.address, store().address)
     assert.equal(published, c:stats('jobs').ready)
+  end)
+
+  --- Take all that is left.
+  local function drain(ledger)
+    for _, queue in ipairs(Traffic.QUEUES) do
+      local deadline = wait.deadline(60)
+      repeat
+        c:send(('GET %s max=500 wait=50ms\r\n'):format(queue.name))
+        local n = tonumber((c:expect('^OK (%d+)$', 60)))
+        local copies, first, last = {}, nil, nil
+        for i = 1, n do
+          local msg = c:expect_msg(60)
+          copies[i] = ledger:seen(queue.name, msg.payload, {
+            id = msg.options.id, pri = msg.options.pri or '0', exchange = msg.exchange, key = msg.key,
+            headers = msg.headers,
+          })
+          first, last = first or msg.tag, msg.tag
+        end
+        if first then c:ok(('ACK %s-%s'):format(first, last)) end
+        for _, copy in ipairs(copies) do ledger:removed(copy, queue.name) end
+        local left = c:stats(queue.name)
+        assert(wait.left(deadline) > 0, 'it is not empty')
+      until left.ready + left.delayed + left.unacked + left.buried == 0
+    end
+    ledger:expect_nothing_lost()
+  end
+
+  it('loses nothing under load when an OK means that all replicas have it', function()
+    start({}, '--confirm', 'replicas=1')
+    local follower, master = replica()
+    c:ok 'DELETE queue jobs'
+    for _, queue in ipairs(Traffic.QUEUES) do
+      c:ok((('DECLARE queue %s %s'):format(queue.name, queue.options):gsub(' $', '')))
+    end
+    local figures = {}
+    local traffic = Traffic.new(Ledger.new(), figures)
+    traffic:connect(broker)
+    local function work_until(probe)
+      assert(wait.poll(function()
+        traffic:work(2)
+        return probe()
+      end, 60), broker:log())
+    end
+    work_until(function() return (figures.confirmed or 0) > 200 end)
+    -- Until the Sentinels tell of the new master, the old one takes writes.
+    assert(group.watchers[1]:command('SENTINEL', 'FAILOVER', group.name))
+    work_until(function() return store().address == follower.address end)
+    -- They tell the old one ten seconds later.
+    master:ok('REPLICAOF', '127.0.0.1', follower.port)
+    local confirmed = figures.confirmed
+    work_until(function() return figures.confirmed > confirmed + 200 end)
+    traffic:close()
+    drain(traffic.ledger)
+    assert.is_nil(figures.refused)
   end)
 
   it('may die, and come back as the master that it was', function()
