@@ -567,12 +567,15 @@ static void on_conn_closed(void *ctx)
 	struct store *s = ctx;
 
 	s->conn = NULL;
-	if (s->sentinel)
+	/* The store is gone with its end. */
+	if (s->sentinel) {
 		sentinel_close(s->sentinel, end, s);
-	else if (!s->child)
-		end(s);
-	if (!s->child)
 		return;
+	}
+	if (!s->child) {
+		end(s);
+		return;
+	}
 	redis_child_stop(s->child, s->loop, end, s);
 	if (s->is_hurried)
 		redis_child_hurry(s->child, 0);
