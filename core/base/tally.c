@@ -41,6 +41,16 @@ void tally_add(struct tally *t, const uint64_t *steps, uint64_t value)
 		t->max = value;
 }
 
+void tally_merge(struct tally *sum, const struct tally *t)
+{
+	for (unsigned i = 0; i < TALLY_STEPS_MAX; i++)
+		sum->counts[i] += t->counts[i];
+	sum->count += t->count;
+	sum->sum += t->sum;
+	if (t->max > sum->max)
+		sum->max = t->max;
+}
+
 #define SUB_BITS 6
 #define VALUE_BITS 40
 #define BUCKETS ((VALUE_BITS - SUB_BITS + 1) << SUB_BITS)

@@ -58,6 +58,8 @@ extern const uint64_t tally_sizes[];    /* 1 to 16,384, of anything */
 
 /* @param steps  the same at each call for this tally */
 void tally_add(struct tally *t, const uint64_t *steps, uint64_t value);
+/* Add another tally of the same steps. */
+void tally_merge(struct tally *sum, const struct tally *t);
 
 /* The bucket of a value; it may lie behind the last one of the caller's array. */
 static inline unsigned histogram_bucket(uint64_t value, unsigned sub_bits)

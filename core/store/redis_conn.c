@@ -6,8 +6,10 @@
 
 #include "base/mem.h"
 #include "host/log.h"
+#include "layout.h"
 #include "redis_link.h"
 #include "resp.h"
+#include "slots.h"
 
 /* The commands need HSET and ZADD with many members, UNLINK, HSTRLEN in scripts that
  * write after they have read, and AUTH with a user name. */
@@ -37,6 +39,7 @@ static unsigned hello_begin(struct redis_hello *h, struct buf *out)
 		.url = h->url,
 		.set_fsync = h->set_fsync,
 		.confirm = h->confirm,
+		.is_cluster = h->is_cluster,
 		.word_max = h->word_max ? h->word_max : WORD_MAX,
 	};
 	if (at->password && at->user)
@@ -112,6 +115,19 @@ static void judge_synced(struct redis_hello *h)
 		      h->confirm->text);
 }
 
+static void judge_cluster(struct redis_hello *h, bool is_cluster)
+{
+	if (is_cluster && !h->is_cluster && h->url->kind == REDIS_URL_TCP)
+		judge(h, REDIS_HELLO_CLUSTER, "this Redis is a cluster node");
+	else if (is_cluster && !h->is_cluster)
+		judge(h, REDIS_HELLO_REFUSED,
+		      "this Redis is a cluster node: give redis://host:port of "
+		      "one or "
+		      "more nodes");
+	else if (!is_cluster && h->is_cluster)
+		judge(h, REDIS_HELLO_REFUSED, "this Redis is no cluster node any more");
+}
+
 static void read_info(struct redis_hello *h, struct slice info)
 {
 	struct slice version = resp_info_value(info, "redis_version");
@@ -122,32 +138,33 @@ static void read_info(struct redis_hello *h, struct slice info)
 	h->process_id = (int64_t)resp_info_number(info, "process_id");
 	/* It is told if there is a minimum. */
 	h->has_min_replicas = resp_info_value(info, "min_slaves_good_slaves").len > 0;
+	judge_cluster(h, slice_is(resp_info_value(info, "cluster_enabled"), "1"));
 	if (slice_is(resp_info_value(info, "loading"), "1"))
 		judge(h, REDIS_HELLO_WAIT, "Redis is loading its data set");
 	if (strtol(h->version, NULL, 10) < VERSION_MIN_MAJOR)
 		judge(h, REDIS_HELLO_REFUSED,
 		      "Redis %d.0 or newer is needed, this one is %s", VERSION_MIN_MAJOR,
 		      version.len ? h->version : "of no known version");
-	/* Also with maxmemory 0: whoever sets a limit later would lose messages. */
+	/* Also with maxmemory 0: whoever sets a limit later would lose messages.
+	 */
 	if (policy.len > 0 && !slice_is(policy, "noeviction"))
 		judge(h, REDIS_HELLO_REFUSED,
 		      "this Redis may evict messages: its maxmemory-policy is "
 		      "%" SLICE_FMT "; run CONFIG SET maxmemory-policy noeviction",
 		      SLICE_ARG(policy));
-	/* With Sentinel it is promoted soon, or another one is. */
+	/* With others behind it, it is promoted soon, or another one is. */
 	if (slice_is(resp_info_value(info, "role"), "slave"))
 		judge(h,
-		      h->url->kind == REDIS_URL_SENTINEL ? REDIS_HELLO_WAIT
-							 : REDIS_HELLO_REFUSED,
+		      h->url->kind == REDIS_URL_SENTINEL || h->is_cluster
+			      ? REDIS_HELLO_WAIT
+			      : REDIS_HELLO_REFUSED,
 		      "this Redis is a replica and does not accept writes");
-	if (slice_is(resp_info_value(info, "cluster_enabled"), "1"))
-		judge(h, REDIS_HELLO_REFUSED,
-		      "this Redis is a cluster node; a single Redis is needed");
 	if (h->confirm->is.is_synced)
 		judge_synced(h);
 }
 
-/* The value of one parameter in the answer to CONFIG GET; empty when there is none. */
+/* The value of one parameter in the answer to CONFIG GET; empty when there is
+ * none. */
 static struct slice config_value(const redisReply *reply)
 {
 	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
@@ -235,6 +252,12 @@ static void schedule_flush(struct redis_conn *c)
 	uv_idle_start(&c->idle, on_idle);
 }
 
+static void tell_elsewhere(struct redis_conn *c)
+{
+	if (c->config.is_cluster && !c->is_closing)
+		c->hooks.on_elsewhere(c->hooks.ctx);
+}
+
 static bool has_sentinel(const struct redis_conn *c)
 {
 	return c->config.url->kind == REDIS_URL_SENTINEL;
@@ -258,6 +281,8 @@ static void on_tick(struct redis_conn *c)
 		     (long long)c->config.command_timeout_ms);
 	else if (c->silent_ticks == TICKS_OF_SILENCE)
 		redis_trouble_silent(&c->trouble, uv_now(c->loop));
+	if (c->silent_ticks >= TICKS_OF_SILENCE)
+		tell_elsewhere(c);
 }
 
 static void on_timer(uv_timer_t *timer)
@@ -340,8 +365,8 @@ static bool is_start_over(const struct redis_conn *c, bool is_final)
 	       uv_now(c->loop) - c->began_at_ms > PATIENCE_MS;
 }
 
-/* A command that Redis cannot read, because a word of it is too long for one, ends
- * the connection, and would end the next one as well. */
+/* A command that Redis cannot read, because a word of it is too long for one,
+ * ends the connection, and would end the next one as well. */
 static void note_refusal(struct redis_conn *c, struct redis_request *r,
 			 const redisReply *reply)
 {
@@ -436,7 +461,8 @@ static void give_up(struct redis_conn *c, struct redis_request *r)
 		error_set(&err, TIDE_ESTORE,
 			  "%u connections to Redis were lost over this request",
 			  c->suspect_losses);
-	log_error("store: giving up a request of %zu bytes, the others continue: %s",
+	log_error("store: giving up a request of %zu bytes, the others continue: "
+		  "%s",
 		  r->bytes, err.text);
 	forget_suspect(c);
 	answer_with_error(c, r, err.text);
@@ -471,6 +497,7 @@ static void lose(struct redis_conn *c, bool is_final, const char *format, ...)
 	else if (c->phase == PHASE_CONNECTING)
 		forget_redis(c);
 	uv_timer_stop(&c->timer);
+	tell_elsewhere(c);
 	if (is_start_over(c, is_final)) {
 		c->phase = PHASE_FAILED;
 		set_state(c, STORE_FAILED, err.text);
@@ -507,7 +534,8 @@ static void tell_up(struct redis_conn *c)
 		  h->is_append_only ? h->fsync : "");
 	if (c->state != STORE_STARTING) {
 		c->stats.reconnects++;
-		log_info("store: %s is back after %llu ms, %llu requests sent again",
+		log_info("store: %s is back after %llu ms, %llu requests sent "
+			 "again",
 			 err.text, (unsigned long long)(uv_now(c->loop) - c->began_at_ms),
 			 (unsigned long long)c->stats.pending_requests);
 	} else if (!h->is_append_only) {
@@ -519,12 +547,14 @@ static void tell_up(struct redis_conn *c)
 	else if (c->state == STORE_STARTING && has_sentinel(c) && !h->has_min_replicas)
 		log_warn("store: %s has min-replicas-to-write 0: if it is cut off from "
 			 "its replicas and the Sentinels, it goes on confirming "
-			 "messages, which are lost when it comes back as a replica",
+			 "messages, which are lost when it comes back as a "
+			 "replica",
 			 c->config.address);
 	set_state(c, STORE_UP, err.text);
 }
 
-/* Send a request of the connection itself: it is not counted, and not sent again. */
+/* Send a request of the connection itself: it is not counted, and not sent again.
+ */
 static void ask(struct redis_conn *c, struct redis_request *r)
 {
 	redis_link_send(c->link, r);
@@ -630,6 +660,15 @@ static void refused(struct redis_conn *c, const char *why)
 	lose(c, true, "%s", why);
 }
 
+/* It is no master, or not yet. */
+static void wait_for_master(struct redis_conn *c, int64_t pause_ms)
+{
+	c->began_at_ms = uv_now(c->loop);
+	drop_link(c);
+	enter(c, PHASE_WAITING, pause_ms);
+	tell_elsewhere(c);
+}
+
 static void on_holder_reply(struct redis_conn *c, const redisReply *reply)
 {
 	redis_holder_reply(&c->holder, c->greeting.answered - 1, reply);
@@ -650,6 +689,9 @@ static void on_holder_reply(struct redis_conn *c, const redisReply *reply)
 		break;
 	case REDIS_HOLDER_STALE:
 		stand_off(c);
+		break;
+	case REDIS_HOLDER_ELSEWHERE:
+		wait_for_master(c, LOADING_RETRY_MS);
 		break;
 	case REDIS_HOLDER_REFUSED:
 		refused(c, c->holder.reason);
@@ -678,10 +720,14 @@ static void on_hello_reply(struct redis_conn *c, const redisReply *reply)
 		if (!c->is_waiting_told)
 			log_info("store: Redis at %s: %s; waiting", c->config.address,
 				 h->reason);
-		c->began_at_ms = uv_now(c->loop);
+		wait_for_master(c,
+				has_sentinel(c) ? SENTINEL_RETRY_MS : LOADING_RETRY_MS);
+	} else if (h->verdict == REDIS_HELLO_CLUSTER) {
 		drop_link(c);
-		enter(c, PHASE_WAITING,
-		      has_sentinel(c) ? SENTINEL_RETRY_MS : LOADING_RETRY_MS);
+		uv_timer_stop(&c->timer);
+		c->phase = PHASE_FAILED;
+		c->hooks.on_cluster(c->hooks.ctx);
+		return;
 	} else {
 		refused(c, h->reason);
 	}
@@ -703,8 +749,13 @@ static void on_beat_reply(struct redis_conn *c, const redisReply *reply)
 		lose(c, false, "it is no master any more: %s", reply->str);
 		return;
 	}
+	if (c->config.is_cluster && bounce_of(reply) != BOUNCE_NONE) {
+		tell_elsewhere(c);
+		return;
+	}
 	redis_trouble_reply(&c->trouble, &c->beat, reply, uv_now(c->loop));
-	/* A new link finds out what is so: the store may be ours to take again. */
+	/* A new link finds out what is so: the store may be ours to take again.
+	 */
 	if (c->beat.answered == 1 && !redis_holder_is_ours(&c->holder, reply))
 		lose(c, false, "{tide}:holder does not name this broker any more");
 }
@@ -730,18 +781,44 @@ static void on_link_bytes(void *ctx)
 	c->hooks.on_heard(c->hooks.ctx, c->heard_ns);
 }
 
+static void count_answered(struct redis_conn *c, struct redis_request *r)
+{
+	c->stats.pending_requests--;
+	c->stats.pending_bytes -= r->bytes;
+	if (r == c->suspect)
+		forget_suspect(c);
+}
+
 static void answer(struct redis_conn *c, struct redis_request *r, const redisReply *reply)
 {
-	if (r->answered == r->replies) {
+	bool is_last = r->answered == r->replies;
+	unsigned slot = r->slot;
+
+	if (is_last) {
 		tally_add(&c->stats.round_trip, tally_times_ns,
 			  c->heard_ns - r->asked_ns);
-		c->stats.pending_requests--;
-		c->stats.pending_bytes -= r->bytes;
-		if (r == c->suspect)
-			forget_suspect(c);
+		count_answered(c, r);
 	}
 	r->on_reply(r, reply);
+	if (is_last && c->hooks.on_answered)
+		c->hooks.on_answered(c->hooks.ctx, slot);
 	close_if_idle(c);
+}
+
+/* Of a node of a Redis Cluster: a request that bounces is no longer this
+ * connection's with its last reply. */
+static bool may_answer(struct redis_conn *c, struct redis_request *r,
+		       const redisReply *reply)
+{
+	bool is_last = r->answered == r->replies;
+
+	if (c->hooks.may_answer(c->hooks.ctx, r, reply))
+		return true;
+	if (is_last) {
+		count_answered(c, r);
+		close_if_idle(c);
+	}
+	return false;
 }
 
 /* Replicas have all that was written before, or too few of them. */
@@ -809,6 +886,8 @@ static void on_link_reply(void *ctx, struct redis_request *r, const redisReply *
 		return_request(c, r, reply->str);
 		return;
 	}
+	if (c->hooks.may_answer && !may_answer(c, r, reply))
+		return;
 	note_refusal(c, r, reply);
 	if (redis_trouble_reply(&c->trouble, r, reply, uv_now(c->loop)))
 		ask(c, &c->trouble.key.request);
@@ -890,20 +969,61 @@ void redis_conn_leave(struct redis_conn *c, const char *why)
 {
 	if (c->link)
 		lose(c, false, "%s", why);
+	if (c->phase == PHASE_WAITING)
+		enter(c, PHASE_WAITING, 0);
+}
+
+/* What is on its way points to the bytes: the link is dropped before they change.
+ */
+static void point_at_commands(struct redis_conn *c)
+{
+	struct slice beat = redis_holder_beat(&c->holder);
+	struct slice count = redis_holder_count(&c->holder);
+
+	c->beat_part = uv_buf_init((char *)(uintptr_t)beat.data, (unsigned)beat.len);
+	c->count_part = uv_buf_init((char *)(uintptr_t)count.data, (unsigned)count.len);
+}
+
+void redis_conn_set_record(struct redis_conn *c, const char *key, const char *probe)
+{
+	redis_conn_leave(c, "the record of the holder is another one");
+	redis_holder_set_key(&c->holder, key, probe);
+	c->holder.is_guest = true;
+	point_at_commands(c);
+}
+
+void redis_conn_move_record(struct redis_conn *from, struct redis_conn *to)
+{
+	redis_conn_leave(to, "{tide}:holder has moved to it");
+	redis_conn_leave(from, "{tide}:holder has moved from it");
+	redis_holder_move(&from->holder, &to->holder);
+	point_at_commands(to);
+}
+
+void redis_conn_take_all(struct redis_conn *c, struct redis_requests *out)
+{
+	struct redis_request *r;
+
+	drop_link(c);
+	uv_timer_stop(&c->timer);
+	c->phase = PHASE_FAILED;
+	forget_suspect(c);
+	while ((r = TAILQ_FIRST(&c->waiting)) != NULL) {
+		take_waiting(c, r);
+		TAILQ_INSERT_TAIL(out, r, entry);
+	}
 }
 
 static void init_holder(struct redis_conn *c)
 {
-	struct slice beat = redis_holder_beat(), count = redis_holder_count();
-
 	c->holder.hold = c->config.hold;
 	c->holder.node = c->config.node;
 	c->holder.db = c->config.url->db;
 	c->holder.is_sole = c->config.is_sole;
 	c->holder.is_confirmed_late = c->config.confirm->is.replicas > 0;
-	redis_holder_init(&c->holder);
-	c->beat_part = uv_buf_init((char *)(uintptr_t)beat.data, (unsigned)beat.len);
-	c->count_part = uv_buf_init((char *)(uintptr_t)count.data, (unsigned)count.len);
+	c->holder.self = c->config.self;
+	redis_holder_set_key(&c->holder, LAYOUT_HOLDER_KEY, LAYOUT_PROBE_KEY);
+	point_at_commands(c);
 	c->beat.parts = &c->beat_part;
 	c->beat.part_count = 1;
 	c->beat.replies = REDIS_HOLDER_BEAT_REPLIES;
@@ -924,6 +1044,7 @@ struct redis_conn *redis_conn_create(uv_loop_t *loop,
 	c->hello.url = config->url;
 	c->hello.set_fsync = config->set_fsync;
 	c->hello.confirm = config->confirm;
+	c->hello.is_cluster = config->is_cluster;
 	init_holder(c);
 	redis_confirm_init(&c->confirm, config->confirm);
 	redis_trouble_init(&c->trouble, config->address, c->stats.refused);
@@ -945,7 +1066,6 @@ void redis_conn_send(struct redis_conn *c, struct redis_request *r)
 	r->count =
 		r->is_write && c->config.hold != STORE_HOLD_NONE ? &c->count_part : NULL;
 	r->bytes = r->count ? r->count->len : 0;
-	r->was_lost = false;
 	r->answered = 0;
 	for (unsigned i = 0; i < r->part_count; i++)
 		r->bytes += r->parts[i].len;

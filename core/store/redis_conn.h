@@ -26,6 +26,7 @@
 enum redis_hello_verdict {
 	REDIS_HELLO_OK,
 	REDIS_HELLO_WAIT,    /* it is loading its data set: try again soon */
+	REDIS_HELLO_CLUSTER, /* it is a node of a Redis Cluster */
 	REDIS_HELLO_REFUSED, /* it is not fit to keep messages, or denies itself */
 };
 
@@ -47,6 +48,7 @@ struct redis_hello {
 	const struct redis_url *url;
 	const char *set_fsync; /* appendfsync to set, of our own Redis; or NULL */
 	const struct redis_confirm_level *confirm;
+	bool is_cluster; /* it has to be a node of a Redis Cluster */
 	/* Found. */
 	char version[32];
 	char fsync[16]; /* "" where Redis does not tell */
@@ -74,6 +76,8 @@ struct redis_conn_config {
 	unsigned node;
 	bool is_sole;                              /* see redis_holder */
 	const struct redis_confirm_level *confirm; /* outlives the connection */
+	bool is_cluster;         /* a node of a Redis Cluster is expected */
+	struct redis_self *self; /* outlives the connection */
 };
 
 struct redis_conn_hooks {
@@ -85,6 +89,16 @@ struct redis_conn_hooks {
 	void (*on_state)(void *ctx, enum store_state state, const char *why);
 	/* As in store_hooks. */
 	void (*on_heard)(void *ctx, uint64_t now_ns);
+	/* It is a node of a Redis Cluster, and was not expected to be one: nothing comes
+	 * of this connection any more. */
+	void (*on_cluster)(void *ctx);
+	/* Of a node of a Redis Cluster: it is away, silent, or no master of what it was
+	 * asked for. */
+	void (*on_elsewhere)(void *ctx);
+	/* Before and after a request's owner is told a reply, and its last one. As
+	 * slots_reply: false if the owner is not to be told. NULL: all are. */
+	bool (*may_answer)(void *ctx, struct redis_request *r, const redisReply *reply);
+	void (*on_answered)(void *ctx, unsigned slot);
 };
 
 enum phase {
@@ -155,6 +169,11 @@ void redis_conn_connect(struct redis_conn *c, struct tls_context *tls);
 void redis_conn_cannot_connect(struct redis_conn *c, const char *why, const char *unfit);
 /* Another Redis is to be connected to: drop the link, if there is one. */
 void redis_conn_leave(struct redis_conn *c, const char *why);
+/* The record of its master is another one from now on; see redis_holder_set_key. */
+void redis_conn_set_record(struct redis_conn *c, const char *key, const char *probe);
+void redis_conn_move_record(struct redis_conn *from, struct redis_conn *to);
+/* Take what was never sent or is unanswered; the connection is of no more use. */
+void redis_conn_take_all(struct redis_conn *c, struct redis_requests *out);
 /* The caller has filled in parts, part_count, replies and on_reply. */
 void redis_conn_send(struct redis_conn *c, struct redis_request *r);
 /* Wait at most `grace_ms` for the answers that are owed, give a NULL reply to

@@ -7,8 +7,10 @@
 #include "host/log.h"
 #include "host/machine.h"
 #include "layout.h"
+#include "redis_trouble.h"
 #include "resp.h"
 #include "scripts.h"
+#include "slots.h"
 
 #define NAME "tidemq"
 /* Connections of a holder are named NAME_HELD<incarnation>. */
@@ -32,11 +34,49 @@ static void add(struct buf *out, const char *format, ...)
 	va_end(args);
 }
 
-void redis_holder_init(struct redis_holder *h)
+void redis_self_init(struct redis_self *self)
 {
-	snprintf(h->incarnation, sizeof(h->incarnation), "%016llx",
+	snprintf(self->incarnation, sizeof(self->incarnation), "%016llx",
 		 (unsigned long long)machine_random());
-	process_self(&h->self);
+	process_self(&self->process);
+	self->epoch = 0;
+}
+
+static void forget_record(struct redis_holder *h)
+{
+	h->has_held = h->has_taken = false;
+	h->writes = h->confirmed = 0;
+	h->last_seen[0] = h->taken_from[0] = '\0';
+}
+
+void redis_holder_set_key(struct redis_holder *h, const char *key, const char *probe)
+{
+	size_t key_len = strlen(key);
+
+	forget_record(h);
+	snprintf(h->key, sizeof(h->key), "%s", key);
+	snprintf(h->count, sizeof(h->count),
+		 "*4\r\n$7\r\nHINCRBY\r\n$%zu\r\n%s\r\n$6\r\nwrites\r\n$1\r\n1\r\n",
+		 key_len, key);
+	snprintf(h->beat, sizeof(h->beat),
+		 "*3\r\n$4\r\nHGET\r\n$%zu\r\n%s\r\n$11\r\nincarnation\r\n"
+		 "*5\r\n$4\r\nZADD\r\n$%zu\r\n%s\r\n$2\r\nXX\r\n$1\r\n0\r\n"
+		 "$5\r\nprobe\r\n",
+		 key_len, key, strlen(probe), probe);
+}
+
+void redis_holder_move(struct redis_holder *from, struct redis_holder *to)
+{
+	to->has_held = from->has_held;
+	to->has_taken = from->has_taken;
+	to->writes = from->writes;
+	to->confirmed = from->confirmed;
+	memcpy(to->taken_from, from->taken_from, sizeof(to->taken_from));
+	to->is_guest = from->is_guest;
+	memcpy(to->key, from->key, sizeof(to->key));
+	memcpy(to->count, from->count, sizeof(to->count));
+	memcpy(to->beat, from->beat, sizeof(to->beat));
+	forget_record(from);
 }
 
 void redis_holder_deinit(struct redis_holder *h)
@@ -57,32 +97,32 @@ static unsigned add_look(struct redis_holder *h, struct buf *out)
 {
 	h->record = (struct redis_holder_record){ .is_released = true };
 	h->reason[0] = '\0';
-	h->is_other_alive = false;
+	h->is_other_alive = h->is_elsewhere = false;
 	buf_clear(&h->fence);
 	h->fence_count = 0;
 	add(out, "CLIENT SETNAME %s%s", h->has_taken ? NAME_HELD : NAME,
-	    h->has_taken ? h->incarnation : "");
+	    h->has_taken ? h->self->incarnation : "");
 	add(out, "CLIENT ID");
-	add(out, "HGETALL " LAYOUT_HOLDER_KEY);
+	add(out, "HGETALL %s", h->key);
 	add(out, "CLIENT LIST TYPE normal");
 	return 4;
 }
 
 static unsigned add_take(struct redis_holder *h, struct buf *out)
 {
-	const struct process *self = &h->self;
+	const struct process *self = &h->self->process;
 	long long now_ms = (long long)machine_clock_ms(CLOCK_REALTIME);
 
 	snprintf(h->taken_from, sizeof(h->taken_from), "%s", h->record.incarnation);
 
 	add(out,
-	    "EVAL %s%s 1 " LAYOUT_HOLDER_KEY
-	    " %s incarnation %s node %u host %s pid %lld boot %s pids "
-	    "%llu start %llu since %lld",
-	    h->has_flags ? TAKE_FLAGS : "", script_holder_take.data,
-	    h->record.incarnation, h->incarnation, h->node, self->host,
+	    "EVAL %s%s 1 %s %s incarnation %s node %u host %s pid %lld boot %s pids "
+	    "%llu start %llu since %lld epoch %llu",
+	    h->has_flags ? TAKE_FLAGS : "", script_holder_take.data, h->key,
+	    h->record.incarnation, h->self->incarnation, h->node, self->host,
 	    (long long)self->pid, self->boot, (unsigned long long)self->pids,
-	    (unsigned long long)self->start_tick, now_ms);
+	    (unsigned long long)self->start_tick, now_ms,
+	    (unsigned long long)(h->is_guest ? h->self->epoch : h->record.epoch + 1));
 	return 1;
 }
 
@@ -146,11 +186,13 @@ static void read_field(struct redis_holder_record *r, struct slice name,
 		r->since_unix_ms = number;
 	else if (slice_is(name, "writes"))
 		r->writes = number;
+	else if (slice_is(name, "epoch"))
+		r->epoch = number;
 }
 
 static bool is_recorded(const struct redis_holder *h)
 {
-	return strcmp(h->record.incarnation, h->incarnation) == 0;
+	return strcmp(h->record.incarnation, h->self->incarnation) == 0;
 }
 
 /* A connection of a broker that holds or held the store, in a line of CLIENT LIST. */
@@ -178,7 +220,7 @@ static void read_connection(struct redis_holder *h, struct slice line)
 	h->fence_count++;
 	h->is_other_alive |=
 		idle <= ALIVE_IDLE_SECONDS &&
-		!slice_is(slice_skip(name, strlen(NAME_HELD)), h->incarnation);
+		!slice_is(slice_skip(name, strlen(NAME_HELD)), h->self->incarnation);
 }
 
 static void read_look(struct redis_holder *h, unsigned index, const redisReply *reply)
@@ -196,21 +238,24 @@ static void read_look(struct redis_holder *h, unsigned index, const redisReply *
 
 static void refuse(struct redis_holder *h, unsigned index, const char *text)
 {
-	const char *what = h->step == HOLDER_TAKE    ? "write " LAYOUT_HOLDER_KEY
+	const char *what = h->step == HOLDER_TAKE    ? "write "
 			   : h->step == HOLDER_FENCE ? "run CLIENT KILL"
-			   : index == 2              ? "read " LAYOUT_HOLDER_KEY
+			   : index == 2              ? "read "
 			   : index == 3              ? "run CLIENT LIST"
 						     : "name its connection";
+	bool has_key = h->step == HOLDER_TAKE || (h->step == HOLDER_LOOK && index == 2);
 
 	if (!h->reason[0])
 		snprintf(h->reason, sizeof(h->reason),
-			 "the broker cannot %s, which keeps a second broker away: %s",
-			 what, text);
+			 "the broker cannot %s%s, which keeps a second broker away: %s",
+			 what, has_key ? h->key : "", text);
 }
 
 void redis_holder_reply(struct redis_holder *h, unsigned index, const redisReply *reply)
 {
-	if (reply->type == REDIS_REPLY_ERROR)
+	if (bounce_of(reply) != BOUNCE_NONE && !redis_trouble_is_elsewhere(reply))
+		h->is_elsewhere = true;
+	else if (reply->type == REDIS_REPLY_ERROR)
 		refuse(h, index, reply->str);
 	else if (h->step == HOLDER_LOOK)
 		read_look(h, index, reply);
@@ -333,6 +378,21 @@ static enum redis_holder_verdict judge_other(struct redis_holder *h)
 	return REDIS_HOLDER_OTHER;
 }
 
+/* Who has a newer epoch took over {tide}:holder from us. */
+static enum redis_holder_verdict judge_guest(struct redis_holder *h)
+{
+	char who[160];
+
+	describe(&h->record, who, sizeof(who));
+	/* We are not known to hold {tide}:holder yet. */
+	if (h->self->epoch == 0)
+		return REDIS_HOLDER_ELSEWHERE;
+	if (h->record.epoch >= h->self->epoch)
+		return lose(h, who);
+	h->step = HOLDER_TAKE;
+	return REDIS_HOLDER_MORE;
+}
+
 static enum redis_holder_verdict judge_look(struct redis_holder *h)
 {
 	bool is_named = h->has_taken;
@@ -340,7 +400,9 @@ static enum redis_holder_verdict judge_look(struct redis_holder *h)
 	if (is_stale(h))
 		return stand_off(h);
 	if (!is_recorded(h))
-		return judge_other(h);
+		return h->is_guest ? judge_guest(h) : judge_other(h);
+	if (!h->is_guest)
+		h->self->epoch = h->record.epoch;
 	h->has_taken = true;
 	/* A record that was read before the connection had its name proves nothing. */
 	h->step = is_named ? HOLDER_FENCE : HOLDER_LOOK;
@@ -349,6 +411,8 @@ static enum redis_holder_verdict judge_look(struct redis_holder *h)
 
 enum redis_holder_verdict redis_holder_judge(struct redis_holder *h)
 {
+	if (h->is_elsewhere)
+		return REDIS_HOLDER_ELSEWHERE;
 	if (h->reason[0])
 		return REDIS_HOLDER_REFUSED;
 	if (h->step == HOLDER_LOOK)
@@ -361,25 +425,20 @@ enum redis_holder_verdict redis_holder_judge(struct redis_holder *h)
 	return REDIS_HOLDER_OURS;
 }
 
-struct slice redis_holder_beat(void)
+struct slice redis_holder_beat(const struct redis_holder *h)
 {
-	return SLICE("*3\r\n$4\r\nHGET\r\n$13\r\n" LAYOUT_HOLDER_KEY
-		     "\r\n$11\r\nincarnation\r\n"
-		     "*5\r\n$4\r\nZADD\r\n$12\r\n" LAYOUT_PROBE_KEY
-		     "\r\n$2\r\nXX\r\n$1\r\n0\r\n"
-		     "$5\r\nprobe\r\n");
+	return slice_from(h->beat);
 }
 
 bool redis_holder_is_ours(const struct redis_holder *h, const redisReply *reply)
 {
 	return reply->type == REDIS_REPLY_ERROR ||
-	       slice_is(text_of(reply), h->incarnation);
+	       slice_is(text_of(reply), h->self->incarnation);
 }
 
-struct slice redis_holder_count(void)
+struct slice redis_holder_count(const struct redis_holder *h)
 {
-	return SLICE("*4\r\n$7\r\nHINCRBY\r\n$13\r\n" LAYOUT_HOLDER_KEY
-		     "\r\n$6\r\nwrites\r\n$1\r\n1\r\n");
+	return slice_from(h->count);
 }
 
 bool redis_holder_is_counted(struct redis_holder *h, const redisReply *reply,
@@ -407,6 +466,6 @@ void redis_holder_confirm(struct redis_holder *h)
 
 void redis_holder_release(const struct redis_holder *h, struct buf *out)
 {
-	add(out, "EVAL %s 1 " LAYOUT_HOLDER_KEY " %s", script_holder_release.data,
-	    h->incarnation);
+	add(out, "EVAL %s 1 %s %s", script_holder_release.data, h->key,
+	    h->self->incarnation);
 }

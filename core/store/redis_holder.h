@@ -21,6 +21,11 @@
  * back from an older copy, or that is another one confirms nothing. It is stale: its
  * holder neither writes nor takes it, and looks whether what it knows has come back.
  *
+ * In a Redis Cluster each master has a record of its own, with the same fields, under a
+ * key that lies there (redis_lanes.h). Whoever holds {tide}:holder takes the others when
+ * they are of an older epoch; nobody takes one of a newer epoch. So each master is fenced
+ * as a single Redis is.
+ *
  * Here are the commands of that and what follows from their replies, in rounds that
  * redis_conn sends. */
 #pragma once
@@ -38,8 +43,9 @@ enum redis_holder_verdict {
 	REDIS_HOLDER_OURS, /* and nobody else can write any more */
 	/* Somebody else has it, or may have: the next round after a pause. */
 	REDIS_HOLDER_OTHER,
-	REDIS_HOLDER_REFUSED, /* by a holder that lives, or by Redis */
-	REDIS_HOLDER_LOST,    /* it was ours, and somebody has taken it over */
+	REDIS_HOLDER_REFUSED,   /* by a holder that lives, or by Redis */
+	REDIS_HOLDER_LOST,      /* it was ours, and somebody has taken it over */
+	REDIS_HOLDER_ELSEWHERE, /* this master has not the key: ask for the map */
 	/* The store was ours, and lacks what it has confirmed: the next round after a
 	 * pause. */
 	REDIS_HOLDER_STALE,
@@ -54,11 +60,21 @@ struct redis_holder_record {
 	uint64_t node;
 	uint64_t since_unix_ms;
 	uint64_t writes;
+	uint64_t epoch; /* one more than that of the holder before */
 	struct process process;
 };
 
+/* What all connections of a broker to one store have in common. */
+struct redis_self {
+	char incarnation[17];
+	struct process process;
+	uint64_t epoch; /* of our record in {tide}:holder; 0: we have not held it yet */
+};
+void redis_self_init(struct redis_self *self);
+
 struct redis_holder {
 	/* Given. */
+	struct redis_self *self; /* outlives it */
 	enum store_hold hold;
 	unsigned node;
 	unsigned db;
@@ -66,11 +82,14 @@ struct redis_holder {
 	/* What Redis has told counts when replicas have it: redis_holder_confirm. Until
 	 * then a promoted replica may lack it, and nobody else was told. */
 	bool is_confirmed_late;
+	/* It is not {tide}:holder, which is ours, but the record of another master of a
+	 * Redis Cluster: what an older epoch has left there is taken over at once. */
+	bool is_guest;
 	/* Found. */
 	char reason[ERROR_TEXT_MAX]; /* of REFUSED, LOST and STALE */
 	/* Within. */
-	char incarnation[17];
-	struct process self;
+	char key[64];
+	char beat[192], count[128]; /* commands */
 	bool has_held;
 	uint64_t writes;     /* as Redis has told */
 	uint64_t confirmed;  /* with is_confirmed_late: of these, those that count */
@@ -81,14 +100,19 @@ struct redis_holder {
 	struct redis_holder_record record;
 	char last_seen[40]; /* an incarnation */
 	uint64_t connection;
-	bool is_other_alive;
+	bool is_other_alive, is_elsewhere;
 	unsigned alive_looks; /* one after the other */
 	unsigned lapsed_looks;
 	struct buf fence; /* commands that end the connections of others */
 	unsigned fence_count;
 };
 
-void redis_holder_init(struct redis_holder *h);
+/* `key` is the name of the hash, `probe` that of a key that is written to and never
+ * there. After the first time it is the record of another master: nothing is known of
+ * it. */
+void redis_holder_set_key(struct redis_holder *h, const char *key, const char *probe);
+/* The record goes to another connection, with what is known of it. */
+void redis_holder_move(struct redis_holder *from, struct redis_holder *to);
 void redis_holder_deinit(struct redis_holder *h);
 
 /* There is a new connection, to a Redis of that version. */
@@ -105,11 +129,11 @@ enum redis_holder_verdict redis_holder_judge(struct redis_holder *h);
 /* The requests of the holder's beat: who holds the store, and a write that changes
  * nothing, which Redis refuses as it would refuse others. */
 #define REDIS_HOLDER_BEAT_REPLIES 2
-struct slice redis_holder_beat(void);
+struct slice redis_holder_beat(const struct redis_holder *h);
 /* The store is still ours, as far as the first reply tells. */
 bool redis_holder_is_ours(const struct redis_holder *h, const redisReply *reply);
 /* The command that counts a write: one command, one reply. */
-struct slice redis_holder_count(void);
+struct slice redis_holder_count(const struct redis_holder *h);
 /* Is the write counted, as far as this reply tells? If not, Redis has lost some of what
  * it confirmed.
  *

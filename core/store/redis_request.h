@@ -26,6 +26,8 @@ struct redis_request {
 	const uv_buf_t *parts; /* the bytes, in 1 to REDIS_REQUEST_PARTS_MAX pieces */
 	unsigned part_count;
 	unsigned replies; /* how many Redis will give; at least 1 */
+	unsigned slot;    /* of all its keys, in a Redis Cluster */
+	uint64_t order;   /* of slots.h */
 	/* Clients are told that Redis has it: its last reply comes when it is counted. */
 	bool is_write;
 	/* The connection's: what counts it, sent behind the parts. NULL: nothing does. */

@@ -17,6 +17,7 @@ void *store_call_create(struct store *s, struct store_shard *shard, size_t size,
 
 	call->store = s;
 	call->shard = shard;
+	call->request.slot = shard ? shard->slot : LAYOUT_META_SLOT;
 	if (shard)
 		shard->refs++;
 	call->on_reply = on_reply;
@@ -114,7 +115,7 @@ void store_call_send_parts(struct store_call *call, int type, const uv_buf_t *pa
 	call->request.parts = parts;
 	call->request.part_count = count;
 	call->request.on_reply = on_call_reply;
-	redis_conn_send(call->store->conn, &call->request);
+	redis_lanes_send(call->store->lanes, &call->request);
 }
 
 void store_call_send(struct store_call *call, int type)
@@ -200,6 +201,7 @@ struct batch *store_batch_begin(struct store *s, struct store_shard *shard)
 		b->store = s;
 	}
 	batch_reset(b, shard_prefix(shard));
+	b->request.slot = shard->slot;
 	return b;
 }
 
@@ -252,7 +254,7 @@ void store_batch_commit_take(struct batch *b, batch_done_fn on_done, void *ctx)
 		b->store->transactions++;
 	}
 	b->request.on_reply = on_batch_reply;
-	redis_conn_send(b->store->conn, &b->request);
+	redis_lanes_send(b->store->lanes, &b->request);
 }
 
 struct store_shard *store_shard_create(struct slice vhost, struct slice queue,
@@ -279,7 +281,19 @@ void store_shard_destroy(struct store_shard *shard)
 
 unsigned store_lane(const struct store *s, const struct store_shard *shard)
 {
-	return 0;
+	return redis_lanes_of(s->lanes, shard->slot);
+}
+
+/* With braces around more than one statement. */
+#define EACH_CONN(s, c)                                                              \
+	for (size_t c##_i = 0; (s)->lanes && c##_i < (s)->lanes->count; c##_i++)     \
+		for (const struct redis_conn *c = (s)->lanes->lanes[c##_i]->conn; c; \
+		     c = NULL)
+
+/* The first connection: that of a single Redis. */
+static struct redis_conn *first_conn(const struct store *s)
+{
+	return s->lanes ? s->lanes->lanes[0]->conn : NULL;
 }
 
 static void tell_state(void *ctx, enum store_state state, const char *why)
@@ -290,7 +304,7 @@ static void tell_state(void *ctx, enum store_state state, const char *why)
 		return;
 	s->state = state;
 	if (state == STORE_UP && s->child)
-		redis_child_set_answered(s->child, s->conn->hello.process_id);
+		redis_child_set_answered(s->child, first_conn(s)->hello.process_id);
 	s->hooks.on_state(s->hooks.ctx, state, why);
 }
 
@@ -332,17 +346,17 @@ static int make_ready(struct store *s, struct error *err)
 	return s->child && !s->is_closing ? redis_child_ensure(s->child, err) : TIDE_OK;
 }
 
-static void before_connect(void *ctx)
+static void before_connect(void *ctx, struct redis_conn *conn)
 {
 	struct store *s = ctx;
 	struct error err;
 
 	if (make_ready(s, &err) < 0)
-		redis_conn_cannot_connect(s->conn, err.text, NULL);
+		redis_conn_cannot_connect(conn, err.text, NULL);
 	else if (s->sentinel)
 		sentinel_ask(s->sentinel, s->tls);
 	else
-		redis_conn_connect(s->conn, s->tls);
+		redis_conn_connect(conn, s->tls);
 }
 
 static void write_address(struct store *s)
@@ -358,22 +372,22 @@ static void on_master_found(void *ctx, const char *host, unsigned port)
 {
 	struct store *s = ctx;
 
-	if (!s->conn)
+	if (!first_conn(s))
 		return;
 	mem_free(s->url.at.host);
 	s->url.at.host = mem_strdup(host);
 	s->url.at.port = port;
 	write_address(s);
-	redis_conn_connect(s->conn, s->tls);
+	redis_conn_connect(first_conn(s), s->tls);
 }
 
 static void on_master_failed(void *ctx, const char *why)
 {
 	struct store *s = ctx;
 
-	if (s->conn)
+	if (first_conn(s))
 		redis_conn_cannot_connect(
-			s->conn, why,
+			first_conn(s), why,
 			"no Sentinel names a master: see that the Sentinels of --store "
 			"run, and monitor the name that it has; the log says more");
 }
@@ -385,8 +399,8 @@ static void on_master_moved(void *ctx, const char *host, unsigned port)
 
 	snprintf(why, sizeof(why), "the Sentinels name another master, %s port %u", host,
 		 port);
-	if (s->conn)
-		redis_conn_leave(s->conn, why);
+	if (first_conn(s))
+		redis_conn_leave(first_conn(s), why);
 }
 
 static void on_none_timer(uv_timer_t *timer)
@@ -408,14 +422,14 @@ static void open_conn(struct store *s)
 		.is_sole = s->child != NULL,
 		.confirm = &s->confirm,
 	};
-	struct redis_conn_hooks hooks = {
+	struct redis_lanes_hooks hooks = {
 		.ctx = s,
 		.before_connect = before_connect,
 		.on_state = tell_state,
 		.on_heard = tell_heard,
 	};
 
-	s->conn = redis_conn_create(s->loop, &config, &hooks);
+	s->lanes = redis_lanes_create(s->loop, &config, &s->tls, &hooks);
 }
 
 static int open_embedded(struct store *s, struct error *err)
@@ -562,11 +576,11 @@ static void on_none_closed(uv_handle_t *handle)
 	end(handle->data);
 }
 
-static void on_conn_closed(void *ctx)
+static void on_lanes_closed(void *ctx)
 {
 	struct store *s = ctx;
 
-	s->conn = NULL;
+	s->lanes = NULL;
 	/* The store is gone with its end. */
 	if (s->sentinel) {
 		sentinel_close(s->sentinel, end, s);
@@ -588,10 +602,12 @@ static void release(struct store *s)
 {
 	struct store_call *call;
 
-	if (s->conn->phase != PHASE_UP || s->config.hold == STORE_HOLD_NONE)
+	const struct redis_conn *meta = redis_lanes_meta(s->lanes);
+
+	if (!meta || meta->phase != PHASE_UP || s->config.hold == STORE_HOLD_NONE)
 		return;
 	call = store_done_call_create(s, NULL, NULL, NULL);
-	redis_holder_release(&s->conn->holder, &call->bytes);
+	redis_holder_release(&meta->holder, &call->bytes);
 	call->request.replies++;
 	call->request.is_write = false; /* nobody is told: no replica is waited for */
 	store_call_send(call, 0);
@@ -605,9 +621,9 @@ void store_close(struct store *s, int64_t grace_ms, void (*on_closed)(void *ctx)
 	s->closed_ctx = ctx;
 	if (grace_ms > 0)
 		s->close_by_ms = uv_now(s->loop) + (uint64_t)grace_ms;
-	if (s->conn) {
+	if (s->lanes) {
 		release(s);
-		redis_conn_close(s->conn, grace_ms, on_conn_closed, s);
+		redis_lanes_close(s->lanes, grace_ms, on_lanes_closed, s);
 	} else {
 		uv_close((uv_handle_t *)&s->none_timer, on_none_closed);
 	}
@@ -616,8 +632,8 @@ void store_close(struct store *s, int64_t grace_ms, void (*on_closed)(void *ctx)
 void store_hurry(struct store *s)
 {
 	s->is_hurried = true;
-	if (s->conn)
-		redis_conn_hurry(s->conn);
+	if (s->lanes)
+		redis_lanes_hurry(s->lanes);
 	else if (s->child)
 		redis_child_hurry(s->child, 0);
 }
@@ -629,7 +645,12 @@ bool store_is_durable(const struct store *s)
 
 size_t store_body_max(const struct store *s)
 {
-	return s->conn ? s->conn->hello.word_max : SIZE_MAX;
+	size_t max = SIZE_MAX;
+
+	EACH_CONN(s, c)
+	if (c->hello.word_max < max)
+		max = c->hello.word_max;
+	return max;
 }
 
 enum store_state store_state(const struct store *s)
@@ -639,15 +660,18 @@ enum store_state store_state(const struct store *s)
 
 bool store_has_trouble(const struct store *s, enum store_trouble kind)
 {
-	return s->conn && redis_trouble_has(&s->conn->trouble, kind);
+	EACH_CONN(s, c)
+	if (redis_trouble_has(&c->trouble, kind))
+		return true;
+	return false;
 }
 
 const char *store_unfit(const struct store *s)
 {
-	const struct redis_hello *hello = s->conn ? &s->conn->hello : NULL;
-
-	return s->state == STORE_DOWN && hello->verdict != REDIS_HELLO_OK ? hello->reason
-									  : NULL;
+	EACH_CONN(s, c)
+	if (c->state == STORE_DOWN && c->hello.verdict != REDIS_HELLO_OK)
+		return c->hello.reason;
+	return NULL;
 }
 
 int64_t store_tls_until_unix_ms(const struct store *s)
@@ -666,8 +690,9 @@ const char *store_trouble_now(const struct store *s)
 		kind++;
 	if (kind == STORE_TROUBLES)
 		return "";
-	if (kind == STORE_TROUBLE_TYPE && s->conn->trouble.key.found[0])
-		return s->conn->trouble.key.text;
+	EACH_CONN(s, c)
+	if (kind == STORE_TROUBLE_TYPE && c->trouble.key.found[0])
+		return c->trouble.key.text;
 	return store_trouble_text((enum store_trouble)kind);
 }
 
@@ -714,17 +739,20 @@ void store_stats(const struct store *s, struct store_stats *out)
 		[REDIS_URL_TCP] = "redis",         [REDIS_URL_UNIX] = "redis",
 		[REDIS_URL_SENTINEL] = "sentinel",
 	};
-	*out = s->conn ? s->conn->stats : (struct store_stats){ 0 };
-	out->kind = kinds[s->url.kind];
+	const struct redis_conn *meta = s->lanes ? redis_lanes_meta(s->lanes) : NULL;
+
+	*out = (struct store_stats){ 0 };
+	if (s->lanes)
+		redis_lanes_stats(s->lanes, out);
+	out->kind = s->lanes && s->lanes->is_cluster ? "cluster" : kinds[s->url.kind];
 	out->transactions = s->transactions;
 	if (s->sentinel)
 		sentinel_count(s->sentinel, &out->sentinels, &out->sentinels_known);
 	out->memory_bytes = s->memory_bytes;
 	out->memory_max_bytes = s->memory_max_bytes;
 	snprintf(out->address, sizeof(out->address), "%s", s->address);
-	if (s->conn)
-		snprintf(out->version, sizeof(out->version), "%s",
-			 s->conn->hello.version);
+	if (meta)
+		snprintf(out->version, sizeof(out->version), "%s", meta->hello.version);
 }
 
 static void on_info(struct store_call *call, const redisReply *reply, bool is_last)
@@ -742,7 +770,7 @@ void store_memory_ask(struct store *s)
 {
 	struct store_call *call;
 
-	if (!s->conn || s->state != STORE_UP || s->is_memory_asked || s->is_closing)
+	if (!s->lanes || s->state != STORE_UP || s->is_memory_asked || s->is_closing)
 		return;
 	s->is_memory_asked = true;
 	call = store_call_begin(s, NULL, on_info, NULL, NULL);

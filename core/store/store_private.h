@@ -6,7 +6,7 @@
 #include "batch.h"
 #include "layout.h"
 #include "redis_child.h"
-#include "redis_conn.h"
+#include "redis_lanes.h"
 #include "sentinel.h"
 #include "redis_url.h"
 #include "resp.h"
@@ -23,7 +23,7 @@ struct store {
 	struct redis_confirm_level confirm;
 	enum store_state state;
 	struct redis_child *child; /* embedded, else NULL */
-	struct redis_conn *conn;   /* NULL with --store none */
+	struct redis_lanes *lanes; /* NULL with --store none */
 	struct sentinel *sentinel; /* NULL without one */
 	uv_timer_t none_timer;     /* --store none: what makes it asynchronous */
 	struct batch *free_batches;

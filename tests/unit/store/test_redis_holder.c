@@ -9,6 +9,7 @@
 /* A Redis that says what it is told to say. */
 struct world {
 	struct redis_holder h;
+	struct redis_self self;
 	struct buf asked; /* in the last round */
 	char recorded[40];
 	bool is_released;
@@ -25,7 +26,9 @@ static int setup(void **state)
 
 	log_configure(LOG_NONE, false);
 	w = (struct world){ .h = { .hold = STORE_HOLD_OR_FAIL, .node = 3 } };
-	redis_holder_init(&w.h);
+	redis_self_init(&w.self);
+	w.h.self = &w.self;
+	redis_holder_set_key(&w.h, "{tide}:holder", "{tide}:probe");
 	redis_holder_begin(&w.h, 7);
 	*state = &w;
 	return 0;
@@ -89,7 +92,7 @@ static void say_connections(struct world *w, unsigned index)
 			   "id=9 addr=a name=tidemq:%s age=1 idle=0 db=0 cmd=x\n"
 			   "id=8 addr=a name=tidemq age=1 idle=0 db=0 cmd=x\n"
 			   "id=7 addr=a name= age=1 idle=0 db=0 cmd=x\n",
-			   w->h.incarnation);
+			   w->self.incarnation);
 
 	if (w->has_other)
 		snprintf(text + len, sizeof(text) - (size_t)len,
@@ -105,7 +108,7 @@ static void take(struct world *w)
 		say_number(w, 0, 0);
 		return;
 	}
-	snprintf(w->recorded, sizeof(w->recorded), "%s", w->h.incarnation);
+	snprintf(w->recorded, sizeof(w->recorded), "%s", w->self.incarnation);
 	w->is_released = false;
 	say_number(w, 0, ++w->writes);
 }
@@ -168,7 +171,7 @@ TEST_THAT(a_free_store_is_taken_named_verified_and_fenced)
 	struct world *w = *state;
 	char name[40];
 
-	snprintf(name, sizeof(name), "tidemq:%s\r\n", w->h.incarnation);
+	snprintf(name, sizeof(name), "tidemq:%s\r\n", w->self.incarnation);
 	assert_int_equal(round_trip(w), REDIS_HOLDER_MORE);
 	assert_false(has_asked(w, name));
 	assert_int_equal(round_trip(w), REDIS_HOLDER_MORE);
@@ -303,11 +306,11 @@ TEST_THAT(an_emptied_store_is_stale_and_not_taken_again)
 	assert_int_equal(settle(w), REDIS_HOLDER_STALE);
 	assert_non_null(strstr(w->h.reason, "has lost all that it kept"));
 	/* Its connection says that there is somebody. */
-	snprintf(name, sizeof(name), "tidemq:%s\r\n", w->h.incarnation);
+	snprintf(name, sizeof(name), "tidemq:%s\r\n", w->self.incarnation);
 	assert_int_equal(settle(w), REDIS_HOLDER_STALE);
 	assert_true(has_asked(w, name));
 	/* All is back. */
-	snprintf(w->recorded, sizeof(w->recorded), "%s", w->h.incarnation);
+	snprintf(w->recorded, sizeof(w->recorded), "%s", w->self.incarnation);
 	w->writes = 1;
 	assert_int_equal(settle(w), REDIS_HOLDER_OURS);
 	assert_string_equal(w->h.reason, "");
