@@ -98,7 +98,9 @@ static bool read_range(struct cluster_map *map, const redisReply *range,
 	return true;
 }
 
-bool cluster_map_read(struct cluster_map *map, const redisReply *reply, const char *host)
+/* Read the answer to CLUSTER SLOTS of the node at `host`, which may name itself by no
+ * host. False: it is none. */
+static bool read_map(struct cluster_map *map, const redisReply *reply, const char *host)
 {
 	map->count = 0;
 	map->covered = 0;
@@ -212,7 +214,7 @@ static void read_answer(struct cluster *c, enum question question,
 		c->is_cut_off = !slice_is(resp_info_value(info, "cluster_state"), "ok");
 		c->epoch = resp_info_number(info, "cluster_current_epoch");
 	} else if (question == ASK_SLOTS) {
-		c->is_answered = cluster_map_read(&c->map, reply, host);
+		c->is_answered = read_map(&c->map, reply, host);
 		if (c->is_answered)
 			learn_nodes(c, reply, host);
 	}

@@ -7,7 +7,6 @@
  * counts only if no other tells more. */
 #pragma once
 
-#include <hiredis/hiredis.h>
 #include <uv.h>
 
 #include "layout.h"
@@ -52,7 +51,3 @@ struct cluster *cluster_create(uv_loop_t *loop, const struct redis_url *url,
 void cluster_ask(struct cluster *c, struct tls_context *tls);
 /* End everything, free it, call on_closed. */
 void cluster_close(struct cluster *c, void (*on_closed)(void *ctx), void *ctx);
-
-/* Read the answer to CLUSTER SLOTS of the node at `host`, which may name itself by no
- * host. False: it is none. */
-bool cluster_map_read(struct cluster_map *map, const redisReply *reply, const char *host);

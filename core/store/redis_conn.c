@@ -749,7 +749,7 @@ static void on_beat_reply(struct redis_conn *c, const redisReply *reply)
 		lose(c, false, "it is no master any more: %s", reply->str);
 		return;
 	}
-	if (c->config.is_cluster && bounce_of(reply) != BOUNCE_NONE) {
+	if (c->config.is_cluster && slots_bounce(reply) != BOUNCE_NONE) {
 		tell_elsewhere(c);
 		return;
 	}

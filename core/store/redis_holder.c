@@ -253,7 +253,7 @@ static void refuse(struct redis_holder *h, unsigned index, const char *text)
 
 void redis_holder_reply(struct redis_holder *h, unsigned index, const redisReply *reply)
 {
-	if (bounce_of(reply) != BOUNCE_NONE && !redis_trouble_is_elsewhere(reply))
+	if (slots_bounce(reply) != BOUNCE_NONE && !redis_trouble_is_elsewhere(reply))
 		h->is_elsewhere = true;
 	else if (reply->type == REDIS_REPLY_ERROR)
 		refuse(h, index, reply->str);

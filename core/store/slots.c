@@ -19,7 +19,7 @@ static const struct {
 	{ "READONLY ", BOUNCE_AWAY },
 };
 
-enum bounce bounce_of(const redisReply *reply)
+enum bounce slots_bounce(const redisReply *reply)
 {
 	if (reply->type != REDIS_REPLY_ERROR)
 		return BOUNCE_NONE;
@@ -172,7 +172,7 @@ bool slots_reply(struct slots *s, struct redis_request *r, const redisReply *rep
 	struct held_slot *h = at->held;
 
 	if (!h || !h->is_bouncing) {
-		enum bounce kind = bounce_of(reply);
+		enum bounce kind = slots_bounce(reply);
 
 		if (kind == BOUNCE_NONE)
 			return true;

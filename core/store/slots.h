@@ -29,7 +29,7 @@ enum bounce {
 	BOUNCE_OPEN,  /* the slot is being moved */
 	BOUNCE_AWAY,  /* the master cannot be used now */
 };
-enum bounce bounce_of(const redisReply *reply);
+enum bounce slots_bounce(const redisReply *reply);
 
 /* Requests of a slot that wait. */
 struct held_slot {
