@@ -544,7 +544,8 @@ static void tell_up(struct redis_conn *c)
 	}
 	if (c->state == STORE_STARTING && h->confirm->is.replicas > 0)
 		log_info("store: %s; --confirm %s", err.text, h->confirm->text);
-	else if (c->state == STORE_STARTING && has_sentinel(c) && !h->has_min_replicas)
+	else if (c->state == STORE_STARTING && has_sentinel(c) && !h->has_min_replicas &&
+		 c->config.hold != STORE_HOLD_NONE)
 		log_warn("store: %s has min-replicas-to-write 0: if it is cut off from "
 			 "its replicas and the Sentinels, it goes on confirming "
 			 "messages, which are lost when it comes back as a "
