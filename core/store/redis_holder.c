@@ -456,6 +456,8 @@ bool redis_holder_is_counted(struct redis_holder *h, const redisReply *reply,
 	/* Writes under way count on from here, and must not look like lost ones. */
 	if (h->writes < writes + under_way)
 		h->writes = writes + under_way;
+	/* The same connection: no replica was promoted. */
+	h->confirmed = h->writes;
 	return false;
 }
 

@@ -363,6 +363,21 @@ TEST_THAT(a_promoted_replica_may_lack_what_was_not_confirmed)
 	assert_non_null(strstr(w->h.reason, "has lost the last 1 writes"));
 }
 
+TEST_THAT(an_older_copy_under_the_same_connection_is_stale_at_each_level)
+{
+	struct world *w = *state;
+
+	w->h.is_confirmed_late = true;
+	assert_int_equal(settle(w), REDIS_HOLDER_OURS);
+	assert_true(is_counted(w));
+	redis_holder_confirm(&w->h);
+	w->writes -= 1;
+	assert_false(is_counted(w));
+	w->writes++;
+	redis_holder_begin(&w->h, 7);
+	assert_int_equal(settle(w), REDIS_HOLDER_STALE);
+}
+
 TEST_THAT(a_promoted_replica_may_lack_our_name_if_that_was_not_confirmed)
 {
 	struct world *w = *state;
