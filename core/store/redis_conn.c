@@ -343,11 +343,13 @@ static void drop_link(struct redis_conn *c)
 static int64_t next_backoff(struct redis_conn *c)
 {
 	int64_t pause_ms = c->backoff_ms;
+	/* A failover is not to be waited for longer than it takes. */
+	int64_t max_ms = has_sentinel(c) ? SENTINEL_RETRY_MS : BACKOFF_MAX_MS;
 
 	/* A Redis that was just started listens after some 20 ms. */
 	if (c->state == STORE_STARTING && !c->is_standing_by)
 		return has_sentinel(c) ? SENTINEL_RETRY_MS : BACKOFF_FIRST_MS;
-	c->backoff_ms = pause_ms * 2 < BACKOFF_MAX_MS ? pause_ms * 2 : BACKOFF_MAX_MS;
+	c->backoff_ms = pause_ms * 2 < max_ms ? pause_ms * 2 : max_ms;
 	return pause_ms;
 }
 
