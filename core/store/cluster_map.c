@@ -245,7 +245,7 @@ static void on_link_bytes(void *ctx)
 {
 }
 
-static void on_link_count(void *ctx, const redisReply *reply)
+static void on_link_count(void *ctx, struct redis_request *r, const redisReply *reply)
 {
 }
 

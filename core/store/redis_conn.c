@@ -579,10 +579,49 @@ static void on_beat(uv_timer_t *timer)
 		ask(c, &c->trouble.key.request);
 }
 
+static void count_sent(struct redis_conn *c, struct redis_request *r)
+{
+	r->count =
+		r->is_write && c->config.hold != STORE_HOLD_NONE ? &c->count_part : NULL;
+	r->bytes = r->count ? r->count->len : 0;
+	r->answered = 0;
+	r->number = 0;
+	for (unsigned i = 0; i < r->part_count; i++)
+		r->bytes += r->parts[i].len;
+	c->stats.requests++;
+	c->stats.commands += r->replies + (r->count != NULL);
+	c->stats.pending_bytes += r->bytes;
+	c->stats.pending_requests++;
+}
+
+/* Before everything else: what is unanswered was asked later. */
+static void replay(struct redis_conn *c)
+{
+	struct redis_requests lacking = TAILQ_HEAD_INITIALIZER(lacking);
+	struct redis_request *r;
+	unsigned count = redis_replay_take(&c->replay, c->holder.writes, &lacking);
+
+	c->is_replaying = false;
+	log_warn("store: Redis at %s lacks the last %u writes of the master before it: "
+		 "they are sent again",
+		 c->config.address, count);
+	TAILQ_FOREACH (r, &lacking, entry) {
+		r->asked_ns = uv_hrtime();
+		count_sent(c, r);
+		if (c->hooks.on_own)
+			c->hooks.on_own(c->hooks.ctx, r);
+	}
+	TAILQ_CONCAT(&lacking, &c->waiting, entry);
+	TAILQ_CONCAT(&c->waiting, &lacking, entry);
+}
+
 static void enter_up(struct redis_conn *c)
 {
 	struct redis_request *r;
 
+	redis_replay_begin(&c->replay);
+	if (c->is_replaying)
+		replay(c);
 	c->phase = PHASE_UP;
 	c->up_at_ms = uv_now(c->loop);
 	c->is_waiting_told = false;
@@ -655,6 +694,16 @@ static void stand_off(struct redis_conn *c)
 	set_state(c, STORE_STALE, c->stale);
 }
 
+/* A promoted replica lacks the last writes of its predecessor, and the log has them. */
+static bool may_replay(struct redis_conn *c)
+{
+	uint64_t has = c->holder.record.writes;
+
+	c->is_replaying =
+		redis_replay_reaches(&c->replay, has) && redis_holder_accept(&c->holder);
+	return c->is_replaying;
+}
+
 /* The same trouble at each try is told once. */
 static void refused(struct redis_conn *c, const char *why)
 {
@@ -691,7 +740,10 @@ static void on_holder_reply(struct redis_conn *c, const redisReply *reply)
 		lose_for_good(c);
 		break;
 	case REDIS_HOLDER_STALE:
-		stand_off(c);
+		if (may_replay(c))
+			send_holder_round(c);
+		else
+			stand_off(c);
 		break;
 	case REDIS_HOLDER_ELSEWHERE:
 		wait_for_master(c, LOADING_RETRY_MS);
@@ -748,6 +800,8 @@ static void on_link_connected(void *ctx)
 static void on_beat_reply(struct redis_conn *c, const redisReply *reply)
 {
 	c->is_beat_out = c->beat.answered < c->beat.replies;
+	if (c->beat.answered == c->beat.replies && reply->type == REDIS_REPLY_STRING)
+		redis_replay_info(&c->replay, (struct slice){ reply->str, reply->len });
 	if (has_sentinel(c) && redis_trouble_is_elsewhere(reply)) {
 		lose(c, false, "it is no master any more: %s", reply->str);
 		return;
@@ -763,10 +817,11 @@ static void on_beat_reply(struct redis_conn *c, const redisReply *reply)
 		lose(c, false, "{tide}:holder does not name this broker any more");
 }
 
-static void on_link_count(void *ctx, const redisReply *reply)
+static void on_link_count(void *ctx, struct redis_request *r, const redisReply *reply)
 {
 	struct redis_conn *c = ctx;
 
+	r->number = reply->type == REDIS_REPLY_INTEGER ? (uint64_t)reply->integer : 0;
 	/* What came before it may be lost with the former master. */
 	if (has_sentinel(c) && redis_trouble_is_elsewhere(reply))
 		lose(c, false, "it is no master any more: %s", reply->str);
@@ -801,6 +856,8 @@ static void answer(struct redis_conn *c, struct redis_request *r, const redisRep
 		tally_add(&c->stats.round_trip, tally_times_ns,
 			  c->heard_ns - r->asked_ns);
 		count_answered(c, r);
+		if (r->count && r->number)
+			redis_replay_add(&c->replay, r, r->number);
 	}
 	r->on_reply(r, reply);
 	if (is_last && c->hooks.on_answered)
@@ -916,6 +973,7 @@ static void on_part_closed(void *ctx)
 		return;
 	redis_holder_deinit(&c->holder);
 	redis_trouble_deinit(&c->trouble);
+	redis_replay_deinit(&c->replay);
 	buf_deinit(&c->greeting_bytes);
 	c->on_closed(c->closed_ctx);
 	mem_free(c);
@@ -1050,6 +1108,7 @@ struct redis_conn *redis_conn_create(uv_loop_t *loop,
 	c->hello.is_cluster = config->is_cluster;
 	init_holder(c);
 	redis_confirm_init(&c->confirm, config->confirm);
+	redis_replay_init(&c->replay);
 	redis_trouble_init(&c->trouble, config->address, c->stats.refused);
 	TAILQ_INIT(&c->waiting);
 	uv_timer_init(loop, &c->timer);
@@ -1066,16 +1125,8 @@ struct redis_conn *redis_conn_create(uv_loop_t *loop,
 
 void redis_conn_send(struct redis_conn *c, struct redis_request *r)
 {
-	r->count =
-		r->is_write && c->config.hold != STORE_HOLD_NONE ? &c->count_part : NULL;
-	r->bytes = r->count ? r->count->len : 0;
-	r->answered = 0;
-	for (unsigned i = 0; i < r->part_count; i++)
-		r->bytes += r->parts[i].len;
-	c->stats.requests++;
-	c->stats.commands += r->replies + (r->count != NULL);
-	c->stats.pending_bytes += r->bytes;
-	if (c->stats.pending_requests++ == 0 && c->phase == PHASE_UP &&
+	count_sent(c, r);
+	if (c->stats.pending_requests == 1 && c->phase == PHASE_UP &&
 	    !uv_is_active((uv_handle_t *)&c->timer))
 		start_ticks(c);
 	if (c->phase == PHASE_UP) {

@@ -17,6 +17,7 @@
 
 #include "redis_confirm.h"
 #include "redis_holder.h"
+#include "redis_replay.h"
 #include "redis_request.h"
 #include "redis_trouble.h"
 #include "redis_url.h"
@@ -99,6 +100,9 @@ struct redis_conn_hooks {
 	 * slots_reply: false if the owner is not to be told. NULL: all are. */
 	bool (*may_answer)(void *ctx, struct redis_request *r, const redisReply *reply);
 	void (*on_answered)(void *ctx, unsigned slot);
+	/* A request of the connection's own is sent before all others, for what
+	 * slots_send does not see: it comes back by the two above. */
+	void (*on_own)(void *ctx, struct redis_request *r);
 };
 
 enum phase {
@@ -147,6 +151,8 @@ struct redis_conn {
 	struct redis_request beat;
 	uv_buf_t beat_part;
 	struct redis_confirm confirm;
+	struct redis_replay replay;
+	bool is_replaying; /* this master lacks what the log has */
 	struct redis_trouble trouble;
 	uv_buf_t count_part;
 	char stale[ERROR_TEXT_MAX]; /* of STORE_STALE: what requests are answered */

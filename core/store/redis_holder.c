@@ -61,7 +61,8 @@ void redis_holder_set_key(struct redis_holder *h, const char *key, const char *p
 	snprintf(h->beat, sizeof(h->beat),
 		 "*3\r\n$4\r\nHGET\r\n$%zu\r\n%s\r\n$11\r\nincarnation\r\n"
 		 "*5\r\n$4\r\nZADD\r\n$%zu\r\n%s\r\n$2\r\nXX\r\n$1\r\n0\r\n"
-		 "$5\r\nprobe\r\n",
+		 "$5\r\nprobe\r\n"
+		 "*2\r\n$4\r\nINFO\r\n$11\r\nreplication\r\n",
 		 key_len, key, strlen(probe), probe);
 }
 
@@ -423,6 +424,17 @@ enum redis_holder_verdict redis_holder_judge(struct redis_holder *h)
 	}
 	h->has_held = true;
 	return REDIS_HOLDER_OURS;
+}
+
+bool redis_holder_accept(struct redis_holder *h)
+{
+	if (!is_recorded(h))
+		return false;
+	h->writes = h->record.writes;
+	if (h->is_confirmed_late)
+		h->confirmed = h->writes;
+	h->reason[0] = '\0';
+	return true;
 }
 
 struct slice redis_holder_beat(const struct redis_holder *h)

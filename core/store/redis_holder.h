@@ -89,7 +89,7 @@ struct redis_holder {
 	char reason[ERROR_TEXT_MAX]; /* of REFUSED, LOST and STALE */
 	/* Within. */
 	char key[64];
-	char beat[192], count[128]; /* commands */
+	char beat[224], count[128]; /* commands */
 	bool has_held;
 	uint64_t writes;     /* as Redis has told */
 	uint64_t confirmed;  /* with is_confirmed_late: of these, those that count */
@@ -123,12 +123,15 @@ void redis_holder_begin(struct redis_holder *h, unsigned redis_major);
 unsigned redis_holder_round(struct redis_holder *h, struct buf *out);
 /* The index-th reply of the round, from 0. */
 void redis_holder_reply(struct redis_holder *h, unsigned index, const redisReply *reply);
+/* The verdict was STALE, and what lacks is sent again: go on with what is there. False:
+ * it is not known what lacks. */
+bool redis_holder_accept(struct redis_holder *h);
 /* After the last reply of a round. */
 enum redis_holder_verdict redis_holder_judge(struct redis_holder *h);
 
-/* The requests of the holder's beat: who holds the store, and a write that changes
- * nothing, which Redis refuses as it would refuse others. */
-#define REDIS_HOLDER_BEAT_REPLIES 2
+/* The requests of the holder's beat: who holds the store, a write that changes nothing,
+ * which Redis refuses as it would refuse others, and how far its replicas are. */
+#define REDIS_HOLDER_BEAT_REPLIES 3
 struct slice redis_holder_beat(const struct redis_holder *h);
 /* The store is still ours, as far as the first reply tells. */
 bool redis_holder_is_ours(const struct redis_holder *h, const redisReply *reply);

@@ -136,6 +136,13 @@ static void lane_answered(void *ctx, unsigned slot)
 	slots_answered(&lane->lanes->slots, slot, uv_now(lane->lanes->loop));
 }
 
+static void lane_own(void *ctx, struct redis_request *r)
+{
+	struct redis_lane *lane = ctx;
+
+	slots_adopt(&lane->lanes->slots, r, lane->index);
+}
+
 static void become_cluster(void *ctx);
 
 static void create_conn(struct redis_lane *lane, const struct redis_conn_config *config)
@@ -150,6 +157,7 @@ static void create_conn(struct redis_lane *lane, const struct redis_conn_config 
 		.on_elsewhere = lane_elsewhere,
 		.may_answer = l->is_cluster ? lane_may_answer : NULL,
 		.on_answered = l->is_cluster ? lane_answered : NULL,
+		.on_own = l->is_cluster ? lane_own : NULL,
 	};
 
 	lane->state = STORE_STARTING;
@@ -379,6 +387,36 @@ static void tell_coverage(struct redis_lanes *l, const struct cluster_map *map)
 	l->covered = map->covered;
 }
 
+static bool has_slot(void *ctx, unsigned slot)
+{
+	const struct redis_lane *lane = ctx;
+
+	return lane->lanes->slots.slots[slot].owner == lane->index;
+}
+
+/* What a lane has written to a slot that it has no more is not to be sent again: the slot
+ * was written to elsewhere since. */
+static void set_owners(struct redis_lanes *l, const struct cluster_map *map,
+		       struct redis_lane **lanes)
+{
+	for (unsigned slot = 0; slot < LAYOUT_SLOTS; slot++) {
+		unsigned before = l->slots.slots[slot].owner, now;
+
+		if (map->owner[slot] == CLUSTER_NO_MASTER)
+			continue;
+		now = lanes[map->owner[slot]]->index;
+		if (before != now && before != SLOT_NO_LANE)
+			l->lanes[before]->has_lost_slots = true;
+		slots_set_owner(&l->slots, slot, now);
+	}
+	for (size_t i = 0; i < l->count; i++) {
+		if (l->lanes[i]->has_lost_slots && l->lanes[i]->conn)
+			redis_replay_keep(&l->lanes[i]->conn->replay, has_slot,
+					  l->lanes[i]);
+		l->lanes[i]->has_lost_slots = false;
+	}
+}
+
 static void on_map(void *ctx, const struct cluster_map *map)
 {
 	struct redis_lanes *l = ctx;
@@ -386,9 +424,7 @@ static void on_map(void *ctx, const struct cluster_map *map)
 	unsigned meta;
 
 	find_lanes(l, map, lanes);
-	for (unsigned slot = 0; slot < LAYOUT_SLOTS; slot++)
-		if (map->owner[slot] != CLUSTER_NO_MASTER)
-			slots_set_owner(&l->slots, slot, lanes[map->owner[slot]]->index);
+	set_owners(l, map, lanes);
 	mem_free(lanes);
 	meta = l->slots.slots[LAYOUT_META_SLOT].owner;
 	if (meta != SLOT_NO_LANE)

@@ -86,7 +86,7 @@ static void answer(struct redis_link *l)
 			continue;
 		}
 		if (l->held) {
-			l->ops->on_count(l->ctx, reply);
+			l->ops->on_count(l->ctx, r, reply);
 			if (l->is_closing)
 				return;
 			reply = l->held;

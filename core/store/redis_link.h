@@ -25,7 +25,7 @@ struct redis_link_ops {
 	/* Bytes came: Redis is alive, whether or not a reply is complete. */
 	void (*on_bytes)(void *ctx);
 	/* A request is counted: its last reply comes next, unless the link is closed. */
-	void (*on_count)(void *ctx, const redisReply *reply);
+	void (*on_count)(void *ctx, struct redis_request *r, const redisReply *reply);
 	/* A reply to `r`, which has left the link with its last one. */
 	void (*on_reply)(void *ctx, struct redis_request *r, const redisReply *reply);
 	/* The owner closes the link, in here or later. */

@@ -28,6 +28,7 @@ struct redis_request {
 	unsigned replies; /* how many Redis will give; at least 1 */
 	unsigned slot;    /* of all its keys, in a Redis Cluster */
 	uint64_t order;   /* of slots.h */
+	uint64_t number;  /* that it was counted by, when it is a write; 0: it was not */
 	/* Clients are told that Redis has it: its last reply comes when it is counted. */
 	bool is_write;
 	/* The connection's: what counts it, sent behind the parts. NULL: nothing does. */

@@ -133,6 +133,15 @@ void slots_send(struct slots *s, struct redis_request *r, uint64_t now_ms)
 	s->held_requests++;
 }
 
+void slots_adopt(struct slots *s, struct redis_request *r, unsigned lane)
+{
+	struct slot *at = &s->slots[r->slot];
+
+	r->order = 0;
+	if (at->on_way++ == 0)
+		at->lane = (uint16_t)lane;
+}
+
 /* In the order in which they were made: one whose answer waits for replicas may come back
  * behind a later one that has bounced. */
 static void put_again(struct slots *s, struct held_slot *h, struct redis_request *r)

@@ -85,6 +85,9 @@ void slots_send(struct slots *s, struct redis_request *r, uint64_t now_ms);
  * the request's owner is not told; it may be on its way again. */
 bool slots_reply(struct slots *s, struct redis_request *r, const redisReply *reply,
 		 uint64_t now_ms);
+/* A lane sends a request of its own, before all that it has of the slot: it comes back as
+ * the others do. */
+void slots_adopt(struct slots *s, struct redis_request *r, unsigned lane);
 /* The owner of a request of the slot was told its last reply. */
 void slots_answered(struct slots *s, unsigned slot, uint64_t now_ms);
 /* The lane gives an unanswered request back, in the order in which they were sent: the

@@ -315,6 +315,7 @@ void store_read_take(struct store *s, struct store_shard *shard,
 
 	CALL_TELLS(&r->call, on_taken);
 	r->set = STORE_UNACK;
+	r->call.request.is_write = !take->is_look;
 	for (int i = 0; i < KEYS; i++)
 		layout_resp_key(out, shard_prefix(shard), keys[i]);
 	for (int i = 0; i < WORDS; i++)
