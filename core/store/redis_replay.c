@@ -29,17 +29,10 @@ static void drop(struct redis_replay *p, struct replayed_write *w)
 	mem_free(w);
 }
 
-void redis_replay_clear(struct redis_replay *p)
+void redis_replay_deinit(struct redis_replay *p)
 {
 	while (!TAILQ_EMPTY(&p->writes))
 		drop(p, TAILQ_FIRST(&p->writes));
-	p->missing = p->last;
-	p->mark_count = 0;
-}
-
-void redis_replay_deinit(struct redis_replay *p)
-{
-	redis_replay_clear(p);
 }
 
 void redis_replay_begin(struct redis_replay *p)

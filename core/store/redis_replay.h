@@ -58,5 +58,3 @@ unsigned redis_replay_take(struct redis_replay *p, uint64_t number,
 /* Forget the writes to the slots of which `has` says no. */
 void redis_replay_keep(struct redis_replay *p, bool (*has)(void *ctx, unsigned slot),
 		       void *ctx);
-/* Forget everything: the broker reads anew. */
-void redis_replay_clear(struct redis_replay *p);
