@@ -343,7 +343,7 @@ help:
 #: make run            install what is missing, build, and start a broker in ./data
 #: make test           every test; WHAT="unit lua integration" chooses
 #: make matrix         cut, kill broker, kill Redis at every command to Redis (10 minutes)
-#: make chaos          every fault at random for TIME=60s; SEED= repeats; figures at the end
+#: make chaos          every fault at random for TIME=60s; SEED= repeats; figures at the end; STORE=cluster, STORE=sentinel
 #: make model          random scripts of verbs and faults against a model for TIME=60s; SEED= repeats
 #: make soak           everything at once for TIME=60s; draws memory and latency to OUT=build/soak.svg
 #: make asan           the tests under AddressSanitizer and UBSan

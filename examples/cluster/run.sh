@@ -7,6 +7,7 @@
 #   TIDEMQ  the program (tidemq)
 #   PORT    the first port of Redis (25001); a Redis Cluster also uses ports 10000 higher
 #   LISTEN  where the broker listens (127.0.0.1:7310), HTTP for the dashboard (127.0.0.1:7311)
+#   RULES   the rules directory (./rules, or the installed ones)
 #   DIR     where everything is kept, also after the end; default: a directory that is removed
 set -eu
 kind=${1:-}
@@ -112,7 +113,7 @@ start_cluster() {
 		redis-cli --cluster create $nodes --cluster-replicas 1 --cluster-yes >"$dir/create" || fail "$(cat "$dir/create")"
 	fi
 	until_true "the cluster is not whole" is_whole
-	store=redis://127.0.0.1:$port,127.0.0.1:$((port + 1)),127.0.0.1:$((port + 2))
+	store=redis://127.0.0.1:$port
 }
 
 sees_all() {

@@ -1,7 +1,8 @@
 --- What `make chaos` does to a broker. Each fault has `begin`, called while clients work,
---- and perhaps `finish`, called some work later. `needs` names what the place (chaos.lua)
---- must have: 'proxy', 'disk' (a file system of its own, which can be filled). `asks` says
---- that it asks Redis, which must not be stopped.
+--- and perhaps `finish`, called some work later. `needs` names what the place (place.lua)
+--- must have: 'single' (one Redis), 'proxy', 'disk' (a file system of its own, which can be filled). `asks` says
+--- that it asks Redis, which must not be stopped. Those of a cluster and of Sentinels are in cluster_faults.lua.
+local cluster_faults = require 'chaos.support.cluster_faults'
 local shell = require 'support.shell'
 
 ---@class Fault
@@ -9,6 +10,9 @@ local shell = require 'support.shell'
 ---@field finish? fun(place: Place)
 ---@field needs? string
 ---@field asks? boolean
+---@field seconds? number clients work so long at most meanwhile
+---@field is_of_many? boolean it hurts one of several Redis
+---@field level? string 'replicated': an OK must say that a replica has it
 
 local quote = shell.quote
 
@@ -21,13 +25,14 @@ end
 ---@type table<string, Fault>
 local faults = {
   ['kill -9 of the broker'] = { begin = function(p) p:kill_broker() end },
-  ['kill -9 of Redis'] = { asks = true, begin = function(p) p:kill_redis() end },
-  ['kill -9 of both'] = { asks = true, begin = function(p) p:kill_redis() p:kill_broker() end },
+  ['kill -9 of Redis'] = { needs = 'single', asks = true, begin = function(p) p:kill_redis() end },
+  ['kill -9 of both'] = { needs = 'single', asks = true, begin = function(p) p:kill_redis() p:kill_broker() end },
   ['SIGSTOP of the broker'] = {
     begin = function(p) p:stop((p.broker:pid())) end,
     finish = function(p) p:continue() end,
   },
   ['SIGSTOP of Redis'] = {
+    needs = 'single',
     asks = true,
     begin = function(p) p:stop(p:redis_pid()) end,
     finish = function(p) p:continue() end,
@@ -51,6 +56,7 @@ local faults = {
     finish = function(p) os.remove(p.disk .. '/ballast') end,
   },
   ['no memory for Redis'] = {
+    needs = 'single',
     asks = true,
     begin = function(p) p:redis_cli('CONFIG', 'SET', 'maxmemory', '1mb') end,
     finish = function(p) p:redis_cli('CONFIG', 'SET', 'maxmemory', '0') end,
@@ -76,5 +82,7 @@ local faults = {
     finish = function(p) p.broker:write_rule('filter/chaos.lua', harmless_rule()) end,
   },
 }
+
+for name, fault in pairs(cluster_faults) do faults[name] = fault end
 
 return faults

@@ -70,11 +70,14 @@ end
 ---@field replicas integer? as many as masters (the default), or none
 ---@field node_timeout_ms integer? default: 1000
 ---@field args (string|number)[]? more arguments for each redis-server
+---@field prepare? fun(dir: string) is called with the directory of each node, before it is started
 
 ---@param options ClusterOptions?
 ---@return Cluster
 function Cluster.new(options)
-  options = check_options(options or {}, { masters = true, replicas = true, node_timeout_ms = true, args = true })
+  options = check_options(options or {}, {
+    masters = true, replicas = true, node_timeout_ms = true, args = true, prepare = true,
+  })
   local masters = options.masters or 3
   local replicas = options.replicas or masters
   assert(replicas == 0 or replicas == masters, 'a replica for each master, or none')
@@ -89,6 +92,7 @@ function Cluster.new(options)
       '--cluster-node-timeout', self.node_timeout_ms, '--cluster-require-full-coverage', 'no',
       '--cluster-allow-replica-migration', 'no', table.unpack(options.args or {}),
     }), port)
+    if options.prepare then options.prepare(dir) end
     node.id, node.bus_port, node.epoch = random_id(), bus_port, i
     node.follows = i > masters and self.nodes[i - masters] or nil
     if not node.follows then
@@ -222,9 +226,13 @@ function Cluster:trouble()
     if not state:find 'cluster_state:ok' or not state:find('cluster_slots_ok:' .. SLOTS) then
       return node.address .. ' says ' .. state
     end
-    if node:info('replication', 'role') == 'slave' and node:info('replication', 'master_link_status') ~= 'up' then
+    local role = node:info('replication', 'role')
+    if role == 'slave' and node:info('replication', 'master_link_status') ~= 'up' then
       return node.address .. ' has no link to its master'
     end
+    -- Who was elected meanwhile, nobody has told.
+    if role == 'master' and node.role == 'slave' then node.promoted_at = socket.gettime() end
+    node.role = role
     local view, owners = assert(self:view(node)), { state:match 'cluster_current_epoch:(%d+)' }
     for _, one in ipairs(view) do
       if one.is_failing then return node.address .. ' expects ' .. one.id .. ' to have failed' end
@@ -338,9 +346,9 @@ end
 ---@param from RedisNode as migrate_slot had it
 ---@param to RedisNode
 function Cluster:fix_slot(slot, from, to)
-  slot = self:slot(slot)
-  move_keys(slot, from, to)
-  give_slot(self, slot, to)
+  local output, status = shell.run(('timeout %d examples/cluster/finish_slot.sh %d %s %s 2>&1 </dev/null'):format(
+    wait.limit(60), self:slot(slot), from.address, to.address))
+  assert(status == 0, output)
 end
 
 --- Take back what `migrate_slot` with `halfway` 0 has begun.
@@ -353,7 +361,8 @@ function Cluster:cancel_slot(slot, from, to)
   for _, node in ipairs { from, to } do node:ok('CLUSTER', 'SETSLOT', slot, 'STABLE') end
 end
 
---- What an operator types when slots are open; gives what it prints.
+--- What redis-cli does about open slots; gives what it prints. No client may write meanwhile: it takes the master with
+--- the most keys of a slot for its owner, and lets that take writes before it has the others.
 ---@return string output, integer status
 function Cluster:fix()
   return shell.run(('timeout %d redis-cli --cluster fix %s 2>&1 </dev/null'):format(wait.limit(60),
@@ -542,6 +551,10 @@ function Group:heal()
   end
   self:wait_ok(60)
 end
+
+--- Those that are masters now: one, but for some seconds after a failover.
+---@return RedisNode[]
+Group.living, Group.of_role, Group.masters, Group.keys = Cluster.living, Cluster.of_role, Cluster.masters, Cluster.keys
 
 function Group:close()
   if not self.guard then return end

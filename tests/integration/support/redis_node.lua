@@ -176,10 +176,9 @@ function Node:pid()
   return assert(math.tointeger(tonumber(wait.poll(function() return shell.read_file(self.dir .. '/pid') end))))
 end
 
+--- Until its end has been noted: a note of an earlier process must not be taken for one of a later.
 ---@return boolean
-function Node:is_running()
-  return shell.read_file(self.dir .. '/exit') == nil and shell.is_running(self:pid())
-end
+function Node:is_running() return shell.read_file(self.dir .. '/exit') == nil end
 
 ---@param name string a signal
 function Node:signal(name) os.execute(('kill -%s %d 2>/dev/null'):format(name, self:pid())) end
