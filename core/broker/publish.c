@@ -40,11 +40,34 @@ static struct queue_limit wanted(const struct outcome *o, const struct queue *q)
 				     q->admitted_bytes + o->msg->payload_len };
 }
 
+/* Its Redis is one of several, and is away: others go on. */
+static bool is_lane_full(const struct pick *pick)
+{
+	const struct broker *b = pick->queue->vhost->broker;
+	const struct store_shard *keys =
+		pick->shard ? pick->shard->keys
+			    : topic_keys(pick->queue->topic, pick->index);
+	unsigned lane = keys ? store_lane(b->store, keys) : 0;
+
+	return keys && lane < 64 && (b->full_lanes >> lane & 1);
+}
+
+static int refuse_lane(const struct queue *q, struct error *err)
+{
+	return error_set(
+		err, TIDE_EBUSY,
+		"the Redis that keeps this message of queue '%s' is away, and as "
+		"much waits for it as may: try again later",
+		q->name);
+}
+
 int publish_check_pick(const struct outcome *o, const struct pick *pick,
 		       struct error *err)
 {
 	const struct queue *q = pick->queue;
 
+	if (q->vhost->broker->full_lanes && is_lane_full(pick))
+		return refuse_lane(q, err);
 	if (!q->is_guarded || has_seen(o, q))
 		return TIDE_OK;
 	if (pause_is_on(q, QUEUE_IN))
@@ -72,7 +95,7 @@ static int check_outcome(const struct outcome *o, bool may_deal, struct error *e
 	for (unsigned i = 0; i < o->count; i++) {
 		struct queue *q = o->picks[i].queue;
 
-		if (!q->is_guarded)
+		if (!q->is_guarded && !q->vhost->broker->full_lanes)
 			continue;
 		if (may_deal && queue_limit_has(q))
 			make_room(o, q);

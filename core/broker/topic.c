@@ -137,12 +137,16 @@ void topic_ids_init_pool(struct pool *p)
 	pool_init(p, sizeof(struct topic_ids_append), APPENDS_KEPT);
 }
 
-static struct store_shard *keys_of(const struct publish_ids *ids, unsigned part)
+struct store_shard *topic_keys(const struct topic *t, unsigned index)
 {
-	const struct topic *t = container_of(ids, struct topic_ids, ids)->topic;
-	const struct partition *p = t->partitions[part];
+	const struct partition *p = t->partitions[index];
 
 	return p ? store_log_shard(partition_keys(p)) : NULL;
+}
+
+static struct store_shard *keys_of(const struct publish_ids *ids, unsigned part)
+{
+	return topic_keys(container_of(ids, struct topic_ids, ids)->topic, part);
 }
 
 static void free_ids(struct publish_ids *ids)

@@ -87,6 +87,8 @@ static inline struct partition *topic_partition(struct topic *t, unsigned index)
 
 	return p ? p : topic_make_partition(t, index);
 }
+/* The keys of that partition; NULL: nothing of it is kept, or it was never used. */
+struct store_shard *topic_keys(const struct topic *t, unsigned index);
 /* The offset that the next message of that partition gets. */
 uint64_t topic_end(const struct topic *t, unsigned index);
 struct topic_sum topic_sum(const struct topic *t);

@@ -612,6 +612,19 @@ static void flush_lane(struct partition_env *env, struct partition_lane *lane)
 	}
 }
 
+size_t partition_waiting_bytes(const struct partition_env *env, unsigned lane)
+{
+	const struct partition *p;
+	const struct append *a;
+	size_t bytes = 0;
+
+	if (lane < env->lane_count)
+		TAILQ_FOREACH (p, &env->lanes[lane]->dirty, dirty_link)
+			STAILQ_FOREACH (a, &p->appends, link)
+				bytes += a->bytes;
+	return bytes;
+}
+
 /* Without keys everything lands at once. */
 static void flush_unkept(struct partition *p)
 {

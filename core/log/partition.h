@@ -122,6 +122,9 @@ uint64_t partition_append(struct partition *p, const struct msg *m,
 uint64_t partition_append_seen(struct partition *p, const struct msg *m,
 			       struct store_seen *seen, struct waiter *waiter);
 
+/* The records of the partitions that wait for one lane of the store. */
+size_t partition_waiting_bytes(const struct partition_env *env, unsigned lane);
+
 uint64_t partition_start(const struct partition *p); /* the first offset that is kept */
 uint64_t partition_end(const struct partition *p);   /* what the next append gets */
 uint64_t partition_readable(const struct partition *p); /* the end of what can be read */

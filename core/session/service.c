@@ -168,6 +168,7 @@ void service_turn(struct service *s)
 	enter(b, TURN_WRITING);
 	turn_flush(b);
 	service_pressure_check(s);
+	service_pressure_lanes(s);
 	arm(s);
 }
 

@@ -100,6 +100,9 @@ struct service {
 	/* Publishers and schedules are held back while memory or the store is full. */
 	bool is_blocked;
 	char blocked_why[128];
+	/* See service_pressure_lanes. */
+	int64_t lanes_looked_ms;
+	size_t away_bytes;
 	struct receiving receiving;
 	/* Of answers that are being written, or that clients have not taken. */
 	size_t answer_bytes;
@@ -151,6 +154,8 @@ void service_address_leave(struct service *s, struct allowance *a);
 size_t service_pressure_memory(const struct service *s);
 /* Stop or resume publishers as memory and the store demand. */
 void service_pressure_check(struct service *s);
+/* Refuse publishes to what a Redis keeps that is away and has its share of what waits. */
+void service_pressure_lanes(struct service *s);
 /* Call when the reason to hold schedules may have changed. */
 void service_pressure_hold(struct service *s);
 

@@ -102,7 +102,8 @@ size_t service_pressure_memory(const struct service *s)
 void service_pressure_check(struct service *s)
 {
 	const struct broker *b = s->broker;
-	size_t unstored = b->env.unstored_bytes + b->partitions.unstored_bytes;
+	size_t all = b->env.unstored_bytes + b->partitions.unstored_bytes;
+	size_t unstored = all > s->away_bytes ? all - s->away_bytes : 0;
 	size_t unstored_max = b->config.unstored_max_bytes;
 	size_t memory = service_pressure_memory(s) - s->receiving.bytes;
 	size_t memory_max = b->config.memory_max_bytes;
@@ -119,6 +120,34 @@ void service_pressure_check(struct service *s)
 		   memory <= RELIEF(memory_max)) {
 		set_blocked(s, false);
 	}
+}
+
+/* What waits for a Redis of several that is away holds nobody else up. It may be its
+ * share of the limit, and more of it is refused. Looked at ten times a second. */
+void service_pressure_lanes(struct service *s)
+{
+	struct broker *b = s->broker;
+	unsigned lanes = b->store ? store_lanes(b->store) : 0;
+	uint64_t full = 0;
+	size_t away_bytes = 0;
+
+	if (lanes < 2 || b->mono_ms - s->lanes_looked_ms < 100)
+		return;
+	s->lanes_looked_ms = b->mono_ms;
+	for (unsigned i = 0; i < lanes && i < 64; i++) {
+		size_t bytes;
+
+		if (!store_lane_is_away(b->store, i))
+			continue;
+		bytes = journal_waiting_bytes(b->journal, i) +
+			partition_waiting_bytes(&b->partitions, i);
+		away_bytes += bytes;
+		if (bytes > b->config.unstored_max_bytes / lanes)
+			full |= (uint64_t)1 << i;
+	}
+	s->away_bytes = away_bytes;
+	b->guarded += (full != 0) - (b->full_lanes != 0);
+	b->full_lanes = full;
 }
 
 #define REASONS_MAX 16

@@ -134,6 +134,17 @@ int64_t journal_retry_unix_ms(const struct journal *j)
 	return retry_unix_ms;
 }
 
+size_t journal_waiting_bytes(const struct journal *j, unsigned lane)
+{
+	const struct shard *sh;
+	size_t bytes = 0;
+
+	if (lane < j->lane_count)
+		TAILQ_FOREACH (sh, &j->lanes[lane]->dirty, journal_link)
+			bytes += sh->unstored.bytes;
+	return bytes;
+}
+
 const struct journal_stats *journal_stats(const struct journal *j)
 {
 	return &j->stats;

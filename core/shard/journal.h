@@ -39,6 +39,8 @@ bool journal_is_light(const struct journal *j);
 bool journal_is_idle(const struct journal *j);
 /* When a refused flush is to be tried again; 0 when none is waiting. */
 int64_t journal_retry_unix_ms(const struct journal *j);
+/* The payloads of the shards that wait for one lane. */
+size_t journal_waiting_bytes(const struct journal *j, unsigned lane);
 const struct journal_stats *journal_stats(const struct journal *j);
 
 /* The last place in a set from which the batch under way takes a message: a refusal puts

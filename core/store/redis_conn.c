@@ -269,6 +269,12 @@ static bool is_owed(const struct redis_conn *c)
 	       c->trouble.key.is_out;
 }
 
+bool redis_conn_is_silent(const struct redis_conn *c)
+{
+	return is_owed(c) && uv_hrtime() - c->heard_ns >
+				     (uint64_t)3 * REDIS_HOLDER_BEAT_MS * 1000 * 1000;
+}
+
 static void on_tick(struct redis_conn *c)
 {
 	bool is_up = c->phase == PHASE_UP;

@@ -180,6 +180,8 @@ void redis_conn_set_record(struct redis_conn *c, const char *key, const char *pr
 void redis_conn_move_record(struct redis_conn *from, struct redis_conn *to);
 /* Take what was never sent or is unanswered; the connection is of no more use. */
 void redis_conn_take_all(struct redis_conn *c, struct redis_requests *out);
+/* It owes an answer and has said nothing for three beats. */
+bool redis_conn_is_silent(const struct redis_conn *c);
 /* The caller has filled in parts, part_count, replies and on_reply. */
 void redis_conn_send(struct redis_conn *c, struct redis_request *r);
 /* Wait at most `grace_ms` for the answers that are owed, give a NULL reply to

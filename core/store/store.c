@@ -284,6 +284,18 @@ unsigned store_lane(const struct store *s, const struct store_shard *shard)
 	return redis_lanes_of(s->lanes, shard->slot);
 }
 
+unsigned store_lanes(const struct store *s)
+{
+	return s->lanes ? (unsigned)s->lanes->count : 0;
+}
+
+bool store_lane_is_away(const struct store *s, unsigned lane)
+{
+	const struct redis_conn *c = s->lanes->lanes[lane]->conn;
+
+	return c && (c->state == STORE_DOWN || redis_conn_is_silent(c));
+}
+
 /* With braces around more than one statement. */
 #define EACH_CONN(s, c)                                                              \
 	for (size_t c##_i = 0; (s)->lanes && c##_i < (s)->lanes->count; c##_i++)     \

@@ -196,6 +196,10 @@ void store_shard_destroy(struct store_shard *shard);
 /* The connection that has the requests of a shard now: 0 and up, always 0 with a single
  * Redis. What goes by one is not held up by another. */
 unsigned store_lane(const struct store *s, const struct store_shard *shard);
+/* How many there are; 1 with a single Redis. */
+unsigned store_lanes(const struct store *s);
+/* Its Redis is lost, or does not answer. */
+bool store_lane_is_away(const struct store *s, unsigned lane);
 
 typedef void (*store_done_fn)(void *ctx, int status, const char *text);
 
