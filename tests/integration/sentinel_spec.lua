@@ -123,8 +123,11 @@ describe('a Redis that Sentinels watch', function()
     ledger:expect_nothing_lost()
   end
 
-  it('loses nothing under load when an OK means that all replicas have it', function()
-    start({}, '--confirm', 'replicas=1')
+  -- Until the Sentinels tell of the new master, the old one takes writes.
+  local function sentinel_failover() assert(group.watchers[1]:command('SENTINEL', 'FAILOVER', group.name)) end
+
+  local function fail_over_under_load(level, begin_failover)
+    start({}, '--confirm', level)
     local follower, master = replica()
     c:ok 'DELETE queue jobs'
     for _, queue in ipairs(Traffic.QUEUES) do
@@ -140,16 +143,28 @@ describe('a Redis that Sentinels watch', function()
       end, 60), broker:log())
     end
     work_until(function() return (figures.confirmed or 0) > 200 end)
-    -- Until the Sentinels tell of the new master, the old one takes writes.
-    assert(group.watchers[1]:command('SENTINEL', 'FAILOVER', group.name))
+    begin_failover(master)
     work_until(function() return store().address == follower.address end)
-    -- They tell the old one ten seconds later.
+    if not master:is_running() then master:restart() end
+    -- The Sentinels would do that ten seconds later.
     master:ok('REPLICAOF', '127.0.0.1', follower.port)
     local confirmed = figures.confirmed
     work_until(function() return figures.confirmed > confirmed + 200 end)
     traffic:close()
     drain(traffic.ledger)
     assert.is_nil(figures.refused)
+  end
+
+  it('loses nothing under load when an OK means that all replicas have it', function()
+    fail_over_under_load('replicas=1', sentinel_failover)
+  end)
+
+  it('loses nothing under load though an OK means that the master alone has it', function()
+    fail_over_under_load('master', sentinel_failover)
+  end)
+
+  it('loses nothing when the master is killed under load', function()
+    fail_over_under_load('master', function(master) master:kill9() end)
   end)
 
   it('may die, and come back as the master that it was', function()
