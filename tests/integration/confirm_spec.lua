@@ -305,6 +305,33 @@ describe('a durable change', function()
     assert.equal(500, group:master():ok('HLEN', MSG:format 'jobs'))
   end)
 
+  it('waits for the replicas of its own master in a Redis Cluster, through a failover', function()
+    group = Cluster.start { masters = 3, replicas = 3 }
+    local broker = Broker.start {
+      args = { '--store', group.url, '--confirm', 'replicas=1' }, http = '127.0.0.1:0',
+    }
+    brokers[#brokers + 1] = broker
+    local c, d = broker:connect(), broker:connect()
+    for i = 1, 8 do c:ok('DECLARE queue q' .. i) end
+    local node, other = group:master_of(MSG:format 'q1')
+    for i = 2, 8 do
+      if group:master_of(MSG:format('q' .. i)) ~= node then other = 'q' .. i end
+    end
+    local replica = group:replica_of(node)
+    replica:stop()
+    c:send 'PUB - q1 1\r\nx\r\n'
+    expect_reason(broker, 'replicas')
+    d:ok('PUB - ' .. other, 'x')
+    expect_unanswered(c)
+    replica:cont()
+    c:expect '^OK %x+ 1$'
+    c:send(('PUB - q1 1\r\ny\r\n'):rep(100))
+    group:failover(replica)
+    for _ = 1, 100 do c:expect('^OK %x+ 1$', 60) end
+    assert.equal(101, replica:ok('HLEN', MSG:format 'q1'))
+    broker:expect_clean_stop()
+  end)
+
   it('goes on at a replica that had not heard of this start', function()
     start_redis(1)
     local replica = replicas[1]
