@@ -264,21 +264,15 @@ void slots_map_came(struct slots *s, uint64_t now_ms)
 			h->due_ms = now_ms;
 }
 
-uint64_t slots_tick(struct slots *s, uint64_t now_ms)
+void slots_tick(struct slots *s, uint64_t now_ms)
 {
-	uint64_t next_ms = 0;
 	struct held_slot *h, *next;
 
 	for (h = TAILQ_FIRST(&s->held); h; h = next) {
 		next = TAILQ_NEXT(h, link);
-		if (h->is_bouncing || h->is_probing)
-			continue;
-		if (h->due_ms <= now_ms)
+		if (!h->is_bouncing && !h->is_probing && h->due_ms <= now_ms)
 			probe(s, h, now_ms);
-		else if (!next_ms || h->due_ms < next_ms)
-			next_ms = h->due_ms;
 	}
-	return next_ms;
 }
 
 struct redis_request *slots_pop_held(struct slots *s)

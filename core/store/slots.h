@@ -93,7 +93,7 @@ void slots_answered(struct slots *s, unsigned slot, uint64_t now_ms);
 /* The lane gives an unanswered request back, in the order in which they were sent: the
  * slot's owner is another one now. */
 void slots_bring_back(struct slots *s, struct redis_request *r, uint64_t now_ms);
-/* Send again what is due. Gives when the next is; 0: none waits for a time. */
-uint64_t slots_tick(struct slots *s, uint64_t now_ms);
+/* Send again what is due. */
+void slots_tick(struct slots *s, uint64_t now_ms);
 /* Take one of those that wait, at the end. NULL: there is none. */
 struct redis_request *slots_pop_held(struct slots *s);
