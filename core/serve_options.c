@@ -43,7 +43,7 @@ static const struct option_row rows[] = {
 	{ COMMAND_DURATION("handshake-timeout", "10s", "close a connection whose TLS is not agreed upon by then", 100, DAY_MS), SERVER(handshake_timeout_ms) },
 	{ COMMAND_TEXT("data", "DIR", "./data", "where the embedded Redis keeps its files"), BROKER(store.data_dir) },
 	{ COMMAND_TEXT("rules", "DIR", "./rules, or the installed ones", "the rules directory"), BROKER(rules_dir) },
-	{ COMMAND_TEXT("store", "URL", "embedded", "embedded, none, redis://[user:pass@]host[:port][/db], rediss:// with TLS and ?ca=FILE, redis+unix:PATH, or redis+sentinel://host,host,host/name[/db]; $TIDEMQ_STORE keeps a password out of sight"), BROKER(store.url) },
+	{ COMMAND_TEXT("store", "URL", "embedded", "embedded, none, redis://[user:pass@]host[:port][/db] (nodes of a Redis Cluster with commas), rediss:// with TLS and ?ca=FILE, redis+unix:PATH, or redis+sentinel://host,host,host/name[/db]; $TIDEMQ_STORE keeps a password out of sight"), BROKER(store.url) },
 	{ COMMAND_FLAG("standby", "wait while another broker holds the store, and take over when it ends; with a Redis of your own"), FIELD(is_standby) },
 	{ COMMAND_TEXT("confirm", "LEVEL", "master", "what OK means: master, Redis has it; replicas=N, so many replicas of it too; synced=N, these on disk (Redis 7.2)") },
 	{ COMMAND_CHOICE("fsync", "always|everysec|no", "always", "when the embedded Redis syncs to disk"), BROKER(store.fsync) },

@@ -324,7 +324,8 @@ struct cluster *cluster_create(uv_loop_t *loop, const struct redis_url *url,
 	c->patience_ms = (uint64_t)patience_ms;
 	c->hooks = *hooks;
 	add_questions(c);
-	add_node(c, url->at.host, url->at.port);
+	for (unsigned i = 0; i < url->host_count; i++)
+		add_node(c, url->hosts[i].host, url->hosts[i].port);
 	uv_timer_init(loop, &c->timer);
 	c->timer.data = c;
 	c->open_count = 1;

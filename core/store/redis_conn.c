@@ -124,6 +124,10 @@ static void judge_cluster(struct redis_hello *h, bool is_cluster)
 		      "this Redis is a cluster node: give redis://host:port of "
 		      "one or "
 		      "more nodes");
+	else if (!is_cluster && h->url->kind == REDIS_URL_TCP && h->url->host_count > 1)
+		judge(h, REDIS_HELLO_REFUSED,
+		      "this Redis is no cluster node: give one host, or nodes of a Redis "
+		      "Cluster");
 	else if (!is_cluster && h->is_cluster)
 		judge(h, REDIS_HELLO_REFUSED, "this Redis is no cluster node any more");
 }

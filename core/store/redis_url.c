@@ -30,14 +30,51 @@ static int check_user(struct url *at, struct error *err)
 	return TIDE_OK;
 }
 
+/* User and password are those of Redis. They stand before the first host. */
+static int parse_hosts(struct slice hosts, unsigned port_default, struct redis_url *out,
+		       struct error *err)
+{
+	const char *at = memrchr(hosts.data, '@', hosts.len);
+	size_t skip = at ? (size_t)(at - hosts.data) : 0;
+	struct slice rest = slice_skip(hosts, skip);
+	struct slice host = { hosts.data, skip + slice_cut(&rest, ',').len };
+	struct url *first = out->hosts =
+		mem_zalloc(REDIS_URL_HOSTS_MAX * sizeof(*out->hosts));
+	struct slice none;
+	int rc;
+
+	for (;;) {
+		rc = url_parse_host(host, port_default, &out->hosts[out->host_count++],
+				    &none, err);
+		if (rc < 0 || rest.len == 0)
+			break;
+		if (out->host_count == REDIS_URL_HOSTS_MAX)
+			return error_set(err, TIDE_ETOOLONG, "at most %d hosts",
+					 REDIS_URL_HOSTS_MAX);
+		host = slice_cut(&rest, ',');
+	}
+	out->at.user = first->user;
+	out->at.password = first->password;
+	first->user = first->password = NULL;
+	return rc < 0 ? rc : check_user(&out->at, err);
+}
+
+void redis_url_set_host(struct redis_url *url, const char *host, unsigned port)
+{
+	mem_free(url->at.host);
+	url->at.host = mem_strdup(host);
+	url->at.port = port;
+}
+
 static int parse_tcp(struct slice text, struct redis_url *out, struct error *err)
 {
-	struct slice db;
-	int rc = url_parse_host(text, REDIS_PORT_DEFAULT, &out->at, &db, err);
+	struct slice hosts = slice_cut(&text, '/');
+	int rc = parse_hosts(hosts, REDIS_PORT_DEFAULT, out, err);
 
-	if (rc == TIDE_OK)
-		rc = check_user(&out->at, err);
-	return rc < 0 || db.len == 0 ? rc : parse_db(db, out, err);
+	if (rc < 0)
+		return rc;
+	redis_url_set_host(out, out->hosts[0].host, out->hosts[0].port);
+	return text.len == 0 ? rc : parse_db(text, out, err);
 }
 
 static int parse_option(struct slice option, struct redis_url *out, struct error *err)
@@ -108,39 +145,11 @@ static int parse_tls(struct slice text, struct redis_url *out, struct error *err
 	return rc < 0 ? rc : parse_options(query, out, err);
 }
 
-/* User and password are those of Redis. They stand before the first host. */
-static int parse_sentinels(struct slice hosts, struct redis_url *out, struct error *err)
-{
-	const char *at = memrchr(hosts.data, '@', hosts.len);
-	size_t skip = at ? (size_t)(at - hosts.data) : 0;
-	struct slice rest = slice_skip(hosts, skip);
-	struct slice host = { hosts.data, skip + slice_cut(&rest, ',').len };
-	struct url *first = out->sentinels =
-		mem_zalloc(REDIS_URL_SENTINELS_MAX * sizeof(*out->sentinels));
-	struct slice none;
-	int rc;
-
-	for (;;) {
-		rc = url_parse_host(host, SENTINEL_PORT_DEFAULT,
-				    &out->sentinels[out->sentinel_count++], &none, err);
-		if (rc < 0 || rest.len == 0)
-			break;
-		if (out->sentinel_count == REDIS_URL_SENTINELS_MAX)
-			return error_set(err, TIDE_ETOOLONG, "at most %d Sentinels",
-					 REDIS_URL_SENTINELS_MAX);
-		host = slice_cut(&rest, ',');
-	}
-	out->at.user = first->user;
-	out->at.password = first->password;
-	first->user = first->password = NULL;
-	return rc < 0 ? rc : check_user(&out->at, err);
-}
-
 static int parse_sentinel(struct slice text, struct redis_url *out, struct error *err)
 {
 	struct slice query = cut_query(&text);
 	struct slice hosts = slice_cut(&text, '/'), name = slice_cut(&text, '/');
-	int rc = parse_sentinels(hosts, out, err);
+	int rc = parse_hosts(hosts, SENTINEL_PORT_DEFAULT, out, err);
 
 	if (rc == TIDE_OK && name.len == 0)
 		rc = error_set(err, TIDE_ESYNTAX,
@@ -213,7 +222,9 @@ static int parse(struct slice text, struct redis_url *out, struct error *err)
 	}
 	return error_set(
 		err, TIDE_ESYNTAX,
-		"give embedded, none, redis://[user:password@]host[:port][/db], "
+		"give embedded, none, redis://[user:password@]host[:port][/db] (of a "
+		"Redis "
+		"Cluster several, with commas between), "
 		"redis+unix:[user:password@]/path[?db=N] or "
 		"redis+sentinel://[user:password@]host,host,host/name[/db]; with TLS "
 		"rediss:// or rediss+sentinel://");
@@ -235,9 +246,9 @@ int redis_url_parse(const char *text, struct redis_url *out, struct error *err)
 void redis_url_deinit(struct redis_url *url)
 {
 	url_deinit(&url->at);
-	for (unsigned i = 0; i < url->sentinel_count; i++)
-		url_deinit(&url->sentinels[i]);
-	mem_free(url->sentinels);
+	for (unsigned i = 0; i < url->host_count; i++)
+		url_deinit(&url->hosts[i]);
+	mem_free(url->hosts);
 	mem_free(url->name);
 	mem_free(url->sentinel_user);
 	if (url->sentinel_password)

@@ -1,7 +1,8 @@
 /* redis_url.h: --store as a structure.
  *
  *   embedded | none
- *   redis://[user:password@]host[:port][/db]     an IPv6 address in [ ]
+ *   redis://[user:password@]host[:port][,host[:port]]…[/db]   an IPv6 address in [ ];
+ *                 several are nodes of a Redis Cluster
  *   rediss://…[/db][?ca=FILE][&cert=FILE&key=FILE]   the same with TLS
  *   redis+unix:[user:password@]/path[?db=N]
  *   redis+sentinel://[user:password@]host[:port][,host[:port]]…/name[/db]
@@ -24,7 +25,7 @@ enum redis_url_kind {
 
 #define REDIS_PORT_DEFAULT 6379
 #define SENTINEL_PORT_DEFAULT 26379
-#define REDIS_URL_SENTINELS_MAX 16
+#define REDIS_URL_HOSTS_MAX 16
 #define REDIS_DB_MAX 1048575
 
 struct redis_url {
@@ -34,8 +35,9 @@ struct redis_url {
 	struct url at;
 	unsigned db;
 	char *name; /* what Sentinels call the Redis */
-	struct url *sentinels;
-	unsigned sentinel_count;
+	struct url
+		*hosts; /* Sentinels, or the Redis itself, or nodes of a Redis Cluster */
+	unsigned host_count;
 	char *sentinel_user, *sentinel_password; /* NULL: not given */
 	/* Files for TLS; NULL: not given. */
 	bool is_tls;
@@ -45,4 +47,6 @@ struct redis_url {
 /* On failure nothing has to be freed, and `err` never shows the password. */
 TIDE_MUST_USE int redis_url_parse(const char *text, struct redis_url *out,
 				  struct error *err);
+/* Who connects writes here where to. */
+void redis_url_set_host(struct redis_url *url, const char *host, unsigned port);
 void redis_url_deinit(struct redis_url *url);

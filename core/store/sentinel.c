@@ -466,8 +466,8 @@ struct sentinel *sentinel_create(uv_loop_t *loop, const struct redis_url *url,
 	add_questions(s);
 	for (unsigned i = 0; i < PEERS_MAX; i++)
 		s->peers[i].owner = s;
-	for (unsigned i = 0; i < url->sentinel_count; i++)
-		add_peer(s, url->sentinels[i].host, url->sentinels[i].port, false);
+	for (unsigned i = 0; i < url->host_count; i++)
+		add_peer(s, url->hosts[i].host, url->hosts[i].port, false);
 	uv_timer_init(loop, &s->timer);
 	s->timer.data = s;
 	s->open_count = 1;

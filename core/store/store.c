@@ -358,19 +358,6 @@ static int make_ready(struct store *s, struct error *err)
 	return s->child && !s->is_closing ? redis_child_ensure(s->child, err) : TIDE_OK;
 }
 
-static void before_connect(void *ctx, struct redis_conn *conn)
-{
-	struct store *s = ctx;
-	struct error err;
-
-	if (make_ready(s, &err) < 0)
-		redis_conn_cannot_connect(conn, err.text, NULL);
-	else if (s->sentinel)
-		sentinel_ask(s->sentinel, s->tls);
-	else
-		redis_conn_connect(conn, s->tls);
-}
-
 static void write_address(struct store *s)
 {
 	char address[URL_ADDRESS_MAX];
@@ -380,15 +367,38 @@ static void write_address(struct store *s)
 		 s->url.at.path ? "unix:" : "", address);
 }
 
+/* Any node of a cluster tells the others. */
+static void try_next_host(struct store *s)
+{
+	const struct url *host = &s->url.hosts[s->next_host++ % s->url.host_count];
+
+	redis_url_set_host(&s->url, host->host, host->port);
+	write_address(s);
+}
+
+static void before_connect(void *ctx, struct redis_conn *conn)
+{
+	struct store *s = ctx;
+	struct error err;
+
+	if (s->url.kind == REDIS_URL_TCP && s->url.host_count > 1 &&
+	    !s->lanes->is_cluster)
+		try_next_host(s);
+	if (make_ready(s, &err) < 0)
+		redis_conn_cannot_connect(conn, err.text, NULL);
+	else if (s->sentinel)
+		sentinel_ask(s->sentinel, s->tls);
+	else
+		redis_conn_connect(conn, s->tls);
+}
+
 static void on_master_found(void *ctx, const char *host, unsigned port)
 {
 	struct store *s = ctx;
 
 	if (!first_conn(s))
 		return;
-	mem_free(s->url.at.host);
-	s->url.at.host = mem_strdup(host);
-	s->url.at.port = port;
+	redis_url_set_host(&s->url, host, port);
 	write_address(s);
 	redis_conn_connect(first_conn(s), s->tls);
 }
@@ -428,7 +438,7 @@ static void open_conn(struct store *s)
 		.set_fsync = s->child ? redis_child_fsync(s->child) : NULL,
 		.connect_timeout_ms = s->config.connect_timeout_ms,
 		.command_timeout_ms = s->config.command_timeout_ms,
-		.is_patient = s->child || s->sentinel,
+		.is_patient = s->child || s->sentinel || s->url.host_count > 1,
 		.hold = s->config.hold,
 		.node = s->config.node,
 		.is_sole = s->child != NULL,

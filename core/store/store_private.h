@@ -19,6 +19,7 @@ struct store {
 	struct store_hooks hooks;
 	struct redis_url url;
 	struct tls_context *tls; /* of rediss:// */
+	unsigned next_host;      /* of the URL, to be tried */
 	char address[256];
 	struct redis_confirm_level confirm;
 	enum store_state state;

@@ -35,6 +35,7 @@ TEST_THAT(good_urls_are_taken_apart)
 		  0 },
 		{ "redis://u%3A:p@q@h/3", REDIS_URL_TCP, "h", 6379, NULL, "u:", "p@q",
 		  3 },
+		{ "redis://u:p@h:1,i,[::1]:3", REDIS_URL_TCP, "h", 1, NULL, "u", "p", 0 },
 		{ "redis://u:a:b@h", REDIS_URL_TCP, "h", 6379, NULL, "u", "a:b", 0 },
 		{ "redis://[::1]", REDIS_URL_TCP, "::1", 6379, NULL, NULL, NULL, 0 },
 		{ "redis://[fe80::1]:7/2", REDIS_URL_TCP, "fe80::1", 7, NULL, NULL, NULL,
@@ -63,6 +64,22 @@ TEST_THAT(good_urls_are_taken_apart)
 		assert_int_equal(url.db, c->db);
 		redis_url_deinit(&url);
 	}
+}
+
+TEST_THAT(nodes_of_a_cluster_are_hosts_with_commas)
+{
+	struct redis_url url;
+	struct error err;
+
+	assert_int_equal(redis_url_parse("redis://:p@h:1,i,[::1]:3", &url, &err),
+			 TIDE_OK);
+	assert_int_equal(url.host_count, 3);
+	assert_string_equal(url.hosts[1].host, "i");
+	assert_int_equal(url.hosts[1].port, 6379);
+	assert_string_equal(url.hosts[2].host, "::1");
+	assert_int_equal(url.hosts[2].port, 3);
+	assert_null(url.hosts[0].password);
+	redis_url_deinit(&url);
 }
 
 TEST_THAT(a_url_with_tls_names_files)
@@ -105,13 +122,13 @@ TEST_THAT(a_url_of_sentinels_names_them_and_the_redis)
 	assert_null(url.at.host);
 	assert_string_equal(url.at.user, "u");
 	assert_string_equal(url.at.password, "p,q?r");
-	assert_int_equal(url.sentinel_count, 3);
-	assert_string_equal(url.sentinels[0].host, "h1");
-	assert_int_equal(url.sentinels[0].port, 26379);
-	assert_null(url.sentinels[0].password);
-	assert_string_equal(url.sentinels[1].host, "::1");
-	assert_int_equal(url.sentinels[1].port, 7);
-	assert_int_equal(url.sentinels[2].port, 8);
+	assert_int_equal(url.host_count, 3);
+	assert_string_equal(url.hosts[0].host, "h1");
+	assert_int_equal(url.hosts[0].port, 26379);
+	assert_null(url.hosts[0].password);
+	assert_string_equal(url.hosts[1].host, "::1");
+	assert_int_equal(url.hosts[1].port, 7);
+	assert_int_equal(url.hosts[2].port, 8);
 	assert_string_equal(url.name, "my name");
 	assert_int_equal(url.db, 2);
 	assert_string_equal(url.sentinel_user, "s");
