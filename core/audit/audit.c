@@ -359,7 +359,7 @@ static bool has_rows(const struct layout_name *name)
 {
 	return name->kind != LAYOUT_DOCUMENT ||
 	       (name->document != LAYOUT_HOLDER && name->document != LAYOUT_GENERATION &&
-		name->document != LAYOUT_LAST);
+		name->document != LAYOUT_LAST && name->document != LAYOUT_LOCKS);
 }
 
 /* Read the first key of the page to its end, or until a signal comes. */
@@ -473,9 +473,22 @@ static void print_summary(struct audit *a)
 	a->status = !is_complete || a->found_count > a->mended_count;
 }
 
+static void on_layout(void *ctx, int status, const char *text)
+{
+	struct audit *a = ctx;
+
+	a->is_waiting = false;
+	if (status < 0 && status != TIDE_ESHUTDOWN)
+		give_up(a, text);
+}
+
 static void walk_store(struct audit *a)
 {
 	wait_done(a); /* until the store is up */
+	if (!a->is_over) {
+		store_layout_check(a->store, on_layout, a);
+		wait_done(a);
+	}
 	while (!a->is_over && !a->is_stopping &&
 	       (!a->is_scanned || !STAILQ_EMPTY(&a->keys))) {
 		if (STAILQ_EMPTY(&a->keys))
@@ -556,7 +569,7 @@ static int open_url(struct audit *a, const char *url, struct error *err)
 		.url = url,
 		.data_dir = a->options->data_dir,
 		.fsync = STORE_FSYNC_ALWAYS,
-		.hold = a->options->is_repair ? STORE_HOLD_OR_FAIL : STORE_HOLD_NONE,
+		.hold = a->options->is_repair ? STORE_HOLD_AS_IS : STORE_HOLD_NONE,
 		.connect_timeout_ms = COMMAND_TIMEOUT_MS,
 		.command_timeout_ms = COMMAND_TIMEOUT_MS,
 	};

@@ -23,21 +23,24 @@ enum place {
 	STATE,       /* of the partition */
 	DESTS,       /* of a binding to a queue: queues; else exchanges */
 	OTHER_DESTS, /* likewise topics, or exchanges */
+	ERASING,
 };
 enum word {
 	NO_WORD,
 	MEMBER,
 	VHOST,
 	QUEUE,
-	TOPIC,    /* that a member of one of the sets stands for */
-	DAY,      /* with which the key ends */
-	PAUSED,   /* the queue of a pause */
-	DEST,     /* of a binding */
-	EXCHANGE, /* of a binding */
-	LAST,     /* partition */
-	RANGE,    /* of a batch */
-	NEXT,     /* to the batch */
-	REST,     /* behind that */
+	TOPIC,           /* that a member of one of the sets stands for */
+	DAY,             /* with which the key ends */
+	PAUSED,          /* the queue of a pause */
+	DEST,            /* of a binding */
+	EXCHANGE,        /* of a binding */
+	LAST,            /* partition */
+	RANGE,           /* of a batch */
+	NEXT,            /* to the batch */
+	REST,            /* behind that */
+	TOMBSTONE,       /* of a queue that is being deleted */
+	TOPIC_TOMBSTONE, /* likewise */
 };
 
 static const struct {
@@ -68,10 +71,13 @@ static const struct {
 	[DAMAGE_QUEUE] = { .what = "there is no such shard",
 			   .questions = { { "EXISTS", SELF, NO_WORD },
 					  { "HGET", QUEUES, QUEUE },
-					  { "HGET", TOPICS, QUEUE } } },
+					  { "HGET", TOPICS, QUEUE },
+					  { "HGET", ERASING, TOMBSTONE },
+					  { "HGET", ERASING, TOPIC_TOMBSTONE } } },
 	[DAMAGE_PARTITION] = { .what = "there is no such partition",
 			       .questions = { { "EXISTS", SELF, NO_WORD },
-					      { "HGET", TOPICS, QUEUE } } },
+					      { "HGET", TOPICS, QUEUE },
+					      { "HGET", ERASING, TOPIC_TOMBSTONE } } },
 	[DAMAGE_DAY] = { .what = "the log of its partition does not name the day",
 			 .questions = { { "EXISTS", SELF, NO_WORD },
 					{ "HGET", STATE, DAY } } },
@@ -256,6 +262,9 @@ static void append_place(const struct damage *d, enum place place, struct buf *o
 	case SET:
 		layout_topic_key(out, name->vhost, member_of(d));
 		break;
+	case ERASING:
+		buf_append_text(out, LAYOUT_META LAYOUT_ERASING_NAME);
+		break;
 	case STATE:
 		layout_shard_prefix(out, name->vhost, name->queue, name->shard);
 		buf_append_text(out, layout_partition_suffix(LAYOUT_STATE));
@@ -299,6 +308,12 @@ static void append_word(const struct damage *d, enum word word, struct buf *out)
 		break;
 	case NEXT:
 		buf_printf(out, "%llu %llu", end, end);
+		break;
+	case TOMBSTONE:
+	case TOPIC_TOMBSTONE:
+		buf_printf(out, "%s %" SLICE_FMT "/%" SLICE_FMT,
+			   word == TOMBSTONE ? "queue" : "topic", SLICE_ARG(name->vhost),
+			   SLICE_ARG(name->queue));
 		break;
 	case REST:
 		buf_printf(out, "(%llu +inf", end);
@@ -429,10 +444,11 @@ bool damage_is_answered(struct damage *d, const struct store_walk_row *answers)
 		return is_lost_binding(d, answers);
 	case DAMAGE_PAUSE:
 		return !answer.data && !answers[2].value.data;
-	case DAMAGE_QUEUE:
-		return is_lost_shard(d, answers);
+	case DAMAGE_QUEUE: /* the next start removes what is being deleted */
+		return !answers[3].value.data && !answers[4].value.data &&
+		       is_lost_shard(d, answers);
 	case DAMAGE_PARTITION:
-		return is_lost_partition(d, answer);
+		return !answers[2].value.data && is_lost_partition(d, answer);
 	case DAMAGE_TOPIC:
 		return is_lost_topic(d, answer);
 	case DAMAGE_BATCH:

@@ -83,7 +83,7 @@ unsigned damage_wanted(enum layout_key key);
 /* By bits of store_walk_row.found. */
 bool damage_is_in_row(enum damage_kind kind, enum layout_key key, unsigned found);
 
-#define DAMAGE_QUESTIONS 4
+#define DAMAGE_QUESTIONS 5
 /* `texts` gets what the questions point into. */
 void damage_ask(const struct damage *d, struct store_walk_question out[DAMAGE_QUESTIONS],
 		struct buf texts[DAMAGE_QUESTIONS]);

@@ -191,9 +191,11 @@ static void on_definition(void *ctx, const struct store_definition *d)
 	rc = vhost_recover(r->broker, d->table == STORE_VHOSTS ? d->name : d->vhost, &v,
 			   &err);
 
-	if (rc == TIDE_OK && d->table == STORE_VHOSTS)
+	if (rc == TIDE_OK && d->table == STORE_VHOSTS) {
 		v->is_kept = true;
-	else if (rc == TIDE_OK && d->table == STORE_EXCHANGES)
+		vhost_warn_name(d->name);
+	}
+	if (rc == TIDE_OK && d->table == STORE_EXCHANGES)
 		take_exchange(v, d);
 	else if (rc == TIDE_OK && definition_is_queue(d->table))
 		rc = take_queue(v, d, &err);

@@ -6,11 +6,12 @@
 #include "base/mem.h"
 #include "base/waiter.h"
 #include "exchange.h"
+#include "host/log.h"
 #include "queue.h"
 #include "definition.h"
 
 /* "/" or 1–255 bytes of a name without '/' and ':', which separate the parts
- * of Redis's keys. */
+ * of Redis's keys. A new one has no braces: has_brace. */
 static bool name_is_valid(struct slice name)
 {
 	if (slice_is(name, "/"))
@@ -50,8 +51,30 @@ static struct vhost *create(struct broker *b, struct slice name)
 	return v;
 }
 
+/* Redis Cluster would see another hash tag than the broker in the keys of its shards. */
+static bool has_brace(struct slice name)
+{
+	return memchr(name.data, '{', name.len) || memchr(name.data, '}', name.len);
+}
+
+void vhost_warn_name(struct slice name)
+{
+	if (name.len > 0 && memchr(name.data, '}', name.len))
+		log_warn("vhost '%" SLICE_FMT
+			 "' has a '}' in its name, which a Redis Cluster cannot keep: it "
+			 "works on this store; before you move to a cluster, move its "
+			 "messages to a vhost of another name and delete it",
+			 SLICE_ARG(name));
+}
+
 int vhost_open(struct broker *b, struct slice name, struct vhost **out, struct error *err)
 {
+	if (!vhost_find(b, name) && name_is_valid(name) && has_brace(name))
+		return error_set(err, TIDE_ESYNTAX,
+				 "'%" SLICE_FMT
+				 "' cannot be a new vhost: its name may not have '{' or "
+				 "'}', which stand for the slot of a Redis Cluster",
+				 SLICE_ARG(name));
 	if (!vhost_find(b, name) && HASH_COUNT(b->vhosts) >= b->config.vhosts_max &&
 	    name_is_valid(name))
 		return error_set(err, TIDE_ELIMIT, "the limit of %u vhosts is reached",

@@ -46,12 +46,14 @@ struct broker;
 struct vhost;
 struct waiter;
 
-/* Can there be a vhost of this name? */
+/* Can there be a vhost of this name? A new one has no braces, too: vhost_open. */
 TIDE_MUST_USE int vhost_check_name(struct slice name, struct error *err);
 struct vhost *vhost_find(struct broker *b, struct slice name);
 /* The vhost, made when it is new. */
 TIDE_MUST_USE int vhost_open(struct broker *b, struct slice name, struct vhost **out,
 			     struct error *err);
+/* Log what to do about a stored name that a Redis Cluster cannot keep. */
+void vhost_warn_name(struct slice name);
 /* The same for what is in Redis, whatever the limit. */
 TIDE_MUST_USE int vhost_recover(struct broker *b, struct slice name, struct vhost **out,
 				struct error *err);

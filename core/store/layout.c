@@ -296,6 +296,12 @@ static bool read_meta(struct slice rest, struct layout_name *out)
 void layout_read(struct slice name, struct layout_name *out)
 {
 	*out = (struct layout_name){ .kind = LAYOUT_UNKNOWN };
+	if (slice_is(name, LAYOUT_OLD_HOLDER_KEY) || slice_is(name, LAYOUT_OLD_IDS_KEY)) {
+		out->kind = LAYOUT_DOCUMENT;
+		out->document = LAYOUT_LOCKS;
+		out->type = "string";
+		return;
+	}
 	if (slice_has_prefix(name, SHARD_PREFIX) &&
 	    read_tagged(slice_skip(name, strlen(SHARD_PREFIX) - 1), out))
 		return;

@@ -8,7 +8,9 @@
  * Names are unambiguous. A vhost is "/" or has neither '/' nor ':' in it: it ends at the
  * first of them. A shard is digits alone, and what follows the tag has no '}' in it.
  *
- * This is layout 2. In layout 1 the other keys began with "tide:" and had no tag. */
+ * This is layout 2. In layout 1 the other keys began with "tide:" and had no tag. The
+ * broker that takes such a store renames them (holder_migrate.lua), and leaves strings at
+ * two of the old names, which keep older brokers out. */
 #pragma once
 
 #include "base/buf.h"
@@ -20,6 +22,16 @@
 #define LAYOUT_META "{tide}:"
 #define LAYOUT_HOLDER_KEY LAYOUT_META "holder"
 #define LAYOUT_PROBE_KEY LAYOUT_META "probe"
+#define LAYOUT_CLUSTER_KEY LAYOUT_META "cluster"
+/* Of layout 1; in layout 2 they are the locks, whose text is LAYOUT_LOCK. */
+#define LAYOUT_OLD_HOLDER_KEY "tide:holder"
+#define LAYOUT_OLD_IDS_KEY "tide:ids"
+#define LAYOUT_OLD_VHOSTS_KEY "tide:vhosts"
+#define LAYOUT_LOCK "layout 2"
+/* What to do with a store of layout 1. */
+#define LAYOUT_OLD_TEXT                                                               \
+	"the store was written by an older version: start a broker on it once, as a " \
+	"single Redis, which renames its keys"
 /* The document of tombstones: of queues and topics that are being erased. */
 #define LAYOUT_ERASING_NAME "erasing"
 
@@ -100,6 +112,7 @@ enum layout_document {
 	LAYOUT_LAST,
 	LAYOUT_LOG,
 	LAYOUT_DOCUMENT_COUNT,
+	LAYOUT_LOCKS = LAYOUT_DOCUMENT_COUNT, /* of older brokers; strings */
 };
 
 struct layout_name {

@@ -1093,6 +1093,7 @@ static void init_holder(struct redis_conn *c)
 	c->holder.is_sole = c->config.is_sole;
 	c->holder.is_confirmed_late = c->config.confirm->is.replicas > 0;
 	c->holder.self = c->config.self;
+	c->holder.has_slots = c->config.is_cluster;
 	redis_holder_set_key(&c->holder, LAYOUT_HOLDER_KEY, LAYOUT_PROBE_KEY);
 	point_at_commands(c);
 	c->beat.parts = &c->beat_part;

@@ -97,6 +97,8 @@ void redis_holder_begin(struct redis_holder *h, unsigned redis_major)
 static unsigned add_look(struct redis_holder *h, struct buf *out)
 {
 	h->record = (struct redis_holder_record){ .is_released = true };
+	h->is_old = !h->has_slots;
+	h->is_locked = h->has_slots;
 	h->reason[0] = '\0';
 	h->is_other_alive = h->is_elsewhere = false;
 	buf_clear(&h->fence);
@@ -106,7 +108,10 @@ static unsigned add_look(struct redis_holder *h, struct buf *out)
 	add(out, "CLIENT ID");
 	add(out, "HGETALL %s", h->key);
 	add(out, "CLIENT LIST TYPE normal");
-	return 4;
+	if (h->has_slots)
+		return 4;
+	add(out, "HGETALL " LAYOUT_OLD_HOLDER_KEY);
+	return 5;
 }
 
 static unsigned add_take(struct redis_holder *h, struct buf *out)
@@ -119,11 +124,21 @@ static unsigned add_take(struct redis_holder *h, struct buf *out)
 	add(out,
 	    "EVAL %s%s 1 %s %s incarnation %s node %u host %s pid %lld boot %s pids "
 	    "%llu start %llu since %lld epoch %llu",
-	    h->has_flags ? TAKE_FLAGS : "", script_holder_take.data, h->key,
-	    h->record.incarnation, h->self->incarnation, h->node, self->host,
-	    (long long)self->pid, self->boot, (unsigned long long)self->pids,
-	    (unsigned long long)self->start_tick, now_ms,
+	    h->has_flags ? TAKE_FLAGS : "", script_holder_take.data,
+	    h->is_old ? LAYOUT_OLD_HOLDER_KEY : h->key, h->record.incarnation,
+	    h->self->incarnation, h->node, self->host, (long long)self->pid, self->boot,
+	    (unsigned long long)self->pids, (unsigned long long)self->start_tick, now_ms,
 	    (unsigned long long)(h->is_guest ? h->self->epoch : h->record.epoch + 1));
+	return 1;
+}
+
+static unsigned add_migrate(const struct redis_holder *h, struct buf *out)
+{
+	add(out,
+	    "EVAL %s%s 4 " LAYOUT_OLD_HOLDER_KEY " " LAYOUT_HOLDER_KEY
+	    " " LAYOUT_CLUSTER_KEY " " LAYOUT_OLD_IDS_KEY " %s %s",
+	    h->has_flags ? TAKE_FLAGS : "", script_holder_migrate.data,
+	    h->self->incarnation, LAYOUT_LOCK);
 	return 1;
 }
 
@@ -142,6 +157,8 @@ unsigned redis_holder_round(struct redis_holder *h, struct buf *out)
 		return add_take(h, out);
 	case HOLDER_FENCE:
 		return add_fence(h, out);
+	case HOLDER_MIGRATE:
+		return add_migrate(h, out);
 	default:
 		return add_look(h, out);
 	}
@@ -224,15 +241,24 @@ static void read_connection(struct redis_holder *h, struct slice line)
 		!slice_is(slice_skip(name, strlen(NAME_HELD)), h->self->incarnation);
 }
 
+static void read_record(struct redis_holder *h, const redisReply *reply)
+{
+	for (size_t i = 0; i + 1 < reply->elements; i += 2)
+		read_field(&h->record, text_of(reply->element[i]),
+			   text_of(reply->element[i + 1]));
+}
+
 static void read_look(struct redis_holder *h, unsigned index, const redisReply *reply)
 {
 	struct slice list = text_of(reply);
 
 	if (index == 1 && reply->type == REDIS_REPLY_INTEGER)
 		h->connection = (uint64_t)reply->integer;
-	for (size_t i = 0; index == 2 && i + 1 < reply->elements; i += 2)
-		read_field(&h->record, text_of(reply->element[i]),
-			   text_of(reply->element[i + 1]));
+	if (index == 2 || (index == 4 && h->is_old))
+		read_record(h, reply);
+	/* One that only counts is what was on its way to a Redis that was emptied. */
+	if (index == 2 && reply->elements > 0)
+		h->is_old = false;
 	while (index == 3 && list.len > 0)
 		read_connection(h, slice_cut(&list, '\n'));
 }
@@ -242,6 +268,7 @@ static void refuse(struct redis_holder *h, unsigned index, const char *text)
 	const char *what = h->step == HOLDER_TAKE    ? "write "
 			   : h->step == HOLDER_FENCE ? "run CLIENT KILL"
 			   : index == 2              ? "read "
+			   : index == 4              ? "read " LAYOUT_OLD_HOLDER_KEY
 			   : index == 3              ? "run CLIENT LIST"
 						     : "name its connection";
 	bool has_key = h->step == HOLDER_TAKE || (h->step == HOLDER_LOOK && index == 2);
@@ -254,10 +281,23 @@ static void refuse(struct redis_holder *h, unsigned index, const char *text)
 
 void redis_holder_reply(struct redis_holder *h, unsigned index, const redisReply *reply)
 {
+	/* What keeps older brokers out: it is a store of layout 2. */
+	bool is_lock = h->step == HOLDER_LOOK && index == 4 &&
+		       reply->type == REDIS_REPLY_ERROR &&
+		       strncmp(reply->str, "WRONGTYPE", 9) == 0;
+
 	if (slots_bounce(reply) != BOUNCE_NONE && !redis_trouble_is_elsewhere(reply))
 		h->is_elsewhere = true;
+	else if (is_lock)
+		h->is_locked = true;
+	else if (reply->type == REDIS_REPLY_ERROR && h->step == HOLDER_MIGRATE)
+		snprintf(h->reason, sizeof(h->reason),
+			 "the broker cannot rename the keys of an older version: %s",
+			 reply->str);
 	else if (reply->type == REDIS_REPLY_ERROR)
 		refuse(h, index, reply->str);
+	else if (h->step == HOLDER_MIGRATE)
+		h->moved = reply->integer;
 	else if (h->step == HOLDER_LOOK)
 		read_look(h, index, reply);
 	else if (h->step == HOLDER_TAKE && reply->integer > 0) {
@@ -398,8 +438,13 @@ static enum redis_holder_verdict judge_look(struct redis_holder *h)
 {
 	bool is_named = h->has_taken;
 
+	h->is_old &= !h->is_locked;
 	if (is_stale(h))
 		return stand_off(h);
+	if (h->is_old && h->record.incarnation[0] && h->hold == STORE_HOLD_AS_IS) {
+		snprintf(h->reason, sizeof(h->reason), "%s", LAYOUT_OLD_TEXT);
+		return REDIS_HOLDER_REFUSED;
+	}
 	if (!is_recorded(h))
 		return h->is_guest ? judge_guest(h) : judge_other(h);
 	if (!h->is_guest)
@@ -418,12 +463,17 @@ enum redis_holder_verdict redis_holder_judge(struct redis_holder *h)
 		return REDIS_HOLDER_REFUSED;
 	if (h->step == HOLDER_LOOK)
 		return judge_look(h);
-	if (h->step == HOLDER_TAKE) {
-		h->step = HOLDER_LOOK;
-		return REDIS_HOLDER_MORE;
+	if (h->step == HOLDER_FENCE && h->is_locked) {
+		h->has_held = true;
+		return REDIS_HOLDER_OURS;
 	}
-	h->has_held = true;
-	return REDIS_HOLDER_OURS;
+	if (h->step == HOLDER_MIGRATE && h->moved > 1)
+		log_info("store: it was written by an older version, which cannot use it "
+			 "any more: %" PRId64 " keys have other names now",
+			 h->moved);
+	/* The look behind a migration finds the holder by its other name. */
+	h->step = h->step == HOLDER_FENCE ? HOLDER_MIGRATE : HOLDER_LOOK;
+	return REDIS_HOLDER_MORE;
 }
 
 bool redis_holder_accept(struct redis_holder *h)

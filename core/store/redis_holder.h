@@ -26,6 +26,13 @@
  * they are of an older epoch; nobody takes one of a newer epoch. So each master is fenced
  * as a single Redis is.
  *
+ * A store of layout 1 has its holder in tide:holder, where older brokers look for it. It
+ * is taken there, by their rules, and the connections of all others are ended. Then
+ * one script gives all keys their names of layout 2, {tide}:holder among them. An older
+ * broker finds a string in tide:holder from then on, and takes and writes nothing. A
+ * store without a holder is taken the same way, so that the one who comes second
+ * finds the first whatever their versions are.
+ *
  * Here are the commands of that and what follows from their replies, in rounds that
  * redis_conn sends. */
 #pragma once
@@ -51,7 +58,7 @@ enum redis_holder_verdict {
 	REDIS_HOLDER_STALE,
 };
 
-enum redis_holder_step { HOLDER_LOOK, HOLDER_TAKE, HOLDER_FENCE };
+enum redis_holder_step { HOLDER_LOOK, HOLDER_TAKE, HOLDER_FENCE, HOLDER_MIGRATE };
 
 /* The content of {tide}:holder. */
 struct redis_holder_record {
@@ -78,7 +85,8 @@ struct redis_holder {
 	enum store_hold hold;
 	unsigned node;
 	unsigned db;
-	bool is_sole; /* nobody else can hold it: ours is the data directory */
+	bool is_sole;   /* nobody else can hold it: ours is the data directory */
+	bool has_slots; /* a Redis Cluster: it never had layout 1 */
 	/* What Redis has told counts when replicas have it: redis_holder_confirm. Until
 	 * then a promoted replica may lack it, and nobody else was told. */
 	bool is_confirmed_late;
@@ -98,6 +106,9 @@ struct redis_holder {
 	bool has_flags;      /* Redis knows the flags of scripts */
 	enum redis_holder_step step;
 	struct redis_holder_record record;
+	bool is_old; /* layout 1, or nothing: the record is tide:holder, then migrated */
+	bool is_locked;     /* tide:holder keeps older brokers out */
+	int64_t moved;      /* keys, by the migration; -1: it was not ours */
 	char last_seen[40]; /* an incarnation */
 	uint64_t connection;
 	bool is_other_alive, is_elsewhere;

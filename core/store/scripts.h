@@ -10,6 +10,7 @@
 extern const struct slice script_dedupe_trim;
 extern const struct slice script_erase_begin;
 extern const struct slice script_erase_partition;
+extern const struct slice script_holder_migrate;
 extern const struct slice script_holder_release;
 extern const struct slice script_holder_take;
 extern const struct slice script_log_trim;

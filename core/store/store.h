@@ -37,6 +37,8 @@ enum store_fsync { STORE_FSYNC_ALWAYS, STORE_FSYNC_EVERYSEC, STORE_FSYNC_NO };
 enum store_hold {
 	STORE_HOLD_NONE,    /* nobody else is there, or nothing is written */
 	STORE_HOLD_OR_FAIL, /* a start fails while another broker holds it */
+	/* Likewise for who is no broker: it leaves a store of an older layout alone. */
+	STORE_HOLD_AS_IS,
 	STORE_HOLD_OR_WAIT, /* a start waits until no other does */
 };
 
@@ -480,6 +482,10 @@ void store_erase_finish(struct store *s, enum store_table table,
  * at once. */
 void store_definition_set_topic(struct store *s, const struct store_queue *topic,
 				struct slice value, store_done_fn on_done, void *ctx);
+
+/* An error says that the store has layout 1 and what to do: its definitions have names
+ * that nobody looks for. A single Redis was migrated when its holder was taken. */
+void store_layout_check(struct store *s, store_done_fn on_done, void *ctx);
 
 struct store_definition {
 	enum store_table table;

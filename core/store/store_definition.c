@@ -333,6 +333,25 @@ static void send_load(struct store *s, struct load *load, enum store_table table
 	store_call_send(&l->call, REDIS_REPLY_ARRAY);
 }
 
+/* ---- the layout */
+
+static void on_old_vhosts(struct store_call *call, const redisReply *reply, bool is_last)
+{
+	if (reply && reply->integer > 0)
+		store_call_fail(call, TIDE_ESTORE, LAYOUT_OLD_TEXT);
+	CALL_TELL(call, store_done_fn);
+}
+
+void store_layout_check(struct store *s, store_done_fn on_done, void *ctx)
+{
+	struct store_call *call =
+		store_call_begin(s, NULL, on_old_vhosts, (store_tell_fn)on_done, ctx);
+
+	call->request.slot = layout_slot(SLICE(LAYOUT_OLD_VHOSTS_KEY));
+	store_call_add(call, "EXISTS " LAYOUT_OLD_VHOSTS_KEY);
+	store_call_send(call, REDIS_REPLY_INTEGER);
+}
+
 /* ---- what is left of a DELETE */
 
 static void end_tombstones(struct load *load)
@@ -394,7 +413,8 @@ void store_definition_load(struct store *s, store_definition_fn on_definition,
 	load->on_end = on_end;
 	load->ctx = ctx;
 	load->store = s;
-	load->left = 1;
+	load->left = 2;
+	store_layout_check(s, on_finished, load);
 	call = store_call_begin(s, NULL, on_tombstones, NULL, load);
 	resp_text(store_call_add_words(call, 2), "HGETALL");
 	add_document_key(&call->bytes, LAYOUT_ERASING_NAME);

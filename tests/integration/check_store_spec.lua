@@ -527,7 +527,8 @@ describe('check-store', function()
   end
 
   it('knows every key of docs/redis.md, and its type', function()
-    local add = { set = { 'SADD', 'm' }, hash = { 'HSET', 'm', 'v' }, ['sorted set'] = { 'ZADD', 1, 'm' } }
+    local add = { set = { 'SADD', 'm' }, hash = { 'HSET', 'm', 'v' }, ['sorted set'] = { 'ZADD', 1, 'm' },
+      string = { 'SET', 'v' } }
     local keys = keys_of_document()
     assert.truthy(#keys > 24)
     for _, key in ipairs(keys) do
@@ -536,6 +537,7 @@ describe('check-store', function()
       local words = assert(add[key.type], key.type)
       redis:cli(words[1], name, table.unpack(words, 2))
     end
+    redis:cli('HSET', '{tide}:cluster', 'layout', 2)
     local text = check('--store', redis.url)
     assert.matches('^.*\n' .. #keys .. ' keys, ', text)
     assert.is_nil(text:find 'knows no such key', text)

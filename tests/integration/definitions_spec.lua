@@ -432,6 +432,10 @@ describe('the definitions', function()
       c2:expect_answer('DELETE vhost /', "ERR denied the default vhost '/' cannot be deleted")
       c2:expect_answer('DECLARE vhost a/b', "ERR syntax 'a/b' is not a vhost: "
         .. "expected / or a name of 1-255 bytes without white space, '/' and ':'")
+      for _, name in ipairs { '}x', 'a{b' } do
+        c2:expect_answer('DECLARE vhost ' .. name, ("ERR syntax '%s' cannot be a new vhost: its name may not have '{' "
+          .. "or '}', which stand for the slot of a Redis Cluster"):format(name))
+      end
       c2:expect_answer('DECLARE vhost shop ttl=1s', "ERR syntax DECLARE vhost has no option 'ttl'; it takes: none")
       own:expect_clean_stop()
     end)

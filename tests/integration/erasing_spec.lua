@@ -75,7 +75,7 @@ describe('definitions and messages', function()
     c:expect '.'
     c:expect '^OK$'
     c:expect '^OK$'
-    assert.equal('', redis:cli('KEYS', 'tide:*'))
+    assert.equal('', redis:cli('KEYS', 'tide:{*'))
     assert.equal('0', redis:cli('EXISTS', '{tide}:erasing'))
   end)
 

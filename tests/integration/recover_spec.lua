@@ -36,7 +36,7 @@ describe('a deletion that a crash interrupts', function()
     broker:run()
     broker:expect_log 'finishing the deletion of queue //jobs'
     assert.equal('0', redis:cli('EXISTS', '{tide}:erasing'))
-    assert.equal('', redis:cli('KEYS', 'tide:*'))
+    assert.equal('', redis:cli('KEYS', 'tide:{*'))
     c = broker:connect()
     c:ok 'DECLARE queue jobs shards=2'
     assert.equal(0, c:stats('jobs').ready)

@@ -203,6 +203,14 @@ TEST_THAT(tables_and_documents_are_read_back)
 	assert_int_equal(read_name("{tide}:rules:gen:abc").document, LAYOUT_GENERATION);
 }
 
+TEST_THAT(what_keeps_older_brokers_out_is_a_string)
+{
+	assert_int_equal(read_name("tide:holder").document, LAYOUT_LOCKS);
+	assert_int_equal(read_name("tide:ids").document, LAYOUT_LOCKS);
+	assert_string_equal(read_name("tide:ids").type, "string");
+	assert_string_equal(read_name("{tide}:ids").type, "hash");
+}
+
 TEST_THAT(what_is_no_key_of_the_broker_is_unknown)
 {
 	static const char *const names[] = {
@@ -210,7 +218,6 @@ TEST_THAT(what_is_no_key_of_the_broker_is_unknown)
 		"tide:",
 		"{tide}:",
 		"tide:vhosts",
-		"tide:holder",
 		"tide:/:queues",
 		"{tide}:{//jobs#0}:msg",
 		"vhosts",

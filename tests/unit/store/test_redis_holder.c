@@ -18,6 +18,7 @@ struct world {
 	unsigned idle;       /* idle for so many seconds, */
 	unsigned db;         /* in this database */
 	bool is_taken_first; /* by somebody else, whenever we try */
+	bool is_old;         /* layout 1 */
 };
 
 static int setup(void **state)
@@ -113,21 +114,47 @@ static void take(struct world *w)
 	say_number(w, 0, ++w->writes);
 }
 
+static void say_nothing(struct world *w, unsigned index)
+{
+	redisReply reply = { .type = REDIS_REPLY_ARRAY };
+
+	redis_holder_reply(&w->h, index, &reply);
+}
+
+static void say_old(struct world *w, unsigned index)
+{
+	redisReply lock = { .type = REDIS_REPLY_ERROR,
+			    .str = (char[]){ "WRONGTYPE Operation against" } };
+
+	if (w->is_old)
+		say_record(w, index);
+	else
+		redis_holder_reply(&w->h, index, &lock);
+}
+
 static enum redis_holder_verdict round_trip(struct world *w)
 {
 	unsigned replies;
 
 	buf_clear(&w->asked);
 	replies = redis_holder_round(&w->h, &w->asked);
-	if (has_asked(w, "EVAL")) {
+	if (has_asked(w, "EVAL") && has_asked(w, "RENAME")) {
+		w->is_old = false;
+		say_number(w, 0, 5);
+	} else if (has_asked(w, "EVAL")) {
 		assert_int_equal(replies, 1);
+		assert_int_equal(has_asked(w, "$11\r\ntide:holder\r\n"), w->is_old);
 		take(w);
 	} else if (has_asked(w, "HGETALL")) {
-		assert_int_equal(replies, 4);
+		assert_int_equal(replies, 5);
 		say_text(w, 0, "OK");
 		say_number(w, 1, 9);
-		say_record(w, 2);
+		if (w->is_old)
+			say_nothing(w, 2);
+		else
+			say_record(w, 2);
 		say_connections(w, 3);
+		say_old(w, 4);
 	} else {
 		for (unsigned i = 0; i < replies; i++)
 			say_number(w, i, i > 0);
@@ -428,6 +455,52 @@ TEST_THAT(an_embedded_redis_is_taken_from_whoever_had_it)
 	w->h.is_sole = true;
 	set_other(w);
 	assert_int_equal(settle(w), REDIS_HOLDER_OURS);
+}
+
+TEST_THAT(a_store_of_layout_1_is_taken_by_its_rules_and_migrated_when_others_are_gone)
+{
+	struct world *w = *state;
+
+	w->is_old = true;
+	set_other(w);
+	for (int i = 0; i < 9; i++)
+		assert_int_equal(round_trip(w), REDIS_HOLDER_OTHER);
+	assert_true(w->is_old);
+	w->idle = 2;
+	for (int i = 0; i < 7; i++)
+		assert_int_equal(round_trip(w), REDIS_HOLDER_OTHER);
+	assert_int_equal(round_trip(w), REDIS_HOLDER_MORE);
+	assert_int_equal(round_trip(w), REDIS_HOLDER_MORE);
+	assert_true(has_asked(w, "EVAL"));
+	assert_int_equal(round_trip(w), REDIS_HOLDER_MORE);
+	assert_int_equal(round_trip(w), REDIS_HOLDER_MORE);
+	assert_true(has_asked(w, "KILL"));
+	assert_true(w->is_old);
+	assert_int_equal(round_trip(w), REDIS_HOLDER_MORE);
+	assert_true(has_asked(w, "RENAME"));
+	assert_int_equal(settle(w), REDIS_HOLDER_OURS);
+	assert_true(has_asked(w, "KILL"));
+}
+
+TEST_THAT(a_store_of_layout_1_is_left_alone_by_who_is_no_broker)
+{
+	struct world *w = *state;
+
+	w->is_old = true;
+	w->h.hold = STORE_HOLD_AS_IS;
+	assert_int_equal(settle(w), REDIS_HOLDER_REFUSED);
+	assert_non_null(strstr(w->h.reason, "start a broker on it once"));
+}
+
+TEST_THAT(a_holder_that_finds_its_migration_undone_repeats_it)
+{
+	struct world *w = *state;
+
+	assert_int_equal(settle(w), REDIS_HOLDER_OURS);
+	w->is_old = true; /* a replica that was behind by it alone */
+	redis_holder_begin(&w->h, 7);
+	assert_int_equal(settle(w), REDIS_HOLDER_OURS);
+	assert_false(w->is_old);
 }
 
 TEST_THAT(what_redis_refuses_is_told)
