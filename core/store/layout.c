@@ -293,6 +293,24 @@ static bool read_meta(struct slice rest, struct layout_name *out)
 	return read_document(rest, out) || read_definitions(rest, out);
 }
 
+/* "{<n>}:holder": of a master of a Redis Cluster that has not the slot of {tide} */
+static bool read_record(struct slice rest, struct layout_name *out)
+{
+	size_t brace = slice_find(rest, '}');
+	uint64_t n;
+
+	if (brace + 1 >= rest.len || rest.data[brace + 1] != ':' ||
+	    !slice_to_uint((struct slice){ rest.data + 1, brace - 1 }, UINT32_MAX, &n))
+		return false;
+	return read_document(slice_skip(rest, brace + 2), out) &&
+	       out->document == LAYOUT_HOLDER;
+}
+
+static bool read_own(struct slice rest, struct layout_name *out)
+{
+	return read_tagged(rest, out) || read_record(rest, out);
+}
+
 void layout_read(struct slice name, struct layout_name *out)
 {
 	*out = (struct layout_name){ .kind = LAYOUT_UNKNOWN };
@@ -303,7 +321,7 @@ void layout_read(struct slice name, struct layout_name *out)
 		return;
 	}
 	if (slice_has_prefix(name, SHARD_PREFIX) &&
-	    read_tagged(slice_skip(name, strlen(SHARD_PREFIX) - 1), out))
+	    read_own(slice_skip(name, strlen(SHARD_PREFIX) - 1), out))
 		return;
 	if (slice_has_prefix(name, LAYOUT_META) &&
 	    read_meta(slice_skip(name, strlen(LAYOUT_META)), out))

@@ -201,6 +201,8 @@ TEST_THAT(tables_and_documents_are_read_back)
 	assert_true(slice_is(read_name("{tide}:shop:queues").vhost, "shop"));
 	assert_int_equal(read_name("{tide}:rules:log").document, LAYOUT_LOG);
 	assert_int_equal(read_name("{tide}:rules:gen:abc").document, LAYOUT_GENERATION);
+	assert_int_equal(read_name("tide:{17}:holder").kind, LAYOUT_DOCUMENT);
+	assert_int_equal(read_name("tide:{17}:holder").document, LAYOUT_HOLDER);
 }
 
 TEST_THAT(what_keeps_older_brokers_out_is_a_string)
@@ -245,6 +247,10 @@ TEST_THAT(what_is_no_key_of_the_broker_is_unknown)
 		"{tide}:shop:x:queues",
 		"tide:{",
 		"tide:}:msg",
+		"tide:{17}:ids",
+		"tide:{17}holder",
+		"tide:{x}:holder",
+		"tide:{}:holder",
 	};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
