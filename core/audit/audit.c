@@ -39,7 +39,7 @@ struct audit {
 	bool is_over;     /* the store has failed, or a second signal has come */
 	uint64_t owed_ns; /* for so long Redis has worked without a pause */
 	/* The walk. */
-	uint64_t page_cursor, next_cursor; /* of SCAN */
+	struct store_walk_place page, next;
 	bool is_scanned;
 	STAILQ_HEAD(, damage_key) keys; /* of the page: the first is being read */
 	uint64_t cursor;                /* in it */
@@ -88,12 +88,18 @@ static void give_up(struct audit *a, const char *why)
 	a->is_over = true;
 }
 
-/* Where the walk is: CURSOR, or CURSOR/CURSOR/KEY within a key. */
+/* Where the walk is: CURSOR, or CURSOR/CURSOR/KEY within a key; of a further master of a
+ * Redis Cluster its first slot comes before it, as SLOT:CURSOR. */
 static void append_place(const struct audit *a, struct buf *out)
 {
 	const struct damage_key *key = STAILQ_FIRST(&a->keys);
+	const struct store_walk_place *place = key ? &a->page : &a->next;
 
-	buf_append_uint(out, key ? a->page_cursor : a->next_cursor);
+	if (place->slot > 0) {
+		buf_append_uint(out, place->slot);
+		buf_append_char(out, ':');
+	}
+	buf_append_uint(out, place->cursor);
 	if (!key)
 		return;
 	buf_append_char(out, '/');
@@ -105,13 +111,17 @@ static void append_place(const struct audit *a, struct buf *out)
 static bool read_place(struct audit *a, struct slice text)
 {
 	struct slice rest = text, first = slice_cut(&rest, '/');
-	struct slice second = slice_cut(&rest, '/');
+	struct slice second = slice_cut(&rest, '/'), cursor = first;
+	bool has_slot = slice_find(first, ':') < first.len, is_good;
+	uint64_t slot = 0;
 	char *key;
 	size_t len;
-	bool is_good;
 
-	if (!slice_to_uint(first, UINT64_MAX, &a->next_cursor))
+	if ((has_slot &&
+	     !slice_to_uint(slice_cut(&cursor, ':'), LAYOUT_SLOTS - 1, &slot)) ||
+	    !slice_to_uint(cursor, UINT64_MAX, &a->next.cursor))
 		return false;
+	a->next.slot = (unsigned)slot;
 	if (first.len == text.len)
 		return true;
 	key = mem_alloc(rest.len + 1);
@@ -437,14 +447,16 @@ static void on_keys(void *ctx, int status, const char *text, uint64_t next,
 			a->key_count++;
 		}
 	}
-	a->next_cursor = next;
-	a->is_scanned = next == 0;
+	a->next.cursor = next;
+	if (next == 0)
+		a->next.slot = store_walk_master(a->store, a->page.slot + 1);
+	a->is_scanned = a->next.slot == STORE_WALK_END;
 }
 
 static void read_keys(struct audit *a)
 {
-	a->page_cursor = a->next_cursor;
-	store_walk_keys(a->store, a->page_cursor, KEYS_COUNT, on_keys, a);
+	a->page = a->next;
+	store_walk_keys(a->store, &a->page, KEYS_COUNT, on_keys, a);
 	if (wait_done(a))
 		look_at_found(a);
 }
@@ -453,6 +465,7 @@ static void print_summary(struct audit *a)
 {
 	bool is_complete = a->is_scanned && STAILQ_EMPTY(&a->keys);
 	struct buf place = { 0 };
+	struct store_stats stats;
 
 	printf("%llu key%s, %llu %s: %llu finding%s", (unsigned long long)a->key_count,
 	       a->key_count == 1 ? "" : "s", (unsigned long long)a->row_count,
@@ -470,6 +483,14 @@ static void print_summary(struct audit *a)
 			  buf_cstr(&place));
 		buf_deinit(&place);
 	}
+	store_stats(a->store, &stats);
+	if (stats.slots_without_master > 0) {
+		is_complete = false;
+		log_print(STDERR_FILENO,
+			  "tidemq: check-store: %u slots of the Redis Cluster have no "
+			  "master, and were not checked",
+			  stats.slots_without_master);
+	}
 	a->status = !is_complete || a->found_count > a->mended_count;
 }
 
@@ -482,13 +503,24 @@ static void on_layout(void *ctx, int status, const char *text)
 		give_up(a, text);
 }
 
+/* That of an earlier run may have other slots now. */
+static void find_master(struct audit *a)
+{
+	unsigned slot = store_walk_master(a->store, a->next.slot);
+
+	if (slot != a->next.slot)
+		a->next = (struct store_walk_place){ slot, 0 };
+	a->is_scanned = slot == STORE_WALK_END;
+}
+
 static void walk_store(struct audit *a)
 {
-	wait_done(a); /* until the store is up */
-	if (!a->is_over) {
+	if (wait_done(a)) { /* until the store is up */
 		store_layout_check(a->store, on_layout, a);
 		wait_done(a);
 	}
+	if (!a->is_over)
+		find_master(a);
 	while (!a->is_over && !a->is_stopping &&
 	       (!a->is_scanned || !STAILQ_EMPTY(&a->keys))) {
 		if (STAILQ_EMPTY(&a->keys))

@@ -564,6 +564,26 @@ unsigned redis_lanes_of(const struct redis_lanes *l, unsigned slot)
 	return lane == SLOT_NO_LANE ? 0 : lane;
 }
 
+unsigned redis_lanes_first_slot(const struct redis_lanes *l, unsigned from)
+{
+	bool *is_seen;
+	unsigned slot, owner;
+
+	if (!l->is_cluster)
+		return from == 0 ? 0 : LAYOUT_SLOTS;
+	is_seen = mem_zalloc(l->count * sizeof(*is_seen));
+	for (slot = 0; slot < LAYOUT_SLOTS; slot++) {
+		owner = l->slots.slots[slot].owner;
+		if (owner == SLOT_NO_LANE || is_seen[owner])
+			continue;
+		if (slot >= from)
+			break;
+		is_seen[owner] = true;
+	}
+	mem_free(is_seen);
+	return slot;
+}
+
 struct redis_conn *redis_lanes_meta(const struct redis_lanes *l)
 {
 	return l->lanes[l->meta]->conn;
@@ -591,6 +611,8 @@ void redis_lanes_stats(const struct redis_lanes *l, struct store_stats *out)
 		if (l->lanes[i]->conn)
 			add_stats(out, &l->lanes[i]->conn->stats);
 	out->pending_requests += l->slots.held_requests;
+	if (l->has_map)
+		out->slots_without_master = LAYOUT_SLOTS - l->covered;
 }
 
 /* The end. */

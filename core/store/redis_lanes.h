@@ -76,6 +76,9 @@ struct redis_lanes *redis_lanes_create(uv_loop_t *loop,
 void redis_lanes_send(struct redis_lanes *l, struct redis_request *r);
 /* The lane that has the requests of a slot now. */
 unsigned redis_lanes_of(const struct redis_lanes *l, unsigned slot);
+/* The first slot, from this one on, that is the least of those of its master: a single
+ * Redis has 0 alone. LAYOUT_SLOTS: there is none. */
+unsigned redis_lanes_first_slot(const struct redis_lanes *l, unsigned from);
 /* The connection that has {tide}:holder; NULL while there is none. */
 struct redis_conn *redis_lanes_meta(const struct redis_lanes *l);
 /* The sum of all, without what the store itself knows. */

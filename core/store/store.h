@@ -177,6 +177,7 @@ struct store_stats {
 	/* From the end of the turn that asks to the answer, in tally_times_ns. What waits
 	 * for a connection waits for its answer. */
 	struct tally round_trip;
+	unsigned slots_without_master; /* of a Redis Cluster: what they have waits */
 	/* Of Redis, as it told last: store_memory_ask. */
 	uint64_t memory_bytes, memory_max_bytes; /* 0: not known; no limit */
 };

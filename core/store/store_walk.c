@@ -31,14 +31,20 @@ static void on_keys_reply(struct store_call *call, const redisReply *reply, bool
 	mem_free(keys);
 }
 
-void store_walk_keys(struct store *s, uint64_t cursor, unsigned count,
+unsigned store_walk_master(const struct store *s, unsigned from)
+{
+	return redis_lanes_first_slot(s->lanes, from);
+}
+
+void store_walk_keys(struct store *s, const struct store_walk_place *from, unsigned count,
 		     store_walk_keys_fn on_keys, void *ctx)
 {
 	struct store_call *call =
 		store_call_begin(s, NULL, on_keys_reply, (store_tell_fn)on_keys, ctx);
 	struct buf *out = store_call_add_script(call, script_walk_keys, 0, 2);
 
-	resp_number(out, cursor);
+	call->request.slot = from->slot;
+	resp_number(out, from->cursor);
 	resp_number(out, count);
 	store_call_send(call, REDIS_REPLY_ARRAY);
 }
@@ -49,7 +55,6 @@ struct rows_call {
 	struct store_call call;
 	void (*read)(const redisReply *reply, struct store_walk_row *rows, size_t count);
 	size_t (*count)(const redisReply *reply);
-	bool has_cursor;
 };
 
 static void on_rows_reply(struct store_call *call, const redisReply *reply, bool is_last)
@@ -57,7 +62,7 @@ static void on_rows_reply(struct store_call *call, const redisReply *reply, bool
 	struct rows_call *r = container_of(call, struct rows_call, call);
 	size_t count = reply ? r->count(reply) : 0;
 	struct store_walk_row *rows = mem_zalloc((count + 1) * sizeof(*rows));
-	uint64_t next = reply && r->has_cursor ? read_number(reply->element[0]) : 0;
+	uint64_t next = reply ? read_number(reply->element[0]) : 0;
 
 	if (reply)
 		r->read(reply, rows, count);
@@ -71,7 +76,6 @@ static struct rows_call *rows_call_create(struct store *s, store_walk_rows_fn on
 	struct rows_call *r = store_call_create(s, NULL, sizeof(*r), on_rows_reply, ctx);
 
 	CALL_TELLS(&r->call, on_rows);
-	r->has_cursor = true;
 	return r;
 }
 
@@ -114,6 +118,7 @@ void store_walk_page(struct store *s, const struct store_walk_page *page,
 	struct buf *out = store_call_add_words(&r->call, 5);
 	bool is_set = page->type[0] == 's';
 
+	r->call.request.slot = layout_slot(page->key);
 	r->count = is_set ? count_members : count_pairs;
 	r->read = is_set ? read_members : read_pairs;
 	resp_text(out, scan_verb(page->type));
@@ -154,6 +159,7 @@ static struct rows_call *shard_call_create(struct store *s,
 	r->count = count_found;
 	r->read = read_found;
 	layout_shard_prefix(&prefix, name->vhost, name->queue, name->shard);
+	r->call.request.slot = layout_slot(buf_slice(&prefix));
 	for (int key = 0; key < LAYOUT_KEY_COUNT; key++)
 		layout_resp_key(out, buf_slice(&prefix), (enum layout_key)key);
 	buf_deinit(&prefix);
@@ -189,36 +195,102 @@ void store_walk_members(struct store *s, const struct layout_name *name, unsigne
 	store_call_send(&r->call, REDIS_REPLY_ARRAY);
 }
 
-static size_t count_answers(const redisReply *reply)
+/* Questions whose keys lie in several slots: each slot is asked by itself. */
+struct walk_asking {
+	store_walk_rows_fn on_rows;
+	void *ctx;
+	struct store_walk_row *rows; /* their values are copies */
+	size_t count;
+	unsigned left; /* slots that have not answered */
+	struct error err;
+};
+
+struct ask_call {
+	struct store_call call;
+	struct walk_asking *asking;
+	size_t count;
+	size_t *rows; /* of its questions */
+};
+
+static void walk_asking_end(struct walk_asking *a)
 {
-	return reply->elements;
+	a->on_rows(a->ctx, a->err.code, a->err.code < 0 ? a->err.text : NULL, 0, a->rows,
+		   a->err.code < 0 ? 0 : a->count);
+	for (size_t i = 0; i < a->count; i++)
+		mem_free((char *)(uintptr_t)a->rows[i].value.data);
+	mem_free(a->rows);
+	mem_free(a);
 }
 
-static void read_answers(const redisReply *reply, struct store_walk_row *rows,
-			 size_t count)
+static void on_ask_reply(struct store_call *call, const redisReply *reply, bool is_last)
 {
-	for (size_t i = 0; i < count; i++)
+	struct ask_call *ask = container_of(call, struct ask_call, call);
+	struct walk_asking *a = ask->asking;
+
+	if (call->err.code < 0)
+		a->err = call->err;
+	for (size_t i = 0; reply && i < ask->count && i < reply->elements; i++) {
+		struct slice value = store_reply_slice(reply->element[i]);
+
 		if (reply->element[i]->type == REDIS_REPLY_STRING)
-			rows[i].value = store_reply_slice(reply->element[i]);
+			a->rows[ask->rows[i]].value =
+				(struct slice){ mem_strndup(value.data, value.len),
+						value.len };
+	}
+	mem_free(ask->rows);
+	if (--a->left == 0)
+		walk_asking_end(a);
+}
+
+/* Ask those of the slot of the first that was not asked yet. */
+static void ask_slot(struct store *s, struct walk_asking *a,
+		     const struct store_walk_question *questions, bool *is_asked,
+		     size_t first)
+{
+	struct ask_call *ask = store_call_create(s, NULL, sizeof(*ask), on_ask_reply, a);
+	unsigned slot = layout_slot(questions[first].key);
+	struct buf *out;
+
+	ask->asking = a;
+	ask->call.request.slot = slot;
+	ask->rows = mem_alloc(a->count * sizeof(*ask->rows));
+	for (size_t i = first; i < a->count; i++) {
+		if (is_asked[i] || layout_slot(questions[i].key) != slot)
+			continue;
+		is_asked[i] = true;
+		ask->rows[ask->count++] = i;
+	}
+	out = store_call_add_script(&ask->call, script_walk_ask, ask->count,
+				    2 * ask->count);
+	for (size_t i = 0; i < ask->count; i++)
+		resp_bulk(out, questions[ask->rows[i]].key);
+	for (size_t i = 0; i < ask->count; i++) {
+		resp_text(out, questions[ask->rows[i]].verb);
+		resp_bulk(out, questions[ask->rows[i]].member);
+	}
+	store_call_send(&ask->call, REDIS_REPLY_ARRAY);
 }
 
 void store_walk_ask(struct store *s, const struct store_walk_question *questions,
 		    size_t count, store_walk_rows_fn on_rows, void *ctx)
 {
-	struct rows_call *r = rows_call_create(s, on_rows, ctx);
-	struct buf *out =
-		store_call_add_script(&r->call, script_walk_ask, count, 2 * count);
+	struct walk_asking *a = mem_zalloc(sizeof(*a));
+	bool *is_asked = mem_zalloc(count * sizeof(*is_asked));
 
-	r->has_cursor = false;
-	r->count = count_answers;
-	r->read = read_answers;
-	for (size_t i = 0; i < count; i++)
-		resp_bulk(out, questions[i].key);
+	a->on_rows = on_rows;
+	a->ctx = ctx;
+	a->rows = mem_zalloc(count * sizeof(*a->rows));
+	a->count = count;
+	a->left = 1;
 	for (size_t i = 0; i < count; i++) {
-		resp_text(out, questions[i].verb);
-		resp_bulk(out, questions[i].member);
+		if (is_asked[i])
+			continue;
+		a->left++;
+		ask_slot(s, a, questions, is_asked, i);
 	}
-	store_call_send(&r->call, REDIS_REPLY_ARRAY);
+	mem_free(is_asked);
+	if (--a->left == 0)
+		walk_asking_end(a); /* the store is being closed */
 }
 
 static void add_edit(struct store_call *call, const struct store_walk_edit *edit)
@@ -238,6 +310,7 @@ void store_walk_edit(struct store *s, const struct store_walk_edit *edits, size_
 {
 	struct store_call *call = store_done_call_create(s, NULL, on_done, ctx);
 
+	call->request.slot = layout_slot(edits[0].key);
 	for (size_t i = 0; i < count; i++)
 		add_edit(call, &edits[i]);
 	store_call_send(call, 0);

@@ -1,7 +1,9 @@
 /* store_walk.h: read all keys of a store page by page, look at single members again, and
  * edit them: for who checks a store, not for the broker.
  *
- * No request reads more than a page. The slices that a completion gets are the store's.
+ * A Redis Cluster is walked master by master; a slot that moves meanwhile may be seen
+ * twice, or not at all. No request reads more than a page. The slices that a completion
+ * gets are the store's.
  */
 #pragma once
 
@@ -15,9 +17,17 @@ struct store_walk_key {
 };
 typedef void (*store_walk_keys_fn)(void *ctx, int status, const char *text, uint64_t next,
 				   const struct store_walk_key *keys, size_t count);
-/* The keys of the broker, from a cursor of SCAN on: 0 is the start, and `next` the end.
- */
-void store_walk_keys(struct store *s, uint64_t cursor, unsigned count,
+/* The first slot of a master, at or behind `from`: a single Redis has 0 alone.
+ * STORE_WALK_END: there is none. */
+#define STORE_WALK_END LAYOUT_SLOTS
+unsigned store_walk_master(const struct store *s, unsigned from);
+
+struct store_walk_place {
+	unsigned slot;   /* of the master */
+	uint64_t cursor; /* of SCAN: 0 is the start, and as `next` the end */
+};
+/* The keys of the broker that a master has. */
+void store_walk_keys(struct store *s, const struct store_walk_place *from, unsigned count,
 		     store_walk_keys_fn on_keys, void *ctx);
 
 struct store_walk_row {
@@ -58,11 +68,12 @@ struct store_walk_question {
 	struct slice key;
 	struct slice member; /* ignored by EXISTS */
 };
-/* Rows in the order of the questions; value.data is NULL where there is nothing. */
+/* Rows in the order of the questions, which are asked slot by slot; value.data is NULL
+ * where there is nothing. */
 void store_walk_ask(struct store *s, const struct store_walk_question *questions,
 		    size_t count, store_walk_rows_fn on_rows, void *ctx);
 
-/* ZADD, ZREM or HDEL; each may be done twice. */
+/* ZADD, ZREM or HDEL; each may be done twice. All are of one shard. */
 struct store_walk_edit {
 	const char *verb;
 	struct slice key;
