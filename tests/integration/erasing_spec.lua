@@ -1,5 +1,6 @@
 -- Definitions and messages lie in different slots, so what depends on their order is asked one behind the other.
 local Broker = require 'support.broker'
+local Cluster = require 'support.cluster'
 local Proxy = require 'chaos.support.proxy'
 local Redis = require 'support.redis'
 local wait = require 'support.wait'
@@ -107,5 +108,62 @@ describe('definitions and messages', function()
         end
       end
     end
+  end)
+end)
+
+describe('in a Redis Cluster', function()
+  local cluster, broker
+
+  setup(function()
+    cluster = Cluster.start { masters = 3, replicas = 0 }
+    broker = Broker.start { args = { '--store', cluster.url } }
+  end)
+
+  teardown(function()
+    broker:destroy()
+    cluster:close()
+  end)
+
+  local function ask(...) return cluster:command(...) end
+  local function count_keys() return #cluster:keys 'tide:{//*' end
+
+  local function fill()
+    local c = broker:connect()
+    c:ok 'DECLARE queue jobs shards=8 sharding=round_robin'
+    c:ok 'DECLARE topic log partitions=8 sharding=round_robin'
+    for _ = 1, 8 do
+      c:ok('PUB - jobs', 'x')
+      c:ok('PUB - log', 'x')
+    end
+    assert.is_true(count_keys() > 16)
+    return c
+  end
+
+  it('a deletion reaches the shards of all masters', function()
+    local c = fill()
+    c:ok 'DELETE queue jobs'
+    c:ok 'DELETE topic log'
+    assert.equal(0, count_keys())
+    assert.equal(0, tonumber(ask('EXISTS', '{tide}:erasing')))
+  end)
+
+  it('a start finishes it', function()
+    fill()
+    broker:kill9()
+    ask('HDEL', '{tide}:/:queues', 'jobs')
+    ask('HDEL', '{tide}:/:topic-options', 'log')
+    ask('HSET', '{tide}:erasing', 'queue //jobs', 8, 'topic //log', 8)
+    broker:run()
+    assert.equal(0, count_keys())
+    assert.equal(0, tonumber(ask('EXISTS', '{tide}:erasing')))
+  end)
+
+  it('a store of layout 1 is refused: it is migrated as a single Redis', function()
+    broker:expect_clean_stop()
+    ask('SADD', 'tide:vhosts', '/')
+    broker = Broker.start { args = { '--store', cluster.url }, stopped = true }
+    broker:launch()
+    assert.equal(1, broker:wait_ready())
+    broker:expect_log 'written by an older version: start a broker on it once, as a single Redis'
   end)
 end)
