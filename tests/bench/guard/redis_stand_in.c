@@ -85,3 +85,34 @@ void redis_conn_close(struct redis_conn *c, int64_t grace_ms,
 void redis_conn_hurry(struct redis_conn *c)
 {
 }
+
+/* What only a Redis that is really connected to needs. */
+
+void redis_conn_connect(struct redis_conn *c, struct tls_context *tls)
+{
+}
+
+void redis_conn_cannot_connect(struct redis_conn *c, const char *why, const char *shown)
+{
+}
+
+void redis_conn_leave(struct redis_conn *c, const char *why)
+{
+}
+
+void redis_conn_set_record(struct redis_conn *c, const char *key, const char *probe)
+{
+}
+
+void redis_conn_move_record(struct redis_conn *from, struct redis_conn *to)
+{
+}
+
+void redis_conn_take_all(struct redis_conn *c, struct redis_requests *out)
+{
+}
+
+bool redis_conn_is_silent(const struct redis_conn *c)
+{
+	return false;
+}
