@@ -458,6 +458,12 @@ static void release_held(struct shard *sh)
 		consumer_release(e);
 }
 
+void queue_release_held(struct queue *q)
+{
+	for (unsigned i = 0; i < q->shard_count; i++)
+		release_held(q->shards[i]);
+}
+
 void queue_destroy(struct queue *q)
 {
 	struct vhost *v = q->vhost;
@@ -465,8 +471,7 @@ void queue_destroy(struct queue *q)
 	struct consumer *c;
 	struct binding *binding;
 
-	for (unsigned i = 0; i < q->shard_count; i++)
-		release_held(q->shards[i]);
+	queue_release_held(q);
 	/* An auto-delete queue is being deleted already. */
 	q->had_consumer = false;
 	while ((c = TAILQ_FIRST(&q->consumers)) != NULL)

@@ -152,6 +152,8 @@ static inline struct shard *queue_shard(struct queue *q, unsigned index)
 void queue_drop_unused(struct queue *q);
 /* Forget what its shards have read, as if it had just been restored. */
 void queue_renew_shards(struct queue *q);
+/* Consumers hold nothing of it any more. */
+void queue_release_held(struct queue *q);
 /* Cancels its consumers and drops its messages and bindings. Nothing is
  * removed from Redis: that is the caller's business (queue_erase). */
 void queue_destroy(struct queue *q);

@@ -117,6 +117,8 @@ static void revived(struct queue *q, const struct revival *r)
 		log_info("%s '%s' of vhost '%s' can be used again",
 			 definition_kind(d->table), q->name, q->vhost->name);
 		unusable_clear(d);
+		/* It may have been read anew, and have consumers. */
+		queue_activate(q);
 		if (r->epoch != engine_epoch(r->broker->engine))
 			r->broker->on_policies_missed(d);
 		return;
@@ -186,6 +188,47 @@ void unusable_retry_all(struct broker *b)
 {
 	if (b->unusable)
 		definition_each(b, retry, NULL);
+}
+
+struct anew {
+	struct broker *broker;
+	unsigned lane;
+	unsigned queues;
+};
+
+static bool is_in_lane(const struct anew *a, struct queue *q)
+{
+	for (unsigned i = 0; i < q->shard_count; i++)
+		if (q->shards[i]->keys &&
+		    store_lane(a->broker->store, q->shards[i]->keys) == a->lane)
+			return true;
+	return false;
+}
+
+/* A topic goes on behind what it had, so that no offset has two contents. */
+static bool read_anew(void *ctx, struct definition *d)
+{
+	struct anew *a = ctx;
+	struct queue *q = container_of(d, struct queue, definition);
+
+	if (!definition_is_queue(d->table) || q->topic || d->unusable ||
+	    !is_in_lane(a, q))
+		return true;
+	a->queues++;
+	queue_release_held(q);
+	queue_detach(q, RULESET_ACTIVE);
+	queue_renew_shards(q);
+	unusable_set(d, "is read anew from Redis");
+	unusable_retry(d, NULL);
+	return true;
+}
+
+void unusable_read_anew(struct broker *b, unsigned lane)
+{
+	struct anew a = { .broker = b, .lane = lane };
+
+	definition_each(b, read_anew, &a);
+	log_info("%u queues are read anew from Redis", a.queues);
 }
 
 /* A binding between two that are unusable is counted once: with its source. */

@@ -45,6 +45,10 @@ void unusable_retry_all(struct broker *b);
  * @param waiter  is told when it can be used, or not; or NULL */
 void unusable_retry(struct definition *d, struct waiter *waiter);
 
+/* Redis lacks confirmed writes of a lane for ever: read the queues with a shard there
+ * anew. What consumers hold of them is lost to them. */
+void unusable_read_anew(struct broker *b, unsigned lane);
+
 void unusable_count(const struct broker *b, struct unusable_count *out);
 /* One line for each, at the start. */
 void unusable_log(const struct broker *b);

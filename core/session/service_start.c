@@ -422,6 +422,13 @@ static void on_start_tried(void *ctx, const struct trial_result *result)
 	rollout_tell_unread(&s->rollout, result->unread);
 }
 
+static void on_store_gap(void *ctx, unsigned lane)
+{
+	struct service *s = ctx;
+
+	unusable_read_anew(s->broker, lane);
+}
+
 static void on_store_heard(void *ctx, uint64_t now_ns)
 {
 	struct service *s = ctx;
@@ -431,7 +438,7 @@ static void on_store_heard(void *ctx, uint64_t now_ns)
 
 int service_start(struct service *s, struct error *err)
 {
-	struct store_hooks hooks = { s, on_store_state, on_store_heard };
+	struct store_hooks hooks = { s, on_store_state, on_store_heard, on_store_gap };
 	struct broker *b = s->broker;
 	const struct trial_question trial = { .dir = b->config.rules_dir };
 	struct store *store;

@@ -440,17 +440,19 @@ static void answer_with_error(struct redis_conn *c, struct redis_request *r,
 	redisReply reply = { .type = REDIS_REPLY_ERROR,
 			     .str = (char *)(uintptr_t)text,
 			     .len = strlen(text) };
-	unsigned replies = r->replies;
+	unsigned replies = r->replies, slot = r->slot;
 
 	take_waiting(c, r);
 	for (unsigned i = 1; i <= replies; i++) {
 		r->answered = i;
 		r->on_reply(r, &reply);
 	}
+	if (c->hooks.on_answered)
+		c->hooks.on_answered(c->hooks.ctx, slot);
 }
 
 /* Requests made meanwhile wait for the next turn. */
-static void refuse_waiting(struct redis_conn *c)
+static void refuse_all(struct redis_conn *c, const char *text)
 {
 	struct redis_request *r;
 
@@ -458,9 +460,14 @@ static void refuse_waiting(struct redis_conn *c)
 	for (uint64_t n = c->stats.pending_requests; n > 0; n--) {
 		r = TAILQ_FIRST(&c->waiting);
 		c->stats.refused[STORE_TROUBLE_OTHER]++;
-		answer_with_error(c, r, c->stale);
+		answer_with_error(c, r, text);
 	}
 	close_if_idle(c);
+}
+
+static void refuse_waiting(struct redis_conn *c)
+{
+	refuse_all(c, c->stale);
 }
 
 static void give_up(struct redis_conn *c, struct redis_request *r)
@@ -625,13 +632,24 @@ static void replay(struct redis_conn *c)
 	TAILQ_CONCAT(&c->waiting, &lacking, entry);
 }
 
+/* What was asked is about messages that this master has not. */
+static void forget_all(struct redis_conn *c)
+{
+	c->has_gap = false;
+	redis_replay_clear(&c->replay);
+	refuse_all(c, "Redis lost some of the last writes in a failover");
+}
+
 static void enter_up(struct redis_conn *c)
 {
 	struct redis_request *r;
+	bool has_gap = c->has_gap;
 
 	redis_replay_begin(&c->replay);
 	if (c->is_replaying)
 		replay(c);
+	if (has_gap)
+		forget_all(c);
 	c->phase = PHASE_UP;
 	c->up_at_ms = uv_now(c->loop);
 	c->is_waiting_told = false;
@@ -646,6 +664,8 @@ static void enter_up(struct redis_conn *c)
 	if (c->config.hold != STORE_HOLD_NONE)
 		uv_timer_start(&c->beat_timer, on_beat, 0, REDIS_HOLDER_BEAT_MS);
 	tell_up(c);
+	if (has_gap)
+		c->hooks.on_gap(c->hooks.ctx);
 }
 
 /* Somebody else has the store: nothing is sent any more. */
@@ -704,14 +724,23 @@ static void stand_off(struct redis_conn *c)
 	set_state(c, STORE_STALE, c->stale);
 }
 
-/* A promoted replica lacks the last writes of its predecessor, and the log has them. */
-static bool may_replay(struct redis_conn *c)
+/* A promoted replica lacks the last writes of its predecessor. Where nobody can have been
+ * promoted the data was lost, and may come back. */
+static bool may_go_on(struct redis_conn *c)
 {
-	uint64_t has = c->holder.record.writes;
+	uint64_t lost = c->holder.writes - c->holder.record.writes;
+	bool reaches = redis_replay_reaches(&c->replay, c->holder.record.writes);
 
-	c->is_replaying =
-		redis_replay_reaches(&c->replay, has) && redis_holder_accept(&c->holder);
-	return c->is_replaying;
+	if (!c->replay.is_on || !redis_holder_accept(&c->holder))
+		return false;
+	c->is_replaying = reaches;
+	c->has_gap = !reaches;
+	if (c->has_gap)
+		log_error("store: Redis at %s lacks the last %llu writes of the master "
+			  "before it, and not all of them are known any more: they are "
+			  "lost, and what it has is read anew",
+			  c->config.address, (unsigned long long)lost);
+	return true;
 }
 
 /* The same trouble at each try is told once. */
@@ -750,7 +779,7 @@ static void on_holder_reply(struct redis_conn *c, const redisReply *reply)
 		lose_for_good(c);
 		break;
 	case REDIS_HOLDER_STALE:
-		if (may_replay(c))
+		if (may_go_on(c))
 			send_holder_round(c);
 		else
 			stand_off(c);

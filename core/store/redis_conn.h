@@ -103,6 +103,8 @@ struct redis_conn_hooks {
 	/* A request of the connection's own is sent before all others, for what
 	 * slots_send does not see: it comes back by the two above. */
 	void (*on_own)(void *ctx, struct redis_request *r);
+	/* As in store_hooks. */
+	void (*on_gap)(void *ctx);
 };
 
 enum phase {
@@ -153,6 +155,7 @@ struct redis_conn {
 	struct redis_confirm confirm;
 	struct redis_replay replay;
 	bool is_replaying; /* this master lacks what the log has */
+	bool has_gap;      /* it lacks what the log has not */
 	struct redis_trouble trouble;
 	uv_buf_t count_part;
 	char stale[ERROR_TEXT_MAX]; /* of STORE_STALE: what requests are answered */

@@ -143,6 +143,13 @@ static void lane_own(void *ctx, struct redis_request *r)
 	slots_adopt(&lane->lanes->slots, r, lane->index);
 }
 
+static void lane_gap(void *ctx)
+{
+	struct redis_lane *lane = ctx;
+
+	lane->lanes->hooks.on_gap(lane->lanes->hooks.ctx, lane->index);
+}
+
 static void become_cluster(void *ctx);
 
 static void create_conn(struct redis_lane *lane, const struct redis_conn_config *config)
@@ -153,6 +160,7 @@ static void create_conn(struct redis_lane *lane, const struct redis_conn_config 
 		.before_connect = lane_before_connect,
 		.on_state = on_lane_state,
 		.on_heard = lane_heard,
+		.on_gap = lane_gap,
 		.on_cluster = become_cluster,
 		.on_elsewhere = lane_elsewhere,
 		.may_answer = l->is_cluster ? lane_may_answer : NULL,
@@ -394,6 +402,16 @@ static bool has_slot(void *ctx, unsigned slot)
 	return lane->lanes->slots.slots[slot].owner == lane->index;
 }
 
+/* A master that the map does not name may be away, and nobody promoted: its slots are no
+ * other's. */
+static bool has_slots(const struct redis_lane *lane)
+{
+	for (unsigned slot = 0; slot < LAYOUT_SLOTS; slot++)
+		if (lane->lanes->slots.slots[slot].owner == lane->index)
+			return true;
+	return false;
+}
+
 /* What a lane has written to a slot that it has no more is not to be sent again: the slot
  * was written to elsewhere since. */
 static void set_owners(struct redis_lanes *l, const struct cluster_map *map,
@@ -430,7 +448,7 @@ static void on_map(void *ctx, const struct cluster_map *map)
 	if (meta != SLOT_NO_LANE)
 		set_meta(l, meta);
 	for (size_t i = 0; i < l->count; i++)
-		if (!l->lanes[i]->is_found)
+		if (!l->lanes[i]->is_found && !has_slots(l->lanes[i]))
 			retire(l->lanes[i]);
 	tell_coverage(l, map);
 	l->has_map = true;

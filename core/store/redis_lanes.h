@@ -25,6 +25,7 @@ struct redis_lanes_hooks {
 	/* As in store_hooks: STORE_DOWN when one of several is. */
 	void (*on_state)(void *ctx, enum store_state state, const char *why);
 	void (*on_heard)(void *ctx, uint64_t now_ns);
+	void (*on_gap)(void *ctx, unsigned lane);
 };
 
 struct redis_lane {

@@ -29,10 +29,16 @@ static void drop(struct redis_replay *p, struct replayed_write *w)
 	mem_free(w);
 }
 
-void redis_replay_deinit(struct redis_replay *p)
+void redis_replay_clear(struct redis_replay *p)
 {
 	while (!TAILQ_EMPTY(&p->writes))
 		drop(p, TAILQ_FIRST(&p->writes));
+	p->missing = p->last;
+}
+
+void redis_replay_deinit(struct redis_replay *p)
+{
+	redis_replay_clear(p);
 }
 
 void redis_replay_begin(struct redis_replay *p)

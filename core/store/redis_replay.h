@@ -55,6 +55,8 @@ bool redis_replay_reaches(const struct redis_replay *p, uint64_t number);
  * many. */
 unsigned redis_replay_take(struct redis_replay *p, uint64_t number,
 			   struct redis_requests *out);
+/* Forget everything: the broker reads anew. */
+void redis_replay_clear(struct redis_replay *p);
 /* Forget the writes to the slots of which `has` says no. */
 void redis_replay_keep(struct redis_replay *p, bool (*has)(void *ctx, unsigned slot),
 		       void *ctx);

@@ -320,6 +320,14 @@ static void tell_state(void *ctx, enum store_state state, const char *why)
 	s->hooks.on_state(s->hooks.ctx, state, why);
 }
 
+static void tell_gap(void *ctx, unsigned lane)
+{
+	struct store *s = ctx;
+
+	if (s->hooks.on_gap && !s->is_closing)
+		s->hooks.on_gap(s->hooks.ctx, lane);
+}
+
 static void tell_heard(void *ctx, uint64_t now_ns)
 {
 	struct store *s = ctx;
@@ -449,6 +457,7 @@ static void open_conn(struct store *s)
 		.before_connect = before_connect,
 		.on_state = tell_state,
 		.on_heard = tell_heard,
+		.on_gap = tell_gap,
 	};
 
 	s->lanes = redis_lanes_create(s->loop, &config, &s->tls, &hooks);

@@ -92,6 +92,10 @@ struct store_hooks {
 	/* Something has come from Redis, and is read next. May be NULL.
 	 * @param now_ns  of uv_hrtime */
 	void (*on_heard)(void *ctx, uint64_t now_ns);
+	/* A replica was promoted that lacks confirmed writes for ever. What is known of
+	 * the shards of the lane is wrong; what was asked was answered with an error. May
+	 * be NULL. */
+	void (*on_gap)(void *ctx, unsigned lane);
 };
 
 /* Start connecting; on_state tells how it went. Wrong configuration (an

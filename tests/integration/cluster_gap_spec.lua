@@ -1,0 +1,57 @@
+--- A replica is promoted that lacks more than the broker has kept: what it has is read anew.
+local Broker = require 'support.broker'
+local Cluster = require 'support.cluster'
+local wait = require 'support.wait'
+
+local BODY = ('x'):rep(100000)
+-- More than REDIS_REPLAY_BYTES_MAX.
+local MANY = 720
+
+describe('a promoted replica that lacks too much', function()
+  local cluster
+
+  setup(function() cluster = Cluster.start { masters = 3, replicas = 3 } end)
+  teardown(function() cluster:close() end)
+
+  --- The answers to so many publishes, by their first word.
+  local function answers(client, count)
+    local n = { OK = 0, ERR = 0 }
+    while n.OK + n.ERR < count do
+      local word = client:read_line(60):match '^%u+'
+      if n[word] then n[word] = n[word] + 1 end
+    end
+    return n
+  end
+
+  it('is read anew, with a line that says how much is missing, and consumers go on', function()
+    local broker = Broker.start { args = { '--store', cluster.url } }
+    local client, consumer = broker:connect(), broker:connect()
+    local master = cluster:master_of 'tide:{//jobs#0}:msg'
+    local replica = cluster:replica_of(master)
+    client:ok 'DECLARE queue jobs'
+    for i = 1, 3 do client:publish('jobs', 'first ' .. i) end
+    consumer:ok 'SUB jobs s'
+    for i = 1, 3 do assert.equal('first ' .. i, consumer:expect_msg().payload) end
+    -- The replica has them, and nothing from here on.
+    master:command('WAIT', '1', '10000')
+    replica:stop()
+    for _ = 1, MANY do client:send(('PUB - jobs %d\n%s\n'):format(#BODY, BODY)) end
+    assert.equal(MANY, answers(client, MANY).OK)
+    master:kill9()
+    replica:cont()
+    cluster:failover(replica, 'TAKEOVER')
+    broker:expect_log('lacks the last %d+ writes of the master before it, and not all of them are known any more')
+    broker:expect_log 'queue \'jobs\' of vhost \'/\' can be used again'
+    -- What was held comes again, behind what the consumer was given and lost.
+    local seen = {}
+    assert.is_truthy(wait.poll(function()
+      local message = consumer:expect_msg()
+      seen[#seen + 1] = #message.payload < 100 and message.payload or nil
+      return #seen == 3
+    end))
+    assert.same({ 'first 1', 'first 2', 'first 3' }, seen)
+    client:publish('jobs', 'last')
+    broker:restart()
+    assert.equal(4, broker:connect():stats('jobs').ready)
+  end)
+end)
