@@ -187,7 +187,7 @@ static void set_state(struct redis_conn *c, enum store_state state, const char *
 
 static bool is_start_over(const struct redis_conn *c, bool is_final)
 {
-	if (c->state != STORE_STARTING || c->is_standing_by)
+	if (c->state != STORE_STARTING || c->is_standing_by || c->config.is_joining)
 		return false;
 	return is_final || !c->config.is_patient ||
 	       uv_now(c->loop) - c->began_at_ms > PATIENCE_MS;
@@ -261,10 +261,13 @@ static void answer_with_error(struct redis_conn *c, struct redis_request *r,
 	take_waiting(c, r);
 	for (unsigned i = 1; i <= replies; i++) {
 		r->answered = i;
+		/* It may be behind one that has bounced. */
+		if (c->hooks.may_answer && !c->hooks.may_answer(c->hooks.ctx, r, &reply))
+			continue;
 		r->on_reply(r, &reply);
+		if (i == replies && c->hooks.on_answered)
+			c->hooks.on_answered(c->hooks.ctx, slot);
 	}
-	if (c->hooks.on_answered)
-		c->hooks.on_answered(c->hooks.ctx, slot);
 }
 
 /* Requests made meanwhile wait for the next turn. */
@@ -341,7 +344,8 @@ static void lose(struct redis_conn *c, bool is_final, const char *format, ...)
 	if (c->state == STORE_UP && uv_now(c->loop) - c->up_at_ms > STEADY_MS)
 		c->backoff_ms = BACKOFF_FIRST_MS;
 	enter(c, PHASE_WAITING, next_backoff(c));
-	if (c->state == STORE_UP) {
+	if (c->state == STORE_UP ||
+	    (c->config.is_joining && c->state == STORE_STARTING)) {
 		c->began_at_ms = uv_now(c->loop);
 		log_error("store: lost %s; reconnecting", err.text);
 		set_state(c, STORE_DOWN, err.text);
@@ -427,17 +431,25 @@ static void count_sent(struct redis_conn *c, struct redis_request *r)
 	c->stats.pending_requests++;
 }
 
-/* Before everything else: what is unanswered was asked later. */
+/* A promoted replica lacks the last writes of its predecessor, or may lack them. Before
+ * everything else: what is unanswered was asked later. */
 static void replay(struct redis_conn *c)
 {
 	struct redis_requests lacking = TAILQ_HEAD_INITIALIZER(lacking);
 	struct redis_request *r;
-	unsigned count = redis_replay_take(&c->replay, c->holder.writes, &lacking);
+	uint64_t has = c->holder.record.writes;
+	unsigned count;
 
-	c->is_replaying = false;
-	log_warn("store: Redis at %s lacks the last %u writes of the master before it: "
-		 "they are sent again",
-		 c->config.address, count);
+	if (c->is_record_new)
+		redis_replay_restart(&c->replay, has);
+	c->is_record_new = false;
+	if (!redis_replay_has_above(&c->replay, has))
+		return;
+	count = redis_replay_take(&c->replay, has, &lacking);
+	log_warn(
+		"store: Redis at %s lacks the last %u writes of the master before it, or "
+		"may lack them: they are sent again",
+		c->config.address, count);
 	TAILQ_FOREACH (r, &lacking, entry) {
 		r->asked_ns = uv_hrtime();
 		count_sent(c, r);
@@ -452,6 +464,7 @@ static void replay(struct redis_conn *c)
 static void forget_all(struct redis_conn *c)
 {
 	c->has_gap = false;
+	c->is_record_new = true;
 	redis_replay_clear(&c->replay);
 	refuse_all(c, "Redis lost some of the last writes in a failover");
 }
@@ -462,10 +475,9 @@ static void enter_up(struct redis_conn *c)
 	bool has_gap = c->has_gap;
 
 	redis_replay_begin(&c->replay);
-	if (c->is_replaying)
-		replay(c);
 	if (has_gap)
 		forget_all(c);
+	replay(c);
 	c->phase = PHASE_UP;
 	c->up_at_ms = uv_now(c->loop);
 	c->is_waiting_told = false;
@@ -545,12 +557,10 @@ static void stand_off(struct redis_conn *c)
 static bool may_go_on(struct redis_conn *c)
 {
 	uint64_t lost = c->holder.writes - c->holder.record.writes;
-	bool reaches = redis_replay_reaches(&c->replay, c->holder.record.writes);
 
 	if (!c->replay.is_on || !redis_holder_accept(&c->holder))
 		return false;
-	c->is_replaying = reaches;
-	c->has_gap = !reaches;
+	c->has_gap = !redis_replay_reaches(&c->replay, c->holder.record.writes);
 	if (c->has_gap)
 		log_error("store: Redis at %s lacks the last %llu writes of the master "
 			  "before it, and not all of them are known any more: they are "
@@ -680,6 +690,8 @@ static void on_link_count(void *ctx, struct redis_request *r, const redisReply *
 	/* What came before it may be lost with the former master. */
 	if (has_sentinel(c) && redis_trouble_is_elsewhere(reply))
 		lose(c, false, "it is no master any more: %s", reply->str);
+	else if (c->config.is_cluster && slots_bounce(reply) != BOUNCE_NONE)
+		tell_elsewhere(c); /* the record lies elsewhere now */
 	else if (!redis_holder_is_counted(&c->holder, reply, c->stats.pending_requests))
 		lose(c, false, "it lacks what it has confirmed");
 }
@@ -711,7 +723,7 @@ static void answer(struct redis_conn *c, struct redis_request *r, const redisRep
 		tally_add(&c->stats.round_trip, tally_times_ns,
 			  c->heard_ns - r->asked_ns);
 		count_answered(c, r);
-		if (r->count && r->number)
+		if (r->count)
 			redis_replay_add(&c->replay, r, r->number);
 	}
 	r->on_reply(r, reply);
@@ -883,8 +895,11 @@ void redis_conn_cannot_connect(struct redis_conn *c, const char *why, const char
 
 void redis_conn_leave(struct redis_conn *c, const char *why)
 {
+	/* No request is to blame. */
+	forget_suspect(c);
 	if (c->link)
 		lose(c, false, "%s", why);
+	forget_suspect(c);
 	if (c->phase == PHASE_WAITING)
 		enter(c, PHASE_WAITING, 0);
 }
@@ -904,7 +919,7 @@ void redis_conn_set_record(struct redis_conn *c, const char *key, const char *pr
 {
 	redis_conn_leave(c, "the record of the holder is another one");
 	redis_holder_set_key(&c->holder, key, probe);
-	c->holder.is_guest = true;
+	c->holder.is_guest = c->is_record_new = true;
 	point_at_commands(c);
 }
 
@@ -913,6 +928,7 @@ void redis_conn_move_record(struct redis_conn *from, struct redis_conn *to)
 	redis_conn_leave(to, "{tide}:holder has moved to it");
 	redis_conn_leave(from, "{tide}:holder has moved from it");
 	redis_holder_move(&from->holder, &to->holder);
+	from->is_record_new = to->is_record_new = true;
 	point_at_commands(to);
 }
 

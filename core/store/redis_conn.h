@@ -32,6 +32,7 @@ struct redis_conn_config {
 	int64_t connect_timeout_ms;
 	int64_t command_timeout_ms;
 	bool is_patient; /* a refused first connection is tried again */
+	bool is_joining; /* and for ever: others are up already */
 	enum store_hold hold;
 	unsigned node;
 	bool is_sole;                              /* see redis_holder */
@@ -113,8 +114,8 @@ struct redis_conn {
 	uv_buf_t beat_part;
 	struct redis_confirm confirm;
 	struct redis_replay replay;
-	bool is_replaying; /* this master lacks what the log has */
-	bool has_gap;      /* it lacks what the log has not */
+	bool is_record_new; /* no write was counted by the holder's record so far */
+	bool has_gap;       /* this master lacks what the log has not */
 	struct redis_trouble trouble;
 	uv_buf_t count_part;
 	char stale[ERROR_TEXT_MAX]; /* of STORE_STALE: what requests are answered */

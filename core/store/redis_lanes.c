@@ -54,6 +54,9 @@ static enum store_state worst_state(const struct redis_lanes *l)
 			continue;
 		if (lane->state == STORE_FAILED || lane->state == STORE_STALE)
 			return lane->state;
+		/* One that joins has not failed yet. */
+		if (lane->state == STORE_STARTING && l->state != STORE_STARTING)
+			continue;
 		if (lane->state != STORE_UP)
 			worst = l->state == STORE_STARTING ? STORE_STARTING : STORE_DOWN;
 	}
@@ -205,13 +208,13 @@ static void retire(struct redis_lane *lane)
 	struct redis_conn *conn = lane->conn;
 	struct redis_request *r;
 
-	lane->slot_count = 0;
 	lane->tag = LANE_NO_TAG;
 	if (!conn)
 		return;
 	log_info("store: the master at %s has no slots any more", lane->address);
 	redis_conn_take_all(conn, &left);
 	lane->conn = NULL;
+	lane->state = STORE_STARTING;
 	while ((r = TAILQ_FIRST(&left)) != NULL) {
 		TAILQ_REMOVE(&left, r, entry);
 		slots_bring_back(&l->slots, r, uv_now(l->loop));
@@ -268,6 +271,7 @@ static void open_lane(struct redis_lane *lane)
 	config.url = &lane->url;
 	config.address = lane->address;
 	config.is_cluster = config.is_patient = true;
+	config.is_joining = l->state != STORE_STARTING;
 	create_conn(lane, &config);
 	if (lane->index != l->meta)
 		set_tag(lane);
@@ -380,7 +384,6 @@ static void find_lanes(struct redis_lanes *l, const struct cluster_map *map,
 		if (!lanes[i])
 			lanes[i] = lane_for(l, map, i);
 		lanes[i]->is_found = true;
-		lanes[i]->slot_count = map->masters[i].slots;
 		lanes[i]->replicas = map->masters[i].replicas;
 	}
 }
@@ -402,37 +405,31 @@ static bool has_slot(void *ctx, unsigned slot)
 	return lane->lanes->slots.slots[slot].owner == lane->index;
 }
 
-/* A master that the map does not name may be away, and nobody promoted: its slots are no
- * other's. */
-static bool has_slots(const struct redis_lane *lane)
+/* A slot that the map gives to nobody stays with its lane: whoever is promoted next is
+ * given what that has written. */
+static void count_slots(struct redis_lanes *l)
 {
+	for (size_t i = 0; i < l->count; i++)
+		l->lanes[i]->slot_count = 0;
 	for (unsigned slot = 0; slot < LAYOUT_SLOTS; slot++)
-		if (lane->lanes->slots.slots[slot].owner == lane->index)
-			return true;
-	return false;
+		if (l->slots.slots[slot].owner != SLOT_NO_LANE)
+			l->lanes[l->slots.slots[slot].owner]->slot_count++;
 }
 
 /* What a lane has written to a slot that it has no more is not to be sent again: the slot
- * was written to elsewhere since. */
+ * was written to elsewhere since. It may have been answered only after the map before
+ * this one. */
 static void set_owners(struct redis_lanes *l, const struct cluster_map *map,
 		       struct redis_lane **lanes)
 {
-	for (unsigned slot = 0; slot < LAYOUT_SLOTS; slot++) {
-		unsigned before = l->slots.slots[slot].owner, now;
-
-		if (map->owner[slot] == CLUSTER_NO_MASTER)
-			continue;
-		now = lanes[map->owner[slot]]->index;
-		if (before != now && before != SLOT_NO_LANE)
-			l->lanes[before]->has_lost_slots = true;
-		slots_set_owner(&l->slots, slot, now);
-	}
-	for (size_t i = 0; i < l->count; i++) {
-		if (l->lanes[i]->has_lost_slots && l->lanes[i]->conn)
+	for (unsigned slot = 0; slot < LAYOUT_SLOTS; slot++)
+		if (map->owner[slot] != CLUSTER_NO_MASTER)
+			slots_set_owner(&l->slots, slot, lanes[map->owner[slot]]->index);
+	count_slots(l);
+	for (size_t i = 0; i < l->count; i++)
+		if (l->lanes[i]->conn)
 			redis_replay_keep(&l->lanes[i]->conn->replay, has_slot,
 					  l->lanes[i]);
-		l->lanes[i]->has_lost_slots = false;
-	}
 }
 
 static void on_map(void *ctx, const struct cluster_map *map)
@@ -448,13 +445,14 @@ static void on_map(void *ctx, const struct cluster_map *map)
 	if (meta != SLOT_NO_LANE)
 		set_meta(l, meta);
 	for (size_t i = 0; i < l->count; i++)
-		if (!l->lanes[i]->is_found && !has_slots(l->lanes[i]))
+		if (l->lanes[i]->slot_count == 0)
 			retire(l->lanes[i]);
 	tell_coverage(l, map);
 	l->has_map = true;
 	open_lanes(l);
 	slots_map_came(&l->slots, uv_now(l->loop));
 	hurry(l);
+	tell_worst(l, "as its map tells");
 }
 
 static void on_map_failed(void *ctx, const char *why)
@@ -528,6 +526,10 @@ static void become_cluster(void *ctx)
 				       .on_failed = on_map_failed };
 	struct redis_conn *conn = lane->conn;
 
+	if (l->is_closing) {
+		redis_conn_hurry(conn);
+		return;
+	}
 	lane->conn = NULL;
 	redis_conn_close(conn, 0, on_retired, l);
 	if (l->config.url->db != 0) {

@@ -38,7 +38,6 @@ struct redis_lane {
 	unsigned slot_count, replicas; /* by the map */
 	unsigned tag;                  /* of its record; LANE_NO_TAG: it has none */
 	bool is_found;                 /* the map that is being read has it */
-	bool has_lost_slots;           /* likewise: to another */
 };
 
 struct redis_lanes {

@@ -29,6 +29,12 @@ static void drop(struct redis_replay *p, struct replayed_write *w)
 	mem_free(w);
 }
 
+static void miss(struct redis_replay *p, uint64_t number)
+{
+	if (number > p->missing)
+		p->missing = number;
+}
+
 void redis_replay_clear(struct redis_replay *p)
 {
 	while (!TAILQ_EMPTY(&p->writes))
@@ -46,21 +52,36 @@ void redis_replay_begin(struct redis_replay *p)
 	p->mark_count = 0;
 }
 
+void redis_replay_restart(struct redis_replay *p, uint64_t number)
+{
+	struct replayed_write *w;
+
+	/* What is missing was written before the record was. */
+	while (!TAILQ_EMPTY(&p->writes) && TAILQ_FIRST(&p->writes)->number <= p->missing)
+		drop(p, TAILQ_FIRST(&p->writes));
+	TAILQ_FOREACH (w, &p->writes, link)
+		w->number = number + 1;
+	p->missing = p->missing ? number : 0;
+	p->last = number;
+	p->mark_count = 0;
+}
+
 void redis_replay_add(struct redis_replay *p, const struct redis_request *r,
 		      uint64_t number)
 {
 	struct replayed_write *w;
 	size_t len = 0;
 
-	p->last = number;
+	if (number)
+		p->last = number;
 	if (!p->is_on || r->is_refused) {
-		p->missing = number;
+		miss(p, p->last);
 		return;
 	}
 	for (unsigned i = 0; i < r->part_count; i++)
 		len += r->parts[i].len;
 	w = mem_alloc(sizeof(*w) + len);
-	*w = (struct replayed_write){ .number = number,
+	*w = (struct replayed_write){ .number = number ? number : p->last + 1,
 				      .replies = r->replies,
 				      .slot = r->slot };
 	for (unsigned i = 0; i < r->part_count; i++) {
@@ -70,7 +91,7 @@ void redis_replay_add(struct redis_replay *p, const struct redis_request *r,
 	TAILQ_INSERT_TAIL(&p->writes, w, link);
 	p->bytes += len;
 	while (p->bytes > REDIS_REPLAY_BYTES_MAX) {
-		p->missing = TAILQ_FIRST(&p->writes)->number;
+		miss(p, TAILQ_FIRST(&p->writes)->number);
 		drop(p, TAILQ_FIRST(&p->writes));
 	}
 }
@@ -106,8 +127,7 @@ static void trim(struct redis_replay *p, uint64_t offset)
 
 	while (done < p->mark_count && p->marks[done].offset <= offset)
 		number = p->marks[done++].number;
-	if (number > p->missing)
-		p->missing = number;
+	miss(p, number);
 	p->mark_count -= done;
 	memmove(p->marks, p->marks + done, p->mark_count * sizeof(p->marks[0]));
 	while (!TAILQ_EMPTY(&p->writes) && TAILQ_FIRST(&p->writes)->number <= number)
@@ -120,6 +140,7 @@ void redis_replay_info(struct redis_replay *p, struct slice info)
 	uint64_t least;
 
 	p->replicas = (unsigned)resp_info_number(info, "connected_slaves");
+	p->lag = 0;
 	if (p->replicas == 0)
 		return;
 	p->is_on = true;
@@ -154,15 +175,23 @@ static void on_reply(struct redis_request *request, const redisReply *reply)
 		mem_free(container_of(request, struct replayed_write, request));
 }
 
+bool redis_replay_has_above(const struct redis_replay *p, uint64_t number)
+{
+	struct replayed_write *last = TAILQ_LAST(&p->writes, replayed_writes);
+
+	return last && last->number > number;
+}
+
 unsigned redis_replay_take(struct redis_replay *p, uint64_t number,
 			   struct redis_requests *out)
 {
-	struct replayed_write *w;
+	struct replayed_write *w, *next;
 	unsigned count = 0;
 
-	while (!TAILQ_EMPTY(&p->writes) && TAILQ_FIRST(&p->writes)->number <= number)
-		drop(p, TAILQ_FIRST(&p->writes));
-	while ((w = TAILQ_FIRST(&p->writes)) != NULL) {
+	for (w = TAILQ_FIRST(&p->writes); w; w = next) {
+		next = TAILQ_NEXT(w, link);
+		if (w->number <= number)
+			continue;
 		TAILQ_REMOVE(&p->writes, w, link);
 		p->bytes -= w->len;
 		w->part = uv_buf_init(w->bytes, (unsigned)w->len);

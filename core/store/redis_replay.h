@@ -41,18 +41,24 @@ struct redis_replay {
 
 void redis_replay_init(struct redis_replay *p);
 void redis_replay_deinit(struct redis_replay *p);
-/* A write was answered. @param number  that it was counted by */
+/* A write was answered. @param number  that it was counted by; 0: it was not, so it
+ * stands before the next one that is */
 void redis_replay_add(struct redis_replay *p, const struct redis_request *r,
 		      uint64_t number);
 /* INFO replication, asked behind everything that is in the log. */
 void redis_replay_info(struct redis_replay *p, struct slice info);
 /* Another master: offsets of the one before say nothing. */
 void redis_replay_begin(struct redis_replay *p);
+/* Writes are counted by another record now, which stands at `number`: nobody knows any
+ * more which of those in the log the master has, and all are to be sent again. */
+void redis_replay_restart(struct redis_replay *p, uint64_t number);
 /* Does the log have all writes above `number`? */
 bool redis_replay_reaches(const struct redis_replay *p, uint64_t number);
+/* Is there one above `number` in the log? */
+bool redis_replay_has_above(const struct redis_replay *p, uint64_t number);
 /* Requests for the writes above `number`, in order, for the front of those that wait.
- * They are the log's, and out of it: they come back when they are answered. Gives how
- * many. */
+ * They are the log's, and out of it: they come back when they are answered. What is not
+ * above stays: replicas of this master may lack it. Gives how many. */
 unsigned redis_replay_take(struct redis_replay *p, uint64_t number,
 			   struct redis_requests *out);
 /* Forget everything: the broker reads anew. */
