@@ -33,6 +33,8 @@ static const struct form {
 	{ LAYOUT_TABLE, STORE_PAUSES, "in|out W *", "N", "in|out QUEUE, with a time" },
 	{ LAYOUT_TABLE, STORE_LOCKS, "*", "N N", "<token> <ttl in ms>" },
 	{ LAYOUT_TOPIC, 0, "N", "*", "the number of a partition" },
+	{ LAYOUT_DOCUMENT, LAYOUT_COMMITS, "W N", "*",
+	  "<time>-<number> <slot>, with commands" },
 	{ LAYOUT_DOCUMENT, LAYOUT_IDS, "*", "N", "a time in ms" },
 	{ LAYOUT_DOCUMENT, LAYOUT_SCHEDULE, "*", "N *", "the time of a tick" },
 	{ LAYOUT_DOCUMENT, LAYOUT_LOG, "N", "*", "a number" },

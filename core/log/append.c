@@ -244,6 +244,13 @@ static uint16_t lane_now(const struct partition *p)
 	return (uint16_t)lane;
 }
 
+static struct partition_lane *lane_of(const struct partition *p)
+{
+	uint16_t lane = lane_now(p); /* it may move the array */
+
+	return p->env->lanes[lane];
+}
+
 /* Put the partition into the list of those that have something to send, or take it
  * out. */
 static void set_dirty(struct partition *p, bool is_dirty)
@@ -515,7 +522,7 @@ static void refuse_first(struct partition *p, int status, const char *text,
 		buf_append_slice(&p->unsure_seen, buf_slice(&a->seen));
 		p->unsure_seen_count += a->seen_count;
 	}
-	p->env->lanes[lane_now(p)]->retry_unix_ms = p->env->now_ms + PARTITION_RETRY_MS;
+	lane_of(p)->retry_unix_ms = p->env->now_ms + PARTITION_RETRY_MS;
 	partition_fail(p, status, text);
 }
 
@@ -579,7 +586,7 @@ static size_t send_append(struct partition *p)
 		close_append(p);
 	append = form_append(p, a, batches, NULL);
 	a->is_flying = true;
-	a->lane = p->env->lanes[lane_now(p)];
+	a->lane = lane_of(p);
 	a->lane->flights++;
 	store_log_append(p->env->store, p->keys, &append, on_append, partition_ref(p));
 	return a->bytes;

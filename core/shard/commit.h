@@ -4,8 +4,9 @@
  * An entry that a commit changes is out of circulation (ENTRY_MOVING, LIES_IN_COMMIT)
  * from the moment it is added. Nobody is given it, and it does not time out. It keeps its
  * place in Redis and all that it is until Redis has confirmed every change of the commit,
- * in one transaction. Then it enters its new state. When Redis refuses, it is as if
- * nothing had been asked: a new message is gone, a held one is held again.
+ * in one transaction (store.h: in a Redis Cluster it may take its time). Then it enters
+ * its new state. When Redis refuses, it is as if nothing had been asked: a new message is
+ * gone, a held one is held again.
  *
  * Changes of shards in memory alone take place at that moment too. Without any other they
  * take place at once.

@@ -80,6 +80,13 @@ static unsigned lane_now(struct journal *j, const struct store_shard *keys)
 	return lane;
 }
 
+static struct journal_lane *lane_of(struct journal *j, const struct store_shard *keys)
+{
+	unsigned lane = lane_now(j, keys); /* it may move the array */
+
+	return j->lanes[lane];
+}
+
 void journal_add(struct journal *j, struct shard *sh)
 {
 	if (sh->is_journaled)
@@ -520,7 +527,7 @@ static void flush_lane(struct journal *j, struct journal_lane *lane)
 		next = TAILQ_NEXT(sh, journal_link);
 		/* It may fly by the lane that had its slot before. */
 		if (sh->is_held_back || sh->is_undefined || sh->take.is_taking ||
-		    sh->is_flying)
+		    sh->is_flying || sh->is_committing)
 			continue;
 		journal_drop(j, sh);
 		if (sh->journal_lane != lane_now(j, sh->keys)) {
@@ -881,7 +888,7 @@ static bool may_commit(struct journal *j, const struct store_shard *keys)
 
 	if (!keys)
 		return true;
-	lane = j->lanes[lane_now(j, keys)];
+	lane = lane_of(j, keys);
 	return lane->flights == 0 &&
 	       (!lane->was_commit || TAILQ_EMPTY(&lane->dirty) || is_resting(j, lane));
 }
@@ -973,15 +980,19 @@ struct commit_flight {
 	size_t lane_count, lane_cap;
 };
 
-static void add_flight_lane(struct commit_flight *f, const struct store_shard *keys)
+/* The lane's other shards do not wait for one that may wait for several Redis. */
+static void add_flight_lane(struct commit_flight *f, const struct store_shard *keys,
+			    bool is_split)
 {
 	struct journal *j = f->env->journal;
 	struct journal_lane *lane;
 
 	if (!keys)
 		return;
-	lane = j->lanes[lane_now(j, keys)];
+	lane = lane_of(j, keys);
 	lane->was_commit = true;
+	if (is_split)
+		return;
 	lane->flights++;
 	MEM_GROW(f->lanes, f->lane_count, f->lane_cap, 4);
 	f->lanes[f->lane_count++] = lane;
@@ -1024,7 +1035,8 @@ static void end_failed(struct commit_queue *q)
 }
 
 /* The commits are sent: the next flush of their lanes waits for their end. */
-static void note_flight(struct commit_flight *f, const struct flight_size *size)
+static void note_flight(struct commit_flight *f, const struct flight_size *size,
+			bool is_split)
 {
 	struct journal *j = f->env->journal;
 	const struct commit *c;
@@ -1032,10 +1044,11 @@ static void note_flight(struct commit_flight *f, const struct flight_size *size)
 
 	STAILQ_FOREACH (c, &f->commits, link) {
 		for (unsigned i = 0; i < c->shard_count; i++)
-			add_flight_lane(f, c->shards[i]->keys);
+			add_flight_lane(f, c->shards[i]->keys, is_split);
 		STAILQ_FOREACH (joint, &c->joints, link)
-			add_flight_lane(
-				f, store_log_shard(partition_keys(joint->partition)));
+			add_flight_lane(f,
+					store_log_shard(partition_keys(joint->partition)),
+					is_split);
 	}
 	f->env->commits.flying++;
 	j->stats.flushes++;
@@ -1069,7 +1082,7 @@ static struct commit *send_from(struct shard_env *env, struct commit *c)
 		fly(c, t, &size);
 		c = next;
 	} while (may_join(c, &size));
-	note_flight(f, &size);
+	note_flight(f, &size, store_transaction_is_split(t));
 	store_transaction_commit_take(t, on_answer, f);
 	return next;
 }

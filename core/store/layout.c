@@ -151,6 +151,7 @@ static const struct {
 	[LAYOUT_HOLDER] = { "holder", false },
 	[LAYOUT_CLUSTER] = { "cluster", false },
 	[LAYOUT_ERASING] = { LAYOUT_ERASING_NAME, false },
+	[LAYOUT_COMMITS] = { LAYOUT_COMMITS_NAME, false },
 	[LAYOUT_IDS] = { "ids", false },
 	[LAYOUT_SHARED] = { "rules:shared", false },
 	[LAYOUT_SCHEDULE] = { "rules:schedule", false },

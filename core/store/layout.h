@@ -34,6 +34,8 @@
 	"single Redis, which renames its keys"
 /* The document of tombstones: of queues and topics that are being erased. */
 #define LAYOUT_ERASING_NAME "erasing"
+/* That of transactions over several slots that have happened. */
+#define LAYOUT_COMMITS_NAME "commits"
 
 /* The slot of a key in a Redis Cluster, below LAYOUT_SLOTS: crc16 of its hash tag, which
  * ends at the first '}' behind the first '{'; of all of it without a tag. */
@@ -105,6 +107,7 @@ enum layout_document {
 	LAYOUT_HOLDER,
 	LAYOUT_CLUSTER, /* the layout's version */
 	LAYOUT_ERASING,
+	LAYOUT_COMMITS,
 	LAYOUT_IDS,
 	LAYOUT_SHARED,
 	LAYOUT_SCHEDULE,

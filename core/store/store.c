@@ -115,7 +115,10 @@ void store_call_send_parts(struct store_call *call, int type, const uv_buf_t *pa
 	call->request.parts = parts;
 	call->request.part_count = count;
 	call->request.on_reply = on_call_reply;
-	redis_lanes_send(call->store->lanes, &call->request);
+	if (call->is_ahead)
+		redis_lanes_send(call->store->lanes, &call->request);
+	else
+		store_send(call->store, &call->request);
 }
 
 void store_call_send(struct store_call *call, int type)
@@ -205,8 +208,7 @@ struct batch *store_batch_begin(struct store *s, struct store_shard *shard)
 	return b;
 }
 
-/* The bytes of the batch are sent, or copied: it may be used again. */
-static void store_give_back_batch(struct batch *b)
+void store_batch_give_back(struct batch *b)
 {
 	struct store *s = b->store;
 
@@ -234,7 +236,7 @@ static void on_batch_reply(struct redis_request *request, const redisReply *repl
 		return;
 	if (b->on_done)
 		b->on_done(b->ctx, &b->result);
-	store_give_back_batch(b);
+	store_batch_give_back(b);
 }
 
 void store_batch_commit_take(struct batch *b, batch_done_fn on_done, void *ctx)
@@ -254,7 +256,7 @@ void store_batch_commit_take(struct batch *b, batch_done_fn on_done, void *ctx)
 		b->store->transactions++;
 	}
 	b->request.on_reply = on_batch_reply;
-	redis_lanes_send(b->store->lanes, &b->request);
+	store_send(b->store, &b->request);
 }
 
 struct store_shard *store_shard_create(struct slice vhost, struct slice queue,
@@ -580,6 +582,7 @@ int store_open(struct store **out, uv_loop_t *loop, const struct store_config *c
 	s->config = *config;
 	s->hooks = *hooks;
 	s->state = STORE_STARTING;
+	TAILQ_INIT(&s->parts);
 	s->confirm.is = config->confirm;
 	write_level(&s->confirm);
 	int rc = open_kind(s, err);
@@ -654,6 +657,7 @@ void store_close(struct store *s, int64_t grace_ms, void (*on_closed)(void *ctx)
 		s->close_by_ms = uv_now(s->loop) + (uint64_t)grace_ms;
 	if (s->lanes) {
 		release(s);
+		store_transactions_hurry(s);
 		redis_lanes_close(s->lanes, grace_ms, on_lanes_closed, s);
 	} else {
 		uv_close((uv_handle_t *)&s->none_timer, on_none_closed);
@@ -807,47 +811,4 @@ void store_memory_ask(struct store *s)
 	call = store_call_begin(s, NULL, on_info, NULL, NULL);
 	store_call_add(call, "INFO memory");
 	store_call_send(call, REDIS_REPLY_STRING);
-}
-
-static void on_exec_reply(struct store_call *call, const redisReply *reply, bool is_last)
-{
-	struct batch_result result;
-
-	if (!is_last)
-		return;
-	if (reply)
-		store_call_check_exec(call, reply);
-	result = (struct batch_result){
-		.removed = call->err.code,
-		.written = call->err.code,
-		.text = store_call_text(call),
-		.is_unsure = call->request.was_lost || call->err.code == TIDE_ESHUTDOWN,
-	};
-	CALL_TELLER(call, batch_done_fn)(call->ctx, &result);
-}
-
-struct store_transaction *store_transaction_begin(struct store *s)
-{
-	struct store_transaction *t =
-		store_call_create(s, NULL, sizeof(*t), on_exec_reply, NULL);
-
-	t->call.request.is_write = true;
-	store_call_add(&t->call, "MULTI");
-	return t;
-}
-
-void store_transaction_add_take(struct store_transaction *t, struct batch *b)
-{
-	t->call.request.replies += batch_append(b, &t->call.bytes);
-	store_give_back_batch(b);
-}
-
-void store_transaction_commit_take(struct store_transaction *t, batch_done_fn on_done,
-				   void *ctx)
-{
-	CALL_TELLS(&t->call, on_done);
-	t->call.ctx = ctx;
-	store_call_add(&t->call, "EXEC");
-	t->call.store->transactions++;
-	store_call_send(&t->call, 0);
 }

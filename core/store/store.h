@@ -4,9 +4,9 @@
  * decides nothing. It runs on the loop's thread; every call returns at once,
  * and a completion never runs before the call that asked for it has returned.
  *
- * Requests are answered in the order in which they were made. They are
- * idempotent, so when the connection is lost they are kept and sent again, in
- * the same order, after the reconnect; a completion reports an error only when
+ * Requests are answered in the order in which they were made (in a Redis Cluster: those
+ * of a slot). They are idempotent, so when the connection is lost they are kept and sent
+ * again, in the same order, after the reconnect; a completion reports an error only when
  * Redis itself refused (OOM, READONLY, ...), when Redis lacks what it has confirmed
  * (STORE_STALE), or when the store is being closed (TIDE_ESHUTDOWN). Every completion is
  * called exactly once.
@@ -296,11 +296,18 @@ typedef void (*batch_done_fn)(void *ctx, const struct batch_result *result);
 void store_batch_commit_take(struct batch *b, batch_done_fn on_done, void *ctx);
 
 /* Batches of any shards that are carried out together or not at all, removals included:
- * one MULTI ... EXEC. Redis refuses all of it while its memory is out. (In a Redis
- * Cluster it would be one for each slot.) */
+ * one MULTI ... EXEC. Redis refuses all of it while its memory is out.
+ *
+ * In a Redis Cluster a transaction over several slots has happened as soon as Redis has a
+ * record of it, {tide}:commits. Then each slot gets its part; a part that Redis refuses
+ * is sent again until Redis takes it. It completes when the record is removed. Meanwhile
+ * all other requests of its slots wait, and are carried out behind it. A refusal is told
+ * of the record alone: nothing has happened. */
 struct store_transaction;
 struct store_transaction *store_transaction_begin(struct store *s);
 void store_transaction_add_take(struct store_transaction *t, struct batch *b);
+/* What was added so far is of several slots of a Redis Cluster. */
+bool store_transaction_is_split(const struct store_transaction *t);
 /* Send it, as store_batch_commit_take. In the result both codes are the same. */
 void store_transaction_commit_take(struct store_transaction *t, batch_done_fn on_done,
 				   void *ctx);
@@ -496,9 +503,10 @@ struct store_definition {
 	enum store_table table;
 	struct slice vhost, name, value;
 };
-/* Every definition, when what store_erase_begin has begun is finished: users and vhosts
- * first, then vhost by vhost its exchanges, queues,
- * topics, bindings, pauses, locks. on_end comes last, also after a failure. */
+/* Every definition, when transactions that a crash has cut short, and what
+ * store_erase_begin has begun, are finished: users and vhosts first, then vhost by vhost
+ * its exchanges, queues, topics, bindings, pauses, locks. on_end comes last, also after a
+ * failure. */
 typedef void (*store_definition_fn)(void *ctx, const struct store_definition *d);
 void store_definition_load(struct store *s, store_definition_fn on_definition,
 			   store_done_fn on_end, void *ctx);

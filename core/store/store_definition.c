@@ -245,9 +245,9 @@ void store_erase_finish(struct store *s, enum store_table table,
 
 /* ---- load */
 
-/* Tombstones are finished first. Then users and vhosts are read, then, for each, its
- * other tables with a request each. A definition is told once, whatever the connection
- * does in between. */
+/* Transactions and tombstones are finished first. Then users and vhosts are read, then,
+ * for each, its other tables with a request each. A definition is told once, whatever the
+ * connection does in between. */
 
 struct load {
 	store_definition_fn on_definition;
@@ -403,11 +403,25 @@ static void on_tombstones(struct store_call *call, const redisReply *reply, bool
 	end_tombstones(load);
 }
 
+static void on_transactions_finished(void *ctx, int status, const char *text)
+{
+	struct load *load = ctx;
+	struct store_call *call;
+
+	if (status < 0) {
+		on_finished(load, status, text);
+		return;
+	}
+	call = store_call_begin(load->store, NULL, on_tombstones, NULL, load);
+	resp_text(store_call_add_words(call, 2), "HGETALL");
+	add_document_key(&call->bytes, LAYOUT_ERASING_NAME);
+	store_call_send(call, REDIS_REPLY_ARRAY);
+}
+
 void store_definition_load(struct store *s, store_definition_fn on_definition,
 			   store_done_fn on_end, void *ctx)
 {
 	struct load *load = mem_zalloc(sizeof(*load));
-	struct store_call *call;
 
 	load->on_definition = on_definition;
 	load->on_end = on_end;
@@ -415,10 +429,8 @@ void store_definition_load(struct store *s, store_definition_fn on_definition,
 	load->store = s;
 	load->left = 2;
 	store_layout_check(s, on_finished, load);
-	call = store_call_begin(s, NULL, on_tombstones, NULL, load);
-	resp_text(store_call_add_words(call, 2), "HGETALL");
-	add_document_key(&call->bytes, LAYOUT_ERASING_NAME);
-	store_call_send(call, REDIS_REPLY_ARRAY);
+	/* They may write to a queue that is being erased. */
+	store_transactions_finish(s, on_transactions_finished, load);
 }
 
 /* ---- documents: small hashes of what the broker keeps of itself, what scripts keep,

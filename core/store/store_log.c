@@ -255,14 +255,16 @@ static void add_rows(struct store_call *call, uint32_t day,
 void store_log_join(struct store_transaction *t, struct store_log *log,
 		    const struct store_log_append *append)
 {
-	struct store_call *call = &t->call;
+	struct store_call *call = store_transaction_call(t);
 
 	call->shard = keys_of(log);
 	add_truncations(call, append);
+	store_transaction_cut(t, call->shard->slot, true);
 	add_state(call, append);
 	if (append->seen_count > 0)
 		add_seen(call, append);
 	add_rows(call, append->day, append->batches, append->count);
+	store_transaction_cut(t, call->shard->slot, false);
 	call->shard = NULL;
 }
 

@@ -13,6 +13,9 @@
 #include "scripts.h"
 #include "store.h"
 
+struct transaction_part;
+TAILQ_HEAD(transaction_parts, transaction_part);
+
 struct store {
 	uv_loop_t *loop;
 	struct store_config config; /* its texts are not kept */
@@ -30,6 +33,7 @@ struct store {
 	struct batch *free_batches;
 	unsigned free_batch_count;
 	uint64_t transactions;
+	struct transaction_parts parts;          /* of transactions over several slots */
 	uint64_t memory_bytes, memory_max_bytes; /* of Redis, as it told last */
 	bool is_memory_asked;                    /* the answer is on its way */
 	bool is_closing;
@@ -77,6 +81,7 @@ struct store_call {
 	/* The receiver of the end: on_reply knows of which type it is. */
 	store_tell_fn tell;
 	void *ctx;
+	bool is_ahead; /* it does not wait for the transactions of its slot */
 	struct buf bytes;
 	uv_buf_t part;
 	int type;         /* of each reply; 0: any */
@@ -133,12 +138,23 @@ unsigned store_clamp_count(unsigned count);
  * into the front of the set. */
 long long store_last_index(int64_t start, unsigned count);
 
-struct store_transaction {
-	struct store_call call;
-};
 /* A request that is done or not, also one that ends with EXEC; on_done may be NULL. */
 struct store_call *store_done_call_create(struct store *s, struct store_shard *shard,
 					  store_done_fn on_done, void *ctx);
 /* A request whose reply is a number. */
 struct store_call *store_count_call_create(struct store *s, struct store_shard *shard,
 					   store_purged_fn on_count, void *ctx);
+/* The bytes of the batch are sent, or copied: it may be used again. */
+void store_batch_give_back(struct batch *b);
+
+/* Give a request to its connection, behind the transactions of its slot. */
+void store_send(struct store *s, struct redis_request *r);
+/* Commands are added to the call of a transaction, then cut: in a Redis Cluster they
+ * become those of that slot. `is_before`: they are carried out once, ahead of the
+ * transaction. */
+struct store_call *store_transaction_call(struct store_transaction *t);
+void store_transaction_cut(struct store_transaction *t, unsigned slot, bool is_before);
+/* Carry out the transactions that a crash has cut short. */
+void store_transactions_finish(struct store *s, store_done_fn on_done, void *ctx);
+/* The store is being closed: none waits to be sent again. */
+void store_transactions_hurry(struct store *s);

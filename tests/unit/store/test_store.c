@@ -498,6 +498,53 @@ STORE_TEST(a_load_finishes_what_a_delete_has_begun)
 	assert_int_equal(ask_int(h, "DBSIZE"), 2);
 }
 
+#define SADD(key, member) "*3\r\n$4\r\nSADD\r\n$1\r\n" key "\r\n$1\r\n" member "\r\n"
+
+static uint64_t refused_for_memory(const struct harness *h)
+{
+	struct store_stats stats;
+
+	store_stats(h->store, &stats);
+	return stats.refused[STORE_TROUBLE_MEMORY];
+}
+
+/* A Redis that was a cluster, say: all slots are its own. */
+STORE_TEST(a_load_carries_out_commits_that_a_crash_has_cut_short)
+{
+	static const char *const damaged[] = { "",
+					       "x",
+					       SADD("c", "1") "*1\r\n$9\r\nx\r\n",
+					       "*1\r\n$3\r\nabc",
+					       "*0\r\n",
+					       "SADD c 1\r\n" };
+
+	tell(h, "HSET {tide}:commits %s %s", "5-1 0", SADD("a", "1") SADD("a", "2"));
+	tell(h, "HSET {tide}:commits %s %s", "5-1 16383", SADD("b", "1"));
+	tell(h, "SADD a 1");
+	tell(h, "HSET {tide}:commits %s %s", "5-1 16384", SADD("c", "1"));
+	for (unsigned i = 0; i < sizeof(damaged) / sizeof(damaged[0]); i++)
+		tell(h, "HSET {tide}:commits damaged-%u %s", i, damaged[i]);
+	for (unsigned i = 0; i < sizeof(damaged) / sizeof(damaged[0]); i++) {
+		char name[32];
+
+		snprintf(name, sizeof(name), "damaged-%u 1", i);
+		tell(h, "HSET {tide}:commits %s %s", name, damaged[i]);
+	}
+	tell(h, "CONFIG SET maxmemory 1");
+	memset(&load_end, 0, sizeof(load_end));
+	store_definition_load(h->store, on_definition, on_load_end, &loaded);
+	WAIT(h, refused_for_memory(h) > 0);
+	assert_int_equal(load_end.calls, 0);
+	tell(h, "CONFIG SET maxmemory 0");
+	WAIT(h, load_end.calls == 1);
+	assert_int_equal(load_end.status, TIDE_OK);
+	assert_int_equal(ask_int(h, "SCARD a"), 2);
+	assert_int_equal(ask_int(h, "SCARD b"), 1);
+	assert_int_equal(ask_int(h, "EXISTS c"), 0);
+	assert_int_equal(ask_int(h, "HLEN {tide}:commits"),
+			 1 + 2 * sizeof(damaged) / sizeof(damaged[0]));
+}
+
 STORE_TEST(definitions_come_back_after_a_restart)
 {
 	struct slice none = { "", 0 };
