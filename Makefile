@@ -257,7 +257,7 @@ demo: deps
 
 # ---- measuring --------------------------------------------------------------
 
-.PHONY: bench bench-confirm bench-peers bench-topics bench-rules bench-scrape profile
+.PHONY: bench bench-cluster bench-confirm bench-peers bench-topics bench-rules bench-scrape profile
 LOAD_SOURCES := $(wildcard tests/bench/peers/*.c)
 $(B)/bench/load: $(LOAD_SOURCES) $(wildcard tests/bench/peers/*.h) $(B)/lib/base.a
 	@mkdir -p $(@D)
@@ -275,6 +275,9 @@ bench: deps-test
 bench-confirm: deps-test
 	@$(MAKE) all $(B)/bench/load
 	@lua5.4 tests/bench/run.lua $(B) $(B)/bench-confirm.md confirm-master confirm-replicas
+bench-cluster: deps-test
+	@$(MAKE) all
+	@TIDEMQ=$(abspath $(B))/tidemq lua5.4 tests/bench/cluster.lua $(B)/bench-cluster.md
 bench-peers: deps-test
 	@$(MAKE) all $(B)/bench/load $(B)/bench/fake_server
 	@lua5.4 tests/bench/run.lua $(B) $(B)/bench-peers.md
@@ -352,6 +355,7 @@ help:
 #: make format         clang-format every C file; format-check only looks
 #: make bench          throughput and latency of this build; a table in build/bench.md
 #: make bench-confirm  what it costs to wait for a replica; a table in build/bench-confirm.md
+#: make bench-cluster  what a message costs each Redis of a cluster, of one master and of three
 #: make bench-rules    what a decision costs, with and without Lua; fails above a limit
 #: make profile        where the broker's processor time goes, by component (needs perf)
 #: make bench-peers    the same work for Redis, NATS, RabbitMQ, beanstalkd, as installed
