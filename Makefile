@@ -207,8 +207,9 @@ matrix: deps-test
 	@$(MAKE) all
 	@TIDEMQ=$(abspath $(B))/tidemq tests/chaos/matrix.sh
 
-# A file system to fill needs the right to mount, and is gone with the namespace.
-CHAOS_RUN = $(shell unshare --mount true 2>/dev/null && echo unshare --mount) lua5.4
+# A file system to fill needs the right to mount, and is gone with the namespace. So is a network to cut.
+CHAOS_RUN = $(shell unshare --mount --net ip link set lo up 2>/dev/null && echo TIDE_CHAOS_NET=1 unshare --mount --net || \
+	{ unshare --mount true 2>/dev/null && echo unshare --mount; }) lua5.4
 chaos: deps-test
 	@$(MAKE) all
 	@TIDEMQ=$(abspath $(B))/tidemq $(CHAOS_RUN) tests/chaos/chaos.lua

@@ -113,7 +113,7 @@ start_cluster() {
 		redis-cli --cluster create $nodes --cluster-replicas 1 --cluster-yes >"$dir/create" || fail "$(cat "$dir/create")"
 	fi
 	until_true "the cluster is not whole" is_whole
-	store=redis://127.0.0.1:$port
+	store=redis://127.0.0.1:$port,127.0.0.1:$((port + 1)),127.0.0.1:$((port + 2))
 }
 
 sees_all() {

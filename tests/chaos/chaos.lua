@@ -2,10 +2,12 @@
 --- $TIME (default 60s; 90s, 30m, 1h), and hold it to what it confirmed. $SEED repeats the
 --- choices of a run. $STORE is `single` (default: one Redis), `cluster` (three masters and three replicas) or
 --- `sentinel` (a master, a replica, three Sentinels), with the faults of support/cluster_faults.lua; $CONFIRM is the
---- level of such a broker (default: any). With $TRACE each fault is named when it begins.
+--- level of such a broker (default: any). With $TRACE each fault is named when it begins;
+--- $FAULTS='cut off|FAILOVER' takes those faults alone whose name has one of these.
 --- Prints a line for each broker, figures at its end, and fails when
 --- a message was lost, came back after its acknowledgement, or was not the one published.
 package.path = './tests/?.lua;./tests/integration/?.lua;' .. package.path
+local Net = require 'chaos.support.net'
 local Place = require 'chaos.support.place'
 local faults = require 'chaos.support.faults'
 local socket = require 'socket'
@@ -18,13 +20,26 @@ end
 
 local store = os.getenv 'STORE' or 'single'
 assert(store == 'single' or store == 'cluster' or store == 'sentinel', 'STORE is single, cluster or sentinel')
+local has_net = Net.begin()
 -- A fault of several Redis takes seconds.
 local ROUNDS_OF_A_BROKER = store == 'single' and 25 or 12
 
 -- ---- rounds --------------------------------------------------------------
 
+--- Is a fault one of those that $FAULTS wants?
+local function is_wanted(name)
+  local is_any = true
+  for part in (os.getenv 'FAULTS' or ''):gmatch '[^|]+' do
+    if name:find(part, 1, true) then return true end
+    is_any = false
+  end
+  return is_any
+end
+
 local names = {}
-for name in pairs(faults) do names[#names + 1] = name end
+for name in pairs(faults) do
+  if is_wanted(name) then names[#names + 1] = name end
+end
 table.sort(names)
 
 local function is_possible(place, fault, begun)
@@ -70,7 +85,7 @@ end
 --- One broker, some rounds, and a drain; gives what was wrong.
 local function hurt(figures, counts, is_over)
   local confirm = store ~= 'single' and (os.getenv 'CONFIRM' or ({ 'master', 'replicas=1' })[math.random(2)]) or nil
-  local place = Place.new(figures, { store = store, confirm = confirm, disks = true })
+  local place = Place.new(figures, { store = store, confirm = confirm, disks = true, net = has_net })
   local n = 0
   local ok, err = xpcall(function()
     while n < ROUNDS_OF_A_BROKER and not is_over() do
@@ -78,7 +93,7 @@ local function hurt(figures, counts, is_over)
       round(place, counts)
     end
     place.doing = 'the check of the store'
-    if place.sentinel then place:check_store() end
+    if place.many then place:check_store() end
     place.doing = 'the drain'
     place:drain()
   end, function(e) return type(e) == 'table' and e.broken or debug.traceback(e) end)

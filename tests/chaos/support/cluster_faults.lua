@@ -1,6 +1,8 @@
 --- What `make chaos STORE=cluster` and `STORE=sentinel` do to the Redis servers, in the form of faults.lua. At
 --- the end of a round `Place:start` heals the servers: what was killed runs again, and the cluster is whole.
+local Net = require 'chaos.support.net'
 local shell = require 'support.shell'
+local socket = require 'socket'
 
 -- Masters are replaced after one to three seconds.
 local OUTAGE_S = 5
@@ -36,7 +38,7 @@ local function failover(how)
     -- What a forced replica has not got yet is lost, unless the master has told nobody.
     begin = function(p)
       local _, replica = a_pair(p)
-      replica.promoted_at = require('socket').gettime()
+      replica.promoted_at = socket.gettime()
       replica:command('CLUSTER', 'FAILOVER', how)
     end,
   }
@@ -74,6 +76,26 @@ return {
       a_pair(p):kill9()
       p:kill_broker()
     end,
+  },
+  -- It takes writes until it has missed the others for the node timeout.
+  ['a master cut off from the others'] = {
+    needs = 'net', is_of_many = true, seconds = OUTAGE_S,
+    begin = function(p) Net.cut(p.cluster, { (a_pair(p)) }) end,
+    finish = function() Net.heal() end,
+  },
+  ['a master and its replica cut off'] = {
+    needs = 'net', is_of_many = true, seconds = OUTAGE_S,
+    begin = function(p) Net.cut(p.cluster, { a_pair(p) }) end,
+    finish = function() Net.heal() end,
+  },
+  ['a majority of masters cut off'] = {
+    needs = 'net', is_of_many = true, seconds = OUTAGE_S,
+    begin = function(p)
+      local one, two = table.unpack(p.cluster:masters())
+      for _, master in ipairs { one, two } do p.cluster:wait_votes_over(assert(p.cluster:replica_of(master))) end
+      Net.cut(p.cluster, { one, two })
+    end,
+    finish = function() Net.heal() end,
   },
   ['CLUSTER FAILOVER'] = failover(),
   ['CLUSTER FAILOVER FORCE'] = failover 'FORCE',

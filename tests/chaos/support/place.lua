@@ -13,6 +13,7 @@ local Clock = require 'support.clock'
 local Cluster = require 'support.cluster'
 local Ledger = require 'chaos.support.ledger'
 local LogTraffic = require 'chaos.support.log_traffic'
+local Net = require 'chaos.support.net'
 local Proxy = require 'chaos.support.proxy'
 local Redis = require 'support.redis'
 local Traffic = require 'chaos.support.traffic_ledger'
@@ -25,6 +26,7 @@ local quote = shell.quote
 ---@class PlaceOptions
 ---@field store? 'single'|'cluster'|'sentinel' default: single, the broker's own Redis or one behind a proxy
 ---@field confirm? string the broker's --confirm; default: master
+---@field net? boolean the network is the test's own (net.lua): nodes can be cut off from each other
 ---@field disks? boolean each node of a cluster has a file system of its own, where that is allowed
 
 ---@class Place
@@ -40,6 +42,7 @@ local quote = shell.quote
 ---@field replicated boolean? an OK says that a replica has it
 ---@field proxy Proxy? with it Redis is the test's own
 ---@field disk string? a file system of its own, for the files of Redis
+---@field net boolean? nodes of a cluster can be cut off from each other
 ---@field disks string[]? one for each node of a cluster
 ---@field clock_ahead integer seconds
 local Place = {}
@@ -71,10 +74,12 @@ local function place_single(self)
 end
 
 --- A cluster of three masters and three replicas, or two Redis under Sentinels.
-local function place_many(self, kind, has_disks)
+local function place_many(self, kind, options)
   if kind == 'cluster' then
-    self.disks = has_disks and Place.can_mount and {} or nil
+    self.disks = options.disks and Place.can_mount and {} or nil
+    self.net = options.net
     self.cluster = Cluster.start {
+      host = self.net and Net.host,
       prepare = self.disks and function(dir)
         assert(mount(dir))
         self.disks[#self.disks + 1] = dir
@@ -100,7 +105,7 @@ function Place.new(figures, options)
   if kind == 'single' then
     self.store = place_single(self)
   else
-    self.store = place_many(self, kind, options.disks)
+    self.store = place_many(self, kind, options)
   end
   if self.store then table.move({ '--store', self.store }, 1, 2, #args + 1, args) end
   if options.confirm then table.move({ '--confirm', options.confirm }, 1, 2, #args + 1, args) end

@@ -36,9 +36,10 @@ local function check_options(options, known)
   return options
 end
 
-local function words_of(node_dir, port, more)
-  local words = { '--port', port, '--bind', '127.0.0.1', '--dir', node_dir, '--save', '', '--appendonly', 'yes',
-    '--appendfsync', 'always', '--repl-diskless-sync-delay', '0' }
+local function words_of(node_dir, host, port, more)
+  local words = { '--port', port, '--bind', host, '--bind-source-addr', host, '--protected-mode', 'no',
+    '--dir', node_dir, '--save', '', '--appendonly', 'yes', '--appendfsync', 'always',
+    '--repl-diskless-sync-delay', '0' }
   for _, word in ipairs(more) do words[#words + 1] = word end
   return words
 end
@@ -71,12 +72,13 @@ end
 ---@field node_timeout_ms integer? default: 1000
 ---@field args (string|number)[]? more arguments for each redis-server
 ---@field prepare? fun(dir: string) is called with the directory of each node, before it is started
+---@field host? fun(i: integer): string the address of each node, to others and to clients; default: 127.0.0.1
 
 ---@param options ClusterOptions?
 ---@return Cluster
 function Cluster.new(options)
   options = check_options(options or {}, {
-    masters = true, replicas = true, node_timeout_ms = true, args = true, prepare = true,
+    masters = true, replicas = true, node_timeout_ms = true, args = true, prepare = true, host = true,
   })
   local masters = options.masters or 3
   local replicas = options.replicas or masters
@@ -86,12 +88,12 @@ function Cluster.new(options)
   self.node_timeout_ms = options.node_timeout_ms or 1000
   for i = 1, masters + replicas do
     local dir, bus_port = ('%s/node%d'):format(self.dir, i), Node.free_port()
-    local port = Node.free_port()
-    local node = Node.new(dir, words_of(dir, port, {
+    local port, host = Node.free_port(), options.host and options.host(i) or '127.0.0.1'
+    local node = Node.new(dir, words_of(dir, host, port, {
       '--cluster-enabled', 'yes', '--cluster-port', bus_port, '--cluster-config-file', 'nodes.conf',
       '--cluster-node-timeout', self.node_timeout_ms, '--cluster-require-full-coverage', 'no',
       '--cluster-allow-replica-migration', 'no', table.unpack(options.args or {}),
-    }), port)
+    }), port, host)
     if options.prepare then options.prepare(dir) end
     node.id, node.bus_port, node.epoch = random_id(), bus_port, i
     node.follows = i > masters and self.nodes[i - masters] or nil
@@ -313,7 +315,7 @@ local function move_keys(slot, from, to, most)
   while not most or moved < most do
     local keys = from:ok('CLUSTER', 'GETKEYSINSLOT', slot, math.min(20, most and most - moved or 20))
     if #keys == 0 then break end
-    from:ok('MIGRATE', '127.0.0.1', to.port, '', 0, 5000, 'KEYS', table.unpack(keys))
+    from:ok('MIGRATE', to.host, to.port, '', 0, 5000, 'KEYS', table.unpack(keys))
     moved = moved + #keys
   end
   return moved
@@ -449,7 +451,7 @@ function Cluster.sentinels(options)
   self.guard = Node.guard(self.dir)
   for i = 1, 1 + (options.replicas or 1) do
     local dir, port = ('%s/node%d'):format(self.dir, i), Node.free_port()
-    local words = words_of(dir, port, options.args or {})
+    local words = words_of(dir, '127.0.0.1', port, options.args or {})
     if i > 1 then table.move({ '--replicaof', '127.0.0.1', self.nodes[1].port }, 1, 3, #words + 1, words) end
     self.nodes[i] = Node.new(dir, words, port)
     self.nodes[i]:launch()

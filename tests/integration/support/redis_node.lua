@@ -9,8 +9,9 @@ local wait = require 'support.wait'
 
 ---@class RedisNode
 ---@field dir string
+---@field host string
 ---@field port integer
----@field address string 127.0.0.1:PORT
+---@field address string HOST:PORT
 ---@field id string? of a cluster's node
 local Node = {}
 Node.__index = Node
@@ -51,10 +52,12 @@ end
 ---@param dir string a directory of its own, below one with a guard
 ---@param words (string|number)[] for redis-server
 ---@param port integer
+---@param host string? default: 127.0.0.1
 ---@return RedisNode
-function Node.new(dir, words, port)
+function Node.new(dir, words, port, host)
+  host = host or '127.0.0.1'
   assert(os.execute('mkdir -p ' .. quote(dir)))
-  return setmetatable({ dir = dir, words = words, port = port, address = '127.0.0.1:' .. port }, Node)
+  return setmetatable({ dir = dir, words = words, host = host, port = port, address = host .. ':' .. port }, Node)
 end
 
 --- Start the process, and do not wait for it.
@@ -116,7 +119,7 @@ end
 local function connect(self)
   local sock = socket.tcp()
   sock:settimeout(self.timeout or wait.limit(5))
-  local ok, err = sock:connect('127.0.0.1', self.port)
+  local ok, err = sock:connect(self.host, self.port)
   if not ok then
     sock:close()
     return nil, err
