@@ -15,6 +15,11 @@
 /* How long one node is waited for. */
 #define NODE_PATIENCE_MS 500
 #define OPEN_SLOT_TOLD_MS 30000
+/* --cluster fix may let the old master take writes before it has all keys back. */
+#define END_MOVE                                                \
+	"end the move, by MIGRATE and CLUSTER SETSLOT NODE as " \
+	"examples/cluster/finish_slot.sh "                      \
+	"does, or stop the broker before redis-cli --cluster fix"
 
 static void on_timer(uv_timer_t *timer);
 
@@ -392,8 +397,7 @@ static void tell_coverage(struct redis_lanes *l, const struct cluster_map *map)
 {
 	if (map->covered < LAYOUT_SLOTS && map->covered != l->covered)
 		log_error("store: %u of the %d slots of the Redis Cluster have no "
-			  "master: what belongs to them waits; start the masters, or run "
-			  "redis-cli --cluster fix",
+			  "master: what belongs to them waits; start the masters",
 			  LAYOUT_SLOTS - map->covered, LAYOUT_SLOTS);
 	l->covered = map->covered;
 }
@@ -471,12 +475,14 @@ static void tell_open_slots(struct redis_lanes *l, uint64_t now_ms)
 		if (h->is_told || now_ms - h->since_ms < OPEN_SLOT_TOLD_MS)
 			continue;
 		h->is_told = true;
-		log_error(
-			"store: slot %u of the Redis Cluster %s, and its requests wait "
-			"since %llu s: see redis-cli --cluster check, and --cluster fix",
-			h->slot,
-			h->kind == BOUNCE_OPEN ? "is being moved" : "has no master",
-			(unsigned long long)(now_ms - h->since_ms) / 1000);
+		log_error("store: slot %u of the Redis Cluster %s, and its requests wait "
+			  "since %llu s: %s",
+			  h->slot,
+			  h->kind == BOUNCE_OPEN ? "is being moved" : "has no master",
+			  (unsigned long long)(now_ms - h->since_ms) / 1000,
+			  h->kind == BOUNCE_OPEN
+				  ? END_MOVE
+				  : "redis-cli --cluster check shows whose");
 	}
 }
 
