@@ -487,8 +487,8 @@ static void print_summary(struct audit *a)
 	if (stats.slots_without_master > 0) {
 		is_complete = false;
 		log_print(STDERR_FILENO,
-			  "tidemq: check-store: %u slots of the Redis Cluster have no "
-			  "master, and were not checked",
+			  "tidemq: check-store: slots of the Redis Cluster without a "
+			  "master, which were not checked: %u",
 			  stats.slots_without_master);
 	}
 	a->status = !is_complete || a->found_count > a->mended_count;

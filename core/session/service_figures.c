@@ -97,7 +97,22 @@ ROW("store", unstored_limit, NULL,            "tidemq_store_unstored_limit_bytes
 ROW("store", redis_memory,   "memory_bytes",  "tidemq_store_memory_bytes",  GAUGE,   known(m->store.memory_bytes), "Memory of Redis, as it told at the scrape before.") \
 ROW("store", redis_max,      "memory_max_bytes", NULL,                     GAUGE,   known(m->store.memory_max_bytes), NULL) \
 ROW("store", redis_limit, NULL,               "tidemq_store_memory_limit_bytes", GAUGE, m->store.memory_bytes ? (double)m->store.memory_max_bytes : NAN, "What Redis may take (maxmemory); 0: no limit.") \
-ROW("store", sentinels,   "sentinels",        "tidemq_store_sentinels",     GAUGE,   m->store.sentinels_known ? (double)m->store.sentinels : NAN, "Sentinels that answer.")
+ROW("store", sentinels,   "sentinels",        "tidemq_store_sentinels",     GAUGE,   m->store.sentinels_known ? (double)m->store.sentinels : NAN, "Sentinels that answer.") \
+ROW("store", slots_held,  "slots_held",       "tidemq_store_slots_held",    GAUGE,   m->store.is_cluster ? (double)m->store.slots_held : NAN, "Slots of a Redis Cluster whose requests wait: they are being moved, or have no master.") \
+ROW("store", no_master,   "slots_without_master", "tidemq_store_slots_without_master", GAUGE, m->store.is_cluster ? (double)m->store.slots_without_master : NAN, "Slots of a Redis Cluster that no master has.")
+
+/* ROW(function, name in STATS, metric, kind, expression, help), of a master of the store */
+#define MASTER_ROWS(ROW) \
+ROW(master_up,       "up",               "tidemq_store_master_up",                FLAG,  m->is_up,             "1: this Redis answers.") \
+ROW(master_slots,    "slots",            "tidemq_store_master_slots",             GAUGE, known(m->slots),      "Slots that this master of a Redis Cluster has.") \
+ROW(master_pending,  "pending_requests", "tidemq_store_master_pending_requests",  GAUGE, m->pending_requests,  "Requests that this Redis has not answered.") \
+ROW(master_bytes,    "pending_bytes",    "tidemq_store_master_pending_bytes",     GAUGE, m->pending_bytes,     "Their size.") \
+ROW(master_replicas, "replicas",         "tidemq_store_master_replicas",          GAUGE, m->replicas,          "Replicas that follow this Redis.") \
+ROW(master_lag,      "lag_bytes",        "tidemq_store_master_replica_lag_bytes", GAUGE, m->replicas ? (double)m->lag_bytes : NAN, "What the slowest of them lacks.") \
+ROW(master_reconnects, "reconnects",     "tidemq_store_master_reconnects",      COUNTER, m->reconnects,        "Connections to this Redis after the first.") \
+ROW(master_trip,     "round_trip_us",    NULL,                                    GAUGE, known(m->round_trip_ns / 1000), NULL) \
+ROW(master_memory,   "memory_bytes",     "tidemq_store_master_memory_bytes",      GAUGE, known(m->memory_bytes), "Memory of this Redis, as it told last.") \
+ROW(master_max,      "memory_max_bytes", "tidemq_store_master_memory_limit_bytes", GAUGE, known(m->memory_max_bytes), "What it may take (maxmemory).")
 /* clang-format on */
 
 static double known(uint64_t figure)
@@ -136,6 +151,20 @@ static const struct {
 } rows[] = { ROWS(ROW, PART) };
 #define ROW_COUNT (sizeof(rows) / sizeof(rows[0]))
 
+#define READ_MASTER(function, name, metric, kind, expression, help) \
+	static double read_##function(const void *item)             \
+	{                                                           \
+		const struct store_master *m = item;                \
+                                                                    \
+		return (double)(expression);                        \
+	}
+MASTER_ROWS(READ_MASTER)
+
+#define MASTER_ROW(function, name, metric, kind, expression, help) \
+	{ name, FIGURE_STATS, NULL, NULL, metric, FIGURE_##kind, read_##function, help },
+static const struct figure master_rows[] = { MASTER_ROWS(MASTER_ROW) };
+#define MASTER_ROW_COUNT (sizeof(master_rows) / sizeof(master_rows[0]))
+
 void service_figures_take(struct service_moment *m, const struct service *s)
 {
 	const struct broker *b = s->broker;
@@ -164,6 +193,49 @@ void service_figures_write(const struct service_moment *m, const char *object,
 				     FIGURE_STATS, m, m->service->broker->now_ms, j);
 }
 
+void service_figures_write_masters(const struct service_moment *m, struct json *j)
+{
+	const struct figure_table table = { master_rows, MASTER_ROW_COUNT };
+	const struct broker *b = m->service->broker;
+	struct store_master one;
+	unsigned place = 0;
+
+	json_member_array(j, "masters");
+	while (store_master_next(b->store, &place, &one)) {
+		json_object_begin(j);
+		json_member_text(j, "address", one.address);
+		json_member_text(j, "state", one.state);
+		figure_write(&table, FIGURE_STATS, &one, b->now_ms, j);
+		json_object_end(j);
+	}
+	json_array_end(j);
+}
+
+static void expose_family(const struct figure *f, struct exposition *e)
+{
+	exposition_family(
+		e, &(struct exposition_family){ f->metric, figure_type(f), f->help });
+}
+
+static void expose_master(const struct service_moment *m, const struct figure *f,
+			  struct exposition *e)
+{
+	struct store_master one;
+	unsigned place = 0;
+
+	if (!f->metric)
+		return;
+	expose_family(f, e);
+	while (store_master_next(m->service->broker->store, &place, &one)) {
+		const struct exposition_label label =
+			exposition_text("master", one.address);
+		double value = f->read(&one);
+
+		if (!isnan(value))
+			exposition_sample(e, &label, 1, value);
+	}
+}
+
 void service_figures_expose(const struct service_moment *m, struct exposition *e)
 {
 	for (size_t i = 0; i < ROW_COUNT; i++) {
@@ -174,10 +246,10 @@ void service_figures_expose(const struct service_moment *m, struct exposition *e
 		double value = f->read(m);
 
 		if (f->metric && f->help)
-			exposition_family(e, &(struct exposition_family){ f->metric,
-									  figure_type(f),
-									  f->help });
+			expose_family(f, e);
 		if (f->metric && !isnan(value))
 			exposition_sample(e, &label, label.name ? 1 : 0, value);
 	}
+	for (size_t i = 0; i < MASTER_ROW_COUNT; i++)
+		expose_master(m, &master_rows[i], e);
 }

@@ -19,5 +19,7 @@ void service_figures_take(struct service_moment *m, const struct service *s);
 /* Write the members of an object of STATS; "": those outside of any. */
 void service_figures_write(const struct service_moment *m, const char *object,
 			   struct json *j);
+/* Write the masters of the store, an array of STATS. */
+void service_figures_write_masters(const struct service_moment *m, struct json *j);
 /* Write the families of all rows that are metrics. */
 void service_figures_expose(const struct service_moment *m, struct exposition *e);

@@ -172,17 +172,67 @@ static void TIDE_PRINTF(3, 4)
 	r->count++;
 }
 
+/* Name the masters of a Redis Cluster that are away, or count them. False: none is. */
+static bool check_masters(const struct store *store, bool has_names, struct reasons *r)
+{
+	struct store_master one;
+	unsigned place = 0, count = 0, away = 0, slots = 0;
+	char names[200];
+	size_t len = 0;
+
+	while (store_master_next(store, &place, &one)) {
+		count++;
+		if (!one.is_away)
+			continue;
+		away++;
+		slots += one.slots;
+		if (len < sizeof(names))
+			len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%s",
+						away > 1 ? ", " : "", one.address);
+	}
+	if (away == 0 || slots == 0)
+		return false;
+	if (has_names)
+		add(r, "store",
+		    "the Redis at %s is away: what belongs to its %u slots waits; see "
+		    "whether it runs, or promote a replica (CLUSTER FAILOVER FORCE)",
+		    names, slots);
+	else
+		add(r, "store",
+		    "%u of %u masters of the Redis Cluster %s away: what belongs to %u "
+		    "slots waits; see whether %s, the log says more",
+		    away, count, away > 1 ? "are" : "is", slots,
+		    away > 1 ? "they run" : "it runs");
+	return true;
+}
+
+static void check_slots(const struct store *store, struct reasons *r)
+{
+	struct store_stats st;
+
+	store_stats(store, &st);
+	if (st.slots_without_master > 0)
+		add(r, "store",
+		    "slots of the Redis Cluster without a master: %u; what belongs to "
+		    "them waits: start the masters, or run redis-cli --cluster fix",
+		    st.slots_without_master);
+}
+
 /* The reason for a connection that was lost has an address in it. */
-static void check_store(const struct service *s, struct reasons *r)
+static void check_store(const struct service *s, bool has_names, struct reasons *r)
 {
 	const struct store *store = s->broker->store;
 	enum store_state state = store_state(store);
+	bool is_named = check_masters(store, has_names, r);
+
+	check_slots(store, r);
 
 	if (state == STORE_STALE)
 		add(r, "store", "%s", s->store_state_why);
 	for (int kind = 0; kind < STORE_TROUBLES; kind++)
 		if (store_has_trouble(store, (enum store_trouble)kind) &&
-		    store_trouble_is_total((enum store_trouble)kind))
+		    store_trouble_is_total((enum store_trouble)kind) &&
+		    !(kind == STORE_TROUBLE_SILENT && is_named))
 			add(r, kind == STORE_TROUBLE_UNCONFIRMED ? "replicas" : "store",
 			    "%s", store_trouble_text((enum store_trouble)kind));
 	if (store_unfit(store))
@@ -193,7 +243,7 @@ static void check_store(const struct service *s, struct reasons *r)
 		    "the log says more");
 }
 
-static void find_reasons(const struct service *s, struct reasons *r)
+static void find_reasons(const struct service *s, bool has_names, struct reasons *r)
 {
 	const struct broker *b = s->broker;
 
@@ -202,7 +252,7 @@ static void find_reasons(const struct service *s, struct reasons *r)
 		add(r, "starting", "the broker is starting");
 		return;
 	}
-	check_store(s, r);
+	check_store(s, has_names, r);
 	if (b->is_draining)
 		add(r, "shutdown", "the broker is stopping");
 	if (s->is_blocked)
@@ -215,7 +265,7 @@ bool service_health_is_ready(const struct service *s)
 {
 	struct reasons r;
 
-	find_reasons(s, &r);
+	find_reasons(s, false, &r);
 	return r.count == 0;
 }
 
@@ -233,7 +283,7 @@ void service_health_write(const struct service *s, bool has_names, struct json *
 {
 	struct reasons r;
 
-	find_reasons(s, &r);
+	find_reasons(s, has_names, &r);
 	json_member_bool(j, "ready", r.count == 0);
 	json_member_array(j, "reasons");
 	for (unsigned i = 0; i < r.count; i++)

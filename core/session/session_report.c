@@ -200,6 +200,7 @@ static void write_store(const struct service_moment *m, struct json *j)
 	json_member_text(j, "state", store_state_name(m->service->broker->store));
 	json_member_text(j, "trouble", store_trouble_now(m->service->broker->store));
 	service_figures_write(m, "store", j);
+	service_figures_write_masters(m, j);
 	json_member_text(j, "last_error", m->journal->last_error);
 	write_tally(j, "round_trip", &st->round_trip, tally_times_ns, 1000);
 	write_tally(j, "changes", &m->journal->changes, tally_sizes, 1);

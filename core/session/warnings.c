@@ -40,7 +40,7 @@ struct script_trend {
 /* Is there something to warn of? Its sentence is appended. */
 typedef bool (*judge_fn)(const struct warnings *w, void *item, struct buf *text);
 
-#define KINDS 12
+#define KINDS 13
 
 struct warnings {
 	struct service *service;
@@ -81,6 +81,21 @@ static bool judge_sentinels(const struct warnings *w, void *item, struct buf *te
 		   "is promoted when the master dies: start the others, or make the rest "
 		   "forget them (SENTINEL RESET)",
 		   st.sentinels, st.sentinels_known);
+	return true;
+}
+
+static bool judge_slots(const struct warnings *w, void *item, struct buf *text)
+{
+	struct store_stats st;
+
+	store_stats(w->service->broker->store, &st);
+	if (st.stuck_ms == 0)
+		return false;
+	buf_printf(text,
+		   "slots of the Redis Cluster that are being moved or have no master: "
+		   "%u, slot %u for %llu s; what belongs to them waits: end the move, or "
+		   "run redis-cli --cluster fix",
+		   st.slots_held, st.stuck_slot, (unsigned long long)st.stuck_ms / 1000);
 	return true;
 }
 
@@ -126,7 +141,7 @@ static double share_of_store(const struct warnings *w)
 	struct store_stats st;
 
 	store_stats(w->service->broker->store, &st);
-	return share_of(st.memory_bytes, st.memory_max_bytes);
+	return st.memory_percent;
 }
 
 static bool is_near(bool was_near, double share)
@@ -150,12 +165,15 @@ static bool judge_memory(const struct warnings *w, void *item, struct buf *text)
 static bool judge_store_memory(const struct warnings *w, void *item, struct buf *text)
 {
 	double share = share_of_store(w);
+	struct store_stats st;
 
 	if (!is_near(w->is_store_memory_near, share))
 		return false;
+	store_stats(w->service->broker->store, &st);
 	buf_printf(text,
-		   "Redis uses %.0f %% of its maxmemory, and at its end refuses writes: "
+		   "%s uses %.0f %% of its maxmemory, and at its end refuses writes: "
 		   "raise it, or consume what is stored",
+		   st.is_cluster ? "a master of Redis (STATS, store.masters)" : "Redis",
 		   share);
 	return true;
 }
@@ -304,6 +322,7 @@ static const struct {
 	{ "store", SCOPE_BROKER, judge_store, NULL, NULL },
 	{ "store-memory", SCOPE_BROKER, judge_store_memory, NULL, NULL },
 	{ "sentinels", SCOPE_BROKER, judge_sentinels, NULL, NULL },
+	{ "slots", SCOPE_BROKER, judge_slots, NULL, NULL },
 	{ "memory", SCOPE_BROKER, judge_memory, NULL, NULL },
 	{ "certificate", SCOPE_BROKER, judge_certificate, NULL, NULL },
 	{ "store-certificate", SCOPE_BROKER, judge_store_certificate, NULL, NULL },

@@ -362,6 +362,29 @@ static void lose(struct redis_conn *c, bool is_final, const char *format, ...)
 		give_up(c, culprit);
 }
 
+/* What a Redis Cluster should not have: told once, of the first master that has it. */
+static void tell_settings(struct redis_conn *c)
+{
+	const struct redis_hello *h = &c->hello;
+	struct redis_self *self = c->config.self;
+	bool is_synced = !h->fsync[0] || strcmp(h->fsync, "always") == 0;
+
+	if (!h->is_cluster || self->is_told || c->config.hold == STORE_HOLD_NONE ||
+	    (is_synced && !h->has_full_coverage && !h->has_replica_migration))
+		return;
+	self->is_told = true;
+	log_warn("store: the Redis at %s has%s%s%s%s: see docs/high-availability.md, "
+		 "and set it on all nodes",
+		 c->config.address,
+		 h->has_full_coverage ? " cluster-require-full-coverage yes (one slot "
+					"without a master stops all of them)"
+				      : "",
+		 h->has_replica_migration ? " cluster-allow-replica-migration yes (a "
+					    "replica may leave a master for another)"
+					  : "",
+		 is_synced ? "" : " appendfsync ", is_synced ? "" : h->fsync);
+}
+
 static void tell_up(struct redis_conn *c)
 {
 	struct error err;
@@ -390,6 +413,7 @@ static void tell_up(struct redis_conn *c)
 			 "messages, which are lost when it comes back as a "
 			 "replica",
 			 c->config.address);
+	tell_settings(c);
 	set_state(c, STORE_UP, err.text);
 }
 

@@ -46,6 +46,12 @@ unsigned redis_hello_begin(struct redis_hello *h, struct buf *out)
 			 h->set_fsync);
 	add_step(h, HELLO_FSYNC, out, "CONFIG GET appendfsync");
 	add_step(h, HELLO_WORD_MAX, out, "CONFIG GET proto-max-bulk-len");
+	if (h->is_cluster) {
+		add_step(h, HELLO_COVERAGE, out,
+			 "CONFIG GET cluster-require-full-coverage");
+		add_step(h, HELLO_MIGRATION, out,
+			 "CONFIG GET cluster-allow-replica-migration");
+	}
 	add_step(h, HELLO_INFO, out, "INFO");
 	return h->step_count;
 }
@@ -182,6 +188,10 @@ void redis_hello_reply(struct redis_hello *h, unsigned index, const redisReply *
 	else if (step == HELLO_WORD_MAX && slice_to_uint(value, SIZE_MAX, &bytes) &&
 		 bytes)
 		h->word_max = (size_t)bytes;
+	else if (step == HELLO_COVERAGE)
+		h->has_full_coverage = slice_is(value, "yes");
+	else if (step == HELLO_MIGRATION)
+		h->has_replica_migration = slice_is(value, "yes");
 	else if (step == HELLO_INFO && reply->type == REDIS_REPLY_STRING)
 		read_info(h, (struct slice){ reply->str, reply->len });
 }

@@ -20,6 +20,8 @@ enum redis_hello_step {
 	HELLO_SET_FSYNC,
 	HELLO_FSYNC,
 	HELLO_WORD_MAX,
+	HELLO_COVERAGE,
+	HELLO_MIGRATION,
 	HELLO_INFO,
 	HELLO_STEP_COUNT
 };
@@ -34,6 +36,7 @@ struct redis_hello {
 	char version[32];
 	char fsync[16]; /* "" where Redis does not tell */
 	bool is_append_only;
+	bool has_full_coverage, has_replica_migration; /* of a Redis Cluster, it says */
 	bool has_min_replicas; /* it refuses writes without some replicas */
 	size_t word_max;       /* proto-max-bulk-len: the largest word of a command */
 	int64_t process_id;

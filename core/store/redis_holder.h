@@ -76,6 +76,7 @@ struct redis_self {
 	char incarnation[17];
 	struct process process;
 	uint64_t epoch; /* of our record in {tide}:holder; 0: we have not held it yet */
+	bool is_told;   /* redis_conn: what is wrong with the settings of the cluster */
 };
 void redis_self_init(struct redis_self *self);
 

@@ -630,6 +630,19 @@ static void add_stats(struct store_stats *sum, const struct store_stats *s)
 	tally_merge(&sum->round_trip, &s->round_trip);
 }
 
+static void count_held(const struct redis_lanes *l, struct store_stats *out)
+{
+	const struct held_slot *h;
+
+	TAILQ_FOREACH (h, &l->slots.held, link) {
+		out->slots_held++;
+		if (!h->is_told || out->stuck_ms > 0)
+			continue;
+		out->stuck_slot = h->slot;
+		out->stuck_ms = uv_now(l->loop) - h->since_ms;
+	}
+}
+
 void redis_lanes_stats(const struct redis_lanes *l, struct store_stats *out)
 {
 	*out = l->retired;
@@ -637,8 +650,11 @@ void redis_lanes_stats(const struct redis_lanes *l, struct store_stats *out)
 		if (l->lanes[i]->conn)
 			add_stats(out, &l->lanes[i]->conn->stats);
 	out->pending_requests += l->slots.held_requests;
+	out->is_cluster = l->is_cluster;
 	if (l->has_map)
 		out->slots_without_master = LAYOUT_SLOTS - l->covered;
+	if (l->is_cluster)
+		count_held(l, out);
 }
 
 /* The end. */

@@ -38,6 +38,7 @@ struct redis_lane {
 	unsigned slot_count, replicas; /* by the map */
 	unsigned tag;                  /* of its record; LANE_NO_TAG: it has none */
 	bool is_found;                 /* the map that is being read has it */
+	bool is_memory_asked;          /* the store's: the answer is on its way */
 };
 
 struct redis_lanes {

@@ -731,22 +731,30 @@ const char *store_trouble_now(const struct store *s)
 	return store_trouble_text((enum store_trouble)kind);
 }
 
-const char *store_state_name(const struct store *s)
-{
-	static const char *const names[] = { "starting", "up", "down", "stale",
-					     "failed" };
+static const char *const state_names[] = { "starting", "up", "down", "stale", "failed" };
 
-	if (s->state != STORE_UP)
-		return names[s->state];
-	if (store_has_trouble(s, STORE_TROUBLE_SILENT))
+static const char *conn_state_name(const struct redis_conn *c)
+{
+	if (c->state != STORE_UP)
+		return state_names[c->state];
+	if (redis_trouble_has(&c->trouble, STORE_TROUBLE_SILENT))
 		return "silent";
-	if (store_has_trouble(s, STORE_TROUBLE_UNCONFIRMED))
+	if (redis_trouble_has(&c->trouble, STORE_TROUBLE_UNCONFIRMED))
 		return "unconfirmed";
 	for (int kind = 0; kind < STORE_REFUSALS; kind++)
-		if (store_has_trouble(s, (enum store_trouble)kind) &&
+		if (redis_trouble_has(&c->trouble, (enum store_trouble)kind) &&
 		    store_trouble_is_total((enum store_trouble)kind))
 			return "refusing";
-	return "up";
+	return state_names[STORE_UP];
+}
+
+const char *store_state_name(const struct store *s)
+{
+	EACH_CONN(s, c)
+	if (s->state == STORE_UP && c->state == STORE_UP &&
+	    conn_state_name(c) != state_names[STORE_UP])
+		return conn_state_name(c);
+	return state_names[s->state];
 }
 
 /* The answer comes behind those to what was asked of a refused request. */
@@ -767,6 +775,64 @@ void store_trouble_ask(struct store *s, store_done_fn on_done, void *ctx)
 	store_call_send(call, 0);
 }
 
+/* One without a limit makes all of them have none. */
+static void add_memory(const struct store *s, struct store_stats *out)
+{
+	bool is_limited = true;
+
+	EACH_CONN(s, c)
+	{
+		double bytes = (double)c->stats.memory_bytes;
+		uint64_t max = c->stats.memory_max_bytes;
+
+		out->memory_bytes += c->stats.memory_bytes;
+		out->memory_max_bytes += max;
+		is_limited = is_limited && max > 0;
+		if (max > 0 && bytes * 100 / (double)max > out->memory_percent)
+			out->memory_percent = bytes * 100 / (double)max;
+	}
+	if (!is_limited)
+		out->memory_max_bytes = 0;
+}
+
+static void read_master(const struct redis_conn *c, struct store_master *out)
+{
+	const struct store_stats *st = &c->stats;
+	bool is_silent = redis_trouble_has(&c->trouble, STORE_TROUBLE_SILENT);
+
+	out->state = conn_state_name(c);
+	out->is_up = c->state == STORE_UP && !is_silent;
+	out->is_away = c->state == STORE_DOWN || is_silent;
+	out->replicas = c->replay.replicas;
+	out->lag_bytes = c->replay.lag;
+	out->pending_requests = st->pending_requests;
+	out->pending_bytes = st->pending_bytes;
+	out->reconnects = st->reconnects;
+	out->memory_bytes = st->memory_bytes;
+	out->memory_max_bytes = st->memory_max_bytes;
+	if (st->round_trip.count > 0)
+		out->round_trip_ns = st->round_trip.sum / st->round_trip.count;
+}
+
+bool store_master_next(const struct store *s, unsigned *place, struct store_master *out)
+{
+	const struct redis_lane *lane;
+
+	do {
+		if (!s->lanes || *place >= s->lanes->count)
+			return false;
+		lane = s->lanes->lanes[(*place)++];
+	} while (s->lanes->is_cluster && lane->slot_count == 0);
+	*out = (struct store_master){
+		.address = s->lanes->is_cluster ? lane->address : s->address,
+		.state = state_names[STORE_STARTING],
+		.slots = lane->slot_count,
+	};
+	if (lane->conn)
+		read_master(lane->conn, out);
+	return true;
+}
+
 void store_stats(const struct store *s, struct store_stats *out)
 {
 	static const char *const kinds[] = {
@@ -783,32 +849,50 @@ void store_stats(const struct store *s, struct store_stats *out)
 	out->transactions = s->transactions;
 	if (s->sentinel)
 		sentinel_count(s->sentinel, &out->sentinels, &out->sentinels_known);
-	out->memory_bytes = s->memory_bytes;
-	out->memory_max_bytes = s->memory_max_bytes;
+	add_memory(s, out);
 	snprintf(out->address, sizeof(out->address), "%s", s->address);
 	if (meta)
 		snprintf(out->version, sizeof(out->version), "%s", meta->hello.version);
 }
 
+struct memory_call {
+	struct store_call call;
+	struct redis_lane *lane;
+};
+
 static void on_info(struct store_call *call, const redisReply *reply, bool is_last)
 {
-	struct store *s = call->store;
+	struct redis_lane *lane = container_of(call, struct memory_call, call)->lane;
+	struct slice info;
 
-	s->is_memory_asked = false;
-	if (!reply)
+	lane->is_memory_asked = false;
+	if (!reply || !lane->conn)
 		return;
-	s->memory_bytes = resp_info_number(store_reply_slice(reply), "used_memory");
-	s->memory_max_bytes = resp_info_number(store_reply_slice(reply), "maxmemory");
+	info = store_reply_slice(reply);
+	lane->conn->stats.memory_bytes = resp_info_number(info, "used_memory");
+	lane->conn->stats.memory_max_bytes = resp_info_number(info, "maxmemory");
+}
+
+static void ask_memory(struct store *s, struct redis_lane *lane, unsigned slot)
+{
+	struct memory_call *m = store_call_create(s, NULL, sizeof(*m), on_info, NULL);
+
+	lane->is_memory_asked = true;
+	m->lane = lane;
+	m->call.request.slot = slot;
+	store_call_add(&m->call, "INFO memory");
+	store_call_send(&m->call, REDIS_REPLY_STRING);
 }
 
 void store_memory_ask(struct store *s)
 {
-	struct store_call *call;
-
-	if (!s->lanes || s->state != STORE_UP || s->is_memory_asked || s->is_closing)
+	if (!s->lanes || s->is_closing)
 		return;
-	s->is_memory_asked = true;
-	call = store_call_begin(s, NULL, on_info, NULL, NULL);
-	store_call_add(call, "INFO memory");
-	store_call_send(call, REDIS_REPLY_STRING);
+	for (unsigned slot = redis_lanes_first_slot(s->lanes, 0); slot < LAYOUT_SLOTS;
+	     slot = redis_lanes_first_slot(s->lanes, slot + 1)) {
+		struct redis_lane *lane = s->lanes->lanes[redis_lanes_of(s->lanes, slot)];
+
+		if (lane->conn && lane->state == STORE_UP && !lane->is_memory_asked)
+			ask_memory(s, lane, slot);
+	}
 }

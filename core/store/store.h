@@ -181,13 +181,36 @@ struct store_stats {
 	/* From the end of the turn that asks to the answer, in tally_times_ns. What waits
 	 * for a connection waits for its answer. */
 	struct tally round_trip;
-	unsigned slots_without_master; /* of a Redis Cluster: what they have waits */
-	/* Of Redis, as it told last: store_memory_ask. */
+	/* Of all masters together, as they told last: store_memory_ask. */
 	uint64_t memory_bytes, memory_max_bytes; /* 0: not known; no limit */
+	double memory_percent; /* of its limit, of the master that is fullest */
+	/* Of a Redis Cluster. */
+	bool is_cluster;
+	unsigned slots_without_master; /* what they have waits */
+	unsigned slots_held;           /* that have requests, and are not sent any now */
+	unsigned stuck_slot;           /* one of those that are held for long */
+	uint64_t stuck_ms;             /* since when; 0: none is */
 };
 void store_stats(const struct store *s, struct store_stats *out);
-/* Have Redis tell how much memory it has, for the next store_stats. One such question at
- * a time is under way, and none while Redis is away. */
+
+/* One master of the store: a single Redis is one. */
+struct store_master {
+	const char *address; /* the store's */
+	const char *state;   /* as store_state_name gives it */
+	bool is_up;          /* and answers */
+	bool is_away;        /* was up, and does not answer */
+	unsigned slots;      /* 0 without a Redis Cluster */
+	unsigned replicas;   /* that follow it */
+	uint64_t lag_bytes;  /* what the slowest of them lacks */
+	uint64_t pending_requests, reconnects;
+	size_t pending_bytes;
+	uint64_t round_trip_ns;                  /* mean; 0: none so far */
+	uint64_t memory_bytes, memory_max_bytes; /* as in store_stats */
+};
+/* The next master; *place is 0 for the first. False: there is none. */
+bool store_master_next(const struct store *s, unsigned *place, struct store_master *out);
+/* Have each Redis tell how much memory it has, for the next store_stats. One such
+ * question at a time is under way, and none while it is away. */
 void store_memory_ask(struct store *s);
 
 /* The sorted sets of a shard; a stored message is in exactly one of them. */

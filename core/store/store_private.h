@@ -33,9 +33,7 @@ struct store {
 	struct batch *free_batches;
 	unsigned free_batch_count;
 	uint64_t transactions;
-	struct transaction_parts parts;          /* of transactions over several slots */
-	uint64_t memory_bytes, memory_max_bytes; /* of Redis, as it told last */
-	bool is_memory_asked;                    /* the answer is on its way */
+	struct transaction_parts parts; /* of transactions over several slots */
 	bool is_closing;
 	bool is_hurried;
 	uint64_t

@@ -1,7 +1,9 @@
--- What people see of a Redis Cluster: check-store.
+-- What people see of a Redis Cluster: check-store, the table of masters, health, warnings.
 local Broker = require 'support.broker'
 local Cluster = require 'support.cluster'
+local Http = require 'support.http'
 local shell = require 'support.shell'
+local wait = require 'support.wait'
 
 local SHARDS = 16
 
@@ -10,7 +12,7 @@ describe('a broker on a Redis Cluster', function()
 
   setup(function()
     cluster = Cluster.start()
-    broker = Broker.start { args = { '--store', cluster.url } }
+    broker = Broker.start { args = { '--store', cluster.url }, http = '127.0.0.1:0' }
   end)
   teardown(function()
     broker:destroy()
@@ -92,5 +94,121 @@ describe('a broker on a Redis Cluster', function()
       local text = process:read 'a'
       assert.is_true(process:close(), text)
     end)
+  end)
+
+  local function stats()
+    local c = broker:connect()
+    local document = c:document 'STATS'
+    c:close()
+    return document
+  end
+  local function ready() return Http.connect(broker):get '/health/ready' end
+  local function becomes(probe) assert(wait.poll(probe, 30), ready().body .. broker:log()) end
+  local function reason(document, sentence)
+    for _, one in ipairs(document.reasons) do
+      if one.code == 'store' and one.text:find(sentence) then return one.text end
+    end
+  end
+  local function warning(code)
+    for _, one in ipairs(ready().json.warnings) do
+      if one.code == code then return one.text end
+    end
+  end
+
+  it('shows a row for each master, in STATS and /metrics', function()
+    local slots = {}
+    becomes(function()
+      local store = stats().store
+      assert.equal('cluster', store.kind)
+      assert.equal(0, store.slots_without_master)
+      assert.equal(3, #store.masters)
+      local replicas, memory = 0, 0
+      for _, one in ipairs(store.masters) do
+        assert.equal('up', one.state)
+        assert.is_true(one.up)
+        assert.equal(0, one.reconnects)
+        slots[one.address] = one.slots
+        replicas = replicas + one.replicas
+        memory = memory + (one.memory_bytes or 0)
+      end
+      return replicas == 3 and store.memory_bytes == memory and memory > 3 * 500000
+    end)
+    local metrics = Http.connect(broker):get('/metrics').body
+    for _, master in ipairs(cluster:masters()) do
+      assert.matches('^546[0-3]$', tostring(slots[master.address]))
+      for name, value in pairs { up = 1, slots = slots[master.address], replicas = 1, reconnects_total = 0 } do
+        local line = ('tidemq_store_master_%s{master="%s"} %d\n'):format(name, master.address, value)
+        assert.truthy(metrics:find(line, 1, true), line .. metrics)
+      end
+    end
+  end)
+
+  it('warns of the master whose memory is nearly full', function()
+    local master = cluster:masters()[2]
+    local used = tonumber(master:info('memory', 'used_memory'))
+    master:ok('CONFIG', 'SET', 'maxmemory', math.floor(used * 1.1))
+    becomes(function() return (warning 'store-memory' or ''):find '^a master of Redis .* of its maxmemory' end)
+    assert.is_nil(stats().store.memory_max_bytes)
+    master:ok('CONFIG', 'SET', 'maxmemory', 0)
+    becomes(function() return not warning 'store-memory' end)
+  end)
+
+  it('names the master that is away, to those who may see names', function()
+    local master = cluster:masters()[3]
+    local replica = cluster:replica_of(master)
+    replica:stop()
+    master:kill9()
+    becomes(function() return ready().status == 503 end)
+    becomes(function() return reason(stats().health, '^the Redis at ' .. master.address:gsub('%p', '%%%0')) end)
+    assert.matches('is away: what belongs to its %d+ slots waits; see whether it runs',
+      reason(stats().health, 'is away'))
+    assert.matches('^1 of 3 masters of the Redis Cluster is away: what belongs to %d+ slots waits; see whether it runs',
+      reason(ready().json, 'is away'))
+    assert.is_nil(ready().body:find('127.0.0.1', 1, true))
+    local metrics = Http.connect(broker):get('/metrics').body
+    assert.truthy(metrics:find(('tidemq_store_master_up{master="%s"} 0\n'):format(master.address), 1, true), metrics)
+    replica:cont()
+    cluster:heal()
+    becomes(function() return ready().status == 200 end)
+  end)
+
+  it('tells of slots without a master, and check-store too', function()
+    local slot = 2
+    local master = cluster:master_of(slot)
+    for _, node in ipairs(cluster.nodes) do node:ok('CLUSTER', 'DELSLOTS', slot) end
+    becomes(function() return reason(ready().json, '^slots of the Redis Cluster without a master: 1; .* fix$') end)
+    assert.equal(1, stats().store.slots_without_master)
+    local text, status = shell.run(('timeout 60 %s check-store --store %s 2>&1 </dev/null'):format(
+      shell.quote(Broker.binary()), cluster.url))
+    assert.equal(1, status, text)
+    assert.matches('slots of the Redis Cluster without a master, which were not checked: 1\n', text)
+    master:ok('CLUSTER', 'ADDSLOTS', slot)
+    cluster:wait_ok()
+    becomes(function() return ready().status == 200 end)
+  end)
+
+  it('counts slots whose requests wait', function()
+    local c = broker:connect()
+    c:ok 'DECLARE queue moved'
+    local name = 'tide:{//moved#0}:msg'
+    local from = cluster:master_of(name)
+    local to = from == cluster:masters()[1] and cluster:masters()[2] or cluster:masters()[1]
+    cluster:migrate_slot(name, from, to, 0)
+    c:send 'PUB - moved 3\r\nabc\r\n'
+    becomes(function() return stats().store.slots_held == 1 end)
+    assert.matches('tidemq_store_slots_held 1\n', Http.connect(broker):get('/metrics').body)
+    cluster:fix_slot(name, from, to)
+    c:expect '^OK %x+ 1$'
+    becomes(function() return stats().store.slots_held == 0 end)
+    c:close()
+  end)
+
+  it('says once at the start which settings a cluster should not have', function()
+    broker:expect_clean_stop()
+    for _, node in ipairs(cluster.nodes) do node:ok('CONFIG', 'SET', 'cluster-allow-replica-migration', 'yes') end
+    broker:run()
+    local _, count = broker:log():gsub('store: the Redis at 127.0.0.1:%d+ has cluster%-allow%-replica%-migration yes %(', '')
+    assert.equal(1, count, broker:log())
+    for _, node in ipairs(cluster.nodes) do node:ok('CONFIG', 'SET', 'cluster-allow-replica-migration', 'no') end
   end)
 end)
