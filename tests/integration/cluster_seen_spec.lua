@@ -207,7 +207,7 @@ describe('a broker on a Redis Cluster', function()
     broker:expect_clean_stop()
     for _, node in ipairs(cluster.nodes) do node:ok('CONFIG', 'SET', 'cluster-allow-replica-migration', 'yes') end
     broker:run()
-    local _, count = broker:log():gsub('store: the Redis at 127.0.0.1:%d+ has cluster%-allow%-replica%-migration yes %(', '')
+    local _, count = broker:log():gsub('the Redis at 127.0.0.1:%d+ has cluster%-allow%-replica%-migration yes %(', '')
     assert.equal(1, count, broker:log())
     for _, node in ipairs(cluster.nodes) do node:ok('CONFIG', 'SET', 'cluster-allow-replica-migration', 'no') end
   end)
