@@ -53,6 +53,7 @@ struct audit {
 	uint64_t suspected_at_ms;
 	/* For people. */
 	uint64_t key_count, row_count, found_count, mended_count;
+	bool has_commits; /* that a crash has cut short */
 	int status;
 };
 
@@ -343,6 +344,8 @@ static void on_page(void *ctx, int status, const char *text, uint64_t next,
 		row_check(key, &rows[i], add_damage, a);
 	}
 	a->row_count += count;
+	a->has_commits |= count > 0 && key->name.kind == LAYOUT_DOCUMENT &&
+			  key->name.document == LAYOUT_COMMITS;
 	adapt_rows(a, bytes);
 	a->cursor = status < 0 ? 0 : next;
 }
@@ -474,6 +477,9 @@ static void print_summary(struct audit *a)
 	if (a->options->is_repair)
 		printf(", %llu repaired", (unsigned long long)a->mended_count);
 	putchar('\n');
+	if (a->has_commits)
+		puts("{tide}:commits has a COMMIT that is not carried out in whole yet: "
+		     "the next start of a broker does that");
 	fflush(stdout);
 	if (!is_complete) {
 		append_place(a, &place);

@@ -70,6 +70,17 @@ describe('a store without a broker', function()
 
   it('is clean', expect_clean)
 
+  it('is clean with a COMMIT that a crash has cut short, and says so', function()
+    redis:cli('HSET', '{tide}:commits', '1795257322468-17 6869', '*1\r\n$4\r\nPING\r\n')
+    local text, status = run()
+    redis:cli('HSET', '{tide}:commits', 'nonsense', 'x')
+    local damaged = run()
+    redis:cli('DEL', '{tide}:commits')
+    assert.equal(0, status, text)
+    assert.matches(': 0 findings\n{tide}:commits has a COMMIT that is not carried out in whole yet: ', text)
+    assert.matches('{tide}:commits nonsense: cannot be read: should be <time>%-<number> <slot>, with commands', damaged)
+  end)
+
   local gone = '0000000000000001'
   local function key(name) return 'tide:{//jobs#0}:' .. name end
 

@@ -196,3 +196,61 @@ describe('a COMMIT over several slots', function()
     assert.equal(0, records())
   end)
 end)
+
+describe('the steps of a COMMIT over several slots', function()
+  local cluster, broker, c, meta, other, names
+
+  setup(function()
+    cluster = Cluster.start { masters = 3, replicas = 3 }
+    meta, other, names = cluster:master_of '{tide}:ids', nil, {}
+    for i = 1, 40 do
+      local master = cluster:master_of(('tide:{//q%d#0}:msg'):format(i))
+      other = other or (master ~= meta and master or nil)
+      if master == other then names[#names + 1] = 'q' .. i end
+    end
+    broker = Broker.start { args = { '--store', cluster.url, '--confirm', 'replicas=1' } }
+    c = broker:connect()
+    c:ok 'DECLARE queue jobs'
+    for i = 1, 2 do c:ok('DECLARE queue ' .. names[i]) end
+  end)
+  teardown(function()
+    broker:destroy()
+    cluster:close()
+  end)
+
+  local function ask(name)
+    c:send(('BEGIN quiet\r\nPUB - jobs quiet 1\r\na\r\nPUB - %s quiet 1\r\nb\r\nCOMMIT\r\n'):format(name))
+  end
+  local function stored(name) return (cluster:command('EXISTS', ('tide:{//%s#0}:msg'):format(name))) end
+  local function records() return meta:command('HLEN', '{tide}:commits') end
+
+  it('wait for the replicas, each for those of its master', function()
+    local replica = cluster:replica_of(meta)
+    replica:stop()
+    ask(names[1])
+    assert(wait.poll(function() return records() > 0 end))
+    broker:expect_log 'too few replicas of Redis confirm what it has'
+    assert.equal(0, stored(names[1]))
+    replica:cont()
+    c:expect_line 'OK 2 0'
+    assert.equal(1, stored(names[1]))
+    assert.equal(0, records())
+  end)
+
+  it('go on at a promoted replica', function()
+    local replica = cluster:replica_of(other)
+    other:stop()
+    ask(names[2])
+    assert(wait.poll(function() return records() > 0 end))
+    other:kill9()
+    assert(cluster:failover(replica, 'TAKEOVER'))
+    other:restart()
+    c:expect('^OK 2 0', 30)
+    assert.equal(0, records())
+    broker:kill9()
+    broker:run()
+    c = broker:connect()
+    assert.equal(1, c:stats(names[2]).ready)
+    assert.equal(2, c:stats('jobs').ready)
+  end)
+end)
