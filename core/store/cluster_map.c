@@ -34,6 +34,10 @@ struct cluster {
 	uv_timer_t timer;         /* the end of the patience with one node */
 	unsigned open_count;
 	bool is_asked;
+	/* Of the answers of this round that others may know better than. */
+	unsigned second_best; /* whose it is; NODES_MAX: there is none */
+	uint64_t second_rank;
+	bool is_settling; /* nobody has: it is asked again, and counts */
 	void (*on_closed)(void *ctx);
 	void *closed_ctx;
 };
@@ -67,8 +71,10 @@ static bool read_node(const redisReply *node, const char *asked, const char **ho
 	*host = node->element[0]->type == REDIS_REPLY_STRING ? node->element[0]->str : "";
 	if (!**host)
 		*host = asked;
+	if (node->element[1]->integer <= 0 || node->element[1]->integer > 65535)
+		return false;
 	*port = (unsigned)node->element[1]->integer;
-	return strcmp(*host, "?") != 0 && *port > 0 && *port <= 65535;
+	return strcmp(*host, "?") != 0;
 }
 
 static bool read_range(struct cluster_map *map, const redisReply *range,
@@ -127,6 +133,13 @@ static void add_node(struct cluster *c, const char *host, unsigned port)
 		(struct url){ .host = mem_strdup(host), .port = port };
 }
 
+/* Nodes come and go, with other addresses each time. */
+static void forget_nodes(struct cluster *c)
+{
+	while (c->node_count > c->url->host_count)
+		url_deinit(&c->nodes[--c->node_count]);
+}
+
 static void learn_nodes(struct cluster *c, const redisReply *reply, const char *asked)
 {
 	const char *host;
@@ -151,6 +164,12 @@ static void drop_link(struct cluster *c)
 
 static void give_up(struct cluster *c)
 {
+	if (c->second_best < NODES_MAX && !c->is_settling) {
+		c->is_settling = true;
+		c->next = c->second_best;
+		ask_next(c);
+		return;
+	}
 	c->is_asked = false;
 	uv_timer_stop(&c->timer);
 	c->hooks.on_failed(c->hooks.ctx, c->why);
@@ -167,7 +186,7 @@ static void fail(struct cluster *c, const char *why)
 		snprintf(c->why, sizeof(c->why), "the cluster node at %.200s: %s",
 			 address, why);
 	c->next = (c->next + 1) % c->node_count;
-	if (++c->tries >= c->node_count)
+	if (++c->tries >= c->node_count || c->is_settling)
 		give_up(c);
 	else
 		ask_next(c);
@@ -178,24 +197,37 @@ static void on_timer(uv_timer_t *timer)
 	fail(timer->data, "no answer");
 }
 
-static void end_question(struct cluster *c)
+/* The majority may be away, or who knew more. */
+static void note_second_best(struct cluster *c)
 {
-	bool is_last = c->tries + 1 >= c->node_count;
+	uint64_t rank = 2 * c->epoch + !c->is_cut_off;
+
+	if (c->second_best < NODES_MAX && c->second_rank >= rank)
+		return;
+	c->second_best = c->next;
+	c->second_rank = rank;
+}
+
+static void end_question(struct cluster *c, const redisReply *slots)
+{
+	char asked[sizeof(((struct cluster_master *)0)->host)];
 
 	if (!c->is_answered) {
 		fail(c, c->why[0] ? c->why : "it tells no slots");
 		return;
 	}
-	/* Nobody may know better: the majority is away. */
-	if (c->epoch < c->known_epoch || (c->is_cut_off && !is_last)) {
+	if ((c->epoch < c->known_epoch || c->is_cut_off) && !c->is_settling) {
+		note_second_best(c);
 		fail(c, "it is cut off from the majority");
 		return;
 	}
 	drop_link(c);
 	uv_timer_stop(&c->timer);
 	c->is_asked = false;
-	if (c->epoch > c->known_epoch)
-		c->known_epoch = c->epoch;
+	c->known_epoch = c->epoch;
+	snprintf(asked, sizeof(asked), "%s", c->nodes[c->next].host);
+	forget_nodes(c);
+	learn_nodes(c, slots, asked);
 	/* Another one next time: one that is wrong is not asked for ever. */
 	c->next = (c->next + 1) % c->node_count;
 	c->hooks.on_map(c->hooks.ctx, &c->map);
@@ -226,7 +258,7 @@ static void on_link_reply(void *ctx, struct redis_request *r, const redisReply *
 
 	read_answer(c, c->questions[r->answered - 1], reply);
 	if (r->answered == r->replies)
-		end_question(c);
+		end_question(c, reply);
 }
 
 static void on_link_connected(void *ctx)
@@ -339,6 +371,8 @@ void cluster_ask(struct cluster *c, struct tls_context *tls)
 	c->tls = tls;
 	c->is_asked = true;
 	c->tries = 0;
+	c->second_best = NODES_MAX;
+	c->is_settling = false;
 	c->why[0] = '\0';
 	ask_next(c);
 }

@@ -1,8 +1,8 @@
 /* cluster_map.h: which master of a Redis Cluster has which slot, as its nodes tell.
  *
  * One node after the other is asked (CLUSTER INFO, CLUSTER SLOTS), over a connection of
- * its own: those of the URL, and all that a map has named. One that does not answer in
- * time is left for the next. What a node tells that is cut off from the majority
+ * its own: those of the URL, and all that the last map has named. One that does not
+ * answer in time is left for the next. What a node tells that is cut off from the majority
  * (cluster_state:fail), or that is older than what is known (cluster_current_epoch),
  * counts only if no other tells more. */
 #pragma once
