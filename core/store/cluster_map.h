@@ -2,9 +2,9 @@
  *
  * One node after the other is asked (CLUSTER INFO, CLUSTER SLOTS), over a connection of
  * its own: those of the URL, and all that the last map has named. One that does not
- * answer in time is left for the next. What a node tells that is cut off from the majority
- * (cluster_state:fail), or that is older than what is known (cluster_current_epoch),
- * counts only if no other tells more. */
+ * answer in time is left for the next. What a node tells that is cut off from the
+ * majority (cluster_state:fail), or that is older than what is known
+ * (cluster_current_epoch), counts only if no other tells more. */
 #pragma once
 
 #include <uv.h>

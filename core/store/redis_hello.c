@@ -88,6 +88,10 @@ static void judge_error(struct redis_hello *h, enum redis_hello_step step,
 	else if (strncmp(text, "NOAUTH", 6) == 0)
 		judge(h, REDIS_HELLO_REFUSED,
 		      "Redis requires a password; write redis://:password@host:port");
+	else if (step == HELLO_SELECT && strstr(text, "cluster mode"))
+		judge(h, REDIS_HELLO_REFUSED,
+		      "a Redis Cluster has database 0 alone: leave out the number in "
+		      "--store");
 	else if (refusals[step])
 		judge(h, REDIS_HELLO_REFUSED, "%s: %s", refusals[step], text);
 }

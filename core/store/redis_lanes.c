@@ -538,12 +538,6 @@ static void become_cluster(void *ctx)
 	}
 	lane->conn = NULL;
 	redis_conn_close(conn, 0, on_retired, l);
-	if (l->config.url->db != 0) {
-		tell_state(l, STORE_FAILED,
-			   "a Redis Cluster has database 0 alone: leave out the number "
-			   "in --store");
-		return;
-	}
 	l->is_cluster = true;
 	slots_init(&l->slots, lane_send, l);
 	l->cluster = cluster_create(l->loop, l->config.url, NODE_PATIENCE_MS, &hooks);
