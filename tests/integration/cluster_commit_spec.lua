@@ -20,7 +20,7 @@ describe('a COMMIT over several slots', function()
       local list = master == meta and near or master == other and far or nil
       if list then list[#list + 1] = name end
     end
-    broker = Broker.start { args = { '--store', cluster.url, '--window-messages', '16' } }
+    broker = Broker.start { args = { '--store', cluster.url, '--window-messages', '16', '--drain-timeout', '500ms' } }
   end)
   teardown(function()
     broker:destroy()
@@ -154,6 +154,20 @@ describe('a COMMIT over several slots', function()
     other:ok('CONFIG', 'SET', 'maxmemory', '0')
     broker:wait_ready()
     c = broker:connect()
+    expect_all()
+  end)
+
+  it('is left to the next start when the broker is told to stop meanwhile', function()
+    other:ok('CONFIG', 'SET', 'maxmemory', '1')
+    ask()
+    wait_record(true)
+    local beside = broker:connect()
+    beside:send(('PURGE %s\r\n'):format(target))
+    beside:close()
+    broker:expect_clean_stop()
+    assert.is_true(records() > 0)
+    other:ok('CONFIG', 'SET', 'maxmemory', '0')
+    start_again()
     expect_all()
   end)
 
