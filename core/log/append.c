@@ -238,6 +238,7 @@ static uint16_t lane_now(const struct partition *p)
 		struct partition_lane *fresh = mem_zalloc(sizeof(*fresh));
 
 		TAILQ_INIT(&fresh->dirty);
+		TAILQ_INIT(&fresh->flying);
 		MEM_GROW(env->lanes, env->lane_count, env->lane_cap, 1);
 		env->lanes[env->lane_count++] = fresh;
 	}
@@ -531,7 +532,7 @@ static void on_append(void *ctx, int status, const char *text, bool is_unsure)
 	struct partition *p = ctx;
 	struct append *a = STAILQ_FIRST(&p->appends);
 
-	a->lane->flights--;
+	TAILQ_REMOVE(&a->lane->flying, p, flying_link);
 	a->is_flying = false;
 	if (p->is_closed)
 		partition_fail(p, TIDE_ENOTFOUND, NULL);
@@ -587,9 +588,23 @@ static size_t send_append(struct partition *p)
 	append = form_append(p, a, batches, NULL);
 	a->is_flying = true;
 	a->lane = lane_of(p);
-	a->lane->flights++;
+	TAILQ_INSERT_TAIL(&a->lane->flying, p, flying_link);
 	store_log_append(p->env->store, p->keys, &append, on_append, partition_ref(p));
 	return a->bytes;
+}
+
+bool append_is_busy(const struct partition_env *env, const struct partition_lane *lane)
+{
+	const struct partition *p;
+
+	if (TAILQ_EMPTY(&lane->flying))
+		return false;
+	if (!store_holds_any(env->store))
+		return true;
+	TAILQ_FOREACH (p, &lane->flying, flying_link)
+		if (!store_is_held(env->store, store_log_shard(p->keys)))
+			return true;
+	return false;
 }
 
 static void flush_lane(struct partition_env *env, struct partition_lane *lane)
@@ -597,7 +612,7 @@ static void flush_lane(struct partition_env *env, struct partition_lane *lane)
 	struct partition *last = TAILQ_LAST(&lane->dirty, partition_list), *p;
 	size_t bytes = 0;
 
-	if (lane->flights > 0 ||
+	if (append_is_busy(env, lane) ||
 	    duration_is_resting(env->now_ms, lane->retry_unix_ms, PARTITION_RETRY_MS))
 		return;
 	lane->retry_unix_ms = 0;

@@ -161,7 +161,8 @@ uint64_t partition_next_day_base(const struct partition *p, uint32_t day, uint64
 bool partition_is_idle(const struct partition_env *env)
 {
 	for (size_t i = 0; i < env->lane_count; i++)
-		if (!TAILQ_EMPTY(&env->lanes[i]->dirty) || env->lanes[i]->flights > 0)
+		if (!TAILQ_EMPTY(&env->lanes[i]->dirty) ||
+		    !TAILQ_EMPTY(&env->lanes[i]->flying))
 			return false;
 	return TAILQ_EMPTY(&env->unkept) && STAILQ_EMPTY(&env->later);
 }
@@ -169,7 +170,7 @@ bool partition_is_idle(const struct partition_env *env)
 static int64_t lane_due_ms(const struct partition_env *env,
 			   const struct partition_lane *lane)
 {
-	if (TAILQ_EMPTY(&lane->dirty) || lane->flights > 0)
+	if (TAILQ_EMPTY(&lane->dirty) || append_is_busy(env, lane))
 		return 0;
 	return duration_is_resting(env->now_ms, lane->retry_unix_ms, PARTITION_RETRY_MS)
 		       ? lane->retry_unix_ms

@@ -46,9 +46,9 @@ TAILQ_HEAD(compact_list, compact);
 
 /* What one Redis is written: a master that is away holds up its own partitions alone. */
 struct partition_lane {
-	struct partition_list dirty; /* that have something to append */
-	unsigned flights;            /* appends under way */
-	int64_t retry_unix_ms;       /* after a refusal: nothing is sent before */
+	struct partition_list dirty;  /* that have something to append */
+	struct partition_list flying; /* whose append is under way */
+	int64_t retry_unix_ms;        /* after a refusal: nothing is sent before */
 };
 
 /* The environment that all partitions of a broker share. After partition_env_init the

@@ -93,7 +93,8 @@ struct partition {
 	uint32_t refs;
 	uint16_t index, day_count, unsure_count;
 	bool is_closed, is_dirty;
-	uint16_t lane;        /* in whose list it is */
+	uint16_t lane;                      /* in whose list it is */
+	TAILQ_ENTRY(partition) flying_link; /* of the lane that has its append */
 	bool is_held;         /* Redis does not have the definition of the topic yet */
 	bool is_trim_refused; /* Redis does not know `start` */
 };
@@ -104,6 +105,8 @@ static inline struct partition *partition_ref(struct partition *p)
 	return p;
 }
 void partition_unref(struct partition *p);
+/* Appends of the lane are under way that do not wait for a slot of their own. */
+bool append_is_busy(const struct partition_env *env, const struct partition_lane *lane);
 /* Fail the appends that do not fly: their offsets are given out again. */
 void partition_fail(struct partition *p, int status, const char *text);
 void partition_add_day(struct partition *p, const struct partition_day *day);

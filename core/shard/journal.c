@@ -23,9 +23,10 @@ TAILQ_HEAD(shard_list, shard);
 /* What one Redis is written: a master that is away holds up its own shards alone. */
 struct journal_lane {
 	struct shard_list dirty;
-	unsigned flights; /* batches under way */
-	bool was_commit;  /* the last flush was of commits: a batch comes next */
-	bool is_refused;  /* something of this flush was refused */
+	struct shard_list flying; /* with a batch under way */
+	unsigned flights;         /* batches under way, and commits, a shard each */
+	bool was_commit;          /* the last flush was of commits: a batch comes next */
+	bool is_refused;          /* something of this flush was refused */
 	int64_t retry_unix_ms;
 };
 
@@ -49,6 +50,7 @@ static void add_lane(struct journal *j)
 	struct journal_lane *lane = mem_zalloc(sizeof(*lane));
 
 	TAILQ_INIT(&lane->dirty);
+	TAILQ_INIT(&lane->flying);
 	MEM_GROW(j->lanes, j->lane_count, j->lane_cap, 1);
 	j->lanes[j->lane_count++] = lane;
 }
@@ -460,9 +462,11 @@ static void on_batch(void *ctx, const struct batch_result *result)
 
 	if (result->removed < 0 || result->written < 0) {
 		lane->is_refused = true;
+		lane->retry_unix_ms = j->env->now_ms + RETRY_MS;
 		note_refusal(j, result);
 	}
 	sh->is_flying = false;
+	TAILQ_REMOVE(&lane->flying, sh, flying_link);
 	flight_land(sh, result);
 	dedupe_landed(sh, result);
 	if (sh->take.is_wanted)
@@ -470,9 +474,7 @@ static void on_batch(void *ctx, const struct batch_result *result)
 	shard_unref(sh);
 	if (--lane->flights > 0)
 		return;
-	if (lane->is_refused)
-		lane->retry_unix_ms = j->env->now_ms + RETRY_MS;
-	else
+	if (!lane->is_refused)
 		j->stats.last_error[0] = '\0';
 	lane->is_refused = false;
 }
@@ -502,6 +504,7 @@ static size_t flush_shard(struct journal *j, struct shard *sh, unsigned *entries
 	sh->is_flying = true;
 	sh->flight_lane = sh->journal_lane;
 	j->lanes[sh->flight_lane]->flights++;
+	TAILQ_INSERT_TAIL(&j->lanes[sh->flight_lane]->flying, sh, flying_link);
 	store_batch_commit_take(b, on_batch, shard_ref(sh));
 	return bytes;
 }
@@ -511,13 +514,86 @@ static bool is_resting(const struct journal *j, const struct journal_lane *lane)
 	return duration_is_resting(j->env->now_ms, lane->retry_unix_ms, RETRY_MS);
 }
 
+struct commit_item {
+	struct entry *entry;
+	struct commit_change change;
+	bool is_new;
+};
+
+struct commit {
+	STAILQ_ENTRY(commit) link;
+	struct shard_env *env;
+	const struct commit_ops *ops;
+	struct waiter *waiter;
+	struct commit_item *items;
+	size_t count, cap;
+	struct shard **shards; /* that it changes: a reference of each */
+	unsigned shard_count, shard_cap;
+	struct joint_list joints; /* of partitions that it appends to */
+	bool is_durable;          /* one shard or partition is */
+};
+
+/* Commits that are sent together, and the lanes that write them. */
+struct commit_flight {
+	TAILQ_ENTRY(commit_flight) link;
+	struct shard_env *env;
+	struct commit_list commits;
+	struct journal_lane **lanes; /* one as often as it has a shard of theirs */
+	size_t lane_count, lane_cap;
+};
+
+static bool has_lane(const struct commit_flight *f, const struct journal_lane *lane)
+{
+	for (size_t i = 0; i < f->lane_count; i++)
+		if (f->lanes[i] == lane)
+			return true;
+	return false;
+}
+
+static bool is_held_commit(const struct commit *c)
+{
+	const struct store *s = c->env->store;
+	const struct joint *j;
+
+	for (unsigned i = 0; i < c->shard_count; i++)
+		if (c->shards[i]->keys && store_is_held(s, c->shards[i]->keys))
+			return true;
+	STAILQ_FOREACH (j, &c->joints, link)
+		if (partition_keys(j->partition) &&
+		    store_is_held(s, store_log_shard(partition_keys(j->partition))))
+			return true;
+	return false;
+}
+
+/* What is under way waits for slots that are being moved: nobody else waits for it. */
+static bool is_held_lane(const struct journal *j, const struct journal_lane *lane)
+{
+	const struct commit_flight *f;
+	const struct shard *sh;
+
+	if (!store_holds_any(j->env->store))
+		return false;
+	TAILQ_FOREACH (sh, &lane->flying, flying_link)
+		if (!store_is_held(j->env->store, sh->keys))
+			return false;
+	TAILQ_FOREACH (f, &j->env->commits.flying, link)
+		if (has_lane(f, lane) && !is_held_commit(STAILQ_FIRST(&f->commits)))
+			return false;
+	return true;
+}
+
+static bool is_lane_busy(const struct journal *j, const struct journal_lane *lane)
+{
+	return lane->flights > 0 && !is_held_lane(j, lane);
+}
+
 static void flush_lane(struct journal *j, struct journal_lane *lane)
 {
 	unsigned entries = FLUSH_ENTRIES_MAX;
 	size_t bytes = 0;
 	struct shard *sh, *next;
 
-	if (lane->flights > 0 || TAILQ_EMPTY(&lane->dirty) || is_resting(j, lane))
+	if (is_lane_busy(j, lane) || TAILQ_EMPTY(&lane->dirty) || is_resting(j, lane))
 		return;
 	lane->was_commit = false;
 	lane->retry_unix_ms = 0;
@@ -551,25 +627,6 @@ void journal_flush(struct journal *j)
 }
 
 /* ---- commits */
-
-struct commit_item {
-	struct entry *entry;
-	struct commit_change change;
-	bool is_new;
-};
-
-struct commit {
-	STAILQ_ENTRY(commit) link;
-	struct shard_env *env;
-	const struct commit_ops *ops;
-	struct waiter *waiter;
-	struct commit_item *items;
-	size_t count, cap;
-	struct shard **shards; /* that it changes: a reference of each */
-	unsigned shard_count, shard_cap;
-	struct joint_list joints; /* of partitions that it appends to */
-	bool is_durable;          /* one shard or partition is */
-};
 
 struct commit *commit_create(struct shard_env *env, const struct commit_ops *ops,
 			     struct waiter *waiter)
@@ -889,7 +946,7 @@ static bool may_commit(struct journal *j, const struct store_shard *keys)
 	if (!keys)
 		return true;
 	lane = lane_of(j, keys);
-	return lane->flights == 0 &&
+	return !is_lane_busy(j, lane) &&
 	       (!lane->was_commit || TAILQ_EMPTY(&lane->dirty) || is_resting(j, lane));
 }
 
@@ -972,14 +1029,6 @@ static void land_list(struct commit_list *list, const struct batch_result *resul
 	land(&landed, result);
 }
 
-/* Commits that are sent together, and the lanes that write them. */
-struct commit_flight {
-	struct shard_env *env;
-	struct commit_list commits;
-	struct journal_lane **lanes; /* one as often as it has a shard of theirs */
-	size_t lane_count, lane_cap;
-};
-
 /* The lane's other shards do not wait for one that may wait for several Redis. */
 static void add_flight_lane(struct commit_flight *f, const struct store_shard *keys,
 			    bool is_split)
@@ -1009,7 +1058,7 @@ static void on_answer(void *ctx, const struct batch_result *result)
 		note_refusal(env->journal, result);
 	else
 		env->journal->stats.last_error[0] = '\0';
-	env->commits.flying--;
+	TAILQ_REMOVE(&env->commits.flying, f, link);
 	land_list(&f->commits, result);
 	mem_free(f->lanes);
 	mem_free(f);
@@ -1050,7 +1099,7 @@ static void note_flight(struct commit_flight *f, const struct flight_size *size,
 					store_log_shard(partition_keys(joint->partition)),
 					is_split);
 	}
-	f->env->commits.flying++;
+	TAILQ_INSERT_TAIL(&f->env->commits.flying, f, link);
 	j->stats.flushes++;
 	j->stats.inserted += size->inserted;
 	j->stats.removed += size->removed;
@@ -1114,11 +1163,12 @@ void commit_flush(struct shard_env *env)
 void commit_init(struct shard_env *env)
 {
 	STAILQ_INIT(&env->commits.waiting);
+	TAILQ_INIT(&env->commits.flying);
 }
 
 bool commit_is_idle(const struct shard_env *env)
 {
-	return STAILQ_EMPTY(&env->commits.waiting) && env->commits.flying == 0;
+	return STAILQ_EMPTY(&env->commits.waiting) && TAILQ_EMPTY(&env->commits.flying);
 }
 
 void commit_close(struct shard_env *env)

@@ -40,11 +40,12 @@ struct shard_ops {
 
 /* Changes that take place together: see commit.h. */
 STAILQ_HEAD(commit_list, commit);
+TAILQ_HEAD(commit_flights, commit_flight);
 struct commit_queue {
 	struct commit_list waiting;
-	unsigned flying; /* transactions that are not answered */
-	unsigned flight; /* number of the last one that was sent */
-	unsigned turn;   /* number of the last look at those that wait */
+	struct commit_flights flying; /* transactions that are not answered */
+	unsigned flight;              /* number of the last one that was sent */
+	unsigned turn;                /* number of the last look at those that wait */
 };
 
 /* The environment that all shards of a broker share. */
@@ -164,6 +165,7 @@ struct shard {
 	bool is_journaled; /* in the list of dirty shards of a journal's lane */
 	bool is_flying;    /* its batch is under way */
 	unsigned journal_lane, flight_lane;
+	TAILQ_ENTRY(shard) flying_link; /* of the lane that has its batch */
 	TAILQ_ENTRY(shard) journal_link;
 	struct flight flight; /* what the batch under way names */
 	struct dedupe_shard dedupe;

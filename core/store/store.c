@@ -291,6 +291,16 @@ unsigned store_lanes(const struct store *s)
 	return s->lanes ? (unsigned)s->lanes->count : 0;
 }
 
+bool store_is_held(const struct store *s, const struct store_shard *shard)
+{
+	return s->lanes->is_cluster && s->lanes->slots.slots[shard->slot].held;
+}
+
+bool store_holds_any(const struct store *s)
+{
+	return s->lanes->is_cluster && !TAILQ_EMPTY(&s->lanes->slots.held);
+}
+
 bool store_lane_is_away(const struct store *s, unsigned lane)
 {
 	const struct redis_conn *c = s->lanes->lanes[lane]->conn;

@@ -228,6 +228,11 @@ void store_shard_destroy(struct store_shard *shard);
 unsigned store_lane(const struct store *s, const struct store_shard *shard);
 /* How many there are; 1 with a single Redis. */
 unsigned store_lanes(const struct store *s);
+/* Requests of the shard wait for its slot, which is being moved, or has no master: the
+ * others of its lane go on. */
+bool store_is_held(const struct store *s, const struct store_shard *shard);
+/* Are there such shards? */
+bool store_holds_any(const struct store *s);
 /* Its Redis is lost, or does not answer. */
 bool store_lane_is_away(const struct store *s, unsigned lane);
 

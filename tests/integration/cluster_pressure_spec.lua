@@ -65,4 +65,27 @@ describe('a master of a Redis Cluster that is away', function()
     end))
     assert.equal(stored + 1, client:stats(mine[1]).ready)
   end)
+
+  it('or a slot that is being moved: the other queues of its master go on', function()
+    local client, its = broker:connect(), broker:connect()
+    client:enter_vhost 'moved'
+    its:document 'HELLO vhost=moved'
+    local queues = {}
+    for i = 1, 12 do queues[i] = 'm' .. i end
+    for _, queue in ipairs(queues) do
+      client:ok('DECLARE queue ' .. queue)
+      client:publish(queue, 'first')
+    end
+    local slot = cluster:slot 'tide:{moved/m1#0}:msg'
+    local from = cluster:master_of(slot)
+    local to = cluster:masters()[from == cluster:masters()[1] and 2 or 1]
+    cluster:migrate_slot(slot, from, to, 1)
+    for _ = 1, 2 do its:send 'PUB - m1 1\nx\n' end
+    for _ = 1, 5 do
+      for i = 2, #queues do client:publish(queues[i], 'more') end
+    end
+    cluster:fix_slot(slot, from, to)
+    for _ = 1, 2 do assert.matches('^OK', answer(its)) end
+    assert.equal(3, client:stats('m1').ready)
+  end)
 end)

@@ -107,7 +107,7 @@ static inline void rig_settle(void)
 
 static unsigned flights(const struct partition_env *env)
 {
-	return env->lane_count ? env->lanes[0]->flights : 0;
+	return env->lane_count && !TAILQ_EMPTY(&env->lanes[0]->flying);
 }
 
 static inline void rig_deinit(void)
