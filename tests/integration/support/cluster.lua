@@ -65,6 +65,19 @@ local function known_nodes(nodes, me)
   return table.concat(lines) .. ('vars currentEpoch %d lastVoteEpoch 0\n'):format(#nodes)
 end
 
+local function new_node(self, options, number)
+  local dir, bus_port = ('%s/node%d'):format(self.dir, number), Node.free_port()
+  local port, host = Node.free_port(), options.host and options.host(number) or '127.0.0.1'
+  local node = Node.new(dir, words_of(dir, host, port, {
+    '--cluster-enabled', 'yes', '--cluster-port', bus_port, '--cluster-config-file', 'nodes.conf',
+    '--cluster-node-timeout', self.node_timeout_ms, '--cluster-require-full-coverage', 'no',
+    '--cluster-allow-replica-migration', 'no', table.unpack(options.args or {}),
+  }), port, host)
+  if options.prepare then options.prepare(dir) end
+  node.bus_port = bus_port
+  return node
+end
+
 --- An empty cluster; its nodes wait for `launch`.
 ---@class ClusterOptions
 ---@field masters integer? default: 3
@@ -85,17 +98,10 @@ function Cluster.new(options)
   assert(replicas == 0 or replicas == masters, 'a replica for each master, or none')
   local self = setmetatable({ nodes = {}, dir = shell.make_dir 'tidemq-cluster' }, Cluster)
   self.guard = Node.guard(self.dir)
-  self.node_timeout_ms = options.node_timeout_ms or 1000
+  self.node_timeout_ms, self.options = options.node_timeout_ms or 1000, options
   for i = 1, masters + replicas do
-    local dir, bus_port = ('%s/node%d'):format(self.dir, i), Node.free_port()
-    local port, host = Node.free_port(), options.host and options.host(i) or '127.0.0.1'
-    local node = Node.new(dir, words_of(dir, host, port, {
-      '--cluster-enabled', 'yes', '--cluster-port', bus_port, '--cluster-config-file', 'nodes.conf',
-      '--cluster-node-timeout', self.node_timeout_ms, '--cluster-require-full-coverage', 'no',
-      '--cluster-allow-replica-migration', 'no', table.unpack(options.args or {}),
-    }), port, host)
-    if options.prepare then options.prepare(dir) end
-    node.id, node.bus_port, node.epoch = random_id(), bus_port, i
+    local node = new_node(self, options, i)
+    node.id, node.epoch = random_id(), i
     node.follows = i > masters and self.nodes[i - masters] or nil
     if not node.follows then
       node.slots = ('%d-%d'):format(SLOTS * (i - 1) // masters, SLOTS * i // masters - 1)
@@ -117,6 +123,29 @@ function Cluster.start(options)
   for _, node in ipairs(self.nodes) do node:expect_up() end
   self:wait_ok()
   return self
+end
+
+--- One more master, without a slot.
+---@return RedisNode
+function Cluster:add_node()
+  local node, first = new_node(self, self.options, #self.nodes + 1), self.nodes[1]
+  node:restart()
+  node:ok('CLUSTER', 'MEET', first.host or '127.0.0.1', first.port, first.bus_port)
+  node.id = node:ok('CLUSTER', 'MYID')
+  self.nodes[#self.nodes + 1] = node
+  self:wait_ok()
+  return node
+end
+
+--- A node that has no slot leaves: all others forget it.
+---@param node RedisNode
+function Cluster:remove_node(node)
+  for i, one in ipairs(self.nodes) do
+    if one == node then table.remove(self.nodes, i) end
+  end
+  node:terminate()
+  for _, one in ipairs(self.nodes) do one:ok('CLUSTER', 'FORGET', node.id) end
+  self:wait_ok()
 end
 
 --- The nodes that run and are not stopped.
