@@ -1,6 +1,7 @@
 --- The crash matrix: a life of a broker (life.lua, log_life.lua) is cut short before and
 --- after every command that it sends to Redis, by the end of the connection, of the broker or
---- of Redis. A part of the points is taken by chance; `make matrix` takes all.
+--- of Redis. With Matrix.start(Life, true) it is answered once as a Redis Cluster does whose slots move. A part of
+--- the points is taken by chance; `make matrix` takes all.
 ---
 ---   TIDE_TEST_SEED   which points, and in which order; printed when one fails
 ---   TIDE_MATRIX_SHARE  one point in so many; default: what the life says
@@ -13,6 +14,7 @@
 ---   matrix:expect_survival('broker', total)         -- at a part of all points
 ---   matrix:destroy()
 local Broker = require 'support.broker'
+local Node = require 'support.redis_node'
 local Proxy = require 'chaos.support.proxy'
 local Redis = require 'support.redis'
 local shell = require 'support.shell'
@@ -26,7 +28,7 @@ Matrix.__index = Matrix
 ---@class MatrixPoint
 ---@field at integer number of a command, from the first of the start
 ---@field when 'before'|'after'
----@field what 'connection'|'broker'|'redis'
+---@field what 'connection'|'broker'|'redis'|'moved'|'ask'|'tryagain'|'clusterdown'|'carried'
 
 Matrix.seed = require 'support.seed'
 
@@ -37,22 +39,45 @@ local root = shell.line 'pwd'
 -- Redis keeps what the lives before wrote in its file, and reads all of it when it starts.
 local LIVES_OF_A_REDIS = 40
 
+--- What a master of a Redis Cluster answers, and whether it has carried out the command. The first names the port
+--- of the proxy.
+local BOUNCES = {
+  moved = { 'instead', 'MOVED 1 127.0.0.1:%d' },
+  ask = { 'instead', 'ASK 1 127.0.0.1:1' },
+  tryagain = { 'instead', 'TRYAGAIN Multiple keys request during rehashing of slot' },
+  clusterdown = { 'instead', 'CLUSTERDOWN Hash slot not served' },
+  carried = { 'carried', 'TRYAGAIN Multiple keys request during rehashing of slot' },
+}
+
+--- One master with all slots, which is found at the proxy.
+local function start_cluster(self)
+  self.port = Node.free_port()
+  self.redis = Redis.start {
+    '--port', Node.free_port(), '--bind', '127.0.0.1', '--cluster-enabled', 'yes', '--cluster-port', Node.free_port(),
+    '--cluster-announce-ip', '127.0.0.1', '--cluster-announce-port', self.port,
+  }
+  assert(self.redis:cli('CLUSTER', 'ADDSLOTSRANGE', 0, 16383) == 'OK')
+  assert(wait.poll(function() return self.redis:cli('CLUSTER', 'INFO'):find 'cluster_state:ok' end),
+    'the cluster does not begin')
+end
+
 local function renew(self)
   if self.broker then
     self.broker:destroy()
     self.proxy:destroy()
     self.redis:destroy()
   end
-  self.redis = Redis.start()
-  self.proxy = Proxy.start(self.redis)
+  if self.is_cluster then start_cluster(self) else self.redis = Redis.start() end
+  self.proxy = Proxy.start(self.redis, self.port)
   self.broker = Broker.start { args = { '--store', self.proxy.url }, rules = self.life.rules, stopped = true }
   self.lives = 0
 end
 
 ---@param life table
+---@param is_cluster boolean? Redis is a Redis Cluster
 ---@return Matrix
-function Matrix.start(life)
-  local self = setmetatable({ life = life }, Matrix)
+function Matrix.start(life, is_cluster)
+  local self = setmetatable({ life = life, is_cluster = is_cluster }, Matrix)
   renew(self)
   return self
 end
@@ -106,7 +131,10 @@ function Matrix:run(point)
   self.lives = self.lives + 1
   self.redis:cli 'FLUSHALL'
   shell.write_file(self.broker.dir .. '/stderr', '')
-  if point then
+  local bounce = point and BOUNCES[point.what]
+  if bounce then
+    self.proxy:bounce(point.at, bounce[1], bounce[2]:format(self.port))
+  elseif point then
     self.proxy:arm(point.at, point.when, 'cut', command_of(self, point.what))
   end
   local life = self.life.new(self.broker, self.redis)
@@ -134,7 +162,7 @@ local function shuffled_points(count, what)
   local points = {}
   for at = 1, count do
     points[#points + 1] = { at = at, when = 'before', what = what }
-    points[#points + 1] = { at = at, when = 'after', what = what }
+    if not BOUNCES[what] then points[#points + 1] = { at = at, when = 'after', what = what } end
   end
   for i = #points, 2, -1 do
     local j = math.random(i)
@@ -158,11 +186,12 @@ local function chosen(count, what, share_by_default)
 end
 
 --- Nothing is wrong with the lives that end so at the chosen points.
----@param what 'connection'|'broker'|'redis'
+---@param what 'connection'|'broker'|'redis'|'moved'|'ask'|'tryagain'|'clusterdown'|'carried'
 ---@param count integer
 function Matrix:expect_survival(what, count)
   local faults = {}
-  local points = chosen(count, what, self.life.share)
+  -- There are five answers for one end.
+  local points = chosen(count, what, self.life.share * (BOUNCES[what] and 5 or 1))
   local said = wait.deadline(5)
   for i, point in ipairs(points) do
     local fault = self:run(point)

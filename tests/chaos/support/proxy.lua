@@ -23,6 +23,10 @@
 ---
 ---   proxy:arm(17, 'after', 'cut', 'kill -9 ' .. broker:pid())
 ---
+--- Or the answer of a command is replaced, as a node of a Redis Cluster would, and nothing stops:
+---
+---   proxy:bounce(17, 'instead', 'TRYAGAIN later')   -- 'carried': Redis has carried it out nevertheless
+---
 --- A point is used once, and there is one at a time. The process ends with the test.
 local Client = require 'support.client'
 local lfs = require 'lfs'
@@ -39,16 +43,17 @@ local quote = shell.quote
 local root = shell.line 'pwd'
 
 ---@param redis Redis
+---@param port integer? of loopback, where it listens instead of at a Unix socket
 ---@return Proxy
-function Proxy.start(redis)
+function Proxy.start(redis, port)
   local self = setmetatable({}, Proxy)
   self.dir = shell.make_dir 'tidemq-proxy'
   local script = ('TIDE_TEST_DIR=%s exec bash %s/tests/integration/support/process.sh '):format(
     quote(self.dir), quote(root))
   self.guard = assert(io.popen(script .. 'guard', 'w'))
   local path, control = self.dir .. '/proxy.sock', self.dir .. '/control.sock'
-  self.url = 'redis+unix:' .. path
-  local words = { 'lua5.4', root .. '/tests/chaos/support/proxy_process.lua', path, redis.path, control }
+  self.url = port and 'redis://127.0.0.1:' .. port or 'redis+unix:' .. path
+  local words = { 'lua5.4', root .. '/tests/chaos/support/proxy_process.lua', port or path, redis.path, control }
   for i, word in ipairs(words) do words[i] = quote(word) end
   shell.write_file(self.dir .. '/command', 'exec ' .. table.concat(words, ' ') .. '\n')
   assert(os.execute(script .. 'run'))
@@ -76,6 +81,15 @@ function Proxy:arm(n, when, what, run)
   assert(when == 'before' or when == 'after', "when is 'before' or 'after'")
   assert(what == 'hold' or what == 'go' or what == 'cut', "what is 'hold', 'go' or 'cut'")
   ask(self, ('arm %d %s %s %s'):format(n, when, what, run or ''))
+end
+
+--- Replace the answer to the n-th command from now on. A command that no cluster bounces is answered as always.
+---@param n integer
+---@param kind 'instead'|'carried'
+---@param text string an error, without its `-`
+function Proxy:bounce(n, kind, text)
+  assert(kind == 'instead' or kind == 'carried', "kind is 'instead' or 'carried'")
+  ask(self, ('bounce %d %s %s'):format(n, kind, text))
 end
 
 --- Forget a point that has not been reached. One whose shell command runs just now takes effect first.

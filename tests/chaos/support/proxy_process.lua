@@ -1,5 +1,6 @@
 --- proxy_process.lua LISTEN REDIS CONTROL: the process behind proxy.lua; its three
---- arguments are paths of Unix sockets. It answers each line on CONTROL with one line.
+--- arguments are paths of Unix sockets, the first also a port of loopback. It answers each
+--- line on CONTROL with one line.
 local socket = require 'socket'
 local unix = require 'socket.unix'
 
@@ -8,8 +9,14 @@ local listen_path, redis_path, control_path = table.unpack(arg)
 local CHUNK = 65536
 
 local function listen(path)
-  local server = assert(unix())
-  assert(server:bind(path))
+  local port = tonumber(path)
+  local server = assert(port and socket.tcp() or unix())
+  if port then
+    server:setoption('reuseaddr', true)
+    assert(server:bind('127.0.0.1', port))
+  else
+    assert(server:bind(path))
+  end
   assert(server:listen(64))
   server:settimeout(0)
   return server
@@ -23,11 +30,17 @@ local server, control_server = listen(listen_path), listen(control_path)
 ---@field what 'cut'|'go'|'hold'
 ---@field run string? a command of the shell
 
+---@class Bounce
+---@field at integer the number of a command
+---@field kind 'instead'|'carried' whether Redis has the command too
+---@field text string the answer
+
 local control ---@type table?
 local control_input = ''
 local links = {} ---@type table<table, Link>
 local count = 0 -- commands taken from the broker
 local point ---@type Point?
+local bounce ---@type Bounce?
 local reached ---@type string? what has been reached: number and command
 local is_held = false
 local trace ---@type string[]?
@@ -86,6 +99,7 @@ end
 ---@field to_client string
 ---@field late { at: number, reply: string }[] answers that are kept back
 ---@field owed integer commands that Redis has not answered
+---@field bounced { after: integer, text: string }? the answer that is replaced
 
 local function accept()
   local client = server:accept()
@@ -121,7 +135,25 @@ local function is_stopped()
   return point ~= nil and count >= point.at
 end
 
+--- The command gets another answer. In its place goes one that Redis refuses, so that a transaction with it fails as
+--- a whole, or does not happen. A command without a key is answered as always: a cluster bounces none.
+local function bounce_request(link, request)
+  local words = link.requests.words
+  local b = bounce
+  bounce = nil
+  if not b then return request end
+  local name = words[1]
+  local has_key = name == 'EXEC' or name == 'EVAL' or name == 'EVALSHA'
+    or (words[2] and words[2]:find '^{?tide[}:]') ~= nil
+  if not has_key then return request end
+  link.bounced = { after = link.owed, text = b.text }
+  reached = ('%d %s'):format(count, table.concat(words, ' '):gsub('[%c]', '?'):sub(1, 100))
+  if b.kind == 'carried' then return request end
+  return name == 'EXEC' and 'DISCARD\r\n' or 'GET\r\n'
+end
+
 local by_clock = {
+  ['CLUSTER INFO'] = true, ['CLUSTER SLOTS'] = true, ['INFO replication'] = true,
   ['HGET {tide}:holder incarnation'] = true, ['ZADD {tide}:probe XX 0 probe'] = true, ['INFO memory'] = true,
 }
 
@@ -139,9 +171,20 @@ local function forward(link)
       point.link, point.request = link, request
       return
     end
+    if bounce and count >= bounce.at and not by_clock[words] then request = bounce_request(link, request) end
     link.to_redis = link.to_redis .. request
     link.owed = link.owed + 1
   end
+end
+
+--- The answer as the broker gets it.
+local function replaced(link, reply)
+  local b = link.bounced
+  if not b then return reply end
+  b.after = b.after - 1
+  if b.after >= 0 then return reply end
+  link.bounced = nil
+  return '-' .. b.text .. '\r\n'
 end
 
 local function answer(link)
@@ -154,7 +197,7 @@ local function answer(link)
     local reply = take(link.replies)
     if not reply then return end
     link.owed = link.owed - 1
-    link.late[#link.late + 1] = { at = socket.gettime() + delay, reply = reply }
+    link.late[#link.late + 1] = { at = socket.gettime() + delay, reply = replaced(link, reply) }
   end
 end
 
@@ -234,14 +277,22 @@ function commands.arm(rest)
   return 'ok'
 end
 
+function commands.bounce(rest)
+  local n, kind, text = rest:match '^(%d+) (%l+) (.+)$'
+  bounce = { at = count + tonumber(n), kind = kind, text = text }
+  reached = nil
+  return 'ok'
+end
+
 function commands.disarm()
   if point and point.link then return 'busy' end
-  point = nil
+  point, bounce = nil, nil
   return 'ok'
 end
 
 function commands.state()
-  local state = is_held and 'held' or (point and (point.link and 'stopping' or 'armed')) or 'idle'
+  local state = is_held and 'held' or (point and point.link and 'stopping') or ((point or bounce) and 'armed')
+    or 'idle'
   return ('%s %d %s'):format(state, count, reached or '')
 end
 
