@@ -333,9 +333,15 @@ static void append_head(const json_t *now, int line, struct buf *out)
 		buf_printf(out, "%s%s %s%s", i ? "  " : "", figures[line][i].name, cell,
 			   cell == text ? figures[line][i].unit : "");
 	}
-	if (line == 1)
-		buf_printf(out, "  loop %.1f%%",
-			   100 * json_number_value(json_object_get(now, "loop_busy")));
+	if (line == 0)
+		return;
+	buf_printf(out, "  loop %.1f%%",
+		   100 * json_number_value(json_object_get(now, "loop_busy")));
+	if (json_object_get(now, "masters"))
+		buf_printf(
+			out, "  masters %lld/%lld",
+			(long long)json_integer_value(json_object_get(now, "masters_up")),
+			(long long)json_integer_value(json_object_get(now, "masters")));
 }
 
 static void append_title(const struct top *t, struct buf *out)

@@ -333,6 +333,22 @@ void samples_write(const struct samples *all, uint64_t max, struct json *j)
 	json_object_end(j);
 }
 
+/* Of a Redis Cluster: how many there are, and answer. */
+static void write_masters(const struct store *store, struct json *j)
+{
+	struct store_master one;
+	unsigned place = 0, count = 0, up = 0;
+
+	while (store && store_master_next(store, &place, &one)) {
+		count++;
+		up += one.is_up;
+	}
+	if (count < 2)
+		return;
+	json_member_int(j, "masters", count);
+	json_member_int(j, "masters_up", up);
+}
+
 void samples_write_newest(struct samples *all, struct json *j)
 {
 	struct backlog *sum = &all->backlog;
@@ -350,5 +366,6 @@ void samples_write_newest(struct samples *all, struct json *j)
 		json_key(j, columns[c].name);
 		write_value(j, &all->newest, (enum column)c);
 	}
+	write_masters(all->service->broker->store, j);
 	json_object_end(j);
 }

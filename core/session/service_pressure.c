@@ -214,7 +214,7 @@ static void check_slots(const struct store *store, struct reasons *r)
 	if (st.slots_without_master > 0)
 		add(r, "store",
 		    "slots of the Redis Cluster without a master: %u; what belongs to "
-		    "them waits: start the masters, or run redis-cli --cluster fix",
+		    "them waits: start the masters",
 		    st.slots_without_master);
 }
 

@@ -93,8 +93,9 @@ static bool judge_slots(const struct warnings *w, void *item, struct buf *text)
 		return false;
 	buf_printf(text,
 		   "slots of the Redis Cluster that are being moved or have no master: "
-		   "%u, slot %u for %llu s; what belongs to them waits: end the move, or "
-		   "run redis-cli --cluster fix",
+		   "%u, slot %u for %llu s; what belongs to them waits: redis-cli "
+		   "--cluster check shows whose; end the move as "
+		   "examples/cluster/finish_slot.sh does",
 		   st.slots_held, st.stuck_slot, (unsigned long long)st.stuck_ms / 1000);
 	return true;
 }

@@ -1,7 +1,9 @@
 -- What people see of a Redis Cluster: check-store, the table of masters, health, warnings.
 local Broker = require 'support.broker'
 local Cluster = require 'support.cluster'
+local Browser = require 'support.browser'
 local Http = require 'support.http'
+local needs = require 'support.needs'
 local shell = require 'support.shell'
 local wait = require 'support.wait'
 
@@ -143,6 +145,21 @@ describe('a broker on a Redis Cluster', function()
     end
   end)
 
+  it('counts the masters in tidemq top', function()
+    local text = shell.run(('timeout 60 %s top --once --url %s 2>&1 </dev/null'):format(
+      shell.quote(Broker.binary()), shell.quote(broker:url())))
+    assert.matches('  loop [%d.]+%%  masters 3/3\n', text)
+  end)
+
+  needs.browser(it)('shows the masters on the dashboard', function()
+    local browser = Browser.start()
+    finally(function() browser:destroy() end)
+    browser:open(broker, '#/overview')
+    for _, master in ipairs(cluster:masters()) do browser:expect_text('table[data-table=masters]', master.address) end
+    browser:expect_text('table[data-table=masters]', '5,461')
+    browser:expect_no_problems()
+  end)
+
   it('warns of the master whose memory is nearly full', function()
     local master = cluster:masters()[2]
     local used = tonumber(master:info('memory', 'used_memory'))
@@ -176,7 +193,8 @@ describe('a broker on a Redis Cluster', function()
     local slot = 2
     local master = cluster:master_of(slot)
     for _, node in ipairs(cluster.nodes) do node:ok('CLUSTER', 'DELSLOTS', slot) end
-    becomes(function() return reason(ready().json, '^slots of the Redis Cluster without a master: 1; .* fix$') end)
+    local sentence = '^slots of the Redis Cluster without a master: 1; .* start the masters$'
+    becomes(function() return reason(ready().json, sentence) end)
     assert.equal(1, stats().store.slots_without_master)
     local text, status = shell.run(('timeout 60 %s check-store --store %s 2>&1 </dev/null'):format(
       shell.quote(Broker.binary()), cluster.url))

@@ -151,10 +151,11 @@ describe('metrics', function()
 
   it('keep odd names as they are', function()
     local odd = { '/', 'a"b', 'back\\slash', 'käse→', "{x='y'},", 'a\\nb', '#' }
+    local function vhost_of(name) return (name:gsub('[{}]', '!')) end -- a vhost has none of these
     local conns = {}
     for i, name in ipairs(odd) do
       conns[i] = Client.connect(broker.address)
-      conns[i]:enter_vhost(name)
+      conns[i]:enter_vhost(vhost_of(name))
       for _, queue in ipairs(odd) do conns[i]:ok(('DECLARE queue %s durable=0'):format(queue:gsub('^/', 'slash/'))) end
     end
     for _, query in ipairs { '', '?per=vhost' } do
@@ -162,7 +163,7 @@ describe('metrics', function()
       for _, m in ipairs { exposition.parse(text, 'openmetrics'), read(http, query) } do
         for _, vhost in ipairs(odd) do
           for _, queue in ipairs(odd) do
-            local labels = { vhost = vhost, queue = query == '' and queue:gsub('^/', 'slash/') or nil }
+            local labels = { vhost = vhost_of(vhost), queue = query == '' and queue:gsub('^/', 'slash/') or nil }
             assert.equal(0, value(m, 'tidemq_queue_published_total', labels), vhost .. ' ' .. queue)
           end
         end

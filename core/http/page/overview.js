@@ -4,7 +4,7 @@ import { api, at, follow } from './api.js';
 import { confirm } from './dialog.js';
 import { chart } from './chart.js';
 import { tiles } from './tiles.js';
-import { table } from './table.js';
+import { table, plainTable } from './table.js';
 import { lookAtHealth, setNamedHealth } from './health.js';
 import { number, short, rate, bytes, duration, span, share, time } from './format.js';
 import { tell, tellError } from './toast.js';
@@ -86,11 +86,22 @@ function brokerFacts(stats) {
   ]);
 }
 
+const stateBadge = (state) => h('span', { class: `badge ${state === 'up' ? 'good' : 'bad'}` }, state);
+
+// Of a Redis Cluster: what each master has and owes.
+function masters(list) {
+  return plainTable('masters', [{ text: 'Master' }, { text: 'State' }, { text: 'Slots', numeric: true },
+    { text: 'Waiting', numeric: true }, { text: 'Replicas', numeric: true }, { text: 'They lack', numeric: true },
+    { text: 'Round trip', numeric: true }, { text: 'Memory', numeric: true }],
+  list.map((one) => [one.address, stateBadge(one.state), number(one.slots), number(one.pending_requests),
+    number(one.replicas), bytes(one.lag_bytes), duration(one.round_trip_us && one.round_trip_us / 1000), bytes(one.memory_bytes)]));
+}
+
 function storeFacts(store) {
   if (!store) return h('p', { class: 'dim' }, 'There is no store.');
   const trip = mean(store.round_trip);
-  return facts([
-    ['state', h('span', { class: `badge ${store.state === 'up' ? 'good' : 'bad'}` }, store.state)],
+  const list = facts([
+    ['state', stateBadge(store.state)],
     ['kind', store.kind], ['Redis', store.version], ['address', store.address],
     ['round trip, mean', trip && duration(trip / 1000)],
     ['round trip, longest', store.round_trip?.count ? duration(store.round_trip.max_us / 1000) : null],
@@ -98,8 +109,11 @@ function storeFacts(store) {
     ['flushes', number(store.flushes)], ['written', number(store.inserted)], ['elided', number(store.elided)],
     ['refused', number(store.refused)], ['not durable yet', bytes(store.unstored_bytes)],
     ['reconnects', number(store.reconnects)], ['memory of Redis', store.memory_bytes && bytes(store.memory_bytes)],
+    ['slots that wait', store.slots_held > 0 && number(store.slots_held)],
+    ['slots without a master', store.slots_without_master > 0 && number(store.slots_without_master)],
     ['last error', store.last_error],
   ]);
+  return store.masters?.length > 1 ? h('div', {}, list, masters(store.masters)) : list;
 }
 
 // Errors of scripts show code, which the notices of the health keep back.
