@@ -349,7 +349,7 @@ void store_layout_check(struct store *s, store_done_fn on_done, void *ctx)
 
 	call->request.slot = layout_slot(SLICE(LAYOUT_OLD_VHOSTS_KEY));
 	store_call_add(call, "EXISTS " LAYOUT_OLD_VHOSTS_KEY);
-	store_call_send(call, REDIS_REPLY_INTEGER);
+	store_call_send(call, 0);
 }
 
 /* ---- what is left of a DELETE */
