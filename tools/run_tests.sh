@@ -153,6 +153,7 @@ start() {
 
 # Jobs that take half a minute or more on two idle cores, the longest first.
 longest='chaos/matrix_spec integration/high_availability_doc_spec integration/dashboard_spec integration/dedupe_spec chaos/refusal_spec
+	chaos/bounce_matrix_spec integration/cluster_spec
 	chaos/transaction_spec integration/python_spec integration/check_store_spec integration/warnings_spec
 	integration/storm_spec engine/test_ceiling integration/dashboard_rules_spec
 	integration/dashboard_glance_spec shard/test_shard_model integration/dashboard_routes_spec

@@ -74,7 +74,7 @@ static void tell_worst(struct redis_lanes *l, const char *why)
 	char text[ERROR_TEXT_MAX];
 	unsigned masters = 0;
 
-	if (state == l->state)
+	if (state == l->state || l->state == STORE_FAILED)
 		return;
 	for (size_t i = 0; i < l->count; i++)
 		masters += l->lanes[i]->slot_count > 0;
