@@ -347,7 +347,10 @@ static void lose(struct redis_conn *c, bool is_final, const char *format, ...)
 	if (c->state == STORE_UP ||
 	    (c->config.is_joining && c->state == STORE_STARTING)) {
 		c->began_at_ms = uv_now(c->loop);
-		log_error("store: lost %s; reconnecting", err.text);
+		if (c->is_leaving)
+			log_info("store: %s; connecting anew", err.text);
+		else
+			log_error("store: lost %s; reconnecting", err.text);
 		set_state(c, STORE_DOWN, err.text);
 	} else if (was_standby) {
 		log_error("store: lost %s; still standing by, reconnecting", err.text);
@@ -921,8 +924,10 @@ void redis_conn_leave(struct redis_conn *c, const char *why)
 {
 	/* No request is to blame. */
 	forget_suspect(c);
+	c->is_leaving = true;
 	if (c->link)
 		lose(c, false, "%s", why);
+	c->is_leaving = false;
 	forget_suspect(c);
 	if (c->phase == PHASE_WAITING)
 		enter(c, PHASE_WAITING, 0);
@@ -941,7 +946,7 @@ static void point_at_commands(struct redis_conn *c)
 
 void redis_conn_set_record(struct redis_conn *c, const char *key, const char *probe)
 {
-	redis_conn_leave(c, "the record of the holder is another one");
+	redis_conn_leave(c, "its slots are others now");
 	redis_holder_set_key(&c->holder, key, probe);
 	c->holder.is_guest = c->is_record_new = true;
 	point_at_commands(c);

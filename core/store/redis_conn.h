@@ -121,6 +121,7 @@ struct redis_conn {
 	char stale[ERROR_TEXT_MAX]; /* of STORE_STALE: what requests are answered */
 	bool is_beat_out;           /* asked and not answered */
 	bool is_standing_by;        /* a start that waits as long as it takes */
+	bool is_leaving;            /* the link is dropped as it should be */
 	bool is_closing;
 	void (*on_closed)(void *ctx);
 	void *closed_ctx;

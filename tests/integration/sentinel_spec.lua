@@ -89,7 +89,7 @@ describe('a Redis that Sentinels watch', function()
     group:failover(60)
     expect_confirms(200)
     assert(master_is(follower))
-    broker:expect_log('lost Redis at ' .. master.address .. ': the Sentinels name another master')
+    broker:expect_log('Redis at ' .. master.address .. ': the Sentinels name another master')
     expect_all()
     -- A new broker finds it too.
     broker:restart()
