@@ -52,6 +52,11 @@ describe('a promoted replica that lacks too much', function()
     assert.same({ 'first 1', 'first 2', 'first 3' }, seen)
     client:publish('jobs', 'last')
     broker:restart()
-    assert.equal(4, broker:connect():stats('jobs').ready)
+    -- Some of the many may have reached the replica's socket before its master ended.
+    local kept = {}
+    for _, message in ipairs(broker:connect():get 'jobs max=100') do
+      if #message.payload < 100 then kept[#kept + 1] = message.payload end
+    end
+    assert.same({ 'first 1', 'first 2', 'first 3', 'last' }, kept)
   end)
 end)
