@@ -134,6 +134,17 @@ static void trim(struct redis_replay *p, uint64_t offset)
 		drop(p, TAILQ_FIRST(&p->writes));
 }
 
+/* One that has left may be about to be promoted: what it lacks stays. So long, and it has
+ * left for good. */
+static bool has_lost_one(struct redis_replay *p)
+{
+	if (p->replicas >= p->replicas_known || ++p->looks_without > REPLAY_LOOKS_MAX) {
+		p->replicas_known = p->replicas;
+		p->looks_without = 0;
+	}
+	return p->replicas < p->replicas_known;
+}
+
 void redis_replay_info(struct redis_replay *p, struct slice info)
 {
 	uint64_t offset = resp_info_number(info, "master_repl_offset");
@@ -148,7 +159,8 @@ void redis_replay_info(struct redis_replay *p, struct slice info)
 		p->marks[p->mark_count++] = (struct replay_mark){ p->last, offset };
 	least = least_offset(info, offset);
 	p->lag = offset - least;
-	trim(p, least);
+	if (!has_lost_one(p))
+		trim(p, least);
 }
 
 bool redis_replay_reaches(const struct redis_replay *p, uint64_t number)

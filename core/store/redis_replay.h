@@ -26,6 +26,8 @@ struct replay_mark {
 	uint64_t offset;
 };
 #define REPLAY_MARKS_MAX 32
+/* In beats: ten minutes. */
+#define REPLAY_LOOKS_MAX 1200
 
 struct redis_replay {
 	bool is_on; /* there are replicas, or were */
@@ -35,8 +37,9 @@ struct redis_replay {
 	uint64_t missing; /* of those that are not in the log, the last; 0: none */
 	struct replay_mark marks[REPLAY_MARKS_MAX];
 	unsigned mark_count;
-	unsigned replicas; /* as INFO told last */
-	uint64_t lag;      /* bytes that the slowest of them lacks */
+	unsigned replicas;                      /* as INFO told last */
+	unsigned replicas_known, looks_without; /* see has_lost_one */
+	uint64_t lag;                           /* bytes that the slowest of them lacks */
 };
 
 void redis_replay_init(struct redis_replay *p);

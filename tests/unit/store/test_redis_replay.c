@@ -185,6 +185,23 @@ REPLAY_TEST(nothing_is_forgotten_when_the_last_replica_is_gone)
 	expect_taken(p, 0, "a1b2c3d4e5f6");
 }
 
+/* In an ordered failover the replica that is to be promoted leaves first. */
+REPLAY_TEST(what_a_replica_lacks_that_has_left_stays)
+{
+	static const char one[] =
+		"connected_slaves:1\r\n"
+		"slave0:ip=127.0.0.1,port=1,state=online,offset=900,lag=0\r\n"
+		"master_repl_offset:900\r\n";
+
+	write_five(p);
+	say_offsets(p, 200, 150, 150);
+	for (unsigned i = 0; i < REPLAY_LOOKS_MAX; i++)
+		say_info(p, one);
+	assert_int_equal(p->bytes, 10);
+	say_info(p, one);
+	assert_int_equal(p->bytes, 0);
+}
+
 REPLAY_TEST(offsets_of_the_former_master_forget_nothing)
 {
 	write_five(p);
