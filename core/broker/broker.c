@@ -222,7 +222,7 @@ void broker_clear(struct broker *b)
 
 	job_end_all(b);
 	removal_clear(b);
-	commit_close(&b->env);
+	commit_fail(&b->env, TIDE_ESHUTDOWN, NULL);
 	HASH_ITER (hh, b->vhosts, v, next) {
 		lock_free_all(v);
 		vhost_destroy(v);

@@ -5,6 +5,8 @@
 #include "base/mem.h"
 #include "base/waiter.h"
 #include "host/log.h"
+#include "shard/commit.h"
+#include "shard/journal.h"
 
 #define LINES_MAX 50    /* in the log */
 #define WRITTEN_MAX 100 /* in a document */
@@ -190,6 +192,8 @@ void unusable_retry_all(struct broker *b)
 		definition_each(b, retry, NULL);
 }
 
+#define LOST_TEXT "Redis lost some of the last writes in a failover"
+
 struct anew {
 	struct broker *broker;
 	unsigned lane;
@@ -215,6 +219,9 @@ static bool read_anew(void *ctx, struct definition *d)
 	    !is_in_lane(a, q))
 		return true;
 	a->queues++;
+	for (unsigned i = 0; i < q->shard_count; i++)
+		if (q->shards[i]->keys)
+			journal_fail_waiters(q->shards[i], LOST_TEXT);
 	queue_release_held(q);
 	queue_detach(q, RULESET_ACTIVE);
 	queue_renew_shards(q);
@@ -227,6 +234,7 @@ void unusable_read_anew(struct broker *b, unsigned lane)
 {
 	struct anew a = { .broker = b, .lane = lane };
 
+	commit_fail(&b->env, TIDE_ESTORE, LOST_TEXT);
 	definition_each(b, read_anew, &a);
 	log_info("%u queues are read anew from Redis", a.queues);
 }

@@ -166,6 +166,18 @@ void journal_each_flying(const struct shard *sh,
 		tell(ctx, sh->flight.items[i].entry);
 }
 
+void journal_fail_waiters(struct shard *sh, const char *text)
+{
+	struct entry *e, *next;
+
+	for (size_t i = 0; i < sh->flight.count; i++)
+		entry_tell(sh->flight.items[i].entry, TIDE_ESTORE, text);
+	for (e = TAILQ_FIRST(&sh->dirty); e; e = next) {
+		next = TAILQ_NEXT(e, dirty_link);
+		entry_tell(e, TIDE_ESTORE, text);
+	}
+}
+
 size_t journal_flying_unsure(const struct shard *sh, uint64_t *ids)
 {
 	size_t count = 0;
@@ -1171,10 +1183,9 @@ bool commit_is_idle(const struct shard_env *env)
 	return STAILQ_EMPTY(&env->commits.waiting) && TAILQ_EMPTY(&env->commits.flying);
 }
 
-void commit_close(struct shard_env *env)
+void commit_fail(struct shard_env *env, int status, const char *text)
 {
-	static const struct batch_result closed = { TIDE_ESHUTDOWN, TIDE_ESHUTDOWN, NULL,
-						    false };
+	const struct batch_result failed = { status, status, text, false };
 
-	land_list(&env->commits.waiting, &closed);
+	land_list(&env->commits.waiting, &failed);
 }

@@ -48,6 +48,10 @@ const struct journal_stats *journal_stats(const struct journal *j);
 bool journal_last_old_place(const struct shard *sh, enum store_set set,
 			    struct place *last);
 
+/* Whoever waits for something of the shard to be written is told that it is not: it is
+ * about to be closed, and Redis is read anew. */
+void journal_fail_waiters(struct shard *sh, const char *text);
+
 /* Tell each entry that the batch under way names. */
 void journal_each_flying(const struct shard *sh,
 			 void (*tell)(void *ctx, const struct entry *e), void *ctx);

@@ -38,10 +38,17 @@ describe('a promoted replica that lacks too much', function()
     for _ = 1, MANY do client:send(('PUB - jobs %d\n%s\n'):format(#BODY, BODY)) end
     assert.equal(MANY, answers(client, MANY).OK)
     master:kill9()
+    -- The first is on its way, the others wait behind it: none of them is in the replica.
+    local late, other = broker:connect(), broker:connect()
+    for i = 1, 5 do
+      late:send(('PUB - jobs 6\nlate %d\n'):format(i))
+      other:ok 'PING'
+    end
     replica:cont()
     cluster:failover(replica, 'TAKEOVER')
     broker:expect_log('lacks the last %d+ writes of the master before it, and not all of them are known any more')
     broker:expect_log 'queue \'jobs\' of vhost \'/\' can be used again'
+    assert.equal(5, answers(late, 5).ERR)
     -- What was held comes again, behind what the consumer was given and lost.
     local seen = {}
     assert.is_truthy(wait.poll(function()
