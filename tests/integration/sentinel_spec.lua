@@ -167,6 +167,25 @@ describe('a Redis that Sentinels watch', function()
     fail_over_under_load('master', function(master) master:kill9() end)
   end)
 
+  -- The replica that is to be promoted leaves first: the other one has all that is written meanwhile.
+  it('loses nothing in an ordered failover with two replicas', function()
+    start { replicas = 2 }
+    local asked = 0
+    local function publish()
+      asked = asked + 1
+      c:publish('jobs', ('%06d'):format(asked))
+    end
+    for _ = 1, 100 do publish() end
+    local failover = assert(io.popen(('redis-cli -p %s sentinel failover tide'):format(group.url:match ':(%d+)')))
+    failover:close()
+    assert.is_truthy(wait.poll(function()
+      publish()
+      return broker:log():match 'connecting anew.*is back after'
+    end, 60))
+    assert.is_nil(broker:log():match 'are lost, and what it has is read anew')
+    assert.equal(asked, c:stats('jobs').ready)
+  end)
+
   it('may die, and come back as the master that it was', function()
     start()
     local follower, master = replica()
