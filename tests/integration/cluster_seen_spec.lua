@@ -151,13 +151,15 @@ describe('a broker on a Redis Cluster', function()
     assert.matches('  loop [%d.]+%%  masters 3/3\n', text)
   end)
 
-  needs.browser(it)('shows the masters on the dashboard', function()
-    local browser = Browser.start()
-    finally(function() browser:destroy() end)
-    browser:open(broker, '#/overview')
-    for _, master in ipairs(cluster:masters()) do browser:expect_text('table[data-table=masters]', master.address) end
-    browser:expect_text('table[data-table=masters]', '5,461')
-    browser:expect_no_problems()
+  needs.browser(describe)('on the dashboard', function()
+    it('shows the masters', function()
+      local browser = Browser.start()
+      finally(function() browser:destroy() end)
+      browser:open(broker, '#/overview')
+      for _, master in ipairs(cluster:masters()) do browser:expect_text('table[data-table=masters]', master.address) end
+      browser:expect_text('table[data-table=masters]', '5,461')
+      browser:expect_no_problems()
+    end)
   end)
 
   it('warns of the master whose memory is nearly full', function()
