@@ -178,6 +178,20 @@ describe('a broker on a Redis Cluster', function()
     expect_all()
   end)
 
+  --- More than the sockets between a master and its replica take: what they had when the master ended would
+  --- reach the replica all the same.
+  local function overfill(master)
+    local body, i = ('x'):rep(100000), 0
+    local name
+    repeat
+      i = i + 1
+      name = ('b%dx%d'):format(round, i)
+    until cluster:master_of(key(name)) == master
+    c:ok('DECLARE queue ' .. name)
+    for _ = 1, 200 do c:send(('PUB - %s %d\n%s\n'):format(name, #body, body)) end
+    for _ = 1, 200 do assert.matches('^OK', c:read_line()) end
+  end
+
   it('sends a replica that was promoted what it lacked', function()
     for _, of in ipairs { key(queues[1]), '{tide}:holder' } do
       publish(60)
@@ -185,6 +199,7 @@ describe('a broker on a Redis Cluster', function()
       local replica = cluster:replica_of(master)
       replica:stop()
       publish(600)
+      overfill(master)
       if of == '{tide}:holder' then c:ok(('DECLARE queue r%dlate'):format(round)) end
       master:kill9()
       replica:cont()
