@@ -191,7 +191,7 @@ end
 function Matrix:expect_survival(what, count)
   local faults = {}
   -- There are five answers for one end.
-  local points = chosen(count, what, self.life.share * (BOUNCES[what] and 5 or 1))
+  local points = chosen(count, what, self.life.share * (BOUNCES[what] and 15 or 1))
   local said = wait.deadline(5)
   for i, point in ipairs(points) do
     local fault = self:run(point)
