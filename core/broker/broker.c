@@ -213,6 +213,7 @@ void broker_destroy(struct broker *b)
 	dedupe_destroy(b->dedupe);
 	route_cache_free(b->route);
 	msg_pool_deinit(&b->msgs);
+	mem_free(b->full_lanes);
 	mem_free(b);
 }
 

@@ -171,9 +171,11 @@ struct broker {
 	struct pool get_leases; /* those of GETs */
 	struct heap wakes;      /* of queues, by mono_ms: turn.c */
 	unsigned guarded;       /* queues that may refuse messages, and full lanes */
-	uint64_t full_lanes; /* of the store, by bit: their Redis is away, and they have
-			      * their share of what may wait */
-	struct pace pace;    /* of what is being done just now */
+	/* Of the store: their Redis is away, and they have their share of what may wait.
+	 * NULL with a count of 0: none is so. */
+	bool *full_lanes;
+	unsigned full_lane_count;
+	struct pace pace; /* of what is being done just now */
 	struct turn_time turn_time;
 	struct msg_pool msgs; /* of the messages that are published */
 	int64_t started_unix_ms;

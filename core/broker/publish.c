@@ -49,7 +49,7 @@ static bool is_lane_full(const struct pick *pick)
 			    : topic_keys(pick->queue->topic, pick->index);
 	unsigned lane = keys ? store_lane(b->store, keys) : 0;
 
-	return keys && lane < 64 && (b->full_lanes >> lane & 1);
+	return keys && lane < b->full_lane_count && b->full_lanes[lane];
 }
 
 static int refuse_lane(const struct queue *q, struct error *err)
@@ -66,7 +66,7 @@ int publish_check_pick(const struct outcome *o, const struct pick *pick,
 {
 	const struct queue *q = pick->queue;
 
-	if (q->vhost->broker->full_lanes && is_lane_full(pick))
+	if (q->vhost->broker->full_lane_count && is_lane_full(pick))
 		return refuse_lane(q, err);
 	if (!q->is_guarded || has_seen(o, q))
 		return TIDE_OK;
@@ -95,7 +95,7 @@ static int check_outcome(const struct outcome *o, bool may_deal, struct error *e
 	for (unsigned i = 0; i < o->count; i++) {
 		struct queue *q = o->picks[i].queue;
 
-		if (!q->is_guarded && !q->vhost->broker->full_lanes)
+		if (!q->is_guarded && !q->vhost->broker->full_lane_count)
 			continue;
 		if (may_deal && queue_limit_has(q))
 			make_room(o, q);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "access/network.h"
+#include "base/mem.h"
 #include "broker/turn.h"
 #include "host/log.h"
 #include "schedule/scheduler.h"
@@ -122,32 +123,38 @@ void service_pressure_check(struct service *s)
 	}
 }
 
+#define LANES_LOOK_MS 100
+
 /* What waits for a Redis of several that is away holds nobody else up. It may be its
- * share of the limit, and more of it is refused. Looked at ten times a second. */
+ * share of the limit, and more of it is refused. */
 void service_pressure_lanes(struct service *s)
 {
 	struct broker *b = s->broker;
 	unsigned lanes = b->store ? store_lanes(b->store) : 0;
-	uint64_t full = 0;
-	size_t away_bytes = 0;
+	bool *full = NULL;
 
-	if (lanes < 2 || b->mono_ms - s->lanes_looked_ms < 100)
+	if (lanes < 2 || b->mono_ms - s->lanes_looked_ms < LANES_LOOK_MS)
 		return;
 	s->lanes_looked_ms = b->mono_ms;
-	for (unsigned i = 0; i < lanes && i < 64; i++) {
+	s->away_bytes = 0;
+	for (unsigned i = 0; i < lanes; i++) {
 		size_t bytes;
 
 		if (!store_lane_is_away(b->store, i))
 			continue;
 		bytes = journal_waiting_bytes(b->journal, i) +
 			partition_waiting_bytes(&b->partitions, i);
-		away_bytes += bytes;
-		if (bytes > b->config.unstored_max_bytes / lanes)
-			full |= (uint64_t)1 << i;
+		s->away_bytes += bytes;
+		if (bytes <= b->config.unstored_max_bytes / lanes)
+			continue;
+		if (!full)
+			full = mem_zalloc(lanes * sizeof(*full));
+		full[i] = true;
 	}
-	s->away_bytes = away_bytes;
-	b->guarded += (full != 0) - (b->full_lanes != 0);
+	b->guarded += (full != NULL) - (b->full_lanes != NULL);
+	mem_free(b->full_lanes);
 	b->full_lanes = full;
+	b->full_lane_count = full ? lanes : 0;
 }
 
 #define REASONS_MAX 16
