@@ -5,7 +5,8 @@ local wait = require 'support.wait'
 
 local M = {}
 
---- Run a program until it has printed this, and has nothing else to print or has ended. Ctrl-C ends
+--- Run a program until it has printed this, and has nothing else to print or has ended. One Ctrl-C (timeout
+--- without --foreground would send two, and the second interrupt what the first has begun) ends
 --- it, of which it says nothing.
 ---@param broker Broker
 ---@param program string
@@ -15,7 +16,7 @@ function M.expect(broker, program, expected, meanwhile)
   local url = broker:url():gsub('/$', '')
   local file = broker.dir .. '/program.py'
   shell.write_file(file, (program:gsub('tide://127%.0%.0%.1', url)))
-  local pid = shell.line(([[TIDEMQ_URL=%s PYTHONPATH=examples/python timeout %d \
+  local pid = shell.line(([[TIDEMQ_URL=%s PYTHONPATH=examples/python timeout --foreground %d \
     env --default-signal=INT python3 -u -B -W error %s >%s.out 2>%s.err </dev/null & echo $!]]):format(
     shell.quote(url), wait.limit(60), file, file, file))
   local function printed() return shell.read_file(file .. '.out') or '' end
