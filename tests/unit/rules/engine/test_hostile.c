@@ -564,6 +564,17 @@ static bool is_other_overrun(const struct fixture *f, const char *expected)
 	       !strstr(f->err.text, expected);
 }
 
+/* Reload until the budget is not what ends it. */
+static int reload_for(struct fixture *f, const char *expected)
+{
+	int tries = 0, rc;
+
+	do
+		rc = reload_now(f->engine, &f->err);
+	while (rc == TIDE_ERULE && is_other_overrun(f, expected) && ++tries < 20);
+	return rc;
+}
+
 TEST_THAT(hostile_files_are_refused_with_their_line)
 {
 	struct fixture *f = *state;
@@ -572,13 +583,9 @@ TEST_THAT(hostile_files_are_refused_with_their_line)
 	write_file(f, "broken.lua", "return +");
 	write_file(f, "itself.lua", "return require 'itself'");
 	for (size_t i = 0; i < sizeof(at_load) / sizeof(at_load[0]); i++) {
-		int tries = 0;
-
 		write_file(f, "priority/hostile.lua", at_load[i].text);
-		do {
-			if (reload_now(f->engine, &f->err) != TIDE_ERULE)
-				fail_msg("%s: was accepted", at_load[i].name);
-		} while (is_other_overrun(f, at_load[i].expected) && ++tries < 20);
+		if (reload_for(f, at_load[i].expected) != TIDE_ERULE)
+			fail_msg("%s: was accepted", at_load[i].name);
 		if (!strstr(f->err.text, at_load[i].expected))
 			fail_msg("%s: \"%s\"", at_load[i].name, f->err.text);
 		assert_int_equal(engine_epoch(f->engine), 1);
@@ -600,11 +607,11 @@ TEST_THAT(modules_that_require_each_other_nest_to_a_bound)
 	}
 	assert_starts(f);
 	write_file(f, "priority/deep.lua", "require 'm0' return { rank = type }");
-	assert_int_equal(reload_now(f->engine, &f->err), TIDE_ERULE);
+	assert_int_equal(reload_for(f, "C stack overflow"), TIDE_ERULE);
 	assert_non_null(strstr(f->err.text, "C stack overflow"));
 	write_file(f, "priority/deep.lua", "require 'm950' return { rank = type }");
 	write_file(f, "m1000.lua", "return {}");
-	assert_int_equal(reload_now(f->engine, &f->err), TIDE_OK);
+	assert_int_equal(reload_for(f, "C stack overflow"), TIDE_OK);
 }
 
 TEST_THAT(globals_of_one_file_are_not_those_of_another)
