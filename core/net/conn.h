@@ -68,6 +68,10 @@ struct conn_kind {
 };
 void conn_accept(struct server *s, uv_stream_t *listener, struct conn_kind kind);
 void conn_close(struct conn *c);
+/* Close it when the output has left, or at once if the peer does not take it. */
+void conn_end(struct conn *c);
+/* Tell the client why, then close; words: "<code> <text>". */
+void conn_close_with(struct conn *c, const char *words);
 /* Send what was written, resume or end what is to be resumed or ended. */
 void conn_serve(struct conn *c);
 /* Close it, and give back what it keeps of a request. */
@@ -75,9 +79,6 @@ void conn_give_up_input(struct conn *c);
 /* No more is read; what was asked is still answered. */
 void conn_drain(struct conn *c);
 bool conn_is_drained(const struct conn *c);
-
-/* End those whose time is over. */
-void conn_tick_strangers(struct server *s, int64_t now_ms);
 
 /* Once a second: heartbeats, idleness, the end of lingering. */
 void conn_tick(struct conn *c, int64_t now_ms);

@@ -14,6 +14,7 @@
 #include "host/log.h"
 #include "http/http.h"
 #include "conn.h"
+#include "stranger.h"
 
 #define BACKLOG 4096
 #define HOST_MAX 128
@@ -68,7 +69,7 @@ static void tick_all(struct server *s)
 		next = TAILQ_NEXT(c, link);
 		conn_tick(c, now_ms);
 	}
-	conn_tick_strangers(s, now_ms);
+	stranger_tick(s, now_ms);
 }
 
 static unsigned count_descriptors(unsigned max)

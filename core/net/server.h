@@ -78,7 +78,7 @@ struct server {
 	struct conn_list due;
 	struct conn_list unfinished; /* that owe the rest of a line; the oldest first */
 	size_t unfinished_bytes;
-	struct conn_list strangers; /* conn.c; the oldest first */
+	struct conn_list strangers; /* stranger.h; the oldest first */
 	unsigned stranger_count;
 	unsigned conn_count;
 	struct listener *listeners; /* those that are open */
