@@ -3,43 +3,35 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/container.h"
 #include "base/mem.h"
-#include "redis_link.h"
+#include "inquiry.h"
 #include "resp.h"
 
 #define NODES_MAX 256
 
-enum question { ASK_AUTH, ASK_INFO, ASK_SLOTS, QUESTIONS };
+/* The number of CLUSTER INFO among the commands. */
+#define ASK_INFO 1
 
 struct cluster {
-	uv_loop_t *loop;
+	struct inquiry inquiry;
 	const struct redis_url *url;
-	struct tls_context *tls;
 	uint64_t patience_ms;
 	struct cluster_hooks hooks;
-	struct url nodes[NODES_MAX]; /* the first is that of the URL */
+	struct respondent nodes[NODES_MAX]; /* the first ones are those of the URL */
 	unsigned node_count, next;
-	unsigned tries;          /* nodes that were asked so far */
-	struct redis_link *link; /* to the one that is asked; NULL: none is */
-	struct redis_request request;
-	struct buf bytes;
-	uv_buf_t part;
-	enum question questions[QUESTIONS];
+	unsigned tries;       /* nodes that were asked so far */
 	bool is_cut_off;      /* the node says so of itself */
-	bool is_answered;     /* by the node that is asked */
 	uint64_t epoch;       /* of its answer */
 	uint64_t known_epoch; /* of the last map that was told */
 	struct cluster_map map;
+	char refusal[128];        /* the node's first error; "" */
 	char why[ERROR_TEXT_MAX]; /* the first reason why there is no map; "" */
-	uv_timer_t timer;         /* the end of the patience with one node */
-	unsigned open_count;
 	bool is_asked;
 	/* Of the answers of this round that others may know better than. */
 	unsigned second_best; /* whose it is; NODES_MAX: there is none */
 	uint64_t second_rank;
 	bool is_settling; /* nobody has: it is asked again, and counts */
-	void (*on_closed)(void *ctx);
-	void *closed_ctx;
 };
 
 static void ask_next(struct cluster *c);
@@ -125,11 +117,11 @@ static bool read_map(struct cluster_map *map, const redisReply *reply, const cha
 static void add_node(struct cluster *c, const char *host, unsigned port)
 {
 	for (unsigned i = 0; i < c->node_count; i++)
-		if (c->nodes[i].port == port && strcmp(c->nodes[i].host, host) == 0)
+		if (c->nodes[i].at.port == port && strcmp(c->nodes[i].at.host, host) == 0)
 			return;
 	if (c->node_count == NODES_MAX)
 		return;
-	c->nodes[c->node_count++] =
+	c->nodes[c->node_count++].at =
 		(struct url){ .host = mem_strdup(host), .port = port };
 }
 
@@ -137,7 +129,7 @@ static void add_node(struct cluster *c, const char *host, unsigned port)
 static void forget_nodes(struct cluster *c)
 {
 	while (c->node_count > c->url->host_count)
-		url_deinit(&c->nodes[--c->node_count]);
+		url_deinit(&c->nodes[--c->node_count].at);
 }
 
 static void learn_nodes(struct cluster *c, const redisReply *reply, const char *asked)
@@ -153,13 +145,9 @@ static void learn_nodes(struct cluster *c, const redisReply *reply, const char *
 
 /* Asking. */
 
-static void drop_link(struct cluster *c)
+static struct cluster *cluster_of(const struct respondent *node)
 {
-	struct redis_requests unanswered = TAILQ_HEAD_INITIALIZER(unanswered);
-
-	if (c->link)
-		redis_link_close(c->link, &unanswered);
-	c->link = NULL;
+	return container_of(node->inquiry, struct cluster, inquiry);
 }
 
 static void give_up(struct cluster *c)
@@ -171,17 +159,16 @@ static void give_up(struct cluster *c)
 		return;
 	}
 	c->is_asked = false;
-	uv_timer_stop(&c->timer);
+	uv_timer_stop(&c->inquiry.timer);
 	c->hooks.on_failed(c->hooks.ctx, c->why);
 }
 
 static void fail(struct cluster *c, const char *why)
 {
-	const struct url *node = &c->nodes[c->next];
 	char address[URL_ADDRESS_MAX];
 
-	drop_link(c);
-	url_address(node, address);
+	inquiry_drop(&c->nodes[c->next]);
+	url_address(&c->nodes[c->next].at, address);
 	if (!c->why[0])
 		snprintf(c->why, sizeof(c->why), "the cluster node at %.200s: %s",
 			 address, why);
@@ -194,7 +181,7 @@ static void fail(struct cluster *c, const char *why)
 
 static void on_timer(uv_timer_t *timer)
 {
-	fail(timer->data, "no answer");
+	fail(container_of(timer->data, struct cluster, inquiry), "no answer");
 }
 
 /* The majority may be away, or who knew more. */
@@ -208,24 +195,26 @@ static void note_second_best(struct cluster *c)
 	c->second_rank = rank;
 }
 
-static void end_question(struct cluster *c, const redisReply *slots)
+static void on_answered(struct respondent *node, const redisReply *slots)
 {
+	struct cluster *c = cluster_of(node);
 	char asked[sizeof(((struct cluster_master *)0)->host)];
 
-	if (!c->is_answered) {
-		fail(c, c->why[0] ? c->why : "it tells no slots");
+	snprintf(asked, sizeof(asked), "%s", node->at.host);
+	if (!read_map(&c->map, slots, asked)) {
+		fail(c, c->refusal[0] ? c->refusal : "it tells no slots");
 		return;
 	}
 	if ((c->epoch < c->known_epoch || c->is_cut_off) && !c->is_settling) {
 		note_second_best(c);
+		learn_nodes(c, slots, asked);
 		fail(c, "it is cut off from the majority");
 		return;
 	}
-	drop_link(c);
-	uv_timer_stop(&c->timer);
+	inquiry_drop(node);
+	uv_timer_stop(&c->inquiry.timer);
 	c->is_asked = false;
 	c->known_epoch = c->epoch;
-	snprintf(asked, sizeof(asked), "%s", c->nodes[c->next].host);
 	forget_nodes(c);
 	learn_nodes(c, slots, asked);
 	/* Another one next time: one that is wrong is not asked for ever. */
@@ -233,117 +222,43 @@ static void end_question(struct cluster *c, const redisReply *slots)
 	c->hooks.on_map(c->hooks.ctx, &c->map);
 }
 
-static void read_answer(struct cluster *c, enum question question,
-			const redisReply *reply)
+static void on_reply(struct respondent *node, unsigned command, const redisReply *reply)
 {
-	const char *host = c->nodes[c->next].host;
+	struct cluster *c = cluster_of(node);
 	struct slice info = { reply->str, reply->len };
 
-	if (reply->type == REDIS_REPLY_ERROR) {
-		if (!c->why[0])
-			snprintf(c->why, sizeof(c->why), "%s", reply->str);
-	} else if (question == ASK_INFO && reply->type == REDIS_REPLY_STRING) {
+	if (reply->type == REDIS_REPLY_ERROR && !c->refusal[0]) {
+		snprintf(c->refusal, sizeof(c->refusal), "%s", reply->str);
+	} else if (command == ASK_INFO && reply->type == REDIS_REPLY_STRING) {
 		c->is_cut_off = !slice_is(resp_info_value(info, "cluster_state"), "ok");
 		c->epoch = resp_info_number(info, "cluster_current_epoch");
-	} else if (question == ASK_SLOTS) {
-		c->is_answered = read_map(&c->map, reply, host);
-		if (c->is_answered)
-			learn_nodes(c, reply, host);
 	}
 }
 
-static void on_link_reply(void *ctx, struct redis_request *r, const redisReply *reply)
+static void on_lost(struct respondent *node, const char *why)
 {
-	struct cluster *c = ctx;
-
-	read_answer(c, c->questions[r->answered - 1], reply);
-	if (r->answered == r->replies)
-		end_question(c, reply);
+	fail(cluster_of(node), why);
 }
 
-static void on_link_connected(void *ctx)
+static void on_inquiry_closed(struct inquiry *inquiry)
 {
-	struct cluster *c = ctx;
+	struct cluster *c = container_of(inquiry, struct cluster, inquiry);
 
-	redis_link_flush(c->link);
-}
-
-static void on_link_lost(void *ctx, const char *why)
-{
-	fail(ctx, why);
-}
-
-static void on_link_bytes(void *ctx)
-{
-}
-
-static void on_link_count(void *ctx, struct redis_request *r, const redisReply *reply)
-{
-}
-
-static void on_part_closed(void *ctx)
-{
-	struct cluster *c = ctx;
-
-	if (--c->open_count > 0)
-		return;
 	for (unsigned i = 0; i < c->node_count; i++)
-		url_deinit(&c->nodes[i]);
-	buf_deinit(&c->bytes);
+		url_deinit(&c->nodes[i].at);
 	mem_free(c->map.masters);
-	c->on_closed(c->closed_ctx);
 	mem_free(c);
 }
 
 static void ask_next(struct cluster *c)
 {
-	static const struct redis_link_ops ops = {
-		.on_connected = on_link_connected,
-		.on_bytes = on_link_bytes,
-		.on_count = on_link_count,
-		.on_reply = on_link_reply,
-		.on_lost = on_link_lost,
-		.on_closed = on_part_closed,
-	};
+	int rc = inquiry_ask(&c->inquiry, &c->nodes[c->next]);
 
-	c->is_cut_off = c->is_answered = false;
+	c->is_cut_off = false;
+	c->refusal[0] = '\0';
 	c->epoch = 0;
-	uv_timer_start(&c->timer, on_timer, c->patience_ms, 0);
-	c->link = redis_link_create(c->loop, &c->nodes[c->next], c->tls, &ops, c);
-	c->open_count++;
-	c->request.parts = &c->part;
-	c->request.part_count = 1;
-	c->request.replies = QUESTIONS - (c->questions[0] != ASK_AUTH);
-	redis_link_send(c->link, &c->request);
 	/* One that fails at once waits for the timer, so that nobody is called here. */
-	if (redis_link_connect(c->link) < 0)
-		uv_timer_start(&c->timer, on_timer, 0, 0);
-}
-
-TIDE_PRINTF(3, 4)
-static void add_question(struct cluster *c, enum question question, const char *format,
-			 ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	resp_command(&c->bytes, format, args);
-	va_end(args);
-	c->questions[c->request.replies++] = question;
-}
-
-static void add_questions(struct cluster *c)
-{
-	const struct url *at = &c->url->at;
-
-	if (at->password && at->user)
-		add_question(c, ASK_AUTH, "AUTH %s %s", at->user, at->password);
-	else if (at->password)
-		add_question(c, ASK_AUTH, "AUTH %s", at->password);
-	add_question(c, ASK_INFO, "CLUSTER INFO");
-	add_question(c, ASK_SLOTS, "CLUSTER SLOTS");
-	c->part =
-		uv_buf_init(c->bytes.data + c->bytes.start, (unsigned)buf_len(&c->bytes));
+	uv_timer_start(&c->inquiry.timer, on_timer, rc < 0 ? 0 : c->patience_ms, 0);
 }
 
 struct cluster *cluster_create(uv_loop_t *loop, const struct redis_url *url,
@@ -351,16 +266,19 @@ struct cluster *cluster_create(uv_loop_t *loop, const struct redis_url *url,
 {
 	struct cluster *c = mem_zalloc(sizeof(*c));
 
-	c->loop = loop;
+	c->inquiry = (struct inquiry){ .loop = loop,
+				       .on_reply = on_reply,
+				       .on_answered = on_answered,
+				       .on_lost = on_lost,
+				       .on_closed = on_inquiry_closed };
+	inquiry_init(&c->inquiry, url->at.user, url->at.password);
+	inquiry_add(&c->inquiry, "CLUSTER INFO");
+	inquiry_add(&c->inquiry, "CLUSTER SLOTS");
 	c->url = url;
 	c->patience_ms = (uint64_t)patience_ms;
 	c->hooks = *hooks;
-	add_questions(c);
 	for (unsigned i = 0; i < url->host_count; i++)
 		add_node(c, url->hosts[i].host, url->hosts[i].port);
-	uv_timer_init(loop, &c->timer);
-	c->timer.data = c;
-	c->open_count = 1;
 	return c;
 }
 
@@ -368,7 +286,7 @@ void cluster_ask(struct cluster *c, struct tls_context *tls)
 {
 	if (c->is_asked)
 		return;
-	c->tls = tls;
+	c->inquiry.tls = tls;
 	c->is_asked = true;
 	c->tries = 0;
 	c->second_best = NODES_MAX;
@@ -377,15 +295,8 @@ void cluster_ask(struct cluster *c, struct tls_context *tls)
 	ask_next(c);
 }
 
-static void on_timer_closed(uv_handle_t *handle)
-{
-	on_part_closed(handle->data);
-}
-
 void cluster_close(struct cluster *c, void (*on_closed)(void *ctx), void *ctx)
 {
-	c->on_closed = on_closed;
-	c->closed_ctx = ctx;
-	drop_link(c);
-	uv_close((uv_handle_t *)&c->timer, on_timer_closed);
+	inquiry_drop(&c->nodes[c->next]);
+	inquiry_close(&c->inquiry, on_closed, ctx);
 }

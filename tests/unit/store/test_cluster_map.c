@@ -248,7 +248,8 @@ TEST_THAT(a_wrong_password_is_the_reason)
 		 "required.\r\n-NOAUTH Authentication required.\r\n");
 	ask_map(r);
 	assert_int_equal(r->maps, 0);
-	assert_non_null(strstr(r->why, "WRONGPASS"));
+	assert_non_null(strstr(r->why, "the cluster node at 127.0.0.1:"));
+	assert_non_null(strstr(r->why, ": WRONGPASS invalid"));
 	assert_non_null(strstr(r->fakes[0].input, "AUTH"));
 	end(r);
 }
