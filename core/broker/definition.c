@@ -424,7 +424,7 @@ void definition_detach_all(const struct broker *b, enum ruleset_slot slot)
 	definition_each(b, detach, &slot);
 }
 
-/* Those who declared or deleted a queue of that name meanwhile. */
+/* Sessions that declared or deleted a queue of that name meanwhile. */
 static void tell_followers(struct removal *r, int status, const char *text)
 {
 	struct definition_job *job;

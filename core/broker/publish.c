@@ -40,7 +40,7 @@ static struct queue_limit wanted(const struct outcome *o, const struct queue *q)
 				     q->admitted_bytes + o->msg->payload_len };
 }
 
-/* Its Redis is one of several, and is away: others go on. */
+/* The Redis of this queue or topic is away, one of several: the others go on. */
 static bool is_lane_full(const struct pick *pick)
 {
 	const struct broker *b = pick->queue->vhost->broker;

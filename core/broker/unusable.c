@@ -119,7 +119,7 @@ static void revived(struct queue *q, const struct revival *r)
 		log_info("%s '%s' of vhost '%s' can be used again",
 			 definition_kind(d->table), q->name, q->vhost->name);
 		unusable_clear(d);
-		/* It may have been read anew, and have consumers. */
+		/* A queue that was read anew may have consumers. */
 		queue_activate(q);
 		if (r->epoch != engine_epoch(r->broker->engine))
 			r->broker->on_policies_missed(d);

@@ -620,7 +620,7 @@ static void flush_lane(struct partition_env *env, struct partition_lane *lane)
 		const struct append *a = STAILQ_FIRST(&p->appends);
 
 		set_dirty(p, false);
-		/* It flies by the lane that had its slot before. */
+		/* An append is under way by the lane that had the slot before. */
 		if (a->is_flying && !a->joint)
 			set_dirty(p, true);
 		/* Until the joint has ended, nothing goes. */

@@ -44,7 +44,7 @@ TAILQ_HEAD(compact_list, compact);
  * moves. They do not count in tail_bytes. */
 #define PARTITION_MEMORY_BYTES ((size_t)16 << 20)
 
-/* What one Redis is written: a master that is away holds up its own partitions alone. */
+/* Appends to one Redis: a master that is away holds up its own partitions alone. */
 struct partition_lane {
 	struct partition_list dirty;  /* that have something to append */
 	struct partition_list flying; /* whose append is under way */

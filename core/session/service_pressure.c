@@ -125,8 +125,8 @@ void service_pressure_check(struct service *s)
 
 #define LANES_LOOK_MS 100
 
-/* What waits for a Redis of several that is away holds nobody else up. It may be its
- * share of the limit, and more of it is refused. */
+/* Messages that wait for a Redis of several that is away hold nobody else up. They may
+ * take its share of the limit; more are refused. */
 void service_pressure_lanes(struct service *s)
 {
 	struct broker *b = s->broker;

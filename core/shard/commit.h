@@ -54,5 +54,5 @@ void commit_init(struct shard_env *env);
 void commit_flush(struct shard_env *env);
 /* Is no commit waiting for Redis? */
 bool commit_is_idle(const struct shard_env *env);
-/* Those that wait fail. @param text  NULL: that of the status */
+/* All waiting commits fail. @param text  NULL: that of the status */
 void commit_fail(struct shard_env *env, int status, const char *text);

@@ -20,7 +20,7 @@
 
 TAILQ_HEAD(shard_list, shard);
 
-/* What one Redis is written: a master that is away holds up its own shards alone. */
+/* Batches to one Redis: a master that is away holds up its own shards alone. */
 struct journal_lane {
 	struct shard_list dirty;
 	struct shard_list flying; /* with a batch under way */
@@ -577,7 +577,7 @@ static bool is_held_commit(const struct commit *c)
 	return false;
 }
 
-/* What is under way waits for slots that are being moved: nobody else waits for it. */
+/* All that is under way waits for slots that are being moved: other shards go on. */
 static bool is_held_lane(const struct journal *j, const struct journal_lane *lane)
 {
 	const struct commit_flight *f;
@@ -613,7 +613,7 @@ static void flush_lane(struct journal *j, struct journal_lane *lane)
 	for (sh = TAILQ_FIRST(&lane->dirty); sh && entries > 0 && bytes < FLUSH_BYTES_MAX;
 	     sh = next) {
 		next = TAILQ_NEXT(sh, journal_link);
-		/* It may fly by the lane that had its slot before. */
+		/* A batch may be under way by the lane that had the slot before. */
 		if (sh->is_held_back || sh->is_undefined || sh->take.is_taking ||
 		    sh->is_flying || sh->is_committing)
 			continue;

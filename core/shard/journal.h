@@ -48,8 +48,8 @@ const struct journal_stats *journal_stats(const struct journal *j);
 bool journal_last_old_place(const struct shard *sh, enum store_set set,
 			    struct place *last);
 
-/* Whoever waits for something of the shard to be written is told that it is not: it is
- * about to be closed, and Redis is read anew. */
+/* Tell all who wait for a write of the shard that it failed: the shard is about to be
+ * closed, and Redis is read anew. */
 void journal_fail_waiters(struct shard *sh, const char *text);
 
 /* Tell each entry that the batch under way names. */

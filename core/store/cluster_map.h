@@ -31,7 +31,7 @@ struct cluster_map {
 
 struct cluster;
 
-/* They come from the loop, and not after cluster_close. */
+/* Called from the loop, and not after cluster_close. */
 struct cluster_hooks {
 	void *ctx;
 	/* The map is borrowed for the call. */

@@ -17,8 +17,8 @@
 #include "store.h"
 
 #define LAYOUT_VERSION 2
-/* What all keys begin with that are not of a shard or partition, as a string literal, and
- * the two that are spelled in commands made by hand. */
+/* Prefix of all keys but those of shards and partitions, as a string literal, and the
+ * keys that are spelled in commands made by hand. */
 #define LAYOUT_META "{tide}:"
 #define LAYOUT_HOLDER_KEY LAYOUT_META "holder"
 #define LAYOUT_PROBE_KEY LAYOUT_META "probe"
@@ -28,7 +28,7 @@
 #define LAYOUT_OLD_IDS_KEY "tide:ids"
 #define LAYOUT_OLD_VHOSTS_KEY "tide:vhosts"
 #define LAYOUT_LOCK "layout 2"
-/* What to do with a store of layout 1. */
+/* Advice for a store of layout 1. */
 #define LAYOUT_OLD_TEXT                                                               \
 	"the store was written by an older version: start a broker on it once, as a " \
 	"single Redis, which renames its keys"

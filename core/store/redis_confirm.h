@@ -27,7 +27,7 @@ struct redis_confirm {
 	char text[64];
 	uv_buf_t part;
 	bool is_out; /* asked and not answered */
-	/* What was written behind the last WAIT, or is held, is to be confirmed. */
+	/* Writes behind the last WAIT, or held answers, are to be confirmed. */
 	bool is_due;
 	bool is_look_due;           /* are there replicas, though nothing was written? */
 	struct redis_requests held; /* in order; the answer of each is its `held` */
@@ -43,7 +43,7 @@ static inline void redis_confirm_note(struct redis_confirm *f)
 
 /* Ask with the next flush, if only to know whether there are replicas. */
 void redis_confirm_look(struct redis_confirm *f);
-/* What is to be sent behind this flush; NULL: nothing. */
+/* The request to send behind this flush; NULL: none. */
 struct redis_request *redis_confirm_next(struct redis_confirm *f);
 /* The answer to it. True: all that is held is confirmed. */
 bool redis_confirm_reply(struct redis_confirm *f, const redisReply *reply);

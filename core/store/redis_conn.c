@@ -261,7 +261,7 @@ static void answer_with_error(struct redis_conn *c, struct redis_request *r,
 	take_waiting(c, r);
 	for (unsigned i = 1; i <= replies; i++) {
 		r->answered = i;
-		/* It may be behind one that has bounced. */
+		/* A request behind one that has bounced bounces too. */
 		if (c->hooks.may_answer && !c->hooks.may_answer(c->hooks.ctx, r, &reply))
 			continue;
 		r->on_reply(r, &reply);
@@ -365,7 +365,7 @@ static void lose(struct redis_conn *c, bool is_final, const char *format, ...)
 		give_up(c, culprit);
 }
 
-/* What a Redis Cluster should not have: told once, of the first master that has it. */
+/* Settings that a Redis Cluster should not have: told once, of the first such master. */
 static void tell_settings(struct redis_conn *c)
 {
 	const struct redis_hello *h = &c->hello;
@@ -487,7 +487,7 @@ static void replay(struct redis_conn *c)
 	TAILQ_CONCAT(&c->waiting, &lacking, entry);
 }
 
-/* What was asked is about messages that this master has not. */
+/* The pending requests are about messages that this master lacks. */
 static void forget_all(struct redis_conn *c)
 {
 	c->has_gap = false;
@@ -604,7 +604,7 @@ static void refused(struct redis_conn *c, const char *why)
 	lose(c, true, "%s", why);
 }
 
-/* It is no master, or not yet. */
+/* This Redis is no master, or not yet. */
 static void wait_for_master(struct redis_conn *c, int64_t pause_ms)
 {
 	c->began_at_ms = uv_now(c->loop);
@@ -714,7 +714,7 @@ static void on_link_count(void *ctx, struct redis_request *r, const redisReply *
 	struct redis_conn *c = ctx;
 
 	r->number = reply->type == REDIS_REPLY_INTEGER ? (uint64_t)reply->integer : 0;
-	/* What came before it may be lost with the former master. */
+	/* Writes before the count may be lost with the former master. */
 	if (has_sentinel(c) && redis_trouble_is_elsewhere(reply))
 		lose(c, false, "it is no master any more: %s", reply->str);
 	else if (c->config.is_cluster && slots_bounce(reply) != BOUNCE_NONE)
@@ -795,7 +795,7 @@ static void on_confirm_reply(struct redis_conn *c, struct redis_request *wait,
 		schedule_flush(c);
 }
 
-/* It was asked of a Redis that is no master: as if it had not been answered. */
+/* A Redis that is no master answered: the request counts as unanswered. */
 static void return_request(struct redis_conn *c, struct redis_request *r,
 			   const char *words)
 {
@@ -933,8 +933,7 @@ void redis_conn_leave(struct redis_conn *c, const char *why)
 		enter(c, PHASE_WAITING, 0);
 }
 
-/* What is on its way points to the bytes: the link is dropped before they change.
- */
+/* Requests on their way point to the bytes: the link is dropped before they change. */
 static void point_at_commands(struct redis_conn *c)
 {
 	struct slice beat = redis_holder_beat(&c->holder);

@@ -50,8 +50,8 @@ struct redis_conn_hooks {
 	void (*on_state)(void *ctx, enum store_state state, const char *why);
 	/* As in store_hooks. */
 	void (*on_heard)(void *ctx, uint64_t now_ns);
-	/* It is a node of a Redis Cluster, and was not expected to be one: nothing comes
-	 * of this connection any more. */
+	/* This Redis turns out to be a node of a Redis Cluster: nothing comes of this
+	 * connection any more. */
 	void (*on_cluster)(void *ctx);
 	/* Of a node of a Redis Cluster: it is away, silent, or no master of what it was
 	 * asked for. */
@@ -144,7 +144,7 @@ void redis_conn_set_record(struct redis_conn *c, const char *key, const char *pr
 void redis_conn_move_record(struct redis_conn *from, struct redis_conn *to);
 /* Take what was never sent or is unanswered; the connection is of no more use. */
 void redis_conn_take_all(struct redis_conn *c, struct redis_requests *out);
-/* It owes an answer and has said nothing for three beats. */
+/* Redis owes an answer and has said nothing for three beats. */
 bool redis_conn_is_silent(const struct redis_conn *c);
 /* The caller has filled in parts, part_count, replies and on_reply. */
 void redis_conn_send(struct redis_conn *c, struct redis_request *r);

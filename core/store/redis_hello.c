@@ -142,7 +142,7 @@ static void read_info(struct redis_hello *h, struct slice info)
 	snprintf(h->version, sizeof(h->version), "%" SLICE_FMT, SLICE_ARG(version));
 	h->is_append_only = slice_is(resp_info_value(info, "aof_enabled"), "1");
 	h->process_id = (int64_t)resp_info_number(info, "process_id");
-	/* It is told if there is a minimum. */
+	/* INFO has this field only if there is a minimum. */
 	h->has_min_replicas = resp_info_value(info, "min_slaves_good_slaves").len > 0;
 	judge_cluster(h, slice_is(resp_info_value(info, "cluster_enabled"), "1"));
 	if (slice_is(resp_info_value(info, "loading"), "1"))

@@ -55,5 +55,5 @@ struct redis_hello {
 unsigned redis_hello_begin(struct redis_hello *h, struct buf *out);
 /* The index-th reply, from 0. */
 void redis_hello_reply(struct redis_hello *h, unsigned index, const redisReply *reply);
-/* It cannot be used, for a reason that was found elsewhere. */
+/* Refuse this Redis for a reason that was found elsewhere. */
 void redis_hello_refuse(struct redis_hello *h, const char *why);

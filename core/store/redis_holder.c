@@ -281,7 +281,7 @@ static void refuse(struct redis_holder *h, unsigned index, const char *text)
 
 void redis_holder_reply(struct redis_holder *h, unsigned index, const redisReply *reply)
 {
-	/* What keeps older brokers out: it is a store of layout 2. */
+	/* The lock that keeps older brokers out: the store has layout 2. */
 	bool is_lock = h->step == HOLDER_LOOK && index == 4 &&
 		       reply->type == REDIS_REPLY_ERROR &&
 		       strncmp(reply->str, "WRONGTYPE", 9) == 0;
@@ -419,7 +419,7 @@ static enum redis_holder_verdict judge_other(struct redis_holder *h)
 	return REDIS_HOLDER_OTHER;
 }
 
-/* Who has a newer epoch took over {tide}:holder from us. */
+/* A broker with a newer epoch took over {tide}:holder from us. */
 static enum redis_holder_verdict judge_guest(struct redis_holder *h)
 {
 	char who[160];

@@ -71,7 +71,7 @@ struct redis_holder_record {
 	struct process process;
 };
 
-/* What all connections of a broker to one store have in common. */
+/* Shared by all connections of a broker to one store. */
 struct redis_self {
 	char incarnation[17];
 	struct process process;
@@ -88,11 +88,11 @@ struct redis_holder {
 	unsigned db;
 	bool is_sole;   /* nobody else can hold it: ours is the data directory */
 	bool has_slots; /* a Redis Cluster: it never had layout 1 */
-	/* What Redis has told counts when replicas have it: redis_holder_confirm. Until
-	 * then a promoted replica may lack it, and nobody else was told. */
+	/* The record counts when replicas have it: redis_holder_confirm. Until then a
+	 * promoted replica may lack it, and other brokers do not see it. */
 	bool is_confirmed_late;
-	/* It is not {tide}:holder, which is ours, but the record of another master of a
-	 * Redis Cluster: what an older epoch has left there is taken over at once. */
+	/* The record is not {tide}:holder, which is ours, but that of another master of a
+	 * Redis Cluster: one of an older epoch is taken over at once. */
 	bool is_guest;
 	/* Found. */
 	char reason[ERROR_TEXT_MAX]; /* of REFUSED, LOST and STALE */

@@ -205,7 +205,7 @@ static void on_retired(void *ctx)
 
 static void add_stats(struct store_stats *sum, const struct store_stats *s);
 
-/* Its requests go to whoever has their slots now. */
+/* A retired lane's requests go to the lanes that have their slots now. */
 static void retire(struct redis_lane *lane)
 {
 	struct redis_lanes *l = lane->lanes;
@@ -420,9 +420,8 @@ static void count_slots(struct redis_lanes *l)
 			l->lanes[l->slots.slots[slot].owner]->slot_count++;
 }
 
-/* What a lane has written to a slot that it has no more is not to be sent again: the slot
- * was written to elsewhere since. It may have been answered only after the map before
- * this one. */
+/* Writes of a lane to a slot that it lost must not be sent again: the slot was written to
+ * elsewhere since. Their answers may have come only after the map before this one. */
 static void set_owners(struct redis_lanes *l, const struct cluster_map *map,
 		       struct redis_lane **lanes)
 {
@@ -709,7 +708,7 @@ static void close_all(struct redis_lanes *l, int64_t grace_ms)
 	uv_close((uv_handle_t *)&l->timer, on_timer_closed);
 }
 
-/* What is held has its time to go on. */
+/* Held requests have until close_by_ms to go on. */
 static void drain_if_done(struct redis_lanes *l)
 {
 	uint64_t now_ms = uv_now(l->loop);

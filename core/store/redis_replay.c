@@ -56,7 +56,7 @@ void redis_replay_restart(struct redis_replay *p, uint64_t number)
 {
 	struct replayed_write *w;
 
-	/* What is missing was written before the record was. */
+	/* Missing writes were made before the record was. */
 	while (!TAILQ_EMPTY(&p->writes) && TAILQ_FIRST(&p->writes)->number <= p->missing)
 		drop(p, TAILQ_FIRST(&p->writes));
 	TAILQ_FOREACH (w, &p->writes, link)
@@ -182,7 +182,7 @@ void redis_replay_keep(struct redis_replay *p, bool (*has)(void *ctx, unsigned s
 
 static void on_reply(struct redis_request *request, const redisReply *reply)
 {
-	/* Who wrote it was told; what is refused now was taken before. */
+	/* The writer was told already; a write that is refused now was taken before. */
 	if (!reply || request->answered == request->replies)
 		mem_free(container_of(request, struct replayed_write, request));
 }

@@ -47,6 +47,6 @@ struct redis_url {
 /* On failure nothing has to be freed, and `err` never shows the password. */
 TIDE_MUST_USE int redis_url_parse(const char *text, struct redis_url *out,
 				  struct error *err);
-/* Who connects writes here where to. */
+/* Set where to connect. */
 void redis_url_set_host(struct redis_url *url, const char *host, unsigned port);
 void redis_url_deinit(struct redis_url *url);

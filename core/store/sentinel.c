@@ -26,7 +26,7 @@ struct peer {
 	bool is_fresh;                  /* it has answered in this round */
 	uint64_t asked_ms, answered_ms; /* 0: never, or it has failed since */
 	uint64_t listed_ms;             /* when another one has told of it */
-	/* Its answer. */
+	/* The last answer. */
 	char host[256]; /* "": it knows none */
 	unsigned port;
 	uint64_t epoch;
@@ -143,7 +143,7 @@ static void learn_other(struct sentinel *s, const redisReply *fields)
 	if (!host[0] || !port)
 		return;
 	known = find_peer(s, id, host, port);
-	/* It has moved: a container that was started again has another address. */
+	/* A Sentinel in a container that was started again has another address. */
 	if (known && known->is_learned && known->why[0] && !known->node.is_asked &&
 	    strcmp(known->node.at.host, host) != 0) {
 		forget_peer(known);

@@ -18,11 +18,11 @@
 
 struct sentinel;
 
-/* They come from the loop, never from a call on the sentinel, and not after
+/* Called from the loop, never by a function of this file, and not after
  * sentinel_close. */
 struct sentinel_hooks {
 	void *ctx;
-	/* What sentinel_ask asked for. `host` is good for the call. */
+	/* The answer to sentinel_ask. `host` is good for the call. */
 	void (*on_found)(void *ctx, const char *host, unsigned port);
 	/* No Sentinel names one: who was asked, and what became of it. */
 	void (*on_failed)(void *ctx, const char *why);

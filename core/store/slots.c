@@ -100,7 +100,7 @@ static void wait_for_map(struct slots *s, struct held_slot *h)
 	h->waits_for_map = s->wants_map = true;
 }
 
-/* Nothing of the slot is on its way: when does the first go again? */
+/* No request of the slot is on its way: decide when the first goes again. */
 static void settle(struct slots *s, struct held_slot *h, uint64_t now_ms)
 {
 	h->is_bouncing = false;
@@ -158,7 +158,7 @@ static void put_again(struct slots *s, struct held_slot *h, struct redis_request
 	s->held_requests++;
 }
 
-/* Those that were sent before it have been answered: it is the first of them that are on
+/* All requests that were sent before `r` have been answered: `r` is the first of those on
  * their way. */
 static void bounce(struct slots *s, struct redis_request *r, enum bounce kind,
 		   uint64_t now_ms)

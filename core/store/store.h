@@ -54,7 +54,7 @@ enum store_state {
 	STORE_FAILED,
 };
 
-/* What an answer to a write means: Redis has it, and so many of its replicas have it too
+/* Meaning of an answer to a write: Redis has it, and so many of its replicas have it too
  * (`is_synced`: on their disks). */
 struct store_confirm {
 	unsigned replicas; /* 0: Redis alone */
@@ -233,7 +233,7 @@ unsigned store_lanes(const struct store *s);
 bool store_is_held(const struct store *s, const struct store_shard *shard);
 /* Are there such shards? */
 bool store_holds_any(const struct store *s);
-/* Its Redis is lost, or does not answer. */
+/* The lane's Redis is lost, or does not answer. */
 bool store_lane_is_away(const struct store *s, unsigned lane);
 
 typedef void (*store_done_fn)(void *ctx, int status, const char *text);
@@ -334,7 +334,7 @@ void store_batch_commit_take(struct batch *b, batch_done_fn on_done, void *ctx);
 struct store_transaction;
 struct store_transaction *store_transaction_begin(struct store *s);
 void store_transaction_add_take(struct store_transaction *t, struct batch *b);
-/* What was added so far is of several slots of a Redis Cluster. */
+/* The members so far are of several slots of a Redis Cluster. */
 bool store_transaction_is_split(const struct store_transaction *t);
 /* Send it, as store_batch_commit_take. In the result both codes are the same. */
 void store_transaction_commit_take(struct store_transaction *t, batch_done_fn on_done,

@@ -429,7 +429,7 @@ void store_definition_load(struct store *s, store_definition_fn on_definition,
 	load->store = s;
 	load->left = 2;
 	store_layout_check(s, on_finished, load);
-	/* They may write to a queue that is being erased. */
+	/* Transactions may write to a queue that is being erased. */
 	store_transactions_finish(s, on_transactions_finished, load);
 }
 

@@ -22,7 +22,7 @@
 
 #define PAUSE_MS 200 /* between a refusal and the next try */
 
-/* What one slot gets. */
+/* The share of one slot. */
 struct transaction_part {
 	TAILQ_ENTRY(transaction_part) link; /* of store->parts, from the commit on */
 	struct store_transaction *transaction;
@@ -122,8 +122,8 @@ static void begin_ready(struct store *s)
 		begin_step(t, STEP_TRUNCATE);
 }
 
-/* What was asked of its slot meanwhile goes on. The connections of a store that is being
- * closed may be gone. */
+/* Requests that came for the slot meanwhile go on. The connections of a store that is
+ * being closed may be gone. */
 static void leave_slot(struct transaction_part *p)
 {
 	struct store *s = p->transaction->call.store;
@@ -269,7 +269,7 @@ static void end_step(struct store_transaction *t)
 	    (has_failed && t->step <= STEP_RECORD && !t->was_lost)) {
 		end_transaction(t, &t->trouble);
 	} else if (has_failed && t->step == STEP_RECORD) {
-		/* It may be there all the same. */
+		/* The record may be there all the same. */
 		t->refusal = t->trouble;
 		begin_step(t, STEP_FORGET);
 	} else if (has_failed) {
@@ -515,7 +515,7 @@ void store_transaction_commit_take(struct store_transaction *t, batch_done_fn on
 	store_call_send(&t->call, 0);
 }
 
-/* What a crash has left. */
+/* Remains of a crash. */
 
 static bool cut_number(struct slice *rest, char mark, uint64_t max, uint64_t *n)
 {
