@@ -29,13 +29,19 @@ struct redis_request *redis_confirm_next(struct redis_confirm *f)
 
 	if (f->is_out || !(f->is_due || f->is_look_due))
 		return NULL;
-	len = snprintf(f->text, sizeof(f->text), "%s%u %d\r\n",
-		       f->level->is.is_synced ? "WAITAOF 1 " : "WAIT ",
-		       f->level->is.replicas, ms);
+	/* A replica that is asked while it has not synced yet tells so only with its next
+	 * beat, within a second. After WAIT it has. */
+	if (f->level->is.is_synced)
+		len = snprintf(f->text, sizeof(f->text),
+			       "WAIT %u %d\r\nWAITAOF 1 %u %d\r\n", f->level->is.replicas,
+			       ms / 2, f->level->is.replicas, ms / 2);
+	else
+		len = snprintf(f->text, sizeof(f->text), "WAIT %u %d\r\n",
+			       f->level->is.replicas, ms);
 	f->part = uv_buf_init(f->text, (unsigned)len);
 	f->request = (struct redis_request){ .parts = &f->part,
 					     .part_count = 1,
-					     .replies = 1 };
+					     .replies = f->level->is.is_synced ? 2 : 1 };
 	f->is_out = true;
 	f->is_due = f->is_look_due = false;
 	return &f->request;

@@ -1,7 +1,7 @@
 /* redis_confirm.h: the answers of one connection that wait until replicas have what
  * they tell of (--confirm replicas=N, synced=N).
  *
- * Behind each flush with a write goes WAIT N (or WAITAOF 1 N), one at a time. The last
+ * Behind each flush with a write goes WAIT N (and WAITAOF 1 N), one at a time. The last
  * reply to every request, from the first write on that is not confirmed, is kept until
  * a WAIT behind it is answered with N or more: its connection has answered in order, so
  * such an answer is about all that is held. With fewer, WAIT is sent again. Reads
@@ -45,7 +45,7 @@ static inline void redis_confirm_note(struct redis_confirm *f)
 void redis_confirm_look(struct redis_confirm *f);
 /* The request to send behind this flush; NULL: none. */
 struct redis_request *redis_confirm_next(struct redis_confirm *f);
-/* The answer to it. True: all that is held is confirmed. */
+/* The last answer to it. True: all that is held is confirmed. */
 bool redis_confirm_reply(struct redis_confirm *f, const redisReply *reply);
 /* Keep the answer, if it has to wait, as a copy. False: it has not. */
 bool redis_confirm_hold(struct redis_confirm *f, struct redis_request *r,

@@ -832,7 +832,8 @@ static void on_link_reply(void *ctx, struct redis_request *r, const redisReply *
 		return;
 	}
 	if (r == &c->confirm.request) {
-		on_confirm_reply(c, r, reply);
+		if (r->answered == r->replies)
+			on_confirm_reply(c, r, reply);
 		return;
 	}
 	if (reply->type == REDIS_REPLY_ERROR && has_sentinel(c) &&

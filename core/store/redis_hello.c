@@ -96,7 +96,7 @@ static void judge_error(struct redis_hello *h, enum redis_hello_step step,
 		judge(h, REDIS_HELLO_REFUSED, "%s: %s", refusals[step], text);
 }
 
-/* WAITAOF is of 7.2. */
+/* WAITAOF is of 7.2, and 0 for ever of a Redis that leaves syncing to the kernel. */
 static void judge_synced(struct redis_hello *h)
 {
 	unsigned long major, minor = 0;
@@ -114,6 +114,11 @@ static void judge_synced(struct redis_hello *h)
 		judge(h, REDIS_HELLO_REFUSED,
 		      "--confirm %s needs an append-only file: run CONFIG SET appendonly "
 		      "yes, on the replicas too",
+		      h->confirm->text);
+	else if (strcmp(h->fsync, "no") == 0)
+		judge(h, REDIS_HELLO_REFUSED,
+		      "--confirm %s needs appendfsync always or everysec: run CONFIG SET "
+		      "appendfsync always, on the replicas too",
 		      h->confirm->text);
 }
 

@@ -3,15 +3,17 @@ local Broker = require 'support.broker'
 local Cluster = require 'support.cluster'
 local Http = require 'support.http'
 local Node = require 'support.redis_node'
+local needs = require 'support.needs'
 local shell = require 'support.shell'
 local wait = require 'support.wait'
 
 local MSG = 'tide:{//%s#0}:msg'
 
 describe('a durable change', function()
-  local dir, guard, group, master, replicas, brokers
+  local dir, guard, group, master, replicas, brokers, fsync
 
   before_each(function()
+    fsync = 'no'
     dir = shell.make_dir 'tidemq-confirm'
     guard = Node.guard(dir)
     replicas, brokers = {}, {}
@@ -27,7 +29,7 @@ describe('a durable change', function()
   local function start_node(name, ...)
     local port = Node.free_port()
     local node = Node.new(('%s/%s'):format(dir, name), { '--bind', '127.0.0.1', '--port', port, '--save', '',
-      '--appendonly', 'yes', '--appendfsync', 'no', '--repl-diskless-sync-delay', 0, ... }, port)
+      '--appendonly', 'yes', '--appendfsync', fsync, '--repl-diskless-sync-delay', 0, ... }, port)
     node:restart()
     return node
   end
@@ -332,6 +334,52 @@ describe('a durable change', function()
     broker:expect_clean_stop()
   end)
 
+  needs.redis(it, 7, 2)('is not answered before a replica has it on disk, with synced=N', function()
+    fsync = 'always'
+    start_redis(2)
+    local broker, c = start 'synced=1'
+    assert.equal('synced=1', c:document('HELLO').confirm)
+    broker:expect_log '%-%-confirm synced=1'
+    c:ok 'DECLARE queue jobs'
+    c:ok 'DECLARE topic events partitions=1'
+    for i = 1, 40 do
+      c:ok('PUB - jobs', tostring(i))
+      c:ok('PUB - events', tostring(i))
+    end
+    c:ok('ACK ' .. c:get('jobs')[1].tag)
+    -- Both have it in memory, and neither says that it is on disk: the second one has no such file.
+    replicas[2]:ok('CONFIG', 'SET', 'appendonly', 'no')
+    replicas[1]:ok('CONFIG', 'SET', 'appendfsync', 'no')
+    c:send 'PUB - jobs 2\r\n41\r\n'
+    expect_reason(broker, 'replicas')
+    for _, replica in ipairs(replicas) do
+      assert(wait.poll(function() return replica:ok('HLEN', MSG:format 'jobs') == 40 end))
+    end
+    expect_unanswered(c)
+    replicas[1]:ok('CONFIG', 'SET', 'appendfsync', 'always')
+    c:send 'PUB - jobs 2\r\n42\r\n'
+    for _ = 1, 2 do c:expect '^OK %x+ 1$' end
+    expect_reason(broker, nil)
+    -- A replica that has lost its memory has all of it.
+    replicas[1]:kill9()
+    replicas[1]:restart()
+    assert.equal(41, replicas[1]:ok('HLEN', MSG:format 'jobs'))
+    broker:expect_clean_stop()
+  end)
+
+  needs.redis(it, 7, 2)('that was answered with synced=N outlives a kill of all', function()
+    fsync = 'always'
+    start_redis(2)
+    local broker, c = start 'synced=2'
+    local ledger = work_until_killed(c, 500)
+    broker:kill9()
+    for _, replica in ipairs(replicas) do replica:kill9() end
+    for _, replica in ipairs(replicas) do replica:restart() end
+    promote(replicas[1])
+    local _, other = start 'synced=2'
+    expect_all(other, ledger)
+  end)
+
   it('goes on at a replica that had not heard of this start', function()
     start_redis(1)
     local replica = replicas[1]
@@ -354,12 +402,19 @@ describe('a level of --confirm', function()
     return log, status
   end
 
-  it('synced=N needs Redis 7.2, or an append-only file', function()
+  it('synced=N needs Redis 7.2, and an append-only file', function()
     local log, status = refused({ '--appendonly', 'no' }, '--confirm', 'synced=1')
     assert.equal(1, status)
     local text = log:match '^tidemq: Redis at %S+: %-%-confirm synced=1 needs ([^\n]*)'
     local is_old = text:find '^Redis 7.2 or newer, this one is [67]%.[01]%.%d+; %-%-confirm replicas=1 needs none$'
     assert.is_truthy(is_old or text:find '^an append%-only file: run CONFIG SET appendonly yes, on the replicas too$')
+  end)
+
+  needs.redis(it, 7, 2)('synced=N needs a Redis that syncs its file', function()
+    local log, status = refused({ '--appendfsync', 'no' }, '--confirm', 'synced=1')
+    assert.equal(1, status)
+    assert.matches('^tidemq: Redis at %S+: %-%-confirm synced=1 needs appendfsync always or everysec: run CONFIG SET '
+      .. 'appendfsync always, on the replicas too\n', log)
   end)
 
   it('needs a Redis with replicas', function()

@@ -2,6 +2,7 @@
 ---
 ---   local describe = needs.browser(describe)
 ---   needs.client(it, '/usr/bin/perl -MNet::Stomp -e 1')('Net::Stomp of Perl', function() … end)
+---   needs.redis(it, 7, 2)('…', function() … end)    -- or a newer one, or a Valkey
 ---
 --- What is missing is named by the target that brings it, which tools/run_tests.sh looks for. There,
 --- with CI=true, such a test is a failed one.
@@ -23,5 +24,17 @@ end
 function M.browser(block) return M.group('test-browser', block, 'command -v chromium && command -v chromedriver') end
 
 function M.client(block, probe) return M.group('test-clients', block, probe) end
+
+--- What no package of this Debian may have: it is pending with CI=true too.
+---@param block function `describe` or `it`
+---@param major integer
+---@param minor integer
+---@return function
+function M.redis(block, major, minor)
+  local said = shell.line 'redis-server --version'
+  local has_major, has_minor = said:match ' v=(%d+)%.(%d+)'
+  if has_major * 1000 + has_minor >= major * 1000 + minor then return block end
+  return function(name) busted.pending(('%s (needs Redis %d.%d, this is %s)'):format(name, major, minor, said)) end
+end
 
 return M

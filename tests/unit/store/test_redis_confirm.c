@@ -130,7 +130,7 @@ CONFIRM_TEST(synced_counts_the_disks_of_replicas_and_the_own_one)
 {
 	level.is.is_synced = true;
 	redis_confirm_note(f);
-	expect_next(f, "WAITAOF 1 2 1000\r\n");
+	expect_next(f, "WAIT 2 500\r\nWAITAOF 1 2 500\r\n");
 	assert_false(say_synced(f, 1, 1));
 	assert_false(say_synced(f, 0, 2));
 	assert_false(say(f, REDIS_REPLY_INTEGER, 2));
