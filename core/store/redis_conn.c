@@ -354,9 +354,11 @@ static void lose(struct redis_conn *c, bool is_final, const char *format, ...)
 		set_state(c, STORE_DOWN, err.text);
 	} else if (was_standby) {
 		log_error("store: lost %s; still standing by, reconnecting", err.text);
-	} else if (has_sentinel(c) && c->state == STORE_STARTING && !c->is_waiting_told) {
-		log_info("store: %s; waiting for the Sentinels to name another",
-			 err.text);
+	} else if (c->config.is_patient && !c->config.is_sole &&
+		   c->state == STORE_STARTING && !c->is_waiting_told) {
+		log_info("store: %s; %s", err.text,
+			 has_sentinel(c) ? "waiting for the Sentinels to name another"
+					 : "trying again");
 		c->is_waiting_told = true;
 	} else {
 		log_debug("store: %s", err.text);

@@ -1,6 +1,7 @@
 -- Redis over TLS: --store rediss://.
 local Broker = require 'support.broker'
 local Certs = require 'support.certs'
+local Cluster = require 'support.cluster'
 local Redis = require 'support.redis'
 
 describe('a Redis with TLS', function()
@@ -113,5 +114,100 @@ describe('a Redis with TLS', function()
     certs:issue 'server'
     redis:run()
     c:ok('PUB - jobs', 'x')
+  end)
+end)
+
+describe('a Redis Cluster with TLS', function()
+  local certs, cluster, broker
+
+  before_each(function() certs = Certs.make() end)
+  after_each(function()
+    if broker then broker:destroy() end
+    if cluster then cluster:close() end
+    certs:destroy()
+    broker, cluster = nil, nil
+  end)
+
+  local function slot_key(queue) return ('tide:{//%s#0}:msg'):format(queue) end
+
+  --- No connection of the broker ends at a port without TLS.
+  local function expect_tls_alone()
+    local count = 0
+    for _, node in ipairs(cluster:masters()) do
+      for line in node:ok('CLIENT', 'LIST'):gmatch '[^\n]+ name=tidemq[^\n]+' do
+        assert.equal(node.tls_port, tonumber(line:match ' laddr=%S+:(%d+) '))
+        count = count + 1
+      end
+    end
+    assert.is_true(count >= 3)
+  end
+
+  it('keeps its messages through failovers and a slot that moves', function()
+    cluster = Cluster.start { certs = certs }
+    broker = Broker.start { args = { '--store', cluster.url } }
+    local c, queues, sent = broker:connect(), {}, 0
+    for number = 1, math.huge do
+      local queue = 'q' .. number
+      if cluster:slot(slot_key(queue)) * 3 // 16384 == #queues then
+        queues[#queues + 1] = queue
+        c:ok('DECLARE queue ' .. queue)
+      end
+      if #queues == 3 then break end
+    end
+    local function send(count)
+      for _ = 1, count do
+        sent = sent + 1
+        for _, queue in ipairs(queues) do c:send(('PUB - %s 6\r\n%06d\r\n'):format(queue, sent)) end
+      end
+    end
+    local function expect_confirms(count)
+      for _ = 1, count * #queues do c:expect('^OK %x+ 1$', 60) end
+    end
+
+    send(100)
+    expect_confirms(100)
+    expect_tls_alone()
+    local old = cluster:master_of(slot_key(queues[1]))
+    send(100)
+    assert(cluster:failover(cluster:replica_of(old)))
+    send(100)
+    local killed = cluster:master_of(slot_key(queues[2]))
+    killed:kill9()
+    send(100)
+    expect_confirms(300)
+    broker:expect_log(('the slots of the master at 127.0.0.1:%d are those of'):format(killed.tls_port))
+    cluster:heal()
+    local from, to = cluster:master_of(slot_key(queues[1])), cluster:master_of(slot_key(queues[3]))
+    send(100)
+    cluster:migrate_slot(slot_key(queues[1]), from, to)
+    send(100)
+    expect_confirms(200)
+    assert.is_true(to:ok('HLEN', slot_key(queues[1])) > 0)
+    expect_tls_alone()
+
+    -- A new process finds all of it there.
+    broker:restart()
+    c = broker:connect()
+    for _, queue in ipairs(queues) do
+      local messages = c:get(queue .. ' max=1000')
+      assert.equal(sent, #messages)
+      for i, message in ipairs(messages) do assert.equal(i, tonumber(message.payload)) end
+    end
+  end)
+
+  it('must have certificates for what its nodes call themselves', function()
+    certs:issue('server', { san = 'DNS:localhost' })
+    cluster = Cluster.start { certs = certs, replicas = 0 }
+    broker = Broker.start { args = { '--store', cluster.url }, stopped = true }
+    broker:launch()
+    broker:expect_log "Redis at 127.0.0.1:%d+: the other side's certificate is not for '127.0.0.1'; trying again"
+    for _, node in ipairs(cluster.nodes) do
+      node:ok('CONFIG', 'SET', 'cluster-announce-hostname', 'localhost')
+      node:ok('CONFIG', 'SET', 'cluster-preferred-endpoint-type', 'hostname')
+    end
+    broker:wait_ready()
+    local c = broker:connect()
+    c:ok 'DECLARE queue jobs shards=6'
+    for i = 1, 6 do c:ok('PUB - jobs', tostring(i)) end
   end)
 end)

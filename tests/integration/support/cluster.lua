@@ -53,13 +53,23 @@ local function random_id()
   return id
 end
 
+--- Where the other nodes, and clients with TLS, reach a node.
+local function peer_port(node) return node.tls_port or node.port end
+
+--- The words for a node that offers TLS at `port`, and takes nothing else among nodes.
+local function tls_words(certs, port)
+  return { '--tls-port', port, '--tls-cluster', 'yes', '--tls-replication', 'yes', '--tls-auth-clients', 'no',
+    '--tls-cert-file', certs:cert 'server', '--tls-key-file', certs:key 'server',
+    '--tls-ca-cert-file', certs:cert 'ca' }
+end
+
 --- What node `me` knows of all at its start.
 local function known_nodes(nodes, me)
   local lines = {}
   for i, node in ipairs(nodes) do
     local role = node.follows and 'slave ' .. node.follows.id or 'master -'
     local flags = node == me and 'myself,' .. role or role
-    lines[i] = ('%s %s@%d %s 0 0 %d connected%s\n'):format(node.id, node.address, node.bus_port, flags,
+    lines[i] = ('%s %s:%d@%d %s 0 0 %d connected%s\n'):format(node.id, node.host, peer_port(node), node.bus_port, flags,
       node.follows and node.follows.epoch or node.epoch, node.slots and ' ' .. node.slots or '')
   end
   return table.concat(lines) .. ('vars currentEpoch %d lastVoteEpoch 0\n'):format(#nodes)
@@ -68,13 +78,16 @@ end
 local function new_node(self, options, number)
   local dir, bus_port = ('%s/node%d'):format(self.dir, number), Node.free_port()
   local port, host = Node.free_port(), options.host and options.host(number) or '127.0.0.1'
-  local node = Node.new(dir, words_of(dir, host, port, {
+  local tls_port = options.certs and Node.free_port()
+  local words = words_of(dir, host, port, {
     '--cluster-enabled', 'yes', '--cluster-port', bus_port, '--cluster-config-file', 'nodes.conf',
     '--cluster-node-timeout', self.node_timeout_ms, '--cluster-require-full-coverage', 'no',
     '--cluster-allow-replica-migration', 'no', table.unpack(options.args or {}),
-  }), port, host)
+  })
+  if tls_port then words = table.move(tls_words(options.certs, tls_port), 1, 14, #words + 1, words) end
+  local node = Node.new(dir, words, port, host)
   if options.prepare then options.prepare(dir) end
-  node.bus_port = bus_port
+  node.bus_port, node.tls_port = bus_port, tls_port
   return node
 end
 
@@ -85,13 +98,14 @@ end
 ---@field node_timeout_ms integer? default: 1000
 ---@field args (string|number)[]? more arguments for each redis-server
 ---@field prepare? fun(dir: string) is called with the directory of each node, before it is started
+---@field certs Certs? nodes offer TLS as well, and take nothing else among themselves; `url` is rediss://
 ---@field host? fun(i: integer): string the address of each node, to others and to clients; default: 127.0.0.1
 
 ---@param options ClusterOptions?
 ---@return Cluster
 function Cluster.new(options)
   options = check_options(options or {}, {
-    masters = true, replicas = true, node_timeout_ms = true, args = true, prepare = true, host = true,
+    masters = true, replicas = true, node_timeout_ms = true, args = true, prepare = true, host = true, certs = true,
   })
   local masters = options.masters or 3
   local replicas = options.replicas or masters
@@ -109,6 +123,9 @@ function Cluster.new(options)
     self.nodes[i] = node
   end
   self.url = 'redis://' .. self.nodes[1].address
+  if options.certs then
+    self.url = ('rediss://localhost:%d?ca=%s'):format(self.nodes[1].tls_port, options.certs:cert 'ca')
+  end
   return self
 end
 
@@ -130,7 +147,7 @@ end
 function Cluster:add_node()
   local node, first = new_node(self, self.options, #self.nodes + 1), self.nodes[1]
   node:restart()
-  node:ok('CLUSTER', 'MEET', first.host or '127.0.0.1', first.port, first.bus_port)
+  node:ok('CLUSTER', 'MEET', first.host, peer_port(first), first.bus_port)
   node.id = node:ok('CLUSTER', 'MYID')
   self.nodes[#self.nodes + 1] = node
   self:wait_ok()
@@ -242,7 +259,7 @@ function Cluster:masters() return self:of_role 'master' end
 ---@return RedisNode?
 function Cluster:replica_of(master)
   for _, node in ipairs(self:of_role 'slave') do
-    if math.tointeger(tonumber(node:info('replication', 'master_port'))) == master.port then return node end
+    if math.tointeger(tonumber(node:info('replication', 'master_port'))) == peer_port(master) then return node end
   end
 end
 
@@ -344,7 +361,7 @@ local function move_keys(slot, from, to, most)
   while not most or moved < most do
     local keys = from:ok('CLUSTER', 'GETKEYSINSLOT', slot, math.min(20, most and most - moved or 20))
     if #keys == 0 then break end
-    from:ok('MIGRATE', to.host, to.port, '', 0, 5000, 'KEYS', table.unpack(keys))
+    from:ok('MIGRATE', to.host, peer_port(to), '', 0, 5000, 'KEYS', table.unpack(keys))
     moved = moved + #keys
   end
   return moved

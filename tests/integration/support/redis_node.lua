@@ -13,6 +13,7 @@ local wait = require 'support.wait'
 ---@field port integer
 ---@field address string HOST:PORT
 ---@field id string? of a cluster's node
+---@field tls_port integer? of a cluster's node with TLS
 local Node = {}
 Node.__index = Node
 
