@@ -241,7 +241,7 @@ static void check_store(const struct service *s, bool has_names, struct reasons 
 		    store_trouble_is_total((enum store_trouble)kind) &&
 		    !(kind == STORE_TROUBLE_SILENT && is_named))
 			add(r, kind == STORE_TROUBLE_UNCONFIRMED ? "replicas" : "store",
-			    "%s", store_trouble_text((enum store_trouble)kind));
+			    "%s", store_trouble_text(store, (enum store_trouble)kind));
 	if (store_unfit(store))
 		add(r, "store", "Redis cannot be used now: %s", store_unfit(store));
 	else if ((state == STORE_DOWN || state == STORE_FAILED) && r->count == 0)

@@ -62,8 +62,8 @@ static bool judge_store(const struct warnings *w, void *item, struct buf *text)
 	for (int kind = 0; kind < STORE_TROUBLES; kind++)
 		if (store_has_trouble(store, (enum store_trouble)kind) &&
 		    !store_trouble_is_total((enum store_trouble)kind)) {
-			buf_append_text(text,
-					store_trouble_text((enum store_trouble)kind));
+			buf_append_text(text, store_trouble_text(
+						      store, (enum store_trouble)kind));
 			return true;
 		}
 	return false;

@@ -29,6 +29,9 @@
 #define TICKS_PER_TIMEOUT 12
 /* So long it is told that Redis is silent before the connection is given up. */
 #define TICKS_OF_SILENCE 4
+/* Between two tries of a write that Redis refuses for lack of replicas. */
+#define HOLD_FIRST_MS 20
+#define HOLD_MAX_MS 500
 
 static void lose(struct redis_conn *c, bool is_final, const char *format, ...)
 	TIDE_PRINTF(3, 4);
@@ -85,8 +88,10 @@ static bool has_sentinel(const struct redis_conn *c)
 
 static bool is_owed(const struct redis_conn *c)
 {
-	return c->phase != PHASE_UP || c->stats.pending_requests > 0 || c->is_beat_out ||
-	       c->trouble.key.is_out;
+	bool is_pausing = c->is_held && !c->last_sent;
+
+	return c->phase != PHASE_UP || (c->stats.pending_requests > 0 && !is_pausing) ||
+	       c->is_beat_out || c->trouble.key.is_out;
 }
 
 bool redis_conn_is_silent(const struct redis_conn *c)
@@ -161,6 +166,10 @@ static void drop_link(struct redis_conn *c)
 	if (c->trouble.key.is_out)
 		TAILQ_REMOVE(&unanswered, &c->trouble.key.request, entry);
 	c->is_beat_out = c->trouble.key.is_out = false;
+	c->is_held = c->is_dropping = false;
+	c->last_sent = NULL;
+	TAILQ_CONCAT(&c->again, &unanswered, entry);
+	TAILQ_CONCAT(&unanswered, &c->again, entry);
 	redis_confirm_lose(&c->confirm, &unanswered);
 	TAILQ_CONCAT(&unanswered, &c->waiting, entry);
 	TAILQ_CONCAT(&c->waiting, &unanswered, entry);
@@ -367,29 +376,6 @@ static void lose(struct redis_conn *c, bool is_final, const char *format, ...)
 		give_up(c, culprit);
 }
 
-/* Settings that a Redis Cluster should not have: told once, of the first such master. */
-static void tell_settings(struct redis_conn *c)
-{
-	const struct redis_hello *h = &c->hello;
-	struct redis_self *self = c->config.self;
-	bool is_synced = !h->fsync[0] || strcmp(h->fsync, "always") == 0;
-
-	if (!h->is_cluster || self->is_told || c->config.hold == STORE_HOLD_NONE ||
-	    (is_synced && !h->has_full_coverage && !h->has_replica_migration))
-		return;
-	self->is_told = true;
-	log_warn("store: the Redis at %s has%s%s%s%s: see docs/high-availability.md, "
-		 "and set it on all nodes",
-		 c->config.address,
-		 h->has_full_coverage ? " cluster-require-full-coverage yes (one slot "
-					"without a master stops all of them)"
-				      : "",
-		 h->has_replica_migration ? " cluster-allow-replica-migration yes (a "
-					    "replica may leave a master for another)"
-					  : "",
-		 is_synced ? "" : " appendfsync ", is_synced ? "" : h->fsync);
-}
-
 static void tell_up(struct redis_conn *c)
 {
 	struct error err;
@@ -418,7 +404,9 @@ static void tell_up(struct redis_conn *c)
 			 "messages, which are lost when it comes back as a "
 			 "replica",
 			 c->config.address);
-	tell_settings(c);
+	if (h->is_cluster && !c->config.self->is_told &&
+	    c->config.hold != STORE_HOLD_NONE)
+		c->config.self->is_told = redis_hello_warn(h, c->config.address);
 	set_state(c, STORE_UP, err.text);
 }
 
@@ -498,9 +486,27 @@ static void forget_all(struct redis_conn *c)
 	refuse_all(c, "Redis lost some of the last writes in a failover");
 }
 
-static void enter_up(struct redis_conn *c)
+static void give_to_link(struct redis_conn *c, struct redis_request *r)
+{
+	c->stats.bytes_sent += r->bytes;
+	redis_link_send(c->link, r);
+	c->last_sent = r;
+}
+
+static void send_waiting(struct redis_conn *c)
 {
 	struct redis_request *r;
+
+	while ((r = TAILQ_FIRST(&c->waiting))) {
+		TAILQ_REMOVE(&c->waiting, r, entry);
+		give_to_link(c, r);
+	}
+	redis_confirm_note(&c->confirm);
+	schedule_flush(c);
+}
+
+static void enter_up(struct redis_conn *c)
+{
 	bool has_gap = c->has_gap;
 
 	redis_replay_begin(&c->replay);
@@ -510,14 +516,8 @@ static void enter_up(struct redis_conn *c)
 	c->phase = PHASE_UP;
 	c->up_at_ms = uv_now(c->loop);
 	c->is_waiting_told = false;
-	while ((r = TAILQ_FIRST(&c->waiting))) {
-		TAILQ_REMOVE(&c->waiting, r, entry);
-		c->stats.bytes_sent += r->bytes;
-		redis_link_send(c->link, r);
-	}
-	redis_confirm_note(&c->confirm);
+	send_waiting(c);
 	start_ticks(c);
-	schedule_flush(c);
 	if (c->config.hold != STORE_HOLD_NONE)
 		uv_timer_start(&c->beat_timer, on_beat, 0, REDIS_HOLDER_BEAT_MS);
 	tell_up(c);
@@ -630,6 +630,13 @@ static void on_holder_reply(struct redis_conn *c, const redisReply *reply)
 	case REDIS_HOLDER_OTHER:
 		stand_by(c);
 		break;
+	case REDIS_HOLDER_HELD:
+		if (!c->is_waiting_told)
+			log_warn("store: Redis at %s: %s; waiting", c->config.address,
+				 redis_trouble_text(&c->trouble, STORE_TROUBLE_REPLICAS));
+		c->is_waiting_told = true;
+		stand_by(c);
+		break;
 	case REDIS_HOLDER_LOST:
 		lose_for_good(c);
 		break;
@@ -660,6 +667,7 @@ static void on_hello_reply(struct redis_conn *c, const redisReply *reply)
 		enter_up(c);
 		return;
 	}
+	redis_trouble_set_replicas(&c->trouble, h->replicas_min, h->replicas_good);
 	if (h->verdict == REDIS_HELLO_OK) {
 		redis_holder_begin(&c->holder, (unsigned)atoi(h->version));
 		send_holder_round(c);
@@ -691,11 +699,18 @@ static void on_link_connected(void *ctx)
 	send_greeting(c, PHASE_HELLO, redis_hello_begin(&c->hello, &c->greeting_bytes));
 }
 
+static void read_replication(struct redis_conn *c, struct slice info)
+{
+	redis_replay_info(&c->replay, info);
+	redis_trouble_set_replicas(&c->trouble, c->hello.replicas_min,
+				   resp_info_number(info, "min_slaves_good_slaves"));
+}
+
 static void on_beat_reply(struct redis_conn *c, const redisReply *reply)
 {
 	c->is_beat_out = c->beat.answered < c->beat.replies;
 	if (c->beat.answered == c->beat.replies && reply->type == REDIS_REPLY_STRING)
-		redis_replay_info(&c->replay, (struct slice){ reply->str, reply->len });
+		read_replication(c, (struct slice){ reply->str, reply->len });
 	if (has_sentinel(c) && redis_trouble_is_elsewhere(reply)) {
 		lose(c, false, "it is no master any more: %s", reply->str);
 		return;
@@ -777,6 +792,86 @@ static bool may_answer(struct redis_conn *c, struct redis_request *r,
 	return false;
 }
 
+/* The first of those that are held is tried alone. */
+static void try_held(struct redis_conn *c)
+{
+	struct redis_request *r = TAILQ_FIRST(&c->waiting);
+
+	if (!r) {
+		c->is_held = false;
+		return;
+	}
+	TAILQ_REMOVE(&c->waiting, r, entry);
+	give_to_link(c, r);
+	redis_confirm_note(&c->confirm);
+	schedule_flush(c);
+	if (!uv_is_active((uv_handle_t *)&c->timer))
+		start_ticks(c);
+}
+
+static void on_hold_over(uv_timer_t *timer)
+{
+	struct redis_conn *c = timer->data;
+
+	if (c->is_held && !c->last_sent)
+		try_held(c);
+}
+
+/* Redis lacks replicas. */
+static void hold(struct redis_conn *c)
+{
+	uint64_t next_ms = c->hold_ms * 2;
+
+	if (!c->is_held)
+		c->hold_ms = HOLD_FIRST_MS;
+	else
+		c->hold_ms = next_ms < HOLD_MAX_MS ? next_ms : HOLD_MAX_MS;
+	c->is_held = c->is_dropping = true;
+	/* Perhaps it was replaced. */
+	tell_elsewhere(c);
+}
+
+/* Is the request to be sent again, so that its owner is not told the reply? */
+static bool hold_back(struct redis_conn *c, struct redis_request *r,
+		      const redisReply *reply)
+{
+	bool is_last = r->answered == r->replies;
+
+	if (is_last && r == c->last_sent)
+		c->last_sent = NULL;
+	if (!c->is_dropping) {
+		if (!redis_trouble_lacks_replicas(r, reply))
+			return false;
+		redis_trouble_reply(&c->trouble, r, reply, uv_now(c->loop));
+		hold(c);
+	}
+	if (!is_last)
+		return true;
+	r->was_lost = true;
+	TAILQ_INSERT_TAIL(&c->again, r, entry);
+	if (c->last_sent)
+		return true;
+	c->is_dropping = false;
+	TAILQ_CONCAT(&c->again, &c->waiting, entry);
+	TAILQ_CONCAT(&c->waiting, &c->again, entry);
+	uv_timer_start(&c->hold_timer, on_hold_over, c->hold_ms, 0);
+	return true;
+}
+
+/* The request that was tried alone was not refused. One that only reads proves nothing.
+ */
+static void end_hold(struct redis_conn *c, bool is_write)
+{
+	if (!c->is_held || c->last_sent || !c->link)
+		return;
+	if (!is_write) {
+		try_held(c);
+		return;
+	}
+	c->is_held = false;
+	send_waiting(c);
+}
+
 /* Replicas have all that was written before, or too few of them. */
 static void on_confirm_reply(struct redis_conn *c, struct redis_request *wait,
 			     const redisReply *reply)
@@ -813,9 +908,22 @@ static void return_request(struct redis_conn *c, struct redis_request *r,
 	forget_suspect(c);
 }
 
+static void answer_link(struct redis_conn *c, struct redis_request *r,
+			const redisReply *reply)
+{
+	if (c->hooks.may_answer && !may_answer(c, r, reply))
+		return;
+	note_refusal(c, r, reply);
+	if (redis_trouble_reply(&c->trouble, r, reply, uv_now(c->loop)))
+		ask(c, &c->trouble.key.request);
+	if (!c->config.confirm->is_begun || !redis_confirm_hold(&c->confirm, r, reply))
+		answer(c, r, reply);
+}
+
 static void on_link_reply(void *ctx, struct redis_request *r, const redisReply *reply)
 {
 	struct redis_conn *c = ctx;
+	bool is_tried, is_write;
 
 	if (r == &c->greeting && c->phase == PHASE_HELLO) {
 		on_hello_reply(c, reply);
@@ -843,13 +951,13 @@ static void on_link_reply(void *ctx, struct redis_request *r, const redisReply *
 		return_request(c, r, reply->str);
 		return;
 	}
-	if (c->hooks.may_answer && !may_answer(c, r, reply))
+	if (hold_back(c, r, reply))
 		return;
-	note_refusal(c, r, reply);
-	if (redis_trouble_reply(&c->trouble, r, reply, uv_now(c->loop)))
-		ask(c, &c->trouble.key.request);
-	if (!c->config.confirm->is_begun || !redis_confirm_hold(&c->confirm, r, reply))
-		answer(c, r, reply);
+	is_tried = c->is_held && r->answered == r->replies;
+	is_write = r->is_write;
+	answer_link(c, r, reply);
+	if (is_tried)
+		end_hold(c, is_write);
 }
 
 static void on_link_lost(void *ctx, const char *why)
@@ -1014,14 +1122,16 @@ struct redis_conn *redis_conn_create(uv_loop_t *loop,
 	redis_replay_init(&c->replay);
 	redis_trouble_init(&c->trouble, config->address, c->stats.refused);
 	TAILQ_INIT(&c->waiting);
+	TAILQ_INIT(&c->again);
 	uv_timer_init(loop, &c->timer);
 	uv_timer_init(loop, &c->grace);
 	uv_timer_init(loop, &c->beat_timer);
+	uv_timer_init(loop, &c->hold_timer);
 	uv_prepare_init(loop, &c->prepare);
 	uv_idle_init(loop, &c->idle);
 	c->timer.data = c->grace.data = c->prepare.data = c->idle.data = c;
-	c->beat_timer.data = c;
-	c->open_count = 5;
+	c->beat_timer.data = c->hold_timer.data = c;
+	c->open_count = 6;
 	enter(c, PHASE_WAITING, 0);
 	return c;
 }
@@ -1032,9 +1142,8 @@ void redis_conn_send(struct redis_conn *c, struct redis_request *r)
 	if (c->stats.pending_requests == 1 && c->phase == PHASE_UP &&
 	    !uv_is_active((uv_handle_t *)&c->timer))
 		start_ticks(c);
-	if (c->phase == PHASE_UP) {
-		c->stats.bytes_sent += r->bytes;
-		redis_link_send(c->link, r);
+	if (c->phase == PHASE_UP && !c->is_held) {
+		give_to_link(c, r);
 		if (r->is_write)
 			redis_confirm_note(&c->confirm);
 		schedule_flush(c);
@@ -1061,6 +1170,7 @@ static void finish(struct redis_conn *c)
 	uv_close((uv_handle_t *)&c->timer, on_handle_closed);
 	uv_close((uv_handle_t *)&c->grace, on_handle_closed);
 	uv_close((uv_handle_t *)&c->beat_timer, on_handle_closed);
+	uv_close((uv_handle_t *)&c->hold_timer, on_handle_closed);
 	uv_close((uv_handle_t *)&c->prepare, on_handle_closed);
 	uv_close((uv_handle_t *)&c->idle, on_handle_closed);
 }

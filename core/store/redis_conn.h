@@ -12,7 +12,12 @@
  * With Sentinel an answer that only a replica gives (READONLY, MASTERDOWN), or LOADING,
  * is the loss of the link: its request is sent again to the master of then. While Redis
  * is stale (redis_holder) all requests are answered with an error. What is queued in a
- * turn of the loop is written together at the end of it. */
+ * turn of the loop is written together at the end of it.
+ *
+ * NOREPLICAS passes when replicas come back, and nothing of the request was carried out.
+ * So the request is sent again, and those behind it too, whatever they are answered:
+ * Redis may have taken a later one. Until Redis takes a write, one request at a time is
+ * sent. */
 #pragma once
 
 #include "redis_confirm.h"
@@ -92,6 +97,14 @@ struct redis_conn {
 	uv_prepare_t prepare;
 	uv_idle_t idle;
 	struct redis_requests waiting; /* those that no link has */
+	struct redis_request
+		*last_sent; /* of those that the link has; NULL: it has none */
+	/* Redis lacks replicas: it is given one request at a time. */
+	bool is_held;
+	bool is_dropping; /* requests behind the refused one are on the link */
+	struct redis_requests again;
+	uv_timer_t hold_timer;
+	uint64_t hold_ms;
 	/* The first one without an answer when a connection was lost. */
 	struct redis_request *suspect;
 	unsigned suspect_losses;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "host/log.h"
 #include "resp.h"
 
 /* The commands need HSET and ZADD with many members, UNLINK, HSTRLEN in scripts that
@@ -46,6 +47,7 @@ unsigned redis_hello_begin(struct redis_hello *h, struct buf *out)
 			 h->set_fsync);
 	add_step(h, HELLO_FSYNC, out, "CONFIG GET appendfsync");
 	add_step(h, HELLO_WORD_MAX, out, "CONFIG GET proto-max-bulk-len");
+	add_step(h, HELLO_REPLICAS_MIN, out, "CONFIG GET min-replicas-to-write");
 	if (h->is_cluster) {
 		add_step(h, HELLO_COVERAGE, out,
 			 "CONFIG GET cluster-require-full-coverage");
@@ -149,6 +151,7 @@ static void read_info(struct redis_hello *h, struct slice info)
 	h->process_id = (int64_t)resp_info_number(info, "process_id");
 	/* INFO has this field only if there is a minimum. */
 	h->has_min_replicas = resp_info_value(info, "min_slaves_good_slaves").len > 0;
+	h->replicas_good = resp_info_number(info, "min_slaves_good_slaves");
 	judge_cluster(h, slice_is(resp_info_value(info, "cluster_enabled"), "1"));
 	if (slice_is(resp_info_value(info, "loading"), "1"))
 		judge(h, REDIS_HELLO_WAIT, "Redis is loading its data set");
@@ -197,6 +200,8 @@ void redis_hello_reply(struct redis_hello *h, unsigned index, const redisReply *
 	else if (step == HELLO_WORD_MAX && slice_to_uint(value, SIZE_MAX, &bytes) &&
 		 bytes)
 		h->word_max = (size_t)bytes;
+	else if (step == HELLO_REPLICAS_MIN)
+		slice_to_uint(value, INT64_MAX, &h->replicas_min);
 	else if (step == HELLO_COVERAGE)
 		h->has_full_coverage = slice_is(value, "yes");
 	else if (step == HELLO_MIGRATION)
@@ -208,4 +213,23 @@ void redis_hello_reply(struct redis_hello *h, unsigned index, const redisReply *
 void redis_hello_refuse(struct redis_hello *h, const char *why)
 {
 	judge(h, REDIS_HELLO_REFUSED, "%s", why);
+}
+
+bool redis_hello_warn(const struct redis_hello *h, const char *address)
+{
+	bool is_synced = !h->fsync[0] || strcmp(h->fsync, "always") == 0;
+
+	if (is_synced && !h->has_full_coverage && !h->has_replica_migration)
+		return false;
+	log_warn("store: the Redis at %s has%s%s%s%s: see docs/high-availability.md, "
+		 "and set it on all nodes",
+		 address,
+		 h->has_full_coverage ? " cluster-require-full-coverage yes (one slot "
+					"without a master stops all of them)"
+				      : "",
+		 h->has_replica_migration ? " cluster-allow-replica-migration yes (a "
+					    "replica may leave a master for another)"
+					  : "",
+		 is_synced ? "" : " appendfsync ", is_synced ? "" : h->fsync);
+	return true;
 }

@@ -20,6 +20,7 @@ enum redis_hello_step {
 	HELLO_SET_FSYNC,
 	HELLO_FSYNC,
 	HELLO_WORD_MAX,
+	HELLO_REPLICAS_MIN,
 	HELLO_COVERAGE,
 	HELLO_MIGRATION,
 	HELLO_INFO,
@@ -38,7 +39,8 @@ struct redis_hello {
 	bool is_append_only;
 	bool has_full_coverage, has_replica_migration; /* of a Redis Cluster, it says */
 	bool has_min_replicas; /* it refuses writes without some replicas */
-	size_t word_max;       /* proto-max-bulk-len: the largest word of a command */
+	uint64_t replicas_min, replicas_good; /* how many, and how many it has */
+	size_t word_max; /* proto-max-bulk-len: the largest word of a command */
 	int64_t process_id;
 	char complaint[128]; /* the first error reply, whatever it was about */
 	/* After the last reply. */
@@ -57,3 +59,5 @@ unsigned redis_hello_begin(struct redis_hello *h, struct buf *out);
 void redis_hello_reply(struct redis_hello *h, unsigned index, const redisReply *reply);
 /* Refuse this Redis for a reason that was found elsewhere. */
 void redis_hello_refuse(struct redis_hello *h, const char *why);
+/* Log the settings that a node of a Redis Cluster should not have. False: it has none. */
+bool redis_hello_warn(const struct redis_hello *h, const char *address);

@@ -100,7 +100,7 @@ static unsigned add_look(struct redis_holder *h, struct buf *out)
 	h->is_old = !h->has_slots;
 	h->is_locked = h->has_slots;
 	h->reason[0] = '\0';
-	h->is_other_alive = h->is_elsewhere = false;
+	h->is_other_alive = h->is_elsewhere = h->lacks_replicas = false;
 	buf_clear(&h->fence);
 	h->fence_count = 0;
 	add(out, "CLIENT SETNAME %s%s", h->has_taken ? NAME_HELD : NAME,
@@ -288,6 +288,9 @@ void redis_holder_reply(struct redis_holder *h, unsigned index, const redisReply
 
 	if (slots_bounce(reply) != BOUNCE_NONE && !redis_trouble_is_elsewhere(reply))
 		h->is_elsewhere = true;
+	else if (reply->type == REDIS_REPLY_ERROR &&
+		 redis_trouble_kind(reply->str) == STORE_TROUBLE_REPLICAS)
+		h->lacks_replicas = true;
 	else if (is_lock)
 		h->is_locked = true;
 	else if (reply->type == REDIS_REPLY_ERROR && h->step == HOLDER_MIGRATE)
@@ -459,6 +462,10 @@ enum redis_holder_verdict redis_holder_judge(struct redis_holder *h)
 {
 	if (h->is_elsewhere)
 		return REDIS_HOLDER_ELSEWHERE;
+	if (h->lacks_replicas) {
+		h->step = HOLDER_LOOK;
+		return REDIS_HOLDER_HELD;
+	}
 	if (h->reason[0])
 		return REDIS_HOLDER_REFUSED;
 	if (h->step == HOLDER_LOOK)

@@ -50,6 +50,8 @@ enum redis_holder_verdict {
 	REDIS_HOLDER_OURS, /* and nobody else can write any more */
 	/* Somebody else has it, or may have: the next round after a pause. */
 	REDIS_HOLDER_OTHER,
+	/* Redis lacks replicas to take a write: the next round after a pause. */
+	REDIS_HOLDER_HELD,
 	REDIS_HOLDER_REFUSED,   /* by a holder that lives, or by Redis */
 	REDIS_HOLDER_LOST,      /* it was ours, and somebody has taken it over */
 	REDIS_HOLDER_ELSEWHERE, /* this master has not the key: ask for the map */
@@ -112,7 +114,7 @@ struct redis_holder {
 	int64_t moved;      /* keys, by the migration; -1: it was not ours */
 	char last_seen[40]; /* an incarnation */
 	uint64_t connection;
-	bool is_other_alive, is_elsewhere;
+	bool is_other_alive, is_elsewhere, lacks_replicas;
 	unsigned alive_looks; /* one after the other */
 	unsigned lapsed_looks;
 	struct buf fence; /* commands that end the connections of others */

@@ -153,9 +153,9 @@ static const struct {
 	[STORE_TROUBLE_REPLICAS] = { "replicas",
 				     { "NOREPLICAS " },
 				     true,
-				     "Redis has too few replicas and refuses writes: "
-				     "start "
-				     "them, or lower its min-replicas-to-write" },
+				     "Redis refuses writes: fewer replicas than its "
+				     "min-replicas-to-write are connected: start them, "
+				     "or lower it; what is to be written waits" },
 	[STORE_TROUBLE_BUSY] = { "busy",
 				 { "BUSY ", "LOADING ", "MASTERDOWN " },
 				 true,
@@ -208,9 +208,23 @@ bool store_trouble_is_total(enum store_trouble kind)
 	return kinds[kind].is_total;
 }
 
-const char *store_trouble_text(enum store_trouble kind)
+const char *redis_trouble_text(const struct redis_trouble *t, enum store_trouble kind)
 {
-	return kinds[kind].text;
+	return kind == STORE_TROUBLE_REPLICAS && t->replicas[0] ? t->replicas
+								: kinds[kind].text;
+}
+
+/* CONFIG SET may have raised the minimum since. */
+void redis_trouble_set_replicas(struct redis_trouble *t, uint64_t wanted, uint64_t there)
+{
+	t->replicas[0] = '\0';
+	if (there < wanted)
+		snprintf(
+			t->replicas, sizeof(t->replicas),
+			"Redis refuses writes: min-replicas-to-write %llu, and only %llu "
+			"replicas are connected: start them, or lower it; what is to be "
+			"written waits",
+			(unsigned long long)wanted, (unsigned long long)there);
 }
 
 /* The error of a script or of EXEC has the word of its cause within. */
@@ -278,7 +292,7 @@ static void refuse(struct redis_trouble *t, enum store_trouble kind, const char 
 	/* The key is asked for first. */
 	if (is_new && kind != STORE_TROUBLE_TYPE)
 		log_error("store: Redis at %s: %s; it says: %s", t->address,
-			  store_trouble_text(kind), words);
+			  redis_trouble_text(t, kind), words);
 }
 
 /* The error that a reply is, or that EXEC has among the replies to its commands; NULL:
@@ -292,6 +306,13 @@ static const redisReply *find_error(const struct redis_request *r,
 		if (reply->element[i]->type == REDIS_REPLY_ERROR)
 			return reply->element[i];
 	return NULL;
+}
+
+bool redis_trouble_lacks_replicas(const struct redis_request *r, const redisReply *reply)
+{
+	const redisReply *found = find_error(r, reply);
+
+	return found && redis_trouble_kind(found->str) == STORE_TROUBLE_REPLICAS;
 }
 
 bool redis_trouble_reply(struct redis_trouble *t, struct redis_request *r,
@@ -332,7 +353,7 @@ void redis_trouble_silent(struct redis_trouble *t, uint64_t now_ms)
 	begin(t, STORE_TROUBLE_SILENT, now_ms);
 	if (is_new)
 		log_error("store: Redis at %s: %s", t->address,
-			  store_trouble_text(STORE_TROUBLE_SILENT));
+			  redis_trouble_text(t, STORE_TROUBLE_SILENT));
 }
 
 void redis_trouble_heard(struct redis_trouble *t, uint64_t now_ms)
@@ -353,7 +374,7 @@ void redis_trouble_unconfirmed(struct redis_trouble *t, bool is_unconfirmed,
 	begin(t, STORE_TROUBLE_UNCONFIRMED, now_ms);
 	if (!was_so)
 		log_error("store: Redis at %s: %s", t->address,
-			  store_trouble_text(STORE_TROUBLE_UNCONFIRMED));
+			  redis_trouble_text(t, STORE_TROUBLE_UNCONFIRMED));
 }
 
 void redis_trouble_forget(struct redis_trouble *t)

@@ -36,6 +36,7 @@ struct redis_trouble {
 	} kinds[STORE_TROUBLES];
 	uint64_t *refused; /* requests, by kind: STORE_REFUSALS of them */
 	struct redis_wrong_key key;
+	char replicas[ERROR_TEXT_MAX]; /* how many it lacks; "": it is not known */
 };
 
 /* Both outlive it. */
@@ -69,6 +70,13 @@ void redis_trouble_forget(struct redis_trouble *t);
  * whether the key still has another type. */
 bool redis_trouble_tick(struct redis_trouble *t, uint64_t now_ms);
 
+/* One sentence, with what to do; it has no name or address. */
+const char *redis_trouble_text(const struct redis_trouble *t, enum store_trouble kind);
+/* min-replicas-to-write as the connection found it, and how many replicas there are. */
+void redis_trouble_set_replicas(struct redis_trouble *t, uint64_t wanted, uint64_t there);
+
+/* Is the write refused for lack of replicas? Then nothing of it was carried out. */
+bool redis_trouble_lacks_replicas(const struct redis_request *r, const redisReply *reply);
 /* The kind of trouble that an error of Redis tells of. */
 enum store_trouble redis_trouble_kind(const char *text);
 /* The reply tells that another Redis is the master, or will be soon. */

@@ -305,7 +305,7 @@ bool store_lane_is_away(const struct store *s, unsigned lane)
 {
 	const struct redis_conn *c = s->lanes->lanes[lane]->conn;
 
-	return c && (c->state == STORE_DOWN || redis_conn_is_silent(c));
+	return c && (c->state == STORE_DOWN || c->is_held || redis_conn_is_silent(c));
 }
 
 /* With braces around more than one statement. */
@@ -711,6 +711,14 @@ bool store_has_trouble(const struct store *s, enum store_trouble kind)
 	return false;
 }
 
+const char *store_trouble_text(const struct store *s, enum store_trouble kind)
+{
+	EACH_CONN(s, c)
+	if (redis_trouble_has(&c->trouble, kind))
+		return redis_trouble_text(&c->trouble, kind);
+	return "";
+}
+
 const char *store_unfit(const struct store *s)
 {
 	EACH_CONN(s, c)
@@ -738,7 +746,7 @@ const char *store_trouble_now(const struct store *s)
 	EACH_CONN(s, c)
 	if (kind == STORE_TROUBLE_TYPE && c->trouble.key.found[0])
 		return c->trouble.key.text;
-	return store_trouble_text((enum store_trouble)kind);
+	return store_trouble_text(s, (enum store_trouble)kind);
 }
 
 static const char *const state_names[] = { "starting", "up", "down", "stale", "failed" };

@@ -149,8 +149,8 @@ enum store_trouble {
 const char *store_trouble_name(enum store_trouble kind);
 /* Redis takes no writes because of it; else some requests fail. */
 bool store_trouble_is_total(enum store_trouble kind);
-/* One sentence, with what to do; it has no name or address. */
-const char *store_trouble_text(enum store_trouble kind);
+/* One sentence about a trouble that lasts, with what to do; it has no name or address. */
+const char *store_trouble_text(const struct store *s, enum store_trouble kind);
 /* Does the trouble last? */
 bool store_has_trouble(const struct store *s, enum store_trouble kind);
 /* The first sentence of those that are so, for those who may see names: it names the key

@@ -55,9 +55,6 @@ describe('a Redis', function()
       { 'CONFIG', 'SET', 'maxmemory', '1' }, { 'CONFIG', 'SET', 'maxmemory', '0' } },
     readonly = { 'READONLY', 'Redis is a replica and refuses writes: promote it %(REPLICAOF NO ONE%), or start the '
       .. 'broker with the %-%-store of the primary', { 'REPLICAOF', '127.0.0.1', '1' }, { 'REPLICAOF', 'NO', 'ONE' } },
-    replicas = { 'NOREPLICAS', 'Redis has too few replicas and refuses writes: start them, or lower its '
-      .. 'min%-replicas%-to%-write',
-      { 'CONFIG', 'SET', 'min-replicas-to-write', '1' }, { 'CONFIG', 'SET', 'min-replicas-to-write', '0' } },
     denied = { 'NOPERM', 'Redis does not permit the broker what it needs: give its user the permissions of '
       .. 'docs/redis.md %(ACL SETUSER%)', { 'ACL', 'SETUSER', 'default', '-@write' },
       { 'ACL', 'SETUSER', 'default', '+@all' } },

@@ -360,7 +360,7 @@ STORE_TEST(next_address_of_a_name_is_tried)
 /* ---- a Redis that behaves badly
  * -------------------------------------------------------- */
 
-#define INFO(len, text) "+OK\r\n*0\r\n*0\r\n$" #len "\r\n" text "\r\n"
+#define INFO(len, text) "+OK\r\n*0\r\n*0\r\n*0\r\n$" #len "\r\n" text "\r\n"
 #define HELLO_GOOD INFO(19, "redis_version:7.0.1")
 #define HELLO_OLD INFO(21, "redis_version:5.0.144")
 #define HELLO_LOADING INFO(30, "redis_version:7.0.1\nloading:1\n")
@@ -390,9 +390,10 @@ STORE_TEST(unfit_servers_fail_the_start)
 			  "Redis 6.0 or newer is needed, this one is 5.0.144");
 	assert_fake_fails(h, HELLO_REPLICA, "is a replica");
 	assert_fake_fails(h, HELLO_CLUSTER, "cluster node");
-	assert_fake_fails(h, "+OK\r\n*0\r\n-NOPERM no\r\n-NOPERM no\r\n",
+	assert_fake_fails(h, "+OK\r\n*0\r\n-NOPERM no\r\n*0\r\n-NOPERM no\r\n",
 			  "does not answer INFO: NOPERM");
-	assert_fake_fails(h, "+OK\r\n*0\r\n*0\r\n$2\r\n\r\n\r\n", "of no known version");
+	assert_fake_fails(h, "+OK\r\n*0\r\n*0\r\n*0\r\n$2\r\n\r\n\r\n",
+			  "of no known version");
 	assert_fake_fails(h, "HTTP/1.1 400 Bad Request\r\n", "Protocol error");
 	assert_fake_fails(h, "*-5\r\n", "out of range");
 	assert_fake_fails(h, NULL, "closed the connection");
@@ -416,7 +417,8 @@ STORE_TEST(loading_redis_is_waited_for)
 {
 	struct fake_redis f;
 	static const char *const script[] = {
-		HELLO_LOADING, "+OK\r\n-LOADING x\r\n-LOADING x\r\n-LOADING x\r\n",
+		HELLO_LOADING,
+		"+OK\r\n-LOADING x\r\n-LOADING x\r\n-LOADING x\r\n-LOADING x\r\n",
 		HELLO_GOOD
 	};
 	fake_start(&f, h, script, 3);

@@ -49,9 +49,12 @@ TEST_THAT(each_kind_has_its_words)
 
 TEST_THAT(each_kind_has_a_name_and_a_sentence)
 {
+	struct redis_trouble trouble;
+
+	redis_trouble_init(&trouble, "", NULL);
 	for (int kind = 0; kind < STORE_TROUBLES; kind++) {
 		assert_non_null(store_trouble_name((enum store_trouble)kind));
-		assert_non_null(store_trouble_text((enum store_trouble)kind));
+		assert_non_null(redis_trouble_text(&trouble, (enum store_trouble)kind));
 	}
 }
 
