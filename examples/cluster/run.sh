@@ -9,6 +9,7 @@
 #   LISTEN  where the broker listens (127.0.0.1:7310), HTTP for the dashboard (127.0.0.1:7311)
 #   RULES   the rules directory (./rules, or the installed ones)
 #   DIR     where everything is kept, also after the end; default: a directory that is removed
+# Another one beside it needs a DIR, PORT, LISTEN and HTTP of its own.
 set -eu
 kind=${1:-}
 tidemq=${TIDEMQ:-tidemq}
@@ -25,9 +26,18 @@ sentinel) count=2 ;;
 	;;
 esac
 
+fail() {
+	echo "run.sh: $*" >&2
+	exit 1
+}
+
 if [ -n "${DIR:-}" ]; then
 	mkdir -p "$DIR"
 	dir=$(cd "$DIR" && pwd)
+	# Two of them in one directory would end each other's servers.
+	exec 9>>"$dir/lock"
+	flock -n 9 || fail "process $(cat "$dir/lock") runs in $dir; end it, or take another DIR="
+	echo $$ >"$dir/lock"
 else
 	dir=$(mktemp -d "${TMPDIR:-/tmp}/tidemq-$kind.XXXXXX")
 fi
@@ -57,11 +67,6 @@ trap finish EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
-fail() {
-	echo "run.sh: $*" >&2
-	exit 1
-}
-
 # FILE PORT LINE...: a server with a file of its own, so that you can start it again with one command.
 start_redis() {
 	file=$1
@@ -74,14 +79,23 @@ start_redis() {
 		printf '%s\n' "$@" "port $number" "dir $dir/$number" "daemonize yes" \
 			"pidfile $dir/$number/pid" "logfile $dir/$number/log" >>"$conf"
 	fi
-	case $file in
-	sentinel.conf) redis-server "$conf" --sentinel >/dev/null ;;
-	*) redis-server "$conf" >/dev/null ;;
-	esac || fail "redis-server at port $number does not start"
+	mode=
+	[ "$file" != sentinel.conf ] || mode=--sentinel
+	# A run that was killed has left its servers.
+	if ! answers "$number"; then
+		is_free "$number" || fail "port $number is in use: PORT= takes others"
+		# shellcheck disable=SC2086 # no word, or one
+		redis-server "$conf" $mode >/dev/null 9>&- || fail "redis-server at port $number does not start"
+	fi
 	until_true "redis-server at port $number does not answer" answers "$number"
 }
 
-answers() { redis-cli -p "$1" ping 2>/dev/null | grep -q PONG; }
+# Another server at that port is not ours.
+answers() {
+	timeout 2 redis-cli -p "$1" info server 2>/dev/null | tr -d '\r' | grep -qxF "config_file:$dir/$1/redis.conf"
+}
+
+is_free() { timeout 2 redis-cli -p "$1" ping 2>&1 | grep -q 'Connection refused'; }
 
 # MESSAGE COMMAND...: wait until the command succeeds, 30 s at most.
 until_true() {
@@ -190,10 +204,11 @@ echo "starting Redis at 127.0.0.1:$port and the ports that follow"
 # In a session of its own: Ctrl-C must reach the broker once, and before Redis.
 rules=${RULES:-}
 setsid "$tidemq" serve --store "$store" --data "$dir/broker" ${rules:+--rules "$rules"} \
-	--listen "${LISTEN:-127.0.0.1:7310}" --http "${HTTP:-127.0.0.1:7311}" >"$dir/out" 2>"$dir/log" &
+	--listen "${LISTEN:-127.0.0.1:7310}" --http "${HTTP:-127.0.0.1:7311}" >"$dir/out" 2>"$dir/log" 9>&- &
 broker=$!
 until_true "the broker does not listen" has_started
-kill -0 "$broker" 2>/dev/null || fail "the broker does not start: $(tail -n 5 "$dir/log")"
+kill -0 "$broker" 2>/dev/null ||
+	fail "the broker does not start (LISTEN= and HTTP= say where it listens): $(tail -n 5 "$dir/log")"
 explain
-tail -n +1 -f "$dir/log" --pid "$broker" &
+tail -n +1 -f "$dir/log" --pid "$broker" 9>&- &
 wait "$broker"

@@ -32,9 +32,12 @@ describe('examples/cluster/run.sh', function()
       local dir, root, port = shell.make_dir 'tidemq-example', shell.line 'pwd', first_port()
       local guard = Node.guard(dir)
       finally(function() guard:close() end)
-      shell.write_file(dir .. '/command', ('cd %s && exec env TIDEMQ=%s DIR=%s PORT=%d LISTEN=127.0.0.1:0 HTTP=none '
-        .. 'RULES=%s %s/examples/cluster/run.sh %s\n'):format(quote(dir), quote(Broker.binary()), quote(dir .. '/all'),
-        port, quote(shell.shipped_rules()), quote(root), kind))
+      local function command(directory)
+        return ('cd %s && exec env TIDEMQ=%s DIR=%s PORT=%d LISTEN=127.0.0.1:0 HTTP=none RULES=%s '
+          .. '%s/examples/cluster/run.sh %s\n'):format(quote(dir), quote(Broker.binary()), quote(dir .. directory), port,
+          quote(shell.shipped_rules()), quote(root), kind)
+      end
+      shell.write_file(dir .. '/command', command '/all')
       assert(os.execute(('TIDE_TEST_DIR=%s exec bash tests/integration/support/process.sh run'):format(quote(dir))))
       local function said() return shell.read_file(dir .. '/stdout') or '' end
       assert(wait.poll(function()
@@ -51,6 +54,17 @@ describe('examples/cluster/run.sh', function()
       local pids = {}
       for pid in io.popen(('cat %s/[0-9]*/pid'):format(quote(dir .. '/all'))):lines() do pids[#pids + 1] = pid end
       assert.equal(expected.servers, #pids)
+
+      -- A second one ends nothing of the first.
+      local function refused(directory)
+        local output, status = shell.run(('(%s) 2>&1 </dev/null'):format(command(directory)))
+        assert.equal(1, status, output)
+        return output
+      end
+      assert.equal(('run.sh: process %d runs in %s/all; end it, or take another DIR=\n'):format(
+        shell.read_file(dir .. '/pid'), dir), refused '/all')
+      assert.matches(('run.sh: port %d is in use: PORT= takes others\n$'):format(port), refused '/other')
+      for _, pid in ipairs(pids) do assert.is_true(shell.is_running(pid)) end
 
       assert(os.execute('kill -TERM $(cat ' .. quote(dir .. '/pid') .. ')'))
       assert(wait.poll(function() return shell.read_file(dir .. '/exit') end, 60))
