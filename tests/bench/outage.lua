@@ -83,11 +83,12 @@ local function median(phase_name, of)
   return values[(#values + 1) // 2]
 end
 
-local lines = { '| the third master | confirm p50, ms | p99, ms | p99, times that of before |', '| --- | --- | --- | --- |' }
+local lines = { '| | confirm p50, ms | p99, ms | p99, times that of before |', '| --- | --- | --- | --- |' }
 for _, name in ipairs(PHASES) do
-  lines[#lines + 1] = ('| %s | %.2f | %.2f | %.2f |'):format(name, median(name, function(row) return row.p50 / 1000 end),
-    median(name, function(row) return row.p99 / 1000 end),
-    median(name, function(row, i) return row.p99 / found.before[i].p99 end))
+  local p50 = median(name, function(row) return row.p50 / 1000 end)
+  local p99 = median(name, function(row) return row.p99 / 1000 end)
+  local times = median(name, function(row, i) return row.p99 / found.before[i].p99 end)
+  lines[#lines + 1] = ('| %s | %.2f | %.2f | %.2f |'):format(name, p50, p99, times)
 end
 local text = table.concat(lines, '\n') .. '\n'
 io.write(text)

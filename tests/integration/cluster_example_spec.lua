@@ -34,8 +34,8 @@ describe('examples/cluster/run.sh', function()
       finally(function() guard:close() end)
       local function command(directory)
         return ('cd %s && exec env TIDEMQ=%s DIR=%s PORT=%d LISTEN=127.0.0.1:0 HTTP=none RULES=%s '
-          .. '%s/examples/cluster/run.sh %s\n'):format(quote(dir), quote(Broker.binary()), quote(dir .. directory), port,
-          quote(shell.shipped_rules()), quote(root), kind)
+          .. '%s/examples/cluster/run.sh %s\n'):format(quote(dir), quote(Broker.binary()), quote(dir .. directory),
+          port, quote(shell.shipped_rules()), quote(root), kind)
       end
       shell.write_file(dir .. '/command', command '/all')
       assert(os.execute(('TIDE_TEST_DIR=%s exec bash tests/integration/support/process.sh run'):format(quote(dir))))
