@@ -3,7 +3,7 @@ local lease = require 'model.lease'
 
 local M = setmetatable({}, { __index = lease })
 
---- The message of that id.
+--- The message of that id. What the queue has given up may still be shown: its id is not that of a copy.
 ---@param state string? of one whose id is not known yet: another may be on its way to be it
 local function find(queue, payload, id, state)
   local unknown
@@ -12,7 +12,8 @@ local function find(queue, payload, id, state)
     local may_be = not msg.id and msg.payload == payload and (not state or msg.state == state)
     if may_be and not unknown then unknown = msg end
   end
-  if unknown then unknown.id = id end
+  if not unknown or queue.had[id] then return nil end
+  unknown.id, queue.had[id] = id, true
   return unknown
 end
 M.find = find

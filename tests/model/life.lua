@@ -17,9 +17,10 @@ function M.in_state(queue, state)
     if msg.state == state then list[#list + 1] = msg end
   end
   if state == 'ready' then
+    -- An id that is not known yet is a copy's, and above those that are: it is the latest.
     table.sort(list, function(a, b)
-      if not a.id or not b.id then return a.rank < b.rank end
-      return M.is_before(a, b)
+      if a.rank ~= b.rank or (a.id and b.id) then return M.is_before(a, b) end
+      return a.id and not b.id
     end)
   elseif state == 'delayed' then
     table.sort(list, function(a, b) return a.due < b.due or (a.due == b.due and a.delayed < b.delayed) end)
@@ -64,6 +65,7 @@ function M.add(self, queue, from)
   if (from.delay or 0) > 0 then M.delay(self, msg, from.delay) end
   if from.ttl then msg.expires = begins + from.ttl end
   if queue.ttl > 0 then msg.expires = math.min(msg.expires or math.huge, begins + queue.ttl) end
+  if msg.id then queue.had[msg.id] = true end
   queue.msgs[#queue.msgs + 1] = msg
   queue.peak = math.max(queue.peak, #queue.msgs)
   return msg

@@ -60,6 +60,21 @@ describe('the model of the specification', function()
     broker:destroy()
   end)
 
+  it('does not take what a queue gives up for the copy that comes in its place', function()
+    local spec = require('model.spec').new(1)
+    local options = { ['max-length'] = '1', overflow = 'drop-head' }
+    spec:request { client = 1, verb = 'DECLARE', words = { 'queue', 'q1' }, options = options, answer = 'OK' }
+    local function seen(id)
+      return { id = id, payload = 'm1', state = 'ready', exchange = 'fan', key = 'x', priority = 0, rank = 0,
+        deliveries = 0, failures = 0 }
+    end
+    spec.add(spec, spec.queues.q1, seen 'a')
+    spec.add(spec, spec.queues.q1, seen())
+    spec:overflow()
+    assert.matches('which it should not', spec:compare('q1', { seen 'a' }))
+    assert.is_nil(spec:compare('q1', { seen 'b' }))
+  end)
+
   it('notices a broker that is wrong', function()
     if not is_possible() then return end
     local lines = { 'c1 DECLARE queue q1', 'c1 PUB - q1 <m1>', 'c1 GET q1' }

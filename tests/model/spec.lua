@@ -275,7 +275,7 @@ function verbs.DECLARE(self, r)
     want(r.answer, is_known and '^OK' or '^ERR mismatch ')
   else
     want(r.answer, '^OK')
-    self.queues[name] = { name = name, msgs = {}, ids = {}, peak = 0 }
+    self.queues[name] = { name = name, msgs = {}, ids = {}, had = {}, peak = 0 }
     set_options(self.queues[name], r.options)
   end
 end
