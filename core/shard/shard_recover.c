@@ -214,6 +214,13 @@ static void on_size(void *ctx, int status, const char *text,
 	read_bodies(r);
 }
 
+static void on_trimmed(void *ctx, int status, const char *text, uint64_t count)
+{
+	if (count > 0)
+		log_info("removed the tries of %llu messages whose removal was cut short",
+			 (unsigned long long)count);
+}
+
 static void on_counts(void *ctx, int status, const char *text,
 		      const struct store_counts *c)
 {
@@ -229,6 +236,9 @@ static void on_counts(void *ctx, int status, const char *text,
 		store_lost_return(sh->env->store, sh->keys, on_returned, r);
 		return;
 	}
+	/* Nobody needs to wait for that. */
+	if (c->tries > 0)
+		store_tries_trim(sh->env->store, sh->keys, on_trimmed, NULL);
 	r->counts = *c;
 	r->messages =
 		c->bodies > c->sets[STORE_BURIED] ? c->bodies - c->sets[STORE_BURIED] : 0;

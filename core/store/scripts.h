@@ -20,6 +20,7 @@ extern const struct slice script_read;
 extern const struct slice script_return_lost;
 extern const struct slice script_take;
 extern const struct slice script_tried;
+extern const struct slice script_tries_trim;
 extern const struct slice script_walk_ask;
 extern const struct slice script_walk_keys;
 extern const struct slice script_walk_shard;

@@ -386,6 +386,7 @@ void store_tried_read(struct store *s, struct store_shard *shard, enum store_set
 
 struct store_counts {
 	uint64_t bodies;
+	uint64_t tries;
 	uint64_t sets[STORE_SET_COUNT];
 };
 typedef void (*store_counts_fn)(void *ctx, int status, const char *text,
@@ -467,6 +468,11 @@ void store_purge(struct store *s, struct store_shard *shard,
  * refuses a part of a removal. Reads all bodies, few at a time. */
 void store_lost_return(struct store *s, struct store_shard *shard,
 		       store_purged_fn on_returned, void *ctx);
+
+/* Remove the tries of messages that are gone: what a removal leaves whose first command
+ * bounced from an open slot, and that nobody sent again. Reads all tries, in pieces. */
+void store_tries_trim(struct store *s, struct store_shard *shard,
+		      store_purged_fn on_trimmed, void *ctx);
 
 /* Seen ids, by `until_unix_ms`, from index `start`, `count` at most (1–4096). The
  * rows are the store's; members that cannot be read are logged and left out, and

@@ -338,8 +338,10 @@ static void on_counts_reply(struct store_call *call, const redisReply *reply,
 
 	if (reply && answered == 1)
 		c->counts.bodies = (uint64_t)reply->integer;
+	else if (reply && answered == 2)
+		c->counts.tries = (uint64_t)reply->integer;
 	else if (reply)
-		c->counts.sets[answered - 2] = (uint64_t)reply->integer;
+		c->counts.sets[answered - 3] = (uint64_t)reply->integer;
 	if (is_last)
 		CALL_TELL(call, store_counts_fn, call->err.code < 0 ? NULL : &c->counts);
 }
@@ -352,6 +354,7 @@ void store_read_counts(struct store *s, struct store_shard *shard,
 
 	CALL_TELLS(&c->call, on_counts);
 	store_call_add(&c->call, "HLEN %s%s", STORE_KEY(shard, LAYOUT_MSG));
+	store_call_add(&c->call, "HLEN %s%s", STORE_KEY(shard, LAYOUT_TRIES));
 	for (int set = 0; set < STORE_SET_COUNT; set++)
 		store_call_add(&c->call, "ZCARD %s%s",
 			       STORE_KEY(shard, layout_set_key((enum store_set)set)));
@@ -535,6 +538,20 @@ void store_lost_return(struct store *s, struct store_shard *shard,
 
 	for (int set = 0; set < STORE_SET_COUNT; set++)
 		scan.keys[1 + set] = layout_set_key((enum store_set)set);
+	send_scan(s, shard, SLICE("0"), &scan, ctx);
+}
+
+void store_tries_trim(struct store *s, struct store_shard *shard,
+		      store_purged_fn on_trimmed, void *ctx)
+{
+	const struct hash_scan scan = {
+		.script = script_tries_trim,
+		.page = "1000",
+		.keys = { LAYOUT_TRIES, LAYOUT_MSG },
+		.key_count = 2,
+		.tell = (store_tell_fn)on_trimmed,
+	};
+
 	send_scan(s, shard, SLICE("0"), &scan, ctx);
 }
 

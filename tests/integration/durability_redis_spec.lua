@@ -241,6 +241,25 @@ describe('a broker', function()
     traffic.expect_counts(c, 'jobs', { ready = 0 })
   end)
 
+  it('forgets the tries of a message whose removal was cut short', function()
+    start_with_redis()
+    c:ok 'DECLARE queue jobs'
+    traffic.publish(c, 'jobs', 2)
+    c:ok 'GET jobs max=2'
+    local gone, left = c:expect_msg(), c:expect_msg()
+    c:ok(('NACK %s %s'):format(gone.tag, left.tag))
+    broker:kill9()
+    -- HDEL of the tries was not carried out: its key was being moved.
+    redis:cli('HDEL', broker:key('jobs', 'msg'), gone.options.id)
+    redis:cli('ZREM', broker:key('jobs', 'ready'), gone.options.id)
+    broker:run()
+    broker:expect_log 'removed the tries of 1 messages'
+    assert.equal(left.options.id, redis:cli('HKEYS', broker:key('jobs', 'tries')))
+    c = broker:connect()
+    c:ok 'GET jobs'
+    assert.equal(2, c:expect_msg().attempt)
+  end)
+
   it('deletes what Redis refuses to delete as soon as Redis does', function()
     start_with_redis()
     c:send(DEFINITIONS .. 'DECLARE queue other\r\nDECLARE exchange x fanout\r\nBIND other x -\r\n')
