@@ -3,6 +3,7 @@
 --- choices of a run. $STORE is `single` (default: one Redis), `cluster` (three masters and three replicas) or
 --- `sentinel` (a master, a replica, three Sentinels), with the faults of support/cluster_faults.lua; $CONFIRM is the
 --- level of such a broker (default: any). With $TRACE each fault is named when it begins;
+--- $KEEP is a directory for what a broken promise leaves: logs, files of Redis, the trail of each message.
 --- $FAULTS='cut off|FAILOVER' takes those faults alone whose name has one of these.
 --- Prints a line for each broker, figures at its end, and fails when
 --- a message was lost, came back after its acknowledgement, or was not the one published.
@@ -10,6 +11,7 @@ package.path = './tests/?.lua;./tests/integration/?.lua;' .. package.path
 local Net = require 'chaos.support.net'
 local Place = require 'chaos.support.place'
 local faults = require 'chaos.support.faults'
+local shell = require 'support.shell'
 local socket = require 'socket'
 
 local function seconds_of(text)
@@ -70,6 +72,7 @@ local function round(place, counts)
     counts[name] = (counts[name] or 0) + 1
     begun[#begun + 1] = fault
     place.doing = name
+    place.ledger:note('fault: %s', name)
     if os.getenv 'TRACE' then io.stderr:write(('%.1f %s\n'):format(socket.gettime() % 1000, name)) end
     fault.begin(place)
     if fault.seconds then place:work_for(math.random() * fault.seconds) else place:work(math.random(5, 40)) end
@@ -77,7 +80,9 @@ local function round(place, counts)
   for i = #begun, 1, -1 do
     if begun[i].finish then begun[i].finish(place) end
   end
+  place.ledger:note 'healing'
   place:start()
+  place.ledger:note 'healed'
   place:work(math.random(5, 20))
   place:close()
 end
@@ -85,7 +90,9 @@ end
 --- One broker, some rounds, and a drain; gives what was wrong.
 local function hurt(figures, counts, is_over)
   local confirm = store ~= 'single' and (os.getenv 'CONFIRM' or ({ 'master', 'replicas=1' })[math.random(2)]) or nil
-  local place = Place.new(figures, { store = store, confirm = confirm, disks = true, net = has_net })
+  local keep = os.getenv 'KEEP'
+  keep = keep and shell.line(('mktemp -d -p %s chaos.XXXXXX'):format(shell.quote(keep)))
+  local place = Place.new(figures, { store = store, confirm = confirm, disks = true, net = has_net, keep = keep })
   local n = 0
   local ok, err = xpcall(function()
     while n < ROUNDS_OF_A_BROKER and not is_over() do
@@ -98,7 +105,9 @@ local function hurt(figures, counts, is_over)
     place:drain()
   end, function(e) return type(e) == 'table' and e.broken or debug.traceback(e) end)
   local log = place.broker:log()
+  if keep and not ok then place:keep() end
   place:destroy()
+  if keep and ok then os.execute('rm -rf ' .. shell.quote(keep)) end
   figures.rounds = (figures.rounds or 0) + n
   if ok then return nil end
   return ('%s\nin round %d%s, after: %s\nthe log ends:\n%s'):format(

@@ -6,6 +6,8 @@
 --- answered. Anything else is a broken promise: `seen` and `expect_nothing_lost` raise a
 --- table { broken = text }, which no failure of a connection looks like.
 
+local socket = require 'socket'
+
 ---@class Copy
 ---@field text string payload: the identity of the message
 ---@field queue string the queue that took it
@@ -25,8 +27,16 @@
 local Ledger = {}
 Ledger.__index = Ledger
 
+---@param trail file*? each event is written there
 ---@return Ledger
-function Ledger.new() return setmetatable({ copies = {}, ids = {}, last_id = '' }, Ledger) end
+function Ledger.new(trail) return setmetatable({ copies = {}, ids = {}, last_id = '', trail = trail }, Ledger) end
+
+--- A line of the trail, for who looks for the cause of a broken promise.
+---@param format string
+function Ledger:note(format, ...)
+  if not self.trail then return end
+  self.trail:write(('%.3f '):format(socket.gettime()), format:format(...), '\n')
+end
 
 local function broken(format, ...) error({ broken = format:format(...) }, 0) end
 Ledger.broken = broken
@@ -43,6 +53,7 @@ function Ledger:copy(text, queue) return self.copies[name_of(text, queue)] end
 ---@param queues string[]
 ---@param fields Fields
 function Ledger:sent(text, queues, fields)
+  self:note('sent %q to %s', text:match '^%S*', queues[1])
   for _, queue in ipairs(queues) do
     self.copies[name_of(text, queue)] = self:copy(text, queue) or {
       text = text, queue = queue, places = { [queue] = true }, must = false, fields = fields,
@@ -53,6 +64,7 @@ end
 --- The publish was answered OK, with an id that no other message has.
 ---@param is_duplicate boolean? it is a repetition, and the id is that of the first
 function Ledger:confirmed(text, queues, id, is_duplicate)
+  self:note('confirmed %q as %s%s', text:match '^%S*', id, is_duplicate and ', a duplicate' or '')
   local owner = self.ids[id]
   if owner and owner ~= text then broken('id %s was given to %q and to %q', id, owner, text) end
   if not owner and not is_duplicate and id <= self.last_id then
@@ -69,24 +81,34 @@ end
 
 --- Its removal is asked for (ack, purge, delete): it may come or not.
 ---@param copy Copy
-function Ledger:removing(copy) copy.must, copy.is_unwanted = false, true end
+function Ledger:removing(copy)
+  self:note('removing %q of %s', copy.text:match '^%S*', copy.queue)
+  copy.must, copy.is_unwanted = false, true
+end
 
 --- Its removal from a queue was answered.
 ---@param copy Copy
 ---@param queue string
 function Ledger:removed(copy, queue)
+  self:note('removed %q of %s from %s', copy.text:match '^%S*', copy.queue, queue)
   copy.must, copy.is_unwanted = false, true
   copy.places[queue] = nil
 end
 
 --- Its removal was refused: somebody else has it.
 ---@param copy Copy
-function Ledger:kept(copy) copy.must, copy.is_unwanted = copy.id ~= nil, false end
+function Ledger:kept(copy)
+  self:note('kept %q of %s', copy.text:match '^%S*', copy.queue)
+  copy.must, copy.is_unwanted = copy.id ~= nil, false
+end
 
 --- It is on its way to another queue: it must be in one of the two, and may be in both.
 ---@param copy Copy
 ---@param queue string
-function Ledger:moving(copy, queue) copy.places[queue] = true end
+function Ledger:moving(copy, queue)
+  self:note('moving %q of %s to %s', copy.text:match '^%S*', copy.queue, queue)
+  copy.places[queue] = true
+end
 
 ---@param queue string
 ---@return Copy[] that may be there
@@ -118,6 +140,7 @@ end
 ---@param shown { id: string, pri: string, exchange: string, key: string, headers: table<string, string> }
 ---@return Copy
 function Ledger:seen(queue, text, shown)
+  self:note('seen %q in %s as %s', text:match '^%S*', queue, shown.id)
   local origin = shown.headers['x-death-queue'] or queue
   local copy = self:copy(text, origin)
   if not copy then broken('%q of %s was never published', text, origin) end

@@ -27,6 +27,7 @@ local quote = shell.quote
 ---@field store? 'single'|'cluster'|'sentinel' default: single, the broker's own Redis or one behind a proxy
 ---@field confirm? string the broker's --confirm; default: master
 ---@field net? boolean the network is the test's own (net.lua): nodes can be cut off from each other
+---@field keep? string a directory for the trail of the ledger, and for `keep`
 ---@field disks? boolean each node of a cluster has a file system of its own, where that is allowed
 
 ---@class Place
@@ -115,7 +116,8 @@ function Place.new(figures, options)
     self.disk = self.broker.data
     assert(mount(self.disk))
   end
-  self.ledger = Ledger.new()
+  self.kept = options.keep
+  self.ledger = Ledger.new(self.kept and assert(io.open(self.kept .. '/trail', 'w')))
   self.traffic = Traffic.new(self.ledger, figures)
   self.log = LogTraffic.new(figures)
   self:start()
@@ -279,8 +281,17 @@ function Place:start()
   end
 end
 
+--- What shows the cause of a broken promise stays: the broker's directory, and those of the Redis servers.
+function Place:keep()
+  if self.ledger.trail then self.ledger.trail:flush() end
+  for _, dir in ipairs { self.broker.dir, self.many and self.many.dir or self.disk } do
+    os.execute(('cp -r %s %s 2>/dev/null'):format(quote(dir), quote(self.kept)))
+  end
+end
+
 function Place:destroy()
   self:continue()
+  if self.ledger.trail then self.ledger.trail:close() end
   self.broker:destroy()
   if self.proxy then self.proxy:destroy() end
   if self.redis then self.redis:destroy() end
