@@ -87,4 +87,13 @@ describe('Sentinels for tests', function()
     assert.equal(first.address, group:master().address)
     assert.equal('value', (first:command('GET', 'key')))
   end)
+
+  it('have a master come back as one that was a replica at first', function()
+    local second = group.nodes[2]
+    if group:master() ~= second then group:failover() end
+    second:kill9()
+    second:restart()
+    assert.equal('master', second:info('replication', 'role'))
+    group:heal()
+  end)
 end)

@@ -498,8 +498,10 @@ function Cluster.sentinels(options)
   for i = 1, 1 + (options.replicas or 1) do
     local dir, port = ('%s/node%d'):format(self.dir, i), Node.free_port()
     local words = words_of(dir, '127.0.0.1', port, options.args or {})
-    if i > 1 then table.move({ '--replicaof', '127.0.0.1', self.nodes[1].port }, 1, 3, #words + 1, words) end
+    table.insert(words, 1, dir .. '/redis.conf')
     self.nodes[i] = Node.new(dir, words, port)
+    -- Sentinels rewrite this file: who was promoted comes back as a master.
+    shell.write_file(dir .. '/redis.conf', i > 1 and ('replicaof 127.0.0.1 %d\n'):format(self.nodes[1].port) or '')
     self.nodes[i]:launch()
   end
   for _, node in ipairs(self.nodes) do node:expect_up() end
