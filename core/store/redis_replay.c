@@ -96,17 +96,21 @@ void redis_replay_add(struct redis_replay *p, const struct redis_request *r,
 	}
 }
 
-/* The least offset of the replicas, in lines "slave<n>:ip=…,offset=<offset>,…". */
-static uint64_t least_offset(struct slice info, uint64_t master)
+/* The least offset of the replicas, in lines "slave<n>:ip=…,offset=<offset>,…", and how
+ * many lines there are. `connected_slaves` also counts a replica whose connection has
+ * just broken, of which there is no line. */
+static uint64_t least_offset(struct slice info, uint64_t master, unsigned *replicas)
 {
 	uint64_t least = master;
 
+	*replicas = 0;
 	while (info.len > 0) {
 		struct slice line = slice_cut(&info, '\n');
 		uint64_t offset;
 
 		if (!slice_has_prefix(line, "slave") || slice_find(line, '=') == line.len)
 			continue;
+		(*replicas)++;
 		while (line.len > 0) {
 			struct slice value = slice_cut(&line, ',');
 			struct slice name = slice_cut(&value, '=');
@@ -148,16 +152,14 @@ static bool has_lost_one(struct redis_replay *p)
 void redis_replay_info(struct redis_replay *p, struct slice info)
 {
 	uint64_t offset = resp_info_number(info, "master_repl_offset");
-	uint64_t least;
+	uint64_t least = least_offset(info, offset, &p->replicas);
 
-	p->replicas = (unsigned)resp_info_number(info, "connected_slaves");
 	p->lag = 0;
 	if (p->replicas == 0)
 		return;
 	p->is_on = true;
 	if (p->mark_count < REPLAY_MARKS_MAX && !TAILQ_EMPTY(&p->writes))
 		p->marks[p->mark_count++] = (struct replay_mark){ p->last, offset };
-	least = least_offset(info, offset);
 	p->lag = offset - least;
 	if (!has_lost_one(p))
 		trim(p, least);

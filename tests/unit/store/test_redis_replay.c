@@ -202,6 +202,20 @@ REPLAY_TEST(what_a_replica_lacks_that_has_left_stays)
 	assert_int_equal(p->bytes, 0);
 }
 
+/* A replica that was promoted while its master stood still: the master has not seen its
+ * end yet, only that its connection has no peer. */
+REPLAY_TEST(a_replica_that_is_counted_and_not_listed_forgets_nothing)
+{
+	write_five(p);
+	say_offsets(p, 200, 150, 150);
+	say_info(p, "role:master\r\nconnected_slaves:2\r\nmaster_repl_offset:900\r\n");
+	say_info(p, "role:master\r\nconnected_slaves:2\r\n"
+		    "slave1:ip=127.0.0.1,port=2,state=online,offset=900,lag=0\r\n"
+		    "master_repl_offset:900\r\n");
+	assert_int_equal(p->bytes, 10);
+	expect_taken(p, 0, "a1b2c3d4e5");
+}
+
 REPLAY_TEST(offsets_of_the_former_master_forget_nothing)
 {
 	write_five(p);
