@@ -50,11 +50,11 @@ void topic_destroy(struct topic *t)
 struct partition *topic_make_partition(struct topic *t, unsigned index)
 {
 	struct queue *q = t->queue;
-	struct store_log *keys = NULL;
+	struct store_shard *keys = NULL;
 	struct partition *p;
 
 	if (queue_is_durable(q))
-		keys = store_log_create(vhost_slice(q->vhost), queue_slice(q), index);
+		keys = store_shard_create(vhost_slice(q->vhost), queue_slice(q), index);
 	p = partition_create(&q->vhost->broker->partitions, t, index, keys);
 	if (keys && !q->definition.is_stored)
 		partition_hold(p, true);
@@ -141,7 +141,7 @@ struct store_shard *topic_keys(const struct topic *t, unsigned index)
 {
 	const struct partition *p = t->partitions[index];
 
-	return p ? store_log_shard(partition_keys(p)) : NULL;
+	return p ? partition_keys(p) : NULL;
 }
 
 static struct store_shard *keys_of(const struct publish_ids *ids, unsigned part)

@@ -232,7 +232,7 @@ uint64_t tail_find(const struct tail *t, uint64_t offset)
 static uint16_t lane_now(const struct partition *p)
 {
 	struct partition_env *env = p->env;
-	unsigned lane = store_lane(env->store, store_log_shard(p->keys));
+	unsigned lane = store_lane(env->store, p->keys);
 
 	while (lane >= env->lane_count) {
 		struct partition_lane *fresh = mem_zalloc(sizeof(*fresh));
@@ -602,7 +602,7 @@ bool append_is_busy(const struct partition_env *env, const struct partition_lane
 	if (!store_holds_any(env->store))
 		return true;
 	TAILQ_FOREACH (p, &lane->flying, flying_link)
-		if (!store_is_held(env->store, store_log_shard(p->keys)))
+		if (!store_is_held(env->store, p->keys))
 			return true;
 	return false;
 }

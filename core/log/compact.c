@@ -698,7 +698,7 @@ static void fail_pass(struct compact_pass *pass, int status, const char *text)
 	struct partition *p = pass->partition;
 
 	if (status != TIDE_ESHUTDOWN)
-		log_warn("%slog is not compacted now: %s", store_log_prefix(p->keys),
+		log_warn("%slog is not compacted now: %s", store_shard_prefix(p->keys),
 			 text ? text : error_text(status));
 	p->env->compact_retry_ms = p->env->now_ms + COMPACT_REST_MS;
 	set_due(p->compact, true);
@@ -715,7 +715,7 @@ static void finish_pass(struct compact_pass *pass)
 	c->kept_bytes = pass->rewrite.kept_bytes;
 	p->env->stats.compacted += pass->rewrite.removed;
 	log_debug("%slog is compacted up to offset %llu: %llu messages removed",
-		  store_log_prefix(p->keys), (unsigned long long)c->end,
+		  store_shard_prefix(p->keys), (unsigned long long)c->end,
 		  (unsigned long long)pass->rewrite.removed);
 	set_due(c, pass->is_partial);
 	leave_pass(pass);

@@ -170,7 +170,7 @@ static void log_corrupt(const struct cursor *c, uint64_t base, const struct erro
 {
 	log_error(
 		"%slog:%08u: the batch at offset %llu cannot be read and is left out: %s",
-		store_log_prefix(c->partition->keys), c->read_day,
+		store_shard_prefix(c->partition->keys), c->read_day,
 		(unsigned long long)base, err->text);
 }
 
@@ -259,7 +259,7 @@ static void fail(struct cursor *c, int status, const char *text)
 	if (status != TIDE_ESHUTDOWN &&
 	    log_is_due(&p->env->read_logged_ms, p->env->now_ms, FAILED_LOG_MS))
 		log_error("%slog:%08u: offset %llu cannot be read now: %s",
-			  store_log_prefix(p->keys), c->read_day,
+			  store_shard_prefix(p->keys), c->read_day,
 			  (unsigned long long)c->read_offset,
 			  text ? text : error_text(status));
 	c->retry_ms = p->env->now_ms + PARTITION_RETRY_MS;

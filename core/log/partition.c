@@ -31,7 +31,7 @@ void partition_env_deinit(struct partition_env *env)
 }
 
 struct partition *partition_create(struct partition_env *env, void *owner, unsigned index,
-				   struct store_log *keys)
+				   struct store_shard *keys)
 {
 	struct partition *p = mem_zalloc(sizeof(*p));
 
@@ -48,7 +48,7 @@ void partition_unref(struct partition *p)
 {
 	if (--p->refs > 0)
 		return;
-	store_log_destroy(p->keys);
+	store_shard_destroy(p->keys);
 	merge_free(p);
 	compact_free(p);
 	mem_free(p->days);
@@ -79,7 +79,7 @@ unsigned partition_index(const struct partition *p)
 	return p->index;
 }
 
-struct store_log *partition_keys(const struct partition *p)
+struct store_shard *partition_keys(const struct partition *p)
 {
 	return p->keys;
 }
@@ -361,8 +361,8 @@ static void on_trimmed(void *ctx, int status, const char *text, uint64_t left)
 	if (status < 0) {
 		p->is_trim_refused = true;
 		if (!t->on_done && status != TIDE_ESHUTDOWN)
-			log_warn("%slog cannot be trimmed: %s", store_log_prefix(p->keys),
-				 text);
+			log_warn("%slog cannot be trimmed: %s",
+				 store_shard_prefix(p->keys), text);
 		task_end(t, status, text);
 	} else if (left > 0 && !p->is_closed) {
 		send_trim(t);
@@ -492,12 +492,12 @@ static int recover_damaged(struct partition *p, const struct store_log_batch *la
 			err, TIDE_ESTORE,
 			"the last batch of %slog:%08u, at offset %llu, cannot be "
 			"read: %s",
-			store_log_prefix(p->keys), partition_last_day(p)->day,
+			store_shard_prefix(p->keys), partition_last_day(p)->day,
 			(unsigned long long)last->base, why->text);
 	log_error("%slog:%08u: the last batch, at offset %llu, cannot be read; the log "
 		  "goes "
 		  "on at offset %llu: %s",
-		  store_log_prefix(p->keys), partition_last_day(p)->day,
+		  store_shard_prefix(p->keys), partition_last_day(p)->day,
 		  (unsigned long long)last->base, (unsigned long long)head.end,
 		  why->text);
 	p->readable = head.end;

@@ -94,7 +94,7 @@ void partition_env_deinit(struct partition_env *env);
 /* @param owner  whose it is: ops get it by partition_owner
  * @param keys   taken; NULL: nothing of it is kept */
 struct partition *partition_create(struct partition_env *env, void *owner, unsigned index,
-				   struct store_log *keys);
+				   struct store_shard *keys);
 /* The owner has no use for it any more: publishers are told TIDE_ENOTFOUND, cursors find
  * nothing. */
 void partition_close(struct partition *p);
@@ -104,7 +104,7 @@ void partition_hold(struct partition *p, bool is_held);
 void *partition_owner(const struct partition *p);
 unsigned partition_index(const struct partition *p);
 /* NULL: nothing of it is kept. */
-struct store_log *partition_keys(const struct partition *p);
+struct store_shard *partition_keys(const struct partition *p);
 
 /* Read from Redis where it begins and ends. on_group is called for each group that has
  * committed; then the waiter is told. */

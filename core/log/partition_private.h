@@ -71,7 +71,7 @@ struct partition_day {
 struct partition {
 	struct partition_env *env;
 	void *owner;
-	struct store_log *keys;
+	struct store_shard *keys;
 	TAILQ_ENTRY(partition) dirty_link; /* of its lane, or env->unkept */
 	struct append_list appends;        /* in order; the first may be under way */
 	struct append *open;               /* the last of them, if it takes more */

@@ -572,7 +572,7 @@ static bool is_held_commit(const struct commit *c)
 			return true;
 	STAILQ_FOREACH (j, &c->joints, link)
 		if (partition_keys(j->partition) &&
-		    store_is_held(s, store_log_shard(partition_keys(j->partition))))
+		    store_is_held(s, partition_keys(j->partition)))
 			return true;
 	return false;
 }
@@ -977,7 +977,7 @@ static bool is_ready(const struct commit *c)
 
 	STAILQ_FOREACH (j, &c->joints, link)
 		if (!joint_is_ready(j) ||
-		    !may_commit(journal, store_log_shard(partition_keys(j->partition))))
+		    !may_commit(journal, partition_keys(j->partition)))
 			return false;
 	for (unsigned i = 0; i < c->shard_count; i++)
 		if (is_busy(c->shards[i]) || !may_commit(journal, c->shards[i]->keys) ||
@@ -1107,9 +1107,7 @@ static void note_flight(struct commit_flight *f, const struct flight_size *size,
 		for (unsigned i = 0; i < c->shard_count; i++)
 			add_flight_lane(f, c->shards[i]->keys, is_split);
 		STAILQ_FOREACH (joint, &c->joints, link)
-			add_flight_lane(f,
-					store_log_shard(partition_keys(joint->partition)),
-					is_split);
+			add_flight_lane(f, partition_keys(joint->partition), is_split);
 	}
 	TAILQ_INSERT_TAIL(&f->env->commits.flying, f, link);
 	j->stats.flushes++;

@@ -281,6 +281,11 @@ void store_shard_destroy(struct store_shard *shard)
 		mem_free(shard);
 }
 
+const char *store_shard_prefix(const struct store_shard *shard)
+{
+	return shard->prefix;
+}
+
 unsigned store_lane(const struct store *s, const struct store_shard *shard)
 {
 	return redis_lanes_of(s->lanes, shard->slot);

@@ -216,12 +216,14 @@ void store_memory_ask(struct store *s);
 /* The sorted sets of a shard; a stored message is in exactly one of them. */
 enum store_set { STORE_READY, STORE_DELAYED, STORE_BURIED, STORE_UNACK, STORE_SET_COUNT };
 
-/* A shard's key names. Freed by store_shard_destroy, which accepts NULL; the
- * requests under way do not need it any more. */
+/* The key names of a shard of a queue, or of a partition of a topic. Freed by
+ * store_shard_destroy, which accepts NULL; the requests under way do not need it. */
 struct store_shard;
 struct store_shard *store_shard_create(struct slice vhost, struct slice queue,
 				       unsigned index);
 void store_shard_destroy(struct store_shard *shard);
+/* The prefix of all its keys, for a line in the log. */
+const char *store_shard_prefix(const struct store_shard *shard);
 
 /* The connection that has the requests of a shard now: 0 and up, always 0 with a single
  * Redis. What goes by one is not held up by another. */

@@ -10,33 +10,6 @@
 #include "host/log.h"
 #include "store_private.h"
 
-/* The keys of a partition are named like those of a shard. */
-struct store_log *store_log_create(struct slice vhost, struct slice topic,
-				   unsigned partition)
-{
-	return (struct store_log *)store_shard_create(vhost, topic, partition);
-}
-
-static struct store_shard *keys_of(struct store_log *log)
-{
-	return (struct store_shard *)log;
-}
-
-void store_log_destroy(struct store_log *log)
-{
-	store_shard_destroy(keys_of(log));
-}
-
-const char *store_log_prefix(const struct store_log *log)
-{
-	return ((const struct store_shard *)log)->prefix;
-}
-
-struct store_shard *store_log_shard(struct store_log *log)
-{
-	return log ? keys_of(log) : NULL;
-}
-
 /* Begin a command on a day; the caller appends `words` words. */
 static struct buf *add_day_command(struct store_call *call, const char *verb,
 				   uint32_t day, size_t words)
@@ -222,14 +195,14 @@ static void add_batches(struct append_call *a, const struct store_log_append *ap
 	add_part(a, buf_slice(out).data + from, buf_len(out) - from);
 }
 
-void store_log_append(struct store *s, struct store_log *log,
+void store_log_append(struct store *s, struct store_shard *partition,
 		      const struct store_log_append *append, store_log_done_fn on_done,
 		      void *ctx)
 {
 	size_t parts = 2 * (size_t)append->count + 1;
-	struct append_call *a = store_call_create(
-		s, keys_of(log), sizeof(*a) + parts * sizeof(a->parts[0]),
-		on_append_reply, ctx);
+	struct append_call *a =
+		store_call_create(s, partition, sizeof(*a) + parts * sizeof(a->parts[0]),
+				  on_append_reply, ctx);
 
 	assert(append->count > 0 && append->count <= STORE_LOG_BATCHES_MAX);
 	a->call.request.is_write = true;
@@ -252,12 +225,12 @@ static void add_rows(struct store_call *call, uint32_t day,
 	}
 }
 
-void store_log_join(struct store_transaction *t, struct store_log *log,
+void store_log_join(struct store_transaction *t, struct store_shard *partition,
 		    const struct store_log_append *append)
 {
 	struct store_call *call = store_transaction_call(t);
 
-	call->shard = keys_of(log);
+	call->shard = partition;
 	add_truncations(call, append);
 	store_transaction_cut(t, call->shard->slot, true);
 	add_state(call, append);
@@ -278,11 +251,11 @@ static void add_range(struct store_call *call, const struct store_log_replace *r
 	resp_score(out, (double)replace->to);
 }
 
-void store_log_replace(struct store *s, struct store_log *log,
+void store_log_replace(struct store *s, struct store_shard *partition,
 		       const struct store_log_replace *replace, store_done_fn on_done,
 		       void *ctx)
 {
-	struct store_call *call = store_done_call_create(s, keys_of(log), on_done, ctx);
+	struct store_call *call = store_done_call_create(s, partition, on_done, ctx);
 
 	if (replace->count == 0) {
 		add_range(call, replace);
@@ -297,13 +270,12 @@ void store_log_replace(struct store *s, struct store_log *log,
 	store_call_send(call, 0);
 }
 
-void store_log_trim(struct store *s, struct store_log *log,
+void store_log_trim(struct store *s, struct store_shard *partition,
 		    const struct store_log_trim *trim, store_purged_fn on_trimmed,
 		    void *ctx)
 {
-	struct store_call *call =
-		store_count_call_create(s, keys_of(log), on_trimmed, ctx);
-	struct slice prefix = shard_prefix(keys_of(log));
+	struct store_call *call = store_count_call_create(s, partition, on_trimmed, ctx);
+	struct slice prefix = shard_prefix(partition);
 	struct buf *out =
 		store_call_add_script(call, script_log_trim, 2 + (size_t)trim->day_count,
 				      1 + (size_t)trim->day_count);
@@ -321,11 +293,11 @@ void store_log_trim(struct store *s, struct store_log *log,
 	store_call_send(call, REDIS_REPLY_INTEGER);
 }
 
-void store_log_commit(struct store *s, struct store_log *log,
+void store_log_commit(struct store *s, struct store_shard *partition,
 		      const struct store_log_commit *commit, store_done_fn on_done,
 		      void *ctx)
 {
-	struct store_call *call = store_done_call_create(s, keys_of(log), on_done, ctx);
+	struct store_call *call = store_done_call_create(s, partition, on_done, ctx);
 	struct buf *out =
 		add_key_command(call, commit->is_removal ? "HDEL" : "HSET", LAYOUT_GROUPS,
 				commit->is_removal ? commit->count : 2 * commit->count);
@@ -396,22 +368,22 @@ static void on_log_rows_reply(struct store_call *call, const redisReply *reply,
 	mem_free(r->front_bytes);
 }
 
-void store_log_read(struct store *s, struct store_log *log, uint32_t day, uint64_t offset,
-		    unsigned count, store_log_rows_fn on_rows, void *ctx)
+void store_log_read(struct store *s, struct store_shard *partition, uint32_t day,
+		    uint64_t offset, unsigned count, store_log_rows_fn on_rows, void *ctx)
 {
 	struct log_read_call *r =
-		store_call_create(s, keys_of(log), sizeof(*r), on_log_rows_reply, ctx);
+		store_call_create(s, partition, sizeof(*r), on_log_rows_reply, ctx);
 	unsigned behind = (count < STORE_LOG_READ_MAX ? count : STORE_LOG_READ_MAX) - 1;
 
 	CALL_TELLS(&r->call, on_rows);
 	store_call_add(&r->call,
 		       "ZREVRANGEBYSCORE " DAY_KEY " %llu -inf WITHSCORES LIMIT 0 1",
-		       store_log_prefix(log), day, (unsigned long long)offset);
+		       partition->prefix, day, (unsigned long long)offset);
 	if (count > 1)
 		store_call_add(
 			&r->call,
 			"ZRANGEBYSCORE " DAY_KEY " (%llu +inf WITHSCORES LIMIT 0 %u",
-			store_log_prefix(log), day, (unsigned long long)offset, behind);
+			partition->prefix, day, (unsigned long long)offset, behind);
 	store_call_send(&r->call, REDIS_REPLY_ARRAY);
 }
 
@@ -574,11 +546,11 @@ static void look_for_last(const struct store_call *before, struct log_recovery *
 	store_call_send(&c->call, REDIS_REPLY_ARRAY);
 }
 
-void store_log_recover(struct store *s, struct store_log *log,
+void store_log_recover(struct store *s, struct store_shard *partition,
 		       store_log_state_fn on_state, void *ctx)
 {
 	struct recover_call *c =
-		store_call_create(s, keys_of(log), sizeof(*c), on_hashes_reply, ctx);
+		store_call_create(s, partition, sizeof(*c), on_hashes_reply, ctx);
 
 	c->recovery = mem_zalloc(sizeof(*c->recovery));
 	CALL_TELLS(&c->call, on_state);

@@ -5,20 +5,10 @@
  * each UTC day, scored by offset; a hash with what is known of its days; a hash with the
  * committed offset of each group. A day is a number: yyyymmdd. Days and offsets grow
  * together: no batch of a day has a smaller offset than one of the day before. Offsets
- * are 2^53 at most. */
+ * are 2^53 at most. The key names are those of a store_shard. */
 #pragma once
 
 #include "store.h"
-
-/* The key names of a partition; counted like those of a shard. */
-struct store_log;
-struct store_log *store_log_create(struct slice vhost, struct slice topic,
-				   unsigned partition);
-void store_log_destroy(struct store_log *log);
-/* The prefix of all its keys, for a line in the log. */
-const char *store_log_prefix(const struct store_log *log);
-/* For the requests about publish ids: a partition has them as a shard has. */
-struct store_shard *store_log_shard(struct store_log *log);
 
 struct store_log_batch {
 	uint64_t base;
@@ -54,12 +44,12 @@ struct store_log_append {
  * refused and sure has written nothing; its truncation may have been carried out. */
 typedef void (*store_log_done_fn)(void *ctx, int status, const char *text,
 				  bool is_unsure);
-void store_log_append(struct store *s, struct store_log *log,
+void store_log_append(struct store *s, struct store_shard *partition,
 		      const struct store_log_append *append, store_log_done_fn on_done,
 		      void *ctx);
 
 /* The same as a part of a transaction (store.h), which answers for it. All is copied. */
-void store_log_join(struct store_transaction *t, struct store_log *log,
+void store_log_join(struct store_transaction *t, struct store_shard *partition,
 		    const struct store_log_append *append);
 
 /* In the place of the batches of a day with offsets from `from` to `to`, both of them
@@ -71,7 +61,7 @@ struct store_log_replace {
 	const struct store_log_batch *batches;
 	unsigned count;
 };
-void store_log_replace(struct store *s, struct store_log *log,
+void store_log_replace(struct store *s, struct store_shard *partition,
 		       const struct store_log_replace *replace, store_done_fn on_done,
 		       void *ctx);
 
@@ -81,8 +71,9 @@ void store_log_replace(struct store *s, struct store_log *log,
 #define STORE_LOG_READ_MAX 1024
 typedef void (*store_log_rows_fn)(void *ctx, int status, const char *text,
 				  const struct store_log_batch *rows, size_t count);
-void store_log_read(struct store *s, struct store_log *log, uint32_t day, uint64_t offset,
-		    unsigned count, store_log_rows_fn on_rows, void *ctx);
+void store_log_read(struct store *s, struct store_shard *partition, uint32_t day,
+		    uint64_t offset, unsigned count, store_log_rows_fn on_rows,
+		    void *ctx);
 /* Remove the days, whole, and all batches of `day` below `start` (0: of none): the log
  * begins at `start`, which the state says from now on. All at once, and also while memory
  * is out. The batch that has `start` stays, and the last one of `day`, which tells where
@@ -96,7 +87,7 @@ struct store_log_trim {
 	unsigned day_count;
 	uint32_t day;
 };
-void store_log_trim(struct store *s, struct store_log *log,
+void store_log_trim(struct store *s, struct store_shard *partition,
 		    const struct store_log_trim *trim, store_purged_fn on_trimmed,
 		    void *ctx);
 
@@ -126,7 +117,7 @@ struct store_log_state {
 typedef void (*store_log_state_fn)(void *ctx, int status, const char *text,
 				   const struct store_log_state *state);
 /* May take a few round trips. */
-void store_log_recover(struct store *s, struct store_log *log,
+void store_log_recover(struct store *s, struct store_shard *partition,
 		       store_log_state_fn on_state, void *ctx);
 
 /* Committed offsets of groups; or, with is_removal, forget the groups. on_done may be
@@ -137,6 +128,6 @@ struct store_log_commit {
 	size_t count; /* 1 or more */
 	bool is_removal;
 };
-void store_log_commit(struct store *s, struct store_log *log,
+void store_log_commit(struct store *s, struct store_shard *partition,
 		      const struct store_log_commit *commit, store_done_fn on_done,
 		      void *ctx);

@@ -63,8 +63,8 @@ static const struct partition_ops rig_ops = { .on_news = rig_on_news };
 
 static inline void rig_new_partition(void)
 {
-	struct store_log *keys =
-		r.h.store ? store_log_create(SLICE("/"), SLICE("orders"), 3) : NULL;
+	struct store_shard *keys =
+		r.h.store ? store_shard_create(SLICE("/"), SLICE("orders"), 3) : NULL;
 
 	r.p = partition_create(&r.env, &r, 3, keys);
 }

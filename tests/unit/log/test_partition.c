@@ -281,7 +281,8 @@ TEST_THAT(many_partitions_are_read_some_at_a_time)
 
 	for (unsigned i = 0; i < COUNT; i++) {
 		r.p = partitions[i] = partition_create(
-			&r.env, &r, i, store_log_create(SLICE("/"), SLICE("orders"), i));
+			&r.env, &r, i,
+			store_shard_create(SLICE("/"), SLICE("orders"), i));
 		if (i % 100 == 0)
 			rig_publish_all(1, 100);
 		r.stored_count = 0;
@@ -289,7 +290,8 @@ TEST_THAT(many_partitions_are_read_some_at_a_time)
 	for (unsigned i = 0; i < COUNT; i++) {
 		partition_close(partitions[i]);
 		partitions[i] = partition_create(
-			&r.env, &r, i, store_log_create(SLICE("/"), SLICE("orders"), i));
+			&r.env, &r, i,
+			store_shard_create(SLICE("/"), SLICE("orders"), i));
 	}
 	memset(&recovery, 0, sizeof(recovery));
 	waiter_init(&recovery.waiter, rig_on_recovered);
@@ -315,7 +317,8 @@ TEST_THAT(those_that_wait_to_be_read_are_told_when_the_store_closes)
 	waiter_init(&recovery.waiter, rig_on_recovered);
 	for (unsigned i = 0; i < 600; i++) {
 		partitions[i] = partition_create(
-			&r.env, &r, i, store_log_create(SLICE("/"), SLICE("orders"), i));
+			&r.env, &r, i,
+			store_shard_create(SLICE("/"), SLICE("orders"), i));
 		partition_recover(partitions[i], rig_on_group, &recovery.waiter);
 	}
 	waiter_done(&recovery.waiter, TIDE_OK, NULL);
@@ -605,7 +608,7 @@ TEST_THAT(the_oldest_batch_of_all_partitions_leaves_memory_first)
 	rig_publish_all(10, 1000);
 	bytes = r.env.tail_bytes;
 	r.p = partition_create(&r.env, &r, 4,
-			       store_log_create(SLICE("/"), SLICE("orders"), 4));
+			       store_shard_create(SLICE("/"), SLICE("orders"), 4));
 	assert_int_equal(partition_index(r.p), 4);
 	r.stored_count = 0;
 	rig_publish_all(10, 1000);

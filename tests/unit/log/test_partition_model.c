@@ -158,7 +158,7 @@ static struct held find_held(uint64_t start)
 {
 	struct held held = { 0 };
 	redisReply *days =
-		ask(&r.h, "KEYS %slog:*", store_log_prefix(partition_keys(r.p)));
+		ask(&r.h, "KEYS %slog:*", store_shard_prefix(partition_keys(r.p)));
 
 	assert_int_equal(days->type, REDIS_REPLY_ARRAY);
 	for (size_t i = 0; i < days->elements; i++) {

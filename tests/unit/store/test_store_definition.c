@@ -34,7 +34,7 @@ static void on_appended(void *ctx, int status, const char *text, bool is_unsure)
 
 static void append(struct harness *h, const char *name, unsigned index, uint32_t day)
 {
-	struct store_log *log = store_log_create(SLICE("/"), slice_from(name), index);
+	struct store_shard *log = store_shard_create(SLICE("/"), slice_from(name), index);
 	const struct store_log_batch batch = { 0, SLICE("a") };
 	const struct store_log_group group = { SLICE("billing"), 1 };
 	const struct store_log_commit commit = { &group, 1, false };
@@ -46,7 +46,7 @@ static void append(struct harness *h, const char *name, unsigned index, uint32_t
 		on_appended, NULL);
 	store_log_commit(h->store, log, &commit, on_done, &o);
 	WAIT(h, o.calls == 1);
-	store_log_destroy(log);
+	store_shard_destroy(log);
 }
 
 STORE_TEST(a_topic_is_declared_with_its_sets)

@@ -53,14 +53,14 @@ static void on_rows(void *ctx, int status, const char *text,
 	}
 }
 
-static struct store_log *partition;
+static struct store_shard *partition;
 
 static int setup(void **state)
 {
 	static struct harness h;
 	harness_init(&h);
 	harness_open_up(&h);
-	partition = store_log_create(SLICE("/"), SLICE("events"), 3);
+	partition = store_shard_create(SLICE("/"), SLICE("events"), 3);
 	*state = &h;
 	return 0;
 }
@@ -68,7 +68,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	struct harness *h = *state;
-	store_log_destroy(partition);
+	store_shard_destroy(partition);
 	harness_close(h);
 	harness_deinit(h);
 	return 0;
