@@ -76,8 +76,7 @@ void inquiry_add(struct inquiry *q, const char *format, ...)
 	resp_command(&q->commands, format, args);
 	va_end(args);
 	q->command_count++;
-	q->part = uv_buf_init(q->commands.data + q->commands.start,
-			      (unsigned)buf_len(&q->commands));
+	q->part = redis_request_part(buf_slice(&q->commands));
 }
 
 int inquiry_ask(struct inquiry *q, struct respondent *r)

@@ -542,10 +542,7 @@ static void lose_for_good(struct redis_conn *c)
 
 static void send_greeting(struct redis_conn *c, enum phase phase, unsigned replies)
 {
-	struct slice bytes = buf_slice(&c->greeting_bytes);
-
-	c->greeting_part =
-		uv_buf_init((char *)(uintptr_t)bytes.data, (unsigned)bytes.len);
+	c->greeting_part = redis_request_part(buf_slice(&c->greeting_bytes));
 	c->greeting.replies = replies;
 	c->greeting.parts = &c->greeting_part;
 	c->greeting.part_count = 1;
@@ -1047,11 +1044,8 @@ void redis_conn_leave(struct redis_conn *c, const char *why)
 /* Requests on their way point to the bytes: the link is dropped before they change. */
 static void point_at_commands(struct redis_conn *c)
 {
-	struct slice beat = redis_holder_beat(&c->holder);
-	struct slice count = redis_holder_count(&c->holder);
-
-	c->beat_part = uv_buf_init((char *)(uintptr_t)beat.data, (unsigned)beat.len);
-	c->count_part = uv_buf_init((char *)(uintptr_t)count.data, (unsigned)count.len);
+	c->beat_part = redis_request_part(redis_holder_beat(&c->holder));
+	c->count_part = redis_request_part(redis_holder_count(&c->holder));
 }
 
 void redis_conn_set_record(struct redis_conn *c, const char *key, const char *probe)

@@ -11,6 +11,8 @@
 #include <sys/queue.h>
 #include <uv.h>
 
+#include "base/slice.h"
+
 #define REDIS_REQUEST_PARTS_MAX 256
 
 struct redis_request;
@@ -46,3 +48,8 @@ struct redis_request {
 };
 
 TAILQ_HEAD(redis_requests, redis_request);
+
+static inline uv_buf_t redis_request_part(struct slice bytes)
+{
+	return uv_buf_init((char *)(uintptr_t)bytes.data, (unsigned)bytes.len);
+}

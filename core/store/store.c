@@ -46,9 +46,10 @@ void store_call_add(struct store_call *call, const char *format, ...)
 	call->request.replies++;
 }
 
-struct buf *store_call_add_words(struct store_call *call, size_t words)
+struct buf *store_call_add_words(struct store_call *call, const char *verb, size_t words)
 {
-	resp_array(&call->bytes, words);
+	resp_array(&call->bytes, 1 + words);
+	resp_text(&call->bytes, verb);
 	call->request.replies++;
 	return &call->bytes;
 }
@@ -56,9 +57,8 @@ struct buf *store_call_add_words(struct store_call *call, size_t words)
 struct buf *store_call_add_script(struct store_call *call, struct slice script,
 				  size_t keys, size_t words)
 {
-	struct buf *out = store_call_add_words(call, 3 + keys + words);
+	struct buf *out = store_call_add_words(call, "EVAL", 2 + keys + words);
 
-	resp_text(out, "EVAL");
 	resp_bulk(out, script);
 	resp_number(out, keys);
 	return out;
@@ -123,9 +123,7 @@ void store_call_send_parts(struct store_call *call, int type, const uv_buf_t *pa
 
 void store_call_send(struct store_call *call, int type)
 {
-	struct slice bytes = buf_slice(&call->bytes);
-
-	call->part = uv_buf_init((char *)(uintptr_t)bytes.data, (unsigned)bytes.len);
+	call->part = redis_request_part(buf_slice(&call->bytes));
 	store_call_send_parts(call, type, &call->part, 1);
 }
 

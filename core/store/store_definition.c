@@ -34,9 +34,8 @@ static void add_topic_key(struct buf *out, struct slice vhost, struct slice topi
 static struct buf *add_command(struct store_call *call, const char *verb,
 			       enum store_table table, struct slice vhost, size_t words)
 {
-	struct buf *out = store_call_add_words(call, 2 + words);
+	struct buf *out = store_call_add_words(call, verb, 1 + words);
 
-	resp_text(out, verb);
 	add_table_key(out, table, vhost);
 	return out;
 }
@@ -78,13 +77,13 @@ void store_definition_set_topic(struct store *s, const struct store_queue *topic
 	out = add_command(call, "HSET", STORE_TOPICS, topic->vhost, 2);
 	resp_bulk(out, topic->name);
 	resp_bulk(out, value);
-	resp_text(store_call_add_words(call, 3), "SADD");
+	store_call_add_words(call, "SADD", 2);
 	add_topic_key(out, topic->vhost, LAYOUT_ALL_TOPICS);
 	resp_bulk(out, topic->name);
 	/* An older topic may have had more keys. */
-	resp_text(store_call_add_words(call, 2), "UNLINK");
+	store_call_add_words(call, "UNLINK", 1);
 	add_topic_key(out, topic->vhost, topic->name);
-	resp_text(store_call_add_words(call, 2 + (size_t)topic->shards), "SADD");
+	store_call_add_words(call, "SADD", 1 + (size_t)topic->shards);
 	add_topic_key(out, topic->vhost, topic->name);
 	for (unsigned i = 0; i < topic->shards; i++)
 		resp_number(out, i);
@@ -102,6 +101,15 @@ static const char *const tombstone_kinds[STORE_TABLE_COUNT] = {
 static void add_document_key(struct buf *out, const char *name)
 {
 	resp_pair(out, SLICE(LAYOUT_META), slice_from(name));
+}
+
+static struct buf *add_document_command(struct store_call *call, const char *verb,
+					const char *name, size_t words)
+{
+	struct buf *out = store_call_add_words(call, verb, 1 + words);
+
+	add_document_key(out, name);
+	return out;
 }
 
 /* "queue <vhost>/<queue>" */
@@ -202,8 +210,7 @@ static void add_erase(struct store_call *call, struct slice prefix, bool is_topi
 		layout_resp_key(out, prefix, LAYOUT_DEDUPE);
 		return;
 	}
-	out = store_call_add_words(call, 1 + LAYOUT_KEY_COUNT);
-	resp_text(out, "UNLINK");
+	out = store_call_add_words(call, "UNLINK", LAYOUT_KEY_COUNT);
 	for (int key = 0; key < LAYOUT_KEY_COUNT; key++)
 		layout_resp_key(out, prefix, (enum layout_key)key);
 }
@@ -224,13 +231,10 @@ void store_erase_finish(struct store *s, enum store_table table,
 			const struct store_queue *queue, store_done_fn on_done, void *ctx)
 {
 	struct erase *e = mem_zalloc(sizeof(*e));
-	struct buf *out;
 
 	e->last = store_done_call_create(s, NULL, on_done, ctx);
-	out = store_call_add_words(e->last, 3);
-	resp_text(out, "HDEL");
-	add_document_key(out, LAYOUT_ERASING_NAME);
-	add_tombstone(out, table, queue);
+	add_tombstone(add_document_command(e->last, "HDEL", LAYOUT_ERASING_NAME, 1),
+		      table, queue);
 	e->left = queue->shards;
 	for (unsigned i = 0; i < queue->shards; i++) {
 		struct store_shard *shard =
@@ -413,8 +417,7 @@ static void on_transactions_finished(void *ctx, int status, const char *text)
 		return;
 	}
 	call = store_call_begin(load->store, NULL, on_tombstones, NULL, load);
-	resp_text(store_call_add_words(call, 2), "HGETALL");
-	add_document_key(&call->bytes, LAYOUT_ERASING_NAME);
+	add_document_command(call, "HGETALL", LAYOUT_ERASING_NAME, 0);
 	store_call_send(call, REDIS_REPLY_ARRAY);
 }
 
@@ -435,17 +438,6 @@ void store_definition_load(struct store *s, store_definition_fn on_definition,
 
 /* ---- documents: small hashes of what the broker keeps of itself, what scripts keep,
  * what schedules have done */
-
-/* The caller appends `words` words. */
-static struct buf *add_document_command(struct store_call *call, const char *verb,
-					const char *name, size_t words)
-{
-	struct buf *out = store_call_add_words(call, 2 + words);
-
-	resp_text(out, verb);
-	add_document_key(out, name);
-	return out;
-}
 
 void store_document_change(struct store *s, const char *name,
 			   const struct store_field *changes, size_t count,

@@ -14,9 +14,8 @@
 static struct buf *add_day_command(struct store_call *call, const char *verb,
 				   uint32_t day, size_t words)
 {
-	struct buf *out = store_call_add_words(call, 2 + words);
+	struct buf *out = store_call_add_words(call, verb, 1 + words);
 
-	resp_text(out, verb);
 	layout_resp_day(out, shard_prefix(call->shard), day);
 	return out;
 }
@@ -25,9 +24,8 @@ static struct buf *add_day_command(struct store_call *call, const char *verb,
 static struct buf *add_key_command(struct store_call *call, const char *verb,
 				   enum layout_partition_key key, size_t words)
 {
-	struct buf *out = store_call_add_words(call, 2 + words);
+	struct buf *out = store_call_add_words(call, verb, 1 + words);
 
-	resp_text(out, verb);
 	layout_resp_partition_key(out, shard_prefix(call->shard), key);
 	return out;
 }
@@ -140,9 +138,9 @@ static void add_state(struct store_call *call, const struct store_log_append *ap
 
 static void add_seen(struct store_call *call, const struct store_log_append *append)
 {
-	struct buf *out = store_call_add_words(call, 2 + 2 * (size_t)append->seen_count);
+	size_t words = 1 + 2 * (size_t)append->seen_count;
+	struct buf *out = store_call_add_words(call, "ZADD", words);
 
-	resp_text(out, "ZADD");
 	layout_resp_key(out, shard_prefix(call->shard), LAYOUT_DEDUPE);
 	buf_append_slice(out, append->seen);
 }
@@ -163,9 +161,9 @@ static void add_append_head(struct append_call *a, const struct store_log_append
 	add_day_command(call, "ZADD", append->day, 2 * (size_t)append->count);
 }
 
-static void add_part(struct append_call *a, const char *bytes, size_t len)
+static void add_part(struct append_call *a, struct slice bytes)
 {
-	a->parts[a->part_count++] = uv_buf_init((char *)(uintptr_t)bytes, (unsigned)len);
+	a->parts[a->part_count++] = redis_request_part(bytes);
 }
 
 static void add_batches(struct append_call *a, const struct store_log_append *append)
@@ -183,8 +181,8 @@ static void add_batches(struct append_call *a, const struct store_log_append *ap
 		to = resp_put_bulk_head(resp_put_score(to, (double)b->base),
 					b->bytes.len);
 		buf_grow(out, (size_t)(to - start));
-		add_part(a, buf_slice(out).data + from, buf_len(out) - from);
-		add_part(a, b->bytes.data, b->bytes.len);
+		add_part(a, slice_skip(buf_slice(out), from));
+		add_part(a, b->bytes);
 		from = buf_len(out);
 		buf_append(out, "\r\n", 2);
 	}
@@ -192,7 +190,7 @@ static void add_batches(struct append_call *a, const struct store_log_append *ap
 		buf_append(out, exec, sizeof(exec) - 1);
 		a->call.request.replies++;
 	}
-	add_part(a, buf_slice(out).data + from, buf_len(out) - from);
+	add_part(a, slice_skip(buf_slice(out), from));
 }
 
 void store_log_append(struct store *s, struct store_shard *partition,

@@ -104,8 +104,8 @@ struct store_call *store_call_begin(struct store *s, struct store_shard *shard,
 				    void *ctx);
 /* Add a command, in the format of redisCommand: %b is a slice's data and len. */
 void store_call_add(struct store_call *call, const char *format, ...);
-/* Add a command of so many words, which the caller appends to `bytes`. */
-struct buf *store_call_add_words(struct store_call *call, size_t words);
+/* Add a command of `verb` and so many words, which the caller appends to the buf. */
+struct buf *store_call_add_words(struct store_call *call, const char *verb, size_t words);
 /* The same that runs a script: the caller appends so many keys and then words. */
 struct buf *store_call_add_script(struct store_call *call, struct slice script,
 				  size_t keys, size_t words);

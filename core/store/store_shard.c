@@ -752,10 +752,9 @@ void store_dedupe_remove(struct store *s, struct store_shard *shard,
 			 store_done_fn on_done, void *ctx)
 {
 	struct store_call *call = store_done_call_create(s, shard, on_done, ctx);
-	struct buf *out = store_call_add_words(call, 2 + count);
+	struct buf *out = store_call_add_words(call, "ZREM", 1 + count);
 	char head[STORE_DEDUPE_HEAD_MAX];
 
-	resp_text(out, "ZREM");
 	layout_resp_key(out, shard_prefix(shard), LAYOUT_DEDUPE);
 	for (size_t i = 0; i < count; i++) {
 		size_t len = store_dedupe_format_head(&seen[i], head);

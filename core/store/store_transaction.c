@@ -240,14 +240,6 @@ void store_transactions_hurry(struct store *s)
 
 /* Steps. */
 
-static const char multi[] = "*1\r\n$5\r\nMULTI\r\n";
-static const char exec[] = "*1\r\n$4\r\nEXEC\r\n";
-
-static uv_buf_t piece_of(const char *bytes, size_t len)
-{
-	return uv_buf_init((char *)(uintptr_t)bytes, (unsigned)len);
-}
-
 static void tell_refused(struct store_transaction *t)
 {
 	if (t->is_told || t->refusal.code < 0)
@@ -319,22 +311,20 @@ static struct store_call *create_step_call(struct store_transaction *t,
 static void send_before(struct transaction_part *p)
 {
 	struct store_call *call = create_step_call(p->transaction, p);
-	struct slice before = buf_slice(&p->before);
 
 	call->request.replies = p->before_count;
-	p->pieces[0] = piece_of(before.data, before.len);
+	p->pieces[0] = redis_request_part(buf_slice(&p->before));
 	store_call_send_parts(call, 0, p->pieces, 1);
 }
 
 static void send_part(struct transaction_part *p)
 {
 	struct store_call *call = create_step_call(p->transaction, p);
-	struct slice bytes = buf_slice(&p->bytes);
 
 	call->request.replies = p->count + 2;
-	p->pieces[0] = piece_of(multi, sizeof(multi) - 1);
-	p->pieces[1] = piece_of(bytes.data, bytes.len);
-	p->pieces[2] = piece_of(exec, sizeof(exec) - 1);
+	p->pieces[0] = redis_request_part(SLICE("*1\r\n$5\r\nMULTI\r\n"));
+	p->pieces[1] = redis_request_part(buf_slice(&p->bytes));
+	p->pieces[2] = redis_request_part(SLICE("*1\r\n$4\r\nEXEC\r\n"));
 	store_call_send_parts(call, 0, p->pieces, 3);
 }
 
@@ -372,8 +362,7 @@ static void write_record(struct store_transaction *t)
 		return;
 	}
 	call = create_step_call(t, NULL);
-	out = store_call_add_words(call, 2 + 2 * t->part_count);
-	resp_text(out, "HSET");
+	out = store_call_add_words(call, "HSET", 1 + 2 * t->part_count);
 	resp_text(out, LAYOUT_META LAYOUT_COMMITS_NAME);
 	for (size_t i = 0; i < t->part_count; i++) {
 		resp_bulk(out, buf_slice(&t->parts[i]->name));
@@ -385,9 +374,8 @@ static void write_record(struct store_transaction *t)
 static void remove_record(struct store_transaction *t)
 {
 	struct store_call *call = create_step_call(t, NULL);
-	struct buf *out = store_call_add_words(call, 2 + t->part_count);
+	struct buf *out = store_call_add_words(call, "HDEL", 1 + t->part_count);
 
-	resp_text(out, "HDEL");
 	resp_text(out, LAYOUT_META LAYOUT_COMMITS_NAME);
 	for (size_t i = 0; i < t->part_count; i++)
 		resp_bulk(out, buf_slice(&t->parts[i]->name));

@@ -115,13 +115,12 @@ void store_walk_page(struct store *s, const struct store_walk_page *page,
 		     store_walk_rows_fn on_rows, void *ctx)
 {
 	struct rows_call *r = rows_call_create(s, on_rows, ctx);
-	struct buf *out = store_call_add_words(&r->call, 5);
+	struct buf *out = store_call_add_words(&r->call, scan_verb(page->type), 4);
 	bool is_set = page->type[0] == 's';
 
 	r->call.request.slot = layout_slot(page->key);
 	r->count = is_set ? count_members : count_pairs;
 	r->read = is_set ? read_members : read_pairs;
-	resp_text(out, scan_verb(page->type));
 	resp_bulk(out, page->key);
 	resp_number(out, page->cursor);
 	resp_text(out, "COUNT");
@@ -296,9 +295,8 @@ void store_walk_ask(struct store *s, const struct store_walk_question *questions
 static void add_edit(struct store_call *call, const struct store_walk_edit *edit)
 {
 	bool has_score = strcmp(edit->verb, "ZADD") == 0;
-	struct buf *out = store_call_add_words(call, 3 + has_score);
+	struct buf *out = store_call_add_words(call, edit->verb, 2 + has_score);
 
-	resp_text(out, edit->verb);
 	resp_bulk(out, edit->key);
 	if (has_score)
 		resp_score(out, edit->score);
