@@ -51,9 +51,7 @@ static void clear(struct redis_wrong_key *k)
 
 static bool ready_to_send(struct redis_wrong_key *k)
 {
-	struct slice bytes = buf_slice(&k->bytes);
-
-	k->part = uv_buf_init((char *)(uintptr_t)bytes.data, (unsigned)bytes.len);
+	k->part = redis_request_part(buf_slice(&k->bytes));
 	k->is_out = k->request.replies > 0;
 	return k->is_out;
 }
@@ -127,75 +125,56 @@ static void wrong_key_reply(struct redis_wrong_key *k, const redisReply *reply)
 
 #define WORDS_MAX 4
 
+/* The words are those of Redis 6 to 8, with a blank behind. */
+#define TROUBLE(kind, name, is_total, text, ...) \
+	[STORE_TROUBLE_##kind] = { name, { __VA_ARGS__ }, is_total, text }
+
 static const struct {
 	const char *name;
-	const char *words[WORDS_MAX]; /* what Redis 6 to 8 say, with a blank behind */
+	const char *words[WORDS_MAX];
 	bool is_total;
 	const char *text;
 } kinds[STORE_TROUBLES] = {
-	[STORE_TROUBLE_MEMORY] = { "memory",
-				   { "OOM " },
-				   true,
-				   "Redis is out of memory and refuses writes: raise its "
-				   "maxmemory, or consume what is stored" },
-	[STORE_TROUBLE_DISK] = { "disk",
-				 { "MISCONF " },
-				 true,
-				 "Redis cannot write to its disk and refuses writes: "
-				 "make "
-				 "room there, and see the log of Redis" },
-	[STORE_TROUBLE_READONLY] = { "readonly",
-				     { "READONLY " },
-				     true,
-				     "Redis is a replica and refuses writes: promote it "
-				     "(REPLICAOF NO ONE), or start the broker with the "
-				     "--store of the primary" },
-	[STORE_TROUBLE_REPLICAS] = { "replicas",
-				     { "NOREPLICAS " },
-				     true,
-				     "Redis refuses writes: fewer replicas than its "
-				     "min-replicas-to-write are connected: start them, "
-				     "or lower it; what is to be written waits" },
-	[STORE_TROUBLE_BUSY] = { "busy",
-				 { "BUSY ", "LOADING ", "MASTERDOWN " },
-				 true,
-				 "Redis is busy with a script or loads its data, and "
-				 "refuses requests: wait, or end the script (SCRIPT "
-				 "KILL)" },
-	[STORE_TROUBLE_DENIED] = { "denied",
-				   { "NOPERM ", "NOAUTH ", "WRONGPASS " },
-				   true,
-				   "Redis does not permit the broker what it needs: give "
-				   "its user the permissions of docs/redis.md (ACL "
-				   "SETUSER)" },
-	[STORE_TROUBLE_TYPE] = { "type",
-				 { "WRONGTYPE " },
-				 false,
-				 "a key in Redis has another type than the broker gave "
-				 "it, and what needs the key waits: the log names the "
-				 "key and what to do" },
-	[STORE_TROUBLE_OTHER] = { "other",
-				  { NULL },
-				  false,
-				  "Redis refuses requests: store.last_error in STATS and "
-				  "the log say why" },
-	[STORE_TROUBLE_SILENT] = { "silent",
-				   { NULL },
-				   true,
-				   "Redis is connected and does not answer: see whether "
-				   "it "
-				   "is stopped, runs a long command, or waits for its "
-				   "disk" },
-	[STORE_TROUBLE_UNCONFIRMED] = { "unconfirmed",
-					{ NULL },
-					true,
-					"too few replicas of Redis confirm what it has, "
-					"so "
-					"publishes, acks and declarations wait: start "
-					"the "
-					"replicas (INFO replication shows them), or "
-					"restart "
-					"with a lower --confirm" },
+	TROUBLE(MEMORY, "memory", true,
+		"Redis is out of memory and refuses writes: raise its maxmemory, or "
+		"consume what is stored",
+		"OOM "),
+	TROUBLE(DISK, "disk", true,
+		"Redis cannot write to its disk and refuses writes: make room there, and "
+		"see the log of Redis",
+		"MISCONF "),
+	TROUBLE(READONLY, "readonly", true,
+		"Redis is a replica and refuses writes: promote it (REPLICAOF NO ONE), "
+		"or start the broker with the --store of the primary",
+		"READONLY "),
+	TROUBLE(REPLICAS, "replicas", true,
+		"Redis refuses writes: fewer replicas than its min-replicas-to-write are "
+		"connected: start them, or lower it; what is to be written waits",
+		"NOREPLICAS "),
+	TROUBLE(BUSY, "busy", true,
+		"Redis is busy with a script or loads its data, and refuses requests: "
+		"wait, or end the script (SCRIPT KILL)",
+		"BUSY ", "LOADING ", "MASTERDOWN "),
+	TROUBLE(DENIED, "denied", true,
+		"Redis does not permit the broker what it needs: give its user the "
+		"permissions of docs/redis.md (ACL SETUSER)",
+		"NOPERM ", "NOAUTH ", "WRONGPASS "),
+	TROUBLE(TYPE, "type", false,
+		"a key in Redis has another type than the broker gave it, and what needs "
+		"the key waits: the log names the key and what to do",
+		"WRONGTYPE "),
+	TROUBLE(OTHER, "other", false,
+		"Redis refuses requests: store.last_error in STATS and the log say why",
+		NULL),
+	TROUBLE(SILENT, "silent", true,
+		"Redis is connected and does not answer: see whether it is stopped, runs "
+		"a long command, or waits for its disk",
+		NULL),
+	TROUBLE(UNCONFIRMED, "unconfirmed", true,
+		"too few replicas of Redis confirm what it has, so publishes, acks and "
+		"declarations wait: start the replicas (INFO replication shows them), or "
+		"restart with a lower --confirm",
+		NULL),
 };
 
 const char *store_trouble_name(enum store_trouble kind)
@@ -265,14 +244,6 @@ void redis_trouble_deinit(struct redis_trouble *t)
 	buf_deinit(&t->key.names);
 }
 
-static void begin(struct redis_trouble *t, enum store_trouble kind, uint64_t now_ms)
-{
-	/* The loop's clock may be 0 in the first millisecond. */
-	if (!t->kinds[kind].began_ms)
-		t->kinds[kind].began_ms = now_ms ? now_ms : 1;
-	t->kinds[kind].last_ms = now_ms;
-}
-
 static void end(struct redis_trouble *t, enum store_trouble kind, uint64_t now_ms)
 {
 	unsigned long long took_ms = now_ms - t->kinds[kind].began_ms;
@@ -283,16 +254,22 @@ static void end(struct redis_trouble *t, enum store_trouble kind, uint64_t now_m
 		t->address, took_ms, store_trouble_name(kind));
 }
 
-static void refuse(struct redis_trouble *t, enum store_trouble kind, const char *words,
-		   uint64_t now_ms)
+/* `words` are those of Redis; NULL: it said none. */
+static void begin(struct redis_trouble *t, enum store_trouble kind, const char *words,
+		  uint64_t now_ms)
 {
 	bool is_new = !redis_trouble_has(t, kind);
 
-	begin(t, kind, now_ms);
+	t->kinds[kind].last_ms = now_ms;
+	if (!is_new)
+		return;
+	/* The loop's clock may be 0 in the first millisecond. */
+	t->kinds[kind].began_ms = now_ms ? now_ms : 1;
 	/* The key is asked for first. */
-	if (is_new && kind != STORE_TROUBLE_TYPE)
-		log_error("store: Redis at %s: %s; it says: %s", t->address,
-			  redis_trouble_text(t, kind), words);
+	if (kind != STORE_TROUBLE_TYPE)
+		log_error("store: Redis at %s: %s%s%s", t->address,
+			  redis_trouble_text(t, kind), words ? "; it says: " : "",
+			  words ? words : "");
 }
 
 /* The error that a reply is, or that EXEC has among the replies to its commands; NULL:
@@ -330,7 +307,7 @@ bool redis_trouble_reply(struct redis_trouble *t, struct redis_request *r,
 	r->is_refused = true;
 	kind = redis_trouble_kind(found->str);
 	t->refused[kind]++;
-	refuse(t, kind, found->str, now_ms);
+	begin(t, kind, found->str, now_ms);
 	return kind == STORE_TROUBLE_TYPE && wrong_key_look(&t->key, r);
 }
 
@@ -348,12 +325,7 @@ void redis_trouble_key_reply(struct redis_trouble *t, const redisReply *reply,
 
 void redis_trouble_silent(struct redis_trouble *t, uint64_t now_ms)
 {
-	bool is_new = !redis_trouble_has(t, STORE_TROUBLE_SILENT);
-
-	begin(t, STORE_TROUBLE_SILENT, now_ms);
-	if (is_new)
-		log_error("store: Redis at %s: %s", t->address,
-			  redis_trouble_text(t, STORE_TROUBLE_SILENT));
+	begin(t, STORE_TROUBLE_SILENT, NULL, now_ms);
 }
 
 void redis_trouble_heard(struct redis_trouble *t, uint64_t now_ms)
@@ -365,16 +337,10 @@ void redis_trouble_heard(struct redis_trouble *t, uint64_t now_ms)
 void redis_trouble_unconfirmed(struct redis_trouble *t, bool is_unconfirmed,
 			       uint64_t now_ms)
 {
-	bool was_so = redis_trouble_has(t, STORE_TROUBLE_UNCONFIRMED);
-
-	if (was_so && !is_unconfirmed)
+	if (is_unconfirmed)
+		begin(t, STORE_TROUBLE_UNCONFIRMED, NULL, now_ms);
+	else if (redis_trouble_has(t, STORE_TROUBLE_UNCONFIRMED))
 		end(t, STORE_TROUBLE_UNCONFIRMED, now_ms);
-	if (!is_unconfirmed)
-		return;
-	begin(t, STORE_TROUBLE_UNCONFIRMED, now_ms);
-	if (!was_so)
-		log_error("store: Redis at %s: %s", t->address,
-			  redis_trouble_text(t, STORE_TROUBLE_UNCONFIRMED));
 }
 
 void redis_trouble_forget(struct redis_trouble *t)
