@@ -601,6 +601,7 @@ static void refused(struct redis_conn *c, const char *why)
 	if (c->state != STORE_STARTING && !c->is_waiting_told)
 		log_error("store: Redis at %s: %s; trying again", c->config.address, why);
 	lose(c, true, "%s", why);
+	c->is_waiting_told = true;
 }
 
 /* This Redis is no master, or not yet. */
@@ -648,7 +649,6 @@ static void on_holder_reply(struct redis_conn *c, const redisReply *reply)
 		break;
 	case REDIS_HOLDER_REFUSED:
 		refused(c, c->holder.reason);
-		c->is_waiting_told = true;
 		break;
 	}
 }
@@ -660,20 +660,17 @@ static void on_hello_reply(struct redis_conn *c, const redisReply *reply)
 	redis_hello_reply(h, c->greeting.answered - 1, reply);
 	if (c->greeting.answered < c->greeting.replies)
 		return;
+	redis_trouble_set_replicas(&c->trouble, h->replicas_min, h->replicas_good);
 	if (h->verdict == REDIS_HELLO_OK && c->config.hold == STORE_HOLD_NONE) {
 		enter_up(c);
-		return;
-	}
-	redis_trouble_set_replicas(&c->trouble, h->replicas_min, h->replicas_good);
-	if (h->verdict == REDIS_HELLO_OK) {
+	} else if (h->verdict == REDIS_HELLO_OK) {
 		redis_holder_begin(&c->holder, (unsigned)atoi(h->version));
 		send_holder_round(c);
-		return;
-	}
-	if (h->verdict == REDIS_HELLO_WAIT) {
+	} else if (h->verdict == REDIS_HELLO_WAIT) {
 		if (!c->is_waiting_told)
 			log_info("store: Redis at %s: %s; waiting", c->config.address,
 				 h->reason);
+		c->is_waiting_told = true;
 		wait_for_master(c,
 				has_sentinel(c) ? SENTINEL_RETRY_MS : LOADING_RETRY_MS);
 	} else if (h->verdict == REDIS_HELLO_CLUSTER) {
@@ -681,11 +678,9 @@ static void on_hello_reply(struct redis_conn *c, const redisReply *reply)
 		uv_timer_stop(&c->timer);
 		c->phase = PHASE_FAILED;
 		c->hooks.on_cluster(c->hooks.ctx);
-		return;
 	} else {
 		refused(c, h->reason);
 	}
-	c->is_waiting_told = true;
 }
 
 static void on_link_connected(void *ctx)
@@ -917,37 +912,11 @@ static void answer_link(struct redis_conn *c, struct redis_request *r,
 		answer(c, r, reply);
 }
 
-static void on_link_reply(void *ctx, struct redis_request *r, const redisReply *reply)
+static void on_request_reply(struct redis_conn *c, struct redis_request *r,
+			     const redisReply *reply)
 {
-	struct redis_conn *c = ctx;
 	bool is_tried, is_write;
 
-	if (r == &c->greeting && c->phase == PHASE_HELLO) {
-		on_hello_reply(c, reply);
-		return;
-	}
-	if (r == &c->greeting) {
-		on_holder_reply(c, reply);
-		return;
-	}
-	if (r == &c->beat) {
-		on_beat_reply(c, reply);
-		return;
-	}
-	if (r == &c->trouble.key.request) {
-		redis_trouble_key_reply(&c->trouble, reply, uv_now(c->loop));
-		return;
-	}
-	if (r == &c->confirm.request) {
-		if (r->answered == r->replies)
-			on_confirm_reply(c, r, reply);
-		return;
-	}
-	if (reply->type == REDIS_REPLY_ERROR && has_sentinel(c) &&
-	    redis_trouble_is_elsewhere(reply)) {
-		return_request(c, r, reply->str);
-		return;
-	}
 	if (hold_back(c, r, reply))
 		return;
 	is_tried = c->is_held && r->answered == r->replies;
@@ -955,6 +924,28 @@ static void on_link_reply(void *ctx, struct redis_request *r, const redisReply *
 	answer_link(c, r, reply);
 	if (is_tried)
 		end_hold(c, is_write);
+}
+
+static void on_link_reply(void *ctx, struct redis_request *r, const redisReply *reply)
+{
+	struct redis_conn *c = ctx;
+
+	if (r == &c->greeting && c->phase == PHASE_HELLO)
+		on_hello_reply(c, reply);
+	else if (r == &c->greeting)
+		on_holder_reply(c, reply);
+	else if (r == &c->beat)
+		on_beat_reply(c, reply);
+	else if (r == &c->trouble.key.request)
+		redis_trouble_key_reply(&c->trouble, reply, uv_now(c->loop));
+	else if (r == &c->confirm.request && r->answered < r->replies)
+		return; /* WAIT, before WAITAOF */
+	else if (r == &c->confirm.request)
+		on_confirm_reply(c, r, reply);
+	else if (has_sentinel(c) && redis_trouble_is_elsewhere(reply))
+		return_request(c, r, reply->str);
+	else
+		on_request_reply(c, r, reply);
 }
 
 static void on_link_lost(void *ctx, const char *why)
@@ -1025,7 +1016,6 @@ void redis_conn_cannot_connect(struct redis_conn *c, const char *why, const char
 	forget_redis(c);
 	redis_hello_refuse(&c->hello, unfit);
 	refused(c, why);
-	c->is_waiting_told = true;
 }
 
 void redis_conn_leave(struct redis_conn *c, const char *why)

@@ -141,7 +141,6 @@ static int parse_tls(struct slice text, struct redis_url *out, struct error *err
 	struct slice query = cut_query(&text);
 	int rc = parse_tcp(text, out, err);
 
-	out->is_tls = true;
 	return rc < 0 ? rc : parse_options(query, out, err);
 }
 
@@ -191,10 +190,18 @@ static int parse_unix(struct slice text, struct redis_url *out, struct error *er
 
 static int parse(struct slice text, struct redis_url *out, struct error *err)
 {
-	static const char tcp[] = "redis://", tls[] = "rediss://";
-	static const char unix_scheme[] = "redis+unix:";
-	static const char sentinel[] = "redis+sentinel://";
-	static const char sentinel_tls[] = "rediss+sentinel://";
+	static const struct {
+		const char *prefix;
+		enum redis_url_kind kind;
+		bool is_tls;
+		int (*parse)(struct slice text, struct redis_url *out, struct error *err);
+	} schemes[] = {
+		{ "redis://", REDIS_URL_TCP, false, parse_tcp },
+		{ "rediss://", REDIS_URL_TCP, true, parse_tls },
+		{ "redis+unix:", REDIS_URL_UNIX, false, parse_unix },
+		{ "redis+sentinel://", REDIS_URL_SENTINEL, false, parse_sentinel },
+		{ "rediss+sentinel://", REDIS_URL_SENTINEL, true, parse_sentinel },
+	};
 
 	if (slice_is(text, "none"))
 		return TIDE_OK;
@@ -202,29 +209,18 @@ static int parse(struct slice text, struct redis_url *out, struct error *err)
 		out->kind = REDIS_URL_EMBEDDED;
 		return TIDE_OK;
 	}
-	if (slice_has_prefix(text, tcp)) {
-		out->kind = REDIS_URL_TCP;
-		return parse_tcp(slice_skip(text, strlen(tcp)), out, err);
-	}
-	if (slice_has_prefix(text, unix_scheme)) {
-		out->kind = REDIS_URL_UNIX;
-		return parse_unix(slice_skip(text, strlen(unix_scheme)), out, err);
-	}
-	if (slice_has_prefix(text, tls)) {
-		out->kind = REDIS_URL_TCP;
-		return parse_tls(slice_skip(text, strlen(tls)), out, err);
-	}
-	out->is_tls = slice_has_prefix(text, sentinel_tls);
-	if (out->is_tls || slice_has_prefix(text, sentinel)) {
-		out->kind = REDIS_URL_SENTINEL;
-		return parse_sentinel(slice_skip(text, strlen(sentinel) + out->is_tls),
-				      out, err);
+	for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++) {
+		if (!slice_has_prefix(text, schemes[i].prefix))
+			continue;
+		out->kind = schemes[i].kind;
+		out->is_tls = schemes[i].is_tls;
+		text = slice_skip(text, strlen(schemes[i].prefix));
+		return schemes[i].parse(text, out, err);
 	}
 	return error_set(
 		err, TIDE_ESYNTAX,
 		"give embedded, none, redis://[user:password@]host[:port][/db] (of a "
-		"Redis "
-		"Cluster several, with commas between), "
+		"Redis Cluster several, with commas between), "
 		"redis+unix:[user:password@]/path[?db=N] or "
 		"redis+sentinel://[user:password@]host,host,host/name[/db]; with TLS "
 		"rediss:// or rediss+sentinel://");

@@ -241,30 +241,23 @@ void store_log_join(struct store_transaction *t, struct store_shard *partition,
 
 /* ---- replace, trim, commit */
 
-static void add_range(struct store_call *call, const struct store_log_replace *replace)
-{
-	struct buf *out = add_day_command(call, "ZREMRANGEBYSCORE", replace->day, 2);
-
-	resp_score(out, (double)replace->from);
-	resp_score(out, (double)replace->to);
-}
-
 void store_log_replace(struct store *s, struct store_shard *partition,
 		       const struct store_log_replace *replace, store_done_fn on_done,
 		       void *ctx)
 {
 	struct store_call *call = store_done_call_create(s, partition, on_done, ctx);
+	struct buf *out;
 
-	if (replace->count == 0) {
-		add_range(call, replace);
-		store_call_send(call, 0);
-		return;
+	if (replace->count > 0)
+		store_call_add(call, "MULTI");
+	out = add_day_command(call, "ZREMRANGEBYSCORE", replace->day, 2);
+	resp_score(out, (double)replace->from);
+	resp_score(out, (double)replace->to);
+	if (replace->count > 0) {
+		add_rows(call, replace->day, replace->batches, replace->count);
+		store_call_add(call, "EXEC");
+		s->transactions++;
 	}
-	store_call_add(call, "MULTI");
-	add_range(call, replace);
-	add_rows(call, replace->day, replace->batches, replace->count);
-	store_call_add(call, "EXEC");
-	s->transactions++;
 	store_call_send(call, 0);
 }
 
