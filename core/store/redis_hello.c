@@ -130,8 +130,7 @@ static void judge_cluster(struct redis_hello *h, bool is_cluster)
 		judge(h, REDIS_HELLO_CLUSTER, "this Redis is a cluster node");
 	else if (is_cluster && !h->is_cluster)
 		judge(h, REDIS_HELLO_REFUSED,
-		      "this Redis is a cluster node: give redis://host:port of "
-		      "one or "
+		      "this Redis is a cluster node: give redis://host:port of one or "
 		      "more nodes");
 	else if (!is_cluster && h->url->kind == REDIS_URL_TCP && h->url->host_count > 1)
 		judge(h, REDIS_HELLO_REFUSED,

@@ -353,7 +353,7 @@ static int push(struct redis_link *l)
 
 	if (l->is_writing || buf_len(out) == 0)
 		return TIDE_OK;
-	bytes = uv_buf_init(out->data + out->start, (unsigned)buf_len(out));
+	bytes = redis_request_part(buf_slice(out));
 	written = uv_try_write(&l->dial.socket.stream, &bytes, 1);
 	if (written < 0 && written != UV_EAGAIN)
 		return written;
@@ -362,8 +362,7 @@ static int push(struct redis_link *l)
 		return TIDE_OK;
 	l->cipher = *out;
 	*out = (struct buf){ 0 };
-	bytes = uv_buf_init(l->cipher.data + l->cipher.start,
-			    (unsigned)buf_len(&l->cipher));
+	bytes = redis_request_part(buf_slice(&l->cipher));
 	l->write.data = l;
 	rc = uv_write(&l->write, &l->dial.socket.stream, &bytes, 1, on_written);
 	l->is_writing = rc == 0;

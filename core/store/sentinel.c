@@ -261,8 +261,8 @@ static void tell_failed(struct sentinel *s)
 	const char *between = "";
 
 	buf_printf(&text,
-		   "no Sentinel names a master for '%s': start Sentinels that monitor it "
-		   "(",
+		   "no Sentinel names a master for '%s': start Sentinels that monitor "
+		   "it (",
 		   s->url->name);
 	EACH_PEER(s, p)
 	{

@@ -245,12 +245,10 @@ static void tell_refused(struct store_transaction *t)
 	if (t->is_told || t->refusal.code < 0)
 		return;
 	t->is_told = true;
-	log_error(
-		"store: a COMMIT over several slots has happened, and Redis refuses a "
-		"part "
-		"of it: %s; it is sent again until Redis takes it, and the queues of the "
-		"COMMIT wait",
-		t->trouble.text);
+	log_error("store: a COMMIT over several slots has happened, and Redis refuses a "
+		  "part of it: %s; it is sent again until Redis takes it, and the queues "
+		  "of the COMMIT wait",
+		  t->trouble.text);
 }
 
 static void end_step(struct store_transaction *t)
@@ -306,26 +304,6 @@ static struct store_call *create_step_call(struct store_transaction *t,
 		c->call.request.slot = part->slot;
 	t->left++;
 	return &c->call;
-}
-
-static void send_before(struct transaction_part *p)
-{
-	struct store_call *call = create_step_call(p->transaction, p);
-
-	call->request.replies = p->before_count;
-	p->pieces[0] = redis_request_part(buf_slice(&p->before));
-	store_call_send_parts(call, 0, p->pieces, 1);
-}
-
-static void send_part(struct transaction_part *p)
-{
-	struct store_call *call = create_step_call(p->transaction, p);
-
-	call->request.replies = p->count + 2;
-	p->pieces[0] = redis_request_part(SLICE("*1\r\n$5\r\nMULTI\r\n"));
-	p->pieces[1] = redis_request_part(buf_slice(&p->bytes));
-	p->pieces[2] = redis_request_part(SLICE("*1\r\n$4\r\nEXEC\r\n"));
-	store_call_send_parts(call, 0, p->pieces, 3);
 }
 
 /* Redis would end the connection, again and again. */
@@ -384,16 +362,34 @@ static void remove_record(struct store_transaction *t)
 
 static void send_parts(struct store_transaction *t)
 {
-	for (size_t i = 0; i < t->part_count; i++)
-		if (!t->parts[i]->is_taken)
-			send_part(t->parts[i]);
+	for (size_t i = 0; i < t->part_count; i++) {
+		struct transaction_part *p = t->parts[i];
+		struct store_call *call;
+
+		if (p->is_taken)
+			continue;
+		call = create_step_call(t, p);
+		call->request.replies = p->count + 2;
+		p->pieces[0] = redis_request_part(SLICE("*1\r\n$5\r\nMULTI\r\n"));
+		p->pieces[1] = redis_request_part(buf_slice(&p->bytes));
+		p->pieces[2] = redis_request_part(SLICE("*1\r\n$4\r\nEXEC\r\n"));
+		store_call_send_parts(call, 0, p->pieces, 3);
+	}
 }
 
 static void send_truncations(struct store_transaction *t)
 {
-	for (size_t i = 0; i < t->part_count; i++)
-		if (t->parts[i]->before_count > 0)
-			send_before(t->parts[i]);
+	for (size_t i = 0; i < t->part_count; i++) {
+		struct transaction_part *p = t->parts[i];
+		struct store_call *call;
+
+		if (p->before_count == 0)
+			continue;
+		call = create_step_call(t, p);
+		call->request.replies = p->before_count;
+		p->pieces[0] = redis_request_part(buf_slice(&p->before));
+		store_call_send_parts(call, 0, p->pieces, 1);
+	}
 }
 
 static void begin_step(struct store_transaction *t, enum step step)
