@@ -6,7 +6,7 @@
 #define KEY(suffix) "tide:{//events#3}:" suffix
 #define DAY KEY("log:20261123")
 #define NEXT_DAY KEY("log:20261124")
-#define HELLO "+OK\r\n*0\r\n*0\r\n$19\r\nredis_version:7.0.1\r\n"
+#define HELLO "+OK\r\n*0\r\n*0\r\n*0\r\n$19\r\nredis_version:7.0.1\r\n"
 
 struct outcome {
 	unsigned calls;
