@@ -37,7 +37,7 @@ static void lose(struct redis_conn *c, bool is_final, const char *format, ...)
 	TIDE_PRINTF(3, 4);
 static void try_connect(struct redis_conn *c);
 static void send_holder_round(struct redis_conn *c);
-static void refuse_waiting(struct redis_conn *c);
+static void refuse_all(struct redis_conn *c, const char *text);
 static void on_grace_over(uv_timer_t *timer);
 
 /* The prepare callback runs before the loop sleeps. The idle handle does
@@ -55,7 +55,7 @@ static void on_prepare(uv_prepare_t *handle)
 	uv_prepare_stop(&c->prepare);
 	uv_idle_stop(&c->idle);
 	if (c->state == STORE_STALE) {
-		refuse_waiting(c);
+		refuse_all(c, c->stale);
 		return;
 	}
 	if (!c->link)
@@ -293,11 +293,6 @@ static void refuse_all(struct redis_conn *c, const char *text)
 	close_if_idle(c);
 }
 
-static void refuse_waiting(struct redis_conn *c)
-{
-	refuse_all(c, c->stale);
-}
-
 static void give_up(struct redis_conn *c, struct redis_request *r)
 {
 	struct error err;
@@ -410,8 +405,7 @@ static void tell_up(struct redis_conn *c)
 	set_state(c, STORE_UP, err.text);
 }
 
-/* Send a request of the connection itself: it is not counted, and not sent again.
- */
+/* Send a request of the connection itself: not counted, and not sent again. */
 static void ask(struct redis_conn *c, struct redis_request *r)
 {
 	redis_link_send(c->link, r);
@@ -691,18 +685,17 @@ static void on_link_connected(void *ctx)
 	send_greeting(c, PHASE_HELLO, redis_hello_begin(&c->hello, &c->greeting_bytes));
 }
 
-static void read_replication(struct redis_conn *c, struct slice info)
-{
-	redis_replay_info(&c->replay, info);
-	redis_trouble_set_replicas(&c->trouble, c->hello.replicas_min,
-				   resp_info_number(info, "min_slaves_good_slaves"));
-}
-
 static void on_beat_reply(struct redis_conn *c, const redisReply *reply)
 {
 	c->is_beat_out = c->beat.answered < c->beat.replies;
-	if (c->beat.answered == c->beat.replies && reply->type == REDIS_REPLY_STRING)
-		read_replication(c, (struct slice){ reply->str, reply->len });
+	if (c->beat.answered == c->beat.replies && reply->type == REDIS_REPLY_STRING) {
+		struct slice info = { reply->str, reply->len };
+
+		redis_replay_info(&c->replay, info);
+		redis_trouble_set_replicas(
+			&c->trouble, c->hello.replicas_min,
+			resp_info_number(info, "min_slaves_good_slaves"));
+	}
 	if (has_sentinel(c) && redis_trouble_is_elsewhere(reply)) {
 		lose(c, false, "it is no master any more: %s", reply->str);
 		return;
@@ -753,6 +746,7 @@ static void count_answered(struct redis_conn *c, struct redis_request *r)
 static void answer(struct redis_conn *c, struct redis_request *r, const redisReply *reply)
 {
 	bool is_last = r->answered == r->replies;
+	bool is_gap = is_last && r->is_replayed && r->is_refused;
 	unsigned slot = r->slot;
 
 	if (is_last) {
@@ -766,6 +760,12 @@ static void answer(struct redis_conn *c, struct redis_request *r, const redisRep
 	if (is_last && c->hooks.on_answered)
 		c->hooks.on_answered(c->hooks.ctx, slot);
 	close_if_idle(c);
+	if (is_gap && c->link) {
+		c->has_gap = true;
+		lose(c, false,
+		     "it refuses a write that the master before it has confirmed, which "
+		     "is lost: what it has is read anew");
+	}
 }
 
 /* Of a node of a Redis Cluster: a request that bounces is no longer this
@@ -812,12 +812,9 @@ static void on_hold_over(uv_timer_t *timer)
 /* Redis lacks replicas. */
 static void hold(struct redis_conn *c)
 {
-	uint64_t next_ms = c->hold_ms * 2;
-
-	if (!c->is_held)
-		c->hold_ms = HOLD_FIRST_MS;
-	else
-		c->hold_ms = next_ms < HOLD_MAX_MS ? next_ms : HOLD_MAX_MS;
+	c->hold_ms = c->is_held ? 2 * c->hold_ms : HOLD_FIRST_MS;
+	if (c->hold_ms > HOLD_MAX_MS)
+		c->hold_ms = HOLD_MAX_MS;
 	c->is_held = c->is_dropping = true;
 	/* Perhaps it was replaced. */
 	tell_elsewhere(c);
@@ -832,9 +829,14 @@ static bool hold_back(struct redis_conn *c, struct redis_request *r,
 	if (is_last && r == c->last_sent)
 		c->last_sent = NULL;
 	if (!c->is_dropping) {
-		if (!redis_trouble_lacks_replicas(r, reply))
+		if (!redis_trouble_passes(r, reply))
 			return false;
 		redis_trouble_reply(&c->trouble, r, reply, uv_now(c->loop));
+		if (r->is_replayed && !c->is_held)
+			log_error("store: Redis at %s refuses a write that the master "
+				  "before it has confirmed: it is tried again, and what "
+				  "else is asked waits",
+				  c->config.address);
 		hold(c);
 	}
 	if (!is_last)

@@ -214,6 +214,7 @@ unsigned redis_replay_take(struct redis_replay *p, uint64_t number,
 						     .replies = w->replies,
 						     .slot = w->slot,
 						     .is_write = true,
+						     .is_replayed = true,
 						     .on_reply = on_reply };
 		TAILQ_INSERT_TAIL(out, &w->request, entry);
 		count++;

@@ -7,9 +7,11 @@
  * carried out twice, which it is if the prefix ends between a write and its count.
  *
  * While the master has replicas, a copy of each write that was answered is kept until all
- * of them have it: INFO tells how far each is. A log that is full forgets the oldest; it
- * does not reach then, and the broker has to read anew what is there. So it has if Redis
- * refused a part of a write that is missing. */
+ * of them have it: INFO tells how far each is. A promoted replica that refuses one is
+ * asked again while the refusal can pass (OOM); else the broker reads anew what is there.
+ * A log that is full forgets the oldest; it does not reach then, and the broker has to
+ * read anew what is there. So it has if Redis refused a part of a write that is missing.
+ */
 #pragma once
 
 #include "base/slice.h"

@@ -40,7 +40,8 @@ struct redis_request {
 	/* A connection was lost after it was written to it: perhaps it was carried out
 	 * there, whatever is answered now. */
 	bool was_lost;
-	bool is_refused; /* one of the answers was an error */
+	bool is_refused;  /* one of the answers was an error */
+	bool is_replayed; /* a former master had it already: redis_replay.h */
 	size_t bytes;
 	uint64_t asked_ns; /* of uv_hrtime */
 	redisReply *held;  /* redis_confirm's, while it holds the last answer */

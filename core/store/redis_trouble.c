@@ -285,11 +285,16 @@ static const redisReply *find_error(const struct redis_request *r,
 	return NULL;
 }
 
-bool redis_trouble_lacks_replicas(const struct redis_request *r, const redisReply *reply)
+bool redis_trouble_passes(const struct redis_request *r, const redisReply *reply)
 {
 	const redisReply *found = find_error(r, reply);
 
-	return found && redis_trouble_kind(found->str) == STORE_TROUBLE_REPLICAS;
+	enum store_trouble kind;
+
+	if (!found)
+		return false;
+	kind = redis_trouble_kind(found->str);
+	return kind == STORE_TROUBLE_REPLICAS || (r->is_replayed && kinds[kind].is_total);
 }
 
 bool redis_trouble_reply(struct redis_trouble *t, struct redis_request *r,

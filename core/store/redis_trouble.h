@@ -75,8 +75,10 @@ const char *redis_trouble_text(const struct redis_trouble *t, enum store_trouble
 /* min-replicas-to-write as the connection found it, and how many replicas there are. */
 void redis_trouble_set_replicas(struct redis_trouble *t, uint64_t wanted, uint64_t there);
 
-/* Is the write refused for lack of replicas? Then nothing of it was carried out. */
-bool redis_trouble_lacks_replicas(const struct redis_request *r, const redisReply *reply);
+/* Is the request to be tried again, as the refusal passes? One for lack of replicas does,
+ * and nothing was carried out. What was confirmed before is tried until Redis takes it.
+ */
+bool redis_trouble_passes(const struct redis_request *r, const redisReply *reply);
 /* The kind of trouble that an error of Redis tells of. */
 enum store_trouble redis_trouble_kind(const char *text);
 /* The reply tells that another Redis is the master, or will be soon. */

@@ -67,3 +67,65 @@ describe('a promoted replica that lacks too much', function()
     assert.same({ 'first 1', 'first 2', 'first 3', 'last' }, kept)
   end)
 end)
+
+describe('a promoted replica that refuses what it lacks', function()
+  local cluster, broker, client, master, replica
+
+  before_each(function()
+    cluster = Cluster.start { masters = 3, replicas = 3 }
+    broker = Broker.start { args = { '--store', cluster.url } }
+    client = broker:connect()
+    client:ok 'DECLARE queue jobs'
+    master = cluster:master_of 'tide:{//jobs#0}:msg'
+    replica = cluster:replica_of(master)
+  end)
+  after_each(function()
+    broker:destroy()
+    cluster:close()
+  end)
+
+  --- More than a socket takes, and less than REDIS_REPLAY_BYTES_MAX.
+  local function publish_beyond_the_replica()
+    master:command('WAIT', '1', '10000')
+    replica:stop()
+    for _ = 1, 250 do client:send(('PUB - jobs %d\n%s\n'):format(#BODY, BODY)) end
+    for _ = 1, 250 do client:expect('^OK %x+ 1$', 60) end
+  end
+
+  local function promote()
+    master:kill9()
+    replica:cont()
+    cluster:failover(replica, 'TAKEOVER')
+  end
+
+  it('for lack of memory is given it again until it takes it, and nothing is lost', function()
+    replica:ok('CONFIG', 'SET', 'maxmemory', '1')
+    publish_beyond_the_replica()
+    promote()
+    broker:expect_log('error store: Redis at ' .. replica.address .. ': Redis is out of memory and refuses writes')
+    broker:expect_log 'refuses a write that the master before it has confirmed: it is tried again'
+    replica:ok('CONFIG', 'SET', 'maxmemory', '0')
+    client:publish('jobs', 'last')
+    broker:restart()
+    assert.equal(251, broker:connect():stats('jobs').ready)
+  end)
+
+  it('for a reason that does not pass is read anew, and the log says so', function()
+    local late, key
+    for i = 1, 200 do
+      late, key = 'late' .. i, ('tide:{//late%d#0}:msg'):format(i)
+      if cluster:master_of(key) == master then break end
+    end
+    client:ok('DECLARE queue ' .. late)
+    -- A string that the replica alone keeps.
+    master:ok('SET', key, 'x')
+    master:ok('EVAL', "redis.set_repl(redis.REPL_NONE) redis.call('DEL', KEYS[1])", 1, key)
+    publish_beyond_the_replica()
+    client:publish(late, 'x')
+    promote()
+    broker:expect_log('error store: lost Redis at ' .. replica.address .. ': it refuses a write that the master '
+      .. 'before it has confirmed, which is lost: what it has is read anew')
+    broker:expect_log "queue 'jobs' of vhost '/' can be used again"
+    client:publish('jobs', 'last')
+  end)
+end)
