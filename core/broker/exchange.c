@@ -87,11 +87,23 @@ static void forget_routes(struct exchange *x)
 		forget_route(x->routes);
 }
 
+/* "queue <name>" or "exchange <name>", of the text of a binding. */
+static struct slice text_dest(struct slice text)
+{
+	struct slice rest = text;
+
+	slice_cut(&rest, ' ');
+	slice_cut(&rest, ' ');
+	return (struct slice){ text.data, text.len - rest.len - 1 };
+}
+
 /* As routing scripts know it. */
 static struct index_binding to_index_binding(const struct binding *b)
 {
+	const struct slice text = { b->text, b->text_len };
+
 	return (struct index_binding){ b->number, b->number, slice_from(b->pattern),
-				       &b->args };
+				       &b->args, text_dest(text) };
 }
 
 static void finish_first(struct exchange *x);
@@ -509,19 +521,20 @@ int binding_create(const struct binding_spec *spec, struct binding **out,
 {
 	struct exchange *x = spec->source;
 	uint32_t number = take_number(x);
-	const struct index_binding added = { number, number, spec->pattern, spec->args };
 	struct buf text = { 0 };
-	int rc = index_bind(x->indexes[RULESET_ACTIVE], &added, err);
 
+	format(spec, &text);
+	const struct index_binding added = { number, number, spec->pattern, spec->args,
+					     text_dest(buf_slice(&text)) };
+	int rc = index_bind(x->indexes[RULESET_ACTIVE], &added, err);
 	if (rc < 0) {
 		give_number(x, number);
-		return rc;
+	} else {
+		*out = add(spec, number, buf_slice(&text));
+		bind_candidates(*out);
 	}
-	format(spec, &text);
-	*out = add(spec, number, buf_slice(&text));
 	buf_deinit(&text);
-	bind_candidates(*out);
-	return TIDE_OK;
+	return rc < 0 ? rc : TIDE_OK;
 }
 
 void binding_restore(const struct binding_spec *spec, struct slice text)

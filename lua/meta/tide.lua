@@ -472,8 +472,8 @@ function tide.dead_letter(exchange, key) end
 ---@class tide.Routing : tide.Rule
 ---@field binding_options table<string, tide.OptionDeclaration>?
 ---@field new fun(args: tide.Options): any
----@field bind fun(index: any, pattern: string, dest: integer, args: tide.Options)
----@field unbind fun(index: any, pattern: string, dest: integer, args: tide.Options)
+---@field bind fun(index: any, pattern: string, dest: integer, args: tide.Options, name: string)
+---@field unbind fun(index: any, pattern: string, dest: integer, args: tide.Options, name: string)
 ---@field route fun(index: any, msg: tide.Msg, to: fun(dest: integer))
 
 ---@class tide.Sharding : tide.Rule

@@ -516,7 +516,8 @@ return {
       "filter/20-send.lua:4: sends to exchange 'nirvana', which does not exist: the publish fails",
       "schedule/tick.lua:5: sends to exchange 'nox', which does not exist: the publish fails",
       at(1, "exchange 'a' is bound to itself in the end: a -> b -> a"),
-      at(3, "exchange 'c': there is no routing script 'nosuch'; there are: content direct fanout headers topic"),
+      at(3, "exchange 'c': there is no routing script 'nosuch'; "
+        .. "there are: consistent-hash content direct fanout headers random topic"),
       at(7, "queue 'q': retry=fixed: option 'delay' of retry/fixed must be a duration such as 500ms, 30s or 5m, "
         .. "not 'soon'"),
       at(8, "queue 'r' dead-letters to exchange 'nowhere', which does not exist: its dead letters are buried"),
@@ -568,7 +569,8 @@ return {
     os.remove(dir .. '/r/retry/mine.lua')
     os.remove(dir .. '/r/routing/spread.lua')
     local lines = check({}, options)
-    has(lines, "broker: exchange 'b': there is no routing script 'spread'; there are: content direct fanout headers")
+    has(lines, "broker: exchange 'b': there is no routing script 'spread'; "
+      .. "there are: consistent-hash content direct fanout headers")
     has(lines, "broker: queue 'q': retry=mine: there is no retry script 'mine'; there are: exponential fixed")
   end)
 

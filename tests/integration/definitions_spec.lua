@@ -234,10 +234,10 @@ describe('the definitions', function()
       c:expect_answer('DECLARE exchange x.bad durable=0',
         'ERR syntax DECLARE exchange needs <exchange> and <type>: <type> is missing')
       c:expect_answer('DECLARE exchange x.bad teapot', "ERR not-found there is no routing script 'teapot'; there are: "
-        .. 'content direct fanout headers topic')
+        .. 'consistent-hash content direct fanout headers random topic')
       c:expect_answer('DECLARE exchange x.bad ../topic',
         "ERR not-found there is no routing script '../topic'; there are: "
-        .. 'content direct fanout headers topic')
+        .. 'consistent-hash content direct fanout headers random topic')
       c:send 'DECLARE exchange x.bad topic frob=1\r\n'
       assert.is_truthy(c:expect('^ERR mismatch (.*)$'):find('frob', 1, true))
       c:expect_answer('DECLARE exchange x.bad topic durable=2', 'ERR syntax durable=2: expected 0 or 1')

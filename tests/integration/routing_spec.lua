@@ -75,6 +75,14 @@ describe('routing', function()
     delete 'x'
   end)
 
+  it('by random is to one binding', function()
+    declare('random', 'a', 'b')
+    c:ok 'BIND a x -'
+    c:ok 'BIND b x -'
+    for _ = 1, 10 do assert.matches('^[ab]$', reached('x k', 'a', 'b')) end
+    delete 'x'
+  end)
+
   it('by topic is by words', function()
     declare('topic', 'star', 'hash', 'both', 'all')
     c:ok 'BIND star x orders.*.eu'

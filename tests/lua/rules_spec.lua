@@ -99,6 +99,92 @@ describe("a shipped rule", function()
     end)
   end)
 
+  describe("routing/consistent-hash", function()
+    local function owners(x, n)
+      local found = {}
+      for i = 1, n do
+        local to = route(x, { key = "k" .. i })
+        assert.equal(1, #to)
+        found[i] = to[1]
+      end
+      return found
+    end
+
+    local function count(found, dest)
+      local n = 0
+      for _, d in ipairs(found) do
+        n = n + (d == dest and 1 or 0)
+      end
+      return n
+    end
+
+    it("shares keys by weight, and moves none between bindings that stay", function()
+      local x = index("consistent-hash")
+      assert.same({}, route(x, { key = "a" }))
+      assert(x:bind("1", 1))
+      assert(x:bind("3", 2))
+      assert(x:bind("", 3))
+      local before = owners(x, 5000)
+      for dest, share in pairs { [1] = 1000, [2] = 3000, [3] = 1000 } do
+        assert.is_true(math.abs(count(before, dest) - share) < 200, dest .. ": " .. count(before, dest))
+      end
+      assert(x:bind("5", 4))
+      local after = owners(x, 5000)
+      for i = 1, 5000 do
+        assert.is_true(after[i] == before[i] or after[i] == 4)
+      end
+      assert.is_true(math.abs(count(after, 4) - 2500) < 250)
+      assert(x:unbind("5", 4))
+      assert.same(before, owners(x, 5000))
+      assert.is_true(x:is_pure())
+    end)
+
+    it("goes by a header when told, and is then not pure", function()
+      local x = index("consistent-hash", { by = "customer" })
+      for dest = 1, 8 do
+        assert(x:bind("1", dest))
+      end
+      local seen = {}
+      for i = 1, 50 do
+        local to = route(x, { key = "k" .. i, headers = { customer = "7" } })
+        seen[route(x, { key = "k", headers = { customer = tostring(i) } })[1]] = true
+        assert.same(route(x, { key = "k", headers = { customer = "7" } }), to)
+      end
+      assert.is_not_nil(next(seen, next(seen)))
+      assert.is_false(x:is_pure())
+    end)
+
+    it("takes weights for patterns", function()
+      local x = index("consistent-hash")
+      for _, bad in ipairs { "0", "-1", "1.5", "a", "1000001" } do
+        local ok, err = x:bind(bad, 1)
+        assert.is_nil(ok)
+        assert.matches(("'%s' is no weight: write 1 to 1000000, or - for 1"):format(bad), err, 1, true)
+      end
+    end)
+  end)
+
+  describe("routing/random", function()
+    it("takes one binding, each as often", function()
+      local x, counts = index("random"), { 0, 0, 0 }
+      assert.same({}, route(x, { key = "a" }))
+      for dest = 1, 3 do
+        assert(x:bind("", dest))
+      end
+      for _ = 1, 3000 do
+        local to = route(x, { key = "a" })
+        assert.equal(1, #to)
+        counts[to[1]] = counts[to[1]] + 1
+      end
+      for dest = 1, 3 do
+        assert.is_true(math.abs(counts[dest] - 1000) < 200, counts[dest])
+      end
+      assert(x:unbind("", 1))
+      assert(x:unbind("", 3))
+      assert.same({ 2 }, route(x, { key = "a" }))
+    end)
+  end)
+
   describe("sharding/hash", function()
     it("spreads keys evenly and keeps each where it is", function()
       local s, counts = strategy("sharding", "hash"), {}

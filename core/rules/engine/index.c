@@ -26,7 +26,7 @@ struct changing {
 	const struct index_binding *binding;
 };
 
-/* bind (index, pattern, dest, args), and unbind alike */
+/* bind (index, pattern, dest, args, name), and unbind alike */
 static int l_change(lua_State *L)
 {
 	const struct changing *c = lua_touserdata(L, 1);
@@ -37,7 +37,11 @@ static int l_change(lua_State *L)
 	lua_pushlstring(L, c->binding->pattern.data, c->binding->pattern.len);
 	lua_pushinteger(L, c->binding->dest);
 	options_push(L, &rule->binding_options, c->binding->args);
-	lua_call(L, 4, 0);
+	if (c->binding->name.len > 0)
+		lua_pushlstring(L, c->binding->name.data, c->binding->name.len);
+	else
+		lua_pushfstring(L, "%I", (lua_Integer)c->binding->dest);
+	lua_call(L, 5, 0);
 	return 0;
 }
 

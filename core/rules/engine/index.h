@@ -11,6 +11,7 @@ struct index_binding {
 	uint32_t dest;  /* the owner's number for the target; the script hands it back */
 	struct slice pattern;
 	const struct args *args;
+	struct slice name; /* of the target, the same after a restart; empty: `dest` */
 };
 
 /* The owner keeps the bindings. A build asks it for them. */

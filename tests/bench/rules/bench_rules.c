@@ -84,9 +84,10 @@ static void bind_many(struct spec_index *x)
 	for (uint32_t i = 0; i < BINDINGS; i++) {
 		snprintf(pattern, sizeof(pattern), "w%u.x%u.%s", i % 100, i / 100,
 			 i % 3 ? "*" : "eu");
-		if (spec_index_bind(
-			    x, &(struct index_binding){ 0, i, slice_from(pattern), NULL },
-			    &err) != TIDE_OK)
+		if (spec_index_bind(x,
+				    &(struct index_binding){
+					    0, i, slice_from(pattern), NULL, { 0 } },
+				    &err) != TIDE_OK)
 			fail("bind", &err);
 	}
 }
@@ -153,8 +154,9 @@ static void bench_headers(struct engine *e)
 		if (args_add(&args, SLICE("kind"), SLICE("order")) < 0 ||
 		    args_add(&args, SLICE("tenant"), slice_from(tenant)) < 0)
 			abort();
-		if (spec_index_bind(x, &(struct index_binding){ 0, i, SLICE("-"), &args },
-				    &err) != TIDE_OK)
+		if (spec_index_bind(
+			    x, &(struct index_binding){ 0, i, SLICE("-"), &args, { 0 } },
+			    &err) != TIDE_OK)
 			fail("bind", &err);
 		args_deinit(&args);
 	}

@@ -31,7 +31,7 @@ static int bind_dest(struct fixture *f, struct spec_index *x, const char *patter
 {
 	struct args args = args_of(options);
 	int status = spec_index_bind(
-		x, &(struct index_binding){ 0, dest, slice_from(pattern), &args },
+		x, &(struct index_binding){ 0, dest, slice_from(pattern), &args, { 0 } },
 		&f->err);
 	args_deinit(&args);
 	return status;
@@ -42,7 +42,7 @@ static int unbind_dest(struct fixture *f, struct spec_index *x, const char *patt
 {
 	struct args args = args_of(options);
 	int status = spec_index_unbind(
-		x, &(struct index_binding){ 0, dest, slice_from(pattern), &args },
+		x, &(struct index_binding){ 0, dest, slice_from(pattern), &args, { 0 } },
 		&f->err);
 	args_deinit(&args);
 	return status;
@@ -200,7 +200,8 @@ TEST_THAT(unknown_type_names_those_there_are)
 								 .user = "u" },
 					   &x, &f->err),
 			 TIDE_ENOTFOUND);
-	assert_contains(f->err.text, "content direct fanout headers topic");
+	assert_contains(f->err.text,
+			"consistent-hash content direct fanout headers random topic");
 	assert_non_null(
 		generation_find(f->engine->current, SCRIPT_ROUTING, SLICE("topic")));
 	assert_null(generation_find(f->engine->current, SCRIPT_RETRY, SLICE("topic")));

@@ -53,9 +53,10 @@ static struct spec_index *make_index(struct fixture *f, const char *type)
 static void bind_key(struct fixture *f, struct spec_index *x, const char *pattern,
 		     uint32_t dest)
 {
-	if (spec_index_bind(x,
-			    &(struct index_binding){ 0, dest, slice_from(pattern), NULL },
-			    &f->err) != TIDE_OK)
+	if (spec_index_bind(
+		    x,
+		    &(struct index_binding){ 0, dest, slice_from(pattern), NULL, { 0 } },
+		    &f->err) != TIDE_OK)
 		fail_msg("%s", f->err.text);
 }
 
@@ -63,7 +64,8 @@ static void unbind_key(struct fixture *f, struct spec_index *x, const char *patt
 		       uint32_t dest)
 {
 	if (spec_index_unbind(
-		    x, &(struct index_binding){ 0, dest, slice_from(pattern), NULL },
+		    x,
+		    &(struct index_binding){ 0, dest, slice_from(pattern), NULL, { 0 } },
 		    &f->err) != TIDE_OK)
 		fail_msg("%s", f->err.text);
 }

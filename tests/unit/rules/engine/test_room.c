@@ -36,16 +36,17 @@ static int bind_number(struct fixture *f, struct spec_index *x, uint32_t n)
 	char pattern[64];
 	snprintf(pattern, sizeof(pattern), "w%u.x%u.*", n % 100, n / 100);
 	return spec_index_bind(
-		x, &(struct index_binding){ 0, n, slice_from(pattern), NULL }, &f->err);
+		x, &(struct index_binding){ 0, n, slice_from(pattern), NULL, { 0 } },
+		&f->err);
 }
 
 static void unbind_number(struct fixture *f, struct spec_index *x, uint32_t n)
 {
 	char pattern[64];
 	snprintf(pattern, sizeof(pattern), "w%u.x%u.*", n % 100, n / 100);
-	if (spec_index_unbind(x,
-			      &(struct index_binding){ 0, n, slice_from(pattern), NULL },
-			      &f->err) != TIDE_OK)
+	if (spec_index_unbind(
+		    x, &(struct index_binding){ 0, n, slice_from(pattern), NULL, { 0 } },
+		    &f->err) != TIDE_OK)
 		fail_msg("%s", f->err.text);
 }
 
