@@ -26,6 +26,7 @@ struct serve {
 	uv_timer_t drain_timer;
 	uv_timer_t log_timer; /* while lines of the log are held back */
 	const char *exposed;  /* a listener that others can reach; NULL: there is none */
+	char at[SERVER_ADDRESS_MAX]; /* where other brokers reach this one */
 	bool is_draining;
 	bool is_closing;
 	bool is_hurried;     /* a second signal */
@@ -247,11 +248,77 @@ static int check_exposed(const struct serve *s, struct error *err)
 			 s->exposed);
 }
 
+/* Other brokers dial an address, and none is that of all of a machine. */
+static int check_at(const struct serve *s, struct error *err)
+{
+	const char *at = s->at + (strncmp(s->at, "tls:", 4) == 0 ? 4 : 0);
+
+	if (strncmp(at, "0.0.0.0:", 8) != 0 && strncmp(at, "[::]:", 5) != 0)
+		return TIDE_OK;
+	return error_set(err, TIDE_ESYNTAX,
+			 "--cluster %s is no address to connect to: say by --advertise "
+			 "HOST:PORT where other brokers reach this one",
+			 s->options.cluster);
+}
+
+/* Where other brokers come in. */
+static int bind_gate(struct serve *s, struct error *err)
+{
+	const char *advertise = s->options.advertise;
+	char bound[SERVER_ADDRESS_MAX];
+	bool is_tls = false;
+	int rc;
+
+	if (!s->options.cluster)
+		return TIDE_OK;
+	rc = server_bind_gate(s->server, s->options.cluster, bound, err);
+	if (rc < 0)
+		return rc;
+	is_tls = strncmp(bound, "tls:", 4) == 0;
+	if (advertise)
+		snprintf(s->at, sizeof(s->at), "%s%s", is_tls ? "tls:" : "", advertise);
+	else
+		snprintf(s->at, sizeof(s->at), "%s", bound);
+	log_print(STDOUT_FILENO, "cluster on %s", bound);
+	return check_at(s, err);
+}
+
+/* Clients that come from now on are served, or wait. */
+static int open_server(struct serve *s, struct error *err)
+{
+	struct server_config *c = &s->options.server;
+	unsigned wanted = c->connections_max;
+	/* That of the client, and that to the owner of the store. */
+	int rc = server_limit_connections(c, s->options.cluster ? 2 : 1, err);
+
+	if (rc < 0)
+		return rc;
+	c->unfinished_max_bytes = unfinished_max(s->options.broker.memory_max_bytes);
+	c->node = s->options.broker.node;
+	c->at = s->options.cluster ? s->at : NULL;
+	c->is_exposed = s->options.broker.must_log_in;
+	c->is_anonymous = s->options.is_anonymous;
+	s->server = server_create(&s->loop, s->service, c);
+	if (s->options.cluster)
+		server_be_front(s->server);
+	rc = bind_gate(s, err);
+	if (rc == TIDE_OK)
+		rc = listen_all(s, err);
+	if (rc == TIDE_OK)
+		rc = listen_http(s, err);
+	if (rc == TIDE_OK && c->connections_max < wanted)
+		log_write(s->options.is_max_connections_asked ? LOG_WARN : LOG_INFO,
+			  "--max-connections is %u, but the limit of open files leaves "
+			  "room for %u; raise it (ulimit -n, LimitNOFILE=)",
+			  wanted, c->connections_max);
+	return rc;
+}
+
 static void on_started(void *ctx, const struct error *failed)
 {
 	struct serve *s = ctx;
-	unsigned wanted = s->options.server.connections_max;
 	struct error err;
+	int rc;
 
 	if (s->is_draining)
 		return;
@@ -260,21 +327,11 @@ static void on_started(void *ctx, const struct error *failed)
 		return;
 	}
 	check_payload_max(s);
-	if (check_exposed(s, &err) < 0 ||
-	    server_limit_connections(&s->options.server, &err) < 0) {
+	rc = check_exposed(s, &err);
+	if (rc == TIDE_OK)
+		rc = s->server ? server_be_owner(s->server, &err) : open_server(s, &err);
+	if (rc < 0)
 		fail_start(s, &err);
-		return;
-	}
-	s->options.server.unfinished_max_bytes =
-		unfinished_max(s->options.broker.memory_max_bytes);
-	s->server = server_create(&s->loop, s->service, &s->options.server);
-	if (listen_all(s, &err) < 0 || listen_http(s, &err) < 0)
-		fail_start(s, &err);
-	else if (s->options.server.connections_max < wanted)
-		log_write(s->options.is_max_connections_asked ? LOG_WARN : LOG_INFO,
-			  "--max-connections is %u, but the limit of open files leaves "
-			  "room for %u; raise it (ulimit -n, LimitNOFILE=)",
-			  wanted, s->options.server.connections_max);
 }
 
 static void reload_all(struct serve *s)
@@ -365,6 +422,8 @@ static int check_addresses(struct serve *s, struct error *err)
 	struct serve_options *o = &s->options;
 	int rc = TIDE_OK;
 
+	if (o->cluster)
+		rc = server_check_address(&s->loop, o->cluster, &o->server, err);
 	for (unsigned i = 0; i <= o->listen_count && rc == TIDE_OK; i++) {
 		const char *address = i < o->listen_count ? o->listen[i] : o->http;
 
@@ -412,6 +471,8 @@ int serve_main(int argc, char **argv)
 	rc = check_addresses(&s, &err);
 	if (rc == TIDE_OK)
 		rc = make_dirs(&s.options.broker, &err);
+	if (s.options.cluster)
+		s.options.broker.store.at = s.at;
 	if (rc == TIDE_OK)
 		rc = service_create(&s.service, &s.loop, &s.options.broker, &hooks, &err);
 	if (rc < 0) {
@@ -419,6 +480,8 @@ int serve_main(int argc, char **argv)
 		s.status = 1;
 	} else {
 		init_handles(&s);
+		if (s.options.cluster && open_server(&s, &err) < 0)
+			fail_start(&s, &err);
 	}
 	uv_run(&s.loop, UV_RUN_DEFAULT);
 	uv_loop_close(&s.loop);

@@ -22,7 +22,9 @@ struct serve_options {
 	int64_t drain_timeout_ms;
 	int64_t stop_timeout_ms;
 	bool is_standby;
-	bool is_anonymous; /* others may reach it although nobody has to log in */
+	const char *cluster;   /* where other brokers come in; NULL: nowhere */
+	const char *advertise; /* what they connect to, if that is not it */
+	bool is_anonymous;     /* others may reach it although nobody has to log in */
 	enum log_level log_level;
 	enum log_format log_format;
 	bool is_help;

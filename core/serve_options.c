@@ -45,6 +45,8 @@ static const struct option_row rows[] = {
 	{ COMMAND_TEXT("rules", "DIR", "./rules, or the installed ones", "the rules directory"), BROKER(rules_dir) },
 	{ COMMAND_TEXT("store", "URL", "embedded", "embedded, none, redis://[user:pass@]host[:port][/db] (nodes of a Redis Cluster with commas), rediss:// with TLS and ?ca=FILE, redis+unix:PATH, or redis+sentinel://host,host,host/name[/db]; $TIDEMQ_STORE keeps a password out of sight"), BROKER(store.url) },
 	{ COMMAND_FLAG("standby", "wait while another broker holds the store, and take over when it ends; with a Redis of your own"), FIELD(is_standby) },
+	{ COMMAND_TEXT("cluster", "ADDRESS", NULL, "where other brokers of the store come in, in the forms of --listen; while another broker owns the store, this one passes its clients through to it, and takes over when it ends"), FIELD(cluster) },
+	{ COMMAND_TEXT("advertise", "HOST:PORT", "the address of --cluster", "what other brokers connect to"), FIELD(advertise) },
 	{ COMMAND_TEXT("confirm", "LEVEL", "master", "what OK means: master, Redis has it; replicas=N, so many replicas of it too; synced=N, these on disk (Redis 7.2)") },
 	{ COMMAND_CHOICE("fsync", "always|everysec|no", "always", "when the embedded Redis syncs to disk"), BROKER(store.fsync) },
 	{ COMMAND_NUMBER("node", "0", "the number of this broker in message ids, 0-1023", 0, ID_NODE_MAX), BROKER(node) },
@@ -229,12 +231,16 @@ static int set_hold(struct serve_options *o, struct error *err)
 	struct store_config *store = &o->broker.store;
 
 	store->node = o->broker.node;
-	store->hold = o->is_standby ? STORE_HOLD_OR_WAIT : STORE_HOLD_OR_FAIL;
-	if (o->is_standby && strncmp(store->url, "redis", 5) != 0)
+	store->hold =
+		o->is_standby || o->cluster ? STORE_HOLD_OR_WAIT : STORE_HOLD_OR_FAIL;
+	if ((o->is_standby || o->cluster) && strncmp(store->url, "redis", 5) != 0)
 		return error_set(err, TIDE_ESYNTAX,
-				 "--standby needs a Redis that both brokers reach, "
+				 "--%s needs a Redis that %s brokers reach, "
 				 "--store redis://HOST, not --store %s",
-				 store->url);
+				 o->cluster ? "cluster" : "standby",
+				 o->cluster ? "all" : "both", store->url);
+	if (o->advertise && !o->cluster)
+		return error_set(err, TIDE_ESYNTAX, "--advertise needs --cluster");
 	if (store->confirm.replicas > 0 && strncmp(store->url, "redis", 5) != 0)
 		return error_set(err, TIDE_ESYNTAX,
 				 "--confirm above master needs a Redis with replicas, "
@@ -334,7 +340,8 @@ void serve_options_help(FILE *out)
 		"examples:\n"
 		"  tidemq serve --data /srv/queue --listen 127.0.0.1:7310\n"
 		"  tidemq serve --config /etc/tidemq/tidemq.lua\n"
-		"  tidemq serve --store redis://queue-redis --standby\n\n"
+		"  tidemq serve --store redis://queue-redis --standby\n"
+		"  tidemq serve --store redis://queue-redis --cluster 10.0.0.1:7312\n\n"
 		"exit status: 0 an ordered stop, 1 a failed start or a lost store, "
 		"2 wrong usage\n",
 		buf_cstr(&options));

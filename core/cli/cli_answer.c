@@ -917,6 +917,7 @@ static const struct cli_answer answers[] = {
 	LIST("listConnections", "connection name user peer protocol tls?+ vhost held_back/held bytes_in+ bytes_out+ channels+ pending+ output+"),
 	LIST("listLocks", "name token connection? channel+ ttl_ms:duration+ since:time+ lapses:time waiting?"),
 	LIST("listVhosts", "name exchanges+ queues topics connections ready delayed+ unacked buried"),
+	LIST("listBrokers", "node at state version clients since:time"),
 	{ "getHistory", .print_take = print_history_take },
 	{ "getSample", .view = { .units = "t:time oldest_ready_ms:duration" } },
 	{ "listRules", .view = { .columns = "file uses calls errors time_us?+ doc", .array = "scripts" } },

@@ -5,6 +5,7 @@
 #include <sys/ioctl.h>
 
 #include "base/mem.h"
+#include "front.h"
 #include "host/log.h"
 #include "http/http.h"
 #include "proto/line/line.h"
@@ -13,6 +14,7 @@
 #include "stranger.h"
 
 static void feed(struct conn *c, size_t len);
+static void refuse(struct conn *c, const char *why);
 static void note_end(struct conn *c);
 static void consume_output(struct conn *c, size_t len);
 
@@ -191,6 +193,8 @@ void conn_tick(struct conn *c, int64_t now_ms)
 	if (c->is_shaking && !c->is_finishing &&
 	    now_ms - c->accepted_ms > c->server->config.handshake_timeout_ms)
 		give_up_handshake(c);
+	if (c->gate && !c->protocol && !c->is_shaking)
+		gate_tick(c->gate, now_ms);
 	tick_end(c);
 	/* Input that is held back is not silence. */
 	if (!c->protocol || c->is_finishing || c->is_closing)
@@ -222,12 +226,15 @@ static void op_wake(void *ctx)
 	server_due(c->server, c);
 }
 
-static void op_finish(void *ctx)
+void conn_finish(struct conn *c)
 {
-	struct conn *c = ctx;
-
 	c->is_finishing = true;
 	server_due(c->server, c);
+}
+
+static void op_finish(void *ctx)
+{
+	conn_finish(ctx);
 }
 
 /* Unless it was to end: it has left in order, or is closed. */
@@ -271,7 +278,9 @@ static void op_describe(void *ctx, struct json *out)
 	json_member_int(out, "bytes_out", (int64_t)c->bytes_out);
 	json_member_int(out, "output", (int64_t)c->out.bytes);
 	json_member_bool(out, "held_back", !c->is_reading);
-	if (c->tls)
+	if (c->gate)
+		gate_describe(c->gate, out);
+	else if (c->tls)
 		describe_tls(c, out);
 }
 
@@ -284,7 +293,9 @@ static void op_facts(void *ctx, struct session_peer *out)
 	out->bytes_in = c->bytes_in;
 	out->bytes_out = c->bytes_out;
 	out->output = c->out.bytes;
-	if (c->tls)
+	if (c->gate)
+		gate_facts(c->gate, out);
+	else if (c->tls)
 		tls_facts(c, out);
 }
 
@@ -297,10 +308,18 @@ static const struct protocol_ops ops = {
 	.facts = op_facts,
 };
 
+/* Nothing takes its input now. */
+static bool is_held(const struct conn *c)
+{
+	if (c->protocol)
+		return protocol_is_held(c->protocol);
+	return c->relay ? relay_is_held(c->relay) : !c->gate || c->is_shaking;
+}
+
 static bool may_feed(const struct conn *c)
 {
-	return c->protocol && !c->is_finishing && !c->is_closing && !c->is_full &&
-	       !c->server->is_draining && !protocol_is_held(c->protocol);
+	return !c->is_finishing && !c->is_closing && !c->is_full &&
+	       !c->server->is_draining && !is_held(c);
 }
 
 static bool may_read(const struct conn *c)
@@ -330,7 +349,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
 
 	c->is_direct = direct != NULL;
 	/* Held back since its last read: what is not read costs nothing. */
-	if (c->protocol && !may_read(c)) {
+	if ((c->protocol || c->relay) && !may_read(c)) {
 		*out = uv_buf_init(NULL, 0);
 		return;
 	}
@@ -375,11 +394,41 @@ static void end_session(struct conn *c)
 	mem_free(p);
 }
 
-/* Choose the protocol before the first byte has come. */
-static void begin(struct conn *c)
+static int enter_address(struct conn *c, struct error *err)
 {
+	if (c->has_entered)
+		return TIDE_OK;
+	c->has_entered = true;
+	return service_address_enter(c->server->service, c->peer, &c->address, err);
+}
+
+/* Choose the protocol before the first byte has come. */
+void conn_begin(struct conn *c)
+{
+	struct error err;
+
+	if (c->server->front) {
+		stranger_remove(c);
+		c->relay = relay_create(c->server->front, c);
+		return;
+	}
+	if (enter_address(c, &err) < 0) {
+		refuse(c, err.text);
+		return;
+	}
+	if (c->is_http)
+		server_begin_http(c->server);
 	speak(c, c->is_http ? &http_protocol : &line_protocol);
 	c->is_settled = c->is_http;
+}
+
+/* The connection is there, and TLS agreed upon. */
+static void begin(struct conn *c, bool is_gate)
+{
+	if (is_gate)
+		c->gate = gate_create(c);
+	else
+		conn_begin(c);
 }
 
 static void refuse_tls(struct conn *c)
@@ -415,6 +464,13 @@ static size_t feed_protocol(struct conn *c, char *data, size_t len)
 {
 	size_t at = 0;
 
+	if (c->relay)
+		return relay_feed(c->relay, data, len);
+	if (c->gate && !c->protocol) {
+		at = gate_feed(c->gate, data, len);
+		if (!c->protocol)
+			return at;
+	}
 	if (!c->is_settled) {
 		while (at < len && (data[at] == '\n' || data[at] == '\r'))
 			at++;
@@ -464,7 +520,7 @@ static void keep(struct conn *c, const char *data, size_t len)
 /* Does the connection go on in the next turn with the input that it has? */
 static bool is_paused(const struct conn *c)
 {
-	return c->protocol->is_paused && may_feed(c);
+	return c->protocol && c->protocol->is_paused && may_feed(c);
 }
 
 static void after_feed(struct conn *c)
@@ -501,6 +557,10 @@ static void on_end(struct conn *c)
 {
 	c->is_ended = true;
 	stop_reading(c);
+	if (c->relay) {
+		relay_end(c->relay);
+		return;
+	}
 	note_break(c);
 	note_end(c);
 	op_finish(c);
@@ -540,14 +600,15 @@ static void read_tls(struct conn *c)
 		if (c->is_shaking && tls_is_open(c->tls)) {
 			c->is_shaking = false;
 			c->server->figures->tls_handshakes++;
-			begin(c);
-			stranger_renew(c);
+			begin(c, c->is_gate);
+			if (!c->relay)
+				stranger_renew(c);
 		}
 		if (len)
 			feed(c, len);
 	} while (rc > 0 && may_feed(c) && !is_paused(c));
 	tls_keep(c->tls);
-	if (rc == TIDE_EMPTY && c->protocol)
+	if (rc == TIDE_EMPTY && (c->protocol || c->relay))
 		on_end(c);
 	else if (rc < 0 && rc != TIDE_AGAIN)
 		fail_tls(c);
@@ -577,7 +638,7 @@ static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
 
 	if (nread == 0)
 		return;
-	if (nread == UV_EOF && c->protocol) {
+	if (nread == UV_EOF && (c->protocol || c->relay)) {
 		on_end(c);
 		return;
 	}
@@ -644,7 +705,7 @@ static void resume(struct conn *c)
 		buf_shrink(&c->in);
 		after_feed(c);
 	}
-	if (c->protocol->has_input && may_feed(c)) {
+	if (c->protocol && c->protocol->has_input && may_feed(c)) {
 		feed_protocol(c, NULL, 0);
 		after_feed(c);
 	}
@@ -661,6 +722,8 @@ static void consume_output(struct conn *c, size_t len)
 	c->last_write_ms = (int64_t)uv_now(c->server->loop);
 	if (c->protocol)
 		protocol_sent(c->protocol);
+	if (c->relay && c->out.bytes <= c->server->config.output_low_bytes)
+		relay_drained(c->relay);
 	if (!c->is_full || c->out.bytes > c->server->config.output_low_bytes)
 		return;
 	c->is_full = false;
@@ -813,8 +876,11 @@ static void close_now(struct conn *c)
 	stop_reading(c);
 	count_unfinished(c, false);
 	end_session(c);
+	relay_destroy(c->relay);
+	gate_destroy(c->gate);
 	service_address_leave(c->server->service, c->address);
 	stranger_remove(c);
+	c->server->self.clients -= !c->is_gate;
 	TAILQ_REMOVE(&c->server->conns, c, link);
 	if (c->is_due) {
 		TAILQ_REMOVE(&c->server->due, c, due_link);
@@ -885,8 +951,10 @@ void conn_drain(struct conn *c)
 
 bool conn_is_drained(const struct conn *c)
 {
-	return c->is_lingering || !c->protocol ||
-	       (!has_output(c) && protocol_is_answered(c->protocol));
+	if (c->is_lingering || c->is_shaking)
+		return true;
+	return !c->relay && !has_output(c) &&
+	       (!c->protocol || protocol_is_answered(c->protocol));
 }
 
 void conn_close_with(struct conn *c, const char *words)
@@ -928,7 +996,7 @@ static bool is_too_many(struct conn *c, struct error *err)
 	struct server *s = c->server;
 
 	if (s->conn_count <= s->config.connections_max)
-		return service_address_enter(s->service, c->peer, &c->address, err) < 0;
+		return !c->is_gate && !s->front && enter_address(c, err) < 0;
 	error_set(err, TIDE_ELIMIT, "the limit of %u connections is reached",
 		  s->config.connections_max);
 	return true;
@@ -944,6 +1012,8 @@ void conn_accept(struct server *s, uv_stream_t *listener, struct conn_kind kind)
 
 	c->server = s;
 	c->is_http = kind.is_http;
+	c->is_gate = kind.is_gate;
+	s->self.clients += !kind.is_gate;
 	out_init(&c->out, &s->chunks);
 	server_init_socket(s, &c->socket, is_unix);
 	c->socket.stream.data = c;
@@ -977,7 +1047,9 @@ void conn_accept(struct server *s, uv_stream_t *listener, struct conn_kind kind)
 	if (kind.is_tls)
 		c->tls = tls_create_server(s->tls);
 	else
-		begin(c);
-	stranger_add(c);
-	start_reading(c);
+		begin(c, kind.is_gate);
+	if (!c->relay)
+		stranger_add(c);
+	if (c->is_shaking || may_read(c))
+		start_reading(c);
 }

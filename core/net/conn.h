@@ -8,8 +8,11 @@
  * turn, the memory is freed when libuv has closed the handle. */
 #pragma once
 
+#include "gate.h"
 #include "server.h"
 #include "tls/tls.h"
+
+struct relay;
 
 struct conn {
 	TAILQ_ENTRY(conn) link;
@@ -20,8 +23,10 @@ struct conn {
 	struct server *server;
 	struct protocol *protocol; /* NULL: none, or it has ended */
 	struct out out;
-	struct tls *tls; /* NULL: none */
-	struct buf in;   /* the beginning of a request, or input that is held back */
+	struct tls *tls;     /* NULL: none */
+	struct relay *relay; /* to the owner of the store; NULL: it is served here */
+	struct gate *gate;   /* it comes from a front; NULL: it does not */
+	struct buf in;       /* the beginning of a request, or input that is held back */
 	/* Of `in`, while the peer owes the rest of a request; 0: it owes none. */
 	size_t unfinished_bytes;
 	TAILQ_ENTRY(conn) unfinished_link;
@@ -60,14 +65,21 @@ struct conn {
 	bool is_brief;    /* it does not linger */
 	bool is_settled;  /* which protocol it speaks */
 	bool is_http;     /* HTTP, from the start */
+	bool is_gate;     /* of another broker, from the start */
+	bool has_entered; /* its address has counted it */
 };
 
 /* Take a connection from a listener. Over the limit it is told so and closed. */
 struct conn_kind {
 	bool is_tls, is_http;
+	bool is_gate; /* of other brokers */
 };
 void conn_accept(struct server *s, uv_stream_t *listener, struct conn_kind kind);
+/* It is known where it comes from: have it served, here or by the owner of the store. */
+void conn_begin(struct conn *c);
 void conn_close(struct conn *c);
+/* Close it once everything written has been sent. */
+void conn_finish(struct conn *c);
 /* Close it when the output has left, or at once if the peer does not take it. */
 void conn_end(struct conn *c);
 /* Tell the client why, then close; words: "<code> <text>". */

@@ -14,6 +14,7 @@
 #include "host/log.h"
 #include "http/http.h"
 #include "conn.h"
+#include "front.h"
 #include "stranger.h"
 
 #define BACKLOG 4096
@@ -70,6 +71,8 @@ static void tick_all(struct server *s)
 		conn_tick(c, now_ms);
 	}
 	stranger_tick(s, now_ms);
+	if (s->front)
+		front_tick(s->front);
 }
 
 static unsigned count_descriptors(unsigned max)
@@ -84,21 +87,21 @@ static unsigned count_descriptors(unsigned max)
 /* Descriptors that are open now, at the start, have low numbers. */
 #define DESCRIPTORS_LOOK 1024
 
-int server_limit_connections(struct server_config *c, struct error *err)
+int server_limit_connections(struct server_config *c, unsigned each, struct error *err)
 {
 	struct rlimit limit;
 	unsigned reserved = DESCRIPTORS_SPARE + count_descriptors(DESCRIPTORS_LOOK);
 
 	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
 		return TIDE_OK;
-	if (limit.rlim_cur >= (rlim_t)c->connections_max + reserved)
+	if (limit.rlim_cur >= (rlim_t)c->connections_max * each + reserved)
 		return TIDE_OK;
-	if (limit.rlim_cur <= reserved)
+	if (limit.rlim_cur < reserved + each)
 		return error_set(err, UV_EMFILE,
 				 "the limit of %llu open files is too low: the broker "
 				 "needs %u for itself; raise it (ulimit -n)",
 				 (unsigned long long)limit.rlim_cur, reserved);
-	c->connections_max = (unsigned)(limit.rlim_cur - reserved);
+	c->connections_max = (unsigned)(limit.rlim_cur - reserved) / each;
 	return TIDE_OK;
 }
 
@@ -126,6 +129,10 @@ struct server *server_create(uv_loop_t *loop, struct service *service,
 	s->idle.data = s;
 	s->handles = 2;
 	uv_timer_start(&s->timer, on_tick, SERVER_TICK_MS, SERVER_TICK_MS);
+	s->self = (struct net_member){ .node = config->node,
+				       .at = config->at ? config->at : "",
+				       .release = TIDE_VERSION };
+	service_net_join(service, &s->self);
 	return s;
 }
 
@@ -389,8 +396,8 @@ static void on_connection(uv_stream_t *stream, int status)
 		conn_accept(l->server, stream, l->kind);
 }
 
-static int listen_on(struct server *s, const char *address, bool is_http,
-		     char bound[SERVER_ADDRESS_MAX], struct error *err)
+static int bind_to(struct server *s, const char *address, struct conn_kind kind,
+		   char bound[SERVER_ADDRESS_MAX], struct error *err)
 {
 	const char *path = unix_path(address), *inner = tls_address(address);
 	bool is_unix = path != NULL;
@@ -407,7 +414,8 @@ static int listen_on(struct server *s, const char *address, bool is_http,
 		return rc;
 	l = mem_zalloc(sizeof(*l));
 	l->server = s;
-	l->kind = (struct conn_kind){ .is_tls = inner != NULL, .is_http = is_http };
+	l->kind = kind;
+	l->kind.is_tls = inner != NULL;
 	l->next = s->listeners;
 	s->listeners = l;
 	s->handles++;
@@ -417,19 +425,61 @@ static int listen_on(struct server *s, const char *address, bool is_http,
 		     : uv_tcp_bind(&l->socket.tcp, (struct sockaddr *)&addr, 0);
 	if (rc == 0 && is_unix && set_owner(s, path, err) < 0)
 		return err->code;
-	if (rc == 0)
-		rc = uv_listen(&l->socket.stream, BACKLOG, on_connection);
+	/* Another one's address is found out here too. */
+	if (rc == 0 && !is_unix)
+		rc = uv_tcp_getsockname(&l->socket.tcp, (struct sockaddr *)&addr, &len);
 	if (rc < 0)
 		return error_set(err, rc, "cannot listen on %s: %s", address,
 				 uv_strerror(rc));
 	snprintf(bound, SERVER_ADDRESS_MAX, "%s", address);
-	if (!is_unix &&
-	    uv_tcp_getsockname(&l->socket.tcp, (struct sockaddr *)&addr, &len) == 0) {
+	if (!is_unix) {
 		server_format_address(&addr, found);
 		snprintf(bound, SERVER_ADDRESS_MAX, "%s%.200s", inner ? "tls:" : "",
 			 found);
 	}
 	return TIDE_OK;
+}
+
+static int start_listening(struct listener *l, const char *address, struct error *err)
+{
+	int rc = uv_listen(&l->socket.stream, BACKLOG, on_connection);
+
+	return rc < 0 ? error_set(err, rc, "cannot listen on %s: %s", address,
+				  uv_strerror(rc))
+		      : TIDE_OK;
+}
+
+static int listen_on(struct server *s, const char *address, bool is_http,
+		     char bound[SERVER_ADDRESS_MAX], struct error *err)
+{
+	const struct conn_kind kind = { .is_http = is_http };
+	int rc = bind_to(s, address, kind, bound, err);
+
+	return rc < 0 ? rc : start_listening(s->listeners, address, err);
+}
+
+int server_bind_gate(struct server *s, const char *address,
+		     char bound[SERVER_ADDRESS_MAX], struct error *err)
+{
+	const struct conn_kind kind = { .is_gate = true };
+	int rc = bind_to(s, address, kind, bound, err);
+
+	if (rc == TIDE_OK)
+		s->gate = s->listeners;
+	return rc;
+}
+
+void server_be_front(struct server *s)
+{
+	service_net_part(s->service, &s->self);
+	s->front = front_create(s);
+}
+
+int server_be_owner(struct server *s, struct error *err)
+{
+	front_end(s->front);
+	service_net_join(s->service, &s->self);
+	return s->gate ? start_listening(s->gate, s->config.at, err) : TIDE_OK;
 }
 
 int server_listen(struct server *s, const char *address, char bound[SERVER_ADDRESS_MAX],
@@ -438,8 +488,7 @@ int server_listen(struct server *s, const char *address, char bound[SERVER_ADDRE
 	return listen_on(s, address, false, bound, err);
 }
 
-int server_listen_http(struct server *s, const char *address,
-		       char bound[SERVER_ADDRESS_MAX], struct error *err)
+void server_begin_http(struct server *s)
 {
 	const struct http_config config = {
 		.payload_max = s->config.payload_max,
@@ -452,6 +501,12 @@ int server_listen_http(struct server *s, const char *address,
 
 	if (!s->http)
 		s->http = http_create(s->loop, &config);
+}
+
+int server_listen_http(struct server *s, const char *address,
+		       char bound[SERVER_ADDRESS_MAX], struct error *err)
+{
+	server_begin_http(s);
 	return listen_on(s, address, true, bound, err);
 }
 
@@ -483,6 +538,8 @@ void server_turn(struct server *s)
 	s->shaken_ns = 0;
 	if (s->tick_ms && s->tick_ms <= service_net_heard_ms(s->service))
 		tick_all(s);
+	if (s->front)
+		front_turn(s->front);
 	/* Connections that are due again because of this pass wait for the next one. */
 	while ((c = TAILQ_FIRST(&s->due)) != NULL) {
 		is_last = c == last;
@@ -500,12 +557,15 @@ void server_turn(struct server *s)
 
 static void finish_close(struct server *s);
 
-static void on_http_closed(void *ctx)
+void server_part_gone(struct server *s)
 {
-	struct server *s = ctx;
-
 	s->handles--;
 	finish_close(s);
+}
+
+static void on_http_closed(void *ctx)
+{
+	server_part_gone(ctx);
 }
 
 /* The last connection of HTTP has ended. */
@@ -539,10 +599,7 @@ static void finish_close(struct server *s)
 
 static void on_handle_closed(uv_handle_t *handle)
 {
-	struct server *s = handle->data;
-
-	s->handles--;
-	finish_close(s);
+	server_part_gone(handle->data);
 }
 
 static void on_listener_closed(uv_handle_t *handle)
@@ -570,6 +627,8 @@ void server_drain(struct server *s)
 
 	s->is_draining = true;
 	close_listeners(s);
+	if (s->front)
+		front_drain(s->front);
 	TAILQ_FOREACH (c, &s->conns, link)
 		conn_drain(c);
 }
@@ -604,4 +663,6 @@ void server_close(struct server *s, void (*on_closed)(void *ctx), void *ctx)
 		conn_close(c);
 		conn_serve(c);
 	}
+	front_end(s->front);
+	service_net_part(s->service, &s->self);
 }

@@ -13,6 +13,7 @@
 #include "tls/tls.h"
 
 struct conn;
+struct front;
 TAILQ_HEAD(conn_list, conn);
 
 /* The bytes that one read takes at most; a line that the read before cut off goes
@@ -53,12 +54,20 @@ struct server_config {
 	/* Of connections that must log in and have not: conn.c. */
 	int64_t login_timeout_ms; /* 0: never */
 	unsigned strangers_max;   /* 0: a quarter of connections_max */
+	/* Of a broker that others may reach. */
+	unsigned node;
+	const char *at;    /* where; NULL: nowhere. It outlives the server */
+	bool is_exposed;   /* others reach a listener, and clients must log in for that */
+	bool is_anonymous; /* whoever comes may do everything, also from elsewhere */
 };
 
 void server_config_init(struct server_config *c);
 /* Lower connections_max to what the limit of open files allows, without those that the
- * broker needs for itself: call it when it has opened what it keeps open. */
-TIDE_MUST_USE int server_limit_connections(struct server_config *c, struct error *err);
+ * broker needs for itself: call it when it has opened what it keeps open.
+ *
+ * @param each  descriptors of a connection */
+TIDE_MUST_USE int server_limit_connections(struct server_config *c, unsigned each,
+					   struct error *err);
 /* Connections over the limit that are being told so; further ones are closed at once. */
 #define SERVER_REFUSED_MAX 8
 
@@ -92,7 +101,10 @@ struct server {
 	uv_idle_t idle; /* active while connections or the tick are due: the loop does not
 			   wait */
 	struct http_engine *http; /* NULL: nobody listens for HTTP */
-	unsigned handles; /* listeners, timer and idle, not yet closed; and `http` */
+	struct front *front;      /* NULL: this broker owns the store */
+	struct net_member self;
+	struct listener *gate; /* bound, for other brokers; NULL: none */
+	unsigned handles;      /* listeners, timer and idle, not yet closed; and `http` */
 	bool is_draining;
 	bool is_closing;
 	void (*on_closed)(void *ctx);
@@ -101,6 +113,11 @@ struct server {
 
 struct server *server_create(uv_loop_t *loop, struct service *service,
 			     const struct server_config *config);
+/* Clients are passed through to the owner of the store (front.h), until this broker owns
+ * it. Before the first server_listen. */
+void server_be_front(struct server *s);
+/* This broker owns the store: serve clients, and let other brokers in. */
+TIDE_MUST_USE int server_be_owner(struct server *s, struct error *err);
 
 /* "HOST:PORT", "[IPv6]:PORT", either after "tls:", or "unix:PATH". Port 0 takes a free
  * one. `bound` receives what it listens on, in the same form. */
@@ -110,6 +127,10 @@ TIDE_MUST_USE int server_listen(struct server *s, const char *address,
 /* The same for HTTP. */
 TIDE_MUST_USE int server_listen_http(struct server *s, const char *address,
 				     char bound[SERVER_ADDRESS_MAX], struct error *err);
+
+/* Where other brokers come in, once this one owns the store. */
+TIDE_MUST_USE int server_bind_gate(struct server *s, const char *address,
+				   char bound[SERVER_ADDRESS_MAX], struct error *err);
 
 /* Can server_listen understand the address, and has it the files for TLS? May block. */
 TIDE_MUST_USE int server_check_address(uv_loop_t *loop, const char *address,
@@ -137,6 +158,10 @@ void server_limit_unfinished(struct server *s);
 /* Have the connection served at the end of the turn. */
 void server_due(struct server *s, struct conn *c);
 void server_conn_gone(struct server *s);
+/* One that `handles` counts is closed. */
+void server_part_gone(struct server *s);
+/* Clients may speak HTTP. */
+void server_begin_http(struct server *s);
 /* Has this turn time for a handshake? */
 bool server_may_shake(const struct server *s);
 void server_shook(struct server *s, uint64_t took_ns);

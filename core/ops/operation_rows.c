@@ -297,6 +297,8 @@ const struct operation operation_rows[] = {
 	  .help = "Locks", .answer = "LockList", .group = "queues" },
 	{ "listVhosts", "LIST vhosts", "GET", "/api/vhosts", PERMISSION_NONE, LISTS, list_things, TAKES(PAGE(LIST_VHOSTS)),
 	  .help = "The vhosts that the user may enter", .answer = "VhostList", .group = "broker" },
+	{ "listBrokers", "LIST brokers", "GET", "/api/brokers", MONITOR, LISTS, list_things, TAKES(PAGE(LIST_BROKERS)),
+	  .help = "The brokers of the store", .answer = "BrokerList", .group = "broker" },
 	{ "getHistory", "LIST history", "GET", "/api/history", MONITOR, ASKS, list_things,
 	  TAKES(FIXED(list.what, LIST_HISTORY), UINT(list.max, "max", 0, 0, UINT32_MAX, 0, "samples at most, the newest")),
 	  .help = "What the broker did in the last hour", .answer = "History", .group = "broker" },

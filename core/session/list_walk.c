@@ -53,6 +53,18 @@ static void *next_session(void *container, void *at)
 
 const struct list_table list_walk_sessions = { first_session, next_session, NULL, NULL };
 
+static void *first_member(void *container)
+{
+	return TAILQ_FIRST(&((struct service *)container)->members);
+}
+
+static void *next_member(void *container, void *at)
+{
+	return TAILQ_NEXT((struct net_member *)at, entry);
+}
+
+const struct list_table list_walk_members = { first_member, next_member, NULL, NULL };
+
 static void *first_consumer(void *container)
 {
 	return TAILQ_FIRST(&((struct queue *)container)->consumers);

@@ -21,7 +21,7 @@ struct list_table {
 
 extern const struct list_table list_walk_queues, list_walk_exchanges, list_walk_locks,
 	list_walk_vhosts, list_walk_sessions, list_walk_consumers, list_walk_groups,
-	list_walk_bindings;
+	list_walk_bindings, list_walk_members;
 
 struct list_place {
 	const struct list_table *table;

@@ -29,6 +29,7 @@ static struct service *create(uv_loop_t *loop, const struct broker_config *confi
 	s->hooks = *hooks;
 	s->scheduler = scheduler_create(b);
 	TAILQ_INIT(&s->sessions);
+	TAILQ_INIT(&s->members);
 	TAILQ_INIT(&s->settling);
 	TAILQ_INIT(&s->transactions.committing);
 	TAILQ_INIT(&s->receiving.line);

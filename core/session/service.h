@@ -65,6 +65,7 @@ struct service {
 	uint64_t last_session;
 	struct net_figures net;
 	struct net_protocol protocols[NET_PROTOCOLS_MAX];
+	struct net_member_list members;
 	struct samples *samples; /* of the last hour */
 	struct warnings *warnings;
 	struct password_work password_work;

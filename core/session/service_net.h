@@ -2,7 +2,9 @@
  * counted for STATS and /metrics, and since when every client has been heard. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 struct service;
 
@@ -25,6 +27,34 @@ struct net_protocol {
 
 /* Connections count there themselves. */
 struct net_figures *service_net_figures(struct service *s);
+
+/* A broker of the store, for LIST brokers: this one, and those that pass their clients
+ * through to it. */
+struct net_member {
+	TAILQ_ENTRY(net_member) entry;
+	uint64_t node;
+	const char *at; /* where other brokers reach it; "": nowhere */
+	const char *release;
+	uint64_t clients; /* connections to its listeners */
+	int64_t since_unix_ms;
+	bool is_front;
+	bool has_joined;
+};
+TAILQ_HEAD(net_member_list, net_member);
+/* `m` is the caller's. Since when is filled in. */
+void service_net_join(struct service *s, struct net_member *m);
+/* Does nothing for one that has not joined. */
+void service_net_part(struct service *s, struct net_member *m);
+
+#define NET_ADDRESS_MAX 256
+
+/* As store_membership. */
+struct net_membership {
+	const char *self, *secret;
+	const char *owner, *at; /* of the broker that holds the store, if it is another */
+	uint64_t node;          /* likewise */
+};
+struct net_membership service_net_membership(const struct service *s);
 
 /* The time up to which everything that clients sent has been read: silence is judged
  * by this. Monotonic, in milliseconds, as uv_now. */

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "broker/turn.h"
 #include "host/log.h"
+#include "host/machine.h"
 #include "schedule/scheduler.h"
 #include "session_private.h"
 #include "warnings.h"
@@ -40,6 +41,30 @@ void service_address_leave(struct service *s, struct allowance *a)
 struct net_figures *service_net_figures(struct service *s)
 {
 	return &s->net;
+}
+
+void service_net_join(struct service *s, struct net_member *m)
+{
+	m->since_unix_ms = machine_clock_ms(CLOCK_REALTIME);
+	if (!m->has_joined)
+		TAILQ_INSERT_TAIL(&s->members, m, entry);
+	m->has_joined = true;
+}
+
+void service_net_part(struct service *s, struct net_member *m)
+{
+	if (m->has_joined)
+		TAILQ_REMOVE(&s->members, m, entry);
+	m->has_joined = false;
+}
+
+struct net_membership service_net_membership(const struct service *s)
+{
+	struct store_membership m;
+
+	store_membership(s->broker->env.store, &m);
+	return (struct net_membership){ m.self, m.secret, m.owner, m.owner_at,
+					m.owner_node };
 }
 
 int64_t service_net_heard_ms(const struct service *s)

@@ -267,6 +267,20 @@ static void write_vhost(struct session *s, const void *item, struct json *j)
 	json_object_end(j);
 }
 
+static void write_member(struct session *s, const void *item, struct json *j)
+{
+	const struct net_member *m = item;
+
+	json_object_begin(j);
+	json_member_int(j, "node", (int64_t)m->node);
+	json_member_text(j, "at", m->at);
+	json_member_text(j, "state", m->is_front ? "front" : "owner");
+	json_member_text(j, "version", m->release);
+	json_member_int(j, "clients", (int64_t)m->clients);
+	json_member_int(j, "since", m->since_unix_ms);
+	json_object_end(j);
+}
+
 static bool has(const char *text, const char *part)
 {
 	return text && strcasestr(text, part) != NULL;
@@ -470,6 +484,26 @@ static const struct list_key connection_keys[] = {
 	{ .name = NULL },
 };
 
+/* Brokers. */
+
+static struct slice member_at(const void *item, struct buf *scratch)
+{
+	return slice_from(((const struct net_member *)item)->at);
+}
+
+HAS(member_has, struct net_member, at)
+NUMBER(member_node, struct net_member, node)
+NUMBER(member_clients, struct net_member, clients)
+NUMBER(member_since, struct net_member, since_unix_ms)
+
+static const struct list_key member_keys[] = {
+	{ "node", member_node, NULL, false },
+	{ "at", NULL, member_at, false },
+	{ "clients", member_clients, NULL, true },
+	{ "since", member_since, NULL, false },
+	{ .name = NULL },
+};
+
 /* Locks. */
 
 static struct slice lock_name(const void *item, struct buf *scratch)
@@ -541,6 +575,8 @@ static const struct list_kind kinds[] = {
 	[LIST_VHOSTS] = { LIST_OF_BROKER, &list_walk_vhosts, &list_walk_queues,
 			  vhost_keys, NULL, vhost_name, may_enter, vhost_has, write_vhost,
 			  false },
+	[LIST_BROKERS] = { LIST_OF_SERVICE, &list_walk_members, NULL, member_keys, NULL,
+			   member_at, NULL, member_has, write_member, false },
 };
 
 static const struct list_kind *kind_of(enum list_what what)

@@ -122,6 +122,18 @@ static void write_connections(struct exposition *e, const struct service *s)
 		sample(e, "protocol", p[i].name, p[i].open);
 }
 
+static void write_brokers(struct exposition *e, const struct service *s)
+{
+	const struct net_member *m;
+	unsigned fronts = 0;
+
+	TAILQ_FOREACH (m, &s->members, entry)
+		fronts += m->is_front;
+	begin(e, EXPOSITION_GAUGE, "tidemq_fronts",
+	      "Brokers that pass their clients through to this one.");
+	exposition_sample(e, NULL, 0, fronts);
+}
+
 static void write_warnings(struct exposition *e, const struct service *s)
 {
 	begin(e, EXPOSITION_GAUGE, "tidemq_warnings",
@@ -182,6 +194,7 @@ static void metrics_broker_write(struct service *s, struct exposition *e)
 	service_figures_take(&m, s);
 	write_build(e, s->broker);
 	write_connections(e, s);
+	write_brokers(e, s);
 	service_figures_expose(&m, e);
 	write_warnings(e, s);
 	write_store(e, &m);

@@ -11,10 +11,12 @@
 #include "resp.h"
 #include "scripts.h"
 #include "slots.h"
+#include "tls/secret.h"
 
 #define NAME "tidemq"
 /* Connections of a holder are named NAME_HELD<incarnation>. */
 #define NAME_HELD NAME ":"
+#define STORE_SECRET_BYTES 32
 /* Redis counts whole seconds: less than two of them. A holder is heard more often. */
 #define ALIVE_IDLE_SECONDS 1
 #define LAPSED_LOOKS 8
@@ -94,8 +96,16 @@ void redis_holder_begin(struct redis_holder *h, unsigned redis_major)
 		h->writes = h->confirmed;
 }
 
+/* Its record is {tide}:holder, and {tide}:cluster in the same slot has the secret. */
+static bool has_secret(const struct redis_holder *h)
+{
+	return h->self->at && !h->is_guest;
+}
+
 static unsigned add_look(struct redis_holder *h, struct buf *out)
 {
+	unsigned count = 4;
+
 	h->record = (struct redis_holder_record){ .is_released = true };
 	h->is_old = !h->has_slots;
 	h->is_locked = h->has_slots;
@@ -108,26 +118,38 @@ static unsigned add_look(struct redis_holder *h, struct buf *out)
 	add(out, "CLIENT ID");
 	add(out, "HGETALL %s", h->key);
 	add(out, "CLIENT LIST TYPE normal");
-	if (h->has_slots)
-		return 4;
-	add(out, "HGETALL " LAYOUT_OLD_HOLDER_KEY);
-	return 5;
+	if (!h->has_slots) {
+		add(out, "HGETALL " LAYOUT_OLD_HOLDER_KEY);
+		count++;
+	}
+	if (has_secret(h)) {
+		add(out, "HGET " LAYOUT_CLUSTER_KEY " secret");
+		h->secret_index = count++;
+	}
+	return count;
 }
 
 static unsigned add_take(struct redis_holder *h, struct buf *out)
 {
 	const struct process *self = &h->self->process;
 	long long now_ms = (long long)machine_clock_ms(CLOCK_REALTIME);
+	const char *key = h->is_old ? LAYOUT_OLD_HOLDER_KEY : h->key;
+	char secret[SECRET_MAX] = "";
+	struct error err;
 
+	/* Without one no other broker is let in. */
+	if (has_secret(h) && secret_make(STORE_SECRET_BYTES, secret, &err) < 0)
+		log_error("store: no other broker is let in: %s", err.text);
 	snprintf(h->taken_from, sizeof(h->taken_from), "%s", h->record.incarnation);
 
 	add(out,
-	    "EVAL %s%s 1 %s %s incarnation %s node %u host %s pid %lld boot %s pids "
-	    "%llu start %llu since %lld epoch %llu",
-	    h->has_flags ? TAKE_FLAGS : "", script_holder_take.data,
-	    h->is_old ? LAYOUT_OLD_HOLDER_KEY : h->key, h->record.incarnation,
-	    h->self->incarnation, h->node, self->host, (long long)self->pid, self->boot,
-	    (unsigned long long)self->pids, (unsigned long long)self->start_tick, now_ms,
+	    "EVAL %s%s 2 %s %s %s %s %s incarnation %s node %u host %s pid %lld boot %s "
+	    "pids %llu start %llu since %lld epoch %llu",
+	    h->has_flags ? TAKE_FLAGS : "", script_holder_take.data, key,
+	    has_secret(h) ? LAYOUT_CLUSTER_KEY : key, h->record.incarnation, secret,
+	    secret[0] ? h->self->at : "", h->self->incarnation, h->node, self->host,
+	    (long long)self->pid, self->boot, (unsigned long long)self->pids,
+	    (unsigned long long)self->start_tick, now_ms,
 	    (unsigned long long)(h->is_guest ? h->self->epoch : h->record.epoch + 1));
 	return 1;
 }
@@ -188,6 +210,8 @@ static void read_field(struct redis_holder_record *r, struct slice name,
 		copy_word(r->process.host, sizeof(r->process.host), value);
 	else if (slice_is(name, "boot"))
 		copy_word(r->process.boot, sizeof(r->process.boot), value);
+	else if (slice_is(name, "at"))
+		copy_word(r->at, sizeof(r->at), value);
 	else if (slice_is(name, "pid"))
 		r->is_released = false;
 	if (!is_number)
@@ -259,6 +283,8 @@ static void read_look(struct redis_holder *h, unsigned index, const redisReply *
 	/* One that only counts is what was on its way to a Redis that was emptied. */
 	if (index == 2 && reply->elements > 0)
 		h->is_old = false;
+	if (has_secret(h) && index == h->secret_index)
+		copy_word(h->self->secret, sizeof(h->self->secret), text_of(reply));
 	while (index == 3 && list.len > 0)
 		read_connection(h, slice_cut(&list, '\n'));
 }
@@ -407,12 +433,15 @@ static enum redis_holder_verdict judge_other(struct redis_holder *h)
 				 "silent: %s",
 				 who);
 		h->step = HOLDER_TAKE;
+		h->self->owner.incarnation[0] = '\0';
 		return REDIS_HOLDER_MORE;
 	}
+	h->self->owner = h->record;
 	if (!is_standby && h->alive_looks >= ALIVE_LOOKS) {
 		snprintf(h->reason, sizeof(h->reason),
 			 "another broker holds this store: %s; with --standby this one "
-			 "waits and takes over when it ends",
+			 "waits and takes over when it ends, with --cluster it serves "
+			 "clients meanwhile",
 			 who);
 		return REDIS_HOLDER_REFUSED;
 	}

@@ -33,6 +33,9 @@
  * store without a holder is taken the same way, so that the one who comes second
  * finds the first whatever their versions are.
  *
+ * A broker that others may reach (store_config.at) says so in its record, and the first
+ * of them leaves a secret in {tide}:cluster, by which they know each other.
+ *
  * Here are the commands of that and what follows from their replies, in rounds that
  * redis_conn sends. */
 #pragma once
@@ -41,6 +44,7 @@
 #include "host/machine.h"
 #include "redis_request.h"
 #include "store.h"
+#include "tls/secret.h"
 
 #define REDIS_HOLDER_BEAT_MS 500
 #define REDIS_HOLDER_PAUSE_MS 250
@@ -71,6 +75,7 @@ struct redis_holder_record {
 	uint64_t writes;
 	uint64_t epoch; /* one more than that of the holder before */
 	struct process process;
+	char at[STORE_ADDRESS_MAX]; /* where other brokers reach it; "": nowhere */
 };
 
 /* Shared by all connections of a broker to one store. */
@@ -79,6 +84,10 @@ struct redis_self {
 	struct process process;
 	uint64_t epoch; /* of our record in {tide}:holder; 0: we have not held it yet */
 	bool is_told;   /* redis_conn: what is wrong with the settings of the cluster */
+	const char *at; /* of store_config */
+	char secret[SECRET_MAX]; /* of {tide}:cluster; "": not known yet */
+	/* The holder as it was seen last; no incarnation: it is this broker, or none. */
+	struct redis_holder_record owner;
 };
 void redis_self_init(struct redis_self *self);
 
@@ -108,6 +117,7 @@ struct redis_holder {
 	bool has_taken;      /* connections have our incarnation as their name */
 	bool has_flags;      /* Redis knows the flags of scripts */
 	enum redis_holder_step step;
+	unsigned secret_index; /* of the reply, in a look */
 	struct redis_holder_record record;
 	bool is_old; /* layout 1, or nothing: the record is tide:holder, then migrated */
 	bool is_locked;     /* tide:holder keeps older brokers out */

@@ -558,6 +558,7 @@ struct redis_lanes *redis_lanes_create(uv_loop_t *loop,
 	l->tls = tls;
 	l->state = STORE_STARTING;
 	redis_self_init(&l->self);
+	l->self.at = config->at;
 	l->config.self = &l->self;
 	uv_timer_init(loop, &l->timer);
 	l->timer.data = l;

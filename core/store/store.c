@@ -464,6 +464,7 @@ static void open_conn(struct store *s)
 		.is_patient = s->child || s->sentinel || s->url.host_count > 1,
 		.hold = s->config.hold,
 		.node = s->config.node,
+		.at = s->config.at,
 		.is_sole = s->child != NULL,
 		.confirm = &s->confirm,
 	};
@@ -852,6 +853,22 @@ bool store_master_next(const struct store *s, unsigned *place, struct store_mast
 	if (lane->conn)
 		read_master(lane->conn, out);
 	return true;
+}
+
+void store_membership(const struct store *s, struct store_membership *out)
+{
+	const struct redis_self *self = s && s->lanes ? &s->lanes->self : NULL;
+
+	*out = (struct store_membership){ "", "", "", "", 0 };
+	if (!self || !self->at)
+		return;
+	out->self = self->incarnation;
+	out->secret = self->secret;
+	if (!self->owner.incarnation[0])
+		return;
+	out->owner = self->owner.incarnation;
+	out->owner_at = self->owner.at;
+	out->owner_node = self->owner.node;
 }
 
 void store_stats(const struct store *s, struct store_stats *out)

@@ -74,7 +74,10 @@ struct store_config {
 	const char *data_dir;   /* of the embedded Redis; exists */
 	enum store_fsync fsync; /* of the embedded Redis; an other one has its own */
 	enum store_hold hold;
-	unsigned node;                /* of the broker that holds it, for people */
+	unsigned node; /* of the broker that holds it, for people */
+	/* Where other brokers reach this one; NULL: nowhere. The text outlives the store,
+	 * and may be written until the loop runs. */
+	const char *at;
 	struct store_confirm confirm; /* above 0 replicas: of another Redis alone */
 	int64_t connect_timeout_ms;   /* more than 0 */
 	int64_t command_timeout_ms;   /* more than 0 */
@@ -163,6 +166,19 @@ const char *store_unfit(const struct store *s);
 int64_t store_tls_until_unix_ms(const struct store *s);
 /* For STATS: that of store_state, or "silent", or "refusing" if Redis takes no writes. */
 const char *store_state_name(const struct store *s);
+
+#define STORE_ADDRESS_MAX 256
+
+/* What the brokers of a store know of each other, with store_config.at. */
+struct store_membership {
+	const char *self;   /* our incarnation; "" without store_config.at */
+	const char *secret; /* that all of them know; "": not known yet */
+	/* The broker that holds the store, by its incarnation; "": this one, or none. */
+	const char *owner;
+	const char *owner_at; /* "": it lets no other broker in */
+	uint64_t owner_node;
+};
+void store_membership(const struct store *s, struct store_membership *out);
 
 /* For STATS and the metrics; all since the start. */
 struct store_stats {

@@ -266,6 +266,19 @@ static void error_frame(struct stomp *l, const char *code, struct slice why,
 	l->state = STOMP_CLOSED;
 }
 
+void stomp_answer_whole(struct out *out, const char *code, const char *why)
+{
+	struct buf frame = { 0 };
+
+	buf_printf(&frame,
+		   "ERROR\nmessage:%s\ncode:%s\nversion:1.0,1.1,1.2\n"
+		   "content-type:text/plain\ncontent-length:%zu\n\n%s\n",
+		   word_of(code), code, strlen(why) + 1, why);
+	buf_append(&frame, FRAME_END, sizeof(FRAME_END) - 1);
+	out_append_slice(out, buf_slice(&frame));
+	buf_deinit(&frame);
+}
+
 /* The broker ends the connection, and no frame is at fault. */
 static void farewell(struct stomp *l, const char *word, const char *code,
 		     struct slice why)
