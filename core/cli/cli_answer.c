@@ -1024,12 +1024,17 @@ static const struct cli_notes notes[] = {
 	  .details = BIND_DETAILS,
 	  .examples = "  tidemq unbind jobs orders 'orders.*.paid'\n" },
 	{ .verb = "remove",
-	  .details = "Whatever their state: a consumer that holds one has lost it.",
-	  .examples = "  tidemq remove jobs 687f6b0a11800000\n" },
+	  .details = "Whatever their state: a consumer that holds one has lost it.\n" CLI_MATCH_HELP,
+	  .examples = "  tidemq remove jobs 687f6b0a11800000\n"
+		      "  tidemq remove jobs --match h:tier=gold --dry\n" },
+	{ .verb = "reschedule",
+	  .details = CLI_MATCH_HELP,
+	  .examples = "  tidemq reschedule jobs 687f6b0a11800000 --delay 1h\n"
+		      "  tidemq reschedule jobs --match key:orders.eu.* --pri 9\n" },
 	{ .verb = "find", .examples = "  tidemq find jobs 687f6b0a11800000\n" },
 	{ .verb = "purge",
 	  .summary = "remove the messages of a queue that no consumer holds, or those of a topic",
-	  .details = CLI_POSITION_HELP,
+	  .details = CLI_POSITION_HELP "\n" CLI_MATCH_HELP,
 	  .examples = "  tidemq purge jobs\n"
 		      "  tidemq purge events --before 2026-11-23T10:00:00Z\n" },
 	{ .verb = "seek",
@@ -1042,6 +1047,7 @@ static const struct cli_notes notes[] = {
 	  .examples = "  tidemq redrive dead --count 100\n" },
 	{ .verb = "kick",
 	  .summary = "make buried messages of a queue ready again",
+	  .details = CLI_MATCH_HELP,
 	  .examples = "  tidemq kick jobs\n" },
 	{ .verb = "pause",
 	  .summary = "have a queue refuse publishes, hold back deliveries, or both",

@@ -133,7 +133,7 @@ static void append_form(struct buf *out, const struct operation *o)
 			append_place(out, p);
 		}
 	if (operation_parameter(o, PARAMETER_IDS))
-		append_word(out, "ID...");
+		append_word(out, "[ID...]");
 	for (p = o->parameters; p->name; p++)
 		if (has_place(p) && !is_needed(p)) {
 			append_word(out, "[");
@@ -476,12 +476,9 @@ static void write_place(struct request_writer *w, const struct parameter *p)
 static void write_ids(struct request_writer *w)
 {
 	struct cli *cli = w->cli;
-	int first = w->next;
 
 	while (w->next < cli->word_count && !is_named(w, cli->words[w->next]))
 		cli_add_word(cli, cli->words[w->next++]);
-	if (w->next == first)
-		refuse_words(w, operation_parameter(w->operation, PARAMETER_IDS));
 }
 
 static void write_option(struct request_writer *w, const struct command_given *given)

@@ -264,7 +264,7 @@ void operation_write_usage(const struct operation *o, struct buf *out)
 		operation_write_word(operation_word(o, i), out);
 	}
 	if (operation_parameter(o, PARAMETER_IDS))
-		buf_append_text(out, " <id>...");
+		buf_append_text(out, " [<id>...]");
 	for (unsigned i = needed; (p = operation_word(o, i)) != NULL; i++) {
 		bool is_choice = p->type == PARAMETER_CHOICE;
 
@@ -466,7 +466,8 @@ static bool read_switch(struct slice value, bool *out)
 /* The default of a parameter that is not given, unless that is zero. */
 static void read_default(const struct parameter *p, void *at)
 {
-	if (p->type == PARAMETER_INT || p->type == PARAMETER_UINT)
+	if (p->type == PARAMETER_INT || p->type == PARAMETER_UINT ||
+	    (p->type == PARAMETER_DURATION && p->fallback))
 		*(int64_t *)at = p->fallback;
 	else if (p->type == PARAMETER_CHOICE || p->type == PARAMETER_FIXED)
 		*(unsigned *)at = (unsigned)p->fallback;

@@ -21,7 +21,7 @@ enum parameter_type {
 	PARAMETER_TEXT,     /* struct slice; from `min` to `max` bytes; max 0: any */
 	PARAMETER_UINT,     /* uint64_t */
 	PARAMETER_INT,      /* int64_t */
-	PARAMETER_DURATION, /* int64_t, ms; 0 when it is not given */
+	PARAMETER_DURATION, /* int64_t, ms; not given and no fallback: as it was */
 	PARAMETER_SHARE,    /* double, above 0, at most 1 */
 	PARAMETER_CHOICE,   /* unsigned: the index in `what`, and `min` */
 	PARAMETER_FLAG,     /* bool; a flag on the line */

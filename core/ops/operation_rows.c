@@ -21,8 +21,8 @@ RUN(redrive, session_redrive_start(c->session, c->queue, &c->spec->redrive, r, e
 RUN(purge, session_purge(c->queue, &c->spec->purge, r, err))
 RUN(kick, session_queue_kick(c->queue, &c->spec->kick, r, err))
 RUN(find_message, session_by_id_find(c->queue, &c->spec->kick, r))
-RUN(remove_messages, session_by_id_remove(c->queue, &c->spec->by_id, r))
-RUN(reschedule, session_by_id_reschedule(c->queue, &c->spec->by_id, r))
+RUN(remove_messages, session_by_id_remove(c->queue, &c->spec->by_id, r, err))
+RUN(reschedule, session_by_id_reschedule(c->queue, &c->spec->by_id, r, err))
 RUN(pause_queue, session_pause(c->queue, &c->spec->pause, r))
 RUN(list_things, session_list(c->session, &c->spec->list, r, err))
 RUN(show_stats, session_report_stats(c->session, c->queue, &c->spec->stats, r, err))
@@ -104,7 +104,7 @@ RUN(simulate_declare, session_simulate_declare(c->session, &c->spec->simulate, r
 	{ name_, .type = PARAMETER_POSITION, .features = features_, .offset = AT(field, struct position), .help = help_ }
 #define OPTIONS(field, help_) { "options", .type = PARAMETER_OPTIONS, .offset = AT(field, struct args *), .help = help_ }
 #define SHARE(field, name_, help_) { name_, .type = PARAMETER_SHARE, .offset = AT(field, double), .help = help_ }
-#define IDS(field) { "id", .type = PARAMETER_IDS, .features = NEEDED, .offset = AT(field, struct id_list), .help = "the id of a message" }
+#define IDS(field) { "id", .type = PARAMETER_IDS, .offset = AT(field, struct id_list), .help = "the id of a message" }
 #define ID(field, features_) { "id", .type = PARAMETER_ID, .features = features_, .offset = AT(field, uint64_t), .help = "the id of a message" }
 
 /* ---- parameters of many rows ---- */
@@ -115,6 +115,12 @@ RUN(simulate_declare, session_simulate_declare(c->session, &c->spec->simulate, r
 #define PARTITION(field, features_, help_) INT(field, "partition", features_, 0, TOPIC_PARTITIONS_MAX - 1, -1, help_)
 #define PLACES "`first`, `last`, an offset, a time like `2026-11-23T10:00:00Z`, or a duration ago like `90m`"
 #define MATCH(field) TEXT(field, "match", 0, NULL, "only messages that match")
+#define SELECT(field, features_) TEXT(field.match, "match", features_, "what the messages have", "only messages that match"), \
+	FLAG(field.is_dry, "dry", (features_) & (LINE | HTTP), "count them, and change nothing")
+#define CHANGES(features_) \
+	{ "delay", .type = PARAMETER_DURATION, .features = features_, .offset = AT(by_id.delay_ms, int64_t), .max = DURATION_MAX_MS, \
+	  .fallback = -1, .help = "from now; 0 makes it ready" }, \
+	INT(by_id.priority, "pri", features_, 0, 255, -1, "its priority from now on")
 #define UPDATE FLAG(declare.update, "update", HTTP, "it exists: change these options")
 #define PAGE(what_) FIXED(list.what, what_), \
 	TEXT(list.sort, "sort", 0, NULL, "what the order depends on; docs/protocol.md, LIST, has the words of each list"), \
@@ -243,8 +249,8 @@ const struct operation operation_rows[] = {
 	{ "purgeQueue", "PURGE", "POST", AT_QUEUE "/purge", READ, 0, purge,
 	  TAKES(NAME(purge.queue, "queue", PLACE, "a queue or a topic", "a queue"),
 		POSITION(purge.before, "before", LINE, "of a topic: up to there; default: all. " PLACES),
-		PARTITION(purge.partition, LINE, "of a topic; default: all")),
-	  .object = OBJECT_ANY, .help = "Remove its ready messages", .answer = "Count", .errors = "404", .group = "queues" },
+		PARTITION(purge.partition, LINE, "of a topic; default: all"), SELECT(purge.select, 0)),
+	  .object = OBJECT_ANY, .help = "Remove its messages that nobody holds", .answer = "Count", .errors = "404", .group = "queues" },
 	{ "purgeTopic", NULL, "POST", AT_TOPIC "/purge", READ, 0, purge,
 	  TAKES(TOPIC(purge.queue), POSITION(purge.before, "before", 0, "up to there; default: all. " PLACES),
 		PARTITION(purge.partition, 0, "default: all")),
@@ -253,20 +259,25 @@ const struct operation operation_rows[] = {
 	  TAKES(QUEUE(kick.queue),
 		{ "max", .line = "n", .type = PARAMETER_UINT, .features = WORD, .offset = AT(kick.max, uint64_t), .min = 1,
 		  .max = UINT64_MAX - 1, .help = "messages at most" },
-		ID(kick.id, LINE)),
+		ID(kick.id, LINE), SELECT(kick.select, 0)),
 	  .object = OBJECT_QUEUE, .help = "Make buried messages ready", .answer = "Count", .errors = "404", .group = "queues" },
 	{ "kickMessage", NULL, "POST", AT_MESSAGE "/kick", READ, 0, kick, TAKES(QUEUE(kick.queue), ID(kick.id, NEEDED)),
 	  .object = OBJECT_QUEUE, .help = "Make a buried message ready", .answer = "Count", .errors = "404", .group = "queues" },
 	{ "findMessage", "FIND", "GET", AT_MESSAGE, READ, ASKS, find_message, TAKES(QUEUE(kick.queue), ID(kick.id, PLACE)),
 	  .object = OBJECT_QUEUE, .help = "A message, whatever its state", .answer = "WaitingMessage", .errors = "404", .group = "queues" },
 	{ "removeMessage", "REMOVE", "DELETE", AT_MESSAGE, READ, OPERATION_DOCUMENT, remove_messages,
-	  TAKES(QUEUE(by_id.queue), IDS(by_id.ids)),
-	  .object = OBJECT_QUEUE, .help = "Remove messages by their ids", .answer = "Count", .errors = "404", .group = "queues" },
+	  TAKES(QUEUE(by_id.queue), IDS(by_id.ids), SELECT(by_id.select, LINE)),
+	  .object = OBJECT_QUEUE, .help = "Remove messages by their ids, or those that match", .answer = "Count", .errors = "404", .group = "queues" },
+	{ "removeMessages", NULL, "DELETE", AT_QUEUE "/messages", READ, OPERATION_DOCUMENT, remove_messages,
+	  TAKES(QUEUE(by_id.queue), SELECT(by_id.select, NEEDED)),
+	  .object = OBJECT_QUEUE, .help = "Remove messages that match", .answer = "Count", .errors = "404", .group = "queues" },
 	{ "rescheduleMessage", "RESCHEDULE", "POST", AT_MESSAGE "/reschedule", READ, OPERATION_DOCUMENT, reschedule,
-	  TAKES(QUEUE(by_id.queue), IDS(by_id.ids),
-		{ "delay", .type = PARAMETER_DURATION, .features = NEEDED, .offset = AT(by_id.delay_ms, int64_t), .max = DURATION_MAX_MS,
-		  .help = "from now; 0 makes it ready" }),
-	  .object = OBJECT_QUEUE, .help = "Change when messages are ready", .answer = "Count", .errors = "404", .group = "queues" },
+	  TAKES(QUEUE(by_id.queue), IDS(by_id.ids), CHANGES(0), SELECT(by_id.select, LINE)),
+	  .object = OBJECT_QUEUE, .help = "Change when messages are ready, or their priority", .answer = "Count", .errors = "404", .group = "queues" },
+	{ "rescheduleMessages", NULL, "POST", AT_QUEUE "/reschedule", READ, OPERATION_DOCUMENT, reschedule,
+	  TAKES(QUEUE(by_id.queue), SELECT(by_id.select, NEEDED), CHANGES(0)),
+	  .object = OBJECT_QUEUE, .help = "Change when messages that match are ready, or their priority", .answer = "Count", .errors = "404",
+	  .group = "queues" },
 	{ "pause", "PAUSE", "POST", AT_QUEUE "/pause", CONFIGURE, OPERATION_UNUSABLE, pause_queue,
 	  TAKES(QUEUE(pause.queue), DIRECTION(LINE_PLACE), DURATION(pause.for_ms, "for", 0, 1, DURATION_MAX_MS, "default: until it is resumed")),
 	  .object = OBJECT_QUEUE, .help = "Pause a queue", .errors = "404", .group = "queues" },

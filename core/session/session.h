@@ -430,10 +430,16 @@ struct redrive_spec {
 TIDE_MUST_USE int session_redrive_start(struct session *s, struct queue *q,
 					const struct redrive_spec *spec, struct reply *r,
 					struct error *err);
+/* Messages that a request means by what they have, and not by their ids. */
+struct select_spec {
+	struct slice match; /* data == NULL: all */
+	bool is_dry;        /* count them, and change nothing */
+};
 struct purge_spec {
-	struct slice queue; /* or a topic, like the rest: */
+	struct slice queue; /* or a topic, like the next two: */
 	struct position before;
 	int64_t partition; /* -1: all */
+	struct select_spec select;
 };
 TIDE_MUST_USE int session_purge(struct queue *q, const struct purge_spec *spec,
 				struct reply *r, struct error *err);
@@ -441,27 +447,32 @@ struct kick_spec {
 	struct slice queue;
 	uint64_t max; /* 0: all */
 	uint64_t id;  /* of the only one; 0: any */
+	struct select_spec select;
 };
 TIDE_MUST_USE int session_queue_kick(struct queue *q, const struct kick_spec *spec,
 				     struct reply *r, struct error *err);
 
-/* Messages by their ids, in any state. The counts are of those that were there. */
+/* Messages by their ids, in any state, or by what they have. The counts are of those that
+ * were there. */
 struct id_list {
 	const uint64_t *items;
-	unsigned count; /* 1 or more */
+	unsigned count;
 };
 struct by_id_spec {
 	struct slice queue;
 	struct id_list ids;
-	int64_t delay_ms; /* RESCHEDULE */
+	struct select_spec select; /* without ids */
+	int64_t delay_ms;          /* RESCHEDULE; -1: each is due when it was */
+	int64_t priority;          /* likewise; -1: each keeps its own */
 };
 int session_by_id_find(struct queue *q, const struct kick_spec *spec, struct reply *r);
 /* For session_consume_get. */
 TIDE_MUST_USE int session_by_id_get(struct channel *ch, const struct get_spec *get,
 				    struct reply *r, struct error *err);
-int session_by_id_remove(struct queue *q, const struct by_id_spec *spec, struct reply *r);
-int session_by_id_reschedule(struct queue *q, const struct by_id_spec *spec,
-			     struct reply *r);
+TIDE_MUST_USE int session_by_id_remove(struct queue *q, const struct by_id_spec *spec,
+				       struct reply *r, struct error *err);
+TIDE_MUST_USE int session_by_id_reschedule(struct queue *q, const struct by_id_spec *spec,
+					   struct reply *r, struct error *err);
 
 #define TOPIC_PARTITIONS_MAX 64
 /* A group of a topic. */

@@ -1,5 +1,6 @@
 /* Messages that wait: PEEK shows them in their order; FIND, GET id=, REMOVE, RESCHEDULE
- * and KICK id= name them by their ids, in any state.
+ * and KICK id= name them by their ids, in any state; REMOVE, RESCHEDULE, KICK and PURGE
+ * change those that match.
  *
  * Nobody knows which shard has an id: all shards of the queue are asked. */
 #include <float.h>
@@ -122,8 +123,10 @@ struct by_id_part {
 
 struct by_id {
 	struct reply *reply;
+	struct waiter *waiter; /* told when Redis has what was changed */
 	use_fn use;
-	int64_t ms;              /* RESCHEDULE: the delay */
+	int64_t due_ms;          /* RESCHEDULE: when; -1: when each is due */
+	int priority;            /* likewise; -1: that of each */
 	bool is_auto_ack;        /* GET */
 	uint32_t ack_timeout_ms; /* likewise */
 	bool is_answered;        /* the reply has left */
@@ -194,7 +197,7 @@ static unsigned sort_ids(uint64_t *ids, unsigned count)
 
 /* Ask all shards of the queue. The job is gone when all have answered: perhaps at once.
  */
-static void job_begin(struct queue *q, const struct by_id *like,
+static void job_begin(const struct queue *q, const struct by_id *like,
 		      const struct by_id_spec *spec,
 		      void (*on_row)(struct shard_ask *ask, const struct store_row *row,
 				     enum entry_state state))
@@ -328,7 +331,7 @@ static void find_end(struct by_id *job)
 
 int session_by_id_find(struct queue *q, const struct kick_spec *what, struct reply *r)
 {
-	const struct by_id_spec spec = { what->queue, { &what->id, 1 }, 0 };
+	const struct by_id_spec spec = { .ids = { &what->id, 1 } };
 	const struct by_id job = {
 		.reply = r, .use = find_entry, .end = find_end, .id = what->id
 	};
@@ -390,7 +393,7 @@ static void get_end(struct by_id *job)
 int session_by_id_get(struct channel *ch, const struct get_spec *get, struct reply *r,
 		      struct error *err)
 {
-	const struct by_id_spec spec = { get->queues[0], { get->id, 1 }, 0 };
+	const struct by_id_spec spec = { .ids = { get->id, 1 } };
 	const struct by_id job = { .reply = r,
 				   .use = get_entry,
 				   .end = get_end,
@@ -411,15 +414,15 @@ int session_by_id_get(struct channel *ch, const struct get_spec *get, struct rep
 
 /* REMOVE, RESCHEDULE, KICK id= */
 
-static int begin_count(struct queue *q, const struct by_id_spec *spec, use_fn use,
-		       struct reply *r)
+static void begin_count(struct queue *q, const struct by_id_spec *spec,
+			const struct by_id *like, struct reply *r)
 {
-	const struct by_id job = {
-		.reply = r, .use = use, .end = answer_count, .ms = spec->delay_ms
-	};
+	struct by_id job = *like;
 
+	job.reply = r;
+	job.waiter = &r->waiter;
+	job.end = answer_count;
 	job_begin(q, &job, spec, NULL);
-	return TIDE_OK;
 }
 
 /* The holder finds that its lease is lost, and has its credit back. */
@@ -428,13 +431,13 @@ static bool remove_entry(struct by_id *job, struct entry *e, enum entry_state st
 	if (state == ENTRY_MOVING)
 		return false;
 	job->count++;
-	settle_remove(e, FATE_REMOVED, &job->reply->waiter);
+	settle_remove(e, FATE_REMOVED, job->waiter);
 	return true;
 }
 
-int session_by_id_remove(struct queue *q, const struct by_id_spec *spec, struct reply *r)
+static bool purge_entry(struct by_id *job, struct entry *e, enum entry_state state)
 {
-	return begin_count(q, spec, remove_entry, r);
+	return state < SHARD_STAGES && remove_entry(job, e, state);
 }
 
 static bool ack_entry(struct by_id *job, struct entry *e, enum entry_state state)
@@ -451,7 +454,7 @@ static bool ack_entry(struct by_id *job, struct entry *e, enum entry_state state
 		lease_progress(e->lease, tag);
 	}
 	job->count++;
-	settle_remove(e, FATE_ACKED, &job->reply->waiter);
+	settle_remove(e, FATE_ACKED, job->waiter);
 	if (tag)
 		lapsed_add_done(&ch->lapsed, tag);
 	return true;
@@ -466,6 +469,7 @@ void session_by_id_ack(struct queue *q, const struct by_id_ack *what)
 {
 	const struct by_id_spec spec = { .ids = { what->ids, what->count } };
 	const struct by_id job = { .reply = what->reply,
+				   .waiter = &what->reply->waiter,
 				   .use = ack_entry,
 				   .end = ack_end,
 				   .on_acked = what->on_acked,
@@ -476,22 +480,29 @@ void session_by_id_ack(struct queue *q, const struct by_id_ack *what)
 
 static bool reschedule_entry(struct by_id *job, struct entry *e, enum entry_state state)
 {
+	int64_t now_ms = e->shard->env->now_ms, at_ms = e->at_unix_ms;
+	bool has_priority;
+
 	if (state >= SHARD_STAGES)
 		return false;
 	job->count++;
-	if (state == ENTRY_READY && job->ms == 0)
-		return false; /* where it is to be */
-	if (state == ENTRY_BURIED)
+	has_priority = job->priority >= 0 && e->msg->priority != job->priority;
+	if (!has_priority &&
+	    (job->due_ms < 0 || (state == ENTRY_READY && job->due_ms <= now_ms)))
+		return false; /* as it is to be */
+	if (has_priority) {
+		if (e->state < SHARD_STAGES)
+			shard_set_moving(e);
+		settle_set_priority(e, (uint8_t)job->priority);
+	}
+	if (state == ENTRY_BURIED && job->due_ms >= 0)
 		shard_forget_failures(e);
-	shard_return(e, e->shard->env->now_ms + job->ms);
-	shard_wait_stored(e, &job->reply->waiter);
+	if (job->due_ms >= 0)
+		shard_return(e, job->due_ms);
+	else
+		shard_move(e, state, at_ms);
+	shard_wait_stored(e, job->waiter);
 	return true;
-}
-
-int session_by_id_reschedule(struct queue *q, const struct by_id_spec *spec,
-			     struct reply *r)
-{
-	return begin_count(q, spec, reschedule_entry, r);
 }
 
 static bool kick_entry(struct by_id *job, struct entry *e, enum entry_state state)
@@ -501,15 +512,264 @@ static bool kick_entry(struct by_id *job, struct entry *e, enum entry_state stat
 	job->count++;
 	shard_forget_failures(e);
 	shard_move(e, ENTRY_READY, 0);
-	shard_wait_stored(e, &job->reply->waiter);
+	shard_wait_stored(e, job->waiter);
 	return true;
 }
 
 int session_by_id_kick(struct queue *q, const struct kick_spec *what, struct reply *r)
 {
-	const struct by_id_spec spec = { what->queue, { &what->id, 1 }, 0 };
+	const struct by_id_spec spec = { .ids = { &what->id, 1 } };
+	const struct by_id job = { .use = kick_entry };
 
-	return begin_count(q, &spec, kick_entry, r);
+	begin_count(q, &spec, &job, r);
+	return TIDE_OK;
+}
+
+/* REMOVE, RESCHEDULE, KICK and PURGE of those that match.
+ *
+ * The states are searched one after the other, in rounds. The messages that a round has
+ * found are then changed by their ids, and the next one begins when Redis has that. */
+
+#define SWEEP_ROUND 256 /* messages of one */
+
+struct sweep {
+	struct queue_scan scan;
+	struct job job;
+	struct waiter waiter; /* of a round */
+	struct msg_match match;
+	struct by_id change;
+	struct broker *broker;
+	struct vhost *vhost;
+	uint64_t serial;                /* of the queue */
+	const enum entry_state *states; /* that are left; ENTRY_GONE: behind the last */
+	struct place next;              /* where the search goes on */
+	uint64_t newest_id;             /* when it began, which was then: */
+	int64_t began_ms;
+	uint64_t max, count;
+	bool is_dry;
+	struct error err;
+	unsigned found; /* of the round */
+	uint64_t ids[SWEEP_ROUND];
+};
+
+/* In the order in which a message goes through them: one that moves on by itself is met
+ * later, and none that the sweep has moved is met again. */
+static const enum entry_state sweep_all[] = { ENTRY_DELAYED, ENTRY_READY, ENTRY_UNACKED,
+					      ENTRY_BURIED, ENTRY_GONE };
+static const enum entry_state sweep_waiting[] = { ENTRY_DELAYED, ENTRY_READY,
+						  ENTRY_BURIED, ENTRY_GONE };
+static const enum entry_state sweep_buried[] = { ENTRY_BURIED, ENTRY_GONE };
+
+/* Would a RESCHEDULE change it? */
+static bool is_to_move(const struct sweep *s, const struct store_row *row)
+{
+	int64_t due_ms = s->change.due_ms;
+
+	if (s->change.priority >= 0 && row->msg->priority != s->change.priority)
+		return true;
+	if (*s->states == ENTRY_READY)
+		return due_ms > s->began_ms;
+	return due_ms >= 0 &&
+	       (*s->states == ENTRY_BURIED || row->score != (double)due_ms);
+}
+
+static bool on_sweep_match(struct queue_scan *scan, struct shard *sh,
+			   const struct shard_row *row)
+{
+	struct sweep *s = container_of(scan, struct sweep, scan);
+	bool is_removal = s->change.use == remove_entry || s->change.use == purge_entry;
+	bool is_meant = s->change.use != reschedule_entry || is_to_move(s, &row->row);
+
+	/* One that is buried again was kicked before. */
+	if (*s->states == ENTRY_BURIED && !is_removal)
+		is_meant &= row->row.score <= (double)s->began_ms;
+	if (!is_meant || row->row.id > s->newest_id)
+		return true;
+	if (s->is_dry)
+		return ++s->count < s->max;
+	s->ids[s->found++] = row->row.id;
+	return s->found < SWEEP_ROUND && s->count + s->found < s->max;
+}
+
+static void on_sweep_found(struct queue_scan *scan)
+{
+	struct sweep *s = container_of(scan, struct sweep, scan);
+	const struct queue *q = queue_by_serial(s->broker, s->serial);
+	const struct by_id_spec spec = { .ids = { s->ids, s->found } };
+
+	if (scan->err.code < 0)
+		s->err = scan->err;
+	s->next = scan->next;
+	if (scan->is_whole) {
+		s->states++;
+		s->next = (struct place){ -DBL_MAX, 0 };
+	}
+	queue_scan_deinit(scan);
+	if (q && s->err.code == TIDE_OK && s->found > 0)
+		job_begin(q, &s->change, &spec, NULL);
+	else
+		waiter_done(&s->waiter, TIDE_OK, NULL);
+}
+
+static const struct queue_scan_ops sweep_ops = { on_sweep_match, on_sweep_found };
+
+static void end_change(struct by_id *job)
+{
+	struct sweep *s = job->ctx;
+
+	s->count += job->count;
+	if (job->err.code < 0)
+		s->err = job->err;
+	waiter_done(&s->waiter, TIDE_OK, NULL);
+}
+
+/* The next round comes in another turn. */
+static void on_swept(struct waiter *w)
+{
+	struct sweep *s = container_of(w, struct sweep, waiter);
+
+	if (w->status < 0 && s->err.code == TIDE_OK)
+		error_set(&s->err, w->status, "%s",
+			  w->text ? w->text : error_text(w->status));
+	job_add(s->broker, &s->job);
+}
+
+static void end_sweep(struct sweep *s)
+{
+	if (s->err.code < 0 && s->count > 0 && !s->is_dry)
+		error_set(&s->err, s->err.code,
+			  "%s; %" PRIu64 " messages were changed before", s->err.text,
+			  s->count);
+	if (s->err.code < 0)
+		reply_error(s->change.reply, &s->err);
+	else
+		reply_count(s->change.reply, s->count);
+	msg_match_deinit(&s->match);
+	if (!s->broker->is_closing)
+		vhost_leave(s->vhost);
+	mem_free(s);
+}
+
+static void on_sweep_job(struct job *job)
+{
+	struct sweep *s = container_of(job, struct sweep, job);
+	const struct queue *q = queue_by_serial(s->broker, s->serial);
+
+	if (s->err.code == TIDE_OK && !q)
+		error_set(&s->err, TIDE_ENOTFOUND, "the queue was deleted");
+	if (s->err.code == TIDE_OK && s->broker->is_draining)
+		error_set(&s->err, TIDE_ESHUTDOWN, "the broker is stopping");
+	if (s->err.code < 0 || *s->states == ENTRY_GONE || s->count >= s->max) {
+		end_sweep(s);
+		return;
+	}
+	waiter_init(&s->waiter, on_swept);
+	s->found = 0;
+	s->scan = (struct queue_scan){ .ops = &sweep_ops, .match = &s->match };
+	queue_scan_init(&s->scan, q, *s->states, UINT_MAX);
+	queue_scan_begin(&s->scan, s->next);
+}
+
+/* @param max  of the messages; 0: all */
+static int sweep_begin(struct queue *q, const struct select_spec *select, uint64_t max,
+		       const enum entry_state *states, const struct by_id *change,
+		       struct error *err)
+{
+	struct broker *b = q->vhost->broker;
+	uint64_t newest_id = broker_next_id(b);
+	struct msg_match match;
+	struct sweep *s;
+
+	if (b->is_draining)
+		return error_set(err, TIDE_ESHUTDOWN, "the broker is stopping");
+	if (msg_match_init(&match, select->match, err) < 0)
+		return err->code;
+	s = mem_zalloc(sizeof(*s));
+	s->job.run = on_sweep_job;
+	s->match = match;
+	s->broker = b;
+	s->vhost = q->vhost;
+	s->serial = q->serial;
+	s->states = states;
+	s->next = (struct place){ -DBL_MAX, 0 };
+	s->newest_id = newest_id;
+	s->began_ms = b->now_ms;
+	s->max = max ? max : UINT64_MAX;
+	s->is_dry = select->is_dry;
+	s->change = *change;
+	s->change.waiter = &s->waiter;
+	s->change.end = end_change;
+	s->change.ctx = s;
+	if (!newest_id && id_lease_check(b, &s->err) == TIDE_OK)
+		error_set(&s->err, TIDE_ESTORE, "there are no ids");
+	vhost_enter(s->vhost);
+	job_add(b, &s->job);
+	return TIDE_OK;
+}
+
+/* Ids or a match: one of both. */
+static int check_ids(const struct by_id_spec *spec, const char *verb, struct error *err)
+{
+	const struct select_spec *select = &spec->select;
+
+	if (spec->ids.count == 0 && !select->match.data)
+		return error_set(
+			err, TIDE_ESYNTAX,
+			"%s needs ids of messages, 16 hex digits each, or match=", verb);
+	if (spec->ids.count > 0 && (select->match.data || select->is_dry))
+		return error_set(err, TIDE_ESYNTAX,
+				 "%s takes ids, or match= and perhaps dry, not both",
+				 verb);
+	return TIDE_OK;
+}
+
+int session_by_id_remove(struct queue *q, const struct by_id_spec *spec, struct reply *r,
+			 struct error *err)
+{
+	const struct by_id job = { .reply = r, .use = remove_entry };
+
+	if (check_ids(spec, "REMOVE", err) < 0)
+		return err->code;
+	if (spec->select.match.data)
+		return sweep_begin(q, &spec->select, 0, sweep_all, &job, err);
+	begin_count(q, spec, &job, r);
+	return TIDE_OK;
+}
+
+int session_by_id_reschedule(struct queue *q, const struct by_id_spec *spec,
+			     struct reply *r, struct error *err)
+{
+	struct by_id job = { .reply = r, .use = reschedule_entry, .due_ms = -1 };
+
+	if (check_ids(spec, "RESCHEDULE", err) < 0)
+		return err->code;
+	if (spec->delay_ms < 0 && spec->priority < 0)
+		return error_set(err, TIDE_ESYNTAX,
+				 "RESCHEDULE needs delay=, a duration from 0s to 3660d, "
+				 "or pri=, a number from 0 to 255");
+	if (spec->delay_ms >= 0)
+		job.due_ms = q->vhost->broker->now_ms + spec->delay_ms;
+	job.priority = (int)spec->priority;
+	if (spec->select.match.data)
+		return sweep_begin(q, &spec->select, 0, sweep_waiting, &job, err);
+	begin_count(q, spec, &job, r);
+	return TIDE_OK;
+}
+
+int session_kick_match(struct queue *q, const struct kick_spec *spec, struct reply *r,
+		       struct error *err)
+{
+	const struct by_id job = { .reply = r, .use = kick_entry };
+
+	return sweep_begin(q, &spec->select, spec->max, sweep_buried, &job, err);
+}
+
+int session_purge_match(struct queue *q, const struct select_spec *select,
+			struct reply *r, struct error *err)
+{
+	const struct by_id job = { .reply = r, .use = purge_entry };
+
+	return sweep_begin(q, select, 0, sweep_waiting, &job, err);
 }
 
 /* PEEK. */

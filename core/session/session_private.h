@@ -220,6 +220,11 @@ struct by_id_ack {
 void session_by_id_ack(struct queue *q, const struct by_id_ack *what);
 /* KICK of one message. */
 int session_by_id_kick(struct queue *q, const struct kick_spec *spec, struct reply *r);
+/* KICK and PURGE of those that match. */
+TIDE_MUST_USE int session_kick_match(struct queue *q, const struct kick_spec *spec,
+				     struct reply *r, struct error *err);
+TIDE_MUST_USE int session_purge_match(struct queue *q, const struct select_spec *select,
+				      struct reply *r, struct error *err);
 /* A GET may take from it: it would be another consumer beside the active one. */
 TIDE_MUST_USE int session_queue_check_get(const struct queue *q, struct error *err);
 

@@ -98,8 +98,13 @@ int session_queue_kick(struct queue *q, const struct kick_spec *spec, struct rep
 	if (spec->id && spec->max)
 		return error_set(err, TIDE_ESYNTAX,
 				 "KICK takes a number or id=, not both");
+	if (spec->id && (spec->select.match.data || spec->select.is_dry))
+		return error_set(err, TIDE_ESYNTAX,
+				 "KICK takes id=, or match= and dry, not both");
 	if (spec->id)
 		return session_by_id_kick(q, spec, r);
+	if (spec->select.match.data || spec->select.is_dry)
+		return session_kick_match(q, spec, r, err);
 	if (check_quiet(q, err) < 0)
 		return err->code;
 	reply_count(r, shard_kick(q->shards, q->shard_count, max, &r->waiter));
@@ -116,6 +121,12 @@ int session_purge(struct queue *q, const struct purge_spec *spec, struct reply *
 			err, TIDE_ESYNTAX,
 			"before= and partition= are for topics, and '%s' is a queue",
 			q->name);
+	if (q->topic && (spec->select.match.data || spec->select.is_dry))
+		return error_set(err, TIDE_ESYNTAX,
+				 "match= and dry are for queues, and '%s' is a topic",
+				 q->name);
+	if (spec->select.match.data || spec->select.is_dry)
+		return session_purge_match(q, &spec->select, r, err);
 	if (!q->topic)
 		return purge_queue(q, r, err);
 	if (spec->before.kind == POSITION_COMMITTED)

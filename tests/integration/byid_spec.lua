@@ -268,10 +268,10 @@ describe('a message by its id', function()
       ['FIND jobs'] = 'ERR syntax FIND needs <queue> and <id>: <id> is missing',
       ['FIND jobs 12'] = "ERR syntax '12': expected the id of a message, 16 hex digits",
       ['FIND none ' .. NONE] = "ERR not-found there is no queue 'none' in vhost '" .. broker.vhost .. "'",
-      ['REMOVE jobs'] = 'ERR syntax REMOVE needs ids of messages: 16 hex digits each',
+      ['REMOVE jobs'] = 'ERR syntax REMOVE needs ids of messages, 16 hex digits each, or match=',
       ['REMOVE jobs ' .. NONE .. ' x'] = "ERR syntax 'x': expected the id of a message, 16 hex digits",
       ['RESCHEDULE jobs ' .. NONE] =
-        'ERR syntax delay= is missing: expected a duration like 250ms, 30s, 5m, 2h or 1d, from 0s to 3660d',
+        'ERR syntax RESCHEDULE needs delay=, a duration from 0s to 3660d, or pri=, a number from 0 to 255',
       ['GET jobs wait=1s id=' .. NONE] =
         'ERR syntax GET id= takes one message of one queue, now: without max=, wait= and match=',
       ['KICK jobs 3 id=' .. NONE] = 'ERR syntax KICK takes a number or id=, not both',

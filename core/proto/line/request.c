@@ -322,14 +322,13 @@ static int take_list(struct request *r, struct slice *rest)
 	const char *end = start;
 
 	while (next_word(rest, &word) && !memchr(word.data, '=', word.len) &&
-	       word.len > 0 && !slice_is(word, "quiet")) {
+	       word.len > 0 && !slice_is(word, "quiet") &&
+	       !(r->operation &&
+		 operation_takes(r->operation, word, OPERATION_LINE_FLAGS))) {
 		end = word.data + word.len;
 		before = *rest;
 	}
 	*rest = before;
-	if (end == start && (r->features & VERB_IDS))
-		return error_set(r->err, TIDE_ESYNTAX,
-				 "%s needs ids of messages: 16 hex digits each", r->name);
 	if (end > start)
 		r->tags = (struct slice){ start, (size_t)(end - start) };
 	return TIDE_OK;
@@ -559,7 +558,7 @@ int request_parse(struct request *r, char *line, size_t len, bool *is_lost,
 		rc = take_words(r, &rest);
 	if (rc == TIDE_OK && (r->features & VERB_TAGS))
 		rc = take_tags(r, &rest);
-	else if (rc == TIDE_OK && (r->features & (VERB_IDS | VERB_LIST)))
+	else if (rc == TIDE_OK && (r->features & VERB_LIST))
 		rc = take_list(r, &rest);
 	if (rc == TIDE_OK)
 		rc = take_rest(r, &rest);

@@ -53,7 +53,6 @@ enum {
 	VERB_HEADERS = 1 << 1,     /* takes h:name=value */
 	VERB_ANY_OPTIONS = 1 << 2, /* options are the business of a script or a table */
 	VERB_TAGS = 1 << 3,        /* takes a list of tags and ranges */
-	VERB_IDS = 1 << 7,         /* takes a list of ids of messages */
 	VERB_ANSWERS = 1 << 4,     /* is asked for its answer: no `quiet` */
 	VERB_NO_CHANNEL = 1 << 5,  /* speaks of a channel that need not be open */
 	VERB_DOCUMENT = 1 << 6,    /* its answer may be large, or long in the making */

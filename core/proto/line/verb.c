@@ -469,7 +469,7 @@ unsigned verb_features(const struct operation *o)
 {
 	return (o->features & OPERATION_DOCUMENT ? VERB_DOCUMENT : 0u) |
 	       (o->features & OPERATION_ANSWERS ? VERB_ANSWERS : 0u) |
-	       (operation_parameter(o, PARAMETER_IDS) ? VERB_IDS : 0u) |
+	       (operation_parameter(o, PARAMETER_IDS) ? VERB_LIST : 0u) |
 	       (operation_parameter(o, PARAMETER_OPTIONS) ? VERB_ANY_OPTIONS : 0u);
 }
 
