@@ -148,6 +148,12 @@ static void read_info(struct redis_hello *h, struct slice info)
 	snprintf(h->version, sizeof(h->version), "%" SLICE_FMT, SLICE_ARG(version));
 	h->is_append_only = slice_is(resp_info_value(info, "aof_enabled"), "1");
 	h->process_id = (int64_t)resp_info_number(info, "process_id");
+	if (slice_is(resp_info_value(info, "redis_mode"), "sentinel"))
+		judge(h, REDIS_HELLO_REFUSED,
+		      "this is a Sentinel, which stores nothing: use "
+		      "redis%s+sentinel://HOST:PORT/NAME, with the name that it has for "
+		      "the master",
+		      h->url->is_tls ? "s" : "");
 	/* INFO has this field only if there is a minimum. */
 	h->has_min_replicas = resp_info_value(info, "min_slaves_good_slaves").len > 0;
 	h->replicas_good = resp_info_number(info, "min_slaves_good_slaves");

@@ -348,6 +348,15 @@ describe('a start with Sentinels', function()
     assert.is_not.equal('0', redis:cli 'DBSIZE')
   end)
 
+  it('that are taken for the Redis says what to write', function()
+    local port = Node.free_port()
+    redis = Redis.start { '--port', port }
+    local sentinel = watch(port, {})
+    sentinel:expect_up()
+    refused('redis://' .. sentinel.address, ('Redis at %s: this is a Sentinel, which stores nothing: use '
+      .. 'redis%%+sentinel://HOST:PORT/NAME, with the name that it has for the master'):format(sentinel.address))
+  end)
+
   it('that have passwords needs them, that of Redis and that of the Sentinels', function()
     local port = Node.free_port()
     redis = Redis.start { '--port', port }

@@ -365,6 +365,7 @@ STORE_TEST(next_address_of_a_name_is_tried)
 #define HELLO_OLD INFO(21, "redis_version:5.0.144")
 #define HELLO_LOADING INFO(30, "redis_version:7.0.1\nloading:1\n")
 #define HELLO_REPLICA INFO(31, "redis_version:7.0.1\r\nrole:slave")
+#define HELLO_SENTINEL INFO(39, "redis_version:7.0.1\nredis_mode:sentinel")
 #define HELLO_CLUSTER INFO(37, "redis_version:7.0.1\ncluster_enabled:1")
 
 static void fake_url(const struct fake_redis *f, char *url, size_t size)
@@ -390,6 +391,9 @@ STORE_TEST(unfit_servers_fail_the_start)
 			  "Redis 6.0 or newer is needed, this one is 5.0.144");
 	assert_fake_fails(h, HELLO_REPLICA, "is a replica");
 	assert_fake_fails(h, HELLO_CLUSTER, "cluster node");
+	assert_fake_fails(h, HELLO_SENTINEL,
+			  "this is a Sentinel, which stores nothing: use "
+			  "redis+sentinel://HOST:PORT/NAME, with the name");
 	assert_fake_fails(h, "+OK\r\n*0\r\n-NOPERM no\r\n*0\r\n-NOPERM no\r\n",
 			  "does not answer INFO: NOPERM");
 	assert_fake_fails(h, "+OK\r\n*0\r\n*0\r\n*0\r\n$2\r\n\r\n\r\n",
