@@ -383,6 +383,11 @@ function bucket:take(tokens) end
 ---@return integer? wait_ms  how long it would be
 function bucket:reserve(tokens, longest) end
 
+---What the bucket has; takes nothing.
+---@return integer tokens  whole ones
+---@return integer reset_ms  until it is full
+function bucket:left() end
+
 ---A token bucket: `rate` tokens a second (a number, or "100/s", "600/m", "5/10s").
 ---@param name string
 ---@param options { rate: number|string, burst: number? }

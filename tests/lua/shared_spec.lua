@@ -432,6 +432,29 @@ describe("what scripts share", function()
       assert(ask())
     end)
 
+    it("tells what it has left, and when it is full", function()
+      local run = scripts({}, [[
+        local b = tide.bucket("b", { rate = "10/s", burst = 5 })
+        local function left(tokens, reset)
+          local has, ms = b:left()
+          assert(has == tokens and ms == reset and math.type(has) == "integer", has .. " " .. ms)
+        end
+        if msg.key == "later" then
+          left(2, 250)
+          assert(b:take(2))
+          left(0, 450)
+          assert(b:reserve(2, "1s") == 150)
+          left(0, 650)
+        else
+          left(5, 0)
+          assert(b:take(5))
+          left(0, 500)
+        end]])
+      assert(run())
+      engine:set_now(NOW + 250)
+      assert(run("later"))
+    end)
+
     it("leaves nothing behind when it is full", function()
       local run = scripts({ shared_entries = 10 }, [[
         tide.bucket(msg.key, { rate = 1 }):take()]])

@@ -529,6 +529,22 @@ static int l_reserve(lua_State *L)
 	return 2;
 }
 
+/* bucket:left () -> the whole tokens that it has, and the milliseconds until it is full
+ */
+static int l_left(lua_State *L)
+{
+	const struct bucket *n = api_object_check(L);
+	const struct shared_op op =
+		make_op(L, SHARED_BUCKETS, (struct slice){ n->name, n->len });
+	/* What `reserve` has taken ahead counts as well. */
+	double until_ms = full_at(L, n, &op, INFINITY) - (double)op.now_ms;
+	double has = (n->tolerance_ms - until_ms) / n->interval_ms;
+
+	lua_pushinteger(L, (lua_Integer)fmax(0, floor(has + 1e-6)));
+	lua_pushinteger(L, (lua_Integer)ceil(until_ms));
+	return 2;
+}
+
 /* One of each type, with its labels. The text and the buckets stand behind it. */
 struct api_metric {
 	struct meter_handle handle; /* without a file */
@@ -834,7 +850,8 @@ void api_shared_add(lua_State *L, struct api_tide *t)
 		{ "set", l_set }, { "touch", l_touch }, { "ttl", l_ttl },
 		{ NULL, NULL },
 	};
-	static const luaL_Reg bucket[] = { { "reserve", l_reserve },
+	static const luaL_Reg bucket[] = { { "left", l_left },
+					   { "reserve", l_reserve },
 					   { "take", l_take },
 					   { NULL, NULL } };
 
