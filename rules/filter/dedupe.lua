@@ -11,6 +11,7 @@ return {
   options = {
     header = { default = "message-id", doc = "the header with the id" },
     window = { type = "duration", default = "10m", min = 1, doc = "how long an id is kept" },
+    extend = { type = "boolean", default = false, doc = "a repeated message starts the window of its id anew" },
     name = { doc = "what its ids are kept under; by default the name of the file" },
   },
 
@@ -33,6 +34,9 @@ return {
     if first == msg.id then
       return -- the same message again: a schedule repeats it after a crash
     elseif first then
+      if opts.extend then
+        tide.shared.touch(key, opts.window)
+      end
       return false, ("a message with this %s was published already, as %s"):format(opts.header, first)
     end
     -- When tide.shared is full (--max-shared) the message is refused. To forget an older
