@@ -46,7 +46,7 @@ static const struct option_row rows[] = {
 	{ COMMAND_TEXT("store", "URL", "embedded", "embedded, none, redis://[user:pass@]host[:port][/db] (nodes of a Redis Cluster with commas), rediss:// with TLS and ?ca=FILE, redis+unix:PATH, or redis+sentinel://host,host,host/name[/db]; $TIDEMQ_STORE keeps a password out of sight"), BROKER(store.url) },
 	{ COMMAND_FLAG("standby", "wait while another broker holds the store, and take over when it ends; with a Redis of your own"), FIELD(is_standby) },
 	{ COMMAND_TEXT("cluster", "ADDRESS", NULL, "where other brokers of the store come in, in the forms of --listen; while another broker owns the store, this one passes its clients through to it, and takes over when it ends"), FIELD(cluster) },
-	{ COMMAND_TEXT("advertise", "HOST:PORT", "the address of --cluster", "what other brokers connect to"), FIELD(advertise) },
+	{ COMMAND_TEXT("advertise", "ADDRESS", NULL, "HOST:PORT that other brokers connect to, if it is not the address of --cluster"), FIELD(advertise) },
 	{ COMMAND_TEXT("confirm", "LEVEL", "master", "what OK means: master, Redis has it; replicas=N, so many replicas of it too; synced=N, these on disk (Redis 7.2)") },
 	{ COMMAND_CHOICE("fsync", "always|everysec|no", "always", "when the embedded Redis syncs to disk"), BROKER(store.fsync) },
 	{ COMMAND_NUMBER("node", "0", "the number of this broker in message ids, 0-1023", 0, ID_NODE_MAX), BROKER(node) },
