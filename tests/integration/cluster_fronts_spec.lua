@@ -2,6 +2,7 @@
 local Broker = require 'support.broker'
 local Certs = require 'support.certs'
 local Client = require 'support.client'
+local Cluster = require 'support.cluster'
 local Http = require 'support.http'
 local Redis = require 'support.redis'
 local Stomp = require 'support.stomp'
@@ -387,6 +388,21 @@ describe('a front', function()
       end
     end)
   end
+
+  it('works on a Redis Cluster', function()
+    local cluster = Cluster.start { masters = 3 }
+    finally(function() cluster:close() end)
+    redis.url = cluster.url
+    local owner, front = pair()
+    local c = front:connect()
+    c:ok 'DECLARE queue jobs shards=6'
+    assert.equal(100, traffic.publish(c, 'jobs', 100))
+    owner:kill9()
+    c:drain_to_end()
+    c = front:connect()
+    c:ok('PUB - jobs', 'x')
+    assert.equal(101, c:stats('jobs').ready)
+  end)
 
   it('lets clients wait while nobody owns the store, and then says so', function()
     -- An older broker, or one without --cluster, cannot be reached.

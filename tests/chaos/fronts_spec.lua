@@ -1,0 +1,177 @@
+-- Three brokers on one Redis, each with clients: the owner and the fronts are killed, stopped, and told to end at
+-- random. Clients come back to the same broker. Nothing that was confirmed is lost, and nothing that was
+-- acknowledged comes back. TIDE_CHAOS_ROUNDS is the number of faults (default 4), TIDE_TEST_SEED repeats a run.
+local Broker = require 'support.broker'
+local Redis = require 'support.redis'
+local socket = require 'socket'
+local wait = require 'support.wait'
+
+local rounds = tonumber(os.getenv 'TIDE_CHAOS_ROUNDS') or 4
+local seed = require 'support.seed'
+
+--- A publisher and a consumer of one broker, that connect again when it has closed them.
+---@class Peer
+local Peer = {}
+Peer.__index = Peer
+
+--- Its connections, made anew if they have ended. False: nobody listens there.
+function Peer:connect()
+  if self.publisher and not (self.publisher.is_closed or self.consumer.is_closed) then return true end
+  if not self.broker:is_running() then return false end
+  if self.publisher then
+    self.publisher:close()
+    self.consumer:close()
+  end
+  self.publisher = nil
+  self.publishing, self.held, self.acking = {}, {}, {}
+  local ok, publisher = pcall(self.broker.connect, self.broker)
+  local good, consumer = pcall(self.broker.connect, self.broker)
+  if not ok or not good then return false end
+  self.publisher, self.consumer = publisher, consumer
+  consumer:send 'SUB jobs s prefetch=30\r\n'
+  return true
+end
+
+function Peer:publish(count)
+  local lines = {}
+  for i = 1, count do
+    self.ledger.count = self.ledger.count + 1
+    local text = tostring(self.ledger.count)
+    self.publishing[#self.publishing + 1] = text
+    lines[i] = ('PUB - jobs %d\r\n%s\r\n'):format(#text, text)
+  end
+  self.publisher.sock:send(table.concat(lines))
+end
+
+function Peer:read_confirms()
+  for line in function() return (self.publisher:read_line(0)) end do
+    local text = not line:find '^EVT' and table.remove(self.publishing, 1)
+    if text and line:find '^OK %x+ 1$' then self.ledger.confirmed[text] = true end
+  end
+end
+
+function Peer:read_deliveries()
+  local ledger, consumer = self.ledger, self.consumer
+  for line in function() return (consumer:read_line(0)) end do
+    if line:find '^MSG' then
+      consumer.input = line .. '\r\n' .. consumer.input
+      local ok, msg = pcall(consumer.expect_msg, consumer, 5)
+      -- The half of one that the end has cut off.
+      if not ok then return end
+      assert(not ledger.settled[msg.payload], msg.payload .. ' was acknowledged with OK and comes back')
+      self.held[#self.held + 1] = { tag = msg.tag, text = msg.payload }
+    elseif not line:find '^EVT' and self.is_subscribed then
+      local done = table.remove(self.acking, 1)
+      if done and line:find '^OK' then ledger.settled[done] = true end
+    else
+      self.is_subscribed = self.is_subscribed or line:find '^OK' ~= nil
+    end
+  end
+end
+
+function Peer:settle(count)
+  local lines = {}
+  for i = 1, math.min(count, #self.held) do
+    local one = table.remove(self.held, 1)
+    lines[i] = ('ACK %s\r\n'):format(one.tag)
+    self.acking[#self.acking + 1] = one.text
+    self.ledger.acked[one.text] = true
+  end
+  self.consumer.sock:send(table.concat(lines))
+end
+
+function Peer:work(count)
+  local before = self.consumer
+  if not self:connect() then return end
+  if self.consumer ~= before then self.is_subscribed = false end
+  self:publish(count)
+  self:read_deliveries()
+  self:read_confirms()
+  self:settle(math.random(20))
+end
+
+--- A publish that is sent from now on is confirmed.
+function Peer:work_confirmed()
+  local known = self.ledger.count
+  assert(wait.poll(function()
+    -- A former owner that goes on ends by itself, and may take a moment for it.
+    if not self.broker:is_running() then self.broker:run() end
+    self:work(1)
+    for text in pairs(self.ledger.confirmed) do
+      if tonumber(text) > known then return true end
+    end
+  end, 40), 'a publish is not confirmed')
+end
+
+local faults = {
+  { 'killed', function(broker) broker:kill9() end },
+  { 'told to end', function(broker) broker:expect_clean_stop(30) end },
+  { 'stopped', function(broker, work)
+    broker:signal 'STOP'
+    local till = socket.gettime() + math.random() * 6
+    while socket.gettime() < till do work() end
+    broker:signal 'CONT'
+  end },
+}
+
+describe('with three brokers of one store (TIDE_TEST_SEED=' .. seed .. ')', function()
+  it('nothing confirmed is lost whatever happens to the owner and the fronts', function()
+    math.randomseed(seed)
+    local redis, brokers, peers = Redis.start(), {}, {}
+    local ledger = { count = 0, confirmed = {}, acked = {}, settled = {} }
+    finally(function()
+      for _, broker in ipairs(brokers) do broker:destroy() end
+      redis:destroy()
+    end)
+    for i = 1, 3 do
+      brokers[i] = Broker.start { listen = { 'unix:@DIR@/broker.sock' },
+        args = { '--store', redis.url, '--cluster', 'unix:@DIR@/gate.sock', '--node', i, '--drain-timeout', '2s' } }
+      peers[i] = setmetatable({ broker = brokers[i], ledger = ledger, publishing = {}, held = {}, acking = {} }, Peer)
+    end
+    brokers[2]:connect():ok 'DECLARE queue jobs'
+    local function work_all()
+      for _, peer in ipairs(peers) do peer:work(math.random(20)) end
+    end
+    for round = 1, rounds do
+      local which, fault = math.random(3), faults[(round + seed) % #faults + 1]
+      -- Every other round it is the owner.
+      local owner = tonumber(redis:cli('HGET', '{tide}:holder', 'node'))
+      if round % 2 == 0 and owner then which = owner end
+      for _ = 1, 10 do work_all() end
+      local ok, err = pcall(function()
+        fault[2](brokers[which], function()
+          for i, peer in ipairs(peers) do
+            if i ~= which then peer:work(5) end
+          end
+        end)
+        for _ = 1, 5 do work_all() end
+        for _, peer in ipairs(peers) do peer:work_confirmed() end
+      end)
+      if not ok then
+        error(('round %d, node %d was %s: %s\n%s\n\n%s\n\n%s'):format(round, which, fault[1], err, brokers[1]:log(),
+          brokers[2]:log(), brokers[3]:log()))
+      end
+    end
+    local seen = {}
+    assert(wait.poll(function()
+      for _, peer in ipairs(peers) do
+        if peer:connect() then
+          peer:read_deliveries()
+          peer:read_confirms()
+          for _, one in ipairs(peer.held) do seen[one.text] = true end
+          peer:settle(#peer.held)
+        end
+      end
+      local c = brokers[1]:connect()
+      local stats = c:stats 'jobs'
+      c:close()
+      return stats.ready + stats.unacked == 0
+    end, 60), 'the queue does not become empty')
+    local confirmed = 0
+    for text in pairs(ledger.confirmed) do
+      confirmed = confirmed + 1
+      assert(seen[text] or ledger.acked[text], 'lost: ' .. text)
+    end
+    assert.is_true(confirmed > rounds * 20)
+  end)
+end)
