@@ -361,33 +361,35 @@ describe('a front', function()
   end)
 
   -- The owner ends: its clients come back to the same address.
-  for how, seconds in pairs { KILL = 30, TERM = 30, STOP = 60 } do
-    it('takes over from an owner that ends by SIG' .. how, function()
-      local owner, front = pair()
-      local other = start_front({}, '--node', '3')
-      local c = front:connect()
-      c:ok 'DECLARE queue jobs'
-      assert.equal(200, traffic.publish(c, 'jobs', 200))
-      owner:signal(how)
-      c:drain_to_end(seconds)
-      c = front:connect()
-      c:send 'PUB - jobs 4\r\nlast\r\n'
-      c:expect('^OK %x+ 1$', seconds)
-      local all = traffic.take(other:connect(), 'jobs', 201)
-      assert.equal(201, #all)
-      local rows = wait.poll(function()
-        local rows = brokers_at(other)
-        return #rows == 2 and rows
-      end)
-      local states = { rows[1].state, rows[2].state }
-      table.sort(states)
-      assert.same({ 'front', 'owner' }, states)
-      if how == 'STOP' then
-        owner:signal 'CONT'
-        assert.equal(1, wait.poll(function() return owner:exit_status() end, 30))
-      end
+  local function take_over(how, seconds)
+    local owner, front = pair()
+    local other = start_front({}, '--node', '3')
+    local c = front:connect()
+    c:ok 'DECLARE queue jobs'
+    assert.equal(200, traffic.publish(c, 'jobs', 200))
+    owner:signal(how)
+    c:drain_to_end(seconds)
+    c = front:connect()
+    c:send 'PUB - jobs 4\r\nlast\r\n'
+    c:expect('^OK %x+ 1$', seconds)
+    local all = traffic.take(other:connect(), 'jobs', 201)
+    assert.equal(201, #all)
+    local rows = wait.poll(function()
+      local rows = brokers_at(other)
+      return #rows == 2 and rows
     end)
+    local states = { rows[1].state, rows[2].state }
+    table.sort(states)
+    assert.same({ 'front', 'owner' }, states)
+    if how == 'STOP' then
+      owner:signal 'CONT'
+      assert.equal(1, wait.poll(function() return owner:exit_status() end, 30))
+    end
   end
+
+  it('takes over from an owner that is killed', function() take_over('KILL', 30) end)
+  it('takes over from an owner that ends in order', function() take_over('TERM', 30) end)
+  it('takes over from an owner that stands still', function() take_over('STOP', 60) end)
 
   it('works on a Redis Cluster', function()
     local cluster = Cluster.start { masters = 3 }
