@@ -177,7 +177,7 @@ static bool take_prefix(struct slice *text, const char *prefix)
 
 static void parse(struct msg_match *match, struct slice text)
 {
-	size_t name_len;
+	size_t name_len, glob_at;
 
 	match->kind = MSG_MATCH_TEXT;
 	if (take_prefix(&text, "key:")) {
@@ -185,6 +185,11 @@ static void parse(struct msg_match *match, struct slice text)
 	} else if (take_prefix(&text, "h:")) {
 		match->kind = MSG_MATCH_HEADER;
 		name_len = slice_find(text, '=');
+		glob_at = slice_find(text, '~');
+		if (glob_at < name_len) {
+			match->kind = MSG_MATCH_GLOB;
+			name_len = glob_at;
+		}
 		if (name_len < text.len)
 			match->value = slice_skip(text, name_len + 1);
 		text.len = name_len;
@@ -207,7 +212,7 @@ int msg_match_init(struct msg_match *match, struct slice option, struct error *e
 	msg_match_deinit(match);
 	return error_set(err, TIDE_ESYNTAX,
 			 "match=%.*s: expected <text>, text:<text>, key:<pattern>, "
-			 "h:<name> or h:<name>=<value>",
+			 "h:<name>, h:<name>=<value> or h:<name>~<glob>",
 			 SLICE_HEAD(option, 64));
 }
 
@@ -220,6 +225,31 @@ void msg_match_deinit(struct msg_match *match)
 static bool has_text(const char *data, size_t len, struct slice text)
 {
 	return len >= text.len && memmem(data, len, text.data, text.len) != NULL;
+}
+
+/* Each part between two stars is looked for behind the one before: the first place will
+ * do for all but the last, which is at the end. */
+static bool is_like(struct slice text, struct slice glob)
+{
+	size_t star = slice_find(glob, '*');
+	const char *found;
+
+	if (star == glob.len)
+		return slice_is_equal(text, glob);
+	if (text.len < star || memcmp(text.data, glob.data, star) != 0)
+		return false;
+	text = slice_skip(text, star);
+	glob = slice_skip(glob, star + 1);
+	while ((star = slice_find(glob, '*')) < glob.len) {
+		found = text.len > 0 ? memmem(text.data, text.len, glob.data, star)
+				     : text.data;
+		if (!found || text.len < star)
+			return false;
+		text = slice_skip(text, (size_t)(found - text.data) + star);
+		glob = slice_skip(glob, star + 1);
+	}
+	return text.len >= glob.len &&
+	       memcmp(text.data + text.len - glob.len, glob.data, glob.len) == 0;
 }
 
 static bool is_in_content(const struct msg *m, struct slice text)
@@ -245,6 +275,9 @@ bool msg_match_has(const struct msg_match *match, const struct msg *m)
 		value = msg_header(m, match->text);
 		return value.data &&
 		       (!match->value.data || slice_is_equal(value, match->value));
+	case MSG_MATCH_GLOB:
+		value = msg_header(m, match->text);
+		return value.data && is_like(value, match->value);
 	}
 	return false;
 }

@@ -155,16 +155,23 @@ static inline bool msg_header_is_death(struct slice name)
  *   key:<pattern>     the routing key, as a topic pattern
  *   h:<name>          a header of this name
  *   h:<name>=<value>  a header with exactly this value
+ *   h:<name>~<glob>   a header with a value like this, in which a * is any text
  *
  * A match takes time that is linear in the message, or (words of the pattern) x (words
  * of the key). */
-enum msg_match_kind { MSG_MATCH_ALL, MSG_MATCH_TEXT, MSG_MATCH_KEY, MSG_MATCH_HEADER };
+enum msg_match_kind {
+	MSG_MATCH_ALL,
+	MSG_MATCH_TEXT,
+	MSG_MATCH_KEY,
+	MSG_MATCH_HEADER,
+	MSG_MATCH_GLOB, /* of the value of a header */
+};
 
 struct msg_match {
 	enum msg_match_kind kind;
 	char *owned;
 	struct slice text;  /* the text, the pattern, or the name */
-	struct slice value; /* of a header; data == NULL: any */
+	struct slice value; /* of a header, or its glob; data == NULL: any */
 };
 
 /* Copies `option`; without one (data == NULL) all messages match. */

@@ -25,7 +25,7 @@ for _, kind in ipairs {
         c:publish('q h:tier=silver', 'a', 'b')
         c:publish('q h:tier=gold', 'c', 'd', 'e')
         c:publish('q', 'f')
-        assert.equal('c', payloads 'q match=h:tier=gold')
+        assert.equal('c', payloads 'q match=h:tier~go*')
         assert.equal('d e', payloads 'q match=h:tier=gold max=10')
         assert.equal('', payloads 'q match=h:tier=gold max=10')
         assert.equal('f', payloads 'q match=f ack=auto')
@@ -116,7 +116,7 @@ for _, kind in ipairs {
     it('says what is wrong', function()
       c:ok 'DECLARE queue q'
       c:expect_answer('GET q match=', 'ERR syntax match=: expected <text>, text:<text>, key:<pattern>, '
-        .. 'h:<name> or h:<name>=<value>')
+        .. 'h:<name>, h:<name>=<value> or h:<name>~<glob>')
       c:expect_answer('GET nobody match=x',
         "ERR not-found there is no queue 'nobody' in vhost '" .. broker.vhost .. "'")
     end)

@@ -151,6 +151,8 @@ for _, kind in ipairs {
       finds('tier', 'h:tier is no header') -- names are not searched
       finds('orders.eu') -- nor are keys
       finds('orders%00key', 'orders\0key:')
+      finds('h:tier~g*d', 'ship it')
+      finds('h:tier~*l*', 'ship it', 'h:tier is no header')
       finds('text:h:tier', 'h:tier is no header')
       finds('text:key:', 'orders\0key:')
       finds('key:orders.*.paid', 'ship it', 'h:tier is no header')
@@ -162,7 +164,7 @@ for _, kind in ipairs {
       finds('h:note=late%20again', 'ship it')
       for _, bad in ipairs { '', 'text:', 'key:', 'h:', 'h:=x' } do
         c:expect_answer('PEEK q match=' .. bad, ('ERR syntax match=%s: expected <text>, text:<text>, key:<pattern>, '
-          .. 'h:<name> or h:<name>=<value>'):format(bad))
+          .. 'h:<name>, h:<name>=<value> or h:<name>~<glob>'):format(bad))
       end
     end)
 

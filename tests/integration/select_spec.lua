@@ -90,7 +90,7 @@ describe('messages that match', function()
 
       it('are rescheduled, each once', function()
         fill(holder)
-        c:expect_answer('RESCHEDULE jobs match=h:tier=gold delay=2h dry', 'OK 9')
+        c:expect_answer('RESCHEDULE jobs match=h:tier~go* delay=2h dry', 'OK 9')
         c:expect_answer('RESCHEDULE jobs match=h:tier=gold delay=2h', 'OK 9')
         traffic.expect_counts(c, 'jobs', { ready = 6, delayed = 15, unacked = 9, buried = 6 })
         c:expect_answer('RESCHEDULE jobs match=h:tier=gold delay=0', 'OK 9')

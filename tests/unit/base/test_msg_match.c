@@ -52,6 +52,28 @@ TEST_THAT(a_key_is_matched_by_a_topic_pattern)
 	assert_false(has(SLICE("key:orders.*")));
 }
 
+TEST_THAT(a_header_is_matched_by_a_glob_of_its_value)
+{
+	assert_true(has(SLICE("h:tier~gold")));
+	assert_true(has(SLICE("h:tier~g*")));
+	assert_true(has(SLICE("h:tier~*d")));
+	assert_true(has(SLICE("h:tier~*o*l*")));
+	assert_true(has(SLICE("h:tier~g**d")));
+	assert_true(has(SLICE("h:tier~*")));
+	assert_true(has(SLICE("h:tier~gold*")));
+	assert_true(has(SLICE("h:empty~")));
+	assert_true(has(SLICE("h:empty~**")));
+	assert_false(has(SLICE("h:empty~*a*")));
+	assert_false(has(SLICE("h:tier~")));
+	assert_false(has(SLICE("h:tier~gol")));
+	assert_false(has(SLICE("h:tier~old")));
+	assert_false(has(SLICE("h:tier~gold*d")));
+	assert_false(has(SLICE("h:tier~gol*ld")));
+	assert_false(has(SLICE("h:tier~*l*o*")));
+	assert_false(has(SLICE("h:tier=g*")));
+	assert_false(has(SLICE("h:none~*")));
+}
+
 TEST_THAT(a_header_is_matched_by_name_or_by_value_too)
 {
 	assert_true(has(SLICE("h:tier")));
