@@ -499,8 +499,10 @@ static bool reschedule_entry(struct by_id *job, struct entry *e, enum entry_stat
 		shard_forget_failures(e);
 	if (job->due_ms >= 0)
 		shard_return(e, job->due_ms);
-	else
+	else if (state == ENTRY_BURIED)
 		shard_move(e, state, at_ms);
+	else
+		shard_return(e, state == ENTRY_DELAYED ? at_ms : 0);
 	shard_wait_stored(e, job->waiter);
 	return true;
 }

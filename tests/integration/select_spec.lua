@@ -123,6 +123,27 @@ describe('messages that match', function()
     end)
   end
 
+  it('have another priority whether they wait for their group, for their next attempt, or are buried', function()
+    declare ' priority=strict order-by=h:g retry=fixed retry.delay=1h'
+    for _ = 1, 40 do c:ok('PUB - jobs h:g=1', 'text') end
+    c:send 'GET jobs\r\n'
+    c:expect_line 'OK 1'
+    c:expect_answer('NACK ' .. c:expect_msg().tag, 'OK 1')
+    c:ok('PUB - jobs h:g=2', 'text')
+    c:send 'GET jobs\r\n'
+    c:expect_line 'OK 1'
+    c:expect_answer(('NACK %s bury'):format(c:expect_msg().tag), 'OK 1')
+    c:expect_answer('RESCHEDULE jobs match=text pri=5', 'OK 41')
+    traffic.expect_counts(c, 'jobs', { ready = 39, delayed = 1, buried = 1, unacked = 0 })
+    for _, state in ipairs { 'ready', 'delayed', 'buried' } do
+      for _, m in ipairs(c:document('PEEK jobs 100 state=' .. state).messages) do assert.equal(5, m.priority) end
+    end
+    c:expect_answer('GET jobs max=100', 'OK 0') -- its group waits for the first
+    c:expect_answer('RESCHEDULE jobs match=text delay=0', 'OK 2')
+    c:send 'GET jobs max=100\r\n'
+    c:expect_line 'OK 2' -- one of each group
+  end)
+
   it('are changed for good, after kill -9 of broker and Redis', function()
     declare ' priority=strict'
     publish(300)
