@@ -23,7 +23,7 @@ static void on_refused(void *ctx, int status, const char *text)
 static void on_end(void *ctx, struct entry *e, int status)
 {
 	if (e && status < 0)
-		shard_bury(e);
+		queue_bury(e);
 	else if (e)
 		shard_remove(e, NULL);
 }
@@ -126,7 +126,7 @@ void dead_letter(struct entry *e, const struct dead_letter_facts *f)
 	struct msg *copy = dead_letter_make(q, e->msg, f);
 
 	if (!copy) {
-		shard_bury(e);
+		queue_bury(e);
 		return;
 	}
 	if (move_start(e, copy, &(struct move_target){ NULL, NULL }, &ops, q) == TIDE_OK)

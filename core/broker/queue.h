@@ -255,6 +255,12 @@ static inline struct queue *entry_queue(const struct entry *e)
 	return e->shard->owner;
 }
 
+static inline void queue_bury(struct entry *e)
+{
+	entry_queue(e)->counters.buries++;
+	shard_bury(e);
+}
+
 static inline bool queue_limit_has(const struct queue *q)
 {
 	return q->config.max_length || q->config.max_bytes;

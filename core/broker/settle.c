@@ -85,7 +85,7 @@ static void carry_out(struct entry *e, const struct fate *fate, struct waiter *w
 		shard_return(e, fate->due_ms);
 		return;
 	case RETRY_BURY:
-		shard_bury(e);
+		queue_bury(e);
 		return;
 	case RETRY_DEAD_LETTER:
 		dead_letter(e, &facts);

@@ -330,6 +330,7 @@ static void settle(const struct transaction_settle *s, struct commit *c)
 	fate_count_cause(q, s->fate.cause, 1);
 	settle_trace(s->entry, &s->fate);
 	fate_count(q, &s->fate);
+	q->counters.buries += change.state == ENTRY_BURIED;
 	commit_settle(c, s->entry, &change);
 	STAILQ_FOREACH (copy, &s->copies, link)
 		publish_commit(&copy->decision, q->vhost, c, &ignored);

@@ -26,6 +26,8 @@ ROW(unranked,      "Messages whose priority script failed.") \
 ROW(redelivered,   "Deliveries that were not the first.") \
 ROW(expired,       "Messages that lived too long.") \
 ROW(removed,       "Messages removed by their id.") \
+ROW(buries,        "Messages that were buried.") \
+ROW(kicks,         "Messages that KICK made ready.") \
 ROW(death_limited, "Messages buried because they had died too often.") \
 ROW(refused,       "Messages not taken because the queue was full or paused.") \
 ROW(overflowed,    "Messages given up because the queue was over a limit.")

@@ -258,7 +258,7 @@ const struct operation operation_rows[] = {
 	{ "kick", "KICK", "POST", AT_QUEUE "/kick", READ, OPERATION_DOCUMENT, kick,
 	  TAKES(QUEUE(kick.queue),
 		{ "max", .line = "n", .type = PARAMETER_UINT, .features = WORD, .offset = AT(kick.max, uint64_t), .min = 1,
-		  .max = UINT64_MAX - 1, .help = "messages at most" },
+		  .max = UINT64_MAX - 1, .help = "messages at most, and delayed ones when none is buried; default: all that are buried" },
 		ID(kick.id, LINE), SELECT(kick.select, 0)),
 	  .object = OBJECT_QUEUE, .help = "Make buried messages ready", .answer = "Count", .errors = "404", .group = "queues" },
 	{ "kickMessage", NULL, "POST", AT_MESSAGE "/kick", READ, 0, kick, TAKES(QUEUE(kick.queue), ID(kick.id, NEEDED)),

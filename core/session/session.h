@@ -445,7 +445,7 @@ TIDE_MUST_USE int session_purge(struct queue *q, const struct purge_spec *spec,
 				struct reply *r, struct error *err);
 struct kick_spec {
 	struct slice queue;
-	uint64_t max; /* 0: all */
+	uint64_t max; /* of these when none is buried, also delayed ones; 0: all buried */
 	uint64_t id;  /* of the only one; 0: any */
 	struct select_spec select;
 };

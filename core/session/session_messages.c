@@ -512,6 +512,7 @@ static bool kick_entry(struct by_id *job, struct entry *e, enum entry_state stat
 	if (state != ENTRY_BURIED && state != ENTRY_DELAYED)
 		return false;
 	job->count++;
+	entry_queue(e)->counters.kicks++;
 	shard_forget_failures(e);
 	shard_move(e, ENTRY_READY, 0);
 	shard_wait_stored(e, job->waiter);
@@ -561,6 +562,7 @@ static const enum entry_state sweep_all[] = { ENTRY_DELAYED, ENTRY_READY, ENTRY_
 static const enum entry_state sweep_waiting[] = { ENTRY_DELAYED, ENTRY_READY,
 						  ENTRY_BURIED, ENTRY_GONE };
 static const enum entry_state sweep_buried[] = { ENTRY_BURIED, ENTRY_GONE };
+static const enum entry_state sweep_delayed[] = { ENTRY_DELAYED, ENTRY_GONE };
 
 /* Would a RESCHEDULE change it? */
 static bool is_to_move(const struct sweep *s, const struct store_row *row)
@@ -762,8 +764,12 @@ int session_kick_match(struct queue *q, const struct kick_spec *spec, struct rep
 		       struct error *err)
 {
 	const struct by_id job = { .reply = r, .use = kick_entry };
+	/* A dry run without a match: as shard_kick chooses. */
+	bool is_early = spec->max && !spec->select.match.data &&
+			queue_count(q, ENTRY_BURIED) == 0;
 
-	return sweep_begin(q, &spec->select, spec->max, sweep_buried, &job, err);
+	return sweep_begin(q, &spec->select, spec->max,
+			   is_early ? sweep_delayed : sweep_buried, &job, err);
 }
 
 int session_purge_match(struct queue *q, const struct select_spec *select,

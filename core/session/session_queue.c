@@ -93,7 +93,7 @@ static int purge_queue(struct queue *q, struct reply *r, struct error *err)
 int session_queue_kick(struct queue *q, const struct kick_spec *spec, struct reply *r,
 		       struct error *err)
 {
-	uint64_t max = spec->max ? spec->max : UINT64_MAX;
+	uint64_t n;
 
 	if (spec->id && spec->max)
 		return error_set(err, TIDE_ESYNTAX,
@@ -107,7 +107,9 @@ int session_queue_kick(struct queue *q, const struct kick_spec *spec, struct rep
 		return session_kick_match(q, spec, r, err);
 	if (check_quiet(q, err) < 0)
 		return err->code;
-	reply_count(r, shard_kick(q->shards, q->shard_count, max, &r->waiter));
+	n = shard_kick(q->shards, q->shard_count, spec->max, &r->waiter);
+	q->counters.kicks += n;
+	reply_count(r, n);
 	return TIDE_OK;
 }
 

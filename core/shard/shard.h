@@ -289,10 +289,11 @@ void shard_count_failure(struct entry *e, const char *reason);
  * The entry may not be used after the call. */
 void shard_remove(struct entry *e, struct waiter *waiter);
 
-/* Make the `n` messages of these shards ready that were buried first, or as many as
- * there are; returns how many. The waiter is told when they are. Not while one of the
- * shards is held back or has a kick under way. */
-uint64_t shard_kick(struct shard *const *shards, unsigned count, uint64_t n,
+/* Make the `max` messages of these shards ready that were buried first, or as many as
+ * there are; when none is buried, those that are due first. 0: all that are buried.
+ * Returns how many. The waiter is told when they are. Not while one of the shards is held
+ * back or has a kick under way. */
+uint64_t shard_kick(struct shard *const *shards, unsigned count, uint64_t max,
 		    struct waiter *waiter);
 
 /* Remove everything that is not held. Returns how many; the waiter is told when Redis has
@@ -425,7 +426,7 @@ static inline void shard_entry_leaving(struct entry *e)
 	if (__builtin_expect(e->shard->by_id != NULL, 0))
 		shard_index_leaving(e);
 }
-/* Continue a kick: a refill has brought buried messages. */
+/* Continue a kick: a refill has brought buried or delayed messages. */
 void shard_kick_continue(struct shard *sh);
 /* End a kick: the shard is being closed. */
 void shard_kick_cancel(struct shard *sh);

@@ -614,6 +614,7 @@ void shard_take_cancel(struct shard *sh)
 struct shard_kick {
 	struct waiter *waiter;
 	uint64_t left;
+	enum entry_state state; /* buried or delayed */
 	unsigned count;
 	struct shard *shards[];
 };
@@ -628,29 +629,27 @@ static void kick_end(struct shard_kick *k, int status, const char *text)
 	mem_free(k);
 }
 
-/* The first buried message of a shard; NULL when none is in memory. */
-static struct entry *first_buried(struct shard *sh)
+/* The first message of a stage; NULL when none is in memory. */
+static struct entry *first_of(struct stage *st)
 {
-	struct stage *st = &sh->stages[ENTRY_BURIED];
-
 	if (st->window.count == 0)
 		stage_refill(st);
 	return window_first(&st->window);
 }
 
-/* The one that was buried first. NULL: there is none, or a shard has to be read
- * before it is known (`*unread`). */
-static struct entry *next_buried(const struct shard_kick *k, struct shard **unread)
+/* The message that was buried first, or is due first. NULL: there is none, or a shard has
+ * to be read before it is known (`*unread`). */
+static struct entry *next_kicked(const struct shard_kick *k, struct shard **unread)
 {
 	struct entry *next = NULL;
 
 	*unread = NULL;
 	for (unsigned i = 0; i < k->count; i++) {
-		struct shard *sh = k->shards[i];
-		struct entry *e = first_buried(sh);
+		struct stage *st = &k->shards[i]->stages[k->state];
+		struct entry *e = first_of(st);
 
-		if (!e && sh->stages[ENTRY_BURIED].beyond > 0)
-			*unread = sh;
+		if (!e && st->beyond > 0)
+			*unread = st->shard;
 		if (e && (!next || place_is_before(window_place(e), window_place(next))))
 			next = e;
 	}
@@ -669,13 +668,13 @@ static void kick_go_on(struct shard_kick *k)
 	struct entry *e = NULL;
 	unsigned n = 0;
 
-	while (k->left > 0 && n++ < KICK_STEP && (e = next_buried(k, &unread)) != NULL) {
+	while (k->left > 0 && n++ < KICK_STEP && (e = next_kicked(k, &unread)) != NULL) {
 		k->left--;
 		make_ready(e);
 	}
 	if (k->left > 0 && unread) {
 		/* The read that brings them will call again. */
-		if (!unread->stages[ENTRY_BURIED].is_refilling)
+		if (!unread->stages[k->state].is_refilling)
 			shard_wake_by(unread, unread->env->now_ms + KICK_RETRY_MS);
 	} else if (k->left > 0 && e) {
 		shard_wake_by(k->shards[0], k->shards[0]->env->now_ms);
@@ -696,20 +695,33 @@ void shard_kick_cancel(struct shard *sh)
 		kick_end(sh->kick, TIDE_ENOTFOUND, "the queue was deleted");
 }
 
-uint64_t shard_kick(struct shard *const *shards, unsigned count, uint64_t n,
+static uint64_t count_all(struct shard *const *shards, unsigned count,
+			  enum entry_state state)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < count; i++)
+		sum += shard_count(shards[i], state);
+	return sum;
+}
+
+uint64_t shard_kick(struct shard *const *shards, unsigned count, uint64_t max,
 		    struct waiter *waiter)
 {
 	struct shard_kick *k = mem_alloc(sizeof(*k) + count * sizeof(struct shard *));
-	uint64_t buried = 0;
+	uint64_t n = count_all(shards, count, ENTRY_BURIED);
 
 	waiter_add(waiter);
-	*k = (struct shard_kick){ .waiter = waiter, .count = count };
+	*k = (struct shard_kick){ waiter, .state = ENTRY_BURIED, .count = count };
+	if (n == 0 && max > 0) {
+		k->state = ENTRY_DELAYED;
+		n = count_all(shards, count, ENTRY_DELAYED);
+	}
 	for (unsigned i = 0; i < count; i++) {
-		buried += shard_count(shards[i], ENTRY_BURIED);
 		k->shards[i] = shard_ref(shards[i]);
 		shards[i]->kick = k;
 	}
-	k->left = n = n < buried ? n : buried;
+	k->left = n = max > 0 && max < n ? max : n;
 	kick_go_on(k);
 	return n;
 }

@@ -502,7 +502,7 @@ static void end_refill(struct stage *st)
 			sh->env->ops->on_ready(sh);
 		else if (st->set == STORE_DELAYED && st->window.count)
 			shard_wake_by(sh, window_first(&st->window)->at_unix_ms);
-		else if (st->set == STORE_BURIED)
+		if (st->set != STORE_READY)
 			shard_kick_continue(sh);
 		if (sh->take.due_ms)
 			shard_wake_by(sh, sh->take.due_ms);

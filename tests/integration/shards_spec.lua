@@ -78,8 +78,23 @@ describe('in a queue with several shards', function()
     assert.equal(8, c:stats('q').ready)
   end)
 
-  it('PEEK shows delayed messages by their time', function()
+  it('PEEK shows first, and KICK takes first when none is buried, what is due first', function()
     for _, delay in ipairs { 5, 3, 9, 1, 7 } do c:ok(('PUB - q delay=%dh'):format(delay), tostring(delay)) end
     assert.same({ '1', '3', '5' }, payloads(c:peek 'q 3 state=delayed'))
+    for words, n in pairs { ['q'] = 0, ['q dry'] = 0, ['q 2 dry'] = 2, ['q 9 dry'] = 5, ['q 2 match=key:q'] = 0 } do
+      c:expect_answer('KICK ' .. words, 'OK ' .. n)
+    end
+    c:expect_answer('KICK q 2', 'OK 2')
+    assert.same({ '5', '7', '9' }, payloads(c:peek 'q 100 state=delayed'))
+    broker:restart()
+    c = broker:connect()
+    c:expect_answer('KICK q 2', 'OK 2')
+    assert.same({ '9' }, payloads(c:peek 'q 100 state=delayed'))
+    bury(1)
+    c:expect_answer('KICK q 10', 'OK 1')
+    c:expect_answer('KICK q 10', 'OK 1')
+    c:expect_answer('KICK q 10', 'OK 0')
+    local stats = c:stats 'q'
+    assert.same({ 5, 0, 1, 4 }, { stats.ready, stats.delayed, stats.buries, stats.kicks })
   end)
 end)

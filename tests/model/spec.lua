@@ -517,10 +517,11 @@ function verbs.KICK(self, r)
     if can then kick(self, msg) end
     return
   end
-  local buried = M.in_state(queue, 'buried')
-  local n = math.min(#buried, tonumber(r.words[2] or #buried))
+  local msgs = M.in_state(queue, 'buried')
+  if #msgs == 0 and r.words[2] then msgs = M.in_state(queue, 'delayed') end
+  local n = math.min(#msgs, tonumber(r.words[2] or #msgs))
   want(r.answer, ('^OK %d$'):format(n))
-  for i = 1, n do kick(self, buried[i]) end
+  for i = 1, n do kick(self, msgs[i]) end
 end
 
 function verbs.REMOVE(self, r)

@@ -92,8 +92,8 @@ export function moveMessages(ctx, name) {
 
 export function kickQueue(ctx, name) {
   return ask({
-    title: 'Kick', verb: 'Kick', text: 'Makes buried messages ready, the oldest first.',
-    specs: [{ name: 'max', label: 'How many', type: 'number', min: 1, placeholder: 'all' }],
+    title: 'Kick', verb: 'Kick', text: 'Makes buried messages ready, the oldest first. A number takes delayed ones when none is buried.',
+    specs: [{ name: 'max', label: 'How many', type: 'number', min: 1, placeholder: 'all that are buried' }],
     submit: async ({ max }) => tell(`${count(counted(await api.post(at(ctx.vhost, 'queues', name, 'kick'),
       max ? { max } : {})), 'message')} made ready.`),
   });
