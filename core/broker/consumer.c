@@ -180,6 +180,7 @@ void consumer_add(struct queue *q, struct consumer *c)
 	} else {
 		q->consumer_count++;
 		q->had_consumer = true;
+		q->has_exclusive |= c->is_exclusive;
 		if (q->config.is_single_active)
 			enter_line(q, c);
 		consumer_update(c);
@@ -205,6 +206,7 @@ void consumer_remove(struct consumer *c)
 	if (c->getter)
 		return;
 	q->consumer_count--;
+	q->has_exclusive &= !c->is_exclusive;
 	if (q->config.is_single_active)
 		leave_line(q, c);
 	if (queue_is_abandoned(q))

@@ -76,6 +76,7 @@ struct consumer {
 	 * topic: has it something to take? */
 	bool is_active;
 	bool is_auto_ack;
+	bool is_exclusive; /* its queue has no other subscription */
 	uint64_t delivered;
 
 	struct member *member; /* of a topic: what it is there; else NULL */

@@ -74,6 +74,7 @@ struct queue {
 	bool has_yielded; /* to a more urgent queue of the GET that is first in line */
 	unsigned consumer_count; /* subscriptions; GETs do not count */
 	bool had_consumer;
+	bool has_exclusive;       /* its one subscription is an exclusive one */
 	struct queue_list *owner; /* of an exclusive queue: a list of such */
 	TAILQ_ENTRY(queue) owner_link;
 	struct binding_list incoming;

@@ -152,6 +152,7 @@ struct consuming {
 	unsigned prefetch;
 	int priority;
 	int64_t notify_lease_ms;
+	bool is_exclusive;
 	int64_t timeout_ms; /* negative = no end */
 	int64_t ack_timeout_ms;
 	bool is_auto;
@@ -347,6 +348,7 @@ static int subscribe(struct cli *cli, const struct consuming *c)
 		.ack_timeout_ms = c->ack_timeout_ms,
 		.priority = c->priority,
 		.notify_lease_ms = c->notify_lease_ms,
+		.exclusive = c->is_exclusive,
 		.group = c->group,
 		.from = c->from,
 		.has_partition = c->has_partition,
@@ -434,9 +436,10 @@ static int read_subscription(struct cli *cli, struct consuming *c)
 	char *end;
 
 	c->notify_lease_ms = (int64_t)cli_number(cli, "notify-lease");
-	if ((priority || c->notify_lease_ms) && c->count > 0)
-		return cli_usage_error(
-			cli, "--count takes neither --priority nor --notify-lease");
+	c->is_exclusive = cli_is_given(cli, "exclusive");
+	if ((priority || c->notify_lease_ms || c->is_exclusive) && c->count > 0)
+		return cli_usage_error(cli, "--count takes none of --exclusive, "
+					    "--notify-lease and --priority");
 	if (c->count > 0 && c->group && c->is_auto)
 		return cli_usage_error(cli,
 				       "--count of a group does not take --ack auto");
@@ -536,6 +539,7 @@ static const struct option_row sub_options[] = {
 	OPTION_FROM,
 	OPTION_PARTITION("of a topic, without --group: this one alone"),
 	{ COMMAND_NUMBER("count", NULL, "end after N messages", 1, 0) },
+	{ COMMAND_FLAG("exclusive", "fail if the queue has another subscription, and keep others out") },
 	{ COMMAND_DURATION("notify-lease", NULL, "say on standard error so long before a lease ends", 10, 24 * 3600 * 1000) },
 	{ COMMAND_NUMBER("prefetch", NULL, "1-65535: unacknowledged messages at most", 1, 65535) },
 	{ COMMAND_TEXT("priority", "N", NULL, "-1000 to 1000: higher is served first among the consumers") },

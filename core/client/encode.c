@@ -196,6 +196,8 @@ int encode_subscription(struct buf *out, const struct tidemq_subscription *s,
 	encode_number(out, "priority", s->priority);
 	encode_number(out, "rank", s->rank);
 	add_duration(out, "notify-lease", s->notify_lease_ms);
+	if (s->exclusive)
+		buf_append_text(out, " exclusive");
 	add_place(out, s->group, s->from, s->has_partition, s->partition);
 	return rc;
 }

@@ -41,7 +41,7 @@ const struct parameter message_verbs_subscribe[] = {
 	UINT("prefetch", prefetch, 1, MESSAGE_VERBS_PREFETCH_MAX, PREFETCH_DEFAULT), ACK,
 	INT("priority", consumer_priority, SUBSCRIBE_PRIORITY_MIN, SUBSCRIBE_PRIORITY_MAX, 0),
 	UINT("rank", rank, 0, SUBSCRIBE_RANK_MAX, SUBSCRIBE_RANK_MAX),
-	DURATION("notify-lease", notify_lease_ms, 10, 24 * HOUR_MS), ACK_TIMEOUT, OF_A_TOPIC, { 0 },
+	DURATION("notify-lease", notify_lease_ms, 10, 24 * HOUR_MS), ACK_TIMEOUT, FLAG("exclusive", is_exclusive), OF_A_TOPIC, { 0 },
 };
 const struct parameter message_verbs_get[] = {
 	UINT("max", max, 1, MESSAGE_VERBS_GET_MAX, 1), DURATION("wait", wait_ms, 0, HOUR_MS), ACK,
@@ -95,6 +95,7 @@ int message_verbs_read_subscribe(const struct operation_request *q,
 		return err->code;
 	spec->prefetch = (uint32_t)o.prefetch;
 	spec->is_auto_ack = o.ack;
+	spec->is_exclusive = o.is_exclusive;
 	spec->ack_timeout_ms = (uint32_t)o.ack_timeout_ms;
 	spec->notify_lease_ms = o.notify_lease_ms;
 	spec->rank = (uint32_t)o.rank;

@@ -27,7 +27,7 @@ struct message_options {
 	int64_t delay_ms, ttl_ms, ack_timeout_ms, wait_ms, for_ms, notify_lease_ms,
 		heartbeat_ms;
 	unsigned ack; /* 0: manual, 1: auto */
-	bool is_must, is_bury, is_dead, is_requeue;
+	bool is_must, is_exclusive, is_bury, is_dead, is_requeue;
 	struct slice publish_id, payload, reason, match, group;
 	struct slice user, password, vhost, name;
 	struct position from, offset;

@@ -323,6 +323,7 @@ struct subscribe_spec {
 	uint32_t rank;           /* within its channel: lower ones are served first */
 	int32_t priority;        /* higher ones are served first */
 	bool is_auto_ack;
+	bool is_exclusive; /* the queue has no other subscription meanwhile */
 	/* Of a topic. */
 	struct slice group; /* data == NULL: none */
 	struct position from;

@@ -3,6 +3,21 @@
 #include "broker/unusable.h"
 #include "session_private.h"
 
+/* Can the queue have this subscription beside those that it has? */
+static int check_exclusive(const struct queue *q, bool is_exclusive, struct error *err)
+{
+	if (q->has_exclusive)
+		return error_set(err, TIDE_EEXISTS,
+				 "queue '%s' has an exclusive subscription", q->name);
+	if (is_exclusive && q->consumer_count > 0)
+		return error_set(err, TIDE_EEXISTS,
+				 "queue '%s' has %u subscription%s: an exclusive one "
+				 "must be the only one",
+				 q->name, q->consumer_count,
+				 q->consumer_count == 1 ? "" : "s");
+	return TIDE_OK;
+}
+
 int session_consume_subscribe(struct channel *ch, const struct subscribe_spec *spec,
 			      struct reply *r, struct error *err)
 {
@@ -14,7 +29,8 @@ int session_consume_subscribe(struct channel *ch, const struct subscribe_spec *s
 		return error_set(err, TIDE_ESHUTDOWN, "the broker is stopping");
 	if (session_queue_any(s, USER_READ, spec->queue, &q, err) < 0 ||
 	    unusable_check(&q->definition, err) < 0 ||
-	    session_topic_check(q, spec, err) < 0)
+	    session_topic_check(q, spec, err) < 0 ||
+	    check_exclusive(q, spec->is_exclusive, err) < 0)
 		return err->code;
 	if (channel_subscription(ch, spec->sid))
 		return error_set(err, TIDE_EEXISTS,
@@ -34,6 +50,7 @@ int session_consume_subscribe(struct channel *ch, const struct subscribe_spec *s
 	sub->consumer.prefetch = spec->prefetch;
 	sub->consumer.priority = spec->priority;
 	sub->consumer.is_auto_ack = spec->is_auto_ack;
+	sub->consumer.is_exclusive = spec->is_exclusive;
 	sub->consumer.ack_timeout_ms = spec->ack_timeout_ms;
 	sub->consumer.rank = spec->rank;
 	sub->consumer.lease.notify_ms = (uint32_t)spec->notify_lease_ms;

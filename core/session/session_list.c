@@ -176,6 +176,8 @@ static void write_consumer(struct session *s, const void *item, struct json *j)
 	json_member_int(j, "priority", c->priority);
 	if (q->config.is_single_active)
 		json_member_bool(j, "active", c->is_active);
+	if (c->is_exclusive)
+		json_member_bool(j, "exclusive", true);
 	json_member_int(j, "prefetch", c->prefetch);
 	if (c->ack_timeout_ms)
 		json_member_int(j, "ack_timeout", c->ack_timeout_ms);

@@ -258,6 +258,9 @@ static int check_topic(const struct queue *q, const struct subscribe_spec *spec,
 		return error_set(err, TIDE_ESYNTAX,
 				 "notify-lease= is for queues, and '%s' is a topic",
 				 q->name);
+	if (spec->is_exclusive)
+		return error_set(err, TIDE_ESYNTAX,
+				 "exclusive is for queues, and '%s' is a topic", q->name);
 	if (spec->group.data && spec->partition >= 0)
 		return error_set(err, TIDE_ESYNTAX,
 				 "partition= is for those who read without a group: a "

@@ -284,6 +284,8 @@ struct tidemq_subscription {
 				  * served first; 0 = the last */
 	int64_t notify_lease_ms; /* how long before the lease of a message ends an
 				  * event tells so; 0 = none. See the option `events` */
+	bool exclusive;          /* refused while the queue has another subscription,
+				  * and others are while this one lasts */
 	/* Of a topic alone: docs/topics.md. The members of a group share its partitions
 	 * and go on where it has committed. Without a group (NULL) you are a reader of
 	 * your own: you get all partitions, and nothing is committed. */

@@ -151,8 +151,9 @@ describe('the command line', function()
       assert.equal('tidemq: the subscription ended: cli queue-deleted', pipe:read())
       pipe:close()
       for arguments, says in pairs {
-        ['--priority 3 --count 1'] = 'sub: --count takes neither --priority nor --notify-lease',
+        ['--priority 3 --count 1'] = 'sub: --count takes none of --exclusive, --notify-lease and --priority',
         ['--priority 3x'] = "sub: --priority must be -1000 to 1000, not '3x'",
+        ['--exclusive --count 1'] = 'sub: --count takes none of --exclusive, --notify-lease and --priority',
         ['--notify-lease 1s --ack auto'] = 'sub: --notify-lease needs --ack manual',
       } do
         local output, status = run(('tidemq sub %s q 2>&1'):format(arguments))

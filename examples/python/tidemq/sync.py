@@ -88,7 +88,7 @@ class Channel(_Runner):
         """Subscribe to a queue or topic; the result is an iterator of messages.
 
         Options are those of SUB: prefetch, ack ("manual", "auto"), ack_timeout, priority, rank,
-        notify_lease; of a topic also group, from_, partition.
+        notify_lease, exclusive; of a topic also group, from_, partition.
         """
         inbox, pending = self._client._link.subscribe(self._number, name, sid, options)
         subscription = Subscription(self, inbox)

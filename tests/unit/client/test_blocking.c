@@ -339,14 +339,15 @@ TEST_THAT(next_returns_events_to_those_who_ask)
 {
 	const struct tidemq_options options = { .prefetch = 3, .events = true };
 	START_WITH(&options, "<HELLO vhost=/ prefetch=3", ">DATA 2\r\n{}\r\n",
-		   "<SUB jobs s1 priority=-5 rank=2 notify-lease=1000",
+		   "<SUB jobs s1 priority=-5 rank=2 notify-lease=1000 exclusive",
 		   ">OK\r\nEVT active s1\r\nEVT heartbeat\r\nEVT lease s1 7 500\r\n"
 		   "EVT cancelled s1 deleted\r\n");
 	const struct tidemq_subscription s = { .queue = "jobs",
 					       .sid = "s1",
 					       .priority = -5,
 					       .rank = 2,
-					       .notify_lease_ms = 1000 };
+					       .notify_lease_ms = 1000,
+					       .exclusive = true };
 	struct tidemq_msg *m;
 	assert_int_equal(tidemq_subscribe(c, &s), TIDEMQ_OK);
 	assert_int_equal(tidemq_next(c, patience_ms(DEADLINE_MS), &m), TIDEMQ_EEVENT);
