@@ -38,8 +38,6 @@ const char *topic_pattern_fault(struct slice pattern)
 	for (struct words w = words_of(pattern); w.has_more; step(&w)) {
 		struct slice word = first(&w);
 
-		if (word.len == 0)
-			return "has an empty word; '*' matches an empty word of a key";
 		if (word.len > 1 && (slice_find(word, '*') < word.len ||
 				     slice_find(word, '#') < word.len))
 			return "has a word with a wildcard in it; '*' and '#' are words "

@@ -1,6 +1,6 @@
 /* topic_pattern.h: topic patterns in C, for the `match` of filters and of requests. Dots
- * separate words. `*` is one word, `#` any number. lua/tide/topic_trie.lua has the same
- * grammar.
+ * separate words, which may be empty. `*` is one word, `#` any number.
+ * lua/tide/topic_trie.lua has the same grammar.
  */
 #pragma once
 
@@ -9,7 +9,7 @@
 #include "slice.h"
 
 /* The fault of a pattern, as the rest of a sentence about it; NULL: the pattern is
- * right. It has no empty word, no wildcard inside a word, and '#' at most twice.
+ * right. It has no wildcard inside a word, and '#' at most twice.
  * Those with only wildcards between them count once. */
 const char *topic_pattern_fault(struct slice pattern);
 

@@ -43,10 +43,9 @@ static int check_exchange(const struct session *s, struct slice name, struct err
 	return session_missing(s, SUBJECT_EXCHANGE, name, err);
 }
 
-/* A key without wildcards may have empty words. */
 static int check_key(struct slice key, struct error *err)
 {
-	const char *fault = is_name(key) ? NULL : topic_pattern_fault(key);
+	const char *fault = topic_pattern_fault(key);
 
 	if (!fault)
 		return TIDE_OK;

@@ -1,8 +1,8 @@
 -- tide.topic_trie: finds the topic patterns that match a key, among any number of patterns.
 --
 -- The grammar is AMQP's. Dots separate the words of keys and patterns. In a pattern the
--- word `*` stands for exactly one word, `#` for zero or more. A word of a key may be empty
--- ("a..b" has three); only `*` and `#` match it. The empty key has no words.
+-- word `*` stands for exactly one word, `#` for zero or more. A word may be empty ("a..b" has
+-- three). The empty key and the empty pattern have no words.
 --
 -- The patterns form a tree by their words. A match walks all paths of the tree at once,
 -- word by word, with the set of nodes that the words so far lead to. A node enters this set
@@ -51,9 +51,7 @@ local function check(words, pattern)
   local many = 0
   for _, word in ipairs(words) do
     many = many + (word == "#" and 1 or 0)
-    if word == "" then
-      error(("the topic pattern '%s' has an empty word; '*' matches an empty word of a key"):format(pattern), 0)
-    elseif #word > 1 and find(word, "[*#]") then
+    if #word > 1 and find(word, "[*#]") then
       error(("in the topic pattern '%s' the word '%s' has a wildcard in it; '*' and '#' are words of their own")
         :format(pattern, word), 0)
     end
@@ -105,8 +103,7 @@ local function set_child(node, word, child)
   end
 end
 
----Raises an error for a pattern with an empty word, with a wildcard inside a word, or with
----too many `#`.
+---Raises an error for a pattern with a wildcard inside a word, or with too many `#`.
 ---@param self tide.TopicTrie
 ---@param pattern string
 ---@param dest integer

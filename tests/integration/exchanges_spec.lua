@@ -203,9 +203,23 @@ describe('an exchange', function()
       bad('orders.a*', "in the topic pattern 'orders.a*' the word 'a*' has a wildcard in it; '*' and '#' are words of "
         .. 'their own')
       bad('#b', "in the topic pattern '#b' the word '#b' has a wildcard in it; '*' and '#' are words of their own")
-      bad('a..b', "the topic pattern 'a..b' has an empty word; '*' matches an empty word of a key")
-      bad('a.', "the topic pattern 'a.' has an empty word; '*' matches an empty word of a key")
       assert.same({}, c:document 'LIST bindings')
+    end)
+
+    it('matches empty words of patterns by empty words', function()
+      c:ok 'DECLARE exchange x topic'
+      for queue, pattern in pairs { middle = 'a..b', tail = 'a.', head = '.a', dot = '.', hash = '#.' } do
+        c:ok('DECLARE queue ' .. queue)
+        c:ok(('BIND %s x %s'):format(queue, pattern))
+      end
+      local function to(key) return reached('x ' .. key, 'middle', 'tail', 'head', 'dot', 'hash') end
+      assert.equal('middle', to 'a..b')
+      assert.equal('tail hash', to 'a.')
+      assert.equal('head', to '.a')
+      assert.equal('dot hash', to '.')
+      assert.equal('', to 'a')
+      assert.equal('', to 'a.x.b')
+      assert.equal('', to '-')
     end)
 
     it('matches empty words of keys by wildcards', function()

@@ -84,11 +84,20 @@ describe("topic_trie", function()
     assert.same({ 5 }, match(t, "."))
   end)
 
-  it("refuses an empty word, and a wildcard inside a word", function()
-    for _, pattern in ipairs { "a..b", ".a", "a.", ".", "..", "#..a" } do
-      assert.same({ false, ("the topic pattern '%s' has an empty word; '*' matches an empty word of a key")
-        :format(pattern) }, { pcall(trie.insert, trie.new(), pattern, 1) })
-    end
+  it("matches an empty word of a pattern by an empty word alone", function()
+    local t = trie_of("a..b", ".a", "a.", ".", "..", "#..a", "a.b")
+    assert.same({ 1 }, match(t, "a..b"))
+    assert.same({ 2, 6 }, match(t, ".a"))
+    assert.same({ 3 }, match(t, "a."))
+    assert.same({ 4 }, match(t, "."))
+    assert.same({ 5 }, match(t, ".."))
+    assert.same({ 6 }, match(t, "x.y..a"))
+    assert.same({ 7 }, match(t, "a.b"))
+    assert.same({}, match(t, "a"))
+    assert.same({}, match(t, ""))
+  end)
+
+  it("refuses a wildcard inside a word", function()
     local wrong = { ["a*"] = "a*", ["x.#b"] = "#b", ["**.a"] = "**", ["a.##"] = "##", ["a.*#.b"] = "*#" }
     for pattern, word in pairs(wrong) do
       assert.same({ false, ("in the topic pattern '%s' the word '%s' has a wildcard in it; '*' and '#' are words of "
@@ -174,7 +183,7 @@ describe("topic_trie", function()
       for dest = 1, math.random(1, 30) do
         repeat
           patterns[dest] = text(true)
-        until pcall(trie.insert, t, patterns[dest], dest) -- no third hash, no empty word
+        until pcall(trie.insert, t, patterns[dest], dest) -- no third hash
       end
       for dest = 1, #patterns do
         if math.random() < 0.3 then
