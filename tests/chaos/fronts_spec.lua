@@ -34,6 +34,8 @@ end
 
 function Peer:publish(count)
   local lines = {}
+  -- What a broker that stands still has not answered fits into the sockets: no line is sent in part.
+  if #self.publishing > 500 then return end
   for i = 1, count do
     self.ledger.count = self.ledger.count + 1
     local text = tostring(self.ledger.count)
