@@ -11,9 +11,16 @@
 #include "serve.h"
 
 static const struct cli_verb *const tables[] = {
-	offline_verbs,  cli_publish_verbs, cli_consume_verbs,
-	cli_show_verbs, cli_explain_verbs, cli_bench_verbs,
-	cli_lock_verbs, cli_top_verbs,     cli_trace_verbs,
+	offline_verbs,
+	cli_publish_verbs,
+	cli_consume_verbs,
+	cli_show_verbs,
+	cli_explain_verbs,
+	cli_bench_verbs,
+	cli_lock_verbs,
+	cli_top_verbs,
+	cli_trace_verbs,
+	cli_definition_verbs,
 	NULL,
 };
 

@@ -48,6 +48,7 @@ extern const struct cli_verb cli_consume_verbs[];
 extern const struct cli_verb cli_show_verbs[];
 extern const struct cli_verb cli_explain_verbs[];
 extern const struct cli_verb cli_bench_verbs[];
+extern const struct cli_verb cli_definition_verbs[];
 extern const struct cli_verb cli_lock_verbs[];
 extern const struct cli_verb cli_top_verbs[];
 extern const struct cli_verb cli_trace_verbs[];
