@@ -64,8 +64,9 @@ struct broker_config {
 	size_t shared_bytes_max;
 	bool has_rules_gate; /* rules become active only when their specs pass */
 	int64_t rules_gate_timeout_ms;
-	const char *program; /* this one, to try rules in a process of its own; NULL:
-			      * they are not tried */
+	unsigned rules_rollback; /* 0, or: rules go after as many failed publishes */
+	const char *program;     /* this one, to try rules in a process of its own; NULL:
+				  * they are not tried */
 	const char *rules_candidates; /* candidate rules lie below it; NULL: where the
 				       * rules directory is */
 	bool is_rules_dir_writable;   /* by RULES shadow promote install */

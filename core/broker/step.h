@@ -124,7 +124,12 @@ struct step {
 #define STEP_BIT(kind) (1u << (kind))
 
 /* Followers are told in this order. */
-enum follower_role { FOLLOWER_RECENT, FOLLOWER_SHADOW, FOLLOWER_TRACE };
+enum follower_role {
+	FOLLOWER_RECENT,
+	FOLLOWER_PROBATION,
+	FOLLOWER_SHADOW,
+	FOLLOWER_TRACE,
+};
 
 struct follower {
 	void (*tell)(struct follower *f, struct step *s);

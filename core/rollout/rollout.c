@@ -1,8 +1,10 @@
 #include "rollout.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/container.h"
 #include "base/mem.h"
 #include "follow/recent.h"
 #include "history.h"
@@ -292,4 +294,85 @@ void rollout_reload(struct rollout *r)
 	/* A start under way loads them itself. */
 	if (may_change(r))
 		rollout_begin(r, &spec);
+}
+
+/* ---- rules under which every publish fails ---- */
+
+static void judge(struct follower *f, struct step *s)
+{
+	struct rollout *r = container_of(f, struct rollout, probation);
+
+	if (!s->error) {
+		step_unfollow(&r->broker->followers, f);
+		r->failures = 0;
+	} else if (s->error->code == TIDE_ERULE) {
+		r->failures++;
+	}
+}
+
+static void begin_probation(struct rollout *r)
+{
+	r->failures = 0;
+	r->probation = (struct follower){ .tell = judge,
+					  .steps = STEP_BIT(STEP_DECIDED),
+					  .role = FOLLOWER_PROBATION };
+	step_follow(&r->broker->followers, &r->probation);
+}
+
+/* Others may be loading rules: as many failures more, and it is tried again. */
+static void on_left(void *ctx, const struct error *result)
+{
+	struct rollout *r = ctx;
+
+	if (result->code == TIDE_OK || r->broker->is_closing)
+		return;
+	log_error("rules: the active ones fail every publish and stay: %s", result->text);
+	if (result->code == TIDE_EBUSY)
+		begin_probation(r);
+}
+
+static void leave_rules(struct rollout *r)
+{
+	struct rollout_change spec = { .origin = ENGINE_ROLLBACK,
+				       .specs_dir = r->broker->config.rules_dir,
+				       .by = "--rules-rollback",
+				       .on_done = on_left,
+				       .ctx = r };
+	char hash[20];
+	struct error err;
+
+	step_unfollow(&r->broker->followers, &r->probation);
+	log_error("rules: the first %u publishes by %016" PRIx64
+		  " have failed; going back to the rules before",
+		  r->failures, engine_hash(r->broker->engine));
+	r->failures = 0;
+	snprintf(hash, sizeof(hash), "%016" PRIx64, r->hash_before);
+	if (history_find(r->history, slice_from(hash), &spec.files, &err) == TIDE_OK)
+		rollout_begin(r, &spec);
+	else
+		on_left(r, &err);
+}
+
+void rollout_turn(struct rollout *r)
+{
+	const struct engine *e = r->broker->engine;
+	unsigned most = r->broker->config.rules_rollback;
+	uint64_t epoch;
+
+	if (most == 0 || !may_change(r))
+		return;
+	epoch = engine_epoch(e);
+	if (epoch != r->probation_epoch) {
+		step_unfollow(&r->broker->followers, &r->probation);
+		/* Those that have done nothing but fail are no rules to go back to. */
+		if (r->failures == 0)
+			r->hash_before = r->hash;
+		r->failures = 0;
+		r->hash = engine_hash(e);
+		if (r->probation_epoch && engine_origin(e) != ENGINE_ROLLBACK)
+			begin_probation(r);
+		r->probation_epoch = epoch;
+	}
+	if (r->failures >= most)
+		leave_rules(r);
 }

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "broker/broker.h"
+#include "broker/step.h"
 #include "rules/engine/reload.h"
 
 struct bundle;
@@ -31,6 +32,11 @@ struct rollout {
 				  * and after */
 	uint64_t unread; /* hash of what was said last of files that nothing loads */
 	bool has_changed_rules; /* during the start, which has loaded them */
+	/* Publishes under new rules, until one is no failure of theirs. */
+	struct follower probation;
+	uint64_t probation_epoch;   /* of the engine; 0 before the first turn */
+	uint64_t hash, hash_before; /* of the active rules, and of those before */
+	unsigned failures;          /* by scripts, under the new rules */
 };
 
 void rollout_init(struct rollout *r, struct broker *b);
@@ -52,6 +58,9 @@ struct rollout_change {
 /* Make rules active, by all steps. TIDE_EBUSY: others are being loaded. on_done may come
  * within the call. */
 void rollout_begin(struct rollout *r, const struct rollout_change *spec);
+/* Once a turn, when the broker has started: with --rules-rollback, go back to the rules
+ * before if the active ones fail every publish. */
+void rollout_turn(struct rollout *r);
 /* The rules directory has changed: load it. */
 void rollout_follow(struct rollout *r);
 /* An operator wants the rules directory loaded. The outcome is logged. */

@@ -158,6 +158,7 @@ void service_turn(struct service *s)
 	tracer_turn(s->tracer);
 	samples_turn(s->samples);
 	warnings_turn(s->warnings);
+	rollout_turn(&s->rollout);
 	turn_tick(b);
 	scheduler_turn(s->scheduler);
 	enter(b, TURN_DELIVERIES);
