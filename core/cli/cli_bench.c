@@ -533,6 +533,12 @@ static void run_loop(struct bench *b)
 		fputs("\r\033[K", stderr);
 }
 
+/* 0: it never came. */
+static double seconds_until(const struct bench *b, uint64_t ns)
+{
+	return ns ? (double)(ns - b->start_ns) / (double)NS : 0;
+}
+
 /* The figures, or an error, are in b-> */
 static void run_load(struct bench *b, const char *declare)
 {
@@ -545,8 +551,8 @@ static void run_load(struct bench *b, const char *declare)
 	make_workers(b);
 	run_loop(b);
 	free_workers(b);
-	b->publish_seconds = (double)(b->last_confirm_ns - b->start_ns) / (double)NS;
-	b->deliver_seconds = (double)(b->last_receipt_ns - b->start_ns) / (double)NS;
+	b->publish_seconds = seconds_until(b, b->last_confirm_ns);
+	b->deliver_seconds = seconds_until(b, b->last_receipt_ns);
 	if (b->consumer_count && !b->is_drain)
 		b->missing = b->count * b->readers - (b->received - b->duplicates);
 	if (b->consumer_count)

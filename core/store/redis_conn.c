@@ -107,9 +107,8 @@ static void on_tick(struct redis_conn *c)
 	if (!is_owed(c))
 		uv_timer_stop(&c->timer);
 	else if (++c->silent_ticks > TICKS_PER_TIMEOUT)
-		lose(c, !is_up, "%sno reply within %lld ms",
-		     is_up ? "" : "connected, but ",
-		     (long long)c->config.command_timeout_ms);
+		lose(c, !is_up, "%sno reply within %g s", is_up ? "" : "connected, but ",
+		     (double)c->config.command_timeout_ms / 1000);
 	else if (c->silent_ticks == TICKS_OF_SILENCE)
 		redis_trouble_silent(&c->trouble, uv_now(c->loop));
 	if (c->silent_ticks >= TICKS_OF_SILENCE)
@@ -123,11 +122,11 @@ static void on_timer(uv_timer_t *timer)
 	if (c->phase == PHASE_WAITING)
 		try_connect(c);
 	else if (c->phase == PHASE_CONNECTING)
-		lose(c, false, "no %s within %lld ms",
+		lose(c, false, "no %s within %g s",
 		     redis_link_is_shaking(c->link)
 			     ? "answer to TLS (is it a port with TLS?)"
 			     : "connection",
-		     (long long)c->config.connect_timeout_ms);
+		     (double)c->config.connect_timeout_ms / 1000);
 	else if (c->phase == PHASE_STANDBY)
 		send_holder_round(c);
 	else
@@ -375,6 +374,7 @@ static void tell_up(struct redis_conn *c)
 {
 	struct error err;
 	const struct redis_hello *h = &c->hello;
+	unsigned long long again = c->stats.pending_requests;
 
 	error_set(&err, TIDE_OK, "Redis %s at %s, %s%s%s", h->version, c->config.address,
 		  h->is_append_only ? "append-only" : "no append-only file",
@@ -382,10 +382,9 @@ static void tell_up(struct redis_conn *c)
 		  h->is_append_only ? h->fsync : "");
 	if (c->state != STORE_STARTING) {
 		c->stats.reconnects++;
-		log_info("store: %s is back after %llu ms, %llu requests sent "
-			 "again",
+		log_info("store: %s is back after %llu ms, %llu request%s sent again",
 			 err.text, (unsigned long long)(uv_now(c->loop) - c->began_at_ms),
-			 (unsigned long long)c->stats.pending_requests);
+			 again, again == 1 ? "" : "s");
 	} else if (!h->is_append_only) {
 		log_warn("store: %s: confirmed messages may be lost if it dies",
 			 err.text);

@@ -474,8 +474,8 @@ static void tell_open_slots(struct redis_lanes *l, uint64_t now_ms)
 		if (h->is_told || now_ms - h->since_ms < OPEN_SLOT_TOLD_MS)
 			continue;
 		h->is_told = true;
-		log_error("store: slot %u of the Redis Cluster %s, and its requests wait "
-			  "since %llu s: %s",
+		log_error("store: slot %u of the Redis Cluster %s, and its requests have "
+			  "waited for %llu s: %s",
 			  h->slot,
 			  h->kind == BOUNCE_OPEN ? "is being moved" : "has no master",
 			  (unsigned long long)(now_ms - h->since_ms) / 1000,

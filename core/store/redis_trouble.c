@@ -251,7 +251,7 @@ static void end(struct redis_trouble *t, enum store_trouble kind, uint64_t now_m
 	t->kinds[kind].began_ms = 0;
 	log_info(
 		"store: Redis at %s: the trouble that was logged %llu ms ago is over: %s",
-		t->address, took_ms, store_trouble_name(kind));
+		t->kinds[kind].address, took_ms, store_trouble_name(kind));
 }
 
 /* `words` are those of Redis; NULL: it said none. */
@@ -265,6 +265,8 @@ static void begin(struct redis_trouble *t, enum store_trouble kind, const char *
 		return;
 	/* The loop's clock may be 0 in the first millisecond. */
 	t->kinds[kind].began_ms = now_ms ? now_ms : 1;
+	snprintf(t->kinds[kind].address, sizeof(t->kinds[kind].address), "%s",
+		 t->address);
 	/* The key is asked for first. */
 	if (kind != STORE_TROUBLE_TYPE)
 		log_error("store: Redis at %s: %s%s%s", t->address,

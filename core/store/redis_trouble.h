@@ -9,6 +9,7 @@
 
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/percent.h"
 #include "redis_request.h"
 #include "store.h"
 
@@ -33,6 +34,7 @@ struct redis_trouble {
 	struct {
 		uint64_t began_ms; /* 0: it is not so */
 		uint64_t last_ms;
+		char address[URL_ADDRESS_MAX]; /* where it began */
 	} kinds[STORE_TROUBLES];
 	uint64_t *refused; /* requests, by kind: STORE_REFUSALS of them */
 	struct redis_wrong_key key;

@@ -34,13 +34,15 @@ describe('tidemq bench', function()
   end)
 
   it('fills in one run and drains in another', function()
-    local text, status = bench '--fill --count 500'
+    local text, status = bench '--fill --count 500 --json'
     assert.equal(0, status, text)
+    assert.equal('0', text:match '"deliver_seconds":(%d+)%.')
     local c = broker:connect()
     assert.equal(500, c:document('STATS bench-1').ready)
     text, status = bench '--drain --count 500 --json'
     assert.equal(0, status, text)
     assert.equal('500', text:match '"received":(%d+)')
+    assert.equal('0', text:match '"publish_seconds":(%d+)%.')
   end)
 
   it('gives every message of a topic to each group, or to each reader, and takes its topics away', function()

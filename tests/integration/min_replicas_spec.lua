@@ -88,7 +88,7 @@ describe('a Redis that lacks replicas', function()
     broker:connect():ok('PUB - jobs', 'x')
   end)
 
-  it('is waited for when Sentinels have promoted it, also by a start', function()
+  it('is waited for when Sentinels have promoted it', function()
     servers = Cluster.sentinels { args = { '--min-replicas-to-write', '1' } }
     start { '--store', servers.url }
     local master = servers:master()

@@ -6,33 +6,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "capture.h"
 #include "host/log.h"
-
-/* Standard error goes to a file for the time of a test. */
-struct capture {
-	int saved;
-	FILE *file;
-	char text[8192];
-};
-
-static void capture_begin(struct capture *c)
-{
-	c->file = tmpfile();
-	assert_non_null(c->file);
-	fflush(stderr);
-	c->saved = dup(STDERR_FILENO);
-	assert_true(dup2(fileno(c->file), STDERR_FILENO) >= 0);
-}
-
-static void capture_end(struct capture *c)
-{
-	assert_true(dup2(c->saved, STDERR_FILENO) >= 0);
-	close(c->saved);
-	rewind(c->file);
-	size_t len = fread(c->text, 1, sizeof(c->text) - 1, c->file);
-	c->text[len] = '\0';
-	fclose(c->file);
-}
 
 TEST_THAT(a_line_has_time_level_and_text)
 {

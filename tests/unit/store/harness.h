@@ -95,8 +95,8 @@ static inline int64_t harness_limit_ms(void)
 static inline const char *harness_too_long(const char *what)
 {
 	static char text[64];
-	snprintf(text, sizeof(text), "%s within %lld ms", what,
-		 (long long)harness_limit_ms());
+	snprintf(text, sizeof(text), "%s within %g s", what,
+		 (double)harness_limit_ms() / 1000);
 	return text;
 }
 

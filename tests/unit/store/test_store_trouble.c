@@ -1,5 +1,6 @@
+#include "capture.h"
 #include "check.h"
-
+#include "host/log.h"
 #include "store/redis_trouble.h"
 
 /* As Redis 6, 7 and 8 say it: alone, of a script, and of a transaction. */
@@ -56,6 +57,23 @@ TEST_THAT(each_kind_has_a_name_and_a_sentence)
 		assert_non_null(store_trouble_name((enum store_trouble)kind));
 		assert_non_null(redis_trouble_text(&trouble, (enum store_trouble)kind));
 	}
+}
+
+TEST_THAT(the_end_of_a_trouble_names_the_redis_that_had_it)
+{
+	char address[] = "10.0.0.1:6379";
+	struct redis_trouble trouble;
+	struct capture c;
+
+	redis_trouble_init(&trouble, address, NULL);
+	capture_begin(&c);
+	redis_trouble_silent(&trouble, 1000);
+	address[7] = '2'; /* another one was promoted */
+	redis_trouble_heard(&trouble, 1040);
+	capture_end(&c);
+	redis_trouble_deinit(&trouble);
+	assert_non_null(strstr(c.text, "Redis at 10.0.0.1:6379: the trouble that was "
+				       "logged 40 ms ago is over: silent"));
 }
 
 RUN_TESTS()
