@@ -576,11 +576,13 @@ static void stand_off(struct redis_conn *c)
 static bool may_go_on(struct redis_conn *c)
 {
 	uint64_t lost = c->holder.writes - c->holder.record.writes;
+	bool had_gap = c->has_gap, has_all_before;
 
-	if (!c->replay.is_on || !redis_holder_accept(&c->holder))
+	if (!c->replay.is_on || !redis_holder_accept(&c->holder, &has_all_before))
 		return false;
-	c->has_gap = !redis_replay_reaches(&c->replay, c->holder.record.writes);
-	if (c->has_gap)
+	c->has_gap |= !has_all_before ||
+		      !redis_replay_reaches(&c->replay, c->holder.record.writes);
+	if (c->has_gap && !had_gap)
 		log_error("store: Redis at %s lacks the last %llu writes of the master "
 			  "before it, and not all of them are known any more: they are "
 			  "lost, and what it has is read anew",

@@ -74,6 +74,7 @@ void redis_holder_move(struct redis_holder *from, struct redis_holder *to)
 	to->has_taken = from->has_taken;
 	to->writes = from->writes;
 	to->confirmed = from->confirmed;
+	to->taken_at = from->taken_at;
 	memcpy(to->taken_from, from->taken_from, sizeof(to->taken_from));
 	to->is_guest = from->is_guest;
 	memcpy(to->key, from->key, sizeof(to->key));
@@ -331,7 +332,9 @@ void redis_holder_reply(struct redis_holder *h, unsigned index, const redisReply
 		read_look(h, index, reply);
 	else if (h->step == HOLDER_TAKE && reply->integer > 0) {
 		h->has_taken = true;
-		h->writes = (uint64_t)reply->integer;
+		h->writes = h->taken_at = (uint64_t)reply->integer;
+		if (h->confirmed > h->writes)
+			h->confirmed = h->writes;
 	}
 }
 
@@ -512,14 +515,30 @@ enum redis_holder_verdict redis_holder_judge(struct redis_holder *h)
 	return REDIS_HOLDER_MORE;
 }
 
-bool redis_holder_accept(struct redis_holder *h)
+/* A copy from before this start: nobody has taken it since. */
+static bool is_from_before(const struct redis_holder *h)
 {
-	if (!is_recorded(h))
+	return h->taken_from[0] && strcmp(h->record.incarnation, h->taken_from) == 0 &&
+	       (!h->is_guest || h->record.epoch < h->self->epoch);
+}
+
+bool redis_holder_accept(struct redis_holder *h, bool *has_all_before)
+{
+	bool is_ours = is_recorded(h);
+
+	*has_all_before = is_ours || h->record.writes + 1 == h->taken_at;
+	if (!is_ours && !is_from_before(h))
 		return false;
+	h->reason[0] = '\0';
+	/* What is known stays until it is ours: this may be the first of several tries.
+	 */
+	if (!is_ours) {
+		h->step = HOLDER_TAKE;
+		return true;
+	}
 	h->writes = h->record.writes;
 	if (h->is_confirmed_late)
 		h->confirmed = h->writes;
-	h->reason[0] = '\0';
 	return true;
 }
 

@@ -114,6 +114,7 @@ struct redis_holder {
 	uint64_t writes;     /* as Redis has told */
 	uint64_t confirmed;  /* with is_confirmed_late: of these, those that count */
 	char taken_from[40]; /* an incarnation, or "": what was there before ours */
+	uint64_t taken_at;   /* `writes` when ours came there */
 	bool has_taken;      /* connections have our incarnation as their name */
 	bool has_flags;      /* Redis knows the flags of scripts */
 	enum redis_holder_step step;
@@ -147,9 +148,12 @@ void redis_holder_begin(struct redis_holder *h, unsigned redis_major);
 unsigned redis_holder_round(struct redis_holder *h, struct buf *out);
 /* The index-th reply of the round, from 0. */
 void redis_holder_reply(struct redis_holder *h, unsigned index, const redisReply *reply);
-/* The verdict was STALE, and what lacks is sent again: go on with what is there. False:
- * it is not known what lacks. */
-bool redis_holder_accept(struct redis_holder *h);
+/* The verdict was STALE, and this is a promoted replica: go on with what is there, by the
+ * next round. One that never had our record is taken as it was, from the same holder.
+ * False: it is not known what lacks.
+ *
+ * @param has_all_before  receives whether it has all that was written before we came */
+bool redis_holder_accept(struct redis_holder *h, bool *has_all_before);
 /* After the last reply of a round. */
 enum redis_holder_verdict redis_holder_judge(struct redis_holder *h);
 

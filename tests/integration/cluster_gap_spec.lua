@@ -68,6 +68,72 @@ describe('a promoted replica that lacks too much', function()
   end)
 end)
 
+describe('a promoted replica that never heard of this start of the broker', function()
+  local cluster, broker, client, master, replica
+
+  before_each(function()
+    cluster = Cluster.start { masters = 3, replicas = 3 }
+    broker = Broker.start { args = { '--store', cluster.url } }
+    client = broker:connect()
+    client:ok 'DECLARE queue jobs'
+    client:publish('jobs', 'before')
+    master = cluster:master_of 'tide:{//jobs#0}:msg'
+    replica = cluster:replica_of(master)
+  end)
+  after_each(function()
+    broker:destroy()
+    cluster:close()
+  end)
+
+  --- Nothing that the master is written from here on reaches the replica.
+  local function cut_off()
+    master:command('WAIT', '1', '10000')
+    replica:stop()
+    master:ok('EVAL', "for _ = 1, 25 do redis.call('SET', KEYS[1], ('x'):rep(1e6)) end return redis.status_reply 'OK'",
+      1, 'filler{//jobs#0}')
+  end
+
+  local function promote()
+    master:kill9()
+    replica:cont()
+    cluster:failover(replica, 'TAKEOVER')
+  end
+
+  it('is taken again, and is given what this start has written', function()
+    broker:expect_clean_stop()
+    cut_off()
+    broker:launch()
+    assert.is_true(broker:wait_ready())
+    client = broker:connect()
+    for i = 1, 3 do client:publish('jobs', 'after ' .. i) end
+    promote()
+    broker:expect_log('warn  store: Redis at ' .. replica.address
+      .. ' lacks the last %d+ writes of the master before it')
+    client:publish('jobs', 'last')
+    broker:restart()
+    local texts = {}
+    for i, message in ipairs(broker:connect():get 'jobs max=10') do texts[i] = message.payload end
+    assert.same({ 'before', 'after 1', 'after 2', 'after 3', 'last' }, texts)
+  end)
+
+  it('and not all of the start before is read anew', function()
+    cut_off()
+    client:publish('jobs', 'lost')
+    broker:restart()
+    client = broker:connect()
+    client:publish('jobs', 'after')
+    promote()
+    broker:expect_log('error store: Redis at ' .. replica.address
+      .. ' lacks the last %d+ writes of the master before it')
+    broker:expect_log "queue 'jobs' of vhost '/' can be used again"
+    client:publish('jobs', 'last')
+    broker:restart()
+    local texts = {}
+    for i, message in ipairs(broker:connect():get 'jobs max=10') do texts[i] = message.payload end
+    assert.same({ 'before', 'last' }, texts)
+  end)
+end)
+
 describe('a promoted replica that refuses what it lacks', function()
   local cluster, broker, client, master, replica
 

@@ -425,6 +425,42 @@ TEST_THAT(a_promoted_replica_may_lack_our_name_if_that_was_not_confirmed)
 	assert_int_equal(settle(w), REDIS_HOLDER_LOST);
 }
 
+TEST_THAT(a_promoted_replica_that_never_had_our_name_is_taken_as_before)
+{
+	struct world *w = *state;
+	bool has_all_before;
+
+	set_other(w);
+	w->has_other = false;
+	w->is_released = true;
+	assert_int_equal(settle(w), REDIS_HOLDER_OURS);
+	assert_true(is_counted(w));
+	for (unsigned lacking = 0; lacking < 2; lacking++) {
+		set_other(w);
+		w->has_other = false;
+		w->writes -= lacking;
+		redis_holder_begin(&w->h, 7);
+		assert_int_equal(settle(w), REDIS_HOLDER_STALE);
+		/* The first try comes to nothing. */
+		assert_true(redis_holder_accept(&w->h, &has_all_before));
+		redis_holder_begin(&w->h, 7);
+		assert_int_equal(settle(w), REDIS_HOLDER_STALE);
+		assert_true(redis_holder_accept(&w->h, &has_all_before));
+		assert_int_equal(has_all_before, lacking == 0);
+		assert_int_equal(settle(w), REDIS_HOLDER_OURS);
+		assert_string_equal(w->recorded, w->self.incarnation);
+		assert_true(is_counted(w));
+	}
+	snprintf(w->recorded, sizeof(w->recorded), "a third");
+	w->writes = 50;
+	redis_holder_begin(&w->h, 7);
+	assert_int_equal(settle(w), REDIS_HOLDER_STALE);
+	assert_false(redis_holder_accept(&w->h, &has_all_before));
+	set_other(w);
+	redis_holder_begin(&w->h, 7);
+	assert_int_equal(settle(w), REDIS_HOLDER_LOST);
+}
+
 TEST_THAT(writes_on_their_way_to_an_older_copy_do_not_make_it_ours)
 {
 	struct world *w = *state;
