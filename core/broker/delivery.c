@@ -185,8 +185,7 @@ static __attribute__((noinline)) void count_metered(struct queue *q)
 
 #define DELIVER_MAX 4096 /* messages of one queue in a turn */
 
-/* A GET that takes what matches looks at so many messages, and bytes, of its queue. */
-#define MATCH_MESSAGES 10000
+/* A GET that takes what matches looks at so many bytes of its queue. */
 #define MATCH_BYTES ((size_t)8 << 20)
 
 /* A GET whose time is over asks scripts about so many messages, though others wait. */
@@ -223,7 +222,7 @@ static bool is_open(struct queue *q)
 /* The first message that matches, of those that a search looks at. */
 static struct entry *next_match(struct queue *q, const struct msg_match *match)
 {
-	struct shard_look look = { match, MATCH_MESSAGES / q->config.shards,
+	struct shard_look look = { match, DELIVERY_MATCH_MESSAGES / q->config.shards,
 				   MATCH_BYTES / q->config.shards };
 	struct entry *first = NULL;
 

@@ -27,6 +27,9 @@ bool delivery_ask_record(struct consumer *c, const struct delivery_question *r,
 /* The hooks by which the shards tell their queue. */
 extern const struct shard_ops delivery_shard_ops;
 
+/* A GET that takes what matches looks at so many messages in memory. */
+#define DELIVERY_MATCH_MESSAGES 10000
+
 /* Deliver what is ready to those who can take it. Gives whether there is
  * more to do at once. */
 bool delivery_turn(struct queue *q);

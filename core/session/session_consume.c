@@ -1,5 +1,12 @@
 /* SUB, UNSUB and GET. */
+#include <float.h>
+#include <limits.h>
+
+#include "base/container.h"
+#include "base/mem.h"
 #include "broker/delivery.h"
+#include "broker/pause.h"
+#include "broker/queue_scan.h"
 #include "broker/unusable.h"
 #include "session_private.h"
 
@@ -137,6 +144,176 @@ static int find_queues(struct session *s, const struct get_spec *spec,
 	return TIDE_OK;
 }
 
+/* ---- a search of the whole queue -------------------------------------------------
+ *
+ * A GET with a match that has found nothing in the window looks at all ready messages, in
+ * rounds, and takes the first that matches by its id. When none does, it goes on as any
+ * other: it waits, or is answered. */
+
+struct hunt {
+	struct queue_scan scan;
+	struct job job;
+	struct msg_match match;
+	struct consumer like; /* how it takes the message */
+	struct reply *reply;
+	struct broker *broker;
+	struct vhost *vhost;
+	uint64_t serial; /* of the queue */
+	uint32_t max;
+	int64_t until_ms;
+	struct place next; /* where the search goes on */
+	uint64_t found;    /* an id; 0: none */
+	bool is_whole;     /* all have been looked at */
+	struct error err;
+};
+
+static void add_fetch(struct fetch *f, const struct consumer *like, int64_t until_ms)
+{
+	f->getter.match = f->match.kind == MSG_MATCH_ALL ? NULL : &f->match;
+	for (unsigned i = 0; i < f->getter.consumer_count; i++) {
+		f->consumers[i].is_auto_ack = like->is_auto_ack;
+		f->consumers[i].ack_timeout_ms = like->ack_timeout_ms;
+	}
+	getter_add(&f->getter, until_ms);
+}
+
+/* Is its asker there? */
+static bool is_wanted(const struct hunt *h)
+{
+	const struct channel *ch = h->reply->channel;
+
+	return ch && !ch->is_closing && !h->broker->is_draining;
+}
+
+static void hunt_end(struct hunt *h, struct queue *q)
+{
+	struct fetch *f;
+
+	if (h->err.code < 0) {
+		reply_error(h->reply, &h->err);
+	} else if (q && is_wanted(h) && h->until_ms > h->broker->mono_ms) {
+		f = fetch_create(h->reply->channel, 1, h->reply);
+		f->getter.max = h->max;
+		f->match = h->match;
+		h->match.owned = NULL;
+		f->consumers[0].queue = q;
+		add_fetch(f, &h->like, h->until_ms);
+		queue_activate(q);
+	} else {
+		reply_messages_take(h->reply, NULL, 0);
+	}
+	msg_match_deinit(&h->match);
+	if (!h->broker->is_closing)
+		vhost_leave(h->vhost);
+	mem_free(h);
+}
+
+static bool on_hunt_match(struct queue_scan *scan, struct shard *sh,
+			  const struct shard_row *row)
+{
+	struct hunt *h = container_of(scan, struct hunt, scan);
+	int64_t expires_ms = row->row.expires_unix_ms;
+
+	if (expires_ms && expires_ms <= h->broker->now_ms)
+		return true;
+	h->found = row->row.id;
+	return false;
+}
+
+static void on_tried(void *ctx, bool is_answered)
+{
+	struct hunt *h = ctx;
+
+	h->found = 0;
+	if (!is_answered) {
+		job_add(h->broker, &h->job);
+		return;
+	}
+	h->reply = NULL;
+	msg_match_deinit(&h->match);
+	if (!h->broker->is_closing)
+		vhost_leave(h->vhost);
+	mem_free(h);
+}
+
+static void on_hunted(struct queue_scan *scan)
+{
+	struct hunt *h = container_of(scan, struct hunt, scan);
+	struct queue *q = queue_by_serial(h->broker, h->serial);
+
+	h->err = scan->err;
+	h->next = scan->next;
+	h->is_whole = scan->is_whole;
+	queue_scan_deinit(scan);
+	if (h->found && q && h->err.code == TIDE_OK && !pause_is_on(q, QUEUE_OUT))
+		session_by_id_try(
+			q, &(struct by_id_try){ h->found, h->reply, h->like.is_auto_ack,
+						h->like.ack_timeout_ms, on_tried, h });
+	else
+		job_add(h->broker, &h->job);
+}
+
+static const struct queue_scan_ops hunt_ops = { on_hunt_match, on_hunted };
+
+static void on_hunt_job(struct job *job)
+{
+	struct hunt *h = container_of(job, struct hunt, job);
+	struct queue *q = queue_by_serial(h->broker, h->serial);
+
+	if (h->err.code == TIDE_OK && !q)
+		error_set(&h->err, TIDE_ENOTFOUND, "the queue was deleted");
+	if (h->err.code < 0 || h->is_whole || !is_wanted(h) ||
+	    pause_is_on(q, QUEUE_OUT)) {
+		hunt_end(h, q);
+		return;
+	}
+	h->scan = (struct queue_scan){ .ops = &hunt_ops, .match = &h->match };
+	queue_scan_init(&h->scan, q, ENTRY_READY, UINT_MAX);
+	queue_scan_begin(&h->scan, h->next);
+}
+
+/* Some messages were not looked at. Not of a queue with groups or a rate: by its id a
+ * message is taken whatever they say. */
+static bool is_to_hunt(const struct queue *q)
+{
+	if (q->is_metered || pause_is_on(q, QUEUE_OUT))
+		return false;
+	for (unsigned i = 0; i < q->shard_count; i++) {
+		const struct shard *sh = q->shards[i];
+
+		if (sh->order)
+			return false;
+		if (shard_tail_is_far(sh, ENTRY_READY) ||
+		    shard_count(sh, ENTRY_READY) >
+			    DELIVERY_MATCH_MESSAGES / q->shard_count)
+			return true;
+	}
+	return false;
+}
+
+/* Takes the place of a fetch. */
+static void hunt_begin(struct fetch *f, const struct get_spec *spec)
+{
+	struct queue *q = f->consumers[0].queue;
+	struct hunt *h = mem_zalloc(sizeof(*h));
+
+	h->job.run = on_hunt_job;
+	h->match = f->match;
+	f->match = (struct msg_match){ .kind = MSG_MATCH_ALL };
+	h->like.is_auto_ack = spec->is_auto_ack;
+	h->like.ack_timeout_ms = spec->ack_timeout_ms;
+	h->reply = f->reply;
+	h->broker = q->vhost->broker;
+	h->vhost = q->vhost;
+	h->serial = q->serial;
+	h->max = spec->max;
+	h->until_ms = h->broker->mono_ms + spec->wait_ms;
+	h->next = (struct place){ -DBL_MAX, 0 };
+	fetch_drop(f);
+	vhost_enter(h->vhost);
+	job_add(h->broker, &h->job);
+}
+
 /* Now, and not at the end of the turn: the next request of this channel may be to ACK, to
  * PURGE or to DELETE. Those in line before come first. */
 static void deal_at_once(struct fetch *f, const struct get_spec *spec)
@@ -150,7 +327,10 @@ static void deal_at_once(struct fetch *f, const struct get_spec *spec)
 		if (TAILQ_LAST(fetches, fetch_list) != f)
 			return;
 	}
-	if (spec->wait_ms == 0)
+	if (spec->match.data && spec->queue_count == 1 && f->getter.count == 0 &&
+	    is_to_hunt(f->consumers[0].queue))
+		hunt_begin(f, spec);
+	else if (spec->wait_ms == 0)
 		delivery_answer(&f->getter);
 }
 
@@ -159,6 +339,8 @@ int session_consume_get(struct channel *ch, const struct get_spec *spec, struct 
 {
 	struct broker *b = ch->session->broker;
 	struct queue *queues[GET_QUEUES_MAX], *topic;
+	const struct consumer like = { .is_auto_ack = spec->is_auto_ack,
+				       .ack_timeout_ms = spec->ack_timeout_ms };
 	struct msg_match match;
 	struct fetch *f;
 
@@ -177,14 +359,9 @@ int session_consume_get(struct channel *ch, const struct get_spec *spec, struct 
 	f = fetch_create(ch, spec->queue_count, r);
 	f->getter.max = spec->max;
 	f->match = match;
-	if (spec->match.data)
-		f->getter.match = &f->match;
-	for (unsigned i = 0; i < spec->queue_count; i++) {
+	for (unsigned i = 0; i < spec->queue_count; i++)
 		f->consumers[i].queue = queues[i];
-		f->consumers[i].is_auto_ack = spec->is_auto_ack;
-		f->consumers[i].ack_timeout_ms = spec->ack_timeout_ms;
-	}
-	getter_add(&f->getter, b->mono_ms + (b->is_draining ? 0 : spec->wait_ms));
+	add_fetch(f, &like, b->mono_ms + (b->is_draining ? 0 : spec->wait_ms));
 	if (!b->is_draining) /* else answered at the end of the turn */
 		deal_at_once(f, spec);
 	return TIDE_OK;

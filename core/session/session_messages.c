@@ -136,7 +136,8 @@ struct by_id {
 	unsigned left; /* shards that are still asked, and one while they are begun */
 	void (*end)(struct by_id *job);
 	void (*on_acked)(void *ctx, uint64_t count, const struct error *err);
-	void *ctx;     /* likewise, of a late ACK; of PEEK */
+	void (*on_tried)(void *ctx, bool is_answered);
+	void *ctx;     /* of them, and of PEEK */
 	double score;  /* PEEK: the place of the message */
 	uint64_t *ids; /* for each shard */
 	struct by_id_part parts[];
@@ -153,8 +154,7 @@ static void job_done(struct by_id *job)
 {
 	if (--job->left > 0)
 		return;
-	if (!job->is_answered)
-		job->end(job);
+	job->end(job);
 	mem_free(job->ids);
 	mem_free(job);
 }
@@ -386,8 +386,30 @@ static bool get_entry(struct by_id *job, struct entry *e, enum entry_state state
 
 static void get_end(struct by_id *job)
 {
+	if (job->is_answered)
+		return;
 	set_missing(job);
 	reply_error(job->reply, &job->err);
+}
+
+static void try_end(struct by_id *job)
+{
+	job->on_tried(job->ctx, job->is_answered);
+}
+
+void session_by_id_try(struct queue *q, const struct by_id_try *what)
+{
+	const struct by_id_spec spec = { .ids = { &what->id, 1 } };
+	const struct by_id job = { .reply = what->reply,
+				   .use = get_entry,
+				   .end = try_end,
+				   .id = what->id,
+				   .is_auto_ack = what->is_auto_ack,
+				   .ack_timeout_ms = what->ack_timeout_ms,
+				   .on_tried = what->on_tried,
+				   .ctx = what->ctx };
+
+	job_begin(q, &job, &spec, NULL);
 }
 
 int session_by_id_get(struct channel *ch, const struct get_spec *get, struct reply *r,

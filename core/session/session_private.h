@@ -218,6 +218,18 @@ struct by_id_ack {
 	void *ctx;
 };
 void session_by_id_ack(struct queue *q, const struct by_id_ack *what);
+/* GET of a message that a search has found. */
+struct by_id_try {
+	uint64_t id;
+	struct reply *reply;
+	bool is_auto_ack;
+	uint32_t ack_timeout_ms;
+	/* The message was given out, and the reply is answered; or it was not to be had.
+	 */
+	void (*on_tried)(void *ctx, bool is_answered);
+	void *ctx;
+};
+void session_by_id_try(struct queue *q, const struct by_id_try *what);
 /* KICK of one message. */
 int session_by_id_kick(struct queue *q, const struct kick_spec *spec, struct reply *r);
 /* KICK and PURGE of those that match. */
