@@ -264,7 +264,23 @@ static int refuse_full(const struct vhost *v, unsigned exchanges, struct error *
 	return err->code;
 }
 
-int vhost_keep_delete(struct vhost *v, struct waiter *waiter, struct error *err)
+static void empty(struct vhost *v, struct waiter *waiter)
+{
+	struct exchange *x;
+	struct queue *q;
+
+	while ((q = v->queues) != NULL) {
+		queue_erase(q, waiter);
+		queue_destroy(q);
+	}
+	while ((x = v->exchanges) != NULL) {
+		exchange_erase(x, waiter);
+		exchange_destroy(x);
+	}
+}
+
+int vhost_keep_delete(struct vhost *v, bool with_contents, struct waiter *waiter,
+		      struct error *err)
 {
 	const struct removal_spec spec = { .table = STORE_VHOSTS,
 					   .kind = "vhost",
@@ -276,8 +292,10 @@ int vhost_keep_delete(struct vhost *v, struct waiter *waiter, struct error *err)
 	if (slice_is(vhost_slice(v), "/"))
 		return error_set(err, TIDE_EDENIED,
 				 "the default vhost '/' cannot be deleted");
-	if (v->queues || exchanges || v->locks)
+	if (v->locks || (!with_contents && (v->queues || exchanges)))
 		return refuse_full(v, exchanges, err);
+	if (with_contents)
+		empty(v, waiter);
 	v->is_kept = false;
 	if (v->broker->env.store)
 		removal_send(v->broker, &spec, waiter);

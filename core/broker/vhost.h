@@ -88,7 +88,8 @@ static inline struct slice vhost_slice(const struct vhost *v)
 /* Make it, or keep the one that there is. `waiter` is told when Redis knows of it. */
 TIDE_MUST_USE int vhost_keep_declare(struct broker *b, struct slice name,
 				     struct waiter *waiter, struct error *err);
-/* Delete a vhost without queues, exchanges of its own and locks; else TIDE_EEXISTS.
- * Sessions that work in it may stay: it goes with the last of them. */
-TIDE_MUST_USE int vhost_keep_delete(struct vhost *v, struct waiter *waiter,
-				    struct error *err);
+/* Delete a vhost without queues, exchanges of its own and locks; else TIDE_EEXISTS. With
+ * its contents, only locks are in the way. Sessions that work in it may stay: it goes
+ * with the last of them. */
+TIDE_MUST_USE int vhost_keep_delete(struct vhost *v, bool with_contents,
+				    struct waiter *waiter, struct error *err);

@@ -240,6 +240,7 @@ struct delete_spec {
 	struct slice name;
 	bool if_empty; /* of a queue */
 	bool if_unused;
+	bool with_contents; /* of a vhost */
 };
 TIDE_MUST_USE int session_define_delete(struct session *s, const struct delete_spec *spec,
 					struct reply *r, struct error *err);

@@ -311,7 +311,7 @@ static int delete_vhost(struct session *s, const struct delete_spec *spec,
 {
 	struct vhost *v = vhost_find(s->broker, spec->name);
 
-	return v ? vhost_keep_delete(v, &r->waiter, err)
+	return v ? vhost_keep_delete(v, spec->with_contents, &r->waiter, err)
 		 : session_missing_vhost(s, spec->name, err);
 }
 

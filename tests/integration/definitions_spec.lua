@@ -440,6 +440,50 @@ describe('the definitions', function()
       own:expect_clean_stop()
     end)
 
+    it('are deleted with what is in them, if one says so', function()
+      local own = Broker.start { redis = {} }
+      local function fill(vhost)
+        local client = own:connect()
+        client:enter_vhost(vhost)
+        client:ok 'DECLARE queue jobs shards=2'
+        client:ok 'DECLARE topic log'
+        client:ok 'DECLARE exchange x topic'
+        client:ok 'DECLARE exchange y fanout auto-delete'
+        client:ok 'BIND jobs x a'
+        client:ok 'BIND x y - dest=exchange'
+        client:ok 'BIND jobs amq.topic a'
+        client:ok 'BIND amq.fanout amq.topic b dest=exchange'
+        client:ok('PUB x a', 'one')
+        client:ok('PUB - log', 'two')
+        return client
+      end
+      local shop, kept = fill 'shop', fill 'kept'
+      local admin = own:connect()
+      shop:ok 'SUB jobs s'
+      shop:expect_msg()
+      local token = shop:ok 'LOCK l'
+      admin:expect_answer('DELETE vhost shop with-contents',
+        "ERR exists vhost 'shop' is not empty: it has 4 exchanges, 1 queue, 1 topic, and locks that are held")
+      shop:ok('UNLOCK l ' .. token)
+      admin:expect_answer('DELETE vhost / with-contents', "ERR denied the default vhost '/' cannot be deleted")
+      admin:ok 'DELETE vhost shop with-contents'
+      shop:expect '^EVT cancelled s queue%-deleted$'
+      assert.same({}, shop:document 'LIST queues')
+      assert.equal('0', shop:ok('PUB amq.topic a', 'x'):match ' (%d)$')
+      shop:close()
+      assert(wait.poll(function() return own.redis:cli('--scan', '--pattern', '*{shop/*') == '' end))
+      own:kill9()
+      own:run()
+      admin = own:connect()
+      admin:expect_answer('DELETE vhost shop',
+        "ERR not-found there is no vhost 'shop', only '/', 'kept'; DECLARE vhost shop makes it")
+      kept:close()
+      kept = own:connect()
+      kept:document 'HELLO vhost=kept'
+      assert.same({ 1, 1 }, { kept:stats('jobs').ready, kept:document 'STATS log'.messages })
+      own:expect_clean_stop()
+    end)
+
     it('are limited in number', function()
       local small = Broker.start { args = { '--store', 'none', '--max-vhosts', '2' } }
       local one = small:connect()

@@ -29,7 +29,7 @@ return {
   { 'GET /api/whoami' },
   { 'GET /api/vhosts' },
   { 'PUT /api/vhosts/{name}', path = '/api/vhosts/new', tag = 'admin' },
-  { 'DELETE /api/vhosts/{name}', path = '/api/vhosts/new', tag = 'admin' },
+  { 'DELETE /api/vhosts/{name}', path = '/api/vhosts/new?with-contents=true', tag = 'admin' },
   { 'GET /api/stats', tag = 'monitor' },
   { 'GET /api/history', path = '/api/history?max=2', tag = 'monitor' },
   { 'GET /api/events', path = '/api/events?every=100ms', tag = 'monitor', is_endless = true },
