@@ -35,6 +35,7 @@ return {
   { 'GET /api/events', path = '/api/events?every=100ms', tag = 'monitor', is_endless = true },
   { 'GET /api/connections', path = '/api/connections?sort=connection&order=desc&max=2&offset=0&match=1',
     tag = 'monitor' },
+  { 'GET /api/brokers', path = '/api/brokers?sort=node&order=desc&max=2', tag = 'monitor' },
   { 'DELETE /api/connections/{connection}', path = '/api/connections/@CONNECTION@', tag = 'admin' },
   { 'POST /api/drain', tag = 'admin' },
   { 'DELETE /api/drain', tag = 'admin' },
