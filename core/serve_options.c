@@ -227,6 +227,16 @@ static int set_from_file(void *ctx, const char *name, const char *value,
 	return rc < 0 ? rc : set_option(o, row, text, number, err);
 }
 
+/* Other brokers dial HOST:PORT or [IPv6]:PORT, and no port 0. */
+static bool is_dialable(const char *at)
+{
+	const char *colon = strrchr(at, ':');
+	uint64_t port;
+
+	return colon && colon > at && (at[0] == '[' || strchr(at, ':') == colon) &&
+	       slice_to_uint(slice_from(colon + 1), 65535, &port) && port > 0;
+}
+
 static int set_hold(struct serve_options *o, struct error *err)
 {
 	struct store_config *store = &o->broker.store;
@@ -242,6 +252,10 @@ static int set_hold(struct serve_options *o, struct error *err)
 				 o->cluster ? "all" : "both", store->url);
 	if (o->advertise && !o->cluster)
 		return error_set(err, TIDE_ESYNTAX, "--advertise needs --cluster");
+	if (o->advertise && !is_dialable(o->advertise))
+		return error_set(err, TIDE_ESYNTAX,
+				 "--advertise must be HOST:PORT or [IPv6]:PORT, not '%s'",
+				 o->advertise);
 	if (store->confirm.replicas > 0 && strncmp(store->url, "redis", 5) != 0)
 		return error_set(err, TIDE_ESYNTAX,
 				 "--confirm above master needs a Redis with replicas, "

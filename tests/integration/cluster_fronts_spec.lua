@@ -439,6 +439,10 @@ describe('a front', function()
     end
     assert.matches('%-%-cluster needs a Redis that all brokers reach', refused('--cluster', '127.0.0.1:0'))
     assert.matches('%-%-advertise needs %-%-cluster', refused('--store', redis.url, '--advertise', 'a:1'))
+    for _, at in ipairs { 'a', 'a:0', 'a:65536', ':1', 'tls:a:1', 'unix:/a' } do
+      assert.matches('%-%-advertise must be HOST:PORT or %[IPv6%]:PORT',
+        refused('--store', redis.url, '--cluster', '127.0.0.1:0', '--advertise', at))
+    end
     assert.matches('say by %-%-advertise HOST:PORT where other brokers reach this one',
       refused('--store', redis.url, '--cluster', '0.0.0.0:0'))
     local owner = start({ cluster = '0.0.0.0:0' }, '--advertise', '127.0.0.2:7312')
