@@ -1,6 +1,7 @@
 #include "user_change.h"
 
 #include "base/mem.h"
+#include "host/log.h"
 #include "store/store.h"
 
 struct user_change {
@@ -228,19 +229,42 @@ static void on_stored(void *ctx, int status, const char *text)
 		apply(c);
 }
 
+static void write_user(struct store *store, const struct user *u, store_done_fn on_done,
+		       void *ctx)
+{
+	struct buf text = { 0 };
+
+	user_format(u, &text);
+	store_definition_set(store, STORE_USERS, SLICE(""), slice_from(u->name),
+			     buf_slice(&text), on_done, ctx);
+	password_wipe(text.data, text.cap);
+	buf_deinit(&text);
+}
+
+static void on_rewritten(void *ctx, int status, const char *text)
+{
+	if (status < 0 && status != TIDE_ESHUTDOWN)
+		log_error("Redis lacks a user, who cannot be written again: %s",
+			  text ? text : error_text(status));
+}
+
+void user_change_write_all(const struct users *us, struct store *store)
+{
+	struct user *u, *next;
+
+	HASH_ITER (hh, us->by_name, u, next)
+		if (!u->unreadable)
+			write_user(store, u, on_rewritten, NULL);
+}
+
 static void keep_in_redis(struct user_change *c)
 {
 	struct store *store = c->owner->store;
-	struct buf text = { 0 };
 
 	if (!store) {
 		apply(c);
 	} else if (c->made) {
-		user_format(c->made, &text);
-		store_definition_set(store, STORE_USERS, SLICE(""), c->spec.name,
-				     buf_slice(&text), on_stored, c);
-		password_wipe(text.data, text.cap);
-		buf_deinit(&text);
+		write_user(store, c->made, on_stored, c);
 	} else {
 		store_definition_remove(store, STORE_USERS, SLICE(""), c->spec.name,
 					on_stored, c);

@@ -52,5 +52,7 @@ void user_change_init(struct user_changes *cs, struct users *users,
 /* Changes under way are told TIDE_ESHUTDOWN. Call when neither threads nor Redis
  * answer any more. */
 void user_change_deinit(struct user_changes *cs);
+/* Redis lacks users that it has confirmed: write again all that there are. */
+void user_change_write_all(const struct users *us, struct store *store);
 /* on_done may come within the call. */
 void user_change_start(struct user_changes *cs, const struct user_change_spec *spec);

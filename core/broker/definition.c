@@ -408,6 +408,49 @@ bool definition_each(const struct broker *b,
 	return true;
 }
 
+static void on_rewritten(void *ctx, int status, const char *text)
+{
+	if (status < 0 && status != TIDE_ESHUTDOWN)
+		log_error("Redis lacks a definition, and it cannot be written again: %s",
+			  text ? text : error_text(status));
+}
+
+static void rewrite(struct definition *d, unsigned *count)
+{
+	if (!d->is_stored || d->is_unreadable || !definition_is_durable(d))
+		return;
+	++*count;
+	definition_write(d, d->table == STORE_BINDINGS ? NULL : definition_terms(d),
+			 on_rewritten, NULL);
+}
+
+static bool rewrite_with_bindings(void *ctx, struct definition *d)
+{
+	rewrite(d, ctx);
+	if (d->table == STORE_EXCHANGES) {
+		const struct exchange *x = exchange_of(d);
+
+		for (uint32_t i = 0; i < x->number_count; i++)
+			if (x->bindings[i])
+				rewrite(&x->bindings[i]->definition, ctx);
+	}
+	return true;
+}
+
+void definition_write_all(const struct broker *b)
+{
+	struct vhost *v, *next;
+	unsigned count = 0;
+
+	HASH_ITER (hh, b->vhosts, v, next)
+		if (v->is_kept)
+			store_definition_set(b->store, STORE_VHOSTS, SLICE(""),
+					     vhost_slice(v), SLICE(""), on_rewritten,
+					     NULL);
+	definition_each(b, rewrite_with_bindings, &count);
+	log_info("%u definitions are written to Redis again", count);
+}
+
 static bool detach(void *ctx, struct definition *d)
 {
 	const enum ruleset_slot *slot = ctx;

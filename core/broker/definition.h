@@ -81,6 +81,8 @@ struct definition *definition_end(struct definition_job *job);
 /* Write a durable one to Redis with these options, whatever it has. */
 void definition_write(const struct definition *d, const struct terms *terms,
 		      store_done_fn on_done, void *ctx);
+/* Redis lacks definitions that it has confirmed: write again all that it had. */
+void definition_write_all(const struct broker *b);
 /* Must a change of options wait? Redis has not answered about the last DECLARE, or a
  * queue's messages are being read; or others wait for that.
  *

@@ -427,6 +427,10 @@ static void on_store_gap(void *ctx, unsigned lane)
 	struct service *s = ctx;
 
 	unusable_read_anew(s->broker, lane);
+	if (lane != store_meta_lane(s->broker->store))
+		return;
+	definition_write_all(s->broker);
+	user_change_write_all(&s->broker->users, s->broker->store);
 }
 
 static void on_store_heard(void *ctx, uint64_t now_ns)

@@ -609,6 +609,11 @@ struct redis_conn *redis_lanes_meta(const struct redis_lanes *l)
 	return l->lanes[l->meta]->conn;
 }
 
+unsigned redis_lanes_meta_index(const struct redis_lanes *l)
+{
+	return l->meta;
+}
+
 /* Statistics. */
 
 static void add_stats(struct store_stats *sum, const struct store_stats *s)

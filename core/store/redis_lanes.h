@@ -82,6 +82,7 @@ unsigned redis_lanes_of(const struct redis_lanes *l, unsigned slot);
 unsigned redis_lanes_first_slot(const struct redis_lanes *l, unsigned from);
 /* The connection that has {tide}:holder; NULL while there is none. */
 struct redis_conn *redis_lanes_meta(const struct redis_lanes *l);
+unsigned redis_lanes_meta_index(const struct redis_lanes *l);
 /* The sum of all, without what the store itself knows. */
 void redis_lanes_stats(const struct redis_lanes *l, struct store_stats *out);
 /* As redis_conn_close, of all. */

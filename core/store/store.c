@@ -294,6 +294,11 @@ unsigned store_lanes(const struct store *s)
 	return s->lanes ? (unsigned)s->lanes->count : 0;
 }
 
+unsigned store_meta_lane(const struct store *s)
+{
+	return s->lanes ? redis_lanes_meta_index(s->lanes) : 0;
+}
+
 bool store_is_held(const struct store *s, const struct store_shard *shard)
 {
 	return s->lanes->is_cluster && s->lanes->slots.slots[shard->slot].held;

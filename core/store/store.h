@@ -246,6 +246,8 @@ const char *store_shard_prefix(const struct store_shard *shard);
 unsigned store_lane(const struct store *s, const struct store_shard *shard);
 /* How many there are; 1 with a single Redis. */
 unsigned store_lanes(const struct store *s);
+/* The connection of all that is not of a shard: definitions, users, locks. */
+unsigned store_meta_lane(const struct store *s);
 /* Requests of the shard wait for its slot, which is being moved, or has no master: the
  * others of its lane go on. */
 bool store_is_held(const struct store *s, const struct store_shard *shard);

@@ -134,6 +134,53 @@ describe('a promoted replica that never heard of this start of the broker', func
   end)
 end)
 
+describe('a promoted replica that lacks definitions', function()
+  local cluster, broker
+
+  before_each(function()
+    cluster = Cluster.start { masters = 3, replicas = 3 }
+    broker = Broker.start { args = { '--store', cluster.url } }
+  end)
+  after_each(function()
+    broker:destroy()
+    cluster:close()
+  end)
+
+  it('is given all of them again', function()
+    local client = broker:connect()
+    local master = cluster:master_of '{tide}:vhosts'
+    local replica = cluster:replica_of(master)
+    client:ok 'DECLARE queue before'
+    master:command('WAIT', '1', '10000')
+    replica:stop()
+    master:ok('EVAL', "for _ = 1, 25 do redis.call('SET', KEYS[1], ('x'):rep(1e6)) end return redis.status_reply 'OK'",
+      1, 'filler{tide}')
+    for _, what in ipairs {
+      'DECLARE queue jobs ack-timeout=7s', 'DECLARE topic events partitions=2', 'DECLARE exchange x topic',
+      'BIND jobs x a.*', 'DECLARE vhost other', 'USER add ann pass=secret tags=admin',
+    } do client:ok(what) end
+    -- What this start has not written is not known to be missing.
+    broker:restart()
+    client = broker:connect()
+    client:document 'HELLO user=ann pass=secret'
+    client:ok 'DECLARE queue last'
+    master:kill9()
+    replica:cont()
+    cluster:failover(replica, 'TAKEOVER')
+    broker:expect_log '6 definitions are written to Redis again'
+    client:ok 'DECLARE queue behind'
+    broker:restart()
+    client = broker:connect()
+    client:document 'HELLO user=ann pass=secret'
+    for _, queue in ipairs { 'before', 'jobs', 'last', 'behind' } do assert.equal(0, client:stats(queue).ready) end
+    assert.equal('7s', client:document('LIST queues match=jobs')[1].options['ack-timeout'])
+    client:document 'PEEK events partition=1'
+    client:ok('PUB x a.b', 'hello')
+    assert.equal(1, client:stats('jobs').ready)
+    client:ok 'DELETE vhost other'
+  end)
+end)
+
 describe('a promoted replica that refuses what it lacks', function()
   local cluster, broker, client, master, replica
 
