@@ -262,7 +262,7 @@ static int check_at(const struct serve *s, struct error *err)
 }
 
 /* Where other brokers come in. */
-static int bind_gate(struct serve *s, struct error *err)
+static int listen_gate(struct serve *s, struct error *err)
 {
 	const char *advertise = s->options.advertise;
 	char bound[SERVER_ADDRESS_MAX];
@@ -271,7 +271,7 @@ static int bind_gate(struct serve *s, struct error *err)
 
 	if (!s->options.cluster)
 		return TIDE_OK;
-	rc = server_bind_gate(s->server, s->options.cluster, bound, err);
+	rc = server_listen_gate(s->server, s->options.cluster, bound, err);
 	if (rc < 0)
 		return rc;
 	is_tls = strncmp(bound, "tls:", 4) == 0;
@@ -301,7 +301,7 @@ static int open_server(struct serve *s, struct error *err)
 	s->server = server_create(&s->loop, s->service, c);
 	if (s->options.cluster)
 		server_be_front(s->server);
-	rc = bind_gate(s, err);
+	rc = listen_gate(s, err);
 	if (rc == TIDE_OK)
 		rc = listen_all(s, err);
 	if (rc == TIDE_OK)
@@ -328,8 +328,10 @@ static void on_started(void *ctx, const struct error *failed)
 	}
 	check_payload_max(s);
 	rc = check_exposed(s, &err);
-	if (rc == TIDE_OK)
-		rc = s->server ? server_be_owner(s->server, &err) : open_server(s, &err);
+	if (rc == TIDE_OK && s->server)
+		server_be_owner(s->server);
+	else if (rc == TIDE_OK)
+		rc = open_server(s, &err);
 	if (rc < 0)
 		fail_start(s, &err);
 }

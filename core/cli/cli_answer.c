@@ -914,7 +914,7 @@ static const struct cli_answer answers[] = {
 	LIST("listBindings", "exchange to destination pattern options?+ unusable?"),
 	LIST("listGroups", "topic " GROUP_COLUMNS),
 	LIST("listConsumers", "queue sid kind+ connection channel+ ack+ priority+ active? group partitions prefetch+ unacked delivered+"),
-	LIST("listConnections", "connection name user peer protocol tls?+ vhost held_back/held bytes_in+ bytes_out+ channels+ pending+ output+"),
+	LIST("listConnections", "connection name user peer via? protocol tls?+ vhost held_back/held bytes_in+ bytes_out+ channels+ pending+ output+"),
 	LIST("listLocks", "name token connection? channel+ ttl_ms:duration+ since:time+ lapses:time waiting?"),
 	LIST("listVhosts", "name exchanges+ queues topics connections ready delayed+ unacked buried"),
 	LIST("listBrokers", "node at state version clients since:time"),

@@ -31,6 +31,14 @@ struct gate *gate_create(struct conn *c)
 	struct error err;
 
 	g->conn = c;
+	if (c->server->front) {
+		/* It may be on its way to be the owner, and others know already. */
+		out_append_slice(&c->out, SLICE("ERR busy this broker does not own the "
+						"store\n"));
+		c->is_brief = true;
+		conn_end(c);
+		return g;
+	}
 	if (secret_make(LINK_NONCE_BYTES, g->nonce, &err) < 0) {
 		refuse(g, &err);
 		return g;
@@ -64,6 +72,10 @@ static void enlist(struct gate *g)
 	m->is_front = true;
 	service_net_join(g->conn->server->service, m);
 	log_info("broker: node %llu at %s joins", (unsigned long long)m->node, m->at);
+	if (m->node == g->conn->server->config.node)
+		log_warn("broker: node %llu is this broker's number too: give each a "
+			 "--node of its own, so that LIST brokers tells them apart",
+			 (unsigned long long)m->node);
 }
 
 static int read_hello(struct gate *g, struct slice line, struct error *err)

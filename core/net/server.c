@@ -440,33 +440,23 @@ static int bind_to(struct server *s, const char *address, struct conn_kind kind,
 	return TIDE_OK;
 }
 
-static int start_listening(struct listener *l, const char *address, struct error *err)
+static int listen_on(struct server *s, const char *address, struct conn_kind kind,
+		     char bound[SERVER_ADDRESS_MAX], struct error *err)
 {
-	int rc = uv_listen(&l->socket.stream, BACKLOG, on_connection);
+	int rc = bind_to(s, address, kind, bound, err);
 
+	if (rc < 0)
+		return rc;
+	rc = uv_listen(&s->listeners->socket.stream, BACKLOG, on_connection);
 	return rc < 0 ? error_set(err, rc, "cannot listen on %s: %s", address,
 				  uv_strerror(rc))
 		      : TIDE_OK;
 }
 
-static int listen_on(struct server *s, const char *address, bool is_http,
-		     char bound[SERVER_ADDRESS_MAX], struct error *err)
+int server_listen_gate(struct server *s, const char *address,
+		       char bound[SERVER_ADDRESS_MAX], struct error *err)
 {
-	const struct conn_kind kind = { .is_http = is_http };
-	int rc = bind_to(s, address, kind, bound, err);
-
-	return rc < 0 ? rc : start_listening(s->listeners, address, err);
-}
-
-int server_bind_gate(struct server *s, const char *address,
-		     char bound[SERVER_ADDRESS_MAX], struct error *err)
-{
-	const struct conn_kind kind = { .is_gate = true };
-	int rc = bind_to(s, address, kind, bound, err);
-
-	if (rc == TIDE_OK)
-		s->gate = s->listeners;
-	return rc;
+	return listen_on(s, address, (struct conn_kind){ .is_gate = true }, bound, err);
 }
 
 void server_be_front(struct server *s)
@@ -475,17 +465,16 @@ void server_be_front(struct server *s)
 	s->front = front_create(s);
 }
 
-int server_be_owner(struct server *s, struct error *err)
+void server_be_owner(struct server *s)
 {
 	front_end(s->front);
 	service_net_join(s->service, &s->self);
-	return s->gate ? start_listening(s->gate, s->config.at, err) : TIDE_OK;
 }
 
 int server_listen(struct server *s, const char *address, char bound[SERVER_ADDRESS_MAX],
 		  struct error *err)
 {
-	return listen_on(s, address, false, bound, err);
+	return listen_on(s, address, (struct conn_kind){ 0 }, bound, err);
 }
 
 void server_begin_http(struct server *s)
@@ -507,7 +496,7 @@ int server_listen_http(struct server *s, const char *address,
 		       char bound[SERVER_ADDRESS_MAX], struct error *err)
 {
 	server_begin_http(s);
-	return listen_on(s, address, true, bound, err);
+	return listen_on(s, address, (struct conn_kind){ .is_http = true }, bound, err);
 }
 
 void server_limit_unfinished(struct server *s)

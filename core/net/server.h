@@ -103,8 +103,7 @@ struct server {
 	struct http_engine *http; /* NULL: nobody listens for HTTP */
 	struct front *front;      /* NULL: this broker owns the store */
 	struct net_member self;
-	struct listener *gate; /* bound, for other brokers; NULL: none */
-	unsigned handles;      /* listeners, timer and idle, not yet closed; and `http` */
+	unsigned handles; /* listeners, timer and idle, not yet closed; and `http` */
 	bool is_draining;
 	bool is_closing;
 	void (*on_closed)(void *ctx);
@@ -117,7 +116,7 @@ struct server *server_create(uv_loop_t *loop, struct service *service,
  * it. Before the first server_listen. */
 void server_be_front(struct server *s);
 /* This broker owns the store: serve clients, and let other brokers in. */
-TIDE_MUST_USE int server_be_owner(struct server *s, struct error *err);
+void server_be_owner(struct server *s);
 
 /* "HOST:PORT", "[IPv6]:PORT", either after "tls:", or "unix:PATH". Port 0 takes a free
  * one. `bound` receives what it listens on, in the same form. */
@@ -128,9 +127,9 @@ TIDE_MUST_USE int server_listen(struct server *s, const char *address,
 TIDE_MUST_USE int server_listen_http(struct server *s, const char *address,
 				     char bound[SERVER_ADDRESS_MAX], struct error *err);
 
-/* Where other brokers come in, once this one owns the store. */
-TIDE_MUST_USE int server_bind_gate(struct server *s, const char *address,
-				   char bound[SERVER_ADDRESS_MAX], struct error *err);
+/* Where other brokers come in. They are refused until this one owns the store. */
+TIDE_MUST_USE int server_listen_gate(struct server *s, const char *address,
+				     char bound[SERVER_ADDRESS_MAX], struct error *err);
 
 /* Can server_listen understand the address, and has it the files for TLS? May block. */
 TIDE_MUST_USE int server_check_address(uv_loop_t *loop, const char *address,

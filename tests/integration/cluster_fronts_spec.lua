@@ -391,6 +391,19 @@ describe('a front', function()
   it('takes over from an owner that ends in order', function() take_over('TERM', 30) end)
   it('takes over from an owner that stands still', function() take_over('STOP', 60) end)
 
+  it('keeps its address to itself, and lets nobody in there', function()
+    local owner, front = pair()
+    local at = gate_of(front)
+    local broker, why, status = Broker.start { may_fail = true, args = { '--store', redis.url, '--cluster', at } }
+    brokers[#brokers + 1] = broker
+    assert.equal(1, status)
+    assert.is_truthy(why:find('cannot listen on ' .. at .. ': address already in use', 1, true))
+    local c = Client.connect(at)
+    c:take(function(input) return input:match '^(ERR busy this broker does not own the store)\n()' end)
+    c:expect_closed()
+    assert.equal(2, #brokers_at(owner))
+  end)
+
   it('works on a Redis Cluster', function()
     local cluster = Cluster.start { masters = 3 }
     finally(function() cluster:close() end)
