@@ -88,7 +88,7 @@ static const struct option_row rows[] = {
 	{ COMMAND_BYTES("max-dedupe-bytes", "256M", "memory for these ids; at the limit publishes with an id are refused", 64 * KIB, 1024 * GIB), BROKER(dedupe_max_bytes) },
 	{ COMMAND_CHOICE("rules-gate", "none|test", "none", "test: rules become active only when their specs pass"), BROKER(has_rules_gate) },
 	{ COMMAND_DURATION("rules-gate-timeout", "15s", "with --rules-gate test: specs that take longer fail", 100, DAY_MS), BROKER(rules_gate_timeout_ms) },
-	{ COMMAND_NUMBER("rules-rollback", "0", "go back to the rules before when so many publishes have failed by new ones, and none has not; 0 = never", 0, 1000000), BROKER(rules_rollback) },
+	{ COMMAND_NUMBER("rules-rollback", "0", "go back to the rules before when the first N publishes by new rules all fail; 0 = never", 0, 1000000), BROKER(rules_rollback) },
 	{ COMMAND_TEXT("rules-candidates", "DIR", "where the rules directory is", "RULES shadow and RULES replay take directories below this one alone"), BROKER(rules_candidates) },
 	{ COMMAND_FLAG("rules-writable", "rules push writes what it activates into the rules directory"), BROKER(is_rules_dir_writable) },
 	{ COMMAND_TEXT("rules-set", "NAME=VALUE", NULL, "what tide.setting gives to scripts; NAME alone takes it from the environment; may be repeated") },

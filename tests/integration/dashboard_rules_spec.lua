@@ -84,7 +84,7 @@ needs.browser(describe)('the dashboard', function()
       assert.matches('%%$', row[6])
       assert.equal('1', row[11])
       browser:type({ field = 'search scripts' }, 'routing/')
-      browser:expect_js "document.querySelectorAll('[data-table=scripts] tbody tr').length === 5"
+      browser:expect_js "document.querySelectorAll('[data-table=scripts] tbody tr').length === 7"
       -- Live: another publish is seen without a reload.
       publish(20)
       browser:type({ field = 'search scripts' }, '20-orders')

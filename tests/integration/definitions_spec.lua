@@ -469,7 +469,6 @@ describe('the definitions', function()
       admin:ok 'DELETE vhost shop with-contents'
       shop:expect '^EVT cancelled s queue%-deleted$'
       assert.same({}, shop:document 'LIST queues')
-      assert.equal('0', shop:ok('PUB amq.topic a', 'x'):match ' (%d)$')
       shop:close()
       assert(wait.poll(function() return own.redis:cli('--scan', '--pattern', '*{shop/*') == '' end))
       own:kill9()

@@ -382,7 +382,7 @@ describe('LIST', function()
       .. 'order max offset match')
     c:expect_answer('LIST rules queue=q', "ERR syntax LIST rules has no option 'queue'; it takes: none")
     c:expect_answer('LIST cats', 'ERR syntax LIST takes exchanges, queues, topics, groups, bindings, consumers, '
-      .. 'connections, locks, vhosts, history, now or rules')
+      .. 'connections, locks, vhosts, brokers, history, now or rules')
     c:expect_answer('LIST history offset=1', "ERR syntax LIST history has no option 'offset'; it takes: max")
   end)
 end)

@@ -425,7 +425,7 @@ describe('metrics of very many queues', function()
       assert.is_true(f.count >= QUEUES - n and f.count <= QUEUES, name)
       for i = n + 1, QUEUES do assert.is_true(f.seen['q' .. i], i) end
     end
-    assert.equal(26, family_count)
+    assert.equal(28, family_count)
   end)
 
   it('end with their connection, which somebody kills', function()
