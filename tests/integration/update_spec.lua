@@ -262,6 +262,7 @@ describe('update', function()
       c:ok 'DECLARE queue q ttl=1h'
       held_up(function()
         c:send(('DECLARE queue q ttl=2h update\r\n'):rep(258))
+        is_read(c)
         local other = broker:connect()
         other:expect_answer('DECLARE queue q ttl=3h update',
           "ERR busy too many DECLAREs of queue 'q' wait for Redis; try again")
