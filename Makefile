@@ -1,6 +1,6 @@
 # tidemq: see `make help`.
 
-VERSION := 0.2.0
+VERSION := 0.3.0
 B ?= build
 CC ?= cc
 PREFIX ?= /usr/local
@@ -245,7 +245,7 @@ pictures: deps-test-browser
 # The tables that the broker prints: options; and operations, which it tells by GET /api.
 .PHONY: docs
 docs: deps
-	@$(MAKE) all
+	@$(MAKE) all $(B)/rehearsal/tidemq
 	@lua5.4 tools/make_docs.lua $(B)/tidemq docs/*.md
 	@UPDATE=1 TIDEMQ=$(B)/tidemq lua5.4 /usr/bin/busted tests/integration/operations_spec.lua
 

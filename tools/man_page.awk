@@ -1,6 +1,6 @@
 # man_page.awk: the man page of a verb, from what `tidemq help VERB` prints.
 #
-#   tidemq help pub | awk -v verb=pub -v version=0.2.0 -v date=2026-11-23 -f tools/man_page.awk
+#   tidemq help pub | awk -v verb=pub -v version=0.3.0 -v date=2026-11-23 -f tools/man_page.awk
 #
 # Whatever the help does not have in this order is an error: usage, summary, details,
 # options, examples, exit status.

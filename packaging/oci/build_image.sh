@@ -4,7 +4,7 @@
 #
 # Needs root, mmdebstrap and a mirror of Debian. The layer is SUITE's minbase with the package tidemq,
 # without documents. Like a .deb it is reproducible when SOURCE_DATE_EPOCH is set.
-#   DEBS="tidemq_0.2.0-0tidemq1_amd64.deb"   default: that of `make deb`, which must be of the same SUITE
+#   DEBS="tidemq_0.3.0-0tidemq1_amd64.deb"   default: that of `make deb`, which must be of the same SUITE
 #   MIRROR=http://deb.debian.org/debian
 set -eu
 out=$1
