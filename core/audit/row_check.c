@@ -4,6 +4,7 @@
 
 #include "access/user.h"
 #include "broker/config.h"
+#include "broker/vhost.h"
 #include "log/record.h"
 #include "shard/dedupe.h"
 #include "store/codec.h"
@@ -32,6 +33,7 @@ static const struct form {
 	  "queue|exchange DESTINATION EXCHANGE PATTERN ..." },
 	{ LAYOUT_TABLE, STORE_PAUSES, "in|out W *", "N", "in|out QUEUE, with a time" },
 	{ LAYOUT_TABLE, STORE_LOCKS, "*", "N N", "<token> <ttl in ms>" },
+	{ LAYOUT_TABLE, STORE_VHOST_OPTIONS, "W", VHOST_ON_DEMAND, VHOST_ON_DEMAND },
 	{ LAYOUT_TOPIC, 0, "N", "*", "the number of a partition" },
 	{ LAYOUT_DOCUMENT, LAYOUT_COMMITS, "W N", "*",
 	  "<time>-<number> <slot>, with commands" },

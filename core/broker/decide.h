@@ -69,6 +69,10 @@ struct decide_spec {
 	struct msg *msg;
 	int64_t now_ms; /* delays that filters set count from here */
 	bool may_deal;  /* consumers may be served before a full queue refuses it */
+	/* A client publishes, and its vhost may make a queue on demand by
+	 * declare_on_demand. NULL: none is made. */
+	int (*make_queue)(struct vhost *v, struct subject *subject, struct slice user,
+			  struct slice name, struct queue **out, struct error *err);
 	const uint64_t *expected; /* of a publish: each topic appends it at this offset,
 				   * or none does. NULL: at any */
 	/* Of this decision alone, else NULL. Of a decision that is remembered the

@@ -891,6 +891,34 @@ int declare_one(struct vhost *v, const struct terms_spec *spec, struct definitio
 	return rc;
 }
 
+int declare_check_room(const struct broker *b, struct error *err)
+{
+	size_t count = HASH_CNT(serial_hh, b->queues_by_serial);
+
+	if (count < b->config.queues_max)
+		return TIDE_OK;
+	return error_set(err, TIDE_ELIMIT, "the limit of %zu queues is reached", count);
+}
+
+int declare_on_demand(struct vhost *v, struct subject *subject, struct slice user,
+		      struct slice name, struct queue **out, struct error *err)
+{
+	static const struct args none;
+	const struct terms_spec spec = {
+		.kind = CONFIG_QUEUE, .name = name, .args = &none, .user = user
+	};
+	struct definition *made;
+
+	if (subject_check(subject, USER_CONFIGURE, SUBJECT_QUEUE, name, err) < 0 ||
+	    declare_check_room(v->broker, err) < 0 ||
+	    declare_one(v, &spec, &made, NULL, err) < 0)
+		return err->code;
+	/* Its messages wait until Redis has it. */
+	definition_send(made, NULL);
+	*out = queue_of(made);
+	return TIDE_OK;
+}
+
 int declare_ask(struct vhost *v, const struct terms_spec *spec, struct terms *out,
 		struct error *err)
 {

@@ -6,6 +6,7 @@
 #include "queue.h"
 
 struct policies;
+struct subject;
 
 /* Ask the policies (declare/) for who looks on: nothing changes. */
 void declare_ask_again(struct definition *d, const struct policy_watch *w);
@@ -27,6 +28,14 @@ void declare_policies_renew(struct broker *b);
 TIDE_MUST_USE int declare_one(struct vhost *v, const struct terms_spec *spec,
 			      struct definition **out, struct waiter *waiter,
 			      struct error *err);
+/* There is room for one more queue or topic: TIDE_ELIMIT. What is in Redis comes back at
+ * a start whatever the limit is. */
+TIDE_MUST_USE int declare_check_room(const struct broker *b, struct error *err);
+/* Make a queue of which nothing is known but its name, for who needs it: vhost_makes. He
+ * may declare it, and the policies let him. */
+TIDE_MUST_USE int declare_on_demand(struct vhost *v, struct subject *subject,
+				    struct slice user, struct slice name,
+				    struct queue **out, struct error *err);
 /* The terms that policies would make of a declaration, with spec->watch looking on: a
  * dry run, of which no hook is told. Of an existing thing: of its own options with
  * these over them. TIDE_EREJECTED, TIDE_ERULE: as policy_ask. */

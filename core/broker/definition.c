@@ -91,10 +91,15 @@ void definition_deinit(struct definition *d)
 const char *definition_kind(enum store_table table)
 {
 	static const char *const names[STORE_TABLE_COUNT] = {
-		[STORE_VHOSTS] = "vhost",     [STORE_EXCHANGES] = "exchange",
-		[STORE_QUEUES] = "queue",     [STORE_TOPICS] = "topic",
-		[STORE_BINDINGS] = "binding", [STORE_PAUSES] = "pause",
-		[STORE_LOCKS] = "lock",       [STORE_USERS] = "user",
+		[STORE_VHOSTS] = "vhost",
+		[STORE_EXCHANGES] = "exchange",
+		[STORE_QUEUES] = "queue",
+		[STORE_TOPICS] = "topic",
+		[STORE_BINDINGS] = "binding",
+		[STORE_PAUSES] = "pause",
+		[STORE_LOCKS] = "lock",
+		[STORE_USERS] = "user",
+		[STORE_VHOST_OPTIONS] = "options",
 	};
 
 	return names[table];
@@ -447,6 +452,9 @@ void definition_write_all(const struct broker *b)
 			store_definition_set(b->store, STORE_VHOSTS, SLICE(""),
 					     vhost_slice(v), SLICE(""), on_rewritten,
 					     NULL);
+	HASH_ITER (hh, b->vhosts, v, next)
+		if (v->is_on_demand)
+			vhost_write_options(v, on_rewritten, NULL);
 	definition_each(b, rewrite_with_bindings, &count);
 	log_info("%u definitions are written to Redis again", count);
 }

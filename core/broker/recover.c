@@ -188,6 +188,12 @@ static void on_definition(void *ctx, const struct store_definition *d)
 		take_user(r->broker, d);
 		return;
 	}
+	if (d->table == STORE_VHOST_OPTIONS) {
+		v = vhost_find(r->broker, d->name);
+		if (v)
+			v->is_on_demand = slice_is(d->value, VHOST_ON_DEMAND);
+		return;
+	}
 	rc = vhost_recover(r->broker, d->table == STORE_VHOSTS ? d->name : d->vhost, &v,
 			   &err);
 

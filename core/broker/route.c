@@ -231,8 +231,11 @@ static int visit_all(struct route_walk *w, struct error *err)
 	w->broker->route_stamp++;
 	if (!o->exchange) {
 		q = queue_find(w->spec->vhost, o->msg->key);
+		if (!q && w->spec->make_queue && vhost_makes(w->spec->vhost, o->msg->key))
+			rc = w->spec->make_queue(w->spec->vhost, w->spec->subject,
+						 msg_user(o->msg), o->msg->key, &q, err);
 		w->route->is_pure = q != NULL;
-		return q ? add_queue(w, q, NULL, err) : TIDE_OK;
+		return q ? add_queue(w, q, NULL, err) : rc;
 	}
 	add_exchange(w, o->exchange, NULL);
 	while (rc == TIDE_OK && (x = w->todo) != NULL) {

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "broker.h"
 #include "dead_letter.h"
+#include "declare.h"
 #include "host/log.h"
 #include "move.h"
 #include "publish.h"
@@ -176,6 +177,7 @@ static int route(struct transaction *t, struct transaction_publish *p, struct er
 {
 	struct decide_spec spec = { .vhost = t->vhost,
 				    .subject = t->subject,
+				    .make_queue = declare_on_demand,
 				    .msg = p->msg };
 	int rc = publish_route(&p->decision, &spec, p->is_mandatory, err);
 

@@ -204,6 +204,7 @@ void vhost_format_user(const struct vhost *v, const char *kind, struct slice nam
 struct vhost_job {
 	struct vhost *vhost; /* a reference */
 	struct waiter *waiter;
+	bool was_on_demand;
 };
 
 static void on_stored(void *ctx, int status, const char *text)
@@ -221,24 +222,68 @@ static void on_stored(void *ctx, int status, const char *text)
 	mem_free(job);
 }
 
-int vhost_keep_declare(struct broker *b, struct slice name, struct waiter *waiter,
-		       struct error *err)
+void vhost_write_options(const struct vhost *v, store_done_fn on_done, void *ctx)
 {
-	struct vhost_job *job;
-	struct vhost *v;
-	int rc = vhost_open(b, name, &v, err);
+	struct store *s = v->broker->store;
 
-	if (rc < 0 || v->is_kept)
-		return rc;
-	v->is_kept = true;
-	if (!b->env.store)
-		return TIDE_OK;
-	job = mem_zalloc(sizeof(*job));
+	if (v->is_on_demand)
+		store_definition_set(s, STORE_VHOST_OPTIONS, SLICE(""), vhost_slice(v),
+				     SLICE(VHOST_ON_DEMAND), on_done, ctx);
+	else
+		store_definition_remove(s, STORE_VHOST_OPTIONS, SLICE(""), vhost_slice(v),
+					on_done, ctx);
+}
+
+static struct vhost_job *begin_job(struct vhost *v, struct waiter *waiter)
+{
+	struct vhost_job *job = mem_zalloc(sizeof(*job));
+
 	job->vhost = vhost_ref(v);
 	job->waiter = waiter;
 	waiter_add(waiter);
-	store_definition_set(b->store, STORE_VHOSTS, SLICE(""), vhost_slice(v), SLICE(""),
-			     on_stored, job);
+	return job;
+}
+
+static void on_options_stored(void *ctx, int status, const char *text)
+{
+	struct vhost_job *job = ctx;
+
+	/* Redis has the others; the next change decides. */
+	if (status < 0 && status != TIDE_ESHUTDOWN)
+		job->vhost->is_on_demand = job->was_on_demand;
+	waiter_done(job->waiter, status, text);
+	vhost_unref(job->vhost);
+	mem_free(job);
+}
+
+static void set_on_demand(struct vhost *v, bool on_demand, struct waiter *waiter)
+{
+	struct vhost_job *job;
+
+	if (v->is_on_demand == on_demand)
+		return;
+	v->is_on_demand = on_demand;
+	if (!v->broker->env.store)
+		return;
+	job = begin_job(v, waiter);
+	job->was_on_demand = !on_demand;
+	vhost_write_options(v, on_options_stored, job);
+}
+
+int vhost_keep_declare(struct broker *b, struct slice name, int on_demand,
+		       struct waiter *waiter, struct error *err)
+{
+	struct vhost *v;
+	int rc = vhost_open(b, name, &v, err);
+
+	if (rc < 0)
+		return rc;
+	if (!v->is_kept && b->env.store)
+		store_definition_set(b->store, STORE_VHOSTS, SLICE(""), vhost_slice(v),
+				     SLICE(""), on_stored, begin_job(v, waiter));
+	v->is_kept = true;
+	if (on_demand >= 0)
+		set_on_demand(v, on_demand, waiter);
 	return TIDE_OK;
 }
 
@@ -297,6 +342,7 @@ int vhost_keep_delete(struct vhost *v, bool with_contents, struct waiter *waiter
 	if (with_contents)
 		empty(v, waiter);
 	v->is_kept = false;
+	set_on_demand(v, false, waiter);
 	if (v->broker->env.store)
 		removal_send(v->broker, &spec, waiter);
 	vhost_check(v);

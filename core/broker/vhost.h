@@ -31,7 +31,8 @@ struct vhost {
 	unsigned sessions;            /* that work in it */
 	unsigned refs;                /* one for being a vhost of the broker */
 	bool is_kept;                 /* needed even when it is empty: Redis has it */
-	bool is_idle; /* in the broker's list of those that may be empty */
+	bool is_on_demand; /* who publishes to a queue, or reads one, makes it */
+	bool is_idle;      /* in the broker's list of those that may be empty */
 	TAILQ_ENTRY(vhost) idle_link;
 };
 
@@ -85,9 +86,19 @@ static inline struct slice vhost_slice(const struct vhost *v)
 	return (struct slice){ v->name, v->name_len };
 }
 
-/* Make it, or keep the one that there is. `waiter` is told when Redis knows of it. */
-TIDE_MUST_USE int vhost_keep_declare(struct broker *b, struct slice name,
+/* Make it, or keep the one that there is. `waiter` is told when Redis knows of it.
+ *
+ * @param on_demand  1: queues are made on demand; 0: they are not; below 0: as before */
+TIDE_MUST_USE int vhost_keep_declare(struct broker *b, struct slice name, int on_demand,
 				     struct waiter *waiter, struct error *err);
+/* Its options, as Redis has them. */
+#define VHOST_ON_DEMAND "on-demand=1"
+void vhost_write_options(const struct vhost *v, store_done_fn on_done, void *ctx);
+/* Would a request that needs the queue make it? */
+static inline bool vhost_makes(const struct vhost *v, struct slice queue)
+{
+	return v->is_on_demand && slice_is_name(queue) && !slice_is(queue, "-");
+}
 /* Delete a vhost without queues, exchanges of its own and locks; else TIDE_EEXISTS. With
  * its contents, only locks are in the way. Sessions that work in it may stay: it goes
  * with the last of them. */

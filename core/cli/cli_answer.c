@@ -1012,7 +1012,8 @@ static const struct cli_notes notes[] = {
 		      "  tidemq declare queue jobs retry=exponential retry.base=500ms\n"
 		      "  tidemq declare queue jobs retry.max=5 ttl= update=1\n"
 		      "  tidemq declare topic events partitions=4\n"
-		      "  tidemq declare vhost shop\n" },
+		      "  tidemq declare vhost shop\n"
+		      "  tidemq declare vhost tubes on-demand=1\n" },
 	{ .verb = "delete",
 	  .summary = "delete an exchange, a queue, a topic, a vhost that is empty, or a group of a topic",
 	  .examples = "  tidemq delete queue jobs --if-empty\n"

@@ -146,6 +146,10 @@ static int run_export(struct cli *cli)
 
 		if (cli->status == CLI_DONE && enter_vhost(cli, name) == CLI_DONE)
 			json_array_append_new(made, read_vhost(cli, name));
+		if (json_is_true(json_object_get(vhost, "on_demand")))
+			json_object_set_new(
+				json_array_get(made, json_array_size(made) - 1),
+				"options", json_pack("{s:s}", "on-demand", "1"));
 	}
 	json_decref(vhosts);
 	json_object_set_new(document, "vhosts", sorted(made));
@@ -549,20 +553,27 @@ static json_t *lines_there(struct cli *cli)
 static void import_vhost(struct import *m, const json_t *vhost, json_t *vhosts)
 {
 	const char *name = cli_table_text(vhost, "name", "");
+	bool wants_demand = has_text(json_object_get(vhost, "options"), "on-demand", "1"),
+	     is_there = false, is_same = false;
 	json_t *there = NULL, *item;
-	bool is_there = false;
 	char line[300];
 	size_t i;
 
-	snprintf(line, sizeof(line), "DECLARE vhost %.255s", name);
-	json_array_foreach(vhosts, i, item) is_there |= has_text(item, "name", name);
+	snprintf(line, sizeof(line), "DECLARE vhost %.255s%s", name,
+		 wants_demand ? " on-demand=1" : "");
+	json_array_foreach(vhosts, i, item) if (has_text(item, "name", name))
+	{
+		is_there = true;
+		is_same =
+			!wants_demand || json_is_true(json_object_get(item, "on_demand"));
+	}
 	if (!slice_is_name(slice_from(name))) {
 		refuse(m, line, "that is no name of a vhost");
 		return;
 	}
-	if (!is_there && !send_line(m, line))
+	if (!is_same && !send_line(m, line))
 		return;
-	m->declared += !is_there;
+	m->declared += !is_same;
 	if (is_there || !m->is_dry) {
 		if (enter_vhost(m->cli, name) == CLI_DONE)
 			there = lines_there(m->cli);

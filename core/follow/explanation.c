@@ -232,7 +232,8 @@ static void add_times(struct json *j, const struct msg *m)
 }
 
 /* The members of an outcome. */
-static void add_outcome(struct json *j, struct explanation *e, const struct outcome *o)
+static void add_outcome(struct json *j, struct explanation *e, const struct vhost *v,
+			const struct outcome *o)
 {
 	struct exchange *x = o->exchange;
 
@@ -256,16 +257,19 @@ static void add_outcome(struct json *j, struct explanation *e, const struct outc
 	for (unsigned i = 0; i < o->count; i++)
 		add_pick(j, e, &o->picks[i], o);
 	json_array_end(j);
+	if (!x && o->count == 0 && vhost_makes(v, o->msg->key))
+		json_member_bool(j, "on_demand", true);
 }
 
-static void add_copies(struct json *j, struct explanation *x, const struct decision *d)
+static void add_copies(struct json *j, struct explanation *x, const struct vhost *v,
+		       const struct decision *d)
 {
 	json_member_array(j, "copies");
 	for (unsigned i = 0; i < d->copy_count; i++) {
 		json_object_begin(j);
 		json_member_int(j, "copy", d->copies[i].number);
 		json_member_text(j, "by", d->copies[i].sender);
-		add_outcome(j, x, &d->copies[i]);
+		add_outcome(j, x, v, &d->copies[i]);
 		json_object_end(j);
 	}
 	json_array_end(j);
@@ -311,7 +315,7 @@ void explanation_write(struct explanation *x, const struct decide_spec *spec,
 {
 	add_failure(j, failure);
 	if (d->first.epoch) {
-		add_outcome(j, x, &d->first);
+		add_outcome(j, x, spec->vhost, &d->first);
 	} else {
 		add_address(j, d->first.msg);
 		json_member_int(j, "generation",
@@ -322,7 +326,7 @@ void explanation_write(struct explanation *x, const struct decide_spec *spec,
 	}
 	json_member_list(j, "filters", buf_slice(&x->filters.text));
 	if (d->first.epoch)
-		add_copies(j, x, d);
+		add_copies(j, x, spec->vhost, d);
 	if (buf_len(&x->unranked.text) > 0)
 		json_member_list(j, "unranked", buf_slice(&x->unranked.text));
 	if (x->unread.code)

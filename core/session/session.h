@@ -226,7 +226,8 @@ struct declare_spec {
 	struct slice name; /* "-": the broker chooses that of a queue, and says it */
 	struct slice type; /* of an exchange */
 	const struct args *args;
-	bool update; /* beside the args: they change what exists */
+	bool update;       /* beside the args: they change what exists */
+	int64_t on_demand; /* of a vhost: vhost_keep_declare */
 };
 /* A queue or a topic of that name is there: it may have any options. Who may do nothing
  * with the name is not told. */

@@ -34,7 +34,9 @@ int session_consume_subscribe(struct channel *ch, const struct subscribe_spec *s
 
 	if (s->broker->is_draining)
 		return error_set(err, TIDE_ESHUTDOWN, "the broker is stopping");
-	if (session_queue_any(s, USER_READ, spec->queue, &q, err) < 0 ||
+	if ((!session_topic_is_meant(spec) &&
+	     session_queue_make(s, spec->queue, err) < 0) ||
+	    session_queue_any(s, USER_READ, spec->queue, &q, err) < 0 ||
 	    unusable_check(&q->definition, err) < 0 ||
 	    session_topic_check(q, spec, err) < 0 ||
 	    check_exclusive(q, spec->is_exclusive, err) < 0)
@@ -131,7 +133,8 @@ static int find_queues(struct session *s, const struct get_spec *spec,
 		       struct queue **queues, struct error *err)
 {
 	for (unsigned i = 0; i < spec->queue_count; i++) {
-		if (session_queue_usable(s, USER_READ, spec->queues[i], &queues[i], err) <
+		if (session_queue_make(s, spec->queues[i], err) < 0 ||
+		    session_queue_usable(s, USER_READ, spec->queues[i], &queues[i], err) <
 			    0 ||
 		    session_queue_check_get(queues[i], err) < 0)
 			return err->code;

@@ -150,9 +150,7 @@ static int make_queue(struct session *s, const struct declare_spec *spec,
 	if (q && q->owner && q->owner != &s->exclusive)
 		return error_set(err, TIDE_EDENIED,
 				 "queue '%s' belongs to another connection", q->name);
-	rc = q ? TIDE_OK
-	       : check_room(HASH_CNT(serial_hh, b->queues_by_serial),
-			    b->config.queues_max, "queues", err);
+	rc = q ? TIDE_OK : declare_check_room(b, err);
 	if (rc == TIDE_OK)
 		rc = declare_one(s->vhost, &what, &made, &r->waiter, err);
 	if (rc < 0)
@@ -298,9 +296,8 @@ static int declare_vhost(struct session *s, const struct declare_spec *spec,
 {
 	if (s->broker->is_draining)
 		return error_set(err, TIDE_ESHUTDOWN, "the broker is stopping");
-	if (spec->args && spec->args->count)
-		return error_set(err, TIDE_ESYNTAX, "a vhost has no options");
-	if (vhost_keep_declare(s->broker, spec->name, &r->waiter, err) < 0)
+	if (vhost_keep_declare(s->broker, spec->name, (int)spec->on_demand, &r->waiter,
+			       err) < 0)
 		return err->code;
 	reply_ok(r);
 	return TIDE_OK;

@@ -264,6 +264,7 @@ static void write_vhost(struct session *s, const void *item, struct json *j)
 
 	json_object_begin(j);
 	json_member_text(j, "name", sum->vhost->name);
+	json_member_bool(j, "on_demand", sum->vhost->is_on_demand);
 	if (session_access_check_monitor(s, "LIST", &ignored) == TIDE_OK)
 		add_vhost_figures(j, sum);
 	json_object_end(j);

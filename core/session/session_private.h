@@ -141,6 +141,9 @@ bool session_access_may_enter(const struct session *s, struct slice vhost);
  * that he may no longer have lapses. */
 void session_recheck(struct session *s);
 
+/* SUB and GET: a queue that is not there is made, if its vhost does that. */
+TIDE_MUST_USE int session_queue_make(struct session *s, struct slice name,
+				     struct error *err);
 /* The queue, if this session may do that with it and it can be used. */
 TIDE_MUST_USE int session_queue_usable(struct session *s, enum user_action action,
 				       struct slice name, struct queue **out,
@@ -150,6 +153,8 @@ TIDE_MUST_USE int session_queue_usable(struct session *s, enum user_action actio
 TIDE_MUST_USE int session_pull_get(struct channel *ch, struct queue *topic,
 				   const struct get_spec *spec, struct reply *r,
 				   struct error *err);
+/* Are there options that are for topics alone? */
+bool session_topic_is_meant(const struct subscribe_spec *spec);
 /* Check that the options of a SUB are for a topic, if it is one, or else for a queue. */
 TIDE_MUST_USE int session_topic_check(const struct queue *q,
 				      const struct subscribe_spec *spec,

@@ -1,6 +1,7 @@
 /* PUB: the message is made when its line is there, and published with its payload. */
 #include <assert.h>
 
+#include "broker/declare.h"
 #include "broker/publish.h"
 #include "service.h"
 #include "session_private.h"
@@ -195,6 +196,7 @@ void session_publish_take(struct session *s, struct msg *m,
 		.msg = m,
 		.connection = s->number,
 		.may_deal = true,
+		.make_queue = declare_on_demand,
 		.expected = demand->has_expected ? &demand->expected : NULL,
 	};
 	struct published published = { .id = m->id };

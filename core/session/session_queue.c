@@ -1,6 +1,7 @@
 /* Queues, as a session may use them: KICK, PURGE, PAUSE and RESUME, REDRIVE. */
 #include "base/container.h"
 #include "base/mem.h"
+#include "broker/declare.h"
 #include "broker/pause.h"
 #include "broker/redrive.h"
 #include "broker/topic.h"
@@ -24,6 +25,18 @@ int session_queue_any(struct session *s, enum user_action action, struct slice n
 				 "queue '%s' belongs to another connection", q->name);
 	*out = q;
 	return TIDE_OK;
+}
+
+int session_queue_make(struct session *s, struct slice name, struct error *err)
+{
+	struct queue *q;
+
+	if (!vhost_makes(s->vhost, name) || queue_find(s->vhost, name))
+		return TIDE_OK;
+	if (session_access_check(s, USER_READ, SUBJECT_QUEUE, name, err) < 0)
+		return err->code;
+	return declare_on_demand(s->vhost, &s->subject,
+				 slice_from(s->user ? s->user : ""), name, &q, err);
 }
 
 int session_queue_find(struct session *s, enum user_action action, struct slice name,
@@ -274,12 +287,18 @@ static int check_topic(const struct queue *q, const struct subscribe_spec *spec,
 	return spec->group.data ? group_admit(q->topic, spec->group, err) : TIDE_OK;
 }
 
+bool session_topic_is_meant(const struct subscribe_spec *spec)
+{
+	return spec->group.data || spec->from.kind != POSITION_NONE ||
+	       spec->partition >= 0;
+}
+
 int session_topic_check(const struct queue *q, const struct subscribe_spec *spec,
 			struct error *err)
 {
 	if (q->topic)
 		return check_topic(q, spec, err);
-	if (!spec->group.data && spec->from.kind == POSITION_NONE && spec->partition < 0)
+	if (!session_topic_is_meant(spec))
 		return TIDE_OK;
 	return error_set(
 		err, TIDE_ESYNTAX,

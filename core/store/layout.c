@@ -29,10 +29,15 @@ static const struct {
 };
 
 static const char *const table_suffixes[STORE_TABLE_COUNT] = {
-	[STORE_VHOSTS] = "vhosts",        [STORE_USERS] = "users",
-	[STORE_EXCHANGES] = "exchanges",  [STORE_QUEUES] = "queues",
-	[STORE_TOPICS] = "topic-options", [STORE_BINDINGS] = "bindings",
-	[STORE_PAUSES] = "pauses",        [STORE_LOCKS] = "locks",
+	[STORE_VHOSTS] = "vhosts",
+	[STORE_USERS] = "users",
+	[STORE_EXCHANGES] = "exchanges",
+	[STORE_QUEUES] = "queues",
+	[STORE_TOPICS] = "topic-options",
+	[STORE_BINDINGS] = "bindings",
+	[STORE_PAUSES] = "pauses",
+	[STORE_LOCKS] = "locks",
+	[STORE_VHOST_OPTIONS] = "vhost-options",
 };
 #define SHARD_PREFIX "tide:{"
 #define TOPICS_SUFFIX "topics"
@@ -123,7 +128,8 @@ static void append_vhost(struct buf *out, struct slice vhost)
 
 bool layout_table_has_vhost(enum store_table table)
 {
-	return table != STORE_VHOSTS && table != STORE_USERS;
+	return table != STORE_VHOSTS && table != STORE_USERS &&
+	       table != STORE_VHOST_OPTIONS;
 }
 
 void layout_table_key(struct buf *out, enum store_table table, struct slice vhost)
@@ -276,7 +282,7 @@ static bool read_topic(struct slice suffix, struct layout_name *out)
 	return true;
 }
 
-/* "<vhost>:<suffix>", "vhosts" or "users" */
+/* "<vhost>:<suffix>", "vhosts", "vhost-options" or "users" */
 static bool read_definitions(struct slice rest, struct layout_name *out)
 {
 	size_t colon = slice_find(rest, ':');

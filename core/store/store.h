@@ -511,14 +511,15 @@ void store_dedupe_remove(struct store *s, struct store_shard *shard,
 			 store_done_fn on_done, void *ctx);
 
 enum store_table {
-	STORE_VHOSTS,    /* set of names */
-	STORE_EXCHANGES, /* hash of a vhost: name -> definition */
-	STORE_QUEUES,    /* hash of a vhost: name -> definition */
-	STORE_TOPICS,    /* hash of a vhost: name -> definition */
-	STORE_BINDINGS,  /* set of a vhost: one text each, in `name` */
-	STORE_PAUSES,    /* hash of a vhost: direction and queue -> until when */
-	STORE_LOCKS,     /* hash of a vhost: name -> token and ttl, of those held */
-	STORE_USERS,     /* hash: name -> what it may do; of all vhosts */
+	STORE_VHOSTS,        /* set of names */
+	STORE_EXCHANGES,     /* hash of a vhost: name -> definition */
+	STORE_QUEUES,        /* hash of a vhost: name -> definition */
+	STORE_TOPICS,        /* hash of a vhost: name -> definition */
+	STORE_BINDINGS,      /* set of a vhost: one text each, in `name` */
+	STORE_PAUSES,        /* hash of a vhost: direction and queue -> until when */
+	STORE_LOCKS,         /* hash of a vhost: name -> token and ttl, of those held */
+	STORE_USERS,         /* hash: name -> what it may do; of all vhosts */
+	STORE_VHOST_OPTIONS, /* hash: vhost -> its options, if it has any */
 	STORE_TABLE_COUNT,
 };
 
@@ -558,9 +559,9 @@ struct store_definition {
 	struct slice vhost, name, value;
 };
 /* Every definition, when transactions that a crash has cut short, and what
- * store_erase_begin has begun, are finished: users and vhosts first, then vhost by vhost
- * its exchanges, queues, topics, bindings, pauses, locks. on_end comes last, also after a
- * failure. */
+ * store_erase_begin has begun, are finished: users, vhosts and their options first, then
+ * vhost by vhost its exchanges, queues, topics, bindings, pauses, locks. on_end comes
+ * last, also after a failure. */
 typedef void (*store_definition_fn)(void *ctx, const struct store_definition *d);
 void store_definition_load(struct store *s, store_definition_fn on_definition,
 			   store_done_fn on_end, void *ctx);

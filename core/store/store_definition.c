@@ -368,6 +368,7 @@ static void end_tombstones(struct load *load)
 	}
 	send_load(load->store, load, STORE_USERS, SLICE(""));
 	send_load(load->store, load, STORE_VHOSTS, SLICE(""));
+	send_load(load->store, load, STORE_VHOST_OPTIONS, SLICE(""));
 }
 
 static void on_finished(void *ctx, int status, const char *text)

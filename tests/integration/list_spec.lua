@@ -315,7 +315,7 @@ describe('LIST', function()
     end
     row.name = nil
     assert.same({ exchanges = 1, queues = 2, topics = 1, connections = 2, ready = 2, delayed = 0, unacked = 1,
-      buried = 0 }, row)
+      buried = 0, on_demand = false }, row)
     assert.equal('/', names 'LIST vhosts max=1')
   end)
 

@@ -46,7 +46,7 @@ TEST_THAT(tables_have_the_names_that_the_manual_gives)
 	static const char *const names[STORE_TABLE_COUNT] = {
 		"{tide}:vhosts",          "{tide}:/:exchanges", "{tide}:/:queues",
 		"{tide}:/:topic-options", "{tide}:/:bindings",  "{tide}:/:pauses",
-		"{tide}:/:locks",         "{tide}:users",
+		"{tide}:/:locks",         "{tide}:users",       "{tide}:vhost-options",
 	};
 	for (int table = 0; table < STORE_TABLE_COUNT; table++) {
 		struct buf out = { 0 };
