@@ -279,15 +279,12 @@ static void append_word(const struct damage *d, enum word word, struct buf *out)
 	const struct layout_name *name = &d->key->name;
 	unsigned long long first = d->first, end = d->end;
 	struct slice rest = member_of(d), key = damage_key_slice(d->key);
-	int cuts = word == PAUSED ? 0 : word == DEST ? 1 : 2;
+	int cuts = word == EXCHANGE ? 2 : 1;
 
 	switch (word) {
 	case NO_WORD:
 		break;
 	case PAUSED:
-		slice_cut(&rest, ' ');
-		buf_append_slice(out, rest);
-		break;
 	case DEST:
 	case EXCHANGE:
 		while (cuts-- > 0)

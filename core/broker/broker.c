@@ -4,6 +4,7 @@
 #include "host/log.h"
 #include "host/machine.h"
 #include "pause.h"
+#include "group_pause.h"
 #include "delivery.h"
 #include "lock.h"
 #include "definition.h"
@@ -73,6 +74,8 @@ static void step_wall_clock(struct broker *b, int64_t step_ms)
 			for (unsigned i = 0; i < q->shard_count; i++)
 				shard_step_clock(q->shards[i], step_ms);
 			pause_tick(q);
+			if (q->topic)
+				group_pause_tick(q->topic);
 		}
 }
 

@@ -147,11 +147,18 @@ bool group_is_free(const struct group_claim *gc)
 	       (pull && pull->source == gc);
 }
 
+bool group_is_paused(const struct topic_group *g)
+{
+	return g->paused_ms && g->paused_ms > group_broker(g)->now_ms;
+}
+
 /* The consumer that may be given the next record; NULL: there is none. */
 static struct consumer *taker_of(const struct group_claim *gc)
 {
 	const struct getter *pull = TAILQ_FIRST(&gc->group->pulls);
 
+	if (group_is_paused(gc->group))
+		return NULL;
 	if (gc->owner)
 		return gc->is_handover ? NULL : gc->owner->consumer;
 	return pull && group_is_free(gc) ? pull->consumers : NULL;
@@ -178,6 +185,16 @@ void group_rest(struct group_claim *gc)
 	if (gc->is_ready)
 		TAILQ_REMOVE(ready_list(gc), gc, ready_link);
 	gc->is_ready = false;
+}
+
+void group_hear_pause(struct topic_group *g)
+{
+	for (unsigned i = 0; i < group_width(g); i++) {
+		if (!g->claims[i])
+			continue;
+		group_rest(g->claims[i]);
+		group_wake(g->claims[i]);
+	}
 }
 
 /* Reading stops until the claim is woken again. */

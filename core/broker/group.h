@@ -72,8 +72,9 @@ struct topic_group {
 	unsigned member_count;
 	struct group_claim **claims; /* by partition; NULL: there is none */
 	uint64_t *committed;         /* where there is none; GROUP_UNKNOWN */
-	struct trend lag;            /* of session/warnings.h */
-	uint64_t given_up;           /* messages that failed for good, without a target */
+	int64_t paused_ms; /* until when, wall clock; 0: it is not. See group_pause.h */
+	struct trend lag;  /* of session/warnings.h */
+	uint64_t given_up; /* messages that failed for good, without a target */
 	int64_t given_up_logged_ms;
 	int64_t only;             /* the one partition that a reader wants; -1: all */
 	struct getter_list pulls; /* GETs that wait, in the order that they came */
@@ -149,6 +150,10 @@ void group_rest(struct group_claim *gc);
 /* Call when the last held record of a claim is settled, or its owner has gone: the
  * claim goes on, or is freed. */
 void group_check(struct group_claim *gc);
+
+/* `paused_ms` has changed: nothing more is given out, or what there is. */
+void group_hear_pause(struct topic_group *g);
+bool group_is_paused(const struct topic_group *g);
 
 /* `committed` has moved. */
 void group_commit_mark(struct group_claim *gc);

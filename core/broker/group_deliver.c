@@ -411,7 +411,7 @@ bool group_deliver_pull(struct getter *pull)
 /* Something that a GET may take is being looked for. */
 static bool is_being_read(const struct topic_group *g)
 {
-	for (unsigned i = 0; i < group_width(g); i++) {
+	for (unsigned i = 0; !group_is_paused(g) && i < group_width(g); i++) {
 		const struct group_claim *gc = group_claim(g, i);
 
 		if (gc && group_is_free(gc) && (gc->search || gc->is_reading))

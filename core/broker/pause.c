@@ -48,27 +48,42 @@ static void on_answer(void *ctx, int status, const char *text)
 	mem_free(job);
 }
 
-/* A field for each direction: to resume is to remove one, which Redis does also while its
- * memory is out.
- *
- * @param job  NULL: nobody waits for it */
-static void store(struct queue *q, enum queue_direction direction, struct pause_job *job)
+void pause_store(const struct queue *q, const char *name, int64_t until_ms,
+		 store_done_fn on_done, void *ctx)
 {
 	struct store *s = q->vhost->broker->store;
-	int64_t until_ms = q->paused_ms[direction];
 	struct slice vhost = vhost_slice(q->vhost);
-	struct buf name = { 0 }, value = { 0 };
+	struct buf value = { 0 };
 
-	buf_printf(&name, "%s %s", names[direction], q->name);
 	buf_append_uint(&value, until_ms == PAUSE_FOREVER ? 0 : (uint64_t)until_ms);
 	if (until_ms)
-		store_definition_set(s, STORE_PAUSES, vhost, buf_slice(&name),
-				     buf_slice(&value), job ? on_answer : NULL, job);
+		store_definition_set(s, STORE_PAUSES, vhost, slice_from(name),
+				     buf_slice(&value), on_done, ctx);
 	else
-		store_definition_remove(s, STORE_PAUSES, vhost, buf_slice(&name),
-					job ? on_answer : NULL, job);
-	buf_deinit(&name);
+		store_definition_remove(s, STORE_PAUSES, vhost, slice_from(name), on_done,
+					ctx);
 	buf_deinit(&value);
+}
+
+int64_t pause_read(struct slice value)
+{
+	uint64_t until_ms = 0;
+
+	if (!slice_to_uint(value, INT64_MAX - 1, &until_ms))
+		return 0;
+	return until_ms ? (int64_t)until_ms : PAUSE_FOREVER;
+}
+
+/* @param job  NULL: nobody waits for it */
+static void store(const struct queue *q, enum queue_direction direction,
+		  struct pause_job *job)
+{
+	struct buf name = { 0 };
+
+	buf_printf(&name, "%s %s", names[direction], q->name);
+	pause_store(q, buf_cstr(&name), q->paused_ms[direction], job ? on_answer : NULL,
+		    job);
+	buf_deinit(&name);
 }
 
 static void set(struct queue *q, enum queue_direction direction, int64_t until_ms,
@@ -114,13 +129,12 @@ void pause_restore(struct vhost *v, struct slice name, struct slice value)
 {
 	struct slice rest = name, word = slice_cut(&rest, ' ');
 	struct queue *q = queue_find(v, rest);
-	uint64_t until_ms = 0;
+	int64_t until_ms = pause_read(value);
 
-	if (q && slice_to_uint(value, INT64_MAX - 1, &until_ms))
+	if (q && until_ms)
 		for (int i = 0; i < QUEUE_DIRECTIONS; i++)
 			if (slice_is(word, names[i]))
-				apply(q, (enum queue_direction)i,
-				      until_ms ? (int64_t)until_ms : PAUSE_FOREVER);
+				apply(q, (enum queue_direction)i, until_ms);
 }
 
 void pause_format(const struct queue *q, enum queue_direction direction,

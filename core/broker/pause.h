@@ -6,6 +6,7 @@
 #pragma once
 
 #include "queue.h"
+#include "store/store.h"
 
 #define PAUSE_FOREVER INT64_MAX
 
@@ -15,6 +16,12 @@ void pause_set(struct queue *q, unsigned directions, int64_t until_ms,
 	       struct waiter *waiter);
 /* A field of Redis: "in <queue>" or "out <queue>", and until when. */
 void pause_restore(struct vhost *v, struct slice name, struct slice value);
+/* Change that field: to resume is to remove it, which Redis does also while its memory is
+ * out. */
+void pause_store(const struct queue *q, const char *name, int64_t until_ms,
+		 store_done_fn on_done, void *ctx);
+/* Until when, from the value of a field; 0: it cannot be read. */
+int64_t pause_read(struct slice value);
 /* End what is over. */
 void pause_tick(struct queue *q);
 

@@ -167,6 +167,7 @@ READ(group_lag, topic_group, group_lag_all(it))
 READ(group_since, topic_group, since_or_nan(group_lag_since(it)))
 READ(group_held, topic_group, held_by(it))
 READ(group_given_up, topic_group, it->given_up)
+READ(group_paused, topic_group, group_is_paused(it))
 
 #define GROUP_ROW(...) ROW_OF(group, __VA_ARGS__)
 static const struct figure group_rows[] = { GROUP_FIGURES(GROUP_ROW) };

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "lock.h"
 #include "pause.h"
+#include "group_pause.h"
 #include "unusable.h"
 
 /* A binding without its ends: an interrupted deletion has left it. */
@@ -102,6 +103,16 @@ static void note_lost(struct recovery *r, struct vhost *v, struct slice source,
 	lost->text_len = text.len;
 	memcpy(lost->text, text.data, text.len);
 	STAILQ_INSERT_TAIL(&r->lost, lost, link);
+}
+
+static void take_pause(struct vhost *v, const struct store_definition *d)
+{
+	struct slice rest = d->name;
+
+	if (slice_is(slice_cut(&rest, ' '), "group"))
+		group_pause_restore(v, rest, d->value);
+	else
+		pause_restore(v, d->name, d->value);
 }
 
 static void take_binding(struct recovery *r, struct vhost *v,
@@ -208,7 +219,7 @@ static void on_definition(void *ctx, const struct store_definition *d)
 	else if (rc == TIDE_OK && d->table == STORE_BINDINGS)
 		take_binding(r, v, d);
 	else if (rc == TIDE_OK && d->table == STORE_PAUSES)
-		pause_restore(v, d->name, d->value);
+		take_pause(v, d);
 	else if (rc == TIDE_OK && d->table == STORE_LOCKS)
 		lock_restore(v, d->name, d->value);
 	if (rc < 0)

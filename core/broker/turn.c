@@ -13,6 +13,7 @@
 #include "overflow.h"
 #include "definition.h"
 #include "pause.h"
+#include "group_pause.h"
 #include "retention.h"
 #include "shard/commit.h"
 #include "shard/dedupe.h"
@@ -196,6 +197,8 @@ static void wake_queues(struct broker *b)
 
 		heap_remove(&b->wakes, n);
 		pause_tick(q);
+		if (q->topic)
+			group_pause_tick(q->topic);
 		if (queue_is_expired(q)) {
 			log_info("queue '%s' of vhost '%s' is deleted: nobody has used "
 				 "it for its expires=%s",

@@ -138,7 +138,7 @@ static int print_stats_take(struct cli *cli, json_t *document)
 		.arrays = { { "per_partition",
 			      "partition start end bytes last:time held_back held_by "
 			      "held_since:time compacted?" },
-			    { "groups", GROUP_COLUMNS },
+			    { "groups", GROUP_COLUMNS "paused" },
 			    { "per_group", "group partition committed end lag held? "
 					   "returned? ahead? stopped?" },
 			    { "metrics", "name labels type value count sum file" } },
@@ -912,7 +912,7 @@ static const struct cli_answer answers[] = {
 	LIST("listQueues", "name " QUEUE_FIGURES(COLUMN) "durable+ paused options?+ policy?+ unusable?"),
 	LIST("listTopics", "name " TOPIC_FIGURES(COLUMN) "durable+ options?+ policy?+ unusable?"),
 	LIST("listBindings", "exchange to destination pattern options?+ unusable?"),
-	LIST("listGroups", "topic " GROUP_COLUMNS),
+	LIST("listGroups", "topic " GROUP_COLUMNS "paused"),
 	LIST("listConsumers", "queue sid kind+ connection channel+ ack+ priority+ active? group partitions prefetch+ unacked delivered+"),
 	LIST("listConnections", "connection name user peer via? protocol tls?+ vhost held_back/held bytes_in+ bytes_out+ channels+ pending+ output+"),
 	LIST("listLocks", "name token connection? channel+ ttl_ms:duration+ since:time+ lapses:time waiting?"),
@@ -1051,11 +1051,13 @@ static const struct cli_notes notes[] = {
 	  .details = CLI_MATCH_HELP,
 	  .examples = "  tidemq kick jobs\n" },
 	{ .verb = "pause",
-	  .summary = "have a queue refuse publishes, hold back deliveries, or both",
-	  .examples = "  tidemq pause jobs out --for 10m\n" },
+	  .summary = "have a queue refuse publishes, hold back deliveries, or both; or hold back those of a group of a topic",
+	  .examples = "  tidemq pause jobs out --for 10m\n"
+		      "  tidemq pause group events billing\n" },
 	{ .verb = "resume",
 	  .summary = "end a pause",
-	  .examples = "  tidemq resume jobs\n" },
+	  .examples = "  tidemq resume jobs\n"
+		      "  tidemq resume group events billing\n" },
 	{ .verb = "list",
 	  .summary = "list exchanges, queues, topics, groups, bindings, consumers, connections, locks, vhosts, samples of the last hour or scripts",
 	  .details = "Of queues the order is by name, ready, delayed, unacked, buried, age, in, out\nor consumers; of others see LIST in docs/protocol-operate.md.",

@@ -82,7 +82,8 @@ ROW(gets,     "gets",     FIGURE_BOTH, NULL,      NULL, NULL,                   
 ROW(lag,      "lag",      FIGURE_BOTH, "lag",     NULL, "tidemq_group_lag_messages",     FIGURE_GAUGE,   "lag ", "Messages that the group has not settled.") \
 ROW(since,    "lag_ms",   FIGURE_BOTH | FIGURE_OR_ZERO, NULL, NULL, "tidemq_group_lag_seconds", FIGURE_SINCE, "lag_ms:duration/behind ", "Age of the oldest of these; absent when it is not in memory.") \
 ROW(held,     NULL,       0,           NULL,      NULL, "tidemq_group_messages_unacked", FIGURE_GAUGE,   "", "Messages that members hold.") \
-ROW(given_up, "given_up", FIGURE_BOTH, NULL,      NULL, "tidemq_group_given_up",         FIGURE_COUNTER, "given_up? ", "Messages that failed for good, without a dead-letter target.")
+ROW(given_up, "given_up", FIGURE_BOTH, NULL,      NULL, "tidemq_group_given_up",         FIGURE_COUNTER, "given_up? ", "Messages that failed for good, without a dead-letter target.") \
+ROW(paused,   NULL,       0,           NULL,      NULL, "tidemq_group_paused",           FIGURE_FLAG,    "", "1: deliveries are paused.")
 
 #define EXCHANGE_FIGURES(ROW) \
 ROW(bindings,   "bindings",   FIGURE_BOTH, "bindings",   NULL, "tidemq_exchange_bindings",   FIGURE_GAUGE,   "bindings ", "Bindings from it.") \

@@ -23,6 +23,7 @@ RUN(kick, session_queue_kick(c->queue, &c->spec->kick, r, err))
 RUN(find_message, session_by_id_find(c->queue, &c->spec->kick, r))
 RUN(remove_messages, session_by_id_remove(c->queue, &c->spec->by_id, r, err))
 RUN(reschedule, session_by_id_reschedule(c->queue, &c->spec->by_id, r, err))
+RUN(pause_group, session_group_pause(c->queue, &c->spec->group, r, err))
 RUN(pause_queue, session_pause(c->queue, &c->spec->pause, r))
 RUN(list_things, session_list(c->session, &c->spec->list, r, err))
 RUN(show_stats, session_report_stats(c->session, c->queue, &c->spec->stats, r, err))
@@ -286,6 +287,12 @@ const struct operation operation_rows[] = {
 	{ "resume", "RESUME", "POST", AT_QUEUE "/resume", CONFIGURE, OPERATION_UNUSABLE, pause_queue,
 	  TAKES(FIXED(pause.is_resume, 1), QUEUE(pause.queue), DIRECTION(WORD)),
 	  .object = OBJECT_QUEUE, .help = "Resume a queue", .errors = "404", .group = "queues" },
+	{ "pauseGroup", "PAUSE group", "POST", AT_TOPIC "/groups/{group}/pause", CONFIGURE, 0, pause_group,
+	  TAKES(TOPIC(group.topic), GROUP, DURATION(group.for_ms, "for", 0, 1, DURATION_MAX_MS, "default: until it is resumed")),
+	  .object = OBJECT_TOPIC, .help = "Pause a group: it gets nothing", .errors = "404", .group = "topics" },
+	{ "resumeGroup", "RESUME group", "POST", AT_TOPIC "/groups/{group}/resume", CONFIGURE, 0, pause_group,
+	  TAKES(FIXED(group.is_resume, 1), TOPIC(group.topic), GROUP),
+	  .object = OBJECT_TOPIC, .help = "Resume a group", .errors = "404", .group = "topics" },
 
 	/* ---- lists and figures ---- */
 	{ "listExchanges", "LIST exchanges", "GET", AT_VHOST "/exchanges", MONITOR, LISTS, list_things, TAKES(PAGE(LIST_EXCHANGES)),

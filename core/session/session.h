@@ -483,7 +483,11 @@ struct group_spec {
 	struct slice topic, group;
 	struct position to; /* SEEK, like the next one */
 	int64_t partition;  /* -1: all */
+	unsigned is_resume; /* PAUSE and RESUME, like the next one */
+	int64_t for_ms;     /* 0: until it is resumed */
 };
+TIDE_MUST_USE int session_group_pause(struct queue *topic, const struct group_spec *spec,
+				      struct reply *r, struct error *err);
 TIDE_MUST_USE int session_group_seek(struct queue *topic, const struct group_spec *spec,
 				     struct reply *r, struct error *err);
 TIDE_MUST_USE int session_group_delete(struct queue *topic, const struct group_spec *spec,

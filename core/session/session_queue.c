@@ -8,6 +8,7 @@
 #include "broker/unusable.h"
 #include "session_private.h"
 #include "broker/group.h"
+#include "broker/group_pause.h"
 #include "broker/queue_figures.h"
 
 int session_queue_any(struct session *s, enum user_action action, struct slice name,
@@ -158,17 +159,19 @@ int session_purge(struct queue *q, const struct purge_spec *spec, struct reply *
 
 /* PAUSE, RESUME. */
 
+static int64_t pause_end(const struct queue *q, bool is_resume, int64_t for_ms)
+{
+	if (is_resume)
+		return 0;
+	return for_ms ? q->vhost->broker->now_ms + for_ms : PAUSE_FOREVER;
+}
+
 int session_pause(struct queue *q, const struct pause_spec *spec, struct reply *r)
 {
-	int64_t until_ms = 0;
-
-	if (!spec->is_resume)
-		until_ms = spec->for_ms ? q->vhost->broker->now_ms + spec->for_ms
-					: PAUSE_FOREVER;
 	pause_set(q,
 		  (unsigned)(spec->which != PAUSE_OUT) << QUEUE_IN |
 			  (unsigned)(spec->which != PAUSE_IN) << QUEUE_OUT,
-		  until_ms, &r->waiter);
+		  pause_end(q, spec->is_resume, spec->for_ms), &r->waiter);
 	reply_ok(r);
 	return TIDE_OK;
 }
@@ -434,6 +437,18 @@ int session_group_seek(struct queue *topic, const struct group_spec *spec,
 	return TIDE_OK;
 }
 
+int session_group_pause(struct queue *topic, const struct group_spec *spec,
+			struct reply *r, struct error *err)
+{
+	struct topic_group *g;
+
+	if (find_group(topic, spec, &g, err) < 0)
+		return err->code;
+	group_pause_set(g, pause_end(topic, spec->is_resume, spec->for_ms), &r->waiter);
+	reply_ok(r);
+	return TIDE_OK;
+}
+
 int session_group_delete(struct queue *topic, const struct group_spec *spec,
 			 struct reply *r, struct error *err)
 {
@@ -449,6 +464,7 @@ int session_group_delete(struct queue *topic, const struct group_spec *spec,
 		return error_set(err, TIDE_EEXISTS,
 				 "group '%s' is in use: %u GETs wait for it", g->name,
 				 g->pull_count);
+	group_pause_forget(g);
 	group_erase(g, &r->waiter);
 	reply_ok(r);
 	return TIDE_OK;
@@ -481,6 +497,9 @@ void session_group_write(const struct topic_group *g, struct json *j)
 	json_member_text(j, "topic", g->topic->queue->name);
 	json_member_text(j, "group", g->name);
 	figure_write(&queue_figures_group, FIGURE_BOTH, g, group_broker(g)->now_ms, j);
+	json_member_bool(j, "paused", group_is_paused(g));
+	if (group_is_paused(g) && g->paused_ms != PAUSE_FOREVER)
+		json_member_int(j, "paused_until", g->paused_ms);
 	json_member_array(j, "partitions");
 	for (unsigned i = 0; i < group_width(g); i++)
 		write_partition(g, i, j);

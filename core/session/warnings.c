@@ -298,9 +298,13 @@ static bool judge_dead_letters(const struct warnings *w, void *item, struct buf 
 static bool judge_lag(const struct warnings *w, void *item, struct buf *text)
 {
 	struct topic_group *g = item;
-	uint64_t lag = group_lag_all(g);
-	uint64_t grown = trend_gauge(&g->lag, lag, w->service->broker->now_ms);
+	uint64_t lag = group_lag_all(g), grown;
 
+	if (group_is_paused(g)) {
+		g->lag = (struct trend){ 0 };
+		return false;
+	}
+	grown = trend_gauge(&g->lag, lag, w->service->broker->now_ms);
 	if (grown == 0 || lag < LAG_MIN)
 		return false;
 	buf_printf(text, "the group '%s' of ", g->name);

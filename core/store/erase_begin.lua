@@ -11,6 +11,10 @@ redis.call('HDEL', KEYS[2], ARGV[1])
 redis.call('HSET', KEYS[1], ARGV[2], ARGV[3])
 redis.call('HDEL', KEYS[3], 'in ' .. ARGV[1], 'out ' .. ARGV[1])
 if KEYS[4] then
+  local groups = 'group ' .. ARGV[1] .. ' '
+  for _, pause in ipairs(redis.call('HKEYS', KEYS[3])) do
+    if pause:sub(1, #groups) == groups then redis.call('HDEL', KEYS[3], pause) end
+  end
   redis.call('SREM', KEYS[4], ARGV[1])
   redis.call('UNLINK', KEYS[5])
 end

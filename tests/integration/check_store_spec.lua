@@ -55,7 +55,7 @@ describe('a store without a broker', function()
     redis:cli('HSET', 'tide:{//events#0}:log', 'start', 0, 'largest', 10)
     redis:cli('HSET', 'tide:{//events#1}:groups', 'billing', 0)
     redis:cli('SADD', '{tide}:/:bindings', 'queue events orders a.b')
-    redis:cli('HSET', '{tide}:/:pauses', 'in events', 0)
+    redis:cli('HSET', '{tide}:/:pauses', 'in events', 0, 'group events billing', 0)
   end)
   teardown(function() broker:destroy() end)
 
@@ -156,6 +156,12 @@ describe('a store without a broker', function()
       name = 'a pause of a queue that does not exist', make = { 'HSET', '{tide}:/:pauses', 'in nope', 0 },
       finding = '{tide}:/:pauses in nope: a pause of a queue that does not exist',
       undo = { 'HDEL', '{tide}:/:pauses', 'in nope' },
+    },
+    {
+      name = 'a pause of a group of a topic that does not exist',
+      make = { 'HSET', '{tide}:/:pauses', 'group nope billing', 0 },
+      finding = '{tide}:/:pauses group nope billing: a pause of a queue that does not exist',
+      undo = { 'HDEL', '{tide}:/:pauses', 'group nope billing' },
     },
     {
       name = 'a key with a TTL', make = { 'EXPIRE', key 'msg', 1000 },

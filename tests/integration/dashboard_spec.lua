@@ -406,7 +406,7 @@ needs.browser(describe)('the dashboard', function()
       browser:expect_text('[data-table=partitions]', '6')
     end)
 
-    it('have groups, which are moved and deleted', function()
+    it('have groups, which are moved, paused and deleted', function()
       fill()
       local mailer = broker:connect()
       mailer:ok 'SUB events m group=mailer ack=auto'
@@ -420,6 +420,14 @@ needs.browser(describe)('the dashboard', function()
       browser:click { button = 'Seek', within = 'dialog[open]' }
       browser:expect_text('[data-table=groups]', 'pattern:mailer%s+0%s+3')
       assert.equal(3, c:document('LIST groups')[1].lag)
+      browser:click { button = 'Pause', within = '[data-table=groups]' }
+      browser:type({ field = 'For' }, '1h')
+      browser:click { button = 'Pause', within = 'dialog[open]' }
+      browser:expect_text('[data-table=groups]', 'mailer paused')
+      assert.is_number(c:document('LIST groups')[1].paused_until)
+      browser:click { button = 'Resume', within = '[data-table=groups]' }
+      browser:expect_text('[data-table=groups]', 'pattern:mailer%s+0%s+3')
+      assert.is_false(c:document('LIST groups')[1].paused)
       browser:click { button = 'Delete', within = '[data-table=groups]' }
       confirm('mailer', 'Delete')
       browser:expect_text('main', 'No group reads this topic.')

@@ -41,6 +41,8 @@ local ROWS = {
   { 'DELETE topic t', needs = { { 'configure', 'queue', 't' } } },
   { 'DELETE exchange x', needs = { { 'configure', 'exchange', 'x' } } },
   { 'DELETE group t g', needs = { { 'configure', 'queue', 't' } } },
+  { 'PAUSE group t g', needs = { { 'configure', 'queue', 't' } } },
+  { 'RESUME group t g', needs = { { 'configure', 'queue', 't' } } },
   { 'BIND q x k', needs = { { 'read', 'exchange', 'x' }, { 'write', 'queue', 'q' } } },
   { 'BIND y x k dest=exchange', needs = { { 'read', 'exchange', 'x' }, { 'write', 'exchange', 'y' } } },
   { 'UNBIND q x bound', needs = { { 'read', 'exchange', 'x' }, { 'write', 'queue', 'q' } } },

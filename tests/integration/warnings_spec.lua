@@ -154,6 +154,8 @@ describe('a warning', function()
       .. 'minute ago: start more consumers$', '^groups that fall behind their topics: 1; start more consumers$',
       minutes_pass(publish))
     expect_none('lag', minutes_pass())
+    c:ok 'PAUSE group events late'
+    expect_none('lag', minutes_pass(publish))
   end)
 
   it('says that memory is near its limit', function()

@@ -12,7 +12,7 @@ import { bindingsTo } from './bindings_to.js';
 import { consumersTable, queueBadges, loadWithOptions } from './queue.js';
 import { counted } from './queue_forms.js';
 import { number, rate, duration, bytes, time, count } from './format.js';
-import { tell } from './toast.js';
+import { tell, attempt } from './toast.js';
 
 const FIGURES = [['messages', 'Messages'], ['bytes', 'Size'], ['partitions', 'Partitions'], ['in', 'In'], ['out', 'Out'],
   ['groups', 'Groups'], ['readers', 'Readers'], ['consumers', 'Consumers']];
@@ -56,6 +56,18 @@ function seekForm(ctx, topic, group) {
       tell(`Group ${group} goes on at ${to}.`);
     },
   });
+}
+
+function pauseGroup(ctx, topic, group) {
+  return ask({
+    title: `Pause ${group}`, verb: 'Pause', text: 'The group gets nothing. What its members hold stays theirs.',
+    specs: [{ name: 'for', label: 'For', placeholder: 'until it is resumed', help: 'like 30s, 5m, 2h' }],
+    submit: (values) => api.post(at(ctx.vhost, 'topics', topic, 'groups', group, 'pause'), givenOptions(values)),
+  });
+}
+
+function resumeGroup(ctx, topic, group) {
+  return attempt(() => api.post(at(ctx.vhost, 'topics', topic, 'groups', group, 'resume')), 'Resumed.');
 }
 
 function deleteGroup(ctx, topic, group) {
@@ -152,9 +164,11 @@ class TopicPage {
     const { ctx, name } = this;
     fill(this.groups, groups.length === 0 ? h('p', { class: 'dim' }, 'No group reads this topic.')
       : plainTable('groups', GROUP_COLUMNS,
-        groups.map((g) => [g.group, number(g.members + (g.gets ?? 0)), number(g.lag), duration(g.lag_ms),
+        groups.map((g) => [h('span', {}, g.group, g.paused && [' ', h('span', { class: 'badge warn' }, 'paused')]), number(g.members + (g.gets ?? 0)), number(g.lag), duration(g.lag_ms),
           number(g.given_up), lagsList(g.partitions), h('span', { class: 'tools' },
             button('Seek', () => this.run(() => seekForm(ctx, name, g.group)), 'small'),
+            button(g.paused ? 'Resume' : 'Pause',
+              () => this.run(() => (g.paused ? resumeGroup : pauseGroup)(ctx, name, g.group)), 'small'),
             button('Delete', () => this.run(() => deleteGroup(ctx, name, g.group)), 'small danger'))])));
   }
 

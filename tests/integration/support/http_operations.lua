@@ -107,6 +107,10 @@ return {
   { 'GET ' .. V .. '/groups', path = at '/groups' },
   { 'POST ' .. T .. '/groups/{group}/seek', path = at '/topics/t/groups/g/seek', body = { to = 'first' },
     needs = read_t() },
+  { 'POST ' .. T .. '/groups/{group}/pause', path = at '/topics/t/groups/g/pause', body = { ['for'] = '1ms' },
+    needs = { { 'configure', 'queue', 't' } } },
+  { 'POST ' .. T .. '/groups/{group}/resume', path = at '/topics/t/groups/g/resume',
+    needs = { { 'configure', 'queue', 't' } } },
   { 'DELETE ' .. T .. '/groups/{group}', path = at '/topics/t/groups/old',
     needs = { { 'configure', 'queue', 't' } } },
 
