@@ -863,6 +863,17 @@ void member_format(const struct member *m, char out[MEMBER_PARTITIONS_MAX])
 	*at = '\0';
 }
 
+uint64_t member_lag(const struct member *m)
+{
+	const struct topic_group *g = m->group;
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < group_width(g); i++)
+		if (g->claims[i] && g->claims[i]->owner == m)
+			sum += group_lag_in(g, i);
+	return sum;
+}
+
 /* A GET of a topic: it takes messages of one partition, once.
  *
  * The GETs of a group stand in one line. The first gets what the next free partition has:

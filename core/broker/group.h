@@ -183,6 +183,9 @@ void member_destroy(struct member *m);
 #define MEMBER_PARTITIONS_MAX 256
 void member_format(const struct member *m, char out[MEMBER_PARTITIONS_MAX]);
 
+/* Messages that the group has not settled, of its partitions. */
+uint64_t member_lag(const struct member *m);
+
 /* Enter the line of the group. The getter has one consumer, which is in the list of its
  * topic (getter_add).
  * @param from  where the group begins, if it has not committed yet; or the reader */

@@ -139,7 +139,8 @@ static int print_stats_take(struct cli *cli, json_t *document)
 			      "partition start end bytes last:time held_back held_by "
 			      "held_since:time compacted?" },
 			    { "groups", GROUP_COLUMNS "paused" },
-			    { "per_group", "group partition committed end lag held? "
+			    { "per_group", "group partition connection channel? sid "
+					   "committed end lag held? "
 					   "returned? ahead? stopped?" },
 			    { "metrics", "name labels type value count sum file" } },
 	};
@@ -913,7 +914,7 @@ static const struct cli_answer answers[] = {
 	LIST("listTopics", "name " TOPIC_FIGURES(COLUMN) "durable+ options?+ policy?+ unusable?"),
 	LIST("listBindings", "exchange to destination pattern options?+ unusable?"),
 	LIST("listGroups", "topic " GROUP_COLUMNS "paused"),
-	LIST("listConsumers", "queue sid kind+ connection channel+ ack+ priority+ active? group partitions prefetch+ unacked delivered+"),
+	LIST("listConsumers", "queue sid kind+ connection channel+ ack+ priority+ active? group partitions lag name+ user+ peer+ prefetch+ unacked delivered+"),
 	LIST("listConnections", "connection name user peer via? protocol tls?+ vhost held_back/held bytes_in+ bytes_out+ channels+ pending+ output+"),
 	LIST("listLocks", "name token connection? channel+ ttl_ms:duration+ since:time+ lapses:time waiting?"),
 	LIST("listVhosts", "name exchanges+ queues topics connections ready delayed+ unacked buried"),

@@ -536,7 +536,8 @@ enum list_member {
 	LIST_BY_EXCHANGE, /* of bindings, as the two that follow */
 	LIST_BY_DESTINATION,
 	LIST_BY_TO,    /* "exchange", "queue", "topic" */
-	LIST_BY_QUEUE, /* of consumers */
+	LIST_BY_QUEUE, /* of consumers, like the next one */
+	LIST_BY_GROUP, /* of a topic */
 	LIST_MEMBERS,
 };
 struct list_spec {

@@ -152,6 +152,17 @@ static void write_binding(struct session *s, const void *item, struct json *j)
 	json_object_end(j);
 }
 
+/* Empty: it reads without one, or from a queue. */
+static struct slice consumer_group(const void *item, struct buf *scratch)
+{
+	const struct consumer *c = item;
+	const struct topic_group *g = c->member   ? c->member->group
+				      : c->getter ? c->getter->group
+						  : NULL;
+
+	return g && g->name ? (struct slice){ g->name, g->name_len } : SLICE("");
+}
+
 static void write_consumer(struct session *s, const void *item, struct json *j)
 {
 	const struct consumer *c = item;
@@ -161,7 +172,7 @@ static void write_consumer(struct session *s, const void *item, struct json *j)
 	const struct session *owner = ch->session;
 	struct session_peer peer = session_beside_peer(owner);
 	char partitions[MEMBER_PARTITIONS_MAX];
-	const struct topic_group *group;
+	struct slice group = consumer_group(c, NULL);
 
 	json_object_begin(j);
 	json_member_text(j, "queue", q->name);
@@ -184,12 +195,12 @@ static void write_consumer(struct session *s, const void *item, struct json *j)
 	json_member_int(j, "channel_prefetch", ch->credit.limit);
 	json_member_int(j, "rank", c->rank);
 	json_member_int(j, "notify_lease_ms", c->lease.notify_ms);
-	group = c->member ? c->member->group : c->getter ? c->getter->group : NULL;
-	if (group && group->name)
-		json_member_text(j, "group", group->name);
+	if (group.len > 0)
+		json_member_string(j, "group", group);
 	if (c->member) {
 		member_format(c->member, partitions);
 		json_member_text(j, "partitions", partitions);
+		json_member_int(j, "lag", (int64_t)member_lag(c->member));
 	}
 	json_member_int(j, "unacked", c->lease.count);
 	json_member_int(j, "delivered", (int64_t)c->delivered);
@@ -438,10 +449,18 @@ static bool consumer_has(const void *item, const char *part)
 NUMBER(consumer_unacked, struct consumer, lease.count)
 NUMBER(consumer_delivered, struct consumer, delivered)
 
+static double consumer_lag(const void *item)
+{
+	const struct consumer *c = item;
+
+	return c->member ? (double)member_lag(c->member) : 0;
+}
+
 static const struct list_key consumer_keys[] = {
 	{ "queue", NULL, consumer_queue, false },
 	{ "unacked", consumer_unacked, NULL, true },
 	{ "delivered", consumer_delivered, NULL, true },
+	{ "lag", consumer_lag, NULL, true },
 	{ .name = NULL },
 };
 
@@ -569,7 +588,8 @@ static const struct list_kind kinds[] = {
 	[LIST_CONSUMERS] = { LIST_OF_VHOST, &list_walk_queues, &list_walk_consumers,
 			     consumer_keys, NULL, consumer_queue, NULL, consumer_has,
 			     write_consumer, false,
-			     .members = { [LIST_BY_QUEUE] = consumer_queue } },
+			     .members = { [LIST_BY_QUEUE] = consumer_queue,
+					  [LIST_BY_GROUP] = consumer_group } },
 	[LIST_CONNECTIONS] = { LIST_OF_SERVICE, &list_walk_sessions, NULL,
 			       connection_keys, NULL, connection_name, NULL,
 			       connection_has, write_connection, false },

@@ -476,8 +476,16 @@ static void write_partition(const struct topic_group *g, unsigned index, struct 
 	const struct partition *p = g->topic->partitions[index];
 	uint64_t committed = group_committed(g, index);
 
+	const struct subscription *sub =
+		gc && gc->owner ? subscription_of(gc->owner->consumer) : NULL;
+
 	json_object_begin(j);
 	json_member_int(j, "partition", index);
+	if (sub) {
+		json_member_int(j, "connection", (int64_t)sub->channel->session->number);
+		json_member_int(j, "channel", sub->channel->number);
+		json_member_text(j, "sid", sub->sid);
+	}
 	if (committed != GROUP_UNKNOWN)
 		json_member_int(j, "committed", (int64_t)committed);
 	json_member_int(j, "end", p ? (int64_t)partition_readable(p) : 0);

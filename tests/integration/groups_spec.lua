@@ -751,6 +751,30 @@ describe('a group of a topic', function()
     assert.equal(1, consumer.unacked)
   end)
 
+  it('has members, each with its partitions and how far behind these are', function()
+    declare 'partitions=2 sharding=round_robin'
+    local other = broker:connect()
+    sub(c, 's group=g prefetch=1', '0,1')
+    c:ok 'SUB t reader'
+    other:send 'SUB t r group=g prefetch=1\r\n'
+    c:expect_line 'EVT assigned s 0'
+    other:expect_line 'OK'
+    other:expect_line 'EVT assigned r 1'
+    local watcher = broker:connect()
+    topics.publish(watcher, 'a', 'b', 'c')
+    local members = watcher:document 'LIST consumers queue=t group=g sort=lag'
+    assert.same({ 2, 's', '0', 2, 'r', '1', 1 }, { #members,
+      members[1].sid, members[1].partitions, members[1].lag, members[2].sid, members[2].partitions, members[2].lag })
+    assert.same({}, watcher:document 'LIST consumers group=h')
+    for i, p in ipairs(topics.group(watcher, 'g').partitions) do
+      assert.same({ members[i].connection, members[i].channel, members[i].sid }, { p.connection, p.channel, p.sid })
+    end
+    assert.matches('GROUP%s+PARTITIONS%s+LAG.*g%s+0%s+2', (broker:cli('list', 'consumers', '--group', 'g')))
+    other:close()
+    assert(wait.poll(function() return #watcher:document 'LIST consumers group=g' == 1 end))
+    watcher:close()
+  end)
+
   it('refuses options that are not for it', function()
     declare()
     c:ok 'DECLARE queue q'

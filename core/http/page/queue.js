@@ -67,6 +67,8 @@ export function consumersTable(ctx, name) {
       { key: 'channel', text: 'Channel', numeric: true, cell: (c) => c.channel || '' },
       { key: 'sid', text: 'Subscription', cell: (c) => (c.kind === 'get' ? 'a waiting GET' : c.sid) },
       { key: 'group', text: 'Group', cell: (c) => c.group ?? '' },
+      { key: 'partitions', text: 'Partitions', cell: (c) => c.partitions ?? '' },
+      { key: 'lag', text: 'Lag', numeric: true, cell: (c) => (c.lag === undefined ? '' : number(c.lag)) },
       { key: 'priority', text: 'Priority', numeric: true, cell: (c) => c.priority || '' },
       { key: 'prefetch', text: 'Prefetch', numeric: true, cell: (c) => c.prefetch },
       { key: 'unacked', text: 'Holds', numeric: true, cell: (c) => number(c.unacked) },

@@ -31,10 +31,11 @@ function partitionsTable(list) {
       time(p.last), p.held_back ? number(p.held_back) : '', p.held_by ?? '']));
 }
 
-// The partitions that a group has not read to their end.
-function lagsList(partitions) {
+// The partitions that a group has not read to their end, and whose they are.
+function lagsList(ctx, partitions) {
   return h('ul', { class: 'lags' }, partitions.filter((p) => p.lag > 0 || p.stopped).map((p) => h('li', {},
-    h('span', { class: 'dim' }, `partition ${p.partition}: `), number(p.lag), p.stopped ? ' stopped' : '')));
+    h('span', { class: 'dim' }, `partition ${p.partition}: `), number(p.lag), p.stopped ? ' stopped' : '',
+    p.sid !== undefined && [' ', h('a', { href: ctx.href(['connections', String(p.connection)]) }, p.sid)])));
 }
 
 function fullestPartition(list) {
@@ -165,7 +166,7 @@ class TopicPage {
     fill(this.groups, groups.length === 0 ? h('p', { class: 'dim' }, 'No group reads this topic.')
       : plainTable('groups', GROUP_COLUMNS,
         groups.map((g) => [h('span', {}, g.group, g.paused && [' ', h('span', { class: 'badge warn' }, 'paused')]), number(g.members + (g.gets ?? 0)), number(g.lag), duration(g.lag_ms),
-          number(g.given_up), lagsList(g.partitions), h('span', { class: 'tools' },
+          number(g.given_up), lagsList(ctx, g.partitions), h('span', { class: 'tools' },
             button('Seek', () => this.run(() => seekForm(ctx, name, g.group)), 'small'),
             button(g.paused ? 'Resume' : 'Pause',
               () => this.run(() => (g.paused ? resumeGroup : pauseGroup)(ctx, name, g.group)), 'small'),

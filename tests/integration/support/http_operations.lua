@@ -89,7 +89,7 @@ return {
   { 'POST ' .. Q .. '/ack', path = at '/queues/q/ack', body = { receipts = { '@RECEIPT@' } } },
   { 'POST ' .. Q .. '/nack', path = at '/queues/q/nack', body = { receipts = { '@RECEIPT@' }, delay = '1s' } },
   { 'POST ' .. Q .. '/touch', path = at '/queues/q/touch', body = { receipts = { '@RECEIPT@' }, ['for'] = '1m' } },
-  { 'GET ' .. V .. '/consumers', path = at '/consumers?queue=q', tag = 'monitor' },
+  { 'GET ' .. V .. '/consumers', path = at '/consumers?queue=q&group=g', tag = 'monitor' },
   { 'GET ' .. V .. '/locks', path = at '/locks', tag = 'monitor' },
 
   { 'GET ' .. V .. '/topics', path = at '/topics?sort=lag', tag = 'monitor' },
