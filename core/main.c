@@ -83,6 +83,7 @@ static int docs_main(const char *name)
 		{ "topic-options", config_document_topic },
 		{ "exchange-options", config_document_exchange },
 		{ "serve-options", serve_options_document },
+		{ "events", event_document },
 	};
 	static const struct {
 		const char *name;

@@ -177,6 +177,7 @@ struct broker *broker_create(uv_loop_t *loop, const struct broker_config *config
 	TAILQ_INIT(&b->jobs);
 	TAILQ_INIT(&b->topics);
 	TAILQ_INIT(&b->walks);
+	events_init(&b->events);
 	b->retention = retention_create(b);
 	b->policies = declare_policies_create(b);
 	pace_init(&b->pace);
@@ -212,6 +213,7 @@ void broker_destroy(struct broker *b)
 	retention_destroy(b->retention);
 	declare_policies_destroy(b->policies);
 	users_deinit(&b->users);
+	events_deinit(&b->events);
 	pool_deinit(&b->id_appends);
 	dedupe_destroy(b->dedupe);
 	route_cache_free(b->route);

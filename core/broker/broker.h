@@ -9,6 +9,7 @@
 #include "access/subject.h"
 #include "base/heap.h"
 #include "access/user.h"
+#include "event.h"
 #include "rate.h"
 #include "base/msg.h"
 #include "base/table.h"
@@ -142,6 +143,7 @@ struct broker {
 	struct ruleset *candidates[RULESET_SLOTS]; /* NULL where there is none */
 	struct subject_env subjects; /* of sessions, and what they have begun */
 	struct followers followers;  /* of decisions and messages */
+	struct events events;        /* that wait to be published */
 	struct dedupe *dedupe;       /* publish ids that have been seen */
 	struct journal *journal;
 	struct shared_sync shared_sync;

@@ -239,6 +239,12 @@ static void tell_log(struct definition *d, const struct config *former)
 			buf_printf(&text, " %s=", former->canonical.items[i].name);
 	if (t->policy)
 		buf_printf(&text, " (with %s)", t->policy);
+	EVENT_TELL(definition_vhost(d)->broker,
+		   d->table == STORE_EXCHANGES ? EVENT_EXCHANGE_CHANGED
+		   : d->table == STORE_TOPICS  ? EVENT_TOPIC_CHANGED
+					       : EVENT_QUEUE_CHANGED,
+		   slice_from(vhost), slice_from(name),
+		   slice_skip(buf_slice(&text), buf_len(&text) > 0));
 	/* Lines of one format share what the log has room for: one for each kind. */
 	if (d->table == STORE_EXCHANGES)
 		log_info("exchange '%s' of vhost '%s' has other options:%s", name, vhost,

@@ -118,50 +118,55 @@ static void drop_released(struct exchange *x)
 /* ---- exchanges ----------------------------------------------------------------------
  */
 
-/* In each vhost, as in each of RabbitMQ: clients of its know that they are there. */
-static const struct {
+/* In each vhost, as in each of RabbitMQ: clients of its know that they are there. That of
+ * the events is in the default vhost alone, and no client publishes to it. */
+static const struct predeclared {
 	const char *name, *type;
+	bool is_of_events;
 } predeclared[] = {
-	{ "amq.direct", "direct" },
-	{ "amq.fanout", "fanout" },
-	{ "amq.headers", "headers" },
-	{ "amq.topic", "topic" },
+	{ "amq.direct", "direct", false },   { "amq.fanout", "fanout", false },
+	{ "amq.headers", "headers", false }, { "amq.topic", "topic", false },
+	{ EVENT_EXCHANGE, "topic", true },
 };
 
-/* The type of the predeclared exchange of that name, or NULL. */
-static const char *predeclared_type(struct slice name)
+/* The predeclared exchange of that name, or NULL. */
+static const struct predeclared *find_predeclared(const struct vhost *v,
+						  struct slice name)
 {
 	for (size_t i = 0; i < sizeof(predeclared) / sizeof(predeclared[0]); i++)
-		if (slice_is(name, predeclared[i].name))
-			return predeclared[i].type;
+		if (slice_is(name, predeclared[i].name) &&
+		    (!predeclared[i].is_of_events || slice_is(vhost_slice(v), "/")))
+			return &predeclared[i];
 	return NULL;
 }
 
 bool exchange_is_predeclared(const struct exchange *x)
 {
-	const char *type = predeclared_type(exchange_slice(x));
+	const struct predeclared *p = find_predeclared(x->vhost, exchange_slice(x));
 
-	return type && strcmp(type, x->type) == 0;
+	return p && strcmp(p->type, x->type) == 0;
 }
 
 /* A predeclared exchange is made when somebody names it. NULL: no script of the rules
  * routes for it, a policy does not want it, or those of Redis are still being read. */
 static struct exchange *make_predeclared(struct vhost *v, struct slice name)
 {
-	static const struct args no_args;
-	const char *type = predeclared_type(name);
-	struct terms_spec spec = { .kind = CONFIG_EXCHANGE,
-				   .name = name,
-				   .args = &no_args };
+	const struct predeclared *p = find_predeclared(v, name);
+	struct args args = { 0 };
+	struct terms_spec spec = { .kind = CONFIG_EXCHANGE, .name = name, .args = &args };
 	struct terms terms;
 	struct exchange *x;
 	struct error ignored;
+	int rc;
 
-	if (!type || engine_epoch(v->broker->active_rules.engine) == 0)
+	if (!p || engine_epoch(v->broker->active_rules.engine) == 0)
 		return NULL;
-	spec.type = slice_from(type);
-	if (terms_read(v, &spec, &terms, &ignored) < 0 ||
-	    exchange_create(v, &spec, &terms, &x, &ignored) < 0)
+	spec.type = slice_from(p->type);
+	rc = p->is_of_events ? args_add(&args, SLICE("internal"), SLICE("1")) : TIDE_OK;
+	if (rc == TIDE_OK)
+		rc = terms_read(v, &spec, &terms, &ignored);
+	args_deinit(&args);
+	if (rc < 0 || exchange_create(v, &spec, &terms, &x, &ignored) < 0)
 		return NULL;
 	definition_send(&x->definition, NULL);
 	return x;
@@ -191,6 +196,13 @@ static struct exchange *make(struct vhost *v, struct slice name, struct slice ty
 	return x;
 }
 
+static bool is_of_events(const struct exchange *x)
+{
+	const struct predeclared *p = find_predeclared(x->vhost, exchange_slice(x));
+
+	return p && p->is_of_events;
+}
+
 static void enter(struct exchange *x)
 {
 	struct vhost *v = x->vhost;
@@ -199,6 +211,15 @@ static void enter(struct exchange *x)
 	HASH_ADD_KEYPTR(hh, v->exchanges, x->name, x->name_len, x);
 	v->broker->exchange_count++;
 	v->broker->route_version++;
+	if (is_of_events(x))
+		v->broker->events.exchange = x;
+}
+
+static void tell_event(const struct exchange *x, enum event_name kind, struct slice user)
+{
+	if (!is_of_events(x))
+		EVENT_TELL(x->vhost->broker, kind, vhost_slice(x->vhost),
+			   exchange_slice(x), user);
 }
 
 static void free_memory(struct exchange *x)
@@ -329,6 +350,7 @@ int exchange_create(struct vhost *v, const struct terms_spec *spec,
 		return rc;
 	}
 	enter(x);
+	tell_event(x, EVENT_EXCHANGE_DECLARED, spec->user);
 	definition_follow(&x->definition);
 	*out = x;
 	return TIDE_OK;
@@ -353,6 +375,9 @@ static void free_parts(struct exchange *x)
 	for (int slot = 0; slot < RULESET_SLOTS; slot++)
 		exchange_detach(x, slot);
 	walk_leave_exchange(x);
+	tell_event(x, EVENT_EXCHANGE_DELETED, SLICE(""));
+	if (x->vhost->broker->events.exchange == x)
+		x->vhost->broker->events.exchange = NULL;
 	HASH_DEL(x->vhost->exchanges, x);
 	x->vhost->broker->exchange_count--;
 	vhost_check(x->vhost);
@@ -516,6 +541,18 @@ static void bind_candidates(const struct binding *b)
 					     "exchange", x->name, &why);
 }
 
+static void tell_binding(const struct binding *b, enum event_name kind)
+{
+	const struct vhost *v = b->source->vhost;
+
+	if (!is_of_events(b->source))
+		EVENT_TELL(v->broker, kind, vhost_slice(v), exchange_slice(b->source),
+			   slice_from(definition_kind(
+				   b->queue ? b->queue->definition.table
+					    : b->exchange->definition.table)),
+			   binding_dest(b), slice_from(b->pattern));
+}
+
 int binding_create(const struct binding_spec *spec, struct binding **out,
 		   struct error *err)
 {
@@ -532,6 +569,7 @@ int binding_create(const struct binding_spec *spec, struct binding **out,
 	} else {
 		*out = add(spec, number, buf_slice(&text));
 		bind_candidates(*out);
+		tell_binding(*out, EVENT_BINDING_DECLARED);
 	}
 	buf_deinit(&text);
 	return rc < 0 ? rc : TIDE_OK;
@@ -549,6 +587,7 @@ static void take_out(struct binding *b)
 	struct exchange *x = b->source;
 
 	b->is_released = true;
+	tell_binding(b, EVENT_BINDING_DELETED);
 	definition_deinit(&b->definition);
 	TAILQ_REMOVE(incoming(b), b, dest_link);
 	HASH_DEL(x->by_text, b);

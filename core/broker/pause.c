@@ -27,9 +27,24 @@ static void arm(struct queue *q, enum queue_direction direction)
 		queue_wake_by(q, b->mono_ms + (until_ms - b->now_ms));
 }
 
+static void tell(const struct queue *q, enum queue_direction direction, int64_t until_ms)
+{
+	char until[EVENT_NUMBER_MAX];
+
+	EVENT_TELL(q->vhost->broker, until_ms ? EVENT_QUEUE_PAUSED : EVENT_QUEUE_RESUMED,
+		   vhost_slice(q->vhost), queue_slice(q), slice_from(names[direction]),
+		   until_ms && until_ms != PAUSE_FOREVER
+			   ? event_number((uint64_t)until_ms, until)
+			   : SLICE(""));
+}
+
 static void apply(struct queue *q, enum queue_direction direction, int64_t until_ms)
 {
+	bool is_news = q->paused_ms[direction] != until_ms;
+
 	q->paused_ms[direction] = until_ms;
+	if (is_news)
+		tell(q, direction, until_ms);
 	queue_guard(q);
 	arm(q, direction);
 	if (direction == QUEUE_OUT && !until_ms)

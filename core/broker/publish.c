@@ -90,6 +90,29 @@ static void make_room(const struct outcome *o, struct queue *q)
 		q->vhost->broker->deal(q);
 }
 
+/* An event that a full queue refuses is no news: it would make the next one. */
+static void tell_full(const struct outcome *o, struct queue *q, const struct error *why)
+{
+	struct broker *b = q->vhost->broker;
+
+	if (why->code != TIDE_EFULL || q->is_told_full || !event_is_wanted(b) ||
+	    slice_is(o->msg->exchange, EVENT_EXCHANGE))
+		return;
+	q->is_told_full = true;
+	EVENT_TELL(b, EVENT_QUEUE_FULL, vhost_slice(q->vhost), queue_slice(q),
+		   slice_from(why->text));
+}
+
+static void tell_open(const struct outcome *o, struct queue *q)
+{
+	struct broker *b = q->vhost->broker;
+
+	if (slice_is(o->msg->exchange, EVENT_EXCHANGE))
+		return;
+	q->is_told_full = false;
+	EVENT_TELL(b, EVENT_QUEUE_OPEN, vhost_slice(q->vhost), queue_slice(q));
+}
+
 static int check_outcome(const struct outcome *o, bool may_deal, struct error *err)
 {
 	for (unsigned i = 0; i < o->count; i++) {
@@ -101,8 +124,11 @@ static int check_outcome(const struct outcome *o, bool may_deal, struct error *e
 			make_room(o, q);
 		if (publish_check_pick(o, &o->picks[i], err) < 0) {
 			q->counters.refused++;
+			tell_full(o, q, err);
 			return err->code;
 		}
+		if (q->is_told_full)
+			tell_open(o, q);
 		q->admitted++;
 		q->admitted_bytes += o->msg->payload_len;
 		/* One that is delayed makes no consumer look at the queue. */
@@ -281,6 +307,9 @@ static unsigned store_once(struct broker *b, const struct outcome *o,
 
 static void count_unroutable(const struct outcome *o, struct vhost *v)
 {
+	/* Whoever listens wants some events, not all. */
+	if (o->exchange && o->exchange == v->broker->events.exchange)
+		return;
 	v->broker->counters.unroutable++;
 	unroutable_add(o->exchange ? &o->exchange->unroutable : &v->unroutable,
 		       o->msg->key, v->broker->now_ms);

@@ -317,6 +317,8 @@ int queue_create(struct vhost *v, const struct terms_spec *spec, struct terms *t
 		return err->code;
 	}
 	enter(q);
+	EVENT_TELL(v->broker, q->topic ? EVENT_TOPIC_DECLARED : EVENT_QUEUE_DECLARED,
+		   vhost_slice(v), queue_slice(q), spec->user);
 	definition_follow(&q->definition);
 	if (q->config.is_exclusive) {
 		q->owner = spec->owner;
@@ -490,6 +492,8 @@ void queue_destroy(struct queue *q)
 	if (q->owner)
 		TAILQ_REMOVE(q->owner, q, owner_link);
 	v->topic_count -= q->topic != NULL;
+	EVENT_TELL(b, q->topic ? EVENT_TOPIC_DELETED : EVENT_QUEUE_DELETED,
+		   vhost_slice(v), queue_slice(q));
 	HASH_DEL(v->queues, q);
 	walk_leave_queue(q);
 	HASH_DELETE(serial_hh, b->queues_by_serial, q);

@@ -83,6 +83,7 @@ struct queue {
 	/* Of the decision that is being looked at: publish.c */
 	uint64_t admitted, admitted_bytes;
 	bool is_guarded;          /* it may refuse messages: counted in broker.guarded */
+	bool is_told_full;        /* by EVENT_QUEUE_FULL */
 	struct heap_node wake;    /* in broker.wakes */
 	bool is_metered;          /* its deliveries may be held back: delivery.c */
 	int64_t next_delivery_ns; /* with a rate; the clock that nobody sets */

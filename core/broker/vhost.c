@@ -48,6 +48,7 @@ static struct vhost *create(struct broker *b, struct slice name)
 	v->refs = 1;
 	v->is_kept = slice_is(name, "/");
 	HASH_ADD_KEYPTR(hh, b->vhosts, v->name, v->name_len, v);
+	EVENT_TELL(b, EVENT_VHOST_DECLARED, vhost_slice(v));
 	return v;
 }
 
@@ -183,6 +184,7 @@ void vhost_destroy(struct vhost *v)
 	while (v->exchanges)
 		exchange_destroy(v->exchanges);
 	be_busy(v);
+	EVENT_TELL(v->broker, EVENT_VHOST_DELETED, vhost_slice(v));
 	HASH_DEL(v->broker->vhosts, v);
 	vhost_unref(v);
 }

@@ -8,6 +8,7 @@
 #include "broker/group.h"
 #include "broker/settle.h"
 #include "rules/engine/deliver.h"
+#include "service_events.h"
 #include "session_private.h"
 #include "base/duration.h"
 #include "broker/queue.h"
@@ -191,6 +192,7 @@ static void release(struct subscription *sub)
 
 static void leave_queue(struct subscription *sub)
 {
+	service_events_consumer(sub, EVENT_CONSUMER_ENDED);
 	if (sub->consumer.member)
 		member_destroy(sub->consumer.member);
 	consumer_remove(&sub->consumer);

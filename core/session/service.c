@@ -14,6 +14,7 @@
 #include "rules/sandbox/script.h"
 #include "schedule/scheduler.h"
 #include "samples.h"
+#include "service_events.h"
 #include "service_users.h"
 #include "service_start.h"
 #include "session_private.h"
@@ -93,7 +94,8 @@ static void arm(struct service *s)
 	int64_t due_ms = next_due_ms(s);
 	bool is_due = due_ms != 0 && due_ms <= now_ms;
 	bool is_busy = is_due || turn_is_busy(s->broker) || !TAILQ_EMPTY(&s->settling) ||
-		       !TAILQ_EMPTY(&s->transactions.committing);
+		       !TAILQ_EMPTY(&s->transactions.committing) ||
+		       service_events_are_due(s);
 
 	if (is_busy && !uv_is_active((uv_handle_t *)&s->idle))
 		uv_idle_start(&s->idle, on_idle);
@@ -161,6 +163,7 @@ void service_turn(struct service *s)
 	rollout_turn(&s->rollout);
 	turn_tick(b);
 	scheduler_turn(s->scheduler);
+	service_events_turn(s);
 	enter(b, TURN_DELIVERIES);
 	turn_deal(b);
 	enter(b, TURN_SENDING);

@@ -55,6 +55,14 @@ struct service_hooks {
 	void (*on_closed)(void *ctx);
 };
 
+#define ALARMS_MAX 32
+
+/* The codes of /health/ready that EVENT_ALARM_BEGAN has told of. */
+struct alarms {
+	const char *codes[ALARMS_MAX];
+	unsigned count;
+};
+
 struct service {
 	uv_loop_t *loop;
 	struct service_hooks hooks;
@@ -68,6 +76,7 @@ struct service {
 	struct net_member_list members;
 	struct samples *samples; /* of the last hour */
 	struct warnings *warnings;
+	struct alarms alarms;
 	struct password_work password_work;
 	struct login login;
 	struct user_changes user_changes;
@@ -168,3 +177,7 @@ void service_pressure_hold(struct service *s);
  * @param has_names  of queues and so on: not for those who ask without a login */
 bool service_health_is_ready(const struct service *s);
 void service_health_write(const struct service *s, bool has_names, struct json *j);
+/* All reasons and warnings, with names; `code` is a constant. */
+void service_health_each(const struct service *s,
+			 void (*tell)(void *ctx, const char *code, const char *text),
+			 void *ctx);

@@ -12,6 +12,7 @@
 #include "host/machine.h"
 #include "schedule/scheduler.h"
 #include "session_private.h"
+#include "service_events.h"
 #include "warnings.h"
 
 static bool has_limits(const struct user_limits *l)
@@ -118,6 +119,7 @@ static void set_blocked(struct service *s, bool is_blocked)
 	}
 	if (!is_blocked)
 		session_receive_resume(s);
+	service_events_alarms(s);
 }
 
 size_t service_pressure_memory(const struct service *s)
@@ -325,4 +327,16 @@ void service_health_write(const struct service *s, bool has_names, struct json *
 	if (s->broker->is_started)
 		warnings_each(s->warnings, has_names, write_note, j);
 	json_array_end(j);
+}
+
+void service_health_each(const struct service *s,
+			 void (*tell)(void *ctx, const char *code, const char *text),
+			 void *ctx)
+{
+	struct reasons r;
+
+	find_reasons(s, true, &r);
+	for (unsigned i = 0; i < r.count; i++)
+		tell(ctx, r.items[i].code, r.items[i].text);
+	warnings_each(s->warnings, true, tell, ctx);
 }

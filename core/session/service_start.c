@@ -38,17 +38,25 @@ static void on_reload(void *ctx, const struct error *result)
 	struct broker *b = s->broker;
 	const char *by = reload_last(b->engine)->asked_by;
 
+	char hash[32];
+
 	/* No decision of the generation before is remembered. */
 	service_users_recheck(s);
-	if (result && result->code < 0)
+	snprintf(hash, sizeof(hash), "%016llx",
+		 (unsigned long long)engine_hash(b->engine));
+	if (result && result->code < 0) {
 		log_error("rules: change refused, the active rules stay: %s",
 			  result->text);
-	else
-		log_info("rules: generation %llu is active, from %s%s%s, hash %016llx",
+		EVENT_TELL(b, EVENT_RULES_REFUSED, slice_from(result->text));
+	} else {
+		log_info("rules: generation %llu is active, from %s%s%s, hash %s",
 			 (unsigned long long)engine_epoch(b->engine),
 			 engine_origin_name(engine_origin(b->engine)),
-			 by[0] ? ", asked for by " : "", by,
-			 (unsigned long long)engine_hash(b->engine));
+			 by[0] ? ", asked for by " : "", by, hash);
+		EVENT_TELL(b, EVENT_RULES_ACTIVATED, slice_from(hash),
+			   slice_from(engine_origin_name(engine_origin(b->engine))),
+			   slice_from(by));
+	}
 	history_note(s->rollout.history, result);
 	if (result->code == TIDE_OK) {
 		tell_forgotten(s);
@@ -139,11 +147,14 @@ static bool step_failed(struct service *s, int status, const char *text)
 static void on_schedules_loaded(void *ctx, int status, const char *text)
 {
 	struct service *s = ctx;
+	char node[EVENT_NUMBER_MAX];
 
 	if (step_failed(s, status, text))
 		return;
 	store_confirm_begin(s->broker->store);
 	s->broker->is_started = true;
+	EVENT_TELL(s->broker, EVENT_BROKER_STARTED,
+		   event_number(s->broker->config.node, node));
 	service_users_recheck(s);
 	service_users_check_open(s);
 	s->hooks.on_started(s->hooks.ctx, NULL);

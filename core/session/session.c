@@ -1,6 +1,7 @@
 #include <assert.h>
 #include <stdio.h>
 
+#include "service_events.h"
 #include "service_users.h"
 #include "session_private.h"
 #include "base/mem.h"
@@ -53,6 +54,7 @@ void session_destroy(struct session *s)
 	struct channel *ch, *next;
 
 	s->is_closed = true;
+	service_events_closed(s);
 	HASH_ITER (hh, s->channels, ch, next) {
 		channel_deinit(ch);
 		channel_forget(ch);

@@ -8,6 +8,7 @@
 #include "broker/pause.h"
 #include "broker/queue_scan.h"
 #include "broker/unusable.h"
+#include "service_events.h"
 #include "session_private.h"
 
 /* Can the queue have this subscription beside those that it has? */
@@ -70,6 +71,7 @@ int session_consume_subscribe(struct channel *ch, const struct subscribe_spec *s
 	sub->confirm = r;
 	r->subscription = sub;
 	consumer_add(q, &sub->consumer);
+	service_events_consumer(sub, EVENT_CONSUMER_STARTED);
 	if (q->topic)
 		session_topic_join(sub, spec);
 	reply_ok(r);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include "base/mem.h"
 #include "broker/route.h"
+#include "service_events.h"
 #include "session_private.h"
 #include "service_users.h"
 #include "access/network.h"
@@ -21,7 +22,7 @@ struct login_job {
 	struct session *session;
 	struct login_attempt *attempt;
 	struct reply *reply;
-	struct session_login login; /* its vhost alone is good, and ours */
+	struct session_login login; /* of its texts vhost and user are kept, and ours */
 };
 
 static void end(struct session *s)
@@ -30,6 +31,7 @@ static void end(struct session *s)
 
 	s->logging_in = NULL;
 	mem_free((char *)job->login.vhost.data);
+	mem_free((char *)job->login.user.data);
 	mem_free(job);
 }
 
@@ -184,8 +186,12 @@ static void on_decided(void *ctx, struct user *user, const struct error *refusal
 		rc = err.code;
 	}
 	s->is_shut_out = user && rc < 0;
-	if (rc < 0)
+	if (rc < 0) {
+		service_events_refused(s, login.user, &err);
 		log_out(s);
+	} else {
+		service_events_opened(s);
+	}
 	session_trace_recheck(s);
 	user_unref(user);
 	end(s);
@@ -229,6 +235,7 @@ static int enter_open(struct session *s, const struct session_login *l, struct r
 		return rc;
 	if (l->user.data)
 		session_set_user(s, l->user);
+	service_events_opened(s);
 	l->on_done(l->ctx, r, NULL);
 	return TIDE_OK;
 }
@@ -266,6 +273,8 @@ static void start(struct session *s, const struct session_login *l, struct reply
 	job->login = *l;
 	job->login.vhost.data =
 		l->vhost.data ? mem_strndup(l->vhost.data, l->vhost.len) : NULL;
+	job->login.user.data =
+		l->user.data ? mem_strndup(l->user.data, l->user.len) : NULL;
 	s->logging_in = job;
 	attempt = login_start(&service->login, &spec, service->broker->mono_ms);
 	if (attempt)
@@ -306,6 +315,8 @@ int session_login_admit(struct session *s, struct error *err)
 	rc = enter(s, &nobody, err);
 	if (rc < 0)
 		s->unwelcome = mem_strdup(err->text);
+	else
+		service_events_opened(s);
 	return rc;
 }
 

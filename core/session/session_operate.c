@@ -188,13 +188,17 @@ struct user_job {
 static const struct {
 	enum user_change_kind kind;
 	const char *done; /* for the log */
+	enum event_name event;
 } edits[] = {
-	[USER_EDIT_ADD] = { USER_CHANGE_ADD, "was added" },
-	[USER_EDIT_PASSWORD] = { USER_CHANGE_PASSWORD, "has a new password" },
-	[USER_EDIT_DELETE] = { USER_CHANGE_DELETE, "was deleted" },
-	[USER_EDIT_GRANT] = { USER_CHANGE_GRANT, "was granted permissions" },
-	[USER_EDIT_REVOKE] = { USER_CHANGE_REVOKE, "has permissions no more" },
-	[USER_EDIT_SET] = { USER_CHANGE_SET, "was changed" },
+	[USER_EDIT_ADD] = { USER_CHANGE_ADD, "was added", EVENT_USER_DECLARED },
+	[USER_EDIT_PASSWORD] = { USER_CHANGE_PASSWORD, "has a new password",
+				 EVENT_USER_CHANGED },
+	[USER_EDIT_DELETE] = { USER_CHANGE_DELETE, "was deleted", EVENT_USER_DELETED },
+	[USER_EDIT_GRANT] = { USER_CHANGE_GRANT, "was granted permissions",
+			      EVENT_USER_CHANGED },
+	[USER_EDIT_REVOKE] = { USER_CHANGE_REVOKE, "has permissions no more",
+			       EVENT_USER_CHANGED },
+	[USER_EDIT_SET] = { USER_CHANGE_SET, "was changed", EVENT_USER_CHANGED },
 };
 
 static struct session *find_session(const struct user_job *job)
@@ -205,6 +209,18 @@ static struct session *find_session(const struct user_job *job)
 		if (s->number == job->session)
 			return s;
 	return NULL;
+}
+
+static void tell_event(const struct user_job *job, const struct user *user)
+{
+	enum event_name kind = edits[job->edit].event;
+	struct slice name = slice_from(user->name), by = slice_from(job->who);
+
+	if (kind == EVENT_USER_CHANGED)
+		EVENT_TELL(job->service->broker, kind, name,
+			   slice_from(edits[job->edit].done), by);
+	else
+		EVENT_TELL(job->service->broker, kind, name, by);
 }
 
 /* The author of the first user goes on as that one: otherwise he would be locked out. */
@@ -244,6 +260,7 @@ static void on_done(void *ctx, struct user *user, int status, const char *text)
 	} else {
 		log_write_each(LOG_INFO, "user '%s' %s, by %s", user->name,
 			       edits[job->edit].done, job->who);
+		tell_event(job, user);
 		reply_ok(job->reply);
 	}
 	if (status != TIDE_ESHUTDOWN)

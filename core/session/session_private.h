@@ -23,6 +23,7 @@ struct session {
 	struct login_job *logging_in; /* NULL: it does not */
 	bool is_shut_out;             /* see session_is_shut_out */
 	bool has_entered;             /* connect/ has been asked about it */
+	bool is_told;    /* by EVENT_CONNECTION_OPENED, if somebody listens */
 	char *unwelcome; /* why connect/ refuses it, which has not said who it is */
 	bool is_founder; /* it adds the first user */
 	char *user;      /* its user's name; without one that from HELLO, which nobody has

@@ -6,6 +6,7 @@
 #include "rules/engine/engine_status.h"
 #include "rules/engine/reload.h"
 #include "service.h"
+#include "service_events.h"
 #include "session_private.h"
 
 #define EVERY_MS 5000
@@ -470,6 +471,7 @@ void warnings_turn(struct warnings *w)
 		return;
 	w->is_walking = false;
 	memcpy(w->now, w->next, sizeof(w->now));
+	service_events_alarms(w->service);
 	w->due_ms = b->mono_ms + EVERY_MS;
 }
 
