@@ -92,7 +92,9 @@ static int print_history_take(struct cli *cli, json_t *document)
 {
 	const struct cli_table_view view = {
 		.columns =
-			"t:time/time published/in delivered/out acked+ ready unacked+ "
+			"t:time/time published/in delivered/out in_10s/in out_10s/out "
+			"acked+ "
+			"messages lag lag_ms:duration/behind members ready unacked+ "
 			"delayed+ buried+ oldest_ready_ms:duration/oldest connections+ "
 			"memory_bytes/memory+ unstored_bytes/unstored+ store_ms+ "
 			"loop_busy+",
@@ -1064,7 +1066,8 @@ static const struct cli_notes notes[] = {
 	  .details = "Of queues the order is by name, ready, delayed, unacked, buried, age, in, out\nor consumers; of others see LIST in docs/protocol-operate.md.",
 	  .examples = "  tidemq list queues\n"
 		      "  tidemq list queues --sort ready --max 10\n"
-		      "  tidemq list bindings --json\n",
+		      "  tidemq list bindings --json\n"
+		      "  tidemq list history --queue events --group billing\n",
 	  .options = list_options },
 	{ .verb = "stats",
 	  .summary = "show the figures of the broker, of a queue, a topic or an exchange",

@@ -27,6 +27,7 @@ RUN(pause_group, session_group_pause(c->queue, &c->spec->group, r, err))
 RUN(pause_queue, session_pause(c->queue, &c->spec->pause, r))
 RUN(list_things, session_list(c->session, &c->spec->list, r, err))
 RUN(show_stats, session_report_stats(c->session, c->queue, &c->spec->stats, r, err))
+RUN(show_history, session_report_history(c->session, c->queue, &c->spec->list, r, err))
 RUN(show_sample, session_report_sample(c->session, r, err))
 RUN(whoami, session_whoami(c->session, r, err))
 RUN(take_lock, session_lock_take(c->channel, &c->spec->lock, r, err))
@@ -129,6 +130,8 @@ RUN(simulate_declare, session_simulate_declare(c->session, &c->spec->simulate, r
 	UINT(list.max, "max", 0, 0, UINT32_MAX, 0, "items at most; all if it is not given"), \
 	UINT(list.offset, "offset", 0, 0, UINT32_MAX, 0, "items that are left out at the front"), \
 	TEXT(list.match, "match", 0, NULL, "only things with this part in a name")
+#define SAMPLES UINT(list.max, "max", 0, 0, UINT32_MAX, 0, "samples at most, the newest")
+#define HISTORY_GROUP(features_) TEXT(list.only[LIST_BY_GROUP], "group", features_, NULL, "of this group of the topic")
 #define DIRECTION(features_) CHOICE(pause.which, "direction", features_, "in, out or both", 0, PAUSE_BOTH, "default: both")
 #define BINDING \
 	{ "destination", .line = "queue", .type = PARAMETER_NAME, .features = PLACE, .offset = AT(bind.dest, struct slice), \
@@ -320,9 +323,15 @@ const struct operation operation_rows[] = {
 	  .help = "The vhosts that the user may enter", .answer = "VhostList", .group = "broker" },
 	{ "listBrokers", "LIST brokers", "GET", "/api/brokers", MONITOR, LISTS, list_things, TAKES(PAGE(LIST_BROKERS)),
 	  .help = "The brokers of the store", .answer = "BrokerList", .group = "broker" },
-	{ "getHistory", "LIST history", "GET", "/api/history", MONITOR, ASKS, list_things,
-	  TAKES(FIXED(list.what, LIST_HISTORY), UINT(list.max, "max", 0, 0, UINT32_MAX, 0, "samples at most, the newest")),
-	  .help = "What the broker did in the last hour", .answer = "History", .group = "broker" },
+	{ "getHistory", "LIST history", "GET", "/api/history", MONITOR, ASKS, show_history,
+	  TAKES(SAMPLES, NAME(list.only[LIST_BY_QUEUE], "queue", LINE, "a queue", "of this queue or topic"), HISTORY_GROUP(LINE)),
+	  .object = OBJECT_ANY, .help = "What the broker, a queue, a topic or a group did in the last hour", .answer = "History", .group = "broker" },
+	{ "getQueueHistory", NULL, "GET", AT_QUEUE "/history", READ, ASKS, show_history, TAKES(QUEUE(list.only[LIST_BY_QUEUE]), SAMPLES),
+	  .object = OBJECT_QUEUE, .help = "What a queue did in the last hour", .answer = "History", .errors = "404", .group = "queues" },
+	{ "getTopicHistory", NULL, "GET", AT_TOPIC "/history", READ, ASKS, show_history,
+	  TAKES(TOPIC(list.only[LIST_BY_QUEUE]), SAMPLES, HISTORY_GROUP(0)),
+	  .object = OBJECT_TOPIC, .help = "What a topic, or a group of it, did in the last hour", .answer = "History", .errors = "404",
+	  .group = "topics" },
 	{ "getSample", "LIST now", NULL, NULL, MONITOR, ASKS, show_sample, TAKES_NONE,
 	  .help = "The broker at this moment, with the columns of LIST history", .group = "broker" },
 	{ "listRules", "LIST rules", NULL, NULL, MONITOR, ASKS, show_rules, TAKES_NONE, .help = "As RULES status", .group = "rules" },

@@ -1,6 +1,7 @@
 #include <math.h>
 
 #include "samples.h"
+#include "past.h"
 #include "base/mem.h"
 #include "service.h"
 #include "list_walk.h"
@@ -20,6 +21,8 @@ struct backlog {
 	struct broker *broker;
 	struct list_walk walk;
 	bool is_walking;
+	bool is_noting; /* what it meets has rows in the past */
+	struct past_set *past;
 	struct backlog_sum sum; /* of the last round that has ended */
 	struct backlog_sum next;
 	int64_t ended_ms; /* when that was, by the clock that nobody sets; 0: never */
@@ -30,12 +33,13 @@ struct backlog {
 
 static void backlog_init(struct backlog *l, struct broker *b)
 {
-	*l = (struct backlog){ .broker = b };
+	*l = (struct backlog){ .broker = b, .past = past_create() };
 }
 
 static void backlog_deinit(struct backlog *l)
 {
 	list_walk_deinit(&l->walk);
+	past_destroy(l->past);
 }
 
 static void add(struct backlog_sum *sum, const struct queue *q)
@@ -60,6 +64,14 @@ static void begin_round(struct backlog *l)
 	l->next = (struct backlog_sum){ 0 };
 	l->spent_us = 0;
 	l->is_walking = true;
+	l->is_noting = past_begin(l->past, l->broker);
+}
+
+static void meet(struct backlog *l, const struct queue *q)
+{
+	add(&l->next, q);
+	if (l->is_noting)
+		past_note(l->past, q);
 }
 
 static void end(struct backlog *l)
@@ -82,7 +94,7 @@ static bool backlog_go_on(struct backlog *l, uint64_t us)
 	while ((++slice.steps % STEPS != 0 || pace_taken_us(&slice) < us) &&
 	       (step = list_walk_next(&l->walk, &item)) != LIST_STEP_END)
 		if (step == LIST_STEP_ITEM)
-			add(&l->next, item);
+			meet(l, item);
 	l->spent_us += pace_taken_us(&slice);
 	if (step == LIST_STEP_END)
 		end(l);
@@ -331,6 +343,12 @@ void samples_write(const struct samples *all, uint64_t max, struct json *j)
 		write_row(j, &all->items[i % SAMPLES_MAX]);
 	json_array_end(j);
 	json_object_end(j);
+}
+
+void samples_write_of(const struct samples *all, const struct queue *q,
+		      const struct topic_group *g, uint64_t max, struct json *j)
+{
+	past_write(all->backlog.past, q, g, max, j);
 }
 
 /* Of a Redis Cluster: how many there are, and answer. */

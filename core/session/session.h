@@ -528,7 +528,6 @@ enum list_what {
 	LIST_LOCKS,
 	LIST_VHOSTS,
 	LIST_BROKERS,
-	LIST_HISTORY,
 };
 enum list_direction { LIST_AS_USUAL, LIST_ASCENDING, LIST_DESCENDING };
 /* By which what is listed may be chosen. */
@@ -555,6 +554,10 @@ struct list_spec {
 TIDE_MUST_USE int session_list(struct session *s, const struct list_spec *spec,
 			       struct reply *r, struct error *err);
 /* The broker at this moment: an object with the columns of LIST history. */
+/* LIST history: of the broker, of a queue or topic, or of a group of it. */
+TIDE_MUST_USE int session_report_history(struct session *s, struct queue *q,
+					 const struct list_spec *spec, struct reply *r,
+					 struct error *err);
 TIDE_MUST_USE int session_report_sample(struct session *s, struct reply *r,
 					struct error *err);
 /* Of what STATS is; in the order of the words before a name. */

@@ -8,7 +8,6 @@
 #include "base/mem.h"
 #include "ranking.h"
 #include "broker/broker.h"
-#include "samples.h"
 #include "session_private.h"
 #include "base/container.h"
 #include "broker/group.h"
@@ -602,11 +601,6 @@ static const struct list_kind kinds[] = {
 			   member_at, NULL, member_has, write_member, false },
 };
 
-static const struct list_kind *kind_of(enum list_what what)
-{
-	return what >= LIST_HISTORY ? NULL : &kinds[what];
-}
-
 /* False: the list has no such key. */
 static bool find_key(const struct list_kind *kind, struct slice name,
 		     struct list_order *out)
@@ -880,7 +874,7 @@ static bool is_falling(const struct list_order *order, enum list_direction direc
 static struct list_job *create(struct session *s, const struct list_spec *spec,
 			       const struct list_order *order, struct reply *r)
 {
-	const struct list_kind *kind = kind_of(spec->what);
+	const struct list_kind *kind = &kinds[spec->what];
 	struct list_job *l = mem_zalloc(sizeof(*l));
 	size_t max = spec->max ? (size_t)(spec->offset + spec->max) : SIZE_MAX;
 
@@ -911,17 +905,10 @@ static struct list_job *create(struct session *s, const struct list_spec *spec,
 int session_list(struct session *s, const struct list_spec *spec, struct reply *r,
 		 struct error *err)
 {
-	const struct list_kind *kind = kind_of(spec->what);
+	const struct list_kind *kind = &kinds[spec->what];
 	struct list_order order;
 	struct list_job *l;
-	struct json j;
 
-	if (!kind) {
-		reply_json(r, &j);
-		samples_write(s->service->samples, spec->max, &j);
-		reply_data(r);
-		return TIDE_OK;
-	}
 	if (!find_key(kind, spec->sort, &order))
 		return refuse_key(kind, spec->sort, err);
 	l = create(s, spec, &order, r);

@@ -160,6 +160,9 @@ bool session_topic_is_meant(const struct subscribe_spec *spec);
 TIDE_MUST_USE int session_topic_check(const struct queue *q,
 				      const struct subscribe_spec *spec,
 				      struct error *err);
+/* TIDE_ENOTFOUND: the topic has no such group. */
+TIDE_MUST_USE int session_group_find(const struct queue *topic, struct slice name,
+				     struct topic_group **out, struct error *err);
 /* The topic has the partition, or none was named: it is below 0. */
 TIDE_MUST_USE int session_topic_check_partition(const struct queue *q, int64_t partition,
 						struct error *err);

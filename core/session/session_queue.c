@@ -408,14 +408,14 @@ int session_pull_get(struct channel *ch, struct queue *topic, const struct get_s
 
 /* Groups. */
 
-static int find_group(struct queue *q, const struct group_spec *spec,
-		      struct topic_group **out, struct error *err)
+int session_group_find(const struct queue *topic, struct slice name,
+		       struct topic_group **out, struct error *err)
 {
-	*out = group_find(q->topic, spec->group);
+	*out = group_find(topic->topic, name);
 	if (*out)
 		return TIDE_OK;
 	return error_set(err, TIDE_ENOTFOUND, "topic '%s' has no group '%" SLICE_FMT "'",
-			 q->name, SLICE_ARG(spec->group));
+			 topic->name, SLICE_ARG(name));
 }
 
 int session_group_seek(struct queue *topic, const struct group_spec *spec,
@@ -427,7 +427,7 @@ int session_group_seek(struct queue *topic, const struct group_spec *spec,
 		return error_set(err, TIDE_ESYNTAX,
 				 "SEEK moves what is committed: expected first, last, an "
 				 "offset or a time");
-	if (find_group(topic, spec, &g, err) < 0 ||
+	if (session_group_find(topic, spec->group, &g, err) < 0 ||
 	    session_topic_check_partition(topic, spec->partition, err) < 0)
 		return err->code;
 	for (unsigned i = 0; i < group_width(g); i++)
@@ -442,7 +442,7 @@ int session_group_pause(struct queue *topic, const struct group_spec *spec,
 {
 	struct topic_group *g;
 
-	if (find_group(topic, spec, &g, err) < 0)
+	if (session_group_find(topic, spec->group, &g, err) < 0)
 		return err->code;
 	group_pause_set(g, pause_end(topic, spec->is_resume, spec->for_ms), &r->waiter);
 	reply_ok(r);
@@ -454,7 +454,7 @@ int session_group_delete(struct queue *topic, const struct group_spec *spec,
 {
 	struct topic_group *g;
 
-	if (find_group(topic, spec, &g, err) < 0)
+	if (session_group_find(topic, spec->group, &g, err) < 0)
 		return err->code;
 	if (g->member_count > 0)
 		return error_set(err, TIDE_EEXISTS,

@@ -391,6 +391,28 @@ int session_report_stats(struct session *s, struct queue *q,
 	return TIDE_OK;
 }
 
+int session_report_history(struct session *s, struct queue *q,
+			   const struct list_spec *spec, struct reply *r,
+			   struct error *err)
+{
+	struct slice group = spec->only[LIST_BY_GROUP];
+	struct topic_group *g = NULL;
+	struct json j;
+
+	if (group.data && !(q && q->topic))
+		return error_set(err, TIDE_ESYNTAX,
+				 "group= needs a topic, which queue= names");
+	if (group.data && session_group_find(q, group, &g, err) < 0)
+		return err->code;
+	reply_json(r, &j);
+	if (q)
+		samples_write_of(s->service->samples, q, g, spec->max, &j);
+	else
+		samples_write(s->service->samples, spec->max, &j);
+	reply_data(r);
+	return TIDE_OK;
+}
+
 int session_report_sample(struct session *s, struct reply *r, struct error *err)
 {
 	int rc = session_access_check_monitor(s, "a sample of the broker", err);

@@ -225,7 +225,7 @@ needs.browser(describe)('at a glance, the dashboard', function()
     c:send(('PUB - clicks 2\r\nab\r\n'):rep(1200))
     for _ = 1, 1200 do c:expect '^OK' end
     open 'topics/clicks'
-    browser:expect_text('[data-table=groups] .lags li', 'pattern:^partition 0: 1,200$')
+    browser:expect_text('[data-table=groups] .lags li', 'pattern:^partition 0: 1,200 a$')
   end)
 
   local VIEWS = { 'overview', 'queues', 'queues/' .. ORDERS, 'queues/' .. FAILED, 'topics', 'topics/' .. STOCK,

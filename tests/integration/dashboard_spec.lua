@@ -415,6 +415,7 @@ needs.browser(describe)('the dashboard', function()
       mailer:close()
       open 'topics/events'
       browser:expect_text('[data-table=groups]', 'pattern:mailer%s+0%s+0')
+      browser:expect_js 'document.querySelector("svg[aria-label^=\\"Lag of groups: mailer\\"]") !== null'
       browser:click { button = 'Seek' }
       browser:type({ field = 'Position' }, '2')
       browser:click { button = 'Seek', within = 'dialog[open]' }

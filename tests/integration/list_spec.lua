@@ -362,6 +362,31 @@ describe('LIST', function()
       assert.matches('\npublished +%d', verbs.tide(broker, 'list', 'now'))
     end)
 
+    it('has what a queue, a topic and a group did, if they are at work', function()
+      c:ok 'DECLARE queue q'
+      c:ok 'DECLARE queue idle'
+      c:ok 'DECLARE topic t partitions=1'
+      local function history(words) return c:document('LIST history ' .. words) end
+      assert(wait.poll(function() -- rows come every ten seconds
+        publish('q', 1)
+        c:ok('PUB - t', 'x')
+        c:get('t group=g')
+        return #history('queue=q').rows > 0 and #history('queue=t').rows > 0 and #history('queue=t group=g').rows > 0
+      end, 30))
+      assert.same({ 't', 'in_10s', 'out_10s', 'ready', 'unacked', 'oldest_ready_ms' }, history('queue=q').columns)
+      assert.same({ 't', 'in_10s', 'out_10s', 'messages', 'lag' }, history('queue=t').columns)
+      local group = history 'queue=t group=g max=1'
+      assert.same({ 't', 'lag', 'lag_ms', 'members' }, group.columns)
+      assert.is_true(group.rows[1][2] > 0 and math.abs(group.rows[1][1] - os.time() * 1000) < 60000)
+      assert.same({}, history('queue=idle').rows)
+      local verbs = require 'support.verbs'
+      assert.matches('^TIME +LAG .*\n20%d%d%-', verbs.tide(broker, 'list', 'history', '--queue', 't', '--group', 'g'))
+      c:expect_answer('LIST history queue=q group=g', 'ERR syntax group= needs a topic, which queue= names')
+      c:expect_answer('LIST history group=g', 'ERR syntax group= needs a topic, which queue= names')
+      c:expect_answer('LIST history queue=t group=h', "ERR not-found topic 't' has no group 'h'")
+      assert.matches('^ERR not%-found', c:request 'LIST history queue=nope')
+    end)
+
     it('is a table on the command line', function()
       assert(wait.poll(newest))
       local verbs = require 'support.verbs'
@@ -383,6 +408,7 @@ describe('LIST', function()
     c:expect_answer('LIST rules queue=q', "ERR syntax LIST rules has no option 'queue'; it takes: none")
     c:expect_answer('LIST cats', 'ERR syntax LIST takes exchanges, queues, topics, groups, bindings, consumers, '
       .. 'connections, locks, vhosts, brokers, history, now or rules')
-    c:expect_answer('LIST history offset=1', "ERR syntax LIST history has no option 'offset'; it takes: max")
+    c:expect_answer('LIST history offset=1',
+      "ERR syntax LIST history has no option 'offset'; it takes: max queue group")
   end)
 end)

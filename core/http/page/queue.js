@@ -9,8 +9,9 @@ import { holderText, leaseText } from './message.js';
 import { publishForm } from './publish.js';
 import { showOptions } from './options.js';
 import { bindingsTo } from './bindings_to.js';
-import { number, rate, duration } from './format.js';
-import { attempt } from './toast.js';
+import { number, short, rate, duration } from './format.js';
+import { pastOf } from './past.js';
+import { attempt, tellError } from './toast.js';
 import { purgeQueue, deleteQueue, redriveQueue, moveMessages, kickQueue, pauseQueue, resumeQueue } from './queue_forms.js';
 
 const FIGURES = [['ready', 'Ready'], ['unacked', 'Unacked'], ['delayed', 'Delayed'], ['buried', 'Buried'],
@@ -82,6 +83,11 @@ export function consumersTable(ctx, name) {
   });
 }
 
+const CHARTS = [
+  { name: 'Messages a second', format: rate, columns: [['in_10s', 'in'], ['out_10s', 'out']] },
+  { name: 'Backlog', format: short, columns: [['ready', 'ready'], ['unacked', 'unacked']] },
+];
+
 class QueuePage {
   constructor(ctx, queue) {
     this.ctx = ctx;
@@ -93,6 +99,7 @@ class QueuePage {
     this.totals = h('div', {});
     this.leases = h('div', {});
     this.shards = h('div', {});
+    this.past = pastOf(ctx, 'queues', this.name, CHARTS);
     this.consumers = consumersTable(ctx, this.name);
     this.messages = messagesPart(ctx, { name: this.name, kind: 'queue', first: fullestState(queue) });
     this.pause = button('Pause', () => this.togglePause());
@@ -118,6 +125,7 @@ class QueuePage {
       h('div', { class: 'columns' },
         section('Rates', null, this.trend.node),
         section('Since the start of the broker', null, this.totals)),
+      section('The last hour', null, this.past.node),
       section('Consumers', null, this.consumers.node),
       section('Leases that end first', null, this.leases),
       h('div', { class: 'columns' },
@@ -170,7 +178,9 @@ export const queueView = {
     page.show(queue);
     page.consumers.refresh();
     page.messages.look();
+    page.past.refresh().catch(tellError);
     ctx.every(2000, page.refresh);
+    ctx.every(10000, page.past.refresh);
     return page.node;
   },
 };

@@ -11,8 +11,9 @@ import { showOptions, givenOptions } from './options.js';
 import { bindingsTo } from './bindings_to.js';
 import { consumersTable, queueBadges, loadWithOptions } from './queue.js';
 import { counted } from './queue_forms.js';
-import { number, rate, duration, bytes, time, count } from './format.js';
-import { tell, attempt } from './toast.js';
+import { number, short, rate, duration, bytes, time, count } from './format.js';
+import { past, pastOf } from './past.js';
+import { tell, tellError, attempt } from './toast.js';
 
 const FIGURES = [['messages', 'Messages'], ['bytes', 'Size'], ['partitions', 'Partitions'], ['in', 'In'], ['out', 'Out'],
   ['groups', 'Groups'], ['readers', 'Readers'], ['consumers', 'Consumers']];
@@ -113,6 +114,10 @@ function deleteTopic(ctx, name) {
   });
 }
 
+const LAG_LINES = 6; // in the chart of groups
+const CHARTS = [{ name: 'Messages a second', format: rate, columns: [['in_10s', 'in'], ['out_10s', 'out']] }];
+const LAG_CHARTS = [{ name: 'Lag of groups', format: short, columns: [['lag']] }];
+
 class TopicPage {
   constructor(ctx, topic) {
     this.ctx = ctx;
@@ -123,6 +128,8 @@ class TopicPage {
     this.badges = h('span', { class: 'tools' }, queueBadges(topic));
     this.partitions = h('div', {});
     this.groups = h('div', {});
+    this.past = pastOf(ctx, 'topics', this.name, CHARTS);
+    this.lags = past(ctx, LAG_CHARTS, () => this.loadLags());
     this.consumers = consumersTable(ctx, this.name);
     this.messages = messagesPart(ctx, { name: this.name, kind: 'topic', partitions: topic.partitions,
       first: fullestPartition(topic.per_partition) });
@@ -132,6 +139,17 @@ class TopicPage {
       r: ['look at the messages again', () => this.messages.look()],
       '/': ['search messages', () => this.messages.match.focus()],
     });
+  }
+
+  // The last hour of the groups that are the furthest behind.
+  loadLags() {
+    const furthest = [...this.shownTopic.groups].sort((a, b) => b.lag - a.lag).slice(0, LAG_LINES).map((g) => g.group).sort();
+    return Promise.all(furthest.map(async (group) => ({ name: group, history: await api.get(
+      at(this.ctx.vhost, 'topics', this.name, 'history'), { group }, { signal: this.ctx.signal }) })));
+  }
+
+  async look() {
+    await Promise.all([this.past.refresh(), this.lags.refresh()]);
   }
 
   publish() {
@@ -149,6 +167,7 @@ class TopicPage {
       this.figures.node,
       section('Groups', null, this.groups),
       section('Partitions', null, this.partitions),
+      section('The last hour', null, h('div', { class: 'columns' }, this.past.node, this.lags.node)),
       this.messages.node,
       section('Consumers', null, this.consumers.node),
       section('Options', null, showOptions(topic.options)),
@@ -181,6 +200,7 @@ class TopicPage {
   }
 
   show(topic) {
+    this.shownTopic = topic;
     this.figures.show({
       messages: number(topic.messages), bytes: bytes(topic.bytes), partitions: number(topic.partitions),
       in: rate(topic.rates?.in_10s), out: rate(topic.rates?.out_10s), groups: number(topic.groups?.length),
@@ -207,7 +227,9 @@ export const topicView = {
     page.show(topic);
     page.consumers.refresh();
     page.messages.look();
+    page.look().catch(tellError);
     ctx.every(2000, page.refresh);
+    ctx.every(10000, () => page.look());
     return page.node;
   },
 };

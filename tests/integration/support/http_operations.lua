@@ -89,6 +89,7 @@ return {
   { 'POST ' .. Q .. '/ack', path = at '/queues/q/ack', body = { receipts = { '@RECEIPT@' } } },
   { 'POST ' .. Q .. '/nack', path = at '/queues/q/nack', body = { receipts = { '@RECEIPT@' }, delay = '1s' } },
   { 'POST ' .. Q .. '/touch', path = at '/queues/q/touch', body = { receipts = { '@RECEIPT@' }, ['for'] = '1m' } },
+  { 'GET ' .. Q .. '/history', path = at '/queues/q/history?max=2', needs = read_q() },
   { 'GET ' .. V .. '/consumers', path = at '/consumers?queue=q&group=g', tag = 'monitor' },
   { 'GET ' .. V .. '/locks', path = at '/locks', tag = 'monitor' },
 
@@ -99,6 +100,7 @@ return {
   { 'DELETE ' .. T, path = at '/topics/t', needs = { { 'configure', 'queue', 't' } } },
   { 'POST ' .. T .. '/purge', path = at '/topics/t/purge', body = { before = 'last', partition = 0 },
     needs = read_t() },
+  { 'GET ' .. T .. '/history', path = at '/topics/t/history?max=2&group=g', needs = read_t() },
   { 'GET ' .. T .. '/messages', path = at '/topics/t/messages?partition=0&offset=first&max=10', needs = read_t() },
   { 'POST ' .. T .. '/get', path = at '/topics/t/get', body = { group = 'g', max = 10 }, needs = read_t() },
   { 'POST ' .. T .. '/ack', path = at '/topics/t/ack', body = { receipts = { '@OFFSET@' } } },
