@@ -25,6 +25,7 @@
 #include "turn_time.h"
 #include "step.h"
 
+struct canary;
 struct dedupe;
 struct definition;
 struct policies;
@@ -141,6 +142,8 @@ struct broker {
 	const unsigned *tried_counts; /* the same of the rules in the shadow */
 	struct ruleset active_rules;
 	struct ruleset *candidates[RULESET_SLOTS]; /* NULL where there is none */
+	struct canary
+		*canary; /* of the rules in the shadow; NULL: none of theirs counts */
 	struct subject_env subjects; /* of sessions, and what they have begun */
 	struct followers followers;  /* of decisions and messages */
 	struct events events;        /* that wait to be published */

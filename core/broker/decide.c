@@ -42,7 +42,7 @@ static void on_step(void *ctx, const struct filter_step *step)
  * be stored have their own ids from here on. `rc` is what the filters say. */
 static int take_copies(struct filtering *f, int rc, struct error *err)
 {
-	bool is_active = f->spec->rules->slot == RULESET_ACTIVE;
+	bool is_active = f->spec->rules->slot == RULESET_ACTIVE || f->spec->is_canary;
 	struct decision *d = f->decision;
 	unsigned hops = f->outcome->hops, made = f->pass.copies.count;
 	bool has_ids = true;

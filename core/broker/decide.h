@@ -67,8 +67,11 @@ struct decide_spec {
 	uint64_t connection;       /* whose publish it is, for followers; 0: nobody's */
 	struct exchange *exchange; /* NULL: that which the message names */
 	struct msg *msg;
-	int64_t now_ms; /* delays that filters set count from here */
-	bool may_deal;  /* consumers may be served before a full queue refuses it */
+	int64_t now_ms;      /* delays that filters set count from here */
+	bool is_canary;      /* the rules are those of broker.canary, and what they decide
+				counts */
+	bool is_fallen_back; /* they have failed with it */
+	bool may_deal;       /* consumers may be served before a full queue refuses it */
 	/* A client publishes, and its vhost may make a queue on demand by
 	 * declare_on_demand. NULL: none is made. */
 	int (*make_queue)(struct vhost *v, struct subject *subject, struct slice user,

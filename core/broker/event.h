@@ -17,9 +17,7 @@ struct msg;
 
 #define EVENT_EXCHANGE "$events"
 #define EVENT_FIELDS_MAX 6
-#define EVENTS_MAX                                                           \
-	1024 /* that wait; further ones are counted, and `events.lost` tells \
-	      */
+#define EVENTS_MAX 1024 /* that wait; more are counted: `events.lost` */
 
 /* clang-format off */
 

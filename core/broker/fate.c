@@ -6,6 +6,7 @@
 #include "host/log.h"
 #include "rules/engine/deliver.h"
 #include "broker.h"
+#include "canary.h"
 #include "dead_letter.h"
 
 /* A message whose retry script failed is kept and tried again after this. */
@@ -87,7 +88,24 @@ int fate_ask(const struct ruleset *r, struct decision_context *context,
 	return strategy_decide(s, &question, &f->view, d, err);
 }
 
-/* The active script, with those who look at what it decides. */
+/* The canary's script for a message that it decides, unless that fails; else the active
+ * one. */
+static int ask_by_key(struct decision_context *context, const struct fate_question *f,
+		      struct retry_decision *d, struct error *err)
+{
+	const struct broker *b = f->queue->vhost->broker;
+	struct canary *c = b->canary;
+
+	if (c && canary_takes(c, f->msg)) {
+		if (fate_ask(c->rules, context ? context : &c->context, f, d, err) ==
+		    TIDE_OK)
+			return TIDE_OK;
+		canary_fall_back(c, NULL, err);
+	}
+	return fate_ask(&b->active_rules, context, f, d, err);
+}
+
+/* The script that decides, with those who look at what it decides. */
 static int ask_watched(const struct fate_question *f, uint64_t id,
 		       struct retry_decision *d, struct error *err)
 {
@@ -96,7 +114,7 @@ static int ask_watched(const struct fate_question *f, uint64_t id,
 	int rc;
 
 	step_tell(&b->followers, &step);
-	rc = fate_ask(&b->active_rules, step.context, f, d, err);
+	rc = ask_by_key(step.context, f, d, err);
 	step.kind = STEP_FAILED;
 	step.verdict = d;
 	step.error = rc < 0 ? err : NULL;

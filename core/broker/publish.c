@@ -3,6 +3,7 @@
 #include <inttypes.h>
 
 #include "broker.h"
+#include "canary.h"
 #include "host/log.h"
 #include "pause.h"
 #include "queue.h"
@@ -495,7 +496,25 @@ static inline uint64_t begin(struct decide_spec *spec)
 	spec->context = NULL;
 	if (step_is_followed(&b->followers, STEP_PUBLISH))
 		spec->context = ask_followers(spec);
+	if (__builtin_expect(b->canary != NULL, 0))
+		canary_choose(b->canary, spec);
 	return engine_random_state(b->engine);
+}
+
+/* The scripts of a canary have failed with the message: the active rules decide, from the
+ * begin. */
+static __attribute__((noinline)) int
+decide_again(struct decision *d, struct decide_spec *spec, struct error *err)
+{
+	canary_fall_back(spec->vhost->broker->canary, spec, err);
+	decide_deinit(d);
+	return decide(d, spec, err);
+}
+
+static inline void count_canary(const struct decide_spec *spec)
+{
+	if (__builtin_expect(spec->is_canary, 0))
+		spec->vhost->broker->canary->decided++;
 }
 
 static inline void tell(struct decide_spec *spec, uint64_t random_state,
@@ -516,6 +535,9 @@ int publish_message(struct decide_spec *spec, bool is_mandatory, struct waiter *
 
 	random_state = begin(spec);
 	rc = decide(&d, spec, err);
+	if (__builtin_expect(rc == TIDE_ERULE && spec->is_canary, 0))
+		rc = decide_again(&d, spec, err);
+	count_canary(spec);
 	if (rc == TIDE_OK)
 		rc = check_sizes(&d, b, err);
 	tell(spec, random_state, &d, rc < 0 ? err : NULL);
@@ -566,7 +588,14 @@ int publish_filter(struct decision *d, struct decide_spec *spec, struct error *e
 
 	spec->rules = &b->active_rules;
 	spec->now_ms = b->now_ms;
+	if (b->canary)
+		canary_choose(b->canary, spec);
 	rc = decide_filter(d, spec, err);
+	if (rc == TIDE_ERULE && spec->is_canary) {
+		canary_fall_back(b->canary, spec, err);
+		decide_deinit(d);
+		rc = decide_filter(d, spec, err);
+	}
 	if (rc < 0) {
 		random_state = begin(spec);
 		tell(spec, random_state, d, err);
@@ -601,6 +630,10 @@ int publish_route(struct decision *d, struct decide_spec *spec, bool is_mandator
 	/* The filters have had another moment. */
 	random_state = begin(spec);
 	rc = decide_route(d, spec, err);
+	/* The ids of copies are known already. */
+	if (rc == TIDE_ERULE && spec->is_canary && d->copy_count == 0)
+		rc = decide_again(d, spec, err);
+	count_canary(spec);
 	if (rc == TIDE_OK)
 		rc = check_sizes(d, b, err);
 	tell(spec, random_state, d, rc < 0 ? err : NULL);

@@ -1103,6 +1103,7 @@ static const struct cli_notes notes[] = {
 	  .examples = "  tidemq rules status\n"
 		      "  tidemq rules show filter/20-orders --source\n"
 		      "  tidemq rules shadow ./rules.next --share 10%\n"
+		      "  tidemq rules shadow ./rules.next --share 1% --apply h:customer\n"
 		      "  tidemq rules push ./rules --for 5m --allow rank\n"
 		      "  tidemq rules rollback\n"
 		      "  tidemq rules eval 'tide.queue(\"jobs\").ready'\n"

@@ -314,6 +314,8 @@ void explanation_write(struct explanation *x, const struct decide_spec *spec,
 		       struct json *j)
 {
 	add_failure(j, failure);
+	if (spec->is_canary)
+		json_member_bool(j, "canary", true);
 	if (d->first.epoch) {
 		add_outcome(j, x, spec->vhost, &d->first);
 	} else {

@@ -98,6 +98,15 @@ static int find_dir(const struct broker_config *config, struct slice dir,
 	return check_trust(config, out, within, err);
 }
 
+bool candidate_is_of(const struct candidate *c, struct slice dir)
+{
+	char path[PATH_MAX], within[PATH_MAX];
+	struct error ignored;
+
+	return find_dir(&c->broker->config, dir, path, within, &ignored) == TIDE_OK &&
+	       strcmp(path, c->dir) == 0;
+}
+
 /* Decisions. */
 
 static void give_ids(struct decision *d, const struct decision *active)

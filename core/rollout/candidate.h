@@ -53,6 +53,8 @@ TIDE_MUST_USE int candidate_create(struct candidate **out, struct rollout *r,
 /* Accepts NULL. At any time. */
 void candidate_destroy(struct candidate *c);
 
+/* Is it of this directory, named as for candidate_create? */
+bool candidate_is_of(const struct candidate *c, struct slice dir);
 /* Decide a publish once loaded. Of the spec all but the rules and the exchange is the
  * caller's. Call decide_deinit in every case.
  * @param active  what the active rules have decided, whose copies give theirs the ids

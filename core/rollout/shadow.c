@@ -1,10 +1,12 @@
 #include "shadow.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "base/container.h"
 #include "base/mem.h"
 #include "base/bytes.h"
+#include "broker/canary.h"
 #include "broker/config.h"
 #include "broker/declare.h"
 #include "broker/vhost.h"
@@ -69,6 +71,8 @@ struct shadow {
 	bool is_loaded;
 	bool is_walking; /* before: both are asked about what there is */
 	double share;
+	bool is_canary; /* what they decide counts: no follower compares */
+	struct canary canary;
 	uint64_t owner;
 	char *by;
 	int64_t asked_unix_ms;
@@ -440,14 +444,32 @@ static void tell(struct shadow *s, const struct error *result)
 		on_started(s->ctx, result);
 }
 
+static void begin_canary(struct shadow *s)
+{
+	struct broker *b = s->rollout->broker;
+
+	step_unfollow(&b->followers, &s->follower);
+	s->canary.broker = b;
+	s->canary.rules = &s->candidate->rules;
+	s->canary.share = s->share;
+	s->canary.context.shared = engine_shared(b->engine);
+	b->canary = &s->canary;
+	log_info("rules: '%s' decides for %g%% of the values of %s%s", s->candidate->dir,
+		 s->share * 100, s->canary.header ? "header " : "the routing key",
+		 s->canary.header ? s->canary.header : "");
+}
+
 static void begin(struct shadow *s)
 {
 	const struct error none = { .code = TIDE_OK };
 
 	s->is_loaded = true;
 	s->started_unix_ms = s->rollout->broker->now_ms;
-	log_info("rules: '%s' decides in the shadow on %g%% of the publishes",
-		 s->candidate->dir, s->share * 100);
+	if (s->is_canary)
+		begin_canary(s);
+	else
+		log_info("rules: '%s' decides in the shadow on %g%% of the publishes",
+			 s->candidate->dir, s->share * 100);
 	tell(s, &none);
 }
 
@@ -488,7 +510,8 @@ static void on_loaded(void *ctx, const struct error *result)
 		return;
 	}
 	walk_begin(&s->walk, s->rollout->broker);
-	s->is_walking = broker_has_hook(s->rollout->broker, SCRIPT_DECLARE) &&
+	s->is_walking = !s->is_canary &&
+			broker_has_hook(s->rollout->broker, SCRIPT_DECLARE) &&
 			candidate_has_other_scripts(s->candidate, SCRIPT_DECLARE);
 	if (s->is_walking)
 		uv_idle_start(&s->candidate->turn, on_idle);
@@ -538,6 +561,7 @@ void shadow_drop(struct rollout *r)
 	if (!s)
 		return;
 	r->shadow = NULL;
+	b->canary = NULL;
 	step_unfollow(&b->followers, &s->follower);
 	if (s->on_started && b->is_closing)
 		error_set(&err, TIDE_ESHUTDOWN, "the broker is stopping");
@@ -553,6 +577,7 @@ void shadow_drop(struct rollout *r)
 	for (unsigned kind = 0; kind < script_kind_count; kind++)
 		free_samples(&s->questions[kind]);
 	candidate_destroy(s->candidate);
+	mem_free(s->canary.header);
 	mem_free(s->by);
 	mem_free(s);
 }
@@ -859,6 +884,39 @@ static int refuse_second(const struct shadow *s, struct error *err)
 			 : "promote or drop them first");
 }
 
+/* What `apply` names. */
+static int set_canary(struct shadow *s, const struct shadow_spec *spec, struct error *err)
+{
+	bool is_header = slice_has_prefix(spec->apply, "h:");
+	struct slice name = slice_skip(spec->apply, is_header ? 2 : 0);
+
+	if (is_header ? !msg_is_header_name(name) : !slice_is(name, "key"))
+		return error_set(err, TIDE_ESYNTAX,
+				 "apply=%" SLICE_FMT ": expected key or h:<name>",
+				 SLICE_ARG(spec->apply));
+	s->is_canary = true;
+	mem_free(s->canary.header);
+	s->canary.header = is_header ? mem_strndup(name.data, name.len) : NULL;
+	return TIDE_OK;
+}
+
+/* The rules that are there begin to apply, or apply to another share. */
+static int change_canary(struct shadow *s, const struct shadow_spec *spec,
+			 shadow_started_fn *on_started, void *ctx, struct error *err)
+{
+	if (!s->is_loaded || !spec->apply.len ||
+	    !candidate_is_of(s->candidate, spec->dir))
+		return refuse_second(s, err);
+	if (set_canary(s, spec, err) < 0)
+		return err->code;
+	s->share = spec->share;
+	s->canary.failed = 0;
+	s->on_started = on_started;
+	s->ctx = ctx;
+	begin(s);
+	return TIDE_OK;
+}
+
 int shadow_start(struct rollout *r, const struct shadow_spec *spec,
 		 shadow_started_fn *on_started, void *ctx, struct error *err)
 {
@@ -868,11 +926,14 @@ int shadow_start(struct rollout *r, const struct shadow_spec *spec,
 	int rc;
 
 	if (r->shadow)
-		return refuse_second(r->shadow, err);
+		return change_canary(r->shadow, spec, on_started, ctx, err);
 	s = mem_zalloc(sizeof(*s));
 	wanted.ctx = s;
-	rc = candidate_create(&s->candidate, r, &wanted, err);
+	rc = spec->apply.len ? set_canary(s, spec, err) : TIDE_OK;
+	if (rc == TIDE_OK)
+		rc = candidate_create(&s->candidate, r, &wanted, err);
 	if (rc < 0) {
+		mem_free(s->canary.header);
 		mem_free(s);
 		return rc;
 	}
@@ -963,14 +1024,27 @@ static void write_differences(const struct shadow *s, struct json *out)
 	json_object_end(out);
 }
 
+static void write_canary(const struct canary *c, struct json *out)
+{
+	char apply[NAME_LEN_MAX + 8];
+
+	snprintf(apply, sizeof(apply), "%s%s", c->header ? "h:" : "key",
+		 c->header ? c->header : "");
+	json_member_text(out, "apply", apply);
+	json_member_int(out, "decided", (int64_t)c->decided);
+	json_member_int(out, "failed", (int64_t)c->failed);
+}
+
 static void write_loaded(const struct shadow *s, const struct vhost *viewer,
 			 struct json *out)
 {
 	candidate_write(s->candidate, out);
 	json_member_text(out, "by", s->by);
 	json_member_number(out, "share", s->share);
+	if (s->is_canary)
+		write_canary(&s->canary, out);
 	json_member_int(out, "started_ms", s->started_unix_ms);
-	json_member_bool(out, "stopped", s->is_stopped);
+	json_member_bool(out, "stopped", s->is_stopped || canary_is_stopped(&s->canary));
 	write_differences(s, out);
 	json_member_int(out, "time_us", (int64_t)(s->time_ns / 1000));
 	json_member_int(out, "time_max_us", (int64_t)(s->time_max_ns / 1000));

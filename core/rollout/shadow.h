@@ -20,9 +20,11 @@ static inline int64_t shadow_clock_ns(void)
 
 struct shadow_spec {
 	struct slice dir;
-	double share;   /* of the publishes, above 0 and up to 1 */
-	uint64_t owner; /* a session, with which it ends; 0: nobody */
-	const char *by; /* who asks; copied */
+	double share;       /* of the publishes, above 0 and up to 1 */
+	struct slice apply; /* "key" or "h:<name>": what the rules decide about a share of
+			     * such values counts; empty: nothing does */
+	uint64_t owner;     /* a session, with which it ends; 0: nobody */
+	const char *by;     /* who asks; copied */
 };
 
 /* The shadow decides from now on, or why it does not: TIDE_ERULE; TIDE_ENOTFOUND when
@@ -30,7 +32,8 @@ struct shadow_spec {
 typedef void shadow_started_fn(void *ctx, const struct error *result);
 
 /* Load a directory, in steps, and let it decide on a share. TIDE_EEXISTS when there is
- * one already; TIDE_ENOTFOUND. */
+ * one already: with `apply` the directory that is there may be given again, for that and
+ * another share. TIDE_ENOTFOUND. */
 TIDE_MUST_USE int shadow_start(struct rollout *r, const struct shadow_spec *spec,
 			       shadow_started_fn *on_started, void *ctx,
 			       struct error *err);

@@ -626,7 +626,8 @@ TIDE_MUST_USE int session_rules_log(struct session *s, struct reply *r,
 struct rules_spec {
 	struct slice name; /* of a directory, a script, a generation or a file */
 	struct slice text, vhost;
-	double share; /* of the publishes; 0: the default */
+	double share;       /* of the publishes; 0: the default */
+	struct slice apply; /* "key", "h:<name>": of the values of it, and it counts */
 	uint64_t max;
 	bool has_source;
 	bool is_exclusive; /* the shadow ends with the session */

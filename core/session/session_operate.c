@@ -8,6 +8,7 @@
 #include "service_users.h"
 #include "session_private.h"
 #include "base/topic_pattern.h"
+#include "broker/canary.h"
 #include "access/user_change.h"
 #include "base/mem.h"
 
@@ -111,6 +112,8 @@ int session_explain(struct session *s, const struct publish_spec *spec, struct r
 	/* EXPLAIN decides all the same. */
 	is_denied = session_access_check_write(s, spec->exchange, spec->key, &denied) < 0;
 	context.random_state = engine_random_state(s->broker->engine);
+	if (s->broker->canary)
+		canary_choose(s->broker->canary, &what);
 	rc = decide(&d, &what, err);
 	if (rc == TIDE_OK)
 		err->code = TIDE_OK;

@@ -158,7 +158,7 @@ int session_rules_shadow(struct session *s, const struct rules_spec *spec,
 	char by[SESSION_AUTHOR_MAX];
 	struct shadow_spec what = { spec->name,
 				    spec->share ? spec->share : SHADOW_SHARE_DEFAULT,
-				    spec->is_exclusive ? s->number : 0, by };
+				    spec->apply, spec->is_exclusive ? s->number : 0, by };
 
 	session_format_author(s, by);
 	return shadow_start(&s->service->rollout, &what, on_shadow, r, err);

@@ -65,7 +65,9 @@ class Candidate {
     this.figures = h('div', { 'data-part': 'figures' });
     this.samples = h('div', { 'data-part': 'samples' });
     return [
-      d.stopped && h('p', { class: 'notice bad' }, 'They took 20 ms or more for five decisions, and decide no more.'),
+      d.stopped && h('p', { class: 'notice bad' }, d.apply
+        ? 'Their scripts have failed 20 times, and they decide no more.'
+        : 'They took 20 ms or more for five decisions, and decide no more.'),
       section('Candidate rules decide beside the active ones', tools, this.figures), this.samples];
   }
 
@@ -73,7 +75,8 @@ class Candidate {
   showFigures(d) {
     this.trial = d;
     fill(this.figures, facts([
-      ['directory', d.directory], ['hash', d.hash], ['share of publishes', share(d.share)],
+      ['directory', d.directory], ['hash', d.hash], [`share of ${d.apply ? `the values of ${d.apply}, in earnest` : 'publishes'}`, share(d.share)],
+      ['decided', d.apply && number(d.decided)], ['left to the active rules, as a script failed', d.apply && number(d.failed)],
       ['since', ago(d.started_ms)], ['seen', number(d.seen)], ['compared', number(d.compared)],
       ['decided differently', h('b', { class: d.differing ? 'warn' : 'good' }, number(d.differing))],
       ...KINDS.map((kind) => [`differing ${kind}`, d.differences?.[kind] ? number(d.differences[kind]) : null]),
