@@ -152,7 +152,7 @@ TEST_THAT(large_reload_does_not_stall_the_loop)
 	struct fixture *f = *state;
 	struct waiting all = { .count = 0 };
 	struct waiter w = { &all, 1 };
-	int64_t best_us = INT64_MAX;
+	int64_t best = 0; /* so many of the longest turns would be the whole work */
 	f->config.memory_max_bytes = 64 * 1024 * 1024;
 	write_many(f);
 	assert_starts(f);
@@ -171,12 +171,12 @@ TEST_THAT(large_reload_does_not_stall_the_loop)
 				      (double)b->longest_ns / 1e6,
 				      (double)b->longest_cpu_ns / 1e6);
 		assert_true(b->turns > 3);
-		if (b->longest_cpu_ns / 1000 < best_us)
-			best_us = b->longest_cpu_ns / 1000;
+		if (b->worked_ns / b->longest_cpu_ns > best)
+			best = b->worked_ns / b->longest_cpu_ns;
 		assert_int_equal(routes_of(f, x, "w5.x7.z"), 1);
 	}
-	/* Sanitizers make everything slower. */
-	assert_in_range(best_us, 0, getenv("ASAN_OPTIONS") ? 25000 : 5000);
+	/* It is about 30, however fast the machine is. */
+	assert_in_range(best, 5, UINT64_MAX);
 	spec_index_destroy(x);
 }
 
