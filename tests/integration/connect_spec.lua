@@ -48,7 +48,7 @@ describe('rules/connect', function()
       return { match = {}, connect = function(client)
         asked:incr()
         while client.user == "slow" do end
-      end }]] }, { '--fsync', 'no', '--rules-budget', '5ms' })
+      end }]] }, { '--fsync', 'no', '--rules-budget', '50ms' })
     -- From here on failures of the script are remembered by vhost.
     local _, slow = hello 'user=slow'
     assert.equal('ERR denied a script failed', slow)

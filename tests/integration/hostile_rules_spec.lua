@@ -28,7 +28,7 @@ for _, bad in ipairs(BODIES) do
     local rules, began = {}, socket.gettime()
     for path, text in pairs(KINDS) do rules[path] = text:format(bad.body) end
     local broker = Broker.start {
-      rules = rules, args = { '--fsync', 'no', '--rules-budget', '5ms', '--rules-memory', '32M' },
+      rules = rules, args = { '--fsync', 'no', '--rules-budget', '20ms', '--rules-memory', '32M' },
     }
     local c = broker:connect()
     for _, queue in ipairs { 'd', 's', 'f', 'ok', 'r retry=bad' } do c:ok('DECLARE queue ' .. queue) end

@@ -125,7 +125,7 @@ describe('a replay', function()
   end)
 
   it('is given up when the scripts hold up the broker', function()
-    start({}, { '--rules-budget', '25ms' })
+    start({}, { '--rules-budget', '50ms' })
     for _ = 1, 50 do publish 'x' end
     local result = replay(broker:copy_rules('slow', { ['filter/s.lua'] = filter 'while true do end' }))
     assert.is_true(result.stopped)

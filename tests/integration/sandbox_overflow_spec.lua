@@ -89,7 +89,7 @@ describe('a script that fills the stack', function()
   setup(function()
     broker = Broker.start {
       rules = { ['filter/10-x.lua'] = script },
-      args = { '--store', 'none', '--rules-budget', '10', '--rules-memory', '33554432', '--max-vhosts', '1000' },
+      args = { '--store', 'none', '--rules-budget', '25', '--rules-memory', '33554432', '--max-vhosts', '1000' },
     }
     c = broker:connect()
     c:ok 'DECLARE queue q'

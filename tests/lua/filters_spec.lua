@@ -312,7 +312,19 @@ describe("a filter", function()
     end
   end)
 
-  it("costs microseconds, five of them too", function()
+  it("costs little more than a call, five of them too", function()
+    local m = { exchange = "x", key = "a.b", payload = "hello", headers = { tenant = "t" } }
+    local function cost()
+      local best = math.huge
+      for _ = 1, 20 do
+        local started = os.clock()
+        for _ = 1, 5000 do pass(m) end
+        best = math.min(best, os.clock() - started)
+      end
+      return best
+    end
+    open {}
+    local none = cost()
     open {
       ["10-a"] = "if msg.headers.blocked then return false, 'blocked' end",
       ["20-b"] = "if msg.size > 100000 then return false, 'too big' end",
@@ -320,15 +332,9 @@ describe("a filter", function()
       ["40-d"] = "if msg.key == 'never' then msg.key = 'ever' end",
       ["50-e"] = "if msg.priority > 9 then msg.priority = 9 end",
     }
-    local m = { exchange = "x", key = "a.b", payload = "hello", headers = { tenant = "t" } }
-    local best = math.huge
-    for _ = 1, 20 do
-      local started = os.clock()
-      for _ = 1, 5000 do pass(m) end
-      best = math.min(best, (os.clock() - started) * 1e9 / 5000)
-    end
-    -- tests/bench measures; this bound is for a machine that is busy with others.
-    assert.is_true(best < 10000, best)
+    -- tests/bench measures.
+    local five = cost()
+    assert.is_true(five < 15 * none, five / none)
   end)
 end)
 

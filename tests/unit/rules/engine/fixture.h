@@ -87,8 +87,8 @@ static inline void on_fixture_reload(void *ctx, const struct error *result)
 }
 
 /* A directory with the shipped scripts; the engine is not started yet. */
-/* The budget of a call: what has another end comes to it first, in a sanitized build on a slow
- * machine too. A test whose script is endless starts with a short one. */
+/* The budget of a call: what has another end comes to it first, in a sanitized build on a
+ * slow machine too. A test whose script is endless starts with a short one. */
 #define AMPLE_MS 10000
 
 static inline int fixture_setup(void **state)

@@ -21,8 +21,8 @@ static int64_t thread_ms(void)
 
 /* Twice the budget, and the longest that one instruction or one call of a library
  * function takes: the comparison of two texts of SCRIPT_STRING_MAX zeros, a
- * collection of all the memory. That is five budgets of a machine on which the scripts just
- * fail to load in half of one. */
+ * collection of all the memory. That is five budgets of a machine on which the scripts
+ * just fail to load in half of one. */
 static int64_t ceiling_ms(const struct fixture *f)
 {
 	return 30 * f->config.call_budget_ms;
