@@ -332,7 +332,7 @@ TEST_THAT(a_broker_that_does_not_restore_is_left)
 		      "<DECLARE queue q", ".", "!", FAKE_HELLO, "<DECLARE queue q",
 		      ">OK\r\n", "<PING", ">OK\r\n", ".");
 	OK_TO("DECLARE queue q");
-	c->options.connect_timeout_ms = 500; /* not that of the first */
+	c->options.connect_timeout_ms = patience_ms(2000); /* not that of the first */
 	OK_TO("PING");
 	END("connected; lost; restored; ");
 }
