@@ -502,7 +502,7 @@ describe('SIGTERM', function()
       for _ = 1, 1000000 do end
       return { route = function() end }]])
     local output, status = shell.run(([[
-      cd %s || exit; %s serve --listen 127.0.0.1:0 --rules rules 2>&1 & broker=$!
+      cd %s || exit; %s serve --listen 127.0.0.1:0 --rules rules --rules-budget 5s 2>&1 & broker=$!
       while [ ! -e data/lock ] && [ -e /proc/$broker/exe ]; do :; done
       kill -TERM $broker; wait $broker]]):format(shell.quote(dir), shell.quote(Broker.binary())))
     os.execute('rm -rf ' .. shell.quote(dir))

@@ -9,7 +9,7 @@ describe('the memory of the rules', function()
   local broker, c
 
   before_each(function()
-    broker = Broker.start { args = { '--store', 'none', '--rules-memory', '4M' }, rules = {} }
+    broker = Broker.start { args = { '--store', 'none', '--rules-memory', '4M', '--rules-budget', '2s' }, rules = {} }
     c = broker:connect()
     c:ok 'DECLARE exchange x topic'
     for n = 1, 50 do c:ok('DECLARE queue q' .. n) end

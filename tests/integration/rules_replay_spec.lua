@@ -77,7 +77,7 @@ describe('a replay', function()
   after_each(function() broker:destroy() end)
 
   it('calls a script that fails again and again each time, and logs nothing of it', function()
-    start({}, { '--rules-memory', '4M' })
+    start({}, { '--rules-memory', '4M', '--rules-budget', '2s' })
     for i = 1, 20 do publish('x', 'h:n=' .. i) end
     local dir = broker:copy_rules('next', { ['filter/1.lua'] = filter [[
       print('number ' .. msg.headers.n)
