@@ -18,7 +18,9 @@ describe('a transaction', function()
 
   setup(function()
     broker = Broker.start {
-      args = { '--window-messages', '16', '--fsync', 'no', '--max-transaction-messages', '20000', '--rules-budget', '2s' },
+      args = {
+        '--window-messages', '16', '--fsync', 'no', '--max-transaction-messages', '20000', '--rules-budget', '2s',
+      },
       rules = { ['filter/50_test.lua'] = [[
         return {
           match = { exchange = 'filtered' },
