@@ -212,12 +212,15 @@ int msg_match_init(struct msg_match *match, struct slice option, struct error *e
 	msg_match_deinit(match);
 	return error_set(err, TIDE_ESYNTAX,
 			 "match=%.*s: expected <text>, text:<text>, key:<pattern>, "
-			 "h:<name>, h:<name>=<value> or h:<name>~<glob>",
+			 "h:<name>, h:<name>=<value>, h:<name>~<glob> or "
+			 "lua:<expression>",
 			 SLICE_HEAD(option, 64));
 }
 
 void msg_match_deinit(struct msg_match *match)
 {
+	if (match->script)
+		match->script->destroy(match->script);
 	mem_free(match->owned);
 	*match = (struct msg_match){ .kind = MSG_MATCH_ALL };
 }
@@ -260,7 +263,19 @@ static bool is_in_content(const struct msg *m, struct slice text)
 	return has_text(m->payload, m->payload_len, text);
 }
 
-bool msg_match_has(const struct msg_match *match, const struct msg *m)
+bool msg_match_is_spent(const struct msg_match *match, int64_t now_ms)
+{
+	struct msg_match_script *s = match->script;
+
+	if (!s)
+		return false;
+	if (s->turn_ms != now_ms)
+		s->spent_ns = 0;
+	s->turn_ms = now_ms;
+	return s->err.code < 0 || s->spent_ns > MSG_MATCH_TURN_NS;
+}
+
+bool msg_match_has(const struct msg_match *match, const struct msg *m, uint32_t attempt)
 {
 	struct slice value;
 
@@ -278,6 +293,9 @@ bool msg_match_has(const struct msg_match *match, const struct msg *m)
 	case MSG_MATCH_GLOB:
 		value = msg_header(m, match->text);
 		return value.data && is_like(value, match->value);
+	case MSG_MATCH_SCRIPT:
+		return match->script->err.code == TIDE_OK &&
+		       match->script->has(match->script, m, attempt);
 	}
 	return false;
 }

@@ -156,6 +156,7 @@ static inline bool msg_header_is_death(struct slice name)
  *   h:<name>          a header of this name
  *   h:<name>=<value>  a header with exactly this value
  *   h:<name>~<glob>   a header with a value like this, in which a * is any text
+ *   lua:<expression>  made by rules/api/match_script.h, which bounds its time
  *
  * A match takes time that is linear in the message, or (words of the pattern) x (words
  * of the key). */
@@ -165,17 +166,42 @@ enum msg_match_kind {
 	MSG_MATCH_KEY,
 	MSG_MATCH_HEADER,
 	MSG_MATCH_GLOB, /* of the value of a header */
+	MSG_MATCH_SCRIPT,
 };
+
+/* A function that decides, and may fail. */
+struct msg_match_script {
+	bool (*has)(struct msg_match_script *s, const struct msg *m, uint32_t attempt);
+	void (*destroy)(struct msg_match_script *s);
+	struct error err;  /* its failure; it matches nothing from then on */
+	uint64_t spent_ns; /* in the turn of: */
+	int64_t turn_ms;
+};
+/* What a search that is not cut into turns spends on functions in one of them. */
+#define MSG_MATCH_TURN_NS 5000000
 
 struct msg_match {
 	enum msg_match_kind kind;
 	char *owned;
-	struct slice text;  /* the text, the pattern, or the name */
-	struct slice value; /* of a header, or its glob; data == NULL: any */
+	struct slice text;               /* the text, the pattern, or the name */
+	struct slice value;              /* of a header, or its glob; data == NULL: any */
+	struct msg_match_script *script; /* owned; NULL for the other kinds */
 };
 
 /* Copies `option`; without one (data == NULL) all messages match. */
 TIDE_MUST_USE int msg_match_init(struct msg_match *match, struct slice option,
 				 struct error *err);
 void msg_match_deinit(struct msg_match *match);
-bool msg_match_has(const struct msg_match *match, const struct msg *m);
+/* @param attempt  the number of its try that is under way, or comes next; 0: it has none
+ */
+bool msg_match_has(const struct msg_match *match, const struct msg *m, uint32_t attempt);
+/* Why it matches nothing any more; NULL: it does. Ask after each msg_match_has that says
+ * no, before that is taken for an answer. */
+static inline const struct error *msg_match_error(const struct msg_match *match)
+{
+	return match->script && match->script->err.code < 0 ? &match->script->err : NULL;
+}
+/* Has it had its time in this turn, or failed? Only functions have a time.
+ *
+ * @param now_ms  another one in each turn that takes long */
+bool msg_match_is_spent(const struct msg_match *match, int64_t now_ms);

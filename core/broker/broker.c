@@ -11,6 +11,7 @@
 #include "declare.h"
 #include "retention.h"
 #include "route.h"
+#include "rules/api/match_script.h"
 #include "rules/api/shared.h"
 #include "shard/commit.h"
 #include "shard/dedupe.h"
@@ -218,6 +219,7 @@ void broker_destroy(struct broker *b)
 	dedupe_destroy(b->dedupe);
 	route_cache_free(b->route);
 	msg_pool_deinit(&b->msgs);
+	match_scripts_unref(b->match_scripts);
 	mem_free(b->full_lanes);
 	mem_free(b);
 }

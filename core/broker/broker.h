@@ -155,6 +155,7 @@ struct broker {
 	struct topic_list topics;        /* all, in the order of their making */
 	struct retention *retention;
 	struct policies *policies;
+	struct match_scripts *match_scripts; /* NULL before the first */
 	/* A queue can be used again. The policies that were asked are not those of now.
 	 */
 	void (*on_policies_missed)(struct definition *d);

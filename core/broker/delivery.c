@@ -220,8 +220,9 @@ static bool is_open(struct queue *q)
 }
 
 /* The first message that matches, of those that a search looks at. */
-static struct entry *next_match(struct queue *q, const struct msg_match *match)
+static struct entry *next_match(struct queue *q, struct getter *g)
 {
+	const struct msg_match *match = g->match;
 	struct shard_look look = { match, DELIVERY_MATCH_MESSAGES / q->config.shards,
 				   MATCH_BYTES / q->config.shards };
 	struct entry *first = NULL;
@@ -233,6 +234,8 @@ static struct entry *next_match(struct queue *q, const struct msg_match *match)
 		    (!first || place_is_before(window_place(e), window_place(first))))
 			first = e;
 	}
+	if (msg_match_error(match))
+		getter_hurry(g); /* its answer says so */
 	return first;
 }
 
@@ -316,9 +319,8 @@ static struct entry *next_unasked(struct consumer *c, unsigned *budget)
 	struct entry *e;
 
 	if (!c->refusal)
-		return c->getter && c->getter->match
-			       ? next_match(c->queue, c->getter->match)
-			       : next_message(c->queue, budget);
+		return c->getter && c->getter->match ? next_match(c->queue, c->getter)
+						     : next_message(c->queue, budget);
 	e = is_open(c->queue) ? refusal_next(c, &is_unfinished) : NULL;
 	if (!e && is_unfinished)
 		*budget = 0;

@@ -78,14 +78,18 @@ static bool look(struct queue_scan *scan, struct shard_scan *shard)
 {
 	const struct shard_row *next = shard_scan_row(shard);
 	const struct store_row *row = &next->row;
+	const struct error *failure;
 	bool goes_on = true;
 
 	scan->next = (struct place){ row->score, row->id + 1 };
 	scan->searched++;
 	if (row->msg) {
 		scan->bytes += row->msg->bytes;
-		if (msg_match_has(scan->match, row->msg))
+		if (msg_match_has(scan->match, row->msg, row->failures + 1))
 			goes_on = scan->ops->on_match(scan, shard->shard, next);
+		failure = msg_match_error(scan->match);
+		if (failure)
+			scan->err = *failure;
 	}
 	shard_scan_take(shard);
 	return goes_on && scan->searched < QUEUE_SCAN_MESSAGES_MAX &&
@@ -122,7 +126,8 @@ static void run(struct queue_scan *scan)
 			scan->is_whole = is_whole(scan);
 			break;
 		}
-		if (pace_is_spent(pace, unread || scan->bytes - before > HEAVY_BYTES)) {
+		if (pace_is_spent(pace, unread || scan->match->script ||
+						scan->bytes - before > HEAVY_BYTES)) {
 			job_add(scan->broker, &scan->job);
 			return;
 		}

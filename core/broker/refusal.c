@@ -141,7 +141,17 @@ static bool is_takable(const struct consumer *c, const struct entry *e)
 	const struct msg_match *match = c->getter ? c->getter->match : NULL;
 
 	return (!e->expires_unix_ms || e->expires_unix_ms > e->shard->env->now_ms) &&
-	       (!match || msg_match_has(match, e->msg));
+	       (!match || msg_match_has(match, e->msg, e->failures + 1));
+}
+
+/* The match of its GET has had its time in this turn. */
+static bool is_spent(const struct consumer *c)
+{
+	const struct msg_match *match = c->getter ? c->getter->match : NULL;
+
+	if (match && msg_match_error(match))
+		getter_hurry(c->getter);
+	return match && msg_match_is_spent(match, c->queue->vhost->broker->now_ms);
 }
 
 static struct shard *shard_of(const struct queue *q, unsigned index)
@@ -196,6 +206,10 @@ static struct entry *next_in(struct refusal *r, struct shard *sh, bool *is_unfin
 	if (!window_seek(w, *from, &e))
 		*is_unfinished = true;
 	for (; e && r->left > 0 && !is_takable(r->consumer, e); r->left--) {
+		if (is_spent(r->consumer)) {
+			*is_unfinished = true;
+			return NULL;
+		}
 		*from = place_behind(e);
 		sh->has_passed = true;
 		e = window_next(w, e);

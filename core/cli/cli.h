@@ -16,10 +16,11 @@
 #include "base/option.h"
 #include "client/encode.h"
 
-#define CLI_MATCH_HELP                                                            \
-	"WHAT is a text of payload or header values, key:PATTERN, h:NAME,\n"      \
-	"h:NAME=VALUE or h:NAME~GLOB, in which a * is any text. text:TEXT is a\n" \
-	"text that begins like one of these."
+#define CLI_MATCH_HELP                                                           \
+	"WHAT is a text of payload or header values, key:PATTERN, h:NAME,\n"     \
+	"h:NAME=VALUE or h:NAME~GLOB, in which a * is any text, or\n"            \
+	"lua:EXPRESSION over msg. text:TEXT is a text that begins like one of\n" \
+	"these."
 
 #define CLI_WIDE_HELP "all columns, also those for which the terminal is too narrow"
 

@@ -289,9 +289,8 @@ void fetch_drop(struct fetch *f)
 	mem_free(f);
 }
 
-static void on_answer(struct getter *g)
+static void give_answer(struct fetch *f)
 {
-	struct fetch *f = fetch_of(g);
 	struct reply *r = f->reply;
 	struct delivery *deliveries = f->deliveries;
 	uint32_t count = f->getter.count;
@@ -305,11 +304,25 @@ void fetch_refuse(struct fetch *f, const struct error *why)
 	struct reply *r = f->reply;
 
 	if (f->getter.count > 0) {
-		on_answer(&f->getter);
+		give_answer(f);
 		return;
 	}
 	fetch_drop(f);
 	reply_error(r, why);
+}
+
+static void on_answer(struct getter *g)
+{
+	struct fetch *f = fetch_of(g);
+	const struct error *failure = msg_match_error(&f->match);
+	struct error why;
+
+	if (!failure) {
+		give_answer(f);
+		return;
+	}
+	why = *failure;
+	fetch_refuse(f, &why);
 }
 
 static void fetch_on_cancel(struct consumer *c)

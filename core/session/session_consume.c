@@ -200,7 +200,7 @@ static void hunt_end(struct hunt *h, struct queue *q)
 		f = fetch_create(h->reply->channel, 1, h->reply);
 		f->getter.max = h->max;
 		f->match = h->match;
-		h->match.owned = NULL;
+		h->match = (struct msg_match){ .kind = MSG_MATCH_ALL };
 		f->consumers[0].queue = q;
 		add_fetch(f, &h->like, h->until_ms);
 		queue_activate(q);
@@ -279,7 +279,7 @@ static void on_hunt_job(struct job *job)
 
 /* Some messages were not looked at. Not of a queue with groups or a rate: by its id a
  * message is taken whatever they say. */
-static bool is_to_hunt(const struct queue *q)
+static bool is_to_hunt(const struct queue *q, const struct msg_match *match)
 {
 	if (q->is_metered || pause_is_on(q, QUEUE_OUT))
 		return false;
@@ -288,7 +288,8 @@ static bool is_to_hunt(const struct queue *q)
 
 		if (sh->order)
 			return false;
-		if (shard_tail_is_far(sh, ENTRY_READY) ||
+		if (msg_match_is_spent(match, q->vhost->broker->now_ms) ||
+		    shard_tail_is_far(sh, ENTRY_READY) ||
 		    shard_count(sh, ENTRY_READY) >
 			    DELIVERY_MATCH_MESSAGES / q->shard_count)
 			return true;
@@ -333,7 +334,7 @@ static void deal_at_once(struct fetch *f, const struct get_spec *spec)
 			return;
 	}
 	if (spec->match.data && spec->queue_count == 1 && f->getter.count == 0 &&
-	    is_to_hunt(f->consumers[0].queue))
+	    is_to_hunt(f->consumers[0].queue, &f->match))
 		hunt_begin(f, spec);
 	else if (spec->wait_ms == 0)
 		delivery_answer(&f->getter);
@@ -359,7 +360,7 @@ int session_consume_get(struct channel *ch, const struct get_spec *spec, struct 
 	if (spec->id)
 		return session_by_id_get(ch, spec, r, err);
 	if (find_queues(ch->session, spec, queues, err) < 0 ||
-	    msg_match_init(&match, spec->match, err) < 0)
+	    session_match_init(b, &match, spec->match, err) < 0)
 		return err->code;
 	f = fetch_create(ch, spec->queue_count, r);
 	f->getter.max = spec->max;

@@ -708,7 +708,7 @@ static int sweep_begin(struct queue *q, const struct select_spec *select, uint64
 
 	if (b->is_draining)
 		return error_set(err, TIDE_ESHUTDOWN, "the broker is stopping");
-	if (msg_match_init(&match, select->match, err) < 0)
+	if (session_match_init(b, &match, select->match, err) < 0)
 		return err->code;
 	s = mem_zalloc(sizeof(*s));
 	s->job.run = on_sweep_job;
@@ -1037,13 +1037,16 @@ static void finish_topic(struct peek_topic *p, bool has_more)
 /* Is the page full? */
 static bool is_full(const struct peek_topic *p)
 {
-	return p->left == 0 || p->searched >= SEARCH_MAX || p->bytes >= SEARCH_BYTES_MAX;
+	return p->left == 0 || p->searched >= SEARCH_MAX ||
+	       p->bytes >= SEARCH_BYTES_MAX ||
+	       msg_match_is_spent(&p->match, p->reply->service->broker->now_ms);
 }
 
 static void read_topic(void *ctx)
 {
 	struct peek_topic *p = ctx;
 	unsigned index = partition_index(p->partition);
+	const struct error *failure;
 	struct record_batch *batch;
 	struct record record;
 	int rc = TIDE_OK;
@@ -1054,7 +1057,7 @@ static void read_topic(void *ctx)
 			break;
 		p->searched++;
 		p->bytes += record.msg.payload_len;
-		if (!msg_match_has(&p->match, &record.msg))
+		if (!msg_match_has(&p->match, &record.msg, 0))
 			continue;
 		show_record(&p->json, index, &record);
 		p->left--;
@@ -1062,7 +1065,10 @@ static void read_topic(void *ctx)
 		if (session_answer_is_enough(p->reply))
 			p->left = 0;
 	}
-	if (rc == TIDE_ESTORE)
+	failure = msg_match_error(&p->match);
+	if (failure)
+		end_topic(p, failure->code, failure->text);
+	else if (rc == TIDE_ESTORE)
 		end_topic(p, rc,
 			  "the partition cannot be read now; the broker's log says why");
 	else if (rc != TIDE_AGAIN)
@@ -1135,7 +1141,8 @@ static int peek_topic(struct queue *q, const struct peek_spec *spec, struct repl
 	struct msg_match match;
 	struct peek_topic *p;
 
-	if (check_topic(q, spec, err) < 0 || msg_match_init(&match, spec->match, err) < 0)
+	if (check_topic(q, spec, err) < 0 ||
+	    session_match_init(q->vhost->broker, &match, spec->match, err) < 0)
 		return err->code;
 	p = mem_zalloc(sizeof(*p));
 	p->reply = r;
@@ -1164,7 +1171,7 @@ int session_peek(struct queue *q, const struct peek_spec *spec, struct reply *r,
 				 "'%s' is a queue: partition= and offset= are for topics",
 				 q->name);
 	if ((spec->after.data && read_after(spec->after, &after, &has_score, err) < 0) ||
-	    msg_match_init(&match, spec->match, err) < 0)
+	    session_match_init(q->vhost->broker, &match, spec->match, err) < 0)
 		return err->code;
 	p = create(spec, r);
 	p->match = match;

@@ -227,6 +227,9 @@ struct by_id_ack {
 	void *ctx;
 };
 void session_by_id_ack(struct queue *q, const struct by_id_ack *what);
+/* The option match= of a request: msg_match_init, and lua:. */
+TIDE_MUST_USE int session_match_init(struct broker *b, struct msg_match *match,
+				     struct slice option, struct error *err);
 /* GET of a message that a search has found. */
 struct by_id_try {
 	uint64_t id;

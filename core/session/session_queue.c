@@ -6,6 +6,7 @@
 #include "broker/redrive.h"
 #include "broker/topic.h"
 #include "broker/unusable.h"
+#include "rules/api/match_script.h"
 #include "session_private.h"
 #include "broker/group.h"
 #include "broker/group_pause.h"
@@ -80,6 +81,16 @@ int session_queue_check_get(const struct queue *q, struct error *err)
 	return error_set(err, TIDE_EDENIED,
 			 "queue '%s' is single-active: only SUB takes its messages",
 			 q->name);
+}
+
+int session_match_init(struct broker *b, struct msg_match *match, struct slice option,
+		       struct error *err)
+{
+	struct slice expression = slice_skip(option, strlen(MATCH_SCRIPT_PREFIX));
+
+	return slice_has_prefix(option, MATCH_SCRIPT_PREFIX)
+		       ? match_script_create(&b->match_scripts, expression, match, err)
+		       : msg_match_init(match, option, err);
 }
 
 static int check_quiet(const struct queue *q, struct error *err)
@@ -237,7 +248,7 @@ int session_redrive_start(struct session *s, struct queue *q,
 	job->redrive.is_routed = spec->is_routed;
 	job->redrive.on_end = on_redriven;
 	subject_copy(&job->redrive.subject, &s->subject);
-	rc = msg_match_init(&job->redrive.match, spec->match, err);
+	rc = session_match_init(s->broker, &job->redrive.match, spec->match, err);
 	if (rc == TIDE_OK)
 		rc = read_target(s, spec->to, &job->redrive, err);
 	if (rc == TIDE_OK) {

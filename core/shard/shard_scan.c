@@ -325,8 +325,10 @@ static struct entry *find_match(const struct shard *sh, struct entry *e,
 			!e->expires_unix_ms || e->expires_unix_ms > sh->env->now_ms;
 
 		if (is_live && (!sh->order || order_offers(sh->order, e)) &&
-		    msg_match_has(look->match, e->msg))
+		    msg_match_has(look->match, e->msg, e->failures + 1))
 			return e;
+		if (msg_match_is_spent(look->match, sh->env->now_ms))
+			return NULL;
 		if (e->msg->bytes >= bytes)
 			return NULL;
 		bytes -= e->msg->bytes;

@@ -116,7 +116,7 @@ for _, kind in ipairs {
     it('says what is wrong', function()
       c:ok 'DECLARE queue q'
       c:expect_answer('GET q match=', 'ERR syntax match=: expected <text>, text:<text>, key:<pattern>, '
-        .. 'h:<name>, h:<name>=<value> or h:<name>~<glob>')
+        .. 'h:<name>, h:<name>=<value>, h:<name>~<glob> or lua:<expression>')
       c:expect_answer('GET nobody match=x',
         "ERR not-found there is no queue 'nobody' in vhost '" .. broker.vhost .. "'")
     end)

@@ -164,7 +164,7 @@ for _, kind in ipairs {
       finds('h:note=late%20again', 'ship it')
       for _, bad in ipairs { '', 'text:', 'key:', 'h:', 'h:=x' } do
         c:expect_answer('PEEK q match=' .. bad, ('ERR syntax match=%s: expected <text>, text:<text>, key:<pattern>, '
-          .. 'h:<name>, h:<name>=<value> or h:<name>~<glob>'):format(bad))
+          .. 'h:<name>, h:<name>=<value>, h:<name>~<glob> or lua:<expression>'):format(bad))
       end
     end)
 

@@ -67,7 +67,7 @@ export function redriveQueue(ctx, name) {
     text: 'Sends each ready dead letter back to the queue where it died.',
     specs: [
       { name: 'max', label: 'How many', type: 'number', min: 1, placeholder: 'all' },
-      { name: 'match', label: 'Only those that match', placeholder: 'text, key:pattern, h:name=value' },
+      { name: 'match', label: 'Only those that match', placeholder: 'text, key:pattern, h:name=value, lua:msg.priority > 3' },
       { name: 'routed', label: 'By their exchange', type: 'checkbox',
         help: 'Publishes them once more: filters and limits count again, and each bound queue gets one.' },
     ],
@@ -83,7 +83,7 @@ export function moveMessages(ctx, name) {
     specs: [
       { name: 'to', label: 'To', required: true, placeholder: '-/queue or exchange/key' },
       { name: 'max', label: 'How many', type: 'number', min: 1, placeholder: 'all' },
-      { name: 'match', label: 'Only those that match', placeholder: 'text, key:pattern, h:name=value' },
+      { name: 'match', label: 'Only those that match', placeholder: 'text, key:pattern, h:name=value, lua:msg.priority > 3' },
     ],
     submit: async ({ to, max, match }) => tell(moved(await api.post(at(ctx.vhost, 'queues', name, 'redrive'),
       { to, ...givenOptions({ match }), ...(max ? { max } : {}) }))),

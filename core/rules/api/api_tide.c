@@ -417,6 +417,21 @@ static void guard_names(lua_State *L)
 	hints_guard(L, "tide", HINTS_REFUSE);
 }
 
+void api_tide_open_clock(lua_State *L, struct api_tide *t)
+{
+	static const luaL_Reg functions[] = {
+		{ "duration", l_duration },
+		{ "now", l_now },
+		{ NULL, NULL },
+	};
+
+	lua_newtable(L);
+	lua_pushlightuserdata(L, t);
+	luaL_setfuncs(L, functions, 1);
+	hints_guard(L, "tide", HINTS_REFUSE);
+	sandbox_add_global(L, "tide");
+}
+
 void api_tide_open(lua_State *L, struct api_tide *t)
 {
 	static const luaL_Reg functions[] = {

@@ -98,6 +98,9 @@ int64_t api_tide_call_ms(lua_State *L, const struct api_tide *t);
 /* Make `tide` and `print` known to the sandbox of the state, after sandbox_open. May
  * raise. */
 void api_tide_open(lua_State *L, struct api_tide *t);
+/* Add `tide` with nothing but now and duration: it changes nothing, and shows nothing
+ * that is kept. */
+void api_tide_open_clock(lua_State *L, struct api_tide *t);
 /* A part of api_tide_open: tide.shared, tide.bucket and the metrics. `tide` is on the
  * top. */
 void api_shared_add(lua_State *L, struct api_tide *t);

@@ -22,7 +22,7 @@ static bool has(struct slice option)
 	bool result;
 
 	assert_int_equal(msg_match_init(&match, option, &err), TIDE_OK);
-	result = msg_match_has(&match, &message);
+	result = msg_match_has(&match, &message, 1);
 	msg_match_deinit(&match);
 	return result;
 }
