@@ -279,6 +279,29 @@ static void add_per_shard(struct json *j, const struct queue *q)
 	json_array_end(j);
 }
 
+/* Of each priority that waits, the most urgent one first. Without priorities the first
+ * message of all says it. */
+static void add_per_priority(struct json *j, const struct queue *q)
+{
+	int64_t since[UINT8_MAX + 1] = { 0 }, now_ms = q->vhost->broker->now_ms;
+
+	if (strcmp(q->config.scripts[SCRIPT_PRIORITY], "fifo") == 0)
+		return;
+	for (unsigned i = 0; i < q->shard_count; i++)
+		shard_age_priorities(q->shards[i], since);
+	json_member_array(j, "per_priority");
+	for (int priority = UINT8_MAX; priority >= 0; priority--) {
+		if (!since[priority])
+			continue;
+		json_object_begin(j);
+		json_member_int(j, "priority", priority);
+		json_member_int(j, "oldest_ready_ms",
+				since[priority] < now_ms ? now_ms - since[priority] : 0);
+		json_object_end(j);
+	}
+	json_array_end(j);
+}
+
 static void queue_stats(struct queue *q, struct json *j)
 {
 	json_member_text(j, "queue", q->name);
@@ -288,6 +311,7 @@ static void queue_stats(struct queue *q, struct json *j)
 	session_write_pause(q, j);
 	write_leases(q, j);
 	add_per_shard(j, q);
+	add_per_priority(j, q);
 	add_order(j, q);
 }
 

@@ -801,6 +801,18 @@ int64_t shard_age_ready(const struct shard *sh)
 	return age_ready(sh, LOOKS_MAX);
 }
 
+void shard_age_priorities(const struct shard *sh, int64_t since[UINT8_MAX + 1])
+{
+	const struct window *w = &sh->stages[ENTRY_READY].window;
+	const struct entry *e;
+	unsigned looks = 0;
+
+	for (e = window_first(w); e && looks++ < LOOKS_MAX; e = window_next_score(w, e))
+		if (e->msg)
+			since[e->msg->priority] =
+				heap_earlier(since[e->msg->priority], ready_since(e));
+}
+
 int64_t shard_age_front(const struct shard *sh)
 {
 	return age_ready(sh, FRONT_LOOKS_MAX);

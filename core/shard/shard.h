@@ -315,6 +315,9 @@ uint64_t shard_count(const struct shard *sh, enum entry_state stage);
 /* Since when the oldest ready message could have been delivered, ms since 1970; 0: there
  * is none. Of those in memory, and of the first 4096 ranks. */
 int64_t shard_age_ready(const struct shard *sh);
+/* The same for each priority, where earlier: of the first of each rank alone, so for a
+ * rank that depends on the priority. */
+void shard_age_priorities(const struct shard *sh, int64_t since[UINT8_MAX + 1]);
 /* The same of the first 64 ranks alone: for who asks at each message. */
 int64_t shard_age_front(const struct shard *sh);
 /* Since when the message that is held for longest has been held; 0: none is. */

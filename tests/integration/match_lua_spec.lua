@@ -1,6 +1,5 @@
 -- match=lua:<expression>: wherever a request takes match=.
 local Broker = require 'support.broker'
-local Client = require 'support.client'
 local Http = require 'support.http'
 
 local function encode(text)
@@ -111,7 +110,8 @@ for _, kind in ipairs {
         ['pcall(function() while true do end end)'] = 'rule match=lua: ran longer than its budget of 10 ms',
         ['("x"):rep(1e6):find((".-"):rep(50) .. "y")'] = 'rule match=lua: ',
         ['(function() local t = {} for i = 1, 30 do t[i] = ("x"):rep(1e6) .. i end end)()'] = '',
-        ['msg.'] = "syntax match=lua: ", [''] = 'syntax match=lua: has no expression', ['true; x = 1'] = 'syntax match=lua: ',
+        ['msg.'] = 'syntax match=lua: ', [''] = 'syntax match=lua: has no expression',
+        ['true; x = 1'] = 'syntax match=lua: ',
         ['(function() x = 1 end)()'] = 'rule match=lua: this table is read-only',
       } do
         for _, request in ipairs {

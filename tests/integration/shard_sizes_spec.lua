@@ -1,5 +1,6 @@
 -- What STATS shows of each shard of a queue.
 local Broker = require 'support.broker'
+local wait = require 'support.wait'
 
 describe('per_shard in STATS of a queue', function()
   local broker, c
@@ -57,5 +58,45 @@ describe('per_shard in STATS of a queue', function()
   it('has one element in a queue that was declared without shards', function()
     c:ok 'DECLARE queue q'
     assert.same({ '0 0 0 0' }, sizes())
+  end)
+end)
+
+describe('per_priority in STATS of a queue', function()
+  local broker, c
+
+  setup(function() broker = Broker.start { args = { '--store', 'none' } } end)
+  teardown(function() broker:destroy() end)
+  before_each(function() c = broker:enter_vhost() end)
+  after_each(function() c:close() end)
+
+  local function priorities()
+    local list, ages = {}, {}
+    for i, p in ipairs(c:stats('q').per_priority) do
+      list[i], ages[p.priority] = p.priority, p.oldest_ready_ms
+    end
+    return table.concat(list, ' '), ages
+  end
+
+  for _, options in ipairs { 'priority=strict', 'priority=strict shards=3 sharding=round_robin', 'priority=aging' } do
+    it('says how long the oldest of each has waited, with ' .. options, function()
+      c:ok('DECLARE queue q ' .. options)
+      assert.equal('', (priorities()))
+      c:publish('q pri=2', 'a')
+      assert.is_true(wait.poll(function() return select(2, priorities())[2] > 0 end))
+      c:publish('q pri=9', 'b', 'c')
+      c:publish('q pri=2', 'd')
+      c:publish('q pri=5 delay=1h', 'e')
+      local list, ages = priorities()
+      assert.equal('9 2', list)
+      assert.is_true(ages[2] > ages[9])
+      c:get 'q max=3'
+      assert.equal('2', (priorities()))
+    end)
+  end
+
+  it('is absent without priorities', function()
+    c:ok 'DECLARE queue q'
+    c:publish('q pri=2', 'a')
+    assert.is_nil(c:stats('q').per_priority)
   end)
 end)

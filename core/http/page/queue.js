@@ -55,6 +55,13 @@ function shards(list) {
     list.map((one) => keys.map((key) => number(one[key]))));
 }
 
+// How long the oldest message of each priority has waited.
+function priorities(list) {
+  if (!list || list.length < 2) return h('span', {});
+  return plainTable('priorities', ['Priority', 'Oldest ready'].map((text) => ({ text, numeric: true })),
+    list.map((one) => [number(one.priority), duration(one.oldest_ready_ms)]));
+}
+
 // The consumers of a queue or a topic.
 export function consumersTable(ctx, name) {
   return table(ctx, {
@@ -100,6 +107,7 @@ class QueuePage {
     this.leases = h('div', {});
     this.shards = h('div', {});
     this.past = pastOf(ctx, 'queues', this.name, CHARTS);
+    this.priorities = h('div', {});
     this.consumers = consumersTable(ctx, this.name);
     this.messages = messagesPart(ctx, { name: this.name, kind: 'queue', first: fullestState(queue) });
     this.pause = button('Pause', () => this.togglePause());
@@ -129,7 +137,7 @@ class QueuePage {
       section('Consumers', null, this.consumers.node),
       section('Leases that end first', null, this.leases),
       h('div', { class: 'columns' },
-        section('Options', null, showOptions(queue.options), this.shards),
+        section('Options', null, showOptions(queue.options), this.shards, this.priorities),
         section('Bindings that lead here', null, bindingsTo(ctx, 'queue', name))));
   }
 
@@ -160,6 +168,7 @@ class QueuePage {
     update(this.totals, facts(TOTALS.filter(([key]) => queue[key]).map(([key, text]) => [text, number(queue[key])])));
     update(this.leases, leases(this.ctx, queue.leases));
     update(this.shards, shards(queue.per_shard));
+    update(this.priorities, priorities(queue.per_priority));
   }
 
   async refresh() {
