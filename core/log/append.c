@@ -274,6 +274,8 @@ static void set_dirty(struct partition *p, bool is_dirty)
 void partition_hold(struct partition *p, bool is_held)
 {
 	p->is_held = is_held;
+	if (!is_held)
+		partition_send_held(p);
 	if (!is_held && !STAILQ_EMPTY(&p->appends) && !append_is_flying(p))
 		set_dirty(p, true);
 }

@@ -41,6 +41,7 @@ struct partition *partition_create(struct partition_env *env, void *owner, unsig
 	p->keys = keys;
 	p->refs = 1;
 	STAILQ_INIT(&p->appends);
+	STAILQ_INIT(&p->held);
 	return p;
 }
 
@@ -57,6 +58,73 @@ void partition_unref(struct partition *p)
 	mem_free(p);
 }
 
+/* A commit that waits for the definition of its topic. */
+struct held_commit {
+	STAILQ_ENTRY(held_commit) link;
+	store_done_fn on_done; /* may be NULL */
+	void *ctx;
+	struct store_log_commit commit;
+	struct buf names;
+	struct store_log_group groups[];
+};
+
+static void hold_commit(struct partition *p, const struct store_log_commit *commit,
+			store_done_fn on_done, void *ctx)
+{
+	struct held_commit *h =
+		mem_zalloc(sizeof(*h) + commit->count * sizeof(*h->groups));
+	size_t at = 0;
+
+	h->on_done = on_done;
+	h->ctx = ctx;
+	h->commit = *commit;
+	h->commit.groups = h->groups;
+	for (size_t i = 0; i < commit->count; i++)
+		buf_append_slice(&h->names, commit->groups[i].name);
+	for (size_t i = 0; i < commit->count; i++) {
+		h->groups[i] = commit->groups[i];
+		h->groups[i].name.data = buf_slice(&h->names).data + at;
+		at += h->groups[i].name.len;
+	}
+	STAILQ_INSERT_TAIL(&p->held, h, link);
+}
+
+static struct held_commit *take_held(struct partition *p)
+{
+	struct held_commit *h = STAILQ_FIRST(&p->held);
+
+	if (h)
+		STAILQ_REMOVE_HEAD(&p->held, link);
+	return h;
+}
+
+static void free_held(struct held_commit *h)
+{
+	buf_deinit(&h->names);
+	mem_free(h);
+}
+
+void partition_send_held(struct partition *p)
+{
+	struct held_commit *h;
+
+	while ((h = take_held(p)) != NULL) {
+		store_log_commit(p->env->store, p->keys, &h->commit, h->on_done, h->ctx);
+		free_held(h);
+	}
+}
+
+static void fail_held(struct partition *p)
+{
+	struct held_commit *h;
+
+	while ((h = take_held(p)) != NULL) {
+		if (h->on_done)
+			h->on_done(h->ctx, TIDE_ENOTFOUND, NULL);
+		free_held(h);
+	}
+}
+
 void partition_close(struct partition *p)
 {
 	if (p->is_closed)
@@ -66,6 +134,7 @@ void partition_close(struct partition *p)
 	compact_stop(p);
 	tail_clear(p);
 	partition_fail(p, TIDE_ENOTFOUND, NULL);
+	fail_held(p);
 	partition_unref(p);
 }
 
@@ -250,7 +319,9 @@ static void partition_done_later(struct partition *p, store_done_fn on_done, voi
 void partition_commit(struct partition *p, const struct store_log_commit *commit,
 		      store_done_fn on_done, void *ctx)
 {
-	if (p->keys)
+	if (p->keys && p->is_held)
+		hold_commit(p, commit, on_done, ctx);
+	else if (p->keys)
 		store_log_commit(p->env->store, p->keys, commit, on_done, ctx);
 	else
 		partition_done_later(p, on_done, ctx);

@@ -95,11 +95,11 @@ void partition_env_deinit(struct partition_env *env);
  * @param keys   taken; NULL: nothing of it is kept */
 struct partition *partition_create(struct partition_env *env, void *owner, unsigned index,
 				   struct store_shard *keys);
-/* The owner has no use for it any more: publishers are told TIDE_ENOTFOUND, cursors find
- * nothing. */
+/* The owner has no use for it any more: publishers, and commits that were held, are told
+ * TIDE_ENOTFOUND; cursors find nothing. */
 void partition_close(struct partition *p);
-/* Send no append until further notice: Redis does not have the definition of the topic.
- */
+/* Send no append and no commit until further notice: Redis does not have the definition
+ * of the topic. */
 void partition_hold(struct partition *p, bool is_held);
 void *partition_owner(const struct partition *p);
 unsigned partition_index(const struct partition *p);

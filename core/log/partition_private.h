@@ -95,8 +95,9 @@ struct partition {
 	bool is_closed, is_dirty;
 	uint16_t lane;                      /* in whose list it is */
 	TAILQ_ENTRY(partition) flying_link; /* of the lane that has its append */
-	bool is_held;         /* Redis does not have the definition of the topic yet */
-	bool is_trim_refused; /* Redis does not know `start` */
+	bool is_held; /* Redis does not have the definition of the topic yet */
+	STAILQ_HEAD(, held_commit) held; /* meanwhile */
+	bool is_trim_refused;            /* Redis does not know `start` */
 };
 
 static inline struct partition *partition_ref(struct partition *p)
@@ -117,6 +118,9 @@ const struct partition_day *partition_day_of(const struct partition *p, uint64_t
 
 /* Where the first day behind this one begins, `most` at most. */
 uint64_t partition_next_day_base(const struct partition *p, uint32_t day, uint64_t most);
+
+/* Send the commits that were held. */
+void partition_send_held(struct partition *p);
 
 /* Something to be done by partition_flush: a completion does not run before the call that
  * asks for it has returned. `partition` is referenced. */

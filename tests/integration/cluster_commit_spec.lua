@@ -203,6 +203,26 @@ describe('a COMMIT over several slots', function()
     assert.same({}, cluster:keys('tide:{//' .. log .. '#*'))
   end)
 
+  it('of a group waits, like messages, for the definition of its topic', function()
+    local name = table.remove(far)
+    local groups = ('tide:{//%s#0}:groups'):format(name)
+    meta:stop()
+    local beside = broker:connect()
+    beside:send(('DECLARE topic %s partitions=1\r\nSUB %s s group=g\r\nSEEK %s g first\r\n'):format(name, name, name))
+    -- Its master answers what is asked later.
+    beside:send(('PUB - %s 1\r\nx\r\n'):format(spare))
+    assert(wait.poll(function() return c:stats(spare).ready == 1 end))
+    c:ok('PUB - ' .. spare, 'y')
+    assert.equal(0, other:command('EXISTS', groups))
+    meta:cont()
+    for _ = 1, 2 do beside:expect_line 'OK' end
+    beside:expect_line 'EVT assigned s 0'
+    beside:expect_line 'OK'
+    beside:expect '^OK %x+ 1$'
+    assert.equal('0', other:command('HGET', groups, 'g'))
+    beside:close()
+  end)
+
   it('is left out of the record when it is of one slot', function()
     other:ok('CONFIG', 'SET', 'maxmemory', '1')
     c:send(('BEGIN quiet\r\nPUB - %s quiet 1\r\na\r\nCOMMIT\r\n'):format(target))

@@ -600,6 +600,51 @@ TEST_THAT(closing_tells_publishers_and_readers)
 	rig_new_partition();
 }
 
+static void on_commit(void *ctx, int status, const char *text)
+{
+	*(int *)ctx = status;
+}
+
+/* The name is the caller's. */
+static void commit_both(const char *group, uint64_t offset, int *status)
+{
+	char name[8];
+	const struct store_log_group groups[] = {
+		{ slice_from(strcpy(name, group)), offset }, { SLICE("same"), offset }
+	};
+
+	*status = 1;
+	partition_commit(r.p, &(struct store_log_commit){ groups, 2, false }, on_commit,
+			 status);
+	memset(name, 'x', sizeof(name));
+}
+
+TEST_THAT(commits_wait_while_the_partition_is_held)
+{
+	static const char key[] = "tide:{//orders#3}:groups";
+	char command[64];
+	int first, second;
+
+	partition_hold(r.p, true);
+	commit_both("a", 1, &first);
+	commit_both("b", 2, &second);
+	rig_settle();
+	snprintf(command, sizeof(command), "EXISTS %s", key);
+	assert_int_equal(ask_int(&r.h, command), 0);
+	partition_hold(r.p, false);
+	WAIT(&r.h, second == TIDE_OK);
+	assert_int_equal(first, TIDE_OK);
+	snprintf(command, sizeof(command), "HGET %s a", key);
+	assert_text(&r.h, command, "1");
+	snprintf(command, sizeof(command), "HGET %s same", key);
+	assert_text(&r.h, command, "2");
+	partition_hold(r.p, true);
+	commit_both("c", 3, &first);
+	partition_close(r.p);
+	assert_int_equal(first, TIDE_ENOTFOUND);
+	rig_new_partition();
+}
+
 TEST_THAT(the_oldest_batch_of_all_partitions_leaves_memory_first)
 {
 	struct partition *first = r.p;
