@@ -179,6 +179,7 @@ struct broker *broker_create(uv_loop_t *loop, const struct broker_config *config
 	TAILQ_INIT(&b->topics);
 	TAILQ_INIT(&b->walks);
 	events_init(&b->events);
+	LIST_INIT(&b->due_locks);
 	b->retention = retention_create(b);
 	b->policies = declare_policies_create(b);
 	pace_init(&b->pace);

@@ -172,12 +172,13 @@ struct broker {
 	struct heap timers;            /* of shards */
 	struct heap lock_lapses;       /* of locks without their holder, by mono_ms */
 	struct heap lock_waits;        /* of requests that wait for one, likewise */
-	unsigned lock_count;
-	struct heap waits;      /* of GETs that wait, by mono_ms */
-	struct heap leases;     /* by mono_ms: lease.h */
-	struct pool get_leases; /* those of GETs */
-	struct heap wakes;      /* of queues, by mono_ms: turn.c */
-	unsigned guarded;       /* queues that may refuse messages, and full lanes */
+	unsigned lock_count;           /* holds */
+	LIST_HEAD(, lock) due_locks;   /* shared ones, for who waits: lock.c */
+	struct heap waits;             /* of GETs that wait, by mono_ms */
+	struct heap leases;            /* by mono_ms: lease.h */
+	struct pool get_leases;        /* those of GETs */
+	struct heap wakes;             /* of queues, by mono_ms: turn.c */
+	unsigned guarded; /* queues that may refuse messages, and full lanes */
 	/* Of the store: their Redis is away, and they have their share of what may wait.
 	 * NULL with a count of 0: none is so. */
 	bool *full_lanes;

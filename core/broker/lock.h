@@ -1,9 +1,11 @@
-/* lock.h: named locks, each held by one holder at a time.
+/* lock.h: named locks, each held once at a time, or shared by any number of holds.
  *
- * A holder is a channel of a client. While it lives, its locks do not lapse; when it has
- * ended, each lapses after its ttl, unless somebody takes it back with its token. The
- * token is greater than all tokens before, of all locks. Redis keeps the locks that are
- * held: a grant is told when Redis has it. Who waits for a lock is served in turn. */
+ * A holder is a channel of a client. While it lives, what it holds does not lapse; when
+ * it has ended, each hold lapses after its ttl, unless somebody takes it back with its
+ * token. The token is greater than all tokens before, of all locks. Redis keeps what is
+ * held: a grant is told when Redis has it. Who waits for a lock is served in turn: a
+ * shared one is not given while somebody waits, so that readers do not starve a writer.
+ */
 #pragma once
 
 #include "vhost.h"
@@ -13,23 +15,34 @@ struct lock_wait;
 
 /* Embedded in what holds locks. */
 struct lock_holder {
-	LIST_HEAD(, lock) locks;
+	LIST_HEAD(, lock_hold) holds;
 	LIST_HEAD(, lock_wait) waits;
 };
 
+/* One holder of a lock, and its token. */
+struct lock_hold {
+	UT_hash_handle hh; /* of the lock's, by token */
+	struct lock *lock;
+	uint64_t token;
+	int64_t ttl_ms;
+	int64_t since_ms;           /* wall clock: when this token was given */
+	struct lock_holder *holder; /* NULL: it has ended, and the hold lapses */
+	LIST_ENTRY(lock_hold) held_link;
+	struct heap_node timer; /* of the lapse, by mono_ms */
+};
+
+/* Somebody holds it. */
 struct lock {
 	UT_hash_handle hh;
 	struct vhost *vhost;
 	char *name;
 	size_t name_len;
-	uint64_t token;
-	int64_t ttl_ms;
-	int64_t since_ms;           /* wall clock: when this token was given */
-	struct lock_holder *holder; /* NULL: it has ended, and the lock lapses */
-	LIST_ENTRY(lock) held_link;
-	struct heap_node timer; /* of the lapse, by mono_ms */
+	bool is_shared;
+	struct lock_hold *holds; /* uthash, the oldest first; one, unless it is shared */
 	TAILQ_HEAD(, lock_wait) waits;
 	unsigned wait_count;
+	bool is_due; /* who waited first does no more: in the broker's list */
+	LIST_ENTRY(lock) due_link;
 };
 
 /* All that is asked of a LOCK. */
@@ -37,6 +50,7 @@ struct lock_spec {
 	struct slice name;
 	int64_t ttl_ms; /* 0, with a token: as before */
 	int64_t wait_ms;
+	bool is_shared;
 	uint64_t token; /* to take back what was held with it; 0: a new one */
 	struct lock_holder *holder;
 	/* Told when Redis has the grant, or why there is none. It must not yet be
@@ -50,7 +64,7 @@ struct lock_spec {
 /* On an error the waiter is not told. */
 TIDE_MUST_USE int lock_take(struct vhost *v, const struct lock_spec *spec,
 			    struct error *err);
-/* TIDE_ELEASE unless the token is that of the lock now, and the holder lives or the
+/* TIDE_ELEASE unless the token is one of the lock now, and the holder lives or the
  * lock has not lapsed. */
 TIDE_MUST_USE int lock_check(struct vhost *v, struct slice name, uint64_t token,
 			     struct error *err);
@@ -70,8 +84,9 @@ void lock_holder_recheck(struct lock_holder *h, lock_may_have_fn may_have, void 
 /* The holder has ended: its locks lapse after their ttl. */
 void lock_holder_end(struct lock_holder *h);
 
-/* A field of Redis: its holder may come back. */
-void lock_restore(struct vhost *v, struct slice name, struct slice value);
+/* A field of Redis, "<name>" or "<name> <token>" of a shared lock: its holder may come
+ * back. */
+void lock_restore(struct vhost *v, struct slice field, struct slice value);
 /* Let lapse what is due, and end waits whose time is over. */
 void lock_turn(struct broker *b);
 /* When lock_turn is to be called, wall clock; 0: never. */

@@ -36,7 +36,8 @@ static int ask(struct guarded *g)
 	if (g->token[0])
 		buf_printf(&cli->request, " token=%s", g->token);
 	else
-		buf_printf(&cli->request, " wait=%" PRIu64, cli_number(cli, "wait"));
+		buf_printf(&cli->request, " wait=%" PRIu64 "%s", cli_number(cli, "wait"),
+			   cli_is_given(cli, "shared") ? " shared" : "");
 	if (cli_ask(cli, &reply) == CLI_DONE)
 		snprintf(g->token, sizeof(g->token), "%s", reply.text);
 	return cli->status;
@@ -139,6 +140,7 @@ static const struct option_row options[] = {
 	{ COMMAND_DURATION("ttl", "30s",
 			   "how long it stays held when the connection ends", 100,
 			   24 * 3600 * 1000) },
+	{ COMMAND_FLAG("shared", "beside others who share it") },
 	{ .name = NULL },
 };
 

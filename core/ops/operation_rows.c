@@ -442,6 +442,7 @@ const struct operation operation_rows[] = {
 	{ "lock", "LOCK", NULL, NULL, WRITE, OPERATION_ANSWERS, take_lock,
 	  TAKES(LOCK_NAME, DURATION(lock.wait_ms, "wait", 0, 0, 3600 * 1000, "for a lock that another one has"),
 		DURATION(lock.ttl_ms, "ttl", 0, 100, INT64_C(24) * 3600 * 1000, "default: 30s"),
+		FLAG(lock.is_shared, "shared", 0, "with others who share it"),
 		TOKEN(0, "of a lock that is held: take it for longer")),
 	  .help = "Take a lock", .group = "queues" },
 	{ "unlock", "UNLOCK", NULL, NULL, WRITE, 0, release_lock, TAKES(LOCK_NAME, TOKEN(PLACE, "of the LOCK")),

@@ -506,6 +506,7 @@ struct lock_request {
 	struct slice name;
 	int64_t ttl_ms; /* 0: 30 s; with a token: as before */
 	int64_t wait_ms;
+	bool is_shared;
 	uint64_t token; /* 0: a new one */
 };
 TIDE_MUST_USE int session_lock_take(struct channel *ch,

@@ -16,6 +16,8 @@
 #include "broker/queue_figures.h"
 #include "list_walk.h"
 
+#define LOCK_HOLDERS_SHOWN 100
+
 /* A vhost, and what all its queues have together. */
 struct list_vhost_sum {
 	const struct vhost *vhost;
@@ -231,24 +233,49 @@ static void write_connection(struct session *self, const void *item, struct json
 	json_object_end(j);
 }
 
-static void write_lock(struct session *s, const void *item, struct json *j)
+static void write_hold(const struct lock_hold *h, struct json *j)
 {
-	const struct broker *b = s->broker;
-	const struct lock *l = item;
+	const struct broker *b = h->lock->vhost->broker;
 
-	json_object_begin(j);
-	json_member_text(j, "name", l->name);
-	json_member_int(j, "token", (int64_t)l->token);
-	if (l->holder) {
-		const struct channel *ch = container_of(l->holder, struct channel, locks);
+	json_member_int(j, "token", (int64_t)h->token);
+	if (h->holder) {
+		const struct channel *ch = container_of(h->holder, struct channel, locks);
 
 		json_member_int(j, "connection", (int64_t)ch->session->number);
 		json_member_int(j, "channel", ch->number);
 	} else {
-		json_member_int(j, "lapses", b->now_ms + (l->timer.key - b->mono_ms));
+		json_member_int(j, "lapses", b->now_ms + (h->timer.key - b->mono_ms));
 	}
-	json_member_int(j, "ttl_ms", l->ttl_ms);
-	json_member_int(j, "since", l->since_ms);
+	json_member_int(j, "ttl_ms", h->ttl_ms);
+	json_member_int(j, "since", h->since_ms);
+}
+
+/* Of a lock that is shared: all are counted, and the oldest are listed. */
+static void write_holders(const struct lock *l, struct json *j)
+{
+	unsigned left = LOCK_HOLDERS_SHOWN;
+
+	json_member_int(j, "since", l->holds->since_ms);
+	json_member_int(j, "shared", HASH_COUNT(l->holds));
+	json_member_array(j, "holders");
+	for (struct lock_hold *h = l->holds; h && left > 0; h = h->hh.next, left--) {
+		json_object_begin(j);
+		write_hold(h, j);
+		json_object_end(j);
+	}
+	json_array_end(j);
+}
+
+static void write_lock(struct session *s, const void *item, struct json *j)
+{
+	const struct lock *l = item;
+
+	json_object_begin(j);
+	json_member_text(j, "name", l->name);
+	if (l->is_shared)
+		write_holders(l, j);
+	else
+		write_hold(l->holds, j);
 	json_member_int(j, "waiting", l->wait_count);
 	json_object_end(j);
 }
@@ -535,7 +562,7 @@ static struct slice lock_name(const void *item, struct buf *scratch)
 }
 
 HAS(lock_has, struct lock, name)
-NUMBER(lock_since, struct lock, since_ms)
+NUMBER(lock_since, struct lock, holds->since_ms)
 NUMBER(lock_waiting, struct lock, wait_count)
 
 static const struct list_key lock_keys[] = {

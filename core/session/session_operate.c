@@ -140,6 +140,7 @@ int session_lock_take(struct channel *ch, const struct lock_request *request,
 		.ttl_ms = request->ttl_ms || request->token ? request->ttl_ms
 							    : TTL_DEFAULT_MS,
 		.wait_ms = request->wait_ms,
+		.is_shared = request->is_shared,
 		.token = request->token,
 		.holder = &ch->locks,
 		.waiter = &r->waiter,

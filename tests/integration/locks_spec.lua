@@ -208,6 +208,134 @@ describe('a lock', function()
     for _, peer in ipairs(peers) do peer:close() end
   end)
 
+  describe('that is shared', function()
+    it('has many holders, each with a token of its own, and no exclusive one', function()
+      local peer = broker:connect()
+      local one, two = lock(c, 'a shared'), lock(peer, 'a shared')
+      assert.is_true(two > one)
+      assert.matches("^ERR busy lock 'a' is shared by 2 holders", peer:request 'LOCK a')
+      c:expect_answer('CHECK a ' .. one, 'OK')
+      c:expect_answer('CHECK a ' .. two, 'OK')
+      assert.matches("^ERR lease%-lost lock 'a' is shared by 2 holders, none with token 1", c:request 'CHECK a 1')
+      local l = locks()[1]
+      assert.same({ 2, 2, 0, one, two }, { l.shared, #l.holders, l.waiting, l.holders[1].token, l.holders[2].token })
+      assert.is_truthy(l.holders[1].connection)
+      c:ok('UNLOCK a ' .. one)
+      assert.matches('^ERR busy', c:request 'LOCK a')
+      assert.matches("^ERR exists this channel shares lock 'a', with token " .. two, peer:request 'LOCK a wait=1h')
+      peer:ok('UNLOCK a ' .. two)
+      local alone = lock(c, 'a')
+      assert.is_nil(locks()[1].shared)
+      assert.equal("ERR busy lock 'a' is held", peer:request 'LOCK a shared')
+      c:ok('UNLOCK a ' .. alone)
+      peer:close()
+    end)
+
+    it('is not given to more readers while a writer waits, who are next', function()
+      local writer, reader, last = broker:connect(), broker:connect(), broker:connect()
+      local token = lock(c, 'a shared')
+      writer:send 'LOCK a wait=1h\r\n'
+      waiting(1)
+      assert.matches('^ERR busy', reader:request 'LOCK a shared')
+      reader:send 'LOCK a shared wait=1h\r\n'
+      waiting(2)
+      last:send 'LOCK a shared wait=1h\r\n'
+      waiting(3)
+      c:ok('UNLOCK a ' .. token)
+      token = writer:expect '^OK (%d+)$'
+      assert.equal(2, locks()[1].waiting)
+      writer:ok('UNLOCK a ' .. token)
+      reader:expect '^OK %d+$'
+      last:expect '^OK %d+$'
+      assert.equal(2, locks()[1].shared)
+      for _, peer in ipairs { writer, reader, last } do peer:close() end
+    end)
+
+    it('is given to the readers behind a writer who waits no more', function()
+      local writer, reader = broker:connect(), broker:connect()
+      lock(c, 'a shared')
+      writer:send 'LOCK a wait=1h\r\n'
+      waiting(1)
+      reader:send 'LOCK a shared wait=1h\r\n'
+      waiting(2)
+      writer:close()
+      reader:expect '^OK %d+$'
+      local other = broker:connect()
+      other:send 'LOCK a wait=20ms\r\n'
+      other:expect '^ERR busy the lock was held for all of the time$'
+      lock(other, 'a shared')
+      assert.equal(3, locks()[1].shared)
+      other:close()
+      reader:close()
+    end)
+
+    it('lapses for each holder that has gone, and is taken back by its token', function()
+      local short, long = broker:connect(), broker:connect()
+      lock(short, 'a shared ttl=100ms')
+      local token = lock(long, 'a shared ttl=1h')
+      short:close()
+      long:close()
+      assert(wait.poll(function() return locks()[1].shared == 1 and locks()[1].holders[1].lapses end))
+      assert.matches('^ERR busy', c:request 'LOCK a')
+      assert.equal(token, lock(c, 'a token=' .. token))
+      assert.is_truthy(locks()[1].holders[1].connection)
+      c:ok('UNLOCK a ' .. token)
+      assert.same({}, locks())
+    end)
+
+    for name, kill in pairs { ['kill -9 of the broker'] = 'kill9', ['kill -9 of broker and Redis'] = 'kill9_all' } do
+      it('outlives ' .. name, function()
+        local peer = broker:connect()
+        local one, two = lock(c, 'kept shared ttl=1h'), lock(peer, 'kept shared ttl=1h')
+        assert.equal(('%d 3600000'):format(two), broker:redis_cli('HGET', ('{tide}:%s:locks'):format(broker.vhost),
+          'kept ' .. two))
+        broker[kill](broker)
+        c:close()
+        peer:close()
+        broker:run()
+        c = broker:connect()
+        assert.equal(2, locks()[1].shared)
+        assert.matches('^ERR busy', c:request 'LOCK kept')
+        assert.equal(one, lock(c, 'kept token=' .. one))
+        c:ok('UNLOCK kept ' .. one)
+        c:ok('UNLOCK kept ' .. two)
+        assert.is_true(lock(c, 'kept') > two)
+        assert.equal('1', broker:redis_cli('HLEN', ('{tide}:%s:locks'):format(broker.vhost)))
+      end)
+    end
+
+    it('that Redis does not take is held by nobody', function()
+      lock(c, 'a shared')
+      broker:redis_cli('CONFIG', 'SET', 'maxmemory', '1')
+      assert.matches('^ERR store .*OOM', c:request 'LOCK a shared')
+      broker:redis_cli('CONFIG', 'SET', 'maxmemory', '0')
+      assert.equal(1, locks()[1].shared)
+    end)
+
+    it('never has a writer beside a reader, whatever they do', function()
+      local peers, held = {}, {}
+      for i = 1, 8 do peers[i] = broker:connect() end
+      for round = 1, 200 do
+        local i = 1 + round * 5 % 8
+        local wants = round % 3 == 0 and 'LOCK a' or 'LOCK a shared'
+        local readers, writers = 0, 0
+        for _, h in pairs(held) do
+          if h.shared then readers = readers + 1 else writers = writers + 1 end
+        end
+        if held[i] then
+          peers[i]:ok('UNLOCK a ' .. held[i].token)
+          held[i] = nil
+        else
+          local token = peers[i]:request(wants):match '^OK (%d+)$'
+          local may = writers == 0 and (wants == 'LOCK a shared' or readers == 0)
+          assert.equal(may, token ~= nil, wants)
+          held[i] = token and { token = token, shared = wants == 'LOCK a shared' }
+        end
+      end
+      for _, peer in ipairs(peers) do peer:close() end
+    end)
+  end)
+
   it('ends its waits when the broker stops', function()
     local own = Broker.start { args = { '--fsync', 'no' } }
     local holder, peer = own:connect(), own:connect()
@@ -241,6 +369,14 @@ describe('a lock', function()
       assert.matches('^token %d+\n$', output)
       assert.equal(7, status)
       assert.same({}, locks())
+    end)
+
+    it('shares it', function()
+      local token = lock(c, 'job shared')
+      local output, status = tide [[job --shared --wait 0 -- sh -c 'echo $TIDEMQ_LOCK_TOKEN']]
+      assert.equal(0, status, output)
+      assert.is_true(math.tointeger(output) > token)
+      assert.equal(1, (select(2, tide 'job --wait 0 -- true')))
     end)
 
     it('fails when the lock is held', function()
