@@ -159,7 +159,7 @@ static struct exchange *make_predeclared(struct vhost *v, struct slice name)
 	struct error ignored;
 	int rc;
 
-	if (!p || engine_epoch(v->broker->active_rules.engine) == 0)
+	if (!p || v->is_deleted || engine_epoch(v->broker->active_rules.engine) == 0)
 		return NULL;
 	spec.type = slice_from(p->type);
 	rc = p->is_of_events ? args_add(&args, SLICE("internal"), SLICE("1")) : TIDE_OK;

@@ -80,7 +80,12 @@ int vhost_open(struct broker *b, struct slice name, struct vhost **out, struct e
 	    name_is_valid(name))
 		return error_set(err, TIDE_ELIMIT, "the limit of %u vhosts is reached",
 				 HASH_COUNT(b->vhosts));
-	return vhost_recover(b, name, out, err);
+	if (vhost_recover(b, name, out, err) < 0)
+		return err->code;
+	if ((*out)->is_deleted)
+		EVENT_TELL(b, EVENT_VHOST_DECLARED, name);
+	(*out)->is_deleted = false;
+	return TIDE_OK;
 }
 
 int vhost_recover(struct broker *b, struct slice name, struct vhost **out,
@@ -184,7 +189,8 @@ void vhost_destroy(struct vhost *v)
 	while (v->exchanges)
 		exchange_destroy(v->exchanges);
 	be_busy(v);
-	EVENT_TELL(v->broker, EVENT_VHOST_DELETED, vhost_slice(v));
+	if (!v->is_deleted)
+		EVENT_TELL(v->broker, EVENT_VHOST_DELETED, vhost_slice(v));
 	HASH_DEL(v->broker->vhosts, v);
 	vhost_unref(v);
 }
@@ -347,6 +353,10 @@ int vhost_keep_delete(struct vhost *v, bool with_contents, struct waiter *waiter
 	set_on_demand(v, false, waiter);
 	if (v->broker->env.store)
 		removal_send(v->broker, &spec, waiter);
+	v->is_deleted = true;
+	EVENT_TELL(v->broker, EVENT_VHOST_DELETED, vhost_slice(v));
+	/* What sessions remember of exchanges is void. */
+	v->broker->route_version++;
 	vhost_check(v);
 	return TIDE_OK;
 }

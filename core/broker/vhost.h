@@ -32,6 +32,7 @@ struct vhost {
 	unsigned refs;                /* one for being a vhost of the broker */
 	bool is_kept;                 /* needed even when it is empty: Redis has it */
 	bool is_on_demand; /* who publishes to a queue, or reads one, makes it */
+	bool is_deleted;   /* until its last session leaves, or somebody makes it anew */
 	bool is_idle;      /* in the broker's list of those that may be empty */
 	TAILQ_ENTRY(vhost) idle_link;
 };
@@ -100,7 +101,7 @@ static inline bool vhost_makes(const struct vhost *v, struct slice queue)
 	return v->is_on_demand && slice_is_name(queue) && !slice_is(queue, "-");
 }
 /* Delete a vhost without queues, exchanges of its own and locks; else TIDE_EEXISTS. With
- * its contents, only locks are in the way. Sessions that work in it may stay: it goes
- * with the last of them. */
+ * its contents, only locks are in the way. Sessions that work in it may stay, and are
+ * refused what they ask (session_access_check): it goes with the last of them. */
 TIDE_MUST_USE int vhost_keep_delete(struct vhost *v, bool with_contents,
 				    struct waiter *waiter, struct error *err);

@@ -106,7 +106,9 @@ int session_check_vhost(struct slice name, struct error *err)
 
 bool session_has_vhost(const struct session *s, struct slice name)
 {
-	return vhost_find(s->broker, name) != NULL;
+	const struct vhost *v = vhost_find(s->broker, name);
+
+	return v && !v->is_deleted;
 }
 
 void session_set_name(struct session *s, struct slice name)

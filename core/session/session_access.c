@@ -24,9 +24,22 @@ static struct subject *subject_of(struct session *s)
 	return &s->subject;
 }
 
+/* It was deleted under the session. */
+static int check_vhost(const struct session *s, struct error *err)
+{
+	if (!s->vhost->is_deleted)
+		return TIDE_OK;
+	return error_set(err, TIDE_ENOTFOUND,
+			 "vhost '%s' was deleted while this connection worked in it: "
+			 "connect again",
+			 s->vhost->name);
+}
+
 int session_access_check(struct session *s, enum user_action action,
 			 enum subject_kind kind, struct slice name, struct error *err)
 {
+	if (check_vhost(s, err) < 0)
+		return err->code;
 	if (subject_is_free(&s->subject))
 		return TIDE_OK;
 	return subject_ask(subject_of(s), action, kind, name, err);
@@ -35,6 +48,8 @@ int session_access_check(struct session *s, enum user_action action,
 int session_access_check_queue(struct session *s, enum user_action action,
 			       struct slice name, struct error *err)
 {
+	if (check_vhost(s, err) < 0)
+		return err->code;
 	if (subject_is_free(&s->subject))
 		return TIDE_OK;
 	return subject_ask(subject_of(s), action, route_subject_kind(s->vhost, name),
@@ -44,6 +59,8 @@ int session_access_check_queue(struct session *s, enum user_action action,
 int session_access_check_write(struct session *s, struct slice exchange, struct slice key,
 			       struct error *err)
 {
+	if (check_vhost(s, err) < 0)
+		return err->code;
 	if (subject_is_free(&s->subject))
 		return TIDE_OK;
 	return route_check_access(subject_of(s), s->vhost, exchange, key, err);
@@ -139,7 +156,7 @@ static void name_vhosts(const struct session *s, struct buf *out)
 	unsigned named = 0, others = 0;
 
 	for (const struct vhost *v = s->broker->vhosts; v; v = v->hh.next) {
-		if (!session_access_may_enter(s, vhost_slice(v)))
+		if (v->is_deleted || !session_access_may_enter(s, vhost_slice(v)))
 			continue;
 		if (named == NAMED_MAX || buf_len(out) + v->name_len > NAMED_BYTES) {
 			others++;

@@ -308,8 +308,9 @@ static int delete_vhost(struct session *s, const struct delete_spec *spec,
 {
 	struct vhost *v = vhost_find(s->broker, spec->name);
 
-	return v ? vhost_keep_delete(v, spec->with_contents, &r->waiter, err)
-		 : session_missing_vhost(s, spec->name, err);
+	return v && !v->is_deleted
+		       ? vhost_keep_delete(v, spec->with_contents, &r->waiter, err)
+		       : session_missing_vhost(s, spec->name, err);
 }
 
 int session_define_declare(struct session *s, const struct declare_spec *spec,

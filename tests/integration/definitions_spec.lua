@@ -436,7 +436,7 @@ describe('the definitions', function()
         c2:expect_answer('DECLARE vhost ' .. name, ("ERR syntax '%s' cannot be a new vhost: its name may not have '{' "
           .. "or '}', which stand for the slot of a Redis Cluster"):format(name))
       end
-      c2:expect_answer('DECLARE vhost shop ttl=1s', "ERR syntax DECLARE vhost has no option 'ttl'; it takes: none")
+      c2:expect_answer('DECLARE vhost shop ttl=1s', "ERR syntax DECLARE vhost has no option 'ttl'; it takes: on-demand")
       own:expect_clean_stop()
     end)
 
@@ -469,6 +469,25 @@ describe('the definitions', function()
       admin:ok 'DELETE vhost shop with-contents'
       shop:expect '^EVT cancelled s queue%-deleted$'
       assert.same({}, shop:document 'LIST queues')
+      -- A client that stays makes nothing of it anew, whatever it asks.
+      local gone = "ERR not-found vhost 'shop' was deleted while this connection worked in it: connect again"
+      for _, request in ipairs { 'DECLARE queue jobs', 'DECLARE exchange x topic', 'BIND jobs amq.topic a', 'GET jobs',
+        'SUB jobs t', 'LOCK l', 'STATS jobs', 'PURGE jobs' } do
+        shop:expect_answer(request, gone)
+      end
+      for _, request in ipairs { 'PUB amq.topic a', 'PUB - jobs', 'PUB amq.fanout a' } do
+        assert.equal(gone, shop:request(request, 'x'))
+      end
+      assert.same({}, shop:document 'LIST exchanges')
+      admin:expect_answer('DELETE vhost shop', "ERR not-found there is no vhost 'shop', only '/', 'kept'; " ..
+        'DECLARE vhost shop makes it')
+      local other = own:connect()
+      assert.matches("^ERR not%-found there is no vhost 'shop'", other:request 'HELLO vhost=shop')
+      other:close()
+      admin:ok 'DECLARE vhost shop'
+      shop:ok 'DECLARE queue jobs'
+      admin:ok 'DELETE vhost shop with-contents'
+      assert.equal(gone, shop:request('PUB amq.topic a', 'x'))
       shop:close()
       assert(wait.poll(function() return own.redis:cli('--scan', '--pattern', '*{shop/*') == '' end))
       own:kill9()
