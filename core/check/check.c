@@ -15,6 +15,7 @@
 #include "broker/terms.h"
 #include "broker/queue.h"
 #include "broker/vhost.h"
+#include "cli/cli_definition.h"
 #include "findings.h"
 #include "host/log.h"
 #include "proto/line/line.h"
@@ -54,69 +55,16 @@ static void model_report(struct model *m, const char *kind, const char *name,
 static bool model_has_exchange(const struct model *m, const char *name);
 static bool model_has_queue(const struct model *m, const char *name);
 
-static const char *text_of(const json_t *object, const char *key)
-{
-	const char *value = json_string_value(json_object_get(object, key));
-
-	return value ? value : "";
-}
-
-static const struct {
-	const char *list, *verb;
-	const char *words[3]; /* members of an item */
-} requests[] = {
-	{ "LIST exchanges", "DECLARE exchange", { "name", "type" } },
-	{ "LIST queues", "DECLARE queue", { "name" } },
-	{ "LIST topics", "DECLARE topic", { "name" } },
-	{ "LIST bindings", "BIND", { "destination", "exchange", "pattern" } },
-};
-
-static void write_words(struct buf *line, size_t i, const json_t *item)
-{
-	buf_append_text(line, requests[i].verb);
-	for (size_t n = 0; n < 3 && requests[i].words[n]; n++) {
-		const char *word = text_of(item, requests[i].words[n]);
-
-		buf_printf(line, " %s", word[0] ? word : "-");
-	}
-	if (strcmp(text_of(item, "to"), "exchange") == 0)
-		buf_append_text(line, " dest=exchange");
-}
-
-/* Append the options, encoded as in a line, and the end of the line. */
-static void end_line(struct buf *line, json_t *item)
-{
-	const char *name;
-	struct args args = { 0 };
-	json_t *value, *options = json_object_get(item, "declared");
-
-	/* Policies own the options that they make. */
-	if (!options)
-		options = json_object_get(item, "options");
-	json_object_foreach(options, name, value)
-	{
-		struct slice given = { json_string_value(value),
-				       json_string_length(value) };
-
-		if (given.data && args_add(&args, slice_from(name), given) < 0)
-			continue;
-	}
-	if (args.count)
-		buf_append_char(line, ' ');
-	args_format(&args, line);
-	args_deinit(&args);
-	buf_append_char(line, '\n');
-}
-
-static int ask_list(struct tidemq_client *client, size_t i, struct buf *lines,
+static int ask_list(struct tidemq_client *client, size_t kind, struct buf *lines,
 		    struct error *err)
 {
-	const char *request = requests[i].list;
 	struct tidemq_reply reply;
 	json_t *list, *item;
+	char request[32];
 	size_t n;
 	int rc = TIDE_OK;
 
+	snprintf(request, sizeof(request), "LIST %s", cli_definition_member(kind));
 	if (tidemq_request(client, request, NULL, 0, &reply) != TIDEMQ_OK)
 		return error_set(err, TIDE_EDENIED, "%s: %s", request,
 				 tidemq_last_error(client)->text);
@@ -124,11 +72,7 @@ static int ask_list(struct tidemq_client *client, size_t i, struct buf *lines,
 	if (!json_is_array(list))
 		rc = error_set(err, TIDE_ESYNTAX, "%s: the broker's answer is not a list",
 			       request);
-	json_array_foreach(list, n, item)
-	{
-		write_words(lines, i, item);
-		end_line(lines, item);
-	}
+	json_array_foreach(list, n, item) cli_definition_append(lines, kind, item);
 	json_decref(list);
 	return rc;
 }
@@ -143,8 +87,7 @@ static int ask_broker(const char *url, struct buf *lines, struct error *err)
 
 	if (!client)
 		return error_set(err, TIDE_ENOTFOUND, "%s", failure.text);
-	for (size_t i = 0; i < sizeof(requests) / sizeof(requests[0]) && rc == TIDE_OK;
-	     i++)
+	for (size_t i = 0; i < CLI_DEFINITION_KINDS && rc == TIDE_OK; i++)
 		rc = ask_list(client, i, lines, err);
 	tidemq_disconnect(client);
 	return rc;

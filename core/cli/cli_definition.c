@@ -4,6 +4,7 @@
 
 #include "base/args.h"
 #include "base/mem.h"
+#include "cli_definition.h"
 #include "cli_table.h"
 #include "cli_url.h"
 
@@ -11,13 +12,13 @@ static const struct kind {
 	const char *member; /* of a vhost in the document; LIST has the same name */
 	const char *verb;
 	const char *words[3]; /* members of an item */
-} kinds[] = {
+} kinds[CLI_DEFINITION_KINDS] = {
 	{ "exchanges", "DECLARE exchange", { "name", "type" } },
 	{ "queues", "DECLARE queue", { "name" } },
 	{ "topics", "DECLARE topic", { "name" } },
 	{ "bindings", "BIND", { "destination", "exchange", "pattern" } },
 };
-#define KINDS (sizeof(kinds) / sizeof(kinds[0]))
+#define KINDS CLI_DEFINITION_KINDS
 #define FORMAT_MEMBER "tidemq_definitions"
 #define FORMAT 1
 
@@ -491,6 +492,20 @@ static bool append_line(struct buf *out, const struct kind *k, const json_t *ite
 	args_format(&args, out);
 	args_deinit(&args);
 	return is_good;
+}
+
+const char *cli_definition_member(size_t kind)
+{
+	return kinds[kind].member;
+}
+
+void cli_definition_append(struct buf *lines, size_t kind, const json_t *item)
+{
+	json_t *definition = definition_of(&kinds[kind], item);
+
+	append_line(lines, &kinds[kind], definition);
+	buf_append_char(lines, '\n');
+	json_decref(definition);
 }
 
 /* Whether the broker has done it. */
