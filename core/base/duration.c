@@ -77,6 +77,7 @@ const char *duration_format_range(struct number_limits limits,
  *
  *   first                  the first message that is kept
  *   last                   behind the last: what comes from now on
+ *   last-100               a hundred messages before that, at most
  *   committed              where the group is
  *   1234                   an offset
  *   2026-11-23T10:00:00Z   the first message of that time or later, UTC; the seconds may
@@ -158,6 +159,10 @@ static bool read_position(struct slice text, struct position *out)
 			*out = (struct position){ .kind = words[i].kind };
 			return true;
 		}
+	*out = (struct position){ .kind = POSITION_LAST };
+	if (slice_has_prefix(text, "last-"))
+		return slice_to_uint(slice_skip(text, strlen("last-")),
+				     POSITION_OFFSET_MAX, &out->offset);
 	*out = (struct position){ .kind = POSITION_OFFSET };
 	if (slice_to_uint(text, POSITION_OFFSET_MAX, &out->offset))
 		return true;
@@ -180,7 +185,8 @@ int position_parse(struct slice text, struct position *out, struct error *err)
 		return TIDE_OK;
 	return error_set(
 		err, TIDE_ESYNTAX,
-		"'%.*s' is no position: expected first, last, an offset, a time "
+		"'%.*s' is no position: expected first, last, last-100, an offset, a "
+		"time "
 		"like 2026-11-23T10:00:00Z or @<ms since 1970>, or how long ago, "
 		"like 90m",
 		SLICE_HEAD(text, 40));

@@ -22,7 +22,7 @@ enum position_kind {
 
 struct position {
 	enum position_kind kind;
-	uint64_t offset;
+	uint64_t offset; /* of POSITION_LAST: how many messages before it */
 	int64_t ms;
 };
 

@@ -656,7 +656,7 @@ void group_seek(struct group_claim *gc, const struct position *to, struct waiter
 		go_on_at(gc, start, s);
 		return;
 	case POSITION_LAST:
-		go_on_at(gc, partition_readable(p), s);
+		go_on_at(gc, partition_last(p, to->offset), s);
 		return;
 	case POSITION_OFFSET:
 		go_on_at(gc, to->offset > start ? to->offset : start, s);

@@ -304,7 +304,7 @@ static void purge_partition(const struct topic_purge *what, const struct positio
 		return;
 	case POSITION_NONE:
 	case POSITION_LAST:
-		drop(what, partition_readable(what->partition));
+		drop(what, partition_last(what->partition, before->offset));
 		return;
 	case POSITION_TIME:
 	case POSITION_AGO:

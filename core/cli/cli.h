@@ -24,9 +24,9 @@
 
 #define CLI_WIDE_HELP "all columns, also those for which the terminal is too narrow"
 
-#define CLI_POSITION_HELP                                                             \
-	"POSITION is first, last, an offset, a time (2026-11-23T10:00:00Z, a date,\n" \
-	"@UNIX-MS) or a duration: 90m is so long ago."
+#define CLI_POSITION_HELP                                                            \
+	"POSITION is first, last, last-100 (so many before it), an offset, a time\n" \
+	"(2026-11-23T10:00:00Z, a date, @UNIX-MS) or a duration: 90m is so long ago."
 
 enum { CLI_DONE = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
 

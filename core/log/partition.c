@@ -168,6 +168,14 @@ uint64_t partition_readable(const struct partition *p)
 	return p->readable;
 }
 
+uint64_t partition_last(const struct partition *p, uint64_t count)
+{
+	uint64_t start = partition_start(p);
+
+	return p->readable > start && p->readable - start > count ? p->readable - count
+								  : start;
+}
+
 uint64_t partition_bytes(const struct partition *p)
 {
 	uint64_t bytes =

@@ -128,8 +128,10 @@ size_t partition_waiting_bytes(const struct partition_env *env, unsigned lane);
 uint64_t partition_start(const struct partition *p); /* the first offset that is kept */
 uint64_t partition_end(const struct partition *p);   /* what the next append gets */
 uint64_t partition_readable(const struct partition *p); /* the end of what can be read */
-uint64_t partition_bytes(const struct partition *p);    /* of its batches */
-int64_t partition_last_ms(const struct partition *p);   /* of its last message; 0: none */
+/* The offset `count` before that; the first that is kept, if there are fewer. */
+uint64_t partition_last(const struct partition *p, uint64_t count);
+uint64_t partition_bytes(const struct partition *p);  /* of its batches */
+int64_t partition_last_ms(const struct partition *p); /* of its last message; 0: none */
 
 /* When the message of that offset was appended; 0: it is not in memory. */
 int64_t partition_time_at(const struct partition *p, uint64_t offset);

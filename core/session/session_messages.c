@@ -1100,7 +1100,7 @@ static void begin_topic(struct peek_topic *p, const struct position *from, int64
 		begin_topic_at(p, partition_start(p->partition));
 		return;
 	case POSITION_LAST:
-		begin_topic_at(p, partition_readable(p->partition));
+		begin_topic_at(p, partition_last(p->partition, from->offset));
 		return;
 	case POSITION_OFFSET:
 		begin_topic_at(p, from->offset);

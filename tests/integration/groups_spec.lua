@@ -775,6 +775,29 @@ describe('a group of a topic', function()
     watcher:close()
   end)
 
+  it('begins, seeks, peeks and purges so many messages before the end', function()
+    declare()
+    publish('m1', 'm2', 'm3', 'm4')
+    local function payloads(words)
+      local list = {}
+      for _, m in ipairs(c:get(words)) do list[#list + 1] = m.payload end
+      return table.concat(list, ' ')
+    end
+    assert.equal('m3 m4', payloads 't group=g from=last-2 max=10 ack=auto')
+    assert.equal('m4', payloads 't partition=0 offset=last-1 max=10')
+    assert.equal('m1 m2 m3 m4', payloads 't partition=0 offset=last-100 max=10')
+    assert.equal('', payloads 't partition=0 offset=last-0 max=10')
+    c:ok 'SEEK t g last-3'
+    assert.equal('m2 m3 m4', payloads 't group=g max=10 ack=auto')
+    assert.equal('m4', c:document 'PEEK t 10 partition=0 offset=last-1'.messages[1].payload)
+    c:ok 'SUB t r from=last-1 ack=auto'
+    assert.equal('m4', c:expect_msg().payload)
+    c:ok 'UNSUB r'
+    assert.equal('3', c:ok 'PURGE t before=last-1')
+    c:ok 'SUB t r from=last-9 ack=auto'
+    assert.equal('m4', c:expect_msg().payload)
+  end)
+
   it('refuses options that are not for it', function()
     declare()
     c:ok 'DECLARE queue q'
@@ -785,7 +808,7 @@ describe('a group of a topic', function()
     c:expect_answer('SUB t s group=g priority=1',
       "ERR syntax priority= is for queues: the members of a group share the partitions of topic 't'")
     local answer = c:request 'SUB t s group=g from=yesterday'
-    assert.is_truthy(answer:find "^ERR syntax 'yesterday' is no position: expected first, last, an offset, a time like")
+    assert.is_truthy(answer:find "^ERR syntax 'yesterday' is no position: expected first, last, last%-100, an offset")
     c:expect_answer('SUB t s partition=1', "ERR not-found topic 't' has no partition 1: it has 1, from 0 on")
     c:expect_answer('SUB t s from=committed',
       'ERR syntax from=committed needs a group: who reads without one commits nothing')

@@ -190,7 +190,7 @@ describe('a topic', function()
     it('is asked for it properly', function()
       c:ok 'DECLARE topic t partitions=2'
       c:ok 'DECLARE queue q'
-      refused('PURGE t before=soon', "syntax 'soon' is no position: expected first, last, an offset, a time like ")
+      refused('PURGE t before=soon', "syntax 'soon' is no position: expected first, last, last%-100, an offset, a ")
       refused('PURGE t before=committed', 'syntax before=committed: PURGE knows no group; ')
       refused('PURGE t partition=2', "not%-found topic 't' has no partition 2: it has 2, from 0 on$")
       refused('PURGE q before=1', "syntax before= and partition= are for topics, and 'q' is a queue$")

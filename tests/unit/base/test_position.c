@@ -16,6 +16,9 @@ TEST_THAT(words_and_offsets_are_read)
 {
 	assert_int_equal(read("first").kind, POSITION_FIRST);
 	assert_int_equal(read("last").kind, POSITION_LAST);
+	assert_int_equal(read("last").offset, 0);
+	assert_int_equal(read("last-20").kind, POSITION_LAST);
+	assert_int_equal(read("last-20").offset, 20);
 	assert_int_equal(read("committed").kind, POSITION_COMMITTED);
 	assert_int_equal(read("0").kind, POSITION_OFFSET);
 	assert_int_equal(read("1234").offset, 1234);
@@ -68,6 +71,9 @@ TEST_THAT(what_is_no_position_is_refused)
 		"@",
 		"@x",
 		"@-1",
+		"last-",
+		"last--1",
+		"last-1m",
 		"2026-11-23T10:00Z",
 		"2026-11-23T10:00:00",
 		"2026-11-23T10:00:00+01:00",
