@@ -55,6 +55,7 @@ struct msg {
 	uint8_t user_len;        /* of user; 0 = no user */
 	uint32_t ack_timeout_ms; /* its lease, as the publisher wants it; 0: as others do
 				  */
+	bool is_transient;       /* it may be lost with the process: queue_shard_of */
 	uint64_t id;
 	int64_t ts_unix_ms;      /* when it was published */
 	int64_t due_unix_ms;     /* not to be delivered before; 0 = at once */

@@ -242,6 +242,9 @@ static int pick_queues(struct outcome *o, const struct decide_spec *spec,
 		pick->is_unranked = false;
 		if (!t->has_rank)
 			decide_rank(spec, o, pick);
+		/* With the rank that it would have there. */
+		if (__builtin_expect(o->msg->is_transient, 0))
+			pick->shard = queue_shard_of(t->queue, o->msg, shard);
 		pick->binding = t->binding;
 		pick->is_shard_known = t->shard != ROUTE_ASK;
 		pick->is_rank_known = t->has_rank;

@@ -196,9 +196,10 @@ static void open_shards(struct queue *q)
 		q->shards = q->by_index = mem_zalloc(max * sizeof(struct shard *));
 		return;
 	}
-	q->shards = mem_zalloc(2 * (size_t)max * sizeof(struct shard *));
-	q->by_index = q->shards + max;
+	q->shards = mem_zalloc((2 * (size_t)max + 1) * sizeof(struct shard *));
+	q->by_index = q->shards + max + 1;
 	q->shard_count = q->next_shard = 0;
+	q->transient = NULL;
 	q->dedupe = dedupe_open(q->vhost->broker->dedupe,
 				q->config.dedupe_ms == PUBLISH_IDS_QUEUED_MS);
 	dedupe_set_shards(q->dedupe, q->by_index, max);
@@ -243,6 +244,23 @@ struct shard *queue_make_shard(struct queue *q, unsigned index)
 	return sh;
 }
 
+struct shard *queue_shard_of(struct queue *q, const struct msg *m, unsigned index)
+{
+	struct shard *sh = q->transient;
+
+	if (q->topic || q->config.order_by != ORDER_NONE || m->dedupe_len ||
+	    !queue_is_durable(q))
+		return queue_shard(q, index);
+	if (!sh) {
+		sh = shard_create(&q->vhost->broker->env, q, QUEUE_TRANSIENT, NULL);
+		sh->may_trim = true;
+		queue_set_up_shard(q, sh);
+		q->shards[q->shard_count++] = q->transient = sh;
+	}
+	sh->is_mixed = q->is_mixed = true;
+	return sh;
+}
+
 void queue_drop_unused(struct queue *q)
 {
 	unsigned kept = 0;
@@ -256,7 +274,7 @@ void queue_drop_unused(struct queue *q)
 	for (unsigned i = 0; i < q->shard_count; i++) {
 		struct shard *sh = q->shards[i];
 
-		if (shard_is_unused(sh)) {
+		if (sh != q->transient && shard_is_unused(sh)) {
 			q->by_index[sh->index] = NULL;
 			shard_close(sh);
 		} else {
@@ -382,10 +400,10 @@ void queue_widen(struct queue *q, unsigned had)
 	unsigned max = config_shards(&q->config);
 	struct shard **old = q->shards;
 
-	q->shards = mem_zalloc(2 * (size_t)max * sizeof(struct shard *));
+	q->shards = mem_zalloc((2 * (size_t)max + 1) * sizeof(struct shard *));
 	memcpy(q->shards, old, q->shard_count * sizeof(struct shard *));
-	memcpy(q->shards + max, q->by_index, had * sizeof(struct shard *));
-	q->by_index = q->shards + max;
+	memcpy(q->shards + max + 1, q->by_index, had * sizeof(struct shard *));
+	q->by_index = q->shards + max + 1;
 	mem_free(old);
 	dedupe_set_shards(q->dedupe, q->by_index, max);
 }

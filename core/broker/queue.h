@@ -55,6 +55,7 @@ struct queue {
 	unsigned shard_count;
 	unsigned next_shard;     /* where the dealing goes on */
 	struct shard **by_index; /* config_shards of them; NULL: never used */
+	struct shard *transient; /* one more of `shards`; NULL: never used */
 	bool is_mixed;           /* one of them is: see declare.c */
 	struct strategy *next_strategies[SCRIPT_RETRY + 1];
 	struct consumer_list consumers; /* all, in the order of their arrival */
@@ -143,6 +144,8 @@ TIDE_MUST_USE int queue_check_scripts(const struct engine *e, const struct confi
 struct order_stats queue_order_stats(const struct queue *q);
 /* How many of its shards are mixed still. */
 unsigned queue_count_mixed(struct queue *q);
+/* The number of the shard of messages that are in memory alone (queue.transient). */
+#define QUEUE_TRANSIENT QUEUE_SHARDS_MAX
 /* The shard of that number, below config_shards; NULL for a topic. */
 static inline struct shard *queue_shard(struct queue *q, unsigned index)
 {
@@ -150,6 +153,11 @@ static inline struct shard *queue_shard(struct queue *q, unsigned index)
 
 	return sh ? sh : queue_make_shard(q, index);
 }
+/* For a message that the publisher can do without after a restart: durable queues have a
+ * shard in memory beside the others. Its messages are dealt with theirs, as if all were
+ * of one shard. A queue with groups has each group in one shard, and ids are kept with
+ * their messages: there it is a message like all others. */
+struct shard *queue_shard_of(struct queue *q, const struct msg *m, unsigned index);
 /* Free those that recovery has found empty. */
 void queue_drop_unused(struct queue *q);
 /* Forget what its shards have read, as if it had just been restored. */

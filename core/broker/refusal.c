@@ -156,6 +156,8 @@ static bool is_spent(const struct consumer *c)
 
 static struct shard *shard_of(const struct queue *q, unsigned index)
 {
+	if (index == QUEUE_TRANSIENT)
+		return q->transient;
 	return index < config_shards(&q->config) ? q->by_index[index] : NULL;
 }
 

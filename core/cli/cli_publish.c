@@ -16,6 +16,9 @@ static const struct option_row options[] = {
 			   "how long a consumer may hold it, instead of what the queue "
 			   "says",
 			   10, 24 * 3600 * 1000) },
+	{ COMMAND_NUMBER("durable", "1",
+			 "0 keeps it in memory alone: it may be lost with the broker", 0,
+			 1) },
 	{ COMMAND_TEXT("id", "ID", NULL,
 		       "your own id: a queue that has seen it does not store it again") },
 	{ COMMAND_NUMBER("expect", NULL,
@@ -67,6 +70,7 @@ static int read_options(const struct cli *cli, struct pub_request *pub)
 		.delay_ms = (int64_t)cli_number(cli, "delay"),
 		.ttl_ms = (int64_t)cli_number(cli, "ttl"),
 		.ack_timeout_ms = (int64_t)cli_number(cli, "ack-timeout"),
+		.transient = cli_number(cli, "durable") == 0,
 	};
 	pub->count = cli_number(cli, "count");
 	for (int i = 0; i < cli->line.given_count && status == CLI_DONE; i++)

@@ -324,13 +324,17 @@ static int check_transaction(struct tidemq_client *c, struct client_channel *cha
 	return TIDEMQ_OK;
 }
 
-static bool has_id(struct slice words)
+/* A message with an id would be durable whatever it says. */
+static bool takes_no_id(struct slice words)
 {
 	slice_cut(&words, ' ');
 	slice_cut(&words, ' ');
-	while (words.len > 0)
-		if (slice_has_prefix(slice_cut(&words, ' '), "id="))
+	while (words.len > 0) {
+		struct slice word = slice_cut(&words, ' ');
+
+		if (slice_has_prefix(word, "id=") || slice_is(word, "durable=0"))
 			return true;
+	}
 	return false;
 }
 
@@ -342,7 +346,8 @@ static int encode_repeatable(struct tidemq_client *c, struct client_channel *cha
 	char id[40];
 	struct buf mapped = { 0 };
 	struct encode_line other = *line;
-	bool needs_id = traits & PUBLISHING && is_kept(traits) && !has_id(line->words);
+	bool needs_id =
+		traits & PUBLISHING && is_kept(traits) && !takes_no_id(line->words);
 	int rc = TIDEMQ_OK;
 
 	if (traits & SETTLING && channel->tag_base > 0) {

@@ -160,6 +160,8 @@ int encode_publication(struct buf *out, unsigned channel,
 	encode_number(out, "delay", p->delay_ms);
 	encode_number(out, "ttl", p->ttl_ms);
 	encode_number(out, "ack-timeout", p->ack_timeout_ms);
+	if (p->transient)
+		buf_append_text(out, " durable=0");
 	encode_option(out, "id", p->dedupe_id);
 	if (p->has_expected_offset)
 		buf_printf(out, " expect=%" PRIu64, p->expected_offset);

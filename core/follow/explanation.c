@@ -196,7 +196,8 @@ static void add_pick(struct json *j, struct explanation *e, const struct pick *p
 		json_member_text(j, "binding", pick->binding->pattern);
 		json_member_text(j, "exchange", pick->binding->source->name);
 	}
-	json_member_int(j, is_topic ? "partition" : "shard", pick->index);
+	json_member_int(j, is_topic ? "partition" : "shard",
+			is_topic ? pick->index : pick->shard->index);
 	add_script(j, e, pick, o, SCRIPT_SHARDING);
 	if (!is_topic)
 		add_rank(j, e, pick, o);
@@ -207,7 +208,8 @@ static void add_pick(struct json *j, struct explanation *e, const struct pick *p
 	add_script(j, e, pick, o, SCRIPT_RETRY);
 	if (!is_topic)
 		json_member_text(j, "state", o->msg->due_unix_ms ? "delayed" : "ready");
-	json_member_bool(j, "durable", queue_is_durable(q));
+	json_member_bool(j, "durable",
+			 queue_is_durable(q) && (is_topic || pick->shard->keys));
 	if (o->msg->dedupe_len)
 		publish_ids_explain(q->ids, &key, queue_dedupe_ms(q), j);
 	if (publish_check_pick(o, pick, &why) < 0)

@@ -181,6 +181,7 @@ int http_message_read(struct http_message *out, const void *object, struct slice
 	spec->ttl_ms = read_duration(&r, "ttl", 1, DURATION_MAX_MS);
 	spec->ack_timeout_ms = (uint32_t)read_duration(
 		&r, "ack-timeout", MSG_ACK_TIMEOUT_MIN_MS, MSG_ACK_TIMEOUT_MAX_MS);
+	spec->is_transient = find(&r, "durable") && !read_flag(&r, "durable");
 	spec->dedupe_id = read_text(&r, "id");
 	if (spec->dedupe_id.data &&
 	    (spec->dedupe_id.len == 0 || spec->dedupe_id.len > MSG_DEDUPE_ID_MAX))

@@ -322,9 +322,9 @@ void http_stream_wake(struct http_request *q);
  *
  * `payload_base64` stands for a payload that is not text. */
 
-#define HTTP_MESSAGE_NAMES                                                           \
-	"key payload payload_base64 headers priority delay ttl ack-timeout id must " \
-	"expect"
+#define HTTP_MESSAGE_NAMES                                                              \
+	"key payload payload_base64 headers priority delay ttl ack-timeout durable id " \
+	"must expect"
 
 struct http_message {
 	struct publish_spec spec;

@@ -24,7 +24,8 @@
 #define DELAY DURATION("delay", delay_ms, 0, DURATION_MAX_MS)
 #define ACK_TIMEOUT DURATION("ack-timeout", ack_timeout_ms, MSG_ACK_TIMEOUT_MIN_MS, MSG_ACK_TIMEOUT_MAX_MS)
 #define ACK { .name = "ack", .type = PARAMETER_CHOICE, AT(ack), .what = "manual or auto" }
-#define OF_A_MESSAGE MESSAGE_PRIORITY, DELAY, DURATION("ttl", ttl_ms, 1, DURATION_MAX_MS), TEXT("id", publish_id), ACK_TIMEOUT
+#define OF_A_MESSAGE MESSAGE_PRIORITY, DELAY, DURATION("ttl", ttl_ms, 1, DURATION_MAX_MS), TEXT("id", publish_id), ACK_TIMEOUT, \
+	UINT("durable", is_durable, 0, 1, 1)
 #define OF_A_TOPIC NAME("group", group), POSITION("from", from), INT("partition", partition, 0, TOPIC_PARTITIONS_MAX - 1, -1)
 #define PREFETCH UINT("prefetch", prefetch, 1, MESSAGE_VERBS_PREFETCH_MAX, 0)
 
@@ -69,6 +70,7 @@ int message_verbs_read_publish(const struct parameter *rows,
 	spec->delay_ms = o.delay_ms;
 	spec->ttl_ms = o.ttl_ms;
 	spec->ack_timeout_ms = (uint32_t)o.ack_timeout_ms;
+	spec->is_transient = !o.is_durable;
 	spec->dedupe_id = o.publish_id;
 	if (demand) {
 		demand->must = o.is_must;

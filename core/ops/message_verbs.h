@@ -23,6 +23,7 @@ extern const struct parameter message_verbs_touch[];
 struct message_options {
 	uint64_t max, prefetch, rank, id;
 	uint64_t message_priority, expected; /* UINT64_MAX: not given */
+	uint64_t is_durable;
 	int64_t consumer_priority, partition;
 	int64_t delay_ms, ttl_ms, ack_timeout_ms, wait_ms, for_ms, notify_lease_ms,
 		heartbeat_ms;

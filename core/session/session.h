@@ -269,6 +269,7 @@ struct publish_spec {
 	int64_t delay_ms;
 	int64_t ttl_ms;          /* 0 = lives for ever */
 	uint32_t ack_timeout_ms; /* 0 = as consumer and queue say */
+	bool is_transient;       /* the publisher can do without it after a restart */
 	struct slice dedupe_id;  /* MSG_DEDUPE_ID_MAX bytes at most; empty = none */
 	const struct msg_header *headers;
 	unsigned header_count;

@@ -265,11 +265,13 @@ static void add_per_shard(struct json *j, const struct queue *q)
 		       { "buried", ENTRY_BURIED } };
 
 	json_member_array(j, "per_shard");
-	for (unsigned i = 0; i < config_shards(&q->config); i++) {
-		const struct shard *sh = q->by_index[i];
+	for (unsigned i = 0; i < config_shards(&q->config) + (q->transient != NULL);
+	     i++) {
+		bool is_transient = i == config_shards(&q->config);
+		const struct shard *sh = is_transient ? q->transient : q->by_index[i];
 
 		json_object_begin(j);
-		json_member_int(j, "shard", i);
+		json_member_int(j, "shard", is_transient ? QUEUE_TRANSIENT : i);
 		for (size_t k = 0; k < sizeof(states) / sizeof(states[0]); k++)
 			json_member_int(j, states[k].name,
 					sh ? (int64_t)shard_count(sh, states[k].state)

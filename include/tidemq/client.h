@@ -162,6 +162,7 @@ struct tidemq_publication {
 	int64_t ack_timeout_ms; /* how long a consumer may hold it; 0 = as the consumer
 				 * or the queue says */
 	bool must;              /* refuse it (unroutable) when no queue takes it */
+	bool transient;         /* in memory alone: it may be lost with the broker */
 	/* Your own id for it, 1 to 128 bytes; NULL = none. A queue that has seen the id
 	 * does not store a second publication with it. So you may send it again when you
 	 * do not know whether it arrived. */

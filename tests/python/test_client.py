@@ -217,6 +217,15 @@ class Consuming(Case):
         self.broker_client().publish(queue, "x")
         self.assertEqual(b"x", subscription.next(timeout=PATIENCE).payload)
 
+    def test_a_message_in_memory_alone(self):
+        client = self.connect()
+        queue = self.queue(client)
+        client.publish(queue, "x", durable=False)
+        client.publish(queue, "y", durable=True)
+        shards = {m["payload"]: m["shard"]
+                  for m in client.request(f"PEEK {queue} 2").document["messages"]}
+        self.assertEqual({"x": 64, "y": 0}, shards)
+
     def test_nack_touch_and_attempts(self):
         client = self.connect()
         queue = self.queue(client, ack_timeout=30)

@@ -144,6 +144,10 @@ static void read_options(struct stomp_frame *f, struct publish_spec *spec)
 	spec->ttl_ms = stomp_frame_duration(f, STOMP_H_EXPIRATION, ttl);
 	spec->ack_timeout_ms =
 		(uint32_t)stomp_frame_duration(f, STOMP_H_ACK_TIMEOUT, lease);
+	/* It stays a header of the message. */
+	for (unsigned i = 0; i < f->count; i++)
+		spec->is_transient |= slice_is(f->others[i].name, "persistent") &&
+				      slice_is(f->others[i].value, "false");
 	spec->dedupe_id = stomp_frame_header(f, STOMP_H_PUBLISH_ID);
 	if (spec->dedupe_id.data &&
 	    (spec->dedupe_id.len == 0 || spec->dedupe_id.len > MSG_DEDUPE_ID_MAX))

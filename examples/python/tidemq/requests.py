@@ -228,17 +228,20 @@ def publish(key: str, payload: bytes | str = b"", *, exchange: str = "",
             headers: Mapping[str, str | bytes] | None = None, id: str | bytes | None = None,
             priority: int | None = None, delay: Duration | None = None,
             ttl: Duration | None = None, ack_timeout: Duration | None = None,
-            must: bool = False, expect: int | None = None) -> Request[Receipt]:
+            must: bool = False, expect: int | None = None,
+            durable: bool = True) -> Request[Receipt]:
     """Publish, and return when the message is durable.
 
     Without an exchange the key names a queue or topic. `id` is an id of your own: a queue that has
     seen it does not take the message again. `must` refuses a message that no queue takes. `expect`
-    is the offset that the message must get in its topic.
+    is the offset that the message must get in its topic. With `durable=False` the message may be
+    lost with the broker, and is not waited for.
     """
     words = [_line("PUB", codec.word(exchange), codec.word(key), id=id, pri=priority, delay=delay,
-                   ttl=ttl, ack_timeout=ack_timeout, expect=expect, must=must or None)]
+                   ttl=ttl, ack_timeout=ack_timeout, expect=expect, must=must or None,
+                   durable=None if durable else 0)]
     words += codec.headers(headers)
-    return Request(" ".join(words), _receipt, codec.raw(payload), wants_id=id is None,
+    return Request(" ".join(words), _receipt, codec.raw(payload), wants_id=id is None and durable,
                    on_loss="fail" if id is None else "repeat", is_transactional=True)
 
 

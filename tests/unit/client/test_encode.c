@@ -32,6 +32,8 @@ TEST_THAT(a_publication_names_what_is_not_the_default)
 					    .dedupe_id = "order 42",
 					    .must = true },
 	      0, "PUB - q pri=9 delay=1500 ttl=60000 id=order%2042 must");
+	check(&(struct tidemq_publication){ .key = "q", .transient = true }, 0,
+	      "PUB - q durable=0");
 	check(&(struct tidemq_publication){ .key = "t", .has_expected_offset = true }, 0,
 	      "PUB - t expect=0");
 }
