@@ -583,8 +583,9 @@ HAS(vhost_has, struct list_vhost_sum, vhost->name)
 
 static bool may_enter(struct session *s, const void *item)
 {
-	return session_access_may_enter(
-		s, vhost_slice(((const struct list_vhost_sum *)item)->vhost));
+	const struct vhost *v = ((const struct list_vhost_sum *)item)->vhost;
+
+	return !v->is_deleted && session_access_may_enter(s, vhost_slice(v));
 }
 
 static const struct list_key vhost_keys[] = {

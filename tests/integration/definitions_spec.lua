@@ -481,6 +481,9 @@ describe('the definitions', function()
       assert.same({}, shop:document 'LIST exchanges')
       admin:expect_answer('DELETE vhost shop', "ERR not-found there is no vhost 'shop', only '/', 'kept'; " ..
         'DECLARE vhost shop makes it')
+      for _, vhost in ipairs(admin:document 'LIST vhosts') do assert.not_equal('shop', vhost.name) end
+      local text, status = own:cli 'export'
+      assert.equal(0, status, text)
       local other = own:connect()
       assert.matches("^ERR not%-found there is no vhost 'shop'", other:request 'HELLO vhost=shop')
       other:close()
