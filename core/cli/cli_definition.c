@@ -4,6 +4,7 @@
 
 #include "base/args.h"
 #include "base/mem.h"
+#include "base/rabbit.h"
 #include "cli_definition.h"
 #include "cli_table.h"
 #include "cli_url.h"
@@ -167,34 +168,6 @@ static int run_export(struct cli *cli)
 
 /* ---- RabbitMQ's file ---- */
 
-static const char *const exchange_types[][2] = {
-	{ "direct", "direct" },   { "fanout", "fanout" },
-	{ "topic", "topic" },     { "headers", "headers" },
-	{ "x-random", "random" }, { "x-consistent-hash", "consistent-hash" },
-};
-
-/* Arguments that are options of another name. */
-static const struct {
-	const char *theirs, *ours, *unit;
-} arguments[] = {
-	{ "x-message-ttl", "ttl", "ms" },
-	{ "x-expires", "expires", "ms" },
-	{ "x-max-length", "max-length", "" },
-	{ "x-max-length-bytes", "max-bytes", "" },
-	{ "x-delivery-limit", "delivery-limit", "" },
-	{ "alternate-exchange", "alternate", "" },
-	{ "hash-header", "by", "" },
-};
-
-/* Those that other arguments, or nothing here, needs. */
-static const char *const understood[] = { "x-dead-letter-exchange",
-					  "x-dead-letter-routing-key",
-					  "x-queue-type",
-					  "x-queue-mode",
-					  "x-overflow",
-					  "x-max-age",
-					  "x-delayed-type" };
-
 static void note(const char *format, ...) TIDE_PRINTF(1, 2);
 static void note(const char *format, ...)
 {
@@ -212,48 +185,55 @@ static void set_option(json_t *options, const char *name, const char *value)
 	json_object_set_new(options, name, json_string(value));
 }
 
-/* A number with the unit, or a text. */
-static void set_value(json_t *options, const char *name, const json_t *value,
-		      const char *unit)
-{
-	char text[300];
+#define VALUE_MAX 300
 
+/* A number, a boolean or a text as a text. */
+static struct slice text_of(const json_t *value, char room[VALUE_MAX])
+{
 	if (json_is_integer(value))
-		snprintf(text, sizeof(text), "%lld%s",
-			 (long long)json_integer_value(value), unit);
+		snprintf(room, VALUE_MAX, "%lld", (long long)json_integer_value(value));
 	else
-		snprintf(text, sizeof(text), "%s",
+		snprintf(room, VALUE_MAX, "%s",
 			 json_is_string(value)  ? json_string_value(value)
 			 : json_is_true(value)  ? "true"
 			 : json_is_false(value) ? "false"
 						: "");
-	set_option(options, name, text);
+	return slice_from(room);
 }
 
-/* False: there is no such option. */
-static bool take_argument(json_t *options, const char *name, const json_t *value)
+static void set_value(json_t *options, const char *name, const json_t *value)
 {
-	for (size_t i = 0; i < sizeof(arguments) / sizeof(arguments[0]); i++)
-		if (strcmp(arguments[i].theirs, name) == 0) {
-			set_value(options, arguments[i].ours, value, arguments[i].unit);
-			return true;
-		}
-	for (size_t i = 0; i < sizeof(understood) / sizeof(understood[0]); i++)
-		if (strcmp(understood[i], name) == 0)
-			return true;
-	if (strcmp(name, "x-max-priority") == 0)
-		set_option(options, "priority", "strict");
-	else if (strcmp(name, "x-single-active-consumer") != 0)
-		return false;
-	else if (json_is_true(value))
-		set_option(options, "single-active", "1");
-	return true;
+	char room[VALUE_MAX];
+
+	set_option(options, name, text_of(value, room).data);
 }
 
-static json_t *take_options(const json_t *item, const char *what)
+static struct slice argument_of(const void *item, const char *name)
 {
-	json_t *options = json_object(), *value;
+	const json_t *arguments = json_object_get(item, "arguments");
+
+	return slice_from(cli_table_text(arguments, name, NULL));
+}
+
+static void take_arguments(const json_t *item, const char *what, enum rabbit_kind kind,
+			   struct args *out)
+{
+	char room[VALUE_MAX];
+	json_t *value;
 	const char *name;
+
+	json_object_foreach(json_object_get(item, "arguments"), name, value)
+	{
+		if (!rabbit_argument(kind, slice_from(name), text_of(value, room), out))
+			note("%s of %s '%s'", name, what,
+			     cli_table_text(item, "name", ""));
+	}
+}
+
+static json_t *take_options(const json_t *item, const char *what, enum rabbit_kind kind)
+{
+	json_t *options = json_object();
+	struct args args = { 0 };
 
 	if (json_is_false(json_object_get(item, "durable")))
 		set_option(options, "durable", "0");
@@ -261,49 +241,22 @@ static json_t *take_options(const json_t *item, const char *what)
 		set_option(options, "auto-delete", "1");
 	if (json_is_true(json_object_get(item, "internal")))
 		set_option(options, "internal", "1");
-	json_object_foreach(json_object_get(item, "arguments"), name, value)
-	{
-		if (!take_argument(options, name, value))
-			note("%s of %s '%s'", name, what,
-			     cli_table_text(item, "name", ""));
-	}
+	take_arguments(item, what, kind, &args);
+	if (kind == RABBIT_QUEUE)
+		rabbit_queue_ends(argument_of, item, &args);
+	for (size_t i = 0; i < args.count; i++)
+		set_option(options, args.items[i].name, args.items[i].value);
+	args_deinit(&args);
 	return options;
-}
-
-/* Where dead messages go, and what happens at max-length. */
-static void take_ends(const json_t *item, json_t *options)
-{
-	const json_t *given = json_object_get(item, "arguments");
-	const char *overflow = cli_table_text(given, "x-overflow", "drop-head");
-	const char *exchange = cli_table_text(given, "x-dead-letter-exchange", NULL);
-	const char *key = cli_table_text(given, "x-dead-letter-routing-key", NULL);
-	char address[520];
-
-	if (exchange) {
-		snprintf(address, sizeof(address), "%s%s%s", exchange[0] ? exchange : "-",
-			 key ? "/" : "", key ? key : "");
-		set_option(options, "dead-letter", address);
-	}
-	if (strcmp(overflow, "reject-publish-dlx") == 0)
-		note("x-overflow=reject-publish-dlx of queue '%s': it refuses publishes",
-		     cli_table_text(item, "name", ""));
-	if (strcmp(overflow, "drop-head") == 0 &&
-	    (json_object_get(options, "max-length") ||
-	     json_object_get(options, "max-bytes")))
-		set_option(options, "overflow", exchange ? "dead-letter" : "drop-head");
 }
 
 /* A stream is a topic. */
 static json_t *take_stream(const json_t *item)
 {
-	const json_t *given = json_object_get(item, "arguments");
-	const json_t *bytes = json_object_get(given, "x-max-length-bytes");
-	json_t *options = json_pack("{s:s}", "partitions", "1");
+	json_t *options = take_options(item, "queue", RABBIT_STREAM);
 
-	if (json_object_get(given, "x-max-age"))
-		set_value(options, "retention", json_object_get(given, "x-max-age"), "");
-	if (bytes)
-		set_value(options, "retention-bytes", bytes, "");
+	set_option(options, "partitions", "1");
+	json_object_del(options, "durable");
 	return options;
 }
 
@@ -336,15 +289,14 @@ static void take_exchange(json_t *vhosts, const json_t *item)
 	if (strcmp(type, "x-delayed-message") == 0)
 		type = cli_table_text(json_object_get(item, "arguments"),
 				      "x-delayed-type", "direct");
-	for (size_t i = 0; i < sizeof(exchange_types) / sizeof(exchange_types[0]); i++)
-		if (strcmp(exchange_types[i][0], type) == 0) {
-			append_to(vhosts, item, "exchanges",
-				  json_pack("{s:s,s:s,s:o}", "name", name, "type",
-					    exchange_types[i][1], "options",
-					    take_options(item, "exchange")));
-			return;
-		}
-	note("exchange '%s': there is no type '%s'", name, type);
+	type = rabbit_exchange_type(type);
+	if (strncmp(type, "x-", 2) == 0) {
+		note("exchange '%s': there is no type '%s'", name, type);
+		return;
+	}
+	append_to(vhosts, item, "exchanges",
+		  json_pack("{s:s,s:s,s:o}", "name", name, "type", type, "options",
+			    take_options(item, "exchange", RABBIT_EXCHANGE)));
 }
 
 static void take_queue(json_t *vhosts, const json_t *item)
@@ -358,8 +310,10 @@ static void take_queue(json_t *vhosts, const json_t *item)
 				    take_stream(item)));
 		return;
 	}
-	options = take_options(item, "queue");
-	take_ends(item, options);
+	options = take_options(item, "queue", RABBIT_QUEUE);
+	if (slice_is(argument_of(item, "x-overflow"), "reject-publish-dlx"))
+		note("x-overflow=reject-publish-dlx of queue '%s': it refuses publishes",
+		     name);
 	append_to(vhosts, item, "queues",
 		  json_pack("{s:s,s:o}", "name", name, "options", options));
 }
@@ -379,7 +333,7 @@ static void take_binding(json_t *vhosts, const json_t *item)
 	{
 		snprintf(option, sizeof(option), "%s%s",
 			 strcmp(name, "x-match") == 0 ? "" : "h:", name);
-		set_value(options, option, value, "");
+		set_value(options, option, value);
 	}
 	if (has_text(item, "destination_type", "exchange"))
 		set_option(made, "to", "exchange");
@@ -611,7 +565,7 @@ static void append_words(struct buf *line, const json_t *options)
 		json_t *made = json_object();
 		struct args args = { 0 };
 
-		set_value(made, "value", value, "");
+		set_value(made, "value", value);
 		if (args_add(&args, slice_from(name),
 			     slice_from(cli_table_text(made, "value", ""))) == TIDE_OK) {
 			buf_append_char(line, ' ');
