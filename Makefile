@@ -6,7 +6,7 @@ CC ?= cc
 PREFIX ?= /usr/local
 # The floors of core/, from the lowest; a floor calls itself and those before it (make lint).
 FLOORS := base figures host tls store rules/sandbox rules/api rules/engine rules/spec access log shard broker schedule follow rollout \
-	session ops proto proto/line proto/stomp http net client cli check audit
+	session ops proto proto/line proto/stomp proto/amqp http net client cli check audit
 
 PACKAGES := lua5.4 hiredis libuv jansson openssl ncursesw
 CFLAGS ?= -O2 -g

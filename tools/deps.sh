@@ -9,8 +9,11 @@ set -eu
 
 # A package, and the groups that need it.
 table='
+amqp-specs                lint
+amqp-tools                test-clients
 binutils                  build
 build-essential           deb
+celery                    test-clients
 chromium                  test-browser
 chromium-driver           test-browser
 clang                     fuzz
@@ -52,7 +55,9 @@ pkg-config                build
 prometheus                test-clients
 pycodestyle               lint
 python3                   test deb
+python3-amqp              test-clients
 python3-jsonschema        test
+python3-pika              test-clients
 python3-prometheus-client test
 python3-stomp             test-clients
 python3-venv              test-clients

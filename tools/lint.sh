@@ -67,8 +67,11 @@ python() {
 	mkdir -p "$cache"
 	mypy --config-file examples/python/pyproject.toml --cache-dir "$cache" --no-error-summary \
 		examples/python/tidemq examples/python/*.py &&
-		pycodestyle --max-line-length=100 examples/python tests/python tests/field
+		pycodestyle --max-line-length=100 examples/python tests/python tests/field tests/amqp tools
 }
+
+# The methods of AMQP are those of its XML, where that is installed.
+amqp() { python3 tools/amqp_methods.py --check core/proto/amqp/amqp_methods.h; }
 
 shell() { scripts | xargs -r shellcheck -x; }
 
@@ -85,6 +88,7 @@ check "budgets of the floors" tools/lint_budgets.sh
 check "luacheck" lua_files
 if command -v shellcheck >/dev/null; then check "shellcheck" shell; fi
 if command -v mandoc >/dev/null; then check "mandoc" man_pages; fi
+check "methods of AMQP" amqp
 if command -v mypy >/dev/null && command -v pycodestyle >/dev/null; then
 	check "mypy, pycodestyle" python
 fi

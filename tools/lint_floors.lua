@@ -45,7 +45,7 @@ local function floor_of(path) return path:match '^core/(.+)/[^/]+$' or 'main' en
 -- Floors that know these others alone: a protocol sees sessions and not what is below.
 local narrow = { ['^proto$'] = ' session host base ', ['^proto/'] = ' proto ops session host base ',
   ['^http$'] = ' proto proto/stomp ops session host base ',
-  ['^net$'] = ' proto proto/line proto/stomp http session tls host base ' }
+  ['^net$'] = ' proto proto/line proto/stomp proto/amqp http session tls host base ' }
 -- The headers of a floor that others may include: its other structs are closed.
 local doors = {
   session = ' session.h reply.h service.h service_address.h service_health.h service_net.h service_rules.h '

@@ -109,6 +109,8 @@ void msg_write_headers(const struct msg *m, struct json *out)
 	json_key(out, "headers");
 	json_object_begin(out);
 	for (unsigned i = 0; i < m->header_count; i++) {
+		if (msg_header_is_hidden(m->headers[i].name))
+			continue;
 		json_key_slice(out, m->headers[i].name);
 		json_slice(out, m->headers[i].value);
 	}

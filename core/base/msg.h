@@ -20,6 +20,8 @@
 /* The last word of a consumer that gave the message back (NACK reason=). The message
  * has it from then on, whether it dies or not. */
 #define MSG_REASON_TEXT SLICE(MSG_DEATH_PREFIX "reason-text")
+/* The properties of a message that came by AMQP, byte for byte. Only AMQP shows it. */
+#define MSG_AMQP_HEADER SLICE("amqp-0-9-1")
 #define MSG_REASON_TEXT_MAX 256 /* what is longer is cut */
 #define MSG_PRIORITY_MAX 255
 #define MSG_DEDUPE_ID_MAX 128
@@ -147,6 +149,12 @@ unsigned msg_headers_with_reason(const struct msg *m, struct slice text,
 static inline bool msg_header_is_death(struct slice name)
 {
 	return slice_has_prefix(name, MSG_DEATH_PREFIX);
+}
+
+/* The header is for one protocol alone. */
+static inline bool msg_header_is_hidden(struct slice name)
+{
+	return slice_is_equal(name, MSG_AMQP_HEADER);
 }
 
 /* The messages that a request means, as its option `match=` says.

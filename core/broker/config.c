@@ -496,6 +496,13 @@ void config_deinit(struct config *c)
 
 /* ---- writing ----------------------------------------------------------------------- */
 
+bool config_is_given(const struct config *c, const char *name)
+{
+	const struct config_row *r = find_row(name, c->kind);
+
+	return r && c->given >> (r - options) & 1;
+}
+
 bool config_is_default(const struct config *c, const struct arg *a)
 {
 	const struct config_row *r = find_row(a->name, c->kind);

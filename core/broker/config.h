@@ -121,6 +121,8 @@ TIDE_MUST_USE int config_take_reshard(struct config *c, bool *is_given,
 				      struct error *err);
 /* Is the value the one of an option that nobody gives? */
 bool config_is_default(const struct config *c, const struct arg *a);
+/* Was the option given, by DECLARE or by a policy? */
+bool config_is_given(const struct config *c, const char *name);
 /* Name the first option in which two differ, with both values; TIDE_OK when there is
  * none. Options of scripts are compared by their declarations (strategy_differs,
  * index_differs).

@@ -113,6 +113,21 @@ static bool is_being_tried(const struct credit *cr)
 	       (c->queue->is_active || queue_is_refilling(c->queue));
 }
 
+void credit_change(struct credit *cr, uint32_t limit)
+{
+	cr->limit = limit;
+	list_credit(cr);
+}
+
+void consumer_share(struct consumer *c, struct credit *cr)
+{
+	if (c->credit)
+		return;
+	c->credit = cr;
+	cr->used += (uint32_t)c->lease.count;
+	consumer_update(c);
+}
+
 static void give_chance(struct credit *cr)
 {
 	struct heap_node *n = heap_min(&cr->wanting);

@@ -166,6 +166,11 @@ TAILQ_HEAD(credit_list, credit);
 void credit_init(struct credit *cr, struct broker *b, uint32_t limit);
 /* Call when the last consumer has gone, and the credit is whole again. */
 void credit_deinit(struct credit *cr);
+/* Another limit from now on. */
+void credit_change(struct credit *cr, uint32_t limit);
+/* The consumer shares the credit from now on, with what it holds. Harmless if it does
+ * already. */
+void consumer_share(struct consumer *c, struct credit *cr);
 static inline bool credit_is_full(const struct credit *cr)
 {
 	return cr->used >= cr->limit;

@@ -9,6 +9,7 @@
 #include "host/log.h"
 #include "http/http.h"
 #include "proto/line/line.h"
+#include "proto/amqp/amqp.h"
 #include "proto/stomp/stomp.h"
 #include "session/service.h"
 #include "stranger.h"
@@ -444,18 +445,18 @@ static void refuse_tls(struct conn *c)
  * come. */
 static bool choose_protocol(struct conn *c, const char *data, size_t len)
 {
-	int claim = stomp_claim(data, len);
+	int claim = stomp_claim(data, len), claim_amqp = amqp_claim(data, len);
 
-	if (claim == TIDE_AGAIN)
+	if (claim == TIDE_AGAIN || claim_amqp == TIDE_AGAIN)
 		return false;
 	if (tls_is_first_byte(data[0])) {
 		refuse_tls(c);
 		return false;
 	}
 	c->is_settled = true;
-	if (claim) {
+	if (claim || claim_amqp) {
 		end_session(c);
-		speak(c, &stomp_protocol);
+		speak(c, claim ? &stomp_protocol : &amqp_protocol);
 	}
 	return true;
 }
@@ -827,6 +828,8 @@ static void encrypt_output(struct conn *c)
 /* Send the output, encrypted with TLS, as far as the socket takes it. */
 static void flush_output(struct conn *c)
 {
+	if (c->protocol && c->protocol->kind->flush)
+		c->protocol->kind->flush(c->protocol);
 	while (c->writing == 0 && !c->is_closing) {
 		if (c->tls && c->out.bytes > 0 && !c->is_shaking)
 			encrypt_output(c);

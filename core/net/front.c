@@ -7,6 +7,7 @@
 #include "conn.h"
 #include "host/log.h"
 #include "http/http.h"
+#include "proto/amqp/amqp.h"
 #include "proto/stomp/stomp.h"
 #include "uplink.h"
 
@@ -99,8 +100,10 @@ void relay_destroy(struct relay *r)
 		forget(r);
 }
 
+typedef int claim_fn(const char *data, size_t len);
+
 /* The client has sent something, and nothing of it was read. */
-static bool is_stomp(const struct conn *c)
+static bool is_claimed(const struct conn *c, claim_fn *claim)
 {
 	char head[64];
 	uv_os_fd_t fd;
@@ -109,7 +112,7 @@ static bool is_stomp(const struct conn *c)
 	if (c->tls || uv_fileno(&c->socket.handle, &fd) < 0)
 		return false;
 	n = recv(fd, head, sizeof(head), MSG_PEEK | MSG_DONTWAIT);
-	return n > 0 && stomp_claim(head, (size_t)n) == 1;
+	return n > 0 && claim(head, (size_t)n) == 1;
 }
 
 /* Tell the client in its own language. */
@@ -122,8 +125,10 @@ static void refuse(struct relay *r, int code, const char *why)
 	forget(r);
 	if (c->is_http) {
 		http_answer_whole(&c->out, 503, word, why);
-	} else if (is_stomp(c)) {
+	} else if (is_claimed(c, stomp_claim)) {
 		stomp_answer_whole(&c->out, word, why);
+	} else if (is_claimed(c, amqp_claim)) {
+		amqp_answer_whole(&c->out, why);
 	} else {
 		buf_printf(&line, "ERR %s %s\r\n", word, why);
 		out_append_slice(&c->out, buf_slice(&line));

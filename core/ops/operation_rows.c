@@ -400,7 +400,7 @@ const struct operation operation_rows[] = {
 	  TAKES(TEXT(login.user, "user", 0, NULL, "who logs in"),
 		{ "password", .line = "pass", .type = PARAMETER_TEXT, .offset = AT(login.password, struct slice), .help = "its password" },
 		NAME(login.vhost, "vhost", 0, "a vhost", ""), TEXT(login.name, "name", 0, NULL, "of the connection"), TEXT(login.address, "address", 0, NULL, "of the client"),
-		TEXT(login.certificate, "certificate", 0, NULL, "the name in it"), CHOICE(login.protocol, "protocol", 0, "line, stomp or http", 0, 0, "default: line"),
+		TEXT(login.certificate, "certificate", 0, NULL, "the name in it"), CHOICE(login.protocol, "protocol", 0, "line, stomp, amqp or http", 0, 0, "default: line"),
 		SWITCH(login.is_tls, "tls", "does it come by TLS?"), SWITCH(login.is_local, "local", "from the same machine?")),
 	  .help = "What would be said to somebody who logs in", .answer = "LoginSimulation", .group = "rules" },
 	{ "simulateAccess", "RULES simulate access", "POST", AT_RULES "/simulate/access", ADMIN, ASKS, simulate_access,

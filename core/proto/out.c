@@ -92,22 +92,27 @@ void out_append_slice(struct out *o, struct slice s)
 	out_append(o, s.data, s.len);
 }
 
-void out_append_payload(struct out *o, struct msg *m)
+void out_append_part(struct out *o, struct msg *m, size_t at, size_t len)
 {
 	struct out_chunk *c;
 
 	/* A view is nobody's to keep. */
-	if (m->payload_len < OUT_REFER_BYTES || m->refs == 0) {
-		out_append(o, m->payload, m->payload_len);
+	if (len < OUT_REFER_BYTES || m->refs == 0) {
+		out_append(o, m->payload + at, len);
 		return;
 	}
 	c = mem_alloc(offsetof(struct out_chunk, bytes));
 	c->msg = msg_ref(m);
-	c->data = m->payload;
+	c->data = m->payload + at;
 	c->start = 0;
-	c->end = m->payload_len;
+	c->end = len;
 	append_chunk(o, c);
-	o->bytes += m->payload_len;
+	o->bytes += len;
+}
+
+void out_append_payload(struct out *o, struct msg *m)
+{
+	out_append_part(o, m, 0, m->payload_len);
 }
 
 unsigned out_iovecs(const struct out *o, struct iovec *vec, unsigned max)

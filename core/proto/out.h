@@ -45,6 +45,8 @@ void out_append_slice(struct out *o, struct slice s);
 /* The payload of a message, by copy or by reference; that of a view (its refs are 0) by
  * copy. */
 void out_append_payload(struct out *o, struct msg *m);
+/* A part of it. */
+void out_append_part(struct out *o, struct msg *m, size_t at, size_t len);
 
 /* Fill at most `max` iovecs with the front; gives how many. */
 unsigned out_iovecs(const struct out *o, struct iovec *vec, unsigned max);

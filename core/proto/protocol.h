@@ -58,6 +58,9 @@ struct protocol_kind {
 	void (*heartbeat)(struct protocol *p);
 	/* Once a second, by the clock of the loop. NULL: no matter. */
 	void (*tick)(struct protocol *p, int64_t now_ms);
+	/* The output is about to be sent: write what was held back for it. NULL: nothing
+	 * is. */
+	void (*flush)(struct protocol *p);
 	/* Some of the output has left. NULL: no matter. */
 	void (*sent)(struct protocol *p);
 	/* The peer sends no more. NULL: no matter. */

@@ -262,6 +262,29 @@ void session_limit_channel(struct channel *ch, uint32_t prefetch)
 	credit_init(&ch->credit, ch->session->broker, prefetch);
 }
 
+void session_limit_consumers(struct channel *ch, uint32_t prefetch)
+{
+	struct subscription *sub;
+
+	TAILQ_FOREACH (sub, &ch->subscriptions, channel_link) {
+		sub->consumer.prefetch = prefetch;
+		if (sub->consumer.queue)
+			consumer_update(&sub->consumer);
+	}
+}
+
+void session_limit_change(struct channel *ch, uint32_t prefetch)
+{
+	struct subscription *sub;
+
+	if (!ch->credit.limit)
+		session_limit_channel(ch, prefetch);
+	TAILQ_FOREACH (sub, &ch->subscriptions, channel_link)
+		if (!sub->consumer.is_auto_ack && sub->consumer.queue)
+			consumer_share(&sub->consumer, &ch->credit);
+	credit_change(&ch->credit, prefetch);
+}
+
 void session_close_channel(struct channel *ch, struct reply *r)
 {
 	channel_end(ch);
@@ -407,6 +430,11 @@ void session_beside_return(struct session *s, const struct delivery *deliveries,
 bool session_held_any(const struct channel *ch)
 {
 	return ch->held.count > 0 || !RB_EMPTY(&ch->holder.runs);
+}
+
+uint64_t session_held_skip(struct channel *ch)
+{
+	return ++ch->held.last_tag;
 }
 
 bool session_held_was_given(const struct channel *ch, uint64_t tag, uint64_t id)

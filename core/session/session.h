@@ -158,6 +158,9 @@ TIDE_MUST_USE int session_open(struct session *s, unsigned number, struct channe
 /* How many messages its subscriptions may hold together, before it has one; 0: as many as
  * each may. */
 void session_limit_channel(struct channel *ch, uint32_t prefetch);
+/* Other limits from now on: of each of its subscriptions, or of all together. */
+void session_limit_consumers(struct channel *ch, uint32_t prefetch);
+void session_limit_change(struct channel *ch, uint32_t prefetch);
 /* Close a channel: its GETs that wait are answered with nothing, then `r`, the last
  * of its replies. It is freed when that has left: perhaps within the call. */
 void session_close_channel(struct channel *ch, struct reply *r);
@@ -169,6 +172,8 @@ struct session_login {
 	/* Any vhost will do: who may not enter the one that is given enters the first of
 	 * the own ones. */
 	bool is_any_vhost;
+	/* The vhost follows: session_login_enter comes before any other request. */
+	bool is_user_alone;
 	/* The login is decided, and the reply is to be finished. `refusal` is NULL
 	 * when the session is in. The call may come within session_login_start, and
 	 * does not come when the session ends before. */
@@ -179,6 +184,9 @@ struct session_login {
  * held. On an error that it returns on_done does not come. */
 TIDE_MUST_USE int session_login_start(struct session *s, const struct session_login *l,
 				      struct reply *r, struct error *err);
+/* After a login with is_user_alone: enter the vhost. */
+TIDE_MUST_USE int session_login_enter(struct session *s, struct slice vhost,
+				      struct error *err);
 /* TIDE_EDENIED: it must log in first. A protocol asks before each request but those that
  * need no login. What is allowed once stays so: a session that may not go on is killed.
  */
@@ -223,8 +231,9 @@ enum define_kind { DEFINE_EXCHANGE, DEFINE_QUEUE, DEFINE_TOPIC, DEFINE_VHOST };
 
 struct declare_spec {
 	enum define_kind kind;
-	struct slice name; /* "-": the broker chooses that of a queue, and says it */
-	struct slice type; /* of an exchange */
+	struct slice name;  /* "-": the broker chooses that of a queue, and says it */
+	const char *prefix; /* of such a name; NULL: "gen-" */
+	struct slice type;  /* of an exchange */
 	const struct args *args;
 	bool update;       /* beside the args: they change what exists */
 	int64_t on_demand; /* of a vhost: vhost_keep_declare */
@@ -232,6 +241,21 @@ struct declare_spec {
 /* A queue or a topic of that name is there: it may have any options. Who may do nothing
  * with the name is not told. */
 bool session_define_exists(struct session *s, struct slice name);
+/* What is there under a name, for protocols whose declarations ask for it. */
+struct define_facts {
+	bool is_topic;
+	bool is_locked;      /* an exclusive queue of another connection */
+	bool has_lease;      /* the queue says itself how long a message may be held */
+	const char *type;    /* of an exchange */
+	uint64_t ready;      /* of a queue: messages */
+	unsigned consumers;  /* likewise */
+	struct args options; /* of its declaration, without those that have defaults */
+};
+/* TIDE_ENOTFOUND; TIDE_EDENIED: its user may do nothing with the name. Free the options
+ * if it is there. */
+TIDE_MUST_USE int session_define_look(struct session *s, enum define_kind kind,
+				      struct slice name, struct define_facts *out,
+				      struct error *err);
 TIDE_MUST_USE int session_define_declare(struct session *s,
 					 const struct declare_spec *spec, struct reply *r,
 					 struct error *err);
@@ -364,6 +388,8 @@ enum settle {
 	SETTLE_ACK,
 	SETTLE_RETRY,
 	SETTLE_REQUEUE, /* it was not begun: no failure */
+	/* AMQP's requeue: a failure, if the queue was given a delivery limit. */
+	SETTLE_RETURN,
 	SETTLE_AFTER,
 	SETTLE_BURY,
 	SETTLE_DEAD,
@@ -384,6 +410,8 @@ struct settle_spec {
 void session_settle_own(struct settle_spec *spec);
 /* The channel holds messages. */
 bool session_held_any(const struct channel *ch);
+/* A tag of the channel that no message has: the number of one that needs no ack. */
+uint64_t session_held_skip(struct channel *ch);
 /* The channel has given out the tag, and it is not that of another message that it holds.
  * Messages of topics are not compared. */
 bool session_held_was_given(const struct channel *ch, uint64_t tag, uint64_t id);
@@ -596,7 +624,7 @@ TIDE_MUST_USE int session_rules_simulate(struct session *s, const struct retry_s
  * not given. No password of the table is verified. */
 struct simulate_login {
 	struct slice user, password, vhost, name, address, certificate;
-	unsigned protocol; /* line, stomp, http */
+	unsigned protocol; /* line, stomp, amqp, http */
 	bool is_tls, is_local;
 };
 TIDE_MUST_USE int session_simulate_login(struct session *s,

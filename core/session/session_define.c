@@ -106,15 +106,16 @@ static void finish_declare(struct reply *r, struct slice name,
 }
 
 /* A name that no queue has had: of the id of a message that will never be. */
-static int choose_name(struct broker *b, char name[NAME_LEN_MAX], struct error *err)
+static int choose_name(struct broker *b, const char *prefix, char name[NAME_LEN_MAX],
+		       struct error *err)
 {
 	uint64_t id = broker_next_id(b);
 
 	if (!id)
 		return id_lease_check(b, err);
-	strcpy(name, QUEUE_NAME_CHOSEN);
-	id_format(id, name + strlen(QUEUE_NAME_CHOSEN));
-	name[strlen(QUEUE_NAME_CHOSEN) + ID_HEX_LEN] = '\0';
+	strcpy(name, prefix);
+	id_format(id, name + strlen(prefix));
+	name[strlen(prefix) + ID_HEX_LEN] = '\0';
 	return TIDE_OK;
 }
 
@@ -139,7 +140,9 @@ static int make_queue(struct session *s, const struct declare_spec *spec,
 	int rc;
 
 	do {
-		if (!is_named && choose_name(b, chosen, err) < 0)
+		if (!is_named &&
+		    choose_name(b, spec->prefix ? spec->prefix : QUEUE_NAME_CHOSEN,
+				chosen, err) < 0)
 			return err->code;
 		if (!is_named)
 			what.name = slice_from(chosen);
@@ -190,17 +193,63 @@ static int make_exchange(struct session *s, const struct declare_spec *spec,
 	return TIDE_OK;
 }
 
-bool session_define_exists(struct session *s, struct slice name)
+/* May its user do anything with the name? The error is that of the last right. */
+static int check_any_right(struct session *s, enum define_kind kind, struct slice name,
+			   struct error *err)
 {
 	static const enum user_action actions[] = { USER_WRITE, USER_READ,
 						    USER_CONFIGURE };
-	bool may_know = false;
+	int rc = TIDE_EDENIED;
+
+	for (size_t i = 0; i < sizeof(actions) / sizeof(actions[0]) && rc < 0; i++)
+		rc = kind == DEFINE_EXCHANGE
+			     ? session_access_check(s, actions[i], SUBJECT_EXCHANGE, name,
+						    err)
+			     : session_access_check_queue(s, actions[i], name, err);
+	return rc;
+}
+
+bool session_define_exists(struct session *s, struct slice name)
+{
 	struct error ignored;
 
-	for (size_t i = 0; i < sizeof(actions) / sizeof(actions[0]) && !may_know; i++)
-		may_know = session_access_check_queue(s, actions[i], name, &ignored) ==
-			   TIDE_OK;
-	return may_know && queue_find(s->vhost, name) != NULL;
+	return check_any_right(s, DEFINE_QUEUE, name, &ignored) == TIDE_OK &&
+	       queue_find(s->vhost, name) != NULL;
+}
+
+static int look_at_exchange(struct session *s, struct slice name,
+			    struct define_facts *out, struct error *err)
+{
+	struct exchange *x = exchange_find(s->vhost, name);
+
+	if (!x)
+		return session_missing(s, SUBJECT_EXCHANGE, name, err);
+	out->type = x->type;
+	config_options(terms_own(&x->terms), &out->options);
+	return TIDE_OK;
+}
+
+int session_define_look(struct session *s, enum define_kind kind, struct slice name,
+			struct define_facts *out, struct error *err)
+{
+	struct queue *q;
+	int rc = check_any_right(s, kind, name, err);
+
+	*out = (struct define_facts){ .is_topic = false };
+	if (rc < 0)
+		return rc;
+	if (kind == DEFINE_EXCHANGE)
+		return look_at_exchange(s, name, out, err);
+	q = queue_find(s->vhost, name);
+	if (!q)
+		return session_missing(s, SUBJECT_QUEUE, name, err);
+	out->is_topic = q->topic != NULL;
+	out->is_locked = q->owner && q->owner != &s->exclusive;
+	out->has_lease = config_is_given(&q->config, "ack-timeout");
+	out->ready = q->topic ? 0 : queue_count(q, ENTRY_READY);
+	out->consumers = q->consumer_count;
+	config_options(terms_own(&q->terms), &out->options);
+	return TIDE_OK;
 }
 
 static int declare(struct session *s, const struct declare_spec *spec, bool is_its_turn,

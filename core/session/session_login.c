@@ -178,7 +178,7 @@ static void on_decided(void *ctx, struct user *user, const struct error *refusal
 
 	if (user) {
 		session_login_as(s, user);
-		rc = enter(s, &login, &err);
+		rc = login.is_user_alone ? TIDE_OK : enter(s, &login, &err);
 		if (rc == TIDE_OK)
 			rc = session_allowance_login(s, user, &err);
 	} else {
@@ -229,7 +229,7 @@ static int check_names(const struct session *s, const struct session_login *l,
 static int enter_open(struct session *s, const struct session_login *l, struct reply *r,
 		      struct error *err)
 {
-	int rc = enter(s, l, err);
+	int rc = l->is_user_alone ? TIDE_OK : enter(s, l, err);
 
 	if (rc < 0)
 		return rc;
@@ -296,6 +296,16 @@ int session_login_start(struct session *s, const struct session_login *l, struct
 		return refuse_stranger(err);
 	start(s, l, r, &peer);
 	return TIDE_OK;
+}
+
+int session_login_enter(struct session *s, struct slice vhost, struct error *err)
+{
+	const struct session_login l = {
+		.user = { s->user, s->user_len },
+		.vhost = vhost,
+	};
+
+	return enter(s, &l, err);
 }
 
 int session_login_check(const struct session *s, struct error *err)

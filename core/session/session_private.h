@@ -256,9 +256,10 @@ TIDE_MUST_USE int session_queue_check_get(const struct queue *q, struct error *e
 static inline enum fate_cause session_settle_cause(enum settle how)
 {
 	static const enum fate_cause causes[] = {
-		[SETTLE_ACK] = FATE_ACKED,        [SETTLE_RETRY] = FATE_NACKED,
-		[SETTLE_REQUEUE] = FATE_REQUEUED, [SETTLE_AFTER] = FATE_NACKED_LATER,
-		[SETTLE_BURY] = FATE_NACKED_BURY, [SETTLE_DEAD] = FATE_REJECTED,
+		[SETTLE_ACK] = FATE_ACKED,          [SETTLE_RETRY] = FATE_NACKED,
+		[SETTLE_REQUEUE] = FATE_REQUEUED,   [SETTLE_RETURN] = FATE_REQUEUED,
+		[SETTLE_AFTER] = FATE_NACKED_LATER, [SETTLE_BURY] = FATE_NACKED_BURY,
+		[SETTLE_DEAD] = FATE_REJECTED,
 	};
 
 	return causes[how];

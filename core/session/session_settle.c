@@ -222,9 +222,20 @@ static void touch(struct entry *e, int64_t ms)
 	lease_touch(l, e->tag, lease_ms);
 }
 
+static enum settle how_of(const struct entry *e, const struct settle_spec *spec)
+{
+	if (spec->how != SETTLE_RETURN)
+		return spec->how;
+	return config_is_given(&entry_queue(e)->config, "delivery-limit")
+		       ? SETTLE_AFTER
+		       : SETTLE_REQUEUE;
+}
+
 static void give_back(struct entry *e, const struct settle_spec *spec)
 {
-	if (spec->how == SETTLE_REQUEUE)
+	enum settle how = how_of(e, spec);
+
+	if (how == SETTLE_REQUEUE)
 		lease_give_back(e->lease);
 	else
 		lease_progress(e->lease, e->tag);
@@ -232,7 +243,7 @@ static void give_back(struct entry *e, const struct settle_spec *spec)
 		settle_set_priority(e, spec->priority);
 	if (spec->reason.len > 0)
 		settle_set_reason(e, spec->reason);
-	settle_entry(e, session_settle_cause(spec->how), spec->ms);
+	settle_entry(e, session_settle_cause(how), spec->ms);
 }
 
 /* Apart, so that a silent ack needs no frame for it. */
@@ -285,7 +296,7 @@ static uint64_t give_back_records(struct run *run, const struct tag_range *tags)
 static uint64_t give_back_run(struct run *run, const struct tag_range *tags,
 			      const struct settle_spec *spec)
 {
-	bool is_requeue = spec->how == SETTLE_REQUEUE;
+	bool is_requeue = spec->how == SETTLE_REQUEUE || spec->how == SETTLE_RETURN;
 
 	if (spec->reason.len > 0)
 		run = group_settle_set_reason(run, tags->first,

@@ -150,7 +150,7 @@ int session_simulate_login(struct session *s, const struct simulate_login *what,
 	struct line_trace trace = { 0 };
 	struct decision_context context = { .is_dry = true, .trace = &trace };
 	struct slice vhost = vhost_of(s, what->vhost);
-	static const char *const protocols[] = { "line", "stomp", "http" };
+	static const char *const protocols[] = { "line", "stomp", "amqp", "http" };
 	const struct auth_login login = {
 		.user = what->user,
 		.password = what->password,

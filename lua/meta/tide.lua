@@ -613,7 +613,7 @@ function broker.queue(name) end
 ---@field is_local boolean
 ---@field is_tls boolean
 ---@field certificate string?  common name of the verified client certificate
----@field protocol "line"|"stomp"
+---@field protocol "line"|"stomp"|"amqp"
 
 ---A user that a script makes for one login. Patterns are POSIX extended regular expressions for
 ---the vhost of the login; one that is left out matches nothing.
@@ -652,7 +652,7 @@ function broker.queue(name) end
 ---@field vhost string
 ---@field address string?  without the port; nil for a Unix socket
 ---@field certificate string?  the name in a verified certificate
----@field protocol "line"|"stomp"|"http"
+---@field protocol "line"|"stomp"|"amqp"|"http"
 ---@field is_tls boolean
 ---@field is_local boolean  from this machine
 

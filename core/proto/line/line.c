@@ -72,6 +72,8 @@ static void append_encoded(struct out *o, struct slice s)
 static void append_headers(struct out *o, const struct msg *m)
 {
 	for (unsigned i = 0; i < m->header_count; i++) {
+		if (msg_header_is_hidden(m->headers[i].name))
+			continue;
 		out_append(o, " h:", 3);
 		out_append_slice(o, m->headers[i].name);
 		out_append(o, "=", 1);

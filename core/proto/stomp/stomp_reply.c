@@ -92,7 +92,7 @@ static void append_headers(struct stomp *l, const struct msg *m)
 		const struct msg_header *h = &m->headers[i];
 
 		/* In 1.0 a name with a colon cannot be told from its value. */
-		if (is_reserved(h->name) ||
+		if (is_reserved(h->name) || msg_header_is_hidden(h->name) ||
 		    (l->version == STOMP_1_0 && memchr(h->name.data, ':', h->name.len)))
 			continue;
 		append_escaped(o, h->name, l->version);

@@ -211,6 +211,8 @@ static int l_next_header(lua_State *L)
 	const struct msg *m = message(view_check(L, lua_upvalueindex(1), &headers_type));
 	lua_Integer i = lua_tointeger(L, lua_upvalueindex(2));
 
+	while (i < m->header_count && msg_header_is_hidden(m->headers[i].name))
+		i++;
 	if (i >= m->header_count)
 		return 0;
 	lua_pushinteger(L, i + 1);
@@ -570,7 +572,8 @@ static void check_header(lua_State *L, const struct draft *d, unsigned at,
 		luaL_error(L, "a header whose name begins with " MSG_DEATH_PREFIX
 			      " is the broker's: a filter may remove it, not write it");
 	for (unsigned i = 0; i < d->now.header_count; i++) {
-		if (i == at || msg_header_is_death(d->now.headers[i].name))
+		if (i == at || msg_header_is_death(d->now.headers[i].name) ||
+		    msg_header_is_hidden(d->now.headers[i].name))
 			continue;
 		len += wire_len(&d->now.headers[i]);
 		count++;
@@ -640,6 +643,9 @@ static int l_draft_headers(lua_State *L)
 	lua_createtable(L, 0, d->now.header_count);
 	for (unsigned i = 0; i < d->now.header_count; i++) {
 		const struct msg_header *h = &d->now.headers[i];
+
+		if (msg_header_is_hidden(h->name))
+			continue;
 		field_push(L, h->name);
 		field_push(L, h->value);
 		lua_rawset(L, -3);

@@ -24,7 +24,7 @@ struct auth_login {
 	struct slice name;        /* that the client gives its connection */
 	struct slice address;     /* without the port; a breaker is kept for each */
 	struct slice certificate; /* common name of the one that was verified */
-	const char *protocol;     /* "line", "stomp" */
+	const char *protocol;     /* "line", "stomp", "amqp" */
 	bool is_tls;
 	bool is_local;                    /* from this machine */
 	struct decision_context *context; /* NULL: live */
