@@ -92,6 +92,7 @@ seed() {
 		printf '2\x16\x03\x01\x00\x06\x01\x00\x00\x02\x03\x03' >"$corpus/$1/raw"
 		printf '2HELLO\r\n' >"$corpus/$1/plain"
 		;;
+	fuzz_amqp) frames tests/cases/amqp.txt "$corpus/$1" ;;
 	fuzz_stomp) frames tests/cases/stomp.txt "$corpus/$1" ;;
 	fuzz_http)
 		http "$corpus/$1"
