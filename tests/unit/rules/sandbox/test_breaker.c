@@ -108,11 +108,23 @@ static void assert_status(struct fixture *f, const char *part)
 	buf_deinit(&text);
 }
 
+/* So many calls that overrun; the one behind them was not made. A machine that is slow
+ * and busy takes longer for ten than they may be apart. */
+static int overrun_until_open(struct fixture *f, struct strategy *s)
+{
+	int calls = -1;
+	do {
+		assert_int_equal(rank(f, s, 1), TIDE_ERULE);
+		calls++;
+	} while (!strstr(f->err.text, "(not called again"));
+	return calls;
+}
+
 static void use_that_keeps_overrunning_is_not_called(void **state)
 {
 	struct fixture *f = *state;
 	struct strategy *s, *other;
-	char fault[160];
+	char fault[160], counts[64];
 	f->config.breaker_rest_ms = 3600000;
 	s = start_moody(f);
 	assert_int_equal(
@@ -123,8 +135,9 @@ static void use_that_keeps_overrunning_is_not_called(void **state)
 							 .user = "queue 'other'" },
 				&other, &f->err),
 		TIDE_OK);
-	for (int i = 0; i < 10; i++)
-		assert_int_equal(rank(f, s, 1), TIDE_ERULE);
+	int calls = overrun_until_open(f, s);
+	assert_true(calls >= 10);
+	snprintf(counts, sizeof(counts), "\"calls\":%d,\"errors\":%d", calls, calls);
 	/* It would work now, but it is not asked. */
 	assert_int_equal(rank(f, s, 0), TIDE_ERULE);
 	snprintf(fault, sizeof(fault),
@@ -132,10 +145,10 @@ static void use_that_keeps_overrunning_is_not_called(void **state)
 		 "time or memory too often",
 		 (int)f->config.call_budget_ms);
 	assert_contains(f->err.text, fault);
-	assert_status(f, "\"calls\":10,\"errors\":10");
+	assert_status(f, counts);
 	assert_status(f, "\"circuit\":\"open\",\"circuit_since_ms\":1");
 	assert_status(f, "\"circuits\":[{\"user\":\"queue 'jobs'\",\"circuit\":\"open\"");
-	assert_status(f, "\"skipped\":1");
+	assert_status(f, "\"skipped\":2");
 	/* Another queue has done nothing wrong. */
 	assert_int_equal(rank(f, other, 0), TIDE_OK);
 	reload_in_budget(f);
