@@ -119,7 +119,7 @@ end
 
 local function connect(self)
   local sock = socket.tcp()
-  sock:settimeout(self.timeout or wait.limit(5))
+  sock:settimeout(self.timeout or wait.limit(30))
   local ok, err = sock:connect(self.host, self.port)
   if not ok then
     sock:close()
@@ -130,7 +130,7 @@ local function connect(self)
 end
 
 --- What Redis answers: a text, an integer, a list, false for null. nil and the text for an error, or when it
---- is down, or stopped, or does not answer in five seconds.
+--- is down, or stopped, or does not answer in half a minute.
 ---@param ... string|number
 ---@return any reply, string? err
 function Node:command(...)
