@@ -412,6 +412,18 @@ describe('AMQP', function()
       c:leave()
     end)
 
+    it('are taken without confirms when their channel is closed before they are durable', function()
+      local queue = fresh()
+      local c = connect(queue, { durable = true })
+      for i = 1, 20 do
+        c:send(Amqp.publish_frames(1, '', queue, 'm' .. i):rep(10) .. Amqp.method(1, 'channel.close'))
+        c:expect_method(1, 'channel.close-ok')
+        c:open_channel(1)
+      end
+      assert.equal(200, c:ask(1, 'queue.purge', { queue = queue }).message_count)
+      c:leave()
+    end)
+
     it('are delivered within a prefetch, acknowledged, and given back', function()
       local queue = fresh()
       local c = connect(queue)

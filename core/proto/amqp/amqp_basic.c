@@ -167,6 +167,13 @@ void amqp_basic_header(const struct amqp_request *q, uint64_t body_len,
 	}
 }
 
+/* A reply that is in no order is for a channel that can be told of it. One that is being
+ * closed has its replies dropped. */
+static bool is_told(const struct amqp_channel *ch)
+{
+	return ch->l->state != AMQP_CLOSED && ch->is_open && !ch->is_closing;
+}
+
 /* A publish without confirms has been done, or refused. Only what is wrong with the
  * exchange, or with the store, is told. */
 static void on_published(void *ctx, struct reply *r)
@@ -175,9 +182,8 @@ static void on_published(void *ctx, struct reply *r)
 	enum amqp_code code =
 		r->kind == REPLY_ERROR ? amqp_code_of(r->error) : AMQP_REPLY_SUCCESS;
 
-	if (ch->l->state != AMQP_CLOSED && !ch->is_closing &&
-	    (code == AMQP_NOT_FOUND || amqp_codec_code_is_hard(code) ||
-	     (code == AMQP_ACCESS_REFUSED && r->error == TIDE_EDENIED)))
+	if (is_told(ch) && (code == AMQP_NOT_FOUND || amqp_codec_code_is_hard(code) ||
+			    (code == AMQP_ACCESS_REFUSED && r->error == TIDE_EDENIED)))
 		amqp_fail(ch->l, ch, AMQP_BASIC_PUBLISH, code, "%s", r->text);
 	amqp_leave(ch->l);
 }
@@ -474,7 +480,7 @@ static void on_settled(void *ctx, struct reply *r)
 	struct amqp_channel *ch = ctx;
 
 	if (r->kind == REPLY_ERROR && amqp_code_of(r->error) == AMQP_INTERNAL_ERROR &&
-	    ch->l->state != AMQP_CLOSED && !ch->is_closing)
+	    is_told(ch))
 		amqp_fail(ch->l, ch, AMQP_BASIC_ACK, AMQP_INTERNAL_ERROR, "%s", r->text);
 	amqp_leave(ch->l);
 }
