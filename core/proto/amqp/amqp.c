@@ -435,6 +435,8 @@ static void run_method(struct amqp *l, enum amqp_method method,
 			  "%s before connection.open", amqp_codec_method(method)->name);
 	else if (ch && ch->is_closing)
 		closing_request(ch, method);
+	else if (!ch && method == AMQP_CHANNEL_CLOSE_OK)
+		return; /* both sides have closed it at once */
 	else if ((method == AMQP_CHANNEL_OPEN) == (ch != NULL))
 		amqp_fail(l, NULL, method, AMQP_CHANNEL_ERROR, "channel %u is %s",
 			  l->channel, ch ? "open already" : "not open");
