@@ -341,7 +341,7 @@ describe('LIST', function()
         for name, most in pairs(row and seen or {}) do seen[name] = math.max(most, row[name]) end
         return row and row.ready >= 6 and row.unacked >= 1 and row.delayed >= 1 and seen.published > 0
           and seen.delivered > 0 and seen.loop_busy > 0
-      end))
+      end, 60))
       assert.is_true(row.connections >= 2 and row.oldest_ready_ms >= 0 and seen.loop_busy < 1)
       local stored = false
       for _, each in ipairs(c:document('LIST history').rows) do stored = stored or type(each[15]) == 'number' end
