@@ -78,7 +78,7 @@ cert   -                  0  -      -          -      -     -                -
   it('asks a terminal twice, and shows nothing of it', function()
     shell.write_file(broker.dir .. '/type.py', [==[
 import os, pty, signal, sys
-signal.alarm(30)
+signal.alarm(120)
 pid, terminal = pty.fork()
 if pid == 0:
     os.execv(sys.argv[1], sys.argv[1:2] + ['user', 'add', 'alice', '--tags', 'admin', '--url', sys.argv[2]])
@@ -96,8 +96,10 @@ print(shown.decode().replace('\r', ''), end='')
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 ]==])
     local function type_in(first, second)
-      return shell.run(('python3 %s %s %s %s %s 2>&1'):format(quote(broker.dir .. '/type.py'),
+      local text, code = shell.run(('python3 %s %s %s %s %s 2>&1'):format(quote(broker.dir .. '/type.py'),
         quote(Broker.binary()), quote(broker:url()), first, second))
+      -- A busy machine takes long to hash a password.
+      return text:gsub("tidemq: still waiting for the broker's answer\n", ''), code
     end
     local output, status = type_in('secret', 'secrets')
     assert.equal(1, status, output)
