@@ -46,6 +46,7 @@ static const struct option_row rows[] = {
 	{ COMMAND_TEXT("store", "URL", "embedded", "embedded, none, redis://[user:pass@]host[:port][/db] (nodes of a Redis Cluster with commas), rediss:// with TLS and ?ca=FILE, redis+unix:PATH, or redis+sentinel://host,host,host/name[/db]; $TIDEMQ_STORE keeps a password out of sight"), BROKER(store.url) },
 	{ COMMAND_FLAG("standby", "wait while another broker holds the store, and take over when it ends; with a Redis of your own"), FIELD(is_standby) },
 	{ COMMAND_TEXT("cluster", "ADDRESS", NULL, "where other brokers of the store come in, in the forms of --listen; while another broker owns the store, this one passes its clients through to it, and takes over when it ends"), FIELD(cluster) },
+	{ COMMAND_NUMBER("cells", "1", "split the vhosts of the store into so many cells, each with an owner of its own; the same at all brokers, with --cluster", 1, STORE_CELLS_MAX), BROKER(store.cells) },
 	{ COMMAND_TEXT("advertise", "ADDRESS", NULL, "HOST:PORT that other brokers connect to, if it is not the address of --cluster"), FIELD(advertise) },
 	{ COMMAND_TEXT("confirm", "LEVEL", "master", "what OK means: master, Redis has it; replicas=N, so many replicas of it too; synced=N, these on disk (Redis 7.2)") },
 	{ COMMAND_CHOICE("fsync", "always|everysec|no", "always", "when the embedded Redis syncs to disk"), BROKER(store.fsync) },
@@ -250,6 +251,11 @@ static int set_hold(struct serve_options *o, struct error *err)
 				 "--store redis://HOST, not --store %s",
 				 o->cluster ? "cluster" : "standby",
 				 o->cluster ? "all" : "both", store->url);
+	if (store->cells > 1 && !o->cluster)
+		return error_set(err, TIDE_ESYNTAX,
+				 "--cells %u needs --cluster: brokers pass clients on to "
+				 "each other",
+				 store->cells);
 	if (o->advertise && !o->cluster)
 		return error_set(err, TIDE_ESYNTAX, "--advertise needs --cluster");
 	if (o->advertise && !is_dialable(o->advertise))

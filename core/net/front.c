@@ -65,7 +65,7 @@ static int begin_tls(struct front *f, struct error *err)
 
 static struct uplink *dial(struct front *f, struct uplink_spec *spec, struct error *err)
 {
-	struct net_membership m = service_net_membership(f->server->service);
+	struct net_membership m = service_net_membership(f->server->service, 0);
 
 	if (begin_tls(f, err) < 0)
 		return NULL;
@@ -393,7 +393,7 @@ static bool is_late(const struct relay *r)
 
 void front_turn(struct front *f)
 {
-	struct net_membership m = service_net_membership(f->server->service);
+	struct net_membership m = service_net_membership(f->server->service, 0);
 	struct relay *r;
 
 	if (strcmp(m.owner, f->owner) != 0)

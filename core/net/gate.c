@@ -81,7 +81,7 @@ static void enlist(struct gate *g)
 static int read_hello(struct gate *g, struct slice line, struct error *err)
 {
 	struct server *s = g->conn->server;
-	struct net_membership m = service_net_membership(s->service);
+	struct net_membership m = service_net_membership(s->service, 0);
 	int rc = link_read_hello(line, g->nonce, m.secret, &g->hello, err);
 
 	if (rc < 0)
@@ -98,7 +98,7 @@ static int read_hello(struct gate *g, struct slice line, struct error *err)
 static void take_hello(struct gate *g, struct slice line)
 {
 	struct conn *c = g->conn;
-	struct net_membership m = service_net_membership(c->server->service);
+	struct net_membership m = service_net_membership(c->server->service, 0);
 	struct buf answer = { 0 };
 	struct error err;
 

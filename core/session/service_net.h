@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "base/slice.h"
+
 struct service;
 
 struct net_figures {
@@ -54,7 +56,12 @@ struct net_membership {
 	const char *owner, *at; /* of the broker that holds the store, if it is another */
 	uint64_t node;          /* likewise */
 };
-struct net_membership service_net_membership(const struct service *s);
+struct net_membership service_net_membership(const struct service *s, unsigned cell);
+/* As store_cells, store_cell and store_cell_of. */
+#define NET_NO_CELL UINT32_MAX
+unsigned service_net_cells(const struct service *s);
+unsigned service_net_cell(const struct service *s);
+unsigned service_net_cell_of(const struct service *s, struct slice vhost);
 
 /* The time up to which everything that clients sent has been read: silence is judged
  * by this. Monotonic, in milliseconds, as uv_now. */

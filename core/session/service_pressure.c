@@ -59,11 +59,26 @@ void service_net_part(struct service *s, struct net_member *m)
 	m->has_joined = false;
 }
 
-struct net_membership service_net_membership(const struct service *s)
+unsigned service_net_cells(const struct service *s)
+{
+	return store_cells(s->broker->store);
+}
+
+unsigned service_net_cell(const struct service *s)
+{
+	return store_cell(s->broker->store);
+}
+
+unsigned service_net_cell_of(const struct service *s, struct slice vhost)
+{
+	return store_cell_of(s->broker->store, vhost);
+}
+
+struct net_membership service_net_membership(const struct service *s, unsigned cell)
 {
 	struct store_membership m;
 
-	store_membership(s->broker->env.store, &m);
+	store_membership(s->broker->env.store, cell, &m);
 	return (struct net_membership){ m.self, m.secret, m.owner, m.owner_at,
 					m.owner_node };
 }

@@ -44,7 +44,7 @@ static const char *const table_suffixes[STORE_TABLE_COUNT] = {
 #define TOPIC_SUFFIX "topic:" /* the topic follows */
 
 /* CRC-16/XMODEM. */
-static unsigned crc16(struct slice s)
+unsigned layout_crc16(struct slice s)
 {
 	unsigned crc = 0;
 
@@ -63,7 +63,7 @@ unsigned layout_slot(struct slice key)
 	tag = slice_skip(tag, tag.len > 0);
 	size_t end = slice_find(tag, '}');
 	/* An empty tag, or one without an end, is none. */
-	return crc16(end > 0 && end < tag.len ? (struct slice){ tag.data, end } : key) %
+	return layout_crc16(end > 0 && end < tag.len ? (struct slice){ tag.data, end } : key) %
 	       LAYOUT_SLOTS;
 }
 

@@ -41,6 +41,7 @@
  * ends at the first '}' behind the first '{'; of all of it without a tag. */
 #define LAYOUT_SLOTS 16384
 unsigned layout_slot(struct slice key);
+unsigned layout_crc16(struct slice s);
 /* That of LAYOUT_META. */
 #define LAYOUT_META_SLOT 13971
 

@@ -860,7 +860,22 @@ bool store_master_next(const struct store *s, unsigned *place, struct store_mast
 	return true;
 }
 
-void store_membership(const struct store *s, struct store_membership *out)
+unsigned store_cells(const struct store *s)
+{
+	return s && s->config.cells > 1 ? s->config.cells : 1;
+}
+
+unsigned store_cell(const struct store *s)
+{
+	return s && s->lanes && s->lanes->self.owner.incarnation[0] ? STORE_NO_CELL : 0;
+}
+
+unsigned store_cell_of(const struct store *s, struct slice vhost)
+{
+	return layout_crc16(vhost) % store_cells(s);
+}
+
+void store_membership(const struct store *s, unsigned cell, struct store_membership *out)
 {
 	const struct redis_self *self = s && s->lanes ? &s->lanes->self : NULL;
 

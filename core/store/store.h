@@ -75,6 +75,7 @@ struct store_config {
 	enum store_fsync fsync; /* of the embedded Redis; an other one has its own */
 	enum store_hold hold;
 	unsigned node; /* of the broker that holds it, for people */
+	unsigned cells; /* 1: not split; at most STORE_CELLS_MAX */
 	/* Where other brokers reach this one; NULL: nowhere. The text outlives the store,
 	 * and may be written until the loop runs. */
 	const char *at;
@@ -167,18 +168,30 @@ int64_t store_tls_until_unix_ms(const struct store *s);
 /* For STATS: that of store_state, or "silent", or "refusing" if Redis takes no writes. */
 const char *store_state_name(const struct store *s);
 
+/* Several owners: the vhosts of a store are split into cells, each with one owner at a
+ * time. A store that is not split is one cell. */
+#define STORE_CELLS_MAX 64
+#define STORE_NO_CELL UINT32_MAX
+/* 1: not split. */
+unsigned store_cells(const struct store *s);
+/* Ours; STORE_NO_CELL while another broker owns each of them. */
+unsigned store_cell(const struct store *s);
+/* That of a vhost: of `DECLARE vhost cell=`, else by its name. */
+unsigned store_cell_of(const struct store *s, struct slice vhost);
+
 #define STORE_ADDRESS_MAX 256
 
 /* What the brokers of a store know of each other, with store_config.at. */
 struct store_membership {
 	const char *self;   /* our incarnation; "" without store_config.at */
 	const char *secret; /* that all of them know; "": not known yet */
-	/* The broker that holds the store, by its incarnation; "": this one, or none. */
+	/* The broker that owns the cell, by its incarnation; "": this one, or none. */
 	const char *owner;
 	const char *owner_at; /* "": it lets no other broker in */
 	uint64_t owner_node;
 };
-void store_membership(const struct store *s, struct store_membership *out);
+void store_membership(const struct store *s, unsigned cell,
+		      struct store_membership *out);
 
 /* For STATS and the metrics; all since the start. */
 struct store_stats {
