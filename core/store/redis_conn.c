@@ -39,6 +39,7 @@ static void try_connect(struct redis_conn *c);
 static void send_holder_round(struct redis_conn *c);
 static void refuse_all(struct redis_conn *c, const char *text);
 static void on_grace_over(uv_timer_t *timer);
+static void point_at_commands(struct redis_conn *c);
 
 /* The prepare callback runs before the loop sleeps. The idle handle does
  * nothing but keep the loop from sleeping, for the case that the flush was
@@ -506,6 +507,7 @@ static void enter_up(struct redis_conn *c)
 	if (has_gap)
 		forget_all(c);
 	replay(c);
+	point_at_commands(c);
 	c->phase = PHASE_UP;
 	c->up_at_ms = uv_now(c->loop);
 	c->is_waiting_told = false;

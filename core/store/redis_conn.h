@@ -40,6 +40,7 @@ struct redis_conn_config {
 	bool is_joining; /* and for ever: others are up already */
 	enum store_hold hold;
 	unsigned node;
+	unsigned cells; /* see store_config */
 	const char *at;                            /* see store_config */
 	bool is_sole;                              /* see redis_holder */
 	const struct redis_confirm_level *confirm; /* outlives the connection */

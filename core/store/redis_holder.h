@@ -33,6 +33,11 @@
  * store without a holder is taken the same way, so that the one who comes second
  * finds the first whatever their versions are.
  *
+ * A store that is split into cells (redis_cells.h) has a record for each, which is taken by
+ * the same rules. To split it, a broker holds all of it first. A broker that finds it split
+ * otherwise joins it first, when no cell has an owner: it takes all records at once, and
+ * ends the connections of all others. So a former owner of any split writes nothing more.
+ *
  * A broker that others may reach (store_config.at) says so in its record, and the first
  * of them leaves a secret in {tide}:cluster, by which they know each other.
  *
@@ -41,7 +46,7 @@
 #pragma once
 
 #include "base/buf.h"
-#include "host/machine.h"
+#include "redis_cells.h"
 #include "redis_request.h"
 #include "store.h"
 #include "tls/secret.h"
@@ -64,18 +69,14 @@ enum redis_holder_verdict {
 	REDIS_HOLDER_STALE,
 };
 
-enum redis_holder_step { HOLDER_LOOK, HOLDER_TAKE, HOLDER_FENCE, HOLDER_MIGRATE };
-
-/* The content of {tide}:holder. */
-struct redis_holder_record {
-	char incarnation[40]; /* "": nobody has taken the store so far */
-	bool is_released;
-	uint64_t node;
-	uint64_t since_unix_ms;
-	uint64_t writes;
-	uint64_t epoch; /* one more than that of the holder before */
-	struct process process;
-	char at[STORE_ADDRESS_MAX]; /* where other brokers reach it; "": nowhere */
+enum redis_holder_step {
+	HOLDER_LOOK,
+	HOLDER_TAKE,
+	HOLDER_FENCE,
+	HOLDER_MIGRATE,
+	HOLDER_SPLIT, /* we hold all of it, and are to own a cell */
+	HOLDER_JOIN,  /* no cell has an owner, and we are to hold all of it */
+	HOLDER_CELL,  /* take a cell */
 };
 
 /* Shared by all connections of a broker to one store. */
@@ -88,8 +89,9 @@ struct redis_self {
 	char secret[SECRET_MAX]; /* of {tide}:cluster; "": not known yet */
 	/* The holder as it was seen last; no incarnation: it is this broker, or none. */
 	struct redis_holder_record owner;
+	struct redis_cells cells;
 };
-void redis_self_init(struct redis_self *self);
+void redis_self_init(struct redis_self *self, unsigned cells);
 
 struct redis_holder {
 	/* Given. */
@@ -108,8 +110,8 @@ struct redis_holder {
 	/* Found. */
 	char reason[ERROR_TEXT_MAX]; /* of REFUSED, LOST and STALE */
 	/* Within. */
-	char key[64];
-	char beat[224], count[128]; /* commands */
+	char base[64], key[80]; /* of a single cell: "<base>:<cell>" */
+	char beat[320], count[192]; /* commands */
 	bool has_held;
 	uint64_t writes;     /* as Redis has told */
 	uint64_t confirmed;  /* with is_confirmed_late: of these, those that count */
@@ -119,15 +121,21 @@ struct redis_holder {
 	bool has_flags;      /* Redis knows the flags of scripts */
 	enum redis_holder_step step;
 	unsigned secret_index; /* of the reply, in a look */
+	/* Likewise; 0: not asked for. */
+	unsigned list_index, old_index, cells_index, cells_replies, lock_index;
+	bool is_split;      /* the record's key is a string: there are cells */
+	char lock[48];      /* that string; "": it is a hash, or not there */
+	bool is_lock_hash;  /* likewise */
+	bool is_taken;      /* by the script of this round */
+	unsigned odd_looks; /* at a string that does not tell how */
+	bool is_full_told;  /* the log has it that all cells have owners */
 	struct redis_holder_record record;
 	bool is_old; /* layout 1, or nothing: the record is tide:holder, then migrated */
 	bool is_locked;     /* tide:holder keeps older brokers out */
 	int64_t moved;      /* keys, by the migration; -1: it was not ours */
-	char last_seen[40]; /* an incarnation */
+	struct redis_watch watch;
 	uint64_t connection;
 	bool is_other_alive, is_elsewhere, lacks_replicas;
-	unsigned alive_looks; /* one after the other */
-	unsigned lapsed_looks;
 	struct buf fence; /* commands that end the connections of others */
 	unsigned fence_count;
 };

@@ -557,7 +557,7 @@ struct redis_lanes *redis_lanes_create(uv_loop_t *loop,
 	l->hooks = *hooks;
 	l->tls = tls;
 	l->state = STORE_STARTING;
-	redis_self_init(&l->self);
+	redis_self_init(&l->self, config->cells);
 	l->self.at = config->at;
 	l->config.self = &l->self;
 	uv_timer_init(loop, &l->timer);
@@ -669,6 +669,7 @@ static void end_if_closed(struct redis_lanes *l)
 		mem_free(l->lanes[i]);
 	}
 	mem_free(l->lanes);
+	redis_cells_deinit(&l->self.cells);
 	l->on_closed(l->closed_ctx);
 	mem_free(l);
 }

@@ -10,8 +10,11 @@
 extern const struct slice script_dedupe_trim;
 extern const struct slice script_erase_begin;
 extern const struct slice script_erase_partition;
+extern const struct slice script_holder_cell;
+extern const struct slice script_holder_join;
 extern const struct slice script_holder_migrate;
 extern const struct slice script_holder_release;
+extern const struct slice script_holder_split;
 extern const struct slice script_holder_take;
 extern const struct slice script_log_trim;
 extern const struct slice script_log_truncate;

@@ -469,6 +469,7 @@ static void open_conn(struct store *s)
 		.is_patient = s->child || s->sentinel || s->url.host_count > 1,
 		.hold = s->config.hold,
 		.node = s->config.node,
+		.cells = s->config.cells,
 		.at = s->config.at,
 		.is_sole = s->child != NULL,
 		.confirm = &s->confirm,
