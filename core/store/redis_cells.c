@@ -215,6 +215,9 @@ void redis_cells_reply(struct redis_cells *cs, unsigned index, const redisReply 
 {
 	struct redis_holder_record *r;
 
+	/* A hash at the second says that the store is not split. */
+	if (reply->type == REDIS_REPLY_ERROR && index != 1)
+		return;
 	if (index == 0) {
 		buf_clear(&cs->placed_next);
 		for (size_t i = 0; i + 1 < reply->elements; i += 2)
@@ -286,31 +289,21 @@ static unsigned find_place(struct slice placed, struct slice vhost)
 	return STORE_NO_CELL;
 }
 
-void redis_cells_each_new(const struct redis_cells *cs,
-			  void (*on_vhost)(void *ctx, struct slice vhost), void *ctx)
+unsigned redis_cells_place_of(const struct redis_cells *cs, struct slice vhost)
 {
-	struct slice lines = buf_slice(&cs->placed_next), vhost;
-	uint64_t cell;
+	unsigned cell = cs->placing && slice_is(vhost, cs->placing)
+				? cs->placing_cell
+				: find_place(buf_slice(&cs->placed), vhost);
 
-	while (lines.len > 0) {
-		vhost = cut_place(&lines, &cell);
-		if (cell == cs->own &&
-		    find_place(buf_slice(&cs->placed), vhost) != cs->own)
-			on_vhost(ctx, vhost);
-	}
+	/* It may have been placed when there were more. */
+	return cell < cs->wanted ? cell : STORE_NO_CELL;
 }
 
 unsigned redis_cells_of(const struct redis_cells *cs, struct slice vhost)
 {
-	unsigned cell;
+	unsigned cell = cs->wanted > 1 ? redis_cells_place_of(cs, vhost) : 0;
 
-	if (cs->wanted < 2)
-		return 0;
-	cell = cs->placing && slice_is(vhost, cs->placing)
-		       ? cs->placing_cell
-		       : find_place(buf_slice(&cs->placed), vhost);
-	/* It may have been placed when there were more. */
-	return cell < cs->wanted ? cell : layout_crc16(vhost) % cs->wanted;
+	return cell == STORE_NO_CELL ? layout_crc16(vhost) % cs->wanted : cell;
 }
 
 bool redis_cells_place(struct redis_cells *cs, struct slice vhost, unsigned cell)

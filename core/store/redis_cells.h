@@ -95,13 +95,11 @@ unsigned redis_cells_look(struct redis_cells *cs, struct buf *out);
 void redis_cells_reply(struct redis_cells *cs, unsigned index, const redisReply *reply);
 /* A connection in the list of this look. */
 void redis_cells_client(struct redis_cells *cs, const struct redis_client *client);
-/* Before redis_cells_judge: the vhosts that were placed in our cell since the last look.
- */
-void redis_cells_each_new(const struct redis_cells *cs,
-			  void (*on_vhost)(void *ctx, struct slice vhost), void *ctx);
 /* After the last reply, and the list. */
 void redis_cells_judge(struct redis_cells *cs);
 
+/* Was it placed, and where; STORE_NO_CELL: it was not. */
+unsigned redis_cells_place_of(const struct redis_cells *cs, struct slice vhost);
 unsigned redis_cells_of(const struct redis_cells *cs, struct slice vhost);
 /* From now on the vhost is that cell's, which is being written. False: another one is
  * being placed. */

@@ -92,7 +92,7 @@ static bool is_owed(const struct redis_conn *c)
 	bool is_pausing = c->is_held && !c->last_sent;
 
 	return c->phase != PHASE_UP || (c->stats.pending_requests > 0 && !is_pausing) ||
-	       c->is_beat_out || c->trouble.key.is_out;
+	       c->is_beat_out || c->is_watch_out || c->trouble.key.is_out;
 }
 
 bool redis_conn_is_silent(const struct redis_conn *c)
@@ -165,7 +165,9 @@ static void drop_link(struct redis_conn *c)
 		TAILQ_REMOVE(&unanswered, &c->beat, entry);
 	if (c->trouble.key.is_out)
 		TAILQ_REMOVE(&unanswered, &c->trouble.key.request, entry);
-	c->is_beat_out = c->trouble.key.is_out = false;
+	if (c->is_watch_out)
+		TAILQ_REMOVE(&unanswered, &c->watch, entry);
+	c->is_beat_out = c->is_watch_out = c->trouble.key.is_out = false;
 	c->is_held = c->is_dropping = false;
 	c->last_sent = NULL;
 	TAILQ_CONCAT(&c->again, &unanswered, entry);
@@ -414,6 +416,48 @@ static void ask(struct redis_conn *c, struct redis_request *r)
 		start_ticks(c);
 }
 
+/* The owner of a cell looks at the others. */
+static void ask_cells(struct redis_conn *c)
+{
+	struct redis_cells *cells = &c->config.self->cells;
+
+	if (c->holder.is_guest || cells->own == STORE_NO_CELL || c->is_watch_out)
+		return;
+	buf_clear(&c->watch_bytes);
+	c->watch.replies = redis_cells_look(cells, &c->watch_bytes) + 1;
+	buf_append_text(&c->watch_bytes, "*4\r\n$6\r\nCLIENT\r\n$4\r\nLIST\r\n"
+					 "$4\r\nTYPE\r\n$6\r\nnormal\r\n");
+	c->watch_part = redis_request_part(buf_slice(&c->watch_bytes));
+	c->watch.parts = &c->watch_part;
+	c->watch.part_count = 1;
+	c->is_watch_out = true;
+	c->is_watch_refused = false;
+	ask(c, &c->watch);
+}
+
+static void on_watch_reply(struct redis_conn *c, const redisReply *reply)
+{
+	struct redis_cells *cells = &c->config.self->cells;
+	struct slice list = SLICE("");
+	struct redis_client client;
+
+	c->is_watch_refused |= reply->type == REDIS_REPLY_ERROR;
+	if (c->watch.answered < c->watch.replies) {
+		redis_cells_reply(cells, c->watch.answered - 1, reply);
+		return;
+	}
+	c->is_watch_out = false;
+	if (c->is_watch_refused)
+		return;
+	if (reply->type == REDIS_REPLY_STRING)
+		list = (struct slice){ reply->str, reply->len };
+	while (list.len > 0)
+		if (redis_client_read(slice_cut(&list, '\n'), &client) &&
+		    client.db == c->config.url->db)
+			redis_cells_client(cells, &client);
+	redis_cells_judge(cells);
+}
+
 static void on_beat(uv_timer_t *timer)
 {
 	struct redis_conn *c = timer->data;
@@ -423,6 +467,7 @@ static void on_beat(uv_timer_t *timer)
 	c->is_beat_out = true;
 	redis_confirm_look(&c->confirm);
 	ask(c, &c->beat);
+	ask_cells(c);
 	if (redis_trouble_tick(&c->trouble, uv_now(c->loop)))
 		ask(c, &c->trouble.key.request);
 }
@@ -941,6 +986,8 @@ static void on_link_reply(void *ctx, struct redis_request *r, const redisReply *
 		on_holder_reply(c, reply);
 	else if (r == &c->beat)
 		on_beat_reply(c, reply);
+	else if (r == &c->watch)
+		on_watch_reply(c, reply);
 	else if (r == &c->trouble.key.request)
 		redis_trouble_key_reply(&c->trouble, reply, uv_now(c->loop));
 	else if (r == &c->confirm.request && r->answered < r->replies)
@@ -973,6 +1020,7 @@ static void on_part_closed(void *ctx)
 	redis_trouble_deinit(&c->trouble);
 	redis_replay_deinit(&c->replay);
 	buf_deinit(&c->greeting_bytes);
+	buf_deinit(&c->watch_bytes);
 	c->on_closed(c->closed_ctx);
 	mem_free(c);
 }

@@ -135,6 +135,11 @@ struct redis_conn {
 	uv_buf_t count_part;
 	char stale[ERROR_TEXT_MAX]; /* of STORE_STALE: what requests are answered */
 	bool is_beat_out;           /* asked and not answered */
+	/* Of who owns a cell: the records of the others, and what all of them share. */
+	struct redis_request watch;
+	struct buf watch_bytes;
+	uv_buf_t watch_part;
+	bool is_watch_out, is_watch_refused;
 	bool is_standing_by;        /* a start that waits as long as it takes */
 	bool is_leaving;            /* the link is dropped as it should be */
 	bool is_closing;

@@ -861,35 +861,74 @@ bool store_master_next(const struct store *s, unsigned *place, struct store_mast
 	return true;
 }
 
+static const struct redis_cells *cells_of(const struct store *s)
+{
+	return s && s->lanes && s->lanes->self.cells.wanted > 1 ? &s->lanes->self.cells
+								 : NULL;
+}
+
 unsigned store_cells(const struct store *s)
 {
-	return s && s->config.cells > 1 ? s->config.cells : 1;
+	return cells_of(s) ? cells_of(s)->wanted : 1;
 }
 
 unsigned store_cell(const struct store *s)
 {
+	if (cells_of(s))
+		return cells_of(s)->own;
 	return s && s->lanes && s->lanes->self.owner.incarnation[0] ? STORE_NO_CELL : 0;
 }
 
 unsigned store_cell_of(const struct store *s, struct slice vhost)
 {
-	return layout_crc16(vhost) % store_cells(s);
+	return cells_of(s) ? redis_cells_of(cells_of(s), vhost) : 0;
+}
+
+bool store_is_placed(const struct store *s, struct slice vhost)
+{
+	return cells_of(s) && redis_cells_place_of(cells_of(s), vhost) != STORE_NO_CELL;
+}
+
+/* NULL: there is no such cell, or it has no owner. */
+static const struct redis_cell *owned_cell(const struct store *s, unsigned cell)
+{
+	const struct redis_cells *cells = cells_of(s);
+
+	return cells && cell < cells->count && !cells->cells[cell].is_free &&
+			       cells->cells[cell].record.incarnation[0]
+		       ? &cells->cells[cell]
+		       : NULL;
+}
+
+uint64_t store_cell_vacant_ms(const struct store *s, unsigned cell)
+{
+	const struct redis_cells *cells = cells_of(s);
+	uint64_t since_ms =
+		cells && cell < cells->count ? cells->cells[cell].free_since_ms : 0;
+
+	return since_ms ? (uint64_t)machine_clock_ms(CLOCK_MONOTONIC) - since_ms + 1 : 0;
 }
 
 void store_membership(const struct store *s, unsigned cell, struct store_membership *out)
 {
 	const struct redis_self *self = s && s->lanes ? &s->lanes->self : NULL;
+	const struct redis_cell *owned = owned_cell(s, cell);
+	const struct redis_holder_record *owner = NULL;
 
 	*out = (struct store_membership){ "", "", "", "", 0 };
 	if (!self || !self->at)
 		return;
 	out->self = self->incarnation;
 	out->secret = self->secret;
-	if (!self->owner.incarnation[0])
+	if (owned && cell != self->cells.own)
+		owner = &owned->record;
+	else if (!cells_of(s) && self->owner.incarnation[0])
+		owner = &self->owner;
+	if (!owner)
 		return;
-	out->owner = self->owner.incarnation;
-	out->owner_at = self->owner.at;
-	out->owner_node = self->owner.node;
+	out->owner = owner->incarnation;
+	out->owner_at = owner->at;
+	out->owner_node = owner->node;
 }
 
 void store_stats(const struct store *s, struct store_stats *out)

@@ -178,6 +178,10 @@ unsigned store_cells(const struct store *s);
 unsigned store_cell(const struct store *s);
 /* That of a vhost: of `DECLARE vhost cell=`, else by its name. */
 unsigned store_cell_of(const struct store *s, struct slice vhost);
+/* For how long a cell has had no owner, as far as we see; 0: it has one. */
+uint64_t store_cell_vacant_ms(const struct store *s, unsigned cell);
+/* A vhost with a place was declared, and is in that cell for good. */
+bool store_is_placed(const struct store *s, struct slice vhost);
 
 #define STORE_ADDRESS_MAX 256
 
