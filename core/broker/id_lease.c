@@ -8,8 +8,9 @@
 #include "broker.h"
 
 #define DOC_IDS "ids"
-/* A field of it that is there while no broker runs: the last one ended cleanly. */
-#define FIELD_CLEAN SLICE("clean")
+/* A field of it that is there while no broker runs: the last one ended cleanly. Each cell
+ * has its own. */
+#define FIELD_CLEAN "clean"
 
 /* How far the mark is ahead of the clock. Ids are so far from it after a kill and a
  * restart. */
@@ -99,11 +100,14 @@ static void write_mark(struct broker *b, int64_t mark_ms, bool is_clean,
 		       store_done_fn on_done)
 {
 	char node[DECIMAL_MAX], mark[DECIMAL_MAX], exposed[DECIMAL_MAX];
+	char clean[STORE_CELL_NAME_MAX];
 	struct store_field changes[] = {
 		{ decimal(node, b->config.node), decimal(mark, (uint64_t)mark_ms) },
-		{ FIELD_CLEAN, { NULL, 0 } },
+		{ SLICE(""), { NULL, 0 } },
 	};
 
+	store_cell_name(b->store, FIELD_CLEAN, clean);
+	changes[1].name = slice_from(clean);
 	if (is_clean)
 		changes[1].value =
 			decimal(exposed, (uint64_t)id_unix_ms(b->env.exposed_id));
@@ -246,11 +250,13 @@ static void read_exposed(struct broker *b, const struct store_field *fields, siz
 	struct shard_env *env = &b->env;
 	uint64_t ms, last_ms = (uint64_t)b->now_ms;
 	bool is_clean = false;
+	char clean[STORE_CELL_NAME_MAX];
 
+	store_cell_name(b->store, FIELD_CLEAN, clean);
 	for (size_t i = 0; i < count && !is_clean; i++) {
 		if (!slice_to_uint(fields[i].value, MARK_MAX, &ms))
 			continue;
-		is_clean = slice_is_equal(fields[i].name, FIELD_CLEAN);
+		is_clean = slice_is(fields[i].name, clean);
 		if (is_clean || ms > last_ms)
 			last_ms = ms;
 	}

@@ -32,9 +32,12 @@ static void on_fields(void *ctx, int status, const char *text,
 
 void shared_sync_load(struct broker *b, store_done_fn on_loaded, void *ctx)
 {
+	char name[STORE_CELL_NAME_MAX];
+
 	b->shared_sync.on_loaded = on_loaded;
 	b->shared_sync.ctx = ctx;
-	store_document_read(b->store, DOC_SHARED, on_fields, b);
+	store_cell_name(b->store, DOC_SHARED, name);
+	store_document_read(b->store, name, on_fields, b);
 }
 
 struct gathering {
@@ -91,12 +94,14 @@ static void on_written(void *ctx, int status, const char *text)
 static void send_batch(struct broker *b)
 {
 	struct gathering *g = mem_zalloc(sizeof(*g));
+	char name[STORE_CELL_NAME_MAX];
 
 	b->shared_sync.is_behind = shared_send(engine_shared(b->engine), BATCH_MAX,
 					       on_change, g) == BATCH_MAX;
 	resolve(g);
 	b->shared_sync.is_sending = true;
-	store_document_change(b->store, DOC_SHARED, g->changes, g->count, on_written, b);
+	store_cell_name(b->store, DOC_SHARED, name);
+	store_document_change(b->store, name, g->changes, g->count, on_written, b);
 	buf_deinit(&g->values);
 	mem_free(g);
 }

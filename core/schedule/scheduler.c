@@ -256,12 +256,24 @@ static void take_timing(struct schedule *s, const struct schedule_spec *spec)
 		start_from_now(s);
 }
 
+/* A schedule runs at the owner of its vhost, who writes what it has done. */
+static bool is_of_other_cell(const struct scheduler *sched,
+			     const struct schedule_spec *spec)
+{
+	return !store_has_vhost(sched->broker->store, slice_from(spec->vhost));
+}
+
 static void update_one(void *ctx, const struct rule *rule)
 {
 	struct schedule *s = find(ctx, rule->name);
 
 	if (!rule->schedule->is_active)
 		return;
+	if (is_of_other_cell(ctx, rule->schedule)) {
+		if (s)
+			s->is_elsewhere = true;
+		return;
+	}
 	if (!s)
 		s = create(ctx, slice_from(rule->name));
 	s->is_listed = true;
@@ -272,7 +284,8 @@ static void drop_if_unlisted(struct schedule *s)
 {
 	if (s->is_listed || s->is_busy)
 		return;
-	write_field(s, (struct slice){ 0 }, NULL);
+	if (!s->is_elsewhere)
+		write_field(s, (struct slice){ 0 }, NULL);
 	destroy(s);
 }
 
@@ -283,7 +296,7 @@ void scheduler_update(struct scheduler *sched)
 	if (!sched->is_started)
 		return;
 	TAILQ_FOREACH (s, &sched->schedules, link)
-		s->is_listed = false;
+		s->is_listed = s->is_elsewhere = false;
 	schedule_each(sched->broker->engine, update_one, sched);
 	for (s = TAILQ_FIRST(&sched->schedules); s; s = next) {
 		next = TAILQ_NEXT(s, link);

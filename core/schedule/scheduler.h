@@ -40,6 +40,7 @@ struct schedule {
 	char *name;
 	struct schedule_spec spec; /* with its own texts */
 	bool is_listed;            /* an active schedule of the active rules */
+	bool is_elsewhere;         /* the owner of another cell runs it */
 	bool is_busy;
 	bool is_starting;  /* not yet looked at since the broker's start */
 	bool has_new_when; /* changed while it was busy */

@@ -242,6 +242,7 @@ static void swap_placed(struct redis_cells *cs)
 {
 	struct buf before = cs->placed;
 
+	cs->places += !slice_is_equal(buf_slice(&cs->placed), buf_slice(&cs->placed_next));
 	cs->placed = cs->placed_next;
 	cs->placed_next = before;
 	if (cs->placing_looks == 0 || --cs->placing_looks > 0)

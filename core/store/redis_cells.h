@@ -85,7 +85,7 @@ struct redis_cells {
 	/* The vhost that we place now. A look that was asked before it does not tell. */
 	char *placing;
 	unsigned placing_cell, placing_looks;
-	uint64_t users, rules;          /* changes */
+	uint64_t users, rules, places;  /* changes: as Redis counts them; that we saw */
 };
 
 void redis_cells_init(struct redis_cells *cs, unsigned wanted);

@@ -889,6 +889,38 @@ bool store_is_placed(const struct store *s, struct slice vhost)
 	return cells_of(s) && redis_cells_place_of(cells_of(s), vhost) != STORE_NO_CELL;
 }
 
+bool store_has_vhost(const struct store *s, struct slice vhost)
+{
+	return !cells_of(s) || redis_cells_of(cells_of(s), vhost) == cells_of(s)->own;
+}
+
+uint64_t store_number(const struct store *s, uint64_t n)
+{
+	return cells_of(s) ? n * STORE_CELLS_MAX + cells_of(s)->own : n;
+}
+
+void store_cell_name(const struct store *s, const char *name,
+		     char out[STORE_CELL_NAME_MAX])
+{
+	unsigned cell = cells_of(s) ? cells_of(s)->own : 0;
+
+	if (cell == 0)
+		snprintf(out, STORE_CELL_NAME_MAX, "%s", name);
+	else
+		snprintf(out, STORE_CELL_NAME_MAX, "%s:%u", name, cell);
+}
+
+uint64_t store_changes(const struct store *s, enum store_change what)
+{
+	const struct redis_cells *cells = cells_of(s);
+
+	if (!cells)
+		return 0;
+	return what == STORE_CHANGE_USERS   ? cells->users
+	       : what == STORE_CHANGE_RULES ? cells->rules
+					    : cells->places;
+}
+
 /* NULL: there is no such cell, or it has no owner. */
 static const struct redis_cell *owned_cell(const struct store *s, unsigned cell)
 {

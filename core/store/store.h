@@ -178,10 +178,28 @@ unsigned store_cells(const struct store *s);
 unsigned store_cell(const struct store *s);
 /* That of a vhost: of `DECLARE vhost cell=`, else by its name. */
 unsigned store_cell_of(const struct store *s, struct slice vhost);
+/* It is of our cell. */
+bool store_has_vhost(const struct store *s, struct slice vhost);
 /* For how long a cell has had no owner, as far as we see; 0: it has one. */
 uint64_t store_cell_vacant_ms(const struct store *s, unsigned cell);
 /* A vhost with a place was declared, and is in that cell for good. */
 bool store_is_placed(const struct store *s, struct slice vhost);
+
+/* Of a document, or of a field of one, that each cell has for itself: "name", and "name:2"
+ * in cell 2. */
+#define STORE_CELL_NAME_MAX 64
+void store_cell_name(const struct store *s, const char *name,
+		     char out[STORE_CELL_NAME_MAX]);
+/* What all cells share counts its changes: who sees another number reads it anew. Without
+ * cells it is 0. */
+enum store_change { STORE_CHANGE_USERS, STORE_CHANGE_RULES, STORE_CHANGE_PLACES };
+uint64_t store_changes(const struct store *s, enum store_change what);
+/* Our vhost, which is empty, is declared in that cell. From the call on it is there.
+ * TIDE_EBUSY: another one is being placed. */
+TIDE_MUST_USE int store_vhost_place(struct store *s, struct slice vhost, unsigned cell,
+				    void (*on_done)(void *ctx, int status,
+						    const char *text),
+				    void *ctx, struct error *err);
 
 #define STORE_ADDRESS_MAX 256
 

@@ -40,18 +40,39 @@ static struct buf *add_command(struct store_call *call, const char *verb,
 	return out;
 }
 
+static bool is_shared(const struct store *s, enum store_table table)
+{
+	return table == STORE_USERS && store_cells(s) > 1;
+}
+
+/* Owners of other cells read it anew when they see another number. */
+static void begin_shared(struct store_call *call)
+{
+	store_call_add(call, "MULTI");
+}
+
+static void end_shared(struct store_call *call, const char *what)
+{
+	store_call_add(call, "HINCRBY " LAYOUT_CLUSTER_KEY " %s 1", what);
+	store_call_add(call, "EXEC");
+}
+
 void store_definition_set(struct store *s, enum store_table table, struct slice vhost,
 			  struct slice name, struct slice value, store_done_fn on_done,
 			  void *ctx)
 {
 	struct store_call *call = store_done_call_create(s, NULL, on_done, ctx);
 	bool is_hash = table_is_hash(table);
-	struct buf *out =
-		add_command(call, is_hash ? "HSET" : "SADD", table, vhost, 1 + is_hash);
+	struct buf *out;
 
+	if (is_shared(s, table))
+		begin_shared(call);
+	out = add_command(call, is_hash ? "HSET" : "SADD", table, vhost, 1 + is_hash);
 	resp_bulk(out, name);
 	if (is_hash)
 		resp_bulk(out, value);
+	if (is_shared(s, table))
+		end_shared(call, "users");
 	store_call_send(call, 0);
 }
 
@@ -61,7 +82,11 @@ void store_definition_remove(struct store *s, enum store_table table, struct sli
 	struct store_call *call = store_done_call_create(s, NULL, on_done, ctx);
 	const char *verb = table_is_hash(table) ? "HDEL" : "SREM";
 
+	if (is_shared(s, table))
+		begin_shared(call);
 	resp_bulk(add_command(call, verb, table, vhost, 1), name);
+	if (is_shared(s, table))
+		end_shared(call, "users");
 	store_call_send(call, 0);
 }
 
@@ -89,6 +114,38 @@ void store_definition_set_topic(struct store *s, const struct store_queue *topic
 		resp_number(out, i);
 	store_call_add(call, "EXEC");
 	store_call_send(call, 0);
+}
+
+static void on_place_reply(struct store_call *call, const redisReply *reply, bool is_last)
+{
+	if (reply && reply->type == REDIS_REPLY_ARRAY)
+		store_call_check_exec(call, reply);
+	if (!is_last)
+		return;
+	redis_cells_placed(&call->store->lanes->self.cells);
+	CALL_TELL(call, store_done_fn);
+}
+
+int store_vhost_place(struct store *s, struct slice vhost, unsigned cell,
+		      store_done_fn on_done, void *ctx, struct error *err)
+{
+	struct redis_cells *cells = &s->lanes->self.cells;
+	struct store_call *call;
+	struct buf *out;
+
+	if (!redis_cells_place(cells, vhost, cell))
+		return error_set(err, TIDE_EBUSY,
+				 "another vhost is being placed; try again");
+	call = store_call_begin(s, NULL, on_place_reply, (store_tell_fn)on_done, ctx);
+	call->request.is_write = true;
+	store_call_add(call, "MULTI");
+	store_call_add(call, "HSET " LAYOUT_CLUSTER_KEY " cell:%b %u", vhost.data,
+		       vhost.len, cell);
+	out = add_command(call, "SADD", STORE_VHOSTS, SLICE(""), 1);
+	resp_bulk(out, vhost);
+	store_call_add(call, "EXEC");
+	store_call_send(call, 0);
+	return TIDE_OK;
 }
 
 /* ---- erasing */
@@ -270,6 +327,13 @@ struct load_call {
 	char vhost[];
 };
 
+/* Each owner reads the vhosts of its own cell. */
+static bool is_elsewhere(const struct load_call *l, const redisReply *name)
+{
+	return l->table == STORE_VHOSTS &&
+	       !store_has_vhost(l->load->store, store_reply_slice(name));
+}
+
 static void tell_definitions(const struct load_call *l, const redisReply *reply)
 {
 	bool is_hash = table_is_hash(l->table);
@@ -284,6 +348,8 @@ static void tell_definitions(const struct load_call *l, const redisReply *reply)
 					 : SLICE(""),
 		};
 
+		if (is_elsewhere(l, reply->element[i]))
+			continue;
 		l->load->on_definition(l->load->ctx, &d);
 	}
 }
@@ -316,7 +382,9 @@ static void on_load_reply(struct store_call *call, const redisReply *reply, bool
 	else if (load->err.code == TIDE_OK)
 		load->err = call->err;
 	for (size_t i = 0; reply && l->table == STORE_VHOSTS && i < reply->elements; i++)
-		send_tables(call->store, load, store_reply_slice(reply->element[i]));
+		if (!is_elsewhere(l, reply->element[i]))
+			send_tables(call->store, load,
+				    store_reply_slice(reply->element[i]));
 	if (--load->left == 0)
 		end_load(load);
 }
@@ -391,6 +459,8 @@ static void finish(struct load *load, struct slice tombstone, struct slice count
 			  SLICE_ARG(tombstone));
 		return;
 	}
+	if (!store_has_vhost(load->store, queue.vhost))
+		return;
 	load->left++;
 	log_info("store: finishing the deletion of %" SLICE_FMT, SLICE_ARG(tombstone));
 	store_erase_finish(load->store, table, &queue, on_finished, load);

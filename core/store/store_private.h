@@ -142,6 +142,8 @@ struct store_call *store_done_call_create(struct store *s, struct store_shard *s
 /* A request whose reply is a number. */
 struct store_call *store_count_call_create(struct store *s, struct store_shard *shard,
 					   store_purged_fn on_count, void *ctx);
+/* The n-th of something that the owners of all cells number. */
+uint64_t store_number(const struct store *s, uint64_t n);
 /* The bytes of the batch are sent, or copied: it may be used again. */
 void store_batch_give_back(struct batch *b);
 

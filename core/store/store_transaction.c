@@ -486,7 +486,7 @@ void store_transaction_commit_take(struct store_transaction *t, batch_done_fn on
 	t->call.ctx = ctx;
 	t->call.store->transactions++;
 	if (store_transaction_is_split(t)) {
-		t->number = t->call.store->transactions;
+		t->number = store_number(t->call.store, t->call.store->transactions);
 		enter_slots(t);
 		begin_ready(t->call.store);
 		return;
@@ -515,11 +515,24 @@ static bool cut_number(struct slice *rest, char mark, uint64_t max, uint64_t *n)
 	return slice_to_uint(line, max, n);
 }
 
+/* The first word that is the key of a shard or partition tells whose the record is. */
+static void note_vhost(struct slice word, struct slice *vhost)
+{
+	struct layout_name name;
+
+	if (vhost->len > 0 || !slice_has_prefix(word, "tide:{"))
+		return;
+	layout_read(word, &name);
+	if (name.kind == LAYOUT_SHARD || name.kind == LAYOUT_PARTITION)
+		*vhost = name.vhost;
+}
+
 /* False: it is not whole commands alone. */
-static bool count_commands(struct slice bytes, unsigned *count)
+static bool read_commands(struct slice bytes, unsigned *count, struct slice *vhost)
 {
 	uint64_t words, len;
 
+	*vhost = SLICE("");
 	for (*count = 0; bytes.len > 0; ++*count) {
 		if (!cut_number(&bytes, '*', bytes.len, &words) || words == 0)
 			return false;
@@ -527,6 +540,7 @@ static bool count_commands(struct slice bytes, unsigned *count)
 			if (!cut_number(&bytes, '$', bytes.len, &len) || bytes.len < 2 ||
 			    len > bytes.len - 2)
 				return false;
+			note_vhost((struct slice){ bytes.data, (size_t)len }, vhost);
 			bytes = slice_skip(bytes, (size_t)len + 2);
 		}
 	}
@@ -549,14 +563,18 @@ static void take_record(struct store_transaction *t, struct slice name,
 			struct slice bytes)
 {
 	struct transaction_part *p;
+	struct slice vhost;
 	unsigned slot, count;
 
-	if (!read_name(name, &slot) || !count_commands(bytes, &count)) {
+	if (!read_name(name, &slot) || !read_commands(bytes, &count, &vhost)) {
 		log_error("store: '%" SLICE_FMT "' in " LAYOUT_META LAYOUT_COMMITS_NAME
 			  " cannot be read, and is left as it is",
 			  SLICE_HEAD(name, 80));
 		return;
 	}
+	/* The owner of another cell may be at it. */
+	if (!store_has_vhost(t->call.store, vhost))
+		return;
 	p = add_part(t, slot);
 	p->count = count;
 	buf_append_slice(&p->bytes, bytes);
