@@ -46,7 +46,7 @@ static struct vhost *create(struct broker *b, struct slice name)
 	v->name = mem_strndup(name.data, name.len);
 	v->name_len = name.len;
 	v->refs = 1;
-	v->is_kept = slice_is(name, "/");
+	v->is_kept = slice_is(name, "/") || store_is_placed(b->store, name);
 	HASH_ADD_KEYPTR(hh, b->vhosts, v->name, v->name_len, v);
 	EVENT_TELL(b, EVENT_VHOST_DECLARED, vhost_slice(v));
 	return v;
@@ -170,10 +170,12 @@ void vhost_turn(struct broker *b)
 		be_busy(v);
 		if (is_needed(v))
 			continue;
-		for (x = v->exchanges; x; x = x->hh.next)
+		/* It may have been placed in another cell. */
+		for (x = v->exchanges; x && store_has_vhost(b->store, vhost_slice(v));
+		     x = x->hh.next)
 			exchange_erase(x, NULL);
 		/* Whatever is defined in it from now on defines it anew before. */
-		if (b->env.store)
+		if (b->env.store && store_has_vhost(b->store, vhost_slice(v)))
 			store_definition_remove(b->store, STORE_VHOSTS, SLICE(""),
 						vhost_slice(v), NULL, NULL);
 		vhost_destroy(v);
@@ -293,6 +295,50 @@ int vhost_keep_declare(struct broker *b, struct slice name, int on_demand,
 	if (on_demand >= 0)
 		set_on_demand(v, on_demand, waiter);
 	return TIDE_OK;
+}
+
+static int check_cell(const struct broker *b, int64_t cell, struct error *err)
+{
+	unsigned cells = store_cells(b->store);
+
+	if (cells == 1)
+		return error_set(err, TIDE_ENOTFOUND,
+				 "this store is not split into cells (serve --cells)");
+	if (cell < cells)
+		return TIDE_OK;
+	return error_set(err, TIDE_ENOTFOUND,
+			 "there is no cell %lld: they are numbered from 0 to %u",
+			 (long long)cell, cells - 1);
+}
+
+int vhost_place(struct broker *b, struct slice name, int64_t cell, unsigned own_sessions,
+		struct waiter *waiter, struct error *err)
+{
+	int rc = check_cell(b, cell, err);
+	struct vhost *v;
+	bool is_there;
+
+	/* The limit and the name are checked here, where the vhost is for now. */
+	if (rc == TIDE_OK)
+		rc = vhost_open(b, name, &v, err);
+	if (rc < 0)
+		return rc;
+	vhost_check(v);
+	is_there = v->is_kept || v->queues || v->locks || count_exchanges(v);
+	if (cell != store_cell(b->store) && is_there)
+		return error_set(err, TIDE_EEXISTS,
+				 "vhost '%s' is in cell %u, and stays there: move its "
+				 "messages to a vhost of another name",
+				 v->name, store_cell(b->store));
+	if (cell != store_cell(b->store) && v->sessions > own_sessions)
+		return error_set(err, TIDE_EEXISTS,
+				 "vhost '%s' cannot be placed while clients are in it",
+				 v->name);
+	rc = store_vhost_place(b->store, name, (unsigned)cell, waiter_store_done, waiter,
+			       err);
+	if (rc == TIDE_OK)
+		waiter_add(waiter);
+	return rc;
 }
 
 static bool is_back(struct broker *b, const struct removal_spec *spec)

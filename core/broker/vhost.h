@@ -92,6 +92,13 @@ static inline struct slice vhost_slice(const struct vhost *v)
  * @param on_demand  1: queues are made on demand; 0: they are not; below 0: as before */
 TIDE_MUST_USE int vhost_keep_declare(struct broker *b, struct slice name, int on_demand,
 				     struct waiter *waiter, struct error *err);
+/* Say in which cell a vhost of ours is: another one, if it is not there yet, whose owner
+ * has it within a second. `waiter` is told when Redis knows of it.
+ *
+ * @param own_sessions  those that may be in it: the asker's */
+TIDE_MUST_USE int vhost_place(struct broker *b, struct slice name, int64_t cell,
+			      unsigned own_sessions, struct waiter *waiter,
+			      struct error *err);
 /* Its options, as Redis has them. */
 #define VHOST_ON_DEMAND "on-demand=1"
 void vhost_write_options(const struct vhost *v, store_done_fn on_done, void *ctx);

@@ -2,6 +2,7 @@
 #include "operation.h"
 
 #include "base/duration.h"
+#include "store/store.h"
 
 #define RUN(name, expression)                                            \
 	static int name(const struct operation_call *c, struct reply *r, \
@@ -195,7 +196,8 @@ const struct operation operation_rows[] = {
 	  .help = "Declare a topic", DECLARED, .group = "topics" },
 	{ "declareVhost", "DECLARE vhost", "PUT", "/api/vhosts/{name}", ADMIN, 0, declare,
 	  TAKES(FIXED(declare.kind, DEFINE_VHOST), NAME(declare.name, "name", PLACE, "a name", "of the vhost"),
-		INT(declare.on_demand, "on-demand", 0, 0, 1, -1, "1: who publishes to a queue or reads one makes it; default: as before, 0 at first")),
+		INT(declare.on_demand, "on-demand", 0, 0, 1, -1, "1: who publishes to a queue or reads one makes it; default: as before, 0 at first"),
+		INT(declare.cell, "in-cell", 0, 0, STORE_CELLS_MAX - 1, -1, "with --cells: the cell that a new vhost is in; default: by its name")),
 	  .help = "Make a vhost, or change its options", .errors = "429", .group = "broker" },
 	{ "deleteExchange", "DELETE exchange", "DELETE", AT_EXCHANGE, CONFIGURE, 0, delete_thing,
 	  TAKES(FIXED(delete.kind, DEFINE_EXCHANGE), NAME(delete.name, "exchange", PLACE, "a name", "an exchange; `-` is the default one"),

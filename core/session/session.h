@@ -237,6 +237,7 @@ struct declare_spec {
 	const struct args *args;
 	bool update;       /* beside the args: they change what exists */
 	int64_t on_demand; /* of a vhost: vhost_keep_declare */
+	int64_t cell;      /* likewise: where it is to be; below 0: where it is */
 };
 /* A queue or a topic of that name is there: it may have any options. Who may do nothing
  * with the name is not told. */

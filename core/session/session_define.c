@@ -340,16 +340,35 @@ static int wait_turn(struct session *s, const struct declare_spec *spec, struct 
 	return err->code;
 }
 
+/* In which cell it is to be. */
+static int place_vhost(struct session *s, const struct declare_spec *spec,
+		       struct reply *r, struct error *err)
+{
+	bool is_inside = slice_is_equal(vhost_slice(s->vhost), spec->name);
+
+	if (spec->cell != store_cell(s->broker->store) && spec->on_demand >= 0)
+		return error_set(err, TIDE_ESYNTAX,
+				 "'on-demand' is for the owner of cell %lld: declare the "
+				 "vhost again, there",
+				 (long long)spec->cell);
+	return vhost_place(s->broker, spec->name, spec->cell, is_inside, &r->waiter, err);
+}
+
 static int declare_vhost(struct session *s, const struct declare_spec *spec,
 			 struct reply *r, struct error *err)
 {
+	int rc = TIDE_OK;
+
 	if (s->broker->is_draining)
 		return error_set(err, TIDE_ESHUTDOWN, "the broker is stopping");
-	if (vhost_keep_declare(s->broker, spec->name, (int)spec->on_demand, &r->waiter,
-			       err) < 0)
-		return err->code;
-	reply_ok(r);
-	return TIDE_OK;
+	if (spec->cell >= 0)
+		rc = place_vhost(s, spec, r, err);
+	if (rc == TIDE_OK && store_has_vhost(s->broker->store, spec->name))
+		rc = vhost_keep_declare(s->broker, spec->name, (int)spec->on_demand,
+					&r->waiter, err);
+	if (rc == TIDE_OK)
+		reply_ok(r);
+	return rc;
 }
 
 static int delete_vhost(struct session *s, const struct delete_spec *spec,

@@ -330,7 +330,7 @@ struct load_call {
 /* Each owner reads the vhosts of its own cell. */
 static bool is_elsewhere(const struct load_call *l, const redisReply *name)
 {
-	return l->table == STORE_VHOSTS &&
+	return (l->table == STORE_VHOSTS || l->table == STORE_VHOST_OPTIONS) &&
 	       !store_has_vhost(l->load->store, store_reply_slice(name));
 }
 
