@@ -40,6 +40,7 @@ struct history {
 	uint64_t passed;  /* the gate last; 0 = nothing. It may not be kept yet */
 	uint64_t died_of; /* being loaded when a broker ended; 0 = nothing */
 	bool is_loading;  /* Redis names what is being loaded */
+	unsigned notes;   /* since the start */
 	struct waiter loading;
 	store_done_fn on_loaded;
 	void *loaded_ctx;
@@ -342,6 +343,26 @@ void history_load(struct history *h, store_done_fn on_done, void *ctx)
 	store_document_read(store_of(h), DOC_LOG, on_log, h);
 }
 
+unsigned history_notes(const struct history *h)
+{
+	return h->notes;
+}
+
+void history_adopt_take(struct history *h, struct history *fresh)
+{
+	struct history before = *h;
+	/* What another owner loads now is no rule that a broker has died of. */
+	uint64_t died_of = h->died_of;
+
+	*h = *fresh;
+	h->died_of = died_of;
+	h->passed = before.passed;
+	h->is_loading = before.is_loading;
+	h->notes = before.notes;
+	*fresh = before;
+	history_destroy(fresh);
+}
+
 struct change_list {
 	struct json *out;
 	enum bundle_change change; /* the only one that is listed */
@@ -468,12 +489,23 @@ static void keep(struct history *h, struct bundle *files, uint64_t hash,
 	h->kept[0] = k;
 }
 
+/* At the start the rules of the other owners come next. */
+static bool is_to_follow(const struct history *h)
+{
+	return !h->broker->is_started && store_of(h) && store_has_others(store_of(h));
+}
+
 void history_note(struct history *h, const struct error *result)
 {
 	const struct engine *e = h->broker->engine;
 	struct bundle *files = engine_files(e), *refused = reload_last(e)->refused;
 	enum engine_origin origin = engine_origin(e);
 
+	h->notes++;
+	if (result->code == TIDE_OK && is_to_follow(h)) {
+		forget_loading(h);
+		return;
+	}
 	if (result->code == TIDE_OK) {
 		if (h->died_of == engine_hash(e))
 			h->died_of = 0;
@@ -481,6 +513,8 @@ void history_note(struct history *h, const struct error *result)
 		keep(h, files, engine_hash(e),
 		     origin == ENGINE_ROLLBACK || origin == ENGINE_LAST_GOOD);
 		store_last(h);
+		if (origin != ENGINE_CELL && store_of(h))
+			store_count_rules(store_of(h));
 		return;
 	}
 	refused = refused ? bundle_ref(refused)

@@ -23,6 +23,11 @@ void history_destroy(struct history *h);
 /* Read what brokers before this one kept; then on_done, from the loop. */
 void history_load(struct history *h, store_done_fn on_done, void *ctx);
 
+/* How often something was noted. */
+unsigned history_notes(const struct history *h);
+/* `fresh` was loaded now: others have written what is in Redis. */
+void history_adopt_take(struct history *h, struct history *fresh);
+
 /* The rules that were active last; NULL when they are not kept. */
 struct bundle *history_last_good(const struct history *h);
 

@@ -20,6 +20,8 @@ void rollout_init(struct rollout *r, struct broker *b)
 	r->broker = b;
 	r->history = history_create(b);
 	r->trials = trials_create(b, r->history);
+	/* The start may have loaded others than those that the other owners have. */
+	r->cells_seen = UINT64_MAX;
 	r->recent = recent_create(b->config.replay_payloads);
 	recent_watch(r->recent, b);
 }
@@ -35,6 +37,7 @@ void rollout_close(struct rollout *r)
 
 void rollout_deinit(struct rollout *r)
 {
+	history_destroy(r->fresh);
 	history_destroy(r->history);
 	trials_destroy(r->trials);
 	recent_destroy(r->recent);

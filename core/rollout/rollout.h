@@ -37,6 +37,12 @@ struct rollout {
 	uint64_t probation_epoch;   /* of the engine; 0 before the first turn */
 	uint64_t hash, hash_before; /* of the active rules, and of those before */
 	unsigned failures;          /* by scripts, under the new rules */
+	/* With cells: what other owners make active. */
+	uint64_t cells_seen, cells_asked; /* changes */
+	int64_t cells_rest_ms;            /* by mono_ms: not before then */
+	struct history *fresh;            /* that is being read; NULL: none is */
+	unsigned fresh_notes;
+	bool is_behind; /* the rules of the others cannot be loaded here */
 };
 
 void rollout_init(struct rollout *r, struct broker *b);
@@ -61,6 +67,8 @@ void rollout_begin(struct rollout *r, const struct rollout_change *spec);
 /* Once a turn, when the broker has started: with --rules-rollback, go back to the rules
  * before if the active ones fail every publish. */
 void rollout_turn(struct rollout *r);
+/* Likewise: load the rules that the owner of another cell has made active. */
+void rollout_cells_turn(struct rollout *r);
 /* The rules directory has changed: load it. */
 void rollout_follow(struct rollout *r);
 /* An operator wants the rules directory loaded. The outcome is logged. */

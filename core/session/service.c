@@ -161,6 +161,8 @@ void service_turn(struct service *s)
 	samples_turn(s->samples);
 	warnings_turn(s->warnings);
 	rollout_turn(&s->rollout);
+	rollout_cells_turn(&s->rollout);
+	service_users_follow(s);
 	turn_tick(b);
 	scheduler_turn(s->scheduler);
 	service_events_turn(s);

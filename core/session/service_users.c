@@ -1,6 +1,7 @@
 #include "service_users.h"
 #include "host/log.h"
 #include "rules/engine/auth.h"
+#include "schedule/scheduler.h"
 #include "session_private.h"
 
 static void on_change(void *ctx, struct user *changed);
@@ -16,6 +17,7 @@ void service_users_init(struct service *s)
 	user_change_init(&s->user_changes, users, &s->password_work);
 	allowance_init(&s->allowances);
 	s->was_open = true;
+	s->users_seen = UINT64_MAX;
 }
 
 void service_users_close(struct service *s, void (*on_closed)(void *ctx))
@@ -155,4 +157,78 @@ int64_t service_users_recheck_due_ms(const struct service *s)
 	if (s->recheck)
 		return s->broker->now_ms;
 	return s->broker->subjects.scripts ? s->recheck_ms + SCRIPTS_MS : 0;
+}
+
+/* With cells any owner writes users; the others read them when they see that. */
+
+#define FOLLOW_REST_MS 1000
+
+static void take_user(struct users *us, const struct store_field *f)
+{
+	struct user *old = users_find(us, f->name), *u;
+	struct buf text = { 0 };
+	struct error err;
+	bool is_same;
+
+	if (old && !old->unreadable)
+		user_format(old, &text);
+	is_same = buf_len(&text) > 0 && slice_is_equal(buf_slice(&text), f->value);
+	buf_deinit(&text);
+	if (is_same)
+		return;
+	if (user_parse(f->name, f->value, &u, &err) == TIDE_OK) {
+		users_put_take(us, u);
+		return;
+	}
+	if (old && old->unreadable)
+		return;
+	users_remove(us, f->name);
+	if (users_restore(us, f->name, f->value, &err) < 0)
+		log_error("user '%" SLICE_FMT "' cannot log in: its value in Redis %s",
+			  SLICE_ARG(f->name), err.text);
+}
+
+static bool is_named(const struct user *u, const struct store_field *fields, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (slice_is(fields[i].name, u->name))
+			return true;
+	return false;
+}
+
+static void on_users(void *ctx, int status, const char *text,
+		     const struct store_field *fields, size_t count)
+{
+	struct service *s = ctx;
+	struct users *us = &s->broker->users;
+	struct user *u, *next;
+
+	s->is_reading_users = false;
+	if (status < 0 || s->broker->is_closing) {
+		s->users_rest_ms = s->broker->mono_ms + FOLLOW_REST_MS;
+		return;
+	}
+	s->users_seen = s->users_asked;
+	for (size_t i = 0; i < count; i++)
+		take_user(us, &fields[i]);
+	HASH_ITER (hh, us->by_name, u, next)
+		if (!is_named(u, fields, count))
+			users_remove(us, slice_from(u->name));
+}
+
+void service_users_follow(struct service *s)
+{
+	const struct broker *b = s->broker;
+
+	if (!b->env.store || store_cells(b->store) == 1 || !b->is_started ||
+	    b->is_closing || s->is_reading_users || b->mono_ms < s->users_rest_ms)
+		return;
+	if (store_changes(b->store, STORE_CHANGE_PLACES) != s->places_seen)
+		scheduler_update(s->scheduler);
+	s->places_seen = store_changes(b->store, STORE_CHANGE_PLACES);
+	s->users_asked = store_changes(b->store, STORE_CHANGE_USERS);
+	if (s->users_asked == s->users_seen)
+		return;
+	s->is_reading_users = true;
+	store_document_read(b->store, "users", on_users, s);
 }

@@ -26,6 +26,8 @@ void service_users_check_open(struct service *s);
 /* End the session if it came while no login was required, and now one is. */
 void service_users_end_stranger(struct session *s);
 /* Logins that waited, and rules that have changed. */
+/* Once a turn: with cells, what other owners have changed. */
+void service_users_follow(struct service *s);
 void service_users_turn(struct service *s);
 /* When that is, wall clock; 0: never. */
 int64_t service_users_due_ms(const struct service *s);

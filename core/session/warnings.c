@@ -41,7 +41,9 @@ struct script_trend {
 /* Is there something to warn of? Its sentence is appended. */
 typedef bool (*judge_fn)(const struct warnings *w, void *item, struct buf *text);
 
-#define KINDS 13
+#define KINDS 14
+/* A spare takes a cell over in less. */
+#define CELL_VACANT_MS 5000
 
 struct warnings {
 	struct service *service;
@@ -101,11 +103,33 @@ static bool judge_slots(const struct warnings *w, void *item, struct buf *text)
 	return true;
 }
 
+static bool judge_cells(const struct warnings *w, void *item, struct buf *text)
+{
+	const struct store *store = w->service->broker->store;
+
+	for (unsigned k = 0; k < store_cells(store); k++) {
+		if (store_cell_vacant_ms(store, k) < CELL_VACANT_MS)
+			continue;
+		buf_printf(text, "cell %u of %u has no owner: start another broker", k,
+			   store_cells(store));
+		return true;
+	}
+	return false;
+}
+
 /* The text of an error names files and shows code: it is for those who log in. */
 static bool judge_rules(const struct warnings *w, void *item, struct buf *text)
 {
 	const struct engine *e = w->service->broker->engine;
 
+	if (w->service->rollout.is_behind) {
+		buf_printf(text,
+			   "the owner of another cell has made other rules active, which "
+			   "cannot be loaded here, and generation %016llx serves: RULES "
+			   "log says why",
+			   (unsigned long long)engine_hash(e));
+		return true;
+	}
 	if (reload_refusal(e)->code >= 0)
 		return false;
 	buf_printf(text,
@@ -329,6 +353,7 @@ static const struct {
 	{ "store-memory", SCOPE_BROKER, judge_store_memory, NULL, NULL },
 	{ "sentinels", SCOPE_BROKER, judge_sentinels, NULL, NULL },
 	{ "slots", SCOPE_BROKER, judge_slots, NULL, NULL },
+	{ "cells", SCOPE_BROKER, judge_cells, NULL, NULL },
 	{ "memory", SCOPE_BROKER, judge_memory, NULL, NULL },
 	{ "certificate", SCOPE_BROKER, judge_certificate, NULL, NULL },
 	{ "store-certificate", SCOPE_BROKER, judge_store_certificate, NULL, NULL },

@@ -932,6 +932,25 @@ static const struct redis_cell *owned_cell(const struct store *s, unsigned cell)
 		       : NULL;
 }
 
+void store_count_rules(struct store *s)
+{
+	struct store_call *call;
+
+	if (!cells_of(s))
+		return;
+	call = store_done_call_create(s, NULL, NULL, NULL);
+	store_call_add(call, "HINCRBY " LAYOUT_CLUSTER_KEY " rules 1");
+	store_call_send(call, 0);
+}
+
+bool store_has_others(const struct store *s)
+{
+	for (unsigned k = 0; k < store_cells(s); k++)
+		if (k != store_cell(s) && owned_cell(s, k))
+			return true;
+	return false;
+}
+
 uint64_t store_cell_vacant_ms(const struct store *s, unsigned cell)
 {
 	const struct redis_cells *cells = cells_of(s);

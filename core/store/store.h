@@ -194,6 +194,11 @@ void store_cell_name(const struct store *s, const char *name,
  * cells it is 0. */
 enum store_change { STORE_CHANGE_USERS, STORE_CHANGE_RULES, STORE_CHANGE_PLACES };
 uint64_t store_changes(const struct store *s, enum store_change what);
+/* Count a change of the rules, behind what was written before. Users are counted with
+ * what is written of them. */
+void store_count_rules(struct store *s);
+/* Another broker owns a cell. */
+bool store_has_others(const struct store *s);
 /* Our vhost, which is empty, is declared in that cell. From the call on it is there.
  * TIDE_EBUSY: another one is being placed. */
 TIDE_MUST_USE int store_vhost_place(struct store *s, struct slice vhost, unsigned cell,

@@ -310,6 +310,7 @@ const char *engine_origin_name(enum engine_origin origin)
 		[ENGINE_START] = "start",       [ENGINE_LAST_GOOD] = "last good",
 		[ENGINE_FILES] = "files",       [ENGINE_RELOAD] = "reload",
 		[ENGINE_ROLLBACK] = "rollback", [ENGINE_PROMOTE] = "promote",
+		[ENGINE_CELL] = "cell",
 	};
 
 	return names[origin];

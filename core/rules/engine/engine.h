@@ -46,6 +46,7 @@ enum engine_origin {
 	ENGINE_RELOAD,    /* the directory, because somebody asked */
 	ENGINE_ROLLBACK,  /* an earlier generation */
 	ENGINE_PROMOTE,   /* the rules of the shadow */
+	ENGINE_CELL,      /* those that the owner of another cell has made active */
 };
 const char *engine_origin_name(enum engine_origin origin); /* "start", ... */
 
