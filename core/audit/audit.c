@@ -416,7 +416,8 @@ static bool check_key(struct audit *a, struct damage_key *key,
 	}
 	if (found->has_ttl)
 		add_damage(a, damage_create(DAMAGE_TTL, key, SLICE(""), NULL));
-	if (slice_is(found->type, key->name.type))
+	if (slice_is(found->type, key->name.type) ||
+	    (key->name.other_type && slice_is(found->type, key->name.other_type)))
 		return true;
 	snprintf(detail, sizeof(detail), "%" SLICE_FMT " instead of %s",
 		 SLICE_HEAD(found->type, 20), key->name.type);

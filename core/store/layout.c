@@ -153,27 +153,45 @@ void layout_topic_key(struct buf *out, struct slice vhost, struct slice topic)
 static const struct {
 	const char *name;
 	bool is_family; /* the name is what its keys begin with */
+	bool has_cells; /* each cell has one, the first one or all with its number */
 } documents[LAYOUT_DOCUMENT_COUNT] = {
-	[LAYOUT_HOLDER] = { "holder", false },
+	[LAYOUT_HOLDER] = { "holder", .has_cells = true },
 	[LAYOUT_CLUSTER] = { "cluster", false },
 	[LAYOUT_ERASING] = { LAYOUT_ERASING_NAME, false },
 	[LAYOUT_COMMITS] = { LAYOUT_COMMITS_NAME, false },
 	[LAYOUT_IDS] = { "ids", false },
-	[LAYOUT_SHARED] = { "rules:shared", false },
+	[LAYOUT_SHARED] = { "rules:shared", .has_cells = true },
 	[LAYOUT_SCHEDULE] = { "rules:schedule", false },
 	[LAYOUT_GENERATION] = { "rules:gen:", true },
 	[LAYOUT_LAST] = { "rules:last", false },
 	[LAYOUT_LOG] = { "rules:log", false },
 };
 
+/* "<name>:<cell>" */
+static bool is_of_cell(struct slice rest, const char *name)
+{
+	uint64_t cell;
+
+	return slice_has_prefix(rest, name) &&
+	       slice_has_prefix(slice_skip(rest, strlen(name)), ":") &&
+	       slice_to_uint(slice_skip(rest, strlen(name) + 1), STORE_CELLS_MAX - 1,
+			     &cell);
+}
+
 static bool read_document(struct slice rest, struct layout_name *out)
 {
 	for (int i = 0; i < LAYOUT_DOCUMENT_COUNT; i++) {
-		if (documents[i].is_family ? !slice_has_prefix(rest, documents[i].name)
-					   : !slice_is(rest, documents[i].name))
+		const char *name = documents[i].name;
+
+		if (documents[i].is_family
+			    ? !slice_has_prefix(rest, name)
+			    : !slice_is(rest, name) && !(documents[i].has_cells &&
+							 is_of_cell(rest, name)))
 			continue;
 		out->kind = LAYOUT_DOCUMENT;
 		out->type = "hash";
+		if (i == LAYOUT_HOLDER && slice_is(rest, name))
+			out->other_type = "string";
 		out->document = (enum layout_document)i;
 		return true;
 	}

@@ -122,6 +122,8 @@ enum layout_document {
 struct layout_name {
 	enum layout_kind kind;
 	const char *type; /* as TYPE says; NULL of an unknown key */
+	/* Likewise: of the holder's record in a store that is split into cells. */
+	const char *other_type;
 	struct slice vhost, queue;
 	unsigned shard; /* or partition */
 	enum layout_key key;

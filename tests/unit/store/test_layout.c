@@ -205,8 +205,21 @@ TEST_THAT(tables_and_documents_are_read_back)
 	assert_int_equal(read_name("tide:{17}:holder").document, LAYOUT_HOLDER);
 }
 
+TEST_THAT(each_cell_has_documents_of_its_own)
+{
+	assert_int_equal(read_name("{tide}:holder:2").document, LAYOUT_HOLDER);
+	assert_null(read_name("{tide}:holder:2").other_type);
+	assert_int_equal(read_name("tide:{17}:holder:2").document, LAYOUT_HOLDER);
+	assert_int_equal(read_name("{tide}:rules:shared:63").document, LAYOUT_SHARED);
+	assert_int_equal(read_name("{tide}:holder:64").kind, LAYOUT_UNKNOWN);
+	assert_int_equal(read_name("{tide}:holder:x").kind, LAYOUT_UNKNOWN);
+	assert_int_equal(read_name("{tide}:ids:1").kind, LAYOUT_UNKNOWN);
+	assert_int_equal(read_name("{tide}:holder:queues").table, STORE_QUEUES);
+}
+
 TEST_THAT(what_keeps_older_brokers_out_is_a_string)
 {
+	assert_string_equal(read_name("{tide}:holder").other_type, "string");
 	assert_int_equal(read_name("tide:holder").document, LAYOUT_LOCKS);
 	assert_int_equal(read_name("tide:ids").document, LAYOUT_LOCKS);
 	assert_string_equal(read_name("tide:ids").type, "string");

@@ -27,7 +27,7 @@ static int setup(void **state)
 
 	log_configure(LOG_NONE, false);
 	w = (struct world){ .h = { .hold = STORE_HOLD_OR_FAIL, .node = 3 } };
-	redis_self_init(&w.self);
+	redis_self_init(&w.self, 1);
 	w.h.self = &w.self;
 	redis_holder_set_key(&w.h, "{tide}:holder", "{tide}:probe");
 	redis_holder_begin(&w.h, 7);
