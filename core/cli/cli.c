@@ -1,6 +1,7 @@
 #include "cli.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -9,6 +10,7 @@
 
 #include "base/mem.h"
 #include "base/percent.h"
+#include "cli_url.h"
 
 #define ENV_URL "TIDEMQ_URL"
 
@@ -172,6 +174,28 @@ int cli_connect(struct cli *cli, const struct tidemq_options *options)
 	cli->client = tidemq_connect(cli->url, &named, &err);
 	cli_end_wait();
 	return cli->client ? CLI_DONE : report(&err);
+}
+
+unsigned cli_cells(const struct cli *cli)
+{
+	const char *info = tidemq_server_info(cli->client);
+	json_t *document = info ? json_loads(info, 0, NULL) : NULL;
+	json_int_t cells = json_integer_value(json_object_get(document, "cells"));
+
+	json_decref(document);
+	if (strstr(cli->url, "?cell=") || strstr(cli->url, "&cell="))
+		return 1;
+	return cells > 1 ? (unsigned)cells : 1;
+}
+
+int cli_connect_cell(struct cli *cli, unsigned cell)
+{
+	char *url = cli_url_of_cell(cli->url, cell);
+
+	tidemq_disconnect(cli->client);
+	mem_free(cli->hidden_url);
+	cli->url = cli->hidden_url = url;
+	return cli->status = cli_connect(cli, NULL);
 }
 
 void cli_add_word(struct cli *cli, const char *word)

@@ -102,6 +102,12 @@ bool cli_is_ending(void);
 /* CLI_DONE with cli->client, or CLI_FAILED. */
 int cli_connect(struct cli *cli, const struct tidemq_options *options);
 
+/* How many cells the store of the broker has that cli_connect has found, unless the URL
+ * names one: 1 then, as for a store that is not split. */
+unsigned cli_cells(const struct cli *cli);
+/* Connect to the owner of the cell instead. */
+int cli_connect_cell(struct cli *cli, unsigned cell);
+
 /* Around what waits for the broker: on a terminal, say so after two seconds, and again
  * every ten. */
 void cli_begin_wait(void);

@@ -48,6 +48,30 @@ static void begin_vhost(struct cli *cli)
 	cli->url = cli->hidden_url = url;
 }
 
+/* The vhost's cell is known to the brokers alone: one of them takes it. */
+static int run_vhost(struct cli *cli)
+{
+	struct tidemq_reply reply;
+	unsigned cells, cell = 0;
+	int rc;
+
+	cli->status = cli_connect(cli, NULL);
+	cells = cli->status == CLI_DONE ? cli_cells(cli) : 1;
+	while (cli->status == CLI_DONE) {
+		rc = tidemq_request(cli->client, buf_cstr(&cli->request), NULL, 0,
+				    &reply);
+		if (rc == TIDEMQ_OK)
+			break;
+		if (cells == 1 || cell == cells || strcmp(reply.word, "mismatch") != 0)
+			cli->status = cli_client_failure(cli);
+		else
+			cli_connect_cell(cli, cell++);
+	}
+	if (cli->status == CLI_DONE && cli->json)
+		puts("{\"ok\":true}");
+	return cli->status;
+}
+
 /* "<moved> <left>" */
 static int run_redrive(struct cli *cli)
 {
@@ -889,6 +913,11 @@ static int print_values_take(struct cli *cli, json_t *document)
 	{                                                  \
 		operation_, .view = {.columns = columns_ } \
 	}
+/* Each cell of a store that is split has its own. */
+#define LIST_OF_CELLS(operation_, columns_)                                    \
+	{                                                                      \
+		operation_, .view = {.columns = columns_ }, .is_of_cells = true \
+	}
 #define STATS(operation_)                                  \
 	{                                                  \
 		operation_, .print_take = print_stats_take \
@@ -903,8 +932,8 @@ static const struct cli_answer answers[] = {
 	{ "putQueue", .run = run_declare },
 	{ "putTopic", .run = run_declare },
 	{ "putExchange", .run = run_declare },
-	{ "declareVhost", .begin = begin_vhost },
-	{ "deleteVhost", .begin = begin_vhost },
+	{ "declareVhost", .begin = begin_vhost, .run = run_vhost },
+	{ "deleteVhost", .begin = begin_vhost, .run = run_vhost },
 	{ "removeMessage", .done = "removed" },
 	{ "rescheduleMessage", .done = "rescheduled" },
 	{ "purgeQueue", .done = "purged" },
@@ -917,10 +946,10 @@ static const struct cli_answer answers[] = {
 	LIST("listBindings", "exchange to destination pattern options?+ unusable?"),
 	LIST("listGroups", "topic " GROUP_COLUMNS "paused"),
 	LIST("listConsumers", "queue sid kind+ connection channel+ ack+ priority+ active? group partitions lag name+ user+ peer+ prefetch+ unacked delivered+"),
-	LIST("listConnections", "connection name user peer via? protocol tls?+ vhost held_back/held bytes_in+ bytes_out+ channels+ pending+ output+"),
+	LIST_OF_CELLS("listConnections", "connection name user peer via? protocol tls?+ vhost held_back/held bytes_in+ bytes_out+ channels+ pending+ output+"),
 	LIST("listLocks", "name token connection? channel+ ttl_ms:duration+ since:time+ lapses:time waiting?"),
-	LIST("listVhosts", "name exchanges+ queues topics connections ready delayed+ unacked buried"),
-	LIST("listBrokers", "node at state version clients since:time"),
+	LIST_OF_CELLS("listVhosts", "name exchanges+ queues topics connections ready delayed+ unacked buried"),
+	LIST("listBrokers", "node at state cell? version clients since:time"),
 	{ "getHistory", .print_take = print_history_take },
 	{ "getSample", .view = { .units = "t:time oldest_ready_ms:duration" } },
 	{ "listRules", .view = { .columns = "file uses calls errors time_us?+ doc", .array = "scripts" } },

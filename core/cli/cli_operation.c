@@ -577,23 +577,67 @@ static char *columns_new(const json_t *array)
 	return (char *)(uintptr_t)name;
 }
 
+static json_t *ask_cells(struct cli *cli, unsigned cells, unsigned *missing)
+{
+	json_t *all = json_array(), *part;
+
+	for (unsigned cell = 0; cell < cells; cell++) {
+		part = cli_connect_cell(cli, cell) == CLI_DONE
+			       ? cli_table_ask_document(cli)
+			       : NULL;
+		if (!part)
+			fprintf(stderr, "tidemq: cell %u of %u is missing\n", cell,
+				cells);
+		*missing += !part;
+		json_array_extend(all, part);
+		json_decref(part);
+	}
+	cli->status = CLI_DONE;
+	return all;
+}
+
+/* One list of those that the owners of all cells give. */
+static int print_cells(struct cli *cli, unsigned cells, struct cli_table_view *view)
+{
+	bool is_json = cli->json;
+	unsigned missing = 0;
+	json_t *all;
+	int status = CLI_DONE;
+
+	cli->json = false;
+	all = ask_cells(cli, cells, &missing);
+	if (is_json) {
+		json_dumpf(all, stdout, JSON_COMPACT);
+		putchar('\n');
+		json_decref(all);
+	} else {
+		status = cli_table_print_take(all, view);
+	}
+	return missing ? CLI_FAILED : status;
+}
+
 static int print_document(struct cli *cli, const struct cli_answer *a)
 {
-	json_t *document = cli_table_ask_document(cli);
+	json_t *document;
 	struct cli_table_view view = { 0 };
 	char *columns = NULL;
 	int status;
 
+	if (a)
+		view = a->view;
+	view.is_wide =
+		option_find(cli->verb->options, "wide") && cli_is_given(cli, "wide");
+	if (a && a->is_of_cells)
+		cli->status = cli_connect(cli, NULL);
+	if (cli->client && cli_cells(cli) > 1)
+		return print_cells(cli, cli_cells(cli), &view);
+	document = cli_table_ask_document(cli);
 	if (!document)
 		return cli->status;
 	if (a && a->print_take)
 		return a->print_take(cli, document);
-	if (a)
-		view = a->view;
-	else if (json_is_array(document))
+	if (!a && json_is_array(document))
 		view.columns = columns = columns_new(document);
-	view.is_wide =
-		option_find(cli->verb->options, "wide") && cli_is_given(cli, "wide");
 	status = cli_table_print_take(document, &view);
 	mem_free(columns);
 	return status;

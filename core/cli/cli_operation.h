@@ -14,6 +14,8 @@ struct cli_answer {
 	/* "purged": what became of the messages that the answer counts. */
 	const char *done;
 	struct cli_table_view view;
+	/* An array, of which each cell of a store that is split has a part. */
+	bool is_of_cells;
 	/* Add to the request before it is sent; or NULL. */
 	void (*begin)(struct cli *cli);
 	/* Print the document, and release it; NULL: by `view`. */

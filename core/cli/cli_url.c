@@ -18,8 +18,11 @@ static void append_encoded(struct buf *out, const char *text)
 			buf_printf(out, "%%%02X", (unsigned char)*text);
 }
 
-/* In the query of a socket the last vhost counts. */
-static void append_with(struct buf *out, struct slice url, const char *vhost)
+/* In the query of a socket the last vhost counts.
+ *
+ * @param vhost  NULL: the cell */
+static void append_with(struct buf *out, struct slice url, const char *vhost,
+			unsigned cell)
 {
 	const char *scheme = memmem(url.data, url.len, "://", 3);
 	bool is_socket = slice_has_prefix(url, SCHEME_UNIX);
@@ -28,16 +31,19 @@ static void append_with(struct buf *out, struct slice url, const char *vhost)
 
 	if (is_socket) {
 		buf_append_slice(out, url);
-		buf_append_text(out,
-				memchr(url.data, '?', url.len) ? "&vhost=" : "?vhost=");
+		buf_append_char(out, memchr(url.data, '?', url.len) ? '&' : '?');
+		buf_append_text(out, vhost ? "vhost=" : "");
 	} else {
 		buf_append(out, url.data, (size_t)(host.data - url.data) + len);
 		buf_append_char(out, '/');
 	}
-	append_encoded(out, vhost);
+	if (vhost)
+		append_encoded(out, vhost);
+	else
+		buf_printf(out, is_socket ? "cell=%u" : "?cell=%u", cell);
 }
 
-char *cli_url_with(const char *urls, const char *vhost)
+static char *url_with(const char *urls, const char *vhost, unsigned cell)
 {
 	struct buf out = { 0 };
 	const char *next;
@@ -48,7 +54,7 @@ char *cli_url_with(const char *urls, const char *vhost)
 		append_with(&out,
 			    (struct slice){ urls,
 					    next ? (size_t)(next - urls) : strlen(urls) },
-			    vhost);
+			    vhost, cell);
 		if (!next)
 			break;
 		buf_append_char(&out, ',');
@@ -56,4 +62,14 @@ char *cli_url_with(const char *urls, const char *vhost)
 	text = mem_strdup(buf_cstr(&out));
 	buf_deinit(&out);
 	return text;
+}
+
+char *cli_url_with(const char *urls, const char *vhost)
+{
+	return url_with(urls, vhost, 0);
+}
+
+char *cli_url_of_cell(const char *urls, unsigned cell)
+{
+	return url_with(urls, NULL, cell);
 }

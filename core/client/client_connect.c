@@ -561,7 +561,10 @@ static void on_up(struct tidemq_client *c)
 	buf_append_text(&line, "HELLO");
 	encode_option(&line, "user", url->at.user);
 	encode_option(&line, "pass", url->at.password);
-	encode_option(&line, "vhost", url->vhost);
+	if (url->cell)
+		encode_option(&line, "cell", url->cell);
+	else
+		encode_option(&line, "vhost", url->vhost);
 	encode_option(&line, "name", c->options.name);
 	encode_number(&line, "heartbeat", c->options.heartbeat_ms);
 	encode_number(&line, "prefetch", c->options.prefetch);

@@ -253,6 +253,17 @@ static int parse_vhost(struct slice text, struct client_url *out, struct error *
 	return TIDE_OK;
 }
 
+static int parse_cell(struct slice text, struct client_url *out, struct error *err)
+{
+	uint64_t cell;
+
+	if (!slice_to_uint(text, UINT32_MAX, &cell))
+		return error_set(err, TIDE_ESYNTAX, "cell= must be a number");
+	mem_free(out->cell);
+	out->cell = mem_strndup(text.data, text.len);
+	return TIDE_OK;
+}
+
 static int parse_query(struct slice query, struct client_url *out, struct error *err)
 {
 	int rc = parse_vhost(SLICE("/"), out, err);
@@ -263,14 +274,16 @@ static int parse_query(struct slice query, struct client_url *out, struct error 
 
 		if (slice_is(name, "vhost"))
 			rc = parse_vhost(value, out, err);
+		else if (slice_is(name, "cell"))
+			rc = parse_cell(value, out, err);
 		else if (slice_is(name, "user"))
 			rc = url_decode(value, "user", &out->at.user, err);
 		else if (slice_is(name, "pass"))
 			rc = url_decode(value, "password", &out->at.password, err);
 		else
 			rc = error_set(err, TIDE_ESYNTAX,
-				       "the option '%.*s' is not one of vhost, user, "
-				       "pass",
+				       "the option '%.*s' is not one of vhost, cell, "
+				       "user, pass",
 				       SLICE_HEAD(name, 100));
 	}
 	return rc;
@@ -293,9 +306,14 @@ static int parse_unix(struct slice text, struct client_url *out, struct error *e
 
 static int parse_host(struct slice text, struct client_url *out, struct error *err)
 {
-	struct slice vhost;
+	struct slice vhost, cell;
 	int rc = url_parse_host(text, CLIENT_URL_PORT_DEFAULT, &out->at, &vhost, err);
 
+	cell = slice_skip(vhost, rc < 0 ? 0 : slice_find(vhost, '?'));
+	if (rc == TIDE_OK && slice_has_prefix(cell, "?cell=")) {
+		vhost.len -= cell.len;
+		rc = parse_cell(slice_skip(cell, 6), out, err);
+	}
 	return rc < 0 ? rc : parse_vhost(vhost, out, err);
 }
 
@@ -350,6 +368,7 @@ void client_url_free(struct client_url *urls, size_t count)
 	for (size_t i = 0; i < count; i++) {
 		url_deinit(&urls[i].at);
 		mem_free(urls[i].vhost);
+		mem_free(urls[i].cell);
 	}
 	mem_free(urls);
 }

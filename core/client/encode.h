@@ -57,14 +57,15 @@ void encode_option(struct buf *out, const char *option, const char *value);
 
 /* Where a broker is and who wants to know.
  *
- *     tide://[user:pass@]host[:port]/vhost
+ *     tide://[user:pass@]host[:port]/vhost    or /?cell=N
  *     tides://…                               the same with TLS
- *     tide+unix:/path/of/socket[?vhost=name][&user=name][&pass=word]
+ *     tide+unix:/path/of/socket[?vhost=name][&user=name][&pass=word][&cell=N]
  *
  * user, pass, vhost and the path of a socket may be percent-encoded. */
 struct client_url {
 	struct url at;
 	char *vhost; /* never NULL */
+	char *cell;  /* of a store that is split; NULL: that of the vhost */
 	bool is_tls;
 };
 

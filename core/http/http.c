@@ -365,7 +365,7 @@ static int get_stomp(struct http_request *q, struct reply *r, struct error *err)
 }
 
 const struct http_route http_websocket_routes[] = {
-	{ "GET", "/stomp", NULL, HTTP_NO_LOGIN, get_stomp, NULL },
+	{ "GET", "/stomp", "vhost", HTTP_NO_LOGIN, get_stomp, NULL },
 	{ 0 },
 };
 

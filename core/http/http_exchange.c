@@ -1091,7 +1091,8 @@ static void refuse(struct http_conn *c, const char *why)
 	c->base.ops->finish(c->base.ctx);
 }
 
-static void begin(struct http_conn *c, const char *data, size_t len)
+/* False: it is another broker's. */
+static bool begin(struct http_conn *c, const char *data, size_t len)
 {
 	struct http_request *q = mem_zalloc(sizeof(*q));
 	const char *why;
@@ -1102,13 +1103,18 @@ static void begin(struct http_conn *c, const char *data, size_t len)
 	why = http_head_read(&q->head, q->text);
 	if (why) {
 		refuse(c, why);
-		return;
+		return true;
+	}
+	if (c->spec.ops->is_elsewhere && c->spec.ops->is_elsewhere(c->spec.ctx, q->head.target)) {
+		forget_request(q);
+		return false;
 	}
 	http_body_init(&q->coming, &q->head);
 	q->query = slice_from(q->head.target);
 	q->path = slice_cut(&q->query, '?');
-	c->is_leaving |= q->head.is_last;
+	c->is_leaving |= q->head.is_last || c->spec.is_once;
 	http_exchange_go_on(q);
+	return true;
 }
 
 static size_t feed_head(struct http_conn *c, const char *data, size_t len)
@@ -1128,8 +1134,7 @@ static size_t feed_head(struct http_conn *c, const char *data, size_t len)
 	if (head_len == 0)
 		return 0;
 	c->scan = (struct http_scan){ 0 };
-	begin(c, data, head_len);
-	return head_len;
+	return begin(c, data, head_len) ? head_len : 0;
 }
 
 static size_t feed_body(struct http_conn *c, char *data, size_t len)

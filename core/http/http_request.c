@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "base/percent.h"
+#include "session/service_net.h"
 
 /* The handlers of methods and paths. */
 
@@ -190,6 +191,19 @@ static void replace_plus(struct http_request *q, struct slice *text)
 			room[i] = ' ';
 }
 
+/* Whom the request is for, which is decided. */
+static int check_cell(const struct http_request *q, struct slice value, struct error *err)
+{
+	unsigned cells = service_net_cells(q->conn->spec.service);
+	uint64_t cell;
+
+	if (slice_to_uint(value, cells - 1, &cell))
+		return TIDE_OK;
+	return error_set(err, TIDE_ENOTFOUND,
+			 "there is no cell '%.*s': they are numbered from 0 to %u",
+			 SLICE_HEAD(value, 64), cells - 1);
+}
+
 static int decode_pair(struct http_request *q, struct slice pair, struct error *err)
 {
 	struct slice name = slice_cut(&pair, '=');
@@ -203,6 +217,9 @@ static int decode_pair(struct http_request *q, struct slice pair, struct error *
 	rc = decode(q, name, &q->pairs[n].name, err);
 	if (rc == TIDE_OK)
 		rc = decode(q, pair, &q->pairs[n].value, err);
+	if (rc == TIDE_OK && slice_is(q->pairs[n].name, "cell") &&
+	    check_known(q, q->pairs[n].name, err) < 0)
+		return check_cell(q, q->pairs[n].value, err);
 	if (rc == TIDE_OK)
 		rc = check_known(q, q->pairs[n].name, err);
 	q->pair_count += rc == TIDE_OK;

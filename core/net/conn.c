@@ -5,6 +5,7 @@
 #include <sys/ioctl.h>
 
 #include "base/mem.h"
+#include "chooser.h"
 #include "front.h"
 #include "host/log.h"
 #include "http/http.h"
@@ -300,6 +301,32 @@ static void op_facts(void *ctx, struct session_peer *out)
 		tls_facts(c, out);
 }
 
+static unsigned cell_of(const struct conn *c, const struct choice *choice)
+{
+	const struct server *s = c->server;
+	struct slice vhost = { choice->vhost, choice->vhost_len };
+
+	if (choice->kind == CHOICE_VHOST)
+		return service_net_cell_of(s->service, vhost);
+	if (choice->kind == CHOICE_CELL && choice->cell < s->cells)
+		return choice->cell;
+	return server_default_cell(s);
+}
+
+/* Each request over HTTP may be of another vhost. */
+static bool op_is_elsewhere(void *ctx, const char *target)
+{
+	struct conn *c = ctx;
+	struct choice choice;
+
+	if (c->server->cells == 1 || c->gate)
+		return false;
+	chooser_read_target(slice_from(target), &choice);
+	c->cell = cell_of(c, &choice);
+	c->has_moved = server_front(c->server, c->cell) != NULL;
+	return c->has_moved;
+}
+
 static const struct protocol_ops ops = {
 	.finish = op_finish,
 	.kill = op_kill,
@@ -307,6 +334,7 @@ static const struct protocol_ops ops = {
 	.can_take = op_can_take,
 	.describe = op_describe,
 	.facts = op_facts,
+	.is_elsewhere = op_is_elsewhere,
 };
 
 /* Nothing takes its input now. */
@@ -314,7 +342,9 @@ static bool is_held(const struct conn *c)
 {
 	if (c->protocol)
 		return protocol_is_held(c->protocol);
-	return c->relay ? relay_is_held(c->relay) : !c->gate || c->is_shaking;
+	if (c->relay)
+		return relay_is_held(c->relay);
+	return !c->is_undecided && (!c->gate || c->is_shaking);
 }
 
 static bool may_feed(const struct conn *c)
@@ -378,6 +408,7 @@ static void speak(struct conn *c, const struct protocol_kind *kind)
 		.payload_max = c->server->config.payload_max,
 		.address = c->address,
 		.shared = c->is_http ? c->server->http : NULL,
+		.is_once = c->gate && c->server->cells > 1,
 	};
 
 	c->protocol = mem_alloc(kind->size);
@@ -403,16 +434,22 @@ static int enter_address(struct conn *c, struct error *err)
 	return service_address_enter(c->server->service, c->peer, &c->address, err);
 }
 
+/* Its address counts it there, and there it must log in. */
+static void pass_through(struct conn *c, struct front *f)
+{
+	service_address_leave(c->server->service, c->address);
+	c->address = NULL;
+	c->has_entered = false;
+	stranger_remove(c);
+	c->relay = relay_create(f, c);
+	server_due(c->server, c);
+}
+
 /* Choose the protocol before the first byte has come. */
-void conn_begin(struct conn *c)
+static void serve_here(struct conn *c)
 {
 	struct error err;
 
-	if (c->server->front) {
-		stranger_remove(c);
-		c->relay = relay_create(c->server->front, c);
-		return;
-	}
 	if (enter_address(c, &err) < 0) {
 		refuse(c, err.text);
 		return;
@@ -421,6 +458,57 @@ void conn_begin(struct conn *c)
 		server_begin_http(c->server);
 	speak(c, c->is_http ? &http_protocol : &line_protocol);
 	c->is_settled = c->is_http;
+}
+
+static void begin_in(struct conn *c, unsigned cell)
+{
+	struct front *f = server_front(c->server, cell);
+
+	c->is_undecided = false;
+	if (f)
+		pass_through(c, f);
+	else
+		serve_here(c);
+}
+
+void conn_begin(struct conn *c)
+{
+	if (c->gate)
+		serve_here(c);
+	else if (c->server->cells > 1)
+		c->is_undecided = true;
+	else
+		begin_in(c, 0);
+}
+
+/* By the first bytes. False: more must come. */
+static bool decide(struct conn *c, const char *data, size_t len)
+{
+	struct choice choice = { .kind = CHOICE_NONE };
+
+	if (tls_is_first_byte(data[0]))
+		choice.kind = CHOICE_NONE;
+	else if (c->is_http)
+		chooser_read_http((struct slice){ data, len }, &choice);
+	else
+		chooser_read((struct slice){ data, len }, &choice);
+	if (choice.kind == CHOICE_MORE)
+		return false;
+	begin_in(c, cell_of(c, &choice));
+	return true;
+}
+
+/* The request that comes next is another broker's. */
+static void move(struct conn *c)
+{
+	struct front *f = server_front(c->server, c->cell);
+
+	c->has_moved = false;
+	end_session(c);
+	if (f)
+		pass_through(c, f);
+	else
+		conn_begin(c);
 }
 
 /* The connection is there, and TLS agreed upon. */
@@ -465,6 +553,11 @@ static size_t feed_protocol(struct conn *c, char *data, size_t len)
 {
 	size_t at = 0;
 
+	if (c->is_undecided && (len == 0 || !decide(c, data, len)))
+		return 0;
+	/* It was refused. */
+	if (!c->relay && !c->gate && !c->protocol)
+		return len;
 	if (c->relay)
 		return relay_feed(c->relay, data, len);
 	if (c->gate && !c->protocol) {
@@ -478,7 +571,10 @@ static size_t feed_protocol(struct conn *c, char *data, size_t len)
 		if (at == len || !choose_protocol(c, data + at, len - at))
 			return at;
 	}
-	return at + c->protocol->kind->feed(c->protocol, data + at, len - at);
+	at += c->protocol->kind->feed(c->protocol, data + at, len - at);
+	if (c->has_moved)
+		move(c);
+	return at;
 }
 
 static void stop_reading(struct conn *c)
@@ -611,6 +707,8 @@ static void read_tls(struct conn *c)
 	tls_keep(c->tls);
 	if (rc == TIDE_EMPTY && (c->protocol || c->relay))
 		on_end(c);
+	else if (rc == TIDE_EMPTY && c->is_undecided)
+		conn_close(c);
 	else if (rc < 0 && rc != TIDE_AGAIN)
 		fail_tls(c);
 }
@@ -962,11 +1060,17 @@ bool conn_is_drained(const struct conn *c)
 
 void conn_close_with(struct conn *c, const char *words)
 {
-	if (!c->protocol) {
+	if (!c->protocol && !c->is_undecided) {
 		conn_close(c);
 		return;
 	}
-	c->protocol->kind->tell_closed(c->protocol, words);
+	if (c->protocol) {
+		c->protocol->kind->tell_closed(c->protocol, words);
+	} else if (!c->is_http) {
+		out_append(&c->out, "EVT closed ", 11);
+		out_append(&c->out, words, strlen(words));
+		out_append(&c->out, "\r\n", 2);
+	}
 	stop_reading(c);
 	op_finish(c);
 }
@@ -998,8 +1102,10 @@ static bool is_too_many(struct conn *c, struct error *err)
 {
 	struct server *s = c->server;
 
+	/* Whoever serves it counts its address. */
 	if (s->conn_count <= s->config.connections_max)
-		return !c->is_gate && !s->front && enter_address(c, err) < 0;
+		return !c->is_gate && s->cells == 1 && !server_front(s, 0) &&
+		       enter_address(c, err) < 0;
 	error_set(err, TIDE_ELIMIT, "the limit of %u connections is reached",
 		  s->config.connections_max);
 	return true;

@@ -63,6 +63,9 @@ struct conn {
 	bool is_shaking;  /* TLS is not agreed upon yet */
 	bool is_stranger; /* must log in and has not */
 	bool is_brief;    /* it does not linger */
+	bool is_undecided; /* of a store that is split: which cell it is for */
+	bool has_moved; /* its next request is for `cell`, and that is another broker's */
+	unsigned cell;
 	bool is_settled;  /* which protocol it speaks */
 	bool is_http;     /* HTTP, from the start */
 	bool is_gate;     /* of another broker, from the start */

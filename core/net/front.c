@@ -9,6 +9,7 @@
 #include "http/http.h"
 #include "proto/amqp/amqp.h"
 #include "proto/stomp/stomp.h"
+#include "stranger.h"
 #include "uplink.h"
 
 /* Between two tries to reach an owner that could not be reached. */
@@ -27,7 +28,9 @@ TAILQ_HEAD(relay_list, relay);
 
 struct front {
 	struct server *server;
+	unsigned cell;
 	struct tls_context *tls; /* NULL: no owner was at tls: so far */
+	char what[32]; /* "the store", "cell 2" */
 	/* Of store_membership, as it was in the last turn. */
 	char owner[40];
 	char at[NET_ADDRESS_MAX];
@@ -35,6 +38,7 @@ struct front {
 	struct relay_list others;
 	struct uplink *member; /* NULL: none */
 	bool is_member;        /* the owner knows us */
+	struct net_member vacancy; /* that the cell has no owner */
 	bool is_unreachable;   /* one client tries, the others wait for what it finds */
 	int64_t tried_ms, member_tried_ms;
 };
@@ -49,7 +53,7 @@ static void note_unreachable(struct front *f, const struct error *why)
 {
 	f->tried_ms = now_ms(f);
 	if (!f->is_unreachable)
-		log_warn("broker: the owner of the store at %s cannot be reached: %s",
+		log_warn("broker: the owner of %s at %s cannot be reached: %s", f->what,
 			 f->at, why->text);
 	f->is_unreachable = true;
 }
@@ -65,7 +69,7 @@ static int begin_tls(struct front *f, struct error *err)
 
 static struct uplink *dial(struct front *f, struct uplink_spec *spec, struct error *err)
 {
-	struct net_membership m = service_net_membership(f->server->service, 0);
+	struct net_membership m = service_net_membership(f->server->service, f->cell);
 
 	if (begin_tls(f, err) < 0)
 		return NULL;
@@ -73,6 +77,10 @@ static struct uplink *dial(struct front *f, struct uplink_spec *spec, struct err
 	spec->tls = f->tls;
 	spec->secret = m.secret;
 	spec->hello.node = f->server->config.node;
+	if (f->server->cells > 1) {
+		spec->hello.is_of_cells = true;
+		spec->hello.cell = f->cell;
+	}
 	spec->hello.is_exposed = f->server->config.is_exposed;
 	snprintf(spec->hello.broker, sizeof(spec->hello.broker), "%s", m.self);
 	return uplink_open(f->server, spec, err);
@@ -102,13 +110,15 @@ void relay_destroy(struct relay *r)
 
 typedef int claim_fn(const char *data, size_t len);
 
-/* The client has sent something, and nothing of it was read. */
+/* The client has sent something, and little of it was read. */
 static bool is_claimed(const struct conn *c, claim_fn *claim)
 {
 	char head[64];
 	uv_os_fd_t fd;
 	ssize_t n;
 
+	if (buf_len(&c->in) > 0)
+		return claim(c->in.data + c->in.start, buf_len(&c->in)) == 1;
 	if (c->tls || uv_fileno(&c->socket.handle, &fd) < 0)
 		return false;
 	n = recv(fd, head, sizeof(head), MSG_PEEK | MSG_DONTWAIT);
@@ -143,12 +153,14 @@ static void refuse_late(struct front *f, struct relay *r)
 
 	if (f->owner[0] && !f->at[0])
 		snprintf(why, sizeof(why),
-			 "the broker that owns the store lets no other in: start it with "
-			 "--cluster");
+			 "the broker that owns %s lets no other in: start it with "
+			 "--cluster",
+			 f->what);
 	else
 		snprintf(why, sizeof(why),
-			 "no broker owns the store at the moment, or it cannot be "
-			 "reached: try again");
+			 "no broker owns %s at the moment, or it cannot be "
+			 "reached: try again",
+			 f->what);
 	refuse(r, TIDE_EBUSY, why);
 }
 
@@ -307,7 +319,7 @@ static void on_member(void *ctx)
 
 	f->is_member = true;
 	f->is_unreachable = false;
-	log_info("broker: clients are passed through to the owner of the store at %s",
+	log_info("broker: clients are passed through to the owner of %s at %s", f->what,
 		 f->at);
 	say_clients(f);
 }
@@ -349,6 +361,11 @@ static void announce(struct front *f)
 	f->member_tried_ms = now_ms(f);
 	snprintf(h->release, sizeof(h->release), "%s", TIDE_VERSION);
 	snprintf(h->at, sizeof(h->at), "%s", f->server->config.at);
+	h->since_unix_ms = (uint64_t)f->server->self.since_unix_ms;
+	if (f->server->is_owner) {
+		h->has_own = true;
+		h->own = f->server->self.cell;
+	}
 	f->member = dial(f, &spec, &err);
 	if (!f->member)
 		note_unreachable(f, &err);
@@ -376,9 +393,20 @@ static void change_owner(struct front *f, const struct net_membership *m)
 		conn_finish(c);
 	}
 	if (f->owner[0] && !f->at[0])
-		log_warn("broker: node %llu, which owns the store, was started without "
+		log_warn("broker: node %llu, which owns %s, was started without "
 			 "--cluster: clients cannot be passed through to it",
-			 (unsigned long long)m->node);
+			 (unsigned long long)m->node, f->what);
+}
+
+/* Those who look at the list see that a broker is missing. */
+static void note_vacancy(struct front *f)
+{
+	bool is_vacant = !f->owner[0] && f->server->cells > 1;
+
+	if (is_vacant && !f->vacancy.has_joined)
+		service_net_join(f->server->service, &f->vacancy);
+	else if (!is_vacant && f->vacancy.has_joined)
+		service_net_part(f->server->service, &f->vacancy);
 }
 
 static bool is_due(const struct front *f, int64_t tried_ms)
@@ -393,11 +421,15 @@ static bool is_late(const struct relay *r)
 
 void front_turn(struct front *f)
 {
-	struct net_membership m = service_net_membership(f->server->service, 0);
+	struct net_membership m;
 	struct relay *r;
 
+	if (!f)
+		return;
+	m = service_net_membership(f->server->service, f->cell);
 	if (strcmp(m.owner, f->owner) != 0)
 		change_owner(f, &m);
+	note_vacancy(f);
 	while ((r = TAILQ_FIRST(&f->waiting)) != NULL && is_late(r))
 		refuse_late(f, r);
 	if (!f->at[0] || !m.secret[0] || f->server->is_draining)
@@ -413,10 +445,18 @@ void front_turn(struct front *f)
 	}
 }
 
+void front_announce(struct front *f)
+{
+	drop_member(f);
+	f->member_tried_ms = 0;
+}
+
 void front_tick(struct front *f)
 {
 	struct relay *r, *next;
 
+	if (!f)
+		return;
 	/* An owner that stands still takes connections, and says nothing. */
 	for (r = TAILQ_FIRST(&f->others); r; r = next) {
 		next = TAILQ_NEXT(r, entry);
@@ -444,11 +484,16 @@ void front_drain(struct front *f)
 		refuse(r, TIDE_ESHUTDOWN, "the broker is stopping");
 }
 
-struct front *front_create(struct server *s)
+struct front *front_create(struct server *s, unsigned cell)
 {
 	struct front *f = mem_zalloc(sizeof(*f));
 
 	f->server = s;
+	f->cell = cell;
+	snprintf(f->what, sizeof(f->what), "the store");
+	if (s->cells > 1)
+		snprintf(f->what, sizeof(f->what), "cell %u", cell);
+	f->vacancy = (struct net_member){ .at = "", .release = "", .cell = cell, .is_vacant = true };
 	TAILQ_INIT(&f->waiting);
 	TAILQ_INIT(&f->others);
 	return f;
@@ -459,16 +504,16 @@ void front_end(struct front *f)
 	const struct net_membership nobody = { .owner = "", .at = "" };
 	struct relay *r;
 
-	if (!f)
-		return;
 	change_owner(f, &nobody);
-	f->server->front = NULL;
+	service_net_part(f->server->service, &f->vacancy);
 	while ((r = TAILQ_FIRST(&f->waiting)) != NULL) {
 		struct conn *c = r->conn;
 
 		forget(r);
-		if (!f->server->is_closing)
+		if (!f->server->is_closing) {
 			conn_begin(c);
+			stranger_add(c);
+		}
 		server_due(c->server, c);
 	}
 	tls_context_unref(f->tls);

@@ -1,5 +1,5 @@
-/* front.h: a broker that does not own the store: it passes its clients through to the one
- * that does.
+/* front.h: a broker that does not own the store, or a cell of it: it passes clients
+ * through to the one that does. There is a front for each cell of another owner.
  *
  * A client's connection is joined to one of its own to the owner (uplink.h), and its
  * bytes go through unchanged. While no owner can be reached a client waits, unread, for
@@ -19,13 +19,15 @@ struct front;
 struct relay; /* of one client */
 struct server;
 
-struct front *front_create(struct server *s);
-/* This broker owns the store from now on: clients that wait are its own, and the others
- * are closed. Accepts NULL. */
+struct front *front_create(struct server *s, unsigned cell);
+/* This broker owns the cell from now on: clients that wait are its own, and the others
+ * are closed. */
 void front_end(struct front *f);
-/* The end of a turn. */
+/* Tell the owner anew who this broker is. */
+void front_announce(struct front *f);
+/* The end of a turn. Accepts NULL. */
 void front_turn(struct front *f);
-/* Once a second. */
+/* Once a second. Accepts NULL. */
 void front_tick(struct front *f);
 /* Leave: the owner tells the clients. */
 void front_drain(struct front *f);

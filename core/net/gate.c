@@ -31,7 +31,7 @@ struct gate *gate_create(struct conn *c)
 	struct error err;
 
 	g->conn = c;
-	if (c->server->front) {
+	if (!c->server->is_owner) {
 		/* It may be on its way to be the owner, and others know already. */
 		out_append_slice(&c->out, SLICE("ERR busy this broker does not own the "
 						"store\n"));
@@ -69,8 +69,11 @@ static void enlist(struct gate *g)
 	m->node = g->hello.node;
 	m->at = g->hello.at;
 	m->release = g->hello.release;
-	m->is_front = true;
+	m->is_front = !g->hello.has_own;
+	m->cell = g->hello.has_own ? (unsigned)g->hello.own : NET_NO_CELL;
 	service_net_join(g->conn->server->service, m);
+	if (g->hello.since_unix_ms)
+		m->since_unix_ms = (int64_t)g->hello.since_unix_ms;
 	log_info("broker: node %llu at %s joins", (unsigned long long)m->node, m->at);
 	if (m->node == g->conn->server->config.node)
 		log_warn("broker: node %llu is this broker's number too: give each a "
@@ -86,6 +89,9 @@ static int read_hello(struct gate *g, struct slice line, struct error *err)
 
 	if (rc < 0)
 		return rc;
+	if (g->hello.is_of_cells && g->hello.cell != s->self.cell)
+		return error_set(err, TIDE_EBUSY, "this broker does not own cell %llu",
+				 (unsigned long long)g->hello.cell);
 	if (g->hello.is_exposed && service_users_is_open(s->service) &&
 	    !s->config.is_anonymous)
 		return error_set(err, TIDE_EDENIED,

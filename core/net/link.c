@@ -86,6 +86,12 @@ void link_write_hello(struct buf *out, const struct link_hello *h, const char *n
 	buf_printf(&text, "%d %s %s", LINK_VERSION, h->nonce, roles[h->role]);
 	buf_printf(&text, " node=%llu local=%d exposed=%d", (unsigned long long)h->node,
 		   h->is_local, h->is_exposed);
+	if (h->is_of_cells)
+		buf_printf(&text, " cell=%llu", (unsigned long long)h->cell);
+	if (h->is_of_cells && h->since_unix_ms)
+		buf_printf(&text, " since=%llu", (unsigned long long)h->since_unix_ms);
+	if (h->is_of_cells && h->has_own)
+		buf_printf(&text, " own=%llu", (unsigned long long)h->own);
 	add_text(&text, "broker", h->broker);
 	add_text(&text, "release", h->release);
 	add_text(&text, "at", h->at);
@@ -120,6 +126,16 @@ static bool read_word(struct slice name, struct slice value, struct link_hello *
 
 	if (slice_is(name, "node"))
 		return slice_to_uint(value, UINT32_MAX, &h->node);
+	if (slice_is(name, "cell")) {
+		h->is_of_cells = true;
+		return slice_to_uint(value, UINT32_MAX, &h->cell);
+	}
+	if (slice_is(name, "own")) {
+		h->has_own = true;
+		return slice_to_uint(value, UINT32_MAX, &h->own);
+	}
+	if (slice_is(name, "since"))
+		return slice_to_uint(value, INT64_MAX, &h->since_unix_ms);
 	if (slice_is(name, "local"))
 		h->is_local = slice_is(value, "1");
 	if (slice_is(name, "exposed"))

@@ -30,6 +30,13 @@ struct link_hello {
 	uint64_t node;
 	char release[32];         /* of its program */
 	char at[NET_ADDRESS_MAX]; /* of a member: where brokers reach it */
+	/* Of a store that is split: the cell whose owner is meant. */
+	bool is_of_cells;
+	uint64_t cell;
+	/* Of a member: the cell that it owns, if it has one. */
+	bool has_own;
+	uint64_t own;
+	uint64_t since_unix_ms; /* of a member; 0: it does not say */
 	/* Of a client: what its connection would tell of it. */
 	char peer[NET_ADDRESS_MAX];
 	bool is_local;

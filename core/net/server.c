@@ -71,8 +71,8 @@ static void tick_all(struct server *s)
 		conn_tick(c, now_ms);
 	}
 	stranger_tick(s, now_ms);
-	if (s->front)
-		front_tick(s->front);
+	for (unsigned i = 0; i < s->cells; i++)
+		front_tick(server_front(s, i));
 }
 
 static unsigned count_descriptors(unsigned max)
@@ -115,6 +115,8 @@ struct server *server_create(uv_loop_t *loop, struct service *service,
 	s->figures = service_net_figures(service);
 	s->figures->limit = config->connections_max;
 	s->config = *config;
+	s->cells = 1;
+	s->is_owner = true;
 	TAILQ_INIT(&s->conns);
 	TAILQ_INIT(&s->due);
 	TAILQ_INIT(&s->unfinished);
@@ -462,13 +464,40 @@ int server_listen_gate(struct server *s, const char *address,
 void server_be_front(struct server *s)
 {
 	service_net_part(s->service, &s->self);
-	s->front = front_create(s);
+	s->is_owner = false;
+	s->cells = service_net_cells(s->service);
+	s->fronts = mem_zalloc(s->cells * sizeof(*s->fronts));
+	for (unsigned i = 0; i < s->cells; i++)
+		s->fronts[i] = front_create(s, i);
+}
+
+unsigned server_default_cell(const struct server *s)
+{
+	unsigned own = s->cells > 1 && s->is_owner ? service_net_cell(s->service) : 0;
+
+	return own < s->cells ? own : 0;
+}
+
+static void end_front(struct server *s, unsigned cell)
+{
+	struct front *f = server_front(s, cell);
+
+	if (!f)
+		return;
+	s->fronts[cell] = NULL;
+	front_end(f);
 }
 
 void server_be_owner(struct server *s)
 {
-	front_end(s->front);
+	s->is_owner = true;
+	s->self.cell = server_default_cell(s);
+	end_front(s, s->self.cell);
 	service_net_join(s->service, &s->self);
+	/* The owners of the other cells are told. */
+	for (unsigned i = 0; i < s->cells; i++)
+		if (server_front(s, i))
+			front_announce(s->fronts[i]);
 }
 
 int server_listen(struct server *s, const char *address, char bound[SERVER_ADDRESS_MAX],
@@ -527,8 +556,8 @@ void server_turn(struct server *s)
 	s->shaken_ns = 0;
 	if (s->tick_ms && s->tick_ms <= service_net_heard_ms(s->service))
 		tick_all(s);
-	if (s->front)
-		front_turn(s->front);
+	for (unsigned i = 0; i < s->cells; i++)
+		front_turn(server_front(s, i));
 	/* Connections that are due again because of this pass wait for the next one. */
 	while ((c = TAILQ_FIRST(&s->due)) != NULL) {
 		is_last = c == last;
@@ -580,6 +609,7 @@ static void finish_close(struct server *s)
 		return;
 	pool_deinit(&s->chunks);
 	mem_free(s->read_buf);
+	mem_free(s->fronts);
 	mem_free(s->cipher_buf);
 	tls_context_unref(s->tls);
 	mem_free(s);
@@ -616,8 +646,9 @@ void server_drain(struct server *s)
 
 	s->is_draining = true;
 	close_listeners(s);
-	if (s->front)
-		front_drain(s->front);
+	for (unsigned i = 0; i < s->cells; i++)
+		if (server_front(s, i))
+			front_drain(s->fronts[i]);
 	TAILQ_FOREACH (c, &s->conns, link)
 		conn_drain(c);
 }
@@ -652,6 +683,7 @@ void server_close(struct server *s, void (*on_closed)(void *ctx), void *ctx)
 		conn_close(c);
 		conn_serve(c);
 	}
-	front_end(s->front);
+	for (unsigned i = 0; i < s->cells; i++)
+		end_front(s, i);
 	service_net_part(s->service, &s->self);
 }

@@ -101,7 +101,11 @@ struct server {
 	uv_idle_t idle; /* active while connections or the tick are due: the loop does not
 			   wait */
 	struct http_engine *http; /* NULL: nobody listens for HTTP */
-	struct front *front;      /* NULL: this broker owns the store */
+	/* Towards the owner of each cell of the store. NULL, or a cell without one: it is
+	 * this broker's, which serves it. */
+	struct front **fronts;
+	unsigned cells; /* 1: the store is not split */
+	bool is_owner;  /* of a cell */
 	struct net_member self;
 	unsigned handles; /* listeners, timer and idle, not yet closed; and `http` */
 	bool is_draining;
@@ -115,7 +119,7 @@ struct server *server_create(uv_loop_t *loop, struct service *service,
 /* Clients are passed through to the owner of the store (front.h), until this broker owns
  * it. Before the first server_listen. */
 void server_be_front(struct server *s);
-/* This broker owns the store: serve clients, and let other brokers in. */
+/* This broker owns the store, or a cell of it: serve clients, and let other brokers in. */
 void server_be_owner(struct server *s);
 
 /* "HOST:PORT", "[IPv6]:PORT", either after "tls:", or "unix:PATH". Port 0 takes a free
@@ -141,6 +145,14 @@ void server_reload_tls(struct server *s);
 /* Others than this machine can reach the address, which server_check_address has taken;
  * it may block. */
 bool server_is_exposed(uv_loop_t *loop, const char *address);
+
+/* Towards the owner of the cell; NULL: this broker serves it. */
+static inline struct front *server_front(const struct server *s, unsigned cell)
+{
+	return s->fronts ? s->fronts[cell] : NULL;
+}
+/* What a client that says nothing of it gets. */
+unsigned server_default_cell(const struct server *s);
 
 /* The end of a loop turn. */
 void server_turn(struct server *s);

@@ -4,6 +4,7 @@
 
 #include "conn.h"
 #include "host/log.h"
+#include "session/service_users.h"
 
 static void insert(struct conn *c)
 {
@@ -89,6 +90,10 @@ static bool is_late(const struct conn *c, int64_t now_ms)
 /* For what is not its fault: that we take long to decide. Who has left does not care. */
 static bool is_waiting(const struct conn *c)
 {
+	/* Who says nothing where nobody must log in is no matter. */
+	if (c->is_undecided && !c->server->config.is_exposed &&
+	    service_users_is_open(c->server->service))
+		return true;
 	return c->is_shaking || (c->protocol && !c->has_left &&
 				 session_is_logging_in(c->protocol->session));
 }

@@ -30,7 +30,7 @@
 #define PREFETCH UINT("prefetch", prefetch, 1, MESSAGE_VERBS_PREFETCH_MAX, 0)
 
 const struct parameter message_verbs_hello[] = {
-	NAME("user", user), TEXT("pass", password), TEXT("vhost", vhost), NAME("name", name),
+	NAME("user", user), TEXT("pass", password), TEXT("vhost", vhost), NAME("name", name), UINT("cell", cell, 0, UINT32_MAX, UINT64_MAX),
 	DURATION("heartbeat", heartbeat_ms, HEARTBEAT_MIN_MS, HOUR_MS), PREFETCH, { 0 },
 };
 const struct parameter message_verbs_open[] = { PREFETCH, { 0 } };

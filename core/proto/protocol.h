@@ -27,6 +27,9 @@ struct protocol_ops {
 	void (*describe)(void *ctx, struct json *out);
 	/* All but the name of the protocol. NULL: nothing is known. */
 	void (*facts)(void *ctx, struct session_peer *out);
+	/* Is a request over HTTP another broker's? Then nothing of it is taken, and
+	 * nothing behind it. NULL: it never is. */
+	bool (*is_elsewhere)(void *ctx, const char *target);
 };
 
 struct protocol_spec {
@@ -37,6 +40,7 @@ struct protocol_spec {
 	size_t payload_max;
 	struct allowance *address; /* what the peer's address may have; NULL: all */
 	void *shared; /* by all connections of the protocol; NULL: nothing is */
+	bool is_once; /* one request over HTTP ends it */
 };
 
 struct protocol;

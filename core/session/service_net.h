@@ -39,7 +39,9 @@ struct net_member {
 	const char *release;
 	uint64_t clients; /* connections to its listeners */
 	int64_t since_unix_ms;
+	unsigned cell; /* that it owns; NET_NO_CELL: none */
 	bool is_front;
+	bool is_vacant; /* no broker: the cell has no owner */
 	bool has_joined;
 };
 TAILQ_HEAD(net_member_list, net_member);

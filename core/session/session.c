@@ -341,7 +341,9 @@ struct session_facts session_facts(const struct session *s)
 
 	return (struct session_facts){ vhost_slice(s->vhost), s->number, c->node,
 				       c->channels_max,
-				       store_confirm_level(s->broker->store) };
+				       store_confirm_level(s->broker->store),
+				       service_net_cell(s->service),
+				       service_net_cells(s->service) };
 }
 
 /* A session that acts for another one and may outlive it. */
@@ -352,6 +354,7 @@ struct session *session_beside_create(const struct session *s,
 	struct session *beside = session_create(s->service, ops, ctx);
 
 	beside->is_beside = true;
+	beside->is_visitor = s->is_visitor;
 	vhost_enter(s->vhost);
 	vhost_leave(beside->vhost);
 	beside->vhost = s->vhost;

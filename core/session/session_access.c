@@ -24,9 +24,26 @@ static struct subject *subject_of(struct session *s)
 	return &s->subject;
 }
 
-/* It was deleted under the session. */
+int session_check_cell(const struct session *s, struct slice vhost, struct error *err)
+{
+	unsigned cells = service_net_cells(s->service),
+		 cell = service_net_cell_of(s->service, vhost);
+
+	if (cells == 1 || cell == service_net_cell(s->service))
+		return TIDE_OK;
+	return error_set(err, TIDE_EMISMATCH,
+			 "vhost '%.*s' is of cell %u of %u, and another broker owns that: "
+			 "name the vhost where the connection begins (HELLO vhost=, host "
+			 "of STOMP, ?vhost= of a URL), or the cell (HELLO cell=, ?cell=)",
+			 SLICE_HEAD(vhost, 64), cell, cells);
+}
+
+/* It was deleted under the session; or whoever came for the cell alone would write to a
+ * vhost that is another's. */
 static int check_vhost(const struct session *s, struct error *err)
 {
+	if (s->is_visitor)
+		return session_check_cell(s, vhost_slice(s->vhost), err);
 	if (!s->vhost->is_deleted)
 		return TIDE_OK;
 	return error_set(err, TIDE_ENOTFOUND,

@@ -363,6 +363,8 @@ static int declare_vhost(struct session *s, const struct declare_spec *spec,
 		return error_set(err, TIDE_ESHUTDOWN, "the broker is stopping");
 	if (spec->cell >= 0)
 		rc = place_vhost(s, spec, r, err);
+	else
+		rc = session_check_cell(s, spec->name, err);
 	if (rc == TIDE_OK && store_has_vhost(s->broker->store, spec->name))
 		rc = vhost_keep_declare(s->broker, spec->name, (int)spec->on_demand,
 					&r->waiter, err);
@@ -376,6 +378,8 @@ static int delete_vhost(struct session *s, const struct delete_spec *spec,
 {
 	struct vhost *v = vhost_find(s->broker, spec->name);
 
+	if (session_check_cell(s, spec->name, err) < 0)
+		return err->code;
 	return v && !v->is_deleted
 		       ? vhost_keep_delete(v, spec->with_contents, &r->waiter, err)
 		       : session_missing_vhost(s, spec->name, err);

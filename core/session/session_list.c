@@ -312,9 +312,20 @@ static void write_member(struct session *s, const void *item, struct json *j)
 	const struct net_member *m = item;
 
 	json_object_begin(j);
-	json_member_int(j, "node", (int64_t)m->node);
+	json_key(j, "node");
+	if (m->is_vacant)
+		json_nil(j);
+	else
+		json_uint(j, m->node);
 	json_member_text(j, "at", m->at);
-	json_member_text(j, "state", m->is_front ? "front" : "owner");
+	json_member_text(j, "state", m->is_vacant  ? "none"
+				     : m->is_front ? "front"
+						   : "owner");
+	json_key(j, "cell");
+	if (m->is_front)
+		json_nil(j);
+	else
+		json_uint(j, m->cell);
 	json_member_text(j, "version", m->release);
 	json_member_int(j, "clients", (int64_t)m->clients);
 	json_member_int(j, "since", m->since_unix_ms);
@@ -584,8 +595,11 @@ HAS(vhost_has, struct list_vhost_sum, vhost->name)
 static bool may_enter(struct session *s, const void *item)
 {
 	const struct vhost *v = ((const struct list_vhost_sum *)item)->vhost;
+	struct error ignored;
 
-	return !v->is_deleted && session_access_may_enter(s, vhost_slice(v));
+	/* The default one is always there, and of one cell. */
+	return !v->is_deleted && session_access_may_enter(s, vhost_slice(v)) &&
+	       session_check_cell(s, vhost_slice(v), &ignored) == TIDE_OK;
 }
 
 static const struct list_key vhost_keys[] = {

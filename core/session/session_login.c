@@ -115,6 +115,8 @@ static int enter_vhost(struct session *s, const struct session_login *l, bool is
 	bool is_named = is_chosen || (u && user_grant_find(u, vhost));
 	int rc = vhost_check_name(vhost, err);
 
+	if (rc == TIDE_OK)
+		rc = session_check_cell(s, vhost, err);
 	if (rc == TIDE_OK && !session_has_vhost(s, vhost) &&
 	    (!is_named || (l->must_exist && !l->is_any_vhost)))
 		return session_missing_vhost(s, vhost, err);
@@ -128,13 +130,23 @@ static int enter(struct session *s, const struct session_login *l, struct error 
 	struct slice vhost = choose_vhost(s, l);
 	struct slice wanted = vhost.data ? vhost : vhost_slice(s->vhost);
 	struct connect_decision d = { 0 };
+	struct error elsewhere;
 	int rc = check_vhost(s, wanted, err);
 
+	/* Whoever needs none is in none. */
+	s->is_visitor = false;
+	if (rc == TIDE_OK && session_check_cell(s, wanted, &elsewhere) < 0) {
+		s->is_visitor = l->is_any_vhost;
+		if (!l->is_any_vhost)
+			rc = (*err = elsewhere).code;
+		vhost = (struct slice){ NULL, 0 };
+	}
 	if (rc == TIDE_OK && has_scripts)
 		rc = vhost_check_name(wanted, err);
 	if (rc == TIDE_OK && has_scripts)
 		rc = ask_scripts(s, l, wanted, &d, err);
 	if (rc == TIDE_OK && d.vhost[0]) {
+		s->is_visitor = false;
 		vhost = slice_from(d.vhost);
 		rc = check_vhost(s, vhost, err);
 	}

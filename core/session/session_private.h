@@ -24,6 +24,7 @@ struct session {
 	bool is_shut_out;             /* see session_is_shut_out */
 	bool has_entered;             /* connect/ has been asked about it */
 	bool is_told;    /* by EVENT_CONNECTION_OPENED, if somebody listens */
+	bool is_visitor; /* in no vhost: that of its name is of another cell */
 	char *unwelcome; /* why connect/ refuses it, which has not said who it is */
 	bool is_founder; /* it adds the first user */
 	char *user;      /* its user's name; without one that from HELLO, which nobody has
@@ -124,6 +125,9 @@ void session_login_cancel(struct session *s);
 
 /* Check a permission of the session's user: TIDE_EDENIED. Asked before the look-up,
  * so that a stranger does not learn which names there are. */
+/* TIDE_EMISMATCH: the vhost is of a cell that another broker owns. */
+TIDE_MUST_USE int session_check_cell(const struct session *s, struct slice vhost,
+				     struct error *err);
 TIDE_MUST_USE int session_access_check(struct session *s, enum user_action action,
 				       enum subject_kind kind, struct slice name,
 				       struct error *err);

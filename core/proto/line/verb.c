@@ -18,6 +18,10 @@ static void hello_document(struct line *l, struct json *j)
 	json_member_int(j, "protocol", 1);
 	json_member_int(j, "node", facts.node);
 	json_member_string(j, "vhost", facts.vhost);
+	if (facts.cells > 1) {
+		json_member_int(j, "cell", facts.cell);
+		json_member_int(j, "cells", facts.cells);
+	}
 	json_member_text(j, "confirm", facts.confirm);
 	json_member_int(j, "heartbeat_ms", l->base.heartbeat_in_ms);
 	json_key(j, "limits");
@@ -70,6 +74,23 @@ static struct operation_request options_on_line(struct request *q)
 					   .value = option_of };
 }
 
+/* The first HELLO has led to its owner. */
+static int check_cell(const struct line *l, uint64_t cell, struct error *err)
+{
+	struct session_facts facts = session_facts(l->base.session);
+
+	if (cell >= facts.cells)
+		return error_set(err, TIDE_ENOTFOUND,
+				 "there is no cell %llu: they are numbered from 0 to %u",
+				 (unsigned long long)cell, facts.cells - 1);
+	if (cell != facts.cell)
+		return error_set(err, TIDE_EMISMATCH,
+				 "this connection is to the owner of cell %u: begin "
+				 "another one with HELLO cell=%llu",
+				 facts.cell, (unsigned long long)cell);
+	return TIDE_OK;
+}
+
 static int command_hello(struct line *l, struct request *q, struct reply *r)
 {
 	const struct operation_request options = options_on_line(q);
@@ -80,9 +101,15 @@ static int command_hello(struct line *l, struct request *q, struct reply *r)
 		return error_set(q->err, TIDE_EDENIED, "HELLO must be the first request");
 	if (operation_read(message_verbs_hello, &options, &o, q->err) < 0)
 		return q->err->code;
+	if (o.cell != UINT64_MAX && check_cell(l, o.cell, q->err) < 0)
+		return q->err->code;
 	login.user = o.user;
 	login.password = o.password;
 	login.vhost = o.vhost;
+	if (!o.vhost.data && o.cell != UINT64_MAX) {
+		login.vhost = SLICE("/");
+		login.is_any_vhost = true;
+	}
 	if (o.name.data)
 		session_set_name(l->base.session, o.name);
 	session_limit_channel(session_channel(l->base.session, 0), (uint32_t)o.prefetch);

@@ -457,7 +457,7 @@ static void read_heartbeat(struct stomp *l, struct stomp_frame *f)
 
 /* Clients put the name of the host that they connect to here, because STOMP says so. A
  * vhost of such a name is found; else the default one is meant. */
-static bool is_address(struct slice host)
+bool stomp_host_is_address(struct slice host)
 {
 	return slice_is(host, "localhost") || memchr(host.data, '.', host.len) ||
 	       memchr(host.data, ':', host.len);
@@ -469,7 +469,7 @@ static struct slice read_vhost(const struct stomp *l, struct stomp_frame *f)
 	struct slice host = stomp_frame_header(f, STOMP_H_HOST);
 
 	if (host.len == 0 ||
-	    (is_address(host) && !session_has_vhost(l->base.session, host)))
+	    (stomp_host_is_address(host) && !session_has_vhost(l->base.session, host)))
 		return (struct slice){ NULL, 0 };
 	f->rc = session_check_vhost(host, f->err);
 	if (f->rc < 0)

@@ -207,5 +207,7 @@ extern const struct protocol_kind stomp_protocol;
  *
  * @return  1 yes, 0 no, TIDE_AGAIN: more must come */
 int stomp_claim(const char *data, size_t len);
+/* Is the `host` of CONNECT the address of the broker, and no vhost? */
+bool stomp_host_is_address(struct slice host);
 /* A whole ERROR frame, for who is refused before a frame is read. */
 void stomp_answer_whole(struct out *out, const char *code, const char *why);

@@ -21,22 +21,24 @@ local handshake = {
 --- Send the handshake, and read the head of its answer.
 ---@param broker Broker
 ---@param headers table<string, string|false>? more of them
+---@param path string? default: /stomp
 ---@return Websocket
-function Websocket.try(broker, headers)
+function Websocket.try(broker, headers, path)
   local http = Http.connect(broker)
   local all = {}
   for _, more in ipairs { handshake, headers or {} } do
     for name, value in pairs(more) do all[name] = value end
   end
-  http:send('GET', '/stomp', nil, all)
+  http:send('GET', path or '/stomp', nil, all)
   return setmetatable({ http = http, client = http.client, answer = http:head() }, Websocket)
 end
 
 ---@param broker Broker
 ---@param headers table<string, string|false>?
+---@param path string?
 ---@return Websocket
-function Websocket.connect(broker, headers)
-  local self = Websocket.try(broker, headers)
+function Websocket.connect(broker, headers, path)
+  local self = Websocket.try(broker, headers, path)
   assert(self.answer.status == 101, self.answer.status .. ' ' .. self.answer.reason)
   -- Of RFC 6455, section 1.3.
   assert(self.answer.headers['sec-websocket-accept'] == 's3pPLMBiTxaQ9kYGzzhZRbK+xOo=')

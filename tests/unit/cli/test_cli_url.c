@@ -28,4 +28,19 @@ TEST_THAT(in_each_of_several_urls)
 	       "tide://a/v,tides://b:1/v,tide+unix:/s?vhost=v");
 }
 
+static void expect_cell(const char *url, unsigned cell, const char *wanted)
+{
+	char *got = cli_url_of_cell(url, cell);
+
+	assert_string_equal(got, wanted);
+	mem_free(got);
+}
+
+TEST_THAT(or_a_cell_takes_its_place)
+{
+	expect_cell("tide://h:1/x,tide://i", 2, "tide://h:1/?cell=2,tide://i/?cell=2");
+	expect_cell("tide://h/?cell=1", 2, "tide://h/?cell=2");
+	expect_cell("tide+unix:/s?vhost=v", 12, "tide+unix:/s?vhost=v&cell=12");
+}
+
 RUN_TESTS()
