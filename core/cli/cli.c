@@ -198,6 +198,21 @@ int cli_connect_cell(struct cli *cli, unsigned cell)
 	return cli->status = cli_connect(cli, NULL);
 }
 
+int cli_ask_vhost(struct cli *cli, const char *request)
+{
+	unsigned cells = cli_cells(cli), cell = 0;
+	struct tidemq_reply reply;
+	int rc;
+
+	do {
+		rc = tidemq_request(cli->client, request, NULL, 0, &reply);
+		if (rc == TIDEMQ_OK || cells == 1 || cell == cells ||
+		    strcmp(reply.word, "mismatch") != 0)
+			return rc;
+	} while (cli_connect_cell(cli, cell++) == CLI_DONE);
+	return rc;
+}
+
 void cli_add_word(struct cli *cli, const char *word)
 {
 	struct tidemq_error err;

@@ -108,6 +108,10 @@ unsigned cli_cells(const struct cli *cli);
 /* Connect to the owner of the cell instead. */
 int cli_connect_cell(struct cli *cli, unsigned cell);
 
+/* Send a request about a vhost itself. Which cell has it the brokers know: their owners
+ * are asked one after the other. Gives the status of the client. */
+int cli_ask_vhost(struct cli *cli, const char *request);
+
 /* Around what waits for the broker: on a terminal, say so after two seconds, and again
  * every ten. */
 void cli_begin_wait(void);

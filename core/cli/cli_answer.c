@@ -48,25 +48,13 @@ static void begin_vhost(struct cli *cli)
 	cli->url = cli->hidden_url = url;
 }
 
-/* The vhost's cell is known to the brokers alone: one of them takes it. */
 static int run_vhost(struct cli *cli)
 {
-	struct tidemq_reply reply;
-	unsigned cells, cell = 0;
-	int rc;
-
 	cli->status = cli_connect(cli, NULL);
-	cells = cli->status == CLI_DONE ? cli_cells(cli) : 1;
-	while (cli->status == CLI_DONE) {
-		rc = tidemq_request(cli->client, buf_cstr(&cli->request), NULL, 0,
-				    &reply);
-		if (rc == TIDEMQ_OK)
-			break;
-		if (cells == 1 || cell == cells || strcmp(reply.word, "mismatch") != 0)
-			cli->status = cli_client_failure(cli);
-		else
-			cli_connect_cell(cli, cell++);
-	}
+	if (cli->status == CLI_DONE &&
+	    cli_ask_vhost(cli, buf_cstr(&cli->request)) != TIDEMQ_OK &&
+	    cli->status == CLI_DONE)
+		cli->status = cli_client_failure(cli);
 	if (cli->status == CLI_DONE && cli->json)
 		puts("{\"ok\":true}");
 	return cli->status;

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/rabbit.h"
 #include "cli_definition.h"
+#include "cli_operation.h"
 #include "cli_table.h"
 #include "cli_url.h"
 
@@ -136,10 +137,24 @@ static json_t *read_users(struct cli *cli)
 	return users ? sorted(users) : NULL;
 }
 
+/* Those of all cells, or none: an export without some would be taken for the whole. */
+static json_t *ask_vhosts(struct cli *cli)
+{
+	unsigned missing = 0;
+	json_t *all;
+
+	buf_clear(&cli->request);
+	buf_append_text(&cli->request, "LIST vhosts");
+	all = cli_operation_ask_cells(cli, &missing);
+	if (missing)
+		cli->status = CLI_FAILED;
+	return all;
+}
+
 static int run_export(struct cli *cli)
 {
 	json_t *document = json_pack("{s:i}", FORMAT_MEMBER, FORMAT);
-	json_t *vhosts = ask(cli, "LIST vhosts"), *made = json_array(), *vhost, *users;
+	json_t *vhosts = ask_vhosts(cli), *made = json_array(), *vhost, *users;
 	size_t i;
 
 	json_array_foreach(vhosts, i, vhost)
@@ -466,12 +481,16 @@ void cli_definition_append(struct buf *lines, size_t kind, const json_t *item)
 static bool send_line(struct import *m, const char *line)
 {
 	struct tidemq_reply reply;
+	int rc;
 
 	if (m->is_dry) {
 		puts(line);
 		return true;
 	}
-	if (tidemq_request(m->cli->client, line, NULL, 0, &reply) == TIDEMQ_OK)
+	rc = slice_has_prefix(slice_from(line), "DECLARE vhost ")
+		     ? cli_ask_vhost(m->cli, line)
+		     : tidemq_request(m->cli->client, line, NULL, 0, &reply);
+	if (rc == TIDEMQ_OK)
 		return true;
 	refuse(m, line, tidemq_last_error(m->cli->client)->text);
 	return false;
@@ -669,7 +688,7 @@ static int run_import(struct cli *cli)
 	if (!document)
 		return cli->status;
 	enter_vhost(cli, "/");
-	vhosts = cli->status == CLI_DONE ? ask(cli, "LIST vhosts") : NULL;
+	vhosts = cli->status == CLI_DONE ? ask_vhosts(cli) : NULL;
 	json_array_foreach(json_object_get(document, "vhosts"), i,
 			   item) if (cli->status == CLI_DONE)
 		import_vhost(&m, item, vhosts);

@@ -577,10 +577,18 @@ static char *columns_new(const json_t *array)
 	return (char *)(uintptr_t)name;
 }
 
-static json_t *ask_cells(struct cli *cli, unsigned cells, unsigned *missing)
+json_t *cli_operation_ask_cells(struct cli *cli, unsigned *missing)
 {
-	json_t *all = json_array(), *part;
+	json_t *all, *part;
+	unsigned cells;
 
+	*missing = 0;
+	if (!cli->client)
+		cli->status = cli_connect(cli, NULL);
+	cells = cli->status == CLI_DONE ? cli_cells(cli) : 1;
+	if (cells == 1)
+		return cli_table_ask_document(cli);
+	all = json_array();
 	for (unsigned cell = 0; cell < cells; cell++) {
 		part = cli_connect_cell(cli, cell) == CLI_DONE
 			       ? cli_table_ask_document(cli)
@@ -597,15 +605,17 @@ static json_t *ask_cells(struct cli *cli, unsigned cells, unsigned *missing)
 }
 
 /* One list of those that the owners of all cells give. */
-static int print_cells(struct cli *cli, unsigned cells, struct cli_table_view *view)
+static int print_cells(struct cli *cli, const struct cli_table_view *view)
 {
 	bool is_json = cli->json;
-	unsigned missing = 0;
+	unsigned missing;
 	json_t *all;
 	int status = CLI_DONE;
 
 	cli->json = false;
-	all = ask_cells(cli, cells, &missing);
+	all = cli_operation_ask_cells(cli, &missing);
+	if (!all)
+		return cli->status;
 	if (is_json) {
 		json_dumpf(all, stdout, JSON_COMPACT);
 		putchar('\n');
@@ -630,7 +640,7 @@ static int print_document(struct cli *cli, const struct cli_answer *a)
 	if (a && a->is_of_cells)
 		cli->status = cli_connect(cli, NULL);
 	if (cli->client && cli_cells(cli) > 1)
-		return print_cells(cli, cli_cells(cli), &view);
+		return print_cells(cli, &view);
 	document = cli_table_ask_document(cli);
 	if (!document)
 		return cli->status;

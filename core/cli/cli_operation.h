@@ -23,6 +23,12 @@ struct cli_answer {
 	/* Send the request and print the answer, in the place of all this. */
 	int (*run)(struct cli *cli);
 };
+/* Send the request to the owner of each cell, and give the parts of an array as one; of a
+ * store that is not split, to the broker. NULL with cli->status.
+ *
+ * @param missing  receives how many cells did not answer, which is told */
+json_t *cli_operation_ask_cells(struct cli *cli, unsigned *missing);
+
 /* NULL: the operation has no row there. */
 const struct cli_answer *cli_answer_find(const char *operation);
 

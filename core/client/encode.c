@@ -272,19 +272,23 @@ static int parse_query(struct slice query, struct client_url *out, struct error 
 		struct slice value = slice_cut(&query, '&');
 		struct slice name = slice_cut(&value, '=');
 
-		if (slice_is(name, "vhost"))
+		/* What stands last counts. */
+		if (slice_is(name, "vhost")) {
+			mem_free(out->cell);
+			out->cell = NULL;
 			rc = parse_vhost(value, out, err);
-		else if (slice_is(name, "cell"))
+		} else if (slice_is(name, "cell")) {
 			rc = parse_cell(value, out, err);
-		else if (slice_is(name, "user"))
+		} else if (slice_is(name, "user")) {
 			rc = url_decode(value, "user", &out->at.user, err);
-		else if (slice_is(name, "pass"))
+		} else if (slice_is(name, "pass")) {
 			rc = url_decode(value, "password", &out->at.password, err);
-		else
+		} else {
 			rc = error_set(err, TIDE_ESYNTAX,
 				       "the option '%.*s' is not one of vhost, cell, "
 				       "user, pass",
 				       SLICE_HEAD(name, 100));
+		}
 	}
 	return rc;
 }

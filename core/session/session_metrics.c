@@ -125,10 +125,10 @@ static void write_connections(struct exposition *e, const struct service *s)
 static void write_brokers(struct exposition *e, const struct service *s)
 {
 	const struct net_member *m;
-	unsigned fronts = 0;
+	unsigned fronts = 0, own = service_net_cell(s);
 
 	TAILQ_FOREACH (m, &s->members, entry)
-		fronts += m->is_front;
+		fronts += m->is_front || (!m->is_vacant && m->cell != own);
 	begin(e, EXPOSITION_GAUGE, "tidemq_fronts",
 	      "Brokers that pass their clients through to this one.");
 	exposition_sample(e, NULL, 0, fronts);

@@ -69,6 +69,10 @@ int session_whoami(struct session *s, struct reply *r, struct error *err)
 	json_member_int(&j, "connection", (int64_t)facts.number);
 	json_member_text(&j, "version", TIDE_VERSION);
 	json_member_int(&j, "node", facts.node);
+	if (facts.cells > 1) {
+		json_member_int(&j, "cell", facts.cell);
+		json_member_int(&j, "cells", facts.cells);
+	}
 	json_object_end(&j);
 	reply_data(r);
 	return TIDE_OK;

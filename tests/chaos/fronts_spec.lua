@@ -1,6 +1,7 @@
 -- Three brokers on one Redis, each with clients: the owner and the fronts are killed, stopped, and told to end at
 -- random. Clients come back to the same broker. Nothing that was confirmed is lost, and nothing that was
--- acknowledged comes back. TIDE_CHAOS_ROUNDS is the number of faults (default 4), TIDE_TEST_SEED repeats a run.
+-- acknowledged comes back. Then the same with a store of two cells, with clients of both at each of the brokers.
+-- TIDE_CHAOS_ROUNDS is the number of faults (default 4), TIDE_TEST_SEED repeats a run.
 local Broker = require 'support.broker'
 local Redis = require 'support.redis'
 local socket = require 'socket'
@@ -11,6 +12,7 @@ local seed = require 'support.seed'
 
 --- A publisher and a consumer of one broker, that connect again when it has closed them.
 ---@class Peer
+---@field vhost string
 local Peer = {}
 Peer.__index = Peer
 
@@ -28,7 +30,9 @@ function Peer:connect()
   local good, consumer = pcall(self.broker.connect, self.broker)
   if not ok or not good then return false end
   self.publisher, self.consumer, self.is_former = publisher, consumer, false
-  consumer:send 'SUB jobs s prefetch=30\r\n'
+  self.is_subscribed = false
+  publisher:send(('HELLO vhost=%s\r\n'):format(self.vhost))
+  consumer:send(('HELLO vhost=%s\r\nSUB jobs s prefetch=30\r\n'):format(self.vhost))
   return true
 end
 
@@ -47,7 +51,8 @@ end
 
 function Peer:read_confirms()
   for line in function() return (self.publisher:read_line(0)) end do
-    local text = not line:find '^EVT' and table.remove(self.publishing, 1)
+    local is_greeting = line:find '^DATA' or line:find '^{'
+    local text = not line:find '^EVT' and not is_greeting and table.remove(self.publishing, 1)
     if text and line:find '^OK %x+ 1$' then self.ledger.confirmed[text] = true end
   end
 end
@@ -64,7 +69,7 @@ function Peer:read_deliveries()
       local is_wrong = ledger.settled[msg.payload] and not self.is_former
       assert(not is_wrong, msg.payload .. ' was acknowledged with OK and comes back')
       self.held[#self.held + 1] = { tag = msg.tag, text = msg.payload }
-    elseif not line:find '^EVT' and self.is_subscribed then
+    elseif not line:find '^EVT' and not line:find '^DATA' and not line:find '^{' and self.is_subscribed then
       local done = table.remove(self.acking, 1)
       if done and line:find '^OK' then ledger.settled[done] = true end
     else
@@ -85,9 +90,7 @@ function Peer:settle(count)
 end
 
 function Peer:work(count)
-  local before = self.consumer
   if not self:connect() then return end
-  if self.consumer ~= before then self.is_subscribed = false end
   self:publish(count)
   self:read_deliveries()
   self:read_confirms()
@@ -110,73 +113,116 @@ end
 local faults = {
   { 'killed', function(broker) broker:kill9() end },
   { 'told to end', function(broker) broker:expect_clean_stop(30) end },
-  { 'stopped', function(broker, work, peer)
+  { 'stopped', function(broker, work, peers)
     broker:signal 'STOP'
     local till = socket.gettime() + math.random() * 6
     while socket.gettime() < till do work() end
-    peer.is_former = true
+    for _, peer in ipairs(peers) do peer.is_former = true end
     broker:signal 'CONT'
   end },
 }
 
-describe('with three brokers of one store (TIDE_TEST_SEED=' .. seed .. ')', function()
-  it('nothing confirmed is lost whatever happens to the owner and the fronts', function()
-    math.randomseed(seed)
-    local redis, brokers, peers = Redis.start(), {}, {}
-    local ledger = { count = 0, confirmed = {}, acked = {}, settled = {} }
-    finally(function()
-      for _, broker in ipairs(brokers) do broker:destroy() end
-      redis:destroy()
-    end)
-    for i = 1, 3 do
-      brokers[i] = Broker.start { listen = { 'unix:@DIR@/broker.sock' },
-        args = { '--store', redis.url, '--cluster', 'unix:@DIR@/gate.sock', '--node', i, '--drain-timeout', '2s' } }
-      peers[i] = setmetatable({ broker = brokers[i], ledger = ledger, publishing = {}, held = {}, acking = {} }, Peer)
+--- Peers of each vhost at each of three brokers.
+local function start(redis, vhosts, ledger, ...)
+  local brokers, peers = {}, {}
+  for i = 1, 3 do
+    brokers[i] = Broker.start { listen = { 'unix:@DIR@/broker.sock' },
+      args = { '--store', redis.url, '--cluster', 'unix:@DIR@/gate.sock', '--node', i, '--drain-timeout', '2s', ... } }
+    for _, vhost in ipairs(vhosts) do
+      peers[#peers + 1] = setmetatable({ broker = brokers[i], vhost = vhost, ledger = ledger, publishing = {}, held = {},
+        acking = {} }, Peer)
     end
-    brokers[2]:connect():ok 'DECLARE queue jobs'
-    local function work_all()
-      for _, peer in ipairs(peers) do peer:work(math.random(20)) end
-    end
-    for round = 1, rounds do
-      local which, fault = math.random(3), faults[(round + seed) % #faults + 1]
-      -- Every other round it is the owner.
-      local owner = tonumber(redis:cli('HGET', '{tide}:holder', 'node'))
-      if round % 2 == 0 and owner then which = owner end
-      for _ = 1, 10 do work_all() end
-      local ok, err = pcall(function()
-        fault[2](brokers[which], function()
-          for i, peer in ipairs(peers) do
-            if i ~= which then peer:work(5) end
-          end
-        end, peers[which])
-        for _ = 1, 5 do work_all() end
-        for _, peer in ipairs(peers) do peer:work_confirmed() end
-      end)
-      if not ok then
-        error(('round %d, node %d was %s: %s\n%s\n\n%s\n\n%s'):format(round, which, fault[1], err, brokers[1]:log(),
-          brokers[2]:log(), brokers[3]:log()))
-      end
-    end
-    local seen = {}
+  end
+  for _, vhost in ipairs(vhosts) do
+    -- An owner may be on its way.
     assert(wait.poll(function()
-      for _, peer in ipairs(peers) do
-        if peer:connect() then
-          peer:read_deliveries()
-          peer:read_confirms()
-          for _, one in ipairs(peer.held) do seen[one.text] = true end
-          peer:settle(#peer.held)
-        end
+      local _, status = brokers[1]:cli('declare', 'vhost', vhost)
+      return status == 0
+    end, 30))
+    local c = brokers[2]:connect()
+    c:document('HELLO vhost=' .. vhost)
+    c:ok 'DECLARE queue jobs'
+    c:close()
+  end
+  return brokers, peers
+end
+
+--- Everything that was confirmed has been seen.
+local function check_ledger(peers, ledger)
+  local seen = {}
+  assert(wait.poll(function()
+    local left = 0
+    for _, peer in ipairs(peers) do
+      if peer:connect() then
+        peer:read_deliveries()
+        peer:read_confirms()
+        for _, one in ipairs(peer.held) do seen[one.text] = true end
+        peer:settle(#peer.held)
       end
-      local c = brokers[1]:connect()
+      local c = peer.broker:connect()
+      c:document('HELLO vhost=' .. peer.vhost)
       local stats = c:stats 'jobs'
       c:close()
-      return stats.ready + stats.unacked == 0
-    end, 60), 'the queue does not become empty')
-    local confirmed = 0
-    for text in pairs(ledger.confirmed) do
-      confirmed = confirmed + 1
-      assert(seen[text] or ledger.acked[text], 'lost: ' .. text)
+      left = left + stats.ready + stats.unacked
     end
-    assert.is_true(confirmed > rounds * 20)
+    return left == 0
+  end, 60), 'a queue does not become empty')
+  local confirmed = 0
+  for text in pairs(ledger.confirmed) do
+    confirmed = confirmed + 1
+    assert(seen[text] or ledger.acked[text], 'lost: ' .. text)
+  end
+  return confirmed
+end
+
+--- @param records string[] of the holders
+local function run(vhosts, records, ...)
+  math.randomseed(seed)
+  local redis = Redis.start()
+  local ledger = { count = 0, confirmed = {}, acked = {}, settled = {} }
+  local brokers, peers
+  finally(function()
+    for _, broker in ipairs(brokers or {}) do broker:destroy() end
+    redis:destroy()
+  end)
+  brokers, peers = start(redis, vhosts, ledger, ...)
+  local function work_all()
+    for _, peer in ipairs(peers) do peer:work(math.random(20)) end
+  end
+  for round = 1, rounds do
+    local which, fault = math.random(3), faults[(round + seed) % #faults + 1]
+    -- Every other round it is an owner.
+    local owner = tonumber(redis:cli('HGET', records[math.random(#records)], 'node'))
+    if round % 2 == 0 and owner then which = owner end
+    for _ = 1, 10 do work_all() end
+    local ok, err = pcall(function()
+      local of_broken = {}
+      for _, peer in ipairs(peers) do
+        if peer.broker == brokers[which] then of_broken[#of_broken + 1] = peer end
+      end
+      fault[2](brokers[which], function()
+        for _, peer in ipairs(peers) do
+          if peer.broker ~= brokers[which] then peer:work(5) end
+        end
+      end, of_broken)
+      for _ = 1, 5 do work_all() end
+      for _, peer in ipairs(peers) do peer:work_confirmed() end
+    end)
+    if not ok then
+      error(('round %d, node %d was %s: %s\n%s\n\n%s\n\n%s'):format(round, which, fault[1], err, brokers[1]:log(),
+        brokers[2]:log(), brokers[3]:log()))
+    end
+  end
+  assert.is_true(check_ledger(peers, ledger) > rounds * 20)
+end
+
+describe('with three brokers of one store (TIDE_TEST_SEED=' .. seed .. ')', function()
+  it('nothing confirmed is lost whatever happens to the owner and the fronts', function()
+    run({ '/' }, { '{tide}:holder' })
+  end)
+
+  it('nothing confirmed is lost whatever happens to the owners of two cells', function()
+    -- One is of cell 0, the other of cell 1.
+    run({ 'shop-1', 'shop-2' }, { '{tide}:holder:0', '{tide}:holder:1' }, '--cells', '2')
   end)
 end)

@@ -8,6 +8,7 @@ local Http = require 'support.http'
 local Redis = require 'support.redis'
 local Stomp = require 'support.stomp'
 local Websocket = require 'support.websocket'
+local shell = require 'support.shell'
 local traffic = require 'support.traffic'
 local users = require 'support.users'
 local wait = require 'support.wait'
@@ -294,6 +295,15 @@ describe('with cells', function()
     for _, row in ipairs(require('dkjson').decode(out)) do seen[row.vhost] = true end
     assert.is_true(seen[vhost_of[0]] and seen[vhost_of[1]])
     for _, c in ipairs(held) do c:close() end
+    -- A copy of the definitions is whole, and can be taken in again.
+    local file = brokers[1].dir .. '/definitions'
+    shell.write_file(file, (brokers[3]:cli('export')))
+    local copy = shell.read_file(file)
+    for cell = 0, 1 do assert.is_not_nil(copy:find(('"name": "%s"'):format(vhost_of[cell]), 1, true)) end
+    assert.equal(0, select(2, brokers[3]:cli('delete', 'vhost', vhost_of[0], '--with-contents')))
+    out, status = brokers[2]:cli('import', file)
+    assert.equal(0, status, out)
+    assert.equal(copy, (brokers[1]:cli('export')))
     assert.equal(0, select(2, brokers[3]:cli('delete', 'vhost', vhost_of[1], '--with-contents')))
     assert(wait.poll(function() return not brokers[3]:cli('list', 'vhosts'):find(vhost_of[1], 1, true) end))
     assert.is_not_nil((brokers[3]:cli('list', 'vhosts', '--url',

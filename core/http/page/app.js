@@ -50,13 +50,13 @@ function showVhosts(names) {
   if (!query.vhost && names.length > 0 && !names.includes('/')) location.hash = hashOf(parts, { ...query, vhost: names[0] });
 }
 
-async function loadVhosts() {
-  try {
-    const answer = await api.get('/api/vhosts');
-    showVhosts((answer.items ?? answer).map((vhost) => vhost.name));
-  } catch (error) {
-    if (error.status !== 401) showVhosts(['/']);
-  }
+// Each cell of a store with several owners has its own; one without an owner has none.
+async function loadVhosts(cells) {
+  const asked = Array.from({ length: cells ?? 1 }, (_, cell) => api.get('/api/vhosts', cells && { cell }));
+  const answers = await Promise.allSettled(asked);
+  const names = answers.flatMap(({ value }) => (value?.items ?? value ?? []).map((vhost) => vhost.name));
+  if (answers.some(({ value }) => value)) showVhosts(names);
+  else if (answers[0].reason.status !== 401) showVhosts(['/']);
 }
 
 // Ask who we are; the first answer decides whether there is a login form.
@@ -66,7 +66,7 @@ async function loadUser() {
   fill(who, user.open ? null : [user.user, ' ',
     hasLogin() ? button('Log out', logOut, 'quiet') : null]);
   fill(node, user.node ? `${user.node} ` : '', h('small', {}, user.version ?? ''));
-  await loadVhosts();
+  await loadVhosts(user.cells);
 }
 
 function logOut() {
