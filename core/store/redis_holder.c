@@ -364,7 +364,7 @@ static unsigned add_fence(struct redis_holder *h, struct buf *out)
 
 unsigned redis_holder_round(struct redis_holder *h, struct buf *out)
 {
-	h->is_taken = false;
+	h->is_taken = h->was_raced = false;
 	switch (h->step) {
 	case HOLDER_TAKE:
 		return add_take(h, out);
@@ -468,6 +468,15 @@ static bool read_wrong_type(struct redis_holder *h, unsigned index,
 	return true;
 }
 
+/* The record has become the string, or the other way round, since it was looked at. */
+static bool read_race(struct redis_holder *h, const redisReply *reply)
+{
+	h->was_raced = (h->step == HOLDER_TAKE || h->step >= HOLDER_SPLIT) &&
+		       reply->type == REDIS_REPLY_ERROR &&
+		       strstr(reply->str, "WRONGTYPE") && ++h->odd_looks < ODD_LOOKS;
+	return h->was_raced;
+}
+
 static void refuse(struct redis_holder *h, unsigned index, const char *text)
 {
 	bool is_look = h->step == HOLDER_LOOK;
@@ -520,7 +529,7 @@ void redis_holder_reply(struct redis_holder *h, unsigned index, const redisReply
 	else if (reply->type == REDIS_REPLY_ERROR &&
 		 redis_trouble_kind(reply->str) == STORE_TROUBLE_REPLICAS)
 		h->lacks_replicas = true;
-	else if (read_wrong_type(h, index, reply))
+	else if (read_wrong_type(h, index, reply) || read_race(h, reply))
 		return;
 	else if (reply->type == REDIS_REPLY_ERROR && h->step == HOLDER_MIGRATE)
 		snprintf(h->reason, sizeof(h->reason),
@@ -871,8 +880,9 @@ enum redis_holder_verdict redis_holder_judge(struct redis_holder *h)
 	/* The look behind a migration finds the holder by its other name. */
 	h->step = HOLDER_LOOK;
 	/* Another broker was faster, or is the newer one. */
-	return step >= HOLDER_SPLIT && !h->is_taken ? REDIS_HOLDER_OTHER
-						    : REDIS_HOLDER_MORE;
+	return h->was_raced || (step >= HOLDER_SPLIT && !h->is_taken)
+		       ? REDIS_HOLDER_OTHER
+		       : REDIS_HOLDER_MORE;
 }
 
 /* A copy from before this start: nobody has taken it since. */

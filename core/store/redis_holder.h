@@ -127,7 +127,8 @@ struct redis_holder {
 	char lock[48];      /* that string; "": it is a hash, or not there */
 	bool is_lock_hash;  /* likewise */
 	bool is_taken;      /* by the script of this round */
-	unsigned odd_looks; /* at a string that does not tell how */
+	bool was_raced;     /* another broker has split or joined the store meanwhile */
+	unsigned odd_looks; /* at what is neither a record nor tells of cells */
 	bool is_full_told;  /* the log has it that all cells have owners */
 	struct redis_holder_record record;
 	bool is_old; /* layout 1, or nothing: the record is tide:holder, then migrated */
